@@ -1,0 +1,385 @@
+package ampcors
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/net/publicsuffix"
+)
+
+// Config says who may call, and how. Its zero value allows nobody and is an
+// error: there is no "allow all". [New] and [Middleware.Reconfigure] check all of
+// it and report every fault at once, each as a *[ValueError].
+//
+// Nothing is trimmed, ignored or corrected: a value is either used as the field's
+// comment says, or it is a fault.
+type Config struct {
+	// Publishers are the domains whose AMP pages may call, from any of the Caches
+	// and from the domain itself (its own origin). Each is
+	//
+	//   - one domain: "www.example.com", "bücher.example", "xn--bcher-kva.example".
+	//     Case does not matter, and the last two are the same;
+	//   - or a pattern: "*.example.com" stands for every domain below example.com,
+	//     at any depth, but not for example.com itself.
+	//
+	// Prohibited are schemes, ports, paths, IP addresses, trailing dots, single
+	// labels, labels that begin or end with a hyphen, and "*" in any other place. A
+	// pattern over a public suffix, such as "*.com" or "*.github.io", lets in
+	// everybody who can register a name there; with Credentialed it is prohibited
+	// unless DangerouslyAllowPublicSuffixWildcards is set. The Public Suffix List
+	// cannot tell that a domain such as "amazonaws.com" has suffixes below it: list
+	// only domains all of whose subdomains are yours.
+	//
+	// A pattern does not match a hash-only cache origin, because a hash cannot be
+	// reversed. A cache uses one for a domain that is long, or that mixes writing
+	// directions, for example: list such a domain by itself, too. DomainPrefix tells
+	// whether a domain is one of them.
+	Publishers []string `json:"publishers,omitempty"`
+
+	// Caches are the AMP Caches to trust; nil stands for DefaultCaches. See Cache for
+	// why a former cache's domain is a risk.
+	Caches []Cache `json:"caches,omitempty"`
+
+	// Origins are further origins that may call, compared octet for octet, such as
+	// "https://playground.amp.dev" or "http://localhost:8080". They have a scheme
+	// (http or https), a host in lower-case ASCII, and a port only if it is not the
+	// scheme's default. Prohibited are "null", "*", and anything behind the host and
+	// port, such as a slash.
+	Origins []string `json:"origins,omitempty"`
+
+	// Credentialed lets callers send cookies and read the answer.
+	Credentialed bool `json:"credentialed,omitempty"`
+
+	// Methods are those that a preflight may ask for beyond GET, HEAD and POST, such
+	// as "PUT". Case matters, as in HTTP. Prohibited are "*" and those that the Fetch
+	// standard forbids: CONNECT, TRACE and TRACK.
+	Methods []string `json:"methods,omitempty"`
+
+	// RequestHeaders are those that a preflight may ask for beyond Content-Type, in
+	// any case. Prohibited are "*", names that browsers never ask for because scripts
+	// cannot set them, and AMP-Same-Origin, which is granted to own origins alone.
+	RequestHeaders []string `json:"requestHeaders,omitempty"`
+
+	// ResponseHeaders are those that the page's script may read beyond the ones that
+	// CORS always exposes. Nil stands for AMP-Redirect-To, which amp-form needs; an
+	// empty list exposes none. Prohibited are "*", Set-Cookie and Set-Cookie2.
+	ResponseHeaders []string `json:"responseHeaders,omitempty"`
+
+	// MaxAge is how long a browser may remember a preflight: whole seconds, at most
+	// 24 hours, which is where Firefox caps it (Chromium caps it at 2 hours). Zero
+	// sends nothing, which browsers take as 5 seconds. In JSON it is a number of
+	// nanoseconds.
+	MaxAge time.Duration `json:"maxAge,omitempty"`
+
+	// ReportOnly never refuses: a request that would be refused, preflights included,
+	// goes on to the handler without CORS headers. For a trial run beside what
+	// protects the handler today: Observe and Stats tell what would have happened.
+	// While it is set, nothing stops a forged request.
+	ReportOnly bool `json:"reportOnly,omitempty"`
+
+	// Denied answers a refused request. Nil stands for status 403 with the reason in
+	// one line. It can call Check to learn the reason.
+	Denied http.Handler `json:"-"`
+
+	// Observe is called with the decision on every request that passes Handle or Wrap,
+	// before anything is written and from many goroutines at once. The strings in the
+	// Decision are valid at least as long as the request.
+	Observe func(*http.Request, Decision) `json:"-"`
+
+	// CacheSize is how many hash-only prefixes of publishers are remembered, at about
+	// 150 octets each; zero stands for 4096. A prefix that is not remembered costs one
+	// SHA-256 more and is decided alike.
+	CacheSize int `json:"cacheSize,omitempty"`
+
+	// DangerouslyAllowHTTPOwnOrigins also accepts own origins with http. Anybody on
+	// the network between a reader and such a page can then call in its name.
+	DangerouslyAllowHTTPOwnOrigins bool `json:"dangerouslyAllowHTTPOwnOrigins,omitempty"`
+
+	// DangerouslyAllowPublicSuffixWildcards lets a pattern with Credentialed stand for
+	// a whole public suffix. It is for platforms that own the suffix and mean every
+	// one of their customers.
+	DangerouslyAllowPublicSuffixWildcards bool `json:"dangerouslyAllowPublicSuffixWildcards,omitempty"`
+
+	// DangerouslyAllowUnsafeRequestsWithoutOrigin lets requests pass that have no
+	// Origin and no AMP-Same-Origin and yet a method other than GET, HEAD or OPTIONS.
+	// Programs send such requests; of browsers, only those from before about 2020 do,
+	// and those can be made to forge them.
+	DangerouslyAllowUnsafeRequestsWithoutOrigin bool `json:"dangerouslyAllowUnsafeRequestsWithoutOrigin,omitempty"`
+}
+
+const (
+	defaultCacheSize = 4096 // about 600 KiB when full
+	maxMaxAge        = 24 * time.Hour
+)
+
+// clone returns a copy that shares no memory with cfg that can be changed.
+func (cfg Config) clone() Config {
+	cfg.Publishers = slices.Clone(cfg.Publishers)
+	cfg.Caches = slices.Clone(cfg.Caches)
+	cfg.Origins = slices.Clone(cfg.Origins)
+	cfg.Methods = slices.Clone(cfg.Methods)
+	cfg.RequestHeaders = slices.Clone(cfg.RequestHeaders)
+	cfg.ResponseHeaders = slices.Clone(cfg.ResponseHeaders)
+	return cfg
+}
+
+// compile checks all of cfg and builds the policy that it describes.
+func compile(cfg Config) (*policy, error) {
+	cfg = cfg.clone()
+	v := validator{}
+	p := &policy{
+		cfg:     cfg,
+		caches:  v.caches(cfg.Caches),
+		origins: v.origins(cfg.Origins),
+		methods: v.methods(cfg.Methods),
+		exposed: v.responseHeaders(cfg.ResponseHeaders),
+		maxAge:  v.maxAge(cfg.MaxAge),
+	}
+	names, wildcards := v.publishers(cfg, p.caches)
+	p.requestHeaders, p.maxRequestHeaderOctets = v.requestHeaders(cfg.RequestHeaders)
+	size := v.cacheSize(cfg.CacheSize)
+	if len(cfg.Publishers) == 0 && len(cfg.Origins) == 0 {
+		v.report("Publishers", -1, "", "is missing, and so is Origins: nobody would be allowed", `at least one publisher, such as "example.com"`)
+	}
+	if len(v) > 0 {
+		return nil, joinValueErrors(v)
+	}
+	p.allowlist = newAllowlist(names, wildcards, size)
+	return p, nil
+}
+
+// A validator collects the faults of a Config.
+type validator []*ValueError
+
+func (v *validator) report(field string, index int, value, reason, want string) {
+	*v = append(*v, &ValueError{Field: field, Index: index, Value: value, Reason: reason, Want: want})
+}
+
+func (v *validator) caches(caches []Cache) []cacheSuffix {
+	if caches == nil {
+		caches = DefaultCaches()
+	} else {
+		*v = append(*v, checkCaches("Caches", caches)...)
+	}
+	suffixes := make([]cacheSuffix, len(caches))
+	for i, c := range caches {
+		suffixes[i] = cacheSuffix{id: c.ID, dotted: "." + c.CacheDomain}
+	}
+	return suffixes
+}
+
+func (v *validator) publishers(cfg Config, caches []cacheSuffix) (names, wildcards []string) {
+	names = make([]string, 0, len(cfg.Publishers))
+	for i, value := range cfg.Publishers {
+		report := func(reason, want string) { v.report("Publishers", i, value, reason, want) }
+		base, isPattern := strings.CutPrefix(value, "*.")
+		domain, err := parseDomain(base)
+		if err != nil && isPattern && !strings.Contains(base, ".") {
+			// Only here may a domain be a single label: "*.example".
+			if below, err2 := parseDomain("a." + base); err2 == nil {
+				domain, err = strings.TrimPrefix(below, "a."), nil
+			}
+		}
+		if err != nil {
+			report(err.Reason, err.Want)
+			continue
+		}
+		for _, c := range caches {
+			if isOrIsBelow(domain, c.dotted[1:]) {
+				report(fmt.Sprintf("is a host of the AMP Cache %q, not a publisher", c.id), "the domain whose documents the cache serves")
+			}
+		}
+		if !isPattern {
+			names = append(names, domain)
+			continue
+		}
+		if cfg.Credentialed && !cfg.DangerouslyAllowPublicSuffixWildcards && isPublicSuffix(domain) {
+			report("with Credentialed lets in everybody who can register a name below that public suffix",
+				`a pattern over a domain that is yours, such as "*.example.com", or DangerouslyAllowPublicSuffixWildcards`)
+		}
+		wildcards = append(wildcards, domain)
+	}
+	return names, wildcards
+}
+
+// isPublicSuffix tells whether anybody can register names directly below domain.
+// That is also so where the list has "*." before it, as for kawasaki.jp.
+func isPublicSuffix(domain string) bool {
+	suffix, _ := publicsuffix.PublicSuffix(domain)
+	below, _ := publicsuffix.PublicSuffix("a." + domain)
+	return suffix == domain || below == "a."+domain
+}
+
+func (v *validator) origins(values []string) map[string]struct{} {
+	origins := make(map[string]struct{}, len(values))
+	for i, value := range values {
+		if reason, want := checkOrigin(value); reason != "" {
+			v.report("Origins", i, value, reason, want)
+		}
+		origins[value] = struct{}{}
+	}
+	return origins
+}
+
+// checkOrigin tells why value is not an origin as browsers serialise it, which is
+// the only form that can ever be equal to one.
+// https://html.spec.whatwg.org/#ascii-serialisation-of-an-origin
+func checkOrigin(value string) (reason, want string) {
+	const example = `an origin such as "https://www.example.com" or "http://localhost:8080"`
+	switch value {
+	case "null":
+		return "is what every sandboxed frame and local file sends", example
+	case "*":
+		return "would allow everybody", example
+	}
+	u, err := url.Parse(value)
+	if err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") {
+		return "is not an http or https origin", example
+	}
+	host, port := strings.ToLower(u.Hostname()), u.Port() // url.Parse lets only digits be a port
+	if addr, err := netip.ParseAddr(host); err == nil {
+		host = addr.String()
+		if addr.Is6() {
+			host = "[" + host + "]"
+		}
+	} else if domain, err := parseDomain("a." + host); err == nil {
+		host = domain[len("a."):] // "localhost" is an origin's host as well
+	} else {
+		return "has a host that " + err.Reason, example
+	}
+	canonical := u.Scheme + "://" + host
+	if port != "" {
+		n, err := strconv.ParseUint(port, 10, 16)
+		if err != nil {
+			return "has a port above 65535", example
+		}
+		if isDefault := u.Scheme == "http" && n == 80 || u.Scheme == "https" && n == 443; !isDefault {
+			canonical += fmt.Sprintf(":%d", n)
+		}
+	}
+	if canonical != value || len(value) > maxOrigin {
+		return "is not how browsers write this origin", fmt.Sprintf("%q", canonical)
+	}
+	return "", ""
+}
+
+func (v *validator) methods(values []string) map[string]struct{} {
+	methods := map[string]struct{}{"GET": {}, "HEAD": {}, "POST": {}}
+	for i, value := range values {
+		upper := strings.ToUpper(value)
+		switch {
+		case !isToken(value):
+			v.report("Methods", i, value, "is not a method", `a name such as "PUT"`)
+		case value == "*":
+			v.report("Methods", i, value, "is a wildcard", "the methods that the handler has, one by one")
+		case slices.Contains([]string{"CONNECT", "TRACE", "TRACK"}, upper):
+			// https://fetch.spec.whatwg.org/#forbidden-method
+			v.report("Methods", i, value, "is a method that browsers forbid", "to leave it out")
+		case value != upper && slices.Contains([]string{"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"}, upper):
+			v.report("Methods", i, value, "is not in upper case", fmt.Sprintf("%q", upper))
+		}
+		methods[value] = struct{}{}
+	}
+	return methods
+}
+
+const ampSameOrigin = "amp-same-origin"
+
+// requestHeaders returns the names in lower case, and how long a list of them can
+// reasonably be.
+func (v *validator) requestHeaders(values []string) (names map[string]struct{}, maxOctets int) {
+	names = map[string]struct{}{"content-type": {}}
+	for i, value := range values {
+		lower := strings.ToLower(value)
+		switch {
+		case !isToken(value):
+			v.report("RequestHeaders", i, value, "is not a header name", `a name such as "Authorization"`)
+		case value == "*":
+			v.report("RequestHeaders", i, value, "is a wildcard", "the headers that the handler reads, one by one")
+		case lower == ampSameOrigin:
+			v.report("RequestHeaders", i, value, "is granted to own origins alone, and to these always", "to leave it out")
+		case isForbiddenRequestHeader(lower):
+			v.report("RequestHeaders", i, value, "is a header that no script can set, so that no browser asks for it", "to leave it out")
+		}
+		names[lower] = struct{}{}
+	}
+	// Each name once, with comma and space; as much again for odd spacing.
+	maxOctets = len(ampSameOrigin)
+	for name := range names {
+		maxOctets += 2 * (len(name) + len(", "))
+	}
+	return names, maxOctets
+}
+
+// isForbiddenRequestHeader implements the list in
+// https://fetch.spec.whatwg.org/#forbidden-request-header
+func isForbiddenRequestHeader(lower string) bool {
+	switch lower {
+	case "accept-charset", "accept-encoding", "access-control-request-headers",
+		"access-control-request-method", "connection", "content-length", "cookie",
+		"cookie2", "date", "dnt", "expect", "host", "keep-alive", "origin", "referer",
+		"set-cookie", "te", "trailer", "transfer-encoding", "upgrade", "via":
+		return true
+	}
+	return strings.HasPrefix(lower, "proxy-") || strings.HasPrefix(lower, "sec-")
+}
+
+func (v *validator) responseHeaders(values []string) string {
+	if values == nil {
+		return "AMP-Redirect-To"
+	}
+	for i, value := range values {
+		switch {
+		case !isToken(value):
+			v.report("ResponseHeaders", i, value, "is not a header name", `a name such as "AMP-Redirect-To"`)
+		case value == "*":
+			v.report("ResponseHeaders", i, value, "is a wildcard", "the headers that pages need, one by one")
+		case strings.EqualFold(value, "Set-Cookie"), strings.EqualFold(value, "Set-Cookie2"):
+			// https://fetch.spec.whatwg.org/#forbidden-response-header-name
+			v.report("ResponseHeaders", i, value, "is never exposed to scripts", "to leave it out")
+		}
+	}
+	return strings.Join(values, ",")
+}
+
+func (v *validator) maxAge(d time.Duration) string {
+	switch {
+	case d < 0 || d > maxMaxAge:
+		v.report("MaxAge", -1, d.String(), "is out of range", "0 to 24h")
+	case d%time.Second != 0:
+		v.report("MaxAge", -1, d.String(), "is not a whole number of seconds", "for example 10*time.Minute, in JSON 600000000000")
+	case d > 0:
+		return fmt.Sprint(int64(d / time.Second))
+	}
+	return ""
+}
+
+func (v *validator) cacheSize(n int) int {
+	if n < 0 {
+		v.report("CacheSize", -1, fmt.Sprint(n), "is negative", "a number of entries, or 0 for 4096")
+	}
+	if n == 0 {
+		return defaultCacheSize
+	}
+	return n
+}
+
+// isToken tells whether s is a token in HTTP's sense, RFC 9110 section 5.6.2.
+func isToken(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		case strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0:
+		default:
+			return false
+		}
+	}
+	return s != ""
+}

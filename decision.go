@@ -1,0 +1,105 @@
+package ampcors
+
+// A Decision tells whether a request, or an origin, is allowed, and why.
+type Decision struct {
+	Allowed   bool
+	Reason    Reason
+	Origin    string // as the request had it; "" if it had none, or more than one
+	Publisher string // in lower-case ASCII; "" if the origin names none
+	CacheID   string // the ID of the AMP Cache; "" for any other origin
+}
+
+// A Reason says why a request is allowed or refused. The set is closed, so that
+// requests can be counted by it.
+type Reason uint8
+
+// The reasons for which a request is allowed. The first four are those for which
+// it gets CORS headers.
+const (
+	_ Reason = iota
+
+	ReasonOwnOrigin         // the origin of an allowed publisher's own pages
+	ReasonCacheOrigin       // an AMP Cache's origin whose prefix reverses to an allowed publisher
+	ReasonHashedCacheOrigin // an AMP Cache's origin whose prefix is the hash of an allowed publisher
+	ReasonExtraOrigin       // listed in Config.Origins
+	ReasonSameOrigin        // sent by the API host's own page, as Sec-Fetch-Site or AMP-Same-Origin tells
+	ReasonNoOrigin          // no Origin: same-origin or not from a browser, and harmless or dangerously allowed
+
+	// The reasons for which a request is refused.
+
+	ReasonMalformed           // Origin is not a scheme and one host name and nothing else, or there are several
+	ReasonNull                // Origin is "null": a sandboxed frame, a local file, some redirects
+	ReasonNotHTTPS            // the scheme is not https
+	ReasonUnknownHost         // neither an AMP Cache's host nor an allowed publisher's
+	ReasonNotCanonical        // below a cache domain, but not as any AMP Cache writes it
+	ReasonPublisherNotAllowed // an AMP Cache's origin of a publisher that is not allowed
+	ReasonHashNotKnown        // an AMP Cache's hash-only origin of no publisher that is listed exactly
+	ReasonNoOriginUnsafe      // an unsafe method with neither Origin nor AMP-Same-Origin
+	ReasonMethodNotAllowed    // a preflight asks for a method that is not allowed
+	ReasonHeaderNotAllowed    // a preflight asks for a header that is not allowed
+
+	numReasons
+)
+
+var reasonText = [numReasons]string{
+	0:                         "not decided",
+	ReasonOwnOrigin:           "own origin",
+	ReasonCacheOrigin:         "cache origin",
+	ReasonHashedCacheOrigin:   "hashed cache origin",
+	ReasonExtraOrigin:         "extra origin",
+	ReasonSameOrigin:          "same origin",
+	ReasonNoOrigin:            "no origin",
+	ReasonMalformed:           "malformed origin",
+	ReasonNull:                "null origin",
+	ReasonNotHTTPS:            "not https",
+	ReasonUnknownHost:         "unknown host",
+	ReasonNotCanonical:        "not a canonical cache origin",
+	ReasonPublisherNotAllowed: "publisher not allowed",
+	ReasonHashNotKnown:        "hash not known",
+	ReasonNoOriginUnsafe:      "no origin on an unsafe method",
+	ReasonMethodNotAllowed:    "method not allowed",
+	ReasonHeaderNotAllowed:    "header not allowed",
+}
+
+// String returns the reason in a few words, such as "publisher not allowed".
+func (r Reason) String() string {
+	if r < numReasons {
+		return reasonText[r]
+	}
+	return reasonText[0]
+}
+
+// MarshalText returns what String does, for logs and for JSON, where a [Stats] is
+// then an object with a member for each reason.
+func (r Reason) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// allowed tells whether requests with this reason reach the handler.
+func (r Reason) allowed() bool { return 0 < r && r <= ReasonNoOrigin }
+
+// granted tells whether requests with this reason get CORS headers.
+func (r Reason) granted() bool { return 0 < r && r <= ReasonExtraOrigin }
+
+// Stats counts requests by the reason of the decision on them. It has every
+// reason, those with a count of zero too.
+type Stats map[Reason]uint64
+
+// Allowed returns the number of requests that were allowed.
+func (s Stats) Allowed() (n uint64) {
+	for r, count := range s {
+		if r.allowed() {
+			n += count
+		}
+	}
+	return n
+}
+
+// Refused returns the number of requests that were refused or, with
+// Config.ReportOnly, would have been.
+func (s Stats) Refused() (n uint64) {
+	for r, count := range s {
+		if !r.allowed() {
+			n += count
+		}
+	}
+	return n
+}

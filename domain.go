@@ -1,0 +1,289 @@
+package ampcors
+
+import (
+	"fmt"
+	"net/netip"
+	"net/url"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/net/idna"
+)
+
+const (
+	maxLabel  = 63     // octets in a DNS label, RFC 1035 section 2.3.4
+	maxDomain = 253    // octets of a name in text form, from the same section's 255 on the wire
+	acePrefix = "xn--" // begins an A-label, RFC 5890 section 2.3.2.1
+)
+
+// A fault says, in words that complete "the name ...", which rule a name
+// breaks. Faults are constants, so that refusing costs no allocation.
+type fault string
+
+const (
+	noFault          fault = ""
+	faultEmpty       fault = "is empty"
+	faultTooLong     fault = "is longer than 253 octets"
+	faultChar        fault = "has a character that is not a-z, 0-9, hyphen, underscore or dot"
+	faultEmptyLabel  fault = "has an empty label"
+	faultLongLabel   fault = "has a label longer than 63 octets"
+	faultEdgeHyphen  fault = "has a label that begins or ends with a hyphen"
+	faultSingleLabel fault = "has no dot"
+	faultNumber      fault = "ends in a number, so that URL parsers take it for an IP address"
+	faultALabel      fault = "has an xn-- label that is not canonical punycode"
+)
+
+// ValueError says what is wrong with one value that was given to this package,
+// and what would be right. [New] and [Middleware.Reconfigure] return all the
+// faults of a [Config] joined, each of this type.
+type ValueError struct {
+	Field  string // where the value stood, such as "Publishers" or "Caches.cacheDomain"
+	Index  int    // the index in that list, or -1
+	Value  string // the value as it was given
+	Reason string // what is wrong, completing "the value ..."
+	Want   string // what would be right
+}
+
+func (e *ValueError) Error() string {
+	where := e.Field
+	if e.Index >= 0 {
+		list, member, nested := strings.Cut(e.Field, ".")
+		where = fmt.Sprintf("%s[%d]", list, e.Index)
+		if nested {
+			where += "." + member
+		}
+	}
+	// A value may be a whole file read by mistake; 80 characters identify it.
+	return fmt.Sprintf("ampcors: %s %.80q %s; want %s", where, e.Value, e.Reason, e.Want)
+}
+
+// domainOctet is the set of octets in a label of a publisher domain. Underscores
+// are not allowed in host names by RFC 952, but real hosts have them.
+var domainOctet = func() (set [256]bool) {
+	for _, c := range "abcdefghijklmnopqrstuvwxyz0123456789-_" {
+		set[c] = true
+	}
+	return set
+}()
+
+// checkDomain finds out whether d is a publisher domain: at least two labels in
+// lower-case ASCII, within DNS's limits. It also tells whether any label is
+// marked as an A-label; whether it is one, decodeDomain tells.
+//
+// A label may not begin or end with a hyphen: "a-.b.com" and "a.-b.com" would
+// share the prefix "a---b-com", and no page could be told from the other. The
+// last label may not be a number: no browser loads a page from such a host, and
+// "0.a-b.com.0" would share a prefix with "a-b.com".
+func checkDomain[T string | []byte](d T) (hasALabel bool, f fault) {
+	switch {
+	case len(d) == 0:
+		return false, faultEmpty
+	case len(d) > maxDomain:
+		return false, faultTooLong
+	}
+	start, labels := 0, 0
+	for i := 0; ; i++ {
+		if i < len(d) && d[i] != '.' {
+			if !domainOctet[d[i]] {
+				return false, faultChar
+			}
+			continue
+		}
+		label := d[start:i]
+		switch {
+		case len(label) == 0:
+			return false, faultEmptyLabel
+		case len(label) > maxLabel:
+			return false, faultLongLabel
+		case label[0] == '-' || label[len(label)-1] == '-':
+			return false, faultEdgeHyphen
+		case len(label) >= len(acePrefix) && string(label[:len(acePrefix)]) == acePrefix:
+			hasALabel = true
+		}
+		labels++
+		if i == len(d) {
+			break
+		}
+		start = i + 1
+	}
+	switch {
+	case labels < 2:
+		return false, faultSingleLabel
+	case isNumber(d[start:]):
+		return false, faultNumber
+	}
+	return hasALabel, noFault
+}
+
+// isNumber implements the URL standard's "ends in a number" checker for a last
+// label: all digits, or hexadecimal after 0x.
+// https://url.spec.whatwg.org/#ends-in-a-number-checker
+func isNumber[T string | []byte](label T) bool {
+	digits, hex := label, false
+	if len(label) >= 2 && label[0] == '0' && label[1] == 'x' {
+		digits, hex = label[2:], true
+	}
+	for i := range len(digits) {
+		c := digits[i]
+		if (c < '0' || '9' < c) && (!hex || c < 'a' || 'f' < c) {
+			return false
+		}
+	}
+	return true
+}
+
+// decodeALabel returns the text that an A-label stands for. It accepts only the
+// one encoding of that text, because a second encoding would be a second name
+// for the same publisher. It uses raw punycode (RFC 3492): the UTS 46 profiles
+// refuse hyphens that the AMP algorithm writes, map letters such as ß, and
+// change with each version of Unicode.
+func decodeALabel(label string) (text string, f fault) {
+	text, err := idna.Punycode.ToUnicode(label)
+	if err != nil {
+		return "", faultALabel // idna's string beside an error means nothing
+	}
+	if again, err := idna.Punycode.ToASCII(text); err != nil || again != label {
+		return "", faultALabel
+	}
+	return text, noFault
+}
+
+// decodeDomain returns the Unicode form of a domain that checkDomain accepts.
+func decodeDomain(domain string) (text string, f fault) {
+	if !strings.Contains(domain, acePrefix) {
+		return domain, noFault
+	}
+	labels := strings.Split(domain, ".")
+	for i, label := range labels {
+		if !strings.HasPrefix(label, acePrefix) {
+			continue
+		}
+		if labels[i], f = decodeALabel(label); f != noFault {
+			return "", f
+		}
+		if hasEdgeHyphen(labels[i]) {
+			return "", faultEdgeHyphen
+		}
+	}
+	return strings.Join(labels, "."), noFault
+}
+
+func hasEdgeHyphen(label string) bool {
+	return strings.HasPrefix(label, "-") || strings.HasSuffix(label, "-")
+}
+
+// lookalikes maps a label as browsers do before they look it up (UTS 46,
+// non-transitional, without the hyphen and STD3 checks). It decides nothing in a
+// request; it only finds configured names that a browser would read differently.
+var lookalikes = idna.New(
+	idna.MapForLookup(),
+	idna.Transitional(false),
+	idna.StrictDomainName(false),
+	idna.CheckHyphens(false),
+)
+
+// parseDomain turns a publisher domain as a person writes it, in Unicode or
+// ASCII and in any case, into lower-case ASCII with A-labels. It folds case and
+// encodes; it never trims, and never changes a letter into another. On error,
+// only Reason and Want are set.
+func parseDomain(value string) (string, *ValueError) {
+	if hasALabel, f := checkDomain(value); f == noFault {
+		if !hasALabel {
+			return value, nil // as most lists of publishers are written
+		}
+		if _, f = decodeDomain(value); f != noFault {
+			return "", wantDomain(f)
+		}
+		return value, nil
+	}
+	if err := misspelt(value); err != nil {
+		return "", err
+	}
+	labels := strings.Split(value, ".")
+	for i, label := range labels {
+		folded := strings.ToLower(label)
+		if isASCII(label) {
+			labels[i] = folded
+			continue
+		}
+		mapped, err := lookalikes.ToUnicode(label)
+		if err != nil {
+			return "", &ValueError{
+				Reason: fmt.Sprintf("has the label %q, which is not a valid internationalised label", label),
+				Want:   "a name that browsers accept, or its A-label form (xn--...) as DNS has it",
+			}
+		}
+		if mapped != folded {
+			// Decomposed letters, ligatures, invisible characters and the like.
+			whole, _ := lookalikes.ToUnicode(value) // a hint only
+			return "", &ValueError{
+				Reason: "is not how browsers spell this name",
+				Want:   fmt.Sprintf("%q", whole),
+			}
+		}
+		if labels[i], err = idna.Punycode.ToASCII(folded); err != nil {
+			return "", wantDomain(faultALabel)
+		}
+	}
+	domain := strings.Join(labels, ".")
+	_, f := checkDomain(domain)
+	if f == faultChar {
+		i := strings.IndexFunc(domain, func(r rune) bool { return r != '.' && (r >= 0x80 || !domainOctet[r]) })
+		r, _ := utf8.DecodeRuneInString(domain[i:])
+		f = fault(fmt.Sprintf("has the character %q; a domain has a-z, 0-9, hyphen, underscore and dot", r))
+	}
+	if f == noFault {
+		_, f = decodeDomain(domain)
+	}
+	if f != noFault {
+		return "", wantDomain(f)
+	}
+	return domain, nil
+}
+
+func wantDomain(f fault) *ValueError {
+	return &ValueError{Reason: string(f), Want: `a domain such as "www.example.com"`}
+}
+
+// misspelt recognises what people paste in place of a domain, so that the error
+// can say what to write.
+func misspelt(value string) *ValueError {
+	quoted := func(s string) string { return fmt.Sprintf("%q", s) }
+	if value == "" {
+		return wantDomain(faultEmpty)
+	}
+	if trimmed := strings.TrimSpace(value); trimmed != value {
+		return &ValueError{Reason: "has white space around it", Want: quoted(trimmed)}
+	}
+	if u, err := url.Parse(value); err == nil && u.Hostname() != "" {
+		return &ValueError{Reason: "has a scheme", Want: "the domain without scheme, port and path, " + quoted(u.Hostname())}
+	}
+	if i := strings.IndexAny(value, "/?#"); i >= 0 {
+		return &ValueError{Reason: "has a path, query or fragment", Want: "the domain alone, " + quoted(value[:i])}
+	}
+	if i := strings.LastIndexByte(value, '@'); i >= 0 {
+		return &ValueError{Reason: "has user information", Want: "the domain alone, " + quoted(value[i+1:])}
+	}
+	if _, err := netip.ParseAddr(strings.Trim(value, "[]")); err == nil {
+		return &ValueError{Reason: "is an IP address", Want: "a domain, because AMP Caches fetch documents by name"}
+	}
+	if i := strings.IndexByte(value, ':'); i >= 0 {
+		return &ValueError{Reason: "has a port", Want: "the domain alone, " + quoted(value[:i])}
+	}
+	if trimmed := strings.TrimSuffix(value, "."); trimmed != value && trimmed != "" {
+		return &ValueError{Reason: "has a trailing dot", Want: quoted(trimmed)}
+	}
+	if strings.Contains(value, "*") {
+		return &ValueError{Reason: "has a * that does not stand alone in the first label", Want: `one domain such as "www.example.com"; in Config.Publishers also a pattern such as "*.example.com"`}
+	}
+	return nil
+}
+
+func isASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] >= 0x80 {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,170 @@
+package ampcors
+
+import (
+	"strings"
+	"testing"
+)
+
+// words calls f with every word over the alphabet of 1 to n letters. Letters may be
+// of any length.
+func words(alphabet []string, n int, f func(word string)) {
+	var grow func(word string, left int)
+	grow = func(word string, left int) {
+		if word != "" {
+			f(word)
+		}
+		if left > 0 {
+			for _, letter := range alphabet {
+				grow(word+letter, left-1)
+			}
+		}
+	}
+	grow("", n)
+}
+
+var alphabets = []struct {
+	name    string
+	letters []string
+	host    int // letters of the longest host
+	label   int // and of the longest label
+}{
+	{"a0", []string{"a", "0", "-", "."}, 9, 11},
+	{"xn", []string{"x", "n", "-", "."}, 9, 11},
+	{"a0xn", []string{"a", "0", "x", "n", "-"}, 0, 9}, // 0-xn--…-0 and the like
+	{"letters", []string{"é", "ß", "ا", "日", "a", "-", "."}, 6, 0},
+	{"wrapped", []string{"é", "a", "0", "-", "."}, 7, 0},
+}
+
+// TestEveryHostRoundTrips proves, for every host over small alphabets that a
+// publisher can have, that its prefix reverses to it, and that no two hosts are
+// accepted for one prefix, whichever implementation wrote it.
+func TestEveryHostRoundTrips(t *testing.T) {
+	for _, alphabet := range alphabets {
+		if alphabet.host == 0 {
+			continue
+		}
+		t.Run(alphabet.name, func(t *testing.T) {
+			t.Parallel()
+			owner := make(map[string]string) // of each prefix that is accepted
+			hosts := 0
+			words(alphabet.letters, alphabet.host, func(host string) {
+				domain := plainParse(host)
+				parsed, err := parseDomain(host)
+				if (err == nil) != (domain != "") || parsed != domain {
+					t.Fatalf("parseDomain(%q) = %q, %v; want %q", host, parsed, err, domain)
+				}
+				if domain == "" {
+					return
+				}
+				hosts++
+				prefix := combinedPrefix(domain)
+				if strings.Contains(prefix, "-") {
+					if got, f := reverse(nil, prefix); string(got) != domain {
+						t.Fatalf("%q has the prefix %q, which reverses to %q (%s)", domain, prefix, got, f)
+					}
+				} else if prefix != plainHash(domain) {
+					t.Fatalf("%q has the prefix %q, which is neither readable nor its hash", domain, prefix)
+				}
+				text, _ := decodeDomain(domain)
+				for _, form := range []string{prefix, formDocument(text), formToolbox(text), formAmppackager(text)} {
+					if strings.HasPrefix(text, "xn-") && strings.HasPrefix(form, acePrefix) {
+						// Both official implementations leave "xn-…" unwrapped; what that
+						// means, TestPrefixesThatBeginWithXN shows.
+						continue
+					}
+					if !strings.Contains(form, "-") || len(form) > maxLabel {
+						continue
+					}
+					got, f := reverse(nil, form)
+					if string(got) != domain {
+						t.Fatalf("an implementation writes %q as %q, which reverses to %q (%s)", domain, form, got, f)
+					}
+					if other, ok := owner[form]; ok && other != domain {
+						t.Fatalf("%q is accepted for %q and for %q", form, domain, other)
+					}
+					owner[form] = domain
+				}
+			})
+			if hosts < 500 {
+				t.Errorf("only %d hosts were tried", hosts)
+			}
+			t.Logf("%d hosts, %d prefixes", hosts, len(owner))
+		})
+	}
+}
+
+// TestEveryLabelIsDecidedAsTheOracleDoes proves, for every label over small
+// alphabets, that it is accepted exactly for the one publisher that it is a form
+// of, and that what is accepted is a form of that publisher.
+func TestEveryLabelIsDecidedAsTheOracleDoes(t *testing.T) {
+	for _, alphabet := range alphabets {
+		if alphabet.label == 0 {
+			continue
+		}
+		t.Run(alphabet.name, func(t *testing.T) {
+			t.Parallel()
+			n := alphabet.label
+			if raceEnabled {
+				n -= 2 // a race can't hide here, and this is slow enough without
+			}
+			labels, accepted := 0, 0
+			var buf [maxDomain]byte
+			words(alphabet.letters, n, func(label string) {
+				labels++
+				var got string
+				if strings.Contains(label, "-") {
+					domain, _ := reverse(buf[:], label)
+					got = string(domain)
+				}
+				if want := plainReverse(t, label); got != want {
+					t.Fatalf("%q reverses to %q; want %q", label, got, want)
+				}
+				if got == "" {
+					return
+				}
+				accepted++
+				text, f := decodeDomain(got)
+				if f != noFault || plainDomain(text) != got {
+					t.Fatalf("%q reverses to %q, which is no publisher domain", label, got)
+				}
+				folded := strings.ReplaceAll(strings.ReplaceAll(text, "-", "--"), ".", "-")
+				switch label {
+				case formDocument(text), formToolbox(text), formAmppackager(text), plainToASCII(folded), plainToASCII("0-" + folded + "-0"):
+				default:
+					t.Fatalf("%q reverses to %q, but no implementation writes it so", label, got)
+				}
+			})
+			if accepted < 100 {
+				t.Errorf("only %d of %d labels were accepted", accepted, labels)
+			}
+			t.Logf("%d labels, %d accepted", labels, accepted)
+		})
+	}
+}
+
+// TestEveryEncodedLabelIsDecidedAsTheOracleDoes does the same for the punycode of
+// every text over an alphabet with other letters.
+func TestEveryEncodedLabelIsDecidedAsTheOracleDoes(t *testing.T) {
+	t.Parallel()
+	labels, accepted := 0, 0
+	check := func(text string) {
+		if isPlain(text) {
+			return
+		}
+		labels++
+		label := plainToASCII(text)
+		domain, f := reverse(nil, label)
+		if want := plainReverse(t, label); string(domain) != want {
+			t.Fatalf("%q (%q) reverses to %q (%s); want %q", label, text, domain, f, want)
+		}
+		if len(domain) > 0 {
+			accepted++
+		}
+	}
+	words([]string{"é", "ß", "ا", "日", "a", "-"}, 6, check)
+	words([]string{"é", "0", "-"}, 9, check)
+	if accepted < 5000 {
+		t.Errorf("only %d of %d labels were accepted", accepted, labels)
+	}
+	t.Logf("%d labels, %d accepted", labels, accepted)
+}

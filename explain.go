@@ -1,0 +1,122 @@
+package ampcors
+
+import (
+	"fmt"
+	"strings"
+)
+
+// An Explanation shows how an Origin value was decided, one step after another.
+type Explanation struct {
+	Decision Decision
+	Steps    []Step // the last is the verdict; those that were not reached are missing
+}
+
+// A Step of an [Explanation]. Names are "scheme", "cache", "prefix", "unwrapped",
+// "publisher", "allowlist" and "verdict".
+type Step struct {
+	Name   string
+	OK     bool
+	Value  string // what this step found in the Origin value
+	Detail string // what that means, in a sentence
+}
+
+// Explain decides on an Origin value as [Middleware.CheckOrigin] does, by the same
+// code, and tells how. It is for diagnostic pages and support, not for each request.
+func (m *Middleware) Explain(origin string) Explanation {
+	var buf [maxDomain]byte
+	v := m.current().checkOrigin(origin, buf[:])
+	e := Explanation{Decision: v.decision()}
+	explainSteps(&v, func(name string, ok bool, value, detail string) {
+		e.Steps = append(e.Steps, Step{name, ok, value, detail})
+	})
+	verdict := "Refused"
+	if e.Decision.Allowed {
+		verdict = "Allowed"
+	}
+	e.Steps = append(e.Steps, Step{"verdict", e.Decision.Allowed, verdict, "Reason: " + v.reason.String() + "."})
+	return e
+}
+
+func explainSteps(v *verdict, step func(name string, ok bool, value, detail string)) {
+	scheme, host, _ := strings.Cut(v.origin, "://")
+	switch {
+	case v.reason == ReasonExtraOrigin:
+		step("allowlist", true, v.origin, "Listed as it is in Origins.")
+		return
+	case v.reason == ReasonNull:
+		step("scheme", false, v.origin, `Sandboxed frames and local files send "null"; anybody can.`)
+		return
+	case v.reason == ReasonNotHTTPS:
+		step("scheme", false, scheme, "Only https keeps others on the network from changing the page.")
+		return
+	case host == "" || len(v.origin) > maxOrigin:
+		step("scheme", false, "", fmt.Sprintf("An origin is a scheme, \"://\" and a host, of %d octets at most.", maxOrigin))
+		return
+	}
+	step("scheme", true, scheme, "Accepted.")
+
+	if v.cache == nil {
+		if v.reason == ReasonMalformed {
+			step("cache", false, host, "As a host name, this "+string(v.fault)+". An origin has no path and no user information, and here no port.")
+			return
+		}
+		step("cache", true, "none", "Not below the domain of an AMP Cache that is trusted here, so it is read as a publisher's own origin.")
+		if v.fault != noFault {
+			step("publisher", false, host, "As a publisher domain, this "+string(v.fault)+".")
+			return
+		}
+		step("publisher", true, host, "The host is the publisher domain.")
+		explainAllowlist(v, step)
+		return
+	}
+	step("cache", true, v.cache.dotted[1:], fmt.Sprintf("The AMP Cache %q.", v.cache.id))
+
+	switch {
+	case v.fault == faultNoPrefix, v.fault == faultTwoLabels, v.fault == faultPrefixLength, v.fault == faultNotHash:
+		step("prefix", false, v.prefix, "What stands before the cache domain "+string(v.fault)+".")
+		return
+	case !strings.Contains(v.prefix, "-"):
+		step("prefix", true, v.prefix, "No dash: this is a hash (fallback algorithm).")
+		explainAllowlist(v, step)
+		return
+	}
+	step("prefix", true, v.prefix, "It has a dash, so it can be reversed.")
+
+	text := v.prefix
+	if decoded, f := decodeALabel(text); f == noFault {
+		text = decoded
+	}
+	inside, wrapped := unwrap(text)
+	detail := "Neither punycode nor wrapped in 0- and -0."
+	switch {
+	case text != v.prefix && wrapped:
+		detail = "Punycode decoded, then the 0- and -0 around it taken away."
+	case text != v.prefix:
+		detail = "Punycode decoded."
+	case wrapped:
+		detail = "The 0- and -0 around it taken away."
+	}
+	step("unwrapped", true, inside, detail)
+
+	if v.fault != noFault {
+		step("publisher", false, "", "It does not stand for a publisher domain: it "+string(v.fault)+".")
+		return
+	}
+	step("publisher", true, v.publisher(), `Read from left to right: "--" is a hyphen, "-" is a dot.`)
+	explainAllowlist(v, step)
+}
+
+func explainAllowlist(v *verdict, step func(name string, ok bool, value, detail string)) {
+	switch {
+	case v.reason == ReasonHashNotKnown:
+		step("allowlist", false, "", "It is the hash of no publisher that is listed exactly. A pattern cannot match a hash.")
+	case !v.reason.allowed():
+		step("allowlist", false, "", "Neither listed in Publishers nor covered by a pattern there.")
+	case v.reason == ReasonHashedCacheOrigin:
+		step("allowlist", true, v.name, "The hash of this publisher, which is listed in Publishers.")
+	case v.name != "":
+		step("allowlist", true, v.name, "Listed in Publishers.")
+	default:
+		step("allowlist", true, v.publisher(), "Covered by a pattern in Publishers.")
+	}
+}

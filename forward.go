@@ -1,0 +1,134 @@
+package ampcors
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"strings"
+
+	"golang.org/x/net/idna"
+)
+
+// DomainPrefix returns the domain prefix under which AMP Caches serve the
+// publisher's documents: "www.example.com" gives "www-example-com". It follows
+// the combined algorithm of the AMP document "AMP Cache URL Format and Request
+// Handling": the readable form if that is a DNS label, and else the hash that
+// [FallbackPrefix] returns.
+//
+// The publisher may be written in Unicode or ASCII and in any case. An error is a
+// *[ValueError].
+//
+// Where the document and both of AMP's own implementations (toolbox-cache-url
+// 2.10.1 for Node, amppackager for Go) disagree, it follows those: a first label
+// with hyphens at positions 3 and 4 ("in--trouble.com") is hashed, and so is a
+// name that mixes right-to-left with left-to-right text; positions are counted
+// where the first two characters are ASCII. It stays with the document for a
+// first label that begins "xn-", which those implementations do not wrap, because
+// what they write can be read as punycode.
+//
+// Nobody outside knows which form a given cache uses. To verify an origin use
+// [Middleware], which accepts each known form.
+func DomainPrefix(publisher string) (string, error) {
+	domain, err := publisherArg(publisher)
+	if err != nil {
+		return "", err
+	}
+	return combinedPrefix(domain), nil
+}
+
+// FallbackPrefix returns the hash-only domain prefix of the publisher: the
+// lower-case base32 of the SHA-256 of its ASCII domain, 52 characters. Caches use
+// it where the readable form is not a DNS label. Arguments and errors are those of
+// [DomainPrefix].
+func FallbackPrefix(publisher string) (string, error) {
+	domain, err := publisherArg(publisher)
+	if err != nil {
+		return "", err
+	}
+	return fallbackPrefix(domain), nil
+}
+
+// CacheOrigins returns the origin at which each of the caches serves the
+// publisher's documents, such as "https://www-example-com.cdn.ampproject.org", in
+// the order of the caches; without caches, for each of [DefaultCaches]. It uses
+// [DomainPrefix]. An error is a *[ValueError], or several of them joined.
+func CacheOrigins(publisher string, caches ...Cache) ([]string, error) {
+	prefix, err := DomainPrefix(publisher)
+	if err != nil {
+		return nil, err
+	}
+	if len(caches) == 0 {
+		caches = DefaultCaches()
+	}
+	if err := joinValueErrors(checkCaches("caches", caches)); err != nil {
+		return nil, err
+	}
+	origins := make([]string, len(caches))
+	for i, c := range caches {
+		origins[i] = "https://" + prefix + "." + c.CacheDomain
+	}
+	return origins, nil
+}
+
+func publisherArg(publisher string) (string, error) {
+	domain, err := parseDomain(publisher)
+	if err != nil {
+		err.Field, err.Index, err.Value = "publisher", -1, publisher
+		return "", err
+	}
+	return domain, nil
+}
+
+func combinedPrefix(domain string) string {
+	if prefix := basicPrefix(domain); prefix != "" {
+		return prefix
+	}
+	return fallbackPrefix(domain)
+}
+
+// bidiRule checks the Bidi Rule of RFC 5893 section 2, and nothing else.
+var bidiRule = idna.New(idna.BidiRule())
+
+// basicPrefix implements the basic algorithm, with the steps numbered as in the
+// AMP document. It returns "" where the combined algorithm must fall back.
+func basicPrefix(domain string) string {
+	// 1. Decode punycode.
+	text, f := decodeDomain(domain)
+	if f != noFault || hyphens34(text) {
+		return ""
+	}
+	// 2. Replace "-" with "--".
+	text = strings.ReplaceAll(text, "-", "--")
+	// 3. Replace "." with "-".
+	text = strings.ReplaceAll(text, ".", "-")
+	// 4. If positions 3 and 4 are both "-", wrap the text: such a DNS label is
+	// reserved (RFC 5891 section 4.2.3.1).
+	if hyphens34(text) {
+		text = "0-" + text + "-0"
+	}
+	// 5. Encode punycode. The document encodes "the output of step 3", which would
+	// lose the wrapping.
+	prefix, err := idna.Punycode.ToASCII(text)
+	if err != nil || len(prefix) > maxLabel {
+		return ""
+	}
+	if _, err := bidiRule.ToUnicode(prefix); err != nil {
+		return ""
+	}
+	return prefix
+}
+
+// hyphens34 tells whether positions 3 and 4 of s are both hyphens. Behind a
+// non-ASCII letter they do not count: the implementations count them in octets,
+// code points or after encoding, and both official ones then leave the text alone.
+func hyphens34(s string) bool {
+	return len(s) >= 4 && s[2] == '-' && s[3] == '-' && s[0] < 0x80 && s[1] < 0x80
+}
+
+// base32Lower is the alphabet of RFC 4648 section 6 in lower case. The document
+// drops the padding, which is always four "=" behind 32 octets.
+var base32Lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+func fallbackPrefix(domain string) string {
+	sum := sha256.Sum256([]byte(domain))
+	return base32Lower.EncodeToString(sum[:])
+}

@@ -1,0 +1,426 @@
+package ampcors
+
+import (
+	"net/http"
+	"strings"
+	"sync/atomic"
+)
+
+// Middleware answers CORS for the publishers of its [Config], and refuses what the
+// configuration does not allow. It is safe for use by many goroutines. [New] makes
+// one; the zero value has no publishers and refuses every origin.
+type Middleware struct {
+	policy atomic.Pointer[policy]
+	counts [numReasons]atomic.Uint64
+}
+
+// A policy is a compiled Config. Nothing in it changes but the content of the
+// allowlist's LRU, so that a request that holds one is decided by it alone.
+type policy struct {
+	cfg                    Config
+	allowlist              *allowlist
+	caches                 []cacheSuffix
+	origins                map[string]struct{}
+	methods                map[string]struct{} // GET, HEAD and POST included
+	requestHeaders         map[string]struct{} // lower case, Content-Type included
+	maxRequestHeaderOctets int
+	exposed                string // Access-Control-Expose-Headers, or ""
+	maxAge                 string // Access-Control-Max-Age, or ""
+}
+
+// New returns a Middleware for cfg. If cfg has faults, it returns all of them
+// joined, each a *[ValueError]; to look at each, use
+//
+//	if joined, ok := err.(interface{ Unwrap() []error }); ok { ... joined.Unwrap() ... }
+//
+// The Middleware keeps a copy of cfg: to change the lists later, call
+// [Middleware.Reconfigure].
+func New(cfg Config) (*Middleware, error) {
+	m := new(Middleware)
+	if err := m.Reconfigure(cfg); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// Reconfigure replaces the configuration while requests are served. Each request
+// is decided by one configuration, whole. If cfg has a fault, nothing changes, and
+// the error is that of [New]. The counts of [Middleware.Stats] go on.
+func (m *Middleware) Reconfigure(cfg Config) error {
+	p, err := compile(cfg)
+	if err != nil {
+		return err
+	}
+	m.policy.Store(p)
+	return nil
+}
+
+// Config returns a copy of the configuration in force.
+func (m *Middleware) Config() Config { return m.current().cfg.clone() }
+
+// Stats returns how many requests Handle and Wrap have decided, by reason.
+func (m *Middleware) Stats() Stats {
+	s := make(Stats, numReasons)
+	for r := Reason(1); r < numReasons; r++ {
+		s[r] = m.counts[r].Load()
+	}
+	return s
+}
+
+var nobody = &policy{allowlist: new(allowlist)}
+
+func (m *Middleware) current() *policy {
+	if p := m.policy.Load(); p != nil {
+		return p
+	}
+	return nobody
+}
+
+// Wrap returns a handler that lets those requests reach next that are allowed, with
+// CORS headers where they are due, and answers the others: preflights, and what is
+// refused. The ResponseWriter that next gets is the server's own, so that
+// streaming and hijacking work. Wrap does nothing but make a closure; calling it
+// for every request is fine. next must not be nil.
+func (m *Middleware) Wrap(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if m.Handle(w, r) {
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// Handle does what Wrap does, for frameworks with handlers of their own. If it
+// returns true, the caller must go on to the request's handler; if false, the
+// response is complete, and the caller must stop, in gin for example with Abort.
+//
+// It must see every request, OPTIONS included. A router that answers 404 or 405 to
+// OPTIONS before it calls Handle breaks preflights.
+func (m *Middleware) Handle(w http.ResponseWriter, r *http.Request) (proceed bool) {
+	p := m.current()
+	var buf [maxDomain]byte
+	v := p.decide(r, buf[:])
+	m.counts[v.reason].Add(1)
+	if p.cfg.Observe != nil {
+		p.cfg.Observe(r, v.decision())
+	}
+	h := w.Header()
+	switch {
+	case v.preflight && v.reason.granted():
+		p.grantPreflight(h, r, v.origin)
+		w.WriteHeader(http.StatusNoContent)
+		return false
+	case v.reason.granted():
+		p.grant(h, v.origin, r.Method != http.MethodOptions)
+		return true
+	case r.Method != http.MethodOptions:
+		addVary(h, nil)
+	}
+	if v.reason.allowed() || p.cfg.ReportOnly {
+		return true
+	}
+	if p.cfg.Denied != nil {
+		p.cfg.Denied.ServeHTTP(w, r)
+	} else {
+		http.Error(w, "Forbidden: "+v.reason.String(), http.StatusForbidden)
+	}
+	return false
+}
+
+// Check returns the decision that Handle would make on r. It writes and counts
+// nothing, and does not call Config.Observe. A handler behind Handle or Wrap can use
+// it to learn whose page calls.
+func (m *Middleware) Check(r *http.Request) Decision {
+	var buf [maxDomain]byte
+	return m.current().decide(r, buf[:]).decision()
+}
+
+// CheckOrigin returns the decision on an Origin value by itself, as it is on a GET
+// request without Sec-Fetch-Site. It does not allocate for an origin in ASCII,
+// unless it has to copy the name of a publisher that is not listed exactly.
+func (m *Middleware) CheckOrigin(origin string) Decision {
+	var buf [maxDomain]byte
+	return m.current().checkOrigin(origin, buf[:]).decision()
+}
+
+// A verdict is a Decision in the making. It allocates nothing: the name of a
+// publisher is either the one that the allowlist has, or in the caller's buffer.
+type verdict struct {
+	reason    Reason
+	preflight bool
+	origin    string
+	cache     *cacheSuffix // nil if the origin is not a cache's
+	prefix    string       // the domain prefix, below a cache
+	fault     fault        // what is wrong with the prefix or the host
+	name      string       // the publisher, if it is listed exactly
+	domain    []byte       // the publisher, else
+}
+
+func (v verdict) decision() Decision {
+	d := Decision{
+		Allowed:   v.reason.allowed(),
+		Reason:    v.reason,
+		Origin:    v.origin,
+		Publisher: v.publisher(),
+	}
+	if v.cache != nil {
+		d.CacheID = v.cache.id
+	}
+	return d
+}
+
+func (v verdict) publisher() string {
+	if v.name != "" {
+		return v.name
+	}
+	return string(v.domain)
+}
+
+// decide decides on a request. buf takes the publisher's domain.
+func (p *policy) decide(r *http.Request, buf []byte) verdict {
+	origins := r.Header["Origin"]
+	switch {
+	case len(origins) == 0:
+		return verdict{reason: p.checkWithoutOrigin(r)}
+	case len(origins) > 1:
+		// Which of them would the browser mean? It sends one.
+		return verdict{reason: ReasonMalformed}
+	}
+	v := p.checkOrigin(origins[0], buf)
+	if r.Method == http.MethodOptions {
+		if method := r.Header["Access-Control-Request-Method"]; len(method) > 0 {
+			v.preflight = true
+			p.checkPreflight(&v, method, r.Header["Access-Control-Request-Headers"])
+			return v
+		}
+	}
+	if !v.reason.allowed() && hasLine(r.Header, "Sec-Fetch-Site", "same-origin") {
+		// The API host's own page. Scripts cannot set Sec-Fetch-Site, so that a browser
+		// vouches for this; a program that lies has no cookies to abuse. Nothing else
+		// that was read from the Origin is kept: it is not verified.
+		return verdict{reason: ReasonSameOrigin, origin: v.origin}
+	}
+	return v
+}
+
+// checkWithoutOrigin decides on a request that has no Origin. Browsers send one
+// with every request across origins that can be read or that is unsafe, and so AMP
+// marks the unsafe ones within an origin by AMP-Same-Origin: a custom header, which
+// no other site can send without a preflight. The header counts here and nowhere
+// else: beside an Origin it says nothing that a cache's page could not say as well.
+func (p *policy) checkWithoutOrigin(r *http.Request) Reason {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions:
+		return ReasonNoOrigin
+	}
+	_, hasSite := r.Header["Sec-Fetch-Site"]
+	switch {
+	case hasLine(r.Header, "Amp-Same-Origin", "true") && (!hasSite || hasLine(r.Header, "Sec-Fetch-Site", "same-origin")):
+		return ReasonSameOrigin
+	case p.cfg.DangerouslyAllowUnsafeRequestsWithoutOrigin:
+		return ReasonNoOrigin
+	}
+	return ReasonNoOriginUnsafe
+}
+
+// hasLine tells whether the header has one line, and exactly this value.
+func hasLine(h http.Header, canonicalKey, value string) bool {
+	lines := h[canonicalKey]
+	return len(lines) == 1 && lines[0] == value
+}
+
+// checkOrigin decides on an Origin value.
+func (p *policy) checkOrigin(origin string, buf []byte) verdict {
+	v := verdict{origin: origin}
+	if len(origin) > maxOrigin {
+		v.reason, v.fault = ReasonMalformed, faultTooLong
+		return v
+	}
+	if _, ok := p.origins[origin]; ok {
+		v.reason = ReasonExtraOrigin
+		return v
+	}
+	host, isHTTPS := strings.CutPrefix(origin, "https://")
+	if !isHTTPS {
+		p.checkWithoutHTTPS(&v, buf)
+		return v
+	}
+	if v.prefix, v.cache = splitHost(p.caches, host); v.cache == nil {
+		p.checkOwnHost(&v, host, buf)
+		return v
+	}
+	p.checkPrefix(&v, buf)
+	return v
+}
+
+func (p *policy) checkWithoutHTTPS(v *verdict, buf []byte) {
+	host, isHTTP := strings.CutPrefix(v.origin, "http://")
+	switch {
+	case v.origin == "null":
+		v.reason = ReasonNull
+	case isHTTP && p.cfg.DangerouslyAllowHTTPOwnOrigins:
+		if _, cache := splitHost(p.caches, host); cache != nil {
+			v.reason = ReasonNotHTTPS // a cache has no pages over http
+			return
+		}
+		p.checkOwnHost(v, host, buf)
+	case strings.Contains(v.origin, "://"):
+		v.reason = ReasonNotHTTPS
+	default:
+		v.reason = ReasonMalformed
+	}
+}
+
+// checkOwnHost decides on the host of an origin that is not a cache's.
+func (p *policy) checkOwnHost(v *verdict, host string, buf []byte) {
+	hasALabel, f := checkDomain(host)
+	if hasALabel && f == noFault {
+		_, f = decodeDomain(host)
+	}
+	switch f {
+	case noFault:
+		domain := append(buf[:0], host...)
+		name, ok := p.allowlist.find(domain)
+		if !ok {
+			v.reason = ReasonUnknownHost
+			return
+		}
+		v.reason, v.name, v.domain = ReasonOwnOrigin, name, domain
+	case faultSingleLabel, faultNumber, faultEdgeHyphen, faultALabel:
+		v.reason, v.fault = ReasonUnknownHost, f // an origin, but never a publisher's
+	default:
+		v.reason, v.fault = ReasonMalformed, f
+	}
+}
+
+// checkPrefix decides on the domain prefix of a cache origin.
+func (p *policy) checkPrefix(v *verdict, buf []byte) {
+	switch {
+	case v.prefix == "":
+		v.reason, v.fault = ReasonNotCanonical, faultNoPrefix
+		return
+	case !strings.Contains(v.prefix, "-"):
+		p.checkHash(v)
+		return
+	}
+	domain, f := reverse(buf, v.prefix)
+	switch f {
+	case noFault:
+		name, ok := p.allowlist.find(domain)
+		v.reason, v.name, v.domain = ReasonPublisherNotAllowed, name, domain
+		if ok {
+			v.reason = ReasonCacheOrigin
+		}
+	case faultChar:
+		v.reason, v.fault = ReasonMalformed, f
+	default:
+		v.reason, v.fault = ReasonNotCanonical, f
+	}
+}
+
+func (p *policy) checkHash(v *verdict) {
+	sum, f := decodeHash(v.prefix)
+	if f != noFault {
+		v.reason, v.fault = ReasonNotCanonical, f
+		return
+	}
+	name, ok := p.allowlist.findHash(&sum)
+	if !ok {
+		v.reason = ReasonHashNotKnown
+		return
+	}
+	v.reason, v.name = ReasonHashedCacheOrigin, name
+}
+
+// checkPreflight goes on from the decision on the preflight's origin.
+func (p *policy) checkPreflight(v *verdict, method, headers []string) {
+	if !v.reason.allowed() {
+		return
+	}
+	if _, ok := p.methods[method[0]]; !ok || len(method) > 1 {
+		v.reason = ReasonMethodNotAllowed
+		return
+	}
+	if !p.allowsHeaders(headers, v.reason == ReasonOwnOrigin) {
+		v.reason = ReasonHeaderNotAllowed
+	}
+}
+
+// allowsHeaders tells whether all names in Access-Control-Request-Headers are
+// allowed. Proxies rewrite that list, so that it may have several lines, spaces,
+// empty elements and any case; what it may not have is more octets than a list of
+// all allowed names would.
+//
+// A page at its own origin carries AMP-Same-Origin along when it is redirected from
+// the apex to www, and so asks for it. A cache's page must never get it: it would
+// have a header that says it is not one.
+func (p *policy) allowsHeaders(lines []string, isOwnOrigin bool) bool {
+	left := p.maxRequestHeaderOctets
+	for _, line := range lines {
+		if left -= len(line) + 1; left < 0 {
+			return false
+		}
+		for name := range strings.SplitSeq(line, ",") {
+			name = strings.Trim(name, " \t")
+			if name == "" {
+				continue
+			}
+			lower := strings.ToLower(name)
+			_, ok := p.requestHeaders[lower]
+			if !isToken(name) || !ok && !(isOwnOrigin && lower == ampSameOrigin) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// The header writers below make one array for all values of a response, and give
+// out parts of it that have no room to grow: a handler that appends to one gets a
+// copy, and one that overwrites one spoils no other response.
+
+// grant writes the headers of an allowed actual request. A response to OPTIONS is
+// not cached, and so has no Vary.
+func (p *policy) grant(h http.Header, origin string, vary bool) {
+	vals := &[4]string{origin, "Origin", "true", p.exposed}
+	h["Access-Control-Allow-Origin"] = vals[0:1:1]
+	if vary {
+		addVary(h, vals[1:2:2])
+	}
+	if p.cfg.Credentialed {
+		h["Access-Control-Allow-Credentials"] = vals[2:3:3]
+	}
+	if p.exposed != "" {
+		h["Access-Control-Expose-Headers"] = vals[3:4:4]
+	}
+}
+
+// grantPreflight writes the headers of an allowed preflight: what was asked for and
+// no more, so that the answer tells nobody what else is allowed.
+func (p *policy) grantPreflight(h http.Header, r *http.Request, origin string) {
+	method := r.Header["Access-Control-Request-Method"][0]
+	headers := r.Header["Access-Control-Request-Headers"]
+	vals := &[5]string{origin, "true", method, "", p.maxAge}
+	h["Access-Control-Allow-Origin"] = vals[0:1:1]
+	if p.cfg.Credentialed {
+		h["Access-Control-Allow-Credentials"] = vals[1:2:2]
+	}
+	h["Access-Control-Allow-Methods"] = vals[2:3:3]
+	if vals[3] = strings.Join(headers, ","); vals[3] != "" {
+		h["Access-Control-Allow-Headers"] = vals[3:4:4]
+	}
+	if p.maxAge != "" {
+		h["Access-Control-Max-Age"] = vals[4:5:5]
+	}
+}
+
+// addVary adds "Origin" to Vary, so that no cache between gives one publisher's
+// answer to another. What stands there stays. value, if not nil, holds "Origin".
+func addVary(h http.Header, value []string) {
+	if value == nil {
+		value = []string{"Origin"}
+	}
+	if vary := h["Vary"]; len(vary) > 0 {
+		value = append(vary[:len(vary):len(vary)], "Origin")
+	}
+	h["Vary"] = value
+}

@@ -1,0 +1,348 @@
+package ampcors
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// This file says a second time, slowly and plainly, which origins are accepted. It
+// is written from the AMP document, RFC 3492 and the rules in doc.go, and shares
+// nothing with the code that it checks: where that reads a prefix from left to
+// right, this looks for all domains that give the prefix, and wants exactly one.
+
+// rfc3492Decode decodes punycode without the "xn--", after RFC 3492 section 6.2.
+func rfc3492Decode(s string) (text []rune, ok bool) {
+	if at := strings.LastIndexByte(s, '-'); at >= 0 {
+		text, s = []rune(s[:at]), s[at+1:]
+	}
+	n, i, bias, first := 128, 0, 72, true
+	for len(s) > 0 {
+		old, w := i, 1
+		for k := 36; ; k += 36 {
+			if len(s) == 0 {
+				return nil, false
+			}
+			digit := strings.IndexByte("abcdefghijklmnopqrstuvwxyz0123456789", s[0])
+			s = s[1:]
+			if digit < 0 || digit > (math.MaxInt32-i)/w {
+				return nil, false
+			}
+			i += digit * w
+			t := min(max(k-bias, 1), 26)
+			if digit < t {
+				break
+			}
+			w *= 36 - t
+			if w > math.MaxInt32 {
+				return nil, false
+			}
+		}
+		bias = rfc3492Adapt(i-old, len(text)+1, first)
+		first = false
+		n += i / (len(text) + 1)
+		i %= len(text) + 1
+		if !utf8.ValidRune(rune(n)) {
+			return nil, false
+		}
+		text = slices.Insert(text, i, rune(n))
+		i++
+	}
+	return text, true
+}
+
+// rfc3492Encode is section 6.3, without the "xn--".
+func rfc3492Encode(text []rune) string {
+	var out []byte
+	for _, r := range text {
+		if r < 128 {
+			out = append(out, byte(r))
+		}
+	}
+	basic := len(out)
+	handled := basic
+	if basic > 0 {
+		out = append(out, '-')
+	}
+	n, delta, bias := rune(128), 0, 72
+	for handled < len(text) {
+		next := rune(math.MaxInt32)
+		for _, r := range text {
+			if r >= n && r < next {
+				next = r
+			}
+		}
+		delta += int(next-n) * (handled + 1)
+		n = next
+		for _, r := range text {
+			if r < n {
+				delta++
+			}
+			if r != n {
+				continue
+			}
+			q := delta
+			for k := 36; ; k += 36 {
+				t := min(max(k-bias, 1), 26)
+				if q < t {
+					break
+				}
+				out = append(out, "abcdefghijklmnopqrstuvwxyz0123456789"[t+(q-t)%(36-t)])
+				q = (q - t) / (36 - t)
+			}
+			out = append(out, "abcdefghijklmnopqrstuvwxyz0123456789"[q])
+			bias = rfc3492Adapt(delta, handled+1, handled == basic)
+			delta = 0
+			handled++
+		}
+		delta++
+		n++
+	}
+	return string(out)
+}
+
+func rfc3492Adapt(delta, points int, first bool) int {
+	if first {
+		delta /= 700
+	} else {
+		delta /= 2
+	}
+	delta += delta / points
+	k := 0
+	for delta > 35*26/2 {
+		delta /= 35
+		k += 36
+	}
+	return k + 36*delta/(delta+38)
+}
+
+func plainToASCII(label string) string {
+	if isPlain(label) {
+		return label
+	}
+	return "xn--" + rfc3492Encode([]rune(label))
+}
+
+func isPlain(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r >= 128 })
+}
+
+var (
+	plainLabel  = regexp.MustCompile(`^[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?$`)
+	plainNumber = regexp.MustCompile(`^([0-9]+|0x[0-9a-f]*)$`)
+)
+
+// plainDomain returns the ASCII form of a domain in Unicode, or "" if it is not one
+// that a publisher can have.
+func plainDomain(unicode string) string {
+	labels := strings.Split(unicode, ".")
+	for i, label := range labels {
+		basic := strings.Map(func(r rune) rune { // each other letter counts as an "e"
+			if r >= 128 {
+				return 'e'
+			}
+			return r
+		}, label)
+		if !plainLabel.MatchString(basic) || strings.HasPrefix(label, "xn--") {
+			return ""
+		}
+		if labels[i] = plainToASCII(label); len(labels[i]) > 63 {
+			return ""
+		}
+	}
+	domain := strings.Join(labels, ".")
+	if len(labels) < 2 || len(domain) > 253 || plainNumber.MatchString(labels[len(labels)-1]) {
+		return ""
+	}
+	return domain
+}
+
+// plainParse returns the ASCII form of a lower-case domain that may have A-labels.
+func plainParse(host string) string {
+	labels := strings.Split(host, ".")
+	for i, label := range labels {
+		if code, ok := strings.CutPrefix(label, "xn--"); ok {
+			text, ok := rfc3492Decode(code)
+			if !ok || isPlain(string(text)) {
+				return ""
+			}
+			labels[i] = string(text)
+		}
+	}
+	domain := plainDomain(strings.Join(labels, "."))
+	if isPlain(host) && domain != host {
+		return "" // not canonical
+	}
+	return domain
+}
+
+// plainSources returns all publisher domains, in ASCII, whose Unicode form gives
+// the text when "-" becomes "--" and then "." becomes "-".
+func plainSources(text string) (domains []string) {
+	var search func(done, rest string)
+	search = func(done, rest string) {
+		if rest == "" {
+			if d := plainDomain(done); d != "" {
+				domains = append(domains, d)
+			}
+			return
+		}
+		// No domain has these; to leave them early keeps the search small.
+		if strings.HasPrefix(done, ".") || strings.HasPrefix(done, "-") {
+			return
+		}
+		for _, bad := range []string{"..", ".-", "-."} {
+			if strings.HasSuffix(done, bad) {
+				return
+			}
+		}
+		if strings.HasPrefix(rest, "--") {
+			search(done+"-", rest[2:])
+		}
+		if rest[0] == '-' {
+			search(done+".", rest[1:])
+			return
+		}
+		_, size := utf8.DecodeRuneInString(rest)
+		search(done+rest[:size], rest[size:])
+	}
+	search("", text)
+	return domains
+}
+
+func plainHyphens34(s string) bool {
+	r := []rune(s)
+	return len(r) >= 4 && string(r[2:4]) == "--"
+}
+
+// plainReverse returns the one publisher domain of a prefix with a dash, or "".
+func plainReverse(t testing.TB, prefix string) string {
+	if len(prefix) > 63 || !strings.Contains(prefix, "-") || strings.Contains(prefix, ".") || !isPlain(prefix) {
+		return ""
+	}
+	inside, wrapped := "", false
+	if len(prefix) > 4 && prefix[:2] == "0-" && prefix[len(prefix)-2:] == "-0" {
+		inside, wrapped = prefix[2:len(prefix)-2], true
+	}
+	var domains []string
+	if !plainHyphens34(prefix) {
+		domains = plainSources(prefix)
+	}
+	if wrapped && plainHyphens34(inside) {
+		domains = append(domains, plainSources(inside)...)
+	}
+
+	if code, ok := strings.CutPrefix(prefix, "xn--"); ok {
+		text, ok := rfc3492Decode(code)
+		s := string(text)
+		if !ok || isPlain(s) || strings.HasPrefix(s, "xn--") || rfc3492Encode(text) != code || !strings.Contains(s, "-") {
+			domains = plainSources(prefix) // "xn-shop.com", left unwrapped
+		} else {
+			domains = plainSources(s)
+			if strings.HasPrefix(s, "0-") && strings.HasSuffix(s, "-0") && len(s) > 4 {
+				domains = append(domains, plainSources(s[2:len(s)-2])...)
+			}
+		}
+	}
+	if len(domains) > 1 {
+		t.Fatalf("%q is the prefix of %q: the rules are ambiguous", prefix, domains)
+	}
+	if len(domains) == 0 {
+		return ""
+	}
+	return domains[0]
+}
+
+// plainHash is the fallback algorithm.
+func plainHash(domain string) string {
+	sum := sha256.Sum256([]byte(domain))
+	return strings.ToLower(strings.TrimRight(base32.StdEncoding.EncodeToString(sum[:]), "="))
+}
+
+// A plainConfig is what the oracle needs to know of a Config.
+type plainConfig struct {
+	domains []string // exact, in ASCII
+	bases   []string // of the patterns
+	origins []string
+}
+
+func (c plainConfig) allows(domain string) bool {
+	if slices.Contains(c.domains, domain) {
+		return true
+	}
+	for _, base := range c.bases {
+		if strings.HasSuffix(domain, "."+base) {
+			return true
+		}
+	}
+	return false
+}
+
+var plainCacheOrigin = regexp.MustCompile(`^https://([^.]+)\.(cdn\.ampproject\.org|www\.bing-amp\.com)$`)
+
+// plainCheckOrigin decides on an Origin value, and names the publisher and the
+// cache if it is allowed.
+func plainCheckOrigin(t testing.TB, c plainConfig, origin string) (allowed bool, publisher, cache string) {
+	if slices.Contains(c.origins, origin) {
+		return true, "", ""
+	}
+	if m := plainCacheOrigin.FindStringSubmatch(origin); m != nil {
+		cache = map[string]string{"cdn.ampproject.org": "google", "www.bing-amp.com": "bing"}[m[2]]
+		for _, d := range c.domains {
+			if m[1] == plainHash(d) {
+				return true, d, cache
+			}
+		}
+		if d := plainReverse(t, m[1]); d != "" && c.allows(d) {
+			return true, d, cache
+		}
+		return false, "", ""
+	}
+	host, ok := strings.CutPrefix(origin, "https://")
+	for _, below := range []string{"cdn.ampproject.org", "www.bing-amp.com"} {
+		if host == below || strings.HasSuffix(host, "."+below) {
+			return false, "", ""
+		}
+	}
+	if !ok || !isPlain(host) || !c.allows(host) {
+		return false, "", ""
+	}
+	if plainParse(host) != host {
+		return false, "", ""
+	}
+	return true, host, ""
+}
+
+// The forms that implementations give a host, as their public behaviour shows. The
+// host is in Unicode.
+
+func formDocument(host string) string {
+	text := strings.ReplaceAll(strings.ReplaceAll(host, "-", "--"), ".", "-")
+	if plainHyphens34(text) {
+		text = "0-" + text + "-0"
+	}
+	return plainToASCII(text)
+}
+
+// formToolbox counts positions after encoding, and leaves what begins with xn.
+func formToolbox(host string) string {
+	prefix := plainToASCII(strings.ReplaceAll(strings.ReplaceAll(host, "-", "--"), ".", "-"))
+	if plainHyphens34(prefix) && prefix[:2] != "xn" {
+		prefix = "0-" + prefix + "-0"
+	}
+	return prefix
+}
+
+// formAmppackager counts octets, and leaves what begins with xn.
+func formAmppackager(host string) string {
+	text := strings.ReplaceAll(strings.ReplaceAll(host, "-", "--"), ".", "-")
+	if len(text) >= 4 && text[2:4] == "--" && text[:2] != "xn" {
+		text = "0-" + text + "-0"
+	}
+	return plainToASCII(text)
+}

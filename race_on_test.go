@@ -1,0 +1,5 @@
+//go:build race
+
+package ampcors
+
+const raceEnabled = true

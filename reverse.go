@@ -1,0 +1,216 @@
+package ampcors
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"strings"
+
+	"golang.org/x/net/idna"
+)
+
+// maxOrigin is the length of the longest origin that can be allowed:
+// "https://", a domain, and a port.
+const maxOrigin = len("https://") + maxDomain + len(":65535")
+
+// A cacheSuffix recognises the origins of one AMP Cache.
+type cacheSuffix struct {
+	id     string
+	dotted string // the cache domain behind a dot: evilcdn.ampproject.org is no cache's
+}
+
+// splitHost divides the host of an origin into the domain prefix and the AMP Cache
+// below whose domain it stands. For the bare cache domain the prefix is empty.
+func splitHost(caches []cacheSuffix, host string) (prefix string, cache *cacheSuffix) {
+	for i := range caches {
+		c := &caches[i]
+		if prefix, ok := strings.CutSuffix(host, c.dotted); ok {
+			return prefix, c
+		}
+		if host == c.dotted[1:] {
+			return "", c
+		}
+	}
+	return "", nil
+}
+
+const (
+	faultNoPrefix     fault = "has nothing before the cache domain, and so names no publisher"
+	faultTwoLabels    fault = "has more than one label before the cache domain"
+	faultPrefixLength fault = "is not 1 to 63 octets long"
+	faultNotHash      fault = "has no dash, and is not a hash of 52 characters either"
+	faultWrapped      fault = "is wrapped in 0- and -0 without need"
+	faultNotWrapped   fault = "has dashes at positions 3 and 4 but is not wrapped in 0- and -0"
+	faultEncoded      fault = "holds an xn-- label, which AMP Caches decode"
+)
+
+// ErrHashed is returned by [PublisherDomain] for a prefix without a dash. Such a
+// prefix is a hash, which cannot be reversed; a [Middleware] recognises the hashes
+// of the publishers that it is configured with.
+var ErrHashed = errors.New("ampcors: the domain prefix has no dash: it is a hash, and cannot be reversed")
+
+// PublisherDomain reverses a domain prefix, such as "www-example-com", into the
+// publisher domain that it stands for, in lower-case ASCII: "www.example.com".
+// This says whose prefix it is, not that the publisher is to be trusted.
+//
+// It accepts exactly those prefixes that are a form of one publisher domain: see
+// the package documentation. Any other is refused with a *[ValueError], or with an
+// error that is [ErrHashed] if it has no dash.
+func PublisherDomain(prefix string) (string, error) {
+	if prefix != "" && !strings.Contains(prefix, "-") {
+		return "", fmt.Errorf("%w: %.80q", ErrHashed, prefix)
+	}
+	domain, f := reverse(nil, prefix)
+	if f != noFault {
+		return "", &ValueError{
+			Field: "prefix", Index: -1, Value: prefix,
+			Reason: "does not stand for a publisher domain: it " + string(f), Want: `a domain prefix as AMP Caches write it, such as "www-example-com"`,
+		}
+	}
+	return string(domain), nil
+}
+
+// reverse writes into buf the publisher domain that a prefix with a dash stands
+// for. It does not allocate for ASCII if buf holds as many octets as the prefix.
+func reverse(buf []byte, prefix string) ([]byte, fault) {
+	switch {
+	case len(prefix) == 0 || len(prefix) > maxLabel:
+		return nil, faultPrefixLength
+	case strings.Contains(prefix, "."):
+		return nil, faultTwoLabels
+	}
+	if strings.HasPrefix(prefix, acePrefix) {
+		return reverseACE(buf, prefix)
+	}
+	return reverseASCII(buf, prefix, hyphens34)
+}
+
+// reverseASCII reads a prefix that is not punycode. A prefix is wrapped exactly if
+// its inside needs that; any other form is not one that a cache writes.
+func reverseASCII(buf []byte, prefix string, mustWrap func(string) bool) ([]byte, fault) {
+	text, wrapped := unwrap(prefix)
+	switch {
+	case wrapped && !mustWrap(text):
+		return nil, faultWrapped
+	case !wrapped && mustWrap(text):
+		return nil, faultNotWrapped
+	}
+	domain := unfold(buf[:0], text)
+	hasALabel, f := checkDomain(domain)
+	if f != noFault {
+		return nil, f
+	}
+	if hasALabel {
+		return nil, faultEncoded
+	}
+	return domain, noFault
+}
+
+// reverseACE reads a prefix that begins with "xn--". It is punycode, as it is for
+// DNS. But both official implementations leave "xn-shop.com" unwrapped and so write
+// "xn--shop-com", which does not decode to a domain; such a prefix has no other
+// reading and is taken as that.
+func reverseACE(buf []byte, prefix string) ([]byte, fault) {
+	text, f := decodeALabel(prefix)
+	if f == noFault && strings.Contains(text, "-") {
+		return encodeText(buf, text)
+	}
+	never := func(string) bool { return false }
+	if domain, notPlain := reverseASCII(buf, prefix, never); notPlain == noFault {
+		return domain, noFault
+	}
+	return nil, faultALabel
+}
+
+// encodeText reads the decoded text of an internationalised prefix. It may be
+// wrapped or not, because implementations count positions 3 and 4 differently: the
+// last label of a domain cannot be "0", so that this leaves nothing ambiguous.
+func encodeText(buf []byte, text string) ([]byte, fault) {
+	text, _ = unwrap(text)
+	domain := buf[:0]
+	for label := range strings.SplitSeq(string(unfold(nil, text)), ".") {
+		switch {
+		case label == "":
+			return nil, faultEmptyLabel
+		case hasEdgeHyphen(label):
+			return nil, faultEdgeHyphen
+		case strings.HasPrefix(label, acePrefix):
+			return nil, faultEncoded
+		}
+		a, err := idna.Punycode.ToASCII(label)
+		if err != nil {
+			return nil, faultALabel
+		}
+		if len(domain) > 0 {
+			domain = append(domain, '.')
+		}
+		domain = append(domain, a...)
+	}
+	if _, f := checkDomain(domain); f != noFault {
+		return nil, f
+	}
+	return domain, noFault
+}
+
+// unwrap takes away the "0-" and "-0" around the text. It does so only if these
+// are whole runs of dashes: in "0--a-b--0" they are parts of "--", which stands for
+// the hyphens of "0-a.b-0".
+func unwrap(text string) (inside string, wrapped bool) {
+	inside, wrapped = strings.CutPrefix(text, "0-")
+	if wrapped {
+		inside, wrapped = strings.CutSuffix(inside, "-0")
+	}
+	if !wrapped || hasEdgeHyphen(inside) {
+		return text, false
+	}
+	return inside, true
+}
+
+// unfold appends the text to dst, reading from left to right "--" as "-" and "-"
+// as ".". A run of three or more dashes of odd number leaves a label with a hyphen
+// at its end, which checkDomain refuses: such a run has several readings.
+func unfold(dst []byte, text string) []byte {
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		if c == '-' {
+			if i+1 < len(text) && text[i+1] == '-' {
+				i++
+			} else {
+				c = '.'
+			}
+		}
+		dst = append(dst, c)
+	}
+	return dst
+}
+
+// decodeHash returns the SHA-256 that a hash-only prefix spells in base32.
+// encoding/base32 would allocate, and ignores line breaks.
+func decodeHash(prefix string) (sum [sha256.Size]byte, f fault) {
+	if len(prefix) != base32Lower.EncodedLen(sha256.Size) {
+		return sum, faultNotHash
+	}
+	out, acc, bits := 0, uint(0), 0
+	for i := range len(prefix) {
+		c := prefix[i]
+		switch {
+		case 'a' <= c && c <= 'z':
+			acc = acc<<5 | uint(c-'a')
+		case '2' <= c && c <= '7':
+			acc = acc<<5 | uint(c-'2'+26)
+		default:
+			return sum, faultNotHash
+		}
+		if bits += 5; bits >= 8 {
+			bits -= 8
+			sum[out] = byte(acc >> bits)
+			out++
+		}
+	}
+	if acc&(1<<bits-1) != 0 {
+		// 52 characters hold four bits more than the sum. Only "a" and "q" at the end
+		// leave them zero; anything else would be a second spelling of the same sum.
+		return sum, faultNotHash
+	}
+	return sum, noFault
+}

@@ -252,6 +252,9 @@ func misspelt(value string) *ValueError {
 	if value == "" {
 		return wantDomain(faultEmpty)
 	}
+	if !utf8.ValidString(value) {
+		return &ValueError{Reason: "is not UTF-8", Want: "UTF-8, or the name's A-label form (xn--...)"}
+	}
 	if trimmed := strings.TrimSpace(value); trimmed != value {
 		return &ValueError{Reason: "has white space around it", Want: quoted(trimmed)}
 	}

@@ -1,0 +1,108 @@
+package ampcors
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+)
+
+// valueErrors returns the faults that New and others join.
+func valueErrors(t *testing.T, err error) (faults []*ValueError) {
+	t.Helper()
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		t.Fatalf("%v (%T) is no joined error", err, err)
+	}
+	for _, err := range joined.Unwrap() {
+		var v *ValueError
+		if !errors.As(err, &v) {
+			t.Fatalf("%v is no *ValueError", err)
+		}
+		faults = append(faults, v)
+	}
+	return faults
+}
+
+func TestDefaultCachesIsTheRegistryAndEachCallersOwn(t *testing.T) {
+	caches := DefaultCaches()
+	if len(caches) != 2 || caches[0].CacheDomain != "cdn.ampproject.org" || caches[1].CacheDomain != "www.bing-amp.com" {
+		t.Errorf("DefaultCaches() = %+v", caches)
+	}
+	if faults := checkCaches("caches", caches); faults != nil {
+		t.Error(joinValueErrors(faults))
+	}
+	caches[0].CacheDomain = "evil.example"
+	if DefaultCaches()[0].CacheDomain != "cdn.ampproject.org" {
+		t.Error("a caller can change the registry of others")
+	}
+}
+
+func TestParseCachesReadsTheRegistrysFormat(t *testing.T) {
+	data, err := json.Marshal(map[string]any{"caches": DefaultCaches(), "new": "members may come"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	caches, err := ParseCaches(strings.NewReader(string(data)))
+	if err != nil || !slices.Equal(caches, DefaultCaches()) {
+		t.Errorf("ParseCaches = %+v, %v", caches, err)
+	}
+}
+
+func TestParseCachesRefusesABadListWithIndexAndField(t *testing.T) {
+	entry := func(id, domain string) string { return fmt.Sprintf(`{"id": %q, "cacheDomain": %q}`, id, domain) }
+	good := entry("google", "cdn.ampproject.org")
+	for _, test := range []struct{ list, field, reason string }{
+		{``, "caches", "names no cache"},
+		{entry("", "amp.example.com"), "caches[0].id", "is empty"},
+		{good + "," + entry("google", "amp.example.com"), "caches[1].id", "also the id of cache 0"},
+		{good + "," + entry("b", ""), "caches[1].cacheDomain", "is empty"},
+		{good + "," + entry("b", "https://amp.example.com"), "caches[1].cacheDomain", "has a scheme"},
+		{entry("b", "AMP.example.com"), "caches[0].cacheDomain", "not in lower-case ASCII"},
+		{entry("b", "bücher.example"), "caches[0].cacheDomain", "not in lower-case ASCII"},
+		{entry("b", "com"), "caches[0].cacheDomain", "has no dot"},
+		{entry("b", "co.uk"), "caches[0].cacheDomain", "is a public suffix"},
+		{entry("b", "github.io"), "caches[0].cacheDomain", "is a public suffix"},
+		{good + "," + entry("b", "cdn.ampproject.org"), "caches[1].cacheDomain", "overlaps with that of cache 0"},
+		{good + "," + entry("b", "ampproject.org"), "caches[1].cacheDomain", "overlaps with that of cache 0"},
+		{good + "," + entry("b", "x.cdn.ampproject.org"), "caches[1].cacheDomain", "overlaps with that of cache 0"},
+		{`{"id":"b","cacheDomain":"amp.example.com","updateCacheApiDomainSuffix":"a:1"}`, "caches[0].updateCacheApiDomainSuffix", "has a port"},
+		{`{"id":"b","cacheDomain":"amp.example.com","thirdPartyFrameDomainSuffix":"a b.c"}`, "caches[0].thirdPartyFrameDomainSuffix", "character"},
+	} {
+		_, err := ParseCaches(strings.NewReader(`{"caches": [` + test.list + `]}`))
+		if err == nil {
+			t.Errorf("%s is accepted", test.list)
+			continue
+		}
+		if faults := valueErrors(t, err); len(faults) != 1 || !strings.Contains(err.Error(), test.field+" ") || !strings.Contains(faults[0].Reason, test.reason) {
+			t.Errorf("%s: %v; want %s and %q", test.list, err, test.field, test.reason)
+		}
+	}
+	if _, err := ParseCaches(strings.NewReader(`{"caches": [` + entry("", "") + "," + entry("", "com") + `]}`)); len(valueErrors(t, err)) != 4 {
+		t.Errorf("four faults are reported as %v", err)
+	}
+}
+
+func TestParseCachesRefusesWhatItCannotRead(t *testing.T) {
+	broken := errors.New("the disk is gone")
+	for _, test := range []struct {
+		r    io.Reader
+		want string
+	}{
+		{strings.NewReader("{\n\n!"), "line 3"},
+		{strings.NewReader("{\n\"caches\": 1}"), "line 2"},
+		{strings.NewReader(`{"caches": []} trailing`), "line 1"},
+		{strings.NewReader(`{"caches": [`), "line 1"},
+		{strings.NewReader(`null`), "names no cache"},
+		{strings.NewReader(strings.Repeat(" ", maxCachesJSON) + "{}"), "longer than 1 MiB"},
+		{iotest.ErrReader(broken), "the disk is gone"},
+	} {
+		if _, err := ParseCaches(test.r); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("got %v; want %q", err, test.want)
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package ampcors
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestDomainPrefixFollowsTheOfficialImplementationsWhereTheyAgree(t *testing.T) {
+	for domain, want := range map[string]string{
+		"example.com":       "example-com",
+		"en-us.example.com": "0-en--us-example-com-0",
+		"bücher.ch":         "xn--bcher-ch-65a",
+		// A first label with hyphens at 3 and 4.
+		"in--trouble.com": plainHash("in--trouble.com"),
+		"ab--é.com":       plainHash(plainParse("ab--é.com")),
+		// Only the first label matters.
+		"www.in--trouble.com": "www-in----trouble-com",
+		// Positions behind other letters do not count.
+		"é-x.com":  "xn----x-com-9xa",
+		"éa-x.com": "xn--a--x-com-90a",
+		"ab-é.com": formDocument("ab-é.com"),
+		// Both directions in one name, and a number before right-to-left letters.
+		"hello.مصر": plainHash("hello.xn--wgbh1c"),
+		"123.مصر":   plainHash("123.xn--wgbh1c"),
+		"مثال.واحد": "xn----ymcbnnm7lf5a",
+		// The document, not the implementations: unwrapped, this is punycode.
+		"xn-shop.com": "0-xn--shop-com-0",
+		// 63 octets fit; one more does not.
+		strings.Repeat("a", 59) + ".com":         strings.Repeat("a", 59) + "-com",
+		strings.Repeat("a", 60) + ".com":         plainHash(strings.Repeat("a", 60) + ".com"),
+		"ab-" + strings.Repeat("a", 51) + ".com": "0-ab--" + strings.Repeat("a", 51) + "-com-0",
+		"ab-" + strings.Repeat("a", 52) + ".com": plainHash("ab-" + strings.Repeat("a", 52) + ".com"),
+	} {
+		if got, err := DomainPrefix(domain); err != nil || got != want {
+			t.Errorf("DomainPrefix(%q) = %q, %v; want %q", domain, got, err, want)
+		}
+	}
+}
+
+func TestFallbackPrefixHashesTheASCIIDomain(t *testing.T) {
+	for _, domain := range []string{"bücher.ch", "BÜCHER.ch", "xn--bcher-kva.ch", "XN--BCHER-KVA.ch"} {
+		if got, err := FallbackPrefix(domain); err != nil || got != plainHash("xn--bcher-kva.ch") {
+			t.Errorf("FallbackPrefix(%q) = %q, %v", domain, got, err)
+		}
+	}
+}
+
+func TestCacheOriginsNamesOneOriginACache(t *testing.T) {
+	got, err := CacheOrigins("Example.com")
+	want := []string{"https://example-com.cdn.ampproject.org", "https://example-com.www.bing-amp.com"}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("CacheOrigins = %q, %v; want %q", got, err, want)
+	}
+	got, err = CacheOrigins("example.com", Cache{ID: "mine", CacheDomain: "amp.example.net"})
+	if want := []string{"https://example-com.amp.example.net"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("CacheOrigins = %q, %v; want %q", got, err, want)
+	}
+	_, err = CacheOrigins("example.com", Cache{ID: "good", CacheDomain: "amp.example.net"}, Cache{ID: "bad", CacheDomain: "https://amp.example.org"})
+	var v *ValueError
+	if !errors.As(err, &v) || v.Field != "caches.cacheDomain" || v.Index != 1 || !strings.Contains(v.Want, `"amp.example.org"`) {
+		t.Errorf("CacheOrigins with a bad cache: %v", err)
+	}
+}

@@ -1,0 +1,128 @@
+package ampcors
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+func TestPublisherDomainReversesEveryForm(t *testing.T) {
+	for prefix, want := range map[string]string{
+		"example-com":            "example.com",
+		"a--b-example-com":       "a-b.example.com",
+		"0-en--us-example-com-0": "en-us.example.com",
+		"0--foo-com--0":          "0-foo.com-0", // these are doubled hyphens, no wrapping
+		"my_site-example-com":    "my_site.example.com",
+		"xn--bcher-ch-65a":       "xn--bcher-kva.ch",
+		"xn--fa-de-mqa":          "xn--fa-hia.de",
+		"xn----x-com-9xa":        "xn---x-9ia.com", // é-x.com, unwrapped
+		"xn--0---x-com-0-cbb":    "xn---x-9ia.com", // and wrapped
+		"xn--hello--uli5a7l":     "hello.xn--wgbh1c",
+		"0-in----trouble-com-0":  "in--trouble.com",
+		"www-in----trouble-com":  "www.in--trouble.com",
+		"0-a----problem-com-0":   "a--problem.com",
+	} {
+		if got, err := PublisherDomain(prefix); err != nil || got != want {
+			t.Errorf("PublisherDomain(%q) = %q, %v; want %q", prefix, got, err, want)
+		}
+	}
+}
+
+// TestPrefixesThatBeginWithXN shows the two readings of such a prefix: punycode if
+// that gives a domain, and else what the official implementations left unwrapped.
+func TestPrefixesThatBeginWithXN(t *testing.T) {
+	for prefix, want := range map[string]string{
+		"xn--bcher-ch-65a":   "xn--bcher-kva.ch", // and not xn-bcher.ch.65a
+		"xn--foo-com":        "xn-foo.com",       // as punycode a single label
+		"xn--tech-com":       "xn-tech.com",
+		"0-xn--foo-com-0":    "xn-foo.com",
+		"0-xn--foo-ru-com-0": "xn-foo.ru.com",
+		"xn--foo-ru-com":     "xn--foo-cdh.ru",
+	} {
+		if got, err := PublisherDomain(prefix); err != nil || got != want {
+			t.Errorf("PublisherDomain(%q) = %q, %v; want %q", prefix, got, err, want)
+		}
+	}
+}
+
+func TestPublisherDomainRefusesEverythingElse(t *testing.T) {
+	for prefix, reason := range map[string]string{
+		"":                       "1 to 63",
+		strings.Repeat("a-", 32): "1 to 63",
+		"www-example-com.evil":   "more than one label",
+		"0-example-com-0":        "without need",
+		"en--us-example-com":     "not wrapped",
+		"0-0":                    "ends in a number",
+		"0--0":                   "without need",
+		"0---0":                  "not wrapped",
+		"0-a-0":                  "without need",
+		"a-0":                    "ends in a number",
+		"a-0x1f":                 "ends in a number",
+		"a---b-com":              "not wrapped",
+		"aa---b-com":             "not wrapped", "aaa---b-com": "hyphen", "0-a---b-com-0": "hyphen",
+		"aaa-----b-com":                        "hyphen",
+		"-example-com":                         "empty label",
+		"example-com-":                         "empty label",
+		"--example-com":                        "hyphen",
+		"a--b":                                 "no dot",
+		"Example-com":                          "character",
+		"ex ample-com":                         "character",
+		"example-com\n":                        "character",
+		"bücher-ch":                            "character",
+		"０-example-com-0":                      "character",
+		"0-xn----bcher--kva-ch-0":              "AMP Caches decode",
+		"www-xn----bcher--kva-ch":              "AMP Caches decode",
+		"xn--":                                 "punycode",
+		"xn--example-com-":                     "punycode",
+		"xn--\u00e9-com":                       "punycode",
+		"xn--99999999":                         "punycode",
+		plainToASCII("xn--é-com"):              "punycode", // a label xn-é that was not wrapped
+		plainToASCII("xn----é-com"):            "punycode",
+		plainToASCII("é-xn----bcher--kva-com"): "AMP Caches decode",
+		plainToASCII("é---b"):                  "hyphen",
+		plainToASCII("-é-com"):                 "empty label",
+		plainToASCII("--é-com"):                "hyphen",
+		plainToASCII("é--com"):                 "no dot",
+		plainToASCII("é-0"):                    "ends in a number",
+		plainToASCII("0-é-com"):                "",
+	} {
+		got, err := PublisherDomain(prefix)
+		if reason == "" {
+			if err != nil {
+				t.Errorf("PublisherDomain(%q): %v", prefix, err)
+			}
+			continue
+		}
+		var v *ValueError
+		if !errors.As(err, &v) || !strings.Contains(v.Reason, reason) {
+			t.Errorf("PublisherDomain(%q) = %q, %v; want a *ValueError with %q", prefix, got, err, reason)
+		}
+	}
+	for _, prefix := range []string{"v2c4ucasgcskftbjt4c7phpkbqedcdcqo23tkamleapoa5o6fygq", "localhost"} {
+		if _, err := PublisherDomain(prefix); !errors.Is(err, ErrHashed) {
+			t.Errorf("PublisherDomain(%q) = %v; want ErrHashed", prefix, err)
+		}
+	}
+}
+
+func TestAHashHasOneSpelling(t *testing.T) {
+	hash := plainHash("example.com")
+	sum, f := decodeHash(hash)
+	if f != noFault || base32Lower.EncodeToString(sum[:]) != hash {
+		t.Fatalf("decodeHash(%q) = %x, %s", hash, sum, f)
+	}
+	accepted := 0
+	for _, c := range "abcdefghijklmnopqrstuvwxyz234567" {
+		if _, f := decodeHash(hash[:51] + string(c)); f == noFault {
+			accepted++
+		}
+	}
+	if accepted != 2 {
+		t.Errorf("%d letters are accepted at the end of a hash; want a and q", accepted)
+	}
+	for _, bad := range []string{"", hash[:51], hash + "a", strings.ToUpper(hash), hash[:50] + "1a", hash[:50] + "\na", hash[:50] + "\xffa"} {
+		if _, f := decodeHash(bad); f == noFault {
+			t.Errorf("decodeHash(%q) is accepted", bad)
+		}
+	}
+}

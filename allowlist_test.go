@@ -1,0 +1,79 @@
+package ampcors
+
+import (
+	"fmt"
+	"testing"
+)
+
+// TestEvictionChangesNoDecision fills an LRU that is too small again and again.
+func TestEvictionChangesNoDecision(t *testing.T) {
+	t.Parallel()
+	var names []string
+	for i := range 500 {
+		names = append(names, fmt.Sprintf("site-%d.example", i))
+	}
+	m, err := New(Config{Publishers: names, CacheSize: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for round := range 3 {
+		for _, name := range names {
+			d := m.CheckOrigin("https://" + plainHash(name) + ".cdn.ampproject.org")
+			if d.Reason != ReasonHashedCacheOrigin || d.Publisher != name {
+				t.Fatalf("round %d: %s is decided as %+v", round, name, d)
+			}
+		}
+	}
+	if n := m.current().allowlist.recent.Len(); n != 3 {
+		t.Errorf("the LRU has %d entries; want 3", n)
+	}
+}
+
+// TestInventedHashesPushNothingOut sends hashes of nobody: none may be stored.
+func TestInventedHashesPushNothingOut(t *testing.T) {
+	t.Parallel()
+	m, err := New(Config{Publishers: []string{"a.example", "b.example", "c.example"}, CacheSize: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lru := m.current().allowlist.recent
+	before := lru.Keys()
+	for i := range 10_000 {
+		if d := m.CheckOrigin("https://" + plainHash(fmt.Sprint(i)) + ".cdn.ampproject.org"); d.Reason != ReasonHashNotKnown {
+			t.Fatalf("an invented hash: %+v", d)
+		}
+	}
+	if after := lru.Keys(); len(after) != 2 || after[0] != before[0] || after[1] != before[1] {
+		t.Errorf("invented hashes changed the LRU from %x to %x", before, after)
+	}
+}
+
+// TestHashesThatBeginAlikeAreToldApart forces the case that two names share the
+// start of their hashes, which no pair of names that is known does.
+func TestHashesThatBeginAlikeAreToldApart(t *testing.T) {
+	a := newAllowlist([]string{"a.example", "b.example"}, nil, 1)
+	sum, _ := decodeHash(plainHash("b.example"))
+	start := hashStart(&sum)
+	a.hashes = []hashEntry{{start, 0}, {start, 1}}
+	a.recent.Purge()
+	if name, ok := a.findHash(&sum); !ok || name != "b.example" {
+		t.Errorf("found %q, %t; want b.example", name, ok)
+	}
+	a.recent.Purge()
+	sum[31] ^= 1
+	if name, ok := a.findHash(&sum); ok {
+		t.Errorf("a hash that only begins like that of %q is taken for it", name)
+	}
+}
+
+func TestPatternsStandForSubdomainsAtAnyDepthButNotTheApex(t *testing.T) {
+	a := newAllowlist(nil, []string{"example.com", "deep.sub.example.net"}, 1)
+	for domain, want := range map[string]bool{
+		"example.com": false, "www.example.com": true, "a.b.c.example.com": true, "wwwexample.com": false, "www.example.com.evil": false,
+		"sub.example.net": false, "deep.sub.example.net": false, "x.deep.sub.example.net": true, "xdeep.sub.example.net": false,
+	} {
+		if _, ok := a.find([]byte(domain)); ok != want {
+			t.Errorf("%s is allowed: %t; want %t", domain, ok, want)
+		}
+	}
+}

@@ -1,0 +1,223 @@
+package ampcors
+
+import (
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestEveryFaultOfAConfigIsReportedAtOnce(t *testing.T) {
+	_, err := New(Config{
+		Publishers:      []string{"good.example", "https://example.com", "localhost", "*.com", "www.cdn.ampproject.org"},
+		Caches:          []Cache{{ID: "google", CacheDomain: "cdn.ampproject.org"}, {ID: "google", CacheDomain: "bad"}},
+		Origins:         []string{"null", "https://example.com/"},
+		Credentialed:    true,
+		Methods:         []string{"PUT", "delete"},
+		RequestHeaders:  []string{"X-Good", "*"},
+		ResponseHeaders: []string{"Set-Cookie"},
+		MaxAge:          -time.Second,
+		CacheSize:       -1,
+	})
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	var got []string
+	for _, v := range valueErrors(t, err) {
+		where, _, _ := strings.Cut(strings.TrimPrefix(v.Error(), "ampcors: "), " ")
+		got = append(got, where)
+		if v.Reason == "" || v.Want == "" {
+			t.Errorf("%v does not say what is wrong and what would be right", v)
+		}
+	}
+	want := []string{
+		"Caches[1].id", "Caches[1].cacheDomain", "Origins[0]", "Origins[1]", "Methods[1]", "ResponseHeaders[0]", "MaxAge",
+		"Publishers[1]", "Publishers[2]", "Publishers[3]", "Publishers[4]", "RequestHeaders[1]", "CacheSize",
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+func TestEachFaultSaysWhatWouldBeRight(t *testing.T) {
+	for _, test := range []struct {
+		cfg          Config
+		where        string
+		reason, want string
+	}{
+		{Config{}, "Publishers", "nobody would be allowed", "example.com"},
+		{Config{Publishers: []string{}, Origins: []string{}}, "Publishers", "nobody would be allowed", "example.com"},
+
+		{Config{Publishers: []string{"https://example.com/"}}, "Publishers[0]", "has a scheme", `"example.com"`},
+		{Config{Publishers: []string{"a.example", " b.example"}}, "Publishers[1]", "white space", `"b.example"`},
+		{Config{Publishers: []string{"*"}}, "Publishers[0]", "has a *", `"*.example.com"`},
+		{Config{Publishers: []string{"*."}}, "Publishers[0]", "is empty", "www.example.com"},
+		{Config{Publishers: []string{"*.*.example.com"}}, "Publishers[0]", "has a *", `"*.example.com"`},
+		{Config{Publishers: []string{"www.*.com"}}, "Publishers[0]", "has a *", `"*.example.com"`},
+		{Config{Publishers: []string{"*example.com"}}, "Publishers[0]", "has a *", `"*.example.com"`},
+		{Config{Publishers: []string{"*.exa mple"}}, "Publishers[0]", "character", "www.example.com"},
+		{Config{Publishers: []string{"*.-"}}, "Publishers[0]", "hyphen", "www.example.com"},
+		{Config{Publishers: []string{"*.-a"}}, "Publishers[0]", "hyphen", "www.example.com"},
+		{Config{Publishers: []string{"example-com.cdn.ampproject.org"}}, "Publishers[0]", `AMP Cache "google"`, "the domain whose documents"},
+		{Config{Publishers: []string{"*.www.bing-amp.com"}}, "Publishers[0]", `AMP Cache "bing"`, "the domain whose documents"},
+		{Config{Publishers: []string{"*.com"}, Credentialed: true}, "Publishers[0]", "public suffix", "DangerouslyAllowPublicSuffixWildcards"},
+		{Config{Publishers: []string{"*.github.io"}, Credentialed: true}, "Publishers[0]", "public suffix", "DangerouslyAllowPublicSuffixWildcards"},
+		{Config{Publishers: []string{"*.kawasaki.jp"}, Credentialed: true}, "Publishers[0]", "public suffix", "DangerouslyAllowPublicSuffixWildcards"},
+		{Config{Publishers: []string{"*.рф"}, Credentialed: true}, "Publishers[0]", "public suffix", "DangerouslyAllowPublicSuffixWildcards"},
+		{Config{Publishers: []string{"*.unlisted"}, Credentialed: true}, "Publishers[0]", "public suffix", "DangerouslyAllowPublicSuffixWildcards"},
+
+		{Config{Publishers: []string{"a.example"}, Caches: []Cache{}}, "Caches", "names no cache", "at least one"},
+
+		{Config{Origins: []string{"null"}}, "Origins[0]", "sandboxed", "https://www.example.com"},
+		{Config{Origins: []string{"*"}}, "Origins[0]", "everybody", "https://www.example.com"},
+		{Config{Origins: []string{""}}, "Origins[0]", "not an http or https origin", "https://www.example.com"},
+		{Config{Origins: []string{"example.com"}}, "Origins[0]", "not an http or https origin", "https://www.example.com"},
+		{Config{Origins: []string{"ftp://example.com"}}, "Origins[0]", "not an http or https origin", "https://www.example.com"},
+		{Config{Origins: []string{"https://a b"}}, "Origins[0]", "not an http or https origin", "https://www.example.com"},
+		{Config{Origins: []string{"https://-"}}, "Origins[0]", "has a host that", "https://www.example.com"},
+		{Config{Origins: []string{"https://*.example.com"}}, "Origins[0]", "has a *", "https://www.example.com"},
+		{Config{Origins: []string{"https://example.com/"}}, "Origins[0]", "not how browsers write", `"https://example.com"`},
+		{Config{Origins: []string{"https://user@example.com"}}, "Origins[0]", "not how browsers write", `"https://example.com"`},
+		{Config{Origins: []string{"https://example.com:443"}}, "Origins[0]", "not how browsers write", `"https://example.com"`},
+		{Config{Origins: []string{"http://example.com:80"}}, "Origins[0]", "not how browsers write", `"http://example.com"`},
+		{Config{Origins: []string{"http://example.com:080"}}, "Origins[0]", "not how browsers write", `"http://example.com"`},
+		{Config{Origins: []string{"http://example.com:0443"}}, "Origins[0]", "not how browsers write", `"http://example.com:443"`},
+		{Config{Origins: []string{"http://example.com:99999"}}, "Origins[0]", "above 65535", "https://www.example.com"},
+		{Config{Origins: []string{"HTTPS://Example.com"}}, "Origins[0]", "not how browsers write", `"https://example.com"`},
+		{Config{Origins: []string{"https://bücher.example"}}, "Origins[0]", "not how browsers write", `"https://xn--bcher-kva.example"`},
+		{Config{Origins: []string{"https://[2001:DB8::1]:8080"}}, "Origins[0]", "not how browsers write", `"https://[2001:db8::1]:8080"`},
+
+		{Config{Origins: []string{"https://a.example"}, Methods: []string{"*"}}, "Methods[0]", "wildcard", "one by one"},
+		{Config{Origins: []string{"https://a.example"}, Methods: []string{""}}, "Methods[0]", "is not a method", "PUT"},
+		{Config{Origins: []string{"https://a.example"}, Methods: []string{"PUT, DELETE"}}, "Methods[0]", "is not a method", "PUT"},
+		{Config{Origins: []string{"https://a.example"}, Methods: []string{"Patch"}}, "Methods[0]", "upper case", `"PATCH"`},
+		{Config{Origins: []string{"https://a.example"}, Methods: []string{"connect"}}, "Methods[0]", "forbid", "leave it out"},
+
+		{Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"*"}}, "RequestHeaders[0]", "wildcard", "one by one"},
+		{Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"X A"}}, "RequestHeaders[0]", "is not a header name", "Authorization"},
+		{Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"amp-Same-origin"}}, "RequestHeaders[0]", "own origins", "leave it out"},
+		{Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"Cookie"}}, "RequestHeaders[0]", "no script can set", "leave it out"},
+		{Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"Sec-Fetch-Site"}}, "RequestHeaders[0]", "no script can set", "leave it out"},
+		{Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"Proxy-X"}}, "RequestHeaders[0]", "no script can set", "leave it out"},
+
+		{Config{Origins: []string{"https://a.example"}, ResponseHeaders: []string{"*"}}, "ResponseHeaders[0]", "wildcard", "one by one"},
+		{Config{Origins: []string{"https://a.example"}, ResponseHeaders: []string{"a:b"}}, "ResponseHeaders[0]", "is not a header name", "AMP-Redirect-To"},
+		{Config{Origins: []string{"https://a.example"}, ResponseHeaders: []string{"set-cookie2"}}, "ResponseHeaders[0]", "never exposed", "leave it out"},
+
+		{Config{Origins: []string{"https://a.example"}, MaxAge: 25 * time.Hour}, "MaxAge", "out of range", "24h"},
+		{Config{Origins: []string{"https://a.example"}, MaxAge: 600}, "MaxAge", "whole number of seconds", "600000000000"},
+	} {
+		_, err := New(test.cfg)
+		if err == nil {
+			t.Errorf("%+v is accepted; want a fault in %s", test.cfg, test.where)
+			continue
+		}
+		faults := valueErrors(t, err)
+		if len(faults) != 1 || !strings.HasPrefix(err.Error(), "ampcors: "+test.where+" ") ||
+			!strings.Contains(faults[0].Reason, test.reason) || !strings.Contains(faults[0].Want, test.want) {
+			t.Errorf("%v\nwant a fault in %s: %q, %q", err, test.where, test.reason, test.want)
+		}
+	}
+}
+
+func TestWhatIsRightIsAccepted(t *testing.T) {
+	for _, cfg := range []Config{
+		{Publishers: []string{"example.com", "*.example.com", "bücher.example", "*.bücher.example", "*.рф", "*.com", "*.github.io"}},
+		{Publishers: []string{"*.com", "*.github.io"}, Credentialed: true, DangerouslyAllowPublicSuffixWildcards: true},
+		{Publishers: []string{"*.example.co.uk", "*.user.github.io", "*.ampproject.org"}, Credentialed: true},
+		{Publishers: []string{"example.com", "EXAMPLE.com", "bücher.example", "xn--bcher-kva.example"}}, // a set
+		{Origins: []string{"https://playground.amp.dev", "http://localhost:8080", "http://localhost", "http://127.0.0.1:3000", "http://[::1]:3000", "https://my_host.example", "https://x.example:80"}},
+		{Origins: []string{"https://a.example"}, Methods: []string{"GET", "PUT", "PATCH", "OPTIONS", "Custom"}, RequestHeaders: []string{"Content-Type", "X-Requested-With"}, ResponseHeaders: []string{}},
+		{Origins: []string{"https://a.example"}, MaxAge: 24 * time.Hour, CacheSize: 1},
+		{Publishers: []string{"a.example"}, Caches: DefaultCaches()[:1]},
+	} {
+		if _, err := New(cfg); err != nil {
+			t.Errorf("%+v: %v", cfg, err)
+		}
+	}
+}
+
+func TestAConfigSurvivesJSON(t *testing.T) {
+	cfg := Config{
+		Publishers: []string{"*.example.com"}, Caches: DefaultCaches(), Origins: []string{"https://a.example"}, Credentialed: true,
+		Methods: []string{"PUT"}, RequestHeaders: []string{"X-A"}, ResponseHeaders: []string{"X-B"}, MaxAge: time.Minute,
+		ReportOnly: true, CacheSize: 7, DangerouslyAllowHTTPOwnOrigins: true, DangerouslyAllowPublicSuffixWildcards: true,
+		DangerouslyAllowUnsafeRequestsWithoutOrigin: true,
+	}
+	for i, v := 0, reflect.ValueOf(cfg); i < v.NumField(); i++ {
+		if f := v.Type().Field(i); v.Field(i).IsZero() && f.Tag.Get("json") != "-" {
+			t.Fatalf("the test does not set %s", f.Name)
+		}
+	}
+	data, err := json.Marshal(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back Config
+	if err := json.Unmarshal(data, &back); err != nil || !reflect.DeepEqual(back, cfg) {
+		t.Errorf("%s\nbecomes %+v, %v", data, back, err)
+	}
+}
+
+func TestAConfigCannotBeChangedFromOutside(t *testing.T) {
+	cfg := Config{
+		Publishers: []string{"example.com"}, Caches: DefaultCaches(), Origins: []string{"https://a.example"},
+		Methods: []string{"PUT"}, RequestHeaders: []string{"X-A"}, ResponseHeaders: []string{"X-B"},
+	}
+	m, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := m.Config()
+	for _, c := range []Config{cfg, m.Config()} {
+		c.Publishers[0], c.Caches[0].CacheDomain, c.Origins[0] = "evil.example", "evil.example", "https://evil.example"
+		c.Methods[0], c.RequestHeaders[0], c.ResponseHeaders[0] = "EVIL", "X-Evil", "X-Evil"
+	}
+	if got := m.Config(); !reflect.DeepEqual(got, want) {
+		t.Errorf("the configuration became %+v; want %+v", got, want)
+	}
+	for origin, allowed := range map[string]bool{
+		"https://example-com.cdn.ampproject.org": true, "https://a.example": true,
+		"https://evil-example.cdn.ampproject.org": false, "https://evil.example": false,
+	} {
+		if d := m.CheckOrigin(origin); d.Allowed != allowed {
+			t.Errorf("%s: %s", origin, d.Reason)
+		}
+	}
+}
+
+func TestReconfigureWithAFaultChangesNothing(t *testing.T) {
+	m, err := New(Config{Publishers: []string{"example.com"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Reconfigure(Config{Publishers: []string{"example.net", "https://example.org"}}); err == nil {
+		t.Fatal("accepted")
+	}
+	if !m.CheckOrigin("https://example.com").Allowed || m.CheckOrigin("https://example.net").Allowed {
+		t.Error("a configuration with a fault was taken in part")
+	}
+	if err := m.Reconfigure(Config{Publishers: []string{"example.net"}}); err != nil {
+		t.Fatal(err)
+	}
+	if m.CheckOrigin("https://example.com").Allowed || !m.CheckOrigin("https://example.net").Allowed {
+		t.Error("the new configuration is not in force")
+	}
+}
+
+func TestTheZeroMiddlewareRefusesEveryOrigin(t *testing.T) {
+	var m Middleware
+	for _, origin := range []string{"https://example.com", "https://example-com.cdn.ampproject.org", "https://" + plainHash("example.com") + ".cdn.ampproject.org", "null", ""} {
+		if d := m.CheckOrigin(origin); d.Allowed {
+			t.Errorf("%q: %s", origin, d.Reason)
+		}
+	}
+	if !reflect.DeepEqual(m.Config(), Config{}) {
+		t.Error("the zero Middleware has a configuration")
+	}
+	if d := m.Check(&http.Request{Method: "POST"}); d.Allowed {
+		t.Errorf("POST without Origin: %s", d.Reason)
+	}
+}

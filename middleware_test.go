@@ -1,0 +1,353 @@
+package ampcors
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Origins that the tests use, all of them for www.example.com unless they say else.
+const (
+	cacheOrigin   = "https://www-example-com.cdn.ampproject.org"
+	bingOrigin    = "https://www-example-com.www.bing-amp.com"
+	ownOrigin     = "https://www.example.com"
+	evilOrigin    = "https://evil-example.cdn.ampproject.org" // another publisher's page
+	extraOrigin   = "https://playground.amp.dev"
+	wildOrigin    = "https://blog-example-net.cdn.ampproject.org" // below *.example.net
+	idnOrigin     = "https://xn--bcher-ch-65a.cdn.ampproject.org" // bücher.ch
+	unknownHashed = "https://v2c4ucasgcskftbjt4c7phpkbqedcdcqo23tkamleapoa5o6fygq.cdn.ampproject.org"
+)
+
+var hashedOrigin = "https://" + plainHash("www.example.com") + ".cdn.ampproject.org"
+
+func testConfig() Config {
+	return Config{
+		Publishers:   []string{"www.example.com", "bücher.ch", "*.example.net"},
+		Origins:      []string{extraOrigin},
+		Credentialed: true,
+	}
+}
+
+func newMiddleware(t testing.TB, cfg Config) *Middleware {
+	t.Helper()
+	m, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// A spy is a handler that tells whether it ran, and sets headers of its own.
+type spy struct{ ran bool }
+
+func (s *spy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.ran = true
+	w.Header().Add("Vary", "Accept")
+	w.Header().Set("X-Handler", "ran")
+	w.WriteHeader(http.StatusAccepted)
+}
+
+// headers makes a header of "Key: value" lines.
+func headers(lines ...string) http.Header {
+	h := make(http.Header)
+	for _, line := range lines {
+		key, value, _ := strings.Cut(line, ": ")
+		h.Add(key, value)
+	}
+	return h
+}
+
+// TestTheRequestTable compares, for each kind of request, all of the response's
+// headers, whether the handler ran, and the reason. An outer middleware has set a
+// Vary before.
+func TestTheRequestTable(t *testing.T) {
+	t.Parallel()
+	const (
+		varyOuter = "Vary: Outer"
+		varyOwn   = "Vary: Origin"
+		varySpy   = "Vary: Accept"
+		ran       = "X-Handler: ran"
+		creds     = "Access-Control-Allow-Credentials: true"
+		exposed   = "Access-Control-Expose-Headers: AMP-Redirect-To"
+		plainText = "Content-Type: text/plain; charset=utf-8"
+		nosniff   = "X-Content-Type-Options: nosniff"
+		asksPOST  = "Access-Control-Request-Method: POST"
+		acamPOST  = "Access-Control-Allow-Methods: POST"
+	)
+	origin := func(o string) string { return "Origin: " + o }
+	acao := func(o string) string { return "Access-Control-Allow-Origin: " + o }
+	asks := func(names string) string { return "Access-Control-Request-Headers: " + names }
+	acah := func(names string) string { return "Access-Control-Allow-Headers: " + names }
+	granted := func(o string) []string {
+		return []string{varyOuter, varyOwn, varySpy, ran, acao(o), creds, exposed}
+	}
+	passed := []string{varyOuter, varyOwn, varySpy, ran}
+	refused := []string{varyOuter, varyOwn, plainText, nosniff}
+	refusedPreflight := []string{varyOuter, plainText, nosniff}
+
+	type request struct {
+		name    string
+		method  string
+		headers []string
+		status  int
+		want    []string
+		reason  Reason
+	}
+	for _, config := range []struct {
+		name     string
+		change   func(*Config)
+		requests []request
+	}{
+		{"credentialed", func(*Config) {}, []request{
+			{"cache origin", "GET", []string{origin(cacheOrigin)}, 202, granted(cacheOrigin), ReasonCacheOrigin},
+			{"another cache", "GET", []string{origin(bingOrigin)}, 202, granted(bingOrigin), ReasonCacheOrigin},
+			{"hashed", "GET", []string{origin(hashedOrigin)}, 202, granted(hashedOrigin), ReasonHashedCacheOrigin},
+			{"internationalised", "GET", []string{origin(idnOrigin)}, 202, granted(idnOrigin), ReasonCacheOrigin},
+			{"below a pattern", "GET", []string{origin(wildOrigin)}, 202, granted(wildOrigin), ReasonCacheOrigin},
+			{"own origin", "GET", []string{origin(ownOrigin)}, 202, granted(ownOrigin), ReasonOwnOrigin},
+			{"own origin below a pattern", "GET", []string{origin("https://blog.example.net")}, 202, granted("https://blog.example.net"), ReasonOwnOrigin},
+			{"own origin, internationalised", "GET", []string{origin("https://xn--bcher-kva.ch")}, 202, granted("https://xn--bcher-kva.ch"), ReasonOwnOrigin},
+			{"extra origin", "GET", []string{origin(extraOrigin)}, 202, granted(extraOrigin), ReasonExtraOrigin},
+			{"unsafe method", "POST", []string{origin(cacheOrigin)}, 202, granted(cacheOrigin), ReasonCacheOrigin},
+			{"unsafe method that no preflight may ask for", "DELETE", []string{origin(cacheOrigin)}, 202, granted(cacheOrigin), ReasonCacheOrigin},
+			{"HEAD", "HEAD", []string{origin(cacheOrigin)}, 202, granted(cacheOrigin), ReasonCacheOrigin},
+
+			{"another publisher", "GET", []string{origin(evilOrigin)}, 403, refused, ReasonPublisherNotAllowed},
+			{"another publisher, unsafe", "POST", []string{origin(evilOrigin)}, 403, refused, ReasonPublisherNotAllowed},
+			{"another publisher that calls itself same-origin", "POST", []string{origin(evilOrigin), "AMP-Same-Origin: true"}, 403, refused, ReasonPublisherNotAllowed},
+			{"apex of a pattern", "GET", []string{origin("https://example-net.cdn.ampproject.org")}, 403, refused, ReasonPublisherNotAllowed},
+			{"unknown hash", "GET", []string{origin(unknownHashed)}, 403, refused, ReasonHashNotKnown},
+			{"hash below a pattern", "GET", []string{origin("https://" + plainHash("blog.example.net") + ".cdn.ampproject.org")}, 403, refused, ReasonHashNotKnown},
+			{"unknown host", "GET", []string{origin("https://evil.example")}, 403, refused, ReasonUnknownHost},
+			{"null", "GET", []string{origin("null")}, 403, refused, ReasonNull},
+			{"http own origin", "GET", []string{origin("http://www.example.com")}, 403, refused, ReasonNotHTTPS},
+			{"empty", "GET", []string{origin("")}, 403, refused, ReasonMalformed},
+			{"two Origins", "GET", []string{origin(cacheOrigin), origin(cacheOrigin)}, 403, refused, ReasonMalformed},
+			{"two Origins from the host's own page", "GET", []string{origin(cacheOrigin), origin(cacheOrigin), "Sec-Fetch-Site: same-origin"}, 403, refused, ReasonMalformed},
+
+			{"the API host's own page", "POST", []string{origin("https://api.example.org"), "Sec-Fetch-Site: same-origin"}, 202, passed, ReasonSameOrigin},
+			{"the same site is not the same origin", "POST", []string{origin("https://api.example.org"), "Sec-Fetch-Site: same-site"}, 403, refused, ReasonUnknownHost},
+			{"Sec-Fetch-Site twice", "POST", []string{origin("https://api.example.org"), "Sec-Fetch-Site: same-origin", "Sec-Fetch-Site: same-origin"}, 403, refused, ReasonUnknownHost},
+
+			{"no Origin", "GET", nil, 202, passed, ReasonNoOrigin},
+			{"no Origin, HEAD", "HEAD", nil, 202, passed, ReasonNoOrigin},
+			{"no Origin, POST", "POST", nil, 403, refused, ReasonNoOriginUnsafe},
+			{"no Origin, TRACE", "TRACE", nil, 403, refused, ReasonNoOriginUnsafe},
+			{"no Origin, POST, AMP-Same-Origin", "POST", []string{"AMP-Same-Origin: true"}, 202, passed, ReasonSameOrigin},
+			{"no Origin, POST, AMP-Same-Origin, same-origin", "POST", []string{"AMP-Same-Origin: true", "Sec-Fetch-Site: same-origin"}, 202, passed, ReasonSameOrigin},
+			{"no Origin, POST, AMP-Same-Origin, cross-site", "POST", []string{"AMP-Same-Origin: true", "Sec-Fetch-Site: cross-site"}, 403, refused, ReasonNoOriginUnsafe},
+			{"no Origin, POST, AMP-Same-Origin, same-site", "POST", []string{"AMP-Same-Origin: true", "Sec-Fetch-Site: same-site"}, 403, refused, ReasonNoOriginUnsafe},
+			{"no Origin, POST, AMP-Same-Origin, none", "POST", []string{"AMP-Same-Origin: true", "Sec-Fetch-Site: none"}, 403, refused, ReasonNoOriginUnsafe},
+			{"no Origin, POST, same-origin alone", "POST", []string{"Sec-Fetch-Site: same-origin"}, 403, refused, ReasonNoOriginUnsafe},
+			{"no Origin, POST, AMP-Same-Origin True", "POST", []string{"AMP-Same-Origin: True"}, 403, refused, ReasonNoOriginUnsafe},
+			{"no Origin, POST, AMP-Same-Origin 1", "POST", []string{"AMP-Same-Origin: 1"}, 403, refused, ReasonNoOriginUnsafe},
+			{"no Origin, POST, AMP-Same-Origin twice", "POST", []string{"AMP-Same-Origin: true", "AMP-Same-Origin: true"}, 403, refused, ReasonNoOriginUnsafe},
+
+			{"preflight", "OPTIONS", []string{origin(cacheOrigin), asksPOST}, 204, []string{varyOuter, acao(cacheOrigin), creds, acamPOST}, ReasonCacheOrigin},
+			{"preflight for GET", "OPTIONS", []string{origin(hashedOrigin), "Access-Control-Request-Method: GET"}, 204, []string{varyOuter, acao(hashedOrigin), creds, "Access-Control-Allow-Methods: GET"}, ReasonHashedCacheOrigin},
+			{"preflight with header", "OPTIONS", []string{origin(cacheOrigin), asksPOST, asks("content-type")}, 204, []string{varyOuter, acao(cacheOrigin), creds, acamPOST, acah("content-type")}, ReasonCacheOrigin},
+			{"preflight with odd spacing", "OPTIONS", []string{origin(cacheOrigin), asksPOST, asks(" ,\tContent-Type ,, ")}, 204, []string{varyOuter, acao(cacheOrigin), creds, acamPOST, acah(" ,\tContent-Type ,, ")}, ReasonCacheOrigin},
+			{"preflight with an empty list", "OPTIONS", []string{origin(cacheOrigin), asksPOST, asks("")}, 204, []string{varyOuter, acao(cacheOrigin), creds, acamPOST}, ReasonCacheOrigin},
+			{"preflight from an own origin, redirected", "OPTIONS", []string{origin(ownOrigin), asksPOST, asks("amp-same-origin,content-type")}, 204, []string{varyOuter, acao(ownOrigin), creds, acamPOST, acah("amp-same-origin,content-type")}, ReasonOwnOrigin},
+			{"preflight from a cache for amp-same-origin", "OPTIONS", []string{origin(cacheOrigin), asksPOST, asks("amp-same-origin")}, 403, refusedPreflight, ReasonHeaderNotAllowed},
+			{"preflight from a hashed cache origin for amp-same-origin", "OPTIONS", []string{origin(hashedOrigin), asksPOST, asks("AMP-Same-Origin")}, 403, refusedPreflight, ReasonHeaderNotAllowed},
+			{"preflight from an extra origin for amp-same-origin", "OPTIONS", []string{origin(extraOrigin), asksPOST, asks("amp-same-origin")}, 403, refusedPreflight, ReasonHeaderNotAllowed},
+			{"preflight with a header that is not allowed", "OPTIONS", []string{origin(cacheOrigin), asksPOST, asks("content-type,authorization")}, 403, refusedPreflight, ReasonHeaderNotAllowed},
+			{"preflight with a letter that only folds to an allowed name", "OPTIONS", []string{origin(ownOrigin), asksPOST, asks("amp\u2010same-origin")}, 403, refusedPreflight, ReasonHeaderNotAllowed},
+			{"preflight for a method that is not allowed", "OPTIONS", []string{origin(cacheOrigin), "Access-Control-Request-Method: DELETE"}, 403, refusedPreflight, ReasonMethodNotAllowed},
+			{"preflight for a method in lower case", "OPTIONS", []string{origin(cacheOrigin), "Access-Control-Request-Method: post"}, 403, refusedPreflight, ReasonMethodNotAllowed},
+			{"preflight for two methods", "OPTIONS", []string{origin(cacheOrigin), asksPOST, asksPOST}, 403, refusedPreflight, ReasonMethodNotAllowed},
+			{"preflight for no method", "OPTIONS", []string{origin(cacheOrigin), "Access-Control-Request-Method: "}, 403, refusedPreflight, ReasonMethodNotAllowed},
+			{"preflight of another publisher", "OPTIONS", []string{origin(evilOrigin), asksPOST}, 403, refusedPreflight, ReasonPublisherNotAllowed},
+			{"preflight cannot be same-origin", "OPTIONS", []string{origin(evilOrigin), asksPOST, "Sec-Fetch-Site: same-origin"}, 403, refusedPreflight, ReasonPublisherNotAllowed},
+			{"preflight for a private network", "OPTIONS", []string{origin(cacheOrigin), asksPOST, "Access-Control-Request-Private-Network: true"}, 204, []string{varyOuter, acao(cacheOrigin), creds, acamPOST}, ReasonCacheOrigin},
+
+			{"OPTIONS that is no preflight", "OPTIONS", []string{origin(cacheOrigin)}, 202, []string{varyOuter, varySpy, ran, acao(cacheOrigin), creds, exposed}, ReasonCacheOrigin},
+			{"OPTIONS without Origin", "OPTIONS", []string{asksPOST}, 202, []string{varyOuter, varySpy, ran}, ReasonNoOrigin},
+			{"OPTIONS of another publisher", "OPTIONS", []string{origin(evilOrigin)}, 403, refusedPreflight, ReasonPublisherNotAllowed},
+			{"GET with a preflight's header", "GET", []string{origin(cacheOrigin), asksPOST}, 202, granted(cacheOrigin), ReasonCacheOrigin},
+		}},
+		{"not credentialed, with lists", func(cfg *Config) {
+			cfg.Credentialed = false
+			cfg.Methods = []string{"PUT", "Custom"}
+			cfg.RequestHeaders = []string{"X-Requested-With", "Authorization"}
+			cfg.ResponseHeaders = []string{"X-A", "X-B"}
+			cfg.MaxAge = 10 * time.Minute
+		}, []request{
+			{"cache origin", "GET", []string{origin(cacheOrigin)}, 202, append(passed[:4:4], acao(cacheOrigin), "Access-Control-Expose-Headers: X-A,X-B"), ReasonCacheOrigin},
+			{"preflight", "OPTIONS", []string{origin(cacheOrigin), "Access-Control-Request-Method: PUT", asks("authorization,x-requested-with")}, 204,
+				[]string{varyOuter, acao(cacheOrigin), "Access-Control-Allow-Methods: PUT", acah("authorization,x-requested-with"), "Access-Control-Max-Age: 600"}, ReasonCacheOrigin},
+			{"preflight with several lines", "OPTIONS", []string{origin(cacheOrigin), "Access-Control-Request-Method: Custom", asks("authorization"), asks("x-requested-with")}, 204,
+				[]string{varyOuter, acao(cacheOrigin), "Access-Control-Allow-Methods: Custom", acah("authorization,x-requested-with"), "Access-Control-Max-Age: 600"}, ReasonCacheOrigin},
+			{"preflight for a method in another case", "OPTIONS", []string{origin(cacheOrigin), "Access-Control-Request-Method: CUSTOM"}, 403, refusedPreflight, ReasonMethodNotAllowed},
+		}},
+		{"nothing exposed", func(cfg *Config) { cfg.ResponseHeaders = []string{} }, []request{
+			{"cache origin", "GET", []string{origin(cacheOrigin)}, 202, append(passed[:4:4], acao(cacheOrigin), creds), ReasonCacheOrigin},
+		}},
+		{"one cache", func(cfg *Config) { cfg.Caches = DefaultCaches()[:1] }, []request{
+			{"the cache that is trusted", "GET", []string{origin(cacheOrigin)}, 202, granted(cacheOrigin), ReasonCacheOrigin},
+			{"the other", "GET", []string{origin(bingOrigin)}, 403, refused, ReasonUnknownHost},
+		}},
+		{"report only", func(cfg *Config) { cfg.ReportOnly = true }, []request{
+			{"allowed", "GET", []string{origin(cacheOrigin)}, 202, granted(cacheOrigin), ReasonCacheOrigin},
+			{"another publisher", "POST", []string{origin(evilOrigin)}, 202, passed, ReasonPublisherNotAllowed},
+			{"no Origin, POST", "POST", nil, 202, passed, ReasonNoOriginUnsafe},
+			{"allowed preflight", "OPTIONS", []string{origin(cacheOrigin), asksPOST}, 204, []string{varyOuter, acao(cacheOrigin), creds, acamPOST}, ReasonCacheOrigin},
+			{"refused preflight", "OPTIONS", []string{origin(evilOrigin), asksPOST}, 202, []string{varyOuter, varySpy, ran}, ReasonPublisherNotAllowed},
+		}},
+		{"denied handler", func(cfg *Config) {
+			cfg.Denied = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("X-Denied", r.Header.Get("Origin"))
+				w.WriteHeader(http.StatusTeapot)
+			})
+		}, []request{
+			{"allowed", "GET", []string{origin(cacheOrigin)}, 202, granted(cacheOrigin), ReasonCacheOrigin},
+			{"refused", "GET", []string{origin(evilOrigin)}, 418, []string{varyOuter, varyOwn, "X-Denied: " + evilOrigin}, ReasonPublisherNotAllowed},
+			{"refused preflight", "OPTIONS", []string{origin(evilOrigin), asksPOST}, 418, []string{varyOuter, "X-Denied: " + evilOrigin}, ReasonPublisherNotAllowed},
+		}},
+		{"http own origins", func(cfg *Config) { cfg.DangerouslyAllowHTTPOwnOrigins = true }, []request{
+			{"own origin", "GET", []string{origin("http://www.example.com")}, 202, granted("http://www.example.com"), ReasonOwnOrigin},
+			{"another host", "GET", []string{origin("http://evil.example")}, 403, refused, ReasonUnknownHost},
+			{"a cache over http", "GET", []string{origin("http://www-example-com.cdn.ampproject.org")}, 403, refused, ReasonNotHTTPS},
+			{"another scheme", "GET", []string{origin("ftp://www.example.com")}, 403, refused, ReasonNotHTTPS},
+		}},
+		{"unsafe requests without Origin", func(cfg *Config) { cfg.DangerouslyAllowUnsafeRequestsWithoutOrigin = true }, []request{
+			{"no Origin, POST", "POST", nil, 202, passed, ReasonNoOrigin},
+			{"another publisher", "POST", []string{origin(evilOrigin)}, 403, refused, ReasonPublisherNotAllowed},
+		}},
+	} {
+		t.Run(config.name, func(t *testing.T) {
+			t.Parallel()
+			cfg := testConfig()
+			config.change(&cfg)
+			var observed []Decision
+			cfg.Observe = func(r *http.Request, d Decision) { observed = append(observed, d) }
+			m := newMiddleware(t, cfg)
+			for _, test := range config.requests {
+				r := httptest.NewRequest(test.method, "https://api.example.org/data?__amp_source_origin=https%3A%2F%2Fwww.example.com", nil)
+				for key, values := range headers(test.headers...) {
+					r.Header[key] = values
+				}
+				rec := httptest.NewRecorder()
+				rec.Header().Add("Vary", "Outer")
+				handler, observedBefore, countBefore := new(spy), len(observed), m.Stats()[test.reason]
+				d := m.Check(r)
+				m.Wrap(handler).ServeHTTP(rec, r)
+
+				if want := headers(test.want...); !reflect.DeepEqual(rec.Header(), want) {
+					t.Errorf("%s: headers\n%v; want\n%v", test.name, rec.Header(), want)
+				}
+				if rec.Code != test.status || handler.ran != (test.status == http.StatusAccepted) {
+					t.Errorf("%s: status %d, the handler ran: %t; want %d", test.name, rec.Code, handler.ran, test.status)
+				}
+				if d.Reason != test.reason {
+					t.Errorf("%s: reason %q; want %q", test.name, d.Reason, test.reason)
+				}
+				if got := observed[observedBefore:]; len(got) != 1 || got[0] != d {
+					t.Errorf("%s: observed %+v; want once %+v", test.name, got, d)
+				}
+				if got := m.Stats()[test.reason] - countBefore; got != 1 {
+					t.Errorf("%s: counted %d times", test.name, got)
+				}
+				if rec.Code == http.StatusForbidden && rec.Body.String() != "Forbidden: "+test.reason.String()+"\n" {
+					t.Errorf("%s: body %q", test.name, rec.Body)
+				}
+			}
+		})
+	}
+}
+
+func TestADecisionTellsWhosePageItIs(t *testing.T) {
+	m := newMiddleware(t, testConfig())
+	for _, want := range []Decision{
+		{true, ReasonCacheOrigin, cacheOrigin, "www.example.com", "google"},
+		{true, ReasonCacheOrigin, bingOrigin, "www.example.com", "bing"},
+		{true, ReasonHashedCacheOrigin, hashedOrigin, "www.example.com", "google"},
+		{true, ReasonCacheOrigin, idnOrigin, "xn--bcher-kva.ch", "google"},
+		{true, ReasonCacheOrigin, wildOrigin, "blog.example.net", "google"},
+		{true, ReasonOwnOrigin, ownOrigin, "www.example.com", ""},
+		{true, ReasonOwnOrigin, "https://a.b.example.net", "a.b.example.net", ""},
+		{true, ReasonExtraOrigin, extraOrigin, "", ""},
+		{false, ReasonPublisherNotAllowed, evilOrigin, "evil.example", "google"},
+		{false, ReasonHashNotKnown, unknownHashed, "", "google"},
+		{false, ReasonNotCanonical, "https://cdn.ampproject.org", "", "google"},
+		{false, ReasonUnknownHost, "https://evil.example", "", ""},
+		{false, ReasonUnknownHost, "https://localhost", "", ""},
+		{false, ReasonUnknownHost, "https://127.0.0.1", "", ""},
+		{false, ReasonUnknownHost, "https://xn--zzzzzz99999.example.net", "", ""},
+		{false, ReasonMalformed, "https://", "", ""},
+		{false, ReasonMalformed, "example.com", "", ""},
+	} {
+		if got := m.CheckOrigin(want.Origin); got != want {
+			t.Errorf("got  %+v\nwant %+v", got, want)
+		}
+		r := &http.Request{Method: "GET", Header: http.Header{"Origin": {want.Origin}}}
+		if got := m.Check(r); got != want {
+			t.Errorf("Check: got  %+v\nwant %+v", got, want)
+		}
+	}
+}
+
+// TestAnUnverifiedOriginNamesNoPublisher: behind Sec-Fetch-Site: same-origin, the
+// Origin was not allowed, and a handler must not take its publisher for the caller.
+func TestAnUnverifiedOriginNamesNoPublisher(t *testing.T) {
+	m := newMiddleware(t, testConfig())
+	r := &http.Request{Method: "POST", Header: headers("Origin: "+evilOrigin, "Sec-Fetch-Site: same-origin")}
+	if got, want := m.Check(r), (Decision{true, ReasonSameOrigin, evilOrigin, "", ""}); got != want {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+func TestStatsCountByReason(t *testing.T) {
+	m := newMiddleware(t, testConfig())
+	h := m.Wrap(new(spy))
+	for _, o := range []string{cacheOrigin, cacheOrigin, evilOrigin, "null", "null", "null"} {
+		h.ServeHTTP(httptest.NewRecorder(), &http.Request{Method: "GET", Header: headers("Origin: " + o)})
+	}
+	s := m.Stats()
+	if s[ReasonCacheOrigin] != 2 || s[ReasonPublisherNotAllowed] != 1 || s[ReasonNull] != 3 || s.Allowed() != 2 || s.Refused() != 4 {
+		t.Errorf("Stats() = %v", s)
+	}
+	if len(s) != int(numReasons)-1 {
+		t.Errorf("Stats() has %d reasons; want each of %d", len(s), numReasons-1)
+	}
+	m.Check(&http.Request{Method: "GET", Header: headers("Origin: null")})
+	if m.Stats()[ReasonNull] != 3 {
+		t.Error("Check was counted")
+	}
+	if err := m.Reconfigure(testConfig()); err != nil || m.Stats()[ReasonNull] != 3 {
+		t.Errorf("Reconfigure forgot the counts, or failed: %v", err)
+	}
+}
+
+func TestReasonsHaveDistinctTexts(t *testing.T) {
+	seen := make(map[string]Reason)
+	for r := Reason(1); r < numReasons; r++ {
+		text, err := r.MarshalText()
+		if other, twice := seen[string(text)]; twice || len(text) == 0 || err != nil {
+			t.Errorf("reason %d reads %q, like %d", r, text, other)
+		}
+		seen[string(text)] = r
+		if r.granted() && !r.allowed() {
+			t.Errorf("%s grants CORS headers and refuses", r)
+		}
+	}
+	if got := Reason(200).String(); got != "not decided" {
+		t.Errorf("a reason that does not exist reads %q", got)
+	}
+}
+
+// TestTheHandlerGetsTheServersOwnResponseWriter: streaming and hijacking work only
+// with that.
+func TestTheHandlerGetsTheServersOwnResponseWriter(t *testing.T) {
+	rec := httptest.NewRecorder()
+	h := newMiddleware(t, testConfig()).Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if w != http.ResponseWriter(rec) {
+			t.Errorf("the handler got a %T", w)
+		}
+	}))
+	h.ServeHTTP(rec, &http.Request{Method: "GET", Header: headers("Origin: " + cacheOrigin)})
+}

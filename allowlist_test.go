@@ -77,3 +77,13 @@ func TestPatternsStandForSubdomainsAtAnyDepthButNotTheApex(t *testing.T) {
 		}
 	}
 }
+
+func TestAPatternMatchesNoHash(t *testing.T) {
+	m, err := New(Config{Publishers: []string{"*.example.com"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := m.CheckOrigin("https://" + plainHash("www.example.com") + ".cdn.ampproject.org"); d.Reason != ReasonHashNotKnown {
+		t.Errorf("decided as %+v", d)
+	}
+}

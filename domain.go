@@ -207,13 +207,14 @@ func parseDomain(value string) (string, *ValueError) {
 			continue
 		}
 		mapped, err := lookalikes.ToUnicode(label)
-		if err != nil {
+		encoded, err2 := idna.Punycode.ToASCII(folded)
+		switch {
+		case err != nil || err2 != nil:
 			return "", &ValueError{
 				Reason: fmt.Sprintf("has the label %q, which is not a valid internationalised label", label),
 				Want:   "a name that browsers accept, or its A-label form (xn--...) as DNS has it",
 			}
-		}
-		if mapped != folded {
+		case mapped != folded:
 			// Decomposed letters, ligatures, invisible characters and the like.
 			whole, _ := lookalikes.ToUnicode(value) // a hint only
 			return "", &ValueError{
@@ -221,9 +222,7 @@ func parseDomain(value string) (string, *ValueError) {
 				Want:   fmt.Sprintf("%q", whole),
 			}
 		}
-		if labels[i], err = idna.Punycode.ToASCII(folded); err != nil {
-			return "", wantDomain(faultALabel)
-		}
+		labels[i] = encoded
 	}
 	domain := strings.Join(labels, ".")
 	_, f := checkDomain(domain)

@@ -23,8 +23,8 @@ type Step struct {
 // Explain decides on an Origin value as [Middleware.CheckOrigin] does, by the same
 // code, and tells how. It is for diagnostic pages and support, not for each request.
 func (m *Middleware) Explain(origin string) Explanation {
-	var buf [maxDomain]byte
-	v := m.current().checkOrigin(origin, buf[:])
+	var v verdict
+	m.current().checkOrigin(&v, origin)
 	e := Explanation{Decision: v.decision()}
 	explainSteps(&v, func(name string, ok bool, value, detail string) {
 		e.Steps = append(e.Steps, Step{name, ok, value, detail})

@@ -97,8 +97,8 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 // OPTIONS before it calls Handle breaks preflights.
 func (m *Middleware) Handle(w http.ResponseWriter, r *http.Request) (proceed bool) {
 	p := m.current()
-	var buf [maxDomain]byte
-	v := p.decide(r, buf[:])
+	var v verdict
+	p.decide(&v, r)
 	m.counts[v.reason].Add(1)
 	if p.cfg.Observe != nil {
 		p.cfg.Observe(r, v.decision())
@@ -130,20 +130,22 @@ func (m *Middleware) Handle(w http.ResponseWriter, r *http.Request) (proceed boo
 // nothing, and does not call Config.Observe. A handler behind Handle or Wrap can use
 // it to learn whose page calls.
 func (m *Middleware) Check(r *http.Request) Decision {
-	var buf [maxDomain]byte
-	return m.current().decide(r, buf[:]).decision()
+	var v verdict
+	m.current().decide(&v, r)
+	return v.decision()
 }
 
 // CheckOrigin returns the decision on an Origin value by itself, as it is on a GET
 // request without Sec-Fetch-Site. It does not allocate for an origin in ASCII,
 // unless it has to copy the name of a publisher that is not listed exactly.
 func (m *Middleware) CheckOrigin(origin string) Decision {
-	var buf [maxDomain]byte
-	return m.current().checkOrigin(origin, buf[:]).decision()
+	var v verdict
+	m.current().checkOrigin(&v, origin)
+	return v.decision()
 }
 
-// A verdict is a Decision in the making. It allocates nothing: the name of a
-// publisher is either the one that the allowlist has, or in the caller's buffer.
+// A verdict is a Decision in the making. It lies on the stack and allocates
+// nothing: the publisher's name is either the one that the allowlist has, or in buf.
 type verdict struct {
 	reason    Reason
 	preflight bool
@@ -152,10 +154,11 @@ type verdict struct {
 	prefix    string       // the domain prefix, below a cache
 	fault     fault        // what is wrong with the prefix or the host
 	name      string       // the publisher, if it is listed exactly
-	domain    []byte       // the publisher, else
+	n         int          // else it is buf[:n]
+	buf       [maxDomain]byte
 }
 
-func (v verdict) decision() Decision {
+func (v *verdict) decision() Decision {
 	d := Decision{
 		Allowed:   v.reason.allowed(),
 		Reason:    v.reason,
@@ -168,38 +171,38 @@ func (v verdict) decision() Decision {
 	return d
 }
 
-func (v verdict) publisher() string {
+func (v *verdict) publisher() string {
 	if v.name != "" {
 		return v.name
 	}
-	return string(v.domain)
+	return string(v.buf[:v.n])
 }
 
-// decide decides on a request. buf takes the publisher's domain.
-func (p *policy) decide(r *http.Request, buf []byte) verdict {
+// decide decides on a request.
+func (p *policy) decide(v *verdict, r *http.Request) {
 	origins := r.Header["Origin"]
 	switch {
 	case len(origins) == 0:
-		return verdict{reason: p.checkWithoutOrigin(r)}
+		v.reason = p.checkWithoutOrigin(r)
+		return
 	case len(origins) > 1:
-		// Which of them would the browser mean? It sends one.
-		return verdict{reason: ReasonMalformed}
+		v.reason = ReasonMalformed // which of them would the browser mean? It sends one
+		return
 	}
-	v := p.checkOrigin(origins[0], buf)
+	p.checkOrigin(v, origins[0])
 	if r.Method == http.MethodOptions {
 		if method := r.Header["Access-Control-Request-Method"]; len(method) > 0 {
 			v.preflight = true
-			p.checkPreflight(&v, method, r.Header["Access-Control-Request-Headers"])
-			return v
+			p.checkPreflight(v, method, r.Header["Access-Control-Request-Headers"])
+			return
 		}
 	}
 	if !v.reason.allowed() && hasLine(r.Header, "Sec-Fetch-Site", "same-origin") {
 		// The API host's own page. Scripts cannot set Sec-Fetch-Site, so that a browser
 		// vouches for this; a program that lies has no cookies to abuse. Nothing else
 		// that was read from the Origin is kept: it is not verified.
-		return verdict{reason: ReasonSameOrigin, origin: v.origin}
+		*v = verdict{reason: ReasonSameOrigin, origin: v.origin}
 	}
-	return v
 }
 
 // checkWithoutOrigin decides on a request that has no Origin. Browsers send one
@@ -229,30 +232,29 @@ func hasLine(h http.Header, canonicalKey, value string) bool {
 }
 
 // checkOrigin decides on an Origin value.
-func (p *policy) checkOrigin(origin string, buf []byte) verdict {
-	v := verdict{origin: origin}
+func (p *policy) checkOrigin(v *verdict, origin string) {
+	v.origin = origin
 	if len(origin) > maxOrigin {
 		v.reason, v.fault = ReasonMalformed, faultTooLong
-		return v
+		return
 	}
 	if _, ok := p.origins[origin]; ok {
 		v.reason = ReasonExtraOrigin
-		return v
+		return
 	}
 	host, isHTTPS := strings.CutPrefix(origin, "https://")
 	if !isHTTPS {
-		p.checkWithoutHTTPS(&v, buf)
-		return v
+		p.checkWithoutHTTPS(v)
+		return
 	}
 	if v.prefix, v.cache = splitHost(p.caches, host); v.cache == nil {
-		p.checkOwnHost(&v, host, buf)
-		return v
+		p.checkOwnHost(v, host)
+		return
 	}
-	p.checkPrefix(&v, buf)
-	return v
+	p.checkPrefix(v)
 }
 
-func (p *policy) checkWithoutHTTPS(v *verdict, buf []byte) {
+func (p *policy) checkWithoutHTTPS(v *verdict) {
 	host, isHTTP := strings.CutPrefix(v.origin, "http://")
 	switch {
 	case v.origin == "null":
@@ -262,7 +264,7 @@ func (p *policy) checkWithoutHTTPS(v *verdict, buf []byte) {
 			v.reason = ReasonNotHTTPS // a cache has no pages over http
 			return
 		}
-		p.checkOwnHost(v, host, buf)
+		p.checkOwnHost(v, host)
 	case strings.Contains(v.origin, "://"):
 		v.reason = ReasonNotHTTPS
 	default:
@@ -271,20 +273,20 @@ func (p *policy) checkWithoutHTTPS(v *verdict, buf []byte) {
 }
 
 // checkOwnHost decides on the host of an origin that is not a cache's.
-func (p *policy) checkOwnHost(v *verdict, host string, buf []byte) {
+func (p *policy) checkOwnHost(v *verdict, host string) {
 	hasALabel, f := checkDomain(host)
 	if hasALabel && f == noFault {
 		_, f = decodeDomain(host)
 	}
 	switch f {
 	case noFault:
-		domain := append(buf[:0], host...)
-		name, ok := p.allowlist.find(domain)
+		n := copy(v.buf[:], host)
+		name, ok := p.allowlist.find(v.buf[:n])
 		if !ok {
 			v.reason = ReasonUnknownHost
 			return
 		}
-		v.reason, v.name, v.domain = ReasonOwnOrigin, name, domain
+		v.reason, v.name, v.n = ReasonOwnOrigin, name, n
 	case faultSingleLabel, faultNumber, faultEdgeHyphen, faultALabel:
 		v.reason, v.fault = ReasonUnknownHost, f // an origin, but never a publisher's
 	default:
@@ -293,7 +295,7 @@ func (p *policy) checkOwnHost(v *verdict, host string, buf []byte) {
 }
 
 // checkPrefix decides on the domain prefix of a cache origin.
-func (p *policy) checkPrefix(v *verdict, buf []byte) {
+func (p *policy) checkPrefix(v *verdict) {
 	switch {
 	case v.prefix == "":
 		v.reason, v.fault = ReasonNotCanonical, faultNoPrefix
@@ -302,11 +304,12 @@ func (p *policy) checkPrefix(v *verdict, buf []byte) {
 		p.checkHash(v)
 		return
 	}
-	domain, f := reverse(buf, v.prefix)
+	domain, f := reverse(v.buf[:], v.prefix)
 	switch f {
 	case noFault:
 		name, ok := p.allowlist.find(domain)
-		v.reason, v.name, v.domain = ReasonPublisherNotAllowed, name, domain
+		// domain lies in v.buf already; the copy does not rely on it.
+		v.reason, v.name, v.n = ReasonPublisherNotAllowed, name, copy(v.buf[:], domain)
 		if ok {
 			v.reason = ReasonCacheOrigin
 		}

@@ -129,17 +129,14 @@ func encodeText(buf []byte, text string) ([]byte, fault) {
 	text, _ = unwrap(text)
 	domain := buf[:0]
 	for label := range strings.SplitSeq(string(unfold(nil, text)), ".") {
+		a, err := idna.Punycode.ToASCII(label)
 		switch {
 		case label == "":
 			return nil, faultEmptyLabel
 		case hasEdgeHyphen(label):
 			return nil, faultEdgeHyphen
-		case strings.HasPrefix(label, acePrefix):
+		case err != nil || strings.HasPrefix(label, acePrefix):
 			return nil, faultEncoded
-		}
-		a, err := idna.Punycode.ToASCII(label)
-		if err != nil {
-			return nil, faultALabel
 		}
 		if len(domain) > 0 {
 			domain = append(domain, '.')

@@ -1,0 +1,62 @@
+package ampcors
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"unsafe"
+)
+
+// unsafeString returns a string that shares the memory of b.
+func unsafeString(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+// A discard is a ResponseWriter that keeps its header map, as a server keeps the
+// memory of a connection.
+type discard struct{ h http.Header }
+
+func (d discard) Header() http.Header         { return d.h }
+func (d discard) Write(b []byte) (int, error) { return len(b), nil }
+func (d discard) WriteHeader(int)             {}
+
+func TestCheckOriginDoesNotAllocateForASCII(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	m := newMiddleware(t, testConfig())
+	for _, origin := range []string{
+		cacheOrigin, bingOrigin, hashedOrigin, ownOrigin, extraOrigin, unknownHashed, "null", "", "http://www.example.com",
+		"https://evil.example", "https://cdn.ampproject.org", "https://0-a-b-0.cdn.ampproject.org", strings.Repeat("x", 1<<20),
+	} {
+		if n := testing.AllocsPerRun(100, func() { m.CheckOrigin(origin) }); n != 0 {
+			t.Errorf("%.60q: %v allocations", origin, n)
+		}
+	}
+	// These name a publisher of which no copy exists yet.
+	for _, origin := range []string{wildOrigin, "https://blog.example.net", evilOrigin} {
+		if n := testing.AllocsPerRun(100, func() { m.CheckOrigin(origin) }); n != 1 {
+			t.Errorf("%q: %v allocations; want that of the name", origin, n)
+		}
+	}
+}
+
+func TestAnAllowedRequestCostsOneAllocation(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	m := newMiddleware(t, testConfig())
+	h := m.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	w := discard{make(http.Header)}
+	for _, origin := range []string{cacheOrigin, bingOrigin, hashedOrigin, ownOrigin, extraOrigin, wildOrigin, "https://blog.example.net"} {
+		r := &http.Request{Method: "GET", Header: http.Header{"Origin": {origin}}}
+		if n := testing.AllocsPerRun(100, func() { clear(w.h); h.ServeHTTP(w, r) }); n != 1 {
+			t.Errorf("%q: %v allocations; want 1", origin, n)
+		}
+		if w.h.Get("Access-Control-Allow-Origin") != origin {
+			t.Errorf("%q is not allowed", origin)
+		}
+	}
+	r := &http.Request{Method: "OPTIONS", Header: headers("Origin: "+cacheOrigin, "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: content-type")}
+	if n := testing.AllocsPerRun(100, func() { clear(w.h); h.ServeHTTP(w, r) }); n != 1 {
+		t.Errorf("a preflight: %v allocations; want 1", n)
+	}
+}

@@ -1,0 +1,57 @@
+package ampcors
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestExplainShowsEachStepAndStopsWhereTheDecisionFell(t *testing.T) {
+	m := newMiddleware(t, Config{
+		Publishers: []string{"www.example.com", "en-us.example.com", "bücher.ch", "é-x.com", "*.example.net"},
+		Origins:    []string{extraOrigin},
+	})
+	const ok, bad = "+", "-"
+	for origin, want := range map[string]string{
+		cacheOrigin:  "+scheme=https +cache=cdn.ampproject.org +prefix=www-example-com +unwrapped=www-example-com +publisher=www.example.com +allowlist=www.example.com +verdict=Allowed",
+		wildOrigin:   "+scheme=https +cache=cdn.ampproject.org +prefix=blog-example-net +unwrapped=blog-example-net +publisher=blog.example.net +allowlist=blog.example.net +verdict=Allowed",
+		idnOrigin:    "+scheme=https +cache=cdn.ampproject.org +prefix=xn--bcher-ch-65a +unwrapped=bücher-ch +publisher=xn--bcher-kva.ch +allowlist=xn--bcher-kva.ch +verdict=Allowed",
+		hashedOrigin: "+scheme=https +cache=cdn.ampproject.org +prefix=" + plainHash("www.example.com") + " +allowlist=www.example.com +verdict=Allowed",
+		ownOrigin:    "+scheme=https +cache=none +publisher=www.example.com +allowlist=www.example.com +verdict=Allowed",
+		extraOrigin:  "+allowlist=https://playground.amp.dev +verdict=Allowed",
+		"https://0-en--us-example-com-0.www.bing-amp.com": "+scheme=https +cache=www.bing-amp.com +prefix=0-en--us-example-com-0 +unwrapped=en--us-example-com +publisher=en-us.example.com +allowlist=en-us.example.com +verdict=Allowed",
+		"https://xn--0---x-com-0-cbb.cdn.ampproject.org":  "+scheme=https +cache=cdn.ampproject.org +prefix=xn--0---x-com-0-cbb +unwrapped=é--x-com +publisher=xn---x-9ia.com +allowlist=xn---x-9ia.com +verdict=Allowed",
+		evilOrigin:    "+scheme=https +cache=cdn.ampproject.org +prefix=evil-example +unwrapped=evil-example +publisher=evil.example -allowlist= -verdict=Refused",
+		unknownHashed: "+scheme=https +cache=cdn.ampproject.org +prefix=v2c4ucasgcskftbjt4c7phpkbqedcdcqo23tkamleapoa5o6fygq -allowlist= -verdict=Refused",
+		"https://en--us-example-com.cdn.ampproject.org": "+scheme=https +cache=cdn.ampproject.org +prefix=en--us-example-com +unwrapped=en--us-example-com -publisher= -verdict=Refused",
+		"https://cdn.ampproject.org":                    "+scheme=https +cache=cdn.ampproject.org -prefix= -verdict=Refused",
+		"https://a.b-c.cdn.ampproject.org":              "+scheme=https +cache=cdn.ampproject.org -prefix=a.b-c -verdict=Refused",
+		"https://abc.cdn.ampproject.org":                "+scheme=https +cache=cdn.ampproject.org -prefix=abc -verdict=Refused",
+		"https://evil.example":                          "+scheme=https +cache=none +publisher=evil.example -allowlist= -verdict=Refused",
+		"https://localhost":                             "+scheme=https +cache=none -publisher=localhost -verdict=Refused",
+		"https://www.example.com:8443":                  "+scheme=https -cache=www.example.com:8443 -verdict=Refused",
+		"http://www.example.com":                        "-scheme=http -verdict=Refused",
+		"null":                                          "-scheme=null -verdict=Refused",
+		"":                                              "-scheme= -verdict=Refused",
+		"example.com":                                   "-scheme= -verdict=Refused",
+		"https://" + strings.Repeat("a", 1000):          "-scheme= -verdict=Refused",
+	} {
+		e := m.Explain(origin)
+		var got []string
+		for _, step := range e.Steps {
+			mark := bad
+			if step.OK {
+				mark = ok
+			}
+			got = append(got, mark+step.Name+"="+step.Value)
+			if step.Detail == "" {
+				t.Errorf("%.60q: step %q has no detail", origin, step.Name)
+			}
+		}
+		if got := strings.Join(got, " "); got != want {
+			t.Errorf("%.60q is explained as\n%s; want\n%s", origin, got, want)
+		}
+		if e.Decision != m.CheckOrigin(origin) {
+			t.Errorf("%.60q: Explain decides %+v, CheckOrigin %+v", origin, e.Decision, m.CheckOrigin(origin))
+		}
+	}
+}

@@ -1,0 +1,493 @@
+package ampcors
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Each test in this file is named for a threat, and fails if the guard against it
+// is taken away.
+
+// refuses fails if the origin is allowed, or allowed with CORS headers for a POST.
+func refuses(t *testing.T, m *Middleware, origin string, want Reason) {
+	t.Helper()
+	if d := m.CheckOrigin(origin); d.Allowed || d.Reason != want {
+		t.Errorf("%.100q: allowed: %t, %q; want %q", origin, d.Allowed, d.Reason, want)
+	}
+	rec, handler := httptest.NewRecorder(), new(spy)
+	m.Wrap(handler).ServeHTTP(rec, &http.Request{Method: "POST", Header: http.Header{"Origin": {origin}}})
+	if handler.ran || rec.Code != http.StatusForbidden || rec.Header()["Access-Control-Allow-Origin"] != nil {
+		t.Errorf("%.100q: status %d, the handler ran: %t, headers %v", origin, rec.Code, handler.ran, rec.Header())
+	}
+}
+
+func TestThreatAnotherPublishersPageOnARealCache(t *testing.T) {
+	m := newMiddleware(t, testConfig())
+	for _, publisher := range []string{"evil.example", "example.com", "www.example.com.evil.example", "wwwexample.com", "www-example.com", "www.example-com.evil", "example.net", "evilexample.net"} {
+		origins, err := CacheOrigins(publisher)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, origin := range origins {
+			refuses(t, m, origin, ReasonPublisherNotAllowed)
+		}
+		hash, _ := FallbackPrefix(publisher)
+		refuses(t, m, "https://"+hash+".cdn.ampproject.org", ReasonHashNotKnown)
+	}
+}
+
+func TestThreatLookAlikeHosts(t *testing.T) {
+	m := newMiddleware(t, testConfig())
+	for origin, reason := range map[string]Reason{
+		"https://www-example-com.cdn.ampproject.org.evil.com": ReasonUnknownHost,
+		"https://cdn.ampproject.org.evil.com":                 ReasonUnknownHost,
+		"https://www-example-com.evilcdn.ampproject.org":      ReasonUnknownHost,
+		"https://evilcdn.ampproject.org":                      ReasonUnknownHost,
+		"https://www-example-comcdn.ampproject.org":           ReasonUnknownHost,
+		"https://www-example-com.ampproject.org":              ReasonUnknownHost,
+		"https://www-example-com.cdn-ampproject.org":          ReasonUnknownHost,
+		"https://www-example-com.bing-amp.com":                ReasonUnknownHost,
+		"https://www-example-com.ampproject.net":              ReasonUnknownHost, // third-party frames
+		"https://www.example.com.evil.com":                    ReasonUnknownHost,
+		"https://evilwww.example.com":                         ReasonUnknownHost,
+		"https://evilexample.net":                             ReasonUnknownHost,
+		"https://example.net.evil.com":                        ReasonUnknownHost,
+		"https://playground.amp.dev.evil.com":                 ReasonUnknownHost,
+		"https://evil.com/.example.net":                       ReasonMalformed,
+		"https://evil.com#.example.net":                       ReasonMalformed,
+		"https://evil.com?.example.net":                       ReasonMalformed,
+		"https://evil.com\\.example.net":                      ReasonMalformed,
+		"https://evil.com:443.example.net":                    ReasonMalformed,
+		"https://evil.com%2f.example.net":                     ReasonMalformed,
+		"https://evil.com/www-example-com.cdn.ampproject.org": ReasonNotCanonical,
+		"https://evil.com/-com.cdn.ampproject.org":            ReasonNotCanonical,
+		"xhttps://www-example-com.cdn.ampproject.org":         ReasonNotHTTPS,
+		"https:www-example-com.cdn.ampproject.org":            ReasonMalformed,
+		"//www-example-com.cdn.ampproject.org":                ReasonMalformed,
+		"www-example-com.cdn.ampproject.org":                  ReasonMalformed,
+		" https://www-example-com.cdn.ampproject.org":         ReasonNotHTTPS,
+	} {
+		refuses(t, m, origin, reason)
+	}
+}
+
+func TestThreatTheBareCacheDomain(t *testing.T) {
+	// The pattern covers the cache domain too: it is still no publisher's own origin.
+	m := newMiddleware(t, Config{Publishers: []string{"*.ampproject.org", "www.example.com"}})
+	refuses(t, m, "https://cdn.ampproject.org", ReasonNotCanonical)
+	refuses(t, m, "https://.cdn.ampproject.org", ReasonNotCanonical)
+	refuses(t, m, "https://www.bing-amp.com", ReasonNotCanonical)
+	refuses(t, m, evilOrigin, ReasonPublisherNotAllowed)
+	if d := m.CheckOrigin("https://blog.ampproject.org"); !d.Allowed {
+		t.Errorf("the pattern's own pages are refused: %s", d.Reason)
+	}
+}
+
+func TestThreatTwoLabelsBeforeTheCacheDomain(t *testing.T) {
+	m := newMiddleware(t, Config{Publishers: []string{"*.ampproject.org", "www.example.com"}})
+	refuses(t, m, "https://a.www-example-com.cdn.ampproject.org", ReasonNotCanonical)
+	refuses(t, m, "https://www-example-com.a.cdn.ampproject.org", ReasonNotCanonical)
+	refuses(t, m, "https://www-example-com..cdn.ampproject.org", ReasonNotCanonical)
+	refuses(t, m, "https://www.example-com.cdn.ampproject.org", ReasonNotCanonical)
+	refuses(t, m, "https://a."+plainHash("www.example.com")+".cdn.ampproject.org", ReasonNotCanonical)
+}
+
+func TestThreatPrefixesThatAreNotCanonical(t *testing.T) {
+	m := newMiddleware(t, Config{Publishers: []string{"www.example.com", "en-us.example.com", "bücher.ch", "a-.b.example", "*.example.net"}[:3]})
+	for _, prefix := range []string{
+		"0-www-example-com-0",        // wrapped without need
+		"en--us-example-com",         // not wrapped
+		"0-0-en--us-example-com-0-0", // wrapped twice
+		"www-example-com-", "-www-example-com", "www---example-com", "www-example---com",
+		"xn--www-example-com-", // punycode of ASCII
+		"xn--bcher-ch-65a0", "xn--bcher-ch-65aa", "xn---bcher-ch-65a",
+		"0-xn----bcher--kva-ch-0", "xn----bcher--kva-ch", // the A-label, not decoded
+		plainToASCII("bücher-ch-"), plainToASCII("bücher---ch"),
+		strings.ToUpper(plainHash("www.example.com"))[:51] + "a",
+		plainHash("www.example.com")[:51], plainHash("www.example.com") + "a",
+	} {
+		d := m.CheckOrigin("https://" + prefix + ".cdn.ampproject.org")
+		if d.Allowed {
+			t.Errorf("%q is accepted for %s", prefix, d.Publisher)
+		}
+	}
+	// The last letter of a hash has one bit; the other four must be zero.
+	hash := plainHash("www.example.com")
+	for _, c := range "abcdefghijklmnopqrstuvwxyz234567" {
+		if other := hash[:51] + string(c); other != hash && m.CheckOrigin("https://"+other+".cdn.ampproject.org").Allowed {
+			t.Errorf("%q is accepted beside %q", other, hash)
+		}
+	}
+}
+
+func TestThreatUpperCaseAndConfusableCharacters(t *testing.T) {
+	m := newMiddleware(t, testConfig())
+	for origin, reason := range map[string]Reason{
+		"https://WWW-example-com.cdn.ampproject.org":                                       ReasonMalformed,
+		"https://www-example-com.CDN.ampproject.org":                                       ReasonMalformed,
+		"HTTPS://www-example-com.cdn.ampproject.org":                                       ReasonNotHTTPS,
+		"https://WWW.example.com":                                                          ReasonMalformed,
+		"https://ｗｗｗ-example-com.cdn.ampproject.org":                                       ReasonMalformed,
+		"https://www－example－com.cdn.ampproject.org":                                       ReasonNotCanonical, // no dash, and no hash
+		"https://www-example-com.cdn。ampproject.org":                                       ReasonMalformed,
+		"https://www-exаmple-com.cdn.ampproject.org":                                       ReasonMalformed, // a Cyrillic а
+		"https://xn--www-exmple-com-4nh.cdn.ampproject.org":                                ReasonPublisherNotAllowed,
+		"https://www\u200b-example-com.cdn.ampproject.org":                                 ReasonMalformed,
+		"https://" + strings.ToUpper(plainHash("www.example.com")) + ".cdn.ampproject.org": ReasonNotCanonical,
+	} {
+		refuses(t, m, origin, reason)
+	}
+	// The same, encoded: each is a name of its own.
+	for _, text := range []string{"www-exаmple-com", "ｗww-example-com", "www－example-com", "www-example。com-x", "www-examplе-com", "www-example-cοm"} {
+		refuses(t, m, "https://"+plainToASCII(text)+".cdn.ampproject.org", ReasonPublisherNotAllowed)
+	}
+	refuses(t, m, "https://"+plainToASCII("BÜcher-ch")+".cdn.ampproject.org", ReasonMalformed)
+	refuses(t, m, "https://"+plainToASCII("bÜcher-ch")+".cdn.ampproject.org", ReasonPublisherNotAllowed)
+}
+
+func TestThreatNull(t *testing.T) {
+	refuses(t, newMiddleware(t, testConfig()), "null", ReasonNull)
+	if _, err := New(Config{Publishers: []string{"www.example.com"}, Origins: []string{"null"}}); err == nil {
+		t.Error(`"null" can be configured`)
+	}
+}
+
+func TestThreatHTTP(t *testing.T) {
+	m := newMiddleware(t, testConfig())
+	refuses(t, m, "http://www-example-com.cdn.ampproject.org", ReasonNotHTTPS)
+	refuses(t, m, "http://www.example.com", ReasonNotHTTPS)
+	refuses(t, m, "http://"+plainHash("www.example.com")+".cdn.ampproject.org", ReasonNotHTTPS)
+	refuses(t, m, "http://playground.amp.dev", ReasonNotHTTPS)
+}
+
+func TestThreatPortsAndUserInfo(t *testing.T) {
+	m := newMiddleware(t, testConfig())
+	for _, origin := range []string{
+		"https://www-example-com.cdn.ampproject.org:443", "https://www-example-com.cdn.ampproject.org:8443",
+		"https://www-example-com.cdn.ampproject.org:", "https://www.example.com:443", "https://www.example.com:8443",
+		"https://user@www-example-com.cdn.ampproject.org", "https://user:pass@www.example.com", "https://evil.com@www.example.com",
+		"https://evil:x@www-example-com.cdn.ampproject.org", "https://blog.example.net:8443", "https://evil.com@blog.example.net",
+	} {
+		refuses(t, m, origin, ReasonMalformed)
+	}
+}
+
+func TestThreatTrailingDotPathAndSpace(t *testing.T) {
+	m := newMiddleware(t, testConfig())
+	for _, tail := range []string{".", "/", "/x", "?", "#", " ", "\t", ",", "\x00"} {
+		refuses(t, m, cacheOrigin+tail, ReasonMalformed)
+		refuses(t, m, ownOrigin+tail, ReasonMalformed)
+		refuses(t, m, extraOrigin+tail, ReasonMalformed)
+	}
+	refuses(t, m, cacheOrigin+", "+evilOrigin, ReasonNotCanonical)
+	refuses(t, m, evilOrigin+" "+cacheOrigin, ReasonNotCanonical)
+}
+
+// TestThreatLineBreaks: an adaptor may hand over what net/http's server would
+// refuse. Nothing with a line break may come back in a header.
+func TestThreatLineBreaks(t *testing.T) {
+	m := newMiddleware(t, Config{Publishers: []string{"www.example.com", "*.example.net"}})
+	for _, tail := range []string{"\r\n", "\n", "\r", "\r\nSet-Cookie: a=b"} {
+		refuses(t, m, cacheOrigin+tail, ReasonMalformed)
+		refuses(t, m, "https://"+tail+"blog.example.net", ReasonMalformed)
+		r := &http.Request{Method: "OPTIONS", Header: http.Header{
+			"Origin": {cacheOrigin}, "Access-Control-Request-Method": {"POST"}, "Access-Control-Request-Headers": {"content-type" + tail},
+		}}
+		if d := m.Check(r); d.Allowed {
+			t.Errorf("a preflight for a header with %q is allowed", tail)
+		}
+		r.Header["Access-Control-Request-Headers"], r.Header["Access-Control-Request-Method"] = nil, []string{"POST" + tail}
+		if d := m.Check(r); d.Allowed {
+			t.Errorf("a preflight for a method with %q is allowed", tail)
+		}
+	}
+}
+
+func TestThreatTwoOriginLines(t *testing.T) {
+	m := newMiddleware(t, testConfig())
+	for _, origins := range [][]string{{cacheOrigin, evilOrigin}, {evilOrigin, cacheOrigin}, {cacheOrigin, cacheOrigin}, {cacheOrigin, ""}} {
+		for _, method := range []string{"GET", "POST", "OPTIONS"} {
+			rec, handler := httptest.NewRecorder(), new(spy)
+			r := &http.Request{Method: method, Header: http.Header{"Origin": origins, "Access-Control-Request-Method": {"POST"}}}
+			m.Wrap(handler).ServeHTTP(rec, r)
+			if handler.ran || rec.Code != 403 || rec.Header()["Access-Control-Allow-Origin"] != nil {
+				t.Errorf("%s with Origins %q: status %d, %v", method, origins, rec.Code, rec.Header())
+			}
+		}
+	}
+}
+
+// TestThreatHugeOrigin counts the allocations, which do not depend on the machine:
+// any work on the value would make some, or read all of it.
+func TestThreatHugeOrigin(t *testing.T) {
+	m := newMiddleware(t, testConfig())
+	for _, head := range []string{"", "https://", "http://", "https://a.", "https://xn--", "null"} {
+		for _, tail := range []string{"", ".example.net", ".cdn.ampproject.org"} {
+			huge := head + strings.Repeat("a-", 1<<19) + tail
+			refuses(t, m, huge, ReasonMalformed)
+			if n := testing.AllocsPerRun(10, func() { m.CheckOrigin(huge) }); n != 0 {
+				t.Errorf("%q and 1 MiB: %v allocations", head, n)
+			}
+		}
+	}
+	// The longest that is looked at.
+	longest := "https://" + strings.Repeat("a.", (maxDomain-len("example.net"))/2) + "example.net"
+	if d := m.CheckOrigin(longest); !d.Allowed || len(longest) != maxOrigin-len(":65535") {
+		t.Errorf("an own origin of %d octets: %s", len(longest), d.Reason)
+	}
+}
+
+func TestThreatHugePreflight(t *testing.T) {
+	m := newMiddleware(t, testConfig())
+	for name, lines := range map[string][]string{
+		"one name":     {strings.Repeat("a", 1<<20)},
+		"many names":   {strings.Repeat("content-type,", 1<<20/13)},
+		"many commas":  {strings.Repeat(",", 1<<20)},
+		"many spaces":  {strings.Repeat(" ", 1<<20)},
+		"many lines":   make([]string, 1<<20),
+		"upper case":   {strings.Repeat("A", 1<<20)},
+		"other script": {strings.Repeat("İ", 1<<19)},
+	} {
+		r := &http.Request{Method: "OPTIONS", Header: http.Header{
+			"Origin": {cacheOrigin}, "Access-Control-Request-Method": {"POST"}, "Access-Control-Request-Headers": lines,
+		}}
+		if d := m.Check(r); d.Reason != ReasonHeaderNotAllowed {
+			t.Errorf("%s: %s", name, d.Reason)
+		}
+		if n := testing.AllocsPerRun(10, func() { m.Check(r) }); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}
+
+func TestThreatAMPSameOriginFromAnotherSite(t *testing.T) {
+	m := newMiddleware(t, testConfig())
+	for _, lines := range [][]string{
+		{"AMP-Same-Origin: true", "Origin: " + evilOrigin},
+		{"AMP-Same-Origin: true", "Origin: null"},
+		{"AMP-Same-Origin: true", "Sec-Fetch-Site: cross-site"},
+		{"AMP-Same-Origin: true", "Sec-Fetch-Site: same-site"},
+		{"AMP-Same-Origin: true", "Sec-Fetch-Site: "},
+		{"AMP-Same-Origin: TRUE"}, {"AMP-Same-Origin: true "}, {"AMP-Same-Origin: "},
+	} {
+		if d := m.Check(&http.Request{Method: "POST", Header: headers(lines...)}); d.Allowed {
+			t.Errorf("%q: %s", lines, d.Reason)
+		}
+	}
+}
+
+// TestThreatSourceOriginIsAClaim: __amp_source_origin is what the caller says of
+// itself.
+func TestThreatSourceOriginIsAClaim(t *testing.T) {
+	m := newMiddleware(t, testConfig())
+	for _, claim := range []string{"", "https://www.example.com", "https://evil.com/https://www.example.com", "*"} {
+		r := httptest.NewRequest("POST", "/?__amp_source_origin="+claim, nil)
+		r.Header.Set("Origin", evilOrigin)
+		if d := m.Check(r); d.Allowed {
+			t.Errorf("the claim %q let %s in", claim, evilOrigin)
+		}
+		r.Header.Set("Origin", cacheOrigin)
+		if d := m.Check(r); !d.Allowed {
+			t.Errorf("the claim %q shut %s out", claim, cacheOrigin)
+		}
+	}
+}
+
+// TestThreatAHandlerThatChangesHeaderSlices: what one handler does to its response
+// must not show in the next one, nor in the configuration.
+func TestThreatAHandlerThatChangesHeaderSlices(t *testing.T) {
+	cfg := testConfig()
+	cfg.MaxAge = time.Minute
+	m := newMiddleware(t, cfg)
+	for _, r := range []*http.Request{
+		{Method: "GET", Header: headers("Origin: " + cacheOrigin)},
+		{Method: "GET", Header: headers()},
+		{Method: "OPTIONS", Header: headers("Origin: "+cacheOrigin, "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: content-type")},
+		{Method: "POST", Header: headers("Origin: " + evilOrigin)},
+	} {
+		var first http.Header
+		for range 3 {
+			rec := httptest.NewRecorder()
+			m.Handle(rec, r)
+			got := rec.Header().Clone()
+			if first == nil {
+				first = got
+			} else if fmt.Sprint(got) != fmt.Sprint(first) {
+				t.Errorf("after a handler changed its headers, the next response has %v; want %v", got, first)
+			}
+			for key, values := range rec.Header() {
+				_ = append(values, "grown into the neighbour")
+				if fmt.Sprint(rec.Header()) != fmt.Sprint(first) {
+					t.Errorf("appending to %s changed another header: %v", key, rec.Header())
+				}
+			}
+			for key, values := range rec.Header() {
+				_ = append(values[:0], "overwritten")
+				values[0] = key + " overwritten"
+			}
+		}
+	}
+	// An outer middleware's Vary may be a slice with room, shared by all requests.
+	shared := append(make([]string, 0, 8), "Outer")
+	rec := httptest.NewRecorder()
+	rec.Header()["Vary"] = shared
+	m.Handle(rec, &http.Request{Method: "GET", Header: headers("Origin: " + cacheOrigin)})
+	if got := shared[:2]; got[1] != "" {
+		t.Errorf("the outer middleware's slice was written to: %q", got)
+	}
+}
+
+// TestThreatReconfigurationUnderLoad hammers everything at once. Each decision must
+// be that of one of the two configurations, whole. Run it with -race.
+func TestThreatReconfigurationUnderLoad(t *testing.T) {
+	before := runtime.NumGoroutine()
+	one := Config{Publishers: []string{"one.example"}, Credentialed: true, ResponseHeaders: []string{"X-One"}, CacheSize: 1}
+	two := Config{Publishers: []string{"two.example"}, ResponseHeaders: []string{"X-Two"}, CacheSize: 1, Observe: func(*http.Request, Decision) {}}
+	m := newMiddleware(t, one)
+	origins := []string{
+		"https://one-example.cdn.ampproject.org", "https://two-example.cdn.ampproject.org",
+		"https://" + plainHash("one.example") + ".cdn.ampproject.org", "https://" + plainHash("two.example") + ".www.bing-amp.com",
+		"https://one.example", "https://two.example", "https://xn--bcher-ch-65a.cdn.ampproject.org",
+	}
+	stop := make(chan struct{})
+	var workers sync.WaitGroup
+	work := func(f func()) {
+		workers.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					f()
+				}
+			}
+		})
+	}
+	for range 4 {
+		work(func() {
+			r := &http.Request{Method: "GET", Header: http.Header{"Origin": {origins[rand.IntN(len(origins))]}}}
+			rec := httptest.NewRecorder()
+			m.Wrap(new(spy)).ServeHTTP(rec, r)
+			h := rec.Header()
+			acao, exposed, creds := h.Get("Access-Control-Allow-Origin"), h.Get("Access-Control-Expose-Headers"), h.Get("Access-Control-Allow-Credentials")
+			isOne := strings.Contains(acao, "one") || strings.Contains(acao, plainHash("one.example"))
+			if acao != "" && (isOne != (exposed == "X-One") || isOne != (creds == "true")) {
+				t.Errorf("a mixture of two configurations: %v", h)
+			}
+		})
+	}
+	for _, cfg := range []Config{one, two} {
+		work(func() {
+			if err := m.Reconfigure(cfg); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	work(func() { m.Stats().Allowed() })
+	work(func() { m.Config() })
+	work(func() { m.CheckOrigin(origins[rand.IntN(len(origins))]) })
+	work(func() { m.Explain(origins[rand.IntN(len(origins))]) })
+	time.Sleep(500 * time.Millisecond)
+	close(stop)
+	workers.Wait()
+	if s := m.Stats(); s[ReasonCacheOrigin] == 0 || s[ReasonHashedCacheOrigin] == 0 || s[ReasonOwnOrigin] == 0 || s[ReasonPublisherNotAllowed] == 0 {
+		t.Errorf("the load did not reach everything: %v", s)
+	}
+	for range 100 {
+		if runtime.NumGoroutine() <= before {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Errorf("%d goroutines are left over", runtime.NumGoroutine()-before)
+}
+
+func TestThreatAPublicSuffixWildcardWithCredentials(t *testing.T) {
+	for _, pattern := range []string{"*.com", "*.co.uk", "*.github.io", "*.kawasaki.jp", "*.XN--P1AI"} {
+		cfg := Config{Publishers: []string{pattern}, Credentialed: true}
+		if _, err := New(cfg); err == nil {
+			t.Errorf("%s is accepted with Credentialed", pattern)
+		}
+		cfg.Credentialed = false
+		if _, err := New(cfg); err != nil {
+			t.Error(err)
+		}
+		cfg.Credentialed, cfg.DangerouslyAllowPublicSuffixWildcards = true, true
+		if _, err := New(cfg); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestThreatAnOriginBufferThatChangesAfterTheRequest: adaptors for fasthttp hand
+// over strings that lie in a buffer of the connection.
+func TestThreatAnOriginBufferThatChangesAfterTheRequest(t *testing.T) {
+	m := newMiddleware(t, testConfig())
+	for _, origin := range []string{cacheOrigin, hashedOrigin, wildOrigin, ownOrigin, "https://blog.example.net", idnOrigin} {
+		buffer := []byte(origin)
+		aliased := unsafeString(buffer)
+		d := m.CheckOrigin(aliased)
+		want := strings.Clone(d.Publisher)
+		copy(buffer, bytes.Repeat([]byte("x"), len(buffer)))
+		if d.Publisher != want {
+			t.Errorf("%s: the publisher became %q", origin, d.Publisher)
+		}
+		if again := m.CheckOrigin(origin); !again.Allowed || again.Publisher != want {
+			t.Errorf("%s is then decided as %+v", origin, again)
+		}
+		if evil := m.CheckOrigin(aliased); evil.Allowed {
+			t.Errorf("what the buffer has become is allowed: %+v", evil)
+		}
+	}
+}
+
+// TestThreatsOverARealConnection sends raw requests to a real server.
+func TestThreatsOverARealConnection(t *testing.T) {
+	m := newMiddleware(t, testConfig())
+	server := httptest.NewServer(m.Wrap(new(spyAlways)))
+	defer server.Close()
+	for _, test := range []struct{ request, status string }{
+		{"GET / HTTP/1.1\r\nHost: a\r\nOrigin: " + cacheOrigin + "\r\n", "202"},
+		{"GET / HTTP/1.1\r\nHost: a\r\norigin: " + cacheOrigin + "\r\n", "202"},
+		{"GET / HTTP/1.1\r\nHost: a\r\nOrigin: \r\n", "403"},
+		{"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n", "403"},
+		{"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\namp-same-origin: true\r\n", "202"},
+		{"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nOrigin: " + cacheOrigin + "\r\norigin: " + cacheOrigin + "\r\n", "403"},
+		{"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nOrigin: " + evilOrigin + "\r\nAMP-Same-Origin: true\r\n", "403"},
+		{"OPTIONS / HTTP/1.1\r\nHost: a\r\nOrigin: " + cacheOrigin + "\r\nAccess-Control-Request-Method: POST\r\n", "204"},
+		{"OPTIONS * HTTP/1.1\r\nHost: a\r\nOrigin: " + cacheOrigin + "\r\nAccess-Control-Request-Method: POST\r\n", "200"}, // net/http's own answer
+	} {
+		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(conn, test.request+"Connection: close\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		answer, err := io.ReadAll(conn)
+		conn.Close()
+		if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 "+test.status) {
+			t.Errorf("%q is answered %.60q, %v; want %s", test.request, answer, err, test.status)
+		}
+		if allowed := test.status != "403" && strings.Contains(test.request, "rigin: https"); allowed != strings.Contains(string(answer), "Access-Control-Allow-Origin: "+cacheOrigin) && test.status != "200" {
+			t.Errorf("%q is answered %q", test.request, answer)
+		}
+	}
+}
+
+// spyAlways is a handler without state, for a server.
+type spyAlways struct{}
+
+func (*spyAlways) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusAccepted)
+}

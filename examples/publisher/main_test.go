@@ -1,0 +1,141 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ampcors/ampcors"
+)
+
+// TestTheProgramServesAndItsCurlLinesShowWhatTheySay starts the program, and pastes
+// each line that it prints into a shell.
+func TestTheProgramServesAndItsCurlLinesShowWhatTheySay(t *testing.T) {
+	if _, err := exec.LookPath("curl"); err != nil {
+		if os.Getenv("AMPCORS_CI") != "" {
+			t.Fatal("curl is not installed")
+		}
+		t.Skip("curl is not installed")
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	out, in := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		done <- run(ctx, "localhost:0", in)
+		in.Close()
+	}()
+
+	var printed bytes.Buffer
+	lines := make([]byte, 1<<16)
+	for !strings.HasSuffix(printed.String(), "\n\n") || !strings.Contains(printed.String(), "POST http") {
+		n, err := out.Read(lines)
+		if err != nil {
+			t.Fatalf("after %q: %v", printed.String(), err)
+		}
+		printed.Write(lines[:n])
+	}
+	examples := regexp.MustCompile(`(?m)^# (.*): (\d+), (.*)\n(curl .*)$`).FindAllStringSubmatch(printed.String(), -1)
+	if len(examples) != 6 {
+		t.Fatalf("%d examples are printed:\n%s", len(examples), printed.String())
+	}
+	for _, example := range examples {
+		title, status, outcome, command := example[1], example[2], example[3], example[4]
+		answer, err := exec.Command("sh", "-c", command).Output()
+		if err != nil {
+			t.Errorf("%s: %v", command, err)
+			continue
+		}
+		if !strings.HasPrefix(string(answer), "HTTP/1.1 "+status+" ") {
+			t.Errorf("%s: want %s, got\n%s", title, status, answer)
+		}
+		granted := strings.Contains(string(answer), "Access-Control-Allow-Origin: https://")
+		if granted != (status[0] == '2') || status == "403" && !strings.Contains(string(answer), outcome) {
+			t.Errorf("%s (%s): got\n%s", title, outcome, answer)
+		}
+	}
+
+	cancel()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the server does not stop")
+	}
+}
+
+func TestAnAddressInUseIsAnErrorThatSaysWhatToDo(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	err := run(context.Background(), server.Listener.Addr().String(), io.Discard)
+	if err == nil || !strings.Contains(err.Error(), "-addr") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestThePageExplainsAnyOriginByTheCodeThatDecides(t *testing.T) {
+	mw, err := ampcors.New(config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(handler(mw))
+	defer server.Close()
+	get := func(path string) (int, string) {
+		resp, err := http.Get(server.URL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(body)
+	}
+
+	if status, body := get("/"); status != 200 || strings.Contains(body, "verdict good") || strings.Contains(body, "verdict bad") {
+		t.Errorf("the empty page: %d\n%s", status, body)
+	}
+	allowed := 0
+	for _, s := range append(samples(), sample{"Markup", `"><script>alert(1)</script>`}, sample{"Empty", ""}) {
+		d := mw.CheckOrigin(s.Origin)
+		if d.Allowed {
+			allowed++
+		}
+		status, body := get(s.Link())
+		want := map[bool]string{true: "Allowed: ", false: "Refused: "}[d.Allowed] + d.Reason.String()
+		if status != 200 || !strings.Contains(body, want) || strings.Contains(body, "<script") {
+			t.Errorf("%s: status %d; want %q in\n%s", s.Title, status, want, body)
+		}
+	}
+	if allowed != 6 {
+		t.Errorf("%d of the samples are allowed; want the first 6", allowed)
+	}
+	if status, _ := get("/elsewhere"); status != 404 {
+		t.Errorf("/elsewhere: status %d", status)
+	}
+}
+
+func TestTheAPITellsWhosePageCalls(t *testing.T) {
+	mw, err := ampcors.New(config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := httptest.NewRequest("POST", "/api/subscribe", strings.NewReader(url.Values{"email": {"a@example.com"}}.Encode()))
+	r.Header.Set("Origin", "https://my-town-news-example.cdn.ampproject.org")
+	rec := httptest.NewRecorder()
+	handler(mw).ServeHTTP(rec, r)
+	if rec.Code != 200 || !strings.Contains(rec.Body.String(), `"publisher":"my.town.news.example"`) {
+		t.Errorf("status %d, %s", rec.Code, rec.Body)
+	}
+}

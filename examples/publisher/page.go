@@ -1,0 +1,71 @@
+package main
+
+import (
+	"bytes"
+	_ "embed"
+	"html/template"
+	"log"
+	"net/http"
+	"net/url"
+
+	"github.com/ampcors/ampcors"
+)
+
+//go:embed page.html
+var pageHTML string
+
+var pageTemplate = template.Must(template.New("page").Parse(pageHTML))
+
+// A page shows how an Origin is decided, by the code that decides requests.
+type page struct{ mw *ampcors.Middleware }
+
+type pageData struct {
+	Origin      string
+	Asked       bool
+	Explanation ampcors.Explanation
+	Publishers  []string
+	Samples     []sample
+}
+
+// A sample is an Origin to try with one click.
+type sample struct{ Title, Origin string }
+
+// Link is the page for this Origin.
+func (s sample) Link() string { return "/?origin=" + url.QueryEscape(s.Origin) }
+
+func samples() []sample {
+	return []sample{
+		{"Cache origin", "https://www-example-com.cdn.ampproject.org"},
+		{"Bing's cache", "https://www-example-com.www.bing-amp.com"},
+		{"Internationalised", cacheOrigin("bücher.example")},
+		{"Wrapped in 0- and -0", "https://0-my--town-news-example-0.cdn.ampproject.org"},
+		{"Hash only", cacheOrigin(longName)},
+		{"Own origin", "https://www.example.com"},
+		{"Another publisher", "https://evil-example.cdn.ampproject.org"},
+		{"Look-alike host", "https://www-example-com.cdn.ampproject.org.evil.example"},
+		{"Not canonical", "https://www---example-com.cdn.ampproject.org"},
+		{"Sandboxed frame", "null"},
+	}
+}
+
+func (p page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	query := r.URL.Query()
+	data := pageData{
+		Origin:     query.Get("origin"),
+		Asked:      query.Has("origin"),
+		Publishers: p.mw.Config().Publishers,
+		Samples:    samples(),
+	}
+	if data.Asked {
+		data.Explanation = p.mw.Explain(data.Origin)
+	}
+	var body bytes.Buffer
+	if err := pageTemplate.Execute(&body, data); err != nil {
+		log.Print(err)
+		http.Error(w, "the page could not be made", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
+	_, _ = body.WriteTo(w) // if it fails, the reader is gone
+}

@@ -162,6 +162,7 @@ func TestTheRequestTable(t *testing.T) {
 			{"preflight for two methods", "OPTIONS", []string{origin(cacheOrigin), asksPOST, asksPOST}, 403, refusedPreflight, ReasonMethodNotAllowed},
 			{"preflight for no method", "OPTIONS", []string{origin(cacheOrigin), "Access-Control-Request-Method: "}, 403, refusedPreflight, ReasonMethodNotAllowed},
 			{"preflight of another publisher", "OPTIONS", []string{origin(evilOrigin), asksPOST}, 403, refusedPreflight, ReasonPublisherNotAllowed},
+			{"preflight of another publisher, for a method that is not allowed", "OPTIONS", []string{origin(evilOrigin), "Access-Control-Request-Method: DELETE"}, 403, refusedPreflight, ReasonPublisherNotAllowed},
 			{"preflight cannot be same-origin", "OPTIONS", []string{origin(evilOrigin), asksPOST, "Sec-Fetch-Site: same-origin"}, 403, refusedPreflight, ReasonPublisherNotAllowed},
 			{"preflight for a private network", "OPTIONS", []string{origin(cacheOrigin), asksPOST, "Access-Control-Request-Private-Network: true"}, 204, []string{varyOuter, acao(cacheOrigin), creds, acamPOST}, ReasonCacheOrigin},
 

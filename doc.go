@@ -1,0 +1,93 @@
+// Package ampcors answers CORS for pages that AMP Caches serve, and for nobody
+// else's.
+//
+// An AMP page in an AMP Cache runs at the cache's origin: www.example.com appears at
+// https://www-example-com.cdn.ampproject.org. When the page calls its publisher's
+// API, the API sees that origin and must tell whose page it is, because anybody's
+// page can be in the cache. This package reverses the origin into the publisher's
+// domain and looks whether that publisher is allowed; only then does the page get
+// Access-Control-Allow-Origin, and only then does an unsafe request reach the
+// handler. A prefix that is a hash cannot be reversed; it is looked up among the
+// hashes of the publishers that are listed.
+//
+//	mw, err := ampcors.New(ampcors.Config{
+//		Publishers:   []string{"www.example.com", "*.news.example"},
+//		Credentialed: true,
+//	})
+//	if err != nil {
+//		log.Fatal(err)
+//	}
+//	http.ListenAndServe(":8080", mw.Wrap(api))
+//
+// # What is promised
+//
+// Sound: an accepted cache origin names exactly one publisher domain, and that
+// domain is allowed.
+//
+// Complete: every form that a known implementation issues for an allowed publisher
+// is accepted, unless it is also a form of another domain.
+//
+// Implementations disagree on the prefix of many domains, and nobody outside knows
+// which form a cache uses. So this package does not compute the one origin that it
+// expects. It decodes what came, and refuses what does not decode to one publisher:
+//
+//   - The value is "https://", one label, "." and the domain of a trusted cache, and
+//     nothing else. The label is the domain prefix.
+//   - A prefix without a dash is 52 characters of base32 that spell the SHA-256 of a
+//     publisher that is listed exactly. Each listed publisher's hash is accepted,
+//     whatever its readable form. A pattern such as "*.example.com" matches no hash.
+//   - A prefix with a dash is decoded from punycode if it begins "xn--"; then "0-"
+//     and "-0" around it are taken away; then, from left to right, "--" is a hyphen
+//     and "-" is a dot. An ASCII prefix is wrapped in "0-" and "-0" exactly if it has
+//     dashes at positions 3 and 4; an internationalised one may be wrapped or not,
+//     since implementations count positions differently.
+//   - The domain that results has at least two labels, none of which begins or ends
+//     with a hyphen, and its last label is not a number.
+//
+// Four consequences are worth knowing:
+//
+//   - A host that has a label with a hyphen at its edge ("a-.example.com") cannot be a
+//     publisher. "a-.b.com" and "a.-b.com" have one prefix between them.
+//   - A prefix that begins "xn--" is punycode. AMP's own implementations also leave
+//     the prefix of "xn-shop.com" unwrapped, as "xn--shop-com". This is accepted if
+//     it does not decode to a domain, as here. If it does, it is taken for that
+//     domain: "xn--foo-ru-com" is "fo\u08fao.ru" and never "xn-foo.ru.com". A cache
+//     that gave both of them this prefix would give them one origin in every browser
+//     as well.
+//   - A first label that begins "xn-" and is internationalised besides ("xn-é.com")
+//     is accepted wrapped and hashed, but not in the form that toolbox-cache-url
+//     gives it, which holds a reserved label.
+//   - A prefix in which an A-label stands undecoded is refused: the algorithm decodes
+//     it first.
+//
+// An own origin is "https://" and an allowed publisher's domain, at the default port.
+//
+// # What is decided
+//
+// Origin decides, and outranks AMP-Same-Origin; the query's __amp_source_origin is
+// the caller's claim and never changes a decision. A request with an Origin that is
+// not allowed is refused, unless Sec-Fetch-Site says that it is the API host's own
+// page. A request without Origin passes if it is safe (GET, HEAD, OPTIONS), or if it
+// has AMP-Same-Origin and nothing says that it comes from another site. Every
+// response but those to OPTIONS has Vary: Origin. The README has the whole table.
+//
+// # What is not protected
+//
+// This package protects readers' cookies and publishers' data from other pages in
+// readers' browsers. It does not authenticate programs: anybody can send any Origin
+// without a browser. It trusts that the configured caches serve a publisher's
+// documents under that publisher's prefix alone, and that the domains of the caches
+// belong to them: see [Cache]. It trusts Sec-Fetch-Site, as browsers do not let
+// pages set it. A publisher that is allowed can read what its page's reader can read;
+// a page with a cross-site scripting hole is still that publisher's page. A handler
+// that sets Access-Control-Allow-Origin itself overrides what is decided here.
+//
+// # Sources
+//
+//   - AMP Cache URL Format and Request Handling:
+//     https://amp.dev/documentation/guides-and-tutorials/learn/amp-caches-and-cors/amp-cache-urls/
+//   - CORS in AMP:
+//     https://amp.dev/documentation/guides-and-tutorials/learn/amp-caches-and-cors/amp-cors-requests/
+//   - The Fetch standard's CORS protocol: https://fetch.spec.whatwg.org/#http-cors-protocol
+//   - Punycode: RFC 3492. Internationalised names: RFC 5890 to 5893.
+package ampcors

@@ -1,0 +1,169 @@
+package ampcors_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+
+	"github.com/ampcors/ampcors"
+)
+
+func Example() {
+	mw, err := ampcors.New(ampcors.Config{
+		Publishers:   []string{"www.example.com", "*.news.example"},
+		Credentialed: true,
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	api := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, "hello, reader of "+mw.Check(r).Publisher)
+	})
+	handler := mw.Wrap(api)
+
+	for _, origin := range []string{
+		"https://www-example-com.cdn.ampproject.org",
+		"https://evil-example.cdn.ampproject.org",
+	} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header.Set("Origin", origin)
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		fmt.Println(w.Code, strings.TrimSpace(w.Body.String()))
+	}
+	// Output:
+	// 200 hello, reader of www.example.com
+	// 403 Forbidden: publisher not allowed
+}
+
+func ExampleNew_faults() {
+	_, err := ampcors.New(ampcors.Config{
+		Publishers:   []string{"www.example.com", "https://example.com/", "*.com"},
+		Credentialed: true,
+	})
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return
+	}
+	for _, err := range joined.Unwrap() {
+		var v *ampcors.ValueError
+		if errors.As(err, &v) {
+			fmt.Printf("%s %d: %s\n", v.Field, v.Index, v.Want)
+		}
+	}
+	// Output:
+	// Publishers 1: the domain without scheme, port and path, "example.com"
+	// Publishers 2: a pattern over a domain that is yours, such as "*.example.com", or DangerouslyAllowPublicSuffixWildcards
+}
+
+func ExampleMiddleware_CheckOrigin() {
+	mw, err := ampcors.New(ampcors.Config{Publishers: []string{"bücher.example"}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, origin := range []string{
+		"https://xn--bcher-example-wob.cdn.ampproject.org",
+		"https://bcher-example.cdn.ampproject.org",
+	} {
+		d := mw.CheckOrigin(origin)
+		fmt.Println(d.Allowed, d.Reason, d.Publisher, d.CacheID)
+	}
+	// Output:
+	// true cache origin xn--bcher-kva.example google
+	// false publisher not allowed bcher.example google
+}
+
+func ExampleMiddleware_Explain() {
+	mw, err := ampcors.New(ampcors.Config{Publishers: []string{"en-us.example.com"}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, step := range mw.Explain("https://0-en--us-example-com-0.cdn.ampproject.org").Steps {
+		fmt.Println(step.Name, step.OK, step.Value)
+	}
+	// Output:
+	// scheme true https
+	// cache true cdn.ampproject.org
+	// prefix true 0-en--us-example-com-0
+	// unwrapped true en--us-example-com
+	// publisher true en-us.example.com
+	// allowlist true en-us.example.com
+	// verdict true Allowed
+}
+
+func ExampleDomainPrefix() {
+	for _, publisher := range []string{"www.example.com", "en-us.example.com", "bücher.example"} {
+		prefix, err := ampcors.DomainPrefix(publisher)
+		fmt.Println(prefix, err)
+	}
+	// Output:
+	// www-example-com <nil>
+	// 0-en--us-example-com-0 <nil>
+	// xn--bcher-example-wob <nil>
+}
+
+func ExamplePublisherDomain() {
+	fmt.Println(ampcors.PublisherDomain("a--b-example-com"))
+	_, err := ampcors.PublisherDomain("v2c4ucasgcskftbjt4c7phpkbqedcdcqo23tkamleapoa5o6fygq")
+	fmt.Println(errors.Is(err, ampcors.ErrHashed))
+	// Output:
+	// a-b.example.com <nil>
+	// true
+}
+
+func ExampleCacheOrigins() {
+	origins, err := ampcors.CacheOrigins("www.example.com")
+	fmt.Println(strings.Join(origins, "\n"), err)
+	// Output:
+	// https://www-example-com.cdn.ampproject.org
+	// https://www-example-com.www.bing-amp.com <nil>
+}
+
+// To trust Google's AMP Cache alone, leave the others out of the registry.
+func ExampleDefaultCaches() {
+	caches := slices.DeleteFunc(ampcors.DefaultCaches(), func(c ampcors.Cache) bool { return c.ID != "google" })
+	mw, err := ampcors.New(ampcors.Config{Publishers: []string{"www.example.com"}, Caches: caches})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(mw.CheckOrigin("https://www-example-com.cdn.ampproject.org").Reason)
+	fmt.Println(mw.CheckOrigin("https://www-example-com.www.bing-amp.com").Reason)
+	// Output:
+	// cache origin
+	// unknown host
+}
+
+// A router that knows only GET and POST answers 405 to a preflight before the
+// middleware sees it. This is wrong; wrap the whole mux instead.
+func ExampleMiddleware_Wrap_incorrect() {
+	mw, err := ampcors.New(ampcors.Config{Publishers: []string{"www.example.com"}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	route := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	wrong := http.NewServeMux()
+	wrong.Handle("POST /subscribe", mw.Wrap(route))
+	inside := http.NewServeMux()
+	inside.Handle("POST /subscribe", route)
+	right := mw.Wrap(inside)
+
+	for _, handler := range []http.Handler{wrong, right} {
+		r := httptest.NewRequest("OPTIONS", "/subscribe", nil)
+		r.Header.Set("Origin", "https://www-example-com.cdn.ampproject.org")
+		r.Header.Set("Access-Control-Request-Method", "POST")
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		fmt.Printf("%d %q\n", w.Code, w.Header().Get("Access-Control-Allow-Origin"))
+	}
+	// Output:
+	// 405 ""
+	// 204 "https://www-example-com.cdn.ampproject.org"
+}

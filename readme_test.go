@@ -1,0 +1,161 @@
+package ampcors
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+func readme(t *testing.T) string {
+	t.Helper()
+	data, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// blocks returns the README's fenced blocks in a language.
+func blocks(t *testing.T, language string) (found []string) {
+	for _, m := range regexp.MustCompile("(?s)\n```"+language+"\n(.*?)```\n").FindAllStringSubmatch(readme(t), -1) {
+		found = append(found, m[1])
+	}
+	if len(found) == 0 {
+		t.Fatalf("the README has no block in %s", language)
+	}
+	return found
+}
+
+// run runs a command line in dir and fails the test if it fails.
+func run(t *testing.T, dir, line string, env ...string) {
+	t.Helper()
+	cmd := exec.Command("sh", "-c", line)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", line, err, out)
+	}
+}
+
+// TestREADMEsProgramRuns builds and starts the README's program, at a free port, and
+// asks it as a cache's page would.
+func TestREADMEsProgramRuns(t *testing.T) {
+	t.Parallel()
+	program := blocks(t, "go")[0]
+	listener, err := net.Listen("tcp", "localhost:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := listener.Addr().String()
+	listener.Close()
+	if !strings.Contains(program, `"localhost:8080"`) {
+		t.Fatalf("the program does not listen where this test expects it:\n%s", program)
+	}
+	dir := t.TempDir()
+	source, binary := filepath.Join(dir, "main.go"), filepath.Join(dir, "program")
+	if err := os.WriteFile(source, []byte(strings.ReplaceAll(program, "localhost:8080", addr)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run(t, ".", "go vet '"+source+"' && go build -o '"+binary+"' '"+source+"'")
+	cmd := exec.Command(binary)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // its error is the kill
+	}()
+
+	r, err := http.NewRequest("GET", "http://"+addr+"/articles", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Origin", cacheOrigin)
+	var resp *http.Response
+	for range 100 {
+		if resp, err = http.DefaultClient.Do(r); err == nil {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || resp.Header.Get("Access-Control-Allow-Origin") != cacheOrigin || !strings.Contains(string(body), `"for":"www.example.com"`) {
+		t.Errorf("answer %v, %s, %v", resp.Header, body, err)
+	}
+}
+
+// TestREADMEsCommandsAreRun: those that use a checkout are run here, as a new user
+// would, and the others by CI.
+func TestREADMEsCommandsAreRun(t *testing.T) {
+	t.Parallel()
+	ci, err := os.ReadFile(".ci/run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := filepath.Abs(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkouts := 0
+	for _, block := range blocks(t, "sh") {
+		if !strings.Contains(block, "../ampcors") {
+			for line := range strings.Lines(block) {
+				if command := "\n" + strings.TrimSpace(line); !strings.Contains(string(ci), command) {
+					t.Errorf("CI does not run %q", line)
+				}
+			}
+			continue
+		}
+		checkouts++
+		parent := t.TempDir()
+		if err := os.Symlink(root, filepath.Join(parent, "ampcors")); err != nil {
+			t.Fatal(err)
+		}
+		dir := filepath.Join(parent, "api")
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(blocks(t, "go")[0]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		run(t, dir, "go mod init example.com/api && "+strings.ReplaceAll(strings.TrimSpace(block), "\n", " && ")+" && go build -o program .", "GOWORK=")
+	}
+	if checkouts != 2 {
+		t.Errorf("%d blocks say how to use a checkout; want 2", checkouts)
+	}
+}
+
+// TestREADMEsTableOfOrigins looks whether each origin in the table is refused for
+// the reason that it gives.
+func TestREADMEsTableOfOrigins(t *testing.T) {
+	_, table, _ := strings.Cut(readme(t), "## What is refused, and why")
+	table, _, _ = strings.Cut(table, "\n## ")
+	m := newMiddleware(t, testConfig())
+	origins := 0
+	for row := range strings.Lines(table) {
+		cells := strings.Split(row, " | ")
+		if len(cells) != 3 || !strings.Contains(cells[0], "`") || cells[1] == "reason" {
+			continue
+		}
+		for _, quoted := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[0], -1) {
+			origins++
+			origin := strings.Replace(quoted[1], "v2c4…fygq", "v2c4ucasgcskftbjt4c7phpkbqedcdcqo23tkamleapoa5o6fygq", 1)
+			if d := m.CheckOrigin(origin); d.Allowed || d.Reason.String() != cells[1] {
+				t.Errorf("%s is decided as %q; the README says %q", origin, d.Reason, cells[1])
+			}
+		}
+	}
+	if origins != 12 {
+		t.Errorf("the table has %d origins; want 12", origins)
+	}
+}

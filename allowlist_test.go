@@ -22,6 +22,9 @@ func TestEvictionChangesNoDecision(t *testing.T) {
 			if d.Reason != ReasonHashedCacheOrigin || d.Publisher != name {
 				t.Fatalf("round %d: %s is decided as %+v", round, name, d)
 			}
+			if sum, _ := decodeHash(plainHash(name)); !m.current().allowlist.recent.Contains(sum) {
+				t.Fatalf("round %d: the hash of %s is not remembered", round, name)
+			}
 		}
 	}
 	if n := m.current().allowlist.recent.Len(); n != 3 {

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-
-	"golang.org/x/net/publicsuffix"
 )
 
 // Cache is an AMP Cache, as described by an entry of caches.json, the AMP
@@ -58,14 +56,22 @@ func DefaultCaches() []Cache {
 	}
 }
 
-// maxCachesJSON bounds what ParseCaches reads. The registry has about 600 octets.
-const maxCachesJSON = 1 << 20
+const (
+	// maxCachesJSON bounds what ParseCaches reads. The registry has about 600 octets.
+	maxCachesJSON = 1 << 20
+	// maxCaches bounds a list of caches, which is searched on each request. There
+	// have never been more than four.
+	maxCaches = 100
+)
 
 // ParseCaches reads a list of AMP Caches in the format of caches.json. It refuses a
 // list that is empty, is longer than 1 MiB, or has a fault in any entry: each fault
 // is a *[ValueError] with the entry's index and field, all of them joined. Members
 // that it does not know are ignored, as the registry may gain some.
 func ParseCaches(r io.Reader) ([]Cache, error) {
+	if r == nil {
+		return nil, errors.New("ampcors: there is no list of AMP Caches to read")
+	}
 	data, err := io.ReadAll(io.LimitReader(r, maxCachesJSON+1))
 	if err != nil {
 		return nil, fmt.Errorf("ampcors: reading the list of AMP Caches: %w", err)
@@ -74,7 +80,7 @@ func ParseCaches(r io.Reader) ([]Cache, error) {
 		return nil, errors.New("ampcors: the list of AMP Caches is longer than 1 MiB; want caches.json")
 	}
 	var list struct {
-		Caches []Cache `json:"caches"`
+		Caches []json.RawMessage `json:"caches"`
 	}
 	if err := json.Unmarshal(data, &list); err != nil {
 		line := 1
@@ -85,16 +91,34 @@ func ParseCaches(r io.Reader) ([]Cache, error) {
 		}
 		return nil, fmt.Errorf(`ampcors: the list of AMP Caches, line %d: %w; want {"caches": [...]} as in caches.json`, line, err)
 	}
-	if err := joinValueErrors(checkCaches("caches", list.Caches)); err != nil {
+	entries := list.Caches[:min(len(list.Caches), maxCaches+1)] // one too many is enough to refuse
+	caches := make([]Cache, len(entries))
+	var faults []*ValueError
+	for i, entry := range entries {
+		if err := json.Unmarshal(entry, &caches[i]); err != nil {
+			field := "caches"
+			if typ := (*json.UnmarshalTypeError)(nil); errors.As(err, &typ) && typ.Field != "" {
+				field += "." + typ.Field
+			}
+			faults = append(faults, &ValueError{Field: field, Index: i, Value: string(entry), Reason: "is not of the right type", Want: "an object whose members are strings, as in caches.json"})
+		}
+	}
+	if len(faults) > 0 {
+		return nil, joinValueErrors(faults)
+	}
+	if err := joinValueErrors(checkCaches("caches", caches)); err != nil {
 		return nil, err
 	}
-	return list.Caches, nil
+	return caches, nil
 }
 
 // checkCaches returns every fault of a list of caches.
 func checkCaches(field string, caches []Cache) (faults []*ValueError) {
 	if len(caches) == 0 {
 		return []*ValueError{{Field: field, Index: -1, Reason: "names no cache", Want: "at least one"}}
+	}
+	if len(caches) > maxCaches {
+		return []*ValueError{{Field: field, Index: -1, Reason: fmt.Sprintf("names more than %d caches", maxCaches), Want: "the few that there are"}}
 	}
 	seen := make(map[string]int, len(caches))
 	for i, c := range caches {
@@ -104,10 +128,10 @@ func checkCaches(field string, caches []Cache) (faults []*ValueError) {
 		domain := func(member, value string) bool {
 			canonical, err := parseDomain(value)
 			if err == nil && canonical != value {
-				err = &ValueError{Reason: "is not in lower-case ASCII", Want: fmt.Sprintf("%q", canonical)}
+				err = &domainError{reason: "is not in lower-case ASCII", instead: canonical}
 			}
 			if err != nil {
-				report(member, value, err.Reason, err.Want)
+				faults = append(faults, err.at(field+"."+member, i, value, ""))
 			}
 			return err == nil
 		}
@@ -119,14 +143,18 @@ func checkCaches(field string, caches []Cache) (faults []*ValueError) {
 			seen[c.ID] = i
 		}
 		if domain("cacheDomain", c.CacheDomain) {
-			if suffix, _ := publicsuffix.PublicSuffix(c.CacheDomain); suffix == c.CacheDomain {
+			if isPublicSuffix(c.CacheDomain) {
 				// Anybody could register a host below it that looks like a prefix.
 				report("cacheDomain", c.CacheDomain, "is a public suffix", "the domain of one AMP Cache")
+			}
+			if len(c.CacheDomain) > maxDomain-maxLabel-len(".") {
+				report("cacheDomain", c.CacheDomain, "leaves no room for a domain prefix", fmt.Sprintf("at most %d octets", maxDomain-maxLabel-len(".")))
 			}
 			for j, other := range caches[:i] {
 				if isOrIsBelow(c.CacheDomain, other.CacheDomain) || isOrIsBelow(other.CacheDomain, c.CacheDomain) {
 					report("cacheDomain", c.CacheDomain, fmt.Sprintf("overlaps with that of cache %d, %q", j, other.CacheDomain),
 						"domains of which none contains another")
+					break
 				}
 			}
 		}

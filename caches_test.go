@@ -67,6 +67,11 @@ func TestParseCachesRefusesABadListWithIndexAndField(t *testing.T) {
 		{entry("b", "com"), "caches[0].cacheDomain", "has no dot"},
 		{entry("b", "co.uk"), "caches[0].cacheDomain", "is a public suffix"},
 		{entry("b", "github.io"), "caches[0].cacheDomain", "is a public suffix"},
+		{entry("b", "kawasaki.jp"), "caches[0].cacheDomain", "is a public suffix"},
+		{entry("b", strings.Repeat("a.", 90)+"example.com"), "caches[0].cacheDomain", "leaves no room"},
+		{strings.Repeat(good+",", 101) + good, "caches", "more than 100 caches"},
+		{good + `, 1`, "caches[1]", "not of the right type"},
+		{good + `, {"id": "b", "cacheDomain": 1}`, "caches[1].cacheDomain", "not of the right type"},
 		{good + "," + entry("b", "cdn.ampproject.org"), "caches[1].cacheDomain", "overlaps with that of cache 0"},
 		{good + "," + entry("b", "ampproject.org"), "caches[1].cacheDomain", "overlaps with that of cache 0"},
 		{good + "," + entry("b", "x.cdn.ampproject.org"), "caches[1].cacheDomain", "overlaps with that of cache 0"},
@@ -93,6 +98,8 @@ func TestParseCachesRefusesWhatItCannotRead(t *testing.T) {
 		r    io.Reader
 		want string
 	}{
+		{nil, "no list"},
+		{strings.NewReader(`{"caches": [{"id": "a", "cacheDomain": "a.example.com"}], "caches": [{"id": "b"}]}`), "caches[0].cacheDomain"},
 		{strings.NewReader("{\n\n!"), "line 3"},
 		{strings.NewReader("{\n\"caches\": 1}"), "line 2"},
 		{strings.NewReader(`{"caches": []} trailing`), "line 1"},

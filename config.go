@@ -44,7 +44,7 @@ type Config struct {
 
 	// Caches are the AMP Caches to trust; nil stands for DefaultCaches. See Cache for
 	// why a former cache's domain is a risk.
-	Caches []Cache `json:"caches,omitempty"`
+	Caches []Cache `json:"caches,omitzero"`
 
 	// Origins are further origins that may call, compared octet for octet, such as
 	// "https://playground.amp.dev" or "http://localhost:8080". They have a scheme
@@ -53,7 +53,9 @@ type Config struct {
 	// port, such as a slash.
 	Origins []string `json:"origins,omitempty"`
 
-	// Credentialed lets callers send cookies and read the answer.
+	// Credentialed lets callers read answers to requests that were sent with cookies.
+	// A simple POST, such as a form's, is sent with cookies in any case: whether it
+	// reaches the handler, Publishers decides.
 	Credentialed bool `json:"credentialed,omitempty"`
 
 	// Methods are those that a preflight may ask for beyond GET, HEAD and POST, such
@@ -69,7 +71,7 @@ type Config struct {
 	// ResponseHeaders are those that the page's script may read beyond the ones that
 	// CORS always exposes. Nil stands for AMP-Redirect-To, which amp-form needs; an
 	// empty list exposes none. Prohibited are "*", Set-Cookie and Set-Cookie2.
-	ResponseHeaders []string `json:"responseHeaders,omitempty"`
+	ResponseHeaders []string `json:"responseHeaders,omitzero"`
 
 	// MaxAge is how long a browser may remember a preflight: whole seconds, at most
 	// 24 hours, which is where Firefox caps it (Chromium caps it at 2 hours). Zero
@@ -84,7 +86,8 @@ type Config struct {
 	ReportOnly bool `json:"reportOnly,omitempty"`
 
 	// Denied answers a refused request. Nil stands for status 403 with the reason in
-	// one line. It can call Check to learn the reason.
+	// one line. It can call Check to learn the reason,
+	// which is the same unless Reconfigure came between.
 	Denied http.Handler `json:"-"`
 
 	// Observe is called with the decision on every request that passes Handle or Wrap,
@@ -133,15 +136,17 @@ func (cfg Config) clone() Config {
 func compile(cfg Config) (*policy, error) {
 	cfg = cfg.clone()
 	v := validator{}
+	caches, foreign := v.caches(cfg.Caches)
 	p := &policy{
 		cfg:     cfg,
-		caches:  v.caches(cfg.Caches),
-		origins: v.origins(cfg.Origins),
+		caches:  caches,
+		foreign: foreign,
+		origins: v.origins(cfg.Origins, foreign),
 		methods: v.methods(cfg.Methods),
 		exposed: v.responseHeaders(cfg.ResponseHeaders),
 		maxAge:  v.maxAge(cfg.MaxAge),
 	}
-	names, wildcards := v.publishers(cfg, p.caches)
+	names, wildcards := v.publishers(cfg, foreign)
 	p.requestHeaders, p.maxRequestHeaderOctets = v.requestHeaders(cfg.RequestHeaders)
 	size := v.cacheSize(cfg.CacheSize)
 	if len(cfg.Publishers) == 0 && len(cfg.Origins) == 0 {
@@ -161,38 +166,46 @@ func (v *validator) report(field string, index int, value, reason, want string) 
 	*v = append(*v, &ValueError{Field: field, Index: index, Value: value, Reason: reason, Want: want})
 }
 
-func (v *validator) caches(caches []Cache) []cacheSuffix {
+// caches returns the caches to trust, and the hosts that are never a publisher's.
+func (v *validator) caches(caches []Cache) (trusted []cacheSuffix, foreign []string) {
 	if caches == nil {
 		caches = DefaultCaches()
-	} else {
-		*v = append(*v, checkCaches("Caches", caches)...)
+	} else if faults := checkCaches("Caches", caches); len(faults) > 0 {
+		*v = append(*v, faults...)
+		caches = nil
 	}
-	suffixes := make([]cacheSuffix, len(caches))
-	for i, c := range caches {
-		suffixes[i] = cacheSuffix{id: c.ID, dotted: "." + c.CacheDomain}
+	for _, c := range caches {
+		trusted = append(trusted, cacheSuffix{id: c.ID, dotted: "." + c.CacheDomain})
 	}
-	return suffixes
+	for _, c := range slices.Concat(caches, DefaultCaches()) {
+		for _, domain := range []string{c.CacheDomain, c.ThirdPartyFrameDomainSuffix} {
+			if domain != "" && !slices.Contains(foreign, domain) {
+				foreign = append(foreign, domain)
+			}
+		}
+	}
+	return trusted, foreign
 }
 
-func (v *validator) publishers(cfg Config, caches []cacheSuffix) (names, wildcards []string) {
+func (v *validator) publishers(cfg Config, foreign []string) (names, wildcards []string) {
 	names = make([]string, 0, len(cfg.Publishers))
 	for i, value := range cfg.Publishers {
 		report := func(reason, want string) { v.report("Publishers", i, value, reason, want) }
 		base, isPattern := strings.CutPrefix(value, "*.")
 		domain, err := parseDomain(base)
-		if err != nil && isPattern && !strings.Contains(base, ".") {
+		if isPattern && err != nil && !strings.Contains(base, ".") {
 			// Only here may a domain be a single label: "*.example".
 			if below, err2 := parseDomain("a." + base); err2 == nil {
 				domain, err = strings.TrimPrefix(below, "a."), nil
 			}
 		}
 		if err != nil {
-			report(err.Reason, err.Want)
+			*v = append(*v, err.at("Publishers", i, value, value[:len(value)-len(base)]))
 			continue
 		}
-		for _, c := range caches {
-			if isOrIsBelow(domain, c.dotted[1:]) {
-				report(fmt.Sprintf("is a host of the AMP Cache %q, not a publisher", c.id), "the domain whose documents the cache serves")
+		for _, host := range foreign {
+			if isOrIsBelow(domain, host) {
+				report(fmt.Sprintf("is a host of an AMP Cache, %q, not a publisher", host), "the domain whose documents the cache serves")
 			}
 		}
 		if !isPattern {
@@ -216,11 +229,14 @@ func isPublicSuffix(domain string) bool {
 	return suffix == domain || below == "a."+domain
 }
 
-func (v *validator) origins(values []string) map[string]struct{} {
+func (v *validator) origins(values, foreign []string) map[string]struct{} {
 	origins := make(map[string]struct{}, len(values))
 	for i, value := range values {
 		if reason, want := checkOrigin(value); reason != "" {
 			v.report("Origins", i, value, reason, want)
+		}
+		if host, ok := strings.CutPrefix(value, "https://"); ok && slices.Contains(foreign, host) {
+			v.report("Origins", i, value, "is an AMP Cache's bare domain, from which no publisher's page calls", "to leave it out")
 		}
 		origins[value] = struct{}{}
 	}
@@ -243,15 +259,19 @@ func checkOrigin(value string) (reason, want string) {
 		return "is not an http or https origin", example
 	}
 	host, port := strings.ToLower(u.Hostname()), u.Port() // url.Parse lets only digits be a port
-	if addr, err := netip.ParseAddr(host); err == nil {
-		host = addr.String()
-		if addr.Is6() {
-			host = "[" + host + "]"
+	switch addr, err := netip.ParseAddr(host); {
+	case err == nil && (addr.Is4In6() || addr.Zone() != ""):
+		return "has an address that browsers write in another way", example
+	case err == nil && addr.Is6():
+		host = "[" + addr.String() + "]"
+	case !isASCII(host):
+		domain, err := parseDomain("a." + host) // so that it may be a single label
+		if err != nil {
+			return "has a host that " + err.reason, example
 		}
-	} else if domain, err := parseDomain("a." + host); err == nil {
-		host = domain[len("a."):] // "localhost" is an origin's host as well
-	} else {
-		return "has a host that " + err.Reason, example
+		host = domain[len("a."):]
+	case !isHost(host):
+		return "has a host that is not letters, digits, hyphens and underscores between single dots", example
 	}
 	canonical := u.Scheme + "://" + host
 	if port != "" {
@@ -267,6 +287,17 @@ func checkOrigin(value string) (reason, want string) {
 		return "is not how browsers write this origin", fmt.Sprintf("%q", canonical)
 	}
 	return "", ""
+}
+
+// isHost tells whether s can be the host of an origin, which need not be a
+// publisher's domain: "localhost" is one, and so is "foo-.example.com".
+func isHost(s string) bool {
+	for label := range strings.SplitSeq(s, ".") {
+		if label == "" || strings.Trim(label, domainOctets) != "" {
+			return false
+		}
+	}
+	return true
 }
 
 func (v *validator) methods(values []string) map[string]struct{} {

@@ -54,14 +54,21 @@ func TestEachFaultSaysWhatWouldBeRight(t *testing.T) {
 		{Config{Publishers: []string{"a.example", " b.example"}}, "Publishers[1]", "white space", `"b.example"`},
 		{Config{Publishers: []string{"*"}}, "Publishers[0]", "has a *", `"*.example.com"`},
 		{Config{Publishers: []string{"*."}}, "Publishers[0]", "is empty", "www.example.com"},
+		{Config{Publishers: []string{"*.example.com."}}, "Publishers[0]", "trailing dot", `"*.example.com"`},
+		{Config{Publishers: []string{"*.https://example.com:443/"}}, "Publishers[0]", "has a scheme", `"*.example.com"`},
+		{Config{Publishers: []string{"https://*.example.com"}}, "Publishers[0]", "has a scheme", `"*.example.com"`},
+		{Config{Publishers: []string{"*.com."}}, "Publishers[0]", "trailing dot", `a domain such as`},
+		{Config{Publishers: []string{"*.BU\u0308CHER.example"}}, "Publishers[0]", "not how browsers spell", `"*.bücher.example"`},
+		{Config{Publishers: []string{"*.cdn.ampproject.org"}, Caches: DefaultCaches()[1:]}, "Publishers[0]", "is a host of an AMP Cache", "the domain whose documents"},
+		{Config{Publishers: []string{"d-1.ampproject.net"}}, "Publishers[0]", "is a host of an AMP Cache", "the domain whose documents"},
 		{Config{Publishers: []string{"*.*.example.com"}}, "Publishers[0]", "has a *", `"*.example.com"`},
 		{Config{Publishers: []string{"www.*.com"}}, "Publishers[0]", "has a *", `"*.example.com"`},
 		{Config{Publishers: []string{"*example.com"}}, "Publishers[0]", "has a *", `"*.example.com"`},
 		{Config{Publishers: []string{"*.exa mple"}}, "Publishers[0]", "character", "www.example.com"},
 		{Config{Publishers: []string{"*.-"}}, "Publishers[0]", "hyphen", "www.example.com"},
 		{Config{Publishers: []string{"*.-a"}}, "Publishers[0]", "hyphen", "www.example.com"},
-		{Config{Publishers: []string{"example-com.cdn.ampproject.org"}}, "Publishers[0]", `AMP Cache "google"`, "the domain whose documents"},
-		{Config{Publishers: []string{"*.www.bing-amp.com"}}, "Publishers[0]", `AMP Cache "bing"`, "the domain whose documents"},
+		{Config{Publishers: []string{"example-com.cdn.ampproject.org"}}, "Publishers[0]", "is a host of an AMP Cache", "the domain whose documents"},
+		{Config{Publishers: []string{"*.www.bing-amp.com"}}, "Publishers[0]", "is a host of an AMP Cache", "the domain whose documents"},
 		{Config{Publishers: []string{"*.com"}, Credentialed: true}, "Publishers[0]", "public suffix", "DangerouslyAllowPublicSuffixWildcards"},
 		{Config{Publishers: []string{"*.github.io"}, Credentialed: true}, "Publishers[0]", "public suffix", "DangerouslyAllowPublicSuffixWildcards"},
 		{Config{Publishers: []string{"*.kawasaki.jp"}, Credentialed: true}, "Publishers[0]", "public suffix", "DangerouslyAllowPublicSuffixWildcards"},
@@ -76,8 +83,12 @@ func TestEachFaultSaysWhatWouldBeRight(t *testing.T) {
 		{Config{Origins: []string{"example.com"}}, "Origins[0]", "not an http or https origin", "https://www.example.com"},
 		{Config{Origins: []string{"ftp://example.com"}}, "Origins[0]", "not an http or https origin", "https://www.example.com"},
 		{Config{Origins: []string{"https://a b"}}, "Origins[0]", "not an http or https origin", "https://www.example.com"},
-		{Config{Origins: []string{"https://-"}}, "Origins[0]", "has a host that", "https://www.example.com"},
-		{Config{Origins: []string{"https://*.example.com"}}, "Origins[0]", "has a *", "https://www.example.com"},
+		{Config{Origins: []string{"https://a..b"}}, "Origins[0]", "has a host that", "https://www.example.com"},
+		{Config{Origins: []string{"https://é!"}}, "Origins[0]", "has a host that", "https://www.example.com"},
+		{Config{Origins: []string{"http://[fe80::1%25eth0]"}}, "Origins[0]", "browsers write in another way", "https://www.example.com"},
+		{Config{Origins: []string{"http://[::ffff:192.0.2.1]"}}, "Origins[0]", "browsers write in another way", "https://www.example.com"},
+		{Config{Origins: []string{"https://cdn.ampproject.org"}}, "Origins[0]", "bare domain", "leave it out"},
+		{Config{Origins: []string{"https://*.example.com"}}, "Origins[0]", "has a host that", "https://www.example.com"},
 		{Config{Origins: []string{"https://example.com/"}}, "Origins[0]", "not how browsers write", `"https://example.com"`},
 		{Config{Origins: []string{"https://user@example.com"}}, "Origins[0]", "not how browsers write", `"https://example.com"`},
 		{Config{Origins: []string{"https://example.com:443"}}, "Origins[0]", "not how browsers write", `"https://example.com"`},
@@ -128,7 +139,7 @@ func TestWhatIsRightIsAccepted(t *testing.T) {
 		{Publishers: []string{"*.com", "*.github.io"}, Credentialed: true, DangerouslyAllowPublicSuffixWildcards: true},
 		{Publishers: []string{"*.example.co.uk", "*.user.github.io", "*.ampproject.org"}, Credentialed: true},
 		{Publishers: []string{"example.com", "EXAMPLE.com", "bücher.example", "xn--bcher-kva.example"}}, // a set
-		{Origins: []string{"https://playground.amp.dev", "http://localhost:8080", "http://localhost", "http://127.0.0.1:3000", "http://[::1]:3000", "https://my_host.example", "https://x.example:80"}},
+		{Origins: []string{"https://playground.amp.dev", "http://localhost:8080", "http://localhost", "http://127.0.0.1:3000", "http://[::1]:3000", "https://my_host.example", "https://foo-.example.com", "https://xn--bcher-kva.example", cacheOrigin, "https://x.example:80"}},
 		{Origins: []string{"https://a.example"}, Methods: []string{"GET", "PUT", "PATCH", "OPTIONS", "Custom"}, RequestHeaders: []string{"Content-Type", "X-Requested-With"}, ResponseHeaders: []string{}},
 		{Origins: []string{"https://a.example"}, MaxAge: 24 * time.Hour, CacheSize: 1},
 		{Publishers: []string{"a.example"}, Caches: DefaultCaches()[:1]},
@@ -155,6 +166,16 @@ func TestAConfigSurvivesJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, empty := range []Config{{}, {Caches: []Cache{}, ResponseHeaders: []string{}}} {
+		data, err := json.Marshal(empty)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back Config
+		if err := json.Unmarshal(data, &back); err != nil || !reflect.DeepEqual(back, empty) {
+			t.Errorf("%s\nbecomes %+v, %v; nil and empty lists differ", data, back, err)
+		}
+	}
 	var back Config
 	if err := json.Unmarshal(data, &back); err != nil || !reflect.DeepEqual(back, cfg) {
 		t.Errorf("%s\nbecomes %+v, %v", data, back, err)
@@ -170,7 +191,10 @@ func TestAConfigCannotBeChangedFromOutside(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := m.Config()
+	want := Config{
+		Publishers: []string{"example.com"}, Caches: DefaultCaches(), Origins: []string{"https://a.example"},
+		Methods: []string{"PUT"}, RequestHeaders: []string{"X-A"}, ResponseHeaders: []string{"X-B"},
+	}
 	for _, c := range []Config{cfg, m.Config()} {
 		c.Publishers[0], c.Caches[0].CacheDomain, c.Origins[0] = "evil.example", "evil.example", "https://evil.example"
 		c.Methods[0], c.RequestHeaders[0], c.ResponseHeaders[0] = "EVIL", "X-Evil", "X-Evil"

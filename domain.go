@@ -3,7 +3,6 @@ package ampcors
 import (
 	"fmt"
 	"net/netip"
-	"net/url"
 	"strings"
 	"unicode/utf8"
 
@@ -57,10 +56,13 @@ func (e *ValueError) Error() string {
 	return fmt.Sprintf("ampcors: %s %.80q %s; want %s", where, e.Value, e.Reason, e.Want)
 }
 
-// domainOctet is the set of octets in a label of a publisher domain. Underscores
-// are not allowed in host names by RFC 952, but real hosts have them.
+// domainOctets are those of a label in lower case. Underscores are not allowed in
+// host names by RFC 952, but real hosts have them.
+const domainOctets = "abcdefghijklmnopqrstuvwxyz0123456789-_"
+
+// domainOctet is the set of domainOctets.
 var domainOctet = func() (set [256]bool) {
-	for _, c := range "abcdefghijklmnopqrstuvwxyz0123456789-_" {
+	for _, c := range domainOctets {
 		set[c] = true
 	}
 	return set
@@ -182,23 +184,59 @@ var lookalikes = idna.New(
 	idna.CheckHyphens(false),
 )
 
+// A domainError says why a value is not a publisher domain.
+type domainError struct {
+	reason  string
+	instead string // the domain that was probably meant, or ""
+	want    string // what would be right if instead is ""
+}
+
+const wantDomain = `a domain such as "www.example.com"`
+
+// at turns e into the error on a value. before is what stands before the domain in
+// the value and belongs there: "*." in a pattern.
+func (e *domainError) at(field string, index int, value, before string) *ValueError {
+	v := &ValueError{Field: field, Index: index, Value: value, Reason: e.reason, Want: e.want}
+	switch {
+	case e.instead != "":
+		v.Want = fmt.Sprintf("%q", before+e.instead)
+	case v.Want == "":
+		v.Want = wantDomain
+	}
+	return v
+}
+
+// maxUnicode bounds a domain in Unicode: each octet of its ASCII form stands for at
+// most one character. Encoding takes quadratic time, so longer ones are not tried.
+const maxUnicode = maxDomain * utf8.UTFMax
+
 // parseDomain turns a publisher domain as a person writes it, in Unicode or
 // ASCII and in any case, into lower-case ASCII with A-labels. It folds case and
-// encodes; it never trims, and never changes a letter into another. On error,
-// only Reason and Want are set.
-func parseDomain(value string) (string, *ValueError) {
-	if hasALabel, f := checkDomain(value); f == noFault {
-		if !hasALabel {
-			return value, nil // as most lists of publishers are written
-		}
-		if _, f = decodeDomain(value); f != noFault {
-			return "", wantDomain(f)
-		}
-		return value, nil
+// encodes; it never trims, and never changes a letter into another.
+func parseDomain(value string) (string, *domainError) {
+	if hasALabel, f := checkDomain(value); f == noFault && !hasALabel {
+		return value, nil // as most lists of publishers are written
 	}
-	if err := misspelt(value); err != nil {
-		return "", err
+	if len(value) > maxUnicode {
+		return "", &domainError{reason: string(faultTooLong)}
 	}
+	if !utf8.ValidString(value) {
+		return "", &domainError{reason: "is not UTF-8", want: "UTF-8, or the name's A-label form (xn--...)"}
+	}
+	if reason := misspelling(value); reason != "" {
+		e := &domainError{reason: reason, want: wantDomain}
+		if strings.Contains(value, "*") {
+			e.want += `; in a list of publishers also a pattern such as "*.example.com"`
+		} else if bare, err := foldDomain(bareHost(value)); err == nil {
+			e.instead = bare
+		}
+		return "", e
+	}
+	return foldDomain(value)
+}
+
+// foldDomain is parseDomain without the search for what people paste.
+func foldDomain(value string) (string, *domainError) {
 	labels := strings.Split(value, ".")
 	for i, label := range labels {
 		folded := strings.ToLower(label)
@@ -207,78 +245,81 @@ func parseDomain(value string) (string, *ValueError) {
 			continue
 		}
 		mapped, err := lookalikes.ToUnicode(label)
-		encoded, err2 := idna.Punycode.ToASCII(folded)
+		encoded, err2 := idna.Punycode.ToASCII(mapped)
 		switch {
 		case err != nil || err2 != nil:
-			return "", &ValueError{
-				Reason: fmt.Sprintf("has the label %q, which is not a valid internationalised label", label),
-				Want:   "a name that browsers accept, or its A-label form (xn--...) as DNS has it",
+			return "", &domainError{
+				reason: fmt.Sprintf("has the label %q, which is not a valid internationalised label", label),
+				want:   "a name that browsers accept, or its A-label form (xn--...) as DNS has it",
 			}
-		case mapped != folded:
+		case mapped != folded && mapped != label: // some scripts fold to upper case
 			// Decomposed letters, ligatures, invisible characters and the like.
-			whole, _ := lookalikes.ToUnicode(value) // a hint only
-			return "", &ValueError{
-				Reason: "is not how browsers spell this name",
-				Want:   fmt.Sprintf("%q", whole),
+			e := &domainError{reason: "is not how browsers spell this name"}
+			if whole, err := lookalikes.ToUnicode(value); err == nil {
+				if _, err := foldDomain(whole); err == nil {
+					e.instead = whole
+				}
 			}
+			return "", e
 		}
 		labels[i] = encoded
 	}
 	domain := strings.Join(labels, ".")
 	_, f := checkDomain(domain)
-	if f == faultChar {
-		i := strings.IndexFunc(domain, func(r rune) bool { return r != '.' && (r >= 0x80 || !domainOctet[r]) })
-		r, _ := utf8.DecodeRuneInString(domain[i:])
-		f = fault(fmt.Sprintf("has the character %q; a domain has a-z, 0-9, hyphen, underscore and dot", r))
+	switch f {
+	case noFault:
+		if _, f = decodeDomain(domain); f == noFault {
+			return domain, nil
+		}
+	case faultChar:
+		rest := strings.TrimLeft(domain, domainOctets+".")
+		return "", &domainError{reason: fmt.Sprintf("has the character %q; a domain has a-z, 0-9, hyphen, underscore and dot", rest[0])}
 	}
-	if f == noFault {
-		_, f = decodeDomain(domain)
-	}
-	if f != noFault {
-		return "", wantDomain(f)
-	}
-	return domain, nil
+	return "", &domainError{reason: string(f)}
 }
 
-func wantDomain(f fault) *ValueError {
-	return &ValueError{Reason: string(f), Want: `a domain such as "www.example.com"`}
+// misspelling recognises what people paste in place of a domain.
+func misspelling(value string) (reason string) {
+	switch {
+	case value == "":
+		return string(faultEmpty)
+	case strings.TrimSpace(value) != value:
+		return "has white space around it"
+	case strings.Contains(value, "//"):
+		return "has a scheme"
+	case strings.ContainsAny(value, "/?#"):
+		return "has a path, query or fragment"
+	case strings.Contains(value, "@"):
+		return "has user information"
+	case isIPAddress(strings.Trim(value, "[]")):
+		return "is an IP address"
+	case strings.Contains(value, ":"):
+		return "has a port"
+	case strings.HasSuffix(value, ".") && strings.Trim(value, ".") != "":
+		return "has a trailing dot"
+	case strings.Contains(value, "*"):
+		return "has a * that does not stand alone before the first dot"
+	}
+	return ""
 }
 
-// misspelt recognises what people paste in place of a domain, so that the error
-// can say what to write.
-func misspelt(value string) *ValueError {
-	quoted := func(s string) string { return fmt.Sprintf("%q", s) }
-	if value == "" {
-		return wantDomain(faultEmpty)
-	}
-	if !utf8.ValidString(value) {
-		return &ValueError{Reason: "is not UTF-8", Want: "UTF-8, or the name's A-label form (xn--...)"}
-	}
-	if trimmed := strings.TrimSpace(value); trimmed != value {
-		return &ValueError{Reason: "has white space around it", Want: quoted(trimmed)}
-	}
-	if u, err := url.Parse(value); err == nil && u.Hostname() != "" {
-		return &ValueError{Reason: "has a scheme", Want: "the domain without scheme, port and path, " + quoted(u.Hostname())}
+func isIPAddress(s string) bool {
+	_, err := netip.ParseAddr(s)
+	return err == nil
+}
+
+// bareHost returns what is left of a value without what misspelling finds.
+func bareHost(value string) string {
+	value = strings.TrimSpace(value)
+	if _, rest, ok := strings.Cut(value, "//"); ok {
+		value = rest
 	}
 	if i := strings.IndexAny(value, "/?#"); i >= 0 {
-		return &ValueError{Reason: "has a path, query or fragment", Want: "the domain alone, " + quoted(value[:i])}
+		value = value[:i]
 	}
-	if i := strings.LastIndexByte(value, '@'); i >= 0 {
-		return &ValueError{Reason: "has user information", Want: "the domain alone, " + quoted(value[i+1:])}
-	}
-	if _, err := netip.ParseAddr(strings.Trim(value, "[]")); err == nil {
-		return &ValueError{Reason: "is an IP address", Want: "a domain, because AMP Caches fetch documents by name"}
-	}
-	if i := strings.IndexByte(value, ':'); i >= 0 {
-		return &ValueError{Reason: "has a port", Want: "the domain alone, " + quoted(value[:i])}
-	}
-	if trimmed := strings.TrimSuffix(value, "."); trimmed != value && trimmed != "" {
-		return &ValueError{Reason: "has a trailing dot", Want: quoted(trimmed)}
-	}
-	if strings.Contains(value, "*") {
-		return &ValueError{Reason: "has a * that does not stand alone in the first label", Want: `one domain such as "www.example.com"; in Config.Publishers also a pattern such as "*.example.com"`}
-	}
-	return nil
+	value = value[strings.LastIndexByte(value, '@')+1:]
+	value, _, _ = strings.Cut(value, ":")
+	return strings.TrimSuffix(value, ".")
 }
 
 func isASCII(s string) bool {

@@ -2,6 +2,7 @@ package ampcors
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -9,6 +10,19 @@ import (
 func TestWhatIsNoPublisherIsRefusedWithWhatWouldBeRight(t *testing.T) {
 	for _, test := range []struct{ value, reason, want string }{
 		{"", "is empty", "www.example.com"},
+		{" ", "has white space around it", "www.example.com"},
+		{"/x", "has a path", "www.example.com"},
+		{"a@", "has user information", "www.example.com"},
+		{":80", "has a port", "www.example.com"},
+		{"http:example.com", "has a port", "www.example.com"},
+		{"localhost:8080", "has a port", "www.example.com"},
+		{"1.2.3.4:80", "has a port", "www.example.com"},
+		{"[2001:db8::1]:443", "has a port", "www.example.com"},
+		{"https:///x", "has a scheme", "www.example.com"},
+		{" https://example.com ", "has white space around it", `"example.com"`},
+		{"\u00ad.com", "not how browsers spell", "www.example.com"},
+		{"ꮳꮃꭹ.com", "not how browsers spell", `"ᏣᎳᎩ.com"`},
+		{strings.Repeat("日", 1<<20) + "\n", "longer than 253", "www.example.com"},
 		{" example.com", "has white space around it", `"example.com"`},
 		{"example.com\n", "has white space around it", `"example.com"`},
 		{"https://example.com", "has a scheme", `"example.com"`},
@@ -18,9 +32,9 @@ func TestWhatIsNoPublisherIsRefusedWithWhatWouldBeRight(t *testing.T) {
 		{"example.com?q", "has a path", `"example.com"`},
 		{"me@example.com", "has user information", `"example.com"`},
 		{"example.com:443", "has a port", `"example.com"`},
-		{"192.0.2.1", "is an IP address", "a domain"},
-		{"2001:db8::1", "is an IP address", "a domain"},
-		{"[2001:db8::1]", "is an IP address", "a domain"},
+		{"192.0.2.1", "is an IP address", "www.example.com"},
+		{"2001:db8::1", "is an IP address", "www.example.com"},
+		{"[2001:db8::1]", "is an IP address", "www.example.com"},
 		{"192.0.2", "ends in a number", "www.example.com"},
 		{"example.0x1f", "ends in a number", "www.example.com"},
 		{"example.com.", "has a trailing dot", `"example.com"`},
@@ -59,6 +73,14 @@ func TestWhatIsNoPublisherIsRefusedWithWhatWouldBeRight(t *testing.T) {
 		if v.Value != test.value || v.Index != -1 || v.Field != "publisher" || !strings.Contains(v.Reason, test.reason) || !strings.Contains(v.Want, test.want) {
 			t.Errorf("DomainPrefix(%q): %+v; want reason %q and %q", test.value, *v, test.reason, test.want)
 		}
+		if instead, err := strconv.Unquote(v.Want); err == nil {
+			if _, err := DomainPrefix(instead); err != nil {
+				t.Errorf("DomainPrefix(%q) suggests %s, which is refused: %v", test.value, v.Want, err)
+			}
+		}
+		if n := len(v.Error()); n > 500 {
+			t.Errorf("DomainPrefix(%.10q): a message of %d octets", test.value, n)
+		}
 		if _, err2 := FallbackPrefix(test.value); err2 == nil || err2.Error() != err.Error() {
 			t.Errorf("FallbackPrefix(%q) = %v; want %v", test.value, err2, err)
 		}
@@ -78,6 +100,7 @@ func TestAPublisherMayBeWrittenInUnicodeOrASCIIAndAnyCase(t *testing.T) {
 		"k.com":                    {"k.com", "K.com"}, // the Kelvin sign is a K for browsers
 		"r3---sn-abc.example.com":  {"r3---sn-abc.example.com"},
 		"xn--nxasmm1c.com":         {"βόλος.com"},
+		"xn--f9dt7l.com":           {"ᏣᎳᎩ.com"}, // a script that folds to upper case
 		"xn--ls8h.la":              {"💩.la"},
 		"xn--wgv71a119e.example":   {"日本語.example", "xn--wgv71a119e.EXAMPLE"},
 		"a.xn--bcher-kva.xn--p1ai": {"A.BÜCHER.рф"},

@@ -56,7 +56,7 @@ func ExampleNew_faults() {
 		}
 	}
 	// Output:
-	// Publishers 1: the domain without scheme, port and path, "example.com"
+	// Publishers 1: "example.com"
 	// Publishers 2: a pattern over a domain that is yours, such as "*.example.com", or DangerouslyAllowPublicSuffixWildcards
 }
 

@@ -82,21 +82,16 @@ func explainSteps(v *verdict, step func(name string, ok bool, value, detail stri
 	}
 	step("prefix", true, v.prefix, "It has a dash, so it can be reversed.")
 
-	text := v.prefix
-	if decoded, f := decodeALabel(text); f == noFault {
-		text = decoded
-	}
-	inside, wrapped := unwrap(text)
-	detail := "Neither punycode nor wrapped in 0- and -0."
+	detail := "As it is: neither punycode nor wrapped in 0- and -0."
 	switch {
-	case text != v.prefix && wrapped:
-		detail = "Punycode decoded, then the 0- and -0 around it taken away."
-	case text != v.prefix:
-		detail = "Punycode decoded."
-	case wrapped:
+	case !isASCII(v.text):
+		detail = "Punycode decoded, and a 0- and -0 around it taken away if they were there."
+	case v.text != v.prefix:
 		detail = "The 0- and -0 around it taken away."
+	case strings.HasPrefix(v.prefix, acePrefix):
+		detail = "As it is: punycode of no domain, so it is read as a name that begins with xn-."
 	}
-	step("unwrapped", true, inside, detail)
+	step("unwrapped", true, v.text, detail)
 
 	if v.fault != noFault {
 		step("publisher", false, "", "It does not stand for a publisher domain: it "+string(v.fault)+".")

@@ -72,8 +72,7 @@ func CacheOrigins(publisher string, caches ...Cache) ([]string, error) {
 func publisherArg(publisher string) (string, error) {
 	domain, err := parseDomain(publisher)
 	if err != nil {
-		err.Field, err.Index, err.Value = "publisher", -1, publisher
-		return "", err
+		return "", err.at("publisher", -1, publisher, "")
 	}
 	return domain, nil
 }

@@ -93,7 +93,7 @@ func FuzzCheckOrigin(f *testing.F) {
 		}
 		prefix := combinedPrefix(domain)
 		for _, form := range []string{prefix, formDocument(text), formToolbox(text), formAmppackager(text)} {
-			if len(form) > maxLabel || strings.HasPrefix(text, "xn-") && strings.HasPrefix(form, acePrefix) {
+			if len(form) > maxLabel {
 				continue
 			}
 			if !strings.Contains(form, "-") {
@@ -102,7 +102,11 @@ func FuzzCheckOrigin(f *testing.F) {
 				}
 				continue
 			}
-			if got, f := reverse(nil, form); string(got) != domain {
+			got, _, f := reverse(nil, form)
+			if isLeftAsXN(text, form) && (len(got) == 0 || strings.Contains(string(got), acePrefix)) {
+				continue
+			}
+			if string(got) != domain {
 				t.Fatalf("%q, a form of %q, reverses to %q (%s)", form, domain, got, f)
 			}
 		}

@@ -19,7 +19,8 @@ type Middleware struct {
 type policy struct {
 	cfg                    Config
 	allowlist              *allowlist
-	caches                 []cacheSuffix
+	caches                 []cacheSuffix // trusted
+	foreign                []string      // domains whose hosts are never a publisher's own
 	origins                map[string]struct{}
 	methods                map[string]struct{} // GET, HEAD and POST included
 	requestHeaders         map[string]struct{} // lower case, Content-Type included
@@ -106,7 +107,7 @@ func (m *Middleware) Handle(w http.ResponseWriter, r *http.Request) (proceed boo
 	h := w.Header()
 	switch {
 	case v.preflight && v.reason.granted():
-		p.grantPreflight(h, r, v.origin)
+		p.grantPreflight(h, &v)
 		w.WriteHeader(http.StatusNoContent)
 		return false
 	case v.reason.granted():
@@ -136,8 +137,8 @@ func (m *Middleware) Check(r *http.Request) Decision {
 }
 
 // CheckOrigin returns the decision on an Origin value by itself, as it is on a GET
-// request without Sec-Fetch-Site. It does not allocate for an origin in ASCII,
-// unless it has to copy the name of a publisher that is not listed exactly.
+// request without Sec-Fetch-Site. It does not allocate, unless the origin has a label
+// in punycode, or a publisher's name must be copied because it is not listed exactly.
 func (m *Middleware) CheckOrigin(origin string) Decision {
 	var v verdict
 	m.current().checkOrigin(&v, origin)
@@ -149,9 +150,12 @@ func (m *Middleware) CheckOrigin(origin string) Decision {
 type verdict struct {
 	reason    Reason
 	preflight bool
+	method    string // that an allowed preflight asked for
+	headers   string // and the headers, as it listed them
 	origin    string
 	cache     *cacheSuffix // nil if the origin is not a cache's
 	prefix    string       // the domain prefix, below a cache
+	text      string       // the prefix decoded and unwrapped, if it has a dash
 	fault     fault        // what is wrong with the prefix or the host
 	name      string       // the publisher, if it is listed exactly
 	n         int          // else it is buf[:n]
@@ -278,6 +282,13 @@ func (p *policy) checkOwnHost(v *verdict, host string) {
 	if hasALabel && f == noFault {
 		_, f = decodeDomain(host)
 	}
+	for _, domain := range p.foreign {
+		if isOrIsBelow(host, domain) {
+			// Anybody's page can be there, and a pattern may cover it.
+			v.reason = ReasonUnknownHost
+			return
+		}
+	}
 	switch f {
 	case noFault:
 		n := copy(v.buf[:], host)
@@ -300,11 +311,12 @@ func (p *policy) checkPrefix(v *verdict) {
 	case v.prefix == "":
 		v.reason, v.fault = ReasonNotCanonical, faultNoPrefix
 		return
-	case !strings.Contains(v.prefix, "-"):
+	case !strings.ContainsAny(v.prefix, "-."):
 		p.checkHash(v)
 		return
 	}
-	domain, f := reverse(v.buf[:], v.prefix)
+	domain, text, f := reverse(v.buf[:], v.prefix)
+	v.text = text
 	switch f {
 	case noFault:
 		name, ok := p.allowlist.find(domain)
@@ -345,7 +357,10 @@ func (p *policy) checkPreflight(v *verdict, method, headers []string) {
 	}
 	if !p.allowsHeaders(headers, v.reason == ReasonOwnOrigin) {
 		v.reason = ReasonHeaderNotAllowed
+		return
 	}
+	// Kept, so that Config.Observe cannot change what was checked.
+	v.method, v.headers = method[0], strings.Join(headers, ",")
 }
 
 // allowsHeaders tells whether all names in Access-Control-Request-Headers are
@@ -399,16 +414,14 @@ func (p *policy) grant(h http.Header, origin string, vary bool) {
 
 // grantPreflight writes the headers of an allowed preflight: what was asked for and
 // no more, so that the answer tells nobody what else is allowed.
-func (p *policy) grantPreflight(h http.Header, r *http.Request, origin string) {
-	method := r.Header["Access-Control-Request-Method"][0]
-	headers := r.Header["Access-Control-Request-Headers"]
-	vals := &[5]string{origin, "true", method, "", p.maxAge}
+func (p *policy) grantPreflight(h http.Header, v *verdict) {
+	vals := &[5]string{v.origin, "true", v.method, v.headers, p.maxAge}
 	h["Access-Control-Allow-Origin"] = vals[0:1:1]
 	if p.cfg.Credentialed {
 		h["Access-Control-Allow-Credentials"] = vals[1:2:2]
 	}
 	h["Access-Control-Allow-Methods"] = vals[2:3:3]
-	if vals[3] = strings.Join(headers, ","); vals[3] != "" {
+	if v.headers != "" {
 		h["Access-Control-Allow-Headers"] = vals[3:4:4]
 	}
 	if p.maxAge != "" {

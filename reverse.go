@@ -1,6 +1,7 @@
 package ampcors
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -41,6 +42,7 @@ const (
 	faultNotHash      fault = "has no dash, and is not a hash of 52 characters either"
 	faultWrapped      fault = "is wrapped in 0- and -0 without need"
 	faultNotWrapped   fault = "has dashes at positions 3 and 4 but is not wrapped in 0- and -0"
+	faultNotACE       fault = "begins with xn-- but is not punycode of a domain"
 	faultEncoded      fault = "holds an xn-- label, which AMP Caches decode"
 )
 
@@ -60,7 +62,7 @@ func PublisherDomain(prefix string) (string, error) {
 	if prefix != "" && !strings.Contains(prefix, "-") {
 		return "", fmt.Errorf("%w: %.80q", ErrHashed, prefix)
 	}
-	domain, f := reverse(nil, prefix)
+	domain, _, f := reverse(nil, prefix)
 	if f != noFault {
 		return "", &ValueError{
 			Field: "prefix", Index: -1, Value: prefix,
@@ -71,62 +73,68 @@ func PublisherDomain(prefix string) (string, error) {
 }
 
 // reverse writes into buf the publisher domain that a prefix with a dash stands
-// for. It does not allocate for ASCII if buf holds as many octets as the prefix.
-func reverse(buf []byte, prefix string) ([]byte, fault) {
+// for. It does not allocate for ASCII if buf holds as many octets as the prefix. text
+// is the prefix decoded and unwrapped, as far as it was read.
+func reverse(buf []byte, prefix string) (domain []byte, text string, f fault) {
 	switch {
 	case len(prefix) == 0 || len(prefix) > maxLabel:
-		return nil, faultPrefixLength
+		return nil, prefix, faultPrefixLength
 	case strings.Contains(prefix, "."):
-		return nil, faultTwoLabels
-	}
-	if strings.HasPrefix(prefix, acePrefix) {
+		return nil, prefix, faultTwoLabels
+	case strings.HasPrefix(prefix, acePrefix):
 		return reverseACE(buf, prefix)
 	}
-	return reverseASCII(buf, prefix, hyphens34)
+	// A prefix is wrapped exactly if its inside needs that; any other form is not one
+	// that a cache writes.
+	text, wrapped := unwrap(prefix)
+	switch needed := hyphens34(text); {
+	case wrapped && !needed:
+		return nil, text, faultWrapped
+	case !wrapped && needed:
+		return nil, text, faultNotWrapped
+	}
+	domain, f = readASCII(buf, text)
+	return domain, text, f
 }
 
-// reverseASCII reads a prefix that is not punycode. A prefix is wrapped exactly if
-// its inside needs that; any other form is not one that a cache writes.
-func reverseASCII(buf []byte, prefix string, mustWrap func(string) bool) ([]byte, fault) {
-	text, wrapped := unwrap(prefix)
-	switch {
-	case wrapped && !mustWrap(text):
-		return nil, faultWrapped
-	case !wrapped && mustWrap(text):
-		return nil, faultNotWrapped
+// reverseACE reads a prefix that begins with "xn--". It is punycode, as it is for
+// DNS. But both official implementations leave "xn-shop.com" unwrapped and so write
+// "xn--shop-com". If that decodes to nothing, or to a text that is no name with a
+// dot, then it has no other reading and is taken as that.
+func reverseACE(buf []byte, prefix string) (domain []byte, text string, f fault) {
+	text, err := idna.Punycode.ToUnicode(prefix)
+	if err != nil || !bytes.Contains(unfold(nil, text), []byte(".")) {
+		if domain, f = readASCII(buf, prefix); f != noFault {
+			f = faultNotACE
+		}
+		return domain, prefix, f
 	}
+	if _, f := decodeALabel(prefix); f != noFault {
+		return nil, prefix, f
+	}
+	// It may be wrapped or not, because implementations count positions 3 and 4
+	// differently: the last label of a domain cannot be "0", so that this leaves
+	// nothing ambiguous.
+	text, _ = unwrap(text)
+	domain, f = readUnicode(buf, text)
+	return domain, text, f
+}
+
+// readASCII reads the text of a prefix that is not punycode.
+func readASCII(buf []byte, text string) ([]byte, fault) {
 	domain := unfold(buf[:0], text)
 	hasALabel, f := checkDomain(domain)
-	if f != noFault {
+	switch {
+	case f != noFault:
 		return nil, f
-	}
-	if hasALabel {
+	case hasALabel:
 		return nil, faultEncoded
 	}
 	return domain, noFault
 }
 
-// reverseACE reads a prefix that begins with "xn--". It is punycode, as it is for
-// DNS. But both official implementations leave "xn-shop.com" unwrapped and so write
-// "xn--shop-com", which does not decode to a domain; such a prefix has no other
-// reading and is taken as that.
-func reverseACE(buf []byte, prefix string) ([]byte, fault) {
-	text, f := decodeALabel(prefix)
-	if f == noFault && strings.Contains(text, "-") {
-		return encodeText(buf, text)
-	}
-	never := func(string) bool { return false }
-	if domain, notPlain := reverseASCII(buf, prefix, never); notPlain == noFault {
-		return domain, noFault
-	}
-	return nil, faultALabel
-}
-
-// encodeText reads the decoded text of an internationalised prefix. It may be
-// wrapped or not, because implementations count positions 3 and 4 differently: the
-// last label of a domain cannot be "0", so that this leaves nothing ambiguous.
-func encodeText(buf []byte, text string) ([]byte, fault) {
-	text, _ = unwrap(text)
+// readUnicode reads the text of a prefix that was punycode.
+func readUnicode(buf []byte, text string) ([]byte, fault) {
 	domain := buf[:0]
 	for label := range strings.SplitSeq(string(unfold(nil, text)), ".") {
 		a, err := idna.Punycode.ToASCII(label)

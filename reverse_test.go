@@ -35,6 +35,7 @@ func TestPrefixesThatBeginWithXN(t *testing.T) {
 		"xn--bcher-ch-65a":   "xn--bcher-kva.ch", // and not xn-bcher.ch.65a
 		"xn--foo-com":        "xn-foo.com",       // as punycode a single label
 		"xn--tech-com":       "xn-tech.com",
+		"xn--my--shop-com":   "xn-my-shop.com", // as punycode it has hyphens and no dot
 		"0-xn--foo-com-0":    "xn-foo.com",
 		"0-xn--foo-ru-com-0": "xn-foo.ru.com",
 		"xn--foo-ru-com":     "xn--foo-cdh.ru",
@@ -72,17 +73,17 @@ func TestPublisherDomainRefusesEverythingElse(t *testing.T) {
 		"０-example-com-0":                      "character",
 		"0-xn----bcher--kva-ch-0":              "AMP Caches decode",
 		"www-xn----bcher--kva-ch":              "AMP Caches decode",
-		"xn--":                                 "punycode",
-		"xn--example-com-":                     "punycode",
-		"xn--\u00e9-com":                       "punycode",
-		"xn--99999999":                         "punycode",
+		"xn--":                                 "not punycode of a domain",
+		"xn--example-com-":                     "not punycode of a domain",
+		"xn--\u00e9-com":                       "not punycode of a domain",
+		"xn--99999999":                         "not punycode of a domain",
 		plainToASCII("xn--é-com"):              "punycode", // a label xn-é that was not wrapped
 		plainToASCII("xn----é-com"):            "punycode",
 		plainToASCII("é-xn----bcher--kva-com"): "AMP Caches decode",
 		plainToASCII("é---b"):                  "hyphen",
 		plainToASCII("-é-com"):                 "empty label",
 		plainToASCII("--é-com"):                "hyphen",
-		plainToASCII("é--com"):                 "no dot",
+		plainToASCII("é--com"):                 "not punycode of a domain",
 		plainToASCII("é-0"):                    "ends in a number",
 		plainToASCII("0-é-com"):                "",
 	} {

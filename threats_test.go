@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -90,6 +91,45 @@ func TestThreatTheBareCacheDomain(t *testing.T) {
 	refuses(t, m, evilOrigin, ReasonPublisherNotAllowed)
 	if d := m.CheckOrigin("https://blog.ampproject.org"); !d.Allowed {
 		t.Errorf("the pattern's own pages are refused: %s", d.Reason)
+	}
+}
+
+// TestThreatAPatternOverAnAMPCache: a pattern may cover a cache that is not
+// trusted, or the host of a cache's third-party frames. Anybody's page is there.
+func TestThreatAPatternOverAnAMPCache(t *testing.T) {
+	m := newMiddleware(t, Config{Publishers: []string{"*.ampproject.org", "*.net"}, Caches: DefaultCaches()[1:]})
+	refuses(t, m, evilOrigin, ReasonUnknownHost)
+	refuses(t, m, "https://cdn.ampproject.org", ReasonUnknownHost)
+	refuses(t, m, "https://d-1.ampproject.net", ReasonUnknownHost)
+	refuses(t, m, "https://ampproject.net", ReasonUnknownHost)
+	if d := m.CheckOrigin("https://www.ampproject.org"); !d.Allowed {
+		t.Errorf("the pattern's own pages are refused: %s", d.Reason)
+	}
+}
+
+// TestThreatPunycodeThatReadsAsAnotherName: "xn--xn--paypal-shop-com" is punycode of
+// a name below .shop, and must not pass for one below shop.com.
+func TestThreatPunycodeThatReadsAsAnotherName(t *testing.T) {
+	m := newMiddleware(t, Config{Publishers: []string{"*.shop.com", "*.ch.65a", "*.ru.com"}})
+	refuses(t, m, "https://xn--xn--paypal-shop-com.cdn.ampproject.org", ReasonNotCanonical)
+	refuses(t, m, "https://xn--bcher-ch-65a.cdn.ampproject.org", ReasonPublisherNotAllowed)
+	refuses(t, m, "https://xn--foo-ru-com.cdn.ampproject.org", ReasonPublisherNotAllowed)
+}
+
+// TestThreatAnObserverThatChangesTheRequest: what was checked is what is granted.
+func TestThreatAnObserverThatChangesTheRequest(t *testing.T) {
+	cfg := testConfig()
+	cfg.Observe = func(r *http.Request, _ Decision) {
+		r.Header["Access-Control-Request-Method"][0] = "DELETE"
+		r.Header.Del("Access-Control-Request-Method")
+		r.Header.Set("Access-Control-Request-Headers", "authorization")
+		r.Header.Set("Origin", evilOrigin)
+	}
+	rec := httptest.NewRecorder()
+	newMiddleware(t, cfg).Handle(rec, &http.Request{Method: "OPTIONS", Header: headers("Origin: "+cacheOrigin, "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: content-type")})
+	h := rec.Header()
+	if h.Get("Access-Control-Allow-Origin") != cacheOrigin || h.Get("Access-Control-Allow-Methods") != "POST" || h.Get("Access-Control-Allow-Headers") != "content-type" {
+		t.Errorf("granted %v", h)
 	}
 }
 
@@ -359,6 +399,7 @@ func TestThreatReconfigurationUnderLoad(t *testing.T) {
 		"https://" + plainHash("one.example") + ".cdn.ampproject.org", "https://" + plainHash("two.example") + ".www.bing-amp.com",
 		"https://one.example", "https://two.example", "https://xn--bcher-ch-65a.cdn.ampproject.org",
 	}
+	var handled atomic.Uint64
 	stop := make(chan struct{})
 	var workers sync.WaitGroup
 	work := func(f func()) {
@@ -378,6 +419,7 @@ func TestThreatReconfigurationUnderLoad(t *testing.T) {
 			r := &http.Request{Method: "GET", Header: http.Header{"Origin": {origins[rand.IntN(len(origins))]}}}
 			rec := httptest.NewRecorder()
 			m.Wrap(new(spy)).ServeHTTP(rec, r)
+			handled.Add(1)
 			h := rec.Header()
 			acao, exposed, creds := h.Get("Access-Control-Allow-Origin"), h.Get("Access-Control-Expose-Headers"), h.Get("Access-Control-Allow-Credentials")
 			isOne := strings.Contains(acao, "one") || strings.Contains(acao, plainHash("one.example"))
@@ -402,6 +444,9 @@ func TestThreatReconfigurationUnderLoad(t *testing.T) {
 	workers.Wait()
 	if s := m.Stats(); s[ReasonCacheOrigin] == 0 || s[ReasonHashedCacheOrigin] == 0 || s[ReasonOwnOrigin] == 0 || s[ReasonPublisherNotAllowed] == 0 {
 		t.Errorf("the load did not reach everything: %v", s)
+	}
+	if s := m.Stats(); s.Allowed()+s.Refused() != handled.Load() {
+		t.Errorf("%d requests were counted as %d", handled.Load(), s.Allowed()+s.Refused())
 	}
 	for range 100 {
 		if runtime.NumGoroutine() <= before {

@@ -50,8 +50,8 @@
 //     publisher. "a-.b.com" and "a.-b.com" have one prefix between them.
 //   - A prefix that begins "xn--" is punycode. AMP's own implementations also leave
 //     the prefix of "xn-shop.com" unwrapped, as "xn--shop-com". This is accepted if
-//     it does not decode to a domain, as here. If it does, it is taken for that
-//     domain: "xn--foo-ru-com" is "fo\u08fao.ru" and never "xn-foo.ru.com". A cache
+//     it is not punycode of a name with a dot, as here. If it is, it is taken for that
+//     name: "xn--foo-ru-com" is "fo\u08fao.ru" and never "xn-foo.ru.com". A cache
 //     that gave both of them this prefix would give them one origin in every browser
 //     as well.
 //   - A first label that begins "xn-" and is internationalised besides ("xn-é.com")
@@ -61,6 +61,8 @@
 //     it first.
 //
 // An own origin is "https://" and an allowed publisher's domain, at the default port.
+// No host of an AMP Cache is one, whatever a pattern covers and whether the cache is
+// trusted or not.
 //
 // # What is decided
 //

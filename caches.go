@@ -13,9 +13,9 @@ import (
 // project's registry. The JSON names are those of that file.
 //
 // To trust a cache is to trust whoever owns its domain today: the owner can serve
-// any page under any publisher's prefix. Two former caches are gone from the
-// registry, and domains that nobody runs a cache on any more can change hands. Use
-// a list that is up to date, and no more of it than is needed.
+// any page under any publisher's prefix. Caches end: Cloudflare's, amp.cloudflare.com,
+// is no longer in the registry. A domain that nobody runs a cache on any more can
+// change hands. Use a list that is up to date, and no more of it than is needed.
 type Cache struct {
 	ID                          string `json:"id"`                          // short name, such as "google"
 	Name                        string `json:"name"`                        // for people

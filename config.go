@@ -86,8 +86,8 @@ type Config struct {
 	ReportOnly bool `json:"reportOnly,omitempty"`
 
 	// Denied answers a refused request. Nil stands for status 403 with the reason in
-	// one line. It can call Check to learn the reason,
-	// which is the same unless Reconfigure came between.
+	// one line. It can call Check to learn the reason, which is the same unless
+	// Reconfigure came between.
 	Denied http.Handler `json:"-"`
 
 	// Observe is called with the decision on every request that passes Handle or Wrap,
@@ -96,7 +96,7 @@ type Config struct {
 	Observe func(*http.Request, Decision) `json:"-"`
 
 	// CacheSize is how many hash-only prefixes of publishers are remembered, at about
-	// 150 octets each; zero stands for 4096. A prefix that is not remembered costs one
+	// 160 octets each; zero stands for 4096. A prefix that is not remembered costs one
 	// SHA-256 more and is decided alike.
 	CacheSize int `json:"cacheSize,omitempty"`
 
@@ -111,13 +111,13 @@ type Config struct {
 
 	// DangerouslyAllowUnsafeRequestsWithoutOrigin lets requests pass that have no
 	// Origin and no AMP-Same-Origin and yet a method other than GET, HEAD or OPTIONS.
-	// Programs send such requests; of browsers, only those from before about 2020 do,
-	// and those can be made to forge them.
+	// Programs send such requests. A browser sends Origin with them, unless it is old,
+	// and then any site can make it send them.
 	DangerouslyAllowUnsafeRequestsWithoutOrigin bool `json:"dangerouslyAllowUnsafeRequestsWithoutOrigin,omitempty"`
 }
 
 const (
-	defaultCacheSize = 4096 // about 600 KiB when full
+	defaultCacheSize = 4096 // about 650 KiB when full
 	maxMaxAge        = 24 * time.Hour
 )
 

@@ -37,9 +37,9 @@ func BenchmarkRequest(b *testing.B) {
 		return &http.Request{Method: "GET", Header: http.Header{"Origin": {origin}}}
 	}
 	run("floor", floor(next), get(cacheOrigin))
-	for _, n := range []int{1, 10_000} {
+	for _, n := range []int{0, 10_000} {
 		cfg := testConfig()
-		for i := range n - 1 {
+		for i := range n {
 			cfg.Publishers = append(cfg.Publishers, fmt.Sprintf("site-%d.example", i))
 		}
 		h := newMiddleware(b, cfg).Wrap(next)
@@ -55,7 +55,7 @@ func BenchmarkRequest(b *testing.B) {
 			{"preflight", &http.Request{Method: "OPTIONS", Header: headers("Origin: "+cacheOrigin, "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: content-type")}},
 			{"no-origin", &http.Request{Method: "GET"}},
 		} {
-			run(fmt.Sprintf("case=%s/publishers=%d", c.name, n), h, c.r)
+			run(fmt.Sprintf("case=%s/more-publishers=%d", c.name, n), h, c.r)
 		}
 	}
 }

@@ -144,10 +144,16 @@ func decodeALabel(label string) (text string, f fault) {
 	if err != nil {
 		return "", faultALabel // idna's string beside an error means nothing
 	}
-	if again, err := idna.Punycode.ToASCII(text); err != nil || again != label {
+	if !isEncodedAs(text, label) {
 		return "", faultALabel
 	}
 	return text, noFault
+}
+
+// isEncodedAs tells whether label is the encoding of the text.
+func isEncodedAs(text, label string) bool {
+	encoded, err := idna.Punycode.ToASCII(text)
+	return err == nil && encoded == label
 }
 
 // decodeDomain returns the Unicode form of a domain that checkDomain accepts.

@@ -311,7 +311,7 @@ func (p *policy) checkPrefix(v *verdict) {
 	case v.prefix == "":
 		v.reason, v.fault = ReasonNotCanonical, faultNoPrefix
 		return
-	case !strings.ContainsAny(v.prefix, "-."):
+	case !strings.Contains(v.prefix, "-") && !strings.Contains(v.prefix, "."):
 		p.checkHash(v)
 		return
 	}

@@ -109,8 +109,8 @@ func reverseACE(buf []byte, prefix string) (domain []byte, text string, f fault)
 		}
 		return domain, prefix, f
 	}
-	if _, f := decodeALabel(prefix); f != noFault {
-		return nil, prefix, f
+	if !isEncodedAs(text, prefix) {
+		return nil, prefix, faultALabel
 	}
 	// It may be wrapped or not, because implementations count positions 3 and 4
 	// differently: the last label of a domain cannot be "0", so that this leaves

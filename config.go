@@ -38,8 +38,9 @@ type Config struct {
 	//
 	// A pattern does not match a hash-only cache origin, because a hash cannot be
 	// reversed. A cache uses one for a domain that is long, or that mixes writing
-	// directions, for example: list such a domain by itself, too. DomainPrefix tells
-	// whether a domain is one of them.
+	// directions, for example: list such a domain by itself, too. If DomainPrefix has
+	// no dash, it is one of them; but some implementations hash more than that, such
+	// as names with an underscore, or with "--" at positions 3 and 4 of any label.
 	Publishers []string `json:"publishers,omitempty"`
 
 	// Caches are the AMP Caches to trust; nil stands for DefaultCaches. See Cache for
@@ -80,9 +81,11 @@ type Config struct {
 	MaxAge time.Duration `json:"maxAge,omitempty"`
 
 	// ReportOnly never refuses: a request that would be refused, preflights included,
-	// goes on to the handler without CORS headers. For a trial run beside what
+	// goes on to the handler without CORS headers. For a trial run in front of what
 	// protects the handler today: Observe and Stats tell what would have happened.
-	// While it is set, nothing stops a forged request.
+	// What is allowed is answered as always, preflights too, so Credentialed, Methods
+	// and the headers must be those of what stands behind. While it is set, nothing
+	// here stops a forged request.
 	ReportOnly bool `json:"reportOnly,omitempty"`
 
 	// Denied answers a refused request. Nil stands for status 403 with the reason in
@@ -232,11 +235,8 @@ func isPublicSuffix(domain string) bool {
 func (v *validator) origins(values, foreign []string) map[string]struct{} {
 	origins := make(map[string]struct{}, len(values))
 	for i, value := range values {
-		if reason, want := checkOrigin(value); reason != "" {
+		if reason, want := checkOrigin(value, foreign); reason != "" {
 			v.report("Origins", i, value, reason, want)
-		}
-		if host, ok := strings.CutPrefix(value, "https://"); ok && slices.Contains(foreign, host) {
-			v.report("Origins", i, value, "is an AMP Cache's bare domain, from which no publisher's page calls", "to leave it out")
 		}
 		origins[value] = struct{}{}
 	}
@@ -246,13 +246,15 @@ func (v *validator) origins(values, foreign []string) map[string]struct{} {
 // checkOrigin tells why value is not an origin as browsers serialise it, which is
 // the only form that can ever be equal to one.
 // https://html.spec.whatwg.org/#ascii-serialisation-of-an-origin
-func checkOrigin(value string) (reason, want string) {
+func checkOrigin(value string, foreign []string) (reason, want string) {
 	const example = `an origin such as "https://www.example.com" or "http://localhost:8080"`
-	switch value {
-	case "null":
+	switch {
+	case value == "null":
 		return "is what every sandboxed frame and local file sends", example
-	case "*":
+	case value == "*":
 		return "would allow everybody", example
+	case len(value) > maxOrigin:
+		return fmt.Sprintf("is longer than %d octets", maxOrigin), example
 	}
 	u, err := url.Parse(value)
 	if err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") {
@@ -270,8 +272,12 @@ func checkOrigin(value string) (reason, want string) {
 			return "has a host that " + err.reason, example
 		}
 		host = domain[len("a."):]
-	case !isHost(host):
+	case err != nil && isNumber(host[strings.LastIndexByte(host, '.')+1:]):
+		return "has an address that browsers write in another way", example
+	case err != nil && !isHost(host):
 		return "has a host that is not letters, digits, hyphens and underscores between single dots", example
+	case slices.Contains(foreign, host):
+		return "is an AMP Cache's bare domain, from which no publisher's page calls", "to leave it out"
 	}
 	canonical := u.Scheme + "://" + host
 	if port != "" {
@@ -283,7 +289,7 @@ func checkOrigin(value string) (reason, want string) {
 			canonical += fmt.Sprintf(":%d", n)
 		}
 	}
-	if canonical != value || len(value) > maxOrigin {
+	if canonical != value {
 		return "is not how browsers write this origin", fmt.Sprintf("%q", canonical)
 	}
 	return "", ""
@@ -297,7 +303,8 @@ func isHost(s string) bool {
 			return false
 		}
 	}
-	return true
+	_, f := decodeDomain(s)
+	return f != faultALabel
 }
 
 func (v *validator) methods(values []string) map[string]struct{} {

@@ -88,6 +88,11 @@ func TestEachFaultSaysWhatWouldBeRight(t *testing.T) {
 		{Config{Origins: []string{"http://[fe80::1%25eth0]"}}, "Origins[0]", "browsers write in another way", "https://www.example.com"},
 		{Config{Origins: []string{"http://[::ffff:192.0.2.1]"}}, "Origins[0]", "browsers write in another way", "https://www.example.com"},
 		{Config{Origins: []string{"https://cdn.ampproject.org"}}, "Origins[0]", "bare domain", "leave it out"},
+		{Config{Origins: []string{"http://cdn.ampproject.org:8080"}}, "Origins[0]", "bare domain", "leave it out"},
+		{Config{Origins: []string{"https://1.2.3"}}, "Origins[0]", "browsers write in another way", "https://www.example.com"},
+		{Config{Origins: []string{"https://0x7f.1"}}, "Origins[0]", "browsers write in another way", "https://www.example.com"},
+		{Config{Origins: []string{"https://xn--zzzzzz99999.com"}}, "Origins[0]", "has a host that", "https://www.example.com"},
+		{Config{Origins: []string{"https://" + strings.Repeat("a", 300)}}, "Origins[0]", "longer than 267", "https://www.example.com"},
 		{Config{Origins: []string{"https://*.example.com"}}, "Origins[0]", "has a host that", "https://www.example.com"},
 		{Config{Origins: []string{"https://example.com/"}}, "Origins[0]", "not how browsers write", `"https://example.com"`},
 		{Config{Origins: []string{"https://user@example.com"}}, "Origins[0]", "not how browsers write", `"https://example.com"`},
@@ -243,5 +248,18 @@ func TestTheZeroMiddlewareRefusesEveryOrigin(t *testing.T) {
 	}
 	if d := m.Check(&http.Request{Method: "POST"}); d.Allowed {
 		t.Errorf("POST without Origin: %s", d.Reason)
+	}
+}
+
+// TestHeadersThatNoScriptCanSetAreRefused goes through the Fetch standard's list of
+// forbidden request-headers, https://fetch.spec.whatwg.org/#forbidden-request-header
+func TestHeadersThatNoScriptCanSetAreRefused(t *testing.T) {
+	list := "Accept-Charset Accept-Encoding Access-Control-Request-Headers Access-Control-Request-Method Connection " +
+		"Content-Length Cookie Cookie2 Date DNT Expect Host Keep-Alive Origin Referer Set-Cookie TE Trailer " +
+		"Transfer-Encoding Upgrade Via Proxy-Authorization Sec-Fetch-Site"
+	for name := range strings.FieldsSeq(list) {
+		if _, err := New(Config{Publishers: []string{"example.com"}, RequestHeaders: []string{name}}); err == nil {
+			t.Errorf("%s is accepted", name)
+		}
 	}
 }

@@ -4,7 +4,7 @@ package ampcors
 type Decision struct {
 	Allowed   bool
 	Reason    Reason
-	Origin    string // as the request had it; "" if it had none, or more than one
+	Origin    string // as the request had it, unverified and of any length; "" if it had none, or more than one
 	Publisher string // in lower-case ASCII; "" if the origin names none
 	CacheID   string // the ID of the AMP Cache; "" for any other origin
 }

@@ -25,7 +25,8 @@
 // domain is allowed.
 //
 // Complete: every form that a known implementation issues for an allowed publisher
-// is accepted, unless it is also a form of another domain.
+// is accepted, unless it is also a form of another domain. The exceptions are named
+// below.
 //
 // Implementations disagree on the prefix of many domains, and nobody outside knows
 // which form a cache uses. So this package does not compute the one origin that it
@@ -55,8 +56,8 @@
 //     that gave both of them this prefix would give them one origin in every browser
 //     as well.
 //   - A first label that begins "xn-" and is internationalised besides ("xn-é.com")
-//     is accepted wrapped and hashed, but not in the form that toolbox-cache-url
-//     gives it, which holds a reserved label.
+//     is accepted wrapped and hashed, but not in the form that AMP's implementations
+//     give it, which holds a reserved label.
 //   - A prefix in which an A-label stands undecoded is refused: the algorithm decodes
 //     it first.
 //
@@ -81,8 +82,12 @@
 // documents under that publisher's prefix alone, and that the domains of the caches
 // belong to them: see [Cache]. It trusts Sec-Fetch-Site, as browsers do not let
 // pages set it. A publisher that is allowed can read what its page's reader can read;
-// a page with a cross-site scripting hole is still that publisher's page. A handler
-// that sets Access-Control-Allow-Origin itself overrides what is decided here.
+// a page with a cross-site scripting hole is still that publisher's page.
+//
+// The ResponseWriter is the server's own, so a handler can undo what is decided here.
+// One that sets Access-Control-Allow-Origin replaces it, and one that adds it sends
+// two, which browsers reject. One that sets Vary, instead of adding to it, lets a
+// shared cache give one publisher's answer to another.
 //
 // # Sources
 //

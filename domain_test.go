@@ -53,8 +53,10 @@ func TestWhatIsNoPublisherIsRefusedWithWhatWouldBeRight(t *testing.T) {
 		{"*.example.com", "has a *", "www.example.com"},
 		{strings.Repeat("a", 64) + ".com", "longer than 63", "www.example.com"},
 		{strings.Repeat("a.", 127) + "com", "longer than 253", "www.example.com"},
+		{strings.Repeat("a.", 125) + "comm", "longer than 253", "www.example.com"}, // 254
 		{"xn--zzzzzz99999.com", "not canonical punycode", "www.example.com"},
 		{"xn--example-.com", "begins or ends with a hyphen", "www.example.com"},
+		{"xn--" + rfc3492Encode([]rune{'a', 0xd800}) + ".com", "not canonical punycode", "www.example.com"}, // a surrogate
 		{"XN--ZZZZZZ99999.com", "not canonical punycode", "www.example.com"},
 		{"xn--\u00e9.com", "not a valid internationalised label", "A-label"},
 		{"bu\u0308cher.example", "not how browsers spell", `"bücher.example"`},

@@ -62,7 +62,7 @@ func explainSteps(v *verdict, step func(name string, ok bool, value, detail stri
 		}
 		step("cache", true, "none", "Not below the domain of an AMP Cache that is trusted here, so it is read as a publisher's own origin.")
 		if v.fault != noFault {
-			step("publisher", false, host, "As a publisher domain, this "+string(v.fault)+".")
+			step("publisher", false, host, "It cannot be a publisher: it "+string(v.fault)+".")
 			return
 		}
 		step("publisher", true, host, "The host is the publisher domain.")
@@ -89,7 +89,7 @@ func explainSteps(v *verdict, step func(name string, ok bool, value, detail stri
 	case v.text != v.prefix:
 		detail = "The 0- and -0 around it taken away."
 	case strings.HasPrefix(v.prefix, acePrefix):
-		detail = "As it is: punycode of no domain, so it is read as a name that begins with xn-."
+		detail = "As it is: not canonical punycode of a name with a dot."
 	}
 	step("unwrapped", true, v.text, detail)
 

@@ -59,15 +59,22 @@ func TestExplainShowsEachStepAndStopsWhereTheDecisionFell(t *testing.T) {
 func TestExplainSaysWhatIsWrongWithAPrefix(t *testing.T) {
 	m := newMiddleware(t, testConfig())
 	for origin, want := range map[string]string{
-		"https://cdn.ampproject.org":                                   "names no publisher",
-		"https://a.b-c.cdn.ampproject.org":                             "more than one label",
-		"https://a.b.cdn.ampproject.org":                               "more than one label",
-		"https://abc.cdn.ampproject.org":                               "not a hash",
-		"https://en--us-example-com.cdn.ampproject.org":                "not wrapped",
-		"https://0-a-b-0.cdn.ampproject.org":                           "without need",
-		"https://xn--foo-com.cdn.ampproject.org":                       "Neither listed", // read as xn-foo.com
-		"https://xn--xn---com-e1a.cdn.ampproject.org":                  "not canonical punycode",
-		"https://www.example.com:8443":                                 "no port",
+		"https://cdn.ampproject.org":                    "names no publisher",
+		"https://a.b-c.cdn.ampproject.org":              "more than one label",
+		"https://a.b.cdn.ampproject.org":                "more than one label",
+		"https://abc.cdn.ampproject.org":                "not a hash",
+		"https://en--us-example-com.cdn.ampproject.org": "not wrapped",
+		"https://0-a-b-0.cdn.ampproject.org":            "without need",
+		"https://xn--foo-com.cdn.ampproject.org":        "Neither listed", // read as xn-foo.com
+		"https://xn--xn---com-e1a.cdn.ampproject.org":   "not canonical punycode",
+		"https://ampproject.net":                        "anybody's page",
+		"https://xn--bcher-ch-65A.cdn.ampproject.org":   "not canonical punycode",
+		"https://evil-example.cdn.ampproject.org":       "Neither listed",
+		unknownHashed:                  "A pattern cannot match a hash",
+		cacheOrigin:                    "Listed in Publishers",
+		wildOrigin:                     "Covered by a pattern",
+		hashedOrigin:                   "The hash of this publisher",
+		"https://www.example.com:8443": "no port",
 		"https://" + strings.Repeat("a-", 32) + "a.cdn.ampproject.org": "1 to 63",
 	} {
 		steps := m.Explain(origin).Steps

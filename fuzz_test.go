@@ -186,6 +186,10 @@ func FuzzRequest(f *testing.F) {
 		if cfg.ReportOnly && !d.Allowed && !ran {
 			t.Fatalf("ReportOnly refused: %+v", d)
 		}
+		isSafe := method == "GET" || method == "HEAD" || method == "OPTIONS"
+		if len(r.Header["Origin"]) == 0 && d.Allowed && !isSafe && amp != "true" && !cfg.DangerouslyAllowUnsafeRequestsWithoutOrigin {
+			t.Fatalf("%s without Origin is allowed: %s", method, d.Reason)
+		}
 		preflight := method == http.MethodOptions && len(r.Header["Origin"]) > 0 && len(r.Header["Access-Control-Request-Method"]) > 0
 		if d.Allowed && ran == preflight {
 			t.Fatalf("allowed (%s), a preflight: %t, the handler ran: %t", d.Reason, preflight, ran)

@@ -203,8 +203,9 @@ func (p *policy) decide(v *verdict, r *http.Request) {
 	}
 	if !v.reason.allowed() && hasLine(r.Header, "Sec-Fetch-Site", "same-origin") {
 		// The API host's own page. Scripts cannot set Sec-Fetch-Site, so that a browser
-		// vouches for this; a program that lies has no cookies to abuse. Nothing else
-		// that was read from the Origin is kept: it is not verified.
+		// vouches for this; a program that lies has no cookies to abuse. The Origin may
+		// even be "null", for a page that hides its referrer. Nothing else that was read
+		// from the Origin is kept: it is not verified.
 		*v = verdict{reason: ReasonSameOrigin, origin: v.origin}
 	}
 }
@@ -242,20 +243,22 @@ func (p *policy) checkOrigin(v *verdict, origin string) {
 		v.reason, v.fault = ReasonMalformed, faultTooLong
 		return
 	}
-	if _, ok := p.origins[origin]; ok {
-		v.reason = ReasonExtraOrigin
-		return
-	}
 	host, isHTTPS := strings.CutPrefix(origin, "https://")
-	if !isHTTPS {
+	if isHTTPS {
+		v.prefix, v.cache = splitHost(p.caches, host)
+	}
+	switch {
+	case !isHTTPS:
 		p.checkWithoutHTTPS(v)
-		return
-	}
-	if v.prefix, v.cache = splitHost(p.caches, host); v.cache == nil {
+	case v.cache != nil:
+		p.checkPrefix(v)
+	default:
 		p.checkOwnHost(v, host)
-		return
 	}
-	p.checkPrefix(v)
+	// Last, because an origin that is listed here too is still its publisher's.
+	if _, ok := p.origins[origin]; ok && !v.reason.granted() {
+		*v = verdict{reason: ReasonExtraOrigin, origin: origin}
+	}
 }
 
 func (p *policy) checkWithoutHTTPS(v *verdict) {
@@ -284,8 +287,7 @@ func (p *policy) checkOwnHost(v *verdict, host string) {
 	}
 	for _, domain := range p.foreign {
 		if isOrIsBelow(host, domain) {
-			// Anybody's page can be there, and a pattern may cover it.
-			v.reason = ReasonUnknownHost
+			v.reason, v.fault = ReasonUnknownHost, faultForeign // though a pattern may cover it
 			return
 		}
 	}

@@ -129,12 +129,19 @@ func TestTheRequestTable(t *testing.T) {
 			{"two Origins from the host's own page", "GET", []string{origin(cacheOrigin), origin(cacheOrigin), "Sec-Fetch-Site: same-origin"}, 403, refused, ReasonMalformed},
 
 			{"the API host's own page", "POST", []string{origin("https://api.example.org"), "Sec-Fetch-Site: same-origin"}, 202, passed, ReasonSameOrigin},
+			{"the API host's own page, which hides its referrer", "POST", []string{origin("null"), "Sec-Fetch-Site: same-origin"}, 202, passed, ReasonSameOrigin},
+			{"null from another site", "POST", []string{origin("null"), "Sec-Fetch-Site: cross-site"}, 403, refused, ReasonNull},
 			{"the same site is not the same origin", "POST", []string{origin("https://api.example.org"), "Sec-Fetch-Site: same-site"}, 403, refused, ReasonUnknownHost},
 			{"Sec-Fetch-Site twice", "POST", []string{origin("https://api.example.org"), "Sec-Fetch-Site: same-origin", "Sec-Fetch-Site: same-origin"}, 403, refused, ReasonUnknownHost},
 
 			{"no Origin", "GET", nil, 202, passed, ReasonNoOrigin},
 			{"no Origin, HEAD", "HEAD", nil, 202, passed, ReasonNoOrigin},
 			{"no Origin, POST", "POST", nil, 403, refused, ReasonNoOriginUnsafe},
+			{"no Origin, PUT", "PUT", nil, 403, refused, ReasonNoOriginUnsafe},
+			{"no Origin, DELETE", "DELETE", nil, 403, refused, ReasonNoOriginUnsafe},
+			{"no Origin, PATCH", "PATCH", nil, 403, refused, ReasonNoOriginUnsafe},
+			{"no Origin, a method of its own", "PURGE", nil, 403, refused, ReasonNoOriginUnsafe},
+			{"no Origin, get in lower case", "get", nil, 403, refused, ReasonNoOriginUnsafe},
 			{"no Origin, TRACE", "TRACE", nil, 403, refused, ReasonNoOriginUnsafe},
 			{"no Origin, POST, AMP-Same-Origin", "POST", []string{"AMP-Same-Origin: true"}, 202, passed, ReasonSameOrigin},
 			{"no Origin, POST, AMP-Same-Origin, same-origin", "POST", []string{"AMP-Same-Origin: true", "Sec-Fetch-Site: same-origin"}, 202, passed, ReasonSameOrigin},
@@ -184,6 +191,11 @@ func TestTheRequestTable(t *testing.T) {
 				[]string{varyOuter, acao(cacheOrigin), "Access-Control-Allow-Methods: Custom", acah("authorization,x-requested-with"), "Access-Control-Max-Age: 600"}, ReasonCacheOrigin},
 			{"preflight with a letter that only folds to one of an allowed name", "OPTIONS", []string{origin(cacheOrigin), asksPOST, asks("x-\u212aind")}, 403, refusedPreflight, ReasonHeaderNotAllowed},
 			{"preflight for a method in another case", "OPTIONS", []string{origin(cacheOrigin), "Access-Control-Request-Method: CUSTOM"}, 403, refusedPreflight, ReasonMethodNotAllowed},
+		}},
+		{"origins that are a publisher's as well", func(cfg *Config) { cfg.Origins = []string{ownOrigin, cacheOrigin, evilOrigin} }, []request{
+			{"own origin", "OPTIONS", []string{origin(ownOrigin), asksPOST, asks("amp-same-origin")}, 204, []string{varyOuter, acao(ownOrigin), creds, acamPOST, acah("amp-same-origin")}, ReasonOwnOrigin},
+			{"cache origin", "GET", []string{origin(cacheOrigin)}, 202, granted(cacheOrigin), ReasonCacheOrigin},
+			{"a cache origin of a publisher that is not allowed", "GET", []string{origin(evilOrigin)}, 202, granted(evilOrigin), ReasonExtraOrigin},
 		}},
 		{"nothing exposed", func(cfg *Config) { cfg.ResponseHeaders = []string{} }, []request{
 			{"cache origin", "GET", []string{origin(cacheOrigin)}, 202, append(passed[:4:4], acao(cacheOrigin), creds), ReasonCacheOrigin},
@@ -351,4 +363,20 @@ func TestTheHandlerGetsTheServersOwnResponseWriter(t *testing.T) {
 		}
 	}))
 	h.ServeHTTP(rec, &http.Request{Method: "GET", Header: headers("Origin: " + cacheOrigin)})
+}
+
+// TestObserveSeesTheRequestBeforeAnythingIsWritten: it may measure how long the
+// handler takes, and must not be able to change what is sent.
+func TestObserveSeesTheRequestBeforeAnythingIsWritten(t *testing.T) {
+	for _, origin := range []string{cacheOrigin, evilOrigin} {
+		rec, handler, observed := httptest.NewRecorder(), new(spy), false
+		cfg := testConfig()
+		cfg.Observe = func(*http.Request, Decision) {
+			observed = !handler.ran && len(rec.Header()) == 0 && rec.Body.Len() == 0
+		}
+		newMiddleware(t, cfg).Wrap(handler).ServeHTTP(rec, &http.Request{Method: "GET", Header: headers("Origin: " + origin)})
+		if !observed {
+			t.Errorf("%s: observed late, or not at all", origin)
+		}
+	}
 }

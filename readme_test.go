@@ -64,6 +64,7 @@ func TestREADMEsProgramRuns(t *testing.T) {
 	}
 	run(t, ".", "go vet '"+source+"' && go build -o '"+binary+"' '"+source+"'")
 	cmd := exec.Command(binary)
+	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -37,7 +37,8 @@ func splitHost(caches []cacheSuffix, host string) (prefix string, cache *cacheSu
 
 const (
 	faultNoPrefix     fault = "has nothing before the cache domain, and so names no publisher"
-	faultTwoLabels    fault = "has more than one label before the cache domain"
+	faultTwoLabels    fault = "has more than one label"
+	faultForeign      fault = "is a host of an AMP Cache, where anybody's page can be"
 	faultPrefixLength fault = "is not 1 to 63 octets long"
 	faultNotHash      fault = "has no dash, and is not a hash of 52 characters either"
 	faultWrapped      fault = "is wrapped in 0- and -0 without need"
@@ -59,7 +60,7 @@ var ErrHashed = errors.New("ampcors: the domain prefix has no dash: it is a hash
 // the package documentation. Any other is refused with a *[ValueError], or with an
 // error that is [ErrHashed] if it has no dash.
 func PublisherDomain(prefix string) (string, error) {
-	if prefix != "" && !strings.Contains(prefix, "-") {
+	if prefix != "" && !strings.Contains(prefix, "-") && !strings.Contains(prefix, ".") {
 		return "", fmt.Errorf("%w: %.80q", ErrHashed, prefix)
 	}
 	domain, _, f := reverse(nil, prefix)

@@ -80,12 +80,13 @@ func TestPublisherDomainRefusesEverythingElse(t *testing.T) {
 		plainToASCII("xn--é-com"):              "punycode", // a label xn-é that was not wrapped
 		plainToASCII("xn----é-com"):            "punycode",
 		plainToASCII("é-xn----bcher--kva-com"): "AMP Caches decode",
-		plainToASCII("é---b"):                  "hyphen",
-		plainToASCII("-é-com"):                 "empty label",
-		plainToASCII("--é-com"):                "hyphen",
-		plainToASCII("é--com"):                 "not punycode of a domain",
-		plainToASCII("é-0"):                    "ends in a number",
-		plainToASCII("0-é-com"):                "",
+		"xn--" + rfc3492Encode([]rune{'a', 0xd800, '-', 'b'}): "not canonical punycode", // a surrogate
+		plainToASCII("é---b"):                                 "hyphen",
+		plainToASCII("-é-com"):                                "empty label",
+		plainToASCII("--é-com"):                               "hyphen",
+		plainToASCII("é--com"):                                "not punycode of a domain",
+		plainToASCII("é-0"):                                   "ends in a number",
+		plainToASCII("0-é-com"):                               "",
 	} {
 		got, err := PublisherDomain(prefix)
 		if reason == "" {
@@ -98,6 +99,9 @@ func TestPublisherDomainRefusesEverythingElse(t *testing.T) {
 		if !errors.As(err, &v) || !strings.Contains(v.Reason, reason) {
 			t.Errorf("PublisherDomain(%q) = %q, %v; want a *ValueError with %q", prefix, got, err, reason)
 		}
+	}
+	if _, err := PublisherDomain("example.com"); err == nil || errors.Is(err, ErrHashed) {
+		t.Errorf("a domain in place of a prefix: %v", err)
 	}
 	for _, prefix := range []string{"v2c4ucasgcskftbjt4c7phpkbqedcdcqo23tkamleapoa5o6fygq", "localhost"} {
 		if _, err := PublisherDomain(prefix); !errors.Is(err, ErrHashed) {

@@ -17,6 +17,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/ampcors/ampcors"
@@ -33,7 +34,8 @@ func config() ampcors.Config {
 		Credentialed: true,
 		MaxAge:       10 * time.Minute,
 		Observe: func(r *http.Request, d ampcors.Decision) {
-			log.Printf("%s %s: origin %q, publisher %q: %s", r.Method, r.URL.Path, d.Origin, d.Publisher, d.Reason)
+			// What the caller sent is quoted and cut: it may hold line breaks, and be long.
+			log.Printf("%.10q %.100q: origin %.200q, publisher %q: %s", r.Method, r.URL.Path, d.Origin, d.Publisher, d.Reason)
 		},
 	}
 }
@@ -41,14 +43,14 @@ func config() ampcors.Config {
 func main() {
 	addr := flag.String("addr", "localhost:8080", "host and port to listen on")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, *addr, os.Stdout); err != nil {
 		log.Fatal(err)
 	}
 }
 
-// run serves on addr until ctx ends.
+// run serves on addr until ctx ends, and then lets requests finish.
 func run(ctx context.Context, addr string, out io.Writer) error {
 	mw, err := ampcors.New(config())
 	if err != nil {
@@ -59,11 +61,12 @@ func run(ctx context.Context, addr string, out io.Writer) error {
 		return fmt.Errorf("%w (choose another address with -addr)", err)
 	}
 	server := &http.Server{Handler: handler(mw), ReadHeaderTimeout: 5 * time.Second}
+	closed := make(chan error, 1)
 	go func() {
 		<-ctx.Done()
 		closing, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		_ = server.Shutdown(closing) // what is still open then ends with the program
+		closed <- server.Shutdown(closing)
 	}()
 
 	base := "http://" + listener.Addr().String()
@@ -75,7 +78,7 @@ func run(ctx context.Context, addr string, out io.Writer) error {
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
-	return nil
+	return <-closed // Serve returns when Shutdown begins
 }
 
 // handler puts ampcors before the API, and not before the page, which is nobody

@@ -267,10 +267,6 @@ func (p *policy) checkWithoutHTTPS(v *verdict) {
 	case v.origin == "null":
 		v.reason = ReasonNull
 	case isHTTP && p.cfg.DangerouslyAllowHTTPOwnOrigins:
-		if _, cache := splitHost(p.caches, host); cache != nil {
-			v.reason = ReasonNotHTTPS // a cache has no pages over http
-			return
-		}
 		p.checkOwnHost(v, host)
 	case strings.Contains(v.origin, "://"):
 		v.reason = ReasonNotHTTPS
@@ -279,17 +275,17 @@ func (p *policy) checkWithoutHTTPS(v *verdict) {
 	}
 }
 
-// checkOwnHost decides on the host of an origin that is not a cache's.
+// checkOwnHost decides on the host of an origin that is not that of a trusted cache.
 func (p *policy) checkOwnHost(v *verdict, host string) {
-	hasALabel, f := checkDomain(host)
-	if hasALabel && f == noFault {
-		_, f = decodeDomain(host)
-	}
 	for _, domain := range p.foreign {
 		if isOrIsBelow(host, domain) {
 			v.reason, v.fault = ReasonUnknownHost, faultForeign // though a pattern may cover it
 			return
 		}
+	}
+	hasALabel, f := checkDomain(host)
+	if hasALabel && f == noFault {
+		_, f = decodeDomain(host)
 	}
 	switch f {
 	case noFault:

@@ -221,10 +221,14 @@ func TestTheRequestTable(t *testing.T) {
 			{"refused", "GET", []string{origin(evilOrigin)}, 418, []string{varyOuter, varyOwn, "X-Denied: " + evilOrigin}, ReasonPublisherNotAllowed},
 			{"refused preflight", "OPTIONS", []string{origin(evilOrigin), asksPOST}, 418, []string{varyOuter, "X-Denied: " + evilOrigin}, ReasonPublisherNotAllowed},
 		}},
-		{"http own origins", func(cfg *Config) { cfg.DangerouslyAllowHTTPOwnOrigins = true }, []request{
+		{"http own origins", func(cfg *Config) {
+			cfg.DangerouslyAllowHTTPOwnOrigins = true
+			cfg.Caches = []Cache{{ID: "own", CacheDomain: "cdn.example.net"}}
+		}, []request{
 			{"own origin", "GET", []string{origin("http://www.example.com")}, 202, granted("http://www.example.com"), ReasonOwnOrigin},
 			{"another host", "GET", []string{origin("http://evil.example")}, 403, refused, ReasonUnknownHost},
-			{"a cache over http", "GET", []string{origin("http://www-example-com.cdn.ampproject.org")}, 403, refused, ReasonNotHTTPS},
+			{"a cache over http", "GET", []string{origin("http://www-example-com.cdn.ampproject.org")}, 403, refused, ReasonUnknownHost},
+			{"a cache over http, below a pattern", "GET", []string{origin("http://cdn.example.net")}, 403, refused, ReasonUnknownHost},
 			{"another scheme", "GET", []string{origin("ftp://www.example.com")}, 403, refused, ReasonNotHTTPS},
 		}},
 		{"unsafe requests without Origin", func(cfg *Config) { cfg.DangerouslyAllowUnsafeRequestsWithoutOrigin = true }, []request{

@@ -235,7 +235,7 @@ func isPublicSuffix(domain string) bool {
 func (v *validator) origins(values, foreign []string) map[string]struct{} {
 	origins := make(map[string]struct{}, len(values))
 	for i, value := range values {
-		if reason, want := checkOrigin(value, foreign); reason != "" {
+		if reason, want := originFault(value, foreign); reason != "" {
 			v.report("Origins", i, value, reason, want)
 		}
 		origins[value] = struct{}{}
@@ -243,10 +243,10 @@ func (v *validator) origins(values, foreign []string) map[string]struct{} {
 	return origins
 }
 
-// checkOrigin tells why value is not an origin as browsers serialise it, which is
+// originFault tells why value is not an origin as browsers serialise it, which is
 // the only form that can ever be equal to one.
 // https://html.spec.whatwg.org/#ascii-serialisation-of-an-origin
-func checkOrigin(value string, foreign []string) (reason, want string) {
+func originFault(value string, foreign []string) (reason, want string) {
 	const example = `an origin such as "https://www.example.com" or "http://localhost:8080"`
 	switch {
 	case value == "null":

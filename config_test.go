@@ -89,6 +89,7 @@ func TestEachFaultSaysWhatWouldBeRight(t *testing.T) {
 		{Config{Origins: []string{"http://[::ffff:192.0.2.1]"}}, "Origins[0]", "browsers write in another way", "https://www.example.com"},
 		{Config{Origins: []string{"https://cdn.ampproject.org"}}, "Origins[0]", "bare domain", "leave it out"},
 		{Config{Origins: []string{"http://cdn.ampproject.org:8080"}}, "Origins[0]", "bare domain", "leave it out"},
+		{Config{Origins: []string{"https://example.com."}}, "Origins[0]", "has a host that", "https://www.example.com"},
 		{Config{Origins: []string{"https://1.2.3"}}, "Origins[0]", "browsers write in another way", "https://www.example.com"},
 		{Config{Origins: []string{"https://0x7f.1"}}, "Origins[0]", "browsers write in another way", "https://www.example.com"},
 		{Config{Origins: []string{"https://xn--zzzzzz99999.com"}}, "Origins[0]", "has a host that", "https://www.example.com"},

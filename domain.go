@@ -125,6 +125,9 @@ func isNumber[T string | []byte](label T) bool {
 	if len(label) >= 2 && label[0] == '0' && label[1] == 'x' {
 		digits, hex = label[2:], true
 	}
+	if len(digits) == 0 {
+		return hex // "0x" is zero
+	}
 	for i := range len(digits) {
 		c := digits[i]
 		if (c < '0' || '9' < c) && (!hex || c < 'a' || 'f' < c) {

@@ -36,6 +36,7 @@ func TestWhatIsNoPublisherIsRefusedWithWhatWouldBeRight(t *testing.T) {
 		{"2001:db8::1", "is an IP address", "www.example.com"},
 		{"[2001:db8::1]", "is an IP address", "www.example.com"},
 		{"192.0.2", "ends in a number", "www.example.com"},
+		{"example.0x", "ends in a number", "www.example.com"},
 		{"example.0x1f", "ends in a number", "www.example.com"},
 		{"example.com.", "has a trailing dot", `"example.com"`},
 		{".", "has an empty label", "www.example.com"},

@@ -62,8 +62,8 @@
 //     it first.
 //
 // An own origin is "https://" and an allowed publisher's domain, at the default port.
-// No host of an AMP Cache is one, whatever a pattern covers and whether the cache is
-// trusted or not.
+// No host of an AMP Cache is one, whatever a pattern covers: not of those that are
+// trusted, and not of those in [DefaultCaches].
 //
 // # What is decided
 //

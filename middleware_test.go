@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -337,6 +338,25 @@ func TestStatsCountByReason(t *testing.T) {
 	}
 	if err := m.Reconfigure(testConfig()); err != nil || m.Stats()[ReasonNull] != 3 {
 		t.Errorf("Reconfigure forgot the counts, or failed: %v", err)
+	}
+}
+
+func TestStatsLoseNoCount(t *testing.T) {
+	m := newMiddleware(t, testConfig())
+	const workers, each = 4, 20_000
+	var group sync.WaitGroup
+	for range workers {
+		group.Go(func() {
+			w, r := discard{make(http.Header)}, &http.Request{Method: "GET"}
+			for range each {
+				clear(w.h)
+				m.Handle(w, r)
+			}
+		})
+	}
+	group.Wait()
+	if n := m.Stats()[ReasonNoOrigin]; n != workers*each {
+		t.Errorf("%d requests were counted as %d", workers*each, n)
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -406,7 +405,6 @@ func TestThreatReconfigurationUnderLoad(t *testing.T) {
 		"https://" + plainHash("one.example") + ".cdn.ampproject.org", "https://" + plainHash("two.example") + ".www.bing-amp.com",
 		"https://one.example", "https://two.example", "https://xn--bcher-ch-65a.cdn.ampproject.org",
 	}
-	var handled atomic.Uint64
 	stop := make(chan struct{})
 	var workers sync.WaitGroup
 	work := func(f func()) {
@@ -426,7 +424,6 @@ func TestThreatReconfigurationUnderLoad(t *testing.T) {
 			r := &http.Request{Method: "GET", Header: http.Header{"Origin": {origins[rand.IntN(len(origins))]}}}
 			rec := httptest.NewRecorder()
 			m.Wrap(new(spy)).ServeHTTP(rec, r)
-			handled.Add(1)
 			h := rec.Header()
 			acao, exposed, creds := h.Get("Access-Control-Allow-Origin"), h.Get("Access-Control-Expose-Headers"), h.Get("Access-Control-Allow-Credentials")
 			isOne := strings.Contains(acao, "one") || strings.Contains(acao, plainHash("one.example"))
@@ -458,9 +455,6 @@ func TestThreatReconfigurationUnderLoad(t *testing.T) {
 	workers.Wait()
 	if !reached() {
 		t.Errorf("the load did not reach everything: %v", m.Stats())
-	}
-	if s := m.Stats(); s.Allowed()+s.Refused() != handled.Load() {
-		t.Errorf("%d requests were counted as %d", handled.Load(), s.Allowed()+s.Refused())
 	}
 	for range 100 {
 		if runtime.NumGoroutine() <= before {

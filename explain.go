@@ -29,11 +29,11 @@ func (m *Middleware) Explain(origin string) Explanation {
 	explainSteps(&v, func(name string, ok bool, value, detail string) {
 		e.Steps = append(e.Steps, Step{name, ok, value, detail})
 	})
-	verdict := "Refused"
+	outcome := "Refused"
 	if e.Decision.Allowed {
-		verdict = "Allowed"
+		outcome = "Allowed"
 	}
-	e.Steps = append(e.Steps, Step{"verdict", e.Decision.Allowed, verdict, "Reason: " + v.reason.String() + "."})
+	e.Steps = append(e.Steps, Step{"verdict", e.Decision.Allowed, outcome, "Reason: " + v.reason.String() + "."})
 	return e
 }
 

@@ -59,8 +59,8 @@ func DefaultCaches() []Cache {
 const (
 	// maxCachesJSON bounds what ParseCaches reads. The registry has about 600 octets.
 	maxCachesJSON = 1 << 20
-	// maxCaches bounds a list of caches, which is searched on each request. There
-	// have never been more than four.
+	// maxCaches bounds a list of caches, which is searched on each request. The
+	// registry has two.
 	maxCaches = 100
 )
 

@@ -26,7 +26,8 @@ type Config struct {
 	//   - one domain: "www.example.com", "bücher.example", "xn--bcher-kva.example".
 	//     Case does not matter, and the last two are the same;
 	//   - or a pattern: "*.example.com" stands for every domain below example.com,
-	//     at any depth, but not for example.com itself.
+	//     at any depth, but not for example.com itself. What stands behind "*." may
+	//     be a single label.
 	//
 	// Prohibited are schemes, ports, paths, IP addresses, trailing dots, single
 	// labels, labels that begin or end with a hyphen, and "*" in any other place. A

@@ -57,26 +57,7 @@ func TestEveryHostRoundTrips(t *testing.T) {
 					return
 				}
 				hosts++
-				prefix := combinedPrefix(domain)
-				if strings.Contains(prefix, "-") {
-					if got, _, f := reverse(nil, prefix); string(got) != domain {
-						t.Fatalf("%q has the prefix %q, which reverses to %q (%s)", domain, prefix, got, f)
-					}
-				} else if prefix != plainHash(domain) {
-					t.Fatalf("%q has the prefix %q, which is neither readable nor its hash", domain, prefix)
-				}
-				text, _ := decodeDomain(domain)
-				for _, form := range []string{prefix, formDocument(text), formToolbox(text), formAmppackager(text)} {
-					if !strings.Contains(form, "-") || len(form) > maxLabel {
-						continue
-					}
-					got, _, f := reverse(nil, form)
-					if isLeftAsXN(text, form) && (len(got) == 0 || strings.Contains(string(got), acePrefix)) {
-						continue
-					}
-					if string(got) != domain {
-						t.Fatalf("an implementation writes %q as %q, which reverses to %q (%s)", domain, form, got, f)
-					}
+				for _, form := range checkForms(t, domain) {
 					if other, ok := owner[form]; ok && other != domain {
 						t.Fatalf("%q is accepted for %q and for %q", form, domain, other)
 					}

@@ -75,7 +75,7 @@ func explainSteps(v *verdict, step func(name string, ok bool, value, detail stri
 	case v.fault == faultNoPrefix, v.fault == faultTwoLabels, v.fault == faultPrefixLength, v.fault == faultNotHash:
 		step("prefix", false, v.prefix, "What stands before the cache domain "+string(v.fault)+".")
 		return
-	case !strings.Contains(v.prefix, "-"):
+	case isHashOnly(v.prefix):
 		step("prefix", true, v.prefix, "No dash: this is a hash (fallback algorithm).")
 		explainAllowlist(v, step)
 		return

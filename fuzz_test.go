@@ -91,25 +91,7 @@ func FuzzCheckOrigin(f *testing.F) {
 		if f != noFault || plainDomain(text) != domain || plainParse(domain) != domain {
 			t.Fatalf("parseDomain(%q) = %q, which is no publisher domain", s, domain)
 		}
-		prefix := combinedPrefix(domain)
-		for _, form := range []string{prefix, formDocument(text), formToolbox(text), formAmppackager(text)} {
-			if len(form) > maxLabel {
-				continue
-			}
-			if !strings.Contains(form, "-") {
-				if form != plainHash(domain) {
-					t.Fatalf("DomainPrefix(%q) = %q; want its hash", domain, form)
-				}
-				continue
-			}
-			got, _, f := reverse(nil, form)
-			if isLeftAsXN(text, form) && (len(got) == 0 || strings.Contains(string(got), acePrefix)) {
-				continue
-			}
-			if string(got) != domain {
-				t.Fatalf("%q, a form of %q, reverses to %q (%s)", form, domain, got, f)
-			}
-		}
+		checkForms(t, domain)
 	})
 }
 

@@ -114,7 +114,7 @@ func (m *Middleware) Handle(w http.ResponseWriter, r *http.Request) (proceed boo
 		p.grant(h, v.origin, r.Method != http.MethodOptions)
 		return true
 	case r.Method != http.MethodOptions:
-		addVary(h, nil)
+		addVary(h, []string{"Origin"})
 	}
 	if v.reason.allowed() || p.cfg.ReportOnly {
 		return true
@@ -309,7 +309,7 @@ func (p *policy) checkPrefix(v *verdict) {
 	case v.prefix == "":
 		v.reason, v.fault = ReasonNotCanonical, faultNoPrefix
 		return
-	case !strings.Contains(v.prefix, "-") && !strings.Contains(v.prefix, "."):
+	case isHashOnly(v.prefix):
 		p.checkHash(v)
 		return
 	}
@@ -428,13 +428,11 @@ func (p *policy) grantPreflight(h http.Header, v *verdict) {
 }
 
 // addVary adds "Origin" to Vary, so that no cache between gives one publisher's
-// answer to another. What stands there stays. value, if not nil, holds "Origin".
-func addVary(h http.Header, value []string) {
-	if value == nil {
-		value = []string{"Origin"}
-	}
+// answer to another. What stands there stays. origin is that one value, in memory
+// that the header may keep.
+func addVary(h http.Header, origin []string) {
 	if vary := h["Vary"]; len(vary) > 0 {
-		value = append(vary[:len(vary):len(vary)], "Origin")
+		origin = append(vary[:len(vary):len(vary)], origin...)
 	}
-	h["Vary"] = value
+	h["Vary"] = origin
 }

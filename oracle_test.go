@@ -357,3 +357,28 @@ func formAmppackager(host string) string {
 	}
 	return plainToASCII(text)
 }
+
+// checkForms fails unless the domain's own prefix, and each form that an
+// implementation gives it, stands for this domain. It returns the readable forms
+// that do.
+func checkForms(t testing.TB, domain string) (accepted []string) {
+	text, _ := decodeDomain(domain)
+	prefix := combinedPrefix(domain)
+	if !strings.Contains(prefix, "-") && prefix != plainHash(domain) {
+		t.Fatalf("%q has the prefix %q, which is neither readable nor its hash", domain, prefix)
+	}
+	for _, form := range []string{prefix, formDocument(text), formToolbox(text), formAmppackager(text)} {
+		if !strings.Contains(form, "-") || len(form) > 63 {
+			continue
+		}
+		got, _, f := reverse(nil, form)
+		if form != prefix && isLeftAsXN(text, form) && (len(got) == 0 || strings.Contains(string(got), "xn--")) {
+			continue // TestPrefixesThatBeginWithXN shows what these mean
+		}
+		if string(got) != domain {
+			t.Fatalf("an implementation writes %q as %q, which reverses to %q (%s)", domain, form, got, f)
+		}
+		accepted = append(accepted, form)
+	}
+	return accepted
+}

@@ -60,7 +60,7 @@ var ErrHashed = errors.New("ampcors: the domain prefix has no dash: it is a hash
 // the package documentation. Any other is refused with a *[ValueError], or with an
 // error that is [ErrHashed] if it has no dash.
 func PublisherDomain(prefix string) (string, error) {
-	if prefix != "" && !strings.Contains(prefix, "-") && !strings.Contains(prefix, ".") {
+	if prefix != "" && isHashOnly(prefix) {
 		return "", fmt.Errorf("%w: %.80q", ErrHashed, prefix)
 	}
 	domain, _, f := reverse(nil, prefix)
@@ -71,6 +71,12 @@ func PublisherDomain(prefix string) (string, error) {
 		}
 	}
 	return string(domain), nil
+}
+
+// isHashOnly tells whether a label has no dash, and so cannot be reversed. Something
+// with a dot is no label, and refused as that.
+func isHashOnly(prefix string) bool {
+	return !strings.Contains(prefix, "-") && !strings.Contains(prefix, ".")
 }
 
 // reverse writes into buf the publisher domain that a prefix with a dash stands

@@ -74,7 +74,7 @@ func TestTheProgramServesAndItsCurlLinesShowWhatTheySay(t *testing.T) {
 	}
 }
 
-func TestAnAddressInUseIsAnErrorThatSaysWhatToDo(t *testing.T) {
+func TestAnAddressInUseIsAnErrorThatNamesTheFlag(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()
 	err := run(context.Background(), server.Listener.Addr().String(), io.Discard)

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"slices"
+	"strings"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 )
@@ -12,11 +13,12 @@ import (
 // An allowlist knows the publishers that are allowed. It does not change once it
 // is built, but for the LRU, whose content never changes an answer.
 type allowlist struct {
-	names     []string                              // exact publishers
-	exact     map[string]uint32                     // name to its index in names
-	wildcards map[string]struct{}                   // what stands behind "*."
-	hashes    []hashEntry                           // of names, sorted
-	recent    *lru.Cache[[sha256.Size]byte, uint32] // SHA-256 to index in names; nil without names
+	names     []string                       // exact publishers
+	exact     map[string]uint32              // name to its index in names
+	punycode  map[string]uint32              // prefix that begins with xn-- to index in names
+	wildcards map[string]struct{}            // what stands behind "*."
+	hashes    []hashEntry                    // of names, sorted
+	recent    *lru.Cache[hashPrefix, uint32] // hash-only prefix to index in names; nil without names
 }
 
 // A hashEntry is the start of a publisher's SHA-256, and its index in names. It
@@ -30,7 +32,8 @@ func hashStart(sum *[sha256.Size]byte) uint64 { return binary.BigEndian.Uint64(s
 
 // newAllowlist builds an allowlist of domains and wildcard bases that are in the
 // form that parseDomain returns. All hashes are computed here, so that no request
-// has to; the first of them fill the LRU.
+// has to; the first of them fill the LRU. So is the prefix of each internationalised
+// name, which takes several times as long to decode as to look up.
 func newAllowlist(names []string, wildcards []string, cacheSize int) *allowlist {
 	a := &allowlist{
 		names:  names,
@@ -39,7 +42,7 @@ func newAllowlist(names []string, wildcards []string, cacheSize int) *allowlist 
 	}
 	if len(names) > 0 {
 		// Its only error is a size below one, which compile refuses.
-		a.recent, _ = lru.New[[sha256.Size]byte, uint32](min(cacheSize, len(names)))
+		a.recent, _ = lru.New[hashPrefix, uint32](min(cacheSize, len(names)))
 	}
 	for i, name := range names {
 		if _, twice := a.exact[name]; twice {
@@ -50,7 +53,16 @@ func newAllowlist(names []string, wildcards []string, cacheSize int) *allowlist 
 		sum := sha256.Sum256([]byte(name))
 		a.hashes = append(a.hashes, hashEntry{hashStart(&sum), index})
 		if i < cacheSize {
-			a.recent.Add(sum, index)
+			a.recent.Add(encodeHash(&sum), index)
+		}
+		if !strings.Contains(name, acePrefix) {
+			continue
+		}
+		if prefix := basicPrefix(name); strings.HasPrefix(prefix, acePrefix) {
+			if a.punycode == nil {
+				a.punycode = make(map[string]uint32)
+			}
+			a.punycode[prefix] = index
 		}
 	}
 	slices.SortFunc(a.hashes, func(x, y hashEntry) int { return cmp.Compare(x.start, y.start) })
@@ -63,40 +75,62 @@ func newAllowlist(names []string, wildcards []string, cacheSize int) *allowlist 
 	return a
 }
 
-// find tells whether the domain is allowed. For one that is listed exactly it
-// returns the name as well, which saves a caller from copying the domain.
-func (a *allowlist) find(domain []byte) (name string, ok bool) {
+// find finds an exactly listed publisher.
+func find[T string | []byte](a *allowlist, domain T) (name string, ok bool) {
 	if i, ok := a.exact[string(domain)]; ok {
 		return a.names[i], true
-	}
-	if len(a.wildcards) > 0 {
-		for i, c := range domain {
-			if c != '.' {
-				continue
-			}
-			if _, ok := a.wildcards[string(domain[i+1:])]; ok {
-				return "", true
-			}
-		}
 	}
 	return "", false
 }
 
-// findHash returns the exactly listed publisher whose name has this SHA-256.
+// covers tells whether a pattern covers the domain.
+func covers[T string | []byte](a *allowlist, domain T) bool {
+	if len(a.wildcards) == 0 {
+		return false
+	}
+	for i := range len(domain) {
+		if domain[i] != '.' {
+			continue
+		}
+		if _, ok := a.wildcards[string(domain[i+1:])]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// findPunycode finds the exactly listed publisher whose prefix, as DomainPrefix returns
+// it, this is. It is a short cut for prefixes that begin "xn--".
+func (a *allowlist) findPunycode(prefix string) (name string, ok bool) {
+	if i, ok := a.punycode[prefix]; ok {
+		return a.names[i], true
+	}
+	return "", false
+}
+
+// recall is findHash for a prefix that the LRU remembers.
+func (a *allowlist) recall(prefix string) (name string, ok bool) {
+	var key hashPrefix
+	if a.recent == nil || len(prefix) != len(key) {
+		return "", false
+	}
+	copy(key[:], prefix)
+	// Peek takes only the read lock. The order in which the LRU forgets is then that
+	// of entry, which is good enough for what forgetting costs.
+	if i, ok := a.recent.Peek(key); ok {
+		return a.names[i], true
+	}
+	return "", false
+}
+
+// findHash returns the exactly listed publisher whose name has this SHA-256, and
+// has the LRU remember it.
 //
 // The LRU saves a computation, and nothing else: what it has forgotten is found
 // again from the sorted hashes by a binary search and, unless two names share the
 // first 64 bits, one SHA-256. An unknown hash is never stored, so that invented
-// ones push nothing out. Peek takes only the read lock of the LRU; the order in
-// which it forgets is then that of entry, which is good enough for what forgetting
-// costs.
+// ones push nothing out.
 func (a *allowlist) findHash(sum *[sha256.Size]byte) (name string, ok bool) {
-	if a.recent == nil {
-		return "", false
-	}
-	if i, ok := a.recent.Peek(*sum); ok {
-		return a.names[i], true
-	}
 	start := hashStart(sum)
 	at, _ := slices.BinarySearchFunc(a.hashes, start, func(e hashEntry, start uint64) int {
 		return cmp.Compare(e.start, start)
@@ -104,7 +138,7 @@ func (a *allowlist) findHash(sum *[sha256.Size]byte) (name string, ok bool) {
 	for ; at < len(a.hashes) && a.hashes[at].start == start; at++ {
 		i := a.hashes[at].index
 		if sha256.Sum256([]byte(a.names[i])) == *sum {
-			a.recent.Add(*sum, i)
+			a.recent.Add(encodeHash(sum), i)
 			return a.names[i], true
 		}
 	}

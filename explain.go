@@ -23,10 +23,11 @@ type Step struct {
 // Explain decides on an Origin value as [Middleware.CheckOrigin] does, by the same
 // code, and tells how. It is for diagnostic pages and support, not for each request.
 func (m *Middleware) Explain(origin string) Explanation {
-	var v verdict
-	m.current().checkOrigin(&v, origin)
+	p := m.current()
+	v := verdict{named: true}
+	p.checkOrigin(&v, origin)
 	e := Explanation{Decision: v.decision()}
-	explainSteps(&v, func(name string, ok bool, value, detail string) {
+	p.explainSteps(&v, func(name string, ok bool, value, detail string) {
 		e.Steps = append(e.Steps, Step{name, ok, value, detail})
 	})
 	outcome := "Refused"
@@ -37,7 +38,7 @@ func (m *Middleware) Explain(origin string) Explanation {
 	return e
 }
 
-func explainSteps(v *verdict, step func(name string, ok bool, value, detail string)) {
+func (p *policy) explainSteps(v *verdict, step func(name string, ok bool, value, detail string)) {
 	scheme, host, _ := strings.Cut(v.origin, "://")
 	switch {
 	case v.reason == ReasonExtraOrigin:
@@ -66,7 +67,7 @@ func explainSteps(v *verdict, step func(name string, ok bool, value, detail stri
 			return
 		}
 		step("publisher", true, host, "The host is the publisher domain.")
-		explainAllowlist(v, step)
+		p.explainAllowlist(v, step)
 		return
 	}
 	step("cache", true, v.cache.dotted[1:], fmt.Sprintf("The AMP Cache %q.", v.cache.id))
@@ -77,41 +78,43 @@ func explainSteps(v *verdict, step func(name string, ok bool, value, detail stri
 		return
 	case isHashOnly(v.prefix):
 		step("prefix", true, v.prefix, "No dash: this is a hash (fallback algorithm).")
-		explainAllowlist(v, step)
+		p.explainAllowlist(v, step)
 		return
 	}
 	step("prefix", true, v.prefix, "It has a dash, so it can be reversed.")
 
+	_, text, _ := reverse(nil, v.prefix)
 	detail := "As it is: neither punycode nor wrapped in 0- and -0."
 	switch {
-	case !isASCII(v.text):
+	case !isASCII(text):
 		detail = "Punycode decoded, and a 0- and -0 around it taken away if they were there."
-	case v.text != v.prefix:
+	case text != v.prefix:
 		detail = "The 0- and -0 around it taken away."
 	case strings.HasPrefix(v.prefix, acePrefix):
 		detail = "As it is: not canonical punycode of a name with a dot."
 	}
-	step("unwrapped", true, v.text, detail)
+	step("unwrapped", true, text, detail)
 
 	if v.fault != noFault {
 		step("publisher", false, "", "It does not stand for a publisher domain: it "+string(v.fault)+".")
 		return
 	}
-	step("publisher", true, v.publisher(), `Read from left to right: "--" is a hyphen, "-" is a dot.`)
-	explainAllowlist(v, step)
+	step("publisher", true, v.publisher, `Read from left to right: "--" is a hyphen, "-" is a dot.`)
+	p.explainAllowlist(v, step)
 }
 
-func explainAllowlist(v *verdict, step func(name string, ok bool, value, detail string)) {
+func (p *policy) explainAllowlist(v *verdict, step func(name string, ok bool, value, detail string)) {
+	_, listed := find(p.allowlist, v.publisher)
 	switch {
 	case v.reason == ReasonHashNotKnown:
 		step("allowlist", false, "", "It is the hash of no publisher that is listed exactly. A pattern cannot match a hash.")
 	case !v.reason.allowed():
 		step("allowlist", false, "", "Neither listed in Publishers nor covered by a pattern there.")
 	case v.reason == ReasonHashedCacheOrigin:
-		step("allowlist", true, v.name, "The hash of this publisher, which is listed in Publishers.")
-	case v.name != "":
-		step("allowlist", true, v.name, "Listed in Publishers.")
+		step("allowlist", true, v.publisher, "The hash of this publisher, which is listed in Publishers.")
+	case listed:
+		step("allowlist", true, v.publisher, "Listed in Publishers.")
 	default:
-		step("allowlist", true, v.publisher(), "Covered by a pattern in Publishers.")
+		step("allowlist", true, v.publisher, "Covered by a pattern in Publishers.")
 	}
 }

@@ -127,7 +127,16 @@ func hyphens34(s string) bool {
 // drops the padding, which is always four "=" behind 32 octets.
 var base32Lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
+// A hashPrefix is a hash-only prefix. An array, it shares no memory with a request.
+type hashPrefix [52]byte
+
+func encodeHash(sum *[sha256.Size]byte) (prefix hashPrefix) {
+	base32Lower.Encode(prefix[:], sum[:])
+	return prefix
+}
+
 func fallbackPrefix(domain string) string {
 	sum := sha256.Sum256([]byte(domain))
-	return base32Lower.EncodeToString(sum[:])
+	prefix := encodeHash(&sum)
+	return string(prefix[:])
 }

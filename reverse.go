@@ -196,10 +196,37 @@ func unfold(dst []byte, text string) []byte {
 	return dst
 }
 
+// unfoldPlain is unfold for a prefix that is plain: a label that is neither punycode
+// nor wrapped nor has to be, and that holds no A-label. For such a prefix, reverse does
+// nothing else before it checks the domain.
+func unfoldPlain(buf *[maxLabel]byte, prefix string) (domain []byte, plain bool) {
+	if len(prefix) > maxLabel || hyphens34(prefix) || strings.HasPrefix(prefix, "0-") {
+		return nil, false
+	}
+	n := 0
+	for i := 0; i < len(prefix); i++ {
+		c := prefix[i]
+		switch {
+		case c == '.':
+			return nil, false
+		case c != '-':
+		case i+1 == len(prefix) || prefix[i+1] != '-':
+			c = '.'
+		case n > 0 && buf[n-1] == '-': // "----", as an A-label would have
+			return nil, false
+		default:
+			i++
+		}
+		buf[n] = c
+		n++
+	}
+	return buf[:n], true
+}
+
 // decodeHash returns the SHA-256 that a hash-only prefix spells in base32.
 // encoding/base32 would allocate, and ignores line breaks.
 func decodeHash(prefix string) (sum [sha256.Size]byte, f fault) {
-	if len(prefix) != base32Lower.EncodedLen(sha256.Size) {
+	if len(prefix) != len(hashPrefix{}) {
 		return sum, faultNotHash
 	}
 	out, acc, bits := 0, uint(0), 0

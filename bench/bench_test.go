@@ -1,0 +1,241 @@
+package bench
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"fmt"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ampcors/ampcors"
+	"golang.org/x/net/idna"
+)
+
+const google = "cdn.ampproject.org"
+
+// A request of a benchmark, and the publisher whose page sends it.
+type request struct {
+	name      string
+	publisher string
+	method    string
+	header    http.Header
+	granted   bool     // gets Access-Control-Allow-Origin
+	libraries []string // that can decide so; nil for all
+}
+
+func cacheOrigin(publisher string) string {
+	prefix, err := ampcors.DomainPrefix(publisher)
+	if err != nil {
+		panic(err)
+	}
+	return "https://" + prefix + "." + google
+}
+
+func get(origin string) http.Header { return http.Header{"Origin": {origin}} }
+
+func preflight(origin, method string) http.Header {
+	h := get(origin)
+	h["Access-Control-Request-Method"] = []string{method}
+	h["Access-Control-Request-Headers"] = []string{"content-type"}
+	return h
+}
+
+var requests = []request{
+	{"allowed", ASCII, "GET", get(cacheOrigin(ASCII)), true, nil},
+	{"idn", IDN, "GET", get(cacheOrigin(IDN)), true, nil},
+	{"hash-only", Hashed, "GET", get(cacheOrigin(Hashed)), true, nil},
+	{"own", ASCII, "GET", get("https://" + ASCII), true, nil},
+	{"wildcard", Wildcard, "GET", get("https://shop.wild.example"), true, nil},
+	{"wildcard-cache", Wildcard, "GET", get(cacheOrigin("shop.wild.example")), true, []string{"ampcors"}},
+	{"refused", ASCII, "GET", get(cacheOrigin("www.evil.example")), false, nil},
+	{"garbage", ASCII, "GET", get("https://evil.example:8080/x"), false, nil},
+	{"no-origin", ASCII, "GET", nil, false, nil},
+	{"preflight", ASCII, "OPTIONS", preflight(cacheOrigin(ASCII), "POST"), true, nil},
+	{"preflight-refused", ASCII, "OPTIONS", preflight(cacheOrigin("www.evil.example"), "POST"), false, nil},
+}
+
+// A discard is a ResponseWriter that keeps its header map from one request to the
+// next, so that what is measured is the middleware and not the map.
+type discard struct{ h http.Header }
+
+func (d discard) Header() http.Header         { return d.h }
+func (d discard) Write(b []byte) (int, error) { return len(b), nil }
+func (d discard) WriteHeader(int)             {}
+
+var nothing = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+
+// wrapped calls f with each library that has a policy for the request, at each number
+// of publishers. One policy is in memory at a time, and serves all requests; but one
+// publisher alone is that of the request.
+func wrapped(b *testing.B, f func(b *testing.B, h http.Handler, r *request)) {
+	for _, n := range []int{1, 100, 10_000, 1_000_000} {
+		for _, library := range Libraries[1:] {
+			var h http.Handler
+			var of string
+			for i := range requests {
+				r := &requests[i]
+				if r.libraries != nil && !slices.Contains(r.libraries, library) {
+					continue
+				}
+				if library == "floor" && (r.name != "allowed" || n > 1) {
+					continue
+				}
+				b.Run(fmt.Sprintf("case=%s/publishers=%d/lib=%s", r.name, n, library), func(b *testing.B) {
+					if h == nil || n == 1 && of != r.publisher {
+						publishers := []string{r.publisher}
+						if n > 1 {
+							publishers = Publishers(n, ASCII, IDN, Hashed, Wildcard)
+						}
+						var err error
+						if h, err = Wrap(library, publishers, nothing); err != nil {
+							b.Fatal(err)
+						}
+						of = r.publisher
+						runtime.GC()
+					}
+					f(b, h, r)
+				})
+			}
+		}
+	}
+}
+
+// BenchmarkSerial answers one request again and again.
+func BenchmarkSerial(b *testing.B) {
+	wrapped(b, func(b *testing.B, h http.Handler, r *request) {
+		w := discard{make(http.Header)}
+		req := &http.Request{Method: r.method, Header: r.header}
+		h.ServeHTTP(w, req)
+		if granted := w.h["Access-Control-Allow-Origin"] != nil; granted != r.granted {
+			b.Fatalf("granted %v; want %v", granted, r.granted)
+		}
+		b.ReportAllocs()
+		for b.Loop() {
+			clear(w.h)
+			h.ServeHTTP(w, req)
+		}
+	})
+}
+
+// BenchmarkParallel answers one request on all cores at once.
+func BenchmarkParallel(b *testing.B) {
+	wrapped(b, func(b *testing.B, h http.Handler, r *request) {
+		b.ReportAllocs()
+		b.RunParallel(func(pb *testing.PB) {
+			w := discard{make(http.Header)}
+			req := &http.Request{Method: r.method, Header: r.header}
+			for pb.Next() {
+				clear(w.h)
+				h.ServeHTTP(w, req)
+			}
+		})
+	})
+}
+
+// BenchmarkAdversarial answers requests made to cost much. Those that are numbered
+// differ each time, up to a number at which nothing that is bounded can know them
+// all.
+func BenchmarkAdversarial(b *testing.B) {
+	const different = 1 << 16
+	numbered := func(origin func(i int) string) []http.Header {
+		hs := make([]http.Header, different)
+		for i := range hs {
+			hs[i] = get(origin(i))
+		}
+		return hs
+	}
+	longList := preflight(cacheOrigin(ASCII), "POST")
+	longList["Access-Control-Request-Headers"] = []string{strings.Repeat("x,", 1<<19)}
+	emptyList := preflight(cacheOrigin(ASCII), "POST")
+	emptyList["Access-Control-Request-Headers"] = []string{strings.Repeat(",", 1<<20)}
+	manyLines := preflight(cacheOrigin(ASCII), "POST")
+	manyLines["Access-Control-Request-Headers"] = slices.Repeat([]string{"x"}, 1<<19)
+	for _, c := range []struct {
+		name    string
+		method  string
+		headers []http.Header
+	}{
+		{"origin-1MiB", "GET", []http.Header{get(strings.Repeat("a", 1<<20))}},
+		{"origin-1MiB-of-labels", "GET", []http.Header{get("https://" + strings.Repeat("a.", 1<<19) + google)}},
+		{"header-names-1MiB", "OPTIONS", []http.Header{longList}},
+		{"header-names-1MiB-empty", "OPTIONS", []http.Header{emptyList}},
+		{"header-names-1MiB-lines", "OPTIONS", []http.Header{manyLines}},
+		{"invented-hashes", "GET", numbered(func(i int) string {
+			sum := sha256.Sum256(fmt.Append(nil, i))
+			return "https://" + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:])[:52]) + "." + google
+		})},
+		{"punycode-63", "GET", numbered(func(i int) string { return "https://" + longestPunycode(i) + "." + google })},
+		{"punycode-own-253", "GET", numbered(func(i int) string {
+			l := longestPunycode(i)
+			return "https://" + l + "." + l + "." + l + "." + l[:len("xn--")] + l[8:]
+		})},
+	} {
+		for _, n := range []int{1, 10_000} {
+			for _, library := range Libraries[2:] {
+				b.Run(fmt.Sprintf("case=%s/publishers=%d/lib=%s", c.name, n, library), func(b *testing.B) {
+					publishers := []string{ASCII}
+					if n > 1 {
+						publishers = Publishers(n, ASCII, IDN, Hashed, Wildcard)
+					}
+					h, err := Wrap(library, publishers, nothing)
+					if err != nil {
+						b.Fatal(err)
+					}
+					w := discard{make(http.Header)}
+					req := &http.Request{Method: c.method}
+					b.ReportAllocs()
+					i := 0
+					for b.Loop() {
+						clear(w.h)
+						req.Header = c.headers[i%len(c.headers)]
+						h.ServeHTTP(w, req)
+						i++
+					}
+				})
+			}
+		}
+	}
+}
+
+// longestPunycode returns a label of 63 octets that decodes to as many characters
+// beyond ASCII as there can be, and to a name with a dot.
+func longestPunycode(i int) string {
+	text := []rune("é-")
+	for n := i; len(text) < 10; n /= 16 {
+		text = append(text, 'à'+rune(n%16))
+	}
+	for {
+		next := append(slices.Clone(text), 'é')
+		label, err := idna.Punycode.ToASCII(string(next))
+		if err != nil {
+			panic(err)
+		}
+		if len(label) > 63 {
+			label, _ = idna.Punycode.ToASCII(string(text))
+			return label
+		}
+		text = next
+	}
+}
+
+// BenchmarkNew builds the policy.
+func BenchmarkNew(b *testing.B) {
+	for _, n := range []int{1, 100, 10_000, 1_000_000} {
+		publishers := []string{ASCII}
+		if n > 1 {
+			publishers = Publishers(n, ASCII, IDN, Hashed, Wildcard)
+		}
+		for _, library := range Libraries[2:] {
+			b.Run(fmt.Sprintf("publishers=%d/lib=%s", n, library), func(b *testing.B) {
+				for b.Loop() {
+					if _, err := Wrap(library, publishers, nothing); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}

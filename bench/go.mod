@@ -1,0 +1,22 @@
+module github.com/ampcors/ampcors/bench
+
+go 1.26.0
+
+replace github.com/ampcors/ampcors => ../
+
+require (
+	github.com/ampcors/ampcors v0.0.0-00010101000000-000000000000
+	github.com/go-chi/cors v1.2.2
+	github.com/jub0bs/cors v0.13.0
+	github.com/rs/cors v1.11.1
+	golang.org/x/net v0.62.0
+)
+
+require (
+	github.com/aclements/go-moremath v0.0.0-20210112150236-f10218a38794 // indirect
+	github.com/hashicorp/golang-lru/v2 v2.0.7 // indirect
+	golang.org/x/perf v0.0.0-20260908200009-22c9c6c9d4da // indirect
+	golang.org/x/text v0.43.0 // indirect
+)
+
+tool golang.org/x/perf/cmd/benchstat

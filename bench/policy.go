@@ -1,0 +1,118 @@
+// Package bench compares ampcors with other CORS middleware: the same policy for
+// each, the same requests, in one run. See the script named run.
+package bench
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ampcors/ampcors"
+	chi "github.com/go-chi/cors"
+	jub0bs "github.com/jub0bs/cors"
+	rs "github.com/rs/cors"
+)
+
+// The publishers that the requests are for.
+const (
+	ASCII    = "www.example.com"
+	IDN      = "www.xn--bcher-kva.example"                                        // www.bücher.example, as origins have it
+	Hashed   = "the-weekly-gazette-of-a-town-with-a-rather-long-name.example.org" // too long for a readable prefix
+	Wildcard = "*.wild.example"
+)
+
+const (
+	exposed = "AMP-Redirect-To"
+	maxAge  = 10 * time.Minute
+)
+
+// Publishers returns n publishers, of which some are given. These stand in the
+// middle, where a linear search finds them after half of its way.
+func Publishers(n int, some ...string) []string {
+	list := make([]string, 0, n)
+	for i := range n - len(some) {
+		list = append(list, fmt.Sprintf("www.site-%07d.example", i))
+	}
+	return slices.Insert(list, len(list)/2, some...)
+}
+
+// origins types in what peers must be told: each publisher at each cache, and at
+// its own origin. No list of origins can hold a pattern's hosts on a cache.
+func origins(publishers []string) (list []string, err error) {
+	for _, publisher := range publishers {
+		if strings.HasPrefix(publisher, "*.") {
+			list = append(list, "https://"+publisher)
+			continue
+		}
+		onCaches, err := ampcors.CacheOrigins(publisher)
+		if err != nil {
+			return nil, err
+		}
+		list = append(append(list, onCaches...), "https://"+publisher)
+	}
+	return list, nil
+}
+
+// Libraries are those that Wrap knows: first no middleware at all and then the
+// floor, which is what a handler costs that does the least.
+var Libraries = []string{"none", "floor", "ampcors", "jub0bs", "rs", "chi"}
+
+// Wrap puts one of the Libraries before next. The policy is the same for each:
+// credentialed; GET and POST; Content-Type; one header exposed; ten minutes.
+func Wrap(library string, publishers []string, next http.Handler) (http.Handler, error) {
+	switch library {
+	case "none":
+		return next, nil
+	case "floor":
+		return floor(next), nil
+	case "ampcors":
+		m, err := ampcors.New(ampcors.Config{Publishers: publishers, Credentialed: true, ResponseHeaders: []string{exposed}, MaxAge: maxAge})
+		if err != nil {
+			return nil, err
+		}
+		return m.Wrap(next), nil
+	}
+	list, err := origins(publishers)
+	if err != nil {
+		return nil, err
+	}
+	switch library {
+	case "jub0bs":
+		m, err := jub0bs.NewMiddleware(jub0bs.Config{
+			Origins: list, Credentialed: true, Methods: []string{"GET", "POST"}, RequestHeaders: []string{"Content-Type"},
+			ResponseHeaders: []string{exposed}, MaxAgeInSeconds: int(maxAge.Seconds()),
+		})
+		if err != nil {
+			return nil, err
+		}
+		return m.Wrap(next), nil
+	case "rs":
+		return rs.New(rs.Options{
+			AllowedOrigins: list, AllowCredentials: true, AllowedMethods: []string{"GET", "POST"}, AllowedHeaders: []string{"Content-Type"},
+			ExposedHeaders: []string{exposed}, MaxAge: int(maxAge.Seconds()),
+		}).Handler(next), nil
+	case "chi":
+		return chi.New(chi.Options{
+			AllowedOrigins: list, AllowCredentials: true, AllowedMethods: []string{"GET", "POST"}, AllowedHeaders: []string{"Content-Type"},
+			ExposedHeaders: []string{exposed}, MaxAge: int(maxAge.Seconds()),
+		}).Handler(next), nil
+	}
+	return nil, fmt.Errorf("there is no library %q; want one of %q", library, Libraries)
+}
+
+// floor compares one origin, typed in, and sets the same headers as the others with
+// one allocation. It knows no preflights.
+func floor(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if origin := r.Header["Origin"]; len(origin) == 1 && origin[0] == "https://www-example-com.cdn.ampproject.org" {
+			h, vals := w.Header(), &[4]string{origin[0], "Origin", "true", exposed}
+			h["Access-Control-Allow-Origin"] = vals[0:1:1]
+			h["Vary"] = vals[1:2:2]
+			h["Access-Control-Allow-Credentials"] = vals[2:3:3]
+			h["Access-Control-Expose-Headers"] = vals[3:4:4]
+		}
+		next.ServeHTTP(w, r)
+	})
+}

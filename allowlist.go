@@ -13,56 +13,50 @@ import (
 // An allowlist knows the publishers that are allowed. It does not change once it
 // is built, but for the LRU, whose content never changes an answer.
 type allowlist struct {
-	names     []string                       // exact publishers
-	exact     map[string]uint32              // name to its index in names
-	punycode  map[string]uint32              // prefix that begins with xn-- to index in names
+	exact     map[string]string              // each exact publisher, under its name
+	punycode  map[string]string              // and under its prefix, if that begins "xn--"
+	recent    *lru.Cache[hashPrefix, string] // and under its hash-only prefix; nil if there is none
+	hashes    []hashEntry                    // of all exact publishers, sorted
 	wildcards map[string]struct{}            // what stands behind "*."
-	hashes    []hashEntry                    // of names, sorted
-	recent    *lru.Cache[hashPrefix, uint32] // hash-only prefix to index in names; nil without names
 }
 
-// A hashEntry is the start of a publisher's SHA-256, and its index in names. It
-// finds a publisher by hash at 16 octets each, where whole hashes would take 36.
+// A hashEntry is the start of a publisher's SHA-256, and the name. It finds a
+// publisher by hash at 24 octets each, where whole hashes would take 48.
 type hashEntry struct {
 	start uint64
-	index uint32
+	name  string
 }
 
 func hashStart(sum *[sha256.Size]byte) uint64 { return binary.BigEndian.Uint64(sum[:]) }
 
 // newAllowlist builds an allowlist of domains and wildcard bases that are in the
 // form that parseDomain returns. All hashes are computed here, so that no request
-// has to; the first of them fill the LRU. So is the prefix of each internationalised
+// has to. So is the prefix of each internationalised
 // name, which takes several times as long to decode as to look up.
 func newAllowlist(names []string, wildcards []string, cacheSize int) *allowlist {
 	a := &allowlist{
-		names:  names,
-		exact:  make(map[string]uint32, len(names)),
+		exact:  make(map[string]string, len(names)),
 		hashes: make([]hashEntry, 0, len(names)),
 	}
 	if len(names) > 0 {
 		// Its only error is a size below one, which compile refuses.
-		a.recent, _ = lru.New[hashPrefix, uint32](min(cacheSize, len(names)))
+		a.recent, _ = lru.New[hashPrefix, string](min(cacheSize, len(names)))
 	}
-	for i, name := range names {
+	for _, name := range names {
 		if _, twice := a.exact[name]; twice {
 			continue // a set: naming a publisher twice says nothing new
 		}
-		index := uint32(i)
-		a.exact[name] = index
+		a.exact[name] = name
 		sum := sha256.Sum256([]byte(name))
-		a.hashes = append(a.hashes, hashEntry{hashStart(&sum), index})
-		if i < cacheSize {
-			a.recent.Add(encodeHash(&sum), index)
-		}
+		a.hashes = append(a.hashes, hashEntry{hashStart(&sum), name})
 		if !strings.Contains(name, acePrefix) {
 			continue
 		}
 		if prefix := basicPrefix(name); strings.HasPrefix(prefix, acePrefix) {
 			if a.punycode == nil {
-				a.punycode = make(map[string]uint32)
+				a.punycode = make(map[string]string)
 			}
-			a.punycode[prefix] = index
+			a.punycode[prefix] = name
 		}
 	}
 	slices.SortFunc(a.hashes, func(x, y hashEntry) int { return cmp.Compare(x.start, y.start) })
@@ -77,10 +71,8 @@ func newAllowlist(names []string, wildcards []string, cacheSize int) *allowlist 
 
 // find finds an exactly listed publisher.
 func find[T string | []byte](a *allowlist, domain T) (name string, ok bool) {
-	if i, ok := a.exact[string(domain)]; ok {
-		return a.names[i], true
-	}
-	return "", false
+	name, ok = a.exact[string(domain)]
+	return name, ok
 }
 
 // covers tells whether a pattern covers the domain.
@@ -99,15 +91,6 @@ func covers[T string | []byte](a *allowlist, domain T) bool {
 	return false
 }
 
-// findPunycode finds the exactly listed publisher whose prefix, as DomainPrefix returns
-// it, this is. It is a short cut for prefixes that begin "xn--".
-func (a *allowlist) findPunycode(prefix string) (name string, ok bool) {
-	if i, ok := a.punycode[prefix]; ok {
-		return a.names[i], true
-	}
-	return "", false
-}
-
 // recall is findHash for a prefix that the LRU remembers.
 func (a *allowlist) recall(prefix string) (name string, ok bool) {
 	var key hashPrefix
@@ -117,10 +100,7 @@ func (a *allowlist) recall(prefix string) (name string, ok bool) {
 	copy(key[:], prefix)
 	// Peek takes only the read lock. The order in which the LRU forgets is then that
 	// of entry, which is good enough for what forgetting costs.
-	if i, ok := a.recent.Peek(key); ok {
-		return a.names[i], true
-	}
-	return "", false
+	return a.recent.Peek(key)
 }
 
 // findHash returns the exactly listed publisher whose name has this SHA-256, and
@@ -136,10 +116,10 @@ func (a *allowlist) findHash(sum *[sha256.Size]byte) (name string, ok bool) {
 		return cmp.Compare(e.start, start)
 	})
 	for ; at < len(a.hashes) && a.hashes[at].start == start; at++ {
-		i := a.hashes[at].index
-		if sha256.Sum256([]byte(a.names[i])) == *sum {
-			a.recent.Add(encodeHash(sum), i)
-			return a.names[i], true
+		name := a.hashes[at].name
+		if sha256.Sum256([]byte(name)) == *sum {
+			a.recent.Add(encodeHash(sum), name)
+			return name, true
 		}
 	}
 	return "", false

@@ -40,6 +40,11 @@ func TestInventedHashesPushNothingOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	lru := m.current().allowlist.recent
+	for _, name := range []string{"a.example", "c.example"} {
+		if d := m.CheckOrigin("https://" + plainHash(name) + ".cdn.ampproject.org"); d.Publisher != name {
+			t.Fatalf("the hash of %s: %+v", name, d)
+		}
+	}
 	before := lru.Keys()
 	for i := range 10_000 {
 		if d := m.CheckOrigin("https://" + plainHash(fmt.Sprint(i)) + ".cdn.ampproject.org"); d.Reason != ReasonHashNotKnown {
@@ -57,7 +62,7 @@ func TestHashesThatBeginAlikeAreToldApart(t *testing.T) {
 	a := newAllowlist([]string{"a.example", "b.example"}, nil, 1)
 	sum, _ := decodeHash(plainHash("b.example"))
 	start := hashStart(&sum)
-	a.hashes = []hashEntry{{start, 0}, {start, 1}}
+	a.hashes = []hashEntry{{start, "a.example"}, {start, "b.example"}}
 	a.recent.Purge()
 	if name, ok := a.findHash(&sum); !ok || name != "b.example" {
 		t.Errorf("found %q, %t; want b.example", name, ok)

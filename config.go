@@ -127,13 +127,25 @@ const (
 
 // clone returns a copy that shares no memory with cfg that can be changed.
 func (cfg Config) clone() Config {
-	cfg.Publishers = slices.Clone(cfg.Publishers)
+	cfg.Publishers = compact(cfg.Publishers)
 	cfg.Caches = slices.Clone(cfg.Caches)
 	cfg.Origins = slices.Clone(cfg.Origins)
 	cfg.Methods = slices.Clone(cfg.Methods)
 	cfg.RequestHeaders = slices.Clone(cfg.RequestHeaders)
 	cfg.ResponseHeaders = slices.Clone(cfg.ResponseHeaders)
 	return cfg
+}
+
+// compact returns a copy of the list whose strings lie in one piece of memory. The
+// garbage collector then has one object to visit for millions of publishers, and the
+// file that a list was read from can go.
+func compact(list []string) []string {
+	list = slices.Clone(list)
+	whole := strings.Join(list, "")
+	for i, s := range list {
+		list[i], whole = whole[:len(s)], whole[len(s):]
+	}
+	return list
 }
 
 // compile checks all of cfg and builds the policy that it describes.

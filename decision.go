@@ -1,5 +1,10 @@
 package ampcors
 
+import (
+	"sync/atomic"
+	"unsafe"
+)
+
 // A Decision tells whether a request, or an origin, is allowed, and why.
 type Decision struct {
 	Allowed   bool
@@ -100,6 +105,28 @@ func (s Stats) Refused() (n uint64) {
 		if !r.allowed() {
 			n += count
 		}
+	}
+	return n
+}
+
+// counters count decisions by reason. Processors that count in one place wait for
+// one another, so there are several, each with cache lines of its own.
+type counters [32]struct {
+	_        [256 - 8*int(numReasons)]byte // first, to keep off what stands before
+	byReason [numReasons]atomic.Uint64
+}
+
+func (c *counters) add(r Reason) {
+	// Each goroutine has a stack of its own, and so this address tells them apart. It
+	// is never used as an address.
+	var here byte
+	at := uintptr(unsafe.Pointer(&here))
+	c[(at>>11^at>>16)%uintptr(len(c))].byReason[r].Add(1)
+}
+
+func (c *counters) sum(r Reason) (n uint64) {
+	for i := range c {
+		n += c[i].byReason[r].Load()
 	}
 	return n
 }

@@ -11,7 +11,7 @@ import (
 // one; the zero value has no publishers and refuses every origin.
 type Middleware struct {
 	policy atomic.Pointer[policy]
-	counts [numReasons]atomic.Uint64
+	counts counters
 }
 
 // A policy is a compiled Config. Nothing in it changes but the content of the
@@ -63,7 +63,7 @@ func (m *Middleware) Config() Config { return m.current().cfg.clone() }
 func (m *Middleware) Stats() Stats {
 	s := make(Stats, numReasons)
 	for r := Reason(1); r < numReasons; r++ {
-		s[r] = m.counts[r].Load()
+		s[r] = m.counts.sum(r)
 	}
 	return s
 }
@@ -83,11 +83,18 @@ func (m *Middleware) current() *policy {
 // streaming and hijacking work. Wrap does nothing but make a closure; calling it
 // for every request is fine. next must not be nil.
 func (m *Middleware) Wrap(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if m.Handle(w, r) {
-			next.ServeHTTP(w, r)
-		}
-	})
+	return &wrapped{m, next}
+}
+
+type wrapped struct {
+	m    *Middleware
+	next http.Handler
+}
+
+func (h *wrapped) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if h.m.Handle(w, r) {
+		h.next.ServeHTTP(w, r)
+	}
 }
 
 // Handle does what Wrap does, for frameworks with handlers of their own. If it
@@ -100,7 +107,7 @@ func (m *Middleware) Handle(w http.ResponseWriter, r *http.Request) (proceed boo
 	p := m.current()
 	v := verdict{named: p.cfg.Observe != nil}
 	p.decide(&v, r)
-	m.counts[v.reason].Add(1)
+	m.counts.add(v.reason)
 	if p.cfg.Observe != nil {
 		p.cfg.Observe(r, v.decision())
 	}
@@ -114,17 +121,16 @@ func (m *Middleware) Handle(w http.ResponseWriter, r *http.Request) (proceed boo
 	case v.reason.granted():
 		p.grant(h, v.origin, vary)
 		return true
+	case !v.reason.allowed() && !p.cfg.ReportOnly && p.cfg.Denied == nil:
+		deny(w, v.reason, vary)
+		return false
 	case vary:
 		addVary(h, []string{"Origin"})
 	}
-	switch {
-	case v.reason.allowed() || p.cfg.ReportOnly:
+	if v.reason.allowed() || p.cfg.ReportOnly {
 		return true
-	case p.cfg.Denied != nil:
-		p.cfg.Denied.ServeHTTP(w, r)
-	default:
-		deny(w, v.reason)
 	}
+	p.cfg.Denied.ServeHTTP(w, r)
 	return false
 }
 
@@ -315,7 +321,7 @@ func (p *policy) checkPrefix(v *verdict) {
 	domain, plain := unfoldPlain(&buf, v.prefix)
 	name, ok := find(p.allowlist, domain)
 	if !ok && !plain {
-		name, ok = p.allowlist.findPunycode(v.prefix)
+		name, ok = p.allowlist.punycode[v.prefix]
 	}
 	if ok { // and needs no check: what is listed has passed it
 		v.reason, v.publisher = ReasonCacheOrigin, name
@@ -452,16 +458,18 @@ var deniedText = func() (text [numReasons][]byte) {
 	return text
 }()
 
-// deny does what http.Error would, at a third of the cost: an attack should not cost
-// more than what is allowed.
-func deny(w http.ResponseWriter, reason Reason) {
-	vals := &[2]string{"text/plain; charset=utf-8", "nosniff"}
-	h := w.Header()
+// deny does what http.Error would, at a third of the cost: refusing should not cost
+// much more than allowing does.
+func deny(w http.ResponseWriter, reason Reason, vary bool) {
+	h, vals := w.Header(), &[3]string{"Origin", "text/plain; charset=utf-8", "nosniff"}
+	if vary {
+		addVary(h, vals[0:1:1])
+	}
 	delete(h, "Content-Length") // it would be that of some other content
-	h["Content-Type"] = vals[0:1:1]
-	h["X-Content-Type-Options"] = vals[1:2:2]
+	h["Content-Type"] = vals[1:2:2]
+	h["X-Content-Type-Options"] = vals[2:3:3]
 	w.WriteHeader(http.StatusForbidden)
-	_, _ = w.Write(deniedText[reason]) // an error is the connection's, as in http.Error
+	_, _ = w.Write(deniedText[reason]) // an error would be the connection's
 }
 
 // addVary adds "Origin" to Vary, so that no cache between gives one publisher's

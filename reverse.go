@@ -207,9 +207,9 @@ func unfoldPlain(buf *[maxLabel]byte, prefix string) (domain []byte, plain bool)
 	for i := 0; i < len(prefix); i++ {
 		c := prefix[i]
 		switch {
-		case c == '.':
-			return nil, false
+		case c > '.': // letters and digits, at one comparison
 		case c != '-':
+			return nil, false
 		case i+1 == len(prefix) || prefix[i+1] != '-':
 			c = '.'
 		case n > 0 && buf[n-1] == '-': // "----", as an A-label would have

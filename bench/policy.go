@@ -57,7 +57,10 @@ func origins(publishers []string) (list []string, err error) {
 
 // Libraries are those that Wrap knows: first no middleware at all and then the
 // floor, which is what a handler costs that does the least.
-var Libraries = []string{"none", "floor", "ampcors", "jub0bs", "rs", "chi"}
+//
+// The peers let a refused request go on to the handler, without CORS headers. With
+// ReportOnly, ampcors does too; without, it answers such a request itself.
+var Libraries = []string{"none", "floor", "ampcors", "ampcorsReportOnly", "jub0bs", "rs", "chi"}
 
 // Wrap puts one of the Libraries before next. The policy is the same for each:
 // credentialed; GET and POST; Content-Type; one header exposed; ten minutes.
@@ -67,8 +70,11 @@ func Wrap(library string, publishers []string, next http.Handler) (http.Handler,
 		return next, nil
 	case "floor":
 		return floor(next), nil
-	case "ampcors":
-		m, err := ampcors.New(ampcors.Config{Publishers: publishers, Credentialed: true, ResponseHeaders: []string{exposed}, MaxAge: maxAge})
+	case "ampcors", "ampcorsReportOnly":
+		m, err := ampcors.New(ampcors.Config{
+			Publishers: publishers, Credentialed: true, ResponseHeaders: []string{exposed}, MaxAge: maxAge,
+			ReportOnly: library == "ampcorsReportOnly",
+		})
 		if err != nil {
 			return nil, err
 		}

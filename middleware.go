@@ -281,29 +281,35 @@ func (p *policy) checkOwnHost(v *verdict, host string) {
 		v.reason, v.publisher = ReasonOwnOrigin, name
 		return
 	}
-	for _, domain := range p.foreign {
-		if isOrIsBelow(host, domain) {
-			v.reason, v.fault = ReasonUnknownHost, faultForeign // though a pattern may cover it
-			return
-		}
-	}
 	hasALabel, f := checkDomain(host)
 	if hasALabel && f == noFault {
 		_, f = decodeDomain(host)
 	}
 	switch f {
 	case noFault:
-		v.reason = ReasonUnknownHost
-		if covers(p.allowlist, host) {
-			v.reason = ReasonOwnOrigin
-			if v.named {
-				v.publisher = strings.Clone(host) // the Origin's memory may change
-			}
-		}
+		p.checkPatternsHost(v, host)
 	case faultSingleLabel, faultNumber, faultEdgeHyphen, faultALabel:
 		v.reason, v.fault = ReasonUnknownHost, f // an origin, but never a publisher's
 	default:
 		v.reason, v.fault = ReasonMalformed, f
+	}
+}
+
+// checkPatternsHost decides on the host of an origin that is not listed exactly.
+func (p *policy) checkPatternsHost(v *verdict, host string) {
+	v.reason = ReasonUnknownHost
+	for _, domain := range p.foreign {
+		if isOrIsBelow(host, domain) {
+			v.fault = faultForeign // though a pattern may cover it
+			return
+		}
+	}
+	if !covers(p.allowlist, host) {
+		return
+	}
+	v.reason = ReasonOwnOrigin
+	if v.named {
+		v.publisher = strings.Clone(host) // the Origin's memory may change
 	}
 }
 

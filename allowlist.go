@@ -13,18 +13,19 @@ import (
 // An allowlist knows the publishers that are allowed. It does not change once it
 // is built, but for the LRU, whose content never changes an answer.
 type allowlist struct {
-	exact     map[string]string              // each exact publisher, under its name
-	punycode  map[string]string              // and under its prefix, if that begins "xn--"
-	recent    *lru.Cache[hashPrefix, string] // and under its hash-only prefix; nil if there is none
-	hashes    []hashEntry                    // of all exact publishers, sorted
+	names     []string                       // exact publishers; what follows has indices in it
+	exact     map[string]uint32              // by name
+	punycode  map[string]uint32              // by prefix, if that begins "xn--"
+	recent    *lru.Cache[hashPrefix, uint32] // by hash-only prefix; nil without names
+	hashes    []hashEntry                    // by SHA-256, sorted
 	wildcards map[string]struct{}            // what stands behind "*."
 }
 
-// A hashEntry is the start of a publisher's SHA-256, and the name. It finds a
-// publisher by hash at 24 octets each, where whole hashes would take 48.
+// A hashEntry is the start of a publisher's SHA-256, and its index in names. It
+// finds a publisher by hash at 16 octets each, where whole hashes would take 36.
 type hashEntry struct {
 	start uint64
-	name  string
+	index uint32
 }
 
 func hashStart(sum *[sha256.Size]byte) uint64 { return binary.BigEndian.Uint64(sum[:]) }
@@ -35,28 +36,30 @@ func hashStart(sum *[sha256.Size]byte) uint64 { return binary.BigEndian.Uint64(s
 // name, which takes several times as long to decode as to look up.
 func newAllowlist(names []string, wildcards []string, cacheSize int) *allowlist {
 	a := &allowlist{
-		exact:  make(map[string]string, len(names)),
+		names:  names,
+		exact:  make(map[string]uint32, len(names)),
 		hashes: make([]hashEntry, 0, len(names)),
 	}
 	if len(names) > 0 {
 		// Its only error is a size below one, which compile refuses.
-		a.recent, _ = lru.New[hashPrefix, string](min(cacheSize, len(names)))
+		a.recent, _ = lru.New[hashPrefix, uint32](min(cacheSize, len(names)))
 	}
-	for _, name := range names {
+	for i, name := range names {
 		if _, twice := a.exact[name]; twice {
 			continue // a set: naming a publisher twice says nothing new
 		}
-		a.exact[name] = name
+		index := uint32(i)
+		a.exact[name] = index
 		sum := sha256.Sum256([]byte(name))
-		a.hashes = append(a.hashes, hashEntry{hashStart(&sum), name})
+		a.hashes = append(a.hashes, hashEntry{hashStart(&sum), index})
 		if !strings.Contains(name, acePrefix) {
 			continue
 		}
 		if prefix := basicPrefix(name); strings.HasPrefix(prefix, acePrefix) {
 			if a.punycode == nil {
-				a.punycode = make(map[string]string)
+				a.punycode = make(map[string]uint32)
 			}
-			a.punycode[prefix] = name
+			a.punycode[prefix] = index
 		}
 	}
 	slices.SortFunc(a.hashes, func(x, y hashEntry) int { return cmp.Compare(x.start, y.start) })
@@ -69,10 +72,21 @@ func newAllowlist(names []string, wildcards []string, cacheSize int) *allowlist 
 	return a
 }
 
-// find finds an exactly listed publisher.
+// find finds an exactly listed publisher by its name.
 func find[T string | []byte](a *allowlist, domain T) (name string, ok bool) {
-	name, ok = a.exact[string(domain)]
-	return name, ok
+	if i, ok := a.exact[string(domain)]; ok {
+		return a.names[i], true
+	}
+	return "", false
+}
+
+// findPunycode finds an exactly listed publisher by the prefix that DomainPrefix
+// returns for it, if that begins "xn--".
+func (a *allowlist) findPunycode(prefix string) (name string, ok bool) {
+	if i, ok := a.punycode[prefix]; ok {
+		return a.names[i], true
+	}
+	return "", false
 }
 
 // covers tells whether a pattern covers the domain.
@@ -100,7 +114,10 @@ func (a *allowlist) recall(prefix string) (name string, ok bool) {
 	copy(key[:], prefix)
 	// Peek takes only the read lock. The order in which the LRU forgets is then that
 	// of entry, which is good enough for what forgetting costs.
-	return a.recent.Peek(key)
+	if i, ok := a.recent.Peek(key); ok {
+		return a.names[i], true
+	}
+	return "", false
 }
 
 // findHash returns the exactly listed publisher whose name has this SHA-256, and
@@ -116,10 +133,10 @@ func (a *allowlist) findHash(sum *[sha256.Size]byte) (name string, ok bool) {
 		return cmp.Compare(e.start, start)
 	})
 	for ; at < len(a.hashes) && a.hashes[at].start == start; at++ {
-		name := a.hashes[at].name
-		if sha256.Sum256([]byte(name)) == *sum {
-			a.recent.Add(encodeHash(sum), name)
-			return name, true
+		i := a.hashes[at].index
+		if sha256.Sum256([]byte(a.names[i])) == *sum {
+			a.recent.Add(encodeHash(sum), i)
+			return a.names[i], true
 		}
 	}
 	return "", false

@@ -62,7 +62,7 @@ func TestHashesThatBeginAlikeAreToldApart(t *testing.T) {
 	a := newAllowlist([]string{"a.example", "b.example"}, nil, 1)
 	sum, _ := decodeHash(plainHash("b.example"))
 	start := hashStart(&sum)
-	a.hashes = []hashEntry{{start, "a.example"}, {start, "b.example"}}
+	a.hashes = []hashEntry{{start, 0}, {start, 1}}
 	a.recent.Purge()
 	if name, ok := a.findHash(&sum); !ok || name != "b.example" {
 		t.Errorf("found %q, %t; want b.example", name, ok)

@@ -320,8 +320,8 @@ func isHost(s string) bool {
 	return f != faultALabel
 }
 
-func (v *validator) methods(values []string) map[string]struct{} {
-	methods := map[string]struct{}{"GET": {}, "HEAD": {}, "POST": {}}
+func (v *validator) methods(values []string) []string {
+	methods := []string{"GET", "HEAD", "POST"}
 	for i, value := range values {
 		upper := strings.ToUpper(value)
 		switch {
@@ -335,7 +335,7 @@ func (v *validator) methods(values []string) map[string]struct{} {
 		case value != upper && slices.Contains([]string{"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"}, upper):
 			v.report("Methods", i, value, "is not in upper case", fmt.Sprintf("%q", upper))
 		}
-		methods[value] = struct{}{}
+		methods = append(methods, value)
 	}
 	return methods
 }

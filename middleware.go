@@ -2,6 +2,7 @@ package ampcors
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 )
@@ -22,7 +23,7 @@ type policy struct {
 	caches                 []cacheSuffix // trusted
 	foreign                []string      // domains whose hosts are never a publisher's own
 	origins                map[string]struct{}
-	methods                map[string]struct{} // GET, HEAD and POST included
+	methods                []string            // GET, HEAD and POST included
 	requestHeaders         map[string]struct{} // lower case, Content-Type included
 	maxRequestHeaderOctets int
 	exposed                string // Access-Control-Expose-Headers, or ""
@@ -282,21 +283,19 @@ func (p *policy) checkOwnHost(v *verdict, host string) {
 		return
 	}
 	hasALabel, f := checkDomain(host)
-	if hasALabel && f == noFault {
-		_, f = decodeDomain(host)
-	}
 	switch f {
 	case noFault:
-		p.checkPatternsHost(v, host)
-	case faultSingleLabel, faultNumber, faultEdgeHyphen, faultALabel:
+		p.checkPatternsHost(v, host, hasALabel)
+	case faultSingleLabel, faultNumber, faultEdgeHyphen:
 		v.reason, v.fault = ReasonUnknownHost, f // an origin, but never a publisher's
 	default:
 		v.reason, v.fault = ReasonMalformed, f
 	}
 }
 
-// checkPatternsHost decides on the host of an origin that is not listed exactly.
-func (p *policy) checkPatternsHost(v *verdict, host string) {
+// checkPatternsHost decides on a publisher domain that is the host of an origin, and
+// that is not listed exactly.
+func (p *policy) checkPatternsHost(v *verdict, host string, hasALabel bool) {
 	v.reason = ReasonUnknownHost
 	for _, domain := range p.foreign {
 		if isOrIsBelow(host, domain) {
@@ -306,6 +305,11 @@ func (p *policy) checkPatternsHost(v *verdict, host string) {
 	}
 	if !covers(p.allowlist, host) {
 		return
+	}
+	if hasALabel {
+		if _, v.fault = decodeDomain(host); v.fault != noFault {
+			return
+		}
 	}
 	v.reason = ReasonOwnOrigin
 	if v.named {
@@ -327,7 +331,7 @@ func (p *policy) checkPrefix(v *verdict) {
 	domain, plain := unfoldPlain(&buf, v.prefix)
 	name, ok := find(p.allowlist, domain)
 	if !ok && !plain {
-		name, ok = p.allowlist.punycode[v.prefix]
+		name, ok = p.allowlist.findPunycode(v.prefix)
 	}
 	if ok { // and needs no check: what is listed has passed it
 		v.reason, v.publisher = ReasonCacheOrigin, name
@@ -378,7 +382,8 @@ func (p *policy) checkPreflight(v *verdict, method, headers []string) {
 	if !v.reason.allowed() {
 		return
 	}
-	if _, ok := p.methods[method[0]]; !ok || len(method) > 1 {
+	// In a list, because a map would hash a name of any length.
+	if len(method) > 1 || !slices.Contains(p.methods, method[0]) {
 		v.reason = ReasonMethodNotAllowed
 		return
 	}

@@ -207,6 +207,7 @@ func BenchmarkAdversarial(b *testing.B) {
 	longList["Access-Control-Request-Headers"] = []string{strings.Repeat("x,", 1<<19)}
 	emptyList := preflight(cacheOrigin(ASCII), "POST")
 	emptyList["Access-Control-Request-Headers"] = []string{strings.Repeat(",", 1<<20)}
+	longMethod := preflight(cacheOrigin(ASCII), strings.Repeat("A", 1<<20))
 	manyLines := preflight(cacheOrigin(ASCII), "POST")
 	manyLines["Access-Control-Request-Headers"] = slices.Repeat([]string{"x"}, 1<<19)
 	for _, c := range []struct {
@@ -216,6 +217,7 @@ func BenchmarkAdversarial(b *testing.B) {
 	}{
 		{"origin-1MiB", "GET", []http.Header{get(strings.Repeat("a", 1<<20))}},
 		{"origin-1MiB-of-labels", "GET", []http.Header{get("https://" + strings.Repeat("a.", 1<<19) + google)}},
+		{"method-1MiB", "OPTIONS", []http.Header{longMethod}},
 		{"header-names-1MiB", "OPTIONS", []http.Header{longList}},
 		{"header-names-1MiB-empty", "OPTIONS", []http.Header{emptyList}},
 		{"header-names-1MiB-lines", "OPTIONS", []http.Header{manyLines}},

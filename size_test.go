@@ -1,0 +1,85 @@
+package ampcors
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"runtime"
+	"testing"
+)
+
+// heap returns how many octets are in use once what is not used is collected.
+func heap() int64 {
+	runtime.GC()
+	runtime.GC() // what had a finaliser goes at the second
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// TestAMillionPublishersTakeLittleMemory measures all that a Middleware keeps: the
+// names, their hashes, and the Config that it can return.
+func TestAMillionPublishersTakeLittleMemory(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector's own memory would count")
+	}
+	const n, most = 1_000_000, 120 // octets a publisher, beyond those of its name
+	octets := int64(0)
+	cfg := Config{Publishers: make([]string, n)}
+	for i := range cfg.Publishers {
+		cfg.Publishers[i] = fmt.Sprintf("www.site-%d.example", i)
+		octets += int64(len(cfg.Publishers[i]))
+	}
+	before := heap()
+	m, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	each := float64(heap()-before-octets) / n
+	t.Logf("%.1f octets a publisher beyond its name", each)
+	if each > most {
+		t.Errorf("%.1f octets a publisher beyond its name; want %d at most", each, most)
+	}
+	for i, name := range []string{cfg.Publishers[0], cfg.Publishers[n/2], cfg.Publishers[n-1]} {
+		if d := m.CheckOrigin("https://" + plainHash(name) + ".cdn.ampproject.org"); d.Publisher != name {
+			t.Errorf("publisher %d by hash: %+v", i, d)
+		}
+	}
+}
+
+// TestInventedOriginsLeaveNothingBehind sends origins that all differ, of every kind
+// that anything could be remembered for.
+func TestInventedOriginsLeaveNothingBehind(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector's own memory would count")
+	}
+	const n, most = 20_000, 64 << 10 // octets in all: three for each
+	m := newMiddleware(t, testConfig())
+	h, w := m.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})), discard{make(http.Header)}
+	hash := func(i int) string {
+		sum := sha256.Sum256(fmt.Append(nil, i))
+		return base32Lower.EncodeToString(sum[:])
+	}
+	for name, host := range map[string]func(i int) string{
+		"a publisher that is refused":         func(i int) string { return fmt.Sprintf("site-%d-example.cdn.ampproject.org", i) },
+		"a pattern's host":                    func(i int) string { return fmt.Sprintf("site-%d.example.net", i) },
+		"a pattern's host on a cache":         func(i int) string { return fmt.Sprintf("site--%d-example-net.cdn.ampproject.org", i) },
+		"an internationalised pattern's host": func(i int) string { return plainToASCII(fmt.Sprintf("bücher-%d", i)) + ".example.net" },
+		"an internationalised pattern's on a cache": func(i int) string {
+			return plainToASCII(fmt.Sprintf("bücher--%d-example-net", i)) + ".cdn.ampproject.org"
+		},
+		"punycode that is refused": func(i int) string { return plainToASCII(fmt.Sprintf("é-%d-ا-日-ß", i)) + ".cdn.ampproject.org" },
+		"a hash":                   func(i int) string { return hash(i) + ".cdn.ampproject.org" },
+		"a hash in a spelling that is not its own": func(i int) string { return hash(i)[:51] + "b.cdn.ampproject.org" },
+	} {
+		before := heap()
+		for i := range n {
+			clear(w.h)
+			h.ServeHTTP(w, &http.Request{Method: "GET", Header: http.Header{"Origin": {"https://" + host(i)}}})
+		}
+		if grown := heap() - before; grown > most {
+			t.Errorf("%s: of %d requests, %d octets are kept", name, n, grown)
+		}
+	}
+	runtime.KeepAlive(m)
+}

@@ -18,10 +18,10 @@ func (d discard) Header() http.Header         { return d.h }
 func (d discard) Write(b []byte) (int, error) { return len(b), nil }
 func (d discard) WriteHeader(int)             {}
 
-func TestCheckOriginDoesNotAllocateForASCII(t *testing.T) {
+func TestCheckOriginDoesNotAllocate(t *testing.T) {
 	m := newMiddleware(t, testConfig())
 	for _, origin := range []string{
-		cacheOrigin, bingOrigin, hashedOrigin, ownOrigin, extraOrigin, unknownHashed, "null", "", "http://www.example.com",
+		cacheOrigin, bingOrigin, hashedOrigin, idnOrigin, ownOrigin, extraOrigin, unknownHashed, "null", "", "http://www.example.com",
 		"https://evil.example", "https://cdn.ampproject.org", "https://0-a-b-0.cdn.ampproject.org", strings.Repeat("x", 1<<20),
 	} {
 		if n := testing.AllocsPerRun(100, func() { m.CheckOrigin(origin) }); n != 0 {
@@ -40,7 +40,7 @@ func TestAnAllowedRequestCostsOneAllocation(t *testing.T) {
 	m := newMiddleware(t, testConfig())
 	h := m.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	w := discard{make(http.Header)}
-	for _, origin := range []string{cacheOrigin, bingOrigin, hashedOrigin, ownOrigin, extraOrigin, wildOrigin, "https://blog.example.net"} {
+	for _, origin := range []string{cacheOrigin, bingOrigin, hashedOrigin, idnOrigin, ownOrigin, extraOrigin, wildOrigin, "https://blog.example.net"} {
 		r := &http.Request{Method: "GET", Header: http.Header{"Origin": {origin}}}
 		if n := testing.AllocsPerRun(100, func() { clear(w.h); h.ServeHTTP(w, r) }); n != 1 {
 			t.Errorf("%q: %v allocations; want 1", origin, n)

@@ -99,8 +99,8 @@ type Config struct {
 	// Decision are valid at least as long as the request.
 	Observe func(*http.Request, Decision) `json:"-"`
 
-	// CacheSize is how many hash-only prefixes of publishers are remembered, at about
-	// 160 octets each; zero stands for 4096. A prefix that is not remembered costs one
+	// CacheSize is how many hash-only prefixes of publishers are remembered, at 200 to
+	// 400 octets each; zero stands for 4096. A prefix that is not remembered costs one
 	// SHA-256 more and is decided alike.
 	CacheSize int `json:"cacheSize,omitempty"`
 
@@ -121,7 +121,7 @@ type Config struct {
 }
 
 const (
-	defaultCacheSize = 4096 // about 650 KiB when full
+	defaultCacheSize = 4096 // about 1.6 MiB when full
 	maxMaxAge        = 24 * time.Hour
 )
 

@@ -68,17 +68,16 @@ func (d discard) Header() http.Header         { return d.h }
 func (d discard) Write(b []byte) (int, error) { return len(b), nil }
 func (d discard) WriteHeader(int)             {}
 
-// ballast stands for the rest of a server's memory: without it, the garbage
-// collector would run 250 times a second, which no server's does.
-var ballast = make([]byte, 64<<20)
-
 var nothing = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+
+// numbers of publishers, from one to a platform's.
+var numbers = []int{1, 100, 10_000, 1_000_000}
 
 // wrapped calls f with each library that has a policy for the request, at each number
 // of publishers. One policy is in memory at a time, and serves all requests; but one
 // publisher alone is that of the request.
-func wrapped(b *testing.B, f func(b *testing.B, h http.Handler, r *request)) {
-	for _, n := range []int{1, 100, 10_000, 1_000_000} {
+func wrapped(b *testing.B, numbers []int, f func(b *testing.B, h http.Handler, r *request)) {
+	for _, n := range numbers {
 		for _, library := range Libraries[1:] {
 			var h http.Handler
 			var of string
@@ -122,6 +121,7 @@ func warmUp(h http.Handler, r *request) {
 }
 
 func TestMain(m *testing.M) {
+	ballast := Ballast()
 	code := m.Run()
 	runtime.KeepAlive(ballast)
 	os.Exit(code)
@@ -129,7 +129,7 @@ func TestMain(m *testing.M) {
 
 // BenchmarkSerial answers one request again and again.
 func BenchmarkSerial(b *testing.B) {
-	wrapped(b, func(b *testing.B, h http.Handler, r *request) {
+	wrapped(b, numbers, func(b *testing.B, h http.Handler, r *request) {
 		w := discard{make(http.Header)}
 		req := &http.Request{Method: r.method, Header: r.header}
 		h.ServeHTTP(w, req)
@@ -177,7 +177,7 @@ func BenchmarkSpread(b *testing.B) {
 
 // BenchmarkParallel answers one request on all cores at once.
 func BenchmarkParallel(b *testing.B) {
-	wrapped(b, func(b *testing.B, h http.Handler, r *request) {
+	wrapped(b, []int{1, 10_000}, func(b *testing.B, h http.Handler, r *request) {
 		b.ReportAllocs()
 		b.ResetTimer()
 		b.RunParallel(func(pb *testing.PB) {
@@ -221,14 +221,15 @@ func BenchmarkAdversarial(b *testing.B) {
 		{"header-names-1MiB", "OPTIONS", []http.Header{longList}},
 		{"header-names-1MiB-empty", "OPTIONS", []http.Header{emptyList}},
 		{"header-names-1MiB-lines", "OPTIONS", []http.Header{manyLines}},
-		{"invented-hashes", "GET", numbered(func(i int) string {
-			sum := sha256.Sum256(fmt.Append(nil, i))
-			return "https://" + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:])[:52]) + "." + google
-		})},
+		{"invented-hashes", "GET", numbered(inventedHash)},
 		{"punycode-63", "GET", numbered(func(i int) string { return "https://" + longestPunycode(i) + "." + google })},
 		{"punycode-own-253", "GET", numbered(func(i int) string {
 			l := longestPunycode(i)
 			return "https://" + l + "." + l + "." + l + "." + l[:len("xn--")] + l[8:]
+		})},
+		{"punycode-pattern-253", "GET", numbered(func(i int) string {
+			l := longestPunycode(i)
+			return "https://" + l + "." + l + "." + l + ".wild.example"
 		})},
 	} {
 		for _, n := range []int{1, 10_000} {
@@ -258,35 +259,107 @@ func BenchmarkAdversarial(b *testing.B) {
 	}
 }
 
-// longestPunycode returns a label of 63 octets that decodes to as many characters
-// beyond ASCII as there can be, and to a name with a dot.
+// BenchmarkGrowth answers requests that all differ, and reports how many octets more
+// are in use after all of them than before. Run it for as many as you like, with
+// -benchtime=10000000x for example.
+func BenchmarkGrowth(b *testing.B) {
+	inUse := func() float64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return float64(m.HeapAlloc)
+	}
+	for _, c := range []struct {
+		name   string
+		origin func(i int) string
+	}{
+		{"invented-hashes", inventedHash},
+		{"punycode", func(i int) string {
+			label, err := idna.Punycode.ToASCII(fmt.Sprintf("é-%d-日", i))
+			if err != nil {
+				panic(err)
+			}
+			return "https://" + label + "." + google
+		}},
+		{"pattern-hosts", func(i int) string { return fmt.Sprintf("https://shop%d.wild.example", i) }},
+	} {
+		b.Run("case="+c.name, func(b *testing.B) {
+			h, err := Wrap("ampcors", Publishers(10_000, ASCII, IDN, Hashed, Wildcard), nothing)
+			if err != nil {
+				b.Fatal(err)
+			}
+			w, req := discard{make(http.Header)}, &http.Request{Method: "GET"}
+			before := inUse()
+			for i := range b.N {
+				clear(w.h)
+				req.Header = get(c.origin(i))
+				h.ServeHTTP(w, req)
+			}
+			req.Header = nil
+			clear(w.h)
+			b.ReportMetric(inUse()-before, "B-growth")
+			runtime.KeepAlive(h)
+		})
+	}
+}
+
+func inventedHash(i int) string {
+	sum := sha256.Sum256(fmt.Append(nil, i))
+	return "https://" + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:])[:52]) + "." + google
+}
+
+// longestPunycode returns a label of 63 octets, or few less, that decodes to nearly as
+// many characters and to a name with a dot.
 func longestPunycode(i int) string {
 	text := []rune("é-")
 	for n := i; len(text) < 10; n /= 16 {
 		text = append(text, 'à'+rune(n%16))
 	}
+	text = append(text, []rune(strings.Repeat("é", 40))...)
 	for {
-		next := append(slices.Clone(text), 'é')
-		label, err := idna.Punycode.ToASCII(string(next))
+		label, err := idna.Punycode.ToASCII(string(text))
 		if err != nil {
 			panic(err)
 		}
-		if len(label) > 63 {
-			label, _ = idna.Punycode.ToASCII(string(text))
+		if len(label) <= 63 {
 			return label
 		}
-		text = next
+		text = text[:len(text)-1]
+	}
+}
+
+// BenchmarkCheckOrigin decides on an origin by itself, as a handler of any other kind
+// than net/http's would.
+func BenchmarkCheckOrigin(b *testing.B) {
+	m, err := ampcors.New(ampcors.Config{Publishers: Publishers(10_000, ASCII, IDN, Hashed, Wildcard)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, r := range requests {
+		if r.method != "GET" || r.header == nil {
+			continue
+		}
+		b.Run("case="+r.name+"/publishers=10000/lib=ampcors", func(b *testing.B) {
+			origin := r.header["Origin"][0]
+			b.ReportAllocs()
+			for b.Loop() {
+				if m.CheckOrigin(origin).Allowed != r.granted {
+					b.Fatal("decided otherwise")
+				}
+			}
+		})
 	}
 }
 
 // BenchmarkNew builds the policy.
 func BenchmarkNew(b *testing.B) {
-	for _, n := range []int{1, 100, 10_000, 1_000_000} {
+	for _, n := range numbers {
 		publishers := []string{ASCII}
 		if n > 1 {
 			publishers = Publishers(n, ASCII, IDN, Hashed, Wildcard)
 		}
-		for _, library := range Libraries[2:] {
+		for _, library := range []string{"ampcors", "jub0bs", "rs", "chi"} {
 			b.Run(fmt.Sprintf("publishers=%d/lib=%s", n, library), func(b *testing.B) {
 				for b.Loop() {
 					if _, err := Wrap(library, publishers, nothing); err != nil {

@@ -1,6 +1,8 @@
 package ampcors
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -35,9 +37,20 @@ var alphabets = []struct {
 	{"wrapped", []string{"é", "a", "0", "-", "."}, 7, 0},
 }
 
+// listing returns a Middleware that has these publishers listed exactly.
+func listing(t *testing.T, publishers []string) *Middleware {
+	t.Helper()
+	m, err := New(Config{Publishers: publishers, Caches: DefaultCaches()[:1]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
 // TestEveryHostRoundTrips proves, for every host over small alphabets that a
 // publisher can have, that its prefix reverses to it, and that no two hosts are
-// accepted for one prefix, whichever implementation wrote it.
+// accepted for one prefix, whichever implementation wrote it. All of them are then
+// listed together, and each origin of each must be found to be its own.
 func TestEveryHostRoundTrips(t *testing.T) {
 	for _, alphabet := range alphabets {
 		if alphabet.host == 0 {
@@ -67,6 +80,18 @@ func TestEveryHostRoundTrips(t *testing.T) {
 			if hosts < 500 {
 				t.Errorf("only %d hosts were tried", hosts)
 			}
+			m := listing(t, slices.Compact(slices.Sorted(maps.Values(owner))))
+			for form, domain := range owner {
+				for origin, want := range map[string]Reason{
+					"https://" + form + ".cdn.ampproject.org":              ReasonCacheOrigin,
+					"https://" + plainHash(domain) + ".cdn.ampproject.org": ReasonHashedCacheOrigin,
+					"https://" + domain:                                    ReasonOwnOrigin,
+				} {
+					if d := m.CheckOrigin(origin); d.Reason != want || d.Publisher != domain {
+						t.Fatalf("%q is decided as %+v; want %q", origin, d, domain)
+					}
+				}
+			}
 			t.Logf("%d hosts, %d prefixes", hosts, len(owner))
 		})
 	}
@@ -74,7 +99,8 @@ func TestEveryHostRoundTrips(t *testing.T) {
 
 // TestEveryLabelIsDecidedAsTheOracleDoes proves, for every label over small
 // alphabets, that it is accepted exactly for the one publisher that it is a form
-// of, and that what is accepted is a form of that publisher.
+// of, and that what is accepted is a form of that publisher. Each is decided twice: by
+// itself, and as an origin while all domains are listed that any label reads like.
 func TestEveryLabelIsDecidedAsTheOracleDoes(t *testing.T) {
 	for _, alphabet := range alphabets {
 		if alphabet.label == 0 {
@@ -86,7 +112,8 @@ func TestEveryLabelIsDecidedAsTheOracleDoes(t *testing.T) {
 			if raceEnabled {
 				n -= 2 // a race can't hide here, and this is slow enough without
 			}
-			labels, accepted := 0, 0
+			labels, accepted := 0, make(map[string]string)
+			listed := make(map[string]struct{})
 			var buf [maxDomain]byte
 			words(alphabet.letters, n, func(label string) {
 				labels++
@@ -95,13 +122,17 @@ func TestEveryLabelIsDecidedAsTheOracleDoes(t *testing.T) {
 					domain, _, _ := reverse(buf[:], label)
 					got = string(domain)
 				}
-				if want := plainReverse(t, label); got != want {
+				want := plainReverse(t, label)
+				if got != want {
 					t.Fatalf("%q reverses to %q; want %q", label, got, want)
+				}
+				if domain, err := parseDomain(string(unfold(buf[:0], label))); err == nil {
+					listed[domain] = struct{}{} // though the label may not stand for it
 				}
 				if got == "" {
 					return
 				}
-				accepted++
+				accepted[label], listed[got] = got, struct{}{}
 				text, f := decodeDomain(got)
 				if f != noFault || plainDomain(text) != got {
 					t.Fatalf("%q reverses to %q, which is no publisher domain", label, got)
@@ -113,10 +144,17 @@ func TestEveryLabelIsDecidedAsTheOracleDoes(t *testing.T) {
 					t.Fatalf("%q reverses to %q, but no implementation writes it so", label, got)
 				}
 			})
-			if accepted < 100 {
-				t.Errorf("only %d of %d labels were accepted", accepted, labels)
+			if len(accepted) < 100 {
+				t.Errorf("only %d of %d labels were accepted", len(accepted), labels)
 			}
-			t.Logf("%d labels, %d accepted", labels, accepted)
+			m := listing(t, slices.Collect(maps.Keys(listed)))
+			words(alphabet.letters, n, func(label string) {
+				want := accepted[label]
+				if d := m.CheckOrigin("https://" + label + ".cdn.ampproject.org"); d.Publisher != want || d.Allowed != (want != "") {
+					t.Fatalf("%q is decided as %+v; want %q", label, d, want)
+				}
+			})
+			t.Logf("%d labels, %d accepted, %d publishers listed", labels, len(accepted), len(listed))
 		})
 	}
 }
@@ -125,7 +163,7 @@ func TestEveryLabelIsDecidedAsTheOracleDoes(t *testing.T) {
 // every text over an alphabet with other letters.
 func TestEveryEncodedLabelIsDecidedAsTheOracleDoes(t *testing.T) {
 	t.Parallel()
-	labels, accepted := 0, 0
+	labels, accepted := 0, make(map[string]string)
 	check := func(text string) {
 		if isPlain(text) {
 			return
@@ -137,13 +175,19 @@ func TestEveryEncodedLabelIsDecidedAsTheOracleDoes(t *testing.T) {
 			t.Fatalf("%q (%q) reverses to %q (%s); want %q", label, text, domain, f, want)
 		}
 		if len(domain) > 0 {
-			accepted++
+			accepted[label] = string(domain)
 		}
 	}
 	words([]string{"é", "ß", "ا", "日", "a", "-"}, 6, check)
 	words([]string{"é", "0", "-"}, 9, check)
-	if accepted < 5000 {
-		t.Errorf("only %d of %d labels were accepted", accepted, labels)
+	if len(accepted) < 5000 {
+		t.Errorf("only %d of %d labels were accepted", len(accepted), labels)
 	}
-	t.Logf("%d labels, %d accepted", labels, accepted)
+	m := listing(t, slices.Collect(maps.Values(accepted)))
+	for label, domain := range accepted {
+		if d := m.CheckOrigin("https://" + label + ".cdn.ampproject.org"); !d.Allowed || d.Publisher != domain {
+			t.Fatalf("%q is decided as %+v; want %q", label, d, domain)
+		}
+	}
+	t.Logf("%d labels, %d accepted", labels, len(accepted))
 }

@@ -146,7 +146,10 @@ func TestThreatTwoLabelsBeforeTheCacheDomain(t *testing.T) {
 }
 
 func TestThreatPrefixesThatAreNotCanonical(t *testing.T) {
-	m := newMiddleware(t, Config{Publishers: []string{"www.example.com", "en-us.example.com", "bücher.ch"}})
+	m := newMiddleware(t, Config{Publishers: []string{"www.example.com", "en-us.example.com", "bücher.ch", "www.bücher.ch"}})
+	if !m.CheckOrigin("https://" + plainHash("www.example.com") + ".cdn.ampproject.org").Allowed {
+		t.Fatal("the hash that others below are like is refused; it must be remembered")
+	}
 	for _, prefix := range []string{
 		"0-www-example-com-0",        // wrapped without need
 		"en--us-example-com",         // not wrapped
@@ -154,7 +157,7 @@ func TestThreatPrefixesThatAreNotCanonical(t *testing.T) {
 		"www-example-com-", "-www-example-com", "www---example-com", "www-example---com",
 		"xn--www-example-com-", // punycode of ASCII
 		"xn--bcher-ch-65a0", "xn--bcher-ch-65aa", "xn---bcher-ch-65a",
-		"0-xn----bcher--kva-ch-0", "xn----bcher--kva-ch", // the A-label, not decoded
+		"0-xn----bcher--kva-ch-0", "xn----bcher--kva-ch", "www-xn----bcher--kva-ch", // the A-label, not decoded
 		plainToASCII("bücher-ch-"), plainToASCII("bücher---ch"),
 		strings.ToUpper(plainHash("www.example.com"))[:51] + "a",
 		plainHash("www.example.com")[:51], plainHash("www.example.com") + "a",

@@ -145,8 +145,10 @@ func (m *Middleware) Check(r *http.Request) Decision {
 }
 
 // CheckOrigin returns the decision on an Origin value by itself, as it is on a GET
-// request without Sec-Fetch-Site. It does not allocate for the origin of an exactly
-// listed publisher, in whatever form, nor for one that names none.
+// request without Sec-Fetch-Site. It does not allocate for a publisher that is listed
+// exactly, be it its own origin or a cache's with the prefix that DomainPrefix or, once
+// it has been asked for, FallbackPrefix returns; nor for an ASCII origin that names no
+// publisher.
 func (m *Middleware) CheckOrigin(origin string) Decision {
 	v := verdict{named: true}
 	m.current().checkOrigin(&v, origin)
@@ -327,20 +329,27 @@ func (p *policy) checkPrefix(v *verdict) {
 		p.checkHash(v)
 		return
 	}
+	// First as nearly all prefixes are: plain, or punycode as DomainPrefix returns it,
+	// and a listed publisher's. A name that is listed has passed all checks.
 	var buf [maxLabel]byte
+	var name string
+	var ok bool
 	domain, plain := unfoldPlain(&buf, v.prefix)
-	name, ok := find(p.allowlist, domain)
-	if !ok && !plain {
+	if plain {
+		name, ok = find(p.allowlist, domain)
+	} else {
 		name, ok = p.allowlist.findPunycode(v.prefix)
 	}
-	if ok { // and needs no check: what is listed has passed it
+	if ok {
 		v.reason, v.publisher = ReasonCacheOrigin, name
 		return
 	}
+	// Then as any prefix can be.
 	var f fault
 	if plain {
 		_, f = checkDomain(domain)
-	} else if domain, _, f = reverse(buf[:], v.prefix); f == noFault {
+	} else {
+		domain, _, f = reverse(buf[:], v.prefix)
 		name, ok = find(p.allowlist, domain)
 	}
 	switch f {

@@ -32,8 +32,8 @@ func hashStart(sum *[sha256.Size]byte) uint64 { return binary.BigEndian.Uint64(s
 
 // newAllowlist builds an allowlist of domains and wildcard bases that are in the
 // form that parseDomain returns. All hashes are computed here, so that no request
-// has to. So is the prefix of each internationalised
-// name, which takes several times as long to decode as to look up.
+// has to. So are the prefixes that begin "xn--", which take several times as long to
+// decode as to look up.
 func newAllowlist(names []string, wildcards []string, cacheSize int) *allowlist {
 	a := &allowlist{
 		names:  names,

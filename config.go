@@ -99,7 +99,7 @@ type Config struct {
 	// Decision are valid at least as long as the request.
 	Observe func(*http.Request, Decision) `json:"-"`
 
-	// CacheSize is how many hash-only prefixes of publishers are remembered, at 200 to
+	// CacheSize is how many hash-only prefixes of publishers are remembered, at up to
 	// 400 octets each; zero stands for 4096. A prefix that is not remembered costs one
 	// SHA-256 more and is decided alike.
 	CacheSize int `json:"cacheSize,omitempty"`
@@ -121,7 +121,7 @@ type Config struct {
 }
 
 const (
-	defaultCacheSize = 4096 // about 1.6 MiB when full
+	defaultCacheSize = 4096 // at most about 1.6 MiB
 	maxMaxAge        = 24 * time.Hour
 )
 
@@ -140,10 +140,9 @@ func (cfg Config) clone() Config {
 // garbage collector then has one object to visit for millions of publishers, and the
 // file that a list was read from can go.
 func compact(list []string) []string {
-	list = slices.Clone(list)
-	whole := strings.Join(list, "")
+	list, rest := slices.Clone(list), strings.Clone(strings.Join(list, "")) // Join returns an only string itself
 	for i, s := range list {
-		list[i], whole = whole[:len(s)], whole[len(s):]
+		list[i], rest = rest[:len(s)], rest[len(s):]
 	}
 	return list
 }

@@ -5,7 +5,9 @@ import (
 	"unsafe"
 )
 
-// A Decision tells whether a request, or an origin, is allowed, and why.
+// A Decision tells whether a request, or an origin, is allowed, and why. Clone a string
+// that is kept for long: Origin is a part of the request's memory, and Publisher can be
+// a part of that of all publishers' names.
 type Decision struct {
 	Allowed   bool
 	Reason    Reason
@@ -109,19 +111,27 @@ func (s Stats) Refused() (n uint64) {
 	return n
 }
 
-// counters count decisions by reason. Processors that count in one place wait for
-// one another, so there are several, each with cache lines of its own.
-type counters [32]struct {
-	_        [256 - 8*int(numReasons)]byte // first, to keep off what stands before
+// counters count decisions by reason. Processors that count in one place wait for one
+// another: two of them took longer than one alone. So there are several places, for
+// different goroutines, each with cache lines of its own.
+type counters [shards]struct {
+	_        [shardSize - 8*int(numReasons)]byte // first, to keep off what stands before
 	byReason [numReasons]atomic.Uint64
 }
 
+const (
+	shards    = 32  // so that few of the goroutines that run at one time meet
+	shardSize = 256 // octets: the counts, and two cache lines, as some processors fetch them in pairs
+)
+
 func (c *counters) add(r Reason) {
-	// Each goroutine has a stack of its own, and so this address tells them apart. It
-	// is never used as an address.
+	// Goroutines have stacks of their own, of 2 KiB or a greater power of two, and so
+	// the address of what is on them tells goroutines apart well enough. Nothing is
+	// ever found by it. A random number would do for many processors, but not for two:
+	// every other count would be in the other one's cache.
 	var here byte
 	at := uintptr(unsafe.Pointer(&here))
-	c[(at>>11^at>>16)%uintptr(len(c))].byReason[r].Add(1)
+	c[(at>>11^at>>16)%shards].byReason[r].Add(1)
 }
 
 func (c *counters) sum(r Reason) (n uint64) {

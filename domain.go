@@ -16,7 +16,7 @@ const (
 )
 
 // A fault says, in words that complete "the name ...", which rule a name
-// breaks. Faults are constants, so that refusing costs no allocation.
+// breaks. Faults are constants: to say why costs no allocation.
 type fault string
 
 const (

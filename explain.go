@@ -62,8 +62,12 @@ func (p *policy) explainSteps(v *verdict, step func(name string, ok bool, value,
 			return
 		}
 		step("cache", true, "none", "Not below the domain of an AMP Cache that is trusted here, so it is read as a publisher's own origin.")
-		if v.fault != noFault {
-			step("publisher", false, host, "It cannot be a publisher: it "+string(v.fault)+".")
+		f := v.fault
+		if f == noFault {
+			_, f = decodeDomain(host) // which a decision does only where a pattern covers the host
+		}
+		if f != noFault {
+			step("publisher", false, host, "It cannot be a publisher: it "+string(f)+".")
 			return
 		}
 		step("publisher", true, host, "The host is the publisher domain.")

@@ -27,6 +27,7 @@ func TestExplainShowsEachStepAndStopsWhereTheDecisionFell(t *testing.T) {
 		"https://a.b-c.cdn.ampproject.org":              "+scheme=https +cache=cdn.ampproject.org -prefix=a.b-c -verdict=Refused",
 		"https://abc.cdn.ampproject.org":                "+scheme=https +cache=cdn.ampproject.org -prefix=abc -verdict=Refused",
 		"https://evil.example":                          "+scheme=https +cache=none +publisher=evil.example -allowlist= -verdict=Refused",
+		"https://xn--zzzzz999.example":                  "+scheme=https +cache=none -publisher=xn--zzzzz999.example -verdict=Refused",
 		"https://localhost":                             "+scheme=https +cache=none -publisher=localhost -verdict=Refused",
 		"https://www.example.com:8443":                  "+scheme=https -cache=www.example.com:8443 -verdict=Refused",
 		"http://www.example.com":                        "-scheme=http -verdict=Refused",

@@ -84,18 +84,11 @@ func (m *Middleware) current() *policy {
 // streaming and hijacking work. Wrap does nothing but make a closure; calling it
 // for every request is fine. next must not be nil.
 func (m *Middleware) Wrap(next http.Handler) http.Handler {
-	return &wrapped{m, next}
-}
-
-type wrapped struct {
-	m    *Middleware
-	next http.Handler
-}
-
-func (h *wrapped) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if h.m.Handle(w, r) {
-		h.next.ServeHTTP(w, r)
-	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if m.Handle(w, r) {
+			next.ServeHTTP(w, r)
+		}
+	})
 }
 
 // Handle does what Wrap does, for frameworks with handlers of their own. If it
@@ -114,6 +107,7 @@ func (m *Middleware) Handle(w http.ResponseWriter, r *http.Request) (proceed boo
 	}
 	h := w.Header()
 	vary := r.Method != http.MethodOptions
+	proceed = v.reason.allowed() || p.cfg.ReportOnly
 	switch {
 	case v.preflight && v.reason.granted():
 		p.grantPreflight(h, &v)
@@ -122,17 +116,16 @@ func (m *Middleware) Handle(w http.ResponseWriter, r *http.Request) (proceed boo
 	case v.reason.granted():
 		p.grant(h, v.origin, vary)
 		return true
-	case !v.reason.allowed() && !p.cfg.ReportOnly && p.cfg.Denied == nil:
+	case !proceed && p.cfg.Denied == nil:
 		deny(w, v.reason, vary)
 		return false
 	case vary:
 		addVary(h, []string{"Origin"})
 	}
-	if v.reason.allowed() || p.cfg.ReportOnly {
-		return true
+	if !proceed {
+		p.cfg.Denied.ServeHTTP(w, r)
 	}
-	p.cfg.Denied.ServeHTTP(w, r)
-	return false
+	return proceed
 }
 
 // Check returns the decision that Handle would make on r. It writes and counts
@@ -146,9 +139,9 @@ func (m *Middleware) Check(r *http.Request) Decision {
 
 // CheckOrigin returns the decision on an Origin value by itself, as it is on a GET
 // request without Sec-Fetch-Site. It does not allocate for a publisher that is listed
-// exactly, be it its own origin or a cache's with the prefix that DomainPrefix or, once
-// it has been asked for, FallbackPrefix returns; nor for an ASCII origin that names no
-// publisher.
+// exactly, be it its own origin or a cache's with the prefix that DomainPrefix or, while
+// it is remembered, FallbackPrefix returns; nor for an origin that names no publisher,
+// unless punycode is decoded to find that out.
 func (m *Middleware) CheckOrigin(origin string) Decision {
 	v := verdict{named: true}
 	m.current().checkOrigin(&v, origin)
@@ -478,8 +471,8 @@ var deniedText = func() (text [numReasons][]byte) {
 	return text
 }()
 
-// deny does what http.Error would, at a third of the cost: refusing should not cost
-// much more than allowing does.
+// deny does what http.Error would, but formats nothing and makes one array, so that to
+// be refused costs an attacker's victim little more than to be allowed.
 func deny(w http.ResponseWriter, reason Reason, vary bool) {
 	h, vals := w.Header(), &[3]string{"Origin", "text/plain; charset=utf-8", "nosniff"}
 	if vary {

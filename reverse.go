@@ -198,7 +198,7 @@ func unfold(dst []byte, text string) []byte {
 
 // unfoldPlain is unfold for a prefix that is plain: a label that is neither punycode
 // nor wrapped nor has to be, and that holds no A-label. For such a prefix, reverse does
-// nothing else before it checks the domain.
+// nothing else before it checks the domain, which is left to be done.
 func unfoldPlain(buf *[maxLabel]byte, prefix string) (domain []byte, plain bool) {
 	if len(prefix) > maxLabel || hyphens34(prefix) || strings.HasPrefix(prefix, "0-") {
 		return nil, false
@@ -207,7 +207,7 @@ func unfoldPlain(buf *[maxLabel]byte, prefix string) (domain []byte, plain bool)
 	for i := 0; i < len(prefix); i++ {
 		c := prefix[i]
 		switch {
-		case c > '.': // letters and digits, at one comparison
+		case c > '.': // a letter or digit, or what checkDomain refuses
 		case c != '-':
 			return nil, false
 		case i+1 == len(prefix) || prefix[i+1] != '-':

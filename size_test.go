@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"runtime"
+	"strings"
 	"testing"
 )
 
@@ -44,6 +45,24 @@ func TestAMillionPublishersTakeLittleMemory(t *testing.T) {
 		if d := m.CheckOrigin("https://" + plainHash(name) + ".cdn.ampproject.org"); d.Publisher != name {
 			t.Errorf("publisher %d by hash: %+v", i, d)
 		}
+	}
+}
+
+func TestTheTextThatAListWasReadFromCanGo(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector's own memory would count")
+	}
+	for _, names := range [][]string{{"www.example.com"}, {"www.example.com", "example.net"}} {
+		before := heap()
+		text := strings.Repeat(" ", 10<<20) + strings.Join(names, "\n")
+		m, err := New(Config{Publishers: strings.Split(text[10<<20:], "\n")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if grown := heap() - before; grown > 1<<20 {
+			t.Errorf("%d publishers keep %d octets", len(names), grown)
+		}
+		runtime.KeepAlive(m)
 	}
 }
 

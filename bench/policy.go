@@ -43,33 +43,39 @@ func Publishers(n int, some ...string) []string {
 	return slices.Insert(list, len(list)/2, some...)
 }
 
-// origins types in what peers must be told: each publisher at each cache, and at
-// its own origin. No list of origins can hold a pattern's hosts on a cache.
-func origins(publishers []string) (list []string, err error) {
-	for _, publisher := range publishers {
-		if strings.HasPrefix(publisher, "*.") {
-			list = append(list, "https://"+publisher)
-			continue
-		}
-		onCaches, err := ampcors.CacheOrigins(publisher)
-		if err != nil {
-			return nil, err
-		}
-		list = append(append(list, onCaches...), "https://"+publisher)
-	}
-	return list, nil
+// A Policy is what all libraries have in common: credentialed; GET and POST;
+// Content-Type; one header exposed; ten minutes; and these publishers.
+type Policy struct {
+	publishers []string
+	origins    []string // of these publishers, for the peers
 }
 
-// Libraries are those that Wrap knows: first no middleware at all and then the
-// floor, which is what a handler costs that does the least.
+// NewPolicy types in what peers must be told: the origin of each publisher at each
+// cache, and its own. No list of origins can hold a pattern's hosts on a cache.
+func NewPolicy(publishers ...string) (Policy, error) {
+	p := Policy{publishers: publishers}
+	for _, publisher := range publishers {
+		if !strings.HasPrefix(publisher, "*.") {
+			onCaches, err := ampcors.CacheOrigins(publisher)
+			if err != nil {
+				return p, err
+			}
+			p.origins = append(p.origins, onCaches...)
+		}
+		p.origins = append(p.origins, "https://"+publisher)
+	}
+	return p, nil
+}
+
+// Libraries are those that Wrap knows. With "none" there is no middleware at all, and
+// "floor" does the least that a handler can.
 //
 // The peers let a refused request go on to the handler, without CORS headers. With
 // ReportOnly, ampcors does too; without, it answers such a request itself.
 var Libraries = []string{"none", "floor", "ampcors", "ampcorsReportOnly", "jub0bs", "rs", "chi"}
 
-// Wrap puts one of the Libraries before next. The policy is the same for each:
-// credentialed; GET and POST; Content-Type; one header exposed; ten minutes.
-func Wrap(library string, publishers []string, next http.Handler) (http.Handler, error) {
+// Wrap puts one of the Libraries, with the policy, before next.
+func Wrap(library string, p Policy, next http.Handler) (http.Handler, error) {
 	switch library {
 	case "none":
 		return next, nil
@@ -77,22 +83,16 @@ func Wrap(library string, publishers []string, next http.Handler) (http.Handler,
 		return floor(next), nil
 	case "ampcors", "ampcorsReportOnly":
 		m, err := ampcors.New(ampcors.Config{
-			Publishers: publishers, Credentialed: true, ResponseHeaders: []string{exposed}, MaxAge: maxAge,
+			Publishers: p.publishers, Credentialed: true, ResponseHeaders: []string{exposed}, MaxAge: maxAge,
 			ReportOnly: library == "ampcorsReportOnly",
 		})
 		if err != nil {
 			return nil, err
 		}
 		return m.Wrap(next), nil
-	}
-	list, err := origins(publishers)
-	if err != nil {
-		return nil, err
-	}
-	switch library {
 	case "jub0bs":
 		m, err := jub0bs.NewMiddleware(jub0bs.Config{
-			Origins: list, Credentialed: true, Methods: []string{"GET", "POST"}, RequestHeaders: []string{"Content-Type"},
+			Origins: p.origins, Credentialed: true, Methods: []string{"GET", "POST"}, RequestHeaders: []string{"Content-Type"},
 			ResponseHeaders: []string{exposed}, MaxAgeInSeconds: int(maxAge.Seconds()),
 		})
 		if err != nil {
@@ -101,12 +101,12 @@ func Wrap(library string, publishers []string, next http.Handler) (http.Handler,
 		return m.Wrap(next), nil
 	case "rs":
 		return rs.New(rs.Options{
-			AllowedOrigins: list, AllowCredentials: true, AllowedMethods: []string{"GET", "POST"}, AllowedHeaders: []string{"Content-Type"},
+			AllowedOrigins: p.origins, AllowCredentials: true, AllowedMethods: []string{"GET", "POST"}, AllowedHeaders: []string{"Content-Type"},
 			ExposedHeaders: []string{exposed}, MaxAge: int(maxAge.Seconds()),
 		}).Handler(next), nil
 	case "chi":
 		return chi.New(chi.Options{
-			AllowedOrigins: list, AllowCredentials: true, AllowedMethods: []string{"GET", "POST"}, AllowedHeaders: []string{"Content-Type"},
+			AllowedOrigins: p.origins, AllowCredentials: true, AllowedMethods: []string{"GET", "POST"}, AllowedHeaders: []string{"Content-Type"},
 			ExposedHeaders: []string{exposed}, MaxAge: int(maxAge.Seconds()),
 		}).Handler(next), nil
 	}

@@ -3,7 +3,6 @@ package bench
 import (
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -11,17 +10,14 @@ import (
 // TestAllLibrariesHaveTheSamePolicy answers each request with each of them: what is
 // compared must do the same.
 func TestAllLibrariesHaveTheSamePolicy(t *testing.T) {
-	publishers := Publishers(100, ASCII, IDN, Hashed, Wildcard)
-	if len(publishers) != 100 {
-		t.Fatalf("%d publishers", len(publishers))
+	policy := policyOf(t, 100, "")
+	if len(policy.publishers) != 100 {
+		t.Fatalf("%d publishers", len(policy.publishers))
 	}
 	for _, library := range Libraries {
-		h, err := Wrap(library, publishers, nothing)
-		if err != nil {
-			t.Fatalf("%s: %v", library, err)
-		}
+		h := wrap(t, library, policy)
 		for _, r := range requests {
-			if library == "none" || library == "floor" && r.name != "allowed" || r.libraries != nil && !slices.Contains(r.libraries, library) {
+			if !r.suits(library) {
 				continue
 			}
 			rec := httptest.NewRecorder()
@@ -54,7 +50,18 @@ func TestAllLibrariesHaveTheSamePolicy(t *testing.T) {
 			}
 		}
 	}
-	if _, err := Wrap("unknown", publishers, nothing); err == nil {
+	if _, err := Wrap("unknown", policy, nothing); err == nil {
 		t.Error("an unknown library is no error")
+	}
+}
+
+func TestTheLongestPunycodeIsAsLongAsItCanBe(t *testing.T) {
+	for i := range 1000 {
+		if label := longestPunycode(i, 63); len(label) != 63 {
+			t.Fatalf("%q has %d octets", label, len(label))
+		}
+		if host := longestHost(i, "wild.example"); len(host) != 253 {
+			t.Fatalf("%q has %d octets", host, len(host))
+		}
 	}
 }

@@ -18,7 +18,7 @@ const answer = `{"items":[{"id":1,"title":"A first article","likes":12},{"id":2,
 
 func main() {
 	library := flag.String("lib", "none", fmt.Sprintf("one of %q", bench.Libraries))
-	publishers := flag.Int("publishers", 1, "how many publishers are allowed; the first is "+bench.ASCII)
+	publishers := flag.Int("publishers", 1, "how many publishers are allowed, among them "+bench.ASCII)
 	addr := flag.String("addr", "localhost:0", "host and port to listen on; the address is printed")
 	flag.Parse()
 
@@ -26,7 +26,11 @@ func main() {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write([]byte(answer)) // an error would be the connection's
 	})
-	h, err := bench.Wrap(*library, bench.Publishers(*publishers, bench.ASCII), api)
+	policy, err := bench.NewPolicy(bench.Publishers(*publishers, bench.ASCII)...)
+	if err != nil {
+		log.Fatal(err)
+	}
+	h, err := bench.Wrap(*library, policy, api)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -162,3 +162,12 @@ func TestREADMEsTableOfOrigins(t *testing.T) {
 		t.Errorf("the table has %d origins; want 12", origins)
 	}
 }
+
+// TestREADMEHasTheSpeedThatWasMeasured: bench/run writes it between two comments.
+func TestREADMEHasTheSpeedThatWasMeasured(t *testing.T) {
+	_, tables, ok := strings.Cut(readme(t), "\n<!-- bench/run writes what follows -->\n")
+	tables, _, ok2 := strings.Cut(tables, "\n<!-- bench/run writes what precedes -->\n")
+	if rows := strings.Count(tables, "\n| "); !ok || !ok2 || rows < 20 {
+		t.Errorf("%d rows stand between the comments", rows)
+	}
+}

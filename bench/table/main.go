@@ -47,7 +47,10 @@ func run(resultsFile, readme string) error {
 	if err != nil {
 		return err
 	}
-	tables := results.tables()
+	tables, err := results.tables()
+	if err != nil {
+		return err
+	}
 	if readme == "" {
 		_, err := os.Stdout.WriteString(tables)
 		return err
@@ -74,8 +77,8 @@ func replace(text []byte, tables string) ([]byte, error) {
 
 // results has all values that were measured, by benchmark and library.
 type results struct {
-	machine string
-	values  map[string]map[string][]float64
+	run    string // how it was measured
+	values map[string]map[string][]float64
 }
 
 func read(r io.Reader, name string) (*results, error) {
@@ -86,11 +89,15 @@ func read(r io.Reader, name string) (*results, error) {
 		if !ok {
 			continue // the units' descriptions, and lines that are no benchmark's
 		}
-		if res.machine == "" {
-			res.machine = fmt.Sprintf("%s, %s processors, %s, %s", line.GetConfig("cpu"), line.GetConfig("processors"), line.GetConfig("go"), line.GetConfig("date"))
+		if res.run == "" {
+			res.run = fmt.Sprintf("Medians of %s rounds on %s, %s processors, with %s, on %s.",
+				line.GetConfig("rounds"), line.GetConfig("cpu"), line.GetConfig("processors"), line.GetConfig("go"), line.GetConfig("date"))
 		}
-		full := strings.TrimRight(string(line.Name.Full()), "0123456789")
-		benchmark, library, ok := strings.Cut(strings.TrimSuffix(full, "-"), "/lib=")
+		name := string(line.Name.Full())
+		if _, parts := line.Name.Parts(); len(parts) > 0 && parts[len(parts)-1][0] == '-' {
+			name = strings.TrimSuffix(name, string(parts[len(parts)-1])) // the number of processors
+		}
+		benchmark, library, ok := strings.Cut(name, "/lib=")
 		if !ok {
 			continue
 		}
@@ -124,94 +131,102 @@ func (res *results) median(benchmark, library string) (m float64, ok bool) {
 	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2, true
 }
 
-// A row of a table: what it is called, the benchmark, and the library that stands
-// for ampcors in it.
-type row struct{ title, benchmark, ours string }
+// A row of a table: what it is called, the benchmark, and the libraries of its
+// columns, "" for one that does not do this.
+type row struct {
+	title, benchmark string
+	libraries        []string
+}
 
-var columns = []string{"ampcors", "jub0bs", "rs", "chi"}
+var (
+	all          = []string{"ampcors", "jub0bs", "rs", "chi"}
+	onlyAMPCORS  = []string{"ampcors", "", "", ""}
+	allPassingOn = []string{"ampcorsReportOnly", "jub0bs", "rs", "chi"}
+)
 
 var sections = []struct {
-	header string
+	title  string
 	format func(float64) string
 	rows   []row
 }{
-	{"one request", duration, []row{
-		{"allowed, 1 publisher", "Serial/case=allowed/publishers=1", "ampcors"},
-		{"allowed, 100 publishers", "Serial/case=allowed/publishers=100", "ampcors"},
-		{"allowed, 10,000 publishers", "Serial/case=allowed/publishers=10000", "ampcors"},
-		{"allowed, 1,000,000 publishers", "Serial/case=allowed/publishers=1000000", "ampcors"},
-		{"allowed, any of 1,000,000 publishers", "Spread/publishers=1000000", "ampcors"},
-		{"internationalised, 10,000 publishers", "Serial/case=idn/publishers=10000", "ampcors"},
-		{"hash-only, 10,000 publishers", "Serial/case=hash-only/publishers=10000", "ampcors"},
-		{"own origin, 10,000 publishers", "Serial/case=own/publishers=10000", "ampcors"},
-		{"own origin of a pattern, 10,000 publishers", "Serial/case=wildcard/publishers=10000", "ampcors"},
-		{"cache origin of a pattern, 10,000 publishers", "Serial/case=wildcard-cache/publishers=10000", "ampcors"},
-		{"no Origin, 10,000 publishers", "Serial/case=no-origin/publishers=10000", "ampcors"},
-		{"preflight, 10,000 publishers", "Serial/case=preflight/publishers=10000", "ampcors"},
-		{"refused and passed on, 10,000 publishers", "Serial/case=refused/publishers=10000", "ampcorsReportOnly"},
-		{"refused with 403, 10,000 publishers", "Serial/case=refused/publishers=10000", "ampcors"},
-		{"allowed, two processors at once, 10,000 publishers", "Parallel/case=allowed/publishers=10000", "ampcors"},
+	{"time of one request", duration, []row{
+		{"allowed, 1 publisher", "Serial/case=allowed/publishers=1", all},
+		{"allowed, 100 publishers", "Serial/case=allowed/publishers=100", all},
+		{"allowed, 10,000 publishers", "Serial/case=allowed/publishers=10000", all},
+		{"allowed, 1,000,000 publishers", "Serial/case=allowed/publishers=1000000", all},
+		{"allowed, each another of 1,000,000 publishers", "Spread/publishers=1000000", all},
+		{"internationalised, 10,000 publishers", "Serial/case=idn/publishers=10000", all},
+		{"hash-only, 10,000 publishers", "Serial/case=hash-only/publishers=10000", all},
+		{"own origin, 10,000 publishers", "Serial/case=own/publishers=10000", all},
+		{"own origin below a pattern, 10,000 publishers", "Serial/case=wildcard/publishers=10000", all},
+		{"cache origin below a pattern, 10,000 publishers", "Serial/case=wildcard-cache/publishers=10000", onlyAMPCORS},
+		{"no Origin, 10,000 publishers", "Serial/case=no-origin/publishers=10000", all},
+		{"preflight, 10,000 publishers", "Serial/case=preflight/publishers=10000", all},
+		{"refused and passed on, 10,000 publishers", "Serial/case=refused/publishers=10000", allPassingOn},
+		{"refused with 403, 10,000 publishers", "Serial/case=refused/publishers=10000", onlyAMPCORS},
 	}},
-	{"one request made to cost much", duration, []row{
-		{"Origin of 1 MiB", "Adversarial/case=origin-1MiB/publishers=10000", "ampcors"},
-		{"method of 1 MiB", "Adversarial/case=method-1MiB/publishers=10000", "ampcors"},
-		{"header names of 1 MiB", "Adversarial/case=header-names-1MiB/publishers=10000", "ampcors"},
-		{"invented hashes", "Adversarial/case=invented-hashes/publishers=10000", "ampcors"},
-		{"longest punycode on a cache", "Adversarial/case=punycode-63/publishers=10000", "ampcors"},
-		{"longest punycode below a pattern", "Adversarial/case=punycode-pattern-253/publishers=10000", "ampcors"},
+	{"time of one request made to cost much, 10,000 publishers", duration, []row{
+		{"Origin of 1 MiB", "Adversarial/case=origin-1MiB/publishers=10000", all},
+		{"method of 1 MiB", "Adversarial/case=method-1MiB/publishers=10000", all},
+		{"header names of 1 MiB", "Adversarial/case=header-names-1MiB/publishers=10000", all},
+		{"hashes of nobody, each another", "Adversarial/case=invented-hashes/publishers=10000", all},
+		{"longest punycode prefix, each another", "Adversarial/case=longest-punycode/publishers=10000", all},
+		{"longest punycode host below a pattern, each another", "Adversarial/case=longest-punycode-pattern/publishers=10000", all},
 	}},
-	{"building the policy", duration, []row{
-		{"10,000 publishers", "New/publishers=10000", "ampcors"},
-		{"1,000,000 publishers", "New/publishers=1000000", "ampcors"},
+	{"time for each request while all processors answer", duration, []row{
+		{"allowed, 1 publisher", "Parallel/case=allowed/publishers=1", all},
+		{"allowed, 10,000 publishers", "Parallel/case=allowed/publishers=10000", all},
+	}},
+	{"time to build the policy", duration, []row{
+		{"10,000 publishers", "New/publishers=10000", all},
+		{"1,000,000 publishers", "New/publishers=1000000", all},
 	}},
 	{"requests a second to a server, 10,000 publishers", count, []row{
-		{"allowed", "EndToEnd/case=allowed", "ampcors"},
-		{"no Origin", "EndToEnd/case=no-origin", "ampcors"},
+		{"allowed", "EndToEnd/case=allowed", all},
+		{"no Origin", "EndToEnd/case=no-origin", all},
 	}},
 }
 
-// tables returns all tables in Markdown.
-func (res *results) tables() string {
+// tables returns all tables in Markdown. It is an error if a value is missing.
+func (res *results) tables() (string, error) {
+	var missing []error
+	value := func(benchmark, library string, format func(float64) string) string {
+		m, ok := res.median(benchmark, library)
+		if !ok {
+			missing = append(missing, fmt.Errorf("%s was not measured for %s", benchmark, library))
+		}
+		return format(m)
+	}
 	out := new(strings.Builder)
-	fmt.Fprintf(out, "\nMedians. Machine: %s.\n", res.machine)
+	fmt.Fprintf(out, "\n%s\n", res.run)
 	for _, section := range sections {
-		fmt.Fprintf(out, "\n| %s | ampcors | jub0bs/cors | rs/cors | go-chi/cors |\n| --- | --- | --- | --- | --- |\n", section.header)
+		fmt.Fprintf(out, "\n| %s | ampcors | jub0bs/cors | rs/cors | go-chi/cors |\n| --- | --- | --- | --- | --- |\n", section.title)
 		for _, r := range section.rows {
 			fmt.Fprintf(out, "| %s |", r.title)
-			for _, library := range columns {
-				if library == "ampcors" {
-					library = r.ours
-				}
-				cell := "–"
-				if m, ok := res.median(r.benchmark, library); ok {
-					cell = section.format(m)
+			for _, library := range r.libraries {
+				cell := ""
+				if library != "" {
+					cell = value(r.benchmark, library, section.format)
 				}
 				fmt.Fprintf(out, " %s |", cell)
 			}
 			out.WriteString("\n")
 		}
 	}
-	if floor, ok := res.median("Serial/case=allowed/publishers=1", "floor"); ok {
-		fmt.Fprintf(out, "\nA handler that compares one origin and sets the same headers takes %s.", duration(floor))
-	}
-	if none, ok := res.median("EndToEnd/case=allowed", "none"); ok {
-		fmt.Fprintf(out, "\nA server without any of them answers %s requests a second", count(none))
-		if floor, ok := res.median("EndToEnd/case=allowed", "floor"); ok {
-			fmt.Fprintf(out, ",\nand one with that handler %s", count(floor))
-		}
-		out.WriteString(".")
-	}
-	out.WriteString("\n\n")
-	return out.String()
+	fmt.Fprintf(out, "\nA handler that compares one origin and sets the same headers takes %s. Without any\n"+
+		"middleware, the server answers %s requests a second; with that handler, %s.\n\n",
+		value("Serial/case=allowed/publishers=1", "floor", duration),
+		value("EndToEnd/case=allowed", "none", count), value("EndToEnd/case=allowed", "floor", count))
+	return out.String(), errors.Join(missing...)
 }
 
-// duration formats seconds with three significant digits or all before the point.
+// duration formats seconds with three significant digits, or all before the point.
 func duration(seconds float64) string {
 	for _, unit := range []struct {
 		name    string
 		seconds float64
 	}{{"s", 1}, {"ms", 1e-3}, {"µs", 1e-6}} {
-		if n := seconds / unit.seconds; n >= 1 {
+		if n := seconds / unit.seconds; n >= 0.9995 {
 			return significant(n) + " " + unit.name
 		}
 	}
@@ -220,9 +235,9 @@ func duration(seconds float64) string {
 
 func significant(n float64) string {
 	switch {
-	case n >= 100:
+	case n >= 99.95:
 		return fmt.Sprintf("%.0f", n)
-	case n >= 10:
+	case n >= 9.995:
 		return fmt.Sprintf("%.1f", n)
 	}
 	return fmt.Sprintf("%.2f", n)

@@ -1,48 +1,74 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
 
-const sample = `go: go1.0
-date: 2000-01-02
-processors: 2
-goos: linux
-goarch: amd64
-cpu: A Processor
-BenchmarkSerial/case=allowed/publishers=1/lib=floor-2    100  80.0 ns/op  64 B/op  1 allocs/op
-BenchmarkSerial/case=allowed/publishers=1/lib=ampcors-2  100  100 ns/op   64 B/op  1 allocs/op
-BenchmarkSerial/case=allowed/publishers=1/lib=ampcors-2  100  300 ns/op   64 B/op  1 allocs/op
-BenchmarkSerial/case=allowed/publishers=1/lib=ampcors-2  100  120.4 ns/op 64 B/op  1 allocs/op
-BenchmarkSerial/case=allowed/publishers=1/lib=rs-2       100  15700 ns/op 64 B/op  1 allocs/op
-BenchmarkSerial/case=allowed/publishers=1/lib=rs-2       100  15800 ns/op 64 B/op  1 allocs/op
-BenchmarkSerial/case=refused/publishers=10000/lib=ampcors-2            100  90 ns/op
-BenchmarkSerial/case=refused/publishers=10000/lib=ampcorsReportOnly-2  100  70 ns/op
-BenchmarkNew/publishers=1000000/lib=chi  1  2500000000 ns/op
-BenchmarkEndToEnd/case=allowed/lib=none     1  1080000 req/s
-BenchmarkEndToEnd/case=allowed/lib=ampcors  1  987654 req/s
-`
+// sample returns results in which each value of the tables was measured once, beside
+// some that were measured more often.
+func sample() string {
+	out := new(strings.Builder)
+	out.WriteString("rounds: 3\ngo: go1.0\ndate: 2000-01-02\nprocessors: 2\ncpu: A Processor\n" +
+		"BenchmarkSerial/case=allowed/publishers=1/lib=floor-2 100 80.0 ns/op 64 B/op 1 allocs/op\n" +
+		"BenchmarkSerial/case=allowed/publishers=100/lib=ampcors-2 100 100 ns/op\n" +
+		"BenchmarkSerial/case=allowed/publishers=100/lib=ampcors-2 100 300 ns/op\n" +
+		"BenchmarkEndToEnd/case=allowed/lib=none 1 1080000 req/s\n" +
+		"BenchmarkEndToEnd/case=allowed/lib=floor 1 999 req/s\n")
+	for _, section := range sections {
+		for _, r := range section.rows {
+			for i, library := range r.libraries {
+				value := fmt.Sprintf("%d ns/op", 1200<<(10*i))
+				if strings.HasPrefix(r.benchmark, "EndToEnd") {
+					value = "987654 req/s"
+				}
+				if library != "" {
+					fmt.Fprintf(out, "Benchmark%s/lib=%s-2 100 %s\n", r.benchmark, library, value)
+				}
+			}
+		}
+	}
+	return out.String()
+}
 
 func TestTablesShowMedians(t *testing.T) {
-	res, err := read(strings.NewReader(sample), "sample")
+	res, err := read(strings.NewReader(sample()), "sample")
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := res.tables()
+	got, err := res.tables()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, want := range []string{
-		"Machine: A Processor, 2 processors, go1.0, 2000-01-02.\n",
-		"\n| allowed, 1 publisher | 120 ns | – | 15.8 µs | – |\n",
-		"\n| refused and passed on, 10,000 publishers | 70.0 ns | – | – | – |\n",
-		"\n| refused with 403, 10,000 publishers | 90.0 ns | – | – | – |\n",
-		"\n| 1,000,000 publishers | – | – | – | 2.50 s |\n",
-		"\n| allowed | 987,654 | – | – | – |\n",
+		"Medians of 3 rounds on A Processor, 2 processors, with go1.0, on 2000-01-02.\n",
+		"\n| allowed, 1 publisher | 1.20 µs | 1.23 ms | 1.26 s | 1288 s |\n",
+		"\n| allowed, 100 publishers | 300 ns | 1.23 ms |",
+		"\n| refused and passed on, 10,000 publishers | 1.20 µs | 1.23 ms |",
+		"\n| refused with 403, 10,000 publishers | 1.20 µs |  |  |  |\n",
+		"\n| allowed | 987,654 | 987,654 |",
 		"sets the same headers takes 80.0 ns.",
-		"A server without any of them answers 1,080,000 requests a second.",
+		"answers 1,080,000 requests a second; with that handler, 999.",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the tables lack %q:\n%s", want, got)
 		}
+	}
+}
+
+func TestAMissingValueIsAnError(t *testing.T) {
+	lines := strings.SplitAfter(sample(), "\n")
+	without := strings.Join(lines[:len(lines)-2], "")
+	res, err := read(strings.NewReader(without), "sample")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := res.tables(); err == nil || err.Error() != "EndToEnd/case=no-origin was not measured for chi" {
+		t.Errorf("the error is %v", err)
+	}
+	if _, err := read(strings.NewReader("ok\tampcors\n"), "empty"); err == nil {
+		t.Error("a file without any result is no error")
 	}
 }
 
@@ -55,11 +81,5 @@ func TestOnlyWhatStandsBetweenTheCommentsIsReplaced(t *testing.T) {
 		if _, err := replace([]byte(text), "new\n"); err == nil {
 			t.Errorf("%q is taken for a file with both comments", text)
 		}
-	}
-}
-
-func TestResultsWithoutABenchmarkAreAnError(t *testing.T) {
-	if _, err := read(strings.NewReader("ok\tampcors\n"), "empty"); err == nil {
-		t.Error("no error")
 	}
 }

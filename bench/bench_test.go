@@ -17,8 +17,13 @@ import (
 	"golang.org/x/net/idna"
 )
 
+var sink *[4]string
+
 func TestMain(m *testing.M) {
 	ballast := Ballast()
+	for range 8 * len(ballast) / 64 { // the first benchmark shall not pay for fresh memory
+		sink = new([4]string)
+	}
 	code := m.Run()
 	runtime.KeepAlive(ballast)
 	os.Exit(code)
@@ -126,11 +131,6 @@ func (c connection) Header() http.Header         { return c.header }
 func (c connection) Write(b []byte) (int, error) { return len(b), nil }
 func (c connection) WriteHeader(int)             {}
 
-func (c connection) serve(h http.Handler, r *http.Request) {
-	clear(c.header)
-	h.ServeHTTP(c, r)
-}
-
 // warmUp answers the request for a while, so that what building the policy has left
 // to be done in the background comes to an end. It fails if the answer is wrong.
 func warmUp(tb testing.TB, h http.Handler, r *http.Request, granted bool) {
@@ -138,7 +138,8 @@ func warmUp(tb testing.TB, h http.Handler, r *http.Request, granted bool) {
 	runtime.GC()
 	c := newConnection()
 	for start := time.Now(); time.Since(start) < 50*time.Millisecond; {
-		c.serve(h, r)
+		clear(c.header)
+		h.ServeHTTP(c, r)
 	}
 	if got := c.header["Access-Control-Allow-Origin"] != nil; got != granted {
 		tb.Fatalf("granted: %t; want %t", got, granted)
@@ -181,7 +182,8 @@ func BenchmarkSerial(b *testing.B) {
 	each(b, numbers, func(b *testing.B, h http.Handler, r *http.Request) {
 		c := newConnection()
 		for b.Loop() {
-			c.serve(h, r)
+			clear(c.header)
+			h.ServeHTTP(c, r)
 		}
 	})
 }
@@ -193,7 +195,8 @@ func BenchmarkParallel(b *testing.B) {
 		b.RunParallel(func(pb *testing.PB) {
 			c, r := newConnection(), &http.Request{Method: r.Method, Header: r.Header}
 			for pb.Next() {
-				c.serve(h, r)
+				clear(c.header)
+				h.ServeHTTP(c, r)
 			}
 		})
 	})
@@ -225,7 +228,8 @@ func BenchmarkSpread(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
 					req.Header = headers[i%drawn]
-					c.serve(h, req)
+					clear(c.header)
+					h.ServeHTTP(c, req)
 					i++
 				}
 			})
@@ -276,7 +280,8 @@ func BenchmarkAdversarial(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
 					req.Header = c.headers[i%len(c.headers)]
-					conn.serve(h, req)
+					clear(conn.header)
+					h.ServeHTTP(conn, req)
 					i++
 				}
 			})
@@ -310,7 +315,8 @@ func BenchmarkGrowth(b *testing.B) {
 			before := inUse()
 			for i := range b.N {
 				req.Header = get(c.origin(i))
-				conn.serve(h, req)
+				clear(conn.header)
+				h.ServeHTTP(conn, req)
 			}
 			req.Header = nil
 			clear(conn.header)

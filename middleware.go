@@ -411,6 +411,9 @@ func (p *policy) allowsHeaders(lines []string, isOwnOrigin bool) bool {
 		if left -= len(line) + 1; left < 0 {
 			return false
 		}
+		if _, ok := p.requestHeaders[line]; ok {
+			continue // one name as browsers write it, which is what most ask for
+		}
 		for name := range strings.SplitSeq(line, ",") {
 			name = strings.Trim(name, " \t")
 			if name == "" {

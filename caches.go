@@ -98,7 +98,7 @@ func ParseCaches(r io.Reader) ([]Cache, error) {
 		if err := json.Unmarshal(entry, &caches[i]); err != nil {
 			field := "caches"
 			if typ := (*json.UnmarshalTypeError)(nil); errors.As(err, &typ) && typ.Field != "" {
-				field += "." + typ.Field
+				field += "[]." + typ.Field
 			}
 			faults = append(faults, &ValueError{Field: field, Index: i, Value: string(entry), Reason: "is not of the right type", Want: "an object whose members are strings, as in caches.json"})
 		}
@@ -123,7 +123,7 @@ func checkCaches(field string, caches []Cache) (faults []*ValueError) {
 	seen := make(map[string]int, len(caches))
 	for i, c := range caches {
 		report := func(member, value, reason, want string) {
-			faults = append(faults, &ValueError{Field: field + "." + member, Index: i, Value: value, Reason: reason, Want: want})
+			faults = append(faults, &ValueError{Field: field + "[]." + member, Index: i, Value: value, Reason: reason, Want: want})
 		}
 		domain := func(member, value string) bool {
 			canonical, err := parseDomain(value)
@@ -131,7 +131,7 @@ func checkCaches(field string, caches []Cache) (faults []*ValueError) {
 				err = &domainError{reason: "is not in lower-case ASCII", instead: canonical}
 			}
 			if err != nil {
-				faults = append(faults, err.at(field+"."+member, i, value, ""))
+				faults = append(faults, err.at(field+"[]."+member, i, value, ""))
 			}
 			return err == nil
 		}

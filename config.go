@@ -55,6 +55,9 @@ type Config struct {
 	// port, such as a slash.
 	Origins []string `json:"origins,omitempty"`
 
+	// Email lets AMP emails call, too. Its zero value lets none.
+	Email Email `json:"email,omitzero"`
+
 	// Credentialed lets callers read answers to requests that were sent with cookies.
 	// A simple POST, such as a form's, is sent with cookies in any case: whether it
 	// reaches the handler, Publishers decides.
@@ -130,6 +133,8 @@ func (cfg Config) clone() Config {
 	cfg.Publishers = compact(cfg.Publishers)
 	cfg.Caches = slices.Clone(cfg.Caches)
 	cfg.Origins = slices.Clone(cfg.Origins)
+	cfg.Email.Senders = slices.Clone(cfg.Email.Senders)
+	cfg.Email.Clients = slices.Clone(cfg.Email.Clients)
 	cfg.Methods = slices.Clone(cfg.Methods)
 	cfg.RequestHeaders = slices.Clone(cfg.RequestHeaders)
 	cfg.ResponseHeaders = slices.Clone(cfg.ResponseHeaders)
@@ -156,7 +161,9 @@ func compile(cfg Config) (*policy, error) {
 		cfg:     cfg,
 		caches:  caches,
 		foreign: foreign,
-		origins: v.origins(cfg.Origins, foreign),
+		origins: v.origins("Origins", cfg.Origins, foreign),
+		mailbox: v.email(cfg.Email, foreign),
+		vary:    "Origin",
 		methods: v.methods(cfg.Methods),
 		exposed: v.responseHeaders(cfg.ResponseHeaders),
 		maxAge:  v.maxAge(cfg.MaxAge),
@@ -164,8 +171,11 @@ func compile(cfg Config) (*policy, error) {
 	names, wildcards := v.publishers(cfg, foreign)
 	p.requestHeaders, p.maxRequestHeaderOctets = v.requestHeaders(cfg.RequestHeaders)
 	size := v.cacheSize(cfg.CacheSize)
-	if len(cfg.Publishers) == 0 && len(cfg.Origins) == 0 {
-		v.report("Publishers", -1, "", "is missing, and so is Origins: nobody would be allowed", `at least one publisher, such as "example.com"`)
+	if p.mailbox != nil {
+		p.vary = "Origin, AMP-Email-Sender"
+	}
+	if len(cfg.Publishers) == 0 && len(cfg.Origins) == 0 && p.mailbox == nil {
+		v.report("Publishers", -1, "", "is missing, and so are Origins and Email.Senders: nobody would be allowed", `at least one publisher, such as "example.com"`)
 	}
 	if len(v) > 0 {
 		return nil, joinValueErrors(v)
@@ -244,11 +254,11 @@ func isPublicSuffix(domain string) bool {
 	return suffix == domain || below == "a."+domain
 }
 
-func (v *validator) origins(values, foreign []string) map[string]struct{} {
+func (v *validator) origins(field string, values, foreign []string) map[string]struct{} {
 	origins := make(map[string]struct{}, len(values))
 	for i, value := range values {
 		if reason, want := originFault(value, foreign); reason != "" {
-			v.report("Origins", i, value, reason, want)
+			v.report(field, i, value, reason, want)
 		}
 		origins[value] = struct{}{}
 	}
@@ -339,7 +349,11 @@ func (v *validator) methods(values []string) []string {
 	return methods
 }
 
-const ampSameOrigin = "amp-same-origin"
+// In lower case, as the Fetch standard has preflights ask for them.
+const (
+	ampSameOrigin  = "amp-same-origin"
+	ampEmailSender = "amp-email-sender"
+)
 
 // requestHeaders returns the names in lower case, and how long a list of them can
 // reasonably be.
@@ -354,6 +368,8 @@ func (v *validator) requestHeaders(values []string) (names map[string]struct{}, 
 			v.report("RequestHeaders", i, value, "is a wildcard", "the headers that the handler reads, one by one")
 		case lower == ampSameOrigin:
 			v.report("RequestHeaders", i, value, "is granted to own origins alone, and to these always", "to leave it out")
+		case lower == ampEmailSender:
+			v.report("RequestHeaders", i, value, "is what mail clients send: a page that may send it could call as any email", "to leave it out")
 		case isForbiddenRequestHeader(lower):
 			v.report("RequestHeaders", i, value, "is a header that no script can set, so that no browser asks for it", "to leave it out")
 		}

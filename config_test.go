@@ -123,6 +123,32 @@ func TestEachFaultSaysWhatWouldBeRight(t *testing.T) {
 		{Config{Origins: []string{"https://a.example"}, ResponseHeaders: []string{"a:b"}}, "ResponseHeaders[0]", "is not a header name", "AMP-Redirect-To"},
 		{Config{Origins: []string{"https://a.example"}, ResponseHeaders: []string{"set-cookie2"}}, "ResponseHeaders[0]", "never exposed", "leave it out"},
 
+		{Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"AMP-Email-Sender"}}, "RequestHeaders[0]", "mail clients", "leave it out"},
+
+		{Config{Origins: []string{"https://a.example"}, Email: Email{Clients: []string{"https://mail.example"}}}, "Email.Senders", "is missing", "news@example.com"},
+		{Config{Email: Email{Clients: []string{}}}, "Publishers", "nobody would be allowed", "example.com"},
+		{Config{Email: Email{Senders: []string{"a@example.com", "example.com"}}}, "Email.Senders[1]", "not an email address", "news@example.com"},
+		{Config{Email: Email{Senders: []string{"*"}}}, "Email.Senders[0]", "not an email address", "*@example.com"},
+		{Config{Email: Email{Senders: []string{"*@*"}}}, "Email.Senders[0]", "has a *", "example.com"},
+		{Config{Email: Email{Senders: []string{"*@*.example.com"}}}, "Email.Senders[0]", "has a *", "example.com"},
+		{Config{Email: Email{Senders: []string{"a*b@example.com"}}}, "Email.Senders[0]", "before the @", "*@example.com"},
+		{Config{Email: Email{Senders: []string{"@example.com"}}}, "Email.Senders[0]", "before the @", "news@example.com"},
+		{Config{Email: Email{Senders: []string{"a..b@example.com"}}}, "Email.Senders[0]", "before the @", "news@example.com"},
+		{Config{Email: Email{Senders: []string{".a@example.com"}}}, "Email.Senders[0]", "before the @", "news@example.com"},
+		{Config{Email: Email{Senders: []string{"é@example.com"}}}, "Email.Senders[0]", "before the @", "news@example.com"},
+		{Config{Email: Email{Senders: []string{"a b@example.com"}}}, "Email.Senders[0]", "before the @", "news@example.com"},
+		{Config{Email: Email{Senders: []string{`"a"@example.com`}}}, "Email.Senders[0]", "before the @", "news@example.com"},
+		{Config{Email: Email{Senders: []string{strings.Repeat("a", 65) + "@example.com"}}}, "Email.Senders[0]", "1 to 64", "news@example.com"},
+		{Config{Email: Email{Senders: []string{strings.Repeat("a", 64) + "@" + strings.Repeat("a.", 95)}}}, "Email.Senders[0]", "trailing dot", "@a.a"},
+		{Config{Email: Email{Senders: []string{strings.Repeat("a", 64) + "@" + strings.Repeat("a.", 94) + "aa"}}}, "Email.Senders[0]", "longer than 254", "news@example.com"},
+		{Config{Email: Email{Senders: []string{"Shop <a@example.com>"}}}, "Email.Senders[0]", "character '>'", "www.example.com"},
+		{Config{Email: Email{Senders: []string{"a@https://example.com/"}}}, "Email.Senders[0]", "has a scheme", `"a@example.com"`},
+		{Config{Email: Email{Senders: []string{"a@localhost"}}}, "Email.Senders[0]", "has no dot", "www.example.com"},
+		{Config{Email: Email{Senders: []string{"a@example.com"}, Clients: []string{"mail.google.com"}}}, "Email.Clients[0]", "not an http or https origin", "https://www.example.com"},
+		{Config{Email: Email{Senders: []string{"a@example.com"}, Clients: []string{"null"}}}, "Email.Clients[0]", "sandboxed", "https://www.example.com"},
+		{Config{Email: Email{Senders: []string{"a@example.com"}, Clients: []string{cacheOrigin}}}, "Email.Clients[0]", "origin of pages in an AMP Cache", "leave it out"},
+		{Config{Email: Email{Senders: []string{"a@example.com"}, Clients: []string{"https://cdn.ampproject.org"}}}, "Email.Clients[0]", "bare domain", "leave it out"},
+
 		{Config{Origins: []string{"https://a.example"}, MaxAge: 25 * time.Hour}, "MaxAge", "out of range", "24h"},
 		{Config{Origins: []string{"https://a.example"}, MaxAge: 600}, "MaxAge", "whole number of seconds", "600000000000"},
 	} {
@@ -149,6 +175,9 @@ func TestWhatIsRightIsAccepted(t *testing.T) {
 		{Origins: []string{"https://a.example"}, Methods: []string{"GET", "PUT", "PATCH", "OPTIONS", "Custom"}, RequestHeaders: []string{"Content-Type", "X-Requested-With"}, ResponseHeaders: []string{}},
 		{Origins: []string{"https://a.example"}, MaxAge: 24 * time.Hour, CacheSize: 1},
 		{Publishers: []string{"a.example"}, Caches: DefaultCaches()[:1]},
+		{Email: Email{Senders: []string{"a@example.com", "a.b+c@Bücher.example", "*@example.com", strings.Repeat("a", 64) + "@" + strings.Repeat("a.", 94) + "a"}}},
+		{Email: Email{Senders: []string{"a@example.com"}, Clients: []string{}}},
+		{Email: Email{Senders: []string{"a@example.com"}, Clients: []string{"https://mail.google.com", "https://amp.gmail.dev", "http://localhost:8080"}}},
 	} {
 		if _, err := New(cfg); err != nil {
 			t.Errorf("%+v: %v", cfg, err)
@@ -160,6 +189,7 @@ func TestAConfigSurvivesJSON(t *testing.T) {
 	cfg := Config{
 		Publishers: []string{"*.example.com"}, Caches: DefaultCaches(), Origins: []string{"https://a.example"}, Credentialed: true,
 		Methods: []string{"PUT"}, RequestHeaders: []string{"X-A"}, ResponseHeaders: []string{"X-B"}, MaxAge: time.Minute,
+		Email:      Email{Senders: []string{"a@example.com"}, Clients: []string{"https://mail.example"}},
 		ReportOnly: true, CacheSize: 7, DangerouslyAllowHTTPOwnOrigins: true, DangerouslyAllowPublicSuffixWildcards: true,
 		DangerouslyAllowUnsafeRequestsWithoutOrigin: true,
 	}
@@ -172,7 +202,7 @@ func TestAConfigSurvivesJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, empty := range []Config{{}, {Caches: []Cache{}, ResponseHeaders: []string{}}} {
+	for _, empty := range []Config{{}, {Caches: []Cache{}, ResponseHeaders: []string{}, Email: Email{Clients: []string{}}}} {
 		data, err := json.Marshal(empty)
 		if err != nil {
 			t.Fatal(err)
@@ -192,6 +222,7 @@ func TestAConfigCannotBeChangedFromOutside(t *testing.T) {
 	cfg := Config{
 		Publishers: []string{"example.com"}, Caches: DefaultCaches(), Origins: []string{"https://a.example"},
 		Methods: []string{"PUT"}, RequestHeaders: []string{"X-A"}, ResponseHeaders: []string{"X-B"},
+		Email: Email{Senders: []string{"news@example.com"}, Clients: []string{"https://mail.example"}},
 	}
 	m, err := New(cfg)
 	if err != nil {
@@ -200,10 +231,12 @@ func TestAConfigCannotBeChangedFromOutside(t *testing.T) {
 	want := Config{
 		Publishers: []string{"example.com"}, Caches: DefaultCaches(), Origins: []string{"https://a.example"},
 		Methods: []string{"PUT"}, RequestHeaders: []string{"X-A"}, ResponseHeaders: []string{"X-B"},
+		Email: Email{Senders: []string{"news@example.com"}, Clients: []string{"https://mail.example"}},
 	}
 	for _, c := range []Config{cfg, m.Config()} {
 		c.Publishers[0], c.Caches[0].CacheDomain, c.Origins[0] = "evil.example", "evil.example", "https://evil.example"
 		c.Methods[0], c.RequestHeaders[0], c.ResponseHeaders[0] = "EVIL", "X-Evil", "X-Evil"
+		c.Email.Senders[0], c.Email.Clients[0] = "evil@evil.example", "https://evil.example"
 	}
 	if got := m.Config(); !reflect.DeepEqual(got, want) {
 		t.Errorf("the configuration became %+v; want %+v", got, want)

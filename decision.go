@@ -14,6 +14,11 @@ type Decision struct {
 	Origin    string // as the request had it, unverified and of any length; "" if it had none, or more than one
 	Publisher string // in lower-case ASCII; "" if the origin names none
 	CacheID   string // the ID of the AMP Cache; "" for any other origin
+
+	// EmailSender is the sender of the email that calls, as the request names it; ""
+	// for anything that is no email's, and without [Config].Email. It is unverified and
+	// of any length unless the request is allowed.
+	EmailSender string
 }
 
 // A Reason says why a request is allowed or refused. The set is closed, so that
@@ -21,7 +26,7 @@ type Decision struct {
 type Reason uint8
 
 // The reasons for which a request is allowed. The first four are those for which
-// it gets CORS headers.
+// it gets a website's CORS headers.
 const (
 	_ Reason = iota
 
@@ -29,43 +34,51 @@ const (
 	ReasonCacheOrigin       // an AMP Cache's origin whose prefix reverses to an allowed publisher
 	ReasonHashedCacheOrigin // an AMP Cache's origin whose prefix is the hash of an allowed publisher
 	ReasonExtraOrigin       // listed in Config.Origins
+	ReasonEmail             // an AMP email's, version 2: the sender is allowed
+	ReasonEmailV1           // an AMP email's, version 1: the mail client and the sender are allowed
 	ReasonSameOrigin        // sent by the API host's own page, as Sec-Fetch-Site or AMP-Same-Origin tells
 	ReasonNoOrigin          // no Origin: same-origin or not from a browser, and harmless or dangerously allowed
 
 	// The reasons for which a request is refused.
 
-	ReasonMalformed           // Origin is not a scheme and one host name and nothing else, or there are several
-	ReasonNull                // Origin is "null": a sandboxed frame, a local file, some redirects
-	ReasonNotHTTPS            // the scheme is not https
-	ReasonUnknownHost         // neither an AMP Cache's host nor an allowed publisher's
-	ReasonNotCanonical        // below a cache domain, but not as any AMP Cache writes it
-	ReasonPublisherNotAllowed // an AMP Cache's origin of a publisher that is not allowed
-	ReasonHashNotKnown        // an AMP Cache's hash-only origin of no publisher that is listed exactly
-	ReasonNoOriginUnsafe      // an unsafe method with neither Origin nor AMP-Same-Origin
-	ReasonMethodNotAllowed    // a preflight asks for a method that is not allowed
-	ReasonHeaderNotAllowed    // a preflight asks for a header that is not allowed
+	ReasonMalformed             // Origin is not a scheme and one host name and nothing else, or there are several
+	ReasonNull                  // Origin is "null": a sandboxed frame, a local file, some redirects
+	ReasonNotHTTPS              // the scheme is not https
+	ReasonUnknownHost           // neither an AMP Cache's host nor an allowed publisher's
+	ReasonNotCanonical          // below a cache domain, but not as any AMP Cache writes it
+	ReasonPublisherNotAllowed   // an AMP Cache's origin of a publisher that is not allowed
+	ReasonHashNotKnown          // an AMP Cache's hash-only origin of no publisher that is listed exactly
+	ReasonNoOriginUnsafe        // an unsafe method with neither Origin nor AMP-Same-Origin
+	ReasonNoEmailSender         // an email's, but not with exactly one address as its sender
+	ReasonEmailSenderNotAllowed // an email's, of a sender who is not allowed
+	ReasonMethodNotAllowed      // a preflight asks for a method that is not allowed
+	ReasonHeaderNotAllowed      // a preflight asks for a header that is not allowed
 
 	numReasons
 )
 
 var reasonText = [numReasons]string{
-	0:                         "not decided",
-	ReasonOwnOrigin:           "own origin",
-	ReasonCacheOrigin:         "cache origin",
-	ReasonHashedCacheOrigin:   "hashed cache origin",
-	ReasonExtraOrigin:         "extra origin",
-	ReasonSameOrigin:          "same origin",
-	ReasonNoOrigin:            "no origin",
-	ReasonMalformed:           "malformed origin",
-	ReasonNull:                "null origin",
-	ReasonNotHTTPS:            "not https",
-	ReasonUnknownHost:         "unknown host",
-	ReasonNotCanonical:        "not a canonical cache origin",
-	ReasonPublisherNotAllowed: "publisher not allowed",
-	ReasonHashNotKnown:        "hash not known",
-	ReasonNoOriginUnsafe:      "no origin on an unsafe method",
-	ReasonMethodNotAllowed:    "method not allowed",
-	ReasonHeaderNotAllowed:    "header not allowed",
+	0:                           "not decided",
+	ReasonOwnOrigin:             "own origin",
+	ReasonCacheOrigin:           "cache origin",
+	ReasonHashedCacheOrigin:     "hashed cache origin",
+	ReasonExtraOrigin:           "extra origin",
+	ReasonEmail:                 "email",
+	ReasonEmailV1:               "email, version 1",
+	ReasonSameOrigin:            "same origin",
+	ReasonNoOrigin:              "no origin",
+	ReasonMalformed:             "malformed origin",
+	ReasonNull:                  "null origin",
+	ReasonNotHTTPS:              "not https",
+	ReasonUnknownHost:           "unknown host",
+	ReasonNotCanonical:          "not a canonical cache origin",
+	ReasonPublisherNotAllowed:   "publisher not allowed",
+	ReasonHashNotKnown:          "hash not known",
+	ReasonNoOriginUnsafe:        "no origin on an unsafe method",
+	ReasonNoEmailSender:         "no email address as the sender",
+	ReasonEmailSenderNotAllowed: "email sender not allowed",
+	ReasonMethodNotAllowed:      "method not allowed",
+	ReasonHeaderNotAllowed:      "header not allowed",
 }
 
 // String returns the reason in a few words, such as "publisher not allowed".
@@ -83,7 +96,7 @@ func (r Reason) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 // allowed tells whether requests with this reason reach the handler.
 func (r Reason) allowed() bool { return 0 < r && r <= ReasonNoOrigin }
 
-// granted tells whether requests with this reason get CORS headers.
+// granted tells whether requests with this reason get a website's CORS headers.
 func (r Reason) granted() bool { return 0 < r && r <= ReasonExtraOrigin }
 
 // Stats counts requests by the reason of the decision on them. It has every

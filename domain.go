@@ -36,7 +36,7 @@ const (
 // and what would be right. [New] and [Middleware.Reconfigure] return all the
 // faults of a [Config] joined, each of this type.
 type ValueError struct {
-	Field  string // where the value stood, such as "Publishers" or "Caches.cacheDomain"
+	Field  string // where the value stood, such as "Publishers", "Email.Senders" or "Caches[].cacheDomain"
 	Index  int    // the index in that list, or -1
 	Value  string // the value as it was given
 	Reason string // what is wrong, completing "the value ..."
@@ -46,11 +46,8 @@ type ValueError struct {
 func (e *ValueError) Error() string {
 	where := e.Field
 	if e.Index >= 0 {
-		list, member, nested := strings.Cut(e.Field, ".")
-		where = fmt.Sprintf("%s[%d]", list, e.Index)
-		if nested {
-			where += "." + member
-		}
+		list, member, _ := strings.Cut(e.Field, "[]")
+		where = fmt.Sprintf("%s[%d]%s", list, e.Index, member)
 	}
 	// A value may be a whole file read by mistake; 80 characters identify it.
 	return fmt.Sprintf("ampcors: %s %.80q %s; want %s", where, e.Value, e.Reason, e.Want)

@@ -122,7 +122,7 @@ func TestValueErrorNamesThePlaceAndCutsALongValue(t *testing.T) {
 		want string
 	}{
 		{ValueError{"Publishers", 3, "a", "is bad", "b"}, `ampcors: Publishers[3] "a" is bad; want b`},
-		{ValueError{"Caches.id", 0, "", "is empty", "b"}, `ampcors: Caches[0].id "" is empty; want b`},
+		{ValueError{"Caches[].id", 0, "", "is empty", "b"}, `ampcors: Caches[0].id "" is empty; want b`},
 		{ValueError{"prefix", -1, "a", "is bad", "b"}, `ampcors: prefix "a" is bad; want b`},
 	} {
 		if got := test.err.Error(); got != test.want {

@@ -23,9 +23,11 @@ type policy struct {
 	caches                 []cacheSuffix // trusted
 	foreign                []string      // domains whose hosts are never a publisher's own
 	origins                map[string]struct{}
+	mailbox                *mailbox            // nil if emails are not allowed
 	methods                []string            // GET, HEAD and POST included
 	requestHeaders         map[string]struct{} // lower case, Content-Type included
 	maxRequestHeaderOctets int
+	vary                   string
 	exposed                string // Access-Control-Expose-Headers, or ""
 	maxAge                 string // Access-Control-Max-Age, or ""
 }
@@ -69,7 +71,7 @@ func (m *Middleware) Stats() Stats {
 	return s
 }
 
-var nobody = &policy{allowlist: new(allowlist)}
+var nobody = &policy{allowlist: new(allowlist), vary: "Origin"}
 
 func (m *Middleware) current() *policy {
 	if p := m.policy.Load(); p != nil {
@@ -105,22 +107,27 @@ func (m *Middleware) Handle(w http.ResponseWriter, r *http.Request) (proceed boo
 	if p.cfg.Observe != nil {
 		p.cfg.Observe(r, v.decision())
 	}
-	h := w.Header()
-	vary := r.Method != http.MethodOptions
+	h, vary := w.Header(), p.vary
+	if r.Method == http.MethodOptions {
+		vary = "" // nobody caches the response
+	}
 	proceed = v.reason.allowed() || p.cfg.ReportOnly
 	switch {
-	case v.preflight && v.reason.granted():
+	case v.preflight && v.reason.allowed():
 		p.grantPreflight(h, &v)
 		w.WriteHeader(http.StatusNoContent)
 		return false
 	case v.reason.granted():
 		p.grant(h, v.origin, vary)
 		return true
+	case v.reason == ReasonEmail, v.reason == ReasonEmailV1:
+		p.grantEmail(h, &v, vary)
+		return true
 	case !proceed && p.cfg.Denied == nil:
 		deny(w, v.reason, vary)
 		return false
-	case vary:
-		addVary(h, []string{"Origin"})
+	default:
+		addVary(h, []string{vary})
 	}
 	if !proceed {
 		p.cfg.Denied.ServeHTTP(w, r)
@@ -138,7 +145,7 @@ func (m *Middleware) Check(r *http.Request) Decision {
 }
 
 // CheckOrigin returns the decision on an Origin value by itself, as it is on a GET
-// request without Sec-Fetch-Site. It does not allocate for a publisher that is listed
+// request without Sec-Fetch-Site that is no email's. It does not allocate for a publisher that is listed
 // exactly, be it its own origin or a cache's with the prefix that DomainPrefix or, while
 // it is remembered, FallbackPrefix returns; nor for an origin that names no publisher,
 // unless punycode is decoded to find that out.
@@ -160,14 +167,16 @@ type verdict struct {
 	prefix    string       // the domain prefix, below a cache
 	fault     fault        // what is wrong with the prefix or the host
 	publisher string
+	sender    string // of an email
 }
 
 func (v *verdict) decision() Decision {
 	d := Decision{
-		Allowed:   v.reason.allowed(),
-		Reason:    v.reason,
-		Origin:    v.origin,
-		Publisher: v.publisher,
+		Allowed:     v.reason.allowed(),
+		Reason:      v.reason,
+		Origin:      v.origin,
+		Publisher:   v.publisher,
+		EmailSender: v.sender,
 	}
 	if v.cache != nil {
 		d.CacheID = v.cache.id
@@ -177,6 +186,15 @@ func (v *verdict) decision() Decision {
 
 // decide decides on a request.
 func (p *policy) decide(v *verdict, r *http.Request) {
+	if p.mailbox != nil {
+		p.decideEmail(v, r)
+		return
+	}
+	p.decideSite(v, r)
+}
+
+// decideSite decides on a request that is no email's.
+func (p *policy) decideSite(v *verdict, r *http.Request) {
 	origins := r.Header["Origin"]
 	switch {
 	case len(origins) == 0:
@@ -187,14 +205,8 @@ func (p *policy) decide(v *verdict, r *http.Request) {
 		return
 	}
 	p.checkOrigin(v, origins[0])
-	if r.Method == http.MethodOptions {
-		if method := r.Header["Access-Control-Request-Method"]; len(method) > 0 {
-			v.preflight = true
-			p.checkPreflight(v, method, r.Header["Access-Control-Request-Headers"])
-			return
-		}
-	}
-	if !v.reason.allowed() && hasLine(r.Header, "Sec-Fetch-Site", "same-origin") {
+	p.checkPreflight(v, r)
+	if !v.preflight && !v.reason.allowed() && hasLine(r.Header, "Sec-Fetch-Site", "same-origin") {
 		// The API host's own page. Scripts cannot set Sec-Fetch-Site, so that a browser
 		// vouches for this; a program that lies has no cookies to abuse. The Origin may
 		// even be "null", for a page that hides its referrer. Nothing else that was read
@@ -379,9 +391,14 @@ func (p *policy) checkHash(v *verdict) {
 	v.reason, v.publisher = ReasonHashedCacheOrigin, name
 }
 
-// checkPreflight goes on from the decision on the preflight's origin.
-func (p *policy) checkPreflight(v *verdict, method, headers []string) {
-	if !v.reason.allowed() {
+// checkPreflight goes on from the decision on the origin if the request is a preflight.
+func (p *policy) checkPreflight(v *verdict, r *http.Request) {
+	if r.Method != http.MethodOptions {
+		return
+	}
+	method, headers := r.Header["Access-Control-Request-Method"], r.Header["Access-Control-Request-Headers"]
+	v.preflight = len(method) > 0
+	if !v.preflight || !v.reason.allowed() {
 		return
 	}
 	// In a list, because a map would hash a name of any length.
@@ -435,11 +452,9 @@ func (p *policy) allowsHeaders(lines []string, isOwnOrigin bool) bool {
 
 // grant writes the headers of an allowed actual request. A response to OPTIONS is
 // not cached, and so has no Vary.
-func (p *policy) grant(h http.Header, origin string, vary bool) {
-	vals := &[4]string{origin, "Origin", "true", p.exposed}
-	if vary {
-		addVary(h, vals[1:2:2])
-	}
+func (p *policy) grant(h http.Header, origin, vary string) {
+	vals := &[4]string{origin, vary, "true", p.exposed}
+	addVary(h, vals[1:2:2])
 	h["Access-Control-Allow-Origin"] = vals[0:1:1]
 	if p.cfg.Credentialed {
 		h["Access-Control-Allow-Credentials"] = vals[2:3:3]
@@ -454,7 +469,7 @@ func (p *policy) grant(h http.Header, origin string, vary bool) {
 func (p *policy) grantPreflight(h http.Header, v *verdict) {
 	vals := &[5]string{v.origin, "true", v.method, v.headers, p.maxAge}
 	h["Access-Control-Allow-Origin"] = vals[0:1:1]
-	if p.cfg.Credentialed {
+	if p.cfg.Credentialed && v.reason != ReasonEmailV1 {
 		h["Access-Control-Allow-Credentials"] = vals[1:2:2]
 	}
 	h["Access-Control-Allow-Methods"] = vals[2:3:3]
@@ -476,11 +491,9 @@ var deniedText = func() (text [numReasons][]byte) {
 
 // deny does what http.Error would, but formats nothing and makes one array, so that to
 // be refused costs an attacker's victim little more than to be allowed.
-func deny(w http.ResponseWriter, reason Reason, vary bool) {
-	h, vals := w.Header(), &[3]string{"Origin", "text/plain; charset=utf-8", "nosniff"}
-	if vary {
-		addVary(h, vals[0:1:1])
-	}
+func deny(w http.ResponseWriter, reason Reason, vary string) {
+	h, vals := w.Header(), &[3]string{vary, "text/plain; charset=utf-8", "nosniff"}
+	addVary(h, vals[0:1:1])
 	delete(h, "Content-Length") // it would be that of some other content
 	h["Content-Type"] = vals[1:2:2]
 	h["X-Content-Type-Options"] = vals[2:3:3]
@@ -488,12 +501,15 @@ func deny(w http.ResponseWriter, reason Reason, vary bool) {
 	_, _ = w.Write(deniedText[reason]) // an error would be the connection's
 }
 
-// addVary adds "Origin" to Vary, so that no cache between gives one publisher's
-// answer to another. What stands there stays. origin is that one value, in memory
-// that the header may keep.
-func addVary(h http.Header, origin []string) {
-	if vary := h["Vary"]; len(vary) > 0 {
-		origin = append(vary[:len(vary):len(vary)], origin...)
+// addVary adds to Vary, so that no cache between gives one publisher's answer to
+// another. What stands there stays. vary is one value, in memory that the header may
+// keep; if that is "", as in a response to OPTIONS, nothing is added.
+func addVary(h http.Header, vary []string) {
+	if vary[0] == "" {
+		return
 	}
-	h["Vary"] = origin
+	if before := h["Vary"]; len(before) > 0 {
+		vary = append(before[:len(before):len(before)], vary...)
+	}
+	h["Vary"] = vary
 }

@@ -1,10 +1,12 @@
 package ampcors
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -90,14 +92,6 @@ func TestTheRequestTable(t *testing.T) {
 	refused := []string{varyOuter, varyOwn, plainText, nosniff}
 	refusedPreflight := []string{varyOuter, plainText, nosniff}
 
-	type request struct {
-		name    string
-		method  string
-		headers []string
-		status  int
-		want    []string
-		reason  Reason
-	}
 	for _, config := range []struct {
 		name     string
 		change   func(*Config)
@@ -238,67 +232,92 @@ func TestTheRequestTable(t *testing.T) {
 			{"another publisher", "POST", []string{origin(evilOrigin)}, 403, refused, ReasonPublisherNotAllowed},
 		}},
 	} {
-		t.Run(config.name, func(t *testing.T) {
-			t.Parallel()
-			cfg := testConfig()
-			config.change(&cfg)
-			var observed []Decision
-			cfg.Observe = func(r *http.Request, d Decision) { observed = append(observed, d) }
-			m := newMiddleware(t, cfg)
-			for _, test := range config.requests {
-				r := httptest.NewRequest(test.method, "https://api.example.org/data?__amp_source_origin=https%3A%2F%2Fwww.example.com", nil)
-				for key, values := range headers(test.headers...) {
-					r.Header[key] = values
+		for _, email := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, email %t", config.name, email), func(t *testing.T) {
+				t.Parallel()
+				cfg := testConfig()
+				config.change(&cfg)
+				if email {
+					cfg.Email.Senders = []string{"news@example.com"} // which changes nothing but Vary
 				}
-				rec := httptest.NewRecorder()
-				rec.Header().Add("Vary", "Outer")
-				handler, observedBefore, countBefore := new(spy), len(observed), m.Stats()[test.reason]
-				d := m.Check(r)
-				m.Wrap(handler).ServeHTTP(rec, r)
+				for _, test := range config.requests {
+					want := headers(test.want...)
+					if i := slices.Index(want["Vary"], "Origin"); email && i >= 0 {
+						want["Vary"][i] = "Origin, AMP-Email-Sender"
+					}
+					checkRequest(t, cfg, test, "?__amp_source_origin=https%3A%2F%2Fwww.example.com", want)
+				}
+			})
+		}
+	}
+}
 
-				if want := headers(test.want...); !reflect.DeepEqual(rec.Header(), want) {
-					t.Errorf("%s: headers\n%v; want\n%v", test.name, rec.Header(), want)
-				}
-				if rec.Code != test.status || handler.ran != (test.status == http.StatusAccepted) {
-					t.Errorf("%s: status %d, the handler ran: %t; want %d", test.name, rec.Code, handler.ran, test.status)
-				}
-				if d.Reason != test.reason {
-					t.Errorf("%s: reason %q; want %q", test.name, d.Reason, test.reason)
-				}
-				if got := observed[observedBefore:]; len(got) != 1 || got[0] != d {
-					t.Errorf("%s: observed %+v; want once %+v", test.name, got, d)
-				}
-				if got := m.Stats()[test.reason] - countBefore; got != 1 {
-					t.Errorf("%s: counted %d times", test.name, got)
-				}
-				if rec.Code == http.StatusForbidden && rec.Body.String() != "Forbidden: "+test.reason.String()+"\n" {
-					t.Errorf("%s: body %q", test.name, rec.Body)
-				}
-			}
-		})
+// A request is a row of a table: what is sent, and what must come of it.
+type request struct {
+	name    string
+	method  string
+	headers []string
+	status  int // 202 if the handler runs
+	want    []string
+	reason  Reason
+}
+
+// checkRequest sends one request and compares all that comes of it.
+func checkRequest(t *testing.T, cfg Config, test request, query string, want http.Header) {
+	t.Helper()
+	var observed []Decision
+	cfg.Observe = func(r *http.Request, d Decision) { observed = append(observed, d) }
+	m := newMiddleware(t, cfg)
+	r := httptest.NewRequest(test.method, "https://api.example.org/data"+query, nil)
+	for key, values := range headers(test.headers...) {
+		r.Header[key] = values
+	}
+	rec := httptest.NewRecorder()
+	rec.Header().Add("Vary", "Outer")
+	handler := new(spy)
+	d := m.Check(r)
+	m.Wrap(handler).ServeHTTP(rec, r)
+
+	if !reflect.DeepEqual(rec.Header(), want) {
+		t.Errorf("%s: headers\n%v; want\n%v", test.name, rec.Header(), want)
+	}
+	if rec.Code != test.status || handler.ran != (test.status == http.StatusAccepted) {
+		t.Errorf("%s: status %d, the handler ran: %t; want %d", test.name, rec.Code, handler.ran, test.status)
+	}
+	if d.Reason != test.reason {
+		t.Errorf("%s: reason %q; want %q", test.name, d.Reason, test.reason)
+	}
+	if len(observed) != 1 || observed[0] != d {
+		t.Errorf("%s: observed %+v; want once %+v", test.name, observed, d)
+	}
+	if s := m.Stats(); s[test.reason] != 1 || s.Allowed()+s.Refused() != 1 {
+		t.Errorf("%s: counted as %v", test.name, s)
+	}
+	if rec.Code == http.StatusForbidden && rec.Body.String() != "Forbidden: "+test.reason.String()+"\n" {
+		t.Errorf("%s: body %q", test.name, rec.Body)
 	}
 }
 
 func TestADecisionTellsWhosePageItIs(t *testing.T) {
 	m := newMiddleware(t, testConfig())
 	for _, want := range []Decision{
-		{true, ReasonCacheOrigin, cacheOrigin, "www.example.com", "google"},
-		{true, ReasonCacheOrigin, bingOrigin, "www.example.com", "bing"},
-		{true, ReasonHashedCacheOrigin, hashedOrigin, "www.example.com", "google"},
-		{true, ReasonCacheOrigin, idnOrigin, "xn--bcher-kva.ch", "google"},
-		{true, ReasonCacheOrigin, wildOrigin, "blog.example.net", "google"},
-		{true, ReasonOwnOrigin, ownOrigin, "www.example.com", ""},
-		{true, ReasonOwnOrigin, "https://a.b.example.net", "a.b.example.net", ""},
-		{true, ReasonExtraOrigin, extraOrigin, "", ""},
-		{false, ReasonPublisherNotAllowed, evilOrigin, "evil.example", "google"},
-		{false, ReasonHashNotKnown, unknownHashed, "", "google"},
-		{false, ReasonNotCanonical, "https://cdn.ampproject.org", "", "google"},
-		{false, ReasonUnknownHost, "https://evil.example", "", ""},
-		{false, ReasonUnknownHost, "https://localhost", "", ""},
-		{false, ReasonUnknownHost, "https://127.0.0.1", "", ""},
-		{false, ReasonUnknownHost, "https://xn--zzzzzz99999.example.net", "", ""},
-		{false, ReasonMalformed, "https://", "", ""},
-		{false, ReasonMalformed, "example.com", "", ""},
+		{true, ReasonCacheOrigin, cacheOrigin, "www.example.com", "google", ""},
+		{true, ReasonCacheOrigin, bingOrigin, "www.example.com", "bing", ""},
+		{true, ReasonHashedCacheOrigin, hashedOrigin, "www.example.com", "google", ""},
+		{true, ReasonCacheOrigin, idnOrigin, "xn--bcher-kva.ch", "google", ""},
+		{true, ReasonCacheOrigin, wildOrigin, "blog.example.net", "google", ""},
+		{true, ReasonOwnOrigin, ownOrigin, "www.example.com", "", ""},
+		{true, ReasonOwnOrigin, "https://a.b.example.net", "a.b.example.net", "", ""},
+		{true, ReasonExtraOrigin, extraOrigin, "", "", ""},
+		{false, ReasonPublisherNotAllowed, evilOrigin, "evil.example", "google", ""},
+		{false, ReasonHashNotKnown, unknownHashed, "", "google", ""},
+		{false, ReasonNotCanonical, "https://cdn.ampproject.org", "", "google", ""},
+		{false, ReasonUnknownHost, "https://evil.example", "", "", ""},
+		{false, ReasonUnknownHost, "https://localhost", "", "", ""},
+		{false, ReasonUnknownHost, "https://127.0.0.1", "", "", ""},
+		{false, ReasonUnknownHost, "https://xn--zzzzzz99999.example.net", "", "", ""},
+		{false, ReasonMalformed, "https://", "", "", ""},
+		{false, ReasonMalformed, "example.com", "", "", ""},
 	} {
 		if got := m.CheckOrigin(want.Origin); got != want {
 			t.Errorf("got  %+v\nwant %+v", got, want)
@@ -315,7 +334,7 @@ func TestADecisionTellsWhosePageItIs(t *testing.T) {
 func TestAnUnverifiedOriginNamesNoPublisher(t *testing.T) {
 	m := newMiddleware(t, testConfig())
 	r := &http.Request{Method: "POST", Header: headers("Origin: "+evilOrigin, "Sec-Fetch-Site: same-origin")}
-	if got, want := m.Check(r), (Decision{true, ReasonSameOrigin, evilOrigin, "", ""}); got != want {
+	if got, want := m.Check(r), (Decision{true, ReasonSameOrigin, evilOrigin, "", "", ""}); got != want {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 }

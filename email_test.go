@@ -1,0 +1,337 @@
+package ampcors
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const mailOrigin = "https://mail.google.com"
+
+func emailConfig() Config {
+	cfg := testConfig()
+	cfg.Origins = append(cfg.Origins, "https://amp.gmail.dev")
+	cfg.Email = Email{
+		Senders: []string{"news@example.com", "*@bücher.example"},
+		Clients: []string{mailOrigin, "https://amp.gmail.dev", "https://blog.example.net", "http://localhost:8080"},
+	}
+	return cfg
+}
+
+// TestTheEmailTable has the examples of AMP's document first.
+func TestTheEmailTable(t *testing.T) {
+	t.Parallel()
+	const (
+		news     = "?__amp_source_origin=news@example.com"
+		sender   = "AMP-Email-Sender: news@example.com"
+		asksPOST = "Access-Control-Request-Method: POST"
+		vary     = "Vary: Origin, AMP-Email-Sender"
+	)
+	passed := []string{"Vary: Outer", vary, "Vary: Accept", "X-Handler: ran"}
+	v1 := func(origin, sender string) []string {
+		return append(passed[:4:4], "Access-Control-Allow-Origin: "+origin, "AMP-Access-Control-Allow-Source-Origin: "+sender,
+			"Access-Control-Expose-Headers: AMP-Access-Control-Allow-Source-Origin")
+	}
+	v2 := func(sender string) []string { return append(passed[:4:4], "AMP-Email-Allow-Sender: "+sender) }
+	site := func(origin string) []string {
+		return append(passed[:4:4], "Access-Control-Allow-Origin: "+origin, "Access-Control-Allow-Credentials: true", "Access-Control-Expose-Headers: AMP-Redirect-To")
+	}
+	refused := []string{"Vary: Outer", vary, "Content-Type: text/plain; charset=utf-8", "X-Content-Type-Options: nosniff"}
+	refusedPreflight := []string{"Vary: Outer", "Content-Type: text/plain; charset=utf-8", "X-Content-Type-Options: nosniff"}
+	origin := func(o string) string { return "Origin: " + o }
+
+	for _, test := range []struct {
+		request
+		query string
+	}{
+		{request{"example 1: version 1", "GET", []string{origin(mailOrigin)}, 202, v1(mailOrigin, "news@example.com"), ReasonEmailV1}, news},
+		{request{"example 2: version 2", "GET", []string{sender}, 202, v2("news@example.com"), ReasonEmail}, ""},
+		{request{"example 3: both", "GET", []string{sender, origin(mailOrigin)}, 202, v2("news@example.com"), ReasonEmail}, news},
+
+		{request{"version 2, POST", "POST", []string{sender}, 202, v2("news@example.com"), ReasonEmail}, ""},
+		{request{"version 2, everybody of a domain", "GET", []string{"AMP-Email-Sender: Any.One+x@xn--bcher-kva.EXAMPLE"}, 202, v2("Any.One+x@xn--bcher-kva.EXAMPLE"), ReasonEmail}, ""},
+		{request{"version 2 outranks an origin that is not allowed", "POST", []string{sender, origin(evilOrigin)}, 202, v2("news@example.com"), ReasonEmail}, ""},
+		{request{"version 2 outranks an origin that is allowed", "GET", []string{"AMP-Email-Sender: evil@evil.example", origin(cacheOrigin)}, 403, refused, ReasonEmailSenderNotAllowed}, ""},
+		{request{"version 2 outranks Sec-Fetch-Site", "GET", []string{"AMP-Email-Sender: evil@evil.example", origin(evilOrigin), "Sec-Fetch-Site: same-origin"}, 403, refused, ReasonEmailSenderNotAllowed}, ""},
+		{request{"version 2 outranks version 1", "GET", []string{"AMP-Email-Sender: evil@evil.example", origin(mailOrigin)}, 403, refused, ReasonEmailSenderNotAllowed}, news},
+		{request{"version 2, two senders", "GET", []string{sender, sender}, 403, refused, ReasonNoEmailSender}, ""},
+		{request{"version 2, empty", "GET", []string{"AMP-Email-Sender: "}, 403, refused, ReasonNoEmailSender}, ""},
+		{request{"version 2, a star", "GET", []string{"AMP-Email-Sender: *"}, 403, refused, ReasonNoEmailSender}, ""},
+		{request{"version 2, OPTIONS", "OPTIONS", []string{sender}, 202, []string{"Vary: Outer", "Vary: Accept", "X-Handler: ran", "AMP-Email-Allow-Sender: news@example.com"}, ReasonEmail}, ""},
+		{request{"version 2, refused OPTIONS", "OPTIONS", []string{"AMP-Email-Sender: a@evil.example", origin(cacheOrigin), asksPOST}, 403, refusedPreflight, ReasonEmailSenderNotAllowed}, ""},
+
+		{request{"version 1, POST", "POST", []string{origin(mailOrigin)}, 202, v1(mailOrigin, "news@example.com"), ReasonEmailV1}, news},
+		{request{"version 1, another client", "GET", []string{origin("http://localhost:8080")}, 202, v1("http://localhost:8080", "news@example.com"), ReasonEmailV1}, news},
+		{request{"version 1, among other parameters, escaped", "GET", []string{origin(mailOrigin)}, 202, v1(mailOrigin, "a+b@xn--bcher-kva.example"), ReasonEmailV1}, "?a=1&%5F_amp_source_origin=a%2Bb%40xn--bcher-kva.example&b=%zz&c"},
+		{request{"version 1, a plus that is not escaped", "GET", []string{origin(mailOrigin)}, 202, v1(mailOrigin, "a+b@xn--bcher-kva.example"), ReasonEmailV1}, "?__amp_source_origin=a+b@xn--bcher-kva.example"},
+		{request{"version 1, another sender", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonEmailSenderNotAllowed}, "?__amp_source_origin=evil@evil.example"},
+		{request{"version 1, no sender", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, ""},
+		{request{"version 1, an empty sender", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, "?__amp_source_origin"},
+		{request{"version 1, two senders", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, news + "&__amp_source_origin=news@example.com"},
+		{request{"version 1, two senders, one in disguise", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, news + "&__amp_source%5forigin=evil@evil.example"},
+		{request{"version 1, a star", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, "?__amp_source_origin=*"},
+		{request{"version 1, a line break", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, "?__amp_source_origin=news@example.com%0d%0aX:1"},
+		{request{"version 1, a bad escape", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, "?__amp_source_origin=news@example.com%4"},
+		{request{"version 1, a space", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, "?__amp_source_origin=a%20b@xn--bcher-kva.example"},
+		{request{"version 1 from another site", "GET", []string{origin("https://evil.example")}, 403, refused, ReasonUnknownHost}, news},
+		{request{"version 1 from another publisher's page", "POST", []string{origin(evilOrigin)}, 403, refused, ReasonPublisherNotAllowed}, news},
+		{request{"version 1 from a client over http", "GET", []string{origin("http://mail.google.com")}, 403, refused, ReasonNotHTTPS}, news},
+		{request{"version 1 from a look-alike", "GET", []string{origin("https://mail.google.com.evil.example")}, 403, refused, ReasonUnknownHost}, news},
+		{request{"version 1, two Origins", "GET", []string{origin(mailOrigin), origin(mailOrigin)}, 403, refused, ReasonMalformed}, news},
+		{request{"version 1, null", "GET", []string{origin("null")}, 403, refused, ReasonNull}, news},
+		{request{"version 1 without Origin, GET", "GET", nil, 202, passed, ReasonNoOrigin}, news},
+		{request{"version 1 without Origin, POST", "POST", nil, 403, refused, ReasonNoOriginUnsafe}, news},
+
+		{request{"version 1, preflight", "OPTIONS", []string{origin(mailOrigin), asksPOST, "Access-Control-Request-Headers: content-type"}, 204,
+			[]string{"Vary: Outer", "Access-Control-Allow-Origin: " + mailOrigin, "Access-Control-Allow-Methods: POST", "Access-Control-Allow-Headers: content-type"}, ReasonEmailV1}, news},
+		{request{"version 1, preflight for another method", "OPTIONS", []string{origin(mailOrigin), "Access-Control-Request-Method: DELETE"}, 403, refusedPreflight, ReasonMethodNotAllowed}, news},
+		{request{"version 1, preflight for version 2", "OPTIONS", []string{origin(mailOrigin), asksPOST, "Access-Control-Request-Headers: amp-email-sender"}, 403, refusedPreflight, ReasonHeaderNotAllowed}, news},
+		{request{"version 1, preflight of another sender", "OPTIONS", []string{origin(mailOrigin), asksPOST}, 403, refusedPreflight, ReasonEmailSenderNotAllowed}, "?__amp_source_origin=evil@evil.example"},
+
+		{request{"a page for version 2", "OPTIONS", []string{origin(cacheOrigin), asksPOST, "Access-Control-Request-Headers: amp-email-sender"}, 403, refusedPreflight, ReasonHeaderNotAllowed}, ""},
+		{request{"an own page for version 2", "OPTIONS", []string{origin(ownOrigin), asksPOST, "Access-Control-Request-Headers: amp-email-sender"}, 403, refusedPreflight, ReasonHeaderNotAllowed}, ""},
+
+		{request{"a client whose origin is listed, email", "GET", []string{origin("https://amp.gmail.dev")}, 202, v1("https://amp.gmail.dev", "news@example.com"), ReasonEmailV1}, news},
+		{request{"a client whose origin is listed, page", "GET", []string{origin("https://amp.gmail.dev")}, 202, site("https://amp.gmail.dev"), ReasonExtraOrigin}, ""},
+		{request{"a client whose origin is listed, another sender", "GET", []string{origin("https://amp.gmail.dev")}, 202, site("https://amp.gmail.dev"), ReasonExtraOrigin}, "?__amp_source_origin=evil@evil.example"},
+		{request{"a client that is a publisher, page", "GET", []string{origin("https://blog.example.net")}, 202, site("https://blog.example.net"), ReasonOwnOrigin}, "?__amp_source_origin=https://blog.example.net"},
+		{request{"a client that is a publisher, preflight for another method", "OPTIONS", []string{origin("https://blog.example.net"), "Access-Control-Request-Method: DELETE"}, 403, refusedPreflight, ReasonMethodNotAllowed}, ""},
+		{request{"a client at the API's own host, page", "POST", []string{origin(mailOrigin), "Sec-Fetch-Site: same-origin"}, 202, passed, ReasonSameOrigin}, ""},
+	} {
+		checkRequest(t, emailConfig(), test.request, test.query, headers(test.want...))
+	}
+}
+
+func TestAnEmailsDecisionNamesItsSender(t *testing.T) {
+	m := newMiddleware(t, emailConfig())
+	for _, test := range []struct {
+		query   string
+		headers []string
+		want    Decision
+	}{
+		{"", []string{"AMP-Email-Sender: news@example.com"}, Decision{Allowed: true, Reason: ReasonEmail, EmailSender: "news@example.com"}},
+		{"", []string{"AMP-Email-Sender: evil@evil.example", "Origin: null"}, Decision{Reason: ReasonEmailSenderNotAllowed, Origin: "null", EmailSender: "evil@evil.example"}},
+		{"", []string{"AMP-Email-Sender: *"}, Decision{Reason: ReasonNoEmailSender, EmailSender: "*"}},
+		{"?__amp_source_origin=news@example.com", []string{"Origin: " + mailOrigin}, Decision{Allowed: true, Reason: ReasonEmailV1, Origin: mailOrigin, EmailSender: "news@example.com"}},
+		{"?__amp_source_origin=evil@evil.example", []string{"Origin: " + mailOrigin}, Decision{Reason: ReasonEmailSenderNotAllowed, Origin: mailOrigin, EmailSender: "evil@evil.example"}},
+		// A page names no sender, whatever it claims.
+		{"?__amp_source_origin=evil@evil.example", []string{"Origin: https://amp.gmail.dev"}, Decision{Allowed: true, Reason: ReasonExtraOrigin, Origin: "https://amp.gmail.dev"}},
+		{"?__amp_source_origin=news@example.com", []string{"Origin: " + cacheOrigin}, Decision{Allowed: true, Reason: ReasonCacheOrigin, Origin: cacheOrigin, Publisher: "www.example.com", CacheID: "google"}},
+	} {
+		r := httptest.NewRequest("GET", "/"+test.query, nil)
+		r.Header = headers(test.headers...)
+		if got := m.Check(r); got != test.want {
+			t.Errorf("%s %q: %+v; want %+v", test.query, test.headers, got, test.want)
+		}
+	}
+	r := &http.Request{Method: "GET", Header: headers("Origin: " + mailOrigin)} // which has no URL
+	if got, want := m.Check(r), (Decision{Reason: ReasonNoEmailSender, Origin: mailOrigin}); got != want {
+		t.Errorf("%+v; want %+v", got, want)
+	}
+}
+
+func TestWithoutClientsOnlyVersion2IsAllowed(t *testing.T) {
+	m := newMiddleware(t, Config{Email: Email{Senders: []string{"news@example.com"}, Clients: []string{}}})
+	r := httptest.NewRequest("GET", "/?__amp_source_origin=news@example.com", nil)
+	r.Header = headers("Origin: " + mailOrigin)
+	if d := m.Check(r); d.Reason != ReasonUnknownHost {
+		t.Errorf("version 1: %+v", d)
+	}
+	r.Header = headers("AMP-Email-Sender: news@example.com")
+	if d := m.Check(r); !d.Allowed {
+		t.Errorf("version 2: %+v", d)
+	}
+	if m, err := New(Config{Email: Email{Senders: []string{"news@example.com"}}}); err != nil {
+		t.Error(err)
+	} else if r.Header = headers("Origin: " + mailOrigin); !m.Check(r).Allowed {
+		t.Error("Gmail is no client by default")
+	}
+}
+
+// TestWithoutEmailTheSenderIsNotLookedAt: the header has no power that was not given.
+func TestWithoutEmailTheSenderIsNotLookedAt(t *testing.T) {
+	m := newMiddleware(t, testConfig())
+	for _, method := range []string{"GET", "POST"} {
+		for _, lines := range [][]string{nil, {"Origin: " + cacheOrigin}, {"Origin: " + evilOrigin}, {"Origin: " + mailOrigin}} {
+			r := httptest.NewRequest(method, "/?__amp_source_origin=news@example.com", nil)
+			r.Header = headers(lines...)
+			want := m.Check(r)
+			r.Header.Set("AMP-Email-Sender", "news@example.com")
+			if got := m.Check(r); got != want {
+				t.Errorf("%s %q: %+v; want %+v", method, lines, got, want)
+			}
+		}
+	}
+}
+
+// TestThreatSendersThatAreNotAllowed: what looks like an allowed sender, and what must
+// never be echoed.
+func TestThreatSendersThatAreNotAllowed(t *testing.T) {
+	m := newMiddleware(t, emailConfig())
+	for _, sender := range []string{
+		"*", "*@example.com", "*@xn--bcher-kva.example", "a*@xn--bcher-kva.example", "news@*", "",
+		"news@example.com\r\nX-Evil: 1", "\r\nnews@example.com", "a\r\n@xn--bcher-kva.example", "a@xn--bcher-kva.example\n",
+		" news@example.com", "news@example.com ", "\tnews@example.com", "news@example.com,evil@evil.example", "evil@evil.example,news@example.com",
+		"news@example.com@evil.example", "news@example.com.evil.example", "news@evilexample.com", "news@example.com.", "news@.example.com",
+		"xnews@example.com", "News@example.com", "news.@example.com", ".news@example.com", "n..s@xn--bcher-kva.example", "@xn--bcher-kva.example", "news",
+		"a@b@xn--bcher-kva.example", `"a"@xn--bcher-kva.example`, `"a@xn--bcher-kva.example"`, "<news@example.com>", "News <news@example.com>", "a(b)@xn--bcher-kva.example",
+		"a@sub.xn--bcher-kva.example", "a@xn--bcher-kva.example.com", "a@bücher.example", "é@xn--bcher-kva.example", "news@examp\u212ae.com", "news@example.c\u00f6m",
+		"a@[192.0.2.1]", "a@192.0.2.1", "a@localhost", "https://www.example.com", "a\x00@xn--bcher-kva.example", "a:b@xn--bcher-kva.example", "a;b@xn--bcher-kva.example",
+		strings.Repeat("a", 65) + "@xn--bcher-kva.example", strings.Repeat("a", 1<<20) + "@example.com", "news@" + strings.Repeat("example.com.", 1<<16),
+	} {
+		for _, r := range []*http.Request{
+			{Method: "GET", URL: &url.URL{}, Header: http.Header{"Amp-Email-Sender": {sender}}},
+			{Method: "GET", URL: &url.URL{RawQuery: url.Values{"__amp_source_origin": {sender}}.Encode()}, Header: http.Header{"Origin": {mailOrigin}}},
+			{Method: "GET", URL: &url.URL{RawQuery: "__amp_source_origin=" + sender}, Header: http.Header{"Origin": {mailOrigin}}},
+		} {
+			handler, rec := new(spy), httptest.NewRecorder()
+			m.Wrap(handler).ServeHTTP(rec, r)
+			if d := m.Check(r); d.Allowed || handler.ran || rec.Code != http.StatusForbidden || len(rec.Header()) != 3 {
+				t.Errorf("%.80q: %s, the handler ran: %t, headers %v", sender, d.Reason, handler.ran, rec.Header())
+			}
+		}
+	}
+}
+
+func TestAnEmailCostsOneAllocation(t *testing.T) {
+	m := newMiddleware(t, emailConfig())
+	h := m.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	w := discard{make(http.Header)}
+	for _, r := range []*http.Request{
+		{Method: "GET", Header: headers("AMP-Email-Sender: a@xn--bcher-kva.example")},
+		{Method: "GET", Header: headers("Origin: " + mailOrigin), URL: &url.URL{RawQuery: "__amp_source_origin=a@xn--bcher-kva.example"}},
+		{Method: "GET", Header: headers("Origin: " + cacheOrigin)},
+	} {
+		if n := testing.AllocsPerRun(100, func() { clear(w.h); h.ServeHTTP(w, r) }); n != 1 {
+			t.Errorf("%v: %v allocations; want 1", r.Header, n)
+		}
+	}
+}
+
+// plainSender says whom a request names as an email's sender, and what headers it must
+// get; written from AMP's document, and slowly.
+func plainEmail(cfg Config, r *http.Request) (isEmail, allowed bool, grants http.Header) {
+	allowedSender := func(s string) bool {
+		at := strings.Split(s, "@")
+		if len(at) != 2 || len(s) > 254 || len(at[0]) > 64 || strings.Contains(s, "*") {
+			return false
+		}
+		for _, atom := range strings.Split(at[0], ".") {
+			if atom == "" || strings.ContainsFunc(atom, func(c rune) bool { return c <= ' ' || c >= 0x7f || strings.ContainsRune("()<>[]:;\\,\"", c) }) {
+				return false
+			}
+		}
+		domain := strings.Map(func(c rune) rune {
+			if 'A' <= c && c <= 'Z' {
+				return c + 'a' - 'A'
+			}
+			return c
+		}, at[1])
+		return slices.ContainsFunc(cfg.Email.Senders, func(want string) bool {
+			local, of, _ := strings.Cut(want, "@")
+			return plainParse(of) == domain && (local == "*" || local == at[0])
+		})
+	}
+	if senders := r.Header.Values("AMP-Email-Sender"); len(senders) > 0 {
+		if len(senders) > 1 || !allowedSender(senders[0]) {
+			return true, false, nil
+		}
+		return true, true, headers("AMP-Email-Allow-Sender: " + senders[0])
+	}
+	origins := r.Header.Values("Origin")
+	if len(origins) != 1 || !slices.Contains(cfg.Email.Clients, origins[0]) {
+		return false, false, nil
+	}
+	var senders []string
+	for _, pair := range strings.Split(r.URL.RawQuery, "&") {
+		key, value, _ := strings.Cut(strings.ReplaceAll(pair, "+", "%2B"), "=")
+		if key, err := url.QueryUnescape(key); err == nil && key == "__amp_source_origin" {
+			value, err := url.QueryUnescape(value)
+			if err != nil {
+				value = ""
+			}
+			senders = append(senders, value)
+		}
+	}
+	if len(senders) != 1 || !allowedSender(senders[0]) {
+		return false, false, nil
+	}
+	return true, true, headers("Access-Control-Allow-Origin: "+origins[0], "AMP-Access-Control-Allow-Source-Origin: "+senders[0],
+		"Access-Control-Expose-Headers: AMP-Access-Control-Allow-Source-Origin")
+}
+
+// FuzzEmail compares requests with emails allowed to the oracle's word if they are an
+// email's, and else to what they get without emails: only Vary may differ, and the
+// reason for which a mail client's origin is refused.
+func FuzzEmail(f *testing.F) {
+	cfg := emailConfig()
+	with, err := New(cfg)
+	if err != nil {
+		f.Fatal(err)
+	}
+	cfg2 := cfg
+	cfg2.Email = Email{}
+	without, err := New(cfg2)
+	if err != nil {
+		f.Fatal(err)
+	}
+	const none = "\x00" // the header is not there
+	f.Add("GET", "news@example.com", none, "")
+	f.Add("POST", none, mailOrigin, "a=b&__amp_source_origin=a.b%2Bc%40xn--bcher-kva.example")
+	f.Add("GET", "*", cacheOrigin, "__amp_source_origin=https://www.example.com")
+	f.Add("GET", "news@example.com\nnews@example.com", "null", "")
+	f.Add("GET", none, "https://amp.gmail.dev", "__amp_source_origin=news@EXAMPLE.com&__amp_source_origin=")
+	f.Add("GET", "!#$%&'+-/=?^_`{|}~@xn--bcher-kva.example", none, "")
+	f.Fuzz(func(t *testing.T, method, sender, origin, query string) {
+		if method == http.MethodOptions {
+			return // TestTheEmailTable has what is particular to it
+		}
+		r := &http.Request{Method: method, URL: &url.URL{RawQuery: query}, Header: http.Header{}}
+		if sender != none {
+			r.Header["Amp-Email-Sender"] = strings.Split(sender, "\n")
+		}
+		if origin != none {
+			r.Header["Origin"] = strings.Split(origin, "\n")
+		}
+		do := func(m *Middleware) (*httptest.ResponseRecorder, bool) {
+			rec, handler := httptest.NewRecorder(), new(spyAlways)
+			m.Wrap(handler).ServeHTTP(rec, r)
+			return rec, rec.Code == http.StatusForbidden
+		}
+		got, refused := do(with)
+		isEmail, allowed, want := plainEmail(cfg, r)
+		if isEmail {
+			if refused == allowed {
+				t.Fatalf("refused: %t, though the oracle says %t", refused, !allowed)
+			}
+			for key := range got.Header() {
+				if _, granted := want[key]; !granted && (strings.HasPrefix(key, "Access-Control-") || strings.HasPrefix(key, "Amp-")) {
+					t.Fatalf("%s is granted: %v", key, got.Header())
+				}
+			}
+			for key, values := range want {
+				if !slices.Equal(got.Header()[key], values) {
+					t.Fatalf("%s is %q; want %q", key, got.Header()[key], values)
+				}
+			}
+			return
+		}
+		plain, plainRefused := do(without)
+		if refused != plainRefused {
+			t.Fatalf("Email changed a website's request: refused %t; without it %t", refused, plainRefused)
+		}
+		if vary := got.Header()["Vary"]; !slices.Contains(vary, "Origin, AMP-Email-Sender") {
+			t.Fatalf("Vary is %q", vary)
+		}
+		delete(got.Header(), "Vary")
+		delete(plain.Header(), "Vary")
+		for key := range got.Header() {
+			if !slices.Equal(got.Header()[key], plain.Header()[key]) || len(got.Header()) != len(plain.Header()) {
+				t.Fatalf("Email changed a website's headers: %v; without it %v", got.Header(), plain.Header())
+			}
+		}
+	})
+}

@@ -3,6 +3,7 @@ package ampcors
 import (
 	"encoding/json"
 	"net/http"
+	"net/http/httptest"
 	"reflect"
 	"strings"
 	"testing"
@@ -280,8 +281,9 @@ func TestTheZeroMiddlewareRefusesEveryOrigin(t *testing.T) {
 	if !reflect.DeepEqual(m.Config(), Config{}) {
 		t.Error("the zero Middleware has a configuration")
 	}
-	if d := m.Check(&http.Request{Method: "POST"}); d.Allowed {
-		t.Errorf("POST without Origin: %s", d.Reason)
+	rec := httptest.NewRecorder()
+	if m.Handle(rec, &http.Request{Method: "POST"}) || rec.Header().Get("Vary") != "Origin" {
+		t.Errorf("POST without Origin: status %d, %v", rec.Code, rec.Header())
 	}
 }
 

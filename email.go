@@ -199,10 +199,7 @@ func sourceOrigin(r *http.Request) (value string) {
 			return "" // who reads the first, and who the last?
 		}
 		found = true
-		var err error
-		if value, err = url.PathUnescape(escaped); err != nil {
-			return ""
-		}
+		value, _ = url.PathUnescape(escaped) // "" if that is malformed
 	}
 	return value
 }

@@ -16,7 +16,7 @@ func emailConfig() Config {
 	cfg.Origins = append(cfg.Origins, "https://amp.gmail.dev")
 	cfg.Email = Email{
 		Senders: []string{"news@example.com", "*@bücher.example"},
-		Clients: []string{mailOrigin, "https://amp.gmail.dev", "https://blog.example.net", "http://localhost:8080"},
+		Clients: []string{mailOrigin, "https://amp.gmail.dev", "https://blog.example.net", "http://localhost:8080", "https://mail.example:8443"},
 	}
 	return cfg
 }
@@ -74,7 +74,9 @@ func TestTheEmailTable(t *testing.T) {
 		{request{"version 1, two senders, one in disguise", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, news + "&__amp_source%5forigin=evil@evil.example"},
 		{request{"version 1, a star", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, "?__amp_source_origin=*"},
 		{request{"version 1, a line break", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, "?__amp_source_origin=news@example.com%0d%0aX:1"},
-		{request{"version 1, a bad escape", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, "?__amp_source_origin=news@example.com%4"},
+		{request{"version 1, a bad escape", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, "?__amp_source_origin=a%4@xn--bcher-kva.example"},
+		{request{"version 1, no sender, client over http", "GET", []string{origin("http://localhost:8080")}, 403, refused, ReasonNoEmailSender}, ""},
+		{request{"version 1, no sender, client at a port", "GET", []string{origin("https://mail.example:8443")}, 403, refused, ReasonNoEmailSender}, ""},
 		{request{"version 1, a space", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, "?__amp_source_origin=a%20b@xn--bcher-kva.example"},
 		{request{"version 1 from another site", "GET", []string{origin("https://evil.example")}, 403, refused, ReasonUnknownHost}, news},
 		{request{"version 1 from another publisher's page", "POST", []string{origin(evilOrigin)}, 403, refused, ReasonPublisherNotAllowed}, news},
@@ -178,7 +180,7 @@ func TestThreatSendersThatAreNotAllowed(t *testing.T) {
 		"news@example.com@evil.example", "news@example.com.evil.example", "news@evilexample.com", "news@example.com.", "news@.example.com",
 		"xnews@example.com", "News@example.com", "news.@example.com", ".news@example.com", "n..s@xn--bcher-kva.example", "@xn--bcher-kva.example", "news",
 		"a@b@xn--bcher-kva.example", `"a"@xn--bcher-kva.example`, `"a@xn--bcher-kva.example"`, "<news@example.com>", "News <news@example.com>", "a(b)@xn--bcher-kva.example",
-		"a@sub.xn--bcher-kva.example", "a@xn--bcher-kva.example.com", "a@bücher.example", "é@xn--bcher-kva.example", "news@examp\u212ae.com", "news@example.c\u00f6m",
+		"a@sub.xn--bcher-kva.example", "a@xn--bcher-kva.example.com", "a@bücher.example", "é@xn--bcher-kva.example", "a@xn--bcher-\u212ava.example", "news@example.c\u00f6m",
 		"a@[192.0.2.1]", "a@192.0.2.1", "a@localhost", "https://www.example.com", "a\x00@xn--bcher-kva.example", "a:b@xn--bcher-kva.example", "a;b@xn--bcher-kva.example",
 		strings.Repeat("a", 65) + "@xn--bcher-kva.example", strings.Repeat("a", 1<<20) + "@example.com", "news@" + strings.Repeat("example.com.", 1<<16),
 	} {
@@ -192,6 +194,22 @@ func TestThreatSendersThatAreNotAllowed(t *testing.T) {
 			if d := m.Check(r); d.Allowed || handler.ran || rec.Code != http.StatusForbidden || len(rec.Header()) != 3 {
 				t.Errorf("%.80q: %s, the handler ran: %t, headers %v", sender, d.Reason, handler.ran, rec.Header())
 			}
+		}
+	}
+}
+
+// TestAnAddressHasBounds: 64 octets, "@", and so many that it is not too long by one.
+func TestAnAddressHasBounds(t *testing.T) {
+	local, domain := strings.Repeat("a", 64), strings.Repeat("a.", 94)+"a"
+	m := newMiddleware(t, Config{Email: Email{Senders: []string{"*@" + domain, "*@a" + domain}}})
+	for sender, allowed := range map[string]bool{
+		local + "@" + domain:      true,
+		local + "@a" + domain:     false,
+		local[1:] + "@a" + domain: true,
+		local + "a@" + domain[2:]: false,
+	} {
+		if d := m.Check(&http.Request{Method: "GET", Header: headers("AMP-Email-Sender: " + sender)}); d.Allowed != allowed {
+			t.Errorf("%d octets before the @, %d in all: %s", strings.IndexByte(sender, '@'), len(sender), d.Reason)
 		}
 	}
 }
@@ -211,7 +229,7 @@ func TestAnEmailCostsOneAllocation(t *testing.T) {
 	}
 }
 
-// plainSender says whom a request names as an email's sender, and what headers it must
+// plainEmail says whom a request names as an email's sender, and what headers it must
 // get; written from AMP's document, and slowly.
 func plainEmail(cfg Config, r *http.Request) (isEmail, allowed bool, grants http.Header) {
 	allowedSender := func(s string) bool {

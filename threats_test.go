@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"runtime"
 	"strings"
 	"sync"
@@ -355,10 +356,12 @@ func TestThreatSourceOriginIsAClaim(t *testing.T) {
 // TestThreatAHandlerThatChangesHeaderSlices: what one handler does to its response
 // must not show in the next one, nor in the configuration.
 func TestThreatAHandlerThatChangesHeaderSlices(t *testing.T) {
-	cfg := testConfig()
+	cfg := emailConfig()
 	cfg.MaxAge = time.Minute
 	m := newMiddleware(t, cfg)
 	for _, r := range []*http.Request{
+		{Method: "GET", Header: headers("AMP-Email-Sender: news@example.com")},
+		{Method: "GET", Header: headers("Origin: " + mailOrigin), URL: &url.URL{RawQuery: "__amp_source_origin=news@example.com"}},
 		{Method: "GET", Header: headers("Origin: " + cacheOrigin)},
 		{Method: "GET", Header: headers()},
 		{Method: "OPTIONS", Header: headers("Origin: "+cacheOrigin, "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: content-type")},

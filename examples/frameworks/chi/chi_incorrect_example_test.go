@@ -1,0 +1,33 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/ampcors/ampcors/examples/frameworks/internal/stacktest"
+	"github.com/go-chi/chi/v5"
+)
+
+// Incorrect: what With adds, and Use within Group, stands behind each route and not
+// before the router. There is no route for OPTIONS, so chi answers the preflight with
+// 405. Mount a router with Route, and Use the middleware there.
+func Example_incorrectWithAndGroup() {
+	mw := stacktest.Middleware()
+
+	with := chi.NewRouter()
+	with.With(mw.Wrap).Delete("/api/comments", http.NotFound)
+	fmt.Println("With:", stacktest.Preflight(with))
+
+	inGroup := chi.NewRouter()
+	inGroup.Group(func(r chi.Router) {
+		r.Use(mw.Wrap)
+		r.Delete("/api/comments", http.NotFound)
+	})
+	fmt.Println("Group:", stacktest.Preflight(inGroup))
+
+	fmt.Println("Route:", stacktest.Preflight(group(mw)))
+	// Output:
+	// With: 405
+	// Group: 405
+	// Route: 204
+}

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/ampcors/ampcors/examples/frameworks/internal/stacktest"
+	"github.com/labstack/echo/v5"
+)
+
+// TestWrapMiddlewareCallsWrapForEachRequest: which is why Wrap does nothing but make a
+// closure. It decides the same.
+func TestWrapMiddlewareCallsWrapForEachRequest(t *testing.T) {
+	mw := stacktest.Middleware()
+	calls, deleted := 0, false
+	e := echo.New()
+	e.Use(echo.WrapMiddleware(func(next http.Handler) http.Handler {
+		calls++
+		return mw.Wrap(next)
+	}))
+	e.DELETE("/api/comments", func(c *echo.Context) error {
+		deleted = true
+		return nil
+	})
+	if status := stacktest.Forge(e); status != http.StatusForbidden || deleted {
+		t.Errorf("another publisher's page gets status %d, deleted: %t", status, deleted)
+	}
+	if status := stacktest.Preflight(e); status != http.StatusNoContent {
+		t.Errorf("a preflight gets status %d", status)
+	}
+	if calls != 2 {
+		t.Errorf("Wrap was called %d times for 2 requests", calls)
+	}
+}

@@ -1,0 +1,90 @@
+// Command echo is an API in echo. Use sees every request, preflights too, on the whole
+// and on a group, for which echo makes a route of its own. The middleware is returned
+// to with Handle; echo.WrapMiddleware(mw.Wrap) does the same, but calls Wrap and wraps
+// the response once more for each request.
+package main
+
+import (
+	"io"
+	"log"
+	"net/http"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/examples/frameworks/internal/api"
+	"github.com/labstack/echo/v5"
+)
+
+func main() {
+	mw, err := ampcors.New(api.Config())
+	if err != nil {
+		log.Fatal(err)
+	}
+	log.Fatal(http.ListenAndServe("localhost:8080", global(mw)))
+}
+
+// cors is all that ampcors needs.
+func cors(mw *ampcors.Middleware) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c *echo.Context) error {
+			if !mw.Handle(c.Response(), c.Request()) {
+				return nil // the response is complete
+			}
+			return next(c)
+		}
+	}
+}
+
+// global has ampcors before everything.
+func global(mw *ampcors.Middleware) http.Handler {
+	e := echo.New()
+	e.Use(varies, cors(mw))
+	e.GET("/healthz", func(c *echo.Context) error { return c.NoContent(http.StatusOK) })
+	routes(e.Group("/api"))
+	return e
+}
+
+// group has ampcors before what is below /api alone.
+func group(mw *ampcors.Middleware) http.Handler {
+	e := echo.New()
+	e.Use(varies)
+	e.GET("/healthz", func(c *echo.Context) error { return c.NoContent(http.StatusOK) })
+	routes(e.Group("/api", cors(mw)))
+	return e
+}
+
+// varies is a middleware like one that compresses.
+func varies(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c *echo.Context) error {
+		c.Response().Header().Add("Vary", "Accept-Encoding")
+		return next(c)
+	}
+}
+
+func routes(g *echo.Group) {
+	comments := new(api.Comments)
+	g.GET("/comments", func(c *echo.Context) error { return c.JSON(http.StatusOK, comments.List()) })
+	g.POST("/comments", func(c *echo.Context) error {
+		text, err := io.ReadAll(http.MaxBytesReader(c.Response(), c.Request().Body, 1000))
+		if err != nil {
+			return c.String(http.StatusBadRequest, err.Error())
+		}
+		comments.Add(text)
+		return c.NoContent(http.StatusCreated)
+	})
+	g.DELETE("/comments", func(c *echo.Context) error {
+		comments.Clear()
+		return c.NoContent(http.StatusOK)
+	})
+	g.GET("/stream", func(c *echo.Context) error {
+		comments.Stream(c.Request().Context(), c.Response(), http.NewResponseController(c.Response()).Flush)
+		return nil
+	})
+	g.GET("/upgrade", func(c *echo.Context) error {
+		conn, buffered, err := http.NewResponseController(c.Response()).Hijack()
+		if err != nil {
+			return err
+		}
+		api.Echo(conn, buffered)
+		return nil
+	})
+}

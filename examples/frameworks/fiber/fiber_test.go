@@ -1,0 +1,62 @@
+package main
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/ampcors/ampcors/examples/frameworks/internal/stacktest"
+	"github.com/gofiber/fiber/v3"
+	"github.com/gofiber/fiber/v3/middleware/adaptor"
+)
+
+// TestTheAdaptorCallsWrapForEachRequest: which is why Wrap does nothing but make a
+// closure.
+func TestTheAdaptorCallsWrapForEachRequest(t *testing.T) {
+	mw, calls := stacktest.Middleware(), 0
+	app := fiber.New()
+	app.Use(adaptor.HTTPMiddleware(func(next http.Handler) http.Handler {
+		calls++
+		return mw.Wrap(next)
+	}))
+	for range 2 {
+		if _, err := app.Test(httptest.NewRequest("GET", "/", nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if calls != 2 {
+		t.Errorf("Wrap was called %d times for 2 requests", calls)
+	}
+}
+
+// TestTheAdaptorKeepsTheLastOfSeveralLines: so that ampcors cannot see a second Origin.
+// It decides on the one that a handler would see, too.
+func TestTheAdaptorKeepsTheLastOfSeveralLines(t *testing.T) {
+	mw, seen := stacktest.Middleware(), ""
+	app := fiber.New()
+	app.Use(adaptor.HTTPMiddleware(mw.Wrap))
+	app.Get("/", func(c fiber.Ctx) error {
+		seen = strings.Clone(c.Get("Origin"))
+		return nil
+	})
+	for _, test := range []struct {
+		origins []string
+		status  int
+		seen    string
+	}{
+		{[]string{"https://evil.example", "https://news.example"}, 200, "https://news.example"},
+		{[]string{"https://news.example", "https://evil.example"}, 403, ""},
+	} {
+		seen = ""
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header["Origin"] = test.origins
+		resp, err := app.Test(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.StatusCode != test.status || seen != test.seen {
+			t.Errorf("%q: status %d, the handler saw %q", test.origins, resp.StatusCode, seen)
+		}
+	}
+}

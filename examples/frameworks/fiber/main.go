@@ -1,0 +1,79 @@
+// Command fiber is an API in fiber, which is built on fasthttp and not on net/http. Its
+// adaptor makes a net/http request of each of its own and calls Wrap for it; what then
+// runs is fiber's handler with fiber's response, so that streaming and hijacking are as
+// always. Use sees every request, preflights too, on the whole and on a group.
+//
+// Strings in a request lie in memory that fasthttp uses again for the next request. What
+// Observe or a handler keeps for longer, such as Decision.Origin, must be cloned. The
+// adaptor keeps only the last of several lines of one header.
+package main
+
+import (
+	"bufio"
+	"context"
+	"log"
+	"net"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/examples/frameworks/internal/api"
+	"github.com/gofiber/fiber/v3"
+	"github.com/gofiber/fiber/v3/middleware/adaptor"
+)
+
+func main() {
+	mw, err := ampcors.New(api.Config())
+	if err != nil {
+		log.Fatal(err)
+	}
+	log.Fatal(global(mw).Listen("localhost:8080"))
+}
+
+// global has ampcors before everything.
+func global(mw *ampcors.Middleware) *fiber.App {
+	app := fiber.New()
+	app.Use(varies, adaptor.HTTPMiddleware(mw.Wrap))
+	app.Get("/healthz", func(c fiber.Ctx) error { return nil })
+	routes(app.Group("/api"))
+	return app
+}
+
+// group has ampcors before what is below /api alone.
+func group(mw *ampcors.Middleware) *fiber.App {
+	app := fiber.New()
+	app.Use(varies)
+	app.Get("/healthz", func(c fiber.Ctx) error { return nil })
+	routes(app.Group("/api", adaptor.HTTPMiddleware(mw.Wrap)))
+	return app
+}
+
+// varies is a middleware like one that compresses.
+func varies(c fiber.Ctx) error {
+	c.Vary("Accept-Encoding")
+	return c.Next()
+}
+
+func routes(r fiber.Router) {
+	comments := new(api.Comments)
+	r.Get("/comments", func(c fiber.Ctx) error { return c.JSON(comments.List()) })
+	r.Post("/comments", func(c fiber.Ctx) error {
+		if len(c.Body()) > 1000 {
+			return fiber.ErrRequestEntityTooLarge
+		}
+		comments.Add(c.Body())
+		return c.SendStatus(fiber.StatusCreated)
+	})
+	r.Delete("/comments", func(c fiber.Ctx) error {
+		comments.Clear()
+		return nil
+	})
+	r.Get("/stream", func(c fiber.Ctx) error {
+		return c.SendStreamWriter(func(w *bufio.Writer) {
+			comments.Stream(context.Background(), w, w.Flush)
+		})
+	})
+	r.Get("/upgrade", func(c fiber.Ctx) error {
+		c.RequestCtx().HijackSetNoResponse(true)
+		c.RequestCtx().Hijack(func(conn net.Conn) { api.Echo(conn, conn) })
+		return nil
+	})
+}

@@ -1,0 +1,17 @@
+package main
+
+import (
+	"net"
+	"testing"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/examples/frameworks/internal/stacktest"
+	"github.com/gofiber/fiber/v3"
+)
+
+func TestStack(t *testing.T) {
+	quiet := fiber.ListenConfig{DisableStartupMessage: true}
+	stacktest.Run(t,
+		func(mw *ampcors.Middleware, l net.Listener) error { return global(mw).Listener(l, quiet) },
+		func(mw *ampcors.Middleware, l net.Listener) error { return group(mw).Listener(l, quiet) })
+}

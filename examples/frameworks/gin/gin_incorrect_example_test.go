@@ -1,0 +1,49 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/ampcors/ampcors/examples/frameworks/internal/stacktest"
+	"github.com/gin-gonic/gin"
+)
+
+// Incorrect: gin.WrapH around the middleware. It writes the refusal, but gin goes on to
+// the next handler, and what a forged request asked for is done. The status hides that.
+// Call Handle, and Abort if it returns false.
+func Example_incorrectWrapH() {
+	gin.SetMode(gin.ReleaseMode)
+	mw := stacktest.Middleware()
+	noop := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	for _, glue := range []struct {
+		name string
+		gin.HandlerFunc
+	}{{"WrapH", gin.WrapH(mw.Wrap(noop))}, {"Handle and Abort", cors(mw)}} {
+		deleted := false
+		r := gin.New()
+		r.Use(glue.HandlerFunc)
+		r.DELETE("/api/comments", func(*gin.Context) { deleted = true })
+		fmt.Printf("%s: status %d, deleted: %t\n", glue.name, stacktest.Forge(r), deleted)
+	}
+	// Output:
+	// WrapH: status 403, deleted: true
+	// Handle and Abort: status 403, deleted: false
+}
+
+// Incorrect: a group without a route for OPTIONS. Its middleware runs only behind a
+// route, so the preflight gets 404. Give the group
+// such a route, or Use the middleware on the engine.
+func Example_incorrectGroup() {
+	gin.SetMode(gin.ReleaseMode)
+	mw := stacktest.Middleware()
+	r := gin.New()
+	r.Group("/api", cors(mw)).DELETE("/comments", func(*gin.Context) {})
+
+	fmt.Println("group without OPTIONS:", stacktest.Preflight(r))
+	fmt.Println("group with OPTIONS:", stacktest.Preflight(group(mw)))
+	fmt.Println("engine:", stacktest.Preflight(global(mw)))
+	// Output:
+	// group without OPTIONS: 404
+	// group with OPTIONS: 204
+	// engine: 204
+}

@@ -1,0 +1,94 @@
+// Package api is what the programs of this module have in common, and what has nothing
+// to do with ampcors or a framework: readers' comments, and a protocol to upgrade to.
+package api
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/ampcors/ampcors"
+)
+
+// Config is what a publisher would keep in a file.
+func Config() ampcors.Config {
+	return ampcors.Config{
+		Publishers:   []string{"www.example.com", "news.example"},
+		Credentialed: true,
+		Methods:      []string{"DELETE"},
+	}
+}
+
+// Comments are those of readers.
+type Comments struct {
+	mu    sync.Mutex
+	list  []string
+	added chan struct{} // closed when there is one more
+}
+
+// Add keeps a copy of text, which may lie in memory that a framework uses again.
+func (c *Comments) Add(text []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.list = append(c.list, string(text))
+	if c.added != nil {
+		close(c.added)
+		c.added = nil
+	}
+}
+
+// List returns all comments.
+func (c *Comments) List() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]string{}, c.list...)
+}
+
+// Clear deletes all comments.
+func (c *Comments) Clear() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.list = nil
+}
+
+// Stream writes a line for each comment from now on, and flushes after each, until ctx
+// ends or the reader is gone.
+func (c *Comments) Stream(ctx context.Context, w io.Writer, flush func() error) {
+	c.mu.Lock()
+	next := len(c.list)
+	c.mu.Unlock()
+	line := "comments as they come:"
+	for {
+		if _, err := fmt.Fprintln(w, line); err != nil || flush() != nil {
+			return
+		}
+		c.mu.Lock()
+		for next >= len(c.list) {
+			if c.added == nil {
+				c.added = make(chan struct{})
+			}
+			added := c.added
+			c.mu.Unlock()
+			select {
+			case <-added:
+			case <-ctx.Done():
+				return
+			}
+			c.mu.Lock()
+		}
+		line = c.list[next]
+		next++
+		c.mu.Unlock()
+	}
+}
+
+// Echo takes over a connection that a handler has hijacked, answers the upgrade to the
+// protocol "echo", and sends back what it gets.
+func Echo(conn io.ReadWriteCloser, buffered io.Reader) {
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n"); err != nil {
+		return
+	}
+	_, _ = io.Copy(conn, buffered) // until the client is gone
+}

@@ -1,0 +1,253 @@
+// Package stacktest has the tests that each framework's program must pass. They know
+// nothing of it but its address.
+package stacktest
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ampcors/ampcors"
+)
+
+const (
+	cacheOrigin = "https://www-example-com.cdn.ampproject.org"
+	evilOrigin  = "https://evil-example.cdn.ampproject.org"
+	varyOuter   = "Accept-Encoding" // by a middleware that runs before ampcors
+)
+
+// Run runs the tests against a server with ampcors before everything, and against one
+// with ampcors before what is below /api alone.
+func Run(t *testing.T, global, group func(*ampcors.Middleware, net.Listener) error) {
+	for _, mount := range []struct {
+		name  string
+		serve func(*ampcors.Middleware, net.Listener) error
+	}{{"global", global}, {"group", group}} {
+		t.Run(mount.name, func(t *testing.T) {
+			s := start(t, mount.serve)
+			t.Run("requests", func(t *testing.T) { s.requests(t, mount.name == "global") })
+			t.Run("streaming", s.streaming)
+			t.Run("hijacking", s.hijacking)
+			t.Run("one connection", s.oneConnection)
+		})
+	}
+}
+
+type server struct{ addr string }
+
+// client gives up on a stream that should have been refused.
+var client = http.Client{Timeout: 20 * time.Second}
+
+func start(t *testing.T, serve func(*ampcors.Middleware, net.Listener) error) server {
+	t.Helper()
+	listener, err := net.Listen("tcp", "localhost:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() }) // which ends the server
+	go func() { _ = serve(Middleware(), listener) }()
+	return server{listener.Addr().String()}
+}
+
+// do sends a request, and returns the response and its body.
+func (s server) do(t *testing.T, method, path, body string, lines ...string) (*http.Response, string) {
+	t.Helper()
+	resp := s.open(t, method, path, body, lines...)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp, string(text)
+}
+
+// open does not read the body.
+func (s server) open(t *testing.T, method, path, body string, lines ...string) *http.Response {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, "http://"+s.addr+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range lines {
+		key, value, _ := strings.Cut(line, ": ")
+		r.Header.Add(key, value)
+	}
+	resp, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp
+}
+
+// comments returns the list, by which it can be seen whether a handler ran.
+func (s server) comments(t *testing.T) string {
+	t.Helper()
+	_, body := s.do(t, "GET", "/api/comments", "", "Origin: "+cacheOrigin)
+	return strings.TrimSpace(body)
+}
+
+func (s server) requests(t *testing.T, global bool) {
+	const (
+		origin = "Origin: " + cacheOrigin
+		evil   = "Origin: " + evilOrigin
+		asks   = "Access-Control-Request-Method: "
+	)
+	for _, test := range []struct {
+		name         string
+		method, path string
+		lines        []string
+		status       int
+		acao         string
+		vary         bool   // on Origin
+		comments     string // afterwards
+	}{
+		{"allowed", "GET", "/api/comments", []string{origin}, 200, cacheOrigin, true, `[]`},
+		{"own origin", "GET", "/api/comments", []string{"Origin: https://news.example"}, 200, "https://news.example", true, `[]`},
+		{"no Origin", "GET", "/api/comments", nil, 200, "", true, `[]`},
+		{"refused", "GET", "/api/comments", []string{evil}, 403, "", true, `[]`},
+		{"refused, unsafe", "POST", "/api/comments", []string{evil}, 403, "", true, `[]`},
+		{"forged", "POST", "/api/comments", nil, 403, "", true, `[]`},
+		{"allowed, unsafe", "POST", "/api/comments", []string{origin}, 201, cacheOrigin, true, `["hello"]`},
+		{"refused, another method", "DELETE", "/api/comments", []string{evil}, 403, "", true, `["hello"]`},
+		{"preflight, though there is no route for OPTIONS", "OPTIONS", "/api/comments", []string{origin, asks + "DELETE", "Access-Control-Request-Headers: content-type"}, 204, cacheOrigin, false, `["hello"]`},
+		{"refused preflight", "OPTIONS", "/api/comments", []string{evil, asks + "DELETE"}, 403, "", false, `["hello"]`},
+		{"preflight for a method that is not allowed", "OPTIONS", "/api/comments", []string{origin, asks + "PUT"}, 403, "", false, `["hello"]`},
+		{"allowed, another method", "DELETE", "/api/comments", []string{origin}, 200, cacheOrigin, true, `[]`},
+		{"refused stream", "GET", "/api/stream", []string{evil}, 403, "", true, `[]`},
+		{"refused upgrade", "GET", "/api/upgrade", []string{evil, "Connection: Upgrade", "Upgrade: echo"}, 403, "", true, `[]`},
+	} {
+		body := ""
+		if test.method == "POST" {
+			body = "hello"
+		}
+		resp, text := s.do(t, test.method, test.path, body, test.lines...)
+		check := func(what string, ok bool) {
+			t.Helper()
+			if !ok {
+				t.Errorf("%s: %s: status %d, headers %v, body %.80q", test.name, what, resp.StatusCode, resp.Header, text)
+			}
+		}
+		check(fmt.Sprintf("want status %d", test.status), resp.StatusCode == test.status)
+		var want []string
+		if test.acao != "" {
+			want = []string{test.acao}
+		}
+		check("want Access-Control-Allow-Origin once, or not at all", slices.Equal(resp.Header.Values("Access-Control-Allow-Origin"), want))
+		check("want credentials with it alone", (resp.Header.Get("Access-Control-Allow-Credentials") == "true") == (test.acao != ""))
+		vary := splitVary(resp.Header)
+		check("an earlier Vary is kept", slices.Contains(vary, varyOuter))
+		check("Vary on Origin", slices.Contains(vary, "Origin") == test.vary)
+		if test.status == 403 {
+			check("the reason", strings.HasPrefix(text, "Forbidden: "))
+		}
+		if test.method == "OPTIONS" && test.status == 204 {
+			check("the method is granted", resp.Header.Get("Access-Control-Allow-Methods") == "DELETE")
+			check("the header is granted", resp.Header.Get("Access-Control-Allow-Headers") == "content-type")
+		}
+		if got := s.comments(t); got != test.comments {
+			t.Errorf("%s: the comments are %s; want %s", test.name, got, test.comments)
+		}
+	}
+
+	// A page must be able to read that there is nothing.
+	resp, _ := s.do(t, "GET", "/api/nothing", "", origin)
+	if resp.StatusCode != 404 || global && resp.Header.Get("Access-Control-Allow-Origin") != cacheOrigin {
+		t.Errorf("not found: status %d, headers %v", resp.StatusCode, resp.Header)
+	}
+	resp, _ = s.do(t, "GET", "/healthz", "", evil)
+	if want := map[bool]int{true: 403, false: 200}[global]; resp.StatusCode != want || slices.Contains(splitVary(resp.Header), "Origin") != global {
+		t.Errorf("outside of the group: status %d, want %d; headers %v", resp.StatusCode, want, resp.Header)
+	}
+}
+
+// splitVary returns Vary's names, which may stand in one line or in several.
+func splitVary(h http.Header) (names []string) {
+	for _, line := range h.Values("Vary") {
+		for name := range strings.SplitSeq(line, ",") {
+			names = append(names, strings.TrimSpace(name))
+		}
+	}
+	return names
+}
+
+// streaming: each line arrives while the handler still runs, because the next one is
+// only made when the one before has been read.
+func (s server) streaming(t *testing.T) {
+	resp := s.open(t, "GET", "/api/stream", "", "Origin: "+cacheOrigin)
+	defer resp.Body.Close()
+	if got := resp.Header.Get("Access-Control-Allow-Origin"); got != cacheOrigin {
+		t.Errorf("Access-Control-Allow-Origin is %q", got)
+	}
+	lines := bufio.NewScanner(resp.Body)
+	for _, want := range []string{"comments as they come:", "first", "second"} {
+		if !lines.Scan() || lines.Text() != want {
+			t.Fatalf("the stream has %q, %v; want %q", lines.Text(), lines.Err(), want)
+		}
+		if next := map[string]string{"comments as they come:": "first", "first": "second"}[want]; next != "" {
+			s.do(t, "POST", "/api/comments", next, "Origin: "+cacheOrigin)
+		}
+	}
+	s.do(t, "DELETE", "/api/comments", "", "Origin: "+cacheOrigin)
+}
+
+func (s server) hijacking(t *testing.T) {
+	conn, err := net.Dial("tcp", s.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(conn, "GET /api/upgrade HTTP/1.1\r\nHost: api\r\nConnection: Upgrade\r\nUpgrade: echo\r\nOrigin: %s\r\n\r\n", cacheOrigin)
+	r := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(r, nil)
+	if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatalf("%+v, %v", resp, err)
+	}
+	fmt.Fprintln(conn, "not HTTP")
+	if line, err := r.ReadString('\n'); line != "not HTTP\n" {
+		t.Errorf("the connection echoes %q, %v", line, err)
+	}
+}
+
+// oneConnection: origins that follow one another in the same memory, as a framework may
+// use its buffers again, do not get into one another's way.
+func (s server) oneConnection(t *testing.T) {
+	hash := func(publisher string) string {
+		prefix, err := ampcors.FallbackPrefix(publisher)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return "https://" + prefix + ".cdn.ampproject.org"
+	}
+	conn, err := net.Dial("tcp", s.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	r := bufio.NewReader(conn)
+	origins := []string{hash("www.example.com"), hash("evil.example"), hash("news.example"), cacheOrigin, evilOrigin}
+	for i := range 50 {
+		origin := origins[i%len(origins)]
+		allowed := origin != evilOrigin && origin != hash("evil.example")
+		fmt.Fprintf(conn, "GET /api/comments HTTP/1.1\r\nHost: api\r\nOrigin: %s\r\n\r\n", origin)
+		resp, err := http.ReadResponse(r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		if got := resp.Header.Get("Access-Control-Allow-Origin"); (got == origin) != allowed || (resp.StatusCode == 200) != allowed {
+			t.Fatalf("request %d, origin %s: status %d, Access-Control-Allow-Origin %q", i, origin, resp.StatusCode, got)
+		}
+	}
+}

@@ -1,0 +1,76 @@
+// Command servemux is an API with method patterns in net/http's ServeMux. Wrap goes
+// around a whole mux: one that knows "POST /api/comments" and no OPTIONS answers a
+// preflight with 405, and a handler behind that pattern is never asked.
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"log"
+	"net/http"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/examples/frameworks/internal/api"
+)
+
+func main() {
+	mw, err := ampcors.New(api.Config())
+	if err != nil {
+		log.Fatal(err)
+	}
+	log.Fatal(http.ListenAndServe("localhost:8080", global(mw)))
+}
+
+// global has ampcors before everything.
+func global(mw *ampcors.Middleware) http.Handler {
+	return varies(mw.Wrap(routes()))
+}
+
+// group has ampcors before what is below /api alone.
+func group(mw *ampcors.Middleware) http.Handler {
+	all := routes()
+	mux := http.NewServeMux()
+	mux.Handle("/", all)
+	mux.Handle("/api/", mw.Wrap(all)) // no method here: it must get preflights
+	return varies(mux)
+}
+
+// varies is a middleware like one that compresses.
+func varies(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Add("Vary", "Accept-Encoding")
+		next.ServeHTTP(w, r)
+	})
+}
+
+func routes() http.Handler {
+	comments := new(api.Comments)
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {})
+	mux.HandleFunc("GET /api/comments", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(comments.List()) // if it fails, the reader is gone
+	})
+	mux.HandleFunc("POST /api/comments", func(w http.ResponseWriter, r *http.Request) {
+		text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1000))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		comments.Add(text)
+		w.WriteHeader(http.StatusCreated)
+	})
+	mux.HandleFunc("DELETE /api/comments", func(w http.ResponseWriter, r *http.Request) { comments.Clear() })
+	mux.HandleFunc("GET /api/stream", func(w http.ResponseWriter, r *http.Request) {
+		comments.Stream(r.Context(), w, http.NewResponseController(w).Flush)
+	})
+	mux.HandleFunc("GET /api/upgrade", func(w http.ResponseWriter, r *http.Request) {
+		conn, buffered, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		api.Echo(conn, buffered)
+	})
+	return mux
+}

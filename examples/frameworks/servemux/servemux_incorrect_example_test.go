@@ -1,0 +1,23 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/ampcors/ampcors/examples/frameworks/internal/stacktest"
+)
+
+// Incorrect: the middleware stands behind a pattern that has a method. The mux knows no
+// route for the preflight's OPTIONS and answers 405 itself; a page can then never send
+// DELETE. Wrap the mux, as group and global do.
+func Example_incorrectMethodPattern() {
+	mw := stacktest.Middleware()
+	mux := http.NewServeMux()
+	mux.Handle("DELETE /api/comments", mw.Wrap(http.NotFoundHandler()))
+
+	fmt.Println("behind a pattern:", stacktest.Preflight(mux))
+	fmt.Println("before the mux:", stacktest.Preflight(mw.Wrap(mux)))
+	// Output:
+	// behind a pattern: 405
+	// before the mux: 204
+}

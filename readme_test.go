@@ -13,22 +13,25 @@ import (
 	"time"
 )
 
-func readme(t *testing.T) string {
+func readme(t *testing.T) string { return file(t, "README.md") }
+
+func file(t *testing.T, name string) string {
 	t.Helper()
-	data, err := os.ReadFile("README.md")
+	data, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(data)
 }
 
-// blocks returns the README's fenced blocks in a language.
-func blocks(t *testing.T, language string) (found []string) {
-	for _, m := range regexp.MustCompile("(?s)\n```"+language+"\n(.*?)```\n").FindAllStringSubmatch(readme(t), -1) {
+// blocks returns a text's fenced blocks in a language.
+func blocks(t *testing.T, text, language string) (found []string) {
+	t.Helper()
+	for _, m := range regexp.MustCompile("(?s)\n```"+language+"\n(.*?)```\n").FindAllStringSubmatch(text, -1) {
 		found = append(found, m[1])
 	}
 	if len(found) == 0 {
-		t.Fatalf("the README has no block in %s", language)
+		t.Fatalf("there is no block in %s", language)
 	}
 	return found
 }
@@ -47,7 +50,7 @@ func run(t *testing.T, dir, line string, env ...string) {
 // asks it as a cache's page would.
 func TestREADMEsProgramRuns(t *testing.T) {
 	t.Parallel()
-	program := blocks(t, "go")[0]
+	program := blocks(t, readme(t), "go")[0]
 	listener, err := net.Listen("tcp", "localhost:0")
 	if err != nil {
 		t.Fatal(err)
@@ -99,19 +102,16 @@ func TestREADMEsProgramRuns(t *testing.T) {
 // would, and the others by CI.
 func TestREADMEsCommandsAreRun(t *testing.T) {
 	t.Parallel()
-	ci, err := os.ReadFile(".ci/run")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ci := file(t, ".ci/run")
 	root, err := filepath.Abs(".")
 	if err != nil {
 		t.Fatal(err)
 	}
 	checkouts := 0
-	for _, block := range blocks(t, "sh") {
+	for _, block := range append(blocks(t, readme(t), "sh"), blocks(t, file(t, "e2e/README.md"), "sh")...) {
 		if !strings.Contains(block, "../ampcors") {
 			for line := range strings.Lines(block) {
-				if command := "\n" + strings.TrimSpace(line); !strings.Contains(string(ci), command) {
+				if command := "\n" + strings.TrimSpace(line); !strings.Contains(ci, command) {
 					t.Errorf("CI does not run %q", line)
 				}
 			}
@@ -126,7 +126,7 @@ func TestREADMEsCommandsAreRun(t *testing.T) {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(blocks(t, "go")[0]), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(blocks(t, readme(t), "go")[0]), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		run(t, dir, "go mod init example.com/api && "+strings.ReplaceAll(strings.TrimSpace(block), "\n", " && ")+" && go build -o program .",

@@ -1,0 +1,95 @@
+// Package e2e lets a real browser decide: headless Chromium loads pages from servers on
+// loopback that bear the true names, and their scripts do what a page's would.
+package e2e
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+)
+
+// program returns the path of the first of the programs that is installed. Without any
+// it skips the test, or fails it where all must be there.
+func program(t testing.TB, install string, names ...string) string {
+	t.Helper()
+	for _, name := range names {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	missing(t, install)
+	return ""
+}
+
+// missing ends a test for want of something that can be installed.
+func missing(t testing.TB, install string) {
+	t.Helper()
+	if os.Getenv("AMPCORS_CI") != "" {
+		t.Fatal(install)
+	}
+	t.Skip(install)
+}
+
+// browser starts Chromium and returns a context for it. All names but localhost lead to
+// the site's servers.
+func browser(t *testing.T, s *site) context.Context {
+	t.Helper()
+	path := program(t, "install Chromium (Debian: apt-get install chromium)", "chromium", "chromium-browser", "google-chrome")
+	dir := t.TempDir()
+	prefs := filepath.Join(dir, "Default", "Preferences")
+	if err := os.MkdirAll(filepath.Dir(prefs), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(prefs, []byte(`{"profile": {"cookie_controls_mode": 0}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	flags := []chromedp.ExecAllocatorOption{chromedp.ExecPath(path), chromedp.UserDataDir(dir)}
+	for _, name := range []string{
+		"headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-background-networking",
+		"disable-component-update", "disable-sync", "ignore-certificate-errors", "disable-dev-shm-usage",
+	} {
+		flags = append(flags, chromedp.Flag(name, true))
+	}
+	flags = append(flags, chromedp.Flag("disable-features", "HttpsUpgrades")) // a page over http is to stay there
+	flags = append(flags, chromedp.Flag("host-resolver-rules", "MAP *:80 "+s.http+", MAP *:443 "+s.https+", EXCLUDE localhost"))
+	ctx, cancel := chromedp.NewExecAllocator(context.Background(), flags...)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx)
+	t.Cleanup(func() { _ = chromedp.Cancel(ctx); cancel() })          // and wait until it has ended
+	if _, err := chromedp.Run(ctx, chromedp.Location()); err != nil { // which starts it
+		t.Fatal(err)
+	}
+	return ctx
+}
+
+// tab returns a context for a new tab. Tabs share their cookies: a profile of its own
+// would be like a private window, where Chromium sends none to third parties.
+func tab(t testing.TB, browser context.Context) context.Context {
+	t.Helper()
+	ctx, cancel := chromedp.NewContext(browser)
+	t.Cleanup(cancel)
+	if _, err := chromedp.Run(ctx, chromedp.Location()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel = context.WithTimeout(ctx, time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// visit loads a page and returns what the script, a promise of a string, comes to there.
+func visit(t testing.TB, ctx context.Context, url, script string) string {
+	t.Helper()
+	if err := chromedp.Do(ctx, chromedp.Navigate(url)); err != nil {
+		t.Fatalf("%s: %v", url, err)
+	}
+	result, err := chromedp.Run(ctx, chromedp.Evaluate[string](script, chromedp.EvalAwaitPromise))
+	if err != nil {
+		t.Fatalf("%s: %v", url, err)
+	}
+	return result
+}

@@ -1,0 +1,126 @@
+package e2e
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	cdppage "github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+)
+
+// TestTheExamplesPageAsAPersonUsesIt types, clicks and reads, at the size of a desktop
+// and of a phone. With SCREENSHOTS set to a directory, it leaves pictures there.
+func TestTheExamplesPageAsAPersonUsesIt(t *testing.T) {
+	chromium := browser(t, newSite(t))
+	binary, addr := filepath.Join(t.TempDir(), "publisher"), strings.Replace(freeAddress(t), "127.0.0.1", "localhost", 1)
+	if out, err := exec.Command("go", "build", "-o", binary, "github.com/ampcors/ampcors/examples/publisher").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	start(t, addr, exec.Command(binary, "-addr", addr))
+
+	for _, size := range []struct {
+		name   string
+		screen chromedp.Action[chromedp.Void]
+	}{
+		{"desktop", chromedp.EmulateViewport(1280, 800)},
+		{"phone", chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile, chromedp.EmulateTouch)},
+	} {
+		t.Run(size.name, func(t *testing.T) {
+			page := tab(t, chromium)
+			do(t, page, size.screen)
+			do(t, page, chromedp.Navigate("http://"+addr+"/"))
+			look(t, page, size.name+"-empty")
+
+			for _, try := range []struct{ name, typed, verdict, title, step string }{
+				{"allowed", "https://www-example-com.cdn.ampproject.org", "Allowed: cache origin (www.example.com)", "Allowed: whose page is this Origin?", "Listed in Publishers."},
+				{"refused", "https://evil-example.cdn.ampproject.org", "Refused: publisher not allowed (evil.example)", "Refused: whose page is this Origin?", "Neither listed in Publishers nor covered by a pattern there."},
+				{"markup", "<script>document.title='x'</script>", "Refused: malformed origin", "Refused: whose page is this Origin?", "An origin is a scheme"},
+				{"hash", "https://v2c4ucasgcskftbjt4c7phpkbqedcdcqo23tkamleapoa5o6fygq.cdn.ampproject.org", "Refused: hash not known", "Refused: whose page is this Origin?", "A pattern cannot match a hash."},
+			} {
+				do(t, page, chromedp.Clear(chromedp.CSS("#origin")))
+				do(t, page, chromedp.SendKeys(chromedp.CSS("#origin"), try.typed))
+				do(t, page, loads(chromedp.Click(chromedp.CSS("button"))))
+				expect(t, page, try.name, try.verdict, try.title, try.step)
+				if value := read(t, page, "document.querySelector('#origin').value"); value != try.typed {
+					t.Errorf("%s: the field has %q", try.name, value)
+				}
+				look(t, page, size.name+"-"+try.name)
+			}
+
+			// One of the samples, by its name; and one typed and sent by the Enter key.
+			do(t, page, loads(chromedp.Click(`//a[text()="Internationalised"]`)))
+			expect(t, page, "a sample", "Allowed: cache origin (xn--bcher-kva.example)", "Allowed: whose page is this Origin?", "Punycode decoded")
+			do(t, page, chromedp.Clear(chromedp.CSS("#origin")))
+			do(t, page, loads(chromedp.SendKeys(chromedp.CSS("#origin"), "null\r")))
+			expect(t, page, "Enter", "Refused: null origin", "Refused: whose page is this Origin?", "Sandboxed frames")
+		})
+	}
+}
+
+// do does what a person does.
+func do(t *testing.T, page context.Context, action chromedp.Action[chromedp.Void]) {
+	t.Helper()
+	if err := chromedp.Do(page, action); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// loads waits until the page that an action leads to has loaded.
+func loads(action chromedp.Action[chromedp.Void]) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
+		_, err := chromedp.Run(ctx, chromedp.WaitEvent(cdppage.LoadEventFired, nil, action))
+		return err
+	})
+}
+
+func read(t *testing.T, page context.Context, expression string) string {
+	t.Helper()
+	text, err := chromedp.Run(page, chromedp.Evaluate[string](expression))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// expect reads the verdict, the title and some of the steps.
+func expect(t *testing.T, page context.Context, name, verdict, title, step string) {
+	t.Helper()
+	if got := strings.TrimSpace(read(t, page, "document.querySelector('[role=status]').innerText")); got != verdict {
+		t.Errorf("%s: the verdict is %q; want %q", name, got, verdict)
+	}
+	if got := read(t, page, "document.title"); got != title {
+		t.Errorf("%s: the title is %q; want %q", name, got, title)
+	}
+	if got := read(t, page, "document.querySelector('.steps').innerText"); !strings.Contains(got, step) {
+		t.Errorf("%s: the steps are\n%s\nwant %q", name, got, step)
+	}
+}
+
+// look checks that nothing reaches out of the screen sideways, that the field and the
+// button can be hit with a finger, and takes a picture.
+func look(t *testing.T, page context.Context, name string) {
+	t.Helper()
+	if got := read(t, page, `String(document.documentElement.scrollWidth <= innerWidth)`); got != "true" {
+		t.Errorf("%s: the page is wider than the screen", name)
+	}
+	for _, element := range []string{"#origin", "button"} {
+		if got := read(t, page, `String((r => r.width >= 44 && r.height >= 44)(document.querySelector('`+element+`').getBoundingClientRect()))`); got != "true" {
+			t.Errorf("%s: %s is smaller than a fingertip: %s", name, element, read(t, page, `JSON.stringify(document.querySelector("`+element+`").getBoundingClientRect())`))
+		}
+	}
+	dir := os.Getenv("SCREENSHOTS")
+	if dir == "" {
+		return
+	}
+	picture, err := chromedp.Run(page, chromedp.FullScreenshot(100))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, name+".png"), picture, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,110 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/ampcors/ampcors"
+)
+
+// startNginx starts nginx as a shared HTTP cache in front of the server at upstream, and
+// returns its address.
+func startNginx(t testing.TB, upstream string) string {
+	t.Helper()
+	path := program(t, "install nginx (Debian: apt-get install nginx-light)", "nginx", "/usr/sbin/nginx")
+	dir, addr := t.TempDir(), freeAddress(t)
+	conf := fmt.Sprintf(`
+daemon off;
+master_process off;
+pid %[1]s/pid;
+error_log stderr;
+events {}
+http {
+	access_log off;
+	client_body_temp_path %[1]s/body;
+	proxy_temp_path %[1]s/proxy;
+	fastcgi_temp_path %[1]s/fastcgi;
+	uwsgi_temp_path %[1]s/uwsgi;
+	scgi_temp_path %[1]s/scgi;
+	proxy_cache_path %[1]s/cache keys_zone=api:1m;
+	server {
+		listen %[2]s;
+		location / {
+			proxy_pass http://%[3]s;
+			proxy_set_header Host $host;
+			proxy_cache api;
+		}
+	}
+}
+`, dir, addr, upstream)
+	file := filepath.Join(dir, "nginx.conf")
+	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	start(t, addr, exec.Command(path, "-p", dir, "-c", file))
+	return addr
+}
+
+// readShared reads what all may read and caches may keep, from a page.
+func readShared(t testing.TB, page context.Context, origin string) string {
+	t.Helper()
+	// The browser's own cache is left aside: it is another one for each site.
+	return visit(t, page, origin, "{"+library+`call('/api/shared', {cache: 'no-store'})}`)
+}
+
+// TestPublishersBehindASharedCache: two publishers' pages read one URL through a shared
+// cache, which keeps an answer for each. Without Vary the second one gets the first
+// one's Access-Control-Allow-Origin, and the browser keeps it from reading.
+func TestPublishersBehindASharedCache(t *testing.T) {
+	const other = "https://xn--bcher-example-wob.cdn.ampproject.org"
+	s := newSite(t)
+	chromium := browser(t, s)
+	mw, err := ampcors.New(config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := mw.Wrap(s.handler())
+	page := tab(t, chromium)
+
+	s.use(proxy(startNginx(t, serve(t, api))))
+	for _, step := range []struct{ name, origin, want, runs string }{
+		{"the first publisher", cached, "200 for all", "shared"},
+		{"the first publisher again, from the cache", cached, "200 for all", ""},
+		{"another publisher that is allowed", other, "200 for all", "shared"},
+		{"the other publisher again, from the cache", other, "200 for all", ""},
+		{"the first publisher once more", cached, "200 for all", ""},
+		{"the first publisher's own origin", own, "200 for all", "shared"},
+		{"a publisher that is not allowed", evil, blocked, ""},
+		{"the API host's own page", apiOrigin + "/page", "200 for all", "shared"},
+		{"the first publisher, after all others", cached, "200 for all", ""},
+	} {
+		got := readShared(t, page, step.origin)
+		if runs := s.takeRuns(); got != step.want || runs != step.runs {
+			t.Errorf("%s: the script has %q, want %q; the handler did %q, want %q", step.name, got, step.want, runs, step.runs)
+		}
+	}
+
+	withoutVary := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		api.ServeHTTP(unvarying{w}, r)
+	})
+	s.use(proxy(startNginx(t, serve(t, withoutVary))))
+	if got := readShared(t, page, cached); got != "200 for all" {
+		t.Errorf("without Vary, the first publisher has %q", got)
+	}
+	if got := readShared(t, page, other); got != blocked {
+		t.Errorf("without Vary, the other publisher has %q; this test cannot fail", got)
+	}
+}
+
+// unvarying removes Vary.
+type unvarying struct{ http.ResponseWriter }
+
+func (w unvarying) Write(b []byte) (int, error) {
+	w.Header().Del("Vary")
+	return w.ResponseWriter.Write(b)
+}

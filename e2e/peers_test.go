@@ -1,0 +1,195 @@
+package e2e
+
+import (
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/ampcors/ampcors"
+	jub0bs "github.com/jub0bs/cors"
+	rs "github.com/rs/cors"
+)
+
+// peerScenarios are those where the libraries differ. As AMP's runtime does for those
+// that want it, each page says whose it is in __amp_source_origin; or it lies.
+var peerScenarios = []struct {
+	name  string
+	page  string
+	claim string
+	call  string
+	want  string // "reads"; "runs" if it cannot, but something was written; or "blocked"
+}{
+	{"cache page reads with cookies", cached, own, `call('/api/read', withCookies)`, "reads"},
+	{"cache page posts JSON", cached, own, `call('/api/write', json('POST'))`, "reads"},
+	{"internationalised publisher's page reads", "https://xn--bcher-example-wob.cdn.ampproject.org", "https://xn--bcher-kva.example", `call('/api/read')`, "reads"},
+	{"page wrapped in `0-` and `-0` reads", "https://0-en--us-example-com-0.cdn.ampproject.org", "https://en-us.example.com", `call('/api/read')`, "reads"},
+	{"page of a publisher below `*.news.example` reads", "https://blog-news-example.cdn.ampproject.org", "https://blog.news.example", `call('/api/read')`, "reads"},
+	{"publisher's own origin posts", own, own, `call('/api/write', post('a=1'))`, "reads"},
+	{"API host's own page posts", apiOrigin + "/page", apiOrigin, `call('/api/write', post('a=1'))`, "reads"},
+	{"another publisher's cache page reads with cookies", evil, "https://evil.example", `call('/api/read', withCookies)`, "blocked"},
+	{"… and claims to be an allowed one", evil, own, `call('/api/read', withCookies)`, "blocked"},
+	{"… and claims to be both at once", evil, "https://evil.example/" + own, `call('/api/read', withCookies)`, "blocked"},
+	{"… and posts a form, with the reader's cookies", evil, "https://evil.example", `call('/api/write', {...post('a=1'), mode: 'no-cors'})`, "blocked"},
+	{"… and posts a form without any claim", evil, "", `call('/api/write', {...post('a=1'), mode: 'no-cors'})`, "blocked"},
+	{"any website reads with cookies", "https://evil.example", own, `call('/api/read', withCookies)`, "blocked"},
+	{"sandboxed frame reads", cached, own, `frame({sandbox: 'allow-scripts'}, "fetch('` + apiOrigin + `" + claimed('/api/read') + "', {credentials: 'include'}).then(() => '200', () => 'blocked')")`, "blocked"},
+	{"publisher's pages on two caches read through a shared HTTP cache", "", own, "", "reads"},
+}
+
+type contender struct {
+	name string
+	api  func(*testing.T, *site) http.Handler
+}
+
+var contenders = []contender{
+	{"ampcors", func(t *testing.T, s *site) http.Handler {
+		mw, err := ampcors.New(config())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return mw.Wrap(s.handler())
+	}},
+	{"toolbox-cors", toolbox(`{}`)},
+	{"toolbox-cors, `sourceOriginPattern`", toolbox(`{"sourceOriginPattern": "https:\\/\\/(www\\.example\\.com|xn--bcher-kva\\.example|en-us\\.example\\.com|.*\\.news\\.example)$"}`)},
+	{"toolbox-cors, `email: true`", toolbox(`{"email": true}`)},
+	{"jub0bs/cors", func(t *testing.T, s *site) http.Handler {
+		mw, err := jub0bs.NewMiddleware(jub0bs.Config{
+			Origins: typedIn(t), Credentialed: true, Methods: []string{"GET", "POST", "PUT"}, RequestHeaders: []string{"Content-Type", "X-Requested-With"},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return mw.Wrap(s.handler())
+	}},
+	{"rs/cors", func(t *testing.T, s *site) http.Handler {
+		return rs.New(rs.Options{
+			AllowedOrigins: typedIn(t), AllowCredentials: true, AllowedMethods: []string{"GET", "POST", "PUT"}, AllowedHeaders: []string{"Content-Type", "X-Requested-With"},
+		}).Handler(s.handler())
+	}},
+}
+
+// typedIn returns each origin of each publisher, for libraries that compare whole
+// origins. What a pattern covers at its own origin is one too; on a cache it has none.
+func typedIn(t *testing.T) (origins []string) {
+	t.Helper()
+	for _, publisher := range config().Publishers {
+		if strings.HasPrefix(publisher, "*.") {
+			origins = append(origins, "https://"+publisher)
+			continue
+		}
+		onCaches, err := ampcors.CacheOrigins(publisher)
+		if err != nil {
+			t.Fatal(err)
+		}
+		origins = append(origins, onCaches...)
+		if publisher == "bücher.example" {
+			publisher = "xn--bcher-kva.example"
+		}
+		origins = append(origins, "https://"+publisher)
+	}
+	return origins
+}
+
+// toolbox runs AMP's own middleware for Node with the options, before the same API.
+func toolbox(options string) func(*testing.T, *site) http.Handler {
+	return func(t *testing.T, s *site) http.Handler {
+		node := program(t, "install Node.js (Debian: apt-get install nodejs npm)", "node")
+		if _, err := os.Stat(filepath.Join("peers", "node_modules")); err != nil {
+			missing(t, "install toolbox-cors (npm ci --prefix e2e/peers)")
+		}
+		addr := freeAddress(t)
+		cmd := exec.Command(node, filepath.Join("peers", "toolbox.js"), addr, serve(t, s.handler()), options)
+		start(t, addr, cmd)
+		return proxy(addr)
+	}
+}
+
+// peerLibrary is the library whose call adds the claim to each URL, and to tell this
+// library from the one before, by which the browser's memory of preflights is useless.
+func peerLibrary(claim string, contender int) string {
+	query := url.Values{"by": {strconv.Itoa(contender)}}
+	if claim != "" {
+		query.Set("__amp_source_origin", claim)
+	}
+	return strings.Replace(library, "const call =", "const callWithout =", 1) +
+		"const claimed = path => path + '?" + query.Encode() + "'; const call = (path, options) => callWithout(claimed(path), options);"
+}
+
+// TestWhatEachLibraryLetsThrough runs the same pages before each library, and looks
+// whether the README's table has what came of it. UPDATE_README=1 writes the table.
+func TestWhatEachLibraryLetsThrough(t *testing.T) {
+	s := newSite(t)
+	chromium := browser(t, s)
+	page := tab(t, chromium)
+	visit(t, page, apiOrigin+"/login", "''")
+
+	cells := make([][]string, len(peerScenarios))
+	names := []string{"page"}
+	for n, c := range contenders {
+		names = append(names, c.name)
+		api := c.api(t, s)
+		shared := proxy(startNginx(t, serve(t, api)))
+		for i, sc := range peerScenarios {
+			script := peerLibrary(sc.claim, n)
+			var got string
+			if sc.page == "" {
+				s.use(shared)
+				script += `call('/api/shared', {cache: 'no-store'})`
+				visit(t, page, cached, "{"+script+"}")
+				got = visit(t, page, bing, "{"+script+"}")
+			} else {
+				s.use(api)
+				s.takeRuns()
+				got = visit(t, page, sc.page, "{"+script+sc.call+"}")
+			}
+			outcome := "blocked"
+			switch runs := s.takeRuns(); {
+			case strings.HasPrefix(got, "200"):
+				outcome = "reads"
+			case strings.HasPrefix(runs, "POST"):
+				outcome = "runs"
+			}
+			if c.name == "ampcors" && outcome != sc.want {
+				t.Errorf("%s: %s; want %s", sc.name, outcome, sc.want)
+			}
+			if outcome != sc.want {
+				outcome = "**" + outcome + "**"
+			}
+			cells[i] = append(cells[i], outcome)
+		}
+	}
+	table := "| " + strings.Join(names, " | ") + " |\n|" + strings.Repeat(" --- |", len(names)) + "\n"
+	for i, sc := range peerScenarios {
+		table += "| " + sc.name + " | " + strings.Join(cells[i], " | ") + " |\n"
+	}
+	checkTable(t, table)
+}
+
+const before, after = "<!-- the test writes what follows -->\n", "<!-- the test writes what precedes -->\n"
+
+func checkTable(t *testing.T, table string) {
+	t.Helper()
+	data, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, ok := strings.Cut(string(data), before)
+	inside, tail, ok2 := strings.Cut(rest, after)
+	if !ok || !ok2 {
+		t.Fatal("the README has no place for the table")
+	}
+	if os.Getenv("UPDATE_README") != "" {
+		if err := os.WriteFile("README.md", []byte(head+before+table+after+tail), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if inside != table {
+		t.Errorf("the README's table is\n%s\nbut came out as\n%s", inside, table)
+	}
+}

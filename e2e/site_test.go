@@ -1,0 +1,232 @@
+package e2e
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/image/font/gofont/goregular"
+)
+
+// The API's host is no publisher's.
+const apiOrigin = "https://api.example.org"
+
+// A site is all hosts of the test's web: two listeners that tell them apart by name.
+type site struct {
+	http, https string // addresses
+
+	mu   sync.Mutex
+	api  http.Handler // what answers at apiOrigin
+	runs []string     // what the API's handler was asked to do, which must be of nobody else's asking
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	s := &site{}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := httptest.NewServer(s)
+	t.Cleanup(plain.Close)
+	secure := httptest.NewUnstartedServer(s)
+	secure.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{cert}, PrivateKey: key}}}
+	secure.StartTLS()
+	t.Cleanup(secure.Close)
+	s.http, s.https = plain.Listener.Addr().String(), secure.Listener.Addr().String()
+	return s
+}
+
+// use makes h answer at apiOrigin. It must lead to s.handler for what it allows.
+func (s *site) use(h http.Handler) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.api = h
+}
+
+// takeRuns returns what the API's handler was asked to do since the last time.
+func (s *site) takeRuns() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	runs := strings.Join(s.runs, ", ")
+	s.runs = nil
+	return runs
+}
+
+func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	api := s.api
+	s.mu.Unlock()
+	own := strings.HasPrefix(r.URL.Path, "/api/") && strings.HasSuffix(r.Host, "example.com")
+	switch {
+	case r.URL.Path == "/favicon.ico":
+		http.NotFound(w, r)
+	case r.Host == "example.com" && own:
+		// As nearly every publisher has it.
+		http.Redirect(w, r, "https://www.example.com"+r.URL.RequestURI(), http.StatusPermanentRedirect)
+	case r.Host == "api.example.org" && r.URL.Path == "/login":
+		http.SetCookie(w, &http.Cookie{Name: "reader", Value: "1", Path: "/", Secure: true, HttpOnly: true, SameSite: http.SameSiteNoneMode})
+		page(w)
+	case r.Host == "api.example.org" && r.URL.Path == "/page":
+		page(w)
+	case r.Host == "api.example.org" && r.URL.Path == "/public/font.ttf":
+		w.Header().Set("Access-Control-Allow-Origin", "*")
+		serveFont(w, r)
+	case r.Host == "api.example.org", own:
+		api.ServeHTTP(w, r)
+	case strings.HasPrefix(r.URL.Path, "/r/s/"):
+		s.serveCached(w, r)
+	default:
+		page(w)
+	}
+}
+
+// page is the same at every host. Its scripts come from the test.
+func page(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	fmt.Fprint(w, "<!doctype html><title>page</title>")
+}
+
+// serveCached does what an AMP Cache does with a font: it gets it from the publisher's
+// server and echoes that server's Access-Control-Allow-Origin.
+func (s *site) serveCached(w http.ResponseWriter, r *http.Request) {
+	host, path, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/r/s/"), "/")
+	fetch := httptest.NewRequest("GET", "https://"+host+"/"+path, nil)
+	if origin := r.Header.Get("Origin"); origin != "" {
+		fetch.Header.Set("Origin", origin)
+	}
+	rec := httptest.NewRecorder()
+	s.ServeHTTP(rec, fetch)
+	for _, key := range []string{"Access-Control-Allow-Origin", "Content-Type", "Vary"} {
+		if value := rec.Header().Get(key); value != "" {
+			w.Header().Set(key, value)
+		}
+	}
+	w.WriteHeader(rec.Code)
+	_, _ = rec.Body.WriteTo(w)
+}
+
+// handler is the API, which knows nothing of CORS. It notes what it does.
+func (s *site) handler() http.Handler {
+	api := http.NewServeMux()
+	done := func(r *http.Request, what string) {
+		if _, err := r.Cookie("reader"); err == nil {
+			what += " as reader"
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.runs = append(s.runs, what)
+	}
+	api.HandleFunc("GET /api/read", func(w http.ResponseWriter, r *http.Request) {
+		done(r, "read")
+		_, err := r.Cookie("reader")
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("AMP-Redirect-To", "https://www.example.com/thanks")
+		w.Header().Set("X-Internal", "not for pages")
+		_ = json.NewEncoder(w).Encode(map[string]bool{"cookie": err == nil})
+	})
+	api.HandleFunc("GET /api/shared", func(w http.ResponseWriter, r *http.Request) {
+		done(r, "shared")
+		w.Header().Set("Cache-Control", "public, max-age=60")
+		_, _ = io.WriteString(w, "for all")
+	})
+	api.HandleFunc("GET /api/font.ttf", serveFont)
+	write := func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(io.LimitReader(r.Body, 100))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		done(r, r.Method+" "+string(body))
+		_, _ = io.WriteString(w, "written")
+	}
+	api.HandleFunc("POST /api/write", write)
+	api.HandleFunc("PUT /api/write", write)
+	api.HandleFunc("DELETE /api/write", write)
+	return api
+}
+
+func serveFont(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "font/ttf")
+	_, _ = w.Write(goregular.TTF)
+}
+
+// serve starts h on loopback and returns its address.
+func serve(t testing.TB, h http.Handler) string {
+	t.Helper()
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	return server.Listener.Addr().String()
+}
+
+// freeAddress returns an address on loopback at which nothing listens.
+func freeAddress(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// proxy passes requests on to the server at addr, as they are.
+func proxy(addr string) http.Handler {
+	return &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(&url.URL{Scheme: "http", Host: addr})
+		r.Out.Host = r.In.Host
+	}}
+}
+
+// start starts a server and waits until it listens at addr. It ends with the test.
+func start(t testing.TB, addr string, cmd *exec.Cmd) {
+	t.Helper()
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // its error is the kill
+		if t.Failed() {
+			t.Logf("%s wrote:\n%s", cmd.Path, &stderr)
+		}
+	})
+	waitFor(t, addr)
+}
+
+// waitFor waits until something listens at addr.
+func waitFor(t testing.TB, addr string) {
+	t.Helper()
+	for range 200 {
+		if conn, err := net.Dial("tcp", addr); err == nil {
+			conn.Close()
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	t.Fatalf("nothing listens at %s", addr)
+}

@@ -68,11 +68,29 @@
 // # What is decided
 //
 // Origin decides, and outranks AMP-Same-Origin; the query's __amp_source_origin is
-// the caller's claim and never changes a decision. A request with an Origin that is
-// not allowed is refused, unless Sec-Fetch-Site says that it is the API host's own
-// page. A request without Origin passes if it is safe (GET, HEAD, OPTIONS), or if it
-// has AMP-Same-Origin and nothing says that it comes from another site. Every
-// response but those to OPTIONS has Vary: Origin. The README has the whole table.
+// the caller's claim and never changes a decision on a website's request. A request
+// with an Origin that is not allowed is refused, unless Sec-Fetch-Site says that it is
+// the API host's own page. A request without Origin passes if it is safe (GET, HEAD,
+// OPTIONS), or if it has AMP-Same-Origin and nothing says that it comes from another
+// site. Every response but those to OPTIONS has Vary: Origin. The README has the whole
+// table.
+//
+// AMP emails have no origin but a sender, and are refused unless Config.Email allows
+// theirs: see [Email].
+//
+// # Where to put it
+//
+// Before the router, or before a whole router that another one mounts: preflights must
+// reach it. Behind a single route they do not, because no route is found for their
+// OPTIONS: not behind a ServeMux pattern with a method, not with chi's With and Group,
+// not in a gin group without a route for OPTIONS. A framework that has handlers of its
+// own must stop when [Middleware.Handle] returns false: gin with Abort, as gin.WrapH
+// would run the handler after the refusal. fiber uses a request's memory again, so what
+// Config.Observe keeps must be cloned. examples/frameworks has a program for each.
+//
+// Files that anybody may read, such as most fonts, need nothing of this: serve them with
+// Access-Control-Allow-Origin "*", which AMP Caches repeat. Files that only publishers
+// may read can be served behind it like all else.
 //
 // # What is not protected
 //
@@ -95,6 +113,8 @@
 //     https://amp.dev/documentation/guides-and-tutorials/learn/amp-caches-and-cors/amp-cache-urls/
 //   - CORS in AMP:
 //     https://amp.dev/documentation/guides-and-tutorials/learn/amp-caches-and-cors/amp-cors-requests/
+//   - CORS in AMP for Email:
+//     https://amp.dev/documentation/guides-and-tutorials/email/learn/cors-in-email
 //   - The Fetch standard's CORS protocol: https://fetch.spec.whatwg.org/#http-cors-protocol
 //   - Punycode: RFC 3492. Internationalised names: RFC 5890 to 5893.
 package ampcors

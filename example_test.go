@@ -60,6 +60,30 @@ func ExampleNew_faults() {
 	// Publishers 2: a pattern over a domain that is yours, such as "*.example.com", or DangerouslyAllowPublicSuffixWildcards
 }
 
+func ExampleEmail() {
+	mw, err := ampcors.New(ampcors.Config{
+		Email: ampcors.Email{Senders: []string{"news@example.com", "*@shop.example"}},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	r := httptest.NewRequest("GET", "/", nil)
+	r.Header.Set("AMP-Email-Sender", "orders@shop.example")
+	fmt.Println(mw.Check(r).Reason)
+
+	r = httptest.NewRequest("GET", "/?__amp_source_origin=news@example.com", nil)
+	r.Header.Set("Origin", "https://mail.google.com")
+	fmt.Println(mw.Check(r).Reason)
+
+	r.Header.Set("Origin", "https://evil.example")
+	fmt.Println(mw.Check(r).Reason)
+	// Output:
+	// email
+	// email, version 1
+	// unknown host
+}
+
 func ExampleMiddleware_CheckOrigin() {
 	mw, err := ampcors.New(ampcors.Config{Publishers: []string{"bücher.example"}})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/fstest"
 	"time"
 )
 
@@ -445,6 +446,35 @@ func TestObserveSeesTheRequestBeforeAnythingIsWritten(t *testing.T) {
 		newMiddleware(t, cfg).Wrap(handler).ServeHTTP(rec, &http.Request{Method: "GET", Header: headers("Origin: " + origin)})
 		if !observed {
 			t.Errorf("%s: observed late, or not at all", origin)
+		}
+	}
+}
+
+// TestFilesKeepTheirHeaders: a cache or a browser that has a font asks whether it has
+// changed, or for a part of it.
+func TestFilesKeepTheirHeaders(t *testing.T) {
+	files := fstest.MapFS{"font.woff2": {Data: []byte("a font"), ModTime: time.Unix(1e9, 0)}}
+	h := newMiddleware(t, testConfig()).Wrap(http.FileServerFS(files))
+	for _, test := range []struct {
+		origin, line string
+		status       int
+	}{
+		{cacheOrigin, "Accept: */*", http.StatusOK},
+		{cacheOrigin, "If-Modified-Since: " + time.Unix(1e9, 0).UTC().Format(http.TimeFormat), http.StatusNotModified},
+		{cacheOrigin, "Range: bytes=0-1", http.StatusPartialContent},
+		{cacheOrigin, "Range: bytes=9-10", http.StatusRequestedRangeNotSatisfiable},
+		{evilOrigin, "Accept: */*", http.StatusForbidden},
+	} {
+		rec := httptest.NewRecorder()
+		r := httptest.NewRequest("GET", "/font.woff2", nil)
+		r.Header = headers("Origin: "+test.origin, test.line)
+		h.ServeHTTP(rec, r)
+		want := test.origin
+		if test.status == http.StatusForbidden {
+			want = ""
+		}
+		if got := rec.Header(); rec.Code != test.status || got.Get("Access-Control-Allow-Origin") != want || got.Get("Vary") != "Origin" {
+			t.Errorf("%s, %s: status %d, headers %v", test.origin, test.line, rec.Code, got)
 		}
 	}
 }

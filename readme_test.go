@@ -138,6 +138,39 @@ func TestREADMEsCommandsAreRun(t *testing.T) {
 	}
 }
 
+// TestREADMEsGlueIsThatOfTheTestedPrograms: so that what is copied from it works.
+func TestREADMEsGlueIsThatOfTheTestedPrograms(t *testing.T) {
+	programs := ""
+	for _, stack := range []string{"servemux", "chi", "gin", "echo", "fiber"} {
+		programs += strings.Join(strings.Fields(file(t, "examples/frameworks/"+stack+"/main.go")), " ")
+	}
+	has := func(code string) {
+		t.Helper()
+		if code = strings.Join(strings.Fields(strings.TrimSuffix(code, "…)")), " "); !strings.Contains(programs, code) {
+			t.Errorf("no program has %q", code)
+		}
+	}
+	_, section, _ := strings.Cut(readme(t), "\n## In your framework\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	has(blocks(t, section, "go")[0])
+	cells := 0
+	for row := range strings.Lines(section) {
+		if strings.HasPrefix(row, "| ") {
+			for _, quoted := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row, -1) {
+				has(quoted[1])
+				cells++
+			}
+		}
+	}
+	if cells != 11 {
+		t.Errorf("the table has %d pieces of code; want 11", cells)
+	}
+
+	programs = strings.Join(strings.Fields(file(t, "example_test.go")), " ")
+	_, section, _ = strings.Cut(readme(t), "\n### Emails\n")
+	has(blocks(t, section, "go")[0])
+}
+
 // TestREADMEsTableOfOrigins looks whether each origin in the table is refused for
 // the reason that it gives.
 func TestREADMEsTableOfOrigins(t *testing.T) {

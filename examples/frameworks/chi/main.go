@@ -27,7 +27,8 @@ func main() {
 // global has ampcors before everything.
 func global(mw *ampcors.Middleware) http.Handler {
 	r := chi.NewRouter()
-	r.Use(middleware.SetHeader("Vary", "Accept-Encoding"), mw.Wrap)
+	r.Use(middleware.SetHeader("Vary", "Accept-Encoding"))
+	r.Use(mw.Wrap)
 	r.Get("/healthz", func(w http.ResponseWriter, r *http.Request) {})
 	r.Route("/api", routes)
 	return r

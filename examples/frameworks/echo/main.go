@@ -1,7 +1,6 @@
 // Command echo is an API in echo. Use sees every request, preflights too, on the whole
-// and on a group, for which echo makes a route of its own. The middleware is returned
-// to with Handle; echo.WrapMiddleware(mw.Wrap) does the same, but calls Wrap and wraps
-// the response once more for each request.
+// and on a group, for which echo makes a route of its own. echo.WrapMiddleware(mw.Wrap) would do as well,
+// but it calls Wrap, and wraps the response once more, for each request.
 package main
 
 import (
@@ -37,7 +36,8 @@ func cors(mw *ampcors.Middleware) echo.MiddlewareFunc {
 // global has ampcors before everything.
 func global(mw *ampcors.Middleware) http.Handler {
 	e := echo.New()
-	e.Use(varies, cors(mw))
+	e.Use(varies)
+	e.Use(cors(mw))
 	e.GET("/healthz", func(c *echo.Context) error { return c.NoContent(http.StatusOK) })
 	routes(e.Group("/api"))
 	return e

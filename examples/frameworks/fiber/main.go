@@ -31,7 +31,8 @@ func main() {
 // global has ampcors before everything.
 func global(mw *ampcors.Middleware) *fiber.App {
 	app := fiber.New()
-	app.Use(varies, adaptor.HTTPMiddleware(mw.Wrap))
+	app.Use(varies)
+	app.Use(adaptor.HTTPMiddleware(mw.Wrap))
 	app.Get("/healthz", func(c fiber.Ctx) error { return nil })
 	routes(app.Group("/api"))
 	return app

@@ -34,7 +34,8 @@ func cors(mw *ampcors.Middleware) gin.HandlerFunc {
 // global has ampcors before everything.
 func global(mw *ampcors.Middleware) *gin.Engine {
 	r := gin.New()
-	r.Use(varies, cors(mw))
+	r.Use(varies)
+	r.Use(cors(mw))
 	r.GET("/healthz", func(c *gin.Context) {})
 	routes(r.Group("/api"))
 	return r

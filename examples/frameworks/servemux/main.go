@@ -23,15 +23,16 @@ func main() {
 
 // global has ampcors before everything.
 func global(mw *ampcors.Middleware) http.Handler {
-	return varies(mw.Wrap(routes()))
+	mux := routes()
+	return varies(mw.Wrap(mux))
 }
 
 // group has ampcors before what is below /api alone.
 func group(mw *ampcors.Middleware) http.Handler {
-	all := routes()
+	api := routes()
 	mux := http.NewServeMux()
-	mux.Handle("/", all)
-	mux.Handle("/api/", mw.Wrap(all)) // no method here: it must get preflights
+	mux.Handle("/", api)
+	mux.Handle("/api/", mw.Wrap(api)) // no method here: it must get preflights
 	return varies(mux)
 }
 

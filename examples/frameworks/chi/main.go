@@ -5,8 +5,6 @@
 package main
 
 import (
-	"encoding/json"
-	"io"
 	"log"
 	"net/http"
 
@@ -48,29 +46,9 @@ func group(mw *ampcors.Middleware) http.Handler {
 
 func routes(r chi.Router) {
 	comments := new(api.Comments)
-	r.Get("/comments", func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(comments.List()) // if it fails, the reader is gone
-	})
-	r.Post("/comments", func(w http.ResponseWriter, r *http.Request) {
-		text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1000))
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		comments.Add(text)
-		w.WriteHeader(http.StatusCreated)
-	})
-	r.Delete("/comments", func(w http.ResponseWriter, r *http.Request) { comments.Clear() })
-	r.Get("/stream", func(w http.ResponseWriter, r *http.Request) {
-		comments.Stream(r.Context(), w, http.NewResponseController(w).Flush)
-	})
-	r.Get("/upgrade", func(w http.ResponseWriter, r *http.Request) {
-		conn, buffered, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		api.Echo(conn, buffered)
-	})
+	r.Get("/comments", comments.HandleList)
+	r.Post("/comments", comments.HandleAdd)
+	r.Delete("/comments", comments.HandleClear)
+	r.Get("/stream", comments.HandleStream)
+	r.Get("/upgrade", api.HandleUpgrade)
 }

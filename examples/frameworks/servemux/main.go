@@ -4,8 +4,6 @@
 package main
 
 import (
-	"encoding/json"
-	"io"
 	"log"
 	"net/http"
 
@@ -48,30 +46,10 @@ func routes() http.Handler {
 	comments := new(api.Comments)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {})
-	mux.HandleFunc("GET /api/comments", func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(comments.List()) // if it fails, the reader is gone
-	})
-	mux.HandleFunc("POST /api/comments", func(w http.ResponseWriter, r *http.Request) {
-		text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1000))
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		comments.Add(text)
-		w.WriteHeader(http.StatusCreated)
-	})
-	mux.HandleFunc("DELETE /api/comments", func(w http.ResponseWriter, r *http.Request) { comments.Clear() })
-	mux.HandleFunc("GET /api/stream", func(w http.ResponseWriter, r *http.Request) {
-		comments.Stream(r.Context(), w, http.NewResponseController(w).Flush)
-	})
-	mux.HandleFunc("GET /api/upgrade", func(w http.ResponseWriter, r *http.Request) {
-		conn, buffered, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		api.Echo(conn, buffered)
-	})
+	mux.HandleFunc("GET /api/comments", comments.HandleList)
+	mux.HandleFunc("POST /api/comments", comments.HandleAdd)
+	mux.HandleFunc("DELETE /api/comments", comments.HandleClear)
+	mux.HandleFunc("GET /api/stream", comments.HandleStream)
+	mux.HandleFunc("GET /api/upgrade", api.HandleUpgrade)
 	return mux
 }

@@ -1,5 +1,5 @@
-// Package api is what the programs of this module have in common, and what has nothing
-// to do with ampcors or a framework: readers' comments, and a protocol to upgrade to.
+// Package api is what the programs of this module have in common: readers' comments, and
+// a protocol to upgrade to.
 package api
 
 import (

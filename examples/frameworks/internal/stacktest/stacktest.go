@@ -39,6 +39,14 @@ func Run(t *testing.T, global, group func(*ampcors.Middleware, net.Listener) err
 	}
 }
 
+// RunHTTP is Run for what net/http serves.
+func RunHTTP[H http.Handler](t *testing.T, global, group func(*ampcors.Middleware) H) {
+	serve := func(mount func(*ampcors.Middleware) H) func(*ampcors.Middleware, net.Listener) error {
+		return func(mw *ampcors.Middleware, l net.Listener) error { return http.Serve(l, mount(mw)) }
+	}
+	Run(t, serve(global), serve(group))
+}
+
 type server struct{ addr string }
 
 // client gives up on a stream that should have been refused.
@@ -83,6 +91,20 @@ func (s server) open(t *testing.T, method, path, body string, lines ...string) *
 		t.Fatal(err)
 	}
 	return resp
+}
+
+// dial opens a connection that ends with the test.
+func (s server) dial(t *testing.T) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", s.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	return conn
 }
 
 // comments returns the list, by which it can be seen whether a handler ran.
@@ -197,14 +219,7 @@ func (s server) streaming(t *testing.T) {
 }
 
 func (s server) hijacking(t *testing.T) {
-	conn, err := net.Dial("tcp", s.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	conn := s.dial(t)
 	fmt.Fprintf(conn, "GET /api/upgrade HTTP/1.1\r\nHost: api\r\nConnection: Upgrade\r\nUpgrade: echo\r\nOrigin: %s\r\n\r\n", cacheOrigin)
 	r := bufio.NewReader(conn)
 	resp, err := http.ReadResponse(r, nil)
@@ -227,14 +242,7 @@ func (s server) oneConnection(t *testing.T) {
 		}
 		return "https://" + prefix + ".cdn.ampproject.org"
 	}
-	conn, err := net.Dial("tcp", s.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	conn := s.dial(t)
 	r := bufio.NewReader(conn)
 	origins := []string{hash("www.example.com"), hash("evil.example"), hash("news.example"), cacheOrigin, evilOrigin}
 	for i := range 50 {

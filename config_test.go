@@ -148,6 +148,7 @@ func TestEachFaultSaysWhatWouldBeRight(t *testing.T) {
 		{Config{Email: Email{Senders: []string{"a@example.com"}, Clients: []string{"mail.google.com"}}}, "Email.Clients[0]", "not an http or https origin", "https://www.example.com"},
 		{Config{Email: Email{Senders: []string{"a@example.com"}, Clients: []string{"null"}}}, "Email.Clients[0]", "sandboxed", "https://www.example.com"},
 		{Config{Email: Email{Senders: []string{"a@example.com"}, Clients: []string{cacheOrigin}}}, "Email.Clients[0]", "origin of pages in an AMP Cache", "leave it out"},
+		{Config{Email: Email{Senders: []string{"a@example.com"}, Clients: []string{cacheOrigin + ":8443"}}}, "Email.Clients[0]", "origin of pages in an AMP Cache", "leave it out"},
 		{Config{Email: Email{Senders: []string{"a@example.com"}, Clients: []string{"https://cdn.ampproject.org"}}}, "Email.Clients[0]", "bare domain", "leave it out"},
 
 		{Config{Origins: []string{"https://a.example"}, MaxAge: 25 * time.Hour}, "MaxAge", "out of range", "24h"},

@@ -14,7 +14,7 @@ import (
 //
 //   - Version 2: the header AMP-Email-Sender has the sender's address, and the client
 //     wants it back in AMP-Email-Allow-Sender. This outranks everything else, Origin
-//     included. No page can send it, because no preflight is granted for it.
+//     included. No other site's page can send it, because no preflight is granted for it.
 //   - Version 1, which is deprecated but is what Gmail's documentation asks for: Origin
 //     is the mail client's, and the query has the address in __amp_source_origin. The
 //     client wants both back, in Access-Control-Allow-Origin and
@@ -51,8 +51,8 @@ type Email struct {
 }
 
 const (
-	maxAddress   = 254 // octets of a path in RFC 5321 section 4.5.3.1.3, without "<" and ">"
-	maxLocalPart = 64  // octets, from the same section
+	maxAddress   = 254 // octets of a path, RFC 5321 section 4.5.3.1.3, without "<" and ">"
+	maxLocalPart = 64  // octets, section 4.5.3.1.1
 )
 
 // mailbox decides on emails. It is what Email compiles to.
@@ -78,6 +78,7 @@ func (v *validator) email(cfg Email, foreign []string) *mailbox {
 	m.clients = v.origins("Email.Clients", clients, foreign)
 	for i, client := range clients {
 		_, host, _ := strings.Cut(client, "://")
+		host, _, _ = strings.Cut(host, ":")
 		if slices.ContainsFunc(foreign, func(domain string) bool { return host != domain && isOrIsBelow(host, domain) }) {
 			v.report("Email.Clients", i, client, "is the origin of pages in an AMP Cache, not of a mail client", "to leave it out")
 		}

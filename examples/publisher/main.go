@@ -31,11 +31,12 @@ const longName = "the-weekly-gazette-of-a-town-with-a-rather-long-name.example.o
 func config() ampcors.Config {
 	return ampcors.Config{
 		Publishers:   []string{"www.example.com", "bücher.example", "*.news.example", longName},
+		Email:        ampcors.Email{Senders: []string{"news@example.com"}},
 		Credentialed: true,
 		MaxAge:       10 * time.Minute,
 		Observe: func(r *http.Request, d ampcors.Decision) {
 			// What the caller sent is quoted and cut: it may hold line breaks, and be long.
-			log.Printf("%.10q %.100q: origin %.200q, publisher %q: %s", r.Method, r.URL.Path, d.Origin, d.Publisher, d.Reason)
+			log.Printf("%.10q %.100q: origin %.200q, publisher %q, sender %.200q: %s", r.Method, r.URL.Path, d.Origin, d.Publisher, d.EmailSender, d.Reason)
 		},
 	}
 }
@@ -135,6 +136,8 @@ func curlExamples(base string) []curlExample {
 			fmt.Sprintf("curl -si -X OPTIONS -H 'Origin: https://www-example-com.cdn.ampproject.org' -H 'Access-Control-Request-Method: POST' -H 'Access-Control-Request-Headers: content-type' %s/api/subscribe", base)},
 		{"The publisher's own page, not on a cache", "200, with Access-Control-Allow-Origin",
 			get("https://www.example.com")},
+		{"An email from an allowed sender", "200, with AMP-Email-Allow-Sender",
+			fmt.Sprintf("curl -si -H 'AMP-Email-Sender: news@example.com' %s/api/articles", base)},
 		{"A POST without Origin, as a forged form of long ago", "403, no origin on an unsafe method",
 			fmt.Sprintf("curl -si -X POST %s/api/subscribe", base)},
 	}

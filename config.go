@@ -70,7 +70,8 @@ type Config struct {
 
 	// RequestHeaders are those that a preflight may ask for beyond Content-Type, in
 	// any case. Prohibited are "*", names that browsers never ask for because scripts
-	// cannot set them, and AMP-Same-Origin, which is granted to own origins alone.
+	// cannot set them, AMP-Same-Origin, which is granted to own origins alone, and
+	// AMP-Email-Sender, which is for mail clients.
 	RequestHeaders []string `json:"requestHeaders,omitempty"`
 
 	// ResponseHeaders are those that the page's script may read beyond the ones that
@@ -161,7 +162,7 @@ func compile(cfg Config) (*policy, error) {
 		cfg:     cfg,
 		caches:  caches,
 		foreign: foreign,
-		origins: v.origins("Origins", cfg.Origins, foreign),
+		origins: v.origins(cfg.Origins, foreign),
 		mailbox: v.email(cfg.Email, foreign),
 		vary:    "Origin",
 		methods: v.methods(cfg.Methods),
@@ -254,11 +255,11 @@ func isPublicSuffix(domain string) bool {
 	return suffix == domain || below == "a."+domain
 }
 
-func (v *validator) origins(field string, values, foreign []string) map[string]struct{} {
+func (v *validator) origins(values, foreign []string) map[string]struct{} {
 	origins := make(map[string]struct{}, len(values))
 	for i, value := range values {
 		if reason, want := originFault(value, foreign); reason != "" {
-			v.report(field, i, value, reason, want)
+			v.report("Origins", i, value, reason, want)
 		}
 		origins[value] = struct{}{}
 	}

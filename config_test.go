@@ -127,6 +127,7 @@ func TestEachFaultSaysWhatWouldBeRight(t *testing.T) {
 		{Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"AMP-Email-Sender"}}, "RequestHeaders[0]", "mail clients", "leave it out"},
 
 		{Config{Origins: []string{"https://a.example"}, Email: Email{Clients: []string{"https://mail.example"}}}, "Email.Senders", "is missing", "news@example.com"},
+		{Config{Email: Email{Senders: []string{}}}, "Publishers", "nobody would be allowed", "example.com"},
 		{Config{Email: Email{Clients: []string{}}}, "Publishers", "nobody would be allowed", "example.com"},
 		{Config{Email: Email{Senders: []string{"a@example.com", "example.com"}}}, "Email.Senders[1]", "not an email address", "news@example.com"},
 		{Config{Email: Email{Senders: []string{"*"}}}, "Email.Senders[0]", "not an email address", "*@example.com"},
@@ -142,14 +143,21 @@ func TestEachFaultSaysWhatWouldBeRight(t *testing.T) {
 		{Config{Email: Email{Senders: []string{strings.Repeat("a", 65) + "@example.com"}}}, "Email.Senders[0]", "1 to 64", "news@example.com"},
 		{Config{Email: Email{Senders: []string{strings.Repeat("a", 64) + "@" + strings.Repeat("a.", 95)}}}, "Email.Senders[0]", "trailing dot", "@a.a"},
 		{Config{Email: Email{Senders: []string{strings.Repeat("a", 64) + "@" + strings.Repeat("a.", 94) + "aa"}}}, "Email.Senders[0]", "longer than 254", "news@example.com"},
-		{Config{Email: Email{Senders: []string{"Shop <a@example.com>"}}}, "Email.Senders[0]", "character '>'", "www.example.com"},
+		{Config{Email: Email{Senders: []string{"Shop <a@example.com>"}}}, "Email.Senders[0]", "before the @", "news@example.com"},
+		{Config{Email: Email{Senders: []string{" a@example.com"}}}, "Email.Senders[0]", "white space", `"a@example.com"`},
+		{Config{Email: Email{Senders: []string{"a@example.com\n"}}}, "Email.Senders[0]", "white space", `"a@example.com"`},
+		{Config{Email: Email{Senders: []string{"mailto:a@example.com"}}}, "Email.Senders[0]", "before the @", "news@example.com"},
+		{Config{Email: Email{Senders: []string{"a@"}}}, "Email.Senders[0]", "has a domain that is empty", "news@example.com"},
+		{Config{Email: Email{Senders: []string{"*a@example.com"}}}, "Email.Senders[0]", "before the @", "news@example.com"},
+		{Config{Email: Email{Senders: []string{"a*@example.com"}}}, "Email.Senders[0]", "before the @", "news@example.com"},
 		{Config{Email: Email{Senders: []string{"a@https://example.com/"}}}, "Email.Senders[0]", "has a scheme", `"a@example.com"`},
-		{Config{Email: Email{Senders: []string{"a@localhost"}}}, "Email.Senders[0]", "has no dot", "www.example.com"},
+		{Config{Email: Email{Senders: []string{"a@localhost"}}}, "Email.Senders[0]", "has a domain that has no dot", "news@example.com"},
 		{Config{Email: Email{Senders: []string{"a@example.com"}, Clients: []string{"mail.google.com"}}}, "Email.Clients[0]", "not an http or https origin", "https://www.example.com"},
 		{Config{Email: Email{Senders: []string{"a@example.com"}, Clients: []string{"null"}}}, "Email.Clients[0]", "sandboxed", "https://www.example.com"},
-		{Config{Email: Email{Senders: []string{"a@example.com"}, Clients: []string{cacheOrigin}}}, "Email.Clients[0]", "origin of pages in an AMP Cache", "leave it out"},
-		{Config{Email: Email{Senders: []string{"a@example.com"}, Clients: []string{cacheOrigin + ":8443"}}}, "Email.Clients[0]", "origin of pages in an AMP Cache", "leave it out"},
-		{Config{Email: Email{Senders: []string{"a@example.com"}, Clients: []string{"https://cdn.ampproject.org"}}}, "Email.Clients[0]", "bare domain", "leave it out"},
+		{Config{Email: Email{Senders: []string{"a@example.com"}, Clients: []string{cacheOrigin}}}, "Email.Clients[0]", "is an AMP Cache's", "leave it out"},
+		{Config{Email: Email{Senders: []string{"a@example.com"}, Clients: []string{bingOrigin + ":8443"}}}, "Email.Clients[0]", "is an AMP Cache's", "leave it out"},
+		{Config{Email: Email{Senders: []string{"a@example.com"}, Clients: []string{"https://d-1.ampproject.net"}}}, "Email.Clients[0]", "is an AMP Cache's", "leave it out"},
+		{Config{Email: Email{Senders: []string{"a@example.com"}, Clients: []string{"https://cdn.ampproject.org"}}}, "Email.Clients[0]", "is an AMP Cache's", "leave it out"},
 
 		{Config{Origins: []string{"https://a.example"}, MaxAge: 25 * time.Hour}, "MaxAge", "out of range", "24h"},
 		{Config{Origins: []string{"https://a.example"}, MaxAge: 600}, "MaxAge", "whole number of seconds", "600000000000"},
@@ -179,7 +187,7 @@ func TestWhatIsRightIsAccepted(t *testing.T) {
 		{Publishers: []string{"a.example"}, Caches: DefaultCaches()[:1]},
 		{Email: Email{Senders: []string{"a@example.com", "a.b+c@Bücher.example", "*@example.com", strings.Repeat("a", 64) + "@" + strings.Repeat("a.", 94) + "a"}}},
 		{Email: Email{Senders: []string{"a@example.com"}, Clients: []string{}}},
-		{Email: Email{Senders: []string{"a@example.com"}, Clients: []string{"https://mail.google.com", "https://amp.gmail.dev", "http://localhost:8080"}}},
+		{Email: Email{Senders: []string{"a@example.com"}, Clients: []string{"https://mail.google.com", "https://amp.gmail.dev", "http://localhost:8080", "https://mycdn.ampproject.org", "https://mail.example:8443"}}},
 	} {
 		if _, err := New(cfg); err != nil {
 			t.Errorf("%+v: %v", cfg, err)

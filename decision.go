@@ -6,8 +6,8 @@ import (
 )
 
 // A Decision tells whether a request, or an origin, is allowed, and why. Clone a string
-// that is kept for long: Origin is a part of the request's memory, and Publisher can be
-// a part of that of all publishers' names.
+// that is kept for long: Origin and EmailSender are parts of the request's memory, and
+// Publisher can be a part of that of all publishers' names.
 type Decision struct {
 	Allowed   bool
 	Reason    Reason
@@ -134,7 +134,7 @@ type counters [shards]struct {
 
 const (
 	shards    = 32  // so that few of the goroutines that run at one time meet
-	shardSize = 256 // octets: the counts, and two cache lines, as some processors fetch them in pairs
+	shardSize = 384 // octets: the counts, and two cache lines, as some processors fetch them in pairs
 )
 
 func (c *counters) add(r Reason) {

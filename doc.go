@@ -75,8 +75,8 @@
 // site. Every response but those to OPTIONS has Vary: Origin. The README has the whole
 // table.
 //
-// AMP emails have no origin but a sender, and are refused unless Config.Email allows
-// theirs: see [Email].
+// AMP emails have no origin but a sender. Config.Email says which senders are allowed;
+// without it, their requests are decided like all others: see [Email].
 //
 // # Where to put it
 //

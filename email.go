@@ -19,34 +19,37 @@ import (
 //     is the mail client's, and the query has the address in __amp_source_origin. The
 //     client wants both back, in Access-Control-Allow-Origin and
 //     AMP-Access-Control-Allow-Source-Origin. AMP's document lets any Origin pass;
-//     here it must be one of Clients.
+//     here it must be one of Clients, and from elsewhere the query says nothing.
 //
 // Requests of websites are decided as without it. Only their Vary also has
 // AMP-Email-Sender, so that a shared cache does not give an email the answer to a page.
 //
 // Answers to emails never have Access-Control-Allow-Credentials, and no headers are
 // exposed but what version 1 needs. Like Origin, the sender is a claim that any program
-// can make: what an email may read must not be secret, unless its URL has a token.
+// can make: what an email may read must not be secret, unless its URL has a token. A
+// page at the API's own origin can make it as well.
 //
 // Source: CORS in AMP for Email,
 // https://amp.dev/documentation/guides-and-tutorials/email/learn/cors-in-email
 type Email struct {
 	// Senders are the addresses whose emails may call: "news@example.com", or
-	// "*@example.com" for everybody at example.com, but not below it. An empty list
-	// turns Email off.
+	// "*@example.com" for everybody at example.com, but not below it. That must be a
+	// domain where nobody else can have an address, as at "gmail.com" everybody can. An
+	// empty list turns Email off.
 	//
 	// Domains are compared in lower-case ASCII; they may be written in Unicode here.
 	// What stands before the "@" is compared octet for octet, as RFC 5321 section
 	// 2.4 has it: list each spelling that is sent. It may have ASCII letters, digits,
 	// single dots inside, and the punctuation of RFC 5322 section 3.2.3 but "*"; a
-	// quoted name, as in "\"a b\"@example.com", is prohibited. Whole addresses have 254
-	// octets at most.
+	// quoted name, as in "\"a b\"@example.com", is prohibited. It has 64 octets at most,
+	// and the whole address 254.
 	Senders []string `json:"senders,omitempty"`
 
 	// Clients are the origins of mail clients to trust with version 1, in the form of
 	// Config.Origins; nil stands for "https://mail.google.com". An empty list allows
 	// version 2 alone. A page at such an origin, too, can call in any sender's name.
-	// Prohibited are the hosts of AMP Caches.
+	// If it is also a website's that is allowed, its requests are emails' if
+	// __amp_source_origin has an "@". Prohibited are the hosts of AMP Caches.
 	Clients []string `json:"clients,omitzero"`
 }
 
@@ -64,48 +67,68 @@ type mailbox struct {
 
 // email returns nil if cfg is off.
 func (v *validator) email(cfg Email, foreign []string) *mailbox {
-	if len(cfg.Senders) == 0 {
-		if len(cfg.Clients) > 0 {
-			v.report("Email.Senders", -1, "", "is missing, though there are Clients", wantAddress)
-		}
-		return nil
-	}
+	m := &mailbox{senders: make(map[string]struct{}), domains: make(map[string]struct{}), clients: make(map[string]struct{})}
 	clients := cfg.Clients
 	if clients == nil {
 		clients = []string{"https://mail.google.com"}
 	}
-	m := &mailbox{senders: make(map[string]struct{}), domains: make(map[string]struct{})}
-	m.clients = v.origins("Email.Clients", clients, foreign)
 	for i, client := range clients {
+		reason, want := originFault(client, foreign)
 		_, host, _ := strings.Cut(client, "://")
 		host, _, _ = strings.Cut(host, ":")
-		if slices.ContainsFunc(foreign, func(domain string) bool { return host != domain && isOrIsBelow(host, domain) }) {
-			v.report("Email.Clients", i, client, "is the origin of pages in an AMP Cache, not of a mail client", "to leave it out")
+		if slices.ContainsFunc(foreign, func(domain string) bool { return isOrIsBelow(host, domain) }) {
+			reason, want = "is an AMP Cache's, not a mail client's", "to leave it out"
 		}
+		if reason != "" {
+			v.report("Email.Clients", i, client, reason, want)
+		}
+		m.clients[client] = struct{}{}
 	}
-	for i, value := range cfg.Senders {
-		at := strings.LastIndexByte(value, '@')
-		local, base := value[:max(at, 0)], value[at+1:]
-		domain, err := parseDomain(base)
-		switch {
-		case at < 0:
-			v.report("Email.Senders", i, value, "is not an email address", wantAddress)
-		case err != nil:
-			*v = append(*v, err.at("Email.Senders", i, value, value[:at+1]))
-		case local == "*":
+	for i, sender := range cfg.Senders {
+		address, reason, want := parseSender(sender)
+		if reason != "" {
+			v.report("Email.Senders", i, sender, reason, want)
+		}
+		if domain, all := strings.CutPrefix(address, "*@"); all {
 			m.domains[domain] = struct{}{}
-		case !isLocalPart(local):
-			v.report("Email.Senders", i, value, fmt.Sprintf("has before the @ what is not 1 to %d ASCII letters, digits, single dots inside and !#$%%&'+-/=?^_`{|}~", maxLocalPart), wantAddress)
-		case len(local)+len("@")+len(domain) > maxAddress:
-			v.report("Email.Senders", i, value, fmt.Sprintf("is longer than %d octets", maxAddress), wantAddress)
-		default:
-			m.senders[local+"@"+domain] = struct{}{}
+		} else {
+			m.senders[address] = struct{}{}
 		}
 	}
-	return m
+	if len(cfg.Senders) > 0 {
+		return m
+	}
+	if len(cfg.Clients) > 0 {
+		v.report("Email.Senders", -1, "", "is missing, though there are Clients", wantAddress)
+	}
+	return nil
 }
 
 const wantAddress = `an address such as "news@example.com", or "*@example.com"`
+
+// parseSender returns one of Email.Senders with its domain in lower-case ASCII, or what
+// is wrong with it.
+func parseSender(value string) (address, reason, want string) {
+	at := strings.LastIndexByte(value, '@')
+	if at < 0 {
+		return "", "is not an email address", wantAddress
+	}
+	local, base := value[:at], value[at+1:]
+	domain, err := parseDomain(base)
+	switch {
+	case strings.TrimSpace(value) != value:
+		return "", "has white space around it", fmt.Sprintf("%q", strings.TrimSpace(value))
+	case local != "*" && !isLocalPart(local):
+		return "", fmt.Sprintf("has before the @ what is not 1 to %d ASCII letters, digits, single dots inside and !#$%%&'+-/=?^_`{|}~", maxLocalPart), wantAddress
+	case err != nil && err.instead != "":
+		return "", "has a domain that " + err.reason, fmt.Sprintf("%q", local+"@"+err.instead)
+	case err != nil:
+		return "", "has a domain that " + err.reason, wantAddress
+	case len(local)+len("@")+len(domain) > maxAddress:
+		return "", fmt.Sprintf("is longer than %d octets", maxAddress), wantAddress
+	}
+	return local + "@" + domain, "", ""
+}
 
 // atext is that of RFC 5322 section 3.2.3 without "*", so that no sender can be taken
 // for the "*" by which a response would allow everybody.
@@ -161,19 +184,16 @@ func (p *policy) decideEmail(v *verdict, r *http.Request) {
 	}
 
 	// 2. Version 1.
+	isClient := false
 	if len(origins) == 1 {
-		if _, isClient := p.mailbox.clients[origins[0]]; isClient {
-			sender := sourceOrigin(r)
-			reason := p.mailbox.check(sender)
-			if reason == ReasonEmail {
-				v.origin, v.sender, v.reason = origins[0], sender, ReasonEmailV1
+		_, isClient = p.mailbox.clients[origins[0]]
+	}
+	if isClient {
+		if sender, isEmail := sourceOrigin(r); isEmail {
+			v.origin, v.sender, v.reason = origins[0], sender, p.mailbox.check(sender)
+			if v.reason == ReasonEmail {
+				v.reason = ReasonEmailV1
 				p.checkPreflight(v, r)
-				return
-			}
-			p.decideSite(v, r) // the client's host may have pages that are allowed
-			switch v.reason {
-			case ReasonUnknownHost, ReasonMalformed, ReasonNotHTTPS: // as a site's origin
-				v.sender, v.reason = sender, reason
 			}
 			return
 		}
@@ -181,28 +201,42 @@ func (p *policy) decideEmail(v *verdict, r *http.Request) {
 
 	// 3. Neither: it is no email's.
 	p.decideSite(v, r)
+	switch v.reason {
+	case ReasonUnknownHost, ReasonMalformed, ReasonNotHTTPS:
+		if isClient {
+			v.reason = ReasonNoEmailSender // which says more of a mail client's origin
+		}
+	}
 }
 
-// sourceOrigin returns the query's __amp_source_origin, or "" if there is not exactly
-// one. A plus sign is one, though forms write spaces so: an address has no space, and a
-// client that leaves "@" as it is may leave "+" as well.
-func sourceOrigin(r *http.Request) (value string) {
+const sourceOriginParam = "__amp_source_origin"
+
+// sourceOrigin returns the query's __amp_source_origin, and whether it is an email's: a
+// website's has the origin of a page there, with no "@" in it. If there are several, it
+// is one that nobody sends: who would read the first, and who the last?
+//
+// A plus sign is one, though forms write spaces so: an address has no space, and a client
+// that leaves "@" as it is may leave "+" as well.
+func sourceOrigin(r *http.Request) (value string, isEmail bool) {
 	if r.URL == nil {
-		return ""
+		return "", false
 	}
 	found := false
 	for pair := range strings.SplitSeq(r.URL.RawQuery, "&") {
 		key, escaped, _ := strings.Cut(pair, "=")
-		if key, err := url.PathUnescape(key); err != nil || key != "__amp_source_origin" {
+		if len(key) > len(sourceOriginParam) {
+			key, _ = url.PathUnescape(key) // "" if that is malformed
+		}
+		if key != sourceOriginParam {
 			continue
 		}
 		if found {
-			return "" // who reads the first, and who the last?
+			return "", true
 		}
 		found = true
-		value, _ = url.PathUnescape(escaped) // "" if that is malformed
+		value, _ = url.PathUnescape(escaped)
 	}
-	return value
+	return value, strings.Contains(value, "@")
 }
 
 // grantEmail writes the headers of the response to an allowed email.

@@ -15,7 +15,7 @@ func emailConfig() Config {
 	cfg := testConfig()
 	cfg.Origins = append(cfg.Origins, "https://amp.gmail.dev")
 	cfg.Email = Email{
-		Senders: []string{"news@example.com", "*@bücher.example"},
+		Senders: []string{"news@example.com", "*@bücher.example", "Shop@Café.Example"},
 		Clients: []string{mailOrigin, "https://amp.gmail.dev", "https://blog.example.net", "http://localhost:8080", "https://mail.example:8443"},
 	}
 	return cfg
@@ -61,6 +61,9 @@ func TestTheEmailTable(t *testing.T) {
 		{request{"version 2, empty", "GET", []string{"AMP-Email-Sender: "}, 403, refused, ReasonNoEmailSender}, ""},
 		{request{"version 2, a star", "GET", []string{"AMP-Email-Sender: *"}, 403, refused, ReasonNoEmailSender}, ""},
 		{request{"version 2, OPTIONS", "OPTIONS", []string{sender}, 202, []string{"Vary: Outer", "Vary: Accept", "X-Handler: ran", "AMP-Email-Allow-Sender: news@example.com"}, ReasonEmail}, ""},
+		{request{"version 2, what would be a page's preflight", "OPTIONS", []string{sender, origin(cacheOrigin), asksPOST}, 202, []string{"Vary: Outer", "Vary: Accept", "X-Handler: ran", "AMP-Email-Allow-Sender: news@example.com"}, ReasonEmail}, ""},
+		{request{"version 2, an exact sender with a domain in Unicode", "GET", []string{"AMP-Email-Sender: Shop@XN--caf-dma.example"}, 202, v2("Shop@XN--caf-dma.example"), ReasonEmail}, ""},
+		{request{"version 2, a name in another case", "GET", []string{"AMP-Email-Sender: shop@xn--caf-dma.example"}, 403, refused, ReasonEmailSenderNotAllowed}, ""},
 		{request{"version 2, refused OPTIONS", "OPTIONS", []string{"AMP-Email-Sender: a@evil.example", origin(cacheOrigin), asksPOST}, 403, refusedPreflight, ReasonEmailSenderNotAllowed}, ""},
 
 		{request{"version 1, POST", "POST", []string{origin(mailOrigin)}, 202, v1(mailOrigin, "news@example.com"), ReasonEmailV1}, news},
@@ -71,6 +74,13 @@ func TestTheEmailTable(t *testing.T) {
 		{request{"version 1, no sender", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, ""},
 		{request{"version 1, an empty sender", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, "?__amp_source_origin"},
 		{request{"version 1, two senders", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, news + "&__amp_source_origin=news@example.com"},
+		{request{"version 1, two senders, one of them empty", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, "?__amp_source_origin=&__amp_source_origin=news@example.com"},
+		{request{"version 1, a parameter whose name ends so", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, "?x__amp_source_origin=news@example.com"},
+		{request{"version 1, a parameter whose name begins so", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, "?__amp_source_originx=news@example.com"},
+		{request{"version 1, a parameter in upper case", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, "?__AMP_SOURCE_ORIGIN=news@example.com"},
+		{request{"version 1, behind a semicolon", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, "?a=1;__amp_source_origin=news@example.com"},
+		{request{"version 1, OPTIONS", "OPTIONS", []string{origin(mailOrigin)}, 202, append([]string{"Vary: Outer"}, v1(mailOrigin, "news@example.com")[2:]...), ReasonEmailV1}, news},
+		{request{"version 1, preflight for amp-same-origin", "OPTIONS", []string{origin(mailOrigin), asksPOST, "Access-Control-Request-Headers: amp-same-origin"}, 403, refusedPreflight, ReasonHeaderNotAllowed}, news},
 		{request{"version 1, two senders, one in disguise", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, news + "&__amp_source%5forigin=evil@evil.example"},
 		{request{"version 1, a star", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, "?__amp_source_origin=*"},
 		{request{"version 1, a line break", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, "?__amp_source_origin=news@example.com%0d%0aX:1"},
@@ -98,7 +108,10 @@ func TestTheEmailTable(t *testing.T) {
 
 		{request{"a client whose origin is listed, email", "GET", []string{origin("https://amp.gmail.dev")}, 202, v1("https://amp.gmail.dev", "news@example.com"), ReasonEmailV1}, news},
 		{request{"a client whose origin is listed, page", "GET", []string{origin("https://amp.gmail.dev")}, 202, site("https://amp.gmail.dev"), ReasonExtraOrigin}, ""},
-		{request{"a client whose origin is listed, another sender", "GET", []string{origin("https://amp.gmail.dev")}, 202, site("https://amp.gmail.dev"), ReasonExtraOrigin}, "?__amp_source_origin=evil@evil.example"},
+		{request{"a client whose origin is listed, page that names its origin", "GET", []string{origin("https://amp.gmail.dev")}, 202, site("https://amp.gmail.dev"), ReasonExtraOrigin}, "?__amp_source_origin=https%3A%2F%2Famp.gmail.dev"},
+		{request{"a client whose origin is listed, another sender", "GET", []string{origin("https://amp.gmail.dev")}, 403, refused, ReasonEmailSenderNotAllowed}, "?__amp_source_origin=evil@evil.example"},
+		{request{"a client whose origin is listed, no address", "GET", []string{origin("https://amp.gmail.dev")}, 403, refused, ReasonNoEmailSender}, "?__amp_source_origin=%22a%20b%22@evil.example"},
+		{request{"a client whose origin is listed, two senders", "GET", []string{origin("https://amp.gmail.dev")}, 403, refused, ReasonNoEmailSender}, "?__amp_source_origin=https://amp.gmail.dev&__amp_source_origin=evil@evil.example"},
 		{request{"a client that is a publisher, page", "GET", []string{origin("https://blog.example.net")}, 202, site("https://blog.example.net"), ReasonOwnOrigin}, "?__amp_source_origin=https://blog.example.net"},
 		{request{"a client that is a publisher, preflight for another method", "OPTIONS", []string{origin("https://blog.example.net"), "Access-Control-Request-Method: DELETE"}, 403, refusedPreflight, ReasonMethodNotAllowed}, ""},
 		{request{"a client at the API's own host, page", "POST", []string{origin(mailOrigin), "Sec-Fetch-Site: same-origin"}, 202, passed, ReasonSameOrigin}, ""},
@@ -120,7 +133,9 @@ func TestAnEmailsDecisionNamesItsSender(t *testing.T) {
 		{"?__amp_source_origin=news@example.com", []string{"Origin: " + mailOrigin}, Decision{Allowed: true, Reason: ReasonEmailV1, Origin: mailOrigin, EmailSender: "news@example.com"}},
 		{"?__amp_source_origin=evil@evil.example", []string{"Origin: " + mailOrigin}, Decision{Reason: ReasonEmailSenderNotAllowed, Origin: mailOrigin, EmailSender: "evil@evil.example"}},
 		// A page names no sender, whatever it claims.
-		{"?__amp_source_origin=evil@evil.example", []string{"Origin: https://amp.gmail.dev"}, Decision{Allowed: true, Reason: ReasonExtraOrigin, Origin: "https://amp.gmail.dev"}},
+		{"?__amp_source_origin=https://a.example", []string{"Origin: https://amp.gmail.dev"}, Decision{Allowed: true, Reason: ReasonExtraOrigin, Origin: "https://amp.gmail.dev"}},
+		{"?__amp_source_origin=https://a.example", []string{"Origin: https://blog.example.net"}, Decision{Allowed: true, Reason: ReasonOwnOrigin, Origin: "https://blog.example.net", Publisher: "blog.example.net"}},
+		{"", []string{"AMP-Email-Sender: news@example.com", "Origin: null", "Origin: null"}, Decision{Allowed: true, Reason: ReasonEmail, EmailSender: "news@example.com"}},
 		{"?__amp_source_origin=news@example.com", []string{"Origin: " + cacheOrigin}, Decision{Allowed: true, Reason: ReasonCacheOrigin, Origin: cacheOrigin, Publisher: "www.example.com", CacheID: "google"}},
 	} {
 		r := httptest.NewRequest("GET", "/"+test.query, nil)
@@ -167,6 +182,14 @@ func TestWithoutEmailTheSenderIsNotLookedAt(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestReportOnlyRefusesNoEmail(t *testing.T) {
+	cfg := emailConfig()
+	cfg.ReportOnly = true
+	vary := []string{"Vary: Outer", "Vary: Origin, AMP-Email-Sender", "Vary: Accept", "X-Handler: ran"}
+	checkRequest(t, cfg, request{"version 2", "POST", []string{"AMP-Email-Sender: evil@evil.example"}, 202, vary, ReasonEmailSenderNotAllowed}, "", headers(vary...))
+	checkRequest(t, cfg, request{"version 1", "POST", []string{"Origin: " + mailOrigin}, 202, vary, ReasonNoEmailSender}, "", headers(vary...))
 }
 
 // TestThreatSendersThatAreNotAllowed: what looks like an allowed sender, and what must
@@ -274,8 +297,11 @@ func plainEmail(cfg Config, r *http.Request) (isEmail, allowed bool, grants http
 			senders = append(senders, value)
 		}
 	}
-	if len(senders) != 1 || !allowedSender(senders[0]) {
+	switch {
+	case len(senders) == 0, len(senders) == 1 && !strings.Contains(senders[0], "@"):
 		return false, false, nil
+	case len(senders) > 1, !allowedSender(senders[0]):
+		return true, false, nil
 	}
 	return true, true, headers("Access-Control-Allow-Origin: "+origins[0], "AMP-Access-Control-Allow-Source-Origin: "+senders[0],
 		"Access-Control-Expose-Headers: AMP-Access-Control-Allow-Source-Origin")
@@ -297,22 +323,27 @@ func FuzzEmail(f *testing.F) {
 		f.Fatal(err)
 	}
 	const none = "\x00" // the header is not there
-	f.Add("GET", "news@example.com", none, "")
-	f.Add("POST", none, mailOrigin, "a=b&__amp_source_origin=a.b%2Bc%40xn--bcher-kva.example")
-	f.Add("GET", "*", cacheOrigin, "__amp_source_origin=https://www.example.com")
-	f.Add("GET", "news@example.com\nnews@example.com", "null", "")
-	f.Add("GET", none, "https://amp.gmail.dev", "__amp_source_origin=news@EXAMPLE.com&__amp_source_origin=")
-	f.Add("GET", "!#$%&'+-/=?^_`{|}~@xn--bcher-kva.example", none, "")
-	f.Fuzz(func(t *testing.T, method, sender, origin, query string) {
-		if method == http.MethodOptions {
-			return // TestTheEmailTable has what is particular to it
-		}
+	f.Add("GET", "news@example.com", none, "", none, none)
+	f.Add("POST", none, mailOrigin, "a=b&__amp_source_origin=a.b%2Bc%40xn--bcher-kva.example", none, "cross-site")
+	f.Add("GET", "*", cacheOrigin, "__amp_source_origin=https://www.example.com", none, none)
+	f.Add("GET", "news@example.com\nnews@example.com", "null", "", none, "same-origin")
+	f.Add("OPTIONS", none, "https://amp.gmail.dev", "__amp_source_origin=news@EXAMPLE.com&__amp_source_origin=", "POST", none)
+	f.Add("OPTIONS", none, "https://blog.example.net", "__amp_source_origin=https://blog.example.net", "POST", none)
+	f.Add("POST", none, "https://blog.example.net", "__amp_source_origin=https://blog.example.net", none, none)
+	f.Add("GET", "!#$%&'+-/=?^_`{|}~@xn--bcher-kva.example", none, "", none, none)
+	f.Fuzz(func(t *testing.T, method, sender, origin, query, asked, site string) {
 		r := &http.Request{Method: method, URL: &url.URL{RawQuery: query}, Header: http.Header{}}
 		if sender != none {
 			r.Header["Amp-Email-Sender"] = strings.Split(sender, "\n")
 		}
 		if origin != none {
 			r.Header["Origin"] = strings.Split(origin, "\n")
+		}
+		if asked != none {
+			r.Header["Access-Control-Request-Method"] = []string{asked}
+		}
+		if site != none {
+			r.Header["Sec-Fetch-Site"] = []string{site}
 		}
 		do := func(m *Middleware) (*httptest.ResponseRecorder, bool) {
 			rec, handler := httptest.NewRecorder(), new(spyAlways)
@@ -321,7 +352,14 @@ func FuzzEmail(f *testing.F) {
 		}
 		got, refused := do(with)
 		isEmail, allowed, want := plainEmail(cfg, r)
+		d := with.Check(r)
+		if wantSender := isEmail && allowed; d.Allowed && (d.EmailSender != "") != wantSender {
+			t.Fatalf("the decision is %+v, though the oracle says that it is an allowed email's: %t", d, wantSender)
+		}
 		if isEmail {
+			if method == http.MethodOptions && sender == none {
+				return // TestTheEmailTable has the few preflights that there can be
+			}
 			if refused == allowed {
 				t.Fatalf("refused: %t, though the oracle says %t", refused, !allowed)
 			}
@@ -341,7 +379,7 @@ func FuzzEmail(f *testing.F) {
 		if refused != plainRefused {
 			t.Fatalf("Email changed a website's request: refused %t; without it %t", refused, plainRefused)
 		}
-		if vary := got.Header()["Vary"]; !slices.Contains(vary, "Origin, AMP-Email-Sender") {
+		if vary := got.Header()["Vary"]; slices.Contains(vary, "Origin, AMP-Email-Sender") == (method == http.MethodOptions) {
 			t.Fatalf("Vary is %q", vary)
 		}
 		delete(got.Header(), "Vary")

@@ -86,11 +86,13 @@
 // not in a gin group without a route for OPTIONS. A framework that has handlers of its
 // own must stop when [Middleware.Handle] returns false: gin with Abort, as gin.WrapH
 // would run the handler after the refusal. fiber uses a request's memory again, so what
-// Config.Observe keeps must be cloned. examples/frameworks has a program for each.
+// Config.Observe keeps must be cloned. examples/frameworks has a program for each, and
+// examples of what goes wrong.
 //
 // Files that anybody may read, such as most fonts, need nothing of this: serve them with
 // Access-Control-Allow-Origin "*", which AMP Caches repeat. Files that only publishers
-// may read can be served behind it like all else.
+// may read can be served behind it like all else, each publisher's at a URL of its own,
+// because a cache may keep one copy with the first one's header.
 //
 // # What is not protected
 //

@@ -14,7 +14,8 @@ import (
 //
 //   - Version 2: the header AMP-Email-Sender has the sender's address, and the client
 //     wants it back in AMP-Email-Allow-Sender. This outranks everything else, Origin
-//     included. No other site's page can send it, because no preflight is granted for it.
+//     included. No page of another origin can send it, because no preflight is
+//     granted for it.
 //   - Version 1, which is deprecated but is what Gmail's documentation asks for: Origin
 //     is the mail client's, and the query has the address in __amp_source_origin. The
 //     client wants both back, in Access-Control-Allow-Origin and

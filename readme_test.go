@@ -18,6 +18,9 @@ func readme(t *testing.T) string { return file(t, "README.md") }
 func file(t *testing.T, name string) string {
 	t.Helper()
 	data, err := os.ReadFile(name)
+	if os.IsNotExist(err) && os.Getenv("AMPCORS_CI") == "" {
+		t.Skipf("%s is not here: this is not the whole repository, but a module of it", name)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,35 +143,31 @@ func TestREADMEsCommandsAreRun(t *testing.T) {
 
 // TestREADMEsGlueIsThatOfTheTestedPrograms: so that what is copied from it works.
 func TestREADMEsGlueIsThatOfTheTestedPrograms(t *testing.T) {
-	programs := ""
-	for _, stack := range []string{"servemux", "chi", "gin", "echo", "fiber"} {
-		programs += strings.Join(strings.Fields(file(t, "examples/frameworks/"+stack+"/main.go")), " ")
-	}
-	has := func(code string) {
+	inOneLine := func(s string) string { return strings.Join(strings.Fields(s), " ") }
+	has := func(name, code string) {
 		t.Helper()
-		if code = strings.Join(strings.Fields(strings.TrimSuffix(code, "…)")), " "); !strings.Contains(programs, code) {
-			t.Errorf("no program has %q", code)
+		if !strings.Contains(inOneLine(file(t, name)), inOneLine(strings.TrimSuffix(code, "…)"))) {
+			t.Errorf("%s has no %q", name, code)
 		}
 	}
 	_, section, _ := strings.Cut(readme(t), "\n## In your framework\n")
 	section, _, _ = strings.Cut(section, "\n## ")
-	has(blocks(t, section, "go")[0])
 	cells := 0
-	for row := range strings.Lines(section) {
-		if strings.HasPrefix(row, "| ") {
-			for _, quoted := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row, -1) {
-				has(quoted[1])
-				cells++
-			}
+	for stack, name := range map[string]string{"net/http": "servemux", "chi v5": "chi", "gin v1": "gin", "echo v5": "echo", "fiber v3": "fiber"} {
+		_, row, _ := strings.Cut(section, "\n| "+stack+" | ")
+		row, _, _ = strings.Cut(row, "\n")
+		for _, quoted := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row, -1) {
+			has("examples/frameworks/"+name+"/main.go", quoted[1])
+			cells++
 		}
 	}
 	if cells != 11 {
 		t.Errorf("the table has %d pieces of code; want 11", cells)
 	}
+	has("examples/frameworks/gin/main.go", blocks(t, section, "go")[0])
 
-	programs = strings.Join(strings.Fields(file(t, "example_test.go")), " ")
 	_, section, _ = strings.Cut(readme(t), "\n### Emails\n")
-	has(blocks(t, section, "go")[0])
+	has("example_test.go", blocks(t, section, "go")[0])
 }
 
 // TestREADMEsTableOfOrigins looks whether each origin in the table is refused for

@@ -52,7 +52,7 @@ func (r *request) suits(library string) bool {
 	case "ampcorsReportOnly":
 		return !r.granted && r.header != nil
 	}
-	return r.name != "wildcard-cache" // which cannot be typed in
+	return r.name != "wildcard-cache" // which the peers have not typed in
 }
 
 // compared are the libraries that are compared where each must do the same.

@@ -76,14 +76,14 @@ func tab(t testing.TB, browser context.Context) context.Context {
 	if _, err := chromedp.Run(ctx, chromedp.Location()); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel = context.WithTimeout(ctx, time.Minute)
-	t.Cleanup(cancel)
 	return ctx
 }
 
 // visit loads a page and returns what the script, a promise of a string, comes to there.
 func visit(t testing.TB, ctx context.Context, url, script string) string {
 	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
 	if err := chromedp.Do(ctx, chromedp.Navigate(url)); err != nil {
 		t.Fatalf("%s: %v", url, err)
 	}

@@ -2,11 +2,13 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	cdppage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
@@ -23,17 +25,18 @@ func TestTheExamplesPageAsAPersonUsesIt(t *testing.T) {
 	start(t, addr, exec.Command(binary, "-addr", addr))
 
 	for _, size := range []struct {
-		name   string
-		screen chromedp.Action[chromedp.Void]
+		name          string
+		width, height int64
+		options       []chromedp.EmulateViewportOption
 	}{
-		{"desktop", chromedp.EmulateViewport(1280, 800)},
-		{"phone", chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile, chromedp.EmulateTouch)},
+		{"desktop", 1280, 800, nil},
+		{"phone", 390, 844, []chromedp.EmulateViewportOption{chromedp.EmulateMobile, chromedp.EmulateTouch}},
 	} {
 		t.Run(size.name, func(t *testing.T) {
 			page := tab(t, chromium)
-			do(t, page, size.screen)
+			do(t, page, chromedp.EmulateViewport(size.width, size.height, size.options...))
 			do(t, page, chromedp.Navigate("http://"+addr+"/"))
-			look(t, page, size.name+"-empty")
+			look(t, page, size.name+"-empty", size.width)
 
 			for _, try := range []struct{ name, typed, verdict, title, step string }{
 				{"allowed", "https://www-example-com.cdn.ampproject.org", "Allowed: cache origin (www.example.com)", "Allowed: whose page is this Origin?", "Listed in Publishers."},
@@ -48,7 +51,7 @@ func TestTheExamplesPageAsAPersonUsesIt(t *testing.T) {
 				if value := read(t, page, "document.querySelector('#origin').value"); value != try.typed {
 					t.Errorf("%s: the field has %q", try.name, value)
 				}
-				look(t, page, size.name+"-"+try.name)
+				look(t, page, size.name+"-"+try.name, size.width)
 			}
 
 			// One of the samples, by its name; and one typed and sent by the Enter key.
@@ -64,7 +67,9 @@ func TestTheExamplesPageAsAPersonUsesIt(t *testing.T) {
 // do does what a person does.
 func do(t *testing.T, page context.Context, action chromedp.Action[chromedp.Void]) {
 	t.Helper()
-	if err := chromedp.Do(page, action); err != nil {
+	ctx, cancel := context.WithTimeout(page, time.Minute)
+	defer cancel()
+	if err := chromedp.Do(ctx, action); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -102,9 +107,9 @@ func expect(t *testing.T, page context.Context, name, verdict, title, step strin
 
 // look checks that nothing reaches out of the screen sideways, that the field and the
 // button can be hit with a finger, and takes a picture.
-func look(t *testing.T, page context.Context, name string) {
+func look(t *testing.T, page context.Context, name string, width int64) {
 	t.Helper()
-	if got := read(t, page, `String(document.documentElement.scrollWidth <= innerWidth)`); got != "true" {
+	if got := read(t, page, fmt.Sprintf("String(document.documentElement.scrollWidth <= %d)", width)); got != "true" {
 		t.Errorf("%s: the page is wider than the screen", name)
 	}
 	for _, element := range []string{"#origin", "button"} {

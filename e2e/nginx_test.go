@@ -89,6 +89,13 @@ func TestPublishersBehindASharedCache(t *testing.T) {
 		}
 	}
 
+	// A font is kept for each of them, too.
+	for _, origin := range []string{cached, other, cached} {
+		if got := visit(t, page, origin, "{"+library+`font('`+apiOrigin+`/api/font.ttf')}`); got != "loaded" {
+			t.Errorf("the font for %s is %s", origin, got)
+		}
+	}
+
 	withoutVary := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		api.ServeHTTP(unvarying{w}, r)
 	})

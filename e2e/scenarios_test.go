@@ -75,6 +75,7 @@ var scenarios = []scenario{
 	{"a cache page posts a form", cached, `call('/api/write', post('a=1'))`, "200 written", "POST a=1 as reader"},
 	{"a cache page posts JSON, after a preflight", cached, `call('/api/write', json('POST'))`, "200 written", "POST {} as reader"},
 	{"a cache page puts JSON with a header, after a preflight", cached, `call('/api/write', json('PUT', {'X-Requested-With': 'page'}))`, "200 written", "PUT {} as reader"},
+	{"a cache page sends a form in the old way", cached, `form()`, "sent", "POST a=form as reader"},
 	{"a method that no preflight is granted for", cached, `call('/api/write', json('DELETE'))`, blocked, ""},
 	{"a header that no preflight is granted for", cached, `call('/api/write', json('POST', {'X-Other': '1'}))`, blocked, ""},
 	{"a cache page calls itself same-origin", cached, `call('/api/write', json('POST', {'AMP-Same-Origin': 'true'}))`, blocked, ""},
@@ -124,11 +125,13 @@ var scenarios = []scenario{
 
 	{"a font", cached, `font('` + apiOrigin + `/api/font.ttf')`, "loaded", ""},
 	{"a font for another publisher's page", evil, `font('` + apiOrigin + `/api/font.ttf')`, blocked, ""},
-	{"a font from the cache, which echoes the API's answer", own, `font('` + cached + `/r/s/api.example.org/api/font.ttf')`, "loaded", ""},
-	{"a font from the cache for another publisher's page", evil, `font('` + cached + `/r/s/api.example.org/api/font.ttf')`, blocked, ""},
+	{"a font from the AMP Cache, which keeps the API's answer", own, `font('https://api-example-org.cdn.ampproject.org/r/s/api.example.org/api/font.ttf')`, "loaded", ""},
+	{"that font for another publisher's page", evil, `font('https://api-example-org.cdn.ampproject.org/r/s/api.example.org/api/font.ttf')`, blocked, ""},
+	{"that font for another publisher who is allowed, which is why each needs a URL of its own", "https://bücher.example", `font('https://api-example-org.cdn.ampproject.org/r/s/api.example.org/api/font.ttf')`, blocked, ""},
+	{"a font from the publisher's own host, from the AMP Cache", "https://bücher.example", `font('https://xn--bcher-example-wob.cdn.ampproject.org/r/s/xn--bcher-kva.example/api/font.ttf')`, "loaded", ""},
 
 	{"a font for everybody", evil, `font('` + apiOrigin + `/public/font.ttf')`, "loaded", ""},
-	{"a font for everybody from the cache", evil, `font('` + cached + `/r/s/api.example.org/public/font.ttf')`, "loaded", ""},
+	{"a font for everybody from the AMP Cache", evil, `font('https://api-example-org.cdn.ampproject.org/r/s/api.example.org/public/font.ttf')`, "loaded", ""},
 
 	{"a mail client, version 1", "https://mail.google.com", `call('/api/read?__amp_source_origin=news@example.com')`, `200 {"cookie":false}`, "read"},
 	{"a mail client reads the header that it needs", "https://mail.google.com", `header('/api/read?__amp_source_origin=news%40example.com', 'AMP-Access-Control-Allow-Source-Origin')`, "news@example.com", "read"},

@@ -1,6 +1,10 @@
 // Command echo is an API in echo. Use sees every request, preflights too, on the whole
-// and on a group, for which echo makes a route of its own. echo.WrapMiddleware(mw.Wrap) would do as well,
-// but it calls Wrap, and wraps the response once more, for each request.
+// and on a group, for which echo makes routes of its own (unless it is configured with
+// NoGroupAutoRegister404Routes). A middleware that a route is given does not: echo
+// answers the preflight itself, with 204 and no CORS headers.
+//
+// echo.WrapMiddleware(mw.Wrap) would do as well as cors, but it calls Wrap, and wraps the
+// response once more, for each request.
 package main
 
 import (

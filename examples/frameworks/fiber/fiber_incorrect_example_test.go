@@ -6,11 +6,14 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/examples/frameworks/internal/api"
+	"github.com/ampcors/ampcors/examples/frameworks/internal/stacktest"
 	"github.com/gofiber/fiber/v3"
+	"github.com/gofiber/fiber/v3/middleware/adaptor"
 )
 
 // Incorrect: to keep a Decision's Origin beyond the request. It lies in memory that
@@ -56,4 +59,30 @@ func Example_incorrectKeepingAnOrigin() {
 	// Output:
 	// kept: [https://evil.example https://evil.example]
 	// cloned: [https://news.example https://evil.example]
+}
+
+// Incorrect, unless no handler looks at a header that can have several lines:
+// adaptor.HTTPMiddleware. It writes the headers back into fiber's request, and each line
+// over the one before.
+func Example_incorrectHTTPMiddleware() {
+	mw := stacktest.Middleware()
+	for _, glue := range []struct {
+		name string
+		fiber.Handler
+	}{{"HTTPMiddleware", adaptor.HTTPMiddleware(mw.Wrap)}, {"Handle", cors(mw)}} {
+		app := fiber.New()
+		app.Use(glue.Handler)
+		app.Get("/", func(c fiber.Ctx) error {
+			fmt.Printf("%s: %q\n", glue.name, c.Request().Header.PeekAll("X-Forwarded-For"))
+			return nil
+		})
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header["X-Forwarded-For"] = []string{"192.0.2.1", "198.51.100.2"}
+		if _, err := app.Test(r); err != nil {
+			fmt.Println(err)
+		}
+	}
+	// Output:
+	// HTTPMiddleware: ["198.51.100.2" "198.51.100.2"]
+	// Handle: ["192.0.2.1" "198.51.100.2"]
 }

@@ -1,11 +1,15 @@
-// Command fiber is an API in fiber, which is built on fasthttp and not on net/http. Its
-// adaptor makes a net/http request of each of its own and calls Wrap for it; what then
-// runs is fiber's handler with fiber's response, so that streaming and hijacking are as
-// always. Use sees every request, preflights too, on the whole and on a group.
+// Command fiber is an API in fiber, which is built on fasthttp and not on net/http. Use
+// sees every request, preflights too, on the whole and on a group.
+//
+// Handle needs net/http's types, which fiber's adaptor makes. That costs a goroutine and a
+// copy of the headers for each request, and waits for the whole body even with
+// StreamRequestBody. What runs then is fiber's handler with fiber's response, so that streaming and hijacking are as
+// always. adaptor.HTTPMiddleware(mw.Wrap) is shorter, but writes the headers back into
+// the request, and of several lines of one header only the last. ampcors sees only that
+// one in any case, also of Origin.
 //
 // Strings in a request lie in memory that fasthttp uses again for the next request. What
-// Observe or a handler keeps for longer, such as Decision.Origin, must be cloned. The
-// adaptor keeps only the last of several lines of one header.
+// Observe or a handler keeps for longer, such as Decision.Origin, must be cloned.
 package main
 
 import (
@@ -13,6 +17,7 @@ import (
 	"context"
 	"log"
 	"net"
+	"net/http"
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/examples/frameworks/internal/api"
@@ -28,11 +33,23 @@ func main() {
 	log.Fatal(global(mw).Listen("localhost:8080"))
 }
 
+// cors is all that ampcors needs.
+func cors(mw *ampcors.Middleware) fiber.Handler {
+	return func(c fiber.Ctx) error {
+		proceed := false
+		decide := adaptor.HTTPHandlerFunc(func(w http.ResponseWriter, r *http.Request) { proceed = mw.Handle(w, r) })
+		if err := decide(c); err != nil || !proceed {
+			return err // nil: the response is complete
+		}
+		return c.Next()
+	}
+}
+
 // global has ampcors before everything.
 func global(mw *ampcors.Middleware) *fiber.App {
 	app := fiber.New()
 	app.Use(varies)
-	app.Use(adaptor.HTTPMiddleware(mw.Wrap))
+	app.Use(cors(mw))
 	app.Get("/healthz", func(c fiber.Ctx) error { return nil })
 	routes(app.Group("/api"))
 	return app
@@ -43,7 +60,7 @@ func group(mw *ampcors.Middleware) *fiber.App {
 	app := fiber.New()
 	app.Use(varies)
 	app.Get("/healthz", func(c fiber.Ctx) error { return nil })
-	routes(app.Group("/api", adaptor.HTTPMiddleware(mw.Wrap)))
+	routes(app.Group("/api", cors(mw)))
 	return app
 }
 
@@ -69,6 +86,7 @@ func routes(r fiber.Router) {
 	})
 	r.Get("/stream", func(c fiber.Ctx) error {
 		return c.SendStreamWriter(func(w *bufio.Writer) {
+			// No context ends when the reader goes away; the next write tells.
 			comments.Stream(context.Background(), w, w.Flush)
 		})
 	})

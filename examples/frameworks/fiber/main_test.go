@@ -13,5 +13,6 @@ func TestStack(t *testing.T) {
 	quiet := fiber.ListenConfig{DisableStartupMessage: true}
 	stacktest.Run(t,
 		func(mw *ampcors.Middleware, l net.Listener) error { return global(mw).Listener(l, quiet) },
-		func(mw *ampcors.Middleware, l net.Listener) error { return group(mw).Listener(l, quiet) })
+		func(mw *ampcors.Middleware, l net.Listener) error { return group(mw).Listener(l, quiet) },
+		stacktest.Limits{})
 }

@@ -31,8 +31,8 @@ func Example_incorrectWrapH() {
 }
 
 // Incorrect: a group without a route for OPTIONS. Its middleware runs only behind a
-// route, so the preflight gets 404. Give the group
-// such a route, or Use the middleware on the engine.
+// route, so the preflight gets 404. Give the group such a route, or Use the middleware on
+// the engine.
 func Example_incorrectGroup() {
 	gin.SetMode(gin.ReleaseMode)
 	mw := stacktest.Middleware()
@@ -46,4 +46,36 @@ func Example_incorrectGroup() {
 	// group without OPTIONS: 404
 	// group with OPTIONS: 204
 	// engine: 204
+}
+
+// Incorrect: Use after a route. gin gives a route the middleware that is there when the
+// route is made; this one is open to everybody.
+func Example_incorrectOrder() {
+	gin.SetMode(gin.ReleaseMode)
+	mw := stacktest.Middleware()
+	deleted := false
+	r := gin.New()
+	r.DELETE("/api/comments", func(*gin.Context) { deleted = true })
+	r.Use(cors(mw))
+	fmt.Printf("status %d, deleted: %t\n", stacktest.Forge(r), deleted)
+	// Output:
+	// status 200, deleted: true
+}
+
+// Incorrect: redirects to a path with or without a slash at its end. gin sends them
+// before any middleware runs, so that they have no CORS headers and the page's request
+// ends there. global and group turn them off.
+func Example_incorrectRedirects() {
+	gin.SetMode(gin.ReleaseMode)
+	mw := stacktest.Middleware()
+	r := gin.New()
+	r.Use(cors(mw))
+	r.GET("/api/comments", func(*gin.Context) {})
+	status, acao := stacktest.Read(r, "/api/comments/")
+	fmt.Printf("status %d, Access-Control-Allow-Origin %q\n", status, acao)
+	status, acao = stacktest.Read(global(mw), "/api/comments/")
+	fmt.Printf("status %d, Access-Control-Allow-Origin %q\n", status, acao)
+	// Output:
+	// status 301, Access-Control-Allow-Origin ""
+	// status 404, Access-Control-Allow-Origin "https://www-example-com.cdn.ampproject.org"
 }

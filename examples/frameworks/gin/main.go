@@ -1,7 +1,12 @@
-// Command gin is an API in gin. Use on the engine sees every request, preflights too.
+// Command gin is an API in gin. Use on the engine, before the routes, sees every request,
+// preflights too; but gin's redirects to a path with or without a slash at its end come
+// before any middleware, so that a page cannot follow them: they are turned off here.
+//
 // What a group is given runs only once a route is found, so the group needs a route for
-// OPTIONS. And gin goes on to the next handler whatever one has written, until Abort is
-// called: gin.WrapH around a middleware never does that.
+// OPTIONS, and what it does not find has no CORS headers. Prefer the engine.
+//
+// gin goes on to the next handler whatever one has written, until Abort is called:
+// gin.WrapH around a middleware never does that.
 package main
 
 import (
@@ -34,8 +39,9 @@ func cors(mw *ampcors.Middleware) gin.HandlerFunc {
 // global has ampcors before everything.
 func global(mw *ampcors.Middleware) *gin.Engine {
 	r := gin.New()
+	r.RedirectTrailingSlash = false // a page could not follow
 	r.Use(varies)
-	r.Use(cors(mw))
+	r.Use(cors(mw)) // before the routes: those that are there already are not protected
 	r.GET("/healthz", func(c *gin.Context) {})
 	routes(r.Group("/api"))
 	return r
@@ -44,6 +50,7 @@ func global(mw *ampcors.Middleware) *gin.Engine {
 // group has ampcors before what is below /api alone.
 func group(mw *ampcors.Middleware) *gin.Engine {
 	r := gin.New()
+	r.RedirectTrailingSlash = false
 	r.Use(varies)
 	r.GET("/healthz", func(c *gin.Context) {})
 	g := r.Group("/api", cors(mw))

@@ -6,4 +6,6 @@ import (
 	"github.com/ampcors/ampcors/examples/frameworks/internal/stacktest"
 )
 
-func TestStack(t *testing.T) { stacktest.RunHTTP(t, global, group) }
+func TestStack(t *testing.T) {
+	stacktest.RunHTTP(t, global, group, stacktest.Limits{GroupMissesNotFound: true})
+}

@@ -21,15 +21,18 @@ func main() {
 
 // global has ampcors before everything.
 func global(mw *ampcors.Middleware) http.Handler {
-	mux := routes()
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {})
+	routes(mux)
 	return varies(mw.Wrap(mux))
 }
 
 // group has ampcors before what is below /api alone.
 func group(mw *ampcors.Middleware) http.Handler {
-	api := routes()
+	api := http.NewServeMux()
+	routes(api)
 	mux := http.NewServeMux()
-	mux.Handle("/", api)
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {})
 	mux.Handle("/api/", mw.Wrap(api)) // no method here: it must get preflights
 	return varies(mux)
 }
@@ -42,14 +45,11 @@ func varies(next http.Handler) http.Handler {
 	})
 }
 
-func routes() http.Handler {
+func routes(mux *http.ServeMux) {
 	comments := new(api.Comments)
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {})
 	mux.HandleFunc("GET /api/comments", comments.HandleList)
 	mux.HandleFunc("POST /api/comments", comments.HandleAdd)
 	mux.HandleFunc("DELETE /api/comments", comments.HandleClear)
 	mux.HandleFunc("GET /api/stream", comments.HandleStream)
 	mux.HandleFunc("GET /api/upgrade", api.HandleUpgrade)
-	return mux
 }

@@ -20,20 +20,27 @@ func Middleware() *ampcors.Middleware {
 // Preflight returns the status with which a handler answers the preflight for a DELETE
 // of the comments, from the page of a publisher that is allowed.
 func Preflight(h http.Handler) int {
-	r := httptest.NewRequest("OPTIONS", "/api/comments", nil)
-	r.Header.Set("Origin", cacheOrigin)
-	r.Header.Set("Access-Control-Request-Method", "DELETE")
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	return w.Code
+	return ask(h, "OPTIONS", "/api/comments", cacheOrigin).Code
 }
 
 // Forge returns the status with which a handler answers a DELETE of the comments from
 // another publisher's page.
 func Forge(h http.Handler) int {
-	r := httptest.NewRequest("DELETE", "/api/comments", nil)
-	r.Header.Set("Origin", evilOrigin)
+	return ask(h, "DELETE", "/api/comments", evilOrigin).Code
+}
+
+// Read returns the status with which a handler answers the page of a publisher that is
+// allowed, and Access-Control-Allow-Origin.
+func Read(h http.Handler, path string) (status int, allowed string) {
+	w := ask(h, "GET", path, cacheOrigin)
+	return w.Code, w.Header().Get("Access-Control-Allow-Origin")
+}
+
+func ask(h http.Handler, method, path, origin string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, path, nil)
+	r.Header.Set("Origin", origin)
+	r.Header.Set("Access-Control-Request-Method", "DELETE") // which counts in a preflight alone
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
-	return w.Code
+	return w
 }

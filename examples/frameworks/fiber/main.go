@@ -3,10 +3,10 @@
 //
 // Handle needs net/http's types, which fiber's adaptor makes. That costs a goroutine and a
 // copy of the headers for each request, and waits for the whole body even with
-// StreamRequestBody. What runs then is fiber's handler with fiber's response, so that streaming and hijacking are as
-// always. adaptor.HTTPMiddleware(mw.Wrap) is shorter, but writes the headers back into
-// the request, and of several lines of one header only the last. ampcors sees only that
-// one in any case, also of Origin.
+// StreamRequestBody. Of several lines of one header, ampcors sees only the last, also of
+// Origin. What runs then is fiber's handler with fiber's request and response, so that
+// streaming and hijacking are as always. adaptor.HTTPMiddleware(mw.Wrap) is shorter, but
+// it writes the headers back into the request, and leaves only those last lines.
 //
 // Strings in a request lie in memory that fasthttp uses again for the next request. What
 // Observe or a handler keeps for longer, such as Decision.Origin, must be cloned.

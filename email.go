@@ -167,9 +167,18 @@ func (m *mailbox) check(sender string) Reason {
 	return ReasonEmailSenderNotAllowed
 }
 
-// decideEmail decides on a request where emails are allowed.
+// hasClient tells whether the origin is a mail client's.
+func (m *mailbox) hasClient(origin string) bool {
+	if m == nil {
+		return false
+	}
+	_, ok := m.clients[origin]
+	return ok
+}
+
+// decideEmail decides on a request if it is an email's, and tells whether it is.
 // The steps are those of "Implementing CORS" in AMP's document.
-func (p *policy) decideEmail(v *verdict, r *http.Request) {
+func (p *policy) decideEmail(v *verdict, r *http.Request) (isEmail bool) {
 	origins := r.Header["Origin"]
 
 	// 1. Version 2. Not even Origin is looked at.
@@ -181,33 +190,25 @@ func (p *policy) decideEmail(v *verdict, r *http.Request) {
 		if len(origins) == 1 {
 			v.origin = origins[0]
 		}
-		return
+		return true
 	}
 
 	// 2. Version 1.
-	isClient := false
-	if len(origins) == 1 {
-		_, isClient = p.mailbox.clients[origins[0]]
-	}
-	if isClient {
+	if len(origins) == 1 && p.mailbox.hasClient(origins[0]) {
 		if sender, isEmail := sourceOrigin(r); isEmail {
 			v.origin, v.sender, v.reason = origins[0], sender, p.mailbox.check(sender)
 			if v.reason == ReasonEmail {
 				v.reason = ReasonEmailV1
+			}
+			if r.Method == http.MethodOptions {
 				p.checkPreflight(v, r)
 			}
-			return
+			return true
 		}
 	}
 
-	// 3. Neither: it is no email's.
-	p.decideSite(v, r)
-	switch v.reason {
-	case ReasonUnknownHost, ReasonMalformed, ReasonNotHTTPS:
-		if isClient {
-			v.reason = ReasonNoEmailSender // which says more of a mail client's origin
-		}
-	}
+	// 3. Neither: as a website's.
+	return false
 }
 
 const sourceOriginParam = "__amp_source_origin"

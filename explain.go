@@ -44,6 +44,9 @@ func (p *policy) explainSteps(v *verdict, step func(name string, ok bool, value,
 	case v.reason == ReasonExtraOrigin:
 		step("allowlist", true, v.origin, "Listed as it is in Origins.")
 		return
+	case v.reason == ReasonNoEmailSender:
+		step("allowlist", false, v.origin, "A mail client's. An email names its sender, and pages at this origin are not allowed.")
+		return
 	case v.reason == ReasonNull:
 		step("scheme", false, v.origin, `Sandboxed frames and local files send "null"; anybody can.`)
 		return

@@ -9,6 +9,7 @@ func TestExplainShowsEachStepAndStopsWhereTheDecisionFell(t *testing.T) {
 	m := newMiddleware(t, Config{
 		Publishers: []string{"www.example.com", "en-us.example.com", "bücher.ch", "é-x.com", "*.example.net"},
 		Origins:    []string{extraOrigin},
+		Email:      Email{Senders: []string{"news@example.com"}},
 	})
 	const ok, bad = "+", "-"
 	for origin, want := range map[string]string{
@@ -31,6 +32,7 @@ func TestExplainShowsEachStepAndStopsWhereTheDecisionFell(t *testing.T) {
 		"https://localhost":                             "+scheme=https +cache=none -publisher=localhost -verdict=Refused",
 		"https://www.example.com:8443":                  "+scheme=https -cache=www.example.com:8443 -verdict=Refused",
 		"http://www.example.com":                        "-scheme=http -verdict=Refused",
+		mailOrigin:                                      "-allowlist=https://mail.google.com -verdict=Refused",
 		"null":                                          "-scheme=null -verdict=Refused",
 		"":                                              "-scheme= -verdict=Refused",
 		"example.com":                                   "-scheme= -verdict=Refused",

@@ -186,15 +186,9 @@ func (v *verdict) decision() Decision {
 
 // decide decides on a request.
 func (p *policy) decide(v *verdict, r *http.Request) {
-	if p.mailbox != nil {
-		p.decideEmail(v, r)
+	if p.mailbox != nil && p.decideEmail(v, r) {
 		return
 	}
-	p.decideSite(v, r)
-}
-
-// decideSite decides on a request that is no email's.
-func (p *policy) decideSite(v *verdict, r *http.Request) {
 	origins := r.Header["Origin"]
 	switch {
 	case len(origins) == 0:
@@ -205,8 +199,10 @@ func (p *policy) decideSite(v *verdict, r *http.Request) {
 		return
 	}
 	p.checkOrigin(v, origins[0])
-	p.checkPreflight(v, r)
-	if !v.preflight && !v.reason.allowed() && hasLine(r.Header, "Sec-Fetch-Site", "same-origin") {
+	if r.Method == http.MethodOptions && p.checkPreflight(v, r) {
+		return
+	}
+	if !v.reason.allowed() && hasLine(r.Header, "Sec-Fetch-Site", "same-origin") {
 		// The API host's own page. Scripts cannot set Sec-Fetch-Site, so that a browser
 		// vouches for this; a program that lies has no cookies to abuse. The Origin may
 		// even be "null", for a page that hides its referrer. Nothing else that was read
@@ -266,6 +262,8 @@ func (p *policy) checkOrigin(v *verdict, origin string) {
 	}
 	if _, ok := p.origins[origin]; ok {
 		*v = verdict{reason: ReasonExtraOrigin, origin: origin}
+	} else if p.mailbox.hasClient(origin) {
+		v.reason = ReasonNoEmailSender // which says more than that it is no page's
 	}
 }
 
@@ -391,27 +389,23 @@ func (p *policy) checkHash(v *verdict) {
 	v.reason, v.publisher = ReasonHashedCacheOrigin, name
 }
 
-// checkPreflight goes on from the decision on the origin if the request is a preflight.
-func (p *policy) checkPreflight(v *verdict, r *http.Request) {
-	if r.Method != http.MethodOptions {
-		return
-	}
+// checkPreflight goes on from the decision on the origin of a request with OPTIONS, if it
+// is a preflight.
+func (p *policy) checkPreflight(v *verdict, r *http.Request) (isPreflight bool) {
 	method, headers := r.Header["Access-Control-Request-Method"], r.Header["Access-Control-Request-Headers"]
 	v.preflight = len(method) > 0
-	if !v.preflight || !v.reason.allowed() {
-		return
-	}
+	switch {
+	case !v.preflight || !v.reason.allowed():
 	// In a list, because a map would hash a name of any length.
-	if len(method) > 1 || !slices.Contains(p.methods, method[0]) {
+	case len(method) > 1 || !slices.Contains(p.methods, method[0]):
 		v.reason = ReasonMethodNotAllowed
-		return
-	}
-	if !p.allowsHeaders(headers, v.reason == ReasonOwnOrigin) {
+	case !p.allowsHeaders(headers, v.reason == ReasonOwnOrigin):
 		v.reason = ReasonHeaderNotAllowed
-		return
+	default:
+		// Kept, so that Config.Observe cannot change what was checked.
+		v.method, v.headers = method[0], strings.Join(headers, ",")
 	}
-	// Kept, so that Config.Observe cannot change what was checked.
-	v.method, v.headers = method[0], strings.Join(headers, ",")
+	return v.preflight
 }
 
 // allowsHeaders tells whether all names in Access-Control-Request-Headers are

@@ -55,7 +55,7 @@ type Config struct {
 	// port, such as a slash.
 	Origins []string `json:"origins,omitempty"`
 
-	// Email lets AMP emails call, too. Its zero value lets none.
+	// Email lets AMP emails call, too, or alone. Its zero value lets none.
 	Email Email `json:"email,omitzero"`
 
 	// Credentialed lets callers read answers to requests that were sent with cookies.

@@ -27,7 +27,7 @@ type policy struct {
 	methods                []string            // GET, HEAD and POST included
 	requestHeaders         map[string]struct{} // lower case, Content-Type included
 	maxRequestHeaderOctets int
-	vary                   string
+	vary                   string // to add to Vary
 	exposed                string // Access-Control-Expose-Headers, or ""
 	maxAge                 string // Access-Control-Max-Age, or ""
 }
@@ -145,10 +145,10 @@ func (m *Middleware) Check(r *http.Request) Decision {
 }
 
 // CheckOrigin returns the decision on an Origin value by itself, as it is on a GET
-// request without Sec-Fetch-Site that is no email's. It does not allocate for a publisher that is listed
-// exactly, be it its own origin or a cache's with the prefix that DomainPrefix or, while
-// it is remembered, FallbackPrefix returns; nor for an origin that names no publisher,
-// unless punycode is decoded to find that out.
+// request without Sec-Fetch-Site that is no email's. It does not allocate for a publisher
+// that is listed exactly, be it its own origin or a cache's with the prefix that
+// DomainPrefix or, while it is remembered, FallbackPrefix returns; nor for an origin that
+// names no publisher, unless punycode is decoded to find that out.
 func (m *Middleware) CheckOrigin(origin string) Decision {
 	v := verdict{named: true}
 	m.current().checkOrigin(&v, origin)

@@ -80,6 +80,7 @@ func TestTheEmailTable(t *testing.T) {
 		{request{"version 1, a parameter in upper case", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, "?__AMP_SOURCE_ORIGIN=news@example.com"},
 		{request{"version 1, behind a semicolon", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, "?a=1;__amp_source_origin=news@example.com"},
 		{request{"version 1, OPTIONS", "OPTIONS", []string{origin(mailOrigin)}, 202, append([]string{"Vary: Outer"}, v1(mailOrigin, "news@example.com")[2:]...), ReasonEmailV1}, news},
+		{request{"version 1, GET with a preflight's header", "GET", []string{origin(mailOrigin), asksPOST}, 202, v1(mailOrigin, "news@example.com"), ReasonEmailV1}, news},
 		{request{"version 1, preflight for amp-same-origin", "OPTIONS", []string{origin(mailOrigin), asksPOST, "Access-Control-Request-Headers: amp-same-origin"}, 403, refusedPreflight, ReasonHeaderNotAllowed}, news},
 		{request{"version 1, two senders, one in disguise", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, news + "&__amp_source%5forigin=evil@evil.example"},
 		{request{"version 1, a star", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, "?__amp_source_origin=*"},

@@ -214,8 +214,8 @@ func (p *policy) decideEmail(v *verdict, r *http.Request) (isEmail bool) {
 const sourceOriginParam = "__amp_source_origin"
 
 // sourceOrigin returns the query's __amp_source_origin, and whether it is an email's: a
-// website's has the origin of a page there, with no "@" in it. If there are several, it
-// is one that nobody sends: who would read the first, and who the last?
+// website's has the origin of a page there, with no "@" in it. If there are several, or
+// one that cannot be read, it is an email's of nobody: a handler might take it for one.
 //
 // A plus sign is one, though forms write spaces so: an address has no space, and a client
 // that leaves "@" as it is may leave "+" as well.
@@ -236,7 +236,10 @@ func sourceOrigin(r *http.Request) (value string, isEmail bool) {
 			return "", true
 		}
 		found = true
-		value, _ = url.PathUnescape(escaped)
+		var err error
+		if value, err = url.PathUnescape(escaped); err != nil {
+			return "", true
+		}
 	}
 	return value, strings.Contains(value, "@")
 }

@@ -112,6 +112,7 @@ func TestTheEmailTable(t *testing.T) {
 		{request{"a client whose origin is listed, page that names its origin", "GET", []string{origin("https://amp.gmail.dev")}, 202, site("https://amp.gmail.dev"), ReasonExtraOrigin}, "?__amp_source_origin=https%3A%2F%2Famp.gmail.dev"},
 		{request{"a client whose origin is listed, another sender", "GET", []string{origin("https://amp.gmail.dev")}, 403, refused, ReasonEmailSenderNotAllowed}, "?__amp_source_origin=evil@evil.example"},
 		{request{"a client whose origin is listed, no address", "GET", []string{origin("https://amp.gmail.dev")}, 403, refused, ReasonNoEmailSender}, "?__amp_source_origin=%22a%20b%22@evil.example"},
+		{request{"a client whose origin is listed, a bad escape", "GET", []string{origin("https://amp.gmail.dev")}, 403, refused, ReasonNoEmailSender}, "?__amp_source_origin=evil@evil.example%zz"},
 		{request{"a client whose origin is listed, two senders", "GET", []string{origin("https://amp.gmail.dev")}, 403, refused, ReasonNoEmailSender}, "?__amp_source_origin=https://amp.gmail.dev&__amp_source_origin=evil@evil.example"},
 		{request{"a client that is a publisher, page", "GET", []string{origin("https://blog.example.net")}, 202, site("https://blog.example.net"), ReasonOwnOrigin}, "?__amp_source_origin=https://blog.example.net"},
 		{request{"a client that is a publisher, preflight for another method", "OPTIONS", []string{origin("https://blog.example.net"), "Access-Control-Request-Method: DELETE"}, 403, refusedPreflight, ReasonMethodNotAllowed}, ""},
@@ -293,7 +294,7 @@ func plainEmail(cfg Config, r *http.Request) (isEmail, allowed bool, grants http
 		if key, err := url.QueryUnescape(key); err == nil && key == "__amp_source_origin" {
 			value, err := url.QueryUnescape(value)
 			if err != nil {
-				value = ""
+				value = "@" // no address, but not a website's either
 			}
 			senders = append(senders, value)
 		}

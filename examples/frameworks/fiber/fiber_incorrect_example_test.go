@@ -61,9 +61,9 @@ func Example_incorrectKeepingAnOrigin() {
 	// cloned: [https://news.example https://evil.example]
 }
 
-// Incorrect, unless no handler looks at a header that can have several lines:
-// adaptor.HTTPMiddleware. It writes the headers back into fiber's request, and each line
-// over the one before.
+// Incorrect: adaptor.HTTPMiddleware. Of several lines of one header ampcors sees only the
+// last, which no browser's page can make use of, but a proxy may make. And it writes that
+// over the others in fiber's request.
 func Example_incorrectHTTPMiddleware() {
 	mw := stacktest.Middleware()
 	for _, glue := range []struct {
@@ -76,13 +76,26 @@ func Example_incorrectHTTPMiddleware() {
 			fmt.Printf("%s: %q\n", glue.name, c.Request().Header.PeekAll("X-Forwarded-For"))
 			return nil
 		})
-		r := httptest.NewRequest("GET", "/", nil)
-		r.Header["X-Forwarded-For"] = []string{"192.0.2.1", "198.51.100.2"}
-		if _, err := app.Test(r); err != nil {
-			fmt.Println(err)
+		for _, header := range []http.Header{
+			{"X-Forwarded-For": {"192.0.2.1", "198.51.100.2"}},
+			{"Origin": {"https://evil.example", "https://news.example"}},
+		} {
+			r := httptest.NewRequest("GET", "/", nil)
+			r.Header = header
+			resp, err := app.Test(r)
+			if err != nil {
+				fmt.Println(err)
+				return
+			}
+			fmt.Printf("%s: status %d\n", glue.name, resp.StatusCode)
 		}
 	}
 	// Output:
 	// HTTPMiddleware: ["198.51.100.2" "198.51.100.2"]
+	// HTTPMiddleware: status 200
+	// HTTPMiddleware: []
+	// HTTPMiddleware: status 200
 	// Handle: ["192.0.2.1" "198.51.100.2"]
+	// Handle: status 200
+	// Handle: status 403
 }

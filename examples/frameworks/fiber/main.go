@@ -3,10 +3,10 @@
 //
 // Handle needs net/http's types, which fiber's adaptor makes. That costs a goroutine and a
 // copy of the headers for each request, and waits for the whole body even with
-// StreamRequestBody. Of several lines of one header, ampcors sees only the last, also of
-// Origin. What runs then is fiber's handler with fiber's request and response, so that
-// streaming and hijacking are as always. adaptor.HTTPMiddleware(mw.Wrap) is shorter, but
-// it writes the headers back into the request, and leaves only those last lines.
+// StreamRequestBody. What runs then is fiber's handler with fiber's request and response,
+// so that streaming and hijacking are as always. adaptor.HTTPMiddleware(mw.Wrap) is
+// shorter, but of several lines of one header it sees only the last, also of Origin, and
+// writes that over the others in the request.
 //
 // Strings in a request lie in memory that fasthttp uses again for the next request. What
 // Observe or a handler keeps for longer, such as Decision.Origin, must be cloned.
@@ -37,7 +37,10 @@ func main() {
 func cors(mw *ampcors.Middleware) fiber.Handler {
 	return func(c fiber.Ctx) error {
 		proceed := false
-		decide := adaptor.HTTPHandlerFunc(func(w http.ResponseWriter, r *http.Request) { proceed = mw.Handle(w, r) })
+		decide := adaptor.HTTPHandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			r.Header = c.GetReqHeaders() // the adaptor has only the last line of each
+			proceed = mw.Handle(w, r)
+		})
 		if err := decide(c); err != nil || !proceed {
 			return err // nil: the response is complete
 		}

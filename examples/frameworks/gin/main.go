@@ -3,7 +3,8 @@
 // before any middleware, so that a page cannot follow them: they are turned off here.
 //
 // What a group is given runs only once a route is found, so the group needs a route for
-// OPTIONS, and what it does not find has no CORS headers. Prefer the engine.
+// OPTIONS (and one more for OPTIONS of "" if it has a route for that), and what it does not
+// find has no CORS headers. Prefer the engine.
 //
 // gin goes on to the next handler whatever one has written, until Abort is called:
 // gin.WrapH around a middleware never does that.

@@ -1,6 +1,8 @@
 // Command servemux is an API with method patterns in net/http's ServeMux. Wrap goes
 // around a whole mux: one that knows "POST /api/comments" and no OPTIONS answers a
-// preflight with 405, and a handler behind that pattern is never asked.
+// preflight with 405, and a handler behind that pattern is never asked. A mux redirects
+// paths such as "/api" and "//api/comments" before what is behind its patterns is asked, so
+// that a page cannot follow where Wrap is only around a group.
 package main
 
 import (

@@ -21,3 +21,16 @@ func Example_incorrectMethodPattern() {
 	// behind a pattern: 405
 	// before the mux: 204
 }
+
+// Incorrect, if pages call "/api" and the like: Wrap around a group only. The mux before it
+// redirects such paths without CORS headers, and the page's request ends there.
+func Example_incorrectRedirects() {
+	mw := stacktest.Middleware()
+	for _, h := range []http.Handler{group(mw), global(mw)} {
+		status, acao := stacktest.Read(h, "/api")
+		fmt.Printf("status %d, Access-Control-Allow-Origin %q\n", status, acao)
+	}
+	// Output:
+	// status 307, Access-Control-Allow-Origin ""
+	// status 404, Access-Control-Allow-Origin "https://www-example-com.cdn.ampproject.org"
+}

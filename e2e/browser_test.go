@@ -48,7 +48,7 @@ func browser(t *testing.T, s *site) context.Context {
 	if err := os.WriteFile(prefs, []byte(`{"profile": {"cookie_controls_mode": 0}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	flags := []chromedp.ExecAllocatorOption{chromedp.ExecPath(path), chromedp.UserDataDir(dir)}
+	flags := []chromedp.ExecAllocatorOption{chromedp.ExecPath(path), chromedp.UserDataDir(dir), chromedp.WSURLReadTimeout(time.Minute)}
 	for _, name := range []string{
 		"headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-background-networking",
 		"disable-component-update", "disable-sync", "ignore-certificate-errors", "disable-dev-shm-usage",

@@ -232,7 +232,7 @@ func start(t testing.TB, addr string, cmd *exec.Cmd) {
 			t.Logf("%s wrote:\n%s", cmd.Path, &stderr)
 		}
 	})
-	for range 200 {
+	for range 600 { // half a minute
 		if conn, err := net.Dial("tcp", addr); err == nil {
 			conn.Close()
 			break

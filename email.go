@@ -30,8 +30,9 @@ import (
 // can make: what an email may read must not be secret, unless its URL has a token. A
 // page at the API's own origin can make it as well.
 //
-// Source: CORS in AMP for Email,
-// https://amp.dev/documentation/guides-and-tutorials/email/learn/cors-in-email
+// Sources: CORS in AMP for Email,
+// https://amp.dev/documentation/guides-and-tutorials/email/learn/cors-in-email, and
+// Gmail's security requirements, https://developers.google.com/gmail/ampemail/security-requirements
 type Email struct {
 	// Senders are the addresses whose emails may call: "news@example.com", or
 	// "*@example.com" for everybody at example.com, but not below it. That must be a

@@ -27,7 +27,7 @@ func Example_incorrectWithAndGroup() {
 
 	fmt.Println("Route:", stacktest.Preflight(group(mw)))
 	// Output:
-	// With: 405
-	// Group: 405
-	// Route: 204
+	// With: status 405, nothing granted
+	// Group: status 405, nothing granted
+	// Route: status 204, DELETE granted
 }

@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 
 	"github.com/ampcors/ampcors/examples/frameworks/internal/stacktest"
 	"github.com/labstack/echo/v5"
@@ -17,15 +15,9 @@ func Example_incorrectRouteMiddleware() {
 	e := echo.New()
 	e.DELETE("/api/comments", func(c *echo.Context) error { return nil }, cors(mw))
 
-	for _, h := range []http.Handler{e, group(mw)} {
-		r := httptest.NewRequest("OPTIONS", "/api/comments", nil)
-		r.Header.Set("Origin", "https://www-example-com.cdn.ampproject.org")
-		r.Header.Set("Access-Control-Request-Method", "DELETE")
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
-		fmt.Printf("status %d, Access-Control-Allow-Methods %q\n", w.Code, w.Header().Get("Access-Control-Allow-Methods"))
-	}
+	fmt.Println("route:", stacktest.Preflight(e))
+	fmt.Println("group:", stacktest.Preflight(group(mw)))
 	// Output:
-	// status 204, Access-Control-Allow-Methods ""
-	// status 204, Access-Control-Allow-Methods "DELETE"
+	// route: status 204, nothing granted
+	// group: status 204, DELETE granted
 }

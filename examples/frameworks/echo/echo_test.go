@@ -25,8 +25,8 @@ func TestWrapMiddlewareCallsWrapForEachRequest(t *testing.T) {
 	if status := stacktest.Forge(e); status != http.StatusForbidden || deleted {
 		t.Errorf("another publisher's page gets status %d, deleted: %t", status, deleted)
 	}
-	if status := stacktest.Preflight(e); status != http.StatusNoContent {
-		t.Errorf("a preflight gets status %d", status)
+	if got, want := stacktest.Preflight(e), "status 204, DELETE granted"; got != want {
+		t.Errorf("a preflight gets %s; want %s", got, want)
 	}
 	if calls != 2 {
 		t.Errorf("Wrap was called %d times for 2 requests", calls)

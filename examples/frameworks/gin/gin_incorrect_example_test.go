@@ -43,9 +43,9 @@ func Example_incorrectGroup() {
 	fmt.Println("group with OPTIONS:", stacktest.Preflight(group(mw)))
 	fmt.Println("engine:", stacktest.Preflight(global(mw)))
 	// Output:
-	// group without OPTIONS: 404
-	// group with OPTIONS: 204
-	// engine: 204
+	// group without OPTIONS: status 404, nothing granted
+	// group with OPTIONS: status 204, DELETE granted
+	// engine: status 204, DELETE granted
 }
 
 // Incorrect: Use after a route. gin gives a route the middleware that is there when the

@@ -18,8 +18,8 @@ func Example_incorrectMethodPattern() {
 	fmt.Println("behind a pattern:", stacktest.Preflight(mux))
 	fmt.Println("before the mux:", stacktest.Preflight(mw.Wrap(mux)))
 	// Output:
-	// behind a pattern: 405
-	// before the mux: 204
+	// behind a pattern: status 405, nothing granted
+	// before the mux: status 204, DELETE granted
 }
 
 // Incorrect, if pages call "/api" and the like: Wrap around a group only. The mux before it

@@ -1,6 +1,7 @@
 package stacktest
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 
@@ -17,10 +18,15 @@ func Middleware() *ampcors.Middleware {
 	return mw
 }
 
-// Preflight returns the status with which a handler answers the preflight for a DELETE
-// of the comments, from the page of a publisher that is allowed.
-func Preflight(h http.Handler) int {
-	return ask(h, "OPTIONS", "/api/comments", cacheOrigin).Code
+// Preflight tells what a handler answers to the preflight for a DELETE of the comments,
+// from the page of a publisher that is allowed.
+func Preflight(h http.Handler) string {
+	w := ask(h, "OPTIONS", "/api/comments", cacheOrigin)
+	granted := w.Header().Get("Access-Control-Allow-Methods")
+	if granted == "" {
+		granted = "nothing"
+	}
+	return fmt.Sprintf("status %d, %s granted", w.Code, granted)
 }
 
 // Forge returns the status with which a handler answers a DELETE of the comments from

@@ -126,7 +126,7 @@ func (m *Middleware) Handle(w http.ResponseWriter, r *http.Request) (proceed boo
 	case !proceed && p.cfg.Denied == nil:
 		deny(w, v.reason, vary)
 		return false
-	default:
+	case vary != "":
 		addVary(h, []string{vary})
 	}
 	if !proceed {

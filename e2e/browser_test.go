@@ -60,7 +60,10 @@ func browser(t *testing.T, s *site) context.Context {
 	ctx, cancel := chromedp.NewExecAllocator(context.Background(), flags...)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx)
-	t.Cleanup(func() { _ = chromedp.Cancel(ctx); cancel() })          // and wait until it has ended
+	t.Cleanup(func() {
+		_ = chromedp.Cancel(ctx) // and wait until it has ended
+		cancel()
+	})
 	if _, err := chromedp.Run(ctx, chromedp.Location()); err != nil { // which starts it
 		t.Fatal(err)
 	}

@@ -37,6 +37,10 @@ func TestTheExamplesPageAsAPersonUsesIt(t *testing.T) {
 			do(t, page, chromedp.EmulateViewport(size.width, size.height, size.options...))
 			do(t, page, chromedp.Navigate("http://"+addr+"/"))
 			look(t, page, size.name+"-empty", size.width)
+			focuses := "String(document.querySelector('#origin').autofocus)"
+			if read(t, page, focuses) != "true" {
+				t.Error("one cannot type at once")
+			}
 
 			for _, try := range []struct{ name, typed, verdict, title, step string }{
 				{"allowed", "https://www-example-com.cdn.ampproject.org", "Allowed: cache origin (www.example.com)", "Allowed: whose page is this Origin?", "Listed in Publishers."},
@@ -50,6 +54,9 @@ func TestTheExamplesPageAsAPersonUsesIt(t *testing.T) {
 				expect(t, page, try.name, try.verdict, try.title, try.step)
 				if value := read(t, page, "document.querySelector('#origin').value"); value != try.typed {
 					t.Errorf("%s: the field has %q", try.name, value)
+				}
+				if read(t, page, focuses) != "false" {
+					t.Errorf("%s: on a phone, the keyboard covers the verdict", try.name)
 				}
 				look(t, page, size.name+"-"+try.name, size.width)
 			}
@@ -84,7 +91,9 @@ func loads(action chromedp.Action[chromedp.Void]) chromedp.Action[chromedp.Void]
 
 func read(t *testing.T, page context.Context, expression string) string {
 	t.Helper()
-	text, err := chromedp.Run(page, chromedp.Evaluate[string](expression))
+	ctx, cancel := context.WithTimeout(page, time.Minute)
+	defer cancel()
+	text, err := chromedp.Run(ctx, chromedp.Evaluate[string](expression))
 	if err != nil {
 		t.Fatal(err)
 	}

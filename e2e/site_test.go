@@ -232,16 +232,19 @@ func start(t testing.TB, addr string, cmd *exec.Cmd) {
 			t.Logf("%s wrote:\n%s", cmd.Path, &stderr)
 		}
 	})
-	for range 600 { // half a minute
-		if conn, err := net.Dial("tcp", addr); err == nil {
+	for begun := time.Now(); time.Since(begun) < 30*time.Second; {
+		conn, err := net.Dial("tcp", addr)
+		if err == nil {
 			conn.Close()
-			break
 		}
-		time.Sleep(50 * time.Millisecond)
+		select {
+		case <-ended: // so that what may listen there is somebody else's
+			t.Fatalf("%s ended", cmd.Path)
+		case <-time.After(50 * time.Millisecond):
+		}
+		if err == nil {
+			return
+		}
 	}
-	select {
-	case <-ended: // and what listens is somebody else's
-		t.Fatalf("%s ended", cmd.Path)
-	default:
-	}
+	t.Fatalf("%s does not listen at %s", cmd.Path, addr)
 }

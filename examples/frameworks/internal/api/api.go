@@ -22,9 +22,10 @@ func Config() ampcors.Config {
 
 // Comments are those of readers.
 type Comments struct {
-	mu    sync.Mutex
-	list  []string
-	added chan struct{} // closed when there is one more
+	mu      sync.Mutex
+	list    []string
+	deleted int           // how many there were before those in the list
+	added   chan struct{} // closed when there is one more
 }
 
 // Add keeps a copy of text, which may lie in memory that a framework uses again.
@@ -49,6 +50,7 @@ func (c *Comments) List() []string {
 func (c *Comments) Clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.deleted += len(c.list)
 	c.list = nil
 }
 
@@ -56,7 +58,7 @@ func (c *Comments) Clear() {
 // ends or the reader is gone.
 func (c *Comments) Stream(ctx context.Context, w io.Writer, flush func() error) {
 	c.mu.Lock()
-	next := len(c.list)
+	next := c.deleted + len(c.list)
 	c.mu.Unlock()
 	line := "comments as they come:"
 	for {
@@ -64,7 +66,7 @@ func (c *Comments) Stream(ctx context.Context, w io.Writer, flush func() error) 
 			return
 		}
 		c.mu.Lock()
-		for next >= len(c.list) {
+		for max(next, c.deleted) >= c.deleted+len(c.list) {
 			if c.added == nil {
 				c.added = make(chan struct{})
 			}
@@ -77,7 +79,8 @@ func (c *Comments) Stream(ctx context.Context, w io.Writer, flush func() error) 
 			}
 			c.mu.Lock()
 		}
-		line = c.list[next]
+		next = max(next, c.deleted) // those before are gone
+		line = c.list[next-c.deleted]
 		next++
 		c.mu.Unlock()
 	}

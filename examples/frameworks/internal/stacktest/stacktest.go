@@ -36,7 +36,7 @@ func Run(t *testing.T, global, group func(*ampcors.Middleware, net.Listener) err
 	}{{"global", global}, {"group", group}} {
 		t.Run(mount.name, func(t *testing.T) {
 			s := start(t, mount.serve)
-			t.Run("requests", func(t *testing.T) { s.requests(t) })
+			t.Run("requests", s.requests)
 			t.Run("not found", func(t *testing.T) { s.notFound(t, mount.name == "group" && limits.GroupMissesNotFound) })
 			t.Run("outside of the group", func(t *testing.T) { s.outside(t, mount.name == "global") })
 			t.Run("streaming", s.streaming)
@@ -247,15 +247,21 @@ func (s server) streaming(t *testing.T) {
 		t.Errorf("Access-Control-Allow-Origin is %q", got)
 	}
 	lines := bufio.NewScanner(resp.Body)
-	for _, want := range []string{"comments as they come:", "first", "second"} {
+	expect := func(want string) {
+		t.Helper()
 		if !lines.Scan() || lines.Text() != want {
 			t.Fatalf("the stream has %q, %v; want %q", lines.Text(), lines.Err(), want)
 		}
-		if next := map[string]string{"comments as they come:": "first", "first": "second"}[want]; next != "" {
-			s.do(t, "POST", "/api/comments", next, "Origin: "+cacheOrigin)
-		}
 	}
-	s.do(t, "DELETE", "/api/comments", "", "Origin: "+cacheOrigin)
+	expect("comments as they come:")
+	for _, comment := range []string{"first", "second"} {
+		s.do(t, "POST", "/api/comments", comment, origin)
+		expect(comment)
+	}
+	s.do(t, "DELETE", "/api/comments", "", origin)
+	s.do(t, "POST", "/api/comments", "after all were deleted", origin)
+	expect("after all were deleted")
+	s.do(t, "DELETE", "/api/comments", "", origin)
 }
 
 func (s server) hijacking(t *testing.T) {

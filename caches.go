@@ -168,6 +168,16 @@ func checkCaches(field string, caches []Cache) (faults []*ValueError) {
 	return faults
 }
 
+// isOrIsBelowAny tells whether host is one of the domains or one of their subdomains.
+func isOrIsBelowAny(host string, domains []string) bool {
+	for _, domain := range domains {
+		if isOrIsBelow(host, domain) {
+			return true
+		}
+	}
+	return false
+}
+
 // isOrIsBelow tells whether host is the domain or one of its subdomains.
 func isOrIsBelow(host, domain string) bool {
 	rest, ok := strings.CutSuffix(host, domain)

@@ -1,6 +1,7 @@
 package ampcors
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -95,7 +96,8 @@ type Config struct {
 
 	// Denied answers a refused request. Nil stands for status 403 with the reason in
 	// one line. It can call Check to learn the reason, which is the same unless
-	// Reconfigure came between.
+	// Reconfigure or a change in the Source came between. Requests that are refused
+	// because the Source cannot tell do not get here.
 	Denied http.Handler `json:"-"`
 
 	// Observe is called with the decision on every request that passes Handle or Wrap,
@@ -103,9 +105,21 @@ type Config struct {
 	// Decision are valid at least as long as the request.
 	Observe func(*http.Request, Decision) `json:"-"`
 
-	// CacheSize is how many hash-only prefixes of publishers are remembered, at up to
-	// 400 octets each; zero stands for 4096. A prefix that is not remembered costs one
-	// SHA-256 more and is decided alike.
+	// Source knows further publishers, such as those in a database. It is asked about
+	// publisher domains and hashes that Publishers does not cover, and its answers are
+	// remembered. If it cannot tell, a request is answered with status 503 and
+	// Retry-After, unless it was confirmed lately that the publisher is one.
+	Source Source `json:"-"`
+
+	// Lookup says how the Source is asked. Without one it has no effect.
+	Lookup Lookup `json:"lookup,omitzero"`
+
+	// CacheSize is how much is remembered. Without a Source it is the number of hash-only
+	// prefixes of listed publishers, at up to 400 octets each; zero stands for 4096. A
+	// prefix that is not remembered costs one SHA-256 more and is decided alike. With a
+	// Source it is also that of the Source's publishers, of its refusals, and of prefixes
+	// that are a hash or punycode, of which together each takes up to 2 KiB and, with
+	// names of 20 octets, XXX; zero stands for 65,536.
 	CacheSize int `json:"cacheSize,omitempty"`
 
 	// DangerouslyAllowHTTPOwnOrigins also accepts own origins with http. Anybody on
@@ -153,12 +167,31 @@ func compact(list []string) []string {
 	return list
 }
 
+// Validate returns the error that [New] would return, without building anything.
+func (cfg Config) Validate() error {
+	_, _, _, err := check(cfg)
+	return err
+}
+
 // compile checks all of cfg and builds the policy that it describes.
 func compile(cfg Config) (*policy, error) {
 	cfg = cfg.clone()
+	p, names, wildcards, err := check(cfg)
+	if err != nil {
+		return nil, err
+	}
+	p.allowlist = newAllowlist(names, wildcards, cmp.Or(cfg.CacheSize, defaultCacheSize))
+	if cfg.Source != nil {
+		p.lookups = newLookups(cfg.Source, cfg.Lookup.withDefaults(), cmp.Or(cfg.CacheSize, defaultSourceCacheSize), p.foreign)
+	}
+	return p, nil
+}
+
+// check checks all of cfg, and returns the policy but for its allowlist and Source.
+func check(cfg Config) (p *policy, names, wildcards []string, err error) {
 	v := validator{}
 	caches, foreign := v.caches(cfg.Caches)
-	p := &policy{
+	p = &policy{
 		cfg:     cfg,
 		caches:  caches,
 		foreign: foreign,
@@ -169,20 +202,17 @@ func compile(cfg Config) (*policy, error) {
 		exposed: v.responseHeaders(cfg.ResponseHeaders),
 		maxAge:  v.maxAge(cfg.MaxAge),
 	}
-	names, wildcards := v.publishers(cfg, foreign)
+	names, wildcards = v.publishers(cfg, foreign)
 	p.requestHeaders, p.maxRequestHeaderOctets = v.requestHeaders(cfg.RequestHeaders)
-	size := v.cacheSize(cfg.CacheSize)
+	v.cacheSize(cfg.CacheSize)
+	v.lookup(cfg.Lookup)
 	if p.mailbox != nil {
 		p.vary = "Origin, AMP-Email-Sender"
 	}
-	if len(cfg.Publishers) == 0 && len(cfg.Origins) == 0 && p.mailbox == nil {
-		v.report("Publishers", -1, "", "is missing, and so are Origins and Email.Senders: nobody would be allowed", `at least one publisher, such as "example.com"`)
+	if len(cfg.Publishers) == 0 && len(cfg.Origins) == 0 && p.mailbox == nil && cfg.Source == nil {
+		v.report("Publishers", -1, "", "is missing, and so are Origins, Email.Senders and a Source: nobody would be allowed", `at least one publisher, such as "example.com"`)
 	}
-	if len(v) > 0 {
-		return nil, joinValueErrors(v)
-	}
-	p.allowlist = newAllowlist(names, wildcards, size)
-	return p, nil
+	return p, names, wildcards, joinValueErrors(v)
 }
 
 // A validator collects the faults of a Config.
@@ -427,14 +457,36 @@ func (v *validator) maxAge(d time.Duration) string {
 	return ""
 }
 
-func (v *validator) cacheSize(n int) int {
+func (v *validator) cacheSize(n int) {
 	if n < 0 {
-		v.report("CacheSize", -1, fmt.Sprint(n), "is negative", "a number of entries, or 0 for 4096")
+		v.report("CacheSize", -1, fmt.Sprint(n), "is negative", "a number of entries, or 0 for the default")
 	}
-	if n == 0 {
-		return defaultCacheSize
+}
+
+func (v *validator) lookup(l Lookup) {
+	for _, d := range []struct {
+		field string
+		value time.Duration
+	}{
+		{"Lookup.TTL", l.TTL}, {"Lookup.RefusalTTL", l.RefusalTTL}, {"Lookup.StaleFor", l.StaleFor}, {"Lookup.Timeout", l.Timeout},
+	} {
+		if d.value < 0 {
+			v.report(d.field, -1, d.value.String(), "is negative", "a duration such as 30*time.Second, or 0 for the default")
+		}
 	}
-	return n
+	if ttl := l.withDefaults().TTL; l.StaleFor > 0 && l.StaleFor < ttl {
+		v.report("Lookup.StaleFor", -1, l.StaleFor.String(), "is less than Lookup.TTL, for which a publisher gets in in any case", ttl.String()+" at least")
+	}
+	for _, n := range []struct {
+		field string
+		value int
+	}{
+		{"Lookup.MaxConcurrent", l.MaxConcurrent}, {"Lookup.MaxRate", l.MaxRate},
+	} {
+		if n.value < 0 {
+			v.report(n.field, -1, fmt.Sprint(n.value), "is negative", "a number of lookups, or 0 for the default")
+		}
+	}
 }
 
 // isToken tells whether s is a token in HTTP's sense, RFC 9110 section 5.6.2.

@@ -19,6 +19,14 @@ type Decision struct {
 	// for anything that is no email's, and without [Config].Email. It is unverified and
 	// of any length unless the request is allowed.
 	EmailSender string
+
+	// Stale says that the request is allowed because Config.Source confirmed the
+	// publisher within Lookup.StaleFor, though it could not do so now.
+	Stale bool
+
+	// SourceErr is why Config.Source could not tell; nil unless Stale is set or the
+	// Reason is ReasonSourceUnavailable.
+	SourceErr error
 }
 
 // A Reason says why a request is allowed or refused. The set is closed, so that
@@ -53,6 +61,7 @@ const (
 	ReasonEmailSenderNotAllowed // an email's, of a sender who is not allowed
 	ReasonMethodNotAllowed      // a preflight asks for a method that is not allowed
 	ReasonHeaderNotAllowed      // a preflight asks for a header that is not allowed
+	ReasonSourceUnavailable     // Config.Source could not tell whether the publisher is allowed: status 503
 
 	numReasons
 )
@@ -79,6 +88,7 @@ var reasonText = [numReasons]string{
 	ReasonEmailSenderNotAllowed: "email sender not allowed",
 	ReasonMethodNotAllowed:      "method not allowed",
 	ReasonHeaderNotAllowed:      "header not allowed",
+	ReasonSourceUnavailable:     "source unavailable",
 }
 
 // String returns the reason in a few words, such as "publisher not allowed".

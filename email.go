@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 )
 
@@ -78,7 +77,7 @@ func (v *validator) email(cfg Email, foreign []string) *mailbox {
 		reason, want := originFault(client, foreign)
 		_, host, _ := strings.Cut(client, "://")
 		host, _, _ = strings.Cut(host, ":")
-		if slices.ContainsFunc(foreign, func(domain string) bool { return isOrIsBelow(host, domain) }) {
+		if isOrIsBelowAny(host, foreign) {
 			reason, want = "is an AMP Cache's, not a mail client's", "to leave it out"
 		}
 		if reason != "" {

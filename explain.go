@@ -113,6 +113,8 @@ func (p *policy) explainSteps(v *verdict, step func(name string, ok bool, value,
 func (p *policy) explainAllowlist(v *verdict, step func(name string, ok bool, value, detail string)) {
 	_, listed := find(p.allowlist, v.publisher)
 	switch {
+	case v.reason == ReasonSourceUnavailable:
+		step("allowlist", false, v.publisher, "Not in Publishers, and the Source could not tell: "+v.sourceErr.Error()+".")
 	case v.reason == ReasonHashNotKnown:
 		step("allowlist", false, "", "It is the hash of no publisher that is listed exactly. A pattern cannot match a hash.")
 	case !v.reason.allowed():

@@ -1,25 +1,31 @@
 package ampcors
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"unsafe"
 )
 
 // Middleware answers CORS for the publishers of its [Config], and refuses what the
 // configuration does not allow. It is safe for use by many goroutines. [New] makes
 // one; the zero value has no publishers and refuses every origin.
 type Middleware struct {
-	policy atomic.Pointer[policy]
-	counts counters
+	policy   atomic.Pointer[policy]
+	changing sync.Mutex // held by Reconfigure
+	counts   counters
 }
 
-// A policy is a compiled Config. Nothing in it changes but the content of the
-// allowlist's LRU, so that a request that holds one is decided by it alone.
+// A policy is a compiled Config. Nothing in it changes but what is remembered of the
+// Source and in the allowlist's LRU, so that a request that holds one is decided by it
+// alone.
 type policy struct {
 	cfg                    Config
 	allowlist              *allowlist
+	lookups                *lookups      // nil without a Source
 	caches                 []cacheSuffix // trusted
 	foreign                []string      // domains whose hosts are never a publisher's own
 	origins                map[string]struct{}
@@ -55,8 +61,40 @@ func (m *Middleware) Reconfigure(cfg Config) error {
 	if err != nil {
 		return err
 	}
+	m.changing.Lock()
+	defer m.changing.Unlock()
+	old := m.current().lookups
+	switch {
+	case p.lookups == nil:
+	case old.sameAs(p.lookups):
+		p.lookups = old
+	default:
+		p.lookups.listen()
+	}
 	m.policy.Store(p)
+	if old != nil && old != p.lookups {
+		old.stop()
+	}
 	return nil
+}
+
+// Forget has the Source asked anew about these publishers before they get in again, also
+// where it cannot tell: for those that are revoked, or added, and must not wait for
+// [Lookup].TTL. It concerns this Middleware alone, and no publisher that Config.Publishers
+// covers. An error is a *[ValueError], or several of them joined, about what is not a
+// domain; the others are forgotten.
+func (m *Middleware) Forget(publishers ...string) error {
+	var faults []*ValueError
+	l := m.current().lookups
+	for i, publisher := range publishers {
+		domain, err := parseDomain(publisher)
+		if err != nil {
+			faults = append(faults, err.at("publishers", i, publisher, ""))
+		} else if l != nil {
+			l.forget(domain)
+		}
+	}
+	return joinValueErrors(faults)
 }
 
 // Config returns a copy of the configuration in force.
@@ -69,6 +107,16 @@ func (m *Middleware) Stats() Stats {
 		s[r] = m.counts.sum(r)
 	}
 	return s
+}
+
+// SourceStats returns how Config.Source has been used, by Check and CheckOrigin too. All
+// is zero without a Source; when Reconfigure changes the Source or how it is asked, the
+// counts begin anew.
+func (m *Middleware) SourceStats() SourceStats {
+	if l := m.current().lookups; l != nil {
+		return l.stats()
+	}
+	return SourceStats{}
 }
 
 var nobody = &policy{allowlist: new(allowlist), vary: "Origin"}
@@ -101,7 +149,7 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 // OPTIONS before it calls Handle breaks preflights.
 func (m *Middleware) Handle(w http.ResponseWriter, r *http.Request) (proceed bool) {
 	p := m.current()
-	v := verdict{named: p.cfg.Observe != nil}
+	v := verdict{ctx: r.Context(), named: p.cfg.Observe != nil}
 	p.decide(&v, r)
 	m.counts.add(v.reason)
 	if p.cfg.Observe != nil {
@@ -123,8 +171,11 @@ func (m *Middleware) Handle(w http.ResponseWriter, r *http.Request) (proceed boo
 	case v.reason == ReasonEmail, v.reason == ReasonEmailV1:
 		p.grantEmail(h, &v, vary)
 		return true
+	case !proceed && v.reason == ReasonSourceUnavailable:
+		deny(w, http.StatusServiceUnavailable, v.reason, vary)
+		return false
 	case !proceed && p.cfg.Denied == nil:
-		deny(w, v.reason, vary)
+		deny(w, http.StatusForbidden, v.reason, vary)
 		return false
 	case vary != "":
 		addVary(h, []string{vary})
@@ -139,7 +190,7 @@ func (m *Middleware) Handle(w http.ResponseWriter, r *http.Request) (proceed boo
 // nothing, and does not call Config.Observe. A handler behind Handle or Wrap can use
 // it to learn whose page calls.
 func (m *Middleware) Check(r *http.Request) Decision {
-	v := verdict{named: true}
+	v := verdict{ctx: r.Context(), named: true}
 	m.current().decide(&v, r)
 	return v.decision()
 }
@@ -148,15 +199,17 @@ func (m *Middleware) Check(r *http.Request) Decision {
 // request without Sec-Fetch-Site that is no email's. It does not allocate for a publisher
 // that is listed exactly, be it its own origin or a cache's with the prefix that
 // DomainPrefix or, while it is remembered, FallbackPrefix returns; nor for an origin that
-// names no publisher, unless punycode is decoded to find that out.
+// names no publisher, unless punycode is decoded to find that out. With Config.Source it
+// may wait for that, for Lookup.Timeout at most.
 func (m *Middleware) CheckOrigin(origin string) Decision {
-	v := verdict{named: true}
+	v := verdict{ctx: context.Background(), named: true}
 	m.current().checkOrigin(&v, origin)
 	return v.decision()
 }
 
 // A verdict is a Decision in the making. It lies on the stack.
 type verdict struct {
+	ctx       context.Context // of the request, for the Source
 	reason    Reason
 	named     bool // the publisher's name is wanted, though it must be copied
 	preflight bool
@@ -168,6 +221,8 @@ type verdict struct {
 	fault     fault        // what is wrong with the prefix or the host
 	publisher string
 	sender    string // of an email
+	stale     bool   // by what the Source said earlier
+	sourceErr error  // why the Source could not tell
 }
 
 func (v *verdict) decision() Decision {
@@ -177,6 +232,8 @@ func (v *verdict) decision() Decision {
 		Origin:      v.origin,
 		Publisher:   v.publisher,
 		EmailSender: v.sender,
+		Stale:       v.stale,
+		SourceErr:   v.sourceErr,
 	}
 	if v.cache != nil {
 		d.CacheID = v.cache.id
@@ -262,7 +319,7 @@ func (p *policy) checkOrigin(v *verdict, origin string) {
 	}
 	if _, ok := p.origins[origin]; ok {
 		*v = verdict{reason: ReasonExtraOrigin, origin: origin}
-	} else if p.mailbox.hasClient(origin) {
+	} else if v.reason != ReasonSourceUnavailable && p.mailbox.hasClient(origin) {
 		v.reason = ReasonNoEmailSender // which says more than that it is no page's
 	}
 }
@@ -287,10 +344,14 @@ func (p *policy) checkOwnHost(v *verdict, host string) {
 		v.reason, v.publisher = ReasonOwnOrigin, name
 		return
 	}
+	if name, ok := p.lookups.recall(host); ok {
+		v.reason, v.publisher = ReasonOwnOrigin, name
+		return
+	}
 	hasALabel, f := checkDomain(host)
 	switch f {
 	case noFault:
-		p.checkPatternsHost(v, host, hasALabel)
+		p.checkUnlistedHost(v, host, hasALabel)
 	case faultSingleLabel, faultNumber, faultEdgeHyphen:
 		v.reason, v.fault = ReasonUnknownHost, f // an origin, but never a publisher's
 	default:
@@ -298,23 +359,26 @@ func (p *policy) checkOwnHost(v *verdict, host string) {
 	}
 }
 
-// checkPatternsHost decides on a publisher domain that is the host of an origin, and
+// checkUnlistedHost decides on a publisher domain that is the host of an origin, and
 // that is not listed exactly.
-func (p *policy) checkPatternsHost(v *verdict, host string, hasALabel bool) {
+func (p *policy) checkUnlistedHost(v *verdict, host string, hasALabel bool) {
 	v.reason = ReasonUnknownHost
-	for _, domain := range p.foreign {
-		if isOrIsBelow(host, domain) {
-			v.fault = faultForeign // though a pattern may cover it
-			return
-		}
+	if isOrIsBelowAny(host, p.foreign) {
+		v.fault = faultForeign // though a pattern may cover it, or the Source know it
+		return
 	}
-	if !covers(p.allowlist, host) {
+	isCovered := covers(p.allowlist, host)
+	if !isCovered && p.lookups == nil {
 		return
 	}
 	if hasALabel {
 		if _, v.fault = decodeDomain(host); v.fault != noFault {
 			return
 		}
+	}
+	if !isCovered {
+		v.settle(p.lookups.findDomain(v.ctx, strings.Clone(host)), ReasonOwnOrigin, ReasonUnknownHost)
+		return
 	}
 	v.reason = ReasonOwnOrigin
 	if v.named {
@@ -338,10 +402,15 @@ func (p *policy) checkPrefix(v *verdict) {
 	var name string
 	var ok bool
 	domain, plain := unfoldPlain(&buf, v.prefix)
-	if plain {
-		name, ok = find(p.allowlist, domain)
-	} else {
-		name, ok = p.allowlist.findPunycode(v.prefix)
+	switch {
+	case plain:
+		if name, ok = find(p.allowlist, domain); !ok {
+			name, ok = p.lookups.recall(unsafe.String(unsafe.SliceData(domain), len(domain)))
+		}
+	default:
+		if name, ok = p.allowlist.findPunycode(v.prefix); !ok {
+			name, ok = p.lookups.recallPrefix(v.prefix)
+		}
 	}
 	if ok {
 		v.reason, v.publisher = ReasonCacheOrigin, name
@@ -364,6 +433,13 @@ func (p *policy) checkPrefix(v *verdict) {
 		if !ok && v.named {
 			v.publisher = string(domain)
 		}
+		if p.lookups != nil && !v.reason.allowed() && !isOrIsBelowAny(string(domain), p.foreign) {
+			a := p.lookups.findDomain(v.ctx, string(domain))
+			v.settle(a, ReasonCacheOrigin, ReasonPublisherNotAllowed)
+			if !plain && a.publisher != "" {
+				p.lookups.rememberPrefix(v.prefix, a.publisher)
+			}
+		}
 	case faultChar:
 		v.reason, v.fault = ReasonMalformed, f
 	default:
@@ -376,17 +452,37 @@ func (p *policy) checkHash(v *verdict) {
 		v.reason, v.publisher = ReasonHashedCacheOrigin, name
 		return
 	}
+	if name, ok := p.lookups.recallPrefix(v.prefix); ok {
+		v.reason, v.publisher = ReasonHashedCacheOrigin, name
+		return
+	}
 	sum, f := decodeHash(v.prefix)
 	if f != noFault {
 		v.reason, v.fault = ReasonNotCanonical, f
 		return
 	}
 	name, ok := p.allowlist.findHash(&sum)
-	if !ok {
+	switch {
+	case ok:
+		v.reason, v.publisher = ReasonHashedCacheOrigin, name
+	case p.lookups != nil:
+		v.settle(p.lookups.findHash(v.ctx, strings.Clone(v.prefix)), ReasonHashedCacheOrigin, ReasonHashNotKnown)
+	default:
 		v.reason = ReasonHashNotKnown
-		return
 	}
-	v.reason, v.publisher = ReasonHashedCacheOrigin, name
+}
+
+// settle decides by the Source's answer.
+func (v *verdict) settle(a answer, allowed, refused Reason) {
+	v.stale, v.sourceErr = a.stale, a.err
+	switch {
+	case a.publisher != "":
+		v.reason, v.publisher = allowed, a.publisher
+	case a.err != nil:
+		v.reason = ReasonSourceUnavailable
+	default:
+		v.reason = refused
+	}
 }
 
 // checkPreflight goes on from the decision on the origin of a request with OPTIONS, if it
@@ -480,18 +576,22 @@ var deniedText = func() (text [numReasons][]byte) {
 	for r := range text {
 		text[r] = []byte("Forbidden: " + Reason(r).String() + "\n")
 	}
+	text[ReasonSourceUnavailable] = []byte("Service Unavailable: " + ReasonSourceUnavailable.String() + "\n")
 	return text
 }()
 
 // deny does what http.Error would, but formats nothing and makes one array, so that to
 // be refused costs an attacker's victim little more than to be allowed.
-func deny(w http.ResponseWriter, reason Reason, vary string) {
-	h, vals := w.Header(), &[3]string{vary, "text/plain; charset=utf-8", "nosniff"}
+func deny(w http.ResponseWriter, status int, reason Reason, vary string) {
+	h, vals := w.Header(), &[4]string{vary, "text/plain; charset=utf-8", "nosniff", retryAfter}
 	addVary(h, vals[0:1:1])
 	delete(h, "Content-Length") // it would be that of some other content
 	h["Content-Type"] = vals[1:2:2]
 	h["X-Content-Type-Options"] = vals[2:3:3]
-	w.WriteHeader(http.StatusForbidden)
+	if status == http.StatusServiceUnavailable {
+		h["Retry-After"] = vals[3:4:4]
+	}
+	w.WriteHeader(status)
 	_, _ = w.Write(deniedText[reason]) // an error would be the connection's
 }
 

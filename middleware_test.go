@@ -302,23 +302,23 @@ func checkRequest(t *testing.T, cfg Config, test request, query string, want htt
 func TestADecisionTellsWhosePageItIs(t *testing.T) {
 	m := newMiddleware(t, testConfig())
 	for _, want := range []Decision{
-		{true, ReasonCacheOrigin, cacheOrigin, "www.example.com", "google", ""},
-		{true, ReasonCacheOrigin, bingOrigin, "www.example.com", "bing", ""},
-		{true, ReasonHashedCacheOrigin, hashedOrigin, "www.example.com", "google", ""},
-		{true, ReasonCacheOrigin, idnOrigin, "xn--bcher-kva.ch", "google", ""},
-		{true, ReasonCacheOrigin, wildOrigin, "blog.example.net", "google", ""},
-		{true, ReasonOwnOrigin, ownOrigin, "www.example.com", "", ""},
-		{true, ReasonOwnOrigin, "https://a.b.example.net", "a.b.example.net", "", ""},
-		{true, ReasonExtraOrigin, extraOrigin, "", "", ""},
-		{false, ReasonPublisherNotAllowed, evilOrigin, "evil.example", "google", ""},
-		{false, ReasonHashNotKnown, unknownHashed, "", "google", ""},
-		{false, ReasonNotCanonical, "https://cdn.ampproject.org", "", "google", ""},
-		{false, ReasonUnknownHost, "https://evil.example", "", "", ""},
-		{false, ReasonUnknownHost, "https://localhost", "", "", ""},
-		{false, ReasonUnknownHost, "https://127.0.0.1", "", "", ""},
-		{false, ReasonUnknownHost, "https://xn--zzzzzz99999.example.net", "", "", ""},
-		{false, ReasonMalformed, "https://", "", "", ""},
-		{false, ReasonMalformed, "example.com", "", "", ""},
+		{true, ReasonCacheOrigin, cacheOrigin, "www.example.com", "google", "", false, nil},
+		{true, ReasonCacheOrigin, bingOrigin, "www.example.com", "bing", "", false, nil},
+		{true, ReasonHashedCacheOrigin, hashedOrigin, "www.example.com", "google", "", false, nil},
+		{true, ReasonCacheOrigin, idnOrigin, "xn--bcher-kva.ch", "google", "", false, nil},
+		{true, ReasonCacheOrigin, wildOrigin, "blog.example.net", "google", "", false, nil},
+		{true, ReasonOwnOrigin, ownOrigin, "www.example.com", "", "", false, nil},
+		{true, ReasonOwnOrigin, "https://a.b.example.net", "a.b.example.net", "", "", false, nil},
+		{true, ReasonExtraOrigin, extraOrigin, "", "", "", false, nil},
+		{false, ReasonPublisherNotAllowed, evilOrigin, "evil.example", "google", "", false, nil},
+		{false, ReasonHashNotKnown, unknownHashed, "", "google", "", false, nil},
+		{false, ReasonNotCanonical, "https://cdn.ampproject.org", "", "google", "", false, nil},
+		{false, ReasonUnknownHost, "https://evil.example", "", "", "", false, nil},
+		{false, ReasonUnknownHost, "https://localhost", "", "", "", false, nil},
+		{false, ReasonUnknownHost, "https://127.0.0.1", "", "", "", false, nil},
+		{false, ReasonUnknownHost, "https://xn--zzzzzz99999.example.net", "", "", "", false, nil},
+		{false, ReasonMalformed, "https://", "", "", "", false, nil},
+		{false, ReasonMalformed, "example.com", "", "", "", false, nil},
 	} {
 		if got := m.CheckOrigin(want.Origin); got != want {
 			t.Errorf("got  %+v\nwant %+v", got, want)
@@ -335,7 +335,7 @@ func TestADecisionTellsWhosePageItIs(t *testing.T) {
 func TestAnUnverifiedOriginNamesNoPublisher(t *testing.T) {
 	m := newMiddleware(t, testConfig())
 	r := &http.Request{Method: "POST", Header: headers("Origin: "+evilOrigin, "Sec-Fetch-Site: same-origin")}
-	if got, want := m.Check(r), (Decision{true, ReasonSameOrigin, evilOrigin, "", "", ""}); got != want {
+	if got, want := m.Check(r), (Decision{true, ReasonSameOrigin, evilOrigin, "", "", "", false, nil}); got != want {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 }

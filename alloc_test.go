@@ -20,6 +20,19 @@ func (d discard) WriteHeader(int)             {}
 
 func TestCheckOriginDoesNotAllocate(t *testing.T) {
 	m := newMiddleware(t, testConfig())
+	cfg, _ := withSource(testConfig())
+	remembering := newMiddleware(t, cfg)
+	longName := strings.Repeat("long-name.", 5) + "example" // longer than what the compiler keeps on the stack
+	cfg.Source.(*setSource).add(longName)
+	longPrefix, _ := DomainPrefix(longName)
+	for _, origin := range []string{cacheOrigin, bingOrigin, hashedOrigin, idnOrigin, ownOrigin, "https://" + longPrefix + ".cdn.ampproject.org", "https://" + longName} {
+		if !remembering.CheckOrigin(origin).Allowed {
+			t.Errorf("%q is not allowed", origin)
+		}
+		if n := testing.AllocsPerRun(100, func() { remembering.CheckOrigin(origin) }); n != 0 {
+			t.Errorf("%.60q, remembered of a Source: %v allocations", origin, n)
+		}
+	}
 	for _, origin := range []string{
 		cacheOrigin, bingOrigin, hashedOrigin, idnOrigin, ownOrigin, extraOrigin, unknownHashed, "null", "", "http://www.example.com",
 		"https://evil.example", "https://cdn.ampproject.org", "https://0-a-b-0.cdn.ampproject.org", strings.Repeat("x", 1<<20),

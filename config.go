@@ -117,9 +117,9 @@ type Config struct {
 	// CacheSize is how much is remembered. Without a Source it is the number of hash-only
 	// prefixes of listed publishers, at up to 400 octets each; zero stands for 4096. A
 	// prefix that is not remembered costs one SHA-256 more and is decided alike. With a
-	// Source it is also that of the Source's publishers, of its refusals, and of prefixes
-	// that are a hash or punycode, of which together each takes up to 2 KiB and, with
-	// names of 20 octets, XXX; zero stands for 65,536.
+	// Source it is also the number of the Source's publishers, of its refusals, and of
+	// prefixes that are a hash or punycode: together, at 600 octets each with names of 22
+	// octets, and up to 1 KiB with longer ones; zero then stands for 65,536.
 	CacheSize int `json:"cacheSize,omitempty"`
 
 	// DangerouslyAllowHTTPOwnOrigins also accepts own origins with http. Anybody on

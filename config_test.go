@@ -202,6 +202,7 @@ func TestAConfigSurvivesJSON(t *testing.T) {
 		Email:      Email{Senders: []string{"a@example.com"}, Clients: []string{"https://mail.example"}},
 		ReportOnly: true, CacheSize: 7, DangerouslyAllowHTTPOwnOrigins: true, DangerouslyAllowPublicSuffixWildcards: true,
 		DangerouslyAllowUnsafeRequestsWithoutOrigin: true,
+		Lookup: Lookup{TTL: 1, RefusalTTL: 2, StaleFor: 3, Timeout: 4, MaxConcurrent: 5, MaxRate: 6},
 	}
 	for i, v := 0, reflect.ValueOf(cfg); i < v.NumField(); i++ {
 		if f := v.Type().Field(i); v.Field(i).IsZero() && f.Tag.Get("json") != "-" {

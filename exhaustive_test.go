@@ -37,14 +37,14 @@ var alphabets = []struct {
 	{"wrapped", []string{"é", "a", "0", "-", "."}, 7, 0},
 }
 
-// listing returns a Middleware that has these publishers listed exactly.
-func listing(t *testing.T, publishers []string) *Middleware {
+// knowing returns a Middleware that has these publishers listed exactly, and one that has
+// them in a Source.
+func knowing(t *testing.T, publishers []string) [2]*Middleware {
 	t.Helper()
-	m, err := New(Config{Publishers: publishers, Caches: DefaultCaches()[:1]})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
+	cfg := Config{Publishers: publishers, Caches: DefaultCaches()[:1]}
+	listed := newMiddleware(t, cfg)
+	cfg, _ = withSource(cfg)
+	return [2]*Middleware{listed, newMiddleware(t, cfg)}
 }
 
 // TestEveryHostRoundTrips proves, for every host over small alphabets that a
@@ -80,15 +80,17 @@ func TestEveryHostRoundTrips(t *testing.T) {
 			if hosts < 500 {
 				t.Errorf("only %d hosts were tried", hosts)
 			}
-			m := listing(t, slices.Compact(slices.Sorted(maps.Values(owner))))
+			ms := knowing(t, slices.Compact(slices.Sorted(maps.Values(owner))))
 			for form, domain := range owner {
 				for origin, want := range map[string]Reason{
 					"https://" + form + ".cdn.ampproject.org":              ReasonCacheOrigin,
 					"https://" + plainHash(domain) + ".cdn.ampproject.org": ReasonHashedCacheOrigin,
 					"https://" + domain:                                    ReasonOwnOrigin,
 				} {
-					if d := m.CheckOrigin(origin); d.Reason != want || d.Publisher != domain {
-						t.Fatalf("%q is decided as %+v; want %q", origin, d, domain)
+					for _, m := range ms {
+						if d := m.CheckOrigin(origin); d.Reason != want || d.Publisher != domain {
+							t.Fatalf("%q is decided as %+v; want %q", origin, d, domain)
+						}
 					}
 				}
 			}
@@ -152,11 +154,13 @@ func TestEveryLabelIsDecidedAsTheOracleDoes(t *testing.T) {
 			if len(accepted) < 100 {
 				t.Errorf("only %d of %d labels were accepted", len(accepted), labels)
 			}
-			m := listing(t, slices.Collect(maps.Keys(listed)))
+			ms := knowing(t, slices.Collect(maps.Keys(listed)))
 			words(alphabet.letters, n, func(label string) {
 				want := accepted[label]
-				if d := m.CheckOrigin("https://" + label + ".cdn.ampproject.org"); d.Publisher != want || d.Allowed != (want != "") {
-					t.Fatalf("%q is decided as %+v; want %q", label, d, want)
+				for _, m := range ms {
+					if d := m.CheckOrigin("https://" + label + ".cdn.ampproject.org"); d.Publisher != want || d.Allowed != (want != "") {
+						t.Fatalf("%q is decided as %+v; want %q", label, d, want)
+					}
 				}
 			})
 			t.Logf("%d labels, %d accepted, %d publishers listed", labels, len(accepted), len(listed))
@@ -188,10 +192,12 @@ func TestEveryEncodedLabelIsDecidedAsTheOracleDoes(t *testing.T) {
 		t.Errorf("only %d of %d labels were accepted", accepted, len(decided))
 	}
 	listed := slices.DeleteFunc(slices.Collect(maps.Values(decided)), func(domain string) bool { return domain == "" })
-	m := listing(t, listed)
+	ms := knowing(t, listed)
 	for label, want := range decided {
-		if d := m.CheckOrigin("https://" + label + ".cdn.ampproject.org"); d.Publisher != want || d.Allowed != (want != "") {
-			t.Fatalf("%q is decided as %+v; want %q", label, d, want)
+		for _, m := range ms {
+			if d := m.CheckOrigin("https://" + label + ".cdn.ampproject.org"); d.Publisher != want || d.Allowed != (want != "") {
+				t.Fatalf("%q is decided as %+v; want %q", label, d, want)
+			}
 		}
 	}
 	t.Logf("%d labels, %d accepted", len(decided), accepted)

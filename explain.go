@@ -1,6 +1,7 @@
 package ampcors
 
 import (
+	"context"
 	"fmt"
 	"strings"
 )
@@ -24,7 +25,7 @@ type Step struct {
 // code, and tells how. It is for diagnostic pages and support, not for each request.
 func (m *Middleware) Explain(origin string) Explanation {
 	p := m.current()
-	v := verdict{named: true}
+	v := verdict{ctx: context.Background(), named: true}
 	p.checkOrigin(&v, origin)
 	e := Explanation{Decision: v.decision()}
 	p.explainSteps(&v, func(name string, ok bool, value, detail string) {
@@ -115,14 +116,24 @@ func (p *policy) explainAllowlist(v *verdict, step func(name string, ok bool, va
 	switch {
 	case v.reason == ReasonSourceUnavailable:
 		step("allowlist", false, v.publisher, "Not in Publishers, and the Source could not tell: "+v.sourceErr.Error()+".")
+	case v.reason == ReasonHashNotKnown && p.lookups != nil:
+		step("allowlist", false, "", "It is the hash of no publisher that is listed exactly or that the Source knows. A pattern cannot match a hash.")
 	case v.reason == ReasonHashNotKnown:
 		step("allowlist", false, "", "It is the hash of no publisher that is listed exactly. A pattern cannot match a hash.")
+	case !v.reason.allowed() && p.lookups != nil:
+		step("allowlist", false, "", "Neither listed in Publishers nor covered by a pattern there, and the Source does not know it.")
 	case !v.reason.allowed():
 		step("allowlist", false, "", "Neither listed in Publishers nor covered by a pattern there.")
+	case v.stale:
+		step("allowlist", true, v.publisher, "Known to the Source when it could last tell. Now it could not: "+v.sourceErr.Error()+".")
+	case v.reason == ReasonHashedCacheOrigin && !listed:
+		step("allowlist", true, v.publisher, "The hash of this publisher, which the Source knows.")
 	case v.reason == ReasonHashedCacheOrigin:
 		step("allowlist", true, v.publisher, "The hash of this publisher, which is listed in Publishers.")
 	case listed:
 		step("allowlist", true, v.publisher, "Listed in Publishers.")
+	case !covers(p.allowlist, v.publisher):
+		step("allowlist", true, v.publisher, "Known to the Source.")
 	default:
 		step("allowlist", true, v.publisher, "Covered by a pattern in Publishers.")
 	}

@@ -39,10 +39,16 @@ var fuzzPlainConfig = func() (c plainConfig) {
 }()
 
 // FuzzCheckOrigin compares the decision on an Origin value, and on the same value as
-// a prefix below a cache domain, with the oracle's; and if it is a publisher domain,
-// looks whether every form of it is accepted.
+// a prefix below a cache domain, with the oracle's, and with the decision where the
+// publishers are not listed but a Source's; and if it is a publisher domain, looks
+// whether every form of it is accepted.
 func FuzzCheckOrigin(f *testing.F) {
 	m, err := New(fuzzConfig)
+	if err != nil {
+		f.Fatal(err)
+	}
+	sourceConfig, _ := withSource(fuzzConfig)
+	withSource, err := New(sourceConfig)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -72,6 +78,9 @@ func FuzzCheckOrigin(f *testing.F) {
 			}
 			if allowed && (d.Publisher != publisher || d.CacheID != cache) {
 				t.Fatalf("CheckOrigin(%q) is publisher %q, cache %q; want %q, %q", origin, d.Publisher, d.CacheID, publisher, cache)
+			}
+			if d2 := withSource.CheckOrigin(origin); d2 != d {
+				t.Fatalf("with a Source, CheckOrigin(%q) = %+v; want %+v", origin, d2, d)
 			}
 			if e := m.Explain(origin); e.Decision != d {
 				t.Fatalf("Explain(%q).Decision = %+v; want %+v", origin, e.Decision, d)

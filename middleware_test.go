@@ -263,8 +263,17 @@ type request struct {
 	reason  Reason
 }
 
-// checkRequest sends one request and compares all that comes of it.
+// checkRequest sends one request and compares all that comes of it: the same whether the
+// publishers are listed or a Source knows them.
 func checkRequest(t *testing.T, cfg Config, test request, query string, want http.Header) {
+	t.Helper()
+	checkRequestWith(t, cfg, test, query, want)
+	cfg, _ = withSource(cfg)
+	test.name += ", with a Source"
+	checkRequestWith(t, cfg, test, query, want)
+}
+
+func checkRequestWith(t *testing.T, cfg Config, test request, query string, want http.Header) {
 	t.Helper()
 	var observed []Decision
 	cfg.Observe = func(r *http.Request, d Decision) { observed = append(observed, d) }

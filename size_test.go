@@ -1,6 +1,7 @@
 package ampcors
 
 import (
+	"context"
 	"crypto/sha256"
 	"fmt"
 	"net/http"
@@ -64,6 +65,58 @@ func TestTheTextThatAListWasReadFromCanGo(t *testing.T) {
 		}
 		runtime.KeepAlive(m)
 	}
+}
+
+// TestWhatIsRememberedOfASourceIsBounded fills all that is remembered to its limit, twice.
+func TestWhatIsRememberedOfASourceIsBounded(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector's own memory would count")
+	}
+	for _, test := range []struct {
+		name string // of what length
+		most float64
+	}{
+		{"www.%014d.com", 700},
+		{strings.Repeat("a.", 100) + "%051d.c", 1200},
+	} {
+		const size = 20_000
+		m := newMiddleware(t, Config{CacheSize: size, Lookup: Lookup{MaxRate: 1_000_000_000}, Source: new(oddSource)})
+		before := heap()
+		for i := range 2 * size {
+			for _, n := range []int{2 * i, 2*i + 1} { // a publisher and none
+				domain := fmt.Sprintf(test.name, n)
+				m.CheckOrigin("https://" + domain)
+				m.CheckOrigin("https://" + plainHash(domain) + ".cdn.ampproject.org")
+			}
+		}
+		each := float64(heap()-before) / size
+		stats := m.SourceStats()
+		t.Logf("names of %d octets: %.0f octets for each entry of CacheSize", len(fmt.Sprintf(test.name, 0)), each)
+		if stats.Publishers != size || stats.Refusals != size || each > test.most {
+			t.Errorf("%.0f octets an entry, want %.0f at most; %+v", each, test.most, stats)
+		}
+		runtime.KeepAlive(m)
+	}
+}
+
+// An oddSource knows the names with an odd number, and by its hash the last of them that
+// it was asked for. It needs no memory for that.
+type oddSource struct{ last string }
+
+func (s *oddSource) HasPublisher(_ context.Context, domain string) (bool, error) {
+	digits := strings.TrimRight(domain, ".com")
+	isOdd := (digits[len(digits)-1]-'0')%2 == 1
+	if isOdd {
+		s.last = domain
+	}
+	return isOdd, nil
+}
+
+func (s *oddSource) PublisherByPrefix(_ context.Context, prefix string) (string, error) {
+	if plainHash(s.last) != prefix {
+		return "", nil
+	}
+	return s.last, nil
 }
 
 // TestInventedOriginsLeaveNothingBehind sends origins that all differ, of every kind

@@ -101,7 +101,7 @@ type SourceStats struct {
 }
 
 const (
-	defaultSourceCacheSize = 65536 // at most about 30 MiB
+	defaultSourceCacheSize = 65536 // about 37 MiB with names of 22 octets
 
 	// After so many failures in a row the Source is left alone for a while, but for one
 	// lookup that finds out whether it works again: requests do not pile up, each
@@ -357,6 +357,8 @@ func (l *lookups) fly(ctx context.Context, f *flight, key string, asOf memory, a
 	case l.slots <- struct{}{}:
 		defer func() { <-l.slots }()
 	case <-ctx.Done():
+	}
+	if ctx.Err() != nil { // perhaps in the same moment as a slot was free
 		f.answer.err = errBusy
 		return
 	}

@@ -1,0 +1,842 @@
+package ampcors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A setSource is a Source in memory, which may take its time, fail or hang.
+type setSource struct {
+	mu       sync.Mutex
+	domains  map[string]bool
+	prefixes map[string]string
+	asked    []string // the first of them
+	count    int
+	err      error
+	delay    time.Duration // as the clock of synctest has it
+	hold     chan struct{} // if not nil, lookups that have their answer wait for it to be closed
+
+	running, most atomic.Int32
+	notify        func(...string)
+	stopped       int
+}
+
+func newSetSource(domains ...string) *setSource {
+	s := &setSource{domains: make(map[string]bool), prefixes: make(map[string]string)}
+	for _, d := range domains {
+		s.add(d)
+	}
+	return s
+}
+
+func (s *setSource) add(domain string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.domains[domain], s.prefixes[plainHash(domain)] = true, domain
+}
+
+func (s *setSource) remove(domain string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.domains, domain)
+	delete(s.prefixes, plainHash(domain))
+}
+
+func (s *setSource) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+}
+
+func (s *setSource) lookups() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.count
+}
+
+// answer looks, and then takes its time.
+func (s *setSource) answer(ctx context.Context, key string) (known bool, domain string, err error) {
+	s.most.Store(max(s.most.Load(), s.running.Add(1)))
+	defer s.running.Add(-1)
+	s.mu.Lock()
+	if s.count++; s.count <= 1000 {
+		s.asked = append(s.asked, key)
+	}
+	known, domain, err = s.domains[key], s.prefixes[key], s.err
+	delay, hold := s.delay, s.hold
+	s.mu.Unlock()
+	if hold != nil {
+		select {
+		case <-hold:
+		case <-ctx.Done():
+			return false, "", ctx.Err()
+		}
+	}
+	if delay > 0 {
+		select {
+		case <-time.After(delay):
+		case <-ctx.Done():
+			return false, "", ctx.Err()
+		}
+	}
+	return known, domain, err
+}
+
+func (s *setSource) HasPublisher(ctx context.Context, domain string) (bool, error) {
+	known, _, err := s.answer(ctx, domain)
+	return known, err
+}
+
+func (s *setSource) PublisherByPrefix(ctx context.Context, prefix string) (string, error) {
+	_, domain, err := s.answer(ctx, prefix)
+	return domain, err
+}
+
+// A notifyingSource is a setSource that tells of changes.
+type notifyingSource struct{ *setSource }
+
+func (s notifyingSource) Notify(changed func(domains ...string)) (stop func()) {
+	s.notify = changed
+	return func() { s.stopped++ }
+}
+
+// withSource moves the publishers that are listed exactly to a Source.
+func withSource(cfg Config) (Config, *setSource) {
+	s := newSetSource()
+	var patterns []string
+	for _, p := range cfg.Publishers {
+		if strings.HasPrefix(p, "*.") {
+			patterns = append(patterns, p)
+		} else {
+			s.add(plainParse(p))
+		}
+	}
+	cfg.Publishers, cfg.Source = patterns, s
+	cfg.Lookup.MaxRate = 1_000_000_000 // the tests that use it ask much
+	return cfg, s
+}
+
+const otherOrigin = "https://other-example.cdn.ampproject.org"
+
+var errDown = errors.New("the database is down")
+
+// wantReason checks the decision on an origin.
+func wantReason(t *testing.T, m *Middleware, origin string, want Reason) {
+	t.Helper()
+	if d := m.CheckOrigin(origin); d.Reason != want {
+		t.Errorf("%s: %s (%v); want %s", origin, d.Reason, d.SourceErr, want)
+	}
+}
+
+func TestASourcesPublishersAreAllowedInEveryForm(t *testing.T) {
+	cfg := testConfig()
+	cfg, s := withSource(cfg)
+	m := newMiddleware(t, cfg)
+	static := newMiddleware(t, testConfig())
+	for range 2 { // asked, and remembered
+		for _, origin := range []string{
+			cacheOrigin, bingOrigin, hashedOrigin, idnOrigin, ownOrigin, evilOrigin, unknownHashed, wildOrigin, extraOrigin,
+			"https://xn--bcher-kva.ch", "https://" + plainHash("xn--bcher-kva.ch") + ".cdn.ampproject.org", "https://evil.example", "null",
+		} {
+			if got, want := m.CheckOrigin(origin), static.CheckOrigin(origin); got != want {
+				t.Errorf("with a Source  %+v\nwith a list    %+v", got, want)
+			}
+		}
+	}
+	// Once for each domain or hash, in whichever forms: two publishers, their hashes,
+	// three that are none.
+	if want := 7; s.lookups() != want {
+		t.Errorf("%d lookups, %q; want %d", s.lookups(), s.asked, want)
+	}
+}
+
+func TestASourceIsNotAskedWhatItCannotKnow(t *testing.T) {
+	cfg, s := withSource(testConfig())
+	cfg.Publishers = append(cfg.Publishers, "listed.example", "*.wild.example")
+	m := newMiddleware(t, cfg)
+	for _, origin := range []string{
+		"", "null", "http://www.example.com", "https://", "https://localhost", "https://127.0.0.1", "https://a-.example.com", "https://example.com.",
+		"https://WWW.example.com", "https://www.example.com:8443", "https://xn--zzzzzz99999.example", "https://" + strings.Repeat("a.", 200) + "com",
+		"https://cdn.ampproject.org", "https://a.b.cdn.ampproject.org", "https://a---b-c.cdn.ampproject.org", "https://0-a-b-0.cdn.ampproject.org",
+		"https://" + plainHash("www.example.com")[:51] + "b.cdn.ampproject.org", "https://hash.cdn.ampproject.org",
+		// Hosts of caches and their frames are nobody's.
+		"https://d-1.ampproject.net", "https://www.bing-amp.com", "https://cdn-ampproject-org.cdn.ampproject.org", "https://a-cdn-ampproject-org.www.bing-amp.com",
+		// What Config covers.
+		"https://listed.example", "https://listed-example.cdn.ampproject.org", "https://" + plainHash("listed.example") + ".cdn.ampproject.org", "https://a-wild-example.cdn.ampproject.org", "https://a.wild.example",
+	} {
+		m.CheckOrigin(origin)
+	}
+	if len(s.asked) > 0 {
+		t.Errorf("asked for %q", s.asked)
+	}
+}
+
+func TestAnswersAreRememberedForTheirTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetSource("www.example.com")
+		m := newMiddleware(t, Config{Source: s, Lookup: Lookup{TTL: time.Minute, RefusalTTL: 10 * time.Second}})
+		for _, origin := range []string{cacheOrigin, hashedOrigin, ownOrigin} {
+			s.add("www.example.com")
+			time.Sleep(time.Hour)
+			if d := m.CheckOrigin(origin); !d.Allowed {
+				t.Errorf("%+v", d)
+			}
+			s.remove("www.example.com")
+			time.Sleep(time.Minute - 1)
+			if d := m.CheckOrigin(origin); !d.Allowed || d.Stale {
+				t.Errorf("%s: %+v, within the TTL", origin, d)
+			}
+			time.Sleep(1)
+			if d := m.CheckOrigin(origin); d.Allowed {
+				t.Errorf("%s: allowed after the TTL", origin)
+			}
+			s.add("www.example.com")
+			time.Sleep(10*time.Second - 1)
+			if d := m.CheckOrigin(origin); d.Allowed {
+				t.Errorf("%s: asked for within the RefusalTTL", origin)
+			}
+			time.Sleep(1)
+			if d := m.CheckOrigin(origin); !d.Allowed {
+				t.Errorf("%s: refused after the RefusalTTL: %+v", origin, d)
+			}
+		}
+	})
+}
+
+func TestLookupsForOneKeyAreOne(t *testing.T) {
+	for _, origin := range []string{cacheOrigin, hashedOrigin, ownOrigin, evilOrigin} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSetSource("www.example.com")
+			s.delay = 100 * time.Millisecond
+			m := newMiddleware(t, Config{Source: s})
+			want := origin != evilOrigin
+			var group sync.WaitGroup
+			begun := time.Now()
+			for i := range 100 {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				group.Go(func() {
+					time.Sleep(time.Duration(i) * time.Microsecond)
+					r := httptest.NewRequestWithContext(ctx, "GET", "/", nil)
+					r.Header.Set("Origin", origin)
+					d := m.Check(r)
+					switch {
+					case i == 50:
+						if d.Reason != ReasonSourceUnavailable || !errors.Is(d.SourceErr, context.Canceled) || time.Since(begun) > 10*time.Millisecond {
+							t.Errorf("the client that left waits %v: %+v", time.Since(begun), d)
+						}
+					case i > 0 && d.Allowed != want: // the first asks for all, though its client leaves
+						t.Errorf("%s: %+v", origin, d)
+					}
+				})
+				if i == 0 || i == 50 {
+					time.AfterFunc(time.Millisecond, cancel)
+				}
+			}
+			group.Wait()
+			if s.lookups() != 1 {
+				t.Errorf("%s: %d lookups", origin, s.lookups())
+			}
+			if stats := m.SourceStats(); stats.Lookups != 1 || stats.Shared != 99 {
+				t.Errorf("%+v", stats)
+			}
+		})
+	}
+}
+
+func TestLookupsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetSource()
+		s.delay = 300 * time.Millisecond
+		m := newMiddleware(t, Config{Source: s, Lookup: Lookup{MaxConcurrent: 4, MaxRate: 1_000_000, Timeout: time.Second}})
+		var group sync.WaitGroup
+		unavailable := atomic.Int32{}
+		for i := range 100 {
+			group.Go(func() {
+				begun := time.Now()
+				d := m.CheckOrigin(fmt.Sprintf("https://site-%d.example", i))
+				if d.Reason == ReasonSourceUnavailable {
+					unavailable.Add(1)
+					if d.SourceErr != errBusy && !errors.Is(d.SourceErr, context.DeadlineExceeded) {
+						t.Error(d.SourceErr)
+					}
+				}
+				if waited := time.Since(begun); waited > time.Second {
+					t.Errorf("waited %v", waited)
+				}
+			})
+		}
+		group.Wait()
+		if s.most.Load() != 4 {
+			t.Errorf("%d lookups at one time", s.most.Load())
+		}
+		if unavailable.Load() != 100-12 { // three times four had their answer in time
+			t.Errorf("%d lookups, %d were told that the Source is unavailable", s.lookups(), unavailable.Load())
+		}
+	})
+}
+
+func TestInventedOriginsNeitherEvictNorWearOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const size, rate, seconds = 100, 50, 20
+		s := newSetSource()
+		for i := range size {
+			s.add(fmt.Sprintf("good-%d.example", i))
+		}
+		m := newMiddleware(t, Config{Source: s, CacheSize: size, Lookup: Lookup{MaxRate: rate, TTL: time.Hour}})
+		for i := range size {
+			time.Sleep(time.Second)
+			wantReason(t, m, fmt.Sprintf("https://good-%d.example", i), ReasonOwnOrigin)
+		}
+		before := s.lookups()
+		for i := range seconds * 1000 {
+			time.Sleep(time.Millisecond)
+			switch d := m.CheckOrigin(fmt.Sprintf("https://bad-%d.example", i)); d.Reason {
+			case ReasonUnknownHost:
+			case ReasonSourceUnavailable:
+				if d.SourceErr != errLimited {
+					t.Fatal(d.SourceErr)
+				}
+			default:
+				t.Fatalf("%+v", d)
+			}
+		}
+		asked := s.lookups() - before
+		if asked > rate*seconds+rate/10+1 || asked < rate*seconds*9/10 {
+			t.Errorf("%d lookups in %d seconds; the rate is %d", asked, seconds, rate)
+		}
+		stats := m.SourceStats()
+		if stats.Publishers != size || stats.Refusals > size || int(stats.Limited) != seconds*1000-asked {
+			t.Errorf("%+v", stats)
+		}
+		for i := range size {
+			wantReason(t, m, fmt.Sprintf("https://good-%d.example", i), ReasonOwnOrigin)
+		}
+		if s.lookups() != before+asked {
+			t.Error("good entries were asked for anew")
+		}
+		// What is remembered is asked for anew without regard to the rate.
+		time.Sleep(2 * time.Hour)
+		for i := range size {
+			wantReason(t, m, fmt.Sprintf("https://good-%d.example", i), ReasonOwnOrigin)
+		}
+	})
+}
+
+func TestASourceThatIsDownLetsNobodyNewIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetSource("www.example.com", "other.example")
+		var observed []Decision
+		cfg := Config{
+			Source: s, Lookup: Lookup{TTL: time.Minute, StaleFor: 5 * time.Minute}, Credentialed: true,
+			Observe: func(_ *http.Request, d Decision) { observed = append(observed, d) },
+			Denied:  http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("Denied was called") }),
+		}
+		m := newMiddleware(t, cfg)
+		get := func(origin string) (*httptest.ResponseRecorder, bool) {
+			w, r, spy := httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil), new(spy)
+			r.Header.Set("Origin", origin)
+			m.Wrap(spy).ServeHTTP(w, r)
+			return w, spy.ran
+		}
+		confirmed := time.Now()
+		if _, ran := get(hashedOrigin); !ran {
+			t.Fatal("not allowed")
+		}
+		s.fail(errDown)
+		time.Sleep(time.Until(confirmed.Add(time.Minute)))
+		for _, origin := range []string{cacheOrigin, hashedOrigin, ownOrigin} {
+			w, ran := get(origin)
+			if got := w.Header().Get("Access-Control-Allow-Origin"); !ran || got != origin {
+				t.Errorf("%s: handler ran: %t, ACAO %q; it was confirmed a minute ago", origin, ran, got)
+			}
+			if d := observed[len(observed)-1]; !d.Stale || !d.Allowed || !errors.Is(d.SourceErr, errDown) || d.Publisher != "www.example.com" {
+				t.Errorf("observed %+v", d)
+			}
+		}
+		time.Sleep(time.Second)
+		w, ran := get(otherOrigin)
+		want := http.Header{"Vary": {"Origin"}, "Retry-After": {"1"}, "Content-Type": {"text/plain; charset=utf-8"}, "X-Content-Type-Options": {"nosniff"}}
+		if ran || w.Code != http.StatusServiceUnavailable || fmt.Sprint(w.Header()) != fmt.Sprint(want) || w.Body.String() != "Service Unavailable: source unavailable\n" {
+			t.Errorf("handler ran: %t; %d %v %q", ran, w.Code, w.Header(), w.Body)
+		}
+		if d := observed[len(observed)-1]; d.Stale || d.Reason != ReasonSourceUnavailable || d.SourceErr == nil || d.Publisher != "other.example" {
+			t.Errorf("observed %+v", d)
+		}
+		if n := m.Stats()[ReasonSourceUnavailable]; n != 1 {
+			t.Errorf("counted %d times", n)
+		}
+		if stats := m.SourceStats(); stats.Stale != 3 || stats.Failures == 0 {
+			t.Errorf("%+v", stats)
+		}
+
+		time.Sleep(time.Until(confirmed.Add(5*time.Minute - 1)))
+		wantReason(t, m, cacheOrigin, ReasonCacheOrigin)
+		time.Sleep(1)
+		wantReason(t, m, cacheOrigin, ReasonSourceUnavailable)
+		wantReason(t, m, hashedOrigin, ReasonSourceUnavailable)
+
+		// Nothing of that is remembered as a refusal.
+		s.fail(nil)
+		time.Sleep(suspension)
+		wantReason(t, m, cacheOrigin, ReasonCacheOrigin)
+		wantReason(t, m, otherOrigin, ReasonCacheOrigin)
+	})
+}
+
+func TestWhatNeedsNoSourceWorksWithoutIt(t *testing.T) {
+	cfg := testConfig()
+	s := newSetSource()
+	s.err = errDown
+	cfg.Source, cfg.Email = s, Email{Senders: []string{"news@example.com"}}
+	m := newMiddleware(t, cfg)
+	for _, origin := range []string{cacheOrigin, bingOrigin, hashedOrigin, idnOrigin, ownOrigin, extraOrigin, wildOrigin} {
+		if d := m.CheckOrigin(origin); !d.Allowed || d.SourceErr != nil || d.Stale {
+			t.Errorf("%s: %+v", origin, d)
+		}
+	}
+	for _, test := range []struct {
+		method string
+		lines  []string
+		want   Reason
+	}{
+		{"GET", nil, ReasonNoOrigin},
+		{"POST", []string{"Origin: https://api.example", "Sec-Fetch-Site: same-origin"}, ReasonSameOrigin},
+		{"GET", []string{"Origin: https://mail.google.com"}, ReasonSourceUnavailable}, // which may be a publisher
+		{"GET", []string{"Origin: https://mail.google.com", "AMP-Email-Sender: news@example.com"}, ReasonEmail},
+		{"OPTIONS", []string{"Origin: " + otherOrigin, "Access-Control-Request-Method: POST"}, ReasonSourceUnavailable},
+		{"POST", []string{"Origin: " + otherOrigin}, ReasonSourceUnavailable},
+	} {
+		r := httptest.NewRequest(test.method, "/", nil)
+		r.Header = headers(test.lines...)
+		if d := m.Check(r); d.Reason != test.want || (d.SourceErr != nil) != (test.want == ReasonSourceUnavailable) {
+			t.Errorf("%s %v: %+v", test.method, test.lines, d)
+		}
+		for _, reportOnly := range []bool{false, true} {
+			cfg.ReportOnly = reportOnly
+			if err := m.Reconfigure(cfg); err != nil {
+				t.Fatal(err)
+			}
+			w, spy := httptest.NewRecorder(), new(spy)
+			m.Wrap(spy).ServeHTTP(w, r)
+			if test.want != ReasonSourceUnavailable {
+				continue
+			}
+			if spy.ran != reportOnly || w.Code == http.StatusServiceUnavailable == reportOnly || w.Header().Get("Access-Control-Allow-Origin") != "" {
+				t.Errorf("%s %v, report only %t: handler ran: %t; %d %v", test.method, test.lines, reportOnly, spy.ran, w.Code, w.Header())
+			}
+			if vary := w.Header().Get("Vary"); !reportOnly && (vary == "") != (test.method == "OPTIONS") {
+				t.Errorf("%s: Vary %q", test.method, vary)
+			}
+		}
+		cfg.ReportOnly = false
+	}
+}
+
+func TestASourceThatFailsIsLeftAloneForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetSource("www.example.com")
+		m := newMiddleware(t, Config{Source: s})
+		wantReason(t, m, cacheOrigin, ReasonCacheOrigin)
+		s.fail(errDown)
+		time.Sleep(time.Minute)
+		for i := range 1000 {
+			wantReason(t, m, fmt.Sprintf("https://site-%d.example", i), ReasonSourceUnavailable)
+			wantReason(t, m, cacheOrigin, ReasonCacheOrigin)
+		}
+		if n := s.lookups(); n != 1+failuresToSuspend {
+			t.Errorf("%d lookups", n)
+		}
+		// One a second finds out.
+		s.hold = make(chan struct{})
+		for range 3 {
+			time.Sleep(suspension)
+			var group sync.WaitGroup
+			for i := range 100 {
+				group.Go(func() { wantReason(t, m, fmt.Sprintf("https://site-%d.example", i), ReasonSourceUnavailable) })
+			}
+			group.Wait()
+		}
+		if n := s.lookups(); n != 1+failuresToSuspend+3 {
+			t.Errorf("%d lookups", n)
+		}
+		if stats := m.SourceStats(); stats.Suspended == 0 || stats.Failures != failuresToSuspend+3 {
+			t.Errorf("%+v", stats)
+		}
+		s.fail(nil)
+		s.hold = nil
+		time.Sleep(suspension)
+		for i := range 10 {
+			wantReason(t, m, fmt.Sprintf("https://new-%d.example", i), ReasonUnknownHost)
+		}
+		// Failures that are not in a row suspend nothing.
+		for i := range 10 {
+			s.fail(errDown)
+			wantReason(t, m, fmt.Sprintf("https://a-%d.example", i), ReasonSourceUnavailable)
+			s.fail(nil)
+			wantReason(t, m, fmt.Sprintf("https://b-%d.example", i), ReasonUnknownHost)
+		}
+	})
+}
+
+func TestASourceThatHangsKeepsNobodyLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetSource("www.example.com")
+		m := newMiddleware(t, Config{Source: s, Lookup: Lookup{Timeout: 200 * time.Millisecond}})
+		wantReason(t, m, cacheOrigin, ReasonCacheOrigin)
+		time.Sleep(time.Minute)
+		s.hold = make(chan struct{})
+		begun := time.Now()
+		if d := m.CheckOrigin(cacheOrigin); !d.Stale || !d.Allowed || !errors.Is(d.SourceErr, context.DeadlineExceeded) {
+			t.Errorf("%+v", d)
+		}
+		if waited := time.Since(begun); waited != 200*time.Millisecond {
+			t.Errorf("waited %v", waited)
+		}
+	})
+}
+
+func TestASourceThatPanicsHoldsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &panickingSource{}
+		m := newMiddleware(t, Config{Source: p, Lookup: Lookup{MaxConcurrent: 1}})
+		for i := range 3 {
+			go func() {
+				time.Sleep(time.Millisecond)
+				if d := m.CheckOrigin(cacheOrigin); d.SourceErr != errPanicked {
+					t.Errorf("%+v", d)
+				}
+			}()
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Error("the panic was swallowed")
+					}
+				}()
+				m.CheckOrigin(cacheOrigin)
+			}()
+			synctest.Wait()
+			if i == 2 {
+				time.Sleep(suspension)
+			}
+		}
+		p.calm = true
+		wantReason(t, m, cacheOrigin, ReasonPublisherNotAllowed)
+	})
+}
+
+type panickingSource struct{ calm bool }
+
+func (p *panickingSource) HasPublisher(context.Context, string) (bool, error) {
+	if !p.calm {
+		time.Sleep(time.Second / 2)
+		panic("a defect")
+	}
+	return false, nil
+}
+
+func (*panickingSource) PublisherByPrefix(context.Context, string) (string, error) { return "", nil }
+
+func TestForgetTakesEffectAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetSource("www.example.com")
+		m := newMiddleware(t, Config{Source: s})
+		all := map[string]Reason{cacheOrigin: ReasonCacheOrigin, hashedOrigin: ReasonHashedCacheOrigin, ownOrigin: ReasonOwnOrigin}
+		for range 2 {
+			for origin, want := range all {
+				wantReason(t, m, origin, want)
+			}
+			s.remove("www.example.com")
+			if err := m.Forget("other.example", "WWW.example.com"); err != nil {
+				t.Error(err)
+			}
+			for origin := range all {
+				if m.CheckOrigin(origin).Allowed {
+					t.Errorf("%s: allowed after Forget", origin)
+				}
+			}
+			s.add("www.example.com")
+			_ = m.Forget("www.example.com")
+		}
+		// Also while the Source is down, though the time for stale answers is not over.
+		wantReason(t, m, cacheOrigin, ReasonCacheOrigin)
+		s.fail(errDown)
+		_ = m.Forget("www.example.com")
+		for origin := range all {
+			wantReason(t, m, origin, ReasonSourceUnavailable)
+		}
+	})
+}
+
+func TestForgetSaysWhatIsNoDomain(t *testing.T) {
+	m := newMiddleware(t, Config{Source: newSetSource()})
+	err := m.Forget("a.example", "https://b.example", "c.example", "")
+	const want = `ampcors: publishers[1] "https://b.example" has a scheme; want "b.example"` + "\n" +
+		`ampcors: publishers[3] "" is empty; want a domain such as "www.example.com"`
+	if err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+	if err := newMiddleware(t, testConfig()).Forget("a.example"); err != nil {
+		t.Error("without a Source:", err)
+	}
+}
+
+// A lookup that has its answer when the publisher is revoked must not bring it back.
+func TestForgetOutrunsLookupsThatAreOnTheirWay(t *testing.T) {
+	for _, origin := range []string{cacheOrigin, hashedOrigin} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSetSource("www.example.com")
+			m := newMiddleware(t, Config{Source: s})
+			hold := make(chan struct{})
+			s.hold = hold
+			go m.CheckOrigin(origin)
+			synctest.Wait()
+			s.remove("www.example.com")
+			_ = m.Forget("www.example.com")
+			s.hold = nil
+			if m.CheckOrigin(origin).Allowed {
+				t.Error("joined the lookup from before")
+			}
+			close(hold)
+			synctest.Wait()
+			if m.CheckOrigin(origin).Allowed || m.CheckOrigin(ownOrigin).Allowed {
+				t.Error("the lookup from before was remembered")
+			}
+		})
+	}
+}
+
+// TestNothingGetsInAfterForget revokes and adds publishers while many goroutines call.
+func TestNothingGetsInAfterForget(t *testing.T) {
+	s := newSetSource()
+	m := newMiddleware(t, Config{Source: s, CacheSize: 4, Lookup: Lookup{TTL: time.Millisecond, MaxRate: 1_000_000_000}})
+	var group sync.WaitGroup
+	done := make(chan struct{})
+	forms := func(domain string) []string {
+		return []string{"https://" + domain, "https://" + plainHash(domain) + ".cdn.ampproject.org", "https://" + strings.ReplaceAll(domain, ".", "-") + ".cdn.ampproject.org"}
+	}
+	for i := range 6 {
+		domain := fmt.Sprintf("site%d.example", i)
+		for _, origin := range forms(domain) {
+			group.Go(func() {
+				for {
+					select {
+					case <-done:
+						return
+					default:
+						if d := m.CheckOrigin(origin); d.Allowed && d.Publisher != domain || d.SourceErr != nil {
+							t.Errorf("%s: %+v", origin, d)
+						}
+					}
+				}
+			})
+		}
+	}
+	for i := range 600 {
+		domain := fmt.Sprintf("site%d.example", i%6)
+		s.add(domain)
+		_ = m.Forget(domain)
+		for _, origin := range forms(domain) {
+			if !m.CheckOrigin(origin).Allowed {
+				t.Errorf("%s: refused after it was added", origin)
+			}
+		}
+		s.remove(domain)
+		_ = m.Forget(domain)
+		for _, origin := range forms(domain) {
+			if m.CheckOrigin(origin).Allowed {
+				t.Errorf("%s: allowed after it was revoked", origin)
+			}
+		}
+	}
+	close(done)
+	group.Wait()
+}
+
+func TestANotifierIsListenedTo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := notifyingSource{newSetSource("www.example.com")}
+		cfg := Config{Source: s}
+		m := newMiddleware(t, cfg)
+		wantReason(t, m, hashedOrigin, ReasonHashedCacheOrigin)
+		wantReason(t, m, otherOrigin, ReasonPublisherNotAllowed)
+		s.remove("www.example.com")
+		s.add("other.example")
+		s.notify("www.example.com", "other.example")
+		wantReason(t, m, hashedOrigin, ReasonHashNotKnown)
+		wantReason(t, m, otherOrigin, ReasonCacheOrigin)
+
+		// Of what it may have missed, it says nothing in particular.
+		s.add("www.example.com")
+		s.remove("other.example")
+		s.notify()
+		wantReason(t, m, hashedOrigin, ReasonHashedCacheOrigin)
+		wantReason(t, m, otherOrigin, ReasonPublisherNotAllowed)
+		s.notify()
+		s.fail(errDown)
+		if d := m.CheckOrigin(hashedOrigin); !d.Stale {
+			t.Errorf("%+v; it was confirmed before", d)
+		}
+		wantReason(t, m, otherOrigin, ReasonSourceUnavailable)
+
+		// An answer from before is not good enough either.
+		s.fail(nil)
+		hold := make(chan struct{})
+		s.hold = hold
+		go m.CheckOrigin(ownOrigin)
+		synctest.Wait()
+		s.remove("www.example.com")
+		s.notify()
+		s.hold = nil
+		close(hold)
+		synctest.Wait()
+		wantReason(t, m, ownOrigin, ReasonUnknownHost)
+
+		// It is listened to as long as it is the Source.
+		cfg.Methods = []string{"PUT"}
+		if err := m.Reconfigure(cfg); err != nil || s.stopped != 0 {
+			t.Errorf("%v; stopped %d times", err, s.stopped)
+		}
+		if err := m.Reconfigure(Config{Publishers: []string{"a.example"}}); err != nil || s.stopped != 1 {
+			t.Errorf("%v; stopped %d times", err, s.stopped)
+		}
+		if stats := m.SourceStats(); stats != (SourceStats{}) {
+			t.Errorf("%+v without a Source", stats)
+		}
+	})
+}
+
+// A funcSource cannot be compared.
+type funcSource func(string) bool
+
+func (f funcSource) HasPublisher(_ context.Context, domain string) (bool, error) {
+	return f(domain), nil
+}
+func (f funcSource) PublisherByPrefix(context.Context, string) (string, error) { return "", nil }
+
+func TestReconfigureKeepsWhatIsRememberedOfTheSameSource(t *testing.T) {
+	s := newSetSource("www.example.com")
+	m := newMiddleware(t, Config{Source: s})
+	remembers := func(want bool, change string, cfg Config) {
+		t.Helper()
+		m.CheckOrigin(ownOrigin)
+		if err := m.Reconfigure(cfg); err != nil {
+			t.Fatal(err)
+		}
+		if got := m.SourceStats().Publishers == 1; got != want {
+			t.Errorf("%s: remembered: %t", change, got)
+		}
+	}
+	remembers(true, "nothing", Config{Source: s})
+	remembers(true, "another field", Config{Source: s, Methods: []string{"PUT"}, Publishers: []string{"a.example"}})
+	remembers(true, "the defaults spelt out", Config{Source: s, CacheSize: 65536, Lookup: Lookup{TTL: time.Minute}})
+	remembers(false, "TTL", Config{Source: s, Lookup: Lookup{TTL: time.Second}})
+	remembers(false, "size", Config{Source: s, CacheSize: 7})
+	remembers(false, "another Source", Config{Source: newSetSource("www.example.com")})
+	f := funcSource(func(string) bool { return true })
+	remembers(false, "a Source that cannot be compared", Config{Source: f})
+	remembers(false, "nor with itself", Config{Source: f})
+	// A name that was confirmed may be a cache's host now.
+	if m.CheckOrigin("https://cache.example"); m.SourceStats().Publishers == 0 {
+		t.Fatal("not remembered")
+	}
+	remembers(false, "caches", Config{Source: f, Caches: []Cache{{ID: "c", CacheDomain: "cache.example"}}})
+	if d := m.CheckOrigin("https://cache.example"); d.Allowed {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestAWrongAnswerIsNoAnswer(t *testing.T) {
+	prefix := plainHash("www.example.com")
+	for _, wrong := range []string{"evil.example", "WWW.example.com", "cdn.ampproject.org", "example", "https://www.example.com", "\x00"} {
+		s := newSetSource()
+		s.prefixes[prefix] = wrong
+		s.prefixes[plainHash(wrong)] = wrong
+		s.add("good.example")
+		m := newMiddleware(t, Config{Source: s})
+		for range 2 * failuresToSuspend { // nor does it tell that the Source is down
+			d := m.CheckOrigin(hashedOrigin)
+			if d.Reason != ReasonSourceUnavailable || !errors.Is(d.SourceErr, errWrongAnswer) {
+				t.Errorf("%q: %+v", wrong, d)
+			}
+			if d := m.CheckOrigin("https://" + plainHash(wrong) + ".cdn.ampproject.org"); d.Allowed && d.Publisher != "evil.example" {
+				t.Errorf("%q: %+v", wrong, d)
+			}
+		}
+		if stats := m.SourceStats(); stats.Suspended != 0 {
+			t.Errorf("%q: %+v", wrong, stats)
+		}
+	}
+}
+
+func TestExplainTellsOfTheSource(t *testing.T) {
+	s := newSetSource("www.example.com")
+	m := newMiddleware(t, Config{Source: s})
+	for origin, want := range map[string]string{
+		cacheOrigin:            "Known to the Source.",
+		hashedOrigin:           "The hash of this publisher, which the Source knows.",
+		ownOrigin:              "Known to the Source.",
+		evilOrigin:             "Neither listed in Publishers nor covered by a pattern there, and the Source does not know it.",
+		"https://evil.example": "Neither listed in Publishers nor covered by a pattern there, and the Source does not know it.",
+		unknownHashed:          "It is the hash of no publisher that is listed exactly or that the Source knows. A pattern cannot match a hash.",
+	} {
+		checkAllowlistStep(t, m, origin, want)
+	}
+	s.err = errDown
+	checkAllowlistStep(t, m, otherOrigin, "Not in Publishers, and the Source could not tell: the database is down.")
+	s.err = nil
+	if err := m.Reconfigure(Config{Source: s, Lookup: Lookup{TTL: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	wantReason(t, m, cacheOrigin, ReasonCacheOrigin)
+	s.err = errDown
+	checkAllowlistStep(t, m, cacheOrigin, "Known to the Source when it could last tell. Now it could not: the database is down.")
+}
+
+func checkAllowlistStep(t *testing.T, m *Middleware, origin, want string) {
+	t.Helper()
+	for _, step := range m.Explain(origin).Steps {
+		if step.Name == "allowlist" {
+			if step.Detail != want {
+				t.Errorf("%s: %q; want %q", origin, step.Detail, want)
+			}
+			return
+		}
+	}
+	t.Errorf("%s: no such step", origin)
+}
+
+func TestLookupFaults(t *testing.T) {
+	err := Config{Source: newSetSource(), CacheSize: -1, Lookup: Lookup{TTL: -1, RefusalTTL: -1, StaleFor: -1, Timeout: -1, MaxConcurrent: -1, MaxRate: -1}}.Validate()
+	const want = `ampcors: CacheSize "-1" is negative; want a number of entries, or 0 for the default
+ampcors: Lookup.TTL "-1ns" is negative; want a duration such as 30*time.Second, or 0 for the default
+ampcors: Lookup.RefusalTTL "-1ns" is negative; want a duration such as 30*time.Second, or 0 for the default
+ampcors: Lookup.StaleFor "-1ns" is negative; want a duration such as 30*time.Second, or 0 for the default
+ampcors: Lookup.Timeout "-1ns" is negative; want a duration such as 30*time.Second, or 0 for the default
+ampcors: Lookup.MaxConcurrent "-1" is negative; want a number of lookups, or 0 for the default
+ampcors: Lookup.MaxRate "-1" is negative; want a number of lookups, or 0 for the default`
+	if err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+	err = Config{Source: newSetSource(), Lookup: Lookup{StaleFor: time.Second}}.Validate()
+	if want := `ampcors: Lookup.StaleFor "1s" is less than Lookup.TTL, for which a publisher gets in in any case; want 1m0s at least`; err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+	for _, l := range []Lookup{{TTL: time.Hour}, {StaleFor: time.Minute}, {TTL: time.Hour, StaleFor: time.Hour}} {
+		if err := (Config{Source: newSetSource(), Lookup: l}).Validate(); err != nil {
+			t.Errorf("%+v: %v", l, err)
+		}
+	}
+	if got := (Lookup{TTL: time.Hour}).withDefaults().StaleFor; got != time.Hour {
+		t.Errorf("StaleFor is %v for a TTL of 1h", got)
+	}
+}

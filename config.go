@@ -450,7 +450,7 @@ func (v *validator) maxAge(d time.Duration) string {
 	case d < 0 || d > maxMaxAge:
 		v.report("MaxAge", -1, d.String(), "is out of range", "0 to 24h")
 	case d%time.Second != 0:
-		v.report("MaxAge", -1, d.String(), "is not a whole number of seconds", "for example 10*time.Minute, in JSON 600000000000")
+		v.report("MaxAge", -1, d.String(), "is not a whole number of seconds", "whole seconds, such as 10m0s")
 	case d > 0:
 		return fmt.Sprint(int64(d / time.Second))
 	}
@@ -471,7 +471,7 @@ func (v *validator) lookup(l Lookup) {
 		{"Lookup.TTL", l.TTL}, {"Lookup.RefusalTTL", l.RefusalTTL}, {"Lookup.StaleFor", l.StaleFor}, {"Lookup.Timeout", l.Timeout},
 	} {
 		if d.value < 0 {
-			v.report(d.field, -1, d.value.String(), "is negative", "a duration such as 30*time.Second, or 0 for the default")
+			v.report(d.field, -1, d.value.String(), "is negative", "a duration such as 30s, or 0 for the default")
 		}
 	}
 	if ttl := l.withDefaults().TTL; l.StaleFor > 0 && l.StaleFor < ttl {

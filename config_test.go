@@ -160,7 +160,7 @@ func TestEachFaultSaysWhatWouldBeRight(t *testing.T) {
 		{Config{Email: Email{Senders: []string{"a@example.com"}, Clients: []string{"https://cdn.ampproject.org"}}}, "Email.Clients[0]", "is an AMP Cache's", "leave it out"},
 
 		{Config{Origins: []string{"https://a.example"}, MaxAge: 25 * time.Hour}, "MaxAge", "out of range", "24h"},
-		{Config{Origins: []string{"https://a.example"}, MaxAge: 600}, "MaxAge", "whole number of seconds", "600000000000"},
+		{Config{Origins: []string{"https://a.example"}, MaxAge: 600}, "MaxAge", "whole number of seconds", "such as 10m0s"},
 	} {
 		_, err := New(test.cfg)
 		if err == nil {

@@ -818,10 +818,10 @@ func checkAllowlistStep(t *testing.T, m *Middleware, origin, want string) {
 func TestLookupFaults(t *testing.T) {
 	err := Config{Source: newSetSource(), CacheSize: -1, Lookup: Lookup{TTL: -1, RefusalTTL: -1, StaleFor: -1, Timeout: -1, MaxConcurrent: -1, MaxRate: -1}}.Validate()
 	const want = `ampcors: CacheSize "-1" is negative; want a number of entries, or 0 for the default
-ampcors: Lookup.TTL "-1ns" is negative; want a duration such as 30*time.Second, or 0 for the default
-ampcors: Lookup.RefusalTTL "-1ns" is negative; want a duration such as 30*time.Second, or 0 for the default
-ampcors: Lookup.StaleFor "-1ns" is negative; want a duration such as 30*time.Second, or 0 for the default
-ampcors: Lookup.Timeout "-1ns" is negative; want a duration such as 30*time.Second, or 0 for the default
+ampcors: Lookup.TTL "-1ns" is negative; want a duration such as 30s, or 0 for the default
+ampcors: Lookup.RefusalTTL "-1ns" is negative; want a duration such as 30s, or 0 for the default
+ampcors: Lookup.StaleFor "-1ns" is negative; want a duration such as 30s, or 0 for the default
+ampcors: Lookup.Timeout "-1ns" is negative; want a duration such as 30s, or 0 for the default
 ampcors: Lookup.MaxConcurrent "-1" is negative; want a number of lookups, or 0 for the default
 ampcors: Lookup.MaxRate "-1" is negative; want a number of lookups, or 0 for the default`
 	if err == nil || err.Error() != want {

@@ -2,7 +2,10 @@
 // to set up. It prints curl lines to try it with, and has a page that shows step by
 // step how any Origin is decided.
 //
-//	go run ./examples/publisher [-addr localhost:8080]
+//	go run ./examples/publisher [-addr localhost:8080] [-config file]
+//
+// With -config it takes its configuration from a file, such as config.json beside this
+// one, and follows its changes; a SIGHUP has it applied at once.
 package main
 
 import (
@@ -21,39 +24,54 @@ import (
 	"time"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/configfile"
 )
 
 // longName is a publisher whose readable prefix would not fit into a DNS label, so
 // that caches serve it under a hash.
 const longName = "the-weekly-gazette-of-a-town-with-a-rather-long-name.example.org"
 
-// config is what a publisher would keep in a file.
+// config is what config.json beside this file says as well.
 func config() ampcors.Config {
-	return ampcors.Config{
+	cfg := ampcors.Config{
 		Publishers:   []string{"www.example.com", "bücher.example", "*.news.example", longName},
 		Email:        ampcors.Email{Senders: []string{"news@example.com"}},
 		Credentialed: true,
 		MaxAge:       10 * time.Minute,
-		Observe: func(r *http.Request, d ampcors.Decision) {
-			// What the caller sent is quoted and cut: it may hold line breaks, and be long.
-			log.Printf("%.10q %.100q: origin %.200q, publisher %q, sender %.200q: %s", r.Method, r.URL.Path, d.Origin, d.Publisher, d.EmailSender, d.Reason)
-		},
+	}
+	observe(&cfg)
+	return cfg
+}
+
+// observe has each decision logged, which no file can say.
+func observe(cfg *ampcors.Config) {
+	cfg.Observe = func(r *http.Request, d ampcors.Decision) {
+		// What the caller sent is quoted and cut: it may hold line breaks, and be long.
+		log.Printf("%.10q %.100q: origin %.200q, publisher %q, sender %.200q: %s", r.Method, r.URL.Path, d.Origin, d.Publisher, d.EmailSender, d.Reason)
 	}
 }
 
 func main() {
 	addr := flag.String("addr", "localhost:8080", "host and port to listen on")
+	file := flag.String("config", "", "JSON file with the configuration, to follow while the server runs")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *addr, os.Stdout); err != nil {
+	if err := run(ctx, *addr, *file, os.Stdout); err != nil {
 		log.Fatal(err)
 	}
 }
 
 // run serves on addr until ctx ends, and then lets requests finish.
-func run(ctx context.Context, addr string, out io.Writer) error {
-	mw, err := ampcors.New(config())
+func run(ctx context.Context, addr, file string, out io.Writer) error {
+	cfg := config()
+	if file != "" {
+		var err error
+		if cfg, err = configfile.Load(file, observe); err != nil {
+			return err
+		}
+	}
+	mw, err := ampcors.New(cfg)
 	if err != nil {
 		return err
 	}
@@ -71,6 +89,13 @@ func run(ctx context.Context, addr string, out io.Writer) error {
 	}()
 
 	base := "http://" + listener.Addr().String()
+	if file != "" {
+		reload := make(chan os.Signal, 1)
+		signal.Notify(reload, syscall.SIGHUP)
+		defer signal.Stop(reload)
+		go configfile.Watch(ctx, file, mw, configfile.WatchOptions{Set: observe, Reload: reload})
+		fmt.Fprintf(out, "Configured by %s. Edit it; a change is applied within two seconds, or at once with kill -HUP %d\n", file, os.Getpid())
+	}
 	fmt.Fprintf(out, "A publisher's API is at %s/api/. Open %s/ to see how an Origin is decided, or paste:\n", base, base)
 	for _, e := range curlExamples(base) {
 		fmt.Fprintf(out, "\n# %s: %s\n%s\n", e.title, e.outcome, e.command)

@@ -1,0 +1,291 @@
+// Package configfile reads an [ampcors.Config] from a file, and follows the file while the
+// server runs.
+//
+// The file is JSON. Its members are those of [ampcors.Config]; a duration is a string such
+// as "10m", or a number of nanoseconds. One member is this package's own, for lists that
+// are long or that other programs write:
+//
+//	{
+//		"publishers": ["www.example.com", "*.news.example"],
+//		"publishersFile": "publishers.txt",
+//		"credentialed": true,
+//		"maxAge": "10m"
+//	}
+//
+// publishersFile names a text file with further publishers, relative to the JSON file's
+// directory. It has one on each line. Empty lines are skipped, and so is everything from a
+// "#" on, and spaces and tabs around what is left. The last line, too, must end in a line
+// break, so that a name which was cut off is not taken for another.
+//
+// Nothing in either file is ignored. A member that is unknown or occurs twice, a value of
+// the wrong type, and everything that [ampcors.New] finds is a fault. All faults are
+// reported at once, each with file, line and column and what would be right.
+package configfile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/ampcors/ampcors"
+)
+
+const (
+	maxFile   = 1 << 30 // octets: a list of publishers has some 20 for each
+	maxFaults = 100     // that are reported, so that a wrong file does not fill the log
+
+	publishersFile = "publishersFile"
+)
+
+// An Error is a fault in a file.
+type Error struct {
+	File   string
+	Line   int    // from 1; 0 if the fault is the whole file's
+	Column int    // in characters, from 1
+	Path   string // of the value, such as "email.senders[0]"; "" for the file as a whole
+	Reason string // what is wrong
+	Want   string // what would be right
+	Err    error  // what found the fault, such as a *ampcors.ValueError; it may be nil
+}
+
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString(e.File)
+	if e.Line > 0 {
+		fmt.Fprintf(&b, ":%d:%d", e.Line, e.Column)
+	}
+	b.WriteString(": ")
+	if e.Path != "" {
+		b.WriteString(e.Path + " ")
+	}
+	b.WriteString(e.Reason)
+	if e.Want != "" {
+		b.WriteString("; want " + e.Want)
+	}
+	return b.String()
+}
+
+// Unwrap returns e.Err.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Load reads the file at path. The functions in set are then called, for what a file
+// cannot say, such as Source, Denied and Observe, and the result is checked. An error is
+// one or more *[Error], joined, of which there are at most 100.
+func Load(path string, set ...func(*ampcors.Config)) (ampcors.Config, error) {
+	// A directory of files can be replaced, as Kubernetes does, between the reading of one
+	// and of the other. That is rare, and over at once.
+	for range 10 {
+		cfg, files, err := load(path, set)
+		if files.haveNotChanged() {
+			return cfg, err
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return ampcors.Config{}, &Error{File: path, Reason: "changes all the time", Want: "a file that is replaced as a whole"}
+}
+
+// load is Load for files that do not change meanwhile. It returns those that it read, or
+// tried to read.
+func load(path string, set []func(*ampcors.Config)) (ampcors.Config, snapshot, error) {
+	files := snapshot{look(path)}
+	data, err := files[0].read()
+	if err != nil {
+		return ampcors.Config{}, files, &Error{File: path, Reason: "cannot be read: " + reason(err), Err: err}
+	}
+	d := decoder{file: path, data: data, offsets: make(map[string]int), lists: make(map[string][]int)}
+	d.decodeFile()
+
+	var lines publisherLines
+	if name := d.result.PublishersFile; name != "" {
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(filepath.Dir(path), name)
+		}
+		files = append(files, look(name))
+		text, err := files[1].read()
+		if err != nil {
+			d.fault(d.offsets[publishersFile], publishersFile, fmt.Sprintf("%q cannot be read: %s", d.result.PublishersFile, reason(err)), "", err)
+		} else {
+			lines = d.addPublishers(name, text)
+		}
+	}
+	if len(d.faults) > 0 { // more would follow from them that are none
+		return ampcors.Config{}, files, join(d.faults)
+	}
+	cfg := d.result.Config
+	for _, f := range set {
+		f(&cfg)
+	}
+	if err := cfg.Validate(); err != nil {
+		return ampcors.Config{}, files, join(d.locate(err, lines))
+	}
+	return cfg, files, nil
+}
+
+// reason returns what happened to a file, without its name.
+func reason(err error) string {
+	if e := (*os.PathError)(nil); errors.As(err, &e) {
+		return e.Err.Error()
+	}
+	return err.Error()
+}
+
+func join(faults []*Error) error {
+	errs := make([]error, 0, maxFaults+1)
+	for i, f := range faults {
+		if i == maxFaults {
+			errs = append(errs, &Error{File: f.File, Reason: fmt.Sprintf("%d more faults", len(faults)-i)})
+			break
+		}
+		errs = append(errs, f)
+	}
+	return errors.Join(errs...)
+}
+
+// publisherLines tells where publishers stand in a text file.
+type publisherLines struct {
+	file       string
+	text       string
+	first, end int // their indices in Publishers
+}
+
+// addPublishers adds those of a text file.
+func (d *decoder) addPublishers(file string, data []byte) publisherLines {
+	lines := publisherLines{file: file, text: string(data), first: len(d.result.Publishers)}
+	if fault := encodingFault(file, data); fault != nil {
+		d.faults = append(d.faults, fault)
+		return lines
+	}
+	if lines.text != "" && !strings.HasSuffix(lines.text, "\n") {
+		line, column := position(data, len(data))
+		d.faults = append(d.faults, &Error{File: file, Line: line, Column: column, Reason: "the last line does not end: the file may have been cut off", Want: "a line break at the end"})
+		return lines
+	}
+	for line := range strings.Lines(lines.text) {
+		if publisher := trimLine(line); publisher != "" {
+			d.result.Publishers = append(d.result.Publishers, publisher)
+		}
+	}
+	lines.end = len(d.result.Publishers)
+	return lines
+}
+
+// trimLine returns what a line of a list says.
+func trimLine(line string) string {
+	line, _, _ = strings.Cut(line, "#")
+	return strings.Trim(line, " \t\r\n")
+}
+
+// at returns the position of the publisher with this index in the text file.
+func (l *publisherLines) at(index int) (line, column int) {
+	for text := range strings.Lines(l.text) {
+		line++
+		publisher := trimLine(text)
+		if publisher == "" {
+			continue
+		}
+		column = 1 + utf8.RuneCountInString(text[:strings.Index(text, publisher)])
+		if index == l.first {
+			break
+		}
+		index--
+	}
+	return line, column
+}
+
+// encodingFault returns what keeps data from being text.
+func encodingFault(file string, data []byte) *Error {
+	if bytes.HasPrefix(data, []byte("\ufeff")) {
+		return &Error{File: file, Line: 1, Column: 1, Reason: "begins with a byte order mark", Want: "UTF-8 without one"}
+	}
+	for i := 0; i < len(data); {
+		r, size := utf8.DecodeRune(data[i:])
+		if r == utf8.RuneError && size == 1 {
+			line, column := position(data, i)
+			return &Error{File: file, Line: line, Column: column, Reason: "is not UTF-8", Want: "UTF-8"}
+		}
+		i += size
+	}
+	return nil
+}
+
+// position turns an offset into line and column.
+func position(data []byte, offset int) (line, column int) {
+	before := data[:min(offset, len(data))]
+	line = 1 + bytes.Count(before, []byte("\n"))
+	column = 1 + utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:])
+	return line, column
+}
+
+// A snapshot is the state of files at one time.
+type snapshot []fileState
+
+type fileState struct {
+	name string
+	info os.FileInfo // nil if there is none
+	err  error
+}
+
+// look follows symbolic links, so that it notices when one of them is replaced.
+func look(name string) fileState {
+	info, err := os.Stat(name)
+	if err != nil {
+		info = nil
+	}
+	return fileState{name, info, err}
+}
+
+func (s snapshot) haveNotChanged() bool { return s.equal(s.again()) }
+
+// again returns the state of the same files now.
+func (s snapshot) again() snapshot {
+	now := make(snapshot, len(s))
+	for i, f := range s {
+		now[i] = look(f.name)
+	}
+	return now
+}
+
+func (s snapshot) equal(other snapshot) bool {
+	if len(s) != len(other) {
+		return false
+	}
+	for i, a := range s {
+		b := other[i]
+		switch {
+		case a.name != b.name, (a.info == nil) != (b.info == nil):
+			return false
+		case a.info == nil:
+		case a.info.Size() != b.info.Size(), !a.info.ModTime().Equal(b.info.ModTime()), !os.SameFile(a.info, b.info):
+			return false
+		}
+	}
+	return true
+}
+
+// read reads the file. One that is no regular file could keep the reader waiting forever.
+func (f *fileState) read() ([]byte, error) {
+	if f.err != nil {
+		return nil, f.err
+	}
+	if !f.info.Mode().IsRegular() {
+		return nil, errors.New("it is not a regular file")
+	}
+	if f.info.Size() > maxFile {
+		return nil, errors.New("it is longer than 1 GiB")
+	}
+	file, err := os.Open(f.name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	var b bytes.Buffer
+	b.Grow(int(f.info.Size()) + bytes.MinRead)
+	_, err = b.ReadFrom(io.LimitReader(file, maxFile))
+	return b.Bytes(), err
+}

@@ -1,0 +1,375 @@
+package configfile
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ampcors/ampcors"
+)
+
+// write writes files into a new directory and returns its name.
+func write(t testing.TB, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		writeFile(t, filepath.Join(dir, name), text)
+	}
+	return dir
+}
+
+func writeFile(t testing.TB, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAFileCanSayAllThatIsPlain(t *testing.T) {
+	dir := write(t, map[string]string{
+		"config.json": `
+{
+	"publishers": ["www.example.com", "*.news.example", "bücher.example"],
+	"publishersFile": "lists/publishers.txt",
+	"caches": [{"id": "google", "name": "G", "docs": "D", "cacheDomain": "cdn.ampproject.org", "updateCacheApiDomainSuffix": "cdn.ampproject.org", "thirdPartyFrameDomainSuffix": "ampproject.net"}],
+	"origins": ["https://playground.amp.dev"],
+	"email": {"senders": ["news@example.com"], "clients": []},
+	"credentialed": true,
+	"methods": ["PUT"], "requestHeaders": ["Authorization"], "responseHeaders": [],
+	"maxAge": "10m",
+	"reportOnly": true,
+	"lookup": {"ttl": "90s", "refusalTTL": 5000000000, "staleFor": "1h30m", "timeout": "250ms", "maxConcurrent": 8, "maxRate": 100},
+	"cacheSize": 1000,
+	"dangerouslyAllowHTTPOwnOrigins": true,
+	"dangerouslyAllowPublicSuffixWildcards": true,
+	"dangerouslyAllowUnsafeRequestsWithoutOrigin": true
+}`,
+	})
+	if err := os.Mkdir(filepath.Join(dir, "lists"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(dir, "lists", "publishers.txt"), "# all of them\n\na.example\r\n \tb.example\t # a comment\n#c.example\n*.d.example\n")
+	got, err := Load(filepath.Join(dir, "config.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := ampcors.Config{
+		Publishers:   []string{"www.example.com", "*.news.example", "bücher.example", "a.example", "b.example", "*.d.example"},
+		Caches:       []ampcors.Cache{{ID: "google", Name: "G", Docs: "D", CacheDomain: "cdn.ampproject.org", UpdateCacheAPIDomainSuffix: "cdn.ampproject.org", ThirdPartyFrameDomainSuffix: "ampproject.net"}},
+		Origins:      []string{"https://playground.amp.dev"},
+		Email:        ampcors.Email{Senders: []string{"news@example.com"}, Clients: []string{}},
+		Credentialed: true,
+		Methods:      []string{"PUT"}, RequestHeaders: []string{"Authorization"}, ResponseHeaders: []string{},
+		MaxAge:     10 * time.Minute,
+		ReportOnly: true,
+		Lookup:     ampcors.Lookup{TTL: 90 * time.Second, RefusalTTL: 5 * time.Second, StaleFor: 90 * time.Minute, Timeout: 250 * time.Millisecond, MaxConcurrent: 8, MaxRate: 100},
+		CacheSize:  1000, DangerouslyAllowHTTPOwnOrigins: true, DangerouslyAllowPublicSuffixWildcards: true, DangerouslyAllowUnsafeRequestsWithoutOrigin: true,
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	for v, i := reflect.ValueOf(got), 0; i < v.NumField(); i++ {
+		if f := v.Type().Field(i); v.Field(i).IsZero() && f.Tag.Get("json") != "-" {
+			t.Errorf("the test does not set %s", f.Name)
+		}
+	}
+}
+
+func TestFaultsAreReportedWithTheirPlace(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		file string
+		text string // publishers.txt
+		want string
+	}{
+		{"unknown members", "{\n\t\"publisher\": [\"a.example\", {\"b\": [1]}],\n\t\"email\": {\"sender\": null}, \"Publishers\": []\n}", "",
+			`config.json:2:2: "publisher" is unknown; want one of publishers, caches, origins, email, credentialed, methods, requestHeaders, responseHeaders, maxAge, reportOnly, lookup, cacheSize, dangerouslyAllowHTTPOwnOrigins, dangerouslyAllowPublicSuffixWildcards, dangerouslyAllowUnsafeRequestsWithoutOrigin, publishersFile
+config.json:3:12: "email.sender" is unknown; want one of senders, clients
+config.json:3:29: "Publishers" is unknown; want one of publishers, caches, origins, email, credentialed, methods, requestHeaders, responseHeaders, maxAge, reportOnly, lookup, cacheSize, dangerouslyAllowHTTPOwnOrigins, dangerouslyAllowPublicSuffixWildcards, dangerouslyAllowUnsafeRequestsWithoutOrigin, publishersFile`},
+		{"wrong types", `{"publishers": "a.example", "origins": [1, "https://a.example", null, {"x": []}], "credentialed": "yes",
+  "maxAge": "10 minutes", "cacheSize": 1.5, "caches": null, "email": [], "reportOnly": 0, "publishersFile": ["a"],
+  "lookup": {"ttl": true, "maxRate": "7", "timeout": 1e3, "maxConcurrent": 99999999999999999999}}`, "",
+			`config.json:1:16: publishers is "a.example"; want a list, or to leave it out
+config.json:1:41: origins[0] is 1; want a string
+config.json:1:65: origins[2] is null; want a string
+config.json:1:71: origins[3] is an object; want a string
+config.json:1:99: credentialed is "yes"; want true or false
+config.json:2:13: maxAge is "10 minutes"; want a duration such as "10m" or "90s"
+config.json:2:40: cacheSize is 1.5; want a whole number
+config.json:2:55: caches is null; want a list, or to leave it out
+config.json:2:70: email is a list; want an object
+config.json:2:88: reportOnly is 0; want true or false
+config.json:2:109: publishersFile is a list; want a string
+config.json:3:21: lookup.ttl is true; want a duration such as "10m" or "90s"
+config.json:3:38: lookup.maxRate is "7"; want a whole number
+config.json:3:54: lookup.timeout is 1e3; want a duration such as "10m" or "90s"
+config.json:3:76: lookup.maxConcurrent is 99999999999999999999; want a whole number`},
+		{"twice", "{\"publishers\": [\"a.example\"],\n \"publishers\": [\"b.example\"]}", "", `config.json:2:2: publishers occurs twice; want it once`},
+		{"values", `{
+	"publishers": ["a.example", "ü.example", "https://b.example"],
+	"caches": [{"id": "g", "cacheDomain": "CDN.example"}, {"cacheDomain": "b.example"}, 7],
+	"email": {"senders": ["nobody"]}, "maxAge": "1.5s",
+	"lookup": {"staleFor": "1s"}
+}`, "", `config.json:3:86: caches[2] is 7; want an object`},
+		{"values of the right types", `{
+	"publishers": ["a.example", "ü.example", "https://b.example"],
+	"caches": [{"id": "g", "cacheDomain": "CDN.example"}, {"cacheDomain": "b.example"}],
+	"email": {"senders": ["nobody"]}, "maxAge": "1.5s",
+	"lookup": {"staleFor": "1s"}, "cacheSize": -1
+}`, "", `config.json:2:43: publishers[2] "https://b.example" has a scheme; want "b.example"
+config.json:3:40: caches[0].cacheDomain "CDN.example" is not in lower-case ASCII; want "cdn.example"
+config.json:3:56: caches[1].id "" is empty; want a short name such as "google"
+config.json:4:24: email.senders[0] "nobody" is not an email address; want an address such as "news@example.com", or "*@example.com"
+config.json:4:46: maxAge "1.5s" is not a whole number of seconds; want whole seconds, such as 10m0s
+config.json:5:25: lookup.staleFor "1s" is less than Lookup.TTL, for which a publisher gets in in any case; want 1m0s at least
+config.json:5:45: cacheSize "-1" is negative; want a number of entries, or 0 for the default`},
+		{"nobody allowed", "\n {}", "", `config.json:2:2: publishers is missing, and so are Origins, Email.Senders and a Source: nobody would be allowed; want at least one publisher, such as "example.com"`},
+		{"a list of publishers", `{"publishers": ["-a.example"], "publishersFile": "publishers.txt"}`, "a.example\n# b\n\n  http://b.example # c\nü.example\n\tc.example/\n",
+			`config.json:1:17: publishers[0] "-a.example" has a label that begins or ends with a hyphen; want a domain such as "www.example.com"
+publishers.txt:4:3: "http://b.example" has a scheme; want "b.example"
+publishers.txt:6:2: "c.example/" has a path, query or fragment; want "c.example"`},
+		{"a list that was cut off", `{"publishersFile": "publishers.txt"}`, "a.example\nwww.example.co", `publishers.txt:2:15: the last line does not end: the file may have been cut off; want a line break at the end`},
+		{"a list in another encoding", `{"publishersFile": "publishers.txt"}`, "a.example\nb\xfccher.example\n", `publishers.txt:2:2: is not UTF-8; want UTF-8`},
+		{"a list with a mark", `{"publishersFile": "publishers.txt"}`, "\ufeffa.example\n", `publishers.txt:1:1: begins with a byte order mark; want UTF-8 without one`},
+		{"no list", "{\n\"publishersFile\": \"none.txt\"}", "", `config.json:2:19: publishersFile "none.txt" cannot be read: no such file or directory`},
+		{"a directory", `{"publishersFile": "."}`, "", `config.json:1:20: publishersFile "." cannot be read: it is not a regular file`},
+		{"cut off", "{\n\t\"publishers\": [\"a.exam", "", `config.json:2:24: is not JSON: unexpected end of JSON input`},
+		{"empty", "", "", `config.json:1:1: is not JSON: unexpected end of JSON input`},
+		{"a comma too many", "{\n\t\"publishers\": [\"a.example\",]}", "", `config.json:2:29: is not JSON: invalid character ']' looking for beginning of value`},
+		{"something behind it", "{}\n}", "", `config.json:2:1: is not JSON: invalid character '}' after top-level value`},
+		{"another encoding", "{\"publishers\": [\"b\xfccher.example\"]}", "", `config.json:1:19: is not UTF-8; want UTF-8`},
+		{"a mark", "\ufeff{}", "", `config.json:1:1: begins with a byte order mark; want UTF-8 without one`},
+		{"a list", ` ["a.example"]`, "", `config.json:1:2: the file is a list; want an object`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			dir := write(t, map[string]string{"config.json": test.file, "publishers.txt": test.text})
+			cfg, err := Load(filepath.Join(dir, "config.json"))
+			if err == nil {
+				t.Fatal("no fault was found")
+			}
+			if got := strings.ReplaceAll(err.Error(), dir+string(filepath.Separator), ""); got != test.want {
+				t.Errorf("got\n%s\nwant\n%s", got, test.want)
+			}
+			if !reflect.DeepEqual(cfg, ampcors.Config{}) {
+				t.Errorf("beside the error there is %+v", cfg)
+			}
+			for _, err := range err.(interface{ Unwrap() []error }).Unwrap() {
+				if e := (*Error)(nil); !errors.As(err, &e) {
+					t.Errorf("%T", err)
+				}
+			}
+		})
+	}
+}
+
+func TestAFaultKeepsWhatFoundIt(t *testing.T) {
+	dir := write(t, map[string]string{"config.json": `{"publishers": ["a.example", "b"]}`})
+	_, err := Load(filepath.Join(dir, "config.json"))
+	var e *Error
+	var v *ampcors.ValueError
+	if !errors.As(err, &e) || !errors.As(err, &v) || v.Index != 1 || v.Field != "Publishers" || e.Path != "publishers[1]" || e.Column != 30 {
+		t.Errorf("%#v, %#v", e, v)
+	}
+	_, err = Load(filepath.Join(dir, "none.json"))
+	if !errors.Is(err, fs.ErrNotExist) || err.Error() != filepath.Join(dir, "none.json")+": cannot be read: no such file or directory" {
+		t.Error(err)
+	}
+}
+
+func TestAFileThatIsTooLongIsNotRead(t *testing.T) {
+	path := filepath.Join(write(t, map[string]string{"config.json": "{}"}), "config.json")
+	if err := os.Truncate(path, maxFile+1); err != nil {
+		t.Skip("this file system has no sparse files: ", err)
+	}
+	if _, err := Load(path); err == nil || !strings.HasSuffix(err.Error(), "cannot be read: it is longer than 1 GiB") {
+		t.Error(err)
+	}
+}
+
+func TestManyFaultsAreCounted(t *testing.T) {
+	dir := write(t, map[string]string{"config.json": `{"publishersFile": "p"}`, "p": strings.Repeat("/\n", 1234)})
+	_, err := Load(filepath.Join(dir, "config.json"))
+	errs := err.(interface{ Unwrap() []error }).Unwrap()
+	if len(errs) != maxFaults+1 || !strings.HasSuffix(errs[maxFaults].Error(), "p: 1134 more faults") || !strings.Contains(errs[99].Error(), "p:100:1: ") {
+		t.Errorf("%d errors, the last %v", len(errs), errs[len(errs)-1])
+	}
+}
+
+func TestSetSaysWhatAFileCannot(t *testing.T) {
+	dir := write(t, map[string]string{"config.json": `{"credentialed": true}`})
+	cfg, err := Load(filepath.Join(dir, "config.json"), func(cfg *ampcors.Config) { cfg.Publishers = []string{"a.example"} })
+	if err != nil || !cfg.Credentialed || len(cfg.Publishers) != 1 {
+		t.Errorf("%+v, %v", cfg, err)
+	}
+	dir = write(t, map[string]string{"config.json": ` {"publishersFile": "p", "maxAge": -1}`, "p": "a.example\nb\n"})
+	_, err = Load(filepath.Join(dir, "config.json"), func(cfg *ampcors.Config) { cfg.Publishers = append(cfg.Publishers, "c", "*") })
+	want := `config.json:1:2: publishers[2] "c" has no dot; want a domain such as "www.example.com"
+config.json:1:2: publishers[3] "*" has a * that does not stand alone before the first dot; want a domain such as "www.example.com"; in a list of publishers also a pattern such as "*.example.com"
+config.json:1:36: maxAge "-1ns" is out of range; want 0 to 24h
+p:2:1: "b" has no dot; want a domain such as "www.example.com"`
+	if err == nil || strings.ReplaceAll(err.Error(), dir+string(filepath.Separator), "") != want {
+		t.Errorf("got\n%v\nwant\n%s", err, want)
+	}
+}
+
+// Every field that validation can complain about has a place in the file.
+func TestEveryFieldIsFound(t *testing.T) {
+	bad := ampcors.Config{
+		Publishers: []string{"/"}, Origins: []string{"/"}, Methods: []string{"/"}, RequestHeaders: []string{"/"}, ResponseHeaders: []string{"/"},
+		Email: ampcors.Email{Senders: []string{"/"}, Clients: []string{"/"}}, MaxAge: -1, CacheSize: -1, Caches: []ampcors.Cache{{}},
+		Lookup: ampcors.Lookup{TTL: -1, RefusalTTL: -1, StaleFor: -1, Timeout: -1, MaxConcurrent: -1, MaxRate: -1},
+	}
+	err := bad.Validate()
+	d := decoder{offsets: map[string]int{"": 1}, lists: map[string][]int{}}
+	t0 := reflect.TypeFor[contents]()
+	for _, err := range err.(interface{ Unwrap() []error }).Unwrap() {
+		path, _ := d.find(err.(*ampcors.ValueError))
+		name, member, _ := strings.Cut(path, ".")
+		name, _, _ = strings.Cut(name, "[")
+		_, fields := members(reflect.New(t0).Elem())
+		field, ok := fields[name]
+		if ok && member != "" {
+			if field.Kind() == reflect.Slice {
+				field = reflect.New(field.Type().Elem()).Elem()
+			}
+			member, _, _ = strings.Cut(member, "[")
+			_, fields = members(field)
+			_, ok = fields[member]
+		}
+		if !ok {
+			t.Errorf("%v: there is no member %q", err, path)
+		}
+	}
+	if path, offset := d.find(&ampcors.ValueError{Field: "Future[].x", Index: 3}); path != "Future[].x" || offset != 1 {
+		t.Errorf("%q at %d", path, offset)
+	}
+}
+
+// million writes a list of a million publishers and a file that names it.
+func million(t testing.TB) (path string) {
+	var b strings.Builder
+	for i := range 1_000_000 {
+		fmt.Fprintf(&b, "www.site-%d.example\n", i)
+	}
+	dir := write(t, map[string]string{"config.json": `{"publishersFile": "publishers.txt"}`, "publishers.txt": b.String()})
+	return filepath.Join(dir, "config.json")
+}
+
+func TestAMillionPublishersAreFound(t *testing.T) {
+	path := million(t)
+	cfg, err := Load(path)
+	if err != nil || len(cfg.Publishers) != 1_000_000 || cfg.Publishers[999_999] != "www.site-999999.example" {
+		t.Errorf("%d publishers, %v", len(cfg.Publishers), err)
+	}
+}
+
+// BenchmarkMillion measures what a server does when it starts.
+func BenchmarkMillion(b *testing.B) {
+	path := million(b)
+	b.Run("step=load", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := Load(path); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("step=load+new", func(b *testing.B) {
+		for b.Loop() {
+			cfg, err := Load(path)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if _, err := ampcors.New(cfg); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// FuzzLoad feeds any JSON: what encoding/json refuses is refused, and what is accepted is
+// what encoding/json makes of it.
+func FuzzLoad(f *testing.F) {
+	f.Add(`{"publishers": ["a.example"], "credentialed": true}`, "a.example\n")
+	f.Add(`{"publishersFile": "publishers.txt", "caches": [{"id": "g", "cacheDomain": "cdn.ampproject.org"}]}`, "b.example # b\n")
+	f.Add(`{"lookup": {"ttl": 5}, "email": {"senders": ["*@a.example"], "clients": []}, "maxAge": 1000000000}`, "")
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, file, list string) {
+		if strings.Contains(file, "publishersFile") && !strings.Contains(file, `"publishersFile": "publishers.txt"`) {
+			return // which could be any file of this machine
+		}
+		dir, err := os.MkdirTemp(dir, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer os.RemoveAll(dir)
+		writeFile(t, filepath.Join(dir, "config.json"), file)
+		writeFile(t, filepath.Join(dir, "publishers.txt"), list)
+		cfg, err := Load(filepath.Join(dir, "config.json"))
+		checkLoaded(t, file, list, cfg, err)
+	})
+}
+
+// checkLoaded compares what Load returned with what encoding/json and a plain reading of
+// the list say.
+func checkLoaded(t *testing.T, file, list string, cfg ampcors.Config, err error) {
+	t.Helper()
+	if err != nil {
+		for _, err := range unwrap(err) {
+			e := (*Error)(nil)
+			if !errors.As(err, &e) || e.Line < 1 || e.Column < 1 || e.Reason == "" {
+				t.Fatalf("%q: %#v", file, err)
+			}
+			text := file
+			if strings.HasSuffix(e.File, ".txt") {
+				text = list
+			}
+			lines := strings.Split(text, "\n")
+			if e.Line > len(lines) || e.Column > len([]rune(lines[e.Line-1]))+1 {
+				t.Fatalf("%q: there is no place %d:%d: %v", text, e.Line, e.Column, e)
+			}
+		}
+		return
+	}
+	var plain struct {
+		ampcors.Config
+		PublishersFile string `json:"publishersFile"`
+	}
+	decoder := json.NewDecoder(strings.NewReader(durations.ReplaceAllString(file, "${1}0")))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&plain); err != nil && !strings.Contains(err.Error(), "time.Duration") { // whose name has an escape
+		t.Fatalf("%q: encoding/json says %v", file, err)
+	}
+	if plain.PublishersFile != "" {
+		for _, line := range strings.Split(list, "\n") {
+			if fields := strings.Fields(strings.SplitN(line, "#", 2)[0]); len(fields) == 1 {
+				plain.Publishers = append(plain.Publishers, fields[0])
+			}
+		}
+	}
+	if plain.MaxAge == 0 {
+		plain.MaxAge = cfg.MaxAge
+	}
+	plain.Lookup = cfg.Lookup
+	if !reflect.DeepEqual(plain.Config, cfg) {
+		t.Fatalf("%q is\n%+v; encoding/json has\n%+v", file, cfg, plain.Config)
+	}
+}
+
+// durations are what Load accepts as a string, and encoding/json does not.
+var durations = regexp.MustCompile(`("(?:maxAge|ttl|refusalTTL|staleFor|timeout)"\s*:\s*)"[^"]*"`)
+
+func unwrap(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	return []error{err}
+}

@@ -1,0 +1,124 @@
+package configfile
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/ampcors/ampcors"
+)
+
+// interval is how often a file is looked at. A change is noticed within one, and must
+// have stood for another before it is applied.
+const interval = 500 * time.Millisecond
+
+// WatchOptions say how [Watch] does its work. The zero value is fine.
+type WatchOptions struct {
+	// Set is called as by Load each time before a configuration is checked and applied.
+	Set func(*ampcors.Config)
+
+	// Logger gets a line for each configuration that is applied (level Info), and one
+	// when a configuration cannot be applied (level Error). Nil stands for slog.Default().
+	Logger *slog.Logger
+
+	// Reload has the file applied at once for each signal, even if it did not change. For
+	// SIGHUP, as operators expect:
+	//
+	//	reload := make(chan os.Signal, 1)
+	//	signal.Notify(reload, syscall.SIGHUP)
+	Reload <-chan os.Signal
+}
+
+// Watch applies the file at path to mw, first as it is and then after each change, until ctx
+// is done. It is to be called in a goroutine of its own.
+//
+// The file, and the one that its publishersFile names, may be rewritten in place, replaced
+// by renaming another, or be behind a symbolic link that is replaced, as those of a
+// Kubernetes ConfigMap are. A change is applied once it has stood for half a second, and at
+// most 1.5 seconds after it was made, plus the time to read and check the files: for a
+// million publishers less than a second. Watch looks at the files' size, modification time and identity
+// twice a second, so that it also works where the system has no notifications, as over a
+// network.
+//
+// A file that is broken, being written or gone changes nothing: the last good configuration
+// stays in force. That is reported once, and mended once the file is. Every request is
+// decided by one configuration, whole, as by [ampcors.Middleware.Reconfigure].
+//
+// A program that writes for a while should write to another file and rename that: a list
+// whose writer pauses for half a second behind a line break looks complete.
+func Watch(ctx context.Context, path string, mw *ampcors.Middleware, options WatchOptions) {
+	watch(ctx, path, mw, options, interval)
+}
+
+func watch(ctx context.Context, path string, mw *ampcors.Middleware, options WatchOptions, interval time.Duration) {
+	w := watcher{path: path, mw: mw, log: options.Logger}
+	if w.log == nil {
+		w.log = slog.Default()
+	}
+	if options.Set != nil {
+		w.set = append(w.set, options.Set)
+	}
+	w.seen = snapshot{look(path)}
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-options.Reload:
+			w.reported, w.handled = "", nil
+			w.apply(nil)
+		case <-ticker.C:
+			w.poll()
+		}
+	}
+}
+
+type watcher struct {
+	path string
+	mw   *ampcors.Middleware
+	set  []func(*ampcors.Config)
+	log  *slog.Logger
+
+	seen     snapshot // at the last look
+	handled  snapshot // that was applied or reported
+	reported string   // the fault that was last reported, "" if the file is in force
+}
+
+// poll looks at the files, and applies them if they are not what was applied, but are what
+// they were at the last look.
+func (w *watcher) poll() {
+	before := w.seen
+	w.seen = before.again()
+	if w.seen.equal(before) && !w.seen.equal(w.handled) {
+		w.apply(w.seen)
+	}
+}
+
+// apply applies the files if they are in the state that is expected, in any if that is nil.
+func (w *watcher) apply(expected snapshot) {
+	cfg, files, err := load(w.path, w.set)
+	if !files.haveNotChanged() || expected != nil && !files.equal(expected) {
+		w.seen = files // another file may be named now
+		return
+	}
+	if err == nil {
+		err = w.mw.Reconfigure(cfg)
+	}
+	w.seen, w.handled = files, files
+	if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
+		w.handled = nil // it may become readable without a trace in its state
+	}
+	if err != nil {
+		if err.Error() != w.reported {
+			w.reported = err.Error()
+			w.log.Error("ampcors: the configuration file is not applied; the last good configuration stays in force", "file", w.path, "error", err)
+		}
+		return
+	}
+	w.reported = ""
+	w.log.Info("ampcors: the configuration file is applied", "file", w.path, "publishers", len(cfg.Publishers))
+}

@@ -1,0 +1,406 @@
+package configfile
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ampcors/ampcors"
+)
+
+// A logbook keeps what is logged.
+type logbook struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logbook) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *logbook) lines() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Split(strings.TrimSuffix(l.text.String(), "\n"), "\n")
+}
+
+// quick is an interval for tests that do not measure time. It is several times as long as
+// the steps in which file systems count it.
+const quick = 25 * time.Millisecond
+
+// A watched is a middleware that follows a file.
+type watched struct {
+	*testing.T
+	path   string
+	mw     *ampcors.Middleware
+	log    *logbook
+	reload chan os.Signal
+}
+
+func startWatching(t *testing.T, path string, interval time.Duration) *watched {
+	t.Helper()
+	mw, err := ampcors.New(ampcors.Config{Publishers: []string{"first.example"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &watched{t, path, mw, new(logbook), make(chan os.Signal)}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		watch(ctx, path, mw, WatchOptions{Logger: slog.New(slog.NewTextHandler(w.log, nil)), Reload: w.reload}, interval)
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+	return w
+}
+
+func (w *watched) allows(publisher string) bool {
+	return w.mw.CheckOrigin("https://" + publisher).Allowed
+}
+
+// waitFor waits until the publisher is allowed.
+func (w *watched) waitFor(publisher string) {
+	w.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for !w.allows(publisher) {
+		if time.Now().After(deadline) {
+			w.Fatalf("%s is not allowed; log:\n%s", publisher, strings.Join(w.log.lines(), "\n"))
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// waitForLog waits until the last line has the text, and there are so many lines.
+func (w *watched) waitForLog(lines int, text string) {
+	w.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		got := w.log.lines()
+		if len(got) == lines && strings.Contains(got[lines-1], text) {
+			return
+		}
+		if time.Now().After(deadline) || len(got) > lines {
+			w.Fatalf("want %d lines, the last with %q; log:\n%s", lines, text, strings.Join(got, "\n"))
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func listing(publisher string) string { return fmt.Sprintf(`{"publishers": [%q]}`, publisher) }
+
+// configMap makes a directory as Kubernetes does: its files are links through "..data", which
+// is a link to the directory with the data.
+type configMap struct {
+	dir  string
+	next int
+}
+
+func newConfigMap(t testing.TB, files map[string]string) *configMap {
+	c := &configMap{dir: t.TempDir()}
+	c.swap(t, files)
+	for name := range files {
+		if err := os.Symlink(filepath.Join("..data", name), filepath.Join(c.dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c
+}
+
+func (c *configMap) swap(t testing.TB, files map[string]string) {
+	t.Helper()
+	old, _ := os.Readlink(filepath.Join(c.dir, "..data"))
+	c.next++
+	name := fmt.Sprintf("..%d", c.next)
+	err := os.Mkdir(filepath.Join(c.dir, name), 0o700)
+	for file, text := range files {
+		writeFile(t, filepath.Join(c.dir, name, file), text)
+	}
+	err = errors.Join(err, os.Symlink(name, filepath.Join(c.dir, "..data_tmp")))
+	err = errors.Join(err, os.Rename(filepath.Join(c.dir, "..data_tmp"), filepath.Join(c.dir, "..data")))
+	if old != "" {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(c.dir, old)))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// replace replaces a file by renaming another.
+func replace(t testing.TB, name, text string) {
+	t.Helper()
+	writeFile(t, name+".new", text)
+	if err := os.Rename(name+".new", name); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAChangeIsAppliedWithinTwoSeconds measures the true Watch, by each kind of change.
+func TestAChangeIsAppliedWithinTwoSeconds(t *testing.T) {
+	for name, test := range map[string]func(t *testing.T) (path string, change func()){
+		"rewritten in place": func(t *testing.T) (string, func()) {
+			path := filepath.Join(write(t, map[string]string{"c.json": listing("a.example")}), "c.json")
+			return path, func() { writeFile(t, path, listing("b.example")) } // of the same length
+		},
+		"replaced by renaming": func(t *testing.T) (string, func()) {
+			path := filepath.Join(write(t, map[string]string{"c.json": listing("a.example")}), "c.json")
+			return path, func() { replace(t, path, listing("b.example")) }
+		},
+		"a ConfigMap": func(t *testing.T) (string, func()) {
+			c := newConfigMap(t, map[string]string{"c.json": listing("a.example")})
+			return filepath.Join(c.dir, "c.json"), func() { c.swap(t, map[string]string{"c.json": listing("b.example")}) }
+		},
+		"a list rewritten in place": func(t *testing.T) (string, func()) {
+			dir := write(t, map[string]string{"c.json": `{"publishersFile": "p.txt"}`, "p.txt": "a.example\n"})
+			return filepath.Join(dir, "c.json"), func() { writeFile(t, filepath.Join(dir, "p.txt"), "b.example\n") }
+		},
+		"another list": func(t *testing.T) (string, func()) {
+			dir := write(t, map[string]string{"c.json": `{"publishersFile": "p.txt"}`, "p.txt": "a.example\n", "q.txt": "b.example\n"})
+			return filepath.Join(dir, "c.json"), func() { replace(t, filepath.Join(dir, "c.json"), `{"publishersFile": "q.txt"}`) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path, change := test(t)
+			w := startWatching(t, path, interval)
+			w.waitFor("a.example")
+			time.Sleep(50 * time.Millisecond)
+			change()
+			changed := time.Now()
+			w.waitFor("b.example")
+			t.Logf("applied after %v", time.Since(changed))
+			if took := time.Since(changed); took > 2*time.Second {
+				t.Errorf("it took %v", took)
+			}
+			if w.allows("a.example") {
+				t.Error("what was before is still allowed")
+			}
+		})
+	}
+}
+
+func TestABrokenFileKeepsTheLastGoodConfiguration(t *testing.T) {
+	t.Parallel()
+	dir := write(t, map[string]string{"c.json": listing("a.example"), "p.txt": "p.example\n"})
+	path, list := filepath.Join(dir, "c.json"), filepath.Join(dir, "p.txt")
+	w := startWatching(t, path, quick)
+	w.waitForLog(1, "is applied")
+	n := 1
+	for _, test := range []struct {
+		name   string
+		break_ func()
+		want   string // in the one line that is logged
+	}{
+		{"half-written", func() { writeFile(t, path, `{"publishers": ["b.exam`) }, "c.json:1:24: is not JSON"},
+		{"empty", func() { writeFile(t, path, "") }, "is not JSON"},
+		{"with a fault", func() { replace(t, path, `{"publishers": ["b"]}`) }, "c.json:1:17"},
+		{"gone", func() { _ = os.Remove(path) }, "no such file"},
+		{"a directory", func() { _ = os.Remove(path); _ = os.Mkdir(path, 0o700) }, "not a regular file"},
+		{"with a list that is gone", func() { replace(t, path, `{"publishersFile": "none"}`) }, "no such file"},
+		{"with a list that is cut off", func() {
+			writeFile(t, list, "b.example\nc.exam")
+			replace(t, path, `{"publishersFile": "p.txt"}`)
+		}, "p.txt:2:7: the last line does not end"},
+	} {
+		test.break_()
+		n++
+		w.waitForLog(n, test.want)
+		time.Sleep(4 * quick)
+		w.waitForLog(n, "level=ERROR") // once
+		if !w.allows("a.example") || w.allows("b.example") {
+			t.Errorf("%s: the last good configuration is not in force", test.name)
+		}
+		_ = os.Remove(path)
+		n++ // which is a fault of its own, unless that was it
+		if test.name == "gone" {
+			n--
+		}
+		w.waitForLog(n, "no such file")
+		writeFile(t, path, listing("a.example"))
+		n++
+		w.waitForLog(n, "level=INFO")
+	}
+}
+
+// What was put aside and comes back as it was is noticed, too.
+func TestAFileThatComesBackIsReported(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(write(t, map[string]string{"c.json": listing("a.example")}), "c.json")
+	w := startWatching(t, path, quick)
+	w.waitForLog(1, "is applied")
+	for n := 2; n < 6; n += 2 {
+		if err := os.Rename(path, path+".aside"); err != nil {
+			t.Fatal(err)
+		}
+		w.waitForLog(n, "no such file")
+		if err := os.Rename(path+".aside", path); err != nil {
+			t.Fatal(err)
+		}
+		w.waitForLog(n+1, "is applied")
+	}
+}
+
+// A list that is being written looks complete behind each line.
+func TestAFileIsNotAppliedWhileItIsWritten(t *testing.T) {
+	t.Parallel()
+	dir := write(t, map[string]string{"c.json": `{"publishersFile": "p.txt"}`, "p.txt": "a.example\nlast.example\n"})
+	w := startWatching(t, filepath.Join(dir, "c.json"), 4*quick)
+	w.waitFor("last.example")
+	f, err := os.Create(filepath.Join(dir, "p.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for i := range 60 {
+		fmt.Fprintf(f, "b%d.example\n", i)
+		time.Sleep(quick / 2)
+		if !w.allows("last.example") || w.allows("b0.example") {
+			t.Fatalf("applied after %d of 60 lines", i+1)
+		}
+	}
+	fmt.Fprintln(f, "last.example")
+	w.waitFor("b59.example")
+	if got := w.log.lines(); len(got) != 2 {
+		t.Errorf("log:\n%s", strings.Join(got, "\n"))
+	}
+}
+
+func TestASignalAppliesTheFileAtOnce(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(write(t, map[string]string{"c.json": listing("a.example")}), "c.json")
+	w := startWatching(t, path, time.Hour)
+	w.reload <- syscall.SIGHUP
+	w.waitForLog(1, "is applied")
+	if !w.allows("a.example") {
+		t.Error("not applied")
+	}
+	w.reload <- syscall.SIGHUP
+	w.waitForLog(2, "is applied") // though it did not change: the operator wants to see it
+	writeFile(t, path, "{")
+	w.reload <- syscall.SIGHUP
+	w.waitForLog(3, "not applied")
+	w.reload <- syscall.SIGHUP
+	w.waitForLog(4, "not applied")
+	if !w.allows("a.example") {
+		t.Error("the last good configuration is not in force")
+	}
+}
+
+func TestWatchSetsWhatAFileCannot(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(write(t, map[string]string{"c.json": `{}`}), "c.json")
+	mw := new(ampcors.Middleware)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		Watch(ctx, path, mw, WatchOptions{Set: func(cfg *ampcors.Config) { cfg.Publishers = append(cfg.Publishers, "set.example") }})
+	}()
+	w := &watched{T: t, mw: mw, log: new(logbook)}
+	w.waitFor("set.example")
+	cancel()
+	<-done
+}
+
+// TestNoRequestIsDecidedByAMixture replaces JSON and list together, while requests are made.
+// Each configuration has its own publisher and its own header.
+func TestNoRequestIsDecidedByAMixture(t *testing.T) {
+	t.Parallel()
+	files := func(name string) map[string]string {
+		return map[string]string{
+			"c.json": fmt.Sprintf(`{"publishersFile": "p.txt", "responseHeaders": ["X-%s"]}`, name),
+			"p.txt":  fmt.Sprintf("%s.example\nboth.example\n", name),
+		}
+	}
+	c := newConfigMap(t, files("a"))
+	w := startWatching(t, filepath.Join(c.dir, "c.json"), quick)
+	w.waitFor("a.example")
+	handler := w.mw.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {}))
+	exposed := func(publisher string) string {
+		r, rec := httptest.NewRequest("GET", "/", nil), httptest.NewRecorder()
+		r.Header.Set("Origin", "https://"+publisher+".example")
+		handler.ServeHTTP(rec, r)
+		return rec.Header().Get("Access-Control-Expose-Headers")
+	}
+	stop := make(chan struct{})
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				a, b, both := exposed("a"), exposed("b"), exposed("both")
+				if a != "" && a != "X-a" || b != "" && b != "X-b" || both != "X-a" && both != "X-b" {
+					t.Errorf("exposed to a: %q, to b: %q, to both: %q", a, b, both)
+					return
+				}
+			}
+		})
+	}
+	for i := range 20 {
+		name := string("ba"[i%2])
+		c.swap(t, files(name))
+		w.waitFor(name + ".example")
+	}
+	close(stop)
+	group.Wait()
+}
+
+// A swap between the reading of the two files must not make a third configuration.
+func TestLoadReadsFilesThatBelongTogether(t *testing.T) {
+	t.Parallel()
+	files := func(i int) map[string]string {
+		return map[string]string{
+			"c.json": fmt.Sprintf(`{"publishersFile": "p.txt", "methods": ["M%d"]}`, i),
+			"p.txt":  fmt.Sprintf("p%d.example\n", i),
+		}
+	}
+	c := newConfigMap(t, files(0))
+	stop := make(chan struct{})
+	var group sync.WaitGroup
+	group.Go(func() {
+		for i := 1; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+				c.swap(t, files(i%10))
+				time.Sleep(time.Millisecond)
+			}
+		}
+	})
+	loaded := 0
+	for range 500 {
+		cfg, err := Load(filepath.Join(c.dir, "c.json"))
+		if err != nil {
+			if !strings.Contains(err.Error(), "changes all the time") {
+				t.Error(err)
+			}
+			continue
+		}
+		loaded++
+		if cfg.Publishers[0][1:2] != cfg.Methods[0][1:] {
+			t.Fatalf("%q with %q", cfg.Publishers, cfg.Methods)
+		}
+	}
+	close(stop)
+	group.Wait()
+	if loaded < 100 {
+		t.Errorf("only %d of 500 were loaded", loaded)
+	}
+}

@@ -8,6 +8,12 @@ import (
 	"golang.org/x/net/idna"
 )
 
+// CanonicalDomain returns the publisher domain as this package compares it: in lower-case
+// ASCII, with A-labels. "Bücher.example" gives "xn--bcher-kva.example". It is what a
+// [Source] is asked for, and so what one must keep. Arguments and errors are those of
+// [DomainPrefix].
+func CanonicalDomain(publisher string) (string, error) { return publisherArg(publisher) }
+
 // DomainPrefix returns the domain prefix under which AMP Caches serve the
 // publisher's documents: "www.example.com" gives "www-example-com". It follows
 // the combined algorithm of the AMP document "AMP Cache URL Format and Request

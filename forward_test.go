@@ -63,3 +63,15 @@ func TestCacheOriginsNamesOneOriginACache(t *testing.T) {
 		t.Errorf("CacheOrigins with a bad cache: %v", err)
 	}
 }
+
+func TestCanonicalDomainIsWhatNamesAreComparedBy(t *testing.T) {
+	for publisher, want := range map[string]string{"Bücher.example": "xn--bcher-kva.example", "WWW.example.com": "www.example.com", "a.example": "a.example"} {
+		if got, err := CanonicalDomain(publisher); got != want || err != nil {
+			t.Errorf("%q: %q, %v", publisher, got, err)
+		}
+	}
+	var v *ValueError
+	if got, err := CanonicalDomain("https://a.example"); got != "" || !errors.As(err, &v) {
+		t.Errorf("%q, %v", got, err)
+	}
+}

@@ -1,0 +1,252 @@
+// Package servertest starts the servers that tests need, where they are installed.
+package servertest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Program returns the path of the first of these programs that is installed. If none is, it
+// ends the test, and says what to install.
+func Program(t testing.TB, install string, names ...string) string {
+	t.Helper()
+	for _, name := range names {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	Missing(t, install)
+	return ""
+}
+
+// Missing ends a test for want of something that can be installed. In CI, which installs
+// it, that is a failure.
+func Missing(t testing.TB, install string) {
+	t.Helper()
+	if os.Getenv("AMPCORS_CI") != "" {
+		t.Fatal(install)
+	}
+	t.Skip(install)
+}
+
+// FreeAddress returns an address on loopback at which nothing listens.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// A Server is a program that listens at an address on loopback. It ends with the test.
+type Server struct {
+	Addr string
+
+	t       testing.TB
+	command func() *exec.Cmd
+	ready   func() error
+	stop    syscall.Signal // that has it end in good order
+
+	cmd    *exec.Cmd
+	ended  chan struct{}
+	output safeBuffer
+}
+
+// A safeBuffer can be read while a program writes to it.
+type safeBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *safeBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *safeBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// Start starts the program and waits until it is ready.
+func (s *Server) Start() {
+	s.t.Helper()
+	begun := time.Now()
+	for {
+		s.launch()
+		for {
+			select {
+			case <-s.ended:
+			default:
+				if s.ready() == nil {
+					return
+				}
+				if time.Since(begun) > time.Minute {
+					s.t.Fatalf("%s is not ready; it wrote:\n%s", s.cmd.Path, &s.output)
+				}
+				time.Sleep(10 * time.Millisecond)
+				continue
+			}
+			break
+		}
+		// After a kill, what the last one left may be in the way for a moment.
+		if time.Since(begun) > 20*time.Second {
+			s.t.Fatalf("%s ended; it wrote:\n%s", s.cmd.Path, &s.output)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+func (s *Server) launch() {
+	s.t.Helper()
+	s.cmd, s.ended = s.command(), make(chan struct{})
+	s.cmd.Stdout, s.cmd.Stderr = &s.output, &s.output
+	if err := s.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	go func(cmd *exec.Cmd, ended chan struct{}) {
+		_ = cmd.Wait() // the error is Stop or Kill, or is told by what it wrote
+		close(ended)
+	}(s.cmd, s.ended)
+}
+
+// Stop has the program end in good order, and waits for that.
+func (s *Server) Stop() { s.end(s.stop) }
+
+// Kill ends the program at once.
+func (s *Server) Kill() { s.end(syscall.SIGKILL) }
+
+func (s *Server) end(signal syscall.Signal) {
+	s.t.Helper()
+	_ = s.cmd.Process.Signal(signal) // it may have ended by itself
+	select {
+	case <-s.ended:
+	case <-time.After(30 * time.Second):
+		_ = s.cmd.Process.Kill()
+		s.t.Errorf("%s does not end; it wrote:\n%s", s.cmd.Path, &s.output)
+	}
+}
+
+func (s *Server) begin(t testing.TB) *Server {
+	t.Helper()
+	s.t, s.Addr = t, FreeAddress(t)
+	t.Cleanup(func() {
+		if s.cmd != nil {
+			s.Kill()
+		}
+		if t.Failed() {
+			t.Logf("%s wrote:\n%s", s.cmd.Path, &s.output)
+		}
+	})
+	s.Start()
+	return s
+}
+
+// Redis starts Redis. What was written is there again after it was stopped or killed.
+func Redis(t testing.TB) *Server {
+	t.Helper()
+	path := Program(t, "install Redis (Debian: apt-get install redis-server)", "redis-server")
+	dir := t.TempDir()
+	s := &Server{stop: syscall.SIGTERM}
+	s.command = func() *exec.Cmd {
+		_, port, _ := net.SplitHostPort(s.Addr)
+		return exec.Command(path, "--bind", "127.0.0.1", "--port", port, "--dir", dir, "--save", "", "--appendonly", "yes")
+	}
+	s.ready = func() error {
+		conn, err := net.Dial("tcp", s.Addr)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(time.Second))
+		_, _ = conn.Write([]byte("PING\r\n"))
+		answer := make([]byte, 5)
+		if _, err := conn.Read(answer); err != nil {
+			return err
+		}
+		if string(answer) != "+PONG" { // but -LOADING
+			return errors.New(string(answer))
+		}
+		return nil
+	}
+	return s.begin(t)
+}
+
+// Postgres starts PostgreSQL with an empty database. See [DSN].
+func Postgres(t testing.TB) *Server {
+	t.Helper()
+	path, err := exec.LookPath("postgres")
+	if found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres"); err != nil && len(found) > 0 {
+		path = found[len(found)-1]
+	} else if err != nil {
+		Missing(t, "install PostgreSQL (Debian: apt-get install postgresql)")
+	}
+	bin := filepath.Dir(path)
+	dir, err := os.MkdirTemp("", "ampcors-postgres") // whose parents its user may enter
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	var as *syscall.SysProcAttr
+	if os.Getuid() == 0 { // as which it does not run
+		as = otherUser(t, dir)
+	}
+	command := func(name string, args ...string) *exec.Cmd {
+		cmd := exec.Command(filepath.Join(bin, name), args...)
+		cmd.Dir, cmd.SysProcAttr = dir, as
+		return cmd
+	}
+	data := filepath.Join(dir, "data")
+	if out, err := command("initdb", "-D", data, "-U", "ampcors", "-A", "trust", "-E", "UTF8", "--locale=C", "-N").CombinedOutput(); err != nil {
+		t.Fatalf("initdb: %v\n%s", err, out)
+	}
+	s := &Server{stop: syscall.SIGINT} // "fast": it does not wait for clients to leave
+	s.command = func() *exec.Cmd {
+		host, port, _ := net.SplitHostPort(s.Addr)
+		return command("postgres", "-D", data, "-h", host, "-p", port, "-c", "unix_socket_directories=", "-c", "fsync=off")
+	}
+	s.ready = func() error {
+		host, port, _ := net.SplitHostPort(s.Addr)
+		return command("pg_isready", "-q", "-h", host, "-p", port, "-U", "ampcors", "-d", "postgres").Run()
+	}
+	return s.begin(t)
+}
+
+// DSN returns how to connect to the database at addr, which is that of a [Postgres] or of
+// something before it.
+func DSN(addr string) string {
+	return fmt.Sprintf("postgres://ampcors@%s/postgres?sslmode=disable", addr)
+}
+
+// otherUser returns how to run as another user, who gets the directory.
+func otherUser(t testing.TB, dir string) *syscall.SysProcAttr {
+	t.Helper()
+	u, err := user.Lookup("postgres")
+	if err != nil {
+		u, err = user.Lookup("nobody")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	uid, err1 := strconv.ParseUint(u.Uid, 10, 32)
+	gid, err2 := strconv.ParseUint(u.Gid, 10, 32)
+	if err := errors.Join(err1, err2, os.Chown(dir, int(uid), int(gid))); err != nil {
+		t.Fatal(err)
+	}
+	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
+}

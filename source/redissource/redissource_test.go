@@ -1,0 +1,284 @@
+package redissource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/internal/servertest"
+	"github.com/redis/rueidis"
+)
+
+func newSource(t testing.TB, addr string) *Source {
+	t.Helper()
+	s, err := New(Options{Redis: rueidis.ClientOption{InitAddress: []string{addr}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+func newMiddleware(t testing.TB, s ampcors.Source) *ampcors.Middleware {
+	t.Helper()
+	// A time to live that no test lasts: what is seen is seen by messages.
+	mw, err := ampcors.New(ampcors.Config{Source: s, Lookup: ampcors.Lookup{TTL: time.Hour, RefusalTTL: time.Hour}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mw
+}
+
+// forms are the origins of a publisher, by its readable prefix, its hash, and itself.
+func forms(t testing.TB, publisher string) []string {
+	t.Helper()
+	domain, err := ampcors.CanonicalDomain(publisher)
+	if err != nil {
+		t.Fatal(err)
+	}
+	prefix, _ := ampcors.DomainPrefix(domain)
+	hash, _ := ampcors.FallbackPrefix(domain)
+	return []string{"https://" + prefix + ".cdn.ampproject.org", "https://" + hash + ".www.bing-amp.com", "https://" + domain}
+}
+
+// within waits until each form is decided as wanted, and returns how long that took.
+func within(t testing.TB, limit time.Duration, mw *ampcors.Middleware, publisher string, want bool) time.Duration {
+	t.Helper()
+	begun := time.Now()
+	for _, origin := range forms(t, publisher) {
+		for {
+			d := mw.CheckOrigin(origin)
+			if d.Allowed == want && !d.Stale && d.SourceErr == nil {
+				break
+			}
+			if time.Since(begun) > limit {
+				t.Errorf("%s, after %v: %+v; want it allowed: %t", origin, limit, d, want)
+				return limit
+			}
+			time.Sleep(100 * time.Microsecond)
+		}
+	}
+	return time.Since(begun)
+}
+
+func TestChangesAreSeenByEveryServerWithinASecond(t *testing.T) {
+	t.Parallel()
+	redis := servertest.Redis(t)
+	writer := newSource(t, redis.Addr)
+	var servers []*ampcors.Middleware
+	for range 3 {
+		servers = append(servers, newMiddleware(t, newSource(t, redis.Addr)))
+	}
+	ctx := t.Context()
+	slowest := time.Duration(0)
+	for i := range 20 {
+		publisher := []string{"www.example.com", "BÜCHER.example", strings.Repeat("long-name.", 7) + "example"}[i%3]
+		for _, want := range []bool{false, true, false} {
+			var err error
+			if want {
+				err = writer.Add(ctx, publisher)
+			} else {
+				err = writer.Remove(ctx, publisher)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, mw := range servers {
+				slowest = max(slowest, within(t, time.Second, mw, publisher, want))
+			}
+		}
+	}
+	t.Logf("the slowest change was seen after %v", slowest)
+	// No key is polled: what nobody asks for anew is looked up once.
+	before := servers[0].SourceStats().Lookups
+	for range 1000 {
+		servers[0].CheckOrigin("https://www.example.com")
+	}
+	if after := servers[0].SourceStats().Lookups; after > before+1 {
+		t.Errorf("%d lookups", after-before)
+	}
+}
+
+// What is written by hand, as with redis-cli, has the same effect.
+func TestThePublishersKeyAloneDecides(t *testing.T) {
+	t.Parallel()
+	redis := servertest.Redis(t)
+	s := newSource(t, redis.Addr)
+	mw := newMiddleware(t, s)
+	do := func(command ...string) {
+		t.Helper()
+		if err := s.client.Do(t.Context(), s.client.B().Arbitrary(command...).Build()).Error(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Add(t.Context(), "www.example.com"); err != nil {
+		t.Fatal(err)
+	}
+	within(t, time.Second, mw, "www.example.com", true)
+	do("DEL", "ampcors:publisher:www.example.com") // and not the hash
+	within(t, time.Second, mw, "www.example.com", false)
+	do("SET", "ampcors:publisher:www.example.com", "by hand", "PX", "300")
+	within(t, time.Second, mw, "www.example.com", true)
+	within(t, 2*time.Second, mw, "www.example.com", false) // expired
+
+	if err := s.Add(t.Context(), "www.example.com"); err != nil {
+		t.Fatal(err)
+	}
+	within(t, time.Second, mw, "www.example.com", true)
+	do("FLUSHALL")
+	within(t, time.Second, mw, "www.example.com", false)
+
+	// A hash that leads elsewhere lets nobody in.
+	hash, _ := ampcors.FallbackPrefix("evil.example")
+	if err := s.Add(t.Context(), "www.example.com"); err != nil {
+		t.Fatal(err)
+	}
+	do("SET", "ampcors:hash:"+hash, "www.example.com")
+	if d := mw.CheckOrigin("https://" + hash + ".cdn.ampproject.org"); d.Allowed || d.SourceErr == nil {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestARestartIsSurvived(t *testing.T) {
+	t.Parallel()
+	redis := servertest.Redis(t)
+	s := newSource(t, redis.Addr)
+	mw := newMiddleware(t, s)
+	if err := s.Add(t.Context(), "a.example", "b.example"); err != nil {
+		t.Fatal(err)
+	}
+	within(t, time.Second, mw, "a.example", true)
+	redis.Kill()
+	if d := mw.CheckOrigin("https://a.example"); !d.Allowed { // the last answer
+		t.Errorf("%+v", d)
+	}
+	if d := mw.CheckOrigin("https://b.example"); d.Reason != ampcors.ReasonSourceUnavailable {
+		t.Errorf("%+v", d)
+	}
+	if d := mw.CheckOrigin("https://c.example"); d.Reason != ampcors.ReasonSourceUnavailable {
+		t.Errorf("%+v", d)
+	}
+	redis.Start()
+	// Another server's source revokes it before this one is connected again.
+	if err := newSource(t, redis.Addr).Remove(t.Context(), "a.example"); err != nil {
+		t.Fatal(err)
+	}
+	within(t, 5*time.Second, mw, "a.example", false)
+	within(t, 5*time.Second, mw, "b.example", true)
+	within(t, 5*time.Second, mw, "c.example", false)
+	// And the messages come again.
+	if err := newSource(t, redis.Addr).Remove(t.Context(), "b.example"); err != nil {
+		t.Fatal(err)
+	}
+	within(t, time.Second, mw, "b.example", false)
+}
+
+func TestSeveralMiddlewaresListenAndLeave(t *testing.T) {
+	t.Parallel()
+	s := newSource(t, servertest.Redis(t).Addr)
+	var mu sync.Mutex
+	var heard []string
+	listen := func(name string) func() {
+		return s.Notify(func(domains ...string) {
+			mu.Lock()
+			defer mu.Unlock()
+			heard = append(heard, name+" "+strings.Join(domains, " "))
+		})
+	}
+	stopA, stopB := listen("A"), listen("B")
+	defer stopB()
+	if err := s.Add(t.Context(), "a.example"); err != nil {
+		t.Fatal(err)
+	}
+	wait := func(want ...string) {
+		t.Helper()
+		for begun := time.Now(); ; time.Sleep(time.Millisecond) {
+			mu.Lock()
+			got := fmt.Sprint(heard)
+			mu.Unlock()
+			if got == fmt.Sprint(want) {
+				return
+			}
+			if time.Since(begun) > 5*time.Second {
+				t.Fatalf("heard %s; want %s", got, want)
+			}
+		}
+	}
+	wait("A a.example", "B a.example")
+	stopA()
+	if err := s.Remove(t.Context(), "a.example"); err != nil {
+		t.Fatal(err)
+	}
+	wait("A a.example", "B a.example", "B a.example")
+}
+
+func TestManyPublishersAreWrittenInBatches(t *testing.T) {
+	t.Parallel()
+	s := newSource(t, servertest.Redis(t).Addr)
+	publishers := make([]string, 2*batch+1)
+	for i := range publishers {
+		publishers[i] = fmt.Sprintf("www.site-%d.example", i)
+	}
+	count := func() int64 {
+		n, err := s.client.Do(t.Context(), s.client.B().Dbsize().Build()).AsInt64()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if err := s.Add(t.Context(), publishers...); err != nil || count() != int64(2*len(publishers)) {
+		t.Errorf("%v; %d keys", err, count())
+	}
+	if ok, err := s.HasPublisher(t.Context(), publishers[2*batch]); !ok || err != nil {
+		t.Error(ok, err)
+	}
+	if err := s.Add(t.Context(), "a.example", "https://b.example", "c"); err == nil || strings.Count(err.Error(), "\n") != 1 || count() != int64(2*len(publishers)) {
+		t.Errorf("%v; %d keys", err, count())
+	}
+	if err := s.Remove(t.Context(), publishers...); err != nil || count() != 0 {
+		t.Errorf("%v; %d keys", err, count())
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Add(ctx, "a.example"); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	_, err := New(Options{Redis: rueidis.ClientOption{
+		ClientTrackingOptions: []string{"OPTIN"}, OnInvalidations: func([]rueidis.RedisMessage) {}, DisableCache: true, AlwaysRESP2: true,
+	}})
+	if err == nil || strings.Count(err.Error(), "\n") != 4 {
+		t.Error(err)
+	}
+	addr := servertest.FreeAddress(t)
+	if _, err := New(Options{Redis: rueidis.ClientOption{InitAddress: []string{addr}}}); err == nil || !strings.Contains(err.Error(), addr) {
+		t.Errorf("nothing listens there, but: %v", err)
+	}
+}
+
+func TestAnotherKeyPrefixIsAnotherAllowlist(t *testing.T) {
+	t.Parallel()
+	redis := servertest.Redis(t)
+	a := newSource(t, redis.Addr)
+	b, err := New(Options{Redis: rueidis.ClientOption{InitAddress: []string{redis.Addr}}, KeyPrefix: "other:"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	mw := newMiddleware(t, b)
+	if err := a.Add(t.Context(), "a.example"); err != nil {
+		t.Fatal(err)
+	}
+	within(t, 0, mw, "a.example", false)
+	if err := b.Add(t.Context(), "a.example"); err != nil {
+		t.Fatal(err)
+	}
+	within(t, time.Second, mw, "a.example", true)
+}

@@ -1,0 +1,269 @@
+// Package sqlsource is an [ampcors.Source] over database/sql, for any driver.
+//
+// # Schema
+//
+// It needs a table with two columns: the publisher domain as [ampcors.CanonicalDomain]
+// returns it, and its hash-only prefix as [ampcors.FallbackPrefix] does, with an index on
+// each. In PostgreSQL:
+//
+//	CREATE TABLE publishers (
+//		domain          text COLLATE "C" PRIMARY KEY,
+//		fallback_prefix text COLLATE "C" UNIQUE
+//	);
+//
+// Where there is a table with domains already, it can get the second column:
+//
+//	ALTER TABLE sites ADD COLUMN fallback_prefix text COLLATE "C";
+//
+//	filled, err := source.FillPrefixes(ctx) // also finds domains that are not canonical
+//
+//	CREATE UNIQUE INDEX CONCURRENTLY sites_fallback_prefix ON sites (fallback_prefix);
+//
+// New rows should be written with their prefix. A row without one is found by its domain,
+// but not by hash, until FillPrefixes runs again.
+//
+// In MySQL and others, use a column type that neither folds nor pads, such as VARCHAR(253)
+// CHARACTER SET ascii COLLATE ascii_bin. A collation that does costs nothing but the index:
+// what comes back is compared octet for octet.
+//
+// # What a change takes
+//
+// The database does not tell of changes. A publisher that is removed gets in for
+// [ampcors.Lookup].TTL at most, and one that is added is kept out for RefusalTTL at most;
+// [ampcors.Middleware.Forget] has one server look at once.
+package sqlsource
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/ampcors/ampcors"
+)
+
+// A Table says where the publishers are. Names may be qualified by a schema; they are
+// written into statements as they are, and so must consist of letters, digits, underscores
+// and dots. Each has a default.
+type Table struct {
+	Name         string // "publishers"
+	DomainColumn string // "domain"
+	PrefixColumn string // "fallback_prefix"
+
+	// Condition is SQL that a row must also fulfil, such as "active AND plan <> 'free'".
+	// It is part of each lookup, and not of FillPrefixes. It must not come from outside.
+	Condition string
+
+	// Placeholder is how the driver writes the first parameter of a statement: "$1", as
+	// PostgreSQL does, which is the default; "?" for MySQL and SQLite; "@p1" for SQL Server;
+	// ":1" for Oracle.
+	Placeholder string
+}
+
+// A Source looks up publishers in a table. It is safe for use by many goroutines.
+type Source struct {
+	db       *sql.DB
+	table    Table
+	byDomain string
+	byPrefix string
+}
+
+var name = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$`)
+
+// New returns a Source. It does not talk to the database, so that a server can start while
+// that is down. The caller sets db's limits, and closes it: it should have as many
+// connections as [ampcors.Lookup].MaxConcurrent, and keep them (SetMaxIdleConns), as each
+// lookup would else wait for a new one.
+func New(db *sql.DB, table Table) (*Source, error) {
+	var errs []error
+	if db == nil {
+		errs = append(errs, errors.New("sqlsource: db is nil"))
+	}
+	for _, f := range []struct {
+		field        string
+		value        *string
+		defaultValue string
+	}{
+		{"Name", &table.Name, "publishers"},
+		{"DomainColumn", &table.DomainColumn, "domain"},
+		{"PrefixColumn", &table.PrefixColumn, "fallback_prefix"},
+	} {
+		if *f.value == "" {
+			*f.value = f.defaultValue
+		}
+		if !name.MatchString(*f.value) {
+			errs = append(errs, fmt.Errorf("sqlsource: Table.%s %.80q is not a name; want letters, digits, underscores and dots, such as %q", f.field, *f.value, f.defaultValue))
+		}
+	}
+	switch table.Placeholder {
+	case "":
+		table.Placeholder = "$1"
+	case "$1", "?", "@p1", ":1":
+	default:
+		errs = append(errs, fmt.Errorf(`sqlsource: Table.Placeholder %.80q is unknown; want "$1", "?", "@p1" or ":1"`, table.Placeholder))
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	s := &Source{db: db, table: table}
+	s.byDomain = s.lookup(table.DomainColumn)
+	s.byPrefix = s.lookup(table.PrefixColumn)
+	return s, nil
+}
+
+func (s *Source) lookup(column string) string {
+	query := fmt.Sprintf("SELECT %s FROM %s WHERE %s = %s", s.table.DomainColumn, s.table.Name, column, s.placeholder(1))
+	if s.table.Condition != "" {
+		query += " AND (" + s.table.Condition + ")"
+	}
+	return query
+}
+
+// placeholder returns that of parameter n.
+func (s *Source) placeholder(n int) string {
+	if s.table.Placeholder == "?" {
+		return "?"
+	}
+	return strings.TrimSuffix(s.table.Placeholder, "1") + strconv.Itoa(n)
+}
+
+// HasPublisher tells whether there is a row with this domain.
+func (s *Source) HasPublisher(ctx context.Context, domain string) (bool, error) {
+	found, err := s.find(ctx, s.byDomain, domain, func(row string) bool { return row == domain })
+	return found != "", err
+}
+
+// PublisherByPrefix returns the domain of the row with this prefix.
+func (s *Source) PublisherByPrefix(ctx context.Context, prefix string) (string, error) {
+	return s.find(ctx, s.byPrefix, prefix, func(row string) bool {
+		own, err := ampcors.FallbackPrefix(row)
+		return err == nil && own == prefix
+	})
+}
+
+// find returns the domain of the first row that is what was looked for, by more than the
+// database's collation.
+func (s *Source) find(ctx context.Context, query, key string, matches func(domain string) bool) (string, error) {
+	rows, err := s.db.QueryContext(ctx, query, key)
+	if err != nil {
+		return "", err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var domain string
+		if err := rows.Scan(&domain); err != nil {
+			return "", err
+		}
+		if matches(domain) {
+			return domain, nil
+		}
+	}
+	return "", rows.Err()
+}
+
+const (
+	batch     = 100 // rows that one statement fills, with three parameters each
+	maxFaults = 100 // that are reported
+)
+
+// FillPrefixes fills the prefix column where it is NULL, a hundred rows at a time, each a
+// transaction of its own, and returns how many it filled. It keeps all domains without a
+// prefix in memory while it runs, and can be run again after an error, or at any time.
+//
+// A domain that is not canonical, such as one in upper case or in Unicode, would never be
+// found. It is left as it is, and the error, beside those of the database, names it and
+// what it should be. No more than 100 are named.
+func (s *Source) FillPrefixes(ctx context.Context) (filled int, err error) {
+	domains, err := s.withoutPrefix(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var faults []error
+	faulty := 0
+	var args []any // domain and prefix in turn
+	flush := func() error {
+		n, err := s.fill(ctx, args)
+		filled += n
+		args = args[:0]
+		return err
+	}
+	for _, domain := range domains {
+		canonical, err := ampcors.CanonicalDomain(domain)
+		if err == nil && canonical != domain {
+			err = fmt.Errorf("it is not canonical; want %q", canonical)
+		}
+		if err != nil {
+			if faulty++; faulty <= maxFaults {
+				faults = append(faults, fmt.Errorf("sqlsource: the domain %.300q in %s: %w", domain, s.table.Name, err))
+			}
+			continue
+		}
+		prefix, err := ampcors.FallbackPrefix(domain)
+		if err != nil {
+			return filled, err
+		}
+		if args = append(args, domain, prefix); len(args) == 2*batch {
+			if err := flush(); err != nil {
+				return filled, errors.Join(append(faults, err)...)
+			}
+		}
+	}
+	if err := flush(); err != nil {
+		faults = append(faults, err)
+	}
+	if faulty > maxFaults {
+		faults = append(faults, fmt.Errorf("sqlsource: %d more domains in %s are not canonical", faulty-maxFaults, s.table.Name))
+	}
+	return filled, errors.Join(faults...)
+}
+
+func (s *Source) withoutPrefix(ctx context.Context) (domains []string, err error) {
+	rows, err := s.db.QueryContext(ctx, fmt.Sprintf("SELECT %s FROM %s WHERE %s IS NULL", s.table.DomainColumn, s.table.Name, s.table.PrefixColumn))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var domain string
+		if err := rows.Scan(&domain); err != nil {
+			return nil, err
+		}
+		domains = append(domains, domain)
+	}
+	return domains, rows.Err()
+}
+
+// fill writes prefixes with one statement, in SQL that all databases have.
+func (s *Source) fill(ctx context.Context, pairs []any) (filled int, err error) {
+	if len(pairs) == 0 {
+		return 0, nil
+	}
+	t := s.table
+	var query strings.Builder
+	fmt.Fprintf(&query, "UPDATE %s SET %s = CASE %s", t.Name, t.PrefixColumn, t.DomainColumn)
+	args := make([]any, 0, len(pairs)*3/2)
+	param := func(value any) string {
+		args = append(args, value)
+		return s.placeholder(len(args))
+	}
+	for i := 0; i < len(pairs); i += 2 {
+		fmt.Fprintf(&query, " WHEN %s THEN %s", param(pairs[i]), param(pairs[i+1]))
+	}
+	fmt.Fprintf(&query, " END WHERE %s IS NULL AND %s IN (", t.PrefixColumn, t.DomainColumn)
+	for i := 0; i < len(pairs); i += 2 {
+		if i > 0 {
+			query.WriteString(", ")
+		}
+		query.WriteString(param(pairs[i]))
+	}
+	query.WriteString(")")
+	result, err := s.db.ExecContext(ctx, query.String(), args...)
+	if err != nil {
+		return 0, err
+	}
+	n, err := result.RowsAffected()
+	return int(n), err
+}

@@ -1,0 +1,238 @@
+package sqlsource
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/ampcors/ampcors"
+)
+
+// A fake is a database that answers each statement as told, and keeps what it was asked.
+// The tests in the module e2e use PostgreSQL.
+type fake struct {
+	rows       []string // of one column
+	err        error    // of Query and Exec
+	rowsErr    error    // after the rows
+	statements []string
+	args       [][]driver.NamedValue
+}
+
+func (f *fake) Connect(context.Context) (driver.Conn, error) { return f, nil }
+func (f *fake) Driver() driver.Driver                        { return nil }
+func (f *fake) Prepare(string) (driver.Stmt, error)          { return nil, errors.New("not used") }
+func (f *fake) Begin() (driver.Tx, error)                    { return nil, errors.New("not used") }
+func (f *fake) Close() error                                 { return nil }
+
+func (f *fake) QueryContext(_ context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	f.statements, f.args = append(f.statements, query), append(f.args, args)
+	return &fakeRows{f.rows, f.rowsErr}, f.err
+}
+
+func (f *fake) ExecContext(_ context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	f.statements, f.args = append(f.statements, query), append(f.args, args)
+	return driver.RowsAffected(len(args) / 3), f.err
+}
+
+type fakeRows struct {
+	left []string
+	err  error
+}
+
+func (r *fakeRows) Columns() []string { return []string{"domain"} }
+func (r *fakeRows) Close() error      { return nil }
+func (r *fakeRows) Next(dest []driver.Value) error {
+	if len(r.left) == 0 {
+		if r.err != nil {
+			return r.err
+		}
+		return io.EOF
+	}
+	if dest[0] = r.left[0]; r.left[0] == "NULL" {
+		dest[0] = nil
+	}
+	r.left = r.left[1:]
+	return nil
+}
+
+func newFake(t *testing.T, table Table) (*fake, *Source) {
+	t.Helper()
+	f := new(fake)
+	db := sql.OpenDB(f)
+	t.Cleanup(func() { db.Close() })
+	s, err := New(db, table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f, s
+}
+
+var _ ampcors.Source = (*Source)(nil)
+
+func TestStatementsAreThoseOfTheTable(t *testing.T) {
+	for _, test := range []struct {
+		table                      Table
+		byDomain, byPrefix, update string
+	}{
+		{Table{},
+			"SELECT domain FROM publishers WHERE domain = $1",
+			"SELECT domain FROM publishers WHERE fallback_prefix = $1",
+			"UPDATE publishers SET fallback_prefix = CASE domain WHEN $1 THEN $2 WHEN $3 THEN $4 END WHERE fallback_prefix IS NULL AND domain IN ($5, $6)"},
+		{Table{Name: "cms.sites", DomainColumn: "host", PrefixColumn: "amp_hash", Condition: "active OR plan = 'paid'", Placeholder: "?"},
+			"SELECT host FROM cms.sites WHERE host = ? AND (active OR plan = 'paid')",
+			"SELECT host FROM cms.sites WHERE amp_hash = ? AND (active OR plan = 'paid')",
+			"UPDATE cms.sites SET amp_hash = CASE host WHEN ? THEN ? WHEN ? THEN ? END WHERE amp_hash IS NULL AND host IN (?, ?)"},
+		{Table{Placeholder: "@p1"},
+			"SELECT domain FROM publishers WHERE domain = @p1",
+			"SELECT domain FROM publishers WHERE fallback_prefix = @p1",
+			"UPDATE publishers SET fallback_prefix = CASE domain WHEN @p1 THEN @p2 WHEN @p3 THEN @p4 END WHERE fallback_prefix IS NULL AND domain IN (@p5, @p6)"},
+	} {
+		f, s := newFake(t, test.table)
+		f.rows = []string{"a.example", "b.example"}
+		if ok, err := s.HasPublisher(t.Context(), "b.example"); !ok || err != nil {
+			t.Error(ok, err)
+		}
+		hash, _ := ampcors.FallbackPrefix("b.example")
+		if domain, err := s.PublisherByPrefix(t.Context(), hash); domain != "b.example" || err != nil {
+			t.Error(domain, err)
+		}
+		if n, err := s.FillPrefixes(t.Context()); n != 2 || err != nil {
+			t.Error(n, err)
+		}
+		if len(f.statements) != 4 || f.statements[0] != test.byDomain || f.statements[1] != test.byPrefix || f.statements[3] != test.update {
+			t.Errorf("%q", f.statements)
+		}
+		hashA, _ := ampcors.FallbackPrefix("a.example")
+		var args []any
+		for _, a := range f.args[3] {
+			args = append(args, a.Value)
+		}
+		if want := []any{"a.example", hashA, "b.example", hash, "a.example", "b.example"}; !reflect.DeepEqual(args, want) {
+			t.Errorf("%q", args)
+		}
+	}
+}
+
+// A database may find more than what is equal octet for octet.
+func TestWhatTheDatabaseTakesForEqualIsNot(t *testing.T) {
+	f, s := newFake(t, Table{})
+	hash, _ := ampcors.FallbackPrefix("example.com")
+	for _, rows := range [][]string{nil, {"EXAMPLE.com"}, {"éxample.com"}, {"example.com "}, {"evil.example", "example.com."}} {
+		f.rows = rows
+		if ok, err := s.HasPublisher(t.Context(), "example.com"); ok || err != nil {
+			t.Errorf("%q: %t, %v", rows, ok, err)
+		}
+		f.rows = rows
+		if len(rows) > 0 && rows[0] == "EXAMPLE.com" {
+			continue // which has that hash; the Middleware refuses it
+		}
+		if domain, err := s.PublisherByPrefix(t.Context(), hash); domain != "" || err != nil {
+			t.Errorf("%q: %q, %v", rows, domain, err)
+		}
+	}
+}
+
+func TestErrorsAreNeverARefusal(t *testing.T) {
+	down := errors.New("down")
+	for name, fail := range map[string]func(*fake){
+		"query":   func(f *fake) { f.err = down },
+		"rows":    func(f *fake) { f.rowsErr = down },
+		"a NULL":  func(f *fake) { f.rows = []string{"NULL"} },
+		"context": nil,
+	} {
+		f, s := newFake(t, Table{})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		if fail == nil {
+			cancel()
+		} else {
+			fail(f)
+		}
+		if ok, err := s.HasPublisher(ctx, "a.example"); ok || err == nil {
+			t.Errorf("%s: %t, %v", name, ok, err)
+		}
+		if domain, err := s.PublisherByPrefix(ctx, "a"); domain != "" || err == nil {
+			t.Errorf("%s: %q, %v", name, domain, err)
+		}
+		if n, err := s.FillPrefixes(ctx); n != 0 || err == nil {
+			t.Errorf("%s: %d, %v", name, n, err)
+		}
+	}
+}
+
+func TestFillPrefixesNamesWhatIsNotCanonical(t *testing.T) {
+	f, s := newFake(t, Table{})
+	f.rows = []string{"A.example", "b.example", "bücher.example", "localhost"}
+	n, err := s.FillPrefixes(t.Context())
+	const want = `sqlsource: the domain "A.example" in publishers: it is not canonical; want "a.example"
+sqlsource: the domain "bücher.example" in publishers: it is not canonical; want "xn--bcher-kva.example"
+sqlsource: the domain "localhost" in publishers: ampcors: publisher "localhost" has no dot; want a domain such as "www.example.com"`
+	if n != 1 || err == nil || err.Error() != want {
+		t.Errorf("%d, %v", n, err)
+	}
+	f.rows = make([]string, 250)
+	for i := range f.rows {
+		f.rows[i] = fmt.Sprintf("A%d.example", i)
+	}
+	_, err = s.FillPrefixes(t.Context())
+	if lines := strings.Split(err.Error(), "\n"); len(lines) != 101 || lines[100] != "sqlsource: 150 more domains in publishers are not canonical" {
+		t.Errorf("%d lines", len(lines))
+	}
+}
+
+func TestFillPrefixesWorksInBatchesAndStopsAtAnError(t *testing.T) {
+	f, s := newFake(t, Table{})
+	f.rows = []string{"UPPER.example"}
+	for i := range 2*batch + 1 {
+		f.rows = append(f.rows, fmt.Sprintf("a%d.example", i))
+	}
+	n, err := s.FillPrefixes(t.Context())
+	if n != 2*batch+1 || err == nil || len(f.statements) != 1+3 {
+		t.Errorf("%d, %v, %d statements", n, err, len(f.statements))
+	}
+	for _, rows := range []int{1, batch} { // the error is in the last, or in a whole batch
+		f.statements = nil
+		f.rows = []string{"UPPER.example"}
+		for i := range rows {
+			f.rows = append(f.rows, fmt.Sprintf("a%d.example", i))
+		}
+		failing := &failingExec{fake: f}
+		db := sql.OpenDB(failing)
+		s, err := New(db, Table{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err = s.FillPrefixes(t.Context())
+		db.Close()
+		if n != 0 || !errors.Is(err, errExec) || !strings.Contains(err.Error(), "upper.example") {
+			t.Errorf("%d, %v", n, err)
+		}
+	}
+}
+
+var errExec = errors.New("read-only")
+
+type failingExec struct{ *fake }
+
+func (f *failingExec) Connect(context.Context) (driver.Conn, error) { return f, nil }
+func (f *failingExec) ExecContext(context.Context, string, []driver.NamedValue) (driver.Result, error) {
+	return nil, errExec
+}
+
+func TestNewChecksTheTable(t *testing.T) {
+	_, err := New(nil, Table{Name: "a; DROP TABLE b", DomainColumn: "domain--", PrefixColumn: "1", Placeholder: "%s"})
+	const want = `sqlsource: db is nil
+sqlsource: Table.Name "a; DROP TABLE b" is not a name; want letters, digits, underscores and dots, such as "publishers"
+sqlsource: Table.DomainColumn "domain--" is not a name; want letters, digits, underscores and dots, such as "domain"
+sqlsource: Table.PrefixColumn "1" is not a name; want letters, digits, underscores and dots, such as "fallback_prefix"
+sqlsource: Table.Placeholder "%s" is unknown; want "$1", "?", "@p1" or ":1"`
+	if err == nil || err.Error() != want {
+		t.Errorf("got\n%v\nwant\n%s", err, want)
+	}
+}

@@ -108,7 +108,8 @@ type Config struct {
 	// Source knows further publishers, such as those in a database. It is asked about
 	// publisher domains and hashes that Publishers does not cover, and its answers are
 	// remembered. If it cannot tell, a request is answered with status 503 and
-	// Retry-After, unless it was confirmed lately that the publisher is one.
+	// Retry-After, unless the Source confirmed the publisher lately, within
+	// Lookup.StaleFor.
 	Source Source `json:"-"`
 
 	// Lookup says how the Source is asked. Without one it has no effect.
@@ -119,7 +120,7 @@ type Config struct {
 	// prefix that is not remembered costs one SHA-256 more and is decided alike. With a
 	// Source it is also the number of the Source's publishers, of its refusals, and of
 	// prefixes that are a hash or punycode: together, at 600 octets each with names of 22
-	// octets, and up to 1 KiB with longer ones; zero then stands for 65,536.
+	// octets, and up to 1.5 KiB with longer ones; zero then stands for 65,536.
 	CacheSize int `json:"cacheSize,omitempty"`
 
 	// DangerouslyAllowHTTPOwnOrigins also accepts own origins with http. Anybody on

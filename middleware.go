@@ -55,12 +55,23 @@ func New(cfg Config) (*Middleware, error) {
 
 // Reconfigure replaces the configuration while requests are served. Each request
 // is decided by one configuration, whole. If cfg has a fault, nothing changes, and
-// the error is that of [New]. The counts of [Middleware.Stats] go on.
+// the error is that of [New]. The counts of [Middleware.Stats] go on. What a Source said
+// stays remembered if Source, Lookup, CacheSize and Caches are the same, and the Source's
+// type can be compared, as a pointer can.
 func (m *Middleware) Reconfigure(cfg Config) error {
 	p, err := compile(cfg)
 	if err != nil {
 		return err
 	}
+	if stop := m.replace(p); stop != nil {
+		stop()
+	}
+	return nil
+}
+
+// replace puts p in force. It returns what ends the notifications of the Source before,
+// which may wait for somebody who is about to call Reconfigure.
+func (m *Middleware) replace(p *policy) (stop func()) {
 	m.changing.Lock()
 	defer m.changing.Unlock()
 	old := m.current().lookups
@@ -72,17 +83,17 @@ func (m *Middleware) Reconfigure(cfg Config) error {
 		p.lookups.listen()
 	}
 	m.policy.Store(p)
-	if old != nil && old != p.lookups {
-		old.stop()
+	if old == nil || old == p.lookups {
+		return nil
 	}
-	return nil
+	return old.stop
 }
 
 // Forget has the Source asked anew about these publishers before they get in again, also
 // where it cannot tell: for those that are revoked, or added, and must not wait for
-// [Lookup].TTL. It concerns this Middleware alone, and no publisher that Config.Publishers
-// covers. An error is a *[ValueError], or several of them joined, about what is not a
-// domain; the others are forgotten.
+// [Lookup].TTL. Call it once the Source gives the new answer. It concerns this Middleware
+// alone, and no publisher that Config.Publishers covers. An error is a *[ValueError], or
+// several of them joined, about what is not a domain; the others are forgotten.
 func (m *Middleware) Forget(publishers ...string) error {
 	var faults []*ValueError
 	l := m.current().lookups
@@ -110,8 +121,8 @@ func (m *Middleware) Stats() Stats {
 }
 
 // SourceStats returns how Config.Source has been used, by Check and CheckOrigin too. All
-// is zero without a Source; when Reconfigure changes the Source or how it is asked, the
-// counts begin anew.
+// is zero without a Source; where Reconfigure does not keep what it said, the counts begin
+// anew.
 func (m *Middleware) SourceStats() SourceStats {
 	if l := m.current().lookups; l != nil {
 		return l.stats()
@@ -200,7 +211,7 @@ func (m *Middleware) Check(r *http.Request) Decision {
 // that is listed exactly, be it its own origin or a cache's with the prefix that
 // DomainPrefix or, while it is remembered, FallbackPrefix returns; nor for an origin that
 // names no publisher, unless punycode is decoded to find that out. With Config.Source it
-// may wait for that, for Lookup.Timeout at most.
+// may have to wait for that, for at most twice Lookup.Timeout.
 func (m *Middleware) CheckOrigin(origin string) Decision {
 	v := verdict{ctx: context.Background(), named: true}
 	m.current().checkOrigin(&v, origin)

@@ -5,41 +5,20 @@ package e2e
 import (
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/chromedp/chromedp"
+
+	"github.com/ampcors/ampcors/internal/servertest"
 )
-
-// program returns the path of the first of the programs that is installed. Without any
-// it skips the test, or fails it where all must be there.
-func program(t testing.TB, install string, names ...string) string {
-	t.Helper()
-	for _, name := range names {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
-		}
-	}
-	missing(t, install)
-	return ""
-}
-
-// missing ends a test for want of something that can be installed.
-func missing(t testing.TB, install string) {
-	t.Helper()
-	if os.Getenv("AMPCORS_CI") != "" {
-		t.Fatal(install)
-	}
-	t.Skip(install)
-}
 
 // browser starts Chromium and returns a context for it. All names but localhost lead to
 // the site's servers.
 func browser(t *testing.T, s *site) context.Context {
 	t.Helper()
-	path := program(t, "install Chromium (Debian: apt-get install chromium)", "chromium", "chromium-browser", "google-chrome")
+	path := servertest.Program(t, "install Chromium (Debian: apt-get install chromium)", "chromium", "chromium-browser", "google-chrome")
 	dir := t.TempDir()
 	prefs := filepath.Join(dir, "Default", "Preferences")
 	if err := os.MkdirAll(filepath.Dir(prefs), 0o700); err != nil {

@@ -12,13 +12,15 @@ import (
 
 	cdppage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
+
+	"github.com/ampcors/ampcors/internal/servertest"
 )
 
 // TestTheExamplesPageAsAPersonUsesIt types, clicks and reads, at the size of a desktop
 // and of a phone. With SCREENSHOTS set to a directory, it leaves pictures there.
 func TestTheExamplesPageAsAPersonUsesIt(t *testing.T) {
 	chromium := browser(t, newSite(t))
-	binary, addr := filepath.Join(t.TempDir(), "publisher"), strings.Replace(freeAddress(t), "127.0.0.1", "localhost", 1)
+	binary, addr := filepath.Join(t.TempDir(), "publisher"), strings.Replace(servertest.FreeAddress(t), "127.0.0.1", "localhost", 1)
 	if out, err := exec.Command("go", "build", "-o", binary, "github.com/ampcors/ampcors/examples/publisher").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -10,14 +10,15 @@ import (
 	"testing"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/internal/servertest"
 )
 
 // startNginx starts nginx as a shared HTTP cache in front of the server at upstream, and
 // returns its address.
 func startNginx(t testing.TB, upstream string) string {
 	t.Helper()
-	path := program(t, "install nginx (Debian: apt-get install nginx-light)", "nginx", "/usr/sbin/nginx")
-	dir, addr := t.TempDir(), freeAddress(t)
+	path := servertest.Program(t, "install nginx (Debian: apt-get install nginx-light)", "nginx", "/usr/sbin/nginx")
+	dir, addr := t.TempDir(), servertest.FreeAddress(t)
 	conf := fmt.Sprintf(`
 daemon off;
 master_process off;

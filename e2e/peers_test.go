@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/internal/servertest"
 	jub0bs "github.com/jub0bs/cors"
 	rs "github.com/rs/cors"
 )
@@ -100,11 +101,11 @@ func typedIn(t *testing.T) (origins []string) {
 // toolbox runs AMP's own middleware for Node with the options, before the same API.
 func toolbox(options string) func(*testing.T, *site) http.Handler {
 	return func(t *testing.T, s *site) http.Handler {
-		node := program(t, "install Node.js (Debian: apt-get install nodejs npm)", "node")
+		node := servertest.Program(t, "install Node.js (Debian: apt-get install nodejs npm)", "node")
 		if _, err := os.Stat(filepath.Join("peers", "node_modules")); err != nil {
-			missing(t, "install toolbox-cors (npm ci --prefix e2e/peers)")
+			servertest.Missing(t, "install toolbox-cors (npm ci --prefix e2e/peers)")
 		}
-		addr := freeAddress(t)
+		addr := servertest.FreeAddress(t)
 		cmd := exec.Command(node, filepath.Join("peers", "toolbox.js"), addr, serve(t, s.handler()), options)
 		start(t, addr, cmd)
 		return proxy(addr)
@@ -170,29 +171,42 @@ func TestWhatEachLibraryLetsThrough(t *testing.T) {
 	for i, sc := range peerScenarios {
 		table += "| " + sc.name + " | " + strings.Join(cells[i], " | ") + " |\n"
 	}
-	checkTable(t, table)
+	checkTable(t, "libraries", table)
 }
 
-const before, after = "<!-- the test writes what follows -->\n", "<!-- the test writes what precedes -->\n"
+// checkTable looks whether the README's table of this name is the one that came out. With
+// UPDATE_README set it writes it.
+func checkTable(t *testing.T, name, table string) {
+	t.Helper()
+	if os.Getenv("UPDATE_README") != "" {
+		writeTable(t, name, table)
+	} else if inside := cutReadme(t, name)[1]; inside != table {
+		t.Errorf("the README's table is\n%s\nbut came out as\n%s", inside, table)
+	}
+}
 
-func checkTable(t *testing.T, table string) {
+// writeTable writes the README's table of this name.
+func writeTable(t *testing.T, name, table string) {
+	t.Helper()
+	parts := cutReadme(t, name)
+	parts[1] = table
+	if err := os.WriteFile("README.md", []byte(strings.Join(parts, "")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// cutReadme returns what stands before, in and behind a table.
+func cutReadme(t *testing.T, name string) []string {
 	t.Helper()
 	data, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
+	before, after := "<!-- "+name+": a test writes what follows -->\n", "<!-- "+name+": a test writes what precedes -->\n"
 	head, rest, ok := strings.Cut(string(data), before)
 	inside, tail, ok2 := strings.Cut(rest, after)
 	if !ok || !ok2 {
-		t.Fatal("the README has no place for the table")
+		t.Fatalf("the README has no place for %s", name)
 	}
-	if os.Getenv("UPDATE_README") != "" {
-		if err := os.WriteFile("README.md", []byte(head+before+table+after+tail), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if inside != table {
-		t.Errorf("the README's table is\n%s\nbut came out as\n%s", inside, table)
-	}
+	return []string{head + before, inside, after + tail}
 }

@@ -193,17 +193,6 @@ func serve(t testing.TB, h http.Handler) string {
 	return server.Listener.Addr().String()
 }
 
-// freeAddress returns an address on loopback at which nothing listens.
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 // proxy passes requests on to the server at addr, as they are.
 func proxy(addr string) http.Handler {
 	return &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {

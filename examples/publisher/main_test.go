@@ -20,17 +20,13 @@ import (
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/configfile"
+	"github.com/ampcors/ampcors/internal/servertest"
 )
 
 // TestTheProgramServesAndItsCurlLinesShowWhatTheySay starts the program, and pastes
 // each line that it prints into a shell.
 func TestTheProgramServesAndItsCurlLinesShowWhatTheySay(t *testing.T) {
-	if _, err := exec.LookPath("curl"); err != nil {
-		if os.Getenv("AMPCORS_CI") != "" {
-			t.Fatal("curl is not installed")
-		}
-		t.Skip("curl is not installed")
-	}
+	servertest.Program(t, "install curl (Debian: apt-get install curl)", "curl")
 	ctx, cancel := context.WithCancel(context.Background())
 	out, in := io.Pipe()
 	done := make(chan error, 1)

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -165,7 +166,7 @@ func Redis(t testing.TB) *Server {
 	s := &Server{stop: syscall.SIGTERM}
 	s.command = func() *exec.Cmd {
 		_, port, _ := net.SplitHostPort(s.Addr)
-		return exec.Command(path, "--bind", "127.0.0.1", "--port", port, "--dir", dir, "--save", "", "--appendonly", "yes")
+		return exec.Command(path, "--bind", "127.0.0.1", "--port", port, "--dir", dir, "--save", "", "--appendonly", "yes", "--auto-aof-rewrite-percentage", "0")
 	}
 	s.ready = func() error {
 		conn, err := net.Dial("tcp", s.Addr)
@@ -190,13 +191,10 @@ func Redis(t testing.TB) *Server {
 // Postgres starts PostgreSQL with an empty database. See [DSN].
 func Postgres(t testing.TB) *Server {
 	t.Helper()
-	path, err := exec.LookPath("postgres")
-	if found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres"); err != nil && len(found) > 0 {
-		path = found[len(found)-1]
-	} else if err != nil {
-		Missing(t, "install PostgreSQL (Debian: apt-get install postgresql)")
-	}
-	bin := filepath.Dir(path)
+	// Debian keeps them out of PATH.
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
+	slices.Reverse(found)
+	bin := filepath.Dir(Program(t, "install PostgreSQL (Debian: apt-get install postgresql)", append(found, "postgres")...))
 	dir, err := os.MkdirTemp("", "ampcors-postgres") // whose parents its user may enter
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,707 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/internal/servertest"
+	"github.com/ampcors/ampcors/source/redissource"
+	"github.com/ampcors/ampcors/source/sqlsource"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/redis/rueidis"
+)
+
+// TestAMillionPublishersOnThreeServers has three server processes share one Redis, and then
+// one PostgreSQL, under load, while publishers come and go and the database does. Whatever
+// happens, nobody who is not a publisher gets in, and no publisher is refused.
+func TestAMillionPublishersOnThreeServers(t *testing.T) {
+	binary := filepath.Join(t.TempDir(), "server")
+	build := []string{"build", "-o", binary}
+	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		build = append(build, "-race")
+	}
+	if out, err := exec.Command("go", append(build, "./server")...).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Run("Redis", func(t *testing.T) {
+		db := servertest.Redis(t)
+		runCluster(t, binary, db, newRedisStore(t, db.Addr))
+	})
+	t.Run("PostgreSQL", func(t *testing.T) {
+		db := servertest.Postgres(t)
+		runCluster(t, binary, db, newPostgresStore(t, db.Addr))
+	})
+}
+
+const (
+	numPublishers = 1_000_000
+	numServers    = 3
+	numWorkers    = 4   // that call each server
+	numHot        = 300 // publishers that most requests are for
+	numToggled    = 16  // publishers that come and go
+
+	timeout  = 500 * time.Millisecond
+	staleFor = 5 * time.Second
+)
+
+func publisherName(i int) string { return fmt.Sprintf("www.site-%d.example", i) }
+
+// A store is the database that the servers share.
+type store interface {
+	flags(addr string) []string // of a server that reaches it at addr
+	longest() time.Duration     // that a change may take to be seen
+	fill(t *testing.T, publishers []string)
+	add(ctx context.Context, publisher string) error
+	revoke(ctx context.Context, publisher string) error
+	clients(ctx context.Context) (int, error) // connections, but for the test's own
+}
+
+type redisStore struct {
+	source *redissource.Source
+	admin  rueidis.Client
+}
+
+func newRedisStore(t *testing.T, addr string) *redisStore {
+	t.Helper()
+	option := rueidis.ClientOption{InitAddress: []string{addr}, PipelineMultiplex: -1}
+	source, err := redissource.New(redissource.Options{Redis: option})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(source.Close)
+	admin, err := rueidis.NewClient(option)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(admin.Close)
+	return &redisStore{source, admin}
+}
+
+func (s *redisStore) flags(addr string) []string {
+	return []string{"-redis", addr, "-ttl", "2s"} // which is not what a change waits for
+}
+
+func (s *redisStore) longest() time.Duration { return time.Second }
+
+func (s *redisStore) fill(t *testing.T, publishers []string) {
+	if err := s.source.Add(t.Context(), publishers...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *redisStore) add(ctx context.Context, publisher string) error {
+	return s.source.Add(ctx, publisher)
+}
+
+func (s *redisStore) revoke(ctx context.Context, publisher string) error {
+	return s.source.Remove(ctx, publisher)
+}
+
+func (s *redisStore) clients(ctx context.Context) (int, error) {
+	list, err := s.admin.Do(ctx, s.admin.B().ClientList().Build()).ToString()
+	return strings.Count(list, "\n") - 2, err
+}
+
+type postgresStore struct {
+	addr string
+	db   *sql.DB
+}
+
+const postgresTTL = time.Second
+
+func newPostgresStore(t *testing.T, addr string) *postgresStore {
+	t.Helper()
+	config, err := pgx.ParseConfig(servertest.DSN(addr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := stdlib.OpenDB(*config)
+	db.SetMaxOpenConns(1)
+	t.Cleanup(func() { db.Close() })
+	return &postgresStore{addr, db}
+}
+
+func (s *postgresStore) flags(addr string) []string {
+	return []string{"-postgres", servertest.DSN(addr), "-ttl", postgresTTL.String()}
+}
+
+func (s *postgresStore) longest() time.Duration { return postgresTTL }
+
+// fill makes the table that sqlsource documents. Most rows have their prefix from the
+// start; the others get theirs as in a migration.
+func (s *postgresStore) fill(t *testing.T, publishers []string) {
+	ctx := t.Context()
+	if _, err := s.db.ExecContext(ctx, `CREATE TABLE publishers (
+		domain          text COLLATE "C" PRIMARY KEY,
+		fallback_prefix text COLLATE "C" UNIQUE
+	)`); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := pgx.Connect(ctx, servertest.DSN(s.addr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	old := len(publishers) / 50
+	copied, err := conn.CopyFrom(ctx, pgx.Identifier{"publishers"}, []string{"domain", "fallback_prefix"},
+		pgx.CopyFromSlice(len(publishers), func(i int) ([]any, error) {
+			if i < old {
+				return []any{publishers[i], nil}, nil
+			}
+			prefix, err := ampcors.FallbackPrefix(publishers[i])
+			return []any{publishers[i], prefix}, err
+		}))
+	if err != nil || int(copied) != len(publishers) {
+		t.Fatal(copied, err)
+	}
+	source, err := sqlsource.New(s.db, sqlsource.Table{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	if filled, err := source.FillPrefixes(ctx); filled != old || err != nil {
+		t.Fatal(filled, err)
+	}
+	t.Logf("filled %d prefixes in %v", old, time.Since(begun))
+	if _, err := s.db.ExecContext(ctx, "ANALYZE publishers"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *postgresStore) add(ctx context.Context, publisher string) error {
+	prefix, err := ampcors.FallbackPrefix(publisher)
+	if err != nil {
+		return err
+	}
+	_, err = s.db.ExecContext(ctx, "INSERT INTO publishers VALUES ($1, $2)", publisher, prefix)
+	return err
+}
+
+func (s *postgresStore) revoke(ctx context.Context, publisher string) error {
+	_, err := s.db.ExecContext(ctx, "DELETE FROM publishers WHERE domain = $1", publisher)
+	return err
+}
+
+func (s *postgresStore) clients(ctx context.Context) (n int, err error) {
+	err = s.db.QueryRowContext(ctx, "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()").Scan(&n)
+	return n, err
+}
+
+// A link passes TCP connections on to the database, until it is cut.
+type link struct {
+	addr string
+
+	mu   sync.Mutex
+	open chan struct{} // closed while data passes
+}
+
+func newLink(t *testing.T, to string) *link {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &link{addr: listener.Addr().String(), open: make(chan struct{})}
+	close(l.open)
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(func() { cancel(); listener.Close() })
+	go func() {
+		for {
+			near, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go l.pass(ctx, near, to)
+		}
+	}()
+	return l
+}
+
+func (l *link) wait(ctx context.Context) {
+	l.mu.Lock()
+	open := l.open
+	l.mu.Unlock()
+	select {
+	case <-open:
+	case <-ctx.Done():
+	}
+}
+
+// cut keeps everything back that either side sends, and lets neither know.
+func (l *link) cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open = make(chan struct{})
+}
+
+func (l *link) mend() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(l.open)
+}
+
+func (l *link) pass(ctx context.Context, near net.Conn, to string) {
+	defer near.Close()
+	l.wait(ctx)
+	far, err := net.Dial("tcp", to)
+	if err != nil {
+		return
+	}
+	defer far.Close()
+	stop := context.AfterFunc(ctx, func() { near.Close(); far.Close() })
+	defer stop()
+	var group sync.WaitGroup
+	for _, way := range [][2]net.Conn{{near, far}, {far, near}} {
+		group.Go(func() {
+			buf := make([]byte, 32<<10)
+			for {
+				n, err := way[0].Read(buf)
+				l.wait(ctx)
+				if _, err2 := way[1].Write(buf[:n]); err != nil || err2 != nil {
+					near.Close()
+					far.Close()
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
+// A node is a server process, and its way to the database.
+type node struct {
+	url  string
+	link *link
+	cmd  *exec.Cmd
+}
+
+func startNode(t *testing.T, binary string, db *servertest.Server, s store) *node {
+	t.Helper()
+	l := newLink(t, db.Addr)
+	cmd := exec.Command(binary, append(s.flags(l.addr), "-refusal-ttl", "500ms", "-stale-for", staleFor.String(), "-timeout", timeout.String())...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	addr, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &node{"http://" + strings.TrimSpace(addr), l, cmd}
+}
+
+// stats is what a server tells of itself.
+type stats struct {
+	Source      ampcors.SourceStats
+	Goroutines  int
+	Connections int
+	Heap        int64
+}
+
+func (n *node) stats(t *testing.T) (s stats) {
+	t.Helper()
+	resp, err := http.Get(n.url + "/stats")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if err := json.NewDecoder(resp.Body).Decode(&s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// An outcome is how a request ended.
+type outcome int
+
+const (
+	letIn outcome = iota
+	refused
+	unavailable
+	numOutcomes
+)
+
+// call sends a request from origin, and looks whether the answer is whole.
+func (c *cluster) call(n *node, origin string) outcome {
+	r, err := http.NewRequest("GET", n.url+"/", nil)
+	if err != nil {
+		panic(err)
+	}
+	r.Header.Set("Origin", origin)
+	resp, err := c.client.Do(r)
+	if err != nil {
+		c.Errorf("%s: %v", origin, err)
+		return unavailable
+	}
+	defer resp.Body.Close()
+	_, _ = io.Copy(io.Discard, resp.Body)
+	granted, after := resp.Header["Access-Control-Allow-Origin"], resp.Header.Get("Retry-After")
+	switch {
+	case resp.StatusCode == http.StatusOK && slices.Equal(granted, []string{origin}) && after == "":
+		return letIn
+	case resp.StatusCode == http.StatusForbidden && granted == nil && after == "":
+		return refused
+	case resp.StatusCode == http.StatusServiceUnavailable && granted == nil && after == "1":
+		return unavailable
+	}
+	c.Errorf("%s: %s, %v", origin, resp.Status, resp.Header)
+	return unavailable
+}
+
+// originsOf returns a publisher's origins: on a cache, on one under its hash, and its own.
+func originsOf(publisher string) [3]string {
+	prefix, err := ampcors.DomainPrefix(publisher)
+	if err != nil {
+		panic(err)
+	}
+	hash, _ := ampcors.FallbackPrefix(publisher)
+	return [3]string{"https://" + prefix + ".cdn.ampproject.org", "https://" + hash + ".www.bing-amp.com", "https://" + publisher}
+}
+
+// A publisher is known to be in or out, or is just changing, and then its state is even.
+type publisher struct {
+	origins [3]string
+	state   atomic.Int64 // 4n+1: in; 4n+3: out
+}
+
+func newPublisher(name string) *publisher {
+	p := &publisher{origins: originsOf(name)}
+	p.state.Store(1)
+	return p
+}
+
+func (p *publisher) change() { p.state.Add(1) }
+
+// A cluster is all of it.
+type cluster struct {
+	*testing.T
+	store  store
+	db     *servertest.Server
+	nodes  []*node
+	client *http.Client
+
+	hot     []*publisher
+	toggled []*publisher
+	names   []string // of toggled
+
+	served   [numOutcomes]atomic.Int64 // requests for hot publishers
+	invented [numOutcomes]atomic.Int64 // by origins of nobody
+	others   atomic.Int64              // for toggled and rare publishers
+	rows     []string                  // of the table
+}
+
+// work sends requests to a server, one after another, until ctx ends.
+func (c *cluster) work(ctx context.Context, n *node, seed uint64) {
+	random := rand.New(rand.NewPCG(seed, 5))
+	for i := 0; ctx.Err() == nil; i++ {
+		time.Sleep(time.Millisecond)
+		switch d := random.IntN(100); {
+		case d < 70:
+			p := c.hot[int(float64(numHot)*random.Float64()*random.Float64())]
+			o := c.call(n, p.origins[random.IntN(3)])
+			if c.served[o].Add(1); o == refused {
+				c.Errorf("%s was refused", p.origins[2])
+			}
+		case d < 75:
+			origin := originsOf(publisherName(random.IntN(numPublishers)))[random.IntN(3)]
+			if c.others.Add(1); c.call(n, origin) == refused {
+				c.Errorf("%s was refused", origin)
+			}
+		case d < 90:
+			origin := originsOf(fmt.Sprintf("www.evil-%d-%d.example", seed, i))[random.IntN(3)]
+			o := c.call(n, origin)
+			if c.invented[o].Add(1); o == letIn {
+				c.Errorf("%s got in", origin)
+			}
+		default:
+			p := c.toggled[random.IntN(numToggled)]
+			before := p.state.Load()
+			o := c.call(n, p.origins[random.IntN(3)])
+			c.others.Add(1)
+			switch {
+			case p.state.Load() != before:
+			case before%4 == 1 && o == refused:
+				c.Errorf("%s was refused", p.origins[2])
+			case before%4 == 3 && o == letIn:
+				c.Errorf("%s got in", p.origins[2])
+			}
+		}
+	}
+}
+
+// seenBy waits until each form of a publisher is decided so by the server, and returns how
+// long that took.
+func (c *cluster) seenBy(n *node, p *publisher, limit time.Duration, want ...outcome) time.Duration {
+	begun := time.Now()
+	for _, origin := range p.origins {
+		for {
+			o := c.call(n, origin)
+			took := time.Since(begun)
+			if slices.Contains(want, o) {
+				break
+			}
+			if took > limit {
+				c.Errorf("%s, after %v: %d; want one of %v", origin, took, o, want)
+				return took
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	return time.Since(begun)
+}
+
+// toggle revokes a publisher or adds it, and returns how long it took until each of the
+// servers had seen it.
+func (c *cluster) toggle(i int, in bool, nodes []*node) (slowest time.Duration) {
+	p, change, want := c.toggled[i], c.store.revoke, refused
+	if in {
+		change, want = c.store.add, letIn
+	}
+	p.change()
+	if err := change(c.Context(), c.names[i]); err != nil {
+		c.Fatal(err)
+	}
+	took := make([]time.Duration, len(nodes))
+	var group sync.WaitGroup
+	for i, n := range nodes {
+		// What one look takes on a busy machine comes on top.
+		group.Go(func() { took[i] = c.seenBy(n, p, c.store.longest()+2*timeout, want) })
+	}
+	group.Wait()
+	p.change()
+	return slices.Max(took)
+}
+
+// recovery waits until each server has answered fresh for a publisher that it cannot know.
+func (c *cluster) recovery(phase int) time.Duration {
+	begun := time.Now()
+	for i, n := range c.nodes {
+		p := newPublisher(publisherName(numHot + phase*numServers + i))
+		c.seenBy(n, p, 20*time.Second, letIn)
+	}
+	return time.Since(begun)
+}
+
+// phase does something under load, and records how the requests ended.
+func (c *cluster) phase(name string, do func() (remark string)) (stale uint64) {
+	c.Helper()
+	time.Sleep(2 * time.Second) // so that all is as usual again
+	sum := func() (stale uint64) {
+		for _, n := range c.nodes {
+			stale += n.stats(c.T).Source.Stale
+		}
+		return stale
+	}
+	var served, invented [numOutcomes]int64
+	for o := range numOutcomes {
+		served[o], invented[o] = c.served[o].Load(), c.invented[o].Load()
+	}
+	before, begun := sum(), time.Now()
+	remark := do()
+	took := time.Since(begun)
+	stale = sum() - before
+	for o := range numOutcomes {
+		served[o], invented[o] = c.served[o].Load()-served[o], c.invented[o].Load()-invented[o]
+	}
+	c.rows = append(c.rows, fmt.Sprintf("| %s | %.1f | %d | %d | %d | %d | %d | %s |", name, took.Seconds(),
+		served[letIn], served[unavailable], invented[refused], invented[unavailable], stale, remark))
+	c.Log(c.rows[len(c.rows)-1])
+	return stale
+}
+
+func round(d time.Duration) string {
+	if d < 10*time.Millisecond {
+		return d.Round(100 * time.Microsecond).String()
+	}
+	return d.Round(10 * time.Millisecond).String()
+}
+
+func runCluster(t *testing.T, binary string, db *servertest.Server, s store) {
+	names := make([]string, numPublishers)
+	for i := range names {
+		names[i] = publisherName(i)
+	}
+	c := &cluster{T: t, store: s, db: db, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: 10 * time.Second}}
+	for i := range numToggled {
+		c.names = append(c.names, fmt.Sprintf("www.come-and-go-%d.example", i))
+		c.toggled = append(c.toggled, newPublisher(c.names[i]))
+	}
+	begun := time.Now()
+	s.fill(t, append(names, c.names...))
+	t.Logf("%d publishers were written in %v", numPublishers+numToggled, time.Since(begun))
+	for i := range numHot {
+		c.hot = append(c.hot, newPublisher(names[i]))
+	}
+	for range numServers {
+		c.nodes = append(c.nodes, startNode(t, binary, db, s))
+	}
+	for _, n := range c.nodes {
+		for _, p := range append(c.hot, c.toggled...) {
+			c.seenBy(n, p, 10*time.Second, letIn)
+		}
+	}
+	c.client.CloseIdleConnections()
+	idle := make([]int, numServers) // goroutines
+	for i, n := range c.nodes {
+		time.Sleep(100 * time.Millisecond)
+		idle[i] = n.stats(t).Goroutines
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var load sync.WaitGroup
+	for i, n := range c.nodes {
+		for j := range numWorkers {
+			load.Go(func() { c.work(ctx, n, uint64(i*numWorkers+j)) })
+		}
+	}
+
+	comeAndGo := func() string {
+		var in, out time.Duration
+		n := 0
+		for begun := time.Now(); time.Since(begun) < 4*time.Second; n++ {
+			out = max(out, c.toggle(n%numToggled, false, c.nodes))
+			in = max(in, c.toggle(n%numToggled, true, c.nodes))
+		}
+		return fmt.Sprintf("%d revoked, seen by all after %s at most; added again, %s", n, round(out), round(in))
+	}
+	c.phase("publishers come and go", comeAndGo)
+	wantStale := func(stale uint64) {
+		t.Helper()
+		if stale == 0 {
+			t.Error("nothing was served stale")
+		}
+	}
+	wantStale(c.phase("database stopped and started", func() string {
+		db.Stop()
+		time.Sleep(time.Second)
+		db.Start()
+		return "works again after " + round(c.recovery(1))
+	}))
+	wantStale(c.phase("database killed, and started after StaleFor", func() string {
+		db.Kill()
+		time.Sleep(staleFor + timeout)
+		for _, n := range c.nodes {
+			for _, p := range c.hot {
+				if o := c.call(n, p.origins[0]); o != unavailable {
+					t.Errorf("%s: %d, when StaleFor is over", p.origins[0], o)
+				}
+			}
+		}
+		db.Start()
+		return "works again after " + round(c.recovery(2))
+	}))
+	wantStale(c.phase("all servers cut off from it", func() string {
+		for _, n := range c.nodes {
+			n.link.cut()
+		}
+		time.Sleep(staleFor / 2)
+		for _, n := range c.nodes {
+			n.link.mend()
+		}
+		return "works again after " + round(c.recovery(3))
+	}))
+	wantStale(c.phase("one server cut off, and a publisher revoked", func() string {
+		lost, p := c.nodes[0], c.toggled[0]
+		c.seenBy(lost, p, timeout, letIn)
+		lost.link.cut()
+		p.change()
+		if err := s.revoke(ctx, c.names[0]); err != nil {
+			t.Fatal(err)
+		}
+		others := time.Duration(0)
+		for _, n := range c.nodes[1:] {
+			others = max(others, c.seenBy(n, p, s.longest()+2*timeout, refused))
+		}
+		took := others + c.seenBy(lost, p, staleFor+2*timeout, refused, unavailable)
+		p.change()
+		lost.link.mend()
+		recovered := c.recovery(4)
+		if c.toggle(0, true, c.nodes); c.Failed() {
+			return ""
+		}
+		return fmt.Sprintf("seen by the others after %s, by that one after %s (StaleFor is %v); works again after %s", round(others), round(took), staleFor, round(recovered))
+	}))
+	c.phase("publishers come and go again", comeAndGo)
+
+	cancel()
+	load.Wait()
+	c.client.CloseIdleConnections()
+	c.checkLeftovers(idle)
+	if os.Getenv("UPDATE_README") != "" { // other figures come out each time
+		writeTable(t, path.Base(t.Name()), clusterTable(c.rows))
+	}
+}
+
+func clusterTable(rows []string) string {
+	return "| phase | seconds | publishers let in | publishers answered 503 | invented origins refused | invented answered 503 | answers by what was known before | |\n" +
+		"| --- | --- | --- | --- | --- | --- | --- | --- |\n" + strings.Join(rows, "\n") + "\n"
+}
+
+// checkLeftovers looks for goroutines and connections that load and failures left behind.
+func (c *cluster) checkLeftovers(idle []int) {
+	c.Helper()
+	within := func(what string, ok func() bool) {
+		c.Helper()
+		for begun := time.Now(); !ok(); time.Sleep(50 * time.Millisecond) {
+			if time.Since(begun) > 15*time.Second {
+				c.Error(what)
+				return
+			}
+		}
+	}
+	for i, n := range c.nodes {
+		var last stats
+		within(fmt.Sprintf("server %d has more goroutines than when it was new", i), func() bool {
+			http.DefaultClient.CloseIdleConnections()
+			last = n.stats(c.T)
+			return last.Goroutines <= idle[i]+2
+		})
+		c.Logf("server %d: %d goroutines, %d when new; %d connections; %d octets; %+v", i, last.Goroutines, idle[i], last.Connections, last.Heap, last.Source)
+		if last.Connections > 16 {
+			c.Errorf("server %d has %d connections", i, last.Connections)
+		}
+	}
+	for _, n := range c.nodes {
+		if err := n.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			c.Error(err)
+		}
+	}
+	for _, n := range c.nodes {
+		if err := n.cmd.Wait(); err != nil {
+			c.Errorf("a server ended: %v", err)
+		}
+	}
+	var left int
+	within("the database still has clients", func() bool {
+		var err error
+		left, err = c.store.clients(c.Context())
+		return err == nil && left == 0
+	})
+}

@@ -1,7 +1,6 @@
 package ampcors
 
 import (
-	"context"
 	"fmt"
 	"strings"
 )
@@ -25,7 +24,7 @@ type Step struct {
 // code, and tells how. It is for diagnostic pages and support, not for each request.
 func (m *Middleware) Explain(origin string) Explanation {
 	p := m.current()
-	v := verdict{ctx: context.Background(), named: true}
+	v := verdict{named: true}
 	p.checkOrigin(&v, origin)
 	e := Explanation{Decision: v.decision()}
 	p.explainSteps(&v, func(name string, ok bool, value, detail string) {

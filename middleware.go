@@ -160,7 +160,7 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 // OPTIONS before it calls Handle breaks preflights.
 func (m *Middleware) Handle(w http.ResponseWriter, r *http.Request) (proceed bool) {
 	p := m.current()
-	v := verdict{ctx: r.Context(), named: p.cfg.Observe != nil}
+	v := verdict{request: r, named: p.cfg.Observe != nil}
 	p.decide(&v, r)
 	m.counts.add(v.reason)
 	if p.cfg.Observe != nil {
@@ -201,7 +201,7 @@ func (m *Middleware) Handle(w http.ResponseWriter, r *http.Request) (proceed boo
 // nothing, and does not call Config.Observe. A handler behind Handle or Wrap can use
 // it to learn whose page calls.
 func (m *Middleware) Check(r *http.Request) Decision {
-	v := verdict{ctx: r.Context(), named: true}
+	v := verdict{request: r, named: true}
 	m.current().decide(&v, r)
 	return v.decision()
 }
@@ -213,14 +213,14 @@ func (m *Middleware) Check(r *http.Request) Decision {
 // names no publisher, unless punycode is decoded to find that out. With Config.Source it
 // may have to wait for that, for at most twice Lookup.Timeout.
 func (m *Middleware) CheckOrigin(origin string) Decision {
-	v := verdict{ctx: context.Background(), named: true}
+	v := verdict{named: true}
 	m.current().checkOrigin(&v, origin)
 	return v.decision()
 }
 
 // A verdict is a Decision in the making. It lies on the stack.
 type verdict struct {
-	ctx       context.Context // of the request, for the Source
+	request   *http.Request // nil for an origin by itself
 	reason    Reason
 	named     bool // the publisher's name is wanted, though it must be copied
 	preflight bool
@@ -388,7 +388,7 @@ func (p *policy) checkUnlistedHost(v *verdict, host string, hasALabel bool) {
 		}
 	}
 	if !isCovered {
-		v.settle(p.lookups.findDomain(v.ctx, strings.Clone(host)), ReasonOwnOrigin, ReasonUnknownHost)
+		v.settle(p.lookups.findDomain(v.context(), strings.Clone(host)), ReasonOwnOrigin, ReasonUnknownHost)
 		return
 	}
 	v.reason = ReasonOwnOrigin
@@ -445,7 +445,7 @@ func (p *policy) checkPrefix(v *verdict) {
 			v.publisher = string(domain)
 		}
 		if p.lookups != nil && !v.reason.allowed() && !isOrIsBelowAny(string(domain), p.foreign) {
-			a := p.lookups.findDomain(v.ctx, string(domain))
+			a := p.lookups.findDomain(v.context(), string(domain))
 			v.settle(a, ReasonCacheOrigin, ReasonPublisherNotAllowed)
 			if !plain && a.publisher != "" {
 				p.lookups.rememberPrefix(v.prefix, a.publisher)
@@ -477,10 +477,18 @@ func (p *policy) checkHash(v *verdict) {
 	case ok:
 		v.reason, v.publisher = ReasonHashedCacheOrigin, name
 	case p.lookups != nil:
-		v.settle(p.lookups.findHash(v.ctx, strings.Clone(v.prefix)), ReasonHashedCacheOrigin, ReasonHashNotKnown)
+		v.settle(p.lookups.findHash(v.context(), strings.Clone(v.prefix)), ReasonHashedCacheOrigin, ReasonHashNotKnown)
 	default:
 		v.reason = ReasonHashNotKnown
 	}
+}
+
+// context returns what the Source is asked with.
+func (v *verdict) context() context.Context {
+	if v.request == nil {
+		return context.Background()
+	}
+	return v.request.Context()
 }
 
 // settle decides by the Source's answer.
@@ -594,13 +602,13 @@ var deniedText = func() (text [numReasons][]byte) {
 // deny does what http.Error would, but formats nothing and makes one array, so that to
 // be refused costs an attacker's victim little more than to be allowed.
 func deny(w http.ResponseWriter, status int, reason Reason, vary string) {
-	h, vals := w.Header(), &[4]string{vary, "text/plain; charset=utf-8", "nosniff", retryAfter}
+	h, vals := w.Header(), &[3]string{vary, "text/plain; charset=utf-8", "nosniff"}
 	addVary(h, vals[0:1:1])
 	delete(h, "Content-Length") // it would be that of some other content
 	h["Content-Type"] = vals[1:2:2]
 	h["X-Content-Type-Options"] = vals[2:3:3]
 	if status == http.StatusServiceUnavailable {
-		h["Retry-After"] = vals[3:4:4]
+		h["Retry-After"] = []string{retryAfter}
 	}
 	w.WriteHeader(status)
 	_, _ = w.Write(deniedText[reason]) // an error would be the connection's

@@ -101,9 +101,11 @@ func read(r io.Reader, name string) (*results, error) {
 		if !ok {
 			continue
 		}
-		value, ok := line.Value("sec/op")
-		if !ok {
-			value, ok = line.Value("req/s")
+		var value float64
+		for _, unit := range []string{"lookups/s", "req/s", "sec/op"} {
+			if value, ok = line.Value(unit); ok {
+				break
+			}
 		}
 		if !ok {
 			continue
@@ -142,13 +144,23 @@ var (
 	all          = []string{"ampcors", "jub0bs", "rs", "chi"}
 	onlyAMPCORS  = []string{"ampcors", "", "", ""}
 	allPassingOn = []string{"ampcorsReportOnly", "jub0bs", "rs", "chi"}
+	known        = []string{"listed", "remembered", "asked"}
 )
 
-var sections = []struct {
+var (
+	peers   = []string{"ampcors", "jub0bs/cors", "rs/cors", "go-chi/cors"}
+	sources = []string{"listed", "a Source's, remembered", "a Source's, asked for"}
+)
+
+// A section is one table.
+type section struct {
 	title  string
 	format func(float64) string
 	rows   []row
-}{
+}
+
+// sections are the tables beside the peers.
+var sections = []section{
 	{"time of one request", duration, []row{
 		{"allowed, 1 publisher", "Serial/case=allowed/publishers=1", all},
 		{"allowed, 100 publishers", "Serial/case=allowed/publishers=100", all},
@@ -187,6 +199,26 @@ var sections = []struct {
 	}},
 }
 
+// sourceSections are the tables of publishers that are listed, and that a Source knows.
+var sourceSections = []section{
+	{"time of one request, 10,000 publishers", duration, []row{
+		{"allowed", "Source/serial/case=allowed/publishers=10000", known},
+		{"each another publisher's", "Source/serial/case=spread/publishers=10000", known},
+		{"internationalised", "Source/serial/case=idn/publishers=10000", known},
+		{"hash-only", "Source/serial/case=hash-only/publishers=10000", known},
+		{"own origin", "Source/serial/case=own/publishers=10000", known},
+		{"refused", "Source/serial/case=refused/publishers=10000", known},
+	}},
+	{"time for each request while all processors answer", duration, []row{
+		{"allowed", "Source/parallel/case=allowed/publishers=10000", known},
+		{"each another publisher's", "Source/parallel/case=spread/publishers=10000", known},
+		{"internationalised", "Source/parallel/case=idn/publishers=10000", known},
+		{"hash-only", "Source/parallel/case=hash-only/publishers=10000", known},
+		{"own origin", "Source/parallel/case=own/publishers=10000", known},
+		{"refused", "Source/parallel/case=refused/publishers=10000", known},
+	}},
+}
+
 // tables returns all tables in Markdown. It is an error if a value is missing.
 func (res *results) tables() (string, error) {
 	var missing []error
@@ -198,25 +230,35 @@ func (res *results) tables() (string, error) {
 		return format(m)
 	}
 	out := new(strings.Builder)
-	fmt.Fprintf(out, "\n%s\n", res.run)
-	for _, section := range sections {
-		fmt.Fprintf(out, "\n| %s | ampcors | jub0bs/cors | rs/cors | go-chi/cors |\n| --- | --- | --- | --- | --- |\n", section.title)
-		for _, r := range section.rows {
-			fmt.Fprintf(out, "| %s |", r.title)
-			for _, library := range r.libraries {
-				cell := ""
-				if library != "" {
-					cell = value(r.benchmark, library, section.format)
+	write := func(columns []string, sections []section) {
+		for _, section := range sections {
+			fmt.Fprintf(out, "\n| %s | %s |\n|%s\n", section.title, strings.Join(columns, " | "), strings.Repeat(" --- |", 1+len(columns)))
+			for _, r := range section.rows {
+				fmt.Fprintf(out, "| %s |", r.title)
+				for _, library := range r.libraries {
+					cell := ""
+					if library != "" {
+						cell = value(r.benchmark, library, section.format)
+					}
+					fmt.Fprintf(out, " %s |", cell)
 				}
-				fmt.Fprintf(out, " %s |", cell)
+				out.WriteString("\n")
 			}
-			out.WriteString("\n")
 		}
 	}
+	fmt.Fprintf(out, "\n%s\n", res.run)
+	write(peers, sections)
 	fmt.Fprintf(out, "\nA handler that compares one origin and sets the same headers takes %s. Without any\n"+
 		"middleware, the server answers %s requests a second; with that handler, %s.\n\n",
 		value("Serial/case=allowed/publishers=1", "floor", duration),
 		value("EndToEnd/case=allowed", "none", count), value("EndToEnd/case=allowed", "floor", count))
+	out.WriteString("### Publishers of a Source\n\n" +
+		"The Source is one that answers at once, so that the last column is what comes on top of\n" +
+		"a database's time.\n")
+	write(sources, sourceSections)
+	fmt.Fprintf(out, "\nOf 100,000 invented origins a second, each another one, %s lookups a second reach the\n"+
+		"Source, with the default limits. No publisher that was remembered is pushed out by them.\n\n",
+		value("Invented", "ampcors", count))
 	return out.String(), errors.Join(missing...)
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -15,8 +16,9 @@ func sample() string {
 		"BenchmarkSerial/case=allowed/publishers=100/lib=ampcors-2 100 100 ns/op\n" +
 		"BenchmarkSerial/case=allowed/publishers=100/lib=ampcors-2 100 300 ns/op\n" +
 		"BenchmarkEndToEnd/case=allowed/lib=none 1 1080000 req/s\n" +
-		"BenchmarkEndToEnd/case=allowed/lib=floor 1 999 req/s\n")
-	for _, section := range sections {
+		"BenchmarkEndToEnd/case=allowed/lib=floor 1 999 req/s\n" +
+		"BenchmarkInvented/lib=ampcors-2 1 3000000000 ns/op 1234 lookups/s 99999 origins/s\n")
+	for _, section := range slices.Concat(sourceSections, sections) {
 		for _, r := range section.rows {
 			for i, library := range r.libraries {
 				value := fmt.Sprintf("%d ns/op", 1200<<(10*i))
@@ -49,6 +51,8 @@ func TestTablesShowMedians(t *testing.T) {
 		"\n| refused with 403, 10,000 publishers | 1.20 µs |  |  |  |\n",
 		"\n| allowed | 987,654 | 987,654 |",
 		"sets the same headers takes 80.0 ns.",
+		"\n| hash-only | 1.20 µs | 1.23 ms | 1.26 s |\n",
+		"each another one, 1,234 lookups a second reach",
 		"answers 1,080,000 requests a second; with that handler, 999.",
 	} {
 		if !strings.Contains(got, want) {

@@ -1,0 +1,173 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ampcors/ampcors"
+)
+
+// A source is a database that answers at once.
+type source struct {
+	domains  map[string]bool
+	prefixes map[string]string
+	lookups  atomic.Int64
+}
+
+func newSource(tb testing.TB, publishers []string) *source {
+	tb.Helper()
+	s := &source{domains: make(map[string]bool), prefixes: make(map[string]string)}
+	for _, p := range publishers {
+		domain, err := ampcors.CanonicalDomain(p)
+		if err != nil {
+			continue // a pattern
+		}
+		prefix, _ := ampcors.FallbackPrefix(domain)
+		s.domains[domain], s.prefixes[prefix] = true, domain
+	}
+	return s
+}
+
+func (s *source) HasPublisher(_ context.Context, domain string) (bool, error) {
+	s.lookups.Add(1)
+	return s.domains[domain], nil
+}
+
+func (s *source) PublisherByPrefix(_ context.Context, prefix string) (string, error) {
+	s.lookups.Add(1)
+	return s.prefixes[prefix], nil
+}
+
+func sourceHandler(tb testing.TB, cfg ampcors.Config) http.Handler {
+	tb.Helper()
+	cfg.Credentialed = true
+	m, err := ampcors.New(cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return m.Wrap(nothing)
+}
+
+// BenchmarkSource answers requests for publishers that are listed, that are remembered of
+// a Source, and that the Source has to be asked about: it answers at once, so that what is
+// measured is what comes on top of a database's time.
+func BenchmarkSource(b *testing.B) {
+	const n = 10_000
+	publishers := Publishers(n, ASCII, IDN, Hashed)
+	known := newSource(b, publishers)
+	handlers := []struct {
+		lib string
+		h   http.Handler
+	}{
+		{"listed", sourceHandler(b, ampcors.Config{Publishers: publishers})},
+		{"remembered", sourceHandler(b, ampcors.Config{Source: known, Lookup: ampcors.Lookup{TTL: time.Hour, MaxRate: 1e9}})},
+		{"asked", sourceHandler(b, ampcors.Config{Source: known, Lookup: ampcors.Lookup{TTL: 1, RefusalTTL: 1, MaxRate: 1e9}})},
+	}
+	everyone := make([]http.Header, n)
+	for i, p := range publishers {
+		everyone[i] = get(cacheOrigin(p))
+	}
+	for _, c := range []struct {
+		name    string
+		headers []http.Header
+		granted bool
+	}{
+		{"allowed", []http.Header{get(cacheOrigin(ASCII))}, true},
+		{"idn", []http.Header{get(cacheOrigin(IDN))}, true},
+		{"hash-only", []http.Header{get(cacheOrigin(Hashed))}, true},
+		{"own", []http.Header{get("https://" + ASCII)}, true},
+		{"spread", everyone, true},
+		{"refused", []http.Header{get(cacheOrigin("www.evil.example"))}, false},
+	} {
+		for _, handler := range handlers {
+			name := fmt.Sprintf("case=%s/publishers=%d/lib=%s", c.name, n, handler.lib)
+			b.Run("serial/"+name, func(b *testing.B) {
+				conn, req := newConnection(), &http.Request{Method: "GET"}
+				for _, req.Header = range c.headers {
+					clear(conn.header)
+					handler.h.ServeHTTP(conn, req)
+				}
+				warmUp(b, handler.h, req, c.granted)
+				b.ReportAllocs()
+				for i := 0; b.Loop(); i++ {
+					req.Header = c.headers[i%len(c.headers)]
+					clear(conn.header)
+					handler.h.ServeHTTP(conn, req)
+				}
+			})
+			b.Run("parallel/"+name, func(b *testing.B) {
+				b.RunParallel(func(pb *testing.PB) {
+					conn, req := newConnection(), &http.Request{Method: "GET"}
+					for i := 0; pb.Next(); i++ {
+						req.Header = c.headers[i%len(c.headers)]
+						clear(conn.header)
+						handler.h.ServeHTTP(conn, req)
+					}
+				})
+			})
+		}
+	}
+}
+
+// BenchmarkInvented sends 100,000 invented origins a second, each another one, for two
+// seconds, and reports how many of them reached the Source, with the default limits, and
+// what became of the publishers that were remembered.
+func BenchmarkInvented(b *testing.B) {
+	const rate, seconds, senders = 100_000, 2, 4
+	publishers := Publishers(1000)
+	b.Run("lib=ampcors", func(b *testing.B) {
+		for range b.N {
+			known := newSource(b, publishers)
+			m, err := ampcors.New(ampcors.Config{Source: known})
+			if err != nil {
+				b.Fatal(err)
+			}
+			for i, p := range publishers {
+				if i%50 == 0 {
+					time.Sleep(55 * time.Millisecond) // so as to stay below Lookup.MaxRate
+				}
+				if !m.CheckOrigin("https://" + p).Allowed {
+					b.Fatalf("%s is refused", p)
+				}
+			}
+			known.lookups.Store(0)
+			h := m.Wrap(nothing)
+			var sent atomic.Int64
+			var group sync.WaitGroup
+			begun := time.Now()
+			for s := range senders {
+				group.Go(func() {
+					conn := newConnection()
+					for i := 0; time.Since(begun) < seconds*time.Second; i++ {
+						if ahead := time.Duration(i)*time.Second*senders/rate - time.Since(begun); ahead > time.Millisecond {
+							time.Sleep(ahead)
+						}
+						clear(conn.header)
+						h.ServeHTTP(conn, &http.Request{Method: "GET", Header: get(fmt.Sprintf("https://www-evil--%d--%d-example.%s", s, i, google))})
+						sent.Add(1)
+					}
+				})
+			}
+			group.Wait()
+			took := time.Since(begun).Seconds()
+			lookups := known.lookups.Load()
+			b.ReportMetric(float64(sent.Load())/took, "origins/s")
+			b.ReportMetric(float64(lookups)/took, "lookups/s")
+			refused := 0
+			for _, p := range publishers {
+				if !m.CheckOrigin("https://" + p).Allowed {
+					refused++
+				}
+			}
+			b.ReportMetric(float64(refused), "publishers-pushed-out")
+			if known.lookups.Load() != lookups {
+				b.Error("publishers that were remembered are asked for anew")
+			}
+		}
+	})
+}

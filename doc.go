@@ -8,7 +8,7 @@
 // domain and looks whether that publisher is allowed; only then does the page get
 // Access-Control-Allow-Origin, and only then does an unsafe request reach the
 // handler. A prefix that is a hash cannot be reversed; it is looked up among the
-// hashes of the publishers that are listed.
+// hashes of the publishers that are listed, or by a [Source].
 //
 //	mw, err := ampcors.New(ampcors.Config{
 //		Publishers:   []string{"www.example.com", "*.news.example"},
@@ -35,8 +35,9 @@
 //   - The value is "https://", one label, "." and the domain of a trusted cache, and
 //     nothing else. The label is the domain prefix.
 //   - A prefix without a dash is 52 characters of base32 that spell the SHA-256 of a
-//     publisher that is listed exactly. Each listed publisher's hash is accepted,
-//     whatever its readable form. A pattern such as "*.example.com" matches no hash.
+//     publisher that is listed exactly, or that the Source knows. Each one's hash is
+//     accepted, whatever its readable form. A pattern such as "*.example.com" matches
+//     no hash.
 //   - A prefix with a dash is decoded from punycode if it begins "xn--"; then "0-"
 //     and "-0" around it are taken away; then, from left to right, "--" is a hyphen
 //     and "-" is a dot. An ASCII prefix is wrapped in "0-" and "-0" exactly if it has
@@ -77,6 +78,21 @@
 //
 // AMP emails have no origin but a sender. Config.Email says which senders are allowed;
 // without it, their requests are decided like all others: see [Email].
+//
+// # More publishers than a list can have
+//
+// Config.Publishers is a list in memory; a million take about 120 MiB, and package
+// configfile reads and follows one in a file. Publishers that are in a database, and come
+// and go, are asked for by a [Source]; packages source/sqlsource and source/redissource are
+// two. Its answers are remembered for [Lookup].TTL, which is how long a revoked publisher
+// can still get in, unless [Middleware.Forget] is called or the Source is a [Notifier].
+//
+// If the Source cannot tell, a publisher that it confirmed within [Lookup].StaleFor goes on
+// getting in, and everybody else is answered with status 503 and Retry-After, and neither
+// let in nor remembered as refused. [ReasonSourceUnavailable], Decision.SourceErr and
+// [Middleware.SourceStats] tell why. Invented origins reach the Source at a limited rate.
+// While they come faster than that, a publisher that is not yet remembered may get 503 as
+// well.
 //
 // # Where to put it
 //

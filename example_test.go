@@ -1,12 +1,14 @@
 package ampcors_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/ampcors/ampcors"
 )
@@ -190,4 +192,62 @@ func ExampleMiddleware_Wrap_incorrect() {
 	// Output:
 	// 405 ""
 	// 204 "https://www-example-com.cdn.ampproject.org"
+}
+
+// tenants is a Source of one's own: a platform's register of the domains that it hosts.
+type tenants struct {
+	mu      sync.RWMutex
+	domains map[string]bool   // as CanonicalDomain returns them
+	hashes  map[string]string // domains by what FallbackPrefix returns
+}
+
+func (t *tenants) HasPublisher(_ context.Context, domain string) (bool, error) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.domains[domain], nil // or an error, if it cannot tell
+}
+
+func (t *tenants) PublisherByPrefix(_ context.Context, prefix string) (string, error) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.hashes[prefix], nil
+}
+
+func (t *tenants) set(publisher string, hosted bool) {
+	domain, err := ampcors.CanonicalDomain(publisher)
+	if err != nil {
+		panic(err) // the publishers here are constants
+	}
+	prefix, _ := ampcors.FallbackPrefix(domain)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if hosted {
+		t.domains[domain], t.hashes[prefix] = true, domain
+	} else {
+		delete(t.domains, domain)
+		delete(t.hashes, prefix)
+	}
+}
+
+func ExampleSource() {
+	register := &tenants{domains: make(map[string]bool), hashes: make(map[string]string)}
+	register.set("Bücher.example", true)
+	mw, err := ampcors.New(ampcors.Config{Source: register})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	page := "https://xn--bcher-example-wob.cdn.ampproject.org"
+	fmt.Println(mw.CheckOrigin(page).Reason)
+
+	register.set("Bücher.example", false)
+	fmt.Println(mw.CheckOrigin(page).Reason, "for a minute, unless")
+	if err := mw.Forget("Bücher.example"); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println(mw.CheckOrigin(page).Reason)
+	// Output:
+	// cache origin
+	// cache origin for a minute, unless
+	// publisher not allowed
 }

@@ -24,11 +24,13 @@ package configfile
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -52,6 +54,8 @@ type Error struct {
 	Reason string // what is wrong
 	Want   string // what would be right
 	Err    error  // what found the fault, such as a *ampcors.ValueError; it may be nil
+
+	where int // the offset in the JSON, or the index in Publishers if the text file has it
 }
 
 func (e *Error) Error() string {
@@ -99,7 +103,9 @@ func load(path string, set []func(*ampcors.Config)) (ampcors.Config, snapshot, e
 		return ampcors.Config{}, files, &Error{File: path, Reason: "cannot be read: " + reason(err), Err: err}
 	}
 	d := decoder{file: path, data: data, offsets: make(map[string]int), lists: make(map[string][]int)}
-	d.decodeFile()
+	if !d.decodeFile() {
+		return ampcors.Config{}, files, d.join(publisherLines{})
+	}
 
 	var lines publisherLines
 	if name := d.result.PublishersFile; name != "" {
@@ -114,15 +120,15 @@ func load(path string, set []func(*ampcors.Config)) (ampcors.Config, snapshot, e
 			lines = d.addPublishers(name, text)
 		}
 	}
-	if len(d.faults) > 0 { // more would follow from them that are none
-		return ampcors.Config{}, files, join(d.faults)
-	}
 	cfg := d.result.Config
 	for _, f := range set {
 		f(&cfg)
 	}
 	if err := cfg.Validate(); err != nil {
-		return ampcors.Config{}, files, join(d.locate(err, lines))
+		d.locate(err, lines)
+	}
+	if len(d.faults) > 0 {
+		return ampcors.Config{}, files, d.join(lines)
 	}
 	return cfg, files, nil
 }
@@ -135,12 +141,28 @@ func reason(err error) string {
 	return err.Error()
 }
 
-func join(faults []*Error) error {
+// join joins the first faults, in the order of the JSON and then of the text file.
+func (d *decoder) join(lines publisherLines) error {
+	slices.SortStableFunc(d.faults, func(a, b *Error) int {
+		if isA, isB := a.File == d.file, b.File == d.file; isA != isB {
+			if isA {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(a.where, b.where)
+	})
 	errs := make([]error, 0, maxFaults+1)
-	for i, f := range faults {
-		if i == maxFaults {
-			errs = append(errs, &Error{File: f.File, Reason: fmt.Sprintf("%d more faults", len(faults)-i)})
-			break
+	for i, f := range d.faults {
+		switch {
+		case i == maxFaults:
+			errs = append(errs, &Error{File: f.File, Reason: fmt.Sprintf("%d more faults", len(d.faults)-i)})
+			return errors.Join(errs...)
+		case f.Line > 0:
+		case f.File == d.file:
+			f.Line, f.Column = position(d.data, f.where)
+		default:
+			f.Line, f.Column = lines.at(f.where)
 		}
 		errs = append(errs, f)
 	}

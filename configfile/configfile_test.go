@@ -113,13 +113,19 @@ config.json:3:38: lookup.maxRate is "7"; want a whole number
 config.json:3:54: lookup.timeout is 1e3; want a duration such as "10m" or "90s"
 config.json:3:76: lookup.maxConcurrent is 99999999999999999999; want a whole number`},
 		{"twice", "{\"publishers\": [\"a.example\"],\n \"publishers\": [\"b.example\"]}", "", `config.json:2:2: publishers occurs twice; want it once`},
-		{"values", `{
+		{"values beside a wrong type", `{
 	"publishers": ["a.example", "ü.example", "https://b.example"],
 	"caches": [{"id": "g", "cacheDomain": "CDN.example"}, {"cacheDomain": "b.example"}, 7],
 	"email": {"senders": ["nobody"]}, "maxAge": "1.5s",
 	"lookup": {"staleFor": "1s"}
-}`, "", `config.json:3:86: caches[2] is 7; want an object`},
-		{"values of the right types", `{
+}`, "", `config.json:2:43: publishers[2] "https://b.example" has a scheme; want "b.example"
+config.json:3:40: caches[0].cacheDomain "CDN.example" is not in lower-case ASCII; want "cdn.example"
+config.json:3:56: caches[1].id "" is empty; want a short name such as "google"
+config.json:3:86: caches[2] is 7; want an object
+config.json:4:24: email.senders[0] "nobody" is not an email address; want an address such as "news@example.com", or "*@example.com"
+config.json:4:46: maxAge "1.5s" is not a whole number of seconds; want whole seconds, such as 10m0s
+config.json:5:25: lookup.staleFor "1s" is less than Lookup.TTL, for which a publisher gets in in any case; want 1m0s at least`},
+		{"values", `{
 	"publishers": ["a.example", "ü.example", "https://b.example"],
 	"caches": [{"id": "g", "cacheDomain": "CDN.example"}, {"cacheDomain": "b.example"}],
 	"email": {"senders": ["nobody"]}, "maxAge": "1.5s",

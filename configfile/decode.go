@@ -2,13 +2,11 @@ package configfile
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -35,14 +33,14 @@ type decoder struct {
 }
 
 func (d *decoder) fault(offset int, path, reason, want string, err error) {
-	line, column := position(d.data, offset)
-	d.faults = append(d.faults, &Error{File: d.file, Line: line, Column: column, Path: path, Reason: reason, Want: want, Err: err})
+	d.faults = append(d.faults, &Error{File: d.file, Path: path, Reason: reason, Want: want, Err: err, where: offset})
 }
 
-func (d *decoder) decodeFile() {
+// decodeFile decodes the file. If it returns false, the file is no JSON.
+func (d *decoder) decodeFile() bool {
 	if fault := encodingFault(d.file, d.data); fault != nil {
 		d.faults = append(d.faults, fault)
-		return
+		return false
 	}
 	var raw json.RawMessage
 	if err := json.Unmarshal(d.data, &raw); err != nil {
@@ -51,11 +49,12 @@ func (d *decoder) decodeFile() {
 			offset = int(syntax.Offset) - 1 // that of the octet that should not be there
 		}
 		d.fault(offset, "", "is not JSON: "+err.Error(), "", err)
-		return
+		return false
 	}
 	d.tokens = json.NewDecoder(bytes.NewReader(d.data))
 	d.tokens.UseNumber()
 	d.decode("", reflect.ValueOf(&d.result).Elem())
+	return true
 }
 
 // next returns the offset at which the next token begins.
@@ -244,40 +243,29 @@ func members(v reflect.Value) (names []string, fields map[string]reflect.Value) 
 	return names, fields
 }
 
-// locate finds the places of the faults that validation found.
-func (d *decoder) locate(err error, lines publisherLines) []*Error {
-	var faults []*Error
+// locate adds the faults that validation found.
+func (d *decoder) locate(err error, lines publisherLines) {
+	reported := make(map[int]bool) // by offset
+	for _, f := range d.faults {
+		reported[f.where] = true
+	}
 	for _, err := range err.(interface{ Unwrap() []error }).Unwrap() {
 		e := err.(*ampcors.ValueError)
-		path, offset := d.find(e)
-		fault := &Error{File: d.file, Path: path, Reason: fmt.Sprintf("%.80q %s", e.Value, e.Reason), Want: e.Want, Err: e}
-		if e.Field == "Publishers" && lines.first <= e.Index && e.Index < lines.end {
-			fault.File, fault.Path = lines.file, ""
-			if len(faults) < maxFaults { // counting lines takes a while
-				fault.Line, fault.Column = lines.at(e.Index)
-			}
-		} else {
-			fault.Line, fault.Column = position(d.data, offset)
-		}
+		reason := fmt.Sprintf("%.80q %s", e.Value, e.Reason)
 		if e.Value == "" && e.Index < 0 {
-			fault.Reason = e.Reason
+			reason = e.Reason
 		}
-		faults = append(faults, fault)
-	}
-	// In the order of the file, and those of the list, which are in order, behind.
-	slices.SortStableFunc(faults, func(a, b *Error) int {
-		switch isA, isB := a.File == d.file, b.File == d.file; {
-		case isA && isB:
-			return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
-		case isA:
-			return -1
-		case isB:
-			return 1
+		path, offset := d.find(e)
+		isMissing := e.Field == "Publishers" && e.Index < 0
+		switch {
+		case e.Field == "Publishers" && lines.first <= e.Index && e.Index < lines.end:
+			d.faults = append(d.faults, &Error{File: lines.file, Reason: reason, Want: e.Want, Err: e, where: e.Index})
+		case len(reported) > 0 && isMissing, reported[offset]:
+			// What could not be decoded is missing here, which is no other fault.
 		default:
-			return 0
+			d.fault(offset, path, reason, e.Want, e)
 		}
-	})
-	return faults
+	}
 }
 
 // find returns the path of a value and its offset, or that of what it is missing from.

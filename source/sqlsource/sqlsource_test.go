@@ -61,6 +61,9 @@ func (r *fakeRows) Next(dest []driver.Value) error {
 	return nil
 }
 
+// Fake returns a database for examples, which are written as a user would.
+func Fake(rows ...string) driver.Connector { return &fake{rows: rows} }
+
 func newFake(t *testing.T, table Table) (*fake, *Source) {
 	t.Helper()
 	f := new(fake)

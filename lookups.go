@@ -380,12 +380,12 @@ func (l *lookups) land(f *flight) {
 	default:
 		f.asOf.publisher = a.publisher
 		l.publishers.Add(a.publisher, f.asOf)
-		l.refusals.Remove(f.key)
+		l.refusals.Remove(a.publisher)
 		if f.key != a.publisher {
 			l.prefixes.Add(f.key, a.publisher)
 		}
 	}
-	l.failures, l.lastFailed = 0, ""
+	l.failures = 0
 }
 
 // hasNewer tells whether something else was remembered while the lookup was on its way,

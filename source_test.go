@@ -332,6 +332,23 @@ func TestInventedOriginsNeitherEvictNorWearOut(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		for i := range size {
 			wantReason(t, m, fmt.Sprintf("https://good-%d.example", i), ReasonOwnOrigin)
+			m.CheckOrigin(fmt.Sprintf("https://worse-%d.example", i))
+		}
+		if m.CheckOrigin("https://worst.example").SourceErr != errLimited {
+			t.Error("the rate was not used up")
+		}
+
+		// Nor do they push out what prefixes stand for.
+		s.add("xn--bcher-kva.ch")
+		time.Sleep(time.Second)
+		wantReason(t, m, idnOrigin, ReasonCacheOrigin)
+		for i := range size {
+			time.Sleep(time.Second)
+			m.CheckOrigin("https://" + plainToASCII(fmt.Sprintf("bücher-%d-ch", i)) + ".cdn.ampproject.org")
+			m.CheckOrigin("https://" + plainHash(fmt.Sprintf("bad-%d.example", i)) + ".cdn.ampproject.org")
+		}
+		if n := m.current().lookups.prefixes.Len(); n != 1 {
+			t.Errorf("%d prefixes are remembered", n)
 		}
 	})
 }
@@ -563,6 +580,30 @@ func TestThoseWhoWaitForTheirTurnDoNotAskASuspendedSource(t *testing.T) {
 		if s.lookups() != failuresToSuspend {
 			t.Errorf("%d lookups", s.lookups())
 		}
+		s.fail(nil)
+		time.Sleep(suspension)
+		wantReason(t, m, evilOrigin, ReasonPublisherNotAllowed) // and hold no place
+	})
+}
+
+// One whose turn does not come gives back what it has already.
+func TestThoseWhoseTurnDoesNotComeHoldNoPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetSource("a.example", "b.example")
+		m := newMiddleware(t, Config{Source: s, Lookup: Lookup{MaxConcurrent: 1}})
+		wantReason(t, m, "https://a.example", ReasonOwnOrigin)
+		wantReason(t, m, "https://b.example", ReasonOwnOrigin)
+		time.Sleep(time.Minute)
+		s.delay = 900 * time.Millisecond
+		go m.CheckOrigin("https://a.example")
+		synctest.Wait()
+		go m.CheckOrigin("https://b.example") // is before the stranger
+		synctest.Wait()
+		if d := m.CheckOrigin(evilOrigin); d.SourceErr != errBusy {
+			t.Errorf("%+v", d)
+		}
+		time.Sleep(time.Second)
+		wantReason(t, m, evilOrigin, ReasonPublisherNotAllowed)
 	})
 }
 
@@ -726,6 +767,48 @@ func TestForgetOutrunsLookupsThatAreOnTheirWay(t *testing.T) {
 	}
 }
 
+// A lookup from before Forget that ends is not the one that others share now.
+func TestALookupFromBeforeForgetEndsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetSource("www.example.com")
+		m := newMiddleware(t, Config{Source: s})
+		first, second := make(chan struct{}), make(chan struct{})
+		s.hold = first
+		go m.CheckOrigin(ownOrigin)
+		synctest.Wait()
+		_ = m.Forget("www.example.com")
+		s.hold = second
+		go m.CheckOrigin(ownOrigin)
+		synctest.Wait()
+		close(first)
+		synctest.Wait()
+		go m.CheckOrigin(ownOrigin)
+		synctest.Wait()
+		close(second)
+		synctest.Wait()
+		if s.lookups() != 2 {
+			t.Errorf("%d lookups", s.lookups())
+		}
+	})
+}
+
+// The Origin of a request may be memory that the next request uses.
+func TestWhatIsRememberedIsNotARequestsMemory(t *testing.T) {
+	for _, origin := range []string{cacheOrigin, ownOrigin, hashedOrigin, idnOrigin, "https://xn--bcher-kva.ch", evilOrigin, unknownHashed} {
+		cfg, s := withSource(testConfig())
+		m := newMiddleware(t, cfg)
+		buf := []byte(origin)
+		want := m.CheckOrigin(unsafeString(buf)).Reason
+		for i := range buf {
+			buf[i] = 'x'
+		}
+		wantReason(t, m, origin, want)
+		if s.lookups() != 1 {
+			t.Errorf("%s: %d lookups", origin, s.lookups())
+		}
+	}
+}
+
 // Two lookups can tell of one publisher. The one that began later knows better.
 func TestAnOlderAnswerDoesNotReplaceANewerOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -756,6 +839,20 @@ func TestAnOlderAnswerDoesNotReplaceANewerOne(t *testing.T) {
 				}
 			}
 		}
+	})
+}
+
+// A refusal does not outlive the news that the publisher is one, however that came.
+func TestANewAnswerReplacesTheRefusal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetSource()
+		m := newMiddleware(t, Config{Source: s, Lookup: Lookup{TTL: time.Minute, RefusalTTL: time.Hour}})
+		wantReason(t, m, ownOrigin, ReasonUnknownHost)
+		s.add("www.example.com")
+		time.Sleep(time.Minute)
+		wantReason(t, m, hashedOrigin, ReasonHashedCacheOrigin)
+		time.Sleep(time.Minute)
+		wantReason(t, m, ownOrigin, ReasonOwnOrigin)
 	})
 }
 
@@ -954,34 +1051,40 @@ func (f funcSource) PublisherByPrefix(context.Context, string) (string, error) {
 
 func TestReconfigureKeepsWhatIsRememberedOfTheSameSource(t *testing.T) {
 	s := newSetSource("www.example.com")
-	m := newMiddleware(t, Config{Source: s})
-	remembers := func(want bool, change string, cfg Config) {
-		t.Helper()
-		m.CheckOrigin(ownOrigin)
-		if err := m.Reconfigure(cfg); err != nil {
+	f := funcSource(func(string) bool { return true })
+	other := []Cache{{ID: "c", CacheDomain: "cache.example"}}
+	for _, test := range []struct {
+		change   string
+		from, to Config
+		want     bool
+	}{
+		{"nothing", Config{Source: s}, Config{Source: s}, true},
+		{"other fields", Config{Source: s}, Config{Source: s, Methods: []string{"PUT"}, Publishers: []string{"a.example"}}, true},
+		{"the defaults spelt out", Config{Source: s}, Config{Source: s, CacheSize: 65536, Lookup: Lookup{TTL: time.Minute}}, true},
+		{"TTL", Config{Source: s}, Config{Source: s, Lookup: Lookup{TTL: time.Second}}, false},
+		{"size", Config{Source: s}, Config{Source: s, CacheSize: 7}, false},
+		{"caches", Config{Source: s}, Config{Source: s, Caches: other}, false},
+		{"the Source", Config{Source: s}, Config{Source: newSetSource("www.example.com")}, false},
+		{"from one that can be compared", Config{Source: s}, Config{Source: f}, false},
+		{"to one that can be compared", Config{Source: f}, Config{Source: s}, false},
+		{"one that cannot be compared", Config{Source: f}, Config{Source: f}, false},
+	} {
+		m := newMiddleware(t, test.from)
+		wantReason(t, m, ownOrigin, ReasonOwnOrigin)
+		if err := m.Reconfigure(test.to); err != nil {
 			t.Fatal(err)
 		}
-		if got := m.SourceStats().Publishers == 1; got != want {
-			t.Errorf("%s: remembered: %t", change, got)
+		if got := m.SourceStats().Publishers == 1; got != test.want {
+			t.Errorf("%s: remembered: %t", test.change, got)
 		}
 	}
-	remembers(true, "nothing", Config{Source: s})
-	remembers(true, "another field", Config{Source: s, Methods: []string{"PUT"}, Publishers: []string{"a.example"}})
-	remembers(true, "the defaults spelt out", Config{Source: s, CacheSize: 65536, Lookup: Lookup{TTL: time.Minute}})
-	remembers(false, "TTL", Config{Source: s, Lookup: Lookup{TTL: time.Second}})
-	remembers(false, "size", Config{Source: s, CacheSize: 7})
-	remembers(false, "another Source", Config{Source: newSetSource("www.example.com")})
-	f := funcSource(func(string) bool { return true })
-	remembers(false, "a Source that cannot be compared", Config{Source: f})
-	remembers(false, "nor with itself", Config{Source: f})
 	// A name that was confirmed may be a cache's host now.
-	if m.CheckOrigin("https://cache.example"); m.SourceStats().Publishers == 0 {
-		t.Fatal("not remembered")
+	m := newMiddleware(t, Config{Source: newSetSource("cache.example")})
+	wantReason(t, m, "https://cache.example", ReasonOwnOrigin)
+	if err := m.Reconfigure(Config{Source: m.Config().Source, Caches: other}); err != nil {
+		t.Fatal(err)
 	}
-	remembers(false, "caches", Config{Source: f, Caches: []Cache{{ID: "c", CacheDomain: "cache.example"}}})
-	if d := m.CheckOrigin("https://cache.example"); d.Allowed {
-		t.Errorf("%+v", d)
-	}
+	wantReason(t, m, "https://cache.example", ReasonNotCanonical)
 }
 
 func TestAWrongAnswerIsNoAnswer(t *testing.T) {

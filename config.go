@@ -120,7 +120,7 @@ type Config struct {
 	// prefix that is not remembered costs one SHA-256 more and is decided alike. With a
 	// Source it is also the number of the Source's publishers, of its refusals, and of
 	// prefixes that are a hash or punycode: together, at 600 octets each with names of 22
-	// octets, and up to 1.5 KiB with longer ones; zero then stands for 65,536.
+	// octets, and up to 1 KiB with longer ones; zero then stands for 65,536.
 	CacheSize int `json:"cacheSize,omitempty"`
 
 	// DangerouslyAllowHTTPOwnOrigins also accepts own origins with http. Anybody on
@@ -183,7 +183,7 @@ func compile(cfg Config) (*policy, error) {
 	}
 	p.allowlist = newAllowlist(names, wildcards, cmp.Or(cfg.CacheSize, defaultCacheSize))
 	if cfg.Source != nil {
-		p.lookups = newLookups(cfg.Source, cfg.Lookup.withDefaults(), cmp.Or(cfg.CacheSize, defaultSourceCacheSize), p.foreign)
+		p.resolver = newResolver(cfg.Source, cfg.Lookup.withDefaults(), cmp.Or(cfg.CacheSize, defaultSourceCacheSize), p.foreign)
 	}
 	return p, nil
 }
@@ -211,7 +211,7 @@ func check(cfg Config) (p *policy, names, wildcards []string, err error) {
 		p.vary = "Origin, AMP-Email-Sender"
 	}
 	if len(cfg.Publishers) == 0 && len(cfg.Origins) == 0 && p.mailbox == nil && cfg.Source == nil {
-		v.report("Publishers", -1, "", "is missing, and so are Origins, Email.Senders and a Source: nobody would be allowed", `at least one publisher, such as "example.com"`)
+		v.report("Publishers", -1, "", "is missing, and nothing else allows anybody: no Origins, Email.Senders or Source", `at least one publisher, such as "example.com"`)
 	}
 	return p, names, wildcards, joinValueErrors(v)
 }
@@ -476,7 +476,7 @@ func (v *validator) lookup(l Lookup) {
 		}
 	}
 	if ttl := l.withDefaults().TTL; l.StaleFor > 0 && l.StaleFor < ttl {
-		v.report("Lookup.StaleFor", -1, l.StaleFor.String(), "is less than Lookup.TTL, for which a publisher gets in in any case", ttl.String()+" at least")
+		v.report("Lookup.StaleFor", -1, l.StaleFor.String(), "is less than Lookup.TTL, during which a publisher gets in anyway", ttl.String()+" at least")
 	}
 	for _, n := range []struct {
 		field string

@@ -48,8 +48,8 @@ func TestEachFaultSaysWhatWouldBeRight(t *testing.T) {
 		where        string
 		reason, want string
 	}{
-		{Config{}, "Publishers", "nobody would be allowed", "example.com"},
-		{Config{Publishers: []string{}, Origins: []string{}}, "Publishers", "nobody would be allowed", "example.com"},
+		{Config{}, "Publishers", "nothing else allows anybody", "example.com"},
+		{Config{Publishers: []string{}, Origins: []string{}}, "Publishers", "nothing else allows anybody", "example.com"},
 
 		{Config{Publishers: []string{"https://example.com/"}}, "Publishers[0]", "has a scheme", `"example.com"`},
 		{Config{Publishers: []string{"a.example", " b.example"}}, "Publishers[1]", "white space", `"b.example"`},
@@ -127,8 +127,8 @@ func TestEachFaultSaysWhatWouldBeRight(t *testing.T) {
 		{Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"AMP-Email-Sender"}}, "RequestHeaders[0]", "mail clients", "leave it out"},
 
 		{Config{Origins: []string{"https://a.example"}, Email: Email{Clients: []string{"https://mail.example"}}}, "Email.Senders", "is missing", "news@example.com"},
-		{Config{Email: Email{Senders: []string{}}}, "Publishers", "nobody would be allowed", "example.com"},
-		{Config{Email: Email{Clients: []string{}}}, "Publishers", "nobody would be allowed", "example.com"},
+		{Config{Email: Email{Senders: []string{}}}, "Publishers", "nothing else allows anybody", "example.com"},
+		{Config{Email: Email{Clients: []string{}}}, "Publishers", "nothing else allows anybody", "example.com"},
 		{Config{Email: Email{Senders: []string{"a@example.com", "example.com"}}}, "Email.Senders[1]", "not an email address", "news@example.com"},
 		{Config{Email: Email{Senders: []string{"*"}}}, "Email.Senders[0]", "not an email address", "*@example.com"},
 		{Config{Email: Email{Senders: []string{"*@*"}}}, "Email.Senders[0]", "has a *", "example.com"},

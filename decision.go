@@ -20,8 +20,8 @@ type Decision struct {
 	// of any length unless the request is allowed.
 	EmailSender string
 
-	// Stale says that the request is allowed because Config.Source confirmed the
-	// publisher within Lookup.StaleFor, though it could not do so now.
+	// Stale says that the publisher is taken for one because Config.Source confirmed it
+	// within Lookup.StaleFor, though it could not do so now.
 	Stale bool
 
 	// SourceErr is why Config.Source could not tell; nil unless Stale is set or the
@@ -55,7 +55,7 @@ const (
 	ReasonUnknownHost           // neither an AMP Cache's host nor an allowed publisher's
 	ReasonNotCanonical          // below a cache domain, but not as any AMP Cache writes it
 	ReasonPublisherNotAllowed   // an AMP Cache's origin of a publisher that is not allowed
-	ReasonHashNotKnown          // an AMP Cache's hash-only origin of no publisher that is listed exactly
+	ReasonHashNotKnown          // an AMP Cache's hash-only origin of no publisher that is listed exactly or that the Source knows
 	ReasonNoOriginUnsafe        // an unsafe method with neither Origin nor AMP-Same-Origin
 	ReasonNoEmailSender         // an email's, but not with exactly one address as its sender
 	ReasonEmailSenderNotAllowed // an email's, of a sender who is not allowed

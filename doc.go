@@ -79,13 +79,14 @@
 // AMP emails have no origin but a sender. Config.Email says which senders are allowed;
 // without it, their requests are decided like all others: see [Email].
 //
-// # More publishers than a list can have
+// # Publishers in a file or a database
 //
 // Config.Publishers is a list in memory; a million take about 120 MiB, and package
 // configfile reads and follows one in a file. Publishers that are in a database, and come
 // and go, are asked for by a [Source]; packages source/sqlsource and source/redissource are
 // two. Its answers are remembered for [Lookup].TTL, which is how long a revoked publisher
-// can still get in, unless [Middleware.Forget] is called or the Source is a [Notifier].
+// can still get in while the Source can be reached, unless [Middleware.Forget] is called or
+// the Source is a [Notifier].
 //
 // If the Source cannot tell, a publisher that it confirmed within [Lookup].StaleFor goes on
 // getting in, and everybody else is answered with status 503 and Retry-After, and neither

@@ -51,7 +51,8 @@ func TestWhatIsNoPublisherIsRefusedWithWhatWouldBeRight(t *testing.T) {
 		{"exam\x00ple.com", `has the character '\x00'`, "www.example.com"},
 		{"Exam!ple.com", `has the character '!'`, "www.example.com"},
 		{"é!.com", `has the character '!'`, "www.example.com"},
-		{"*.example.com", "has a *", "www.example.com"},
+		{"*.example.com", "is a pattern", "one domain"},
+		{"a*.example.com", "has a *", "www.example.com"},
 		{strings.Repeat("a", 64) + ".com", "longer than 63", "www.example.com"},
 		{strings.Repeat("a.", 127) + "com", "longer than 253", "www.example.com"},
 		{strings.Repeat("a.", 125) + "comm", "longer than 253", "www.example.com"}, // 254

@@ -115,11 +115,11 @@ func (p *policy) explainAllowlist(v *verdict, step func(name string, ok bool, va
 	switch {
 	case v.reason == ReasonSourceUnavailable:
 		step("allowlist", false, v.publisher, "Not in Publishers, and the Source could not tell: "+v.sourceErr.Error()+".")
-	case v.reason == ReasonHashNotKnown && p.lookups != nil:
+	case v.reason == ReasonHashNotKnown && p.resolver != nil:
 		step("allowlist", false, "", "It is the hash of no publisher that is listed exactly or that the Source knows. A pattern cannot match a hash.")
 	case v.reason == ReasonHashNotKnown:
 		step("allowlist", false, "", "It is the hash of no publisher that is listed exactly. A pattern cannot match a hash.")
-	case !v.reason.allowed() && p.lookups != nil:
+	case !v.reason.allowed() && p.resolver != nil:
 		step("allowlist", false, "", "Neither listed in Publishers nor covered by a pattern there, and the Source does not know it.")
 	case !v.reason.allowed():
 		step("allowlist", false, "", "Neither listed in Publishers nor covered by a pattern there.")

@@ -77,6 +77,9 @@ func CacheOrigins(publisher string, caches ...Cache) ([]string, error) {
 
 func publisherArg(publisher string) (string, error) {
 	domain, err := parseDomain(publisher)
+	if err != nil && strings.HasPrefix(publisher, "*.") {
+		err = &domainError{reason: "is a pattern", want: "one domain; patterns are for Config.Publishers"}
+	}
 	if err != nil {
 		return "", err.at("publisher", -1, publisher, "")
 	}

@@ -71,7 +71,12 @@ func TestCanonicalDomainIsWhatNamesAreComparedBy(t *testing.T) {
 		}
 	}
 	var v *ValueError
-	if got, err := CanonicalDomain("https://a.example"); got != "" || !errors.As(err, &v) {
-		t.Errorf("%q, %v", got, err)
+	for _, wrong := range []string{"https://a.example", "*.example.com"} {
+		if got, err := CanonicalDomain(wrong); got != "" || !errors.As(err, &v) || v.Value != wrong {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+	if v.Reason != "is a pattern" {
+		t.Error(v)
 	}
 }

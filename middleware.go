@@ -25,7 +25,7 @@ type Middleware struct {
 type policy struct {
 	cfg                    Config
 	allowlist              *allowlist
-	lookups                *lookups      // nil without a Source
+	resolver               *resolver     // nil without a Source
 	caches                 []cacheSuffix // trusted
 	foreign                []string      // domains whose hosts are never a publisher's own
 	origins                map[string]struct{}
@@ -74,16 +74,16 @@ func (m *Middleware) Reconfigure(cfg Config) error {
 func (m *Middleware) replace(p *policy) (stop func()) {
 	m.changing.Lock()
 	defer m.changing.Unlock()
-	old := m.current().lookups
+	old := m.current().resolver
 	switch {
-	case p.lookups == nil:
-	case old.sameAs(p.lookups):
-		p.lookups = old
+	case p.resolver == nil:
+	case old.sameAs(p.resolver):
+		p.resolver = old
 	default:
-		p.lookups.listen()
+		p.resolver.listen()
 	}
 	m.policy.Store(p)
-	if old == nil || old == p.lookups {
+	if old == nil || old == p.resolver {
 		return nil
 	}
 	return old.stop
@@ -96,7 +96,7 @@ func (m *Middleware) replace(p *policy) (stop func()) {
 // several of them joined, about what is not a domain; the others are forgotten.
 func (m *Middleware) Forget(publishers ...string) error {
 	var faults []*ValueError
-	l := m.current().lookups
+	l := m.current().resolver
 	for i, publisher := range publishers {
 		domain, err := parseDomain(publisher)
 		if err != nil {
@@ -124,8 +124,8 @@ func (m *Middleware) Stats() Stats {
 // is zero without a Source; where Reconfigure does not keep what it said, the counts begin
 // anew.
 func (m *Middleware) SourceStats() SourceStats {
-	if l := m.current().lookups; l != nil {
-		return l.stats()
+	if r := m.current().resolver; r != nil {
+		return r.stats()
 	}
 	return SourceStats{}
 }
@@ -221,6 +221,7 @@ func (m *Middleware) CheckOrigin(origin string) Decision {
 // A verdict is a Decision in the making. It lies on the stack.
 type verdict struct {
 	request   *http.Request // nil for an origin by itself
+	resolver  *resolver     // nil if there is no Source to ask
 	reason    Reason
 	named     bool // the publisher's name is wanted, though it must be copied
 	preflight bool
@@ -312,6 +313,7 @@ func (p *policy) checkOrigin(v *verdict, origin string) {
 		v.reason, v.fault = ReasonMalformed, faultTooLong
 		return
 	}
+	v.resolver = p.resolver
 	host, isHTTPS := strings.CutPrefix(origin, "https://")
 	if isHTTPS {
 		v.prefix, v.cache = splitHost(p.caches, host)
@@ -355,7 +357,10 @@ func (p *policy) checkOwnHost(v *verdict, host string) {
 		v.reason, v.publisher = ReasonOwnOrigin, name
 		return
 	}
-	if name, ok := p.lookups.recall(host); ok {
+	if v.resolver != nil && v.request != nil && hasLine(v.request.Header, "Sec-Fetch-Site", "same-origin") {
+		v.resolver = nil // the API host's own page gets through in any case
+	}
+	if name, ok := v.resolver.recall(host); ok {
 		v.reason, v.publisher = ReasonOwnOrigin, name
 		return
 	}
@@ -379,7 +384,7 @@ func (p *policy) checkUnlistedHost(v *verdict, host string, hasALabel bool) {
 		return
 	}
 	isCovered := covers(p.allowlist, host)
-	if !isCovered && p.lookups == nil {
+	if !isCovered && v.resolver == nil {
 		return
 	}
 	if hasALabel {
@@ -388,7 +393,7 @@ func (p *policy) checkUnlistedHost(v *verdict, host string, hasALabel bool) {
 		}
 	}
 	if !isCovered {
-		v.settle(p.lookups.findDomain(v.context(), strings.Clone(host)), ReasonOwnOrigin, ReasonUnknownHost)
+		v.settle(v.resolver.findDomain(v.context(), strings.Clone(host)), ReasonOwnOrigin, ReasonUnknownHost)
 		return
 	}
 	v.reason = ReasonOwnOrigin
@@ -413,15 +418,13 @@ func (p *policy) checkPrefix(v *verdict) {
 	var name string
 	var ok bool
 	domain, plain := unfoldPlain(&buf, v.prefix)
-	switch {
-	case plain:
+	if plain {
 		if name, ok = find(p.allowlist, domain); !ok {
-			name, ok = p.lookups.recall(unsafe.String(unsafe.SliceData(domain), len(domain)))
+			// recall does not keep the string, and a copy would allocate.
+			name, ok = v.resolver.recall(unsafe.String(unsafe.SliceData(domain), len(domain)))
 		}
-	default:
-		if name, ok = p.allowlist.findPunycode(v.prefix); !ok {
-			name, ok = p.lookups.recallPrefix(v.prefix)
-		}
+	} else if name, ok = p.allowlist.findPunycode(v.prefix); !ok {
+		name, ok = v.resolver.recallPrefix(v.prefix)
 	}
 	if ok {
 		v.reason, v.publisher = ReasonCacheOrigin, name
@@ -444,11 +447,11 @@ func (p *policy) checkPrefix(v *verdict) {
 		if !ok && v.named {
 			v.publisher = string(domain)
 		}
-		if p.lookups != nil && !v.reason.allowed() && !isOrIsBelowAny(string(domain), p.foreign) {
-			a := p.lookups.findDomain(v.context(), string(domain))
+		if v.resolver != nil && !v.reason.allowed() && !isOrIsBelowAny(string(domain), p.foreign) {
+			a := v.resolver.findDomain(v.context(), string(domain))
 			v.settle(a, ReasonCacheOrigin, ReasonPublisherNotAllowed)
 			if !plain && a.publisher != "" {
-				p.lookups.rememberPrefix(v.prefix, a.publisher)
+				v.resolver.rememberPrefix(v.prefix, a.publisher)
 			}
 		}
 	case faultChar:
@@ -463,7 +466,7 @@ func (p *policy) checkHash(v *verdict) {
 		v.reason, v.publisher = ReasonHashedCacheOrigin, name
 		return
 	}
-	if name, ok := p.lookups.recallPrefix(v.prefix); ok {
+	if name, ok := v.resolver.recallPrefix(v.prefix); ok {
 		v.reason, v.publisher = ReasonHashedCacheOrigin, name
 		return
 	}
@@ -476,8 +479,8 @@ func (p *policy) checkHash(v *verdict) {
 	switch {
 	case ok:
 		v.reason, v.publisher = ReasonHashedCacheOrigin, name
-	case p.lookups != nil:
-		v.settle(p.lookups.findHash(v.context(), strings.Clone(v.prefix)), ReasonHashedCacheOrigin, ReasonHashNotKnown)
+	case v.resolver != nil:
+		v.settle(v.resolver.findHash(v.context(), strings.Clone(v.prefix)), ReasonHashedCacheOrigin, ReasonHashNotKnown)
 	default:
 		v.reason = ReasonHashNotKnown
 	}

@@ -211,7 +211,14 @@ func TestREADMEsTableOfOrigins(t *testing.T) {
 func TestREADMEHasTheSpeedThatWasMeasured(t *testing.T) {
 	_, tables, ok := strings.Cut(readme(t), "\n<!-- bench/run writes what follows -->\n")
 	tables, _, ok2 := strings.Cut(tables, "\n<!-- bench/run writes what precedes -->\n")
-	if rows := strings.Count(tables, "\n| "); !ok || !ok2 || rows < 20 {
+	if rows := strings.Count(tables, "\n| "); !ok || !ok2 || rows < 40 || !strings.Contains(tables, "\n### Publishers of a Source\n") {
 		t.Errorf("%d rows stand between the comments", rows)
+	}
+	for _, name := range []string{"libraries", "Redis", "PostgreSQL"} {
+		_, table, _ := strings.Cut(file(t, "e2e/README.md"), "\n<!-- "+name+": a test writes what follows -->\n")
+		table, _, _ = strings.Cut(table, "<!-- "+name+": a test writes what precedes -->\n")
+		if rows := strings.Count(table, "\n| "); rows < 6 {
+			t.Errorf("the table of %s in e2e/README.md has %d rows", name, rows)
+		}
 	}
 }

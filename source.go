@@ -10,13 +10,13 @@ import (
 // all domains that a platform hosts. It is asked about what Config.Publishers does not
 // cover, once the origin has been read and checked: with a publisher domain as
 // [CanonicalDomain] returns it, or a well-formed hash. What it says yes to gets in, so it
-// must compare names octet for octet. As a publisher's own origin can be any, it is asked
-// about those in Config.Origins, of mail clients and of the API host's own pages, too.
+// must compare names octet for octet. It knows domains, and no patterns. It is not asked
+// about the API host's own pages. About Config.Origins it is: they may be publishers', too.
 //
 // The methods are called from many goroutines at once. They must return when ctx is done.
 // An error says that the Source as a whole cannot tell now, and never that there is no
-// such publisher: after errors for three keys in a row it is not asked for a second, but
-// for one lookup that finds out whether it works again.
+// such publisher. After three errors, no two in a row for the same key, it is left alone
+// for a second. Then one lookup finds out whether it works; if not, another second passes.
 type Source interface {
 	// HasPublisher tells whether domain is a publisher.
 	HasPublisher(ctx context.Context, domain string) (bool, error)
@@ -58,7 +58,7 @@ type Lookup struct {
 
 	// StaleFor is how long after the Source confirmed a publisher it still gets in if
 	// the Source cannot tell any more. It is at least TTL; where it is equal, nothing
-	// stale is served. Zero stands for 10 minutes, or TTL if that is more.
+	// stale is served. Zero stands for 10 minutes, or twice TTL if that is more.
 	StaleFor time.Duration `json:"staleFor,omitempty"`
 
 	// Timeout is how long a lookup may take, and how long a request waits for its turn
@@ -81,7 +81,7 @@ func (l Lookup) withDefaults() Lookup {
 	return Lookup{
 		TTL:           l.TTL,
 		RefusalTTL:    cmp.Or(l.RefusalTTL, 10*time.Second),
-		StaleFor:      cmp.Or(l.StaleFor, max(l.TTL, 10*time.Minute)),
+		StaleFor:      cmp.Or(l.StaleFor, max(2*l.TTL, 10*time.Minute)),
 		Timeout:       cmp.Or(l.Timeout, time.Second),
 		MaxConcurrent: cmp.Or(l.MaxConcurrent, 16),
 		MaxRate:       cmp.Or(l.MaxRate, 1000),

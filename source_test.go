@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -152,9 +153,9 @@ func TestASourcesPublishersAreAllowedInEveryForm(t *testing.T) {
 			}
 		}
 	}
-	// Once for each domain or hash, in whichever forms: two publishers, their hashes,
-	// three that are none.
-	if want := 7; s.lookups() != want {
+	// Once for each domain or hash, in whichever forms: two publishers, and three that are
+	// none.
+	if want := 5; s.lookups() != want {
 		t.Errorf("%d lookups, %q; want %d", s.lookups(), s.asked, want)
 	}
 }
@@ -342,13 +343,17 @@ func TestInventedOriginsNeitherEvictNorWearOut(t *testing.T) {
 		s.add("xn--bcher-kva.ch")
 		time.Sleep(time.Second)
 		wantReason(t, m, idnOrigin, ReasonCacheOrigin)
+		prefixes := m.current().resolver.prefixes.Keys()
+		if !slices.Contains(prefixes, plainHash("xn--bcher-kva.ch")) || !slices.Contains(prefixes, "xn--bcher-ch-65a") {
+			t.Errorf("of bücher.ch, no prefix is remembered: %q", prefixes)
+		}
 		for i := range size {
 			time.Sleep(time.Second)
 			m.CheckOrigin("https://" + plainToASCII(fmt.Sprintf("bücher-%d-ch", i)) + ".cdn.ampproject.org")
 			m.CheckOrigin("https://" + plainHash(fmt.Sprintf("bad-%d.example", i)) + ".cdn.ampproject.org")
 		}
-		if n := m.current().lookups.prefixes.Len(); n != 1 {
-			t.Errorf("%d prefixes are remembered", n)
+		if !slices.Equal(m.current().resolver.prefixes.Keys(), prefixes) {
+			t.Error("invented prefixes are remembered")
 		}
 	})
 }
@@ -445,16 +450,19 @@ func TestASourceThatIsDownLetsNobodyNewIn(t *testing.T) {
 	})
 }
 
-func TestWhatNeedsNoSourceWorksWithoutIt(t *testing.T) {
+func TestWhatNeedsNoSourceDoesNotWaitForIt(t *testing.T) {
 	cfg := testConfig()
 	s := newSetSource()
 	s.err = errDown
 	cfg.Source, cfg.Email = s, Email{Senders: []string{"news@example.com"}}
 	m := newMiddleware(t, cfg)
-	for _, origin := range []string{cacheOrigin, bingOrigin, hashedOrigin, idnOrigin, ownOrigin, extraOrigin, wildOrigin} {
+	for _, origin := range []string{cacheOrigin, bingOrigin, hashedOrigin, idnOrigin, ownOrigin, wildOrigin} {
 		if d := m.CheckOrigin(origin); !d.Allowed || d.SourceErr != nil || d.Stale {
 			t.Errorf("%s: %+v", origin, d)
 		}
+	}
+	if s.lookups() != 0 {
+		t.Errorf("asked for %q", s.asked)
 	}
 	for _, test := range []struct {
 		method string
@@ -463,6 +471,7 @@ func TestWhatNeedsNoSourceWorksWithoutIt(t *testing.T) {
 	}{
 		{"GET", nil, ReasonNoOrigin},
 		{"POST", []string{"Origin: https://api.example", "Sec-Fetch-Site: same-origin"}, ReasonSameOrigin},
+		{"POST", []string{"Origin: " + extraOrigin}, ReasonExtraOrigin},
 		{"GET", []string{"Origin: https://mail.google.com"}, ReasonSourceUnavailable}, // which may be a publisher
 		{"GET", []string{"Origin: https://mail.google.com", "AMP-Email-Sender: news@example.com"}, ReasonEmail},
 		{"OPTIONS", []string{"Origin: " + otherOrigin, "Access-Control-Request-Method: POST"}, ReasonSourceUnavailable},
@@ -470,7 +479,12 @@ func TestWhatNeedsNoSourceWorksWithoutIt(t *testing.T) {
 	} {
 		r := httptest.NewRequest(test.method, "/", nil)
 		r.Header = headers(test.lines...)
-		if d := m.Check(r); d.Reason != test.want || (d.SourceErr != nil) != (test.want == ReasonSourceUnavailable) {
+		before := s.lookups()
+		d := m.Check(r)
+		if asked := s.lookups() > before; asked && test.want != ReasonSourceUnavailable && test.want != ReasonExtraOrigin {
+			t.Errorf("%s %v: the Source was asked", test.method, test.lines)
+		}
+		if d.Reason != test.want || (d.SourceErr != nil) != (test.want == ReasonSourceUnavailable) {
 			t.Errorf("%s %v: %+v", test.method, test.lines, d)
 		}
 		for _, reportOnly := range []bool{false, true} {
@@ -640,6 +654,36 @@ func TestNobodyWaitsForASourceThatDoesNotReturn(t *testing.T) {
 	})
 }
 
+// A busy publisher's requests do not wait one after another for a Source that hangs.
+func TestAHangingSourceCostsAPublisherOneTimeoutASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetSource("www.example.com")
+		m := newMiddleware(t, Config{Source: s, Lookup: Lookup{Timeout: 500 * time.Millisecond}})
+		wantReason(t, m, cacheOrigin, ReasonCacheOrigin)
+		time.Sleep(time.Minute)
+		s.hold = make(chan struct{})
+		begun, slow := time.Now(), 0
+		for range 1000 {
+			time.Sleep(10 * time.Millisecond)
+			asked := time.Now()
+			if d := m.CheckOrigin(cacheOrigin); !d.Stale || !errors.Is(d.SourceErr, context.DeadlineExceeded) {
+				t.Fatalf("%+v", d)
+			}
+			if time.Since(asked) > 0 {
+				slow++
+			}
+		}
+		if most := int(time.Since(begun)/(1500*time.Millisecond)) + 1; slow > most {
+			t.Errorf("%d requests waited in %v", slow, time.Since(begun))
+		}
+		s.hold = nil
+		time.Sleep(time.Second)
+		if d := m.CheckOrigin(cacheOrigin); d.Stale || !d.Allowed {
+			t.Errorf("%+v", d)
+		}
+	})
+}
+
 func TestASourceThatHangsKeepsNobodyLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource("www.example.com")
@@ -661,7 +705,7 @@ func TestASourceThatPanicsHoldsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &panickingSource{}
 		m := newMiddleware(t, Config{Source: p, Lookup: Lookup{MaxConcurrent: 1}})
-		for i := range 3 {
+		for range 3 {
 			go func() {
 				time.Sleep(time.Millisecond)
 				if d := m.CheckOrigin(cacheOrigin); d.SourceErr != errPanicked {
@@ -677,9 +721,7 @@ func TestASourceThatPanicsHoldsNothing(t *testing.T) {
 				m.CheckOrigin(cacheOrigin)
 			}()
 			synctest.Wait()
-			if i == 2 {
-				time.Sleep(suspension)
-			}
+			time.Sleep(suspension)
 		}
 		p.calm = true
 		wantReason(t, m, cacheOrigin, ReasonPublisherNotAllowed)
@@ -805,6 +847,11 @@ func TestWhatIsRememberedIsNotARequestsMemory(t *testing.T) {
 		wantReason(t, m, origin, want)
 		if s.lookups() != 1 {
 			t.Errorf("%s: %d lookups", origin, s.lookups())
+		}
+		for _, prefix := range m.current().resolver.prefixes.Keys() {
+			if strings.Contains(prefix, "xxx") {
+				t.Errorf("%s: the prefix %q is remembered", origin, prefix)
+			}
 		}
 	}
 }
@@ -1210,7 +1257,7 @@ ampcors: Lookup.MaxRate "-1" is negative; want a number of lookups, or 0 for the
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
 	err = Config{Source: newSetSource(), Lookup: Lookup{StaleFor: time.Second}}.Validate()
-	if want := `ampcors: Lookup.StaleFor "1s" is less than Lookup.TTL, for which a publisher gets in in any case; want 1m0s at least`; err == nil || err.Error() != want {
+	if want := `ampcors: Lookup.StaleFor "1s" is less than Lookup.TTL, during which a publisher gets in anyway; want 1m0s at least`; err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
 	for _, l := range []Lookup{{TTL: time.Hour}, {StaleFor: time.Minute}, {TTL: time.Hour, StaleFor: time.Hour}} {
@@ -1218,7 +1265,7 @@ ampcors: Lookup.MaxRate "-1" is negative; want a number of lookups, or 0 for the
 			t.Errorf("%+v: %v", l, err)
 		}
 	}
-	if got := (Lookup{TTL: time.Hour}).withDefaults().StaleFor; got != time.Hour {
+	if got := (Lookup{TTL: time.Hour}).withDefaults().StaleFor; got != 2*time.Hour {
 		t.Errorf("StaleFor is %v for a TTL of 1h", got)
 	}
 }

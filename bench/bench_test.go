@@ -3,10 +3,12 @@ package bench
 import (
 	"crypto/sha256"
 	"encoding/base32"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -14,6 +16,7 @@ import (
 	"time"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/configfile"
 	"golang.org/x/net/idna"
 )
 
@@ -389,4 +392,26 @@ func BenchmarkNew(b *testing.B) {
 			})
 		}
 	}
+}
+
+// BenchmarkNewFromFile reads the publishers from a file, checks them and builds the policy.
+func BenchmarkNewFromFile(b *testing.B) {
+	const n = 1_000_000
+	dir := b.TempDir()
+	file := filepath.Join(dir, "config.json")
+	err := os.WriteFile(filepath.Join(dir, "publishers.txt"), []byte(strings.Join(Publishers(n), "\n")+"\n"), 0o600)
+	if err = errors.Join(err, os.WriteFile(file, []byte(`{"publishersFile": "publishers.txt"}`), 0o600)); err != nil {
+		b.Fatal(err)
+	}
+	b.Run(fmt.Sprintf("publishers=%d/lib=ampcors", n), func(b *testing.B) {
+		for b.Loop() {
+			cfg, err := configfile.Load(file)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if _, err := ampcors.New(cfg); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 }

@@ -1,9 +1,9 @@
 // Package configfile reads an [ampcors.Config] from a file, and follows the file while the
 // server runs.
 //
-// The file is JSON. Its members are those of [ampcors.Config]; a duration is a string such
-// as "10m", or a number of nanoseconds. One member is this package's own, for lists that
-// are long or that other programs write:
+// The file is JSON. Its members are those of [ampcors.Config], but that a duration is a
+// string such as "10m". One member is this package's own, for lists that are long or that
+// other programs write:
 //
 //	{
 //		"publishers": ["www.example.com", "*.news.example"],
@@ -15,7 +15,8 @@
 // publishersFile names a text file with further publishers, relative to the JSON file's
 // directory. It has one on each line. Empty lines are skipped, and so is everything from a
 // "#" on, and spaces and tabs around what is left. The last line, too, must end in a line
-// break, so that a name which was cut off is not taken for another.
+// break, so that a name which was cut off is not taken for another; and there must be a
+// publisher, so that a file which was emptied does not shut out all.
 //
 // Nothing in either file is ignored. A member that is unknown or occurs twice, a value of
 // the wrong type, and everything that [ampcors.New] finds is a fault. All faults are
@@ -115,7 +116,7 @@ func load(path string, set []func(*ampcors.Config)) (ampcors.Config, snapshot, e
 		files = append(files, look(name))
 		text, err := files[1].read()
 		if err != nil {
-			d.fault(d.offsets[publishersFile], publishersFile, fmt.Sprintf("%q cannot be read: %s", d.result.PublishersFile, reason(err)), "", err)
+			d.fault(d.offsets[publishersFile], publishersFile, fmt.Sprintf("cannot be read: %s: %s", name, reason(err)), "", err)
 		} else {
 			lines = d.addPublishers(name, text)
 		}
@@ -193,7 +194,9 @@ func (d *decoder) addPublishers(file string, data []byte) publisherLines {
 			d.result.Publishers = append(d.result.Publishers, publisher)
 		}
 	}
-	lines.end = len(d.result.Publishers)
+	if lines.end = len(d.result.Publishers); lines.end == lines.first {
+		d.faults = append(d.faults, &Error{File: file, Line: 1, Column: 1, Reason: "names no publisher", Want: "at least one, or publishersFile left out"})
+	}
 	return lines
 }
 

@@ -104,7 +104,7 @@ func (d *decoder) decode(path string, v reflect.Value) {
 	}
 	switch {
 	case v.Type() == durationType:
-		d.decodeDuration(offset, path, t, v, mismatch)
+		d.decodeDuration(t, v, mismatch)
 	case v.Kind() == reflect.Struct:
 		if t != json.Delim('{') {
 			mismatch("an object")
@@ -157,24 +157,15 @@ func kind(t json.Token) string {
 	return "a list"
 }
 
-func (d *decoder) decodeDuration(offset int, path string, t json.Token, v reflect.Value, mismatch func(want string)) {
-	const want = `a duration such as "10m" or "90s"`
-	switch t := t.(type) {
-	case string:
-		duration, err := time.ParseDuration(t)
-		if err != nil {
-			mismatch(want)
-		}
-		v.SetInt(int64(duration))
-	case json.Number:
-		n, err := strconv.ParseInt(string(t), 10, 64)
-		if err != nil {
-			mismatch(want)
-		}
-		v.SetInt(n)
-	default:
-		mismatch(want)
+func (d *decoder) decodeDuration(t json.Token, v reflect.Value, mismatch func(want string)) {
+	// A number would be one of nanoseconds, which nobody means.
+	s, ok := t.(string)
+	duration, err := time.ParseDuration(s)
+	if !ok || err != nil {
+		mismatch(`a duration such as "10m" or "90s"`)
+		return
 	}
+	v.SetInt(int64(duration))
 }
 
 func (d *decoder) decodeList(path string, v reflect.Value) {
@@ -247,8 +238,11 @@ func members(v reflect.Value) (names []string, fields map[string]reflect.Value) 
 func (d *decoder) locate(err error, lines publisherLines) {
 	reported := make(map[int]bool) // by offset
 	for _, f := range d.faults {
-		reported[f.where] = true
+		if f.File == d.file {
+			reported[f.where] = true
+		}
 	}
+	hasFaults := len(d.faults) > 0
 	for _, err := range err.(interface{ Unwrap() []error }).Unwrap() {
 		e := err.(*ampcors.ValueError)
 		reason := fmt.Sprintf("%.80q %s", e.Value, e.Reason)
@@ -260,7 +254,7 @@ func (d *decoder) locate(err error, lines publisherLines) {
 		switch {
 		case e.Field == "Publishers" && lines.first <= e.Index && e.Index < lines.end:
 			d.faults = append(d.faults, &Error{File: lines.file, Reason: reason, Want: e.Want, Err: e, where: e.Index})
-		case len(reported) > 0 && isMissing, reported[offset]:
+		case hasFaults && isMissing, reported[offset]:
 			// What could not be decoded is missing here, which is no other fault.
 		default:
 			d.fault(offset, path, reason, e.Want, e)

@@ -12,12 +12,14 @@ import (
 )
 
 // interval is how often a file is looked at. A change is noticed within one, and must
-// have stood for another before it is applied.
+// stand for another before it is applied; for a third if it names another list.
 const interval = 500 * time.Millisecond
 
 // WatchOptions say how [Watch] does its work. The zero value is fine.
 type WatchOptions struct {
 	// Set is called as by Load each time before a configuration is checked and applied.
+	// Source, Denied and Observe are then already those that the Middleware had when Watch
+	// was called.
 	Set func(*ampcors.Config)
 
 	// Logger gets a line for each configuration that is applied (level Info), and one
@@ -37,11 +39,12 @@ type WatchOptions struct {
 //
 // The file, and the one that its publishersFile names, may be rewritten in place, replaced
 // by renaming another, or be behind a symbolic link that is replaced, as those of a
-// Kubernetes ConfigMap are. A change is applied once it has stood for half a second, and at
-// most 1.5 seconds after it was made, plus the time to read and check the files: for a
-// million publishers less than a second. Watch looks at the files' size, modification time and identity
-// twice a second, so that it also works where the system has no notifications, as over a
-// network.
+// Kubernetes ConfigMap are. A change is applied once it has stood for half a second, and
+// within 1.5 seconds, plus the time to read and check the files: for a million publishers
+// less than a second. Watch looks at the files' size, modification time and identity twice
+// a second, so that it also works where the system has no notifications, as over a network.
+// In Kubernetes it can take a minute until a changed ConfigMap is there; one that is mounted
+// with subPath never changes.
 //
 // A file that is broken, being written or gone changes nothing: the last good configuration
 // stays in force. That is reported once, and mended once the file is. Every request is
@@ -58,6 +61,11 @@ func watch(ctx context.Context, path string, mw *ampcors.Middleware, options Wat
 	if w.log == nil {
 		w.log = slog.Default()
 	}
+	kept := mw.Config()
+	kept = ampcors.Config{Source: kept.Source, Denied: kept.Denied, Observe: kept.Observe} // and not its lists
+	w.set = append(w.set, func(cfg *ampcors.Config) {
+		cfg.Source, cfg.Denied, cfg.Observe = kept.Source, kept.Denied, kept.Observe
+	})
 	if options.Set != nil {
 		w.set = append(w.set, options.Set)
 	}
@@ -68,7 +76,11 @@ func watch(ctx context.Context, path string, mw *ampcors.Middleware, options Wat
 		select {
 		case <-ctx.Done():
 			return
-		case <-options.Reload:
+		case _, ok := <-options.Reload:
+			if !ok {
+				options.Reload = nil
+				continue
+			}
 			w.reported, w.handled = "", nil
 			w.apply(nil)
 		case <-ticker.C:

@@ -1,7 +1,6 @@
 package configfile
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,25 +16,8 @@ import (
 	"time"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/internal/servertest"
 )
-
-// A logbook keeps what is logged.
-type logbook struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logbook) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *logbook) lines() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Split(strings.TrimSuffix(l.text.String(), "\n"), "\n")
-}
 
 // quick is an interval for tests that do not measure time. It is several times as long as
 // the steps in which file systems count it.
@@ -46,7 +28,7 @@ type watched struct {
 	*testing.T
 	path   string
 	mw     *ampcors.Middleware
-	log    *logbook
+	log    *servertest.Buffer
 	reload chan os.Signal
 }
 
@@ -56,7 +38,7 @@ func startWatching(t *testing.T, path string, interval time.Duration) *watched {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &watched{t, path, mw, new(logbook), make(chan os.Signal)}
+	w := &watched{t, path, mw, new(servertest.Buffer), make(chan os.Signal)}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -65,6 +47,11 @@ func startWatching(t *testing.T, path string, interval time.Duration) *watched {
 	}()
 	t.Cleanup(func() { cancel(); <-done })
 	return w
+}
+
+// lines returns what is logged.
+func (w *watched) lines() []string {
+	return strings.Split(strings.TrimSuffix(w.log.String(), "\n"), "\n")
 }
 
 func (w *watched) allows(publisher string) bool {
@@ -77,7 +64,7 @@ func (w *watched) waitFor(publisher string) {
 	deadline := time.Now().Add(10 * time.Second)
 	for !w.allows(publisher) {
 		if time.Now().After(deadline) {
-			w.Fatalf("%s is not allowed; log:\n%s", publisher, strings.Join(w.log.lines(), "\n"))
+			w.Fatalf("%s is not allowed; log:\n%s", publisher, strings.Join(w.lines(), "\n"))
 		}
 		time.Sleep(time.Millisecond)
 	}
@@ -88,7 +75,7 @@ func (w *watched) waitForLog(lines int, text string) {
 	w.Helper()
 	deadline := time.Now().Add(10 * time.Second)
 	for {
-		got := w.log.lines()
+		got := w.lines()
 		if len(got) == lines && strings.Contains(got[lines-1], text) {
 			return
 		}
@@ -272,7 +259,7 @@ func TestAFileIsNotAppliedWhileItIsWritten(t *testing.T) {
 	}
 	fmt.Fprintln(f, "last.example")
 	w.waitFor("b59.example")
-	if got := w.log.lines(); len(got) != 2 {
+	if got := w.lines(); len(got) != 2 {
 		t.Errorf("log:\n%s", strings.Join(got, "\n"))
 	}
 }
@@ -293,6 +280,9 @@ func TestASignalAppliesTheFileAtOnce(t *testing.T) {
 	w.waitForLog(3, "not applied")
 	w.reload <- syscall.SIGHUP
 	w.waitForLog(4, "not applied")
+	close(w.reload) // which is no signal
+	time.Sleep(2 * quick)
+	w.waitForLog(4, "not applied")
 	if !w.allows("a.example") {
 		t.Error("the last good configuration is not in force")
 	}
@@ -301,18 +291,35 @@ func TestASignalAppliesTheFileAtOnce(t *testing.T) {
 func TestWatchSetsWhatAFileCannot(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(write(t, map[string]string{"c.json": `{}`}), "c.json")
-	mw := new(ampcors.Middleware)
+	// What it had stays.
+	source := everybody{}
+	observed := make(chan ampcors.Decision, 1)
+	mw, err := ampcors.New(ampcors.Config{Source: source, Denied: http.NotFoundHandler(), Observe: func(_ *http.Request, d ampcors.Decision) { observed <- d }})
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		Watch(ctx, path, mw, WatchOptions{Set: func(cfg *ampcors.Config) { cfg.Publishers = append(cfg.Publishers, "set.example") }})
 	}()
-	w := &watched{T: t, mw: mw, log: new(logbook)}
-	w.waitFor("set.example")
+	w := &watched{T: t, mw: mw, log: new(servertest.Buffer)}
+	for len(mw.Config().Publishers) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if cfg := mw.Config(); cfg.Source != source || cfg.Denied == nil || cfg.Observe == nil || cfg.Publishers[0] != "set.example" || !w.allows("any.example") {
+		t.Errorf("%+v", cfg)
+	}
 	cancel()
 	<-done
 }
+
+// everybody is a Source that takes every domain for a publisher.
+type everybody struct{}
+
+func (everybody) HasPublisher(context.Context, string) (bool, error)        { return true, nil }
+func (everybody) PublisherByPrefix(context.Context, string) (string, error) { return "", nil }
 
 // TestNoRequestIsDecidedByAMixture replaces JSON and list together, while requests are made.
 // Each configuration has its own publisher and its own header.

@@ -192,6 +192,7 @@ var sections = []section{
 	{"time to build the policy", duration, []row{
 		{"10,000 publishers", "New/publishers=10000", all},
 		{"1,000,000 publishers", "New/publishers=1000000", all},
+		{"1,000,000 publishers, read from a file", "NewFromFile/publishers=1000000", onlyAMPCORS},
 	}},
 	{"requests a second to a server, 10,000 publishers", count, []row{
 		{"allowed", "EndToEnd/case=allowed", all},
@@ -257,7 +258,7 @@ func (res *results) tables() (string, error) {
 		"a database's time.\n")
 	write(sources, sourceSections)
 	fmt.Fprintf(out, "\nOf 100,000 invented origins a second, each another one, %s lookups a second reach the\n"+
-		"Source, with the default limits. No publisher that was remembered is pushed out by them.\n\n",
+		"Source, with the default limits. No publisher that was remembered is pushed out by them.\n\n### Memory\n\n",
 		value("Invented", "ampcors", count))
 	return out.String(), errors.Join(missing...)
 }

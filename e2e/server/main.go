@@ -20,9 +20,8 @@ import (
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/source/redissource"
 	"github.com/ampcors/ampcors/source/sqlsource"
-	"github.com/jackc/pgx/v5/stdlib"
-
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/redis/rueidis"
 )
 

@@ -93,12 +93,14 @@ func run(ctx context.Context, addr, file string, out io.Writer) error {
 		reload := make(chan os.Signal, 1)
 		signal.Notify(reload, syscall.SIGHUP)
 		defer signal.Stop(reload)
-		go configfile.Watch(ctx, file, mw, configfile.WatchOptions{Set: observe, Reload: reload})
+		go configfile.Watch(ctx, file, mw, configfile.WatchOptions{Reload: reload})
 		fmt.Fprintf(out, "Configured by %s. Edit it; a change is applied within two seconds, or at once with kill -HUP %d\n", file, os.Getpid())
 	}
-	fmt.Fprintf(out, "A publisher's API is at %s/api/. Open %s/ to see how an Origin is decided, or paste:\n", base, base)
-	for _, e := range curlExamples(base) {
-		fmt.Fprintf(out, "\n# %s: %s\n%s\n", e.title, e.outcome, e.command)
+	fmt.Fprintf(out, "A publisher's API is at %s/api/. Open %s/ to see how an Origin is decided.\n", base, base)
+	if file == "" { // with another configuration, they come out otherwise
+		for _, e := range curlExamples(base) {
+			fmt.Fprintf(out, "\n# %s: %s\n%s\n", e.title, e.outcome, e.command)
+		}
 	}
 	fmt.Fprintln(out)
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {

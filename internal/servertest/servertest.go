@@ -63,22 +63,22 @@ type Server struct {
 
 	cmd    *exec.Cmd
 	ended  chan struct{}
-	output safeBuffer
+	output Buffer
 }
 
-// A safeBuffer can be read while a program writes to it.
-type safeBuffer struct {
+// A Buffer keeps what is written, and can be read meanwhile.
+type Buffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
 }
 
-func (s *safeBuffer) Write(p []byte) (int, error) {
+func (s *Buffer) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.b.Write(p)
 }
 
-func (s *safeBuffer) String() string {
+func (s *Buffer) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.b.String()

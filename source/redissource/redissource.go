@@ -27,6 +27,10 @@
 //
 // A Redis that starts empty knows no publisher, and so all are refused. Give it persistence,
 // and the policy noeviction, or one that only evicts keys that can expire.
+//
+// All of this is tested with one Redis 7. A replica may lag behind the message that tells of
+// a change, so lookups are not sent to any. Cluster and Sentinel should work, as rueidis
+// tracks each node's keys on its own connections, but are not tested.
 package redissource
 
 import (
@@ -45,8 +49,9 @@ import (
 // Options say how a Source uses Redis.
 type Options struct {
 	// Redis says where it is. ClientTrackingOptions and OnInvalidations are the Source's to
-	// set, and client-side caching must not be disabled. Where zero, PipelineMultiplex is
-	// set to one connection, and ConnWriteTimeout to 3 seconds.
+	// set, client-side caching must not be disabled, and lookups must not go to replicas.
+	// Where zero, PipelineMultiplex is set to one connection, and ConnWriteTimeout to 3
+	// seconds.
 	Redis rueidis.ClientOption
 
 	// KeyPrefix is what all keys begin with. Empty stands for "ampcors:".
@@ -64,9 +69,9 @@ type Source struct {
 	listeners []*func(domains ...string)
 }
 
-// New connects to Redis. An error says what is wrong in options, or that Redis cannot be
-// reached. Later on, lost connections are made anew. Close the Source when it is no longer
-// used.
+// New connects to Redis, which must be up: a server that starts while it is not must try
+// again. An error says what is wrong in options, or that Redis cannot be reached. Later on,
+// lost connections are made anew. Close the Source when it is no longer used.
 func New(options Options) (*Source, error) {
 	o := options.Redis
 	var errs []error
@@ -80,6 +85,7 @@ func New(options Options) (*Source, error) {
 	report(o.OnInvalidations != nil, "Redis.OnInvalidations is set; want it empty, as the Source sets it")
 	report(o.DisableCache, "Redis.DisableCache is set; without client-side caching no change would be noticed")
 	report(o.AlwaysRESP2, "Redis.AlwaysRESP2 is set; client-side caching needs RESP3")
+	report(o.SendToReplicas != nil || o.ReplicaOnly, "Redis.SendToReplicas or ReplicaOnly is set; a replica may give an answer from before a change")
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}

@@ -252,9 +252,9 @@ func TestManyPublishersAreWrittenInBatches(t *testing.T) {
 
 func TestOptionsAreChecked(t *testing.T) {
 	_, err := New(Options{Redis: rueidis.ClientOption{
-		ClientTrackingOptions: []string{"OPTIN"}, OnInvalidations: func([]rueidis.RedisMessage) {}, DisableCache: true, AlwaysRESP2: true,
+		ClientTrackingOptions: []string{"OPTIN"}, OnInvalidations: func([]rueidis.RedisMessage) {}, DisableCache: true, AlwaysRESP2: true, ReplicaOnly: true,
 	}})
-	if err == nil || strings.Count(err.Error(), "\n") != 4 {
+	if err == nil || strings.Count(err.Error(), "\n") != 5 {
 		t.Error(err)
 	}
 	addr := servertest.FreeAddress(t)

@@ -11,16 +11,18 @@
 //		fallback_prefix text COLLATE "C" UNIQUE
 //	);
 //
-// Where there is a table with domains already, it can get the second column:
+// Where there is a table with domains already, and an index on them, it can get the second
+// column:
 //
 //	ALTER TABLE sites ADD COLUMN fallback_prefix text COLLATE "C";
 //
 //	filled, err := source.FillPrefixes(ctx) // also finds domains that are not canonical
 //
-//	CREATE UNIQUE INDEX CONCURRENTLY sites_fallback_prefix ON sites (fallback_prefix);
+//	CREATE INDEX CONCURRENTLY sites_fallback_prefix ON sites (fallback_prefix);
 //
-// New rows should be written with their prefix. A row without one is found by its domain,
-// but not by hash, until FillPrefixes runs again.
+// Whoever adds a domain or changes one also writes its prefix, or NULL. A row without a
+// prefix is found by its domain, but not by hash, until FillPrefixes runs again, for which a
+// timer will do. [Source.Ping] tells whether table and columns are there.
 //
 // In MySQL and others, use a column type that neither folds nor pads, such as VARCHAR(253)
 // CHARACTER SET ascii COLLATE ascii_bin. A collation that does costs nothing but the index:
@@ -144,9 +146,22 @@ func (s *Source) PublisherByPrefix(ctx context.Context, prefix string) (string, 
 	})
 }
 
+// Ping makes both lookups once, for names that nobody can have. A server that starts can
+// use it to see that the database answers, and that the table has its columns.
+func (s *Source) Ping(ctx context.Context) error {
+	_, err := s.HasPublisher(ctx, "")
+	_, err2 := s.PublisherByPrefix(ctx, "")
+	return errors.Join(err, err2)
+}
+
 // find returns the domain of the first row that is what was looked for, by more than the
 // database's collation.
-func (s *Source) find(ctx context.Context, query, key string, matches func(domain string) bool) (string, error) {
+func (s *Source) find(ctx context.Context, query, key string, matches func(domain string) bool) (_ string, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("sqlsource: %s: %w", query, err)
+		}
+	}()
 	rows, err := s.db.QueryContext(ctx, query, key)
 	if err != nil {
 		return "", err
@@ -221,7 +236,8 @@ func (s *Source) FillPrefixes(ctx context.Context) (filled int, err error) {
 }
 
 func (s *Source) withoutPrefix(ctx context.Context) (domains []string, err error) {
-	rows, err := s.db.QueryContext(ctx, fmt.Sprintf("SELECT %s FROM %s WHERE %s IS NULL", s.table.DomainColumn, s.table.Name, s.table.PrefixColumn))
+	rows, err := s.db.QueryContext(ctx, fmt.Sprintf("SELECT %s FROM %s WHERE %s IS NULL AND %s IS NOT NULL",
+		s.table.DomainColumn, s.table.Name, s.table.PrefixColumn, s.table.DomainColumn))
 	if err != nil {
 		return nil, err
 	}

@@ -108,7 +108,10 @@ func TestStatementsAreThoseOfTheTable(t *testing.T) {
 		if n, err := s.FillPrefixes(t.Context()); n != 2 || err != nil {
 			t.Error(n, err)
 		}
-		if len(f.statements) != 4 || f.statements[0] != test.byDomain || f.statements[1] != test.byPrefix || f.statements[3] != test.update {
+		if err := s.Ping(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if len(f.statements) != 6 || f.statements[0] != test.byDomain || f.statements[1] != test.byPrefix || f.statements[3] != test.update {
 			t.Errorf("%q", f.statements)
 		}
 		hashA, _ := ampcors.FallbackPrefix("a.example")
@@ -165,6 +168,9 @@ func TestErrorsAreNeverARefusal(t *testing.T) {
 		}
 		if n, err := s.FillPrefixes(ctx); n != 0 || err == nil {
 			t.Errorf("%s: %d, %v", name, n, err)
+		}
+		if err := s.Ping(ctx); err == nil || !strings.Contains(err.Error(), "WHERE fallback_prefix = $1: ") {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

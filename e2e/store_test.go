@@ -1,0 +1,158 @@
+package e2e
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/internal/servertest"
+	"github.com/ampcors/ampcors/source/redissource"
+	"github.com/ampcors/ampcors/source/sqlsource"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/redis/rueidis"
+)
+
+// A store is the database that the servers share.
+type store interface {
+	flags(addr string) []string // of a server that reaches it at addr
+	longest() time.Duration     // that a change may take to be seen
+	fill(t *testing.T, publishers []string)
+	add(ctx context.Context, publisher string) error
+	revoke(ctx context.Context, publisher string) error
+	clients(ctx context.Context) (int, error) // connections, but for the test's own
+}
+
+type redisStore struct {
+	source *redissource.Source
+	admin  rueidis.Client
+}
+
+func newRedisStore(t *testing.T, addr string) *redisStore {
+	t.Helper()
+	option := rueidis.ClientOption{InitAddress: []string{addr}, PipelineMultiplex: -1}
+	source, err := redissource.New(redissource.Options{Redis: option})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(source.Close)
+	admin, err := rueidis.NewClient(option)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(admin.Close)
+	return &redisStore{source, admin}
+}
+
+func (s *redisStore) flags(addr string) []string {
+	return []string{"-redis", addr, "-ttl", "2s"} // which is not what a change waits for
+}
+
+func (s *redisStore) longest() time.Duration { return time.Second }
+
+func (s *redisStore) fill(t *testing.T, publishers []string) {
+	if err := s.source.Add(t.Context(), publishers...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *redisStore) add(ctx context.Context, publisher string) error {
+	return s.source.Add(ctx, publisher)
+}
+
+func (s *redisStore) revoke(ctx context.Context, publisher string) error {
+	return s.source.Remove(ctx, publisher)
+}
+
+func (s *redisStore) clients(ctx context.Context) (int, error) {
+	list, err := s.admin.Do(ctx, s.admin.B().ClientList().Build()).ToString()
+	return strings.Count(list, "\n") - 2, err
+}
+
+type postgresStore struct {
+	addr string
+	db   *sql.DB
+}
+
+const postgresTTL = time.Second
+
+func newPostgresStore(t *testing.T, addr string) *postgresStore {
+	t.Helper()
+	config, err := pgx.ParseConfig(servertest.DSN(addr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := stdlib.OpenDB(*config)
+	db.SetMaxOpenConns(1)
+	t.Cleanup(func() { db.Close() })
+	return &postgresStore{addr, db}
+}
+
+func (s *postgresStore) flags(addr string) []string {
+	return []string{"-postgres", servertest.DSN(addr), "-ttl", postgresTTL.String()}
+}
+
+func (s *postgresStore) longest() time.Duration { return postgresTTL }
+
+// fill makes the table that sqlsource documents. Most rows have their prefix from the
+// start; the others get theirs as in a migration.
+func (s *postgresStore) fill(t *testing.T, publishers []string) {
+	ctx := t.Context()
+	if _, err := s.db.ExecContext(ctx, `CREATE TABLE publishers (
+		domain          text COLLATE "C" PRIMARY KEY,
+		fallback_prefix text COLLATE "C" UNIQUE
+	)`); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := pgx.Connect(ctx, servertest.DSN(s.addr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	old := len(publishers) / 50
+	copied, err := conn.CopyFrom(ctx, pgx.Identifier{"publishers"}, []string{"domain", "fallback_prefix"},
+		pgx.CopyFromSlice(len(publishers), func(i int) ([]any, error) {
+			if i < old {
+				return []any{publishers[i], nil}, nil
+			}
+			prefix, err := ampcors.FallbackPrefix(publishers[i])
+			return []any{publishers[i], prefix}, err
+		}))
+	if err != nil || int(copied) != len(publishers) {
+		t.Fatal(copied, err)
+	}
+	source, err := sqlsource.New(s.db, sqlsource.Table{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	if filled, err := source.FillPrefixes(ctx); filled != old || err != nil {
+		t.Fatal(filled, err)
+	}
+	t.Logf("filled %d prefixes in %v", old, time.Since(begun))
+	if _, err := s.db.ExecContext(ctx, "ANALYZE publishers"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *postgresStore) add(ctx context.Context, publisher string) error {
+	prefix, err := ampcors.FallbackPrefix(publisher)
+	if err != nil {
+		return err
+	}
+	_, err = s.db.ExecContext(ctx, "INSERT INTO publishers VALUES ($1, $2)", publisher, prefix)
+	return err
+}
+
+func (s *postgresStore) revoke(ctx context.Context, publisher string) error {
+	_, err := s.db.ExecContext(ctx, "DELETE FROM publishers WHERE domain = $1", publisher)
+	return err
+}
+
+func (s *postgresStore) clients(ctx context.Context) (n int, err error) {
+	err = s.db.QueryRowContext(ctx, "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()").Scan(&n)
+	return n, err
+}

@@ -142,6 +142,7 @@ type Config struct {
 const (
 	defaultCacheSize = 4096 // at most about 1.6 MiB
 	maxMaxAge        = 24 * time.Hour
+	maxLookup        = 30 * 24 * time.Hour // so that twice as long is a duration, too
 )
 
 // clone returns a copy that shares no memory with cfg that can be changed.
@@ -473,6 +474,9 @@ func (v *validator) lookup(l Lookup) {
 	} {
 		if d.value < 0 {
 			v.report(d.field, -1, d.value.String(), "is negative", "a duration such as 30s, or 0 for the default")
+		}
+		if d.value > maxLookup {
+			v.report(d.field, -1, d.value.String(), "is too long", "720h at most")
 		}
 	}
 	if ttl := l.withDefaults().TTL; l.StaleFor > 0 && l.StaleFor < ttl {

@@ -448,6 +448,9 @@ func (r *resolver) forgetAll() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.epoch.Add(1)
+	for _, f := range r.flights {
+		f.forgotten = true // else forget, if it comes now, would not find it
+	}
 	clear(r.flights)
 }
 

@@ -856,6 +856,26 @@ func TestWhatIsRememberedIsNotARequestsMemory(t *testing.T) {
 	}
 }
 
+// What is forgotten while all is asked for anew does not come back as a stale answer.
+func TestForgetAfterChangesWereMissed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := notifyingSource{newSetSource("www.example.com")}
+		m := newMiddleware(t, Config{Source: s})
+		hold := make(chan struct{})
+		s.hold = hold
+		go m.CheckOrigin(ownOrigin)
+		synctest.Wait()
+		s.notify()
+		s.remove("www.example.com")
+		_ = m.Forget("www.example.com")
+		close(hold)
+		synctest.Wait()
+		s.hold = nil
+		s.fail(errDown)
+		wantReason(t, m, ownOrigin, ReasonSourceUnavailable)
+	})
+}
+
 // Two lookups can tell of one publisher. The one that began later knows better.
 func TestAnOlderAnswerDoesNotReplaceANewerOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -1258,6 +1278,10 @@ ampcors: Lookup.MaxRate "-1" is negative; want a number of lookups, or 0 for the
 	}
 	err = Config{Source: newSetSource(), Lookup: Lookup{StaleFor: time.Second}}.Validate()
 	if want := `ampcors: Lookup.StaleFor "1s" is less than Lookup.TTL, during which a publisher gets in anyway; want 1m0s at least`; err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+	err = Config{Source: newSetSource(), Lookup: Lookup{Timeout: 1<<63 - 1}}.Validate()
+	if want := `ampcors: Lookup.Timeout "2562047h47m16.854775807s" is too long; want 720h at most`; err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
 	for _, l := range []Lookup{{TTL: time.Hour}, {StaleFor: time.Minute}, {TTL: time.Hour, StaleFor: time.Hour}} {

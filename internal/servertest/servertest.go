@@ -166,7 +166,8 @@ func Redis(t testing.TB) *Server {
 	s := &Server{stop: syscall.SIGTERM}
 	s.command = func() *exec.Cmd {
 		_, port, _ := net.SplitHostPort(s.Addr)
-		return exec.Command(path, "--bind", "127.0.0.1", "--port", port, "--dir", dir, "--save", "", "--appendonly", "yes", "--auto-aof-rewrite-percentage", "0")
+		return exec.Command(path, "--bind", "127.0.0.1", "--port", port, "--dir", dir, "--save", "", "--appendonly", "yes", "--auto-aof-rewrite-percentage", "0",
+			"--appendfsync", "no") // which does not hold writes back, and a kill takes nothing from the system
 	}
 	s.ready = func() error {
 		conn, err := net.Dial("tcp", s.Addr)

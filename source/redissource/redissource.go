@@ -20,8 +20,11 @@
 //
 // When a connection is lost, what changed meanwhile is not known. Everything is then looked
 // up anew, while StaleFor lasts with the last answer to fall back on. A connection that only
-// went silent is given up after ConnWriteTimeout: a change that is made in the meantime is
-// seen then, or after [ampcors.Lookup].TTL.
+// went silent is given up after twice Dialer.KeepAlive and ConnWriteTimeout, 5 seconds by
+// default: a change that is made in the meantime is seen then, or after [ampcors.Lookup].TTL.
+//
+// Redis tells of keys that expire when it removes them, which can be most of a second late
+// when many do. It does not tell of SWAPDB: follow that by FLUSHDB of the other database.
 //
 // # What Redis must keep
 //
@@ -85,6 +88,8 @@ func New(options Options) (*Source, error) {
 	report(o.OnInvalidations != nil, "Redis.OnInvalidations is set; want it empty, as the Source sets it")
 	report(o.DisableCache, "Redis.DisableCache is set; without client-side caching no change would be noticed")
 	report(o.AlwaysRESP2, "Redis.AlwaysRESP2 is set; client-side caching needs RESP3")
+	report(o.DisableAutoPipelining, "Redis.DisableAutoPipelining is set; on such connections no change would be noticed")
+	report(o.Dialer.KeepAlive < 0, "Redis.Dialer.KeepAlive is negative; without it a connection that went silent would never be given up")
 	report(o.SendToReplicas != nil || o.ReplicaOnly, "Redis.SendToReplicas or ReplicaOnly is set; a replica may give an answer from before a change")
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
@@ -103,6 +108,9 @@ func New(options Options) (*Source, error) {
 	o.ClientTrackingOptions = []string{"BCAST", "PREFIX", s.publisher}
 	o.OnInvalidations = s.onInvalidations
 	client, err := rueidis.NewClient(o)
+	if errors.Is(err, rueidis.ErrNoCache) {
+		return nil, fmt.Errorf("redissource: Redis does not offer client-side caching; want Redis 6 or later, and a user with the permission +client|tracking: %w", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("redissource: connecting to Redis: %w", err)
 	}

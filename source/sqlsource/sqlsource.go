@@ -25,8 +25,8 @@
 // timer will do. [Source.Ping] tells whether table and columns are there.
 //
 // In MySQL and others, use a column type that neither folds nor pads, such as VARCHAR(253)
-// CHARACTER SET ascii COLLATE ascii_bin. A collation that does costs nothing but the index:
-// what comes back is compared octet for octet.
+// CHARACTER SET ascii COLLATE ascii_bin. What comes back is compared octet for octet, and a
+// row that is not canonical is passed over.
 //
 // # What a change takes
 //
@@ -41,17 +41,17 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/ampcors/ampcors"
 )
 
-// A Table says where the publishers are. Names may be qualified by a schema; they are
-// written into statements as they are, and so must consist of letters, digits, underscores
-// and dots. Each has a default.
+// A Table says where the publishers are. Names are written into statements as they are, and
+// so must consist of letters, digits and underscores. Each has a default.
 type Table struct {
-	Name         string // "publishers"
+	Name         string // "publishers"; it may be qualified by a schema, with a dot
 	DomainColumn string // "domain"
 	PrefixColumn string // "fallback_prefix"
 
@@ -73,7 +73,7 @@ type Source struct {
 	byPrefix string
 }
 
-var name = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$`)
+var name = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // New returns a Source. It does not talk to the database, so that a server can start while
 // that is down. The caller sets db's limits, and closes it: it should have as many
@@ -96,8 +96,12 @@ func New(db *sql.DB, table Table) (*Source, error) {
 		if *f.value == "" {
 			*f.value = f.defaultValue
 		}
-		if !name.MatchString(*f.value) {
-			errs = append(errs, fmt.Errorf("sqlsource: Table.%s %.80q is not a name; want letters, digits, underscores and dots, such as %q", f.field, *f.value, f.defaultValue))
+		parts := []string{*f.value}
+		if f.field == "Name" {
+			parts = strings.Split(*f.value, ".")
+		}
+		if slices.ContainsFunc(parts, func(part string) bool { return !name.MatchString(part) }) {
+			errs = append(errs, fmt.Errorf("sqlsource: Table.%s %.80q is not a name; want letters, digits and underscores, such as %q", f.field, *f.value, f.defaultValue))
 		}
 	}
 	switch table.Placeholder {
@@ -119,7 +123,7 @@ func New(db *sql.DB, table Table) (*Source, error) {
 func (s *Source) lookup(column string) string {
 	query := fmt.Sprintf("SELECT %s FROM %s WHERE %s = %s", s.table.DomainColumn, s.table.Name, column, s.placeholder(1))
 	if s.table.Condition != "" {
-		query += " AND (" + s.table.Condition + ")"
+		query += " AND (" + s.table.Condition + "\n)" // it may end in a comment
 	}
 	return query
 }
@@ -142,8 +146,13 @@ func (s *Source) HasPublisher(ctx context.Context, domain string) (bool, error) 
 func (s *Source) PublisherByPrefix(ctx context.Context, prefix string) (string, error) {
 	return s.find(ctx, s.byPrefix, prefix, func(row string) bool {
 		own, err := ampcors.FallbackPrefix(row)
-		return err == nil && own == prefix
+		return err == nil && own == prefix && isCanonical(row)
 	})
+}
+
+func isCanonical(domain string) bool {
+	canonical, err := ampcors.CanonicalDomain(domain)
+	return err == nil && canonical == domain
 }
 
 // Ping makes both lookups once, for names that nobody can have. A server that starts can
@@ -189,8 +198,8 @@ const (
 // prefix in memory while it runs, and can be run again after an error, or at any time.
 //
 // A domain that is not canonical, such as one in upper case or in Unicode, would never be
-// found. It is left as it is, and the error, beside those of the database, names it and
-// what it should be. No more than 100 are named.
+// found. It is left out, and the error names it and what it should be; so it does with rows
+// that the database refuses. No more than 100 are named.
 func (s *Source) FillPrefixes(ctx context.Context) (filled int, err error) {
 	domains, err := s.withoutPrefix(ctx)
 	if err != nil {
@@ -198,12 +207,27 @@ func (s *Source) FillPrefixes(ctx context.Context) (filled int, err error) {
 	}
 	var faults []error
 	faulty := 0
+	report := func(err error) {
+		if faulty++; faulty <= maxFaults {
+			faults = append(faults, err)
+		}
+	}
 	var args []any // domain and prefix in turn
 	flush := func() error {
+		defer func() { args = args[:0] }()
 		n, err := s.fill(ctx, args)
 		filled += n
-		args = args[:0]
-		return err
+		if err == nil || ctx.Err() != nil || len(args) <= 2 {
+			return err
+		}
+		// Of one row perhaps, such as a twin of another's: the others need not wait for it.
+		for i := 0; i < len(args); i += 2 {
+			n, err := s.fill(ctx, args[i:i+2])
+			if filled += n; err != nil {
+				report(fmt.Errorf("sqlsource: filling the prefix of %q in %s: %w", args[i], s.table.Name, err))
+			}
+		}
+		return ctx.Err()
 	}
 	for _, domain := range domains {
 		canonical, err := ampcors.CanonicalDomain(domain)
@@ -211,9 +235,7 @@ func (s *Source) FillPrefixes(ctx context.Context) (filled int, err error) {
 			err = fmt.Errorf("it is not canonical; want %q", canonical)
 		}
 		if err != nil {
-			if faulty++; faulty <= maxFaults {
-				faults = append(faults, fmt.Errorf("sqlsource: the domain %.300q in %s: %w", domain, s.table.Name, err))
-			}
+			report(fmt.Errorf("sqlsource: the domain %.300q in %s: %w", domain, s.table.Name, err))
 			continue
 		}
 		prefix, err := ampcors.FallbackPrefix(domain)
@@ -230,7 +252,7 @@ func (s *Source) FillPrefixes(ctx context.Context) (filled int, err error) {
 		faults = append(faults, err)
 	}
 	if faulty > maxFaults {
-		faults = append(faults, fmt.Errorf("sqlsource: %d more domains in %s are not canonical", faulty-maxFaults, s.table.Name))
+		faults = append(faults, fmt.Errorf("sqlsource: %d more domains in %s have faults", faulty-maxFaults, s.table.Name))
 	}
 	return filled, errors.Join(faults...)
 }

@@ -109,12 +109,16 @@ func load(path string, set []func(*ampcors.Config)) (ampcors.Config, snapshot, e
 	}
 
 	var lines publisherLines
-	if name := d.result.PublishersFile; name != "" {
+	if offset, ok := d.offsets[publishersFile]; ok && data[offset] == '"' { // and else it is no name
+		name := d.result.PublishersFile
 		if !filepath.IsAbs(name) {
 			name = filepath.Join(filepath.Dir(path), name)
 		}
 		files = append(files, look(name))
 		text, err := files[1].read()
+		if files[1].isSame(files[0]) {
+			err = errors.New("it is this file itself")
+		}
 		if err != nil {
 			d.fault(d.offsets[publishersFile], publishersFile, fmt.Sprintf("cannot be read: %s: %s", name, reason(err)), "", err)
 		} else {
@@ -163,7 +167,10 @@ func (d *decoder) join(lines publisherLines) error {
 		case f.File == d.file:
 			f.Line, f.Column = position(d.data, f.where)
 		default:
-			f.Line, f.Column = lines.at(f.where)
+			var ok bool
+			if f.Line, f.Column, ok = lines.at(f.where, f.Err.(*ampcors.ValueError).Value); !ok {
+				f.File, f.Path = d.file, fmt.Sprintf("publishers[%d]", f.where) // set by the program
+			}
 		}
 		errs = append(errs, f)
 	}
@@ -189,6 +196,11 @@ func (d *decoder) addPublishers(file string, data []byte) publisherLines {
 		d.faults = append(d.faults, &Error{File: file, Line: line, Column: column, Reason: "the last line does not end: the file may have been cut off", Want: "a line break at the end"})
 		return lines
 	}
+	if i := strings.IndexByte(strings.ReplaceAll(lines.text, "\r\n", "\n\n"), '\r'); i >= 0 {
+		line, column := position(data, i)
+		d.faults = append(d.faults, &Error{File: file, Line: line, Column: column, Reason: "has a carriage return inside a line", Want: "lines that end in a line feed"})
+		return lines
+	}
 	for line := range strings.Lines(lines.text) {
 		if publisher := trimLine(line); publisher != "" {
 			d.result.Publishers = append(d.result.Publishers, publisher)
@@ -206,21 +218,24 @@ func trimLine(line string) string {
 	return strings.Trim(line, " \t\r\n")
 }
 
-// at returns the position of the publisher with this index in the text file.
-func (l *publisherLines) at(index int) (line, column int) {
+// at returns the position of the publisher with this index in the text file. It is not ok if
+// another one stands there.
+func (l *publisherLines) at(index int, publisher string) (line, column int, ok bool) {
 	for text := range strings.Lines(l.text) {
 		line++
-		publisher := trimLine(text)
-		if publisher == "" {
+		found := trimLine(text)
+		if found == "" {
 			continue
 		}
-		column = 1 + utf8.RuneCountInString(text[:strings.Index(text, publisher)])
 		if index == l.first {
-			break
+			if found != publisher {
+				break
+			}
+			return line, 1 + utf8.RuneCountInString(text[:strings.Index(text, found)]), true
 		}
 		index--
 	}
-	return line, column
+	return 0, 0, false
 }
 
 // encodingFault returns what keeps data from being text.
@@ -265,6 +280,15 @@ func look(name string) fileState {
 	return fileState{name, info, err}
 }
 
+// isSame tells whether these are one file, in one state.
+func (f fileState) isSame(other fileState) bool {
+	if f.info == nil || other.info == nil {
+		return f.info == nil && other.info == nil
+	}
+	return f.info.Size() == other.info.Size() && f.info.ModTime().Equal(other.info.ModTime()) &&
+		os.SameFile(f.info, other.info) && changed(f.info) == changed(other.info)
+}
+
 func (s snapshot) haveNotChanged() bool { return s.equal(s.again()) }
 
 // again returns the state of the same files now.
@@ -277,20 +301,7 @@ func (s snapshot) again() snapshot {
 }
 
 func (s snapshot) equal(other snapshot) bool {
-	if len(s) != len(other) {
-		return false
-	}
-	for i, a := range s {
-		b := other[i]
-		switch {
-		case a.name != b.name, (a.info == nil) != (b.info == nil):
-			return false
-		case a.info == nil:
-		case a.info.Size() != b.info.Size(), !a.info.ModTime().Equal(b.info.ModTime()), !os.SameFile(a.info, b.info):
-			return false
-		}
-	}
-	return true
+	return slices.EqualFunc(s, other, func(a, b fileState) bool { return a.name == b.name && a.isSame(b) })
 }
 
 // read reads the file. One that is no regular file could keep the reader waiting forever.

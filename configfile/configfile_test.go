@@ -149,6 +149,10 @@ publishers.txt:6:2: "c.example/" has a path, query or fragment; want "c.example"
 		{"a list that was cut off", `{"publishersFile": "publishers.txt"}`, "a.example\nwww.example.co", `publishers.txt:2:15: the last line does not end: the file may have been cut off; want a line break at the end`},
 		{"a list in another encoding", `{"publishersFile": "publishers.txt"}`, "a.example\nb\xfccher.example\n", `publishers.txt:2:2: is not UTF-8; want UTF-8`},
 		{"a list with a mark", `{"publishersFile": "publishers.txt"}`, "\ufeffa.example\n", `publishers.txt:1:1: begins with a byte order mark; want UTF-8 without one`},
+		{"a list without a name", `{"publishersFile": "", "publishers": ["a.example"]}`, "", `config.json:1:20: publishersFile cannot be read: DIR: it is not a regular file`},
+		{"a list that is the file itself", `{"publishersFile": "./config.json", "publishers": ["a"]}`, "", `config.json:1:20: publishersFile cannot be read: config.json: it is this file itself
+config.json:1:52: publishers[0] "a" has no dot; want a domain such as "www.example.com"`},
+		{"a list with ends of lines of long ago", `{"publishersFile": "publishers.txt"}`, "a.example\r\n# ours\rb.example\rc.example\r\n", `publishers.txt:2:7: has a carriage return inside a line; want lines that end in a line feed`},
 		{"no list", "{\n\"publishersFile\": \"none.txt\"}", "", `config.json:2:19: publishersFile cannot be read: none.txt: no such file or directory`},
 		{"a directory", `{"publishersFile": "."}`, "", `config.json:1:20: publishersFile cannot be read: DIR: it is not a regular file`},
 		{"cut off", "{\n\t\"publishers\": [\"a.exam", "", `config.json:2:24: is not JSON: unexpected end of JSON input`},
@@ -192,6 +196,17 @@ func TestAFaultKeepsWhatFoundIt(t *testing.T) {
 	}
 	_, err = Load(filepath.Join(dir, "none.json"))
 	if !errors.Is(err, fs.ErrNotExist) || err.Error() != filepath.Join(dir, "none.json")+": cannot be read: no such file or directory" {
+		t.Error(err)
+	}
+}
+
+// What the program puts before the list is not blamed on the list.
+func TestNoLineIsBlamedForWhatTheProgramSets(t *testing.T) {
+	dir := write(t, map[string]string{"config.json": `{"publishersFile": "p"}`, "p": "a.example\nb\n"})
+	_, err := Load(filepath.Join(dir, "config.json"), func(cfg *ampcors.Config) {
+		cfg.Publishers = append([]string{"bad one", "x.example"}, cfg.Publishers...)
+	})
+	if err == nil || strings.Contains(err.Error(), "p:1") || !strings.Contains(err.Error(), `config.json: publishers[0] "bad one" has`) {
 		t.Error(err)
 	}
 }

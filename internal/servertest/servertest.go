@@ -8,10 +8,8 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -230,22 +228,4 @@ func Postgres(t testing.TB) *Server {
 // something before it.
 func DSN(addr string) string {
 	return fmt.Sprintf("postgres://ampcors@%s/postgres?sslmode=disable", addr)
-}
-
-// otherUser returns how to run as another user, who gets the directory.
-func otherUser(t testing.TB, dir string) *syscall.SysProcAttr {
-	t.Helper()
-	u, err := user.Lookup("postgres")
-	if err != nil {
-		u, err = user.Lookup("nobody")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	uid, err1 := strconv.ParseUint(u.Uid, 10, 32)
-	gid, err2 := strconv.ParseUint(u.Gid, 10, 32)
-	if err := errors.Join(err1, err2, os.Chown(dir, int(uid), int(gid))); err != nil {
-		t.Fatal(err)
-	}
-	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
 }

@@ -114,7 +114,7 @@ func newResolver(source Source, options Lookup, size int, foreign []string) *res
 	return r
 }
 
-// sameAs tells whether l does what other would, so that it can go on in its place with
+// sameAs tells whether r does what other would, so that it can go on in its place with
 // all that it remembers.
 func (r *resolver) sameAs(other *resolver) bool {
 	return r != nil && r.options == other.options && r.size == other.size && slices.Equal(r.foreign, other.foreign) &&

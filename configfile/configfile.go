@@ -80,8 +80,9 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 // Load reads the file at path. The functions in set are then called, for what a file
-// cannot say, such as Source, Denied and Observe, and the result is checked. An error is
-// one or more *[Error], joined, of which there are at most 100.
+// cannot say: Source, Denied and Observe. They may be called where the file has a fault, too,
+// with what could be read. Then all is checked. An error is one or more *[Error], joined: at
+// most 100, and one that counts the others.
 func Load(path string, set ...func(*ampcors.Config)) (ampcors.Config, error) {
 	// A directory of files can be replaced, as Kubernetes does, between the reading of one
 	// and of the other. That is rare, and over at once.

@@ -149,6 +149,7 @@ publishers.txt:6:2: "c.example/" has a path, query or fragment; want "c.example"
 		{"a list that was cut off", `{"publishersFile": "publishers.txt"}`, "a.example\nwww.example.co", `publishers.txt:2:15: the last line does not end: the file may have been cut off; want a line break at the end`},
 		{"a list in another encoding", `{"publishersFile": "publishers.txt"}`, "a.example\nb\xfccher.example\n", `publishers.txt:2:2: is not UTF-8; want UTF-8`},
 		{"a list with a mark", `{"publishersFile": "publishers.txt"}`, "\ufeffa.example\n", `publishers.txt:1:1: begins with a byte order mark; want UTF-8 without one`},
+		{"a list that was emptied", `{"publishersFile": "publishers.txt"}`, "", `publishers.txt:1:1: names no publisher; want at least one, or publishersFile left out`},
 		{"a list without a name", `{"publishersFile": "", "publishers": ["a.example"]}`, "", `config.json:1:20: publishersFile cannot be read: DIR: it is not a regular file`},
 		{"a list that is the file itself", `{"publishersFile": "./config.json", "publishers": ["a"]}`, "", `config.json:1:20: publishersFile cannot be read: config.json: it is this file itself
 config.json:1:52: publishers[0] "a" has no dot; want a domain such as "www.example.com"`},
@@ -196,6 +197,15 @@ func TestAFaultKeepsWhatFoundIt(t *testing.T) {
 	}
 	_, err = Load(filepath.Join(dir, "none.json"))
 	if !errors.Is(err, fs.ErrNotExist) || err.Error() != filepath.Join(dir, "none.json")+": cannot be read: no such file or directory" {
+		t.Error(err)
+	}
+}
+
+// A fault of the list hides none of what the program sets.
+func TestAFaultOfTheListHidesNoOther(t *testing.T) {
+	dir := write(t, map[string]string{"config.json": `{"publishersFile": "p"}`, "p": "a.example"})
+	_, err := Load(filepath.Join(dir, "config.json"), func(cfg *ampcors.Config) { cfg.MaxAge = -1 })
+	if err == nil || !strings.Contains(err.Error(), "maxAge") || !strings.Contains(err.Error(), "p:1:10: the last line does not end") {
 		t.Error(err)
 	}
 }

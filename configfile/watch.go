@@ -81,7 +81,7 @@ func watch(ctx context.Context, path string, mw *ampcors.Middleware, options Wat
 				options.Reload = nil
 				continue
 			}
-			w.reported, w.handled = "", nil
+			w.reported = ""
 			w.apply(nil)
 		case <-ticker.C:
 			w.poll()

@@ -123,6 +123,10 @@ func TestThePublishersKeyAloneDecides(t *testing.T) {
 	within(t, time.Second, mw, "www.example.com", true)
 	do("DEL", "ampcors:publisher:www.example.com") // and not the hash
 	within(t, time.Second, mw, "www.example.com", false)
+	own, _ := ampcors.FallbackPrefix("www.example.com")
+	if domain, err := s.PublisherByPrefix(t.Context(), own); domain != "" || err != nil {
+		t.Errorf("the hash leads to %q, %v", domain, err)
+	}
 	do("SET", "ampcors:publisher:www.example.com", "by hand", "PX", "2000")
 	within(t, time.Second, mw, "www.example.com", true)
 	within(t, 5*time.Second, mw, "www.example.com", false) // expired
@@ -177,6 +181,38 @@ func TestARestartIsSurvived(t *testing.T) {
 		t.Fatal(err)
 	}
 	within(t, time.Second, mw, "b.example", false)
+}
+
+// When a server is told of a new publisher, its hash is there as well.
+func TestAHashIsThereBeforeItsPublisher(t *testing.T) {
+	t.Parallel()
+	s := newSource(t, servertest.Redis(t).Addr)
+	told := make(chan string, 2*batch)
+	defer s.Notify(func(domains ...string) {
+		for _, domain := range domains {
+			told <- domain
+		}
+	})()
+	publishers := make([]string, batch)
+	for i := range publishers {
+		publishers[i] = fmt.Sprintf("www.site-%d.example", i)
+	}
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			for range batch / 8 {
+				domain := <-told
+				hash, _ := ampcors.FallbackPrefix(domain)
+				if got, err := s.PublisherByPrefix(t.Context(), hash); got != domain || err != nil {
+					t.Errorf("%s was told of, but its hash leads to %q, %v", domain, got, err)
+				}
+			}
+		})
+	}
+	if err := s.Add(t.Context(), publishers...); err != nil {
+		t.Fatal(err)
+	}
+	group.Wait()
 }
 
 func TestSeveralMiddlewaresListenAndLeave(t *testing.T) {

@@ -1,0 +1,483 @@
+package cacheurl
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ampcors/ampcors"
+)
+
+var google, bing = ampcors.DefaultCaches()[0], ampcors.DefaultCaches()[1]
+
+// Reasons to differ from a public vector.
+const (
+	slashKept   = `"/" behind the host is kept as it was written, as the toolbox does`
+	noFragment  = "a fragment is not part of a cache URL: it never reaches the cache"
+	otherPort   = "a cache URL has no port, and another port is another server"
+	onACache    = "what is on a cache is no publisher's URL; whether it is correct, Parse tells"
+	asALabels   = "a host is in A-labels in the path, as the document has it; Parse reads both"
+	singleLabel = "a single label is no publisher: nobody can have a page there that a cache fetches"
+)
+
+// differs lists the rows from which this package differs, by input and expected output.
+var differs = map[[2]string]string{
+	{"http://example.com/", "https://example-com.amp.cache/c/example.com"}:                                                                                                                                   slashKept,
+	{"https://example.com/", "https://example-com.amp.cache/c/s/example.com"}:                                                                                                                                slashKept,
+	{"http://example.com:80/", "https://example-com.amp.cache/c/example.com"}:                                                                                                                                slashKept,
+	{"https://example.com:443/", "https://example-com.amp.cache/c/s/example.com"}:                                                                                                                            slashKept,
+	{"http://example.com/my%2Fpath/index.html?a=1#fragment", "https://example-com.amp.cache/c/example.com/my%2Fpath/index.html?a=1#fragment"}:                                                                noFragment,
+	{"https://localhost.test/icons/below.svg#icon-whatsapp", "https://localhost-test.cdn.ampproject.org/i/s/localhost.test/icons/below.svg#icon-whatsapp"}:                                                   noFragment,
+	{"https://localhost.test/icons/below.svg#icon-whatsapp", "https://localhost-test.cdn.ampproject.org/r/s/localhost.test/icons/below.svg#icon-whatsapp"}:                                                   noFragment,
+	{"https://www.ampproject.org", "https://www-ampproject-org.cdn.ampproject.org/v/s/www.ampproject.org/?amp_js_v=0.1#origin=http%3A%2F%2Flocalhost%3A8000"}:                                                noFragment,
+	{"http://www.example.com/article/bla/la", "https://www-example-com.cdn.ampproject.org/v/www.example.com/article/bla/la?amp_js_v=0.1#origin=http%3A%2F%2Flocalhost%3A8000"}:                               noFragment,
+	{"http://www.example.com/foo?amp=true", "https://www-example-com.cdn.ampproject.org/v/www.example.com/foo?amp=true&amp_js_v=0.1#origin=http%3A%2F%2Flocalhost%3A8000"}:                                   noFragment,
+	{"http://www.example.com:8080/blah.jpg", "https://www-example-com.cdn.ampproject.org/i/www.example.com/blah.jpg"}:                                                                                        otherPort,
+	{"http://www.example.com:8080/blah.jpg", "https://www-example-com.cdn.ampproject.org/r/www.example.com/blah.jpg"}:                                                                                        otherPort,
+	{"https://www-example-com.cdn.ampproject.org/incorrect/path/is/preserved/wrong.domain.com/blah.jpg", "https://www-example-com.cdn.ampproject.org/incorrect/path/is/preserved/wrong.domain.com/blah.jpg"}: onACache,
+	{"http://www-example-com.cdn.ampproject.org/i/www.example.com/blah.jpg", "http://www-example-com.cdn.ampproject.org/i/www.example.com/blah.jpg"}:                                                         onACache,
+	{"https://點看.com", "https://xn---com-k47jg78q.cdn.ampproject.org/c/s/點看.com"}:                                                                                                                            asALabels,
+	{"https://مثال.واحد", "https://xn----ymcbnnm7lf5a.cdn.ampproject.org/c/s/مثال.واحد"}:                                                                                                                     asALabels,
+	{"http://localhost:3000", "https://jgla3zmib2ggq5buc4hwi5taloh6jlvzukddfr4zltz3vay5s5rq.cdn.ampproject.org/c/localhost"}:                                                                                 singleLabel,
+}
+
+// TestPublicVectors builds every cache_url row, and takes what it expects apart again.
+func TestPublicVectors(t *testing.T) {
+	t.Parallel()
+	file, err := os.Open("testdata/public_vectors.tsv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	rows, used := 0, map[[2]string]bool{}
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		row := strings.Split(lines.Text(), "\t")
+		kind, input, want, note := row[0], row[1], row[2], row[4]
+		if !strings.HasPrefix(kind, "cache_url") {
+			continue
+		}
+		rows++
+		if kind == "cache_url_error" {
+			if got, err := (URL{Publisher: input}).Build(); err == nil {
+				t.Errorf("%s: got %s; want an error", input, got)
+			}
+			continue
+		}
+		// A few vectors are relative to a base, or ask for a width.
+		publisher := input
+		if m := regexp.MustCompile(`base (https?://[^;]+);`).FindStringSubmatch(note); m != nil && !strings.Contains(input, "://") {
+			publisher = m[1] + input
+		}
+		u := URL{Publisher: publisher, Cache: google}
+		if strings.Contains(want, ".amp.cache/") {
+			u.Cache = ampcors.Cache{ID: "amp.cache", CacheDomain: "amp.cache"}
+		}
+		switch m := regexp.MustCompile(`width=(-?\d+)`).FindStringSubmatch(note); {
+		case kind == "cache_url_i" && m != nil && m[1][0] != '-':
+			u.Type, u.ImageParams = SizedImage, "w"+m[1]
+		case kind == "cache_url_i":
+			u.Type = Image
+		case kind == "cache_url_r":
+			u.Type = Resource
+		case kind == "cache_url_v":
+			u.Type = Viewer
+			if strings.Contains(want, "amp_js_v") {
+				u.CacheQuery = "amp_js_v=0.1"
+			}
+		}
+		got, err := u.Build()
+		key := [2]string{input, want}
+		switch reason := differs[key]; {
+		case reason == "":
+			if err != nil || got != want {
+				t.Errorf("%s: got %s, %v; want %s", input, got, err, want)
+			}
+		case err == nil && got == want:
+			t.Errorf("%s: %s; but it is as the vector has it", input, reason)
+		case reason == slashKept && got != want+"/":
+			t.Errorf("%s: got %s, %v", input, got, err)
+		case reason == noFragment && input != "https://www.ampproject.org": // where the vector also adds a slash
+			if bare, _, _ := strings.Cut(want, "#"); got != bare {
+				t.Errorf("%s: got %s, %v; want %s", input, got, err, bare)
+			}
+		case (reason == otherPort || reason == onACache || reason == singleLabel) && err == nil:
+			t.Errorf("%s: got %s; want an error", input, got)
+		}
+		used[key] = true
+
+		// What the vector expects is a cache's URL, and Parse must read it.
+		reason := differs[key]
+		if reason == onACache || reason == singleLabel {
+			continue
+		}
+		parsed, err := Parse(want, u.Cache)
+		if err != nil {
+			t.Errorf("Parse(%s): %v", want, err)
+			continue
+		}
+		if reason == "" || reason == asALabels {
+			again, err := parsed.Build()
+			if err != nil || again != got || parsed.ImageParams != u.ImageParams || parsed.CacheQuery != u.CacheQuery {
+				t.Errorf("%s is taken apart into %+v, and built as %s, %v", want, parsed, again, err)
+			}
+		}
+	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if rows != 64 {
+		t.Errorf("%d rows; want 64", rows)
+	}
+	for key := range differs {
+		if !used[key] {
+			t.Errorf("there is no vector %s", key)
+		}
+	}
+}
+
+func TestBuildAndParse(t *testing.T) {
+	t.Parallel()
+	const g = "https://www-example-com.cdn.ampproject.org"
+	for _, test := range []struct {
+		url  URL
+		want string // and Parse of it gives url, with publisher in place of its Publisher if that is not empty
+		as   string
+	}{
+		// Each content type.
+		{URL{Publisher: "https://www.example.com/a", Type: Document}, g + "/c/s/www.example.com/a", ""},
+		{URL{Publisher: "https://www.example.com/a", Type: Viewer, CacheQuery: "amp_js_v=0.1"}, g + "/v/s/www.example.com/a?amp_js_v=0.1", ""},
+		{URL{Publisher: "https://www.example.com/a", Type: SignedExchange}, g + "/wp/s/www.example.com/a", ""},
+		{URL{Publisher: "https://www.example.com/a", Type: Certificate}, g + "/cert/s/www.example.com/a", ""},
+		{URL{Publisher: "https://www.example.com/a", Type: Image}, g + "/i/s/www.example.com/a", ""},
+		{URL{Publisher: "https://www.example.com/a", Type: Resource}, g + "/r/s/www.example.com/a", ""},
+		{URL{Publisher: "https://www.example.com/a", Type: SizedImage, ImageParams: "w800"}, g + "/ii/w800/s/www.example.com/a", ""},
+		{URL{Publisher: "http://www.example.com/a", Type: SizedImage, ImageParams: "w800/AW"}, g + "/ii/w800/AW/www.example.com/a", ""},
+		{URL{Publisher: "http://www.example.com/a", Type: Document}, g + "/c/www.example.com/a", ""},
+
+		// Another cache.
+		{URL{Publisher: "https://www.example.com/a", Type: Document, Cache: bing}, "https://www-example-com.www.bing-amp.com/c/s/www.example.com/a", ""},
+
+		// Each is another entry of the cache.
+		{URL{Publisher: "https://www.example.com", Type: Document}, g + "/c/s/www.example.com", ""},
+		{URL{Publisher: "https://www.example.com/", Type: Document}, g + "/c/s/www.example.com/", ""},
+		{URL{Publisher: "https://www.example.com/?", Type: Document}, g + "/c/s/www.example.com/?", ""},
+		{URL{Publisher: "https://www.example.com?a", Type: Document}, g + "/c/s/www.example.com?a", ""},
+		{URL{Publisher: "https://www.example.com/?a=", Type: Document}, g + "/c/s/www.example.com/?a=", ""},
+		{URL{Publisher: "https://www.example.com/?a=%20+%2B%7e~&&a=b=c&", Type: Document}, g + "/c/s/www.example.com/?a=%20+%2B%7e~&&a=b=c&", ""},
+		{URL{Publisher: "https://www.example.com/?q[0]={|}^`\\'%zz%/?:@", Type: Document}, g + "/c/s/www.example.com/?q[0]={|}^`\\'%zz%/?:@", ""},
+		{URL{Publisher: "https://www.example.com/a%2Fb//c;d=1,2/%7E~!$&'()*+|[]:@", Type: Document}, g + "/c/s/www.example.com/a%2Fb//c;d=1,2/%7E~!$&'()*+|[]:@", ""},
+		{URL{Publisher: "https://www.example.com//", Type: Document}, g + "/c/s/www.example.com//", ""},
+		{URL{Publisher: "https://www.example.com/s/www.example.org/c/s", Type: Document}, g + "/c/s/www.example.com/s/www.example.org/c/s", ""},
+		{URL{Publisher: "https://www.example.com/?u=https://www.example.org/#", Type: Document}, g + "/c/s/www.example.com/?u=https://www.example.org/", "https://www.example.com/?u=https://www.example.org/"},
+
+		// The cache's own parameters, and those that only look like it.
+		{URL{Publisher: "https://www.example.com/?", Type: Viewer, CacheQuery: "usqp=mq331AQ%3D&amp_gsa=1"}, g + "/v/s/www.example.com/?&usqp=mq331AQ%3D&amp_gsa=1", ""},
+		{URL{Publisher: "https://www.example.com/?amp", Type: Document, CacheQuery: "amp_kit&amp_r="}, g + "/c/s/www.example.com/?amp&amp_kit&amp_r=", ""},
+		{URL{Publisher: "https://www.example.com/?amp_reader=1&usqp1&AMP_R=2&amp_js_v%3D1", Type: Document}, g + "/c/s/www.example.com/?amp_reader=1&usqp1&AMP_R=2&amp_js_v%3D1", ""},
+
+		// Hosts.
+		{URL{Publisher: "HTTPS://Bücher.Example:443/straße?ö=\u00fc", Type: Document}, "https://xn--bcher-example-wob.cdn.ampproject.org/c/s/xn--bcher-kva.example/stra%C3%9Fe?%C3%B6=%C3%BC", "https://xn--bcher-kva.example/stra%C3%9Fe?%C3%B6=%C3%BC"},
+		{URL{Publisher: "http://my-pub.com:80/a", Type: Document}, "https://0-my--pub-com-0.cdn.ampproject.org/c/my-pub.com/a", "http://my-pub.com/a"},
+		{URL{Publisher: "https://example.com:/a", Type: Document}, "https://example-com.cdn.ampproject.org/c/s/example.com/a", "https://example.com/a"},
+		{URL{Publisher: "https://in--trouble.com/a", Type: Document}, "https://" + hash(t, "in--trouble.com") + ".cdn.ampproject.org/c/s/in--trouble.com/a", ""},
+
+		// What browsers do before they ask.
+		{URL{Publisher: "https://www.example.com/a b\"<>`{}^?a b\"<>", Type: Document}, g + "/c/s/www.example.com/a%20b%22%3C%3E%60%7B%7D%5E?a%20b%22%3C%3E", "https://www.example.com/a%20b%22%3C%3E%60%7B%7D%5E?a%20b%22%3C%3E"},
+		{URL{Publisher: "https://www.example.com/./a/../b/%2e%2E/.%2e/c/..", Type: Document}, g + "/c/s/www.example.com/", "https://www.example.com/"},
+		{URL{Publisher: "https://www.example.com/../../a/.b/..c/%2ed/./", Type: Document}, g + "/c/s/www.example.com/a/.b/..c/%2ed/", "https://www.example.com/a/.b/..c/%2ed/"},
+		{URL{Publisher: "https://www.example.com/a/.?b/../c", Type: Document}, g + "/c/s/www.example.com/a/?b/../c", "https://www.example.com/a/?b/../c"},
+	} {
+		got, err := test.url.Build()
+		if err != nil || got != test.want {
+			t.Errorf("%+v: got %s, %v; want %s", test.url, got, err, test.want)
+			continue
+		}
+		want := test.url
+		if test.as != "" {
+			want.Publisher = test.as
+		}
+		if want.Cache == (ampcors.Cache{}) {
+			want.Cache = google
+		}
+		if parsed, err := Parse(got); err != nil || parsed != want {
+			t.Errorf("Parse(%s) = %+v, %v; want %+v", got, parsed, err, want)
+		}
+	}
+}
+
+func hash(t *testing.T, domain string) string {
+	prefix, err := ampcors.FallbackPrefix(domain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return prefix
+}
+
+// TestParseTakesEveryFormOfThePrefix: caches differ in which they use.
+func TestParseTakesEveryFormOfThePrefix(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ url, publisher string }{
+		{"https://" + hash(t, "www.example.com") + ".cdn.ampproject.org/c/s/www.example.com/", "https://www.example.com/"},
+		{"https://xn--shop-com.cdn.ampproject.org/c/s/xn-shop.com/", "https://xn-shop.com/"}, // as the toolbox writes it
+		{"https://0-xn--shop-com-0.cdn.ampproject.org/c/s/xn-shop.com/", "https://xn-shop.com/"},
+		{"https://xn---com-k47jg78q.cdn.ampproject.org/c/s/點看.com/", "https://xn--c1yn36f.com/"},
+		{"https://xn---com-k47jg78q.cdn.ampproject.org/c/s/%E9%BB%9E%E7%9C%8B.com/", "https://xn--c1yn36f.com/"},
+		{"HTTPS://WWW-Example-Com.CDN.ampproject.org:443/c/s/WWW.Example.com/A#b", "https://www.example.com/A"},
+	} {
+		if u, err := Parse(test.url); err != nil || u.Publisher != test.publisher {
+			t.Errorf("Parse(%s) = %+v, %v; want %s", test.url, u, err, test.publisher)
+		}
+	}
+}
+
+func TestFaultsAreRefusedAndNamed(t *testing.T) {
+	t.Parallel()
+	const g = "https://www-example-com.cdn.ampproject.org"
+	for url, want := range map[string]string{
+		"":                               "is empty",
+		" " + g + "/c/s/www.example.com": "white space",
+		g + "/c/s/www.example.com/\n":    "white space",
+		g + "/c/s/www.example.com/\na":   "control character",
+		g + "/c/s/www.example.com/\x7fa": "control character",
+		g + "/c/s/www.example.com/\xff":  "not UTF-8",
+		"//www-example-com.cdn.ampproject.org/c/s/www.example.com/":                "no scheme",
+		"www-example-com.cdn.ampproject.org/c/s/www.example.com/":                  "does not begin with http",
+		"http://www-example-com.cdn.ampproject.org/c/www.example.com/":             "not https",
+		"https://user@www-example-com.cdn.ampproject.org/c/s/www.example.com/":     "user information",
+		"https://www-example-com.cdn.ampproject.org:8443/c/s/www.example.com/":     `port "8443"`,
+		`https://www-example-com.cdn.ampproject.org\c/s/www.example.com/`:          `has a \`,
+		`https://www-example-com.cdn.ampproject.org/c/s/www.example.com\a`:         `has a \`,
+		"https://www.example.com/c/s/www.example.com/":                             "no known cache's domain",
+		"https://www-example-comcdn.ampproject.org/c/s/www.example.com/":           "no known cache's domain",
+		"https://www-example-com.cdn.ampproject.org.evil.com/c/s/www.example.com/": "no known cache's domain",
+		"https://www-example-com.evilcdn.ampproject.org/c/s/www.example.com/":      "no known cache's domain",
+		"https://cdn.ampproject.org/c/s/www.example.com/":                          `prefix ""`,
+		"https://www-example-com.x.cdn.ampproject.org/c/s/www.example.com/":        "prefix",
+		g:                                        `content type ""`,
+		g + "/":                                  `content type ""`,
+		g + "//c/s/www.example.com/":             `content type ""`,
+		g + "/a/s/www.example.com/":              `content type "a"`,
+		g + "/C/s/www.example.com/":              `content type "C"`,
+		g + "/update-cache/c/s/www.example.com/": `content type "update-cache"`,
+		g + "/c":                                 `host ""`,
+		g + "/c/s":                               `host "s"`,
+		g + "/c/s/":                              `host ""`,
+		g + "/c/s//www.example.com/":             `host ""`,
+		g + "/c/S/www.example.com/":              `host "S"`,
+		g + "/c/s/www.example.com:8080/":         "has a port",
+		g + "/c/s/user@www.example.com/":         "user information",
+		g + "/c/s/%zz/":                          `host "%zz"`,
+		g + "/c/s/www.example.com%2Fa":           "path",
+		g + "/ii/s/www.example.com/a":            "no image parameters",
+		g + "/ii/www.example.com/a":              "no image parameters",
+		g + "/ii/w800":                           "no image parameters",
+		g + "/ii/w8!/s/www.example.com/a":        "no image parameters",
+
+		// The prefix is another publisher's.
+		g + "/c/s/evil.example/":                                                          `not one of "evil.example"`,
+		g + "/c/s/www.example.com.evil.example/":                                          "not one of",
+		g + "/c/s/www.example.com/../evil.example/":                                       "not one of",
+		g + "/c/s/www.example.com/%2e%2E/evil.example/":                                   "not one of",
+		"https://www---example-com.cdn.ampproject.org/c/s/www.example.com/":               "not one of",
+		"https://0-www-example-com-0.cdn.ampproject.org/c/s/www.example.com/":             "not one of",
+		"https://" + hash(t, "evil.example") + ".cdn.ampproject.org/c/s/www.example.com/": "not one of",
+		"https://example.cdn.ampproject.org/c/s/www.example.com/":                         "not one of",
+	} {
+		u, err := Parse(url)
+		var fault *ampcors.ValueError
+		if !errors.As(err, &fault) || !strings.Contains(err.Error(), want) || fault.Value != url || fault.Want == "" {
+			t.Errorf("Parse(%q) = %+v, %v; want an error with %q", url, u, err, want)
+		}
+		if u != (URL{}) {
+			t.Errorf("Parse(%q) = %+v beside an error", url, u)
+		}
+	}
+
+	ok := URL{Publisher: "https://www.example.com/a", Type: Document}
+	for want, change := range map[string]func(*URL){
+		`Publisher "data:image/png"`:       func(u *URL) { u.Publisher = "data:image/png" },
+		`host "127.0.0.1", which is an IP`: func(u *URL) { u.Publisher = "https://127.0.0.1/" },
+		`host "[::1]", which is an IP`:     func(u *URL) { u.Publisher = "https://[::1]/" },
+		`host "localhost", which has no`:   func(u *URL) { u.Publisher = "https://localhost/" },
+		"on a cache already":               func(u *URL) { u.Publisher = "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/a" },
+		"Publisher \"https://x-y.www":      func(u *URL) { u.Publisher = "https://x-y.www.bing-amp.com/" },
+		`Type "x"`:                         func(u *URL) { u.Type = "x" },
+		`content type "c"`:                 func(u *URL) { u.ImageParams = "w800" },
+		`content type "ii"`:                func(u *URL) { u.Type = SizedImage },
+		`ImageParams "w8.0"`:               func(u *URL) { u.Type, u.ImageParams = SizedImage, "w8.0" },
+		`ImageParams "w8/s"`:               func(u *URL) { u.Type, u.ImageParams = SizedImage, "w8/s" },
+		`ImageParams "w8/"`:                func(u *URL) { u.Type, u.ImageParams = SizedImage, "w8/" },
+		`parameter "amp_js_v=1"`:           func(u *URL) { u.Publisher += "?a&amp_js_v=1" },
+		`has "a=b"`:                        func(u *URL) { u.CacheQuery = "usqp=1&a=b" },
+		`has "usqp=\"`:                     func(u *URL) { u.CacheQuery = `usqp="` },
+		`has "usqp=1#"`:                    func(u *URL) { u.CacheQuery = "usqp=1#" },
+		`has ""`:                           func(u *URL) { u.CacheQuery = "usqp=1&" },
+		"caches[0].cacheDomain":            func(u *URL) { u.Cache.ID, u.Cache.CacheDomain = "x", "com" },
+		"caches[0].id":                     func(u *URL) { u.Cache.CacheDomain = "amp.example" },
+	} {
+		u := ok
+		change(&u)
+		got, err := u.Build()
+		var fault *ampcors.ValueError
+		if got != "" || !errors.As(err, &fault) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: got %q, %v; want an error with %q", u, got, err, want)
+		}
+	}
+}
+
+func TestGuessType(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]ContentType{
+		"":                  Document,
+		"/":                 Document,
+		"/photo.jpg":        Image,
+		"/photo.jpg?x=.ttf": Image,
+		"/photo.jpg#.ttf":   Image,
+		"/photo.JPG":        Document, // as the toolbox, which compares octets
+		"/photo.svg":        Image,    // which the toolbox lists as a font, too
+		"/photo.PI1":        Image,
+		"/serif.woff2":      Resource,
+		"/serif.ttf":        Resource,
+		"/service":          Document, // where the toolbox sees the font extension "ice"
+		"/photo.jpg/":       Document,
+		"/a.jpg/b":          Document,
+		"/jpg":              Document,
+		"/index.amp.html":   Document,
+		"/a?b=photo.jpg":    Document,
+	} {
+		if got := GuessType("https://www.example.com" + path); got != want {
+			t.Errorf("%s: got %q; want %q", path, got, want)
+		}
+	}
+	if got := GuessType("photo.jpg"); got != Document {
+		t.Errorf("what is no URL is guessed to be %q", got)
+	}
+	for url, want := range map[URL]string{
+		{Publisher: "https://www.example.com/a.png"}:                      "/i/s/",
+		{Publisher: "https://www.example.com/a.png", ImageParams: "w100"}: "/ii/w100/s/",
+		{Publisher: "https://www.example.com/a.png", Type: Document}:      "/c/s/",
+	} {
+		if got, err := url.Build(); err != nil || !strings.Contains(got, want) {
+			t.Errorf("%+v: got %s, %v; want %s", url, got, err, want)
+		}
+	}
+}
+
+// FuzzBuildThenParse: what was built is taken apart into what it was built of; net/url
+// and the mapping of the root package find in it what they should.
+func FuzzBuildThenParse(f *testing.F) {
+	for _, path := range []string{"", "/", "/?", "/a%2Fb/../c?a&a=&%20=+#x", "/ä?ö", "/ a?b c", "/a//b", "/..", "/?amp_js_v=1", "/%", "/?x=%zz[]"} {
+		f.Add("https", "www.example.com", path, uint8(0), "", "")
+	}
+	f.Add("http", "bücher.example", "/a.png", uint8(5), "w800", "usqp=1&amp_r=a%20b")
+	f.Add("HTTPS", "my-pub.com:443", "/a", uint8(1), "", "amp_gsa")
+	types := []ContentType{"", Viewer, SignedExchange, Certificate, Image, SizedImage, Resource, Document}
+	f.Fuzz(func(t *testing.T, scheme, host, tail string, contentType uint8, imageParams, cacheQuery string) {
+		caches := ampcors.DefaultCaches()
+		u := URL{
+			Publisher: scheme + "://" + host + tail, Cache: caches[int(contentType/8)%len(caches)],
+			Type: types[contentType%8], ImageParams: imageParams, CacheQuery: cacheQuery,
+		}
+		built, err := u.Build()
+		if err != nil {
+			if fault := (*ampcors.ValueError)(nil); !errors.As(err, &fault) || built != "" {
+				t.Fatalf("%+v: %q, %v", u, built, err)
+			}
+			return
+		}
+		parsed, err := Parse(built)
+		if err != nil {
+			t.Fatalf("%+v: built %s; then %v", u, built, err)
+		}
+		if again, err := parsed.Build(); err != nil || again != built {
+			t.Fatalf("%s is taken apart into %+v, and built as %s, %v", built, parsed, again, err)
+		}
+		if twice, err := Parse(built, caches...); err != nil || twice != parsed {
+			t.Fatalf("%s is taken apart into %+v and %+v, %v", built, parsed, twice, err)
+		}
+		if parsed.Cache != u.Cache || parsed.ImageParams != imageParams || parsed.CacheQuery != cacheQuery || u.Type != "" && parsed.Type != u.Type {
+			t.Fatalf("%+v: parsed %+v", u, parsed)
+		}
+
+		// What was written in the publisher's URL and needs no escaping is there unchanged.
+		asWritten, _, _ := strings.Cut(u.Publisher, "#")
+		_, query, hasQuery := strings.Cut(asWritten, "?")
+		if _, parsedQuery, has := strings.Cut(parsed.Publisher, "?"); has != hasQuery || !strings.ContainsAny(query, ` "<>`) && isPrintable(query) && parsedQuery != query {
+			t.Fatalf("%+v: parsed %+v", u, parsed)
+		}
+		if !isPrintable(built) || strings.ContainsAny(built, " #\"<>") {
+			t.Fatalf("%+v: %q is not a URL", u, built)
+		}
+		if std, err := url.Parse(built); err == nil { // it refuses "%zz"
+			prefix, _, _ := strings.Cut(std.Host, ".")
+			page, err := url.Parse(parsed.Publisher)
+			if err != nil || !belongsTo(prefix, page.Host) || !slices.Contains(strings.Split(std.EscapedPath(), "/"), page.Host) ||
+				slices.Contains(strings.Split(std.EscapedPath(), "/"), "..") {
+				t.Fatalf("%+v: built %s of %v, %v", u, built, page, err)
+			}
+		}
+	})
+}
+
+func isPrintable(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r >= 0x7f })
+}
+
+func BenchmarkBuild(b *testing.B) {
+	u := URL{Publisher: "https://www.example.com/news/article?id=7"}
+	for b.Loop() {
+		if _, err := u.Build(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkParse(b *testing.B) {
+	caches := ampcors.DefaultCaches()
+	for b.Loop() {
+		if _, err := Parse("https://www-example-com.cdn.ampproject.org/c/s/www.example.com/news/article?id=7", caches...); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func ExampleURL_Build() {
+	for _, u := range []URL{
+		{Publisher: "https://www.example.com/article?id=7"},
+		{Publisher: "http://bücher.example/photo.jpg"},
+		{Publisher: "https://www.example.com/photo.jpg", ImageParams: "w800"},
+		{Publisher: "https://www.example.com/article", Cache: ampcors.DefaultCaches()[1]},
+	} {
+		cacheURL, err := u.Build()
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(cacheURL)
+	}
+	// Output:
+	// https://www-example-com.cdn.ampproject.org/c/s/www.example.com/article?id=7
+	// https://xn--bcher-example-wob.cdn.ampproject.org/i/xn--bcher-kva.example/photo.jpg
+	// https://www-example-com.cdn.ampproject.org/ii/w800/s/www.example.com/photo.jpg
+	// https://www-example-com.www.bing-amp.com/c/s/www.example.com/article
+}
+
+func ExampleParse() {
+	u, err := Parse("https://www-example-com.cdn.ampproject.org/v/s/www.example.com/article?id=7&amp_js_v=0.1#cap=swipe")
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(u.Publisher, u.Cache.ID, u.Type, u.CacheQuery)
+
+	_, err = Parse("https://www-example-com.cdn.ampproject.org/c/s/evil.example/article")
+	fmt.Println(err)
+	// Output:
+	// https://www.example.com/article?id=7 google v amp_js_v=0.1
+	// ampcors: url "https://www-example-com.cdn.ampproject.org/c/s/evil.example/article" has the domain prefix "www-example-com", which is not one of "evil.example"; want the prefix of the host in the path
+}

@@ -1,0 +1,204 @@
+// Package pageurl takes the URL of a publisher's page or file apart, canonically and
+// without losing an octet of its query.
+//
+// It does not use net/url, which writes a path anew when it holds any octet that has to be
+// escaped, and then loses the difference between "/" and "%2F".
+package pageurl
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/ampcors/ampcors"
+)
+
+// A URL is a publisher's URL. It has no fragment, which is the reader's and never reaches
+// a server.
+type URL struct {
+	Scheme string // "http" or "https"
+	Host   string // without the port, which is the scheme's default
+	Path   string // escaped; "" or begins with "/"
+	Query  string // escaped; "" or begins with "?"
+}
+
+func (u URL) String() string { return u.Scheme + "://" + u.Host + u.Path + u.Query }
+
+// Escaping says which characters are escaped.
+type Escaping int
+
+const (
+	// AsBrowsers escapes what browsers do when they ask for such a URL, and leaves all
+	// else as it is: AMP Caches and servers compare octets.
+	// https://url.spec.whatwg.org/#path-percent-encode-set, but ' is left in a query.
+	AsBrowsers Escaping = iota
+	// AsRFC3986 also escapes what that does not allow, such as [ and | in a query.
+	// A % without two hexadecimal digits is a fault.
+	AsRFC3986
+)
+
+const (
+	// RFC 3986 section 3.3. % begins an escape.
+	pathOctets  = unreserved + "!$&'()*+,;=" + ":@" + "/" + "%"
+	queryOctets = pathOctets + "?"
+	unreserved  = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
+)
+
+var keeps = [2]struct{ path, query octets }{
+	AsBrowsers: {setOf(pathOctets + "|[]"), setOf(queryOctets + "`{}|^[]\\")},
+	AsRFC3986:  {setOf(pathOctets), setOf(queryOctets)},
+}
+
+type octets [256]bool
+
+func setOf(chars string) (set octets) {
+	for i := range len(chars) {
+		set[chars[i]] = true
+	}
+	return set
+}
+
+// Parse is [Split] with the host as a canonical publisher domain: in lower case, with
+// A-labels.
+func Parse(value string, escaping Escaping) (URL, *ampcors.ValueError) {
+	u, fault := Split(value, escaping)
+	if fault != nil {
+		return URL{}, fault
+	}
+	domain, fault := Domain(u.Host)
+	if fault != nil {
+		return URL{}, Fault(value, fmt.Sprintf("has the host %.80q, which %s", u.Host, fault.Reason), "the URL of a publisher's page")
+	}
+	u.Host = domain
+	return u, nil
+}
+
+// Domain is [ampcors.CanonicalDomain], whose errors are of one type.
+func Domain(host string) (string, *ampcors.ValueError) {
+	domain, err := ampcors.CanonicalDomain(host)
+	if err != nil {
+		return "", err.(*ampcors.ValueError)
+	}
+	return domain, nil
+}
+
+// AppendQuery adds parameters, written as in a query, behind those of a query, which is ""
+// or begins with "?".
+func AppendQuery(query, params string) string {
+	if query == "" {
+		return "?" + params
+	}
+	return query + "&" + params
+}
+
+// Fault is an error on a URL.
+func Fault(value, reason, want string) *ampcors.ValueError {
+	return &ampcors.ValueError{Field: "url", Index: -1, Value: value, Reason: reason, Want: want}
+}
+
+// Split takes a URL apart. It escapes what must be, removes dot segments and the default
+// port as browsers do, and leaves out the fragment. The host is as it was written.
+func Split(value string, escaping Escaping) (URL, *ampcors.ValueError) {
+	const want = `a URL such as "https://www.example.com/article"`
+	scheme, rest, ok := strings.Cut(value, "://")
+	switch scheme = strings.ToLower(scheme); {
+	case value == "":
+		return URL{}, Fault(value, "is empty", want)
+	case !utf8.ValidString(value):
+		return URL{}, Fault(value, "is not UTF-8", "UTF-8, or percent-encoded octets")
+	case strings.TrimSpace(value) != value:
+		return URL{}, Fault(value, "has white space around it", fmt.Sprintf("%.200q", strings.TrimSpace(value)))
+	case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r == 0x7f }):
+		return URL{}, Fault(value, "has a control character", want)
+	case strings.HasPrefix(value, "//") || strings.HasPrefix(value, "/"):
+		return URL{}, Fault(value, "has no scheme", want)
+	case !ok || scheme != "http" && scheme != "https":
+		return URL{}, Fault(value, "does not begin with http:// or https://", want)
+	}
+	rest, _, _ = strings.Cut(rest, "#")
+	authority, tail := rest, ""
+	if i := strings.IndexAny(rest, "/?"); i >= 0 {
+		authority, tail = rest[:i], rest[i:]
+	}
+	path, query, hasQuery := strings.Cut(tail, "?")
+	host, port := authority, ""
+	if !strings.HasPrefix(authority, "[") { // an IPv6 address, which is no domain
+		host, port, _ = strings.Cut(authority, ":")
+	}
+	switch {
+	case strings.Contains(authority, "@"):
+		return URL{}, Fault(value, "has user information", want)
+	case strings.Contains(authority, `\`) || strings.Contains(path, `\`):
+		return URL{}, Fault(value, `has a \, which browsers take for /`, "/ or %5C")
+	case port != "" && (scheme != "https" || port != "443") && (scheme != "http" || port != "80"):
+		return URL{}, Fault(value, fmt.Sprintf("has the port %.80q", port), "no port: a page on another one has no cache URL, and no search engine verifies a key there")
+	case escaping == AsRFC3986 && loneEscape(tail):
+		return URL{}, Fault(value, "has a % that no two hexadecimal digits follow", "%25 for a percent sign")
+	}
+	keep := &keeps[escaping]
+	u := URL{Scheme: scheme, Host: host, Path: removeDotSegments(escape(path, &keep.path))}
+	if hasQuery {
+		u.Query = "?" + escape(query, &keep.query)
+	}
+	return u, nil
+}
+
+// escape percent-encodes the octets that are not kept.
+func escape(s string, keep *octets) string {
+	var b strings.Builder
+	from := 0
+	for i := range len(s) {
+		if !keep[s[i]] {
+			b.WriteString(s[from:i])
+			fmt.Fprintf(&b, "%%%02X", s[i])
+			from = i + 1
+		}
+	}
+	if from == 0 {
+		return s
+	}
+	b.WriteString(s[from:])
+	return b.String()
+}
+
+func loneEscape(s string) bool {
+	for {
+		_, rest, ok := strings.Cut(s, "%")
+		if !ok {
+			return false
+		}
+		if len(rest) < 2 || !isHex(rest[0]) || !isHex(rest[1]) {
+			return true
+		}
+		s = rest[2:]
+	}
+}
+
+func isHex(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
+}
+
+// removeDotSegments resolves "." and ".." as browsers do: also where a dot is escaped, and
+// with empty segments left in place.
+// https://url.spec.whatwg.org/#path-state
+func removeDotSegments(path string) string {
+	if !strings.Contains(path, "/.") && !strings.Contains(path, "/%2") {
+		return path
+	}
+	segments := strings.Split(path[len("/"):], "/")
+	kept := segments[:0]
+	for i, segment := range segments {
+		dots := strings.ReplaceAll(strings.ReplaceAll(segment, "%2e", "."), "%2E", ".")
+		if dots != "." && dots != ".." {
+			kept = append(kept, segment)
+			continue
+		}
+		if dots == ".." && len(kept) > 0 {
+			kept = kept[:len(kept)-1]
+		}
+		if i == len(segments)-1 {
+			kept = append(kept, "") // what ends in a dot segment is a directory
+		}
+	}
+	return "/" + strings.Join(kept, "/")
+}

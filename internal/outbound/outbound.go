@@ -1,0 +1,230 @@
+// Package outbound is what packages have in common that call other people's servers: a
+// bounded reading of the answer, waiting, and trying again.
+package outbound
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"html"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/ampcors/ampcors"
+)
+
+// Clock tells the time and waits. Tests have one of their own.
+type Clock interface {
+	Now() time.Time
+	After(d time.Duration) <-chan time.Time // as time.After
+}
+
+// SystemClock is the Clock of package time.
+type SystemClock struct{}
+
+func (SystemClock) Now() time.Time                         { return time.Now() }
+func (SystemClock) After(d time.Duration) <-chan time.Time { return time.After(d) }
+
+// timeout bounds a request, answer included, of the client that is used by default.
+const timeout = 30 * time.Second
+
+// Client returns a copy of the client that follows no redirect: one that is followed turns
+// a POST into a GET, and no key file may lie behind one. For nil it returns a new client.
+func Client(client *http.Client) *http.Client {
+	c := http.Client{Timeout: timeout}
+	if client != nil {
+		c = *client
+	}
+	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &c
+}
+
+// maxBody bounds what is read of an answer. What the engines say has some hundred octets.
+const maxBody = 64 << 10
+
+// An Answer is what a server answered.
+type Answer struct {
+	Status  int
+	Header  http.Header
+	Body    []byte // its first 64 KiB
+	BodyErr error  // if it could not be read to its end; io.ErrShortBuffer if it is longer
+}
+
+// Do sends the request. An error is that of the network or the context, without the URL,
+// which may hold a secret.
+func Do(client *http.Client, r *http.Request) (Answer, error) {
+	resp, err := client.Do(r)
+	if err != nil {
+		if wrapped := (*url.Error)(nil); errors.As(err, &wrapped) {
+			err = wrapped.Err
+		}
+		return Answer{}, err
+	}
+	defer resp.Body.Close()
+	a := Answer{Status: resp.StatusCode, Header: resp.Header}
+	a.Body, a.BodyErr = io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
+	if len(a.Body) > maxBody {
+		a.Body, a.BodyErr = a.Body[:maxBody], io.ErrShortBuffer
+	}
+	return a, nil
+}
+
+// maxRetryAfter bounds what a server asks for, which may be garbage.
+const maxRetryAfter = 30 * 24 * time.Hour
+
+// RetryAfter returns the time that the answer asks to wait: its Retry-After in seconds or
+// as a date (RFC 9110 section 10.2.3), or 0.
+func (a Answer) RetryAfter(now time.Time) time.Duration {
+	value := strings.TrimSpace(a.Header.Get("Retry-After"))
+	wait := time.Duration(0)
+	if seconds, err := strconv.ParseUint(value, 10, 63); err == nil {
+		wait = time.Duration(min(seconds, uint64(maxRetryAfter/time.Second))) * time.Second
+	} else if date, err := http.ParseTime(value); err == nil {
+		wait = date.Sub(now)
+	}
+	return min(max(wait, 0), maxRetryAfter)
+}
+
+// MediaType returns the answer's media type, without parameters and in lower case.
+func (a Answer) MediaType() string {
+	mediaType, _, _ := strings.Cut(a.Header.Get("Content-Type"), ";")
+	return strings.ToLower(strings.TrimSpace(mediaType))
+}
+
+var markup = regexp.MustCompile(`(?s)<(style|script|title)\b.*?</(style|script|title)>|<[^>]*>`)
+
+// Text returns what the answer's body says to people, on one line of at most 300 octets.
+func (a Answer) Text() string {
+	text := html.UnescapeString(markup.ReplaceAllString(string(a.Body), " "))
+	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " ")
+	const most = 300
+	if len(text) > most {
+		for text = text[:most]; !utf8.ValidString(text); {
+			text = text[:len(text)-1]
+		}
+		text += "…"
+	}
+	return text
+}
+
+// Get asks for a publisher's own key file, as a cache or a search engine does, and wants
+// it to be there, whole, and plain text.
+func Get(ctx context.Context, client *http.Client, url string) (Answer, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return Answer{}, err
+	}
+	a, err := Do(client, r)
+	switch {
+	case err != nil:
+		return a, err
+	case a.Status >= 300 && a.Status < 400:
+		return a, fmt.Errorf("the answer is %d, a redirect to %.200q; want 200 and the key itself", a.Status, a.Header.Get("Location"))
+	case a.Status != http.StatusOK:
+		return a, fmt.Errorf("the answer is %d; want 200", a.Status)
+	case errors.Is(a.BodyErr, io.ErrShortBuffer):
+		return a, fmt.Errorf("the answer is longer than %d octets; want the key and nothing else", maxBody)
+	case a.BodyErr != nil:
+		return a, fmt.Errorf("the answer breaks off: %w", a.BodyErr)
+	case a.MediaType() != "text/plain":
+		return a, fmt.Errorf("the Content-Type is %.100q; want text/plain", a.Header.Get("Content-Type"))
+	}
+	return a, nil
+}
+
+// A Retry says how often and when a request is tried again.
+type Retry struct {
+	Attempts int           // in all; 0 and 1 stand for a single one
+	Backoff  time.Duration // the wait before the second; it doubles before each further one. 0: 1 s
+	MaxWait  time.Duration // the longest wait. 0: 1 min
+}
+
+// Check returns the faults of a Retry, and with no fault fills in the defaults.
+func (r *Retry) Check() (faults []error) {
+	for _, d := range []struct {
+		field string
+		value *time.Duration
+		def   time.Duration
+	}{{"Backoff", &r.Backoff, time.Second}, {"MaxWait", &r.MaxWait, time.Minute}} {
+		if *d.value < 0 {
+			faults = append(faults, &ampcors.ValueError{Field: d.field, Index: -1, Value: d.value.String(), Reason: "is negative", Want: "0 for the default, " + d.def.String() + ", or more"})
+		}
+		if *d.value == 0 {
+			*d.value = d.def
+		}
+	}
+	if r.Attempts < 0 || r.Attempts > 100 {
+		faults = append(faults, &ampcors.ValueError{Field: "Attempts", Index: -1, Value: strconv.Itoa(r.Attempts), Reason: "is not from 0 to 100", Want: "0 or 1 for a single attempt, or more"})
+	}
+	return faults
+}
+
+// Again waits before the attempt after the given one, which counts from 1, and tells
+// whether to make it. It does not wait if the context would end before, or if the server
+// asks for a longer wait than MaxWait: its answer then stands.
+func (r Retry) Again(ctx context.Context, clock Clock, attempt int, retryAfter time.Duration) bool {
+	if attempt >= r.Attempts {
+		return false
+	}
+	backoff := r.Backoff
+	for i := 1; i < attempt && backoff < r.MaxWait; i++ {
+		backoff *= 2
+	}
+	backoff = min(backoff, r.MaxWait)
+	wait := backoff/2 + rand.N(backoff/2+1) // so that not all come back at once
+	if retryAfter > 0 {
+		if retryAfter > r.MaxWait {
+			return false
+		}
+		wait += retryAfter
+	}
+	return Wait(ctx, clock, wait) == nil
+}
+
+// Wait waits. It returns the context's error, at once if the context would end before.
+func Wait(ctx context.Context, clock Clock, d time.Duration) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < d {
+		return context.DeadlineExceeded
+	}
+	if d <= 0 {
+		return nil
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-clock.After(d):
+		return nil
+	}
+}
+
+// TextFile serves a text at one path, and 404 elsewhere.
+func TextFile(path string, text []byte) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.EscapedPath() != path {
+			http.NotFound(w, r)
+			return
+		}
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "405 method not allowed", http.StatusMethodNotAllowed)
+			return
+		}
+		h := w.Header()
+		h.Set("Content-Type", "text/plain; charset=utf-8")
+		h.Set("Content-Length", strconv.Itoa(len(text)))
+		h.Set("X-Content-Type-Options", "nosniff")
+		if r.Method == http.MethodGet {
+			_, _ = w.Write(text) // if it fails, the client is gone
+		}
+	})
+}

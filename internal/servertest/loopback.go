@@ -1,0 +1,58 @@
+package servertest
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Loopback starts a server on loopback, and returns a client for which it is every host
+// there is, over https (without TLS) and http.
+func Loopback(t testing.TB, handler http.Handler) *http.Client {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	dial := func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, server.Listener.Addr().String())
+	}
+	transport := &http.Transport{DialContext: dial, DialTLSContext: dial}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
+
+// A Clock is one on which every wait is over at once, and moves its time on.
+type Clock struct {
+	mu    sync.Mutex
+	now   time.Time
+	waits []time.Duration
+}
+
+// NewClock returns a Clock that shows the time.
+func NewClock(now time.Time) *Clock { return &Clock{now: now} }
+
+func (c *Clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *Clock) After(d time.Duration) <-chan time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+	c.waits = append(c.waits, d)
+	over := make(chan time.Time, 1)
+	over <- c.now
+	return over
+}
+
+// Waits returns how long each wait was.
+func (c *Clock) Waits() []time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]time.Duration(nil), c.waits...)
+}

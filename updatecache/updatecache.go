@@ -1,0 +1,428 @@
+// Package updatecache asks AMP Caches to fetch a publisher's document again at once, by the
+// signed requests of "update-cache"
+// (https://developers.google.com/amp/cache/update-cache).
+//
+// A cache believes a request that is signed with the RSA key whose public half the publisher
+// serves at [KeyPath] on the document's own host. So:
+//
+//  1. Make a key (openssl genrsa -out update-cache.pem 2048), and a [Client] with it.
+//  2. Serve [Client.KeyHandler] on each publisher's host, where nothing, robots.txt
+//     included, may keep caches from it.
+//  3. Call [Client.Verify], once for each host, before its first flush: a cache that finds
+//     no key, or a wrong one, remembers that for about a day.
+//  4. Call [Client.Flush] when a document has changed or is gone.
+//
+// Nothing happens but in these calls: there is no goroutine, and nothing is tried twice
+// unless [Config] says so. A Client may be used by many goroutines at once.
+package updatecache
+
+import (
+	"bytes"
+	"context"
+	"crypto"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
+	"github.com/ampcors/ampcors/internal/outbound"
+	"github.com/ampcors/ampcors/internal/pageurl"
+)
+
+// KeyPath is where caches look for a publisher's public key.
+const KeyPath = "/.well-known/amphtml/apikey.pub"
+
+// minKeyBits is the shortest RSA key that is still taken for secure (NIST SP 800-131A), and
+// the length of the key in the document's example.
+const minKeyBits = 2048
+
+// Clock tells the time and waits. Tests can have one of their own.
+type Clock interface {
+	Now() time.Time
+	After(d time.Duration) <-chan time.Time // as [time.After]
+}
+
+// Config configures a [Client].
+type Config struct {
+	// Signer signs the requests with an RSA key of 2,048 bits or more: an
+	// *[rsa.PrivateKey], or anything that keeps one elsewhere, such as a key management
+	// service. It is called with a SHA-256 hash and [crypto.SHA256], and must sign by
+	// RSASSA-PKCS1-v1_5 (not PSS). What it returns is checked before it is sent.
+	Signer crypto.Signer
+
+	// Caches are those that are asked. nil stands for Google's alone. Each must have an
+	// UpdateCacheAPIDomainSuffix.
+	Caches []ampcors.Cache
+
+	// Attempts is how often a request is sent, in all, if there is no answer, or one that
+	// says "too many requests" or "server error". 0 and 1 stand for once. Each attempt is
+	// signed anew, as caches take a signature for a minute.
+	Attempts int
+	// Backoff is the wait before the second attempt. It doubles before each further one,
+	// and up to half of it is left out at random. 0 stands for 1 s. A Retry-After of the
+	// cache comes on top.
+	Backoff time.Duration
+	// MaxWait bounds the backoff. If a Retry-After is longer, there is no further attempt.
+	// 0 stands for 1 min.
+	MaxWait time.Duration
+
+	// HTTPClient sends the requests, but follows no redirect. nil stands for one with a
+	// timeout of 30 s.
+	HTTPClient *http.Client
+	// Logger is told of each flush (Info), each failure (Warn), and each attempt with its
+	// URL (Debug). nil: nobody.
+	Logger *slog.Logger
+	// Clock is that of the timestamps and waits. nil: the system's.
+	Clock Clock
+}
+
+// A Client sends update-cache requests. [New] makes one.
+type Client struct {
+	signer crypto.Signer
+	public *rsa.PublicKey
+	pem    []byte
+	caches []ampcors.Cache
+	retry  outbound.Retry
+	http   *http.Client
+	log    *slog.Logger
+	clock  Clock
+	limit  limiter
+}
+
+// New returns a Client, or all the faults of the configuration, joined, each an
+// *[ampcors.ValueError].
+func New(cfg Config) (*Client, error) {
+	var faults []error
+	refuse := func(field, value, reason, want string) {
+		faults = append(faults, &ampcors.ValueError{Field: field, Index: -1, Value: value, Reason: reason, Want: want})
+	}
+	c := &Client{
+		signer: cfg.Signer,
+		caches: append([]ampcors.Cache(nil), cfg.Caches...),
+		retry:  outbound.Retry{Attempts: cfg.Attempts, Backoff: cfg.Backoff, MaxWait: cfg.MaxWait},
+		http:   outbound.Client(cfg.HTTPClient),
+		log:    cfg.Logger,
+		clock:  cfg.Clock,
+	}
+
+	const wantKey = "an RSA key of 2048 bits or more"
+	if key, isRSA := cfg.Signer.(*rsa.PrivateKey); cfg.Signer == nil || isRSA && key == nil {
+		refuse("Signer", "", "is missing", wantKey)
+	} else if public, ok := cfg.Signer.Public().(*rsa.PublicKey); !ok || public == nil || public.N == nil {
+		refuse("Signer", fmt.Sprintf("%T", cfg.Signer.Public()), "is not an RSA key", wantKey)
+	} else if public.N.BitLen() < minKeyBits {
+		refuse("Signer", fmt.Sprintf("RSA, %d bits", public.N.BitLen()), "is too short", wantKey)
+	} else if der, err := x509.MarshalPKIXPublicKey(public); err != nil {
+		refuse("Signer", "", "has a public key that cannot be written: "+err.Error(), wantKey)
+	} else {
+		c.public, c.pem = public, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
+	}
+
+	if cfg.Caches == nil {
+		c.caches = ampcors.DefaultCaches()[:1]
+	} else if len(cfg.Caches) == 0 {
+		refuse("Caches", "", "names no cache", "nil for Google's, or at least one")
+	} else if _, err := ampcors.CacheOrigins("www.example.com", cfg.Caches...); err != nil {
+		faults = append(faults, err)
+	}
+	for i, cache := range cfg.Caches {
+		if cache.UpdateCacheAPIDomainSuffix == "" {
+			faults = append(faults, &ampcors.ValueError{Field: "Caches[].updateCacheApiDomainSuffix", Index: i, Reason: "is empty", Want: "the cache's entry in caches.json"})
+		}
+	}
+
+	faults = append(faults, c.retry.Check()...)
+	if len(faults) > 0 {
+		return nil, errors.Join(faults...)
+	}
+	if c.log == nil {
+		c.log = slog.New(slog.DiscardHandler)
+	}
+	if c.clock == nil {
+		c.clock = outbound.SystemClock{}
+	}
+	c.limit.clock = c.clock
+	return c, nil
+}
+
+// KeyHandler serves the public key at [KeyPath], in PEM and PKIX as caches want it, and
+// nothing anywhere else, so that it can stand before everything.
+func (c *Client) KeyHandler() http.Handler {
+	return outbound.TextFile(KeyPath, c.pem)
+}
+
+// What an [Error] can be. Test with errors.Is.
+var (
+	// ErrSignature: the cache has a key, and the signature does not fit. Is the key that
+	// it has an old one?
+	ErrSignature = errors.New("the cache refuses the signature")
+	// ErrIngestion: the cache could not take in the publisher's key, or the document. It
+	// remembers that about the key for about a day.
+	ErrIngestion = errors.New("the cache could not fetch the key or the document")
+	// ErrForbidden: 403, with neither of these explanations.
+	ErrForbidden = errors.New("the cache refuses the request")
+	// ErrRateLimited: 429.
+	ErrRateLimited = errors.New("the cache says that there are too many requests")
+	// ErrServer: 500 to 599.
+	ErrServer = errors.New("the cache has a fault")
+	// ErrUnexpected: any other answer, such as a redirect, or 200 without "OK".
+	ErrUnexpected = errors.New("the cache gives an answer that is not of update-cache")
+	// ErrSigner: the Signer failed, or returned something that is not a signature by
+	// RSASSA-PKCS1-v1_5 with SHA-256.
+	ErrSigner = errors.New("the Signer fails")
+	// ErrKeyFile is what Verify reports.
+	ErrKeyFile = errors.New("the publisher's key file is not as caches need it")
+)
+
+// An Error says why a document was not flushed from one cache.
+type Error struct {
+	Page       string        // the document's URL
+	Cache      string        // the cache's ID
+	Err        error         // one of the errors above, or that of the network or the context
+	Status     int           // of the cache's answer, or 0
+	Message    string        // what the cache said, on one line of at most 300 octets
+	RetryAfter time.Duration // what the cache asks for, or 0
+}
+
+func (e *Error) Error() string {
+	s := fmt.Sprintf("updatecache: %.300q on the cache %q: %v", e.Page, e.Cache, e.Err)
+	if e.Status != 0 {
+		s += fmt.Sprintf(" (%d %q)", e.Status, e.Message)
+	}
+	return s
+}
+
+// Unwrap returns e.Err.
+func (e *Error) Unwrap() error { return e.Err }
+
+// temporary tells whether another attempt might help.
+func (e *Error) temporary() bool {
+	for _, final := range []error{ErrSignature, ErrIngestion, ErrForbidden, ErrUnexpected, ErrSigner} {
+		if errors.Is(e.Err, final) {
+			return false
+		}
+	}
+	return true
+}
+
+// A Result is what became of a document on one cache.
+type Result struct {
+	Cache    string // its ID
+	Attempts int    // how often it was tried
+	Err      error  // nil if the cache said OK, or else an *[Error]
+}
+
+// Flush asks each cache, one after the other, to fetch the document again. The page is its
+// URL, as for [cacheurl.URL]. There is a result for each cache, in the order of
+// Config.Caches, also if some fail; the error is that of all that failed, joined. If the
+// page is no such URL, there is only an error, an *[ampcors.ValueError].
+//
+// To one host of a cache, such as www-example-com.cdn.ampproject.org, no more than 10
+// requests are sent in any second. What is more than that waits.
+func (c *Client) Flush(ctx context.Context, page string) ([]Result, error) {
+	results := make([]Result, len(c.caches))
+	var errs []error
+	for i, cache := range c.caches {
+		target, err := newTarget(page, cache)
+		if err != nil {
+			return nil, err // for each cache alike
+		}
+		results[i].Cache = cache.ID
+		results[i].Attempts, err = c.flush(ctx, target)
+		if err != nil {
+			results[i].Err = err
+			errs = append(errs, err)
+			c.log.WarnContext(ctx, "updatecache: not flushed", "page", page, "cache", cache.ID, "attempts", results[i].Attempts, "error", err)
+			continue
+		}
+		c.log.InfoContext(ctx, "updatecache: flushed", "page", page, "cache", cache.ID, "attempts", results[i].Attempts)
+	}
+	return results, errors.Join(errs...)
+}
+
+// A target is a document on one cache.
+type target struct {
+	page, cache string
+	host        string // that takes the requests
+	path        string // path and query, but for the parameters of update-cache
+}
+
+func newTarget(page string, cache ampcors.Cache) (target, error) {
+	built, err := cacheurl.URL{Publisher: page, Cache: cache, Type: cacheurl.Document}.Build()
+	if err != nil {
+		return target{}, err
+	}
+	host, path, _ := strings.Cut(strings.TrimPrefix(built, "https://"), "/")
+	prefix, _, _ := strings.Cut(host, ".")
+	return target{page: page, cache: cache.ID, host: prefix + "." + cache.UpdateCacheAPIDomainSuffix, path: "/update-cache/" + path}, nil
+}
+
+func (c *Client) flush(ctx context.Context, t target) (attempts int, err error) {
+	for {
+		attempts++
+		fault := c.attempt(ctx, t)
+		if fault == nil {
+			return attempts, nil
+		}
+		if ctx.Err() != nil || !fault.temporary() || !c.retry.Again(ctx, c.clock, attempts, fault.RetryAfter) {
+			return attempts, fault
+		}
+	}
+}
+
+// attempt sends one request.
+func (c *Client) attempt(ctx context.Context, t target) *Error {
+	fail := func(err error) *Error { return &Error{Page: t.page, Cache: t.cache, Err: err} }
+	if err := c.limit.wait(ctx, t.host); err != nil {
+		return fail(err)
+	}
+	url, err := c.signedURL(t)
+	if err != nil {
+		return fail(err)
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return fail(err)
+	}
+	c.log.DebugContext(ctx, "updatecache: asking", "url", url)
+	answer, err := outbound.Do(c.http, r)
+	if err != nil {
+		return fail(err)
+	}
+	fault := fail(nil)
+	fault.Status, fault.RetryAfter = answer.Status, answer.RetryAfter(c.clock.Now())
+	fault.Message = withoutRequest(answer.Text())
+	switch {
+	case answer.Status == http.StatusOK && answer.BodyErr == nil && fault.Message == "OK":
+		return nil
+	case answer.Status == http.StatusForbidden:
+		fault.Err = forbidden(fault.Message)
+	case answer.Status == http.StatusTooManyRequests:
+		fault.Err = ErrRateLimited
+	case answer.Status >= 500:
+		fault.Err = ErrServer
+	case answer.Status == http.StatusOK && answer.BodyErr != nil:
+		fault.Err = fmt.Errorf("the answer breaks off: %w", answer.BodyErr)
+	default:
+		fault.Err = ErrUnexpected
+	}
+	return fault
+}
+
+// signedURL signs for the present time, as caches want the timestamp to be within a minute
+// of theirs.
+func (c *Client) signedURL(t target) (string, error) {
+	path, query, hasQuery := strings.Cut(t.path, "?")
+	if hasQuery {
+		query = "?" + query
+	}
+	signed := path + pageurl.AppendQuery(query, "amp_action=flush&amp_ts="+strconv.FormatInt(c.clock.Now().Unix(), 10))
+	signature, err := c.sign(signed)
+	if err != nil {
+		return "", err
+	}
+	return "https://" + t.host + signed + "&amp_url_signature=" + signature, nil
+}
+
+// sign returns the signature of path and query, without the cache's host, so that it is
+// the same for all caches.
+func (c *Client) sign(text string) (string, error) {
+	sum := sha256.Sum256([]byte(text))
+	signature, err := c.signer.Sign(rand.Reader, sum[:], crypto.SHA256)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrSigner, err)
+	}
+	// A service may be set to another scheme, and a cache would only say "signature".
+	if err := rsa.VerifyPKCS1v15(c.public, crypto.SHA256, sum[:], signature); err != nil {
+		return "", fmt.Errorf("%w: what it returns is not by RSASSA-PKCS1-v1_5 with SHA-256 and its public key: %w", ErrSigner, err)
+	}
+	return base64.RawURLEncoding.EncodeToString(signature), nil
+}
+
+// forbidden finds out what a 403 means. A cache that could not take in a key also speaks
+// of the signature that it could not check.
+func forbidden(message string) error {
+	switch message = strings.ToLower(message); {
+	case strings.Contains(message, "ingest"):
+		return ErrIngestion
+	case strings.Contains(message, "signature"):
+		return ErrSignature
+	}
+	return ErrForbidden
+}
+
+// withoutRequest takes the request, which Google repeats, out of a message: it is long, and
+// has "signature" in it, and whatever the page's path says.
+func withoutRequest(message string) string {
+	words := strings.Fields(message)
+	kept := words[:0]
+	for _, word := range words {
+		if !strings.Contains(word, "/update-cache/") {
+			kept = append(kept, word)
+		}
+	}
+	return strings.Join(kept, " ")
+}
+
+// Verify fetches the key file of each publisher domain at [KeyPath], as a cache would, and
+// compares it with the Signer's key. An error says what is wrong with which, and is
+// [ErrKeyFile]; or it is an *[ampcors.ValueError] on a domain. Verify does not read
+// robots.txt.
+//
+// It wants 200 at once, without a redirect, the type text/plain, and a single PEM block
+// "PUBLIC KEY" (PKIX).
+func (c *Client) Verify(ctx context.Context, publishers ...string) error {
+	if len(publishers) == 0 {
+		return &ampcors.ValueError{Field: "publishers", Index: -1, Reason: "names no publisher", Want: `at least one domain, such as "www.example.com"`}
+	}
+	var errs []error
+	for i, publisher := range publishers {
+		domain, fault := pageurl.Domain(publisher)
+		if fault != nil {
+			fault.Field, fault.Index = "publishers", i
+			errs = append(errs, fault)
+			continue
+		}
+		url := "https://" + domain + KeyPath
+		answer, err := outbound.Get(ctx, c.http, url)
+		if err == nil {
+			err = c.compare(answer.Body)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("updatecache: %s: %w: %w", url, ErrKeyFile, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// compare tells what is wrong with the contents of a key file.
+func (c *Client) compare(file []byte) error {
+	block, rest := pem.Decode(file)
+	switch {
+	case block == nil:
+		return fmt.Errorf("%.100q is not PEM; want -----BEGIN PUBLIC KEY-----", file)
+	case block.Type != "PUBLIC KEY":
+		return fmt.Errorf("it holds a PEM block %q; want \"PUBLIC KEY\" (PKIX)", block.Type)
+	case len(bytes.TrimSpace(rest)) > 0 || !bytes.HasPrefix(bytes.TrimSpace(file), []byte("-----BEGIN")):
+		return errors.New("it holds more than one PEM block; want the key and nothing else")
+	}
+	key, err := x509.ParsePKIXPublicKey(block.Bytes)
+	if err != nil {
+		return fmt.Errorf("its PEM block is not a public key: %w", err)
+	}
+	if !c.public.Equal(key) {
+		return errors.New("it holds another key than the Signer's")
+	}
+	return nil
+}

@@ -1,0 +1,662 @@
+package updatecache
+
+import (
+	"bytes"
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"html"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/internal/servertest"
+)
+
+// toolboxKey is the key of AMP's own tests.
+var toolboxKey = sync.OnceValue(func() *rsa.PrivateKey {
+	data, err := os.ReadFile("testdata/toolbox_key.pem")
+	if err != nil {
+		panic(err)
+	}
+	block, _ := pem.Decode(data)
+	key, err := x509.ParsePKCS1PrivateKey(block.Bytes)
+	if err != nil {
+		panic(err)
+	}
+	return key
+})
+
+// A service is a Signer that is not an *rsa.PrivateKey, as one that keeps the key elsewhere.
+type service struct {
+	public crypto.PublicKey
+	sign   func(digest []byte) ([]byte, error)
+}
+
+func (s service) Public() crypto.PublicKey { return s.public }
+
+func (s service) Sign(_ io.Reader, digest []byte, opts crypto.SignerOpts) ([]byte, error) {
+	if opts != crypto.SHA256 {
+		return nil, fmt.Errorf("asked for %v", opts)
+	}
+	return s.sign(digest)
+}
+
+// start is the time at which the tests' clock begins.
+var start = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// client returns a Client whose caches, and publishers, are the handler.
+func client(t *testing.T, handler http.Handler, change func(*Config)) (*Client, *servertest.Clock) {
+	t.Helper()
+	clock := servertest.NewClock(start)
+	cfg := Config{Signer: toolboxKey(), HTTPClient: servertest.Loopback(t, handler), Clock: clock}
+	if change != nil {
+		change(&cfg)
+	}
+	c, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, clock
+}
+
+// A cache is an AMP Cache's update-cache, as Google documents it. It reads a request by
+// itself: what is signed ends where the signature's parameter begins, and is to be found
+// in the request line as it came.
+type cache struct {
+	clock *servertest.Clock
+	key   *rsa.PublicKey
+
+	mu   sync.Mutex
+	seen []string // host and path with the query, of each request
+}
+
+func (c *cache) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c.mu.Lock()
+	c.seen = append(c.seen, r.Host+r.RequestURI)
+	c.mu.Unlock()
+	refuse := func(why string) {
+		w.Header().Set("Content-Type", "text/html; charset=UTF-8")
+		w.WriteHeader(http.StatusForbidden)
+		fmt.Fprintf(w, "<!DOCTYPE html>\n<html lang=en><title>Error 403 (Forbidden)!!1</title><style>*{margin:0}</style>"+
+			"<p><b>403.</b> <ins>That’s an error.</ins>\n<p>Your client does not have permission to get URL <code>%s</code> from this server. %s <ins>That’s all we know.</ins>",
+			html.EscapeString(r.RequestURI), why)
+	}
+	text, signature, _ := strings.Cut(r.RequestURI, "&amp_url_signature=")
+	raw, err := base64.RawURLEncoding.DecodeString(signature)
+	sum := sha256.Sum256([]byte(text))
+	if err != nil || rsa.VerifyPKCS1v15(c.key, crypto.SHA256, sum[:], raw) != nil {
+		refuse("URL signature verification error.")
+		return
+	}
+	m := regexp.MustCompile(`^/update-cache/c/(?:s/)?[^?]*\?(?:.*&)?amp_action=flush&amp_ts=(\d+)$`).FindStringSubmatch(text)
+	if m == nil || r.Method != http.MethodGet {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	seconds, err := strconv.ParseInt(m[1], 10, 64)
+	if age := c.clock.Now().Sub(time.Unix(seconds, 0)); err != nil || age.Abs() > time.Minute {
+		refuse("Invalid timestamp.")
+		return
+	}
+	io.WriteString(w, "OK\n")
+}
+
+func TestFlushIsARequestThatACacheTakes(t *testing.T) {
+	t.Parallel()
+	for page, want := range map[string]string{
+		"https://www.example.com/article?a&b=%20#c": "www-example-com.cdn.ampproject.org/update-cache/c/s/www.example.com/article?a&b=%20&amp_action=flush&amp_ts=1795262400",
+		"https://www.example.com":                   "www-example-com.cdn.ampproject.org/update-cache/c/s/www.example.com?amp_action=flush&amp_ts=1795262400",
+		"https://www.example.com/?":                 "www-example-com.cdn.ampproject.org/update-cache/c/s/www.example.com/?&amp_action=flush&amp_ts=1795262400",
+		"http://bücher.example/straße":              "xn--bcher-example-wob.cdn.ampproject.org/update-cache/c/xn--bcher-kva.example/stra%C3%9Fe?amp_action=flush&amp_ts=1795262400",
+		"https://my-pub.com/a.png":                  "0-my--pub-com-0.cdn.ampproject.org/update-cache/c/s/my-pub.com/a.png?amp_action=flush&amp_ts=1795262400",
+		"https://www.example.com/a%2Fb//":           "www-example-com.cdn.ampproject.org/update-cache/c/s/www.example.com/a%2Fb//?amp_action=flush&amp_ts=1795262400",
+	} {
+		google := &cache{key: &toolboxKey().PublicKey}
+		c, clock := client(t, google, nil)
+		google.clock = clock
+		results, err := c.Flush(t.Context(), page)
+		if err != nil || !slices.Equal(results, []Result{{Cache: "google", Attempts: 1}}) {
+			t.Errorf("%s: got %+v, %v", page, results, err)
+		}
+		if len(google.seen) != 1 || !strings.HasPrefix(google.seen[0], want+"&amp_url_signature=") {
+			t.Errorf("%s: the cache was asked for %q; want %s", page, google.seen, want)
+		}
+	}
+}
+
+// TestPublicVectors also has the order of the parameters. The URL of that vector is not a
+// cache's, so that only its query counts.
+func TestPublicVectors(t *testing.T) {
+	t.Parallel()
+	data, err := os.ReadFile("testdata/public_vectors.tsv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, _ := client(t, http.NotFoundHandler(), nil)
+	rows := 0
+	for line := range strings.Lines(string(data)) {
+		row := strings.Split(line, "\t")
+		switch input, want := row[1], row[2]; row[0] {
+		case "update_cache_sign":
+			rows++
+			if got, err := c.sign(input); err != nil || got != want {
+				t.Errorf("sign(%q) = %s, %v; want %s", input, got, err, want)
+			}
+		case "update_cache_url":
+			rows++
+			query := regexp.MustCompile(`\?.*amp_url_signature=`).FindString(want)
+			google := &cache{key: &toolboxKey().PublicKey}
+			c, _ := client(t, google, func(cfg *Config) { cfg.Clock = servertest.NewClock(time.Unix(1, 0)) })
+			google.clock = c.clock.(*servertest.Clock)
+			if _, err := c.Flush(t.Context(), "https://test.com/"); err != nil || query == "" || !strings.Contains(google.seen[0], query) {
+				t.Errorf("asked for %q, %v; want %s", google.seen, err, query)
+			}
+		}
+	}
+	if rows != 2 {
+		t.Errorf("%d vectors; want 2", rows)
+	}
+}
+
+func TestEachCacheIsAsked(t *testing.T) {
+	t.Parallel()
+	google := &cache{key: &toolboxKey().PublicKey}
+	third := ampcors.Cache{ID: "third", CacheDomain: "amp.example", UpdateCacheAPIDomainSuffix: "update.amp.example"}
+	c, clock := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.Host, ".www.bing-amp.com") {
+			http.Error(w, "no such thing", http.StatusNotFound)
+			return
+		}
+		google.ServeHTTP(w, r)
+	}), func(cfg *Config) { cfg.Caches = append(ampcors.DefaultCaches(), third) })
+	google.clock = clock
+
+	results, err := c.Flush(t.Context(), "https://www.example.com/")
+	if len(results) != 3 || results[0].Err != nil || results[2].Err != nil || results[0].Cache != "google" || results[2].Cache != "third" {
+		t.Errorf("got %+v", results)
+	}
+	var fault *Error
+	if !errors.As(results[1].Err, &fault) || !errors.Is(err, ErrUnexpected) || fault.Status != 404 || fault.Cache != "bing" || fault.Message != "no such thing" {
+		t.Errorf("got %v, %+v", err, fault)
+	}
+	hosts := []string{}
+	paths := map[string]bool{}
+	for _, seen := range google.seen {
+		host, path, _ := strings.Cut(seen, "/")
+		hosts = append(hosts, host)
+		paths[path] = true
+	}
+	if !slices.Equal(hosts, []string{"www-example-com.cdn.ampproject.org", "www-example-com.update.amp.example"}) || len(paths) != 1 {
+		t.Errorf("asked were %q, for %v; want the same for both", hosts, paths)
+	}
+}
+
+func TestEachAnswerIsTold(t *testing.T) {
+	t.Parallel()
+	google403 := func(message string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(403)
+			fmt.Fprintf(w, "<title>Error 403</title><p>Your client does not have permission to get URL <code>%s</code> from this server. %s", html.EscapeString(r.RequestURI), message)
+		}
+	}
+	status := func(code int, body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(code)
+			io.WriteString(w, body)
+		}
+	}
+	for name, test := range map[string]struct {
+		handler http.HandlerFunc
+		want    error
+		message string // in the error
+		once    bool   // and there is no further attempt
+	}{
+		"signature":         {google403("URL signature verification error."), ErrSignature, "URL signature verification error.", true},
+		"ingestion":         {google403("Invalid public key due to ingestion error: 404"), ErrIngestion, "ingestion error: 404", true},
+		"403 for no reason": {google403("That’s all we know."), ErrForbidden, "That’s all", true},
+		"403 and nothing":   {status(403, ""), ErrForbidden, "", true},
+		"429":               {status(429, "slow down"), ErrRateLimited, "slow down", false},
+		"500":               {status(500, "<h1>oops</h1>"), ErrServer, `"oops"`, false},
+		"503":               {status(503, ""), ErrServer, "", false},
+		"404":               {status(404, ""), ErrUnexpected, "404", true},
+		"204":               {status(204, ""), ErrUnexpected, "204", true},
+		"200 of somebody":   {status(200, "<html>Please log in"), ErrUnexpected, "log in", true},
+		"200 and nothing":   {status(200, ""), ErrUnexpected, "200", true},
+		"200 and more":      {status(200, "OK OK"), ErrUnexpected, "OK OK", true},
+		"garbage":           {status(200, "\x00\xff<\x01"), ErrUnexpected, "200", true},
+		"without end":       {status(200, "OK"+strings.Repeat(" ", 1<<20)), nil, "breaks off", false},
+		"redirect":          {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", 302) }, ErrUnexpected, "302", true},
+		"cut off in the body": {func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Length", "3")
+			io.WriteString(w, "OK")
+		}, io.ErrUnexpectedEOF, "breaks off", false},
+		"cut off": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, io.EOF, "EOF", false},
+		"slow":    {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, nil, "Timeout", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var requests atomic.Int32
+			c, clock := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				requests.Add(1)
+				test.handler(w, r)
+			}), func(cfg *Config) {
+				cfg.Attempts = 3
+				if name == "slow" {
+					cfg.HTTPClient.Timeout = 50 * time.Millisecond
+				}
+			})
+			// A page whose own words must not be taken for the cache's.
+			results, err := c.Flush(t.Context(), "https://www.example.com/ingestion-of-a-signature")
+			var fault *Error
+			if !errors.As(err, &fault) || len(results) != 1 || results[0].Err != fault || test.want != nil && !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.message) {
+				t.Fatalf("got %+v, %v; want %v with %q", results, err, test.want, test.message)
+			}
+			if strings.Contains(err.Error(), "amp_url_signature") {
+				t.Errorf("the error repeats the signed request: %v", err)
+			}
+			want := 3
+			if test.once {
+				want = 1
+			}
+			if results[0].Attempts != want || len(clock.Waits()) != want-1 || int(requests.Load()) < want {
+				t.Errorf("%d attempts, %d requests, waits %v; want %d", results[0].Attempts, requests.Load(), clock.Waits(), want)
+			}
+		})
+	}
+}
+
+// TestEachAttemptIsSignedAnew: a signature is good for a minute, and a wait may be longer.
+func TestEachAttemptIsSignedAnew(t *testing.T) {
+	t.Parallel()
+	google := &cache{key: &toolboxKey().PublicKey}
+	c, clock := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if len(google.seen) < 2 {
+			google.ServeHTTP(httptest.NewRecorder(), r)
+			w.Header().Set("Retry-After", "90")
+			w.WriteHeader(429)
+			return
+		}
+		google.ServeHTTP(w, r)
+	}), func(cfg *Config) { cfg.Attempts, cfg.MaxWait = 5, 2*time.Minute })
+	google.clock = clock
+	results, err := c.Flush(t.Context(), "https://www.example.com/")
+	if err != nil || results[0].Attempts != 3 {
+		t.Errorf("got %+v, %v", results, err)
+	}
+	waits := clock.Waits()
+	if len(waits) != 2 || waits[0] < 90500*time.Millisecond || waits[0] > 91*time.Second || waits[1] < 91*time.Second || waits[1] > 92*time.Second {
+		t.Errorf("waits %v; want Retry-After, and 0.5 to 1 s, and 1 to 2 s", waits)
+	}
+}
+
+func TestARetryAfterBeyondMaxWaitEndsTheCall(t *testing.T) {
+	t.Parallel()
+	c, clock := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Retry-After", start.Add(time.Hour).Format(http.TimeFormat))
+		w.WriteHeader(503)
+	}), func(cfg *Config) { cfg.Attempts = 5 })
+	results, err := c.Flush(t.Context(), "https://www.example.com/")
+	var fault *Error
+	if !errors.As(err, &fault) || fault.RetryAfter != time.Hour || results[0].Attempts != 1 || len(clock.Waits()) != 0 {
+		t.Errorf("got %+v, %+v", results, fault)
+	}
+}
+
+func TestTheContextEndsIt(t *testing.T) {
+	t.Parallel()
+	c, _ := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(503) }), func(cfg *Config) {
+		cfg.Attempts, cfg.Backoff, cfg.MaxWait = 5, time.Hour, time.Hour
+		cfg.Clock = nil
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if results, err := c.Flush(ctx, "https://www.example.com/"); !errors.Is(err, ErrServer) || results[0].Attempts != 1 {
+		t.Errorf("got %+v, %v; want the cache's answer at once, as there is no time for another attempt", results, err)
+	}
+	cancel()
+	if results, err := c.Flush(ctx, "https://www.example.com/"); !errors.Is(err, context.Canceled) || results[0].Attempts != 1 {
+		t.Errorf("got %+v, %v", results, err)
+	}
+
+	ctx, cancel = context.WithCancel(t.Context())
+	slow, _ := client(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { cancel(); <-r.Context().Done() }), func(cfg *Config) { cfg.Attempts = 5 })
+	if results, err := slow.Flush(ctx, "https://www.example.com/"); !errors.Is(err, context.Canceled) || results[0].Attempts != 1 {
+		t.Errorf("got %+v, %v", results, err)
+	}
+}
+
+func TestWhatIsNoPageIsRefusedBeforeAnythingIsSent(t *testing.T) {
+	t.Parallel()
+	c, _ := client(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("asked for %s", r.RequestURI) }), nil)
+	for _, page := range []string{"", "www.example.com", "https://127.0.0.1/", "https://www.example.com:8443/", "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/", "https://www.example.com/?amp_js_v=1"} {
+		results, err := c.Flush(t.Context(), page)
+		if fault := (*ampcors.ValueError)(nil); !errors.As(err, &fault) || results != nil {
+			t.Errorf("%q: got %v, %v", page, results, err)
+		}
+	}
+}
+
+func TestAnySignerWithAnRSAKey(t *testing.T) {
+	t.Parallel()
+	key := toolboxKey()
+	broken := errors.New("the service is down")
+	for name, test := range map[string]struct {
+		sign func(digest []byte) ([]byte, error)
+		want error
+	}{
+		"a service": {func(digest []byte) ([]byte, error) { return rsa.SignPKCS1v15(nil, key, crypto.SHA256, digest) }, nil},
+		"PSS":       {func(digest []byte) ([]byte, error) { return rsa.SignPSS(rand.Reader, key, crypto.SHA256, digest, nil) }, ErrSigner},
+		"nothing":   {func(digest []byte) ([]byte, error) { return nil, nil }, ErrSigner},
+		"down":      {func(digest []byte) ([]byte, error) { return nil, broken }, broken},
+	} {
+		google := &cache{key: &key.PublicKey}
+		c, clock := client(t, google, func(cfg *Config) { cfg.Signer, cfg.Attempts = service{&key.PublicKey, test.sign}, 3 })
+		google.clock = clock
+		_, err := c.Flush(t.Context(), "https://www.example.com/")
+		if !errors.Is(err, test.want) || test.want != nil && (!errors.Is(err, ErrSigner) || len(google.seen) != 0) {
+			t.Errorf("%s: got %v after %d requests; want %v", name, err, len(google.seen), test.want)
+		}
+	}
+}
+
+func TestFaultsOfTheConfigurationAreAllReported(t *testing.T) {
+	t.Parallel()
+	elliptic, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	short, err := rsa.GenerateKey(rand.Reader, 1024)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, cfg := range map[string]Config{
+		"Signer \"\" is missing":                    {},
+		"is missing; want an RSA":                   {Signer: (*rsa.PrivateKey)(nil)},
+		"is not an RSA key":                         {Signer: elliptic},
+		"not an RSA key; want an RSA":               {Signer: service{public: (*rsa.PublicKey)(nil)}},
+		"RSA, 1024 bits":                            {Signer: short},
+		"Caches \"\" names no cache":                {Signer: toolboxKey(), Caches: []ampcors.Cache{}},
+		"caches[0].cacheDomain \"\"":                {Signer: toolboxKey(), Caches: []ampcors.Cache{{ID: "x", UpdateCacheAPIDomainSuffix: "x.example"}}},
+		"Caches[0].updateCacheApiDomainSuffix \"\"": {Signer: toolboxKey(), Caches: []ampcors.Cache{{ID: "x", CacheDomain: "x.example"}}},
+		"Attempts \"-1\"":                           {Signer: toolboxKey(), Attempts: -1},
+		"Attempts \"101\"":                          {Signer: toolboxKey(), Attempts: 101},
+		"Backoff \"-1ns\"":                          {Signer: toolboxKey(), Backoff: -1},
+		"MaxWait \"-1ns\"":                          {Signer: toolboxKey(), MaxWait: -1},
+	} {
+		c, err := New(cfg)
+		if fault := (*ampcors.ValueError)(nil); c != nil || !errors.As(err, &fault) || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v; want an error with %s", err, want)
+		}
+	}
+	_, err = New(Config{Caches: []ampcors.Cache{{}}, Attempts: -1, MaxWait: -1})
+	for _, want := range []string{"Signer", "caches[0].id", "Caches[0].updateCache", "Attempts", "MaxWait"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not have %s", err, want)
+		}
+	}
+}
+
+func TestTheConfigurationIsCopied(t *testing.T) {
+	t.Parallel()
+	caches := ampcors.DefaultCaches()
+	google := &cache{key: &toolboxKey().PublicKey}
+	httpClient := servertest.Loopback(t, google)
+	c, clock := client(t, google, func(cfg *Config) { cfg.Caches, cfg.HTTPClient = caches, httpClient })
+	google.clock = clock
+	caches[0] = ampcors.Cache{}
+	if _, err := c.Flush(t.Context(), "https://www.example.com/"); err != nil {
+		t.Error(err)
+	}
+	if httpClient.CheckRedirect != nil {
+		t.Error("the caller's client is changed")
+	}
+}
+
+func TestTheKeyIsServedAndVerified(t *testing.T) {
+	t.Parallel()
+	c, _ := client(t, http.NotFoundHandler(), nil)
+	site := http.NewServeMux()
+	site.Handle("/", c.KeyHandler())
+	get := func(method, path string) (*http.Response, string) {
+		w := httptest.NewRecorder()
+		site.ServeHTTP(w, httptest.NewRequest(method, path, nil))
+		return w.Result(), w.Body.String()
+	}
+	resp, body := get("GET", KeyPath)
+	want := http.Header{"Content-Type": {"text/plain; charset=utf-8"}, "Content-Length": {strconv.Itoa(len(body))}, "X-Content-Type-Options": {"nosniff"}}
+	if resp.StatusCode != 200 || fmt.Sprint(resp.Header) != fmt.Sprint(want) {
+		t.Errorf("got %d, %v", resp.StatusCode, resp.Header)
+	}
+	block, rest := pem.Decode([]byte(body))
+	if block == nil || block.Type != "PUBLIC KEY" || len(rest) != 0 {
+		t.Fatalf("got %q", body)
+	}
+	if key, err := x509.ParsePKIXPublicKey(block.Bytes); err != nil || !toolboxKey().PublicKey.Equal(key) {
+		t.Errorf("got %v, %v", key, err)
+	}
+	if resp, body := get("HEAD", KeyPath); resp.StatusCode != 200 || body != "" || fmt.Sprint(resp.Header) != fmt.Sprint(want) {
+		t.Errorf("HEAD: got %d, %v, %q", resp.StatusCode, resp.Header, body)
+	}
+	if resp, _ := get("POST", KeyPath); resp.StatusCode != 405 || resp.Header.Get("Allow") != "GET, HEAD" {
+		t.Errorf("POST: got %d, %v", resp.StatusCode, resp.Header)
+	}
+	for _, path := range []string{"/", KeyPath + "/", KeyPath + "x", "/.well-known/amphtml/", "/.well-known%2Famphtml/apikey.pub"} {
+		if resp, body := get("GET", path); resp.StatusCode != 404 || strings.Contains(body, "KEY") {
+			t.Errorf("%s: got %d, %q", path, resp.StatusCode, body)
+		}
+	}
+
+	key := func(public any, blockType string) string {
+		der, err := x509.MarshalPKIXPublicKey(public)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(pem.EncodeToMemory(&pem.Block{Type: blockType, Bytes: der}))
+	}
+	other, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := func(text string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, text) }
+	}
+	for name, test := range map[string]struct {
+		handler http.HandlerFunc
+		want    string // "": it is in order
+	}{
+		"the handler": {c.KeyHandler().ServeHTTP, ""},
+		"by openssl":  {plain("\n" + strings.ReplaceAll(body, "\n", "\r\n") + "\n"), ""},
+		"missing":     {http.NotFound, "404"},
+		"redirect":    {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "https://example.com"+KeyPath, 301) }, `a redirect to "https://example.com/`},
+		"a page":      {plain("<html>"), `Content-Type is "text/html`},
+		"octet stream": {func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/octet-stream")
+			io.WriteString(w, body)
+		}, `Content-Type is "application/octet-stream"`},
+		"garbage": {plain("garbage"), `"garbage" is not PEM`},
+		"empty":   {func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Content-Type", "text/plain") }, `"" is not PEM`},
+		"endless": {plain(strings.Repeat("a", 1<<20)), "longer than 65536"},
+		"cut off": {func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Length", "1000")
+			io.WriteString(w, body)
+		}, "breaks off"},
+		"hung up":          {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "EOF"},
+		"PKCS #1":          {plain(string(pem.EncodeToMemory(&pem.Block{Type: "RSA PUBLIC KEY", Bytes: x509.MarshalPKCS1PublicKey(&toolboxKey().PublicKey)}))), `"RSA PUBLIC KEY"`},
+		"the private key":  {plain(string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY"}))), `"RSA PRIVATE KEY"`},
+		"not a key":        {plain(string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: []byte("x")}))), "not a public key"},
+		"two keys":         {plain(body + body), "more than one"},
+		"a key after text": {plain("our key:\n" + body), "more than one"},
+		"another key":      {plain(key(&other.PublicKey, "PUBLIC KEY")), "another key"},
+	} {
+		c, _ := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Host != "www.example.com" || r.URL.Path != KeyPath {
+				t.Errorf("asked for %s%s", r.Host, r.URL)
+			}
+			test.handler(w, r)
+		}), nil)
+		err := c.Verify(t.Context(), "WWW.Example.com")
+		if test.want == "" && err != nil || test.want != "" && (!errors.Is(err, ErrKeyFile) || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "https://www.example.com"+KeyPath)) {
+			t.Errorf("%s: got %v; want %q", name, err, test.want)
+		}
+	}
+
+	err = c.Verify(t.Context(), "www.example.com", "https://www.example.com", "example.org")
+	for _, want := range []string{"https://www.example.com" + KeyPath, `publishers[1] "https://www.example.com" has a scheme`, "https://example.org"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v; want %s in it", err, want)
+		}
+	}
+	if err := c.Verify(t.Context()); err == nil || !strings.Contains(err.Error(), "names no publisher") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestTenRequestsASecond: in no second more than ten go to one host, whoever sends them, and
+// other hosts do not wait for it.
+func TestTenRequestsASecond(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := limiter{clock: outboundClock{}}
+		began := time.Now()
+		var mu sync.Mutex
+		var sent []time.Duration
+		var all sync.WaitGroup
+		for i := range 95 {
+			all.Go(func() {
+				time.Sleep(time.Duration(i%7) * 150 * time.Millisecond)
+				if err := l.wait(t.Context(), "a"); err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				sent = append(sent, time.Since(began))
+			})
+		}
+		time.Sleep(time.Second)
+		if err := l.wait(t.Context(), "b"); err != nil || time.Since(began) != time.Second {
+			t.Errorf("another host waited: %v, %v", time.Since(began), err)
+		}
+		all.Wait()
+		slices.Sort(sent)
+		for i := range sent[:len(sent)-10] {
+			if gap := sent[i+10] - sent[i]; gap < time.Second {
+				t.Errorf("requests %d to %d within %v", i, i+10, gap)
+			}
+		}
+		if last := sent[len(sent)-1]; last > 10*time.Second {
+			t.Errorf("the last of 95 waited %v; want about 9 s", last)
+		}
+	})
+}
+
+type outboundClock struct{}
+
+func (outboundClock) Now() time.Time                         { return time.Now() }
+func (outboundClock) After(d time.Duration) <-chan time.Time { return time.After(d) }
+
+func TestWhoeverGivesUpWaitingTakesNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := limiter{clock: outboundClock{}}
+		for range 10 {
+			if err := l.wait(t.Context(), "a"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		began := time.Now()
+		short, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		gaveUp, giveUp := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		for range 50 {
+			all.Go(func() {
+				if err := l.wait(short, "a"); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("got %v", err)
+				}
+			})
+			all.Go(func() {
+				if err := l.wait(gaveUp, "a"); !errors.Is(err, context.Canceled) {
+					t.Errorf("got %v", err)
+				}
+			})
+		}
+		synctest.Wait()
+		giveUp()
+		all.Wait()
+		if err := l.wait(t.Context(), "a"); err != nil || time.Since(began) != time.Second {
+			t.Errorf("waited %v, %v", time.Since(began), err)
+		}
+	})
+}
+
+func TestTheLimitForgetsIdleHosts(t *testing.T) {
+	t.Parallel()
+	clock := servertest.NewClock(start)
+	l := limiter{clock: clock}
+	most := 0
+	for i := range 100_000 {
+		if i%100 == 0 {
+			clock.After(time.Second)
+		}
+		if err := l.wait(t.Context(), strconv.Itoa(i)); err != nil {
+			t.Fatal(err)
+		}
+		most = max(most, len(l.hosts))
+	}
+	if most > 2000 {
+		t.Errorf("%d hosts are remembered; 200 were asked in the last two seconds", most)
+	}
+	for range 10 { // and those that are not idle are not forgotten
+		_ = l.wait(t.Context(), "busy")
+	}
+	l.sweep = 0
+	_ = l.wait(t.Context(), "new")
+	if l.hosts["busy"] == nil {
+		t.Error("a host that must wait was forgotten")
+	}
+}
+
+func TestTheLogSaysWhatHappened(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	google := &cache{key: &toolboxKey().PublicKey}
+	c, clock := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.RequestURI, "bad") {
+			w.WriteHeader(500)
+			return
+		}
+		google.ServeHTTP(w, r)
+	}), func(cfg *Config) {
+		cfg.Logger = slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	})
+	google.clock = clock
+	_, _ = c.Flush(t.Context(), "https://www.example.com/good")
+	_, _ = c.Flush(t.Context(), "https://www.example.com/bad")
+	for _, want := range []string{`level=DEBUG msg="updatecache: asking" url="https://www-example-com.cdn.`, `level=INFO msg="updatecache: flushed" page=https://www.example.com/good cache=google attempts=1`, `level=WARN msg="updatecache: not flushed" page=https://www.example.com/bad`} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the log\n%s\ndoes not have %s", &out, want)
+		}
+	}
+}

@@ -302,12 +302,13 @@ func (c *Client) attempt(ctx context.Context, t target) *Error {
 	}
 	fault := fail(nil)
 	fault.Status, fault.RetryAfter = answer.Status, answer.RetryAfter(c.clock.Now())
-	fault.Message = withoutRequest(answer.Text())
+	text := withoutRequest(answer.Text())
+	fault.Message = outbound.Shorten(text)
 	switch {
-	case answer.Status == http.StatusOK && answer.BodyErr == nil && fault.Message == "OK":
+	case answer.Status == http.StatusOK && answer.BodyErr == nil && text == "OK":
 		return nil
 	case answer.Status == http.StatusForbidden:
-		fault.Err = forbidden(fault.Message)
+		fault.Err = forbidden(text)
 	case answer.Status == http.StatusTooManyRequests:
 		fault.Err = ErrRateLimited
 	case answer.Status >= 500:

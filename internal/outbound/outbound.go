@@ -100,18 +100,22 @@ func (a Answer) MediaType() string {
 
 var markup = regexp.MustCompile(`(?s)<(style|script|title)\b.*?</(style|script|title)>|<[^>]*>`)
 
-// Text returns what the answer's body says to people, on one line of at most 300 octets.
+// Text returns what the answer's body says to people, on one line.
 func (a Answer) Text() string {
 	text := html.UnescapeString(markup.ReplaceAllString(string(a.Body), " "))
-	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " ")
+	return strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " ")
+}
+
+// Shorten cuts a text that goes into an error to 300 octets.
+func Shorten(text string) string {
 	const most = 300
-	if len(text) > most {
-		for text = text[:most]; !utf8.ValidString(text); {
-			text = text[:len(text)-1]
-		}
-		text += "…"
+	if len(text) <= most {
+		return text
 	}
-	return text
+	for text = text[:most]; !utf8.ValidString(text); {
+		text = text[:len(text)-1]
+	}
+	return text + "…"
 }
 
 // Get asks for a publisher's own key file, as a cache or a search engine does, and wants

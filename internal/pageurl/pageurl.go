@@ -131,7 +131,7 @@ func Split(value string, escaping Escaping) (URL, *ampcors.ValueError) {
 	case strings.Contains(authority, `\`) || strings.Contains(path, `\`):
 		return URL{}, Fault(value, `has a \, which browsers take for /`, "/ or %5C")
 	case port != "" && (scheme != "https" || port != "443") && (scheme != "http" || port != "80"):
-		return URL{}, Fault(value, fmt.Sprintf("has the port %.80q", port), "no port: a page on another one has no cache URL, and no search engine verifies a key there")
+		return URL{}, Fault(value, fmt.Sprintf("has the port %.80q", port), "none, or the default: caches and search engines know a page by its host alone")
 	case escaping == AsRFC3986 && loneEscape(tail):
 		return URL{}, Fault(value, "has a % that no two hexadecimal digits follow", "%25 for a percent sign")
 	}

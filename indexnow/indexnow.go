@@ -1,0 +1,137 @@
+// Package indexnow tells search engines which pages of a site are new, have changed or are
+// gone, by the IndexNow protocol (https://www.indexnow.org/documentation). The engines
+// that take part tell each other, so that one is enough.
+//
+//  1. Make a [Key] once, by [NewKey], and keep it with the configuration.
+//  2. Serve [Client.KeyHandler] on each host whose pages are to be submitted.
+//  3. Call [Client.Verify] before the first submission.
+//  4. Call [Client.Submit] for pages that change together, or let a [Queue] gather those
+//     that change one by one.
+//
+// Nothing happens but in these calls: there is no goroutine, and nothing is tried twice
+// unless [Config] says so. A Client may be used by many goroutines at once.
+package indexnow
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/internal/outbound"
+	"github.com/ampcors/ampcors/internal/pageurl"
+)
+
+// The endpoints of the protocol's own service and of the engines that take part, as
+// https://www.indexnow.org/faq lists them.
+const (
+	API    = "https://api.indexnow.org/indexnow"
+	Bing   = "https://www.bing.com/indexnow"
+	Naver  = "https://searchadvisor.naver.com/indexnow"
+	Seznam = "https://search.seznam.cz/indexnow"
+	Yandex = "https://yandex.com/indexnow"
+	Yep    = "https://indexnow.yep.com/indexnow"
+)
+
+// Clock tells the time and waits. Tests can have one of their own.
+type Clock interface {
+	Now() time.Time
+	After(d time.Duration) <-chan time.Time // as [time.After]
+}
+
+// Config configures a [Client].
+type Config struct {
+	// Key proves that who submits a host's pages may do so, as the host serves it, too.
+	Key Key
+
+	// KeyLocation is the URL of the key file, if that is not "/{key}.txt" at the root of
+	// each host: "https://www.example.com/catalog/indexnow.txt". Such a file covers no other
+	// host, and of this one only what is in the same directory or below it, here what
+	// begins with "/catalog/".
+	KeyLocation string
+
+	// Endpoint is the service that is told. "" stands for [API].
+	Endpoint string
+
+	// Attempts is how often a request is sent, in all, if there is no answer, or one that
+	// says "too many requests", "server error" or "key not verified yet". 0 and 1 stand
+	// for once.
+	Attempts int
+	// Backoff is the wait before the second attempt. It doubles before each further one,
+	// and up to half of it is left out at random. 0 stands for 1 s. A Retry-After of the
+	// engine comes on top.
+	Backoff time.Duration
+	// MaxWait bounds the backoff. If a Retry-After is longer, there is no further attempt.
+	// 0 stands for 1 min.
+	MaxWait time.Duration
+
+	// HTTPClient sends the requests, but follows no redirect. nil stands for one with a
+	// timeout of 30 s.
+	HTTPClient *http.Client
+	// Logger is told of each batch (Info), and of each failure (Warn). It never gets to
+	// see the key. nil: nobody.
+	Logger *slog.Logger
+	// Clock is that of waits. nil: the system's.
+	Clock Clock
+}
+
+// A Client submits URLs. [New] makes one.
+type Client struct {
+	key         Key
+	keyLocation *pageurl.URL // nil: at the root of each host
+	endpoint    string
+	retry       outbound.Retry
+	http        *http.Client
+	log         *slog.Logger
+	logs        bool // log was given
+	clock       Clock
+}
+
+// New returns a Client, or all the faults of the configuration, joined, each an
+// *[ampcors.ValueError].
+func New(cfg Config) (*Client, error) {
+	var faults []error
+	c := &Client{
+		key:      cfg.Key,
+		endpoint: cfg.Endpoint,
+		retry:    outbound.Retry{Attempts: cfg.Attempts, Backoff: cfg.Backoff, MaxWait: cfg.MaxWait},
+		http:     outbound.Client(cfg.HTTPClient),
+		log:      cfg.Logger,
+		logs:     cfg.Logger != nil,
+		clock:    cfg.Clock,
+	}
+	if fault := cfg.Key.check(); fault != nil {
+		faults = append(faults, fault)
+	}
+	if cfg.KeyLocation != "" {
+		location, fault := pageurl.Parse(cfg.KeyLocation, pageurl.AsRFC3986)
+		if fault == nil && (location.Query != "" || location.Path == "" || strings.HasSuffix(location.Path, "/")) {
+			fault = pageurl.Fault(cfg.KeyLocation, "is not the URL of a file", `one such as "https://www.example.com/catalog/indexnow.txt"`)
+		}
+		if fault != nil {
+			fault.Field, fault.Value = "KeyLocation", c.mask(fault.Value)
+			faults = append(faults, fault)
+		}
+		c.keyLocation = &location
+	}
+	if c.endpoint == "" {
+		c.endpoint = API
+	} else if u, err := url.Parse(c.endpoint); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		faults = append(faults, &ampcors.ValueError{Field: "Endpoint", Index: -1, Value: cfg.Endpoint, Reason: "is not the URL of an IndexNow service", Want: fmt.Sprintf("one such as %q", API)})
+	}
+	faults = append(faults, c.retry.Check()...)
+	if len(faults) > 0 {
+		return nil, errors.Join(faults...)
+	}
+	if c.log == nil {
+		c.log = slog.New(slog.DiscardHandler)
+	}
+	if c.clock == nil {
+		c.clock = outbound.SystemClock{}
+	}
+	return c, nil
+}

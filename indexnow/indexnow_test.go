@@ -1,0 +1,760 @@
+package indexnow
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/internal/servertest"
+)
+
+const testKey Key = "73134416ae45434d98edc086e0bf6740"
+
+// start is the time at which the tests' clock begins.
+var start = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// client returns a Client whose engine, and hosts, are the handler.
+func client(t testing.TB, handler http.Handler, change func(*Config)) (*Client, *servertest.Clock) {
+	t.Helper()
+	clock := servertest.NewClock(start)
+	cfg := Config{Key: testKey, HTTPClient: servertest.Loopback(t, handler), Clock: clock}
+	if change != nil {
+		change(&cfg)
+	}
+	c, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, clock
+}
+
+// A submission is the body of a request, by the protocol's document.
+type submission struct {
+	Host        string   `json:"host"`
+	Key         string   `json:"key"`
+	KeyLocation string   `json:"keyLocation"`
+	URLList     []string `json:"urlList"`
+}
+
+// An engine takes submissions as the protocol's document has them: it knows nothing of this
+// package but the key.
+type engine struct {
+	mu   sync.Mutex
+	seen []submission
+}
+
+func (e *engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var s submission
+	decoder := json.NewDecoder(r.Body)
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&s); err != nil || r.Method != http.MethodPost || r.Host != "api.indexnow.org" || r.RequestURI != "/indexnow" ||
+		r.Header.Get("Content-Type") != "application/json; charset=utf-8" || len(s.URLList) == 0 || len(s.URLList) > 10_000 {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	if s.Key != string(testKey) {
+		w.WriteHeader(http.StatusForbidden)
+		return
+	}
+	// RFC 3986, of this host. Nothing else may be in a list.
+	valid := regexp.MustCompile(`^https?://` + regexp.QuoteMeta(s.Host) + `/(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*$`)
+	for _, u := range s.URLList {
+		if !valid.MatchString(u) {
+			w.WriteHeader(http.StatusUnprocessableEntity)
+			return
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.seen = append(e.seen, s)
+}
+
+func TestSubmitIsARequestThatAnEngineTakes(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		location string
+		urls     []string
+		want     []submission // without the key
+	}{
+		{"", []string{"https://www.example.com/a"}, []submission{{Host: "www.example.com", URLList: []string{"https://www.example.com/a"}}}},
+		{"", nil, nil},
+		{"", []string{ // by host, in order, each once, http and https together
+			"https://www.example.com/a?b=1&c#d", "https://bücher.example/straße?ö", "http://www.example.com/", "HTTPS://WWW.example.com:443/a?b=1&c",
+		}, []submission{
+			{Host: "www.example.com", URLList: []string{"https://www.example.com/a?b=1&c", "http://www.example.com/"}},
+			{Host: "xn--bcher-kva.example", URLList: []string{"https://xn--bcher-kva.example/stra%C3%9Fe?%C3%B6"}},
+		}},
+		{"", []string{`https://www.example.com/a b"<>^{|}[\]?q[0]={|}^\` + "`'\"<> é", "https://www.example.com", "https://www.example.com?x", "https://www.example.com/%2F%zz?"}, nil},
+		{"", []string{`https://www.example.com/a b"<>^{|}[]` + "`?q[0]={|}^\\`'\"<> é", "https://www.example.com", "https://www.example.com?x", "https://www.example.com/%2f/./b/../c?d=%20+"},
+			[]submission{{Host: "www.example.com", URLList: []string{
+				"https://www.example.com/a%20b%22%3C%3E%5E%7B%7C%7D%5B%5D%60?q%5B0%5D=%7B%7C%7D%5E%5C%60'%22%3C%3E%20%C3%A9",
+				"https://www.example.com/", "https://www.example.com/?x", "https://www.example.com/%2f/c?d=%20+",
+			}}}},
+		{"https://www.Example.com/catalog/key.txt", []string{"https://www.example.com/catalog/a", "http://www.example.com/catalog/b/c", "https://www.example.com/catalog/"},
+			[]submission{{Host: "www.example.com", KeyLocation: "https://www.example.com/catalog/key.txt", URLList: []string{
+				"https://www.example.com/catalog/a", "http://www.example.com/catalog/b/c", "https://www.example.com/catalog/",
+			}}}},
+		{"http://www.example.com/key.txt", []string{"https://www.example.com/a"},
+			[]submission{{Host: "www.example.com", KeyLocation: "http://www.example.com/key.txt", URLList: []string{"https://www.example.com/a"}}}},
+	} {
+		api := &engine{}
+		c, _ := client(t, api, func(cfg *Config) { cfg.KeyLocation = test.location })
+		report, err := c.Submit(t.Context(), test.urls...)
+		if test.want == nil && len(test.urls) > 0 { // the one row with faults
+			if len(report.Refused) != 2 || report.Refused[0].Index != 0 || report.Refused[1].Index != 3 || len(report.Batches) != 1 || len(api.seen) != 1 || len(api.seen[0].URLList) != 2 {
+				t.Errorf("got %+v, %v, %+v", report, err, api.seen)
+			}
+			for _, want := range []string{`has a \, which browsers`, "has a % that no two"} {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("got %v; want %s", err, want)
+				}
+			}
+			continue
+		}
+		var batches []Batch
+		for i := range test.want {
+			test.want[i].Key = string(testKey)
+			batches = append(batches, Batch{Host: test.want[i].Host, URLs: test.want[i].URLList, Attempts: 1})
+		}
+		if err != nil || !reflect.DeepEqual(report, Report{Batches: batches}) {
+			t.Errorf("%q: got %+v, %v", test.urls, report, err)
+		}
+		if !reflect.DeepEqual(api.seen, test.want) {
+			t.Errorf("%q: the engine was told\n%+v; want\n%+v", test.urls, api.seen, test.want)
+		}
+	}
+}
+
+func TestTenThousandInARequest(t *testing.T) {
+	t.Parallel()
+	api := &engine{}
+	c, _ := client(t, api, nil)
+	var urls []string
+	for i := range 25_001 {
+		urls = append(urls, fmt.Sprintf("https://www.example.com/%d", i))
+		if i%2500 == 0 {
+			urls = append(urls, fmt.Sprintf("https://example.org/%d", i))
+		}
+	}
+	report, err := c.Submit(t.Context(), append(urls, urls...)...)
+	if err != nil || len(report.Batches) != 4 {
+		t.Fatalf("%d batches, %v", len(report.Batches), err)
+	}
+	var sizes []int
+	var sent []string
+	for i, b := range report.Batches {
+		sizes = append(sizes, len(b.URLs))
+		sent = append(sent, b.URLs...)
+		if !slices.Equal(b.URLs, api.seen[i].URLList) {
+			t.Errorf("batch %d is not what the engine got", i)
+		}
+	}
+	slices.Sort(urls)
+	slices.Sort(sent)
+	if !slices.Equal(sizes, []int{10_000, 11, 10_000, 5_001}) || !slices.Equal(sent, urls) {
+		t.Errorf("batches of %v", sizes)
+	}
+}
+
+func TestTheScopeOfTheKeyFileIsEnforcedBeforeSending(t *testing.T) {
+	t.Parallel()
+	for _, location := range []string{"https://www.example.com/catalog/key.txt", "https://www.example.com/key.txt", ""} {
+		for u, coveredBy := range map[string]string{
+			"https://www.example.com/catalog/":               "catalog root none",
+			"https://www.example.com/catalog/a":              "catalog root none",
+			"http://www.example.com/catalog/a/b":             "catalog root none",
+			"https://www.example.com/a/../catalog/b":         "catalog root none",
+			"https://www.example.com/catalog":                "root none",
+			"https://www.example.com/catalogue/a":            "root none",
+			"https://www.example.com/Catalog/a":              "root none",
+			"https://www.example.com/help/index.html":        "root none",
+			"https://www.example.com/catalog/../help":        "root none",
+			"https://www.example.com/catalog/%2e%2E/help":    "root none",
+			"https://www.example.com/catalog/.%2e/help":      "root none",
+			"https://www.example.com//catalog/a":             "root none",
+			"https://www.example.com/?/catalog/":             "root none",
+			"https://www.example.com":                        "root none",
+			"https://example.com/catalog/a":                  "none",
+			"https://shop.www.example.com/catalog/a":         "none",
+			"https://www.example.com.evil.example/catalog/a": "none",
+			"https://www.example.com@evil.example/catalog/a": "",
+			"https://www.example.com:8443/catalog/a":         "",
+			"ftp://www.example.com/catalog/a":                "",
+			"/catalog/a":                                     "",
+		} {
+			api := &engine{}
+			c, _ := client(t, api, func(cfg *Config) { cfg.KeyLocation = location })
+			name := map[bool]string{true: "catalog", false: "root"}[strings.Contains(location, "catalog")]
+			if location == "" {
+				name = "none"
+			}
+			covered := slices.Contains(strings.Fields(coveredBy), name)
+			report, err := c.Submit(t.Context(), u)
+			var fault *ampcors.ValueError
+			if covered != (err == nil) || covered != (len(api.seen) == 1) || covered == (len(report.Refused) == 1) || !covered && (!errors.As(err, &fault) || fault.Value != u || fault.Want == "") {
+				t.Errorf("key file %q, %s: got %+v, %v; covered: %v", location, u, report, err, covered)
+			}
+		}
+	}
+}
+
+func TestEachAnswerIsTold(t *testing.T) {
+	t.Parallel()
+	status := func(code int, body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(code)
+			io.WriteString(w, body)
+		}
+	}
+	coded := func(code string) http.HandlerFunc {
+		return status(403, `{"errorCode":"`+code+`","message":"about `+string(testKey)+`","details":null}`)
+	}
+	for name, test := range map[string]struct {
+		handler http.HandlerFunc
+		want    error  // nil: accepted
+		message string // in the error
+		again   bool   // there are further attempts
+	}{
+		"200":             {status(200, ""), nil, "", false},
+		"200 and garbage": {status(200, "\x00<garbage"), nil, "", false},
+		"202":             {status(202, ""), nil, "", false},
+		"204":             {status(204, ""), nil, "", false},
+		"200 cut off": {func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Length", "9")
+			io.WriteString(w, "x")
+		}, nil, "", false},
+		"400":                          {status(400, `{"message":"Invalid request parameters"}`), ErrMalformed, "Invalid request parameters", false},
+		"403":                          {status(403, "<b>Forbidden</b>"), ErrForbidden, `"Forbidden"`, false},
+		"403 of another code":          {coded("Whatever"), ErrForbidden, "403 Whatever", false},
+		"SiteVerificationNotCompleted": {coded("SiteVerificationNotCompleted"), ErrKeyPending, "SiteVerificationNotCompleted", true},
+		"KeyNotFound":                  {coded("KeyNotFound"), ErrKeyNotFound, "KeyNotFound", false},
+		"UserForbiddedToAccessSite":    {coded("UserForbiddedToAccessSite"), ErrRotateKey, "UserForbiddedToAccessSite", false},
+		"UserForbiddenToAccessSite":    {coded("UserForbiddenToAccessSite"), ErrRotateKey, "UserForbiddenToAccessSite", false},
+		"403 of another type":          {status(403, `{"errorCode":7}`), ErrForbidden, "errorCode", false},
+		"403 without a code":           {status(403, `{"error":"no"}`), ErrForbidden, `{\"error\":\"no\"}`, false},
+		"403 cut off": {func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Length", "99")
+			w.WriteHeader(403)
+			io.WriteString(w, `{"errorCode":"KeyNo`)
+		}, ErrForbidden, "KeyNo", false},
+		"422":     {status(422, ""), ErrUnprocessable, "422", false},
+		"429":     {status(429, "slow down"), ErrRateLimited, "slow down", true},
+		"500":     {status(500, strings.Repeat("é", 1<<20)), ErrServer, "é…", true},
+		"503":     {status(503, ""), ErrServer, "503", true},
+		"404":     {status(404, "not here"), ErrUnexpected, "not here", false},
+		"cut off": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, io.EOF, "EOF", true},
+		"slow":    {func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body); <-r.Context().Done() }, errTimeout, "Timeout", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var requests atomic.Int32
+			c, clock := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				requests.Add(1)
+				test.handler(w, r)
+			}), func(cfg *Config) {
+				cfg.Attempts = 3
+				if name == "slow" {
+					cfg.HTTPClient.Timeout = 50 * time.Millisecond
+				}
+			})
+			report, err := c.Submit(t.Context(), "https://www.example.com/a")
+			b := report.Batches[0]
+			want := 1
+			if test.again {
+				want = 3
+			}
+			if len(report.Batches) != 1 || b.Attempts != want || len(clock.Waits()) != want-1 || int(requests.Load()) != want {
+				t.Errorf("%d attempts, %d requests, waits %v; want %d", b.Attempts, requests.Load(), clock.Waits(), want)
+			}
+			if test.want == nil {
+				if err != nil || b.Err != nil || b.Pending != (name == "202") {
+					t.Errorf("got %+v, %v", b, err)
+				}
+				return
+			}
+			var fault *Error
+			if !errors.As(err, &fault) || b.Err != fault || test.want != errTimeout && !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.message) || fault.Temporary() != test.again || len(err.Error()) > 600 {
+				t.Errorf("got %v; want %v with %q", err, test.want, test.message)
+			}
+			if text := fmt.Sprintf("%v %+v %#v", err, b, fault); strings.Contains(text, string(testKey)) {
+				t.Errorf("the key is in %s", text)
+			}
+		})
+	}
+}
+
+var errTimeout = errors.New("a timeout, which has no value of its own")
+
+// TestARedirectIsNotFollowed: a POST that follows one becomes a GET, and the key would go
+// to whoever it names.
+func TestARedirectIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{301, 302, 303, 307, 308} {
+		var requests atomic.Int32
+		c, _ := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			requests.Add(1)
+			http.Redirect(w, r, "https://evil.example/indexnow", status)
+		}), nil)
+		if _, err := c.Submit(t.Context(), "https://www.example.com/a"); !errors.Is(err, ErrUnexpected) || requests.Load() != 1 {
+			t.Errorf("%d: %v after %d requests", status, err, requests.Load())
+		}
+	}
+}
+
+// TestAFailureStopsWhatItWouldMeetAgain: a storm of refused requests helps nobody.
+func TestAFailureStopsWhatItWouldMeetAgain(t *testing.T) {
+	t.Parallel()
+	urls := []string{"https://b.example/1"}
+	for i := range 20_001 {
+		urls = append(urls, fmt.Sprintf("https://a.example/%d", i))
+	}
+	urls = append(urls, "https://c.example/1") // so: b, a, a, a, c
+	for status, want := range map[int][]string{
+		// The engine's answer for a.example: what the five batches come to.
+		200: {"", "", "", "", ""},
+		400: {"", "malformed", "malformed", "malformed", ""},
+		403: {"", "refuses the key", "not sent", "not sent", ""},
+		422: {"", "not the host's", "not the host's", "not the host's", ""},
+		404: {"", "not of IndexNow", "not of IndexNow", "not of IndexNow", ""},
+		429: {"", "too many", "not sent", "not sent", "not sent"},
+		503: {"", "has a fault", "not sent", "not sent", "not sent"},
+		0:   {"", "EOF", "not sent", "not sent", "not sent"},
+	} {
+		var requests atomic.Int32
+		c, _ := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			requests.Add(1)
+			var s submission
+			if err := json.NewDecoder(r.Body).Decode(&s); err != nil {
+				t.Error(err)
+			}
+			if s.Host != "a.example" {
+				return
+			}
+			if status == 0 {
+				panic(http.ErrAbortHandler)
+			}
+			w.Header().Set("Retry-After", "120")
+			w.WriteHeader(status)
+		}), nil)
+		report, err := c.Submit(t.Context(), urls...)
+		if len(report.Batches) != 5 {
+			t.Fatalf("%d batches", len(report.Batches))
+		}
+		notSent, total := 0, 0
+		for i, b := range report.Batches {
+			total += len(b.URLs)
+			got := ""
+			if b.Err != nil {
+				got = b.Err.Error()
+				if !errors.Is(err, b.Err) {
+					t.Errorf("%d: batch %d is not in %v", status, i, err)
+				}
+			}
+			if !strings.Contains(got, want[i]) || (got == "") != (want[i] == "") {
+				t.Errorf("%d: batch %d: %s; want %q", status, i, got, want[i])
+			}
+			if errors.Is(b.Err, ErrNotSent) {
+				notSent++
+				fault := b.Err.(*Error)
+				if b.Attempts != 0 || !errors.Is(b.Err, errors.Unwrap(report.Batches[1].Err)) || status == 429 && (fault.RetryAfter != 2*time.Minute || !fault.Temporary()) || status == 403 && fault.Temporary() {
+					t.Errorf("%d: batch %d: %+v", status, i, b.Err)
+				}
+			}
+		}
+		if int(requests.Load()) != 5-notSent || total != len(urls) {
+			t.Errorf("%d: %d requests, %d URLs in the report", status, requests.Load(), total)
+		}
+	}
+}
+
+func TestRetriesHonourRetryAfterAndTheContext(t *testing.T) {
+	t.Parallel()
+	answers := func(statuses ...int) http.HandlerFunc {
+		i := 0
+		return func(w http.ResponseWriter, r *http.Request) {
+			status := statuses[min(i, len(statuses)-1)]
+			i++
+			if status == 429 {
+				w.Header().Set("Retry-After", "20")
+			}
+			w.WriteHeader(status)
+		}
+	}
+	c, clock := client(t, answers(503, 429, 500, 500, 500, 500, 202), func(cfg *Config) { cfg.Attempts, cfg.Backoff, cfg.MaxWait = 7, 2*time.Second, 21*time.Second })
+	report, err := c.Submit(t.Context(), "https://www.example.com/")
+	if err != nil || report.Batches[0].Attempts != 7 || !report.Batches[0].Pending {
+		t.Errorf("got %+v, %v", report, err)
+	}
+	least := []time.Duration{1, 20 + 2, 4, 8, 10, 10}
+	most := []time.Duration{2, 20 + 4, 8, 16, 21, 21}
+	for i, wait := range clock.Waits() {
+		if wait < least[i]*time.Second || wait > most[i]*time.Second {
+			t.Errorf("wait %d is %v; want %d to %d s", i, wait, least[i], most[i])
+		}
+	}
+
+	// It is off unless asked for.
+	c, clock = client(t, answers(429), nil)
+	report, err = c.Submit(t.Context(), "https://www.example.com/")
+	if !errors.Is(err, ErrRateLimited) || report.Batches[0].Attempts != 1 || report.Batches[0].Err.(*Error).RetryAfter != 20*time.Second || len(clock.Waits()) != 0 {
+		t.Errorf("got %+v, %v", report, err)
+	}
+	// A longer Retry-After than MaxWait ends it.
+	c, clock = client(t, answers(429), func(cfg *Config) { cfg.Attempts, cfg.MaxWait = 7, 19*time.Second })
+	if report, err = c.Submit(t.Context(), "https://www.example.com/"); !errors.Is(err, ErrRateLimited) || report.Batches[0].Attempts != 1 || len(clock.Waits()) != 0 {
+		t.Errorf("got %+v, %v", report, err)
+	}
+	// So does a deadline before the wait is over, at once, with what the engine said.
+	c, _ = client(t, answers(429), func(cfg *Config) { cfg.Attempts, cfg.Clock = 7, nil })
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	defer cancel()
+	began := time.Now()
+	if _, err = c.Submit(ctx, "https://www.example.com/"); !errors.Is(err, ErrRateLimited) || time.Since(began) > 10*time.Second {
+		t.Errorf("got %v after %v", err, time.Since(began))
+	}
+	// And cancelling, also while it waits.
+	waits, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(100*time.Millisecond, cancel)
+	if _, err = c.Submit(waits, "https://www.example.com/"); !errors.Is(err, ErrRateLimited) || time.Since(began) > 10*time.Second {
+		t.Errorf("got %v after %v", err, time.Since(began))
+	}
+	if report, err = c.Submit(waits, "https://a.example/", "https://b.example/"); !errors.Is(err, context.Canceled) || !errors.Is(report.Batches[1].Err, ErrNotSent) {
+		t.Errorf("got %+v, %v", report, err)
+	}
+}
+
+func TestRetryAfterIsRead(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]time.Duration{
+		"":                        0,
+		"0":                       0,
+		"120":                     2 * time.Minute,
+		" 120 ":                   2 * time.Minute,
+		"-1":                      0,
+		"1.5":                     0,
+		"soon":                    0,
+		"99999999999":             30 * 24 * time.Hour,
+		"9223372036854775807":     30 * 24 * time.Hour,
+		"99999999999999999999999": 0,
+		start.Add(time.Hour).Format(http.TimeFormat):              time.Hour,
+		start.Add(-time.Hour).Format(http.TimeFormat):             0,
+		start.Add(10000 * 24 * time.Hour).Format(http.TimeFormat): 30 * 24 * time.Hour,
+	} {
+		c, _ := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Retry-After", value)
+			w.WriteHeader(429)
+		}), nil)
+		report, _ := c.Submit(t.Context(), "https://www.example.com/")
+		if got := report.Batches[0].Err.(*Error).RetryAfter; got != want {
+			t.Errorf("%q: got %v; want %v", value, got, want)
+		}
+	}
+}
+
+func TestTheErrorOfManyIsShort(t *testing.T) {
+	t.Parallel()
+	c, _ := client(t, http.NotFoundHandler(), nil)
+	report, err := c.Submit(t.Context(), slices.Repeat([]string{"no URL"}, 1000)...)
+	if len(report.Refused) != 1000 || err == nil || strings.Count(err.Error(), "\n") != 10 || !strings.Contains(err.Error(), "and 990 more") {
+		t.Errorf("%d refused, %v", len(report.Refused), err)
+	}
+}
+
+func TestFaultsOfTheConfigurationAreAllReported(t *testing.T) {
+	t.Parallel()
+	for want, change := range map[string]func(*Config){
+		`Key "" is missing`:                                                       func(cfg *Config) { cfg.Key = "" },
+		`Key "…" has 7 characters`:                                                func(cfg *Config) { cfg.Key = "abcdefg" },
+		`Key "aaaa…" has 129 characters`:                                          func(cfg *Config) { cfg.Key = Key(strings.Repeat("a", 129)) },
+		`Key "a…" has other characters`:                                           func(cfg *Config) { cfg.Key = "abcd_efgh" },
+		"has other characters than a-z, A-Z":                                      func(cfg *Config) { cfg.Key = "abcdéfgh" },
+		`KeyLocation "https://www.example.com/catalog/" is not the URL of a file`: func(cfg *Config) { cfg.KeyLocation = "https://www.example.com/catalog/" },
+		`KeyLocation "https://www.example.com" is not`:                            func(cfg *Config) { cfg.KeyLocation = "https://www.example.com" },
+		`KeyLocation "https://www.example.com/k?x" is not`:                        func(cfg *Config) { cfg.KeyLocation = "https://www.example.com/k?x" },
+		`KeyLocation "/7313….txt" has no scheme`:                                  func(cfg *Config) { cfg.KeyLocation = "/" + string(testKey) + ".txt" },
+		`Endpoint "api.indexnow.org" is not the URL`:                              func(cfg *Config) { cfg.Endpoint = "api.indexnow.org" },
+		`Endpoint "ftp://api.indexnow.org/" is not`:                               func(cfg *Config) { cfg.Endpoint = "ftp://api.indexnow.org/" },
+		`Endpoint "https:///indexnow" is not`:                                     func(cfg *Config) { cfg.Endpoint = "https:///indexnow" },
+		`Endpoint "https://a@api.indexnow.org/" is not`:                           func(cfg *Config) { cfg.Endpoint = "https://a@api.indexnow.org/" },
+		`Endpoint "https://api.indexnow.org/indexnow?key=x" is not`:               func(cfg *Config) { cfg.Endpoint = "https://api.indexnow.org/indexnow?key=x" },
+		`Endpoint "https://api.indexnow.org/#x" is not`:                           func(cfg *Config) { cfg.Endpoint = "https://api.indexnow.org/#x" },
+		`Attempts "-1"`: func(cfg *Config) { cfg.Attempts = -1 },
+		`Backoff "-1s"`: func(cfg *Config) { cfg.Backoff = -time.Second },
+		`MaxWait "-1s"`: func(cfg *Config) { cfg.MaxWait = -time.Second },
+	} {
+		cfg := Config{Key: testKey}
+		change(&cfg)
+		c, err := New(cfg)
+		if fault := (*ampcors.ValueError)(nil); c != nil || !errors.As(err, &fault) || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v; want an error with %s", err, want)
+		}
+	}
+	_, err := New(Config{KeyLocation: "x", Endpoint: "x", Attempts: -1})
+	for _, want := range []string{"Key ", "KeyLocation", "Endpoint", "Attempts"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not have %s", err, want)
+		}
+	}
+	for _, key := range []Key{"a-B-1-z9", Key(strings.Repeat("Z", 128)), NewKey()} {
+		if _, err := New(Config{Key: key}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestTheEndpoints are those of https://www.indexnow.org/faq.
+func TestTheEndpoints(t *testing.T) {
+	t.Parallel()
+	for endpoint, want := range map[string]string{
+		"": "api.indexnow.org/indexnow", API: "api.indexnow.org/indexnow", Bing: "www.bing.com/indexnow", Naver: "searchadvisor.naver.com/indexnow",
+		Seznam: "search.seznam.cz/indexnow", Yandex: "yandex.com/indexnow", Yep: "indexnow.yep.com/indexnow", "http://localhost:8080/x": "localhost:8080/x",
+	} {
+		asked := ""
+		c, _ := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { asked = r.Host + r.RequestURI }), func(cfg *Config) { cfg.Endpoint = endpoint })
+		if _, err := c.Submit(t.Context(), "https://www.example.com/"); err != nil || asked != want {
+			t.Errorf("%s: asked %s, %v", endpoint, asked, err)
+		}
+	}
+}
+
+func TestNewKey(t *testing.T) {
+	t.Parallel()
+	a, b := NewKey(), NewKey()
+	if a == b || !regexp.MustCompile(`^[0-9a-f]{32}$`).MatchString(string(a)) {
+		t.Errorf("got %s, %s", string(a), string(b))
+	}
+}
+
+func TestTheKeyIsMasked(t *testing.T) {
+	t.Parallel()
+	type config struct{ Key Key }
+	cfg := config{testKey}
+	var out bytes.Buffer
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%t", "%10s"} {
+		fmt.Fprintf(&out, verb+" "+verb+" "+verb+"\n", testKey, cfg, &cfg)
+	}
+	fmt.Fprintln(&out, testKey, cfg, testKey.String())
+	for _, handler := range []slog.Handler{slog.NewTextHandler(&out, nil), slog.NewJSONHandler(&out, nil)} {
+		slog.New(handler).Info("test", "key", testKey, "config", cfg, "pointer", &cfg)
+	}
+	if err := json.NewEncoder(&out).Encode(cfg); err != nil {
+		t.Fatal(err)
+	}
+	hex := fmt.Sprintf("%x", string(testKey))
+	for _, secret := range []string{string(testKey), string(testKey[4:12]), hex, strings.ToUpper(hex), hex[12:24]} {
+		if strings.Contains(out.String(), secret) {
+			t.Errorf("%q is in\n%s", secret, &out)
+		}
+	}
+	if !strings.Contains(out.String(), `key=7313…`) || !strings.Contains(out.String(), `{"Key":"7313…"}`) {
+		t.Errorf("got\n%s", &out)
+	}
+	var read config
+	if err := json.Unmarshal([]byte(`{"Key":"`+string(testKey)+`"}`), &read); err != nil || read != cfg {
+		t.Errorf("got %q, %v", string(read.Key), err)
+	}
+	for key, want := range map[Key]string{"": "", "abcdefgh": "a…", "abcdefghijklmnop": "ab…"} {
+		if key.String() != want {
+			t.Errorf("%q is masked as %q", string(key), key)
+		}
+	}
+}
+
+func TestTheKeyIsServedAndVerified(t *testing.T) {
+	t.Parallel()
+	for location, path := range map[string]string{
+		"": "/" + string(testKey) + ".txt",
+		"https://www.example.com/catalog/indexnow.txt":              "/catalog/indexnow.txt",
+		"https://www.example.com/%7Ea/" + string(testKey) + ".text": "/%7Ea/" + string(testKey) + ".text",
+	} {
+		c, _ := client(t, http.NotFoundHandler(), func(cfg *Config) { cfg.KeyLocation = location })
+		if c.KeyPath() != path {
+			t.Errorf("the path is %s; want %s", c.KeyPath(), path)
+		}
+		get := func(method, path string) (*http.Response, string) {
+			w := httptest.NewRecorder()
+			c.KeyHandler().ServeHTTP(w, httptest.NewRequest(method, path, nil))
+			return w.Result(), w.Body.String()
+		}
+		want := http.Header{"Content-Type": {"text/plain; charset=utf-8"}, "Content-Length": {"32"}, "X-Content-Type-Options": {"nosniff"}}
+		if resp, body := get("GET", path); resp.StatusCode != 200 || body != string(testKey) || fmt.Sprint(resp.Header) != fmt.Sprint(want) {
+			t.Errorf("got %d, %v, %q", resp.StatusCode, resp.Header, body)
+		}
+		if resp, body := get("HEAD", path); resp.StatusCode != 200 || body != "" || fmt.Sprint(resp.Header) != fmt.Sprint(want) {
+			t.Errorf("HEAD: got %d, %v, %q", resp.StatusCode, resp.Header, body)
+		}
+		if resp, _ := get("DELETE", path); resp.StatusCode != 405 || resp.Header.Get("Allow") != "GET, HEAD" {
+			t.Errorf("DELETE: got %d, %v", resp.StatusCode, resp.Header)
+		}
+		for _, other := range []string{"/", "/indexnow.txt", path + "/", path + "x", strings.ToUpper(path), "/catalog/"} {
+			if resp, body := get("GET", other); resp.StatusCode != 404 || strings.Contains(body, string(testKey)) {
+				t.Errorf("%s: got %d, %q", other, resp.StatusCode, body)
+			}
+		}
+	}
+
+	plain := func(text string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "text/plain")
+			io.WriteString(w, text)
+		}
+	}
+	const masked = "https://www.example.com/7313….txt"
+	for name, test := range map[string]struct {
+		handler http.HandlerFunc
+		want    string // "": it is in order
+	}{
+		"in order":     {plain(string(testKey)), ""},
+		"a line break": {plain(string(testKey) + "\n"), "also white space"},
+		"a BOM":        {plain("\uFEFF" + string(testKey)), "byte order mark"},
+		"more":         {plain("key: " + string(testKey)), "other text"},
+		"another key":  {plain(string(NewKey())), "not the key"},
+		"another case": {plain(strings.ToUpper(string(testKey))), "not the key"},
+		"empty":        {plain(""), `holds "" and`},
+		"missing":      {http.NotFound, "404"},
+		"down":         {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(503) }, "503"},
+		"a page":       {func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "<html>") }, "text/html"},
+		"a redirect": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "https://example.com"+r.URL.Path, 301)
+		}, `redirect to "https://example.com/7313….txt"`},
+		"endless": {plain(strings.Repeat(string(testKey), 1<<15)), "longer than"},
+		"cut off": {func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Length", "99")
+			io.WriteString(w, string(testKey))
+		}, "breaks off"},
+		"hung up":        {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "EOF"},
+		"garbage answer": {func(w http.ResponseWriter, r *http.Request) { hijack(w, "garbage\r\n\r\n") }, "malformed HTTP"},
+	} {
+		c, _ := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Host != "www.example.com" || r.RequestURI != "/"+string(testKey)+".txt" {
+				t.Errorf("asked for %s%s", r.Host, r.RequestURI)
+			}
+			test.handler(w, r)
+		}), nil)
+		err := c.Verify(t.Context(), "WWW.example.com")
+		if test.want == "" && err != nil || test.want != "" && (!errors.Is(err, ErrKeyFile) || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), masked)) {
+			t.Errorf("%s: got %v; want %q", name, err, test.want)
+		}
+		if err != nil && strings.Contains(err.Error(), string(testKey)) {
+			t.Errorf("%s: the key is in %v", name, err)
+		}
+	}
+
+	c, _ := client(t, plain(string(testKey)), nil)
+	if err := c.Verify(t.Context(), "www.example.com", "bücher.example"); err != nil {
+		t.Error(err)
+	}
+	if err := c.Verify(t.Context()); err == nil || !strings.Contains(err.Error(), "names no host") {
+		t.Errorf("got %v", err)
+	}
+	if err := c.Verify(t.Context(), "www.example.com", "https://www.example.com/"); err == nil || !strings.Contains(err.Error(), "hosts[1]") {
+		t.Errorf("got %v", err)
+	}
+	asked := ""
+	c, _ = client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked += r.Host + r.RequestURI + " "
+		plain(string(testKey))(w, r)
+	}), func(cfg *Config) { cfg.KeyLocation = "https://www.example.com/catalog/indexnow.txt" })
+	if err := c.Verify(t.Context()); err != nil || asked != "www.example.com/catalog/indexnow.txt " {
+		t.Errorf("asked for %s: %v", asked, err)
+	}
+	if err := c.Verify(t.Context(), "www.example.com"); err != nil {
+		t.Error(err)
+	}
+	if err := c.Verify(t.Context(), "example.com"); err == nil || !strings.Contains(err.Error(), `hosts[0] "example.com" is not the host of KeyLocation`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func hijack(w http.ResponseWriter, answer string) {
+	conn, _, err := w.(http.Hijacker).Hijack()
+	if err != nil {
+		panic(err)
+	}
+	io.WriteString(conn, answer)
+	conn.Close()
+}
+
+func TestTheLogSaysWhatHappenedAndNeverTheKey(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	status := 200
+	c, _ := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Location", "https://www.example.com/"+string(testKey))
+		w.WriteHeader(status)
+		fmt.Fprintf(w, `{"errorCode":"%s","message":"%s"}`, testKey[:20], string(testKey))
+	}), func(cfg *Config) {
+		cfg.Logger = slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		cfg.KeyLocation = "https://www.example.com/" + string(testKey) + ".txt"
+	})
+	_, _ = c.Submit(t.Context(), "https://www.example.com/a")
+	for _, status = range []int{302, 400, 403, 429, 500} {
+		_, _ = c.Submit(t.Context(), "https://www.example.com/a")
+	}
+	if strings.Contains(out.String(), string(testKey)) {
+		t.Errorf("the key is in\n%s", &out)
+	}
+	for _, want := range []string{`level=INFO msg="indexnow: accepted" host=www.example.com urls=1 attempts=1 pending=false`, `level=WARN msg="indexnow: not accepted" host=www.example.com urls=1 attempts=1 error="indexnow: www.example.com: the engine says that there are too many requests (429`} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the log\n%s\ndoes not have %s", &out, want)
+		}
+	}
+}
+
+func ExampleClient_Submit() {
+	c, err := New(Config{
+		Key:        "73134416ae45434d98edc086e0bf6740", // from the configuration; NewKey makes one
+		HTTPClient: exampleEngine(),                    // yours, or none
+	})
+	if err != nil {
+		panic(err)
+	}
+	report, err := c.Submit(context.Background(),
+		"https://www.example.com/news/1", "https://bücher.example/straße", "https://www.example.com:8443/",
+	)
+	for _, b := range report.Batches {
+		fmt.Println(b.Host, len(b.URLs), b.Err)
+	}
+	fmt.Println(err)
+	// Output:
+	// www.example.com 1 <nil>
+	// xn--bcher-kva.example 1 indexnow: xn--bcher-kva.example: the engine does not find the key on the site (403 KeyNotFound "")
+	// indexnow: xn--bcher-kva.example: the engine does not find the key on the site (403 KeyNotFound "")
+	// ampcors: urls[2] "https://www.example.com:8443/" has the port "8443"; want none, or the default: caches and search engines know a page by its host alone
+}
+
+// exampleEngine returns a client that asks nobody.
+func exampleEngine() *http.Client {
+	return &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+		var s submission
+		_ = json.NewDecoder(r.Body).Decode(&s)
+		if s.Host != "www.example.com" {
+			return answer(403, `{"errorCode":"KeyNotFound"}`), nil
+		}
+		return answer(200, ""), nil
+	})}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func answer(status int, body string) *http.Response {
+	return &http.Response{StatusCode: status, Status: strconv.Itoa(status), Header: make(http.Header), Body: io.NopCloser(strings.NewReader(body))}
+}

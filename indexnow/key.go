@@ -1,0 +1,157 @@
+package indexnow
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/internal/outbound"
+	"github.com/ampcors/ampcors/internal/pageurl"
+)
+
+// A Key has 8 to 128 of the characters a–z, A–Z, 0–9 and hyphen. Who has it, and can
+// guess where its file is, can submit the site's pages.
+//
+// It is masked wherever it is printed, logged or marshalled: "4f9a…". string(key) is the
+// key itself.
+type Key string
+
+// NewKey returns a new random key of 32 hexadecimal digits.
+func NewKey() Key {
+	var random [16]byte
+	rand.Read(random[:]) // never fails
+	return Key(hex.EncodeToString(random[:]))
+}
+
+const (
+	minKey   = 8
+	maxKey   = 128
+	keyChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-"
+)
+
+func (k Key) check() error {
+	reason := ""
+	switch {
+	case k == "":
+		reason = "is missing"
+	case strings.Trim(string(k), keyChars) != "":
+		reason = "has other characters than a-z, A-Z, 0-9 and hyphen"
+	case len(k) < minKey || len(k) > maxKey:
+		reason = fmt.Sprintf("has %d characters", len(k))
+	default:
+		return nil
+	}
+	return &ampcors.ValueError{Field: "Key", Index: -1, Value: k.String(), Reason: reason, Want: "8 to 128 of a-z, A-Z, 0-9 and hyphen; NewKey makes one"}
+}
+
+// String returns the key masked: at most an eighth of it, and no more than four characters.
+func (k Key) String() string {
+	if k == "" {
+		return ""
+	}
+	return string(k[:min(len(k)/8, 4)]) + "…"
+}
+
+// Format masks the key for every verb of package fmt.
+func (k Key) Format(f fmt.State, verb rune) { fmt.Fprintf(f, fmt.FormatString(f, verb), k.String()) }
+
+// LogValue masks the key for package log/slog.
+func (k Key) LogValue() slog.Value { return slog.StringValue(k.String()) }
+
+// MarshalText masks the key for packages that encode, such as encoding/json.
+func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// mask masks the key in a text.
+func (c *Client) mask(text string) string {
+	if c.key == "" {
+		return text
+	}
+	return strings.ReplaceAll(text, string(c.key), c.key.String())
+}
+
+// KeyPath is the path of the key file: "/{key}.txt", or that of Config.KeyLocation.
+func (c *Client) KeyPath() string {
+	if c.keyLocation != nil {
+		return c.keyLocation.Path
+	}
+	return "/" + string(c.key) + ".txt"
+}
+
+// KeyHandler serves the key at [Client.KeyPath], exactly and without a line break, and
+// nothing anywhere else, so that it can stand before everything.
+func (c *Client) KeyHandler() http.Handler {
+	return outbound.TextFile(c.KeyPath(), []byte(c.key))
+}
+
+// ErrKeyFile is what [Client.Verify] reports.
+var ErrKeyFile = errors.New("the key file is not as search engines need it")
+
+// Verify fetches the key file of each host, as a search engine would, and compares it with
+// the key. It wants 200 at once, without a redirect, the type text/plain, and the key with
+// nothing before or behind it. An error says what is wrong with which, and is [ErrKeyFile];
+// or it is an *[ampcors.ValueError] on a host.
+//
+// With Config.KeyLocation there is one file, and no host need be named.
+func (c *Client) Verify(ctx context.Context, hosts ...string) error {
+	refuse := func(i int, value, reason, want string) error {
+		return &ampcors.ValueError{Field: "hosts", Index: i, Value: value, Reason: reason, Want: want}
+	}
+	var errs []error
+	var files []string
+	for i, host := range hosts {
+		domain, fault := pageurl.Domain(host)
+		switch {
+		case fault != nil:
+			fault.Field, fault.Index = "hosts", i
+			errs = append(errs, fault)
+		case c.keyLocation == nil:
+			files = append(files, "https://"+domain+c.KeyPath())
+		case domain != c.keyLocation.Host:
+			errs = append(errs, refuse(i, host, "is not the host of KeyLocation", fmt.Sprintf("%q", c.keyLocation.Host)))
+		}
+	}
+	if c.keyLocation != nil {
+		files = append(files, c.keyLocation.String())
+	} else if len(hosts) == 0 {
+		errs = append(errs, refuse(-1, "", "names no host", `at least one, such as "www.example.com"`))
+	}
+	for _, file := range files {
+		answer, err := outbound.Get(ctx, c.http, file)
+		if err == nil {
+			err = c.compare(string(answer.Body))
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("indexnow: %s: %w: %w", c.mask(file), ErrKeyFile, maskedError{c, err}))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// compare tells what is wrong with the contents of a key file.
+func (c *Client) compare(file string) error {
+	switch {
+	case file == string(c.key):
+		return nil
+	case strings.TrimSpace(strings.TrimPrefix(file, "\uFEFF")) == string(c.key):
+		return errors.New("it holds the key, but also white space or a byte order mark; want the key and nothing else")
+	case strings.Contains(file, string(c.key)):
+		return errors.New("it holds the key, but also other text; want the key and nothing else")
+	}
+	return fmt.Errorf("it holds %.20q and not the key", file)
+}
+
+// A maskedError is an error of somebody else, in which a URL may have the key: that of a
+// redirect, for one.
+type maskedError struct {
+	c   *Client
+	err error
+}
+
+func (e maskedError) Error() string { return e.c.mask(e.err.Error()) }
+func (e maskedError) Unwrap() error { return e.err }

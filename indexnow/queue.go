@@ -1,0 +1,420 @@
+package indexnow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/ampcors/ampcors"
+)
+
+// QueueConfig configures a [Queue].
+type QueueConfig struct {
+	// Delay is how long a URL waits for others, to be sent together. 0 stands for 5 s.
+	Delay time.Duration
+	// Hold is how long a URL is held back after it was sent, if it is added again: engines
+	// take those who repeat themselves for spammers. 0 stands for 10 min.
+	Hold time.Duration
+	// Capacity bounds the URLs that wait or are being sent, and also those that are
+	// remembered for Hold: of more than that the oldest are forgotten, and may be sent
+	// again earlier. 0 stands for 100,000.
+	Capacity int
+	// Failed is called with each batch that the engine refuses for good, and that is
+	// therefore no longer in the queue. It is called by the goroutine of Run or Close, and
+	// must not call these. It may be nil if Config.Logger is not, which is told as well.
+	Failed func(Batch)
+}
+
+// A Queue gathers URLs of pages as they change, and submits them in batches. Each waits
+// once, however often it is added. What an engine cannot take now stays in the queue, and is
+// tried again, after its Retry-After or by doubling waits of up to Hold; what it refuses
+// for good goes to QueueConfig.Failed; what is left at the end is returned by [Queue.Close].
+//
+// It is in memory only: what waits is lost if the process is killed.
+type Queue struct {
+	client *Client
+	cfg    QueueConfig
+	wake   chan struct{} // tells Run to look again
+	closed chan struct{} // closed by Close
+
+	mu      sync.Mutex
+	waiting map[string]waiting
+	next    time.Time          // when Run has to look again; zero: when something is added
+	sending map[string]waiting // URLs that are with the engine
+	paused  time.Time          // until when the engine is left alone
+	sent    map[string]time.Time
+	sentLog []sentAt // sent, oldest first
+	running bool
+	stopped chan struct{} // closed when Run returns; nil if it was never called
+	abort   context.CancelFunc
+	stats   QueueStats
+}
+
+// waiting says when a URL is sent.
+type waiting struct {
+	due      time.Time // by when
+	ready    time.Time // not before
+	failures int       // how often it was put back
+}
+
+type sentAt struct {
+	url string
+	at  time.Time
+}
+
+// QueueStats counts what happened to the URLs of a [Queue].
+type QueueStats struct {
+	Waiting  int    // in the queue now, those that are with the engine included
+	Added    uint64 // without those that waited already
+	Repeated uint64 // those that waited already
+	Accepted uint64 // by the engine
+	Retried  uint64 // put back, to be tried again
+	Failed   uint64 // refused by the engine for good
+}
+
+var (
+	// ErrFull is returned by [Queue.Add] when the queue is full.
+	ErrFull = errors.New("indexnow: the queue is full")
+	// ErrClosed is returned once [Queue.Close] was called.
+	ErrClosed = errors.New("indexnow: the queue is closed")
+	// ErrRunning is returned by [Queue.Run] if it runs already.
+	ErrRunning = errors.New("indexnow: the queue is being run already")
+)
+
+// NewQueue returns a Queue, which [Queue.Run] has to empty; or all the faults of the
+// configuration, joined, each an *[ampcors.ValueError].
+func NewQueue(client *Client, cfg QueueConfig) (*Queue, error) {
+	var faults []error
+	refuse := func(field, value, reason, want string) {
+		faults = append(faults, &ampcors.ValueError{Field: field, Index: -1, Value: value, Reason: reason, Want: want})
+	}
+	if client == nil {
+		refuse("client", "", "is missing", "one of New's")
+	} else if cfg.Failed == nil && !client.logs {
+		refuse("Failed", "", "is missing, and so is Config.Logger", "one of them, or what the engine refuses would be lost without a word")
+	}
+	if cfg.Delay < 0 {
+		refuse("Delay", cfg.Delay.String(), "is negative", "some seconds")
+	}
+	if cfg.Hold < 0 {
+		refuse("Hold", cfg.Hold.String(), "is negative", "some minutes")
+	}
+	if cfg.Capacity < 0 {
+		refuse("Capacity", strconv.Itoa(cfg.Capacity), "is negative", "a number of URLs")
+	}
+	if len(faults) > 0 {
+		return nil, errors.Join(faults...)
+	}
+	setDefault(&cfg.Delay, 5*time.Second)
+	setDefault(&cfg.Hold, 10*time.Minute)
+	setDefault(&cfg.Capacity, 100_000)
+	return &Queue{
+		client:  client,
+		cfg:     cfg,
+		wake:    make(chan struct{}, 1),
+		closed:  make(chan struct{}),
+		waiting: make(map[string]waiting),
+		sent:    make(map[string]time.Time),
+	}, nil
+}
+
+func setDefault[T comparable](value *T, def T) {
+	var zero T
+	if *value == zero {
+		*value = def
+	}
+}
+
+// Add puts a URL into the queue, and does not wait. It returns an *[ampcors.ValueError] for
+// a URL that [Client.Submit] would refuse, [ErrFull] or [ErrClosed]; the URL is then not in
+// the queue. Queues that are full empty at their own pace: the caller may try again later,
+// or leave it to the next crawl.
+func (q *Queue) Add(url string) error {
+	page, fault := q.client.page(url)
+	if fault != nil {
+		return fault
+	}
+	url = page.String()
+
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.isClosed() {
+		return ErrClosed
+	}
+	if _, ok := q.waiting[url]; ok {
+		q.stats.Repeated++
+		return nil
+	}
+	if len(q.waiting)+len(q.sending) >= q.cfg.Capacity {
+		return ErrFull
+	}
+	now := q.client.clock.Now()
+	w := waiting{due: now.Add(q.cfg.Delay)}
+	q.forgetSent(now)
+	if at, ok := q.sent[url]; ok {
+		w.ready = at.Add(q.cfg.Hold)
+	}
+	q.stats.Added++
+	q.put(url, w)
+	return nil
+}
+
+func (q *Queue) isClosed() bool {
+	select {
+	case <-q.closed:
+		return true
+	default:
+		return false
+	}
+}
+
+// put puts a URL among the waiting, and wakes Run if that has to look earlier than it
+// would.
+func (q *Queue) put(url string, w waiting) {
+	w.due = later(w.due, w.ready)
+	q.waiting[url] = w
+	if q.next.IsZero() || w.due.Before(q.next) {
+		q.next = w.due
+		select {
+		case q.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+// forgetSent forgets what need not be held back any more.
+func (q *Queue) forgetSent(now time.Time) {
+	n := 0
+	for _, s := range q.sentLog {
+		if len(q.sentLog)-n <= q.cfg.Capacity && now.Sub(s.at) < q.cfg.Hold {
+			break
+		}
+		if q.sent[s.url].Equal(s.at) {
+			delete(q.sent, s.url)
+		}
+		n++
+	}
+	q.sentLog = q.sentLog[n:]
+}
+
+// Run submits what is in the queue as it falls due, until the context ends or
+// [Queue.Close] is called, and returns the context's error or nil. It is for a goroutine of
+// the caller's. If it ended with the context, what is left stays in the queue for another
+// Run, or for Close.
+func (q *Queue) Run(ctx context.Context) error {
+	ctx, abort := context.WithCancel(ctx)
+	defer abort()
+	q.mu.Lock()
+	switch {
+	case q.isClosed():
+		q.mu.Unlock()
+		return ErrClosed
+	case q.running:
+		q.mu.Unlock()
+		return ErrRunning
+	}
+	q.running, q.stopped, q.abort = true, make(chan struct{}), abort
+	q.mu.Unlock()
+	defer func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.running = false
+		close(q.stopped)
+	}()
+
+	for {
+		q.mu.Lock()
+		now := q.client.clock.Now()
+		var alarm <-chan time.Time
+		fallen := false
+		if !q.next.IsZero() {
+			wait := later(q.next, q.paused).Sub(now)
+			if fallen = wait <= 0; !fallen {
+				alarm = q.client.clock.After(wait)
+			}
+		}
+		q.mu.Unlock()
+		if fallen {
+			q.submit(ctx, now)
+		}
+		select {
+		case <-q.closed:
+			return nil
+		default:
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if fallen {
+			continue // to see what is next
+		}
+		select {
+		case <-q.closed:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-q.wake:
+		case <-alarm:
+		}
+	}
+}
+
+// submit submits all that is ready, also what has not waited for its Delay.
+func (q *Queue) submit(ctx context.Context, now time.Time) {
+	q.mu.Lock()
+	var urls []string
+	for url, w := range q.waiting {
+		if !w.ready.After(now) {
+			urls = append(urls, url)
+		}
+	}
+	slices.Sort(urls) // maps have no order, and a log should
+	q.sending = make(map[string]waiting, len(urls))
+	for _, url := range urls {
+		q.sending[url] = q.waiting[url]
+		delete(q.waiting, url)
+		// What is added while it is on its way is held back, too.
+		q.sent[url] = now
+		q.sentLog = append(q.sentLog, sentAt{url, now})
+	}
+	q.look()
+	q.mu.Unlock()
+	if len(urls) == 0 {
+		return
+	}
+
+	report, _ := q.client.Submit(ctx, urls...) // each failure is in the report
+
+	var failed []Batch
+	q.mu.Lock()
+	now = q.client.clock.Now()
+	pause := time.Duration(0)
+	for _, b := range report.Batches {
+		fault, _ := b.Err.(*Error)
+		switch {
+		case fault == nil:
+			q.stats.Accepted += uint64(len(b.URLs))
+		case fault.Temporary():
+			q.stats.Retried += uint64(len(b.URLs))
+			pause = max(pause, q.putBack(b, fault, now))
+		default:
+			q.stats.Failed += uint64(len(b.URLs))
+			failed = append(failed, b)
+			for _, url := range b.URLs {
+				delete(q.sent, url) // nobody was told of it
+			}
+		}
+	}
+	q.sending = nil
+	q.paused = now.Add(pause)
+	q.forgetSent(now)
+	q.look()
+	q.mu.Unlock()
+	for _, b := range failed {
+		if q.cfg.Failed != nil {
+			q.cfg.Failed(b)
+		}
+	}
+}
+
+// putBack puts a batch back into the queue. It returns how long the engine is left alone,
+// or 0 if only this host has to wait.
+func (q *Queue) putBack(b Batch, fault *Error, now time.Time) (pause time.Duration) {
+	for _, url := range b.URLs {
+		w := q.sending[url]
+		wait := q.client.retry.Backoff
+		for range w.failures {
+			if wait *= 2; wait >= q.cfg.Hold {
+				break
+			}
+		}
+		wait = max(min(wait, q.cfg.Hold), fault.RetryAfter)
+		w.due, w.ready = now.Add(wait), now.Add(wait)
+		w.failures++
+		delete(q.sent, url) // nobody was told of it
+		q.put(url, w)       // also if it was added meanwhile
+		pause = max(pause, wait)
+	}
+	if errors.Is(fault, ErrKeyPending) {
+		return 0
+	}
+	return pause
+}
+
+// look finds out when Run has to look again.
+func (q *Queue) look() {
+	q.next = time.Time{}
+	for _, w := range q.waiting {
+		if q.next.IsZero() || w.due.Before(q.next) {
+			q.next = w.due
+		}
+	}
+}
+
+// Stats returns what happened so far.
+func (q *Queue) Stats() QueueStats {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	stats := q.stats
+	stats.Waiting = len(q.waiting) + len(q.sending)
+	return stats
+}
+
+// Close takes no more URLs, ends [Queue.Run], and submits what is left and need not be held
+// back, whether or not Run was called. It returns within the context's deadline, with the
+// URLs that could not be sent, in order, and an error that says why if there are any: they
+// are held back, or the engine did not take them in time.
+func (q *Queue) Close(ctx context.Context) (unsent []string, err error) {
+	q.mu.Lock()
+	if q.isClosed() {
+		q.mu.Unlock()
+		return nil, ErrClosed
+	}
+	close(q.closed)
+	stopped, abort := q.stopped, q.abort
+	q.mu.Unlock()
+	if stopped != nil {
+		select {
+		case <-stopped:
+		case <-ctx.Done():
+			abort() // what Run is just sending comes back
+			<-stopped
+		}
+	}
+
+	q.mu.Lock()
+	now := q.client.clock.Now()
+	paused := q.paused.After(now)
+	q.mu.Unlock()
+	if ctx.Err() == nil && !paused {
+		q.submit(ctx, now)
+	}
+
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for url := range q.waiting {
+		unsent = append(unsent, url)
+	}
+	if len(unsent) == 0 {
+		return nil, nil
+	}
+	slices.Sort(unsent)
+	held := 0
+	for _, w := range q.waiting {
+		if w.ready.After(now) {
+			held++
+		}
+	}
+	return unsent, fmt.Errorf("indexnow: %d URLs were not sent: %d are held back or wait for the engine, the others did not get there in time", len(unsent), held)
+}

@@ -1,0 +1,282 @@
+package indexnow
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/internal/outbound"
+	"github.com/ampcors/ampcors/internal/pageurl"
+)
+
+// maxURLs are as many as the protocol takes in one request.
+const maxURLs = 10_000
+
+// What an [Error] can be. Test with errors.Is.
+var (
+	// ErrMalformed: 400. The engine does not understand the request.
+	ErrMalformed = errors.New("the engine finds the request malformed")
+	// ErrKeyPending: 403 with SiteVerificationNotCompleted. The engine has not fetched the
+	// key file yet; the same URLs can be submitted again in some minutes.
+	ErrKeyPending = errors.New("the engine has not verified the key yet")
+	// ErrKeyNotFound: 403 with KeyNotFound. The key file is missing or holds another key;
+	// see [Client.Verify].
+	ErrKeyNotFound = errors.New("the engine does not find the key on the site")
+	// ErrRotateKey: 403 with UserForbiddedToAccessSite (sic). The engine does not take
+	// this key for this site any more, although its file may be in order; make another.
+	ErrRotateKey = errors.New("the engine does not take this key any more, and wants another")
+	// ErrForbidden: 403 with none of these codes.
+	ErrForbidden = errors.New("the engine refuses the key")
+	// ErrUnprocessable: 422. A URL is not the host's, or the key has another form.
+	ErrUnprocessable = errors.New("the engine finds a URL that is not the host's, or a malformed key")
+	// ErrRateLimited: 429.
+	ErrRateLimited = errors.New("the engine says that there are too many requests")
+	// ErrServer: 500 to 599.
+	ErrServer = errors.New("the engine has a fault")
+	// ErrUnexpected: any other answer, such as a redirect.
+	ErrUnexpected = errors.New("the engine gives an answer that is not of IndexNow")
+	// ErrNotSent: the batch was not sent, because of what happened to one before it.
+	ErrNotSent = errors.New("not sent, after an earlier failure")
+)
+
+// An Error says why a batch was not accepted.
+type Error struct {
+	Host       string        // whose URLs they are
+	Err        error         // one of the errors above, or that of the network or the context
+	Status     int           // of the engine's answer, or 0
+	Code       string        // the errorCode in it, if there is one
+	Message    string        // what else it said, on one line of at most 300 octets
+	RetryAfter time.Duration // what it asks for, or 0
+}
+
+func (e *Error) Error() string {
+	s := fmt.Sprintf("indexnow: %s: %v", e.Host, e.Err)
+	if e.Status != 0 {
+		s += fmt.Sprintf(" (%d %s %q)", e.Status, e.Code, e.Message)
+	}
+	return s
+}
+
+// Unwrap returns e.Err.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Temporary tells whether the same batch may be accepted later, without anything being
+// changed.
+func (e *Error) Temporary() bool {
+	for _, final := range []error{ErrMalformed, ErrKeyNotFound, ErrRotateKey, ErrForbidden, ErrUnprocessable, ErrUnexpected} {
+		if errors.Is(e.Err, final) {
+			return false
+		}
+	}
+	return true
+}
+
+// ofHost tells whether the failure is one of the host's key, and not of the engine.
+func (e *Error) ofHost() bool { return e.Status == http.StatusForbidden }
+
+// A Batch is what became of one request: up to 10,000 URLs of one host.
+type Batch struct {
+	Host     string
+	URLs     []string // as they were sent, or were to be
+	Pending  bool     // accepted with 202: the engine has yet to verify the key
+	Attempts int      // how often it was sent
+	Err      error    // nil if it was accepted, by any status from 200 to 299, or else an *[Error]
+}
+
+// A Report is what became of the URLs of one [Client.Submit].
+type Report struct {
+	Batches []Batch
+	// Refused are the URLs that were not sent because they are no web pages' URLs, or
+	// because the key file does not cover them. Index is their place in the arguments.
+	Refused []*ampcors.ValueError
+}
+
+// Submit submits the URLs of pages that are new, have changed or are gone: one, or any
+// number. They are grouped by host, in requests of up to 10,000, sent one after the other;
+// none is sent twice. They are escaped as RFC 3986 wants it, with hosts in A-labels, and
+// without fragments.
+//
+// The report says of each URL what became of it; the error, of whatever was not accepted,
+// is for those who need not know. After a failure that the next request would meet as well,
+// the others are not sent, but are in the report with [ErrNotSent]: those of the same host
+// after a 403, and all after no answer, 429, or 500 and above.
+func (c *Client) Submit(ctx context.Context, urls ...string) (Report, error) {
+	var report Report
+	var batches []*Batch
+	open := make(map[string]*Batch, 1) // the last batch of each host
+	seen := make(map[string]bool, len(urls))
+	for i, u := range urls {
+		page, fault := c.page(u)
+		if fault != nil {
+			fault.Field, fault.Index = "urls", i
+			report.Refused = append(report.Refused, fault)
+			continue
+		}
+		canonical := page.String()
+		if seen[canonical] {
+			continue
+		}
+		seen[canonical] = true
+		b := open[page.Host]
+		if b == nil || len(b.URLs) == maxURLs {
+			b = &Batch{Host: page.Host}
+			open[page.Host] = b
+			batches = append(batches, b)
+		}
+		b.URLs = append(b.URLs, canonical)
+	}
+
+	var down *Error // why nothing more is sent
+	refusing := make(map[string]*Error)
+	for _, b := range batches {
+		cause := down
+		if cause == nil {
+			cause = refusing[b.Host]
+		}
+		if cause != nil {
+			b.Err = &Error{Host: b.Host, Err: fmt.Errorf("%w: %w", ErrNotSent, cause.Err), RetryAfter: cause.RetryAfter}
+		} else if fault := c.send(ctx, b); fault != nil {
+			b.Err = fault
+			if fault.ofHost() {
+				refusing[b.Host] = fault
+			} else if fault.Temporary() {
+				down = fault
+			}
+		}
+		report.Batches = append(report.Batches, *b)
+		if b.Err != nil {
+			c.log.WarnContext(ctx, "indexnow: not accepted", "host", b.Host, "urls", len(b.URLs), "attempts", b.Attempts, "error", b.Err)
+		} else {
+			c.log.InfoContext(ctx, "indexnow: accepted", "host", b.Host, "urls", len(b.URLs), "attempts", b.Attempts, "pending", b.Pending)
+		}
+	}
+	return report, report.err()
+}
+
+// maxListed bounds the errors that are joined into one.
+const maxListed = 10
+
+func (r Report) err() error {
+	var errs []error
+	more := 0
+	add := func(err error) {
+		if len(errs) < maxListed {
+			errs = append(errs, err)
+		} else {
+			more++
+		}
+	}
+	for _, b := range r.Batches {
+		if b.Err != nil {
+			add(b.Err)
+		}
+	}
+	for _, fault := range r.Refused {
+		add(fault)
+	}
+	if more > 0 {
+		errs = append(errs, fmt.Errorf("indexnow: and %d more, which are in the report", more))
+	}
+	return errors.Join(errs...)
+}
+
+// page takes a URL apart and finds out whether the key file covers it.
+func (c *Client) page(u string) (pageurl.URL, *ampcors.ValueError) {
+	page, fault := pageurl.Parse(u, pageurl.AsRFC3986)
+	if fault != nil {
+		return page, fault
+	}
+	if page.Path == "" {
+		page.Path = "/" // RFC 3986 section 6.2.3
+	}
+	if file := c.keyLocation; file != nil {
+		directory := file.Path[:strings.LastIndexByte(file.Path, '/')+1]
+		if page.Host != file.Host || !strings.HasPrefix(page.Path, directory) {
+			return page, pageurl.Fault(u, "is not covered by the key file of KeyLocation", fmt.Sprintf("one that begins with %q", file.Scheme+"://"+file.Host+directory))
+		}
+	}
+	return page, nil
+}
+
+// send sends a batch, as often as Config.Attempts allows.
+func (c *Client) send(ctx context.Context, b *Batch) *Error {
+	request := struct {
+		Host        string   `json:"host"`
+		Key         string   `json:"key"`
+		KeyLocation string   `json:"keyLocation,omitempty"`
+		URLList     []string `json:"urlList"`
+	}{Host: b.Host, Key: string(c.key), URLList: b.URLs}
+	if c.keyLocation != nil {
+		request.KeyLocation = c.keyLocation.String()
+	}
+	var body bytes.Buffer
+	encoder := json.NewEncoder(&body)
+	encoder.SetEscapeHTML(false) // an & in a URL stays one
+	if err := encoder.Encode(request); err != nil {
+		return &Error{Host: b.Host, Err: err}
+	}
+	for {
+		b.Attempts++
+		fault := c.attempt(ctx, b, body.Bytes())
+		if fault == nil || ctx.Err() != nil || !fault.Temporary() || !c.retry.Again(ctx, c.clock, b.Attempts, fault.RetryAfter) {
+			return fault
+		}
+	}
+}
+
+func (c *Client) attempt(ctx context.Context, b *Batch, body []byte) *Error {
+	fail := func(err error) *Error { return &Error{Host: b.Host, Err: maskedError{c, err}} }
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.endpoint, bytes.NewReader(body))
+	if err != nil {
+		return fail(err)
+	}
+	r.Header.Set("Content-Type", "application/json; charset=utf-8")
+	answer, err := outbound.Do(c.http, r)
+	if err != nil {
+		return fail(err)
+	}
+	if answer.Status >= 200 && answer.Status < 300 {
+		b.Pending = answer.Status == http.StatusAccepted
+		return nil
+	}
+	fault := &Error{Host: b.Host, Status: answer.Status, RetryAfter: answer.RetryAfter(c.clock.Now())}
+	var said struct{ ErrorCode, Message string }
+	if json.Unmarshal(answer.Body, &said) != nil || said.ErrorCode+said.Message == "" {
+		said.ErrorCode, said.Message = "", answer.Text()
+	}
+	fault.Code, fault.Message = outbound.Shorten(c.mask(said.ErrorCode)), outbound.Shorten(c.mask(said.Message))
+	switch {
+	case answer.Status == http.StatusBadRequest:
+		fault.Err = ErrMalformed
+	case answer.Status == http.StatusForbidden:
+		fault.Err = forbidden(said.ErrorCode)
+	case answer.Status == http.StatusUnprocessableEntity:
+		fault.Err = ErrUnprocessable
+	case answer.Status == http.StatusTooManyRequests:
+		fault.Err = ErrRateLimited
+	case answer.Status >= 500:
+		fault.Err = ErrServer
+	default:
+		fault.Err = ErrUnexpected
+	}
+	return fault
+}
+
+// forbidden finds out what a 403 means.
+func forbidden(code string) error {
+	switch strings.ToLower(code) {
+	case "siteverificationnotcompleted":
+		return ErrKeyPending
+	case "keynotfound":
+		return ErrKeyNotFound
+	case "userforbiddedtoaccesssite", "userforbiddentoaccesssite": // the engine's spelling, and the right one
+		return ErrRotateKey
+	}
+	return ErrForbidden
+}

@@ -157,6 +157,8 @@ func (q *Queue) Add(url string) error {
 	q.forgetSent(now)
 	if at, ok := q.sent[url]; ok {
 		w.ready = at.Add(q.cfg.Hold)
+	} else if _, ok := q.sending[url]; ok {
+		w.ready = now.Add(q.cfg.Hold) // until it is known what the engine says
 	}
 	q.stats.Added++
 	q.put(url, w)
@@ -284,9 +286,6 @@ func (q *Queue) submit(ctx context.Context, now time.Time) {
 	for _, url := range urls {
 		q.sending[url] = q.waiting[url]
 		delete(q.waiting, url)
-		// What is added while it is on its way is held back, too.
-		q.sent[url] = now
-		q.sentLog = append(q.sentLog, sentAt{url, now})
 	}
 	q.look()
 	q.mu.Unlock()
@@ -302,17 +301,26 @@ func (q *Queue) submit(ctx context.Context, now time.Time) {
 	pause := time.Duration(0)
 	for _, b := range report.Batches {
 		fault, _ := b.Err.(*Error)
-		switch {
-		case fault == nil:
-			q.stats.Accepted += uint64(len(b.URLs))
-		case fault.Temporary():
+		if fault != nil && fault.Temporary() {
 			q.stats.Retried += uint64(len(b.URLs))
 			pause = max(pause, q.putBack(b, fault, now))
-		default:
+			continue
+		}
+		if fault != nil {
 			q.stats.Failed += uint64(len(b.URLs))
 			failed = append(failed, b)
-			for _, url := range b.URLs {
-				delete(q.sent, url) // nobody was told of it
+		} else {
+			q.stats.Accepted += uint64(len(b.URLs))
+		}
+		for _, url := range b.URLs {
+			ready := now
+			if fault == nil {
+				q.sent[url] = now
+				q.sentLog = append(q.sentLog, sentAt{url, now})
+				ready = now.Add(q.cfg.Hold)
+			}
+			if _, ok := q.waiting[url]; ok { // it was added meanwhile
+				q.put(url, waiting{due: now.Add(q.cfg.Delay), ready: ready})
 			}
 		}
 	}
@@ -342,8 +350,7 @@ func (q *Queue) putBack(b Batch, fault *Error, now time.Time) (pause time.Durati
 		wait = max(min(wait, q.cfg.Hold), fault.RetryAfter)
 		w.due, w.ready = now.Add(wait), now.Add(wait)
 		w.failures++
-		delete(q.sent, url) // nobody was told of it
-		q.put(url, w)       // also if it was added meanwhile
+		q.put(url, w) // also if it was added meanwhile
 		pause = max(pause, wait)
 	}
 	if errors.Is(fault, ErrKeyPending) {

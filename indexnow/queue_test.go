@@ -1,0 +1,601 @@
+package indexnow
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ampcors/ampcors"
+)
+
+// A fakeEngine answers without a network, so that synctest's clock rules. answer sees the
+// host and URLs of a request; if it is nil, all are accepted.
+type fakeEngine struct {
+	began  time.Time
+	answer func(r *http.Request, s submission) *http.Response
+
+	mu   sync.Mutex
+	seen []sentSubmission
+}
+
+type sentSubmission struct {
+	at   time.Duration // since the test began
+	urls string        // without "https://", in the order in which they came
+}
+
+func (e *fakeEngine) RoundTrip(r *http.Request) (*http.Response, error) {
+	var s submission
+	if err := json.NewDecoder(r.Body).Decode(&s); err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	e.seen = append(e.seen, sentSubmission{time.Since(e.began), strings.ReplaceAll(strings.Join(s.URLList, " "), "https://", "")})
+	reply := e.answer
+	e.mu.Unlock()
+	if reply != nil {
+		if resp := reply(r, s); resp != nil {
+			return resp, nil
+		}
+		return nil, r.Context().Err()
+	}
+	return answer(200, ""), nil
+}
+
+// acceptAll has the engine accept everything from now on.
+func (e *fakeEngine) acceptAll() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.answer = nil
+}
+
+func (e *fakeEngine) submissions() []sentSubmission {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.seen)
+}
+
+// newQueue returns a Queue that is run until the test ends, for a bubble of synctest.
+func newQueue(t *testing.T, e *fakeEngine, cfg QueueConfig) *Queue {
+	t.Helper()
+	q := idleQueue(t, e, cfg)
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- q.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	synctest.Wait()
+	return q
+}
+
+func idleQueue(t *testing.T, e *fakeEngine, cfg QueueConfig) *Queue {
+	t.Helper()
+	e.began = time.Now()
+	c, err := New(Config{Key: testKey, HTTPClient: &http.Client{Transport: e}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.Failed == nil {
+		cfg.Failed = func(b Batch) { t.Errorf("failed: %+v", b) }
+	}
+	q, err := NewQueue(c, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+func add(t *testing.T, q *Queue, urls ...string) {
+	t.Helper()
+	for _, u := range urls {
+		if err := q.Add("https://" + u); err != nil {
+			t.Errorf("Add(%s): %v", u, err)
+		}
+	}
+}
+
+func wantSeen(t *testing.T, e *fakeEngine, want ...sentSubmission) {
+	t.Helper()
+	synctest.Wait()
+	if got := e.submissions(); !slices.Equal(got, want) {
+		t.Errorf("the engine got\n%v; want\n%v", got, want)
+	}
+}
+
+func TestTheQueueGathersForSeconds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := &fakeEngine{}
+		q := newQueue(t, e, QueueConfig{})
+		time.Sleep(time.Minute)
+		wantSeen(t, e) // nothing for nothing
+		add(t, q, "a.example/2", "a.example/1")
+		time.Sleep(4 * time.Second)
+		add(t, q, "a.example/3#x", "a.example/1", "b.example", "a.example/3")
+		wantSeen(t, e)
+		time.Sleep(time.Hour)
+		at := 65 * time.Second
+		wantSeen(t, e, sentSubmission{at, "a.example/1 a.example/2 a.example/3"}, sentSubmission{at, "b.example/"})
+		if got, want := q.Stats(), (QueueStats{Added: 4, Repeated: 2, Accepted: 4}); got != want {
+			t.Errorf("got %+v; want %+v", got, want)
+		}
+	})
+}
+
+func TestTheSameURLIsHeldBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := &fakeEngine{}
+		q := newQueue(t, e, QueueConfig{})
+		add(t, q, "a.example/1")
+		time.Sleep(6 * time.Second)
+		add(t, q, "a.example/1", "a.example/2")
+		time.Sleep(time.Minute)
+		add(t, q, "a.example/1")
+		time.Sleep(time.Hour)
+		first, again := 5*time.Second, 5*time.Second+10*time.Minute
+		wantSeen(t, e, sentSubmission{first, "a.example/1"}, sentSubmission{11 * time.Second, "a.example/2"}, sentSubmission{again, "a.example/1"})
+		add(t, q, "a.example/1") // long ago
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		if got := e.submissions(); len(got) != 4 || len(q.sent) != 1 || len(q.sentLog) != 1 {
+			t.Errorf("got %v; %d and %d are remembered", got, len(q.sent), len(q.sentLog))
+		}
+	})
+}
+
+func TestWhatChangesWhileItIsOnItsWayIsSentAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := &fakeEngine{answer: func(*http.Request, submission) *http.Response {
+			time.Sleep(20 * time.Second)
+			return answer(200, "")
+		}}
+		q := newQueue(t, e, QueueConfig{})
+		add(t, q, "a.example/1")
+		time.Sleep(10 * time.Second)
+		add(t, q, "a.example/1")
+		if got := q.Stats(); got.Waiting != 2 || got.Added != 2 {
+			t.Errorf("got %+v", got)
+		}
+		time.Sleep(time.Hour)
+		wantSeen(t, e, sentSubmission{5 * time.Second, "a.example/1"}, sentSubmission{25*time.Second + 10*time.Minute, "a.example/1"})
+	})
+}
+
+func TestTheQueueIsBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := &fakeEngine{answer: func(*http.Request, submission) *http.Response {
+			time.Sleep(20 * time.Second)
+			return answer(200, "")
+		}}
+		q := newQueue(t, e, QueueConfig{Capacity: 3})
+		add(t, q, "a.example/1", "a.example/2", "a.example/3", "a.example/1")
+		if err := q.Add("https://a.example/4"); !errors.Is(err, ErrFull) {
+			t.Errorf("got %v", err)
+		}
+		time.Sleep(10 * time.Second) // on their way
+		if err := q.Add("https://a.example/4"); !errors.Is(err, ErrFull) {
+			t.Errorf("got %v", err)
+		}
+		time.Sleep(20 * time.Second)
+		add(t, q, "a.example/4", "a.example/5") // in place of which the oldest are forgotten
+		time.Sleep(time.Minute)
+		add(t, q, "a.example/1", "a.example/3")
+		time.Sleep(time.Minute)
+		at := 30*time.Second + 5*time.Second
+		wantSeen(t, e, sentSubmission{5 * time.Second, "a.example/1 a.example/2 a.example/3"}, sentSubmission{at, "a.example/4 a.example/5"}, sentSubmission{95 * time.Second, "a.example/1"})
+		if len(q.sent) > 3 || len(q.sentLog) > 3 {
+			t.Errorf("%d and %d are remembered", len(q.sent), len(q.sentLog))
+		}
+	})
+}
+
+func TestWhatTheEngineCannotTakeNowStays(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		refusals := 1
+		e := &fakeEngine{answer: func(*http.Request, submission) *http.Response {
+			if refusals--; refusals < 0 {
+				return answer(200, "")
+			}
+			resp := answer(429, "")
+			resp.Header.Set("Retry-After", "60")
+			return resp
+		}}
+		q := newQueue(t, e, QueueConfig{})
+		add(t, q, "a.example/1", "b.example/1") // of which one is not even sent
+		time.Sleep(10 * time.Second)
+		add(t, q, "a.example/2")
+		time.Sleep(time.Hour)
+		at := 65 * time.Second
+		wantSeen(t, e, sentSubmission{5 * time.Second, "a.example/1"}, sentSubmission{at, "a.example/1 a.example/2"}, sentSubmission{at, "b.example/1"})
+		if got, want := q.Stats(), (QueueStats{Added: 3, Accepted: 3, Retried: 2}); got != want {
+			t.Errorf("got %+v; want %+v", got, want)
+		}
+	})
+}
+
+func TestTheQueueWaitsLongerAfterEachFailure(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := &fakeEngine{answer: func(*http.Request, submission) *http.Response { return answer(503, "") }}
+		q := newQueue(t, e, QueueConfig{Hold: time.Minute})
+		add(t, q, "a.example/1")
+		time.Sleep(4 * time.Minute)
+		var at []int
+		for _, s := range e.submissions() {
+			at = append(at, int(s.at/time.Second))
+		}
+		if want := []int{5, 6, 8, 12, 20, 36, 68, 128, 188}; !slices.Equal(at, want) {
+			t.Errorf("tried at seconds %v; want %v", at, want)
+		}
+		if got := q.Stats(); got.Waiting != 1 || got.Retried != 9 {
+			t.Errorf("got %+v", got)
+		}
+		e.acceptAll()
+		time.Sleep(time.Minute)
+		add(t, q, "a.example/2")
+		time.Sleep(6 * time.Second)
+		if got := q.Stats(); got.Waiting != 0 || got.Accepted != 2 {
+			t.Errorf("got %+v", got)
+		}
+	})
+}
+
+// TestOneHostsKeyDoesNotStopTheOthers, neither while the engine verifies it nor when it is
+// wrong.
+func TestOneHostsKeyDoesNotStopTheOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		pending := 3
+		e := &fakeEngine{answer: func(_ *http.Request, s submission) *http.Response {
+			if s.Host == "new.example" {
+				if pending--; pending >= 0 {
+					return answer(403, `{"errorCode":"SiteVerificationNotCompleted"}`)
+				}
+			}
+			if s.Host == "wrong.example" {
+				return answer(403, `{"errorCode":"KeyNotFound"}`)
+			}
+			return answer(200, "")
+		}}
+		var failed []Batch
+		q := newQueue(t, e, QueueConfig{Failed: func(b Batch) { failed = append(failed, b) }})
+		add(t, q, "new.example/1", "wrong.example/1", "wrong.example/2", "good.example/1")
+		time.Sleep(6500 * time.Millisecond)
+		add(t, q, "good.example/2")
+		time.Sleep(time.Minute)
+		s := time.Second
+		wantSeen(t, e, sentSubmission{5 * s, "good.example/1"}, sentSubmission{5 * s, "new.example/1"}, sentSubmission{5 * s, "wrong.example/1 wrong.example/2"},
+			sentSubmission{6 * s, "new.example/1"}, sentSubmission{8 * s, "good.example/2"}, sentSubmission{8 * s, "new.example/1"}, sentSubmission{12 * s, "new.example/1"})
+		if len(failed) != 1 || !errors.Is(failed[0].Err, ErrKeyNotFound) || !slices.Equal(failed[0].URLs, []string{"https://wrong.example/1", "https://wrong.example/2"}) {
+			t.Errorf("failed: %+v", failed)
+		}
+		if got, want := q.Stats(), (QueueStats{Added: 5, Accepted: 3, Failed: 2, Retried: 3}); got != want {
+			t.Errorf("got %+v; want %+v", got, want)
+		}
+		add(t, q, "wrong.example/1") // with another key, say: it was not submitted, so it is not held back
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		if len(failed) != 2 {
+			t.Errorf("failed: %+v", failed)
+		}
+	})
+}
+
+func TestCloseSendsWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	for name, run := range map[string]bool{"run": true, "never run": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := &fakeEngine{}
+				q := idleQueue(t, e, QueueConfig{})
+				done := make(chan error, 1)
+				if run {
+					go func() { done <- q.Run(context.Background()) }()
+					synctest.Wait()
+				} else {
+					done <- nil
+				}
+				add(t, q, "a.example/1", "a.example/2")
+				unsent, err := q.Close(t.Context())
+				if unsent != nil || err != nil || <-done != nil {
+					t.Errorf("got %v, %v", unsent, err)
+				}
+				wantSeen(t, e, sentSubmission{0, "a.example/1 a.example/2"})
+				if err := q.Add("https://a.example/3"); !errors.Is(err, ErrClosed) {
+					t.Errorf("Add: %v", err)
+				}
+				if err := q.Run(t.Context()); !errors.Is(err, ErrClosed) {
+					t.Errorf("Run: %v", err)
+				}
+				if _, err := q.Close(t.Context()); !errors.Is(err, ErrClosed) {
+					t.Errorf("Close: %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestCloseReportsWhatItCouldNotSend(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		// The first is held back, the second not, and the engine answers neither.
+		hang := false
+		e := &fakeEngine{answer: func(r *http.Request, s submission) *http.Response {
+			if !hang {
+				return answer(200, "")
+			}
+			<-r.Context().Done()
+			return nil
+		}}
+		q := newQueue(t, e, QueueConfig{})
+		add(t, q, "a.example/1")
+		time.Sleep(6 * time.Second)
+		add(t, q, "a.example/1", "a.example/2")
+		synctest.Wait()
+		hang = true
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		began := time.Now()
+		unsent, err := q.Close(ctx)
+		if !slices.Equal(unsent, []string{"https://a.example/1", "https://a.example/2"}) || err == nil || !strings.Contains(err.Error(), "2 URLs were not sent") || time.Since(began) != 3*time.Second {
+			t.Errorf("got %v, %v after %v", unsent, err, time.Since(began))
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		// What Run is sending when Close is called has until the deadline, too.
+		e := &fakeEngine{answer: func(r *http.Request, s submission) *http.Response { <-r.Context().Done(); return nil }}
+		q := newQueue(t, e, QueueConfig{})
+		add(t, q, "a.example/1")
+		time.Sleep(6 * time.Second)
+		add(t, q, "a.example/2")
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		began := time.Now()
+		unsent, err := q.Close(ctx)
+		if !slices.Equal(unsent, []string{"https://a.example/1", "https://a.example/2"}) || err == nil || time.Since(began) != 3*time.Second {
+			t.Errorf("got %v, %v after %v", unsent, err, time.Since(began))
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		// The engine asked to be left alone.
+		e := &fakeEngine{answer: func(*http.Request, submission) *http.Response {
+			resp := answer(429, "")
+			resp.Header.Set("Retry-After", "60")
+			return resp
+		}}
+		q := newQueue(t, e, QueueConfig{})
+		add(t, q, "a.example/1")
+		time.Sleep(6 * time.Second)
+		add(t, q, "a.example/2")
+		unsent, err := q.Close(t.Context())
+		if len(unsent) != 2 || err == nil || len(e.submissions()) != 1 {
+			t.Errorf("got %v, %v", unsent, err)
+		}
+	})
+}
+
+func TestRunEndsWithItsContextAndLosesNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := &fakeEngine{answer: func(r *http.Request, s submission) *http.Response { <-r.Context().Done(); return nil }}
+		q := idleQueue(t, e, QueueConfig{})
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		add(t, q, "a.example/1") // before it runs
+		go func() {
+			time.Sleep(time.Second)
+			if err := q.Run(t.Context()); !errors.Is(err, ErrRunning) {
+				t.Errorf("a second Run: %v", err)
+			}
+		}()
+		if err := q.Run(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		if got := q.Stats(); got.Waiting != 1 {
+			t.Errorf("got %+v", got)
+		}
+		e.acceptAll()
+		ctx, cancel = context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		_ = q.Run(ctx)
+		if got := q.Stats(); got.Waiting != 0 || got.Accepted != 1 {
+			t.Errorf("got %+v", got)
+		}
+	})
+}
+
+func TestAddRefusesWhatSubmitWould(t *testing.T) {
+	t.Parallel()
+	c, err := New(Config{Key: testKey, KeyLocation: "https://a.example/catalog/key.txt", Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := NewQueue(c, QueueConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, u := range []string{"", "a.example/catalog/1", "https://a.example/1", "https://b.example/catalog/1"} {
+		if fault := (*ampcors.ValueError)(nil); !errors.As(q.Add(u), &fault) {
+			t.Errorf("%q is taken", u)
+		}
+	}
+}
+
+func TestFaultsOfTheQueuesConfigurationAreAllReported(t *testing.T) {
+	t.Parallel()
+	if _, err := NewQueue(nil, QueueConfig{}); err == nil || !strings.Contains(err.Error(), "client") {
+		t.Errorf("got %v", err)
+	}
+	c, err := New(Config{Key: testKey})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = NewQueue(c, QueueConfig{Delay: -1, Hold: -1, Capacity: -1})
+	for _, want := range []string{"Failed", "Delay", "Hold", "Capacity"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not have %s", err, want)
+		}
+	}
+}
+
+// TestNothingIsLost: whatever the engine does and whenever the queue is closed, each URL
+// that was taken is accepted, reported as failed, or returned by Close; and none that was
+// accepted is sent again within Hold.
+func TestNothingIsLost(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(300) {
+		synctest.Test(t, func(t *testing.T) {
+			random, engines := rand.New(rand.NewPCG(seed, 1)), rand.New(rand.NewPCG(seed, 2))
+			accepted := map[string][]time.Time{}
+			failed := map[string]int{}
+			e := &fakeEngine{answer: func(r *http.Request, s submission) *http.Response {
+				began := time.Now()
+				wait := time.NewTimer(time.Duration(engines.IntN(7)) * time.Second)
+				select {
+				case <-wait.C:
+				case <-r.Context().Done():
+					return nil
+				}
+				switch engines.IntN(10) {
+				case 0:
+					return answer(429, "")
+				case 1:
+					return answer(503, "")
+				case 2:
+					return answer(403, `{"errorCode":"SiteVerificationNotCompleted"}`)
+				case 3:
+					return answer(400, "")
+				case 4:
+					return answer(403, "")
+				}
+				for _, u := range s.URLList {
+					accepted[u] = append(accepted[u], began)
+				}
+				return answer(200, "")
+			}}
+			q := newQueue(t, e, QueueConfig{Capacity: 40, Hold: time.Minute, Failed: func(b Batch) {
+				for _, u := range b.URLs {
+					failed[u]++
+				}
+			}})
+			taken := map[string]int{}
+			for range 300 {
+				u := fmt.Sprintf("https://%c.example/%d", 'a'+random.IntN(3), random.IntN(12))
+				before := q.Stats().Added
+				if err := q.Add(u); err == nil {
+					taken[u] += int(q.Stats().Added - before)
+				} else if !errors.Is(err, ErrFull) {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Duration(random.IntN(3000)) * time.Millisecond)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(random.IntN(10))*time.Second)
+			defer cancel()
+			began := time.Now()
+			unsent, err := q.Close(ctx)
+			if deadline, _ := ctx.Deadline(); time.Now().After(deadline) && time.Since(began) > 0 || (err == nil) != (len(unsent) == 0) {
+				t.Errorf("seed %d: Close took %v: %v", seed, time.Since(began), err)
+			}
+			total := QueueStats{}
+			for u, n := range taken {
+				left := 0
+				if slices.Contains(unsent, u) {
+					left = 1
+				}
+				if got := len(accepted[u]) + failed[u] + left; got > n || got == 0 {
+					t.Errorf("seed %d: %s was taken %d times; accepted %d, failed %d, unsent %d", seed, u, n, len(accepted[u]), failed[u], left)
+				}
+				for i, at := range accepted[u] {
+					if i > 0 && at.Sub(accepted[u][i-1]) < time.Minute {
+						t.Errorf("seed %d: %s was accepted at %v and at %v", seed, u, accepted[u][i-1], at)
+					}
+				}
+				total.Added += uint64(n)
+				total.Accepted += uint64(len(accepted[u]))
+				total.Failed += uint64(failed[u])
+			}
+			got := q.Stats()
+			if got.Added != total.Added || got.Accepted != total.Accepted || got.Failed != total.Failed || got.Waiting != len(unsent) {
+				t.Errorf("seed %d: got %+v; want %+v and %d waiting", seed, got, total, len(unsent))
+			}
+		})
+	}
+}
+
+// TestTheQueueBehindARealServer has the real clock, and many callers.
+func TestTheQueueBehindARealServer(t *testing.T) {
+	t.Parallel()
+	api := &engine{}
+	failures := 2
+	c, _ := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		api.mu.Lock()
+		failures--
+		fail := failures >= 0
+		api.mu.Unlock()
+		if fail {
+			panic(http.ErrAbortHandler)
+		}
+		api.ServeHTTP(w, r)
+	}), func(cfg *Config) { cfg.Clock, cfg.Backoff = nil, 10*time.Millisecond })
+	q, err := NewQueue(c, QueueConfig{Delay: time.Millisecond, Failed: func(b Batch) { t.Errorf("failed: %+v", b) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran := make(chan error, 1)
+	go func() { ran <- q.Run(context.Background()) }()
+	var all sync.WaitGroup
+	for g := range 8 {
+		all.Go(func() {
+			for i := range 200 {
+				if err := q.Add(fmt.Sprintf("https://www.example.com/%d", (g*100+i)%1000)); err != nil {
+					t.Error(err)
+				}
+				_ = q.Stats()
+			}
+		})
+	}
+	all.Wait()
+	closing, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for q.Stats().Accepted == 0 && closing.Err() == nil {
+		time.Sleep(time.Millisecond) // or Close would meet the pause after a failure
+	}
+	unsent, err := q.Close(closing)
+	if err := <-ran; err != nil {
+		t.Error(err)
+	}
+	got := map[string]int{}
+	for _, s := range api.seen {
+		for _, u := range s.URLList {
+			got[u]++
+		}
+	}
+	for _, u := range unsent {
+		got[u]++
+	}
+	for u, n := range got {
+		if n > 2 { // once, and once more held back
+			t.Errorf("%s: %d times", u, n)
+		}
+	}
+	if len(got) != 900 {
+		t.Errorf("%d URLs; want 900; %d unsent, %v", len(got), len(unsent), err)
+	}
+}

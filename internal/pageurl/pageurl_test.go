@@ -1,0 +1,52 @@
+package pageurl
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// FuzzParse: what is canonical stays as it is; RFC 3986 is kept; net/url reads the same.
+// Other tests are those of the packages that use this one.
+func FuzzParse(f *testing.F) {
+	for _, u := range []string{"https://www.example.com/a%2Fb/../c?d=%20#e", "HTTP://bücher.example:80", `https://a.example/ "<>^{|}[]` + "`?{}", "https://a.example/%zz", "https://a.example//./..//%2e%2E/x/..", "https://a.example?x#", "http://[::1]/"} {
+		f.Add(u)
+	}
+	f.Fuzz(func(t *testing.T, value string) {
+		for _, escaping := range []Escaping{AsBrowsers, AsRFC3986} {
+			u, fault := Parse(value, escaping)
+			if fault != nil {
+				if u != (URL{}) || fault.Value != value || fault.Reason == "" || fault.Want == "" {
+					t.Fatalf("%q: %+v, %v", value, u, fault)
+				}
+				continue
+			}
+			if again, fault := Parse(u.String(), escaping); fault != nil || again != u {
+				t.Fatalf("%q is %+v; that is %+v, %v", value, u, again, fault)
+			}
+			if u.Path != "" && u.Path[0] != '/' || u.Query != "" && u.Query[0] != '?' || strings.Contains(u.String(), "#") {
+				t.Fatalf("%q is %+v", value, u)
+			}
+			for _, segment := range strings.Split(strings.ReplaceAll(strings.ToLower(u.Path), "%2e", "."), "/") {
+				if segment == "." || segment == ".." {
+					t.Fatalf("%q has the path %q", value, u.Path)
+				}
+			}
+			std, err := url.Parse(u.String())
+			if escaping == AsRFC3986 && err != nil {
+				t.Fatalf("%q is %q: %v", value, u, err)
+			}
+			if err == nil && (std.Host != u.Host || std.Scheme != u.Scheme || escaping == AsRFC3986 && std.EscapedPath() != u.Path) {
+				t.Fatalf("%q is %+v; net/url has %#v", value, u, std)
+			}
+			if !utf8.ValidString(u.String()) || strings.ContainsFunc(u.String(), func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+				t.Fatalf("%q is %q", value, u)
+			}
+			// What net/url finds in the value before anything is escaped is there after it.
+			if written, err := url.Parse(value); err == nil && !strings.Contains(value, "/.") && !strings.Contains(strings.ToLower(value), "/%2e") && (written.Path != std.Path || std.Query().Encode() != written.Query().Encode()) {
+				t.Fatalf("%q is %q: path %q and query %q became %q and %q", value, u, written.Path, written.RawQuery, std.Path, std.RawQuery)
+			}
+		}
+	})
+}

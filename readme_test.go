@@ -173,6 +173,11 @@ func TestREADMEsGlueIsThatOfTheTestedPrograms(t *testing.T) {
 	has("examples/publisher/config.json", blocks(t, section, "json")[0])
 	has("configfile/example_test.go", blocks(t, section, "go")[0])
 	has("source/sqlsource/example_test.go", blocks(t, section, "go")[1])
+
+	_, section, _ = strings.Cut(readme(t), "\n## When an article changes\n")
+	for i, name := range []string{"cacheurl", "updatecache", "indexnow"} {
+		has(name+"/example_test.go", blocks(t, section, "go")[i])
+	}
 }
 
 // TestREADMEsTableOfOrigins looks whether each origin in the table is refused for

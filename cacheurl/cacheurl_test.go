@@ -3,7 +3,6 @@ package cacheurl
 import (
 	"bufio"
 	"errors"
-	"fmt"
 	"net/url"
 	"os"
 	"regexp"
@@ -446,38 +445,4 @@ func BenchmarkParse(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-}
-
-func ExampleURL_Build() {
-	for _, u := range []URL{
-		{Publisher: "https://www.example.com/article?id=7"},
-		{Publisher: "http://bücher.example/photo.jpg"},
-		{Publisher: "https://www.example.com/photo.jpg", ImageParams: "w800"},
-		{Publisher: "https://www.example.com/article", Cache: ampcors.DefaultCaches()[1]},
-	} {
-		cacheURL, err := u.Build()
-		if err != nil {
-			panic(err)
-		}
-		fmt.Println(cacheURL)
-	}
-	// Output:
-	// https://www-example-com.cdn.ampproject.org/c/s/www.example.com/article?id=7
-	// https://xn--bcher-example-wob.cdn.ampproject.org/i/xn--bcher-kva.example/photo.jpg
-	// https://www-example-com.cdn.ampproject.org/ii/w800/s/www.example.com/photo.jpg
-	// https://www-example-com.www.bing-amp.com/c/s/www.example.com/article
-}
-
-func ExampleParse() {
-	u, err := Parse("https://www-example-com.cdn.ampproject.org/v/s/www.example.com/article?id=7&amp_js_v=0.1#cap=swipe")
-	if err != nil {
-		panic(err)
-	}
-	fmt.Println(u.Publisher, u.Cache.ID, u.Type, u.CacheQuery)
-
-	_, err = Parse("https://www-example-com.cdn.ampproject.org/c/s/evil.example/article")
-	fmt.Println(err)
-	// Output:
-	// https://www.example.com/article?id=7 google v amp_js_v=0.1
-	// ampcors: url "https://www-example-com.cdn.ampproject.org/c/s/evil.example/article" has the domain prefix "www-example-com", which is not one of "evil.example"; want the prefix of the host in the path
 }

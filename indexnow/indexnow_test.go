@@ -717,44 +717,6 @@ func TestTheLogSaysWhatHappenedAndNeverTheKey(t *testing.T) {
 	}
 }
 
-func ExampleClient_Submit() {
-	c, err := New(Config{
-		Key:        "73134416ae45434d98edc086e0bf6740", // from the configuration; NewKey makes one
-		HTTPClient: exampleEngine(),                    // yours, or none
-	})
-	if err != nil {
-		panic(err)
-	}
-	report, err := c.Submit(context.Background(),
-		"https://www.example.com/news/1", "https://bücher.example/straße", "https://www.example.com:8443/",
-	)
-	for _, b := range report.Batches {
-		fmt.Println(b.Host, len(b.URLs), b.Err)
-	}
-	fmt.Println(err)
-	// Output:
-	// www.example.com 1 <nil>
-	// xn--bcher-kva.example 1 indexnow: xn--bcher-kva.example: the engine does not find the key on the site (403 KeyNotFound "")
-	// indexnow: xn--bcher-kva.example: the engine does not find the key on the site (403 KeyNotFound "")
-	// ampcors: urls[2] "https://www.example.com:8443/" has the port "8443"; want none, or the default: caches and search engines know a page by its host alone
-}
-
-// exampleEngine returns a client that asks nobody.
-func exampleEngine() *http.Client {
-	return &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
-		var s submission
-		_ = json.NewDecoder(r.Body).Decode(&s)
-		if s.Host != "www.example.com" {
-			return answer(403, `{"errorCode":"KeyNotFound"}`), nil
-		}
-		return answer(200, ""), nil
-	})}
-}
-
-type roundTrip func(*http.Request) (*http.Response, error)
-
-func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
 func answer(status int, body string) *http.Response {
 	return &http.Response{StatusCode: status, Status: strconv.Itoa(status), Header: make(http.Header), Body: io.NopCloser(strings.NewReader(body))}
 }

@@ -79,7 +79,7 @@ type QueueStats struct {
 var (
 	// ErrFull is returned by [Queue.Add] when the queue is full.
 	ErrFull = errors.New("indexnow: the queue is full")
-	// ErrClosed is returned once [Queue.Close] was called.
+	// ErrClosed is returned by [Queue.Add] and [Queue.Close] once Close was called.
 	ErrClosed = errors.New("indexnow: the queue is closed")
 	// ErrRunning is returned by [Queue.Run] if it runs already.
 	ErrRunning = errors.New("indexnow: the queue is being run already")
@@ -221,7 +221,7 @@ func (q *Queue) Run(ctx context.Context) error {
 	switch {
 	case q.isClosed():
 		q.mu.Unlock()
-		return ErrClosed
+		return nil
 	case q.running:
 		q.mu.Unlock()
 		return ErrRunning

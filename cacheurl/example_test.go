@@ -1,0 +1,59 @@
+package cacheurl_test
+
+import (
+	"fmt"
+	"log"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
+)
+
+func Example() {
+	cacheURL, err := cacheurl.URL{Publisher: "https://www.example.com/article?id=7"}.Build()
+	if err != nil {
+		log.Fatal(err)
+	}
+	u, err := cacheurl.Parse(cacheURL)
+	if err != nil {
+		log.Fatal(err) // also if the prefix is another publisher's than the path's
+	}
+	fmt.Println(cacheURL)
+	fmt.Println(u.Publisher, u.Cache.ID, u.Type)
+	// Output:
+	// https://www-example-com.cdn.ampproject.org/c/s/www.example.com/article?id=7
+	// https://www.example.com/article?id=7 google c
+}
+
+func ExampleURL_Build() {
+	for _, u := range []cacheurl.URL{
+		{Publisher: "https://www.example.com/article?id=7"},
+		{Publisher: "http://bücher.example/photo.jpg"},
+		{Publisher: "https://www.example.com/photo.jpg", ImageParams: "w800"},
+		{Publisher: "https://www.example.com/article", Cache: ampcors.DefaultCaches()[1]},
+	} {
+		cacheURL, err := u.Build()
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(cacheURL)
+	}
+	// Output:
+	// https://www-example-com.cdn.ampproject.org/c/s/www.example.com/article?id=7
+	// https://xn--bcher-example-wob.cdn.ampproject.org/i/xn--bcher-kva.example/photo.jpg
+	// https://www-example-com.cdn.ampproject.org/ii/w800/s/www.example.com/photo.jpg
+	// https://www-example-com.www.bing-amp.com/c/s/www.example.com/article
+}
+
+func ExampleParse() {
+	u, err := cacheurl.Parse("https://www-example-com.cdn.ampproject.org/v/s/www.example.com/article?id=7&amp_js_v=0.1#cap=swipe")
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(u.Publisher, u.Cache.ID, u.Type, u.CacheQuery)
+
+	_, err = cacheurl.Parse("https://www-example-com.cdn.ampproject.org/c/s/evil.example/article")
+	fmt.Println(err)
+	// Output:
+	// https://www.example.com/article?id=7 google v amp_js_v=0.1
+	// ampcors: url "https://www-example-com.cdn.ampproject.org/c/s/evil.example/article" has the domain prefix "www-example-com", which is not one of "evil.example"; want the prefix of the host in the path
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/ampcors/ampcors/cacheurl"
+	"github.com/ampcors/ampcors/indexnow"
+	"github.com/ampcors/ampcors/updatecache"
+)
+
+// notify shows what happens when articles change: AMP Caches are asked to fetch them again,
+// and search engines are told. The publisher's site, the cache and the search engine are
+// servers on loopback that it starts, and whose requests it prints.
+func notify(ctx context.Context, out io.Writer) error {
+	key, err := rsa.GenerateKey(rand.Reader, 2048) // a publisher keeps one
+	if err != nil {
+		return err
+	}
+	web, err := newLoopbackWeb(out)
+	if err != nil {
+		return err
+	}
+	defer web.Close()
+
+	// What a publisher's backend needs.
+	flusher, err := updatecache.New(updatecache.Config{Signer: key, HTTPClient: web.client})
+	if err != nil {
+		return err
+	}
+	engines, err := indexnow.New(indexnow.Config{Key: indexnow.NewKey(), HTTPClient: web.client})
+	if err != nil {
+		return err
+	}
+	site := http.NewServeMux()
+	site.Handle("GET "+updatecache.KeyPath, flusher.KeyHandler())
+	site.Handle("GET "+engines.KeyPath(), engines.KeyHandler())
+	web.serve(site, engines)
+
+	fmt.Fprintf(out, "1. The site serves its keys.\n")
+	if err := flusher.Verify(ctx, "www.example.com"); err != nil {
+		return err
+	}
+	if err := engines.Verify(ctx, "www.example.com"); err != nil {
+		return err
+	}
+
+	queue, err := indexnow.NewQueue(engines, indexnow.QueueConfig{
+		Failed: func(b indexnow.Batch) { fmt.Fprintf(out, "   refused for good: %v\n", b.Err) },
+	})
+	if err != nil {
+		return err
+	}
+	running := make(chan error, 1)
+	go func() { running <- queue.Run(ctx) }()
+
+	for i, article := range []string{"https://www.example.com/articles/1", "https://www.example.com/articles/2?page=2", "https://www.example.com/articles/1"} {
+		cacheURL, err := cacheurl.URL{Publisher: article, Type: cacheurl.Document}.Build()
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "\n%d. %s changes. On Google's AMP Cache it is\n   %s\n", i+2, article, cacheURL)
+		if _, err := flusher.Flush(ctx, article); err != nil {
+			return err
+		}
+		if err := queue.Add(article); err != nil {
+			return err
+		}
+	}
+
+	fmt.Fprintf(out, "\n5. The queue has gathered what changed, and is closed.\n")
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	unsent, err := queue.Close(closing)
+	for _, url := range unsent {
+		fmt.Fprintf(out, "   to be kept for the next start: %s\n", url)
+	}
+	return errors.Join(err, <-running)
+}

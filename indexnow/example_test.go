@@ -1,0 +1,105 @@
+package indexnow_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"time"
+
+	"github.com/ampcors/ampcors/indexnow"
+)
+
+// A backend serves the key, and queues the pages that change.
+func Example() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	mux := http.NewServeMux() // of https://www.example.com
+	var key indexnow.Key = "73134416ae45434d98edc086e0bf6740"
+
+	engines, err := indexnow.New(indexnow.Config{
+		Key:        key, // from the configuration; NewKey makes one
+		Logger:     slog.Default(),
+		HTTPClient: web(mux), // here only
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	mux.Handle(engines.KeyPath(), engines.KeyHandler())
+	if err := engines.Verify(ctx, "www.example.com"); err != nil {
+		log.Fatal(err)
+	}
+	queue, err := indexnow.NewQueue(engines, indexnow.QueueConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	go queue.Run(ctx)
+
+	// When a page has changed:
+	if err := queue.Add("https://www.example.com/article"); err != nil {
+		log.Print(err)
+	}
+
+	// When the program ends:
+	closing, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	unsent, err := queue.Close(closing)
+	if err != nil {
+		log.Print(err, unsent)
+	}
+	fmt.Println(queue.Stats().Accepted, "accepted")
+	// Output:
+	// 1 accepted
+}
+
+func ExampleClient_Submit() {
+	c, err := indexnow.New(indexnow.Config{
+		Key:        "73134416ae45434d98edc086e0bf6740",
+		HTTPClient: web(nil), // here only
+	})
+	if err != nil {
+		panic(err)
+	}
+	report, err := c.Submit(context.Background(),
+		"https://www.example.com/news/1", "https://bücher.example/straße", "https://www.example.com:8443/",
+	)
+	for _, b := range report.Batches {
+		fmt.Println(b.Host, len(b.URLs), b.Err)
+	}
+	fmt.Println(err)
+	// Output:
+	// www.example.com 1 <nil>
+	// xn--bcher-kva.example 1 indexnow: xn--bcher-kva.example: the engine does not find the key on the site (403 KeyNotFound "")
+	// indexnow: xn--bcher-kva.example: the engine does not find the key on the site (403 KeyNotFound "")
+	// ampcors: urls[2] "https://www.example.com:8443/" has the port "8443"; want none, or the default: caches and search engines know a page by its host alone
+}
+
+// web returns a client for which there are an engine and a site, and no network.
+func web(site http.Handler) *http.Client {
+	return &http.Client{Transport: roundTrip(func(r *http.Request) *http.Response {
+		if r.URL.Host == "www.example.com" {
+			return serve(site, r)
+		}
+		var submission struct{ Host string }
+		if err := json.NewDecoder(r.Body).Decode(&submission); err != nil || submission.Host != "www.example.com" {
+			return &http.Response{StatusCode: 403, Body: io.NopCloser(strings.NewReader(`{"errorCode":"KeyNotFound"}`))}
+		}
+		return &http.Response{StatusCode: 200, Body: http.NoBody}
+	})}
+}
+
+type roundTrip func(*http.Request) *http.Response
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r), nil }
+
+// serve has a handler answer.
+func serve(handler http.Handler, r *http.Request) *http.Response {
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, r)
+	return w.Result()
+}

@@ -1,0 +1,67 @@
+package updatecache_test
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+
+	"github.com/ampcors/ampcors/updatecache"
+)
+
+// A backend serves its key, has it verified once, and flushes what changes.
+func Example() {
+	ctx := context.Background()
+	mux := http.NewServeMux() // of https://www.example.com
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	flusher, err := updatecache.New(updatecache.Config{
+		Signer:     key,      // or a crypto.Signer of a key management service
+		HTTPClient: web(mux), // here only
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	mux.Handle(updatecache.KeyPath, flusher.KeyHandler())
+	if err := flusher.Verify(ctx, "www.example.com"); err != nil {
+		log.Fatal(err) // caches would remember a bad key for about a day
+	}
+
+	// When an article has changed:
+	if _, err := flusher.Flush(ctx, "https://www.example.com/article"); err != nil {
+		log.Print(err)
+	}
+
+	_, err = flusher.Flush(ctx, "https://www.example.com/unknown")
+	fmt.Println(errors.Is(err, updatecache.ErrIngestion), err)
+	// Output:
+	// true updatecache: "https://www.example.com/unknown" on the cache "google": the cache could not fetch the key or the document (403 "Ingestion error: 404.")
+}
+
+// web returns a client for which there are an AMP Cache and a site, and no network.
+func web(site http.Handler) *http.Client {
+	return &http.Client{Transport: roundTrip(func(r *http.Request) *http.Response {
+		switch {
+		case r.URL.Host == "www.example.com":
+			w := httptest.NewRecorder()
+			site.ServeHTTP(w, r)
+			return w.Result()
+		case strings.Contains(r.URL.Path, "unknown"):
+			return &http.Response{StatusCode: 403, Body: io.NopCloser(strings.NewReader("<p>Ingestion error: 404."))}
+		}
+		return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader("OK"))}
+	})}
+}
+
+type roundTrip func(*http.Request) *http.Response
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r), nil }

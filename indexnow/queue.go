@@ -54,10 +54,11 @@ type Queue struct {
 	stats   QueueStats
 }
 
-// waiting says when a URL is sent.
+// waiting says when a URL is sent. What becomes ready waits for Delay, too, so that there is
+// at most one submission in each.
 type waiting struct {
-	due      time.Time // by when
 	ready    time.Time // not before
+	due      time.Time // by then
 	failures int       // how often it was put back
 }
 
@@ -153,15 +154,15 @@ func (q *Queue) Add(url string) error {
 		return ErrFull
 	}
 	now := q.client.clock.Now()
-	w := waiting{due: now.Add(q.cfg.Delay)}
+	ready := now
 	q.forgetSent(now)
 	if at, ok := q.sent[url]; ok {
-		w.ready = at.Add(q.cfg.Hold)
+		ready = at.Add(q.cfg.Hold)
 	} else if _, ok := q.sending[url]; ok {
-		w.ready = now.Add(q.cfg.Hold) // until it is known what the engine says
+		ready = now.Add(q.cfg.Hold) // until it is known what the engine says
 	}
 	q.stats.Added++
-	q.put(url, w)
+	q.put(url, waiting{ready: ready, due: ready.Add(q.cfg.Delay)})
 	return nil
 }
 
@@ -177,7 +178,6 @@ func (q *Queue) isClosed() bool {
 // put puts a URL among the waiting, and wakes Run if that has to look earlier than it
 // would.
 func (q *Queue) put(url string, w waiting) {
-	w.due = later(w.due, w.ready)
 	q.waiting[url] = w
 	if q.next.IsZero() || w.due.Before(q.next) {
 		q.next = w.due
@@ -320,7 +320,7 @@ func (q *Queue) submit(ctx context.Context, now time.Time) {
 				ready = now.Add(q.cfg.Hold)
 			}
 			if _, ok := q.waiting[url]; ok { // it was added meanwhile
-				q.put(url, waiting{due: now.Add(q.cfg.Delay), ready: ready})
+				q.put(url, waiting{ready: ready, due: ready.Add(q.cfg.Delay)})
 			}
 		}
 	}
@@ -348,7 +348,8 @@ func (q *Queue) putBack(b Batch, fault *Error, now time.Time) (pause time.Durati
 			}
 		}
 		wait = max(min(wait, q.cfg.Hold), fault.RetryAfter)
-		w.due, w.ready = now.Add(wait), now.Add(wait)
+		w.ready = now.Add(wait)
+		w.due = w.ready
 		w.failures++
 		q.put(url, w) // also if it was added meanwhile
 		pause = max(pause, wait)

@@ -146,13 +146,35 @@ func TestTheSameURLIsHeldBack(t *testing.T) {
 		time.Sleep(time.Minute)
 		add(t, q, "a.example/1")
 		time.Sleep(time.Hour)
-		first, again := 5*time.Second, 5*time.Second+10*time.Minute
+		first, again := 5*time.Second, 10*time.Second+10*time.Minute
 		wantSeen(t, e, sentSubmission{first, "a.example/1"}, sentSubmission{11 * time.Second, "a.example/2"}, sentSubmission{again, "a.example/1"})
 		add(t, q, "a.example/1") // long ago
 		time.Sleep(6 * time.Second)
 		synctest.Wait()
 		if got := e.submissions(); len(got) != 4 || len(q.sent) != 1 || len(q.sentLog) != 1 {
 			t.Errorf("got %v; %d and %d are remembered", got, len(q.sent), len(q.sentLog))
+		}
+	})
+}
+
+// TestAtMostOneSubmissionInEachDelay, also if each URL is held back until another time.
+func TestAtMostOneSubmissionInEachDelay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := &fakeEngine{}
+		q := newQueue(t, e, QueueConfig{Hold: time.Minute})
+		for i := range 6000 {
+			add(t, q, fmt.Sprintf("a.example/%d", i%500))
+			time.Sleep(100 * time.Millisecond)
+		}
+		seen := e.submissions()
+		for i := range seen[1:] {
+			if gap := seen[i+1].at - seen[i].at; gap < 5*time.Second {
+				t.Errorf("%v between submissions", gap)
+			}
+		}
+		if len(seen) < 60 {
+			t.Errorf("%d submissions in ten minutes", len(seen))
 		}
 	})
 }
@@ -172,7 +194,7 @@ func TestWhatChangesWhileItIsOnItsWayIsSentAgain(t *testing.T) {
 			t.Errorf("got %+v", got)
 		}
 		time.Sleep(time.Hour)
-		wantSeen(t, e, sentSubmission{5 * time.Second, "a.example/1"}, sentSubmission{25*time.Second + 10*time.Minute, "a.example/1"})
+		wantSeen(t, e, sentSubmission{5 * time.Second, "a.example/1"}, sentSubmission{30*time.Second + 10*time.Minute, "a.example/1"})
 	})
 }
 

@@ -231,22 +231,24 @@ type Result struct {
 // To one host of a cache, such as www-example-com.cdn.ampproject.org, no more than 10
 // requests are sent in any second. What is more than that waits.
 func (c *Client) Flush(ctx context.Context, page string) ([]Result, error) {
-	results := make([]Result, len(c.caches))
-	var errs []error
+	targets := make([]target, len(c.caches))
 	for i, cache := range c.caches {
-		target, err := newTarget(page, cache)
-		if err != nil {
-			return nil, err // for each cache alike
+		var err error
+		if targets[i], err = newTarget(page, cache); err != nil {
+			return nil, err
 		}
-		results[i].Cache = cache.ID
-		results[i].Attempts, err = c.flush(ctx, target)
+	}
+	results := make([]Result, len(targets))
+	var errs []error
+	for i, t := range targets {
+		attempts, err := c.flush(ctx, t)
+		results[i] = Result{Cache: t.cache, Attempts: attempts, Err: err}
 		if err != nil {
-			results[i].Err = err
 			errs = append(errs, err)
-			c.log.WarnContext(ctx, "updatecache: not flushed", "page", page, "cache", cache.ID, "attempts", results[i].Attempts, "error", err)
+			c.log.WarnContext(ctx, "updatecache: not flushed", "page", page, "cache", t.cache, "attempts", attempts, "error", err)
 			continue
 		}
-		c.log.InfoContext(ctx, "updatecache: flushed", "page", page, "cache", cache.ID, "attempts", results[i].Attempts)
+		c.log.InfoContext(ctx, "updatecache: flushed", "page", page, "cache", t.cache, "attempts", attempts)
 	}
 	return results, errors.Join(errs...)
 }

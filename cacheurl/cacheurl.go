@@ -14,15 +14,17 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/internal/pageurl"
 )
 
 // ContentType is the first segment of a cache URL's path. It says how the cache is to
-// treat what it fetches.
+// treat what it fetches. (There are further ones for ads, which are not a publisher's.)
 type ContentType string
 
 const (
@@ -49,15 +51,17 @@ type URL struct {
 	// Publisher is the publisher's URL, http or https, of a host that
 	// [ampcors.CanonicalDomain] takes, on the scheme's default port. [Parse] returns it in
 	// canonical form: the host in lower case with A-labels, no port, no fragment, dot
-	// segments removed, and what no browser sends as it is (spaces and non-ASCII
-	// characters, say) percent-encoded. All else is kept octet by octet, as caches take
-	// "?a", "?a=" and "?%61" for different documents.
+	// segments removed, and percent-encoded what the URL standard wants so in a path or a
+	// query: spaces and non-ASCII characters, say, but not ' in a query. All else is kept
+	// octet by octet, as caches take "?a", "?a=" and "?%61" for different documents.
+	// https://url.spec.whatwg.org/#percent-encoded-bytes
 	Publisher string
 
 	// Cache is the AMP Cache. The zero value stands for Google's.
 	Cache ampcors.Cache
 
-	// Type is the content type. If it is empty, [URL.Build] guesses it by [GuessType].
+	// Type is the content type. If it is empty, [URL.Build] takes SizedImage if there are
+	// ImageParams, and else guesses by [GuessType].
 	Type ContentType
 
 	// ImageParams are the parameters of a [SizedImage], and of nothing else, as they
@@ -67,20 +71,16 @@ type URL struct {
 
 	// CacheQuery are the cache's and the viewer's own query parameters, behind those of
 	// the publisher, without "?" or "&" before them: "amp_js_v=0.1". They are those that
-	// the AMP runtime takes off a URL: amp_gsa, amp_js_v, amp_kit, amp_r and usqp.
+	// the AMP runtime takes off a URL: amp_js and all that begins so, amp_gsa, amp_kit,
+	// amp_r and usqp.
 	CacheQuery string
 }
 
-// cacheParams are the query parameters that are the cache's own. The runtime also takes
-// off whatever begins with these names. That is not followed here: "amp_reader=1" may be
-// the publisher's.
-// Source: src/core/types/string/url.js and src/url.js in github.com/ampproject/amphtml.
-var cacheParams = []string{"amp_gsa", "amp_js_v", "amp_kit", "amp_r", "usqp"}
+// cacheParam is the runtime's own pattern.
+// Source: src/core/types/string/url.js in github.com/ampproject/amphtml.
+var cacheParam = regexp.MustCompile(`^(amp_(js[^&=]*|gsa|r|kit)|usqp)\b`)
 
-func isCacheParam(param string) bool {
-	name, _, _ := strings.Cut(param, "=")
-	return slices.Contains(cacheParams, name)
-}
+func isCacheParam(param string) bool { return cacheParam.MatchString(param) }
 
 // Build returns the cache URL. The domain prefix is that of [ampcors.DomainPrefix]. A
 // fragment of the publisher's URL is left out. An error is a *[ampcors.ValueError], or
@@ -106,7 +106,7 @@ func (u URL) Build() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if slices.ContainsFunc(append(ampcors.DefaultCaches(), cache), func(c ampcors.Cache) bool { return isBelow(page.Host, c.CacheDomain) }) {
+	if isOnCache(page.Host, cache) {
 		return refuse("Publisher", u.Publisher, "is on a cache already", "the publisher's own URL, which Parse returns")
 	}
 
@@ -139,13 +139,13 @@ func (u URL) Build() (string, error) {
 	query := page.Query
 	for _, param := range queryParams(query) {
 		if isCacheParam(param) {
-			return refuse("Publisher", u.Publisher, fmt.Sprintf("has the query parameter %.80q, which is the cache's own", param), "it in CacheQuery")
+			return refuse("Publisher", u.Publisher, fmt.Sprintf("has the query parameter %.80q, which is the cache's own", param), "the URL without it; CacheQuery is its place")
 		}
 	}
 	if u.CacheQuery != "" {
 		for _, param := range strings.Split(u.CacheQuery, "&") {
 			if !isCacheParam(param) || strings.ContainsFunc(param, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '#' || r == '"' || r == '<' || r == '>' }) {
-				return refuse("CacheQuery", u.CacheQuery, fmt.Sprintf("has %.80q", param), "parameters named "+strings.Join(cacheParams, ", ")+", escaped")
+				return refuse("CacheQuery", u.CacheQuery, fmt.Sprintf("has %.80q", param), "the parameters that the AMP runtime takes off, escaped")
 			}
 		}
 		query = pageurl.AppendQuery(query, u.CacheQuery)
@@ -153,8 +153,13 @@ func (u URL) Build() (string, error) {
 	return origins[0] + "/" + segments + "/" + page.Host + page.Path + query, nil
 }
 
-// isBelow tells whether host is the domain or below it.
-func isBelow(host, domain string) bool {
+// isOnCache tells whether a host is one of an AMP Cache's, which is no publisher: of this
+// one, or of those that are known.
+func isOnCache(host string, cache ampcors.Cache) bool {
+	return slices.ContainsFunc(append(ampcors.DefaultCaches(), cache), func(c ampcors.Cache) bool { return isOrIsBelow(host, c.CacheDomain) })
+}
+
+func isOrIsBelow(host, domain string) bool {
 	return host == domain || strings.HasSuffix(host, "."+domain)
 }
 
@@ -173,7 +178,8 @@ func queryParams(query string) []string {
 }
 
 // Parse takes a cache URL apart. The caches are those that it may be of; without any,
-// [ampcors.DefaultCaches]. A fragment is left out: in a viewer's URL it holds what the
+// [ampcors.DefaultCaches]. Other URLs, such as those of Google's viewer
+// (https://www.google.com/amp/s/...), are refused. A fragment is left out: in a viewer's URL it holds what the
 // viewer says to the page, and no server sees it. An error is a *[ampcors.ValueError].
 //
 // The domain prefix must belong to the host in the path, in any form that a cache may give
@@ -182,22 +188,35 @@ func queryParams(query string) []string {
 func Parse(cacheURL string, caches ...ampcors.Cache) (URL, error) {
 	if len(caches) == 0 {
 		caches = ampcors.DefaultCaches()
+	} else if _, err := ampcors.CacheOrigins("www.example.com", caches...); err != nil {
+		return URL{}, err
+	}
+	refuse := func(reason, want string) (URL, error) {
+		return URL{}, &ampcors.ValueError{Field: "cacheURL", Index: -1, Value: cacheURL, Reason: reason, Want: want}
 	}
 	whole, fault := pageurl.Split(cacheURL, pageurl.AsBrowsers)
 	if fault != nil {
+		fault.Field = "cacheURL"
 		return URL{}, fault
 	}
-	refuse := func(reason, want string) (URL, error) { return URL{}, pageurl.Fault(cacheURL, reason, want) }
 	if whole.Scheme != "https" {
 		return refuse("is not https", "https: AMP Caches have no other URLs")
 	}
+	// Two letters that are not ASCII have lower-case forms that are, and browsers read them
+	// otherwise: İ would make a look-alike host Bing's.
+	if strings.ContainsFunc(whole.Host, func(r rune) bool { return r >= utf8.RuneSelf }) {
+		return refuse(fmt.Sprintf("has the host %.80q, which is not ASCII", whole.Host), "the host as caches have it, with A-labels (xn--...)")
+	}
 	host := strings.ToLower(whole.Host)
-	i := slices.IndexFunc(caches, func(c ampcors.Cache) bool { return c.CacheDomain != "" && isBelow(host, c.CacheDomain) })
+	i := slices.IndexFunc(caches, func(c ampcors.Cache) bool { return isOrIsBelow(host, c.CacheDomain) })
 	if i < 0 {
 		return refuse(fmt.Sprintf("has the host %.80q, which is below no known cache's domain", host), `a URL such as "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/"`)
 	}
 	u := URL{Cache: caches[i]}
 	prefix := strings.TrimSuffix(strings.TrimSuffix(host, u.Cache.CacheDomain), ".")
+	if prefix == "" {
+		return refuse("has no domain prefix", `a host such as "www-example-com.`+u.Cache.CacheDomain+`"`)
+	}
 
 	const wantPath = `a path such as "/c/s/www.example.com/article"`
 	segment, rest, _ := strings.Cut(strings.TrimPrefix(whole.Path, "/"), "/")
@@ -205,17 +224,17 @@ func Parse(cacheURL string, caches ...ampcors.Cache) (URL, error) {
 		return refuse(fmt.Sprintf("has the content type %.80q", segment), wantPath+", that begins with c, v, wp, cert, i, ii or r")
 	}
 	if u.Type == SizedImage {
-		for {
-			segment, after, ok := strings.Cut(rest, "/")
-			if !ok || !isImageParam(segment) {
+		n := 0 // octets of the parameters, each with a slash
+		for param := range strings.SplitSeq(rest, "/") {
+			if !isImageParam(param) || n+len(param) == len(rest) {
 				break
 			}
-			u.ImageParams += "/" + segment
-			rest = after
+			n += len(param) + len("/")
 		}
-		if u.ImageParams = strings.TrimPrefix(u.ImageParams, "/"); u.ImageParams == "" {
+		if n == 0 {
 			return refuse("has no image parameters", `a path such as "/ii/w800/s/www.example.com/image.jpg"`)
 		}
+		u.ImageParams, rest = rest[:n-len("/")], rest[n:]
 	}
 	page := pageurl.URL{Scheme: "http"}
 	if after, ok := strings.CutPrefix(rest, "s/"); ok {
@@ -224,14 +243,17 @@ func Parse(cacheURL string, caches ...ampcors.Cache) (URL, error) {
 	if i := strings.IndexByte(rest, '/'); i >= 0 {
 		rest, page.Path = rest[:i], rest[i:]
 	}
-	// A host that the document wants as A-labels is in Unicode where AMP's toolbox wrote the
-	// URL, and browsers escape that.
+	// The document wants A-labels here, but AMP's toolbox writes Unicode, and browsers escape
+	// that. The runtime unescapes whatever is escaped.
 	pageHost, err := url.PathUnescape(rest)
 	if err != nil {
 		pageHost = rest
 	}
 	if page.Host, fault = pageurl.Domain(pageHost); fault != nil {
 		return refuse(fmt.Sprintf("has the host %.80q in its path, which %s", pageHost, fault.Reason), wantPath)
+	}
+	if isOnCache(page.Host, u.Cache) {
+		return refuse(fmt.Sprintf("has the host %q in its path, which is on a cache itself", page.Host), "a publisher's host")
 	}
 	if !belongsTo(prefix, page.Host) {
 		return refuse(fmt.Sprintf("has the domain prefix %.80q, which is not one of %q", prefix, page.Host), "the prefix of the host in the path")

@@ -9,7 +9,7 @@ import (
 // GuessType returns the content type that the extension of a publisher's URL suggests:
 // [Image] for "/photo.jpg", [Resource] for the font "/serif.woff2", [Document] for
 // everything else. The extensions, and their case, are those of the AMP toolbox.
-// It is a guess: the toolbox knows nearly three hundred, ".ai", ".max" and ".75" among
+// What [URL.Build] could not even take apart is a Document, too. It is a guess: the toolbox knows nearly three hundred, ".ai", ".max" and ".75" among
 // them, and so takes a document at "/agents.ai" for an image. Set [URL.Type] where the
 // type is known.
 //
@@ -24,13 +24,10 @@ func GuessType(publisherURL string) ContentType {
 }
 
 func guessType(path string) ContentType {
-	name := path[strings.LastIndexByte(path, '/')+1:]
-	i := strings.LastIndexByte(name, '.')
-	if i < 0 {
-		return Document
-	}
-	if t, ok := typeOfExtension[name[i+1:]]; ok {
-		return t
+	if i := strings.LastIndexByte(path, '.'); i >= 0 {
+		if t, ok := typeOfExtension[path[i+1:]]; ok {
+			return t
+		}
 	}
 	return Document
 }

@@ -2,14 +2,21 @@
 // gone, by the IndexNow protocol (https://www.indexnow.org/documentation). The engines
 // that take part tell each other, so that one is enough.
 //
-//  1. Make a [Key] once, by [NewKey], and keep it with the configuration.
-//  2. Serve [Client.KeyHandler] on each host whose pages are to be submitted.
-//  3. Call [Client.Verify] before the first submission.
+//  1. Make a [Key] once (openssl rand -hex 16, or [NewKey]), and keep it with the
+//     configuration.
+//  2. Serve [Client.KeyHandler] at [Client.KeyPath] on each host whose pages are to be
+//     submitted.
+//  3. Once that is served, call [Client.Verify].
 //  4. Call [Client.Submit] for pages that change together, or let a [Queue] gather those
-//     that change one by one.
+//     that change one by one. The URL is the page's canonical one, not that of its AMP
+//     version.
 //
-// Nothing happens but in these calls: there is no goroutine, and nothing is tried twice
-// unless [Config] says so. A Client may be used by many goroutines at once.
+// One Client does for any number of hosts, by many goroutines at once. But all these hosts
+// then serve the same key, and whoever can read the files of one can submit for all. Where
+// hosts belong to different people, give each a key, and so a Client, of its own.
+//
+// Nothing happens but in these calls: there is no goroutine, and Submit tries nothing twice
+// unless [Config] says so.
 package indexnow
 
 import (
@@ -45,7 +52,8 @@ type Clock interface {
 
 // Config configures a [Client].
 type Config struct {
-	// Key proves that who submits a host's pages may do so, as the host serves it, too.
+	// Key is sent with each submission. That the host serves it as well proves to the
+	// engine that the submission is the host's.
 	Key Key
 
 	// KeyLocation is the URL of the key file, if that is not "/{key}.txt" at the root of
@@ -72,10 +80,10 @@ type Config struct {
 	// HTTPClient sends the requests, but follows no redirect. nil stands for one with a
 	// timeout of 30 s.
 	HTTPClient *http.Client
-	// Logger is told of each batch (Info), and of each failure (Warn). It never gets to
-	// see the key. nil: nobody.
+	// Logger is told of each batch that is accepted (Info) or not (Warn), and of the URLs
+	// that a Queue gives up (Error). It never gets to see the key. nil: nobody.
 	Logger *slog.Logger
-	// Clock is that of waits. nil: the system's.
+	// Clock is for waits and for Retry-After. nil: the system's.
 	Clock Clock
 }
 

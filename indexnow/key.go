@@ -18,8 +18,8 @@ import (
 // A Key has 8 to 128 of the characters a–z, A–Z, 0–9 and hyphen. Who has it, and can
 // guess where its file is, can submit the site's pages.
 //
-// It is masked wherever it is printed, logged or marshalled: "4f9a…". string(key) is the
-// key itself.
+// It is masked wherever it is printed, logged or marshalled, also to be stored: "4f9a…".
+// string(key) is the key itself.
 type Key string
 
 // NewKey returns a new random key of 32 hexadecimal digits.
@@ -40,6 +40,10 @@ func (k Key) check() error {
 	switch {
 	case k == "":
 		reason = "is missing"
+	case strings.TrimSpace(string(k)) != string(k):
+		reason = "has white space around it, as what is read from a file may"
+	case strings.HasSuffix(string(k), "…"):
+		reason = "is a masked key, as it is printed"
 	case strings.Trim(string(k), keyChars) != "":
 		reason = "has other characters than a-z, A-Z, 0-9 and hyphen"
 	case len(k) < minKey || len(k) > maxKey:
@@ -84,18 +88,19 @@ func (c *Client) KeyPath() string {
 }
 
 // KeyHandler serves the key at [Client.KeyPath], exactly and without a line break, and
-// nothing anywhere else, so that it can stand before everything.
+// answers 404 for any other path.
 func (c *Client) KeyHandler() http.Handler {
 	return outbound.TextFile(c.KeyPath(), []byte(c.key))
 }
 
-// ErrKeyFile is what [Client.Verify] reports.
+// ErrKeyFile is what [Client.Verify] reports of a key file that was fetched.
 var ErrKeyFile = errors.New("the key file is not as search engines need it")
 
 // Verify fetches the key file of each host, as a search engine would, and compares it with
 // the key. It wants 200 at once, without a redirect, the type text/plain, and the key with
 // nothing before or behind it. An error says what is wrong with which, and is [ErrKeyFile];
-// or it is an *[ampcors.ValueError] on a host.
+// or it is that of the network, or an *[ampcors.ValueError] on a host. The hosts are asked
+// one after the other, and all errors are joined.
 //
 // With Config.KeyLocation there is one file, and no host need be named.
 func (c *Client) Verify(ctx context.Context, hosts ...string) error {
@@ -126,7 +131,10 @@ func (c *Client) Verify(ctx context.Context, hosts ...string) error {
 		if err == nil {
 			err = c.compare(string(answer.Body))
 		}
-		if err != nil {
+		switch {
+		case err != nil && answer.Status == 0:
+			errs = append(errs, fmt.Errorf("indexnow: the key file %s cannot be fetched: %w", c.mask(file), maskedError{c, err}))
+		case err != nil:
 			errs = append(errs, fmt.Errorf("indexnow: %s: %w: %w", c.mask(file), ErrKeyFile, maskedError{c, err}))
 		}
 	}

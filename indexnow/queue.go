@@ -1,6 +1,7 @@
 package indexnow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,22 +20,27 @@ type QueueConfig struct {
 	// Hold is how long a URL is held back after it was sent, if it is added again: engines
 	// take those who repeat themselves for spammers. 0 stands for 10 min.
 	Hold time.Duration
-	// Capacity bounds the URLs that wait or are being sent, and also those that are
-	// remembered for Hold: of more than that the oldest are forgotten, and may be sent
-	// again earlier. 0 stands for 100,000.
+	// Capacity bounds the URLs that wait or are being sent. It also bounds those that are
+	// remembered for Hold: if there are more, the oldest are forgotten, and may then be
+	// sent again before Hold is over. 0 stands for 100,000.
 	Capacity int
 	// Failed is called with each batch that the engine refuses for good, and that is
-	// therefore no longer in the queue. It is called by the goroutine of Run or Close, and
-	// must not call these. It may be nil if Config.Logger is not, which is told as well.
+	// therefore no longer in the queue. The goroutine of Run or Close waits for it, so that
+	// it must not call Close. It may be nil if Config.Logger is not, which gets the URLs as
+	// well (Error).
 	Failed func(Batch)
 }
 
 // A Queue gathers URLs of pages as they change, and submits them in batches. Each waits
-// once, however often it is added. What an engine cannot take now stays in the queue, and is
-// tried again, after its Retry-After or by doubling waits of up to Hold; what it refuses
-// for good goes to QueueConfig.Failed; what is left at the end is returned by [Queue.Close].
+// once, however often it is added. What the engine refuses for good goes to
+// QueueConfig.Failed; what is left at the end is returned by [Queue.Close].
 //
-// It is in memory only: what waits is lost if the process is killed.
+// What the engine cannot take now stays in the queue, and is tried again: after its
+// Retry-After, or after Config.Backoff, which doubles with each failure up to Hold. That
+// comes on top of Config.Attempts.
+//
+// A Queue is in memory only. What waits is lost if the process is killed, and what was sent
+// within Hold is forgotten with the Queue.
 type Queue struct {
 	client *Client
 	cfg    QueueConfig
@@ -46,6 +52,7 @@ type Queue struct {
 	next    time.Time          // when Run has to look again; zero: when something is added
 	sending map[string]waiting // URLs that are with the engine
 	paused  time.Time          // until when the engine is left alone
+	lastErr *Error             // of the last submission, if it failed and may be tried again
 	sent    map[string]time.Time
 	sentLog []sentAt // sent, oldest first
 	running bool
@@ -132,8 +139,7 @@ func setDefault[T comparable](value *T, def T) {
 
 // Add puts a URL into the queue, and does not wait. It returns an *[ampcors.ValueError] for
 // a URL that [Client.Submit] would refuse, [ErrFull] or [ErrClosed]; the URL is then not in
-// the queue. Queues that are full empty at their own pace: the caller may try again later,
-// or leave it to the next crawl.
+// the queue, and it is up to the caller to add it later.
 func (q *Queue) Add(url string) error {
 	page, fault := q.client.page(url)
 	if fault != nil {
@@ -158,9 +164,7 @@ func (q *Queue) Add(url string) error {
 	q.forgetSent(now)
 	if at, ok := q.sent[url]; ok {
 		ready = at.Add(q.cfg.Hold)
-	} else if _, ok := q.sending[url]; ok {
-		ready = now.Add(q.cfg.Hold) // until it is known what the engine says
-	}
+	} // if it is being sent, submit will see to that
 	q.stats.Added++
 	q.put(url, waiting{ready: ready, due: ready.Add(q.cfg.Delay)})
 	return nil
@@ -212,8 +216,9 @@ func (q *Queue) forgetSent(now time.Time) {
 
 // Run submits what is in the queue as it falls due, until the context ends or
 // [Queue.Close] is called, and returns the context's error or nil. It is for a goroutine of
-// the caller's. If it ended with the context, what is left stays in the queue for another
-// Run, or for Close.
+// the caller's. A context that ends interrupts what is just being sent; Close does not, so
+// it is the better way to end. Either way what is left stays in the queue, for another Run
+// or for Close.
 func (q *Queue) Run(ctx context.Context) error {
 	ctx, abort := context.WithCancel(ctx)
 	defer abort()
@@ -299,10 +304,18 @@ func (q *Queue) submit(ctx context.Context, now time.Time) {
 	q.mu.Lock()
 	now = q.client.clock.Now()
 	pause := time.Duration(0)
+	q.lastErr = nil
 	for _, b := range report.Batches {
 		fault, _ := b.Err.(*Error)
 		if fault != nil && fault.Temporary() {
 			q.stats.Retried += uint64(len(b.URLs))
+			if ctx.Err() != nil && errors.Is(fault, ctx.Err()) { // which is not the engine's fault
+				for _, url := range b.URLs {
+					q.put(url, q.sending[url])
+				}
+				continue
+			}
+			q.lastErr = fault
 			pause = max(pause, q.putBack(b, fault, now))
 			continue
 		}
@@ -330,6 +343,7 @@ func (q *Queue) submit(ctx context.Context, now time.Time) {
 	q.look()
 	q.mu.Unlock()
 	for _, b := range failed {
+		q.client.log.ErrorContext(ctx, "indexnow: refused for good", "host", b.Host, "urls", b.URLs, "error", b.Err)
 		if q.cfg.Failed != nil {
 			q.cfg.Failed(b)
 		}
@@ -379,10 +393,10 @@ func (q *Queue) Stats() QueueStats {
 	return stats
 }
 
-// Close takes no more URLs, ends [Queue.Run], and submits what is left and need not be held
-// back, whether or not Run was called. It returns within the context's deadline, with the
-// URLs that could not be sent, in order, and an error that says why if there are any: they
-// are held back, or the engine did not take them in time.
+// Close takes no more URLs, lets [Queue.Run] end what it is sending, and submits what is left
+// and need not be held back, whether or not Run was called. It returns within the context's
+// deadline, with the URLs that were not sent, in order: those that are held back, and those
+// that the engine did not take, or not in time. Of these two an error says why.
 func (q *Queue) Close(ctx context.Context) (unsent []string, err error) {
 	q.mu.Lock()
 	if q.isClosed() {
@@ -405,24 +419,27 @@ func (q *Queue) Close(ctx context.Context) (unsent []string, err error) {
 	now := q.client.clock.Now()
 	paused := q.paused.After(now)
 	q.mu.Unlock()
-	if ctx.Err() == nil && !paused {
+	if !paused {
 		q.submit(ctx, now)
 	}
 
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for url := range q.waiting {
+	held, refused := 0, 0
+	for url, w := range q.waiting {
 		unsent = append(unsent, url)
-	}
-	if len(unsent) == 0 {
-		return nil, nil
-	}
-	slices.Sort(unsent)
-	held := 0
-	for _, w := range q.waiting {
-		if w.ready.After(now) {
+		if w.failures > 0 {
+			refused++
+		} else if w.ready.After(now) {
 			held++
 		}
 	}
-	return unsent, fmt.Errorf("indexnow: %d URLs were not sent: %d are held back or wait for the engine, the others did not get there in time", len(unsent), held)
+	slices.Sort(unsent)
+	switch late := len(unsent) - held - refused; {
+	case refused > 0 && q.lastErr != nil:
+		return unsent, fmt.Errorf("indexnow: the queue closes with %d URLs that were not sent, of which the engine did not take %d: %w", len(unsent), refused, q.lastErr)
+	case refused+late > 0:
+		return unsent, fmt.Errorf("indexnow: the queue closes with %d URLs that were not sent, %d for want of time: %w", len(unsent), refused+late, cmp.Or(ctx.Err(), context.DeadlineExceeded))
+	}
+	return unsent, nil
 }

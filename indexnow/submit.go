@@ -102,8 +102,8 @@ type Report struct {
 // none is sent twice. They are escaped as RFC 3986 wants it, with hosts in A-labels, and
 // without fragments.
 //
-// The report says of each URL what became of it; the error, of whatever was not accepted,
-// is for those who need not know. After a failure that the next request would meet as well,
+// The report says of each URL what became of it. The error is nil if all were accepted, and
+// else joins what the report has. After a failure that the next request would meet as well,
 // the others are not sent, but are in the report with [ErrNotSent]: those of the same host
 // after a 403, and all after no answer, 429, or 500 and above.
 func (c *Client) Submit(ctx context.Context, urls ...string) (Report, error) {
@@ -224,7 +224,7 @@ func (c *Client) send(ctx context.Context, b *Batch) *Error {
 	for {
 		b.Attempts++
 		fault := c.attempt(ctx, b, body.Bytes())
-		if fault == nil || ctx.Err() != nil || !fault.Temporary() || !c.retry.Again(ctx, c.clock, b.Attempts, fault.RetryAfter) {
+		if fault == nil || !fault.Temporary() || !c.retry.Again(ctx, c.clock, b.Attempts, fault.RetryAfter) {
 			return fault
 		}
 	}

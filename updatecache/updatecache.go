@@ -5,15 +5,18 @@
 // A cache believes a request that is signed with the RSA key whose public half the publisher
 // serves at [KeyPath] on the document's own host. So:
 //
-//  1. Make a key (openssl genrsa -out update-cache.pem 2048), and a [Client] with it.
-//  2. Serve [Client.KeyHandler] on each publisher's host, where nothing, robots.txt
-//     included, may keep caches from it.
-//  3. Call [Client.Verify], once for each host, before its first flush: a cache that finds
-//     no key, or a wrong one, remembers that for about a day.
-//  4. Call [Client.Flush] when a document has changed or is gone.
+//  1. Make a key (openssl genrsa -out update-cache.pem 2048), read it by [ParseKey], and
+//     make a [Client] with it.
+//  2. Serve [Client.KeyHandler] at [KeyPath] on each publisher's host, where nothing,
+//     robots.txt included, may keep caches from it.
+//  3. Once that is served, call [Client.Verify] for each host before its first flush: a
+//     cache that finds no key, or a wrong one, remembers that for about a day.
+//  4. Call [Client.Flush] when an AMP document has changed or is gone. It waits for the
+//     caches, and is not for a request's handler.
 //
-// Nothing happens but in these calls: there is no goroutine, and nothing is tried twice
-// unless [Config] says so. A Client may be used by many goroutines at once.
+// One Client does for any number of publishers, by many goroutines at once. Nothing happens
+// but in these calls: there is no goroutine, and nothing is tried twice unless [Config]
+// says so.
 package updatecache
 
 import (
@@ -77,8 +80,8 @@ type Config struct {
 	// 0 stands for 1 min.
 	MaxWait time.Duration
 
-	// HTTPClient sends the requests, but follows no redirect. nil stands for one with a
-	// timeout of 30 s.
+	// HTTPClient sends the requests. It follows no redirect here, and has a timeout of 30 s
+	// if it has none. nil stands for a new one.
 	HTTPClient *http.Client
 	// Logger is told of each flush (Info), each failure (Warn), and each attempt with its
 	// URL (Debug). nil: nobody.
@@ -156,8 +159,35 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
+// ParseKey reads an RSA private key in PEM, as openssl genrsa writes it: PKCS #8 or PKCS #1,
+// not encrypted.
+func ParseKey(data []byte) (*rsa.PrivateKey, error) {
+	block, _ := pem.Decode(data)
+	if block == nil {
+		return nil, errors.New("updatecache: the private key is not PEM; want -----BEGIN PRIVATE KEY-----")
+	}
+	var key any
+	var err error
+	switch block.Type {
+	case "PRIVATE KEY":
+		key, err = x509.ParsePKCS8PrivateKey(block.Bytes)
+	case "RSA PRIVATE KEY":
+		key, err = x509.ParsePKCS1PrivateKey(block.Bytes)
+	default:
+		err = fmt.Errorf("it is a PEM block %.100q; want \"PRIVATE KEY\" or \"RSA PRIVATE KEY\", not encrypted", block.Type)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("updatecache: the private key cannot be read: %w", err)
+	}
+	rsaKey, ok := key.(*rsa.PrivateKey)
+	if !ok {
+		return nil, fmt.Errorf("updatecache: the private key is a %T; want RSA", key)
+	}
+	return rsaKey, nil
+}
+
 // KeyHandler serves the public key at [KeyPath], in PEM and PKIX as caches want it, and
-// nothing anywhere else, so that it can stand before everything.
+// answers 404 for any other path.
 func (c *Client) KeyHandler() http.Handler {
 	return outbound.TextFile(KeyPath, c.pem)
 }
@@ -167,21 +197,21 @@ var (
 	// ErrSignature: the cache has a key, and the signature does not fit. Is the key that
 	// it has an old one?
 	ErrSignature = errors.New("the cache refuses the signature")
-	// ErrIngestion: the cache could not take in the publisher's key, or the document. It
-	// remembers that about the key for about a day.
+	// ErrIngestion: the cache could not take in the publisher's key, or the document. If it
+	// was the key, the cache may say the same for about a day.
 	ErrIngestion = errors.New("the cache could not fetch the key or the document")
 	// ErrForbidden: 403, with neither of these explanations.
 	ErrForbidden = errors.New("the cache refuses the request")
 	// ErrRateLimited: 429.
 	ErrRateLimited = errors.New("the cache says that there are too many requests")
-	// ErrServer: 500 to 599.
+	// ErrServer: 500 and above, or 408, 421 or 425.
 	ErrServer = errors.New("the cache has a fault")
 	// ErrUnexpected: any other answer, such as a redirect, or 200 without "OK".
 	ErrUnexpected = errors.New("the cache gives an answer that is not of update-cache")
 	// ErrSigner: the Signer failed, or returned something that is not a signature by
 	// RSASSA-PKCS1-v1_5 with SHA-256.
 	ErrSigner = errors.New("the Signer fails")
-	// ErrKeyFile is what Verify reports.
+	// ErrKeyFile is what Verify reports of a key file that was fetched.
 	ErrKeyFile = errors.New("the publisher's key file is not as caches need it")
 )
 
@@ -206,8 +236,9 @@ func (e *Error) Error() string {
 // Unwrap returns e.Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// temporary tells whether another attempt might help.
-func (e *Error) temporary() bool {
+// Temporary tells whether the same document may be flushed later, without anything being
+// changed.
+func (e *Error) Temporary() bool {
 	for _, final := range []error{ErrSignature, ErrIngestion, ErrForbidden, ErrUnexpected, ErrSigner} {
 		if errors.Is(e.Err, final) {
 			return false
@@ -223,13 +254,14 @@ type Result struct {
 	Err      error  // nil if the cache said OK, or else an *[Error]
 }
 
-// Flush asks each cache, one after the other, to fetch the document again. The page is its
-// URL, as for [cacheurl.URL]. There is a result for each cache, in the order of
-// Config.Caches, also if some fail; the error is that of all that failed, joined. If the
+// Flush asks each cache, one after the other, to fetch the document again. The page is the
+// URL of the AMP document itself, not of the page that it is a version of, as for
+// [cacheurl.URL]; update-cache knows no images or fonts. There is a result for each cache,
+// in the order of Config.Caches, also if some fail; the error joins all that failed. If the
 // page is no such URL, there is only an error, an *[ampcors.ValueError].
 //
 // To one host of a cache, such as www-example-com.cdn.ampproject.org, no more than 10
-// requests are sent in any second. What is more than that waits.
+// requests are sent in any second; others wait for their turn.
 func (c *Client) Flush(ctx context.Context, page string) ([]Result, error) {
 	targets := make([]target, len(c.caches))
 	for i, cache := range c.caches {
@@ -262,6 +294,9 @@ type target struct {
 
 func newTarget(page string, cache ampcors.Cache) (target, error) {
 	built, err := cacheurl.URL{Publisher: page, Cache: cache, Type: cacheurl.Document}.Build()
+	if fault := (*ampcors.ValueError)(nil); errors.As(err, &fault) && fault.Field == "Publisher" {
+		fault.Field = "page"
+	}
 	if err != nil {
 		return target{}, err
 	}
@@ -277,7 +312,7 @@ func (c *Client) flush(ctx context.Context, t target) (attempts int, err error) 
 		if fault == nil {
 			return attempts, nil
 		}
-		if ctx.Err() != nil || !fault.temporary() || !c.retry.Again(ctx, c.clock, attempts, fault.RetryAfter) {
+		if !fault.Temporary() || !c.retry.Again(ctx, c.clock, attempts, fault.RetryAfter) {
 			return attempts, fault
 		}
 	}
@@ -313,7 +348,7 @@ func (c *Client) attempt(ctx context.Context, t target) *Error {
 		fault.Err = forbidden(text)
 	case answer.Status == http.StatusTooManyRequests:
 		fault.Err = ErrRateLimited
-	case answer.Status >= 500:
+	case answer.FaultOfServer():
 		fault.Err = ErrServer
 	case answer.Status == http.StatusOK && answer.BodyErr != nil:
 		fault.Err = fmt.Errorf("the answer breaks off: %w", answer.BodyErr)
@@ -380,7 +415,8 @@ func withoutRequest(message string) string {
 
 // Verify fetches the key file of each publisher domain at [KeyPath], as a cache would, and
 // compares it with the Signer's key. An error says what is wrong with which, and is
-// [ErrKeyFile]; or it is an *[ampcors.ValueError] on a domain. Verify does not read
+// [ErrKeyFile]; or it is that of the network, or an *[ampcors.ValueError] on a domain. The
+// publishers are asked one after the other, and all errors are joined. Verify does not read
 // robots.txt.
 //
 // It wants 200 at once, without a redirect, the type text/plain, and a single PEM block
@@ -402,7 +438,10 @@ func (c *Client) Verify(ctx context.Context, publishers ...string) error {
 		if err == nil {
 			err = c.compare(answer.Body)
 		}
-		if err != nil {
+		switch {
+		case err != nil && answer.Status == 0:
+			errs = append(errs, fmt.Errorf("updatecache: the key file %s cannot be fetched: %w", url, err))
+		case err != nil:
 			errs = append(errs, fmt.Errorf("updatecache: %s: %w: %w", url, ErrKeyFile, err))
 		}
 	}

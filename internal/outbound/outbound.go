@@ -11,7 +11,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -32,15 +31,19 @@ type SystemClock struct{}
 func (SystemClock) Now() time.Time                         { return time.Now() }
 func (SystemClock) After(d time.Duration) <-chan time.Time { return time.After(d) }
 
-// timeout bounds a request, answer included, of the client that is used by default.
+// timeout bounds a request, answer included, of a client that has no timeout.
 const timeout = 30 * time.Second
 
-// Client returns a copy of the client that follows no redirect: one that is followed turns
-// a POST into a GET, and no key file may lie behind one. For nil it returns a new client.
+// Client returns a copy of the client, or a new one for nil, that has a timeout and follows
+// no redirect: one that is followed turns a POST into a GET, and no key file may lie behind
+// one.
 func Client(client *http.Client) *http.Client {
-	c := http.Client{Timeout: timeout}
+	var c http.Client
 	if client != nil {
 		c = *client
+	}
+	if c.Timeout == 0 {
+		c.Timeout = timeout
 	}
 	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &c
@@ -76,8 +79,9 @@ func Do(client *http.Client, r *http.Request) (Answer, error) {
 	return a, nil
 }
 
-// maxRetryAfter bounds what a server asks for, which may be garbage.
-const maxRetryAfter = 30 * 24 * time.Hour
+// maxRetryAfter bounds what a server asks for. What is longer is garbage, such as a time in
+// seconds since 1970.
+const maxRetryAfter = 24 * time.Hour
 
 // RetryAfter returns the time that the answer asks to wait: its Retry-After in seconds or
 // as a date (RFC 9110 section 10.2.3), or 0.
@@ -92,34 +96,60 @@ func (a Answer) RetryAfter(now time.Time) time.Duration {
 	return min(max(wait, 0), maxRetryAfter)
 }
 
+// FaultOfServer tells whether the status says that the same request may succeed later, for
+// another reason than "too many requests".
+func (a Answer) FaultOfServer() bool {
+	switch a.Status {
+	case http.StatusRequestTimeout, http.StatusMisdirectedRequest, http.StatusTooEarly:
+		return true
+	}
+	return a.Status >= 500
+}
+
 // MediaType returns the answer's media type, without parameters and in lower case.
 func (a Answer) MediaType() string {
 	mediaType, _, _ := strings.Cut(a.Header.Get("Content-Type"), ";")
 	return strings.ToLower(strings.TrimSpace(mediaType))
 }
 
-var markup = regexp.MustCompile(`(?s)<(style|script|title)\b.*?</(style|script|title)>|<[^>]*>`)
-
-// Text returns what the answer's body says to people, on one line.
+// Text returns what the answer's body says to people, without HTML's markup and on one line.
 func (a Answer) Text() string {
-	text := html.UnescapeString(markup.ReplaceAllString(string(a.Body), " "))
+	var text strings.Builder
+	for rest := string(a.Body); rest != ""; {
+		before, tag, ok := strings.Cut(rest, "<")
+		text.WriteString(before + " ")
+		if tag, rest, ok = strings.Cut(tag, ">"); !ok {
+			text.WriteString(tag) // no markup
+			break
+		}
+		switch name, _, _ := strings.Cut(tag, " "); name {
+		case "style", "script", "title":
+			_, rest, _ = strings.Cut(rest, "</"+name)
+			_, rest, _ = strings.Cut(rest, ">")
+		}
+	}
+	return oneLine(html.UnescapeString(text.String()))
+}
+
+func oneLine(text string) string {
 	return strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " ")
 }
 
-// Shorten cuts a text that goes into an error to 300 octets.
+// Shorten makes a text fit into an error: one line of at most 300 octets.
 func Shorten(text string) string {
 	const most = 300
-	if len(text) <= most {
+	if text = oneLine(text); len(text) <= most {
 		return text
 	}
-	for text = text[:most]; !utf8.ValidString(text); {
+	for text = text[:most-len("…")]; !utf8.ValidString(text); {
 		text = text[:len(text)-1]
 	}
 	return text + "…"
 }
 
 // Get asks for a publisher's own key file, as a cache or a search engine does, and wants
-// it to be there, whole, and plain text.
+// it to be there, whole, and plain text. A Status of 0 beside an error says that there was
+// no answer.
 func Get(ctx context.Context, client *http.Client, url string) (Answer, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -130,7 +160,7 @@ func Get(ctx context.Context, client *http.Client, url string) (Answer, error) {
 	case err != nil:
 		return a, err
 	case a.Status >= 300 && a.Status < 400:
-		return a, fmt.Errorf("the answer is %d, a redirect to %.200q; want 200 and the key itself", a.Status, a.Header.Get("Location"))
+		return a, fmt.Errorf("the answer is %d, a redirect to %q; want 200 and the key itself", a.Status, a.Header.Get("Location"))
 	case a.Status != http.StatusOK:
 		return a, fmt.Errorf("the answer is %d; want 200", a.Status)
 	case errors.Is(a.BodyErr, io.ErrShortBuffer):
@@ -157,8 +187,8 @@ func (r *Retry) Check() (faults []error) {
 		value *time.Duration
 		def   time.Duration
 	}{{"Backoff", &r.Backoff, time.Second}, {"MaxWait", &r.MaxWait, time.Minute}} {
-		if *d.value < 0 {
-			faults = append(faults, &ampcors.ValueError{Field: d.field, Index: -1, Value: d.value.String(), Reason: "is negative", Want: "0 for the default, " + d.def.String() + ", or more"})
+		if *d.value < 0 || *d.value > maxRetryAfter {
+			faults = append(faults, &ampcors.ValueError{Field: d.field, Index: -1, Value: d.value.String(), Reason: "is not from 0 to " + maxRetryAfter.String(), Want: "0 for the default, " + d.def.String() + ", or more"})
 		}
 		if *d.value == 0 {
 			*d.value = d.def
@@ -170,6 +200,17 @@ func (r *Retry) Check() (faults []error) {
 	return faults
 }
 
+// Wait returns how long to wait after a number of failures in a row: Backoff, doubled with
+// each, up to the longest wait, and of that at least half, so that not all come back at once.
+func (r Retry) Wait(failures int, longest time.Duration) time.Duration {
+	wait := r.Backoff
+	for i := 1; i < failures && wait < longest; i++ {
+		wait *= 2
+	}
+	wait = min(wait, longest)
+	return wait/2 + rand.N(wait/2+1)
+}
+
 // Again waits before the attempt after the given one, which counts from 1, and tells
 // whether to make it. It does not wait if the context would end before, or if the server
 // asks for a longer wait than MaxWait: its answer then stands.
@@ -177,12 +218,7 @@ func (r Retry) Again(ctx context.Context, clock Clock, attempt int, retryAfter t
 	if attempt >= r.Attempts {
 		return false
 	}
-	backoff := r.Backoff
-	for i := 1; i < attempt && backoff < r.MaxWait; i++ {
-		backoff *= 2
-	}
-	backoff = min(backoff, r.MaxWait)
-	wait := backoff/2 + rand.N(backoff/2+1) // so that not all come back at once
+	wait := r.Wait(attempt, r.MaxWait)
 	if retryAfter > 0 {
 		if retryAfter > r.MaxWait {
 			return false

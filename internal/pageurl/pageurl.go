@@ -6,7 +6,9 @@
 package pageurl
 
 import (
+	"encoding/hex"
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -28,11 +30,13 @@ func (u URL) String() string { return u.Scheme + "://" + u.Host + u.Path + u.Que
 type Escaping int
 
 const (
-	// AsBrowsers escapes what browsers do when they ask for such a URL, and leaves all
-	// else as it is: AMP Caches and servers compare octets.
-	// https://url.spec.whatwg.org/#path-percent-encode-set, but ' is left in a query.
+	// AsBrowsers escapes what browsers do by the URL standard, and leaves all else as it is:
+	// AMP Caches and servers compare octets. But ' is left in a query, and some browsers
+	// escape | in a path.
+	// https://url.spec.whatwg.org/#path-percent-encode-set
 	AsBrowsers Escaping = iota
-	// AsRFC3986 also escapes what that does not allow, such as [ and | in a query.
+	// AsRFC3986 also escapes what that does not allow, such as [ and | in a query, and
+	// writes each escape in one way: %7e becomes ~, and %c3 becomes %C3 (section 6.2.2).
 	// A % without two hexadecimal digits is a fault.
 	AsRFC3986
 )
@@ -67,7 +71,7 @@ func Parse(value string, escaping Escaping) (URL, *ampcors.ValueError) {
 	}
 	domain, fault := Domain(u.Host)
 	if fault != nil {
-		return URL{}, Fault(value, fmt.Sprintf("has the host %.80q, which %s", u.Host, fault.Reason), "the URL of a publisher's page")
+		return URL{}, Fault(value, fmt.Sprintf("has the host %.80q, which %s", u.Host, fault.Reason), "a URL with "+fault.Want)
 	}
 	u.Host = domain
 	return u, nil
@@ -108,9 +112,9 @@ func Split(value string, escaping Escaping) (URL, *ampcors.ValueError) {
 		return URL{}, Fault(value, "is not UTF-8", "UTF-8, or percent-encoded octets")
 	case strings.TrimSpace(value) != value:
 		return URL{}, Fault(value, "has white space around it", fmt.Sprintf("%.200q", strings.TrimSpace(value)))
-	case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r == 0x7f }):
+	case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' }):
 		return URL{}, Fault(value, "has a control character", want)
-	case strings.HasPrefix(value, "//") || strings.HasPrefix(value, "/"):
+	case strings.HasPrefix(value, "/"):
 		return URL{}, Fault(value, "has no scheme", want)
 	case !ok || scheme != "http" && scheme != "https":
 		return URL{}, Fault(value, "does not begin with http:// or https://", want)
@@ -127,7 +131,8 @@ func Split(value string, escaping Escaping) (URL, *ampcors.ValueError) {
 	}
 	switch {
 	case strings.Contains(authority, "@"):
-		return URL{}, Fault(value, "has user information", want)
+		// It may be a password, which has no place in a log.
+		return URL{}, Fault(scheme+"://…"+rest[strings.LastIndexByte(authority, '@'):], "has user information", want)
 	case strings.Contains(authority, `\`) || strings.Contains(path, `\`):
 		return URL{}, Fault(value, `has a \, which browsers take for /`, "/ or %5C")
 	case port != "" && (scheme != "https" || port != "443") && (scheme != "http" || port != "80"):
@@ -136,11 +141,28 @@ func Split(value string, escaping Escaping) (URL, *ampcors.ValueError) {
 		return URL{}, Fault(value, "has a % that no two hexadecimal digits follow", "%25 for a percent sign")
 	}
 	keep := &keeps[escaping]
-	u := URL{Scheme: scheme, Host: host, Path: removeDotSegments(escape(path, &keep.path))}
+	path, query = escape(path, &keep.path), escape(query, &keep.query)
+	if escaping == AsRFC3986 {
+		path, query = normalizeEscapes(path), normalizeEscapes(query)
+	}
+	u := URL{Scheme: scheme, Host: host, Path: removeDotSegments(path)}
 	if hasQuery {
-		u.Query = "?" + escape(query, &keep.query)
+		u.Query = "?" + query
 	}
 	return u, nil
+}
+
+var escapes = regexp.MustCompile("%[0-9A-Fa-f]{2}")
+
+// normalizeEscapes unescapes unreserved characters, and writes other escapes in upper case.
+func normalizeEscapes(s string) string {
+	return escapes.ReplaceAllStringFunc(s, func(escape string) string {
+		octet, _ := hex.DecodeString(escape[len("%"):])
+		if strings.Contains(unreserved, string(octet)) {
+			return string(octet)
+		}
+		return strings.ToUpper(escape)
+	})
 }
 
 // escape percent-encodes the octets that are not kept.

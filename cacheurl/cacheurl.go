@@ -104,6 +104,9 @@ func (u URL) Build() (string, error) {
 	}
 	origins, err := ampcors.CacheOrigins(page.Host, cache)
 	if err != nil {
+		for _, fault := range pageurl.Faults(err) {
+			fault.Field, fault.Index = strings.Replace(fault.Field, "caches[]", "Cache", 1), -1
+		}
 		return "", err
 	}
 	if isOnCache(page.Host, cache) {

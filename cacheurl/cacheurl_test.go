@@ -330,10 +330,10 @@ func TestFaultsAreRefusedAndNamed(t *testing.T) {
 		},
 		`Publisher "https://…@www.example.com/a" has user`:            func(u *URL) { u.Publisher = "https://user:secret@www.example.com/a" },
 		`which has a trailing dot; want a URL with "www.example.com"`: func(u *URL) { u.Publisher = "https://www.example.com./a" },
-		`has "usqp=1#"`:         func(u *URL) { u.CacheQuery = "usqp=1#" },
-		`has ""`:                func(u *URL) { u.CacheQuery = "usqp=1&" },
-		"caches[0].cacheDomain": func(u *URL) { u.Cache.ID, u.Cache.CacheDomain = "x", "com" },
-		"caches[0].id":          func(u *URL) { u.Cache.CacheDomain = "amp.example" },
+		`has "usqp=1#"`:     func(u *URL) { u.CacheQuery = "usqp=1#" },
+		`has ""`:            func(u *URL) { u.CacheQuery = "usqp=1&" },
+		"Cache.cacheDomain": func(u *URL) { u.Cache.ID, u.Cache.CacheDomain = "x", "com" },
+		"Cache.id":          func(u *URL) { u.Cache.CacheDomain = "amp.example" },
 	} {
 		u := ok
 		change(&u)

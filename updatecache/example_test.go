@@ -55,7 +55,7 @@ func web(site http.Handler) *http.Client {
 			w := httptest.NewRecorder()
 			site.ServeHTTP(w, r)
 			return w.Result()
-		case strings.Contains(r.URL.Path, "unknown"):
+		case strings.Contains(r.URL.RequestURI(), "unknown"):
 			return &http.Response{StatusCode: 403, Body: io.NopCloser(strings.NewReader("<p>Ingestion error: 404."))}
 		}
 		return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader("OK"))}

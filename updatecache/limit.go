@@ -8,64 +8,69 @@ import (
 	"github.com/ampcors/ampcors/internal/outbound"
 )
 
-// maxRequests are those that caches take in a second for one host.
+// Caches take so many requests in a second for one host.
 const (
 	maxRequests = 10
 	perPeriod   = time.Second
 )
 
-// A limiter holds requests back, so that to one host no more than maxRequests go out in any
-// second. Its memory is that of the hosts of the last second, and of those that wait.
+// A limiter lets no more than maxRequests go to one host in any second, as the host sees
+// it: each request takes one of as many slots, and frees it a second after its answer, so
+// that two of one slot cannot arrive within a second, however long a connection takes.
+// Its memory is that of the hosts of the last two seconds.
 type limiter struct {
 	clock Clock
 
 	mu    sync.Mutex
-	hosts map[string]*hostLimit
-	sweep int // the number of hosts at which those that are idle are forgotten
+	hosts map[string]*hostSlots
+	swept time.Time
 }
 
-type hostLimit struct {
-	turn  chan struct{} // has a token, which whoever is next holds while waiting
-	users int           // holders and those in line; guarded by limiter.mu
+type hostSlots struct {
+	free chan time.Time // from when each slot that is not in use can be used
 
-	sent [maxRequests]time.Time // of the last requests, in a ring; guarded by the token
-	next int
+	// Guarded by limiter.mu.
+	users int       // that have a slot or wait for one
+	last  time.Time // when one was last used
 }
 
-// wait waits until a request may go to the host. Whoever gives up waiting takes nothing
-// from the others.
-func (l *limiter) wait(ctx context.Context, host string) error {
+// acquire waits for a slot. It is given back by release, which has to be told whether
+// it was used.
+func (l *limiter) acquire(ctx context.Context, host string) (release func(used bool), err error) {
 	h := l.enter(host)
-	defer l.leave(h)
+	var from time.Time
 	select {
-	case <-h.turn:
+	case from = <-h.free:
 	case <-ctx.Done():
-		return ctx.Err()
+		l.leave(h, false)
+		return nil, ctx.Err()
 	}
-	defer func() { h.turn <- struct{}{} }()
-	oldest := &h.sent[h.next]
-	if !oldest.IsZero() {
-		if err := outbound.Wait(ctx, l.clock, oldest.Add(perPeriod).Sub(l.clock.Now())); err != nil {
-			return err
+	// No wait is longer than a second, also if the clock is set back.
+	if err := outbound.Wait(ctx, l.clock, min(from.Sub(l.clock.Now()), perPeriod)); err != nil {
+		h.free <- from
+		l.leave(h, false)
+		return nil, err
+	}
+	return func(used bool) {
+		if used {
+			from = l.clock.Now().Add(perPeriod)
 		}
-	}
-	*oldest = l.clock.Now()
-	h.next = (h.next + 1) % maxRequests
-	return nil
+		h.free <- from
+		l.leave(h, used)
+	}, nil
 }
 
-func (l *limiter) enter(host string) *hostLimit {
+func (l *limiter) enter(host string) *hostSlots {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if now := l.clock.Now(); l.hosts == nil || now.Sub(l.swept) > perPeriod {
+		l.forgetIdle(now)
+	}
 	h := l.hosts[host]
 	if h == nil {
-		if len(l.hosts) >= l.sweep {
-			l.forgetIdle()
-		}
-		h = &hostLimit{turn: make(chan struct{}, 1)}
-		h.turn <- struct{}{}
-		if l.hosts == nil {
-			l.hosts = make(map[string]*hostLimit)
+		h = &hostSlots{free: make(chan time.Time, maxRequests)}
+		for range maxRequests {
+			h.free <- time.Time{}
 		}
 		l.hosts[host] = h
 	}
@@ -73,21 +78,23 @@ func (l *limiter) enter(host string) *hostLimit {
 	return h
 }
 
-func (l *limiter) leave(h *hostLimit) {
+func (l *limiter) leave(h *hostSlots, used bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	h.users--
+	if used {
+		h.last = l.clock.Now()
+	}
 }
 
-// forgetIdle forgets the hosts that may be asked ten times at once again. It is called as
-// often as their number has doubled, so that it costs each request little.
-func (l *limiter) forgetIdle() {
-	now := l.clock.Now()
+// forgetIdle forgets the hosts of which every slot can be used again. They are moved to a
+// new map, as one that was large stays so.
+func (l *limiter) forgetIdle(now time.Time) {
+	kept := make(map[string]*hostSlots)
 	for host, h := range l.hosts {
-		newest := h.sent[(h.next+maxRequests-1)%maxRequests]
-		if h.users == 0 && now.Sub(newest) > perPeriod {
-			delete(l.hosts, host)
+		if h.users > 0 || now.Sub(h.last) <= perPeriod {
+			kept[host] = h
 		}
 	}
-	l.sweep = max(1000, 2*len(l.hosts))
+	l.hosts, l.swept = kept, now
 }

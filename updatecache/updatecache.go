@@ -31,6 +31,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -61,7 +62,8 @@ type Config struct {
 	// Signer signs the requests with an RSA key of 2,048 bits or more: an
 	// *[rsa.PrivateKey], or anything that keeps one elsewhere, such as a key management
 	// service. It is called with a SHA-256 hash and [crypto.SHA256], and must sign by
-	// RSASSA-PKCS1-v1_5 (not PSS). What it returns is checked before it is sent.
+	// RSASSA-PKCS1-v1_5 (not PSS). What it returns is checked before it is sent. It is not
+	// told of the context, so that it must end by itself.
 	Signer crypto.Signer
 
 	// Caches are those that are asked. nil stands for Google's alone. Each must have an
@@ -120,10 +122,12 @@ func New(cfg Config) (*Client, error) {
 	}
 
 	const wantKey = "an RSA key of 2048 bits or more"
-	if key, isRSA := cfg.Signer.(*rsa.PrivateKey); cfg.Signer == nil || isRSA && key == nil {
+	if cfg.Signer == nil {
 		refuse("Signer", "", "is missing", wantKey)
-	} else if public, ok := cfg.Signer.Public().(*rsa.PublicKey); !ok || public == nil || public.N == nil {
-		refuse("Signer", fmt.Sprintf("%T", cfg.Signer.Public()), "is not an RSA key", wantKey)
+	} else if public, ok := publicKey(cfg.Signer).(*rsa.PublicKey); !ok || public == nil || public.N == nil {
+		refuse("Signer", fmt.Sprintf("%T", cfg.Signer), "has no public key of type *rsa.PublicKey", wantKey)
+	} else if public.E < 3 || public.E%2 == 0 || public.N.Sign() < 0 || public.N.Bit(0) == 0 {
+		refuse("Signer", fmt.Sprintf("%T", cfg.Signer), "has a public key that is not valid for RSA", wantKey)
 	} else if public.N.BitLen() < minKeyBits {
 		refuse("Signer", fmt.Sprintf("RSA, %d bits", public.N.BitLen()), "is too short", wantKey)
 	} else if der, err := x509.MarshalPKIXPublicKey(public); err != nil {
@@ -137,7 +141,10 @@ func New(cfg Config) (*Client, error) {
 	} else if len(cfg.Caches) == 0 {
 		refuse("Caches", "", "names no cache", "nil for Google's, or at least one")
 	} else if _, err := ampcors.CacheOrigins("www.example.com", cfg.Caches...); err != nil {
-		faults = append(faults, err)
+		for _, fault := range pageurl.Faults(err) {
+			fault.Field = strings.Replace(fault.Field, "caches[]", "Caches[]", 1)
+			faults = append(faults, fault)
+		}
 	}
 	for i, cache := range cfg.Caches {
 		if cache.UpdateCacheAPIDomainSuffix == "" {
@@ -157,6 +164,13 @@ func New(cfg Config) (*Client, error) {
 	}
 	c.limit.clock = c.clock
 	return c, nil
+}
+
+// publicKey returns the signer's public key, or nil if it has none: most signers panic if
+// they are nil pointers.
+func publicKey(signer crypto.Signer) (key crypto.PublicKey) {
+	defer func() { _ = recover() }()
+	return signer.Public()
 }
 
 // ParseKey reads an RSA private key in PEM, as openssl genrsa writes it: PKCS #8 or PKCS #1,
@@ -250,7 +264,7 @@ func (e *Error) Temporary() bool {
 // A Result is what became of a document on one cache.
 type Result struct {
 	Cache    string // its ID
-	Attempts int    // how often it was tried
+	Attempts int    // how often the cache was asked
 	Err      error  // nil if the cache said OK, or else an *[Error]
 }
 
@@ -261,7 +275,7 @@ type Result struct {
 // page is no such URL, there is only an error, an *[ampcors.ValueError].
 //
 // To one host of a cache, such as www-example-com.cdn.ampproject.org, no more than 10
-// requests are sent in any second; others wait for their turn.
+// requests are sent in any second by one Client; others wait for their turn.
 func (c *Client) Flush(ctx context.Context, page string) ([]Result, error) {
 	targets := make([]target, len(c.caches))
 	for i, cache := range c.caches {
@@ -300,6 +314,13 @@ func newTarget(page string, cache ampcors.Cache) (target, error) {
 	if err != nil {
 		return target{}, err
 	}
+	_, query, _ := strings.Cut(built, "?")
+	for param := range strings.SplitSeq(query, "&") {
+		switch name, _, _ := strings.Cut(param, "="); name {
+		case "amp_action", "amp_ts", "amp_url_signature":
+			return target{}, &ampcors.ValueError{Field: "page", Index: -1, Value: page, Reason: fmt.Sprintf("has the query parameter %.80q, which is update-cache's own", param), Want: "the URL of a document"}
+		}
+	}
 	host, path, _ := strings.Cut(strings.TrimPrefix(built, "https://"), "/")
 	prefix, _, _ := strings.Cut(host, ".")
 	return target{page: page, cache: cache.ID, host: prefix + "." + cache.UpdateCacheAPIDomainSuffix, path: "/update-cache/" + path}, nil
@@ -307,8 +328,16 @@ func newTarget(page string, cache ampcors.Cache) (target, error) {
 
 func (c *Client) flush(ctx context.Context, t target) (attempts int, err error) {
 	for {
-		attempts++
-		fault := c.attempt(ctx, t)
+		release, err := c.limit.acquire(ctx, t.host)
+		if err != nil {
+			return attempts, &Error{Page: t.page, Cache: t.cache, Err: err}
+		}
+		r, fault := c.request(ctx, t)
+		if fault == nil {
+			attempts++
+			fault = c.ask(r, t)
+		}
+		release(r != nil)
 		if fault == nil {
 			return attempts, nil
 		}
@@ -318,27 +347,31 @@ func (c *Client) flush(ctx context.Context, t target) (attempts int, err error) 
 	}
 }
 
-// attempt sends one request.
-func (c *Client) attempt(ctx context.Context, t target) *Error {
-	fail := func(err error) *Error { return &Error{Page: t.page, Cache: t.cache, Err: err} }
-	if err := c.limit.wait(ctx, t.host); err != nil {
-		return fail(err)
+// request makes a signed request.
+func (c *Client) request(ctx context.Context, t target) (*http.Request, *Error) {
+	uri, err := c.signedURI(t)
+	if err == nil {
+		var r *http.Request
+		if r, err = http.NewRequestWithContext(ctx, http.MethodGet, "https://"+t.host, nil); err == nil {
+			// What is signed is sent octet by octet; net/url would escape some anew.
+			r.URL.Opaque, r.URL.RawQuery, _ = strings.Cut(uri, "?")
+			// A body, even an empty one, keeps net/http from sending a request again by
+			// itself when a connection breaks.
+			r.Body = io.NopCloser(strings.NewReader(""))
+			c.log.DebugContext(ctx, "updatecache: asking", "url", "https://"+t.host+uri)
+			return r, nil
+		}
 	}
-	url, err := c.signedURL(t)
-	if err != nil {
-		return fail(err)
-	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return fail(err)
-	}
-	c.log.DebugContext(ctx, "updatecache: asking", "url", url)
+	return nil, &Error{Page: t.page, Cache: t.cache, Err: err}
+}
+
+// ask sends a request.
+func (c *Client) ask(r *http.Request, t target) *Error {
 	answer, err := outbound.Do(c.http, r)
 	if err != nil {
-		return fail(err)
+		return &Error{Page: t.page, Cache: t.cache, Err: err}
 	}
-	fault := fail(nil)
-	fault.Status, fault.RetryAfter = answer.Status, answer.RetryAfter(c.clock.Now())
+	fault := &Error{Page: t.page, Cache: t.cache, Status: answer.Status, RetryAfter: answer.RetryAfter(c.clock.Now())}
 	text := withoutRequest(answer.Text())
 	fault.Message = outbound.Shorten(text)
 	switch {
@@ -358,9 +391,9 @@ func (c *Client) attempt(ctx context.Context, t target) *Error {
 	return fault
 }
 
-// signedURL signs for the present time, as caches want the timestamp to be within a minute
-// of theirs.
-func (c *Client) signedURL(t target) (string, error) {
+// signedURI returns path and query, signed for the present time, as caches want the
+// timestamp to be within a minute of theirs.
+func (c *Client) signedURI(t target) (string, error) {
 	path, query, hasQuery := strings.Cut(t.path, "?")
 	if hasQuery {
 		query = "?" + query
@@ -370,7 +403,7 @@ func (c *Client) signedURL(t target) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return "https://" + t.host + signed + "&amp_url_signature=" + signature, nil
+	return signed + "&amp_url_signature=" + signature, nil
 }
 
 // sign returns the signature of path and query, without the cache's host, so that it is
@@ -388,14 +421,21 @@ func (c *Client) sign(text string) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(signature), nil
 }
 
-// forbidden finds out what a 403 means. A cache that could not take in a key also speaks
-// of the signature that it could not check.
+// forbidden finds out what a 403 means. The caches' words are looked for before others, as
+// the page's own may be among them.
 func forbidden(message string) error {
-	switch message = strings.ToLower(message); {
-	case strings.Contains(message, "ingest"):
-		return ErrIngestion
-	case strings.Contains(message, "signature"):
-		return ErrSignature
+	message = strings.ToLower(message)
+	for _, said := range []struct {
+		words string
+		means error
+	}{
+		{"ingestion error", ErrIngestion}, // also of a key whose signature could not be checked then
+		{"signature", ErrSignature},
+		{"ingest", ErrIngestion},
+	} {
+		if strings.Contains(message, said.words) {
+			return said.means
+		}
 	}
 	return ErrForbidden
 }
@@ -439,6 +479,8 @@ func (c *Client) Verify(ctx context.Context, publishers ...string) error {
 			err = c.compare(answer.Body)
 		}
 		switch {
+		case ctx.Err() != nil:
+			return errors.Join(append(errs, fmt.Errorf("updatecache: %s and what follows: %w", url, ctx.Err()))...)
 		case err != nil && answer.Status == 0:
 			errs = append(errs, fmt.Errorf("updatecache: the key file %s cannot be fetched: %w", url, err))
 		case err != nil:
@@ -456,8 +498,8 @@ func (c *Client) compare(file []byte) error {
 		return fmt.Errorf("%.100q is not PEM; want -----BEGIN PUBLIC KEY-----", file)
 	case block.Type != "PUBLIC KEY":
 		return fmt.Errorf("it holds a PEM block %q; want \"PUBLIC KEY\" (PKIX)", block.Type)
-	case len(bytes.TrimSpace(rest)) > 0 || !bytes.HasPrefix(bytes.TrimSpace(file), []byte("-----BEGIN")):
-		return errors.New("it holds more than one PEM block; want the key and nothing else")
+	case len(bytes.TrimSpace(rest)) > 0 || !bytes.HasPrefix(bytes.TrimSpace(file), []byte("-----BEGIN")) || bytes.Count(file, []byte("-----BEGIN")) > 1:
+		return errors.New("it holds something besides one PEM block; want the key and nothing else")
 	}
 	key, err := x509.ParsePKIXPublicKey(block.Bytes)
 	if err != nil {

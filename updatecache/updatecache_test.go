@@ -17,6 +17,7 @@ import (
 	"html"
 	"io"
 	"log/slog"
+	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -233,19 +234,21 @@ func TestEachAnswerIsTold(t *testing.T) {
 		message string // in the error
 		once    bool   // and there is no further attempt
 	}{
-		"signature":         {google403("URL signature verification error."), ErrSignature, "URL signature verification error.", true},
-		"ingestion":         {google403("Invalid public key due to ingestion error: 404"), ErrIngestion, "ingestion error: 404", true},
-		"403 for no reason": {google403("That’s all we know."), ErrForbidden, "That’s all", true},
-		"403 and nothing":   {status(403, ""), ErrForbidden, "", true},
-		"429":               {status(429, "slow down"), ErrRateLimited, "slow down", false},
-		"500":               {status(500, "<h1>oops</h1>"), ErrServer, `"oops"`, false},
-		"503":               {status(503, ""), ErrServer, "", false},
-		"404":               {status(404, ""), ErrUnexpected, "404", true},
-		"204":               {status(204, ""), ErrUnexpected, "204", true},
-		"200 of somebody":   {status(200, "<html>Please log in"), ErrUnexpected, "log in", true},
-		"200 and nothing":   {status(200, ""), ErrUnexpected, "200", true},
-		"200 and more":      {status(200, "OK OK"), ErrUnexpected, "OK OK", true},
-		"garbage":           {status(200, "\x00\xff<\x01"), ErrUnexpected, "200", true},
+		"signature":          {google403("URL signature verification error."), ErrSignature, "URL signature verification error.", true},
+		"ingestion":          {google403("Invalid public key due to ingestion error: 404"), ErrIngestion, "ingestion error: 404", true},
+		"signature, decoded": {status(403, "<STYLE>*{}</STYLE>no permission to get URL /a ingestion of a signature. URL signature verification error."), ErrSignature, "URL signature verification error.", true},
+		"408":                {status(408, ""), ErrServer, "408", false},
+		"403 for no reason":  {google403("That’s all we know."), ErrForbidden, "That’s all", true},
+		"403 and nothing":    {status(403, ""), ErrForbidden, "", true},
+		"429":                {status(429, "slow down"), ErrRateLimited, "slow down", false},
+		"500":                {status(500, "<h1>oops</h1>"), ErrServer, `"oops"`, false},
+		"503":                {status(503, ""), ErrServer, "", false},
+		"404":                {status(404, ""), ErrUnexpected, "404", true},
+		"204":                {status(204, ""), ErrUnexpected, "204", true},
+		"200 of somebody":    {status(200, "<html>Please log in"), ErrUnexpected, "log in", true},
+		"200 and nothing":    {status(200, ""), ErrUnexpected, "200", true},
+		"200 and more":       {status(200, "OK OK"), ErrUnexpected, "OK OK", true},
+		"garbage":            {status(200, "\x00\xff<\x01"), ErrUnexpected, "200", true},
 		"without end": {func(w http.ResponseWriter, r *http.Request) {
 			for err := error(nil); err == nil; {
 				_, err = io.WriteString(w, "OK   ")
@@ -342,7 +345,7 @@ func TestTheContextEndsIt(t *testing.T) {
 		t.Errorf("got %+v, %v; want the cache's answer at once, as there is no time for another attempt", results, err)
 	}
 	cancel()
-	if results, err := c.Flush(ctx, "https://www.example.com/"); !errors.Is(err, context.Canceled) || results[0].Attempts != 1 {
+	if results, err := c.Flush(ctx, "https://www.example.com/"); !errors.Is(err, context.Canceled) || results[0].Attempts != 0 {
 		t.Errorf("got %+v, %v", results, err)
 	}
 
@@ -356,7 +359,7 @@ func TestTheContextEndsIt(t *testing.T) {
 func TestWhatIsNoPageIsRefusedBeforeAnythingIsSent(t *testing.T) {
 	t.Parallel()
 	c, _ := client(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("asked for %s", r.RequestURI) }), nil)
-	for _, page := range []string{"", "www.example.com", "https://127.0.0.1/", "https://www.example.com:8443/", "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/", "https://www.example.com/?amp_js_v=1"} {
+	for _, page := range []string{"", "www.example.com", "https://127.0.0.1/", "https://www.example.com:8443/", "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/", "https://www.example.com/?amp_js_v=1", "https://www.example.com/?a&amp_ts=1", "https://www.example.com/?amp_action", "https://www.example.com/?amp_url_signature=x"} {
 		results, err := c.Flush(t.Context(), page)
 		if fault := (*ampcors.ValueError)(nil); !errors.As(err, &fault) || fault.Field != "page" || results != nil {
 			t.Errorf("%q: got %v, %v", page, results, err)
@@ -454,13 +457,15 @@ func TestFaultsOfTheConfigurationAreAllReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, cfg := range map[string]Config{
-		"Signer \"\" is missing":                    {},
-		"is missing; want an RSA":                   {Signer: (*rsa.PrivateKey)(nil)},
-		"is not an RSA key":                         {Signer: elliptic},
-		"not an RSA key; want an RSA":               {Signer: service{public: (*rsa.PublicKey)(nil)}},
+		"Signer \"\" is missing":                                {},
+		"*rsa.PrivateKey\" has no public key":                   {Signer: (*rsa.PrivateKey)(nil)},
+		"*ecdsa.PrivateKey\" has no public key of type":         {Signer: elliptic},
+		"has no public key of type *rsa.PublicKey; want an RSA": {Signer: service{public: (*rsa.PublicKey)(nil)}},
+		"service\" has a public key that is not valid":          {Signer: service{public: &rsa.PublicKey{N: toolboxKey().N, E: 2}}},
+		"has a public key that is not valid for RSA":            {Signer: service{public: &rsa.PublicKey{N: new(big.Int).Lsh(big.NewInt(1), 2048), E: 65537}}},
 		"RSA, 1024 bits":                            {Signer: short},
 		"Caches \"\" names no cache":                {Signer: toolboxKey(), Caches: []ampcors.Cache{}},
-		"caches[0].cacheDomain \"\"":                {Signer: toolboxKey(), Caches: []ampcors.Cache{{ID: "x", UpdateCacheAPIDomainSuffix: "x.example"}}},
+		"Caches[0].cacheDomain \"\"":                {Signer: toolboxKey(), Caches: []ampcors.Cache{{ID: "x", UpdateCacheAPIDomainSuffix: "x.example"}}},
 		"Caches[0].updateCacheApiDomainSuffix \"\"": {Signer: toolboxKey(), Caches: []ampcors.Cache{{ID: "x", CacheDomain: "x.example"}}},
 		"Attempts \"-1\"":                           {Signer: toolboxKey(), Attempts: -1},
 		"Attempts \"101\"":                          {Signer: toolboxKey(), Attempts: 101},
@@ -473,7 +478,7 @@ func TestFaultsOfTheConfigurationAreAllReported(t *testing.T) {
 		}
 	}
 	_, err = New(Config{Caches: []ampcors.Cache{{}}, Attempts: -1, MaxWait: -1})
-	for _, want := range []string{"Signer", "caches[0].id", "Caches[0].updateCache", "Attempts", "MaxWait"} {
+	for _, want := range []string{"Signer", "Caches[0].id", "Caches[0].updateCache", "Attempts", "MaxWait"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not have %s", err, want)
 		}
@@ -571,8 +576,9 @@ func TestTheKeyIsServedAndVerified(t *testing.T) {
 		"PKCS #1":          {plain(string(pem.EncodeToMemory(&pem.Block{Type: "RSA PUBLIC KEY", Bytes: x509.MarshalPKCS1PublicKey(&toolboxKey().PublicKey)}))), `"RSA PUBLIC KEY"`},
 		"the private key":  {plain(string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY"}))), `"RSA PRIVATE KEY"`},
 		"not a key":        {plain(string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: []byte("x")}))), "not a public key"},
-		"two keys":         {plain(body + body), "more than one"},
-		"a key after text": {plain("our key:\n" + body), "more than one"},
+		"two keys":         {plain(body + body), "besides one PEM block"},
+		"junk before":      {plain("-----BEGIN junk\n" + body), "besides one PEM block"},
+		"a key after text": {plain("our key:\n" + body), "besides one PEM block"},
 		"another key":      {plain(key(&other.PublicKey, "PUBLIC KEY")), "another key"},
 	} {
 		c, _ := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -598,71 +604,94 @@ func TestTheKeyIsServedAndVerified(t *testing.T) {
 	}
 }
 
-// TestTenRequestsASecond: in no second more than ten go to one host, whoever sends them, and
-// other hosts do not wait for it.
+// TestTenRequestsASecond: in no second more than ten are under way to one host, whoever
+// sends them and however long they take; and other hosts do not wait for it.
 func TestTenRequestsASecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := limiter{clock: outboundClock{}}
+		l := limiter{clock: systemClock{}}
 		began := time.Now()
 		var mu sync.Mutex
-		var sent []time.Duration
+		var arrivals []time.Duration
 		var all sync.WaitGroup
 		for i := range 95 {
 			all.Go(func() {
 				time.Sleep(time.Duration(i%7) * 150 * time.Millisecond)
-				if err := l.wait(t.Context(), "a"); err != nil {
+				release, err := l.acquire(t.Context(), "a")
+				if err != nil {
 					t.Error(err)
+					return
 				}
+				time.Sleep(time.Duration(i%5) * 100 * time.Millisecond) // to connect
 				mu.Lock()
-				defer mu.Unlock()
-				sent = append(sent, time.Since(began))
+				arrivals = append(arrivals, time.Since(began))
+				mu.Unlock()
+				time.Sleep(time.Duration(i%3) * 10 * time.Millisecond) // to answer
+				release(true)
 			})
 		}
 		time.Sleep(time.Second)
-		if err := l.wait(t.Context(), "b"); err != nil || time.Since(began) != time.Second {
+		if _, err := l.acquire(t.Context(), "b"); err != nil || time.Since(began) != time.Second {
 			t.Errorf("another host waited: %v, %v", time.Since(began), err)
 		}
 		all.Wait()
-		slices.Sort(sent)
-		for i := range sent[:len(sent)-10] {
-			if gap := sent[i+10] - sent[i]; gap < time.Second {
+		slices.Sort(arrivals)
+		for i := range arrivals[:len(arrivals)-10] {
+			if gap := arrivals[i+10] - arrivals[i]; gap < time.Second {
 				t.Errorf("requests %d to %d within %v", i, i+10, gap)
 			}
 		}
-		if last := sent[len(sent)-1]; last > 10*time.Second {
-			t.Errorf("the last of 95 waited %v; want about 9 s", last)
+		if last := arrivals[len(arrivals)-1]; last > 14*time.Second {
+			t.Errorf("the last of 95 waited %v; want about 12 s", last)
 		}
 	})
 }
 
-type outboundClock struct{}
+type systemClock struct{}
 
-func (outboundClock) Now() time.Time                         { return time.Now() }
-func (outboundClock) After(d time.Duration) <-chan time.Time { return time.After(d) }
+func (systemClock) Now() time.Time                         { return time.Now() }
+func (systemClock) After(d time.Duration) <-chan time.Time { return time.After(d) }
 
-func TestWhoeverGivesUpWaitingTakesNothing(t *testing.T) {
+// use takes a slot for a request that takes no time.
+func use(t *testing.T, l *limiter, host string) {
+	t.Helper()
+	release, err := l.acquire(t.Context(), host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	release(true)
+}
+
+func TestWhoeverGivesUpTakesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := limiter{clock: outboundClock{}}
-		for range 10 {
-			if err := l.wait(t.Context(), "a"); err != nil {
+		l := limiter{clock: systemClock{}}
+		began := time.Now()
+		for range 50 { // that had no request to send
+			release, err := l.acquire(t.Context(), "a")
+			if err != nil {
 				t.Fatal(err)
 			}
+			release(false)
 		}
-		began := time.Now()
+		for range 10 {
+			use(t, &l, "a")
+		}
+		if time.Since(began) != 0 {
+			t.Errorf("ten waited %v", time.Since(began))
+		}
 		short, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
 		gaveUp, giveUp := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		for range 50 {
 			all.Go(func() {
-				if err := l.wait(short, "a"); !errors.Is(err, context.DeadlineExceeded) {
+				if _, err := l.acquire(short, "a"); !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("got %v", err)
 				}
 			})
 			all.Go(func() {
-				if err := l.wait(gaveUp, "a"); !errors.Is(err, context.Canceled) || time.Since(began) != 0 {
+				if _, err := l.acquire(gaveUp, "a"); !errors.Is(err, context.Canceled) || time.Since(began) != 0 {
 					t.Errorf("got %v after %v", err, time.Since(began))
 				}
 			})
@@ -670,8 +699,14 @@ func TestWhoeverGivesUpWaitingTakesNothing(t *testing.T) {
 		synctest.Wait()
 		giveUp()
 		all.Wait()
-		if err := l.wait(t.Context(), "a"); err != nil || time.Since(began) != time.Second {
-			t.Errorf("waited %v, %v", time.Since(began), err)
+		for range 10 {
+			use(t, &l, "a")
+		}
+		if time.Since(began) != time.Second {
+			t.Errorf("ten waited %v", time.Since(began))
+		}
+		if _, err := l.acquire(gaveUp, "b"); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
 		}
 	})
 }
@@ -685,22 +720,155 @@ func TestTheLimitForgetsIdleHosts(t *testing.T) {
 		if i%100 == 0 {
 			clock.After(time.Second)
 		}
-		if err := l.wait(t.Context(), strconv.Itoa(i)); err != nil {
-			t.Fatal(err)
-		}
+		use(t, &l, strconv.Itoa(i))
 		most = max(most, len(l.hosts))
 	}
-	if most > 2000 {
+	if most > 400 {
 		t.Errorf("%d hosts are remembered; 200 were asked in the last two seconds", most)
 	}
-	for range 10 { // and those that are not idle are not forgotten
-		_ = l.wait(t.Context(), "busy")
+	// Those that are not idle are not forgotten.
+	release, err := l.acquire(t.Context(), "in use")
+	if err != nil {
+		t.Fatal(err)
 	}
-	asking := l.enter("asking") // but has not yet sent anything
-	l.sweep = 0
-	_ = l.wait(t.Context(), "new")
-	if l.hosts["busy"] == nil || l.hosts["asking"] != asking {
-		t.Error("a host that must wait was forgotten")
+	inUse := l.hosts["in use"]
+	clock.After(time.Hour)
+	use(t, &l, "new")
+	busy := l.hosts["new"]
+	clock.After(time.Second)
+	l.swept = time.Time{}
+	use(t, &l, "newer")
+	if l.hosts["in use"] != inUse || l.hosts["new"] != busy {
+		t.Error("a host that may have to wait was forgotten")
+	}
+	release(true)
+}
+
+// TestTheLimitSurvivesClocks that stand at zero, or are set back.
+func TestTheLimitSurvivesClocks(t *testing.T) {
+	t.Parallel()
+	clock := servertest.NewClock(time.Time{})
+	l := limiter{clock: clock}
+	for range 11 {
+		use(t, &l, "a")
+	}
+	if waits := clock.Waits(); !slices.Equal(waits, []time.Duration{time.Second}) {
+		t.Errorf("waits %v", waits)
+	}
+	clock.Set(clock.Now().Add(-time.Hour))
+	use(t, &l, "a")
+	if waits := clock.Waits(); len(waits) != 2 || waits[1] != time.Second {
+		t.Errorf("waits %v", waits)
+	}
+}
+
+// TestWhatIsSignedIsSent octet by octet, whatever net/url thinks of it.
+func TestWhatIsSignedIsSent(t *testing.T) {
+	t.Parallel()
+	google := &cache{key: &toolboxKey().PublicKey}
+	c, clock := client(t, google, nil)
+	google.clock = clock
+	for r := range rune(0x80) {
+		for _, tail := range []string{"/a%2Fb%41" + string(r) + "/", "/?a" + string(r) + "%zz", "//" + string(r) + "//?"} {
+			page := "https://www.example.com" + tail
+			if r < ' ' || r == '\\' && !strings.Contains(tail, "?a") || r == '%' && !strings.Contains(tail, "?a") {
+				continue // which is no URL, or one that this server refuses
+			}
+			if _, err := c.Flush(t.Context(), page); err != nil {
+				t.Errorf("%q: %v", page, err)
+			}
+		}
+	}
+	sent := ""
+	c, _ = client(t, nil, func(cfg *Config) {
+		cfg.HTTPClient = &http.Client{Transport: transport(func(r *http.Request) { sent = r.URL.Host + r.URL.RequestURI() })}
+	})
+	want := "www-example-com.cdn.ampproject.org/update-cache/c/s/www.example.com/100%?amp_action=flush&"
+	if _, err := c.Flush(t.Context(), "https://www.example.com/100%"); err != nil || !strings.HasPrefix(sent, want) {
+		t.Errorf("sent %s, %v; want %s", sent, err, want)
+	}
+}
+
+// A transport sees requests, and says OK.
+type transport func(*http.Request)
+
+func (see transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	see(r)
+	return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader("OK"))}, nil
+}
+
+// TestNothingIsSentTwiceByItself: net/http sends a GET again if a connection breaks.
+func TestNothingIsSentTwiceByItself(t *testing.T) {
+	t.Parallel()
+	var requests atomic.Int32
+	c, _ := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if body, err := io.ReadAll(r.Body); len(body) > 0 || err != nil || r.ContentLength != 0 || len(r.TransferEncoding) > 0 {
+			t.Errorf("a body: %q, %v, %d, %v", body, err, r.ContentLength, r.TransferEncoding)
+		}
+		if requests.Add(1)%2 == 0 {
+			panic(http.ErrAbortHandler)
+		}
+		io.WriteString(w, "OK")
+	}), nil)
+	for range 10 {
+		_, _ = c.Flush(t.Context(), "https://www.example.com/")
+	}
+	if got := requests.Load(); got != 10 {
+		t.Errorf("%d requests; want 10", got)
+	}
+}
+
+// TestA101DoesNotHang: what follows it is a connection, which no timeout ends.
+func TestA101DoesNotHang(t *testing.T) {
+	t.Parallel()
+	hangUp := make(chan bool)
+	c, _ := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+		<-hangUp
+	}), nil)
+	defer close(hangUp)
+	if _, err := c.Flush(t.Context(), "https://www.example.com/"); !errors.Is(err, ErrUnexpected) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestAnswersAreReadInLinearTime: these took seconds.
+func TestAnswersAreReadInLinearTime(t *testing.T) {
+	t.Parallel()
+	for _, body := range []string{"<style>", "<style></style>", "<", "<STYLE ", "&lt;", "</"} {
+		c, _ := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(403)
+			io.WriteString(w, strings.Repeat(body, (64<<10)/len(body)))
+		}), nil)
+		if _, err := c.Flush(t.Context(), "https://www.example.com/"); !errors.Is(err, ErrForbidden) || len(err.Error()) > 600 {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
+// TestWhatTheNetworkSaysIsShort, whatever a server puts into it.
+func TestWhatTheNetworkSaysIsShort(t *testing.T) {
+	t.Parallel()
+	c, _ := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		io.WriteString(conn, strings.Repeat("garbage ", 1<<12)+"\r\n\r\n")
+	}), nil)
+	if _, err := c.Flush(t.Context(), "https://www.example.com/"); err == nil || len(err.Error()) > 600 {
+		t.Errorf("got %d octets", len(err.Error()))
+	}
+	if err := c.Verify(t.Context(), "www.example.com"); err == nil || len(err.Error()) > 600 {
+		t.Errorf("got %d octets", len(err.Error()))
 	}
 }
 

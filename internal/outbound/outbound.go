@@ -60,24 +60,32 @@ type Answer struct {
 	BodyErr error  // if it could not be read to its end; io.ErrShortBuffer if it is longer
 }
 
-// Do sends the request. An error is that of the network or the context, without the URL,
-// which may hold a secret.
+// Do sends the request. An error is that of the network or the context, on one line of at
+// most 300 octets and without the URL, which may hold a secret.
 func Do(client *http.Client, r *http.Request) (Answer, error) {
 	resp, err := client.Do(r)
+	for wrapped := (*url.Error)(nil); errors.As(err, &wrapped); {
+		err = wrapped.Err
+	}
 	if err != nil {
-		if wrapped := (*url.Error)(nil); errors.As(err, &wrapped) {
-			err = wrapped.Err
-		}
-		return Answer{}, err
+		return Answer{}, networkError{err}
 	}
 	defer resp.Body.Close()
 	a := Answer{Status: resp.StatusCode, Header: resp.Header}
+	if a.Status == http.StatusSwitchingProtocols {
+		return a, nil // what follows is a connection, which no timeout ends
+	}
 	a.Body, a.BodyErr = io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
 	if len(a.Body) > maxBody {
 		a.Body, a.BodyErr = a.Body[:maxBody], io.ErrShortBuffer
 	}
 	return a, nil
 }
+
+type networkError struct{ err error }
+
+func (e networkError) Error() string { return Shorten(e.err.Error()) }
+func (e networkError) Unwrap() error { return e.err }
 
 // maxRetryAfter bounds what a server asks for. What is longer is garbage, such as a time in
 // seconds since 1970.
@@ -88,7 +96,7 @@ const maxRetryAfter = 24 * time.Hour
 func (a Answer) RetryAfter(now time.Time) time.Duration {
 	value := strings.TrimSpace(a.Header.Get("Retry-After"))
 	wait := time.Duration(0)
-	if seconds, err := strconv.ParseUint(value, 10, 63); err == nil {
+	if seconds, err := strconv.ParseUint(value, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
 		wait = time.Duration(min(seconds, uint64(maxRetryAfter/time.Second))) * time.Second
 	} else if date, err := http.ParseTime(value); err == nil {
 		wait = date.Sub(now)
@@ -115,16 +123,22 @@ func (a Answer) MediaType() string {
 // Text returns what the answer's body says to people, without HTML's markup and on one line.
 func (a Answer) Text() string {
 	var text strings.Builder
-	for rest := string(a.Body); rest != ""; {
-		before, tag, ok := strings.Cut(rest, "<")
+	rest := string(a.Body)
+	for {
+		before, after, ok := strings.Cut(rest, "<")
 		text.WriteString(before + " ")
-		if tag, rest, ok = strings.Cut(tag, ">"); !ok {
+		if !ok {
+			break
+		}
+		tag, after, ok := strings.Cut(after, ">")
+		if rest = after; !ok {
 			text.WriteString(tag) // no markup
 			break
 		}
-		switch name, _, _ := strings.Cut(tag, " "); name {
-		case "style", "script", "title":
-			_, rest, _ = strings.Cut(rest, "</"+name)
+		name, _, _ := strings.Cut(strings.ToLower(tag[:min(len(tag), len("script "))]), " ")
+		if name == "style" || name == "script" || name == "title" {
+			// What they hold ends at their end tag, which is the next one in such pages.
+			_, rest, _ = strings.Cut(rest, "</")
 			_, rest, _ = strings.Cut(rest, ">")
 		}
 	}

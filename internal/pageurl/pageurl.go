@@ -86,6 +86,20 @@ func Domain(host string) (string, *ampcors.ValueError) {
 	return domain, nil
 }
 
+// Faults returns each *[ampcors.ValueError] of an error that may be several of them joined.
+func Faults(err error) (faults []*ampcors.ValueError) {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, err := range joined.Unwrap() {
+			faults = append(faults, Faults(err)...)
+		}
+		return faults
+	}
+	if fault, ok := err.(*ampcors.ValueError); ok {
+		faults = append(faults, fault)
+	}
+	return faults
+}
+
 // AppendQuery adds parameters, written as in a query, behind those of a query, which is ""
 // or begins with "?".
 func AppendQuery(query, params string) string {

@@ -50,6 +50,13 @@ func (c *Clock) After(d time.Duration) <-chan time.Time {
 	return over
 }
 
+// Set sets the time.
+func (c *Clock) Set(now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = now
+}
+
 // Waits returns how long each wait was.
 func (c *Clock) Waits() []time.Duration {
 	c.mu.Lock()

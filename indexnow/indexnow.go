@@ -15,8 +15,8 @@
 // then serve the same key, and whoever can read the files of one can submit for all. Where
 // hosts belong to different people, give each a key, and so a Client, of its own.
 //
-// Nothing happens but in these calls: there is no goroutine, and Submit tries nothing twice
-// unless [Config] says so.
+// Nothing happens but in these calls: there is no goroutine. Submit tries nothing twice
+// unless [Config] says so; a Queue does.
 package indexnow
 
 import (
@@ -77,8 +77,8 @@ type Config struct {
 	// 0 stands for 1 min.
 	MaxWait time.Duration
 
-	// HTTPClient sends the requests, but follows no redirect. nil stands for one with a
-	// timeout of 30 s.
+	// HTTPClient sends the requests. It follows no redirect here, and has a timeout of 30 s
+	// if it has none. nil stands for a new one.
 	HTTPClient *http.Client
 	// Logger is told of each batch that is accepted (Info) or not (Warn), and of the URLs
 	// that a Queue gives up (Error). It never gets to see the key. nil: nobody.
@@ -89,7 +89,7 @@ type Config struct {
 
 // A Client submits URLs. [New] makes one.
 type Client struct {
-	key         Key
+	key         *Key         // a pointer, as package fmt prints what is in fields of structs
 	keyLocation *pageurl.URL // nil: at the root of each host
 	endpoint    string
 	retry       outbound.Retry
@@ -104,7 +104,7 @@ type Client struct {
 func New(cfg Config) (*Client, error) {
 	var faults []error
 	c := &Client{
-		key:      cfg.Key,
+		key:      &cfg.Key,
 		endpoint: cfg.Endpoint,
 		retry:    outbound.Retry{Attempts: cfg.Attempts, Backoff: cfg.Backoff, MaxWait: cfg.MaxWait},
 		http:     outbound.Client(cfg.HTTPClient),
@@ -117,19 +117,21 @@ func New(cfg Config) (*Client, error) {
 	}
 	if cfg.KeyLocation != "" {
 		location, fault := pageurl.Parse(cfg.KeyLocation, pageurl.AsRFC3986)
-		if fault == nil && (location.Query != "" || location.Path == "" || strings.HasSuffix(location.Path, "/")) {
+		if fault == nil && (location.Query != "" || location.Path == "" || strings.HasSuffix(location.Path, "/") || strings.Contains(location.Path, "//")) {
 			fault = pageurl.Fault(cfg.KeyLocation, "is not the URL of a file", `one such as "https://www.example.com/catalog/indexnow.txt"`)
 		}
 		if fault != nil {
-			fault.Field, fault.Value = "KeyLocation", c.mask(fault.Value)
-			faults = append(faults, fault)
+			fault.Field = "KeyLocation"
+			faults = append(faults, c.maskFault(fault))
 		}
 		c.keyLocation = &location
 	}
 	if c.endpoint == "" {
 		c.endpoint = API
-	} else if u, err := url.Parse(c.endpoint); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		faults = append(faults, &ampcors.ValueError{Field: "Endpoint", Index: -1, Value: cfg.Endpoint, Reason: "is not the URL of an IndexNow service", Want: fmt.Sprintf("one such as %q", API)})
+	} else if u, err := url.Parse(c.endpoint); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.Contains(c.endpoint, " ") {
+		// It may hold a password, or the key as a parameter.
+		value, _, _ := strings.Cut(c.endpoint[strings.LastIndexByte(c.endpoint, '@')+1:], "?")
+		faults = append(faults, c.maskFault(&ampcors.ValueError{Field: "Endpoint", Index: -1, Value: value, Reason: "is not, or is more than, the URL of an IndexNow service", Want: fmt.Sprintf("one such as %q", API)}))
 	}
 	faults = append(faults, c.retry.Check()...)
 	if len(faults) > 0 {

@@ -18,8 +18,9 @@ import (
 // A Key has 8 to 128 of the characters a–z, A–Z, 0–9 and hyphen. Who has it, and can
 // guess where its file is, can submit the site's pages.
 //
-// It is masked wherever it is printed, logged or marshalled, also to be stored: "4f9a…".
-// string(key) is the key itself.
+// It is masked where packages fmt, log/slog and encoding/json print it, by itself or in an
+// exported field, also if that is to store it: "4f9a…". string(key) is the key itself. Of
+// an unexported field of yours, fmt prints the key, as it cannot call methods there.
 type Key string
 
 // NewKey returns a new random key of 32 hexadecimal digits.
@@ -71,26 +72,40 @@ func (k Key) LogValue() slog.Value { return slog.StringValue(k.String()) }
 // MarshalText masks the key for packages that encode, such as encoding/json.
 func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// mask masks the key in a text.
-func (c *Client) mask(text string) string {
-	if c.key == "" {
-		return text
-	}
-	return strings.ReplaceAll(text, string(c.key), c.key.String())
+// Format writes of a Client no more than which key it has, masked, for every verb of package
+// fmt.
+func (c Client) Format(f fmt.State, verb rune) {
+	fmt.Fprintf(f, fmt.FormatString(f, verb), "indexnow.Client with key "+c.key.String())
 }
 
-// KeyPath is the path of the key file: "/{key}.txt", or that of Config.KeyLocation.
+// mask masks the key in a text.
+func (c *Client) mask(text string) string {
+	key := strings.TrimSpace(string(*c.key)) // one that is refused for its white space
+	if len(key) < minKey {
+		return text // nor is it a key
+	}
+	return strings.ReplaceAll(text, key, c.key.String())
+}
+
+// maskFault masks the key in an error on a value that may have it, such as a URL.
+func (c *Client) maskFault(fault *ampcors.ValueError) *ampcors.ValueError {
+	fault.Value, fault.Reason, fault.Want = c.mask(fault.Value), c.mask(fault.Reason), c.mask(fault.Want)
+	return fault
+}
+
+// KeyPath is the path of the key file: "/{key}.txt", or that of Config.KeyLocation. The key
+// is in it, so it is not for a log.
 func (c *Client) KeyPath() string {
 	if c.keyLocation != nil {
 		return c.keyLocation.Path
 	}
-	return "/" + string(c.key) + ".txt"
+	return "/" + string(*c.key) + ".txt"
 }
 
 // KeyHandler serves the key at [Client.KeyPath], exactly and without a line break, and
 // answers 404 for any other path.
 func (c *Client) KeyHandler() http.Handler {
-	return outbound.TextFile(c.KeyPath(), []byte(c.key))
+	return outbound.TextFile(c.KeyPath(), []byte(*c.key))
 }
 
 // ErrKeyFile is what [Client.Verify] reports of a key file that was fetched.
@@ -114,7 +129,7 @@ func (c *Client) Verify(ctx context.Context, hosts ...string) error {
 		switch {
 		case fault != nil:
 			fault.Field, fault.Index = "hosts", i
-			errs = append(errs, fault)
+			errs = append(errs, c.maskFault(fault))
 		case c.keyLocation == nil:
 			files = append(files, "https://"+domain+c.KeyPath())
 		case domain != c.keyLocation.Host:
@@ -127,6 +142,9 @@ func (c *Client) Verify(ctx context.Context, hosts ...string) error {
 		errs = append(errs, refuse(-1, "", "names no host", `at least one, such as "www.example.com"`))
 	}
 	for _, file := range files {
+		if err := ctx.Err(); err != nil {
+			return errors.Join(append(errs, fmt.Errorf("indexnow: %s and what follows: %w", c.mask(file), err))...)
+		}
 		answer, err := outbound.Get(ctx, c.http, file)
 		if err == nil {
 			err = c.compare(string(answer.Body))
@@ -144,22 +162,24 @@ func (c *Client) Verify(ctx context.Context, hosts ...string) error {
 // compare tells what is wrong with the contents of a key file.
 func (c *Client) compare(file string) error {
 	switch {
-	case file == string(c.key):
+	case file == string(*c.key):
 		return nil
-	case strings.TrimSpace(strings.TrimPrefix(file, "\uFEFF")) == string(c.key):
+	case strings.TrimSpace(strings.TrimPrefix(file, "\uFEFF")) == string(*c.key):
 		return errors.New("it holds the key, but also white space or a byte order mark; want the key and nothing else")
-	case strings.Contains(file, string(c.key)):
+	case strings.Contains(file, string(*c.key)):
 		return errors.New("it holds the key, but also other text; want the key and nothing else")
 	}
 	return fmt.Errorf("it holds %.20q and not the key", file)
 }
 
-// A maskedError is an error of somebody else, in which a URL may have the key: that of a
-// redirect, for one.
+// A maskedError is an error in which there may be the key, as in the URL of a redirect.
 type maskedError struct {
 	c   *Client
 	err error
 }
 
-func (e maskedError) Error() string { return e.c.mask(e.err.Error()) }
-func (e maskedError) Unwrap() error { return e.err }
+func (e maskedError) Error() string { return outbound.Shorten(e.c.mask(e.err.Error())) }
+
+// There is no Unwrap, as that would lead to the key.
+func (e maskedError) Is(target error) bool { return errors.Is(e.err, target) }
+func (e maskedError) As(target any) bool   { return errors.As(e.err, target) }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/internal/outbound"
 )
 
 // QueueConfig configures a [Queue].
@@ -36,8 +37,9 @@ type QueueConfig struct {
 // QueueConfig.Failed; what is left at the end is returned by [Queue.Close].
 //
 // What the engine cannot take now stays in the queue, and is tried again: after its
-// Retry-After, or after Config.Backoff, which doubles with each failure up to Hold. That
-// comes on top of Config.Attempts.
+// Retry-After, or after Config.Backoff, which doubles with each failure up to 10 min, and of
+// which up to half is left out at random. Where only one host's batches fail, the others do
+// not wait for it. Config.Attempts and Config.MaxWait are not those of a Queue.
 //
 // A Queue is in memory only. What waits is lost if the process is killed, and what was sent
 // within Hold is forgotten with the Queue.
@@ -49,10 +51,10 @@ type Queue struct {
 
 	mu      sync.Mutex
 	waiting map[string]waiting
-	next    time.Time          // when Run has to look again; zero: when something is added
-	sending map[string]waiting // URLs that are with the engine
-	paused  time.Time          // until when the engine is left alone
-	lastErr *Error             // of the last submission, if it failed and may be tried again
+	next    time.Time           // when Run has to look again; zero: when something is added
+	sending map[string]waiting  // what is with the engine
+	engine  trouble             // with all of it
+	hosts   map[string]*trouble // with those of one host: the failures in a row
 	sent    map[string]time.Time
 	sentLog []sentAt // sent, oldest first
 	running bool
@@ -64,9 +66,25 @@ type Queue struct {
 // waiting says when a URL is sent. What becomes ready waits for Delay, too, so that there is
 // at most one submission in each.
 type waiting struct {
-	ready    time.Time // not before
-	due      time.Time // by then
-	failures int       // how often it was put back
+	host  string
+	ready time.Time // not before
+	due   time.Time // by then
+}
+
+// A trouble says until when somebody is left alone, and why.
+type trouble struct {
+	failures int // in a row
+	until    time.Time
+	err      *Error
+}
+
+// maxTrouble bounds the wait, unless Retry-After is longer.
+const maxTrouble = 10 * time.Minute
+
+func (t *trouble) add(err *Error, retry outbound.Retry, now time.Time) {
+	t.failures++
+	t.err = err
+	t.until = now.Add(max(retry.Wait(t.failures, maxTrouble), err.RetryAfter))
 }
 
 type sentAt struct {
@@ -82,6 +100,7 @@ type QueueStats struct {
 	Accepted uint64 // by the engine
 	Retried  uint64 // put back, to be tried again
 	Failed   uint64 // refused by the engine for good
+	Err      error  // why the engine is left alone for a while, an *[Error]; nil: it is not
 }
 
 var (
@@ -126,6 +145,7 @@ func NewQueue(client *Client, cfg QueueConfig) (*Queue, error) {
 		wake:    make(chan struct{}, 1),
 		closed:  make(chan struct{}),
 		waiting: make(map[string]waiting),
+		hosts:   make(map[string]*trouble),
 		sent:    make(map[string]time.Time),
 	}, nil
 }
@@ -159,14 +179,13 @@ func (q *Queue) Add(url string) error {
 	if len(q.waiting)+len(q.sending) >= q.cfg.Capacity {
 		return ErrFull
 	}
-	now := q.client.clock.Now()
-	ready := now
-	q.forgetSent(now)
+	ready := q.client.clock.Now()
+	q.forgetSent(ready)
 	if at, ok := q.sent[url]; ok {
 		ready = at.Add(q.cfg.Hold)
-	} // if it is being sent, submit will see to that
+	} // if it is being sent, settle will see to that
 	q.stats.Added++
-	q.put(url, waiting{ready: ready, due: ready.Add(q.cfg.Delay)})
+	q.put(url, waiting{host: page.Host, ready: ready, due: ready.Add(q.cfg.Delay)})
 	return nil
 }
 
@@ -183,13 +202,24 @@ func (q *Queue) isClosed() bool {
 // would.
 func (q *Queue) put(url string, w waiting) {
 	q.waiting[url] = w
-	if q.next.IsZero() || w.due.Before(q.next) {
-		q.next = w.due
+	if at := q.at(w); q.next.IsZero() || at.Before(q.next) {
+		q.next = at
 		select {
 		case q.wake <- struct{}{}:
 		default:
 		}
 	}
+}
+
+// at returns when a URL is to be sent.
+func (q *Queue) at(w waiting) time.Time { return later(w.due, q.free(w.host)) }
+
+// free returns from when on a host's URLs can be sent.
+func (q *Queue) free(host string) time.Time {
+	if t := q.hosts[host]; t != nil {
+		return later(t.until, q.engine.until)
+	}
+	return q.engine.until
 }
 
 func later(a, b time.Time) time.Time {
@@ -241,36 +271,27 @@ func (q *Queue) Run(ctx context.Context) error {
 	}()
 
 	for {
-		q.mu.Lock()
-		now := q.client.clock.Now()
-		var alarm <-chan time.Time
-		fallen := false
-		if !q.next.IsZero() {
-			wait := later(q.next, q.paused).Sub(now)
-			if fallen = wait <= 0; !fallen {
-				alarm = q.client.clock.After(wait)
-			}
-		}
-		q.mu.Unlock()
-		if fallen {
-			q.submit(ctx, now)
-		}
-		select {
-		case <-q.closed:
+		if q.isClosed() {
 			return nil
-		default:
 		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if fallen {
-			continue // to see what is next
+		q.mu.Lock()
+		var alarm <-chan time.Time
+		wait := q.next.Sub(q.client.clock.Now())
+		idle := q.next.IsZero()
+		q.mu.Unlock()
+		if !idle && wait <= 0 {
+			q.submit(ctx)
+			continue
+		}
+		if !idle {
+			alarm = q.client.clock.After(wait)
 		}
 		select {
 		case <-q.closed:
-			return nil
 		case <-ctx.Done():
-			return ctx.Err()
 		case <-q.wake:
 		case <-alarm:
 		}
@@ -278,70 +299,17 @@ func (q *Queue) Run(ctx context.Context) error {
 }
 
 // submit submits all that is ready, also what has not waited for its Delay.
-func (q *Queue) submit(ctx context.Context, now time.Time) {
-	q.mu.Lock()
-	var urls []string
-	for url, w := range q.waiting {
-		if !w.ready.After(now) {
-			urls = append(urls, url)
+func (q *Queue) submit(ctx context.Context) {
+	urls := q.take()
+	settled := false
+	defer func() {
+		if !settled { // the caller's HTTPClient panics
+			q.settle(ctx, Report{})
 		}
-	}
-	slices.Sort(urls) // maps have no order, and a log should
-	q.sending = make(map[string]waiting, len(urls))
-	for _, url := range urls {
-		q.sending[url] = q.waiting[url]
-		delete(q.waiting, url)
-	}
-	q.look()
-	q.mu.Unlock()
-	if len(urls) == 0 {
-		return
-	}
-
-	report, _ := q.client.Submit(ctx, urls...) // each failure is in the report
-
-	var failed []Batch
-	q.mu.Lock()
-	now = q.client.clock.Now()
-	pause := time.Duration(0)
-	q.lastErr = nil
-	for _, b := range report.Batches {
-		fault, _ := b.Err.(*Error)
-		if fault != nil && fault.Temporary() {
-			q.stats.Retried += uint64(len(b.URLs))
-			if ctx.Err() != nil && errors.Is(fault, ctx.Err()) { // which is not the engine's fault
-				for _, url := range b.URLs {
-					q.put(url, q.sending[url])
-				}
-				continue
-			}
-			q.lastErr = fault
-			pause = max(pause, q.putBack(b, fault, now))
-			continue
-		}
-		if fault != nil {
-			q.stats.Failed += uint64(len(b.URLs))
-			failed = append(failed, b)
-		} else {
-			q.stats.Accepted += uint64(len(b.URLs))
-		}
-		for _, url := range b.URLs {
-			ready := now
-			if fault == nil {
-				q.sent[url] = now
-				q.sentLog = append(q.sentLog, sentAt{url, now})
-				ready = now.Add(q.cfg.Hold)
-			}
-			if _, ok := q.waiting[url]; ok { // it was added meanwhile
-				q.put(url, waiting{ready: ready, due: ready.Add(q.cfg.Delay)})
-			}
-		}
-	}
-	q.sending = nil
-	q.paused = now.Add(pause)
-	q.forgetSent(now)
-	q.look()
-	q.mu.Unlock()
+	}()
+	report, _ := q.client.submit(ctx, outbound.Retry{}, urls) // each failure is in the report
+	failed := q.settle(ctx, report)
+	settled = true
 	for _, b := range failed {
 		q.client.log.ErrorContext(ctx, "indexnow: refused for good", "host", b.Host, "urls", b.URLs, "error", b.Err)
 		if q.cfg.Failed != nil {
@@ -350,36 +318,100 @@ func (q *Queue) submit(ctx context.Context, now time.Time) {
 	}
 }
 
-// putBack puts a batch back into the queue. It returns how long the engine is left alone,
-// or 0 if only this host has to wait.
-func (q *Queue) putBack(b Batch, fault *Error, now time.Time) (pause time.Duration) {
-	for _, url := range b.URLs {
-		w := q.sending[url]
-		wait := q.client.retry.Backoff
-		for range w.failures {
-			if wait *= 2; wait >= q.cfg.Hold {
-				break
-			}
+// take takes what is ready from the waiting. Hosts whose batches failed come last, as the
+// failure of one may keep what is behind it from being sent.
+func (q *Queue) take() (urls []string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.client.clock.Now()
+	q.sending = make(map[string]waiting)
+	for url, w := range q.waiting {
+		if !w.ready.After(now) && !q.free(w.host).After(now) {
+			q.sending[url] = w
+			urls = append(urls, url)
+			delete(q.waiting, url)
 		}
-		wait = max(min(wait, q.cfg.Hold), fault.RetryAfter)
-		w.ready = now.Add(wait)
-		w.due = w.ready
-		w.failures++
-		q.put(url, w) // also if it was added meanwhile
-		pause = max(pause, wait)
 	}
-	if errors.Is(fault, ErrKeyPending) {
+	failures := func(url string) int {
+		if t := q.hosts[q.sending[url].host]; t != nil {
+			return t.failures
+		}
 		return 0
 	}
-	return pause
+	slices.SortFunc(urls, func(a, b string) int { return cmp.Or(cmp.Compare(failures(a), failures(b)), cmp.Compare(a, b)) })
+	q.look()
+	return urls
+}
+
+// settle does what follows from a report, and returns the batches that failed for good.
+// What is not in the report is put back.
+func (q *Queue) settle(ctx context.Context, report Report) (failed []Batch) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.client.clock.Now()
+	var down *Error
+	accepted := false
+	for _, b := range report.Batches {
+		fault, _ := b.Err.(*Error)
+		switch {
+		case fault == nil:
+			accepted = true
+			q.stats.Accepted += uint64(len(b.URLs))
+		case !fault.Temporary():
+			q.stats.Failed += uint64(len(b.URLs))
+			failed = append(failed, b)
+		case errors.Is(fault, ErrNotSent) || ctx.Err() != nil && errors.Is(fault, ctx.Err()):
+			continue // which is nobody's fault
+		default:
+			if q.hosts[b.Host] == nil {
+				q.hosts[b.Host] = new(trouble)
+			}
+			q.hosts[b.Host].add(fault, q.client.retry, now)
+			if !errors.Is(fault, ErrKeyPending) {
+				down = fault
+			}
+			continue
+		}
+		delete(q.hosts, b.Host)
+		for _, url := range b.URLs {
+			delete(q.sending, url)
+			ready := now
+			if fault == nil {
+				ready = now.Add(q.cfg.Hold)
+				q.sent[url] = now
+				q.sentLog = append(q.sentLog, sentAt{url, now})
+			}
+			if _, ok := q.waiting[url]; ok { // it was added meanwhile
+				q.put(url, waiting{host: b.Host, ready: ready, due: ready.Add(q.cfg.Delay)})
+			}
+		}
+	}
+	if down == nil || accepted {
+		q.engine = trouble{}
+	}
+	if down != nil {
+		q.engine.add(down, q.client.retry, now)
+	}
+	for url, w := range q.sending {
+		q.stats.Retried++
+		if _, ok := q.waiting[url]; ok { // it was added meanwhile
+			q.stats.Added--
+			q.stats.Repeated++
+		}
+		q.put(url, w)
+	}
+	q.sending = nil
+	q.forgetSent(now)
+	q.look()
+	return failed
 }
 
 // look finds out when Run has to look again.
 func (q *Queue) look() {
 	q.next = time.Time{}
 	for _, w := range q.waiting {
-		if q.next.IsZero() || w.due.Before(q.next) {
-			q.next = w.due
+		if at := q.at(w); q.next.IsZero() || at.Before(q.next) {
+			q.next = at
 		}
 	}
 }
@@ -390,13 +422,20 @@ func (q *Queue) Stats() QueueStats {
 	defer q.mu.Unlock()
 	stats := q.stats
 	stats.Waiting = len(q.waiting) + len(q.sending)
+	if q.engine.err != nil {
+		stats.Err = q.engine.err
+	}
 	return stats
 }
 
 // Close takes no more URLs, lets [Queue.Run] end what it is sending, and submits what is left
-// and need not be held back, whether or not Run was called. It returns within the context's
-// deadline, with the URLs that were not sent, in order: those that are held back, and those
-// that the engine did not take, or not in time. Of these two an error says why.
+// and need not be held back, whether or not Run was called. If the engine cannot take it now,
+// it is tried again until the context's deadline; without one, once. Then Close returns
+// the URLs that were not sent, in order: those that are held back, and those that the engine
+// did not take in time. Of these an error says why.
+//
+// Close can be late if QueueConfig.Failed is slow, or if the transport of Config.HTTPClient
+// does not heed its context.
 func (q *Queue) Close(ctx context.Context) (unsent []string, err error) {
 	q.mu.Lock()
 	if q.isClosed() {
@@ -415,31 +454,51 @@ func (q *Queue) Close(ctx context.Context) (unsent []string, err error) {
 		}
 	}
 
-	q.mu.Lock()
-	now := q.client.clock.Now()
-	paused := q.paused.After(now)
-	q.mu.Unlock()
-	if !paused {
-		q.submit(ctx, now)
+	for {
+		q.submit(ctx)
+		wait, ok := q.left()
+		if _, bounded := ctx.Deadline(); !ok || !bounded || outbound.Wait(ctx, q.client.clock, wait) != nil {
+			break
+		}
 	}
 
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	held, refused := 0, 0
+	now := q.client.clock.Now()
+	late := 0
+	var cause error = context.DeadlineExceeded
 	for url, w := range q.waiting {
 		unsent = append(unsent, url)
-		if w.failures > 0 {
-			refused++
-		} else if w.ready.After(now) {
-			held++
+		if w.ready.After(now) {
+			continue
+		}
+		late++
+		if t := q.hosts[w.host]; t != nil {
+			cause = t.err
 		}
 	}
 	slices.Sort(unsent)
-	switch late := len(unsent) - held - refused; {
-	case refused > 0 && q.lastErr != nil:
-		return unsent, fmt.Errorf("indexnow: the queue closes with %d URLs that were not sent, of which the engine did not take %d: %w", len(unsent), refused, q.lastErr)
-	case refused+late > 0:
-		return unsent, fmt.Errorf("indexnow: the queue closes with %d URLs that were not sent, %d for want of time: %w", len(unsent), refused+late, cmp.Or(ctx.Err(), context.DeadlineExceeded))
+	if late == 0 {
+		return unsent, nil
 	}
-	return unsent, nil
+	if q.engine.err != nil {
+		cause = q.engine.err
+	}
+	return unsent, fmt.Errorf("indexnow: the queue closes with %d URLs that were not sent in time: %w", late, cause)
+}
+
+// left tells whether anything waits that is not held back, and how long it has to.
+func (q *Queue) left() (wait time.Duration, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.client.clock.Now()
+	for _, w := range q.waiting {
+		if w.ready.After(now) {
+			continue
+		}
+		if d := q.free(w.host).Sub(now); !ok || d < wait {
+			wait, ok = d, true
+		}
+	}
+	return wait, ok
 }

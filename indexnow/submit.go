@@ -15,8 +15,10 @@ import (
 	"github.com/ampcors/ampcors/internal/pageurl"
 )
 
-// maxURLs are as many as the protocol takes in one request.
-const maxURLs = 10_000
+const (
+	maxURLs = 10_000 // in one request, by the protocol
+	maxURL  = 8000   // octets, which all who handle URLs should support: RFC 9110 section 4.1
+)
 
 // What an [Error] can be. Test with errors.Is.
 var (
@@ -37,7 +39,7 @@ var (
 	ErrUnprocessable = errors.New("the engine finds a URL that is not the host's, or a malformed key")
 	// ErrRateLimited: 429.
 	ErrRateLimited = errors.New("the engine says that there are too many requests")
-	// ErrServer: 500 to 599.
+	// ErrServer: 500 and above, or 408, 421 or 425.
 	ErrServer = errors.New("the engine has a fault")
 	// ErrUnexpected: any other answer, such as a redirect.
 	ErrUnexpected = errors.New("the engine gives an answer that is not of IndexNow")
@@ -58,7 +60,7 @@ type Error struct {
 func (e *Error) Error() string {
 	s := fmt.Sprintf("indexnow: %s: %v", e.Host, e.Err)
 	if e.Status != 0 {
-		s += fmt.Sprintf(" (%d %s %q)", e.Status, e.Code, e.Message)
+		s += fmt.Sprintf(" (%d %q %q)", e.Status, e.Code, e.Message)
 	}
 	return s
 }
@@ -85,7 +87,7 @@ type Batch struct {
 	Host     string
 	URLs     []string // as they were sent, or were to be
 	Pending  bool     // accepted with 202: the engine has yet to verify the key
-	Attempts int      // how often it was sent
+	Attempts int      // how often it was tried
 	Err      error    // nil if it was accepted, by any status from 200 to 299, or else an *[Error]
 }
 
@@ -107,6 +109,10 @@ type Report struct {
 // the others are not sent, but are in the report with [ErrNotSent]: those of the same host
 // after a 403, and all after no answer, 429, or 500 and above.
 func (c *Client) Submit(ctx context.Context, urls ...string) (Report, error) {
+	return c.submit(ctx, c.retry, urls)
+}
+
+func (c *Client) submit(ctx context.Context, retry outbound.Retry, urls []string) (Report, error) {
 	var report Report
 	var batches []*Batch
 	open := make(map[string]*Batch, 1) // the last batch of each host
@@ -132,6 +138,7 @@ func (c *Client) Submit(ctx context.Context, urls ...string) (Report, error) {
 		b.URLs = append(b.URLs, canonical)
 	}
 
+	notSent := 0
 	var down *Error // why nothing more is sent
 	refusing := make(map[string]*Error)
 	for _, b := range batches {
@@ -141,7 +148,7 @@ func (c *Client) Submit(ctx context.Context, urls ...string) (Report, error) {
 		}
 		if cause != nil {
 			b.Err = &Error{Host: b.Host, Err: fmt.Errorf("%w: %w", ErrNotSent, cause.Err), RetryAfter: cause.RetryAfter}
-		} else if fault := c.send(ctx, b); fault != nil {
+		} else if fault := c.send(ctx, retry, b); fault != nil {
 			b.Err = fault
 			if fault.ofHost() {
 				refusing[b.Host] = fault
@@ -150,11 +157,17 @@ func (c *Client) Submit(ctx context.Context, urls ...string) (Report, error) {
 			}
 		}
 		report.Batches = append(report.Batches, *b)
-		if b.Err != nil {
+		switch {
+		case cause != nil: // which is in the log
+			notSent += len(b.URLs)
+		case b.Err != nil:
 			c.log.WarnContext(ctx, "indexnow: not accepted", "host", b.Host, "urls", len(b.URLs), "attempts", b.Attempts, "error", b.Err)
-		} else {
+		default:
 			c.log.InfoContext(ctx, "indexnow: accepted", "host", b.Host, "urls", len(b.URLs), "attempts", b.Attempts, "pending", b.Pending)
 		}
+	}
+	if notSent > 0 {
+		c.log.WarnContext(ctx, "indexnow: not sent, after a failure", "urls", notSent)
 	}
 	return report, report.err()
 }
@@ -188,30 +201,35 @@ func (r Report) err() error {
 
 // page takes a URL apart and finds out whether the key file covers it.
 func (c *Client) page(u string) (pageurl.URL, *ampcors.ValueError) {
+	if len(u) > maxURL {
+		return pageurl.URL{}, c.maskFault(pageurl.Fault(u, fmt.Sprintf("has %d octets", len(u)), fmt.Sprintf("at most %d", maxURL)))
+	}
 	page, fault := pageurl.Parse(u, pageurl.AsRFC3986)
 	if fault != nil {
-		return page, fault
+		return page, c.maskFault(fault)
 	}
 	if page.Path == "" {
 		page.Path = "/" // RFC 3986 section 6.2.3
 	}
 	if file := c.keyLocation; file != nil {
+		// What is left of ".." is not a segment of its own, but "..%2f" may be one to a server
+		// that unescapes first.
 		directory := file.Path[:strings.LastIndexByte(file.Path, '/')+1]
-		if page.Host != file.Host || !strings.HasPrefix(page.Path, directory) {
-			return page, pageurl.Fault(u, "is not covered by the key file of KeyLocation", fmt.Sprintf("one that begins with %q", file.Scheme+"://"+file.Host+directory))
+		if page.Host != file.Host || !strings.HasPrefix(page.Path, directory) || directory != "/" && strings.Contains(page.Path, "..") {
+			return page, c.maskFault(pageurl.Fault(u, "is not covered by the key file of KeyLocation", fmt.Sprintf("a page of %s below %q", file.Host, directory)))
 		}
 	}
 	return page, nil
 }
 
-// send sends a batch, as often as Config.Attempts allows.
-func (c *Client) send(ctx context.Context, b *Batch) *Error {
+// send sends a batch, as often as retry allows.
+func (c *Client) send(ctx context.Context, retry outbound.Retry, b *Batch) *Error {
 	request := struct {
 		Host        string   `json:"host"`
 		Key         string   `json:"key"`
 		KeyLocation string   `json:"keyLocation,omitempty"`
 		URLList     []string `json:"urlList"`
-	}{Host: b.Host, Key: string(c.key), URLList: b.URLs}
+	}{Host: b.Host, Key: string(*c.key), URLList: b.URLs}
 	if c.keyLocation != nil {
 		request.KeyLocation = c.keyLocation.String()
 	}
@@ -224,7 +242,7 @@ func (c *Client) send(ctx context.Context, b *Batch) *Error {
 	for {
 		b.Attempts++
 		fault := c.attempt(ctx, b, body.Bytes())
-		if fault == nil || !fault.Temporary() || !c.retry.Again(ctx, c.clock, b.Attempts, fault.RetryAfter) {
+		if fault == nil || !fault.Temporary() || !retry.Again(ctx, c.clock, b.Attempts, fault.RetryAfter) {
 			return fault
 		}
 	}
@@ -246,21 +264,24 @@ func (c *Client) attempt(ctx context.Context, b *Batch, body []byte) *Error {
 		return nil
 	}
 	fault := &Error{Host: b.Host, Status: answer.Status, RetryAfter: answer.RetryAfter(c.clock.Now())}
-	var said struct{ ErrorCode, Message string }
-	if json.Unmarshal(answer.Body, &said) != nil || said.ErrorCode+said.Message == "" {
-		said.ErrorCode, said.Message = "", answer.Text()
+	var said struct{ ErrorCode, Message any } // strings, if the engine keeps to that
+	_ = json.Unmarshal(bytes.TrimPrefix(answer.Body, []byte("\uFEFF")), &said)
+	code, _ := said.ErrorCode.(string)
+	message, _ := said.Message.(string)
+	if message == "" && code == "" {
+		message = answer.Text()
 	}
-	fault.Code, fault.Message = outbound.Shorten(c.mask(said.ErrorCode)), outbound.Shorten(c.mask(said.Message))
+	fault.Code, fault.Message = outbound.Shorten(c.mask(code)), outbound.Shorten(c.mask(message))
 	switch {
 	case answer.Status == http.StatusBadRequest:
 		fault.Err = ErrMalformed
 	case answer.Status == http.StatusForbidden:
-		fault.Err = forbidden(said.ErrorCode)
+		fault.Err = forbidden(code)
 	case answer.Status == http.StatusUnprocessableEntity:
 		fault.Err = ErrUnprocessable
 	case answer.Status == http.StatusTooManyRequests:
 		fault.Err = ErrRateLimited
-	case answer.Status >= 500:
+	case answer.FaultOfServer():
 		fault.Err = ErrServer
 	default:
 		fault.Err = ErrUnexpected

@@ -369,7 +369,7 @@ func (c *Client) request(ctx context.Context, t target) (*http.Request, *Error) 
 func (c *Client) ask(r *http.Request, t target) *Error {
 	answer, err := outbound.Do(c.http, r)
 	if err != nil {
-		return &Error{Page: t.page, Cache: t.cache, Err: err}
+		return &Error{Page: t.page, Cache: t.cache, Err: outbound.ShortError{Err: err}}
 	}
 	fault := &Error{Page: t.page, Cache: t.cache, Status: answer.Status, RetryAfter: answer.RetryAfter(c.clock.Now())}
 	text := withoutRequest(answer.Text())
@@ -412,7 +412,7 @@ func (c *Client) sign(text string) (string, error) {
 	sum := sha256.Sum256([]byte(text))
 	signature, err := c.signer.Sign(rand.Reader, sum[:], crypto.SHA256)
 	if err != nil {
-		return "", fmt.Errorf("%w: %w", ErrSigner, err)
+		return "", fmt.Errorf("%w: %w", ErrSigner, outbound.ShortError{Err: err})
 	}
 	// A service may be set to another scheme, and a cache would only say "signature".
 	if err := rsa.VerifyPKCS1v15(c.public, crypto.SHA256, sum[:], signature); err != nil {
@@ -482,9 +482,9 @@ func (c *Client) Verify(ctx context.Context, publishers ...string) error {
 		case ctx.Err() != nil:
 			return errors.Join(append(errs, fmt.Errorf("updatecache: %s and what follows: %w", url, ctx.Err()))...)
 		case err != nil && answer.Status == 0:
-			errs = append(errs, fmt.Errorf("updatecache: the key file %s cannot be fetched: %w", url, err))
+			errs = append(errs, fmt.Errorf("updatecache: the key file %s cannot be fetched: %w", url, outbound.ShortError{Err: err}))
 		case err != nil:
-			errs = append(errs, fmt.Errorf("updatecache: %s: %w: %w", url, ErrKeyFile, err))
+			errs = append(errs, fmt.Errorf("updatecache: %s: %w: %w", url, ErrKeyFile, outbound.ShortError{Err: err}))
 		}
 	}
 	return errors.Join(errs...)

@@ -60,15 +60,15 @@ type Answer struct {
 	BodyErr error  // if it could not be read to its end; io.ErrShortBuffer if it is longer
 }
 
-// Do sends the request. An error is that of the network or the context, on one line of at
-// most 300 octets and without the URL, which may hold a secret.
+// Do sends the request. An error is that of the network or the context, without the URL,
+// which may hold a secret.
 func Do(client *http.Client, r *http.Request) (Answer, error) {
 	resp, err := client.Do(r)
 	for wrapped := (*url.Error)(nil); errors.As(err, &wrapped); {
 		err = wrapped.Err
 	}
 	if err != nil {
-		return Answer{}, networkError{err}
+		return Answer{}, err
 	}
 	defer resp.Body.Close()
 	a := Answer{Status: resp.StatusCode, Header: resp.Header}
@@ -82,10 +82,11 @@ func Do(client *http.Client, r *http.Request) (Answer, error) {
 	return a, nil
 }
 
-type networkError struct{ err error }
+// A ShortError is an error whose text may be as long as a server wants it to be.
+type ShortError struct{ Err error }
 
-func (e networkError) Error() string { return Shorten(e.err.Error()) }
-func (e networkError) Unwrap() error { return e.err }
+func (e ShortError) Error() string { return Shorten(e.Err.Error()) }
+func (e ShortError) Unwrap() error { return e.Err }
 
 // maxRetryAfter bounds what a server asks for. What is longer is garbage, such as a time in
 // seconds since 1970.

@@ -17,24 +17,25 @@ import (
 
 // A backend serves the key, and queues the pages that change.
 func Example() {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	mux := http.NewServeMux() // of https://www.example.com
+	ctx := context.Background() // not one that ends with a signal: Close ends it all in good order
+	mux := http.NewServeMux()   // of https://www.example.com
 	var key indexnow.Key = "73134416ae45434d98edc086e0bf6740"
 
 	engines, err := indexnow.New(indexnow.Config{
-		Key:        key, // from the configuration; NewKey makes one
-		Logger:     slog.Default(),
-		HTTPClient: web(mux), // here only
+		Key:        key,            // from the configuration; openssl rand -hex 16 makes one
+		Logger:     slog.Default(), // gets the URLs that an engine refuses for good
+		HTTPClient: web(mux),       // here only
 	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	mux.Handle(engines.KeyPath(), engines.KeyHandler())
+	mux.Handle("GET "+engines.KeyPath(), engines.KeyHandler())
+
+	// Once the server can be reached:
 	if err := engines.Verify(ctx, "www.example.com"); err != nil {
-		log.Fatal(err)
+		log.Print(err)
 	}
-	queue, err := indexnow.NewQueue(engines, indexnow.QueueConfig{})
+	queue, err := indexnow.NewQueue(engines, indexnow.QueueConfig{}) // or with Failed, if engines has no Logger
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -50,7 +51,10 @@ func Example() {
 	defer cancel()
 	unsent, err := queue.Close(closing)
 	if err != nil {
-		log.Print(err, unsent)
+		log.Print(err)
+	}
+	for _, url := range unsent {
+		log.Print(url) // to be added at the next start
 	}
 	fmt.Println(queue.Stats().Accepted, "accepted")
 	// Output:

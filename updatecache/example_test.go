@@ -2,28 +2,31 @@ package updatecache_test
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/rsa"
 	"errors"
 	"fmt"
 	"io"
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 
 	"github.com/ampcors/ampcors/updatecache"
 )
 
-// A backend serves its key, has it verified once, and flushes what changes.
+// A backend serves its key, verifies that, and flushes what changes.
 func Example() {
 	ctx := context.Background()
 	mux := http.NewServeMux() // of https://www.example.com
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
+
+	data, err := os.ReadFile("testdata/toolbox_key.pem")
 	if err != nil {
 		log.Fatal(err)
 	}
-
+	key, err := updatecache.ParseKey(data)
+	if err != nil {
+		log.Fatal(err)
+	}
 	flusher, err := updatecache.New(updatecache.Config{
 		Signer:     key,      // or a crypto.Signer of a key management service
 		HTTPClient: web(mux), // here only
@@ -31,13 +34,16 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	mux.Handle(updatecache.KeyPath, flusher.KeyHandler())
+	mux.Handle("GET "+updatecache.KeyPath, flusher.KeyHandler())
+
+	// Once the server can be reached, and before anything is flushed:
 	if err := flusher.Verify(ctx, "www.example.com"); err != nil {
-		log.Fatal(err) // caches would remember a bad key for about a day
+		log.Print(err) // caches would remember a bad key for about a day
+		return
 	}
 
-	// When an article has changed:
-	if _, err := flusher.Flush(ctx, "https://www.example.com/article"); err != nil {
+	// When a document has changed, with the URL of its AMP version:
+	if _, err := flusher.Flush(ctx, "https://www.example.com/amp/article"); err != nil {
 		log.Print(err)
 	}
 

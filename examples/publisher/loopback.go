@@ -15,6 +15,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -59,7 +60,7 @@ func newLoopbackWeb(out io.Writer) (*loopbackWeb, error) {
 			return new(net.Dialer).DialContext(ctx, network, to.Addr().String())
 		},
 	}}
-	fmt.Fprintf(out, "All of this stays on this machine: www.example.com is a server at %s,\nwww-example-com.cdn.ampproject.org at %s, and api.indexnow.org at %s.\n\n",
+	fmt.Fprintf(out, "All of this stays on this machine: www.example.com is a server at %s,\nwww-example-com.cdn.ampproject.org at %s, and api.indexnow.org at %s.\nOf keys and signatures only the beginning is printed.\n\n",
 		web.site.Addr(), web.cache.Addr(), web.engine.Addr())
 	return web, nil
 }
@@ -77,14 +78,26 @@ func (web *loopbackWeb) serve(site http.Handler, engines *indexnow.Client) {
 				return // the client is gone
 			}
 			r.Body = io.NopCloser(bytes.NewReader(body))
-			// Whoever has the IndexNow key could submit for the site.
-			file := strings.TrimSuffix(strings.TrimPrefix(engines.KeyPath(), "/"), ".txt")
-			web.print("   %s receives %s\n", r.Host, strings.ReplaceAll(strings.TrimSpace(r.Method+" "+r.RequestURI+"\n      "+string(body)), file, indexnow.Key(file).String()))
+			by := r.Header.Get("X-By")
+			if by == "" {
+				by = "this program"
+			}
+			web.print("   %s receives, from %s:\n      %s\n", r.Host, by, brief(r.Method+" "+r.RequestURI+" "+string(body), engines))
 			handler.ServeHTTP(w, r)
 		})}
 		web.servers = append(web.servers, server)
 		go server.Serve(listener) // until Close
 	}
+}
+
+var signature = regexp.MustCompile(`(amp_url_signature=.{8})\S+`)
+
+// brief shortens the signature in a request, and masks the key: whoever has that could
+// submit pages for the site.
+func brief(request string, engines *indexnow.Client) string {
+	key := strings.TrimSuffix(strings.TrimPrefix(engines.KeyPath(), "/"), ".txt")
+	request = strings.ReplaceAll(request, key, indexnow.Key(key).String())
+	return signature.ReplaceAllString(strings.TrimSpace(request), "$1…")
 }
 
 func (web *loopbackWeb) print(format string, args ...any) {
@@ -107,8 +120,13 @@ func (web *loopbackWeb) Close() error {
 }
 
 // fetch gets a file of the site, as the cache and the search engine do.
-func (web *loopbackWeb) fetch(url string) []byte {
-	resp, err := web.client.Get(url)
+func (web *loopbackWeb) fetch(by, url string) []byte {
+	r, err := http.NewRequest(http.MethodGet, url, nil)
+	if err != nil {
+		return nil
+	}
+	r.Header.Set("X-By", by)
+	resp, err := web.client.Do(r)
 	if err != nil {
 		return nil
 	}
@@ -125,7 +143,7 @@ func (web *loopbackWeb) fetch(url string) []byte {
 func (web *loopbackWeb) updateCache(w http.ResponseWriter, r *http.Request) {
 	signed, signature, _ := strings.Cut(r.RequestURI, "&amp_url_signature=")
 	raw, err := base64.RawURLEncoding.DecodeString(signature)
-	block, _ := pem.Decode(web.fetch("https://www.example.com" + updatecache.KeyPath))
+	block, _ := pem.Decode(web.fetch("the cache", "https://www.example.com"+updatecache.KeyPath))
 	if err != nil || block == nil {
 		http.Error(w, "Invalid public key due to ingestion error.", http.StatusForbidden)
 		return
@@ -148,7 +166,7 @@ func (web *loopbackWeb) indexNow(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
-	if string(web.fetch("https://"+submission.Host+"/"+submission.Key+".txt")) != submission.Key {
+	if string(web.fetch("the search engine", "https://"+submission.Host+"/"+submission.Key+".txt")) != submission.Key {
 		w.WriteHeader(http.StatusForbidden)
 		io.WriteString(w, `{"errorCode":"KeyNotFound"}`)
 		return

@@ -63,7 +63,9 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var err error
-	if *notifies {
+	if *notifies && *file != "" {
+		err = errors.New("-notify serves nothing, and so takes no -config")
+	} else if *notifies {
 		err = notify(ctx, os.Stdout)
 	} else {
 		err = run(ctx, *addr, *file, os.Stdout)

@@ -43,7 +43,7 @@ func notify(ctx context.Context, out io.Writer) error {
 	site.Handle("GET "+engines.KeyPath(), engines.KeyHandler())
 	web.serve(site, engines)
 
-	fmt.Fprintf(out, "1. The site serves its keys.\n")
+	fmt.Fprintf(out, "1. The site serves its keys; the program fetches them to verify that.\n")
 	if err := flusher.Verify(ctx, "www.example.com"); err != nil {
 		return err
 	}
@@ -60,21 +60,22 @@ func notify(ctx context.Context, out io.Writer) error {
 	running := make(chan error, 1)
 	go func() { running <- queue.Run(ctx) }()
 
-	for i, article := range []string{"https://www.example.com/articles/1", "https://www.example.com/articles/2?page=2", "https://www.example.com/articles/1"} {
-		cacheURL, err := cacheurl.URL{Publisher: article, Type: cacheurl.Document}.Build()
+	for i, article := range []string{"1", "2?page=2", "1"} {
+		page, amp := "https://www.example.com/articles/"+article, "https://www.example.com/amp/articles/"+article
+		cacheURL, err := cacheurl.URL{Publisher: amp, Type: cacheurl.Document}.Build()
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "\n%d. %s changes. On Google's AMP Cache it is\n   %s\n", i+2, article, cacheURL)
-		if _, err := flusher.Flush(ctx, article); err != nil {
+		fmt.Fprintf(out, "\n%d. %s changes. Google's AMP Cache has its AMP version at\n   %s\n", i+2, page, cacheURL)
+		if _, err := flusher.Flush(ctx, amp); err != nil {
 			return err
 		}
-		if err := queue.Add(article); err != nil {
+		if err := queue.Add(page); err != nil {
 			return err
 		}
 	}
 
-	fmt.Fprintf(out, "\n5. The queue has gathered what changed, and is closed.\n")
+	fmt.Fprintf(out, "\n5. The queue has gathered the changes, article 1 once, and sends them as it is closed.\n")
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	unsent, err := queue.Close(closing)

@@ -704,7 +704,7 @@ func TestTheKeyIsServedAndVerified(t *testing.T) {
 		"down":         {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(503) }, "503"},
 		"a page":       {func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "<html>") }, "text/html"},
 		"a redirect": {func(w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, "https://example.com"+r.URL.Path, 301)
+			http.Redirect(w, r, "https://example.com"+r.URL.Path, http.StatusMovedPermanently)
 		}, `redirect to "https://example.com/7313….txt"`},
 		"endless": {plain(strings.Repeat(string(testKey), 1<<15)), "longer than"},
 		"cut off": {func(w http.ResponseWriter, r *http.Request) {

@@ -256,7 +256,7 @@ func TestEachAnswerIsTold(t *testing.T) {
 		}, nil, "breaks off", false},
 		"201 OK":   {status(201, "OK"), ErrUnexpected, "201", true},
 		"much":     {status(403, strings.Repeat("word ", 1000)), ErrForbidden, "word", true},
-		"redirect": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", 302) }, ErrUnexpected, "302", true},
+		"redirect": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) }, ErrUnexpected, "302", true},
 		"cut off in the body": {func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Length", "3")
 			io.WriteString(w, "OK")
@@ -559,7 +559,7 @@ func TestTheKeyIsServedAndVerified(t *testing.T) {
 		"the handler": {c.KeyHandler().ServeHTTP, ""},
 		"by openssl":  {plain("\n" + strings.ReplaceAll(body, "\n", "\r\n") + "\n"), ""},
 		"missing":     {http.NotFound, "404"},
-		"redirect":    {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "https://example.com"+KeyPath, 301) }, `a redirect to "https://example.com/`},
+		"redirect":    {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "https://example.com"+KeyPath, http.StatusMovedPermanently) }, `a redirect to "https://example.com/`},
 		"a page":      {plain("<html>"), `Content-Type is "text/html`},
 		"octet stream": {func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/octet-stream")

@@ -559,8 +559,10 @@ func TestTheKeyIsServedAndVerified(t *testing.T) {
 		"the handler": {c.KeyHandler().ServeHTTP, ""},
 		"by openssl":  {plain("\n" + strings.ReplaceAll(body, "\n", "\r\n") + "\n"), ""},
 		"missing":     {http.NotFound, "404"},
-		"redirect":    {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "https://example.com"+KeyPath, http.StatusMovedPermanently) }, `a redirect to "https://example.com/`},
-		"a page":      {plain("<html>"), `Content-Type is "text/html`},
+		"redirect": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "https://example.com"+KeyPath, http.StatusMovedPermanently)
+		}, `a redirect to "https://example.com/`},
+		"a page": {plain("<html>"), `Content-Type is "text/html`},
 		"octet stream": {func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/octet-stream")
 			io.WriteString(w, body)

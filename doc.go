@@ -126,6 +126,12 @@
 // two, which browsers reject. One that sets Vary, instead of adding to it, lets a
 // shared cache give one publisher's answer to another.
 //
+// # Beside it
+//
+// Package cacheurl has the whole URLs of AMP Caches, updatecache asks the caches to fetch
+// a document again, and indexnow tells search engines of it. This package uses none of
+// them.
+//
 // # Sources
 //
 //   - AMP Cache URL Format and Request Handling:

@@ -51,9 +51,9 @@ type URL struct {
 	// Publisher is the publisher's URL, http or https, of a host that
 	// [ampcors.CanonicalDomain] takes, on the scheme's default port. [Parse] returns it in
 	// canonical form: the host in lower case with A-labels, no port, no fragment, dot
-	// segments removed, and percent-encoded what the URL standard wants so in a path or a
-	// query: spaces and non-ASCII characters, say, but not ' in a query. All else is kept
-	// octet by octet, as caches take "?a", "?a=" and "?%61" for different documents.
+	// segments removed, and what the URL standard does not leave in a path or a query
+	// percent-encoded: spaces and non-ASCII characters, say (but not ' in a query). All else
+	// is kept octet by octet, as caches take "?a", "?a=" and "?%61" for different documents.
 	// https://url.spec.whatwg.org/#percent-encoded-bytes
 	Publisher string
 
@@ -183,7 +183,8 @@ func queryParams(query string) []string {
 // Parse takes a cache URL apart. The caches are those that it may be of; without any,
 // [ampcors.DefaultCaches]. Other URLs, such as those of Google's viewer
 // (https://www.google.com/amp/s/...), are refused. A fragment is left out: in a viewer's URL it holds what the
-// viewer says to the page, and no server sees it. An error is a *[ampcors.ValueError].
+// viewer says to the page, and no server sees it. An error is a *[ampcors.ValueError], or
+// several of them joined if the caches have faults.
 //
 // The domain prefix must belong to the host in the path, in any form that a cache may give
 // it, readable or hash. No cache would serve another; and a reader who looks at the prefix

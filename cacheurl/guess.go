@@ -8,10 +8,10 @@ import (
 
 // GuessType returns the content type that the extension of a publisher's URL suggests:
 // [Image] for "/photo.jpg", [Resource] for the font "/serif.woff2", [Document] for
-// everything else. The extensions, and their case, are those of the AMP toolbox.
-// What [URL.Build] could not even take apart is a Document, too. It is a guess: the toolbox knows nearly three hundred, ".ai", ".max" and ".75" among
-// them, and so takes a document at "/agents.ai" for an image. Set [URL.Type] where the
-// type is known.
+// everything else, and for what is no URL. The extensions, and their case, are those of
+// the AMP toolbox. It is a guess: the toolbox knows nearly three hundred, ".ai", ".max" and
+// ".75" among them, and so takes a document at "/agents.ai" for an image. Set [URL.Type]
+// where the type is known.
 //
 // The toolbox also takes a path for a font that ends in the letters of an extension without
 // a dot: "/service", by ".ice". That is not followed.

@@ -101,8 +101,8 @@ type Report struct {
 
 // Submit submits the URLs of pages that are new, have changed or are gone: one, or any
 // number. They are grouped by host, in requests of up to 10,000, sent one after the other;
-// none is sent twice. They are escaped as RFC 3986 wants it, with hosts in A-labels, and
-// without fragments.
+// a URL that is given twice is sent once. They are escaped as RFC 3986 wants it, with hosts
+// in A-labels, and without fragments.
 //
 // The report says of each URL what became of it. The error is nil if all were accepted, and
 // else joins what the report has. After a failure that the next request would meet as well,

@@ -358,6 +358,71 @@ func TestAHostsRetryAfterIsTheHosts(t *testing.T) {
 	})
 }
 
+// TestTroublesAreKeptApart: those of the engine from those of a host, in both directions.
+func TestTroublesAreKeptApart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := &fakeEngine{answer: func(_ *http.Request, s submission) *http.Response {
+			if s.Host == "new.example" {
+				return answer(403, `{"errorCode":"SiteVerificationNotCompleted"}`)
+			}
+			return answer(200, "")
+		}}
+		q := newQueue(t, e, QueueConfig{})
+		add(t, q, "new.example/1")
+		time.Sleep(3 * time.Hour) // in which nobody is accepted
+		add(t, q, "good.example/1")
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		if got := q.Stats(); got.Accepted != 1 || got.Err != nil {
+			t.Errorf("a good host waits for another's key: %+v", got)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		e := &fakeEngine{answer: func(_ *http.Request, s submission) *http.Response {
+			if s.Host == "a.example" {
+				return answer(403, `{"errorCode":"SiteVerificationNotCompleted"}`)
+			}
+			resp := answer(429, "")
+			resp.Header.Set("Retry-After", "600")
+			return resp
+		}}
+		q := newQueue(t, e, QueueConfig{})
+		add(t, q, "a.example/1", "b.example/1")
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if got := e.submissions(); len(got) != 2 {
+			t.Errorf("an engine that wants to be left alone was asked: %v", got)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		failures := 0
+		e := &fakeEngine{answer: func(_ *http.Request, s submission) *http.Response {
+			if failures--; failures >= 0 {
+				return answer(403, `{"errorCode":"SiteVerificationNotCompleted"}`)
+			}
+			return answer(200, "")
+		}}
+		q := newQueue(t, e, QueueConfig{})
+		for i, fail := range []int{8, 1} {
+			failures = fail
+			add(t, q, fmt.Sprintf("a.example/%d", i))
+			time.Sleep(5 * time.Second)
+			for range fail {
+				time.Sleep(10 * time.Minute)
+			}
+			synctest.Wait()
+			if got := q.Stats(); got.Accepted != uint64(i+1) || len(q.hosts) != 0 {
+				t.Errorf("got %+v; %d hosts are in trouble", got, len(q.hosts))
+			}
+		}
+		seen := e.submissions()
+		if gap := seen[len(seen)-1].at - seen[len(seen)-2].at; gap > time.Second {
+			t.Errorf("waited %v after the first failure of a host that had recovered", gap)
+		}
+	})
+}
+
 // TestAttemptsAreNotTheQueues: it would wait with one host while the others do.
 func TestAttemptsAreNotTheQueues(t *testing.T) {
 	t.Parallel()

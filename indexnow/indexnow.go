@@ -50,7 +50,7 @@ type Clock interface {
 	After(d time.Duration) <-chan time.Time // as [time.After]
 }
 
-// Config configures a [Client].
+// Config configures a [Client]. Package fmt prints it with the key masked.
 type Config struct {
 	// Key is sent with each submission. That the host serves it as well proves to the
 	// engine that the submission is the host's.

@@ -194,6 +194,7 @@ func TestTheScopeOfTheKeyFileIsEnforcedBeforeSending(t *testing.T) {
 			"https://www.example.com/catalog/a/..;/help":           "root none",
 			"https://www.example.com/%63atalog/%7e":                "catalog root none",
 			"https://www.example.com/" + strings.Repeat("a", 8000): "",
+			"https://www.example.com/" + strings.Repeat("é", 1500): "", // escaped
 			"https://www.example.com/catalog/%2e%2E/help":          "root none",
 			"https://www.example.com/catalog/.%2e/help":            "root none",
 			"https://www.example.com//catalog/a":                   "root none",
@@ -264,7 +265,7 @@ func TestEachAnswerIsTold(t *testing.T) {
 			w.Header().Set("Content-Length", "99")
 			w.WriteHeader(403)
 			io.WriteString(w, `{"errorCode":"KeyNo`)
-		}, ErrForbidden, "KeyNo", false},
+		}, io.ErrUnexpectedEOF, "KeyNo", true},
 		"422":     {status(422, ""), ErrUnprocessable, "422", false},
 		"429":     {status(429, "slow down"), ErrRateLimited, "slow down", true},
 		"500":     {status(500, strings.Repeat("é", 1<<20)), ErrServer, "é…", true},
@@ -494,11 +495,11 @@ func TestTheErrorOfManyIsShort(t *testing.T) {
 // TestTheKeyIsMaskedInWhatTheTransportSays, which may be anything.
 func TestTheKeyIsMaskedInWhatTheTransportSays(t *testing.T) {
 	t.Parallel()
-	said := errors.New(strings.Repeat("x", 250) + string(testKey) + strings.Repeat("x", 250))
+	said := errors.New(strings.Repeat("x", 280) + string(testKey) + strings.Repeat("x", 250))
 	c, _ := client(t, nil, func(cfg *Config) { cfg.HTTPClient = &http.Client{Transport: failingTransport{said}} })
 	_, err := c.Submit(t.Context(), "https://www.example.com/")
 	for _, err := range []error{err, c.Verify(t.Context(), "www.example.com")} {
-		if !errors.Is(err, said) || !strings.Contains(err.Error(), "x7313…x") || len(err.Error()) > 600 {
+		if !errors.Is(err, said) || !strings.Contains(err.Error(), "x7313…") || len(err.Error()) > 600 {
 			t.Errorf("got %v", err)
 		}
 		for ; err != nil; err = errors.Unwrap(err) { // as those who report errors do
@@ -556,6 +557,9 @@ func TestFaultsOfTheConfigurationAreAllReported(t *testing.T) {
 			t.Errorf("got %v; want an error with %s", err, want)
 		}
 	}
+	if _, err := New(Config{Key: "a", KeyLocation: "a.example/a"}); !strings.Contains(err.Error(), `KeyLocation "a.example/a"`) {
+		t.Errorf("what is no key is masked: %v", err)
+	}
 	_, err := New(Config{KeyLocation: "x", Endpoint: "x", Attempts: -1})
 	for _, want := range []string{"Key ", "KeyLocation", "Endpoint", "Attempts"} {
 		if !strings.Contains(err.Error(), want) {
@@ -598,8 +602,9 @@ func TestTheKeyIsMasked(t *testing.T) {
 	cfg := config{testKey}
 	var out bytes.Buffer
 	c, _ := client(t, http.NotFoundHandler(), func(cfg *Config) { cfg.KeyLocation = "https://www.example.com/" + string(testKey) })
+	full := Config{Key: testKey, KeyLocation: "https://www.example.com/" + string(testKey)}
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%t", "%10s"} {
-		fmt.Fprintf(&out, verb+" "+verb+" "+verb+" "+verb+" "+verb+"\n", testKey, cfg, &cfg, c, *c)
+		fmt.Fprintf(&out, verb+" "+verb+" "+verb+" "+verb+" "+verb+" "+verb+" "+verb+"\n", testKey, cfg, &cfg, c, *c, full, &full)
 	}
 	slog.New(slog.NewTextHandler(&out, nil)).Info("test", "client", c)
 	faults := []error{c.Verify(t.Context(), string(testKey))}
@@ -697,9 +702,9 @@ func TestTheKeyIsServedAndVerified(t *testing.T) {
 		"a line break": {plain(string(testKey) + "\n"), "also white space"},
 		"a BOM":        {plain("\uFEFF" + string(testKey)), "byte order mark"},
 		"more":         {plain("key: " + string(testKey)), "other text"},
-		"another key":  {plain(string(NewKey())), "not the key"},
+		"another key":  {plain(string(NewKey())), "octets that are not the key"},
 		"another case": {plain(strings.ToUpper(string(testKey))), "not the key"},
-		"empty":        {plain(""), `holds "" and`},
+		"empty":        {plain(""), "0 octets that are not the key"},
 		"missing":      {http.NotFound, "404"},
 		"down":         {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(503) }, "503"},
 		"a page":       {func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "<html>") }, "text/html"},

@@ -63,7 +63,7 @@ func (k Key) String() string {
 	return string(k[:min(len(k)/8, 4)]) + "…"
 }
 
-// Format masks the key for every verb of package fmt.
+// Format masks the key for package fmt.
 func (k Key) Format(f fmt.State, verb rune) { fmt.Fprintf(f, fmt.FormatString(f, verb), k.String()) }
 
 // LogValue masks the key for package log/slog.
@@ -72,10 +72,16 @@ func (k Key) LogValue() slog.Value { return slog.StringValue(k.String()) }
 // MarshalText masks the key for packages that encode, such as encoding/json.
 func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// Format writes of a Client no more than which key it has, masked, for every verb of package
-// fmt.
+// Format writes of a Client no more than which key it has, masked.
 func (c Client) Format(f fmt.State, verb rune) {
 	fmt.Fprintf(f, fmt.FormatString(f, verb), "indexnow.Client with key "+c.key.String())
+}
+
+// Format masks the key, which may be in KeyLocation as well.
+func (cfg Config) Format(f fmt.State, verb rune) {
+	type plain Config // without this method
+	cfg.KeyLocation = (&Client{key: &cfg.Key}).mask(cfg.KeyLocation)
+	fmt.Fprintf(f, fmt.FormatString(f, verb), plain(cfg))
 }
 
 // mask masks the key in a text.
@@ -169,7 +175,7 @@ func (c *Client) compare(file string) error {
 	case strings.Contains(file, string(*c.key)):
 		return errors.New("it holds the key, but also other text; want the key and nothing else")
 	}
-	return fmt.Errorf("it holds %.20q and not the key", file)
+	return fmt.Errorf("it holds %d octets that are not the key", len(file))
 }
 
 // A maskedError is an error in which there may be the key, as in the URL of a redirect.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -38,8 +39,10 @@ type QueueConfig struct {
 //
 // What the engine cannot take now stays in the queue, and is tried again: after its
 // Retry-After, or after Config.Backoff, which doubles with each failure up to 10 min, and of
-// which up to half is left out at random. Where only one host's batches fail, the others do
-// not wait for it. Config.Attempts and Config.MaxWait are not those of a Queue.
+// which up to half is left out at random. That holds for each host by itself. The engine as
+// a whole is left alone after 429, for its Retry-After, and for up to a minute after three
+// requests in a row to which it has no answer, or one that is [ErrServer]. Config.Attempts
+// and Config.MaxWait are not those of a Queue.
 //
 // A Queue is in memory only. What waits is lost if the process is killed, and what was sent
 // within Hold is forgotten with the Queue.
@@ -53,8 +56,9 @@ type Queue struct {
 	waiting map[string]waiting
 	next    time.Time           // when Run has to look again; zero: when something is added
 	sending map[string]waiting  // what is with the engine
-	engine  trouble             // with all of it
-	hosts   map[string]*trouble // with those of one host: the failures in a row
+	engine  trouble             // with the engine as a whole
+	hosts   map[string]*trouble // with the batches of a host
+	lastErr error               // why the last request has to be tried again, or nil
 	sent    map[string]time.Time
 	sentLog []sentAt // sent, oldest first
 	running bool
@@ -71,21 +75,20 @@ type waiting struct {
 	due   time.Time // by then
 }
 
-// A trouble says until when somebody is left alone, and why.
+// A trouble says until when somebody is left alone.
 type trouble struct {
 	failures int // in a row
 	until    time.Time
-	err      *Error
 }
 
-// maxTrouble bounds the wait, unless Retry-After is longer.
-const maxTrouble = 10 * time.Minute
-
-func (t *trouble) add(err *Error, retry outbound.Retry, now time.Time) {
-	t.failures++
-	t.err = err
-	t.until = now.Add(max(retry.Wait(t.failures, maxTrouble), err.RetryAfter))
-}
+const (
+	// The longest waits, unless Retry-After is longer: an engine may be down for long, but
+	// that some hosts' batches fail does not tell that it is.
+	maxHostWait   = 10 * time.Minute
+	maxEngineWait = time.Minute
+	// So many requests in a row have to fail.
+	engineFailures = 3
+)
 
 type sentAt struct {
 	url string
@@ -98,9 +101,9 @@ type QueueStats struct {
 	Added    uint64 // without those that waited already
 	Repeated uint64 // those that waited already
 	Accepted uint64 // by the engine
-	Retried  uint64 // put back, to be tried again
+	Retried  uint64 // not accepted by the engine, but to be tried again
 	Failed   uint64 // refused by the engine for good
-	Err      error  // why the engine is left alone for a while, an *[Error]; nil: it is not
+	Err      error  // if the last request has to be tried again: why, an *[Error]
 }
 
 var (
@@ -183,7 +186,7 @@ func (q *Queue) Add(url string) error {
 	q.forgetSent(ready)
 	if at, ok := q.sent[url]; ok {
 		ready = at.Add(q.cfg.Hold)
-	} // if it is being sent, settle will see to that
+	} // while it is being sent, settle will see to that
 	q.stats.Added++
 	q.put(url, waiting{host: page.Host, ready: ready, due: ready.Add(q.cfg.Delay)})
 	return nil
@@ -300,110 +303,134 @@ func (q *Queue) Run(ctx context.Context) error {
 
 // submit submits all that is ready, also what has not waited for its Delay.
 func (q *Queue) submit(ctx context.Context) {
-	urls := q.take()
-	settled := false
-	defer func() {
-		if !settled { // the caller's HTTPClient panics
-			q.settle(ctx, Report{})
+	defer q.putBack() // what is not sent, also if the caller's HTTPClient or Failed panics
+	for _, b := range q.take() {
+		if ctx.Err() != nil || !q.isFree(b.Host) {
+			continue
 		}
-	}()
-	report, _ := q.client.submit(ctx, outbound.Retry{}, urls) // each failure is in the report
-	failed := q.settle(ctx, report)
-	settled = true
-	for _, b := range failed {
-		q.client.log.ErrorContext(ctx, "indexnow: refused for good", "host", b.Host, "urls", b.URLs, "error", b.Err)
-		if q.cfg.Failed != nil {
-			q.cfg.Failed(b)
+		fault := q.client.send(ctx, outbound.Retry{}, b)
+		q.settle(ctx, b, fault)
+		if fault != nil && !fault.Temporary() {
+			q.client.log.ErrorContext(ctx, "indexnow: refused for good", "host", b.Host, "urls", b.URLs, "error", fault)
+			if q.cfg.Failed != nil {
+				q.cfg.Failed(*b)
+			}
 		}
 	}
 }
 
-// take takes what is ready from the waiting. Hosts whose batches failed come last, as the
-// failure of one may keep what is behind it from being sent.
-func (q *Queue) take() (urls []string) {
+// take takes what is ready from the waiting, in batches. Hosts whose batches failed come
+// last, so that they do not keep the others from being sent.
+func (q *Queue) take() (batches []*Batch) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := q.client.clock.Now()
 	q.sending = make(map[string]waiting)
+	hosts := make(map[string][]string)
 	for url, w := range q.waiting {
 		if !w.ready.After(now) && !q.free(w.host).After(now) {
+			hosts[w.host] = append(hosts[w.host], url)
 			q.sending[url] = w
-			urls = append(urls, url)
 			delete(q.waiting, url)
 		}
 	}
-	failures := func(url string) int {
-		if t := q.hosts[q.sending[url].host]; t != nil {
+	failures := func(host string) int {
+		if t := q.hosts[host]; t != nil {
 			return t.failures
 		}
 		return 0
 	}
-	slices.SortFunc(urls, func(a, b string) int { return cmp.Or(cmp.Compare(failures(a), failures(b)), cmp.Compare(a, b)) })
+	order := slices.SortedFunc(maps.Keys(hosts), func(a, b string) int {
+		return cmp.Or(cmp.Compare(failures(a), failures(b)), cmp.Compare(a, b))
+	})
+	for _, host := range order {
+		slices.Sort(hosts[host])
+		for urls := range slices.Chunk(hosts[host], maxURLs) {
+			batches = append(batches, &Batch{Host: host, URLs: urls})
+		}
+	}
 	q.look()
-	return urls
+	return batches
 }
 
-// settle does what follows from a report, and returns the batches that failed for good.
-// What is not in the report is put back.
-func (q *Queue) settle(ctx context.Context, report Report) (failed []Batch) {
+func (q *Queue) isFree(host string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return !q.free(host).After(q.client.clock.Now())
+}
+
+// settle does what follows from the engine's answer to a batch.
+func (q *Queue) settle(ctx context.Context, b *Batch, fault *Error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := q.client.clock.Now()
-	var down *Error
-	accepted := false
-	for _, b := range report.Batches {
-		fault, _ := b.Err.(*Error)
-		switch {
-		case fault == nil:
-			accepted = true
-			q.stats.Accepted += uint64(len(b.URLs))
-		case !fault.Temporary():
-			q.stats.Failed += uint64(len(b.URLs))
-			failed = append(failed, b)
-		case errors.Is(fault, ErrNotSent) || ctx.Err() != nil && errors.Is(fault, ctx.Err()):
-			continue // which is nobody's fault
-		default:
-			if q.hosts[b.Host] == nil {
-				q.hosts[b.Host] = new(trouble)
-			}
-			q.hosts[b.Host].add(fault, q.client.retry, now)
-			if !errors.Is(fault, ErrKeyPending) {
-				down = fault
-			}
-			continue
+	if fault != nil && fault.Temporary() {
+		if ctx.Err() == nil { // or it may be that, and nobody's fault
+			q.stats.Retried += uint64(len(b.URLs))
+			q.blame(fault, now)
 		}
-		delete(q.hosts, b.Host)
-		for _, url := range b.URLs {
-			delete(q.sending, url)
-			ready := now
-			if fault == nil {
-				ready = now.Add(q.cfg.Hold)
-				q.sent[url] = now
-				q.sentLog = append(q.sentLog, sentAt{url, now})
-			}
-			if _, ok := q.waiting[url]; ok { // it was added meanwhile
-				q.put(url, waiting{host: b.Host, ready: ready, due: ready.Add(q.cfg.Delay)})
-			}
+		return // putBack does the rest
+	}
+	q.lastErr, q.engine = nil, trouble{}
+	delete(q.hosts, b.Host)
+	ready := now
+	if fault == nil {
+		q.stats.Accepted += uint64(len(b.URLs))
+		ready = now.Add(q.cfg.Hold)
+	} else {
+		q.stats.Failed += uint64(len(b.URLs))
+	}
+	for _, url := range b.URLs {
+		delete(q.sending, url)
+		if fault == nil {
+			q.sent[url] = now
+			q.sentLog = append(q.sentLog, sentAt{url, now})
+		}
+		if w, ok := q.waiting[url]; ok { // it was added meanwhile
+			w.ready, w.due = ready, ready.Add(q.cfg.Delay)
+			q.put(url, w)
 		}
 	}
-	if down == nil || accepted {
-		q.engine = trouble{}
+	q.forgetSent(now)
+}
+
+// blame has the host, or the engine, left alone for a while.
+func (q *Queue) blame(fault *Error, now time.Time) {
+	q.lastErr = fault
+	host := q.hosts[fault.Host]
+	if host == nil {
+		host = new(trouble)
+		q.hosts[fault.Host] = host
 	}
-	if down != nil {
-		q.engine.add(down, q.client.retry, now)
+	host.failures++
+	host.until = now.Add(max(q.client.retry.Wait(host.failures, maxHostWait), fault.RetryAfter))
+	switch {
+	case fault.ofHost():
+		q.engine = trouble{} // as it answers
+	case errors.Is(fault, ErrRateLimited):
+		q.engine.failures++
+		q.engine.until = host.until
+	default:
+		if q.engine.failures++; q.engine.failures >= engineFailures {
+			wait := q.client.retry.Wait(q.engine.failures-engineFailures+1, maxEngineWait)
+			q.engine.until = now.Add(max(wait, fault.RetryAfter))
+		}
 	}
+}
+
+// putBack puts back what was taken and not settled.
+func (q *Queue) putBack() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	for url, w := range q.sending {
-		q.stats.Retried++
 		if _, ok := q.waiting[url]; ok { // it was added meanwhile
 			q.stats.Added--
 			q.stats.Repeated++
 		}
-		q.put(url, w)
+		q.waiting[url] = w
 	}
 	q.sending = nil
-	q.forgetSent(now)
 	q.look()
-	return failed
 }
 
 // look finds out when Run has to look again.
@@ -422,9 +449,7 @@ func (q *Queue) Stats() QueueStats {
 	defer q.mu.Unlock()
 	stats := q.stats
 	stats.Waiting = len(q.waiting) + len(q.sending)
-	if q.engine.err != nil {
-		stats.Err = q.engine.err
-	}
+	stats.Err = q.lastErr
 	return stats
 }
 
@@ -457,7 +482,8 @@ func (q *Queue) Close(ctx context.Context) (unsent []string, err error) {
 	for {
 		q.submit(ctx)
 		wait, ok := q.left()
-		if _, bounded := ctx.Deadline(); !ok || !bounded || outbound.Wait(ctx, q.client.clock, wait) != nil {
+		_, bounded := ctx.Deadline()
+		if !ok || ctx.Err() != nil || wait > 0 && (!bounded || outbound.Wait(ctx, q.client.clock, wait) != nil) {
 			break
 		}
 	}
@@ -466,25 +492,17 @@ func (q *Queue) Close(ctx context.Context) (unsent []string, err error) {
 	defer q.mu.Unlock()
 	now := q.client.clock.Now()
 	late := 0
-	var cause error = context.DeadlineExceeded
 	for url, w := range q.waiting {
 		unsent = append(unsent, url)
-		if w.ready.After(now) {
-			continue
-		}
-		late++
-		if t := q.hosts[w.host]; t != nil {
-			cause = t.err
+		if !w.ready.After(now) {
+			late++
 		}
 	}
 	slices.Sort(unsent)
 	if late == 0 {
 		return unsent, nil
 	}
-	if q.engine.err != nil {
-		cause = q.engine.err
-	}
-	return unsent, fmt.Errorf("indexnow: the queue closes with %d URLs that were not sent in time: %w", late, cause)
+	return unsent, fmt.Errorf("indexnow: the queue closes with %d URLs that were not sent in time: %w", late, cmp.Or(q.lastErr, ctx.Err(), context.DeadlineExceeded))
 }
 
 // left tells whether anything waits that is not held back, and how long it has to.

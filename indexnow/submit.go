@@ -109,10 +109,6 @@ type Report struct {
 // the others are not sent, but are in the report with [ErrNotSent]: those of the same host
 // after a 403, and all after no answer, 429, or 500 and above.
 func (c *Client) Submit(ctx context.Context, urls ...string) (Report, error) {
-	return c.submit(ctx, c.retry, urls)
-}
-
-func (c *Client) submit(ctx context.Context, retry outbound.Retry, urls []string) (Report, error) {
 	var report Report
 	var batches []*Batch
 	open := make(map[string]*Batch, 1) // the last batch of each host
@@ -148,23 +144,13 @@ func (c *Client) submit(ctx context.Context, retry outbound.Retry, urls []string
 		}
 		if cause != nil {
 			b.Err = &Error{Host: b.Host, Err: fmt.Errorf("%w: %w", ErrNotSent, cause.Err), RetryAfter: cause.RetryAfter}
-		} else if fault := c.send(ctx, retry, b); fault != nil {
-			b.Err = fault
-			if fault.ofHost() {
-				refusing[b.Host] = fault
-			} else if fault.Temporary() {
-				down = fault
-			}
+			notSent += len(b.URLs)
+		} else if fault := c.send(ctx, c.retry, b); fault != nil && fault.ofHost() {
+			refusing[b.Host] = fault
+		} else if fault != nil && fault.Temporary() {
+			down = fault
 		}
 		report.Batches = append(report.Batches, *b)
-		switch {
-		case cause != nil: // which is in the log
-			notSent += len(b.URLs)
-		case b.Err != nil:
-			c.log.WarnContext(ctx, "indexnow: not accepted", "host", b.Host, "urls", len(b.URLs), "attempts", b.Attempts, "error", b.Err)
-		default:
-			c.log.InfoContext(ctx, "indexnow: accepted", "host", b.Host, "urls", len(b.URLs), "attempts", b.Attempts, "pending", b.Pending)
-		}
 	}
 	if notSent > 0 {
 		c.log.WarnContext(ctx, "indexnow: not sent, after a failure", "urls", notSent)
@@ -201,15 +187,15 @@ func (r Report) err() error {
 
 // page takes a URL apart and finds out whether the key file covers it.
 func (c *Client) page(u string) (pageurl.URL, *ampcors.ValueError) {
-	if len(u) > maxURL {
-		return pageurl.URL{}, c.maskFault(pageurl.Fault(u, fmt.Sprintf("has %d octets", len(u)), fmt.Sprintf("at most %d", maxURL)))
-	}
 	page, fault := pageurl.Parse(u, pageurl.AsRFC3986)
 	if fault != nil {
 		return page, c.maskFault(fault)
 	}
 	if page.Path == "" {
 		page.Path = "/" // RFC 3986 section 6.2.3
+	}
+	if n := len(page.String()); n > maxURL {
+		return page, c.maskFault(pageurl.Fault(u, fmt.Sprintf("has %d octets, escaped", n), fmt.Sprintf("at most %d", maxURL)))
 	}
 	if file := c.keyLocation; file != nil {
 		// What is left of ".." is not a segment of its own, but "..%2f" may be one to a server
@@ -222,7 +208,8 @@ func (c *Client) page(u string) (pageurl.URL, *ampcors.ValueError) {
 	return page, nil
 }
 
-// send sends a batch, as often as retry allows.
+// send sends a batch, as often as retry allows, and logs what came of it. The failure is
+// also in the batch.
 func (c *Client) send(ctx context.Context, retry outbound.Retry, b *Batch) *Error {
 	request := struct {
 		Host        string   `json:"host"`
@@ -236,13 +223,17 @@ func (c *Client) send(ctx context.Context, retry outbound.Retry, b *Batch) *Erro
 	var body bytes.Buffer
 	encoder := json.NewEncoder(&body)
 	encoder.SetEscapeHTML(false) // an & in a URL stays one
-	if err := encoder.Encode(request); err != nil {
-		return &Error{Host: b.Host, Err: err}
-	}
+	_ = encoder.Encode(request)  // strings can be encoded
 	for {
 		b.Attempts++
 		fault := c.attempt(ctx, b, body.Bytes())
-		if fault == nil || !fault.Temporary() || !retry.Again(ctx, c.clock, b.Attempts, fault.RetryAfter) {
+		if fault == nil {
+			c.log.InfoContext(ctx, "indexnow: accepted", "host", b.Host, "urls", len(b.URLs), "attempts", b.Attempts, "pending", b.Pending)
+			return nil
+		}
+		if !fault.Temporary() || !retry.Again(ctx, c.clock, b.Attempts, fault.RetryAfter) {
+			c.log.WarnContext(ctx, "indexnow: not accepted", "host", b.Host, "urls", len(b.URLs), "attempts", b.Attempts, "error", fault)
+			b.Err = fault
 			return fault
 		}
 	}
@@ -275,6 +266,8 @@ func (c *Client) attempt(ctx context.Context, b *Batch, body []byte) *Error {
 	switch {
 	case answer.Status == http.StatusBadRequest:
 		fault.Err = ErrMalformed
+	case answer.Status == http.StatusForbidden && code == "" && answer.BrokenOff():
+		fault.Err = fmt.Errorf("the answer breaks off: %w", answer.BodyErr) // before it says why
 	case answer.Status == http.StatusForbidden:
 		fault.Err = forbidden(code)
 	case answer.Status == http.StatusUnprocessableEntity:

@@ -14,9 +14,9 @@ const (
 	perPeriod   = time.Second
 )
 
-// A limiter lets no more than maxRequests go to one host in any second, as the host sees
-// it: each request takes one of as many slots, and frees it a second after its answer, so
-// that two of one slot cannot arrive within a second, however long a connection takes.
+// A limiter lets no more than maxRequests go to one host in any second: each request takes
+// one of as many slots, and frees it a second after its answer, so that two of one slot do
+// not arrive within a second, however long it takes to connect.
 // Its memory is that of the hosts of the last two seconds.
 type limiter struct {
 	clock Clock
@@ -63,7 +63,7 @@ func (l *limiter) acquire(ctx context.Context, host string) (release func(used b
 func (l *limiter) enter(host string) *hostSlots {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if now := l.clock.Now(); l.hosts == nil || now.Sub(l.swept) > perPeriod {
+	if now := l.clock.Now(); l.hosts == nil || now.Sub(l.swept).Abs() > perPeriod {
 		l.forgetIdle(now)
 	}
 	h := l.hosts[host]

@@ -31,9 +31,10 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
+	"math"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -126,7 +127,7 @@ func New(cfg Config) (*Client, error) {
 		refuse("Signer", "", "is missing", wantKey)
 	} else if public, ok := publicKey(cfg.Signer).(*rsa.PublicKey); !ok || public == nil || public.N == nil {
 		refuse("Signer", fmt.Sprintf("%T", cfg.Signer), "has no public key of type *rsa.PublicKey", wantKey)
-	} else if public.E < 3 || public.E%2 == 0 || public.N.Sign() < 0 || public.N.Bit(0) == 0 {
+	} else if public.E < 3 || public.E > math.MaxInt32 || public.E%2 == 0 || public.N.Sign() < 0 || public.N.Bit(0) == 0 {
 		refuse("Signer", fmt.Sprintf("%T", cfg.Signer), "has a public key that is not valid for RSA", wantKey)
 	} else if public.N.BitLen() < minKeyBits {
 		refuse("Signer", fmt.Sprintf("RSA, %d bits", public.N.BitLen()), "is too short", wantKey)
@@ -182,10 +183,12 @@ func ParseKey(data []byte) (*rsa.PrivateKey, error) {
 	}
 	var key any
 	var err error
-	switch block.Type {
-	case "PRIVATE KEY":
+	switch {
+	case block.Headers["Proc-Type"] != "":
+		err = errors.New("it is encrypted; openssl rsa -in file decrypts it")
+	case block.Type == "PRIVATE KEY":
 		key, err = x509.ParsePKCS8PrivateKey(block.Bytes)
-	case "RSA PRIVATE KEY":
+	case block.Type == "RSA PRIVATE KEY":
 		key, err = x509.ParsePKCS1PrivateKey(block.Bytes)
 	default:
 		err = fmt.Errorf("it is a PEM block %.100q; want \"PRIVATE KEY\" or \"RSA PRIVATE KEY\", not encrypted", block.Type)
@@ -274,8 +277,10 @@ type Result struct {
 // in the order of Config.Caches, also if some fail; the error joins all that failed. If the
 // page is no such URL, there is only an error, an *[ampcors.ValueError].
 //
-// To one host of a cache, such as www-example-com.cdn.ampproject.org, no more than 10
-// requests are sent in any second by one Client; others wait for their turn.
+// To one host of a cache, such as www-example-com.cdn.ampproject.org, a Client sends no more
+// than 10 requests in any second: each of 10 slots rests for a second after its answer, and
+// whoever finds none free waits. (net/http by itself repeats a request on a connection that
+// the server had closed.)
 func (c *Client) Flush(ctx context.Context, page string) ([]Result, error) {
 	targets := make([]target, len(c.caches))
 	for i, cache := range c.caches {
@@ -316,7 +321,11 @@ func newTarget(page string, cache ampcors.Cache) (target, error) {
 	}
 	_, query, _ := strings.Cut(built, "?")
 	for param := range strings.SplitSeq(query, "&") {
-		switch name, _, _ := strings.Cut(param, "="); name {
+		name, _, _ := strings.Cut(param, "=")
+		if unescaped, err := url.QueryUnescape(name); err == nil {
+			name = unescaped
+		}
+		switch name {
 		case "amp_action", "amp_ts", "amp_url_signature":
 			return target{}, &ampcors.ValueError{Field: "page", Index: -1, Value: page, Reason: fmt.Sprintf("has the query parameter %.80q, which is update-cache's own", param), Want: "the URL of a document"}
 		}
@@ -328,23 +337,32 @@ func newTarget(page string, cache ampcors.Cache) (target, error) {
 
 func (c *Client) flush(ctx context.Context, t target) (attempts int, err error) {
 	for {
-		release, err := c.limit.acquire(ctx, t.host)
-		if err != nil {
-			return attempts, &Error{Page: t.page, Cache: t.cache, Err: err}
-		}
-		r, fault := c.request(ctx, t)
-		if fault == nil {
+		asked, fault := c.attempt(ctx, t)
+		if asked {
 			attempts++
-			fault = c.ask(r, t)
 		}
-		release(r != nil)
 		if fault == nil {
 			return attempts, nil
 		}
-		if !fault.Temporary() || !c.retry.Again(ctx, c.clock, attempts, fault.RetryAfter) {
+		if !asked || !fault.Temporary() || !c.retry.Again(ctx, c.clock, attempts, fault.RetryAfter) {
 			return attempts, fault
 		}
 	}
+}
+
+// attempt waits for its turn, signs, and asks.
+func (c *Client) attempt(ctx context.Context, t target) (asked bool, fault *Error) {
+	release, err := c.limit.acquire(ctx, t.host)
+	if err != nil {
+		return false, &Error{Page: t.page, Cache: t.cache, Err: err}
+	}
+	defer func() { release(asked) }() // also if the Signer panics
+	r, fault := c.request(ctx, t)
+	if fault != nil {
+		return false, fault
+	}
+	asked = true
+	return asked, c.ask(r, t)
 }
 
 // request makes a signed request.
@@ -355,9 +373,6 @@ func (c *Client) request(ctx context.Context, t target) (*http.Request, *Error) 
 		if r, err = http.NewRequestWithContext(ctx, http.MethodGet, "https://"+t.host, nil); err == nil {
 			// What is signed is sent octet by octet; net/url would escape some anew.
 			r.URL.Opaque, r.URL.RawQuery, _ = strings.Cut(uri, "?")
-			// A body, even an empty one, keeps net/http from sending a request again by
-			// itself when a connection breaks.
-			r.Body = io.NopCloser(strings.NewReader(""))
 			c.log.DebugContext(ctx, "updatecache: asking", "url", "https://"+t.host+uri)
 			return r, nil
 		}
@@ -372,11 +387,14 @@ func (c *Client) ask(r *http.Request, t target) *Error {
 		return &Error{Page: t.page, Cache: t.cache, Err: outbound.ShortError{Err: err}}
 	}
 	fault := &Error{Page: t.page, Cache: t.cache, Status: answer.Status, RetryAfter: answer.RetryAfter(c.clock.Now())}
+	if answer.Status == http.StatusOK && answer.BodyErr == nil && strings.TrimSpace(string(answer.Body)) == "OK" {
+		return nil
+	}
 	text := withoutRequest(answer.Text())
 	fault.Message = outbound.Shorten(text)
 	switch {
-	case answer.Status == http.StatusOK && answer.BodyErr == nil && text == "OK":
-		return nil
+	case answer.Status == http.StatusForbidden && answer.BrokenOff() && forbidden(text) == ErrForbidden:
+		fault.Err = fmt.Errorf("the answer breaks off: %w", answer.BodyErr) // before it says why
 	case answer.Status == http.StatusForbidden:
 		fault.Err = forbidden(text)
 	case answer.Status == http.StatusTooManyRequests:
@@ -473,18 +491,18 @@ func (c *Client) Verify(ctx context.Context, publishers ...string) error {
 			errs = append(errs, fault)
 			continue
 		}
-		url := "https://" + domain + KeyPath
-		answer, err := outbound.Get(ctx, c.http, url)
+		file := "https://" + domain + KeyPath
+		answer, err := outbound.Get(ctx, c.http, file)
 		if err == nil {
 			err = c.compare(answer.Body)
 		}
 		switch {
-		case ctx.Err() != nil:
-			return errors.Join(append(errs, fmt.Errorf("updatecache: %s and what follows: %w", url, ctx.Err()))...)
+		case err != nil && ctx.Err() != nil:
+			return errors.Join(append(errs, fmt.Errorf("updatecache: %s and what follows: %w", file, ctx.Err()))...)
 		case err != nil && answer.Status == 0:
-			errs = append(errs, fmt.Errorf("updatecache: the key file %s cannot be fetched: %w", url, outbound.ShortError{Err: err}))
+			errs = append(errs, fmt.Errorf("updatecache: the key file %s cannot be fetched: %w", file, outbound.ShortError{Err: err}))
 		case err != nil:
-			errs = append(errs, fmt.Errorf("updatecache: %s: %w: %w", url, ErrKeyFile, outbound.ShortError{Err: err}))
+			errs = append(errs, fmt.Errorf("updatecache: %s: %w: %w", file, ErrKeyFile, outbound.ShortError{Err: err}))
 		}
 	}
 	return errors.Join(errs...)

@@ -359,7 +359,7 @@ func TestTheContextEndsIt(t *testing.T) {
 func TestWhatIsNoPageIsRefusedBeforeAnythingIsSent(t *testing.T) {
 	t.Parallel()
 	c, _ := client(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("asked for %s", r.RequestURI) }), nil)
-	for _, page := range []string{"", "www.example.com", "https://127.0.0.1/", "https://www.example.com:8443/", "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/", "https://www.example.com/?amp_js_v=1", "https://www.example.com/?a&amp_ts=1", "https://www.example.com/?amp_action", "https://www.example.com/?amp_url_signature=x"} {
+	for _, page := range []string{"", "www.example.com", "https://127.0.0.1/", "https://www.example.com:8443/", "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/", "https://www.example.com/?amp_js_v=1", "https://www.example.com/?a&amp_ts=1", "https://www.example.com/?amp_action", "https://www.example.com/?amp_url_signature=x", "https://www.example.com/?amp%5Faction=x"} {
 		results, err := c.Flush(t.Context(), page)
 		if fault := (*ampcors.ValueError)(nil); !errors.As(err, &fault) || fault.Field != "page" || results != nil {
 			t.Errorf("%q: got %v, %v", page, results, err)
@@ -419,6 +419,7 @@ func TestParseKey(t *testing.T) {
 		"encrypted": {encode("ENCRYPTED PRIVATE KEY", nil), `"ENCRYPTED PRIVATE KEY"; want`},
 		"public":    {encode("PUBLIC KEY", nil), `"PUBLIC KEY"; want`},
 		"elliptic":  {encode("PRIVATE KEY", pkcs8(elliptic)), "*ecdsa.PrivateKey; want RSA"},
+		"old":       {pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Headers: map[string]string{"Proc-Type": "4,ENCRYPTED"}}), "is encrypted"},
 	} {
 		got, err := ParseKey(test.data)
 		if test.want == "" && (err != nil || !got.Equal(key)) || test.want != "" && (got != nil || err == nil || !strings.Contains(err.Error(), test.want)) {
@@ -601,6 +602,12 @@ func TestTheKeyIsServedAndVerified(t *testing.T) {
 			t.Errorf("got %v; want %s in it", err, want)
 		}
 	}
+	ctx, cancel := context.WithCancel(t.Context())
+	asked := 0
+	c, _ = client(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked++; cancel(); <-r.Context().Done() }), nil)
+	if err := c.Verify(ctx, "a.example", "b.example", "c.example"); !errors.Is(err, context.Canceled) || errors.Is(err, ErrKeyFile) || strings.Count(err.Error(), "example") != 1 {
+		t.Errorf("got %v", err)
+	}
 	if err := c.Verify(t.Context()); err == nil || !strings.Contains(err.Error(), "names no publisher") {
 		t.Errorf("got %v", err)
 	}
@@ -710,6 +717,20 @@ func TestWhoeverGivesUpTakesNothing(t *testing.T) {
 		if _, err := l.acquire(gaveUp, "b"); !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v", err)
 		}
+		// Also while all slots are in use.
+		for range 10 {
+			if _, err := l.acquire(t.Context(), "c"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := l.acquire(gaveUp, "c"); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+		for host, users := range map[string]int{"a": 0, "b": 0, "c": 10} {
+			if got := l.hosts[host].users; got != users {
+				t.Errorf("%s has %d users; want %d", host, got, users)
+			}
+		}
 	})
 }
 
@@ -799,24 +820,33 @@ func (see transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader("OK"))}, nil
 }
 
-// TestNothingIsSentTwiceByItself: net/http sends a GET again if a connection breaks.
-func TestNothingIsSentTwiceByItself(t *testing.T) {
+// TestSlotsComeBack from whatever happens to who has them.
+func TestSlotsComeBack(t *testing.T) {
 	t.Parallel()
-	var requests atomic.Int32
-	c, _ := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if body, err := io.ReadAll(r.Body); len(body) > 0 || err != nil || r.ContentLength != 0 || len(r.TransferEncoding) > 0 {
-			t.Errorf("a body: %q, %v, %d, %v", body, err, r.ContentLength, r.TransferEncoding)
-		}
-		if requests.Add(1)%2 == 0 {
-			panic(http.ErrAbortHandler)
-		}
-		io.WriteString(w, "OK")
-	}), nil)
-	for range 10 {
-		_, _ = c.Flush(t.Context(), "https://www.example.com/")
+	broken := true
+	c, clock := client(t, nil, func(cfg *Config) {
+		cfg.Signer = service{&toolboxKey().PublicKey, func(digest []byte) ([]byte, error) {
+			if broken {
+				panic("in the signer")
+			}
+			return rsa.SignPKCS1v15(nil, toolboxKey(), crypto.SHA256, digest)
+		}}
+		cfg.HTTPClient = &http.Client{Transport: transport(func(*http.Request) {})}
+	})
+	for range 20 {
+		func() {
+			defer func() { _ = recover() }()
+			_, _ = c.Flush(t.Context(), "https://www.example.com/")
+		}()
 	}
-	if got := requests.Load(); got != 10 {
-		t.Errorf("%d requests; want 10", got)
+	broken = false
+	if _, err := c.Flush(t.Context(), "https://www.example.com/"); err != nil || len(clock.Waits()) != 0 {
+		t.Errorf("%v after %v", err, clock.Waits())
+	}
+	for host, h := range c.limit.hosts {
+		if h.users != 0 || len(h.free) != maxRequests {
+			t.Errorf("%s has %d users, and %d slots are free", host, h.users, len(h.free))
+		}
 	}
 }
 
@@ -864,9 +894,9 @@ func TestWhatTheNetworkSaysIsShort(t *testing.T) {
 			return
 		}
 		defer conn.Close()
-		io.WriteString(conn, strings.Repeat("garbage ", 1<<12)+"\r\n\r\n")
+		io.WriteString(conn, strings.Repeat("garbage", 1<<12)+"\r\n\r\n")
 	}), nil)
-	if _, err := c.Flush(t.Context(), "https://www.example.com/"); err == nil || len(err.Error()) > 600 {
+	if _, err := c.Flush(t.Context(), "https://www.example.com/"+strings.Repeat("a", 1000)); err == nil || len(err.Error()) > 800 {
 		t.Errorf("got %d octets", len(err.Error()))
 	}
 	if err := c.Verify(t.Context(), "www.example.com"); err == nil || len(err.Error()) > 600 {

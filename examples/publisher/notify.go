@@ -57,6 +57,8 @@ func notify(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop() // also of the queue, if something fails before it is closed
 	running := make(chan error, 1)
 	go func() { running <- queue.Run(ctx) }()
 

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/ampcors/ampcors"
@@ -42,7 +43,7 @@ func Client(client *http.Client) *http.Client {
 	if client != nil {
 		c = *client
 	}
-	if c.Timeout == 0 {
+	if c.Timeout <= 0 {
 		c.Timeout = timeout
 	}
 	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -64,7 +65,7 @@ type Answer struct {
 // which may hold a secret.
 func Do(client *http.Client, r *http.Request) (Answer, error) {
 	resp, err := client.Do(r)
-	for wrapped := (*url.Error)(nil); errors.As(err, &wrapped); {
+	for wrapped := (*url.Error)(nil); errors.As(err, &wrapped) && wrapped.Err != nil; {
 		err = wrapped.Err
 	}
 	if err != nil {
@@ -103,6 +104,11 @@ func (a Answer) RetryAfter(now time.Time) time.Duration {
 		wait = date.Sub(now)
 	}
 	return min(max(wait, 0), maxRetryAfter)
+}
+
+// BrokenOff tells whether the body ended too early.
+func (a Answer) BrokenOff() bool {
+	return a.BodyErr != nil && !errors.Is(a.BodyErr, io.ErrShortBuffer)
 }
 
 // FaultOfServer tells whether the status says that the same request may succeed later, for
@@ -147,7 +153,13 @@ func (a Answer) Text() string {
 }
 
 func oneLine(text string) string {
-	return strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " ")
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(text, "\uFFFD"))
+	return strings.Join(strings.Fields(text), " ")
 }
 
 // Shorten makes a text fit into an error: one line of at most 300 octets.

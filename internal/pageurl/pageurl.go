@@ -109,9 +109,12 @@ func AppendQuery(query, params string) string {
 	return query + "&" + params
 }
 
-// Fault is an error on a URL.
+var userInfo = regexp.MustCompile(`//[^/?#]*@`)
+
+// Fault is an error on a URL, without user information: it may be a password, which has no
+// place in a log.
 func Fault(value, reason, want string) *ampcors.ValueError {
-	return &ampcors.ValueError{Field: "url", Index: -1, Value: value, Reason: reason, Want: want}
+	return &ampcors.ValueError{Field: "url", Index: -1, Value: userInfo.ReplaceAllString(value, "//…@"), Reason: reason, Want: want}
 }
 
 // Split takes a URL apart. It escapes what must be, removes dot segments and the default
@@ -125,7 +128,7 @@ func Split(value string, escaping Escaping) (URL, *ampcors.ValueError) {
 	case !utf8.ValidString(value):
 		return URL{}, Fault(value, "is not UTF-8", "UTF-8, or percent-encoded octets")
 	case strings.TrimSpace(value) != value:
-		return URL{}, Fault(value, "has white space around it", fmt.Sprintf("%.200q", strings.TrimSpace(value)))
+		return URL{}, Fault(value, "has white space around it", "none around it")
 	case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' }):
 		return URL{}, Fault(value, "has a control character", want)
 	case strings.HasPrefix(value, "/"):
@@ -145,8 +148,7 @@ func Split(value string, escaping Escaping) (URL, *ampcors.ValueError) {
 	}
 	switch {
 	case strings.Contains(authority, "@"):
-		// It may be a password, which has no place in a log.
-		return URL{}, Fault(scheme+"://…"+rest[strings.LastIndexByte(authority, '@'):], "has user information", want)
+		return URL{}, Fault(value, "has user information", want)
 	case strings.Contains(authority, `\`) || strings.Contains(path, `\`):
 		return URL{}, Fault(value, `has a \, which browsers take for /`, "/ or %5C")
 	case port != "" && (scheme != "https" || port != "443") && (scheme != "http" || port != "80"):

@@ -1,0 +1,104 @@
+package outbound
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+)
+
+func TestTextIsWhatPeopleRead(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{
+		"":                             "",
+		" a \n\t b\x00\x1b[2J\u0085c ": "a b [2J c",
+		"<p class=x>a</p><br/>b":       "a b",
+		"<title>x</title>a":            "a",
+		"<TITLE lang=en>x</TITLE >a":   "a",
+		"<style>*{}</style>a<script src=x>alert(1)</script>b": "a b",
+		"<styles>a":       "a",
+		"<style>a":        "",
+		"a < b":           "a b",
+		"a <b":            "a b",
+		"&lt;a&gt;&amp;b": "<a>&b",
+		"a\xffb":          "a\uFFFDb",
+	} {
+		if got := (Answer{Body: []byte(body)}).Text(); got != want {
+			t.Errorf("%q: got %q; want %q", body, got, want)
+		}
+	}
+}
+
+func TestShorten(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"a\nb":                              "a b",
+		strings.Repeat("a", 300):            strings.Repeat("a", 300),
+		strings.Repeat("a", 301):            strings.Repeat("a", 297) + "…",
+		strings.Repeat("é", 151):            strings.Repeat("é", 148) + "…",
+		strings.Repeat(" ", 1000) + "a":     "a",
+		"a" + strings.Repeat("\uFFFD", 100): "a" + strings.Repeat("\uFFFD", 98) + "…",
+	} {
+		if got := Shorten(text); got != want || len(got) > 300 || !utf8.ValidString(got) {
+			t.Errorf("%.20q: got %q", text, got)
+		}
+	}
+}
+
+func TestClientHasATimeoutAndFollowsNothing(t *testing.T) {
+	t.Parallel()
+	for given, want := range map[time.Duration]time.Duration{0: timeout, -1: timeout, time.Second: time.Second} {
+		theirs := &http.Client{Timeout: given}
+		if ours := Client(theirs); ours.Timeout != want || ours.CheckRedirect(nil, nil) != http.ErrUseLastResponse || theirs.CheckRedirect != nil || theirs.Timeout != given {
+			t.Errorf("%v: got %v", given, ours.Timeout)
+		}
+	}
+	if Client(nil).Timeout != timeout {
+		t.Error("the default client has another timeout")
+	}
+}
+
+type brokenTransport struct{ err error }
+
+func (b brokenTransport) RoundTrip(*http.Request) (*http.Response, error) { return nil, b.err }
+
+func TestAnErrorIsWithoutItsURL(t *testing.T) {
+	t.Parallel()
+	r, err := http.NewRequest("GET", "https://www.example.com/secret", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nested := &url.Error{Op: "Get", URL: "https://www.example.com/secret", Err: http.ErrHandlerTimeout}
+	for _, err := range []error{http.ErrHandlerTimeout, nested} {
+		if _, got := Do(&http.Client{Transport: brokenTransport{err}}, r); got != http.ErrHandlerTimeout {
+			t.Errorf("got %v", got)
+		}
+	}
+	if _, err := Do(&http.Client{Transport: brokenTransport{&url.Error{Op: "Get"}}}, r); err == nil {
+		t.Error("there is no error")
+	}
+}
+
+func TestTheBackoffDoubles(t *testing.T) {
+	t.Parallel()
+	r := Retry{Backoff: time.Second}
+	for failures, most := range []time.Duration{1: 1, 2: 2, 3: 4, 4: 8, 5: 10, 6: 10, 100: 10} {
+		if most == 0 {
+			continue
+		}
+		most *= time.Second
+		var shortest, longest time.Duration = most, 0
+		for range 1000 {
+			wait := r.Wait(failures, 10*time.Second)
+			shortest, longest = min(shortest, wait), max(longest, wait)
+		}
+		if shortest < most/2 || shortest > most*6/10 || longest > most || longest < most*9/10 {
+			t.Errorf("after %d failures it waits %v to %v; want %v to %v", failures, shortest, longest, most/2, most)
+		}
+	}
+	if wait := (Retry{Backoff: time.Minute}).Wait(1, time.Second); wait > time.Second {
+		t.Errorf("waits %v", wait)
+	}
+}

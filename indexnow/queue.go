@@ -53,9 +53,9 @@ type Queue struct {
 	closed chan struct{} // closed by Close
 
 	mu      sync.Mutex
-	waiting map[string]waiting
+	waiting map[string]entry
 	next    time.Time           // when Run has to look again; zero: when something is added
-	sending map[string]waiting  // what is with the engine
+	sending map[string]entry    // what is with the engine
 	engine  trouble             // with the engine as a whole
 	hosts   map[string]*trouble // with the batches of a host
 	lastErr error               // why the last request has to be tried again, or nil
@@ -67,9 +67,9 @@ type Queue struct {
 	stats   QueueStats
 }
 
-// waiting says when a URL is sent. What becomes ready waits for Delay, too, so that there is
+// An entry says when a URL is sent. What becomes ready waits for Delay, too, so that there is
 // at most one submission in each.
-type waiting struct {
+type entry struct {
 	host  string
 	ready time.Time // not before
 	due   time.Time // by then
@@ -86,7 +86,7 @@ const (
 	// that some hosts' batches fail does not tell that it is.
 	maxHostWait   = 10 * time.Minute
 	maxEngineWait = time.Minute
-	// So many requests in a row have to fail.
+	// Before each of the engine's waits so many requests in a row have to fail.
 	engineFailures = 3
 )
 
@@ -147,7 +147,7 @@ func NewQueue(client *Client, cfg QueueConfig) (*Queue, error) {
 		cfg:     cfg,
 		wake:    make(chan struct{}, 1),
 		closed:  make(chan struct{}),
-		waiting: make(map[string]waiting),
+		waiting: make(map[string]entry),
 		hosts:   make(map[string]*trouble),
 		sent:    make(map[string]time.Time),
 	}, nil
@@ -188,7 +188,7 @@ func (q *Queue) Add(url string) error {
 		ready = at.Add(q.cfg.Hold)
 	} // while it is being sent, settle will see to that
 	q.stats.Added++
-	q.put(url, waiting{host: page.Host, ready: ready, due: ready.Add(q.cfg.Delay)})
+	q.put(url, entry{host: page.Host, ready: ready, due: ready.Add(q.cfg.Delay)})
 	return nil
 }
 
@@ -203,7 +203,7 @@ func (q *Queue) isClosed() bool {
 
 // put puts a URL among the waiting, and wakes Run if that has to look earlier than it
 // would.
-func (q *Queue) put(url string, w waiting) {
+func (q *Queue) put(url string, w entry) {
 	q.waiting[url] = w
 	if at := q.at(w); q.next.IsZero() || at.Before(q.next) {
 		q.next = at
@@ -215,7 +215,7 @@ func (q *Queue) put(url string, w waiting) {
 }
 
 // at returns when a URL is to be sent.
-func (q *Queue) at(w waiting) time.Time { return later(w.due, q.free(w.host)) }
+func (q *Queue) at(w entry) time.Time { return later(w.due, q.free(w.host)) }
 
 // free returns from when on a host's URLs can be sent.
 func (q *Queue) free(host string) time.Time {
@@ -325,7 +325,7 @@ func (q *Queue) take() (batches []*Batch) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := q.client.clock.Now()
-	q.sending = make(map[string]waiting)
+	q.sending = make(map[string]entry)
 	hosts := make(map[string][]string)
 	for url, w := range q.waiting {
 		if !w.ready.After(now) && !q.free(w.host).After(now) {
@@ -411,8 +411,8 @@ func (q *Queue) blame(fault *Error, now time.Time) {
 		q.engine.failures++
 		q.engine.until = host.until
 	default:
-		if q.engine.failures++; q.engine.failures >= engineFailures {
-			wait := q.client.retry.Wait(q.engine.failures-engineFailures+1, maxEngineWait)
+		if q.engine.failures++; q.engine.failures%engineFailures == 0 {
+			wait := q.client.retry.Wait(q.engine.failures/engineFailures, maxEngineWait)
 			q.engine.until = now.Add(max(wait, fault.RetryAfter))
 		}
 	}

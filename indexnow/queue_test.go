@@ -333,6 +333,45 @@ func TestOneHostDoesNotStopTheOthers(t *testing.T) {
 	}
 }
 
+// TestManyHostsThatFailDoNotStarveOne that comes behind all of them, and had no chance yet.
+func TestManyHostsThatFailDoNotStarveOne(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := &fakeEngine{answer: func(_ *http.Request, s submission) *http.Response {
+			if s.Host == "z.example" {
+				return answer(200, "")
+			}
+			resp := answer(503, "")
+			if s.Host == "0.bad.example" {
+				resp.Header.Set("Retry-After", "86400") // which is its own
+			}
+			return resp
+		}}
+		q := newQueue(t, e, QueueConfig{})
+		for i := range 100 {
+			add(t, q, fmt.Sprintf("%d.bad.example/", i))
+		}
+		add(t, q, "z.example/1")
+		time.Sleep(30 * time.Minute)
+		synctest.Wait()
+		if got := q.Stats(); got.Accepted != 1 || !errors.Is(got.Err, ErrServer) {
+			t.Errorf("after half an hour: %+v, %d requests", got, len(e.submissions()))
+		}
+		if n := len(e.submissions()); n > 150 { // it may be down
+			t.Errorf("%d requests in half an hour", n)
+		}
+		// From now on it is served at once, as the others come last.
+		for i := range 10 {
+			add(t, q, fmt.Sprintf("z.example/a%d", i))
+			time.Sleep(2 * time.Minute)
+		}
+		synctest.Wait()
+		if got := q.Stats(); got.Accepted != 11 {
+			t.Errorf("got %+v", got)
+		}
+	})
+}
+
 // TestAHostsRetryAfterIsTheHosts, also for URLs that are added later.
 func TestAHostsRetryAfterIsTheHosts(t *testing.T) {
 	t.Parallel()

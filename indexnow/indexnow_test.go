@@ -257,10 +257,15 @@ func TestEachAnswerIsTold(t *testing.T) {
 		"UserForbiddedToAccessSite":    {coded("UserForbiddedToAccessSite"), ErrRotateKey, "UserForbiddedToAccessSite", false},
 		"UserForbiddenToAccessSite":    {coded("UserForbiddenToAccessSite"), ErrRotateKey, "UserForbiddenToAccessSite", false},
 		"403 of another type":          {status(403, `{"errorCode":7}`), ErrForbidden, "errorCode", false},
-		"403 of another message":       {status(403, "\uFEFF"+`{"errorCode":"KeyNotFound","message":{}}`), ErrKeyNotFound, "KeyNotFound", false},
-		"403 with lines":               {status(403, `{"errorCode":"a\nb","message":"c\nd`+strings.Repeat(" word", 100)+`"}`), ErrForbidden, `(403 "a b" "c d word`, false},
-		"408":                          {status(408, ""), ErrServer, "408", true},
-		"403 without a code":           {status(403, `{"error":"no"}`), ErrForbidden, `{\"error\":\"no\"}`, false},
+		"403 cut off behind its code": {func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Length", "99")
+			w.WriteHeader(403)
+			io.WriteString(w, `{"errorCode":"KeyNotFound"}`)
+		}, ErrKeyNotFound, "KeyNotFound", false},
+		"403 of another message": {status(403, "\uFEFF"+`{"errorCode":"KeyNotFound","message":{}}`), ErrKeyNotFound, "KeyNotFound", false},
+		"403 with lines":         {status(403, `{"errorCode":"a\nb","message":"c\nd`+strings.Repeat(" word", 100)+`"}`), ErrForbidden, `(403 "a b" "c d word`, false},
+		"408":                    {status(408, ""), ErrServer, "408", true},
+		"403 without a code":     {status(403, `{"error":"no"}`), ErrForbidden, `{\"error\":\"no\"}`, false},
 		"403 cut off": {func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Length", "99")
 			w.WriteHeader(403)
@@ -786,10 +791,12 @@ func TestTheLogSaysWhatHappenedAndNeverTheKey(t *testing.T) {
 	for _, status = range []int{302, 400, 403, 429, 500} {
 		_, _ = c.Submit(t.Context(), "https://www.example.com/a")
 	}
+	c.keyLocation = nil
+	_, _ = c.Submit(t.Context(), "https://www.example.com/a", "https://a.example/", "https://b.example/1", "https://b.example/2")
 	if strings.Contains(out.String(), string(testKey)) {
 		t.Errorf("the key is in\n%s", &out)
 	}
-	for _, want := range []string{`level=INFO msg="indexnow: accepted" host=www.example.com urls=1 attempts=1 pending=false`, `level=WARN msg="indexnow: not accepted" host=www.example.com urls=1 attempts=1 error="indexnow: www.example.com: the engine says that there are too many requests (429`} {
+	for _, want := range []string{`level=WARN msg="indexnow: not sent, after a failure" urls=3`, `level=INFO msg="indexnow: accepted" host=www.example.com urls=1 attempts=1 pending=false`, `level=WARN msg="indexnow: not accepted" host=www.example.com urls=1 attempts=1 error="indexnow: www.example.com: the engine says that there are too many requests (429`} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the log\n%s\ndoes not have %s", &out, want)
 		}

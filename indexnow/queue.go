@@ -328,7 +328,7 @@ func (q *Queue) take() (batches []*Batch) {
 	q.sending = make(map[string]entry)
 	hosts := make(map[string][]string)
 	for url, w := range q.waiting {
-		if !w.ready.After(now) && !q.free(w.host).After(now) {
+		if !w.ready.After(now) {
 			hosts[w.host] = append(hosts[w.host], url)
 			q.sending[url] = w
 			delete(q.waiting, url)
@@ -349,7 +349,6 @@ func (q *Queue) take() (batches []*Batch) {
 			batches = append(batches, &Batch{Host: host, URLs: urls})
 		}
 	}
-	q.look()
 	return batches
 }
 
@@ -388,7 +387,7 @@ func (q *Queue) settle(ctx context.Context, b *Batch, fault *Error) {
 		}
 		if w, ok := q.waiting[url]; ok { // it was added meanwhile
 			w.ready, w.due = ready, ready.Add(q.cfg.Delay)
-			q.put(url, w)
+			q.waiting[url] = w
 		}
 	}
 	q.forgetSent(now)
@@ -418,7 +417,8 @@ func (q *Queue) blame(fault *Error, now time.Time) {
 	}
 }
 
-// putBack puts back what was taken and not settled.
+// putBack puts back what was taken and not settled, and looks when there is something to do
+// again.
 func (q *Queue) putBack() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

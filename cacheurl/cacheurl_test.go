@@ -328,6 +328,7 @@ func TestFaultsAreRefusedAndNamed(t *testing.T) {
 		"https://x-y.amp.example/\" is on a": func(u *URL) {
 			u.Publisher, u.Cache.ID, u.Cache.CacheDomain = "https://x-y.amp.example/", "x", "amp.example"
 		},
+		`Publisher "https://www.example.com:8443//me@b" has the port`: func(u *URL) { u.Publisher = "https://www.example.com:8443//me@b" },
 		`Publisher "https://…@www.example.com/a" has user`:            func(u *URL) { u.Publisher = "https://user:secret@www.example.com/a" },
 		`which has a trailing dot; want a URL with "www.example.com"`: func(u *URL) { u.Publisher = "https://www.example.com./a" },
 		`has "usqp=1#"`:     func(u *URL) { u.CacheQuery = "usqp=1#" },

@@ -55,6 +55,13 @@ func (e *fakeEngine) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer(200, ""), nil
 }
 
+// answerLater is an answer with Retry-After.
+func answerLater(status int, body, retryAfter string) *http.Response {
+	resp := answer(status, body)
+	resp.Header.Set("Retry-After", retryAfter)
+	return resp
+}
+
 // acceptAll has the engine accept everything from now on.
 func (e *fakeEngine) acceptAll() {
 	e.mu.Lock()
@@ -239,9 +246,7 @@ func TestWhatTheEngineCannotTakeNowStays(t *testing.T) {
 			if refusals--; refusals < 0 {
 				return answer(200, "")
 			}
-			resp := answer(429, "")
-			resp.Header.Set("Retry-After", "60")
-			return resp
+			return answerLater(429, "", "60")
 		}}
 		q := newQueue(t, e, QueueConfig{})
 		add(t, q, "a.example/1", "b.example/1") // of which one is not even sent
@@ -424,9 +429,7 @@ func TestTroublesAreKeptApart(t *testing.T) {
 			if s.Host == "a.example" {
 				return answer(403, `{"errorCode":"SiteVerificationNotCompleted"}`)
 			}
-			resp := answer(429, "")
-			resp.Header.Set("Retry-After", "600")
-			return resp
+			return answerLater(429, "", "600")
 		}}
 		q := newQueue(t, e, QueueConfig{})
 		add(t, q, "a.example/1", "b.example/1")
@@ -568,9 +571,7 @@ func TestCloseWaitsForWhatComesFirst(t *testing.T) {
 			failures := 1
 			e := &fakeEngine{answer: func(_ *http.Request, s submission) *http.Response {
 				if s.Host != "a.example" {
-					resp := answer(403, `{"errorCode":"SiteVerificationNotCompleted"}`)
-					resp.Header.Set("Retry-After", "3600")
-					return resp
+					return answerLater(403, `{"errorCode":"SiteVerificationNotCompleted"}`, "3600")
 				}
 				if failures--; failures >= 0 {
 					return answer(503, "")
@@ -740,9 +741,7 @@ func TestCloseReportsWhatItCouldNotSend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		// The engine asked to be left alone.
 		e := &fakeEngine{answer: func(*http.Request, submission) *http.Response {
-			resp := answer(429, "")
-			resp.Header.Set("Retry-After", "60")
-			return resp
+			return answerLater(429, "", "60")
 		}}
 		q := newQueue(t, e, QueueConfig{})
 		add(t, q, "a.example/1")

@@ -10,7 +10,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -41,7 +40,8 @@ func newLoopbackWeb(out io.Writer) (*loopbackWeb, error) {
 	for _, listener := range []*net.Listener{&web.site, &web.cache, &web.engine} {
 		var err error
 		if *listener, err = net.Listen("tcp", "localhost:0"); err != nil {
-			return nil, errors.Join(err, web.Close())
+			web.Close()
+			return nil, err
 		}
 	}
 	web.client = &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
@@ -107,7 +107,7 @@ func (web *loopbackWeb) print(format string, args ...any) {
 }
 
 // Close ends the servers.
-func (web *loopbackWeb) Close() error {
+func (web *loopbackWeb) Close() {
 	for _, server := range web.servers {
 		server.Close()
 	}
@@ -116,7 +116,6 @@ func (web *loopbackWeb) Close() error {
 			listener.Close()
 		}
 	}
-	return nil
 }
 
 // fetch gets a file of the site, as the cache and the search engine do.

@@ -109,12 +109,12 @@ func AppendQuery(query, params string) string {
 	return query + "&" + params
 }
 
-var userInfo = regexp.MustCompile(`//[^/?#]*@`)
+var userInfo = regexp.MustCompile(`^([^/?#]*//)[^/?#]*@`)
 
 // Fault is an error on a URL, without user information: it may be a password, which has no
 // place in a log.
 func Fault(value, reason, want string) *ampcors.ValueError {
-	return &ampcors.ValueError{Field: "url", Index: -1, Value: userInfo.ReplaceAllString(value, "//…@"), Reason: reason, Want: want}
+	return &ampcors.ValueError{Field: "url", Index: -1, Value: userInfo.ReplaceAllString(value, "$1…@"), Reason: reason, Want: want}
 }
 
 // Split takes a URL apart. It escapes what must be, removes dot segments and the default
@@ -153,7 +153,7 @@ func Split(value string, escaping Escaping) (URL, *ampcors.ValueError) {
 		return URL{}, Fault(value, `has a \, which browsers take for /`, "/ or %5C")
 	case port != "" && (scheme != "https" || port != "443") && (scheme != "http" || port != "80"):
 		return URL{}, Fault(value, fmt.Sprintf("has the port %.80q", port), "none, or the default: caches and search engines know a page by its host alone")
-	case escaping == AsRFC3986 && loneEscape(tail):
+	case escaping == AsRFC3986 && strings.Count(tail, "%") != len(escapes.FindAllString(tail, -1)):
 		return URL{}, Fault(value, "has a % that no two hexadecimal digits follow", "%25 for a percent sign")
 	}
 	keep := &keeps[escaping]
@@ -197,23 +197,6 @@ func escape(s string, keep *octets) string {
 	}
 	b.WriteString(s[from:])
 	return b.String()
-}
-
-func loneEscape(s string) bool {
-	for {
-		_, rest, ok := strings.Cut(s, "%")
-		if !ok {
-			return false
-		}
-		if len(rest) < 2 || !isHex(rest[0]) || !isHex(rest[1]) {
-			return true
-		}
-		s = rest[2:]
-	}
-}
-
-func isHex(c byte) bool {
-	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
 }
 
 // removeDotSegments resolves "." and ".." as browsers do: also where a dot is escaped, and

@@ -13,16 +13,16 @@ import (
 // An allowlist knows the publishers that are allowed. It does not change once it
 // is built, but for the LRU, whose content never changes an answer.
 type allowlist struct {
-	names     []string                       // exact publishers; what follows has indices in it
-	exact     map[string]uint32              // by name
-	punycode  map[string]uint32              // by prefix, if that begins "xn--"
-	recent    *lru.Cache[hashPrefix, uint32] // by hash-only prefix; nil without names
-	hashes    []hashEntry                    // by SHA-256, sorted
-	wildcards map[string]struct{}            // what stands behind "*."
+	names    []string                       // exact publishers; what follows has indices in it
+	exact    map[string]uint32              // by name
+	punycode map[string]uint32              // by prefix, if that begins "xn--"
+	recent   *lru.Cache[hashPrefix, uint32] // by hash prefix; nil without names
+	hashes   []hashEntry                    // by SHA-256, sorted
+	patterns map[string]struct{}            // what stands behind "*."
 }
 
 // A hashEntry is the start of a publisher's SHA-256, and its index in names. It
-// finds a publisher by hash at 16 octets each, where whole hashes would take 36.
+// finds a publisher by hash at 16 bytes each, where whole hashes would take 36.
 type hashEntry struct {
 	start uint64
 	index uint32
@@ -30,11 +30,11 @@ type hashEntry struct {
 
 func hashStart(sum *[sha256.Size]byte) uint64 { return binary.BigEndian.Uint64(sum[:]) }
 
-// newAllowlist builds an allowlist of domains and wildcard bases that are in the
+// newAllowlist builds an allowlist of domains and bases of patterns that are in the
 // form that parseDomain returns. All hashes are computed here, so that no request
 // has to. So are the prefixes that begin "xn--", which take several times as long to
 // decode as to look up.
-func newAllowlist(names []string, wildcards []string, cacheSize int) *allowlist {
+func newAllowlist(names []string, patterns []string, cacheSize int) *allowlist {
 	a := &allowlist{
 		names:  names,
 		exact:  make(map[string]uint32, len(names)),
@@ -63,49 +63,70 @@ func newAllowlist(names []string, wildcards []string, cacheSize int) *allowlist 
 		}
 	}
 	slices.SortFunc(a.hashes, func(x, y hashEntry) int { return cmp.Compare(x.start, y.start) })
-	if len(wildcards) > 0 {
-		a.wildcards = make(map[string]struct{}, len(wildcards))
-		for _, base := range wildcards {
-			a.wildcards[base] = struct{}{}
+	if len(patterns) > 0 {
+		a.patterns = make(map[string]struct{}, len(patterns))
+		for _, base := range patterns {
+			a.patterns[base] = struct{}{}
 		}
 	}
 	return a
 }
 
-// find finds an exactly listed publisher by its name.
-func find[T string | []byte](a *allowlist, domain T) (name string, ok bool) {
-	if i, ok := a.exact[string(domain)]; ok {
+// find finds an exactly listed publisher by the key of a claim. A hash prefix is found only
+// if the LRU remembers it: see findChecked.
+func (a *allowlist) find(cl *claim) (name string, ok bool) {
+	switch cl.form {
+	case formHash:
+		return a.recall(cl.key())
+	case formEncoded:
+		if i, ok := a.punycode[cl.key()]; ok {
+			return a.names[i], true
+		}
+		return "", false
+	}
+	return a.findDomain(cl.key())
+}
+
+// findChecked finds an exactly listed publisher by what a checked claim names, where find
+// does not: by a hash prefix that the LRU does not remember, and by a prefix that
+// newAllowlist does not compute.
+func (a *allowlist) findChecked(cl *claim) (name string, ok bool) {
+	switch {
+	case cl.problem != noProblem:
+		return "", false
+	case cl.form == formHash:
+		return a.findHash(cl.sum())
+	case cl.form == formEncoded:
+		return a.findDomain(cl.domain())
+	}
+	return "", false
+}
+
+// findDomain finds an exactly listed publisher.
+func (a *allowlist) findDomain(domain string) (name string, ok bool) {
+	if i, ok := a.exact[domain]; ok {
 		return a.names[i], true
 	}
 	return "", false
 }
 
-// findPunycode finds an exactly listed publisher by the prefix that DomainPrefix
-// returns for it, if that begins "xn--".
-func (a *allowlist) findPunycode(prefix string) (name string, ok bool) {
-	if i, ok := a.punycode[prefix]; ok {
-		return a.names[i], true
-	}
-	return "", false
-}
-
-// covers tells whether a pattern covers the domain.
-func covers[T string | []byte](a *allowlist, domain T) bool {
-	if len(a.wildcards) == 0 {
+// matches reports whether a pattern matches the domain.
+func (a *allowlist) matches(domain string) bool {
+	if len(a.patterns) == 0 {
 		return false
 	}
 	for i := range len(domain) {
 		if domain[i] != '.' {
 			continue
 		}
-		if _, ok := a.wildcards[string(domain[i+1:])]; ok {
+		if _, ok := a.patterns[domain[i+1:]]; ok {
 			return true
 		}
 	}
 	return false
 }
 
-// recall is findHash for a prefix that the LRU remembers.
+// recall finds a publisher by a hash prefix that the LRU remembers.
 func (a *allowlist) recall(prefix string) (name string, ok bool) {
 	var key hashPrefix
 	if a.recent == nil || len(prefix) != len(key) {

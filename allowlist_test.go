@@ -19,15 +19,15 @@ func TestEvictionChangesNoDecision(t *testing.T) {
 	for round := range 3 {
 		for _, name := range names {
 			d := m.CheckOrigin("https://" + plainHash(name) + ".cdn.ampproject.org")
-			if d.Reason != ReasonHashedCacheOrigin || d.Publisher != name {
+			if d.Reason != ReasonCacheOriginHash || d.Publisher != name {
 				t.Fatalf("round %d: %s is decided as %+v", round, name, d)
 			}
-			if _, ok := m.current().allowlist.recall(plainHash(name)); !ok {
+			if _, ok := m.current().list.recall(plainHash(name)); !ok {
 				t.Fatalf("round %d: the hash of %s is not remembered", round, name)
 			}
 		}
 	}
-	if n := m.current().allowlist.recent.Len(); n != 3 {
+	if n := m.current().list.recent.Len(); n != 3 {
 		t.Errorf("the LRU has %d entries; want 3", n)
 	}
 }
@@ -39,7 +39,7 @@ func TestInventedHashesPushNothingOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lru := m.current().allowlist.recent
+	lru := m.current().list.recent
 	for _, name := range []string{"a.example", "c.example"} {
 		if d := m.CheckOrigin("https://" + plainHash(name) + ".cdn.ampproject.org"); d.Publisher != name {
 			t.Fatalf("the hash of %s: %+v", name, d)
@@ -80,7 +80,7 @@ func TestPatternsStandForSubdomainsAtAnyDepthButNotTheApex(t *testing.T) {
 		"example.com": false, "www.example.com": true, "a.b.c.example.com": true, "wwwexample.com": false, "www.example.com.evil": false,
 		"sub.example.net": false, "deep.sub.example.net": false, "x.deep.sub.example.net": true, "xdeep.sub.example.net": false,
 	} {
-		if ok := covers(a, domain); ok != want {
+		if ok := a.matches(domain); ok != want {
 			t.Errorf("%s is allowed: %t; want %t", domain, ok, want)
 		}
 	}

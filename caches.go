@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"strings"
+	"unicode"
 )
 
 // Cache is an AMP Cache, as described by an entry of caches.json, the AMP
@@ -57,17 +59,20 @@ func DefaultCaches() []Cache {
 }
 
 const (
-	// maxCachesJSON bounds what ParseCaches reads. The registry has about 600 octets.
+	// maxCachesJSON bounds what ParseCaches reads. The registry has about 600 bytes.
 	maxCachesJSON = 1 << 20
+	// maxCacheID bounds an id in bytes, as it is written to logs.
+	maxCacheID = 100
 	// maxCaches bounds a list of caches, which is searched on each request. The
 	// registry has two.
 	maxCaches = 100
 )
 
-// ParseCaches reads a list of AMP Caches in the format of caches.json. It refuses a
-// list that is empty, is longer than 1 MiB, or has a fault in any entry: each fault
-// is a *[ValueError] with the entry's index and field, all of them joined. Members
-// that it does not know are ignored, as the registry may gain some.
+// ParseCaches reads a list of AMP Caches in the format of caches.json. It refuses a list that
+// is empty, is longer than 1 MiB, or has a problem in any entry: each problem is a
+// *[ValueError], all of them joined. Members that it does not know are ignored, as the
+// registry may gain some. A member that occurs twice, or that differs from a known one in
+// case alone, is an error.
 func ParseCaches(r io.Reader) ([]Cache, error) {
 	if r == nil {
 		return nil, errors.New("ampcors: there is no list of AMP Caches to read")
@@ -91,20 +96,25 @@ func ParseCaches(r io.Reader) ([]Cache, error) {
 		}
 		return nil, fmt.Errorf(`ampcors: the list of AMP Caches, line %d: %w; want {"caches": [...]} as in caches.json`, line, err)
 	}
+	if name := ambiguousMember(data, "caches"); name != "" {
+		return nil, &ValueError{Path: "caches", Value: name, Reason: "is a member that occurs twice, or in another case", Want: `one member "caches"`}
+	}
 	entries := list.Caches[:min(len(list.Caches), maxCaches+1)] // one too many is enough to refuse
 	caches := make([]Cache, len(entries))
-	var faults []*ValueError
+	var problems []*ValueError
 	for i, entry := range entries {
+		path := element("caches", i)
 		if err := json.Unmarshal(entry, &caches[i]); err != nil {
-			field := "caches"
 			if typ := (*json.UnmarshalTypeError)(nil); errors.As(err, &typ) && typ.Field != "" {
-				field += "[]." + typ.Field
+				path += "." + typ.Field
 			}
-			faults = append(faults, &ValueError{Field: field, Index: i, Value: string(entry), Reason: "is not of the right type", Want: "an object whose members are strings, as in caches.json"})
+			problems = append(problems, &ValueError{Path: path, Value: string(entry), Reason: "is not of the right type", Want: "an object whose members are strings, as in caches.json"})
+		} else if name := ambiguousMember(entry, cacheMembers...); name != "" {
+			problems = append(problems, &ValueError{Path: path, Value: name, Reason: "is a member that occurs twice, or in another case", Want: "each member once, spelled as in caches.json"})
 		}
 	}
-	if len(faults) > 0 {
-		return nil, joinValueErrors(faults)
+	if len(problems) > 0 {
+		return nil, joinValueErrors(problems)
 	}
 	if err := joinValueErrors(checkCaches("caches", caches)); err != nil {
 		return nil, err
@@ -112,18 +122,51 @@ func ParseCaches(r io.Reader) ([]Cache, error) {
 	return caches, nil
 }
 
-// checkCaches returns every fault of a list of caches.
-func checkCaches(field string, caches []Cache) (faults []*ValueError) {
+// cacheMembers are the names of a Cache's fields in JSON.
+var cacheMembers = func() (names []string) {
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[Cache]()) {
+		names = append(names, field.Tag.Get("json"))
+	}
+	return names
+}()
+
+// ambiguousMember returns a member of a JSON object that encoding/json takes for a known one
+// although it is spelled in another case, or occurs again: the last of them would win. It
+// returns "" if there is none.
+func ambiguousMember(object []byte, known ...string) string {
+	tokens := json.NewDecoder(bytes.NewReader(object))
+	if start, err := tokens.Token(); err != nil || start != json.Delim('{') {
+		return "" // null
+	}
+	seen := make(map[string]bool)
+	for tokens.More() {
+		name, err := tokens.Token()
+		var value json.RawMessage
+		if err = errors.Join(err, tokens.Decode(&value)); err != nil {
+			return ""
+		}
+		for _, k := range known {
+			if name := name.(string); strings.EqualFold(name, k) && (name != k || seen[k]) {
+				return name
+			}
+		}
+		seen[name.(string)] = true
+	}
+	return ""
+}
+
+// checkCaches returns every problem of a list of caches, which is at a path.
+func checkCaches(path string, caches []Cache) (problems []*ValueError) {
 	if len(caches) == 0 {
-		return []*ValueError{{Field: field, Index: -1, Reason: "names no cache", Want: "at least one"}}
+		return []*ValueError{{Path: path, Reason: "names no cache", Want: "at least one"}}
 	}
 	if len(caches) > maxCaches {
-		return []*ValueError{{Field: field, Index: -1, Reason: fmt.Sprintf("names more than %d caches", maxCaches), Want: "the few that there are"}}
+		return []*ValueError{{Path: path, Reason: fmt.Sprintf("names more than %d caches", maxCaches), Want: "the few that there are"}}
 	}
 	seen := make(map[string]int, len(caches))
 	for i, c := range caches {
 		report := func(member, value, reason, want string) {
-			faults = append(faults, &ValueError{Field: field + "[]." + member, Index: i, Value: value, Reason: reason, Want: want})
+			problems = append(problems, &ValueError{Path: element(path, i) + "." + member, Value: value, Reason: reason, Want: want})
 		}
 		domain := func(member, value string) bool {
 			canonical, err := parseDomain(value)
@@ -131,12 +174,15 @@ func checkCaches(field string, caches []Cache) (faults []*ValueError) {
 				err = &domainError{reason: "is not in lower-case ASCII", instead: canonical}
 			}
 			if err != nil {
-				faults = append(faults, err.at(field+"[]."+member, i, value, ""))
+				problems = append(problems, err.at(element(path, i)+"."+member, value, ""))
 			}
 			return err == nil
 		}
+		const wantID = `a short name such as "google"`
 		if c.ID == "" {
-			report("id", c.ID, "is empty", `a short name such as "google"`)
+			report("id", c.ID, "is empty", wantID)
+		} else if len(c.ID) > maxCacheID || strings.ContainsFunc(c.ID, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			report("id", c.ID, fmt.Sprintf("is longer than %d bytes, or has characters that cannot be printed", maxCacheID), wantID)
 		} else if first, ok := seen[c.ID]; ok {
 			report("id", c.ID, fmt.Sprintf("is also the id of cache %d", first), "ids that differ")
 		} else {
@@ -148,7 +194,7 @@ func checkCaches(field string, caches []Cache) (faults []*ValueError) {
 				report("cacheDomain", c.CacheDomain, "is a public suffix", "the domain of one AMP Cache")
 			}
 			if len(c.CacheDomain) > maxDomain-maxLabel-len(".") {
-				report("cacheDomain", c.CacheDomain, "leaves no room for a domain prefix", fmt.Sprintf("at most %d octets", maxDomain-maxLabel-len(".")))
+				report("cacheDomain", c.CacheDomain, "leaves no room for a domain prefix", fmt.Sprintf("at most %d bytes", maxDomain-maxLabel-len(".")))
 			}
 			for j, other := range caches[:i] {
 				if isOrIsBelow(c.CacheDomain, other.CacheDomain) || isOrIsBelow(other.CacheDomain, c.CacheDomain) {
@@ -165,29 +211,5 @@ func checkCaches(field string, caches []Cache) (faults []*ValueError) {
 			domain("thirdPartyFrameDomainSuffix", c.ThirdPartyFrameDomainSuffix)
 		}
 	}
-	return faults
-}
-
-// isOrIsBelowAny tells whether host is one of the domains or one of their subdomains.
-func isOrIsBelowAny(host string, domains []string) bool {
-	for _, domain := range domains {
-		if isOrIsBelow(host, domain) {
-			return true
-		}
-	}
-	return false
-}
-
-// isOrIsBelow tells whether host is the domain or one of its subdomains.
-func isOrIsBelow(host, domain string) bool {
-	rest, ok := strings.CutSuffix(host, domain)
-	return ok && (rest == "" || rest[len(rest)-1] == '.')
-}
-
-func joinValueErrors(faults []*ValueError) error {
-	errs := make([]error, len(faults))
-	for i, f := range faults {
-		errs[i] = f
-	}
-	return errors.Join(errs...)
+	return problems
 }

@@ -11,21 +11,15 @@ import (
 	"testing/iotest"
 )
 
-// valueErrors returns the faults that New and others join.
-func valueErrors(t *testing.T, err error) (faults []*ValueError) {
+// valueErrors returns the problems that New and others join, and fails if there is anything
+// else.
+func valueErrors(t *testing.T, err error) []*ValueError {
 	t.Helper()
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		t.Fatalf("%v (%T) is no joined error", err, err)
+	problems := slices.Collect(ValueErrors(err))
+	if err == nil || joinValueErrors(problems).Error() != err.Error() {
+		t.Fatalf("%v is not made of ValueErrors alone", err)
 	}
-	for _, err := range joined.Unwrap() {
-		var v *ValueError
-		if !errors.As(err, &v) {
-			t.Fatalf("%v is no *ValueError", err)
-		}
-		faults = append(faults, v)
-	}
-	return faults
+	return problems
 }
 
 func TestDefaultCachesIsTheRegistryAndEachCallersOwn(t *testing.T) {
@@ -43,7 +37,7 @@ func TestDefaultCachesIsTheRegistryAndEachCallersOwn(t *testing.T) {
 }
 
 func TestParseCachesReadsTheRegistrysFormat(t *testing.T) {
-	data, err := json.Marshal(map[string]any{"caches": DefaultCaches(), "new": "members may come"})
+	data, err := json.Marshal(map[string]any{"caches": DefaultCaches(), "new": "members may come", "NEW": "in any case"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,6 +56,12 @@ func TestParseCachesRefusesABadListWithIndexAndField(t *testing.T) {
 		{good + "," + entry("google", "amp.example.com"), "caches[1].id", "also the id of cache 0"},
 		{good + "," + entry("b", ""), "caches[1].cacheDomain", "is empty"},
 		{good + "," + entry("b", "https://amp.example.com"), "caches[1].cacheDomain", "has a scheme"},
+		{`{"id": "b", "cacheDomain": "amp.example.com", "cacheDomain": "amp.example.net"}`, "caches[0]", "occurs twice"},
+		{`{"id": "b", "cacheDomain": "amp.example.com", "cachedomain": "amp.example.net"}`, "caches[0]", "in another case"},
+		{`{"id": "b", "ID": "c", "cacheDomain": "amp.example.com"}`, "caches[0]", "in another case"},
+		{`{"id": "a\u0000b", "cacheDomain": "amp.example.com"}`, "caches[0].id", "cannot be printed"},
+		{`{"id": "a\nb", "cacheDomain": "amp.example.com"}`, "caches[0].id", "cannot be printed"},
+		{entry(strings.Repeat("b", 101), "amp.example.com"), "caches[0].id", "longer than 100 bytes"},
 		{entry("b", "AMP.example.com"), "caches[0].cacheDomain", "not in lower-case ASCII"},
 		{entry("b", "bücher.example"), "caches[0].cacheDomain", "not in lower-case ASCII"},
 		{entry("b", "com"), "caches[0].cacheDomain", "has no dot"},
@@ -99,7 +99,9 @@ func TestParseCachesRefusesWhatItCannotRead(t *testing.T) {
 		want string
 	}{
 		{nil, "no list"},
-		{strings.NewReader(`{"caches": [{"id": "a", "cacheDomain": "a.example.com"}], "caches": [{"id": "b"}]}`), "caches[0].cacheDomain"},
+		{strings.NewReader(`{"caches": [{"id": "a", "cacheDomain": "a.example.com"}], "caches": [{"id": "b", "cacheDomain": "b.example.com"}]}`), `"caches" is a member that occurs twice`},
+		{strings.NewReader(`{"caches": [{"id": "a", "cacheDomain": "a.example.com"}], "CACHES": [{"id": "b", "cacheDomain": "b.example.com"}]}`), `"CACHES" is a member that occurs twice, or in another case`},
+		{strings.NewReader(`{"cache\u017f": [{"id": "b", "cacheDomain": "b.example.com"}]}`), "in another case"},
 		{strings.NewReader("{\n\n!"), "line 3"},
 		{strings.NewReader("{\n\"caches\": 1}"), "line 2"},
 		{strings.NewReader(`{"caches": []} trailing`), "line 1"},

@@ -1,165 +1,268 @@
 package ampcors
 
 import (
-	"sync/atomic"
-	"unsafe"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
-// A Decision tells whether a request, or an origin, is allowed, and why. Clone a string
-// that is kept for long: Origin and EmailSender are parts of the request's memory, and
-// Publisher can be a part of that of all publishers' names.
+// A Decision says whether a request, or an origin, is allowed, and why. Clone a string that
+// is kept for long: Origin and EmailSender are parts of the request's memory, and Publisher
+// can be a part of that of all publishers' names.
 type Decision struct {
-	Allowed   bool
-	Reason    Reason
-	Origin    string // as the request had it, unverified and of any length; "" if it had none, or more than one
-	Publisher string // in lower-case ASCII; "" if the origin names none
-	CacheID   string // the ID of the AMP Cache; "" for any other origin
+	Allowed bool
+	Reason  Reason
+	Origin  string // as the request had it, unverified and of any length; "" if it had none, or several
 
-	// EmailSender is the sender of the email that calls, as the request names it; ""
-	// for anything that is no email's, and without [Config].Email. It is unverified and
-	// of any length unless the request is allowed.
+	// Publisher is the publisher whose page sent the request, in lower-case ASCII. It is
+	// verified: one that Config allows. It is "" if that is not known, or if it was no
+	// publisher's page.
+	Publisher string
+
+	// ClaimedPublisher is the publisher domain that a cache origin names which is denied
+	// because that publisher is not known. Anybody can claim any: do not count by it.
+	ClaimedPublisher string
+
+	CacheID string // the ID of the AMP Cache below whose domain the origin is; "" for any other
+
+	// EmailSender is the sender that an AMP for Email request names; "" for any other
+	// request, and without [Config].Email. It is unverified and of any length unless the
+	// request is allowed.
 	EmailSender string
 
-	// Stale says that the publisher is taken for one because Config.Source confirmed it
-	// within Lookup.StaleFor, though it could not do so now.
+	// Stale is set if Config.Source confirmed the publisher within Lookup.MaxStale, but
+	// failed to do so now.
 	Stale bool
 
-	// SourceErr is why Config.Source could not tell; nil unless Stale is set or the
-	// Reason is ReasonSourceUnavailable.
+	// SourceErr is why Config.Source could not answer; nil unless Stale is set or the Reason
+	// is ReasonSourceUnavailable. Errors are [ErrSourceRateLimited] and those beside it, or
+	// wrap the Source's own.
 	SourceErr error
 }
 
-// A Reason says why a request is allowed or refused. The set is closed, so that
-// requests can be counted by it.
-type Reason uint8
-
-// The reasons for which a request is allowed. The first four are those for which
-// it gets a website's CORS headers.
-const (
-	_ Reason = iota
-
-	ReasonOwnOrigin         // the origin of an allowed publisher's own pages
-	ReasonCacheOrigin       // an AMP Cache's origin whose prefix reverses to an allowed publisher
-	ReasonHashedCacheOrigin // an AMP Cache's origin whose prefix is the hash of an allowed publisher
-	ReasonExtraOrigin       // listed in Config.Origins
-	ReasonEmail             // an AMP email's, version 2: the sender is allowed
-	ReasonEmailV1           // an AMP email's, version 1: the mail client and the sender are allowed
-	ReasonSameOrigin        // sent by the API host's own page, as Sec-Fetch-Site or AMP-Same-Origin tells
-	ReasonNoOrigin          // no Origin: same-origin or not from a browser, and harmless or dangerously allowed
-
-	// The reasons for which a request is refused.
-
-	ReasonMalformed             // Origin is not a scheme and one host name and nothing else, or there are several
-	ReasonNull                  // Origin is "null": a sandboxed frame, a local file, some redirects
-	ReasonNotHTTPS              // the scheme is not https
-	ReasonUnknownHost           // neither an AMP Cache's host nor an allowed publisher's
-	ReasonNotCanonical          // below a cache domain, but not as any AMP Cache writes it
-	ReasonPublisherNotAllowed   // an AMP Cache's origin of a publisher that is not allowed
-	ReasonHashNotKnown          // an AMP Cache's hash-only origin of no publisher that is listed exactly or that the Source knows
-	ReasonNoOriginUnsafe        // an unsafe method with neither Origin nor AMP-Same-Origin
-	ReasonNoEmailSender         // an email's, but not with exactly one address as its sender
-	ReasonEmailSenderNotAllowed // an email's, of a sender who is not allowed
-	ReasonMethodNotAllowed      // a preflight asks for a method that is not allowed
-	ReasonHeaderNotAllowed      // a preflight asks for a header that is not allowed
-	ReasonSourceUnavailable     // Config.Source could not tell whether the publisher is allowed: status 503
-
-	numReasons
-)
-
-var reasonText = [numReasons]string{
-	0:                           "not decided",
-	ReasonOwnOrigin:             "own origin",
-	ReasonCacheOrigin:           "cache origin",
-	ReasonHashedCacheOrigin:     "hashed cache origin",
-	ReasonExtraOrigin:           "extra origin",
-	ReasonEmail:                 "email",
-	ReasonEmailV1:               "email, version 1",
-	ReasonSameOrigin:            "same origin",
-	ReasonNoOrigin:              "no origin",
-	ReasonMalformed:             "malformed origin",
-	ReasonNull:                  "null origin",
-	ReasonNotHTTPS:              "not https",
-	ReasonUnknownHost:           "unknown host",
-	ReasonNotCanonical:          "not a canonical cache origin",
-	ReasonPublisherNotAllowed:   "publisher not allowed",
-	ReasonHashNotKnown:          "hash not known",
-	ReasonNoOriginUnsafe:        "no origin on an unsafe method",
-	ReasonNoEmailSender:         "no email address as the sender",
-	ReasonEmailSenderNotAllowed: "email sender not allowed",
-	ReasonMethodNotAllowed:      "method not allowed",
-	ReasonHeaderNotAllowed:      "header not allowed",
-	ReasonSourceUnavailable:     "source unavailable",
-}
-
-// String returns the reason in a few words, such as "publisher not allowed".
-func (r Reason) String() string {
-	if r < numReasons {
-		return reasonText[r]
+// StatusCode returns the status with which the decision is answered if the handler does not
+// run: 204 for a preflight that is allowed, 503 if the Source could not answer, else 403.
+func (d Decision) StatusCode() int {
+	switch {
+	case d.Allowed:
+		return http.StatusNoContent
+	case d.Reason == ReasonSourceUnavailable:
+		return http.StatusServiceUnavailable
 	}
-	return reasonText[0]
+	return http.StatusForbidden
 }
 
-// MarshalText returns what String does, for logs and for JSON, where a [Stats] is
-// then an object with a member for each reason.
-func (r Reason) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
-
-// allowed tells whether requests with this reason reach the handler.
-func (r Reason) allowed() bool { return 0 < r && r <= ReasonNoOrigin }
-
-// granted tells whether requests with this reason get a website's CORS headers.
-func (r Reason) granted() bool { return 0 < r && r <= ReasonExtraOrigin }
-
-// Stats counts requests by the reason of the decision on them. It has every
-// reason, those with a count of zero too.
-type Stats map[Reason]uint64
-
-// Allowed returns the number of requests that were allowed.
-func (s Stats) Allowed() (n uint64) {
-	for r, count := range s {
-		if r.allowed() {
-			n += count
+// LogValue returns what is worth logging, for package log/slog. What the caller sent is
+// truncated to 300 bytes, and control characters in it are escaped.
+func (d Decision) LogValue() slog.Value {
+	attrs := []slog.Attr{slog.Bool("allowed", d.Allowed), slog.String("reason", d.Reason.Label())}
+	add := func(key, value string) {
+		if value != "" {
+			attrs = append(attrs, slog.String(key, printable(value)))
 		}
 	}
-	return n
+	add("origin", d.Origin)
+	add("publisher", d.Publisher)
+	add("claimed_publisher", d.ClaimedPublisher)
+	add("cache", d.CacheID)
+	add("email_sender", d.EmailSender)
+	if d.Stale {
+		attrs = append(attrs, slog.Bool("stale", true))
+	}
+	if d.SourceErr != nil {
+		add("source_error", d.SourceErr.Error())
+	}
+	return slog.GroupValue(attrs...)
 }
 
-// Refused returns the number of requests that were refused or, with
-// Config.ReportOnly, would have been.
-func (s Stats) Refused() (n uint64) {
-	for r, count := range s {
-		if !r.allowed() {
-			n += count
+// printable returns s fit for a log: at most 300 bytes, without control characters.
+func printable(s string) string {
+	const most = 300
+	tail := ""
+	if len(s) > most {
+		s, tail = s[:most], "..."
+		for len(s) > 0 && !utf8.ValidString(s[max(0, len(s)-utf8.UTFMax):]) && !utf8.RuneStart(s[len(s)-1]) {
+			s = s[:len(s)-1]
 		}
 	}
-	return n
-}
-
-// counters count decisions by reason. Processors that count in one place wait for one
-// another: two of them took longer than one alone. So there are several places, for
-// different goroutines, each with cache lines of its own.
-type counters [shards]struct {
-	_        [shardSize - 8*int(numReasons)]byte // first, to keep off what stands before
-	byReason [numReasons]atomic.Uint64
-}
-
-const (
-	shards    = 32  // so that few of the goroutines that run at one time meet
-	shardSize = 384 // octets: the counts, and two cache lines, as some processors fetch them in pairs
-)
-
-func (c *counters) add(r Reason) {
-	// Goroutines have stacks of their own, of 2 KiB or a greater power of two, and so
-	// the address of what is on them tells goroutines apart well enough. Nothing is
-	// ever found by it. A random number would do for many processors, but not for two:
-	// every other count would be in the other one's cache.
-	var here byte
-	at := uintptr(unsafe.Pointer(&here))
-	c[(at>>11^at>>16)%shards].byReason[r].Add(1)
-}
-
-func (c *counters) sum(r Reason) (n uint64) {
-	for i := range c {
-		n += c[i].byReason[r].Load()
+	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		s = strconv.Quote(s)
+		s = s[1 : len(s)-1]
 	}
-	return n
+	return s[:min(len(s), most)] + tail
+}
+
+// decision returns what is known of a verdict, for those who want it: names that lie in the
+// request's memory are copied.
+func (v *verdict) decision() Decision {
+	d := Decision{Allowed: v.reason.Allowed(), Reason: v.reason, Origin: v.caller.origin}
+	switch {
+	case v.identity.standing.isSender():
+		d.EmailSender = v.identity.name
+		return d
+	case v.reason == ReasonSameOrigin, v.identity.standing == extraOrigin:
+		return d // nothing that was read from the Origin is verified
+	case v.claim.cache != nil:
+		d.CacheID = v.claim.cache.id
+	}
+	d.Stale, d.SourceErr = v.identity.standing == stale, v.identity.err
+	switch {
+	case v.identity.standing == matched:
+		d.Publisher = strings.Clone(v.claim.domain())
+	case v.identity.standing.isPublisher():
+		d.Publisher = v.identity.name
+	case v.claim.cache != nil && (v.claim.problem == noProblem || v.claim.problem == problemReserved):
+		d.ClaimedPublisher = strings.Clone(v.claim.domain())
+	}
+	return d
+}
+
+// decide is the table of the README, "What each request gets", row by row.
+func (p *policy) decide(c *caller, cl *claim, id *identity) Reason {
+	switch {
+	case id.standing.isSender(): // which AMP for Email names, so that Origin does not matter
+		return p.decideEmail(c, id)
+	case c.origins == 0:
+		return p.decideWithoutOrigin(c)
+	case c.origins > 1:
+		return ReasonMalformed // browsers send exactly one, so several are ambiguous
+	case c.isPreflight && id.standing.isAllowed():
+		if reason := p.decidePreflight(c, cl, id); reason != 0 {
+			return reason
+		}
+	}
+	switch {
+	case id.standing == extraOrigin:
+		return ReasonExtraOrigin
+	case id.standing.isPublisher() && cl.cache == nil:
+		return ReasonOwnOrigin
+	case id.standing.isPublisher() && cl.form == formHash:
+		return ReasonCacheOriginHash
+	case id.standing.isPublisher():
+		return ReasonCacheOrigin
+
+	// The API host's own page. Its Origin may even be "null", if it hides its referrer.
+	case !c.isPreflight && c.isSameOrigin():
+		return ReasonSameOrigin
+	case id.standing == undecided:
+		return ReasonSourceUnavailable
+	case id.standing == mailClient:
+		return ReasonNoEmailSender
+	}
+	return p.denial(cl)
+}
+
+// decideWithoutOrigin decides on a request that has no Origin. Browsers send one with every
+// request across origins that can be read or that is unsafe.
+func (p *policy) decideWithoutOrigin(c *caller) Reason {
+	switch {
+	case c.isSafe():
+		return ReasonNoOrigin
+	case c.hasAMPSameOrigin():
+		return ReasonSameOrigin
+	case p.cfg.DangerouslyAllowUnsafeRequestsWithoutOrigin:
+		return ReasonNoOrigin
+	}
+	return ReasonNoOriginUnsafe
+}
+
+// decidePreflight returns why the preflight of an allowed origin is denied, or 0.
+func (p *policy) decidePreflight(c *caller, cl *claim, id *identity) Reason {
+	isOwnOrigin := id.standing.isPublisher() && cl.cache == nil
+	switch {
+	case !slices.Contains(p.methods, c.method): // in a list, because a map would hash a method of any length
+		return ReasonMethodNotAllowed
+	case !p.allowsHeaders(c.requestHeaders(), isOwnOrigin):
+		return ReasonHeaderNotAllowed
+	}
+	return 0
+}
+
+// decideEmail decides on a request that names a sender. A mail client that does so by
+// AMP-Email-Sender sends no preflights.
+func (p *policy) decideEmail(c *caller, id *identity) Reason {
+	switch id.standing {
+	case sender:
+		return ReasonEmail
+	case otherSender:
+		return ReasonEmailSenderNotAllowed
+	case noSender:
+		return ReasonNoEmailSender
+	}
+	if c.isPreflight {
+		if reason := p.decidePreflight(c, nil, id); reason != 0 {
+			return reason
+		}
+	}
+	return ReasonEmailV1
+}
+
+// denial returns why the claim of somebody who is not known is denied.
+func (p *policy) denial(cl *claim) Reason {
+	switch {
+	case cl.form == formMalformed:
+		return ReasonMalformed
+	case cl.form == formNull:
+		return ReasonNull
+	case cl.form == formOtherScheme, cl.form == formHTTPHost && !p.cfg.DangerouslyAllowHTTPOwnOrigins:
+		return ReasonNotHTTPS
+	case cl.cache != nil:
+		return cl.prefixDenial()
+	}
+	return cl.hostDenial()
+}
+
+func (cl *claim) hostDenial() Reason {
+	switch cl.problem {
+	case noProblem, problemReserved, problemSingleLabel, problemNumber, problemEdgeHyphen, problemALabel:
+		return ReasonUnknownHost // an origin, but no allowed publisher's
+	}
+	return ReasonMalformed
+}
+
+func (cl *claim) prefixDenial() Reason {
+	switch {
+	case cl.problem == problemChar:
+		return ReasonMalformed
+	case cl.problem != noProblem && cl.problem != problemReserved:
+		return ReasonNotCanonical
+	case cl.form == formHash:
+		return ReasonHashNotKnown
+	}
+	return ReasonPublisherNotAllowed
+}
+
+// allowsHeaders reports whether all names in Access-Control-Request-Headers are allowed.
+// Proxies rewrite that list, so that it may have several lines, spaces, empty elements and
+// any case. It may not have more bytes than a list of all allowed names can have.
+//
+// A page at its own origin carries AMP-Same-Origin along when it is redirected from the apex
+// to www, and so asks for it. A cache's page must never get it: it would have a header that
+// says that it is not one.
+func (p *policy) allowsHeaders(lines []string, isOwnOrigin bool) bool {
+	left := p.maxRequestHeaderBytes
+	for _, line := range lines {
+		if left -= len(line) + 1; left < 0 {
+			return false
+		}
+		if _, ok := p.requestHeaders[line]; ok {
+			continue // one name as browsers write it, which is what most ask for
+		}
+		for name := range strings.SplitSeq(line, ",") {
+			name = strings.Trim(name, " \t")
+			if name == "" {
+				continue
+			}
+			lower := strings.ToLower(name)
+			_, ok := p.requestHeaders[lower]
+			if !isToken(name) || !ok && !(isOwnOrigin && lower == ampSameOrigin) {
+				return false
+			}
+		}
+	}
+	return true
 }

@@ -10,92 +10,108 @@ import (
 )
 
 const (
-	maxLabel  = 63     // octets in a DNS label, RFC 1035 section 2.3.4
-	maxDomain = 253    // octets of a name in text form, from the same section's 255 on the wire
+	maxLabel  = 63     // bytes in a DNS label, RFC 1035 section 2.3.4
+	maxDomain = 253    // bytes of a name in text form, from the same section's 255 on the wire
 	acePrefix = "xn--" // begins an A-label, RFC 5890 section 2.3.2.1
 )
 
-// A fault says, in words that complete "the name ...", which rule a name
-// breaks. Faults are constants: to say why costs no allocation.
-type fault string
+// A problem is a rule that a name breaks.
+type problem uint8
 
 const (
-	noFault          fault = ""
-	faultEmpty       fault = "is empty"
-	faultTooLong     fault = "is longer than 253 octets"
-	faultChar        fault = "has a character that is not a-z, 0-9, hyphen, underscore or dot"
-	faultEmptyLabel  fault = "has an empty label"
-	faultLongLabel   fault = "has a label longer than 63 octets"
-	faultEdgeHyphen  fault = "has a label that begins or ends with a hyphen"
-	faultSingleLabel fault = "has no dot"
-	faultNumber      fault = "ends in a number, so that URL parsers take it for an IP address"
-	faultALabel      fault = "has an xn-- label that is not canonical punycode"
+	noProblem problem = iota
+
+	// Of a domain.
+	problemEmpty
+	problemTooLong
+	problemChar
+	problemEmptyLabel
+	problemLongLabel
+	problemEdgeHyphen
+	problemSingleLabel
+	problemNumber
+	problemALabel
+	problemReserved
+
+	// Of a domain prefix.
+	problemNoPrefix
+	problemTwoLabels
+	problemPrefixLength
+	problemNotHash
+	problemWrapped
+	problemNotWrapped
+	problemNotACE
+	problemEncoded
 )
 
-// ValueError says what is wrong with one value that was given to this package,
-// and what would be right. [New] and [Middleware.Reconfigure] return all the
-// faults of a [Config] joined, each of this type.
-type ValueError struct {
-	Field  string // where the value stood, such as "Publishers", "Email.Senders" or "Caches[].cacheDomain"
-	Index  int    // the index in that list, or -1
-	Value  string // the value as it was given
-	Reason string // what is wrong, completing "the value ..."
-	Want   string // what would be right
+var problemText = [...]string{
+	problemEmpty:       "is empty",
+	problemTooLong:     "is longer than 253 bytes",
+	problemChar:        "has a character that is not a-z, 0-9, hyphen, underscore or dot",
+	problemEmptyLabel:  "has an empty label",
+	problemLongLabel:   "has a label longer than 63 bytes",
+	problemEdgeHyphen:  "has a label that begins or ends with a hyphen",
+	problemSingleLabel: "has no dot",
+	problemNumber:      "ends in a number, so that URL parsers take it for an IP address",
+	problemALabel:      "has an xn-- label that is not canonical punycode",
+	problemReserved:    "is a host of an AMP Cache, where anybody's page can be",
+
+	problemNoPrefix:     "has nothing before the cache domain, and so names no publisher",
+	problemTwoLabels:    "has more than one label",
+	problemPrefixLength: "is not 1 to 63 bytes long",
+	problemNotHash:      "has no dash, and is not a hash of 52 characters either",
+	problemWrapped:      "is wrapped in 0- and -0 without need",
+	problemNotWrapped:   "has dashes at positions 3 and 4 but is not wrapped in 0- and -0",
+	problemNotACE:       "begins with xn-- but is not punycode of a domain",
+	problemEncoded:      "holds an xn-- label, which AMP Caches decode",
 }
 
-func (e *ValueError) Error() string {
-	where := e.Field
-	if e.Index >= 0 {
-		list, member, _ := strings.Cut(e.Field, "[]")
-		where = fmt.Sprintf("%s[%d]%s", list, e.Index, member)
-	}
-	// A value may be a whole file read by mistake; 80 characters identify it.
-	return fmt.Sprintf("ampcors: %s %.80q %s; want %s", where, e.Value, e.Reason, e.Want)
-}
+// String returns the problem in words that complete "the name ...".
+func (p problem) String() string { return problemText[p] }
 
-// domainOctets are those of a label in lower case. Underscores are not allowed in
+// domainBytes are those of a label in lower case. Underscores are not allowed in
 // host names by RFC 952, but real hosts have them.
-const domainOctets = "abcdefghijklmnopqrstuvwxyz0123456789-_"
+const domainBytes = "abcdefghijklmnopqrstuvwxyz0123456789-_"
 
-// domainOctet is the set of domainOctets.
-var domainOctet = func() (set [256]bool) {
-	for _, c := range domainOctets {
+// domainByte is the set of domainBytes.
+var domainByte = func() (set [256]bool) {
+	for _, c := range domainBytes {
 		set[c] = true
 	}
 	return set
 }()
 
-// checkDomain finds out whether d is a publisher domain: at least two labels in
-// lower-case ASCII, within DNS's limits. It also tells whether any label is
-// marked as an A-label; whether it is one, decodeDomain tells.
+// checkDomain returns the problem that keeps d from being a publisher domain: at least two
+// labels in lower-case ASCII, within DNS's limits. It also reports whether a label is marked
+// as an A-label, which decodeDomain then has to check.
 //
 // A label may not begin or end with a hyphen: "a-.b.com" and "a.-b.com" would
 // share the prefix "a---b-com", and no page could be told from the other. The
 // last label may not be a number: no browser loads a page from such a host, and
 // "0.a-b.com.0" would share a prefix with "a-b.com".
-func checkDomain[T string | []byte](d T) (hasALabel bool, f fault) {
+func checkDomain[T string | []byte](d T) (hasALabel bool, p problem) {
 	switch {
 	case len(d) == 0:
-		return false, faultEmpty
+		return false, problemEmpty
 	case len(d) > maxDomain:
-		return false, faultTooLong
+		return false, problemTooLong
 	}
 	start, labels := 0, 0
 	for i := 0; ; i++ {
 		if i < len(d) && d[i] != '.' {
-			if !domainOctet[d[i]] {
-				return false, faultChar
+			if !domainByte[d[i]] {
+				return false, problemChar
 			}
 			continue
 		}
 		label := d[start:i]
 		switch {
 		case len(label) == 0:
-			return false, faultEmptyLabel
+			return false, problemEmptyLabel
 		case len(label) > maxLabel:
-			return false, faultLongLabel
+			return false, problemLongLabel
 		case label[0] == '-' || label[len(label)-1] == '-':
-			return false, faultEdgeHyphen
+			return false, problemEdgeHyphen
 		case len(label) >= len(acePrefix) && string(label[:len(acePrefix)]) == acePrefix:
 			hasALabel = true
 		}
@@ -107,11 +123,11 @@ func checkDomain[T string | []byte](d T) (hasALabel bool, f fault) {
 	}
 	switch {
 	case labels < 2:
-		return false, faultSingleLabel
+		return false, problemSingleLabel
 	case isNumber(d[start:]):
-		return false, faultNumber
+		return false, problemNumber
 	}
-	return hasALabel, noFault
+	return hasALabel, noProblem
 }
 
 // isNumber implements the URL standard's "ends in a number" checker for a last
@@ -139,41 +155,41 @@ func isNumber[T string | []byte](label T) bool {
 // for the same publisher. It uses raw punycode (RFC 3492): the UTS 46 profiles
 // refuse hyphens that the AMP algorithm writes, map letters such as ß, and
 // change with each version of Unicode.
-func decodeALabel(label string) (text string, f fault) {
+func decodeALabel(label string) (text string, p problem) {
 	text, err := idna.Punycode.ToUnicode(label)
 	if err != nil {
-		return "", faultALabel // idna's string beside an error means nothing
+		return "", problemALabel // idna's string beside an error means nothing
 	}
 	if !isEncodedAs(text, label) {
-		return "", faultALabel
+		return "", problemALabel
 	}
-	return text, noFault
+	return text, noProblem
 }
 
-// isEncodedAs tells whether label is the encoding of the text.
+// isEncodedAs reports whether label is the encoding of the text.
 func isEncodedAs(text, label string) bool {
 	encoded, err := idna.Punycode.ToASCII(text)
 	return err == nil && encoded == label
 }
 
 // decodeDomain returns the Unicode form of a domain that checkDomain accepts.
-func decodeDomain(domain string) (text string, f fault) {
+func decodeDomain(domain string) (text string, p problem) {
 	if !strings.Contains(domain, acePrefix) {
-		return domain, noFault
+		return domain, noProblem
 	}
 	labels := strings.Split(domain, ".")
 	for i, label := range labels {
 		if !strings.HasPrefix(label, acePrefix) {
 			continue
 		}
-		if labels[i], f = decodeALabel(label); f != noFault {
-			return "", f
+		if labels[i], p = decodeALabel(label); p != noProblem {
+			return "", p
 		}
 		if hasEdgeHyphen(labels[i]) {
-			return "", faultEdgeHyphen
+			return "", problemEdgeHyphen
 		}
 	}
-	return strings.Join(labels, "."), noFault
+	return strings.Join(labels, "."), noProblem
 }
 
 func hasEdgeHyphen(label string) bool {
@@ -199,10 +215,10 @@ type domainError struct {
 
 const wantDomain = `a domain such as "www.example.com"`
 
-// at turns e into the error on a value. before is what stands before the domain in
-// the value and belongs there: "*." in a pattern.
-func (e *domainError) at(field string, index int, value, before string) *ValueError {
-	v := &ValueError{Field: field, Index: index, Value: value, Reason: e.reason, Want: e.want}
+// at turns e into the error on the value at a path. before is what stands before the
+// domain in the value and belongs there: "*." in a pattern.
+func (e *domainError) at(path, value, before string) *ValueError {
+	v := &ValueError{Path: path, Value: value, Reason: e.reason, Want: e.want}
 	switch {
 	case e.instead != "":
 		v.Want = fmt.Sprintf("%q", before+e.instead)
@@ -212,19 +228,19 @@ func (e *domainError) at(field string, index int, value, before string) *ValueEr
 	return v
 }
 
-// maxUnicode bounds a domain in Unicode: each octet of its ASCII form stands for at
-// most one character. Encoding takes quadratic time, so longer ones are not tried.
+// maxUnicode bounds a domain in Unicode: each byte of its ASCII form is at most one
+// character. Encoding takes quadratic time, so longer ones are not tried.
 const maxUnicode = maxDomain * utf8.UTFMax
 
 // parseDomain turns a publisher domain as a person writes it, in Unicode or
 // ASCII and in any case, into lower-case ASCII with A-labels. It folds case and
 // encodes; it never trims, and never changes a letter into another.
 func parseDomain(value string) (string, *domainError) {
-	if hasALabel, f := checkDomain(value); f == noFault && !hasALabel {
+	if hasALabel, p := checkDomain(value); p == noProblem && !hasALabel {
 		return value, nil // as most lists of publishers are written
 	}
 	if len(value) > maxUnicode {
-		return "", &domainError{reason: string(faultTooLong)}
+		return "", &domainError{reason: problemTooLong.String()}
 	}
 	if !utf8.ValidString(value) {
 		return "", &domainError{reason: "is not UTF-8", want: "UTF-8, or the name's A-label form (xn--...)"}
@@ -271,24 +287,24 @@ func foldDomain(value string) (string, *domainError) {
 		labels[i] = encoded
 	}
 	domain := strings.Join(labels, ".")
-	_, f := checkDomain(domain)
-	switch f {
-	case noFault:
-		if _, f = decodeDomain(domain); f == noFault {
+	_, p := checkDomain(domain)
+	switch p {
+	case noProblem:
+		if _, p = decodeDomain(domain); p == noProblem {
 			return domain, nil
 		}
-	case faultChar:
-		rest := strings.TrimLeft(domain, domainOctets+".")
+	case problemChar:
+		rest := strings.TrimLeft(domain, domainBytes+".")
 		return "", &domainError{reason: fmt.Sprintf("has the character %q; a domain has a-z, 0-9, hyphen, underscore and dot", rest[0])}
 	}
-	return "", &domainError{reason: string(f)}
+	return "", &domainError{reason: p.String()}
 }
 
 // misspelling recognises what people paste in place of a domain.
 func misspelling(value string) (reason string) {
 	switch {
 	case value == "":
-		return string(faultEmpty)
+		return problemEmpty.String()
 	case strings.TrimSpace(value) != value:
 		return "has white space around it"
 	case strings.Contains(value, "//"):

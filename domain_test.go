@@ -74,7 +74,7 @@ func TestWhatIsNoPublisherIsRefusedWithWhatWouldBeRight(t *testing.T) {
 			t.Errorf("DomainPrefix(%q) = %v; want a *ValueError", test.value, err)
 			continue
 		}
-		if v.Value != test.value || v.Index != -1 || v.Field != "publisher" || !strings.Contains(v.Reason, test.reason) || !strings.Contains(v.Want, test.want) {
+		if v.Value != test.value || v.Path != "publisher" || !strings.Contains(v.Reason, test.reason) || !strings.Contains(v.Want, test.want) {
 			t.Errorf("DomainPrefix(%q): %+v; want reason %q and %q", test.value, *v, test.reason, test.want)
 		}
 		if instead, err := strconv.Unquote(v.Want); err == nil {
@@ -122,15 +122,14 @@ func TestValueErrorNamesThePlaceAndCutsALongValue(t *testing.T) {
 		err  ValueError
 		want string
 	}{
-		{ValueError{"Publishers", 3, "a", "is bad", "b"}, `ampcors: Publishers[3] "a" is bad; want b`},
-		{ValueError{"Caches[].id", 0, "", "is empty", "b"}, `ampcors: Caches[0].id "" is empty; want b`},
-		{ValueError{"prefix", -1, "a", "is bad", "b"}, `ampcors: prefix "a" is bad; want b`},
+		{ValueError{Path: "publishers[3]", Value: "a", Reason: "is bad", Want: "b"}, `ampcors: publishers[3] "a" is bad; want b`},
+		{ValueError{Package: "indexnow", Path: "caches[0].id", Reason: "is empty", Want: "b"}, `indexnow: caches[0].id "" is empty; want b`},
 	} {
 		if got := test.err.Error(); got != test.want {
 			t.Errorf("got  %s\nwant %s", got, test.want)
 		}
 	}
-	long := ValueError{"Publishers", 0, strings.Repeat("x", 1<<20), "is bad", "b"}
+	long := ValueError{Path: "publishers[0]", Value: strings.Repeat("x", 1<<20), Reason: "is bad", Want: "b"}
 	if n := len(long.Error()); n > 200 {
 		t.Errorf("the message for a value of 1 MiB has %d octets", n)
 	}

@@ -2,8 +2,6 @@ package ampcors
 
 import (
 	"fmt"
-	"net/http"
-	"net/url"
 	"strings"
 )
 
@@ -39,10 +37,10 @@ type Email struct {
 	// empty list turns Email off.
 	//
 	// Domains are compared in lower-case ASCII; they may be written in Unicode here.
-	// What stands before the "@" is compared octet for octet, as RFC 5321 section
+	// What stands before the "@" is compared byte by byte, as RFC 5321 section
 	// 2.4 has it: list each spelling that is sent. It may have ASCII letters, digits,
 	// single dots inside, and the punctuation of RFC 5322 section 3.2.3 but "*"; a
-	// quoted name, as in "\"a b\"@example.com", is prohibited. It has 64 octets at most,
+	// quoted name, as in "\"a b\"@example.com", is prohibited. It has 64 bytes at most,
 	// and the whole address 254.
 	Senders []string `json:"senders,omitempty"`
 
@@ -55,54 +53,60 @@ type Email struct {
 }
 
 const (
-	maxAddress   = 254 // octets of a path, RFC 5321 section 4.5.3.1.3, without "<" and ">"
-	maxLocalPart = 64  // octets, section 4.5.3.1.1
+	maxAddress   = 254 // bytes of a path, RFC 5321 section 4.5.3.1.3, without "<" and ">"
+	maxLocalPart = 64  // bytes, section 4.5.3.1.1
 )
 
-// mailbox decides on emails. It is what Email compiles to.
-type mailbox struct {
+// An emailPolicy knows who may call for AMP for Email. It is what Email compiles to.
+type emailPolicy struct {
 	senders map[string]struct{} // whole addresses, the domain in lower-case ASCII
 	domains map[string]struct{} // those of which every address is allowed
 	clients map[string]struct{} // origins
 }
 
-// email returns nil if cfg is off.
-func (v *validator) email(cfg Email, foreign []string) *mailbox {
-	m := &mailbox{senders: make(map[string]struct{}), domains: make(map[string]struct{}), clients: make(map[string]struct{})}
+// newEmailPolicy returns the policy, with no senders yet.
+func newEmailPolicy(cfg Email) *emailPolicy {
 	clients := cfg.Clients
 	if clients == nil {
 		clients = []string{"https://mail.google.com"}
 	}
-	for i, client := range clients {
-		reason, want := originFault(client, foreign)
-		_, host, _ := strings.Cut(client, "://")
-		host, _, _ = strings.Cut(host, ":")
-		if isOrIsBelowAny(host, foreign) {
-			reason, want = "is an AMP Cache's, not a mail client's", "to leave it out"
-		}
-		if reason != "" {
-			v.report("Email.Clients", i, client, reason, want)
-		}
-		m.clients[client] = struct{}{}
+	return &emailPolicy{senders: make(map[string]struct{}), domains: make(map[string]struct{}), clients: setOf(clients)}
+}
+
+// add adds one of Email.Senders, as parseSender returns it.
+func (e *emailPolicy) add(address string) {
+	if domain, all := strings.CutPrefix(address, "*@"); all {
+		e.domains[domain] = struct{}{}
+	} else {
+		e.senders[address] = struct{}{}
 	}
-	for i, sender := range cfg.Senders {
-		address, reason, want := parseSender(sender)
-		if reason != "" {
-			v.report("Email.Senders", i, sender, reason, want)
+}
+
+// identify finds who sends an AMP for Email request: its sender, by the steps of
+// "Implementing CORS" in AMP's document. For any other request, the standing stays unknown.
+func (e *emailPolicy) identify(id *identity, c *caller) {
+	// 1. Version 2. Not even Origin is read.
+	switch senders := c.senders(); len(senders) {
+	case 0:
+	case 1:
+		id.standing, id.name = e.standing(senders[0]), senders[0]
+		return
+	default:
+		id.standing = noSender // a mail client sends one, so several are ambiguous
+		return
+	}
+
+	// 2. Version 1.
+	if c.origins == 1 && e.hasClient(c.origin) {
+		if address, ok := c.sourceOrigin(); ok {
+			id.standing, id.name = e.standing(address), address
+			if id.standing == sender {
+				id.standing = senderV1
+			}
 		}
-		if domain, all := strings.CutPrefix(address, "*@"); all {
-			m.domains[domain] = struct{}{}
-		} else {
-			m.senders[address] = struct{}{}
-		}
 	}
-	if len(cfg.Senders) > 0 {
-		return m
-	}
-	if len(cfg.Clients) > 0 {
-		v.report("Email.Senders", -1, "", "is missing, though there are Clients", wantAddress)
-	}
-	return nil
+
+	// 3. Neither: a website's request.
 }
 
 const wantAddress = `an address such as "news@example.com", or "*@example.com"`
@@ -126,7 +130,7 @@ func parseSender(value string) (address, reason, want string) {
 	case err != nil:
 		return "", "has a domain that " + err.reason, wantAddress
 	case len(local)+len("@")+len(domain) > maxAddress:
-		return "", fmt.Sprintf("is longer than %d octets", maxAddress), wantAddress
+		return "", fmt.Sprintf("is longer than %d bytes", maxAddress), wantAddress
 	}
 	return local + "@" + domain, "", ""
 }
@@ -135,7 +139,7 @@ func parseSender(value string) (address, reason, want string) {
 // for the "*" by which a response would allow everybody.
 const atext = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789!#$%&'+-/=?^_`{|}~"
 
-// isLocalPart tells whether s can stand before the "@": atoms between single dots.
+// isLocalPart reports whether s can stand before the "@": atoms between single dots.
 func isLocalPart(s string) bool {
 	for atom := range strings.SplitSeq(s, ".") {
 		if atom == "" || strings.Trim(atom, atext) != "" {
@@ -145,114 +149,33 @@ func isLocalPart(s string) bool {
 	return len(s) <= maxLocalPart
 }
 
-// check decides on a sender.
-func (m *mailbox) check(sender string) Reason {
-	if len(sender) > maxAddress || !isASCII(sender) {
-		return ReasonNoEmailSender
+// standing returns that of an address: sender, otherSender or noSender.
+func (e *emailPolicy) standing(address string) standing {
+	if len(address) > maxAddress || !isASCII(address) {
+		return noSender
 	}
-	at := strings.LastIndexByte(sender, '@')
-	if at < 0 || !isLocalPart(sender[:at]) {
-		return ReasonNoEmailSender
+	at := strings.LastIndexByte(address, '@')
+	if at < 0 || !isLocalPart(address[:at]) {
+		return noSender
 	}
-	domain := strings.ToLower(sender[at+1:])
-	if _, f := checkDomain(domain); f != noFault {
-		return ReasonNoEmailSender
+	domain := strings.ToLower(address[at+1:])
+	if _, p := checkDomain(domain); p != noProblem {
+		return noSender
 	}
-	if _, ok := m.domains[domain]; ok {
-		return ReasonEmail
+	if _, ok := e.domains[domain]; ok {
+		return sender
 	}
-	if _, ok := m.senders[sender[:at+1]+domain]; ok {
-		return ReasonEmail
+	if _, ok := e.senders[address[:at+1]+domain]; ok {
+		return sender
 	}
-	return ReasonEmailSenderNotAllowed
+	return otherSender
 }
 
-// hasClient tells whether the origin is a mail client's.
-func (m *mailbox) hasClient(origin string) bool {
-	if m == nil {
+// hasClient reports whether the origin is a mail client's.
+func (e *emailPolicy) hasClient(origin string) bool {
+	if e == nil {
 		return false
 	}
-	_, ok := m.clients[origin]
+	_, ok := e.clients[origin]
 	return ok
-}
-
-// decideEmail decides on a request if it is an email's, and tells whether it is.
-// The steps are those of "Implementing CORS" in AMP's document.
-func (p *policy) decideEmail(v *verdict, r *http.Request) (isEmail bool) {
-	origins := r.Header["Origin"]
-
-	// 1. Version 2. Not even Origin is looked at.
-	if senders := r.Header["Amp-Email-Sender"]; len(senders) > 0 {
-		v.reason = ReasonNoEmailSender
-		if len(senders) == 1 { // whom would the client mean? It sends one
-			v.sender, v.reason = senders[0], p.mailbox.check(senders[0])
-		}
-		if len(origins) == 1 {
-			v.origin = origins[0]
-		}
-		return true
-	}
-
-	// 2. Version 1.
-	if len(origins) == 1 && p.mailbox.hasClient(origins[0]) {
-		if sender, isEmail := sourceOrigin(r); isEmail {
-			v.origin, v.sender, v.reason = origins[0], sender, p.mailbox.check(sender)
-			if v.reason == ReasonEmail {
-				v.reason = ReasonEmailV1
-			}
-			if r.Method == http.MethodOptions {
-				p.checkPreflight(v, r)
-			}
-			return true
-		}
-	}
-
-	// 3. Neither: as a website's.
-	return false
-}
-
-const sourceOriginParam = "__amp_source_origin"
-
-// sourceOrigin returns the query's __amp_source_origin, and whether it is an email's: a
-// website's has the origin of a page there, with no "@" in it. If there are several, or
-// one that cannot be read, it is an email's of nobody: a handler might take it for one.
-//
-// A plus sign is one, though forms write spaces so: an address has no space, and a client
-// that leaves "@" as it is may leave "+" as well.
-func sourceOrigin(r *http.Request) (value string, isEmail bool) {
-	if r.URL == nil {
-		return "", false
-	}
-	found := false
-	for pair := range strings.SplitSeq(r.URL.RawQuery, "&") {
-		key, escaped, _ := strings.Cut(pair, "=")
-		if len(key) > len(sourceOriginParam) {
-			key, _ = url.PathUnescape(key) // "" if that is malformed
-		}
-		if key != sourceOriginParam {
-			continue
-		}
-		if found {
-			return "", true
-		}
-		found = true
-		var err error
-		if value, err = url.PathUnescape(escaped); err != nil {
-			return "", true
-		}
-	}
-	return value, strings.Contains(value, "@")
-}
-
-// grantEmail writes the headers of the response to an allowed email.
-func (p *policy) grantEmail(h http.Header, v *verdict, vary string) {
-	vals := &[4]string{v.sender, vary, v.origin, "AMP-Access-Control-Allow-Source-Origin"}
-	addVary(h, vals[1:2:2])
-	if v.reason == ReasonEmail {
-		h["Amp-Email-Allow-Sender"] = vals[0:1:1]
-		return
-	}
-	h["Amp-Access-Control-Allow-Source-Origin"] = vals[0:1:1]
-	h["Access-Control-Allow-Origin"] = vals[2:3:3]
-	h["Access-Control-Expose-Headers"] = vals[3:4:4]
 }

@@ -28,19 +28,20 @@ func TestTheEmailTable(t *testing.T) {
 		news     = "?__amp_source_origin=news@example.com"
 		sender   = "AMP-Email-Sender: news@example.com"
 		asksPOST = "Access-Control-Request-Method: POST"
-		vary     = "Vary: Origin, AMP-Email-Sender"
+		vary     = "Vary: Outer, Origin, AMP-Email-Sender"
+		noStore  = "Cache-Control: no-store"
 	)
-	passed := []string{"Vary: Outer", vary, "Vary: Accept", "X-Handler: ran"}
+	passed := []string{vary, "Vary: Accept", "X-Handler: ran"}
 	v1 := func(origin, sender string) []string {
-		return append(passed[:4:4], "Access-Control-Allow-Origin: "+origin, "AMP-Access-Control-Allow-Source-Origin: "+sender,
+		return append(passed[:3:3], "Access-Control-Allow-Origin: "+origin, "AMP-Access-Control-Allow-Source-Origin: "+sender,
 			"Access-Control-Expose-Headers: AMP-Access-Control-Allow-Source-Origin")
 	}
-	v2 := func(sender string) []string { return append(passed[:4:4], "AMP-Email-Allow-Sender: "+sender) }
+	v2 := func(sender string) []string { return append(passed[:3:3], "AMP-Email-Allow-Sender: "+sender) }
 	site := func(origin string) []string {
-		return append(passed[:4:4], "Access-Control-Allow-Origin: "+origin, "Access-Control-Allow-Credentials: true", "Access-Control-Expose-Headers: AMP-Redirect-To")
+		return append(passed[:3:3], "Access-Control-Allow-Origin: "+origin, "Access-Control-Allow-Credentials: true", "Access-Control-Expose-Headers: AMP-Redirect-To")
 	}
-	refused := []string{"Vary: Outer", vary, "Content-Type: text/plain; charset=utf-8", "X-Content-Type-Options: nosniff"}
-	refusedPreflight := []string{"Vary: Outer", "Content-Type: text/plain; charset=utf-8", "X-Content-Type-Options: nosniff"}
+	refused := []string{vary, noStore, "Content-Type: text/plain; charset=utf-8", "X-Content-Type-Options: nosniff"}
+	refusedPreflight := []string{"Vary: Outer", noStore, "Content-Type: text/plain; charset=utf-8", "X-Content-Type-Options: nosniff"}
 	origin := func(o string) string { return "Origin: " + o }
 
 	for _, test := range []struct {
@@ -79,7 +80,7 @@ func TestTheEmailTable(t *testing.T) {
 		{request{"version 1, a parameter whose name begins so", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, "?__amp_source_originx=news@example.com"},
 		{request{"version 1, a parameter in upper case", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, "?__AMP_SOURCE_ORIGIN=news@example.com"},
 		{request{"version 1, behind a semicolon", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, "?a=1;__amp_source_origin=news@example.com"},
-		{request{"version 1, OPTIONS", "OPTIONS", []string{origin(mailOrigin)}, 202, append([]string{"Vary: Outer"}, v1(mailOrigin, "news@example.com")[2:]...), ReasonEmailV1}, news},
+		{request{"version 1, OPTIONS", "OPTIONS", []string{origin(mailOrigin)}, 202, append([]string{"Vary: Outer"}, v1(mailOrigin, "news@example.com")[1:]...), ReasonEmailV1}, news},
 		{request{"version 1, GET with a preflight's header", "GET", []string{origin(mailOrigin), asksPOST}, 202, v1(mailOrigin, "news@example.com"), ReasonEmailV1}, news},
 		{request{"version 1, preflight for amp-same-origin", "OPTIONS", []string{origin(mailOrigin), asksPOST, "Access-Control-Request-Headers: amp-same-origin"}, 403, refusedPreflight, ReasonHeaderNotAllowed}, news},
 		{request{"version 1, two senders, one in disguise", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, news + "&__amp_source%5forigin=evil@evil.example"},
@@ -189,7 +190,7 @@ func TestWithoutEmailTheSenderIsNotLookedAt(t *testing.T) {
 func TestReportOnlyRefusesNoEmail(t *testing.T) {
 	cfg := emailConfig()
 	cfg.ReportOnly = true
-	vary := []string{"Vary: Outer", "Vary: Origin, AMP-Email-Sender", "Vary: Accept", "X-Handler: ran"}
+	vary := []string{"Vary: Outer, Origin, AMP-Email-Sender", "Vary: Accept", "X-Handler: ran"}
 	checkRequest(t, cfg, request{"version 2", "POST", []string{"AMP-Email-Sender: evil@evil.example"}, 202, vary, ReasonEmailSenderNotAllowed}, "", headers(vary...))
 	checkRequest(t, cfg, request{"version 1", "POST", []string{"Origin: " + mailOrigin}, 202, vary, ReasonNoEmailSender}, "", headers(vary...))
 }
@@ -216,7 +217,7 @@ func TestThreatSendersThatAreNotAllowed(t *testing.T) {
 		} {
 			handler, rec := new(spy), httptest.NewRecorder()
 			m.Wrap(handler).ServeHTTP(rec, r)
-			if d := m.Check(r); d.Allowed || handler.ran || rec.Code != http.StatusForbidden || len(rec.Header()) != 3 {
+			if d := m.Check(r); d.Allowed || handler.ran || rec.Code != http.StatusForbidden || len(rec.Header()) != 4 {
 				t.Errorf("%.80q: %s, the handler ran: %t, headers %v", sender, d.Reason, handler.ran, rec.Header())
 			}
 		}

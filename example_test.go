@@ -23,9 +23,10 @@ func Example() {
 		return
 	}
 	api := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprint(w, "hello, reader of "+mw.Check(r).Publisher)
+		d, _ := ampcors.DecisionFromContext(r.Context())
+		fmt.Fprint(w, "hello, reader of "+d.Publisher)
 	})
-	handler := mw.Wrap(api)
+	handler := mw.WrapDecision(api)
 
 	for _, origin := range []string{
 		"https://www-example-com.cdn.ampproject.org",
@@ -42,24 +43,54 @@ func Example() {
 	// 403 Forbidden: publisher not allowed
 }
 
-func ExampleNew_faults() {
-	_, err := ampcors.New(ampcors.Config{
-		Publishers:   []string{"www.example.com", "https://example.com/", "*.com"},
-		Credentialed: true,
+// An API that answers in JSON denies in JSON, too.
+func ExampleConfig_denied() {
+	mw, err := ampcors.New(ampcors.Config{
+		Publishers: []string{"www.example.com"},
+		Denied: func(w http.ResponseWriter, _ *http.Request, d ampcors.Decision) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(d.StatusCode())
+			fmt.Fprintf(w, "{%q: %q}\n", "error", d.Reason.Label())
+		},
 	})
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
+	if err != nil {
+		fmt.Println(err)
 		return
 	}
-	for _, err := range joined.Unwrap() {
-		var v *ampcors.ValueError
-		if errors.As(err, &v) {
-			fmt.Printf("%s %d: %s\n", v.Field, v.Index, v.Want)
-		}
+	r := httptest.NewRequest("GET", "/", nil)
+	r.Header.Set("Origin", "https://evil-example.cdn.ampproject.org")
+	w := httptest.NewRecorder()
+	mw.Wrap(http.NotFoundHandler()).ServeHTTP(w, r)
+	fmt.Print(w.Code, " ", w.Body)
+	// Output: 403 {"error": "publisher_not_allowed"}
+}
+
+// A Source can be a map.
+func ExampleSourceFunc() {
+	hosted := map[string]bool{"www.example.com": true}
+	mw, err := ampcors.New(ampcors.Config{
+		Source: ampcors.SourceFunc(func(_ context.Context, domain string) (bool, error) { return hosted[domain], nil }),
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer mw.Close()
+	fmt.Println(mw.CheckOrigin("https://www-example-com.cdn.ampproject.org").Reason)
+	// Output: cache origin
+}
+
+func ExampleValueErrors() {
+	_, err := ampcors.New(ampcors.Config{
+		Publishers: []string{"www.example.com", "https://example.com/", "www-mynews-example.cdn.ampproject.org", "localhost:8080"},
+	})
+	for problem := range ampcors.ValueErrors(err) {
+		fmt.Printf("%s: want %s\n", problem.Path, problem.Want)
 	}
 	// Output:
-	// Publishers 1: "example.com"
-	// Publishers 2: a pattern over a domain that is yours, such as "*.example.com", or DangerouslyAllowPublicSuffixWildcards
+	// publishers[1]: want "example.com"
+	// publishers[2]: want "www.mynews.example"
+	// publishers[3]: want "http://localhost:8080" in origins, for local development
 }
 
 func ExampleEmail() {
@@ -97,11 +128,11 @@ func ExampleMiddleware_CheckOrigin() {
 		"https://bcher-example.cdn.ampproject.org",
 	} {
 		d := mw.CheckOrigin(origin)
-		fmt.Println(d.Allowed, d.Reason, d.Publisher, d.CacheID)
+		fmt.Printf("%t, %s; publisher %q, claimed %q\n", d.Allowed, d.Reason, d.Publisher, d.ClaimedPublisher)
 	}
 	// Output:
-	// true cache origin xn--bcher-kva.example google
-	// false publisher not allowed bcher.example google
+	// true, cache origin; publisher "xn--bcher-kva.example", claimed ""
+	// false, publisher not allowed; publisher "", claimed "bcher.example"
 }
 
 func ExampleMiddleware_Explain() {
@@ -137,7 +168,7 @@ func ExampleDomainPrefix() {
 func ExamplePublisherDomain() {
 	fmt.Println(ampcors.PublisherDomain("a--b-example-com"))
 	_, err := ampcors.PublisherDomain("v2c4ucasgcskftbjt4c7phpkbqedcdcqo23tkamleapoa5o6fygq")
-	fmt.Println(errors.Is(err, ampcors.ErrHashed))
+	fmt.Println(errors.Is(err, ampcors.ErrHashPrefix))
 	// Output:
 	// a-b.example.com <nil>
 	// true

@@ -20,120 +20,144 @@ type Step struct {
 	Detail string // what that means, in a sentence
 }
 
-// Explain decides on an Origin value as [Middleware.CheckOrigin] does, by the same
-// code, and tells how. It is for diagnostic pages and support, not for each request.
+// Explain decides on an Origin value as [Middleware.CheckOrigin] does, by the same code, and
+// shows how. It is for diagnostic pages and support, not for each request.
 func (m *Middleware) Explain(origin string) Explanation {
 	p := m.current()
-	v := verdict{named: true}
-	p.checkOrigin(&v, origin)
+	text := ""
+	v := verdict{caller: caller{origin: origin, origins: 1}, claim: claim{text: &text}}
+	p.judge(&v, nil)
 	e := Explanation{Decision: v.decision()}
-	p.explainSteps(&v, func(name string, ok bool, value, detail string) {
-		e.Steps = append(e.Steps, Step{name, ok, value, detail})
-	})
-	outcome := "Refused"
+	e.explain(p, &v)
+	outcome := "Denied"
 	if e.Decision.Allowed {
 		outcome = "Allowed"
 	}
-	e.Steps = append(e.Steps, Step{"verdict", e.Decision.Allowed, outcome, "Reason: " + v.reason.String() + "."})
+	e.step("verdict", e.Decision.Allowed, outcome, "Reason: "+v.reason.String()+".")
 	return e
 }
 
-func (p *policy) explainSteps(v *verdict, step func(name string, ok bool, value, detail string)) {
-	scheme, host, _ := strings.Cut(v.origin, "://")
-	switch {
-	case v.reason == ReasonExtraOrigin:
-		step("allowlist", true, v.origin, "Listed as it is in Origins.")
-		return
-	case v.reason == ReasonNoEmailSender:
-		step("allowlist", false, v.origin, "A mail client's. An email names its sender, and pages at this origin are not allowed.")
-		return
-	case v.reason == ReasonNull:
-		step("scheme", false, v.origin, `Sandboxed frames and local files send "null"; anybody can.`)
-		return
-	case v.reason == ReasonNotHTTPS:
-		step("scheme", false, scheme, "Only https keeps others on the network from changing the page.")
-		return
-	case host == "" || len(v.origin) > maxOrigin:
-		step("scheme", false, "", fmt.Sprintf("An origin is a scheme, \"://\" and a host, of %d octets at most.", maxOrigin))
-		return
-	}
-	step("scheme", true, scheme, "Accepted.")
-
-	if v.cache == nil {
-		if v.reason == ReasonMalformed {
-			step("cache", false, host, "As a host name, this "+string(v.fault)+". An origin has no path and no user information, and here no port.")
-			return
-		}
-		step("cache", true, "none", "Not below the domain of an AMP Cache that is trusted here, so it is read as a publisher's own origin.")
-		f := v.fault
-		if f == noFault {
-			_, f = decodeDomain(host) // which a decision does only where a pattern covers the host
-		}
-		if f != noFault {
-			step("publisher", false, host, "It cannot be a publisher: it "+string(f)+".")
-			return
-		}
-		step("publisher", true, host, "The host is the publisher domain.")
-		p.explainAllowlist(v, step)
-		return
-	}
-	step("cache", true, v.cache.dotted[1:], fmt.Sprintf("The AMP Cache %q.", v.cache.id))
-
-	switch {
-	case v.fault == faultNoPrefix, v.fault == faultTwoLabels, v.fault == faultPrefixLength, v.fault == faultNotHash:
-		step("prefix", false, v.prefix, "What stands before the cache domain "+string(v.fault)+".")
-		return
-	case isHashOnly(v.prefix):
-		step("prefix", true, v.prefix, "No dash: this is a hash (fallback algorithm).")
-		p.explainAllowlist(v, step)
-		return
-	}
-	step("prefix", true, v.prefix, "It has a dash, so it can be reversed.")
-
-	_, text, _ := reverse(nil, v.prefix)
-	detail := "As it is: neither punycode nor wrapped in 0- and -0."
-	switch {
-	case !isASCII(text):
-		detail = "Punycode decoded, and a 0- and -0 around it taken away if they were there."
-	case text != v.prefix:
-		detail = "The 0- and -0 around it taken away."
-	case strings.HasPrefix(v.prefix, acePrefix):
-		detail = "As it is: not canonical punycode of a name with a dot."
-	}
-	step("unwrapped", true, text, detail)
-
-	if v.fault != noFault {
-		step("publisher", false, "", "It does not stand for a publisher domain: it "+string(v.fault)+".")
-		return
-	}
-	step("publisher", true, v.publisher, `Read from left to right: "--" is a hyphen, "-" is a dot.`)
-	p.explainAllowlist(v, step)
+func (e *Explanation) step(name string, ok bool, value, detail string) {
+	e.Steps = append(e.Steps, Step{name, ok, strings.Clone(value), detail})
 }
 
-func (p *policy) explainAllowlist(v *verdict, step func(name string, ok bool, value, detail string)) {
-	_, listed := find(p.allowlist, v.publisher)
+// explain prints what each stage has recorded, and derives nothing.
+func (e *Explanation) explain(p *policy, v *verdict) {
+	cl := &v.claim
+	scheme, host, _ := strings.Cut(v.caller.origin, "://")
 	switch {
-	case v.reason == ReasonSourceUnavailable:
-		step("allowlist", false, v.publisher, "Not in Publishers, and the Source could not tell: "+v.sourceErr.Error()+".")
-	case v.reason == ReasonHashNotKnown && p.resolver != nil:
-		step("allowlist", false, "", "It is the hash of no publisher that is listed exactly or that the Source knows. A pattern cannot match a hash.")
-	case v.reason == ReasonHashNotKnown:
-		step("allowlist", false, "", "It is the hash of no publisher that is listed exactly. A pattern cannot match a hash.")
-	case !v.reason.allowed() && p.resolver != nil:
-		step("allowlist", false, "", "Neither listed in Publishers nor covered by a pattern there, and the Source does not know it.")
-	case !v.reason.allowed():
-		step("allowlist", false, "", "Neither listed in Publishers nor covered by a pattern there.")
-	case v.stale:
-		step("allowlist", true, v.publisher, "Known to the Source when it could last tell. Now it could not: "+v.sourceErr.Error()+".")
-	case v.reason == ReasonHashedCacheOrigin && !listed:
-		step("allowlist", true, v.publisher, "The hash of this publisher, which the Source knows.")
-	case v.reason == ReasonHashedCacheOrigin:
-		step("allowlist", true, v.publisher, "The hash of this publisher, which is listed in Publishers.")
-	case listed:
-		step("allowlist", true, v.publisher, "Listed in Publishers.")
-	case !covers(p.allowlist, v.publisher):
-		step("allowlist", true, v.publisher, "Known to the Source.")
-	default:
-		step("allowlist", true, v.publisher, "Covered by a pattern in Publishers.")
+	case v.identity.standing == extraOrigin:
+		e.step("allowlist", true, v.caller.origin, "Listed as it is in Origins.")
+		return
+	case v.identity.standing == mailClient:
+		e.step("allowlist", false, v.caller.origin, "A mail client's. AMP for Email requests name their sender, and pages at this origin are not allowed.")
+		return
+	case v.reason == ReasonNull:
+		e.step("scheme", false, v.caller.origin, `Sandboxed frames and local files send "null"; anybody can.`)
+		return
+	case v.reason == ReasonNotHTTPS:
+		e.step("scheme", false, scheme, "Only https keeps others on the network from changing the page.")
+		return
+	case host == "" || cl.form == formMalformed:
+		e.step("scheme", false, "", fmt.Sprintf("An origin is a scheme, \"://\" and a host, of %d bytes at most.", maxOrigin))
+		return
 	}
+	e.step("scheme", true, scheme, "Accepted.")
+	if cl.cache == nil {
+		e.explainHost(p, v, host)
+		return
+	}
+	e.step("cache", true, cl.cache.dotted[1:], fmt.Sprintf("The AMP Cache %q.", cl.cache.id))
+	e.explainPrefix(p, v)
+}
+
+func (e *Explanation) explainHost(p *policy, v *verdict, host string) {
+	if v.reason == ReasonMalformed {
+		e.step("cache", false, host, "As a host name, this "+v.claim.problem.String()+". An origin has no path and no user information, and here no port.")
+		return
+	}
+	e.step("cache", true, "none", "Not below the domain of an AMP Cache that is trusted here, so it is read as a publisher's own origin.")
+	if v.claim.problem != noProblem {
+		e.step("publisher", false, host, "It cannot be a publisher: it "+v.claim.problem.String()+".")
+		return
+	}
+	e.step("publisher", true, host, "The host is the publisher domain.")
+	e.explainIdentity(p, v)
+}
+
+func (e *Explanation) explainPrefix(p *policy, v *verdict) {
+	cl := &v.claim
+	switch cl.problem {
+	case problemNoPrefix, problemTwoLabels, problemPrefixLength, problemNotHash:
+		e.step("prefix", false, cl.name, "What is before the cache domain "+cl.problem.String()+".")
+		return
+	}
+	if cl.form == formHash {
+		e.step("prefix", true, cl.name, "No dash: this is a hash prefix (fallback algorithm).")
+		e.explainIdentity(p, v)
+		return
+	}
+	e.step("prefix", true, cl.name, "It has a dash, so it can be reversed.")
+
+	text, detail := cl.name, "As it is: neither punycode nor wrapped in 0- and -0."
+	if cl.form == formEncoded {
+		text = *cl.text
+	}
+	switch {
+	case !isASCII(text):
+		detail = "Punycode decoded, and a 0- and -0 around it removed if they were there."
+	case text != cl.name:
+		detail = "The 0- and -0 around it removed."
+	case strings.HasPrefix(cl.name, acePrefix):
+		detail = "As it is: not canonical punycode of a name with a dot."
+	}
+	e.step("unwrapped", true, text, detail)
+
+	switch cl.problem {
+	case noProblem:
+	case problemReserved:
+		e.step("publisher", false, cl.domain(), "It cannot be a publisher: it "+cl.problem.String()+".")
+		return
+	default:
+		e.step("publisher", false, "", "It is no publisher domain's prefix: it "+cl.problem.String()+".")
+		return
+	}
+	e.step("publisher", true, cl.domain(), `Read from left to right: "--" is a hyphen, "-" is a dot.`)
+	e.explainIdentity(p, v)
+}
+
+func (e *Explanation) explainIdentity(p *policy, v *verdict) {
+	id, isHash := &v.identity, v.claim.form == formHash
+	publisher, ok := e.Decision.Publisher, id.standing.isPublisher()
+	detail := ""
+	switch id.standing {
+	case listed:
+		detail = "Listed in Publishers."
+		if isHash {
+			detail = "The hash prefix of this publisher, which is listed in Publishers."
+		}
+	case matched:
+		detail = "Matched by a pattern in Publishers."
+	case confirmed:
+		detail = "Known to the Source."
+		if isHash {
+			detail = "The hash prefix of this publisher, which the Source knows."
+		}
+	case stale:
+		detail = "Known to the Source when it last answered. Now it failed: " + id.err.Error() + "."
+	case undecided:
+		publisher, detail = e.Decision.ClaimedPublisher, "Not in Publishers, and the Source failed: "+id.err.Error()+"."
+	default:
+		detail = "Neither listed in Publishers nor matched by a pattern there"
+		if isHash {
+			detail = "It is the hash prefix of no publisher that is listed exactly"
+		}
+		if p.source != nil {
+			detail += ", and the Source does not know it"
+		}
+		if detail += "."; isHash {
+			detail += " A pattern cannot match a hash."
+		}
+	}
+	e.step("allowlist", ok, publisher, detail)
 }

@@ -41,7 +41,7 @@ func DomainPrefix(publisher string) (string, error) {
 	return combinedPrefix(domain), nil
 }
 
-// FallbackPrefix returns the hash-only domain prefix of the publisher: the
+// FallbackPrefix returns the hash domain prefix of the publisher: the
 // lower-case base32 of the SHA-256 of its ASCII domain, 52 characters. Caches use
 // it where the readable form is not a DNS label. Arguments and errors are those of
 // [DomainPrefix].
@@ -81,7 +81,7 @@ func publisherArg(publisher string) (string, error) {
 		err = &domainError{reason: "is a pattern", want: "one domain; patterns are for Config.Publishers"}
 	}
 	if err != nil {
-		return "", err.at("publisher", -1, publisher, "")
+		return "", err.at("publisher", publisher, "")
 	}
 	return domain, nil
 }
@@ -100,8 +100,8 @@ var bidiRule = idna.New(idna.BidiRule())
 // AMP document. It returns "" where the combined algorithm must fall back.
 func basicPrefix(domain string) string {
 	// 1. Decode punycode.
-	text, f := decodeDomain(domain)
-	if f != noFault || hyphens34(text) {
+	text, p := decodeDomain(domain)
+	if p != noProblem || hyphens34(text) {
 		return ""
 	}
 	// 2. Replace "-" with "--".
@@ -125,18 +125,18 @@ func basicPrefix(domain string) string {
 	return prefix
 }
 
-// hyphens34 tells whether positions 3 and 4 of s are both hyphens. Behind a
-// non-ASCII letter they do not count: the implementations count them in octets,
+// hyphens34 reports whether positions 3 and 4 of s are both hyphens. Behind a
+// non-ASCII letter they do not count: the implementations count them in bytes,
 // code points or after encoding, and both official ones then leave the text alone.
 func hyphens34(s string) bool {
 	return len(s) >= 4 && s[2] == '-' && s[3] == '-' && s[0] < 0x80 && s[1] < 0x80
 }
 
 // base32Lower is the alphabet of RFC 4648 section 6 in lower case. The document
-// drops the padding, which is always four "=" behind 32 octets.
+// drops the padding, which is always four "=" behind 32 bytes.
 var base32Lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// A hashPrefix is a hash-only prefix. An array, it shares no memory with a request.
+// A hashPrefix is a hash prefix. An array, it shares no memory with a request.
 type hashPrefix [52]byte
 
 func encodeHash(sum *[sha256.Size]byte) (prefix hashPrefix) {

@@ -59,7 +59,7 @@ func TestCacheOriginsNamesOneOriginACache(t *testing.T) {
 	}
 	_, err = CacheOrigins("example.com", Cache{ID: "good", CacheDomain: "amp.example.net"}, Cache{ID: "bad", CacheDomain: "https://amp.example.org"})
 	var v *ValueError
-	if !errors.As(err, &v) || v.Field != "caches[].cacheDomain" || v.Index != 1 || !strings.Contains(v.Want, `"amp.example.org"`) {
+	if !errors.As(err, &v) || v.Path != "caches[1].cacheDomain" || !strings.Contains(v.Want, `"amp.example.org"`) {
 		t.Errorf("CacheOrigins with a bad cache: %v", err)
 	}
 }

@@ -268,14 +268,14 @@ func plainHash(domain string) string {
 	return strings.ToLower(strings.TrimRight(base32.StdEncoding.EncodeToString(sum[:]), "="))
 }
 
-// A plainConfig is what the oracle needs to know of a Config.
-type plainConfig struct {
+// A oracleConfig is what the oracle needs to know of a Config.
+type oracleConfig struct {
 	domains []string // exact, in ASCII
 	bases   []string // of the patterns
 	origins []string
 }
 
-func (c plainConfig) allows(domain string) bool {
+func (c oracleConfig) allows(domain string) bool {
 	if slices.Contains(c.domains, domain) {
 		return true
 	}
@@ -291,7 +291,7 @@ var plainCacheOrigin = regexp.MustCompile(`^https://([^.]+)\.(cdn\.ampproject\.o
 
 // plainCheckOrigin decides on an Origin value, and names the publisher and the
 // cache if it is allowed.
-func plainCheckOrigin(t testing.TB, c plainConfig, origin string) (allowed bool, publisher, cache string) {
+func plainCheckOrigin(t testing.TB, c oracleConfig, origin string) (allowed bool, publisher, cache string) {
 	if slices.Contains(c.origins, origin) {
 		return true, "", ""
 	}

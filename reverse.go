@@ -10,47 +10,10 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// maxOrigin is the length of the longest origin that can be allowed:
-// "https://", a domain, and a port.
-const maxOrigin = len("https://") + maxDomain + len(":65535")
-
-// A cacheSuffix recognises the origins of one AMP Cache.
-type cacheSuffix struct {
-	id     string
-	dotted string // the cache domain behind a dot: evilcdn.ampproject.org is no cache's
-}
-
-// splitHost divides the host of an origin into the domain prefix and the AMP Cache
-// below whose domain it stands. For the bare cache domain the prefix is empty.
-func splitHost(caches []cacheSuffix, host string) (prefix string, cache *cacheSuffix) {
-	for i := range caches {
-		c := &caches[i]
-		if prefix, ok := strings.CutSuffix(host, c.dotted); ok {
-			return prefix, c
-		}
-		if host == c.dotted[1:] {
-			return "", c
-		}
-	}
-	return "", nil
-}
-
-const (
-	faultNoPrefix     fault = "has nothing before the cache domain, and so names no publisher"
-	faultTwoLabels    fault = "has more than one label"
-	faultForeign      fault = "is a host of an AMP Cache, where anybody's page can be"
-	faultPrefixLength fault = "is not 1 to 63 octets long"
-	faultNotHash      fault = "has no dash, and is not a hash of 52 characters either"
-	faultWrapped      fault = "is wrapped in 0- and -0 without need"
-	faultNotWrapped   fault = "has dashes at positions 3 and 4 but is not wrapped in 0- and -0"
-	faultNotACE       fault = "begins with xn-- but is not punycode of a domain"
-	faultEncoded      fault = "holds an xn-- label, which AMP Caches decode"
-)
-
-// ErrHashed is returned by [PublisherDomain] for a prefix without a dash. Such a
+// ErrHashPrefix is returned by [PublisherDomain] for a prefix without a dash. Such a
 // prefix is a hash, which cannot be reversed; a [Middleware] recognises the hashes
 // of the publishers that it is configured with.
-var ErrHashed = errors.New("ampcors: the domain prefix has no dash: it is a hash, and cannot be reversed")
+var ErrHashPrefix = errors.New("ampcors: the domain prefix has no dash: it is a hash, and cannot be reversed")
 
 // PublisherDomain reverses a domain prefix, such as "www-example-com", into the
 // publisher domain that it stands for, in lower-case ASCII: "www.example.com".
@@ -58,36 +21,36 @@ var ErrHashed = errors.New("ampcors: the domain prefix has no dash: it is a hash
 //
 // It accepts exactly those prefixes that are a form of one publisher domain: see
 // the package documentation. Any other is refused with a *[ValueError], or with an
-// error that is [ErrHashed] if it has no dash.
+// error that is [ErrHashPrefix] if it has no dash.
 func PublisherDomain(prefix string) (string, error) {
-	if prefix != "" && isHashOnly(prefix) {
-		return "", fmt.Errorf("%w: %.80q", ErrHashed, prefix)
+	if prefix != "" && isHashPrefix(prefix) {
+		return "", fmt.Errorf("%w: %.80q", ErrHashPrefix, prefix)
 	}
-	domain, _, f := reverse(nil, prefix)
-	if f != noFault {
+	domain, _, p := reverse(nil, prefix)
+	if p != noProblem {
 		return "", &ValueError{
-			Field: "prefix", Index: -1, Value: prefix,
-			Reason: "does not stand for a publisher domain: it " + string(f), Want: `a domain prefix as AMP Caches write it, such as "www-example-com"`,
+			Path: "prefix", Value: prefix,
+			Reason: "is no publisher domain's prefix: it " + p.String(), Want: `a domain prefix as AMP Caches write it, such as "www-example-com"`,
 		}
 	}
 	return string(domain), nil
 }
 
-// isHashOnly tells whether a label has no dash, and so cannot be reversed. Something
+// isHashPrefix reports whether a label has no dash, and so cannot be reversed. Something
 // with a dot is no label, and refused as that.
-func isHashOnly(prefix string) bool {
+func isHashPrefix(prefix string) bool {
 	return !strings.Contains(prefix, "-") && !strings.Contains(prefix, ".")
 }
 
 // reverse writes into buf the publisher domain that a prefix with a dash stands
-// for. It does not allocate for ASCII if buf holds as many octets as the prefix. text
+// for. It does not allocate for ASCII if buf holds as many bytes as the prefix. text
 // is the prefix decoded and unwrapped, as far as it was read.
-func reverse(buf []byte, prefix string) (domain []byte, text string, f fault) {
+func reverse(buf []byte, prefix string) (domain []byte, text string, p problem) {
 	switch {
 	case len(prefix) == 0 || len(prefix) > maxLabel:
-		return nil, prefix, faultPrefixLength
+		return nil, prefix, problemPrefixLength
 	case strings.Contains(prefix, "."):
-		return nil, prefix, faultTwoLabels
+		return nil, prefix, problemTwoLabels
 	case strings.HasPrefix(prefix, acePrefix):
 		return reverseACE(buf, prefix)
 	}
@@ -96,72 +59,72 @@ func reverse(buf []byte, prefix string) (domain []byte, text string, f fault) {
 	text, wrapped := unwrap(prefix)
 	switch needed := hyphens34(text); {
 	case wrapped && !needed:
-		return nil, text, faultWrapped
+		return nil, text, problemWrapped
 	case !wrapped && needed:
-		return nil, text, faultNotWrapped
+		return nil, text, problemNotWrapped
 	}
-	domain, f = readASCII(buf, text)
-	return domain, text, f
+	domain, p = readASCII(buf, text)
+	return domain, text, p
 }
 
 // reverseACE reads a prefix that begins with "xn--". It is punycode, as it is for
 // DNS. But both official implementations leave "xn-shop.com" unwrapped and so write
 // "xn--shop-com". If that decodes to nothing, or to a text that is no name with a
 // dot, then it has no other reading and is taken as that.
-func reverseACE(buf []byte, prefix string) (domain []byte, text string, f fault) {
+func reverseACE(buf []byte, prefix string) (domain []byte, text string, p problem) {
 	text, err := idna.Punycode.ToUnicode(prefix)
 	if err != nil || !bytes.Contains(unfold(nil, text), []byte(".")) {
-		if domain, f = readASCII(buf, prefix); f != noFault {
-			f = faultNotACE
+		if domain, p = readASCII(buf, prefix); p != noProblem {
+			p = problemNotACE
 		}
-		return domain, prefix, f
+		return domain, prefix, p
 	}
 	if !isEncodedAs(text, prefix) {
-		return nil, prefix, faultALabel
+		return nil, prefix, problemALabel
 	}
 	// It may be wrapped or not, because implementations count positions 3 and 4
 	// differently: the last label of a domain cannot be "0", so that this leaves
 	// nothing ambiguous.
 	text, _ = unwrap(text)
-	domain, f = readUnicode(buf, text)
-	return domain, text, f
+	domain, p = readUnicode(buf, text)
+	return domain, text, p
 }
 
 // readASCII reads the text of a prefix that is not punycode.
-func readASCII(buf []byte, text string) ([]byte, fault) {
+func readASCII(buf []byte, text string) ([]byte, problem) {
 	domain := unfold(buf[:0], text)
-	hasALabel, f := checkDomain(domain)
+	hasALabel, p := checkDomain(domain)
 	switch {
-	case f != noFault:
-		return nil, f
+	case p != noProblem:
+		return nil, p
 	case hasALabel:
-		return nil, faultEncoded
+		return nil, problemEncoded
 	}
-	return domain, noFault
+	return domain, noProblem
 }
 
 // readUnicode reads the text of a prefix that was punycode.
-func readUnicode(buf []byte, text string) ([]byte, fault) {
+func readUnicode(buf []byte, text string) ([]byte, problem) {
 	domain := buf[:0]
 	for label := range strings.SplitSeq(string(unfold(nil, text)), ".") {
 		a, err := idna.Punycode.ToASCII(label)
 		switch {
 		case label == "":
-			return nil, faultEmptyLabel
+			return nil, problemEmptyLabel
 		case hasEdgeHyphen(label):
-			return nil, faultEdgeHyphen
+			return nil, problemEdgeHyphen
 		case err != nil || strings.HasPrefix(label, acePrefix):
-			return nil, faultEncoded
+			return nil, problemEncoded
 		}
 		if len(domain) > 0 {
 			domain = append(domain, '.')
 		}
 		domain = append(domain, a...)
 	}
-	if _, f := checkDomain(domain); f != noFault {
-		return nil, f
+	if _, p := checkDomain(domain); p != noProblem {
+		return nil, p
 	}
-	return domain, noFault
+	return domain, noProblem
 }
 
 // unwrap takes away the "0-" and "-0" around the text. It does so only if these
@@ -196,12 +159,12 @@ func unfold(dst []byte, text string) []byte {
 	return dst
 }
 
-// unfoldPlain is unfold for a prefix that is plain: a label that is neither punycode
+// unfoldPlain writes into buf what unfold returns, for a prefix that is plain: a label that is neither punycode
 // nor wrapped nor has to be, and that holds no A-label. For such a prefix, reverse does
 // nothing else before it checks the domain, which is left to be done.
-func unfoldPlain(buf *[maxLabel]byte, prefix string) (domain []byte, plain bool) {
+func unfoldPlain(buf *[maxLabel]byte, prefix string) (length int, plain bool) {
 	if len(prefix) > maxLabel || hyphens34(prefix) || strings.HasPrefix(prefix, "0-") {
-		return nil, false
+		return 0, false
 	}
 	n := 0
 	for i := 0; i < len(prefix); i++ {
@@ -209,25 +172,25 @@ func unfoldPlain(buf *[maxLabel]byte, prefix string) (domain []byte, plain bool)
 		switch {
 		case c > '.': // a letter or digit, or what checkDomain refuses
 		case c != '-':
-			return nil, false
+			return 0, false
 		case i+1 == len(prefix) || prefix[i+1] != '-':
 			c = '.'
 		case n > 0 && buf[n-1] == '-': // "----", as an A-label would have
-			return nil, false
+			return 0, false
 		default:
 			i++
 		}
 		buf[n] = c
 		n++
 	}
-	return buf[:n], true
+	return n, true
 }
 
-// decodeHash returns the SHA-256 that a hash-only prefix spells in base32.
+// decodeHash returns the SHA-256 that a hash prefix spells in base32.
 // encoding/base32 would allocate, and ignores line breaks.
-func decodeHash(prefix string) (sum [sha256.Size]byte, f fault) {
+func decodeHash(prefix string) (sum [sha256.Size]byte, p problem) {
 	if len(prefix) != len(hashPrefix{}) {
-		return sum, faultNotHash
+		return sum, problemNotHash
 	}
 	out, acc, bits := 0, uint(0), 0
 	for i := range len(prefix) {
@@ -238,7 +201,7 @@ func decodeHash(prefix string) (sum [sha256.Size]byte, f fault) {
 		case '2' <= c && c <= '7':
 			acc = acc<<5 | uint(c-'2'+26)
 		default:
-			return sum, faultNotHash
+			return sum, problemNotHash
 		}
 		if bits += 5; bits >= 8 {
 			bits -= 8
@@ -249,7 +212,7 @@ func decodeHash(prefix string) (sum [sha256.Size]byte, f fault) {
 	if acc&(1<<bits-1) != 0 {
 		// 52 characters hold four bits more than the sum. Only "a" and "q" at the end
 		// leave them zero; anything else would be a second spelling of the same sum.
-		return sum, faultNotHash
+		return sum, problemNotHash
 	}
-	return sum, noFault
+	return sum, noProblem
 }

@@ -100,12 +100,12 @@ func TestPublisherDomainRefusesEverythingElse(t *testing.T) {
 			t.Errorf("PublisherDomain(%q) = %q, %v; want a *ValueError with %q", prefix, got, err, reason)
 		}
 	}
-	if _, err := PublisherDomain("example.com"); err == nil || errors.Is(err, ErrHashed) {
+	if _, err := PublisherDomain("example.com"); err == nil || errors.Is(err, ErrHashPrefix) {
 		t.Errorf("a domain in place of a prefix: %v", err)
 	}
 	for _, prefix := range []string{"v2c4ucasgcskftbjt4c7phpkbqedcdcqo23tkamleapoa5o6fygq", "localhost"} {
-		if _, err := PublisherDomain(prefix); !errors.Is(err, ErrHashed) {
-			t.Errorf("PublisherDomain(%q) = %v; want ErrHashed", prefix, err)
+		if _, err := PublisherDomain(prefix); !errors.Is(err, ErrHashPrefix) {
+			t.Errorf("PublisherDomain(%q) = %v; want ErrHashPrefix", prefix, err)
 		}
 	}
 }
@@ -113,12 +113,12 @@ func TestPublisherDomainRefusesEverythingElse(t *testing.T) {
 func TestAHashHasOneSpelling(t *testing.T) {
 	hash := plainHash("example.com")
 	sum, f := decodeHash(hash)
-	if f != noFault || base32Lower.EncodeToString(sum[:]) != hash {
+	if f != noProblem || base32Lower.EncodeToString(sum[:]) != hash {
 		t.Fatalf("decodeHash(%q) = %x, %s", hash, sum, f)
 	}
 	accepted := 0
 	for _, c := range "abcdefghijklmnopqrstuvwxyz234567" {
-		if _, f := decodeHash(hash[:51] + string(c)); f == noFault {
+		if _, f := decodeHash(hash[:51] + string(c)); f == noProblem {
 			accepted++
 		}
 	}
@@ -126,7 +126,7 @@ func TestAHashHasOneSpelling(t *testing.T) {
 		t.Errorf("%d letters are accepted at the end of a hash; want a and q", accepted)
 	}
 	for _, bad := range []string{"", hash[:51], hash + "a", strings.ToUpper(hash), hash[:50] + "1a", hash[:50] + "\na", hash[:50] + "\xffa"} {
-		if _, f := decodeHash(bad); f == noFault {
+		if _, f := decodeHash(bad); f == noProblem {
 			t.Errorf("decodeHash(%q) is accepted", bad)
 		}
 	}

@@ -80,7 +80,7 @@ func TestWhatIsRememberedOfASourceIsBounded(t *testing.T) {
 		{strings.Repeat("a.", 100) + "%051d.c", 1200},
 	} {
 		const size = 20_000
-		m := newMiddleware(t, Config{CacheSize: size, Lookup: Lookup{MaxRate: 1_000_000_000}, Source: new(oddSource)})
+		m := newMiddleware(t, Config{Lookup: Lookup{MaxEntries: size, MaxRate: 1_000_000_000}, Source: new(oddSource)})
 		before := heap()
 		for i := range 2 * size {
 			for _, n := range []int{2 * i, 2*i + 1} { // a publisher and none
@@ -91,8 +91,8 @@ func TestWhatIsRememberedOfASourceIsBounded(t *testing.T) {
 		}
 		each := float64(heap()-before) / size
 		stats := m.SourceStats()
-		t.Logf("names of %d octets: %.0f octets for each entry of CacheSize", len(fmt.Sprintf(test.name, 0)), each)
-		if stats.Publishers != size || stats.Refusals != size || each > test.most {
+		t.Logf("names of %d octets: %.0f octets for each entry of MaxEntries", len(fmt.Sprintf(test.name, 0)), each)
+		if stats.Publishers != size || stats.Negatives != size || each > test.most {
 			t.Errorf("%.0f octets an entry, want %.0f at most; %+v", each, test.most, stats)
 		}
 		runtime.KeepAlive(m)

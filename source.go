@@ -3,100 +3,267 @@ package ampcors
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
 	"time"
+
+	"github.com/ampcors/ampcors/internal/lookup"
 )
 
-// A Source knows publishers that are not listed in a [Config], such as a database of
-// all domains that a platform hosts. It is asked about what Config.Publishers does not
-// cover, once the origin has been read and checked: with a publisher domain as
-// [CanonicalDomain] returns it, or a well-formed hash. What it says yes to gets in, so it
-// must compare names octet for octet. It knows domains, and no patterns. It is not asked
-// about the API host's own pages. About Config.Origins it is: they may be publishers', too.
+// A Source knows publishers that are not listed in a [Config], such as a database of all
+// domains that a platform hosts. It is asked about what Config.Publishers does not cover,
+// once the origin has been read and checked: with a publisher domain as [CanonicalDomain]
+// returns it, or a well-formed hash prefix. Whom it confirms gets in, so it must compare
+// names byte by byte. It knows domains, and no patterns. It is not asked about the API
+// host's own pages. It is asked about Config.Origins, which may be publishers', too.
 //
-// The methods are called from many goroutines at once. They must return when ctx is done.
-// An error says that the Source as a whole cannot tell now, and never that there is no
-// such publisher. After three errors, no two in a row for the same key, it is left alone
-// for a second. Then one lookup finds out whether it works; if not, another second passes.
+// The methods must be safe for concurrent use by multiple goroutines, and must return when
+// ctx is done. An error says that the Source as a whole cannot answer now, and never that
+// there is no such publisher. After three errors in a row, no two neighbors for the same
+// key, a circuit breaker opens: for a second the Source is not asked, and then by one lookup
+// that finds out whether it works. There is a breaker for each method and for publishers
+// that are remembered apart from all others, so that what fails for one does not stop the
+// other.
 type Source interface {
-	// HasPublisher tells whether domain is a publisher.
+	// HasPublisher reports whether domain is a publisher.
 	HasPublisher(ctx context.Context, domain string) (bool, error)
 
-	// PublisherByPrefix returns the publisher whose hash-only domain prefix this is, as
-	// FallbackPrefix returns it; "" if there is none, or if the Source does not know
-	// prefixes. An answer that does not have the prefix is an error.
+	// PublisherByPrefix returns the publisher whose hash prefix this is, as FallbackPrefix
+	// returns it; "" if there is none, or if the Source does not know prefixes. An answer
+	// that does not have the prefix is an error.
 	PublisherByPrefix(ctx context.Context, prefix string) (domain string, err error)
 }
 
-// A Notifier is a [Source] that learns of changes by itself. What has changed is then
-// asked for anew at once, and not only after [Lookup].TTL.
+// A SourceFunc is a [Source] made of one function, such as a lookup in a map. It does not
+// know hash prefixes, so that cache origins which have one are denied. As a function cannot
+// be compared, [Middleware.Reconfigure] keeps nothing of what it answered.
+type SourceFunc func(ctx context.Context, domain string) (bool, error)
+
+// HasPublisher calls f.
+func (f SourceFunc) HasPublisher(ctx context.Context, domain string) (bool, error) {
+	return f(ctx, domain)
+}
+
+// PublisherByPrefix returns "".
+func (SourceFunc) PublisherByPrefix(context.Context, string) (string, error) { return "", nil }
+
+// A Notifier is a [Source] that learns of changes by itself. What has changed is then asked
+// for again at once, and not only after [Lookup].TTL.
 type Notifier interface {
 	Source
 
-	// Notify has the Source call changed with the domains that became publishers, or
-	// ceased to be, from now on until stop is called. It must call it once a lookup would
-	// see the change, and can do so from any goroutine. Called with no domain, changed
-	// says that changes may have been missed: everything is then asked for anew, though
-	// an earlier answer may still be served if the Source cannot tell.
+	// Notify has the Source call changed with the domains that became publishers, or ceased
+	// to be, from now on until stop is called. It must call it once a lookup would see the
+	// change, and can do so from any goroutine. Called with no domain, changed says that
+	// changes may have been missed: everything is then asked for again, though an earlier
+	// answer may still be served if the Source fails.
 	//
 	// Each Middleware calls Notify for itself, and again if Reconfigure changes how the
-	// Source is asked, before it calls the earlier stop. Reconfigure without the Source
-	// ends it.
+	// Source is asked, before it calls the earlier stop. Reconfigure without the Source and
+	// Close end it.
 	Notify(changed func(domains ...string)) (stop func())
 }
 
-// Lookup says how a [Config].Source is asked, and how long its answers are remembered.
-// Its zero value stands for the defaults. In JSON, durations are numbers of nanoseconds.
+// Errors in Decision.SourceErr that say why a [Source] could not answer. Test with
+// errors.Is. Other errors are the Source's own.
+var (
+	ErrSourceRateLimited = lookup.ErrRateLimited // Lookup.MaxRate is reached
+	ErrSourceBusy        = lookup.ErrBusy        // Lookup.MaxConcurrent lookups run, and none ended within Lookup.Timeout
+	ErrSourceCircuitOpen = lookup.ErrCircuitOpen // the Source failed just before
+	ErrSourceTimeout     = lookup.ErrTimeout     // Lookup.Timeout is over
+	ErrSourcePanicked    = lookup.ErrPanicked    // the Source panicked
+	ErrSourceBadAnswer   = lookup.ErrBadAnswer   // PublisherByPrefix returned what is no publisher with that prefix
+)
+
+// Lookup says how a [Config].Source is asked, and how long its answers are remembered. Where
+// a field is zero, its default is used.
 type Lookup struct {
-	// TTL is how long a publisher is remembered: the longest for which one that was
-	// revoked still gets in while the Source can be reached, unless Forget is called or
-	// the Source is a Notifier. Zero stands for 1 minute.
-	TTL time.Duration `json:"ttl,omitempty"`
+	// TTL is how long a publisher is remembered: the longest for which one that was revoked
+	// still gets in while the Source works, unless Forget is called or the Source is a
+	// Notifier. A publisher in use is asked for again before that, after 70 to 90 % of it,
+	// while requests go on. If zero, 1 minute is used.
+	TTL time.Duration `json:"ttl,omitzero"`
 
-	// RefusalTTL is how long it is remembered that a domain is no publisher: the longest
-	// for which one that was added stays out. Zero stands for 10 seconds.
-	RefusalTTL time.Duration `json:"refusalTTL,omitempty"`
+	// NegativeTTL is how long it is remembered that a domain is no publisher: the longest
+	// for which one that was added is denied. If zero, 10 seconds are used.
+	NegativeTTL time.Duration `json:"negativeTTL,omitzero"`
 
-	// StaleFor is how long after the Source confirmed a publisher it still gets in if
-	// the Source cannot tell any more. It is at least TTL; where it is equal, nothing
-	// stale is served. Zero stands for 10 minutes, or twice TTL if that is more.
-	StaleFor time.Duration `json:"staleFor,omitempty"`
+	// MaxStale is how long after the Source confirmed a publisher it still gets in if the
+	// Source fails (stale-if-error). It is at least TTL; where it is equal, nothing stale is
+	// served. If zero, 10 minutes are used, or twice TTL if that is more.
+	MaxStale time.Duration `json:"maxStale,omitzero"`
 
 	// Timeout is how long a lookup may take, and how long a request waits for its turn
-	// before that. Zero stands for 1 second.
-	Timeout time.Duration `json:"timeout,omitempty"`
+	// before that. If zero, 1 second is used.
+	Timeout time.Duration `json:"timeout,omitzero"`
 
-	// MaxConcurrent is how many lookups run at one time, and three quarters of it how many
-	// of these can be for what is not remembered as a publisher. Zero stands for 16.
-	MaxConcurrent int `json:"maxConcurrent,omitempty"`
+	// MaxConcurrent is how many lookups run at one time. Of these, at most three quarters
+	// are for what is not remembered as a publisher. If zero, 16 is used.
+	MaxConcurrent int `json:"maxConcurrent,omitzero"`
 
 	// MaxRate is how many lookups may begin in a second for what is not remembered as a
-	// publisher, so that invented origins cannot wear out the Source. What comes beyond
-	// it is answered as if the Source could not tell: also the first request of a true
-	// publisher, and the first after it was forgotten. Zero stands for 1000.
-	MaxRate int `json:"maxRate,omitempty"`
+	// publisher, so that invented origins cannot wear out the Source. What comes beyond it
+	// is answered as if the Source failed: also the first request of a true publisher, and
+	// the first after it was forgotten. If zero, 1000 is used.
+	MaxRate int `json:"maxRate,omitzero"`
+
+	// MaxEntries is how many publishers of the Source are remembered; and as many negative
+	// answers, and as many prefixes that are a hash or punycode. Together they take 600
+	// bytes for each entry with names of 22 bytes, and up to 1 KiB with longer ones. If
+	// zero, 65,536 is used.
+	MaxEntries int `json:"maxEntries,omitzero"`
 }
 
-func (l Lookup) withDefaults() Lookup {
-	l.TTL = cmp.Or(l.TTL, time.Minute)
-	return Lookup{
-		TTL:           l.TTL,
-		RefusalTTL:    cmp.Or(l.RefusalTTL, 10*time.Second),
-		StaleFor:      cmp.Or(l.StaleFor, max(2*l.TTL, 10*time.Minute)),
+func (l Lookup) withDefaults() lookup.Options {
+	ttl := cmp.Or(l.TTL, time.Minute)
+	return lookup.Options{
+		TTL:           ttl,
+		NegativeTTL:   cmp.Or(l.NegativeTTL, 10*time.Second),
+		MaxStale:      cmp.Or(l.MaxStale, max(2*ttl, 10*time.Minute)),
 		Timeout:       cmp.Or(l.Timeout, time.Second),
 		MaxConcurrent: cmp.Or(l.MaxConcurrent, 16),
 		MaxRate:       cmp.Or(l.MaxRate, 1000),
+		MaxEntries:    cmp.Or(l.MaxEntries, 65_536),
 	}
 }
 
-// SourceStats tells how a [Config].Source was used since it was configured.
+// SourceStats counts how a [Config].Source was used since it was configured.
 type SourceStats struct {
-	Lookups    uint64 // calls of the Source
-	Failures   uint64 // those that returned an error
-	Shared     uint64 // decisions that waited for another's lookup instead
-	Limited    uint64 // lookups that Lookup.MaxRate forbade
-	Busy       uint64 // lookups that could not begin in time because of Lookup.MaxConcurrent
-	Suspended  uint64 // lookups not made because the Source had just failed several times
-	Stale      uint64 // decisions that were made by an earlier answer, because the Source could not tell
-	Publishers int    // that are in memory now, those of which the TTL is over among them
-	Refusals   int    // domains and hashes that are in memory as no publisher's, likewise
+	Lookups     uint64 `json:"lookups"`     // calls of the Source
+	Refreshes   uint64 `json:"refreshes"`   // of these, those made in the background before a publisher expired
+	Errors      uint64 `json:"errors"`      // of these, those that failed
+	Coalesced   uint64 `json:"coalesced"`   // decisions that waited for the lookup of another one
+	RateLimited uint64 `json:"rateLimited"` // lookups that Lookup.MaxRate forbade
+	Busy        uint64 `json:"busy"`        // lookups that could not begin in time because of Lookup.MaxConcurrent
+	CircuitOpen uint64 `json:"circuitOpen"` // lookups that a circuit breaker forbade
+	Stale       uint64 `json:"stale"`       // decisions by an earlier answer, because the Source failed
+	Publishers  int    `json:"publishers"`  // in memory now, expired ones included
+	Negatives   int    `json:"negatives"`   // domains and hash prefixes of no publisher that are in memory now, expired ones included
+	Prefixes    int    `json:"prefixes"`    // domain prefixes, hash or punycode, that are in memory now
+}
+
+// A memory is what a policy asks in place of the Source.
+type memory struct {
+	*lookup.Cache
+	source   Source
+	options  lookup.Options
+	reserved []reservedHost
+	stop     func() // ends the notifications; nil if there are none
+}
+
+func newMemory(source Source, l Lookup, h *hosts) *memory {
+	m := &memory{source: source, options: l.withDefaults(), reserved: h.reserved}
+	m.Cache = lookup.New(checkedSource{source, h}, m.options, fallbackPrefix)
+	return m
+}
+
+// sameAs reports whether m can go on in place of other, with all that it remembers.
+func (m *memory) sameAs(other *memory) bool {
+	return m != nil && m.options == other.options && slices.Equal(m.reserved, other.reserved) &&
+		reflect.ValueOf(m.source).Comparable() && reflect.ValueOf(other.source).Comparable() && m.source == other.source
+}
+
+// subscribe has a Notifier report changes.
+func (m *memory) subscribe() {
+	n, ok := m.source.(Notifier)
+	if !ok {
+		return
+	}
+	m.stop = n.Notify(func(domains ...string) {
+		if len(domains) == 0 {
+			m.ForgetAll()
+		}
+		for _, publisher := range domains {
+			if domain, err := parseDomain(publisher); err == nil {
+				m.Forget(domain)
+			} else {
+				m.ForgetAll() // it may have meant any
+			}
+		}
+	})
+}
+
+func (m *memory) close() {
+	m.Close()
+	if m.stop != nil {
+		m.stop()
+	}
+}
+
+// recall returns the publisher that a claim names, if that is remembered.
+func (m *memory) recall(cl *claim) (publisher string, ok bool) {
+	switch {
+	case m == nil:
+		return "", false
+	case cl.form == formEncoded, cl.form == formHash:
+		return m.GetByAlias(cl.key())
+	}
+	return m.Get(cl.key())
+}
+
+// ask asks about a checked claim. Copies are made of what is kept.
+func (m *memory) ask(ctx context.Context, cl *claim) lookup.Result {
+	if cl.form == formHash {
+		return m.FindByAlias(ctx, strings.Clone(cl.name))
+	}
+	answer := m.Find(ctx, strings.Clone(cl.domain()))
+	if cl.form == formEncoded && answer.Name != "" {
+		m.AddAlias(strings.Clone(cl.name), answer.Name)
+	}
+	return answer
+}
+
+func (m *memory) stats() SourceStats {
+	if m == nil {
+		return SourceStats{}
+	}
+	s := m.Stats()
+	return SourceStats{
+		Lookups:     s.Lookups,
+		Refreshes:   s.Refreshes,
+		Errors:      s.Errors,
+		Coalesced:   s.Coalesced,
+		RateLimited: s.RateLimited,
+		Busy:        s.Busy,
+		CircuitOpen: s.CircuitOpen,
+		Stale:       s.Stale,
+		Publishers:  s.Names,
+		Negatives:   s.Negatives,
+		Prefixes:    s.Aliases,
+	}
+}
+
+// A checkedSource is a Source whose answers are checked.
+type checkedSource struct {
+	source Source
+	hosts  *hosts
+}
+
+func (s checkedSource) HasName(ctx context.Context, domain string) (bool, error) {
+	return s.source.HasPublisher(ctx, domain)
+}
+
+func (s checkedSource) NameByAlias(ctx context.Context, prefix string) (string, error) {
+	domain, err := s.source.PublisherByPrefix(ctx, prefix)
+	// Copied before it is checked: it may be memory that the Source uses again, or a part of
+	// something large.
+	domain = strings.Clone(domain[:min(len(domain), maxDomain+1)])
+	switch {
+	case domain == "" || err != nil:
+		return "", err
+	case !s.canBePublisher(domain):
+		return "", fmt.Errorf("%w: %q is not a publisher domain in lower-case ASCII", ErrSourceBadAnswer, domain)
+	case fallbackPrefix(domain) != prefix:
+		return "", fmt.Errorf("%w: %q does not have the hash prefix %q", ErrSourceBadAnswer, domain, prefix)
+	}
+	return domain, nil
+}
+
+// canBePublisher checks a domain that a Source returned. A domain that it is asked for has
+// been checked as a part of the claim.
+func (s checkedSource) canBePublisher(domain string) bool {
+	canonical, err := parseDomain(domain)
+	return err == nil && canonical == domain && !s.hosts.isReserved(domain)
 }

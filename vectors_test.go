@@ -109,16 +109,16 @@ func TestPublicVectors(t *testing.T) {
 				got, err = PublisherDomain(input)
 			case "prefix_to_unicode_joined":
 				text, f := decodeALabel(input)
-				if f != noFault {
+				if f != noProblem {
 					t.Fatal(f)
 				}
 				got = text
 			case "prefix_is_hash":
-				if _, f := decodeHash(input); f != noFault {
+				if _, f := decodeHash(input); f != noProblem {
 					t.Fatal(f)
 				}
-				if _, err := PublisherDomain(input); !errors.Is(err, ErrHashed) {
-					t.Fatalf("PublisherDomain(%q) = %v; want ErrHashed", input, err)
+				if _, err := PublisherDomain(input); !errors.Is(err, ErrHashPrefix) {
+					t.Fatalf("PublisherDomain(%q) = %v; want ErrHashPrefix", input, err)
 				}
 				return
 			case "domain_to_cache_host", "origin_observed":
@@ -150,7 +150,7 @@ func TestPublicVectors(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if d := m.CheckOrigin("https://" + want + ".cdn.ampproject.org"); d.Reason != ReasonHashedCacheOrigin {
+			if d := m.CheckOrigin("https://" + want + ".cdn.ampproject.org"); d.Reason != ReasonCacheOriginHash {
 				t.Errorf("the hash of %q that Google's cache used is decided as %s", input, d.Reason)
 			}
 		})

@@ -66,7 +66,7 @@ func BenchmarkSource(b *testing.B) {
 	}{
 		{"listed", sourceHandler(b, ampcors.Config{Publishers: publishers})},
 		{"remembered", sourceHandler(b, ampcors.Config{Source: known, Lookup: ampcors.Lookup{TTL: time.Hour, MaxRate: 1e9}})},
-		{"asked", sourceHandler(b, ampcors.Config{Source: known, Lookup: ampcors.Lookup{TTL: 1, RefusalTTL: 1, MaxRate: 1e9}})},
+		{"asked", sourceHandler(b, ampcors.Config{Source: known, Lookup: ampcors.Lookup{TTL: 1, NegativeTTL: 1, MaxRate: 1e9}})},
 	}
 	everyone := make([]http.Header, n)
 	for i, p := range publishers {

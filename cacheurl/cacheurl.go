@@ -91,11 +91,11 @@ func isCacheParam(param string) bool { return cacheParam.MatchString(param) }
 func (u URL) Build() (string, error) {
 	page, fault := pageurl.Parse(u.Publisher, pageurl.AsBrowsers)
 	if fault != nil {
-		fault.Field = "Publisher"
+		fault.Package, fault.Path = "cacheurl", "Publisher"
 		return "", fault
 	}
-	refuse := func(field, value, reason, want string) (string, error) {
-		return "", &ampcors.ValueError{Field: field, Index: -1, Value: value, Reason: reason, Want: want}
+	refuse := func(path, value, reason, want string) (string, error) {
+		return "", &ampcors.ValueError{Package: "cacheurl", Path: path, Value: value, Reason: reason, Want: want}
 	}
 
 	cache := u.Cache
@@ -104,8 +104,8 @@ func (u URL) Build() (string, error) {
 	}
 	origins, err := ampcors.CacheOrigins(page.Host, cache)
 	if err != nil {
-		for _, fault := range pageurl.Faults(err) {
-			fault.Field, fault.Index = strings.Replace(fault.Field, "caches[]", "Cache", 1), -1
+		for problem := range ampcors.ValueErrors(err) {
+			problem.Package, problem.Path = "cacheurl", strings.Replace(problem.Path, "caches[0]", "Cache", 1)
 		}
 		return "", err
 	}
@@ -196,11 +196,11 @@ func Parse(cacheURL string, caches ...ampcors.Cache) (URL, error) {
 		return URL{}, err
 	}
 	refuse := func(reason, want string) (URL, error) {
-		return URL{}, &ampcors.ValueError{Field: "cacheURL", Index: -1, Value: cacheURL, Reason: reason, Want: want}
+		return URL{}, &ampcors.ValueError{Package: "cacheurl", Path: "cacheURL", Value: cacheURL, Reason: reason, Want: want}
 	}
 	whole, fault := pageurl.Split(cacheURL, pageurl.AsBrowsers)
 	if fault != nil {
-		fault.Field = "cacheURL"
+		fault.Package, fault.Path = "cacheurl", "cacheURL"
 		return URL{}, fault
 	}
 	if whole.Scheme != "https" {
@@ -282,7 +282,7 @@ func Parse(cacheURL string, caches ...ampcors.Cache) (URL, error) {
 // [ampcors.Middleware] would take for it.
 func belongsTo(prefix, domain string) bool {
 	of, err := ampcors.PublisherDomain(prefix)
-	if errors.Is(err, ampcors.ErrHashed) {
+	if errors.Is(err, ampcors.ErrHashPrefix) {
 		hash, err := ampcors.FallbackPrefix(domain)
 		return err == nil && hash == prefix
 	}

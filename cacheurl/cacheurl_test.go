@@ -298,7 +298,7 @@ func TestFaultsAreRefusedAndNamed(t *testing.T) {
 	} {
 		u, err := Parse(url)
 		var fault *ampcors.ValueError
-		if !errors.As(err, &fault) || fault.Field != "cacheURL" || !strings.Contains(err.Error(), want) || fault.Value != url && !strings.Contains(url, "@") || fault.Want == "" {
+		if !errors.As(err, &fault) || fault.Path != "cacheURL" || !strings.Contains(err.Error(), want) || fault.Value != url && !strings.Contains(url, "@") || fault.Want == "" {
 			t.Errorf("Parse(%q) = %+v, %v; want an error with %q", url, u, err, want)
 		}
 		if u != (URL{}) {

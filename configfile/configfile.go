@@ -19,7 +19,7 @@
 // publisher, so that a file which was emptied does not shut out all.
 //
 // Nothing in either file is ignored. A member that is unknown or occurs twice, a value of
-// the wrong type, and everything that [ampcors.New] finds is a fault. All faults are
+// the wrong type, and everything that [ampcors.New] finds is an error. All errors are
 // reported at once, each with file, line and column and what would be right.
 package configfile
 
@@ -40,21 +40,21 @@ import (
 )
 
 const (
-	maxFile   = 1 << 30 // octets: a list of publishers has some 20 for each
-	maxFaults = 100     // that are reported, so that a wrong file does not fill the log
+	maxFile     = 1 << 30 // bytes: a list of publishers has some 20 for each
+	maxProblems = 100     // that are reported, so that a wrong file does not fill the log
 
 	publishersFile = "publishersFile"
 )
 
-// An Error is a fault in a file.
+// An Error is what is wrong at one place in a file.
 type Error struct {
 	File   string
-	Line   int    // from 1; 0 if the fault is the whole file's
+	Line   int    // from 1; 0 if it is the whole file
 	Column int    // in characters, from 1
 	Path   string // of the value, such as "email.senders[0]"; "" for the file as a whole
 	Reason string // what is wrong
 	Want   string // what would be right
-	Err    error  // what found the fault, such as a *ampcors.ValueError; it may be nil
+	Err    error  // what found it, such as a *ampcors.ValueError; it may be nil
 
 	where int // the offset in the JSON, or the index in Publishers if the text file has it
 }
@@ -79,64 +79,109 @@ func (e *Error) Error() string {
 // Unwrap returns e.Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Load reads the file at path. The functions in set are then called, for what a file
-// cannot say: Source, Denied and Observe. They may be called where the file has a fault, too,
-// with what could be read. Then all is checked. An error is one or more *[Error], joined: at
-// most 100, and one that counts the others.
-func Load(path string, set ...func(*ampcors.Config)) (ampcors.Config, error) {
+// Load reads the file at path. The functions in set are then called, for what a file cannot
+// say: Source, Denied and Observe. They may be called where the file has an error, too, with
+// what could be read. Then all is checked. An error is one or more *[Error], joined: at most
+// 100, and one that counts the others.
+//
+// To make a Middleware use [New], which checks a long list of publishers once.
+func Load(path string, set ...func(*ampcors.Config)) (cfg ampcors.Config, err error) {
+	err = load(path, set, func(read ampcors.Config) error {
+		cfg = read
+		return read.Validate()
+	})
+	if err != nil {
+		return ampcors.Config{}, err
+	}
+	return cfg, nil
+}
+
+// New returns a Middleware for the file at path. Arguments and errors are those of [Load].
+func New(path string, set ...func(*ampcors.Config)) (mw *ampcors.Middleware, err error) {
+	err = load(path, set, func(cfg ampcors.Config) (err error) {
+		mw, err = ampcors.New(cfg)
+		return err
+	})
+	return mw, err
+}
+
+// load reads the file, and uses what it says. use returns what the check of all found.
+func load(path string, set []func(*ampcors.Config), use func(ampcors.Config) error) error {
 	// A directory of files can be replaced, as Kubernetes does, between the reading of one
 	// and of the other. That is rare, and over at once.
 	for range 10 {
-		cfg, files, err := load(path, set)
-		if files.haveNotChanged() {
-			return cfg, err
+		c := read(path, set)
+		if c.files.haveNotChanged() {
+			return c.use(use)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	return ampcors.Config{}, &Error{File: path, Reason: "changes all the time", Want: "a file that is replaced as a whole"}
+	return &Error{File: path, Reason: "changes all the time", Want: "a file that is replaced as a whole"}
 }
 
-// load is Load for files that do not change meanwhile. It returns those that it read, or
-// tried to read.
-func load(path string, set []func(*ampcors.Config)) (ampcors.Config, snapshot, error) {
-	files := snapshot{look(path)}
-	data, err := files[0].read()
-	if err != nil {
-		return ampcors.Config{}, files, &Error{File: path, Reason: "cannot be read: " + reason(err), Err: err}
-	}
-	d := decoder{file: path, data: data, offsets: make(map[string]int), lists: make(map[string][]int)}
-	if !d.decodeFile() {
-		return ampcors.Config{}, files, d.join(publisherLines{})
-	}
+// contents are what was read of the files.
+type contents struct {
+	files   snapshot // that were read, or were tried to
+	err     error    // why nothing could be read
+	decoder *decoder
+	lines   publisherLines
+	cfg     ampcors.Config
+}
 
-	var lines publisherLines
+func read(path string, set []func(*ampcors.Config)) contents {
+	c := contents{files: snapshot{look(path)}}
+	data, err := c.files[0].read()
+	if err != nil {
+		c.err = &Error{File: path, Reason: "cannot be read: " + reason(err), Err: err}
+		return c
+	}
+	d := &decoder{file: path, data: data, offsets: make(map[string]int), lists: make(map[string][]int)}
+	if !d.decodeFile() {
+		c.err = d.join(publisherLines{})
+		return c
+	}
 	if offset, ok := d.offsets[publishersFile]; ok && data[offset] == '"' { // and else it is no name
 		name := d.result.PublishersFile
 		if !filepath.IsAbs(name) {
 			name = filepath.Join(filepath.Dir(path), name)
 		}
-		files = append(files, look(name))
-		text, err := files[1].read()
-		if files[1].isSame(files[0]) {
+		c.files = append(c.files, look(name))
+		text, err := c.files[1].read()
+		if c.files[1].isSame(c.files[0]) {
 			err = errors.New("it is this file itself")
 		}
 		if err != nil {
-			d.fault(d.offsets[publishersFile], publishersFile, fmt.Sprintf("cannot be read: %s: %s", name, reason(err)), "", err)
+			d.report(d.offsets[publishersFile], publishersFile, fmt.Sprintf("cannot be read: %s: %s", name, reason(err)), "", err)
 		} else {
-			lines = d.addPublishers(name, text)
+			c.lines = d.addPublishers(name, text)
 		}
 	}
-	cfg := d.result.Config
+	c.decoder, c.cfg = d, d.result.Config
 	for _, f := range set {
-		f(&cfg)
+		f(&c.cfg)
 	}
-	if err := cfg.Validate(); err != nil {
-		d.locate(err, lines)
+	return c
+}
+
+// use uses what was read, unless it has an error. What has one is only checked, so that all
+// errors are reported at once.
+func (c *contents) use(use func(ampcors.Config) error) error {
+	if c.err != nil {
+		return c.err
 	}
-	if len(d.faults) > 0 {
-		return ampcors.Config{}, files, d.join(lines)
+	if len(c.decoder.problems) > 0 {
+		use = ampcors.Config.Validate
 	}
-	return cfg, files, nil
+	if err := use(c.cfg); err != nil {
+		c.decoder.locate(err, c.lines)
+		if len(c.decoder.problems) == 0 {
+			return err // of something else than a value
+		}
+	}
+	if len(c.decoder.problems) > 0 {
+		return c.decoder.join(c.lines)
+	}
+	return nil
 }
 
 // reason returns what happened to a file, without its name.
@@ -147,9 +192,9 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// join joins the first faults, in the order of the JSON and then of the text file.
+// join joins the first errors, in the order of the JSON and then of the text file.
 func (d *decoder) join(lines publisherLines) error {
-	slices.SortStableFunc(d.faults, func(a, b *Error) int {
+	slices.SortStableFunc(d.problems, func(a, b *Error) int {
 		if isA, isB := a.File == d.file, b.File == d.file; isA != isB {
 			if isA {
 				return -1
@@ -158,11 +203,11 @@ func (d *decoder) join(lines publisherLines) error {
 		}
 		return cmp.Compare(a.where, b.where)
 	})
-	errs := make([]error, 0, maxFaults+1)
-	for i, f := range d.faults {
+	errs := make([]error, 0, maxProblems+1)
+	for i, f := range d.problems {
 		switch {
-		case i == maxFaults:
-			errs = append(errs, &Error{File: f.File, Reason: fmt.Sprintf("%d more faults", len(d.faults)-i)})
+		case i == maxProblems:
+			errs = append(errs, &Error{File: f.File, Reason: fmt.Sprintf("%d more errors", len(d.problems)-i)})
 			return errors.Join(errs...)
 		case f.Line > 0:
 		case f.File == d.file:
@@ -188,18 +233,18 @@ type publisherLines struct {
 // addPublishers adds those of a text file.
 func (d *decoder) addPublishers(file string, data []byte) publisherLines {
 	lines := publisherLines{file: file, text: string(data), first: len(d.result.Publishers)}
-	if fault := encodingFault(file, data); fault != nil {
-		d.faults = append(d.faults, fault)
+	if problem := encodingProblem(file, data); problem != nil {
+		d.problems = append(d.problems, problem)
 		return lines
 	}
 	if lines.text != "" && !strings.HasSuffix(lines.text, "\n") {
 		line, column := position(data, len(data))
-		d.faults = append(d.faults, &Error{File: file, Line: line, Column: column, Reason: "the last line does not end: the file may have been cut off", Want: "a line break at the end"})
+		d.problems = append(d.problems, &Error{File: file, Line: line, Column: column, Reason: "the last line does not end: the file may have been cut off", Want: "a line break at the end"})
 		return lines
 	}
 	if i := strings.IndexByte(strings.ReplaceAll(lines.text, "\r\n", "\n\n"), '\r'); i >= 0 {
 		line, column := position(data, i)
-		d.faults = append(d.faults, &Error{File: file, Line: line, Column: column, Reason: "has a carriage return inside a line", Want: "lines that end in a line feed"})
+		d.problems = append(d.problems, &Error{File: file, Line: line, Column: column, Reason: "has a carriage return inside a line", Want: "lines that end in a line feed"})
 		return lines
 	}
 	for line := range strings.Lines(lines.text) {
@@ -208,7 +253,7 @@ func (d *decoder) addPublishers(file string, data []byte) publisherLines {
 		}
 	}
 	if lines.end = len(d.result.Publishers); lines.end == lines.first {
-		d.faults = append(d.faults, &Error{File: file, Line: 1, Column: 1, Reason: "names no publisher", Want: "at least one, or publishersFile left out"})
+		d.problems = append(d.problems, &Error{File: file, Line: 1, Column: 1, Reason: "names no publisher", Want: "at least one, or no publishersFile"})
 	}
 	return lines
 }
@@ -239,8 +284,8 @@ func (l *publisherLines) at(index int, publisher string) (line, column int, ok b
 	return 0, 0, false
 }
 
-// encodingFault returns what keeps data from being text.
-func encodingFault(file string, data []byte) *Error {
+// encodingProblem returns what keeps data from being text.
+func encodingProblem(file string, data []byte) *Error {
 	if bytes.HasPrefix(data, []byte("\ufeff")) {
 		return &Error{File: file, Line: 1, Column: 1, Reason: "begins with a byte order mark", Want: "UTF-8 without one"}
 	}
@@ -281,7 +326,7 @@ func look(name string) fileState {
 	return fileState{name, info, err}
 }
 
-// isSame tells whether these are one file, in one state.
+// isSame reports whether these are one file, in one state.
 func (f fileState) isSame(other fileState) bool {
 	if f.info == nil || other.info == nil {
 		return f.info == nil && other.info == nil

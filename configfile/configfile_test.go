@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -46,7 +45,7 @@ func TestAFileCanSayAllThatIsPlain(t *testing.T) {
 	"methods": ["PUT"], "requestHeaders": ["Authorization"], "responseHeaders": [],
 	"maxAge": "10m",
 	"reportOnly": true,
-	"lookup": {"ttl": "90s", "refusalTTL": "5s", "staleFor": "1h30m", "timeout": "250ms", "maxConcurrent": 8, "maxRate": 100},
+	"lookup": {"ttl": "90s", "negativeTTL": "5s", "maxStale": "1h30m", "timeout": "250ms", "maxConcurrent": 8, "maxRate": 100, "maxEntries": 5000},
 	"cacheSize": 1000,
 	"dangerouslyAllowHTTPOwnOrigins": true,
 	"dangerouslyAllowPublicSuffixWildcards": true,
@@ -70,14 +69,14 @@ func TestAFileCanSayAllThatIsPlain(t *testing.T) {
 		Methods:      []string{"PUT"}, RequestHeaders: []string{"Authorization"}, ResponseHeaders: []string{},
 		MaxAge:     10 * time.Minute,
 		ReportOnly: true,
-		Lookup:     ampcors.Lookup{TTL: 90 * time.Second, RefusalTTL: 5 * time.Second, StaleFor: 90 * time.Minute, Timeout: 250 * time.Millisecond, MaxConcurrent: 8, MaxRate: 100},
+		Lookup:     ampcors.Lookup{TTL: 90 * time.Second, NegativeTTL: 5 * time.Second, MaxStale: 90 * time.Minute, Timeout: 250 * time.Millisecond, MaxConcurrent: 8, MaxRate: 100, MaxEntries: 5000},
 		CacheSize:  1000, DangerouslyAllowHTTPOwnOrigins: true, DangerouslyAllowPublicSuffixWildcards: true, DangerouslyAllowUnsafeRequestsWithoutOrigin: true,
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 	for v, i := reflect.ValueOf(got), 0; i < v.NumField(); i++ {
-		if f := v.Type().Field(i); v.Field(i).IsZero() && f.Tag.Get("json") != "-" {
+		if f := v.Type().Field(i); f.IsExported() && v.Field(i).IsZero() && f.Tag.Get("json") != "-" {
 			t.Errorf("the test does not set %s", f.Name)
 		}
 	}
@@ -97,14 +96,14 @@ config.json:3:29: "Publishers" is unknown; want one of publishers, caches, origi
 		{"wrong types", `{"publishers": "a.example", "origins": [1, "https://a.example", null, {"x": []}], "credentialed": "yes",
   "maxAge": "10 minutes", "cacheSize": 1.5, "caches": null, "email": [], "reportOnly": 0, "publishersFile": ["a"],
   "lookup": {"ttl": true, "maxRate": "7", "timeout": 1e3, "maxConcurrent": 99999999999999999999}}`, "",
-			`config.json:1:16: publishers is "a.example"; want a list, or to leave it out
+			`config.json:1:16: publishers is "a.example"; want a list, or to remove it
 config.json:1:41: origins[0] is 1; want a string
 config.json:1:65: origins[2] is null; want a string
 config.json:1:71: origins[3] is an object; want a string
 config.json:1:99: credentialed is "yes"; want true or false
 config.json:2:13: maxAge is "10 minutes"; want a duration such as "10m" or "90s"
 config.json:2:40: cacheSize is 1.5; want a whole number
-config.json:2:55: caches is null; want a list, or to leave it out
+config.json:2:55: caches is null; want a list, or to remove it
 config.json:2:70: email is a list; want an object
 config.json:2:88: reportOnly is 0; want true or false
 config.json:2:109: publishersFile is a list; want a string
@@ -115,33 +114,33 @@ config.json:3:76: lookup.maxConcurrent is 99999999999999999999; want a whole num
 		{"a number for a duration", `{"publishers": ["a.example"], "maxAge": 600, "lookup": {"ttl": 60000000000}}`, "",
 			`config.json:1:41: maxAge is 600; want a duration such as "10m" or "90s"
 config.json:1:64: lookup.ttl is 60000000000; want a duration such as "10m" or "90s"`},
-		{"an empty list", `{"publishersFile": "publishers.txt", "origins": ["https://a.example"]}`, "# none\n\n", `publishers.txt:1:1: names no publisher; want at least one, or publishersFile left out`},
+		{"an empty list", `{"publishersFile": "publishers.txt", "origins": ["https://a.example"]}`, "# none\n\n", `publishers.txt:1:1: names no publisher; want at least one, or no publishersFile`},
 		{"twice", "{\"publishers\": [\"a.example\"],\n \"publishers\": [\"b.example\"]}", "", `config.json:2:2: publishers occurs twice; want it once`},
 		{"values beside a wrong type", `{
 	"publishers": ["a.example", "ü.example", "https://b.example"],
 	"caches": [{"id": "g", "cacheDomain": "CDN.example"}, {"cacheDomain": "b.example"}, 7],
 	"email": {"senders": ["nobody"]}, "maxAge": "1.5s",
-	"lookup": {"staleFor": "1s"}
+	"lookup": {"maxStale": "1s"}
 }`, "", `config.json:2:43: publishers[2] "https://b.example" has a scheme; want "b.example"
 config.json:3:40: caches[0].cacheDomain "CDN.example" is not in lower-case ASCII; want "cdn.example"
 config.json:3:56: caches[1].id "" is empty; want a short name such as "google"
 config.json:3:86: caches[2] is 7; want an object
 config.json:4:24: email.senders[0] "nobody" is not an email address; want an address such as "news@example.com", or "*@example.com"
 config.json:4:46: maxAge "1.5s" is not a whole number of seconds; want whole seconds, such as 10m0s
-config.json:5:25: lookup.staleFor "1s" is less than Lookup.TTL, during which a publisher gets in anyway; want 1m0s at least`},
+config.json:5:25: lookup.maxStale "1s" is less than lookup.ttl, during which a publisher gets in anyway; want 1m0s at least`},
 		{"values", `{
 	"publishers": ["a.example", "ü.example", "https://b.example"],
 	"caches": [{"id": "g", "cacheDomain": "CDN.example"}, {"cacheDomain": "b.example"}],
 	"email": {"senders": ["nobody"]}, "maxAge": "1.5s",
-	"lookup": {"staleFor": "1s"}, "cacheSize": -1
+	"lookup": {"maxStale": "1s"}, "cacheSize": -1
 }`, "", `config.json:2:43: publishers[2] "https://b.example" has a scheme; want "b.example"
 config.json:3:40: caches[0].cacheDomain "CDN.example" is not in lower-case ASCII; want "cdn.example"
 config.json:3:56: caches[1].id "" is empty; want a short name such as "google"
 config.json:4:24: email.senders[0] "nobody" is not an email address; want an address such as "news@example.com", or "*@example.com"
 config.json:4:46: maxAge "1.5s" is not a whole number of seconds; want whole seconds, such as 10m0s
-config.json:5:25: lookup.staleFor "1s" is less than Lookup.TTL, during which a publisher gets in anyway; want 1m0s at least
+config.json:5:25: lookup.maxStale "1s" is less than lookup.ttl, during which a publisher gets in anyway; want 1m0s at least
 config.json:5:45: cacheSize "-1" is negative; want a number of entries, or 0 for the default`},
-		{"nobody allowed", "\n {}", "", `config.json:2:2: publishers is missing, and nothing else allows anybody: no Origins, Email.Senders or Source; want at least one publisher, such as "example.com"`},
+		{"nobody allowed", "\n {}", "", `config.json:2:2: publishers is missing, and nothing else allows anybody: no origins, email.senders or Source; want at least one publisher, such as "example.com"`},
 		{"a list of publishers", `{"publishers": ["-a.example"], "publishersFile": "publishers.txt"}`, "a.example\n# b\n\n  http://b.example # c\nü.example\n\tc.example/\n",
 			`config.json:1:17: publishers[0] "-a.example" has a label that begins or ends with a hyphen; want a domain such as "www.example.com"
 publishers.txt:4:3: "http://b.example" has a scheme; want "b.example"
@@ -149,7 +148,7 @@ publishers.txt:6:2: "c.example/" has a path, query or fragment; want "c.example"
 		{"a list that was cut off", `{"publishersFile": "publishers.txt"}`, "a.example\nwww.example.co", `publishers.txt:2:15: the last line does not end: the file may have been cut off; want a line break at the end`},
 		{"a list in another encoding", `{"publishersFile": "publishers.txt"}`, "a.example\nb\xfccher.example\n", `publishers.txt:2:2: is not UTF-8; want UTF-8`},
 		{"a list with a mark", `{"publishersFile": "publishers.txt"}`, "\ufeffa.example\n", `publishers.txt:1:1: begins with a byte order mark; want UTF-8 without one`},
-		{"a list that was emptied", `{"publishersFile": "publishers.txt"}`, "", `publishers.txt:1:1: names no publisher; want at least one, or publishersFile left out`},
+		{"a list that was emptied", `{"publishersFile": "publishers.txt"}`, "", `publishers.txt:1:1: names no publisher; want at least one, or no publishersFile`},
 		{"a list without a name", `{"publishersFile": "", "publishers": ["a.example"]}`, "", `config.json:1:20: publishersFile cannot be read: DIR: it is not a regular file`},
 		{"a list that is the file itself", `{"publishersFile": "./config.json", "publishers": ["a"]}`, "", `config.json:1:20: publishersFile cannot be read: config.json: it is this file itself
 config.json:1:52: publishers[0] "a" has no dot; want a domain such as "www.example.com"`},
@@ -192,7 +191,7 @@ func TestAFaultKeepsWhatFoundIt(t *testing.T) {
 	_, err := Load(filepath.Join(dir, "config.json"))
 	var e *Error
 	var v *ampcors.ValueError
-	if !errors.As(err, &e) || !errors.As(err, &v) || v.Index != 1 || v.Field != "Publishers" || e.Path != "publishers[1]" || e.Column != 30 {
+	if !errors.As(err, &e) || !errors.As(err, &v) || v.Path != "publishers[1]" || e.Path != "publishers[1]" || e.Column != 30 {
 		t.Errorf("%#v, %#v", e, v)
 	}
 	_, err = Load(filepath.Join(dir, "none.json"))
@@ -235,7 +234,7 @@ func TestManyFaultsAreCounted(t *testing.T) {
 	dir := write(t, map[string]string{"config.json": `{"publishersFile": "p"}`, "p": strings.Repeat("/\n", 1234)})
 	_, err := Load(filepath.Join(dir, "config.json"))
 	errs := err.(interface{ Unwrap() []error }).Unwrap()
-	if len(errs) != maxFaults+1 || !strings.HasSuffix(errs[maxFaults].Error(), "p: 1134 more faults") || !strings.Contains(errs[99].Error(), "p:100:1: ") {
+	if len(errs) != maxProblems+1 || !strings.HasSuffix(errs[maxProblems].Error(), "p: 1134 more errors") || !strings.Contains(errs[99].Error(), "p:100:1: ") {
 		t.Errorf("%d errors, the last %v", len(errs), errs[len(errs)-1])
 	}
 }
@@ -262,16 +261,15 @@ func TestEveryFieldIsFound(t *testing.T) {
 	bad := ampcors.Config{
 		Publishers: []string{"/"}, Origins: []string{"/"}, Methods: []string{"/"}, RequestHeaders: []string{"/"}, ResponseHeaders: []string{"/"},
 		Email: ampcors.Email{Senders: []string{"/"}, Clients: []string{"/"}}, MaxAge: -1, CacheSize: -1, Caches: []ampcors.Cache{{}},
-		Lookup: ampcors.Lookup{TTL: -1, RefusalTTL: -1, StaleFor: -1, Timeout: -1, MaxConcurrent: -1, MaxRate: -1},
+		Lookup: ampcors.Lookup{TTL: -1, NegativeTTL: -1, MaxStale: -1, Timeout: -1, MaxConcurrent: -1, MaxRate: -1, MaxEntries: -1},
 	}
 	err := bad.Validate()
 	d := decoder{offsets: map[string]int{"": 1}, lists: map[string][]int{}}
-	t0 := reflect.TypeFor[contents]()
-	for _, err := range err.(interface{ Unwrap() []error }).Unwrap() {
-		path, _ := d.find(err.(*ampcors.ValueError))
+	for problem := range ampcors.ValueErrors(err) {
+		path := problem.Path
 		name, member, _ := strings.Cut(path, ".")
 		name, _, _ = strings.Cut(name, "[")
-		_, fields := members(reflect.New(t0).Elem())
+		_, fields := members(reflect.New(reflect.TypeFor[file]()).Elem())
 		field, ok := fields[name]
 		if ok && member != "" {
 			if field.Kind() == reflect.Slice {
@@ -285,8 +283,22 @@ func TestEveryFieldIsFound(t *testing.T) {
 			t.Errorf("%v: there is no member %q", err, path)
 		}
 	}
-	if path, offset := d.find(&ampcors.ValueError{Field: "Future[].x", Index: 3}); path != "Future[].x" || offset != 1 {
-		t.Errorf("%q at %d", path, offset)
+	if offset := d.offset("future[3].x"); offset != 1 {
+		t.Errorf("at %d", offset)
+	}
+}
+
+// A list is checked once, where it is used at once.
+func TestNewChecksAsLoadDoes(t *testing.T) {
+	dir := write(t, map[string]string{"good.json": `{"publishersFile": "p"}`, "bad.json": `{"publishersFile": "q", "maxAge": 1}`, "p": "a.example\n", "q": "a.example\nhttps://b.example\n"})
+	mw, err := New(filepath.Join(dir, "good.json"), func(cfg *ampcors.Config) { cfg.Credentialed = true })
+	if err != nil || !mw.CheckOrigin("https://a.example").Allowed || !mw.Config().Credentialed {
+		t.Errorf("%v", err)
+	}
+	mw, err = New(filepath.Join(dir, "bad.json"))
+	_, want := Load(filepath.Join(dir, "bad.json"))
+	if mw != nil || err == nil || err.Error() != want.Error() || !strings.Contains(err.Error(), "q:2:1:") || !strings.Contains(err.Error(), "maxAge is 1") {
+		t.Errorf("got %v\nwant %v", err, want)
 	}
 }
 
@@ -346,13 +358,28 @@ func checkLoaded(t *testing.T, file, list string, cfg ampcors.Config, err error)
 		}
 		return
 	}
+	type config ampcors.Config // without its methods
+	type lookup ampcors.Lookup
 	var plain struct {
-		ampcors.Config
+		config
+		MaxAge string `json:"maxAge"`
+		Lookup struct {
+			lookup
+			TTL         string `json:"ttl"`
+			NegativeTTL string `json:"negativeTTL"`
+			MaxStale    string `json:"maxStale"`
+			Timeout     string `json:"timeout"`
+		} `json:"lookup"`
 		PublishersFile string `json:"publishersFile"`
 	}
-	decoder := json.NewDecoder(strings.NewReader(durations.ReplaceAllString(file, "${1}0")))
+	_ = plain.config // which only json writes to
+	decoder := json.NewDecoder(strings.NewReader(file))
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&plain); err != nil && !strings.Contains(err.Error(), "time.Duration") { // whose name has an escape
+	if err := decoder.Decode(&plain); err != nil {
+		t.Fatalf("%q: encoding/json says %v", file, err)
+	}
+	var whole ampcors.Config
+	if err := json.Unmarshal([]byte(file), &whole); err != nil {
 		t.Fatalf("%q: encoding/json says %v", file, err)
 	}
 	if plain.PublishersFile != "" {
@@ -362,17 +389,27 @@ func checkLoaded(t *testing.T, file, list string, cfg ampcors.Config, err error)
 			}
 		}
 	}
-	if plain.MaxAge == 0 {
-		plain.MaxAge = cfg.MaxAge
+	want := ampcors.Config(plain.config)
+	want.MaxAge = duration(plain.MaxAge)
+	want.Lookup = whole.Lookup
+	whole.Publishers = want.Publishers
+	for i, pair := range [][2]time.Duration{
+		{whole.Lookup.TTL, duration(plain.Lookup.TTL)}, {whole.Lookup.NegativeTTL, duration(plain.Lookup.NegativeTTL)},
+		{whole.Lookup.MaxStale, duration(plain.Lookup.MaxStale)}, {whole.Lookup.Timeout, duration(plain.Lookup.Timeout)},
+	} {
+		if pair[0] != pair[1] {
+			t.Fatalf("%q: duration %d is %v; want %v", file, i, pair[0], pair[1])
+		}
 	}
-	plain.Lookup = cfg.Lookup
-	if !reflect.DeepEqual(plain.Config, cfg) {
-		t.Fatalf("%q is\n%+v; encoding/json has\n%+v", file, cfg, plain.Config)
+	if !reflect.DeepEqual(want, cfg) || !reflect.DeepEqual(whole, cfg) {
+		t.Fatalf("%q is\n%+v; encoding/json has\n%+v\n%+v", file, cfg, want, whole)
 	}
 }
 
-// durations are what Load accepts as a string, and encoding/json does not.
-var durations = regexp.MustCompile(`("(?:maxAge|ttl|refusalTTL|staleFor|timeout)"\s*:\s*)"[^"]*"`)
+func duration(s string) time.Duration {
+	d, _ := time.ParseDuration(s) // "" is zero
+	return d
+}
 
 func unwrap(err error) []error {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {

@@ -14,41 +14,41 @@ import (
 	"github.com/ampcors/ampcors"
 )
 
-// contents are what a JSON file can hold.
-type contents struct {
+// A file is what a JSON file can hold.
+type file struct {
 	ampcors.Config
 	PublishersFile string `json:"publishersFile"`
 }
 
 // A decoder decodes a JSON file more strictly than encoding/json, and remembers where each
-// value stood.
+// value is.
 type decoder struct {
-	file    string
-	data    []byte
-	tokens  *json.Decoder
-	result  contents
-	offsets map[string]int   // by path
-	lists   map[string][]int // the offsets of a list's elements, by path
-	faults  []*Error
+	file     string
+	data     []byte
+	tokens   *json.Decoder
+	result   file
+	offsets  map[string]int   // by path
+	lists    map[string][]int // the offsets of a list's elements, by path
+	problems []*Error
 }
 
-func (d *decoder) fault(offset int, path, reason, want string, err error) {
-	d.faults = append(d.faults, &Error{File: d.file, Path: path, Reason: reason, Want: want, Err: err, where: offset})
+func (d *decoder) report(offset int, path, reason, want string, err error) {
+	d.problems = append(d.problems, &Error{File: d.file, Path: path, Reason: reason, Want: want, Err: err, where: offset})
 }
 
 // decodeFile decodes the file. If it returns false, the file is no JSON.
 func (d *decoder) decodeFile() bool {
-	if fault := encodingFault(d.file, d.data); fault != nil {
-		d.faults = append(d.faults, fault)
+	if problem := encodingProblem(d.file, d.data); problem != nil {
+		d.problems = append(d.problems, problem)
 		return false
 	}
 	var raw json.RawMessage
 	if err := json.Unmarshal(d.data, &raw); err != nil {
 		offset := len(d.data)
 		if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) && !strings.HasPrefix(err.Error(), "unexpected end") {
-			offset = int(syntax.Offset) - 1 // that of the octet that should not be there
+			offset = int(syntax.Offset) - 1 // that of the byte that should not be there
 		}
-		d.fault(offset, "", "is not JSON: "+err.Error(), "", err)
+		d.report(offset, "", "is not JSON: "+err.Error(), "", err)
 		return false
 	}
 	d.tokens = json.NewDecoder(bytes.NewReader(d.data))
@@ -99,7 +99,7 @@ func (d *decoder) decode(path string, v reflect.Value) {
 		if path == "" {
 			reason = "the file " + reason
 		}
-		d.fault(offset, path, reason, want, nil)
+		d.report(offset, path, reason, want, nil)
 		d.skip(t)
 	}
 	switch {
@@ -113,7 +113,7 @@ func (d *decoder) decode(path string, v reflect.Value) {
 		d.decodeObject(path, v)
 	case v.Kind() == reflect.Slice:
 		if t != json.Delim('[') {
-			mismatch("a list, or to leave it out")
+			mismatch("a list, or to remove it")
 			return
 		}
 		d.decodeList(path, v)
@@ -139,7 +139,7 @@ func (d *decoder) decode(path string, v reflect.Value) {
 	}
 }
 
-// kind tells what a value that begins with t is.
+// kind returns what a value that begins with t is, in words.
 func kind(t json.Token) string {
 	switch t := t.(type) {
 	case nil:
@@ -183,7 +183,7 @@ func (d *decoder) decodeList(path string, v reflect.Value) {
 			if s, ok := t.(string); ok {
 				v.Index(i).SetString(s)
 			} else {
-				d.fault(offset, fmt.Sprintf("%s[%d]", path, i), "is "+kind(t), "a string", nil)
+				d.report(offset, fmt.Sprintf("%s[%d]", path, i), "is "+kind(t), "a string", nil)
 				d.skip(t)
 			}
 			continue
@@ -207,10 +207,10 @@ func (d *decoder) decodeObject(path string, v reflect.Value) {
 		field, ok := fields[name]
 		switch {
 		case !ok:
-			d.fault(offset, fmt.Sprintf("%.80q", memberPath), "is unknown", "one of "+strings.Join(names, ", "), nil)
+			d.report(offset, fmt.Sprintf("%.80q", memberPath), "is unknown", "one of "+strings.Join(names, ", "), nil)
 			d.skip(d.token())
 		case seen[name]:
-			d.fault(offset, memberPath, "occurs twice", "it once", nil)
+			d.report(offset, memberPath, "occurs twice", "it once", nil)
 			d.skip(d.token())
 		default:
 			seen[name] = true
@@ -234,66 +234,58 @@ func members(v reflect.Value) (names []string, fields map[string]reflect.Value) 
 	return names, fields
 }
 
-// locate adds the faults that validation found.
+// locate adds the problems that the check of the whole Config found.
 func (d *decoder) locate(err error, lines publisherLines) {
 	reported := make(map[int]bool) // by offset
-	for _, f := range d.faults {
-		if f.File == d.file {
-			reported[f.where] = true
+	for _, problem := range d.problems {
+		if problem.File == d.file {
+			reported[problem.where] = true
 		}
 	}
-	hasFaults := len(d.faults) > 0
-	for _, err := range err.(interface{ Unwrap() []error }).Unwrap() {
-		e := err.(*ampcors.ValueError)
+	hasProblems := len(d.problems) > 0
+	for e := range ampcors.ValueErrors(err) {
 		reason := fmt.Sprintf("%.80q %s", e.Value, e.Reason)
-		if e.Value == "" && e.Index < 0 {
+		if e.Value == "" && !strings.Contains(e.Path, "[") {
 			reason = e.Reason
 		}
-		path, offset := d.find(e)
-		isMissing := e.Field == "Publishers" && e.Index < 0
+		list, index, isElement := cutIndex(e.Path)
+		offset := d.offset(e.Path)
 		switch {
-		case e.Field == "Publishers" && lines.first <= e.Index && e.Index < lines.end:
-			d.faults = append(d.faults, &Error{File: lines.file, Reason: reason, Want: e.Want, Err: e, where: e.Index})
-		case hasFaults && isMissing, reported[offset]:
-			// What could not be decoded is missing here, which is no other fault.
+		case isElement && list == "publishers" && lines.first <= index && index < lines.end:
+			d.problems = append(d.problems, &Error{File: lines.file, Reason: reason, Want: e.Want, Err: e, where: index})
+		case hasProblems && e.Path == "publishers", reported[offset]:
+			// What could not be decoded is missing here, which is no other problem.
 		default:
-			d.fault(offset, path, reason, e.Want, e)
+			d.report(offset, e.Path, reason, e.Want, e)
 		}
 	}
 }
 
-// find returns the path of a value and its offset, or that of what it is missing from.
-func (d *decoder) find(e *ampcors.ValueError) (path string, offset int) {
-	list, member, _ := strings.Cut(e.Field, "[]") // as in "Caches[].cacheDomain"
-	t := reflect.TypeFor[ampcors.Config]()
-	for name := range strings.SplitSeq(list, ".") {
-		f, ok := t.FieldByName(name)
-		if !ok {
-			return e.Field, d.offsets[""]
+// offset returns the offset of the value at a path, or that of what it is missing from.
+func (d *decoder) offset(path string) int {
+	for {
+		if offset, ok := d.offsets[path]; ok {
+			return offset
 		}
-		tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if path != "" {
-			path += "."
+		list, index, isElement := cutIndex(path)
+		if offsets := d.lists[list]; isElement && index < len(offsets) {
+			return offsets[index]
 		}
-		path, t = path+tag, f.Type
+		if i := strings.LastIndexByte(path, '.'); !isElement && i >= 0 {
+			list = path[:i]
+		} else if !isElement {
+			list = ""
+		}
+		path = list
 	}
-	outer, ok := d.offsets[path]
-	if !ok {
-		outer = d.offsets[""]
+}
+
+// cutIndex cuts the index off the path of an element, such as "publishers[3]".
+func cutIndex(path string) (list string, index int, isElement bool) {
+	i := strings.LastIndexByte(path, '[')
+	if i < 0 || path[len(path)-1] != ']' {
+		return "", 0, false
 	}
-	if e.Index < 0 {
-		return path, outer
-	}
-	element := fmt.Sprintf("%s[%d]", path, e.Index)
-	if offsets := d.lists[path]; e.Index < len(offsets) {
-		return element, offsets[e.Index]
-	}
-	path = element + member
-	if offset, ok := d.offsets[path]; ok {
-		return path, offset
-	}
-	if offset, ok := d.offsets[element]; ok {
-		return path, offset
-	}
-	return path, outer
+	index, err := strconv.Atoi(path[i+1 : len(path)-1])
+	return path[:i], index, err == nil
 }

@@ -6,7 +6,6 @@ import (
 	"log"
 	"os"
 
-	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/configfile"
 )
 
@@ -18,15 +17,11 @@ func Example() {
 		"publishers.txt": "www.example.com\n*.news.example # all of them\n",
 	})()
 
-	cfg, err := configfile.Load("config.json")
+	mw, err := configfile.New("config.json")
 	if err != nil {
 		log.Fatal(err) // such as: publishers.txt:17:1: "https://a.example" has a scheme; want "a.example"
 	}
-	mw, err := ampcors.New(cfg)
-	if err != nil {
-		log.Fatal(err)
-	}
-	go configfile.Watch(ctx, "config.json", mw, configfile.WatchOptions{})
+	go configfile.NewWatcher("config.json", mw, configfile.WatcherConfig{}).Run(ctx)
 
 	fmt.Println(mw.CheckOrigin("https://sports-news-example.cdn.ampproject.org").Publisher)
 	// Output: sports.news.example

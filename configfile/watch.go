@@ -15,15 +15,15 @@ import (
 // stand for another before it is applied; for a third if it names another list.
 const interval = 500 * time.Millisecond
 
-// WatchOptions say how [Watch] does its work. The zero value is fine.
-type WatchOptions struct {
+// WatcherConfig configures a [Watcher]. The zero value is fine.
+type WatcherConfig struct {
 	// Set is called as by Load each time before a configuration is checked and applied.
-	// Source, Denied and Observe are then already those that the Middleware had when Watch
-	// was called.
+	// Source, Denied and Observe are then already those that the Middleware had when
+	// NewWatcher was called.
 	Set func(*ampcors.Config)
 
-	// Logger gets a line for each configuration that is applied (level Info), and one
-	// when a configuration cannot be applied (level Error). Nil stands for slog.Default().
+	// Logger gets a line for each configuration that is applied (level Info), and one when a
+	// configuration cannot be applied (level Error). If nil, slog.Default() is used.
 	Logger *slog.Logger
 
 	// Reload has the file applied at once for each signal, even if it did not change. For
@@ -34,30 +34,39 @@ type WatchOptions struct {
 	Reload <-chan os.Signal
 }
 
-// Watch applies the file at path to mw, first as it is and then after each change, until ctx
-// is done. It is to be called in a goroutine of its own.
+// A Watcher applies a file to a Middleware after each change. [Watcher.Run] does the work.
 //
 // The file, and the one that its publishersFile names, may be rewritten in place, replaced
 // by renaming another, or be behind a symbolic link that is replaced, as those of a
 // Kubernetes ConfigMap are. A change is applied once it has stood for half a second, and
 // within 1.5 seconds, plus the time to read and check the files: for a million publishers
-// less than a second. Watch looks at the files' size, modification time and identity twice
-// a second, so that it also works where the system has no notifications, as over a network.
-// In Kubernetes it can take a minute until a changed ConfigMap is there; one that is mounted
-// with subPath never changes.
+// less than a second. The Watcher looks at the files' size, modification time and identity
+// twice a second, so that it also works where the system has no notifications, as over a
+// network. In Kubernetes it can take a minute until a changed ConfigMap is there; one that is
+// mounted with subPath never changes.
 //
 // A file that is broken, being written or gone changes nothing: the last good configuration
-// stays in force. That is reported once, and mended once the file is. Every request is
-// decided by one configuration, whole, as by [ampcors.Middleware.Reconfigure].
+// stays in force. That is logged once, and so is the first good file after it. Every request
+// is decided by one configuration, whole, as by [ampcors.Middleware.Reconfigure].
 //
 // A program that writes for a while should write to another file and rename that: a list
 // whose writer pauses for half a second behind a line break looks complete.
-func Watch(ctx context.Context, path string, mw *ampcors.Middleware, options WatchOptions) {
-	watch(ctx, path, mw, options, interval)
+type Watcher struct {
+	path     string
+	mw       *ampcors.Middleware
+	set      []func(*ampcors.Config)
+	log      *slog.Logger
+	reload   <-chan os.Signal
+	interval time.Duration
+
+	seen     snapshot // at the last look
+	handled  snapshot // that was applied or reported
+	reported string   // the error that was last reported, "" if the file is in force
 }
 
-func watch(ctx context.Context, path string, mw *ampcors.Middleware, options WatchOptions, interval time.Duration) {
-	w := watcher{path: path, mw: mw, log: options.Logger}
+// NewWatcher returns a Watcher, which applies the file at path to mw once it runs.
+func NewWatcher(path string, mw *ampcors.Middleware, cfg WatcherConfig) *Watcher {
+	w := &Watcher{path: path, mw: mw, log: cfg.Logger, reload: cfg.Reload, interval: interval}
 	if w.log == nil {
 		w.log = slog.Default()
 	}
@@ -66,19 +75,25 @@ func watch(ctx context.Context, path string, mw *ampcors.Middleware, options Wat
 	w.set = append(w.set, func(cfg *ampcors.Config) {
 		cfg.Source, cfg.Denied, cfg.Observe = kept.Source, kept.Denied, kept.Observe
 	})
-	if options.Set != nil {
-		w.set = append(w.set, options.Set)
+	if cfg.Set != nil {
+		w.set = append(w.set, cfg.Set)
 	}
-	w.seen = snapshot{look(path)}
-	ticker := time.NewTicker(interval)
+	return w
+}
+
+// Run applies the file, first as it is and then after each change, until ctx is done, and
+// returns the error of ctx. It is for a goroutine of its own, and must not be called twice.
+func (w *Watcher) Run(ctx context.Context) error {
+	w.seen = snapshot{look(w.path)}
+	ticker := time.NewTicker(w.interval)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return
-		case _, ok := <-options.Reload:
+			return ctx.Err()
+		case _, ok := <-w.reload:
 			if !ok {
-				options.Reload = nil
+				w.reload = nil
 				continue
 			}
 			w.reported = ""
@@ -89,20 +104,9 @@ func watch(ctx context.Context, path string, mw *ampcors.Middleware, options Wat
 	}
 }
 
-type watcher struct {
-	path string
-	mw   *ampcors.Middleware
-	set  []func(*ampcors.Config)
-	log  *slog.Logger
-
-	seen     snapshot // at the last look
-	handled  snapshot // that was applied or reported
-	reported string   // the fault that was last reported, "" if the file is in force
-}
-
 // poll looks at the files, and applies them if they are not what was applied, but are what
 // they were at the last look.
-func (w *watcher) poll() {
+func (w *Watcher) poll() {
 	before := w.seen
 	w.seen = before.again()
 	if w.seen.equal(before) && !w.seen.equal(w.handled) {
@@ -111,16 +115,14 @@ func (w *watcher) poll() {
 }
 
 // apply applies the files if they are in the state that is expected, in any if that is nil.
-func (w *watcher) apply(expected snapshot) {
-	cfg, files, err := load(w.path, w.set)
-	if !files.haveNotChanged() || expected != nil && !files.equal(expected) {
-		w.seen = files // another file may be named now
+func (w *Watcher) apply(expected snapshot) {
+	c := read(w.path, w.set)
+	if !c.files.haveNotChanged() || expected != nil && !c.files.equal(expected) {
+		w.seen = c.files // another file may be named now
 		return
 	}
-	if err == nil {
-		err = w.mw.Reconfigure(cfg)
-	}
-	w.seen, w.handled = files, files
+	err := c.use(w.mw.Reconfigure)
+	w.seen, w.handled = c.files, c.files
 	if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
 		w.handled = nil // it may become readable without a trace in its state
 	}
@@ -132,5 +134,5 @@ func (w *watcher) apply(expected snapshot) {
 		return
 	}
 	w.reported = ""
-	w.log.Info("ampcors: the configuration file is applied", "file", w.path, "publishers", len(cfg.Publishers))
+	w.log.Info("ampcors: the configuration file is applied", "file", w.path, "publishers", len(c.cfg.Publishers))
 }

@@ -44,7 +44,11 @@ func startWatching(t *testing.T, path string, interval time.Duration) *watched {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		watch(ctx, path, mw, WatchOptions{Logger: slog.New(slog.NewTextHandler(w.log, nil)), Reload: w.reload}, interval)
+		watcher := NewWatcher(path, mw, WatcherConfig{Logger: slog.New(slog.NewTextHandler(w.log, nil)), Reload: w.reload})
+		watcher.interval = interval
+		if err := watcher.Run(ctx); err != context.Canceled {
+			t.Error(err)
+		}
 	}()
 	t.Cleanup(func() { cancel(); <-done })
 	return w
@@ -260,15 +264,15 @@ func TestAFileThatComesBackIsReported(t *testing.T) {
 }
 
 // newWatcher returns a watcher that looks when it is told to.
-func newWatcher(t *testing.T, path string, set ...func(*ampcors.Config)) (*watcher, *watched) {
+func newWatcher(t *testing.T, path string, set ...func(*ampcors.Config)) (*Watcher, *watched) {
 	t.Helper()
 	mw := new(ampcors.Middleware)
 	w := &watched{T: t, path: path, mw: mw, log: new(servertest.Buffer)}
-	return &watcher{path: path, mw: mw, set: set, log: slog.New(slog.NewTextHandler(w.log, nil)), seen: snapshot{look(path)}}, w
+	return &Watcher{path: path, mw: mw, set: set, log: slog.New(slog.NewTextHandler(w.log, nil)), seen: snapshot{look(path)}}, w
 }
 
 // tick lets pass what file systems take for different times, and looks.
-func tick(w *watcher) {
+func tick(w *Watcher) {
 	time.Sleep(quick)
 	w.poll()
 }
@@ -402,7 +406,7 @@ func TestWatchSetsWhatAFileCannot(t *testing.T) {
 	// What it had stays.
 	source := everybody{}
 	observed := make(chan ampcors.Decision, 1)
-	mw, err := ampcors.New(ampcors.Config{Source: source, Denied: http.NotFoundHandler(), Observe: func(_ *http.Request, d ampcors.Decision) { observed <- d }})
+	mw, err := ampcors.New(ampcors.Config{Source: source, Denied: func(http.ResponseWriter, *http.Request, ampcors.Decision) {}, Observe: func(_ *http.Request, d ampcors.Decision) { observed <- d }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -410,7 +414,7 @@ func TestWatchSetsWhatAFileCannot(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		Watch(ctx, path, mw, WatchOptions{Set: func(cfg *ampcors.Config) { cfg.Publishers = append(cfg.Publishers, "set.example") }})
+		_ = NewWatcher(path, mw, WatcherConfig{Set: func(cfg *ampcors.Config) { cfg.Publishers = append(cfg.Publishers, "set.example") }}).Run(ctx)
 	}()
 	w := &watched{T: t, mw: mw, log: new(servertest.Buffer)}
 	for len(mw.Config().Publishers) == 0 {

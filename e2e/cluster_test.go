@@ -70,7 +70,7 @@ type node struct {
 func startNode(t *testing.T, binary string, db *servertest.Server, s store) *node {
 	t.Helper()
 	l := newLink(t, db.Addr)
-	cmd := exec.Command(binary, append(s.flags(l.addr), "-refusal-ttl", "500ms", "-stale-for", staleFor.String(), "-timeout", timeout.String())...)
+	cmd := exec.Command(binary, append(s.flags(l.addr), "-negative-ttl", "500ms", "-max-stale", staleFor.String(), "-timeout", timeout.String())...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {

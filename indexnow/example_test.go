@@ -49,7 +49,7 @@ func Example() {
 	// When the program ends:
 	closing, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	unsent, err := queue.Close(closing)
+	unsent, err := queue.Shutdown(closing)
 	if err != nil {
 		log.Print(err)
 	}
@@ -80,7 +80,7 @@ func ExampleClient_Submit() {
 	// www.example.com 1 <nil>
 	// xn--bcher-kva.example 1 indexnow: xn--bcher-kva.example: the engine does not find the key on the site (403 "KeyNotFound" "")
 	// indexnow: xn--bcher-kva.example: the engine does not find the key on the site (403 "KeyNotFound" "")
-	// ampcors: urls[2] "https://www.example.com:8443/" has the port "8443"; want none, or the default: caches and search engines know a page by its host alone
+	// indexnow: urls[2] "https://www.example.com:8443/" has the port "8443"; want none, or the default: caches and search engines know a page by its host alone
 }
 
 // web returns a client for which there are an engine and a site, and no network.

@@ -44,12 +44,6 @@ const (
 	Yep    = "https://indexnow.yep.com/indexnow"
 )
 
-// Clock tells the time and waits. Tests can have one of their own.
-type Clock interface {
-	Now() time.Time
-	After(d time.Duration) <-chan time.Time // as [time.After]
-}
-
 // Config configures a [Client]. Package fmt prints it with the key masked.
 type Config struct {
 	// Key is sent with each submission. That the host serves it as well proves to the
@@ -80,11 +74,11 @@ type Config struct {
 	// HTTPClient sends the requests. It follows no redirect here, and has a timeout of 30 s
 	// if it has none. nil stands for a new one.
 	HTTPClient *http.Client
-	// Logger is told of each batch that is accepted (Info) or not (Warn), and of the URLs
-	// that a Queue gives up (Error). It never gets to see the key. nil: nobody.
+	// Logger gets each batch that is accepted (Info) or not (Warn), and the URLs that a Queue
+	// gives up (Error), but never the key. If nil, slog.Default() is used.
 	Logger *slog.Logger
-	// Clock is for waits and for Retry-After. nil: the system's.
-	Clock Clock
+
+	clock outbound.Clock // of tests
 }
 
 // A Client submits URLs. [New] makes one.
@@ -95,8 +89,7 @@ type Client struct {
 	retry       outbound.Retry
 	http        *http.Client
 	log         *slog.Logger
-	logs        bool // log was given
-	clock       Clock
+	clock       outbound.Clock
 }
 
 // New returns a Client, or all the faults of the configuration, joined, each an
@@ -109,8 +102,7 @@ func New(cfg Config) (*Client, error) {
 		retry:    outbound.Retry{Attempts: cfg.Attempts, Backoff: cfg.Backoff, MaxWait: cfg.MaxWait},
 		http:     outbound.Client(cfg.HTTPClient),
 		log:      cfg.Logger,
-		logs:     cfg.Logger != nil,
-		clock:    cfg.Clock,
+		clock:    cfg.clock,
 	}
 	if fault := cfg.Key.check(); fault != nil {
 		faults = append(faults, fault)
@@ -121,7 +113,7 @@ func New(cfg Config) (*Client, error) {
 			fault = pageurl.Fault(cfg.KeyLocation, "is not the URL of a file", `one such as "https://www.example.com/catalog/indexnow.txt"`)
 		}
 		if fault != nil {
-			fault.Field = "KeyLocation"
+			fault.Path = "KeyLocation"
 			faults = append(faults, c.maskFault(fault))
 		}
 		c.keyLocation = &location
@@ -131,14 +123,14 @@ func New(cfg Config) (*Client, error) {
 	} else if u, err := url.Parse(c.endpoint); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.Contains(c.endpoint, " ") {
 		// It may hold a password, or the key as a parameter.
 		value, _, _ := strings.Cut(c.endpoint[strings.LastIndexByte(c.endpoint, '@')+1:], "?")
-		faults = append(faults, c.maskFault(&ampcors.ValueError{Field: "Endpoint", Index: -1, Value: value, Reason: "is not, or is more than, the URL of an IndexNow service", Want: fmt.Sprintf("one such as %q", API)}))
+		faults = append(faults, c.maskFault(&ampcors.ValueError{Path: "Endpoint", Value: value, Reason: "is not, or is more than, the URL of an IndexNow service", Want: fmt.Sprintf("one such as %q", API)}))
 	}
-	faults = append(faults, c.retry.Check()...)
+	faults = append(faults, c.retry.Check("indexnow")...)
 	if len(faults) > 0 {
 		return nil, errors.Join(faults...)
 	}
 	if c.log == nil {
-		c.log = slog.New(slog.DiscardHandler)
+		c.log = slog.Default()
 	}
 	if c.clock == nil {
 		c.clock = outbound.SystemClock{}

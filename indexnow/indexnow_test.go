@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"reflect"
 	"regexp"
 	"slices"
@@ -26,6 +27,12 @@ import (
 
 const testKey Key = "73134416ae45434d98edc086e0bf6740"
 
+// TestMain keeps what a nil Logger logs out of the tests' output.
+func TestMain(m *testing.M) {
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	os.Exit(m.Run())
+}
+
 // start is the time at which the tests' clock begins.
 var start = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
@@ -33,7 +40,7 @@ var start = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 func client(t testing.TB, handler http.Handler, change func(*Config)) (*Client, *servertest.Clock) {
 	t.Helper()
 	clock := servertest.NewClock(start)
-	cfg := Config{Key: testKey, HTTPClient: servertest.Loopback(t, handler), Clock: clock}
+	cfg := Config{Key: testKey, HTTPClient: servertest.Loopback(t, handler), clock: clock}
 	if change != nil {
 		change(&cfg)
 	}
@@ -122,7 +129,7 @@ func TestSubmitIsARequestThatAnEngineTakes(t *testing.T) {
 		c, _ := client(t, api, func(cfg *Config) { cfg.KeyLocation = test.location })
 		report, err := c.Submit(t.Context(), test.urls...)
 		if test.want == nil && len(test.urls) > 0 { // the one row with faults
-			if len(report.Refused) != 2 || report.Refused[0].Index != 0 || report.Refused[1].Index != 3 || len(report.Batches) != 1 || len(api.seen) != 1 || len(api.seen[0].URLList) != 2 {
+			if len(report.Refused) != 2 || report.Refused[0].Path != "urls[0]" || report.Refused[1].Path != "urls[3]" || len(report.Batches) != 1 || len(api.seen) != 1 || len(api.seen[0].URLList) != 2 {
 				t.Errorf("got %+v, %v, %+v", report, err, api.seen)
 			}
 			for _, want := range []string{`has a \, which browsers`, "has a % that no two"} {
@@ -307,7 +314,7 @@ func TestEachAnswerIsTold(t *testing.T) {
 				return
 			}
 			var fault *Error
-			if !errors.As(err, &fault) || b.Err != fault || test.want != errTimeout && !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.message) || fault.Temporary() != test.again || len(err.Error()) > 600 {
+			if !errors.As(err, &fault) || b.Err != fault || test.want != errTimeout && !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.message) || fault.Retryable() != test.again || len(err.Error()) > 600 {
 				t.Errorf("got %v; want %v with %q", err, test.want, test.message)
 			}
 			if strings.Contains(err.Error(), "\n") || len(fault.Message) > 300 {
@@ -393,7 +400,7 @@ func TestAFailureStopsWhatItWouldMeetAgain(t *testing.T) {
 			if errors.Is(b.Err, ErrNotSent) {
 				notSent++
 				fault := b.Err.(*Error)
-				if b.Attempts != 0 || !errors.Is(b.Err, errors.Unwrap(report.Batches[1].Err)) || status == 429 && (fault.RetryAfter != 2*time.Minute || !fault.Temporary()) || status == 403 && fault.Temporary() {
+				if b.Attempts != 0 || !errors.Is(b.Err, errors.Unwrap(report.Batches[1].Err)) || status == 429 && (fault.RetryAfter != 2*time.Minute || !fault.Retryable()) || status == 403 && fault.Retryable() {
 					t.Errorf("%d: batch %d: %+v", status, i, b.Err)
 				}
 			}
@@ -442,7 +449,7 @@ func TestRetriesHonourRetryAfterAndTheContext(t *testing.T) {
 		t.Errorf("got %+v, %v", report, err)
 	}
 	// So does a deadline before the wait is over, at once, with what the engine said.
-	c, _ = client(t, answers(429), func(cfg *Config) { cfg.Attempts, cfg.Clock = 7, nil })
+	c, _ = client(t, answers(429), func(cfg *Config) { cfg.Attempts, cfg.clock = 7, nil })
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 	defer cancel()
 	began := time.Now()

@@ -52,7 +52,7 @@ func (k Key) check() error {
 	default:
 		return nil
 	}
-	return &ampcors.ValueError{Field: "Key", Index: -1, Value: k.String(), Reason: reason, Want: "8 to 128 of a-z, A-Z, 0-9 and hyphen; NewKey makes one"}
+	return &ampcors.ValueError{Package: "indexnow", Path: "Key", Value: k.String(), Reason: reason, Want: "8 to 128 of a-z, A-Z, 0-9 and hyphen; NewKey makes one"}
 }
 
 // String returns the key masked: at most an eighth of it, and no more than four characters.
@@ -95,6 +95,7 @@ func (c *Client) mask(text string) string {
 
 // maskFault masks the key in an error on a value that may have it, such as a URL.
 func (c *Client) maskFault(fault *ampcors.ValueError) *ampcors.ValueError {
+	fault.Package = "indexnow"
 	fault.Value, fault.Reason, fault.Want = c.mask(fault.Value), c.mask(fault.Reason), c.mask(fault.Want)
 	return fault
 }
@@ -125,27 +126,28 @@ var ErrKeyFile = errors.New("the key file is not as search engines need it")
 //
 // With Config.KeyLocation there is one file, and no host need be named.
 func (c *Client) Verify(ctx context.Context, hosts ...string) error {
-	refuse := func(i int, value, reason, want string) error {
-		return &ampcors.ValueError{Field: "hosts", Index: i, Value: value, Reason: reason, Want: want}
+	refuse := func(path, value, reason, want string) error {
+		return &ampcors.ValueError{Package: "indexnow", Path: path, Value: value, Reason: reason, Want: want}
 	}
+	at := func(i int) string { return fmt.Sprintf("hosts[%d]", i) }
 	var errs []error
 	var files []string
 	for i, host := range hosts {
 		domain, fault := pageurl.Domain(host)
 		switch {
 		case fault != nil:
-			fault.Field, fault.Index = "hosts", i
+			fault.Path = at(i)
 			errs = append(errs, c.maskFault(fault))
 		case c.keyLocation == nil:
 			files = append(files, "https://"+domain+c.KeyPath())
 		case domain != c.keyLocation.Host:
-			errs = append(errs, refuse(i, host, "is not the host of KeyLocation", fmt.Sprintf("%q", c.keyLocation.Host)))
+			errs = append(errs, refuse(at(i), host, "is not the host of KeyLocation", fmt.Sprintf("%q", c.keyLocation.Host)))
 		}
 	}
 	if c.keyLocation != nil {
 		files = append(files, c.keyLocation.String())
 	} else if len(hosts) == 0 {
-		errs = append(errs, refuse(-1, "", "names no host", `at least one, such as "www.example.com"`))
+		errs = append(errs, refuse("hosts", "", "names no host", `at least one, such as "www.example.com"`))
 	}
 	for _, file := range files {
 		if err := ctx.Err(); err != nil {

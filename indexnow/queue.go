@@ -27,15 +27,14 @@ type QueueConfig struct {
 	// sent again before Hold is over. 0 stands for 100,000.
 	Capacity int
 	// Failed is called with each batch that the engine refuses for good, and that is
-	// therefore no longer in the queue. The goroutine of Run or Close waits for it, so that
-	// it must not call Close. It may be nil if Config.Logger is not, which gets the URLs as
-	// well (Error).
+	// therefore no longer in the queue. The goroutine of Run or Shutdown waits for it, so that
+	// it must not call Shutdown. Config.Logger gets the URLs as well (Error).
 	Failed func(Batch)
 }
 
 // A Queue gathers URLs of pages as they change, and submits them in batches. Each waits
 // once, however often it is added. What the engine refuses for good goes to
-// QueueConfig.Failed; what is left at the end is returned by [Queue.Close].
+// QueueConfig.Failed; what is left at the end is returned by [Queue.Shutdown].
 //
 // What the engine cannot take now stays in the queue, and is tried again: after its
 // Retry-After, or after Config.Backoff, which doubles with each failure up to 10 min, and of
@@ -50,7 +49,7 @@ type Queue struct {
 	client *Client
 	cfg    QueueConfig
 	wake   chan struct{} // tells Run to look again
-	closed chan struct{} // closed by Close
+	closed chan struct{} // closed by Shutdown
 
 	mu      sync.Mutex
 	waiting map[string]entry
@@ -109,7 +108,7 @@ type QueueStats struct {
 var (
 	// ErrFull is returned by [Queue.Add] when the queue is full.
 	ErrFull = errors.New("indexnow: the queue is full")
-	// ErrClosed is returned by [Queue.Add] and [Queue.Close] once Close was called.
+	// ErrClosed is returned by [Queue.Add] and [Queue.Shutdown] once Shutdown was called.
 	ErrClosed = errors.New("indexnow: the queue is closed")
 	// ErrRunning is returned by [Queue.Run] if it runs already.
 	ErrRunning = errors.New("indexnow: the queue is being run already")
@@ -119,13 +118,11 @@ var (
 // configuration, joined, each an *[ampcors.ValueError].
 func NewQueue(client *Client, cfg QueueConfig) (*Queue, error) {
 	var faults []error
-	refuse := func(field, value, reason, want string) {
-		faults = append(faults, &ampcors.ValueError{Field: field, Index: -1, Value: value, Reason: reason, Want: want})
+	refuse := func(path, value, reason, want string) {
+		faults = append(faults, &ampcors.ValueError{Package: "indexnow", Path: path, Value: value, Reason: reason, Want: want})
 	}
 	if client == nil {
 		refuse("client", "", "is missing", "one of New's")
-	} else if cfg.Failed == nil && !client.logs {
-		refuse("Failed", "", "is missing, and so is Config.Logger", "one of them, or what the engine refuses would be lost without a word")
 	}
 	if cfg.Delay < 0 {
 		refuse("Delay", cfg.Delay.String(), "is negative", "some seconds")
@@ -248,10 +245,10 @@ func (q *Queue) forgetSent(now time.Time) {
 }
 
 // Run submits what is in the queue as it falls due, until the context ends or
-// [Queue.Close] is called, and returns the context's error or nil. It is for a goroutine of
-// the caller's. A context that ends interrupts what is just being sent; Close does not, so
+// [Queue.Shutdown] is called, and returns the context's error or nil. It is for a goroutine of
+// the caller's. A context that ends interrupts what is just being sent; Shutdown does not, so
 // it is the better way to end. Either way what is left stays in the queue, for another Run
-// or for Close.
+// or for Shutdown.
 func (q *Queue) Run(ctx context.Context) error {
 	ctx, abort := context.WithCancel(ctx)
 	defer abort()
@@ -310,7 +307,7 @@ func (q *Queue) submit(ctx context.Context) {
 		}
 		fault := q.client.send(ctx, outbound.Retry{}, b)
 		q.settle(ctx, b, fault)
-		if fault != nil && !fault.Temporary() {
+		if fault != nil && !fault.Retryable() {
 			q.client.log.ErrorContext(ctx, "indexnow: refused for good", "host", b.Host, "urls", b.URLs, "error", fault)
 			if q.cfg.Failed != nil {
 				q.cfg.Failed(*b)
@@ -363,7 +360,7 @@ func (q *Queue) settle(ctx context.Context, b *Batch, fault *Error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := q.client.clock.Now()
-	if fault != nil && fault.Temporary() {
+	if fault != nil && fault.Retryable() {
 		if ctx.Err() == nil { // or it may be that, and nobody's fault
 			q.stats.Retried += uint64(len(b.URLs))
 			q.blame(fault, now)
@@ -453,15 +450,15 @@ func (q *Queue) Stats() QueueStats {
 	return stats
 }
 
-// Close takes no more URLs, lets [Queue.Run] end what it is sending, and submits what is left
+// Shutdown takes no more URLs, lets [Queue.Run] end what it is sending, and submits what is left
 // and need not be held back, whether or not Run was called. If the engine cannot take it now,
-// it is tried again until the context's deadline; without one, once. Then Close returns
+// it is tried again until the context's deadline; without one, once. Then Shutdown returns
 // the URLs that were not sent, in order: those that are held back, and those that the engine
 // did not take in time. Of these an error says why.
 //
-// Close can be late if QueueConfig.Failed is slow, or if the transport of Config.HTTPClient
+// Shutdown can be late if QueueConfig.Failed is slow, or if the transport of Config.HTTPClient
 // does not heed its context.
-func (q *Queue) Close(ctx context.Context) (unsent []string, err error) {
+func (q *Queue) Shutdown(ctx context.Context) (unsent []string, err error) {
 	q.mu.Lock()
 	if q.isClosed() {
 		q.mu.Unlock()
@@ -502,7 +499,7 @@ func (q *Queue) Close(ctx context.Context) (unsent []string, err error) {
 	if late == 0 {
 		return unsent, nil
 	}
-	return unsent, fmt.Errorf("indexnow: the queue closes with %d URLs that were not sent in time: %w", late, cmp.Or(q.lastErr, ctx.Err(), context.DeadlineExceeded))
+	return unsent, fmt.Errorf("indexnow: the queue is shut down with %d URLs that were not sent in time: %w", late, cmp.Or(q.lastErr, ctx.Err(), context.DeadlineExceeded))
 }
 
 // left tells whether anything waits that is not held back, and how long it has to.

@@ -555,7 +555,7 @@ func TestCloseSendsWhatIsNoLongerHeldBack(t *testing.T) {
 		add(t, q, "a.example/1")
 		time.Sleep(80 * time.Second) // sent after 5 s, accepted after 25 s
 		add(t, q, "a.example/1", "a.example/2")
-		if unsent, err := q.Close(context.Background()); unsent != nil || err != nil {
+		if unsent, err := q.Shutdown(context.Background()); unsent != nil || err != nil {
 			t.Errorf("got %v, %v", unsent, err)
 		}
 		s := time.Second
@@ -582,7 +582,7 @@ func TestCloseWaitsForWhatComesFirst(t *testing.T) {
 			add(t, q, "a.example/1", "b.example/1", "b.example/2", "b.example/3")
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
-			unsent, err := q.Close(ctx)
+			unsent, err := q.Shutdown(ctx)
 			if len(unsent) != 3 || err == nil || q.Stats().Accepted != 1 || time.Since(e.began) > time.Second {
 				t.Errorf("got %v, %v after %v", unsent, err, time.Since(e.began))
 			}
@@ -607,7 +607,7 @@ func TestAttemptsAreNotTheQueues(t *testing.T) {
 			t.Fatal(err)
 		}
 		add(t, q, "a.example/1", "b.example/1")
-		if unsent, err := q.Close(t.Context()); len(unsent) != 2 || !errors.Is(err, ErrKeyPending) {
+		if unsent, err := q.Shutdown(t.Context()); len(unsent) != 2 || !errors.Is(err, ErrKeyPending) {
 			t.Errorf("got %v, %v", unsent, err)
 		}
 		wantSeen(t, e, sentSubmission{0, "a.example/1"}, sentSubmission{0, "b.example/1"})
@@ -678,7 +678,7 @@ func TestCloseSendsWhatIsLeft(t *testing.T) {
 					done <- nil
 				}
 				add(t, q, "a.example/1", "a.example/2")
-				unsent, err := q.Close(t.Context())
+				unsent, err := q.Shutdown(t.Context())
 				if unsent != nil || err != nil || <-done != nil {
 					t.Errorf("got %v, %v", unsent, err)
 				}
@@ -689,7 +689,7 @@ func TestCloseSendsWhatIsLeft(t *testing.T) {
 				if err := q.Run(t.Context()); err != nil {
 					t.Errorf("Run: %v", err)
 				}
-				if _, err := q.Close(t.Context()); !errors.Is(err, ErrClosed) {
+				if _, err := q.Shutdown(t.Context()); !errors.Is(err, ErrClosed) {
 					t.Errorf("Close: %v", err)
 				}
 			})
@@ -718,7 +718,7 @@ func TestCloseReportsWhatItCouldNotSend(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
 		began := time.Now()
-		unsent, err := q.Close(ctx)
+		unsent, err := q.Shutdown(ctx)
 		if !slices.Equal(unsent, []string{"https://a.example/1", "https://a.example/2"}) || err == nil || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "1 URLs that were not sent in time") || time.Since(began) != 3*time.Second {
 			t.Errorf("got %v, %v after %v", unsent, err, time.Since(began))
 		}
@@ -733,7 +733,7 @@ func TestCloseReportsWhatItCouldNotSend(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
 		began := time.Now()
-		unsent, err := q.Close(ctx)
+		unsent, err := q.Shutdown(ctx)
 		if !slices.Equal(unsent, []string{"https://a.example/1", "https://a.example/2"}) || err == nil || time.Since(began) != 3*time.Second {
 			t.Errorf("got %v, %v after %v", unsent, err, time.Since(began))
 		}
@@ -747,7 +747,7 @@ func TestCloseReportsWhatItCouldNotSend(t *testing.T) {
 		add(t, q, "a.example/1")
 		time.Sleep(6 * time.Second)
 		add(t, q, "a.example/2")
-		unsent, err := q.Close(t.Context())
+		unsent, err := q.Shutdown(t.Context())
 		if len(unsent) != 2 || !errors.Is(err, ErrRateLimited) || !strings.Contains(err.Error(), "2 URLs that were not sent in time: indexnow: a.example: the engine says") || len(e.submissions()) != 1 {
 			t.Errorf("got %v, %v", unsent, err)
 		}
@@ -759,7 +759,7 @@ func TestCloseReportsWhatItCouldNotSend(t *testing.T) {
 		add(t, q, "a.example/1")
 		time.Sleep(6 * time.Second)
 		add(t, q, "a.example/1", "a.example/2")
-		unsent, err := q.Close(t.Context())
+		unsent, err := q.Shutdown(t.Context())
 		if !slices.Equal(unsent, []string{"https://a.example/1"}) || err != nil || len(e.submissions()) != 2 {
 			t.Errorf("got %v, %v", unsent, err)
 		}
@@ -783,7 +783,7 @@ func TestCloseSendsWhatRunWasInterruptedIn(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		e.acceptAll()
-		if unsent, err := q.Close(t.Context()); err != nil || unsent != nil {
+		if unsent, err := q.Shutdown(t.Context()); err != nil || unsent != nil {
 			t.Errorf("got %v, %v", unsent, err)
 		}
 		wantSeen(t, e, sentSubmission{5 * time.Second, "a.example/1"}, sentSubmission{7 * time.Second, "a.example/1"}, sentSubmission{7 * time.Second, "b.example/1"})
@@ -805,7 +805,7 @@ func TestCloseWaitsOutAPauseWithinItsDeadline(t *testing.T) {
 		add(t, q, "a.example/1", "b.example/1")
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		if unsent, err := q.Close(ctx); err != nil || unsent != nil {
+		if unsent, err := q.Shutdown(ctx); err != nil || unsent != nil {
 			t.Errorf("got %v, %v after %v", unsent, err, e.submissions())
 		}
 	})
@@ -846,7 +846,7 @@ func TestAPanicOfTheTransportLosesNothing(t *testing.T) {
 			_ = q.Run(t.Context())
 		}()
 		e.acceptAll()
-		if unsent, err := q.Close(t.Context()); unsent != nil || err != nil || q.Stats().Accepted != 2 {
+		if unsent, err := q.Shutdown(t.Context()); unsent != nil || err != nil || q.Stats().Accepted != 2 {
 			t.Errorf("got %v, %v, %+v", unsent, err, q.Stats())
 		}
 		time.Sleep(time.Minute) // for net/http to notice
@@ -865,7 +865,7 @@ func TestWhatIsGivenUpIsInTheLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	add(t, q, "a.example/1", "a.example/2")
-	if unsent, err := q.Close(t.Context()); unsent != nil || err != nil {
+	if unsent, err := q.Shutdown(t.Context()); unsent != nil || err != nil {
 		t.Errorf("got %v, %v", unsent, err)
 	}
 	if want := `level=ERROR msg="indexnow: refused for good" host=a.example urls="[https://a.example/1 https://a.example/2]" error="indexnow: a.example: the engine finds`; !strings.Contains(out.String(), want) {
@@ -990,7 +990,7 @@ func TestNothingIsLost(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(random.IntN(10))*time.Second)
 			defer cancel()
 			began := time.Now()
-			unsent, err := q.Close(ctx)
+			unsent, err := q.Shutdown(ctx)
 			if deadline, _ := ctx.Deadline(); time.Now().After(deadline) && time.Since(began) > 0 || err != nil && len(unsent) == 0 {
 				t.Errorf("seed %d: Close took %v: %v", seed, time.Since(began), err)
 			}
@@ -1035,7 +1035,7 @@ func TestTheQueueBehindARealServer(t *testing.T) {
 			panic(http.ErrAbortHandler)
 		}
 		api.ServeHTTP(w, r)
-	}), func(cfg *Config) { cfg.Clock, cfg.Backoff = nil, 10*time.Millisecond })
+	}), func(cfg *Config) { cfg.clock, cfg.Backoff = nil, 10*time.Millisecond })
 	q, err := NewQueue(c, QueueConfig{Delay: time.Millisecond, Failed: func(b Batch) { t.Errorf("failed: %+v", b) }})
 	if err != nil {
 		t.Fatal(err)
@@ -1056,7 +1056,7 @@ func TestTheQueueBehindARealServer(t *testing.T) {
 	all.Wait()
 	closing, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	unsent, err := q.Close(closing)
+	unsent, err := q.Shutdown(closing)
 	if err := <-ran; err != nil {
 		t.Error(err)
 	}

@@ -68,9 +68,9 @@ func (e *Error) Error() string {
 // Unwrap returns e.Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Temporary tells whether the same batch may be accepted later, without anything being
+// Retryable reports whether the same batch may be accepted later, without anything being
 // changed.
-func (e *Error) Temporary() bool {
+func (e *Error) Retryable() bool {
 	for _, final := range []error{ErrMalformed, ErrKeyNotFound, ErrRotateKey, ErrForbidden, ErrUnprocessable, ErrUnexpected} {
 		if errors.Is(e.Err, final) {
 			return false
@@ -95,7 +95,8 @@ type Batch struct {
 type Report struct {
 	Batches []Batch
 	// Refused are the URLs that were not sent because they are no web pages' URLs, or
-	// because the key file does not cover them. Index is their place in the arguments.
+	// because the key file does not cover them. Path is their place in the arguments, such as
+	// "urls[3]".
 	Refused []*ampcors.ValueError
 }
 
@@ -116,7 +117,7 @@ func (c *Client) Submit(ctx context.Context, urls ...string) (Report, error) {
 	for i, u := range urls {
 		page, fault := c.page(u)
 		if fault != nil {
-			fault.Field, fault.Index = "urls", i
+			fault.Path = fmt.Sprintf("urls[%d]", i)
 			report.Refused = append(report.Refused, fault)
 			continue
 		}
@@ -147,7 +148,7 @@ func (c *Client) Submit(ctx context.Context, urls ...string) (Report, error) {
 			notSent += len(b.URLs)
 		} else if fault := c.send(ctx, c.retry, b); fault != nil && fault.ofHost() {
 			refusing[b.Host] = fault
-		} else if fault != nil && fault.Temporary() {
+		} else if fault != nil && fault.Retryable() {
 			down = fault
 		}
 		report.Batches = append(report.Batches, *b)
@@ -231,7 +232,7 @@ func (c *Client) send(ctx context.Context, retry outbound.Retry, b *Batch) *Erro
 			c.log.InfoContext(ctx, "indexnow: accepted", "host", b.Host, "urls", len(b.URLs), "attempts", b.Attempts, "pending", b.Pending)
 			return nil
 		}
-		if !fault.Temporary() || !retry.Again(ctx, c.clock, b.Attempts, fault.RetryAfter) {
+		if !fault.Retryable() || !retry.Again(ctx, c.clock, b.Attempts, fault.RetryAfter) {
 			c.log.WarnContext(ctx, "indexnow: not accepted", "host", b.Host, "urls", len(b.URLs), "attempts", b.Attempts, "error", fault)
 			b.Err = fault
 			return fault

@@ -19,7 +19,7 @@ const (
 // not arrive within a second, however long it takes to connect.
 // Its memory is that of the hosts of the last two seconds.
 type limiter struct {
-	clock Clock
+	clock outbound.Clock
 
 	mu    sync.Mutex
 	hosts map[string]*hostSlots

@@ -52,12 +52,6 @@ const KeyPath = "/.well-known/amphtml/apikey.pub"
 // the length of the key in the document's example.
 const minKeyBits = 2048
 
-// Clock tells the time and waits. Tests can have one of their own.
-type Clock interface {
-	Now() time.Time
-	After(d time.Duration) <-chan time.Time // as [time.After]
-}
-
 // Config configures a [Client].
 type Config struct {
 	// Signer signs the requests with an RSA key of 2,048 bits or more: an
@@ -86,11 +80,11 @@ type Config struct {
 	// HTTPClient sends the requests. It follows no redirect here, and has a timeout of 30 s
 	// if it has none. nil stands for a new one.
 	HTTPClient *http.Client
-	// Logger is told of each flush (Info), each failure (Warn), and each attempt with its
-	// URL (Debug). nil: nobody.
+	// Logger gets each flush (Info), each failure (Warn), and each attempt with its URL
+	// (Debug). If nil, slog.Default() is used.
 	Logger *slog.Logger
-	// Clock is that of the timestamps and waits. nil: the system's.
-	Clock Clock
+
+	clock outbound.Clock // of tests
 }
 
 // A Client sends update-cache requests. [New] makes one.
@@ -102,7 +96,7 @@ type Client struct {
 	retry  outbound.Retry
 	http   *http.Client
 	log    *slog.Logger
-	clock  Clock
+	clock  outbound.Clock
 	limit  limiter
 }
 
@@ -110,8 +104,8 @@ type Client struct {
 // *[ampcors.ValueError].
 func New(cfg Config) (*Client, error) {
 	var faults []error
-	refuse := func(field, value, reason, want string) {
-		faults = append(faults, &ampcors.ValueError{Field: field, Index: -1, Value: value, Reason: reason, Want: want})
+	refuse := func(path, value, reason, want string) {
+		faults = append(faults, &ampcors.ValueError{Package: "updatecache", Path: path, Value: value, Reason: reason, Want: want})
 	}
 	c := &Client{
 		signer: cfg.Signer,
@@ -119,7 +113,7 @@ func New(cfg Config) (*Client, error) {
 		retry:  outbound.Retry{Attempts: cfg.Attempts, Backoff: cfg.Backoff, MaxWait: cfg.MaxWait},
 		http:   outbound.Client(cfg.HTTPClient),
 		log:    cfg.Logger,
-		clock:  cfg.Clock,
+		clock:  cfg.clock,
 	}
 
 	const wantKey = "an RSA key of 2048 bits or more"
@@ -142,23 +136,23 @@ func New(cfg Config) (*Client, error) {
 	} else if len(cfg.Caches) == 0 {
 		refuse("Caches", "", "names no cache", "nil for Google's, or at least one")
 	} else if _, err := ampcors.CacheOrigins("www.example.com", cfg.Caches...); err != nil {
-		for _, fault := range pageurl.Faults(err) {
-			fault.Field = strings.Replace(fault.Field, "caches[]", "Caches[]", 1)
-			faults = append(faults, fault)
+		for problem := range ampcors.ValueErrors(err) {
+			problem.Package, problem.Path = "updatecache", strings.Replace(problem.Path, "caches[", "Caches[", 1)
+			faults = append(faults, problem)
 		}
 	}
 	for i, cache := range cfg.Caches {
 		if cache.UpdateCacheAPIDomainSuffix == "" {
-			faults = append(faults, &ampcors.ValueError{Field: "Caches[].updateCacheApiDomainSuffix", Index: i, Reason: "is empty", Want: "the cache's entry in caches.json"})
+			refuse(fmt.Sprintf("Caches[%d].updateCacheApiDomainSuffix", i), "", "is empty", "the cache's entry in caches.json")
 		}
 	}
 
-	faults = append(faults, c.retry.Check()...)
+	faults = append(faults, c.retry.Check("updatecache")...)
 	if len(faults) > 0 {
 		return nil, errors.Join(faults...)
 	}
 	if c.log == nil {
-		c.log = slog.New(slog.DiscardHandler)
+		c.log = slog.Default()
 	}
 	if c.clock == nil {
 		c.clock = outbound.SystemClock{}
@@ -253,9 +247,9 @@ func (e *Error) Error() string {
 // Unwrap returns e.Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Temporary tells whether the same document may be flushed later, without anything being
+// Retryable reports whether the same document may be flushed later, without anything being
 // changed.
-func (e *Error) Temporary() bool {
+func (e *Error) Retryable() bool {
 	for _, final := range []error{ErrSignature, ErrIngestion, ErrForbidden, ErrUnexpected, ErrSigner} {
 		if errors.Is(e.Err, final) {
 			return false
@@ -313,8 +307,11 @@ type target struct {
 
 func newTarget(page string, cache ampcors.Cache) (target, error) {
 	built, err := cacheurl.URL{Publisher: page, Cache: cache, Type: cacheurl.Document}.Build()
-	if fault := (*ampcors.ValueError)(nil); errors.As(err, &fault) && fault.Field == "Publisher" {
-		fault.Field = "page"
+	if fault := (*ampcors.ValueError)(nil); errors.As(err, &fault) {
+		fault.Package = "updatecache"
+		if fault.Path == "Publisher" {
+			fault.Path = "page"
+		}
 	}
 	if err != nil {
 		return target{}, err
@@ -327,7 +324,7 @@ func newTarget(page string, cache ampcors.Cache) (target, error) {
 		}
 		switch name {
 		case "amp_action", "amp_ts", "amp_url_signature":
-			return target{}, &ampcors.ValueError{Field: "page", Index: -1, Value: page, Reason: fmt.Sprintf("has the query parameter %.80q, which is update-cache's own", param), Want: "the URL of a document"}
+			return target{}, &ampcors.ValueError{Package: "updatecache", Path: "page", Value: page, Reason: fmt.Sprintf("has the query parameter %.80q, which is update-cache's own", param), Want: "the URL of a document"}
 		}
 	}
 	host, path, _ := strings.Cut(strings.TrimPrefix(built, "https://"), "/")
@@ -344,7 +341,7 @@ func (c *Client) flush(ctx context.Context, t target) (attempts int, err error) 
 		if fault == nil {
 			return attempts, nil
 		}
-		if !asked || !fault.Temporary() || !c.retry.Again(ctx, c.clock, attempts, fault.RetryAfter) {
+		if !asked || !fault.Retryable() || !c.retry.Again(ctx, c.clock, attempts, fault.RetryAfter) {
 			return attempts, fault
 		}
 	}
@@ -481,13 +478,13 @@ func withoutRequest(message string) string {
 // "PUBLIC KEY" (PKIX).
 func (c *Client) Verify(ctx context.Context, publishers ...string) error {
 	if len(publishers) == 0 {
-		return &ampcors.ValueError{Field: "publishers", Index: -1, Reason: "names no publisher", Want: `at least one domain, such as "www.example.com"`}
+		return &ampcors.ValueError{Package: "updatecache", Path: "publishers", Reason: "names no publisher", Want: `at least one domain, such as "www.example.com"`}
 	}
 	var errs []error
 	for i, publisher := range publishers {
 		domain, fault := pageurl.Domain(publisher)
 		if fault != nil {
-			fault.Field, fault.Index = "publishers", i
+			fault.Package, fault.Path = "updatecache", fmt.Sprintf("publishers[%d]", i)
 			errs = append(errs, fault)
 			continue
 		}

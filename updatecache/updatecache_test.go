@@ -64,6 +64,12 @@ func (s service) Sign(_ io.Reader, digest []byte, opts crypto.SignerOpts) ([]byt
 	return s.sign(digest)
 }
 
+// TestMain keeps what a nil Logger logs out of the tests' output.
+func TestMain(m *testing.M) {
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	os.Exit(m.Run())
+}
+
 // start is the time at which the tests' clock begins.
 var start = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
@@ -71,7 +77,7 @@ var start = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 func client(t *testing.T, handler http.Handler, change func(*Config)) (*Client, *servertest.Clock) {
 	t.Helper()
 	clock := servertest.NewClock(start)
-	cfg := Config{Signer: toolboxKey(), HTTPClient: servertest.Loopback(t, handler), Clock: clock}
+	cfg := Config{Signer: toolboxKey(), HTTPClient: servertest.Loopback(t, handler), clock: clock}
 	if change != nil {
 		change(&cfg)
 	}
@@ -169,7 +175,7 @@ func TestPublicVectors(t *testing.T) {
 			rows++
 			query := regexp.MustCompile(`\?.*amp_url_signature=`).FindString(want)
 			google := &cache{key: &toolboxKey().PublicKey}
-			c, _ := client(t, google, func(cfg *Config) { cfg.Clock = servertest.NewClock(time.Unix(1, 0)) })
+			c, _ := client(t, google, func(cfg *Config) { cfg.clock = servertest.NewClock(time.Unix(1, 0)) })
 			google.clock = c.clock.(*servertest.Clock)
 			if _, err := c.Flush(t.Context(), "https://test.com/"); err != nil || query == "" || !strings.Contains(google.seen[0], query) {
 				t.Errorf("asked for %q, %v; want %s", google.seen, err, query)
@@ -349,7 +355,7 @@ func TestTheContextEndsIt(t *testing.T) {
 	t.Parallel()
 	c, _ := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(503) }), func(cfg *Config) {
 		cfg.Attempts, cfg.Backoff, cfg.MaxWait = 5, time.Hour, time.Hour
-		cfg.Clock = nil
+		cfg.clock = nil
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -373,7 +379,7 @@ func TestWhatIsNoPageIsRefusedBeforeAnythingIsSent(t *testing.T) {
 	c, _ := client(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("asked for %s", r.RequestURI) }), nil)
 	for _, page := range []string{"", "www.example.com", "https://127.0.0.1/", "https://www.example.com:8443/", "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/", "https://www.example.com/?amp_js_v=1", "https://www.example.com/?a&amp_ts=1", "https://www.example.com/?amp_action", "https://www.example.com/?amp_url_signature=x", "https://www.example.com/?amp%5Faction=x"} {
 		results, err := c.Flush(t.Context(), page)
-		if fault := (*ampcors.ValueError)(nil); !errors.As(err, &fault) || fault.Field != "page" || results != nil {
+		if fault := (*ampcors.ValueError)(nil); !errors.As(err, &fault) || fault.Path != "page" || results != nil {
 			t.Errorf("%q: got %v, %v", page, results, err)
 		}
 	}

@@ -25,13 +25,13 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Stats is what /stats tells.
+// Stats is what /stats answers.
 type Stats struct {
-	Requests    map[string]uint64 // by reason
+	Requests    ampcors.Stats
 	Source      ampcors.SourceStats
 	Goroutines  int
 	Connections int   // to PostgreSQL
-	Heap        int64 // octets
+	Heap        int64 // bytes
 }
 
 func main() {
@@ -40,8 +40,8 @@ func main() {
 	postgres := flag.String("postgres", "", "how to connect to PostgreSQL")
 	var lookup ampcors.Lookup
 	flag.DurationVar(&lookup.TTL, "ttl", 0, "Lookup.TTL")
-	flag.DurationVar(&lookup.RefusalTTL, "refusal-ttl", 0, "Lookup.RefusalTTL")
-	flag.DurationVar(&lookup.StaleFor, "stale-for", 0, "Lookup.StaleFor")
+	flag.DurationVar(&lookup.NegativeTTL, "negative-ttl", 0, "Lookup.NegativeTTL")
+	flag.DurationVar(&lookup.MaxStale, "max-stale", 0, "Lookup.MaxStale")
 	flag.DurationVar(&lookup.Timeout, "timeout", 0, "Lookup.Timeout")
 	flag.IntVar(&lookup.MaxRate, "max-rate", 0, "Lookup.MaxRate")
 	flag.Parse()
@@ -57,7 +57,7 @@ func run(redis, postgres string, lookup ampcors.Lookup) error {
 	var source ampcors.Source
 	var db *sql.DB
 	if redis != "" {
-		s, err := redissource.New(redissource.Options{Redis: rueidis.ClientOption{InitAddress: []string{redis}}})
+		s, err := redissource.New(redissource.Config{Redis: rueidis.ClientOption{InitAddress: []string{redis}}})
 		if err != nil {
 			return err
 		}
@@ -72,7 +72,7 @@ func run(redis, postgres string, lookup ampcors.Lookup) error {
 		defer db.Close()
 		db.SetMaxOpenConns(16)
 		db.SetMaxIdleConns(16)
-		if source, err = sqlsource.New(db, sqlsource.Table{}); err != nil {
+		if source, err = sqlsource.New(db, sqlsource.Config{}); err != nil {
 			return err
 		}
 	}
@@ -88,10 +88,7 @@ func run(redis, postgres string, lookup ampcors.Lookup) error {
 	mux.HandleFunc("GET /stats", func(w http.ResponseWriter, r *http.Request) {
 		var mem runtime.MemStats
 		runtime.ReadMemStats(&mem)
-		stats := Stats{Requests: map[string]uint64{}, Source: mw.SourceStats(), Goroutines: runtime.NumGoroutine(), Heap: int64(mem.HeapAlloc)}
-		for reason, n := range mw.Stats() {
-			stats.Requests[reason.String()] = n
-		}
+		stats := Stats{Requests: mw.Stats(), Source: mw.SourceStats(), Goroutines: runtime.NumGoroutine(), Heap: int64(mem.HeapAlloc)}
 		if db != nil {
 			stats.Connections = db.Stats().OpenConnections
 		}

@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -50,8 +51,7 @@ func config() ampcors.Config {
 // observe has each decision logged, which no file can say.
 func observe(cfg *ampcors.Config) {
 	cfg.Observe = func(r *http.Request, d ampcors.Decision) {
-		// What the caller sent is quoted and cut: it may hold line breaks, and be long.
-		log.Printf("%.10q %.100q: origin %.200q, publisher %q, sender %.200q: %s", r.Method, r.URL.Path, d.Origin, d.Publisher, d.EmailSender, d.Reason)
+		slog.Info("request", "method", r.Method, "path", fmt.Sprintf("%.100s", r.URL.Path), "decision", d) // which bounds what the caller sent
 	}
 }
 
@@ -77,17 +77,15 @@ func main() {
 
 // run serves on addr until ctx ends, and then lets requests finish.
 func run(ctx context.Context, addr, file string, out io.Writer) error {
-	cfg := config()
+	newMiddleware := func() (*ampcors.Middleware, error) { return ampcors.New(config()) }
 	if file != "" {
-		var err error
-		if cfg, err = configfile.Load(file, observe); err != nil {
-			return err
-		}
+		newMiddleware = func() (*ampcors.Middleware, error) { return configfile.New(file, observe) }
 	}
-	mw, err := ampcors.New(cfg)
+	mw, err := newMiddleware()
 	if err != nil {
 		return err
 	}
+	defer mw.Close()
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
 		return fmt.Errorf("%w (choose another address with -addr)", err)
@@ -106,7 +104,7 @@ func run(ctx context.Context, addr, file string, out io.Writer) error {
 		reload := make(chan os.Signal, 1)
 		signal.Notify(reload, syscall.SIGHUP)
 		defer signal.Stop(reload)
-		go configfile.Watch(ctx, file, mw, configfile.WatchOptions{Reload: reload})
+		go configfile.NewWatcher(file, mw, configfile.WatcherConfig{Reload: reload}).Run(ctx)
 		fmt.Fprintf(out, "Configured by %s. Edit it; a change is applied within two seconds, or at once with kill -HUP %d\n", file, os.Getpid())
 	}
 	fmt.Fprintf(out, "A publisher's API is at %s/api/. Open %s/ to see how an Origin is decided.\n", base, base)
@@ -130,12 +128,12 @@ func handler(mw *ampcors.Middleware) http.Handler {
 		writeJSON(w, map[string]any{"items": []string{"First article", "Second article"}})
 	})
 	api.HandleFunc("POST /api/subscribe", func(w http.ResponseWriter, r *http.Request) {
-		// Check tells a handler whose page it is that calls.
-		writeJSON(w, map[string]any{"subscribed": true, "publisher": mw.Check(r).Publisher})
+		d, _ := ampcors.DecisionFromContext(r.Context()) // whose page calls
+		writeJSON(w, map[string]any{"subscribed": true, "publisher": d.Publisher})
 	})
 
 	mux := http.NewServeMux()
-	mux.Handle("/api/", mw.Wrap(api)) // around the mux, so that preflights reach mw
+	mux.Handle("/api/", mw.WrapDecision(api)) // around the mux, so that preflights reach mw
 	mux.Handle("GET /{$}", page{mw})
 	return mux
 }

@@ -80,7 +80,7 @@ func notify(ctx context.Context, out io.Writer) error {
 	fmt.Fprintf(out, "\n5. The queue has gathered the changes, article 1 once, and sends them as it is closed.\n")
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
-	unsent, err := queue.Close(closing)
+	unsent, err := queue.Shutdown(closing)
 	for _, url := range unsent {
 		fmt.Fprintf(out, "   to be kept for the next start: %s\n", url)
 	}

@@ -207,24 +207,24 @@ type Retry struct {
 	MaxWait  time.Duration // the longest wait. 0: 1 min
 }
 
-// Check returns the faults of a Retry, and with no fault fills in the defaults.
-func (r *Retry) Check() (faults []error) {
+// Check returns the problems of a Retry of a package, and fills in the defaults.
+func (r *Retry) Check(pkg string) (problems []error) {
 	for _, d := range []struct {
 		field string
 		value *time.Duration
 		def   time.Duration
 	}{{"Backoff", &r.Backoff, time.Second}, {"MaxWait", &r.MaxWait, time.Minute}} {
 		if *d.value < 0 || *d.value > maxRetryAfter {
-			faults = append(faults, &ampcors.ValueError{Field: d.field, Index: -1, Value: d.value.String(), Reason: "is not from 0 to " + maxRetryAfter.String(), Want: "0 for the default, " + d.def.String() + ", or more"})
+			problems = append(problems, &ampcors.ValueError{Package: pkg, Path: d.field, Value: d.value.String(), Reason: "is not from 0 to " + maxRetryAfter.String(), Want: "0 for the default, " + d.def.String() + ", or more"})
 		}
 		if *d.value == 0 {
 			*d.value = d.def
 		}
 	}
 	if r.Attempts < 0 || r.Attempts > 100 {
-		faults = append(faults, &ampcors.ValueError{Field: "Attempts", Index: -1, Value: strconv.Itoa(r.Attempts), Reason: "is not from 0 to 100", Want: "0 or 1 for a single attempt, or more"})
+		problems = append(problems, &ampcors.ValueError{Package: pkg, Path: "Attempts", Value: strconv.Itoa(r.Attempts), Reason: "is not from 0 to 100", Want: "0 or 1 for a single attempt, or more"})
 	}
-	return faults
+	return problems
 }
 
 // Wait returns how long to wait after a number of failures in a row: Backoff, doubled with

@@ -86,20 +86,6 @@ func Domain(host string) (string, *ampcors.ValueError) {
 	return domain, nil
 }
 
-// Faults returns each *[ampcors.ValueError] of an error that may be several of them joined.
-func Faults(err error) (faults []*ampcors.ValueError) {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, err := range joined.Unwrap() {
-			faults = append(faults, Faults(err)...)
-		}
-		return faults
-	}
-	if fault, ok := err.(*ampcors.ValueError); ok {
-		faults = append(faults, fault)
-	}
-	return faults
-}
-
 // AppendQuery adds parameters, written as in a query, behind those of a query, which is ""
 // or begins with "?".
 func AppendQuery(query, params string) string {
@@ -114,7 +100,7 @@ var userInfo = regexp.MustCompile(`^([^/?#]*//)[^/?#]*@`)
 // Fault is an error on a URL, without user information: it may be a password, which has no
 // place in a log.
 func Fault(value, reason, want string) *ampcors.ValueError {
-	return &ampcors.ValueError{Field: "url", Index: -1, Value: userInfo.ReplaceAllString(value, "$1…@"), Reason: reason, Want: want}
+	return &ampcors.ValueError{Path: "url", Value: userInfo.ReplaceAllString(value, "$1…@"), Reason: reason, Want: want}
 }
 
 // Split takes a URL apart. It escapes what must be, removes dot segments and the default

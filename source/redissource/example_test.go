@@ -13,7 +13,7 @@ import (
 
 // It needs a Redis, and so is not run.
 func Example() {
-	source, err := redissource.New(redissource.Options{
+	source, err := redissource.New(redissource.Config{
 		Redis: rueidis.ClientOption{InitAddress: []string{"localhost:6379"}},
 	})
 	if err != nil {
@@ -29,7 +29,7 @@ func Example() {
 	// On each server:
 	mw, err := ampcors.New(ampcors.Config{
 		Source: source,
-		Lookup: ampcors.Lookup{TTL: 10 * time.Minute, StaleFor: time.Hour},
+		Lookup: ampcors.Lookup{TTL: 10 * time.Minute, MaxStale: time.Hour},
 	})
 	if err != nil {
 		log.Fatal(err)

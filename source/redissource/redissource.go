@@ -19,7 +19,7 @@
 // not used.
 //
 // When a connection is lost, what changed meanwhile is not known. Everything is then looked
-// up anew, while StaleFor lasts with the last answer to fall back on. A connection that only
+// up anew, while MaxStale lasts with the last answer to fall back on. A connection that only
 // went silent is given up after twice Dialer.KeepAlive and ConnWriteTimeout, 5 seconds by
 // default: a change that is made in the meantime is seen then, or after [ampcors.Lookup].TTL.
 //
@@ -49,15 +49,15 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Options say how a Source uses Redis.
-type Options struct {
+// Config says how a Source uses Redis.
+type Config struct {
 	// Redis says where it is. ClientTrackingOptions and OnInvalidations are the Source's to
 	// set, client-side caching must not be disabled, and lookups must not go to replicas.
 	// Where zero, PipelineMultiplex is set to one connection, and ConnWriteTimeout to 3
 	// seconds.
 	Redis rueidis.ClientOption
 
-	// KeyPrefix is what all keys begin with. Empty stands for "ampcors:".
+	// KeyPrefix is what all keys begin with. If empty, "ampcors:" is used.
 	KeyPrefix string
 }
 
@@ -73,10 +73,10 @@ type Source struct {
 }
 
 // New connects to Redis, which must be up: a server that starts while it is not must try
-// again. An error says what is wrong in options, or that Redis cannot be reached. Later on,
+// again. An error says what is wrong in cfg, or that Redis cannot be reached. Later on,
 // lost connections are made anew. Close the Source when it is no longer used.
-func New(options Options) (*Source, error) {
-	o := options.Redis
+func New(cfg Config) (*Source, error) {
+	o := cfg.Redis
 	var errs []error
 	report := func(isWrong bool, text string) {
 		if isWrong {
@@ -94,7 +94,7 @@ func New(options Options) (*Source, error) {
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	prefix := options.KeyPrefix
+	prefix := cfg.KeyPrefix
 	if prefix == "" {
 		prefix = "ampcors:"
 	}
@@ -120,6 +120,15 @@ func New(options Options) (*Source, error) {
 
 // Close closes the connections. Lookups then fail.
 func (s *Source) Close() { s.client.Close() }
+
+// Ping reports whether Redis answers. A server that is ready only while it can look up
+// publishers it does not remember can use it for its readiness check.
+func (s *Source) Ping(ctx context.Context) error {
+	if err := s.client.Do(ctx, s.client.B().Ping().Build()).Error(); err != nil {
+		return fmt.Errorf("redissource: %w", err)
+	}
+	return nil
+}
 
 // HasPublisher implements [ampcors.Source].
 func (s *Source) HasPublisher(ctx context.Context, domain string) (bool, error) {

@@ -17,7 +17,7 @@ import (
 
 func newSource(t testing.TB, addr string) *Source {
 	t.Helper()
-	s, err := New(Options{Redis: rueidis.ClientOption{InitAddress: []string{addr}}})
+	s, err := New(Config{Redis: rueidis.ClientOption{InitAddress: []string{addr}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +28,7 @@ func newSource(t testing.TB, addr string) *Source {
 func newMiddleware(t testing.TB, s ampcors.Source) *ampcors.Middleware {
 	t.Helper()
 	// A time to live that no test lasts: what is seen is seen by messages.
-	mw, err := ampcors.New(ampcors.Config{Source: s, Lookup: ampcors.Lookup{TTL: time.Hour, RefusalTTL: time.Hour}})
+	mw, err := ampcors.New(ampcors.Config{Source: s, Lookup: ampcors.Lookup{TTL: time.Hour, NegativeTTL: time.Hour}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +288,7 @@ func TestManyPublishersAreWrittenInBatches(t *testing.T) {
 }
 
 func TestOptionsAreChecked(t *testing.T) {
-	_, err := New(Options{Redis: rueidis.ClientOption{
+	_, err := New(Config{Redis: rueidis.ClientOption{
 		ClientTrackingOptions: []string{"OPTIN"}, OnInvalidations: func([]rueidis.RedisMessage) {}, DisableCache: true, AlwaysRESP2: true, ReplicaOnly: true,
 		DisableAutoPipelining: true, Dialer: net.Dialer{KeepAlive: -1},
 	}})
@@ -296,7 +296,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		t.Error(err)
 	}
 	addr := servertest.FreeAddress(t)
-	if _, err := New(Options{Redis: rueidis.ClientOption{InitAddress: []string{addr}}}); err == nil || !strings.Contains(err.Error(), addr) {
+	if _, err := New(Config{Redis: rueidis.ClientOption{InitAddress: []string{addr}}}); err == nil || !strings.Contains(err.Error(), addr) {
 		t.Errorf("nothing listens there, but: %v", err)
 	}
 }
@@ -305,7 +305,7 @@ func TestAnotherKeyPrefixIsAnotherAllowlist(t *testing.T) {
 	t.Parallel()
 	redis := servertest.Redis(t)
 	a := newSource(t, redis.Addr)
-	b, err := New(Options{Redis: rueidis.ClientOption{InitAddress: []string{redis.Addr}}, KeyPrefix: "other:"})
+	b, err := New(Config{Redis: rueidis.ClientOption{InitAddress: []string{redis.Addr}}, KeyPrefix: "other:"})
 	if err != nil {
 		t.Fatal(err)
 	}

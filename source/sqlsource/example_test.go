@@ -16,13 +16,13 @@ func Example() {
 	db.SetMaxOpenConns(16)
 	db.SetMaxIdleConns(16)
 
-	source, err := sqlsource.New(db, sqlsource.Table{Name: "sites", DomainColumn: "host"})
+	source, err := sqlsource.New(db, sqlsource.Config{Name: "sites", DomainColumn: "host"})
 	if err != nil {
 		log.Fatal(err)
 	}
 	mw, err := ampcors.New(ampcors.Config{
 		Source: source,
-		Lookup: ampcors.Lookup{TTL: time.Minute, StaleFor: time.Hour},
+		Lookup: ampcors.Lookup{TTL: time.Minute, MaxStale: time.Hour},
 	})
 	if err != nil {
 		log.Fatal(err)

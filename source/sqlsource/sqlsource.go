@@ -31,7 +31,7 @@
 // # What a change takes
 //
 // The database does not tell of changes. A publisher that is removed gets in for
-// [ampcors.Lookup].TTL at most, and one that is added is kept out for RefusalTTL at most;
+// [ampcors.Lookup].TTL at most, and one that is added is kept out for NegativeTTL at most;
 // [ampcors.Middleware.Forget] has one server look at once.
 package sqlsource
 
@@ -48,9 +48,9 @@ import (
 	"github.com/ampcors/ampcors"
 )
 
-// A Table says where the publishers are. Names are written into statements as they are, and
+// A Config says where the publishers are. Names are written into statements as they are, and
 // so must consist of letters, digits and underscores. Each has a default.
-type Table struct {
+type Config struct {
 	Name         string // "publishers"; it may be qualified by a schema, with a dot
 	DomainColumn string // "domain"
 	PrefixColumn string // "fallback_prefix"
@@ -68,7 +68,7 @@ type Table struct {
 // A Source looks up publishers in a table. It is safe for use by many goroutines.
 type Source struct {
 	db       *sql.DB
-	table    Table
+	table    Config
 	byDomain string
 	byPrefix string
 }
@@ -79,7 +79,7 @@ var name = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 // that is down. The caller sets db's limits, and closes it: it should have as many
 // connections as [ampcors.Lookup].MaxConcurrent, and keep them (SetMaxIdleConns), as each
 // lookup would else wait for a new one.
-func New(db *sql.DB, table Table) (*Source, error) {
+func New(db *sql.DB, table Config) (*Source, error) {
 	var errs []error
 	if db == nil {
 		errs = append(errs, errors.New("sqlsource: db is nil"))
@@ -101,7 +101,7 @@ func New(db *sql.DB, table Table) (*Source, error) {
 			parts = strings.Split(*f.value, ".")
 		}
 		if slices.ContainsFunc(parts, func(part string) bool { return !name.MatchString(part) }) {
-			errs = append(errs, fmt.Errorf("sqlsource: Table.%s %.80q is not a name; want letters, digits and underscores, such as %q", f.field, *f.value, f.defaultValue))
+			errs = append(errs, fmt.Errorf("sqlsource: %s %.80q is not a name; want letters, digits and underscores, such as %q", f.field, *f.value, f.defaultValue))
 		}
 	}
 	switch table.Placeholder {
@@ -109,7 +109,7 @@ func New(db *sql.DB, table Table) (*Source, error) {
 		table.Placeholder = "$1"
 	case "$1", "?", "@p1", ":1":
 	default:
-		errs = append(errs, fmt.Errorf(`sqlsource: Table.Placeholder %.80q is unknown; want "$1", "?", "@p1" or ":1"`, table.Placeholder))
+		errs = append(errs, fmt.Errorf(`sqlsource: Placeholder %.80q is unknown; want "$1", "?", "@p1" or ":1"`, table.Placeholder))
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)

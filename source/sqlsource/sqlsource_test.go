@@ -65,7 +65,7 @@ func (r *fakeRows) Next(dest []driver.Value) error {
 // Fake returns a database for examples, which are written as a user would.
 func Fake(rows ...string) driver.Connector { return &fake{rows: rows} }
 
-func newFake(t *testing.T, table Table) (*fake, *Source) {
+func newFake(t *testing.T, table Config) (*fake, *Source) {
 	t.Helper()
 	f := new(fake)
 	db := sql.OpenDB(f)
@@ -81,18 +81,18 @@ var _ ampcors.Source = (*Source)(nil)
 
 func TestStatementsAreThoseOfTheTable(t *testing.T) {
 	for _, test := range []struct {
-		table                      Table
+		table                      Config
 		byDomain, byPrefix, update string
 	}{
-		{Table{},
+		{Config{},
 			"SELECT domain FROM publishers WHERE domain = $1",
 			"SELECT domain FROM publishers WHERE fallback_prefix = $1",
 			"UPDATE publishers SET fallback_prefix = CASE domain WHEN $1 THEN $2 WHEN $3 THEN $4 END WHERE fallback_prefix IS NULL AND domain IN ($5, $6)"},
-		{Table{Name: "cms.sites", DomainColumn: "host", PrefixColumn: "amp_hash", Condition: "active OR plan = 'paid'", Placeholder: "?"},
+		{Config{Name: "cms.sites", DomainColumn: "host", PrefixColumn: "amp_hash", Condition: "active OR plan = 'paid'", Placeholder: "?"},
 			"SELECT host FROM cms.sites WHERE host = ? AND (active OR plan = 'paid'\n)",
 			"SELECT host FROM cms.sites WHERE amp_hash = ? AND (active OR plan = 'paid'\n)",
 			"UPDATE cms.sites SET amp_hash = CASE host WHEN ? THEN ? WHEN ? THEN ? END WHERE amp_hash IS NULL AND host IN (?, ?)"},
-		{Table{Placeholder: "@p1"},
+		{Config{Placeholder: "@p1"},
 			"SELECT domain FROM publishers WHERE domain = @p1",
 			"SELECT domain FROM publishers WHERE fallback_prefix = @p1",
 			"UPDATE publishers SET fallback_prefix = CASE domain WHEN @p1 THEN @p2 WHEN @p3 THEN @p4 END WHERE fallback_prefix IS NULL AND domain IN (@p5, @p6)"},
@@ -128,7 +128,7 @@ func TestStatementsAreThoseOfTheTable(t *testing.T) {
 
 // A database may find more than what is equal octet for octet.
 func TestWhatTheDatabaseTakesForEqualIsNot(t *testing.T) {
-	f, s := newFake(t, Table{})
+	f, s := newFake(t, Config{})
 	hash, _ := ampcors.FallbackPrefix("example.com")
 	for _, rows := range [][]string{nil, {"EXAMPLE.com"}, {"éxample.com"}, {"example.com "}, {"evil.example", "example.com."}} {
 		f.rows = rows
@@ -144,7 +144,7 @@ func TestWhatTheDatabaseTakesForEqualIsNot(t *testing.T) {
 
 // A row that is taken for equal does not hide the true one, nor keep its connection.
 func TestTheTrueRowIsFoundBehindOthers(t *testing.T) {
-	f, s := newFake(t, Table{})
+	f, s := newFake(t, Config{})
 	s.db.SetMaxOpenConns(1)
 	hash, _ := ampcors.FallbackPrefix("example.com")
 	f.rows = []string{"EXAMPLE.com", "example.com", "Example.com"}
@@ -168,7 +168,7 @@ func TestErrorsAreNeverARefusal(t *testing.T) {
 		"a NULL":  func(f *fake) { f.rows = []string{"NULL"} },
 		"context": nil,
 	} {
-		f, s := newFake(t, Table{})
+		f, s := newFake(t, Config{})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		if fail == nil {
@@ -192,7 +192,7 @@ func TestErrorsAreNeverARefusal(t *testing.T) {
 }
 
 func TestFillPrefixesNamesWhatIsNotCanonical(t *testing.T) {
-	f, s := newFake(t, Table{})
+	f, s := newFake(t, Config{})
 	f.rows = []string{"A.example", "b.example", "bücher.example", "localhost"}
 	n, err := s.FillPrefixes(t.Context())
 	const want = `sqlsource: the domain "A.example" in publishers: it is not canonical; want "a.example"
@@ -212,7 +212,7 @@ sqlsource: the domain "localhost" in publishers: ampcors: publisher "localhost" 
 }
 
 func TestFillPrefixesWorksInBatchesAndStopsAtAnError(t *testing.T) {
-	f, s := newFake(t, Table{})
+	f, s := newFake(t, Config{})
 	f.rows = []string{"UPPER.example"}
 	for i := range 2*batch + 1 {
 		f.rows = append(f.rows, fmt.Sprintf("a%d.example", i))
@@ -229,7 +229,7 @@ func TestFillPrefixesWorksInBatchesAndStopsAtAnError(t *testing.T) {
 	}
 	db := sql.OpenDB(&failingExec{fake: f})
 	defer db.Close()
-	s, err = New(db, Table{})
+	s, err = New(db, Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +254,7 @@ func (f *failingExec) ExecContext(ctx context.Context, query string, args []driv
 }
 
 func TestNewChecksTheTable(t *testing.T) {
-	_, err := New(nil, Table{Name: "a; DROP TABLE b", DomainColumn: "domain--", PrefixColumn: "1", Placeholder: "%s"})
+	_, err := New(nil, Config{Name: "a; DROP TABLE b", DomainColumn: "domain--", PrefixColumn: "1", Placeholder: "%s"})
 	const want = `sqlsource: db is nil
 sqlsource: Table.Name "a; DROP TABLE b" is not a name; want letters, digits and underscores, such as "publishers"
 sqlsource: Table.DomainColumn "domain--" is not a name; want letters, digits and underscores, such as "domain"

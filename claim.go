@@ -1,0 +1,227 @@
+package ampcors
+
+import (
+	"crypto/sha256"
+	"slices"
+	"strings"
+	"unsafe"
+)
+
+// maxOrigin is the length of the longest origin that can be allowed:
+// "https://", a domain, and a port.
+const maxOrigin = len("https://") + maxDomain + len(":65535")
+
+// A claim is what an Origin value says about whose page sends a request. It is read from
+// the value alone.
+type claim struct {
+	form    form
+	problem problem    // why the host or the prefix names no publisher
+	checked bool       // problem and domain are set
+	aLabel  bool       // of a host: a label is marked as an A-label, and has not been decoded
+	length  uint8      // of the domain in buf
+	cache   *cacheHost // nil unless the host is below the domain of a trusted AMP Cache
+	name    string     // the domain prefix below a cache, and else the host
+	long    string     // a domain that is too long for buf
+	text    *string    // set by Explain, which wants the prefix decoded and unwrapped here, and every check made
+
+	// What a prefix spells, which is here and in no string of its own so that nothing is
+	// allocated: a domain, or the SHA-256 of one.
+	buf [maxLabel]byte
+}
+
+// domain returns the publisher domain that the claim names, if it has been checked and has
+// no problem; "" for a hash prefix. It is valid only as long as the claim, or as long as the
+// Origin's own memory, which fasthttp adaptors use again after the request. Clone what is
+// kept.
+func (cl *claim) domain() string {
+	switch {
+	case cl.cache == nil:
+		return cl.name
+	case cl.long != "":
+		return cl.long
+	}
+	return unsafe.String(&cl.buf[0], cl.length)
+}
+
+// key returns what the publisher is looked up by; the form says what it is. Like domain, it
+// must not be kept.
+func (cl *claim) key() string {
+	if cl.form == formPlain {
+		return unsafe.String(&cl.buf[0], cl.length)
+	}
+	return cl.name
+}
+
+// sum returns the SHA-256 that a checked hash prefix spells.
+func (cl *claim) sum() *[sha256.Size]byte { return (*[sha256.Size]byte)(cl.buf[:]) }
+
+// A form says what kind of Origin value a claim is read from.
+type form uint8
+
+const (
+	// Those that name nobody.
+	formNone      form = iota // no Origin, or several
+	formMalformed             // not a scheme, "://" and a host
+	formNull
+	formOtherScheme
+	formBareCache // a cache's domain, without a prefix
+
+	// Those that may name a publisher.
+	formHTTPHost // http; the key is the host
+	formHost     // https, and not below a trusted cache's domain; the key is the host
+	formPlain    // a prefix that only has to be unfolded; the key is the domain
+	formEncoded  // any other prefix with a dash; the key is the prefix
+	formHash     // a hash prefix: no dash; the key is the prefix
+)
+
+// hosts are the hosts of AMP Caches.
+type hosts struct {
+	caches   []cacheHost // that are trusted
+	reserved []reservedHost
+}
+
+// A reservedHost is a domain at and below which no host is a publisher's, because anybody's
+// page or ad can be there.
+type reservedHost struct {
+	domain  string
+	isCache bool // and not for third-party frames
+}
+
+// A cacheHost recognises the origins of one AMP Cache.
+type cacheHost struct {
+	id     string
+	dotted string // the cache domain behind a dot: evilcdn.ampproject.org is no cache's
+}
+
+// newHosts returns the hosts of trusted caches. Reserved are their domains, those of the
+// registry's caches, trusted or not, and those of third-party frames.
+func newHosts(trusted []Cache) hosts {
+	var h hosts
+	for _, c := range trusted {
+		h.caches = append(h.caches, cacheHost{id: c.ID, dotted: "." + c.CacheDomain})
+	}
+	for _, c := range slices.Concat(trusted, DefaultCaches()) {
+		for _, host := range []reservedHost{{c.CacheDomain, true}, {c.ThirdPartyFrameDomainSuffix, false}} {
+			if host.domain != "" && !slices.Contains(h.reserved, host) {
+				h.reserved = append(h.reserved, host)
+			}
+		}
+	}
+	return h
+}
+
+// reservedFor returns the reserved host that a host is, or is below.
+func (h *hosts) reservedFor(host string) (*reservedHost, bool) {
+	for i := range h.reserved {
+		if isOrIsBelow(host, h.reserved[i].domain) {
+			return &h.reserved[i], true
+		}
+	}
+	return nil, false
+}
+
+func (h *hosts) isReserved(host string) bool {
+	_, reserved := h.reservedFor(host)
+	return reserved
+}
+
+// split cuts the domain of an AMP Cache off the host of an origin, which leaves the domain
+// prefix: "" for the bare cache domain. Of any other host it leaves all.
+func (h *hosts) split(host string) (name string, cache *cacheHost) {
+	for i := range h.caches {
+		c := &h.caches[i]
+		if prefix, ok := strings.CutSuffix(host, c.dotted); ok {
+			return prefix, c
+		}
+		if host == c.dotted[1:] {
+			return "", c
+		}
+	}
+	return host, nil
+}
+
+// isOrIsBelow reports whether host is the domain or one of its subdomains.
+func isOrIsBelow(host, domain string) bool {
+	rest, ok := strings.CutSuffix(host, domain)
+	return ok && (rest == "" || rest[len(rest)-1] == '.')
+}
+
+// read reads an Origin value as far as a lookup needs it. What costs more than that is left
+// to check and checkAll, because a name that a lookup finds has passed all checks before it was listed.
+func (cl *claim) read(origin string, h *hosts) {
+	if len(origin) > maxOrigin {
+		cl.form, cl.problem = formMalformed, problemTooLong
+		return
+	}
+	host, isHTTPS := strings.CutPrefix(origin, "https://")
+	if !isHTTPS {
+		cl.readWithoutHTTPS(origin)
+		return
+	}
+	cl.name, cl.cache = h.split(host)
+	switch {
+	case cl.cache == nil:
+		cl.form = formHost
+	case cl.name == "":
+		cl.form, cl.problem = formBareCache, problemNoPrefix
+	case isHashPrefix(cl.name):
+		cl.form = formHash
+	default:
+		cl.form = formEncoded
+		if length, plain := unfoldPlain(&cl.buf, cl.name); plain {
+			cl.form, cl.length = formPlain, uint8(length)
+		}
+	}
+}
+
+func (cl *claim) readWithoutHTTPS(origin string) {
+	host, isHTTP := strings.CutPrefix(origin, "http://")
+	switch {
+	case origin == "null":
+		cl.form = formNull
+	case isHTTP:
+		cl.form, cl.name = formHTTPHost, host
+	case strings.Contains(origin, "://"):
+		cl.form = formOtherScheme
+	default:
+		cl.form = formMalformed
+	}
+}
+
+// check reads what a claim names, and finds nearly every problem.
+func (cl *claim) check() {
+	if cl.checked {
+		return
+	}
+	cl.checked = true
+	switch cl.form {
+	case formHTTPHost, formHost, formPlain:
+		cl.aLabel, cl.problem = checkDomain(cl.domain())
+	case formEncoded:
+		domain, text, problem := reverse(cl.buf[:0], cl.name)
+		if cl.problem, cl.length = problem, uint8(len(domain)); len(domain) > len(cl.buf) {
+			cl.long = string(domain)
+		}
+		if cl.text != nil {
+			*cl.text = text
+		}
+	case formHash:
+		*cl.sum(), cl.problem = decodeHash(cl.name)
+	}
+}
+
+// checkAll finds the problems that check leaves out: whether the domain is reserved, and
+// whether a host's A-labels are punycode. They change nothing for an origin that is denied in
+// any case, and the latter takes long to find.
+func (cl *claim) checkAll(h *hosts) {
+	cl.check()
+	if cl.problem == noProblem && h.isReserved(cl.domain()) {
+		cl.problem = problemReserved
+	}
+	if cl.aLabel && cl.problem == noProblem {
+		_, cl.problem = decodeDomain(cl.name)
+	}
+}
+
+// namesSomebody reports whether the claim may name a publisher.
+func (cl *claim) namesSomebody() bool { return cl.form >= formHTTPHost }

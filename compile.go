@@ -1,0 +1,83 @@
+package ampcors
+
+import (
+	"cmp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A policy is a compiled Config. Nothing in it changes but what is remembered of the Source
+// and in the allowlist's LRU, so that a request that holds one is decided by it alone.
+type policy struct {
+	cfg                   Config
+	hosts                 hosts
+	list                  *allowlist
+	source                *memory // nil without a Source
+	origins               map[string]struct{}
+	email                 *emailPolicy        // nil if AMP for Email requests are not allowed
+	methods               []string            // that a preflight may ask for
+	requestHeaders        map[string]struct{} // in lower case, Content-Type included
+	maxRequestHeaderBytes int                 // of a list of them
+	vary                  string              // to add to Vary
+	exposed               string              // Access-Control-Expose-Headers, or ""
+	maxAge                string              // Access-Control-Max-Age, or ""
+}
+
+const defaultCacheSize = 4096 // at most about 1.6 MiB
+
+// compile checks all of cfg and builds the policy that it describes.
+func compile(cfg Config) (*policy, error) {
+	cfg = cfg.clone()
+	v := newValidator(&cfg)
+	names, patterns, email := make([]string, 0, len(cfg.Publishers)), []string(nil), newEmailPolicy(cfg.Email)
+	v.config(&cfg, func(domain string, isPattern bool) {
+		if isPattern {
+			patterns = append(patterns, domain)
+		} else {
+			names = append(names, domain)
+		}
+	}, email.add)
+	if err := joinValueErrors(v.problems); err != nil {
+		return nil, err
+	}
+	p := &policy{
+		cfg:     cfg,
+		hosts:   v.hosts,
+		list:    newAllowlist(names, patterns, cmp.Or(cfg.CacheSize, defaultCacheSize)),
+		origins: setOf(cfg.Origins),
+		methods: append([]string{"GET", "HEAD", "POST"}, cfg.Methods...),
+		vary:    "Origin",
+		exposed: "AMP-Redirect-To",
+	}
+	if cfg.Source != nil {
+		p.source = newMemory(cfg.Source, cfg.Lookup, &p.hosts)
+	}
+	if len(cfg.Email.Senders) > 0 {
+		p.email, p.vary = email, "Origin, AMP-Email-Sender"
+	}
+	if cfg.ResponseHeaders != nil {
+		p.exposed = strings.Join(cfg.ResponseHeaders, ",")
+	}
+	if cfg.MaxAge > 0 {
+		p.maxAge = strconv.FormatInt(int64(cfg.MaxAge/time.Second), 10)
+	}
+	p.requestHeaders = map[string]struct{}{"content-type": {}}
+	for _, name := range cfg.RequestHeaders {
+		p.requestHeaders[strings.ToLower(name)] = struct{}{}
+	}
+	// Each name once, with comma and space; as much again for odd spacing.
+	p.maxRequestHeaderBytes = len(ampSameOrigin)
+	for name := range p.requestHeaders {
+		p.maxRequestHeaderBytes += 2 * (len(name) + len(", "))
+	}
+	return p, nil
+}
+
+func setOf(values []string) map[string]struct{} {
+	set := make(map[string]struct{}, len(values))
+	for _, value := range values {
+		set[value] = struct{}{}
+	}
+	return set
+}

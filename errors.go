@@ -1,0 +1,58 @@
+package ampcors
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"iter"
+)
+
+// A ValueError says what is wrong with one value that was given to this module, and what
+// would be right. [New] and [Middleware.Reconfigure] return all problems of a [Config] at
+// once, joined: [ValueErrors] iterates over them.
+type ValueError struct {
+	Package string // that refuses the value; "" is ampcors
+	Path    string // where the value is, spelled as in JSON: "publishers[3]", "caches[0].cacheDomain"
+	Value   string // as it was given
+	Reason  string // what is wrong, completing "the value ..."
+	Want    string // what would be right
+}
+
+func (e *ValueError) Error() string {
+	// A value may be a whole file that was read by mistake; 80 characters identify it.
+	return fmt.Sprintf("%s: %s %.80q %s; want %s", cmp.Or(e.Package, "ampcors"), e.Path, e.Value, e.Reason, e.Want)
+}
+
+// ValueErrors returns an iterator over the [*ValueError]s that err is, wraps or joins, in
+// their order.
+//
+//	for problem := range ampcors.ValueErrors(err) {
+//		fmt.Println(problem.Path, problem.Reason)
+//	}
+func ValueErrors(err error) iter.Seq[*ValueError] {
+	return func(yield func(*ValueError) bool) { walkValueErrors(err, yield) }
+}
+
+func walkValueErrors(err error, yield func(*ValueError) bool) (more bool) {
+	switch e := err.(type) {
+	case *ValueError:
+		return yield(e)
+	case interface{ Unwrap() error }:
+		return walkValueErrors(e.Unwrap(), yield)
+	case interface{ Unwrap() []error }:
+		for _, err := range e.Unwrap() {
+			if !walkValueErrors(err, yield) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func joinValueErrors(problems []*ValueError) error {
+	errs := make([]error, len(problems))
+	for i, problem := range problems {
+		errs[i] = problem
+	}
+	return errors.Join(errs...)
+}

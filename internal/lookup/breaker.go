@@ -1,0 +1,66 @@
+package lookup
+
+import (
+	"fmt"
+	"time"
+)
+
+const (
+	// failuresToOpen failures in a row open a circuit breaker.
+	failuresToOpen = 3
+	// openFor is how long it stays open. Then one lookup finds out whether the source works
+	// again: a database that starts again is not overrun, and requests do not pile up, each
+	// waiting for its timeout.
+	openFor = time.Second
+	// minPause is the shortest time for which a key that failed is not asked for again. It
+	// is twice as long as the failure took, and at most openFor.
+	minPause = openFor / 10
+)
+
+// A breaker is the circuit breaker of one class of lookups. There is one for each kind of
+// question and for remembered names apart from others, so that lookups which fail for one
+// class do not stop those of another: invented names never stop the refresh of a remembered
+// one. Cache.mu guards it.
+type breaker struct {
+	failures int           // in a row; of these, no two neighbors are for the same key
+	key      string        // that failed last
+	until    time.Duration // the key, or if there are enough failures everything, is not asked for before
+	err      error         // ErrCircuitOpen, and what opened it
+}
+
+func (b *breaker) isOpen() bool { return b.failures >= failuresToOpen }
+
+// check returns the error with which a lookup must end that may not begin. After a single
+// failure that is so only for the key that failed, so that the requests for it do not wait
+// in vain, one after another.
+func (b *breaker) check(key string, now time.Duration) error {
+	if now < b.until && (b.isOpen() || key == b.key) {
+		return b.err
+	}
+	return nil
+}
+
+// begin notes that a lookup begins. If the breaker was open, it is the only one for a while.
+func (b *breaker) begin(now time.Duration) (isProbe bool) {
+	if b.isOpen() {
+		b.until = now + openFor
+		return true
+	}
+	return false
+}
+
+// success closes the breaker, for the key that failed last, too.
+func (b *breaker) success() { *b = breaker{} }
+
+// failure counts a failure that took so long. What fails for one key alone opens nothing.
+func (b *breaker) failure(key string, now, took time.Duration, err error) {
+	if key != b.key {
+		b.failures++
+	}
+	pause := time.Duration(openFor)
+	if !b.isOpen() {
+		pause = min(max(2*took, minPause), openFor)
+	}
+	b.key, b.until = key, now+pause
+	b.err = fmt.Errorf("%w: %w", ErrCircuitOpen, err)
+}

@@ -1,0 +1,289 @@
+// Package lookup asks a slow, unreliable source about names, and remembers its answers.
+//
+// The source can be asked in two ways: whether there is a name, and which name has an
+// alias. [Cache.Get] answers from memory alone. [Cache.Find] asks where memory does not
+// answer:
+//
+//	memory -> call of another caller -> circuit breaker -> rate limit -> slot -> source
+//
+// Each part is a type of its own: memory.go, call.go, breaker.go and limit.go.
+package lookup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Errors that say why the source was not asked, or gave no usable answer. Test with
+// errors.Is.
+var (
+	ErrRateLimited = errors.New("source not asked: the rate limit of lookups for unknown names is reached")
+	ErrBusy        = errors.New("source not asked: no lookup slot became free in time")
+	ErrCircuitOpen = errors.New("source not asked: it failed just before, and the circuit breaker is open")
+	ErrTimeout     = errors.New("the source did not answer in time")
+	ErrPanicked    = errors.New("the source panicked")
+	ErrBadAnswer   = errors.New("the source gave an answer that cannot be right")
+	ErrClosed      = errors.New("source not asked: the cache is closed")
+)
+
+// A Source is asked about names. Its methods must be safe for concurrent use by multiple
+// goroutines.
+type Source interface {
+	// HasName reports whether there is the name.
+	HasName(ctx context.Context, name string) (bool, error)
+
+	// NameByAlias returns the name that has the alias, or "". The Cache keeps the string.
+	// An error that is ErrBadAnswer says that the source works, but not for this alias.
+	NameByAlias(ctx context.Context, alias string) (string, error)
+}
+
+// Options configure a [Cache]. None of them may be zero.
+type Options struct {
+	TTL         time.Duration // how long a name is remembered
+	NegativeTTL time.Duration // how long it is remembered that there is no such name
+	MaxStale    time.Duration // how long after its confirmation a name serves if the source fails; none serves so if it equals TTL
+	Timeout     time.Duration // of one lookup, and of the wait for a slot before it
+
+	MaxConcurrent int // lookups at one time
+	MaxRate       int // lookups a second for names that are not remembered
+	MaxEntries    int // names, negative answers and aliases, each
+}
+
+// A Result is an answer. It may come with an error: a stale name is served because of it.
+type Result struct {
+	Name  string // "" if there is none, or if that is not known
+	Stale bool   // the name was confirmed within MaxStale, and the source fails now
+	Err   error  // why the source could not answer
+}
+
+// Stats count what a [Cache] did since it was made.
+type Stats struct {
+	Lookups     uint64 // calls of the source
+	Refreshes   uint64 // of these, those made in the background before a name expired
+	Errors      uint64 // of these, those that failed
+	Coalesced   uint64 // callers that waited for the lookup of another caller
+	RateLimited uint64 // lookups that the rate limit forbade
+	Busy        uint64 // lookups that found no slot in time
+	CircuitOpen uint64 // lookups that a circuit breaker forbade
+	Stale       uint64 // stale names that were served
+	Names       int    // in memory now, expired ones included
+	Negatives   int    // negative answers in memory now, expired ones included
+	Aliases     int    // in memory now
+}
+
+// A Cache remembers what a [Source] answered, and asks it as seldom as it can. It is safe
+// for concurrent use by multiple goroutines. Names and aliases must be told apart by their
+// form: no string may be both.
+type Cache struct {
+	source  Source
+	options Options
+	start   time.Time
+	memory  *memory
+	slots   slots
+
+	background context.Context // of refreshes
+	close      context.CancelFunc
+
+	mu       sync.Mutex       // of what follows, and of all writing to memory
+	calls    map[string]*call // by name or alias
+	breakers [2][2]breaker    // by kind of question, and by whether the name is remembered
+	rate     rateLimit        // of lookups for what is not remembered
+
+	count struct {
+		lookups, refreshes, errors, coalesced, rateLimited, busy, circuitOpen, stale atomic.Uint64
+	}
+}
+
+// New returns a Cache. alias returns the one alias of a name by which the source can be
+// asked, too: a name that is confirmed is then remembered by its alias as well.
+func New(source Source, options Options, alias func(name string) string) *Cache {
+	c := &Cache{
+		source:  source,
+		options: options,
+		start:   time.Now(),
+		memory:  newMemory(options, alias),
+		slots:   newSlots(options.MaxConcurrent),
+		calls:   make(map[string]*call),
+		rate:    newRateLimit(options.MaxRate),
+	}
+	c.background, c.close = context.WithCancel(context.Background())
+	return c
+}
+
+// Close ends refreshes in the background. From then on the source is not asked any more.
+func (c *Cache) Close() { c.close() }
+
+func (c *Cache) now() time.Duration { return time.Since(c.start) }
+
+// Get returns the name if it is remembered and has not expired. It does not wait, and does
+// not keep the string that it is given. A name that expires soon is refreshed in the
+// background, so that in steady traffic nobody waits for the source.
+func (c *Cache) Get(name string) (string, bool) {
+	now := c.now()
+	e := c.memory.name(name, now)
+	if e == nil {
+		return "", false
+	}
+	if now >= e.refreshAt {
+		c.refresh(e.name)
+	}
+	return e.name, true
+}
+
+// GetByAlias is Get for an alias.
+func (c *Cache) GetByAlias(alias string) (string, bool) {
+	name, ok := c.memory.aliases.Peek(alias)
+	if !ok {
+		return "", false
+	}
+	return c.Get(name)
+}
+
+// AddAlias has a name be found by a further alias. It keeps both strings.
+func (c *Cache) AddAlias(alias, name string) { c.memory.aliases.Add(alias, name) }
+
+// Find reports whether there is the name. It keeps the string. It may wait for the source,
+// for at most twice Options.Timeout.
+func (c *Cache) Find(ctx context.Context, name string) Result {
+	return c.find(ctx, question{kind: byName, key: name, name: name})
+}
+
+// FindByAlias returns the name that has the alias. It keeps the string, and waits like Find.
+func (c *Cache) FindByAlias(ctx context.Context, alias string) Result {
+	if name, ok := c.memory.aliases.Peek(alias); ok {
+		return c.Find(ctx, name)
+	}
+	return c.find(ctx, question{kind: byAlias, key: alias})
+}
+
+// A question is what the source is asked. Zero is by name, one by alias.
+type question struct {
+	kind int
+	key  string // the name or the alias
+	name string // "" if it is not known yet
+}
+
+const (
+	byName = iota
+	byAlias
+)
+
+// find asks once for all who want to know the same at the same time.
+func (c *Cache) find(ctx context.Context, q question) Result {
+	c.mu.Lock()
+	if name, ok := c.memory.answer(q, c.now()); ok {
+		c.mu.Unlock()
+		return Result{Name: name}
+	}
+	if running, ok := c.calls[q.key]; ok {
+		c.mu.Unlock()
+		return c.wait(ctx, running, q)
+	}
+	own, err := c.begin(q)
+	c.mu.Unlock()
+	if err != nil {
+		return c.staleIfError(q, err)
+	}
+	c.run(ctx, own, c.slots.wait)
+	return c.result(own, q)
+}
+
+// refresh asks about a remembered name in the background.
+func (c *Cache) refresh(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.now()
+	e, ok := c.memory.names.Peek(name)
+	if _, runs := c.calls[name]; runs || !ok || now < e.refreshAt {
+		return // another request was faster
+	}
+	again := *e
+	again.refreshAt = now + c.options.TTL/refreshRetries // if this one comes to nothing
+	c.memory.names.Add(name, &again)
+	if !c.slots.try() {
+		return
+	}
+	own, err := c.begin(question{kind: byName, key: name, name: name})
+	if err != nil {
+		c.slots.leave(true)
+		return
+	}
+	c.count.refreshes.Add(1)
+	go func() {
+		defer func() { _ = recover() }() // finish has counted it, and there is no request to fail
+		c.run(c.background, own, func(bool, time.Duration) bool { return true })
+	}()
+}
+
+// A name is refreshed once so much of its TTL is over, and a random part of what is left
+// but one such part: many servers that have learned of a name together then do not ask
+// together. If that fails, the refresh is tried again in steps of TTL/refreshRetries.
+const (
+	refreshAfter   = 0.7
+	refreshJitter  = 0.2
+	refreshRetries = 20
+)
+
+func refreshAge(ttl time.Duration) time.Duration {
+	return time.Duration(float64(ttl) * (refreshAfter + refreshJitter*rand.Float64()))
+}
+
+// staleIfError answers for a source that cannot: with what it said within MaxStale.
+func (c *Cache) staleIfError(q question, err error) Result {
+	if name, ok := c.memory.stale(q.name, c.now()); ok {
+		c.count.stale.Add(1)
+		return Result{Name: name, Stale: true, Err: err}
+	}
+	return Result{Err: err}
+}
+
+// Forget drops a name, its alias and the negative answers about them. Lookups that run now
+// do not bring them back.
+func (c *Cache) Forget(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.memory.forget(name)
+	for _, key := range []string{name, c.memory.alias(name)} {
+		if running := c.calls[key]; running != nil {
+			running.forgotten = true
+			delete(c.calls, key)
+		}
+	}
+}
+
+// ForgetAll expires everything. What was remembered still serves as a stale answer.
+func (c *Cache) ForgetAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.memory.epoch.Add(1)
+	for _, running := range c.calls {
+		running.forgotten = true
+	}
+	clear(c.calls)
+}
+
+// Stats returns the counts so far.
+func (c *Cache) Stats() Stats {
+	return Stats{
+		Lookups:     c.count.lookups.Load(),
+		Refreshes:   c.count.refreshes.Load(),
+		Errors:      c.count.errors.Load(),
+		Coalesced:   c.count.coalesced.Load(),
+		RateLimited: c.count.rateLimited.Load(),
+		Busy:        c.count.busy.Load(),
+		CircuitOpen: c.count.circuitOpen.Load(),
+		Stale:       c.count.stale.Load(),
+		Names:       c.memory.names.Len(),
+		Negatives:   c.memory.negatives.Len(),
+		Aliases:     c.memory.aliases.Len(),
+	}
+}
+
+func badAnswer(err error) bool { return errors.Is(err, ErrBadAnswer) }
+
+func timedOut(err error) error { return fmt.Errorf("%w: %w", ErrTimeout, err) }

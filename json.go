@@ -1,0 +1,72 @@
+package ampcors
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// A jsonDuration is a duration that is a string in JSON, such as "10m".
+type jsonDuration time.Duration
+
+// MarshalText returns what [time.Duration.String] does.
+func (d jsonDuration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText reads what [time.ParseDuration] does.
+func (d *jsonDuration) UnmarshalText(text []byte) error {
+	parsed, err := time.ParseDuration(string(text))
+	if err != nil {
+		return fmt.Errorf("ampcors: %.80q is not a duration; want one such as %q", text, "10m")
+	}
+	*d = jsonDuration(parsed)
+	return nil
+}
+
+// A configJSON is a Config but for its methods, with durations as JSON has them.
+type configJSON struct {
+	*plainConfig
+	MaxAge jsonDuration `json:"maxAge,omitzero"`
+}
+
+type plainConfig Config
+
+// MarshalJSON implements [json.Marshaler].
+func (cfg Config) MarshalJSON() ([]byte, error) {
+	plain := plainConfig(cfg)
+	return json.Marshal(configJSON{&plain, jsonDuration(cfg.MaxAge)})
+}
+
+// UnmarshalJSON implements [json.Unmarshaler]. Members that are missing stay as they are.
+// Package configfile is stricter, and says where in a file an error is.
+func (cfg *Config) UnmarshalJSON(data []byte) error {
+	v := configJSON{(*plainConfig)(cfg), jsonDuration(cfg.MaxAge)}
+	err := json.Unmarshal(data, &v)
+	cfg.MaxAge = time.Duration(v.MaxAge)
+	return err
+}
+
+// A lookupJSON is a Lookup but for its methods, with durations as JSON has them.
+type lookupJSON struct {
+	*plainLookup
+	TTL         jsonDuration `json:"ttl,omitzero"`
+	NegativeTTL jsonDuration `json:"negativeTTL,omitzero"`
+	MaxStale    jsonDuration `json:"maxStale,omitzero"`
+	Timeout     jsonDuration `json:"timeout,omitzero"`
+}
+
+type plainLookup Lookup
+
+func (l *Lookup) toJSON() lookupJSON {
+	return lookupJSON{(*plainLookup)(l), jsonDuration(l.TTL), jsonDuration(l.NegativeTTL), jsonDuration(l.MaxStale), jsonDuration(l.Timeout)}
+}
+
+// MarshalJSON implements [json.Marshaler].
+func (l Lookup) MarshalJSON() ([]byte, error) { return json.Marshal(l.toJSON()) }
+
+// UnmarshalJSON implements [json.Unmarshaler]. Members that are missing stay as they are.
+func (l *Lookup) UnmarshalJSON(data []byte) error {
+	v := l.toJSON()
+	err := json.Unmarshal(data, &v)
+	l.TTL, l.NegativeTTL, l.MaxStale, l.Timeout = time.Duration(v.TTL), time.Duration(v.NegativeTTL), time.Duration(v.MaxStale), time.Duration(v.Timeout)
+	return err
+}

@@ -1,0 +1,115 @@
+package ampcors
+
+import (
+	"github.com/ampcors/ampcors/internal/lookup"
+)
+
+// An identity is the answer to the one question: whose is a request, and do we know them?
+type identity struct {
+	standing standing
+	name     string // of the publisher, or the sender's address; "" if a pattern matches, as the claim has the name
+	err      error  // why the Source could not answer
+}
+
+// A standing says how somebody is known, or that he is not.
+type standing uint8
+
+const (
+	unknown     standing = iota
+	undecided            // nobody can say now: the Source failed
+	listed               // in Config.Publishers
+	matched              // by a pattern in Config.Publishers
+	confirmed            // by the Source
+	stale                // by the Source within Lookup.MaxStale; now it fails
+	extraOrigin          // in Config.Origins
+	sender               // in Config.Email, version 2
+	senderV1             // in Config.Email, version 1
+	otherSender          // an AMP for Email request with a sender that is not allowed
+	noSender             // an AMP for Email request without exactly one address as its sender
+	mailClient           // the origin of a mail client, with no sender
+)
+
+// isPublisher reports whether it is a known publisher.
+func (s standing) isPublisher() bool { return listed <= s && s <= stale }
+
+// isAllowed reports whether it is one whom Config allows to call by Origin.
+func (s standing) isAllowed() bool { return listed <= s && s <= extraOrigin }
+
+// isSender reports whether the request names a sender of AMP for Email, known or not.
+func (s standing) isSender() bool { return sender <= s && s <= noSender }
+
+// find answers the one question. It is asked once for each request, here.
+//
+// The order is for speed. Nearly all requests are from listed publishers, so the claim's key
+// is looked up before the claim is checked: a name that is listed or remembered has passed
+// all checks before. What is not found is checked, and only then may a pattern match or the
+// Source be asked.
+func (id *identity) find(p *policy, c *caller, cl *claim) {
+	if p.email != nil {
+		if p.email.identify(id, c); id.standing != unknown {
+			return
+		}
+	}
+	if c.origins != 1 {
+		return
+	}
+	if cl.namesSomebody() && (cl.form != formHTTPHost || p.cfg.DangerouslyAllowHTTPOwnOrigins) {
+		var ok bool
+		if id.name, ok = p.list.find(cl); ok {
+			id.standing = listed
+			return
+		}
+		if id.findUnlisted(p, c, cl); id.standing.isPublisher() {
+			return
+		}
+	}
+	// Last, because an origin that is listed in Origins, too, is still its publisher's.
+	if _, ok := p.origins[c.origin]; ok {
+		*id = identity{standing: extraOrigin}
+	} else if id.standing == unknown && p.email.hasClient(c.origin) {
+		id.standing = mailClient // which says more than that it is nobody's page
+	}
+}
+
+func (id *identity) findUnlisted(p *policy, c *caller, cl *claim) {
+	source := p.source
+	if source != nil && cl.cache == nil && c.isSameOrigin() {
+		source = nil // the API host's own page gets through in any case
+	}
+	var ok bool
+	if id.name, ok = source.recall(cl); ok {
+		id.standing = confirmed
+		return
+	}
+	if cl.check(); cl.problem != noProblem {
+		return
+	}
+	if id.name, ok = p.list.findChecked(cl); ok {
+		id.standing = listed
+		return
+	}
+	isMatched := p.list.matches(cl.domain())
+	if isMatched || source != nil {
+		cl.checkAll(&p.hosts)
+	}
+	switch {
+	case cl.problem != noProblem:
+	case isMatched:
+		id.standing = matched
+	case source != nil:
+		id.set(source.ask(c.context(), cl))
+	}
+}
+
+// set takes over the Source's answer.
+func (id *identity) set(answer lookup.Result) {
+	id.name, id.err = answer.Name, answer.Err
+	switch {
+	case answer.Stale:
+		id.standing = stale
+	case answer.Err != nil:
+		id.standing = undecided
+	case answer.Name != "":
+		id.standing = confirmed
+	}
+}

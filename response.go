@@ -1,0 +1,201 @@
+package ampcors
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// This file writes every header that this package writes.
+//
+// The writers make one array for all values of a response, and give out parts of it that
+// have no room to grow: a handler that appends to one gets a copy, and one that overwrites
+// one spoils no other response.
+
+// respond writes what follows from a verdict, and reports whether the handler is to run.
+func (p *policy) respond(v *verdict, w http.ResponseWriter, r *http.Request) (proceed bool) {
+	h, vary := w.Header(), p.vary
+	if v.caller.isOptions {
+		vary = "" // nobody caches the response
+	}
+	allowed := v.reason.Allowed()
+	if !allowed && p.cfg.ReportOnly {
+		if vary != "" {
+			addVary(h, []string{vary})
+		}
+		return true
+	}
+	if len(h) > 0 {
+		removeCORS(h)
+	}
+	switch {
+	case !allowed:
+		p.deny(v, w, r, vary)
+		return false
+	case v.isGrantedPreflight():
+		p.grantPreflight(h, v)
+		w.WriteHeader(http.StatusNoContent)
+		return false
+	case v.reason <= ReasonExtraOrigin:
+		p.grant(h, v.caller.origin, vary)
+	case v.reason == ReasonEmail, v.reason == ReasonEmailV1:
+		grantEmail(h, v, vary)
+	default:
+		if vary != "" {
+			addVary(h, []string{vary})
+		}
+	}
+	return true
+}
+
+// removeCORS removes the CORS headers that an outer handler set. The innermost policy decides
+// every one of them: what an outer one allows, such as credentials, this one may not.
+func removeCORS(h http.Header) {
+	for key := range h {
+		if isCORS(key) {
+			delete(h, key)
+		}
+	}
+}
+
+// isCORS reports whether a response header is one by which a page or an email gets access.
+func isCORS(key string) bool {
+	const prefix, amp = "Access-Control-", "Amp-"
+	return len(key) > len(prefix) && strings.EqualFold(key[:len(prefix)], prefix) ||
+		strings.HasPrefix(key, amp) && (key == "Amp-Email-Allow-Sender" || key == "Amp-Access-Control-Allow-Source-Origin")
+}
+
+// grant writes the headers of an allowed actual request. A response to OPTIONS is not
+// cached, and so has no Vary.
+func (p *policy) grant(h http.Header, origin, vary string) {
+	vals := &[4]string{origin, vary, "true", p.exposed}
+	addVary(h, vals[1:2:2])
+	h["Access-Control-Allow-Origin"] = vals[0:1:1]
+	if p.cfg.Credentialed {
+		h["Access-Control-Allow-Credentials"] = vals[2:3:3]
+	}
+	if p.exposed != "" {
+		h["Access-Control-Expose-Headers"] = vals[3:4:4]
+	}
+}
+
+// grantPreflight writes the headers of an allowed preflight: what was asked for and no more,
+// so that the answer does not show what else is allowed.
+func (p *policy) grantPreflight(h http.Header, v *verdict) {
+	vals := &[5]string{v.caller.origin, "true", v.caller.method, v.headers, p.maxAge}
+	h["Access-Control-Allow-Origin"] = vals[0:1:1]
+	if p.cfg.Credentialed && v.reason != ReasonEmailV1 {
+		h["Access-Control-Allow-Credentials"] = vals[1:2:2]
+	}
+	h["Access-Control-Allow-Methods"] = vals[2:3:3]
+	if v.headers != "" {
+		h["Access-Control-Allow-Headers"] = vals[3:4:4]
+	}
+	if p.maxAge != "" {
+		h["Access-Control-Max-Age"] = vals[4:5:5]
+	}
+}
+
+// grantEmail writes the headers of the response to an allowed AMP for Email request.
+func grantEmail(h http.Header, v *verdict, vary string) {
+	vals := &[4]string{v.identity.name, vary, v.caller.origin, "AMP-Access-Control-Allow-Source-Origin"}
+	addVary(h, vals[1:2:2])
+	if v.reason == ReasonEmail {
+		h["Amp-Email-Allow-Sender"] = vals[0:1:1]
+		return
+	}
+	h["Amp-Access-Control-Allow-Source-Origin"] = vals[0:1:1]
+	h["Access-Control-Allow-Origin"] = vals[2:3:3]
+	h["Access-Control-Expose-Headers"] = vals[3:4:4]
+}
+
+// retryAfter is how many seconds a client is asked to wait if the Source fails: as long as
+// a circuit breaker stays open.
+const retryAfter = "1"
+
+// deny answers a request that is denied, by itself or by Config.Denied. No cache may keep
+// the answer: a stranger can provoke it.
+func (p *policy) deny(v *verdict, w http.ResponseWriter, r *http.Request, vary string) {
+	h, vals := w.Header(), &[4]string{vary, "no-store", "text/plain; charset=utf-8", "nosniff"}
+	if len(h) > 0 {
+		removeOfAnother(h)
+	}
+	addVary(h, vals[0:1:1])
+	h["Cache-Control"] = vals[1:2:2]
+	status := http.StatusForbidden
+	if v.reason == ReasonSourceUnavailable {
+		status = http.StatusServiceUnavailable
+		h["Retry-After"] = []string{retryAfter}
+	}
+	if p.cfg.Denied != nil {
+		p.cfg.Denied(w, r, v.decision())
+		return
+	}
+	h["Content-Type"] = vals[2:3:3]
+	h["X-Content-Type-Options"] = vals[3:4:4]
+	w.WriteHeader(status)
+	_, _ = w.Write(deniedText[v.reason]) // an error would be the connection's
+}
+
+// removeOfAnother removes the headers that describe another response than a denial: one that
+// an outer handler expected, and that caches may keep.
+func removeOfAnother(h http.Header) {
+	for key := range h {
+		switch key {
+		case "Accept-Ranges", "Content-Disposition", "Content-Encoding", "Content-Language", "Content-Length",
+			"Content-Location", "Content-Range", "Content-Type", "Etag", "Expires", "Last-Modified", "Pragma",
+			"Surrogate-Control", "X-Accel-Expires":
+			delete(h, key)
+		}
+		if strings.HasSuffix(key, "-Cache-Control") { // CDN-Cache-Control and its kin, RFC 9213, outrank Cache-Control
+			delete(h, key)
+		}
+	}
+}
+
+// deniedText has the body of the denial for each reason. It is made before, so that to be
+// denied costs little more than to be allowed.
+var deniedText = func() (text [numReasons][]byte) {
+	for r := range text {
+		text[r] = []byte("Forbidden: " + Reason(r).String() + "\n")
+	}
+	text[ReasonSourceUnavailable] = []byte("Service Unavailable: " + ReasonSourceUnavailable.String() + "\n")
+	return text
+}()
+
+// addVary adds the members of vary[0] to Vary, so that no cache between gives one
+// publisher's answer to another. What is there stays, but in one line: nginx before 1.23
+// reads only the last one. vary is memory that the header may keep. If vary[0] is "", as in
+// a response to OPTIONS, nothing is added.
+func addVary(h http.Header, vary []string) {
+	if vary[0] == "" {
+		return
+	}
+	var before []string
+	if len(h) > 0 {
+		before = h["Vary"]
+	}
+	if len(before) == 0 {
+		h["Vary"] = vary
+		return
+	}
+	members := slices.Clone(before)
+	for member := range strings.SplitSeq(vary[0], ", ") {
+		if !hasMember(before, member) {
+			members = append(members, member)
+		}
+	}
+	h["Vary"] = []string{strings.Join(members, ", ")}
+}
+
+// hasMember reports whether the lines of a list header have a member. RFC 9110 section 5.6.1
+func hasMember(lines []string, member string) bool {
+	for _, line := range lines {
+		for m := range strings.SplitSeq(line, ",") {
+			if strings.EqualFold(strings.Trim(m, " \t"), member) {
+				return true
+			}
+		}
+	}
+	return false
+}

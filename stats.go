@@ -1,0 +1,61 @@
+package ampcors
+
+import (
+	"sync/atomic"
+	"unsafe"
+)
+
+// Stats counts requests by the reason of the decision on them. It has every reason, those
+// with a count of zero, too.
+type Stats map[Reason]uint64
+
+// Allowed returns the number of requests that were allowed.
+func (s Stats) Allowed() uint64 { return s.count(true) }
+
+// Denied returns the number of requests that were denied or, with Config.ReportOnly, would
+// have been.
+func (s Stats) Denied() uint64 { return s.count(false) }
+
+func (s Stats) count(allowed bool) (n uint64) {
+	for r, count := range s {
+		if r.Allowed() == allowed {
+			n += count
+		}
+	}
+	return n
+}
+
+// counters count decisions by reason. Processors that count in one place wait for one
+// another: two of them took longer than one alone. So there are several places, for
+// different goroutines, each with cache lines of its own.
+type counters [shards]struct {
+	_        [shardSize - 8*int(numReasons)]byte // first, to keep off what stands before
+	byReason [numReasons]atomic.Uint64
+}
+
+const (
+	shards    = 32  // so that few of the goroutines that run at one time meet
+	shardSize = 384 // bytes: the counts, and two cache lines, as some processors fetch them in pairs
+)
+
+func (c *counters) add(r Reason) {
+	// Goroutines have stacks of their own, of 2 KiB or a greater power of two, and so
+	// the address of what is on them tells goroutines apart well enough. Nothing is
+	// ever found by it. A random number would do for many processors, but not for two:
+	// every other count would be in the other one's cache.
+	var here byte
+	at := uintptr(unsafe.Pointer(&here))
+	c[(at>>11^at>>16)%shards].byReason[r].Add(1)
+}
+
+// stats returns the sums.
+func (c *counters) stats() Stats {
+	s := make(Stats, numReasons)
+	for r := Reason(1); r < numReasons; r++ {
+		s[r] = 0
+		for i := range c {
+			s[r] += c[i].byReason[r].Load()
+		}
+	}
+	return s
+}

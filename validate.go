@@ -1,0 +1,377 @@
+package ampcors
+
+import (
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/net/publicsuffix"
+)
+
+const (
+	maxMaxAge = 24 * time.Hour
+	maxLookup = 30 * 24 * time.Hour // so that twice as long is a duration, too
+)
+
+const removeIt = "to remove it"
+
+// Validate returns the error that [New] would return. It builds nothing.
+func (cfg Config) Validate() error {
+	v := newValidator(&cfg)
+	v.config(&cfg, func(string, bool) {}, func(string) {})
+	return joinValueErrors(v.problems)
+}
+
+// A validator holds a Config to its rules, and collects the problems.
+type validator struct {
+	hosts    hosts
+	problems []*ValueError
+}
+
+// newValidator checks the caches, from which follows which hosts are reserved.
+func newValidator(cfg *Config) *validator {
+	v := new(validator)
+	caches := cfg.Caches
+	if caches == nil {
+		caches = DefaultCaches()
+	} else if problems := checkCaches("caches", caches); len(problems) > 0 {
+		v.problems, caches = problems, nil
+	}
+	v.hosts = newHosts(caches)
+	return v
+}
+
+func (v *validator) report(path, value, reason, want string) {
+	v.problems = append(v.problems, &ValueError{Path: path, Value: value, Reason: reason, Want: want})
+}
+
+// element returns the path of an element of a list.
+func element(list string, i int) string { return list + "[" + strconv.Itoa(i) + "]" }
+
+// config checks all but the caches. Publishers and senders are passed on in the form in
+// which they are compared, so that they are parsed once.
+func (v *validator) config(cfg *Config, publisher func(domain string, isPattern bool), sender func(address string)) {
+	v.origins(cfg.Origins)
+	v.email(cfg.Email, sender)
+	v.methods(cfg.Methods)
+	v.responseHeaders(cfg.ResponseHeaders)
+	v.maxAge(cfg.MaxAge)
+	v.publishers(cfg, publisher)
+	v.requestHeaders(cfg.RequestHeaders)
+	if cfg.CacheSize < 0 {
+		v.report("cacheSize", strconv.Itoa(cfg.CacheSize), "is negative", "a number of entries, or 0 for the default")
+	}
+	v.lookup(cfg.Lookup)
+	if len(cfg.Publishers) == 0 && len(cfg.Origins) == 0 && len(cfg.Email.Senders) == 0 && cfg.Source == nil {
+		v.report("publishers", "", "is missing, and nothing else allows anybody: no origins, email.senders or Source", `at least one publisher, such as "example.com"`)
+	}
+}
+
+func (v *validator) publishers(cfg *Config, yield func(domain string, isPattern bool)) {
+	for i, value := range cfg.Publishers {
+		base, isPattern := strings.CutPrefix(value, "*.")
+		domain, err := parseDomain(base)
+		if isPattern && err != nil && !strings.Contains(base, ".") {
+			// Only here may a domain be a single label: "*.example".
+			if below, err2 := parseDomain("a." + base); err2 == nil {
+				domain, err = strings.TrimPrefix(below, "a."), nil
+			}
+		}
+		if err != nil {
+			problem := err.at(element("publishers", i), value, value[:len(value)-len(base)])
+			if origin := developmentOrigin(value); origin != "" {
+				problem.Want = fmt.Sprintf("%q in origins, for local development", origin)
+			}
+			v.problems = append(v.problems, problem)
+			continue
+		}
+		if reason, want := v.hosts.publisherProblem(domain, isPattern, cfg.DangerouslyAllowPublicSuffixWildcards); reason != "" {
+			v.report(element("publishers", i), value, reason, want)
+			continue
+		}
+		yield(domain, isPattern)
+	}
+}
+
+// developmentOrigin returns the origin of a local address that was taken for a publisher.
+func developmentOrigin(value string) string {
+	_, host, found := strings.Cut(value, "//")
+	if !found {
+		host = value
+	}
+	host, _, _ = strings.Cut(host, "/")
+	name, _, _ := strings.Cut(host, ":")
+	if origin := "http://" + host; name == "localhost" || isIPAddress(name) {
+		if reason, _ := originProblem(origin); reason == "" {
+			return origin
+		}
+	}
+	return ""
+}
+
+// publisherProblem returns why a domain, or a pattern over it, may not be allowed, although
+// it is one.
+func (h *hosts) publisherProblem(domain string, isPattern, allowsPublicSuffix bool) (reason, want string) {
+	if host, ok := h.reservedFor(domain); ok {
+		want = "the domain whose documents the cache serves"
+		prefix, _ := strings.CutSuffix(domain, "."+host.domain)
+		if publisher, err := PublisherDomain(prefix); err == nil && host.isCache {
+			want = fmt.Sprintf("%q", publisher)
+		}
+		return fmt.Sprintf("is a host of an AMP Cache, %q, not a publisher", host.domain), want
+	}
+	if !isPattern {
+		return "", ""
+	}
+	if isPublicSuffix(domain) {
+		if allowsPublicSuffix {
+			return "", "" // hosts of AMP Caches below it are denied in each request
+		}
+		return "allows everybody who can register a name below that public suffix",
+			`a pattern over a domain that is yours, such as "*.example.com", or dangerouslyAllowPublicSuffixWildcards`
+	}
+	for _, host := range h.reserved {
+		if isOrIsBelow(host.domain, domain) {
+			return fmt.Sprintf("matches %q, a host of an AMP Cache, where anybody's page can be", host.domain),
+				"publishers one by one, or a pattern that does not match that host"
+		}
+	}
+	return "", ""
+}
+
+// isPublicSuffix reports whether anybody can register names directly below domain.
+// That is also so where the list has "*." before it, as for kawasaki.jp.
+func isPublicSuffix(domain string) bool {
+	suffix, _ := publicsuffix.PublicSuffix(domain)
+	below, _ := publicsuffix.PublicSuffix("a." + domain)
+	return suffix == domain || below == "a."+domain
+}
+
+func (v *validator) origins(values []string) {
+	for i, value := range values {
+		reason, want := originProblem(value)
+		if host, reserved := v.hosts.reservedFor(hostOf(value)); reserved && host.domain == hostOf(value) {
+			reason, want = "is an AMP Cache's bare domain, from which no publisher's page calls", removeIt
+		}
+		if reason != "" {
+			v.report(element("origins", i), value, reason, want)
+		}
+	}
+}
+
+// originProblem returns why value is not an origin as browsers serialise it, which is
+// the only form that can ever be equal to one.
+// https://html.spec.whatwg.org/#ascii-serialisation-of-an-origin
+func originProblem(value string) (reason, want string) {
+	const example = `an origin such as "https://www.example.com" or "http://localhost:8080"`
+	switch {
+	case value == "null":
+		return "is what every sandboxed frame and local file sends", example
+	case value == "*":
+		return "would allow everybody", example
+	case len(value) > maxOrigin:
+		return fmt.Sprintf("is longer than %d bytes", maxOrigin), example
+	}
+	u, err := url.Parse(value)
+	if err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") {
+		return "is not an http or https origin", example
+	}
+	host, port := strings.ToLower(u.Hostname()), u.Port() // url.Parse lets only digits be a port
+	switch addr, err := netip.ParseAddr(host); {
+	case err == nil && (addr.Is4In6() || addr.Zone() != ""):
+		return "has an address that browsers write in another way", example
+	case err == nil && addr.Is6():
+		host = "[" + addr.String() + "]"
+	case !isASCII(host):
+		domain, err := parseDomain("a." + host) // so that it may be a single label
+		if err != nil {
+			return "has a host that " + err.reason, example
+		}
+		host = domain[len("a."):]
+	case err != nil && isNumber(host[strings.LastIndexByte(host, '.')+1:]):
+		return "has an address that browsers write in another way", example
+	case err != nil && !isHost(host):
+		return "has a host that is not letters, digits, hyphens and underscores between single dots", example
+	}
+	canonical := u.Scheme + "://" + host
+	if port != "" {
+		n, err := strconv.ParseUint(port, 10, 16)
+		if err != nil {
+			return "has a port above 65535", example
+		}
+		if isDefault := u.Scheme == "http" && n == 80 || u.Scheme == "https" && n == 443; !isDefault {
+			canonical += fmt.Sprintf(":%d", n)
+		}
+	}
+	if canonical != value {
+		return "is not how browsers write this origin", fmt.Sprintf("%q", canonical)
+	}
+	return "", ""
+}
+
+// isHost reports whether s can be the host of an origin, which need not be a
+// publisher's domain: "localhost" is one, and so is "foo-.example.com".
+func isHost(s string) bool {
+	for label := range strings.SplitSeq(s, ".") {
+		if label == "" || strings.Trim(label, domainBytes) != "" {
+			return false
+		}
+	}
+	_, p := decodeDomain(s)
+	return p != problemALabel
+}
+
+func (v *validator) methods(values []string) {
+	for i, value := range values {
+		path, upper := element("methods", i), strings.ToUpper(value)
+		switch {
+		case !isToken(value):
+			v.report(path, value, "is not a method", `a name such as "PUT"`)
+		case value == "*":
+			v.report(path, value, "is a wildcard", "the methods that the handler has, one by one")
+		case slices.Contains([]string{"CONNECT", "TRACE", "TRACK"}, upper):
+			// https://fetch.spec.whatwg.org/#forbidden-method
+			v.report(path, value, "is a method that browsers forbid", removeIt)
+		case value != upper && slices.Contains([]string{"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"}, upper):
+			v.report(path, value, "is not in upper case", fmt.Sprintf("%q", upper))
+		}
+	}
+}
+
+func (v *validator) requestHeaders(values []string) {
+	for i, value := range values {
+		path, lower := element("requestHeaders", i), strings.ToLower(value)
+		switch {
+		case !isToken(value):
+			v.report(path, value, "is not a header name", `a name such as "Authorization"`)
+		case value == "*":
+			v.report(path, value, "is a wildcard", "the headers that the handler reads, one by one")
+		case lower == ampSameOrigin:
+			v.report(path, value, "is granted to own origins alone, and to these always", removeIt)
+		case lower == ampEmailSender:
+			v.report(path, value, "is what mail clients send: a page that may send it could call as any email's sender", removeIt)
+		case isForbiddenRequestHeader(lower):
+			v.report(path, value, "is a header that no script can set, so that no browser asks for it", removeIt)
+		}
+	}
+}
+
+// In lower case, as the Fetch standard has preflights ask for them.
+const (
+	ampSameOrigin  = "amp-same-origin"
+	ampEmailSender = "amp-email-sender"
+)
+
+// isForbiddenRequestHeader implements the list in
+// https://fetch.spec.whatwg.org/#forbidden-request-header
+func isForbiddenRequestHeader(lower string) bool {
+	switch lower {
+	case "accept-charset", "accept-encoding", "access-control-request-headers",
+		"access-control-request-method", "connection", "content-length", "cookie",
+		"cookie2", "date", "dnt", "expect", "host", "keep-alive", "origin", "referer",
+		"set-cookie", "te", "trailer", "transfer-encoding", "upgrade", "via":
+		return true
+	}
+	return strings.HasPrefix(lower, "proxy-") || strings.HasPrefix(lower, "sec-")
+}
+
+func (v *validator) responseHeaders(values []string) {
+	for i, value := range values {
+		path := element("responseHeaders", i)
+		switch {
+		case !isToken(value):
+			v.report(path, value, "is not a header name", `a name such as "AMP-Redirect-To"`)
+		case value == "*":
+			v.report(path, value, "is a wildcard", "the headers that pages need, one by one")
+		case strings.EqualFold(value, "Set-Cookie"), strings.EqualFold(value, "Set-Cookie2"):
+			// https://fetch.spec.whatwg.org/#forbidden-response-header-name
+			v.report(path, value, "is never exposed to scripts", removeIt)
+		}
+	}
+}
+
+func (v *validator) maxAge(d time.Duration) {
+	switch {
+	case d < 0 || d > maxMaxAge:
+		v.report("maxAge", d.String(), "is out of range", "0 to 24h")
+	case d%time.Second != 0:
+		v.report("maxAge", d.String(), "is not a whole number of seconds", "whole seconds, such as 10m0s")
+	}
+}
+
+func (v *validator) email(cfg Email, yield func(address string)) {
+	for i, client := range cfg.Clients {
+		reason, want := originProblem(client)
+		if _, reserved := v.hosts.reservedFor(hostOf(client)); reserved {
+			reason, want = "is an AMP Cache's, not a mail client's", removeIt
+		}
+		if reason != "" {
+			v.report(element("email.clients", i), client, reason, want)
+		}
+	}
+	for i, value := range cfg.Senders {
+		address, reason, want := parseSender(value)
+		if reason != "" {
+			v.report(element("email.senders", i), value, reason, want)
+			continue
+		}
+		yield(address)
+	}
+	if len(cfg.Senders) == 0 && len(cfg.Clients) > 0 {
+		v.report("email.senders", "", "is missing, though there are clients", wantAddress)
+	}
+}
+
+// hostOf returns the host of an origin.
+func hostOf(origin string) string {
+	_, host, _ := strings.Cut(origin, "://")
+	host, _, _ = strings.Cut(host, ":")
+	return host
+}
+
+func (v *validator) lookup(l Lookup) {
+	for _, d := range []struct {
+		path  string
+		value time.Duration
+	}{
+		{"lookup.ttl", l.TTL}, {"lookup.negativeTTL", l.NegativeTTL}, {"lookup.maxStale", l.MaxStale}, {"lookup.timeout", l.Timeout},
+	} {
+		if d.value < 0 {
+			v.report(d.path, d.value.String(), "is negative", "a duration such as 30s, or 0 for the default")
+		}
+		if d.value > maxLookup {
+			v.report(d.path, d.value.String(), "is too long", "720h at most")
+		}
+	}
+	if ttl := l.withDefaults().TTL; l.MaxStale > 0 && l.MaxStale < ttl {
+		v.report("lookup.maxStale", l.MaxStale.String(), "is less than lookup.ttl, during which a publisher gets in anyway", ttl.String()+" at least")
+	}
+	for _, n := range []struct {
+		path, unit string
+		value      int
+	}{
+		{"lookup.maxConcurrent", "lookups", l.MaxConcurrent}, {"lookup.maxRate", "lookups", l.MaxRate}, {"lookup.maxEntries", "entries", l.MaxEntries},
+	} {
+		if n.value < 0 {
+			v.report(n.path, strconv.Itoa(n.value), "is negative", "a number of "+n.unit+", or 0 for the default")
+		}
+	}
+}
+
+// isToken reports whether s is a token in HTTP's sense, RFC 9110 section 5.6.2.
+func isToken(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		case strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0:
+		default:
+			return false
+		}
+	}
+	return s != ""
+}

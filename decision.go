@@ -79,21 +79,23 @@ func (d Decision) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
-// printable returns s fit for a log: at most 300 bytes, without control characters.
+// printable returns what fits of s into 300 bytes, with what cannot be printed escaped.
 func printable(s string) string {
 	const most = 300
-	tail := ""
-	if len(s) > most {
-		s, tail = s[:most], "..."
-		for len(s) > 0 && !utf8.ValidString(s[max(0, len(s)-utf8.UTFMax):]) && !utf8.RuneStart(s[len(s)-1]) {
-			s = s[:len(s)-1]
+	var b strings.Builder
+	for len(s) > 0 {
+		r, size := utf8.DecodeRuneInString(s)
+		char := s[:size]
+		if !unicode.IsPrint(r) || r == utf8.RuneError {
+			char = strings.Trim(strconv.Quote(char), `"`)
 		}
+		if b.Len()+len(char) > most {
+			return b.String() + "..."
+		}
+		b.WriteString(char)
+		s = s[size:]
 	}
-	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		s = strconv.Quote(s)
-		s = s[1 : len(s)-1]
-	}
-	return s[:min(len(s), most)] + tail
+	return b.String()
 }
 
 // decision returns what is known of a verdict, for those who want it: names that lie in the

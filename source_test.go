@@ -1292,3 +1292,139 @@ ampcors: lookup.maxEntries "-1" is negative; want a number of entries, or 0 for 
 		t.Errorf("MaxStale is %v for a TTL of 1h", got)
 	}
 }
+
+// TestThreatStrangersThatMakeTheSourceFail: what fails for invented hash prefixes neither
+// makes known publishers stale nor denies others.
+func TestThreatStrangersThatMakeTheSourceFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetSource("www.example.com", "other.example")
+		slow := hashesTimeOut{s}
+		m := newMiddleware(t, Config{Source: slow})
+		wantReason(t, m, ownOrigin, ReasonOwnOrigin)
+		time.Sleep(time.Minute)
+		for i := range 12 {
+			m.CheckOrigin("https://" + plainHash(fmt.Sprintf("stranger-%d.example", i)) + ".cdn.ampproject.org")
+			if d := m.CheckOrigin(ownOrigin); !d.Allowed || d.Stale || d.SourceErr != nil {
+				t.Errorf("after %d strangers: %+v", i, d)
+			}
+		}
+		if d := m.CheckOrigin("https://" + plainHash("a.example") + ".cdn.ampproject.org"); !errors.Is(d.SourceErr, ErrSourceCircuitOpen) {
+			t.Errorf("this test cannot fail: %+v", d)
+		}
+		wantReason(t, m, otherOrigin, ReasonCacheOrigin)
+		wantReason(t, m, hashedOrigin, ReasonCacheOriginHash) // which is known by name
+	})
+}
+
+// A hashesTimeOut has no index on its hash prefixes.
+type hashesTimeOut struct{ *setSource }
+
+func (hashesTimeOut) PublisherByPrefix(ctx context.Context, _ string) (string, error) {
+	<-ctx.Done()
+	return "", ctx.Err()
+}
+
+func TestAfterTheSourceRecoversNoPublisherIsDenied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetSource("www.example.com", "other.example")
+		m := newMiddleware(t, Config{Source: s})
+		s.fail(errDown)
+		wantReason(t, m, ownOrigin, ReasonSourceUnavailable)
+		s.fail(nil)
+		wantReason(t, m, otherOrigin, ReasonCacheOrigin) // it works again
+		wantReason(t, m, ownOrigin, ReasonOwnOrigin)
+	})
+}
+
+// In steady traffic no request of a known publisher waits, in whatever form its origin is.
+func TestNoRequestOfAPublisherInUseWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetSource("www.example.com", "xn--bcher-kva.ch")
+		s.delay = 300 * time.Millisecond
+		m := newMiddleware(t, Config{Source: s, Lookup: Lookup{TTL: 10 * time.Second}})
+		origins := []string{cacheOrigin, hashedOrigin, ownOrigin, idnOrigin}
+		for _, origin := range origins {
+			m.CheckOrigin(origin)
+		}
+		for i := range 3000 {
+			time.Sleep(100 * time.Millisecond)
+			begun := time.Now()
+			if d := m.CheckOrigin(origins[i%len(origins)]); !d.Allowed || d.Stale || time.Since(begun) > 0 {
+				t.Fatalf("after %d requests, one waits %v: %+v", i, time.Since(begun), d)
+			}
+		}
+		if stats := m.SourceStats(); stats.Refreshes != stats.Lookups-2 || stats.Lookups > 2*45 {
+			t.Errorf("%+v", stats)
+		}
+	})
+}
+
+func TestCloseEndsAMiddleware(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := notifyingSource{newSetSource("www.example.com")}
+		cfg := testConfig()
+		cfg.Source = s
+		m := newMiddleware(t, cfg)
+		for range 2 {
+			if err := m.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		if s.stopped != 1 {
+			t.Errorf("stopped %d times", s.stopped)
+		}
+		for _, origin := range []string{cacheOrigin, hashedOrigin, ownOrigin, playgroundOrigin, wildOrigin} {
+			if d := m.CheckOrigin(origin); d.Allowed {
+				t.Errorf("%+v", d)
+			}
+		}
+		if s.lookups() != 0 {
+			t.Errorf("asked for %q", s.asked)
+		}
+		if err := m.Reconfigure(cfg); err != ErrClosed {
+			t.Errorf("reconfigured: %v", err)
+		}
+		if s.stopped != 1 {
+			t.Errorf("stopped %d times", s.stopped)
+		}
+		if err := new(Middleware).Close(); err != nil {
+			t.Errorf("the zero Middleware: %v", err)
+		}
+	})
+}
+
+// What a lookup brings after Close is for nobody.
+func TestCloseWhileALookupRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetSource("www.example.com")
+		s.hold = make(chan struct{})
+		m := newMiddleware(t, Config{Source: s})
+		done := make(chan Decision)
+		go func() { done <- m.CheckOrigin(ownOrigin) }()
+		synctest.Wait()
+		_ = m.Close()
+		if d := m.CheckOrigin(ownOrigin); d.Allowed {
+			t.Errorf("%+v", d)
+		}
+		close(s.hold)
+		if d := <-done; !d.Allowed { // its policy was in force when it began
+			t.Errorf("%+v", d)
+		}
+	})
+}
+
+func TestASourceFuncKnowsNoHashPrefixes(t *testing.T) {
+	m := newMiddleware(t, Config{Source: SourceFunc(func(_ context.Context, domain string) (bool, error) {
+		if domain == "down.example" {
+			return false, errDown
+		}
+		return domain == "www.example.com", nil
+	})})
+	wantReason(t, m, ownOrigin, ReasonOwnOrigin)
+	wantReason(t, m, cacheOrigin, ReasonCacheOrigin)
+	wantReason(t, m, otherOrigin, ReasonPublisherNotAllowed)
+	wantReason(t, m, unknownHashed, ReasonHashNotKnown)
+	if d := m.CheckOrigin("https://down.example"); !errors.Is(d.SourceErr, errDown) {
+		t.Errorf("%+v", d)
+	}
+}

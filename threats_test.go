@@ -2,6 +2,7 @@ package ampcors
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -108,6 +109,46 @@ func TestThreatAPatternOverAnAMPCache(t *testing.T) {
 	refuses(t, m, "https://ampproject.net", ReasonUnknownHost)
 	if d := m.CheckOrigin("https://www.ampproject.org"); !d.Allowed {
 		t.Errorf("the pattern's own pages are refused: %s", d.Reason)
+	}
+}
+
+// TestThreatAPatternOverACachesHost: the host is reserved in whichever way an origin names it.
+func TestThreatAPatternOverACachesHost(t *testing.T) {
+	own := Cache{ID: "own", CacheDomain: "amp.example.com"}
+	for _, cfg := range []Config{
+		{Publishers: []string{"*.example.com"}, Caches: append(DefaultCaches(), own)},
+		{Publishers: []string{"*.ampproject.org"}},
+		{Publishers: []string{"*.bing-amp.com"}},
+		{Publishers: []string{"*.cdn.ampproject.org"}},
+		{Publishers: []string{"*.a.cdn.ampproject.org"}},
+		{Publishers: []string{"*.ampproject.net"}},
+		{Publishers: []string{"*.bing-amp.net"}},
+	} {
+		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), "a host of an AMP Cache") {
+			t.Errorf("%q: %v", cfg.Publishers, err)
+		}
+	}
+	// A public suffix has caches below it, and is allowed by its own switch.
+	for _, fromSource := range []bool{false, true} {
+		cfg := Config{Publishers: []string{"*.com", "*.org"}, Caches: append(DefaultCaches(), own), DangerouslyAllowPublicSuffixWildcards: true}
+		if fromSource {
+			cfg.Publishers = nil
+			cfg.Source = SourceFunc(func(context.Context, string) (bool, error) { return true, nil })
+		}
+		m := newMiddleware(t, cfg)
+		for _, origin := range []string{
+			"https://evil--com-amp-example-com.cdn.ampproject.org", "https://amp-example-com.cdn.ampproject.org", "https://www-example-com-cdn-ampproject-org.amp.example.com",
+			"https://a-www-bing--amp-com.cdn.ampproject.org", "https://" + plainToASCII("bücher-amp-example-com") + ".cdn.ampproject.org",
+		} {
+			refuses(t, m, origin, ReasonPublisherNotAllowed)
+			steps := m.Explain(origin).Steps
+			if step := steps[len(steps)-2]; step.Name != "publisher" || step.OK || !strings.Contains(step.Detail, "anybody's page") {
+				t.Errorf("%s is explained by %+v", origin, step)
+			}
+		}
+		if d := m.CheckOrigin("https://blog-example-com.cdn.ampproject.org"); !d.Allowed {
+			t.Errorf("%+v", d)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package lookup
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -98,7 +99,7 @@ func (c *Cache) run(ctx context.Context, own *call, takeSlot func(isKnown bool, 
 	c.count.lookups.Add(1)
 	own.name, own.err = c.ask(ctx, own.question)
 	if own.err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		own.err = timedOut(own.err)
+		own.err = fmt.Errorf("%w: %w", ErrTimeout, own.err)
 	}
 }
 
@@ -144,7 +145,7 @@ func (c *Cache) finish(own *call) {
 		}
 	case err == ErrBusy, errors.Is(err, ErrCircuitOpen):
 		// The source was not asked.
-	case badAnswer(err):
+	case errors.Is(err, ErrBadAnswer):
 		c.count.errors.Add(1)
 		own.breaker.success() // it answers
 	default:

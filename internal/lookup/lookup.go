@@ -12,7 +12,6 @@ package lookup
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -283,7 +282,3 @@ func (c *Cache) Stats() Stats {
 		Aliases:     c.memory.aliases.Len(),
 	}
 }
-
-func badAnswer(err error) bool { return errors.Is(err, ErrBadAnswer) }
-
-func timedOut(err error) error { return fmt.Errorf("%w: %w", ErrTimeout, err) }

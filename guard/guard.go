@@ -1,0 +1,132 @@
+// Package guard keeps handlers from undoing what ampcors wrote into the response headers.
+//
+//	http.ListenAndServe(addr, mw.Wrap(guard.Handler(api)))
+//
+// The Middleware does not wrap the ResponseWriter, so a handler behind it can change every
+// header. What goes wrong then:
+//
+//   - A handler, or a proxy in it, that adds Access-Control-Allow-Origin sends two, which
+//     browsers reject. One that sets it, to "*" for example, allows pages that are not
+//     allowed.
+//   - A handler that sets or deletes Vary lets a shared cache give one publisher's answer to
+//     another. One that adds to Vary makes a second line of it, which nginx before 1.23 reads
+//     alone. [http.TimeoutHandler] does the former to a handler that has a Vary of its own.
+//
+// It is opt-in, because it costs some allocations for each request. The wrapped
+// ResponseWriter has exactly those of http.Flusher, http.Hijacker, io.ReaderFrom and
+// http.Pusher that the server's has, and [http.ResponseController] works with it.
+//
+// It must not be used with Config.ReportOnly: it would remove the CORS headers of what
+// protects the handler today.
+package guard
+
+import (
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/felixge/httpsnoop"
+)
+
+// Handler returns a handler that calls next. When next writes the response headers, Vary has
+// all that it had before next was called, in one line, and the CORS headers are those that
+// were there before, and no others. It is put directly behind the Middleware.
+func Handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		g := guard{header: w.Header(), cors: make(http.Header)}
+		for key, values := range g.header {
+			if isCORS(key) {
+				g.cors[key] = slices.Clone(values)
+			}
+		}
+		g.vary = members(g.header["Vary"])
+		next.ServeHTTP(httpsnoop.Wrap(w, httpsnoop.Hooks{
+			WriteHeader: func(next httpsnoop.WriteHeaderFunc) httpsnoop.WriteHeaderFunc {
+				return func(status int) {
+					g.restore()
+					g.written = g.written || status >= http.StatusOK || status == http.StatusSwitchingProtocols // and not 103
+					next(status)
+				}
+			},
+			Write: func(next httpsnoop.WriteFunc) httpsnoop.WriteFunc {
+				return func(b []byte) (int, error) {
+					g.restoreLast()
+					return next(b)
+				}
+			},
+			ReadFrom: func(next httpsnoop.ReadFromFunc) httpsnoop.ReadFromFunc {
+				return func(src io.Reader) (int64, error) {
+					g.restoreLast()
+					return next(src)
+				}
+			},
+			Flush: func(next httpsnoop.FlushFunc) httpsnoop.FlushFunc {
+				return func() {
+					g.restoreLast()
+					next()
+				}
+			},
+		}), r)
+		g.restore() // of a handler that wrote nothing
+	})
+}
+
+// A guard knows the headers of one response as they were before the handler ran.
+type guard struct {
+	header  http.Header
+	cors    http.Header
+	vary    []string
+	written bool // the header is, so that what comes later are trailers
+}
+
+// restoreLast is restore before what writes the header if it is not written yet.
+func (g *guard) restoreLast() {
+	g.restore()
+	g.written = true
+}
+
+func (g *guard) restore() {
+	if g.written {
+		return
+	}
+	var lines []string
+	for key, values := range g.header {
+		switch {
+		case strings.EqualFold(key, "Vary"):
+			lines = append(lines, values...)
+			delete(g.header, key)
+		case isCORS(key):
+			delete(g.header, key)
+		}
+	}
+	maps.Copy(g.header, g.cors)
+	vary := slices.Clone(g.vary)
+	for _, member := range members(lines) {
+		if !slices.ContainsFunc(vary, func(other string) bool { return strings.EqualFold(member, other) }) {
+			vary = append(vary, member)
+		}
+	}
+	if len(vary) > 0 {
+		g.header["Vary"] = []string{strings.Join(vary, ", ")}
+	}
+}
+
+// members returns the members of a list header. RFC 9110 section 5.6.1
+func members(lines []string) (list []string) {
+	for _, line := range lines {
+		for member := range strings.SplitSeq(line, ",") {
+			if member = strings.Trim(member, " \t"); member != "" {
+				list = append(list, member)
+			}
+		}
+	}
+	return list
+}
+
+// isCORS reports whether a response header is one by which a page or an email gets access.
+func isCORS(key string) bool {
+	key = http.CanonicalHeaderKey(key)
+	return strings.HasPrefix(key, "Access-Control-") || key == "Amp-Email-Allow-Sender" || key == "Amp-Access-Control-Allow-Source-Origin"
+}

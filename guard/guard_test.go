@@ -1,0 +1,215 @@
+package guard
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ampcors/ampcors"
+)
+
+const (
+	cacheOrigin = "https://www-example-com.cdn.ampproject.org"
+	evilOrigin  = "https://evil-example.cdn.ampproject.org"
+)
+
+func middleware(t testing.TB) *ampcors.Middleware {
+	t.Helper()
+	mw, err := ampcors.New(ampcors.Config{Publishers: []string{"www.example.com"}, Credentialed: true, ResponseHeaders: []string{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mw
+}
+
+// get sends a request to a real server, and returns its answer and the body.
+func get(t testing.TB, h http.Handler, method, origin string) (*http.Response, string) {
+	t.Helper()
+	server := httptest.NewServer(h)
+	defer server.Close()
+	r, err := http.NewRequest(method, server.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if origin != "" {
+		r.Header.Set("Origin", origin)
+	}
+	resp, err := server.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp, string(body)
+}
+
+// decided returns the headers that the middleware decides.
+func decided(h http.Header) http.Header {
+	cors := make(http.Header)
+	for key, values := range h {
+		if isCORS(key) || key == "Vary" {
+			cors[key] = values
+		}
+	}
+	return cors
+}
+
+func TestAHandlerCannotUndoWhatWasDecided(t *testing.T) {
+	t.Parallel()
+	granted := http.Header{"Vary": {"Outer, Origin, Accept"}, "Access-Control-Allow-Origin": {cacheOrigin}, "Access-Control-Allow-Credentials": {"true"}}
+	plain := http.Header{"Vary": {"Outer, Origin, Accept"}}
+	spoil := func(h http.Header) {
+		h.Set("Vary", "Accept")
+		h.Add("Vary", "origin")
+		h["vary"] = []string{"Accept"}
+		h.Add("Access-Control-Allow-Origin", "*")
+		h["access-control-allow-origin"] = []string{"*"}
+		h.Set("Access-Control-Allow-Credentials", "maybe")
+		h.Set("Access-Control-Expose-Headers", "*")
+		h.Set("AMP-Email-Allow-Sender", "evil@evil.example")
+	}
+	for name, handler := range map[string]http.HandlerFunc{
+		"WriteHeader": func(w http.ResponseWriter, _ *http.Request) {
+			spoil(w.Header())
+			w.WriteHeader(200)
+			fmt.Fprint(w, "body")
+		},
+		"Write": func(w http.ResponseWriter, _ *http.Request) { spoil(w.Header()); fmt.Fprint(w, "body") },
+		"Flush": func(w http.ResponseWriter, _ *http.Request) {
+			spoil(w.Header())
+			w.(http.Flusher).Flush()
+			fmt.Fprint(w, "body")
+		},
+		"ResponseController": func(w http.ResponseWriter, _ *http.Request) {
+			spoil(w.Header())
+			_ = http.NewResponseController(w).Flush()
+			fmt.Fprint(w, "body")
+		},
+		"ReadFrom": func(w http.ResponseWriter, _ *http.Request) {
+			spoil(w.Header())
+			_, _ = w.(io.ReaderFrom).ReadFrom(strings.NewReader("body"))
+		},
+		"nothing written": func(w http.ResponseWriter, _ *http.Request) { spoil(w.Header()) },
+		"after an early hint": func(w http.ResponseWriter, _ *http.Request) {
+			spoil(w.Header())
+			w.WriteHeader(103)
+			spoil(w.Header())
+			fmt.Fprint(w, "body")
+		},
+		"deleted": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Del("Vary")
+			w.Header().Del("Access-Control-Allow-Origin")
+			w.Header().Set("Vary", "Accept")
+			fmt.Fprint(w, "body")
+		},
+		"in a timeout handler": http.TimeoutHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { spoil(w.Header()); fmt.Fprint(w, "body") }), time.Minute, "").ServeHTTP,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			guarded := middleware(t).Wrap(Handler(handler))
+			outer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Vary", "Outer")
+				guarded.ServeHTTP(w, r)
+			})
+			for origin, want := range map[string]http.Header{cacheOrigin: granted, "": plain} {
+				resp, body := get(t, outer, "GET", origin)
+				if got := decided(resp.Header); !reflect.DeepEqual(got, want) {
+					t.Errorf("Origin %q: %v; want %v", origin, got, want)
+				}
+				if name != "nothing written" && body != "body" {
+					t.Errorf("Origin %q: body %q", origin, body)
+				}
+			}
+			if resp, _ := get(t, outer, "GET", evilOrigin); resp.StatusCode != 403 {
+				t.Errorf("another publisher: status %d", resp.StatusCode)
+			}
+		})
+	}
+}
+
+// The guard must be what makes the difference.
+func TestWithoutTheGuardAHandlerUndoesIt(t *testing.T) {
+	t.Parallel()
+	h := middleware(t).Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Add("Vary", "Accept")
+		w.Header().Set("Access-Control-Allow-Origin", "*")
+	}))
+	resp, _ := get(t, h, "GET", cacheOrigin)
+	if len(resp.Header["Vary"]) != 2 || resp.Header.Get("Access-Control-Allow-Origin") != "*" {
+		t.Errorf("%v", resp.Header)
+	}
+}
+
+// What comes after the header are trailers, which are the handler's.
+func TestTrailersStay(t *testing.T) {
+	t.Parallel()
+	h := middleware(t).Wrap(Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Trailer", "X-Sum")
+		fmt.Fprint(w, "body")
+		w.Header().Set("X-Sum", "7")
+	})))
+	server := httptest.NewServer(h)
+	defer server.Close()
+	resp, err := server.Client().Get(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.Trailer.Get("X-Sum") != "7" {
+		t.Errorf("%v, %v", resp.Trailer, err)
+	}
+}
+
+func TestHijackingWorks(t *testing.T) {
+	t.Parallel()
+	for name, hijack := range map[string]func(http.ResponseWriter) (net.Conn, *bufio.ReadWriter, error){
+		"Hijacker": func(w http.ResponseWriter) (net.Conn, *bufio.ReadWriter, error) { return w.(http.Hijacker).Hijack() },
+		"ResponseController": func(w http.ResponseWriter) (net.Conn, *bufio.ReadWriter, error) {
+			return http.NewResponseController(w).Hijack()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, body := get(t, middleware(t).Wrap(Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				conn, _, err := hijack(w)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer conn.Close()
+				fmt.Fprint(conn, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhijacked")
+			}))), "GET", cacheOrigin)
+			if body != "hijacked" {
+				t.Errorf("%q", body)
+			}
+		})
+	}
+}
+
+// The wrapped ResponseWriter claims nothing that the server's cannot do.
+func TestNothingIsClaimedThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	rec := httptest.NewRecorder() // which can flush, and not hijack
+	middleware(t).Wrap(Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, flushes := w.(http.Flusher)
+		_, hijacks := w.(http.Hijacker)
+		_, reads := w.(io.ReaderFrom)
+		unwrapper, unwraps := w.(interface{ Unwrap() http.ResponseWriter })
+		if !flushes || hijacks || reads || !unwraps || unwrapper.Unwrap() != rec {
+			t.Errorf("flushes %t, hijacks %t, reads %t, unwraps %t", flushes, hijacks, reads, unwraps)
+		}
+		if err := http.NewResponseController(w).SetReadDeadline(time.Now()); err == nil {
+			t.Error("a recorder has a deadline")
+		}
+	}))).ServeHTTP(rec, httptest.NewRequest("GET", "/", nil))
+}

@@ -1,0 +1,409 @@
+package lookup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A fake is a Source of names whose alias is "@" and the name.
+type fake struct {
+	mu      sync.Mutex
+	names   map[string]bool
+	err     error
+	delay   time.Duration
+	deaf    bool // it does not heed its context
+	lookups map[string]int
+	running atomic.Int32
+}
+
+func newFake(names ...string) *fake {
+	f := &fake{names: make(map[string]bool), lookups: make(map[string]int)}
+	for _, name := range names {
+		f.names[name] = true
+	}
+	return f
+}
+
+func (f *fake) set(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change()
+}
+
+func (f *fake) HasName(ctx context.Context, name string) (bool, error) {
+	f.running.Add(1)
+	defer f.running.Add(-1)
+	f.mu.Lock()
+	f.lookups[name]++
+	ok, err, delay, deaf := f.names[name], f.err, f.delay, f.deaf
+	f.mu.Unlock()
+	if delay > 0 && deaf {
+		time.Sleep(delay)
+	} else if delay > 0 {
+		select {
+		case <-time.After(delay):
+		case <-ctx.Done():
+			return false, ctx.Err()
+		}
+	}
+	return ok, err
+}
+
+func (f *fake) NameByAlias(ctx context.Context, alias string) (string, error) {
+	name := strings.TrimPrefix(alias, "@")
+	if ok, err := f.HasName(ctx, name); !ok {
+		return "", err
+	}
+	return name, nil
+}
+
+func (f *fake) count(name string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.lookups[name]
+}
+
+var testOptions = Options{
+	TTL: time.Minute, NegativeTTL: 10 * time.Second, MaxStale: 10 * time.Minute, Timeout: time.Second,
+	MaxConcurrent: 16, MaxRate: 1000, MaxEntries: 1000,
+}
+
+func newTestCache(source Source, change ...func(*Options)) *Cache {
+	options := testOptions
+	for _, f := range change {
+		f(&options)
+	}
+	return New(source, options, func(name string) string { return "@" + name })
+}
+
+func TestFindAsksOnceAndGetRemembers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake("a")
+		c := newTestCache(f)
+		if _, ok := c.Get("a"); ok {
+			t.Error("remembered before it was asked for")
+		}
+		for range 2 {
+			for _, find := range []func(context.Context, string) Result{c.Find} {
+				if r := find(t.Context(), "a"); r != (Result{Name: "a"}) {
+					t.Errorf("%+v", r)
+				}
+			}
+			if r := c.FindByAlias(t.Context(), "@a"); r != (Result{Name: "a"}) {
+				t.Errorf("%+v", r)
+			}
+			if r := c.FindByAlias(t.Context(), "@b"); r != (Result{}) {
+				t.Errorf("%+v", r)
+			}
+		}
+		for _, get := range []func() (string, bool){func() (string, bool) { return c.Get("a") }, func() (string, bool) { return c.GetByAlias("@a") }} {
+			if name, ok := get(); name != "a" || !ok {
+				t.Errorf("%q, %t", name, ok)
+			}
+		}
+		c.AddAlias("other", "a")
+		if name, ok := c.GetByAlias("other"); name != "a" || !ok {
+			t.Errorf("%q, %t", name, ok)
+		}
+		if s := c.Stats(); s.Lookups != 2 || s.Names != 1 || s.Negatives != 1 || s.Aliases != 2 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// In steady traffic no request waits for the source, however long each lookup takes, and the
+// source is asked about once in a TTL.
+func TestNobodyWaitsForANameInUse(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake("a")
+		f.delay = 900 * time.Millisecond
+		c := newTestCache(f)
+		c.Find(t.Context(), "a")
+		const minutes = 60
+		for range minutes * 60 * 10 {
+			time.Sleep(100 * time.Millisecond)
+			if name, ok := c.Get("a"); !ok || name != "a" {
+				t.Fatalf("after %v: %q, %t", c.now(), name, ok)
+			}
+		}
+		s := c.Stats()
+		if s.Refreshes != s.Lookups-1 || s.Lookups < minutes || s.Lookups > minutes*10/7+2 {
+			t.Errorf("%+v", s)
+		}
+		// What ceased to be is noticed by a refresh, too.
+		f.set(func() { delete(f.names, "a") })
+		for range 60 * 10 {
+			time.Sleep(100 * time.Millisecond)
+			c.Get("a")
+		}
+		if _, ok := c.Get("a"); ok {
+			t.Error("the name ceased to be a TTL ago")
+		}
+	})
+}
+
+func TestARefreshThatFailsIsTriedAgainAndDisturbsNobody(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake("a")
+		c := newTestCache(f)
+		c.Find(t.Context(), "a")
+		f.set(func() { f.err = errDown })
+		for range 59 * 10 { // until nearly the end of the TTL
+			time.Sleep(100 * time.Millisecond)
+			if _, ok := c.Get("a"); !ok {
+				t.Fatalf("after %v, not remembered", c.now())
+			}
+		}
+		synctest.Wait()
+		if s := c.Stats(); s.Refreshes < 2 || s.Refreshes > refreshRetries*3/10+1 || s.Errors != s.Refreshes {
+			t.Errorf("%+v", s)
+		}
+		f.set(func() { f.err = nil })
+		time.Sleep(4 * time.Second)
+		if r := c.Find(t.Context(), "a"); r != (Result{Name: "a"}) {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+func TestARefreshWaitsForNoSlot(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake("a", "b")
+		c := newTestCache(f, func(o *Options) { o.MaxConcurrent = 1 })
+		c.Find(t.Context(), "a")
+		time.Sleep(55 * time.Second)
+		f.set(func() { f.delay = 500 * time.Millisecond })
+		go c.Find(t.Context(), "b")
+		synctest.Wait()
+		if _, ok := c.Get("a"); !ok {
+			t.Error("not remembered")
+		}
+		synctest.Wait()
+		if n := f.count("a"); n != 1 {
+			t.Errorf("asked %d times, though there was no slot", n)
+		}
+		time.Sleep(4 * time.Second) // a twentieth of the TTL later it is tried again
+		c.Get("a")
+		time.Sleep(time.Second)
+		if n := f.count("a"); n != 2 {
+			t.Errorf("asked %d times", n)
+		}
+	})
+}
+
+type panicking struct{ calm atomic.Bool }
+
+func (p *panicking) HasName(context.Context, string) (bool, error) {
+	if !p.calm.Load() {
+		panic("a defect")
+	}
+	return true, nil
+}
+func (p *panicking) NameByAlias(context.Context, string) (string, error) { return "", nil }
+
+func TestASourceThatPanicsInARefreshEndsNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := new(panicking)
+		p.calm.Store(true)
+		c := newTestCache(p, func(o *Options) { o.MaxConcurrent = 1 })
+		c.Find(t.Context(), "a")
+		p.calm.Store(false)
+		time.Sleep(55 * time.Second)
+		c.Get("a")
+		synctest.Wait()
+		if s := c.Stats(); s.Errors != 1 || s.Refreshes != 1 {
+			t.Errorf("%+v", s)
+		}
+		time.Sleep(10 * time.Second)
+		p.calm.Store(true)
+		if r := c.Find(t.Context(), "a"); r != (Result{Name: "a"}) { // the slot is free
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// Breakers are apart: by kind of question, and by whether the name is remembered.
+func TestAFailureStopsOnlyItsClass(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake("known", "new")
+		c := newTestCache(f)
+		c.Find(t.Context(), "known")
+		f.set(func() { f.err = errDown })
+		for i := range 12 {
+			if r := c.FindByAlias(t.Context(), fmt.Sprint("@stranger", i)); r.Err == nil {
+				t.Errorf("%+v", r)
+			}
+		}
+		f.set(func() { f.err = nil })
+		if r := c.FindByAlias(t.Context(), "@any"); !errors.Is(r.Err, ErrCircuitOpen) || !errors.Is(r.Err, errDown) {
+			t.Errorf("the breaker of aliases is not open: %+v", r)
+		}
+		if r := c.Find(t.Context(), "new"); r != (Result{Name: "new"}) {
+			t.Errorf("by name: %+v", r)
+		}
+		time.Sleep(time.Minute)
+		f.set(func() { f.err = errDown })
+		for i := range 12 {
+			c.Find(t.Context(), fmt.Sprint("stranger", i))
+			c.FindByAlias(t.Context(), fmt.Sprint("@stranger", i))
+		}
+		f.set(func() { f.err = nil })
+		if r := c.Find(t.Context(), "another"); !errors.Is(r.Err, ErrCircuitOpen) {
+			t.Errorf("the breaker of unknown names is not open: %+v", r)
+		}
+		if r := c.Find(t.Context(), "known"); r != (Result{Name: "known"}) {
+			t.Errorf("a remembered name: %+v", r)
+		}
+	})
+}
+
+func TestAfterARecoveryTheKeyThatFailedLastIsAskedFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake("a", "b")
+		c := newTestCache(f)
+		f.set(func() { f.err = errDown })
+		c.Find(t.Context(), "b")
+		if r := c.Find(t.Context(), "b"); !errors.Is(r.Err, ErrCircuitOpen) || f.count("b") != 1 {
+			t.Errorf("asked for again at once: %+v", r)
+		}
+		f.set(func() { f.err = nil })
+		if r := c.Find(t.Context(), "a"); r.Name != "a" {
+			t.Errorf("%+v", r)
+		}
+		if r := c.Find(t.Context(), "b"); r.Name != "b" {
+			t.Errorf("the source works again, but %+v", r)
+		}
+	})
+}
+
+func TestErrorsSayWhy(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.delay = time.Hour
+		c := newTestCache(f, func(o *Options) { o.MaxConcurrent = 1 })
+		if r := c.Find(t.Context(), "slow"); !errors.Is(r.Err, ErrTimeout) || !errors.Is(r.Err, context.DeadlineExceeded) {
+			t.Errorf("%+v", r)
+		}
+		for _, name := range []string{"first", "second"} {
+			go c.Find(t.Context(), name)
+			synctest.Wait()
+		}
+		if r := c.Find(t.Context(), "third"); !errors.Is(r.Err, ErrBusy) {
+			t.Errorf("%+v", r)
+		}
+		c.Close()
+		if r := c.Find(t.Context(), "closed"); !errors.Is(r.Err, ErrClosed) {
+			t.Errorf("%+v", r)
+		}
+		time.Sleep(time.Minute)
+
+		c = newTestCache(newFake(), func(o *Options) { o.MaxRate = 10 })
+		for i := range 3 {
+			if r := c.Find(t.Context(), fmt.Sprint(i)); errors.Is(r.Err, ErrRateLimited) != (i == 2) {
+				t.Errorf("lookup %d: %+v", i, r)
+			}
+		}
+		if s := c.Stats(); s.RateLimited != 1 || s.Lookups != 2 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+func TestCloseEndsARefresh(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake("a")
+		c := newTestCache(f)
+		c.Find(t.Context(), "a")
+		f.set(func() { f.delay = 900 * time.Millisecond })
+		time.Sleep(55 * time.Second)
+		c.Get("a")
+		synctest.Wait()
+		if f.running.Load() != 1 {
+			t.Fatal("no refresh")
+		}
+		c.Close()
+		synctest.Wait()
+		if f.running.Load() != 0 {
+			t.Error("it goes on")
+		}
+	})
+}
+
+func TestASourceThatIgnoresItsContextKeepsNobody(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake("a")
+		c := newTestCache(f)
+		f.delay, f.deaf = time.Hour, true
+		go c.Find(t.Context(), "a")
+		synctest.Wait()
+		begun := time.Now()
+		if r := c.Find(t.Context(), "a"); r.Err != ErrTimeout || time.Since(begun) != 2*testOptions.Timeout {
+			t.Errorf("after %v: %+v", time.Since(begun), r)
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		gone := errors.New("the client is gone")
+		cancel(gone)
+		if r := c.Find(ctx, "a"); r.Err != gone {
+			t.Errorf("%+v", r)
+		}
+		time.Sleep(2 * time.Hour)
+	})
+}
+
+// TestUnderLoad is for the race detector.
+func TestUnderLoad(t *testing.T) {
+	t.Parallel()
+	f := newFake("a", "b", "c")
+	c := newTestCache(f, func(o *Options) {
+		o.TTL, o.MaxStale, o.MaxRate, o.MaxEntries = time.Millisecond, time.Second, 1_000_000, 2
+	})
+	var group sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) * 4 {
+		group.Go(func() {
+			for i := range 2000 {
+				name := string(rune('a' + i%4))
+				switch i % 7 {
+				case 0:
+					c.Forget(name)
+				case 1:
+					c.ForgetAll()
+				case 2:
+					if r := c.FindByAlias(t.Context(), "@"+name); r.Name != "" && r.Name != name {
+						t.Errorf("%q is %q", name, r.Name)
+					}
+				case 3:
+					if got, ok := c.GetByAlias("@" + name); ok && got != name {
+						t.Errorf("%q is %q", name, got)
+					}
+				case 4:
+					c.Stats()
+				default:
+					if r := c.Find(t.Context(), name); (r.Name != "") != (name != "d") && r.Err == nil {
+						t.Errorf("%q is %+v", name, r)
+					}
+					c.Get(name)
+				}
+			}
+		})
+	}
+	group.Wait()
+	c.Close()
+}

@@ -1,0 +1,217 @@
+package ampcors
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// behind answers a request behind an outer handler that has set headers.
+func behind(t *testing.T, cfg Config, r *http.Request, outer ...string) *httptest.ResponseRecorder {
+	t.Helper()
+	rec := httptest.NewRecorder()
+	maps.Copy(rec.Header(), headers(outer...))
+	newMiddleware(t, cfg).Wrap(new(spyAlways)).ServeHTTP(rec, r)
+	return rec
+}
+
+// TestThreatVaryOnSeveralLines: nginx before 1.23 keys its cache on the last line alone.
+func TestThreatVaryOnSeveralLines(t *testing.T) {
+	t.Parallel()
+	email := testConfig()
+	email.Email.Senders = []string{"news@example.com"}
+	for _, test := range []struct {
+		cfg    Config
+		before []string
+		want   string
+	}{
+		{testConfig(), nil, "Origin"},
+		{testConfig(), []string{"Vary: Accept"}, "Accept, Origin"},
+		{testConfig(), []string{"Vary: Accept", "Vary: Cookie"}, "Accept, Cookie, Origin"},
+		{testConfig(), []string{"Vary: Origin"}, "Origin"},
+		{testConfig(), []string{"Vary: Accept , origin"}, "Accept , origin"},
+		{testConfig(), []string{"Vary: Accept", "Vary: origin"}, "Accept, origin"},
+		{testConfig(), []string{"Vary: X-Origin"}, "X-Origin, Origin"},
+		{testConfig(), []string{"Vary: *"}, "*, Origin"},
+		{email, []string{"Vary: Origin"}, "Origin, AMP-Email-Sender"},
+		{email, []string{"Vary: Accept"}, "Accept, Origin, AMP-Email-Sender"},
+	} {
+		for _, origin := range []string{cacheOrigin, evilOrigin, ""} {
+			r := httptest.NewRequest("GET", "/", nil)
+			if origin != "" {
+				r.Header.Set("Origin", origin)
+			}
+			if got := behind(t, test.cfg, r, test.before...).Header()["Vary"]; !slices.Equal(got, []string{test.want}) {
+				t.Errorf("Origin %q behind %q: Vary %q; want one line %q", origin, test.before, got, test.want)
+			}
+		}
+	}
+}
+
+// TestThreatADenialThatIsStored: a stranger can provoke a denial, and it must neither be kept
+// by a cache nor have the headers of the response that it replaces.
+func TestThreatADenialThatIsStored(t *testing.T) {
+	t.Parallel()
+	outer := []string{
+		"Cache-Control: public, max-age=3600", "CDN-Cache-Control: max-age=3600", "Surrogate-Control: max-age=3600", "X-Accel-Expires: 3600", "Expires: Thu, 01 Jan 2099 00:00:00 GMT",
+		"Access-Control-Allow-Origin: *", "Access-Control-Allow-Credentials: true", "Access-Control-Expose-Headers: X", "Access-Control-Max-Age: 9", "Amp-Email-Allow-Sender: a@b.example",
+		"Content-Encoding: gzip", "Content-Length: 7", "Content-Range: bytes 0-1/2", "Content-Language: de", "Content-Type: font/woff2", "Content-Disposition: attachment", "Content-Location: /x",
+		"Etag: \"a\"", "Last-Modified: Thu, 01 Jan 2026 00:00:00 GMT", "Accept-Ranges: bytes", "Pragma: cache",
+		"X-Request-Id: 7", "Strict-Transport-Security: max-age=9", // which stay
+	}
+	down := testConfig()
+	failing := newSetSource()
+	failing.err = errDown
+	down.Source = failing
+	for _, test := range []struct {
+		cfg    Config
+		status int
+		want   []string
+	}{
+		{testConfig(), 403, nil},
+		{down, 503, []string{"Retry-After: 1"}},
+	} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header.Set("Origin", evilOrigin)
+		rec := behind(t, test.cfg, r, outer...)
+		want := headers(append(test.want, "Cache-Control: no-store", "Content-Type: text/plain; charset=utf-8", "X-Content-Type-Options: nosniff", "Vary: Origin",
+			"X-Request-Id: 7", "Strict-Transport-Security: max-age=9")...)
+		if rec.Code != test.status || !reflect.DeepEqual(rec.Header(), want) {
+			t.Errorf("status %d, headers\n%v; want\n%v", rec.Code, rec.Header(), want)
+		}
+	}
+}
+
+// TestTheInnerPolicyDecidesEveryCORSHeader: what an outer policy allows, an inner one may not.
+func TestTheInnerPolicyDecidesEveryCORSHeader(t *testing.T) {
+	t.Parallel()
+	outer := testConfig()
+	outer.ResponseHeaders = []string{"X-Outer"}
+	inner := testConfig()
+	inner.Credentialed, inner.ResponseHeaders = false, []string{}
+	inner.Publishers = []string{"www.example.com"}
+	h := newMiddleware(t, outer).Wrap(newMiddleware(t, inner).Wrap(new(spyAlways)))
+	for origin, want := range map[string]http.Header{
+		cacheOrigin: headers("Vary: Origin", "Access-Control-Allow-Origin: "+cacheOrigin),
+		wildOrigin:  headers("Vary: Origin", "Cache-Control: no-store", "Content-Type: text/plain; charset=utf-8", "X-Content-Type-Options: nosniff"),
+	} {
+		rec := httptest.NewRecorder()
+		h.ServeHTTP(rec, &http.Request{Method: "GET", Header: headers("Origin: " + origin)})
+		if !reflect.DeepEqual(rec.Header(), want) {
+			t.Errorf("%s: %v; want %v", origin, rec.Header(), want)
+		}
+	}
+	for _, r := range []*http.Request{
+		{Method: "GET", Header: http.Header{}},
+		{Method: "POST", Header: headers("Origin: "+evilOrigin, "Sec-Fetch-Site: same-origin")},
+	} {
+		rec := behind(t, inner, r, "Access-Control-Allow-Origin: *")
+		rec.Header()["access-control-allow-origin"] = nil
+		if rec.Header().Get("Access-Control-Allow-Origin") != "" {
+			t.Errorf("%v: %v", r.Header, rec.Header())
+		}
+	}
+	rec := httptest.NewRecorder()
+	rec.Header()["access-control-allow-credentials"] = []string{"true"} // which net/http sends as it is
+	newMiddleware(t, inner).Handle(rec, &http.Request{Method: "GET", Header: headers("Origin: " + cacheOrigin)})
+	if len(rec.Header()["access-control-allow-credentials"]) > 0 {
+		t.Errorf("%v", rec.Header())
+	}
+	// On trial, what protects the handler today goes on deciding.
+	inner.ReportOnly = true
+	rec = behind(t, inner, &http.Request{Method: "GET", Header: headers("Origin: " + evilOrigin)}, "Access-Control-Allow-Origin: *")
+	if rec.Header().Get("Access-Control-Allow-Origin") != "*" {
+		t.Errorf("%v", rec.Header())
+	}
+}
+
+// TestDeniedGetsWhatWasDecided: an API can answer JSON, with 503, too.
+func TestDeniedGetsWhatWasDecided(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig()
+	s := newSetSource()
+	cfg.Source = s
+	cfg.Denied = func(w http.ResponseWriter, r *http.Request, d Decision) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(d.StatusCode())
+		fmt.Fprintf(w, `{"error":%q}`, d.Reason.Label())
+	}
+	for _, test := range []struct {
+		err    error
+		origin string
+		want   string
+	}{
+		{nil, evilOrigin, `403 {"error":"publisher_not_allowed"} `},
+		{nil, "null", `403 {"error":"null_origin"} `},
+		{errDown, otherOrigin, `503 {"error":"source_unavailable"} 1`},
+	} {
+		s.fail(test.err)
+		rec := behind(t, cfg, &http.Request{Method: "GET", Header: headers("Origin: " + test.origin)}, "Content-Type: text/html")
+		if got := fmt.Sprint(rec.Code, " ", rec.Body, " ", rec.Header().Get("Retry-After")); got != test.want || rec.Header().Get("Cache-Control") != "no-store" || rec.Header().Get("Vary") != "Origin" {
+			t.Errorf("%s: %s, %v; want %s", test.origin, got, rec.Header(), test.want)
+		}
+	}
+	if d := (Decision{Allowed: true}); d.StatusCode() != http.StatusNoContent {
+		t.Errorf("an allowed preflight: %d", d.StatusCode())
+	}
+}
+
+// TestTheEnforcedDecisionIsHandedOn: a second decision could be another one.
+func TestTheEnforcedDecisionIsHandedOn(t *testing.T) {
+	t.Parallel()
+	s := newSetSource("www.example.com")
+	m := newMiddleware(t, Config{Source: s, Lookup: Lookup{TTL: 1, MaxStale: 1}})
+	want := Decision{Allowed: true, Reason: ReasonCacheOrigin, Origin: cacheOrigin, Publisher: "www.example.com", CacheID: "google"}
+	ran := false
+	h := m.WrapDecision(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		ran = true
+		s.remove("www.example.com")
+		if d, ok := DecisionFromContext(r.Context()); !ok || d != want {
+			t.Errorf("%+v, %t", d, ok)
+		}
+		if d := m.Check(r); d.Allowed {
+			t.Error("this test cannot fail: a second decision is the same")
+		}
+	}))
+	r := httptest.NewRequest("GET", "/", nil)
+	r.Header.Set("Origin", cacheOrigin)
+	h.ServeHTTP(httptest.NewRecorder(), r)
+	if !ran {
+		t.Error("the handler did not run")
+	}
+	if _, ok := DecisionFromContext(r.Context()); ok {
+		t.Error("the caller's request was changed")
+	}
+
+	s.add("www.example.com")
+	if err := m.Forget("www.example.com"); err != nil {
+		t.Error(err)
+	}
+	if d, proceed := m.HandleDecision(httptest.NewRecorder(), r); !proceed || d != want {
+		t.Errorf("%+v, %t", d, proceed)
+	}
+	r.Header.Set("Origin", evilOrigin)
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(rec, r)
+	d, proceed := m.HandleDecision(httptest.NewRecorder(), r)
+	if rec.Code != http.StatusForbidden || proceed || d.Reason != ReasonPublisherNotAllowed || d.Publisher != "" || d.ClaimedPublisher != "evil.example" {
+		t.Errorf("status %d, %+v, %t", rec.Code, d, proceed)
+	}
+	if counted := m.Stats()[ReasonPublisherNotAllowed]; counted != 2 {
+		t.Errorf("counted %d times", counted)
+	}
+}
+
+func TestALongVaryIsKept(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("A, ", 1<<18) + "A"
+	rec := behind(t, testConfig(), &http.Request{Method: "GET", Header: headers("Origin: " + cacheOrigin)}, "Vary: "+long)
+	if got := rec.Header()["Vary"]; len(got) != 1 || got[0] != long+", Origin" {
+		t.Errorf("%d lines", len(got))
+	}
+}

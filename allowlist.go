@@ -91,12 +91,10 @@ func (a *allowlist) find(cl *claim) (name string, ok bool) {
 // does not: by a hash prefix that the LRU does not remember, and by a prefix that
 // newAllowlist does not compute.
 func (a *allowlist) findChecked(cl *claim) (name string, ok bool) {
-	switch {
-	case cl.problem != noProblem:
-		return "", false
-	case cl.form == formHash:
+	switch cl.form {
+	case formHash:
 		return a.findHash(cl.sum())
-	case cl.form == formEncoded:
+	case formEncoded:
 		return a.findDomain(cl.domain())
 	}
 	return "", false

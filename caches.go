@@ -130,27 +130,26 @@ var cacheMembers = func() (names []string) {
 	return names
 }()
 
-// ambiguousMember returns a member of a JSON object that encoding/json takes for a known one
+// ambiguousMember returns a member of a valid JSON object that encoding/json takes for a known one
 // although it is spelled in another case, or occurs again: the last of them would win. It
 // returns "" if there is none.
 func ambiguousMember(object []byte, known ...string) string {
 	tokens := json.NewDecoder(bytes.NewReader(object))
-	if start, err := tokens.Token(); err != nil || start != json.Delim('{') {
+	if start, _ := tokens.Token(); start != json.Delim('{') {
 		return "" // null
 	}
 	seen := make(map[string]bool)
-	for tokens.More() {
-		name, err := tokens.Token()
+	for tokens.More() { // it is valid, so that there are no errors
+		token, _ := tokens.Token()
 		var value json.RawMessage
-		if err = errors.Join(err, tokens.Decode(&value)); err != nil {
-			return ""
-		}
+		_ = tokens.Decode(&value)
+		name := token.(string)
 		for _, k := range known {
-			if name := name.(string); strings.EqualFold(name, k) && (name != k || seen[k]) {
+			if strings.EqualFold(name, k) && (name != k || seen[k]) {
 				return name
 			}
 		}
-		seen[name.(string)] = true
+		seen[name] = true
 	}
 	return ""
 }

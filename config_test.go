@@ -229,6 +229,22 @@ func TestAConfigSurvivesJSON(t *testing.T) {
 	}
 }
 
+func TestDurationsInJSONAreStrings(t *testing.T) {
+	data, err := json.Marshal(Config{MaxAge: 10 * time.Minute, Lookup: Lookup{TTL: 90 * time.Second}})
+	if want := `{"lookup":{"ttl":"1m30s"},"maxAge":"10m0s"}`; string(data) != want || err != nil {
+		t.Errorf("%s, %v; want %s", data, err, want)
+	}
+	cfg := Config{MaxAge: time.Hour, Lookup: Lookup{Timeout: time.Second}}
+	if err := json.Unmarshal([]byte(`{"credentialed": true, "lookup": {"ttl": "5s"}}`), &cfg); err != nil || cfg.MaxAge != time.Hour || cfg.Lookup != (Lookup{TTL: 5 * time.Second, Timeout: time.Second}) || !cfg.Credentialed {
+		t.Errorf("%+v, %v", cfg, err)
+	}
+	for _, wrong := range []string{`{"maxAge": 600}`, `{"maxAge": "600"}`, `{"lookup": {"ttl": "soon"}}`} {
+		if err := json.Unmarshal([]byte(wrong), &cfg); err == nil {
+			t.Errorf("%s is accepted", wrong)
+		}
+	}
+}
+
 func TestAConfigCannotBeChangedFromOutside(t *testing.T) {
 	cfg := Config{
 		Publishers: []string{"example.com"}, Caches: DefaultCaches(), Origins: []string{"https://a.example"},

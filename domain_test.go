@@ -2,6 +2,8 @@ package ampcors
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -114,6 +116,23 @@ func TestAPublisherMayBeWrittenInUnicodeOrASCIIAndAnyCase(t *testing.T) {
 				t.Errorf("parseDomain(%q) = %q, %v; want %q", spelling, got, err, want)
 			}
 		}
+	}
+}
+
+func TestValueErrorsAreIteratedOver(t *testing.T) {
+	a, b, c := &ValueError{Path: "a"}, &ValueError{Path: "b"}, &ValueError{Path: "c"}
+	err := errors.Join(a, errors.New("another"), fmt.Errorf("wrapped: %w", errors.Join(b, fmt.Errorf("%w and %w", c, a))))
+	if got := slices.Collect(ValueErrors(err)); !slices.Equal(got, []*ValueError{a, b, c, a}) {
+		t.Errorf("%v", got)
+	}
+	for first := range ValueErrors(err) {
+		if first != a {
+			t.Error(first)
+		}
+		break
+	}
+	if got := slices.Collect(ValueErrors(nil)); len(got) != 0 {
+		t.Errorf("%v", got)
 	}
 }
 

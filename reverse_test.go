@@ -110,6 +110,19 @@ func TestPublisherDomainRefusesEverythingElse(t *testing.T) {
 	}
 }
 
+// A prefix of few bytes can stand for a domain of many.
+func TestALongDomainOfAShortPrefix(t *testing.T) {
+	domain := strings.Repeat(plainToASCII("é")+".", 12) + "example.net"
+	prefix, err := DomainPrefix(domain)
+	if err != nil || len(domain) <= maxLabel || !strings.HasPrefix(prefix, acePrefix) {
+		t.Fatalf("%q, %v: not what this test is about", prefix, err)
+	}
+	m := newMiddleware(t, Config{Publishers: []string{"*.example.net"}})
+	if d := m.CheckOrigin("https://" + prefix + ".cdn.ampproject.org"); !d.Allowed || d.Publisher != domain {
+		t.Errorf("%+v", d)
+	}
+}
+
 func TestAHashHasOneSpelling(t *testing.T) {
 	hash := plainHash("example.com")
 	sum, f := decodeHash(hash)

@@ -407,3 +407,34 @@ func TestUnderLoad(t *testing.T) {
 	group.Wait()
 	c.Close()
 }
+
+// Of many requests that notice at one time that a name expires soon, one refreshes it.
+func TestANameIsRefreshedOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake("a")
+		c := newTestCache(f)
+		c.Find(t.Context(), "a")
+		f.set(func() { f.delay = 100 * time.Millisecond })
+		time.Sleep(55 * time.Second)
+		for range 100 {
+			go c.refresh("a")
+		}
+		time.Sleep(time.Second)
+		c.refresh("a")
+		synctest.Wait()
+		if n := f.count("a"); n != 2 {
+			t.Errorf("asked %d times", n)
+		}
+		// Nor while the breaker is open.
+		time.Sleep(55 * time.Second)
+		c.breakers[byName][1] = breaker{failures: failuresToOpen, until: c.now() + time.Hour, err: ErrCircuitOpen}
+		if _, ok := c.Get("a"); !ok {
+			t.Error("not remembered")
+		}
+		synctest.Wait()
+		if n := f.count("a"); n != 2 || len(c.slots.all) != 0 {
+			t.Errorf("asked %d times, %d slots taken", n, len(c.slots.all))
+		}
+	})
+}

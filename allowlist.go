@@ -72,37 +72,18 @@ func newAllowlist(names []string, patterns []string, cacheSize int) *allowlist {
 	return a
 }
 
-// find finds an exactly listed publisher by the key of a claim. A hash prefix is found only
-// if the LRU remembers it: see findChecked.
-func (a *allowlist) find(cl *claim) (name string, ok bool) {
-	switch cl.form {
-	case formHash:
-		return a.recall(cl.key())
-	case formEncoded:
-		if i, ok := a.punycode[cl.key()]; ok {
-			return a.names[i], true
-		}
-		return "", false
-	}
-	return a.findDomain(cl.key())
-}
-
-// findChecked finds an exactly listed publisher by what a checked claim names, where find
-// does not: by a hash prefix that the LRU does not remember, and by a prefix that
-// newAllowlist does not compute.
-func (a *allowlist) findChecked(cl *claim) (name string, ok bool) {
-	switch cl.form {
-	case formHash:
-		return a.findHash(cl.sum())
-	case formEncoded:
-		return a.findDomain(cl.domain())
+// findDomain finds an exactly listed publisher.
+func (a *allowlist) findDomain(domain string) (name string, ok bool) {
+	if i, ok := a.exact[domain]; ok {
+		return a.names[i], true
 	}
 	return "", false
 }
 
-// findDomain finds an exactly listed publisher.
-func (a *allowlist) findDomain(domain string) (name string, ok bool) {
-	if i, ok := a.exact[domain]; ok {
+// findPunycode finds an exactly listed publisher by the prefix that DomainPrefix returns for
+// it, if that begins "xn--".
+func (a *allowlist) findPunycode(prefix string) (name string, ok bool) {
+	if i, ok := a.punycode[prefix]; ok {
 		return a.names[i], true
 	}
 	return "", false
@@ -139,14 +120,14 @@ func (a *allowlist) recall(prefix string) (name string, ok bool) {
 	return "", false
 }
 
-// findHash returns the exactly listed publisher whose name has this SHA-256, and
-// has the LRU remember it.
+// findHash finds an exactly listed publisher by a hash prefix and the SHA-256 that it spells,
+// and has the LRU remember it.
 //
 // The LRU saves a computation, and nothing else: what it has forgotten is found
 // again from the sorted hashes by a binary search and, unless two names share the
 // first 64 bits, one SHA-256. An unknown hash is never stored, so that invented
 // ones push nothing out.
-func (a *allowlist) findHash(sum *[sha256.Size]byte) (name string, ok bool) {
+func (a *allowlist) findHash(prefix string, sum *[sha256.Size]byte) (name string, ok bool) {
 	start := hashStart(sum)
 	at, _ := slices.BinarySearchFunc(a.hashes, start, func(e hashEntry, start uint64) int {
 		return cmp.Compare(e.start, start)
@@ -154,7 +135,7 @@ func (a *allowlist) findHash(sum *[sha256.Size]byte) (name string, ok bool) {
 	for ; at < len(a.hashes) && a.hashes[at].start == start; at++ {
 		i := a.hashes[at].index
 		if sha256.Sum256([]byte(a.names[i])) == *sum {
-			a.recent.Add(encodeHash(sum), i)
+			a.recent.Add(hashPrefix([]byte(prefix)), i)
 			return a.names[i], true
 		}
 	}

@@ -261,7 +261,8 @@ func (p *policy) allowsHeaders(lines []string, isOwnOrigin bool) bool {
 			}
 			lower := strings.ToLower(name)
 			_, ok := p.requestHeaders[lower]
-			if !isToken(name) || !ok && !(isOwnOrigin && lower == ampSameOrigin) {
+			isASCII := len(lower) == len(name) // or another letter was folded to an ASCII one, which has one byte
+			if !isASCII || !ok && !(isOwnOrigin && lower == ampSameOrigin) {
 				return false
 			}
 		}

@@ -83,7 +83,7 @@ func (e *emailPolicy) add(address string) {
 }
 
 // identify finds who sends an AMP for Email request: its sender, by the steps of
-// "Implementing CORS" in AMP's document. For any other request, the standing stays unknown.
+// "Implementing CORS" in AMP's document. Any other request has no sender's standing.
 func (e *emailPolicy) identify(id *identity, c *caller) {
 	// 1. Version 2. Not even Origin is read.
 	switch senders := c.senders(); len(senders) {
@@ -97,13 +97,15 @@ func (e *emailPolicy) identify(id *identity, c *caller) {
 	}
 
 	// 2. Version 1.
-	if c.origins == 1 && e.hasClient(c.origin) {
+	if _, isClient := e.clients[c.origin]; isClient {
 		if address, ok := c.sourceOrigin(); ok {
 			id.standing, id.name = e.standing(address), address
 			if id.standing == sender {
 				id.standing = senderV1
 			}
+			return
 		}
+		id.standing = mailClient
 	}
 
 	// 3. Neither: a website's request.
@@ -169,13 +171,4 @@ func (e *emailPolicy) standing(address string) standing {
 		return sender
 	}
 	return otherSender
-}
-
-// hasClient reports whether the origin is a mail client's.
-func (e *emailPolicy) hasClient(origin string) bool {
-	if e == nil {
-		return false
-	}
-	_, ok := e.clients[origin]
-	return ok
 }

@@ -20,13 +20,16 @@ type Step struct {
 	Detail string // what that means, in a sentence
 }
 
-// Explain decides on an Origin value as [Middleware.CheckOrigin] does, by the same code, and
+// Explain decides on an Origin value as [Middleware.CheckOrigin] does, by the same stages, and
 // shows how. It is for diagnostic pages and support, not for each request.
 func (m *Middleware) Explain(origin string) Explanation {
 	p := m.current()
 	text := ""
 	v := verdict{caller: caller{origin: origin, origins: 1}, claim: claim{text: &text}}
-	p.judge(&v, nil)
+	v.claim.read(origin, &p.hosts)
+	v.claim.checkAll(&p.hosts)
+	v.identity.find(p, &v.caller, &v.claim)
+	v.reason = p.decide(&v.caller, &v.claim, &v.identity)
 	e := Explanation{Decision: v.decision()}
 	e.explain(p, &v)
 	outcome := "Denied"

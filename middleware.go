@@ -215,7 +215,7 @@ type verdict struct {
 
 // judge takes a request through the stages. Each reads what those before it made, and makes
 // one value, which it writes in its place: to copy what was just written would cost more
-// than a lookup. Without a request, the caller has been made already.
+// than a lookup. If r is nil, the caller has been made already.
 func (p *policy) judge(v *verdict, r *http.Request) {
 	if r != nil {
 		v.caller.read(r)
@@ -223,10 +223,9 @@ func (p *policy) judge(v *verdict, r *http.Request) {
 	if v.caller.origins == 1 {
 		v.claim.read(v.caller.origin, &p.hosts)
 	}
-	if v.claim.text != nil {
-		v.claim.checkAll(&p.hosts)
+	if v.caller.origins == 1 || p.email != nil {
+		v.identity.find(p, &v.caller, &v.claim)
 	}
-	v.identity.find(p, &v.caller, &v.claim)
 	v.reason = p.decide(&v.caller, &v.claim, &v.identity)
 	if v.isGrantedPreflight() {
 		// Kept, so that Config.Observe cannot change what was checked.

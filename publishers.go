@@ -1,6 +1,8 @@
 package ampcors
 
 import (
+	"strings"
+
 	"github.com/ampcors/ampcors/internal/lookup"
 )
 
@@ -26,7 +28,7 @@ const (
 	senderV1             // in Config.Email, version 1
 	otherSender          // an AMP for Email request with a sender that is not allowed
 	noSender             // an AMP for Email request without exactly one address as its sender
-	mailClient           // the origin of a mail client, with no sender
+	mailClient           // nobody else, at the origin of a mail client
 )
 
 // isPublisher reports whether it is a known publisher.
@@ -46,16 +48,22 @@ func (s standing) isSender() bool { return sender <= s && s <= noSender }
 // Source be asked.
 func (id *identity) find(p *policy, c *caller, cl *claim) {
 	if p.email != nil {
-		if p.email.identify(id, c); id.standing != unknown {
-			return
-		}
+		p.email.identify(id, c)
 	}
-	if c.origins != 1 {
+	if c.origins != 1 || id.standing.isSender() {
 		return
 	}
 	if cl.namesSomebody() && (cl.form != formHTTPHost || p.cfg.DangerouslyAllowHTTPOwnOrigins) {
 		var ok bool
-		if id.name, ok = p.list.find(cl); ok {
+		switch cl.form {
+		case formHash:
+			id.name, ok = p.list.recall(cl.name)
+		case formEncoded:
+			id.name, ok = p.list.findPunycode(cl.name)
+		default:
+			id.name, ok = p.list.findDomain(cl.key())
+		}
+		if ok {
 			id.standing = listed
 			return
 		}
@@ -66,29 +74,42 @@ func (id *identity) find(p *policy, c *caller, cl *claim) {
 	// Last, because an origin that is listed in Origins, too, is still its publisher's.
 	if _, ok := p.origins[c.origin]; ok {
 		*id = identity{standing: extraOrigin}
-	} else if id.standing == unknown && p.email.hasClient(c.origin) {
-		id.standing = mailClient // which says more than that it is nobody's page
 	}
 }
 
 func (id *identity) findUnlisted(p *policy, c *caller, cl *claim) {
-	source := p.source
+	source, byPrefix := p.source, cl.form == formEncoded || cl.form == formHash
 	if source != nil && cl.cache == nil && c.isSameOrigin() {
 		source = nil // the API host's own page gets through in any case
 	}
 	var ok bool
-	if id.name, ok = source.recall(cl); ok {
+	switch {
+	case source == nil:
+	case byPrefix:
+		id.name, ok = source.GetByAlias(cl.name)
+	default:
+		id.name, ok = source.Get(cl.key())
+	}
+	if ok {
 		id.standing = confirmed
 		return
 	}
+
 	if cl.check(); cl.problem != noProblem {
 		return
 	}
-	if id.name, ok = p.list.findChecked(cl); ok {
+	domain := cl.domain()
+	switch cl.form {
+	case formHash:
+		id.name, ok = p.list.findHash(cl.name, cl.sum())
+	case formEncoded:
+		id.name, ok = p.list.findDomain(domain) // its prefix is none that newAllowlist computes
+	}
+	if ok {
 		id.standing = listed
 		return
 	}
-	isMatched := p.list.matches(cl.domain())
+	isMatched := p.list.matches(domain)
 	if isMatched || source != nil {
 		cl.checkAll(&p.hosts)
 	}
@@ -96,8 +117,13 @@ func (id *identity) findUnlisted(p *policy, c *caller, cl *claim) {
 	case cl.problem != noProblem:
 	case isMatched:
 		id.standing = matched
+	case source != nil && cl.form == formHash:
+		id.set(source.FindByAlias(c.context(), strings.Clone(cl.name)))
 	case source != nil:
-		id.set(source.ask(c.context(), cl))
+		id.set(source.Find(c.context(), strings.Clone(domain)))
+		if byPrefix && id.name != "" {
+			source.AddAlias(strings.Clone(cl.name), id.name)
+		}
 	}
 }
 

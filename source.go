@@ -192,29 +192,6 @@ func (m *memory) close() {
 	}
 }
 
-// recall returns the publisher that a claim names, if that is remembered.
-func (m *memory) recall(cl *claim) (publisher string, ok bool) {
-	switch {
-	case m == nil:
-		return "", false
-	case cl.form == formEncoded, cl.form == formHash:
-		return m.GetByAlias(cl.key())
-	}
-	return m.Get(cl.key())
-}
-
-// ask asks about a checked claim. Copies are made of what is kept.
-func (m *memory) ask(ctx context.Context, cl *claim) lookup.Result {
-	if cl.form == formHash {
-		return m.FindByAlias(ctx, strings.Clone(cl.name))
-	}
-	answer := m.Find(ctx, strings.Clone(cl.domain()))
-	if cl.form == formEncoded && answer.Name != "" {
-		m.AddAlias(strings.Clone(cl.name), answer.Name)
-	}
-	return answer
-}
-
 func (m *memory) stats() SourceStats {
 	if m == nil {
 		return SourceStats{}

@@ -87,18 +87,15 @@ type reservedHost struct {
 	isCache bool // and not for third-party frames
 }
 
-// A cacheHost recognises the origins of one AMP Cache.
-type cacheHost struct {
-	id     string
-	dotted string // the cache domain behind a dot: evilcdn.ampproject.org is no cache's
-}
+// A cacheHost recognizes the origins of one AMP Cache.
+type cacheHost struct{ id, domain string }
 
 // newHosts returns the hosts of trusted caches. Reserved are their domains, those of the
 // registry's caches, trusted or not, and those of third-party frames.
 func newHosts(trusted []Cache) hosts {
 	var h hosts
 	for _, c := range trusted {
-		h.caches = append(h.caches, cacheHost{id: c.ID, dotted: "." + c.CacheDomain})
+		h.caches = append(h.caches, cacheHost{c.ID, c.CacheDomain})
 	}
 	for _, c := range slices.Concat(trusted, DefaultCaches()) {
 		for _, host := range []reservedHost{{c.CacheDomain, true}, {c.ThirdPartyFrameDomainSuffix, false}} {
@@ -129,21 +126,19 @@ func (h *hosts) isReserved(host string) bool {
 // prefix: "" for the bare cache domain. Of any other host it leaves all.
 func (h *hosts) split(host string) (name string, cache *cacheHost) {
 	for i := range h.caches {
-		c := &h.caches[i]
-		if prefix, ok := strings.CutSuffix(host, c.dotted); ok {
-			return prefix, c
-		}
-		if host == c.dotted[1:] {
-			return "", c
+		if c := &h.caches[i]; isOrIsBelow(host, c.domain) {
+			return host[:max(0, len(host)-len(c.domain)-len("."))], c
 		}
 	}
 	return host, nil
 }
 
-// isOrIsBelow reports whether host is the domain or one of its subdomains.
+// isOrIsBelow reports whether host is the domain or one of its subdomains. It looks for the
+// dot first: without it, evilcdn.ampproject.org would be below cdn.ampproject.org, and few
+// hosts have one at that place.
 func isOrIsBelow(host, domain string) bool {
-	rest, ok := strings.CutSuffix(host, domain)
-	return ok && (rest == "" || rest[len(rest)-1] == '.')
+	n := len(host) - len(domain)
+	return (n == 0 || n > 0 && host[n-1] == '.') && host[n:] == domain
 }
 
 // read reads an Origin value as far as a lookup needs it. What costs more than that is left
@@ -164,13 +159,22 @@ func (cl *claim) read(origin string, h *hosts) {
 		cl.form = formHost
 	case cl.name == "":
 		cl.form, cl.problem = formBareCache, problemNoPrefix
-	case isHashPrefix(cl.name):
+	case len(cl.name) == len(hashPrefix{}) && isHashPrefix(cl.name):
 		cl.form = formHash
 	default:
+		cl.readPrefix()
+	}
+}
+
+func (cl *claim) readPrefix() {
+	length, hasDash, plain := unfoldPlain(&cl.buf, cl.name)
+	switch {
+	case plain && hasDash:
+		cl.form, cl.length = formPlain, uint8(length)
+	case isHashPrefix(cl.name):
+		cl.form = formHash // though not one of 52 characters
+	default:
 		cl.form = formEncoded
-		if length, plain := unfoldPlain(&cl.buf, cl.name); plain {
-			cl.form, cl.length = formPlain, uint8(length)
-		}
 	}
 }
 

@@ -70,7 +70,7 @@ func (e *Explanation) explain(p *policy, v *verdict) {
 		e.explainHost(p, v, host)
 		return
 	}
-	e.step("cache", true, cl.cache.dotted[1:], fmt.Sprintf("The AMP Cache %q.", cl.cache.id))
+	e.step("cache", true, cl.cache.domain, fmt.Sprintf("The AMP Cache %q.", cl.cache.id))
 	e.explainPrefix(p, v)
 }
 

@@ -111,15 +111,15 @@ func TestTheInnerPolicyDecidesEveryCORSHeader(t *testing.T) {
 		{Method: "POST", Header: headers("Origin: "+evilOrigin, "Sec-Fetch-Site: same-origin")},
 	} {
 		rec := behind(t, inner, r, "Access-Control-Allow-Origin: *")
-		rec.Header()["access-control-allow-origin"] = nil
 		if rec.Header().Get("Access-Control-Allow-Origin") != "" {
 			t.Errorf("%v: %v", r.Header, rec.Header())
 		}
 	}
 	rec := httptest.NewRecorder()
-	rec.Header()["access-control-allow-credentials"] = []string{"true"} // which net/http sends as it is
+	raw := "access-control-allow-credentials" // which net/http sends as it is
+	rec.Header()[raw] = []string{"true"}
 	newMiddleware(t, inner).Handle(rec, &http.Request{Method: "GET", Header: headers("Origin: " + cacheOrigin)})
-	if len(rec.Header()["access-control-allow-credentials"]) > 0 {
+	if len(rec.Header()[raw]) > 0 {
 		t.Errorf("%v", rec.Header())
 	}
 	// On trial, what protects the handler today goes on deciding.

@@ -11,7 +11,7 @@ import (
 )
 
 // ErrHashPrefix is returned by [PublisherDomain] for a prefix without a dash. Such a
-// prefix is a hash, which cannot be reversed; a [Middleware] recognises the hashes
+// prefix is a hash, which cannot be reversed; a [Middleware] recognizes the hashes
 // of the publishers that it is configured with.
 var ErrHashPrefix = errors.New("ampcors: the domain prefix has no dash: it is a hash, and cannot be reversed")
 
@@ -162,9 +162,9 @@ func unfold(dst []byte, text string) []byte {
 // unfoldPlain writes into buf what unfold returns, for a prefix that is plain: a label that is neither punycode
 // nor wrapped nor has to be, and that holds no A-label. For such a prefix, reverse does
 // nothing else before it checks the domain, which is left to be done.
-func unfoldPlain(buf *[maxLabel]byte, prefix string) (length int, plain bool) {
+func unfoldPlain(buf *[maxLabel]byte, prefix string) (length int, hasDash, plain bool) {
 	if len(prefix) > maxLabel || hyphens34(prefix) || strings.HasPrefix(prefix, "0-") {
-		return 0, false
+		return 0, false, false
 	}
 	n := 0
 	for i := 0; i < len(prefix); i++ {
@@ -172,18 +172,19 @@ func unfoldPlain(buf *[maxLabel]byte, prefix string) (length int, plain bool) {
 		switch {
 		case c > '.': // a letter or digit, or what checkDomain refuses
 		case c != '-':
-			return 0, false
+			return 0, false, false
 		case i+1 == len(prefix) || prefix[i+1] != '-':
-			c = '.'
+			c, hasDash = '.', true
 		case n > 0 && buf[n-1] == '-': // "----", as an A-label would have
-			return 0, false
+			return 0, false, false
 		default:
+			hasDash = true
 			i++
 		}
 		buf[n] = c
 		n++
 	}
-	return n, true
+	return n, hasDash, true
 }
 
 // decodeHash returns the SHA-256 that a hash prefix spells in base32.

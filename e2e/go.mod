@@ -4,10 +4,13 @@ go 1.26.0
 
 replace github.com/ampcors/ampcors => ../
 
+replace github.com/ampcors/ampcors/guard => ../guard
+
 replace github.com/ampcors/ampcors/source/redissource => ../source/redissource
 
 require (
 	github.com/ampcors/ampcors v0.0.0-00010101000000-000000000000
+	github.com/ampcors/ampcors/guard v0.0.0-00010101000000-000000000000
 	github.com/ampcors/ampcors/source/redissource v0.0.0-00010101000000-000000000000
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.23.0
@@ -19,6 +22,7 @@ require (
 )
 
 require (
+	github.com/felixge/httpsnoop v1.1.0 // indirect
 	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
 	github.com/hashicorp/golang-lru/v2 v2.0.7 // indirect
 	github.com/jackc/pgpassfile v1.0.0 // indirect

@@ -375,13 +375,13 @@ func runCluster(t *testing.T, binary string, db *servertest.Server, s store) {
 		db.Start()
 		return "works again after " + round(c.recovery(1))
 	}))
-	wantStale(c.phase("database killed, and started after StaleFor", func() string {
+	wantStale(c.phase("database killed, and started after MaxStale", func() string {
 		db.Kill()
 		time.Sleep(staleFor + timeout)
 		for _, n := range c.nodes {
 			for _, p := range c.hot {
 				if o := c.call(n, p.origins[0]); o != unavailable {
-					t.Errorf("%s: %d, when StaleFor is over", p.origins[0], o)
+					t.Errorf("%s: %d, when MaxStale is over", p.origins[0], o)
 				}
 			}
 		}
@@ -417,7 +417,7 @@ func runCluster(t *testing.T, binary string, db *servertest.Server, s store) {
 		if c.toggle(0, true, c.nodes); c.Failed() {
 			return ""
 		}
-		return fmt.Sprintf("seen by the others after %s, by that one after %s (StaleFor is %v); works again after %s", round(others), round(took), staleFor, round(recovered))
+		return fmt.Sprintf("seen by the others after %s, by that one after %s (MaxStale is %v); works again after %s", round(others), round(took), staleFor, round(recovered))
 	}))
 	c.phase("publishers come and go again", comeAndGo)
 

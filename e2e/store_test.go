@@ -34,7 +34,7 @@ type redisStore struct {
 func newRedisStore(t *testing.T, addr string) *redisStore {
 	t.Helper()
 	option := rueidis.ClientOption{InitAddress: []string{addr}, PipelineMultiplex: -1}
-	source, err := redissource.New(redissource.Options{Redis: option})
+	source, err := redissource.New(redissource.Config{Redis: option})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func (s *postgresStore) fill(t *testing.T, publishers []string) {
 	if err != nil || int(copied) != len(publishers) {
 		t.Fatal(copied, err)
 	}
-	source, err := sqlsource.New(s.db, sqlsource.Table{})
+	source, err := sqlsource.New(s.db, sqlsource.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,7 @@ func newAllowlist(names []string, patterns []string, cacheSize int) *allowlist {
 		hashes: make([]hashEntry, 0, len(names)),
 	}
 	if len(names) > 0 {
-		// Its only error is a size below one, which compile refuses.
+		// Its only error is a size below one, which is none here.
 		a.recent, _ = lru.New[hashPrefix, uint32](min(cacheSize, len(names)))
 	}
 	for i, name := range names {

@@ -19,6 +19,11 @@
 //	}
 //	http.ListenAndServe(":8080", mw.Wrap(api))
 //
+// A request goes one way, through one file for each question: caller.go (what does the request
+// say?), claim.go (whose page does its Origin name?), publishers.go (do we know that
+// publisher?), decision.go (what follows?) and response.go (which headers?). middleware.go
+// calls them in this order.
+//
 // # What is promised
 //
 // Sound: an accepted cache origin names exactly one publisher domain, and that
@@ -30,12 +35,12 @@
 //
 // Implementations disagree on the prefix of many domains, and nobody outside knows
 // which form a cache uses. So this package does not compute the one origin that it
-// expects. It decodes what came, and refuses what does not decode to one publisher:
+// expects. It decodes what came, and denies what does not decode to one publisher:
 //
 //   - The value is "https://", one label, "." and the domain of a trusted cache, and
 //     nothing else. The label is the domain prefix.
-//   - A prefix without a dash is 52 characters of base32 that spell the SHA-256 of a
-//     publisher that is listed exactly, or that the Source knows. Each one's hash is
+//   - A prefix without a dash, a hash prefix, is 52 characters of base32 that spell the
+//     SHA-256 of a publisher that is listed exactly, or that the Source knows. Each one's hash is
 //     accepted, whatever its readable form. A pattern such as "*.example.com" matches
 //     no hash.
 //   - A prefix with a dash is decoded from punycode if it begins "xn--"; then "0-"
@@ -59,21 +64,23 @@
 //   - A first label that begins "xn-" and is internationalised besides ("xn-é.com")
 //     is accepted wrapped and hashed, but not in the form that AMP's implementations
 //     give it, which holds a reserved label.
-//   - A prefix in which an A-label stands undecoded is refused: the algorithm decodes
+//   - A prefix in which an A-label is left undecoded is denied: the algorithm decodes
 //     it first.
 //
 // An own origin is "https://" and an allowed publisher's domain, at the default port.
-// No host of an AMP Cache is one, whatever a pattern covers: not of those that are
-// trusted, and not of those in [DefaultCaches].
+// No host of an AMP Cache is a publisher, whatever a pattern matches or a Source says: not of
+// those that are trusted, and not of those in [DefaultCaches]. Nor is one of their third-party
+// frames.
 //
 // # What is decided
 //
 // Origin decides, and outranks AMP-Same-Origin; the query's __amp_source_origin is
 // the caller's claim and never changes a decision on a website's request. A request
-// with an Origin that is not allowed is refused, unless Sec-Fetch-Site says that it is
+// with an Origin that is not allowed is denied, unless Sec-Fetch-Site says that it is
 // the API host's own page. A request without Origin passes if it is safe (GET, HEAD,
 // OPTIONS), or if it has AMP-Same-Origin and nothing says that it comes from another
-// site. Every response but those to OPTIONS has Vary: Origin. The README has the whole
+// site. Every response but those to OPTIONS has Vary: Origin, in one line with what was there. A
+// denial is never stored by caches. The README has the whole
 // table.
 //
 // AMP emails have no origin but a sender. Config.Email says which senders are allowed;
@@ -85,13 +92,13 @@
 // configfile reads and follows one in a file. Publishers that are in a database, and come
 // and go, are asked for by a [Source]; packages source/sqlsource and source/redissource are
 // two. Its answers are remembered for [Lookup].TTL, which is how long a revoked publisher
-// can still get in while the Source can be reached, unless [Middleware.Forget] is called or
-// the Source is a [Notifier].
+// can still get in while the Source works, unless [Middleware.Forget] is called or the Source
+// is a [Notifier]. A publisher in use is asked for again before that, while requests go on.
 //
-// If the Source cannot tell, a publisher that it confirmed within [Lookup].StaleFor goes on
+// If the Source fails, a publisher that it confirmed within [Lookup].MaxStale goes on
 // getting in, and everybody else is answered with status 503 and Retry-After, and neither
-// let in nor remembered as refused. [ReasonSourceUnavailable], Decision.SourceErr and
-// [Middleware.SourceStats] tell why. Invented origins reach the Source at a limited rate.
+// let in nor remembered as denied. [ReasonSourceUnavailable], Decision.SourceErr and
+// [Middleware.SourceStats] say why. Invented origins reach the Source at a limited rate.
 // While they come faster than that, a publisher that is not yet remembered may get 503 as
 // well.
 //
@@ -102,7 +109,7 @@
 // OPTIONS: not behind a ServeMux pattern with a method, not with chi's With and Group,
 // not in a gin group without a route for OPTIONS. A framework that has handlers of its
 // own must stop when [Middleware.Handle] returns false: gin with Abort, as gin.WrapH
-// would run the handler after the refusal. fiber uses a request's memory again, so what
+// would run the handler after the denial. fiber uses a request's memory again, so what
 // Config.Observe keeps must be cloned. examples/frameworks has a program for each, and
 // examples of what goes wrong.
 //
@@ -123,8 +130,9 @@
 //
 // The ResponseWriter is the server's own, so a handler can undo what is decided here.
 // One that sets Access-Control-Allow-Origin replaces it, and one that adds it sends
-// two, which browsers reject. One that sets Vary, instead of adding to it, lets a
-// shared cache give one publisher's answer to another.
+// two, which browsers reject. One that sets Vary lets a shared cache give one publisher's
+// answer to another, and so does one that adds a line, with nginx before 1.23. Package guard, a
+// module of its own, keeps handlers from that.
 //
 // # Beside it
 //

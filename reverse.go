@@ -20,8 +20,8 @@ var ErrHashPrefix = errors.New("ampcors: the domain prefix has no dash: it is a 
 // This says whose prefix it is, not that the publisher is to be trusted.
 //
 // It accepts exactly those prefixes that are a form of one publisher domain: see
-// the package documentation. Any other is refused with a *[ValueError], or with an
-// error that is [ErrHashPrefix] if it has no dash.
+// the package documentation. Any other is an error: a *[ValueError], or one
+// that is [ErrHashPrefix] if it has no dash.
 func PublisherDomain(prefix string) (string, error) {
 	if prefix != "" && isHashPrefix(prefix) {
 		return "", fmt.Errorf("%w: %.80q", ErrHashPrefix, prefix)

@@ -2,8 +2,6 @@ package ampcors
 
 import (
 	"fmt"
-	"net/netip"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -97,22 +95,6 @@ func (v *validator) publishers(cfg *Config, yield func(domain string, isPattern 
 	}
 }
 
-// developmentOrigin returns the origin of a local address that was taken for a publisher.
-func developmentOrigin(value string) string {
-	_, host, found := strings.Cut(value, "//")
-	if !found {
-		host = value
-	}
-	host, _, _ = strings.Cut(host, "/")
-	name, _, _ := strings.Cut(host, ":")
-	if origin := "http://" + host; name == "localhost" || isIPAddress(name) {
-		if reason, _ := originProblem(origin); reason == "" {
-			return origin
-		}
-	}
-	return ""
-}
-
 // publisherProblem returns why a domain, or a pattern over it, may not be allowed, although
 // it is one.
 func (h *hosts) publisherProblem(domain string, isPattern, allowsPublicSuffix bool) (reason, want string) {
@@ -161,68 +143,6 @@ func (v *validator) origins(values []string) {
 			v.report(element("origins", i), value, reason, want)
 		}
 	}
-}
-
-// originProblem returns why value is not an origin as browsers serialise it, which is
-// the only form that can ever be equal to one.
-// https://html.spec.whatwg.org/#ascii-serialisation-of-an-origin
-func originProblem(value string) (reason, want string) {
-	const example = `an origin such as "https://www.example.com" or "http://localhost:8080"`
-	switch {
-	case value == "null":
-		return "is what every sandboxed frame and local file sends", example
-	case value == "*":
-		return "would allow everybody", example
-	case len(value) > maxOrigin:
-		return fmt.Sprintf("is longer than %d bytes", maxOrigin), example
-	}
-	u, err := url.Parse(value)
-	if err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") {
-		return "is not an http or https origin", example
-	}
-	host, port := strings.ToLower(u.Hostname()), u.Port() // url.Parse lets only digits be a port
-	switch addr, err := netip.ParseAddr(host); {
-	case err == nil && (addr.Is4In6() || addr.Zone() != ""):
-		return "has an address that browsers write in another way", example
-	case err == nil && addr.Is6():
-		host = "[" + addr.String() + "]"
-	case !isASCII(host):
-		domain, err := parseDomain("a." + host) // so that it may be a single label
-		if err != nil {
-			return "has a host that " + err.reason, example
-		}
-		host = domain[len("a."):]
-	case err != nil && isNumber(host[strings.LastIndexByte(host, '.')+1:]):
-		return "has an address that browsers write in another way", example
-	case err != nil && !isHost(host):
-		return "has a host that is not letters, digits, hyphens and underscores between single dots", example
-	}
-	canonical := u.Scheme + "://" + host
-	if port != "" {
-		n, err := strconv.ParseUint(port, 10, 16)
-		if err != nil {
-			return "has a port above 65535", example
-		}
-		if isDefault := u.Scheme == "http" && n == 80 || u.Scheme == "https" && n == 443; !isDefault {
-			canonical += fmt.Sprintf(":%d", n)
-		}
-	}
-	if canonical != value {
-		return "is not how browsers write this origin", fmt.Sprintf("%q", canonical)
-	}
-	return "", ""
-}
-
-// isHost reports whether s can be the host of an origin, which need not be a
-// publisher's domain: "localhost" is one, and so is "foo-.example.com".
-func isHost(s string) bool {
-	for label := range strings.SplitSeq(s, ".") {
-		if label == "" || strings.Trim(label, domainBytes) != "" {
-			return false
-		}
-	}
-	_, p := decodeDomain(s)
-	return p != problemALabel
 }
 
 func (v *validator) methods(values []string) {
@@ -324,13 +244,6 @@ func (v *validator) email(cfg Email, yield func(address string)) {
 	if len(cfg.Senders) == 0 && len(cfg.Clients) > 0 {
 		v.report("email.senders", "", "is missing, though there are clients", wantAddress)
 	}
-}
-
-// hostOf returns the host of an origin.
-func hostOf(origin string) string {
-	_, host, _ := strings.Cut(origin, "://")
-	host, _, _ = strings.Cut(host, ":")
-	return host
 }
 
 func (v *validator) lookup(l Lookup) {

@@ -46,9 +46,9 @@ func TestTheExamplesPageAsAPersonUsesIt(t *testing.T) {
 
 			for _, try := range []struct{ name, typed, verdict, title, step string }{
 				{"allowed", "https://www-example-com.cdn.ampproject.org", "Allowed: cache origin (www.example.com)", "Allowed: whose page is this Origin?", "Listed in Publishers."},
-				{"refused", "https://evil-example.cdn.ampproject.org", "Refused: publisher not allowed (evil.example)", "Refused: whose page is this Origin?", "Neither listed in Publishers nor covered by a pattern there."},
-				{"markup", "<script>document.title='x'</script>", "Refused: malformed origin", "Refused: whose page is this Origin?", "An origin is a scheme"},
-				{"hash", "https://v2c4ucasgcskftbjt4c7phpkbqedcdcqo23tkamleapoa5o6fygq.cdn.ampproject.org", "Refused: hash not known", "Refused: whose page is this Origin?", "A pattern cannot match a hash."},
+				{"refused", "https://evil-example.cdn.ampproject.org", "Denied: publisher not allowed (claims to be evil.example)", "Denied: whose page is this Origin?", "Neither listed in Publishers nor matched by a pattern there."},
+				{"markup", "<script>document.title='x'</script>", "Denied: malformed origin", "Denied: whose page is this Origin?", "An origin is a scheme"},
+				{"hash", "https://v2c4ucasgcskftbjt4c7phpkbqedcdcqo23tkamleapoa5o6fygq.cdn.ampproject.org", "Denied: hash prefix not known", "Denied: whose page is this Origin?", "A pattern cannot match a hash."},
 			} {
 				do(t, page, chromedp.Clear(chromedp.CSS("#origin")))
 				do(t, page, chromedp.SendKeys(chromedp.CSS("#origin"), try.typed))
@@ -68,7 +68,7 @@ func TestTheExamplesPageAsAPersonUsesIt(t *testing.T) {
 			expect(t, page, "a sample", "Allowed: cache origin (xn--bcher-kva.example)", "Allowed: whose page is this Origin?", "Punycode decoded")
 			do(t, page, chromedp.Clear(chromedp.CSS("#origin")))
 			do(t, page, loads(chromedp.SendKeys(chromedp.CSS("#origin"), "null\r")))
-			expect(t, page, "Enter", "Refused: null origin", "Refused: whose page is this Origin?", "Sandboxed frames")
+			expect(t, page, "Enter", "Denied: null origin", "Denied: whose page is this Origin?", "Sandboxed frames")
 		})
 	}
 }

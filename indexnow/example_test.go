@@ -35,7 +35,7 @@ func Example() {
 	if err := engines.Verify(ctx, "www.example.com"); err != nil {
 		log.Print(err)
 	}
-	queue, err := indexnow.NewQueue(engines, indexnow.QueueConfig{}) // or with Failed, if engines has no Logger
+	queue, err := indexnow.NewQueue(engines, indexnow.QueueConfig{})
 	if err != nil {
 		log.Fatal(err)
 	}

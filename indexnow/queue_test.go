@@ -930,7 +930,7 @@ func TestFaultsOfTheQueuesConfigurationAreAllReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = NewQueue(c, QueueConfig{Delay: -1, Hold: -1, Capacity: -1})
-	for _, want := range []string{"Failed", "Delay", "Hold", "Capacity"} {
+	for _, want := range []string{"Delay", "Hold", "Capacity"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not have %s", err, want)
 		}

@@ -126,7 +126,7 @@ func TestThePageExplainsAnyOriginByTheCodeThatDecides(t *testing.T) {
 			allowed++
 		}
 		status, body := get(s.Link())
-		want := map[bool]string{true: "Allowed: ", false: "Refused: "}[d.Allowed] + d.Reason.String()
+		want := map[bool]string{true: "Allowed: ", false: "Denied: "}[d.Allowed] + d.Reason.String()
 		if status != 200 || !strings.Contains(body, want) || strings.Contains(body, "<script") {
 			t.Errorf("%s: status %d; want %q in\n%s", s.Title, status, want, body)
 		}

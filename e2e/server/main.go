@@ -81,6 +81,8 @@ func run(redis, postgres string, lookup ampcors.Lookup) error {
 		return err
 	}
 
+	defer mw.Close()
+
 	mux := http.NewServeMux()
 	mux.Handle("/", mw.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintln(w, "an answer")

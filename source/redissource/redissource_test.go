@@ -287,7 +287,22 @@ func TestManyPublishersAreWrittenInBatches(t *testing.T) {
 	}
 }
 
-func TestOptionsAreChecked(t *testing.T) {
+func TestPingSaysWhetherRedisAnswers(t *testing.T) {
+	t.Parallel()
+	redis := servertest.Redis(t)
+	s := newSource(t, redis.Addr)
+	if err := s.Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+	redis.Stop()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	if err := s.Ping(ctx); err == nil || !strings.HasPrefix(err.Error(), "redissource: ") {
+		t.Errorf("Redis is stopped, but: %v", err)
+	}
+}
+
+func TestAWrongConfigIsReported(t *testing.T) {
 	_, err := New(Config{Redis: rueidis.ClientOption{
 		ClientTrackingOptions: []string{"OPTIN"}, OnInvalidations: func([]rueidis.RedisMessage) {}, DisableCache: true, AlwaysRESP2: true, ReplicaOnly: true,
 		DisableAutoPipelining: true, Dialer: net.Dialer{KeepAlive: -1},

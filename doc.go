@@ -19,11 +19,6 @@
 //	}
 //	http.ListenAndServe(":8080", mw.Wrap(api))
 //
-// A request goes one way, through one file for each question: caller.go (what does the request
-// say?), claim.go (whose page does its Origin name?), publishers.go (do we know that
-// publisher?), decision.go (what follows?) and response.go (which headers?). middleware.go
-// calls them in this order.
-//
 // # What is promised
 //
 // Sound: an accepted cache origin names exactly one publisher domain, and that

@@ -69,7 +69,6 @@ func (m *Middleware) replace(p *policy, closes bool) error {
 	switch {
 	case p.source == nil:
 	case old.sameAs(p.source):
-		p.source.Close()
 		p.source = old
 	default:
 		p.source.subscribe()
@@ -213,9 +212,16 @@ type verdict struct {
 	headers  string // that an allowed preflight asked for, as it listed them
 }
 
-// judge takes a request through the stages. Each reads what those before it made, and makes
-// one value, which it writes in its place: to copy what was just written would cost more
-// than a lookup. If r is nil, the caller has been made already.
+// judge takes a request through the stages, each in a file of its own:
+//
+//	caller    caller.go      what the request says
+//	claim     claim.go       whose page its Origin names
+//	identity  publishers.go  whether we know that publisher: the one question
+//	reason    decision.go    what follows
+//
+// respond, in response.go, then writes the headers. Each stage reads what those before it made,
+// and makes one value, which it writes in its place: to copy what was just written would cost
+// more than a lookup. If r is nil, the caller has been made already.
 func (p *policy) judge(v *verdict, r *http.Request) {
 	if r != nil {
 		v.caller.read(r)

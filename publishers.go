@@ -73,7 +73,7 @@ func (id *identity) find(p *policy, c *caller, cl *claim) {
 	}
 	// Last, because an origin that is listed in Origins, too, is still its publisher's.
 	if _, ok := p.origins[c.origin]; ok {
-		*id = identity{standing: extraOrigin}
+		id.standing = extraOrigin
 	}
 }
 

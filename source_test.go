@@ -843,12 +843,13 @@ func TestWhatIsRememberedIsNotARequestsMemory(t *testing.T) {
 		m := newMiddleware(t, cfg)
 		buf := []byte(origin)
 		want := m.CheckOrigin(unsafeString(buf)).Reason
+		prefixes := m.SourceStats().Prefixes
 		for i := range buf {
 			buf[i] = '#'
 		}
 		wantReason(t, m, origin, want)
-		if s.lookups() != 1 {
-			t.Errorf("%s: %d lookups", origin, s.lookups())
+		if s.lookups() != 1 || m.SourceStats().Prefixes != prefixes {
+			t.Errorf("%s: %d lookups, %d prefixes, and before %d", origin, s.lookups(), m.SourceStats().Prefixes, prefixes)
 		}
 	}
 }
@@ -1390,6 +1391,26 @@ func TestCloseEndsAMiddleware(t *testing.T) {
 		}
 		if err := new(Middleware).Close(); err != nil {
 			t.Errorf("the zero Middleware: %v", err)
+		}
+	})
+}
+
+func TestCloseEndsARefresh(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetSource("www.example.com")
+		m := newMiddleware(t, Config{Source: s})
+		wantReason(t, m, ownOrigin, ReasonOwnOrigin)
+		s.delay = 900 * time.Millisecond
+		time.Sleep(55 * time.Second)
+		wantReason(t, m, ownOrigin, ReasonOwnOrigin)
+		synctest.Wait()
+		if s.running.Load() != 1 {
+			t.Fatal("no refresh")
+		}
+		_ = m.Close()
+		synctest.Wait()
+		if s.running.Load() != 0 {
+			t.Error("it goes on")
 		}
 	})
 }

@@ -123,9 +123,12 @@ func (c *Cache) now() time.Duration { return time.Since(c.start) }
 // not keep the string that it is given. A name that expires soon is refreshed in the
 // background, so that in steady traffic nobody waits for the source.
 func (c *Cache) Get(name string) (string, bool) {
+	e, ok := c.memory.names.Peek(name)
+	if !ok {
+		return "", false
+	}
 	now := c.now()
-	e := c.memory.name(name, now)
-	if e == nil {
+	if !c.memory.isFresh(e, c.options.TTL, now) {
 		return "", false
 	}
 	if now >= e.refreshAt {

@@ -105,8 +105,8 @@ func (a *allowlist) matches(domain string) bool {
 	return false
 }
 
-// recall finds a publisher by a hash prefix that the LRU remembers.
-func (a *allowlist) recall(prefix string) (name string, ok bool) {
+// findRecentHash finds a publisher by a hash prefix that the LRU remembers.
+func (a *allowlist) findRecentHash(prefix string) (name string, ok bool) {
 	var key hashPrefix
 	if a.recent == nil || len(prefix) != len(key) {
 		return "", false

@@ -22,7 +22,7 @@ func TestEvictionChangesNoDecision(t *testing.T) {
 			if d.Reason != ReasonCacheOriginHash || d.Publisher != name {
 				t.Fatalf("round %d: %s is decided as %+v", round, name, d)
 			}
-			if _, ok := m.current().list.recall(plainHash(name)); !ok {
+			if _, ok := m.current().list.findRecentHash(plainHash(name)); !ok {
 				t.Fatalf("round %d: the hash of %s is not remembered", round, name)
 			}
 		}

@@ -38,8 +38,7 @@ func (c *caller) requestHeaders() []string {
 	return c.request.Header["Access-Control-Request-Headers"]
 }
 
-// isSafe reports whether the method is one that sites may send to one another at will, and
-// that browsers send without Origin. RFC 9110 section 9.2.1, but TRACE.
+// isSafe reports whether the method is safe (RFC 9110 section 9.2.1), without TRACE.
 func (c *caller) isSafe() bool {
 	switch c.request.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:

@@ -227,5 +227,10 @@ func (cl *claim) checkAll(h *hosts) {
 	}
 }
 
+// namesDomain reports whether a checked claim names a domain, if only a reserved one.
+func (cl *claim) namesDomain() bool {
+	return cl.problem == noProblem || cl.problem == problemReserved
+}
+
 // namesSomebody reports whether the claim may name a publisher.
 func (cl *claim) namesSomebody() bool { return cl.form >= formHTTPHost }

@@ -13,7 +13,7 @@ type policy struct {
 	cfg                   Config
 	hosts                 hosts
 	list                  *allowlist
-	source                *memory // nil without a Source
+	source                *sourceCache // nil without a Source
 	origins               map[string]struct{}
 	email                 *emailPolicy        // nil if AMP for Email requests are not allowed
 	methods               []string            // that a preflight may ask for
@@ -51,7 +51,7 @@ func compile(cfg Config) (*policy, error) {
 		exposed: "AMP-Redirect-To",
 	}
 	if cfg.Source != nil {
-		p.source = newMemory(cfg.Source, cfg.Lookup, &p.hosts)
+		p.source = newSourceCache(cfg.Source, cfg.Lookup, p.hosts)
 	}
 	if len(cfg.Email.Senders) > 0 {
 		p.email, p.vary = email, "Origin, AMP-Email-Sender"

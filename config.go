@@ -38,11 +38,9 @@ type Config struct {
 	// Cache or of its third-party frames, as anybody's page can be there.
 	//
 	// A pattern does not match a cache origin with a hash prefix, because a hash cannot
-	// be reversed. A cache uses one for a domain that is long, or that mixes writing
-	// directions, for example: list such a domain by itself, too. If what DomainPrefix
-	// returns has no dash, it is one of them; but some implementations hash more than
-	// that, such as names with an underscore, or with "--" at positions 3 and 4 of any
-	// label.
+	// be reversed: list such a domain by itself, too. Those for which DomainPrefix returns
+	// no dash always have one, such as long names; some caches also hash names with an
+	// underscore, or with "--" at positions 3 and 4 of any label.
 	Publishers []string `json:"publishers,omitempty"`
 
 	// Caches are the AMP Caches to trust; if nil, those of DefaultCaches. See Cache for
@@ -52,11 +50,12 @@ type Config struct {
 	// Origins are further origins that may call, compared byte by byte, such as
 	// "https://playground.amp.dev" or "http://localhost:8080". They have a scheme
 	// (http or https), a host in lower-case ASCII, and a port only if it is not the
-	// scheme's default. Prohibited are "null", "*", and anything behind the host and
-	// port, such as a slash.
+	// scheme's default. Prohibited are "null", "*", anything behind the host and port, such
+	// as a slash, the bare domains of AMP Caches, and more than 267 bytes.
 	Origins []string `json:"origins,omitempty"`
 
-	// Email lets AMP for Email requests call, too, or alone. If zero, none may.
+	// Email allows AMP for Email requests, with or without publishers. If zero, none is
+	// allowed.
 	Email Email `json:"email,omitzero"`
 
 	// Credentialed lets callers read answers to requests that were sent with cookies.
@@ -65,7 +64,7 @@ type Config struct {
 	Credentialed bool `json:"credentialed,omitempty"`
 
 	// Methods are those that a preflight may ask for beyond GET, HEAD and POST, such
-	// as "PUT". Case matters, as in HTTP. Prohibited are "*" and those that the Fetch
+	// as "PUT". Case matters, as in HTTP: standard methods are in upper case. Prohibited are "*" and those that the Fetch
 	// standard forbids: CONNECT, TRACE and TRACK.
 	Methods []string `json:"methods,omitempty"`
 
@@ -86,7 +85,7 @@ type Config struct {
 	MaxAge time.Duration `json:"maxAge,omitzero"`
 
 	// ReportOnly denies nothing: a request that would be denied, preflights included, goes
-	// on to the handler without CORS headers. For a trial run in front of what protects the
+	// on to the handler, and no CORS header is added or removed. For a trial run in front of what protects the
 	// handler today: Observe and Stats show what would have happened. What is allowed is
 	// answered as always, preflights too, so Credentialed, Methods and the headers must be
 	// those of what is behind. While it is set, nothing here stops a forged request.
@@ -109,7 +108,7 @@ type Config struct {
 	// unless the Source confirmed the publisher within Lookup.MaxStale.
 	Source Source `json:"-"`
 
-	// Lookup says how the Source is asked. Without one it has no effect.
+	// Lookup says how the Source is asked. Without a Source it has no effect, but is checked.
 	Lookup Lookup `json:"lookup,omitzero"`
 
 	// CacheSize is how many hash prefixes of listed publishers are kept in the LRU, at up to

@@ -2,7 +2,6 @@ package ampcors
 
 import (
 	"log/slog"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,21 +9,21 @@ import (
 	"unicode/utf8"
 )
 
-// A Decision says whether a request, or an origin, is allowed, and why. Clone a string that
-// is kept for long: Origin and EmailSender are parts of the request's memory, and Publisher
-// can be a part of that of all publishers' names.
+// A Decision says whether a request, or an origin, is allowed, and why. Origin, EmailSender and
+// Publisher may share memory with the request or with the list of publishers: clone what
+// outlives the request.
 type Decision struct {
 	Allowed bool
 	Reason  Reason
 	Origin  string // as the request had it, unverified and of any length; "" if it had none, or several
 
-	// Publisher is the publisher whose page sent the request, in lower-case ASCII. It is
-	// verified: one that Config allows. It is "" if that is not known, or if it was no
-	// publisher's page.
+	// Publisher is the allowed publisher whose page the Origin names, in lower-case ASCII,
+	// also if a preflight of it is denied. It is "" for any other request.
 	Publisher string
 
-	// ClaimedPublisher is the publisher domain that a cache origin names which is denied
-	// because that publisher is not known. Anybody can claim any: do not count by it.
+	// ClaimedPublisher is the publisher domain that a denied cache origin names, if that
+	// publisher is not allowed or the Source could not answer. Any caller can claim any
+	// domain: do not count by it.
 	ClaimedPublisher string
 
 	CacheID string // the ID of the AMP Cache below whose domain the origin is; "" for any other
@@ -38,26 +37,19 @@ type Decision struct {
 	// failed to do so now.
 	Stale bool
 
-	// SourceErr is why Config.Source could not answer; nil unless Stale is set or the Reason
-	// is ReasonSourceUnavailable. Errors are [ErrSourceRateLimited] and those beside it, or
-	// wrap the Source's own.
+	// SourceErr is why Config.Source gave no answer: an error such as [ErrSourceTimeout], the
+	// Source's own error wrapped, or the cause for which the request was canceled. It is nil
+	// unless Stale is set or the Reason is ReasonSourceUnavailable.
 	SourceErr error
 }
 
-// StatusCode returns the status with which the decision is answered if the handler does not
-// run: 204 for a preflight that is allowed, 503 if the Source could not answer, else 403.
-func (d Decision) StatusCode() int {
-	switch {
-	case d.Allowed:
-		return http.StatusNoContent
-	case d.Reason == ReasonSourceUnavailable:
-		return http.StatusServiceUnavailable
-	}
-	return http.StatusForbidden
-}
+// StatusCode returns the status with which a denied request is answered: 503 if the Source
+// could not answer, and else 403. It returns 204 for an allowed preflight, and for any other
+// allowed request, of which the handler chooses the status.
+func (d Decision) StatusCode() int { return d.Reason.statusCode() }
 
 // LogValue returns what is worth logging, for package log/slog. What the caller sent is
-// truncated to 300 bytes, and control characters in it are escaped.
+// truncated to 300 bytes and "...", and control characters in it are escaped.
 func (d Decision) LogValue() slog.Value {
 	attrs := []slog.Attr{slog.Bool("allowed", d.Allowed), slog.String("reason", d.Reason.Label())}
 	add := func(key, value string) {
@@ -117,30 +109,33 @@ func (v *verdict) decision() Decision {
 		d.Publisher = strings.Clone(v.claim.domain())
 	case v.identity.standing.isPublisher():
 		d.Publisher = v.identity.name
-	case v.claim.cache != nil && (v.claim.problem == noProblem || v.claim.problem == problemReserved):
+	case v.claim.cache != nil && v.claim.namesDomain():
 		d.ClaimedPublisher = strings.Clone(v.claim.domain())
 	}
 	return d
 }
 
-// decide is the table of the README, "What each request gets", row by row.
+// decide implements the README's table "What each request gets".
 func (p *policy) decide(c *caller, cl *claim, id *identity) Reason {
-	switch {
-	case id.standing.isSender(): // which AMP for Email names, so that Origin does not matter
+	if id.standing.isSender() { // which AMP for Email names, so that Origin does not matter
 		return p.decideEmail(c, id)
-	case c.origins == 0:
+	}
+	if c.origins == 0 {
 		return p.decideWithoutOrigin(c)
-	case c.origins > 1:
+	}
+	if c.origins > 1 {
 		return ReasonMalformed // browsers send exactly one, so several are ambiguous
-	case c.isPreflight && id.standing.isAllowed():
-		if reason := p.decidePreflight(c, cl, id); reason != 0 {
+	}
+	isOwnOrigin := id.standing.isPublisher() && cl.cache == nil
+	if c.isPreflight && id.standing.isAllowed() {
+		if reason := p.decidePreflight(c, isOwnOrigin); reason != 0 {
 			return reason
 		}
 	}
 	switch {
 	case id.standing == extraOrigin:
 		return ReasonExtraOrigin
-	case id.standing.isPublisher() && cl.cache == nil:
+	case isOwnOrigin:
 		return ReasonOwnOrigin
 	case id.standing.isPublisher() && cl.form == formHash:
 		return ReasonCacheOriginHash
@@ -172,9 +167,8 @@ func (p *policy) decideWithoutOrigin(c *caller) Reason {
 	return ReasonNoOriginUnsafe
 }
 
-// decidePreflight returns why the preflight of an allowed origin is denied, or 0.
-func (p *policy) decidePreflight(c *caller, cl *claim, id *identity) Reason {
-	isOwnOrigin := id.standing.isPublisher() && cl.cache == nil
+// decidePreflight returns why the preflight of an allowed caller is denied, or 0.
+func (p *policy) decidePreflight(c *caller, isOwnOrigin bool) Reason {
 	switch {
 	case !slices.Contains(p.methods, c.method): // in a list, because a map would hash a method of any length
 		return ReasonMethodNotAllowed
@@ -184,11 +178,10 @@ func (p *policy) decidePreflight(c *caller, cl *claim, id *identity) Reason {
 	return 0
 }
 
-// decideEmail decides on a request that names a sender. A mail client that does so by
-// AMP-Email-Sender sends no preflights.
+// decideEmail decides on a request that names a sender.
 func (p *policy) decideEmail(c *caller, id *identity) Reason {
 	switch id.standing {
-	case sender:
+	case emailSender:
 		return ReasonEmail
 	case otherSender:
 		return ReasonEmailSenderNotAllowed
@@ -196,7 +189,7 @@ func (p *policy) decideEmail(c *caller, id *identity) Reason {
 		return ReasonNoEmailSender
 	}
 	if c.isPreflight {
-		if reason := p.decidePreflight(c, nil, id); reason != 0 {
+		if reason := p.decidePreflight(c, false); reason != 0 {
 			return reason
 		}
 	}
@@ -230,7 +223,7 @@ func (cl *claim) prefixDenial() Reason {
 	switch {
 	case cl.problem == problemChar:
 		return ReasonMalformed
-	case cl.problem != noProblem && cl.problem != problemReserved:
+	case !cl.namesDomain():
 		return ReasonNotCanonical
 	case cl.form == formHash:
 		return ReasonHashNotKnown
@@ -240,7 +233,7 @@ func (cl *claim) prefixDenial() Reason {
 
 // allowsHeaders reports whether all names in Access-Control-Request-Headers are allowed.
 // Proxies rewrite that list, so that it may have several lines, spaces, empty elements and
-// any case. It may not have more bytes than a list of all allowed names can have.
+// any case. It may not have more than twice the bytes of a list of all allowed names.
 //
 // A page at its own origin carries AMP-Same-Origin along when it is redirected from the apex
 // to www, and so asks for it. A cache's page must never get it: it would have a header that
@@ -261,8 +254,7 @@ func (p *policy) allowsHeaders(lines []string, isOwnOrigin bool) bool {
 			}
 			lower := strings.ToLower(name)
 			_, ok := p.requestHeaders[lower]
-			isASCII := len(lower) == len(name) // or another letter was folded to an ASCII one, which has one byte
-			if !isASCII || !ok && !(isOwnOrigin && lower == ampSameOrigin) {
+			if !isASCII(name) || !ok && !(isOwnOrigin && lower == ampSameOrigin) { // some other letters fold to ASCII ones
 				return false
 			}
 		}

@@ -1,11 +1,12 @@
-// Package ampcors answers CORS for pages that AMP Caches serve, and for nobody
-// else's.
+// Package ampcors is CORS middleware for APIs that AMP pages call: from AMP Caches, from
+// their publisher's own origin, and from AMP emails. It answers the pages of listed
+// publishers, and denies those of all others.
 //
 // An AMP page in an AMP Cache runs at the cache's origin: www.example.com appears at
 // https://www-example-com.cdn.ampproject.org. When the page calls its publisher's
 // API, the API sees that origin and must tell whose page it is, because anybody's
 // page can be in the cache. This package reverses the origin into the publisher's
-// domain and looks whether that publisher is allowed; only then does the page get
+// domain and looks up whether that publisher is allowed; only then does the page get
 // Access-Control-Allow-Origin, and only then does an unsafe request reach the
 // handler. A prefix that is a hash cannot be reversed; it is looked up among the
 // hashes of the publishers that are listed, or by a [Source].

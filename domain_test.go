@@ -143,6 +143,7 @@ func TestValueErrorNamesThePlaceAndCutsALongValue(t *testing.T) {
 	}{
 		{ValueError{Path: "publishers[3]", Value: "a", Reason: "is bad", Want: "b"}, `ampcors: publishers[3] "a" is bad; want b`},
 		{ValueError{Package: "indexnow", Path: "caches[0].id", Reason: "is empty", Want: "b"}, `indexnow: caches[0].id "" is empty; want b`},
+		{ValueError{Path: "methods[0]", Value: "TRACE", Reason: "is bad", Want: removeIt}, `ampcors: methods[0] "TRACE" is bad; remove it`},
 	} {
 		if got := test.err.Error(); got != test.want {
 			t.Errorf("got  %s\nwant %s", got, test.want)

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Email says which emails may call. An AMP email is not a page at an origin: the mail
-// client, in Gmail's case a proxy, makes the request and names the email's sender, whom
+// Email says which AMP emails may call. An email is not a page at an origin: the mail
+// client, in Gmail's case a proxy, makes the request and names the email's sender, which
 // it has authenticated. There are two ways to do this, and both are accepted:
 //
 //   - Version 2: the header AMP-Email-Sender has the sender's address, and the client
@@ -19,7 +19,7 @@ import (
 //     AMP-Access-Control-Allow-Source-Origin. AMP's document lets any Origin pass;
 //     here it must be one of Clients, and from elsewhere the query says nothing.
 //
-// Requests of websites are decided as without it. Only their Vary also has
+// Requests of websites are decided as without Email. Only their Vary also has
 // AMP-Email-Sender, so that a shared cache does not give an email the answer to a page.
 //
 // Answers to emails never have Access-Control-Allow-Credentials, and no headers are
@@ -45,9 +45,9 @@ type Email struct {
 	Senders []string `json:"senders,omitempty"`
 
 	// Clients are the origins of mail clients to trust with version 1, in the form of
-	// Config.Origins; nil stands for "https://mail.google.com". An empty list allows
+	// Config.Origins; if nil, "https://mail.google.com" is used. An empty list allows
 	// version 2 alone. A page at such an origin, too, can call in any sender's name.
-	// If it is also a website's that is allowed, its requests are emails' if
+	// If it is also an allowed website's, a request is an AMP for Email request if
 	// __amp_source_origin has an "@". Prohibited are the hosts of AMP Caches.
 	Clients []string `json:"clients,omitzero"`
 }
@@ -100,8 +100,8 @@ func (e *emailPolicy) identify(id *identity, c *caller) {
 	if _, isClient := e.clients[c.origin]; isClient {
 		if address, ok := c.sourceOrigin(); ok {
 			id.standing, id.name = e.standing(address), address
-			if id.standing == sender {
-				id.standing = senderV1
+			if id.standing == emailSender {
+				id.standing = emailSenderV1
 			}
 			return
 		}
@@ -151,7 +151,7 @@ func isLocalPart(s string) bool {
 	return len(s) <= maxLocalPart
 }
 
-// standing returns that of an address: sender, otherSender or noSender.
+// standing returns that of an address: emailSender, otherSender or noSender.
 func (e *emailPolicy) standing(address string) standing {
 	if len(address) > maxAddress || !isASCII(address) {
 		return noSender
@@ -165,10 +165,10 @@ func (e *emailPolicy) standing(address string) standing {
 		return noSender
 	}
 	if _, ok := e.domains[domain]; ok {
-		return sender
+		return emailSender
 	}
 	if _, ok := e.senders[address[:at+1]+domain]; ok {
-		return sender
+		return emailSender
 	}
 	return otherSender
 }

@@ -11,16 +11,23 @@ import (
 // would be right. [New] and [Middleware.Reconfigure] return all problems of a [Config] at
 // once, joined: [ValueErrors] iterates over them.
 type ValueError struct {
-	Package string // that refuses the value; "" is ampcors
+	Package string // that found the problem; "" is ampcors
 	Path    string // where the value is, spelled as in JSON: "publishers[3]", "caches[0].cacheDomain"
 	Value   string // as it was given
 	Reason  string // what is wrong, completing "the value ..."
-	Want    string // what would be right
+	Want    string // what would be right, or "remove it"
 }
 
+// removeIt is what would be right where a value has no place.
+const removeIt = "remove it"
+
 func (e *ValueError) Error() string {
+	want := e.Want
+	if want != removeIt {
+		want = "want " + want
+	}
 	// A value may be a whole file that was read by mistake; 80 characters identify it.
-	return fmt.Sprintf("%s: %s %.80q %s; want %s", cmp.Or(e.Package, "ampcors"), e.Path, e.Value, e.Reason, e.Want)
+	return fmt.Sprintf("%s: %s %.80q %s; %s", cmp.Or(e.Package, "ampcors"), e.Path, e.Value, e.Reason, want)
 }
 
 // ValueErrors returns an iterator over the [*ValueError]s that err is, wraps or joins, in

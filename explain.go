@@ -20,16 +20,14 @@ type Step struct {
 	Detail string // what that means, in a sentence
 }
 
-// Explain decides on an Origin value as [Middleware.CheckOrigin] does, by the same stages, and
+// Explain decides on an Origin value as [Middleware.CheckOrigin] does, by the same code, and
 // shows how. It is for diagnostic pages and support, not for each request.
 func (m *Middleware) Explain(origin string) Explanation {
 	p := m.current()
 	text := ""
 	v := verdict{caller: caller{origin: origin, origins: 1}, claim: claim{text: &text}}
-	v.claim.read(origin, &p.hosts)
-	v.claim.checkAll(&p.hosts)
-	v.identity.find(p, &v.caller, &v.claim)
-	v.reason = p.decide(&v.caller, &v.claim, &v.identity)
+	p.judge(&v, nil)
+	v.claim.checkAll(&p.hosts) // which finds also what cannot change the decision
 	e := Explanation{Decision: v.decision()}
 	e.explain(p, &v)
 	outcome := "Denied"
@@ -44,7 +42,7 @@ func (e *Explanation) step(name string, ok bool, value, detail string) {
 	e.Steps = append(e.Steps, Step{name, ok, strings.Clone(value), detail})
 }
 
-// explain prints what each stage has recorded, and derives nothing.
+// explain adds a step for each stage that was reached, from what the stages recorded.
 func (e *Explanation) explain(p *policy, v *verdict) {
 	cl := &v.claim
 	scheme, host, _ := strings.Cut(v.caller.origin, "://")

@@ -22,7 +22,8 @@ func (d *jsonDuration) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// A configJSON is a Config but for its methods, with durations as JSON has them.
+// A configJSON has Config's fields without its methods, so that encoding/json does not recurse.
+// Its durations are strings.
 type configJSON struct {
 	*plainConfig
 	MaxAge jsonDuration `json:"maxAge,omitzero"`
@@ -45,7 +46,7 @@ func (cfg *Config) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// A lookupJSON is a Lookup but for its methods, with durations as JSON has them.
+// A lookupJSON is to Lookup what configJSON is to Config.
 type lookupJSON struct {
 	*plainLookup
 	TTL         jsonDuration `json:"ttl,omitzero"`

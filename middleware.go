@@ -76,7 +76,7 @@ func (m *Middleware) replace(p *policy, closes bool) error {
 	m.policy.Store(p)
 	m.changing.Unlock()
 	if old != nil && old != p.source {
-		old.close() // without the lock: it may wait for somebody who is about to call Reconfigure
+		old.close() // not under the lock: it may wait for a goroutine that calls Reconfigure
 	}
 	return nil
 }
@@ -91,14 +91,14 @@ func (m *Middleware) current() *policy {
 	return denyAll
 }
 
-// Config returns a copy of the configuration in force.
+// Config returns a copy of the configuration in force, its lists included.
 func (m *Middleware) Config() Config { return m.current().cfg.clone() }
 
-// Forget has the Source asked again about these publishers before they get in again, also
-// where it fails: for those that are revoked, or added, and must not wait for [Lookup].TTL.
-// Call it once the Source gives the new answer. It concerns this Middleware alone, and no
-// publisher that Config.Publishers covers. An error is a *[ValueError], or several of them
-// joined, about what is not a domain; the others are forgotten.
+// Forget drops what is remembered about these publishers of the Source: the next request asks
+// the Source, and no stale answer is served. It is for publishers that are revoked or added and
+// must not wait for [Lookup].TTL. Call it after the Source has changed. It affects this
+// Middleware alone, and no publisher that Config.Publishers covers. Values that are not domains
+// are returned as joined *[ValueError]s; the others are forgotten.
 func (m *Middleware) Forget(publishers ...string) error {
 	var problems []*ValueError
 	source := m.current().source
@@ -113,7 +113,7 @@ func (m *Middleware) Forget(publishers ...string) error {
 	return joinValueErrors(problems)
 }
 
-// Stats returns how many requests Handle and Wrap have decided, by reason.
+// Stats returns how many requests Handle, Wrap and their kin have decided, by reason.
 func (m *Middleware) Stats() Stats { return m.counts.stats() }
 
 // SourceStats returns how Config.Source has been used, by Check and CheckOrigin too. All is
@@ -121,9 +121,9 @@ func (m *Middleware) Stats() Stats { return m.counts.stats() }
 // begin again.
 func (m *Middleware) SourceStats() SourceStats { return m.current().source.stats() }
 
-// Wrap returns a handler that lets those requests reach next that are allowed, with CORS
-// headers where they are due, and answers the others: preflights, and what is denied. The
-// ResponseWriter that next gets is the server's own, so that streaming and hijacking work.
+// Wrap returns a handler that calls next for allowed requests, with CORS headers set where
+// they apply, and answers preflights and denied requests itself. The ResponseWriter that next
+// gets is the server's own, so that streaming and hijacking work.
 // Wrap does nothing but make a closure; calling it for every request is fine. next must not
 // be nil.
 func (m *Middleware) Wrap(next http.Handler) http.Handler {
@@ -134,8 +134,8 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 	})
 }
 
-// WrapDecision is Wrap, and hands the decision that it enforced on to next, where
-// [DecisionFromContext] returns it. That costs some allocations for each request.
+// WrapDecision is like Wrap, and puts the enforced decision into the request's context, where
+// [DecisionFromContext] finds it. That costs some allocations for each request.
 func (m *Middleware) WrapDecision(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if d, proceed := m.HandleDecision(w, r); proceed {
@@ -164,7 +164,7 @@ func (m *Middleware) Handle(w http.ResponseWriter, r *http.Request) (proceed boo
 	return m.handle(&v, w, r)
 }
 
-// HandleDecision is Handle, and returns the decision that it enforced, for the handler.
+// HandleDecision is like Handle, and also returns the enforced decision, for the handler.
 func (m *Middleware) HandleDecision(w http.ResponseWriter, r *http.Request) (d Decision, proceed bool) {
 	var v verdict
 	proceed = m.handle(&v, w, r)
@@ -229,7 +229,7 @@ func (p *policy) judge(v *verdict, r *http.Request) {
 	if v.caller.origins == 1 {
 		v.claim.read(v.caller.origin, &p.hosts)
 	}
-	if v.caller.origins == 1 || p.email != nil {
+	if v.caller.origins == 1 || p.email != nil { // or there is nobody to find
 		v.identity.find(p, &v.caller, &v.claim)
 	}
 	v.reason = p.decide(&v.caller, &v.claim, &v.identity)
@@ -239,8 +239,9 @@ func (p *policy) judge(v *verdict, r *http.Request) {
 	}
 }
 
-// isGrantedPreflight reports whether the answer is that to a preflight which is allowed. A
-// mail client that names a sender by AMP-Email-Sender sends no preflights.
+// isGrantedPreflight reports whether the answer is that to an allowed preflight. Mail clients
+// that name a sender by AMP-Email-Sender send none, so an OPTIONS from them is a request like
+// any other.
 func (v *verdict) isGrantedPreflight() bool {
 	return v.caller.isPreflight && v.reason.Allowed() && v.reason != ReasonEmail
 }

@@ -77,7 +77,8 @@ func hostOf(origin string) string {
 	return host
 }
 
-// developmentOrigin returns the origin of a local address that was taken for a publisher.
+// developmentOrigin returns the origin of a local address such as "localhost:8080", or "" if
+// value is not one.
 func developmentOrigin(value string) string {
 	_, host, found := strings.Cut(value, "//")
 	if !found {

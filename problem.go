@@ -25,7 +25,7 @@ const (
 	problemNotHash
 	problemWrapped
 	problemNotWrapped
-	problemNotACE
+	problemNotPunycode
 	problemEncoded
 )
 
@@ -47,7 +47,7 @@ var problemText = [...]string{
 	problemNotHash:      "has no dash, and is not a hash of 52 characters either",
 	problemWrapped:      "is wrapped in 0- and -0 without need",
 	problemNotWrapped:   "has dashes at positions 3 and 4 but is not wrapped in 0- and -0",
-	problemNotACE:       "begins with xn-- but is not punycode of a domain",
+	problemNotPunycode:  "begins with xn-- but is not punycode of a domain",
 	problemEncoded:      "holds an xn-- label, which AMP Caches decode",
 }
 

@@ -13,32 +13,33 @@ type identity struct {
 	err      error  // why the Source could not answer
 }
 
-// A standing says how somebody is known, or that he is not.
+// A standing says where in the Config the caller was found, if anywhere. The order matters:
+// isPublisher, isAllowed and isSender are ranges.
 type standing uint8
 
 const (
-	unknown     standing = iota
-	undecided            // nobody can say now: the Source failed
-	listed               // in Config.Publishers
-	matched              // by a pattern in Config.Publishers
-	confirmed            // by the Source
-	stale                // by the Source within Lookup.MaxStale; now it fails
-	extraOrigin          // in Config.Origins
-	sender               // in Config.Email, version 2
-	senderV1             // in Config.Email, version 1
-	otherSender          // an AMP for Email request with a sender that is not allowed
-	noSender             // an AMP for Email request without exactly one address as its sender
-	mailClient           // nobody else, at the origin of a mail client
+	unknown       standing = iota
+	undecided              // nobody can say now: the Source failed
+	listed                 // in Config.Publishers
+	matched                // by a pattern in Config.Publishers
+	confirmed              // by the Source
+	stale                  // by the Source within Lookup.MaxStale; now it fails
+	extraOrigin            // in Config.Origins
+	emailSender            // in Config.Email, version 2
+	emailSenderV1          // in Config.Email, version 1
+	otherSender            // an AMP for Email request with a sender that is not allowed
+	noSender               // an AMP for Email request without exactly one address as its sender
+	mailClient             // nobody else, at the origin of a mail client
 )
 
 // isPublisher reports whether it is a known publisher.
 func (s standing) isPublisher() bool { return listed <= s && s <= stale }
 
-// isAllowed reports whether it is one whom Config allows to call by Origin.
+// isAllowed reports whether Config allows the caller by its Origin.
 func (s standing) isAllowed() bool { return listed <= s && s <= extraOrigin }
 
 // isSender reports whether the request names a sender of AMP for Email, known or not.
-func (s standing) isSender() bool { return sender <= s && s <= noSender }
+func (s standing) isSender() bool { return emailSender <= s && s <= noSender }
 
 // find answers the one question. It is asked once for each request, here.
 //
@@ -50,14 +51,14 @@ func (id *identity) find(p *policy, c *caller, cl *claim) {
 	if p.email != nil {
 		p.email.identify(id, c)
 	}
-	if c.origins != 1 || id.standing.isSender() {
+	if id.standing.isSender() {
 		return
 	}
 	if cl.namesSomebody() && (cl.form != formHTTPHost || p.cfg.DangerouslyAllowHTTPOwnOrigins) {
 		var ok bool
 		switch cl.form {
 		case formHash:
-			id.name, ok = p.list.recall(cl.name)
+			id.name, ok = p.list.findRecentHash(cl.name)
 		case formEncoded:
 			id.name, ok = p.list.findPunycode(cl.name)
 		default:

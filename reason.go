@@ -2,11 +2,13 @@ package ampcors
 
 import (
 	"fmt"
+	"net/http"
 	"strconv"
 )
 
-// A Reason says why a request is allowed or denied. The set is closed, so that requests can
-// be counted by it. Its texts and labels do not change from version to version.
+// A Reason says why a request is allowed or denied. There are few, so that requests can be
+// counted by them. Labels and texts never change, but reasons may be added: store the label,
+// and not the number.
 type Reason uint8
 
 // The reasons for which a request is allowed. The first four are those for which it gets a
@@ -19,15 +21,15 @@ const (
 	ReasonEmail                             // email: AMP for Email, version 2, from an allowed sender
 	ReasonEmailV1                           // email_v1: AMP for Email, version 1, from an allowed mail client and sender
 	ReasonSameOrigin                        // same_origin: the API host's own page, by Sec-Fetch-Site or AMP-Same-Origin
-	ReasonNoOrigin                          // no_origin: same-origin or not from a browser, and safe or dangerously allowed
+	ReasonNoOrigin                          // no_origin: no Origin, and the method is safe, or unsafe ones are dangerously allowed
 )
 
 // The reasons for which a request is denied.
 const (
-	ReasonMalformed             Reason = iota + 1 + ReasonNoOrigin // malformed_origin: not a scheme and one host name, or several Origins
+	ReasonMalformed             Reason = iota + 1 + ReasonNoOrigin // malformed_origin: not a scheme and one host name alone, as with a port; or several Origins
 	ReasonNull                                                     // null_origin: a sandboxed frame, a local file, some redirects
 	ReasonNotHTTPS                                                 // not_https: the scheme is not https
-	ReasonUnknownHost                                              // unknown_host: neither an AMP Cache's host nor an allowed publisher's
+	ReasonUnknownHost                                              // unknown_host: neither below a trusted AMP Cache's domain nor an allowed publisher's
 	ReasonNotCanonical                                             // not_canonical: below a cache's domain, but not as any AMP Cache writes it
 	ReasonPublisherNotAllowed                                      // publisher_not_allowed: an AMP Cache's origin of another publisher
 	ReasonHashNotKnown                                             // hash_not_known: an AMP Cache's origin with the hash prefix of no publisher that is listed exactly or that the Source knows
@@ -69,6 +71,17 @@ var reasons = [numReasons]struct{ label, text string }{
 // Allowed reports whether requests with this reason are allowed. The zero Reason is none,
 // and allows nothing.
 func (r Reason) Allowed() bool { return 0 < r && r <= ReasonNoOrigin }
+
+// statusCode returns the status of a response that the handler does not write.
+func (r Reason) statusCode() int {
+	switch {
+	case r.Allowed():
+		return http.StatusNoContent
+	case r == ReasonSourceUnavailable:
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusForbidden
+}
 
 // String returns the reason in a few words, such as "publisher not allowed".
 func (r Reason) String() string {

@@ -60,9 +60,8 @@ func removeCORS(h http.Header) {
 
 // isCORS reports whether a response header is one by which a page or an email gets access.
 func isCORS(key string) bool {
-	const prefix, amp = "Access-Control-", "Amp-"
-	return len(key) > len(prefix) && strings.EqualFold(key[:len(prefix)], prefix) ||
-		strings.HasPrefix(key, amp) && (key == "Amp-Email-Allow-Sender" || key == "Amp-Access-Control-Allow-Source-Origin")
+	key = http.CanonicalHeaderKey(key) // net/http sends any other spelling as it is
+	return strings.HasPrefix(key, "Access-Control-") || key == "Amp-Email-Allow-Sender" || key == "Amp-Access-Control-Allow-Source-Origin"
 }
 
 // grant writes the headers of an allowed actual request. A response to OPTIONS is not
@@ -114,17 +113,16 @@ func grantEmail(h http.Header, v *verdict, vary string) {
 const retryAfter = "1"
 
 // deny answers a request that is denied, by itself or by Config.Denied. No cache may keep
-// the answer: a stranger can provoke it.
+// the answer: anyone can trigger it.
 func (p *policy) deny(v *verdict, w http.ResponseWriter, r *http.Request, vary string) {
 	h, vals := w.Header(), &[4]string{vary, "no-store", "text/plain; charset=utf-8", "nosniff"}
 	if len(h) > 0 {
-		removeOfAnother(h)
+		removeRepresentation(h)
 	}
 	addVary(h, vals[0:1:1])
 	h["Cache-Control"] = vals[1:2:2]
-	status := http.StatusForbidden
-	if v.reason == ReasonSourceUnavailable {
-		status = http.StatusServiceUnavailable
+	status := v.reason.statusCode()
+	if status == http.StatusServiceUnavailable {
 		h["Retry-After"] = []string{retryAfter}
 	}
 	if p.cfg.Denied != nil {
@@ -137,9 +135,9 @@ func (p *policy) deny(v *verdict, w http.ResponseWriter, r *http.Request, vary s
 	_, _ = w.Write(deniedText[v.reason]) // an error would be the connection's
 }
 
-// removeOfAnother removes the headers that describe another response than a denial: one that
-// an outer handler expected, and that caches may keep.
-func removeOfAnother(h http.Header) {
+// removeRepresentation removes the headers that describe another response than a denial: one
+// that an outer handler expected, and that caches may keep.
+func removeRepresentation(h http.Header) {
 	for key := range h {
 		switch key {
 		case "Accept-Ranges", "Content-Disposition", "Content-Encoding", "Content-Language", "Content-Length",
@@ -157,9 +155,8 @@ func removeOfAnother(h http.Header) {
 // denied costs little more than to be allowed.
 var deniedText = func() (text [numReasons][]byte) {
 	for r := range text {
-		text[r] = []byte("Forbidden: " + Reason(r).String() + "\n")
+		text[r] = []byte(http.StatusText(Reason(r).statusCode()) + ": " + Reason(r).String() + "\n")
 	}
-	text[ReasonSourceUnavailable] = []byte("Service Unavailable: " + ReasonSourceUnavailable.String() + "\n")
 	return text
 }()
 

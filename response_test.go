@@ -156,7 +156,7 @@ func TestDeniedGetsWhatWasDecided(t *testing.T) {
 			t.Errorf("%s: %s, %v; want %s", test.origin, got, rec.Header(), test.want)
 		}
 	}
-	if d := (Decision{Allowed: true}); d.StatusCode() != http.StatusNoContent {
+	if d := (Decision{Allowed: true, Reason: ReasonCacheOrigin}); d.StatusCode() != http.StatusNoContent {
 		t.Errorf("an allowed preflight: %d", d.StatusCode())
 	}
 }

@@ -75,7 +75,7 @@ func reverseACE(buf []byte, prefix string) (domain []byte, text string, p proble
 	text, err := idna.Punycode.ToUnicode(prefix)
 	if err != nil || !bytes.Contains(unfold(nil, text), []byte(".")) {
 		if domain, p = readASCII(buf, prefix); p != noProblem {
-			p = problemNotACE
+			p = problemNotPunycode
 		}
 		return domain, prefix, p
 	}

@@ -155,3 +155,25 @@ func TestInventedOriginsLeaveNothingBehind(t *testing.T) {
 	}
 	runtime.KeepAlive(m)
 }
+
+// TestAKeptSourceKeepsNoOldList: what a Source answered outlives a configuration, and the
+// configuration must not live on with it.
+func TestAKeptSourceKeepsNoOldList(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector's own memory would count")
+	}
+	list := make([]string, 100_000)
+	for i := range list {
+		list[i] = fmt.Sprintf("www.site-%d.example", i)
+	}
+	source := new(oddSource)
+	before := heap()
+	m := newMiddleware(t, Config{Publishers: list, Source: source})
+	if err := m.Reconfigure(Config{Publishers: list[:1], Source: source}); err != nil {
+		t.Fatal(err)
+	}
+	if grown := heap() - before; grown > 1<<20 {
+		t.Errorf("%d bytes of the old configuration are kept", grown)
+	}
+	runtime.KeepAlive(m)
+}

@@ -15,17 +15,18 @@ import (
 // A Source knows publishers that are not listed in a [Config], such as a database of all
 // domains that a platform hosts. It is asked about what Config.Publishers does not cover,
 // once the origin has been read and checked: with a publisher domain as [CanonicalDomain]
-// returns it, or a well-formed hash prefix. Whom it confirms gets in, so it must compare
+// returns it, or a well-formed hash prefix. What it confirms gets in, so it must compare
 // names byte by byte. It knows domains, and no patterns. It is not asked about the API
 // host's own pages. It is asked about Config.Origins, which may be publishers', too.
 //
 // The methods must be safe for concurrent use by multiple goroutines, and must return when
 // ctx is done. An error says that the Source as a whole cannot answer now, and never that
-// there is no such publisher. After three errors in a row, no two neighbors for the same
-// key, a circuit breaker opens: for a second the Source is not asked, and then by one lookup
-// that finds out whether it works. There is a breaker for each method and for publishers
-// that are remembered apart from all others, so that what fails for one does not stop the
-// other.
+// there is no such publisher. After an error, the same key is not asked for again for twice as
+// long as the call took, 0.1 to 1 second. After three errors in a row, no two neighbors for
+// the same key, a circuit breaker opens: for a second the Source is not asked, and then by one
+// lookup that finds out whether it works. There is a breaker for each method, and for
+// publishers that are remembered apart from all others, so that what fails for one does not
+// stop the other.
 type Source interface {
 	// HasPublisher reports whether domain is a publisher.
 	HasPublisher(ctx context.Context, domain string) (bool, error)
@@ -62,7 +63,8 @@ type Notifier interface {
 	//
 	// Each Middleware calls Notify for itself, and again if Reconfigure changes how the
 	// Source is asked, before it calls the earlier stop. Reconfigure without the Source and
-	// Close end it.
+	// Close end it. Notify must not call Reconfigure or Close, nor wait for a goroutine that
+	// does; stop may.
 	Notify(changed func(domains ...string)) (stop func())
 }
 
@@ -70,15 +72,16 @@ type Notifier interface {
 // errors.Is. Other errors are the Source's own.
 var (
 	ErrSourceRateLimited = lookup.ErrRateLimited // Lookup.MaxRate is reached
-	ErrSourceBusy        = lookup.ErrBusy        // Lookup.MaxConcurrent lookups run, and none ended within Lookup.Timeout
-	ErrSourceCircuitOpen = lookup.ErrCircuitOpen // the Source failed just before
+	ErrSourceBusy        = lookup.ErrBusy        // of Lookup.MaxConcurrent, no lookup ended within Lookup.Timeout
+	ErrSourceCircuitOpen = lookup.ErrCircuitOpen // the Source failed just before: backoff, or an open circuit breaker
 	ErrSourceTimeout     = lookup.ErrTimeout     // Lookup.Timeout is over
-	ErrSourcePanicked    = lookup.ErrPanicked    // the Source panicked
+	ErrSourcePanicked    = lookup.ErrPanicked    // the Source panicked in the lookup of another request, which panics itself
 	ErrSourceBadAnswer   = lookup.ErrBadAnswer   // PublisherByPrefix returned what is no publisher with that prefix
 )
 
 // Lookup says how a [Config].Source is asked, and how long its answers are remembered. Where
-// a field is zero, its default is used.
+// a field is zero, its default is used. Negative values are prohibited, and so are durations
+// of more than 720 hours.
 type Lookup struct {
 	// TTL is how long a publisher is remembered: the longest for which one that was revoked
 	// still gets in while the Source works, unless Forget is called or the Source is a
@@ -99,14 +102,14 @@ type Lookup struct {
 	// before that. If zero, 1 second is used.
 	Timeout time.Duration `json:"timeout,omitzero"`
 
-	// MaxConcurrent is how many lookups run at one time. Of these, at most three quarters
-	// are for what is not remembered as a publisher. If zero, 16 is used.
+	// MaxConcurrent is how many lookups run at one time. Of these, at most three quarters,
+	// but at least one, are for what is not remembered as a publisher. If zero, 16 is used.
 	MaxConcurrent int `json:"maxConcurrent,omitzero"`
 
 	// MaxRate is how many lookups may begin in a second for what is not remembered as a
 	// publisher, so that invented origins cannot wear out the Source. What comes beyond it
 	// is answered as if the Source failed: also the first request of a true publisher, and
-	// the first after it was forgotten. If zero, 1000 is used.
+	// the first after it was forgotten. A tenth of it can be saved up. If zero, 1000 is used.
 	MaxRate int `json:"maxRate,omitzero"`
 
 	// MaxEntries is how many publishers of the Source are remembered; and as many negative
@@ -132,83 +135,87 @@ func (l Lookup) withDefaults() lookup.Options {
 // SourceStats counts how a [Config].Source was used since it was configured.
 type SourceStats struct {
 	Lookups     uint64 `json:"lookups"`     // calls of the Source
-	Refreshes   uint64 `json:"refreshes"`   // of these, those made in the background before a publisher expired
-	Errors      uint64 `json:"errors"`      // of these, those that failed
+	Refreshes   uint64 `json:"refreshes"`   // the part of Lookups that was made in the background before a publisher expired
+	Errors      uint64 `json:"errors"`      // the part of Lookups that failed
 	Coalesced   uint64 `json:"coalesced"`   // decisions that waited for the lookup of another one
-	RateLimited uint64 `json:"rateLimited"` // lookups that Lookup.MaxRate forbade
+	RateLimited uint64 `json:"rateLimited"` // lookups that Lookup.MaxRate rejected
 	Busy        uint64 `json:"busy"`        // lookups that could not begin in time because of Lookup.MaxConcurrent
-	CircuitOpen uint64 `json:"circuitOpen"` // lookups that a circuit breaker forbade
+	CircuitOpen uint64 `json:"circuitOpen"` // lookups that a backoff or a circuit breaker rejected
 	Stale       uint64 `json:"stale"`       // decisions by an earlier answer, because the Source failed
 	Publishers  int    `json:"publishers"`  // in memory now, expired ones included
 	Negatives   int    `json:"negatives"`   // domains and hash prefixes of no publisher that are in memory now, expired ones included
 	Prefixes    int    `json:"prefixes"`    // domain prefixes, hash or punycode, that are in memory now
 }
 
-// A memory is what a policy asks in place of the Source.
-type memory struct {
+// A sourceCache is what a policy asks in place of the Source.
+type sourceCache struct {
 	*lookup.Cache
-	source   Source
-	options  lookup.Options
-	reserved []reservedHost
-	stop     func() // ends the notifications; nil if there are none
+	source  Source
+	options lookup.Options
+	hosts   hosts
+	stop    func() // ends the notifications; nil if there are none
 }
 
-func newMemory(source Source, l Lookup, h *hosts) *memory {
-	m := &memory{source: source, options: l.withDefaults(), reserved: h.reserved}
-	m.Cache = lookup.New(checkedSource{source, h}, m.options, fallbackPrefix)
-	return m
+func newSourceCache(source Source, l Lookup, h hosts) *sourceCache {
+	options := l.withDefaults()
+	return &sourceCache{
+		Cache:   lookup.New(checkedSource{source, &h}, options, fallbackPrefix),
+		source:  source,
+		options: options,
+		hosts:   h,
+	}
 }
 
-// sameAs reports whether m can go on in place of other, with all that it remembers.
-func (m *memory) sameAs(other *memory) bool {
-	return m != nil && m.options == other.options && slices.Equal(m.reserved, other.reserved) &&
-		reflect.ValueOf(m.source).Comparable() && reflect.ValueOf(other.source).Comparable() && m.source == other.source
+// sameAs reports whether s can go on in place of other, with all that it remembers.
+func (s *sourceCache) sameAs(other *sourceCache) bool {
+	return s != nil && s.options == other.options && slices.Equal(s.hosts.reserved, other.hosts.reserved) &&
+		reflect.ValueOf(s.source).Comparable() && reflect.ValueOf(other.source).Comparable() && s.source == other.source
 }
 
 // subscribe has a Notifier report changes.
-func (m *memory) subscribe() {
-	n, ok := m.source.(Notifier)
+func (s *sourceCache) subscribe() {
+	n, ok := s.source.(Notifier)
 	if !ok {
 		return
 	}
-	m.stop = n.Notify(func(domains ...string) {
+	s.stop = n.Notify(func(domains ...string) {
 		if len(domains) == 0 {
-			m.ForgetAll()
+			s.ForgetAll()
 		}
 		for _, publisher := range domains {
 			if domain, err := parseDomain(publisher); err == nil {
-				m.Forget(domain)
+				s.Forget(domain)
 			} else {
-				m.ForgetAll() // it may have meant any
+				s.ForgetAll() // it may have meant any
 			}
 		}
 	})
 }
 
-func (m *memory) close() {
-	m.Close()
-	if m.stop != nil {
-		m.stop()
+func (s *sourceCache) close() {
+	s.Close()
+	if s.stop != nil {
+		s.stop()
 	}
 }
 
-func (m *memory) stats() SourceStats {
-	if m == nil {
+func (s *sourceCache) stats() SourceStats {
+	if s == nil {
 		return SourceStats{}
 	}
-	s := m.Stats()
+	n := s.Stats()
 	return SourceStats{
-		Lookups:     s.Lookups,
-		Refreshes:   s.Refreshes,
-		Errors:      s.Errors,
-		Coalesced:   s.Coalesced,
-		RateLimited: s.RateLimited,
-		Busy:        s.Busy,
-		CircuitOpen: s.CircuitOpen,
-		Stale:       s.Stale,
-		Publishers:  s.Names,
-		Negatives:   s.Negatives,
-		Prefixes:    s.Aliases,
+		Lookups:     n.Lookups,
+		Refreshes:   n.Refreshes,
+		Errors:      n.Errors,
+		Coalesced:   n.Coalesced,
+		RateLimited: n.RateLimited,
+		Busy:        n.Busy,
+		CircuitOpen: n.CircuitOpen,
+		Stale:       n.Stale,
+		Publishers:  n.Names,
+		Negatives:   n.Negatives,
+		Prefixes:    n.Aliases,
 	}
 }
 

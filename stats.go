@@ -25,16 +25,15 @@ func (s Stats) count(allowed bool) (n uint64) {
 	return n
 }
 
-// counters count decisions by reason. Processors that count in one place wait for one
-// another: two of them took longer than one alone. So there are several places, for
-// different goroutines, each with cache lines of its own. BenchmarkCounters compares the two.
+// counters counts decisions by reason, in shards. One counter for all would make processors
+// contend for its cache line. BenchmarkCounters compares the two.
 type counters [shards]struct {
-	_        [shardSize - 8*int(numReasons)]byte // first, to keep off what stands before
+	_        [shardSize - 8*int(numReasons)]byte // padding, so that no other data shares the cache lines
 	byReason [numReasons]atomic.Uint64
 }
 
 const (
-	shards    = 32  // so that few of the goroutines that run at one time meet
+	shards    = 32  // few concurrent goroutines share one
 	shardSize = 384 // bytes: the counts, and two cache lines, as some processors fetch them in pairs
 )
 

@@ -12,10 +12,8 @@ import (
 
 const (
 	maxMaxAge = 24 * time.Hour
-	maxLookup = 30 * 24 * time.Hour // so that twice as long is a duration, too
+	maxLookup = 30 * 24 * time.Hour // far more than is of use, and twice as long is a duration, too
 )
-
-const removeIt = "to remove it"
 
 // Validate returns the error that [New] would return. It builds nothing.
 func (cfg Config) Validate() error {

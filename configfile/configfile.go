@@ -70,7 +70,11 @@ func (e *Error) Error() string {
 		b.WriteString(e.Path + " ")
 	}
 	b.WriteString(e.Reason)
-	if e.Want != "" {
+	switch e.Want {
+	case "":
+	case "remove it":
+		b.WriteString("; " + e.Want)
+	default:
 		b.WriteString("; want " + e.Want)
 	}
 	return b.String()
@@ -80,8 +84,8 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 // Load reads the file at path. The functions in set are then called, for what a file cannot
-// say: Source, Denied and Observe. They may be called where the file has an error, too, with
-// what could be read. Then all is checked. An error is one or more *[Error], joined: at most
+// say: Source, Denied and Observe. They may be called several times, and also with what could
+// be read of a file that has errors, so they must only set fields. Then all is checked. An error is one or more *[Error], joined: at most
 // 100, and one that counts the others.
 //
 // To make a Middleware use [New], which checks a long list of publishers once.

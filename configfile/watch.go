@@ -11,8 +11,8 @@ import (
 	"github.com/ampcors/ampcors"
 )
 
-// interval is how often a file is looked at. A change is noticed within one, and must
-// stand for another before it is applied; for a third if it names another list.
+// interval is how often the files are checked. A change is applied once two checks see the
+// same state, three if it names another list.
 const interval = 500 * time.Millisecond
 
 // WatcherConfig configures a [Watcher]. The zero value is fine.
@@ -114,7 +114,7 @@ func (w *Watcher) poll() {
 	}
 }
 
-// apply applies the files if they are in the state that is expected, in any if that is nil.
+// apply applies the files if their state is the expected one; nil means any state.
 func (w *Watcher) apply(expected snapshot) {
 	c := read(w.path, w.set)
 	if !c.files.haveNotChanged() || expected != nil && !c.files.equal(expected) {

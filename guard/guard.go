@@ -30,9 +30,10 @@ import (
 	"github.com/felixge/httpsnoop"
 )
 
-// Handler returns a handler that calls next. When next writes the response headers, Vary has
-// all that it had before next was called, in one line, and the CORS headers are those that
-// were there before, and no others. It is put directly behind the Middleware.
+// Handler returns a handler that calls next, which cannot change the CORS headers or remove
+// members of Vary: when the headers are sent, Vary has in one line all that it had before and
+// what next added, and the CORS headers are those that were there before, and no others. It is
+// put directly behind the Middleware.
 func Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		g := guard{header: w.Header(), cors: make(http.Header)}
@@ -52,19 +53,19 @@ func Handler(next http.Handler) http.Handler {
 			},
 			Write: func(next httpsnoop.WriteFunc) httpsnoop.WriteFunc {
 				return func(b []byte) (int, error) {
-					g.restoreLast()
+					g.restoreOnce()
 					return next(b)
 				}
 			},
 			ReadFrom: func(next httpsnoop.ReadFromFunc) httpsnoop.ReadFromFunc {
 				return func(src io.Reader) (int64, error) {
-					g.restoreLast()
+					g.restoreOnce()
 					return next(src)
 				}
 			},
 			Flush: func(next httpsnoop.FlushFunc) httpsnoop.FlushFunc {
 				return func() {
-					g.restoreLast()
+					g.restoreOnce()
 					next()
 				}
 			},
@@ -78,11 +79,11 @@ type guard struct {
 	header  http.Header
 	cors    http.Header
 	vary    []string
-	written bool // the header is, so that what comes later are trailers
+	written bool // the header has been sent: later headers are trailers
 }
 
-// restoreLast is restore before what writes the header if it is not written yet.
-func (g *guard) restoreLast() {
+// restoreOnce is restore before what sends the header, unless that has been sent.
+func (g *guard) restoreOnce() {
 	g.restore()
 	g.written = true
 }

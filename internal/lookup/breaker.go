@@ -12,8 +12,8 @@ const (
 	// again: a database that starts again is not overrun, and requests do not pile up, each
 	// waiting for its timeout.
 	openFor = time.Second
-	// minPause is the shortest time for which a key that failed is not asked for again. It
-	// is twice as long as the failure took, and at most openFor.
+	// After a failure, its key is not asked for again for twice as long as the call took, at
+	// least minPause and at most openFor (backoff).
 	minPause = openFor / 10
 )
 
@@ -24,7 +24,7 @@ const (
 type breaker struct {
 	failures int           // in a row; of these, no two neighbors are for the same key
 	key      string        // that failed last
-	until    time.Duration // the key, or if there are enough failures everything, is not asked for before
+	until    time.Duration // before it, the key is not asked for, or if the breaker is open, no key
 	err      error         // ErrCircuitOpen, and what opened it
 }
 
@@ -49,7 +49,7 @@ func (b *breaker) begin(now time.Duration) (isProbe bool) {
 	return false
 }
 
-// success closes the breaker, for the key that failed last, too.
+// success closes the breaker, and ends the backoff.
 func (b *breaker) success() { *b = breaker{} }
 
 // failure counts a failure that took so long. What fails for one key alone opens nothing.
@@ -57,7 +57,7 @@ func (b *breaker) failure(key string, now, took time.Duration, err error) {
 	if key != b.key {
 		b.failures++
 	}
-	pause := time.Duration(openFor)
+	pause := openFor
 	if !b.isOpen() {
 		pause = min(max(2*took, minPause), openFor)
 	}

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// A call is a lookup that runs. All who want to know the same wait for it (singleflight).
+// A call is a lookup that runs. Callers with the same key wait for one call (singleflight).
 type call struct {
 	question
-	began     time.Duration // changes after this, the answer may miss
+	began     time.Duration // the answer may miss later changes
 	epoch     uint32
 	isKnown   bool     // the name is remembered, though expired
 	isProbe   bool     // finds out whether the source works again
@@ -31,8 +31,6 @@ func (c *Cache) begin(q question) (*call, error) {
 		breaker = &c.breakers[q.kind][1]
 	}
 	switch err := breaker.check(q.key, now); {
-	case c.background.Err() != nil:
-		return nil, ErrClosed
 	case err != nil:
 		c.count.circuitOpen.Add(1)
 		return nil, err
@@ -76,23 +74,20 @@ func (c *Cache) result(done *call, q question) Result {
 	return Result{Name: done.name}
 }
 
-// run asks the source once takeSlot allows it. It does not end with the request that began
-// it, because others may wait for it.
-func (c *Cache) run(ctx context.Context, own *call, takeSlot func(isKnown bool, patience time.Duration) bool) {
+// run asks the source, once there is a slot. ctx must not end with the request that began it,
+// because others may wait for it.
+func (c *Cache) run(ctx context.Context, own *call, hasSlot bool) {
 	own.err = ErrPanicked // unless ask returns
 	defer c.finish(own)
-	if !takeSlot(own.isKnown, c.options.Timeout) {
+	if !hasSlot && !c.slots.wait(own.isKnown, c.options.Timeout) {
 		c.count.busy.Add(1)
 		own.err = ErrBusy
 		return
 	}
 	defer c.slots.leave(own.isKnown)
-	if own.err = c.stillAllowed(own); own.err != nil {
+	if err := c.stillAllowed(own); err != nil {
+		own.err = err
 		return
-	}
-	own.err = ErrPanicked
-	if ctx != c.background {
-		ctx = context.WithoutCancel(ctx)
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()

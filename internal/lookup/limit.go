@@ -8,7 +8,7 @@ const burst = 100 * time.Millisecond
 // A rateLimit is a token bucket that holds the lookups of a burst. Cache.mu guards it.
 type rateLimit struct {
 	interval time.Duration // between two lookups
-	next     time.Duration // when the bucket is full again
+	fullAt   time.Duration // when the bucket is full again
 }
 
 func newRateLimit(perSecond int) rateLimit {
@@ -17,10 +17,10 @@ func newRateLimit(perSecond int) rateLimit {
 
 // allow takes a token, if there is one.
 func (l *rateLimit) allow(now time.Duration) bool {
-	if now < l.next-burst {
+	if now < l.fullAt-burst {
 		return false
 	}
-	l.next = max(l.next, now) + l.interval
+	l.fullAt = max(l.fullAt, now) + l.interval
 	return true
 }
 

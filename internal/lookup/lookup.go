@@ -1,7 +1,7 @@
 // Package lookup asks a slow, unreliable source about names, and remembers its answers.
 //
 // The source can be asked in two ways: whether there is a name, and which name has an
-// alias. [Cache.Get] answers from memory alone. [Cache.Find] asks where memory does not
+// alias. (In ampcors, a name is a publisher domain, and an alias a domain prefix of it.) [Cache.Get] answers from memory alone. [Cache.Find] asks where memory does not
 // answer:
 //
 //	memory -> call of another caller -> circuit breaker -> rate limit -> slot -> source
@@ -23,11 +23,10 @@ import (
 var (
 	ErrRateLimited = errors.New("source not asked: the rate limit of lookups for unknown names is reached")
 	ErrBusy        = errors.New("source not asked: no lookup slot became free in time")
-	ErrCircuitOpen = errors.New("source not asked: it failed just before, and the circuit breaker is open")
+	ErrCircuitOpen = errors.New("source not asked: it failed just before (backoff or open circuit breaker)")
 	ErrTimeout     = errors.New("the source did not answer in time")
 	ErrPanicked    = errors.New("the source panicked")
 	ErrBadAnswer   = errors.New("the source gave an answer that cannot be right")
-	ErrClosed      = errors.New("source not asked: the cache is closed")
 )
 
 // A Source is asked about names. Its methods must be safe for concurrent use by multiple
@@ -53,7 +52,7 @@ type Options struct {
 	MaxEntries    int // names, negative answers and aliases, each
 }
 
-// A Result is an answer. It may come with an error: a stale name is served because of it.
+// A Result may have both a Name and an Err: then the name is stale.
 type Result struct {
 	Name  string // "" if there is none, or if that is not known
 	Stale bool   // the name was confirmed within MaxStale, and the source fails now
@@ -63,12 +62,12 @@ type Result struct {
 // Stats count what a [Cache] did since it was made.
 type Stats struct {
 	Lookups     uint64 // calls of the source
-	Refreshes   uint64 // of these, those made in the background before a name expired
-	Errors      uint64 // of these, those that failed
+	Refreshes   uint64 // the part of Lookups that was made in the background before a name expired
+	Errors      uint64 // the part of Lookups that failed
 	Coalesced   uint64 // callers that waited for the lookup of another caller
-	RateLimited uint64 // lookups that the rate limit forbade
+	RateLimited uint64 // lookups that the rate limit rejected
 	Busy        uint64 // lookups that found no slot in time
-	CircuitOpen uint64 // lookups that a circuit breaker forbade
+	CircuitOpen uint64 // lookups that a backoff or a circuit breaker rejected
 	Stale       uint64 // stale names that were served
 	Names       int    // in memory now, expired ones included
 	Negatives   int    // negative answers in memory now, expired ones included
@@ -114,7 +113,8 @@ func New(source Source, options Options, alias func(name string) string) *Cache 
 	return c
 }
 
-// Close ends refreshes in the background. From then on the source is not asked any more.
+// Close ends refreshes in the background, and begins none any more. Find goes on: callers that
+// have the Cache still get their answers.
 func (c *Cache) Close() { c.close() }
 
 func (c *Cache) now() time.Duration { return time.Since(c.start) }
@@ -191,7 +191,7 @@ func (c *Cache) find(ctx context.Context, q question) Result {
 	if err != nil {
 		return c.staleIfError(q, err)
 	}
-	c.run(ctx, own, c.slots.wait)
+	c.run(context.WithoutCancel(ctx), own, false)
 	return c.result(own, q)
 }
 
@@ -201,8 +201,8 @@ func (c *Cache) refresh(name string) {
 	defer c.mu.Unlock()
 	now := c.now()
 	e, ok := c.memory.names.Peek(name)
-	if _, runs := c.calls[name]; runs || !ok || now < e.refreshAt {
-		return // another request was faster
+	if _, runs := c.calls[name]; runs || !ok || now < e.refreshAt || c.background.Err() != nil {
+		return // another request was faster, or this is closed
 	}
 	again := *e
 	again.refreshAt = now + c.options.TTL/refreshRetries // if this one comes to nothing
@@ -218,13 +218,13 @@ func (c *Cache) refresh(name string) {
 	c.count.refreshes.Add(1)
 	go func() {
 		defer func() { _ = recover() }() // finish has counted it, and there is no request to fail
-		c.run(c.background, own, func(bool, time.Duration) bool { return true })
+		c.run(c.background, own, true)
 	}()
 }
 
-// A name is refreshed once so much of its TTL is over, and a random part of what is left
-// but one such part: many servers that have learned of a name together then do not ask
-// together. If that fails, the refresh is tried again in steps of TTL/refreshRetries.
+// A name is refreshed when a random 70 to 90 % of its TTL is over, so that servers which
+// learned of it together do not refresh it together. A refresh that fails is tried again
+// after each TTL/refreshRetries.
 const (
 	refreshAfter   = 0.7
 	refreshJitter  = 0.2
@@ -235,7 +235,7 @@ func refreshAge(ttl time.Duration) time.Duration {
 	return time.Duration(float64(ttl) * (refreshAfter + refreshJitter*rand.Float64()))
 }
 
-// staleIfError answers for a source that cannot: with what it said within MaxStale.
+// staleIfError returns a stale name if one was confirmed within MaxStale, and else only err.
 func (c *Cache) staleIfError(q question, err error) Result {
 	if name, ok := c.memory.stale(q.name, c.now()); ok {
 		c.count.stale.Add(1)

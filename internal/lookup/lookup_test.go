@@ -309,10 +309,6 @@ func TestErrorsSayWhy(t *testing.T) {
 		if r := c.Find(t.Context(), "third"); !errors.Is(r.Err, ErrBusy) {
 			t.Errorf("%+v", r)
 		}
-		c.Close()
-		if r := c.Find(t.Context(), "closed"); !errors.Is(r.Err, ErrClosed) {
-			t.Errorf("%+v", r)
-		}
 		time.Sleep(time.Minute)
 
 		c = newTestCache(newFake(), func(o *Options) { o.MaxRate = 10 })
@@ -344,6 +340,16 @@ func TestCloseEndsARefresh(t *testing.T) {
 		synctest.Wait()
 		if f.running.Load() != 0 {
 			t.Error("it goes on")
+		}
+		f.set(func() { f.delay = 0 })
+		time.Sleep(3500 * time.Millisecond)
+		c.Get("a")
+		synctest.Wait()
+		if n := f.count("a"); n != 2 {
+			t.Errorf("a closed cache refreshes: asked %d times", n)
+		}
+		if r := c.Find(t.Context(), "b"); r.Err != nil || f.count("b") != 1 { // by a caller who has it still
+			t.Errorf("%+v", r)
 		}
 	})
 }

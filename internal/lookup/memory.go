@@ -11,8 +11,8 @@ import (
 // itself, so that negative answers push out no names.
 //
 // Reading takes the LRU's read lock alone (Peek). The order in which entries are pushed out
-// is then that of the last confirmation, which for a name in use is at most a TTL ago. All
-// writing is guarded by Cache.mu.
+// is then that of the last confirmation or refresh, which for a name in use is at most a TTL
+// ago. Names and negative answers are written under Cache.mu.
 type memory struct {
 	options   Options
 	alias     func(name string) string
@@ -90,7 +90,11 @@ func (m *memory) remember(c *call) {
 // hasNewer reports whether a later answer is remembered. That can be as one name may be
 // asked for by name and by alias at the same time.
 func (m *memory) hasNewer(c *call) bool {
-	for _, key := range []string{c.key, c.name, m.alias(c.name)} {
+	keys := []string{c.key}
+	if c.name != "" {
+		keys = append(keys, c.name, m.alias(c.name))
+	}
+	for _, key := range keys {
 		for _, remembered := range []*lru.Cache[string, *entry]{m.names, m.negatives} {
 			if e, ok := remembered.Peek(key); ok && e.at > c.began {
 				return true

@@ -8,7 +8,7 @@
 //	ampcors:publisher:www.example.com  any value
 //	ampcors:hash:qd6a7oj...            www.example.com
 //
-// The second is for caches' hash-only origins, and counts only while the first exists, so
+// The second is for caches' hash origins, and counts only while the first exists, so
 // that DEL of the first revokes a publisher. [Source.Add] and [Source.Remove] write both.
 //
 // Redis's server-assisted client-side caching, in broadcasting mode, tells each connection
@@ -61,7 +61,7 @@ type Config struct {
 	KeyPrefix string
 }
 
-// A Source looks up publishers in Redis. It is safe for use by many goroutines and by
+// A Source looks up publishers in Redis. It is safe for concurrent use by multiple goroutines and by
 // several Middlewares.
 type Source struct {
 	client    rueidis.Client

@@ -16,7 +16,7 @@ func Example() {
 	db.SetMaxOpenConns(16)
 	db.SetMaxIdleConns(16)
 
-	source, err := sqlsource.New(db, sqlsource.Config{Name: "sites", DomainColumn: "host"})
+	source, err := sqlsource.New(db, sqlsource.Config{Table: "sites", DomainColumn: "host"})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -3,7 +3,7 @@
 // # Schema
 //
 // It needs a table with two columns: the publisher domain as [ampcors.CanonicalDomain]
-// returns it, and its hash-only prefix as [ampcors.FallbackPrefix] does, with an index on
+// returns it, and its hash prefix as [ampcors.FallbackPrefix] does, with an index on
 // each. In PostgreSQL:
 //
 //	CREATE TABLE publishers (
@@ -22,10 +22,10 @@
 //
 // Whoever adds a domain or changes one also writes its prefix, or NULL. A row without a
 // prefix is found by its domain, but not by hash, until FillPrefixes runs again, for which a
-// timer will do. [Source.Ping] tells whether table and columns are there.
+// timer will do. [Source.Ping] reports whether table and columns are there.
 //
 // In MySQL and others, use a column type that neither folds nor pads, such as VARCHAR(253)
-// CHARACTER SET ascii COLLATE ascii_bin. What comes back is compared octet for octet, and a
+// CHARACTER SET ascii COLLATE ascii_bin. What comes back is compared byte by byte, and a
 // row that is not canonical is passed over.
 //
 // # What a change takes
@@ -51,7 +51,7 @@ import (
 // A Config says where the publishers are. Names are written into statements as they are, and
 // so must consist of letters, digits and underscores. Each has a default.
 type Config struct {
-	Name         string // "publishers"; it may be qualified by a schema, with a dot
+	Table        string // "publishers"; it may be qualified by a schema, with a dot
 	DomainColumn string // "domain"
 	PrefixColumn string // "fallback_prefix"
 
@@ -65,7 +65,7 @@ type Config struct {
 	Placeholder string
 }
 
-// A Source looks up publishers in a table. It is safe for use by many goroutines.
+// A Source looks up publishers in a table. It is safe for concurrent use by multiple goroutines.
 type Source struct {
 	db       *sql.DB
 	table    Config
@@ -89,7 +89,7 @@ func New(db *sql.DB, table Config) (*Source, error) {
 		value        *string
 		defaultValue string
 	}{
-		{"Name", &table.Name, "publishers"},
+		{"Table", &table.Table, "publishers"},
 		{"DomainColumn", &table.DomainColumn, "domain"},
 		{"PrefixColumn", &table.PrefixColumn, "fallback_prefix"},
 	} {
@@ -97,7 +97,7 @@ func New(db *sql.DB, table Config) (*Source, error) {
 			*f.value = f.defaultValue
 		}
 		parts := []string{*f.value}
-		if f.field == "Name" {
+		if f.field == "Table" {
 			parts = strings.Split(*f.value, ".")
 		}
 		if slices.ContainsFunc(parts, func(part string) bool { return !name.MatchString(part) }) {
@@ -121,7 +121,7 @@ func New(db *sql.DB, table Config) (*Source, error) {
 }
 
 func (s *Source) lookup(column string) string {
-	query := fmt.Sprintf("SELECT %s FROM %s WHERE %s = %s", s.table.DomainColumn, s.table.Name, column, s.placeholder(1))
+	query := fmt.Sprintf("SELECT %s FROM %s WHERE %s = %s", s.table.DomainColumn, s.table.Table, column, s.placeholder(1))
 	if s.table.Condition != "" {
 		query += " AND (" + s.table.Condition + "\n)" // it may end in a comment
 	}
@@ -136,7 +136,7 @@ func (s *Source) placeholder(n int) string {
 	return strings.TrimSuffix(s.table.Placeholder, "1") + strconv.Itoa(n)
 }
 
-// HasPublisher tells whether there is a row with this domain.
+// HasPublisher reports whether there is a row with this domain.
 func (s *Source) HasPublisher(ctx context.Context, domain string) (bool, error) {
 	found, err := s.find(ctx, s.byDomain, domain, func(row string) bool { return row == domain })
 	return found != "", err
@@ -189,8 +189,8 @@ func (s *Source) find(ctx context.Context, query, key string, matches func(domai
 }
 
 const (
-	batch     = 100 // rows that one statement fills, with three parameters each
-	maxFaults = 100 // that are reported
+	batch       = 100 // rows that one statement fills, with three parameters each
+	maxProblems = 100 // that are reported
 )
 
 // FillPrefixes fills the prefix column where it is NULL, a hundred rows at a time, each a
@@ -205,11 +205,11 @@ func (s *Source) FillPrefixes(ctx context.Context) (filled int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	var faults []error
-	faulty := 0
+	var problems []error
+	wrong := 0
 	report := func(err error) {
-		if faulty++; faulty <= maxFaults {
-			faults = append(faults, err)
+		if wrong++; wrong <= maxProblems {
+			problems = append(problems, err)
 		}
 	}
 	var args []any // domain and prefix in turn
@@ -224,7 +224,7 @@ func (s *Source) FillPrefixes(ctx context.Context) (filled int, err error) {
 		for i := 0; i < len(args); i += 2 {
 			n, err := s.fill(ctx, args[i:i+2])
 			if filled += n; err != nil {
-				report(fmt.Errorf("sqlsource: filling the prefix of %q in %s: %w", args[i], s.table.Name, err))
+				report(fmt.Errorf("sqlsource: filling the prefix of %q in %s: %w", args[i], s.table.Table, err))
 			}
 		}
 		return ctx.Err()
@@ -235,7 +235,7 @@ func (s *Source) FillPrefixes(ctx context.Context) (filled int, err error) {
 			err = fmt.Errorf("it is not canonical; want %q", canonical)
 		}
 		if err != nil {
-			report(fmt.Errorf("sqlsource: the domain %.300q in %s: %w", domain, s.table.Name, err))
+			report(fmt.Errorf("sqlsource: the domain %.300q in %s: %w", domain, s.table.Table, err))
 			continue
 		}
 		prefix, err := ampcors.FallbackPrefix(domain)
@@ -244,22 +244,22 @@ func (s *Source) FillPrefixes(ctx context.Context) (filled int, err error) {
 		}
 		if args = append(args, domain, prefix); len(args) == 2*batch {
 			if err := flush(); err != nil {
-				return filled, errors.Join(append(faults, err)...)
+				return filled, errors.Join(append(problems, err)...)
 			}
 		}
 	}
 	if err := flush(); err != nil {
-		faults = append(faults, err)
+		problems = append(problems, err)
 	}
-	if faulty > maxFaults {
-		faults = append(faults, fmt.Errorf("sqlsource: %d more domains in %s have faults", faulty-maxFaults, s.table.Name))
+	if wrong > maxProblems {
+		problems = append(problems, fmt.Errorf("sqlsource: %d more domains in %s have problems", wrong-maxProblems, s.table.Table))
 	}
-	return filled, errors.Join(faults...)
+	return filled, errors.Join(problems...)
 }
 
 func (s *Source) withoutPrefix(ctx context.Context) (domains []string, err error) {
 	rows, err := s.db.QueryContext(ctx, fmt.Sprintf("SELECT %s FROM %s WHERE %s IS NULL AND %s IS NOT NULL",
-		s.table.DomainColumn, s.table.Name, s.table.PrefixColumn, s.table.DomainColumn))
+		s.table.DomainColumn, s.table.Table, s.table.PrefixColumn, s.table.DomainColumn))
 	if err != nil {
 		return nil, err
 	}
@@ -281,7 +281,7 @@ func (s *Source) fill(ctx context.Context, pairs []any) (filled int, err error) 
 	}
 	t := s.table
 	var query strings.Builder
-	fmt.Fprintf(&query, "UPDATE %s SET %s = CASE %s", t.Name, t.PrefixColumn, t.DomainColumn)
+	fmt.Fprintf(&query, "UPDATE %s SET %s = CASE %s", t.Table, t.PrefixColumn, t.DomainColumn)
 	args := make([]any, 0, len(pairs)*3/2)
 	param := func(value any) string {
 		args = append(args, value)

@@ -88,7 +88,7 @@ func TestStatementsAreThoseOfTheTable(t *testing.T) {
 			"SELECT domain FROM publishers WHERE domain = $1",
 			"SELECT domain FROM publishers WHERE fallback_prefix = $1",
 			"UPDATE publishers SET fallback_prefix = CASE domain WHEN $1 THEN $2 WHEN $3 THEN $4 END WHERE fallback_prefix IS NULL AND domain IN ($5, $6)"},
-		{Config{Name: "cms.sites", DomainColumn: "host", PrefixColumn: "amp_hash", Condition: "active OR plan = 'paid'", Placeholder: "?"},
+		{Config{Table: "cms.sites", DomainColumn: "host", PrefixColumn: "amp_hash", Condition: "active OR plan = 'paid'", Placeholder: "?"},
 			"SELECT host FROM cms.sites WHERE host = ? AND (active OR plan = 'paid'\n)",
 			"SELECT host FROM cms.sites WHERE amp_hash = ? AND (active OR plan = 'paid'\n)",
 			"UPDATE cms.sites SET amp_hash = CASE host WHEN ? THEN ? WHEN ? THEN ? END WHERE amp_hash IS NULL AND host IN (?, ?)"},
@@ -206,7 +206,7 @@ sqlsource: the domain "localhost" in publishers: ampcors: publisher "localhost" 
 		f.rows[i] = fmt.Sprintf("A%d.example", i)
 	}
 	_, err = s.FillPrefixes(t.Context())
-	if lines := strings.Split(err.Error(), "\n"); len(lines) != 101 || lines[100] != "sqlsource: 150 more domains in publishers have faults" {
+	if lines := strings.Split(err.Error(), "\n"); len(lines) != 101 || lines[100] != "sqlsource: 150 more domains in publishers have problems" {
 		t.Errorf("%d lines", len(lines))
 	}
 }
@@ -254,9 +254,9 @@ func (f *failingExec) ExecContext(ctx context.Context, query string, args []driv
 }
 
 func TestNewChecksTheTable(t *testing.T) {
-	_, err := New(nil, Config{Name: "a; DROP TABLE b", DomainColumn: "domain--", PrefixColumn: "1", Placeholder: "%s"})
+	_, err := New(nil, Config{Table: "a; DROP TABLE b", DomainColumn: "domain--", PrefixColumn: "1", Placeholder: "%s"})
 	const want = `sqlsource: db is nil
-sqlsource: Name "a; DROP TABLE b" is not a name; want letters, digits and underscores, such as "publishers"
+sqlsource: Table "a; DROP TABLE b" is not a name; want letters, digits and underscores, such as "publishers"
 sqlsource: DomainColumn "domain--" is not a name; want letters, digits and underscores, such as "domain"
 sqlsource: PrefixColumn "1" is not a name; want letters, digits and underscores, such as "fallback_prefix"
 sqlsource: Placeholder "%s" is unknown; want "$1", "?", "@p1" or ":1"`

@@ -89,6 +89,7 @@ func TestEachFaultSaysWhatWouldBeRight(t *testing.T) {
 		{Config{Origins: []string{"http://[fe80::1%25eth0]"}}, "origins[0]", "browsers write in another way", "https://www.example.com"},
 		{Config{Origins: []string{"http://[::ffff:192.0.2.1]"}}, "origins[0]", "browsers write in another way", "https://www.example.com"},
 		{Config{Origins: []string{"https://cdn.ampproject.org"}}, "origins[0]", "bare domain", "remove it"},
+		{Config{Origins: []string{"https://cdn.ampproject.org"}, Caches: []Cache{{ID: "x", CacheDomain: "amp.example.net", ThirdPartyFrameDomainSuffix: "ampproject.org"}}}, "origins[0]", "bare domain", "remove it"},
 		{Config{Origins: []string{"http://cdn.ampproject.org:8080"}}, "origins[0]", "bare domain", "remove it"},
 		{Config{Origins: []string{"https://example.com."}}, "origins[0]", "has a host that", "https://www.example.com"},
 		{Config{Origins: []string{"https://1.2.3"}}, "origins[0]", "browsers write in another way", "https://www.example.com"},

@@ -46,26 +46,39 @@ func (m *Middleware) Reconfigure(cfg Config) error {
 	if err != nil {
 		return err
 	}
-	return m.replace(p, false)
+	return m.replace(p)
 }
 
 // Close ends the subscription to a [Notifier] and lookups in the background. From then on
 // the Middleware denies every origin, as the zero Middleware does, and cannot be
 // reconfigured. It returns nil, and can be called again.
-func (m *Middleware) Close() error { return m.replace(denyAll, true) }
+func (m *Middleware) Close() error {
+	m.changing.Lock()
+	m.closed = true
+	old := m.current().source
+	m.policy.Store(denyAll)
+	m.changing.Unlock()
+	old.close()
+	return nil
+}
 
 // replace puts p in force.
-func (m *Middleware) replace(p *policy, closes bool) error {
-	m.changing.Lock()
-	if m.closed {
-		m.changing.Unlock()
-		if closes {
-			return nil
-		}
-		return ErrClosed
+func (m *Middleware) replace(p *policy) error {
+	old, err := m.swap(p)
+	if err == nil && old != p.source {
+		old.close() // not under the lock: it may wait for a goroutine that calls Reconfigure
 	}
-	m.closed = closes
-	old := m.current().source
+	return err
+}
+
+// swap puts p in force, and returns what the policy before asked.
+func (m *Middleware) swap(p *policy) (old *sourceCache, err error) {
+	m.changing.Lock()
+	defer m.changing.Unlock() // also if Notify panics
+	if m.closed {
+		return nil, ErrClosed
+	}
+	old = m.current().source
 	switch {
 	case p.source == nil:
 	case old.sameAs(p.source):
@@ -74,11 +87,7 @@ func (m *Middleware) replace(p *policy, closes bool) error {
 		p.source.subscribe()
 	}
 	m.policy.Store(p)
-	m.changing.Unlock()
-	if old != nil && old != p.source {
-		old.close() // not under the lock: it may wait for a goroutine that calls Reconfigure
-	}
-	return nil
+	return old, nil
 }
 
 // denyAll is the policy of the zero Middleware.

@@ -2,7 +2,6 @@ package ampcors
 
 import (
 	"net/http"
-	"slices"
 	"strings"
 )
 
@@ -117,7 +116,7 @@ const retryAfter = "1"
 func (p *policy) deny(v *verdict, w http.ResponseWriter, r *http.Request, vary string) {
 	h, vals := w.Header(), &[4]string{vary, "no-store", "text/plain; charset=utf-8", "nosniff"}
 	if len(h) > 0 {
-		removeRepresentation(h)
+		removeRepresentation(w, h)
 	}
 	addVary(h, vals[0:1:1])
 	h["Cache-Control"] = vals[1:2:2]
@@ -137,16 +136,23 @@ func (p *policy) deny(v *verdict, w http.ResponseWriter, r *http.Request, vary s
 
 // removeRepresentation removes the headers that describe another response than a denial: one
 // that an outer handler expected, and that caches may keep.
-func removeRepresentation(h http.Header) {
+func removeRepresentation(w http.ResponseWriter, h http.Header) {
 	for key := range h {
-		switch key {
-		case "Accept-Ranges", "Content-Disposition", "Content-Encoding", "Content-Language", "Content-Length",
-			"Content-Location", "Content-Range", "Content-Type", "Etag", "Expires", "Last-Modified", "Pragma",
-			"Surrogate-Control", "X-Accel-Expires":
+		switch canonical := http.CanonicalHeaderKey(key); canonical {
+		case "Accept-Ranges", "Content-Digest", "Content-Disposition", "Content-Language", "Content-Length",
+			"Content-Location", "Content-Md5", "Content-Range", "Content-Type", "Digest", "Etag", "Expires",
+			"Last-Modified", "Pragma", "Repr-Digest", "Surrogate-Control", "X-Accel-Expires":
 			delete(h, key)
-		}
-		if strings.HasSuffix(key, "-Cache-Control") { // CDN-Cache-Control and its kin, RFC 9213, outrank Cache-Control
-			delete(h, key)
+		case "Content-Encoding":
+			// A ResponseWriter that can be unwrapped is an outer handler's, which may be one
+			// that compresses, and has said so before.
+			if _, isWrapped := w.(interface{ Unwrap() http.ResponseWriter }); !isWrapped {
+				delete(h, key)
+			}
+		default:
+			if strings.HasSuffix(canonical, "Cache-Control") { // CDN-Cache-Control and its kin, RFC 9213, outrank Cache-Control
+				delete(h, key)
+			}
 		}
 	}
 }
@@ -176,13 +182,14 @@ func addVary(h http.Header, vary []string) {
 		h["Vary"] = vary
 		return
 	}
-	members := slices.Clone(before)
+	line := strings.Join(before, ", ")
 	for member := range strings.SplitSeq(vary[0], ", ") {
 		if !hasMember(before, member) {
-			members = append(members, member)
+			line += ", " + member
 		}
 	}
-	h["Vary"] = []string{strings.Join(members, ", ")}
+	vary[0] = line
+	h["Vary"] = vary
 }
 
 // hasMember reports whether the lines of a list header have a member. RFC 9110 section 5.6.1

@@ -1,7 +1,9 @@
 package ampcors
 
 import (
+	"compress/gzip"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -61,7 +63,7 @@ func TestThreatADenialThatIsStored(t *testing.T) {
 		"Cache-Control: public, max-age=3600", "CDN-Cache-Control: max-age=3600", "Surrogate-Control: max-age=3600", "X-Accel-Expires: 3600", "Expires: Thu, 01 Jan 2099 00:00:00 GMT",
 		"Access-Control-Allow-Origin: *", "Access-Control-Allow-Credentials: true", "Access-Control-Expose-Headers: X", "Access-Control-Max-Age: 9", "Amp-Email-Allow-Sender: a@b.example",
 		"Content-Encoding: gzip", "Content-Length: 7", "Content-Range: bytes 0-1/2", "Content-Language: de", "Content-Type: font/woff2", "Content-Disposition: attachment", "Content-Location: /x",
-		"Etag: \"a\"", "Last-Modified: Thu, 01 Jan 2026 00:00:00 GMT", "Accept-Ranges: bytes", "Pragma: cache",
+		"Etag: \"a\"", "Content-Digest: x", "Repr-Digest: x", "Digest: x", "Content-Md5: x", "Last-Modified: Thu, 01 Jan 2026 00:00:00 GMT", "Accept-Ranges: bytes", "Pragma: cache",
 		"X-Request-Id: 7", "Strict-Transport-Security: max-age=9", // which stay
 	}
 	down := testConfig()
@@ -78,7 +80,12 @@ func TestThreatADenialThatIsStored(t *testing.T) {
 	} {
 		r := httptest.NewRequest("GET", "/", nil)
 		r.Header.Set("Origin", evilOrigin)
-		rec := behind(t, test.cfg, r, outer...)
+		rec := httptest.NewRecorder()
+		maps.Copy(rec.Header(), headers(outer...))
+		for _, raw := range []string{"ETag", "cache-control"} { // which net/http sends as they are
+			rec.Header()[raw] = []string{"x"}
+		}
+		newMiddleware(t, test.cfg).Wrap(new(spyAlways)).ServeHTTP(rec, r)
 		want := headers(append(test.want, "Cache-Control: no-store", "Content-Type: text/plain; charset=utf-8", "X-Content-Type-Options: nosniff", "Vary: Origin",
 			"X-Request-Id: 7", "Strict-Transport-Security: max-age=9")...)
 		if rec.Code != test.status || !reflect.DeepEqual(rec.Header(), want) {
@@ -213,5 +220,54 @@ func TestALongVaryIsKept(t *testing.T) {
 	rec := behind(t, testConfig(), &http.Request{Method: "GET", Header: headers("Origin: " + cacheOrigin)}, "Vary: "+long)
 	if got := rec.Header()["Vary"]; len(got) != 1 || got[0] != long+", Origin" {
 		t.Errorf("%d lines", len(got))
+	}
+}
+
+// TestADenialBehindAHandlerThatCompresses: what it has said of its own encoding stays.
+func TestADenialBehindAHandlerThatCompresses(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Encoding", "gzip")
+		compressor := gzip.NewWriter(w)
+		defer compressor.Close()
+		newMiddleware(t, testConfig()).Wrap(new(spyAlways)).ServeHTTP(compressing{w, compressor}, r)
+	}))
+	defer server.Close()
+	r, err := http.NewRequest("GET", server.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Origin", evilOrigin)
+	resp, err := server.Client().Do(r) // which decompresses
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, err := io.ReadAll(resp.Body); string(body) != "Forbidden: publisher not allowed\n" || err != nil {
+		t.Errorf("%q, %v", body, err)
+	}
+}
+
+type compressing struct {
+	http.ResponseWriter
+	compressor *gzip.Writer
+}
+
+func (c compressing) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+func (c compressing) Write(b []byte) (int, error) { return c.compressor.Write(b) }
+
+// TestVaryCostsOneAllocation beside that of the other values.
+func TestVaryCostsOneAllocation(t *testing.T) {
+	h := newMiddleware(t, testConfig()).Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	w, outer := discard{make(http.Header)}, []string{"Accept"}
+	for _, lines := range [][]string{{"Origin: " + cacheOrigin}, {"Origin: " + evilOrigin}, nil} {
+		r := &http.Request{Method: "GET", Header: headers(lines...)}
+		if n := testing.AllocsPerRun(100, func() {
+			clear(w.h)
+			w.h["Vary"] = outer
+			h.ServeHTTP(w, r)
+		}); n != 2 {
+			t.Errorf("%v: %v allocations; want 2", lines, n)
+		}
 	}
 }

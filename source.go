@@ -193,6 +193,9 @@ func (s *sourceCache) subscribe() {
 }
 
 func (s *sourceCache) close() {
+	if s == nil {
+		return
+	}
 	s.Close()
 	if s.stop != nil {
 		s.stop()

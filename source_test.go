@@ -1395,6 +1395,29 @@ func TestCloseEndsAMiddleware(t *testing.T) {
 	})
 }
 
+// A Notifier's defect is not the Middleware's.
+func TestANotifierThatPanicsLocksNothing(t *testing.T) {
+	m := newMiddleware(t, testConfig())
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic was swallowed")
+			}
+		}()
+		_ = m.Reconfigure(Config{Source: panickingNotifier{newSetSource()}})
+	}()
+	if err := m.Reconfigure(testConfig()); err != nil || !m.CheckOrigin(ownOrigin).Allowed {
+		t.Error(err)
+	}
+	if err := m.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+type panickingNotifier struct{ *setSource }
+
+func (panickingNotifier) Notify(func(...string)) func() { panic("a defect") }
+
 func TestCloseEndsARefresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource("www.example.com")

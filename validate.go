@@ -134,7 +134,7 @@ func isPublicSuffix(domain string) bool {
 func (v *validator) origins(values []string) {
 	for i, value := range values {
 		reason, want := originProblem(value)
-		if host, reserved := v.hosts.reservedFor(hostOf(value)); reserved && host.domain == hostOf(value) {
+		if slices.ContainsFunc(v.hosts.reserved, func(host reservedHost) bool { return host.domain == hostOf(value) }) {
 			reason, want = "is an AMP Cache's bare domain, from which no publisher's page calls", removeIt
 		}
 		if reason != "" {

@@ -22,7 +22,6 @@ package guard
 
 import (
 	"io"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -43,7 +42,8 @@ func Handler(next http.Handler) http.Handler {
 			}
 		}
 		g.vary = members(g.header["Vary"])
-		next.ServeHTTP(httpsnoop.Wrap(w, httpsnoop.Hooks{
+		defer g.restore() // of a handler that wrote nothing, or panicked
+		next.ServeHTTP(httpsnoop.Wrap(flushable(w), httpsnoop.Hooks{
 			WriteHeader: func(next httpsnoop.WriteHeaderFunc) httpsnoop.WriteHeaderFunc {
 				return func(status int) {
 					g.restore()
@@ -70,8 +70,26 @@ func Handler(next http.Handler) http.Handler {
 				}
 			},
 		}), r)
-		g.restore() // of a handler that wrote nothing
 	})
+}
+
+// flushable returns a ResponseWriter that has Flush if [http.ResponseController] could flush w:
+// it would go round the guard if w had no Flush, but something to unwrap.
+func flushable(w http.ResponseWriter) http.ResponseWriter {
+	switch w.(type) {
+	case http.Flusher:
+	case interface{ FlushError() error }, interface{ Unwrap() http.ResponseWriter }:
+		return flusher{w}
+	}
+	return w
+}
+
+type flusher struct{ http.ResponseWriter }
+
+func (f flusher) Unwrap() http.ResponseWriter { return f.ResponseWriter }
+
+func (f flusher) Flush() {
+	_ = http.NewResponseController(f.ResponseWriter).Flush() // as with any Flusher, an error shows later
 }
 
 // A guard knows the headers of one response as they were before the handler ran.
@@ -102,7 +120,9 @@ func (g *guard) restore() {
 			delete(g.header, key)
 		}
 	}
-	maps.Copy(g.header, g.cors)
+	for key, values := range g.cors {
+		g.header[key] = slices.Clone(values) // the handler may change what it gets
+	}
 	vary := slices.Clone(g.vary)
 	for _, member := range members(lines) {
 		if !slices.ContainsFunc(vary, func(other string) bool { return strings.EqualFold(member, other) }) {

@@ -213,3 +213,67 @@ func TestNothingIsClaimedThatIsNotThere(t *testing.T) {
 		}
 	}))).ServeHTTP(rec, httptest.NewRequest("GET", "/", nil))
 }
+
+// An outer handler's ResponseWriter may have no Flush of its own, but be unwrapped to one that
+// has.
+type onlyUnwraps struct{ http.ResponseWriter }
+
+func (w onlyUnwraps) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+type onlyFlushError struct{ http.ResponseWriter }
+
+func (w onlyFlushError) FlushError() error {
+	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+func TestNoFlushGoesRoundTheGuard(t *testing.T) {
+	t.Parallel()
+	guarded := middleware(t).Wrap(Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Access-Control-Allow-Origin", "*")
+		if err := http.NewResponseController(w).Flush(); err != nil {
+			t.Error(err)
+		}
+	})))
+	for name, wrap := range map[string]func(http.ResponseWriter) http.ResponseWriter{
+		"only unwraps":    func(w http.ResponseWriter) http.ResponseWriter { return onlyUnwraps{w} },
+		"only FlushError": func(w http.ResponseWriter) http.ResponseWriter { return onlyFlushError{w} },
+	} {
+		resp, _ := get(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { guarded.ServeHTTP(wrap(w), r) }), "GET", cacheOrigin)
+		if got := resp.Header["Access-Control-Allow-Origin"]; !reflect.DeepEqual(got, []string{cacheOrigin}) {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+func TestAHandlerThatPanicsUndoesNothing(t *testing.T) {
+	t.Parallel()
+	guarded := middleware(t).Wrap(Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Access-Control-Allow-Origin", "*")
+		w.Header().Set("Vary", "Accept")
+		panic("a defect")
+	})))
+	resp, _ := get(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			if recover() != nil {
+				http.Error(w, "a defect", http.StatusInternalServerError)
+			}
+		}()
+		guarded.ServeHTTP(w, r)
+	}), "GET", cacheOrigin)
+	if resp.StatusCode != 500 || resp.Header.Get("Access-Control-Allow-Origin") != cacheOrigin || resp.Header.Get("Vary") != "Origin, Accept" {
+		t.Errorf("%d %v", resp.StatusCode, resp.Header)
+	}
+}
+
+// What was sent with a 1xx status is not the guard's own copy.
+func TestAHandlerThatOverwritesWhatItGetsUndoesNothing(t *testing.T) {
+	t.Parallel()
+	resp, _ := get(t, middleware(t).Wrap(Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusEarlyHints)
+		w.Header()["Access-Control-Allow-Origin"][0] = "*"
+		fmt.Fprint(w, "body")
+	}))), "GET", cacheOrigin)
+	if got := resp.Header.Get("Access-Control-Allow-Origin"); got != cacheOrigin {
+		t.Errorf("%q", got)
+	}
+}

@@ -24,6 +24,7 @@ const (
 type breaker struct {
 	failures int           // in a row; of these, no two neighbors are for the same key
 	key      string        // that failed last
+	again    int           // how often it has failed again since
 	until    time.Duration // before it, the key is not asked for, or if the breaker is open, no key
 	err      error         // ErrCircuitOpen, and what opened it
 }
@@ -49,13 +50,27 @@ func (b *breaker) begin(now time.Duration) (isProbe bool) {
 	return false
 }
 
-// success closes the breaker, and ends the backoff.
-func (b *breaker) success() { *b = breaker{} }
+// success notes that the source answered for a key. That closes the breaker. It also ends the
+// backoff of the key that failed last, as the source may have recovered; but if that key fails
+// again, the reason is the key's own, and only its own success ends the backoff.
+func (b *breaker) success(key string) {
+	if key == b.key || b.isOpen() {
+		*b = breaker{}
+		return
+	}
+	b.failures = 0
+	if b.again == 0 {
+		b.until = 0
+	}
+}
 
 // failure counts a failure that took so long. What fails for one key alone opens nothing.
 func (b *breaker) failure(key string, now, took time.Duration, err error) {
-	if key != b.key {
+	if key == b.key {
+		b.again++
+	} else {
 		b.failures++
+		b.again = 0
 	}
 	pause := openFor
 	if !b.isOpen() {

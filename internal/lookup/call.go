@@ -134,7 +134,7 @@ func (c *Cache) finish(own *call) {
 	}
 	switch err := own.err; {
 	case err == nil:
-		own.breaker.success()
+		own.breaker.success(own.key)
 		if !own.forgotten {
 			c.memory.remember(own)
 		}
@@ -142,7 +142,7 @@ func (c *Cache) finish(own *call) {
 		// The source was not asked.
 	case errors.Is(err, ErrBadAnswer):
 		c.count.errors.Add(1)
-		own.breaker.success() // it answers
+		own.breaker.success(own.key) // it answers
 	default:
 		c.count.errors.Add(1)
 		now := c.now()

@@ -29,7 +29,7 @@ func TestABreakerOpensAfterFailuresInARowOfDifferentKeys(t *testing.T) {
 	if b.check("other", openFor+1) == nil {
 		t.Error("a second lookup begins beside the probe")
 	}
-	b.success()
+	b.success("any")
 	if b.check("other", openFor+1) != nil || b.begin(openFor+1) {
 		t.Error("a success does not close it")
 	}
@@ -48,9 +48,18 @@ func TestOneKeyThatFailsOpensNothing(t *testing.T) {
 		if b.check("bad", pause-1) == nil || b.check("bad", pause) != nil {
 			t.Errorf("a failure that took %v does not pause its key for %v", took, pause)
 		}
-		b.success()
+		b.success("other")
+		if b.check("bad", 0) == nil {
+			t.Error("a key that failed again and again is asked for because another one is answered")
+		}
+		b.success("bad")
 		if err := b.check("bad", 0); err != nil {
-			t.Errorf("after the source has recovered, the key is not asked for: %v", err)
+			t.Errorf("the key is answered, but not asked for: %v", err)
+		}
+		b.failure("bad", 0, took, errDown)
+		b.success("other")
+		if err := b.check("bad", 0); err != nil {
+			t.Errorf("the source has recovered, but the key that failed once is not asked for: %v", err)
 		}
 	}
 }

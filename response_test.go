@@ -55,7 +55,7 @@ func TestThreatVaryOnSeveralLines(t *testing.T) {
 	}
 }
 
-// TestThreatADenialThatIsStored: a stranger can provoke a denial, and it must neither be kept
+// TestThreatADenialThatIsStored: anyone can trigger a denial, and it must neither be kept
 // by a cache nor have the headers of the response that it replaces.
 func TestThreatADenialThatIsStored(t *testing.T) {
 	t.Parallel()

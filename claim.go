@@ -159,6 +159,8 @@ func (cl *claim) read(origin string, h *hosts) {
 		cl.form = formHost
 	case cl.name == "":
 		cl.form, cl.problem = formBareCache, problemNoPrefix
+	case strings.HasPrefix(cl.name, acePrefix):
+		cl.form = formEncoded
 	case len(cl.name) == len(hashPrefix{}) && isHashPrefix(cl.name):
 		cl.form = formHash
 	default:

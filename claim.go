@@ -142,7 +142,8 @@ func isOrIsBelow(host, domain string) bool {
 }
 
 // read reads an Origin value as far as a lookup needs it. What costs more than that is left
-// to check and checkAll, because a name that a lookup finds has passed all checks before it was listed.
+// to check and checkAll, because a name that a lookup finds has passed all checks before it
+// was listed.
 func (cl *claim) read(origin string, h *hosts) {
 	if len(origin) > maxOrigin {
 		cl.form, cl.problem = formMalformed, problemTooLong

@@ -159,9 +159,9 @@ func unfold(dst []byte, text string) []byte {
 	return dst
 }
 
-// unfoldPlain writes into buf what unfold returns, for a prefix that is plain: a label that is neither punycode
-// nor wrapped nor has to be, and that holds no A-label. For such a prefix, reverse does
-// nothing else before it checks the domain, which is left to be done.
+// unfoldPlain writes into buf what unfold returns, for a prefix that is plain: a label that
+// is neither punycode nor wrapped nor has to be, and that holds no A-label. For such a prefix,
+// reverse does nothing else before it checks the domain, which is left to be done.
 func unfoldPlain(buf *[maxLabel]byte, prefix string) (length int, hasDash, plain bool) {
 	if len(prefix) > maxLabel || hyphens34(prefix) || strings.HasPrefix(prefix, "0-") {
 		return 0, false, false

@@ -110,7 +110,7 @@ func TestPublisherDomainRefusesEverythingElse(t *testing.T) {
 	}
 }
 
-// A prefix of few bytes can stand for a domain of many.
+// The domain of a short prefix can be long, as A-labels are longer than what they spell.
 func TestALongDomainOfAShortPrefix(t *testing.T) {
 	domain := strings.Repeat(plainToASCII("é")+".", 12) + "example.net"
 	prefix, err := DomainPrefix(domain)

@@ -91,9 +91,9 @@ func TestWhatIsRememberedOfASourceIsBounded(t *testing.T) {
 		}
 		each := float64(heap()-before) / size
 		stats := m.SourceStats()
-		t.Logf("names of %d octets: %.0f octets for each entry of MaxEntries", len(fmt.Sprintf(test.name, 0)), each)
+		t.Logf("names of %d bytes: %.0f bytes for each entry of MaxEntries", len(fmt.Sprintf(test.name, 0)), each)
 		if stats.Publishers != size || stats.Negatives != size || each > test.most {
-			t.Errorf("%.0f octets an entry, want %.0f at most; %+v", each, test.most, stats)
+			t.Errorf("%.0f bytes an entry, want %.0f at most; %+v", each, test.most, stats)
 		}
 		runtime.KeepAlive(m)
 	}

@@ -613,7 +613,7 @@ func TestThoseWhoseTurnDoesNotComeHoldNoPlace(t *testing.T) {
 		s.delay = 900 * time.Millisecond
 		go m.CheckOrigin("https://a.example")
 		synctest.Wait()
-		go m.CheckOrigin("https://b.example") // is before the stranger
+		go m.CheckOrigin("https://b.example") // is before the unknown publisher
 		synctest.Wait()
 		if d := m.CheckOrigin(evilOrigin); d.SourceErr != ErrSourceBusy {
 			t.Errorf("%+v", d)
@@ -1304,9 +1304,9 @@ func TestThreatStrangersThatMakeTheSourceFail(t *testing.T) {
 		wantReason(t, m, ownOrigin, ReasonOwnOrigin)
 		time.Sleep(time.Minute)
 		for i := range 12 {
-			m.CheckOrigin("https://" + plainHash(fmt.Sprintf("stranger-%d.example", i)) + ".cdn.ampproject.org")
+			m.CheckOrigin("https://" + plainHash(fmt.Sprintf("unknown-%d.example", i)) + ".cdn.ampproject.org")
 			if d := m.CheckOrigin(ownOrigin); !d.Allowed || d.Stale || d.SourceErr != nil {
-				t.Errorf("after %d strangers: %+v", i, d)
+				t.Errorf("after %d unknown hash prefixes: %+v", i, d)
 			}
 		}
 		if d := m.CheckOrigin("https://" + plainHash("a.example") + ".cdn.ampproject.org"); !errors.Is(d.SourceErr, ErrSourceCircuitOpen) {

@@ -1,10 +1,32 @@
 package ampcors
 
 import (
+	"encoding/json"
+	"errors"
 	"net/http"
+	"reflect"
+	"strings"
 	"sync/atomic"
 	"testing"
 )
+
+func TestStatsSurviveJSON(t *testing.T) {
+	t.Parallel()
+	m := newMiddleware(t, testConfig())
+	m.counts.add(ReasonCacheOrigin)
+	m.counts.add(ReasonNull)
+	data, err := json.Marshal(m.Stats())
+	var back Stats
+	if err = errors.Join(err, json.Unmarshal(data, &back)); err != nil || !reflect.DeepEqual(back, m.Stats()) || back.Allowed() != 1 || back.Denied() != 1 {
+		t.Errorf("%s\nis read as %v, %v", data, back, err)
+	}
+	stats := SourceStats{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}
+	data, err = json.Marshal(stats)
+	var source SourceStats
+	if err = errors.Join(err, json.Unmarshal(data, &source)); err != nil || source != stats || !strings.Contains(string(data), `"rateLimited":5`) {
+		t.Errorf("%s\nis read as %v, %v", data, source, err)
+	}
+}
 
 // BenchmarkCounters counts by 16 goroutines on two processors, 8 on each: in one place, and
 // as counters does; alone, and in a request.

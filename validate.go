@@ -224,7 +224,7 @@ func (v *validator) maxAge(d time.Duration) {
 func (v *validator) email(cfg Email, yield func(address string)) {
 	for i, client := range cfg.Clients {
 		reason, want := originProblem(client)
-		if _, reserved := v.hosts.reservedFor(hostOf(client)); reserved {
+		if v.hosts.isReserved(hostOf(client)) {
 			reason, want = "is an AMP Cache's, not a mail client's", removeIt
 		}
 		if reason != "" {

@@ -85,8 +85,8 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Load reads the file at path. The functions in set are then called, for what a file cannot
 // say: Source, Denied and Observe. They may be called several times, and also with what could
-// be read of a file that has errors, so they must only set fields. Then all is checked. An error is one or more *[Error], joined: at most
-// 100, and one that counts the others.
+// be read of a file that has errors, so they must only set fields. Then all is checked. An
+// error is one or more *[Error], joined: at most 100, and one that counts the others.
 //
 // To make a Middleware use [New], which checks a long list of publishers once.
 func Load(path string, set ...func(*ampcors.Config)) (cfg ampcors.Config, err error) {

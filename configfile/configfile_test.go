@@ -223,6 +223,9 @@ func TestNoLineIsBlamedForWhatTheProgramSets(t *testing.T) {
 func TestAFileThatIsTooLongIsNotRead(t *testing.T) {
 	path := filepath.Join(write(t, map[string]string{"config.json": "{}"}), "config.json")
 	if err := os.Truncate(path, maxFile+1); err != nil {
+		if os.Getenv("AMPCORS_CI") != "" {
+			t.Fatal(err)
+		}
 		t.Skip("this file system has no sparse files: ", err)
 	}
 	if _, err := Load(path); err == nil || !strings.HasSuffix(err.Error(), "cannot be read: it is longer than 1 GiB") {

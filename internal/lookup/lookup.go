@@ -1,8 +1,8 @@
 // Package lookup asks a slow, unreliable source about names, and remembers its answers.
 //
 // The source can be asked in two ways: whether there is a name, and which name has an
-// alias. (In ampcors, a name is a publisher domain, and an alias a domain prefix of it.) [Cache.Get] answers from memory alone. [Cache.Find] asks where memory does not
-// answer:
+// alias. (In ampcors, a name is a publisher domain, and an alias a domain prefix of it.)
+// [Cache.Get] answers from memory alone. [Cache.Find] asks where memory does not answer:
 //
 //	memory -> call of another caller -> circuit breaker -> rate limit -> slot -> source
 //

@@ -246,7 +246,7 @@ func TestAFailureStopsOnlyItsClass(t *testing.T) {
 		c.Find(t.Context(), "known")
 		f.set(func() { f.err = errDown })
 		for i := range 12 {
-			if r := c.FindByAlias(t.Context(), fmt.Sprint("@stranger", i)); r.Err == nil {
+			if r := c.FindByAlias(t.Context(), fmt.Sprint("@unknown", i)); r.Err == nil {
 				t.Errorf("%+v", r)
 			}
 		}
@@ -260,8 +260,8 @@ func TestAFailureStopsOnlyItsClass(t *testing.T) {
 		time.Sleep(time.Minute)
 		f.set(func() { f.err = errDown })
 		for i := range 12 {
-			c.Find(t.Context(), fmt.Sprint("stranger", i))
-			c.FindByAlias(t.Context(), fmt.Sprint("@stranger", i))
+			c.Find(t.Context(), fmt.Sprint("unknown", i))
+			c.FindByAlias(t.Context(), fmt.Sprint("@unknown", i))
 		}
 		f.set(func() { f.err = nil })
 		if r := c.Find(t.Context(), "another"); !errors.Is(r.Err, ErrCircuitOpen) {

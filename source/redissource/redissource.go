@@ -19,7 +19,7 @@
 // not used.
 //
 // When a connection is lost, what changed meanwhile is not known. Everything is then looked
-// up anew, while MaxStale lasts with the last answer to fall back on. A connection that only
+// up again. If that fails, the last answer serves until MaxStale is over. A connection that only
 // went silent is given up after twice Dialer.KeepAlive and ConnWriteTimeout, 5 seconds by
 // default: a change that is made in the meantime is seen then, or after [ampcors.Lookup].TTL.
 //

@@ -3,6 +3,8 @@ package ampcors
 import (
 	"net/http"
 	"strings"
+
+	"github.com/ampcors/ampcors/internal/header"
 )
 
 // This file writes every header that this package writes.
@@ -51,16 +53,10 @@ func (p *policy) respond(v *verdict, w http.ResponseWriter, r *http.Request) (pr
 // every one of them: what an outer one allows, such as credentials, this one may not.
 func removeCORS(h http.Header) {
 	for key := range h {
-		if isCORS(key) {
+		if header.IsCORS(key) {
 			delete(h, key)
 		}
 	}
-}
-
-// isCORS reports whether a response header is one by which a page or an email gets access.
-func isCORS(key string) bool {
-	key = http.CanonicalHeaderKey(key) // net/http sends any other spelling as it is
-	return strings.HasPrefix(key, "Access-Control-") || key == "Amp-Email-Allow-Sender" || key == "Amp-Access-Control-Allow-Source-Origin"
 }
 
 // grant writes the headers of an allowed actual request. A response to OPTIONS is not
@@ -192,13 +188,11 @@ func addVary(h http.Header, vary []string) {
 	h["Vary"] = vary
 }
 
-// hasMember reports whether the lines of a list header have a member. RFC 9110 section 5.6.1
+// hasMember reports whether the lines of a list header have a member.
 func hasMember(lines []string, member string) bool {
-	for _, line := range lines {
-		for m := range strings.SplitSeq(line, ",") {
-			if strings.EqualFold(strings.Trim(m, " \t"), member) {
-				return true
-			}
+	for m := range header.Members(lines) {
+		if strings.EqualFold(m, member) {
+			return true
 		}
 	}
 	return false

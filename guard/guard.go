@@ -27,6 +27,8 @@ import (
 	"strings"
 
 	"github.com/felixge/httpsnoop"
+
+	"github.com/ampcors/ampcors/internal/header"
 )
 
 // Handler returns a handler that calls next, which cannot change the CORS headers or remove
@@ -37,11 +39,11 @@ func Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		g := guard{header: w.Header(), cors: make(http.Header)}
 		for key, values := range g.header {
-			if isCORS(key) {
+			if header.IsCORS(key) {
 				g.cors[key] = slices.Clone(values)
 			}
 		}
-		g.vary = members(g.header["Vary"])
+		g.vary = slices.Collect(header.Members(g.header["Vary"]))
 		defer g.restore() // of a handler that wrote nothing, or panicked
 		next.ServeHTTP(httpsnoop.Wrap(flushable(w), httpsnoop.Hooks{
 			WriteHeader: func(next httpsnoop.WriteHeaderFunc) httpsnoop.WriteHeaderFunc {
@@ -116,7 +118,7 @@ func (g *guard) restore() {
 		case strings.EqualFold(key, "Vary"):
 			lines = append(lines, values...)
 			delete(g.header, key)
-		case isCORS(key):
+		case header.IsCORS(key):
 			delete(g.header, key)
 		}
 	}
@@ -124,7 +126,7 @@ func (g *guard) restore() {
 		g.header[key] = slices.Clone(values) // the handler may change what it gets
 	}
 	vary := slices.Clone(g.vary)
-	for _, member := range members(lines) {
+	for member := range header.Members(lines) {
 		if !slices.ContainsFunc(vary, func(other string) bool { return strings.EqualFold(member, other) }) {
 			vary = append(vary, member)
 		}
@@ -132,22 +134,4 @@ func (g *guard) restore() {
 	if len(vary) > 0 {
 		g.header["Vary"] = []string{strings.Join(vary, ", ")}
 	}
-}
-
-// members returns the members of a list header. RFC 9110 section 5.6.1
-func members(lines []string) (list []string) {
-	for _, line := range lines {
-		for member := range strings.SplitSeq(line, ",") {
-			if member = strings.Trim(member, " \t"); member != "" {
-				list = append(list, member)
-			}
-		}
-	}
-	return list
-}
-
-// isCORS reports whether a response header is one by which a page or an email gets access.
-func isCORS(key string) bool {
-	key = http.CanonicalHeaderKey(key)
-	return strings.HasPrefix(key, "Access-Control-") || key == "Amp-Email-Allow-Sender" || key == "Amp-Access-Control-Allow-Source-Origin"
 }

@@ -1,0 +1,29 @@
+// Package header reads response headers that decide who gets a response.
+package header
+
+import (
+	"iter"
+	"net/http"
+	"strings"
+)
+
+// IsCORS reports whether a response header is one by which a page or an email gets access.
+// net/http sends a key in any spelling as it is, so key need not be canonical.
+func IsCORS(key string) bool {
+	key = http.CanonicalHeaderKey(key)
+	return strings.HasPrefix(key, "Access-Control-") || key == "Amp-Email-Allow-Sender" || key == "Amp-Access-Control-Allow-Source-Origin"
+}
+
+// Members returns an iterator over the members of a list header, such as Vary, without
+// empty ones. RFC 9110 section 5.6.1
+func Members(lines []string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, line := range lines {
+			for member := range strings.SplitSeq(line, ",") {
+				if member = strings.Trim(member, " \t"); member != "" && !yield(member) {
+					return
+				}
+			}
+		}
+	}
+}

@@ -27,8 +27,8 @@ func TestDefaultCachesIsTheRegistryAndEachCallersOwn(t *testing.T) {
 	if len(caches) != 2 || caches[0].CacheDomain != "cdn.ampproject.org" || caches[1].CacheDomain != "www.bing-amp.com" {
 		t.Errorf("DefaultCaches() = %+v", caches)
 	}
-	if faults := checkCaches("caches", caches); faults != nil {
-		t.Error(joinValueErrors(faults))
+	if problems := checkCaches("caches", caches); problems != nil {
+		t.Error(joinValueErrors(problems))
 	}
 	caches[0].CacheDomain = "evil.example"
 	if DefaultCaches()[0].CacheDomain != "cdn.ampproject.org" {
@@ -83,12 +83,12 @@ func TestParseCachesRefusesABadListWithIndexAndField(t *testing.T) {
 			t.Errorf("%s is accepted", test.list)
 			continue
 		}
-		if faults := valueErrors(t, err); len(faults) != 1 || !strings.Contains(err.Error(), test.field+" ") || !strings.Contains(faults[0].Reason, test.reason) {
+		if problems := valueErrors(t, err); len(problems) != 1 || !strings.Contains(err.Error(), test.field+" ") || !strings.Contains(problems[0].Reason, test.reason) {
 			t.Errorf("%s: %v; want %s and %q", test.list, err, test.field, test.reason)
 		}
 	}
 	if _, err := ParseCaches(strings.NewReader(`{"caches": [` + entry("", "") + "," + entry("", "com") + `]}`)); len(valueErrors(t, err)) != 4 {
-		t.Errorf("four faults are reported as %v", err)
+		t.Errorf("four problems are reported as %v", err)
 	}
 }
 

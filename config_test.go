@@ -165,13 +165,13 @@ func TestEachFaultSaysWhatWouldBeRight(t *testing.T) {
 	} {
 		_, err := New(test.cfg)
 		if err == nil {
-			t.Errorf("%+v is accepted; want a fault in %s", test.cfg, test.where)
+			t.Errorf("%+v is accepted; want a problem in %s", test.cfg, test.where)
 			continue
 		}
-		faults := valueErrors(t, err)
-		if len(faults) != 1 || !strings.HasPrefix(err.Error(), "ampcors: "+test.where+" ") ||
-			!strings.Contains(faults[0].Reason, test.reason) || !strings.Contains(faults[0].Want, test.want) {
-			t.Errorf("%v\nwant a fault in %s: %q, %q", err, test.where, test.reason, test.want)
+		problems := valueErrors(t, err)
+		if len(problems) != 1 || !strings.HasPrefix(err.Error(), "ampcors: "+test.where+" ") ||
+			!strings.Contains(problems[0].Reason, test.reason) || !strings.Contains(problems[0].Want, test.want) {
+			t.Errorf("%v\nwant a problem in %s: %q, %q", err, test.where, test.reason, test.want)
 		}
 	}
 }
@@ -288,7 +288,7 @@ func TestReconfigureWithAFaultChangesNothing(t *testing.T) {
 		t.Fatal("accepted")
 	}
 	if !m.CheckOrigin("https://example.com").Allowed || m.CheckOrigin("https://example.net").Allowed {
-		t.Error("a configuration with a fault was taken in part")
+		t.Error("a configuration with a problem was taken in part")
 	}
 	if err := m.Reconfigure(Config{Publishers: []string{"example.net"}}); err != nil {
 		t.Fatal(err)

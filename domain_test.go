@@ -85,7 +85,7 @@ func TestWhatIsNoPublisherIsRefusedWithWhatWouldBeRight(t *testing.T) {
 			}
 		}
 		if n := len(v.Error()); n > 500 {
-			t.Errorf("DomainPrefix(%.10q): a message of %d octets", test.value, n)
+			t.Errorf("DomainPrefix(%.10q): a message of %d bytes", test.value, n)
 		}
 		if _, err2 := FallbackPrefix(test.value); err2 == nil || err2.Error() != err.Error() {
 			t.Errorf("FallbackPrefix(%q) = %v; want %v", test.value, err2, err)
@@ -151,6 +151,6 @@ func TestValueErrorNamesThePlaceAndCutsALongValue(t *testing.T) {
 	}
 	long := ValueError{Path: "publishers[0]", Value: strings.Repeat("x", 1<<20), Reason: "is bad", Want: "b"}
 	if n := len(long.Error()); n > 200 {
-		t.Errorf("the message for a value of 1 MiB has %d octets", n)
+		t.Errorf("the message for a value of 1 MiB has %d bytes", n)
 	}
 }

@@ -41,7 +41,7 @@ func TestTheEmailTable(t *testing.T) {
 		return append(passed[:3:3], "Access-Control-Allow-Origin: "+origin, "Access-Control-Allow-Credentials: true", "Access-Control-Expose-Headers: AMP-Redirect-To")
 	}
 	refused := []string{vary, noStore, "Content-Type: text/plain; charset=utf-8", "X-Content-Type-Options: nosniff"}
-	refusedPreflight := []string{"Vary: Outer", noStore, "Content-Type: text/plain; charset=utf-8", "X-Content-Type-Options: nosniff"}
+	deniedPreflight := []string{"Vary: Outer", noStore, "Content-Type: text/plain; charset=utf-8", "X-Content-Type-Options: nosniff"}
 	origin := func(o string) string { return "Origin: " + o }
 
 	for _, test := range []struct {
@@ -65,7 +65,7 @@ func TestTheEmailTable(t *testing.T) {
 		{request{"version 2, what would be a page's preflight", "OPTIONS", []string{sender, origin(cacheOrigin), asksPOST}, 202, []string{"Vary: Outer", "Vary: Accept", "X-Handler: ran", "AMP-Email-Allow-Sender: news@example.com"}, ReasonEmail}, ""},
 		{request{"version 2, an exact sender with a domain in Unicode", "GET", []string{"AMP-Email-Sender: Shop@XN--caf-dma.example"}, 202, v2("Shop@XN--caf-dma.example"), ReasonEmail}, ""},
 		{request{"version 2, a name in another case", "GET", []string{"AMP-Email-Sender: shop@xn--caf-dma.example"}, 403, refused, ReasonEmailSenderNotAllowed}, ""},
-		{request{"version 2, refused OPTIONS", "OPTIONS", []string{"AMP-Email-Sender: a@evil.example", origin(cacheOrigin), asksPOST}, 403, refusedPreflight, ReasonEmailSenderNotAllowed}, ""},
+		{request{"version 2, refused OPTIONS", "OPTIONS", []string{"AMP-Email-Sender: a@evil.example", origin(cacheOrigin), asksPOST}, 403, deniedPreflight, ReasonEmailSenderNotAllowed}, ""},
 
 		{request{"version 1, POST", "POST", []string{origin(mailOrigin)}, 202, v1(mailOrigin, "news@example.com"), ReasonEmailV1}, news},
 		{request{"version 1, another client", "GET", []string{origin("http://localhost:8080")}, 202, v1("http://localhost:8080", "news@example.com"), ReasonEmailV1}, news},
@@ -82,7 +82,7 @@ func TestTheEmailTable(t *testing.T) {
 		{request{"version 1, behind a semicolon", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, "?a=1;__amp_source_origin=news@example.com"},
 		{request{"version 1, OPTIONS", "OPTIONS", []string{origin(mailOrigin)}, 202, append([]string{"Vary: Outer"}, v1(mailOrigin, "news@example.com")[1:]...), ReasonEmailV1}, news},
 		{request{"version 1, GET with a preflight's header", "GET", []string{origin(mailOrigin), asksPOST}, 202, v1(mailOrigin, "news@example.com"), ReasonEmailV1}, news},
-		{request{"version 1, preflight for amp-same-origin", "OPTIONS", []string{origin(mailOrigin), asksPOST, "Access-Control-Request-Headers: amp-same-origin"}, 403, refusedPreflight, ReasonHeaderNotAllowed}, news},
+		{request{"version 1, preflight for amp-same-origin", "OPTIONS", []string{origin(mailOrigin), asksPOST, "Access-Control-Request-Headers: amp-same-origin"}, 403, deniedPreflight, ReasonHeaderNotAllowed}, news},
 		{request{"version 1, two senders, one in disguise", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, news + "&__amp_source%5forigin=evil@evil.example"},
 		{request{"version 1, a star", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, "?__amp_source_origin=*"},
 		{request{"version 1, a line break", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, "?__amp_source_origin=news@example.com%0d%0aX:1"},
@@ -101,12 +101,12 @@ func TestTheEmailTable(t *testing.T) {
 
 		{request{"version 1, preflight", "OPTIONS", []string{origin(mailOrigin), asksPOST, "Access-Control-Request-Headers: content-type"}, 204,
 			[]string{"Vary: Outer", "Access-Control-Allow-Origin: " + mailOrigin, "Access-Control-Allow-Methods: POST", "Access-Control-Allow-Headers: content-type"}, ReasonEmailV1}, news},
-		{request{"version 1, preflight for another method", "OPTIONS", []string{origin(mailOrigin), "Access-Control-Request-Method: DELETE"}, 403, refusedPreflight, ReasonMethodNotAllowed}, news},
-		{request{"version 1, preflight for version 2", "OPTIONS", []string{origin(mailOrigin), asksPOST, "Access-Control-Request-Headers: amp-email-sender"}, 403, refusedPreflight, ReasonHeaderNotAllowed}, news},
-		{request{"version 1, preflight of another sender", "OPTIONS", []string{origin(mailOrigin), asksPOST}, 403, refusedPreflight, ReasonEmailSenderNotAllowed}, "?__amp_source_origin=evil@evil.example"},
+		{request{"version 1, preflight for another method", "OPTIONS", []string{origin(mailOrigin), "Access-Control-Request-Method: DELETE"}, 403, deniedPreflight, ReasonMethodNotAllowed}, news},
+		{request{"version 1, preflight for version 2", "OPTIONS", []string{origin(mailOrigin), asksPOST, "Access-Control-Request-Headers: amp-email-sender"}, 403, deniedPreflight, ReasonHeaderNotAllowed}, news},
+		{request{"version 1, preflight of another sender", "OPTIONS", []string{origin(mailOrigin), asksPOST}, 403, deniedPreflight, ReasonEmailSenderNotAllowed}, "?__amp_source_origin=evil@evil.example"},
 
-		{request{"a page for version 2", "OPTIONS", []string{origin(cacheOrigin), asksPOST, "Access-Control-Request-Headers: amp-email-sender"}, 403, refusedPreflight, ReasonHeaderNotAllowed}, ""},
-		{request{"an own page for version 2", "OPTIONS", []string{origin(ownOrigin), asksPOST, "Access-Control-Request-Headers: amp-email-sender"}, 403, refusedPreflight, ReasonHeaderNotAllowed}, ""},
+		{request{"a page for version 2", "OPTIONS", []string{origin(cacheOrigin), asksPOST, "Access-Control-Request-Headers: amp-email-sender"}, 403, deniedPreflight, ReasonHeaderNotAllowed}, ""},
+		{request{"an own page for version 2", "OPTIONS", []string{origin(ownOrigin), asksPOST, "Access-Control-Request-Headers: amp-email-sender"}, 403, deniedPreflight, ReasonHeaderNotAllowed}, ""},
 
 		{request{"a client whose origin is listed, email", "GET", []string{origin("https://amp.gmail.dev")}, 202, v1("https://amp.gmail.dev", "news@example.com"), ReasonEmailV1}, news},
 		{request{"a client whose origin is listed, page", "GET", []string{origin("https://amp.gmail.dev")}, 202, site("https://amp.gmail.dev"), ReasonExtraOrigin}, ""},
@@ -116,7 +116,7 @@ func TestTheEmailTable(t *testing.T) {
 		{request{"a client whose origin is listed, a bad escape", "GET", []string{origin("https://amp.gmail.dev")}, 403, refused, ReasonNoEmailSender}, "?__amp_source_origin=evil@evil.example%zz"},
 		{request{"a client whose origin is listed, two senders", "GET", []string{origin("https://amp.gmail.dev")}, 403, refused, ReasonNoEmailSender}, "?__amp_source_origin=https://amp.gmail.dev&__amp_source_origin=evil@evil.example"},
 		{request{"a client that is a publisher, page", "GET", []string{origin("https://blog.example.net")}, 202, site("https://blog.example.net"), ReasonOwnOrigin}, "?__amp_source_origin=https://blog.example.net"},
-		{request{"a client that is a publisher, preflight for another method", "OPTIONS", []string{origin("https://blog.example.net"), "Access-Control-Request-Method: DELETE"}, 403, refusedPreflight, ReasonMethodNotAllowed}, ""},
+		{request{"a client that is a publisher, preflight for another method", "OPTIONS", []string{origin("https://blog.example.net"), "Access-Control-Request-Method: DELETE"}, 403, deniedPreflight, ReasonMethodNotAllowed}, ""},
 		{request{"a client at the API's own host, page", "POST", []string{origin(mailOrigin), "Sec-Fetch-Site: same-origin"}, 202, passed, ReasonSameOrigin}, ""},
 	} {
 		checkRequest(t, emailConfig(), test.request, test.query, headers(test.want...))
@@ -224,7 +224,7 @@ func TestThreatSendersThatAreNotAllowed(t *testing.T) {
 	}
 }
 
-// TestAnAddressHasBounds: 64 octets, "@", and so many that it is not too long by one.
+// TestAnAddressHasBounds: 64 bytes, "@", and so many that it is not too long by one.
 func TestAnAddressHasBounds(t *testing.T) {
 	local, domain := strings.Repeat("a", 64), strings.Repeat("a.", 94)+"a"
 	m := newMiddleware(t, Config{Email: Email{Senders: []string{"*@" + domain, "*@a" + domain}}})
@@ -235,7 +235,7 @@ func TestAnAddressHasBounds(t *testing.T) {
 		local + "a@" + domain[2:]: false,
 	} {
 		if d := m.Check(&http.Request{Method: "GET", Header: headers("AMP-Email-Sender: " + sender)}); d.Allowed != allowed {
-			t.Errorf("%d octets before the @, %d in all: %s", strings.IndexByte(sender, '@'), len(sender), d.Reason)
+			t.Errorf("%d bytes before the @, %d in all: %s", strings.IndexByte(sender, '@'), len(sender), d.Reason)
 		}
 	}
 }

@@ -27,7 +27,7 @@ func TestDomainPrefixFollowsTheOfficialImplementationsWhereTheyAgree(t *testing.
 		"مثال.واحد": "xn----ymcbnnm7lf5a",
 		// The document, not the implementations: unwrapped, this is punycode.
 		"xn-shop.com": "0-xn--shop-com-0",
-		// 63 octets fit; one more does not.
+		// 63 bytes fit; one more does not.
 		strings.Repeat("a", 59) + ".com":         strings.Repeat("a", 59) + "-com",
 		strings.Repeat("a", 60) + ".com":         plainHash(strings.Repeat("a", 60) + ".com"),
 		"ab-" + strings.Repeat("a", 51) + ".com": "0-ab--" + strings.Repeat("a", 51) + "-com-0",

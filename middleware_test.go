@@ -23,10 +23,10 @@ const (
 	playgroundOrigin = "https://playground.amp.dev"
 	wildOrigin       = "https://blog-example-net.cdn.ampproject.org" // below *.example.net
 	idnOrigin        = "https://xn--bcher-ch-65a.cdn.ampproject.org" // bücher.ch
-	unknownHashed    = "https://v2c4ucasgcskftbjt4c7phpkbqedcdcqo23tkamleapoa5o6fygq.cdn.ampproject.org"
+	unknownHashOrigin    = "https://v2c4ucasgcskftbjt4c7phpkbqedcdcqo23tkamleapoa5o6fygq.cdn.ampproject.org"
 )
 
-var hashedOrigin = "https://" + plainHash("www.example.com") + ".cdn.ampproject.org"
+var hashOrigin = "https://" + plainHash("www.example.com") + ".cdn.ampproject.org"
 
 func testConfig() Config {
 	return Config{
@@ -45,7 +45,7 @@ func newMiddleware(t testing.TB, cfg Config) *Middleware {
 	return m
 }
 
-// A spy is a handler that tells whether it ran, and sets headers of its own.
+// A spy is a handler that reports whether it ran, and sets headers of its own.
 type spy struct{ ran bool }
 
 func (s *spy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -92,7 +92,7 @@ func TestTheRequestTable(t *testing.T) {
 	}
 	passed := []string{varyOwn, varySpy, ran}
 	refused := []string{varyOwn, noStore, plainText, nosniff}
-	refusedPreflight := []string{varyOuter, noStore, plainText, nosniff}
+	deniedPreflight := []string{varyOuter, noStore, plainText, nosniff}
 
 	for _, config := range []struct {
 		name     string
@@ -102,7 +102,7 @@ func TestTheRequestTable(t *testing.T) {
 		{"credentialed", func(*Config) {}, []request{
 			{"cache origin", "GET", []string{origin(cacheOrigin)}, 202, granted(cacheOrigin), ReasonCacheOrigin},
 			{"another cache", "GET", []string{origin(bingOrigin)}, 202, granted(bingOrigin), ReasonCacheOrigin},
-			{"hashed", "GET", []string{origin(hashedOrigin)}, 202, granted(hashedOrigin), ReasonCacheOriginHash},
+			{"hashed", "GET", []string{origin(hashOrigin)}, 202, granted(hashOrigin), ReasonCacheOriginHash},
 			{"internationalised", "GET", []string{origin(idnOrigin)}, 202, granted(idnOrigin), ReasonCacheOrigin},
 			{"below a pattern", "GET", []string{origin(wildOrigin)}, 202, granted(wildOrigin), ReasonCacheOrigin},
 			{"own origin", "GET", []string{origin(ownOrigin)}, 202, granted(ownOrigin), ReasonOwnOrigin},
@@ -117,7 +117,7 @@ func TestTheRequestTable(t *testing.T) {
 			{"another publisher, unsafe", "POST", []string{origin(evilOrigin)}, 403, refused, ReasonPublisherNotAllowed},
 			{"another publisher that calls itself same-origin", "POST", []string{origin(evilOrigin), "AMP-Same-Origin: true"}, 403, refused, ReasonPublisherNotAllowed},
 			{"apex of a pattern", "GET", []string{origin("https://example-net.cdn.ampproject.org")}, 403, refused, ReasonPublisherNotAllowed},
-			{"unknown hash", "GET", []string{origin(unknownHashed)}, 403, refused, ReasonHashNotKnown},
+			{"unknown hash", "GET", []string{origin(unknownHashOrigin)}, 403, refused, ReasonHashNotKnown},
 			{"hash below a pattern", "GET", []string{origin("https://" + plainHash("blog.example.net") + ".cdn.ampproject.org")}, 403, refused, ReasonHashNotKnown},
 			{"unknown host", "GET", []string{origin("https://evil.example")}, 403, refused, ReasonUnknownHost},
 			{"null", "GET", []string{origin("null")}, 403, refused, ReasonNull},
@@ -152,27 +152,27 @@ func TestTheRequestTable(t *testing.T) {
 			{"no Origin, POST, AMP-Same-Origin twice", "POST", []string{"AMP-Same-Origin: true", "AMP-Same-Origin: true"}, 403, refused, ReasonNoOriginUnsafe},
 
 			{"preflight", "OPTIONS", []string{origin(cacheOrigin), asksPOST}, 204, []string{varyOuter, acao(cacheOrigin), creds, acamPOST}, ReasonCacheOrigin},
-			{"preflight for GET", "OPTIONS", []string{origin(hashedOrigin), "Access-Control-Request-Method: GET"}, 204, []string{varyOuter, acao(hashedOrigin), creds, "Access-Control-Allow-Methods: GET"}, ReasonCacheOriginHash},
+			{"preflight for GET", "OPTIONS", []string{origin(hashOrigin), "Access-Control-Request-Method: GET"}, 204, []string{varyOuter, acao(hashOrigin), creds, "Access-Control-Allow-Methods: GET"}, ReasonCacheOriginHash},
 			{"preflight with header", "OPTIONS", []string{origin(cacheOrigin), asksPOST, asks("content-type")}, 204, []string{varyOuter, acao(cacheOrigin), creds, acamPOST, acah("content-type")}, ReasonCacheOrigin},
 			{"preflight with odd spacing", "OPTIONS", []string{origin(cacheOrigin), asksPOST, asks(" ,\tContent-Type ,, ")}, 204, []string{varyOuter, acao(cacheOrigin), creds, acamPOST, acah(" ,\tContent-Type ,, ")}, ReasonCacheOrigin},
 			{"preflight with an empty list", "OPTIONS", []string{origin(cacheOrigin), asksPOST, asks("")}, 204, []string{varyOuter, acao(cacheOrigin), creds, acamPOST}, ReasonCacheOrigin},
 			{"preflight from an own origin, redirected", "OPTIONS", []string{origin(ownOrigin), asksPOST, asks("amp-same-origin,content-type")}, 204, []string{varyOuter, acao(ownOrigin), creds, acamPOST, acah("amp-same-origin,content-type")}, ReasonOwnOrigin},
-			{"preflight from a cache for amp-same-origin", "OPTIONS", []string{origin(cacheOrigin), asksPOST, asks("amp-same-origin")}, 403, refusedPreflight, ReasonHeaderNotAllowed},
-			{"preflight from a hashed cache origin for amp-same-origin", "OPTIONS", []string{origin(hashedOrigin), asksPOST, asks("AMP-Same-Origin")}, 403, refusedPreflight, ReasonHeaderNotAllowed},
-			{"preflight from an extra origin for amp-same-origin", "OPTIONS", []string{origin(playgroundOrigin), asksPOST, asks("amp-same-origin")}, 403, refusedPreflight, ReasonHeaderNotAllowed},
-			{"preflight with a header that is not allowed", "OPTIONS", []string{origin(cacheOrigin), asksPOST, asks("content-type,authorization")}, 403, refusedPreflight, ReasonHeaderNotAllowed},
-			{"preflight for a method that is not allowed", "OPTIONS", []string{origin(cacheOrigin), "Access-Control-Request-Method: DELETE"}, 403, refusedPreflight, ReasonMethodNotAllowed},
-			{"preflight for a method in lower case", "OPTIONS", []string{origin(cacheOrigin), "Access-Control-Request-Method: post"}, 403, refusedPreflight, ReasonMethodNotAllowed},
-			{"preflight for two methods", "OPTIONS", []string{origin(cacheOrigin), asksPOST, asksPOST}, 403, refusedPreflight, ReasonMethodNotAllowed},
-			{"preflight for no method", "OPTIONS", []string{origin(cacheOrigin), "Access-Control-Request-Method: "}, 403, refusedPreflight, ReasonMethodNotAllowed},
-			{"preflight of another publisher", "OPTIONS", []string{origin(evilOrigin), asksPOST}, 403, refusedPreflight, ReasonPublisherNotAllowed},
-			{"preflight of another publisher, for a method that is not allowed", "OPTIONS", []string{origin(evilOrigin), "Access-Control-Request-Method: DELETE"}, 403, refusedPreflight, ReasonPublisherNotAllowed},
-			{"preflight cannot be same-origin", "OPTIONS", []string{origin(evilOrigin), asksPOST, "Sec-Fetch-Site: same-origin"}, 403, refusedPreflight, ReasonPublisherNotAllowed},
+			{"preflight from a cache for amp-same-origin", "OPTIONS", []string{origin(cacheOrigin), asksPOST, asks("amp-same-origin")}, 403, deniedPreflight, ReasonHeaderNotAllowed},
+			{"preflight from a hashed cache origin for amp-same-origin", "OPTIONS", []string{origin(hashOrigin), asksPOST, asks("AMP-Same-Origin")}, 403, deniedPreflight, ReasonHeaderNotAllowed},
+			{"preflight from an extra origin for amp-same-origin", "OPTIONS", []string{origin(playgroundOrigin), asksPOST, asks("amp-same-origin")}, 403, deniedPreflight, ReasonHeaderNotAllowed},
+			{"preflight with a header that is not allowed", "OPTIONS", []string{origin(cacheOrigin), asksPOST, asks("content-type,authorization")}, 403, deniedPreflight, ReasonHeaderNotAllowed},
+			{"preflight for a method that is not allowed", "OPTIONS", []string{origin(cacheOrigin), "Access-Control-Request-Method: DELETE"}, 403, deniedPreflight, ReasonMethodNotAllowed},
+			{"preflight for a method in lower case", "OPTIONS", []string{origin(cacheOrigin), "Access-Control-Request-Method: post"}, 403, deniedPreflight, ReasonMethodNotAllowed},
+			{"preflight for two methods", "OPTIONS", []string{origin(cacheOrigin), asksPOST, asksPOST}, 403, deniedPreflight, ReasonMethodNotAllowed},
+			{"preflight for no method", "OPTIONS", []string{origin(cacheOrigin), "Access-Control-Request-Method: "}, 403, deniedPreflight, ReasonMethodNotAllowed},
+			{"preflight of another publisher", "OPTIONS", []string{origin(evilOrigin), asksPOST}, 403, deniedPreflight, ReasonPublisherNotAllowed},
+			{"preflight of another publisher, for a method that is not allowed", "OPTIONS", []string{origin(evilOrigin), "Access-Control-Request-Method: DELETE"}, 403, deniedPreflight, ReasonPublisherNotAllowed},
+			{"preflight cannot be same-origin", "OPTIONS", []string{origin(evilOrigin), asksPOST, "Sec-Fetch-Site: same-origin"}, 403, deniedPreflight, ReasonPublisherNotAllowed},
 			{"preflight for a private network", "OPTIONS", []string{origin(cacheOrigin), asksPOST, "Access-Control-Request-Private-Network: true"}, 204, []string{varyOuter, acao(cacheOrigin), creds, acamPOST}, ReasonCacheOrigin},
 
 			{"OPTIONS that is no preflight", "OPTIONS", []string{origin(cacheOrigin)}, 202, []string{varyOuter, varySpy, ran, acao(cacheOrigin), creds, exposed}, ReasonCacheOrigin},
 			{"OPTIONS without Origin", "OPTIONS", []string{asksPOST}, 202, []string{varyOuter, varySpy, ran}, ReasonNoOrigin},
-			{"OPTIONS of another publisher", "OPTIONS", []string{origin(evilOrigin)}, 403, refusedPreflight, ReasonPublisherNotAllowed},
+			{"OPTIONS of another publisher", "OPTIONS", []string{origin(evilOrigin)}, 403, deniedPreflight, ReasonPublisherNotAllowed},
 			{"GET with a preflight's header", "GET", []string{origin(cacheOrigin), asksPOST}, 202, granted(cacheOrigin), ReasonCacheOrigin},
 		}},
 		{"not credentialed, with lists", func(cfg *Config) {
@@ -187,8 +187,8 @@ func TestTheRequestTable(t *testing.T) {
 				[]string{varyOuter, acao(cacheOrigin), "Access-Control-Allow-Methods: PUT", acah("authorization,x-requested-with"), "Access-Control-Max-Age: 600"}, ReasonCacheOrigin},
 			{"preflight with several lines", "OPTIONS", []string{origin(cacheOrigin), "Access-Control-Request-Method: Custom", asks("authorization"), asks("x-requested-with")}, 204,
 				[]string{varyOuter, acao(cacheOrigin), "Access-Control-Allow-Methods: Custom", acah("authorization,x-requested-with"), "Access-Control-Max-Age: 600"}, ReasonCacheOrigin},
-			{"preflight with a letter that only folds to one of an allowed name", "OPTIONS", []string{origin(cacheOrigin), asksPOST, asks("x-\u212aind")}, 403, refusedPreflight, ReasonHeaderNotAllowed},
-			{"preflight for a method in another case", "OPTIONS", []string{origin(cacheOrigin), "Access-Control-Request-Method: CUSTOM"}, 403, refusedPreflight, ReasonMethodNotAllowed},
+			{"preflight with a letter that only folds to one of an allowed name", "OPTIONS", []string{origin(cacheOrigin), asksPOST, asks("x-\u212aind")}, 403, deniedPreflight, ReasonHeaderNotAllowed},
+			{"preflight for a method in another case", "OPTIONS", []string{origin(cacheOrigin), "Access-Control-Request-Method: CUSTOM"}, 403, deniedPreflight, ReasonMethodNotAllowed},
 		}},
 		{"origins that are a publisher's as well", func(cfg *Config) { cfg.Origins = []string{ownOrigin, cacheOrigin, evilOrigin} }, []request{
 			{"own origin", "OPTIONS", []string{origin(ownOrigin), asksPOST, asks("amp-same-origin")}, 204, []string{varyOuter, acao(ownOrigin), creds, acamPOST, acah("amp-same-origin")}, ReasonOwnOrigin},
@@ -316,14 +316,14 @@ func TestADecisionTellsWhosePageItIs(t *testing.T) {
 	for _, want := range []Decision{
 		{Allowed: true, Reason: ReasonCacheOrigin, Origin: cacheOrigin, Publisher: "www.example.com", CacheID: "google"},
 		{Allowed: true, Reason: ReasonCacheOrigin, Origin: bingOrigin, Publisher: "www.example.com", CacheID: "bing"},
-		{Allowed: true, Reason: ReasonCacheOriginHash, Origin: hashedOrigin, Publisher: "www.example.com", CacheID: "google"},
+		{Allowed: true, Reason: ReasonCacheOriginHash, Origin: hashOrigin, Publisher: "www.example.com", CacheID: "google"},
 		{Allowed: true, Reason: ReasonCacheOrigin, Origin: idnOrigin, Publisher: "xn--bcher-kva.ch", CacheID: "google"},
 		{Allowed: true, Reason: ReasonCacheOrigin, Origin: wildOrigin, Publisher: "blog.example.net", CacheID: "google"},
 		{Allowed: true, Reason: ReasonOwnOrigin, Origin: ownOrigin, Publisher: "www.example.com"},
 		{Allowed: true, Reason: ReasonOwnOrigin, Origin: "https://a.b.example.net", Publisher: "a.b.example.net"},
 		{Allowed: true, Reason: ReasonExtraOrigin, Origin: playgroundOrigin},
 		{Reason: ReasonPublisherNotAllowed, Origin: evilOrigin, ClaimedPublisher: "evil.example", CacheID: "google"},
-		{Reason: ReasonHashNotKnown, Origin: unknownHashed, CacheID: "google"},
+		{Reason: ReasonHashNotKnown, Origin: unknownHashOrigin, CacheID: "google"},
 		{Reason: ReasonNotCanonical, Origin: "https://cdn.ampproject.org", CacheID: "google"},
 		{Reason: ReasonUnknownHost, Origin: "https://evil.example"},
 		{Reason: ReasonUnknownHost, Origin: "https://localhost"},

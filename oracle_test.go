@@ -330,7 +330,7 @@ func plainCheckOrigin(t testing.TB, c oracleConfig, origin string) (allowed bool
 	return true, host, ""
 }
 
-// isLeftAsXN tells whether form is one that official implementations leave
+// isLeftAsXN reports whether form is one that official implementations leave
 // unwrapped though the host begins with "xn-". It is then punycode of something
 // else, or accepted for the host, and never for a third one.
 func isLeftAsXN(host, form string) bool {
@@ -357,7 +357,7 @@ func formToolbox(host string) string {
 	return prefix
 }
 
-// formAmppackager counts octets, and leaves what begins with xn.
+// formAmppackager counts bytes, and leaves what begins with xn.
 func formAmppackager(host string) string {
 	text := strings.ReplaceAll(strings.ReplaceAll(host, "-", "--"), ".", "-")
 	if len(text) >= 4 && text[2:4] == "--" && text[:2] != "xn" {

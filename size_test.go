@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// heap returns how many octets are in use once what is not used is collected.
+// heap returns how many bytes are in use once what is not used is collected.
 func heap() int64 {
 	runtime.GC()
 	runtime.GC() // what had a finaliser goes at the second
@@ -25,22 +25,22 @@ func TestAMillionPublishersTakeLittleMemory(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector's own memory would count")
 	}
-	const n, most = 1_000_000, 120 // octets a publisher, beyond those of its name
-	octets := int64(0)
+	const n, most = 1_000_000, 120 // bytes a publisher, beyond those of its name
+	names := int64(0)
 	cfg := Config{Publishers: make([]string, n)}
 	for i := range cfg.Publishers {
 		cfg.Publishers[i] = fmt.Sprintf("www.site-%d.example", i)
-		octets += int64(len(cfg.Publishers[i]))
+		names += int64(len(cfg.Publishers[i]))
 	}
 	before := heap()
 	m, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	each := float64(heap()-before-octets) / n
-	t.Logf("%.1f octets a publisher beyond its name", each)
+	each := float64(heap()-before-names) / n
+	t.Logf("%.1f bytes a publisher beyond its name", each)
 	if each > most {
-		t.Errorf("%.1f octets a publisher beyond its name; want %d at most", each, most)
+		t.Errorf("%.1f bytes a publisher beyond its name; want %d at most", each, most)
 	}
 	for i, name := range []string{cfg.Publishers[0], cfg.Publishers[n/2], cfg.Publishers[n-1]} {
 		if d := m.CheckOrigin("https://" + plainHash(name) + ".cdn.ampproject.org"); d.Publisher != name {
@@ -61,7 +61,7 @@ func TestTheTextThatAListWasReadFromCanGo(t *testing.T) {
 			t.Fatal(err)
 		}
 		if grown := heap() - before; grown > 1<<20 {
-			t.Errorf("%d publishers keep %d octets", len(names), grown)
+			t.Errorf("%d publishers keep %d bytes", len(names), grown)
 		}
 		runtime.KeepAlive(m)
 	}
@@ -125,7 +125,7 @@ func TestInventedOriginsLeaveNothingBehind(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector's own memory would count")
 	}
-	const n, most = 20_000, 64 << 10 // octets in all: three for each
+	const n, most = 20_000, 64 << 10 // bytes in all: three for each
 	m := newMiddleware(t, testConfig())
 	h, w := m.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})), discard{make(http.Header)}
 	hash := func(i int) string {
@@ -150,7 +150,7 @@ func TestInventedOriginsLeaveNothingBehind(t *testing.T) {
 			h.ServeHTTP(w, &http.Request{Method: "GET", Header: http.Header{"Origin": {"https://" + host(i)}}})
 		}
 		if grown := heap() - before; grown > most {
-			t.Errorf("%s: of %d requests, %d octets are kept", name, n, grown)
+			t.Errorf("%s: of %d requests, %d bytes are kept", name, n, grown)
 		}
 	}
 	runtime.KeepAlive(m)

@@ -150,7 +150,7 @@ func TestASourcesPublishersAreAllowedInEveryForm(t *testing.T) {
 	static := newMiddleware(t, testConfig())
 	for range 2 { // asked, and remembered
 		for _, origin := range []string{
-			cacheOrigin, bingOrigin, hashedOrigin, idnOrigin, ownOrigin, evilOrigin, unknownHashed, wildOrigin, playgroundOrigin,
+			cacheOrigin, bingOrigin, hashOrigin, idnOrigin, ownOrigin, evilOrigin, unknownHashOrigin, wildOrigin, playgroundOrigin,
 			"https://xn--bcher-kva.ch", "https://" + plainHash("xn--bcher-kva.ch") + ".cdn.ampproject.org", "https://evil.example", "null",
 		} {
 			if got, want := m.CheckOrigin(origin), static.CheckOrigin(origin); got != want {
@@ -190,7 +190,7 @@ func TestAnswersAreRememberedForTheirTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource("www.example.com")
 		m := newMiddleware(t, Config{Source: s, Lookup: Lookup{TTL: time.Minute, NegativeTTL: 10 * time.Second}})
-		for _, origin := range []string{cacheOrigin, hashedOrigin, ownOrigin} {
+		for _, origin := range []string{cacheOrigin, hashOrigin, ownOrigin} {
 			s.add("www.example.com")
 			time.Sleep(time.Hour)
 			if d := m.CheckOrigin(origin); !d.Allowed {
@@ -219,7 +219,7 @@ func TestAnswersAreRememberedForTheirTime(t *testing.T) {
 }
 
 func TestLookupsForOneKeyAreOne(t *testing.T) {
-	for _, origin := range []string{cacheOrigin, hashedOrigin, ownOrigin, evilOrigin} {
+	for _, origin := range []string{cacheOrigin, hashOrigin, ownOrigin, evilOrigin} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newSetSource("www.example.com")
 			s.delay = 100 * time.Millisecond
@@ -407,12 +407,12 @@ func TestASourceThatIsDownLetsNobodyNewIn(t *testing.T) {
 			return w, spy.ran
 		}
 		confirmed := time.Now()
-		if _, ran := get(hashedOrigin); !ran {
+		if _, ran := get(hashOrigin); !ran {
 			t.Fatal("not allowed")
 		}
 		s.fail(errDown)
 		time.Sleep(time.Until(confirmed.Add(time.Minute)))
-		for _, origin := range []string{cacheOrigin, hashedOrigin, ownOrigin} {
+		for _, origin := range []string{cacheOrigin, hashOrigin, ownOrigin} {
 			w, ran := get(origin)
 			if got := w.Header().Get("Access-Control-Allow-Origin"); !ran || got != origin {
 				t.Errorf("%s: handler ran: %t, ACAO %q; it was confirmed a minute ago", origin, ran, got)
@@ -441,7 +441,7 @@ func TestASourceThatIsDownLetsNobodyNewIn(t *testing.T) {
 		wantReason(t, m, cacheOrigin, ReasonCacheOrigin)
 		time.Sleep(time.Nanosecond)
 		wantReason(t, m, cacheOrigin, ReasonSourceUnavailable)
-		wantReason(t, m, hashedOrigin, ReasonSourceUnavailable)
+		wantReason(t, m, hashOrigin, ReasonSourceUnavailable)
 
 		// Nothing of that is remembered as a refusal.
 		s.fail(nil)
@@ -457,7 +457,7 @@ func TestWhatNeedsNoSourceDoesNotWaitForIt(t *testing.T) {
 	s.err = errDown
 	cfg.Source, cfg.Email = s, Email{Senders: []string{"news@example.com"}}
 	m := newMiddleware(t, cfg)
-	for _, origin := range []string{cacheOrigin, bingOrigin, hashedOrigin, idnOrigin, ownOrigin, wildOrigin} {
+	for _, origin := range []string{cacheOrigin, bingOrigin, hashOrigin, idnOrigin, ownOrigin, wildOrigin} {
 		if d := m.CheckOrigin(origin); !d.Allowed || d.SourceErr != nil || d.Stale {
 			t.Errorf("%s: %+v", origin, d)
 		}
@@ -746,7 +746,7 @@ func TestForgetTakesEffectAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource("www.example.com")
 		m := newMiddleware(t, Config{Source: s})
-		all := map[string]Reason{cacheOrigin: ReasonCacheOrigin, hashedOrigin: ReasonCacheOriginHash, ownOrigin: ReasonOwnOrigin}
+		all := map[string]Reason{cacheOrigin: ReasonCacheOrigin, hashOrigin: ReasonCacheOriginHash, ownOrigin: ReasonOwnOrigin}
 		for range 2 {
 			for origin, want := range all {
 				wantReason(t, m, origin, want)
@@ -788,7 +788,7 @@ func TestForgetSaysWhatIsNoDomain(t *testing.T) {
 
 // A lookup that has its answer when the publisher is revoked must not bring it back.
 func TestForgetOutrunsLookupsThatAreOnTheirWay(t *testing.T) {
-	for _, origin := range []string{cacheOrigin, hashedOrigin} {
+	for _, origin := range []string{cacheOrigin, hashOrigin} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newSetSource("www.example.com")
 			m := newMiddleware(t, Config{Source: s})
@@ -838,7 +838,7 @@ func TestALookupFromBeforeForgetEndsAlone(t *testing.T) {
 
 // The Origin of a request may be memory that the next request uses.
 func TestWhatIsRememberedIsNotARequestsMemory(t *testing.T) {
-	for _, origin := range []string{cacheOrigin, ownOrigin, hashedOrigin, idnOrigin, "https://xn--bcher-kva.ch", evilOrigin, unknownHashed} {
+	for _, origin := range []string{cacheOrigin, ownOrigin, hashOrigin, idnOrigin, "https://xn--bcher-kva.ch", evilOrigin, unknownHashOrigin} {
 		cfg, s := withSource(testConfig())
 		m := newMiddleware(t, cfg)
 		buf := []byte(origin)
@@ -877,7 +877,7 @@ func TestForgetAfterChangesWereMissed(t *testing.T) {
 // Two lookups can tell of one publisher. The one that began later knows better.
 func TestAnOlderAnswerDoesNotReplaceANewerOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, asked := range [][2]string{{hashedOrigin, ownOrigin}, {ownOrigin, hashedOrigin}} {
+		for _, asked := range [][2]string{{hashOrigin, ownOrigin}, {ownOrigin, hashOrigin}} {
 			for _, revoked := range []bool{true, false} {
 				s := newSetSource()
 				if revoked {
@@ -915,7 +915,7 @@ func TestANewAnswerReplacesTheRefusal(t *testing.T) {
 		wantReason(t, m, ownOrigin, ReasonUnknownHost)
 		s.add("www.example.com")
 		time.Sleep(time.Minute)
-		wantReason(t, m, hashedOrigin, ReasonCacheOriginHash)
+		wantReason(t, m, hashOrigin, ReasonCacheOriginHash)
 		time.Sleep(time.Minute)
 		wantReason(t, m, ownOrigin, ReasonOwnOrigin)
 	})
@@ -999,23 +999,23 @@ func TestANotifierIsListenedTo(t *testing.T) {
 		s := notifyingSource{newSetSource("www.example.com")}
 		cfg := Config{Source: s}
 		m := newMiddleware(t, cfg)
-		wantReason(t, m, hashedOrigin, ReasonCacheOriginHash)
+		wantReason(t, m, hashOrigin, ReasonCacheOriginHash)
 		wantReason(t, m, otherOrigin, ReasonPublisherNotAllowed)
 		s.remove("www.example.com")
 		s.add("other.example")
 		s.notify("www.example.com", "other.example")
-		wantReason(t, m, hashedOrigin, ReasonHashNotKnown)
+		wantReason(t, m, hashOrigin, ReasonHashNotKnown)
 		wantReason(t, m, otherOrigin, ReasonCacheOrigin)
 
 		// Of what it may have missed, it says nothing in particular.
 		s.add("www.example.com")
 		s.remove("other.example")
 		s.notify()
-		wantReason(t, m, hashedOrigin, ReasonCacheOriginHash)
+		wantReason(t, m, hashOrigin, ReasonCacheOriginHash)
 		wantReason(t, m, otherOrigin, ReasonPublisherNotAllowed)
 		s.notify()
 		s.fail(errDown)
-		if d := m.CheckOrigin(hashedOrigin); !d.Stale {
+		if d := m.CheckOrigin(hashOrigin); !d.Stale {
 			t.Errorf("%+v; it was confirmed before", d)
 		}
 		wantReason(t, m, otherOrigin, ReasonSourceUnavailable)
@@ -1162,7 +1162,7 @@ func TestAWrongAnswerIsNoAnswer(t *testing.T) {
 		s.add("good.example")
 		m := newMiddleware(t, Config{Source: s})
 		for range 2 * failuresToOpen { // nor does it tell that the Source is down
-			d := m.CheckOrigin(hashedOrigin)
+			d := m.CheckOrigin(hashOrigin)
 			if d.Reason != ReasonSourceUnavailable || !errors.Is(d.SourceErr, ErrSourceBadAnswer) {
 				t.Errorf("%q: %+v", wrong, d)
 			}
@@ -1231,11 +1231,11 @@ func TestExplainTellsOfTheSource(t *testing.T) {
 	m := newMiddleware(t, Config{Source: s})
 	for origin, want := range map[string]string{
 		cacheOrigin:            "Known to the Source.",
-		hashedOrigin:           "The hash prefix of this publisher, which the Source knows.",
+		hashOrigin:           "The hash prefix of this publisher, which the Source knows.",
 		ownOrigin:              "Known to the Source.",
 		evilOrigin:             "Neither listed in Publishers nor matched by a pattern there, and the Source does not know it.",
 		"https://evil.example": "Neither listed in Publishers nor matched by a pattern there, and the Source does not know it.",
-		unknownHashed:          "It is the hash prefix of no publisher that is listed exactly, and the Source does not know it. A pattern cannot match a hash.",
+		unknownHashOrigin:          "It is the hash prefix of no publisher that is listed exactly, and the Source does not know it. A pattern cannot match a hash.",
 	} {
 		checkAllowlistStep(t, m, origin, want)
 	}
@@ -1313,7 +1313,7 @@ func TestThreatStrangersThatMakeTheSourceFail(t *testing.T) {
 			t.Errorf("this test cannot fail: %+v", d)
 		}
 		wantReason(t, m, otherOrigin, ReasonCacheOrigin)
-		wantReason(t, m, hashedOrigin, ReasonCacheOriginHash) // which is known by name
+		wantReason(t, m, hashOrigin, ReasonCacheOriginHash) // which is known by name
 	})
 }
 
@@ -1343,7 +1343,7 @@ func TestNoRequestOfAPublisherInUseWaits(t *testing.T) {
 		s := newSetSource("www.example.com", "xn--bcher-kva.ch")
 		s.delay = 300 * time.Millisecond
 		m := newMiddleware(t, Config{Source: s, Lookup: Lookup{TTL: 10 * time.Second}})
-		origins := []string{cacheOrigin, hashedOrigin, ownOrigin, idnOrigin}
+		origins := []string{cacheOrigin, hashOrigin, ownOrigin, idnOrigin}
 		for _, origin := range origins {
 			m.CheckOrigin(origin)
 		}
@@ -1375,7 +1375,7 @@ func TestCloseEndsAMiddleware(t *testing.T) {
 		if s.stopped != 1 {
 			t.Errorf("stopped %d times", s.stopped)
 		}
-		for _, origin := range []string{cacheOrigin, hashedOrigin, ownOrigin, playgroundOrigin, wildOrigin} {
+		for _, origin := range []string{cacheOrigin, hashOrigin, ownOrigin, playgroundOrigin, wildOrigin} {
 			if d := m.CheckOrigin(origin); d.Allowed {
 				t.Errorf("%+v", d)
 			}
@@ -1468,7 +1468,7 @@ func TestASourceFuncKnowsNoHashPrefixes(t *testing.T) {
 	wantReason(t, m, ownOrigin, ReasonOwnOrigin)
 	wantReason(t, m, cacheOrigin, ReasonCacheOrigin)
 	wantReason(t, m, otherOrigin, ReasonPublisherNotAllowed)
-	wantReason(t, m, unknownHashed, ReasonHashNotKnown)
+	wantReason(t, m, unknownHashOrigin, ReasonHashNotKnown)
 	if d := m.CheckOrigin("https://down.example"); !errors.Is(d.SourceErr, errDown) {
 		t.Errorf("%+v", d)
 	}

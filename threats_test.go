@@ -330,11 +330,11 @@ func TestThreatHugeOrigin(t *testing.T) {
 	}
 	// The longest that is looked at.
 	if over := "https://" + strings.Repeat("a", maxDomain) + ":65535x"; m.Explain(over).Steps[0].OK {
-		t.Errorf("an Origin of %d octets is looked at", len(over))
+		t.Errorf("an Origin of %d bytes is looked at", len(over))
 	}
 	longest := "https://" + strings.Repeat("a.", (maxDomain-len("example.net"))/2) + "example.net"
 	if d := m.CheckOrigin(longest); !d.Allowed || len(longest) != maxOrigin-len(":65535") {
-		t.Errorf("an own origin of %d octets: %s", len(longest), d.Reason)
+		t.Errorf("an own origin of %d bytes: %s", len(longest), d.Reason)
 	}
 }
 
@@ -533,7 +533,7 @@ func TestThreatAPublicSuffixWildcard(t *testing.T) {
 // over strings that lie in a buffer of the connection.
 func TestThreatAnOriginBufferThatChangesAfterTheRequest(t *testing.T) {
 	m := newMiddleware(t, testConfig())
-	for _, origin := range []string{cacheOrigin, hashedOrigin, wildOrigin, ownOrigin, "https://blog.example.net", idnOrigin} {
+	for _, origin := range []string{cacheOrigin, hashOrigin, wildOrigin, ownOrigin, "https://blog.example.net", idnOrigin} {
 		buffer := []byte(origin)
 		aliased := unsafeString(buffer)
 		d := m.CheckOrigin(aliased)

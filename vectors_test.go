@@ -40,9 +40,9 @@ const (
 	before2020   = "Google's cache hashed these before 2020; today's prefix is readable, and both are accepted"
 	oldBing      = "Bing's cache domain has www since 2020 (caches.json)"
 	bareCache    = "the bare cache domain names no publisher"
-	unicodeHash  = "the vector hashes UTF-8, and the name has an A-label longer than 63 octets"
+	unicodeHash  = "the vector hashes UTF-8, and the name has an A-label longer than 63 bytes"
 	leftAsXN     = "an xn-- label is punycode: what both implementations leave unwrapped here reads as another domain"
-	sixtyFour    = "64 octets are no DNS label: the implementation measures before it wraps"
+	sixtyFour    = "64 bytes are no DNS label: the implementation measures before it wraps"
 	lowerCaseXN  = "the implementation looks for xn-- before it folds case; a host in a URL is in lower case"
 	edgeHyphen   = "a label with a hyphen at its edge shares its prefix with another name"
 	notBrowsers  = "no browser leaves this spelling in a host; the error names the one that it uses"
@@ -162,9 +162,9 @@ func TestPublicVectors(t *testing.T) {
 	}
 }
 
-// refusedForms lists the forms that an implementation gives a domain in
+// deniedForms lists the forms that an implementation gives a domain in
 // implementations_disagree.tsv and that are not accepted for it.
-var refusedForms = map[string]string{
+var deniedForms = map[string]string{
 	"xn-bcher.ch.65a xn--bcher-ch-65a":         leftAsXN, // bücher.ch
 	"xn-foo.ru.com xn--foo-ru-com":             leftAsXN, // fo\u08fao.ru
 	"xn-example.in.net xn--example-in-net":     leftAsXN, // example.i\u08d1n
@@ -221,7 +221,7 @@ func TestEachImplementationsFormIsAccepted(t *testing.T) {
 			}
 			for _, c := range DefaultCaches() {
 				d := m.CheckOrigin("https://" + form + "." + c.CacheDomain)
-				reason, listed := refusedForms[domain+" "+form]
+				reason, listed := deniedForms[domain+" "+form]
 				used[domain+" "+form] = true
 				switch {
 				case d.Allowed == listed:
@@ -237,13 +237,13 @@ func TestEachImplementationsFormIsAccepted(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		_, refused := refusedForms[domain+" "+row[1]]
+		_, refused := deniedForms[domain+" "+row[1]]
 		leftAsXN := isLeftAsXN(domain, row[1])
 		if row[1] == row[2] && prefix != row[1] && !refused && !leftAsXN {
 			t.Errorf("DomainPrefix(%q) = %q; both official implementations give %q", domain, prefix, row[1])
 		}
 	}
-	for _, list := range []map[string]string{refusedForms, notPublishers} {
+	for _, list := range []map[string]string{deniedForms, notPublishers} {
 		for key, reason := range list {
 			if !used[key] {
 				t.Errorf("%q is listed (%s), but not in the vectors", key, reason)

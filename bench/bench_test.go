@@ -43,7 +43,7 @@ type request struct {
 	granted   bool // gets Access-Control-Allow-Origin
 }
 
-// suits tells whether a library is compared by this request.
+// suits reports whether a library is compared by this request.
 func (r *request) suits(library string) bool {
 	switch library {
 	case "none":
@@ -292,7 +292,7 @@ func BenchmarkAdversarial(b *testing.B) {
 	}
 }
 
-// BenchmarkGrowth answers requests that all differ, and reports how many octets more
+// BenchmarkGrowth answers requests that all differ, and reports how many bytes more
 // are in use after all of them than before. Run it for as many as you like, with
 // -benchtime=10000000x for example.
 func BenchmarkGrowth(b *testing.B) {
@@ -334,25 +334,25 @@ func inventedHash(i int) string {
 	return "https://" + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:])[:52]) + "." + google
 }
 
-// longestPunycode returns a label of so many octets that decodes to nearly as many
+// longestPunycode returns a label of at most size bytes that decodes to nearly as many
 // characters and, as a prefix, to a name with a dot.
-func longestPunycode(i, octets int) string {
+func longestPunycode(i, size int) string {
 	text := []rune("é-")
 	for n := i; len(text) < 10; n /= 16 {
 		text = append(text, 'à'+rune(n%16))
 	}
-	for len(text) < octets {
+	for len(text) < size {
 		text = append(text, 'é')
 	}
 	for {
-		if label := punycode(string(text)); len(label) <= octets {
+		if label := punycode(string(text)); len(label) <= size {
 			return label
 		}
 		text = text[:len(text)-1]
 	}
 }
 
-// longestHost returns a host of 253 octets below a domain of 12.
+// longestHost returns a host of 253 bytes below a domain of 12.
 func longestHost(i int, below string) string {
 	l := longestPunycode(i, 63)
 	return l + "." + l + "." + l + "." + longestPunycode(i, 48) + "." + below

@@ -58,10 +58,10 @@ func TestAllLibrariesHaveTheSamePolicy(t *testing.T) {
 func TestTheLongestPunycodeIsAsLongAsItCanBe(t *testing.T) {
 	for i := range 1000 {
 		if label := longestPunycode(i, 63); len(label) != 63 {
-			t.Fatalf("%q has %d octets", label, len(label))
+			t.Fatalf("%q has %d bytes", label, len(label))
 		}
 		if host := longestHost(i, "wild.example"); len(host) != 253 {
-			t.Fatalf("%q has %d octets", host, len(host))
+			t.Fatalf("%q has %d bytes", host, len(host))
 		}
 	}
 }

@@ -37,7 +37,7 @@ const (
 	Resource       ContentType = "r"  // anything else, such as a font
 )
 
-// known tells whether t is one of the constants.
+// known reports whether t is one of the constants.
 func (t ContentType) known() bool {
 	switch t {
 	case Document, Viewer, SignedExchange, Certificate, Image, SizedImage, Resource:
@@ -53,7 +53,7 @@ type URL struct {
 	// canonical form: the host in lower case with A-labels, no port, no fragment, dot
 	// segments removed, and what the URL standard does not leave in a path or a query
 	// percent-encoded: spaces and non-ASCII characters, say (but not ' in a query). All else
-	// is kept octet by octet, as caches take "?a", "?a=" and "?%61" for different documents.
+	// is kept byte by byte, as caches take "?a", "?a=" and "?%61" for different documents.
 	// https://url.spec.whatwg.org/#percent-encoded-bytes
 	Publisher string
 
@@ -89,10 +89,10 @@ func isCacheParam(param string) bool { return cacheParam.MatchString(param) }
 // A publisher's URL with a query parameter that is the cache's own is refused: nobody could
 // tell whose it is.
 func (u URL) Build() (string, error) {
-	page, fault := pageurl.Parse(u.Publisher, pageurl.AsBrowsers)
-	if fault != nil {
-		fault.Package, fault.Path = "cacheurl", "Publisher"
-		return "", fault
+	page, problem := pageurl.Parse(u.Publisher, pageurl.AsBrowsers)
+	if problem != nil {
+		problem.Package, problem.Path = "cacheurl", "Publisher"
+		return "", problem
 	}
 	refuse := func(path, value, reason, want string) (string, error) {
 		return "", &ampcors.ValueError{Package: "cacheurl", Path: path, Value: value, Reason: reason, Want: want}
@@ -156,7 +156,7 @@ func (u URL) Build() (string, error) {
 	return origins[0] + "/" + segments + "/" + page.Host + page.Path + query, nil
 }
 
-// isOnCache tells whether a host is one of an AMP Cache's, which is no publisher: of this
+// isOnCache reports whether a host is one of an AMP Cache's, which is no publisher: of this
 // one, or of those that are known.
 func isOnCache(host string, cache ampcors.Cache) bool {
 	return slices.ContainsFunc(append(ampcors.DefaultCaches(), cache), func(c ampcors.Cache) bool { return isOrIsBelow(host, c.CacheDomain) })
@@ -166,7 +166,7 @@ func isOrIsBelow(host, domain string) bool {
 	return host == domain || strings.HasSuffix(host, "."+domain)
 }
 
-// isImageParam tells whether a segment can be one of a SizedImage's parameters. It must
+// isImageParam reports whether a segment can be one of a SizedImage's parameters. It must
 // neither look like a host, which has a dot, nor like the "s" of https.
 func isImageParam(segment string) bool {
 	return segment != "" && segment != "s" && strings.Trim(segment, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=,") == ""
@@ -184,7 +184,7 @@ func queryParams(query string) []string {
 // [ampcors.DefaultCaches]. Other URLs, such as those of Google's viewer
 // (https://www.google.com/amp/s/...), are refused. A fragment is left out: in a viewer's URL
 // it holds what the viewer says to the page, and no server sees it. An error is a
-// *[ampcors.ValueError], or several of them joined if the caches have faults.
+// *[ampcors.ValueError], or several of them joined if the caches have problems.
 //
 // The domain prefix must belong to the host in the path, in any form that a cache may give
 // it, readable or hash. No cache would serve another; and a reader who looks at the prefix
@@ -198,10 +198,10 @@ func Parse(cacheURL string, caches ...ampcors.Cache) (URL, error) {
 	refuse := func(reason, want string) (URL, error) {
 		return URL{}, &ampcors.ValueError{Package: "cacheurl", Path: "cacheURL", Value: cacheURL, Reason: reason, Want: want}
 	}
-	whole, fault := pageurl.Split(cacheURL, pageurl.AsBrowsers)
-	if fault != nil {
-		fault.Package, fault.Path = "cacheurl", "cacheURL"
-		return URL{}, fault
+	whole, problem := pageurl.Split(cacheURL, pageurl.AsBrowsers)
+	if problem != nil {
+		problem.Package, problem.Path = "cacheurl", "cacheURL"
+		return URL{}, problem
 	}
 	if whole.Scheme != "https" {
 		return refuse("is not https", "https: AMP Caches have no other URLs")
@@ -228,7 +228,7 @@ func Parse(cacheURL string, caches ...ampcors.Cache) (URL, error) {
 		return refuse(fmt.Sprintf("has the content type %.80q", segment), wantPath+", that begins with c, v, wp, cert, i, ii or r")
 	}
 	if u.Type == SizedImage {
-		n := 0 // octets of the parameters, each with a slash
+		n := 0 // bytes of the parameters, each with a slash
 		for param := range strings.SplitSeq(rest, "/") {
 			if !isImageParam(param) || n+len(param) == len(rest) {
 				break
@@ -253,8 +253,8 @@ func Parse(cacheURL string, caches ...ampcors.Cache) (URL, error) {
 	if err != nil {
 		pageHost = rest
 	}
-	if page.Host, fault = pageurl.Domain(pageHost); fault != nil {
-		return refuse(fmt.Sprintf("has the host %.80q in its path, which %s", pageHost, fault.Reason), wantPath)
+	if page.Host, problem = pageurl.Domain(pageHost); problem != nil {
+		return refuse(fmt.Sprintf("has the host %.80q in its path, which %s", pageHost, problem.Reason), wantPath)
 	}
 	if isOnCache(page.Host, u.Cache) {
 		return refuse(fmt.Sprintf("has the host %q in its path, which is on a cache itself", page.Host), "a publisher's host")
@@ -278,7 +278,7 @@ func Parse(cacheURL string, caches ...ampcors.Cache) (URL, error) {
 	return u, nil
 }
 
-// belongsTo tells whether the prefix is a form of the publisher domain: any that a
+// belongsTo reports whether the prefix is a form of the publisher domain: any that a
 // [ampcors.Middleware] would take for it.
 func belongsTo(prefix, domain string) bool {
 	of, err := ampcors.PublisherDomain(prefix)

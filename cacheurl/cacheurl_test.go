@@ -297,8 +297,8 @@ func TestFaultsAreRefusedAndNamed(t *testing.T) {
 		"https://example.cdn.ampproject.org/c/s/www.example.com/":                         "not one of",
 	} {
 		u, err := Parse(url)
-		var fault *ampcors.ValueError
-		if !errors.As(err, &fault) || fault.Path != "cacheURL" || !strings.Contains(err.Error(), want) || fault.Value != url && !strings.Contains(url, "@") || fault.Want == "" {
+		var problem *ampcors.ValueError
+		if !errors.As(err, &problem) || problem.Path != "cacheURL" || !strings.Contains(err.Error(), want) || problem.Value != url && !strings.Contains(url, "@") || problem.Want == "" {
 			t.Errorf("Parse(%q) = %+v, %v; want an error with %q", url, u, err, want)
 		}
 		if u != (URL{}) {
@@ -339,8 +339,8 @@ func TestFaultsAreRefusedAndNamed(t *testing.T) {
 		u := ok
 		change(&u)
 		got, err := u.Build()
-		var fault *ampcors.ValueError
-		if got != "" || !errors.As(err, &fault) || !strings.Contains(err.Error(), want) {
+		var problem *ampcors.ValueError
+		if got != "" || !errors.As(err, &problem) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: got %q, %v; want an error with %q", u, got, err, want)
 		}
 	}
@@ -366,7 +366,7 @@ func TestWorkIsLinear(t *testing.T) {
 	params := strings.Repeat("a/", 1<<19)
 	u, err := Parse("https://www-example-com.cdn.ampproject.org/ii/" + params + "s/www.example.com/")
 	if err != nil || u.ImageParams+"/" != params {
-		t.Errorf("%d octets of parameters, %v", len(u.ImageParams), err)
+		t.Errorf("%d bytes of parameters, %v", len(u.ImageParams), err)
 	}
 	if built, err := u.Build(); err != nil || len(built) < len(params) {
 		t.Error(err)
@@ -381,7 +381,7 @@ func TestGuessType(t *testing.T) {
 		"/photo.jpg":        Image,
 		"/photo.jpg?x=.ttf": Image,
 		"/photo.jpg#.ttf":   Image,
-		"/photo.JPG":        Document, // as the toolbox, which compares octets
+		"/photo.JPG":        Document, // as the toolbox, which compares bytes
 		"/photo.svg":        Image,    // which the toolbox lists as a font, too
 		"/photo.PI1":        Image,
 		"/serif.woff2":      Resource,
@@ -428,7 +428,7 @@ func FuzzBuildThenParse(f *testing.F) {
 		}
 		built, err := u.Build()
 		if err != nil {
-			if fault := (*ampcors.ValueError)(nil); !errors.As(err, &fault) || built != "" {
+			if problem := (*ampcors.ValueError)(nil); !errors.As(err, &problem) || built != "" {
 				t.Fatalf("%+v: %q, %v", u, built, err)
 			}
 			return
@@ -476,7 +476,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, cacheURL string) {
 		u, err := Parse(cacheURL)
 		if err != nil {
-			if fault := (*ampcors.ValueError)(nil); !errors.As(err, &fault) || u != (URL{}) {
+			if problem := (*ampcors.ValueError)(nil); !errors.As(err, &problem) || u != (URL{}) {
 				t.Fatalf("%q: %+v, %v", cacheURL, u, err)
 			}
 			return

@@ -16,8 +16,8 @@ import (
 // The toolbox also takes a path for a font that ends in the letters of an extension without
 // a dot: "/service", by ".ice". That is not followed.
 func GuessType(publisherURL string) ContentType {
-	u, fault := pageurl.Split(publisherURL, pageurl.AsBrowsers)
-	if fault != nil {
+	u, problem := pageurl.Split(publisherURL, pageurl.AsBrowsers)
+	if problem != nil {
 		return Document
 	}
 	return guessType(u.Path)

@@ -168,7 +168,7 @@ config.json:1:52: publishers[0] "a" has no dot; want a domain such as "www.examp
 			dir := write(t, map[string]string{"config.json": test.file, "publishers.txt": test.text})
 			cfg, err := Load(filepath.Join(dir, "config.json"))
 			if err == nil {
-				t.Fatal("no fault was found")
+				t.Fatal("no problem was found")
 			}
 			got := strings.ReplaceAll(strings.ReplaceAll(err.Error(), dir+string(filepath.Separator), ""), dir, "DIR")
 			if got != test.want {
@@ -200,7 +200,7 @@ func TestAFaultKeepsWhatFoundIt(t *testing.T) {
 	}
 }
 
-// A fault of the list hides none of what the program sets.
+// A problem of the list hides none of what the program sets.
 func TestAFaultOfTheListHidesNoOther(t *testing.T) {
 	dir := write(t, map[string]string{"config.json": `{"publishersFile": "p"}`, "p": "a.example"})
 	_, err := Load(filepath.Join(dir, "config.json"), func(cfg *ampcors.Config) { cfg.MaxAge = -1 })

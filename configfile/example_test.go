@@ -27,7 +27,7 @@ func Example() {
 	// Output: sports.news.example
 }
 
-// All faults are reported at once.
+// All problems are reported at once.
 func ExampleLoad_faults() {
 	defer inDirectoryWith(map[string]string{
 		"config.json": `{

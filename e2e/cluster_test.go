@@ -454,7 +454,7 @@ func (c *cluster) checkLeftovers(idle []int) {
 			last = n.stats(c.T)
 			return last.Goroutines <= idle[i]+2
 		})
-		c.Logf("server %d: %d goroutines, %d when new; %d connections; %d octets; %+v", i, last.Goroutines, idle[i], last.Connections, last.Heap, last.Source)
+		c.Logf("server %d: %d goroutines, %d when new; %d connections; %d bytes; %+v", i, last.Goroutines, idle[i], last.Connections, last.Heap, last.Source)
 		if last.Connections > 16 {
 			c.Errorf("server %d has %d connections", i, last.Connections)
 		}

@@ -92,10 +92,10 @@ type Client struct {
 	clock       outbound.Clock
 }
 
-// New returns a Client, or all the faults of the configuration, joined, each an
+// New returns a Client, or all the problems of the configuration, joined, each an
 // *[ampcors.ValueError].
 func New(cfg Config) (*Client, error) {
-	var faults []error
+	var problems []error
 	c := &Client{
 		key:      &cfg.Key,
 		endpoint: cfg.Endpoint,
@@ -104,17 +104,17 @@ func New(cfg Config) (*Client, error) {
 		log:      cfg.Logger,
 		clock:    cfg.clock,
 	}
-	if fault := cfg.Key.check(); fault != nil {
-		faults = append(faults, fault)
+	if problem := cfg.Key.check(); problem != nil {
+		problems = append(problems, problem)
 	}
 	if cfg.KeyLocation != "" {
-		location, fault := pageurl.Parse(cfg.KeyLocation, pageurl.AsRFC3986)
-		if fault == nil && (location.Query != "" || location.Path == "" || strings.HasSuffix(location.Path, "/") || strings.Contains(location.Path, "//")) {
-			fault = pageurl.Fault(cfg.KeyLocation, "is not the URL of a file", `one such as "https://www.example.com/catalog/indexnow.txt"`)
+		location, problem := pageurl.Parse(cfg.KeyLocation, pageurl.AsRFC3986)
+		if problem == nil && (location.Query != "" || location.Path == "" || strings.HasSuffix(location.Path, "/") || strings.Contains(location.Path, "//")) {
+			problem = pageurl.Problem(cfg.KeyLocation, "is not the URL of a file", `one such as "https://www.example.com/catalog/indexnow.txt"`)
 		}
-		if fault != nil {
-			fault.Path = "KeyLocation"
-			faults = append(faults, c.maskFault(fault))
+		if problem != nil {
+			problem.Path = "KeyLocation"
+			problems = append(problems, c.maskProblem(problem))
 		}
 		c.keyLocation = &location
 	}
@@ -123,11 +123,11 @@ func New(cfg Config) (*Client, error) {
 	} else if u, err := url.Parse(c.endpoint); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.Contains(c.endpoint, " ") {
 		// It may hold a password, or the key as a parameter.
 		value, _, _ := strings.Cut(c.endpoint[strings.LastIndexByte(c.endpoint, '@')+1:], "?")
-		faults = append(faults, c.maskFault(&ampcors.ValueError{Path: "Endpoint", Value: value, Reason: "is not, or is more than, the URL of an IndexNow service", Want: fmt.Sprintf("one such as %q", API)}))
+		problems = append(problems, c.maskProblem(&ampcors.ValueError{Path: "Endpoint", Value: value, Reason: "is not, or is more than, the URL of an IndexNow service", Want: fmt.Sprintf("one such as %q", API)}))
 	}
-	faults = append(faults, c.retry.Check("indexnow")...)
-	if len(faults) > 0 {
-		return nil, errors.Join(faults...)
+	problems = append(problems, c.retry.Check("indexnow")...)
+	if len(problems) > 0 {
+		return nil, errors.Join(problems...)
 	}
 	if c.log == nil {
 		c.log = slog.Default()

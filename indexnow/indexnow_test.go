@@ -128,7 +128,7 @@ func TestSubmitIsARequestThatAnEngineTakes(t *testing.T) {
 		api := &engine{}
 		c, _ := client(t, api, func(cfg *Config) { cfg.KeyLocation = test.location })
 		report, err := c.Submit(t.Context(), test.urls...)
-		if test.want == nil && len(test.urls) > 0 { // the one row with faults
+		if test.want == nil && len(test.urls) > 0 { // the one row with problems
 			if len(report.Refused) != 2 || report.Refused[0].Path != "urls[0]" || report.Refused[1].Path != "urls[3]" || len(report.Batches) != 1 || len(api.seen) != 1 || len(api.seen[0].URLList) != 2 {
 				t.Errorf("got %+v, %v, %+v", report, err, api.seen)
 			}
@@ -223,8 +223,8 @@ func TestTheScopeOfTheKeyFileIsEnforcedBeforeSending(t *testing.T) {
 			}
 			covered := slices.Contains(strings.Fields(coveredBy), name)
 			report, err := c.Submit(t.Context(), u)
-			var fault *ampcors.ValueError
-			if covered != (err == nil) || covered != (len(api.seen) == 1) || covered == (len(report.Refused) == 1) || !covered && (!errors.As(err, &fault) || fault.Value != u && !strings.Contains(u, "@") || fault.Want == "") {
+			var problem *ampcors.ValueError
+			if covered != (err == nil) || covered != (len(api.seen) == 1) || covered == (len(report.Refused) == 1) || !covered && (!errors.As(err, &problem) || problem.Value != u && !strings.Contains(u, "@") || problem.Want == "") {
 				t.Errorf("key file %q, %s: got %+v, %v; covered: %v", location, u, report, err, covered)
 			}
 		}
@@ -313,14 +313,14 @@ func TestEachAnswerIsTold(t *testing.T) {
 				}
 				return
 			}
-			var fault *Error
-			if !errors.As(err, &fault) || b.Err != fault || test.want != errTimeout && !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.message) || fault.Retryable() != test.again || len(err.Error()) > 600 {
+			var problem *Error
+			if !errors.As(err, &problem) || b.Err != problem || test.want != errTimeout && !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.message) || problem.Retryable() != test.again || len(err.Error()) > 600 {
 				t.Errorf("got %v; want %v with %q", err, test.want, test.message)
 			}
-			if strings.Contains(err.Error(), "\n") || len(fault.Message) > 300 {
+			if strings.Contains(err.Error(), "\n") || len(problem.Message) > 300 {
 				t.Errorf("got %q", err)
 			}
-			if text := fmt.Sprintf("%v %+v %#v", err, b, fault); strings.Contains(text, string(testKey)) {
+			if text := fmt.Sprintf("%v %+v %#v", err, b, problem); strings.Contains(text, string(testKey)) {
 				t.Errorf("the key is in %s", text)
 			}
 		})
@@ -361,7 +361,7 @@ func TestAFailureStopsWhatItWouldMeetAgain(t *testing.T) {
 		422: {"", "not the host's", "not the host's", "not the host's", ""},
 		404: {"", "not of IndexNow", "not of IndexNow", "not of IndexNow", ""},
 		429: {"", "too many", "not sent", "not sent", "not sent"},
-		503: {"", "has a fault", "not sent", "not sent", "not sent"},
+		503: {"", "has a problem", "not sent", "not sent", "not sent"},
 		0:   {"", "EOF", "not sent", "not sent", "not sent"},
 	} {
 		var requests atomic.Int32
@@ -399,8 +399,8 @@ func TestAFailureStopsWhatItWouldMeetAgain(t *testing.T) {
 			}
 			if errors.Is(b.Err, ErrNotSent) {
 				notSent++
-				fault := b.Err.(*Error)
-				if b.Attempts != 0 || !errors.Is(b.Err, errors.Unwrap(report.Batches[1].Err)) || status == 429 && (fault.RetryAfter != 2*time.Minute || !fault.Retryable()) || status == 403 && fault.Retryable() {
+				problem := b.Err.(*Error)
+				if b.Attempts != 0 || !errors.Is(b.Err, errors.Unwrap(report.Batches[1].Err)) || status == 429 && (problem.RetryAfter != 2*time.Minute || !problem.Retryable()) || status == 403 && problem.Retryable() {
 					t.Errorf("%d: batch %d: %+v", status, i, b.Err)
 				}
 			}
@@ -565,7 +565,7 @@ func TestFaultsOfTheConfigurationAreAllReported(t *testing.T) {
 		cfg := Config{Key: testKey}
 		change(&cfg)
 		c, err := New(cfg)
-		if fault := (*ampcors.ValueError)(nil); c != nil || !errors.As(err, &fault) || !strings.Contains(err.Error(), want) {
+		if problem := (*ampcors.ValueError)(nil); c != nil || !errors.As(err, &problem) || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v; want an error with %s", err, want)
 		}
 	}
@@ -619,7 +619,7 @@ func TestTheKeyIsMasked(t *testing.T) {
 		fmt.Fprintf(&out, verb+" "+verb+" "+verb+" "+verb+" "+verb+" "+verb+" "+verb+"\n", testKey, cfg, &cfg, c, *c, full, &full)
 	}
 	slog.New(slog.NewTextHandler(&out, nil)).Info("test", "client", c)
-	faults := []error{c.Verify(t.Context(), string(testKey))}
+	problems := []error{c.Verify(t.Context(), string(testKey))}
 	for _, change := range []func(*Config){
 		func(cfg *Config) { cfg.Endpoint = "https://api.indexnow.org/indexnow?key=" + string(cfg.Key) },
 		func(cfg *Config) { cfg.Endpoint = "https://user:" + string(cfg.Key) + "@api.indexnow.org/indexnow" },
@@ -630,10 +630,10 @@ func TestTheKeyIsMasked(t *testing.T) {
 		cfg := Config{Key: testKey}
 		change(&cfg)
 		_, err := New(cfg)
-		faults = append(faults, err)
+		problems = append(problems, err)
 	}
 	_, err := c.Submit(t.Context(), "https://example.org/"+string(testKey), "https://www.example.com:1/"+string(testKey))
-	for _, err := range append(faults, err) {
+	for _, err := range append(problems, err) {
 		if err == nil {
 			t.Error("there is no error")
 		}
@@ -714,9 +714,9 @@ func TestTheKeyIsServedAndVerified(t *testing.T) {
 		"a line break": {plain(string(testKey) + "\n"), "also white space"},
 		"a BOM":        {plain("\uFEFF" + string(testKey)), "byte order mark"},
 		"more":         {plain("key: " + string(testKey)), "other text"},
-		"another key":  {plain(string(NewKey())), "octets that are not the key"},
+		"another key":  {plain(string(NewKey())), "bytes that are not the key"},
 		"another case": {plain(strings.ToUpper(string(testKey))), "not the key"},
-		"empty":        {plain(""), "0 octets that are not the key"},
+		"empty":        {plain(""), "0 bytes that are not the key"},
 		"missing":      {http.NotFound, "404"},
 		"down":         {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(503) }, "503"},
 		"a page":       {func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "<html>") }, "text/html"},

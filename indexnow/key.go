@@ -93,11 +93,11 @@ func (c *Client) mask(text string) string {
 	return strings.ReplaceAll(text, key, c.key.String())
 }
 
-// maskFault masks the key in an error on a value that may have it, such as a URL.
-func (c *Client) maskFault(fault *ampcors.ValueError) *ampcors.ValueError {
-	fault.Package = "indexnow"
-	fault.Value, fault.Reason, fault.Want = c.mask(fault.Value), c.mask(fault.Reason), c.mask(fault.Want)
-	return fault
+// maskProblem masks the key in an error on a value that may have it, such as a URL.
+func (c *Client) maskProblem(problem *ampcors.ValueError) *ampcors.ValueError {
+	problem.Package = "indexnow"
+	problem.Value, problem.Reason, problem.Want = c.mask(problem.Value), c.mask(problem.Reason), c.mask(problem.Want)
+	return problem
 }
 
 // KeyPath is the path of the key file: "/{key}.txt", or that of Config.KeyLocation. The key
@@ -133,11 +133,11 @@ func (c *Client) Verify(ctx context.Context, hosts ...string) error {
 	var errs []error
 	var files []string
 	for i, host := range hosts {
-		domain, fault := pageurl.Domain(host)
+		domain, problem := pageurl.Domain(host)
 		switch {
-		case fault != nil:
-			fault.Path = at(i)
-			errs = append(errs, c.maskFault(fault))
+		case problem != nil:
+			problem.Path = at(i)
+			errs = append(errs, c.maskProblem(problem))
 		case c.keyLocation == nil:
 			files = append(files, "https://"+domain+c.KeyPath())
 		case domain != c.keyLocation.Host:
@@ -177,7 +177,7 @@ func (c *Client) compare(file string) error {
 	case strings.Contains(file, string(*c.key)):
 		return errors.New("it holds the key, but also other text; want the key and nothing else")
 	}
-	return fmt.Errorf("it holds %d octets that are not the key", len(file))
+	return fmt.Errorf("it holds %d bytes that are not the key", len(file))
 }
 
 // A maskedError is an error in which there may be the key, as in the URL of a redirect.

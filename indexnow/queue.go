@@ -114,12 +114,12 @@ var (
 	ErrRunning = errors.New("indexnow: the queue is being run already")
 )
 
-// NewQueue returns a Queue, which [Queue.Run] has to empty; or all the faults of the
+// NewQueue returns a Queue, which [Queue.Run] has to empty; or all the problems of the
 // configuration, joined, each an *[ampcors.ValueError].
 func NewQueue(client *Client, cfg QueueConfig) (*Queue, error) {
-	var faults []error
+	var problems []error
 	refuse := func(path, value, reason, want string) {
-		faults = append(faults, &ampcors.ValueError{Package: "indexnow", Path: path, Value: value, Reason: reason, Want: want})
+		problems = append(problems, &ampcors.ValueError{Package: "indexnow", Path: path, Value: value, Reason: reason, Want: want})
 	}
 	if client == nil {
 		refuse("client", "", "is missing", "one of New's")
@@ -133,8 +133,8 @@ func NewQueue(client *Client, cfg QueueConfig) (*Queue, error) {
 	if cfg.Capacity < 0 {
 		refuse("Capacity", strconv.Itoa(cfg.Capacity), "is negative", "a number of URLs")
 	}
-	if len(faults) > 0 {
-		return nil, errors.Join(faults...)
+	if len(problems) > 0 {
+		return nil, errors.Join(problems...)
 	}
 	setDefault(&cfg.Delay, 5*time.Second)
 	setDefault(&cfg.Hold, 10*time.Minute)
@@ -161,9 +161,9 @@ func setDefault[T comparable](value *T, def T) {
 // a URL that [Client.Submit] would refuse, [ErrFull] or [ErrClosed]; the URL is then not in
 // the queue, and it is up to the caller to add it later.
 func (q *Queue) Add(url string) error {
-	page, fault := q.client.page(url)
-	if fault != nil {
-		return fault
+	page, problem := q.client.page(url)
+	if problem != nil {
+		return problem
 	}
 	url = page.String()
 
@@ -305,10 +305,10 @@ func (q *Queue) submit(ctx context.Context) {
 		if ctx.Err() != nil || !q.isFree(b.Host) {
 			continue
 		}
-		fault := q.client.send(ctx, outbound.Retry{}, b)
-		q.settle(ctx, b, fault)
-		if fault != nil && !fault.Retryable() {
-			q.client.log.ErrorContext(ctx, "indexnow: refused for good", "host", b.Host, "urls", b.URLs, "error", fault)
+		problem := q.client.send(ctx, outbound.Retry{}, b)
+		q.settle(ctx, b, problem)
+		if problem != nil && !problem.Retryable() {
+			q.client.log.ErrorContext(ctx, "indexnow: refused for good", "host", b.Host, "urls", b.URLs, "error", problem)
 			if q.cfg.Failed != nil {
 				q.cfg.Failed(*b)
 			}
@@ -356,21 +356,21 @@ func (q *Queue) isFree(host string) bool {
 }
 
 // settle does what follows from the engine's answer to a batch.
-func (q *Queue) settle(ctx context.Context, b *Batch, fault *Error) {
+func (q *Queue) settle(ctx context.Context, b *Batch, problem *Error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := q.client.clock.Now()
-	if fault != nil && fault.Retryable() {
-		if ctx.Err() == nil { // or it may be that, and nobody's fault
+	if problem != nil && problem.Retryable() {
+		if ctx.Err() == nil { // or it may be that, and nobody's problem
 			q.stats.Retried += uint64(len(b.URLs))
-			q.blame(fault, now)
+			q.blame(problem, now)
 		}
 		return // putBack does the rest
 	}
 	q.lastErr, q.engine = nil, trouble{}
 	delete(q.hosts, b.Host)
 	ready := now
-	if fault == nil {
+	if problem == nil {
 		q.stats.Accepted += uint64(len(b.URLs))
 		ready = now.Add(q.cfg.Hold)
 	} else {
@@ -378,7 +378,7 @@ func (q *Queue) settle(ctx context.Context, b *Batch, fault *Error) {
 	}
 	for _, url := range b.URLs {
 		delete(q.sending, url)
-		if fault == nil {
+		if problem == nil {
 			q.sent[url] = now
 			q.sentLog = append(q.sentLog, sentAt{url, now})
 		}
@@ -391,25 +391,25 @@ func (q *Queue) settle(ctx context.Context, b *Batch, fault *Error) {
 }
 
 // blame has the host, or the engine, left alone for a while.
-func (q *Queue) blame(fault *Error, now time.Time) {
-	q.lastErr = fault
-	host := q.hosts[fault.Host]
+func (q *Queue) blame(problem *Error, now time.Time) {
+	q.lastErr = problem
+	host := q.hosts[problem.Host]
 	if host == nil {
 		host = new(trouble)
-		q.hosts[fault.Host] = host
+		q.hosts[problem.Host] = host
 	}
 	host.failures++
-	host.until = now.Add(max(q.client.retry.Wait(host.failures, maxHostWait), fault.RetryAfter))
+	host.until = now.Add(max(q.client.retry.Wait(host.failures, maxHostWait), problem.RetryAfter))
 	switch {
-	case fault.ofHost():
+	case problem.ofHost():
 		q.engine = trouble{} // as it answers
-	case errors.Is(fault, ErrRateLimited):
+	case errors.Is(problem, ErrRateLimited):
 		q.engine.failures++
 		q.engine.until = host.until
 	default:
 		if q.engine.failures++; q.engine.failures%engineFailures == 0 {
 			wait := q.client.retry.Wait(q.engine.failures/engineFailures, maxEngineWait)
-			q.engine.until = now.Add(max(wait, fault.RetryAfter))
+			q.engine.until = now.Add(max(wait, problem.RetryAfter))
 		}
 	}
 }
@@ -502,7 +502,7 @@ func (q *Queue) Shutdown(ctx context.Context) (unsent []string, err error) {
 	return unsent, fmt.Errorf("indexnow: the queue is shut down with %d URLs that were not sent in time: %w", late, cmp.Or(q.lastErr, ctx.Err(), context.DeadlineExceeded))
 }
 
-// left tells whether anything waits that is not held back, and how long it has to.
+// left reports whether anything waits that is not held back, and how long it has to.
 func (q *Queue) left() (wait time.Duration, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

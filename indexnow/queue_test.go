@@ -472,12 +472,12 @@ func TestWhenTheEngineIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q := idleQueue(t, &fakeEngine{}, QueueConfig{})
-		settle := func(fault *Error) time.Duration {
+		settle := func(problem *Error) time.Duration {
 			host := fmt.Sprint(rand.Int(), ".example")
-			if fault != nil {
-				fault.Host = host
+			if problem != nil {
+				problem.Host = host
 			}
-			q.settle(t.Context(), &Batch{Host: host, URLs: []string{"https://" + host + "/"}}, fault)
+			q.settle(t.Context(), &Batch{Host: host, URLs: []string{"https://" + host + "/"}}, problem)
 			return max(0, time.Until(q.engine.until))
 		}
 		between := func(least, got, most time.Duration) {
@@ -914,7 +914,7 @@ func TestAddRefusesWhatSubmitWould(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, u := range []string{"", "a.example/catalog/1", "https://a.example/1", "https://b.example/catalog/1"} {
-		if fault := (*ampcors.ValueError)(nil); !errors.As(q.Add(u), &fault) {
+		if problem := (*ampcors.ValueError)(nil); !errors.As(q.Add(u), &problem) {
 			t.Errorf("%q is taken", u)
 		}
 	}

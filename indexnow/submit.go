@@ -17,7 +17,7 @@ import (
 
 const (
 	maxURLs = 10_000 // in one request, by the protocol
-	maxURL  = 8000   // octets, which all who handle URLs should support: RFC 9110 section 4.1
+	maxURL  = 8000   // bytes, which all who handle URLs should support: RFC 9110 section 4.1
 )
 
 // What an [Error] can be. Test with errors.Is.
@@ -40,7 +40,7 @@ var (
 	// ErrRateLimited: 429.
 	ErrRateLimited = errors.New("the engine says that there are too many requests")
 	// ErrServer: 500 and above, or 408, 421 or 425.
-	ErrServer = errors.New("the engine has a fault")
+	ErrServer = errors.New("the engine has a problem")
 	// ErrUnexpected: any other answer, such as a redirect.
 	ErrUnexpected = errors.New("the engine gives an answer that is not of IndexNow")
 	// ErrNotSent: the batch was not sent, because of what happened to one before it.
@@ -53,7 +53,7 @@ type Error struct {
 	Err        error         // one of the errors above, or that of the network or the context
 	Status     int           // of the engine's answer, or 0
 	Code       string        // the errorCode in it, if there is one
-	Message    string        // what else it said, on one line of at most 300 octets
+	Message    string        // what else it said, on one line of at most 300 bytes
 	RetryAfter time.Duration // what it asks for, or 0
 }
 
@@ -79,7 +79,7 @@ func (e *Error) Retryable() bool {
 	return true
 }
 
-// ofHost tells whether the failure is one of the host's key, and not of the engine.
+// ofHost reports whether the failure is one of the host's key, and not of the engine.
 func (e *Error) ofHost() bool { return e.Status == http.StatusForbidden }
 
 // A Batch is what became of one request: up to 10,000 URLs of one host.
@@ -115,10 +115,10 @@ func (c *Client) Submit(ctx context.Context, urls ...string) (Report, error) {
 	open := make(map[string]*Batch, 1) // the last batch of each host
 	seen := make(map[string]bool, len(urls))
 	for i, u := range urls {
-		page, fault := c.page(u)
-		if fault != nil {
-			fault.Path = fmt.Sprintf("urls[%d]", i)
-			report.Refused = append(report.Refused, fault)
+		page, problem := c.page(u)
+		if problem != nil {
+			problem.Path = fmt.Sprintf("urls[%d]", i)
+			report.Refused = append(report.Refused, problem)
 			continue
 		}
 		canonical := page.String()
@@ -146,10 +146,10 @@ func (c *Client) Submit(ctx context.Context, urls ...string) (Report, error) {
 		if cause != nil {
 			b.Err = &Error{Host: b.Host, Err: fmt.Errorf("%w: %w", ErrNotSent, cause.Err), RetryAfter: cause.RetryAfter}
 			notSent += len(b.URLs)
-		} else if fault := c.send(ctx, c.retry, b); fault != nil && fault.ofHost() {
-			refusing[b.Host] = fault
-		} else if fault != nil && fault.Retryable() {
-			down = fault
+		} else if problem := c.send(ctx, c.retry, b); problem != nil && problem.ofHost() {
+			refusing[b.Host] = problem
+		} else if problem != nil && problem.Retryable() {
+			down = problem
 		}
 		report.Batches = append(report.Batches, *b)
 	}
@@ -177,8 +177,8 @@ func (r Report) err() error {
 			add(b.Err)
 		}
 	}
-	for _, fault := range r.Refused {
-		add(fault)
+	for _, problem := range r.Refused {
+		add(problem)
 	}
 	if more > 0 {
 		errs = append(errs, fmt.Errorf("indexnow: and %d more, which are in the report", more))
@@ -188,22 +188,22 @@ func (r Report) err() error {
 
 // page takes a URL apart and finds out whether the key file covers it.
 func (c *Client) page(u string) (pageurl.URL, *ampcors.ValueError) {
-	page, fault := pageurl.Parse(u, pageurl.AsRFC3986)
-	if fault != nil {
-		return page, c.maskFault(fault)
+	page, problem := pageurl.Parse(u, pageurl.AsRFC3986)
+	if problem != nil {
+		return page, c.maskProblem(problem)
 	}
 	if page.Path == "" {
 		page.Path = "/" // RFC 3986 section 6.2.3
 	}
 	if n := len(page.String()); n > maxURL {
-		return page, c.maskFault(pageurl.Fault(u, fmt.Sprintf("has %d octets, escaped", n), fmt.Sprintf("at most %d", maxURL)))
+		return page, c.maskProblem(pageurl.Problem(u, fmt.Sprintf("has %d bytes, escaped", n), fmt.Sprintf("at most %d", maxURL)))
 	}
 	if file := c.keyLocation; file != nil {
 		// What is left of ".." is not a segment of its own, but "..%2f" may be one to a server
 		// that unescapes first.
 		directory := file.Path[:strings.LastIndexByte(file.Path, '/')+1]
 		if page.Host != file.Host || !strings.HasPrefix(page.Path, directory) || directory != "/" && strings.Contains(page.Path, "..") {
-			return page, c.maskFault(pageurl.Fault(u, "is not covered by the key file of KeyLocation", fmt.Sprintf("a page of %s below %q", file.Host, directory)))
+			return page, c.maskProblem(pageurl.Problem(u, "is not covered by the key file of KeyLocation", fmt.Sprintf("a page of %s below %q", file.Host, directory)))
 		}
 	}
 	return page, nil
@@ -227,15 +227,15 @@ func (c *Client) send(ctx context.Context, retry outbound.Retry, b *Batch) *Erro
 	_ = encoder.Encode(request)  // strings can be encoded
 	for {
 		b.Attempts++
-		fault := c.attempt(ctx, b, body.Bytes())
-		if fault == nil {
+		problem := c.attempt(ctx, b, body.Bytes())
+		if problem == nil {
 			c.log.InfoContext(ctx, "indexnow: accepted", "host", b.Host, "urls", len(b.URLs), "attempts", b.Attempts, "pending", b.Pending)
 			return nil
 		}
-		if !fault.Retryable() || !retry.Again(ctx, c.clock, b.Attempts, fault.RetryAfter) {
-			c.log.WarnContext(ctx, "indexnow: not accepted", "host", b.Host, "urls", len(b.URLs), "attempts", b.Attempts, "error", fault)
-			b.Err = fault
-			return fault
+		if !problem.Retryable() || !retry.Again(ctx, c.clock, b.Attempts, problem.RetryAfter) {
+			c.log.WarnContext(ctx, "indexnow: not accepted", "host", b.Host, "urls", len(b.URLs), "attempts", b.Attempts, "error", problem)
+			b.Err = problem
+			return problem
 		}
 	}
 }
@@ -255,7 +255,7 @@ func (c *Client) attempt(ctx context.Context, b *Batch, body []byte) *Error {
 		b.Pending = answer.Status == http.StatusAccepted
 		return nil
 	}
-	fault := &Error{Host: b.Host, Status: answer.Status, RetryAfter: answer.RetryAfter(c.clock.Now())}
+	problem := &Error{Host: b.Host, Status: answer.Status, RetryAfter: answer.RetryAfter(c.clock.Now())}
 	var said struct{ ErrorCode, Message any } // strings, if the engine keeps to that
 	_ = json.Unmarshal(bytes.TrimPrefix(answer.Body, []byte("\uFEFF")), &said)
 	code, _ := said.ErrorCode.(string)
@@ -263,24 +263,24 @@ func (c *Client) attempt(ctx context.Context, b *Batch, body []byte) *Error {
 	if message == "" && code == "" {
 		message = answer.Text()
 	}
-	fault.Code, fault.Message = outbound.Shorten(c.mask(code)), outbound.Shorten(c.mask(message))
+	problem.Code, problem.Message = outbound.Shorten(c.mask(code)), outbound.Shorten(c.mask(message))
 	switch {
 	case answer.Status == http.StatusBadRequest:
-		fault.Err = ErrMalformed
+		problem.Err = ErrMalformed
 	case answer.Status == http.StatusForbidden && code == "" && answer.BrokenOff():
-		fault.Err = fmt.Errorf("the answer breaks off: %w", answer.BodyErr) // before it says why
+		problem.Err = fmt.Errorf("the answer breaks off: %w", answer.BodyErr) // before it says why
 	case answer.Status == http.StatusForbidden:
-		fault.Err = forbidden(code)
+		problem.Err = forbidden(code)
 	case answer.Status == http.StatusUnprocessableEntity:
-		fault.Err = ErrUnprocessable
+		problem.Err = ErrUnprocessable
 	case answer.Status == http.StatusTooManyRequests:
-		fault.Err = ErrRateLimited
-	case answer.FaultOfServer():
-		fault.Err = ErrServer
+		problem.Err = ErrRateLimited
+	case answer.Retryable():
+		problem.Err = ErrServer
 	default:
-		fault.Err = ErrUnexpected
+		problem.Err = ErrUnexpected
 	}
-	return fault
+	return problem
 }
 
 // forbidden finds out what a 403 means.

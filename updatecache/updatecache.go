@@ -100,12 +100,12 @@ type Client struct {
 	limit  limiter
 }
 
-// New returns a Client, or all the faults of the configuration, joined, each an
+// New returns a Client, or all the problems of the configuration, joined, each an
 // *[ampcors.ValueError].
 func New(cfg Config) (*Client, error) {
-	var faults []error
+	var problems []error
 	refuse := func(path, value, reason, want string) {
-		faults = append(faults, &ampcors.ValueError{Package: "updatecache", Path: path, Value: value, Reason: reason, Want: want})
+		problems = append(problems, &ampcors.ValueError{Package: "updatecache", Path: path, Value: value, Reason: reason, Want: want})
 	}
 	c := &Client{
 		signer: cfg.Signer,
@@ -138,7 +138,7 @@ func New(cfg Config) (*Client, error) {
 	} else if _, err := ampcors.CacheOrigins("www.example.com", cfg.Caches...); err != nil {
 		for problem := range ampcors.ValueErrors(err) {
 			problem.Package, problem.Path = "updatecache", strings.Replace(problem.Path, "caches[", "Caches[", 1)
-			faults = append(faults, problem)
+			problems = append(problems, problem)
 		}
 	}
 	for i, cache := range cfg.Caches {
@@ -147,9 +147,9 @@ func New(cfg Config) (*Client, error) {
 		}
 	}
 
-	faults = append(faults, c.retry.Check("updatecache")...)
-	if len(faults) > 0 {
-		return nil, errors.Join(faults...)
+	problems = append(problems, c.retry.Check("updatecache")...)
+	if len(problems) > 0 {
+		return nil, errors.Join(problems...)
 	}
 	if c.log == nil {
 		c.log = slog.Default()
@@ -216,7 +216,7 @@ var (
 	// ErrRateLimited: 429.
 	ErrRateLimited = errors.New("the cache says that there are too many requests")
 	// ErrServer: 500 and above, or 408, 421 or 425.
-	ErrServer = errors.New("the cache has a fault")
+	ErrServer = errors.New("the cache has a problem")
 	// ErrUnexpected: any other answer, such as a redirect, or 200 without "OK".
 	ErrUnexpected = errors.New("the cache gives an answer that is not of update-cache")
 	// ErrSigner: the Signer failed, or returned something that is not a signature by
@@ -232,7 +232,7 @@ type Error struct {
 	Cache      string        // the cache's ID
 	Err        error         // one of the errors above, or that of the network or the context
 	Status     int           // of the cache's answer, or 0
-	Message    string        // what the cache said, on one line of at most 300 octets
+	Message    string        // what the cache said, on one line of at most 300 bytes
 	RetryAfter time.Duration // what the cache asks for, or 0
 }
 
@@ -307,10 +307,10 @@ type target struct {
 
 func newTarget(page string, cache ampcors.Cache) (target, error) {
 	built, err := cacheurl.URL{Publisher: page, Cache: cache, Type: cacheurl.Document}.Build()
-	if fault := (*ampcors.ValueError)(nil); errors.As(err, &fault) {
-		fault.Package = "updatecache"
-		if fault.Path == "Publisher" {
-			fault.Path = "page"
+	if problem := (*ampcors.ValueError)(nil); errors.As(err, &problem) {
+		problem.Package = "updatecache"
+		if problem.Path == "Publisher" {
+			problem.Path = "page"
 		}
 	}
 	if err != nil {
@@ -334,29 +334,29 @@ func newTarget(page string, cache ampcors.Cache) (target, error) {
 
 func (c *Client) flush(ctx context.Context, t target) (attempts int, err error) {
 	for {
-		asked, fault := c.attempt(ctx, t)
+		asked, problem := c.attempt(ctx, t)
 		if asked {
 			attempts++
 		}
-		if fault == nil {
+		if problem == nil {
 			return attempts, nil
 		}
-		if !asked || !fault.Retryable() || !c.retry.Again(ctx, c.clock, attempts, fault.RetryAfter) {
-			return attempts, fault
+		if !asked || !problem.Retryable() || !c.retry.Again(ctx, c.clock, attempts, problem.RetryAfter) {
+			return attempts, problem
 		}
 	}
 }
 
 // attempt waits for its turn, signs, and asks.
-func (c *Client) attempt(ctx context.Context, t target) (asked bool, fault *Error) {
+func (c *Client) attempt(ctx context.Context, t target) (asked bool, problem *Error) {
 	release, err := c.limit.acquire(ctx, t.host)
 	if err != nil {
 		return false, &Error{Page: t.page, Cache: t.cache, Err: err}
 	}
 	defer func() { release(asked) }() // also if the Signer panics
-	r, fault := c.request(ctx, t)
-	if fault != nil {
-		return false, fault
+	r, problem := c.request(ctx, t)
+	if problem != nil {
+		return false, problem
 	}
 	asked = true
 	return asked, c.ask(r, t)
@@ -368,7 +368,7 @@ func (c *Client) request(ctx context.Context, t target) (*http.Request, *Error) 
 	if err == nil {
 		var r *http.Request
 		if r, err = http.NewRequestWithContext(ctx, http.MethodGet, "https://"+t.host, nil); err == nil {
-			// What is signed is sent octet by octet; net/url would escape some anew.
+			// What is signed is sent byte by byte; net/url would escape some anew.
 			r.URL.Opaque, r.URL.RawQuery, _ = strings.Cut(uri, "?")
 			c.log.DebugContext(ctx, "updatecache: asking", "url", "https://"+t.host+uri)
 			return r, nil
@@ -383,27 +383,27 @@ func (c *Client) ask(r *http.Request, t target) *Error {
 	if err != nil {
 		return &Error{Page: t.page, Cache: t.cache, Err: outbound.ShortError{Err: err}}
 	}
-	fault := &Error{Page: t.page, Cache: t.cache, Status: answer.Status, RetryAfter: answer.RetryAfter(c.clock.Now())}
+	problem := &Error{Page: t.page, Cache: t.cache, Status: answer.Status, RetryAfter: answer.RetryAfter(c.clock.Now())}
 	if answer.Status == http.StatusOK && answer.BodyErr == nil && strings.TrimSpace(string(answer.Body)) == "OK" {
 		return nil
 	}
 	text := withoutRequest(answer.Text())
-	fault.Message = outbound.Shorten(text)
+	problem.Message = outbound.Shorten(text)
 	switch {
 	case answer.Status == http.StatusForbidden && answer.BrokenOff() && forbidden(text) == ErrForbidden:
-		fault.Err = fmt.Errorf("the answer breaks off: %w", answer.BodyErr) // before it says why
+		problem.Err = fmt.Errorf("the answer breaks off: %w", answer.BodyErr) // before it says why
 	case answer.Status == http.StatusForbidden:
-		fault.Err = forbidden(text)
+		problem.Err = forbidden(text)
 	case answer.Status == http.StatusTooManyRequests:
-		fault.Err = ErrRateLimited
-	case answer.FaultOfServer():
-		fault.Err = ErrServer
+		problem.Err = ErrRateLimited
+	case answer.Retryable():
+		problem.Err = ErrServer
 	case answer.Status == http.StatusOK && answer.BodyErr != nil:
-		fault.Err = fmt.Errorf("the answer breaks off: %w", answer.BodyErr)
+		problem.Err = fmt.Errorf("the answer breaks off: %w", answer.BodyErr)
 	default:
-		fault.Err = ErrUnexpected
+		problem.Err = ErrUnexpected
 	}
-	return fault
+	return problem
 }
 
 // signedURI returns path and query, signed for the present time, as caches want the
@@ -482,10 +482,10 @@ func (c *Client) Verify(ctx context.Context, publishers ...string) error {
 	}
 	var errs []error
 	for i, publisher := range publishers {
-		domain, fault := pageurl.Domain(publisher)
-		if fault != nil {
-			fault.Package, fault.Path = "updatecache", fmt.Sprintf("publishers[%d]", i)
-			errs = append(errs, fault)
+		domain, problem := pageurl.Domain(publisher)
+		if problem != nil {
+			problem.Package, problem.Path = "updatecache", fmt.Sprintf("publishers[%d]", i)
+			errs = append(errs, problem)
 			continue
 		}
 		file := "https://" + domain + KeyPath

@@ -204,9 +204,9 @@ func TestEachCacheIsAsked(t *testing.T) {
 	if len(results) != 3 || results[0].Err != nil || results[2].Err != nil || results[0].Cache != "google" || results[2].Cache != "third" {
 		t.Errorf("got %+v", results)
 	}
-	var fault *Error
-	if !errors.As(results[1].Err, &fault) || !errors.Is(err, ErrUnexpected) || fault.Status != 404 || fault.Cache != "bing" || fault.Message != "no such thing" {
-		t.Errorf("got %v, %+v", err, fault)
+	var problem *Error
+	if !errors.As(results[1].Err, &problem) || !errors.Is(err, ErrUnexpected) || problem.Status != 404 || problem.Cache != "bing" || problem.Message != "no such thing" {
+		t.Errorf("got %v, %+v", err, problem)
 	}
 	hosts := []string{}
 	paths := map[string]bool{}
@@ -296,8 +296,8 @@ func TestEachAnswerIsTold(t *testing.T) {
 			})
 			// A page whose own words must not be taken for the cache's.
 			results, err := c.Flush(t.Context(), "https://www.example.com/ingestion-of-a-signature")
-			var fault *Error
-			if !errors.As(err, &fault) || len(results) != 1 || results[0].Err != fault || test.want != nil && !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.message) {
+			var problem *Error
+			if !errors.As(err, &problem) || len(results) != 1 || results[0].Err != problem || test.want != nil && !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.message) {
 				t.Fatalf("got %+v, %v; want %v with %q", results, err, test.want, test.message)
 			}
 			if len(err.Error()) > 600 || strings.Contains(err.Error(), "amp_url_signature") {
@@ -345,9 +345,9 @@ func TestARetryAfterBeyondMaxWaitEndsTheCall(t *testing.T) {
 		w.WriteHeader(503)
 	}), func(cfg *Config) { cfg.Attempts = 5 })
 	results, err := c.Flush(t.Context(), "https://www.example.com/")
-	var fault *Error
-	if !errors.As(err, &fault) || fault.RetryAfter != time.Hour || results[0].Attempts != 1 || len(clock.Waits()) != 0 {
-		t.Errorf("got %+v, %+v", results, fault)
+	var problem *Error
+	if !errors.As(err, &problem) || problem.RetryAfter != time.Hour || results[0].Attempts != 1 || len(clock.Waits()) != 0 {
+		t.Errorf("got %+v, %+v", results, problem)
 	}
 }
 
@@ -379,7 +379,7 @@ func TestWhatIsNoPageIsRefusedBeforeAnythingIsSent(t *testing.T) {
 	c, _ := client(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("asked for %s", r.RequestURI) }), nil)
 	for _, page := range []string{"", "www.example.com", "https://127.0.0.1/", "https://www.example.com:8443/", "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/", "https://www.example.com/?amp_js_v=1", "https://www.example.com/?a&amp_ts=1", "https://www.example.com/?amp_action", "https://www.example.com/?amp_url_signature=x", "https://www.example.com/?amp%5Faction=x"} {
 		results, err := c.Flush(t.Context(), page)
-		if fault := (*ampcors.ValueError)(nil); !errors.As(err, &fault) || fault.Path != "page" || results != nil {
+		if problem := (*ampcors.ValueError)(nil); !errors.As(err, &problem) || problem.Path != "page" || results != nil {
 			t.Errorf("%q: got %v, %v", page, results, err)
 		}
 	}
@@ -496,7 +496,7 @@ func TestFaultsOfTheConfigurationAreAllReported(t *testing.T) {
 		"MaxWait \"-1ns\"":                                      {Signer: toolboxKey(), MaxWait: -1},
 	} {
 		c, err := New(cfg)
-		if fault := (*ampcors.ValueError)(nil); c != nil || !errors.As(err, &fault) || !strings.Contains(err.Error(), want) {
+		if problem := (*ampcors.ValueError)(nil); c != nil || !errors.As(err, &problem) || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v; want an error with %s", err, want)
 		}
 	}
@@ -807,7 +807,7 @@ func TestTheLimitSurvivesClocks(t *testing.T) {
 	}
 }
 
-// TestWhatIsSignedIsSent octet by octet, whatever net/url thinks of it.
+// TestWhatIsSignedIsSent byte by byte, whatever net/url thinks of it.
 func TestWhatIsSignedIsSent(t *testing.T) {
 	t.Parallel()
 	google := &cache{key: &toolboxKey().PublicKey}
@@ -919,10 +919,10 @@ func TestWhatTheNetworkSaysIsShort(t *testing.T) {
 		io.WriteString(conn, strings.Repeat("garbage", 1<<12)+"\r\n\r\n")
 	}), nil)
 	if _, err := c.Flush(t.Context(), "https://www.example.com/"+strings.Repeat("a", 1000)); err == nil || len(err.Error()) > 800 {
-		t.Errorf("got %d octets", len(err.Error()))
+		t.Errorf("got %d bytes", len(err.Error()))
 	}
 	if err := c.Verify(t.Context(), "www.example.com"); err == nil || len(err.Error()) > 600 {
-		t.Errorf("got %d octets", len(err.Error()))
+		t.Errorf("got %d bytes", len(err.Error()))
 	}
 }
 

@@ -50,7 +50,7 @@ func Client(client *http.Client) *http.Client {
 	return &c
 }
 
-// maxBody bounds what is read of an answer. What the engines say has some hundred octets.
+// maxBody bounds what is read of an answer. What the engines say has some hundred bytes.
 const maxBody = 64 << 10
 
 // An Answer is what a server answered.
@@ -106,14 +106,14 @@ func (a Answer) RetryAfter(now time.Time) time.Duration {
 	return min(max(wait, 0), maxRetryAfter)
 }
 
-// BrokenOff tells whether the body ended too early.
+// BrokenOff reports whether the body ended too early.
 func (a Answer) BrokenOff() bool {
 	return a.BodyErr != nil && !errors.Is(a.BodyErr, io.ErrShortBuffer)
 }
 
-// FaultOfServer tells whether the status says that the same request may succeed later, for
+// Retryable reports whether the status says that the same request may succeed later, for
 // another reason than "too many requests".
-func (a Answer) FaultOfServer() bool {
+func (a Answer) Retryable() bool {
 	switch a.Status {
 	case http.StatusRequestTimeout, http.StatusMisdirectedRequest, http.StatusTooEarly:
 		return true
@@ -162,7 +162,7 @@ func oneLine(text string) string {
 	return strings.Join(strings.Fields(text), " ")
 }
 
-// Shorten makes a text fit into an error: one line of at most 300 octets.
+// Shorten makes a text fit into an error: one line of at most 300 bytes.
 func Shorten(text string) string {
 	const most = 300
 	if text = oneLine(text); len(text) <= most {
@@ -191,7 +191,7 @@ func Get(ctx context.Context, client *http.Client, url string) (Answer, error) {
 	case a.Status != http.StatusOK:
 		return a, fmt.Errorf("the answer is %d; want 200", a.Status)
 	case errors.Is(a.BodyErr, io.ErrShortBuffer):
-		return a, fmt.Errorf("the answer is longer than %d octets; want the key and nothing else", maxBody)
+		return a, fmt.Errorf("the answer is longer than %d bytes; want the key and nothing else", maxBody)
 	case a.BodyErr != nil:
 		return a, fmt.Errorf("the answer breaks off: %w", a.BodyErr)
 	case a.MediaType() != "text/plain":

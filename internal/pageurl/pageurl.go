@@ -1,7 +1,7 @@
 // Package pageurl takes the URL of a publisher's page or file apart, canonically and
-// without losing an octet of its query.
+// without losing a byte of its query.
 //
-// It does not use net/url, which writes a path anew when it holds any octet that has to be
+// It does not use net/url, which writes a path anew when it holds any byte that has to be
 // escaped, and then loses the difference between "/" and "%2F".
 package pageurl
 
@@ -31,13 +31,13 @@ type Escaping int
 
 const (
 	// AsBrowsers escapes what browsers do by the URL standard, and leaves all else as it is:
-	// AMP Caches and servers compare octets. But ' is left in a query, and some browsers
+	// AMP Caches and servers compare bytes. But ' is left in a query, and some browsers
 	// escape | in a path.
 	// https://url.spec.whatwg.org/#path-percent-encode-set
 	AsBrowsers Escaping = iota
 	// AsRFC3986 also escapes what that does not allow, such as [ and | in a query, and
 	// writes each escape in one way: %7e becomes ~, and %c3 becomes %C3 (section 6.2.2).
-	// A % without two hexadecimal digits is a fault.
+	// A % without two hexadecimal digits is a problem.
 	AsRFC3986
 )
 
@@ -48,14 +48,14 @@ const (
 	unreserved  = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
 )
 
-var keeps = [2]struct{ path, query octets }{
+var keeps = [2]struct{ path, query byteSet }{
 	AsBrowsers: {setOf(pathOctets + "|[]"), setOf(queryOctets + "`{}|^[]\\")},
 	AsRFC3986:  {setOf(pathOctets), setOf(queryOctets)},
 }
 
-type octets [256]bool
+type byteSet [256]bool
 
-func setOf(chars string) (set octets) {
+func setOf(chars string) (set byteSet) {
 	for i := range len(chars) {
 		set[chars[i]] = true
 	}
@@ -65,13 +65,13 @@ func setOf(chars string) (set octets) {
 // Parse is [Split] with the host as a canonical publisher domain: in lower case, with
 // A-labels.
 func Parse(value string, escaping Escaping) (URL, *ampcors.ValueError) {
-	u, fault := Split(value, escaping)
-	if fault != nil {
-		return URL{}, fault
+	u, problem := Split(value, escaping)
+	if problem != nil {
+		return URL{}, problem
 	}
-	domain, fault := Domain(u.Host)
-	if fault != nil {
-		return URL{}, Fault(value, fmt.Sprintf("has the host %.80q, which %s", u.Host, fault.Reason), "a URL with "+fault.Want)
+	domain, problem := Domain(u.Host)
+	if problem != nil {
+		return URL{}, Problem(value, fmt.Sprintf("has the host %.80q, which %s", u.Host, problem.Reason), "a URL with "+problem.Want)
 	}
 	u.Host = domain
 	return u, nil
@@ -97,9 +97,9 @@ func AppendQuery(query, params string) string {
 
 var userInfo = regexp.MustCompile(`^([^/?#]*//)[^/?#]*@`)
 
-// Fault is an error on a URL, without user information: it may be a password, which has no
+// Problem is an error on a URL, without user information: it may be a password, which has no
 // place in a log.
-func Fault(value, reason, want string) *ampcors.ValueError {
+func Problem(value, reason, want string) *ampcors.ValueError {
 	return &ampcors.ValueError{Path: "url", Value: userInfo.ReplaceAllString(value, "$1…@"), Reason: reason, Want: want}
 }
 
@@ -110,17 +110,17 @@ func Split(value string, escaping Escaping) (URL, *ampcors.ValueError) {
 	scheme, rest, ok := strings.Cut(value, "://")
 	switch scheme = strings.ToLower(scheme); {
 	case value == "":
-		return URL{}, Fault(value, "is empty", want)
+		return URL{}, Problem(value, "is empty", want)
 	case !utf8.ValidString(value):
-		return URL{}, Fault(value, "is not UTF-8", "UTF-8, or percent-encoded octets")
+		return URL{}, Problem(value, "is not UTF-8", "UTF-8, or percent-encoded bytes")
 	case strings.TrimSpace(value) != value:
-		return URL{}, Fault(value, "has white space around it", "none around it")
+		return URL{}, Problem(value, "has white space around it", "none around it")
 	case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' }):
-		return URL{}, Fault(value, "has a control character", want)
+		return URL{}, Problem(value, "has a control character", want)
 	case strings.HasPrefix(value, "/"):
-		return URL{}, Fault(value, "has no scheme", want)
+		return URL{}, Problem(value, "has no scheme", want)
 	case !ok || scheme != "http" && scheme != "https":
-		return URL{}, Fault(value, "does not begin with http:// or https://", want)
+		return URL{}, Problem(value, "does not begin with http:// or https://", want)
 	}
 	rest, _, _ = strings.Cut(rest, "#")
 	authority, tail := rest, ""
@@ -134,13 +134,13 @@ func Split(value string, escaping Escaping) (URL, *ampcors.ValueError) {
 	}
 	switch {
 	case strings.Contains(authority, "@"):
-		return URL{}, Fault(value, "has user information", want)
+		return URL{}, Problem(value, "has user information", want)
 	case strings.Contains(authority, `\`) || strings.Contains(path, `\`):
-		return URL{}, Fault(value, `has a \, which browsers take for /`, "/ or %5C")
+		return URL{}, Problem(value, `has a \, which browsers take for /`, "/ or %5C")
 	case port != "" && (scheme != "https" || port != "443") && (scheme != "http" || port != "80"):
-		return URL{}, Fault(value, fmt.Sprintf("has the port %.80q", port), "none, or the default: caches and search engines know a page by its host alone")
+		return URL{}, Problem(value, fmt.Sprintf("has the port %.80q", port), "none, or the default: caches and search engines know a page by its host alone")
 	case escaping == AsRFC3986 && strings.Count(tail, "%") != len(escapes.FindAllString(tail, -1)):
-		return URL{}, Fault(value, "has a % that no two hexadecimal digits follow", "%25 for a percent sign")
+		return URL{}, Problem(value, "has a % that no two hexadecimal digits follow", "%25 for a percent sign")
 	}
 	keep := &keeps[escaping]
 	path, query = escape(path, &keep.path), escape(query, &keep.query)
@@ -159,16 +159,16 @@ var escapes = regexp.MustCompile("%[0-9A-Fa-f]{2}")
 // normalizeEscapes unescapes unreserved characters, and writes other escapes in upper case.
 func normalizeEscapes(s string) string {
 	return escapes.ReplaceAllStringFunc(s, func(escape string) string {
-		octet, _ := hex.DecodeString(escape[len("%"):])
-		if strings.Contains(unreserved, string(octet)) {
-			return string(octet)
+		char, _ := hex.DecodeString(escape[len("%"):])
+		if strings.Contains(unreserved, string(char)) {
+			return string(char)
 		}
 		return strings.ToUpper(escape)
 	})
 }
 
-// escape percent-encodes the octets that are not kept.
-func escape(s string, keep *octets) string {
+// escape percent-encodes the bytes that are not kept.
+func escape(s string, keep *byteSet) string {
 	var b strings.Builder
 	from := 0
 	for i := range len(s) {

@@ -15,15 +15,15 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, value string) {
 		for _, escaping := range []Escaping{AsBrowsers, AsRFC3986} {
-			u, fault := Parse(value, escaping)
-			if fault != nil {
-				if u != (URL{}) || fault.Value != value && !strings.Contains(value, "@") || fault.Reason == "" || fault.Want == "" {
-					t.Fatalf("%q: %+v, %v", value, u, fault)
+			u, problem := Parse(value, escaping)
+			if problem != nil {
+				if u != (URL{}) || problem.Value != value && !strings.Contains(value, "@") || problem.Reason == "" || problem.Want == "" {
+					t.Fatalf("%q: %+v, %v", value, u, problem)
 				}
 				continue
 			}
-			if again, fault := Parse(u.String(), escaping); fault != nil || again != u {
-				t.Fatalf("%q is %+v; that is %+v, %v", value, u, again, fault)
+			if again, problem := Parse(u.String(), escaping); problem != nil || again != u {
+				t.Fatalf("%q is %+v; that is %+v, %v", value, u, again, problem)
 			}
 			if u.Path != "" && u.Path[0] != '/' || u.Query != "" && u.Query[0] != '?' || strings.Contains(u.String(), "#") {
 				t.Fatalf("%q is %+v", value, u)

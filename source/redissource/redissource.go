@@ -210,15 +210,15 @@ func (s *Source) Remove(ctx context.Context, publishers ...string) error {
 // write makes all first commands of a batch, and then all second ones.
 func (s *Source) write(ctx context.Context, publishers []string, commands func(domain, prefix string) []rueidis.Completed) error {
 	domains := make([]string, len(publishers))
-	var faults []error
+	var problems []error
 	for i, publisher := range publishers {
 		var err error
 		if domains[i], err = ampcors.CanonicalDomain(publisher); err != nil {
-			faults = append(faults, err)
+			problems = append(problems, err)
 		}
 	}
-	if len(faults) > 0 {
-		return errors.Join(faults...)
+	if len(problems) > 0 {
+		return errors.Join(problems...)
 	}
 	for part := range slices.Chunk(domains, batch) {
 		var first, second []rueidis.Completed

@@ -126,7 +126,7 @@ func TestStatementsAreThoseOfTheTable(t *testing.T) {
 	}
 }
 
-// A database may find more than what is equal octet for octet.
+// A database may find more than what is equal byte for byte.
 func TestWhatTheDatabaseTakesForEqualIsNot(t *testing.T) {
 	f, s := newFake(t, Config{})
 	hash, _ := ampcors.FallbackPrefix("example.com")

@@ -13,7 +13,7 @@ import (
 func Middleware() *ampcors.Middleware {
 	mw, err := ampcors.New(api.Config())
 	if err != nil {
-		panic(err) // a fault of this module
+		panic(err) // a problem of this module
 	}
 	return mw
 }

@@ -7,12 +7,16 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"strconv"
 	"strings"
 	"unicode"
 )
 
 // Cache is an AMP Cache, as described by an entry of caches.json, the AMP
-// project's registry. The JSON names are those of that file.
+// project's registry. The JSON names are those of that file. In the JSON of a [Config], the
+// id of one of the [DefaultCaches] can be written in place of the object: "google".
+//
+// ID and CacheDomain are required.
 //
 // To trust a cache is to trust whoever owns its domain today: the owner can serve
 // any page under any publisher's prefix. Caches end: Cloudflare's, amp.cloudflare.com,
@@ -57,6 +61,30 @@ func DefaultCaches() []Cache {
 		},
 	}
 }
+
+// UnmarshalJSON implements [json.Unmarshaler]. It reads an object, or a string that is the id
+// of one of the [DefaultCaches]. Any other string is a *[ValueError].
+func (c *Cache) UnmarshalJSON(data []byte) error {
+	if !bytes.HasPrefix(data, []byte(`"`)) {
+		return json.Unmarshal(data, (*plainCache)(c))
+	}
+	var id string
+	if err := json.Unmarshal(data, &id); err != nil {
+		return err
+	}
+	var known []string
+	for _, cache := range DefaultCaches() {
+		if cache.ID == id {
+			*c = cache
+			return nil
+		}
+		known = append(known, strconv.Quote(cache.ID))
+	}
+	return &ValueError{Path: "caches", Value: id, Reason: "is not the id of a cache in DefaultCaches", Want: strings.Join(known, " or ") + ", or an object as in caches.json"}
+}
+
+// A plainCache is a Cache without its methods, so that encoding/json does not recurse.
+type plainCache Cache
 
 const (
 	// maxCachesJSON bounds what ParseCaches reads. The registry has about 600 bytes.
@@ -104,7 +132,7 @@ func ParseCaches(r io.Reader) ([]Cache, error) {
 	var problems []*ValueError
 	for i, entry := range entries {
 		path := element("caches", i)
-		if err := json.Unmarshal(entry, &caches[i]); err != nil {
+		if err := json.Unmarshal(entry, (*plainCache)(&caches[i])); err != nil {
 			if typ := (*json.UnmarshalTypeError)(nil); errors.As(err, &typ) && typ.Field != "" {
 				path += "." + typ.Field
 			}

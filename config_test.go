@@ -2,9 +2,11 @@ package ampcors
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -200,7 +202,7 @@ func TestAConfigSurvivesJSON(t *testing.T) {
 	cfg := Config{
 		Publishers: []string{"*.example.com"}, Caches: DefaultCaches(), Origins: []string{"https://a.example"}, Credentialed: true,
 		Methods: []string{"PUT"}, RequestHeaders: []string{"X-A"}, ResponseHeaders: []string{"X-B"}, MaxAge: time.Minute,
-		Email:      Email{Senders: []string{"a@example.com"}, Clients: []string{"https://mail.example"}},
+		Email:      Email{Senders: []string{"a@example.com"}, Clients: []string{"https://mail.example"}, DangerouslyAllowMailProviderWildcards: true},
 		ReportOnly: true, CacheSize: 7, DangerouslyAllowHTTPOwnOrigins: true, DangerouslyAllowPublicSuffixWildcards: true,
 		DangerouslyAllowUnsafeRequestsWithoutOrigin: true,
 		Lookup: Lookup{TTL: 1, NegativeTTL: 2, MaxStale: 3, Timeout: 4, MaxConcurrent: 5, MaxRate: 6, MaxEntries: 7},
@@ -243,6 +245,49 @@ func TestDurationsInJSONAreStrings(t *testing.T) {
 		if err := json.Unmarshal([]byte(wrong), &cfg); err == nil {
 			t.Errorf("%s is accepted", wrong)
 		}
+	}
+}
+
+func TestACacheInJSONCanBeAnID(t *testing.T) {
+	var cfg Config
+	if err := json.Unmarshal([]byte(`{"caches": ["bing", {"id": "x", "cacheDomain": "cache.example"}]}`), &cfg); err != nil || !slices.Equal(cfg.Caches, []Cache{DefaultCaches()[1], {ID: "x", CacheDomain: "cache.example"}}) {
+		t.Errorf("%+v, %v", cfg.Caches, err)
+	}
+	for _, wrong := range []string{`["cloudflare"]`, `["Google"]`, `[""]`, `[7]`, `["\ud800"]`} {
+		t.Run(wrong, func(t *testing.T) {
+			var cfg Config
+			if err := json.Unmarshal([]byte(`{"caches": `+wrong+`}`), &cfg); err == nil {
+				t.Errorf("accepted as %+v", cfg.Caches)
+			}
+		})
+	}
+}
+
+func TestAWholeMailProviderIsNoSender(t *testing.T) {
+	for _, domain := range []string{"gmail.com", "GMail.com", "googlemail.com", "yahoo.com", "yahoo.co.uk", "outlook.de", "hotmail.com.br", "web.de", "qq.com", "docomo.ne.jp", "proton.me"} {
+		t.Run(domain, func(t *testing.T) {
+			cfg := Config{Email: Email{Senders: []string{"*@" + domain}}}
+			err := cfg.Validate()
+			want := fmt.Sprintf(`ampcors: email.senders[0] %q allows everybody who has an address at that mail provider; want the addresses that are yours, such as "news@%s", or email.dangerouslyAllowMailProviderWildcards`, "*@"+domain, strings.ToLower(domain))
+			if err == nil || err.Error() != want {
+				t.Errorf("got\n%v\nwant\n%s", err, want)
+			}
+			cfg.Email.DangerouslyAllowMailProviderWildcards = true
+			if err := cfg.Validate(); err != nil {
+				t.Error(err)
+			}
+			cfg.Email = Email{Senders: []string{"news@" + domain}}
+			if err := cfg.Validate(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for _, domain := range []string{"example.com", "news.gmail.com", "gmail.example", "yahoo.example.com", "notgmail.com", "mail.example.com", "xn--bcher-kva.example"} {
+		t.Run(domain, func(t *testing.T) {
+			if err := (Config{Email: Email{Senders: []string{"*@" + domain}}}).Validate(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

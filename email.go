@@ -32,9 +32,10 @@ import (
 // Gmail's security requirements, https://developers.google.com/gmail/ampemail/security-requirements
 type Email struct {
 	// Senders are the addresses whose emails may call: "news@example.com", or
-	// "*@example.com" for everybody at example.com, but not below it. That must be a
-	// domain where nobody else can have an address, as at "gmail.com" everybody can. An
-	// empty list turns Email off.
+	// "*@example.com" for everybody at example.com, but not at its subdomains. All addresses
+	// at such a domain must be yours: at "gmail.com" anybody can have one. Domains of large
+	// mail providers are prohibited after "*@" unless DangerouslyAllowMailProviderWildcards
+	// is set. Not all providers are known here. An empty list turns Email off.
 	//
 	// Domains are compared in lower-case ASCII; they may be written in Unicode here.
 	// What stands before the "@" is compared byte by byte, as RFC 5321 section
@@ -50,6 +51,10 @@ type Email struct {
 	// If it is also an allowed website's, a request is an AMP for Email request if
 	// __amp_source_origin has an "@". Prohibited are the hosts of AMP Caches.
 	Clients []string `json:"clients,omitzero"`
+
+	// DangerouslyAllowMailProviderWildcards allows senders such as "*@gmail.com", and so the
+	// emails of everybody who has an address at that provider.
+	DangerouslyAllowMailProviderWildcards bool `json:"dangerouslyAllowMailProviderWildcards,omitempty"`
 }
 
 const (

@@ -16,14 +16,14 @@ import (
 
 // Origins that the tests use, all of them for www.example.com unless they say else.
 const (
-	cacheOrigin      = "https://www-example-com.cdn.ampproject.org"
-	bingOrigin       = "https://www-example-com.www.bing-amp.com"
-	ownOrigin        = "https://www.example.com"
-	evilOrigin       = "https://evil-example.cdn.ampproject.org" // another publisher's page
-	playgroundOrigin = "https://playground.amp.dev"
-	wildOrigin       = "https://blog-example-net.cdn.ampproject.org" // below *.example.net
-	idnOrigin        = "https://xn--bcher-ch-65a.cdn.ampproject.org" // bücher.ch
-	unknownHashOrigin    = "https://v2c4ucasgcskftbjt4c7phpkbqedcdcqo23tkamleapoa5o6fygq.cdn.ampproject.org"
+	cacheOrigin       = "https://www-example-com.cdn.ampproject.org"
+	bingOrigin        = "https://www-example-com.www.bing-amp.com"
+	ownOrigin         = "https://www.example.com"
+	evilOrigin        = "https://evil-example.cdn.ampproject.org" // another publisher's page
+	playgroundOrigin  = "https://playground.amp.dev"
+	wildOrigin        = "https://blog-example-net.cdn.ampproject.org" // below *.example.net
+	idnOrigin         = "https://xn--bcher-ch-65a.cdn.ampproject.org" // bücher.ch
+	unknownHashOrigin = "https://v2c4ucasgcskftbjt4c7phpkbqedcdcqo23tkamleapoa5o6fygq.cdn.ampproject.org"
 )
 
 var hashOrigin = "https://" + plainHash("www.example.com") + ".cdn.ampproject.org"
@@ -306,7 +306,11 @@ func checkRequestWith(t *testing.T, cfg Config, test request, query string, want
 	if s := m.Stats(); s[test.reason] != 1 || s.Allowed()+s.Denied() != 1 {
 		t.Errorf("%s: counted as %v", test.name, s)
 	}
-	if rec.Code == http.StatusForbidden && rec.Body.String() != "Forbidden: "+test.reason.String()+"\n" {
+	hint := ""
+	if test.reason == ReasonNoOriginUnsafe {
+		hint = `; same-origin requests of the AMP runtime have "AMP-Same-Origin: true"`
+	}
+	if rec.Code == http.StatusForbidden && rec.Body.String() != "Forbidden: "+test.reason.String()+hint+"\n" {
 		t.Errorf("%s: body %q", test.name, rec.Body)
 	}
 }

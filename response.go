@@ -157,7 +157,11 @@ func removeRepresentation(w http.ResponseWriter, h http.Header) {
 // denied costs little more than to be allowed.
 var deniedText = func() (text [numReasons][]byte) {
 	for r := range text {
-		text[r] = []byte(http.StatusText(Reason(r).statusCode()) + ": " + Reason(r).String() + "\n")
+		hint := ""
+		if Reason(r) == ReasonNoOriginUnsafe {
+			hint = `; same-origin requests of the AMP runtime have "AMP-Same-Origin: true"`
+		}
+		text[r] = []byte(http.StatusText(Reason(r).statusCode()) + ": " + Reason(r).String() + hint + "\n")
 	}
 	return text
 }()

@@ -1231,11 +1231,11 @@ func TestExplainTellsOfTheSource(t *testing.T) {
 	m := newMiddleware(t, Config{Source: s})
 	for origin, want := range map[string]string{
 		cacheOrigin:            "Known to the Source.",
-		hashOrigin:           "The hash prefix of this publisher, which the Source knows.",
+		hashOrigin:             "The hash prefix of this publisher, which the Source knows.",
 		ownOrigin:              "Known to the Source.",
 		evilOrigin:             "Neither listed in Publishers nor matched by a pattern there, and the Source does not know it.",
 		"https://evil.example": "Neither listed in Publishers nor matched by a pattern there, and the Source does not know it.",
-		unknownHashOrigin:          "It is the hash prefix of no publisher that is listed exactly, and the Source does not know it. A pattern cannot match a hash.",
+		unknownHashOrigin:      "It is the hash prefix of no publisher that is listed exactly, and the Source does not know it. A pattern cannot match a hash.",
 	} {
 		checkAllowlistStep(t, m, origin, want)
 	}

@@ -237,6 +237,10 @@ func (v *validator) email(cfg Email, yield func(address string)) {
 			v.report(element("email.senders", i), value, reason, want)
 			continue
 		}
+		if domain, all := strings.CutPrefix(address, "*@"); all && !cfg.DangerouslyAllowMailProviderWildcards && isMailProvider(domain) {
+			v.report(element("email.senders", i), value, "allows everybody who has an address at that mail provider", `the addresses that are yours, such as "`+"news@"+domain+`", or email.dangerouslyAllowMailProviderWildcards`)
+			continue
+		}
 		yield(address)
 	}
 	if len(cfg.Senders) == 0 && len(cfg.Clients) > 0 {

@@ -46,6 +46,8 @@ const (
 	publishersFile = "publishersFile"
 )
 
+var errTooLong = errors.New("it is longer than 1 GiB")
+
 // An Error is what is wrong at one place in a file.
 type Error struct {
 	File   string
@@ -109,6 +111,31 @@ func New(path string, set ...func(*ampcors.Config)) (mw *ampcors.Middleware, err
 	return mw, err
 }
 
+// Read is [Load] for a configuration that is not in a file of its own, such as one in an
+// environment variable, embedded in the program, or in a pipe: it reads r to its end. Errors
+// name it by name. It has no directory, so publishersFile must be an absolute path. At most
+// 1 GiB is read.
+func Read(name string, r io.Reader, set ...func(*ampcors.Config)) (cfg ampcors.Config, err error) {
+	c := contents{}
+	data, err := io.ReadAll(io.LimitReader(r, maxFile+1))
+	switch {
+	case err != nil:
+		c.err = &Error{File: name, Reason: "cannot be read: " + reason(err), Err: err}
+	case len(data) > maxFile:
+		c.err = &Error{File: name, Reason: "cannot be read: " + errTooLong.Error(), Err: errTooLong}
+	default:
+		c.parse(name, "", data, set)
+	}
+	err = c.use(func(read ampcors.Config) error {
+		cfg = read
+		return read.Validate()
+	})
+	if err != nil {
+		return ampcors.Config{}, err
+	}
+	return cfg, nil
+}
+
 // load reads the file, and uses what it says. use returns what the check of all found.
 func load(path string, set []func(*ampcors.Config), use func(ampcors.Config) error) error {
 	// A directory of files can be replaced, as Kubernetes does, between the reading of one
@@ -139,32 +166,48 @@ func read(path string, set []func(*ampcors.Config)) contents {
 		c.err = &Error{File: path, Reason: "cannot be read: " + reason(err), Err: err}
 		return c
 	}
+	c.parse(path, filepath.Dir(path), data, set)
+	return c
+}
+
+// parse parses the JSON, and reads the list that it names. Without a directory, that must have
+// an absolute path.
+func (c *contents) parse(path, dir string, data []byte, set []func(*ampcors.Config)) {
 	d := &decoder{file: path, data: data, offsets: make(map[string]int), lists: make(map[string][]int)}
 	if !d.decodeFile() {
 		c.err = d.join(publisherLines{})
-		return c
+		return
 	}
-	if offset, ok := d.offsets[publishersFile]; ok && data[offset] == '"' { // and else it is no name
-		name := d.result.PublishersFile
-		if !filepath.IsAbs(name) {
-			name = filepath.Join(filepath.Dir(path), name)
-		}
-		c.files = append(c.files, look(name))
-		text, err := c.files[1].read()
-		if c.files[1].isSame(c.files[0]) {
-			err = errors.New("it is this file itself")
-		}
-		if err != nil {
-			d.report(d.offsets[publishersFile], publishersFile, fmt.Sprintf("cannot be read: %s: %s", name, reason(err)), "", err)
-		} else {
-			c.lines = d.addPublishers(name, text)
-		}
+	if offset, ok := d.offsets[publishersFile]; ok && data[offset] == '"' { // or it is not a name
+		c.readPublishers(d, dir)
 	}
 	c.decoder, c.cfg = d, d.result.Config
 	for _, f := range set {
 		f(&c.cfg)
 	}
-	return c
+}
+
+// readPublishers reads the file that publishersFile names.
+func (c *contents) readPublishers(d *decoder, dir string) {
+	name := d.result.PublishersFile
+	if !filepath.IsAbs(name) {
+		if dir == "" {
+			d.report(d.offsets[publishersFile], publishersFile, fmt.Sprintf("%.80q is a relative path, and this configuration has no directory", name), "an absolute path", nil)
+			return
+		}
+		name = filepath.Join(dir, name)
+	}
+	list := look(name)
+	text, err := list.read()
+	if len(c.files) > 0 && list.isSame(c.files[0]) {
+		err = errors.New("it is this file itself")
+	}
+	c.files = append(c.files, list)
+	if err != nil {
+		d.report(d.offsets[publishersFile], publishersFile, fmt.Sprintf("cannot be read: %s: %s", name, reason(err)), "", err)
+	} else {
+		c.lines = d.addPublishers(name, text)
+	}
 }
 
 // use uses what was read, unless it has an error. What has one is only checked, so that all
@@ -363,7 +406,7 @@ func (f *fileState) read() ([]byte, error) {
 		return nil, errors.New("it is not a regular file")
 	}
 	if f.info.Size() > maxFile {
-		return nil, errors.New("it is longer than 1 GiB")
+		return nil, errTooLong
 	}
 	file, err := os.Open(f.name)
 	if err != nil {

@@ -8,8 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/ampcors/ampcors"
@@ -89,10 +91,17 @@ func TestFaultsAreReportedWithTheirPlace(t *testing.T) {
 		text string // publishers.txt
 		want string
 	}{
-		{"unknown members", "{\n\t\"publisher\": [\"a.example\", {\"b\": [1]}],\n\t\"email\": {\"sender\": null}, \"Publishers\": []\n}", "",
-			`config.json:2:2: "publisher" is unknown; want one of publishers, caches, origins, email, credentialed, methods, requestHeaders, responseHeaders, maxAge, reportOnly, lookup, cacheSize, dangerouslyAllowHTTPOwnOrigins, dangerouslyAllowPublicSuffixWildcards, dangerouslyAllowUnsafeRequestsWithoutOrigin, publishersFile
-config.json:3:12: "email.sender" is unknown; want one of senders, clients
-config.json:3:29: "Publishers" is unknown; want one of publishers, caches, origins, email, credentialed, methods, requestHeaders, responseHeaders, maxAge, reportOnly, lookup, cacheSize, dangerouslyAllowHTTPOwnOrigins, dangerouslyAllowPublicSuffixWildcards, dangerouslyAllowUnsafeRequestsWithoutOrigin, publishersFile`},
+		{"unknown members", "{\n\t\"sites\": [\"a.example\", {\"b\": [1]}],\n\t\"email\": {\"to\": null}\n}", "",
+			`config.json:2:2: "sites" is unknown; want one of publishers, caches, origins, email, credentialed, methods, requestHeaders, responseHeaders, maxAge, reportOnly, lookup, cacheSize, dangerouslyAllowHTTPOwnOrigins, dangerouslyAllowPublicSuffixWildcards, dangerouslyAllowUnsafeRequestsWithoutOrigin, publishersFile
+config.json:3:12: "email.to" is unknown; want one of senders, clients, dangerouslyAllowMailProviderWildcards`},
+		{"misspelt members", "{\n\t\"publisher\": [\"a.example\"],\n\t\"email\": {\"sendrs\": null}, \"Publishers\": [], \"lookup\": {\"tll\": \"1s\"}, \"max_age\": 1\n}", "",
+			`config.json:2:2: "publisher" is unknown; did you mean "publishers"?
+config.json:3:12: "email.sendrs" is unknown; did you mean "senders"?
+config.json:3:29: "Publishers" is unknown; did you mean "publishers"?
+config.json:3:58: "lookup.tll" is unknown; did you mean "ttl"?
+config.json:3:72: "max_age" is unknown; did you mean "maxAge"?`},
+		{"a cache that is not known", `{"publishers": ["a.example"], "caches": ["bing", "cloudflare"]}`, "",
+			`config.json:1:50: caches[1] "cloudflare" is not the id of a cache in DefaultCaches; want "google" or "bing", or an object as in caches.json`},
 		{"wrong types", `{"publishers": "a.example", "origins": [1, "https://a.example", null, {"x": []}], "credentialed": "yes",
   "maxAge": "10 minutes", "cacheSize": 1.5, "caches": null, "email": [], "reportOnly": 0, "publishersFile": ["a"],
   "lookup": {"ttl": true, "maxRate": "7", "timeout": 1e3, "maxConcurrent": 99999999999999999999}}`, "",
@@ -124,7 +133,7 @@ config.json:1:64: lookup.ttl is 60000000000; want a duration such as "10m" or "9
 }`, "", `config.json:2:43: publishers[2] "https://b.example" has a scheme; want "b.example"
 config.json:3:40: caches[0].cacheDomain "CDN.example" is not in lower-case ASCII; want "cdn.example"
 config.json:3:56: caches[1].id "" is empty; want a short name such as "google"
-config.json:3:86: caches[2] is 7; want an object
+config.json:3:86: caches[2] is 7; want an object, or an id such as "google"
 config.json:4:24: email.senders[0] "nobody" is not an email address; want an address such as "news@example.com", or "*@example.com"
 config.json:4:46: maxAge "1.5s" is not a whole number of seconds; want whole seconds, such as 10m0s
 config.json:5:25: lookup.maxStale "1s" is less than lookup.ttl, during which a publisher gets in anyway; want 1m0s at least`},
@@ -184,6 +193,49 @@ config.json:1:52: publishers[0] "a" has no dot; want a domain such as "www.examp
 			}
 		})
 	}
+}
+
+func TestACacheCanBeWrittenAsItsID(t *testing.T) {
+	dir := write(t, map[string]string{"config.json": `{"publishers": ["a.example"], "caches": ["bing", {"id": "x", "cacheDomain": "cache.example"}]}`})
+	cfg, err := Load(filepath.Join(dir, "config.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []ampcors.Cache{ampcors.DefaultCaches()[1], {ID: "x", CacheDomain: "cache.example"}}
+	if !slices.Equal(cfg.Caches, want) {
+		t.Errorf("got %+v; want %+v", cfg.Caches, want)
+	}
+}
+
+func TestReadReadsAConfigurationThatIsNotAFile(t *testing.T) {
+	dir := write(t, map[string]string{"p.txt": "listed.example\n"})
+	list := filepath.Join(dir, "p.txt")
+	quoted, err := json.Marshal(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("with a list", func(t *testing.T) {
+		text := fmt.Sprintf(`{"publishers": ["a.example"], "publishersFile": %s}`, quoted)
+		cfg, err := Read("AMPCORS_CONFIG", strings.NewReader(text), func(cfg *ampcors.Config) { cfg.CacheSize = 7 })
+		if err != nil || !slices.Equal(cfg.Publishers, []string{"a.example", "listed.example"}) || cfg.CacheSize != 7 {
+			t.Errorf("got %+v, %v", cfg, err)
+		}
+	})
+	t.Run("with errors", func(t *testing.T) {
+		cfg, err := Read("AMPCORS_CONFIG", strings.NewReader(`{"publishers": ["b"], "publishersFile": "p.txt"}`))
+		want := `AMPCORS_CONFIG:1:17: publishers[0] "b" has no dot; want a domain such as "www.example.com"
+AMPCORS_CONFIG:1:41: publishersFile "p.txt" is a relative path, and this configuration has no directory; want an absolute path`
+		if err == nil || err.Error() != want || len(cfg.Publishers) != 0 {
+			t.Errorf("got\n%v\nwant\n%s", err, want)
+		}
+	})
+	t.Run("that fails", func(t *testing.T) {
+		failure := errors.New("the pipe is closed")
+		_, err := Read("stdin", iotest.ErrReader(failure))
+		if !errors.Is(err, failure) || err.Error() != "stdin: cannot be read: the pipe is closed" {
+			t.Error(err)
+		}
+	})
 }
 
 func TestAFaultKeepsWhatFoundIt(t *testing.T) {

@@ -87,7 +87,10 @@ func (d *decoder) skip(t json.Token) {
 	}
 }
 
-var durationType = reflect.TypeFor[time.Duration]()
+var (
+	cacheType    = reflect.TypeFor[ampcors.Cache]()
+	durationType = reflect.TypeFor[time.Duration]()
+)
 
 // decode decodes the next value into v.
 func (d *decoder) decode(path string, v reflect.Value) {
@@ -103,6 +106,8 @@ func (d *decoder) decode(path string, v reflect.Value) {
 		d.skip(t)
 	}
 	switch {
+	case v.Type() == cacheType && t != json.Delim('{'):
+		d.decodeCacheID(path, offset, t, v.Addr().Interface().(*ampcors.Cache), mismatch)
 	case v.Type() == durationType:
 		d.decodeDuration(t, v, mismatch)
 	case v.Kind() == reflect.Struct:
@@ -168,6 +173,19 @@ func (d *decoder) decodeDuration(t json.Token, v reflect.Value, mismatch func(wa
 	v.SetInt(int64(duration))
 }
 
+// decodeCacheID decodes a cache that is not an object: the id of a known one.
+func (d *decoder) decodeCacheID(path string, offset int, t json.Token, cache *ampcors.Cache, mismatch func(want string)) {
+	id, ok := t.(string)
+	if !ok {
+		mismatch(`an object, or an id such as "google"`)
+		return
+	}
+	quoted, _ := json.Marshal(id) // a string has no error
+	if problem := (*ampcors.ValueError)(nil); errors.As(cache.UnmarshalJSON(quoted), &problem) {
+		d.report(offset, path, fmt.Sprintf("%.80q %s", id, problem.Reason), problem.Want, problem)
+	}
+}
+
 func (d *decoder) decodeList(path string, v reflect.Value) {
 	v.Set(reflect.MakeSlice(v.Type(), 0, 0)) // an empty list is not the same as none
 	var offsets []int
@@ -207,7 +225,11 @@ func (d *decoder) decodeObject(path string, v reflect.Value) {
 		field, ok := fields[name]
 		switch {
 		case !ok:
-			d.report(offset, fmt.Sprintf("%.80q", memberPath), "is unknown", "one of "+strings.Join(names, ", "), nil)
+			reason, want := "is unknown", "one of "+strings.Join(names, ", ")
+			if known := nearest(name, names); known != "" {
+				reason, want = fmt.Sprintf("is unknown; did you mean %q?", known), ""
+			}
+			d.report(offset, fmt.Sprintf("%.80q", memberPath), reason, want, nil)
 			d.skip(d.token())
 		case seen[name]:
 			d.report(offset, memberPath, "occurs twice", "it once", nil)
@@ -232,6 +254,43 @@ func members(v reflect.Value) (names []string, fields map[string]reflect.Value) 
 		fields[name] = v.FieldByIndex(f.Index)
 	}
 	return names, fields
+}
+
+// nearest returns the one of the names that name is most probably a misspelling of, or "".
+func nearest(name string, names []string) (found string) {
+	const most = 2 // edits: a publisher for publishers, tll for ttl
+	if len(name) > 100 {
+		return "" // no such name is as long
+	}
+	least := most + 1
+	for _, n := range names {
+		if edits := distance(strings.ToLower(name), strings.ToLower(n)); edits < least && edits < len(n)/2+1 {
+			found, least = n, edits
+		}
+	}
+	return found
+}
+
+// distance returns how many bytes have to be inserted, removed or replaced to make b of a: the
+// Levenshtein distance, row by row.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replaced := diagonal
+			if a[i] != b[j] {
+				replaced++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replaced, row[j]+1, diagonal+1)
+		}
+	}
+	return row[len(b)]
 }
 
 // locate adds the problems that the check of the whole Config found.

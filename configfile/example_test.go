@@ -47,7 +47,7 @@ func ExampleLoad_faults() {
 	// Output:
 	// config.json:2:36: publishers[1] "https://shop.example" has a scheme; want "shop.example"
 	// config.json:3:12: maxAge is "10 minutes"; want a duration such as "10m" or "90s"
-	// config.json:4:2: "credentials" is unknown; want one of publishers, caches, origins, email, credentialed, methods, requestHeaders, responseHeaders, maxAge, reportOnly, lookup, cacheSize, dangerouslyAllowHTTPOwnOrigins, dangerouslyAllowPublicSuffixWildcards, dangerouslyAllowUnsafeRequestsWithoutOrigin, publishersFile
+	// config.json:4:2: "credentials" is unknown; did you mean "credentialed"?
 	// config.json:1:48: maxAge "36h0m0s" is out of range; want 0 to 24h
 	// publishers.txt:3:1: "https://a.example" has a scheme; want "a.example"
 }

@@ -134,6 +134,11 @@ func TestThePageExplainsAnyOriginByTheCodeThatDecides(t *testing.T) {
 	if allowed != 6 {
 		t.Errorf("%d of the samples are allowed; want the first 6", allowed)
 	}
+	for _, typed := range []string{"www.example.com", "+www.example.com%20"} {
+		if _, body := get("/?origin=" + typed); !strings.Contains(body, `value="https://www.example.com"`) || !strings.Contains(body, "Allowed: own origin") {
+			t.Errorf("a host that is typed alone is not completed:\n%s", body)
+		}
+	}
 	if status, _ := get("/elsewhere"); status != 404 {
 		t.Errorf("/elsewhere: status %d", status)
 	}

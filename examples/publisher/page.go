@@ -7,6 +7,7 @@ import (
 	"log"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/ampcors/ampcors"
 )
@@ -48,10 +49,19 @@ func samples() []sample {
 	}
 }
 
+// completed adds https:// to a host that was typed alone.
+func completed(origin string) string {
+	origin = strings.TrimSpace(origin)
+	if strings.Contains(origin, ".") && !strings.ContainsAny(origin, "/ ") {
+		return "https://" + origin
+	}
+	return origin
+}
+
 func (p page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	data := pageData{
-		Origin:     query.Get("origin"),
+		Origin:     completed(query.Get("origin")),
 		Asked:      query.Has("origin"),
 		Publishers: p.mw.Config().Publishers,
 		Samples:    samples(),

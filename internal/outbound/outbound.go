@@ -3,10 +3,10 @@
 package outbound
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"html"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -18,6 +18,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/ampcors/ampcors"
+	"golang.org/x/net/html"
 )
 
 // Clock tells the time and waits. Tests have one of their own.
@@ -127,29 +128,31 @@ func (a Answer) MediaType() string {
 	return strings.ToLower(strings.TrimSpace(mediaType))
 }
 
-// Text returns what the answer's body says to people, without HTML's markup and on one line.
+// Text returns the text of the answer's body on one line, without the markup if it is HTML.
 func (a Answer) Text() string {
 	var text strings.Builder
-	rest := string(a.Body)
-	for {
-		before, after, ok := strings.Cut(rest, "<")
-		text.WriteString(before + " ")
-		if !ok {
-			break
-		}
-		tag, after, ok := strings.Cut(after, ">")
-		if rest = after; !ok {
-			text.WriteString(tag) // no markup
-			break
-		}
-		name, _, _ := strings.Cut(strings.ToLower(tag[:min(len(tag), len("script "))]), " ")
-		if name == "style" || name == "script" || name == "title" {
-			// What they hold ends at their end tag, which is the next one in such pages.
-			_, rest, _ = strings.Cut(rest, "</")
-			_, rest, _ = strings.Cut(rest, ">")
+	hidden := "" // the element whose text nobody reads
+	for tokens := html.NewTokenizer(bytes.NewReader(a.Body)); tokens.Next() != html.ErrorToken; {
+		switch token := tokens.Token(); token.Type {
+		case html.TextToken:
+			if hidden == "" {
+				text.WriteString(token.Data)
+			}
+		case html.StartTagToken:
+			if token.Data == "style" || token.Data == "script" || token.Data == "title" {
+				hidden = token.Data
+			}
+			text.WriteByte(' ')
+		case html.EndTagToken:
+			if token.Data == hidden {
+				hidden = ""
+			}
+			text.WriteByte(' ')
+		default:
+			text.WriteByte(' ')
 		}
 	}
-	return oneLine(html.UnescapeString(text.String()))
+	return oneLine(text.String())
 }
 
 func oneLine(text string) string {

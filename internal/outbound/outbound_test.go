@@ -20,8 +20,8 @@ func TestTextIsWhatPeopleRead(t *testing.T) {
 		"<style>*{}</style>a<script src=x>alert(1)</script>b": "a b",
 		"<styles>a":       "a",
 		"<style>a":        "",
-		"a < b":           "a b",
-		"a <b":            "a b",
+		"a < b":           "a < b",
+		"a <b":            "a",
 		"&lt;a&gt;&amp;b": "<a>&b",
 		"a\xffb":          "a\uFFFDb",
 	} {

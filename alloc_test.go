@@ -10,8 +10,8 @@ import (
 // unsafeString returns a string that shares the memory of b.
 func unsafeString(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// A discard is a ResponseWriter that keeps its header map, as a server keeps the
-// memory of a connection.
+// A discard is a ResponseWriter whose header map the tests reuse, so that it does not
+// count as an allocation.
 type discard struct{ h http.Header }
 
 func (d discard) Header() http.Header         { return d.h }
@@ -22,7 +22,7 @@ func TestCheckOriginDoesNotAllocate(t *testing.T) {
 	m := newMiddleware(t, testConfig())
 	cfg, _ := withSource(testConfig())
 	remembering := newMiddleware(t, cfg)
-	longName := strings.Repeat("long-name.", 5) + "example" // longer than what the compiler keeps on the stack
+	longName := strings.Repeat("long-name.", 5) + "example" // too long for the compiler's buffer on the stack
 	cfg.Source.(*setSource).add(longName)
 	longPrefix, _ := DomainPrefix(longName)
 	for _, origin := range []string{cacheOrigin, bingOrigin, hashOrigin, idnOrigin, ownOrigin, "https://" + longPrefix + ".cdn.ampproject.org", "https://" + longName} {
@@ -30,7 +30,7 @@ func TestCheckOriginDoesNotAllocate(t *testing.T) {
 			t.Errorf("%q is not allowed", origin)
 		}
 		if n := testing.AllocsPerRun(100, func() { remembering.CheckOrigin(origin) }); n != 0 {
-			t.Errorf("%.60q, remembered of a Source: %v allocations", origin, n)
+			t.Errorf("%.60q, answered by a Source before: %v allocations", origin, n)
 		}
 	}
 	for _, origin := range []string{
@@ -41,10 +41,10 @@ func TestCheckOriginDoesNotAllocate(t *testing.T) {
 			t.Errorf("%.60q: %v allocations", origin, n)
 		}
 	}
-	// These name a publisher of which no copy exists yet.
+	// The publishers of these are not stored yet, so the decision copies the name.
 	for _, origin := range []string{wildOrigin, "https://blog.example.net", evilOrigin} {
 		if n := testing.AllocsPerRun(100, func() { m.CheckOrigin(origin) }); n != 1 {
-			t.Errorf("%q: %v allocations; want that of the name", origin, n)
+			t.Errorf("%q: %v allocations; want 1, for the name", origin, n)
 		}
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestEvictionChangesNoDecision fills an LRU that is too small again and again.
+// TestEvictionChangesNoDecision checks more hashes than the LRU holds, three times.
 func TestEvictionChangesNoDecision(t *testing.T) {
 	t.Parallel()
 	var names []string
@@ -32,8 +32,8 @@ func TestEvictionChangesNoDecision(t *testing.T) {
 	}
 }
 
-// TestInventedHashesPushNothingOut sends hashes of nobody: none may be stored.
-func TestInventedHashesPushNothingOut(t *testing.T) {
+// TestInventedHashesEvictNothing sends hashes of no publisher. None may be stored.
+func TestInventedHashesEvictNothing(t *testing.T) {
 	t.Parallel()
 	m, err := New(Config{Publishers: []string{"a.example", "b.example", "c.example"}, CacheSize: 2})
 	if err != nil {
@@ -56,9 +56,9 @@ func TestInventedHashesPushNothingOut(t *testing.T) {
 	}
 }
 
-// TestHashesThatBeginAlikeAreToldApart forces the case that two names share the
-// start of their hashes, which no pair of names that is known does.
-func TestHashesThatBeginAlikeAreToldApart(t *testing.T) {
+// TestHashesWithTheSameStartAreDistinct forces the case that the hashes of two
+// names have the same start. No such pair of names is known.
+func TestHashesWithTheSameStartAreDistinct(t *testing.T) {
 	a := newAllowlist([]string{"a.example", "b.example"}, nil, 1)
 	sum, _ := decodeHash(plainHash("b.example"))
 	start := hashStart(&sum)
@@ -70,11 +70,11 @@ func TestHashesThatBeginAlikeAreToldApart(t *testing.T) {
 	a.recent.Purge()
 	sum[31] ^= 1
 	if name, ok := a.findHash(plainHash("b.example"), &sum); ok {
-		t.Errorf("a hash that only begins like that of %q is taken for it", name)
+		t.Errorf("%q is found by a hash that only has the same start as its own", name)
 	}
 }
 
-func TestPatternsStandForSubdomainsAtAnyDepthButNotTheApex(t *testing.T) {
+func TestPatternsMatchSubdomainsAtAnyDepthButNotTheApex(t *testing.T) {
 	a := newAllowlist(nil, []string{"example.com", "deep.sub.example.net"}, 1)
 	for domain, want := range map[string]bool{
 		"example.com": false, "www.example.com": true, "a.b.c.example.com": true, "wwwexample.com": false, "www.example.com.evil": false,

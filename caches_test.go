@@ -11,8 +11,7 @@ import (
 	"testing/iotest"
 )
 
-// valueErrors returns the problems that New and others join, and fails if there is anything
-// else.
+// valueErrors returns the ValueErrors that err joins. It fails if err has any other error.
 func valueErrors(t *testing.T, err error) []*ValueError {
 	t.Helper()
 	problems := slices.Collect(ValueErrors(err))
@@ -22,7 +21,7 @@ func valueErrors(t *testing.T, err error) []*ValueError {
 	return problems
 }
 
-func TestDefaultCachesIsTheRegistryAndEachCallersOwn(t *testing.T) {
+func TestDefaultCachesReturnsACopyOfTheRegistry(t *testing.T) {
 	caches := DefaultCaches()
 	if len(caches) != 2 || caches[0].CacheDomain != "cdn.ampproject.org" || caches[1].CacheDomain != "www.bing-amp.com" {
 		t.Errorf("DefaultCaches() = %+v", caches)
@@ -32,7 +31,7 @@ func TestDefaultCachesIsTheRegistryAndEachCallersOwn(t *testing.T) {
 	}
 	caches[0].CacheDomain = "evil.example"
 	if DefaultCaches()[0].CacheDomain != "cdn.ampproject.org" {
-		t.Error("a caller can change the registry of others")
+		t.Error("a caller can change the registry for other callers")
 	}
 }
 
@@ -47,7 +46,7 @@ func TestParseCachesReadsTheRegistrysFormat(t *testing.T) {
 	}
 }
 
-func TestParseCachesRefusesABadListWithIndexAndField(t *testing.T) {
+func TestParseCachesRejectsABadListWithIndexAndField(t *testing.T) {
 	entry := func(id, domain string) string { return fmt.Sprintf(`{"id": %q, "cacheDomain": %q}`, id, domain) }
 	good := entry("google", "cdn.ampproject.org")
 	for _, test := range []struct{ list, field, reason string }{
@@ -92,7 +91,7 @@ func TestParseCachesRefusesABadListWithIndexAndField(t *testing.T) {
 	}
 }
 
-func TestParseCachesRefusesWhatItCannotRead(t *testing.T) {
+func TestParseCachesRejectsUnreadableInput(t *testing.T) {
 	broken := errors.New("the disk is gone")
 	for _, test := range []struct {
 		r    io.Reader

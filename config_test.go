@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-func TestEveryFaultOfAConfigIsReportedAtOnce(t *testing.T) {
+func TestEveryProblemOfAConfigIsReportedAtOnce(t *testing.T) {
 	_, err := New(Config{
 		Publishers:      []string{"good.example", "https://example.com", "localhost", "*.com", "www.cdn.ampproject.org"},
 		Caches:          []Cache{{ID: "google", CacheDomain: "cdn.ampproject.org"}, {ID: "google", CacheDomain: "bad"}},
@@ -44,7 +44,7 @@ func TestEveryFaultOfAConfigIsReportedAtOnce(t *testing.T) {
 	}
 }
 
-func TestEachFaultSaysWhatWouldBeRight(t *testing.T) {
+func TestEachProblemSaysWhatWouldBeRight(t *testing.T) {
 	for _, test := range []struct {
 		cfg          Config
 		where        string
@@ -178,12 +178,12 @@ func TestEachFaultSaysWhatWouldBeRight(t *testing.T) {
 	}
 }
 
-func TestWhatIsRightIsAccepted(t *testing.T) {
+func TestValidConfigsAreAccepted(t *testing.T) {
 	for _, cfg := range []Config{
 		{Publishers: []string{"example.com", "*.example.com", "bücher.example", "*.bücher.example"}},
 		{Publishers: []string{"*.com", "*.рф", "*.github.io"}, Credentialed: true, DangerouslyAllowPublicSuffixWildcards: true},
 		{Publishers: []string{"*.example.co.uk", "*.user.github.io", "*.blog.ampproject.org"}, Credentialed: true},
-		{Publishers: []string{"example.com", "EXAMPLE.com", "bücher.example", "xn--bcher-kva.example"}}, // a set
+		{Publishers: []string{"example.com", "EXAMPLE.com", "bücher.example", "xn--bcher-kva.example"}}, // duplicates are accepted
 		{Origins: []string{"https://playground.amp.dev", "http://localhost:8080", "http://localhost", "http://127.0.0.1:3000", "http://[::1]:3000", "https://my_host.example", "https://foo-.example.com", "https://xn--bcher-kva.example", cacheOrigin, "https://x.example:80"}},
 		{Origins: []string{"https://a.example"}, Methods: []string{"GET", "PUT", "PATCH", "OPTIONS", "Custom"}, RequestHeaders: []string{"Content-Type", "X-Requested-With"}, ResponseHeaders: []string{}},
 		{Origins: []string{"https://a.example"}, MaxAge: 24 * time.Hour, CacheSize: 1},
@@ -324,7 +324,7 @@ func TestAConfigCannotBeChangedFromOutside(t *testing.T) {
 	}
 }
 
-func TestReconfigureWithAFaultChangesNothing(t *testing.T) {
+func TestReconfigureWithAProblemChangesNothing(t *testing.T) {
 	m, err := New(Config{Publishers: []string{"example.com"}})
 	if err != nil {
 		t.Fatal(err)
@@ -333,7 +333,7 @@ func TestReconfigureWithAFaultChangesNothing(t *testing.T) {
 		t.Fatal("accepted")
 	}
 	if !m.CheckOrigin("https://example.com").Allowed || m.CheckOrigin("https://example.net").Allowed {
-		t.Error("a configuration with a problem was taken in part")
+		t.Error("a configuration with a problem was applied in part")
 	}
 	if err := m.Reconfigure(Config{Publishers: []string{"example.net"}}); err != nil {
 		t.Fatal(err)
@@ -343,7 +343,7 @@ func TestReconfigureWithAFaultChangesNothing(t *testing.T) {
 	}
 }
 
-func TestTheZeroMiddlewareRefusesEveryOrigin(t *testing.T) {
+func TestTheZeroMiddlewareDeniesEveryOrigin(t *testing.T) {
 	var m Middleware
 	for _, origin := range []string{"https://example.com", "https://example-com.cdn.ampproject.org", "https://" + plainHash("example.com") + ".cdn.ampproject.org", "null", ""} {
 		if d := m.CheckOrigin(origin); d.Allowed {
@@ -359,9 +359,9 @@ func TestTheZeroMiddlewareRefusesEveryOrigin(t *testing.T) {
 	}
 }
 
-// TestHeadersThatNoScriptCanSetAreRefused goes through the Fetch standard's list of
+// TestHeadersThatNoScriptCanSetAreRejected goes through the Fetch standard's list of
 // forbidden request-headers, https://fetch.spec.whatwg.org/#forbidden-request-header
-func TestHeadersThatNoScriptCanSetAreRefused(t *testing.T) {
+func TestHeadersThatNoScriptCanSetAreRejected(t *testing.T) {
 	list := "Accept-Charset Accept-Encoding Access-Control-Request-Headers Access-Control-Request-Method Connection " +
 		"Content-Length Cookie Cookie2 Date DNT Expect Host Keep-Alive Origin Referer Set-Cookie TE Trailer " +
 		"Transfer-Encoding Upgrade Via Proxy-Authorization Sec-Fetch-Site"

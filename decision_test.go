@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestADecisionIsLoggedBounded: what a caller sends must not fill or forge a log.
-func TestADecisionIsLoggedBounded(t *testing.T) {
+// TestALoggedDecisionIsBounded: what a caller sends must not fill or forge a log.
+func TestALoggedDecisionIsBounded(t *testing.T) {
 	t.Parallel()
 	log := func(d Decision) (string, map[string]any) {
 		var b bytes.Buffer

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestWhatIsNoPublisherIsRefusedWithWhatWouldBeRight(t *testing.T) {
+func TestInvalidPublishersAreRejectedWithASuggestion(t *testing.T) {
 	for _, test := range []struct{ value, reason, want string }{
 		{"", "is empty", "www.example.com"},
 		{" ", "has white space around it", "www.example.com"},
@@ -81,7 +81,7 @@ func TestWhatIsNoPublisherIsRefusedWithWhatWouldBeRight(t *testing.T) {
 		}
 		if instead, err := strconv.Unquote(v.Want); err == nil {
 			if _, err := DomainPrefix(instead); err != nil {
-				t.Errorf("DomainPrefix(%q) suggests %s, which is refused: %v", test.value, v.Want, err)
+				t.Errorf("DomainPrefix(%q) suggests %s, which is rejected: %v", test.value, v.Want, err)
 			}
 		}
 		if n := len(v.Error()); n > 500 {
@@ -102,7 +102,7 @@ func TestAPublisherMayBeWrittenInUnicodeOrASCIIAndAnyCase(t *testing.T) {
 		"xn--bcher-kva.example":    {"bücher.example", "BÜCHER.example", "xn--bcher-kva.example", "XN--BCHER-KVA.EXAMPLE"},
 		"xn--strae-oqa.de":         {"straße.de", "Straße.DE"},
 		"my_site.example.com":      {"my_site.example.com", "My_Site.example.com"},
-		"xn--ab-j1t.com":           {"xn--ab-j1t.com"}, // with a joiner, which only DNS could say
+		"xn--ab-j1t.com":           {"xn--ab-j1t.com"}, // has a joiner, which is not checked in an A-label
 		"k.com":                    {"k.com", "K.com"}, // the Kelvin sign is a K for browsers
 		"r3---sn-abc.example.com":  {"r3---sn-abc.example.com"},
 		"xn--nxasmm1c.com":         {"βόλος.com"},
@@ -119,7 +119,7 @@ func TestAPublisherMayBeWrittenInUnicodeOrASCIIAndAnyCase(t *testing.T) {
 	}
 }
 
-func TestValueErrorsAreIteratedOver(t *testing.T) {
+func TestValueErrorsFindsWrappedErrors(t *testing.T) {
 	a, b, c := &ValueError{Path: "a"}, &ValueError{Path: "b"}, &ValueError{Path: "c"}
 	err := errors.Join(a, errors.New("another"), fmt.Errorf("wrapped: %w", errors.Join(b, fmt.Errorf("%w and %w", c, a))))
 	if got := slices.Collect(ValueErrors(err)); !slices.Equal(got, []*ValueError{a, b, c, a}) {

@@ -40,7 +40,7 @@ func TestTheEmailTable(t *testing.T) {
 	site := func(origin string) []string {
 		return append(passed[:3:3], "Access-Control-Allow-Origin: "+origin, "Access-Control-Allow-Credentials: true", "Access-Control-Expose-Headers: AMP-Redirect-To")
 	}
-	refused := []string{vary, noStore, "Content-Type: text/plain; charset=utf-8", "X-Content-Type-Options: nosniff"}
+	denied := []string{vary, noStore, "Content-Type: text/plain; charset=utf-8", "X-Content-Type-Options: nosniff"}
 	deniedPreflight := []string{"Vary: Outer", noStore, "Content-Type: text/plain; charset=utf-8", "X-Content-Type-Options: nosniff"}
 	origin := func(o string) string { return "Origin: " + o }
 
@@ -53,51 +53,51 @@ func TestTheEmailTable(t *testing.T) {
 		{request{"example 3: both", "GET", []string{sender, origin(mailOrigin)}, 202, v2("news@example.com"), ReasonEmail}, news},
 
 		{request{"version 2, POST", "POST", []string{sender}, 202, v2("news@example.com"), ReasonEmail}, ""},
-		{request{"version 2, everybody of a domain", "GET", []string{"AMP-Email-Sender: Any.One+x@xn--bcher-kva.EXAMPLE"}, 202, v2("Any.One+x@xn--bcher-kva.EXAMPLE"), ReasonEmail}, ""},
+		{request{"version 2, any sender of a domain", "GET", []string{"AMP-Email-Sender: Any.One+x@xn--bcher-kva.EXAMPLE"}, 202, v2("Any.One+x@xn--bcher-kva.EXAMPLE"), ReasonEmail}, ""},
 		{request{"version 2 outranks an origin that is not allowed", "POST", []string{sender, origin(evilOrigin)}, 202, v2("news@example.com"), ReasonEmail}, ""},
-		{request{"version 2 outranks an origin that is allowed", "GET", []string{"AMP-Email-Sender: evil@evil.example", origin(cacheOrigin)}, 403, refused, ReasonEmailSenderNotAllowed}, ""},
-		{request{"version 2 outranks Sec-Fetch-Site", "GET", []string{"AMP-Email-Sender: evil@evil.example", origin(evilOrigin), "Sec-Fetch-Site: same-origin"}, 403, refused, ReasonEmailSenderNotAllowed}, ""},
-		{request{"version 2 outranks version 1", "GET", []string{"AMP-Email-Sender: evil@evil.example", origin(mailOrigin)}, 403, refused, ReasonEmailSenderNotAllowed}, news},
-		{request{"version 2, two senders", "GET", []string{sender, sender}, 403, refused, ReasonNoEmailSender}, ""},
-		{request{"version 2, empty", "GET", []string{"AMP-Email-Sender: "}, 403, refused, ReasonNoEmailSender}, ""},
-		{request{"version 2, a star", "GET", []string{"AMP-Email-Sender: *"}, 403, refused, ReasonNoEmailSender}, ""},
+		{request{"version 2 outranks an origin that is allowed", "GET", []string{"AMP-Email-Sender: evil@evil.example", origin(cacheOrigin)}, 403, denied, ReasonEmailSenderNotAllowed}, ""},
+		{request{"version 2 outranks Sec-Fetch-Site", "GET", []string{"AMP-Email-Sender: evil@evil.example", origin(evilOrigin), "Sec-Fetch-Site: same-origin"}, 403, denied, ReasonEmailSenderNotAllowed}, ""},
+		{request{"version 2 outranks version 1", "GET", []string{"AMP-Email-Sender: evil@evil.example", origin(mailOrigin)}, 403, denied, ReasonEmailSenderNotAllowed}, news},
+		{request{"version 2, two senders", "GET", []string{sender, sender}, 403, denied, ReasonNoEmailSender}, ""},
+		{request{"version 2, empty", "GET", []string{"AMP-Email-Sender: "}, 403, denied, ReasonNoEmailSender}, ""},
+		{request{"version 2, a star", "GET", []string{"AMP-Email-Sender: *"}, 403, denied, ReasonNoEmailSender}, ""},
 		{request{"version 2, OPTIONS", "OPTIONS", []string{sender}, 202, []string{"Vary: Outer", "Vary: Accept", "X-Handler: ran", "AMP-Email-Allow-Sender: news@example.com"}, ReasonEmail}, ""},
-		{request{"version 2, what would be a page's preflight", "OPTIONS", []string{sender, origin(cacheOrigin), asksPOST}, 202, []string{"Vary: Outer", "Vary: Accept", "X-Handler: ran", "AMP-Email-Allow-Sender: news@example.com"}, ReasonEmail}, ""},
+		{request{"version 2, with the headers of a preflight", "OPTIONS", []string{sender, origin(cacheOrigin), asksPOST}, 202, []string{"Vary: Outer", "Vary: Accept", "X-Handler: ran", "AMP-Email-Allow-Sender: news@example.com"}, ReasonEmail}, ""},
 		{request{"version 2, an exact sender with a domain in Unicode", "GET", []string{"AMP-Email-Sender: Shop@XN--caf-dma.example"}, 202, v2("Shop@XN--caf-dma.example"), ReasonEmail}, ""},
-		{request{"version 2, a name in another case", "GET", []string{"AMP-Email-Sender: shop@xn--caf-dma.example"}, 403, refused, ReasonEmailSenderNotAllowed}, ""},
-		{request{"version 2, refused OPTIONS", "OPTIONS", []string{"AMP-Email-Sender: a@evil.example", origin(cacheOrigin), asksPOST}, 403, deniedPreflight, ReasonEmailSenderNotAllowed}, ""},
+		{request{"version 2, a name in another case", "GET", []string{"AMP-Email-Sender: shop@xn--caf-dma.example"}, 403, denied, ReasonEmailSenderNotAllowed}, ""},
+		{request{"version 2, denied OPTIONS", "OPTIONS", []string{"AMP-Email-Sender: a@evil.example", origin(cacheOrigin), asksPOST}, 403, deniedPreflight, ReasonEmailSenderNotAllowed}, ""},
 
 		{request{"version 1, POST", "POST", []string{origin(mailOrigin)}, 202, v1(mailOrigin, "news@example.com"), ReasonEmailV1}, news},
 		{request{"version 1, another client", "GET", []string{origin("http://localhost:8080")}, 202, v1("http://localhost:8080", "news@example.com"), ReasonEmailV1}, news},
 		{request{"version 1, among other parameters, escaped", "GET", []string{origin(mailOrigin)}, 202, v1(mailOrigin, "a+b@xn--bcher-kva.example"), ReasonEmailV1}, "?a=1&%5F_amp_source_origin=a%2Bb%40xn--bcher-kva.example&b=%zz&c"},
 		{request{"version 1, a plus that is not escaped", "GET", []string{origin(mailOrigin)}, 202, v1(mailOrigin, "a+b@xn--bcher-kva.example"), ReasonEmailV1}, "?__amp_source_origin=a+b@xn--bcher-kva.example"},
-		{request{"version 1, another sender", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonEmailSenderNotAllowed}, "?__amp_source_origin=evil@evil.example"},
-		{request{"version 1, no sender", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, ""},
-		{request{"version 1, an empty sender", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, "?__amp_source_origin"},
-		{request{"version 1, two senders", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, news + "&__amp_source_origin=news@example.com"},
-		{request{"version 1, two senders, one of them empty", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, "?__amp_source_origin=&__amp_source_origin=news@example.com"},
-		{request{"version 1, a parameter whose name ends so", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, "?x__amp_source_origin=news@example.com"},
-		{request{"version 1, a parameter whose name begins so", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, "?__amp_source_originx=news@example.com"},
-		{request{"version 1, a parameter in upper case", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, "?__AMP_SOURCE_ORIGIN=news@example.com"},
-		{request{"version 1, behind a semicolon", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, "?a=1;__amp_source_origin=news@example.com"},
+		{request{"version 1, another sender", "GET", []string{origin(mailOrigin)}, 403, denied, ReasonEmailSenderNotAllowed}, "?__amp_source_origin=evil@evil.example"},
+		{request{"version 1, no sender", "GET", []string{origin(mailOrigin)}, 403, denied, ReasonNoEmailSender}, ""},
+		{request{"version 1, an empty sender", "GET", []string{origin(mailOrigin)}, 403, denied, ReasonNoEmailSender}, "?__amp_source_origin"},
+		{request{"version 1, two senders", "GET", []string{origin(mailOrigin)}, 403, denied, ReasonNoEmailSender}, news + "&__amp_source_origin=news@example.com"},
+		{request{"version 1, two senders, one of them empty", "GET", []string{origin(mailOrigin)}, 403, denied, ReasonNoEmailSender}, "?__amp_source_origin=&__amp_source_origin=news@example.com"},
+		{request{"version 1, a parameter with a prefix to its name", "GET", []string{origin(mailOrigin)}, 403, denied, ReasonNoEmailSender}, "?x__amp_source_origin=news@example.com"},
+		{request{"version 1, a parameter with a suffix to its name", "GET", []string{origin(mailOrigin)}, 403, denied, ReasonNoEmailSender}, "?__amp_source_originx=news@example.com"},
+		{request{"version 1, a parameter in upper case", "GET", []string{origin(mailOrigin)}, 403, denied, ReasonNoEmailSender}, "?__AMP_SOURCE_ORIGIN=news@example.com"},
+		{request{"version 1, after a semicolon", "GET", []string{origin(mailOrigin)}, 403, denied, ReasonNoEmailSender}, "?a=1;__amp_source_origin=news@example.com"},
 		{request{"version 1, OPTIONS", "OPTIONS", []string{origin(mailOrigin)}, 202, append([]string{"Vary: Outer"}, v1(mailOrigin, "news@example.com")[1:]...), ReasonEmailV1}, news},
 		{request{"version 1, GET with a preflight's header", "GET", []string{origin(mailOrigin), asksPOST}, 202, v1(mailOrigin, "news@example.com"), ReasonEmailV1}, news},
 		{request{"version 1, preflight for amp-same-origin", "OPTIONS", []string{origin(mailOrigin), asksPOST, "Access-Control-Request-Headers: amp-same-origin"}, 403, deniedPreflight, ReasonHeaderNotAllowed}, news},
-		{request{"version 1, two senders, one in disguise", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, news + "&__amp_source%5forigin=evil@evil.example"},
-		{request{"version 1, a star", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, "?__amp_source_origin=*"},
-		{request{"version 1, a line break", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, "?__amp_source_origin=news@example.com%0d%0aX:1"},
-		{request{"version 1, a bad escape", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, "?__amp_source_origin=a%4@xn--bcher-kva.example"},
-		{request{"version 1, no sender, client over http", "GET", []string{origin("http://localhost:8080")}, 403, refused, ReasonNoEmailSender}, ""},
-		{request{"version 1, no sender, client at a port", "GET", []string{origin("https://mail.example:8443")}, 403, refused, ReasonNoEmailSender}, ""},
-		{request{"version 1, a space", "GET", []string{origin(mailOrigin)}, 403, refused, ReasonNoEmailSender}, "?__amp_source_origin=a%20b@xn--bcher-kva.example"},
-		{request{"version 1 from another site", "GET", []string{origin("https://evil.example")}, 403, refused, ReasonUnknownHost}, news},
-		{request{"version 1 from another publisher's page", "POST", []string{origin(evilOrigin)}, 403, refused, ReasonPublisherNotAllowed}, news},
-		{request{"version 1 from a client over http", "GET", []string{origin("http://mail.google.com")}, 403, refused, ReasonNotHTTPS}, news},
-		{request{"version 1 from a look-alike", "GET", []string{origin("https://mail.google.com.evil.example")}, 403, refused, ReasonUnknownHost}, news},
-		{request{"version 1, two Origins", "GET", []string{origin(mailOrigin), origin(mailOrigin)}, 403, refused, ReasonMalformed}, news},
-		{request{"version 1, null", "GET", []string{origin("null")}, 403, refused, ReasonNull}, news},
+		{request{"version 1, two senders, one with an escaped name", "GET", []string{origin(mailOrigin)}, 403, denied, ReasonNoEmailSender}, news + "&__amp_source%5forigin=evil@evil.example"},
+		{request{"version 1, a star", "GET", []string{origin(mailOrigin)}, 403, denied, ReasonNoEmailSender}, "?__amp_source_origin=*"},
+		{request{"version 1, a line break", "GET", []string{origin(mailOrigin)}, 403, denied, ReasonNoEmailSender}, "?__amp_source_origin=news@example.com%0d%0aX:1"},
+		{request{"version 1, a bad escape", "GET", []string{origin(mailOrigin)}, 403, denied, ReasonNoEmailSender}, "?__amp_source_origin=a%4@xn--bcher-kva.example"},
+		{request{"version 1, no sender, client over http", "GET", []string{origin("http://localhost:8080")}, 403, denied, ReasonNoEmailSender}, ""},
+		{request{"version 1, no sender, client at a port", "GET", []string{origin("https://mail.example:8443")}, 403, denied, ReasonNoEmailSender}, ""},
+		{request{"version 1, a space", "GET", []string{origin(mailOrigin)}, 403, denied, ReasonNoEmailSender}, "?__amp_source_origin=a%20b@xn--bcher-kva.example"},
+		{request{"version 1 from another site", "GET", []string{origin("https://evil.example")}, 403, denied, ReasonUnknownHost}, news},
+		{request{"version 1 from another publisher's page", "POST", []string{origin(evilOrigin)}, 403, denied, ReasonPublisherNotAllowed}, news},
+		{request{"version 1 from a client over http", "GET", []string{origin("http://mail.google.com")}, 403, denied, ReasonNotHTTPS}, news},
+		{request{"version 1 from a look-alike", "GET", []string{origin("https://mail.google.com.evil.example")}, 403, denied, ReasonUnknownHost}, news},
+		{request{"version 1, two Origins", "GET", []string{origin(mailOrigin), origin(mailOrigin)}, 403, denied, ReasonMalformed}, news},
+		{request{"version 1, null", "GET", []string{origin("null")}, 403, denied, ReasonNull}, news},
 		{request{"version 1 without Origin, GET", "GET", nil, 202, passed, ReasonNoOrigin}, news},
-		{request{"version 1 without Origin, POST", "POST", nil, 403, refused, ReasonNoOriginUnsafe}, news},
+		{request{"version 1 without Origin, POST", "POST", nil, 403, denied, ReasonNoOriginUnsafe}, news},
 
 		{request{"version 1, preflight", "OPTIONS", []string{origin(mailOrigin), asksPOST, "Access-Control-Request-Headers: content-type"}, 204,
 			[]string{"Vary: Outer", "Access-Control-Allow-Origin: " + mailOrigin, "Access-Control-Allow-Methods: POST", "Access-Control-Allow-Headers: content-type"}, ReasonEmailV1}, news},
@@ -105,16 +105,16 @@ func TestTheEmailTable(t *testing.T) {
 		{request{"version 1, preflight for version 2", "OPTIONS", []string{origin(mailOrigin), asksPOST, "Access-Control-Request-Headers: amp-email-sender"}, 403, deniedPreflight, ReasonHeaderNotAllowed}, news},
 		{request{"version 1, preflight of another sender", "OPTIONS", []string{origin(mailOrigin), asksPOST}, 403, deniedPreflight, ReasonEmailSenderNotAllowed}, "?__amp_source_origin=evil@evil.example"},
 
-		{request{"a page for version 2", "OPTIONS", []string{origin(cacheOrigin), asksPOST, "Access-Control-Request-Headers: amp-email-sender"}, 403, deniedPreflight, ReasonHeaderNotAllowed}, ""},
-		{request{"an own page for version 2", "OPTIONS", []string{origin(ownOrigin), asksPOST, "Access-Control-Request-Headers: amp-email-sender"}, 403, deniedPreflight, ReasonHeaderNotAllowed}, ""},
+		{request{"preflight of a page for version 2", "OPTIONS", []string{origin(cacheOrigin), asksPOST, "Access-Control-Request-Headers: amp-email-sender"}, 403, deniedPreflight, ReasonHeaderNotAllowed}, ""},
+		{request{"preflight of an own origin for version 2", "OPTIONS", []string{origin(ownOrigin), asksPOST, "Access-Control-Request-Headers: amp-email-sender"}, 403, deniedPreflight, ReasonHeaderNotAllowed}, ""},
 
 		{request{"a client whose origin is listed, email", "GET", []string{origin("https://amp.gmail.dev")}, 202, v1("https://amp.gmail.dev", "news@example.com"), ReasonEmailV1}, news},
 		{request{"a client whose origin is listed, page", "GET", []string{origin("https://amp.gmail.dev")}, 202, site("https://amp.gmail.dev"), ReasonExtraOrigin}, ""},
 		{request{"a client whose origin is listed, page that names its origin", "GET", []string{origin("https://amp.gmail.dev")}, 202, site("https://amp.gmail.dev"), ReasonExtraOrigin}, "?__amp_source_origin=https%3A%2F%2Famp.gmail.dev"},
-		{request{"a client whose origin is listed, another sender", "GET", []string{origin("https://amp.gmail.dev")}, 403, refused, ReasonEmailSenderNotAllowed}, "?__amp_source_origin=evil@evil.example"},
-		{request{"a client whose origin is listed, no address", "GET", []string{origin("https://amp.gmail.dev")}, 403, refused, ReasonNoEmailSender}, "?__amp_source_origin=%22a%20b%22@evil.example"},
-		{request{"a client whose origin is listed, a bad escape", "GET", []string{origin("https://amp.gmail.dev")}, 403, refused, ReasonNoEmailSender}, "?__amp_source_origin=evil@evil.example%zz"},
-		{request{"a client whose origin is listed, two senders", "GET", []string{origin("https://amp.gmail.dev")}, 403, refused, ReasonNoEmailSender}, "?__amp_source_origin=https://amp.gmail.dev&__amp_source_origin=evil@evil.example"},
+		{request{"a client whose origin is listed, another sender", "GET", []string{origin("https://amp.gmail.dev")}, 403, denied, ReasonEmailSenderNotAllowed}, "?__amp_source_origin=evil@evil.example"},
+		{request{"a client whose origin is listed, no address", "GET", []string{origin("https://amp.gmail.dev")}, 403, denied, ReasonNoEmailSender}, "?__amp_source_origin=%22a%20b%22@evil.example"},
+		{request{"a client whose origin is listed, a bad escape", "GET", []string{origin("https://amp.gmail.dev")}, 403, denied, ReasonNoEmailSender}, "?__amp_source_origin=evil@evil.example%zz"},
+		{request{"a client whose origin is listed, two senders", "GET", []string{origin("https://amp.gmail.dev")}, 403, denied, ReasonNoEmailSender}, "?__amp_source_origin=https://amp.gmail.dev&__amp_source_origin=evil@evil.example"},
 		{request{"a client that is a publisher, page", "GET", []string{origin("https://blog.example.net")}, 202, site("https://blog.example.net"), ReasonOwnOrigin}, "?__amp_source_origin=https://blog.example.net"},
 		{request{"a client that is a publisher, preflight for another method", "OPTIONS", []string{origin("https://blog.example.net"), "Access-Control-Request-Method: DELETE"}, 403, deniedPreflight, ReasonMethodNotAllowed}, ""},
 		{request{"a client at the API's own host, page", "POST", []string{origin(mailOrigin), "Sec-Fetch-Site: same-origin"}, 202, passed, ReasonSameOrigin}, ""},
@@ -123,7 +123,7 @@ func TestTheEmailTable(t *testing.T) {
 	}
 }
 
-func TestAnEmailsDecisionNamesItsSender(t *testing.T) {
+func TestAnEmailDecisionNamesTheSender(t *testing.T) {
 	m := newMiddleware(t, emailConfig())
 	for _, test := range []struct {
 		query   string
@@ -171,8 +171,9 @@ func TestWithoutClientsOnlyVersion2IsAllowed(t *testing.T) {
 	}
 }
 
-// TestWithoutEmailTheSenderIsNotLookedAt: the header has no power that was not given.
-func TestWithoutEmailTheSenderIsNotLookedAt(t *testing.T) {
+// TestWithoutEmailTheSenderHeaderIsIgnored: only Config.Email gives it
+// a meaning.
+func TestWithoutEmailTheSenderHeaderIsIgnored(t *testing.T) {
 	m := newMiddleware(t, testConfig())
 	for _, method := range []string{"GET", "POST"} {
 		for _, lines := range [][]string{nil, {"Origin: " + cacheOrigin}, {"Origin: " + evilOrigin}, {"Origin: " + mailOrigin}} {
@@ -187,7 +188,7 @@ func TestWithoutEmailTheSenderIsNotLookedAt(t *testing.T) {
 	}
 }
 
-func TestReportOnlyRefusesNoEmail(t *testing.T) {
+func TestReportOnlyDeniesNoEmailRequest(t *testing.T) {
 	cfg := emailConfig()
 	cfg.ReportOnly = true
 	vary := []string{"Vary: Outer, Origin, AMP-Email-Sender", "Vary: Accept", "X-Handler: ran"}
@@ -195,8 +196,8 @@ func TestReportOnlyRefusesNoEmail(t *testing.T) {
 	checkRequest(t, cfg, request{"version 1", "POST", []string{"Origin: " + mailOrigin}, 202, vary, ReasonNoEmailSender}, "", headers(vary...))
 }
 
-// TestThreatSendersThatAreNotAllowed: what looks like an allowed sender, and what must
-// never be echoed.
+// TestThreatSendersThatAreNotAllowed: values that look like an allowed sender,
+// and values that must never be echoed.
 func TestThreatSendersThatAreNotAllowed(t *testing.T) {
 	m := newMiddleware(t, emailConfig())
 	for _, sender := range []string{
@@ -224,8 +225,9 @@ func TestThreatSendersThatAreNotAllowed(t *testing.T) {
 	}
 }
 
-// TestAnAddressHasBounds: 64 bytes, "@", and so many that it is not too long by one.
-func TestAnAddressHasBounds(t *testing.T) {
+// TestTheLengthOfAnAddressIsLimited: at most 64 bytes before the "@", and 254 in
+// total.
+func TestTheLengthOfAnAddressIsLimited(t *testing.T) {
 	local, domain := strings.Repeat("a", 64), strings.Repeat("a.", 94)+"a"
 	m := newMiddleware(t, Config{Email: Email{Senders: []string{"*@" + domain, "*@a" + domain}}})
 	for sender, allowed := range map[string]bool{
@@ -235,12 +237,12 @@ func TestAnAddressHasBounds(t *testing.T) {
 		local + "a@" + domain[2:]: false,
 	} {
 		if d := m.Check(&http.Request{Method: "GET", Header: headers("AMP-Email-Sender: " + sender)}); d.Allowed != allowed {
-			t.Errorf("%d bytes before the @, %d in all: %s", strings.IndexByte(sender, '@'), len(sender), d.Reason)
+			t.Errorf("%d bytes before the @, %d in total: %s", strings.IndexByte(sender, '@'), len(sender), d.Reason)
 		}
 	}
 }
 
-func TestAnEmailCostsOneAllocation(t *testing.T) {
+func TestAnEmailRequestCostsOneAllocation(t *testing.T) {
 	m := newMiddleware(t, emailConfig())
 	h := m.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	w := discard{make(http.Header)}
@@ -255,8 +257,8 @@ func TestAnEmailCostsOneAllocation(t *testing.T) {
 	}
 }
 
-// plainEmail says whom a request names as an email's sender, and what headers it must
-// get; written from AMP's document, and slowly.
+// plainEmail reports whether a request is an AMP for Email request, whether it is allowed,
+// and which headers it must get. It is written from AMP's document, and need not be fast.
 func plainEmail(cfg Config, r *http.Request) (isEmail, allowed bool, grants http.Header) {
 	allowedSender := func(s string) bool {
 		at := strings.Split(s, "@")
@@ -295,7 +297,7 @@ func plainEmail(cfg Config, r *http.Request) (isEmail, allowed bool, grants http
 		if key, err := url.QueryUnescape(key); err == nil && key == "__amp_source_origin" {
 			value, err := url.QueryUnescape(value)
 			if err != nil {
-				value = "@" // no address, but not a website's either
+				value = "@" // neither an address nor the origin of a website
 			}
 			senders = append(senders, value)
 		}
@@ -310,9 +312,9 @@ func plainEmail(cfg Config, r *http.Request) (isEmail, allowed bool, grants http
 		"Access-Control-Expose-Headers: AMP-Access-Control-Allow-Source-Origin")
 }
 
-// FuzzEmail compares requests with emails allowed to the oracle's word if they are an
-// email's, and else to what they get without emails: only Vary may differ, and the
-// reason for which a mail client's origin is refused.
+// FuzzEmail compares AMP for Email requests with the oracle. Any other request must get the
+// same response as without Config.Email, except for Vary and the reason for which a mail
+// client's origin is denied.
 func FuzzEmail(f *testing.F) {
 	cfg := emailConfig()
 	with, err := New(cfg)
@@ -353,18 +355,18 @@ func FuzzEmail(f *testing.F) {
 			m.Wrap(handler).ServeHTTP(rec, r)
 			return rec, rec.Code == http.StatusForbidden
 		}
-		got, refused := do(with)
+		got, denied := do(with)
 		isEmail, allowed, want := plainEmail(cfg, r)
 		d := with.Check(r)
 		if wantSender := isEmail && allowed; d.Allowed && (d.EmailSender != "") != wantSender {
-			t.Fatalf("the decision is %+v, though the oracle says that it is an allowed email's: %t", d, wantSender)
+			t.Fatalf("the decision is %+v, though the oracle says that it is an allowed email request: %t", d, wantSender)
 		}
 		if isEmail {
 			if method == http.MethodOptions && sender == none {
-				return // TestTheEmailTable has the few preflights that there can be
+				return // TestTheEmailTable has the preflights
 			}
-			if refused == allowed {
-				t.Fatalf("refused: %t, though the oracle says %t", refused, !allowed)
+			if denied == allowed {
+				t.Fatalf("denied: %t, though the oracle says %t", denied, !allowed)
 			}
 			for key := range got.Header() {
 				if _, granted := want[key]; !granted && (strings.HasPrefix(key, "Access-Control-") || strings.HasPrefix(key, "Amp-")) {
@@ -378,9 +380,9 @@ func FuzzEmail(f *testing.F) {
 			}
 			return
 		}
-		plain, plainRefused := do(without)
-		if refused != plainRefused {
-			t.Fatalf("Email changed a website's request: refused %t; without it %t", refused, plainRefused)
+		plain, plainDenied := do(without)
+		if denied != plainDenied {
+			t.Fatalf("Email changed a website's request: denied %t; without it %t", denied, plainDenied)
 		}
 		if vary := got.Header()["Vary"]; slices.Contains(vary, "Origin, AMP-Email-Sender") == (method == http.MethodOptions) {
 			t.Fatalf("Vary is %q", vary)

@@ -43,7 +43,7 @@ func Example() {
 	// 403 Forbidden: publisher not allowed
 }
 
-// An API that answers in JSON denies in JSON, too.
+// An API that answers in JSON can deny requests in JSON, too.
 func ExampleConfig_denied() {
 	mw, err := ampcors.New(ampcors.Config{
 		Publishers: []string{"www.example.com"},
@@ -182,7 +182,7 @@ func ExampleCacheOrigins() {
 	// https://www-example-com.www.bing-amp.com <nil>
 }
 
-// To trust Google's AMP Cache alone, leave the others out of the registry.
+// To trust only Google's AMP Cache, remove the others from the list.
 func ExampleDefaultCaches() {
 	caches := slices.DeleteFunc(ampcors.DefaultCaches(), func(c ampcors.Cache) bool { return c.ID != "google" })
 	mw, err := ampcors.New(ampcors.Config{Publishers: []string{"www.example.com"}, Caches: caches})
@@ -225,17 +225,17 @@ func ExampleMiddleware_Wrap_incorrect() {
 	// 204 "https://www-example-com.cdn.ampproject.org"
 }
 
-// tenants is a Source of one's own: a platform's register of the domains that it hosts.
+// tenants is a custom Source: the domains that a platform hosts.
 type tenants struct {
 	mu      sync.RWMutex
 	domains map[string]bool   // as CanonicalDomain returns them
-	hashes  map[string]string // domains by what FallbackPrefix returns
+	hashes  map[string]string // domains by hash prefix, as FallbackPrefix returns it
 }
 
 func (t *tenants) HasPublisher(_ context.Context, domain string) (bool, error) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return t.domains[domain], nil // or an error, if it cannot tell
+	return t.domains[domain], nil // or an error, if it cannot answer now
 }
 
 func (t *tenants) PublisherByPrefix(_ context.Context, prefix string) (string, error) {
@@ -272,13 +272,13 @@ func ExampleSource() {
 	fmt.Println(mw.CheckOrigin(page).Reason)
 
 	register.set("Bücher.example", false)
-	fmt.Println(mw.CheckOrigin(page).Reason, "for a minute, unless")
+	fmt.Println(mw.CheckOrigin(page).Reason, "(remembered for up to a minute)")
 	if err := mw.Forget("Bücher.example"); err != nil {
 		fmt.Println(err)
 	}
 	fmt.Println(mw.CheckOrigin(page).Reason)
 	// Output:
 	// cache origin
-	// cache origin for a minute, unless
+	// cache origin (remembered for up to a minute)
 	// publisher not allowed
 }

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// words calls f with every word over the alphabet of 1 to n letters. Letters may be
-// of any length.
+// words calls f with every word of 1 to n letters of the alphabet. A letter may be any
+// string.
 func words(alphabet []string, n int, f func(word string)) {
 	var grow func(word string, left int)
 	grow = func(word string, left int) {
@@ -47,10 +47,9 @@ func knowing(t *testing.T, publishers []string) [2]*Middleware {
 	return [2]*Middleware{listed, newMiddleware(t, cfg)}
 }
 
-// TestEveryHostRoundTrips proves, for every host over small alphabets that a
-// publisher can have, that its prefix reverses to it, and that no two hosts are
-// accepted for one prefix, whichever implementation wrote it. All of them are then
-// listed together, and each origin of each must be found to be its own.
+// TestEveryHostRoundTrips tries every publisher domain over small alphabets. Its prefix
+// must reverse to it, and no prefix of any implementation may be accepted for two domains.
+// Then all domains are listed together, and each origin must give its publisher.
 func TestEveryHostRoundTrips(t *testing.T) {
 	for _, alphabet := range alphabets {
 		if alphabet.host == 0 {
@@ -99,10 +98,10 @@ func TestEveryHostRoundTrips(t *testing.T) {
 	}
 }
 
-// TestEveryLabelIsDecidedAsTheOracleDoes proves, for every label over small
-// alphabets, that it is accepted exactly for the one publisher that it is a form
-// of, and that what is accepted is a form of that publisher. Each is decided twice: by
-// itself, and as an origin while all domains are listed that any label reads like.
+// TestEveryLabelIsDecidedAsTheOracleDoes tries every label over small alphabets. It must
+// be accepted only for the publisher that the oracle finds, and only if an implementation
+// writes that publisher so. Each label is decided twice: by itself, and as an origin while
+// every domain is listed that a label can be read as.
 func TestEveryLabelIsDecidedAsTheOracleDoes(t *testing.T) {
 	for _, alphabet := range alphabets {
 		if alphabet.label == 0 {
@@ -112,7 +111,7 @@ func TestEveryLabelIsDecidedAsTheOracleDoes(t *testing.T) {
 			t.Parallel()
 			n := alphabet.label
 			if raceEnabled {
-				n -= 2 // a race can't hide here, and this is slow enough without
+				n -= 2 // nothing here is concurrent, and the race detector is slow
 			}
 			labels, accepted := 0, make(map[string]string)
 			listed := make(map[string]struct{})
@@ -136,7 +135,7 @@ func TestEveryLabelIsDecidedAsTheOracleDoes(t *testing.T) {
 					}
 				}
 				if domain, err := parseDomain(string(unfold(buf[:0], label))); err == nil {
-					listed[domain] = struct{}{} // though the label may not stand for it
+					listed[domain] = struct{}{} // even if the label is not accepted for it
 				}
 				if got == "" {
 					return
@@ -171,10 +170,10 @@ func TestEveryLabelIsDecidedAsTheOracleDoes(t *testing.T) {
 }
 
 // TestEveryEncodedLabelIsDecidedAsTheOracleDoes does the same for the punycode of
-// every text over an alphabet with other letters.
+// every text over two alphabets with non-ASCII letters.
 func TestEveryEncodedLabelIsDecidedAsTheOracleDoes(t *testing.T) {
 	t.Parallel()
-	accepted, decided := 0, make(map[string]string) // by label, "" if refused
+	accepted, decided := 0, make(map[string]string) // by label, "" if not accepted
 	check := func(text string) {
 		if isPlain(text) {
 			return

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestExplainShowsEachStepAndStopsWhereTheDecisionFell(t *testing.T) {
+func TestExplainShowsEachStepUpToTheDecision(t *testing.T) {
 	m := newMiddleware(t, Config{
 		Publishers: []string{"www.example.com", "en-us.example.com", "bücher.ch", "é-x.com", "*.example.net"},
 		Origins:    []string{playgroundOrigin},

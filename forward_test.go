@@ -17,7 +17,7 @@ func TestDomainPrefixFollowsTheOfficialImplementationsWhereTheyAgree(t *testing.
 		"ab--é.com":       plainHash(plainParse("ab--é.com")),
 		// Only the first label matters.
 		"www.in--trouble.com": "www-in----trouble-com",
-		// Positions behind other letters do not count.
+		// Hyphens behind a non-ASCII letter do not count.
 		"é-x.com":  "xn----x-com-9xa",
 		"éa-x.com": "xn--a--x-com-90a",
 		"ab-é.com": formDocument("ab-é.com"),
@@ -25,7 +25,7 @@ func TestDomainPrefixFollowsTheOfficialImplementationsWhereTheyAgree(t *testing.
 		"hello.مصر": plainHash("hello.xn--wgbh1c"),
 		"123.مصر":   plainHash("123.xn--wgbh1c"),
 		"مثال.واحد": "xn----ymcbnnm7lf5a",
-		// The document, not the implementations: unwrapped, this is punycode.
+		// As in the document, not the implementations: unwrapped, it would be punycode.
 		"xn-shop.com": "0-xn--shop-com-0",
 		// 63 bytes fit; one more does not.
 		strings.Repeat("a", 59) + ".com":         strings.Repeat("a", 59) + "-com",
@@ -47,7 +47,7 @@ func TestFallbackPrefixHashesTheASCIIDomain(t *testing.T) {
 	}
 }
 
-func TestCacheOriginsNamesOneOriginACache(t *testing.T) {
+func TestCacheOriginsReturnsOneOriginPerCache(t *testing.T) {
 	got, err := CacheOrigins("Example.com")
 	want := []string{"https://example-com.cdn.ampproject.org", "https://example-com.www.bing-amp.com"}
 	if err != nil || !slices.Equal(got, want) {
@@ -64,7 +64,7 @@ func TestCacheOriginsNamesOneOriginACache(t *testing.T) {
 	}
 }
 
-func TestCanonicalDomainIsWhatNamesAreComparedBy(t *testing.T) {
+func TestCanonicalDomainIsOneSpellingPerDomain(t *testing.T) {
 	for publisher, want := range map[string]string{"Bücher.example": "xn--bcher-kva.example", "WWW.example.com": "www.example.com", "a.example": "a.example"} {
 		if got, err := CanonicalDomain(publisher); got != want || err != nil {
 			t.Errorf("%q: %q, %v", publisher, got, err)

@@ -40,10 +40,9 @@ var fuzzPlainConfig = func() (c oracleConfig) {
 	return c
 }()
 
-// FuzzCheckOrigin compares the decision on an Origin value, and on the same value as
-// a prefix below a cache domain, with the oracle's, and with the decision where the
-// publishers are not listed but a Source's; and if it is a publisher domain, looks
-// whether every form of it is accepted.
+// FuzzCheckOrigin uses a value as an Origin and as a prefix below a cache domain. The
+// decision must be the oracle's, and must be the same if a Source has the publishers. If
+// the value is a publisher domain, every form of it must be accepted.
 func FuzzCheckOrigin(f *testing.F) {
 	m, err := New(fuzzConfig)
 	if err != nil {
@@ -106,7 +105,7 @@ func FuzzCheckOrigin(f *testing.F) {
 	})
 }
 
-// FuzzRequest sends whole requests. Lines of one header are divided by "\n".
+// FuzzRequest sends whole requests. Lines of one header are separated by "\n".
 func FuzzRequest(f *testing.F) {
 	var ms []*Middleware
 	for _, change := range []func(*Config){
@@ -162,7 +161,7 @@ func FuzzRequest(f *testing.F) {
 		case len(acao) > 1, len(acao) == 1 && !slices.Equal(acao, r.Header["Origin"]):
 			t.Fatalf("Access-Control-Allow-Origin = %q for Origin %q", acao, r.Header["Origin"])
 		case len(acao) == 1 && !d.Allowed:
-			t.Fatalf("a refused request got Access-Control-Allow-Origin: %+v", d)
+			t.Fatalf("a denied request got Access-Control-Allow-Origin: %+v", d)
 		case len(acao) == 1 && !m.CheckOrigin(origin).Allowed:
 			t.Fatalf("Access-Control-Allow-Origin %q is not allowed by itself", acao)
 		case len(acao) == 0:
@@ -173,10 +172,10 @@ func FuzzRequest(f *testing.F) {
 			}
 		}
 		if !d.Allowed && !cfg.ReportOnly && (ran || rec.Code != http.StatusForbidden) {
-			t.Fatalf("refused (%s), but the status is %d and the handler ran: %t", d.Reason, rec.Code, ran)
+			t.Fatalf("denied (%s), but the status is %d and the handler ran: %t", d.Reason, rec.Code, ran)
 		}
 		if cfg.ReportOnly && !d.Allowed && !ran {
-			t.Fatalf("ReportOnly refused: %+v", d)
+			t.Fatalf("ReportOnly denied: %+v", d)
 		}
 		isSafe := method == "GET" || method == "HEAD" || method == "OPTIONS"
 		if len(r.Header["Origin"]) == 0 && d.Allowed && !isSafe && amp != "true" && !cfg.DangerouslyAllowUnsafeRequestsWithoutOrigin {

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Origins that the tests use, all of them for www.example.com unless they say else.
+// Origins that the tests use, of www.example.com unless a name or comment says otherwise.
 const (
 	cacheOrigin       = "https://www-example-com.cdn.ampproject.org"
 	bingOrigin        = "https://www-example-com.www.bing-amp.com"
@@ -45,7 +45,7 @@ func newMiddleware(t testing.TB, cfg Config) *Middleware {
 	return m
 }
 
-// A spy is a handler that reports whether it ran, and sets headers of its own.
+// A spy is a handler that records whether it ran, and sets headers of its own.
 type spy struct{ ran bool }
 
 func (s *spy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -91,7 +91,7 @@ func TestTheRequestTable(t *testing.T) {
 		return []string{varyOwn, varySpy, ran, acao(o), creds, exposed}
 	}
 	passed := []string{varyOwn, varySpy, ran}
-	refused := []string{varyOwn, noStore, plainText, nosniff}
+	denied := []string{varyOwn, noStore, plainText, nosniff}
 	deniedPreflight := []string{varyOuter, noStore, plainText, nosniff}
 
 	for _, config := range []struct {
@@ -102,7 +102,7 @@ func TestTheRequestTable(t *testing.T) {
 		{"credentialed", func(*Config) {}, []request{
 			{"cache origin", "GET", []string{origin(cacheOrigin)}, 202, granted(cacheOrigin), ReasonCacheOrigin},
 			{"another cache", "GET", []string{origin(bingOrigin)}, 202, granted(bingOrigin), ReasonCacheOrigin},
-			{"hashed", "GET", []string{origin(hashOrigin)}, 202, granted(hashOrigin), ReasonCacheOriginHash},
+			{"hash prefix", "GET", []string{origin(hashOrigin)}, 202, granted(hashOrigin), ReasonCacheOriginHash},
 			{"internationalised", "GET", []string{origin(idnOrigin)}, 202, granted(idnOrigin), ReasonCacheOrigin},
 			{"below a pattern", "GET", []string{origin(wildOrigin)}, 202, granted(wildOrigin), ReasonCacheOrigin},
 			{"own origin", "GET", []string{origin(ownOrigin)}, 202, granted(ownOrigin), ReasonOwnOrigin},
@@ -113,43 +113,43 @@ func TestTheRequestTable(t *testing.T) {
 			{"unsafe method that no preflight may ask for", "DELETE", []string{origin(cacheOrigin)}, 202, granted(cacheOrigin), ReasonCacheOrigin},
 			{"HEAD", "HEAD", []string{origin(cacheOrigin)}, 202, granted(cacheOrigin), ReasonCacheOrigin},
 
-			{"another publisher", "GET", []string{origin(evilOrigin)}, 403, refused, ReasonPublisherNotAllowed},
-			{"another publisher, unsafe", "POST", []string{origin(evilOrigin)}, 403, refused, ReasonPublisherNotAllowed},
-			{"another publisher that calls itself same-origin", "POST", []string{origin(evilOrigin), "AMP-Same-Origin: true"}, 403, refused, ReasonPublisherNotAllowed},
-			{"apex of a pattern", "GET", []string{origin("https://example-net.cdn.ampproject.org")}, 403, refused, ReasonPublisherNotAllowed},
-			{"unknown hash", "GET", []string{origin(unknownHashOrigin)}, 403, refused, ReasonHashNotKnown},
-			{"hash below a pattern", "GET", []string{origin("https://" + plainHash("blog.example.net") + ".cdn.ampproject.org")}, 403, refused, ReasonHashNotKnown},
-			{"unknown host", "GET", []string{origin("https://evil.example")}, 403, refused, ReasonUnknownHost},
-			{"null", "GET", []string{origin("null")}, 403, refused, ReasonNull},
-			{"http own origin", "GET", []string{origin("http://www.example.com")}, 403, refused, ReasonNotHTTPS},
-			{"empty", "GET", []string{origin("")}, 403, refused, ReasonMalformed},
-			{"two Origins", "GET", []string{origin(cacheOrigin), origin(cacheOrigin)}, 403, refused, ReasonMalformed},
-			{"two Origins from the host's own page", "GET", []string{origin(cacheOrigin), origin(cacheOrigin), "Sec-Fetch-Site: same-origin"}, 403, refused, ReasonMalformed},
+			{"another publisher", "GET", []string{origin(evilOrigin)}, 403, denied, ReasonPublisherNotAllowed},
+			{"another publisher, unsafe", "POST", []string{origin(evilOrigin)}, 403, denied, ReasonPublisherNotAllowed},
+			{"another publisher that calls itself same-origin", "POST", []string{origin(evilOrigin), "AMP-Same-Origin: true"}, 403, denied, ReasonPublisherNotAllowed},
+			{"apex of a pattern", "GET", []string{origin("https://example-net.cdn.ampproject.org")}, 403, denied, ReasonPublisherNotAllowed},
+			{"unknown hash", "GET", []string{origin(unknownHashOrigin)}, 403, denied, ReasonHashNotKnown},
+			{"hash below a pattern", "GET", []string{origin("https://" + plainHash("blog.example.net") + ".cdn.ampproject.org")}, 403, denied, ReasonHashNotKnown},
+			{"unknown host", "GET", []string{origin("https://evil.example")}, 403, denied, ReasonUnknownHost},
+			{"null", "GET", []string{origin("null")}, 403, denied, ReasonNull},
+			{"http own origin", "GET", []string{origin("http://www.example.com")}, 403, denied, ReasonNotHTTPS},
+			{"empty", "GET", []string{origin("")}, 403, denied, ReasonMalformed},
+			{"two Origins", "GET", []string{origin(cacheOrigin), origin(cacheOrigin)}, 403, denied, ReasonMalformed},
+			{"two Origins from the host's own page", "GET", []string{origin(cacheOrigin), origin(cacheOrigin), "Sec-Fetch-Site: same-origin"}, 403, denied, ReasonMalformed},
 
 			{"the API host's own page", "POST", []string{origin("https://api.example.org"), "Sec-Fetch-Site: same-origin"}, 202, passed, ReasonSameOrigin},
 			{"the API host's own page, which hides its referrer", "POST", []string{origin("null"), "Sec-Fetch-Site: same-origin"}, 202, passed, ReasonSameOrigin},
-			{"null from another site", "POST", []string{origin("null"), "Sec-Fetch-Site: cross-site"}, 403, refused, ReasonNull},
-			{"the same site is not the same origin", "POST", []string{origin("https://api.example.org"), "Sec-Fetch-Site: same-site"}, 403, refused, ReasonUnknownHost},
-			{"Sec-Fetch-Site twice", "POST", []string{origin("https://api.example.org"), "Sec-Fetch-Site: same-origin", "Sec-Fetch-Site: same-origin"}, 403, refused, ReasonUnknownHost},
+			{"null from another site", "POST", []string{origin("null"), "Sec-Fetch-Site: cross-site"}, 403, denied, ReasonNull},
+			{"the same site is not the same origin", "POST", []string{origin("https://api.example.org"), "Sec-Fetch-Site: same-site"}, 403, denied, ReasonUnknownHost},
+			{"Sec-Fetch-Site twice", "POST", []string{origin("https://api.example.org"), "Sec-Fetch-Site: same-origin", "Sec-Fetch-Site: same-origin"}, 403, denied, ReasonUnknownHost},
 
 			{"no Origin", "GET", nil, 202, passed, ReasonNoOrigin},
 			{"no Origin, HEAD", "HEAD", nil, 202, passed, ReasonNoOrigin},
-			{"no Origin, POST", "POST", nil, 403, refused, ReasonNoOriginUnsafe},
-			{"no Origin, PUT", "PUT", nil, 403, refused, ReasonNoOriginUnsafe},
-			{"no Origin, DELETE", "DELETE", nil, 403, refused, ReasonNoOriginUnsafe},
-			{"no Origin, PATCH", "PATCH", nil, 403, refused, ReasonNoOriginUnsafe},
-			{"no Origin, a method of its own", "PURGE", nil, 403, refused, ReasonNoOriginUnsafe},
-			{"no Origin, get in lower case", "get", nil, 403, refused, ReasonNoOriginUnsafe},
-			{"no Origin, TRACE", "TRACE", nil, 403, refused, ReasonNoOriginUnsafe},
+			{"no Origin, POST", "POST", nil, 403, denied, ReasonNoOriginUnsafe},
+			{"no Origin, PUT", "PUT", nil, 403, denied, ReasonNoOriginUnsafe},
+			{"no Origin, DELETE", "DELETE", nil, 403, denied, ReasonNoOriginUnsafe},
+			{"no Origin, PATCH", "PATCH", nil, 403, denied, ReasonNoOriginUnsafe},
+			{"no Origin, a method of its own", "PURGE", nil, 403, denied, ReasonNoOriginUnsafe},
+			{"no Origin, get in lower case", "get", nil, 403, denied, ReasonNoOriginUnsafe},
+			{"no Origin, TRACE", "TRACE", nil, 403, denied, ReasonNoOriginUnsafe},
 			{"no Origin, POST, AMP-Same-Origin", "POST", []string{"AMP-Same-Origin: true"}, 202, passed, ReasonSameOrigin},
 			{"no Origin, POST, AMP-Same-Origin, same-origin", "POST", []string{"AMP-Same-Origin: true", "Sec-Fetch-Site: same-origin"}, 202, passed, ReasonSameOrigin},
-			{"no Origin, POST, AMP-Same-Origin, cross-site", "POST", []string{"AMP-Same-Origin: true", "Sec-Fetch-Site: cross-site"}, 403, refused, ReasonNoOriginUnsafe},
-			{"no Origin, POST, AMP-Same-Origin, same-site", "POST", []string{"AMP-Same-Origin: true", "Sec-Fetch-Site: same-site"}, 403, refused, ReasonNoOriginUnsafe},
-			{"no Origin, POST, AMP-Same-Origin, none", "POST", []string{"AMP-Same-Origin: true", "Sec-Fetch-Site: none"}, 403, refused, ReasonNoOriginUnsafe},
-			{"no Origin, POST, same-origin alone", "POST", []string{"Sec-Fetch-Site: same-origin"}, 403, refused, ReasonNoOriginUnsafe},
-			{"no Origin, POST, AMP-Same-Origin True", "POST", []string{"AMP-Same-Origin: True"}, 403, refused, ReasonNoOriginUnsafe},
-			{"no Origin, POST, AMP-Same-Origin 1", "POST", []string{"AMP-Same-Origin: 1"}, 403, refused, ReasonNoOriginUnsafe},
-			{"no Origin, POST, AMP-Same-Origin twice", "POST", []string{"AMP-Same-Origin: true", "AMP-Same-Origin: true"}, 403, refused, ReasonNoOriginUnsafe},
+			{"no Origin, POST, AMP-Same-Origin, cross-site", "POST", []string{"AMP-Same-Origin: true", "Sec-Fetch-Site: cross-site"}, 403, denied, ReasonNoOriginUnsafe},
+			{"no Origin, POST, AMP-Same-Origin, same-site", "POST", []string{"AMP-Same-Origin: true", "Sec-Fetch-Site: same-site"}, 403, denied, ReasonNoOriginUnsafe},
+			{"no Origin, POST, AMP-Same-Origin, none", "POST", []string{"AMP-Same-Origin: true", "Sec-Fetch-Site: none"}, 403, denied, ReasonNoOriginUnsafe},
+			{"no Origin, POST, same-origin alone", "POST", []string{"Sec-Fetch-Site: same-origin"}, 403, denied, ReasonNoOriginUnsafe},
+			{"no Origin, POST, AMP-Same-Origin True", "POST", []string{"AMP-Same-Origin: True"}, 403, denied, ReasonNoOriginUnsafe},
+			{"no Origin, POST, AMP-Same-Origin 1", "POST", []string{"AMP-Same-Origin: 1"}, 403, denied, ReasonNoOriginUnsafe},
+			{"no Origin, POST, AMP-Same-Origin twice", "POST", []string{"AMP-Same-Origin: true", "AMP-Same-Origin: true"}, 403, denied, ReasonNoOriginUnsafe},
 
 			{"preflight", "OPTIONS", []string{origin(cacheOrigin), asksPOST}, 204, []string{varyOuter, acao(cacheOrigin), creds, acamPOST}, ReasonCacheOrigin},
 			{"preflight for GET", "OPTIONS", []string{origin(hashOrigin), "Access-Control-Request-Method: GET"}, 204, []string{varyOuter, acao(hashOrigin), creds, "Access-Control-Allow-Methods: GET"}, ReasonCacheOriginHash},
@@ -158,7 +158,7 @@ func TestTheRequestTable(t *testing.T) {
 			{"preflight with an empty list", "OPTIONS", []string{origin(cacheOrigin), asksPOST, asks("")}, 204, []string{varyOuter, acao(cacheOrigin), creds, acamPOST}, ReasonCacheOrigin},
 			{"preflight from an own origin, redirected", "OPTIONS", []string{origin(ownOrigin), asksPOST, asks("amp-same-origin,content-type")}, 204, []string{varyOuter, acao(ownOrigin), creds, acamPOST, acah("amp-same-origin,content-type")}, ReasonOwnOrigin},
 			{"preflight from a cache for amp-same-origin", "OPTIONS", []string{origin(cacheOrigin), asksPOST, asks("amp-same-origin")}, 403, deniedPreflight, ReasonHeaderNotAllowed},
-			{"preflight from a hashed cache origin for amp-same-origin", "OPTIONS", []string{origin(hashOrigin), asksPOST, asks("AMP-Same-Origin")}, 403, deniedPreflight, ReasonHeaderNotAllowed},
+			{"preflight from a hash prefix for amp-same-origin", "OPTIONS", []string{origin(hashOrigin), asksPOST, asks("AMP-Same-Origin")}, 403, deniedPreflight, ReasonHeaderNotAllowed},
 			{"preflight from an extra origin for amp-same-origin", "OPTIONS", []string{origin(playgroundOrigin), asksPOST, asks("amp-same-origin")}, 403, deniedPreflight, ReasonHeaderNotAllowed},
 			{"preflight with a header that is not allowed", "OPTIONS", []string{origin(cacheOrigin), asksPOST, asks("content-type,authorization")}, 403, deniedPreflight, ReasonHeaderNotAllowed},
 			{"preflight for a method that is not allowed", "OPTIONS", []string{origin(cacheOrigin), "Access-Control-Request-Method: DELETE"}, 403, deniedPreflight, ReasonMethodNotAllowed},
@@ -187,10 +187,10 @@ func TestTheRequestTable(t *testing.T) {
 				[]string{varyOuter, acao(cacheOrigin), "Access-Control-Allow-Methods: PUT", acah("authorization,x-requested-with"), "Access-Control-Max-Age: 600"}, ReasonCacheOrigin},
 			{"preflight with several lines", "OPTIONS", []string{origin(cacheOrigin), "Access-Control-Request-Method: Custom", asks("authorization"), asks("x-requested-with")}, 204,
 				[]string{varyOuter, acao(cacheOrigin), "Access-Control-Allow-Methods: Custom", acah("authorization,x-requested-with"), "Access-Control-Max-Age: 600"}, ReasonCacheOrigin},
-			{"preflight with a letter that only folds to one of an allowed name", "OPTIONS", []string{origin(cacheOrigin), asksPOST, asks("x-\u212aind")}, 403, deniedPreflight, ReasonHeaderNotAllowed},
+			{"preflight with a name that only Unicode folding makes an allowed one", "OPTIONS", []string{origin(cacheOrigin), asksPOST, asks("x-\u212aind")}, 403, deniedPreflight, ReasonHeaderNotAllowed},
 			{"preflight for a method in another case", "OPTIONS", []string{origin(cacheOrigin), "Access-Control-Request-Method: CUSTOM"}, 403, deniedPreflight, ReasonMethodNotAllowed},
 		}},
-		{"origins that are a publisher's as well", func(cfg *Config) { cfg.Origins = []string{ownOrigin, cacheOrigin, evilOrigin} }, []request{
+		{"origins that also belong to publishers", func(cfg *Config) { cfg.Origins = []string{ownOrigin, cacheOrigin, evilOrigin} }, []request{
 			{"own origin", "OPTIONS", []string{origin(ownOrigin), asksPOST, asks("amp-same-origin")}, 204, []string{varyOuter, acao(ownOrigin), creds, acamPOST, acah("amp-same-origin")}, ReasonOwnOrigin},
 			{"cache origin", "GET", []string{origin(cacheOrigin)}, 202, granted(cacheOrigin), ReasonCacheOrigin},
 			{"a cache origin of a publisher that is not allowed", "GET", []string{origin(evilOrigin)}, 202, granted(evilOrigin), ReasonExtraOrigin},
@@ -200,14 +200,14 @@ func TestTheRequestTable(t *testing.T) {
 		}},
 		{"one cache", func(cfg *Config) { cfg.Caches = DefaultCaches()[:1] }, []request{
 			{"the cache that is trusted", "GET", []string{origin(cacheOrigin)}, 202, granted(cacheOrigin), ReasonCacheOrigin},
-			{"the other", "GET", []string{origin(bingOrigin)}, 403, refused, ReasonUnknownHost},
+			{"a cache that is not trusted", "GET", []string{origin(bingOrigin)}, 403, denied, ReasonUnknownHost},
 		}},
 		{"report only", func(cfg *Config) { cfg.ReportOnly = true }, []request{
 			{"allowed", "GET", []string{origin(cacheOrigin)}, 202, granted(cacheOrigin), ReasonCacheOrigin},
 			{"another publisher", "POST", []string{origin(evilOrigin)}, 202, passed, ReasonPublisherNotAllowed},
 			{"no Origin, POST", "POST", nil, 202, passed, ReasonNoOriginUnsafe},
 			{"allowed preflight", "OPTIONS", []string{origin(cacheOrigin), asksPOST}, 204, []string{varyOuter, acao(cacheOrigin), creds, acamPOST}, ReasonCacheOrigin},
-			{"refused preflight", "OPTIONS", []string{origin(evilOrigin), asksPOST}, 202, []string{varyOuter, varySpy, ran}, ReasonPublisherNotAllowed},
+			{"denied preflight", "OPTIONS", []string{origin(evilOrigin), asksPOST}, 202, []string{varyOuter, varySpy, ran}, ReasonPublisherNotAllowed},
 		}},
 		{"denied handler", func(cfg *Config) {
 			cfg.Denied = func(w http.ResponseWriter, r *http.Request, d Decision) {
@@ -216,8 +216,8 @@ func TestTheRequestTable(t *testing.T) {
 			}
 		}, []request{
 			{"allowed", "GET", []string{origin(cacheOrigin)}, 202, granted(cacheOrigin), ReasonCacheOrigin},
-			{"refused", "GET", []string{origin(evilOrigin)}, 418, []string{varyOwn, noStore, "X-Denied: " + evilOrigin}, ReasonPublisherNotAllowed},
-			{"refused preflight", "OPTIONS", []string{origin(evilOrigin), asksPOST}, 418, []string{varyOuter, noStore, "X-Denied: " + evilOrigin}, ReasonPublisherNotAllowed},
+			{"denied", "GET", []string{origin(evilOrigin)}, 418, []string{varyOwn, noStore, "X-Denied: " + evilOrigin}, ReasonPublisherNotAllowed},
+			{"denied preflight", "OPTIONS", []string{origin(evilOrigin), asksPOST}, 418, []string{varyOuter, noStore, "X-Denied: " + evilOrigin}, ReasonPublisherNotAllowed},
 		}},
 		{"http own origins", func(cfg *Config) {
 			cfg.DangerouslyAllowHTTPOwnOrigins = true
@@ -226,14 +226,14 @@ func TestTheRequestTable(t *testing.T) {
 			cfg.DangerouslyAllowPublicSuffixWildcards = true
 		}, []request{
 			{"own origin", "GET", []string{origin("http://www.example.com")}, 202, granted("http://www.example.com"), ReasonOwnOrigin},
-			{"another host", "GET", []string{origin("http://evil.example")}, 403, refused, ReasonUnknownHost},
-			{"a cache over http", "GET", []string{origin("http://www-example-com.cdn.ampproject.org")}, 403, refused, ReasonUnknownHost},
-			{"a cache over http, below a pattern", "GET", []string{origin("http://cdn.example.net")}, 403, refused, ReasonUnknownHost},
-			{"another scheme", "GET", []string{origin("ftp://www.example.com")}, 403, refused, ReasonNotHTTPS},
+			{"another host", "GET", []string{origin("http://evil.example")}, 403, denied, ReasonUnknownHost},
+			{"a cache over http", "GET", []string{origin("http://www-example-com.cdn.ampproject.org")}, 403, denied, ReasonUnknownHost},
+			{"a cache over http, below a pattern", "GET", []string{origin("http://cdn.example.net")}, 403, denied, ReasonUnknownHost},
+			{"another scheme", "GET", []string{origin("ftp://www.example.com")}, 403, denied, ReasonNotHTTPS},
 		}},
 		{"unsafe requests without Origin", func(cfg *Config) { cfg.DangerouslyAllowUnsafeRequestsWithoutOrigin = true }, []request{
 			{"no Origin, POST", "POST", nil, 202, passed, ReasonNoOrigin},
-			{"another publisher", "POST", []string{origin(evilOrigin)}, 403, refused, ReasonPublisherNotAllowed},
+			{"another publisher", "POST", []string{origin(evilOrigin)}, 403, denied, ReasonPublisherNotAllowed},
 		}},
 	} {
 		for _, email := range []bool{false, true} {
@@ -242,7 +242,7 @@ func TestTheRequestTable(t *testing.T) {
 				cfg := testConfig()
 				config.change(&cfg)
 				if email {
-					cfg.Email.Senders = []string{"news@example.com"} // which changes nothing but Vary
+					cfg.Email.Senders = []string{"news@example.com"} // which changes only Vary
 				}
 				for _, test := range config.requests {
 					want := headers(test.want...)
@@ -256,7 +256,7 @@ func TestTheRequestTable(t *testing.T) {
 	}
 }
 
-// A request is a row of a table: what is sent, and what must come of it.
+// A request is a row of a table: what is sent, and what is expected.
 type request struct {
 	name    string
 	method  string
@@ -266,8 +266,8 @@ type request struct {
 	reason  Reason
 }
 
-// checkRequest sends one request and compares all that comes of it: the same whether the
-// publishers are listed or a Source knows them.
+// checkRequest sends one request and compares the complete result. It must be the same
+// whether the publishers are listed or known to a Source.
 func checkRequest(t *testing.T, cfg Config, test request, query string, want http.Header) {
 	t.Helper()
 	checkRequestWith(t, cfg, test, query, want)
@@ -315,7 +315,7 @@ func checkRequestWith(t *testing.T, cfg Config, test request, query string, want
 	}
 }
 
-func TestADecisionTellsWhosePageItIs(t *testing.T) {
+func TestADecisionNamesThePublisherAndTheCache(t *testing.T) {
 	m := newMiddleware(t, testConfig())
 	for _, want := range []Decision{
 		{Allowed: true, Reason: ReasonCacheOrigin, Origin: cacheOrigin, Publisher: "www.example.com", CacheID: "google"},
@@ -346,8 +346,8 @@ func TestADecisionTellsWhosePageItIs(t *testing.T) {
 	}
 }
 
-// TestAnUnverifiedOriginNamesNoPublisher: behind Sec-Fetch-Site: same-origin, the
-// Origin was not allowed, and a handler must not take its publisher for the caller.
+// TestAnUnverifiedOriginNamesNoPublisher: a request that only Sec-Fetch-Site: same-origin
+// allows is from the API host's own page, and not from the publisher that its Origin names.
 func TestAnUnverifiedOriginNamesNoPublisher(t *testing.T) {
 	m := newMiddleware(t, testConfig())
 	r := &http.Request{Method: "POST", Header: headers("Origin: "+evilOrigin, "Sec-Fetch-Site: same-origin")}
@@ -423,11 +423,11 @@ func TestTheHandlerGetsTheServersOwnResponseWriter(t *testing.T) {
 	h.ServeHTTP(rec, &http.Request{Method: "GET", Header: headers("Origin: " + cacheOrigin)})
 }
 
-func TestARefusalIsNotAsLongAsWhatItReplaces(t *testing.T) {
+func TestADenialDropsAnOuterContentLength(t *testing.T) {
 	t.Parallel()
 	mw := newMiddleware(t, testConfig()).Wrap(new(spy))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Length", "7") // for the response that it expects from below
+		w.Header().Set("Content-Length", "7") // for the response that it expects from the inner handler
 		mw.ServeHTTP(w, r)
 	}))
 	defer server.Close()
@@ -463,8 +463,8 @@ func TestObserveSeesTheRequestBeforeAnythingIsWritten(t *testing.T) {
 	}
 }
 
-// TestFilesKeepTheirHeaders: a cache or a browser that has a font asks whether it has
-// changed, or for a part of it.
+// TestFilesKeepTheirHeaders: browsers and caches send conditional requests and range
+// requests for fonts.
 func TestFilesKeepTheirHeaders(t *testing.T) {
 	files := fstest.MapFS{"font.woff2": {Data: []byte("a font"), ModTime: time.Unix(1e9, 0)}}
 	h := newMiddleware(t, testConfig()).Wrap(http.FileServerFS(files))

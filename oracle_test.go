@@ -11,10 +11,10 @@ import (
 	"unicode/utf8"
 )
 
-// This file says a second time, slowly and plainly, which origins are accepted. It
-// is written from the AMP document, RFC 3492 and the rules in doc.go, and shares
-// nothing with the code that it checks: where that reads a prefix from left to
-// right, this looks for all domains that give the prefix, and wants exactly one.
+// This file is a second, slow and simple implementation of which origins are accepted. It
+// is written from the AMP document, RFC 3492 and the rules in doc.go, and not from the code
+// that it checks. That code reads a prefix from left to right. This one searches for every
+// domain that gives the prefix, and wants exactly one.
 
 // rfc3492Decode decodes punycode without the "xn--", after RFC 3492 section 6.2.
 func rfc3492Decode(s string) (text []rune, ok bool) {
@@ -142,7 +142,7 @@ var (
 func plainDomain(unicode string) string {
 	labels := strings.Split(unicode, ".")
 	for i, label := range labels {
-		basic := strings.Map(func(r rune) rune { // each other letter counts as an "e"
+		basic := strings.Map(func(r rune) rune { // each non-ASCII letter counts as an "e"
 			if r >= 128 {
 				return 'e'
 			}
@@ -192,7 +192,7 @@ func plainSources(text string) (domains []string) {
 			}
 			return
 		}
-		// No domain has these; to leave them early keeps the search small.
+		// No domain has these. Returning early keeps the search small.
 		if strings.HasPrefix(done, ".") || strings.HasPrefix(done, "-") {
 			return
 		}
@@ -290,7 +290,7 @@ func (c oracleConfig) allows(domain string) bool {
 	return false
 }
 
-// isReservedPlainly reports whether a host is an AMP Cache's or a third-party frame's.
+// isReservedPlainly reports whether a host is reserved for AMP Caches or their frames.
 func isReservedPlainly(host string) bool {
 	for _, below := range []string{"cdn.ampproject.org", "www.bing-amp.com", "ampproject.net", "www.bing-amp.net"} {
 		if host == below || strings.HasSuffix(host, "."+below) {
@@ -330,9 +330,9 @@ func plainCheckOrigin(t testing.TB, c oracleConfig, origin string) (allowed bool
 	return true, host, ""
 }
 
-// isLeftAsXN reports whether form is one that official implementations leave
-// unwrapped though the host begins with "xn-". It is then punycode of something
-// else, or accepted for the host, and never for a third one.
+// isLeftAsXN reports whether the official implementations leave form unwrapped, though the
+// host begins with "xn-". Such a form is accepted for the host, or is punycode of another
+// domain.
 func isLeftAsXN(host, form string) bool {
 	return strings.HasPrefix(host, "xn-") && strings.HasPrefix(form, "xn--")
 }
@@ -348,7 +348,7 @@ func formDocument(host string) string {
 	return plainToASCII(text)
 }
 
-// formToolbox counts positions after encoding, and leaves what begins with xn.
+// formToolbox counts positions after encoding, and does not wrap what begins with xn.
 func formToolbox(host string) string {
 	prefix := plainToASCII(strings.ReplaceAll(strings.ReplaceAll(host, "-", "--"), ".", "-"))
 	if plainHyphens34(prefix) && prefix[:2] != "xn" {
@@ -357,7 +357,7 @@ func formToolbox(host string) string {
 	return prefix
 }
 
-// formAmppackager counts bytes, and leaves what begins with xn.
+// formAmppackager counts bytes, and does not wrap what begins with xn.
 func formAmppackager(host string) string {
 	text := strings.ReplaceAll(strings.ReplaceAll(host, "-", "--"), ".", "-")
 	if len(text) >= 4 && text[2:4] == "--" && text[:2] != "xn" {
@@ -366,9 +366,8 @@ func formAmppackager(host string) string {
 	return plainToASCII(text)
 }
 
-// checkForms fails unless the domain's own prefix, and each form that an
-// implementation gives it, stands for this domain. It returns the readable forms
-// that do.
+// checkForms fails unless the domain's own prefix and each form that an implementation
+// gives it are accepted for this domain. It returns the readable ones.
 func checkForms(t testing.TB, domain string) (accepted []string) {
 	text, _ := decodeDomain(domain)
 	prefix := combinedPrefix(domain)

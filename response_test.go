@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// behind answers a request behind an outer handler that has set headers.
+// behind returns the response to a request if an outer handler has set headers before.
 func behind(t *testing.T, cfg Config, r *http.Request, outer ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	rec := httptest.NewRecorder()
@@ -55,8 +55,8 @@ func TestThreatVaryOnSeveralLines(t *testing.T) {
 	}
 }
 
-// TestThreatADenialThatIsStored: anyone can trigger a denial, and it must neither be kept
-// by a cache nor have the headers of the response that it replaces.
+// TestThreatADenialThatIsStored: anyone can trigger a denial. A cache must not store it,
+// and it must not have the headers of the response that it replaces.
 func TestThreatADenialThatIsStored(t *testing.T) {
 	t.Parallel()
 	outer := []string{
@@ -94,7 +94,8 @@ func TestThreatADenialThatIsStored(t *testing.T) {
 	}
 }
 
-// TestTheInnerPolicyDecidesEveryCORSHeader: what an outer policy allows, an inner one may not.
+// TestTheInnerPolicyDecidesEveryCORSHeader: an inner policy can deny what an outer
+// one allows.
 func TestTheInnerPolicyDecidesEveryCORSHeader(t *testing.T) {
 	t.Parallel()
 	outer := testConfig()
@@ -129,7 +130,7 @@ func TestTheInnerPolicyDecidesEveryCORSHeader(t *testing.T) {
 	if len(rec.Header()[raw]) > 0 {
 		t.Errorf("%v", rec.Header())
 	}
-	// On trial, what protects the handler today goes on deciding.
+	// With ReportOnly, the outer policy still decides.
 	inner.ReportOnly = true
 	rec = behind(t, inner, &http.Request{Method: "GET", Header: headers("Origin: " + evilOrigin)}, "Access-Control-Allow-Origin: *")
 	if rec.Header().Get("Access-Control-Allow-Origin") != "*" {
@@ -137,8 +138,8 @@ func TestTheInnerPolicyDecidesEveryCORSHeader(t *testing.T) {
 	}
 }
 
-// TestDeniedGetsWhatWasDecided: an API can answer JSON, with 503, too.
-func TestDeniedGetsWhatWasDecided(t *testing.T) {
+// TestDeniedGetsTheDecision: an API can answer in JSON, even with a 503.
+func TestDeniedGetsTheDecision(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig()
 	s := newSetSource()
@@ -168,8 +169,8 @@ func TestDeniedGetsWhatWasDecided(t *testing.T) {
 	}
 }
 
-// TestTheEnforcedDecisionIsHandedOn: a second decision could be another one.
-func TestTheEnforcedDecisionIsHandedOn(t *testing.T) {
+// TestTheHandlerGetsTheEnforcedDecision: a second decision could differ.
+func TestTheHandlerGetsTheEnforcedDecision(t *testing.T) {
 	t.Parallel()
 	s := newSetSource("www.example.com")
 	m := newMiddleware(t, Config{Source: s, Lookup: Lookup{TTL: 1, MaxStale: 1}})
@@ -223,7 +224,8 @@ func TestALongVaryIsKept(t *testing.T) {
 	}
 }
 
-// TestADenialBehindAHandlerThatCompresses: what it has said of its own encoding stays.
+// TestADenialBehindAHandlerThatCompresses: its Content-Encoding
+// stays.
 func TestADenialBehindAHandlerThatCompresses(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

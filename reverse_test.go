@@ -28,8 +28,8 @@ func TestPublisherDomainReversesEveryForm(t *testing.T) {
 	}
 }
 
-// TestPrefixesThatBeginWithXN shows the two readings of such a prefix: punycode if
-// that gives a domain, and else what the official implementations left unwrapped.
+// TestPrefixesThatBeginWithXN shows how such a prefix is read: as punycode if that gives a
+// domain, and otherwise as one that the official implementations left unwrapped.
 func TestPrefixesThatBeginWithXN(t *testing.T) {
 	for prefix, want := range map[string]string{
 		"xn--bcher-ch-65a":   "xn--bcher-kva.ch", // and not xn-bcher.ch.65a
@@ -46,7 +46,7 @@ func TestPrefixesThatBeginWithXN(t *testing.T) {
 	}
 }
 
-func TestPublisherDomainRefusesEverythingElse(t *testing.T) {
+func TestPublisherDomainRejectsEverythingElse(t *testing.T) {
 	for prefix, reason := range map[string]string{
 		"":                       "1 to 63",
 		strings.Repeat("a-", 32): "1 to 63",

@@ -10,16 +10,16 @@ import (
 	"testing"
 )
 
-// heap returns how many bytes are in use once what is not used is collected.
+// heap returns how many bytes are in use after garbage collection.
 func heap() int64 {
 	runtime.GC()
-	runtime.GC() // what had a finaliser goes at the second
+	runtime.GC() // the second frees objects that had a finalizer
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }
 
-// TestAMillionPublishersTakeLittleMemory measures all that a Middleware keeps: the
+// TestAMillionPublishersTakeLittleMemory measures everything that a Middleware keeps: the
 // names, their hashes, and the Config that it can return.
 func TestAMillionPublishersTakeLittleMemory(t *testing.T) {
 	if raceEnabled {
@@ -49,7 +49,7 @@ func TestAMillionPublishersTakeLittleMemory(t *testing.T) {
 	}
 }
 
-func TestTheTextThatAListWasReadFromCanGo(t *testing.T) {
+func TestNewDoesNotRetainTheTextOfAList(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector's own memory would count")
 	}
@@ -67,13 +67,14 @@ func TestTheTextThatAListWasReadFromCanGo(t *testing.T) {
 	}
 }
 
-// TestWhatIsRememberedOfASourceIsBounded fills all that is remembered to its limit, twice.
-func TestWhatIsRememberedOfASourceIsBounded(t *testing.T) {
+// TestTheMemoryOfASourceIsBounded stores twice as many publishers and negative
+// answers as the limit.
+func TestTheMemoryOfASourceIsBounded(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector's own memory would count")
 	}
 	for _, test := range []struct {
-		name string // of what length
+		name string // a format, of names of one length
 		most float64
 	}{
 		{"www.%014d.com", 700},
@@ -83,7 +84,7 @@ func TestWhatIsRememberedOfASourceIsBounded(t *testing.T) {
 		m := newMiddleware(t, Config{Lookup: Lookup{MaxEntries: size, MaxRate: 1_000_000_000}, Source: new(oddSource)})
 		before := heap()
 		for i := range 2 * size {
-			for _, n := range []int{2 * i, 2*i + 1} { // a publisher and none
+			for _, n := range []int{2 * i, 2*i + 1} { // no publisher, and a publisher
 				domain := fmt.Sprintf(test.name, n)
 				m.CheckOrigin("https://" + domain)
 				m.CheckOrigin("https://" + plainHash(domain) + ".cdn.ampproject.org")
@@ -99,8 +100,8 @@ func TestWhatIsRememberedOfASourceIsBounded(t *testing.T) {
 	}
 }
 
-// An oddSource knows the names with an odd number, and by its hash the last of them that
-// it was asked for. It needs no memory for that.
+// An oddSource knows the names with an odd number. By hash prefix it knows only the last of
+// them that it was asked for, so that it needs no memory.
 type oddSource struct{ last string }
 
 func (s *oddSource) HasPublisher(_ context.Context, domain string) (bool, error) {
@@ -119,13 +120,13 @@ func (s *oddSource) PublisherByPrefix(_ context.Context, prefix string) (string,
 	return s.last, nil
 }
 
-// TestInventedOriginsLeaveNothingBehind sends origins that all differ, of every kind
-// that anything could be remembered for.
+// TestInventedOriginsLeaveNothingBehind sends many different origins of every kind. None
+// of them may be kept in memory.
 func TestInventedOriginsLeaveNothingBehind(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector's own memory would count")
 	}
-	const n, most = 20_000, 64 << 10 // bytes in all: three for each
+	const n, most = 20_000, 64 << 10 // bytes in total: about three for each request
 	m := newMiddleware(t, testConfig())
 	h, w := m.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})), discard{make(http.Header)}
 	hash := func(i int) string {
@@ -133,16 +134,16 @@ func TestInventedOriginsLeaveNothingBehind(t *testing.T) {
 		return base32Lower.EncodeToString(sum[:])
 	}
 	for name, host := range map[string]func(i int) string{
-		"a publisher that is refused":         func(i int) string { return fmt.Sprintf("site-%d-example.cdn.ampproject.org", i) },
+		"a publisher that is denied":          func(i int) string { return fmt.Sprintf("site-%d-example.cdn.ampproject.org", i) },
 		"a pattern's host":                    func(i int) string { return fmt.Sprintf("site-%d.example.net", i) },
 		"a pattern's host on a cache":         func(i int) string { return fmt.Sprintf("site--%d-example-net.cdn.ampproject.org", i) },
 		"an internationalised pattern's host": func(i int) string { return plainToASCII(fmt.Sprintf("bücher-%d", i)) + ".example.net" },
-		"an internationalised pattern's on a cache": func(i int) string {
+		"an internationalised pattern's host on a cache": func(i int) string {
 			return plainToASCII(fmt.Sprintf("bücher--%d-example-net", i)) + ".cdn.ampproject.org"
 		},
-		"punycode that is refused": func(i int) string { return plainToASCII(fmt.Sprintf("é-%d-ا-日-ß", i)) + ".cdn.ampproject.org" },
-		"a hash":                   func(i int) string { return hash(i) + ".cdn.ampproject.org" },
-		"a hash in a spelling that is not its own": func(i int) string { return hash(i)[:51] + "b.cdn.ampproject.org" },
+		"punycode that is not accepted":       func(i int) string { return plainToASCII(fmt.Sprintf("é-%d-ا-日-ß", i)) + ".cdn.ampproject.org" },
+		"a hash":                              func(i int) string { return hash(i) + ".cdn.ampproject.org" },
+		"a hash prefix that is not canonical": func(i int) string { return hash(i)[:51] + "b.cdn.ampproject.org" },
 	} {
 		before := heap()
 		for i := range n {
@@ -150,15 +151,15 @@ func TestInventedOriginsLeaveNothingBehind(t *testing.T) {
 			h.ServeHTTP(w, &http.Request{Method: "GET", Header: http.Header{"Origin": {"https://" + host(i)}}})
 		}
 		if grown := heap() - before; grown > most {
-			t.Errorf("%s: of %d requests, %d bytes are kept", name, n, grown)
+			t.Errorf("%s: after %d requests, %d bytes are kept", name, n, grown)
 		}
 	}
 	runtime.KeepAlive(m)
 }
 
-// TestAKeptSourceKeepsNoOldList: what a Source answered outlives a configuration, and the
-// configuration must not live on with it.
-func TestAKeptSourceKeepsNoOldList(t *testing.T) {
+// TestReconfigureReleasesTheOldList: a Source's answers are kept, but they must not
+// keep the old configuration in memory.
+func TestReconfigureReleasesTheOldList(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector's own memory would count")
 	}

@@ -14,16 +14,16 @@ import (
 	"time"
 )
 
-// A setSource is a Source in memory, which may take its time, fail or hang.
+// A setSource is a Source in memory that can be slow, fail or hang.
 type setSource struct {
 	mu       sync.Mutex
 	domains  map[string]bool
 	prefixes map[string]string
-	asked    []string // the first of them
+	asked    []string // the first 1000 keys
 	count    int
 	err      error
-	delay    time.Duration // as the clock of synctest has it
-	hold     chan struct{} // if not nil, lookups that have their answer wait for it to be closed
+	delay    time.Duration // by the clock of synctest
+	hold     chan struct{} // if not nil, lookups wait until it is closed before they return
 
 	running, most atomic.Int32
 	notify        func(...string)
@@ -63,7 +63,7 @@ func (s *setSource) lookups() int {
 	return s.count
 }
 
-// answer looks, and then takes its time.
+// answer reads the answer, and then waits.
 func (s *setSource) answer(ctx context.Context, key string) (known bool, domain string, err error) {
 	s.most.Store(max(s.most.Load(), s.running.Add(1)))
 	defer s.running.Add(-1)
@@ -101,7 +101,7 @@ func (s *setSource) PublisherByPrefix(ctx context.Context, prefix string) (strin
 	return domain, err
 }
 
-// A notifyingSource is a setSource that tells of changes.
+// A notifyingSource is a setSource that reports changes.
 type notifyingSource struct{ *setSource }
 
 func (s notifyingSource) Notify(changed func(domains ...string)) (stop func()) {
@@ -121,11 +121,11 @@ func withSource(cfg Config) (Config, *setSource) {
 		}
 	}
 	cfg.Publishers, cfg.Source = patterns, s
-	cfg.Lookup.MaxRate = 1_000_000_000 // the tests that use it ask much
+	cfg.Lookup.MaxRate = 1_000_000_000 // the tests that use it make many lookups
 	return cfg, s
 }
 
-// Those of internal/lookup.
+// Copied from internal/lookup.
 const (
 	failuresToOpen = 3
 	openFor        = time.Second
@@ -148,7 +148,7 @@ func TestASourcesPublishersAreAllowedInEveryForm(t *testing.T) {
 	cfg, s := withSource(cfg)
 	m := newMiddleware(t, cfg)
 	static := newMiddleware(t, testConfig())
-	for range 2 { // asked, and remembered
+	for range 2 { // from the Source, then from memory
 		for _, origin := range []string{
 			cacheOrigin, bingOrigin, hashOrigin, idnOrigin, ownOrigin, evilOrigin, unknownHashOrigin, wildOrigin, playgroundOrigin,
 			"https://xn--bcher-kva.ch", "https://" + plainHash("xn--bcher-kva.ch") + ".cdn.ampproject.org", "https://evil.example", "null",
@@ -158,8 +158,8 @@ func TestASourcesPublishersAreAllowedInEveryForm(t *testing.T) {
 			}
 		}
 	}
-	// Once for each domain or hash, in whichever forms: two publishers, and three that are
-	// none.
+	// One lookup for each domain or hash, in every form: two publishers, and three that are
+	// not known.
 	if want := 5; s.lookups() != want {
 		t.Errorf("%d lookups, %q; want %d", s.lookups(), s.asked, want)
 	}
@@ -174,9 +174,9 @@ func TestASourceIsNotAskedWhatItCannotKnow(t *testing.T) {
 		"https://WWW.example.com", "https://www.example.com:8443", "https://xn--zzzzzz99999.example", "https://" + strings.Repeat("a.", 200) + "com",
 		"https://cdn.ampproject.org", "https://a.b.cdn.ampproject.org", "https://a---b-c.cdn.ampproject.org", "https://0-a-b-0.cdn.ampproject.org",
 		"https://" + plainHash("www.example.com")[:51] + "b.cdn.ampproject.org", "https://hash.cdn.ampproject.org",
-		// Hosts of caches and their frames are nobody's.
+		// Reserved hosts, of caches and their frames.
 		"https://d-1.ampproject.net", "https://www.bing-amp.com", "https://cdn-ampproject-org.cdn.ampproject.org", "https://a-cdn-ampproject-org.www.bing-amp.com",
-		// What Config covers.
+		// Publishers that Config lists or matches.
 		"https://listed.example", "https://listed-example.cdn.ampproject.org", "https://" + plainHash("listed.example") + ".cdn.ampproject.org", "https://a-wild-example.cdn.ampproject.org", "https://a.wild.example",
 	} {
 		m.CheckOrigin(origin)
@@ -186,7 +186,7 @@ func TestASourceIsNotAskedWhatItCannotKnow(t *testing.T) {
 	}
 }
 
-func TestAnswersAreRememberedForTheirTime(t *testing.T) {
+func TestAnswersAreRememberedForTheTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource("www.example.com")
 		m := newMiddleware(t, Config{Source: s, Lookup: Lookup{TTL: time.Minute, NegativeTTL: 10 * time.Second}})
@@ -206,19 +206,19 @@ func TestAnswersAreRememberedForTheirTime(t *testing.T) {
 				t.Errorf("%s: allowed after the TTL", origin)
 			}
 			s.add("www.example.com")
-			time.Sleep(10*time.Second - 2) // as it was asked for ahead of expiry, a nanosecond before
+			time.Sleep(10*time.Second - 2) // the negative answer is from a refresh, 1 ns before the TTL ended
 			if d := m.CheckOrigin(origin); d.Allowed {
 				t.Errorf("%s: asked for within the NegativeTTL", origin)
 			}
 			time.Sleep(2 * time.Nanosecond)
 			if d := m.CheckOrigin(origin); !d.Allowed {
-				t.Errorf("%s: refused after the NegativeTTL: %+v", origin, d)
+				t.Errorf("%s: denied after the NegativeTTL: %+v", origin, d)
 			}
 		}
 	})
 }
 
-func TestLookupsForOneKeyAreOne(t *testing.T) {
+func TestConcurrentLookupsForOneKeyAreCoalesced(t *testing.T) {
 	for _, origin := range []string{cacheOrigin, hashOrigin, ownOrigin, evilOrigin} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newSetSource("www.example.com")
@@ -238,9 +238,9 @@ func TestLookupsForOneKeyAreOne(t *testing.T) {
 					switch {
 					case i == 50:
 						if d.Reason != ReasonSourceUnavailable || !errors.Is(d.SourceErr, context.Canceled) || time.Since(begun) > 10*time.Millisecond {
-							t.Errorf("the client that left waits %v: %+v", time.Since(begun), d)
+							t.Errorf("the canceled request waits %v: %+v", time.Since(begun), d)
 						}
-					case i > 0 && d.Allowed != want: // the first asks for all, though its client leaves
+					case i > 0 && d.Allowed != want: // the lookup of the first goes on, though its client leaves
 						t.Errorf("%s: %+v", origin, d)
 					}
 				})
@@ -282,7 +282,7 @@ func TestLookupsAreBounded(t *testing.T) {
 			})
 		}
 		group.Wait()
-		if s.most.Load() != 3 { // one is kept free for what is known
+		if s.most.Load() != 3 { // one slot is kept for remembered publishers
 			t.Errorf("%d lookups at one time", s.most.Load())
 		}
 		if s.lookups() != 12 || unavailable.Load() != 100-12 { // four times three could begin within a second
@@ -295,7 +295,7 @@ func TestLookupsAreBounded(t *testing.T) {
 	})
 }
 
-func TestInventedOriginsNeitherEvictNorWearOut(t *testing.T) {
+func TestInventedOriginsDoNotEvictOrExceedTheRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size, rate, seconds = 100, 50, 20
 		s := newSetSource()
@@ -332,19 +332,19 @@ func TestInventedOriginsNeitherEvictNorWearOut(t *testing.T) {
 			wantReason(t, m, fmt.Sprintf("https://good-%d.example", i), ReasonOwnOrigin)
 		}
 		if s.lookups() != before+asked {
-			t.Error("good entries were asked for anew")
+			t.Error("known publishers were asked for again")
 		}
-		// What is remembered is asked for anew without regard to the rate.
+		// The rate limit does not apply to remembered publishers.
 		time.Sleep(2 * time.Hour)
 		for i := range size {
 			wantReason(t, m, fmt.Sprintf("https://good-%d.example", i), ReasonOwnOrigin)
 			m.CheckOrigin(fmt.Sprintf("https://worse-%d.example", i))
 		}
 		if m.CheckOrigin("https://worst.example").SourceErr != ErrSourceRateLimited {
-			t.Error("the rate was not used up")
+			t.Error("the rate limit was not reached")
 		}
 
-		// Nor do they push out what prefixes stand for.
+		// Invented prefixes do not evict the others either.
 		s.add("xn--bcher-kva.ch")
 		time.Sleep(time.Second)
 		wantReason(t, m, idnOrigin, ReasonCacheOrigin)
@@ -360,7 +360,7 @@ func TestInventedOriginsNeitherEvictNorWearOut(t *testing.T) {
 	})
 }
 
-// A known publisher has its turn, however many invented origins wait for a slow Source.
+// A known publisher gets a slot, however many invented origins wait for a slow Source.
 func TestInventedOriginsDoNotStarveKnownPublishers(t *testing.T) {
 	for _, delay := range []time.Duration{50 * time.Millisecond, 500 * time.Millisecond, 900 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
@@ -391,7 +391,7 @@ func TestInventedOriginsDoNotStarveKnownPublishers(t *testing.T) {
 	}
 }
 
-func TestASourceThatIsDownLetsNobodyNewIn(t *testing.T) {
+func TestWhileTheSourceIsDownOnlyStalePublishersAreAllowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource("www.example.com", "other.example")
 		var observed []Decision
@@ -443,7 +443,7 @@ func TestASourceThatIsDownLetsNobodyNewIn(t *testing.T) {
 		wantReason(t, m, cacheOrigin, ReasonSourceUnavailable)
 		wantReason(t, m, hashOrigin, ReasonSourceUnavailable)
 
-		// Nothing of that is remembered as a refusal.
+		// No failure is remembered as a negative answer.
 		s.fail(nil)
 		time.Sleep(openFor)
 		wantReason(t, m, cacheOrigin, ReasonCacheOrigin)
@@ -451,7 +451,7 @@ func TestASourceThatIsDownLetsNobodyNewIn(t *testing.T) {
 	})
 }
 
-func TestWhatNeedsNoSourceDoesNotWaitForIt(t *testing.T) {
+func TestRequestsThatNeedNoSourceDoNotWaitForIt(t *testing.T) {
 	cfg := testConfig()
 	s := newSetSource()
 	s.err = errDown
@@ -509,7 +509,7 @@ func TestWhatNeedsNoSourceDoesNotWaitForIt(t *testing.T) {
 	}
 }
 
-func TestASourceThatFailsIsLeftAloneForAWhile(t *testing.T) {
+func TestTheCircuitBreakerOpensAfterFailuresInARow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource("www.example.com")
 		m := newMiddleware(t, Config{Source: s})
@@ -520,11 +520,11 @@ func TestASourceThatFailsIsLeftAloneForAWhile(t *testing.T) {
 			wantReason(t, m, fmt.Sprintf("https://site-%d.example", i), ReasonSourceUnavailable)
 			wantReason(t, m, cacheOrigin, ReasonCacheOrigin)
 		}
-		const known = 1 // which has a breaker apart from the others'
+		const known = 1 // of a remembered publisher, which has a circuit breaker of its own
 		if n := s.lookups(); n != 1+known+failuresToOpen {
 			t.Errorf("%d lookups", n)
 		}
-		// One a second finds out.
+		// One lookup a second probes the Source.
 		s.hold = make(chan struct{})
 		for range 3 {
 			time.Sleep(openFor)
@@ -546,7 +546,7 @@ func TestASourceThatFailsIsLeftAloneForAWhile(t *testing.T) {
 		for i := range 10 {
 			wantReason(t, m, fmt.Sprintf("https://new-%d.example", i), ReasonUnknownHost)
 		}
-		// Failures that are not in a row suspend nothing.
+		// Failures that are not in a row do not open the circuit breaker.
 		for i := range 10 {
 			s.fail(errDown)
 			wantReason(t, m, fmt.Sprintf("https://a-%d.example", i), ReasonSourceUnavailable)
@@ -556,9 +556,8 @@ func TestASourceThatFailsIsLeftAloneForAWhile(t *testing.T) {
 	})
 }
 
-// What fails for one name alone, however often it is asked for, is no reason to leave the
-// Source alone.
-func TestOneNameThatFailsSuspendsNothing(t *testing.T) {
+// Lookups that fail for one name alone do not open the circuit breaker, however many.
+func TestOneNameThatFailsDoesNotOpenTheCircuitBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource("www.example.com")
 		m := newMiddleware(t, Config{Source: failingFor{s, "bad.example"}})
@@ -581,7 +580,7 @@ func (f failingFor) HasPublisher(ctx context.Context, domain string) (bool, erro
 	return f.setSource.HasPublisher(ctx, domain)
 }
 
-func TestThoseWhoWaitForTheirTurnDoNotAskASuspendedSource(t *testing.T) {
+func TestLookupsThatWaitForASlotEndWhenTheCircuitBreakerOpens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource()
 		s.delay, s.err = 10*time.Millisecond, errDown
@@ -598,12 +597,12 @@ func TestThoseWhoWaitForTheirTurnDoNotAskASuspendedSource(t *testing.T) {
 		}
 		s.fail(nil)
 		time.Sleep(openFor)
-		wantReason(t, m, evilOrigin, ReasonPublisherNotAllowed) // and hold no place
+		wantReason(t, m, evilOrigin, ReasonPublisherNotAllowed) // and no slot is lost
 	})
 }
 
-// One whose turn does not come gives back what it has already.
-func TestThoseWhoseTurnDoesNotComeHoldNoPlace(t *testing.T) {
+// A lookup that gets only one of its two slots in time gives it back.
+func TestALookupThatGetsNoSlotInTimeHoldsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource("a.example", "b.example")
 		m := newMiddleware(t, Config{Source: s, Lookup: Lookup{MaxConcurrent: 1}})
@@ -613,7 +612,7 @@ func TestThoseWhoseTurnDoesNotComeHoldNoPlace(t *testing.T) {
 		s.delay = 900 * time.Millisecond
 		go m.CheckOrigin("https://a.example")
 		synctest.Wait()
-		go m.CheckOrigin("https://b.example") // is before the unknown publisher
+		go m.CheckOrigin("https://b.example") // waits before the unknown publisher does
 		synctest.Wait()
 		if d := m.CheckOrigin(evilOrigin); d.SourceErr != ErrSourceBusy {
 			t.Errorf("%+v", d)
@@ -623,7 +622,7 @@ func TestThoseWhoseTurnDoesNotComeHoldNoPlace(t *testing.T) {
 	})
 }
 
-// A stuckSource does not return in time, whatever the context says.
+// A stuckSource ignores its context, and may not return in time.
 type stuckSource struct{ ask func() }
 
 func (s *stuckSource) HasPublisher(context.Context, string) (bool, error) { s.ask(); return true, nil }
@@ -631,7 +630,7 @@ func (s *stuckSource) PublisherByPrefix(context.Context, string) (string, error)
 	return "", nil
 }
 
-func TestNobodyWaitsForASourceThatDoesNotReturn(t *testing.T) {
+func TestNoRequestWaitsForASourceThatDoesNotReturn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stuckSource{func() {}}
 		m := newMiddleware(t, Config{Source: s})
@@ -646,7 +645,7 @@ func TestNobodyWaitsForASourceThatDoesNotReturn(t *testing.T) {
 		}
 		time.Sleep(2 * time.Hour)
 
-		// Not even one that asks the middleware what that asks it.
+		// A Source may even ask the middleware about the domain that it is asked about.
 		s.ask = func() {
 			if d := m.CheckOrigin("https://deep.example"); d.Allowed {
 				t.Errorf("%+v", d)
@@ -656,7 +655,7 @@ func TestNobodyWaitsForASourceThatDoesNotReturn(t *testing.T) {
 	})
 }
 
-// A busy publisher's requests do not wait one after another for a Source that hangs.
+// The requests of a publisher do not wait, one after another, for a Source that hangs.
 func TestAHangingSourceCostsAPublisherOneTimeoutASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource("www.example.com")
@@ -686,7 +685,7 @@ func TestAHangingSourceCostsAPublisherOneTimeoutASecond(t *testing.T) {
 	})
 }
 
-func TestASourceThatHangsKeepsNobodyLonger(t *testing.T) {
+func TestALookupEndsAfterTheTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource("www.example.com")
 		m := newMiddleware(t, Config{Source: s, Lookup: Lookup{Timeout: 200 * time.Millisecond}})
@@ -703,7 +702,7 @@ func TestASourceThatHangsKeepsNobodyLonger(t *testing.T) {
 	})
 }
 
-func TestASourceThatPanicsHoldsNothing(t *testing.T) {
+func TestASourceThatPanicsHoldsNoSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &panickingSource{}
 		m := newMiddleware(t, Config{Source: p, Lookup: Lookup{MaxConcurrent: 1}})
@@ -763,7 +762,7 @@ func TestForgetTakesEffectAtOnce(t *testing.T) {
 			s.add("www.example.com")
 			_ = m.Forget("www.example.com")
 		}
-		// Also while the Source is down, though the time for stale answers is not over.
+		// Even while the Source is down, a forgotten publisher is not served stale.
 		wantReason(t, m, cacheOrigin, ReasonCacheOrigin)
 		s.fail(errDown)
 		_ = m.Forget("www.example.com")
@@ -773,7 +772,7 @@ func TestForgetTakesEffectAtOnce(t *testing.T) {
 	})
 }
 
-func TestForgetSaysWhatIsNoDomain(t *testing.T) {
+func TestForgetReportsInvalidDomains(t *testing.T) {
 	m := newMiddleware(t, Config{Source: newSetSource()})
 	err := m.Forget("a.example", "https://b.example", "c.example", "")
 	const want = `ampcors: publishers[1] "https://b.example" has a scheme; want "b.example"` + "\n" +
@@ -786,8 +785,8 @@ func TestForgetSaysWhatIsNoDomain(t *testing.T) {
 	}
 }
 
-// A lookup that has its answer when the publisher is revoked must not bring it back.
-func TestForgetOutrunsLookupsThatAreOnTheirWay(t *testing.T) {
+// A lookup that runs while its publisher is revoked must not allow it again.
+func TestForgetInvalidatesLookupsThatRun(t *testing.T) {
 	for _, origin := range []string{cacheOrigin, hashOrigin} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newSetSource("www.example.com")
@@ -800,19 +799,19 @@ func TestForgetOutrunsLookupsThatAreOnTheirWay(t *testing.T) {
 			_ = m.Forget("www.example.com")
 			s.hold = nil
 			if m.CheckOrigin(origin).Allowed {
-				t.Error("joined the lookup from before")
+				t.Error("joined the lookup that began before Forget")
 			}
 			close(hold)
 			synctest.Wait()
 			if m.CheckOrigin(origin).Allowed || m.CheckOrigin(ownOrigin).Allowed {
-				t.Error("the lookup from before was remembered")
+				t.Error("the answer of the lookup that began before Forget was remembered")
 			}
 		})
 	}
 }
 
-// A lookup from before Forget that ends is not the one that others share now.
-func TestALookupFromBeforeForgetEndsAlone(t *testing.T) {
+// A lookup that began before Forget does not end the newer one that others wait for.
+func TestALookupFromBeforeForgetDoesNotEndANewerOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource("www.example.com")
 		m := newMiddleware(t, Config{Source: s})
@@ -836,8 +835,8 @@ func TestALookupFromBeforeForgetEndsAlone(t *testing.T) {
 	})
 }
 
-// The Origin of a request may be memory that the next request uses.
-func TestWhatIsRememberedIsNotARequestsMemory(t *testing.T) {
+// The next request may reuse the memory of a request's Origin.
+func TestWhatIsRememberedIsCopiedFromTheRequest(t *testing.T) {
 	for _, origin := range []string{cacheOrigin, ownOrigin, hashOrigin, idnOrigin, "https://xn--bcher-kva.ch", evilOrigin, unknownHashOrigin} {
 		cfg, s := withSource(testConfig())
 		m := newMiddleware(t, cfg)
@@ -849,12 +848,12 @@ func TestWhatIsRememberedIsNotARequestsMemory(t *testing.T) {
 		}
 		wantReason(t, m, origin, want)
 		if s.lookups() != 1 || m.SourceStats().Prefixes != prefixes {
-			t.Errorf("%s: %d lookups, %d prefixes, and before %d", origin, s.lookups(), m.SourceStats().Prefixes, prefixes)
+			t.Errorf("%s: %d lookups, %d prefixes; before, %d prefixes", origin, s.lookups(), m.SourceStats().Prefixes, prefixes)
 		}
 	}
 }
 
-// What is forgotten while all is asked for anew does not come back as a stale answer.
+// A lookup that began before notify and Forget does not bring back a stale answer.
 func TestForgetAfterChangesWereMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := notifyingSource{newSetSource("www.example.com")}
@@ -874,7 +873,7 @@ func TestForgetAfterChangesWereMissed(t *testing.T) {
 	})
 }
 
-// Two lookups can tell of one publisher. The one that began later knows better.
+// Two lookups can concern one publisher. The answer of the one that began later counts.
 func TestAnOlderAnswerDoesNotReplaceANewerOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, asked := range [][2]string{{hashOrigin, ownOrigin}, {ownOrigin, hashOrigin}} {
@@ -907,8 +906,8 @@ func TestAnOlderAnswerDoesNotReplaceANewerOne(t *testing.T) {
 	})
 }
 
-// A refusal does not outlive the news that the publisher is one, however that came.
-func TestANewAnswerReplacesTheRefusal(t *testing.T) {
+// A negative answer is removed once the publisher is confirmed in any form.
+func TestAConfirmationReplacesTheNegativeAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource()
 		m := newMiddleware(t, Config{Source: s, Lookup: Lookup{TTL: time.Minute, NegativeTTL: time.Hour}})
@@ -921,7 +920,7 @@ func TestANewAnswerReplacesTheRefusal(t *testing.T) {
 	})
 }
 
-// A reusingSource returns memory that it uses again.
+// A reusingSource returns strings whose memory it overwrites later.
 type reusingSource struct{ row []byte }
 
 func (s *reusingSource) HasPublisher(context.Context, string) (bool, error) { return false, nil }
@@ -937,18 +936,19 @@ func TestWhatASourceReturnsIsCopied(t *testing.T) {
 		}
 		s := &reusingSource{[]byte(good)}
 		m := newMiddleware(t, Config{Source: s})
-		hashed := "https://" + plainHash(good) + ".cdn.ampproject.org"
-		wantReason(t, m, hashed, ReasonCacheOriginHash)
+		byHash := "https://" + plainHash(good) + ".cdn.ampproject.org"
+		wantReason(t, m, byHash, ReasonCacheOriginHash)
 		copy(s.row, evil)
 		wantReason(t, m, "https://"+evil, ReasonUnknownHost)
-		if d := m.CheckOrigin(hashed); d.Publisher != good {
+		if d := m.CheckOrigin(byHash); d.Publisher != good {
 			t.Errorf("%+v", d)
 		}
 	}
 }
 
-// TestNothingGetsInAfterForget revokes and adds publishers while many goroutines call.
-func TestNothingGetsInAfterForget(t *testing.T) {
+// TestNoRevokedPublisherIsAllowedAfterForget revokes and adds publishers while
+// many goroutines call.
+func TestNoRevokedPublisherIsAllowedAfterForget(t *testing.T) {
 	s := newSetSource()
 	m := newMiddleware(t, Config{Source: s, Lookup: Lookup{MaxEntries: 4, TTL: time.Millisecond, MaxRate: 1_000_000_000}})
 	var group sync.WaitGroup
@@ -979,7 +979,7 @@ func TestNothingGetsInAfterForget(t *testing.T) {
 		_ = m.Forget(domain)
 		for _, origin := range forms(domain) {
 			if !m.CheckOrigin(origin).Allowed {
-				t.Errorf("%s: refused after it was added", origin)
+				t.Errorf("%s: denied after it was added", origin)
 			}
 		}
 		s.remove(domain)
@@ -994,7 +994,7 @@ func TestNothingGetsInAfterForget(t *testing.T) {
 	group.Wait()
 }
 
-func TestANotifierIsListenedTo(t *testing.T) {
+func TestChangesThatANotifierReportsTakeEffect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := notifyingSource{newSetSource("www.example.com")}
 		cfg := Config{Source: s}
@@ -1007,7 +1007,7 @@ func TestANotifierIsListenedTo(t *testing.T) {
 		wantReason(t, m, hashOrigin, ReasonHashNotKnown)
 		wantReason(t, m, otherOrigin, ReasonCacheOrigin)
 
-		// Of what it may have missed, it says nothing in particular.
+		// Called without domains, it may have missed any change.
 		s.add("www.example.com")
 		s.remove("other.example")
 		s.notify()
@@ -1020,7 +1020,7 @@ func TestANotifierIsListenedTo(t *testing.T) {
 		}
 		wantReason(t, m, otherOrigin, ReasonSourceUnavailable)
 
-		// An answer from before is not good enough either.
+		// The answer of a lookup that began before the change is not used.
 		s.fail(nil)
 		time.Sleep(openFor)
 		hold := make(chan struct{})
@@ -1034,7 +1034,7 @@ func TestANotifierIsListenedTo(t *testing.T) {
 		synctest.Wait()
 		wantReason(t, m, ownOrigin, ReasonUnknownHost)
 
-		// Nor is it for those who come later.
+		// A later request does not wait for such a lookup either.
 		s.add("www.example.com")
 		time.Sleep(time.Minute)
 		hold = make(chan struct{})
@@ -1049,7 +1049,7 @@ func TestANotifierIsListenedTo(t *testing.T) {
 		synctest.Wait()
 		wantReason(t, m, ownOrigin, ReasonUnknownHost)
 
-		// Names are understood as people write them, and what is no name is taken for any.
+		// Names need not be canonical. An invalid one counts as a call without domains.
 		for _, name := range []string{"WWW.Example.com", "https://www.example.com"} {
 			s.add("www.example.com")
 			s.notify()
@@ -1059,7 +1059,7 @@ func TestANotifierIsListenedTo(t *testing.T) {
 			wantReason(t, m, ownOrigin, ReasonUnknownHost)
 		}
 
-		// It is listened to as long as it is the Source.
+		// Its changes take effect as long as it is the Source.
 		cfg.Methods = []string{"PUT"}
 		if err := m.Reconfigure(cfg); err != nil || s.stopped != 0 {
 			t.Errorf("%v; stopped %d times", err, s.stopped)
@@ -1073,8 +1073,8 @@ func TestANotifierIsListenedTo(t *testing.T) {
 	})
 }
 
-// A Notifier may have nothing to stop, or have to wait for a listener that reconfigures.
-func TestANotifierMayStopAsItLikes(t *testing.T) {
+// stop may be nil, and may wait for a goroutine that calls Reconfigure.
+func TestStopMayBeNilOrWaitForReconfigure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var m *Middleware
 		stop := func() {
@@ -1102,7 +1102,7 @@ type stoppingSource struct {
 }
 
 func (s stoppingSource) Notify(changed func(domains ...string)) func() {
-	changed("a.example") // which must not need anything that Reconfigure holds
+	changed("a.example") // which must not need a lock that Reconfigure holds
 	changed()
 	return *s.stop
 }
@@ -1115,7 +1115,7 @@ func (f funcSource) HasPublisher(_ context.Context, domain string) (bool, error)
 }
 func (f funcSource) PublisherByPrefix(context.Context, string) (string, error) { return "", nil }
 
-func TestReconfigureKeepsWhatIsRememberedOfTheSameSource(t *testing.T) {
+func TestReconfigureKeepsTheAnswersOfTheSameSource(t *testing.T) {
 	s := newSetSource("www.example.com")
 	f := funcSource(func(string) bool { return true })
 	other := []Cache{{ID: "c", CacheDomain: "cache.example"}}
@@ -1144,7 +1144,7 @@ func TestReconfigureKeepsWhatIsRememberedOfTheSameSource(t *testing.T) {
 			t.Errorf("%s: remembered: %t", test.change, got)
 		}
 	}
-	// A name that was confirmed may be a cache's host now.
+	// With other caches, a confirmed publisher can become a reserved host.
 	m := newMiddleware(t, Config{Source: newSetSource("cache.example")})
 	wantReason(t, m, "https://cache.example", ReasonOwnOrigin)
 	if err := m.Reconfigure(Config{Source: m.Config().Source, Caches: other}); err != nil {
@@ -1153,7 +1153,7 @@ func TestReconfigureKeepsWhatIsRememberedOfTheSameSource(t *testing.T) {
 	wantReason(t, m, "https://cache.example", ReasonNotCanonical)
 }
 
-func TestAWrongAnswerIsNoAnswer(t *testing.T) {
+func TestAWrongAnswerIsAnError(t *testing.T) {
 	prefix := plainHash("www.example.com")
 	for _, wrong := range []string{"evil.example", "WWW.example.com", "cdn.ampproject.org", "example", "https://www.example.com", "\x00"} {
 		s := newSetSource()
@@ -1161,7 +1161,7 @@ func TestAWrongAnswerIsNoAnswer(t *testing.T) {
 		s.prefixes[plainHash(wrong)] = wrong
 		s.add("good.example")
 		m := newMiddleware(t, Config{Source: s})
-		for range 2 * failuresToOpen { // nor does it tell that the Source is down
+		for range 2 * failuresToOpen { // and no circuit breaker opens
 			d := m.CheckOrigin(hashOrigin)
 			if d.Reason != ReasonSourceUnavailable || !errors.Is(d.SourceErr, ErrSourceBadAnswer) {
 				t.Errorf("%q: %+v", wrong, d)
@@ -1177,7 +1177,7 @@ func TestAWrongAnswerIsNoAnswer(t *testing.T) {
 }
 
 // A wrong answer, too, shows that the Source works again.
-func TestAWrongAnswerEndsASuspension(t *testing.T) {
+func TestAWrongAnswerClosesTheCircuitBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource("www.example.com")
 		s.prefixes[plainHash("wrong.example")] = "evil.example"
@@ -1204,8 +1204,8 @@ func TestNothingIsStaleIfMaxStaleIsTheTTL(t *testing.T) {
 	})
 }
 
-// A client that leaves gets nothing on the way.
-func TestAClientThatLeavesIsNotLetInStale(t *testing.T) {
+// A request whose client has left is not allowed by a stale answer.
+func TestACanceledRequestGetsNoStaleAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource("www.example.com")
 		m := newMiddleware(t, Config{Source: s})
@@ -1226,7 +1226,7 @@ func TestAClientThatLeavesIsNotLetInStale(t *testing.T) {
 	})
 }
 
-func TestExplainTellsOfTheSource(t *testing.T) {
+func TestExplainShowsTheSourcesAnswer(t *testing.T) {
 	s := newSetSource("www.example.com")
 	m := newMiddleware(t, Config{Source: s})
 	for origin, want := range map[string]string{
@@ -1263,7 +1263,7 @@ func checkAllowlistStep(t *testing.T, m *Middleware, origin, want string) {
 	t.Errorf("%s: no such step", origin)
 }
 
-func TestAWrongLookupIsReported(t *testing.T) {
+func TestAnInvalidLookupIsReported(t *testing.T) {
 	err := Config{Source: newSetSource(), CacheSize: -1, Lookup: Lookup{TTL: -1, NegativeTTL: -1, MaxStale: -1, Timeout: -1, MaxConcurrent: -1, MaxRate: -1, MaxEntries: -1}}.Validate()
 	const want = `ampcors: cacheSize "-1" is negative; want a number of entries, or 0 for the default
 ampcors: lookup.ttl "-1ns" is negative; want a duration such as 30s, or 0 for the default
@@ -1294,12 +1294,12 @@ ampcors: lookup.maxEntries "-1" is negative; want a number of entries, or 0 for 
 	}
 }
 
-// TestThreatStrangersThatMakeTheSourceFail: what fails for invented hash prefixes neither
-// makes known publishers stale nor denies others.
-func TestThreatStrangersThatMakeTheSourceFail(t *testing.T) {
+// TestThreatInventedHashesThatMakeTheSourceFail: failed lookups of
+// invented hash prefixes do not make known publishers stale, and do not deny others.
+func TestThreatInventedHashesThatMakeTheSourceFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource("www.example.com", "other.example")
-		slow := hashesTimeOut{s}
+		slow := slowHashSource{s}
 		m := newMiddleware(t, Config{Source: slow})
 		wantReason(t, m, ownOrigin, ReasonOwnOrigin)
 		time.Sleep(time.Minute)
@@ -1313,14 +1313,15 @@ func TestThreatStrangersThatMakeTheSourceFail(t *testing.T) {
 			t.Errorf("this test cannot fail: %+v", d)
 		}
 		wantReason(t, m, otherOrigin, ReasonCacheOrigin)
-		wantReason(t, m, hashOrigin, ReasonCacheOriginHash) // which is known by name
+		wantReason(t, m, hashOrigin, ReasonCacheOriginHash) // whose publisher is remembered
 	})
 }
 
-// A hashesTimeOut has no index on its hash prefixes.
-type hashesTimeOut struct{ *setSource }
+// A slowHashSource times out on every hash prefix, like a database without an index
+// on them.
+type slowHashSource struct{ *setSource }
 
-func (hashesTimeOut) PublisherByPrefix(ctx context.Context, _ string) (string, error) {
+func (slowHashSource) PublisherByPrefix(ctx context.Context, _ string) (string, error) {
 	<-ctx.Done()
 	return "", ctx.Err()
 }
@@ -1337,7 +1338,7 @@ func TestAfterTheSourceRecoversNoPublisherIsDenied(t *testing.T) {
 	})
 }
 
-// In steady traffic no request of a known publisher waits, in whatever form its origin is.
+// In steady traffic no request of a known publisher waits, whatever form its origin has.
 func TestNoRequestOfAPublisherInUseWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource("www.example.com", "xn--bcher-kva.ch")
@@ -1354,14 +1355,14 @@ func TestNoRequestOfAPublisherInUseWaits(t *testing.T) {
 				t.Fatalf("after %d requests, one waits %v: %+v", i, time.Since(begun), d)
 			}
 		}
-		time.Sleep(time.Second) // a refresh may run
+		time.Sleep(time.Second) // a refresh may still run
 		if stats := m.SourceStats(); stats.Refreshes != stats.Lookups-2 || stats.Lookups > 2*45 {
 			t.Errorf("%+v", stats)
 		}
 	})
 }
 
-func TestCloseEndsAMiddleware(t *testing.T) {
+func TestAClosedMiddlewareDeniesEveryOrigin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := notifyingSource{newSetSource("www.example.com")}
 		cfg := testConfig()
@@ -1395,7 +1396,7 @@ func TestCloseEndsAMiddleware(t *testing.T) {
 	})
 }
 
-// A Notifier's defect is not the Middleware's.
+// A Middleware can be used after a Notifier panicked.
 func TestANotifierThatPanicsLocksNothing(t *testing.T) {
 	m := newMiddleware(t, testConfig())
 	func() {
@@ -1433,12 +1434,12 @@ func TestCloseEndsARefresh(t *testing.T) {
 		_ = m.Close()
 		synctest.Wait()
 		if s.running.Load() != 0 {
-			t.Error("it goes on")
+			t.Error("the refresh goes on")
 		}
 	})
 }
 
-// What a lookup brings after Close is for nobody.
+// After Close every origin is denied, but a decision that began before gets its answer.
 func TestCloseWhileALookupRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource("www.example.com")

@@ -28,8 +28,8 @@ func TestStatsSurviveJSON(t *testing.T) {
 	}
 }
 
-// BenchmarkCounters counts by 16 goroutines on two processors, 8 on each: in one place, and
-// as counters does; alone, and in a request.
+// BenchmarkCounters compares one counter for all goroutines with the sharded counters, each
+// alone and in a request. It runs 8 goroutines on each processor.
 //
 //	go test -run='^$' -bench=Counters -cpu=1,2 -count=10 .
 func BenchmarkCounters(b *testing.B) {

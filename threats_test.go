@@ -20,8 +20,9 @@ import (
 // Each test in this file is named for a threat, and fails if the guard against it
 // is taken away.
 
-// refuses fails if the origin is allowed, or allowed with CORS headers for a POST.
-func refuses(t *testing.T, m *Middleware, origin string, want Reason) {
+// wantDenied fails if the origin is allowed, or if a POST from it reaches the handler or
+// gets CORS headers.
+func wantDenied(t *testing.T, m *Middleware, origin string, want Reason) {
 	t.Helper()
 	if d := m.CheckOrigin(origin); d.Allowed || d.Reason != want {
 		t.Errorf("%.100q: allowed: %t, %q; want %q", origin, d.Allowed, d.Reason, want)
@@ -41,10 +42,10 @@ func TestThreatAnotherPublishersPageOnARealCache(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, origin := range origins {
-			refuses(t, m, origin, ReasonPublisherNotAllowed)
+			wantDenied(t, m, origin, ReasonPublisherNotAllowed)
 		}
 		hash, _ := FallbackPrefix(publisher)
-		refuses(t, m, "https://"+hash+".cdn.ampproject.org", ReasonHashNotKnown)
+		wantDenied(t, m, "https://"+hash+".cdn.ampproject.org", ReasonHashNotKnown)
 	}
 }
 
@@ -79,40 +80,40 @@ func TestThreatLookAlikeHosts(t *testing.T) {
 		"www-example-com.cdn.ampproject.org":                  ReasonMalformed,
 		" https://www-example-com.cdn.ampproject.org":         ReasonNotHTTPS,
 	} {
-		refuses(t, m, origin, reason)
+		wantDenied(t, m, origin, reason)
 	}
 }
 
 func TestThreatTheBareCacheDomain(t *testing.T) {
 	// The pattern matches the cache domain too: it is still no publisher's own origin.
 	m := newMiddleware(t, Config{Publishers: []string{"*.org", "www.example.com"}, DangerouslyAllowPublicSuffixWildcards: true})
-	refuses(t, m, "https://cdn.ampproject.org", ReasonNotCanonical)
-	refuses(t, m, "https://.cdn.ampproject.org", ReasonNotCanonical)
-	refuses(t, m, "https://www.bing-amp.com", ReasonNotCanonical)
-	refuses(t, m, evilOrigin, ReasonPublisherNotAllowed)
+	wantDenied(t, m, "https://cdn.ampproject.org", ReasonNotCanonical)
+	wantDenied(t, m, "https://.cdn.ampproject.org", ReasonNotCanonical)
+	wantDenied(t, m, "https://www.bing-amp.com", ReasonNotCanonical)
+	wantDenied(t, m, evilOrigin, ReasonPublisherNotAllowed)
 	if d := m.CheckOrigin("https://blog.ampproject.org"); !d.Allowed {
-		t.Errorf("the pattern's own pages are refused: %s", d.Reason)
+		t.Errorf("the pattern's own pages are denied: %s", d.Reason)
 	}
 }
 
 // TestThreatAPatternOverAnAMPCache: a pattern may cover a cache that is not
-// trusted, or the host of a cache's third-party frames. Anybody's page is there.
+// trusted, or the host of a cache's third-party frames. Any page can be there.
 func TestThreatAPatternOverAnAMPCache(t *testing.T) {
 	m := newMiddleware(t, Config{
 		Publishers: []string{"*.org", "*.net"}, DangerouslyAllowPublicSuffixWildcards: true,
 		Caches: append(DefaultCaches()[1:], Cache{ID: "own", CacheDomain: "amp.example.org", ThirdPartyFrameDomainSuffix: "frames.example.net"}),
 	})
-	refuses(t, m, "https://d-1.frames.example.net", ReasonUnknownHost)
-	refuses(t, m, evilOrigin, ReasonUnknownHost)
-	refuses(t, m, "https://cdn.ampproject.org", ReasonUnknownHost)
-	refuses(t, m, "https://d-1.ampproject.net", ReasonUnknownHost)
-	refuses(t, m, "https://ampproject.net", ReasonUnknownHost)
+	wantDenied(t, m, "https://d-1.frames.example.net", ReasonUnknownHost)
+	wantDenied(t, m, evilOrigin, ReasonUnknownHost)
+	wantDenied(t, m, "https://cdn.ampproject.org", ReasonUnknownHost)
+	wantDenied(t, m, "https://d-1.ampproject.net", ReasonUnknownHost)
+	wantDenied(t, m, "https://ampproject.net", ReasonUnknownHost)
 	if d := m.CheckOrigin("https://www.ampproject.org"); !d.Allowed {
-		t.Errorf("the pattern's own pages are refused: %s", d.Reason)
+		t.Errorf("the pattern's own pages are denied: %s", d.Reason)
 	}
 }
 
-// TestThreatAPatternOverACachesHost: the host is reserved in whichever way an origin names it.
+// TestThreatAPatternOverACachesHost: the host is reserved however an origin names it.
 func TestThreatAPatternOverACachesHost(t *testing.T) {
 	own := Cache{ID: "own", CacheDomain: "amp.example.com"}
 	for _, cfg := range []Config{
@@ -140,7 +141,7 @@ func TestThreatAPatternOverACachesHost(t *testing.T) {
 			"https://evil--com-amp-example-com.cdn.ampproject.org", "https://amp-example-com.cdn.ampproject.org", "https://www-example-com-cdn-ampproject-org.amp.example.com",
 			"https://a-www-bing--amp-com.cdn.ampproject.org", "https://" + plainToASCII("bücher-amp-example-com") + ".cdn.ampproject.org",
 		} {
-			refuses(t, m, origin, ReasonPublisherNotAllowed)
+			wantDenied(t, m, origin, ReasonPublisherNotAllowed)
 			steps := m.Explain(origin).Steps
 			if step := steps[len(steps)-2]; step.Name != "publisher" || step.OK || !strings.Contains(step.Detail, "anybody's page") {
 				t.Errorf("%s is explained by %+v", origin, step)
@@ -156,9 +157,9 @@ func TestThreatAPatternOverACachesHost(t *testing.T) {
 // a name below .shop, and must not pass for one below shop.com.
 func TestThreatPunycodeThatReadsAsAnotherName(t *testing.T) {
 	m := newMiddleware(t, Config{Publishers: []string{"*.shop.com", "*.ch.65a", "*.ru.com"}, DangerouslyAllowPublicSuffixWildcards: true})
-	refuses(t, m, "https://xn--xn--paypal-shop-com.cdn.ampproject.org", ReasonNotCanonical)
-	refuses(t, m, "https://xn--bcher-ch-65a.cdn.ampproject.org", ReasonPublisherNotAllowed)
-	refuses(t, m, "https://xn--foo-ru-com.cdn.ampproject.org", ReasonPublisherNotAllowed)
+	wantDenied(t, m, "https://xn--xn--paypal-shop-com.cdn.ampproject.org", ReasonNotCanonical)
+	wantDenied(t, m, "https://xn--bcher-ch-65a.cdn.ampproject.org", ReasonPublisherNotAllowed)
+	wantDenied(t, m, "https://xn--foo-ru-com.cdn.ampproject.org", ReasonPublisherNotAllowed)
 }
 
 // TestThreatAnObserverThatChangesTheRequest: what was checked is what is granted.
@@ -180,17 +181,17 @@ func TestThreatAnObserverThatChangesTheRequest(t *testing.T) {
 
 func TestThreatTwoLabelsBeforeTheCacheDomain(t *testing.T) {
 	m := newMiddleware(t, Config{Publishers: []string{"*.org", "www.example.com"}, DangerouslyAllowPublicSuffixWildcards: true})
-	refuses(t, m, "https://a.www-example-com.cdn.ampproject.org", ReasonNotCanonical)
-	refuses(t, m, "https://www-example-com.a.cdn.ampproject.org", ReasonNotCanonical)
-	refuses(t, m, "https://www-example-com..cdn.ampproject.org", ReasonNotCanonical)
-	refuses(t, m, "https://www.example-com.cdn.ampproject.org", ReasonNotCanonical)
-	refuses(t, m, "https://a."+plainHash("www.example.com")+".cdn.ampproject.org", ReasonNotCanonical)
+	wantDenied(t, m, "https://a.www-example-com.cdn.ampproject.org", ReasonNotCanonical)
+	wantDenied(t, m, "https://www-example-com.a.cdn.ampproject.org", ReasonNotCanonical)
+	wantDenied(t, m, "https://www-example-com..cdn.ampproject.org", ReasonNotCanonical)
+	wantDenied(t, m, "https://www.example-com.cdn.ampproject.org", ReasonNotCanonical)
+	wantDenied(t, m, "https://a."+plainHash("www.example.com")+".cdn.ampproject.org", ReasonNotCanonical)
 }
 
 func TestThreatPrefixesThatAreNotCanonical(t *testing.T) {
 	m := newMiddleware(t, Config{Publishers: []string{"www.example.com", "en-us.example.com", "bücher.ch", "www.bücher.ch"}})
 	if !m.CheckOrigin("https://" + plainHash("www.example.com") + ".cdn.ampproject.org").Allowed {
-		t.Fatal("the hash that others below are like is refused; it must be remembered")
+		t.Fatal("the hash prefix is denied, but the prefixes below need it in the LRU")
 	}
 	for _, prefix := range []string{
 		"0-www-example-com-0",        // wrapped without need
@@ -233,18 +234,18 @@ func TestThreatUpperCaseAndConfusableCharacters(t *testing.T) {
 		"https://www\u200b-example-com.cdn.ampproject.org":                                 ReasonMalformed,
 		"https://" + strings.ToUpper(plainHash("www.example.com")) + ".cdn.ampproject.org": ReasonNotCanonical,
 	} {
-		refuses(t, m, origin, reason)
+		wantDenied(t, m, origin, reason)
 	}
-	// The same, encoded: each is a name of its own.
+	// The same as punycode: each is another domain.
 	for _, text := range []string{"www-exаmple-com", "ｗww-example-com", "www－example-com", "www-example。com-x", "www-examplе-com", "www-example-cοm"} {
-		refuses(t, m, "https://"+plainToASCII(text)+".cdn.ampproject.org", ReasonPublisherNotAllowed)
+		wantDenied(t, m, "https://"+plainToASCII(text)+".cdn.ampproject.org", ReasonPublisherNotAllowed)
 	}
-	refuses(t, m, "https://"+plainToASCII("BÜcher-ch")+".cdn.ampproject.org", ReasonMalformed)
-	refuses(t, m, "https://"+plainToASCII("bÜcher-ch")+".cdn.ampproject.org", ReasonPublisherNotAllowed)
+	wantDenied(t, m, "https://"+plainToASCII("BÜcher-ch")+".cdn.ampproject.org", ReasonMalformed)
+	wantDenied(t, m, "https://"+plainToASCII("bÜcher-ch")+".cdn.ampproject.org", ReasonPublisherNotAllowed)
 }
 
 func TestThreatNull(t *testing.T) {
-	refuses(t, newMiddleware(t, testConfig()), "null", ReasonNull)
+	wantDenied(t, newMiddleware(t, testConfig()), "null", ReasonNull)
 	if _, err := New(Config{Publishers: []string{"www.example.com"}, Origins: []string{"null"}}); err == nil {
 		t.Error(`"null" can be configured`)
 	}
@@ -252,10 +253,10 @@ func TestThreatNull(t *testing.T) {
 
 func TestThreatHTTP(t *testing.T) {
 	m := newMiddleware(t, testConfig())
-	refuses(t, m, "http://www-example-com.cdn.ampproject.org", ReasonNotHTTPS)
-	refuses(t, m, "http://www.example.com", ReasonNotHTTPS)
-	refuses(t, m, "http://"+plainHash("www.example.com")+".cdn.ampproject.org", ReasonNotHTTPS)
-	refuses(t, m, "http://playground.amp.dev", ReasonNotHTTPS)
+	wantDenied(t, m, "http://www-example-com.cdn.ampproject.org", ReasonNotHTTPS)
+	wantDenied(t, m, "http://www.example.com", ReasonNotHTTPS)
+	wantDenied(t, m, "http://"+plainHash("www.example.com")+".cdn.ampproject.org", ReasonNotHTTPS)
+	wantDenied(t, m, "http://playground.amp.dev", ReasonNotHTTPS)
 }
 
 func TestThreatPortsAndUserInfo(t *testing.T) {
@@ -266,28 +267,28 @@ func TestThreatPortsAndUserInfo(t *testing.T) {
 		"https://user@www-example-com.cdn.ampproject.org", "https://user:pass@www.example.com", "https://evil.com@www.example.com",
 		"https://evil:x@www-example-com.cdn.ampproject.org", "https://blog.example.net:8443", "https://evil.com@blog.example.net",
 	} {
-		refuses(t, m, origin, ReasonMalformed)
+		wantDenied(t, m, origin, ReasonMalformed)
 	}
 }
 
 func TestThreatTrailingDotPathAndSpace(t *testing.T) {
 	m := newMiddleware(t, testConfig())
 	for _, tail := range []string{".", "/", "/x", "?", "#", " ", "\t", ",", "\x00"} {
-		refuses(t, m, cacheOrigin+tail, ReasonMalformed)
-		refuses(t, m, ownOrigin+tail, ReasonMalformed)
-		refuses(t, m, playgroundOrigin+tail, ReasonMalformed)
+		wantDenied(t, m, cacheOrigin+tail, ReasonMalformed)
+		wantDenied(t, m, ownOrigin+tail, ReasonMalformed)
+		wantDenied(t, m, playgroundOrigin+tail, ReasonMalformed)
 	}
-	refuses(t, m, cacheOrigin+", "+evilOrigin, ReasonNotCanonical)
-	refuses(t, m, evilOrigin+" "+cacheOrigin, ReasonNotCanonical)
+	wantDenied(t, m, cacheOrigin+", "+evilOrigin, ReasonNotCanonical)
+	wantDenied(t, m, evilOrigin+" "+cacheOrigin, ReasonNotCanonical)
 }
 
-// TestThreatLineBreaks: an adaptor may hand over what net/http's server would
-// refuse. Nothing with a line break may come back in a header.
+// TestThreatLineBreaks: an adapter may pass values that net/http's server would
+// reject. Nothing with a line break may come back in a header.
 func TestThreatLineBreaks(t *testing.T) {
 	m := newMiddleware(t, Config{Publishers: []string{"www.example.com", "*.example.net"}})
 	for _, tail := range []string{"\r\n", "\n", "\r", "\r\nSet-Cookie: a=b"} {
-		refuses(t, m, cacheOrigin+tail, ReasonMalformed)
-		refuses(t, m, "https://"+tail+"blog.example.net", ReasonMalformed)
+		wantDenied(t, m, cacheOrigin+tail, ReasonMalformed)
+		wantDenied(t, m, "https://"+tail+"blog.example.net", ReasonMalformed)
 		r := &http.Request{Method: "OPTIONS", Header: http.Header{
 			"Origin": {cacheOrigin}, "Access-Control-Request-Method": {"POST"}, "Access-Control-Request-Headers": {"content-type" + tail},
 		}}
@@ -315,14 +316,14 @@ func TestThreatTwoOriginLines(t *testing.T) {
 	}
 }
 
-// TestThreatHugeOrigin counts the allocations, which do not depend on the machine:
-// any work on the value would make some, or read all of it.
+// TestThreatHugeOrigin counts the allocations, which do not depend on the machine.
+// A huge value must not cause any.
 func TestThreatHugeOrigin(t *testing.T) {
 	m := newMiddleware(t, testConfig())
 	for _, head := range []string{"", "https://", "http://", "https://a.", "https://xn--", "null"} {
 		for _, tail := range []string{"", ".example.net", ".cdn.ampproject.org"} {
 			huge := head + strings.Repeat("a-", 1<<19) + tail
-			refuses(t, m, huge, ReasonMalformed)
+			wantDenied(t, m, huge, ReasonMalformed)
 			if n := testing.AllocsPerRun(10, func() { m.CheckOrigin(huge) }); n != 0 {
 				t.Errorf("%q and 1 MiB: %v allocations", head, n)
 			}
@@ -385,17 +386,17 @@ func TestThreatSourceOriginIsAClaim(t *testing.T) {
 		r := httptest.NewRequest("POST", "/?__amp_source_origin="+claim, nil)
 		r.Header.Set("Origin", evilOrigin)
 		if d := m.Check(r); d.Allowed {
-			t.Errorf("the claim %q let %s in", claim, evilOrigin)
+			t.Errorf("with the claim %q, %s is allowed", claim, evilOrigin)
 		}
 		r.Header.Set("Origin", cacheOrigin)
 		if d := m.Check(r); !d.Allowed {
-			t.Errorf("the claim %q shut %s out", claim, cacheOrigin)
+			t.Errorf("with the claim %q, %s is denied", claim, cacheOrigin)
 		}
 	}
 }
 
 // TestThreatAHandlerThatChangesHeaderSlices: what one handler does to its response
-// must not show in the next one, nor in the configuration.
+// must not change the next one or the configuration.
 func TestThreatAHandlerThatChangesHeaderSlices(t *testing.T) {
 	cfg := emailConfig()
 	cfg.MaxAge = time.Minute
@@ -440,8 +441,8 @@ func TestThreatAHandlerThatChangesHeaderSlices(t *testing.T) {
 	}
 }
 
-// TestThreatReconfigurationUnderLoad hammers everything at once. Each decision must
-// be that of one of the two configurations, whole. Run it with -race.
+// TestThreatReconfigurationUnderLoad calls everything at once. Each response must come
+// from one of the two configurations, never from both. Run it with -race.
 func TestThreatReconfigurationUnderLoad(t *testing.T) {
 	before := runtime.NumGoroutine()
 	one := Config{Publishers: []string{"one.example"}, Credentialed: true, ResponseHeaders: []string{"X-One"}, CacheSize: 1}
@@ -529,8 +530,8 @@ func TestThreatAPublicSuffixWildcard(t *testing.T) {
 	}
 }
 
-// TestThreatAnOriginBufferThatChangesAfterTheRequest: adaptors for fasthttp hand
-// over strings that lie in a buffer of the connection.
+// TestThreatAnOriginBufferThatChangesAfterTheRequest: adapters for fasthttp pass
+// strings that share the memory of a connection's buffer.
 func TestThreatAnOriginBufferThatChangesAfterTheRequest(t *testing.T) {
 	m := newMiddleware(t, testConfig())
 	for _, origin := range []string{cacheOrigin, hashOrigin, wildOrigin, ownOrigin, "https://blog.example.net", idnOrigin} {
@@ -546,7 +547,7 @@ func TestThreatAnOriginBufferThatChangesAfterTheRequest(t *testing.T) {
 			t.Errorf("%s is then decided as %+v", origin, again)
 		}
 		if evil := m.CheckOrigin(aliased); evil.Allowed {
-			t.Errorf("what the buffer has become is allowed: %+v", evil)
+			t.Errorf("the overwritten buffer is allowed: %+v", evil)
 		}
 	}
 }

@@ -32,24 +32,24 @@ func readTSV(t *testing.T, name string, columns int) (rows [][]string) {
 
 // Reasons to differ from a public vector.
 const (
-	oneLabel     = "a single label is no publisher: nobody can have a page there that a cache fetches"
+	oneLabel     = "a single label is no publisher: no cache can fetch a page from such a host"
 	stepOnly     = "the vector tests a step by itself, with input that is no publisher domain"
 	caseKept     = "the implementation does not fold case; a host in a URL is in lower case, and so is its prefix"
 	decomposed   = "a decomposed letter, which no browser leaves in a host; the error names the composed spelling"
 	uts46Mapped  = "UTS 46 transitional mapping makes ß into ss: the prefix of another domain"
-	before2020   = "Google's cache hashed these before 2020; today's prefix is readable, and both are accepted"
+	before2020   = "Google's cache used hash prefixes for these before 2020; today's are readable, and both are accepted"
 	oldBing      = "Bing's cache domain has www since 2020 (caches.json)"
 	bareCache    = "the bare cache domain names no publisher"
 	unicodeHash  = "the vector hashes UTF-8, and the name has an A-label longer than 63 bytes"
-	leftAsXN     = "an xn-- label is punycode: what both implementations leave unwrapped here reads as another domain"
-	sixtyFour    = "64 bytes are no DNS label: the implementation measures before it wraps"
+	leftAsXN     = "both implementations leave this unwrapped, but as an xn-- label it is punycode of another domain"
+	sixtyFour    = "64 bytes are too long for a DNS label: the implementation checks the length before it wraps"
 	lowerCaseXN  = "the implementation looks for xn-- before it folds case; a host in a URL is in lower case"
 	edgeHyphen   = "a label with a hyphen at its edge shares its prefix with another name"
 	notBrowsers  = "no browser leaves this spelling in a host; the error names the one that it uses"
 	ipv4         = "ends in a number: browsers take it for an IP address"
 	trailingDot  = "a trailing dot makes it another host for browsers; the error names the one without"
 	notCanonical = "not canonical punycode"
-	joiner       = "browsers refuse this joiner; its A-label is accepted where it is written so"
+	joiner       = "browsers reject this joiner; the domain is accepted if it is written as an A-label"
 )
 
 // differs lists the rows of public_vectors.tsv from which this package differs, by
@@ -136,7 +136,7 @@ func TestPublicVectors(t *testing.T) {
 				}
 				return
 			default:
-				t.Fatalf("nothing is known of kind %q", kind)
+				t.Fatalf("unknown kind %q", kind)
 			}
 			if same := err == nil && got == want || err != nil && want == "ERROR"; same && listed && reason != stepOnly {
 				t.Errorf("%q gives %q like %s, but is listed as different: %s", input, got, source, reason)
@@ -178,8 +178,8 @@ var deniedForms = map[string]string{
 	"en-us." + strings.Repeat("a", 49) + ".com 0-en--us-" + strings.Repeat("a", 49) + "-com-0": sixtyFour,
 }
 
-// notPublishers lists the domains of implementations_disagree.tsv that no publisher
-// can have, or that nobody writes so.
+// notPublishers lists the domains of implementations_disagree.tsv that no publisher can
+// have, or that browsers spell differently.
 var notPublishers = map[string]string{
 	"localhost": oneLabel, "no-dot-domain": oneLabel, "ab": oneLabel, "abc": oneLabel, "xn---com-k47jg78q": oneLabel,
 	"foo-.example.com": edgeHyphen, "foo.-example.com": edgeHyphen, "a.-b.com": edgeHyphen, "a-.b.com": edgeHyphen,
@@ -195,8 +195,7 @@ var notPublishers = map[string]string{
 }
 
 // TestEachImplementationsFormIsAccepted takes every domain on which implementations
-// were seen to disagree, and looks whether the form that each gives it is accepted
-// for that publisher, and for no other.
+// disagree. The form that each of them gives it must be accepted for that publisher only.
 func TestEachImplementationsFormIsAccepted(t *testing.T) {
 	used := make(map[string]bool)
 	for _, row := range readTSV(t, "testdata/implementations_disagree.tsv", 6) {
@@ -225,21 +224,21 @@ func TestEachImplementationsFormIsAccepted(t *testing.T) {
 				used[domain+" "+form] = true
 				switch {
 				case d.Allowed == listed:
-					t.Errorf("%q as %q: %s, and listed as refused (%s): %t", domain, form, d.Reason, reason, listed)
+					t.Errorf("%q as %q: %s, and listed as denied (%s): %t", domain, form, d.Reason, reason, listed)
 				case d.Allowed && (d.Publisher != ascii || d.CacheID != c.ID):
 					t.Errorf("%q as %q is decided as %+v", domain, form, d)
 				}
 			}
 		}
-		// Where both official implementations agree, so does DomainPrefix, but for what
-		// they leave unwrapped though it begins with xn-.
+		// DomainPrefix gives what both official implementations agree on, except for names
+		// that begin with xn-, which they leave unwrapped.
 		prefix, err := DomainPrefix(domain)
 		if err != nil {
 			t.Error(err)
 		}
-		_, refused := deniedForms[domain+" "+row[1]]
+		_, denied := deniedForms[domain+" "+row[1]]
 		leftAsXN := isLeftAsXN(domain, row[1])
-		if row[1] == row[2] && prefix != row[1] && !refused && !leftAsXN {
+		if row[1] == row[2] && prefix != row[1] && !denied && !leftAsXN {
 			t.Errorf("DomainPrefix(%q) = %q; both official implementations give %q", domain, prefix, row[1])
 		}
 	}

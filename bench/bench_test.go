@@ -64,15 +64,15 @@ var compared = []string{"ampcors", "jub0bs", "rs", "chi"}
 var requests = []request{
 	{"allowed", ASCII, "GET", get(cacheOrigin(ASCII)), true},
 	{"idn", IDN, "GET", get(cacheOrigin(IDN)), true},
-	{"hash-only", Hashed, "GET", get(cacheOrigin(Hashed)), true},
+	{"hash-prefix", Hashed, "GET", get(cacheOrigin(Hashed)), true},
 	{"own", ASCII, "GET", get("https://" + ASCII), true},
 	{"wildcard", Wildcard, "GET", get("https://shop.wild.example"), true},
 	{"wildcard-cache", Wildcard, "GET", get(cacheOrigin("shop.wild.example")), true},
-	{"refused", ASCII, "GET", get(cacheOrigin("www.evil.example")), false},
+	{"denied", ASCII, "GET", get(cacheOrigin("www.evil.example")), false},
 	{"garbage", ASCII, "GET", get("https://evil.example:8080/x"), false},
 	{"no-origin", ASCII, "GET", nil, false},
 	{"preflight", ASCII, "OPTIONS", preflight(cacheOrigin(ASCII), "POST"), true},
-	{"preflight-refused", ASCII, "OPTIONS", preflight(cacheOrigin("www.evil.example"), "POST"), false},
+	{"preflight-denied", ASCII, "OPTIONS", preflight(cacheOrigin("www.evil.example"), "POST"), false},
 }
 
 func get(origin string) http.Header { return http.Header{"Origin": {origin}} }
@@ -292,17 +292,19 @@ func BenchmarkAdversarial(b *testing.B) {
 	}
 }
 
+// heapInUse returns how many bytes are in use after garbage collection.
+func heapInUse() float64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc)
+}
+
 // BenchmarkGrowth answers requests that all differ, and reports how many bytes more
 // are in use after all of them than before. Run it for as many as you like, with
 // -benchtime=10000000x for example.
 func BenchmarkGrowth(b *testing.B) {
-	inUse := func() float64 {
-		runtime.GC()
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return float64(m.HeapAlloc)
-	}
 	for _, c := range []struct {
 		name   string
 		origin func(i int) string
@@ -315,7 +317,7 @@ func BenchmarkGrowth(b *testing.B) {
 			h := wrap(b, "ampcors", policyOf(b, 10_000, ""))
 			conn, req := newConnection(), &http.Request{Method: "GET", Header: http.Header{}}
 			warmUp(b, h, req, false)
-			before := inUse()
+			before := heapInUse()
 			for i := range b.N {
 				req.Header = get(c.origin(i))
 				clear(conn.header)
@@ -323,7 +325,7 @@ func BenchmarkGrowth(b *testing.B) {
 			}
 			req.Header = nil
 			clear(conn.header)
-			b.ReportMetric(inUse()-before, "B-growth")
+			b.ReportMetric(heapInUse()-before, "B-growth")
 			runtime.KeepAlive(h)
 		})
 	}
@@ -389,6 +391,26 @@ func BenchmarkNew(b *testing.B) {
 				for b.Loop() {
 					wrap(b, library, policy)
 				}
+			})
+		}
+	}
+}
+
+// BenchmarkMemory reports how many bytes a library keeps for the policy, names included.
+func BenchmarkMemory(b *testing.B) {
+	for _, n := range numbers {
+		for _, library := range compared {
+			b.Run(fmt.Sprintf("publishers=%d/lib=%s", n, library), func(b *testing.B) {
+				var h http.Handler
+				kept := 0.0
+				for b.Loop() {
+					h = nil
+					before := heapInUse()
+					h = wrap(b, library, policyOf(b, n, ASCII))
+					kept = heapInUse() - before
+				}
+				runtime.KeepAlive(h)
+				b.ReportMetric(kept, "policy-B")
 			})
 		}
 	}

@@ -79,10 +79,10 @@ func BenchmarkSource(b *testing.B) {
 	}{
 		{"allowed", []http.Header{get(cacheOrigin(ASCII))}, true},
 		{"idn", []http.Header{get(cacheOrigin(IDN))}, true},
-		{"hash-only", []http.Header{get(cacheOrigin(Hashed))}, true},
+		{"hash-prefix", []http.Header{get(cacheOrigin(Hashed))}, true},
 		{"own", []http.Header{get("https://" + ASCII)}, true},
 		{"spread", everyone, true},
-		{"refused", []http.Header{get(cacheOrigin("www.evil.example"))}, false},
+		{"denied", []http.Header{get(cacheOrigin("www.evil.example"))}, false},
 	} {
 		for _, handler := range handlers {
 			name := fmt.Sprintf("case=%s/publishers=%d/lib=%s", c.name, n, handler.lib)

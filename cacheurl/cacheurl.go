@@ -1,4 +1,4 @@
-// Package cacheurl turns URLs of a publisher's documents, images and files into those
+// Package cacheurl converts URLs of a publisher's documents, images and files to those
 // under which an AMP Cache serves them, and back.
 //
 //	https://www.example.com/article?id=7
@@ -6,8 +6,7 @@
 //
 // The format is that of the AMP document "AMP Cache URL Format and Request Handling"
 // (https://amp.dev/documentation/guides-and-tutorials/learn/amp-caches-and-cors/amp-cache-urls).
-// It looks nothing up and fetches nothing: whether a cache has the document is another
-// question.
+// The package sends no requests, and does not know whether a cache has the document.
 package cacheurl
 
 import (
@@ -23,8 +22,8 @@ import (
 	"github.com/ampcors/ampcors/internal/pageurl"
 )
 
-// ContentType is the first segment of a cache URL's path. It says how the cache is to
-// treat what it fetches. (There are further ones for ads, which are not a publisher's.)
+// ContentType is the first segment of a cache URL's path. It says how the cache treats what
+// it fetches. (AMP has more types, for ads, which publishers do not need.)
 type ContentType string
 
 const (
@@ -46,33 +45,32 @@ func (t ContentType) known() bool {
 	return false
 }
 
-// A URL is a cache URL, taken apart.
+// A URL is a parsed cache URL.
 type URL struct {
-	// Publisher is the publisher's URL, http or https, of a host that
-	// [ampcors.CanonicalDomain] takes, on the scheme's default port. [Parse] returns it in
-	// canonical form: the host in lower case with A-labels, no port, no fragment, dot
-	// segments removed, and what the URL standard does not leave in a path or a query
-	// percent-encoded: spaces and non-ASCII characters, say (but not ' in a query). All else
-	// is kept byte by byte, as caches take "?a", "?a=" and "?%61" for different documents.
+	// Publisher is the publisher's URL, http or https, on the scheme's default port.
+	// [ampcors.CanonicalDomain] must accept its host. [Parse] returns it in canonical form:
+	// the host in lower case with A-labels, no port, no fragment, and no dot segments.
+	// Characters that the URL standard escapes in a path or a query, such as spaces and
+	// non-ASCII characters, are percent-encoded (but not ' in a query). All other bytes are
+	// kept, since caches treat "?a", "?a=" and "?%61" as different documents.
 	// https://url.spec.whatwg.org/#percent-encoded-bytes
 	Publisher string
 
-	// Cache is the AMP Cache. The zero value stands for Google's.
+	// Cache is the AMP Cache. If zero, Google's is used.
 	Cache ampcors.Cache
 
-	// Type is the content type. If it is empty, [URL.Build] takes SizedImage if there are
-	// ImageParams, and else guesses by [GuessType].
+	// Type is the content type. If empty, [URL.Build] uses SizedImage if there are
+	// ImageParams, and [GuessType] otherwise.
 	Type ContentType
 
-	// ImageParams are the parameters of a [SizedImage], and of nothing else, as they
-	// stand in the path: "w800" asks for a width of 800 pixels. Several are separated by
-	// slashes.
+	// ImageParams are the parameters of a [SizedImage], as written in the path: "w800" asks
+	// for a width of 800 pixels. Several are separated by slashes. Other types have none.
 	ImageParams string
 
-	// CacheQuery are the cache's and the viewer's own query parameters, behind those of
-	// the publisher, without "?" or "&" before them: "amp_js_v=0.1". They are those that
-	// the AMP runtime takes off a URL: amp_js and all that begins so, amp_gsa, amp_kit,
-	// amp_r and usqp.
+	// CacheQuery are the query parameters of the cache and the viewer, which follow those
+	// of the publisher: "amp_js_v=0.1", without "?" or "&" before them. They are those that
+	// the AMP runtime removes from a URL: everything that begins with amp_js, and amp_gsa,
+	// amp_kit, amp_r and usqp.
 	CacheQuery string
 }
 
@@ -83,18 +81,18 @@ var cacheParam = regexp.MustCompile(`^(amp_(js[^&=]*|gsa|r|kit)|usqp)\b`)
 func isCacheParam(param string) bool { return cacheParam.MatchString(param) }
 
 // Build returns the cache URL. The domain prefix is that of [ampcors.DomainPrefix]. A
-// fragment of the publisher's URL is left out. An error is a *[ampcors.ValueError], or
+// fragment of the publisher's URL is removed. An error is an *[ampcors.ValueError], or
 // several of them joined.
 //
-// A publisher's URL with a query parameter that is the cache's own is refused: nobody could
-// tell whose it is.
+// A publisher's URL is rejected if it has one of the cache's query parameters: [Parse]
+// could not tell that it is the publisher's.
 func (u URL) Build() (string, error) {
 	page, problem := pageurl.Parse(u.Publisher, pageurl.AsBrowsers)
 	if problem != nil {
 		problem.Package, problem.Path = "cacheurl", "Publisher"
 		return "", problem
 	}
-	refuse := func(path, value, reason, want string) (string, error) {
+	reject := func(path, value, reason, want string) (string, error) {
 		return "", &ampcors.ValueError{Package: "cacheurl", Path: path, Value: value, Reason: reason, Want: want}
 	}
 
@@ -110,7 +108,7 @@ func (u URL) Build() (string, error) {
 		return "", err
 	}
 	if isOnCache(page.Host, cache) {
-		return refuse("Publisher", u.Publisher, "is on a cache already", "the publisher's own URL, which Parse returns")
+		return reject("Publisher", u.Publisher, "is on a cache already", "the publisher's own URL, which Parse returns")
 	}
 
 	contentType := u.Type
@@ -121,16 +119,16 @@ func (u URL) Build() (string, error) {
 		}
 	}
 	if !contentType.known() {
-		return refuse("Type", string(u.Type), "is not a content type", "one of the constants of type ContentType")
+		return reject("Type", string(u.Type), "is not a content type", "one of the constants of type ContentType")
 	}
 	segments := string(contentType)
 	switch hasParams := u.ImageParams != ""; {
 	case hasParams != (contentType == SizedImage):
-		return refuse("ImageParams", u.ImageParams, fmt.Sprintf("does not go with the content type %q", contentType), `parameters such as "w800" with SizedImage, and none with any other`)
+		return reject("ImageParams", u.ImageParams, fmt.Sprintf("does not go with the content type %q", contentType), `parameters such as "w800" with SizedImage, and none with any other`)
 	case hasParams:
 		for _, param := range strings.Split(u.ImageParams, "/") {
 			if !isImageParam(param) {
-				return refuse("ImageParams", u.ImageParams, "is not a list of parameters", `letters, digits, "-", "_", "=" and ",", such as "w800"`)
+				return reject("ImageParams", u.ImageParams, "is not a list of parameters", `letters, digits, "-", "_", "=" and ",", such as "w800"`)
 			}
 		}
 		segments += "/" + u.ImageParams
@@ -142,13 +140,13 @@ func (u URL) Build() (string, error) {
 	query := page.Query
 	for _, param := range queryParams(query) {
 		if isCacheParam(param) {
-			return refuse("Publisher", u.Publisher, fmt.Sprintf("has the query parameter %.80q, which is the cache's own", param), "the URL without it; CacheQuery is its place")
+			return reject("Publisher", u.Publisher, fmt.Sprintf("has the query parameter %.80q, which is reserved for the cache", param), "the URL without it, and the parameter in CacheQuery")
 		}
 	}
 	if u.CacheQuery != "" {
 		for _, param := range strings.Split(u.CacheQuery, "&") {
 			if !isCacheParam(param) || strings.ContainsFunc(param, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '#' || r == '"' || r == '<' || r == '>' }) {
-				return refuse("CacheQuery", u.CacheQuery, fmt.Sprintf("has %.80q", param), "amp_js_v, amp_gsa, amp_kit, amp_r and usqp, escaped and with & between them")
+				return reject("CacheQuery", u.CacheQuery, fmt.Sprintf("has %.80q", param), "amp_js_v, amp_gsa, amp_kit, amp_r and usqp, escaped and with & between them")
 			}
 		}
 		query = pageurl.AppendQuery(query, u.CacheQuery)
@@ -156,8 +154,8 @@ func (u URL) Build() (string, error) {
 	return origins[0] + "/" + segments + "/" + page.Host + page.Path + query, nil
 }
 
-// isOnCache reports whether a host is one of an AMP Cache's, which is no publisher: of this
-// one, or of those that are known.
+// isOnCache reports whether a host belongs to this AMP Cache or to a default one. Such a
+// host is not a publisher.
 func isOnCache(host string, cache ampcors.Cache) bool {
 	return slices.ContainsFunc(append(ampcors.DefaultCaches(), cache), func(c ampcors.Cache) bool { return isOrIsBelow(host, c.CacheDomain) })
 }
@@ -167,7 +165,7 @@ func isOrIsBelow(host, domain string) bool {
 }
 
 // isImageParam reports whether a segment can be one of a SizedImage's parameters. It must
-// neither look like a host, which has a dot, nor like the "s" of https.
+// not look like a host, which has a dot, or be the "s" of https.
 func isImageParam(segment string) bool {
 	return segment != "" && segment != "s" && strings.Trim(segment, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=,") == ""
 }
@@ -180,22 +178,22 @@ func queryParams(query string) []string {
 	return strings.Split(query[len("?"):], "&")
 }
 
-// Parse takes a cache URL apart. The caches are those that it may be of; without any,
-// [ampcors.DefaultCaches]. Other URLs, such as those of Google's viewer
-// (https://www.google.com/amp/s/...), are refused. A fragment is left out: in a viewer's URL
-// it holds what the viewer says to the page, and no server sees it. An error is a
-// *[ampcors.ValueError], or several of them joined if the caches have problems.
+// Parse parses a cache URL of one of the caches. If none are given, [ampcors.DefaultCaches]
+// is used. Other URLs, such as those of Google's viewer (https://www.google.com/amp/s/...),
+// are rejected. A fragment is removed: in a viewer's URL it is a message from the viewer to
+// the page, and no server sees it. An error is an *[ampcors.ValueError], or several of them
+// joined if the caches have problems.
 //
-// The domain prefix must belong to the host in the path, in any form that a cache may give
-// it, readable or hash. No cache would serve another; and a reader who looks at the prefix
-// alone would take the page for somebody else's.
+// The domain prefix must belong to the host in the path, either in readable form or as a
+// hash prefix. No cache serves a document under another prefix, and a reader who looks only
+// at the prefix would believe that the page is another publisher's.
 func Parse(cacheURL string, caches ...ampcors.Cache) (URL, error) {
 	if len(caches) == 0 {
 		caches = ampcors.DefaultCaches()
 	} else if _, err := ampcors.CacheOrigins("www.example.com", caches...); err != nil {
 		return URL{}, err
 	}
-	refuse := func(reason, want string) (URL, error) {
+	reject := func(reason, want string) (URL, error) {
 		return URL{}, &ampcors.ValueError{Package: "cacheurl", Path: "cacheURL", Value: cacheURL, Reason: reason, Want: want}
 	}
 	whole, problem := pageurl.Split(cacheURL, pageurl.AsBrowsers)
@@ -204,28 +202,28 @@ func Parse(cacheURL string, caches ...ampcors.Cache) (URL, error) {
 		return URL{}, problem
 	}
 	if whole.Scheme != "https" {
-		return refuse("is not https", "https: AMP Caches have no other URLs")
+		return reject("is not https", "https, which all AMP Caches use")
 	}
-	// Two letters that are not ASCII have lower-case forms that are, and browsers read them
-	// otherwise: İ would make a look-alike host Bing's.
+	// strings.ToLower maps two non-ASCII letters, İ and the Kelvin sign, to ASCII. Browsers
+	// read İ differently, so it would make a look-alike host pass as Bing's.
 	if strings.ContainsFunc(whole.Host, func(r rune) bool { return r >= utf8.RuneSelf }) {
-		return refuse(fmt.Sprintf("has the host %.80q, which is not ASCII", whole.Host), "the host as caches have it, with A-labels (xn--...)")
+		return reject(fmt.Sprintf("has the host %.80q, which is not ASCII", whole.Host), "an ASCII host, with A-labels (xn--...)")
 	}
 	host := strings.ToLower(whole.Host)
 	i := slices.IndexFunc(caches, func(c ampcors.Cache) bool { return isOrIsBelow(host, c.CacheDomain) })
 	if i < 0 {
-		return refuse(fmt.Sprintf("has the host %.80q, which is below no known cache's domain", host), `a URL such as "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/"`)
+		return reject(fmt.Sprintf("has the host %.80q, which is below no known cache's domain", host), `a URL such as "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/"`)
 	}
 	u := URL{Cache: caches[i]}
 	prefix := strings.TrimSuffix(strings.TrimSuffix(host, u.Cache.CacheDomain), ".")
 	if prefix == "" {
-		return refuse("has no domain prefix", `a host such as "www-example-com.`+u.Cache.CacheDomain+`"`)
+		return reject("has no domain prefix", `a host such as "www-example-com.`+u.Cache.CacheDomain+`"`)
 	}
 
 	const wantPath = `a path such as "/c/s/www.example.com/article"`
 	segment, rest, _ := strings.Cut(strings.TrimPrefix(whole.Path, "/"), "/")
 	if u.Type = ContentType(segment); !u.Type.known() {
-		return refuse(fmt.Sprintf("has the content type %.80q", segment), wantPath+", that begins with c, v, wp, cert, i, ii or r")
+		return reject(fmt.Sprintf("has the content type %.80q", segment), wantPath+", whose first segment is c, v, wp, cert, i, ii or r")
 	}
 	if u.Type == SizedImage {
 		n := 0 // bytes of the parameters, each with a slash
@@ -236,7 +234,7 @@ func Parse(cacheURL string, caches ...ampcors.Cache) (URL, error) {
 			n += len(param) + len("/")
 		}
 		if n == 0 {
-			return refuse("has no image parameters", `a path such as "/ii/w800/s/www.example.com/image.jpg"`)
+			return reject("has no image parameters", `a path such as "/ii/w800/s/www.example.com/image.jpg"`)
 		}
 		u.ImageParams, rest = rest[:n-len("/")], rest[n:]
 	}
@@ -247,20 +245,20 @@ func Parse(cacheURL string, caches ...ampcors.Cache) (URL, error) {
 	if i := strings.IndexByte(rest, '/'); i >= 0 {
 		rest, page.Path = rest[:i], rest[i:]
 	}
-	// The document wants A-labels here, but AMP's toolbox writes Unicode, and browsers escape
-	// that. The runtime unescapes whatever is escaped.
+	// The URL format requires A-labels here, but AMP's toolbox writes Unicode, which
+	// browsers escape. The runtime unescapes any escape.
 	pageHost, err := url.PathUnescape(rest)
 	if err != nil {
 		pageHost = rest
 	}
 	if page.Host, problem = pageurl.Domain(pageHost); problem != nil {
-		return refuse(fmt.Sprintf("has the host %.80q in its path, which %s", pageHost, problem.Reason), wantPath)
+		return reject(fmt.Sprintf("has the host %.80q in its path, which %s", pageHost, problem.Reason), wantPath)
 	}
 	if isOnCache(page.Host, u.Cache) {
-		return refuse(fmt.Sprintf("has the host %q in its path, which is on a cache itself", page.Host), "a publisher's host")
+		return reject(fmt.Sprintf("has the host %q in its path, which is on a cache itself", page.Host), "a publisher's host")
 	}
 	if !belongsTo(prefix, page.Host) {
-		return refuse(fmt.Sprintf("has the domain prefix %.80q, which is not one of %q", prefix, page.Host), "the prefix of the host in the path")
+		return reject(fmt.Sprintf("has the domain prefix %.80q, which is not one of %q", prefix, page.Host), "the prefix of the host in the path")
 	}
 
 	var own, theirs []string
@@ -278,8 +276,8 @@ func Parse(cacheURL string, caches ...ampcors.Cache) (URL, error) {
 	return u, nil
 }
 
-// belongsTo reports whether the prefix is a form of the publisher domain: any that a
-// [ampcors.Middleware] would take for it.
+// belongsTo reports whether the prefix is one that [ampcors.Middleware] accepts for the
+// publisher domain.
 func belongsTo(prefix, domain string) bool {
 	of, err := ampcors.PublisherDomain(prefix)
 	if errors.Is(err, ampcors.ErrHashPrefix) {

@@ -19,12 +19,12 @@ var google, bing = ampcors.DefaultCaches()[0], ampcors.DefaultCaches()[1]
 
 // Reasons to differ from a public vector.
 const (
-	slashKept   = `"/" behind the host is kept as it was written, as the toolbox does`
+	slashKept   = `"/" after the host is kept as written, as in the toolbox`
 	noFragment  = "a fragment is not part of a cache URL: it never reaches the cache"
 	otherPort   = "a cache URL has no port, and another port is another server"
-	onACache    = "what is on a cache is no publisher's URL; whether it is correct, Parse tells"
-	asALabels   = "a host is in A-labels in the path, as the document has it; Parse reads both"
-	singleLabel = "a single label is no publisher: nobody can have a page there that a cache fetches"
+	onACache    = "a URL on a cache is not a publisher's URL; Parse reports whether it is valid"
+	asALabels   = "the host in the path is in A-labels, as AMP's document has it; Parse reads both forms"
+	singleLabel = "a single label is not a publisher: a cache cannot fetch a page there"
 )
 
 // differs lists the rows from which this package differs, by input and expected output.
@@ -48,7 +48,7 @@ var differs = map[[2]string]string{
 	{"http://localhost:3000", "https://jgla3zmib2ggq5buc4hwi5taloh6jlvzukddfr4zltz3vay5s5rq.cdn.ampproject.org/c/localhost"}:                                                                                 singleLabel,
 }
 
-// TestPublicVectors builds every cache_url row, and takes what it expects apart again.
+// TestPublicVectors builds the URL of every cache_url row, and parses the expected URL.
 func TestPublicVectors(t *testing.T) {
 	t.Parallel()
 	file, err := os.Open("testdata/public_vectors.tsv")
@@ -101,7 +101,7 @@ func TestPublicVectors(t *testing.T) {
 				t.Errorf("%s: got %s, %v; want %s", input, got, err, want)
 			}
 		case err == nil && got == want:
-			t.Errorf("%s: %s; but it is as the vector has it", input, reason)
+			t.Errorf("%s: listed as different (%s), but equals the vector", input, reason)
 		case reason == slashKept && got != want+"/":
 			t.Errorf("%s: got %s, %v", input, got, err)
 		case reason == noFragment && input != "https://www.ampproject.org": // where the vector also adds a slash
@@ -113,7 +113,7 @@ func TestPublicVectors(t *testing.T) {
 		}
 		used[key] = true
 
-		// What the vector expects is a cache's URL, and Parse must read it.
+		// The expected value is a cache URL, and Parse must accept it.
 		reason := differs[key]
 		if reason == onACache || reason == singleLabel {
 			continue
@@ -126,7 +126,7 @@ func TestPublicVectors(t *testing.T) {
 		if reason == "" || reason == asALabels {
 			again, err := parsed.Build()
 			if err != nil || again != got || parsed.ImageParams != u.ImageParams || parsed.CacheQuery != u.CacheQuery {
-				t.Errorf("%s is taken apart into %+v, and built as %s, %v", want, parsed, again, err)
+				t.Errorf("%s is parsed as %+v, and built as %s, %v", want, parsed, again, err)
 			}
 		}
 	}
@@ -148,8 +148,8 @@ func TestBuildAndParse(t *testing.T) {
 	const g = "https://www-example-com.cdn.ampproject.org"
 	for _, test := range []struct {
 		url  URL
-		want string // and Parse of it gives url, with publisher in place of its Publisher if that is not empty
-		as   string
+		want string
+		as   string // the Publisher that Parse returns for want, if it is not url.Publisher
 	}{
 		// Each content type.
 		{URL{Publisher: "https://www.example.com/a", Type: Document}, g + "/c/s/www.example.com/a", ""},
@@ -165,7 +165,7 @@ func TestBuildAndParse(t *testing.T) {
 		// Another cache.
 		{URL{Publisher: "https://www.example.com/a", Type: Document, Cache: bing}, "https://www-example-com.www.bing-amp.com/c/s/www.example.com/a", ""},
 
-		// Each is another entry of the cache.
+		// Each of these is a different entry of the cache.
 		{URL{Publisher: "https://www.example.com", Type: Document}, g + "/c/s/www.example.com", ""},
 		{URL{Publisher: "https://www.example.com/", Type: Document}, g + "/c/s/www.example.com/", ""},
 		{URL{Publisher: "https://www.example.com/?", Type: Document}, g + "/c/s/www.example.com/?", ""},
@@ -178,7 +178,7 @@ func TestBuildAndParse(t *testing.T) {
 		{URL{Publisher: "https://www.example.com/s/www.example.org/c/s", Type: Document}, g + "/c/s/www.example.com/s/www.example.org/c/s", ""},
 		{URL{Publisher: "https://www.example.com/?u=https://www.example.org/#", Type: Document}, g + "/c/s/www.example.com/?u=https://www.example.org/", "https://www.example.com/?u=https://www.example.org/"},
 
-		// The cache's own parameters, and those that only look like it.
+		// The cache's own parameters, and parameters that only look like them.
 		{URL{Publisher: "https://www.example.com/?", Type: Viewer, CacheQuery: "usqp=mq331AQ%3D&amp_gsa=1"}, g + "/v/s/www.example.com/?&usqp=mq331AQ%3D&amp_gsa=1", ""},
 		{URL{Publisher: "https://www.example.com/\x7f", Type: Document}, g + "/c/s/www.example.com/%7F", "https://www.example.com/%7F"},
 		{URL{Publisher: "https://www.example.com/", Type: Document, CacheQuery: "amp_js&amp_jsx=1&amp_js_v%3D1&amp_r.x"}, g + "/c/s/www.example.com/?amp_js&amp_jsx=1&amp_js_v%3D1&amp_r.x", ""},
@@ -191,7 +191,7 @@ func TestBuildAndParse(t *testing.T) {
 		{URL{Publisher: "https://example.com:/a", Type: Document}, "https://example-com.cdn.ampproject.org/c/s/example.com/a", "https://example.com/a"},
 		{URL{Publisher: "https://in--trouble.com/a", Type: Document}, "https://" + hash(t, "in--trouble.com") + ".cdn.ampproject.org/c/s/in--trouble.com/a", ""},
 
-		// What browsers do before they ask.
+		// What browsers normalize before a request.
 		{URL{Publisher: "https://www.example.com/a b\"<>`{}^?a b\"<>", Type: Document}, g + "/c/s/www.example.com/a%20b%22%3C%3E%60%7B%7D%5E?a%20b%22%3C%3E", "https://www.example.com/a%20b%22%3C%3E%60%7B%7D%5E?a%20b%22%3C%3E"},
 		{URL{Publisher: "https://www.example.com/./a/../b/%2e%2E/.%2e/c/..", Type: Document}, g + "/c/s/www.example.com/", "https://www.example.com/"},
 		{URL{Publisher: "https://www.example.com/../../a/.b/..c/%2ed/./", Type: Document}, g + "/c/s/www.example.com/a/.b/..c/%2ed/", "https://www.example.com/a/.b/..c/%2ed/"},
@@ -223,8 +223,8 @@ func hash(t *testing.T, domain string) string {
 	return prefix
 }
 
-// TestParseTakesEveryFormOfThePrefix: caches differ in which they use.
-func TestParseTakesEveryFormOfThePrefix(t *testing.T) {
+// TestParseAcceptsEveryFormOfThePrefix: caches use different forms.
+func TestParseAcceptsEveryFormOfThePrefix(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ url, publisher string }{
 		{"https://" + hash(t, "www.example.com") + ".cdn.ampproject.org/c/s/www.example.com/", "https://www.example.com/"},
@@ -240,7 +240,7 @@ func TestParseTakesEveryFormOfThePrefix(t *testing.T) {
 	}
 }
 
-func TestFaultsAreRefusedAndNamed(t *testing.T) {
+func TestInvalidURLsAreRejectedWithAReason(t *testing.T) {
 	t.Parallel()
 	const g = "https://www-example-com.cdn.ampproject.org"
 	for url, want := range map[string]string{
@@ -360,8 +360,8 @@ func TestParseChecksTheCaches(t *testing.T) {
 	}
 }
 
-// TestWorkIsLinear: what was quadratic took a minute.
-func TestWorkIsLinear(t *testing.T) {
+// TestParseTakesLinearTime: with quadratic time, this takes a minute.
+func TestParseTakesLinearTime(t *testing.T) {
 	t.Parallel()
 	params := strings.Repeat("a/", 1<<19)
 	u, err := Parse("https://www-example-com.cdn.ampproject.org/ii/" + params + "s/www.example.com/")
@@ -381,12 +381,12 @@ func TestGuessType(t *testing.T) {
 		"/photo.jpg":        Image,
 		"/photo.jpg?x=.ttf": Image,
 		"/photo.jpg#.ttf":   Image,
-		"/photo.JPG":        Document, // as the toolbox, which compares bytes
-		"/photo.svg":        Image,    // which the toolbox lists as a font, too
+		"/photo.JPG":        Document, // the case matters, as in the toolbox
+		"/photo.svg":        Image,    // the toolbox also lists it as a font
 		"/photo.PI1":        Image,
 		"/serif.woff2":      Resource,
 		"/serif.ttf":        Resource,
-		"/service":          Document, // where the toolbox sees the font extension "ice"
+		"/service":          Document, // the toolbox takes "ice" for a font extension
 		"/photo.jpg/":       Document,
 		"/a.jpg/b":          Document,
 		"/jpg":              Document,
@@ -398,7 +398,7 @@ func TestGuessType(t *testing.T) {
 		}
 	}
 	if got := GuessType("photo.jpg"); got != Document {
-		t.Errorf("what is no URL is guessed to be %q", got)
+		t.Errorf("a value that is not a URL is guessed to be %q", got)
 	}
 	for url, want := range map[URL]string{
 		{Publisher: "https://www.example.com/a.png"}:                      "/i/s/",
@@ -411,8 +411,8 @@ func TestGuessType(t *testing.T) {
 	}
 }
 
-// FuzzBuildThenParse: what was built is taken apart into what it was built of; net/url
-// and the mapping of the root package find in it what they should.
+// FuzzBuildThenParse checks that Parse undoes Build, and that net/url and the root package
+// agree with the result.
 func FuzzBuildThenParse(f *testing.F) {
 	for _, path := range []string{"", "/", "/?", "/a%2Fb/../c?a&a=&%20=+#x", "/ä?ö", "/ a?b c", "/a//b", "/..", "/?amp_js_v=1", "/%", "/?x=%zz[]"} {
 		f.Add("https", "www.example.com", path, uint8(0), "", "")
@@ -438,16 +438,16 @@ func FuzzBuildThenParse(f *testing.F) {
 			t.Fatalf("%+v: built %s; then %v", u, built, err)
 		}
 		if again, err := parsed.Build(); err != nil || again != built {
-			t.Fatalf("%s is taken apart into %+v, and built as %s, %v", built, parsed, again, err)
+			t.Fatalf("%s is parsed as %+v, and built as %s, %v", built, parsed, again, err)
 		}
 		if twice, err := Parse(built, caches...); err != nil || twice != parsed {
-			t.Fatalf("%s is taken apart into %+v and %+v, %v", built, parsed, twice, err)
+			t.Fatalf("%s is parsed as %+v and as %+v, %v", built, parsed, twice, err)
 		}
 		if parsed.Cache != u.Cache || parsed.ImageParams != imageParams || parsed.CacheQuery != cacheQuery || u.Type != "" && parsed.Type != u.Type {
 			t.Fatalf("%+v: parsed %+v", u, parsed)
 		}
 
-		// What was written in the publisher's URL and needs no escaping is there unchanged.
+		// A query in the publisher's URL that needs no escaping is unchanged.
 		asWritten, _, _ := strings.Cut(u.Publisher, "#")
 		_, query, hasQuery := strings.Cut(asWritten, "?")
 		if _, parsedQuery, has := strings.Cut(parsed.Publisher, "?"); has != hasQuery || !strings.ContainsAny(query, ` "<>`) && isPrintable(query) && parsedQuery != query {
@@ -456,7 +456,7 @@ func FuzzBuildThenParse(f *testing.F) {
 		if !isPrintable(built) || strings.ContainsAny(built, " #\"<>") {
 			t.Fatalf("%+v: %q is not a URL", u, built)
 		}
-		if std, err := url.Parse(built); err == nil { // it refuses "%zz"
+		if std, err := url.Parse(built); err == nil { // it rejects "%zz"
 			prefix, _, _ := strings.Cut(std.Host, ".")
 			page, err := url.Parse(parsed.Publisher)
 			if err != nil || !belongsTo(prefix, page.Host) || !slices.Contains(strings.Split(std.EscapedPath(), "/"), page.Host) ||
@@ -467,8 +467,7 @@ func FuzzBuildThenParse(f *testing.F) {
 	})
 }
 
-// FuzzParse: what Parse returns is built into a cache URL of the same publisher, and that
-// is taken apart into the same.
+// FuzzParse checks that Build accepts what Parse returns, and that Parse undoes Build.
 func FuzzParse(f *testing.F) {
 	for _, u := range []string{"https://www-example-com.cdn.ampproject.org/c/s/www.example.com/a?b&amp_js_v=1#c", "https://xn---com-k47jg78q.cdn.ampproject.org/ii/w8/x/s/點看.com", "https://cdn-ampproject-org.cdn.ampproject.org/c/s/cdn.ampproject.org/", "https://www-example-com.www.b\u0130ng-amp.com/c/www%2Eexample.com/../"} {
 		f.Add(u)
@@ -488,10 +487,10 @@ func FuzzParse(f *testing.F) {
 		if again, err := Parse(built); err != nil || again != u {
 			t.Fatalf("%q is %+v, built as %s, which is %+v, %v", cacheURL, u, built, again, err)
 		}
-		// The host that a browser would ask, by the mapping of UTS 46 in x/net, is the cache's.
+		// A browser maps the host by UTS 46, like x/net. The result must be on the cache.
 		std, err := url.Parse(cacheURL)
 		if err != nil {
-			return // net/url refuses "%zz"
+			return // net/url rejects "%zz"
 		}
 		host, err := idna.New(idna.MapForLookup(), idna.Transitional(false), idna.StrictDomainName(false), idna.CheckHyphens(false)).ToASCII(std.Hostname())
 		if err != nil || !strings.HasSuffix(host, "."+u.Cache.CacheDomain) {

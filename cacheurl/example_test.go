@@ -15,7 +15,7 @@ func Example() {
 	}
 	u, err := cacheurl.Parse(cacheURL)
 	if err != nil {
-		log.Fatal(err) // also if the prefix is another publisher's than the path's
+		log.Fatal(err) // even if only the prefix and the path do not match
 	}
 	fmt.Println(cacheURL)
 	fmt.Println(u.Publisher, u.Cache.ID, u.Type)

@@ -7,14 +7,14 @@ import (
 )
 
 // GuessType returns the content type that the extension of a publisher's URL suggests:
-// [Image] for "/photo.jpg", [Resource] for the font "/serif.woff2", [Document] for
-// everything else, and for what is no URL. The extensions, and their case, are those of
-// the AMP toolbox. It is a guess: the toolbox knows nearly three hundred, ".ai", ".max" and
-// ".75" among them, and so takes a document at "/agents.ai" for an image. Set [URL.Type]
-// where the type is known.
+// [Image] for "/photo.jpg", [Resource] for the font "/serif.woff2", and [Document] for
+// everything else, even if it is not a URL. The extensions are those of the AMP toolbox,
+// and their case matters. GuessType can be wrong: the toolbox knows nearly three hundred
+// extensions, such as ".ai", ".max" and ".75", so a document at "/agents.ai" is guessed to
+// be an image. Set [URL.Type] if the type is known.
 //
-// The toolbox also takes a path for a font that ends in the letters of an extension without
-// a dot: "/service", by ".ice". That is not followed.
+// Unlike the toolbox, GuessType requires the dot: the toolbox treats "/service" as a font,
+// because it ends in the letters of ".ice".
 func GuessType(publisherURL string) ContentType {
 	u, problem := pageurl.Split(publisherURL, pageurl.AsBrowsers)
 	if problem != nil {
@@ -52,8 +52,8 @@ const imageExtensions = `
 	sid stl sun svg sxd tga tif tiff v2d vnd vrml vtf wdp webp wmf x3d xar xbm xcf xpm
 `
 
-// Source: FontExtensions.js beside it, without those that it lists as images, too, and
-// those that no path can end in, such as "###" and "us?".
+// Source: FontExtensions.js beside it, without those that are also images, and those
+// with which no path can end, such as "###" and "us?".
 const fontExtensions = `
 	$on $tf 075 085 091 096 0b 12u 15u 64c 75 85 8m 8u 91 96 _v abf acfm acs afm afn afs all
 	amfm apf asf aspf atm auf b30 bco bdf bepf bez bfn bmap bmf bx bzr cbtf cct cef cff cfn cga

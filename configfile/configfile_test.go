@@ -34,7 +34,7 @@ func writeFile(t testing.TB, name, text string) {
 	}
 }
 
-func TestAFileCanSayAllThatIsPlain(t *testing.T) {
+func TestEveryFieldCanBeSetInAFile(t *testing.T) {
 	dir := write(t, map[string]string{
 		"config.json": `
 {
@@ -84,7 +84,7 @@ func TestAFileCanSayAllThatIsPlain(t *testing.T) {
 	}
 }
 
-func TestFaultsAreReportedWithTheirPlace(t *testing.T) {
+func TestErrorsAreReportedWithTheirPosition(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		file string
@@ -149,27 +149,27 @@ config.json:4:24: email.senders[0] "nobody" is not an email address; want an add
 config.json:4:46: maxAge "1.5s" is not a whole number of seconds; want whole seconds, such as 10m0s
 config.json:5:25: lookup.maxStale "1s" is less than lookup.ttl, during which a publisher gets in anyway; want 1m0s at least
 config.json:5:45: cacheSize "-1" is negative; want a number of entries, or 0 for the default`},
-		{"nobody allowed", "\n {}", "", `config.json:2:2: publishers is missing, and nothing else allows anybody: no origins, email.senders or Source; want at least one publisher, such as "example.com"`},
+		{"no publisher", "\n {}", "", `config.json:2:2: publishers is missing, and nothing else allows anybody: no origins, email.senders or Source; want at least one publisher, such as "example.com"`},
 		{"a list of publishers", `{"publishers": ["-a.example"], "publishersFile": "publishers.txt"}`, "a.example\n# b\n\n  http://b.example # c\nü.example\n\tc.example/\n",
 			`config.json:1:17: publishers[0] "-a.example" has a label that begins or ends with a hyphen; want a domain such as "www.example.com"
 publishers.txt:4:3: "http://b.example" has a scheme; want "b.example"
 publishers.txt:6:2: "c.example/" has a path, query or fragment; want "c.example"`},
-		{"a list that was cut off", `{"publishersFile": "publishers.txt"}`, "a.example\nwww.example.co", `publishers.txt:2:15: the last line does not end: the file may have been cut off; want a line break at the end`},
+		{"a truncated list", `{"publishersFile": "publishers.txt"}`, "a.example\nwww.example.co", `publishers.txt:2:15: the last line does not end: the file may have been cut off; want a line break at the end`},
 		{"a list in another encoding", `{"publishersFile": "publishers.txt"}`, "a.example\nb\xfccher.example\n", `publishers.txt:2:2: is not UTF-8; want UTF-8`},
-		{"a list with a mark", `{"publishersFile": "publishers.txt"}`, "\ufeffa.example\n", `publishers.txt:1:1: begins with a byte order mark; want UTF-8 without one`},
+		{"a list with a byte order mark", `{"publishersFile": "publishers.txt"}`, "\ufeffa.example\n", `publishers.txt:1:1: begins with a byte order mark; want UTF-8 without one`},
 		{"a list that was emptied", `{"publishersFile": "publishers.txt"}`, "", `publishers.txt:1:1: names no publisher; want at least one, or no publishersFile`},
 		{"a list without a name", `{"publishersFile": "", "publishers": ["a.example"]}`, "", `config.json:1:20: publishersFile cannot be read: DIR: it is not a regular file`},
 		{"a list that is the file itself", `{"publishersFile": "./config.json", "publishers": ["a"]}`, "", `config.json:1:20: publishersFile cannot be read: config.json: it is this file itself
 config.json:1:52: publishers[0] "a" has no dot; want a domain such as "www.example.com"`},
-		{"a list with ends of lines of long ago", `{"publishersFile": "publishers.txt"}`, "a.example\r\n# ours\rb.example\rc.example\r\n", `publishers.txt:2:7: has a carriage return inside a line; want lines that end in a line feed`},
+		{"a list with lone carriage returns", `{"publishersFile": "publishers.txt"}`, "a.example\r\n# ours\rb.example\rc.example\r\n", `publishers.txt:2:7: has a carriage return inside a line; want lines that end in a line feed`},
 		{"no list", "{\n\"publishersFile\": \"none.txt\"}", "", `config.json:2:19: publishersFile cannot be read: none.txt: no such file or directory`},
 		{"a directory", `{"publishersFile": "."}`, "", `config.json:1:20: publishersFile cannot be read: DIR: it is not a regular file`},
-		{"cut off", "{\n\t\"publishers\": [\"a.exam", "", `config.json:2:24: is not JSON: unexpected end of JSON input`},
+		{"truncated", "{\n\t\"publishers\": [\"a.exam", "", `config.json:2:24: is not JSON: unexpected end of JSON input`},
 		{"empty", "", "", `config.json:1:1: is not JSON: unexpected end of JSON input`},
 		{"a comma too many", "{\n\t\"publishers\": [\"a.example\",]}", "", `config.json:2:29: is not JSON: invalid character ']' looking for beginning of value`},
-		{"something behind it", "{}\n}", "", `config.json:2:1: is not JSON: invalid character '}' after top-level value`},
+		{"text after the object", "{}\n}", "", `config.json:2:1: is not JSON: invalid character '}' after top-level value`},
 		{"another encoding", "{\"publishers\": [\"b\xfccher.example\"]}", "", `config.json:1:19: is not UTF-8; want UTF-8`},
-		{"a mark", "\ufeff{}", "", `config.json:1:1: begins with a byte order mark; want UTF-8 without one`},
+		{"a byte order mark", "\ufeff{}", "", `config.json:1:1: begins with a byte order mark; want UTF-8 without one`},
 		{"a list", ` ["a.example"]`, "", `config.json:1:2: the file is a list; want an object`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -238,7 +238,7 @@ AMPCORS_CONFIG:1:41: publishersFile "p.txt" is a relative path, and this configu
 	})
 }
 
-func TestAFaultKeepsWhatFoundIt(t *testing.T) {
+func TestAnErrorWrapsItsCause(t *testing.T) {
 	dir := write(t, map[string]string{"config.json": `{"publishers": ["a.example", "b"]}`})
 	_, err := Load(filepath.Join(dir, "config.json"))
 	var e *Error
@@ -252,8 +252,8 @@ func TestAFaultKeepsWhatFoundIt(t *testing.T) {
 	}
 }
 
-// A problem of the list hides none of what the program sets.
-func TestAFaultOfTheListHidesNoOther(t *testing.T) {
+// An error in the list does not hide an error in what the program sets.
+func TestAnErrorInTheListHidesNoOther(t *testing.T) {
 	dir := write(t, map[string]string{"config.json": `{"publishersFile": "p"}`, "p": "a.example"})
 	_, err := Load(filepath.Join(dir, "config.json"), func(cfg *ampcors.Config) { cfg.MaxAge = -1 })
 	if err == nil || !strings.Contains(err.Error(), "maxAge") || !strings.Contains(err.Error(), "p:1:10: the last line does not end") {
@@ -261,8 +261,8 @@ func TestAFaultOfTheListHidesNoOther(t *testing.T) {
 	}
 }
 
-// What the program puts before the list is not blamed on the list.
-func TestNoLineIsBlamedForWhatTheProgramSets(t *testing.T) {
+// An error in what the program puts before the list has no line in the list.
+func TestErrorsOfTheProgramHaveNoLine(t *testing.T) {
 	dir := write(t, map[string]string{"config.json": `{"publishersFile": "p"}`, "p": "a.example\nb\n"})
 	_, err := Load(filepath.Join(dir, "config.json"), func(cfg *ampcors.Config) {
 		cfg.Publishers = append([]string{"bad one", "x.example"}, cfg.Publishers...)
@@ -285,7 +285,7 @@ func TestAFileThatIsTooLongIsNotRead(t *testing.T) {
 	}
 }
 
-func TestManyFaultsAreCounted(t *testing.T) {
+func TestManyErrorsAreCounted(t *testing.T) {
 	dir := write(t, map[string]string{"config.json": `{"publishersFile": "p"}`, "p": strings.Repeat("/\n", 1234)})
 	_, err := Load(filepath.Join(dir, "config.json"))
 	errs := err.(interface{ Unwrap() []error }).Unwrap()
@@ -294,7 +294,7 @@ func TestManyFaultsAreCounted(t *testing.T) {
 	}
 }
 
-func TestSetSaysWhatAFileCannot(t *testing.T) {
+func TestLoadAppliesSet(t *testing.T) {
 	dir := write(t, map[string]string{"config.json": `{"credentialed": true}`})
 	cfg, err := Load(filepath.Join(dir, "config.json"), func(cfg *ampcors.Config) { cfg.Publishers = []string{"a.example"} })
 	if err != nil || !cfg.Credentialed || len(cfg.Publishers) != 1 {
@@ -311,7 +311,7 @@ p:2:1: "b" has no dot; want a domain such as "www.example.com"`
 	}
 }
 
-// Every field that validation can complain about has a place in the file.
+// Every path that validation can report names a member of the file.
 func TestEveryFieldIsFound(t *testing.T) {
 	bad := ampcors.Config{
 		Publishers: []string{"/"}, Origins: []string{"/"}, Methods: []string{"/"}, RequestHeaders: []string{"/"}, ResponseHeaders: []string{"/"},
@@ -343,7 +343,7 @@ func TestEveryFieldIsFound(t *testing.T) {
 	}
 }
 
-// A list is checked once, where it is used at once.
+// New returns the same errors as Load.
 func TestNewChecksAsLoadDoes(t *testing.T) {
 	dir := write(t, map[string]string{"good.json": `{"publishersFile": "p"}`, "bad.json": `{"publishersFile": "q", "maxAge": 1}`, "p": "a.example\n", "q": "a.example\nhttps://b.example\n"})
 	mw, err := New(filepath.Join(dir, "good.json"), func(cfg *ampcors.Config) { cfg.Credentialed = true })
@@ -369,8 +369,8 @@ func TestAMillionPublishersAreFound(t *testing.T) {
 	}
 }
 
-// FuzzLoad feeds any JSON: what encoding/json refuses is refused, and what is accepted is
-// what encoding/json makes of it.
+// FuzzLoad checks that encoding/json accepts every file that Load accepts, with the same
+// result.
 func FuzzLoad(f *testing.F) {
 	f.Add(`{"publishers": ["a.example"], "credentialed": true}`, "a.example\n")
 	f.Add(`{"publishersFile": "publishers.txt", "caches": [{"id": "g", "cacheDomain": "cdn.ampproject.org"}]}`, "b.example # b\n")
@@ -378,7 +378,7 @@ func FuzzLoad(f *testing.F) {
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, file, list string) {
 		if strings.Contains(file, "publishersFile") && !strings.Contains(file, `"publishersFile": "publishers.txt"`) {
-			return // which could be any file of this machine
+			return // it could be any file on this machine
 		}
 		dir, err := os.MkdirTemp(dir, "")
 		if err != nil {
@@ -392,8 +392,8 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// checkLoaded compares what Load returned with what encoding/json and a plain reading of
-// the list say.
+// checkLoaded compares the result of Load with those of encoding/json and of a simple
+// reading of the list.
 func checkLoaded(t *testing.T, file, list string, cfg ampcors.Config, err error) {
 	t.Helper()
 	if err != nil {
@@ -427,7 +427,7 @@ func checkLoaded(t *testing.T, file, list string, cfg ampcors.Config, err error)
 		} `json:"lookup"`
 		PublishersFile string `json:"publishersFile"`
 	}
-	_ = plain.config // which only json writes to
+	_ = plain.config // only encoding/json writes to it
 	decoder := json.NewDecoder(strings.NewReader(file))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&plain); err != nil {

@@ -21,8 +21,8 @@ import (
 	"github.com/ampcors/ampcors/internal/servertest"
 )
 
-// quick is an interval for tests that do not measure time. It is several times as long as
-// the steps in which file systems count it.
+// quick is an interval for tests that do not measure time. It is several times the
+// resolution of file times.
 const quick = 25 * time.Millisecond
 
 // A watched is a middleware that follows a file.
@@ -64,15 +64,15 @@ func (w *watched) allows(publisher string) bool {
 	return w.mw.CheckOrigin("https://" + publisher).Allowed
 }
 
-// pass lets so much of the bubble's time pass, and then waits until the Watcher waits. What
-// a test does to the files afterwards happens between two polls.
+// pass lets d pass in the bubble, and then waits until the Watcher is idle. Files that are
+// changed afterwards change between two polls.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// waitForLog lets a change be applied or reported. The log must then have so many lines, and
-// the text in the last of them.
+// waitForLog waits until a change is applied or reported. The log must then have that many
+// lines, and the text must be in the last one.
 func (w *watched) waitForLog(lines int, text string) {
 	w.Helper()
 	pass(2 * time.Second)
@@ -233,7 +233,7 @@ func TestAFileThatComesBackIsReported(t *testing.T) {
 	})
 }
 
-// newWatcher returns a watcher that looks when it is told to.
+// newWatcher returns a Watcher that polls only when the test calls poll.
 func newWatcher(t *testing.T, path string, set ...func(*ampcors.Config)) (*Watcher, *watched) {
 	t.Helper()
 	mw := new(ampcors.Middleware)
@@ -241,13 +241,13 @@ func newWatcher(t *testing.T, path string, set ...func(*ampcors.Config)) (*Watch
 	return &Watcher{path: path, mw: mw, set: set, log: slog.New(slog.NewTextHandler(w.log, nil)), seen: snapshot{look(path)}}, w
 }
 
-// tick lets pass what file systems take for different times, and looks.
+// tick waits until the file system's time has changed, and polls.
 func tick(w *Watcher) {
 	time.Sleep(quick)
 	w.poll()
 }
 
-// A list that is being written looks complete behind each line.
+// A list that is being written looks complete after each line.
 func TestAFileIsNotAppliedWhileItIsWritten(t *testing.T) {
 	t.Parallel()
 	dir := write(t, map[string]string{"c.json": `{"publishersFile": "p.txt"}`, "p.txt": "a.example\nlast.example\n"})
@@ -275,8 +275,8 @@ func TestAFileIsNotAppliedWhileItIsWritten(t *testing.T) {
 	}
 }
 
-// So is a list that is named while it is being written.
-func TestAnotherListIsAppliedOnceItStands(t *testing.T) {
+// Another list is not applied while it is being written either.
+func TestAnotherListIsAppliedOnceItIsStable(t *testing.T) {
 	t.Parallel()
 	dir := write(t, map[string]string{"c.json": listing("a.example"), "p.txt": "p.example\n"})
 	path := filepath.Join(dir, "c.json")
@@ -299,7 +299,7 @@ func TestAnotherListIsAppliedOnceItStands(t *testing.T) {
 	}
 }
 
-// A file that changes while it is read is not applied, not even for a signal.
+// A file that changes while it is read is not applied, not even after a signal.
 func TestAFileThatChangesWhileItIsReadIsNotApplied(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(write(t, map[string]string{"c.json": listing("a.example")}), "c.json")
@@ -322,11 +322,11 @@ func TestAFileThatChangesWhileItIsReadIsNotApplied(t *testing.T) {
 	}
 }
 
-// A file that is copied over with its size and times is another one all the same.
+// A file that is overwritten with one of the same size and time is noticed.
 func TestACopyWithTheSameTimesIsNoticed(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
-		t.Skip("only Linux tells the time of a change that nobody can set")
+		t.Skip("the change time, which programs cannot set, is only used on Linux")
 	}
 	path := filepath.Join(write(t, map[string]string{"c.json": listing("a.example")}), "c.json")
 	info, err := os.Stat(path)
@@ -357,7 +357,7 @@ func TestASignalAppliesTheFileAtOnce(t *testing.T) {
 			t.Error("not applied")
 		}
 		w.reload <- syscall.SIGHUP
-		w.waitForLog(2, "is applied") // although it did not change: the operator wants to see it
+		w.waitForLog(2, "is applied") // even without a change: the operator wants to see it
 		writeFile(t, path, "{")
 		w.reload <- syscall.SIGHUP
 		w.waitForLog(3, "not applied")
@@ -371,11 +371,11 @@ func TestASignalAppliesTheFileAtOnce(t *testing.T) {
 	})
 }
 
-func TestWatchSetsWhatAFileCannot(t *testing.T) {
+func TestTheWatcherAppliesSet(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(write(t, map[string]string{"c.json": `{}`}), "c.json")
-	// What it had stays.
-	source := everybody{}
+	// Source, Denied and Observe are kept.
+	source := everyDomain{}
 	observed := make(chan ampcors.Decision, 1)
 	mw, err := ampcors.New(ampcors.Config{Source: source, Denied: func(http.ResponseWriter, *http.Request, ampcors.Decision) {}, Observe: func(_ *http.Request, d ampcors.Decision) { observed <- d }})
 	if err != nil {
@@ -398,15 +398,15 @@ func TestWatchSetsWhatAFileCannot(t *testing.T) {
 	<-done
 }
 
-// everybody is a Source that takes every domain for a publisher.
-type everybody struct{}
+// everyDomain is a Source in which every domain is a publisher.
+type everyDomain struct{}
 
-func (everybody) HasPublisher(context.Context, string) (bool, error)        { return true, nil }
-func (everybody) PublisherByPrefix(context.Context, string) (string, error) { return "", nil }
+func (everyDomain) HasPublisher(context.Context, string) (bool, error)        { return true, nil }
+func (everyDomain) PublisherByPrefix(context.Context, string) (string, error) { return "", nil }
 
-// TestNoRequestIsDecidedByAMixture replaces JSON and list together, while requests are made.
-// Each configuration has its own publisher and its own header.
-func TestNoRequestIsDecidedByAMixture(t *testing.T) {
+// TestEachRequestSeesOneConfiguration replaces JSON and list together, while requests are
+// made. Each configuration has its own publisher and its own header.
+func TestEachRequestSeesOneConfiguration(t *testing.T) {
 	t.Parallel()
 	files := func(name string) map[string]string {
 		return map[string]string{
@@ -458,7 +458,7 @@ func TestNoRequestIsDecidedByAMixture(t *testing.T) {
 	group.Wait()
 }
 
-// A swap between the reading of the two files must not make a third configuration.
+// If the files are swapped while Load reads them, it must not mix old and new.
 func TestLoadReadsFilesThatBelongTogether(t *testing.T) {
 	t.Parallel()
 	files := func(i int) map[string]string {

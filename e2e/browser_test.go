@@ -1,5 +1,5 @@
-// Package e2e lets a real browser decide: headless Chromium loads pages from servers on
-// loopback that bear the true names, and their scripts do what a page's would.
+// Package e2e tests ampcors with a real browser: headless Chromium loads pages from servers
+// on loopback under the real host names, and their scripts do what those of AMP pages do.
 package e2e
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/ampcors/ampcors/internal/servertest"
 )
 
-// browser starts Chromium and returns a context for it. All names but localhost lead to
-// the site's servers.
+// browser starts Chromium and returns a context for it. All names except localhost lead
+// to the site's servers.
 func browser(t *testing.T, s *site) context.Context {
 	t.Helper()
 	path := servertest.Program(t, "install Chromium (Debian: apt-get install chromium)", "chromium", "chromium-browser", "google-chrome")
@@ -34,7 +34,7 @@ func browser(t *testing.T, s *site) context.Context {
 	} {
 		flags = append(flags, chromedp.Flag(name, true))
 	}
-	flags = append(flags, chromedp.Flag("disable-features", "HttpsUpgrades")) // a page over http is to stay there
+	flags = append(flags, chromedp.Flag("disable-features", "HttpsUpgrades")) // an http page must stay on http
 	flags = append(flags, chromedp.Flag("host-resolver-rules", "MAP *:80 "+s.http+", MAP *:443 "+s.https+", EXCLUDE localhost"))
 	ctx, cancel := chromedp.NewExecAllocator(context.Background(), flags...)
 	t.Cleanup(cancel)
@@ -49,8 +49,8 @@ func browser(t *testing.T, s *site) context.Context {
 	return ctx
 }
 
-// tab returns a context for a new tab. Tabs share their cookies: a profile of its own
-// would be like a private window, where Chromium sends none to third parties.
+// tab returns a context for a new tab. Tabs share their cookies: a tab with a profile
+// of its own would be like a private window, where Chromium sends no third-party cookies.
 func tab(t testing.TB, browser context.Context) context.Context {
 	t.Helper()
 	ctx, cancel := chromedp.NewContext(browser)
@@ -61,7 +61,8 @@ func tab(t testing.TB, browser context.Context) context.Context {
 	return ctx
 }
 
-// visit loads a page and returns what the script, a promise of a string, comes to there.
+// visit loads a page, runs the script in it, and returns the string that its promise
+// yields.
 func visit(t testing.TB, ctx context.Context, url, script string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)

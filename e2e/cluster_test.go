@@ -25,9 +25,9 @@ import (
 	"github.com/ampcors/ampcors/internal/servertest"
 )
 
-// TestAMillionPublishersOnThreeServers has three server processes share one Redis, and then
-// one PostgreSQL, under load, while publishers come and go and the database does. Whatever
-// happens, nobody who is not a publisher gets in, and no publisher is refused.
+// TestAMillionPublishersOnThreeServers runs three server processes with one Redis, and then
+// with one PostgreSQL, under load. Publishers are revoked and added, and the database
+// fails. No publisher may ever be denied, and no other origin allowed.
 func TestAMillionPublishersOnThreeServers(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "server")
 	build := []string{"build", "-o", binary}
@@ -52,7 +52,7 @@ const (
 	numServers    = 3
 	numWorkers    = 4   // that call each server
 	numHot        = 300 // publishers that most requests are for
-	numToggled    = 16  // publishers that come and go
+	numToggled    = 16  // publishers that are revoked and added again
 
 	timeout  = 500 * time.Millisecond
 	staleFor = 5 * time.Second
@@ -60,7 +60,7 @@ const (
 
 func publisherName(i int) string { return fmt.Sprintf("www.site-%d.example", i) }
 
-// A node is a server process, and its way to the database.
+// A node is a server process, and its link to the database.
 type node struct {
 	url  string
 	link *link
@@ -87,7 +87,7 @@ func startNode(t *testing.T, binary string, db *servertest.Server, s store) *nod
 	return &node{"http://" + strings.TrimSpace(addr), l, cmd}
 }
 
-// stats is what a server tells of itself.
+// stats is what a server reports at /stats.
 type stats struct {
 	Source      ampcors.SourceStats
 	Goroutines  int
@@ -112,13 +112,13 @@ func (n *node) stats(t *testing.T) (s stats) {
 type outcome int
 
 const (
-	letIn outcome = iota
-	refused
+	allowed outcome = iota
+	denied
 	unavailable
 	numOutcomes
 )
 
-// call sends a request from origin, and looks whether the answer is whole.
+// call sends a request from origin, and checks that the response is consistent.
 func (c *cluster) call(n *node, origin string) outcome {
 	r, err := http.NewRequest("GET", n.url+"/", nil)
 	if err != nil {
@@ -135,9 +135,9 @@ func (c *cluster) call(n *node, origin string) outcome {
 	granted, after := resp.Header["Access-Control-Allow-Origin"], resp.Header.Get("Retry-After")
 	switch {
 	case resp.StatusCode == http.StatusOK && slices.Equal(granted, []string{origin}) && after == "":
-		return letIn
+		return allowed
 	case resp.StatusCode == http.StatusForbidden && granted == nil && after == "":
-		return refused
+		return denied
 	case resp.StatusCode == http.StatusServiceUnavailable && granted == nil && after == "1":
 		return unavailable
 	}
@@ -145,7 +145,8 @@ func (c *cluster) call(n *node, origin string) outcome {
 	return unavailable
 }
 
-// originsOf returns a publisher's origins: on a cache, on one under its hash, and its own.
+// originsOf returns a publisher's origins: on a cache, on another by hash prefix, and its
+// own.
 func originsOf(publisher string) [3]string {
 	prefix, err := ampcors.DomainPrefix(publisher)
 	if err != nil {
@@ -155,10 +156,10 @@ func originsOf(publisher string) [3]string {
 	return [3]string{"https://" + prefix + ".cdn.ampproject.org", "https://" + hash + ".www.bing-amp.com", "https://" + publisher}
 }
 
-// A publisher is known to be in or out, or is just changing, and then its state is even.
+// A publisher is in the database, not in it, or being changed.
 type publisher struct {
 	origins [3]string
-	state   atomic.Int64 // 4n+1: in; 4n+3: out
+	state   atomic.Int64 // 4n+1: in; 4n+3: out; even: being changed
 }
 
 func newPublisher(name string) *publisher {
@@ -169,7 +170,7 @@ func newPublisher(name string) *publisher {
 
 func (p *publisher) change() { p.state.Add(1) }
 
-// A cluster is all of it.
+// A cluster is the database, the servers and their load.
 type cluster struct {
 	*testing.T
 	store  store
@@ -182,7 +183,7 @@ type cluster struct {
 	names   []string // of toggled
 
 	served   [numOutcomes]atomic.Int64 // requests for hot publishers
-	invented [numOutcomes]atomic.Int64 // by origins of nobody
+	invented [numOutcomes]atomic.Int64 // requests from invented origins
 	others   atomic.Int64              // for toggled and rare publishers
 	rows     []string                  // of the table
 }
@@ -196,19 +197,19 @@ func (c *cluster) work(ctx context.Context, n *node, seed uint64) {
 		case d < 70:
 			p := c.hot[int(float64(numHot)*random.Float64()*random.Float64())]
 			o := c.call(n, p.origins[random.IntN(3)])
-			if c.served[o].Add(1); o == refused {
-				c.Errorf("%s was refused", p.origins[2])
+			if c.served[o].Add(1); o == denied {
+				c.Errorf("%s was denied", p.origins[2])
 			}
 		case d < 75:
 			origin := originsOf(publisherName(random.IntN(numPublishers)))[random.IntN(3)]
-			if c.others.Add(1); c.call(n, origin) == refused {
-				c.Errorf("%s was refused", origin)
+			if c.others.Add(1); c.call(n, origin) == denied {
+				c.Errorf("%s was denied", origin)
 			}
 		case d < 90:
 			origin := originsOf(fmt.Sprintf("www.evil-%d-%d.example", seed, i))[random.IntN(3)]
 			o := c.call(n, origin)
-			if c.invented[o].Add(1); o == letIn {
-				c.Errorf("%s got in", origin)
+			if c.invented[o].Add(1); o == allowed {
+				c.Errorf("%s was allowed", origin)
 			}
 		default:
 			p := c.toggled[random.IntN(numToggled)]
@@ -217,17 +218,17 @@ func (c *cluster) work(ctx context.Context, n *node, seed uint64) {
 			c.others.Add(1)
 			switch {
 			case p.state.Load() != before:
-			case before%4 == 1 && o == refused:
-				c.Errorf("%s was refused", p.origins[2])
-			case before%4 == 3 && o == letIn:
-				c.Errorf("%s got in", p.origins[2])
+			case before%4 == 1 && o == denied:
+				c.Errorf("%s was denied", p.origins[2])
+			case before%4 == 3 && o == allowed:
+				c.Errorf("%s was allowed", p.origins[2])
 			}
 		}
 	}
 }
 
-// seenBy waits until each form of a publisher is decided so by the server, and returns how
-// long that took.
+// seenBy waits until the outcome for each origin of the publisher is one of want at the
+// server, and returns how long that took.
 func (c *cluster) seenBy(n *node, p *publisher, limit time.Duration, want ...outcome) time.Duration {
 	begun := time.Now()
 	for _, origin := range p.origins {
@@ -250,9 +251,9 @@ func (c *cluster) seenBy(n *node, p *publisher, limit time.Duration, want ...out
 // toggle revokes a publisher or adds it, and returns how long it took until each of the
 // servers had seen it.
 func (c *cluster) toggle(i int, in bool, nodes []*node) (slowest time.Duration) {
-	p, change, want := c.toggled[i], c.store.revoke, refused
+	p, change, want := c.toggled[i], c.store.revoke, denied
 	if in {
-		change, want = c.store.add, letIn
+		change, want = c.store.add, allowed
 	}
 	p.change()
 	if err := change(c.Context(), c.names[i]); err != nil {
@@ -261,7 +262,7 @@ func (c *cluster) toggle(i int, in bool, nodes []*node) (slowest time.Duration) 
 	took := make([]time.Duration, len(nodes))
 	var group sync.WaitGroup
 	for i, n := range nodes {
-		// What one look takes on a busy machine comes on top.
+		// The requests themselves also take time on a busy machine.
 		group.Go(func() { took[i] = c.seenBy(n, p, c.store.longest()+2*timeout, want) })
 	}
 	group.Wait()
@@ -269,12 +270,12 @@ func (c *cluster) toggle(i int, in bool, nodes []*node) (slowest time.Duration) 
 	return slices.Max(took)
 }
 
-// recovery waits until each server has answered fresh for a publisher that it cannot know.
+// recovery waits until each server allows a publisher that it cannot have in memory.
 func (c *cluster) recovery(phase int) time.Duration {
 	begun := time.Now()
 	for i, n := range c.nodes {
 		p := newPublisher(publisherName(numHot + phase*numServers + i))
-		c.seenBy(n, p, 20*time.Second, letIn)
+		c.seenBy(n, p, 20*time.Second, allowed)
 	}
 	return time.Since(begun)
 }
@@ -282,7 +283,7 @@ func (c *cluster) recovery(phase int) time.Duration {
 // phase does something under load, and records how the requests ended.
 func (c *cluster) phase(name string, do func() (remark string)) (stale uint64) {
 	c.Helper()
-	time.Sleep(2 * time.Second) // so that all is as usual again
+	time.Sleep(2 * time.Second) // until everything is as usual again
 	sum := func() (stale uint64) {
 		for _, n := range c.nodes {
 			stale += n.stats(c.T).Source.Stale
@@ -301,7 +302,7 @@ func (c *cluster) phase(name string, do func() (remark string)) (stale uint64) {
 		served[o], invented[o] = c.served[o].Load()-served[o], c.invented[o].Load()-invented[o]
 	}
 	c.rows = append(c.rows, fmt.Sprintf("| %s | %.1f | %d | %d | %d | %d | %d | %s |", name, took.Seconds(),
-		served[letIn], served[unavailable], invented[refused], invented[unavailable], stale, remark))
+		served[allowed], served[unavailable], invented[denied], invented[unavailable], stale, remark))
 	c.Log(c.rows[len(c.rows)-1])
 	return stale
 }
@@ -334,7 +335,7 @@ func runCluster(t *testing.T, binary string, db *servertest.Server, s store) {
 	}
 	for _, n := range c.nodes {
 		for _, p := range append(c.hot, c.toggled...) {
-			c.seenBy(n, p, 10*time.Second, letIn)
+			c.seenBy(n, p, 10*time.Second, allowed)
 		}
 	}
 	c.client.CloseIdleConnections()
@@ -388,19 +389,19 @@ func runCluster(t *testing.T, binary string, db *servertest.Server, s store) {
 		db.Start()
 		return "works again after " + round(c.recovery(2))
 	}))
-	wantStale(c.phase("all servers cut off from it", func() string {
+	wantStale(c.phase("all servers cut off from the database", func() string {
 		for _, n := range c.nodes {
 			n.link.cut()
 		}
 		time.Sleep(staleFor / 2)
 		for _, n := range c.nodes {
-			n.link.mend()
+			n.link.restore()
 		}
 		return "works again after " + round(c.recovery(3))
 	}))
 	wantStale(c.phase("one server cut off, and a publisher revoked", func() string {
 		lost, p := c.nodes[0], c.toggled[0]
-		c.seenBy(lost, p, timeout, letIn)
+		c.seenBy(lost, p, timeout, allowed)
 		lost.link.cut()
 		p.change()
 		if err := s.revoke(ctx, c.names[0]); err != nil {
@@ -408,11 +409,11 @@ func runCluster(t *testing.T, binary string, db *servertest.Server, s store) {
 		}
 		others := time.Duration(0)
 		for _, n := range c.nodes[1:] {
-			others = max(others, c.seenBy(n, p, s.longest()+2*timeout, refused))
+			others = max(others, c.seenBy(n, p, s.longest()+2*timeout, denied))
 		}
-		took := others + c.seenBy(lost, p, staleFor+2*timeout, refused, unavailable)
+		took := others + c.seenBy(lost, p, staleFor+2*timeout, denied, unavailable)
 		p.change()
-		lost.link.mend()
+		lost.link.restore()
 		recovered := c.recovery(4)
 		if c.toggle(0, true, c.nodes); c.Failed() {
 			return ""
@@ -431,7 +432,7 @@ func runCluster(t *testing.T, binary string, db *servertest.Server, s store) {
 }
 
 func clusterTable(rows []string) string {
-	return "| phase | seconds | publishers let in | publishers answered 503 | invented origins refused | invented answered 503 | answers by what was known before | |\n" +
+	return "| phase | seconds | publishers allowed | publishers answered 503 | invented origins denied | invented origins answered 503 | stale answers | |\n" +
 		"| --- | --- | --- | --- | --- | --- | --- | --- |\n" + strings.Join(rows, "\n") + "\n"
 }
 

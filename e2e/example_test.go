@@ -16,9 +16,9 @@ import (
 	"github.com/ampcors/ampcors/internal/servertest"
 )
 
-// TestTheExamplesPageAsAPersonUsesIt types, clicks and reads, at the size of a desktop
-// and of a phone. With SCREENSHOTS set to a directory, it leaves pictures there.
-func TestTheExamplesPageAsAPersonUsesIt(t *testing.T) {
+// TestTheExamplePage types, clicks and reads as a person does, at the size of a desktop and
+// of a phone. If SCREENSHOTS is set to a directory, it saves screenshots there.
+func TestTheExamplePage(t *testing.T) {
 	chromium := browser(t, newSite(t))
 	binary, addr := filepath.Join(t.TempDir(), "publisher"), strings.Replace(servertest.FreeAddress(t), "127.0.0.1", "localhost", 1)
 	if out, err := exec.Command("go", "build", "-o", binary, "github.com/ampcors/ampcors/examples/publisher").CombinedOutput(); err != nil {
@@ -41,12 +41,12 @@ func TestTheExamplesPageAsAPersonUsesIt(t *testing.T) {
 			look(t, page, size.name+"-empty", size.width)
 			focuses := "String(document.querySelector('#origin').autofocus)"
 			if read(t, page, focuses) != "true" {
-				t.Error("one cannot type at once")
+				t.Error("the field is not focused")
 			}
 
 			for _, try := range []struct{ name, typed, verdict, title, step string }{
 				{"allowed", "https://www-example-com.cdn.ampproject.org", "Allowed: cache origin (www.example.com)", "Allowed: whose page is this Origin?", "Listed in Publishers."},
-				{"refused", "https://evil-example.cdn.ampproject.org", "Denied: publisher not allowed (claims to be evil.example)", "Denied: whose page is this Origin?", "Neither listed in Publishers nor matched by a pattern there."},
+				{"denied", "https://evil-example.cdn.ampproject.org", "Denied: publisher not allowed (claims to be evil.example)", "Denied: whose page is this Origin?", "Neither listed in Publishers nor matched by a pattern there."},
 				{"markup", "<script>document.title='x'</script>", "Denied: malformed origin", "Denied: whose page is this Origin?", "An origin is a scheme"},
 				{"hash", "https://v2c4ucasgcskftbjt4c7phpkbqedcdcqo23tkamleapoa5o6fygq.cdn.ampproject.org", "Denied: hash prefix not known", "Denied: whose page is this Origin?", "A pattern cannot match a hash."},
 			} {
@@ -63,7 +63,7 @@ func TestTheExamplesPageAsAPersonUsesIt(t *testing.T) {
 				look(t, page, size.name+"-"+try.name, size.width)
 			}
 
-			// One of the samples, by its name; and one typed and sent by the Enter key.
+			// Click one of the samples by its name, then type an origin and press Enter.
 			do(t, page, loads(chromedp.Click(`//a[text()="Internationalised"]`)))
 			expect(t, page, "a sample", "Allowed: cache origin (xn--bcher-kva.example)", "Allowed: whose page is this Origin?", "Punycode decoded")
 			do(t, page, chromedp.Clear(chromedp.CSS("#origin")))
@@ -116,8 +116,8 @@ func expect(t *testing.T, page context.Context, name, verdict, title, step strin
 	}
 }
 
-// look checks that nothing reaches out of the screen sideways, that the field and the
-// button can be hit with a finger, and takes a picture.
+// look checks that the page is not wider than the screen, and that the field and the button
+// are large enough for a finger. It then takes a screenshot.
 func look(t *testing.T, page context.Context, name string, width int64) {
 	t.Helper()
 	if got := read(t, page, fmt.Sprintf("String(document.documentElement.scrollWidth <= %d)", width)); got != "true" {

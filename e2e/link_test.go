@@ -47,14 +47,14 @@ func (l *link) wait(ctx context.Context) {
 	}
 }
 
-// cut keeps everything back that either side sends, and lets neither know.
+// cut holds back everything that either side sends. The connections stay open.
 func (l *link) cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.open = make(chan struct{})
 }
 
-func (l *link) mend() {
+func (l *link) restore() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	close(l.open)

@@ -56,16 +56,16 @@ http {
 	return addr
 }
 
-// readShared reads what all may read and caches may keep, from a page.
+// readShared reads a response that shared caches may store, from a page.
 func readShared(t testing.TB, page context.Context, origin string) string {
 	t.Helper()
-	// The browser's own cache is left aside: it is another one for each site.
+	// The browser's own cache is not used: it is partitioned by site.
 	return visit(t, page, origin, "{"+library+`call('/api/shared', {cache: 'no-store'})}`)
 }
 
 // TestPublishersBehindASharedCache: two publishers' pages read one URL through a shared
-// cache, which keeps an answer for each. Without Vary the second one gets the first
-// one's Access-Control-Allow-Origin, and the browser keeps it from reading.
+// cache, which stores a response for each. Without Vary, the second page gets the
+// Access-Control-Allow-Origin of the first, and the browser blocks it.
 func TestPublishersBehindASharedCache(t *testing.T) {
 	const other = "https://xn--bcher-example-wob.cdn.ampproject.org"
 	s := newSite(t)
@@ -95,7 +95,7 @@ func TestPublishersBehindASharedCache(t *testing.T) {
 		}
 	}
 
-	// A font is kept for each of them, too.
+	// A font is stored for each publisher, too.
 	for _, origin := range []string{cached, other, cached} {
 		if got := visit(t, page, origin, "{"+library+`font('`+apiOrigin+`/api/font.ttf')}`); got != "loaded" {
 			t.Errorf("the font for %s is %s", origin, got)
@@ -110,7 +110,7 @@ func TestPublishersBehindASharedCache(t *testing.T) {
 		t.Errorf("without Vary, the first publisher has %q", got)
 	}
 	if got := readShared(t, page, other); got != blocked {
-		t.Errorf("without Vary, the other publisher has %q; this test cannot fail", got)
+		t.Errorf("without Vary, the other publisher has %q; this test proves nothing", got)
 	}
 }
 
@@ -122,9 +122,9 @@ func (w unvarying) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// TestAHandlerThatAddsToVary: nginx before 1.23 keys its cache on the last line of Vary alone,
-// so a handler that adds a line undoes that one publisher's answer is not another's. The
-// guard keeps all in one line.
+// TestAHandlerThatAddsToVary: nginx before 1.23 keys its cache on the last Vary line only.
+// If a handler adds a line, one publisher's page can get the response for another's. The
+// guard keeps everything in one line.
 func TestAHandlerThatAddsToVary(t *testing.T) {
 	const other = "https://xn--bcher-example-wob.cdn.ampproject.org"
 	mw, err := ampcors.New(config())

@@ -16,14 +16,15 @@ import (
 	rs "github.com/rs/cors"
 )
 
-// peerScenarios are those where the libraries differ. As AMP's runtime does, each page
-// says whose it is in __amp_source_origin, or lies; and marks what stays at its origin.
+// peerScenarios are the scenarios in which libraries differ. As in AMP's runtime, each page
+// sends its source origin, or a wrong one, in __amp_source_origin. Same-origin requests
+// have AMP-Same-Origin.
 var peerScenarios = []struct {
 	name  string
 	page  string
 	claim string
 	call  string
-	want  string // "reads"; "runs" if it cannot, but something was written; or "blocked"
+	want  string // "reads"; "runs" if it cannot, but the handler processed a POST; or "blocked"
 }{
 	{"cache page reads with cookies", cached, own, `call('/api/read', withCookies)`, "reads"},
 	{"cache page posts JSON", cached, own, `call('/api/write', json('POST'))`, "reads"},
@@ -70,14 +71,14 @@ var contenders = []contender{
 	}},
 	{"rs/cors", func(t *testing.T, s *site) http.Handler {
 		return rs.New(rs.Options{
-			// Nothing else can stand for a pattern's hosts on a cache.
+			// Only a wildcard can match a pattern's hosts on a cache.
 			AllowedOrigins: append(typedIn(t), "https://*-news-example.cdn.ampproject.org"), AllowCredentials: true, AllowedMethods: []string{"GET", "POST", "PUT"}, AllowedHeaders: []string{"Content-Type", "X-Requested-With"},
 		}).Handler(s.handler())
 	}},
 }
 
-// typedIn returns each origin of each publisher, for libraries that compare whole
-// origins. What a pattern covers at its own origin is one too; on a cache it has none.
+// typedIn returns each origin of each publisher, for libraries that compare whole origins.
+// A publisher pattern is also a pattern for own origins; for cache origins there is none.
 func typedIn(t *testing.T) (origins []string) {
 	t.Helper()
 	for _, publisher := range config().Publishers {
@@ -98,7 +99,7 @@ func typedIn(t *testing.T) (origins []string) {
 	return origins
 }
 
-// toolbox runs AMP's own middleware for Node with the options, before the same API.
+// toolbox runs AMP's own middleware for Node with the options, in front of the same API.
 func toolbox(options string) func(*testing.T, *site) http.Handler {
 	return func(t *testing.T, s *site) http.Handler {
 		node := servertest.Program(t, "install Node.js (Debian: apt-get install nodejs npm)", "node")
@@ -112,8 +113,8 @@ func toolbox(options string) func(*testing.T, *site) http.Handler {
 	}
 }
 
-// peerLibrary is the library whose call adds the claim to each URL, and to tell this
-// library from the one before, by which the browser's memory of preflights is useless.
+// peerLibrary returns library with a call that adds the claim to each URL. It also adds the
+// contender's number, so that the browser does not reuse preflight results of another one.
 func peerLibrary(claim string, contender int) string {
 	query := url.Values{"by": {strconv.Itoa(contender)}}
 	if claim != "" {
@@ -123,8 +124,8 @@ func peerLibrary(claim string, contender int) string {
 		"const claimed = path => path + '?" + query.Encode() + "'; const call = (path, options) => callWithout(claimed(path), options);"
 }
 
-// TestWhatEachLibraryLetsThrough runs the same pages before each library, and looks
-// whether the README's table has what came of it. UPDATE_README=1 writes the table.
+// TestWhatEachLibraryLetsThrough runs the same pages against each library, and compares the
+// results with the README's table. UPDATE_README=1 writes the table.
 func TestWhatEachLibraryLetsThrough(t *testing.T) {
 	s := newSite(t)
 	chromium := browser(t, s)
@@ -174,14 +175,14 @@ func TestWhatEachLibraryLetsThrough(t *testing.T) {
 	checkTable(t, "libraries", table)
 }
 
-// checkTable looks whether the README's table of this name is the one that came out. With
-// UPDATE_README set it writes it.
+// checkTable compares a table with the README's table of this name. If UPDATE_README is
+// set, it writes the table instead.
 func checkTable(t *testing.T, name, table string) {
 	t.Helper()
 	if os.Getenv("UPDATE_README") != "" {
 		writeTable(t, name, table)
 	} else if inside := cutReadme(t, name)[1]; inside != table {
-		t.Errorf("the README's table is\n%s\nbut came out as\n%s", inside, table)
+		t.Errorf("the README's table is\n%s\nwant\n%s", inside, table)
 	}
 }
 
@@ -195,7 +196,7 @@ func writeTable(t *testing.T, name, table string) {
 	}
 }
 
-// cutReadme returns what stands before, in and behind a table.
+// cutReadme returns the text before, in and after a table.
 func cutReadme(t *testing.T, name string) []string {
 	t.Helper()
 	data, err := os.ReadFile("README.md")

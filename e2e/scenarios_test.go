@@ -15,8 +15,8 @@ const (
 	bing    = "https://www-example-com.www.bing-amp.com"
 	evil    = "https://evil-example.cdn.ampproject.org"
 	own     = "https://www.example.com"
-	hashed  = "https://v2c4ucasgcskftbjt4c7phpkbqedcdcqo23tkamleapoa5o6fygq.cdn.ampproject.org" // of nobody here
-	blocked = "blocked"                                                                         // fetch failed, and tells a script no more
+	byHash  = "https://v2c4ucasgcskftbjt4c7phpkbqedcdcqo23tkamleapoa5o6fygq.cdn.ampproject.org" // of no publisher here
+	blocked = "blocked"                                                                         // fetch failed; a script learns no more
 )
 
 func config() ampcors.Config {
@@ -30,9 +30,8 @@ func config() ampcors.Config {
 	}
 }
 
-// library is what all pages have. call fetches from the API and tells what the script
-// can read of it; form sends a form in the old way, which leaves the page, so that
-// nothing can be read.
+// library is the script of all pages. call fetches from the API and returns what the script
+// can read of the response. form submits an HTML form into a frame that it cannot read.
 const library = `
 	const call = (path, options = {}) => fetch(path.startsWith('/') ? '` + apiOrigin + `' + path : path, options)
 		.then(async r => r.type == 'opaque' ? 'opaque' : r.status + ' ' + (await r.text()).trim(), () => 'blocked');
@@ -59,8 +58,8 @@ const library = `
 	});
 `
 
-// A scenario is what a page does. The pages' reader has been at the API's host before
-// and has its cookie.
+// A scenario is what a page does. The browser has visited the API's host before and has its
+// cookie.
 type scenario struct {
 	name   string
 	page   string // where the script runs
@@ -75,24 +74,24 @@ var scenarios = []scenario{
 	{"a cache page posts a form", cached, `call('/api/write', post('a=1'))`, "200 written", "POST a=1 as reader"},
 	{"a cache page posts JSON, after a preflight", cached, `call('/api/write', json('POST'))`, "200 written", "POST {} as reader"},
 	{"a cache page puts JSON with a header, after a preflight", cached, `call('/api/write', json('PUT', {'X-Requested-With': 'page'}))`, "200 written", "PUT {} as reader"},
-	{"a cache page sends a form in the old way", cached, `form()`, "sent", "POST a=form as reader"},
-	{"a method that no preflight is granted for", cached, `call('/api/write', json('DELETE'))`, blocked, ""},
-	{"a header that no preflight is granted for", cached, `call('/api/write', json('POST', {'X-Other': '1'}))`, blocked, ""},
-	{"a cache page calls itself same-origin", cached, `call('/api/write', json('POST', {'AMP-Same-Origin': 'true'}))`, blocked, ""},
-	{"a cache page calls itself an email", cached, `call('/api/write', json('POST', {'AMP-Email-Sender': 'news@example.com'}))`, blocked, ""},
+	{"a cache page submits an HTML form", cached, `form()`, "sent", "POST a=form as reader"},
+	{"a method that preflights do not allow", cached, `call('/api/write', json('DELETE'))`, blocked, ""},
+	{"a header that preflights do not allow", cached, `call('/api/write', json('POST', {'X-Other': '1'}))`, blocked, ""},
+	{"a cache page claims to be same-origin", cached, `call('/api/write', json('POST', {'AMP-Same-Origin': 'true'}))`, blocked, ""},
+	{"a cache page claims to be an AMP for Email request", cached, `call('/api/write', json('POST', {'AMP-Email-Sender': 'news@example.com'}))`, blocked, ""},
 	{"AMP-Redirect-To can be read", cached, `header('/api/read', 'AMP-Redirect-To')`, "https://www.example.com/thanks", "read"},
 	{"another header cannot be read", cached, `header('/api/read', 'X-Internal')`, "null", "read"},
 
 	{"another publisher's page reads", evil, `call('/api/read')`, blocked, ""},
 	{"another publisher's page reads with cookies", evil, `call('/api/read', withCookies)`, blocked, ""},
 	{"another publisher's page posts a form", evil, `call('/api/write', post('a=1'))`, blocked, ""},
-	{"another publisher's page posts blindly", evil, `call('/api/write', {...post('a=1'), mode: 'no-cors'})`, "opaque", ""},
+	{"another publisher's page posts with no-cors", evil, `call('/api/write', {...post('a=1'), mode: 'no-cors'})`, "opaque", ""},
 	{"another publisher's page posts JSON", evil, `call('/api/write', json('POST'))`, blocked, ""},
 	{"another publisher's page sends a form", evil, `form()`, "sent", ""},
 	{"another publisher's page sends a form and no referrer", evil, `form('no-referrer')`, "sent", ""},
 	{"another publisher's page claims a source origin", evil, `call('/api/read?__amp_source_origin=' + encodeURIComponent('https://www.example.com'), withCookies)`, blocked, ""},
-	{"another publisher's page calls itself same-origin", evil, `call('/api/write', json('POST', {'AMP-Same-Origin': 'true'}))`, blocked, ""},
-	{"another publisher's page calls itself an email", evil, `call('/api/read?__amp_source_origin=news@example.com', withCookies)`, blocked, ""},
+	{"another publisher's page claims to be same-origin", evil, `call('/api/write', json('POST', {'AMP-Same-Origin': 'true'}))`, blocked, ""},
+	{"another publisher's page claims to be an AMP for Email request", evil, `call('/api/read?__amp_source_origin=news@example.com', withCookies)`, blocked, ""},
 	{"a look-alike host", "https://www-example-com.cdn.ampproject.org.evil.example", `call('/api/read', withCookies)`, blocked, ""},
 	{"a look-alike prefix", "https://wwwexample-com.cdn.ampproject.org", `call('/api/read', withCookies)`, blocked, ""},
 	{"a third-party frame's host", "https://d-1.ampproject.net", `call('/api/read', withCookies)`, blocked, ""},
@@ -101,8 +100,8 @@ var scenarios = []scenario{
 	{"internationalised, typed in Unicode, own origin", "https://bücher.example", `call('/api/write', post('a=1'))`, "200 written", "POST a=1 as reader"},
 	{"wrapped in 0- and -0", "https://0-en--us-example-com-0.cdn.ampproject.org", `call('/api/write', post('a=1'))`, "200 written", "POST a=1 as reader"},
 	{"below a pattern", "https://blog-news-example.cdn.ampproject.org", `call('/api/write', post('a=1'))`, "200 written", "POST a=1 as reader"},
-	{"the hash of a name that is too long", "", `call('/api/write', post('a=1'))`, "200 written", "POST a=1 as reader"},
-	{"the hash of nobody", hashed, `call('/api/read', withCookies)`, blocked, ""},
+	{"the hash prefix of a name that is too long", "", `call('/api/write', post('a=1'))`, "200 written", "POST a=1 as reader"},
+	{"the hash prefix of no publisher", byHash, `call('/api/read', withCookies)`, blocked, ""},
 	{"Bing's cache", bing, `call('/api/write', post('a=1'))`, "200 written", "POST a=1 as reader"},
 	{"another publisher's page on Bing's cache", "https://evil-example.www.bing-amp.com", `call('/api/write', {...post('a=1'), mode: 'no-cors'})`, "opaque", ""},
 
@@ -114,7 +113,7 @@ var scenarios = []scenario{
 	{"own origin over http", "http://www.example.com", `call('/api/write', {...post('a=1'), mode: 'no-cors'})`, "opaque", ""},
 	{"own origin over http reads", "http://www.example.com", `call('/api/read')`, blocked, ""},
 	{"a sandboxed frame in an allowed page", cached, `frame({sandbox: 'allow-scripts'}, "fetch('` + apiOrigin + `/api/read').then(() => 'read', () => 'blocked')")`, blocked, ""},
-	{"a sandboxed frame posts blindly", cached, `frame({sandbox: 'allow-scripts'}, "fetch('` + apiOrigin + `/api/write', {method: 'POST', mode: 'no-cors', credentials: 'include'}).then(() => 'sent', () => 'blocked')")`, "sent", ""},
+	{"a sandboxed frame posts with no-cors", cached, `frame({sandbox: 'allow-scripts'}, "fetch('` + apiOrigin + `/api/write', {method: 'POST', mode: 'no-cors', credentials: 'include'}).then(() => 'sent', () => 'blocked')")`, "sent", ""},
 	{"a frame that is not sandboxed", cached, `frame({}, "fetch('` + apiOrigin + `/api/read').then(r => r.text(), () => 'blocked')")`, "{\"cookie\":false}\n", "read"},
 
 	{"the API host's own page reads", apiOrigin + "/page", `call('/api/read', withCookies)`, `200 {"cookie":true}`, "read as reader"},
@@ -127,11 +126,11 @@ var scenarios = []scenario{
 	{"a font for another publisher's page", evil, `font('` + apiOrigin + `/api/font.ttf')`, blocked, ""},
 	{"a font from the AMP Cache, which keeps the API's answer", own, `font('https://api-example-org.cdn.ampproject.org/r/s/api.example.org/api/font.ttf')`, "loaded", ""},
 	{"that font for another publisher's page", evil, `font('https://api-example-org.cdn.ampproject.org/r/s/api.example.org/api/font.ttf')`, blocked, ""},
-	{"that font for another publisher who is allowed, which is why each needs a URL of its own", "https://bücher.example", `font('https://api-example-org.cdn.ampproject.org/r/s/api.example.org/api/font.ttf')`, blocked, ""},
+	{"that font for another allowed publisher: each needs a URL of its own", "https://bücher.example", `font('https://api-example-org.cdn.ampproject.org/r/s/api.example.org/api/font.ttf')`, blocked, ""},
 	{"a font from the publisher's own host, from the AMP Cache", "https://bücher.example", `font('https://xn--bcher-example-wob.cdn.ampproject.org/r/s/xn--bcher-kva.example/api/font.ttf')`, "loaded", ""},
 
-	{"a font for everybody", evil, `font('` + apiOrigin + `/public/font.ttf')`, "loaded", ""},
-	{"a font for everybody from the AMP Cache", evil, `font('https://api-example-org.cdn.ampproject.org/r/s/api.example.org/public/font.ttf')`, "loaded", ""},
+	{"a public font", evil, `font('` + apiOrigin + `/public/font.ttf')`, "loaded", ""},
+	{"a public font from the AMP Cache", evil, `font('https://api-example-org.cdn.ampproject.org/r/s/api.example.org/public/font.ttf')`, "loaded", ""},
 
 	{"a mail client, version 1", "https://mail.google.com", `call('/api/read?__amp_source_origin=news@example.com')`, `200 {"cookie":false}`, "read"},
 	{"a mail client reads the header that it needs", "https://mail.google.com", `header('/api/read?__amp_source_origin=news%40example.com', 'AMP-Access-Control-Allow-Source-Origin')`, "news@example.com", "read"},
@@ -139,14 +138,14 @@ var scenarios = []scenario{
 	{"a mail client, another sender", "https://mail.google.com", `call('/api/read?__amp_source_origin=evil@evil.example')`, blocked, ""},
 }
 
-// at returns the URL of the page. That of the long name is computed.
+// at returns the URL of the page. The origin of longName is computed.
 func (sc scenario) at(t testing.TB) string {
 	if sc.page != "" {
 		return sc.page
 	}
 	origins, err := ampcors.CacheOrigins(longName)
 	if err != nil || strings.Contains(origins[0], "-") {
-		t.Fatalf("%q, %v; want a hash", origins, err)
+		t.Fatalf("%q, %v; want a hash prefix", origins, err)
 	}
 	return origins[0]
 }

@@ -25,16 +25,16 @@ import (
 	"golang.org/x/image/font/gofont/goregular"
 )
 
-// The API's host is no publisher's.
+// The API's host is not a publisher.
 const apiOrigin = "https://api.example.org"
 
-// A site is all hosts of the test's web: two listeners that tell them apart by name.
+// A site serves all hosts of the tests on two listeners, by the Host header.
 type site struct {
 	http, https string // addresses
 
 	mu   sync.Mutex
 	api  http.Handler                          // what answers at apiOrigin
-	runs []string                              // what the API's handler was asked to do, which must be of nobody else's asking
+	runs []string                              // what the API's handler did
 	kept map[string]*httptest.ResponseRecorder // by the AMP Cache
 }
 
@@ -67,7 +67,7 @@ func (s *site) use(h http.Handler) {
 	s.api = h
 }
 
-// takeRuns returns what the API's handler was asked to do since the last time.
+// takeRuns returns what the API's handler did since the last call.
 func (s *site) takeRuns() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +86,7 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/favicon.ico":
 		http.NotFound(w, r)
 	case r.Host == "example.com" && own:
-		// As nearly every publisher has it.
+		// Nearly every publisher redirects its apex to www.
 		http.Redirect(w, r, "https://www.example.com"+r.URL.RequestURI(), http.StatusPermanentRedirect)
 	case r.Host == "api.example.org" && r.URL.Path == "/login":
 		http.SetCookie(w, &http.Cookie{Name: "reader", Value: "1", Path: "/", Secure: true, HttpOnly: true, SameSite: http.SameSiteNoneMode})
@@ -111,9 +111,9 @@ func page(w http.ResponseWriter) {
 	fmt.Fprint(w, "<!doctype html><title>page</title>")
 }
 
-// serveCached does what AMP's document says of a cache and fonts: it gets one from the
-// publisher's server, keeps it, and gives it to everybody with the
-// Access-Control-Allow-Origin that this server gave to the first.
+// serveCached does what AMP's document says about caches and fonts: it fetches a font from
+// the publisher's server, stores it, and serves it to every page with the
+// Access-Control-Allow-Origin of the first response.
 func (s *site) serveCached(w http.ResponseWriter, r *http.Request) {
 	host, path, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/r/s/"), "/")
 	s.mu.Lock()
@@ -139,7 +139,7 @@ func (s *site) serveCached(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(kept.Body.Bytes())
 }
 
-// handler is the API, which knows nothing of CORS. It notes what it does.
+// handler is the API, without CORS. It records what it does.
 func (s *site) handler() http.Handler {
 	api := http.NewServeMux()
 	done := func(r *http.Request, what string) {
@@ -211,7 +211,7 @@ func start(t testing.TB, addr string, cmd *exec.Cmd) {
 	}
 	ended := make(chan struct{})
 	go func() {
-		_ = cmd.Wait() // the error is the kill below, or is told by what it wrote
+		_ = cmd.Wait() // it was killed below, or stderr has the reason
 		close(ended)
 	}()
 	t.Cleanup(func() {
@@ -227,7 +227,7 @@ func start(t testing.TB, addr string, cmd *exec.Cmd) {
 			conn.Close()
 		}
 		select {
-		case <-ended: // so that what may listen there is somebody else's
+		case <-ended: // another process may listen at addr
 			t.Fatalf("%s ended", cmd.Path)
 		case <-time.After(50 * time.Millisecond):
 		}

@@ -18,12 +18,12 @@ import (
 
 // A store is the database that the servers share.
 type store interface {
-	flags(addr string) []string // of a server that reaches it at addr
+	flags(addr string) []string // of a server that connects to addr
 	longest() time.Duration     // that a change may take to be seen
 	fill(t *testing.T, publishers []string)
 	add(ctx context.Context, publisher string) error
 	revoke(ctx context.Context, publisher string) error
-	clients(ctx context.Context) (int, error) // connections, but for the test's own
+	clients(ctx context.Context) (int, error) // connections, without the test's own
 }
 
 type redisStore struct {
@@ -48,7 +48,7 @@ func newRedisStore(t *testing.T, addr string) *redisStore {
 }
 
 func (s *redisStore) flags(addr string) []string {
-	return []string{"-redis", addr, "-ttl", "2s"} // which is not what a change waits for
+	return []string{"-redis", addr, "-ttl", "2s"} // a change does not wait for it
 }
 
 func (s *redisStore) longest() time.Duration { return time.Second }
@@ -97,8 +97,8 @@ func (s *postgresStore) flags(addr string) []string {
 
 func (s *postgresStore) longest() time.Duration { return postgresTTL }
 
-// fill makes the table that sqlsource documents. Most rows have their prefix from the
-// start; the others get theirs as in a migration.
+// fill creates the table that sqlsource documents. Most rows are inserted with their
+// prefix. FillPrefixes sets the others, as in a migration.
 func (s *postgresStore) fill(t *testing.T, publishers []string) {
 	ctx := t.Context()
 	if _, err := s.db.ExecContext(ctx, `CREATE TABLE publishers (

@@ -17,14 +17,14 @@ import (
 
 // A backend serves the key, and queues the pages that change.
 func Example() {
-	ctx := context.Background() // not one that ends with a signal: Close ends it all in good order
+	ctx := context.Background() // not one that a signal cancels: Shutdown ends the queue
 	mux := http.NewServeMux()   // of https://www.example.com
 	var key indexnow.Key = "73134416ae45434d98edc086e0bf6740"
 
 	engines, err := indexnow.New(indexnow.Config{
 		Key:        key,            // from the configuration; openssl rand -hex 16 makes one
-		Logger:     slog.Default(), // gets the URLs that an engine refuses for good
-		HTTPClient: web(mux),       // here only
+		Logger:     slog.Default(), // gets the URLs that an engine rejects permanently
+		HTTPClient: web(mux),       // for this example only
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -64,7 +64,7 @@ func Example() {
 func ExampleClient_Submit() {
 	c, err := indexnow.New(indexnow.Config{
 		Key:        "73134416ae45434d98edc086e0bf6740",
-		HTTPClient: web(nil), // here only
+		HTTPClient: web(nil), // for this example only
 	})
 	if err != nil {
 		panic(err)
@@ -80,10 +80,10 @@ func ExampleClient_Submit() {
 	// www.example.com 1 <nil>
 	// xn--bcher-kva.example 1 indexnow: xn--bcher-kva.example: the engine does not find the key on the site (403 "KeyNotFound" "")
 	// indexnow: xn--bcher-kva.example: the engine does not find the key on the site (403 "KeyNotFound" "")
-	// indexnow: urls[2] "https://www.example.com:8443/" has the port "8443"; want none, or the default: caches and search engines know a page by its host alone
+	// indexnow: urls[2] "https://www.example.com:8443/" has the port "8443"; want none, or the default: caches and search engines support no other port
 }
 
-// web returns a client for which there are an engine and a site, and no network.
+// web returns a client that reaches an engine and a site without a network.
 func web(site http.Handler) *http.Client {
 	return &http.Client{Transport: roundTrip(func(r *http.Request) *http.Response {
 		if r.URL.Host == "www.example.com" {
@@ -101,7 +101,7 @@ type roundTrip func(*http.Request) *http.Response
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r), nil }
 
-// serve has a handler answer.
+// serve returns the handler's response.
 func serve(handler http.Handler, r *http.Request) *http.Response {
 	w := httptest.NewRecorder()
 	handler.ServeHTTP(w, r)

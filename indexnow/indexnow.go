@@ -1,6 +1,6 @@
 // Package indexnow tells search engines which pages of a site are new, have changed or are
 // gone, by the IndexNow protocol (https://www.indexnow.org/documentation). The engines
-// that take part tell each other, so that one is enough.
+// share what they receive, so one is enough.
 //
 //  1. Make a [Key] once (openssl rand -hex 16, or [NewKey]), and keep it with the
 //     configuration.
@@ -11,12 +11,13 @@
 //     that change one by one. The URL is the page's canonical one, not that of its AMP
 //     version.
 //
-// One Client does for any number of hosts, by many goroutines at once. But all these hosts
-// then serve the same key, and whoever can read the files of one can submit for all. Where
-// hosts belong to different people, give each a key, and so a Client, of its own.
+// A Client serves any number of hosts, and is safe for concurrent use by multiple
+// goroutines. All its hosts serve the same key, so anyone who can read the files of one can
+// submit pages of all. If hosts have different owners, use a separate key and Client for
+// each owner.
 //
-// Nothing happens but in these calls: there is no goroutine. Submit tries nothing twice
-// unless [Config] says so; a Queue does.
+// The package starts no goroutine. Submit repeats a request only if [Config.Attempts] says
+// so; a Queue retries by itself.
 package indexnow
 
 import (
@@ -33,8 +34,8 @@ import (
 	"github.com/ampcors/ampcors/internal/pageurl"
 )
 
-// The endpoints of the protocol's own service and of the engines that take part, as
-// https://www.indexnow.org/faq lists them.
+// The endpoints of the protocol's own service and of the participating engines, as listed
+// at https://www.indexnow.org/faq.
 const (
 	API    = "https://api.indexnow.org/indexnow"
 	Bing   = "https://www.bing.com/indexnow"
@@ -46,44 +47,45 @@ const (
 
 // Config configures a [Client]. Package fmt prints it with the key masked.
 type Config struct {
-	// Key is sent with each submission. That the host serves it as well proves to the
-	// engine that the submission is the host's.
+	// Key is sent with each submission. The host serves it as well, which proves to the
+	// engine that the submission comes from the host.
 	Key Key
 
-	// KeyLocation is the URL of the key file, if that is not "/{key}.txt" at the root of
-	// each host: "https://www.example.com/catalog/indexnow.txt". Such a file covers no other
-	// host, and of this one only what is in the same directory or below it, here what
-	// begins with "/catalog/".
+	// KeyLocation is the URL of the key file, such as
+	// "https://www.example.com/catalog/indexnow.txt". If empty, the file is "/{key}.txt" at
+	// the root of each host. A KeyLocation covers no other host, and only paths in its own
+	// directory or below it, here those that begin with "/catalog/".
 	KeyLocation string
 
-	// Endpoint is the service that is told. "" stands for [API].
+	// Endpoint is the URL of the service to notify. If empty, [API] is used.
 	Endpoint string
 
-	// Attempts is how often a request is sent, in all, if there is no answer, or one that
-	// says "too many requests", "server error" or "key not verified yet". 0 and 1 stand
-	// for once.
+	// Attempts is the maximum number of times that a request is sent. It is retried if
+	// there is no answer, or one that says "too many requests", "server error" or "key not
+	// verified yet". 0 and 1 mean once.
 	Attempts int
 	// Backoff is the wait before the second attempt. It doubles before each further one,
-	// and up to half of it is left out at random. 0 stands for 1 s. A Retry-After of the
-	// engine comes on top.
+	// and is reduced at random by up to half. If zero, 1 second is used. A Retry-After of
+	// the engine is added to it.
 	Backoff time.Duration
 	// MaxWait bounds the backoff. If a Retry-After is longer, there is no further attempt.
-	// 0 stands for 1 min.
+	// If zero, 1 minute is used.
 	MaxWait time.Duration
 
-	// HTTPClient sends the requests. It follows no redirect here, and has a timeout of 30 s
-	// if it has none. nil stands for a new one.
+	// HTTPClient sends the requests. A copy of it is used, which follows no redirects, and
+	// has a timeout of 30 seconds if none is set. If nil, a new client is used.
 	HTTPClient *http.Client
-	// Logger gets each batch that is accepted (Info) or not (Warn), and the URLs that a Queue
-	// gives up (Error), but never the key. If nil, slog.Default() is used.
+	// Logger gets each batch that is accepted (Info) or not (Warn), and the URLs that a
+	// Queue drops because the engine rejects them (Error), but never the key. If nil,
+	// slog.Default() is used.
 	Logger *slog.Logger
 
-	clock outbound.Clock // of tests
+	clock outbound.Clock // for tests
 }
 
 // A Client submits URLs. [New] makes one.
 type Client struct {
-	key         *Key         // a pointer, as package fmt prints what is in fields of structs
+	key         *Key         // a pointer: fmt would print an unexported Key field unmasked
 	keyLocation *pageurl.URL // nil: at the root of each host
 	endpoint    string
 	retry       outbound.Retry
@@ -123,7 +125,7 @@ func New(cfg Config) (*Client, error) {
 	} else if u, err := url.Parse(c.endpoint); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.Contains(c.endpoint, " ") {
 		// It may hold a password, or the key as a parameter.
 		value, _, _ := strings.Cut(c.endpoint[strings.LastIndexByte(c.endpoint, '@')+1:], "?")
-		problems = append(problems, c.maskProblem(&ampcors.ValueError{Path: "Endpoint", Value: value, Reason: "is not, or is more than, the URL of an IndexNow service", Want: fmt.Sprintf("one such as %q", API)}))
+		problems = append(problems, c.maskProblem(&ampcors.ValueError{Path: "Endpoint", Value: value, Reason: "is not exactly the URL of an IndexNow service", Want: fmt.Sprintf("one such as %q", API)}))
 	}
 	problems = append(problems, c.retry.Check("indexnow")...)
 	if len(problems) > 0 {

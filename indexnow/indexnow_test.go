@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 // start is the time at which the tests' clock begins.
 var start = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// client returns a Client whose engine, and hosts, are the handler.
+// client returns a Client for which the handler serves the engine and all hosts.
 func client(t testing.TB, handler http.Handler, change func(*Config)) (*Client, *servertest.Clock) {
 	t.Helper()
 	clock := servertest.NewClock(start)
@@ -51,7 +51,7 @@ func client(t testing.TB, handler http.Handler, change func(*Config)) (*Client, 
 	return c, clock
 }
 
-// A submission is the body of a request, by the protocol's document.
+// A submission is the body of a request, as the protocol documents it.
 type submission struct {
 	Host        string   `json:"host"`
 	Key         string   `json:"key"`
@@ -59,8 +59,8 @@ type submission struct {
 	URLList     []string `json:"urlList"`
 }
 
-// An engine takes submissions as the protocol's document has them: it knows nothing of this
-// package but the key.
+// An engine accepts submissions as the protocol documents them. It shares only the key with
+// this package.
 type engine struct {
 	mu   sync.Mutex
 	seen []submission
@@ -69,7 +69,7 @@ type engine struct {
 func (e *engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var s submission
 	body, err := io.ReadAll(r.Body)
-	if err != nil || bytes.Contains(body, []byte(`\u`)) { // an engine may be no more than a pattern
+	if err != nil || bytes.Contains(body, []byte(`\u`)) { // an engine may not decode JSON escapes
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
@@ -84,7 +84,7 @@ func (e *engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusForbidden)
 		return
 	}
-	// RFC 3986, of this host. Nothing else may be in a list.
+	// Each URL must follow RFC 3986 and be of this host.
 	valid := regexp.MustCompile(`^https?://` + regexp.QuoteMeta(s.Host) + `/(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*$`)
 	for _, u := range s.URLList {
 		if !valid.MatchString(u) {
@@ -97,7 +97,7 @@ func (e *engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e.seen = append(e.seen, s)
 }
 
-func TestSubmitIsARequestThatAnEngineTakes(t *testing.T) {
+func TestEngineAcceptsSubmissions(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		location string
@@ -106,7 +106,7 @@ func TestSubmitIsARequestThatAnEngineTakes(t *testing.T) {
 	}{
 		{"", []string{"https://www.example.com/a"}, []submission{{Host: "www.example.com", URLList: []string{"https://www.example.com/a"}}}},
 		{"", nil, nil},
-		{"", []string{ // by host, in order, each once, http and https together
+		{"", []string{ // grouped by host, in order, without duplicates; http and https together
 			"https://www.example.com/a?b=1&c#d", "https://bücher.example/straße?ö", "http://www.example.com/", "HTTPS://WWW.example.com:443/a?b=1&c",
 		}, []submission{
 			{Host: "www.example.com", URLList: []string{"https://www.example.com/a?b=1&c", "http://www.example.com/"}},
@@ -129,10 +129,10 @@ func TestSubmitIsARequestThatAnEngineTakes(t *testing.T) {
 		c, _ := client(t, api, func(cfg *Config) { cfg.KeyLocation = test.location })
 		report, err := c.Submit(t.Context(), test.urls...)
 		if test.want == nil && len(test.urls) > 0 { // the one row with problems
-			if len(report.Refused) != 2 || report.Refused[0].Path != "urls[0]" || report.Refused[1].Path != "urls[3]" || len(report.Batches) != 1 || len(api.seen) != 1 || len(api.seen[0].URLList) != 2 {
+			if len(report.Rejected) != 2 || report.Rejected[0].Path != "urls[0]" || report.Rejected[1].Path != "urls[3]" || len(report.Batches) != 1 || len(api.seen) != 1 || len(api.seen[0].URLList) != 2 {
 				t.Errorf("got %+v, %v, %+v", report, err, api.seen)
 			}
-			for _, want := range []string{`has a \, which browsers`, "has a % that no two"} {
+			for _, want := range []string{`has a \, which browsers`, "has a % without two"} {
 				if err == nil || !strings.Contains(err.Error(), want) {
 					t.Errorf("got %v; want %s", err, want)
 				}
@@ -148,12 +148,12 @@ func TestSubmitIsARequestThatAnEngineTakes(t *testing.T) {
 			t.Errorf("%q: got %+v, %v", test.urls, report, err)
 		}
 		if !reflect.DeepEqual(api.seen, test.want) {
-			t.Errorf("%q: the engine was told\n%+v; want\n%+v", test.urls, api.seen, test.want)
+			t.Errorf("%q: the engine got\n%+v; want\n%+v", test.urls, api.seen, test.want)
 		}
 	}
 }
 
-func TestTenThousandInARequest(t *testing.T) {
+func TestAtMostTenThousandURLsInARequest(t *testing.T) {
 	t.Parallel()
 	api := &engine{}
 	c, _ := client(t, api, nil)
@@ -224,14 +224,14 @@ func TestTheScopeOfTheKeyFileIsEnforcedBeforeSending(t *testing.T) {
 			covered := slices.Contains(strings.Fields(coveredBy), name)
 			report, err := c.Submit(t.Context(), u)
 			var problem *ampcors.ValueError
-			if covered != (err == nil) || covered != (len(api.seen) == 1) || covered == (len(report.Refused) == 1) || !covered && (!errors.As(err, &problem) || problem.Value != u && !strings.Contains(u, "@") || problem.Want == "") {
+			if covered != (err == nil) || covered != (len(api.seen) == 1) || covered == (len(report.Rejected) == 1) || !covered && (!errors.As(err, &problem) || problem.Value != u && !strings.Contains(u, "@") || problem.Want == "") {
 				t.Errorf("key file %q, %s: got %+v, %v; covered: %v", location, u, report, err, covered)
 			}
 		}
 	}
 }
 
-func TestEachAnswerIsTold(t *testing.T) {
+func TestEachResponseIsReported(t *testing.T) {
 	t.Parallel()
 	status := func(code int, body string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
@@ -252,39 +252,39 @@ func TestEachAnswerIsTold(t *testing.T) {
 		"200 and garbage": {status(200, "\x00<garbage"), nil, "", false},
 		"202":             {status(202, ""), nil, "", false},
 		"204":             {status(204, ""), nil, "", false},
-		"200 cut off": {func(w http.ResponseWriter, r *http.Request) {
+		"200 truncated": {func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Length", "9")
 			io.WriteString(w, "x")
 		}, nil, "", false},
-		"400":                          {status(400, `{"message":"Invalid request parameters"}`), ErrMalformed, "Invalid request parameters", false},
-		"403":                          {status(403, "<b>Forbidden</b>"), ErrForbidden, `"Forbidden"`, false},
-		"403 of another code":          {coded("Whatever"), ErrForbidden, `403 "Whatever"`, false},
-		"SiteVerificationNotCompleted": {coded("SiteVerificationNotCompleted"), ErrKeyPending, "SiteVerificationNotCompleted", true},
-		"KeyNotFound":                  {coded("KeyNotFound"), ErrKeyNotFound, "KeyNotFound", false},
-		"UserForbiddedToAccessSite":    {coded("UserForbiddedToAccessSite"), ErrRotateKey, "UserForbiddedToAccessSite", false},
-		"UserForbiddenToAccessSite":    {coded("UserForbiddenToAccessSite"), ErrRotateKey, "UserForbiddenToAccessSite", false},
-		"403 of another type":          {status(403, `{"errorCode":7}`), ErrForbidden, "errorCode", false},
-		"403 cut off behind its code": {func(w http.ResponseWriter, r *http.Request) {
+		"400":                             {status(400, `{"message":"Invalid request parameters"}`), ErrMalformed, "Invalid request parameters", false},
+		"403":                             {status(403, "<b>Forbidden</b>"), ErrForbidden, `"Forbidden"`, false},
+		"403 with an unknown code":        {coded("Whatever"), ErrForbidden, `403 "Whatever"`, false},
+		"SiteVerificationNotCompleted":    {coded("SiteVerificationNotCompleted"), ErrKeyPending, "SiteVerificationNotCompleted", true},
+		"KeyNotFound":                     {coded("KeyNotFound"), ErrKeyNotFound, "KeyNotFound", false},
+		"UserForbiddedToAccessSite":       {coded("UserForbiddedToAccessSite"), ErrRotateKey, "UserForbiddedToAccessSite", false},
+		"UserForbiddenToAccessSite":       {coded("UserForbiddenToAccessSite"), ErrRotateKey, "UserForbiddenToAccessSite", false},
+		"403 with a code of another type": {status(403, `{"errorCode":7}`), ErrForbidden, "errorCode", false},
+		"403 truncated after its code": {func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Length", "99")
 			w.WriteHeader(403)
 			io.WriteString(w, `{"errorCode":"KeyNotFound"}`)
 		}, ErrKeyNotFound, "KeyNotFound", false},
-		"403 of another message": {status(403, "\uFEFF"+`{"errorCode":"KeyNotFound","message":{}}`), ErrKeyNotFound, "KeyNotFound", false},
-		"403 with lines":         {status(403, `{"errorCode":"a\nb","message":"c\nd`+strings.Repeat(" word", 100)+`"}`), ErrForbidden, `(403 "a b" "c d word`, false},
-		"408":                    {status(408, ""), ErrServer, "408", true},
-		"403 without a code":     {status(403, `{"error":"no"}`), ErrForbidden, `{\"error\":\"no\"}`, false},
-		"403 cut off": {func(w http.ResponseWriter, r *http.Request) {
+		"403 with a message of another type": {status(403, "\uFEFF"+`{"errorCode":"KeyNotFound","message":{}}`), ErrKeyNotFound, "KeyNotFound", false},
+		"403 with line breaks":               {status(403, `{"errorCode":"a\nb","message":"c\nd`+strings.Repeat(" word", 100)+`"}`), ErrForbidden, `(403 "a b" "c d word`, false},
+		"408":                                {status(408, ""), ErrServer, "408", true},
+		"403 without a code":                 {status(403, `{"error":"no"}`), ErrForbidden, `{\"error\":\"no\"}`, false},
+		"403 truncated": {func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Length", "99")
 			w.WriteHeader(403)
 			io.WriteString(w, `{"errorCode":"KeyNo`)
 		}, io.ErrUnexpectedEOF, "KeyNo", true},
-		"422":     {status(422, ""), ErrUnprocessable, "422", false},
-		"429":     {status(429, "slow down"), ErrRateLimited, "slow down", true},
-		"500":     {status(500, strings.Repeat("é", 1<<20)), ErrServer, "é…", true},
-		"503":     {status(503, ""), ErrServer, "503", true},
-		"404":     {status(404, "not here"), ErrUnexpected, "not here", false},
-		"cut off": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, io.EOF, "EOF", true},
-		"slow":    {func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body); <-r.Context().Done() }, errTimeout, "Timeout", true},
+		"422":       {status(422, ""), ErrUnprocessable, "422", false},
+		"429":       {status(429, "slow down"), ErrRateLimited, "slow down", true},
+		"500":       {status(500, strings.Repeat("é", 1<<20)), ErrServer, "é…", true},
+		"503":       {status(503, ""), ErrServer, "503", true},
+		"404":       {status(404, "not here"), ErrUnexpected, "not here", false},
+		"no answer": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, io.EOF, "EOF", true},
+		"slow":      {func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body); <-r.Context().Done() }, errTimeout, "Timeout", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -327,10 +327,10 @@ func TestEachAnswerIsTold(t *testing.T) {
 	}
 }
 
-var errTimeout = errors.New("a timeout, which has no value of its own")
+var errTimeout = errors.New("any timeout")
 
-// TestARedirectIsNotFollowed: a POST that follows one becomes a GET, and the key would go
-// to whoever it names.
+// TestARedirectIsNotFollowed: after 301, 302 and 303 the POST would become a GET, and after
+// 307 and 308 the key would go to another host.
 func TestARedirectIsNotFollowed(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{301, 302, 303, 307, 308} {
@@ -345,21 +345,22 @@ func TestARedirectIsNotFollowed(t *testing.T) {
 	}
 }
 
-// TestAFailureStopsWhatItWouldMeetAgain: a storm of refused requests helps nobody.
-func TestAFailureStopsWhatItWouldMeetAgain(t *testing.T) {
+// TestBatchesThatWouldFailTooAreNotSent: the engine has said why, and more requests would
+// only add load.
+func TestBatchesThatWouldFailTooAreNotSent(t *testing.T) {
 	t.Parallel()
 	urls := []string{"https://b.example/1"}
 	for i := range 20_001 {
 		urls = append(urls, fmt.Sprintf("https://a.example/%d", i))
 	}
-	urls = append(urls, "https://c.example/1") // so: b, a, a, a, c
+	urls = append(urls, "https://c.example/1") // the batches are b, a, a, a, c
 	for status, want := range map[int][]string{
-		// The engine's answer for a.example: what the five batches come to.
+		// The status of the answers for a.example, and the errors of the five batches.
 		200: {"", "", "", "", ""},
 		400: {"", "malformed", "malformed", "malformed", ""},
-		403: {"", "refuses the key", "not sent", "not sent", ""},
-		422: {"", "not the host's", "not the host's", "not the host's", ""},
-		404: {"", "not of IndexNow", "not of IndexNow", "not of IndexNow", ""},
+		403: {"", "rejects the key", "not sent", "not sent", ""},
+		422: {"", "another host", "another host", "another host", ""},
+		404: {"", "by IndexNow", "by IndexNow", "by IndexNow", ""},
 		429: {"", "too many", "not sent", "not sent", "not sent"},
 		503: {"", "has a problem", "not sent", "not sent", "not sent"},
 		0:   {"", "EOF", "not sent", "not sent", "not sent"},
@@ -437,18 +438,18 @@ func TestRetriesHonourRetryAfterAndTheContext(t *testing.T) {
 		}
 	}
 
-	// It is off unless asked for.
+	// Retries are off by default.
 	c, clock = client(t, answers(429), nil)
 	report, err = c.Submit(t.Context(), "https://www.example.com/")
 	if !errors.Is(err, ErrRateLimited) || report.Batches[0].Attempts != 1 || report.Batches[0].Err.(*Error).RetryAfter != 20*time.Second || len(clock.Waits()) != 0 {
 		t.Errorf("got %+v, %v", report, err)
 	}
-	// A longer Retry-After than MaxWait ends it.
+	// A Retry-After longer than MaxWait ends the retries.
 	c, clock = client(t, answers(429), func(cfg *Config) { cfg.Attempts, cfg.MaxWait = 7, 19*time.Second })
 	if report, err = c.Submit(t.Context(), "https://www.example.com/"); !errors.Is(err, ErrRateLimited) || report.Batches[0].Attempts != 1 || len(clock.Waits()) != 0 {
 		t.Errorf("got %+v, %v", report, err)
 	}
-	// So does a deadline before the wait is over, at once, with what the engine said.
+	// So does a deadline before the end of the wait, at once. The error is the engine's.
 	c, _ = client(t, answers(429), func(cfg *Config) { cfg.Attempts, cfg.clock = 7, nil })
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 	defer cancel()
@@ -456,7 +457,7 @@ func TestRetriesHonourRetryAfterAndTheContext(t *testing.T) {
 	if _, err = c.Submit(ctx, "https://www.example.com/"); !errors.Is(err, ErrRateLimited) || time.Since(began) > 10*time.Second {
 		t.Errorf("got %v after %v", err, time.Since(began))
 	}
-	// And cancelling, also while it waits.
+	// So does canceling, even during a wait.
 	waits, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(100*time.Millisecond, cancel)
 	if _, err = c.Submit(waits, "https://www.example.com/"); !errors.Is(err, ErrRateLimited) || time.Since(began) > 10*time.Second {
@@ -495,17 +496,17 @@ func TestRetryAfterIsRead(t *testing.T) {
 	}
 }
 
-func TestTheErrorOfManyIsShort(t *testing.T) {
+func TestTheErrorForManyURLsIsShort(t *testing.T) {
 	t.Parallel()
 	c, _ := client(t, http.NotFoundHandler(), nil)
 	report, err := c.Submit(t.Context(), slices.Repeat([]string{"no URL"}, 1000)...)
-	if len(report.Refused) != 1000 || err == nil || strings.Count(err.Error(), "\n") != 10 || !strings.Contains(err.Error(), "and 990 more") {
-		t.Errorf("%d refused, %v", len(report.Refused), err)
+	if len(report.Rejected) != 1000 || err == nil || strings.Count(err.Error(), "\n") != 10 || !strings.Contains(err.Error(), "and 990 more") {
+		t.Errorf("%d rejected, %v", len(report.Rejected), err)
 	}
 }
 
-// TestTheKeyIsMaskedInWhatTheTransportSays, which may be anything.
-func TestTheKeyIsMaskedInWhatTheTransportSays(t *testing.T) {
+// TestTheKeyIsMaskedInTransportErrors, which may contain anything.
+func TestTheKeyIsMaskedInTransportErrors(t *testing.T) {
 	t.Parallel()
 	said := errors.New(strings.Repeat("x", 280) + string(testKey) + strings.Repeat("x", 250))
 	c, _ := client(t, nil, func(cfg *Config) { cfg.HTTPClient = &http.Client{Transport: failingTransport{said}} })
@@ -514,7 +515,7 @@ func TestTheKeyIsMaskedInWhatTheTransportSays(t *testing.T) {
 		if !errors.Is(err, said) || !strings.Contains(err.Error(), "x7313…") || len(err.Error()) > 600 {
 			t.Errorf("got %v", err)
 		}
-		for ; err != nil; err = errors.Unwrap(err) { // as those who report errors do
+		for ; err != nil; err = errors.Unwrap(err) { // as error reporters do
 			if strings.Contains(err.Error(), string(testKey[:8])) {
 				t.Errorf("the key is in %v", err)
 			}
@@ -534,7 +535,7 @@ func TestTheDefaultClientHasATimeout(t *testing.T) {
 	}
 }
 
-func TestFaultsOfTheConfigurationAreAllReported(t *testing.T) {
+func TestAllConfigErrorsAreReported(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(*Config){
 		`Key "" is missing`:                                                       func(cfg *Config) { cfg.Key = "" },
@@ -548,12 +549,12 @@ func TestFaultsOfTheConfigurationAreAllReported(t *testing.T) {
 		`KeyLocation "https://www.example.com" is not`:                            func(cfg *Config) { cfg.KeyLocation = "https://www.example.com" },
 		`KeyLocation "https://www.example.com/k?x" is not`:                        func(cfg *Config) { cfg.KeyLocation = "https://www.example.com/k?x" },
 		`KeyLocation "/7313….txt" has no scheme`:                                  func(cfg *Config) { cfg.KeyLocation = "/" + string(testKey) + ".txt" },
-		`Endpoint "api.indexnow.org" is not, or is more`:                          func(cfg *Config) { cfg.Endpoint = "api.indexnow.org" },
-		`Endpoint "ftp://api.indexnow.org/" is not, or is more`:                   func(cfg *Config) { cfg.Endpoint = "ftp://api.indexnow.org/" },
-		`Endpoint "https:///indexnow" is not, or is more`:                         func(cfg *Config) { cfg.Endpoint = "https:///indexnow" },
-		`Endpoint "api.indexnow.org/" is not, or is more`:                         func(cfg *Config) { cfg.Endpoint = "https://a@api.indexnow.org/" },
-		`Endpoint "https://api.indexnow.org/indexnow" is not, or is more`:         func(cfg *Config) { cfg.Endpoint = "https://api.indexnow.org/indexnow?key=x" },
-		`Endpoint "https://api.indexnow.org/#x" is not, or is more`:               func(cfg *Config) { cfg.Endpoint = "https://api.indexnow.org/#x" },
+		`Endpoint "api.indexnow.org" is not exactly the`:                          func(cfg *Config) { cfg.Endpoint = "api.indexnow.org" },
+		`Endpoint "ftp://api.indexnow.org/" is not exactly the`:                   func(cfg *Config) { cfg.Endpoint = "ftp://api.indexnow.org/" },
+		`Endpoint "https:///indexnow" is not exactly the`:                         func(cfg *Config) { cfg.Endpoint = "https:///indexnow" },
+		`Endpoint "api.indexnow.org/" is not exactly the`:                         func(cfg *Config) { cfg.Endpoint = "https://a@api.indexnow.org/" },
+		`Endpoint "https://api.indexnow.org/indexnow" is not exactly the`:         func(cfg *Config) { cfg.Endpoint = "https://api.indexnow.org/indexnow?key=x" },
+		`Endpoint "https://api.indexnow.org/#x" is not exactly the`:               func(cfg *Config) { cfg.Endpoint = "https://api.indexnow.org/#x" },
 		`KeyLocation "https://www.example.com//k.txt" is not`:                     func(cfg *Config) { cfg.KeyLocation = "https://www.example.com//k.txt" },
 		`Endpoint "https://:443/x" is not`:                                        func(cfg *Config) { cfg.Endpoint = "https://:443/x" },
 		`Endpoint "https://api.indexnow.org/x " is not`:                           func(cfg *Config) { cfg.Endpoint = "https://api.indexnow.org/x " },
@@ -570,7 +571,7 @@ func TestFaultsOfTheConfigurationAreAllReported(t *testing.T) {
 		}
 	}
 	if _, err := New(Config{Key: "a", KeyLocation: "a.example/a"}); !strings.Contains(err.Error(), `KeyLocation "a.example/a"`) {
-		t.Errorf("what is no key is masked: %v", err)
+		t.Errorf("a value that is not a key is masked: %v", err)
 	}
 	_, err := New(Config{KeyLocation: "x", Endpoint: "x", Attempts: -1})
 	for _, want := range []string{"Key ", "KeyLocation", "Endpoint", "Attempts"} {
@@ -585,7 +586,7 @@ func TestFaultsOfTheConfigurationAreAllReported(t *testing.T) {
 	}
 }
 
-// TestTheEndpoints are those of https://www.indexnow.org/faq.
+// TestTheEndpoints checks the endpoints of https://www.indexnow.org/faq.
 func TestTheEndpoints(t *testing.T) {
 	t.Parallel()
 	for endpoint, want := range map[string]string{
@@ -708,9 +709,9 @@ func TestTheKeyIsServedAndVerified(t *testing.T) {
 	const masked = "https://www.example.com/7313….txt"
 	for name, test := range map[string]struct {
 		handler http.HandlerFunc
-		want    string // "": it is in order
+		want    string // "" means no error
 	}{
-		"in order":     {plain(string(testKey)), ""},
+		"valid":        {plain(string(testKey)), ""},
 		"a line break": {plain(string(testKey) + "\n"), "also white space"},
 		"a BOM":        {plain("\uFEFF" + string(testKey)), "byte order mark"},
 		"more":         {plain("key: " + string(testKey)), "other text"},
@@ -724,10 +725,10 @@ func TestTheKeyIsServedAndVerified(t *testing.T) {
 			http.Redirect(w, r, "https://example.com"+r.URL.Path, http.StatusMovedPermanently)
 		}, `redirect to "https://example.com/7313….txt"`},
 		"endless": {plain(strings.Repeat(string(testKey), 1<<15)), "longer than"},
-		"cut off": {func(w http.ResponseWriter, r *http.Request) {
+		"truncated": {func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Length", "99")
 			io.WriteString(w, string(testKey))
-		}, "breaks off"},
+		}, "is truncated"},
 		"hung up":        {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "EOF"},
 		"garbage answer": {func(w http.ResponseWriter, r *http.Request) { hijack(w, "garbage\r\n\r\n") }, "malformed HTTP"},
 	} {
@@ -782,7 +783,7 @@ func hijack(w http.ResponseWriter, answer string) {
 	conn.Close()
 }
 
-func TestTheLogSaysWhatHappenedAndNeverTheKey(t *testing.T) {
+func TestTheLogHasTheResultsButNotTheKey(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	status := 200

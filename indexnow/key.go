@@ -15,12 +15,12 @@ import (
 	"github.com/ampcors/ampcors/internal/pageurl"
 )
 
-// A Key has 8 to 128 of the characters a–z, A–Z, 0–9 and hyphen. Who has it, and can
-// guess where its file is, can submit the site's pages.
+// A Key has 8 to 128 of the characters a–z, A–Z, 0–9 and hyphen. Anyone who has it and can
+// guess the location of its file can submit the site's pages.
 //
-// It is masked where packages fmt, log/slog and encoding/json print it, by itself or in an
-// exported field, also if that is to store it: "4f9a…". string(key) is the key itself. Of
-// an unexported field of yours, fmt prints the key, as it cannot call methods there.
+// Packages fmt, log/slog and encoding/json print it masked ("4f9a…"), by itself or in an
+// exported field. So do not store it with them: string(key) is the key itself. In an
+// unexported field, fmt prints the key unmasked, because it cannot call methods there.
 type Key string
 
 // NewKey returns a new random key of 32 hexadecimal digits.
@@ -42,9 +42,9 @@ func (k Key) check() error {
 	case k == "":
 		reason = "is missing"
 	case strings.TrimSpace(string(k)) != string(k):
-		reason = "has white space around it, as what is read from a file may"
+		reason = "has white space around it, such as a line break from a file"
 	case strings.HasSuffix(string(k), "…"):
-		reason = "is a masked key, as it is printed"
+		reason = "is a masked key, not the key itself"
 	case strings.Trim(string(k), keyChars) != "":
 		reason = "has other characters than a-z, A-Z, 0-9 and hyphen"
 	case len(k) < minKey || len(k) > maxKey:
@@ -72,7 +72,7 @@ func (k Key) LogValue() slog.Value { return slog.StringValue(k.String()) }
 // MarshalText masks the key for packages that encode, such as encoding/json.
 func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// Format writes of a Client no more than which key it has, masked.
+// Format prints only the masked key of a Client.
 func (c Client) Format(f fmt.State, verb rune) {
 	fmt.Fprintf(f, fmt.FormatString(f, verb), "indexnow.Client with key "+c.key.String())
 }
@@ -86,22 +86,22 @@ func (cfg Config) Format(f fmt.State, verb rune) {
 
 // mask masks the key in a text.
 func (c *Client) mask(text string) string {
-	key := strings.TrimSpace(string(*c.key)) // one that is refused for its white space
+	key := strings.TrimSpace(string(*c.key)) // white space makes a key invalid, but it is still secret
 	if len(key) < minKey {
-		return text // nor is it a key
+		return text // too short for a key
 	}
 	return strings.ReplaceAll(text, key, c.key.String())
 }
 
-// maskProblem masks the key in an error on a value that may have it, such as a URL.
+// maskProblem masks the key in an error about a value that may contain it, such as a URL.
 func (c *Client) maskProblem(problem *ampcors.ValueError) *ampcors.ValueError {
 	problem.Package = "indexnow"
 	problem.Value, problem.Reason, problem.Want = c.mask(problem.Value), c.mask(problem.Reason), c.mask(problem.Want)
 	return problem
 }
 
-// KeyPath is the path of the key file: "/{key}.txt", or that of Config.KeyLocation. The key
-// is in it, so it is not for a log.
+// KeyPath is the path of the key file: "/{key}.txt", or that of Config.KeyLocation. It may
+// contain the key, so do not log it.
 func (c *Client) KeyPath() string {
 	if c.keyLocation != nil {
 		return c.keyLocation.Path
@@ -115,18 +115,17 @@ func (c *Client) KeyHandler() http.Handler {
 	return outbound.TextFile(c.KeyPath(), []byte(*c.key))
 }
 
-// ErrKeyFile is what [Client.Verify] reports of a key file that was fetched.
-var ErrKeyFile = errors.New("the key file is not as search engines need it")
+// ErrKeyFile: [Client.Verify] got an answer, but not the key file that search engines need.
+var ErrKeyFile = errors.New("search engines cannot use the key file")
 
 // Verify fetches the key file of each host, as a search engine would, and compares it with
-// the key. It wants 200 at once, without a redirect, the type text/plain, and the key with
-// nothing before or behind it. An error says what is wrong with which, and is [ErrKeyFile];
-// or it is that of the network, or an *[ampcors.ValueError] on a host. The hosts are asked
-// one after the other, and all errors are joined.
+// the key. The answer must be 200 without a redirect, of the type text/plain, with the key
+// and nothing else. Verify checks the hosts one after the other, and joins all errors. Each
+// error is an *[ampcors.ValueError] about a host, [ErrKeyFile], or an error of the network.
 //
-// With Config.KeyLocation there is one file, and no host need be named.
+// With Config.KeyLocation there is only one file, and hosts may be empty.
 func (c *Client) Verify(ctx context.Context, hosts ...string) error {
-	refuse := func(path, value, reason, want string) error {
+	reject := func(path, value, reason, want string) error {
 		return &ampcors.ValueError{Package: "indexnow", Path: path, Value: value, Reason: reason, Want: want}
 	}
 	at := func(i int) string { return fmt.Sprintf("hosts[%d]", i) }
@@ -141,17 +140,17 @@ func (c *Client) Verify(ctx context.Context, hosts ...string) error {
 		case c.keyLocation == nil:
 			files = append(files, "https://"+domain+c.KeyPath())
 		case domain != c.keyLocation.Host:
-			errs = append(errs, refuse(at(i), host, "is not the host of KeyLocation", fmt.Sprintf("%q", c.keyLocation.Host)))
+			errs = append(errs, reject(at(i), host, "is not the host of KeyLocation", fmt.Sprintf("%q", c.keyLocation.Host)))
 		}
 	}
 	if c.keyLocation != nil {
 		files = append(files, c.keyLocation.String())
 	} else if len(hosts) == 0 {
-		errs = append(errs, refuse("hosts", "", "names no host", `at least one, such as "www.example.com"`))
+		errs = append(errs, reject("hosts", "", "names no host", `at least one, such as "www.example.com"`))
 	}
 	for _, file := range files {
 		if err := ctx.Err(); err != nil {
-			return errors.Join(append(errs, fmt.Errorf("indexnow: %s and what follows: %w", c.mask(file), err))...)
+			return errors.Join(append(errs, fmt.Errorf("indexnow: not verified: %s and the files after it: %w", c.mask(file), err))...)
 		}
 		answer, err := outbound.Get(ctx, c.http, file)
 		if err == nil {
@@ -167,7 +166,7 @@ func (c *Client) Verify(ctx context.Context, hosts ...string) error {
 	return errors.Join(errs...)
 }
 
-// compare tells what is wrong with the contents of a key file.
+// compare reports what is wrong with the contents of a key file.
 func (c *Client) compare(file string) error {
 	switch {
 	case file == string(*c.key):
@@ -180,7 +179,7 @@ func (c *Client) compare(file string) error {
 	return fmt.Errorf("it holds %d bytes that are not the key", len(file))
 }
 
-// A maskedError is an error in which there may be the key, as in the URL of a redirect.
+// A maskedError is an error that may contain the key, as in the URL of a redirect.
 type maskedError struct {
 	c   *Client
 	err error
@@ -188,6 +187,6 @@ type maskedError struct {
 
 func (e maskedError) Error() string { return outbound.Shorten(e.c.mask(e.err.Error())) }
 
-// There is no Unwrap, as that would lead to the key.
+// There is no Unwrap, as it would reveal the key.
 func (e maskedError) Is(target error) bool { return errors.Is(e.err, target) }
 func (e maskedError) As(target any) bool   { return errors.As(e.err, target) }

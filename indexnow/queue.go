@@ -17,47 +17,48 @@ import (
 
 // QueueConfig configures a [Queue].
 type QueueConfig struct {
-	// Delay is how long a URL waits for others, to be sent together. 0 stands for 5 s.
+	// Delay is how long a URL waits for others, to be sent together. If zero, 5 seconds is
+	// used.
 	Delay time.Duration
-	// Hold is how long a URL is held back after it was sent, if it is added again: engines
-	// take those who repeat themselves for spammers. 0 stands for 10 min.
+	// Hold is how long a URL that was sent is held back if it is added again, because
+	// engines treat repetition as spam. If zero, 10 minutes is used.
 	Hold time.Duration
-	// Capacity bounds the URLs that wait or are being sent. It also bounds those that are
-	// remembered for Hold: if there are more, the oldest are forgotten, and may then be
-	// sent again before Hold is over. 0 stands for 100,000.
+	// Capacity bounds the URLs that wait or are being sent. It also bounds the URLs that
+	// are remembered for Hold. If there are more, the oldest are forgotten, and may be sent
+	// again before Hold is over. If zero, 100,000 is used.
 	Capacity int
-	// Failed is called with each batch that the engine refuses for good, and that is
-	// therefore no longer in the queue. The goroutine of Run or Shutdown waits for it, so that
-	// it must not call Shutdown. Config.Logger gets the URLs as well (Error).
+	// Failed is called with each batch that the engine rejects permanently. These URLs are
+	// no longer in the queue. Run and Shutdown wait for Failed, so it must not call
+	// Shutdown. Config.Logger gets the URLs as well (Error).
 	Failed func(Batch)
 }
 
 // A Queue gathers URLs of pages as they change, and submits them in batches. Each waits
-// once, however often it is added. What the engine refuses for good goes to
-// QueueConfig.Failed; what is left at the end is returned by [Queue.Shutdown].
+// once, however often it is added. Batches that the engine rejects permanently are passed
+// to QueueConfig.Failed. URLs that are left at the end are returned by [Queue.Shutdown].
 //
-// What the engine cannot take now stays in the queue, and is tried again: after its
-// Retry-After, or after Config.Backoff, which doubles with each failure up to 10 min, and of
-// which up to half is left out at random. That holds for each host by itself. The engine as
-// a whole is left alone after 429, for its Retry-After, and for up to a minute after three
-// requests in a row to which it has no answer, or one that is [ErrServer]. Config.Attempts
-// and Config.MaxWait are not those of a Queue.
+// A batch with a retryable error stays in the queue. It is retried after a backoff, or
+// after Retry-After if that is longer. The backoff begins with Config.Backoff, doubles with
+// each failure up to 10 minutes, and is reduced at random by up to half. Each host has its
+// own. After 429, the engine gets no requests for the same time. After every three requests
+// in a row with no answer or with [ErrServer], it gets none for up to a minute, or for
+// Retry-After if that is longer. A Queue does not use Config.Attempts and Config.MaxWait.
 //
-// A Queue is in memory only. What waits is lost if the process is killed, and what was sent
-// within Hold is forgotten with the Queue.
+// A Queue is only in memory. If the process is killed, the waiting URLs are lost. A new
+// Queue does not know which URLs were sent within Hold.
 type Queue struct {
 	client *Client
 	cfg    QueueConfig
-	wake   chan struct{} // tells Run to look again
+	wake   chan struct{} // wakes Run
 	closed chan struct{} // closed by Shutdown
 
 	mu      sync.Mutex
 	waiting map[string]entry
-	next    time.Time           // when Run has to look again; zero: when something is added
-	sending map[string]entry    // what is with the engine
-	engine  trouble             // with the engine as a whole
-	hosts   map[string]*trouble // with the batches of a host
-	lastErr error               // why the last request has to be tried again, or nil
+	next    time.Time           // when Run submits next; zero: no URL waits
+	sending map[string]entry    // being sent
+	engine  backoff             // for all requests
+	hosts   map[string]*backoff // for the batches of a host
+	lastErr error               // why the last request is retried, or nil
 	sent    map[string]time.Time
 	sentLog []sentAt // sent, oldest first
 	running bool
@@ -66,26 +67,26 @@ type Queue struct {
 	stats   QueueStats
 }
 
-// An entry says when a URL is sent. What becomes ready waits for Delay, too, so that there is
-// at most one submission in each.
+// An entry says when a URL is sent. A URL that was held back waits for Delay too, so there
+// is at most one submission per Delay.
 type entry struct {
 	host  string
 	ready time.Time // not before
 	due   time.Time // by then
 }
 
-// A trouble says until when somebody is left alone.
-type trouble struct {
+// A backoff says until when a host, or the engine, gets no requests.
+type backoff struct {
 	failures int // in a row
 	until    time.Time
 }
 
 const (
-	// The longest waits, unless Retry-After is longer: an engine may be down for long, but
-	// that some hosts' batches fail does not tell that it is.
+	// The longest backoffs, unless Retry-After is longer. The engine's is shorter, because
+	// failures of some hosts do not mean that the engine is down.
 	maxHostWait   = 10 * time.Minute
 	maxEngineWait = time.Minute
-	// Before each of the engine's waits so many requests in a row have to fail.
+	// The engine backs off each time this many requests in a row have failed.
 	engineFailures = 3
 )
 
@@ -96,13 +97,13 @@ type sentAt struct {
 
 // QueueStats counts what happened to the URLs of a [Queue].
 type QueueStats struct {
-	Waiting  int    // in the queue now, those that are with the engine included
-	Added    uint64 // without those that waited already
+	Waiting  int    // in the queue now, including those being sent
+	Added    uint64 // not counting Repeated
 	Repeated uint64 // those that waited already
 	Accepted uint64 // by the engine
-	Retried  uint64 // not accepted by the engine, but to be tried again
-	Failed   uint64 // refused by the engine for good
-	Err      error  // if the last request has to be tried again: why, an *[Error]
+	Retried  uint64 // not accepted yet, to be retried
+	Failed   uint64 // rejected by the engine permanently
+	Err      error  // why the last request is retried, an *[Error], or nil
 }
 
 var (
@@ -110,28 +111,28 @@ var (
 	ErrFull = errors.New("indexnow: the queue is full")
 	// ErrClosed is returned by [Queue.Add] and [Queue.Shutdown] once Shutdown was called.
 	ErrClosed = errors.New("indexnow: the queue is closed")
-	// ErrRunning is returned by [Queue.Run] if it runs already.
-	ErrRunning = errors.New("indexnow: the queue is being run already")
+	// ErrRunning is returned by [Queue.Run] if it is already running.
+	ErrRunning = errors.New("indexnow: the queue is already running")
 )
 
-// NewQueue returns a Queue, which [Queue.Run] has to empty; or all the problems of the
-// configuration, joined, each an *[ampcors.ValueError].
+// NewQueue returns a Queue, or all the problems of the configuration, joined, each an
+// *[ampcors.ValueError]. [Queue.Run] submits its URLs.
 func NewQueue(client *Client, cfg QueueConfig) (*Queue, error) {
 	var problems []error
-	refuse := func(path, value, reason, want string) {
+	reject := func(path, value, reason, want string) {
 		problems = append(problems, &ampcors.ValueError{Package: "indexnow", Path: path, Value: value, Reason: reason, Want: want})
 	}
 	if client == nil {
-		refuse("client", "", "is missing", "one of New's")
+		reject("client", "", "is missing", "a Client from New")
 	}
 	if cfg.Delay < 0 {
-		refuse("Delay", cfg.Delay.String(), "is negative", "some seconds")
+		reject("Delay", cfg.Delay.String(), "is negative", "some seconds")
 	}
 	if cfg.Hold < 0 {
-		refuse("Hold", cfg.Hold.String(), "is negative", "some minutes")
+		reject("Hold", cfg.Hold.String(), "is negative", "some minutes")
 	}
 	if cfg.Capacity < 0 {
-		refuse("Capacity", strconv.Itoa(cfg.Capacity), "is negative", "a number of URLs")
+		reject("Capacity", strconv.Itoa(cfg.Capacity), "is negative", "a number of URLs")
 	}
 	if len(problems) > 0 {
 		return nil, errors.Join(problems...)
@@ -145,7 +146,7 @@ func NewQueue(client *Client, cfg QueueConfig) (*Queue, error) {
 		wake:    make(chan struct{}, 1),
 		closed:  make(chan struct{}),
 		waiting: make(map[string]entry),
-		hosts:   make(map[string]*trouble),
+		hosts:   make(map[string]*backoff),
 		sent:    make(map[string]time.Time),
 	}, nil
 }
@@ -158,8 +159,8 @@ func setDefault[T comparable](value *T, def T) {
 }
 
 // Add puts a URL into the queue, and does not wait. It returns an *[ampcors.ValueError] for
-// a URL that [Client.Submit] would refuse, [ErrFull] or [ErrClosed]; the URL is then not in
-// the queue, and it is up to the caller to add it later.
+// a URL that [Client.Submit] would reject, [ErrFull] or [ErrClosed]. After an error, the
+// URL is not in the queue; the caller may add it again later.
 func (q *Queue) Add(url string) error {
 	page, problem := q.client.page(url)
 	if problem != nil {
@@ -183,7 +184,7 @@ func (q *Queue) Add(url string) error {
 	q.forgetSent(ready)
 	if at, ok := q.sent[url]; ok {
 		ready = at.Add(q.cfg.Hold)
-	} // while it is being sent, settle will see to that
+	} // if it is being sent now, settle delays it
 	q.stats.Added++
 	q.put(url, entry{host: page.Host, ready: ready, due: ready.Add(q.cfg.Delay)})
 	return nil
@@ -198,8 +199,7 @@ func (q *Queue) isClosed() bool {
 	}
 }
 
-// put puts a URL among the waiting, and wakes Run if that has to look earlier than it
-// would.
+// put adds a URL to those that wait, and wakes Run if the URL is due before q.next.
 func (q *Queue) put(url string, w entry) {
 	q.waiting[url] = w
 	if at := q.at(w); q.next.IsZero() || at.Before(q.next) {
@@ -214,7 +214,7 @@ func (q *Queue) put(url string, w entry) {
 // at returns when a URL is to be sent.
 func (q *Queue) at(w entry) time.Time { return later(w.due, q.free(w.host)) }
 
-// free returns from when on a host's URLs can be sent.
+// free returns the time from which a host's URLs may be sent.
 func (q *Queue) free(host string) time.Time {
 	if t := q.hosts[host]; t != nil {
 		return later(t.until, q.engine.until)
@@ -229,7 +229,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// forgetSent forgets what need not be held back any more.
+// forgetSent removes the URLs that no longer have to be held back.
 func (q *Queue) forgetSent(now time.Time) {
 	n := 0
 	for _, s := range q.sentLog {
@@ -244,11 +244,11 @@ func (q *Queue) forgetSent(now time.Time) {
 	q.sentLog = q.sentLog[n:]
 }
 
-// Run submits what is in the queue as it falls due, until the context ends or
-// [Queue.Shutdown] is called, and returns the context's error or nil. It is for a goroutine of
-// the caller's. A context that ends interrupts what is just being sent; Shutdown does not, so
-// it is the better way to end. Either way what is left stays in the queue, for another Run
-// or for Shutdown.
+// Run submits the URLs in the queue when they are due. It returns the context's error when
+// the context ends, and nil when [Queue.Shutdown] is called. Run it in a goroutine. The end
+// of the context interrupts the request in progress. Shutdown lets it finish, so prefer
+// Shutdown. Unsent URLs stay in the queue for Shutdown, or for another Run if only the
+// context ended.
 func (q *Queue) Run(ctx context.Context) error {
 	ctx, abort := context.WithCancel(ctx)
 	defer abort()
@@ -298,9 +298,9 @@ func (q *Queue) Run(ctx context.Context) error {
 	}
 }
 
-// submit submits all that is ready, also what has not waited for its Delay.
+// submit submits every URL that is ready, even if its Delay is not over.
 func (q *Queue) submit(ctx context.Context) {
-	defer q.putBack() // what is not sent, also if the caller's HTTPClient or Failed panics
+	defer q.putBack() // the unsent URLs, even if the caller's HTTPClient or Failed panics
 	for _, b := range q.take() {
 		if ctx.Err() != nil || !q.isFree(b.Host) {
 			continue
@@ -308,7 +308,7 @@ func (q *Queue) submit(ctx context.Context) {
 		problem := q.client.send(ctx, outbound.Retry{}, b)
 		q.settle(ctx, b, problem)
 		if problem != nil && !problem.Retryable() {
-			q.client.log.ErrorContext(ctx, "indexnow: refused for good", "host", b.Host, "urls", b.URLs, "error", problem)
+			q.client.log.ErrorContext(ctx, "indexnow: rejected permanently", "host", b.Host, "urls", b.URLs, "error", problem)
 			if q.cfg.Failed != nil {
 				q.cfg.Failed(*b)
 			}
@@ -316,8 +316,8 @@ func (q *Queue) submit(ctx context.Context) {
 	}
 }
 
-// take takes what is ready from the waiting, in batches. Hosts whose batches failed come
-// last, so that they do not keep the others from being sent.
+// take moves the URLs that are ready from waiting to sending, and returns them in batches.
+// Hosts whose batches failed come last, so that they do not delay the others.
 func (q *Queue) take() (batches []*Batch) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -355,19 +355,19 @@ func (q *Queue) isFree(host string) bool {
 	return !q.free(host).After(q.client.clock.Now())
 }
 
-// settle does what follows from the engine's answer to a batch.
+// settle updates the queue after the engine's answer to a batch.
 func (q *Queue) settle(ctx context.Context, b *Batch, problem *Error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := q.client.clock.Now()
 	if problem != nil && problem.Retryable() {
-		if ctx.Err() == nil { // or it may be that, and nobody's problem
+		if ctx.Err() == nil { // otherwise the context may be the cause
 			q.stats.Retried += uint64(len(b.URLs))
-			q.blame(problem, now)
+			q.retryLater(problem, now)
 		}
 		return // putBack does the rest
 	}
-	q.lastErr, q.engine = nil, trouble{}
+	q.lastErr, q.engine = nil, backoff{}
 	delete(q.hosts, b.Host)
 	ready := now
 	if problem == nil {
@@ -390,19 +390,19 @@ func (q *Queue) settle(ctx context.Context, b *Batch, problem *Error) {
 	q.forgetSent(now)
 }
 
-// blame has the host, or the engine, left alone for a while.
-func (q *Queue) blame(problem *Error, now time.Time) {
+// retryLater sets the backoff of the host and of the engine after a retryable error.
+func (q *Queue) retryLater(problem *Error, now time.Time) {
 	q.lastErr = problem
 	host := q.hosts[problem.Host]
 	if host == nil {
-		host = new(trouble)
+		host = new(backoff)
 		q.hosts[problem.Host] = host
 	}
 	host.failures++
 	host.until = now.Add(max(q.client.retry.Wait(host.failures, maxHostWait), problem.RetryAfter))
 	switch {
 	case problem.ofHost():
-		q.engine = trouble{} // as it answers
+		q.engine = backoff{} // the engine is up
 	case errors.Is(problem, ErrRateLimited):
 		q.engine.failures++
 		q.engine.until = host.until
@@ -414,8 +414,8 @@ func (q *Queue) blame(problem *Error, now time.Time) {
 	}
 }
 
-// putBack puts back what was taken and not settled, and looks when there is something to do
-// again.
+// putBack puts the URLs that were taken but not settled back among those that wait, and
+// updates q.next.
 func (q *Queue) putBack() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -430,7 +430,7 @@ func (q *Queue) putBack() {
 	q.look()
 }
 
-// look finds out when Run has to look again.
+// look sets q.next, the time of the next submission.
 func (q *Queue) look() {
 	q.next = time.Time{}
 	for _, w := range q.waiting {
@@ -440,7 +440,7 @@ func (q *Queue) look() {
 	}
 }
 
-// Stats returns what happened so far.
+// Stats returns the counts so far.
 func (q *Queue) Stats() QueueStats {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -450,14 +450,14 @@ func (q *Queue) Stats() QueueStats {
 	return stats
 }
 
-// Shutdown takes no more URLs, lets [Queue.Run] end what it is sending, and submits what is left
-// and need not be held back, whether or not Run was called. If the engine cannot take it now,
-// it is tried again until the context's deadline; without one, once. Then Shutdown returns
-// the URLs that were not sent, in order: those that are held back, and those that the engine
-// did not take in time. Of these an error says why.
+// Shutdown closes the queue to new URLs, and lets [Queue.Run] finish the request in
+// progress. Then it submits the URLs that are left and not held back, whether or not Run
+// was called. It retries until the context's deadline; without a deadline, it tries once.
+// It returns the unsent URLs, sorted: those that are held back, and those that the engine
+// did not accept in time. The error says why the engine did not accept them.
 //
-// Shutdown can be late if QueueConfig.Failed is slow, or if the transport of Config.HTTPClient
-// does not heed its context.
+// Shutdown can be late if QueueConfig.Failed is slow, or if the transport of
+// Config.HTTPClient ignores its context.
 func (q *Queue) Shutdown(ctx context.Context) (unsent []string, err error) {
 	q.mu.Lock()
 	if q.isClosed() {
@@ -471,7 +471,7 @@ func (q *Queue) Shutdown(ctx context.Context) (unsent []string, err error) {
 		select {
 		case <-stopped:
 		case <-ctx.Done():
-			abort() // what Run is just sending comes back
+			abort() // interrupts the request of Run, whose URLs come back
 			<-stopped
 		}
 	}
@@ -502,7 +502,8 @@ func (q *Queue) Shutdown(ctx context.Context) (unsent []string, err error) {
 	return unsent, fmt.Errorf("indexnow: the queue is shut down with %d URLs that were not sent in time: %w", late, cmp.Or(q.lastErr, ctx.Err(), context.DeadlineExceeded))
 }
 
-// left reports whether anything waits that is not held back, and how long it has to.
+// left reports whether any URL waits that is not held back, and how long until the first
+// may be sent.
 func (q *Queue) left() (wait time.Duration, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -22,8 +22,8 @@ import (
 	"github.com/ampcors/ampcors"
 )
 
-// A fakeEngine answers without a network, so that synctest's clock rules. answer sees the
-// host and URLs of a request; if it is nil, all are accepted.
+// A fakeEngine answers without a network, so that synctest's clock applies. answer returns
+// the response to a request, or nil for none. If answer is nil, everything is accepted.
 type fakeEngine struct {
 	began  time.Time
 	answer func(r *http.Request, s submission) *http.Response
@@ -75,7 +75,7 @@ func (e *fakeEngine) submissions() []sentSubmission {
 	return slices.Clone(e.seen)
 }
 
-// newQueue returns a Queue that is run until the test ends, for a bubble of synctest.
+// newQueue returns a Queue that runs until the test ends. Call it in a synctest bubble.
 func newQueue(t *testing.T, e *fakeEngine, cfg QueueConfig) *Queue {
 	t.Helper()
 	q := idleQueue(t, e, cfg)
@@ -126,13 +126,13 @@ func wantSeen(t *testing.T, e *fakeEngine, want ...sentSubmission) {
 	}
 }
 
-func TestTheQueueGathersForSeconds(t *testing.T) {
+func TestURLsAreSentTogetherAfterDelay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := &fakeEngine{}
 		q := newQueue(t, e, QueueConfig{})
 		time.Sleep(time.Minute)
-		wantSeen(t, e) // nothing for nothing
+		wantSeen(t, e) // nothing was added
 		add(t, q, "a.example/2", "a.example/1")
 		time.Sleep(4 * time.Second)
 		add(t, q, "a.example/3#x", "a.example/1", "b.example", "a.example/3")
@@ -159,7 +159,7 @@ func TestTheSameURLIsHeldBack(t *testing.T) {
 		time.Sleep(time.Hour)
 		first, again := 5*time.Second, 10*time.Second+10*time.Minute
 		wantSeen(t, e, sentSubmission{first, "a.example/1"}, sentSubmission{11 * time.Second, "a.example/2"}, sentSubmission{again, "a.example/1"})
-		add(t, q, "a.example/1") // long ago
+		add(t, q, "a.example/1") // Hold is over
 		time.Sleep(6 * time.Second)
 		synctest.Wait()
 		if got := e.submissions(); len(got) != 4 || len(q.sent) != 1 || len(q.sentLog) != 1 {
@@ -168,7 +168,7 @@ func TestTheSameURLIsHeldBack(t *testing.T) {
 	})
 }
 
-// TestAtMostOneSubmissionInEachDelay, also if each URL is held back until another time.
+// TestAtMostOneSubmissionInEachDelay, even if each URL is held back until a different time.
 func TestAtMostOneSubmissionInEachDelay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -190,7 +190,7 @@ func TestAtMostOneSubmissionInEachDelay(t *testing.T) {
 	})
 }
 
-func TestWhatChangesWhileItIsOnItsWayIsSentAgain(t *testing.T) {
+func TestAURLAddedWhileItIsSentIsSentAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := &fakeEngine{answer: func(*http.Request, submission) *http.Response {
@@ -221,12 +221,12 @@ func TestTheQueueIsBounded(t *testing.T) {
 		if err := q.Add("https://a.example/4"); !errors.Is(err, ErrFull) {
 			t.Errorf("got %v", err)
 		}
-		time.Sleep(10 * time.Second) // on their way
+		time.Sleep(10 * time.Second) // they are being sent
 		if err := q.Add("https://a.example/4"); !errors.Is(err, ErrFull) {
 			t.Errorf("got %v", err)
 		}
 		time.Sleep(20 * time.Second)
-		add(t, q, "a.example/4", "a.example/5") // in place of which the oldest are forgotten
+		add(t, q, "a.example/4", "a.example/5") // the oldest are forgotten
 		time.Sleep(time.Minute)
 		add(t, q, "a.example/1", "a.example/3")
 		time.Sleep(time.Minute)
@@ -238,18 +238,18 @@ func TestTheQueueIsBounded(t *testing.T) {
 	})
 }
 
-func TestWhatTheEngineCannotTakeNowStays(t *testing.T) {
+func TestRateLimitedURLsStayInTheQueue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		refusals := 1
+		failures := 1
 		e := &fakeEngine{answer: func(*http.Request, submission) *http.Response {
-			if refusals--; refusals < 0 {
+			if failures--; failures < 0 {
 				return answer(200, "")
 			}
 			return answerLater(429, "", "60")
 		}}
 		q := newQueue(t, e, QueueConfig{})
-		add(t, q, "a.example/1", "b.example/1") // of which one is not even sent
+		add(t, q, "a.example/1", "b.example/1") // after the 429, b.example/1 is not sent yet
 		time.Sleep(10 * time.Second)
 		add(t, q, "a.example/2")
 		time.Sleep(time.Hour)
@@ -265,7 +265,7 @@ func TestTheQueueWaitsLongerAfterEachFailure(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := &fakeEngine{answer: func(*http.Request, submission) *http.Response { return answer(503, "") }}
-		q := newQueue(t, e, QueueConfig{Hold: time.Millisecond}) // which does not bound it
+		q := newQueue(t, e, QueueConfig{Hold: time.Millisecond}) // the backoff does not depend on Hold
 		add(t, q, "a.example/1")
 		time.Sleep(24 * time.Hour)
 		synctest.Wait()
@@ -273,7 +273,7 @@ func TestTheQueueWaitsLongerAfterEachFailure(t *testing.T) {
 		backoff := time.Second
 		for i := range seen[1:] {
 			if gap := seen[i+1].at - seen[i].at; gap < backoff/2 || gap > backoff {
-				t.Errorf("waited %v after failure %d; want half of %v to all of it", gap, i+1, backoff)
+				t.Errorf("waited %v after failure %d; want half to all of %v", gap, i+1, backoff)
 			}
 			backoff = min(2*backoff, 10*time.Minute)
 		}
@@ -291,7 +291,7 @@ func TestTheQueueWaitsLongerAfterEachFailure(t *testing.T) {
 	})
 }
 
-// TestOneHostDoesNotStopTheOthers, whatever the engine does about it, for days.
+// TestOneHostDoesNotStopTheOthers: the requests for one host fail for two days.
 func TestOneHostDoesNotStopTheOthers(t *testing.T) {
 	t.Parallel()
 	for name, answerBad := range map[string]func() *http.Response{
@@ -331,14 +331,14 @@ func TestOneHostDoesNotStopTheOthers(t *testing.T) {
 					}
 				}
 				if asked < 2*24*6 || asked > 2*24*12+20 {
-					t.Errorf("the host that fails was sent %d times in two days; want every 5 to 10 min", asked)
+					t.Errorf("the failing host was tried %d times in two days; want every 5 to 10 min", asked)
 				}
 			})
 		})
 	}
 }
 
-// TestManyHostsThatFailDoNotStarveOne that comes behind all of them, and had no chance yet.
+// TestManyHostsThatFailDoNotStarveOne that comes after them and has not been tried.
 func TestManyHostsThatFailDoNotStarveOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -348,7 +348,7 @@ func TestManyHostsThatFailDoNotStarveOne(t *testing.T) {
 			}
 			resp := answer(503, "")
 			if s.Host == "0.bad.example" {
-				resp.Header.Set("Retry-After", "86400") // which is its own
+				resp.Header.Set("Retry-After", "86400") // for this host only
 			}
 			return resp
 		}}
@@ -362,10 +362,10 @@ func TestManyHostsThatFailDoNotStarveOne(t *testing.T) {
 		if got := q.Stats(); got.Accepted != 1 || !errors.Is(got.Err, ErrServer) {
 			t.Errorf("after half an hour: %+v, %d requests", got, len(e.submissions()))
 		}
-		if n := len(e.submissions()); n > 220 { // it may be down
+		if n := len(e.submissions()); n > 220 { // the engine may be down
 			t.Errorf("%d requests in half an hour", n)
 		}
-		// From now on it is served at once, as the others come last.
+		// From now on z.example is sent first, as hosts that failed come last.
 		for i := range 10 {
 			add(t, q, fmt.Sprintf("z.example/a%d", i))
 			time.Sleep(2 * time.Minute)
@@ -377,8 +377,8 @@ func TestManyHostsThatFailDoNotStarveOne(t *testing.T) {
 	})
 }
 
-// TestAHostsRetryAfterIsTheHosts, also for URLs that are added later.
-func TestAHostsRetryAfterIsTheHosts(t *testing.T) {
+// TestAHostsRetryAfterAppliesToTheHost, and to URLs that are added later.
+func TestAHostsRetryAfterAppliesToTheHost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := &fakeEngine{answer: func(_ *http.Request, s submission) *http.Response {
@@ -404,8 +404,9 @@ func TestAHostsRetryAfterIsTheHosts(t *testing.T) {
 	})
 }
 
-// TestTroublesAreKeptApart: those of the engine from those of a host, in both directions.
-func TestTroublesAreKeptApart(t *testing.T) {
+// TestEngineAndHostBackoffAreSeparate: the backoff of one host does not delay other hosts,
+// and does not shorten the backoff of the engine.
+func TestEngineAndHostBackoffAreSeparate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := &fakeEngine{answer: func(_ *http.Request, s submission) *http.Response {
@@ -416,12 +417,12 @@ func TestTroublesAreKeptApart(t *testing.T) {
 		}}
 		q := newQueue(t, e, QueueConfig{})
 		add(t, q, "new.example/1")
-		time.Sleep(3 * time.Hour) // in which nobody is accepted
+		time.Sleep(3 * time.Hour) // in which nothing is accepted
 		add(t, q, "good.example/1")
 		time.Sleep(6 * time.Second)
 		synctest.Wait()
 		if got := q.Stats(); got.Accepted != 1 || got.Err != nil {
-			t.Errorf("a good host waits for another's key: %+v", got)
+			t.Errorf("a good host waits for the key of another: %+v", got)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
@@ -436,7 +437,7 @@ func TestTroublesAreKeptApart(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		if got := e.submissions(); len(got) != 2 {
-			t.Errorf("an engine that wants to be left alone was asked: %v", got)
+			t.Errorf("the engine was asked before its Retry-After was over: %v", got)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
@@ -457,7 +458,7 @@ func TestTroublesAreKeptApart(t *testing.T) {
 			}
 			synctest.Wait()
 			if got := q.Stats(); got.Accepted != uint64(i+1) || len(q.hosts) != 0 {
-				t.Errorf("got %+v; %d hosts are in trouble", got, len(q.hosts))
+				t.Errorf("got %+v; %d hosts have a backoff", got, len(q.hosts))
 			}
 		}
 		seen := e.submissions()
@@ -467,8 +468,8 @@ func TestTroublesAreKeptApart(t *testing.T) {
 	})
 }
 
-// TestWhenTheEngineIsLeftAlone, step by step.
-func TestWhenTheEngineIsLeftAlone(t *testing.T) {
+// TestEngineBackoff checks step by step how long the engine gets no requests.
+func TestEngineBackoff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q := idleQueue(t, &fakeEngine{}, QueueConfig{})
@@ -489,11 +490,11 @@ func TestWhenTheEngineIsLeftAlone(t *testing.T) {
 		down := func() *Error { return &Error{Err: ErrServer, Status: 503} }
 		for name, answer := range map[string]func() *Error{
 			"accepted":      func() *Error { return nil },
-			"refused":       func() *Error { return &Error{Err: ErrMalformed, Status: 400} },
+			"malformed":     func() *Error { return &Error{Err: ErrMalformed, Status: 400} },
 			"key not found": func() *Error { return &Error{Err: ErrKeyNotFound, Status: 403} },
 			"key pending":   func() *Error { return &Error{Err: ErrKeyPending, Status: 403, RetryAfter: time.Hour} },
 		} {
-			for range 10 { // an answer between failures says that it is not down
+			for range 10 { // an answer between failures shows that the engine is up
 				between(0, settle(down()), 0)
 				between(0, settle(&Error{Err: io.EOF}), 0)
 				between(0, settle(answer()), 0)
@@ -523,7 +524,7 @@ func TestWhenTheEngineIsLeftAlone(t *testing.T) {
 	})
 }
 
-func TestTenThousandInARequestOfAQueue(t *testing.T) {
+func TestTheQueueSendsAtMostTenThousandURLsInARequest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := &fakeEngine{}
@@ -543,8 +544,8 @@ func TestTenThousandInARequestOfAQueue(t *testing.T) {
 	})
 }
 
-// TestCloseSendsWhatIsNoLongerHeldBack when it has sent the rest.
-func TestCloseSendsWhatIsNoLongerHeldBack(t *testing.T) {
+// TestShutdownSendsWhatIsNoLongerHeldBack once it has sent the rest.
+func TestShutdownSendsWhatIsNoLongerHeldBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := &fakeEngine{answer: func(*http.Request, submission) *http.Response {
@@ -563,8 +564,8 @@ func TestCloseSendsWhatIsNoLongerHeldBack(t *testing.T) {
 	})
 }
 
-// TestCloseWaitsForWhatComesFirst, and not for what its deadline is too early for.
-func TestCloseWaitsForWhatComesFirst(t *testing.T) {
+// TestShutdownWaitsForRetriesBeforeItsDeadline, and not for later ones.
+func TestShutdownWaitsForRetriesBeforeItsDeadline(t *testing.T) {
 	t.Parallel()
 	for range 10 {
 		synctest.Test(t, func(t *testing.T) {
@@ -590,8 +591,8 @@ func TestCloseWaitsForWhatComesFirst(t *testing.T) {
 	}
 }
 
-// TestAttemptsAreNotTheQueues: it would wait with one host while the others do.
-func TestAttemptsAreNotTheQueues(t *testing.T) {
+// TestTheQueueIgnoresAttempts: to retry one host at once would make the others wait.
+func TestTheQueueIgnoresAttempts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := &fakeEngine{answer: func(_ *http.Request, s submission) *http.Response {
@@ -614,8 +615,7 @@ func TestAttemptsAreNotTheQueues(t *testing.T) {
 	})
 }
 
-// TestOneHostsKeyDoesNotStopTheOthers, neither while the engine verifies it nor when it is
-// wrong.
+// TestOneHostsKeyDoesNotStopTheOthers, whether it is being verified or wrong.
 func TestOneHostsKeyDoesNotStopTheOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -654,7 +654,7 @@ func TestOneHostsKeyDoesNotStopTheOthers(t *testing.T) {
 		if got, want := q.Stats(), (QueueStats{Added: 5, Accepted: 3, Failed: 2, Retried: 3}); got != want {
 			t.Errorf("got %+v; want %+v", got, want)
 		}
-		add(t, q, "wrong.example/1") // with another key, say: it was not submitted, so it is not held back
+		add(t, q, "wrong.example/1") // it was not accepted, so it is not held back
 		time.Sleep(6 * time.Second)
 		synctest.Wait()
 		if len(failed) != 2 {
@@ -663,7 +663,7 @@ func TestOneHostsKeyDoesNotStopTheOthers(t *testing.T) {
 	})
 }
 
-func TestCloseSendsWhatIsLeft(t *testing.T) {
+func TestShutdownSendsWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	for name, run := range map[string]bool{"run": true, "never run": false} {
 		t.Run(name, func(t *testing.T) {
@@ -690,17 +690,17 @@ func TestCloseSendsWhatIsLeft(t *testing.T) {
 					t.Errorf("Run: %v", err)
 				}
 				if _, err := q.Shutdown(t.Context()); !errors.Is(err, ErrClosed) {
-					t.Errorf("Close: %v", err)
+					t.Errorf("a second Shutdown: %v", err)
 				}
 			})
 		})
 	}
 }
 
-func TestCloseReportsWhatItCouldNotSend(t *testing.T) {
+func TestShutdownReportsWhatItCouldNotSend(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		// The first is held back, the second not, and the engine answers neither.
+		// The first URL is held back. The second is sent, but the engine does not answer.
 		hang := false
 		e := &fakeEngine{answer: func(r *http.Request, s submission) *http.Response {
 			if !hang {
@@ -724,7 +724,7 @@ func TestCloseReportsWhatItCouldNotSend(t *testing.T) {
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
-		// What Run is sending when Close is called has until the deadline, too.
+		// The deadline also holds for what Run is sending when Shutdown is called.
 		e := &fakeEngine{answer: func(r *http.Request, s submission) *http.Response { <-r.Context().Done(); return nil }}
 		q := newQueue(t, e, QueueConfig{})
 		add(t, q, "a.example/1")
@@ -739,7 +739,7 @@ func TestCloseReportsWhatItCouldNotSend(t *testing.T) {
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
-		// The engine asked to be left alone.
+		// The engine's Retry-After is not over.
 		e := &fakeEngine{answer: func(*http.Request, submission) *http.Response {
 			return answerLater(429, "", "60")
 		}}
@@ -753,7 +753,7 @@ func TestCloseReportsWhatItCouldNotSend(t *testing.T) {
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
-		// What is held back is no failure.
+		// That a URL is held back is not an error.
 		e := &fakeEngine{}
 		q := newQueue(t, e, QueueConfig{})
 		add(t, q, "a.example/1")
@@ -766,9 +766,9 @@ func TestCloseReportsWhatItCouldNotSend(t *testing.T) {
 	})
 }
 
-// TestCloseSendsWhatRunWasInterruptedIn: a context that ends is no failure of the engine's,
-// so that it is not left alone.
-func TestCloseSendsWhatRunWasInterruptedIn(t *testing.T) {
+// TestShutdownSendsWhatACanceledRunDidNot: a canceled context is not a failure of the
+// engine, so there is no backoff.
+func TestShutdownSendsWhatACanceledRunDidNot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := &fakeEngine{answer: func(r *http.Request, s submission) *http.Response { <-r.Context().Done(); return nil }}
@@ -790,13 +790,12 @@ func TestCloseSendsWhatRunWasInterruptedIn(t *testing.T) {
 	})
 }
 
-// TestCloseWaitsOutAPauseWithinItsDeadline.
-func TestCloseWaitsOutAPauseWithinItsDeadline(t *testing.T) {
+func TestShutdownRetriesWithinItsDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		refusals := 2
+		failures := 2
 		e := &fakeEngine{answer: func(_ *http.Request, s submission) *http.Response {
-			if refusals--; refusals >= 0 {
+			if failures--; failures >= 0 {
 				return answer(503, "")
 			}
 			return answer(200, "")
@@ -849,12 +848,12 @@ func TestAPanicOfTheTransportLosesNothing(t *testing.T) {
 		if unsent, err := q.Shutdown(t.Context()); unsent != nil || err != nil || q.Stats().Accepted != 2 {
 			t.Errorf("got %v, %v, %+v", unsent, err, q.Stats())
 		}
-		time.Sleep(time.Minute) // for net/http to notice
+		time.Sleep(time.Minute) // until net/http's timeout has passed
 	})
 }
 
-// TestWhatIsGivenUpIsInTheLog, with its URLs, as the logger may be all there is.
-func TestWhatIsGivenUpIsInTheLog(t *testing.T) {
+// TestFailedURLsAreLogged: without QueueConfig.Failed, only the log has them.
+func TestFailedURLsAreLogged(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	c, _ := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(422) }), func(cfg *Config) {
@@ -868,7 +867,7 @@ func TestWhatIsGivenUpIsInTheLog(t *testing.T) {
 	if unsent, err := q.Shutdown(t.Context()); unsent != nil || err != nil {
 		t.Errorf("got %v, %v", unsent, err)
 	}
-	if want := `level=ERROR msg="indexnow: refused for good" host=a.example urls="[https://a.example/1 https://a.example/2]" error="indexnow: a.example: the engine finds`; !strings.Contains(out.String(), want) {
+	if want := `level=ERROR msg="indexnow: rejected permanently" host=a.example urls="[https://a.example/1 https://a.example/2]" error="indexnow: a.example: the engine finds`; !strings.Contains(out.String(), want) {
 		t.Errorf("the log\n%s\ndoes not have %s", &out, want)
 	}
 }
@@ -903,7 +902,7 @@ func TestRunEndsWithItsContextAndLosesNothing(t *testing.T) {
 	})
 }
 
-func TestAddRefusesWhatSubmitWould(t *testing.T) {
+func TestAddRejectsWhatSubmitRejects(t *testing.T) {
 	t.Parallel()
 	c, err := New(Config{Key: testKey, KeyLocation: "https://a.example/catalog/key.txt", Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -915,12 +914,12 @@ func TestAddRefusesWhatSubmitWould(t *testing.T) {
 	}
 	for _, u := range []string{"", "a.example/catalog/1", "https://a.example/1", "https://b.example/catalog/1"} {
 		if problem := (*ampcors.ValueError)(nil); !errors.As(q.Add(u), &problem) {
-			t.Errorf("%q is taken", u)
+			t.Errorf("%q is accepted", u)
 		}
 	}
 }
 
-func TestFaultsOfTheQueuesConfigurationAreAllReported(t *testing.T) {
+func TestAllQueueConfigErrorsAreReported(t *testing.T) {
 	t.Parallel()
 	if _, err := NewQueue(nil, QueueConfig{}); err == nil || !strings.Contains(err.Error(), "client") {
 		t.Errorf("got %v", err)
@@ -937,9 +936,8 @@ func TestFaultsOfTheQueuesConfigurationAreAllReported(t *testing.T) {
 	}
 }
 
-// TestNothingIsLost: whatever the engine does and whenever the queue is closed, each URL
-// that was taken is accepted, reported as failed, or returned by Close; and none that was
-// accepted is sent again within Hold.
+// TestNothingIsLost: each URL that was added is accepted by the engine, reported as failed,
+// or returned by Shutdown. None that was accepted is sent again within Hold.
 func TestNothingIsLost(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
@@ -992,7 +990,7 @@ func TestNothingIsLost(t *testing.T) {
 			began := time.Now()
 			unsent, err := q.Shutdown(ctx)
 			if deadline, _ := ctx.Deadline(); time.Now().After(deadline) && time.Since(began) > 0 || err != nil && len(unsent) == 0 {
-				t.Errorf("seed %d: Close took %v: %v", seed, time.Since(began), err)
+				t.Errorf("seed %d: Shutdown took %v: %v", seed, time.Since(began), err)
 			}
 			total, adds := QueueStats{}, 0
 			for u, n := range taken {
@@ -1001,7 +999,7 @@ func TestNothingIsLost(t *testing.T) {
 					left = 1
 				}
 				if got := len(accepted[u]) + failed[u] + left; got > n || got == 0 {
-					t.Errorf("seed %d: %s was taken %d times; accepted %d, failed %d, unsent %d", seed, u, n, len(accepted[u]), failed[u], left)
+					t.Errorf("seed %d: %s was added %d times; accepted %d, failed %d, unsent %d", seed, u, n, len(accepted[u]), failed[u], left)
 				}
 				for i, at := range accepted[u] {
 					if i > 0 && at.Sub(accepted[u][i-1]) < time.Minute {
@@ -1021,8 +1019,8 @@ func TestNothingIsLost(t *testing.T) {
 	}
 }
 
-// TestTheQueueBehindARealServer has the real clock, and many callers.
-func TestTheQueueBehindARealServer(t *testing.T) {
+// TestTheQueueWithARealServer has the real clock, and many goroutines.
+func TestTheQueueWithARealServer(t *testing.T) {
 	t.Parallel()
 	api := &engine{}
 	failures := 2
@@ -1070,7 +1068,7 @@ func TestTheQueueBehindARealServer(t *testing.T) {
 		got[u]++
 	}
 	for u, n := range got {
-		if n > 2 { // once, and once more held back
+		if n > 2 { // sent once, and held back once
 			t.Errorf("%s: %d times", u, n)
 		}
 	}

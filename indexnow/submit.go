@@ -17,10 +17,10 @@ import (
 
 const (
 	maxURLs = 10_000 // in one request, by the protocol
-	maxURL  = 8000   // bytes, which all who handle URLs should support: RFC 9110 section 4.1
+	maxURL  = 8000   // bytes; RFC 9110 section 4.1 recommends that all support at least this
 )
 
-// What an [Error] can be. Test with errors.Is.
+// The errors that an [Error] can wrap. Test for them with errors.Is.
 var (
 	// ErrMalformed: 400. The engine does not understand the request.
 	ErrMalformed = errors.New("the engine finds the request malformed")
@@ -30,31 +30,32 @@ var (
 	// ErrKeyNotFound: 403 with KeyNotFound. The key file is missing or holds another key;
 	// see [Client.Verify].
 	ErrKeyNotFound = errors.New("the engine does not find the key on the site")
-	// ErrRotateKey: 403 with UserForbiddedToAccessSite (sic). The engine does not take
-	// this key for this site any more, although its file may be in order; make another.
-	ErrRotateKey = errors.New("the engine does not take this key any more, and wants another")
-	// ErrForbidden: 403 with none of these codes.
-	ErrForbidden = errors.New("the engine refuses the key")
-	// ErrUnprocessable: 422. A URL is not the host's, or the key has another form.
-	ErrUnprocessable = errors.New("the engine finds a URL that is not the host's, or a malformed key")
+	// ErrRotateKey: 403 with UserForbiddedToAccessSite (the engine's spelling). The engine
+	// no longer accepts this key for this site, even if the key file is correct; make
+	// another key.
+	ErrRotateKey = errors.New("the engine no longer accepts this key, and wants another")
+	// ErrForbidden: 403 with any other code, or none.
+	ErrForbidden = errors.New("the engine rejects the key")
+	// ErrUnprocessable: 422. A URL belongs to another host, or the key is malformed.
+	ErrUnprocessable = errors.New("the engine finds a URL of another host, or a malformed key")
 	// ErrRateLimited: 429.
 	ErrRateLimited = errors.New("the engine says that there are too many requests")
 	// ErrServer: 500 and above, or 408, 421 or 425.
 	ErrServer = errors.New("the engine has a problem")
 	// ErrUnexpected: any other answer, such as a redirect.
-	ErrUnexpected = errors.New("the engine gives an answer that is not of IndexNow")
-	// ErrNotSent: the batch was not sent, because of what happened to one before it.
+	ErrUnexpected = errors.New("the engine's answer is not defined by IndexNow")
+	// ErrNotSent: the batch was not sent, because an earlier one failed.
 	ErrNotSent = errors.New("not sent, after an earlier failure")
 )
 
 // An Error says why a batch was not accepted.
 type Error struct {
-	Host       string        // whose URLs they are
-	Err        error         // one of the errors above, or that of the network or the context
+	Host       string        // the host of the URLs
+	Err        error         // one of the errors above, or an error of the network or the context
 	Status     int           // of the engine's answer, or 0
 	Code       string        // the errorCode in it, if there is one
-	Message    string        // what else it said, on one line of at most 300 bytes
-	RetryAfter time.Duration // what it asks for, or 0
+	Message    string        // its message, on one line of at most 300 bytes
+	RetryAfter time.Duration // its Retry-After, or 0
 }
 
 func (e *Error) Error() string {
@@ -68,8 +69,7 @@ func (e *Error) Error() string {
 // Unwrap returns e.Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Retryable reports whether the same batch may be accepted later, without anything being
-// changed.
+// Retryable reports whether the engine may accept the same batch later without any change.
 func (e *Error) Retryable() bool {
 	for _, final := range []error{ErrMalformed, ErrKeyNotFound, ErrRotateKey, ErrForbidden, ErrUnprocessable, ErrUnexpected} {
 		if errors.Is(e.Err, final) {
@@ -79,36 +79,36 @@ func (e *Error) Retryable() bool {
 	return true
 }
 
-// ofHost reports whether the failure is one of the host's key, and not of the engine.
+// ofHost reports whether the failure concerns the host's key, not the engine.
 func (e *Error) ofHost() bool { return e.Status == http.StatusForbidden }
 
-// A Batch is what became of one request: up to 10,000 URLs of one host.
+// A Batch is one request with up to 10,000 URLs of one host, and its result.
 type Batch struct {
 	Host     string
-	URLs     []string // as they were sent, or were to be
+	URLs     []string // escaped, as they are sent
 	Pending  bool     // accepted with 202: the engine has yet to verify the key
-	Attempts int      // how often it was tried
-	Err      error    // nil if it was accepted, by any status from 200 to 299, or else an *[Error]
+	Attempts int      // how often it was sent
+	Err      error    // nil if it was accepted (any status from 200 to 299), otherwise an *[Error]
 }
 
-// A Report is what became of the URLs of one [Client.Submit].
+// A Report is the result of one [Client.Submit].
 type Report struct {
 	Batches []Batch
-	// Refused are the URLs that were not sent because they are no web pages' URLs, or
-	// because the key file does not cover them. Path is their place in the arguments, such as
-	// "urls[3]".
-	Refused []*ampcors.ValueError
+	// Rejected are the URLs that were not sent, because they are not URLs of web pages
+	// or because the key file does not cover them. Path is the index in the arguments, such
+	// as "urls[3]".
+	Rejected []*ampcors.ValueError
 }
 
-// Submit submits the URLs of pages that are new, have changed or are gone: one, or any
-// number. They are grouped by host, in requests of up to 10,000, sent one after the other;
-// a URL that is given twice is sent once. They are escaped as RFC 3986 wants it, with hosts
-// in A-labels, and without fragments.
+// Submit submits the URLs of pages that are new, have changed or are gone. It groups them
+// by host into requests of up to 10,000 URLs, which it sends one after the other. A URL
+// that is given twice is sent once. URLs are escaped as RFC 3986 requires, with hosts in
+// A-labels and without fragments.
 //
-// The report says of each URL what became of it. The error is nil if all were accepted, and
-// else joins what the report has. After a failure that the next request would meet as well,
-// the others are not sent, but are in the report with [ErrNotSent]: those of the same host
-// after a 403, and all after no answer, [ErrRateLimited] or [ErrServer].
+// The report has the result of each URL. The error is nil if all URLs were accepted, and
+// otherwise joins the errors in the report. After a failure that would happen again, the
+// remaining requests are not sent, and are in the report with [ErrNotSent]: those to the
+// same host after a 403, and all of them after no answer, [ErrRateLimited] or [ErrServer].
 func (c *Client) Submit(ctx context.Context, urls ...string) (Report, error) {
 	var report Report
 	var batches []*Batch
@@ -118,7 +118,7 @@ func (c *Client) Submit(ctx context.Context, urls ...string) (Report, error) {
 		page, problem := c.page(u)
 		if problem != nil {
 			problem.Path = fmt.Sprintf("urls[%d]", i)
-			report.Refused = append(report.Refused, problem)
+			report.Rejected = append(report.Rejected, problem)
 			continue
 		}
 		canonical := page.String()
@@ -137,17 +137,17 @@ func (c *Client) Submit(ctx context.Context, urls ...string) (Report, error) {
 
 	notSent := 0
 	var down *Error // why nothing more is sent
-	refusing := make(map[string]*Error)
+	hostErrs := make(map[string]*Error)
 	for _, b := range batches {
 		cause := down
 		if cause == nil {
-			cause = refusing[b.Host]
+			cause = hostErrs[b.Host]
 		}
 		if cause != nil {
 			b.Err = &Error{Host: b.Host, Err: fmt.Errorf("%w: %w", ErrNotSent, cause.Err), RetryAfter: cause.RetryAfter}
 			notSent += len(b.URLs)
 		} else if problem := c.send(ctx, c.retry, b); problem != nil && problem.ofHost() {
-			refusing[b.Host] = problem
+			hostErrs[b.Host] = problem
 		} else if problem != nil && problem.Retryable() {
 			down = problem
 		}
@@ -177,16 +177,16 @@ func (r Report) err() error {
 			add(b.Err)
 		}
 	}
-	for _, problem := range r.Refused {
+	for _, problem := range r.Rejected {
 		add(problem)
 	}
 	if more > 0 {
-		errs = append(errs, fmt.Errorf("indexnow: and %d more, which are in the report", more))
+		errs = append(errs, fmt.Errorf("indexnow: and %d more errors, see the report", more))
 	}
 	return errors.Join(errs...)
 }
 
-// page takes a URL apart and finds out whether the key file covers it.
+// page parses a URL and checks that the key file covers it.
 func (c *Client) page(u string) (pageurl.URL, *ampcors.ValueError) {
 	page, problem := pageurl.Parse(u, pageurl.AsRFC3986)
 	if problem != nil {
@@ -199,8 +199,8 @@ func (c *Client) page(u string) (pageurl.URL, *ampcors.ValueError) {
 		return page, c.maskProblem(pageurl.Problem(u, fmt.Sprintf("has %d bytes, escaped", n), fmt.Sprintf("at most %d", maxURL)))
 	}
 	if file := c.keyLocation; file != nil {
-		// What is left of ".." is not a segment of its own, but "..%2f" may be one to a server
-		// that unescapes first.
+		// pageurl has removed the ".." segments. But a server that unescapes first may read
+		// "..%2f" as one.
 		directory := file.Path[:strings.LastIndexByte(file.Path, '/')+1]
 		if page.Host != file.Host || !strings.HasPrefix(page.Path, directory) || directory != "/" && strings.Contains(page.Path, "..") {
 			return page, c.maskProblem(pageurl.Problem(u, "is not covered by the key file of KeyLocation", fmt.Sprintf("a page of %s below %q", file.Host, directory)))
@@ -209,8 +209,8 @@ func (c *Client) page(u string) (pageurl.URL, *ampcors.ValueError) {
 	return page, nil
 }
 
-// send sends a batch, as often as retry allows, and logs what came of it. The failure is
-// also in the batch.
+// send sends a batch, with as many attempts as retry allows, and logs the result. A failure
+// is also stored in the batch.
 func (c *Client) send(ctx context.Context, retry outbound.Retry, b *Batch) *Error {
 	request := struct {
 		Host        string   `json:"host"`
@@ -223,7 +223,7 @@ func (c *Client) send(ctx context.Context, retry outbound.Retry, b *Batch) *Erro
 	}
 	var body bytes.Buffer
 	encoder := json.NewEncoder(&body)
-	encoder.SetEscapeHTML(false) // an & in a URL stays one
+	encoder.SetEscapeHTML(false) // keeps an & in a URL
 	_ = encoder.Encode(request)  // strings can be encoded
 	for {
 		b.Attempts++
@@ -256,7 +256,7 @@ func (c *Client) attempt(ctx context.Context, b *Batch, body []byte) *Error {
 		return nil
 	}
 	problem := &Error{Host: b.Host, Status: answer.Status, RetryAfter: answer.RetryAfter(c.clock.Now())}
-	var said struct{ ErrorCode, Message any } // strings, if the engine keeps to that
+	var said struct{ ErrorCode, Message any } // strings, if the engine follows the protocol
 	_ = json.Unmarshal(bytes.TrimPrefix(answer.Body, []byte("\uFEFF")), &said)
 	code, _ := said.ErrorCode.(string)
 	message, _ := said.Message.(string)
@@ -267,8 +267,8 @@ func (c *Client) attempt(ctx context.Context, b *Batch, body []byte) *Error {
 	switch {
 	case answer.Status == http.StatusBadRequest:
 		problem.Err = ErrMalformed
-	case answer.Status == http.StatusForbidden && code == "" && answer.BrokenOff():
-		problem.Err = fmt.Errorf("the answer breaks off: %w", answer.BodyErr) // before it says why
+	case answer.Status == http.StatusForbidden && code == "" && answer.Truncated():
+		problem.Err = fmt.Errorf("the answer is truncated: %w", answer.BodyErr) // before its code
 	case answer.Status == http.StatusForbidden:
 		problem.Err = forbidden(code)
 	case answer.Status == http.StatusUnprocessableEntity:
@@ -283,7 +283,7 @@ func (c *Client) attempt(ctx context.Context, b *Batch, body []byte) *Error {
 	return problem
 }
 
-// forbidden finds out what a 403 means.
+// forbidden returns the error that a 403 means.
 func forbidden(code string) error {
 	switch strings.ToLower(code) {
 	case "siteverificationnotcompleted":

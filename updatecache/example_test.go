@@ -14,7 +14,7 @@ import (
 	"github.com/ampcors/ampcors/updatecache"
 )
 
-// A backend serves its key, verifies that, and flushes what changes.
+// A backend serves its key, verifies the key file, and flushes changed documents.
 func Example() {
 	ctx := context.Background()
 	mux := http.NewServeMux() // of https://www.example.com
@@ -29,7 +29,7 @@ func Example() {
 	}
 	flusher, err := updatecache.New(updatecache.Config{
 		Signer:     key,      // or a crypto.Signer of a key management service
-		HTTPClient: web(mux), // here only
+		HTTPClient: web(mux), // for this example only
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -53,7 +53,7 @@ func Example() {
 	// true updatecache: "https://www.example.com/unknown" on the cache "google": the cache could not fetch the key or the document (403 "Ingestion error: 404.")
 }
 
-// web returns a client for which there are an AMP Cache and a site, and no network.
+// web returns a client that reaches an AMP Cache and the site without a network.
 func web(site http.Handler) *http.Client {
 	return &http.Client{Transport: roundTrip(func(r *http.Request) *http.Response {
 		switch {

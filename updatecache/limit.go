@@ -8,16 +8,16 @@ import (
 	"github.com/ampcors/ampcors/internal/outbound"
 )
 
-// Caches take so many requests in a second for one host.
+// A cache accepts this many requests per second for one host.
 const (
 	maxRequests = 10
 	perPeriod   = time.Second
 )
 
-// A limiter lets no more than maxRequests go to one host in any second: each request takes
-// one of as many slots, and frees it a second after its answer, so that two of one slot do
-// not arrive within a second, however long it takes to connect.
-// Its memory is that of the hosts of the last two seconds.
+// A limiter sends at most maxRequests to one host in any second. Each host has that many
+// slots. A request takes a slot and frees it a second after its answer, so two requests of
+// one slot never arrive within a second, however long connecting takes. The limiter
+// remembers only the hosts of the last two seconds.
 type limiter struct {
 	clock outbound.Clock
 
@@ -27,15 +27,14 @@ type limiter struct {
 }
 
 type hostSlots struct {
-	free chan time.Time // from when each slot that is not in use can be used
+	free chan time.Time // when each unused slot is free again
 
 	// Guarded by limiter.mu.
-	users int       // that have a slot or wait for one
-	last  time.Time // when one was last used
+	users int       // requests that have a slot or wait for one
+	last  time.Time // when a slot was last used
 }
 
-// acquire waits for a slot. It is given back by release, which has to be told whether
-// it was used.
+// acquire waits for a slot. The caller must call release, with true if the slot was used.
 func (l *limiter) acquire(ctx context.Context, host string) (release func(used bool), err error) {
 	h := l.enter(host)
 	var from time.Time
@@ -45,7 +44,7 @@ func (l *limiter) acquire(ctx context.Context, host string) (release func(used b
 		l.leave(h, false)
 		return nil, ctx.Err()
 	}
-	// No wait is longer than a second, also if the clock is set back.
+	// No wait is longer than a second, even if the clock is set back.
 	if err := outbound.Wait(ctx, l.clock, min(from.Sub(l.clock.Now()), perPeriod)); err != nil {
 		h.free <- from
 		l.leave(h, false)
@@ -87,8 +86,8 @@ func (l *limiter) leave(h *hostSlots, used bool) {
 	}
 }
 
-// forgetIdle forgets the hosts of which every slot can be used again. They are moved to a
-// new map, as one that was large stays so.
+// forgetIdle removes the hosts whose slots are all free again. It moves the others to a new
+// map, because a map never shrinks.
 func (l *limiter) forgetIdle(now time.Time) {
 	kept := make(map[string]*hostSlots)
 	for host, h := range l.hosts {

@@ -2,21 +2,21 @@
 // signed requests of "update-cache"
 // (https://developers.google.com/amp/cache/update-cache).
 //
-// A cache believes a request that is signed with the RSA key whose public half the publisher
-// serves at [KeyPath] on the document's own host. So:
+// A cache accepts a request that is signed with the publisher's RSA key. It fetches the
+// public key from [KeyPath] on the document's host. So:
 //
 //  1. Make a key (openssl genrsa -out update-cache.pem 2048), read it by [ParseKey], and
 //     make a [Client] with it.
-//  2. Serve [Client.KeyHandler] at [KeyPath] on each publisher's host, where nothing,
-//     robots.txt included, may keep caches from it.
+//  2. Serve [Client.KeyHandler] at [KeyPath] on each publisher's host. Neither
+//     robots.txt nor anything else may block caches there.
 //  3. Once that is served, call [Client.Verify] for each host before its first flush: a
 //     cache that finds no key, or a wrong one, remembers that for about a day.
 //  4. Call [Client.Flush] when an AMP document has changed or is gone. It waits for the
-//     caches, and is not for a request's handler.
+//     caches, so do not call it in a request's handler.
 //
-// One Client does for any number of publishers, by many goroutines at once. Nothing happens
-// but in these calls: there is no goroutine, and nothing is tried twice unless [Config]
-// says so.
+// A Client serves any number of publishers, and is safe for concurrent use by multiple
+// goroutines. The package starts no goroutine, and repeats no request unless
+// [Config.Attempts] says so.
 package updatecache
 
 import (
@@ -48,8 +48,8 @@ import (
 // KeyPath is where caches look for a publisher's public key.
 const KeyPath = "/.well-known/amphtml/apikey.pub"
 
-// minKeyBits is the shortest RSA key that is still taken for secure (NIST SP 800-131A), and
-// the length of the key in the document's example.
+// minKeyBits is the shortest RSA key that counts as secure (NIST SP 800-131A). The key in
+// the example of update-cache's documentation has the same length.
 const minKeyBits = 2048
 
 // Config configures a [Client].
@@ -57,34 +57,35 @@ type Config struct {
 	// Signer signs the requests with an RSA key of 2,048 bits or more: an
 	// *[rsa.PrivateKey], or anything that keeps one elsewhere, such as a key management
 	// service. It is called with a SHA-256 hash and [crypto.SHA256], and must sign by
-	// RSASSA-PKCS1-v1_5 (not PSS). What it returns is checked before it is sent. It is not
-	// told of the context, so that it must end by itself.
+	// RSASSA-PKCS1-v1_5 (not PSS). Each signature is checked before it is sent. A Signer
+	// gets no context, so it needs a time limit of its own.
 	Signer crypto.Signer
 
-	// Caches are those that are asked. nil stands for Google's alone. Each must have an
+	// Caches are the caches to flush. If nil, only Google's is used. Each must have an
 	// UpdateCacheAPIDomainSuffix.
 	Caches []ampcors.Cache
 
-	// Attempts is how often a request is sent, in all, if there is no answer, or one that
-	// says "too many requests" or "server error". 0 and 1 stand for once. Each attempt is
-	// signed anew, as caches take a signature for a minute.
+	// Attempts is the maximum number of times that a request is sent. It is retried if
+	// there is no answer, or one that says "too many requests" or "server error". 0 and 1
+	// mean once. Each attempt gets a new signature, since caches accept one for only a
+	// minute.
 	Attempts int
 	// Backoff is the wait before the second attempt. It doubles before each further one,
-	// and up to half of it is left out at random. 0 stands for 1 s. A Retry-After of the
-	// cache comes on top.
+	// and is reduced at random by up to half. If zero, 1 second is used. A Retry-After of
+	// the cache is added to it.
 	Backoff time.Duration
 	// MaxWait bounds the backoff. If a Retry-After is longer, there is no further attempt.
-	// 0 stands for 1 min.
+	// If zero, 1 minute is used.
 	MaxWait time.Duration
 
-	// HTTPClient sends the requests. It follows no redirect here, and has a timeout of 30 s
-	// if it has none. nil stands for a new one.
+	// HTTPClient sends the requests. A copy of it is used, which follows no redirects, and
+	// has a timeout of 30 seconds if none is set. If nil, a new client is used.
 	HTTPClient *http.Client
 	// Logger gets each flush (Info), each failure (Warn), and each attempt with its URL
 	// (Debug). If nil, slog.Default() is used.
 	Logger *slog.Logger
 
-	clock outbound.Clock // of tests
+	clock outbound.Clock // for tests
 }
 
 // A Client sends update-cache requests. [New] makes one.
@@ -104,7 +105,7 @@ type Client struct {
 // *[ampcors.ValueError].
 func New(cfg Config) (*Client, error) {
 	var problems []error
-	refuse := func(path, value, reason, want string) {
+	reject := func(path, value, reason, want string) {
 		problems = append(problems, &ampcors.ValueError{Package: "updatecache", Path: path, Value: value, Reason: reason, Want: want})
 	}
 	c := &Client{
@@ -118,15 +119,15 @@ func New(cfg Config) (*Client, error) {
 
 	const wantKey = "an RSA key of 2048 bits or more"
 	if cfg.Signer == nil {
-		refuse("Signer", "", "is missing", wantKey)
+		reject("Signer", "", "is missing", wantKey)
 	} else if public, ok := publicKey(cfg.Signer).(*rsa.PublicKey); !ok || public == nil || public.N == nil {
-		refuse("Signer", fmt.Sprintf("%T", cfg.Signer), "has no public key of type *rsa.PublicKey", wantKey)
+		reject("Signer", fmt.Sprintf("%T", cfg.Signer), "has no public key of type *rsa.PublicKey", wantKey)
 	} else if public.E < 3 || public.E > math.MaxInt32 || public.E%2 == 0 || public.N.Sign() < 0 || public.N.Bit(0) == 0 {
-		refuse("Signer", fmt.Sprintf("%T", cfg.Signer), "has a public key that is not valid for RSA", wantKey)
+		reject("Signer", fmt.Sprintf("%T", cfg.Signer), "has a public key that is not valid for RSA", wantKey)
 	} else if public.N.BitLen() < minKeyBits {
-		refuse("Signer", fmt.Sprintf("RSA, %d bits", public.N.BitLen()), "is too short", wantKey)
+		reject("Signer", fmt.Sprintf("RSA, %d bits", public.N.BitLen()), "is too short", wantKey)
 	} else if der, err := x509.MarshalPKIXPublicKey(public); err != nil {
-		refuse("Signer", "", "has a public key that cannot be written: "+err.Error(), wantKey)
+		reject("Signer", "", "has a public key that cannot be written: "+err.Error(), wantKey)
 	} else {
 		c.public, c.pem = public, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
 	}
@@ -134,7 +135,7 @@ func New(cfg Config) (*Client, error) {
 	if cfg.Caches == nil {
 		c.caches = ampcors.DefaultCaches()[:1]
 	} else if len(cfg.Caches) == 0 {
-		refuse("Caches", "", "names no cache", "nil for Google's, or at least one")
+		reject("Caches", "", "names no cache", "at least one, or nil for Google's")
 	} else if _, err := ampcors.CacheOrigins("www.example.com", cfg.Caches...); err != nil {
 		for problem := range ampcors.ValueErrors(err) {
 			problem.Package, problem.Path = "updatecache", strings.Replace(problem.Path, "caches[", "Caches[", 1)
@@ -143,7 +144,7 @@ func New(cfg Config) (*Client, error) {
 	}
 	for i, cache := range cfg.Caches {
 		if cache.UpdateCacheAPIDomainSuffix == "" {
-			refuse(fmt.Sprintf("Caches[%d].updateCacheApiDomainSuffix", i), "", "is empty", "the cache's entry in caches.json")
+			reject(fmt.Sprintf("Caches[%d].updateCacheApiDomainSuffix", i), "", "is empty", "the cache's entry in caches.json")
 		}
 	}
 
@@ -161,7 +162,7 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// publicKey returns the signer's public key, or nil if it has none: most signers panic if
+// publicKey returns the signer's public key, or nil if it has none. Most signers panic if
 // they are nil pointers.
 func publicKey(signer crypto.Signer) (key crypto.PublicKey) {
 	defer func() { _ = recover() }()
@@ -197,43 +198,43 @@ func ParseKey(data []byte) (*rsa.PrivateKey, error) {
 	return rsaKey, nil
 }
 
-// KeyHandler serves the public key at [KeyPath], in PEM and PKIX as caches want it, and
-// answers 404 for any other path.
+// KeyHandler serves the public key at [KeyPath], as a PEM block in PKIX form, and answers
+// 404 for any other path.
 func (c *Client) KeyHandler() http.Handler {
 	return outbound.TextFile(KeyPath, c.pem)
 }
 
-// What an [Error] can be. Test with errors.Is.
+// The errors that an [Error] can wrap. Test for them with errors.Is.
 var (
-	// ErrSignature: the cache has a key, and the signature does not fit. Is the key that
-	// it has an old one?
-	ErrSignature = errors.New("the cache refuses the signature")
-	// ErrIngestion: the cache could not take in the publisher's key, or the document. If it
-	// was the key, the cache may say the same for about a day.
+	// ErrSignature: the cache has a key, and the signature does not match it. The cache may
+	// still have an old key.
+	ErrSignature = errors.New("the cache rejects the signature")
+	// ErrIngestion: the cache could not fetch the publisher's key, or the document. If it
+	// was the key, the cache may repeat this error for about a day.
 	ErrIngestion = errors.New("the cache could not fetch the key or the document")
-	// ErrForbidden: 403, with neither of these explanations.
-	ErrForbidden = errors.New("the cache refuses the request")
+	// ErrForbidden: 403 for any other reason.
+	ErrForbidden = errors.New("the cache denies the request")
 	// ErrRateLimited: 429.
 	ErrRateLimited = errors.New("the cache says that there are too many requests")
 	// ErrServer: 500 and above, or 408, 421 or 425.
 	ErrServer = errors.New("the cache has a problem")
 	// ErrUnexpected: any other answer, such as a redirect, or 200 without "OK".
-	ErrUnexpected = errors.New("the cache gives an answer that is not of update-cache")
-	// ErrSigner: the Signer failed, or returned something that is not a signature by
-	// RSASSA-PKCS1-v1_5 with SHA-256.
-	ErrSigner = errors.New("the Signer fails")
-	// ErrKeyFile is what Verify reports of a key file that was fetched.
-	ErrKeyFile = errors.New("the publisher's key file is not as caches need it")
+	ErrUnexpected = errors.New("the cache's answer is not defined by update-cache")
+	// ErrSigner: the Signer failed, or its result is not a signature by RSASSA-PKCS1-v1_5
+	// with SHA-256.
+	ErrSigner = errors.New("the Signer failed")
+	// ErrKeyFile: Verify got an answer, but not the key file that caches need.
+	ErrKeyFile = errors.New("caches cannot use the publisher's key file")
 )
 
 // An Error says why a document was not flushed from one cache.
 type Error struct {
 	Page       string        // the document's URL
 	Cache      string        // the cache's ID
-	Err        error         // one of the errors above, or that of the network or the context
+	Err        error         // one of the errors above, or an error of the network or the context
 	Status     int           // of the cache's answer, or 0
 	Message    string        // what the cache said, on one line of at most 300 bytes
-	RetryAfter time.Duration // what the cache asks for, or 0
+	RetryAfter time.Duration // the Retry-After of the cache, or 0
 }
 
 func (e *Error) Error() string {
@@ -247,8 +248,8 @@ func (e *Error) Error() string {
 // Unwrap returns e.Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Retryable reports whether the same document may be flushed later, without anything being
-// changed.
+// Retryable reports whether a later flush of the same document may succeed without any
+// change.
 func (e *Error) Retryable() bool {
 	for _, final := range []error{ErrSignature, ErrIngestion, ErrForbidden, ErrUnexpected, ErrSigner} {
 		if errors.Is(e.Err, final) {
@@ -258,23 +259,23 @@ func (e *Error) Retryable() bool {
 	return true
 }
 
-// A Result is what became of a document on one cache.
+// A Result is the result of a flush on one cache.
 type Result struct {
 	Cache    string // its ID
 	Attempts int    // how often the cache was asked
-	Err      error  // nil if the cache said OK, or else an *[Error]
+	Err      error  // nil if the cache said OK, otherwise an *[Error]
 }
 
-// Flush asks each cache, one after the other, to fetch the document again. The page is the
-// URL of the AMP document itself, not of the page that it is a version of, as for
-// [cacheurl.URL]; update-cache knows no images or fonts. There is a result for each cache,
-// in the order of Config.Caches, also if some fail; the error joins all that failed. If the
-// page is no such URL, there is only an error, an *[ampcors.ValueError].
+// Flush asks each cache, one after the other, to fetch a document again. The page is the
+// URL of the AMP document itself, not of its canonical page; update-cache does not support
+// images or fonts. There is one result for each cache, in the order of Config.Caches, even
+// if some fail. The error joins the errors of all results. If page is not a valid
+// [cacheurl.URL.Publisher], there are no results, and the error is an
+// *[ampcors.ValueError].
 //
-// To one host of a cache, such as www-example-com.cdn.ampproject.org, a Client sends no more
-// than 10 requests in any second: each of 10 slots rests for a second after its answer, and
-// whoever finds none free waits. (net/http by itself repeats a request on a connection that
-// the server had closed.)
+// The rate limit is 10 requests in any second to one host of a cache, such as
+// www-example-com.cdn.ampproject.org. A request over the limit waits. (If a server closes a
+// connection, net/http may repeat a request on its own, outside the limit.)
 func (c *Client) Flush(ctx context.Context, page string) ([]Result, error) {
 	targets := make([]target, len(c.caches))
 	for i, cache := range c.caches {
@@ -301,8 +302,8 @@ func (c *Client) Flush(ctx context.Context, page string) ([]Result, error) {
 // A target is a document on one cache.
 type target struct {
 	page, cache string
-	host        string // that takes the requests
-	path        string // path and query, but for the parameters of update-cache
+	host        string // to which the requests go
+	path        string // path and query, without the parameters of update-cache
 }
 
 func newTarget(page string, cache ampcors.Cache) (target, error) {
@@ -324,7 +325,7 @@ func newTarget(page string, cache ampcors.Cache) (target, error) {
 		}
 		switch name {
 		case "amp_action", "amp_ts", "amp_url_signature":
-			return target{}, &ampcors.ValueError{Package: "updatecache", Path: "page", Value: page, Reason: fmt.Sprintf("has the query parameter %.80q, which is update-cache's own", param), Want: "the URL of a document"}
+			return target{}, &ampcors.ValueError{Package: "updatecache", Path: "page", Value: page, Reason: fmt.Sprintf("has the query parameter %.80q, which is reserved for update-cache", param), Want: "the URL of a document"}
 		}
 	}
 	host, path, _ := strings.Cut(strings.TrimPrefix(built, "https://"), "/")
@@ -347,13 +348,13 @@ func (c *Client) flush(ctx context.Context, t target) (attempts int, err error) 
 	}
 }
 
-// attempt waits for its turn, signs, and asks.
+// attempt waits for the rate limit, signs a request, and sends it.
 func (c *Client) attempt(ctx context.Context, t target) (asked bool, problem *Error) {
 	release, err := c.limit.acquire(ctx, t.host)
 	if err != nil {
 		return false, &Error{Page: t.page, Cache: t.cache, Err: err}
 	}
-	defer func() { release(asked) }() // also if the Signer panics
+	defer func() { release(asked) }() // even if the Signer panics
 	r, problem := c.request(ctx, t)
 	if problem != nil {
 		return false, problem
@@ -368,7 +369,7 @@ func (c *Client) request(ctx context.Context, t target) (*http.Request, *Error) 
 	if err == nil {
 		var r *http.Request
 		if r, err = http.NewRequestWithContext(ctx, http.MethodGet, "https://"+t.host, nil); err == nil {
-			// What is signed is sent byte by byte; net/url would escape some anew.
+			// Send the signed bytes as they are; net/url would escape some of them again.
 			r.URL.Opaque, r.URL.RawQuery, _ = strings.Cut(uri, "?")
 			c.log.DebugContext(ctx, "updatecache: asking", "url", "https://"+t.host+uri)
 			return r, nil
@@ -390,8 +391,8 @@ func (c *Client) ask(r *http.Request, t target) *Error {
 	text := withoutRequest(answer.Text())
 	problem.Message = outbound.Shorten(text)
 	switch {
-	case answer.Status == http.StatusForbidden && answer.BrokenOff() && forbidden(text) == ErrForbidden:
-		problem.Err = fmt.Errorf("the answer breaks off: %w", answer.BodyErr) // before it says why
+	case answer.Status == http.StatusForbidden && answer.Truncated() && forbidden(text) == ErrForbidden:
+		problem.Err = fmt.Errorf("the answer is truncated: %w", answer.BodyErr) // before its reason
 	case answer.Status == http.StatusForbidden:
 		problem.Err = forbidden(text)
 	case answer.Status == http.StatusTooManyRequests:
@@ -399,15 +400,15 @@ func (c *Client) ask(r *http.Request, t target) *Error {
 	case answer.Retryable():
 		problem.Err = ErrServer
 	case answer.Status == http.StatusOK && answer.BodyErr != nil:
-		problem.Err = fmt.Errorf("the answer breaks off: %w", answer.BodyErr)
+		problem.Err = fmt.Errorf("the answer is truncated: %w", answer.BodyErr)
 	default:
 		problem.Err = ErrUnexpected
 	}
 	return problem
 }
 
-// signedURI returns path and query, signed for the present time, as caches want the
-// timestamp to be within a minute of theirs.
+// signedURI returns the path and the query, signed with the current time. Caches accept a
+// timestamp within a minute of their own time.
 func (c *Client) signedURI(t target) (string, error) {
 	path, query, hasQuery := strings.Cut(t.path, "?")
 	if hasQuery {
@@ -421,30 +422,30 @@ func (c *Client) signedURI(t target) (string, error) {
 	return signed + "&amp_url_signature=" + signature, nil
 }
 
-// sign returns the signature of path and query, without the cache's host, so that it is
-// the same for all caches.
+// sign returns the signature of the path and the query. The cache's host is not signed, so
+// the signature is the same for all caches.
 func (c *Client) sign(text string) (string, error) {
 	sum := sha256.Sum256([]byte(text))
 	signature, err := c.signer.Sign(rand.Reader, sum[:], crypto.SHA256)
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrSigner, outbound.ShortError{Err: err})
 	}
-	// A service may be set to another scheme, and a cache would only say "signature".
+	// A service may use another scheme, and a cache would report only a bad signature.
 	if err := rsa.VerifyPKCS1v15(c.public, crypto.SHA256, sum[:], signature); err != nil {
-		return "", fmt.Errorf("%w: what it returns is not by RSASSA-PKCS1-v1_5 with SHA-256 and its public key: %w", ErrSigner, err)
+		return "", fmt.Errorf("%w: its signature is not RSASSA-PKCS1-v1_5 with SHA-256 by its public key: %w", ErrSigner, err)
 	}
 	return base64.RawURLEncoding.EncodeToString(signature), nil
 }
 
-// forbidden finds out what a 403 means. The caches' words are looked for before others, as
-// the page's own may be among them.
+// forbidden returns the error that a 403 means. It looks for the caches' exact words first,
+// since the message may also contain words of the page.
 func forbidden(message string) error {
 	message = strings.ToLower(message)
 	for _, said := range []struct {
 		words string
 		means error
 	}{
-		{"ingestion error", ErrIngestion}, // also of a key whose signature could not be checked then
+		{"ingestion error", ErrIngestion}, // even if it mentions a signature: the key was not fetched
 		{"signature", ErrSignature},
 		{"ingest", ErrIngestion},
 	} {
@@ -455,8 +456,8 @@ func forbidden(message string) error {
 	return ErrForbidden
 }
 
-// withoutRequest takes the request, which Google repeats, out of a message: it is long, and
-// has "signature" in it, and whatever the page's path says.
+// withoutRequest removes the request, which Google repeats, from a message. It is long, and
+// contains "signature" and the words of the page's path.
 func withoutRequest(message string) string {
 	words := strings.Fields(message)
 	kept := words[:0]
@@ -469,13 +470,12 @@ func withoutRequest(message string) string {
 }
 
 // Verify fetches the key file of each publisher domain at [KeyPath], as a cache would, and
-// compares it with the Signer's key. An error says what is wrong with which, and is
-// [ErrKeyFile]; or it is that of the network, or an *[ampcors.ValueError] on a domain. The
-// publishers are asked one after the other, and all errors are joined. Verify does not read
-// robots.txt.
+// compares it with the Signer's key. It checks the publishers one after the other, and
+// joins all errors. Each error is an *[ampcors.ValueError] about a domain, [ErrKeyFile], or
+// an error of the network. Verify does not read robots.txt.
 //
-// It wants 200 at once, without a redirect, the type text/plain, and a single PEM block
-// "PUBLIC KEY" (PKIX).
+// The answer must be 200 without a redirect, of the type text/plain, with a single PEM
+// block "PUBLIC KEY" (PKIX).
 func (c *Client) Verify(ctx context.Context, publishers ...string) error {
 	if len(publishers) == 0 {
 		return &ampcors.ValueError{Package: "updatecache", Path: "publishers", Reason: "names no publisher", Want: `at least one domain, such as "www.example.com"`}
@@ -495,7 +495,7 @@ func (c *Client) Verify(ctx context.Context, publishers ...string) error {
 		}
 		switch {
 		case err != nil && ctx.Err() != nil:
-			return errors.Join(append(errs, fmt.Errorf("updatecache: %s and what follows: %w", file, ctx.Err()))...)
+			return errors.Join(append(errs, fmt.Errorf("updatecache: not verified: %s and the files after it: %w", file, ctx.Err()))...)
 		case err != nil && answer.Status == 0:
 			errs = append(errs, fmt.Errorf("updatecache: the key file %s cannot be fetched: %w", file, outbound.ShortError{Err: err}))
 		case err != nil:
@@ -505,7 +505,7 @@ func (c *Client) Verify(ctx context.Context, publishers ...string) error {
 	return errors.Join(errs...)
 }
 
-// compare tells what is wrong with the contents of a key file.
+// compare reports what is wrong with the contents of a key file.
 func (c *Client) compare(file []byte) error {
 	block, rest := pem.Decode(file)
 	switch {
@@ -521,7 +521,7 @@ func (c *Client) compare(file []byte) error {
 		return fmt.Errorf("its PEM block is not a public key: %w", err)
 	}
 	if !c.public.Equal(key) {
-		return errors.New("it holds another key than the Signer's")
+		return errors.New("it holds another key, not the Signer's")
 	}
 	return nil
 }

@@ -49,7 +49,7 @@ var toolboxKey = sync.OnceValue(func() *rsa.PrivateKey {
 	return key
 })
 
-// A service is a Signer that is not an *rsa.PrivateKey, as one that keeps the key elsewhere.
+// A service is a Signer that is not an *rsa.PrivateKey, such as a key management service.
 type service struct {
 	public crypto.PublicKey
 	sign   func(digest []byte) ([]byte, error)
@@ -73,7 +73,7 @@ func TestMain(m *testing.M) {
 // start is the time at which the tests' clock begins.
 var start = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// client returns a Client whose caches, and publishers, are the handler.
+// client returns a Client for which the handler serves all caches and publishers.
 func client(t *testing.T, handler http.Handler, change func(*Config)) (*Client, *servertest.Clock) {
 	t.Helper()
 	clock := servertest.NewClock(start)
@@ -88,9 +88,9 @@ func client(t *testing.T, handler http.Handler, change func(*Config)) (*Client, 
 	return c, clock
 }
 
-// A cache is an AMP Cache's update-cache, as Google documents it. It reads a request by
-// itself: what is signed ends where the signature's parameter begins, and is to be found
-// in the request line as it came.
+// A cache is the update-cache endpoint of an AMP Cache, as Google documents it. It shares
+// no code with Client: it verifies the signature over the part of the raw request line that
+// is before the signature parameter.
 type cache struct {
 	clock *servertest.Clock
 	key   *rsa.PublicKey
@@ -103,7 +103,7 @@ func (c *cache) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	c.seen = append(c.seen, r.Host+r.RequestURI)
 	c.mu.Unlock()
-	refuse := func(why string) {
+	deny := func(why string) {
 		w.Header().Set("Content-Type", "text/html; charset=UTF-8")
 		w.WriteHeader(http.StatusForbidden)
 		fmt.Fprintf(w, "<!DOCTYPE html>\n<html lang=en><title>Error 403 (Forbidden)!!1</title><style>*{margin:0}</style>"+
@@ -114,7 +114,7 @@ func (c *cache) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	raw, err := base64.RawURLEncoding.DecodeString(signature)
 	sum := sha256.Sum256([]byte(text))
 	if err != nil || rsa.VerifyPKCS1v15(c.key, crypto.SHA256, sum[:], raw) != nil {
-		refuse("URL signature verification error.")
+		deny("URL signature verification error.")
 		return
 	}
 	m := regexp.MustCompile(`^/update-cache/c/(?:s/)?[^?]*\?(?:.*&)?amp_action=flush&amp_ts=(\d+)$`).FindStringSubmatch(text)
@@ -124,13 +124,13 @@ func (c *cache) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	seconds, err := strconv.ParseInt(m[1], 10, 64)
 	if age := c.clock.Now().Sub(time.Unix(seconds, 0)); err != nil || age.Abs() > time.Minute {
-		refuse("Invalid timestamp.")
+		deny("Invalid timestamp.")
 		return
 	}
 	io.WriteString(w, "OK\n")
 }
 
-func TestFlushIsARequestThatACacheTakes(t *testing.T) {
+func TestCacheAcceptsFlushRequests(t *testing.T) {
 	t.Parallel()
 	for page, want := range map[string]string{
 		"https://www.example.com/article?a&b=%20#c": "www-example-com.cdn.ampproject.org/update-cache/c/s/www.example.com/article?a&b=%20&amp_action=flush&amp_ts=1795262400",
@@ -153,8 +153,8 @@ func TestFlushIsARequestThatACacheTakes(t *testing.T) {
 	}
 }
 
-// TestPublicVectors also has the order of the parameters. The URL of that vector is not a
-// cache's, so that only its query counts.
+// TestPublicVectors also checks the order of the parameters. The update_cache_url vector is
+// not a URL on a cache, so only its query is compared.
 func TestPublicVectors(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile("testdata/public_vectors.tsv")
@@ -216,11 +216,11 @@ func TestEachCacheIsAsked(t *testing.T) {
 		paths[path] = true
 	}
 	if !slices.Equal(hosts, []string{"www-example-com.cdn.ampproject.org", "www-example-com.update.amp.example"}) || len(paths) != 1 {
-		t.Errorf("asked were %q, for %v; want the same for both", hosts, paths)
+		t.Errorf("got requests to %q for %v; want the same path for both caches", hosts, paths)
 	}
 }
 
-func TestEachAnswerIsTold(t *testing.T) {
+func TestEachResponseIsReported(t *testing.T) {
 	t.Parallel()
 	google403 := func(message string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
@@ -246,41 +246,41 @@ func TestEachAnswerIsTold(t *testing.T) {
 		message string // in the error
 		once    bool   // and there is no further attempt
 	}{
-		"signature":          {google403("URL signature verification error."), ErrSignature, "URL signature verification error.", true},
-		"ingestion":          {google403("Invalid public key due to ingestion error: 404"), ErrIngestion, "ingestion error: 404", true},
-		"signature, decoded": {status(403, "<STYLE>*{}</STYLE>no permission to get URL /a ingestion of a signature. URL signature verification error."), ErrSignature, "URL signature verification error.", true},
-		"408":                {status(408, ""), ErrServer, "408", false},
-		"403 for no reason":  {google403("That’s all we know."), ErrForbidden, "That’s all", true},
-		"403 and nothing":    {status(403, ""), ErrForbidden, "", true},
-		"429":                {status(429, "slow down"), ErrRateLimited, "slow down", false},
-		"500":                {status(500, "<h1>oops</h1>"), ErrServer, `"oops"`, false},
-		"503":                {status(503, ""), ErrServer, "", false},
-		"404":                {status(404, ""), ErrUnexpected, "404", true},
-		"204":                {status(204, ""), ErrUnexpected, "204", true},
-		"200 of somebody":    {status(200, "<html>Please log in"), ErrUnexpected, "log in", true},
-		"200 and nothing":    {status(200, ""), ErrUnexpected, "200", true},
-		"200 and more":       {status(200, "OK OK"), ErrUnexpected, "OK OK", true},
-		"200 of a button":    {status(200, "<title>Log in</title><button>OK</button>"), ErrUnexpected, "OK", true},
-		"200 of a comment":   {status(200, "<!-- not flushed -->OK"), ErrUnexpected, "OK", true},
-		"ingest":             {google403("We could not ingest it."), ErrIngestion, "ingest", true},
-		"both":               {google403("Signature not verified: ingestion error."), ErrIngestion, "ingestion error", true},
-		"403 cut off":        {cut(403, "<p>Your client"), io.ErrUnexpectedEOF, "breaks off", false},
-		"403 cut off later":  {cut(403, "URL signature verification error."), ErrSignature, "verification", true},
-		"garbage":            {status(200, "\x00\xff<\x01"), ErrUnexpected, "200", true},
-		"without end": {func(w http.ResponseWriter, r *http.Request) {
+		"signature":                      {google403("URL signature verification error."), ErrSignature, "URL signature verification error.", true},
+		"ingestion":                      {google403("Invalid public key due to ingestion error: 404"), ErrIngestion, "ingestion error: 404", true},
+		"signature, decoded":             {status(403, "<STYLE>*{}</STYLE>no permission to get URL /a ingestion of a signature. URL signature verification error."), ErrSignature, "URL signature verification error.", true},
+		"408":                            {status(408, ""), ErrServer, "408", false},
+		"403 without a reason":           {google403("That’s all we know."), ErrForbidden, "That’s all", true},
+		"403 with an empty body":         {status(403, ""), ErrForbidden, "", true},
+		"429":                            {status(429, "slow down"), ErrRateLimited, "slow down", false},
+		"500":                            {status(500, "<h1>oops</h1>"), ErrServer, `"oops"`, false},
+		"503":                            {status(503, ""), ErrServer, "", false},
+		"404":                            {status(404, ""), ErrUnexpected, "404", true},
+		"204":                            {status(204, ""), ErrUnexpected, "204", true},
+		"200 with a login page":          {status(200, "<html>Please log in"), ErrUnexpected, "log in", true},
+		"200 with an empty body":         {status(200, ""), ErrUnexpected, "200", true},
+		"200 with more than OK":          {status(200, "OK OK"), ErrUnexpected, "OK OK", true},
+		"200 with OK in a button":        {status(200, "<title>Log in</title><button>OK</button>"), ErrUnexpected, "OK", true},
+		"200 with a comment before OK":   {status(200, "<!-- not flushed -->OK"), ErrUnexpected, "OK", true},
+		"ingest":                         {google403("We could not ingest it."), ErrIngestion, "ingest", true},
+		"signature and ingestion":        {google403("Signature not verified: ingestion error."), ErrIngestion, "ingestion error", true},
+		"403 cut off":                    {cut(403, "<p>Your client"), io.ErrUnexpectedEOF, "is truncated", false},
+		"403 truncated after the reason": {cut(403, "URL signature verification error."), ErrSignature, "verification", true},
+		"garbage":                        {status(200, "\x00\xff<\x01"), ErrUnexpected, "200", true},
+		"endless": {func(w http.ResponseWriter, r *http.Request) {
 			for err := error(nil); err == nil; {
 				_, err = io.WriteString(w, "OK   ")
 			}
-		}, nil, "breaks off", false},
+		}, nil, "is truncated", false},
 		"201 OK":   {status(201, "OK"), ErrUnexpected, "201", true},
 		"much":     {status(403, strings.Repeat("word ", 1000)), ErrForbidden, "word", true},
 		"redirect": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) }, ErrUnexpected, "302", true},
-		"cut off in the body": {func(w http.ResponseWriter, r *http.Request) {
+		"truncated": {func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Length", "3")
 			io.WriteString(w, "OK")
-		}, io.ErrUnexpectedEOF, "breaks off", false},
-		"cut off": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, io.EOF, "EOF", false},
-		"slow":    {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, nil, "Timeout", false},
+		}, io.ErrUnexpectedEOF, "is truncated", false},
+		"no answer": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, io.EOF, "EOF", false},
+		"slow":      {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, nil, "Timeout", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -294,7 +294,7 @@ func TestEachAnswerIsTold(t *testing.T) {
 					cfg.HTTPClient.Timeout = 50 * time.Millisecond
 				}
 			})
-			// A page whose own words must not be taken for the cache's.
+			// The words in the page's URL must not be taken for the cache's message.
 			results, err := c.Flush(t.Context(), "https://www.example.com/ingestion-of-a-signature")
 			var problem *Error
 			if !errors.As(err, &problem) || len(results) != 1 || results[0].Err != problem || test.want != nil && !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.message) {
@@ -314,8 +314,8 @@ func TestEachAnswerIsTold(t *testing.T) {
 	}
 }
 
-// TestEachAttemptIsSignedAnew: a signature is good for a minute, and a wait may be longer.
-func TestEachAttemptIsSignedAnew(t *testing.T) {
+// TestEachAttemptIsSignedAgain: a signature is valid for a minute. A wait may be longer.
+func TestEachAttemptIsSignedAgain(t *testing.T) {
 	t.Parallel()
 	google := &cache{key: &toolboxKey().PublicKey}
 	c, clock := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -334,7 +334,7 @@ func TestEachAttemptIsSignedAnew(t *testing.T) {
 	}
 	waits := clock.Waits()
 	if len(waits) != 2 || waits[0] < 90500*time.Millisecond || waits[0] > 91*time.Second || waits[1] < 91*time.Second || waits[1] > 92*time.Second {
-		t.Errorf("waits %v; want Retry-After, and 0.5 to 1 s, and 1 to 2 s", waits)
+		t.Errorf("waits %v; want Retry-After plus 0.5 to 1 s, then plus 1 to 2 s", waits)
 	}
 }
 
@@ -351,7 +351,7 @@ func TestARetryAfterBeyondMaxWaitEndsTheCall(t *testing.T) {
 	}
 }
 
-func TestTheContextEndsIt(t *testing.T) {
+func TestFlushEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	c, _ := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(503) }), func(cfg *Config) {
 		cfg.Attempts, cfg.Backoff, cfg.MaxWait = 5, time.Hour, time.Hour
@@ -374,7 +374,7 @@ func TestTheContextEndsIt(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoPageIsRefusedBeforeAnythingIsSent(t *testing.T) {
+func TestInvalidPagesAreRejectedBeforeSending(t *testing.T) {
 	t.Parallel()
 	c, _ := client(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("asked for %s", r.RequestURI) }), nil)
 	for _, page := range []string{"", "www.example.com", "https://127.0.0.1/", "https://www.example.com:8443/", "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/", "https://www.example.com/?amp_js_v=1", "https://www.example.com/?a&amp_ts=1", "https://www.example.com/?amp_action", "https://www.example.com/?amp_url_signature=x", "https://www.example.com/?amp%5Faction=x"} {
@@ -427,13 +427,13 @@ func TestParseKey(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		data []byte
-		want string // "": the key
+		want string // "" means no error
 	}{
 		"PKCS #8":   {encode("PRIVATE KEY", pkcs8(key)), ""},
 		"PKCS #1":   {encode("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(key)), ""},
 		"nothing":   {nil, "not PEM"},
 		"garbage":   {[]byte("garbage"), "not PEM"},
-		"cut off":   {encode("PRIVATE KEY", pkcs8(key)[:100]), "cannot be read"},
+		"truncated": {encode("PRIVATE KEY", pkcs8(key)[:100]), "cannot be read"},
 		"encrypted": {encode("ENCRYPTED PRIVATE KEY", nil), `"ENCRYPTED PRIVATE KEY"; want`},
 		"public":    {encode("PUBLIC KEY", nil), `"PUBLIC KEY"; want`},
 		"elliptic":  {encode("PRIVATE KEY", pkcs8(elliptic)), "*ecdsa.PrivateKey; want RSA"},
@@ -446,7 +446,7 @@ func TestParseKey(t *testing.T) {
 	}
 }
 
-// TestFlushIsLimited: the eleventh request in a second waits, on its own host.
+// TestFlushIsLimited: the eleventh request to one host in a second waits.
 func TestFlushIsLimited(t *testing.T) {
 	t.Parallel()
 	google := &cache{key: &toolboxKey().PublicKey}
@@ -465,7 +465,7 @@ func TestFlushIsLimited(t *testing.T) {
 	}
 }
 
-func TestFaultsOfTheConfigurationAreAllReported(t *testing.T) {
+func TestAllConfigErrorsAreReported(t *testing.T) {
 	t.Parallel()
 	elliptic, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -577,11 +577,11 @@ func TestTheKeyIsServedAndVerified(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		handler http.HandlerFunc
-		want    string // "": it is in order
+		want    string // "" means no error
 	}{
-		"the handler": {c.KeyHandler().ServeHTTP, ""},
-		"by openssl":  {plain("\n" + strings.ReplaceAll(body, "\n", "\r\n") + "\n"), ""},
-		"missing":     {http.NotFound, "404"},
+		"the handler":          {c.KeyHandler().ServeHTTP, ""},
+		"as openssl writes it": {plain("\n" + strings.ReplaceAll(body, "\n", "\r\n") + "\n"), ""},
+		"missing":              {http.NotFound, "404"},
 		"redirect": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "https://example.com"+KeyPath, http.StatusMovedPermanently)
 		}, `a redirect to "https://example.com/`},
@@ -593,10 +593,10 @@ func TestTheKeyIsServedAndVerified(t *testing.T) {
 		"garbage": {plain("garbage"), `"garbage" is not PEM`},
 		"empty":   {func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Content-Type", "text/plain") }, `"" is not PEM`},
 		"endless": {plain(strings.Repeat("a", 1<<20)), "longer than 65536"},
-		"cut off": {func(w http.ResponseWriter, r *http.Request) {
+		"truncated": {func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Length", "1000")
 			io.WriteString(w, body)
-		}, "breaks off"},
+		}, "is truncated"},
 		"hung up":          {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "EOF"},
 		"PKCS #1":          {plain(string(pem.EncodeToMemory(&pem.Block{Type: "RSA PUBLIC KEY", Bytes: x509.MarshalPKCS1PublicKey(&toolboxKey().PublicKey)}))), `"RSA PUBLIC KEY"`},
 		"the private key":  {plain(string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY"}))), `"RSA PRIVATE KEY"`},
@@ -635,8 +635,8 @@ func TestTheKeyIsServedAndVerified(t *testing.T) {
 	}
 }
 
-// TestTenRequestsASecond: in no second more than ten are under way to one host, whoever
-// sends them and however long they take; and other hosts do not wait for it.
+// TestTenRequestsASecond: at most ten requests arrive at one host in any second, however
+// many goroutines send them and however long they take. Other hosts do not wait.
 func TestTenRequestsASecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -693,12 +693,12 @@ func use(t *testing.T, l *limiter, host string) {
 	release(true)
 }
 
-func TestWhoeverGivesUpTakesNothing(t *testing.T) {
+func TestCanceledCallsTakeNoSlot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := limiter{clock: systemClock{}}
 		began := time.Now()
-		for range 50 { // that had no request to send
+		for range 50 { // without a request to send
 			release, err := l.acquire(t.Context(), "a")
 			if err != nil {
 				t.Fatal(err)
@@ -739,7 +739,7 @@ func TestWhoeverGivesUpTakesNothing(t *testing.T) {
 		if _, err := l.acquire(gaveUp, "b"); !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v", err)
 		}
-		// Also while all slots are in use.
+		// A canceled context also ends the wait when all slots are in use.
 		for range 10 {
 			if _, err := l.acquire(t.Context(), "c"); err != nil {
 				t.Fatal(err)
@@ -771,7 +771,7 @@ func TestTheLimitForgetsIdleHosts(t *testing.T) {
 	if most > 400 {
 		t.Errorf("%d hosts are remembered; 200 were asked in the last two seconds", most)
 	}
-	// Those that are not idle are not forgotten.
+	// Hosts that are not idle are kept.
 	release, err := l.acquire(t.Context(), "in use")
 	if err != nil {
 		t.Fatal(err)
@@ -789,8 +789,8 @@ func TestTheLimitForgetsIdleHosts(t *testing.T) {
 	release(true)
 }
 
-// TestTheLimitSurvivesClocks that stand at zero, or are set back.
-func TestTheLimitSurvivesClocks(t *testing.T) {
+// TestTheLimitWorksWithAnyClock: the clock begins at the zero time, and is set back.
+func TestTheLimitWorksWithAnyClock(t *testing.T) {
 	t.Parallel()
 	clock := servertest.NewClock(time.Time{})
 	l := limiter{clock: clock}
@@ -807,8 +807,8 @@ func TestTheLimitSurvivesClocks(t *testing.T) {
 	}
 }
 
-// TestWhatIsSignedIsSent byte by byte, whatever net/url thinks of it.
-func TestWhatIsSignedIsSent(t *testing.T) {
+// TestTheSignedURLIsSentUnchanged, even if net/url would escape it differently.
+func TestTheSignedURLIsSentUnchanged(t *testing.T) {
 	t.Parallel()
 	google := &cache{key: &toolboxKey().PublicKey}
 	c, clock := client(t, google, nil)
@@ -817,7 +817,7 @@ func TestWhatIsSignedIsSent(t *testing.T) {
 		for _, tail := range []string{"/a%2Fb%41" + string(r) + "/", "/?a" + string(r) + "%zz", "//" + string(r) + "//?"} {
 			page := "https://www.example.com" + tail
 			if r < ' ' || r == '\\' && !strings.Contains(tail, "?a") || r == '%' && !strings.Contains(tail, "?a") {
-				continue // which is no URL, or one that this server refuses
+				continue // not a valid URL, or one that net/http's server rejects
 			}
 			if _, err := c.Flush(t.Context(), page); err != nil {
 				t.Errorf("%q: %v", page, err)
@@ -842,8 +842,8 @@ func (see transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader("OK"))}, nil
 }
 
-// TestSlotsComeBack from whatever happens to who has them.
-func TestSlotsComeBack(t *testing.T) {
+// TestSlotsAreReleased even if the Signer panics.
+func TestSlotsAreReleased(t *testing.T) {
 	t.Parallel()
 	broken := true
 	c, clock := client(t, nil, func(cfg *Config) {
@@ -872,7 +872,7 @@ func TestSlotsComeBack(t *testing.T) {
 	}
 }
 
-// TestA101DoesNotHang: what follows it is a connection, which no timeout ends.
+// TestA101DoesNotHang: its body is the connection, and the server leaves it open.
 func TestA101DoesNotHang(t *testing.T) {
 	t.Parallel()
 	hangUp := make(chan bool)
@@ -892,7 +892,7 @@ func TestA101DoesNotHang(t *testing.T) {
 	}
 }
 
-// TestAnswersAreReadInLinearTime: these took seconds.
+// TestAnswersAreReadInLinearTime has bodies that once took seconds.
 func TestAnswersAreReadInLinearTime(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{"<style>", "<style></style>", "<", "<STYLE ", "&lt;", "</"} {
@@ -906,8 +906,8 @@ func TestAnswersAreReadInLinearTime(t *testing.T) {
 	}
 }
 
-// TestWhatTheNetworkSaysIsShort, whatever a server puts into it.
-func TestWhatTheNetworkSaysIsShort(t *testing.T) {
+// TestNetworkErrorsAreShort, whatever a server sends.
+func TestNetworkErrorsAreShort(t *testing.T) {
 	t.Parallel()
 	c, _ := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, _, err := w.(http.Hijacker).Hijack()

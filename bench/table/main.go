@@ -1,9 +1,9 @@
-// Command table turns the results of bench/run into the tables of the README.
+// Command table turns the results of bench/run into the tables and the plot of bench's README.
 //
-//	go run ./table [-readme file] results
+//	go run ./table [-readme file] [-plot file] results
 //
-// With -readme it writes them there, between the two comments that say so, and else
-// to standard output.
+// It writes the tables into the README, between the two comments that say so, or to standard
+// output, and the plot as SVG into its file.
 package main
 
 import (
@@ -28,16 +28,17 @@ const (
 func main() {
 	log.SetFlags(0)
 	readme := flag.String("readme", "", "the file to write the tables into")
+	plot := flag.String("plot", "", "the file to write the plot to")
 	flag.Parse()
 	if flag.NArg() != 1 {
 		log.Fatal("want the file of results")
 	}
-	if err := run(flag.Arg(0), *readme); err != nil {
+	if err := run(flag.Arg(0), *readme, *plot); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(resultsFile, readme string) error {
+func run(resultsFile, readme, plot string) error {
 	f, err := os.Open(resultsFile)
 	if err != nil {
 		return err
@@ -50,6 +51,15 @@ func run(resultsFile, readme string) error {
 	tables, err := results.tables()
 	if err != nil {
 		return err
+	}
+	if plot != "" {
+		drawing, err := results.svg()
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(plot, drawing, 0o644); err != nil {
+			return err
+		}
 	}
 	if readme == "" {
 		_, err := os.Stdout.WriteString(tables)
@@ -102,7 +112,7 @@ func read(r io.Reader, name string) (*results, error) {
 			continue
 		}
 		var value float64
-		for _, unit := range []string{"lookups/s", "req/s", "sec/op"} {
+		for _, unit := range []string{"lookups/s", "req/s", "policy-B", "sec/op"} {
 			if value, ok = line.Value(unit); ok {
 				break
 			}
@@ -149,7 +159,7 @@ var (
 
 var (
 	peers   = []string{"ampcors", "jub0bs/cors", "rs/cors", "go-chi/cors"}
-	sources = []string{"listed", "a Source's, remembered", "a Source's, asked for"}
+	sources = []string{"listed", "of a Source, remembered", "of a Source, looked up"}
 )
 
 // A section is one table.
@@ -166,24 +176,24 @@ var sections = []section{
 		{"allowed, 100 publishers", "Serial/case=allowed/publishers=100", all},
 		{"allowed, 10,000 publishers", "Serial/case=allowed/publishers=10000", all},
 		{"allowed, 1,000,000 publishers", "Serial/case=allowed/publishers=1000000", all},
-		{"allowed, each another of 1,000,000 publishers", "Spread/publishers=1000000", all},
+		{"allowed, of different ones of 1,000,000 publishers", "Spread/publishers=1000000", all},
 		{"internationalised, 10,000 publishers", "Serial/case=idn/publishers=10000", all},
-		{"hash-only, 10,000 publishers", "Serial/case=hash-only/publishers=10000", all},
+		{"hash prefix, 10,000 publishers", "Serial/case=hash-prefix/publishers=10000", all},
 		{"own origin, 10,000 publishers", "Serial/case=own/publishers=10000", all},
 		{"own origin below a pattern, 10,000 publishers", "Serial/case=wildcard/publishers=10000", all},
 		{"cache origin below a pattern, 10,000 publishers", "Serial/case=wildcard-cache/publishers=10000", onlyAMPCORS},
 		{"no Origin, 10,000 publishers", "Serial/case=no-origin/publishers=10000", all},
 		{"preflight, 10,000 publishers", "Serial/case=preflight/publishers=10000", all},
-		{"refused and passed on, 10,000 publishers", "Serial/case=refused/publishers=10000", allPassingOn},
-		{"refused with 403, 10,000 publishers", "Serial/case=refused/publishers=10000", onlyAMPCORS},
+		{"denied and passed on, 10,000 publishers", "Serial/case=denied/publishers=10000", allPassingOn},
+		{"denied with 403, 10,000 publishers", "Serial/case=denied/publishers=10000", onlyAMPCORS},
 	}},
-	{"time of one request made to cost much, 10,000 publishers", duration, []row{
+	{"time of one expensive request, 10,000 publishers", duration, []row{
 		{"Origin of 1 MiB", "Adversarial/case=origin-1MiB/publishers=10000", all},
 		{"method of 1 MiB", "Adversarial/case=method-1MiB/publishers=10000", all},
 		{"header names of 1 MiB", "Adversarial/case=header-names-1MiB/publishers=10000", all},
-		{"hashes of nobody, each another", "Adversarial/case=invented-hashes/publishers=10000", all},
-		{"longest punycode prefix, each another", "Adversarial/case=longest-punycode/publishers=10000", all},
-		{"longest punycode host below a pattern, each another", "Adversarial/case=longest-punycode-pattern/publishers=10000", all},
+		{"invented hash prefixes, all different", "Adversarial/case=invented-hashes/publishers=10000", all},
+		{"longest punycode prefix, all different", "Adversarial/case=longest-punycode/publishers=10000", all},
+		{"longest punycode host below a pattern, all different", "Adversarial/case=longest-punycode-pattern/publishers=10000", all},
 	}},
 	{"time for each request while all processors answer", duration, []row{
 		{"allowed, 1 publisher", "Parallel/case=allowed/publishers=1", all},
@@ -204,19 +214,19 @@ var sections = []section{
 var sourceSections = []section{
 	{"time of one request, 10,000 publishers", duration, []row{
 		{"allowed", "Source/serial/case=allowed/publishers=10000", known},
-		{"each another publisher's", "Source/serial/case=spread/publishers=10000", known},
+		{"of different publishers", "Source/serial/case=spread/publishers=10000", known},
 		{"internationalised", "Source/serial/case=idn/publishers=10000", known},
-		{"hash-only", "Source/serial/case=hash-only/publishers=10000", known},
+		{"hash prefix", "Source/serial/case=hash-prefix/publishers=10000", known},
 		{"own origin", "Source/serial/case=own/publishers=10000", known},
-		{"refused", "Source/serial/case=refused/publishers=10000", known},
+		{"denied", "Source/serial/case=denied/publishers=10000", known},
 	}},
 	{"time for each request while all processors answer", duration, []row{
 		{"allowed", "Source/parallel/case=allowed/publishers=10000", known},
-		{"each another publisher's", "Source/parallel/case=spread/publishers=10000", known},
+		{"of different publishers", "Source/parallel/case=spread/publishers=10000", known},
 		{"internationalised", "Source/parallel/case=idn/publishers=10000", known},
-		{"hash-only", "Source/parallel/case=hash-only/publishers=10000", known},
+		{"hash prefix", "Source/parallel/case=hash-prefix/publishers=10000", known},
 		{"own origin", "Source/parallel/case=own/publishers=10000", known},
-		{"refused", "Source/parallel/case=refused/publishers=10000", known},
+		{"denied", "Source/parallel/case=denied/publishers=10000", known},
 	}},
 }
 
@@ -253,12 +263,11 @@ func (res *results) tables() (string, error) {
 		"middleware, the server answers %s requests a second; with that handler, %s.\n\n",
 		value("Serial/case=allowed/publishers=1", "floor", duration),
 		value("EndToEnd/case=allowed", "none", count), value("EndToEnd/case=allowed", "floor", count))
-	out.WriteString("### Publishers of a Source\n\n" +
-		"The Source is one that answers at once, so that the last column is what comes on top of\n" +
-		"a database's time.\n")
+	out.WriteString("## Publishers of a Source\n\n" +
+		"The Source answers at once, so the last column is what is added to a database's time.\n")
 	write(sources, sourceSections)
-	fmt.Fprintf(out, "\nOf 100,000 invented origins a second, each another one, %s lookups a second reach the\n"+
-		"Source, with the default limits. No publisher that was remembered is pushed out by them.\n\n### Memory\n\n",
+	fmt.Fprintf(out, "\nOf 100,000 invented origins a second, all different, %s lookups a second reach the\n"+
+		"Source, with the default limits. They evict no publisher that was remembered.\n\n",
 		value("Invented", "ampcors", count))
 	return out.String(), errors.Join(missing...)
 }

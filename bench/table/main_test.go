@@ -47,12 +47,12 @@ func TestTablesShowMedians(t *testing.T) {
 		"Medians of 3 rounds on A Processor, 2 processors, with go1.0, on 2000-01-02.\n",
 		"\n| allowed, 1 publisher | 1.20 µs | 1.23 ms | 1.26 s | 1288 s |\n",
 		"\n| allowed, 100 publishers | 300 ns | 1.23 ms |",
-		"\n| refused and passed on, 10,000 publishers | 1.20 µs | 1.23 ms |",
-		"\n| refused with 403, 10,000 publishers | 1.20 µs |  |  |  |\n",
+		"\n| denied and passed on, 10,000 publishers | 1.20 µs | 1.23 ms |",
+		"\n| denied with 403, 10,000 publishers | 1.20 µs |  |  |  |\n",
 		"\n| allowed | 987,654 | 987,654 |",
 		"sets the same headers takes 80.0 ns.",
-		"\n| hash-only | 1.20 µs | 1.23 ms | 1.26 s |\n",
-		"each another one, 1,234 lookups a second reach",
+		"\n| hash prefix | 1.20 µs | 1.23 ms | 1.26 s |\n",
+		"all different, 1,234 lookups a second reach",
 		"answers 1,080,000 requests a second; with that handler, 999.",
 	} {
 		if !strings.Contains(got, want) {

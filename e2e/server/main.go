@@ -1,5 +1,5 @@
-// Command server is one of several servers of a platform, which share the database that
-// knows the publishers. It serves /, behind ampcors, and /stats.
+// Command server is one of several servers that share a database of publishers. It serves
+// /, behind ampcors, and /stats.
 package main
 
 import (

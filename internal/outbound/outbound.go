@@ -1,5 +1,5 @@
-// Package outbound is what packages have in common that call other people's servers: a
-// bounded reading of the answer, waiting, and trying again.
+// Package outbound is shared by the packages that send requests: it reads answers up to a
+// limit, waits, and retries.
 package outbound
 
 import (
@@ -21,7 +21,7 @@ import (
 	"golang.org/x/net/html"
 )
 
-// Clock tells the time and waits. Tests have one of their own.
+// Clock tells the time and waits. Tests use their own.
 type Clock interface {
 	Now() time.Time
 	After(d time.Duration) <-chan time.Time // as time.After
@@ -36,9 +36,9 @@ func (SystemClock) After(d time.Duration) <-chan time.Time { return time.After(d
 // timeout bounds a request, answer included, of a client that has no timeout.
 const timeout = 30 * time.Second
 
-// Client returns a copy of the client, or a new one for nil, that has a timeout and follows
-// no redirect: one that is followed turns a POST into a GET, and no key file may lie behind
-// one.
+// Client returns a copy of the client, or a new one if it is nil, with a timeout and
+// without redirects: following one turns a POST into a GET, and key files must not be
+// redirected.
 func Client(client *http.Client) *http.Client {
 	var c http.Client
 	if client != nil {
@@ -51,7 +51,7 @@ func Client(client *http.Client) *http.Client {
 	return &c
 }
 
-// maxBody bounds what is read of an answer. What the engines say has some hundred bytes.
+// maxBody bounds what is read of an answer. Engines send a few hundred bytes.
 const maxBody = 64 << 10
 
 // An Answer is what a server answered.
@@ -59,10 +59,10 @@ type Answer struct {
 	Status  int
 	Header  http.Header
 	Body    []byte // its first 64 KiB
-	BodyErr error  // if it could not be read to its end; io.ErrShortBuffer if it is longer
+	BodyErr error  // why it was not read to its end; io.ErrShortBuffer if it is longer
 }
 
-// Do sends the request. An error is that of the network or the context, without the URL,
+// Do sends the request. It returns the error of the network or the context without the URL,
 // which may hold a secret.
 func Do(client *http.Client, r *http.Request) (Answer, error) {
 	resp, err := client.Do(r)
@@ -75,7 +75,7 @@ func Do(client *http.Client, r *http.Request) (Answer, error) {
 	defer resp.Body.Close()
 	a := Answer{Status: resp.StatusCode, Header: resp.Header}
 	if a.Status == http.StatusSwitchingProtocols {
-		return a, nil // what follows is a connection, which no timeout ends
+		return a, nil // the body is the open connection, which no timeout ends
 	}
 	a.Body, a.BodyErr = io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
 	if len(a.Body) > maxBody {
@@ -84,14 +84,13 @@ func Do(client *http.Client, r *http.Request) (Answer, error) {
 	return a, nil
 }
 
-// A ShortError is an error whose text may be as long as a server wants it to be.
+// A ShortError shortens the text of an error, which a server may make as long as it wants.
 type ShortError struct{ Err error }
 
 func (e ShortError) Error() string { return Shorten(e.Err.Error()) }
 func (e ShortError) Unwrap() error { return e.Err }
 
-// maxRetryAfter bounds what a server asks for. What is longer is garbage, such as a time in
-// seconds since 1970.
+// maxRetryAfter bounds a Retry-After. Longer ones are garbage, such as seconds since 1970.
 const maxRetryAfter = 24 * time.Hour
 
 // RetryAfter returns the time that the answer asks to wait: its Retry-After in seconds or
@@ -107,13 +106,13 @@ func (a Answer) RetryAfter(now time.Time) time.Duration {
 	return min(max(wait, 0), maxRetryAfter)
 }
 
-// BrokenOff reports whether the body ended too early.
-func (a Answer) BrokenOff() bool {
+// Truncated reports whether the body ended too early.
+func (a Answer) Truncated() bool {
 	return a.BodyErr != nil && !errors.Is(a.BodyErr, io.ErrShortBuffer)
 }
 
-// Retryable reports whether the status says that the same request may succeed later, for
-// another reason than "too many requests".
+// Retryable reports whether the status, other than 429, says that the same request may
+// succeed later.
 func (a Answer) Retryable() bool {
 	switch a.Status {
 	case http.StatusRequestTimeout, http.StatusMisdirectedRequest, http.StatusTooEarly:
@@ -131,7 +130,7 @@ func (a Answer) MediaType() string {
 // Text returns the text of the answer's body on one line, without the markup if it is HTML.
 func (a Answer) Text() string {
 	var text strings.Builder
-	hidden := "" // the element whose text nobody reads
+	hidden := "" // the element whose text is not shown
 	for tokens := html.NewTokenizer(bytes.NewReader(a.Body)); tokens.Next() != html.ErrorToken; {
 		switch token := tokens.Token(); token.Type {
 		case html.TextToken:
@@ -165,7 +164,7 @@ func oneLine(text string) string {
 	return strings.Join(strings.Fields(text), " ")
 }
 
-// Shorten makes a text fit into an error: one line of at most 300 bytes.
+// Shorten shortens a text for an error, to one line of at most 300 bytes.
 func Shorten(text string) string {
 	const most = 300
 	if text = oneLine(text); len(text) <= most {
@@ -177,9 +176,9 @@ func Shorten(text string) string {
 	return text + "…"
 }
 
-// Get asks for a publisher's own key file, as a cache or a search engine does, and wants
-// it to be there, whole, and plain text. A Status of 0 beside an error says that there was
-// no answer.
+// Get fetches a publisher's key file, as a cache or a search engine does. It returns an
+// error unless the answer is 200, complete and plain text. If there was no answer, Status
+// is 0.
 func Get(ctx context.Context, client *http.Client, url string) (Answer, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -196,21 +195,21 @@ func Get(ctx context.Context, client *http.Client, url string) (Answer, error) {
 	case errors.Is(a.BodyErr, io.ErrShortBuffer):
 		return a, fmt.Errorf("the answer is longer than %d bytes; want the key and nothing else", maxBody)
 	case a.BodyErr != nil:
-		return a, fmt.Errorf("the answer breaks off: %w", a.BodyErr)
+		return a, fmt.Errorf("the answer is truncated: %w", a.BodyErr)
 	case a.MediaType() != "text/plain":
 		return a, fmt.Errorf("the Content-Type is %.100q; want text/plain", a.Header.Get("Content-Type"))
 	}
 	return a, nil
 }
 
-// A Retry says how often and when a request is tried again.
+// A Retry says how often and when a request is retried.
 type Retry struct {
-	Attempts int           // in all; 0 and 1 stand for a single one
+	Attempts int           // in total; 0 and 1 mean a single one
 	Backoff  time.Duration // the wait before the second; it doubles before each further one. 0: 1 s
 	MaxWait  time.Duration // the longest wait. 0: 1 min
 }
 
-// Check returns the problems of a Retry of a package, and fills in the defaults.
+// Check returns the problems of a package's Retry, and sets the defaults.
 func (r *Retry) Check(pkg string) (problems []error) {
 	for _, d := range []struct {
 		field string
@@ -230,8 +229,9 @@ func (r *Retry) Check(pkg string) (problems []error) {
 	return problems
 }
 
-// Wait returns how long to wait after a number of failures in a row: Backoff, doubled with
-// each, up to the longest wait, and of that at least half, so that not all come back at once.
+// Wait returns how long to wait after this many failures in a row: Backoff, doubled with
+// each failure up to longest, and reduced at random by up to half, so that clients do not
+// retry all at once.
 func (r Retry) Wait(failures int, longest time.Duration) time.Duration {
 	wait := r.Backoff
 	for i := 1; i < failures && wait < longest; i++ {
@@ -241,9 +241,9 @@ func (r Retry) Wait(failures int, longest time.Duration) time.Duration {
 	return wait/2 + rand.N(wait/2+1)
 }
 
-// Again waits before the attempt after the given one, which counts from 1, and tells
-// whether to make it. It does not wait if the context would end before, or if the server
-// asks for a longer wait than MaxWait: its answer then stands.
+// Again waits before the attempt after the given one, which counts from 1, and reports
+// whether to make it. It returns false without waiting if the context would end before, or
+// if the server asks for a longer wait than MaxWait.
 func (r Retry) Again(ctx context.Context, clock Clock, attempt int, retryAfter time.Duration) bool {
 	if attempt >= r.Attempts {
 		return false
@@ -258,7 +258,8 @@ func (r Retry) Again(ctx context.Context, clock Clock, attempt int, retryAfter t
 	return Wait(ctx, clock, wait) == nil
 }
 
-// Wait waits. It returns the context's error, at once if the context would end before.
+// Wait waits for d. It returns the context's error, at once if the context would end
+// earlier.
 func Wait(ctx context.Context, clock Clock, d time.Duration) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-func TestTextIsWhatPeopleRead(t *testing.T) {
+func TestTextReturnsReadableText(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{
 		"":                             "",
@@ -47,7 +47,7 @@ func TestShorten(t *testing.T) {
 	}
 }
 
-func TestClientHasATimeoutAndFollowsNothing(t *testing.T) {
+func TestClientHasATimeoutAndFollowsNoRedirect(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[time.Duration]time.Duration{0: timeout, -1: timeout, time.Second: time.Second} {
 		theirs := &http.Client{Timeout: given}
@@ -64,7 +64,7 @@ type brokenTransport struct{ err error }
 
 func (b brokenTransport) RoundTrip(*http.Request) (*http.Response, error) { return nil, b.err }
 
-func TestAnErrorIsWithoutItsURL(t *testing.T) {
+func TestErrorsDoNotContainTheURL(t *testing.T) {
 	t.Parallel()
 	r, err := http.NewRequest("GET", "https://www.example.com/secret", nil)
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package pageurl takes the URL of a publisher's page or file apart, canonically and
+// Package pageurl parses the URL of a publisher's page or file into a canonical form,
 // without losing a byte of its query.
 //
-// It does not use net/url, which writes a path anew when it holds any byte that has to be
-// escaped, and then loses the difference between "/" and "%2F".
+// It does not use net/url: if a path has any byte that must be escaped, net/url escapes the
+// whole path again, and "%2F" becomes "/".
 package pageurl
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/ampcors/ampcors"
 )
 
-// A URL is a publisher's URL. It has no fragment, which is the reader's and never reaches
-// a server.
+// A URL is a publisher's URL. It has no fragment, since browsers do not send one to
+// servers.
 type URL struct {
 	Scheme string // "http" or "https"
 	Host   string // without the port, which is the scheme's default
@@ -30,27 +30,27 @@ func (u URL) String() string { return u.Scheme + "://" + u.Host + u.Path + u.Que
 type Escaping int
 
 const (
-	// AsBrowsers escapes what browsers do by the URL standard, and leaves all else as it is:
-	// AMP Caches and servers compare bytes. But ' is left in a query, and some browsers
-	// escape | in a path.
+	// AsBrowsers escapes what the URL standard makes browsers escape, and keeps all other
+	// bytes, because AMP Caches and servers compare bytes. Unlike in the standard, ' is
+	// kept in a query. Some browsers also escape | in a path.
 	// https://url.spec.whatwg.org/#path-percent-encode-set
 	AsBrowsers Escaping = iota
-	// AsRFC3986 also escapes what that does not allow, such as [ and | in a query, and
-	// writes each escape in one way: %7e becomes ~, and %c3 becomes %C3 (section 6.2.2).
-	// A % without two hexadecimal digits is a problem.
+	// AsRFC3986 also escapes what RFC 3986 does not allow, such as [ and | in a query, and
+	// writes each escape in one way: %7e becomes ~, and %c3 becomes %C3 (section 6.2.2). A
+	// % without two hexadecimal digits is an error.
 	AsRFC3986
 )
 
 const (
 	// RFC 3986 section 3.3. % begins an escape.
-	pathOctets  = unreserved + "!$&'()*+,;=" + ":@" + "/" + "%"
-	queryOctets = pathOctets + "?"
-	unreserved  = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
+	pathChars  = unreserved + "!$&'()*+,;=" + ":@" + "/" + "%"
+	queryChars = pathChars + "?"
+	unreserved = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
 )
 
 var keeps = [2]struct{ path, query byteSet }{
-	AsBrowsers: {setOf(pathOctets + "|[]"), setOf(queryOctets + "`{}|^[]\\")},
-	AsRFC3986:  {setOf(pathOctets), setOf(queryOctets)},
+	AsBrowsers: {setOf(pathChars + "|[]"), setOf(queryChars + "`{}|^[]\\")},
+	AsRFC3986:  {setOf(pathChars), setOf(queryChars)},
 }
 
 type byteSet [256]bool
@@ -62,8 +62,8 @@ func setOf(chars string) (set byteSet) {
 	return set
 }
 
-// Parse is [Split] with the host as a canonical publisher domain: in lower case, with
-// A-labels.
+// Parse is [Split], but returns the host as a canonical publisher domain: in lower case,
+// with A-labels.
 func Parse(value string, escaping Escaping) (URL, *ampcors.ValueError) {
 	u, problem := Split(value, escaping)
 	if problem != nil {
@@ -77,7 +77,7 @@ func Parse(value string, escaping Escaping) (URL, *ampcors.ValueError) {
 	return u, nil
 }
 
-// Domain is [ampcors.CanonicalDomain], whose errors are of one type.
+// Domain is [ampcors.CanonicalDomain], but returns a typed error.
 func Domain(host string) (string, *ampcors.ValueError) {
 	domain, err := ampcors.CanonicalDomain(host)
 	if err != nil {
@@ -86,8 +86,7 @@ func Domain(host string) (string, *ampcors.ValueError) {
 	return domain, nil
 }
 
-// AppendQuery adds parameters, written as in a query, behind those of a query, which is ""
-// or begins with "?".
+// AppendQuery appends escaped parameters to a query, which is "" or begins with "?".
 func AppendQuery(query, params string) string {
 	if query == "" {
 		return "?" + params
@@ -97,14 +96,14 @@ func AppendQuery(query, params string) string {
 
 var userInfo = regexp.MustCompile(`^([^/?#]*//)[^/?#]*@`)
 
-// Problem is an error on a URL, without user information: it may be a password, which has no
-// place in a log.
+// Problem returns an error about a URL. It masks user information, which may hold a
+// password.
 func Problem(value, reason, want string) *ampcors.ValueError {
 	return &ampcors.ValueError{Path: "url", Value: userInfo.ReplaceAllString(value, "$1…@"), Reason: reason, Want: want}
 }
 
-// Split takes a URL apart. It escapes what must be, removes dot segments and the default
-// port as browsers do, and leaves out the fragment. The host is as it was written.
+// Split parses a URL. It escapes what must be escaped, removes dot segments and the default
+// port as browsers do, and removes the fragment. The host is returned as written.
 func Split(value string, escaping Escaping) (URL, *ampcors.ValueError) {
 	const want = `a URL such as "https://www.example.com/article"`
 	scheme, rest, ok := strings.Cut(value, "://")
@@ -129,18 +128,18 @@ func Split(value string, escaping Escaping) (URL, *ampcors.ValueError) {
 	}
 	path, query, hasQuery := strings.Cut(tail, "?")
 	host, port := authority, ""
-	if !strings.HasPrefix(authority, "[") { // an IPv6 address, which is no domain
+	if !strings.HasPrefix(authority, "[") { // an IPv6 address, which is not a domain
 		host, port, _ = strings.Cut(authority, ":")
 	}
 	switch {
 	case strings.Contains(authority, "@"):
 		return URL{}, Problem(value, "has user information", want)
 	case strings.Contains(authority, `\`) || strings.Contains(path, `\`):
-		return URL{}, Problem(value, `has a \, which browsers take for /`, "/ or %5C")
+		return URL{}, Problem(value, `has a \, which browsers read as /`, "/ or %5C")
 	case port != "" && (scheme != "https" || port != "443") && (scheme != "http" || port != "80"):
-		return URL{}, Problem(value, fmt.Sprintf("has the port %.80q", port), "none, or the default: caches and search engines know a page by its host alone")
+		return URL{}, Problem(value, fmt.Sprintf("has the port %.80q", port), "none, or the default: caches and search engines support no other port")
 	case escaping == AsRFC3986 && strings.Count(tail, "%") != len(escapes.FindAllString(tail, -1)):
-		return URL{}, Problem(value, "has a % that no two hexadecimal digits follow", "%25 for a percent sign")
+		return URL{}, Problem(value, "has a % without two hexadecimal digits after it", "%25 for a percent sign")
 	}
 	keep := &keeps[escaping]
 	path, query = escape(path, &keep.path), escape(query, &keep.query)
@@ -185,8 +184,8 @@ func escape(s string, keep *byteSet) string {
 	return b.String()
 }
 
-// removeDotSegments resolves "." and ".." as browsers do: also where a dot is escaped, and
-// with empty segments left in place.
+// removeDotSegments resolves "." and ".." as browsers do, even if a dot is escaped. It
+// keeps empty segments.
 // https://url.spec.whatwg.org/#path-state
 func removeDotSegments(path string) string {
 	if !strings.Contains(path, "/.") && !strings.Contains(path, "/%2") {
@@ -204,7 +203,7 @@ func removeDotSegments(path string) string {
 			kept = kept[:len(kept)-1]
 		}
 		if i == len(segments)-1 {
-			kept = append(kept, "") // what ends in a dot segment is a directory
+			kept = append(kept, "") // a path that ends in a dot segment is a directory
 		}
 	}
 	return "/" + strings.Join(kept, "/")

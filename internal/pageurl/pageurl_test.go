@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// FuzzParse: what is canonical stays as it is; RFC 3986 is kept; net/url reads the same.
-// Other tests are those of the packages that use this one.
+// FuzzParse checks that a canonical URL does not change, that RFC 3986 is followed, and
+// that net/url reads the same URL. The packages that use this one have the other tests.
 func FuzzParse(f *testing.F) {
 	for _, u := range []string{"https://www.example.com/a%2Fb/../c?d=%20#e", "HTTP://bücher.example:80", `https://a.example/ "<>^{|}[]` + "`?{}", "https://a.example/%zz", "https://a.example//./..//%2e%2E/x/..", "https://a.example?x#", "http://[::1]/"} {
 		f.Add(u)
@@ -23,7 +23,7 @@ func FuzzParse(f *testing.F) {
 				continue
 			}
 			if again, problem := Parse(u.String(), escaping); problem != nil || again != u {
-				t.Fatalf("%q is %+v; that is %+v, %v", value, u, again, problem)
+				t.Fatalf("%q is %+v, which is parsed as %+v, %v", value, u, again, problem)
 			}
 			if u.Path != "" && u.Path[0] != '/' || u.Query != "" && u.Query[0] != '?' || strings.Contains(u.String(), "#") {
 				t.Fatalf("%q is %+v", value, u)
@@ -43,7 +43,7 @@ func FuzzParse(f *testing.F) {
 			if !utf8.ValidString(u.String()) || strings.ContainsFunc(u.String(), func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
 				t.Fatalf("%q is %q", value, u)
 			}
-			// What net/url finds in the value before anything is escaped is there after it.
+			// Escaping must not change the path and the query that net/url reads.
 			if written, err := url.Parse(value); err == nil && !strings.Contains(value, "/.") && !strings.Contains(strings.ToLower(value), "/%2e") && (written.Path != std.Path || std.Query().Encode() != written.Query().Encode()) {
 				t.Fatalf("%q is %q: path %q and query %q became %q and %q", value, u, written.Path, written.RawQuery, std.Path, std.RawQuery)
 			}

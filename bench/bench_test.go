@@ -24,7 +24,7 @@ var sink *[4]string
 
 func TestMain(m *testing.M) {
 	ballast := Ballast()
-	for range 8 * len(ballast) / 64 { // the first benchmark shall not pay for fresh memory
+	for range 8 * len(ballast) / 64 { // so that the first benchmark does not pay for new memory
 		sink = new([4]string)
 	}
 	code := m.Run()
@@ -43,7 +43,7 @@ type request struct {
 	granted   bool // gets Access-Control-Allow-Origin
 }
 
-// suits reports whether a library is compared by this request.
+// suits reports whether a library is measured with this request.
 func (r *request) suits(library string) bool {
 	switch library {
 	case "none":
@@ -55,10 +55,10 @@ func (r *request) suits(library string) bool {
 	case "ampcorsReportOnly":
 		return !r.granted && r.header != nil
 	}
-	return r.name != "wildcard-cache" // which the peers have not typed in
+	return r.name != "wildcard-cache" // not in the lists of the peers
 }
 
-// compared are the libraries that are compared where each must do the same.
+// compared are the libraries to compare where all must do the same.
 var compared = []string{"ampcors", "jub0bs", "rs", "chi"}
 
 var requests = []request{
@@ -101,8 +101,8 @@ func punycode(text string) string {
 	return label
 }
 
-// policyOf returns the policy with n publishers, among them those of the requests.
-// One publisher alone is the one that is given.
+// policyOf returns the policy with n publishers, including those of the requests. If n
+// is 1, the publisher is alone.
 func policyOf(tb testing.TB, n int, alone string) Policy {
 	tb.Helper()
 	publishers := []string{alone}
@@ -127,8 +127,8 @@ func wrap(tb testing.TB, library string, p Policy) http.Handler {
 	return h
 }
 
-// A connection answers requests without a network. Its header map is used again and
-// again, so that what is measured is the middleware and not the map.
+// A connection answers requests without a network. Its header map is reused, so that the
+// middleware is measured and not the map.
 type connection struct{ header http.Header }
 
 func newConnection() connection { return connection{make(http.Header)} }
@@ -137,8 +137,8 @@ func (c connection) Header() http.Header         { return c.header }
 func (c connection) Write(b []byte) (int, error) { return len(b), nil }
 func (c connection) WriteHeader(int)             {}
 
-// warmUp answers the request for a while, so that what building the policy has left
-// to be done in the background comes to an end. It fails if the answer is wrong.
+// warmUp answers the request for a while, so that background work left from building the
+// policy ends. It fails if the answer is wrong.
 func warmUp(tb testing.TB, h http.Handler, r *http.Request, granted bool) {
 	tb.Helper()
 	runtime.GC()
@@ -180,7 +180,7 @@ func each(b *testing.B, numbers []int, f func(b *testing.B, h http.Handler, r *h
 	}
 }
 
-// numbers of publishers, from one to a platform's.
+// numbers of publishers, from one site to a platform.
 var numbers = []int{1, 100, 10_000, 1_000_000}
 
 // BenchmarkSerial answers one request again and again.
@@ -208,8 +208,8 @@ func BenchmarkParallel(b *testing.B) {
 	})
 }
 
-// BenchmarkSpread answers requests for publishers drawn from all that are listed, so
-// that what decides on one is seldom in the processor's caches when it comes.
+// BenchmarkSpread answers requests for random publishers of the list, so that the data
+// about one is seldom in the processor's caches.
 func BenchmarkSpread(b *testing.B) {
 	const drawn = 1 << 16
 	for _, n := range []int{10_000, 1_000_000} {
@@ -240,8 +240,8 @@ func BenchmarkSpread(b *testing.B) {
 	}
 }
 
-// BenchmarkAdversarial answers requests made to cost much. Those that are numbered are
-// 16,384 different ones.
+// BenchmarkAdversarial answers requests that are made to be expensive. Each numbered case
+// has 16,384 different ones.
 func BenchmarkAdversarial(b *testing.B) {
 	numbered := func(origin func(i int) string) []http.Header {
 		headers := make([]http.Header, 1<<14)
@@ -301,9 +301,9 @@ func heapInUse() float64 {
 	return float64(m.HeapAlloc)
 }
 
-// BenchmarkGrowth answers requests that all differ, and reports how many bytes more
-// are in use after all of them than before. Run it for as many as you like, with
-// -benchtime=10000000x for example.
+// BenchmarkGrowth answers requests that all differ, and reports how many more bytes are
+// in use afterwards. Set the number of requests with -benchtime, such as
+// -benchtime=10000000x.
 func BenchmarkGrowth(b *testing.B) {
 	for _, c := range []struct {
 		name   string
@@ -375,7 +375,7 @@ func BenchmarkCheckOrigin(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				if m.CheckOrigin(origin).Allowed != r.granted {
-					b.Fatal("decided otherwise")
+					b.Fatal("wrong decision")
 				}
 			}
 		})
@@ -396,7 +396,8 @@ func BenchmarkNew(b *testing.B) {
 	}
 }
 
-// BenchmarkMemory reports how many bytes a library keeps for the policy, names included.
+// BenchmarkMemory reports how many bytes a library uses for the policy, including the
+// names.
 func BenchmarkMemory(b *testing.B) {
 	for _, n := range numbers {
 		for _, library := range compared {

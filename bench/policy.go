@@ -15,9 +15,9 @@ import (
 	rs "github.com/rs/cors"
 )
 
-// Ballast stands for the rest of a server's memory. Without it, the garbage collector
-// would run hundreds of times a second, which no server's does, and its work would
-// drown what is measured. A caller must keep it alive.
+// Ballast is as much memory as the rest of a server uses. Without it, the garbage
+// collector would run hundreds of times a second, unlike on a real server, and distort
+// the results. The caller must keep it alive.
 func Ballast() []byte { return make([]byte, 64<<20) }
 
 // The publishers that the requests are for.
@@ -33,8 +33,8 @@ const (
 	maxAge  = 10 * time.Minute
 )
 
-// Publishers returns n publishers, of which some are given. These stand in the
-// middle, where a linear search finds them after half of its way.
+// Publishers returns n publishers, including some. These are in the middle, so that a
+// linear search finds them halfway.
 func Publishers(n int, some ...string) []string {
 	list := make([]string, 0, n)
 	for i := range n - len(some) {
@@ -50,8 +50,8 @@ type Policy struct {
 	origins    []string // of these publishers, for the peers
 }
 
-// NewPolicy types in what peers must be told: the origin of each publisher at each
-// cache, and its own. No list of origins can hold a pattern's hosts on a cache.
+// NewPolicy lists the origins for the peers: those of each publisher on each cache, and
+// its own. No list of origins can have a pattern's hosts on a cache.
 func NewPolicy(publishers ...string) (Policy, error) {
 	p := Policy{publishers: publishers}
 	for _, publisher := range publishers {
@@ -70,8 +70,8 @@ func NewPolicy(publishers ...string) (Policy, error) {
 // Libraries are those that Wrap knows. With "none" there is no middleware at all, and
 // "floor" does the least that a handler can.
 //
-// The peers let a refused request go on to the handler, without CORS headers. With
-// ReportOnly, ampcors does too; without, it answers such a request itself.
+// The peers pass a denied request on to the handler, without CORS headers. With
+// ReportOnly, ampcors does too. Otherwise it answers such a request itself.
 var Libraries = []string{"none", "floor", "ampcors", "ampcorsReportOnly", "jub0bs", "rs", "chi"}
 
 // Wrap puts one of the Libraries, with the policy, before next.
@@ -113,8 +113,8 @@ func Wrap(library string, p Policy, next http.Handler) (http.Handler, error) {
 	return nil, fmt.Errorf("there is no library %q; want one of %q", library, Libraries)
 }
 
-// floor compares one origin, typed in, and sets the same headers as the others with
-// one allocation. It knows no preflights.
+// floor compares with one constant origin, and sets the same headers as the others with
+// one allocation. It does not handle preflights.
 func floor(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if origin := r.Header["Origin"]; len(origin) == 1 && origin[0] == "https://www-example-com.cdn.ampproject.org" {

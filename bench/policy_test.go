@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestAllLibrariesHaveTheSamePolicy answers each request with each of them: what is
-// compared must do the same.
+// TestAllLibrariesHaveTheSamePolicy answers each request with each library. A comparison is
+// fair only if they do the same.
 func TestAllLibrariesHaveTheSamePolicy(t *testing.T) {
 	policy := policyOf(t, 100, "")
 	if len(policy.publishers) != 100 {

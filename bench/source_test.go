@@ -53,9 +53,9 @@ func sourceHandler(tb testing.TB, cfg ampcors.Config) http.Handler {
 	return m.Wrap(nothing)
 }
 
-// BenchmarkSource answers requests for publishers that are listed, that are remembered of
-// a Source, and that the Source has to be asked about: it answers at once, so that what is
-// measured is what comes on top of a database's time.
+// BenchmarkSource answers requests for publishers that are listed, that are remembered from
+// a Source, and that the Source is asked for. The Source answers at once, so the result
+// does not include the time of a database.
 func BenchmarkSource(b *testing.B) {
 	const n = 10_000
 	publishers := Publishers(n, ASCII, IDN, Hashed)
@@ -114,9 +114,9 @@ func BenchmarkSource(b *testing.B) {
 	}
 }
 
-// BenchmarkInvented sends 100,000 invented origins a second, each another one, for two
-// seconds, and reports how many of them reached the Source, with the default limits. It
-// fails if they push out publishers that were remembered.
+// BenchmarkInvented sends 100,000 invented origins a second, all different, for two
+// seconds. It reports how many of them reached the Source with the default limits, and
+// fails if they push out remembered publishers.
 func BenchmarkInvented(b *testing.B) {
 	const rate, seconds, senders = 100_000, 2, 4
 	publishers := Publishers(1000)
@@ -129,10 +129,10 @@ func BenchmarkInvented(b *testing.B) {
 			}
 			for i, p := range publishers {
 				if i%50 == 0 {
-					time.Sleep(55 * time.Millisecond) // so as to stay below Lookup.MaxRate
+					time.Sleep(55 * time.Millisecond) // to stay below Lookup.MaxRate
 				}
 				if !m.CheckOrigin("https://" + p).Allowed {
-					b.Fatalf("%s is refused", p)
+					b.Fatalf("%s is denied", p)
 				}
 			}
 			known.lookups.Store(0)

@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// changed returns when a file was last changed in any way. Unlike the modification time,
-// programs that copy files cannot set it.
+// changed returns the time of the last change to a file or its metadata. Programs that copy
+// files can set the modification time, but not this one.
 func changed(info os.FileInfo) syscall.Timespec {
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
 		return stat.Ctim

@@ -4,6 +4,6 @@ package configfile
 
 import "os"
 
-// changed is for Linux alone: elsewhere a file that is rewritten with the same size and
-// modification time is taken for unchanged.
+// changed has an effect only on Linux. Elsewhere, a file that is rewritten with the same
+// size and modification time counts as unchanged.
 func changed(os.FileInfo) struct{} { return struct{}{} }

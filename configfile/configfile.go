@@ -1,9 +1,9 @@
 // Package configfile reads an [ampcors.Config] from a file, and follows the file while the
 // server runs.
 //
-// The file is JSON. Its members are those of [ampcors.Config], but that a duration is a
-// string such as "10m". One member is this package's own, for lists that are long or that
-// other programs write:
+// The file is JSON. Its members are those of [ampcors.Config], but a duration is a string
+// such as "10m". This package adds publishersFile, for lists that are long or written by
+// other programs:
 //
 //	{
 //		"publishers": ["www.example.com", "*.news.example"],
@@ -12,14 +12,14 @@
 //		"maxAge": "10m"
 //	}
 //
-// publishersFile names a text file with further publishers, relative to the JSON file's
-// directory. It has one on each line. Empty lines are skipped, and so is everything from a
-// "#" on, and spaces and tabs around what is left. The last line, too, must end in a line
-// break, so that a name which was cut off is not taken for another; and there must be a
-// publisher, so that a file which was emptied does not shut out all.
+// publishersFile names a text file with more publishers, one on each line. The name is
+// relative to the JSON file's directory. Empty lines, spaces, tabs and comments that begin
+// with "#" are skipped. The last line must end in a line break too, so that a truncated
+// name is not read as another one. The list must have a publisher, so that an emptied file
+// does not deny every publisher.
 //
-// Nothing in either file is ignored. A member that is unknown or occurs twice, a value of
-// the wrong type, and everything that [ampcors.New] finds is an error. All errors are
+// No problem in either file is ignored. A member that is unknown or occurs twice, a value
+// of the wrong type, and everything that [ampcors.New] finds is an error. All errors are
 // reported at once, each with file, line and column and what would be right.
 package configfile
 
@@ -40,23 +40,23 @@ import (
 )
 
 const (
-	maxFile     = 1 << 30 // bytes: a list of publishers has some 20 for each
-	maxProblems = 100     // that are reported, so that a wrong file does not fill the log
+	maxFile     = 1 << 30 // bytes; a list has about 20 for each publisher
+	maxProblems = 100     // reported at most, so that a wrong file does not fill the log
 
 	publishersFile = "publishersFile"
 )
 
 var errTooLong = errors.New("it is longer than 1 GiB")
 
-// An Error is what is wrong at one place in a file.
+// An Error is a problem at one place in a file.
 type Error struct {
 	File   string
-	Line   int    // from 1; 0 if it is the whole file
+	Line   int    // from 1; 0 if the problem is the whole file
 	Column int    // in characters, from 1
 	Path   string // of the value, such as "email.senders[0]"; "" for the file as a whole
 	Reason string // what is wrong
 	Want   string // what would be right
-	Err    error  // what found it, such as a *ampcors.ValueError; it may be nil
+	Err    error  // the cause, such as a *ampcors.ValueError; it may be nil
 
 	where int // the offset in the JSON, or the index in Publishers if the text file has it
 }
@@ -85,12 +85,12 @@ func (e *Error) Error() string {
 // Unwrap returns e.Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Load reads the file at path. The functions in set are then called, for what a file cannot
-// say: Source, Denied and Observe. They may be called several times, and also with what could
-// be read of a file that has errors, so they must only set fields. Then all is checked. An
+// Load reads the file at path. It then calls the functions in set, which can set what a
+// file cannot hold: Source, Denied and Observe. They may be called several times, even if
+// the file has errors, so they must only set fields. Then the whole Config is checked. An
 // error is one or more *[Error], joined: at most 100, and one that counts the others.
 //
-// To make a Middleware use [New], which checks a long list of publishers once.
+// To make a Middleware, use [New], which checks a long list of publishers once.
 func Load(path string, set ...func(*ampcors.Config)) (cfg ampcors.Config, err error) {
 	err = load(path, set, func(read ampcors.Config) error {
 		cfg = read
@@ -111,10 +111,10 @@ func New(path string, set ...func(*ampcors.Config)) (mw *ampcors.Middleware, err
 	return mw, err
 }
 
-// Read is [Load] for a configuration that is not in a file of its own, such as one in an
-// environment variable, embedded in the program, or in a pipe: it reads r to its end. Errors
-// name it by name. It has no directory, so publishersFile must be an absolute path. At most
-// 1 GiB is read.
+// Read is like [Load], but reads the configuration from r, up to io.EOF. It may come from
+// an environment variable, an embedded file or a pipe. Errors use name as the file's name.
+// There is no directory, so publishersFile must be an absolute path. More than 1 GiB is an
+// error.
 func Read(name string, r io.Reader, set ...func(*ampcors.Config)) (cfg ampcors.Config, err error) {
 	c := contents{}
 	data, err := io.ReadAll(io.LimitReader(r, maxFile+1))
@@ -136,10 +136,11 @@ func Read(name string, r io.Reader, set ...func(*ampcors.Config)) (cfg ampcors.C
 	return cfg, nil
 }
 
-// load reads the file, and uses what it says. use returns what the check of all found.
+// load reads the file and calls use with its configuration. use returns the problems that
+// validation found.
 func load(path string, set []func(*ampcors.Config), use func(ampcors.Config) error) error {
-	// A directory of files can be replaced, as Kubernetes does, between the reading of one
-	// and of the other. That is rare, and over at once.
+	// A directory of files can be replaced, as Kubernetes does, after one file is read and
+	// before the other. That is rare, and the next try succeeds.
 	for range 10 {
 		c := read(path, set)
 		if c.files.haveNotChanged() {
@@ -152,7 +153,7 @@ func load(path string, set []func(*ampcors.Config), use func(ampcors.Config) err
 
 // contents are what was read of the files.
 type contents struct {
-	files   snapshot // that were read, or were tried to
+	files   snapshot // that were read, or that could not be read
 	err     error    // why nothing could be read
 	decoder *decoder
 	lines   publisherLines
@@ -170,7 +171,7 @@ func read(path string, set []func(*ampcors.Config)) contents {
 	return c
 }
 
-// parse parses the JSON, and reads the list that it names. Without a directory, that must have
+// parse parses the JSON, and reads the list that it names. If dir is "", the list must have
 // an absolute path.
 func (c *contents) parse(path, dir string, data []byte, set []func(*ampcors.Config)) {
 	d := &decoder{file: path, data: data, offsets: make(map[string]int), lists: make(map[string][]int)}
@@ -178,7 +179,7 @@ func (c *contents) parse(path, dir string, data []byte, set []func(*ampcors.Conf
 		c.err = d.join(publisherLines{})
 		return
 	}
-	if offset, ok := d.offsets[publishersFile]; ok && data[offset] == '"' { // or it is not a name
+	if offset, ok := d.offsets[publishersFile]; ok && data[offset] == '"' { // otherwise it is not a name
 		c.readPublishers(d, dir)
 	}
 	c.decoder, c.cfg = d, d.result.Config
@@ -210,8 +211,8 @@ func (c *contents) readPublishers(d *decoder, dir string) {
 	}
 }
 
-// use uses what was read, unless it has an error. What has one is only checked, so that all
-// errors are reported at once.
+// use calls use with the configuration. If the files have errors, it only validates the
+// configuration, so that all errors are reported at once.
 func (c *contents) use(use func(ampcors.Config) error) error {
 	if c.err != nil {
 		return c.err
@@ -222,7 +223,7 @@ func (c *contents) use(use func(ampcors.Config) error) error {
 	if err := use(c.cfg); err != nil {
 		c.decoder.locate(err, c.lines)
 		if len(c.decoder.problems) == 0 {
-			return err // of something else than a value
+			return err // not about a value
 		}
 	}
 	if len(c.decoder.problems) > 0 {
@@ -231,7 +232,7 @@ func (c *contents) use(use func(ampcors.Config) error) error {
 	return nil
 }
 
-// reason returns what happened to a file, without its name.
+// reason returns why a file cannot be read, without the file's name.
 func reason(err error) string {
 	if e := (*os.PathError)(nil); errors.As(err, &e) {
 		return e.Err.Error()
@@ -239,7 +240,7 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// join joins the first errors, in the order of the JSON and then of the text file.
+// join joins the first errors, those of the JSON file before those of the text file.
 func (d *decoder) join(lines publisherLines) error {
 	slices.SortStableFunc(d.problems, func(a, b *Error) int {
 		if isA, isB := a.File == d.file, b.File == d.file; isA != isB {
@@ -270,14 +271,14 @@ func (d *decoder) join(lines publisherLines) error {
 	return errors.Join(errs...)
 }
 
-// publisherLines tells where publishers stand in a text file.
+// publisherLines locates publishers in a text file.
 type publisherLines struct {
 	file       string
 	text       string
 	first, end int // their indices in Publishers
 }
 
-// addPublishers adds those of a text file.
+// addPublishers adds the publishers in a text file.
 func (d *decoder) addPublishers(file string, data []byte) publisherLines {
 	lines := publisherLines{file: file, text: string(data), first: len(d.result.Publishers)}
 	if problem := encodingProblem(file, data); problem != nil {
@@ -286,7 +287,7 @@ func (d *decoder) addPublishers(file string, data []byte) publisherLines {
 	}
 	if lines.text != "" && !strings.HasSuffix(lines.text, "\n") {
 		line, column := position(data, len(data))
-		d.problems = append(d.problems, &Error{File: file, Line: line, Column: column, Reason: "the last line does not end: the file may have been cut off", Want: "a line break at the end"})
+		d.problems = append(d.problems, &Error{File: file, Line: line, Column: column, Reason: "the last line has no line break: the file may be truncated", Want: "a line break at the end"})
 		return lines
 	}
 	if i := strings.IndexByte(strings.ReplaceAll(lines.text, "\r\n", "\n\n"), '\r'); i >= 0 {
@@ -305,14 +306,14 @@ func (d *decoder) addPublishers(file string, data []byte) publisherLines {
 	return lines
 }
 
-// trimLine returns what a line of a list says.
+// trimLine returns the publisher on a line of a list, or "".
 func trimLine(line string) string {
 	line, _, _ = strings.Cut(line, "#")
 	return strings.Trim(line, " \t\r\n")
 }
 
-// at returns the position of the publisher with this index in the text file. It is not ok if
-// another one stands there.
+// at returns the position of the publisher with this index in the text file. ok is false if
+// the file has another one there.
 func (l *publisherLines) at(index int, publisher string) (line, column int, ok bool) {
 	for text := range strings.Lines(l.text) {
 		line++
@@ -331,7 +332,7 @@ func (l *publisherLines) at(index int, publisher string) (line, column int, ok b
 	return 0, 0, false
 }
 
-// encodingProblem returns what keeps data from being text.
+// encodingProblem reports why data is not UTF-8 text; nil if it is.
 func encodingProblem(file string, data []byte) *Error {
 	if bytes.HasPrefix(data, []byte("\ufeff")) {
 		return &Error{File: file, Line: 1, Column: 1, Reason: "begins with a byte order mark", Want: "UTF-8 without one"}
@@ -347,7 +348,7 @@ func encodingProblem(file string, data []byte) *Error {
 	return nil
 }
 
-// position turns an offset into line and column.
+// position converts an offset to a line and column.
 func position(data []byte, offset int) (line, column int) {
 	before := data[:min(offset, len(data))]
 	line = 1 + bytes.Count(before, []byte("\n"))
@@ -373,7 +374,7 @@ func look(name string) fileState {
 	return fileState{name, info, err}
 }
 
-// isSame reports whether these are one file, in one state.
+// isSame reports whether f and other are the same file in the same state.
 func (f fileState) isSame(other fileState) bool {
 	if f.info == nil || other.info == nil {
 		return f.info == nil && other.info == nil
@@ -397,7 +398,7 @@ func (s snapshot) equal(other snapshot) bool {
 	return slices.EqualFunc(s, other, func(a, b fileState) bool { return a.name == b.name && a.isSame(b) })
 }
 
-// read reads the file. One that is no regular file could keep the reader waiting forever.
+// read reads the file. It must be a regular file: to read a named pipe could block forever.
 func (f *fileState) read() ([]byte, error) {
 	if f.err != nil {
 		return nil, f.err

@@ -105,14 +105,14 @@ config.json:3:72: "max_age" is unknown; did you mean "maxAge"?`},
 		{"wrong types", `{"publishers": "a.example", "origins": [1, "https://a.example", null, {"x": []}], "credentialed": "yes",
   "maxAge": "10 minutes", "cacheSize": 1.5, "caches": null, "email": [], "reportOnly": 0, "publishersFile": ["a"],
   "lookup": {"ttl": true, "maxRate": "7", "timeout": 1e3, "maxConcurrent": 99999999999999999999}}`, "",
-			`config.json:1:16: publishers is "a.example"; want a list, or to remove it
+			`config.json:1:16: publishers is "a.example"; want a list, or remove it
 config.json:1:41: origins[0] is 1; want a string
 config.json:1:65: origins[2] is null; want a string
 config.json:1:71: origins[3] is an object; want a string
 config.json:1:99: credentialed is "yes"; want true or false
 config.json:2:13: maxAge is "10 minutes"; want a duration such as "10m" or "90s"
 config.json:2:40: cacheSize is 1.5; want a whole number
-config.json:2:55: caches is null; want a list, or to remove it
+config.json:2:55: caches is null; want a list, or remove it
 config.json:2:70: email is a list; want an object
 config.json:2:88: reportOnly is 0; want true or false
 config.json:2:109: publishersFile is a list; want a string
@@ -154,7 +154,7 @@ config.json:5:45: cacheSize "-1" is negative; want a number of entries, or 0 for
 			`config.json:1:17: publishers[0] "-a.example" has a label that begins or ends with a hyphen; want a domain such as "www.example.com"
 publishers.txt:4:3: "http://b.example" has a scheme; want "b.example"
 publishers.txt:6:2: "c.example/" has a path, query or fragment; want "c.example"`},
-		{"a truncated list", `{"publishersFile": "publishers.txt"}`, "a.example\nwww.example.co", `publishers.txt:2:15: the last line does not end: the file may have been cut off; want a line break at the end`},
+		{"a truncated list", `{"publishersFile": "publishers.txt"}`, "a.example\nwww.example.co", `publishers.txt:2:15: the last line has no line break: the file may be truncated; want a line break at the end`},
 		{"a list in another encoding", `{"publishersFile": "publishers.txt"}`, "a.example\nb\xfccher.example\n", `publishers.txt:2:2: is not UTF-8; want UTF-8`},
 		{"a list with a byte order mark", `{"publishersFile": "publishers.txt"}`, "\ufeffa.example\n", `publishers.txt:1:1: begins with a byte order mark; want UTF-8 without one`},
 		{"a list that was emptied", `{"publishersFile": "publishers.txt"}`, "", `publishers.txt:1:1: names no publisher; want at least one, or no publishersFile`},
@@ -256,7 +256,7 @@ func TestAnErrorWrapsItsCause(t *testing.T) {
 func TestAnErrorInTheListHidesNoOther(t *testing.T) {
 	dir := write(t, map[string]string{"config.json": `{"publishersFile": "p"}`, "p": "a.example"})
 	_, err := Load(filepath.Join(dir, "config.json"), func(cfg *ampcors.Config) { cfg.MaxAge = -1 })
-	if err == nil || !strings.Contains(err.Error(), "maxAge") || !strings.Contains(err.Error(), "p:1:10: the last line does not end") {
+	if err == nil || !strings.Contains(err.Error(), "maxAge") || !strings.Contains(err.Error(), "p:1:10: the last line has no line break") {
 		t.Error(err)
 	}
 }

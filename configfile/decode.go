@@ -36,7 +36,7 @@ func (d *decoder) report(offset int, path, reason, want string, err error) {
 	d.problems = append(d.problems, &Error{File: d.file, Path: path, Reason: reason, Want: want, Err: err, where: offset})
 }
 
-// decodeFile decodes the file. If it returns false, the file is no JSON.
+// decodeFile decodes the file. It returns false if the file is not JSON in UTF-8.
 func (d *decoder) decodeFile() bool {
 	if problem := encodingProblem(d.file, d.data); problem != nil {
 		d.problems = append(d.problems, problem)
@@ -46,7 +46,7 @@ func (d *decoder) decodeFile() bool {
 	if err := json.Unmarshal(d.data, &raw); err != nil {
 		offset := len(d.data)
 		if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) && !strings.HasPrefix(err.Error(), "unexpected end") {
-			offset = int(syntax.Offset) - 1 // that of the byte that should not be there
+			offset = int(syntax.Offset) - 1 // of the unexpected byte
 		}
 		d.report(offset, "", "is not JSON: "+err.Error(), "", err)
 		return false
@@ -72,7 +72,7 @@ func (d *decoder) token() json.Token {
 	return t
 }
 
-// skip reads what is left of the value that t begins.
+// skip reads the rest of the value that begins with t.
 func (d *decoder) skip(t json.Token) {
 	for depth := 0; ; t = d.token() {
 		switch t {
@@ -118,7 +118,7 @@ func (d *decoder) decode(path string, v reflect.Value) {
 		d.decodeObject(path, v)
 	case v.Kind() == reflect.Slice:
 		if t != json.Delim('[') {
-			mismatch("a list, or to remove it")
+			mismatch("a list, or remove it")
 			return
 		}
 		d.decodeList(path, v)
@@ -144,7 +144,7 @@ func (d *decoder) decode(path string, v reflect.Value) {
 	}
 }
 
-// kind returns what a value that begins with t is, in words.
+// kind describes the value that begins with t.
 func kind(t json.Token) string {
 	switch t := t.(type) {
 	case nil:
@@ -163,7 +163,7 @@ func kind(t json.Token) string {
 }
 
 func (d *decoder) decodeDuration(t json.Token, v reflect.Value, mismatch func(want string)) {
-	// A number would be one of nanoseconds, which nobody means.
+	// A number is not accepted: it would be in nanoseconds, which no user expects.
 	s, ok := t.(string)
 	duration, err := time.ParseDuration(s)
 	if !ok || err != nil {
@@ -173,7 +173,7 @@ func (d *decoder) decodeDuration(t json.Token, v reflect.Value, mismatch func(wa
 	v.SetInt(int64(duration))
 }
 
-// decodeCacheID decodes a cache that is not an object: the id of a known one.
+// decodeCacheID decodes a cache that is not an object. It must be the id of a known cache.
 func (d *decoder) decodeCacheID(path string, offset int, t json.Token, cache *ampcors.Cache, mismatch func(want string)) {
 	id, ok := t.(string)
 	if !ok {
@@ -194,7 +194,7 @@ func (d *decoder) decodeList(path string, v reflect.Value) {
 		v.SetLen(i + 1)
 		v.Index(i).SetZero()
 		if isStrings := v.Type().Elem().Kind() == reflect.String; isStrings {
-			// Without a path for each, of which there may be millions.
+			// No path for each element: there may be millions.
 			offset := d.next()
 			offsets = append(offsets, offset)
 			t := d.token()
@@ -248,7 +248,7 @@ func members(v reflect.Value) (names []string, fields map[string]reflect.Value) 
 	for _, f := range reflect.VisibleFields(v.Type()) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if name == "" || name == "-" {
-			continue // the embedded Config itself, and what no file can say
+			continue // the embedded Config itself, or a field that a file cannot set
 		}
 		names = append(names, name)
 		fields[name] = v.FieldByIndex(f.Index)
@@ -256,11 +256,12 @@ func members(v reflect.Value) (names []string, fields map[string]reflect.Value) 
 	return names, fields
 }
 
-// nearest returns the one of the names that name is most probably a misspelling of, or "".
+// nearest returns the one of names that is nearest to a misspelled name, or "" if none is
+// near.
 func nearest(name string, names []string) (found string) {
-	const most = 2 // edits: a publisher for publishers, tll for ttl
+	const most = 2 // edits, such as "publisher" for publishers or "tll" for ttl
 	if len(name) > 100 {
-		return "" // no such name is as long
+		return "" // no name is so long
 	}
 	least := most + 1
 	for _, n := range names {
@@ -271,8 +272,8 @@ func nearest(name string, names []string) (found string) {
 	return found
 }
 
-// distance returns how many bytes have to be inserted, removed or replaced to make b of a: the
-// Levenshtein distance, row by row.
+// distance returns the Levenshtein distance: how many bytes must be inserted, removed or
+// replaced to turn a into b.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
@@ -293,7 +294,7 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// locate adds the problems that the check of the whole Config found.
+// locate adds the problems that validation of the whole Config found, with their positions.
 func (d *decoder) locate(err error, lines publisherLines) {
 	reported := make(map[int]bool) // by offset
 	for _, problem := range d.problems {
@@ -313,14 +314,15 @@ func (d *decoder) locate(err error, lines publisherLines) {
 		case isElement && list == "publishers" && lines.first <= index && index < lines.end:
 			d.problems = append(d.problems, &Error{File: lines.file, Reason: reason, Want: e.Want, Err: e, where: index})
 		case hasProblems && e.Path == "publishers", reported[offset]:
-			// What could not be decoded is missing here, which is no other problem.
+			// Already reported: the value is missing because it could not be decoded.
 		default:
 			d.report(offset, e.Path, reason, e.Want, e)
 		}
 	}
 }
 
-// offset returns the offset of the value at a path, or that of what it is missing from.
+// offset returns the offset of the value at a path. If the value is missing, it returns the
+// offset of the object or list that should have it.
 func (d *decoder) offset(path string) int {
 	for {
 		if offset, ok := d.offsets[path]; ok {

@@ -28,7 +28,7 @@ func Example() {
 }
 
 // All problems are reported at once.
-func ExampleLoad_faults() {
+func ExampleLoad_errors() {
 	defer inDirectoryWith(map[string]string{
 		"config.json": `{
 	"publishers": ["www.example.com", "https://shop.example"],
@@ -52,8 +52,8 @@ func ExampleLoad_faults() {
 	// publishers.txt:3:1: "https://a.example" has a scheme; want "a.example"
 }
 
-// inDirectoryWith goes into a new directory with files. The function that it returns goes
-// back.
+// inDirectoryWith changes to a new directory with the files. The function that it returns
+// changes back and removes the directory.
 func inDirectoryWith(files map[string]string) (back func()) {
 	before, err := os.Getwd()
 	if err != nil {

@@ -11,14 +11,14 @@ import (
 	"github.com/ampcors/ampcors"
 )
 
-// interval is how often the files are checked. A change is applied once two checks see the
-// same state, three if it names another list.
+// interval is how often the files are checked. A change is applied after two checks see the
+// same state, or three if the file names another list.
 const interval = 500 * time.Millisecond
 
 // WatcherConfig configures a [Watcher]. The zero value is fine.
 type WatcherConfig struct {
-	// Set is called as by Load each time before a configuration is checked and applied.
-	// Source, Denied and Observe are then already those that the Middleware had when
+	// Set is called before each configuration is checked and applied, as by Load. Source,
+	// Denied and Observe are already set to the values that the Middleware had when
 	// NewWatcher was called.
 	Set func(*ampcors.Config)
 
@@ -26,8 +26,8 @@ type WatcherConfig struct {
 	// configuration cannot be applied (level Error). If nil, slog.Default() is used.
 	Logger *slog.Logger
 
-	// Reload has the file applied at once for each signal, even if it did not change. For
-	// SIGHUP, as operators expect:
+	// Each signal on Reload applies the file at once, even if it did not change. To reload
+	// on SIGHUP, as operators expect:
 	//
 	//	reload := make(chan os.Signal, 1)
 	//	signal.Notify(reload, syscall.SIGHUP)
@@ -37,20 +37,20 @@ type WatcherConfig struct {
 // A Watcher applies a file to a Middleware after each change. [Watcher.Run] does the work.
 //
 // The file, and the one that its publishersFile names, may be rewritten in place, replaced
-// by renaming another, or be behind a symbolic link that is replaced, as those of a
-// Kubernetes ConfigMap are. A change is applied once it has stood for half a second, and
-// within 1.5 seconds, plus the time to read and check the files: for a million publishers
-// less than a second. The Watcher looks at the files' size, modification time and identity
-// twice a second, so that it also works where the system has no notifications, as over a
-// network. In Kubernetes it can take a minute until a changed ConfigMap is there; one that is
-// mounted with subPath never changes.
+// by renaming another file, or be behind a symbolic link that is replaced, as in a
+// Kubernetes ConfigMap. A change is applied after the files have stayed the same for half a
+// second. That takes at most 1.5 seconds, plus the time to read and check the files, which
+// is less than a second for a million publishers. The Watcher checks the files' size,
+// modification time and identity twice a second, so it also works where the system has no
+// notifications, such as on a network file system. In Kubernetes, a changed ConfigMap can
+// take a minute to arrive; one that is mounted with subPath never changes.
 //
-// A file that is broken, being written or gone changes nothing: the last good configuration
-// stays in force. That is logged once, and so is the first good file after it. Every request
-// is decided by one configuration, whole, as by [ampcors.Middleware.Reconfigure].
+// A file that is wrong, incomplete or missing changes nothing: the last good configuration
+// stays in force. That is logged once, and so is the first good file after it. Each request
+// is decided by one complete configuration, as with [ampcors.Middleware.Reconfigure].
 //
-// A program that writes for a while should write to another file and rename that: a list
-// whose writer pauses for half a second behind a line break looks complete.
+// A program that writes slowly should write to another file and rename it. If it pauses for
+// half a second after a line break, an incomplete list looks complete.
 type Watcher struct {
 	path     string
 	mw       *ampcors.Middleware
@@ -59,8 +59,8 @@ type Watcher struct {
 	reload   <-chan os.Signal
 	interval time.Duration
 
-	seen     snapshot // at the last look
-	handled  snapshot // that was applied or reported
+	seen     snapshot // at the last check
+	handled  snapshot // the last that was applied or reported
 	reported string   // the error that was last reported, "" if the file is in force
 }
 
@@ -71,7 +71,7 @@ func NewWatcher(path string, mw *ampcors.Middleware, cfg WatcherConfig) *Watcher
 		w.log = slog.Default()
 	}
 	kept := mw.Config()
-	kept = ampcors.Config{Source: kept.Source, Denied: kept.Denied, Observe: kept.Observe} // and not its lists
+	kept = ampcors.Config{Source: kept.Source, Denied: kept.Denied, Observe: kept.Observe} // but not its lists
 	w.set = append(w.set, func(cfg *ampcors.Config) {
 		cfg.Source, cfg.Denied, cfg.Observe = kept.Source, kept.Denied, kept.Observe
 	})
@@ -82,7 +82,7 @@ func NewWatcher(path string, mw *ampcors.Middleware, cfg WatcherConfig) *Watcher
 }
 
 // Run applies the file, first as it is and then after each change, until ctx is done, and
-// returns the error of ctx. It is for a goroutine of its own, and must not be called twice.
+// returns the error of ctx. Call it once, in its own goroutine.
 func (w *Watcher) Run(ctx context.Context) error {
 	w.seen = snapshot{look(w.path)}
 	ticker := time.NewTicker(w.interval)
@@ -104,8 +104,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 	}
 }
 
-// poll looks at the files, and applies them if they are not what was applied, but are what
-// they were at the last look.
+// poll checks the files. It applies them if they differ from those that were handled and
+// have not changed since the last check.
 func (w *Watcher) poll() {
 	before := w.seen
 	w.seen = before.again()
@@ -118,13 +118,13 @@ func (w *Watcher) poll() {
 func (w *Watcher) apply(expected snapshot) {
 	c := read(w.path, w.set)
 	if !c.files.haveNotChanged() || expected != nil && !c.files.equal(expected) {
-		w.seen = c.files // another file may be named now
+		w.seen = c.files // the file may name another list now
 		return
 	}
 	err := c.use(w.mw.Reconfigure)
 	w.seen, w.handled = c.files, c.files
 	if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
-		w.handled = nil // it may become readable without a trace in its state
+		w.handled = nil // it may become readable while its state stays the same
 	}
 	if err != nil {
 		if err.Error() != w.reported {

@@ -187,7 +187,7 @@ func TestABrokenFileKeepsTheLastGoodConfiguration(t *testing.T) {
 		{"with a truncated list", func(t *testing.T, path string) {
 			writeFile(t, filepath.Join(filepath.Dir(path), "p.txt"), "b.example\nc.exam")
 			replace(t, path, `{"publishersFile": "p.txt"}`)
-		}, "p.txt:2:7: the last line does not end"},
+		}, "p.txt:2:7: the last line has no line break"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

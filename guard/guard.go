@@ -1,23 +1,24 @@
-// Package guard keeps handlers from undoing what ampcors wrote into the response headers.
+// Package guard prevents handlers from changing the response headers that ampcors wrote.
 //
 //	http.ListenAndServe(addr, mw.Wrap(guard.Handler(api)))
 //
 // The Middleware does not wrap the ResponseWriter, so a handler behind it can change every
-// header. What goes wrong then:
+// header. These are common mistakes:
 //
-//   - A handler, or a proxy in it, that adds Access-Control-Allow-Origin sends two, which
-//     browsers reject. One that sets it, to "*" for example, allows pages that are not
-//     allowed.
-//   - A handler that sets or deletes Vary lets a shared cache give one publisher's answer to
-//     another. One that adds to Vary makes a second line of it, which nginx before 1.23 reads
-//     alone. [http.TimeoutHandler] does the former to a handler that has a Vary of its own.
+//   - A handler, or a proxy in it, adds Access-Control-Allow-Origin. The response then has
+//     two, which browsers reject. If it sets the header, for example to "*", pages get
+//     access that should be denied.
+//   - A handler sets or deletes Vary. A shared cache can then give one publisher's response
+//     to another. [http.TimeoutHandler] replaces Vary if the handler in it sets one.
+//   - A handler adds a second Vary line. nginx before 1.23 reads only that line.
 //
 // It is opt-in, because it costs some allocations for each request. The wrapped
-// ResponseWriter has exactly those of http.Flusher, http.Hijacker, io.ReaderFrom and
-// http.Pusher that the server's has, and [http.ResponseController] works with it.
+// ResponseWriter implements those of http.Flusher, http.Hijacker, io.ReaderFrom and
+// http.Pusher that the server's ResponseWriter implements, and [http.ResponseController]
+// works with it.
 //
-// It must not be used with Config.ReportOnly: it would remove the CORS headers of what
-// protects the handler today.
+// It must not be used with Config.ReportOnly: it would remove the CORS headers of the
+// middleware that protects the handler today.
 package guard
 
 import (
@@ -31,10 +32,10 @@ import (
 	"github.com/ampcors/ampcors/internal/header"
 )
 
-// Handler returns a handler that calls next, which cannot change the CORS headers or remove
-// members of Vary: when the headers are sent, Vary has in one line all that it had before and
-// what next added, and the CORS headers are those that were there before, and no others. It is
-// put directly behind the Middleware.
+// Handler returns a handler that calls next. next cannot change the CORS headers or remove
+// members of Vary. When the headers are sent, the CORS headers are exactly those that were
+// set before next ran, and Vary is one line with its earlier members and those that next
+// added. Put the handler directly behind the Middleware.
 func Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		g := guard{header: w.Header(), cors: make(http.Header)}
@@ -44,12 +45,12 @@ func Handler(next http.Handler) http.Handler {
 			}
 		}
 		g.vary = slices.Collect(header.Members(g.header["Vary"]))
-		defer g.restore() // of a handler that wrote nothing, or panicked
+		defer g.restore() // in case next wrote nothing, or panicked
 		next.ServeHTTP(httpsnoop.Wrap(flushable(w), httpsnoop.Hooks{
 			WriteHeader: func(next httpsnoop.WriteHeaderFunc) httpsnoop.WriteHeaderFunc {
 				return func(status int) {
 					g.restore()
-					g.written = g.written || status >= http.StatusOK || status == http.StatusSwitchingProtocols // and not 103
+					g.written = g.written || status >= http.StatusOK || status == http.StatusSwitchingProtocols // but not 103
 					next(status)
 				}
 			},
@@ -75,8 +76,9 @@ func Handler(next http.Handler) http.Handler {
 	})
 }
 
-// flushable returns a ResponseWriter that has Flush if [http.ResponseController] could flush w:
-// it would go round the guard if w had no Flush, but something to unwrap.
+// flushable returns a ResponseWriter that has Flush if [http.ResponseController] may be
+// able to flush w. If w had no Flush, the ResponseController would unwrap it and bypass the
+// guard.
 func flushable(w http.ResponseWriter) http.ResponseWriter {
 	switch w.(type) {
 	case http.Flusher:
@@ -99,10 +101,10 @@ type guard struct {
 	header  http.Header
 	cors    http.Header
 	vary    []string
-	written bool // the header has been sent: later headers are trailers
+	written bool // the headers have been sent; later ones are trailers
 }
 
-// restoreOnce is restore before what sends the header, unless that has been sent.
+// restoreOnce restores the headers before they are sent. Later calls do nothing.
 func (g *guard) restoreOnce() {
 	g.restore()
 	g.written = true

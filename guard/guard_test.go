@@ -64,7 +64,7 @@ func decided(h http.Header) http.Header {
 	return cors
 }
 
-func TestAHandlerCannotUndoWhatWasDecided(t *testing.T) {
+func TestAHandlerCannotChangeTheDecidedHeaders(t *testing.T) {
 	t.Parallel()
 	granted := http.Header{"Vary": {"Outer, Origin, Accept"}, "Access-Control-Allow-Origin": {cacheOrigin}, "Access-Control-Allow-Credentials": {"true"}}
 	plain := http.Header{"Vary": {"Outer, Origin, Accept"}}
@@ -137,8 +137,8 @@ func TestAHandlerCannotUndoWhatWasDecided(t *testing.T) {
 	}
 }
 
-// The guard must be what makes the difference.
-func TestWithoutTheGuardAHandlerUndoesIt(t *testing.T) {
+// Without the guard, the handler changes the headers.
+func TestWithoutTheGuardAHandlerChangesHeaders(t *testing.T) {
 	t.Parallel()
 	h := middleware(t).Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Add("Vary", "Accept")
@@ -150,7 +150,7 @@ func TestWithoutTheGuardAHandlerUndoesIt(t *testing.T) {
 	}
 }
 
-// What comes after the header are trailers, which are the handler's.
+// Headers that the handler sets after the header was sent are trailers. They are kept.
 func TestTrailersStay(t *testing.T) {
 	t.Parallel()
 	h := middleware(t).Wrap(Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -196,10 +196,10 @@ func TestHijackingWorks(t *testing.T) {
 	}
 }
 
-// The wrapped ResponseWriter claims nothing that the server's cannot do.
-func TestNothingIsClaimedThatIsNotThere(t *testing.T) {
+// The wrapped ResponseWriter implements only what the server's ResponseWriter implements.
+func TestNoInterfaceIsAdded(t *testing.T) {
 	t.Parallel()
-	rec := httptest.NewRecorder() // which can flush, and not hijack
+	rec := httptest.NewRecorder() // it can flush, but not hijack
 	middleware(t).Wrap(Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, flushes := w.(http.Flusher)
 		_, hijacks := w.(http.Hijacker)
@@ -209,13 +209,12 @@ func TestNothingIsClaimedThatIsNotThere(t *testing.T) {
 			t.Errorf("flushes %t, hijacks %t, reads %t, unwraps %t", flushes, hijacks, reads, unwraps)
 		}
 		if err := http.NewResponseController(w).SetReadDeadline(time.Now()); err == nil {
-			t.Error("a recorder has a deadline")
+			t.Error("a recorder accepts a deadline")
 		}
 	}))).ServeHTTP(rec, httptest.NewRequest("GET", "/", nil))
 }
 
-// An outer handler's ResponseWriter may have no Flush of its own, but be unwrapped to one that
-// has.
+// An outer handler's ResponseWriter may have no Flush, but unwrap to one that has it.
 type onlyUnwraps struct{ http.ResponseWriter }
 
 func (w onlyUnwraps) Unwrap() http.ResponseWriter { return w.ResponseWriter }
@@ -226,7 +225,7 @@ func (w onlyFlushError) FlushError() error {
 	return http.NewResponseController(w.ResponseWriter).Flush()
 }
 
-func TestNoFlushGoesRoundTheGuard(t *testing.T) {
+func TestNoFlushBypassesTheGuard(t *testing.T) {
 	t.Parallel()
 	guarded := middleware(t).Wrap(Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Access-Control-Allow-Origin", "*")
@@ -245,7 +244,7 @@ func TestNoFlushGoesRoundTheGuard(t *testing.T) {
 	}
 }
 
-func TestAHandlerThatPanicsUndoesNothing(t *testing.T) {
+func TestAHandlerThatPanicsChangesNothing(t *testing.T) {
 	t.Parallel()
 	guarded := middleware(t).Wrap(Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Access-Control-Allow-Origin", "*")
@@ -265,8 +264,8 @@ func TestAHandlerThatPanicsUndoesNothing(t *testing.T) {
 	}
 }
 
-// What was sent with a 1xx status is not the guard's own copy.
-func TestAHandlerThatOverwritesWhatItGetsUndoesNothing(t *testing.T) {
+// The handler cannot change the guard's copy through headers sent with a 1xx status.
+func TestOverwritingAHeaderValueInPlaceChangesNothing(t *testing.T) {
 	t.Parallel()
 	resp, _ := get(t, middleware(t).Wrap(Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusEarlyHints)

@@ -13,7 +13,7 @@ import (
 	"github.com/ampcors/ampcors/bench"
 )
 
-// answer is as long as that of a small API.
+// answer is as long as the answer of a small API.
 const answer = `{"items":[{"id":1,"title":"A first article","likes":12},{"id":2,"title":"A second article","likes":7},{"id":3,"title":"A third article","likes":31}]}`
 
 func main() {
@@ -24,7 +24,7 @@ func main() {
 
 	api := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write([]byte(answer)) // an error would be the connection's
+		_, _ = w.Write([]byte(answer)) // if it fails, the client is gone
 	})
 	policy, err := bench.NewPolicy(bench.Publishers(*publishers, bench.ASCII)...)
 	if err != nil {

@@ -2,8 +2,8 @@
 //
 //	go run ./table [-readme file] [-plot file] results
 //
-// It writes the tables into the README, between the two comments that say so, or to standard
-// output, and the plot as SVG into its file.
+// It writes the tables into the README, between the two comments for them, or to standard
+// output. It writes the plot as SVG.
 package main
 
 import (
@@ -80,7 +80,7 @@ func replace(text []byte, tables string) ([]byte, error) {
 	before, rest, ok := bytes.Cut(text, []byte(begin))
 	_, after, ok2 := bytes.Cut(rest, []byte(end))
 	if !ok || !ok2 {
-		return nil, errors.New("it lacks the comments between which the tables stand")
+		return nil, errors.New("the comments around the tables are missing")
 	}
 	return slices.Concat(before, []byte(begin), []byte(tables), []byte(end), after), nil
 }
@@ -97,7 +97,7 @@ func read(r io.Reader, name string) (*results, error) {
 	for in.Scan() {
 		line, ok := in.Result().(*benchfmt.Result)
 		if !ok {
-			continue // the units' descriptions, and lines that are no benchmark's
+			continue // a description of units, or a line that is not a result
 		}
 		if res.run == "" {
 			res.run = fmt.Sprintf("Medians of %s rounds on %s, %s processors, with %s, on %s.",
@@ -143,8 +143,8 @@ func (res *results) median(benchmark, library string) (m float64, ok bool) {
 	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2, true
 }
 
-// A row of a table: what it is called, the benchmark, and the libraries of its
-// columns, "" for one that does not do this.
+// A row of a table: its title, its benchmark, and the library of each column, "" for an
+// empty cell.
 type row struct {
 	title, benchmark string
 	libraries        []string
@@ -159,7 +159,7 @@ var (
 
 var (
 	peers   = []string{"ampcors", "jub0bs/cors", "rs/cors", "go-chi/cors"}
-	sources = []string{"listed", "of a Source, remembered", "of a Source, looked up"}
+	sources = []string{"listed", "Source, remembered", "Source, looked up"}
 )
 
 // A section is one table.
@@ -169,14 +169,14 @@ type section struct {
 	rows   []row
 }
 
-// sections are the tables beside the peers.
+// sections are the tables that compare ampcors with its peers.
 var sections = []section{
 	{"time of one request", duration, []row{
 		{"allowed, 1 publisher", "Serial/case=allowed/publishers=1", all},
 		{"allowed, 100 publishers", "Serial/case=allowed/publishers=100", all},
 		{"allowed, 10,000 publishers", "Serial/case=allowed/publishers=10000", all},
 		{"allowed, 1,000,000 publishers", "Serial/case=allowed/publishers=1000000", all},
-		{"allowed, of different ones of 1,000,000 publishers", "Spread/publishers=1000000", all},
+		{"allowed, random ones of 1,000,000 publishers", "Spread/publishers=1000000", all},
 		{"internationalised, 10,000 publishers", "Serial/case=idn/publishers=10000", all},
 		{"hash prefix, 10,000 publishers", "Serial/case=hash-prefix/publishers=10000", all},
 		{"own origin, 10,000 publishers", "Serial/case=own/publishers=10000", all},
@@ -210,7 +210,7 @@ var sections = []section{
 	}},
 }
 
-// sourceSections are the tables of publishers that are listed, and that a Source knows.
+// sourceSections are the tables that compare listed publishers with those of a Source.
 var sourceSections = []section{
 	{"time of one request, 10,000 publishers", duration, []row{
 		{"allowed", "Source/serial/case=allowed/publishers=10000", known},
@@ -264,10 +264,10 @@ func (res *results) tables() (string, error) {
 		value("Serial/case=allowed/publishers=1", "floor", duration),
 		value("EndToEnd/case=allowed", "none", count), value("EndToEnd/case=allowed", "floor", count))
 	out.WriteString("## Publishers of a Source\n\n" +
-		"The Source answers at once, so the last column is what is added to a database's time.\n")
+		"The Source answers at once: the last column does not include a database's time.\n")
 	write(sources, sourceSections)
 	fmt.Fprintf(out, "\nOf 100,000 invented origins a second, all different, %s lookups a second reach the\n"+
-		"Source, with the default limits. They evict no publisher that was remembered.\n\n",
+		"Source, with the default limits. They evict no remembered publisher.\n\n",
 		value("Invented", "ampcors", count))
 	return out.String(), errors.Join(missing...)
 }

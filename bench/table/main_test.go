@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// sample returns results in which each value of the tables was measured once, beside
-// some that were measured more often.
+// sample returns results in which each value of the tables was measured once, and some
+// more often.
 func sample() string {
 	out := new(strings.Builder)
 	out.WriteString("rounds: 3\ngo: go1.0\ndate: 2000-01-02\nprocessors: 2\ncpu: A Processor\n" +
@@ -76,14 +76,14 @@ func TestAMissingValueIsAnError(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatStandsBetweenTheCommentsIsReplaced(t *testing.T) {
+func TestOnlyTextBetweenTheCommentsIsReplaced(t *testing.T) {
 	got, err := replace([]byte("a\n"+begin+"old\n"+end+"b\n"), "new\n")
 	if err != nil || string(got) != "a\n"+begin+"new\n"+end+"b\n" {
 		t.Errorf("%q, %v", got, err)
 	}
 	for _, text := range []string{"a\n", "a\n" + begin, end + begin} {
 		if _, err := replace([]byte(text), "new\n"); err == nil {
-			t.Errorf("%q is taken for a file with both comments", text)
+			t.Errorf("%q lacks a comment, but is no error", text)
 		}
 	}
 }

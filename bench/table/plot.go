@@ -13,13 +13,12 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// Text and lines have colors that can be read on white and on nearly black, and the
-// background is transparent: the plot stands on light and on dark pages.
+// The background is transparent, and the colors are readable on light and on dark pages.
 var (
 	ink  = color.RGBA{0x7d, 0x85, 0x90, 0xff}
 	grid = color.RGBA{0x7d, 0x85, 0x90, 0x40}
 
-	// From the palette of Okabe and Ito, which readers who are color-blind can tell apart.
+	// From the palette of Okabe and Ito, for readers who are color-blind.
 	colors = map[string]color.Color{
 		"ampcors": color.RGBA{0xd5, 0x5e, 0x00, 0xff},
 		"jub0bs":  color.RGBA{0x00, 0x90, 0xd0, 0xff},
@@ -105,7 +104,7 @@ func (res *results) panel(p panel, hasLegend bool) (*plot.Plot, error) {
 	return out, nil
 }
 
-// ticks marks the powers of ten, and labels them by the format.
+// ticks marks the powers of ten, and labels them with the format.
 type ticks func(float64) string
 
 func (format ticks) Ticks(low, high float64) (marks []plot.Tick) {

@@ -23,7 +23,7 @@ import (
 	"github.com/ampcors/ampcors/updatecache"
 )
 
-// A loopbackWeb is three servers on loopback, and a client to which they are
+// A loopbackWeb is three servers on loopback, and a client that reaches them as
 // www.example.com, Google's AMP Cache and api.indexnow.org, over https (without TLS).
 type loopbackWeb struct {
 	client  *http.Client
@@ -60,7 +60,7 @@ func newLoopbackWeb(out io.Writer) (*loopbackWeb, error) {
 			return new(net.Dialer).DialContext(ctx, network, to.Addr().String())
 		},
 	}}
-	fmt.Fprintf(out, "All of this stays on this machine: www.example.com is a server at %s,\nwww-example-com.cdn.ampproject.org at %s, and api.indexnow.org at %s.\nOf keys and signatures only the beginning is printed.\n\n",
+	fmt.Fprintf(out, "All of this stays on this machine: www.example.com is a server at %s,\nwww-example-com.cdn.ampproject.org at %s, and api.indexnow.org at %s.\nOnly the beginning of keys and signatures is printed.\n\n",
 		web.site.Addr(), web.cache.Addr(), web.engine.Addr())
 	return web, nil
 }
@@ -92,7 +92,7 @@ func (web *loopbackWeb) serve(site http.Handler, engines *indexnow.Client) {
 
 var signature = regexp.MustCompile(`(amp_url_signature=.{8})\S+`)
 
-// brief shortens the signature in a request, and masks the key: whoever has that could
+// brief shortens the signature in a request, and masks the key, which allows its owner to
 // submit pages for the site.
 func brief(request string, engines *indexnow.Client) string {
 	key := strings.TrimSuffix(strings.TrimPrefix(engines.KeyPath(), "/"), ".txt")
@@ -154,11 +154,11 @@ func (web *loopbackWeb) updateCache(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "URL signature verification error.", http.StatusForbidden)
 		return
 	}
-	web.print("   The cache finds the signature to be the site's, and says OK.\n")
+	web.print("   The cache verifies the signature with the site's key, and answers OK.\n")
 	io.WriteString(w, "OK")
 }
 
-// indexNow answers as a search engine: it fetches the key file, and compares.
+// indexNow answers as a search engine: it fetches the key file, and compares the keys.
 func (web *loopbackWeb) indexNow(w http.ResponseWriter, r *http.Request) {
 	var submission struct{ Host, Key string }
 	if err := json.NewDecoder(r.Body).Decode(&submission); err != nil {
@@ -170,5 +170,5 @@ func (web *loopbackWeb) indexNow(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, `{"errorCode":"KeyNotFound"}`)
 		return
 	}
-	web.print("   The search engine finds the key on the site, and takes the URLs.\n")
+	web.print("   The search engine finds the key on the site, and accepts the URLs.\n")
 }

@@ -6,10 +6,10 @@
 //	go run ./examples/publisher -notify
 //
 // With -config it takes its configuration from a file, such as config.json beside this
-// one, and follows its changes; a SIGHUP has it applied at once.
+// one, and follows its changes; a SIGHUP applies them at once.
 //
 // With -notify it serves no API, but shows how AMP Caches and search engines are told of
-// articles that change, and ends.
+// changed articles, and exits.
 package main
 
 import (
@@ -32,11 +32,11 @@ import (
 	"github.com/ampcors/ampcors/configfile"
 )
 
-// longName is a publisher whose readable prefix would not fit into a DNS label, so
-// that caches serve it under a hash.
+// longName is a publisher whose readable prefix does not fit into a DNS label, so
+// caches use a hash prefix.
 const longName = "the-weekly-gazette-of-a-town-with-a-rather-long-name.example.org"
 
-// config is what config.json beside this file says as well.
+// config returns the same configuration as config.json beside this file.
 func config() ampcors.Config {
 	cfg := ampcors.Config{
 		Publishers:   []string{"www.example.com", "bücher.example", "*.news.example", longName},
@@ -48,10 +48,10 @@ func config() ampcors.Config {
 	return cfg
 }
 
-// observe has each decision logged, which no file can say.
+// observe logs each decision. A file cannot configure that.
 func observe(cfg *ampcors.Config) {
 	cfg.Observe = func(r *http.Request, d ampcors.Decision) {
-		slog.Info("request", "method", r.Method, "path", fmt.Sprintf("%.100s", r.URL.Path), "decision", d) // which bounds what the caller sent
+		slog.Info("request", "method", r.Method, "path", fmt.Sprintf("%.100s", r.URL.Path), "decision", d) // d truncates what the client sent
 	}
 }
 
@@ -64,7 +64,7 @@ func main() {
 	defer stop()
 	var err error
 	if *notifies && *file != "" {
-		err = errors.New("-notify serves nothing, and so takes no -config")
+		err = errors.New("-notify and -config cannot be used together")
 	} else if *notifies {
 		err = notify(ctx, os.Stdout)
 	} else {
@@ -108,7 +108,7 @@ func run(ctx context.Context, addr, file string, out io.Writer) error {
 		fmt.Fprintf(out, "Configured by %s. Edit it; a change is applied within two seconds, or at once with kill -HUP %d\n", file, os.Getpid())
 	}
 	fmt.Fprintf(out, "A publisher's API is at %s/api/. Open %s/ to see how an Origin is decided.\n", base, base)
-	if file == "" { // with another configuration, they come out otherwise
+	if file == "" { // with another configuration, their results may differ
 		for _, e := range curlExamples(base) {
 			fmt.Fprintf(out, "\n# %s: %s\n%s\n", e.title, e.outcome, e.command)
 		}
@@ -120,15 +120,15 @@ func run(ctx context.Context, addr, file string, out io.Writer) error {
 	return <-closed // Serve returns when Shutdown begins
 }
 
-// handler puts ampcors before the API, and not before the page, which is nobody
-// else's business.
+// handler puts ampcors before the API. The page is only for this server's own origin,
+// so it needs no CORS.
 func handler(mw *ampcors.Middleware) http.Handler {
 	api := http.NewServeMux()
 	api.HandleFunc("GET /api/articles", func(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, map[string]any{"items": []string{"First article", "Second article"}})
 	})
 	api.HandleFunc("POST /api/subscribe", func(w http.ResponseWriter, r *http.Request) {
-		d, _ := ampcors.DecisionFromContext(r.Context()) // whose page calls
+		d, _ := ampcors.DecisionFromContext(r.Context()) // names the calling publisher
 		writeJSON(w, map[string]any{"subscribed": true, "publisher": d.Publisher})
 	})
 
@@ -166,7 +166,7 @@ func curlExamples(base string) []curlExample {
 	return []curlExample{
 		{"An allowed publisher's page on Google's AMP Cache", "200, with Access-Control-Allow-Origin",
 			get("https://www-example-com.cdn.ampproject.org")},
-		{"A hash-only origin, of a publisher with a long name", "200, with Access-Control-Allow-Origin",
+		{"An origin with a hash prefix, for a publisher with a long name", "200, with Access-Control-Allow-Origin",
 			get(cacheOrigin(longName))},
 		{"Another publisher's page on the same cache", "403, publisher not allowed",
 			get("https://evil-example.cdn.ampproject.org")},
@@ -174,9 +174,9 @@ func curlExamples(base string) []curlExample {
 			fmt.Sprintf("curl -si -X OPTIONS -H 'Origin: https://www-example-com.cdn.ampproject.org' -H 'Access-Control-Request-Method: POST' -H 'Access-Control-Request-Headers: content-type' %s/api/subscribe", base)},
 		{"The publisher's own page, not on a cache", "200, with Access-Control-Allow-Origin",
 			get("https://www.example.com")},
-		{"An email from an allowed sender", "200, with AMP-Email-Allow-Sender",
+		{"An AMP for Email request from an allowed sender", "200, with AMP-Email-Allow-Sender",
 			fmt.Sprintf("curl -si -H 'AMP-Email-Sender: news@example.com' %s/api/articles", base)},
-		{"A POST without Origin, as a forged form of long ago", "403, no origin on an unsafe method",
+		{"A POST without Origin, as old browsers send for a forged form", "403, no origin on an unsafe method",
 			fmt.Sprintf("curl -si -X POST %s/api/subscribe", base)},
 	}
 }

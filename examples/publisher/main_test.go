@@ -19,8 +19,8 @@ import (
 	"github.com/ampcors/ampcors/internal/servertest"
 )
 
-// TestTheProgramServesAndItsCurlLinesShowWhatTheySay starts the program, and pastes
-// each line that it prints into a shell.
+// TestTheProgramServesAndItsCurlLinesShowWhatTheySay starts the program, and runs each
+// curl line that it prints in a shell.
 func TestTheProgramServesAndItsCurlLinesShowWhatTheySay(t *testing.T) {
 	servertest.Program(t, "install curl (Debian: apt-get install curl)", "curl")
 	ctx, cancel := context.WithCancel(context.Background())
@@ -74,7 +74,7 @@ func TestTheProgramServesAndItsCurlLinesShowWhatTheySay(t *testing.T) {
 	}
 }
 
-// TestTheFileSaysWhatTheProgramDoes also keeps the file that is shipped from rotting.
+// TestTheFileSaysWhatTheProgramDoes keeps config.json up to date.
 func TestTheFileSaysWhatTheProgramDoes(t *testing.T) {
 	got, err := configfile.Load("config.json")
 	if err != nil {
@@ -96,7 +96,7 @@ func TestAnAddressInUseIsAnErrorThatNamesTheFlag(t *testing.T) {
 	}
 }
 
-func TestThePageExplainsAnyOriginByTheCodeThatDecides(t *testing.T) {
+func TestThePageShowsTheDecisionOnAnyOrigin(t *testing.T) {
 	mw, err := ampcors.New(config())
 	if err != nil {
 		t.Fatal(err)
@@ -136,7 +136,7 @@ func TestThePageExplainsAnyOriginByTheCodeThatDecides(t *testing.T) {
 	}
 	for _, typed := range []string{"www.example.com", "+www.example.com%20"} {
 		if _, body := get("/?origin=" + typed); !strings.Contains(body, `value="https://www.example.com"`) || !strings.Contains(body, "Allowed: own origin") {
-			t.Errorf("a host that is typed alone is not completed:\n%s", body)
+			t.Errorf("a host without a scheme is not completed:\n%s", body)
 		}
 	}
 	if status, _ := get("/elsewhere"); status != 404 {
@@ -144,7 +144,7 @@ func TestThePageExplainsAnyOriginByTheCodeThatDecides(t *testing.T) {
 	}
 }
 
-func TestTheAPITellsWhosePageCalls(t *testing.T) {
+func TestTheAPISeesTheCallingPublisher(t *testing.T) {
 	mw, err := ampcors.New(config())
 	if err != nil {
 		t.Fatal(err)

@@ -16,8 +16,8 @@ import (
 )
 
 // notify shows what happens when articles change: AMP Caches are asked to fetch them again,
-// and search engines are told. The publisher's site, the cache and the search engine are
-// servers on loopback that it starts, and whose requests it prints.
+// and search engines are told. It starts the publisher's site, the cache and the search
+// engine as servers on loopback, and prints the requests that they receive.
 func notify(ctx context.Context, out io.Writer) error {
 	key, err := rsa.GenerateKey(rand.Reader, 2048) // a publisher keeps one
 	if err != nil {
@@ -52,13 +52,13 @@ func notify(ctx context.Context, out io.Writer) error {
 	}
 
 	queue, err := indexnow.NewQueue(engines, indexnow.QueueConfig{
-		Failed: func(b indexnow.Batch) { fmt.Fprintf(out, "   refused for good: %v\n", b.Err) },
+		Failed: func(b indexnow.Batch) { fmt.Fprintf(out, "   rejected permanently: %v\n", b.Err) },
 	})
 	if err != nil {
 		return err
 	}
 	ctx, stop := context.WithCancel(ctx)
-	defer stop() // also of the queue, if something fails before it is closed
+	defer stop() // stops the queue too, if something fails before Shutdown
 	running := make(chan error, 1)
 	go func() { running <- queue.Run(ctx) }()
 
@@ -77,7 +77,7 @@ func notify(ctx context.Context, out io.Writer) error {
 		}
 	}
 
-	fmt.Fprintf(out, "\n5. The queue has gathered the changes, article 1 once, and sends them as it is closed.\n")
+	fmt.Fprintf(out, "\n5. The queue has collected the changes, article 1 once, and sends them when it is closed.\n")
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	unsent, err := queue.Shutdown(closing)

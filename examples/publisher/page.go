@@ -31,7 +31,7 @@ type pageData struct {
 // A sample is an Origin to try with one click.
 type sample struct{ Title, Origin string }
 
-// Link is the page for this Origin.
+// Link returns the URL of the page for this Origin.
 func (s sample) Link() string { return "/?origin=" + url.QueryEscape(s.Origin) }
 
 func samples() []sample {
@@ -40,7 +40,7 @@ func samples() []sample {
 		{"Bing's cache", "https://www-example-com.www.bing-amp.com"},
 		{"Internationalised", cacheOrigin("bücher.example")},
 		{"Wrapped in 0- and -0", "https://0-my--town-news-example-0.cdn.ampproject.org"},
-		{"Hash only", cacheOrigin(longName)},
+		{"Hash prefix", cacheOrigin(longName)},
 		{"Own origin", "https://www.example.com"},
 		{"Another publisher", "https://evil-example.cdn.ampproject.org"},
 		{"Look-alike host", "https://www-example-com.cdn.ampproject.org.evil.example"},
@@ -49,7 +49,7 @@ func samples() []sample {
 	}
 }
 
-// completed adds https:// to a host that was typed alone.
+// completed adds https:// to a host without a scheme.
 func completed(origin string) string {
 	origin = strings.TrimSpace(origin)
 	if strings.Contains(origin, ".") && !strings.ContainsAny(origin, "/ ") {
@@ -72,10 +72,10 @@ func (p page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var body bytes.Buffer
 	if err := pageTemplate.Execute(&body, data); err != nil {
 		log.Print(err)
-		http.Error(w, "the page could not be made", http.StatusInternalServerError)
+		http.Error(w, "the page could not be rendered", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
-	_, _ = body.WriteTo(w) // if it fails, the reader is gone
+	_, _ = body.WriteTo(w) // if it fails, the client is gone
 }

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// TestASignalReloadsTheFile starts the program with a file, changes that, and sends SIGHUP.
+// TestASignalReloadsTheFile starts the program with a file, changes it, and sends SIGHUP.
 func TestASignalReloadsTheFile(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "config.json")

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestHeadersByWhichAPageGetsAccess(t *testing.T) {
+func TestIsCORS(t *testing.T) {
 	t.Parallel()
 	for key, want := range map[string]bool{
 		"Access-Control-Allow-Origin":            true,

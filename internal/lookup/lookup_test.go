@@ -19,7 +19,7 @@ type fake struct {
 	names   map[string]bool
 	err     error
 	delay   time.Duration
-	deaf    bool // it does not heed its context
+	deaf    bool // it ignores its context
 	lookups map[string]int
 	running atomic.Int32
 }
@@ -122,7 +122,7 @@ func TestFindAsksOnceAndGetRemembers(t *testing.T) {
 
 // In steady traffic no request waits for the source, however long each lookup takes, and the
 // source is asked about once in a TTL.
-func TestNobodyWaitsForANameInUse(t *testing.T) {
+func TestNoRequestWaitsForANameInUse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake("a")
@@ -141,20 +141,20 @@ func TestNobodyWaitsForANameInUse(t *testing.T) {
 		if s.Refreshes != s.Lookups-1 || s.Lookups < minutes || s.Lookups > minutes*10/7+2 {
 			t.Errorf("%+v", s)
 		}
-		// What ceased to be is noticed by a refresh, too.
+		// A refresh also notices that a name is gone.
 		f.set(func() { delete(f.names, "a") })
 		for range 60 * 10 {
 			time.Sleep(100 * time.Millisecond)
 			c.Get("a")
 		}
 		if _, ok := c.Get("a"); ok {
-			t.Error("the name ceased to be a TTL ago")
+			t.Error("the name was removed a TTL ago")
 		}
 		time.Sleep(time.Second)
 	})
 }
 
-func TestARefreshThatFailsIsTriedAgainAndDisturbsNobody(t *testing.T) {
+func TestAFailedRefreshIsRetriedAndDelaysNoRequest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake("a")
@@ -179,7 +179,7 @@ func TestARefreshThatFailsIsTriedAgainAndDisturbsNobody(t *testing.T) {
 	})
 }
 
-func TestARefreshWaitsForNoSlot(t *testing.T) {
+func TestARefreshDoesNotWaitForASlot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake("a", "b")
@@ -196,7 +196,7 @@ func TestARefreshWaitsForNoSlot(t *testing.T) {
 		if n := f.count("a"); n != 1 {
 			t.Errorf("asked %d times, though there was no slot", n)
 		}
-		time.Sleep(4 * time.Second) // a twentieth of the TTL later it is tried again
+		time.Sleep(4 * time.Second) // it is tried again after a twentieth of the TTL
 		c.Get("a")
 		time.Sleep(time.Second)
 		if n := f.count("a"); n != 2 {
@@ -215,7 +215,7 @@ func (p *panicking) HasName(context.Context, string) (bool, error) {
 }
 func (p *panicking) NameByAlias(context.Context, string) (string, error) { return "", nil }
 
-func TestASourceThatPanicsInARefreshEndsNothing(t *testing.T) {
+func TestCacheRecoversFromAPanicInARefresh(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := new(panicking)
@@ -237,7 +237,7 @@ func TestASourceThatPanicsInARefreshEndsNothing(t *testing.T) {
 	})
 }
 
-// Breakers are apart: by kind of question, and by whether the name is remembered.
+// Each kind of question has its breakers: one for remembered names, and one for others.
 func TestAFailureStopsOnlyItsClass(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -339,7 +339,7 @@ func TestCloseEndsARefresh(t *testing.T) {
 		c.Close()
 		synctest.Wait()
 		if f.running.Load() != 0 {
-			t.Error("it goes on")
+			t.Error("the refresh goes on")
 		}
 		f.set(func() { f.delay = 0 })
 		time.Sleep(3500 * time.Millisecond)
@@ -348,13 +348,13 @@ func TestCloseEndsARefresh(t *testing.T) {
 		if n := f.count("a"); n != 2 {
 			t.Errorf("a closed cache refreshes: asked %d times", n)
 		}
-		if r := c.Find(t.Context(), "b"); r.Err != nil || f.count("b") != 1 { // by a caller who has it still
+		if r := c.Find(t.Context(), "b"); r.Err != nil || f.count("b") != 1 { // a caller may still use a closed cache
 			t.Errorf("%+v", r)
 		}
 	})
 }
 
-func TestASourceThatIgnoresItsContextKeepsNobody(t *testing.T) {
+func TestNoCallerWaitsForASourceThatIgnoresItsContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake("a")
@@ -416,7 +416,7 @@ func TestUnderLoad(t *testing.T) {
 	c.Close()
 }
 
-// Of many requests that notice at one time that a name expires soon, one refreshes it.
+// If many requests notice together that a name expires soon, one of them refreshes it.
 func TestANameIsRefreshedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -434,7 +434,7 @@ func TestANameIsRefreshedOnce(t *testing.T) {
 		if n := f.count("a"); n != 2 {
 			t.Errorf("asked %d times", n)
 		}
-		// Nor while the breaker is open.
+		// It is not refreshed while the breaker is open.
 		time.Sleep(55 * time.Second)
 		c.breakers[byName][1] = breaker{failures: failuresToOpen, until: c.now() + time.Hour, err: ErrCircuitOpen}
 		if _, ok := c.Get("a"); !ok {

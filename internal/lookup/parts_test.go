@@ -27,7 +27,7 @@ func TestABreakerOpensAfterFailuresInARowOfDifferentKeys(t *testing.T) {
 		t.Error("the first lookup after that is no probe")
 	}
 	if b.check("other", openFor+1) == nil {
-		t.Error("a second lookup begins beside the probe")
+		t.Error("a second lookup begins during the probe")
 	}
 	b.success("any")
 	if b.check("other", openFor+1) != nil || b.begin(openFor+1) {
@@ -35,7 +35,7 @@ func TestABreakerOpensAfterFailuresInARowOfDifferentKeys(t *testing.T) {
 	}
 }
 
-func TestOneKeyThatFailsOpensNothing(t *testing.T) {
+func TestFailuresOfOneKeyDoNotOpenTheBreaker(t *testing.T) {
 	t.Parallel()
 	for took, pause := range map[time.Duration]time.Duration{0: minPause, 200 * time.Millisecond: 400 * time.Millisecond, time.Hour: openFor} {
 		var b breaker
@@ -50,11 +50,11 @@ func TestOneKeyThatFailsOpensNothing(t *testing.T) {
 		}
 		b.success("other")
 		if b.check("bad", 0) == nil {
-			t.Error("a key that failed again and again is asked for because another one is answered")
+			t.Error("the success of another key ends the backoff of a key that failed repeatedly")
 		}
 		b.success("bad")
 		if err := b.check("bad", 0); err != nil {
-			t.Errorf("the key is answered, but not asked for: %v", err)
+			t.Errorf("the success of a key does not end its backoff: %v", err)
 		}
 		b.failure("bad", 0, took, errDown)
 		b.success("other")
@@ -64,7 +64,7 @@ func TestOneKeyThatFailsOpensNothing(t *testing.T) {
 	}
 }
 
-func TestTheRateLimitSavesUpABurst(t *testing.T) {
+func TestTheRateLimitAllowsABurst(t *testing.T) {
 	t.Parallel()
 	l := newRateLimit(100)
 	take := func(now time.Duration) (n int) {
@@ -96,14 +96,14 @@ func TestSlotsKeepSomeForRememberedNames(t *testing.T) {
 		t.Error("an unknown name has the last slot")
 	}
 	if !s.try() || s.try() || s.wait(true, time.Millisecond) {
-		t.Error("a remembered name has not the last slot, or more")
+		t.Error("a remembered name does not get the last slot, or gets another")
 	}
 	s.leave(false)
 	if s.wait(true, time.Second); s.wait(false, time.Millisecond) {
-		t.Error("more than there are")
+		t.Error("more slots are taken than there are")
 	}
 	if len(s.unknown) != 2 || len(s.all) != 4 {
-		t.Errorf("who found none holds some: %d, %d", len(s.unknown), len(s.all))
+		t.Errorf("a caller that got no slot holds one: %d, %d", len(s.unknown), len(s.all))
 	}
 	if one := newSlots(1); cap(one.unknown) != 1 {
 		t.Error("with one slot, unknown names have none")
@@ -140,7 +140,7 @@ func TestMemoryForgetsInTime(t *testing.T) {
 		}
 	}
 	if name, _ := m.aliases.Peek("alias of a"); name != "a" {
-		t.Errorf("by alias there is %q", name)
+		t.Errorf("the alias gives %q", name)
 	}
 }
 
@@ -154,7 +154,7 @@ func TestMemoryKeepsTheLaterAnswer(t *testing.T) {
 	}
 	m.remember(&call{question: question{kind: byAlias, key: "alias of a"}, name: "a", began: 9})
 	if m.name("a", 9) == nil || m.negatives.Len() != 0 {
-		t.Error("the later answer is not remembered, or beside the negative one")
+		t.Error("the later answer is not remembered, or the negative one still is")
 	}
 	m.remember(&call{question: question{key: "a", name: "a"}, began: 10})
 	if m.name("a", 10) != nil {
@@ -176,7 +176,7 @@ func TestMemoryIsBoundedByKind(t *testing.T) {
 	}
 	m.forget("name9")
 	if m.name("name9", 0) != nil {
-		t.Error("forgotten, and remembered")
+		t.Error("a forgotten name is remembered")
 	}
 	m.epoch.Add(1)
 	if m.name("name8", 0) != nil {
@@ -184,7 +184,7 @@ func TestMemoryIsBoundedByKind(t *testing.T) {
 	}
 }
 
-func TestARefreshHasItsTimeBeforeExpiry(t *testing.T) {
+func TestARefreshBeginsBeforeExpiry(t *testing.T) {
 	t.Parallel()
 	seen := make(map[time.Duration]bool)
 	for range 1000 {
@@ -195,6 +195,6 @@ func TestARefreshHasItsTimeBeforeExpiry(t *testing.T) {
 		seen[age] = true
 	}
 	if len(seen) < 900 {
-		t.Error("without jitter")
+		t.Error("no jitter")
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Loopback starts a server on loopback, and returns a client for which it is every host
-// there is, over https (without TLS) and http.
+// Loopback starts a server on loopback, and returns a client that connects to it for every
+// host, over https (without TLS) and http.
 func Loopback(t testing.TB, handler http.Handler) *http.Client {
 	t.Helper()
 	server := httptest.NewServer(handler)
@@ -24,7 +24,7 @@ func Loopback(t testing.TB, handler http.Handler) *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-// A Clock is one on which every wait is over at once, and moves its time on.
+// A Clock is a fake clock: every wait ends at once, and moves its time forward.
 type Clock struct {
 	mu    sync.Mutex
 	now   time.Time

@@ -17,7 +17,7 @@ import (
 )
 
 // Program returns the path of the first of these programs that is installed. If none is, it
-// ends the test, and says what to install.
+// calls Missing.
 func Program(t testing.TB, install string, names ...string) string {
 	t.Helper()
 	for _, name := range names {
@@ -29,8 +29,8 @@ func Program(t testing.TB, install string, names ...string) string {
 	return ""
 }
 
-// Missing ends a test for want of something that can be installed. In CI, which installs
-// it, that is a failure.
+// Missing skips a test that needs something that is not installed. In CI, which installs
+// everything, the test fails.
 func Missing(t testing.TB, install string) {
 	t.Helper()
 	if os.Getenv("AMPCORS_CI") != "" {
@@ -57,14 +57,14 @@ type Server struct {
 	t       testing.TB
 	command func() *exec.Cmd
 	ready   func() error
-	stop    syscall.Signal // that has it end in good order
+	stop    syscall.Signal // for a graceful shutdown
 
 	cmd    *exec.Cmd
 	ended  chan struct{}
 	output Buffer
 }
 
-// A Buffer keeps what is written, and can be read meanwhile.
+// A Buffer is a bytes.Buffer that is safe for concurrent use by multiple goroutines.
 type Buffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -103,7 +103,7 @@ func (s *Server) Start() {
 			}
 			break
 		}
-		// After a kill, what the last one left may be in the way for a moment.
+		// After a kill, the old process may still hold its port or files for a moment.
 		if time.Since(begun) > 20*time.Second {
 			s.t.Fatalf("%s ended; it wrote:\n%s", s.cmd.Path, &s.output)
 		}
@@ -119,12 +119,12 @@ func (s *Server) launch() {
 		s.t.Fatal(err)
 	}
 	go func(cmd *exec.Cmd, ended chan struct{}) {
-		_ = cmd.Wait() // the error is Stop or Kill, or is told by what it wrote
+		_ = cmd.Wait() // the error is from Stop or Kill, or the output explains it
 		close(ended)
 	}(s.cmd, s.ended)
 }
 
-// Stop has the program end in good order, and waits for that.
+// Stop shuts the program down gracefully, and waits for it to end.
 func (s *Server) Stop() { s.end(s.stop) }
 
 // Kill ends the program at once.
@@ -156,7 +156,7 @@ func (s *Server) begin(t testing.TB) *Server {
 	return s
 }
 
-// Redis starts Redis. What was written is there again after it was stopped or killed.
+// Redis starts Redis. Its data survives Stop and Kill.
 func Redis(t testing.TB) *Server {
 	t.Helper()
 	path := Program(t, "install Redis (Debian: apt-get install redis-server)", "redis-server")
@@ -165,7 +165,7 @@ func Redis(t testing.TB) *Server {
 	s.command = func() *exec.Cmd {
 		_, port, _ := net.SplitHostPort(s.Addr)
 		return exec.Command(path, "--bind", "127.0.0.1", "--port", port, "--dir", dir, "--save", "", "--appendonly", "yes", "--auto-aof-rewrite-percentage", "0",
-			"--appendfsync", "no") // which does not hold writes back, and a kill takes nothing from the system
+			"--appendfsync", "no") // a killed process loses no writes: the system has them
 	}
 	s.ready = func() error {
 		conn, err := net.Dial("tcp", s.Addr)
@@ -179,7 +179,7 @@ func Redis(t testing.TB) *Server {
 		if _, err := conn.Read(answer); err != nil {
 			return err
 		}
-		if string(answer) != "+PONG" { // but -LOADING
+		if string(answer) != "+PONG" { // such as -LOADING
 			return errors.New(string(answer))
 		}
 		return nil
@@ -190,17 +190,17 @@ func Redis(t testing.TB) *Server {
 // Postgres starts PostgreSQL with an empty database. See [DSN].
 func Postgres(t testing.TB) *Server {
 	t.Helper()
-	// Debian keeps them out of PATH.
+	// On Debian, they are not in PATH.
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
 	slices.Reverse(found)
 	bin := filepath.Dir(Program(t, "install PostgreSQL (Debian: apt-get install postgresql)", append(found, "postgres")...))
-	dir, err := os.MkdirTemp("", "ampcors-postgres") // whose parents its user may enter
+	dir, err := os.MkdirTemp("", "ampcors-postgres") // its user may not be able to enter t.TempDir
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	var as *syscall.SysProcAttr
-	if os.Getuid() == 0 { // as which it does not run
+	if os.Getuid() == 0 { // PostgreSQL does not run as root
 		as = otherUser(t, dir)
 	}
 	command := func(name string, args ...string) *exec.Cmd {
@@ -212,7 +212,7 @@ func Postgres(t testing.TB) *Server {
 	if out, err := command("initdb", "-D", data, "-U", "ampcors", "-A", "trust", "-E", "UTF8", "--locale=C", "-N").CombinedOutput(); err != nil {
 		t.Fatalf("initdb: %v\n%s", err, out)
 	}
-	s := &Server{stop: syscall.SIGINT} // "fast": it does not wait for clients to leave
+	s := &Server{stop: syscall.SIGINT} // "fast": it does not wait for clients to disconnect
 	s.command = func() *exec.Cmd {
 		host, port, _ := net.SplitHostPort(s.Addr)
 		return command("postgres", "-D", data, "-h", host, "-p", port, "-c", "unix_socket_directories=", "-c", "fsync=off")
@@ -224,8 +224,8 @@ func Postgres(t testing.TB) *Server {
 	return s.begin(t)
 }
 
-// DSN returns how to connect to the database at addr, which is that of a [Postgres] or of
-// something before it.
+// DSN returns the connection string of the database at addr, which is the address of a
+// [Postgres] or of a proxy before it.
 func DSN(addr string) string {
 	return fmt.Sprintf("postgres://ampcors@%s/postgres?sslmode=disable", addr)
 }

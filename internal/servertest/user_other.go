@@ -7,5 +7,5 @@ import (
 	"testing"
 )
 
-// otherUser is for root, who is not here.
+// otherUser is only called as root, which does not exist here.
 func otherUser(testing.TB, string) *syscall.SysProcAttr { return nil }

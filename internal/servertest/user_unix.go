@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// otherUser returns how to run as another user, who gets the directory.
+// otherUser returns attributes to run a program as another user, and makes that user the
+// owner of the directory.
 func otherUser(t testing.TB, dir string) *syscall.SysProcAttr {
 	t.Helper()
 	u, err := user.Lookup("postgres")

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// It needs a Redis, and so is not run.
+// This example needs Redis, so it is not run.
 func Example() {
 	source, err := redissource.New(redissource.Config{
 		Redis: rueidis.ClientOption{InitAddress: []string{"localhost:6379"}},
@@ -21,7 +21,7 @@ func Example() {
 	}
 	defer source.Close()
 
-	// On whichever machine publishers are managed:
+	// Where publishers are managed:
 	if err := source.Add(context.Background(), "www.example.com", "bücher.example"); err != nil {
 		log.Fatal(err)
 	}

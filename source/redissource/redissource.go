@@ -1,39 +1,39 @@
-// Package redissource is an [ampcors.Source] over Redis 6 or later, which tells every server
-// of a change as soon as it is made.
+// Package redissource is an [ampcors.Source] over Redis 6 or later. Every server learns of
+// a change as soon as it is made.
 //
 // # How it works
 //
-// Two keys stand for a publisher:
+// Each publisher has two keys:
 //
 //	ampcors:publisher:www.example.com  any value
 //	ampcors:hash:qd6a7oj...            www.example.com
 //
-// The second is for caches' hash origins, and counts only while the first exists, so
-// that DEL of the first revokes a publisher. [Source.Add] and [Source.Remove] write both.
+// The second is for cache origins with a hash prefix. It is used only while the first
+// exists, so DEL of the first revokes a publisher. [Source.Add] and [Source.Remove] write
+// both.
 //
-// Redis's server-assisted client-side caching, in broadcasting mode, tells each connection
-// which keys under ampcors:publisher: have changed. The Source passes that on to the
-// Middleware (it is an [ampcors.Notifier]), which forgets what it knew of those publishers.
-// Redis keeps nothing for it but the prefix, however many publishers there are. What it
-// told is remembered in the Middleware's own memory, within its limits; rueidis's cache is
-// not used.
+// Redis's server-assisted client-side caching, in broadcasting mode, sends each connection
+// the keys under ampcors:publisher: that have changed. The Source is an [ampcors.Notifier]:
+// it passes them on to the Middleware, which forgets these publishers. For this, Redis
+// stores only the key prefix, however many publishers there are. Answers are remembered in
+// the Middleware's own memory, within its limits; rueidis's cache is not used.
 //
-// When a connection is lost, what changed meanwhile is not known. Everything is then looked
-// up again. If that fails, the last answer serves until MaxStale is over. A connection that only
-// went silent is given up after twice Dialer.KeepAlive and ConnWriteTimeout, 5 seconds by
-// default: a change that is made in the meantime is seen then, or after [ampcors.Lookup].TTL.
+// When a connection is lost, changes may be missed. Everything is then looked up again. If
+// that fails, the last answer is used until MaxStale is over. A connection that only stops
+// answering is closed after twice Dialer.KeepAlive plus ConnWriteTimeout, 5 seconds by
+// default. A change in that time is seen then, or after [ampcors.Lookup].TTL.
 //
-// Redis tells of keys that expire when it removes them, which can be most of a second late
-// when many do. It does not tell of SWAPDB: follow that by FLUSHDB of the other database.
+// Redis reports an expired key when it removes it. If many keys expire, that can be most of
+// a second late. Redis does not report SWAPDB: run FLUSHDB on the other database after it.
 //
 // # What Redis must keep
 //
-// A Redis that starts empty knows no publisher, and so all are refused. Give it persistence,
-// and the policy noeviction, or one that only evicts keys that can expire.
+// A Redis that starts empty knows no publisher, so all are denied. Turn on persistence, and
+// use the eviction policy noeviction, or one that only evicts keys with an expiry.
 //
-// All of this is tested with one Redis 7. A replica may lag behind the message that tells of
-// a change, so lookups are not sent to any. Cluster and Sentinel should work, as rueidis
-// tracks each node's keys on its own connections, but are not tested.
+// All of this is tested with one Redis 7. A replica may get a change later than the message
+// about it, so lookups are not sent to replicas. Cluster and Sentinel should work, as
+// rueidis tracks each node's keys on its own connections, but are not tested.
 package redissource
 
 import (
@@ -51,30 +51,30 @@ import (
 
 // Config says how a Source uses Redis.
 type Config struct {
-	// Redis says where it is. ClientTrackingOptions and OnInvalidations are the Source's to
-	// set, client-side caching must not be disabled, and lookups must not go to replicas.
-	// Where zero, PipelineMultiplex is set to one connection, and ConnWriteTimeout to 3
-	// seconds.
+	// Redis configures the client. ClientTrackingOptions and OnInvalidations must be empty,
+	// as the Source sets them. Client-side caching must not be disabled, and lookups must
+	// not go to replicas. If PipelineMultiplex is zero, one connection is used. If
+	// ConnWriteTimeout is zero, 3 seconds are used.
 	Redis rueidis.ClientOption
 
 	// KeyPrefix is what all keys begin with. If empty, "ampcors:" is used.
 	KeyPrefix string
 }
 
-// A Source looks up publishers in Redis. It is safe for concurrent use by multiple goroutines and by
-// several Middlewares.
+// A Source looks up publishers in Redis. It is safe for concurrent use by multiple
+// goroutines, and by several Middlewares.
 type Source struct {
 	client    rueidis.Client
 	publisher string // begins the key of a publisher
-	hash      string // begins the key of a hash
+	hash      string // begins the key of a hash prefix
 
 	mu        sync.Mutex
 	listeners []*func(domains ...string)
 }
 
-// New connects to Redis, which must be up: a server that starts while it is not must try
-// again. An error says what is wrong in cfg, or that Redis cannot be reached. Later on,
-// lost connections are made anew. Close the Source when it is no longer used.
+// New connects to Redis. It fails if Redis is down, and can then be called again. An error
+// says what is wrong in cfg, or that Redis cannot be reached. Connections that are lost
+// later are made again. Close the Source when it is no longer used.
 func New(cfg Config) (*Source, error) {
 	o := cfg.Redis
 	var errs []error
@@ -89,7 +89,7 @@ func New(cfg Config) (*Source, error) {
 	report(o.DisableCache, "Redis.DisableCache is set; without client-side caching no change would be noticed")
 	report(o.AlwaysRESP2, "Redis.AlwaysRESP2 is set; client-side caching needs RESP3")
 	report(o.DisableAutoPipelining, "Redis.DisableAutoPipelining is set; on such connections no change would be noticed")
-	report(o.Dialer.KeepAlive < 0, "Redis.Dialer.KeepAlive is negative; without it a connection that went silent would never be given up")
+	report(o.Dialer.KeepAlive < 0, "Redis.Dialer.KeepAlive is negative; without it a connection that stops answering would never be closed")
 	report(o.SendToReplicas != nil || o.ReplicaOnly, "Redis.SendToReplicas or ReplicaOnly is set; a replica may give an answer from before a change")
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
@@ -121,8 +121,8 @@ func New(cfg Config) (*Source, error) {
 // Close closes the connections. Lookups then fail.
 func (s *Source) Close() { s.client.Close() }
 
-// Ping reports whether Redis answers. A server that is ready only while it can look up
-// publishers it does not remember can use it for its readiness check.
+// Ping reports whether Redis answers. Use it for a readiness check if a server is to be
+// ready only while it can look up publishers that it does not remember.
 func (s *Source) Ping(ctx context.Context) error {
 	if err := s.client.Do(ctx, s.client.B().Ping().Build()).Error(); err != nil {
 		return fmt.Errorf("redissource: %w", err)
@@ -180,16 +180,16 @@ func (s *Source) onInvalidations(keys []rueidis.RedisMessage) {
 	}
 }
 
-// batch is how many publishers are written in one go.
+// batch is how many publishers are written at once.
 const batch = 1000
 
-// Add writes publishers, in any spelling that [ampcors.CanonicalDomain] takes. When it
-// returns nil, Redis has them. An error says which are no publisher domains, in which case
-// none is written, or what Redis said, in which case some may be.
+// Add writes publishers, in any spelling that [ampcors.CanonicalDomain] accepts. When it
+// returns nil, Redis has stored them. If some are not publisher domains, the error lists
+// them and none is written. After an error from Redis, some may be written.
 func (s *Source) Add(ctx context.Context, publishers ...string) error {
 	return s.write(ctx, publishers, func(domain, prefix string) []rueidis.Completed {
-		// The hash first, which says nothing alone: the second write is the one of which the
-		// servers are told.
+		// The hash prefix first: alone it has no effect, and servers are told only of the
+		// second write.
 		return []rueidis.Completed{
 			s.client.B().Set().Key(s.hash + prefix).Value(domain).Build(),
 			s.client.B().Set().Key(s.publisher + domain).Value("1").Build(),
@@ -207,7 +207,7 @@ func (s *Source) Remove(ctx context.Context, publishers ...string) error {
 	})
 }
 
-// write makes all first commands of a batch, and then all second ones.
+// write runs all first commands of a batch, and then all second ones.
 func (s *Source) write(ctx context.Context, publishers []string, commands func(domain, prefix string) []rueidis.Completed) error {
 	domains := make([]string, len(publishers))
 	var problems []error

@@ -27,7 +27,7 @@ func newSource(t testing.TB, addr string) *Source {
 
 func newMiddleware(t testing.TB, s ampcors.Source) *ampcors.Middleware {
 	t.Helper()
-	// A time to live that no test lasts: what is seen is seen by messages.
+	// No test runs as long as the TTL, so all changes are seen by messages.
 	mw, err := ampcors.New(ampcors.Config{Source: s, Lookup: ampcors.Lookup{TTL: time.Hour, NegativeTTL: time.Hour}})
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +95,7 @@ func TestChangesAreSeenByEveryServerWithinASecond(t *testing.T) {
 		}
 	}
 	t.Logf("the slowest change was seen after %v", slowest)
-	// No key is polled: what nobody asks for anew is looked up once.
+	// No key is polled: repeated requests for one publisher need at most one lookup.
 	before := servers[0].SourceStats().Lookups
 	for range 1000 {
 		servers[0].CheckOrigin("https://www.example.com")
@@ -105,7 +105,7 @@ func TestChangesAreSeenByEveryServerWithinASecond(t *testing.T) {
 	}
 }
 
-// What is written by hand, as with redis-cli, has the same effect.
+// A key written by hand, such as with redis-cli, has the same effect.
 func TestThePublishersKeyAloneDecides(t *testing.T) {
 	t.Parallel()
 	redis := servertest.Redis(t)
@@ -121,11 +121,11 @@ func TestThePublishersKeyAloneDecides(t *testing.T) {
 		t.Fatal(err)
 	}
 	within(t, time.Second, mw, "www.example.com", true)
-	do("DEL", "ampcors:publisher:www.example.com") // and not the hash
+	do("DEL", "ampcors:publisher:www.example.com") // but not the hash key
 	within(t, time.Second, mw, "www.example.com", false)
 	own, _ := ampcors.FallbackPrefix("www.example.com")
 	if domain, err := s.PublisherByPrefix(t.Context(), own); domain != "" || err != nil {
-		t.Errorf("the hash leads to %q, %v", domain, err)
+		t.Errorf("the hash prefix gives %q, %v", domain, err)
 	}
 	do("SET", "ampcors:publisher:www.example.com", "by hand", "PX", "2000")
 	within(t, time.Second, mw, "www.example.com", true)
@@ -138,7 +138,7 @@ func TestThePublishersKeyAloneDecides(t *testing.T) {
 	do("FLUSHALL")
 	within(t, time.Second, mw, "www.example.com", false)
 
-	// A hash that leads elsewhere lets nobody in.
+	// A hash prefix whose key has another publisher's domain gives no access.
 	hash, _ := ampcors.FallbackPrefix("evil.example")
 	if err := s.Add(t.Context(), "www.example.com"); err != nil {
 		t.Fatal(err)
@@ -176,15 +176,15 @@ func TestARestartIsSurvived(t *testing.T) {
 	within(t, 5*time.Second, mw, "a.example", false)
 	within(t, 5*time.Second, mw, "b.example", true)
 	within(t, 5*time.Second, mw, "c.example", false)
-	// And the messages come again.
+	// Messages arrive again.
 	if err := newSource(t, redis.Addr).Remove(t.Context(), "b.example"); err != nil {
 		t.Fatal(err)
 	}
 	within(t, time.Second, mw, "b.example", false)
 }
 
-// When a server is told of a new publisher, its hash is there as well.
-func TestAHashIsThereBeforeItsPublisher(t *testing.T) {
+// When a server learns of a new publisher, the hash prefix exists too.
+func TestTheHashPrefixIsWrittenBeforeThePublisher(t *testing.T) {
 	t.Parallel()
 	s := newSource(t, servertest.Redis(t).Addr)
 	told := make(chan string, 2*batch)
@@ -204,7 +204,7 @@ func TestAHashIsThereBeforeItsPublisher(t *testing.T) {
 				domain := <-told
 				hash, _ := ampcors.FallbackPrefix(domain)
 				if got, err := s.PublisherByPrefix(t.Context(), hash); got != domain || err != nil {
-					t.Errorf("%s was told of, but its hash leads to %q, %v", domain, got, err)
+					t.Errorf("%s was reported, but its hash prefix gives %q, %v", domain, got, err)
 				}
 			}
 		})
@@ -215,7 +215,7 @@ func TestAHashIsThereBeforeItsPublisher(t *testing.T) {
 	group.Wait()
 }
 
-func TestSeveralMiddlewaresListenAndLeave(t *testing.T) {
+func TestNotifySupportsSeveralListeners(t *testing.T) {
 	t.Parallel()
 	s := newSource(t, servertest.Redis(t).Addr)
 	var mu sync.Mutex
@@ -287,7 +287,7 @@ func TestManyPublishersAreWrittenInBatches(t *testing.T) {
 	}
 }
 
-func TestPingSaysWhetherRedisAnswers(t *testing.T) {
+func TestPingReportsWhetherRedisAnswers(t *testing.T) {
 	t.Parallel()
 	redis := servertest.Redis(t)
 	s := newSource(t, redis.Addr)

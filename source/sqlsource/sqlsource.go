@@ -11,8 +11,7 @@
 //		fallback_prefix text COLLATE "C" UNIQUE
 //	);
 //
-// Where there is a table with domains already, and an index on them, it can get the second
-// column:
+// If you already have a table with domains, and an index on them, add the second column:
 //
 //	ALTER TABLE sites ADD COLUMN fallback_prefix text COLLATE "C";
 //
@@ -20,19 +19,20 @@
 //
 //	CREATE INDEX CONCURRENTLY sites_fallback_prefix ON sites (fallback_prefix);
 //
-// Whoever adds a domain or changes one also writes its prefix, or NULL. A row without a
-// prefix is found by its domain, but not by hash, until FillPrefixes runs again, for which a
-// timer will do. [Source.Ping] reports whether table and columns are there.
+// A program that adds or changes a domain must also write its prefix, or NULL. A row
+// without a prefix is found by its domain, but not by its hash prefix, until FillPrefixes
+// runs again. You can run it on a timer. [Source.Ping] reports whether the table and
+// columns exist.
 //
-// In MySQL and others, use a column type that neither folds nor pads, such as VARCHAR(253)
-// CHARACTER SET ascii COLLATE ascii_bin. What comes back is compared byte by byte, and a
-// row that is not canonical is passed over.
+// In MySQL and others, use a column type that does not fold case or pad, such as
+// VARCHAR(253) CHARACTER SET ascii COLLATE ascii_bin. The rows found are compared byte by
+// byte, and a row that is not canonical is skipped.
 //
-// # What a change takes
+// # When changes take effect
 //
-// The database does not tell of changes. A publisher that is removed gets in for
-// [ampcors.Lookup].TTL at most, and one that is added is kept out for NegativeTTL at most;
-// [ampcors.Middleware.Forget] has one server look at once.
+// The database does not report changes. While it works, a publisher that was removed is
+// allowed for at most [ampcors.Lookup].TTL, and one that was added is denied for at most
+// NegativeTTL. [ampcors.Middleware.Forget] makes one server look it up at once.
 package sqlsource
 
 import (
@@ -48,15 +48,16 @@ import (
 	"github.com/ampcors/ampcors"
 )
 
-// A Config says where the publishers are. Names are written into statements as they are, and
-// so must consist of letters, digits and underscores. Each has a default.
+// A Config says where the publishers are. Names are written into statements unquoted, so
+// they must consist of letters, digits and underscores. Each has a default.
 type Config struct {
 	Table        string // "publishers"; it may be qualified by a schema, with a dot
 	DomainColumn string // "domain"
 	PrefixColumn string // "fallback_prefix"
 
-	// Condition is SQL that a row must also fulfil, such as "active AND plan <> 'free'".
-	// It is part of each lookup, and not of FillPrefixes. It must not come from outside.
+	// Condition is SQL that a row must also satisfy, such as "active AND plan <> 'free'".
+	// It is part of each lookup, but not of FillPrefixes. It must not contain untrusted
+	// input.
 	Condition string
 
 	// Placeholder is how the driver writes the first parameter of a statement: "$1", as
@@ -75,10 +76,10 @@ type Source struct {
 
 var name = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// New returns a Source. It does not talk to the database, so that a server can start while
-// that is down. The caller sets db's limits, and closes it: it should have as many
-// connections as [ampcors.Lookup].MaxConcurrent, and keep them (SetMaxIdleConns), as each
-// lookup would else wait for a new one.
+// New returns a Source. It does not connect to the database, so a server can start while
+// the database is down. The caller configures and closes db. Allow as many connections as
+// [ampcors.Lookup].MaxConcurrent, and keep them open (SetMaxIdleConns): otherwise each
+// lookup waits for a new connection.
 func New(db *sql.DB, table Config) (*Source, error) {
 	var errs []error
 	if db == nil {
@@ -123,12 +124,12 @@ func New(db *sql.DB, table Config) (*Source, error) {
 func (s *Source) lookup(column string) string {
 	query := fmt.Sprintf("SELECT %s FROM %s WHERE %s = %s", s.table.DomainColumn, s.table.Table, column, s.placeholder(1))
 	if s.table.Condition != "" {
-		query += " AND (" + s.table.Condition + "\n)" // it may end in a comment
+		query += " AND (" + s.table.Condition + "\n)" // Condition may end in a comment
 	}
 	return query
 }
 
-// placeholder returns that of parameter n.
+// placeholder returns the placeholder of parameter n.
 func (s *Source) placeholder(n int) string {
 	if s.table.Placeholder == "?" {
 		return "?"
@@ -155,16 +156,16 @@ func isCanonical(domain string) bool {
 	return err == nil && canonical == domain
 }
 
-// Ping makes both lookups once, for names that nobody can have. A server that starts can
-// use it to see that the database answers, and that the table has its columns.
+// Ping makes both lookups once, for names that no publisher can have. A server can call it
+// at its start to check that the database answers and that the table has its columns.
 func (s *Source) Ping(ctx context.Context) error {
 	_, err := s.HasPublisher(ctx, "")
 	_, err2 := s.PublisherByPrefix(ctx, "")
 	return errors.Join(err, err2)
 }
 
-// find returns the domain of the first row that is what was looked for, by more than the
-// database's collation.
+// find returns the domain of the first row for which matches returns true. Under the
+// database's collation, other rows may equal the key.
 func (s *Source) find(ctx context.Context, query, key string, matches func(domain string) bool) (_ string, err error) {
 	defer func() {
 		if err != nil {
@@ -190,16 +191,16 @@ func (s *Source) find(ctx context.Context, query, key string, matches func(domai
 
 const (
 	batch       = 100 // rows that one statement fills, with three parameters each
-	maxProblems = 100 // that are reported
+	maxProblems = 100 // reported at most
 )
 
-// FillPrefixes fills the prefix column where it is NULL, a hundred rows at a time, each a
-// transaction of its own, and returns how many it filled. It keeps all domains without a
-// prefix in memory while it runs, and can be run again after an error, or at any time.
+// FillPrefixes fills the prefix column where it is NULL, and returns how many rows it
+// filled. It writes 100 rows in one transaction. It keeps all domains without a prefix in
+// memory while it runs. It can be run again after an error, or at any time.
 //
 // A domain that is not canonical, such as one in upper case or in Unicode, would never be
-// found. It is left out, and the error names it and what it should be; so it does with rows
-// that the database refuses. No more than 100 are named.
+// found. It is skipped, and the error has the domain and what it should be. A row that the
+// database rejects is skipped and reported too. At most 100 are reported.
 func (s *Source) FillPrefixes(ctx context.Context) (filled int, err error) {
 	domains, err := s.withoutPrefix(ctx)
 	if err != nil {
@@ -220,7 +221,7 @@ func (s *Source) FillPrefixes(ctx context.Context) (filled int, err error) {
 		if err == nil || ctx.Err() != nil || len(args) <= 2 {
 			return err
 		}
-		// Of one row perhaps, such as a twin of another's: the others need not wait for it.
+		// One row may be the problem, such as a duplicate. Try each row on its own.
 		for i := 0; i < len(args); i += 2 {
 			n, err := s.fill(ctx, args[i:i+2])
 			if filled += n; err != nil {
@@ -274,7 +275,7 @@ func (s *Source) withoutPrefix(ctx context.Context) (domains []string, err error
 	return domains, rows.Err()
 }
 
-// fill writes prefixes with one statement, in SQL that all databases have.
+// fill writes prefixes with one statement, in SQL that all databases accept.
 func (s *Source) fill(ctx context.Context, pairs []any) (filled int, err error) {
 	if len(pairs) == 0 {
 		return 0, nil

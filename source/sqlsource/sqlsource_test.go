@@ -15,7 +15,7 @@ import (
 	"github.com/ampcors/ampcors"
 )
 
-// A fake is a database that answers each statement as told, and keeps what it was asked.
+// A fake is a database with preset answers. It records the statements.
 // The tests in the module e2e use PostgreSQL.
 type fake struct {
 	rows       []string // of one column
@@ -62,7 +62,7 @@ func (r *fakeRows) Next(dest []driver.Value) error {
 	return nil
 }
 
-// Fake returns a database for examples, which are written as a user would.
+// Fake returns a database for the examples, which use only the exported API.
 func Fake(rows ...string) driver.Connector { return &fake{rows: rows} }
 
 func newFake(t *testing.T, table Config) (*fake, *Source) {
@@ -79,7 +79,7 @@ func newFake(t *testing.T, table Config) (*fake, *Source) {
 
 var _ ampcors.Source = (*Source)(nil)
 
-func TestStatementsAreThoseOfTheTable(t *testing.T) {
+func TestStatementsUseTheConfig(t *testing.T) {
 	for _, test := range []struct {
 		table                      Config
 		byDomain, byPrefix, update string
@@ -126,8 +126,8 @@ func TestStatementsAreThoseOfTheTable(t *testing.T) {
 	}
 }
 
-// A database may find more than what is equal byte for byte.
-func TestWhatTheDatabaseTakesForEqualIsNot(t *testing.T) {
+// A database's collation may find rows that are not equal byte for byte.
+func TestRowsAreComparedByteByByte(t *testing.T) {
 	f, s := newFake(t, Config{})
 	hash, _ := ampcors.FallbackPrefix("example.com")
 	for _, rows := range [][]string{nil, {"EXAMPLE.com"}, {"éxample.com"}, {"example.com "}, {"evil.example", "example.com."}} {
@@ -142,8 +142,9 @@ func TestWhatTheDatabaseTakesForEqualIsNot(t *testing.T) {
 	}
 }
 
-// A row that is taken for equal does not hide the true one, nor keep its connection.
-func TestTheTrueRowIsFoundBehindOthers(t *testing.T) {
+// A row that only the collation finds equal does not hide the right one. Its connection is
+// released.
+func TestTheRightRowIsFoundAfterOthers(t *testing.T) {
 	f, s := newFake(t, Config{})
 	s.db.SetMaxOpenConns(1)
 	hash, _ := ampcors.FallbackPrefix("example.com")
@@ -160,7 +161,7 @@ func TestTheTrueRowIsFoundBehindOthers(t *testing.T) {
 	}
 }
 
-func TestErrorsAreNeverARefusal(t *testing.T) {
+func TestAnErrorIsNeverANegativeAnswer(t *testing.T) {
 	down := errors.New("down")
 	for name, fail := range map[string]func(*fake){
 		"query":   func(f *fake) { f.err = down },
@@ -211,7 +212,7 @@ sqlsource: the domain "localhost" in publishers: ampcors: publisher "localhost" 
 	}
 }
 
-func TestFillPrefixesWorksInBatchesAndStopsAtAnError(t *testing.T) {
+func TestFillPrefixesWorksInBatchesAndGoesOnAfterAnError(t *testing.T) {
 	f, s := newFake(t, Config{})
 	f.rows = []string{"UPPER.example"}
 	for i := range 2*batch + 1 {
@@ -221,7 +222,7 @@ func TestFillPrefixesWorksInBatchesAndStopsAtAnError(t *testing.T) {
 	if n != 2*batch+1 || err == nil || len(f.statements) != 1+3 {
 		t.Errorf("%d, %v, %d statements", n, err, len(f.statements))
 	}
-	// A row that the database refuses does not keep the others waiting.
+	// A row that the database rejects does not stop the others.
 	f.statements = nil
 	f.rows = []string{"UPPER.example", "twin.example"}
 	for i := range 2 * batch {

@@ -8,9 +8,9 @@ import (
 	"github.com/go-chi/chi/v5"
 )
 
-// Incorrect: what With adds, and Use within Group, stands behind each route and not
-// before the router. There is no route for OPTIONS, so chi answers the preflight with
-// 405. Mount a router with Route, and Use the middleware there.
+// Incorrect: middleware added by With, or by Use within Group, runs behind each route and
+// not before the router. There is no route for OPTIONS, so chi answers the preflight with
+// 405. Mount a router with Route, and call Use there.
 func Example_incorrectWithAndGroup() {
 	mw := stacktest.Middleware()
 

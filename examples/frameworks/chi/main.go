@@ -1,7 +1,7 @@
-// Command chi is an API in a chi router. Use on a router sees every request to it,
-// preflights too, be it the whole router or one that Route mounts. With and Group make
-// no router: what they add runs only once a route is found, and no route is found for a
-// preflight.
+// Command chi is an API in a chi router. Middleware added by Use sees every request to its
+// router, including preflights. That is so for the main router and for one that Route
+// mounts. With and Group do not mount a router: middleware added there runs only after a
+// route is found, and no route is found for a preflight.
 package main
 
 import (
@@ -22,7 +22,7 @@ func main() {
 	log.Fatal(http.ListenAndServe("localhost:8080", global(mw)))
 }
 
-// global has ampcors before everything.
+// global puts ampcors before everything.
 func global(mw *ampcors.Middleware) http.Handler {
 	r := chi.NewRouter()
 	r.Use(middleware.SetHeader("Vary", "Accept-Encoding"))
@@ -32,7 +32,7 @@ func global(mw *ampcors.Middleware) http.Handler {
 	return r
 }
 
-// group has ampcors before what is below /api alone.
+// group puts ampcors only before /api.
 func group(mw *ampcors.Middleware) http.Handler {
 	r := chi.NewRouter()
 	r.Use(middleware.SetHeader("Vary", "Accept-Encoding"))

@@ -7,9 +7,9 @@ import (
 	"github.com/labstack/echo/v5"
 )
 
-// Incorrect: the middleware of a route. echo answers the preflight itself, with 204 as if
-// all were well, but without CORS headers, so that the browser sends nothing more. Use the
-// middleware on the whole or on a group.
+// Incorrect: middleware on a route. echo answers the preflight itself, with 204 but without
+// CORS headers, so the browser does not send the actual request. Use the middleware on the
+// Echo or on a group.
 func Example_incorrectRouteMiddleware() {
 	mw := stacktest.Middleware()
 	e := echo.New()

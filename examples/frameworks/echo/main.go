@@ -1,10 +1,10 @@
-// Command echo is an API in echo. Use sees every request, preflights too, on the whole
-// and on a group, for which echo makes routes of its own (unless it is configured with
-// NoGroupAutoRegister404Routes). A middleware that a route is given does not: echo
-// answers the preflight itself, with 204 and no CORS headers.
+// Command echo is an API in echo. Middleware added by Use sees every request, including
+// preflights, on the Echo or on a group. For a group, echo adds the routes that this needs,
+// unless it is configured with NoGroupAutoRegister404Routes. Middleware on a route does not
+// see preflights: echo answers them itself, with 204 and no CORS headers.
 //
-// echo.WrapMiddleware(mw.Wrap) would do as well as cors, but it calls Wrap, and wraps the
-// response once more, for each request.
+// echo.WrapMiddleware(mw.Wrap) works too, but for each request it calls Wrap, and wraps the
+// response once more.
 package main
 
 import (
@@ -25,7 +25,7 @@ func main() {
 	log.Fatal(http.ListenAndServe("localhost:8080", global(mw)))
 }
 
-// cors is all that ampcors needs.
+// cors returns ampcors as an echo middleware.
 func cors(mw *ampcors.Middleware) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c *echo.Context) error {
@@ -37,7 +37,7 @@ func cors(mw *ampcors.Middleware) echo.MiddlewareFunc {
 	}
 }
 
-// global has ampcors before everything.
+// global puts ampcors before everything.
 func global(mw *ampcors.Middleware) http.Handler {
 	e := echo.New()
 	e.Use(varies)
@@ -47,7 +47,7 @@ func global(mw *ampcors.Middleware) http.Handler {
 	return e
 }
 
-// group has ampcors before what is below /api alone.
+// group puts ampcors only before /api.
 func group(mw *ampcors.Middleware) http.Handler {
 	e := echo.New()
 	e.Use(varies)

@@ -16,8 +16,8 @@ import (
 	"github.com/gofiber/fiber/v3/middleware/adaptor"
 )
 
-// Incorrect: to keep a Decision's Origin beyond the request. It lies in memory that
-// fasthttp uses for the next request, and becomes what that one says. Clone it.
+// Incorrect: keeping a Decision's Origin after the request. fasthttp reuses its memory for
+// the next request, whose Origin then overwrites it. Clone it.
 func Example_incorrectKeepingAnOrigin() {
 	var kept, cloned []string
 	cfg := api.Config()
@@ -61,9 +61,9 @@ func Example_incorrectKeepingAnOrigin() {
 	// cloned: [https://news.example https://evil.example]
 }
 
-// Incorrect: adaptor.HTTPMiddleware. Of several lines of one header ampcors sees only the
-// last, which no browser's page can make use of, but a proxy may make. And it writes that
-// over the others in fiber's request.
+// Incorrect: adaptor.HTTPMiddleware. If a header has several lines, ampcors sees only the
+// last. A page in a browser cannot exploit that, but a proxy may send several lines. The
+// adaptor also removes the others from fiber's request.
 func Example_incorrectHTTPMiddleware() {
 	mw := stacktest.Middleware()
 	for _, glue := range []struct {

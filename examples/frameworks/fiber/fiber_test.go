@@ -10,8 +10,7 @@ import (
 	"github.com/gofiber/fiber/v3/middleware/adaptor"
 )
 
-// TestTheAdaptorCallsWrapForEachRequest: which is why Wrap does nothing but make a
-// closure.
+// The adaptor calls Wrap for each request, so Wrap must be cheap: it only makes a closure.
 func TestTheAdaptorCallsWrapForEachRequest(t *testing.T) {
 	mw, calls := stacktest.Middleware(), 0
 	app := fiber.New()
@@ -29,7 +28,7 @@ func TestTheAdaptorCallsWrapForEachRequest(t *testing.T) {
 	}
 }
 
-// TestSeveralLinesOfOneHeaderAreSeen: the adaptor by itself would take the last for all.
+// The adaptor alone would pass on only the last line.
 func TestSeveralLinesOfOneHeaderAreSeen(t *testing.T) {
 	app := fiber.New()
 	app.Use(cors(stacktest.Middleware()))

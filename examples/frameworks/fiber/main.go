@@ -1,15 +1,16 @@
-// Command fiber is an API in fiber, which is built on fasthttp and not on net/http. Use
-// sees every request, preflights too, on the whole and on a group.
+// Command fiber is an API in fiber, which is built on fasthttp and not on net/http.
+// Middleware added by Use sees every request, including preflights, on the app or on a
+// group.
 //
 // Handle needs net/http's types, which fiber's adaptor makes. That costs a goroutine and a
 // copy of the headers for each request, and waits for the whole body even with
-// StreamRequestBody. What runs then is fiber's handler with fiber's request and response,
-// so that streaming and hijacking are as always. adaptor.HTTPMiddleware(mw.Wrap) is
-// shorter, but of several lines of one header it sees only the last, also of Origin, and
-// writes that over the others in the request.
+// StreamRequestBody. The next handler gets fiber's own request and response, so streaming
+// and hijacking work as usual. adaptor.HTTPMiddleware(mw.Wrap) is shorter, but if a header
+// has several lines, even Origin, it sees only the last, and removes the others from the
+// request.
 //
-// Strings in a request lie in memory that fasthttp uses again for the next request. What
-// Observe or a handler keeps for longer, such as Decision.Origin, must be cloned.
+// fasthttp reuses the memory of a request's strings for the next request. If Observe or a
+// handler keeps such a string, for example Decision.Origin, it must clone it.
 package main
 
 import (
@@ -33,12 +34,12 @@ func main() {
 	log.Fatal(global(mw).Listen("localhost:8080"))
 }
 
-// cors is all that ampcors needs.
+// cors returns ampcors as a fiber handler.
 func cors(mw *ampcors.Middleware) fiber.Handler {
 	return func(c fiber.Ctx) error {
 		proceed := false
 		decide := adaptor.HTTPHandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			r.Header = c.GetReqHeaders() // the adaptor has only the last line of each
+			r.Header = c.GetReqHeaders() // the adaptor passes only the last line of each
 			proceed = mw.Handle(w, r)
 		})
 		if err := decide(c); err != nil || !proceed {
@@ -48,7 +49,7 @@ func cors(mw *ampcors.Middleware) fiber.Handler {
 	}
 }
 
-// global has ampcors before everything.
+// global puts ampcors before everything.
 func global(mw *ampcors.Middleware) *fiber.App {
 	app := fiber.New()
 	app.Use(varies)
@@ -58,7 +59,7 @@ func global(mw *ampcors.Middleware) *fiber.App {
 	return app
 }
 
-// group has ampcors before what is below /api alone.
+// group puts ampcors only before /api.
 func group(mw *ampcors.Middleware) *fiber.App {
 	app := fiber.New()
 	app.Use(varies)
@@ -89,7 +90,7 @@ func routes(r fiber.Router) {
 	})
 	r.Get("/stream", func(c fiber.Ctx) error {
 		return c.SendStreamWriter(func(w *bufio.Writer) {
-			// No context ends when the reader goes away; the next write tells.
+			// No context is canceled when the client goes away, but the next write fails.
 			comments.Stream(context.Background(), w, w.Flush)
 		})
 	})

@@ -8,9 +8,9 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// Incorrect: gin.WrapH around the middleware. It writes the refusal, but gin goes on to
-// the next handler, and what a forged request asked for is done. The status hides that.
-// Call Handle, and Abort if it returns false.
+// Incorrect: gin.WrapH around the middleware. It writes 403, but gin goes on to the next
+// handler, which runs the forged request. The status hides that. Call Handle, and Abort if
+// it returns false.
 func Example_incorrectWrapH() {
 	gin.SetMode(gin.ReleaseMode)
 	mw := stacktest.Middleware()
@@ -30,9 +30,8 @@ func Example_incorrectWrapH() {
 	// Handle and Abort: status 403, deleted: false
 }
 
-// Incorrect: a group without a route for OPTIONS. Its middleware runs only behind a
-// route, so the preflight gets 404. Give the group such a route, or Use the middleware on
-// the engine.
+// Incorrect: a group without a route for OPTIONS. Its middleware runs only behind a route,
+// so the preflight gets 404. Add such a route, or call Use on the engine.
 func Example_incorrectGroup() {
 	gin.SetMode(gin.ReleaseMode)
 	mw := stacktest.Middleware()
@@ -48,8 +47,8 @@ func Example_incorrectGroup() {
 	// engine: status 204, DELETE granted
 }
 
-// Incorrect: Use after a route. gin gives a route the middleware that is there when the
-// route is made; this one is open to everybody.
+// Incorrect: Use after a route. A route gets only the middleware that was added before it,
+// so this route is not protected.
 func Example_incorrectOrder() {
 	gin.SetMode(gin.ReleaseMode)
 	mw := stacktest.Middleware()
@@ -62,9 +61,9 @@ func Example_incorrectOrder() {
 	// status 200, deleted: true
 }
 
-// Incorrect: redirects to a path with or without a slash at its end. gin sends them
-// before any middleware runs, so that they have no CORS headers and the page's request
-// ends there. global and group turn them off.
+// Incorrect: redirects that add or remove a trailing slash. gin sends them before any
+// middleware runs, so they have no CORS headers and the page's request fails. global and
+// group turn them off.
 func Example_incorrectRedirects() {
 	gin.SetMode(gin.ReleaseMode)
 	mw := stacktest.Middleware()

@@ -1,13 +1,13 @@
-// Command gin is an API in gin. Use on the engine, before the routes, sees every request,
-// preflights too; but gin's redirects to a path with or without a slash at its end come
-// before any middleware, so that a page cannot follow them: they are turned off here.
+// Command gin is an API in gin. Middleware added by Use on the engine, before the routes,
+// sees every request, including preflights. gin's redirects that add or remove a trailing
+// slash run before any middleware, so a page cannot follow them. They are turned off here.
 //
-// What a group is given runs only once a route is found, so the group needs a route for
-// OPTIONS (and one more for OPTIONS of "" if it has a route for that), and what it does not
-// find has no CORS headers. Prefer the engine.
+// Middleware on a group runs only after a route is found. The group therefore needs a route
+// for OPTIONS, and one more for OPTIONS of "" if it has a route for "". A 404 below the
+// group has no CORS headers. Prefer the engine.
 //
-// gin goes on to the next handler whatever one has written, until Abort is called:
-// gin.WrapH around a middleware never does that.
+// gin goes on to the next handler until Abort is called, even if a response was written.
+// gin.WrapH around a middleware never calls Abort.
 package main
 
 import (
@@ -28,7 +28,7 @@ func main() {
 	log.Fatal(global(mw).Run("localhost:8080"))
 }
 
-// cors is all that ampcors needs.
+// cors returns ampcors as a gin handler.
 func cors(mw *ampcors.Middleware) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		if !mw.Handle(c.Writer, c.Request) {
@@ -37,25 +37,25 @@ func cors(mw *ampcors.Middleware) gin.HandlerFunc {
 	}
 }
 
-// global has ampcors before everything.
+// global puts ampcors before everything.
 func global(mw *ampcors.Middleware) *gin.Engine {
 	r := gin.New()
-	r.RedirectTrailingSlash = false // a page could not follow
+	r.RedirectTrailingSlash = false // a page could not follow the redirect
 	r.Use(varies)
-	r.Use(cors(mw)) // before the routes: those that are there already are not protected
+	r.Use(cors(mw)) // before the routes: earlier routes are not protected
 	r.GET("/healthz", func(c *gin.Context) {})
 	routes(r.Group("/api"))
 	return r
 }
 
-// group has ampcors before what is below /api alone.
+// group puts ampcors only before /api.
 func group(mw *ampcors.Middleware) *gin.Engine {
 	r := gin.New()
 	r.RedirectTrailingSlash = false
 	r.Use(varies)
 	r.GET("/healthz", func(c *gin.Context) {})
 	g := r.Group("/api", cors(mw))
-	g.OPTIONS("/*path", func(c *gin.Context) { c.Status(http.StatusNoContent) }) // for preflights to be seen
+	g.OPTIONS("/*path", func(c *gin.Context) { c.Status(http.StatusNoContent) }) // so that cors sees preflights
 	routes(g)
 	return r
 }

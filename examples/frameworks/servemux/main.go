@@ -1,8 +1,8 @@
-// Command servemux is an API with method patterns in net/http's ServeMux. Wrap goes
-// around a whole mux: one that knows "POST /api/comments" and no OPTIONS answers a
-// preflight with 405, and a handler behind that pattern is never asked. A mux redirects
-// paths such as "/api" and "//api/comments" before what is behind its patterns is asked, so
-// that a page cannot follow where Wrap is only around a group.
+// Command servemux is an API with method patterns in net/http's ServeMux. Wrap a whole mux:
+// if it has "POST /api/comments" but no pattern for OPTIONS, it answers a preflight with
+// 405 and does not call the handler behind that pattern. A mux redirects paths such as
+// "/api" and "//api/comments" before it calls any handler. If Wrap is only around a group,
+// the redirect has no CORS headers, and a page cannot follow it.
 package main
 
 import (
@@ -21,7 +21,7 @@ func main() {
 	log.Fatal(http.ListenAndServe("localhost:8080", global(mw)))
 }
 
-// global has ampcors before everything.
+// global puts ampcors before everything.
 func global(mw *ampcors.Middleware) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {})
@@ -29,7 +29,7 @@ func global(mw *ampcors.Middleware) http.Handler {
 	return varies(mw.Wrap(mux))
 }
 
-// group has ampcors before what is below /api alone.
+// group puts ampcors only before /api.
 func group(mw *ampcors.Middleware) http.Handler {
 	api := http.NewServeMux()
 	routes(api)

@@ -7,9 +7,9 @@ import (
 	"github.com/ampcors/ampcors/examples/frameworks/internal/stacktest"
 )
 
-// Incorrect: the middleware stands behind a pattern that has a method. The mux knows no
-// route for the preflight's OPTIONS and answers 405 itself; a page can then never send
-// DELETE. Wrap the mux, as group and global do.
+// Incorrect: the middleware is behind a pattern that has a method. The mux has no pattern
+// for the preflight's OPTIONS and answers 405 itself, so a page can never send DELETE. Wrap
+// the mux, as group and global do.
 func Example_incorrectMethodPattern() {
 	mw := stacktest.Middleware()
 	mux := http.NewServeMux()
@@ -22,8 +22,8 @@ func Example_incorrectMethodPattern() {
 	// before the mux: status 204, DELETE granted
 }
 
-// Incorrect, if pages call "/api" and the like: Wrap around a group only. The mux before it
-// redirects such paths without CORS headers, and the page's request ends there.
+// Incorrect if pages call paths such as "/api": Wrap around a group only. The mux before it
+// redirects such paths without CORS headers, so the page's request fails.
 func Example_incorrectRedirects() {
 	mw := stacktest.Middleware()
 	for _, h := range []http.Handler{group(mw), global(mw)} {

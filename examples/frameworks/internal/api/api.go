@@ -20,15 +20,15 @@ func Config() ampcors.Config {
 	}
 }
 
-// Comments are those of readers.
+// Comments holds the comments of readers.
 type Comments struct {
 	mu      sync.Mutex
 	list    []string
-	deleted int           // how many there were before those in the list
+	deleted int           // how many were deleted; they came before those in the list
 	added   chan struct{} // closed when there is one more
 }
 
-// Add keeps a copy of text, which may lie in memory that a framework uses again.
+// Add stores a copy of text, as a framework may reuse its memory.
 func (c *Comments) Add(text []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,7 +55,7 @@ func (c *Comments) Clear() {
 }
 
 // Stream writes a line for each comment from now on, and flushes after each, until ctx
-// ends or the reader is gone.
+// is done or a write fails.
 func (c *Comments) Stream(ctx context.Context, w io.Writer, flush func() error) {
 	c.mu.Lock()
 	next := c.deleted + len(c.list)
@@ -79,7 +79,7 @@ func (c *Comments) Stream(ctx context.Context, w io.Writer, flush func() error) 
 			}
 			c.mu.Lock()
 		}
-		next = max(next, c.deleted) // those before are gone
+		next = max(next, c.deleted) // skip deleted comments
 		line = c.list[next-c.deleted]
 		next++
 		c.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestAStreamOutlivesDeletedComments: those that it had not sent yet are gone, and what
-// comes later is sent.
+// TestAStreamOutlivesDeletedComments: deleted comments that were not sent yet are skipped,
+// and later ones are sent.
 func TestAStreamOutlivesDeletedComments(t *testing.T) {
 	c := new(Comments)
 	isWaiting := func() bool {

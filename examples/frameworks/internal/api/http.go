@@ -6,11 +6,11 @@ import (
 	"net/http"
 )
 
-// The handlers of those programs whose framework takes net/http's.
+// Handlers for the frameworks that use net/http handlers.
 
 func (c *Comments) HandleList(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(c.List()) // if it fails, the reader is gone
+	_ = json.NewEncoder(w).Encode(c.List()) // if it fails, the client is gone
 }
 
 func (c *Comments) HandleAdd(w http.ResponseWriter, r *http.Request) {

@@ -9,7 +9,7 @@ import (
 	"github.com/ampcors/ampcors/examples/frameworks/internal/api"
 )
 
-// Middleware returns what the programs use.
+// Middleware returns the Middleware that the programs use.
 func Middleware() *ampcors.Middleware {
 	mw, err := ampcors.New(api.Config())
 	if err != nil {
@@ -18,8 +18,8 @@ func Middleware() *ampcors.Middleware {
 	return mw
 }
 
-// Preflight tells what a handler answers to the preflight for a DELETE of the comments,
-// from the page of a publisher that is allowed.
+// Preflight describes a handler's answer to the preflight for a DELETE of the comments,
+// from the page of an allowed publisher.
 func Preflight(h http.Handler) string {
 	w := ask(h, "OPTIONS", "/api/comments", cacheOrigin)
 	granted := w.Header().Get("Access-Control-Allow-Methods")
@@ -35,8 +35,8 @@ func Forge(h http.Handler) int {
 	return ask(h, "DELETE", "/api/comments", evilOrigin).Code
 }
 
-// Read returns the status with which a handler answers the page of a publisher that is
-// allowed, and Access-Control-Allow-Origin.
+// Read returns the status and the Access-Control-Allow-Origin of a handler's answer to a
+// page of an allowed publisher.
 func Read(h http.Handler, path string) (status int, allowed string) {
 	w := ask(h, "GET", path, cacheOrigin)
 	return w.Code, w.Header().Get("Access-Control-Allow-Origin")
@@ -45,7 +45,7 @@ func Read(h http.Handler, path string) (status int, allowed string) {
 func ask(h http.Handler, method, path, origin string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, path, nil)
 	r.Header.Set("Origin", origin)
-	r.Header.Set("Access-Control-Request-Method", "DELETE") // which counts in a preflight alone
+	r.Header.Set("Access-Control-Request-Method", "DELETE") // used only in a preflight
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	return w

@@ -1,5 +1,5 @@
-// Package stacktest has the tests that each framework's program must pass. They know
-// nothing of it but its address.
+// Package stacktest has the tests that each framework's program must pass. They know only
+// its address.
 package stacktest
 
 import (
@@ -19,16 +19,16 @@ import (
 const (
 	cacheOrigin = "https://www-example-com.cdn.ampproject.org"
 	evilOrigin  = "https://evil-example.cdn.ampproject.org"
-	varyOuter   = "Accept-Encoding" // by a middleware that runs before ampcors
+	varyOuter   = "Accept-Encoding" // added by a middleware that runs before ampcors
 )
 
 // Limits are what a framework cannot do.
 type Limits struct {
-	GroupMissesNotFound bool // what a group does not find passes its middleware by
+	GroupMissesNotFound bool // a request that a group has no route for bypasses its middleware
 }
 
 // Run runs the tests against a server with ampcors before everything, and against one
-// with ampcors before what is below /api alone.
+// with ampcors only before /api.
 func Run(t *testing.T, global, group func(*ampcors.Middleware, net.Listener) error, limits Limits) {
 	for _, mount := range []struct {
 		name  string
@@ -46,7 +46,7 @@ func Run(t *testing.T, global, group func(*ampcors.Middleware, net.Listener) err
 	}
 }
 
-// RunHTTP is Run for what net/http serves.
+// RunHTTP is Run for net/http handlers.
 func RunHTTP[H http.Handler](t *testing.T, global, group func(*ampcors.Middleware) H, limits Limits) {
 	serve := func(mount func(*ampcors.Middleware) H) func(*ampcors.Middleware, net.Listener) error {
 		return func(mw *ampcors.Middleware, l net.Listener) error { return http.Serve(l, mount(mw)) }
@@ -56,8 +56,8 @@ func RunHTTP[H http.Handler](t *testing.T, global, group func(*ampcors.Middlewar
 
 type server struct{ addr string }
 
-// client gives up on a stream that should have been refused, and follows no redirect, as
-// a page could not if it has no CORS headers.
+// client has a timeout, as a stream that should be denied does not end. It follows no
+// redirects: a page could not follow one without CORS headers.
 var client = http.Client{
 	Timeout:       20 * time.Second,
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -127,7 +127,7 @@ func (s server) dial(t *testing.T) net.Conn {
 	return conn
 }
 
-// comments returns the list, by which it can be seen whether a handler ran.
+// comments returns the list of comments. It shows whether a handler ran.
 func (s server) comments(t *testing.T) string {
 	t.Helper()
 	_, body := s.do(t, "GET", "/api/comments", "", "Origin: "+cacheOrigin)
@@ -153,18 +153,18 @@ func (s server) requests(t *testing.T) {
 		{"allowed", "GET", "/api/comments", []string{origin}, 200, cacheOrigin, true, `[]`},
 		{"own origin", "GET", "/api/comments", []string{"Origin: https://news.example"}, 200, "https://news.example", true, `[]`},
 		{"no Origin", "GET", "/api/comments", nil, 200, "", true, `[]`},
-		{"refused", "GET", "/api/comments", []string{evil}, 403, "", true, `[]`},
-		{"refused, unsafe", "POST", "/api/comments", []string{evil}, 403, "", true, `[]`},
+		{"denied", "GET", "/api/comments", []string{evil}, 403, "", true, `[]`},
+		{"denied, unsafe", "POST", "/api/comments", []string{evil}, 403, "", true, `[]`},
 		{"forged", "POST", "/api/comments", nil, 403, "", true, `[]`},
 		{"allowed, unsafe", "POST", "/api/comments", []string{origin}, 201, cacheOrigin, true, `["hello"]`},
-		{"refused, another method", "DELETE", "/api/comments", []string{evil}, 403, "", true, `["hello"]`},
+		{"denied, another method", "DELETE", "/api/comments", []string{evil}, 403, "", true, `["hello"]`},
 		{"preflight, though there is no route for OPTIONS", "OPTIONS", "/api/comments", []string{origin, asks + "DELETE", "Access-Control-Request-Headers: content-type"}, 204, cacheOrigin, false, `["hello"]`},
 		{"preflight on another route", "OPTIONS", "/api/stream", []string{origin, asks + "DELETE", "Access-Control-Request-Headers: content-type"}, 204, cacheOrigin, false, `["hello"]`},
-		{"refused preflight", "OPTIONS", "/api/comments", []string{evil, asks + "DELETE"}, 403, "", false, `["hello"]`},
+		{"denied preflight", "OPTIONS", "/api/comments", []string{evil, asks + "DELETE"}, 403, "", false, `["hello"]`},
 		{"preflight for a method that is not allowed", "OPTIONS", "/api/comments", []string{origin, asks + "PUT"}, 403, "", false, `["hello"]`},
 		{"allowed, another method", "DELETE", "/api/comments", []string{origin}, 200, cacheOrigin, true, `[]`},
-		{"refused stream", "GET", "/api/stream", []string{evil}, 403, "", true, `[]`},
-		{"refused upgrade", "GET", "/api/upgrade", []string{evil, "Connection: Upgrade", "Upgrade: echo"}, 403, "", true, `[]`},
+		{"denied stream", "GET", "/api/stream", []string{evil}, 403, "", true, `[]`},
+		{"denied upgrade", "GET", "/api/upgrade", []string{evil, "Connection: Upgrade", "Upgrade: echo"}, 403, "", true, `[]`},
 	} {
 		body := ""
 		if test.method == "POST" {
@@ -183,12 +183,12 @@ func (s server) requests(t *testing.T) {
 			want = []string{test.acao}
 		}
 		check("want Access-Control-Allow-Origin once, or not at all", slices.Equal(resp.Header.Values("Access-Control-Allow-Origin"), want))
-		check("want credentials with it alone", (resp.Header.Get("Access-Control-Allow-Credentials") == "true") == (test.acao != ""))
+		check("want credentials only with it", (resp.Header.Get("Access-Control-Allow-Credentials") == "true") == (test.acao != ""))
 		exposed := ""
 		if test.acao != "" && test.method != "OPTIONS" {
 			exposed = "AMP-Redirect-To"
 		}
-		check("want AMP-Redirect-To exposed to those who may read", resp.Header.Get("Access-Control-Expose-Headers") == exposed)
+		check("want AMP-Redirect-To exposed only to allowed pages", resp.Header.Get("Access-Control-Expose-Headers") == exposed)
 		vary := splitVary(resp.Header)
 		check("an earlier Vary is kept", slices.Contains(vary, varyOuter))
 		check("Vary on Origin", slices.Contains(vary, "Origin") == test.vary)
@@ -205,8 +205,8 @@ func (s server) requests(t *testing.T) {
 	}
 }
 
-// notFound: a page can read that there is nothing. Nor is it redirected because of a
-// slash at the end; fiber takes both paths for one.
+// notFound: a page can read a 404. It is not redirected because of a trailing slash; fiber
+// treats both paths as the same.
 func (s server) notFound(t *testing.T, unseen bool) {
 	want := cacheOrigin
 	if unseen {
@@ -228,7 +228,7 @@ func (s server) outside(t *testing.T, global bool) {
 	}
 }
 
-// splitVary returns Vary's names, which may stand in one line or in several.
+// splitVary returns the names in Vary, which may have one line or several.
 func splitVary(h http.Header) (names []string) {
 	for _, line := range h.Values("Vary") {
 		for name := range strings.SplitSeq(line, ",") {
@@ -238,8 +238,8 @@ func splitVary(h http.Header) (names []string) {
 	return names
 }
 
-// streaming: each line arrives while the handler still runs, because the next one is
-// only made when the one before has been read.
+// streaming: each line arrives while the handler still runs, because the next comment is
+// only sent after the line before has been read.
 func (s server) streaming(t *testing.T) {
 	resp := s.open(t, "GET", "/api/stream", "", "Origin: "+cacheOrigin)
 	defer resp.Body.Close()
@@ -278,8 +278,8 @@ func (s server) hijacking(t *testing.T) {
 	}
 }
 
-// oneConnection: origins that follow one another in the same memory, as a framework may
-// use its buffers again, do not get into one another's way.
+// oneConnection: consecutive origins do not affect each other, even if a framework reuses
+// the same memory for them.
 func (s server) oneConnection(t *testing.T) {
 	hash := func(publisher string) string {
 		prefix, err := ampcors.FallbackPrefix(publisher)

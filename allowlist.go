@@ -10,19 +10,19 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 )
 
-// An allowlist knows the publishers that are allowed. It does not change once it
-// is built, but for the LRU, whose content never changes an answer.
+// An allowlist holds the publishers that are allowed. After it is built, only its LRU
+// changes, and that never changes an answer.
 type allowlist struct {
-	names    []string                       // exact publishers; what follows has indices in it
+	names    []string                       // exact publishers; the fields below hold indices into it
 	exact    map[string]uint32              // by name
 	punycode map[string]uint32              // by prefix, if that begins "xn--"
 	recent   *lru.Cache[hashPrefix, uint32] // by hash prefix; nil without names
 	hashes   []hashEntry                    // by SHA-256, sorted
-	patterns map[string]struct{}            // what stands behind "*."
+	patterns map[string]struct{}            // what follows "*."
 }
 
-// A hashEntry is the start of a publisher's SHA-256, and its index in names. It
-// finds a publisher by hash at 16 bytes each, where whole hashes would take 36.
+// A hashEntry is the start of a publisher's SHA-256, and the publisher's index in names. It
+// takes 16 bytes; with the whole hash it would take 36.
 type hashEntry struct {
 	start uint64
 	index uint32
@@ -31,9 +31,9 @@ type hashEntry struct {
 func hashStart(sum *[sha256.Size]byte) uint64 { return binary.BigEndian.Uint64(sum[:]) }
 
 // newAllowlist builds an allowlist of domains and bases of patterns that are in the
-// form that parseDomain returns. All hashes are computed here, so that no request
-// has to. So are the prefixes that begin "xn--", which take several times as long to
-// decode as to look up.
+// form that parseDomain returns. All hashes are computed here, so that no request has to.
+// The prefixes that begin "xn--" are also computed here, because to decode one takes
+// several times as long as to look it up.
 func newAllowlist(names []string, patterns []string, cacheSize int) *allowlist {
 	a := &allowlist{
 		names:  names,
@@ -41,12 +41,12 @@ func newAllowlist(names []string, patterns []string, cacheSize int) *allowlist {
 		hashes: make([]hashEntry, 0, len(names)),
 	}
 	if len(names) > 0 {
-		// Its only error is a size below one, which is none here.
+		// The only error is a size below one, which cannot happen here.
 		a.recent, _ = lru.New[hashPrefix, uint32](min(cacheSize, len(names)))
 	}
 	for i, name := range names {
 		if _, twice := a.exact[name]; twice {
-			continue // a set: naming a publisher twice says nothing new
+			continue // listed twice
 		}
 		index := uint32(i)
 		a.exact[name] = index
@@ -112,8 +112,8 @@ func (a *allowlist) findRecentHash(prefix string) (name string, ok bool) {
 		return "", false
 	}
 	copy(key[:], prefix)
-	// Peek takes only the read lock. The order in which the LRU forgets is then that
-	// of entry, which is good enough for what forgetting costs.
+	// Peek takes only the read lock. Entries are then evicted in the order in which they
+	// were added, which is good enough because a missing entry costs little.
 	if i, ok := a.recent.Peek(key); ok {
 		return a.names[i], true
 	}
@@ -121,12 +121,11 @@ func (a *allowlist) findRecentHash(prefix string) (name string, ok bool) {
 }
 
 // findHash finds an exactly listed publisher by a hash prefix and the SHA-256 that it spells,
-// and has the LRU remember it.
+// and adds it to the LRU.
 //
-// The LRU saves a computation, and nothing else: what it has forgotten is found
-// again from the sorted hashes by a binary search and, unless two names share the
-// first 64 bits, one SHA-256. An unknown hash is never stored, so that invented
-// ones push nothing out.
+// The LRU only saves a computation. An evicted prefix is found again by a binary search in
+// the sorted hashes and, unless two names share the first 64 bits, one SHA-256. An unknown
+// hash prefix is never stored, so that invented ones evict nothing.
 func (a *allowlist) findHash(prefix string, sum *[sha256.Size]byte) (name string, ok bool) {
 	start := hashStart(sum)
 	at, _ := slices.BinarySearchFunc(a.hashes, start, func(e hashEntry, start uint64) int {

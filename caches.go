@@ -19,9 +19,9 @@ import (
 // ID and CacheDomain are required.
 //
 // To trust a cache is to trust whoever owns its domain today: the owner can serve
-// any page under any publisher's prefix. Caches end: Cloudflare's, amp.cloudflare.com,
-// is no longer in the registry. A domain that nobody runs a cache on any more can
-// change hands. Use a list that is up to date, and no more of it than is needed.
+// any page under any publisher's prefix. Caches are shut down: Cloudflare's,
+// amp.cloudflare.com, is no longer in the registry. The domain of a former cache can change
+// hands. Use a list that is up to date, and only the caches that you need.
 type Cache struct {
 	ID                          string `json:"id"`                          // short name, such as "google"
 	Name                        string `json:"name"`                        // for people
@@ -96,11 +96,11 @@ const (
 	maxCaches = 100
 )
 
-// ParseCaches reads a list of AMP Caches in the format of caches.json. It refuses a list that
-// is empty, is longer than 1 MiB, or has a problem in any entry: each problem is a
-// *[ValueError], all of them joined. Members that it does not know are ignored, as the
-// registry may gain some. A member that occurs twice, or that differs from a known one in
-// case alone, is an error.
+// ParseCaches reads a list of AMP Caches in the format of caches.json. A list that is
+// empty, is longer than 1 MiB, or has a problem in any entry is rejected. Each problem of
+// an entry is a *[ValueError]; they are joined. Unknown members are ignored, because the
+// registry may add some. A member that occurs twice, or that differs from a known one only
+// in case, is an error.
 func ParseCaches(r io.Reader) ([]Cache, error) {
 	if r == nil {
 		return nil, errors.New("ampcors: there is no list of AMP Caches to read")
@@ -127,7 +127,7 @@ func ParseCaches(r io.Reader) ([]Cache, error) {
 	if name := ambiguousMember(data, "caches"); name != "" {
 		return nil, &ValueError{Path: "caches", Value: name, Reason: "is a member that occurs twice, or in another case", Want: `one member "caches"`}
 	}
-	entries := list.Caches[:min(len(list.Caches), maxCaches+1)] // one too many is enough to refuse
+	entries := list.Caches[:min(len(list.Caches), maxCaches+1)] // one too many is enough to reject the list
 	caches := make([]Cache, len(entries))
 	var problems []*ValueError
 	for i, entry := range entries {
@@ -158,16 +158,16 @@ var cacheMembers = func() (names []string) {
 	return names
 }()
 
-// ambiguousMember returns a member of a valid JSON object that encoding/json takes for a known one
-// although it is spelled in another case, or occurs again: the last of them would win. It
-// returns "" if there is none.
+// ambiguousMember returns a member of a valid JSON object that encoding/json reads as a
+// known one, although it is spelled in another case or occurs again. The last of them would
+// win. It returns "" if there is none.
 func ambiguousMember(object []byte, known ...string) string {
 	tokens := json.NewDecoder(bytes.NewReader(object))
 	if start, _ := tokens.Token(); start != json.Delim('{') {
 		return "" // null
 	}
 	seen := make(map[string]bool)
-	for tokens.More() { // it is valid, so that there are no errors
+	for tokens.More() { // it is valid, so there are no errors
 		token, _ := tokens.Token()
 		var value json.RawMessage
 		_ = tokens.Decode(&value)
@@ -182,13 +182,13 @@ func ambiguousMember(object []byte, known ...string) string {
 	return ""
 }
 
-// checkCaches returns every problem of a list of caches, which is at a path.
+// checkCaches returns every problem of the list of caches at path.
 func checkCaches(path string, caches []Cache) (problems []*ValueError) {
 	if len(caches) == 0 {
 		return []*ValueError{{Path: path, Reason: "names no cache", Want: "at least one"}}
 	}
 	if len(caches) > maxCaches {
-		return []*ValueError{{Path: path, Reason: fmt.Sprintf("names more than %d caches", maxCaches), Want: "the few that there are"}}
+		return []*ValueError{{Path: path, Reason: fmt.Sprintf("names more than %d caches", maxCaches), Want: "only the caches to trust"}}
 	}
 	seen := make(map[string]int, len(caches))
 	for i, c := range caches {
@@ -226,7 +226,7 @@ func checkCaches(path string, caches []Cache) (problems []*ValueError) {
 			for j, other := range caches[:i] {
 				if isOrIsBelow(c.CacheDomain, other.CacheDomain) || isOrIsBelow(other.CacheDomain, c.CacheDomain) {
 					report("cacheDomain", c.CacheDomain, fmt.Sprintf("overlaps with that of cache %d, %q", j, other.CacheDomain),
-						"domains of which none contains another")
+						"domains that do not contain each other")
 					break
 				}
 			}

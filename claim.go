@@ -11,8 +11,8 @@ import (
 // "https://", a domain, and a port.
 const maxOrigin = len("https://") + maxDomain + len(":65535")
 
-// A claim is what an Origin value says about whose page sends a request. It is read from
-// the value alone.
+// A claim says which publisher's page an Origin value names, if any. It is read from the
+// value alone.
 type claim struct {
 	form    form
 	problem problem    // why the host or the prefix names no publisher
@@ -20,19 +20,19 @@ type claim struct {
 	aLabel  bool       // of a host: a label is marked as an A-label, and has not been decoded
 	length  uint8      // of the domain in buf
 	cache   *cacheHost // nil unless the host is below the domain of a trusted AMP Cache
-	name    string     // the domain prefix below a cache, and else the host
+	name    string     // the domain prefix below a cache, otherwise the host
 	long    string     // a domain that is too long for buf
-	text    *string    // set by Explain, which wants the prefix decoded and unwrapped here, and every check made
+	text    *string    // if not nil, where check stores the prefix decoded and unwrapped; for Explain
 
-	// What a prefix spells, which is here and in no string of its own so that nothing is
-	// allocated: a domain, or the SHA-256 of one.
+	// What a prefix spells: a domain, or the SHA-256 of one. It is stored here and not in a
+	// string, so that nothing is allocated.
 	buf [maxLabel]byte
 }
 
 // domain returns the publisher domain that the claim names, if it has been checked and has
-// no problem; "" for a hash prefix. It is valid only as long as the claim, or as long as the
-// Origin's own memory, which fasthttp adaptors use again after the request. Clone what is
-// kept.
+// no problem. It returns "" for a hash prefix. The string is valid only as long as the
+// claim and the Origin's memory, which fasthttp adaptors reuse after the request. Clone it
+// to keep it.
 func (cl *claim) domain() string {
 	switch {
 	case cl.cache == nil:
@@ -43,8 +43,8 @@ func (cl *claim) domain() string {
 	return unsafe.String(&cl.buf[0], cl.length)
 }
 
-// key returns what the publisher is looked up by; the form says what it is. Like domain, it
-// must not be kept.
+// key returns the string by which the publisher is looked up: see form. Like that of
+// domain, it must not be kept.
 func (cl *claim) key() string {
 	if cl.form == formPlain {
 		return unsafe.String(&cl.buf[0], cl.length)
@@ -59,14 +59,14 @@ func (cl *claim) sum() *[sha256.Size]byte { return (*[sha256.Size]byte)(cl.buf[:
 type form uint8
 
 const (
-	// Those that name nobody.
+	// Forms that name no publisher.
 	formNone      form = iota // no Origin, or several
 	formMalformed             // not a scheme, "://" and a host
 	formNull
 	formOtherScheme
 	formBareCache // a cache's domain, without a prefix
 
-	// Those that may name a publisher.
+	// Forms that may name a publisher.
 	formHTTPHost // http; the key is the host
 	formHost     // https, and not below a trusted cache's domain; the key is the host
 	formPlain    // a prefix that only has to be unfolded; the key is the domain
@@ -80,18 +80,18 @@ type hosts struct {
 	reserved []reservedHost
 }
 
-// A reservedHost is a domain at and below which no host is a publisher's, because anybody's
-// page or ad can be there.
+// A reservedHost is a domain whose hosts, itself and all below it, cannot be publishers,
+// because anybody's page or ad can be there.
 type reservedHost struct {
 	domain  string
-	isCache bool // and not for third-party frames
+	isCache bool // false for third-party frames
 }
 
 // A cacheHost recognizes the origins of one AMP Cache.
 type cacheHost struct{ id, domain string }
 
-// newHosts returns the hosts of trusted caches. Reserved are their domains, those of the
-// registry's caches, trusted or not, and those of third-party frames.
+// newHosts returns the hosts of trusted caches. The reserved hosts are the domains and the
+// third-party frame domains of the trusted caches and of all caches in the registry.
 func newHosts(trusted []Cache) hosts {
 	var h hosts
 	for _, c := range trusted {
@@ -107,7 +107,7 @@ func newHosts(trusted []Cache) hosts {
 	return h
 }
 
-// reservedFor returns the reserved host that a host is, or is below.
+// reservedFor returns the reserved host whose domain is host or contains it.
 func (h *hosts) reservedFor(host string) (*reservedHost, bool) {
 	for i := range h.reserved {
 		if isOrIsBelow(host, h.reserved[i].domain) {
@@ -122,8 +122,8 @@ func (h *hosts) isReserved(host string) bool {
 	return reserved
 }
 
-// split cuts the domain of an AMP Cache off the host of an origin, which leaves the domain
-// prefix: "" for the bare cache domain. Of any other host it leaves all.
+// split cuts the domain of a trusted AMP Cache off the host of an origin, and returns the
+// domain prefix: "" for the bare cache domain. It returns any other host unchanged.
 func (h *hosts) split(host string) (name string, cache *cacheHost) {
 	for i := range h.caches {
 		if c := &h.caches[i]; isOrIsBelow(host, c.domain) {
@@ -134,16 +134,16 @@ func (h *hosts) split(host string) (name string, cache *cacheHost) {
 }
 
 // isOrIsBelow reports whether host is the domain or one of its subdomains. It looks for the
-// dot first: without it, evilcdn.ampproject.org would be below cdn.ampproject.org, and few
-// hosts have one at that place.
+// dot first, because few hosts have one at that place. The dot is needed: without it,
+// evilcdn.ampproject.org would be below cdn.ampproject.org.
 func isOrIsBelow(host, domain string) bool {
 	n := len(host) - len(domain)
 	return (n == 0 || n > 0 && host[n-1] == '.') && host[n:] == domain
 }
 
-// read reads an Origin value as far as a lookup needs it. What costs more than that is left
-// to check and checkAll, because a name that a lookup finds has passed all checks before it
-// was listed.
+// read reads an Origin value as far as a lookup needs it. check and checkAll do the more
+// expensive work. A listed name does not need them: it passed all checks before it was
+// listed.
 func (cl *claim) read(origin string, h *hosts) {
 	if len(origin) > maxOrigin {
 		cl.form, cl.problem = formMalformed, problemTooLong
@@ -217,9 +217,9 @@ func (cl *claim) check() {
 	}
 }
 
-// checkAll finds the problems that check leaves out: whether the domain is reserved, and
-// whether a host's A-labels are punycode. They change nothing for an origin that is denied in
-// any case, and the latter takes long to find.
+// checkAll also finds the problems that check does not look for: whether the domain is
+// reserved, and whether a host's A-labels are punycode. If an origin is denied in any case,
+// they do not change the decision, and to check punycode takes long.
 func (cl *claim) checkAll(h *hosts) {
 	cl.check()
 	if cl.problem == noProblem && h.isReserved(cl.domain()) {
@@ -230,10 +230,10 @@ func (cl *claim) checkAll(h *hosts) {
 	}
 }
 
-// namesDomain reports whether a checked claim names a domain, if only a reserved one.
+// namesDomain reports whether a checked claim names a domain, even if it is reserved.
 func (cl *claim) namesDomain() bool {
 	return cl.problem == noProblem || cl.problem == problemReserved
 }
 
-// namesSomebody reports whether the claim may name a publisher.
-func (cl *claim) namesSomebody() bool { return cl.form >= formHTTPHost }
+// mayNamePublisher reports whether the claim may name a publisher.
+func (cl *claim) mayNamePublisher() bool { return cl.form >= formHTTPHost }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A policy is a compiled Config. Nothing in it changes but what is remembered of the Source
-// and in the allowlist's LRU, so that a request that holds one is decided by it alone.
+// A policy is a compiled Config. Only the Source's remembered answers and the allowlist's
+// LRU in it change. Each request is decided by one policy.
 type policy struct {
 	cfg                   Config
 	hosts                 hosts
@@ -66,7 +66,7 @@ func compile(cfg Config) (*policy, error) {
 	for _, name := range cfg.RequestHeaders {
 		p.requestHeaders[strings.ToLower(name)] = struct{}{}
 	}
-	// Each name once, with comma and space; as much again for odd spacing.
+	// Room for each name once, with comma and space, and the same again for extra spaces.
 	p.maxRequestHeaderBytes = len(ampSameOrigin)
 	for name := range p.requestHeaders {
 		p.maxRequestHeaderBytes += 2 * (len(name) + len(", "))

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Config says who may call, and how. Its zero value allows nobody and is an error: there is
-// no "allow all". [New] and [Middleware.Reconfigure] check all of it and report every problem
-// at once, each as a *[ValueError].
+// Config says which callers are allowed, and what they may do. Its zero value allows
+// nothing and is an error: there is no "allow all". [New] and [Middleware.Reconfigure]
+// check the whole Config and report every problem at once, each as a *[ValueError].
 //
 // Nothing is trimmed, ignored or corrected: a value is either used as the field's comment
 // says, or it is an error.
@@ -23,24 +23,24 @@ type Config struct {
 	//
 	//   - one domain: "www.example.com", "bücher.example", "xn--bcher-kva.example".
 	//     Case does not matter, and the last two are the same;
-	//   - or a pattern: "*.example.com" stands for every domain below example.com,
-	//     at any depth, but not for example.com itself. What stands behind "*." may
-	//     be a single label.
+	//   - or a pattern: "*.example.com" matches every domain below example.com, at any
+	//     depth, but not example.com itself. The part after "*." may be a single label.
 	//
-	// Prohibited are schemes, ports, paths, IP addresses, trailing dots, single
-	// labels, labels that begin or end with a hyphen, and "*" in any other place. A
-	// pattern over a public suffix, such as "*.com" or "*.github.io", lets in
-	// everybody who can register a name there. It is prohibited unless
-	// DangerouslyAllowPublicSuffixWildcards is set, also without Credentialed: a simple
-	// POST has cookies in any case. The Public Suffix List does not show that a domain
-	// such as "amazonaws.com" has suffixes below it: list only domains all of whose
-	// subdomains are yours. Also prohibited is a pattern that matches a host of an AMP
-	// Cache or of its third-party frames, as anybody's page can be there.
+	// Schemes, ports, paths, IP addresses, trailing dots, single labels, labels that begin
+	// or end with a hyphen, and "*" in any other place are prohibited. A pattern over a
+	// public suffix, such as "*.com" or "*.github.io", allows everybody who can register a
+	// name there. It is prohibited unless DangerouslyAllowPublicSuffixWildcards is set,
+	// even without Credentialed: a simple POST has cookies in any case. The Public Suffix
+	// List does not show that a domain such as "amazonaws.com" has suffixes below it: use a
+	// pattern only if all subdomains are yours. A pattern that matches a host of an AMP
+	// Cache or of its third-party frames is also prohibited, because anybody's page can be
+	// there.
 	//
-	// A pattern does not match a cache origin with a hash prefix, because a hash cannot
-	// be reversed: list such a domain by itself, too. Those for which DomainPrefix returns
-	// no dash always have one, such as long names; some caches also hash names with an
-	// underscore, or with "--" at positions 3 and 4 of any label.
+	// A pattern does not match a cache origin with a hash prefix, because a hash prefix
+	// cannot be reversed: list such a domain by itself, too. A domain for which
+	// DomainPrefix returns no dash, such as a long name, always has a hash prefix. Some
+	// caches also use a hash prefix for names with an underscore, or with "--" at positions
+	// 3 and 4 of any label.
 	Publishers []string `json:"publishers,omitempty"`
 
 	// Caches are the AMP Caches to trust; if nil, those of DefaultCaches. See Cache for
@@ -48,10 +48,10 @@ type Config struct {
 	Caches []Cache `json:"caches,omitzero"`
 
 	// Origins are further origins that may call, compared byte by byte, such as
-	// "https://playground.amp.dev" or "http://localhost:8080". They have a scheme
-	// (http or https), a host in lower-case ASCII, and a port only if it is not the
-	// scheme's default. Prohibited are "null", "*", anything behind the host and port, such
-	// as a slash, the bare domains of AMP Caches, and more than 267 bytes.
+	// "https://playground.amp.dev" or "http://localhost:8080". They have a scheme (http or
+	// https), a host in lower-case ASCII, and a port only if it is not the scheme's
+	// default. "null", "*", anything after the host and port, such as a slash, the bare
+	// domains of AMP Caches, and more than 267 bytes are prohibited.
 	Origins []string `json:"origins,omitempty"`
 
 	// Email allows AMP for Email requests, with or without publishers. If zero, none is
@@ -59,42 +59,43 @@ type Config struct {
 	Email Email `json:"email,omitzero"`
 
 	// Credentialed lets callers read answers to requests that were sent with cookies.
-	// A simple POST, such as a form's, is sent with cookies in any case: whether it
-	// reaches the handler, Publishers decides.
+	// A simple POST, such as a form's, is sent with cookies in any case. Publishers decides
+	// whether it reaches the handler.
 	Credentialed bool `json:"credentialed,omitempty"`
 
-	// Methods are those that a preflight may ask for beyond GET, HEAD and POST, such
-	// as "PUT". Case matters, as in HTTP: standard methods are in upper case. Prohibited are "*" and those that the Fetch
-	// standard forbids: CONNECT, TRACE and TRACK.
+	// Methods are those that a preflight may ask for beyond GET, HEAD and POST, such as
+	// "PUT". Case matters, as in HTTP: standard methods are in upper case. "*" and the
+	// methods that the Fetch standard forbids (CONNECT, TRACE and TRACK) are prohibited.
 	Methods []string `json:"methods,omitempty"`
 
-	// RequestHeaders are those that a preflight may ask for beyond Content-Type, in
-	// any case. Prohibited are "*", names that browsers never ask for because scripts
-	// cannot set them, AMP-Same-Origin, which is granted to own origins alone, and
-	// AMP-Email-Sender, which is for mail clients.
+	// RequestHeaders are those that a preflight may ask for beyond Content-Type, in any
+	// case. Prohibited: "*"; names that browsers never ask for because scripts cannot set
+	// them; AMP-Same-Origin, which is granted only to own origins; and AMP-Email-Sender,
+	// which is for mail clients.
 	RequestHeaders []string `json:"requestHeaders,omitempty"`
 
-	// ResponseHeaders are those that the page's script may read beyond the ones that
-	// CORS always exposes. If nil, AMP-Redirect-To, which amp-form needs, is
-	// exposed; an empty list exposes none. Prohibited are "*", Set-Cookie and Set-Cookie2.
+	// ResponseHeaders are those that the page's script may read beyond the ones that CORS
+	// always exposes. If nil, AMP-Redirect-To is exposed, which amp-form needs; an empty
+	// list exposes none. "*", Set-Cookie and Set-Cookie2 are prohibited.
 	ResponseHeaders []string `json:"responseHeaders,omitzero"`
 
-	// MaxAge is how long a browser may remember a preflight: whole seconds, at most
-	// 24 hours, which is where Firefox caps it (Chromium caps it at 2 hours). If zero,
-	// nothing is sent, which browsers take as 5 seconds.
+	// MaxAge is how long a browser may remember a preflight: whole seconds, at most 24
+	// hours, which is Firefox's limit (Chromium's is 2 hours). If zero, no
+	// Access-Control-Max-Age is sent, and browsers use 5 seconds.
 	MaxAge time.Duration `json:"maxAge,omitzero"`
 
-	// ReportOnly denies nothing: a request that would be denied, preflights included, goes
-	// on to the handler, and no CORS header is added or removed. For a trial run in front of what protects the
-	// handler today: Observe and Stats show what would have happened. What is allowed is
-	// answered as always, preflights too, so Credentialed, Methods and the headers must be
-	// those of what is behind. While it is set, nothing here stops a forged request.
+	// ReportOnly denies nothing: a request that would be denied, even a preflight, goes on
+	// to the handler, and no CORS header is added or removed. Use it for a trial run in
+	// front of the middleware that protects the handler today: Observe and Stats show what
+	// would have happened. Allowed requests, preflights too, are answered as always, so
+	// Credentialed, Methods and the headers must be those of that middleware. While
+	// ReportOnly is set, this package stops no forged request.
 	ReportOnly bool `json:"reportOnly,omitempty"`
 
 	// Denied answers a denied request. It gets the decision, and must write the status:
 	// Decision.StatusCode returns 403, or 503 if the Source could not answer. Vary,
-	// Cache-Control: no-store and, with 503, Retry-After are set before. If nil, the answer
-	// is the reason in one line.
+	// Cache-Control: no-store and, with 503, Retry-After are already set. If nil, the
+	// answer is the reason in one line.
 	Denied func(http.ResponseWriter, *http.Request, Decision) `json:"-"`
 
 	// Observe is called with the decision on every request that passes Handle or Wrap,
@@ -121,17 +122,16 @@ type Config struct {
 	DangerouslyAllowHTTPOwnOrigins bool `json:"dangerouslyAllowHTTPOwnOrigins,omitempty"`
 
 	// DangerouslyAllowPublicSuffixWildcards allows a pattern over a whole public suffix. It
-	// is for platforms that own the suffix and mean every one of their customers.
+	// is for platforms that own the suffix and want to allow all of their customers.
 	DangerouslyAllowPublicSuffixWildcards bool `json:"dangerouslyAllowPublicSuffixWildcards,omitempty"`
 
-	// DangerouslyAllowUnsafeRequestsWithoutOrigin lets requests pass that have no
-	// Origin and no AMP-Same-Origin and yet a method other than GET, HEAD or OPTIONS.
-	// Programs send such requests. A browser sends Origin with them, unless it is old,
-	// and then any site can make it send them.
+	// DangerouslyAllowUnsafeRequestsWithoutOrigin allows requests with a method other than
+	// GET, HEAD or OPTIONS that have no Origin and no AMP-Same-Origin. Programs send such
+	// requests. An old browser may also send them, and any site can make it do so.
 	DangerouslyAllowUnsafeRequestsWithoutOrigin bool `json:"dangerouslyAllowUnsafeRequestsWithoutOrigin,omitempty"`
 }
 
-// clone returns a copy that shares no memory with cfg that can be changed.
+// clone returns a copy that shares no mutable memory with cfg.
 func (cfg Config) clone() Config {
 	cfg.Publishers = compact(cfg.Publishers)
 	cfg.Caches = slices.Clone(cfg.Caches)
@@ -144,11 +144,11 @@ func (cfg Config) clone() Config {
 	return cfg
 }
 
-// compact returns a copy of the list whose strings lie in one piece of memory. The
-// garbage collector then has one object to visit for millions of publishers, and the
-// file that a list was read from can go.
+// compact returns a copy of the list whose strings share one block of memory. The garbage
+// collector then visits one object for millions of publishers, and the file that a list was
+// read from can be freed.
 func compact(list []string) []string {
-	list, rest := slices.Clone(list), strings.Clone(strings.Join(list, "")) // Join returns an only string itself
+	list, rest := slices.Clone(list), strings.Clone(strings.Join(list, "")) // Join does not copy a single string
 	for i, s := range list {
 		list[i], rest = rest[:len(s)], rest[len(s):]
 	}

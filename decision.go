@@ -9,16 +9,16 @@ import (
 	"unicode/utf8"
 )
 
-// A Decision says whether a request, or an origin, is allowed, and why. Origin, EmailSender and
-// Publisher may share memory with the request or with the list of publishers: clone what
-// outlives the request.
+// A Decision says whether a request, or an origin, is allowed, and why. Origin, EmailSender
+// and Publisher may share memory with the request or with the list of publishers: clone
+// them to keep them after the request.
 type Decision struct {
 	Allowed bool
 	Reason  Reason
 	Origin  string // as the request had it, unverified and of any length; "" if it had none, or several
 
 	// Publisher is the allowed publisher whose page the Origin names, in lower-case ASCII,
-	// also if a preflight of it is denied. It is "" for any other request.
+	// even if its preflight is denied. It is "" for any other request.
 	Publisher string
 
 	// ClaimedPublisher is the publisher domain that a denied cache origin names, if that
@@ -43,9 +43,9 @@ type Decision struct {
 	SourceErr error
 }
 
-// StatusCode returns the status with which a denied request is answered: 503 if the Source
-// could not answer, and else 403. It returns 204 for an allowed preflight, and for any other
-// allowed request, of which the handler chooses the status.
+// StatusCode returns the status of the response to a denied request: 503 if the Source
+// could not answer, otherwise 403. It returns 204 for an allowed request. That is the
+// status of a preflight; for other requests, the handler chooses the status.
 func (d Decision) StatusCode() int { return d.Reason.statusCode() }
 
 // LogValue returns what is worth logging, for package log/slog. What the caller sent is
@@ -71,7 +71,7 @@ func (d Decision) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
-// printable returns what fits of s into 300 bytes, with what cannot be printed escaped.
+// printable returns s with unprintable characters escaped, truncated to 300 bytes.
 func printable(s string) string {
 	const most = 300
 	var b strings.Builder
@@ -90,8 +90,8 @@ func printable(s string) string {
 	return b.String()
 }
 
-// decision returns what is known of a verdict, for those who want it: names that lie in the
-// request's memory are copied.
+// decision returns the verdict as a Decision. It copies a domain that it takes from the
+// claim.
 func (v *verdict) decision() Decision {
 	d := Decision{Allowed: v.reason.Allowed(), Reason: v.reason, Origin: v.caller.origin}
 	switch {
@@ -117,7 +117,7 @@ func (v *verdict) decision() Decision {
 
 // decide implements the README's table "What each request gets".
 func (p *policy) decide(c *caller, cl *claim, id *identity) Reason {
-	if id.standing.isSender() { // which AMP for Email names, so that Origin does not matter
+	if id.standing.isSender() { // AMP for Email, for which Origin does not matter
 		return p.decideEmail(c, id)
 	}
 	if c.origins == 0 {
@@ -153,8 +153,8 @@ func (p *policy) decide(c *caller, cl *claim, id *identity) Reason {
 	return p.denial(cl)
 }
 
-// decideWithoutOrigin decides on a request that has no Origin. Browsers send one with every
-// request across origins that can be read or that is unsafe.
+// decideWithoutOrigin decides on a request that has no Origin. Browsers send Origin with
+// every cross-origin request that is unsafe or whose response a script can read.
 func (p *policy) decideWithoutOrigin(c *caller) Reason {
 	switch {
 	case c.isSafe():
@@ -196,7 +196,7 @@ func (p *policy) decideEmail(c *caller, id *identity) Reason {
 	return ReasonEmailV1
 }
 
-// denial returns why the claim of somebody who is not known is denied.
+// denial returns why the claim of an unknown caller is denied.
 func (p *policy) denial(cl *claim) Reason {
 	switch {
 	case cl.form == formMalformed:
@@ -214,7 +214,7 @@ func (p *policy) denial(cl *claim) Reason {
 func (cl *claim) hostDenial() Reason {
 	switch cl.problem {
 	case noProblem, problemReserved, problemSingleLabel, problemNumber, problemEdgeHyphen, problemALabel:
-		return ReasonUnknownHost // an origin, but no allowed publisher's
+		return ReasonUnknownHost // an origin, but not of an allowed publisher
 	}
 	return ReasonMalformed
 }
@@ -235,9 +235,9 @@ func (cl *claim) prefixDenial() Reason {
 // Proxies rewrite that list, so that it may have several lines, spaces, empty elements and
 // any case. It may not have more than twice the bytes of a list of all allowed names.
 //
-// A page at its own origin carries AMP-Same-Origin along when it is redirected from the apex
-// to www, and so asks for it. A cache's page must never get it: it would have a header that
-// says that it is not one.
+// AMP pages send AMP-Same-Origin to their own origin. If that redirects the request, such
+// as from the apex to www, the preflight asks for the header. A cache's page must never get
+// it: it could then claim to be a page of the API's own origin.
 func (p *policy) allowsHeaders(lines []string, isOwnOrigin bool) bool {
 	left := p.maxRequestHeaderBytes
 	for _, line := range lines {
@@ -254,7 +254,7 @@ func (p *policy) allowsHeaders(lines []string, isOwnOrigin bool) bool {
 			}
 			lower := strings.ToLower(name)
 			_, ok := p.requestHeaders[lower]
-			if !isASCII(name) || !ok && !(isOwnOrigin && lower == ampSameOrigin) { // some other letters fold to ASCII ones
+			if !isASCII(name) || !ok && !(isOwnOrigin && lower == ampSameOrigin) { // ToLower maps some non-ASCII letters to ASCII
 				return false
 			}
 		}

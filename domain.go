@@ -15,8 +15,8 @@ const (
 	acePrefix = "xn--" // begins an A-label, RFC 5890 section 2.3.2.1
 )
 
-// domainBytes are those of a label in lower case. Underscores are not allowed in
-// host names by RFC 952, but real hosts have them.
+// domainBytes are the bytes of a lower-case label. RFC 952 does not allow underscores in
+// host names, but real hosts have them.
 const domainBytes = "abcdefghijklmnopqrstuvwxyz0123456789-_"
 
 // domainByte is the set of domainBytes.
@@ -27,14 +27,15 @@ var domainByte = func() (set [256]bool) {
 	return set
 }()
 
-// checkDomain returns the problem that keeps d from being a publisher domain: at least two
-// labels in lower-case ASCII, within DNS's limits. It also reports whether a label is marked
-// as an A-label, which decodeDomain then has to check.
+// checkDomain returns the problem because of which d is not a publisher domain. A publisher
+// domain has at least two labels in lower-case ASCII, within the limits of DNS. checkDomain
+// also reports whether a label begins as an A-label does; decodeDomain then has to check
+// it.
 //
-// A label may not begin or end with a hyphen: "a-.b.com" and "a.-b.com" would
-// share the prefix "a---b-com", and no page could be told from the other. The
-// last label may not be a number: no browser loads a page from such a host, and
-// "0.a-b.com.0" would share a prefix with "a-b.com".
+// A label must not begin or end with a hyphen: "a-.b.com" and "a.-b.com" would share the
+// prefix "a---b-com", so their pages would have the same origin. The last label must not be
+// a number: no browser loads a page from such a host, and "0.a-b.com.0" would share a
+// prefix with "a-b.com".
 func checkDomain[T string | []byte](d T) (hasALabel bool, p problem) {
 	switch {
 	case len(d) == 0:
@@ -96,11 +97,10 @@ func isNumber[T string | []byte](label T) bool {
 	return true
 }
 
-// decodeALabel returns the text that an A-label stands for. It accepts only the
-// one encoding of that text, because a second encoding would be a second name
-// for the same publisher. It uses raw punycode (RFC 3492): the UTS 46 profiles
-// refuse hyphens that the AMP algorithm writes, map letters such as ß, and
-// change with each version of Unicode.
+// decodeALabel returns the text that an A-label encodes. It accepts only the one encoding
+// of that text, because a second encoding would be a second name for the same publisher. It
+// uses raw punycode (RFC 3492): the UTS 46 profiles reject hyphens that the AMP algorithm
+// writes, map letters such as ß, and change with each version of Unicode.
 func decodeALabel(label string) (text string, p problem) {
 	text, err := idna.Punycode.ToUnicode(label)
 	if err != nil {
@@ -161,8 +161,8 @@ type domainError struct {
 
 const wantDomain = `a domain such as "www.example.com"`
 
-// at turns e into the error on the value at a path. before is what stands before the
-// domain in the value and belongs there: "*." in a pattern.
+// at returns e as the error for a value at a path. before is the part of the value before
+// the domain, such as "*." in a pattern.
 func (e *domainError) at(path, value, before string) *ValueError {
 	v := &ValueError{Path: path, Value: value, Reason: e.reason, Want: e.want}
 	switch {
@@ -174,8 +174,8 @@ func (e *domainError) at(path, value, before string) *ValueError {
 	return v
 }
 
-// maxUnicode bounds a domain in Unicode: each byte of its ASCII form is at most one
-// character. Encoding takes quadratic time, so longer ones are not tried.
+// maxUnicode bounds a domain in Unicode: it has at most one character for each byte of its
+// ASCII form. Encoding takes quadratic time, so longer ones are not tried.
 const maxUnicode = maxDomain * utf8.UTFMax
 
 // parseDomain turns a publisher domain as a person writes it, in Unicode or
@@ -203,7 +203,7 @@ func parseDomain(value string) (string, *domainError) {
 	return foldDomain(value)
 }
 
-// foldDomain is parseDomain without the search for what people paste.
+// foldDomain is parseDomain without the check for misspelling.
 func foldDomain(value string) (string, *domainError) {
 	labels := strings.Split(value, ".")
 	for i, label := range labels {
@@ -246,7 +246,7 @@ func foldDomain(value string) (string, *domainError) {
 	return "", &domainError{reason: p.String()}
 }
 
-// misspelling recognises what people paste in place of a domain.
+// misspelling recognizes values that are often pasted instead of a domain, such as URLs.
 func misspelling(value string) (reason string) {
 	switch {
 	case value == "":
@@ -276,7 +276,7 @@ func isIPAddress(s string) bool {
 	return err == nil
 }
 
-// bareHost returns what is left of a value without what misspelling finds.
+// bareHost returns a value without the parts that misspelling finds.
 func bareHost(value string) string {
 	value = strings.TrimSpace(value)
 	if _, rest, ok := strings.Cut(value, "//"); ok {

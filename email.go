@@ -16,16 +16,16 @@ import (
 //   - Version 1, which is deprecated but is what Gmail's documentation asks for: Origin
 //     is the mail client's, and the query has the address in __amp_source_origin. The
 //     client wants both back, in Access-Control-Allow-Origin and
-//     AMP-Access-Control-Allow-Source-Origin. AMP's document lets any Origin pass;
-//     here it must be one of Clients, and from elsewhere the query says nothing.
+//     AMP-Access-Control-Allow-Source-Origin. AMP's document allows any Origin. Here it
+//     must be one of Clients; with any other Origin, the query is ignored.
 //
-// Requests of websites are decided as without Email. Only their Vary also has
-// AMP-Email-Sender, so that a shared cache does not give an email the answer to a page.
+// Requests of websites are decided as if Email were zero. Only their Vary also has
+// AMP-Email-Sender, so that a shared cache does not give a page's response to an email.
 //
-// Answers to emails never have Access-Control-Allow-Credentials, and no headers are
-// exposed but what version 1 needs. Like Origin, the sender is a claim that any program
-// can make: what an email may read must not be secret, unless its URL has a token. A
-// page at the API's own origin can make it as well.
+// Responses to emails never have Access-Control-Allow-Credentials, and expose no header
+// except the one that version 1 needs. Like Origin, the sender is a claim that any program
+// can make: what an email may read must not be secret, unless its URL has a token. A page
+// at the API's own origin can also make this claim.
 //
 // Sources: CORS in AMP for Email,
 // https://amp.dev/documentation/guides-and-tutorials/email/learn/cors-in-email, and
@@ -38,18 +38,18 @@ type Email struct {
 	// is set. Not all providers are known here. An empty list turns Email off.
 	//
 	// Domains are compared in lower-case ASCII; they may be written in Unicode here.
-	// What stands before the "@" is compared byte by byte, as RFC 5321 section
-	// 2.4 has it: list each spelling that is sent. It may have ASCII letters, digits,
-	// single dots inside, and the punctuation of RFC 5322 section 3.2.3 but "*"; a
-	// quoted name, as in "\"a b\"@example.com", is prohibited. It has 64 bytes at most,
-	// and the whole address 254.
+	// The part before the "@" is compared byte by byte, as in RFC 5321 section 2.4: list
+	// each spelling that is sent. It may have ASCII letters, digits, single dots inside,
+	// and the punctuation of RFC 5322 section 3.2.3 except "*". A quoted name is
+	// prohibited, as in "\"a b\"@example.com". It has at most 64 bytes, and the whole
+	// address at most 254.
 	Senders []string `json:"senders,omitempty"`
 
 	// Clients are the origins of mail clients to trust with version 1, in the form of
 	// Config.Origins; if nil, "https://mail.google.com" is used. An empty list allows
-	// version 2 alone. A page at such an origin, too, can call in any sender's name.
-	// If it is also an allowed website's, a request is an AMP for Email request if
-	// __amp_source_origin has an "@". Prohibited are the hosts of AMP Caches.
+	// version 2 alone. A page at such an origin can also call in any sender's name. If the
+	// origin is also allowed for a website, a request is an AMP for Email request if
+	// __amp_source_origin has an "@". Hosts of AMP Caches are prohibited.
 	Clients []string `json:"clients,omitzero"`
 
 	// DangerouslyAllowMailProviderWildcards allows senders such as "*@gmail.com", and so the
@@ -62,10 +62,10 @@ const (
 	maxLocalPart = 64  // bytes, section 4.5.3.1.1
 )
 
-// An emailPolicy knows who may call for AMP for Email. It is what Email compiles to.
+// An emailPolicy is a compiled Email: which senders and mail clients may call.
 type emailPolicy struct {
 	senders map[string]struct{} // whole addresses, the domain in lower-case ASCII
-	domains map[string]struct{} // those of which every address is allowed
+	domains map[string]struct{} // domains at which every address is allowed
 	clients map[string]struct{} // origins
 }
 
@@ -87,8 +87,8 @@ func (e *emailPolicy) add(address string) {
 	}
 }
 
-// identify finds who sends an AMP for Email request: its sender, by the steps of
-// "Implementing CORS" in AMP's document. Any other request has no sender's standing.
+// identify finds the sender of an AMP for Email request, by the steps of "Implementing
+// CORS" in AMP's document. For any other request it sets no sender.
 func (e *emailPolicy) identify(id *identity, c *caller) {
 	// 1. Version 2. Not even Origin is read.
 	switch senders := c.senders(); len(senders) {
@@ -131,7 +131,7 @@ func parseSender(value string) (address, reason, want string) {
 	case strings.TrimSpace(value) != value:
 		return "", "has white space around it", fmt.Sprintf("%q", strings.TrimSpace(value))
 	case local != "*" && !isLocalPart(local):
-		return "", fmt.Sprintf("has before the @ what is not 1 to %d ASCII letters, digits, single dots inside and !#$%%&'+-/=?^_`{|}~", maxLocalPart), wantAddress
+		return "", fmt.Sprintf("has a part before the @ that is not 1 to %d ASCII letters, digits, single dots inside and !#$%%&'+-/=?^_`{|}~", maxLocalPart), wantAddress
 	case err != nil && err.instead != "":
 		return "", "has a domain that " + err.reason, fmt.Sprintf("%q", local+"@"+err.instead)
 	case err != nil:
@@ -142,11 +142,11 @@ func parseSender(value string) (address, reason, want string) {
 	return local + "@" + domain, "", ""
 }
 
-// atext is that of RFC 5322 section 3.2.3 without "*", so that no sender can be taken
-// for the "*" by which a response would allow everybody.
+// atext is that of RFC 5322 section 3.2.3 without "*". A response repeats the sender, and
+// "*" there would allow everybody.
 const atext = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789!#$%&'+-/=?^_`{|}~"
 
-// isLocalPart reports whether s can stand before the "@": atoms between single dots.
+// isLocalPart reports whether s can be before the "@": atoms, separated by single dots.
 func isLocalPart(s string) bool {
 	for atom := range strings.SplitSeq(s, ".") {
 		if atom == "" || strings.Trim(atom, atext) != "" {
@@ -156,7 +156,7 @@ func isLocalPart(s string) bool {
 	return len(s) <= maxLocalPart
 }
 
-// standing returns that of an address: emailSender, otherSender or noSender.
+// standing returns the standing of an address: emailSender, otherSender or noSender.
 func (e *emailPolicy) standing(address string) standing {
 	if len(address) > maxAddress || !isASCII(address) {
 		return noSender

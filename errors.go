@@ -18,7 +18,7 @@ type ValueError struct {
 	Want    string // what would be right, or "remove it"
 }
 
-// removeIt is what would be right where a value has no place.
+// removeIt is the Want of a value that must be removed.
 const removeIt = "remove it"
 
 func (e *ValueError) Error() string {

@@ -27,7 +27,7 @@ func (m *Middleware) Explain(origin string) Explanation {
 	text := ""
 	v := verdict{caller: caller{origin: origin, origins: 1}, claim: claim{text: &text}}
 	p.judge(&v, nil)
-	v.claim.checkAll(&p.hosts) // which finds also what cannot change the decision
+	v.claim.checkAll(&p.hosts) // also finds problems that do not change the decision
 	e := Explanation{Decision: v.decision()}
 	e.explain(p, &v)
 	outcome := "Denied"
@@ -48,10 +48,10 @@ func (e *Explanation) explain(p *policy, v *verdict) {
 	scheme, host, _ := strings.Cut(v.caller.origin, "://")
 	switch {
 	case v.identity.standing == extraOrigin:
-		e.step("allowlist", true, v.caller.origin, "Listed as it is in Origins.")
+		e.step("allowlist", true, v.caller.origin, "Listed in Origins.")
 		return
 	case v.identity.standing == mailClient:
-		e.step("allowlist", false, v.caller.origin, "A mail client's. AMP for Email requests name their sender, and pages at this origin are not allowed.")
+		e.step("allowlist", false, v.caller.origin, "The origin of a mail client. AMP for Email requests name their sender, and pages at this origin are not allowed.")
 		return
 	case v.reason == ReasonNull:
 		e.step("scheme", false, v.caller.origin, `Sandboxed frames and local files send "null"; anybody can.`)
@@ -106,9 +106,9 @@ func (e *Explanation) explainPrefix(p *policy, v *verdict) {
 	}
 	switch {
 	case !isASCII(text):
-		detail = "Punycode decoded, and a 0- and -0 around it removed if they were there."
+		detail = "Punycode is decoded. A 0- and -0 around it are removed if they were there."
 	case text != cl.name:
-		detail = "The 0- and -0 around it removed."
+		detail = "The 0- and -0 around it are removed."
 	case strings.HasPrefix(cl.name, acePrefix):
 		detail = "As it is: not canonical punycode of a name with a dot."
 	}
@@ -120,7 +120,7 @@ func (e *Explanation) explainPrefix(p *policy, v *verdict) {
 		e.step("publisher", false, cl.domain(), "It cannot be a publisher: it "+cl.problem.String()+".")
 		return
 	default:
-		e.step("publisher", false, "", "It is no publisher domain's prefix: it "+cl.problem.String()+".")
+		e.step("publisher", false, "", "It is not the prefix of a publisher domain: it "+cl.problem.String()+".")
 		return
 	}
 	e.step("publisher", true, cl.domain(), `Read from left to right: "--" is a hyphen, "-" is a dot.`)
@@ -151,13 +151,13 @@ func (e *Explanation) explainIdentity(p *policy, v *verdict) {
 	default:
 		detail = "Neither listed in Publishers nor matched by a pattern there"
 		if isHash {
-			detail = "It is the hash prefix of no publisher that is listed exactly"
+			detail = "No publisher that is listed exactly has this hash prefix"
 		}
 		if p.source != nil {
 			detail += ", and the Source does not know it"
 		}
 		if detail += "."; isHash {
-			detail += " A pattern cannot match a hash."
+			detail += " A pattern cannot match a hash prefix."
 		}
 	}
 	e.step("allowlist", ok, publisher, detail)

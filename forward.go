@@ -9,30 +9,29 @@ import (
 )
 
 // CanonicalDomain returns the publisher domain as this package compares it: in lower-case
-// ASCII, with A-labels. "Bücher.example" gives "xn--bcher-kva.example". It is what a
-// [Source] is asked for, and so what one must keep. Arguments and errors are those of
+// ASCII, with A-labels. "Bücher.example" gives "xn--bcher-kva.example". A [Source] is asked
+// about domains in this form, and must store them in it. Arguments and errors are those of
 // [DomainPrefix].
 func CanonicalDomain(publisher string) (string, error) { return publisherArg(publisher) }
 
 // DomainPrefix returns the domain prefix under which AMP Caches serve the
 // publisher's documents: "www.example.com" gives "www-example-com". It follows
 // the combined algorithm of the AMP document "AMP Cache URL Format and Request
-// Handling": the readable form if that is a DNS label, and else the hash that
+// Handling": the readable form if that is a DNS label, otherwise the hash prefix that
 // [FallbackPrefix] returns.
 //
 // The publisher may be written in Unicode or ASCII and in any case. An error is a
 // *[ValueError].
 //
-// Where the document and both of AMP's own implementations (toolbox-cache-url
-// 2.10.1 for Node, amppackager for Go) disagree, it follows those: a first label
-// with hyphens at positions 3 and 4 ("in--trouble.com") is hashed, and so is a
-// name that mixes right-to-left with left-to-right text; positions are counted
-// where the first two characters are ASCII. It stays with the document for a
-// first label that begins "xn-", which those implementations do not wrap, because
-// what they write can be read as punycode.
+// Where the document differs from both of AMP's own implementations (toolbox-cache-url
+// 2.10.1 for Node, amppackager for Go), it follows the implementations. A first label with
+// hyphens at positions 3 and 4 ("in--trouble.com") gets a hash prefix, and so does a name
+// that mixes right-to-left with left-to-right text. Positions count only if the first two
+// characters are ASCII. But it follows the document for a first label that begins "xn-":
+// the implementations do not wrap it, and their result can be read as punycode.
 //
-// Nobody outside knows which form a given cache uses. To verify an origin use
-// [Middleware], which accepts each known form.
+// It is not public which form a given cache uses. To verify an origin use [Middleware],
+// which accepts each known form.
 func DomainPrefix(publisher string) (string, error) {
 	domain, err := publisherArg(publisher)
 	if err != nil {
@@ -41,7 +40,7 @@ func DomainPrefix(publisher string) (string, error) {
 	return combinedPrefix(domain), nil
 }
 
-// FallbackPrefix returns the hash domain prefix of the publisher: the
+// FallbackPrefix returns the hash prefix of the publisher: the
 // lower-case base32 of the SHA-256 of its ASCII domain, 52 characters. Caches use
 // it where the readable form is not a DNS label. Arguments and errors are those of
 // [DomainPrefix].
@@ -97,7 +96,7 @@ func combinedPrefix(domain string) string {
 var bidiRule = idna.New(idna.BidiRule())
 
 // basicPrefix implements the basic algorithm, with the steps numbered as in the
-// AMP document. It returns "" where the combined algorithm must fall back.
+// AMP document. It returns "" if the combined algorithm must use the fallback algorithm.
 func basicPrefix(domain string) string {
 	// 1. Decode punycode.
 	text, p := decodeDomain(domain)
@@ -125,18 +124,18 @@ func basicPrefix(domain string) string {
 	return prefix
 }
 
-// hyphens34 reports whether positions 3 and 4 of s are both hyphens. Behind a
-// non-ASCII letter they do not count: the implementations count them in bytes,
-// code points or after encoding, and both official ones then leave the text alone.
+// hyphens34 reports whether positions 3 and 4 of s are both hyphens. They do not count
+// after a non-ASCII letter: implementations count positions in bytes, in code points or
+// after encoding, and both official ones then do not wrap the text.
 func hyphens34(s string) bool {
 	return len(s) >= 4 && s[2] == '-' && s[3] == '-' && s[0] < 0x80 && s[1] < 0x80
 }
 
 // base32Lower is the alphabet of RFC 4648 section 6 in lower case. The document
-// drops the padding, which is always four "=" behind 32 bytes.
+// drops the padding, which is always four "=" for 32 bytes.
 var base32Lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// A hashPrefix is a hash prefix. An array, it shares no memory with a request.
+// A hashPrefix is a hash prefix. It is an array, so it shares no memory with a request.
 type hashPrefix [52]byte
 
 func encodeHash(sum *[sha256.Size]byte) (prefix hashPrefix) {

@@ -37,7 +37,7 @@ func (cfg Config) MarshalJSON() ([]byte, error) {
 	return json.Marshal(configJSON{&plain, jsonDuration(cfg.MaxAge)})
 }
 
-// UnmarshalJSON implements [json.Unmarshaler]. Members that are missing stay as they are.
+// UnmarshalJSON implements [json.Unmarshaler]. Fields of missing members are unchanged.
 // Package configfile is stricter, and says where in a file an error is.
 func (cfg *Config) UnmarshalJSON(data []byte) error {
 	v := configJSON{(*plainConfig)(cfg), jsonDuration(cfg.MaxAge)}
@@ -46,7 +46,7 @@ func (cfg *Config) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// A lookupJSON is to Lookup what configJSON is to Config.
+// A lookupJSON has Lookup's fields without its methods, as configJSON has Config's.
 type lookupJSON struct {
 	*plainLookup
 	TTL         jsonDuration `json:"ttl,omitzero"`
@@ -64,7 +64,7 @@ func (l *Lookup) toJSON() lookupJSON {
 // MarshalJSON implements [json.Marshaler].
 func (l Lookup) MarshalJSON() ([]byte, error) { return json.Marshal(l.toJSON()) }
 
-// UnmarshalJSON implements [json.Unmarshaler]. Members that are missing stay as they are.
+// UnmarshalJSON implements [json.Unmarshaler]. Fields of missing members are unchanged.
 func (l *Lookup) UnmarshalJSON(data []byte) error {
 	v := l.toJSON()
 	err := json.Unmarshal(data, &v)

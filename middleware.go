@@ -37,10 +37,10 @@ func New(cfg Config) (*Middleware, error) {
 }
 
 // Reconfigure replaces the configuration while requests are served. Each request is decided
-// by one configuration, whole. If cfg has a problem, nothing changes, and the error is that
-// of [New]. The counts of [Middleware.Stats] go on. What a Source answered stays remembered
-// if Source, Lookup and Caches are the same, and the Source's type can be compared, as a
-// pointer can.
+// by exactly one configuration. If cfg has a problem, nothing changes, and the error is
+// that of [New]. The counts of [Middleware.Stats] are kept. Answers of the Source are kept
+// if Source, Lookup and Caches are the same, and the Source's type is comparable, such as a
+// pointer.
 func (m *Middleware) Reconfigure(cfg Config) error {
 	p, err := compile(cfg)
 	if err != nil {
@@ -62,7 +62,7 @@ func (m *Middleware) Close() error {
 	return nil
 }
 
-// replace puts p in force.
+// replace makes p the current policy.
 func (m *Middleware) replace(p *policy) error {
 	old, err := m.swap(p)
 	if err == nil && old != p.source {
@@ -71,10 +71,10 @@ func (m *Middleware) replace(p *policy) error {
 	return err
 }
 
-// swap puts p in force, and returns what the policy before asked.
+// swap makes p the current policy, and returns the sourceCache of the previous one.
 func (m *Middleware) swap(p *policy) (old *sourceCache, err error) {
 	m.changing.Lock()
-	defer m.changing.Unlock() // also if Notify panics
+	defer m.changing.Unlock() // even if Notify panics
 	if m.closed {
 		return nil, ErrClosed
 	}
@@ -100,14 +100,14 @@ func (m *Middleware) current() *policy {
 	return denyAll
 }
 
-// Config returns a copy of the configuration in force, its lists included.
+// Config returns a copy of the current configuration, including its lists.
 func (m *Middleware) Config() Config { return m.current().cfg.clone() }
 
-// Forget drops what is remembered about these publishers of the Source: the next request asks
-// the Source, and no stale answer is served. It is for publishers that are revoked or added and
-// must not wait for [Lookup].TTL. Call it after the Source has changed. It affects this
-// Middleware alone, and no publisher that Config.Publishers covers. Values that are not domains
-// are returned as joined *[ValueError]s; the others are forgotten.
+// Forget drops what is remembered about publishers of the Source: the next request asks the
+// Source, and no stale answer is served. Use it for publishers that are revoked or added
+// and must not wait for [Lookup].TTL. Call it after the Source has changed. It affects only
+// this Middleware, and only publishers that Config.Publishers does not cover. Values that
+// are not domains are returned as joined *[ValueError]s; the others are forgotten.
 func (m *Middleware) Forget(publishers ...string) error {
 	var problems []*ValueError
 	source := m.current().source
@@ -122,19 +122,18 @@ func (m *Middleware) Forget(publishers ...string) error {
 	return joinValueErrors(problems)
 }
 
-// Stats returns how many requests Handle, Wrap and their kin have decided, by reason.
+// Stats returns how many requests Handle, Wrap and their variants have decided, by reason.
 func (m *Middleware) Stats() Stats { return m.counts.stats() }
 
-// SourceStats returns how Config.Source has been used, by Check and CheckOrigin too. All is
-// zero without a Source. If Reconfigure does not keep what the Source answered, the counts
-// begin again.
+// SourceStats returns how Config.Source has been used, by Check and CheckOrigin too.
+// Without a Source, all counts are zero. If Reconfigure does not keep what the Source
+// answered, the counts start again at zero.
 func (m *Middleware) SourceStats() SourceStats { return m.current().source.stats() }
 
 // Wrap returns a handler that calls next for allowed requests, with CORS headers set where
 // they apply, and answers preflights and denied requests itself. The ResponseWriter that next
 // gets is the server's own, so that streaming and hijacking work.
-// Wrap does nothing but make a closure; calling it for every request is fine. next must not
-// be nil.
+// Wrap only makes a closure, so it can be called for every request. next must not be nil.
 func (m *Middleware) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if m.Handle(w, r) {
@@ -155,8 +154,8 @@ func (m *Middleware) WrapDecision(next http.Handler) http.Handler {
 
 type decisionKey struct{}
 
-// DecisionFromContext returns the decision on the request whose context this is. It is false
-// unless the request came through [Middleware.WrapDecision].
+// DecisionFromContext returns the decision on the request that ctx belongs to. The bool is
+// false unless the request came through [Middleware.WrapDecision].
 func DecisionFromContext(ctx context.Context) (Decision, bool) {
 	d, ok := ctx.Value(decisionKey{}).(Decision)
 	return d, ok
@@ -199,20 +198,20 @@ func (m *Middleware) Check(r *http.Request) Decision {
 	return v.decision()
 }
 
-// CheckOrigin returns the decision on an Origin value by itself, as it is on a GET request
-// without Sec-Fetch-Site that is not an AMP for Email request. It does not allocate for a
-// publisher that is listed exactly, be it its own origin or a cache's with the prefix that
-// DomainPrefix or, while it is remembered, FallbackPrefix returns; nor for an origin that
-// names no publisher, unless punycode is decoded to find that out. With Config.Source it may
-// have to wait for that, for at most twice Lookup.Timeout.
+// CheckOrigin returns the decision on an Origin value alone, as for a GET request without
+// Sec-Fetch-Site that is not an AMP for Email request. It does not allocate for the own
+// origin of a publisher that is listed exactly, or for its cache origins with the prefix
+// that DomainPrefix returns or, while it is remembered, FallbackPrefix. It also does not
+// allocate for an origin that names no publisher, unless punycode has to be decoded. With
+// Config.Source it may wait for at most twice Lookup.Timeout.
 func (m *Middleware) CheckOrigin(origin string) Decision {
 	v := verdict{caller: caller{origin: origin, origins: 1}}
 	m.current().judge(&v, nil)
 	return v.decision()
 }
 
-// A verdict records what each stage made of one request. It is on the stack, and must not be
-// copied: parts of a claim point into it.
+// A verdict holds the result of each stage for one request. It is on the stack, and must
+// not be copied: parts of a claim point into it.
 type verdict struct {
 	caller   caller
 	claim    claim
@@ -225,12 +224,12 @@ type verdict struct {
 //
 //	caller    caller.go      what the request says
 //	claim     claim.go       whose page its Origin names
-//	identity  publishers.go  whether we know that publisher: the one question
-//	reason    decision.go    what follows
+//	identity  publishers.go  whether that publisher, or the sender, is allowed
+//	reason    decision.go    whether the request is allowed, and why
 //
-// respond, in response.go, then writes the headers. Each stage reads what those before it made,
-// and makes one value, which it writes in its place: to copy what was just written would cost
-// more than a lookup. If r is nil, the caller has been made already.
+// respond, in response.go, then writes the headers. Each stage reads the values of the
+// stages before it, and writes one value in its place: to copy a value would cost more than
+// a lookup. If r is nil, the caller is already set.
 func (p *policy) judge(v *verdict, r *http.Request) {
 	if r != nil {
 		v.caller.read(r)
@@ -238,7 +237,7 @@ func (p *policy) judge(v *verdict, r *http.Request) {
 	if v.caller.origins == 1 {
 		v.claim.read(v.caller.origin, &p.hosts)
 	}
-	if v.caller.origins == 1 || p.email != nil { // or there is nobody to find
+	if v.caller.origins == 1 || p.email != nil { // otherwise the request names no caller
 		v.identity.find(p, &v.caller, &v.claim)
 	}
 	v.reason = p.decide(&v.caller, &v.claim, &v.identity)
@@ -248,9 +247,9 @@ func (p *policy) judge(v *verdict, r *http.Request) {
 	}
 }
 
-// isGrantedPreflight reports whether the answer is that to an allowed preflight. Mail clients
-// that name a sender by AMP-Email-Sender send none, so an OPTIONS from them is a request like
-// any other.
+// isGrantedPreflight reports whether the request is an allowed preflight. Mail clients that
+// send AMP-Email-Sender send no preflights, so an OPTIONS request from them is like any
+// other request.
 func (v *verdict) isGrantedPreflight() bool {
 	return v.caller.isPreflight && v.reason.Allowed() && v.reason != ReasonEmail
 }

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// originProblem returns why value is not an origin as browsers serialise it, which is
-// the only form that can ever be equal to one.
+// originProblem returns why value is not an origin as browsers serialize it. Only that form
+// can be equal to an Origin header.
 // https://html.spec.whatwg.org/#ascii-serialisation-of-an-origin
 func originProblem(value string) (reason, want string) {
 	const example = `an origin such as "https://www.example.com" or "http://localhost:8080"`
@@ -25,7 +25,7 @@ func originProblem(value string) (reason, want string) {
 	if err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") {
 		return "is not an http or https origin", example
 	}
-	host, port := strings.ToLower(u.Hostname()), u.Port() // url.Parse lets only digits be a port
+	host, port := strings.ToLower(u.Hostname()), u.Port() // url.Parse accepts only digits as a port
 	switch addr, err := netip.ParseAddr(host); {
 	case err == nil && (addr.Is4In6() || addr.Zone() != ""):
 		return "has an address that browsers write in another way", example
@@ -59,7 +59,7 @@ func originProblem(value string) (reason, want string) {
 }
 
 // isHost reports whether s can be the host of an origin, which need not be a
-// publisher's domain: "localhost" is one, and so is "foo-.example.com".
+// publisher's domain: "localhost" and "foo-.example.com" are allowed.
 func isHost(s string) bool {
 	for label := range strings.SplitSeq(s, ".") {
 		if label == "" || strings.Trim(label, domainBytes) != "" {

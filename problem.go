@@ -44,7 +44,7 @@ var problemText = [...]string{
 	problemNoPrefix:     "has nothing before the cache domain, and so names no publisher",
 	problemTwoLabels:    "has more than one label",
 	problemPrefixLength: "is not 1 to 63 bytes long",
-	problemNotHash:      "has no dash, and is not a hash of 52 characters either",
+	problemNotHash:      "has no dash, and is not a hash prefix of 52 characters",
 	problemWrapped:      "is wrapped in 0- and -0 without need",
 	problemNotWrapped:   "has dashes at positions 3 and 4 but is not wrapped in 0- and -0",
 	problemNotPunycode:  "begins with xn-- but is not punycode of a domain",

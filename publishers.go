@@ -6,7 +6,7 @@ import (
 	"github.com/ampcors/ampcors/internal/lookup"
 )
 
-// An identity is the answer to the one question: whose is a request, and do we know them?
+// An identity says which caller a request comes from, and where Config allows it.
 type identity struct {
 	standing standing
 	name     string // of the publisher, or the sender's address; "" if a pattern matches, as the claim has the name
@@ -19,7 +19,7 @@ type standing uint8
 
 const (
 	unknown       standing = iota
-	undecided              // nobody can say now: the Source failed
+	undecided              // not known now: the Source failed
 	listed                 // in Config.Publishers
 	matched                // by a pattern in Config.Publishers
 	confirmed              // by the Source
@@ -29,10 +29,10 @@ const (
 	emailSenderV1          // in Config.Email, version 1
 	otherSender            // an AMP for Email request with a sender that is not allowed
 	noSender               // an AMP for Email request without exactly one address as its sender
-	mailClient             // nobody else, at the origin of a mail client
+	mailClient             // none of these, but the origin of a mail client
 )
 
-// isPublisher reports whether it is a known publisher.
+// isPublisher reports whether the caller is a known publisher.
 func (s standing) isPublisher() bool { return listed <= s && s <= stale }
 
 // isAllowed reports whether Config allows the caller by its Origin.
@@ -41,12 +41,12 @@ func (s standing) isAllowed() bool { return listed <= s && s <= extraOrigin }
 // isSender reports whether the request names a sender of AMP for Email, known or not.
 func (s standing) isSender() bool { return emailSender <= s && s <= noSender }
 
-// find answers the one question. It is asked once for each request, here.
+// find finds the identity of the caller. It is called once for each request.
 //
-// The order is for speed. Nearly all requests are from listed publishers, so the claim's key
-// is looked up before the claim is checked: a name that is listed or remembered has passed
-// all checks before. What is not found is checked, and only then may a pattern match or the
-// Source be asked.
+// The order is for speed. Nearly all requests are from listed publishers, so the claim's
+// key is looked up before the claim is checked: a name that is listed or remembered passed
+// all checks before. If the key is not found, the claim is checked. Only then may a pattern
+// match, or the Source be asked.
 func (id *identity) find(p *policy, c *caller, cl *claim) {
 	if p.email != nil {
 		p.email.identify(id, c)
@@ -54,7 +54,7 @@ func (id *identity) find(p *policy, c *caller, cl *claim) {
 	if id.standing.isSender() {
 		return
 	}
-	if cl.namesSomebody() && (cl.form != formHTTPHost || p.cfg.DangerouslyAllowHTTPOwnOrigins) {
+	if cl.mayNamePublisher() && (cl.form != formHTTPHost || p.cfg.DangerouslyAllowHTTPOwnOrigins) {
 		var ok bool
 		switch cl.form {
 		case formHash:
@@ -72,7 +72,7 @@ func (id *identity) find(p *policy, c *caller, cl *claim) {
 			return
 		}
 	}
-	// Last, because an origin that is listed in Origins, too, is still its publisher's.
+	// Last, because a publisher's own origin may also be listed in Origins.
 	if _, ok := p.origins[c.origin]; ok {
 		id.standing = extraOrigin
 	}
@@ -104,7 +104,7 @@ func (id *identity) findUnlisted(p *policy, c *caller, cl *claim) {
 	case formHash:
 		id.name, ok = p.list.findHash(cl.name, cl.sum())
 	case formEncoded:
-		id.name, ok = p.list.findDomain(domain) // its prefix is none that newAllowlist computes
+		id.name, ok = p.list.findDomain(domain) // newAllowlist does not compute its prefix
 	}
 	if ok {
 		id.standing = listed
@@ -128,7 +128,7 @@ func (id *identity) findUnlisted(p *policy, c *caller, cl *claim) {
 	}
 }
 
-// set takes over the Source's answer.
+// set records the Source's answer.
 func (id *identity) set(answer lookup.Result) {
 	id.name, id.err = answer.Name, answer.Err
 	switch {

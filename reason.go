@@ -11,33 +11,33 @@ import (
 // and not the number.
 type Reason uint8
 
-// The reasons for which a request is allowed. The first four are those for which it gets a
+// The reasons for which a request is allowed. Responses with the first four have a
 // website's CORS headers.
 const (
 	ReasonOwnOrigin       Reason = iota + 1 // own_origin: an allowed publisher's own page
 	ReasonCacheOrigin                       // cache_origin: an AMP Cache's origin whose prefix reverses to an allowed publisher
-	ReasonCacheOriginHash                   // cache_origin_hash: an AMP Cache's origin whose hash prefix is an allowed publisher's
+	ReasonCacheOriginHash                   // cache_origin_hash: an AMP Cache's origin with the hash prefix of an allowed publisher
 	ReasonExtraOrigin                       // extra_origin: listed in Config.Origins
 	ReasonEmail                             // email: AMP for Email, version 2, from an allowed sender
 	ReasonEmailV1                           // email_v1: AMP for Email, version 1, from an allowed mail client and sender
 	ReasonSameOrigin                        // same_origin: the API host's own page, by Sec-Fetch-Site or AMP-Same-Origin
-	ReasonNoOrigin                          // no_origin: no Origin, and the method is safe, or unsafe ones are dangerously allowed
+	ReasonNoOrigin                          // no_origin: no Origin, and the method is safe, or DangerouslyAllowUnsafeRequestsWithoutOrigin is set
 )
 
 // The reasons for which a request is denied.
 const (
-	ReasonMalformed             Reason = iota + 1 + ReasonNoOrigin // malformed_origin: not a scheme and one host name alone, as with a port; or several Origins
+	ReasonMalformed             Reason = iota + 1 + ReasonNoOrigin // malformed_origin: not exactly a scheme and a host name, for example with a port; or several Origins
 	ReasonNull                                                     // null_origin: a sandboxed frame, a local file, some redirects
 	ReasonNotHTTPS                                                 // not_https: the scheme is not https
-	ReasonUnknownHost                                              // unknown_host: neither below a trusted AMP Cache's domain nor an allowed publisher's
-	ReasonNotCanonical                                             // not_canonical: below a cache's domain, but not as any AMP Cache writes it
-	ReasonPublisherNotAllowed                                      // publisher_not_allowed: an AMP Cache's origin of another publisher
-	ReasonHashNotKnown                                             // hash_not_known: an AMP Cache's origin with the hash prefix of no publisher that is listed exactly or that the Source knows
+	ReasonUnknownHost                                              // unknown_host: not an allowed publisher's domain, and not below the domain of a trusted AMP Cache
+	ReasonNotCanonical                                             // not_canonical: below a cache's domain, but not in a form that an AMP Cache writes
+	ReasonPublisherNotAllowed                                      // publisher_not_allowed: an AMP Cache's origin of a publisher that is not allowed
+	ReasonHashNotKnown                                             // hash_not_known: an AMP Cache's origin whose hash prefix is not of a publisher that is listed exactly or known to the Source
 	ReasonNoOriginUnsafe                                           // no_origin_unsafe: an unsafe method with neither Origin nor AMP-Same-Origin
 	ReasonNoEmailSender                                            // no_email_sender: AMP for Email, but not with exactly one address as its sender
-	ReasonEmailSenderNotAllowed                                    // email_sender_not_allowed: AMP for Email, from another sender
-	ReasonMethodNotAllowed                                         // method_not_allowed: a preflight asks for another method
-	ReasonHeaderNotAllowed                                         // header_not_allowed: a preflight asks for another header
+	ReasonEmailSenderNotAllowed                                    // email_sender_not_allowed: AMP for Email, from a sender that is not allowed
+	ReasonMethodNotAllowed                                         // method_not_allowed: a preflight asks for a method that is not allowed
+	ReasonHeaderNotAllowed                                         // header_not_allowed: a preflight asks for a header that is not allowed
 	ReasonSourceUnavailable                                        // source_unavailable: Config.Source could not answer; status 503
 
 	numReasons = iota + 1 + ReasonNoOrigin
@@ -68,8 +68,8 @@ var reasons = [numReasons]struct{ label, text string }{
 	ReasonSourceUnavailable:     {"source_unavailable", "source unavailable"},
 }
 
-// Allowed reports whether requests with this reason are allowed. The zero Reason is none,
-// and allows nothing.
+// Allowed reports whether requests with this reason are allowed. It is false for the zero
+// Reason.
 func (r Reason) Allowed() bool { return 0 < r && r <= ReasonNoOrigin }
 
 // statusCode returns the status of a response that the handler does not write.

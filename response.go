@@ -9,15 +9,15 @@ import (
 
 // This file writes every header that this package writes.
 //
-// The writers make one array for all values of a response, and give out parts of it that
-// have no room to grow: a handler that appends to one gets a copy, and one that overwrites
-// one spoils no other response.
+// Each function makes one array for all values of a response, and uses slices of it without
+// spare capacity: a handler that appends to one gets a copy, and one that overwrites one
+// does not change other responses.
 
 // respond writes what follows from a verdict, and reports whether the handler is to run.
 func (p *policy) respond(v *verdict, w http.ResponseWriter, r *http.Request) (proceed bool) {
 	h, vary := w.Header(), p.vary
 	if v.caller.isOptions {
-		vary = "" // nobody caches the response
+		vary = "" // responses to OPTIONS are not cached
 	}
 	allowed := v.reason.Allowed()
 	if !allowed && p.cfg.ReportOnly {
@@ -49,8 +49,8 @@ func (p *policy) respond(v *verdict, w http.ResponseWriter, r *http.Request) (pr
 	return true
 }
 
-// removeCORS removes the CORS headers that an outer handler set. The innermost policy decides
-// every one of them: what an outer one allows, such as credentials, this one may not.
+// removeCORS removes the CORS headers that an outer handler set. The innermost policy
+// decides all of them: an outer one may allow more, such as credentials.
 func removeCORS(h http.Header) {
 	for key := range h {
 		if header.IsCORS(key) {
@@ -127,11 +127,11 @@ func (p *policy) deny(v *verdict, w http.ResponseWriter, r *http.Request, vary s
 	h["Content-Type"] = vals[2:3:3]
 	h["X-Content-Type-Options"] = vals[3:4:4]
 	w.WriteHeader(status)
-	_, _ = w.Write(deniedText[v.reason]) // an error would be the connection's
+	_, _ = w.Write(deniedText[v.reason]) // an error means that the connection is broken
 }
 
-// removeRepresentation removes the headers that describe another response than a denial: one
-// that an outer handler expected, and that caches may keep.
+// removeRepresentation removes headers that an outer handler set for another response, or
+// that let caches keep it.
 func removeRepresentation(w http.ResponseWriter, h http.Header) {
 	for key := range h {
 		switch canonical := http.CanonicalHeaderKey(key); canonical {
@@ -140,21 +140,21 @@ func removeRepresentation(w http.ResponseWriter, h http.Header) {
 			"Last-Modified", "Pragma", "Repr-Digest", "Surrogate-Control", "X-Accel-Expires":
 			delete(h, key)
 		case "Content-Encoding":
-			// A ResponseWriter that can be unwrapped is an outer handler's, which may be one
-			// that compresses, and has said so before.
+			// A ResponseWriter with Unwrap is that of an outer handler. It may compress the
+			// response, and may have set this header for that.
 			if _, isWrapped := w.(interface{ Unwrap() http.ResponseWriter }); !isWrapped {
 				delete(h, key)
 			}
 		default:
-			if strings.HasSuffix(canonical, "Cache-Control") { // CDN-Cache-Control and its kin, RFC 9213, outrank Cache-Control
+			if strings.HasSuffix(canonical, "Cache-Control") { // CDN-Cache-Control and similar headers outrank Cache-Control, RFC 9213
 				delete(h, key)
 			}
 		}
 	}
 }
 
-// deniedText has the body of the denial for each reason. It is made before, so that to be
-// denied costs little more than to be allowed.
+// deniedText has the body of the denial for each reason. It is made in advance, so that a
+// denial costs little more than an allowed request.
 var deniedText = func() (text [numReasons][]byte) {
 	for r := range text {
 		hint := ""
@@ -166,10 +166,10 @@ var deniedText = func() (text [numReasons][]byte) {
 	return text
 }()
 
-// addVary adds the members of vary[0] to Vary, so that no cache between gives one
-// publisher's answer to another. What is there stays, but in one line: nginx before 1.23
-// reads only the last one. vary is memory that the header may keep. If vary[0] is "", as in
-// a response to OPTIONS, nothing is added.
+// addVary adds the members of vary[0] to Vary, so that no shared cache gives one
+// publisher's answer to another. Members that are already there are kept, all in one line:
+// nginx before 1.23 reads only the last line. The header keeps vary's memory. If vary[0] is
+// "", as in a response to OPTIONS, nothing is added.
 func addVary(h http.Header, vary []string) {
 	if vary[0] == "" {
 		return

@@ -10,14 +10,14 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// ErrHashPrefix is returned by [PublisherDomain] for a prefix without a dash. Such a
-// prefix is a hash, which cannot be reversed; a [Middleware] recognizes the hashes
-// of the publishers that it is configured with.
-var ErrHashPrefix = errors.New("ampcors: the domain prefix has no dash: it is a hash, and cannot be reversed")
+// ErrHashPrefix is returned by [PublisherDomain] for a prefix without a dash. Such a prefix
+// is a hash prefix, which cannot be reversed. A [Middleware] recognizes the hash prefixes
+// of its publishers.
+var ErrHashPrefix = errors.New("ampcors: the domain prefix has no dash: it is a hash prefix, and cannot be reversed")
 
-// PublisherDomain reverses a domain prefix, such as "www-example-com", into the
-// publisher domain that it stands for, in lower-case ASCII: "www.example.com".
-// This says whose prefix it is, not that the publisher is to be trusted.
+// PublisherDomain reverses a domain prefix, such as "www-example-com", into the publisher
+// domain that it names, in lower-case ASCII: "www.example.com". The result says whose
+// prefix it is, not that the publisher is allowed.
 //
 // It accepts exactly those prefixes that are a form of one publisher domain: see
 // the package documentation. Any other is an error: a *[ValueError], or one
@@ -30,21 +30,21 @@ func PublisherDomain(prefix string) (string, error) {
 	if p != noProblem {
 		return "", &ValueError{
 			Path: "prefix", Value: prefix,
-			Reason: "is no publisher domain's prefix: it " + p.String(), Want: `a domain prefix as AMP Caches write it, such as "www-example-com"`,
+			Reason: "is not the prefix of a publisher domain: it " + p.String(), Want: `a domain prefix as AMP Caches write it, such as "www-example-com"`,
 		}
 	}
 	return string(domain), nil
 }
 
-// isHashPrefix reports whether a label has no dash, and so cannot be reversed. Something
-// with a dot is no label, and refused as that.
+// isHashPrefix reports whether a prefix has no dash, and so cannot be reversed. A prefix
+// with a dot is not one label: reverse rejects it.
 func isHashPrefix(prefix string) bool {
 	return !strings.Contains(prefix, "-") && !strings.Contains(prefix, ".")
 }
 
-// reverse writes into buf the publisher domain that a prefix with a dash stands
-// for. It does not allocate for ASCII if buf holds as many bytes as the prefix. text
-// is the prefix decoded and unwrapped, as far as it was read.
+// reverse writes into buf the publisher domain that a prefix with a dash names. It does not
+// allocate for ASCII if buf holds as many bytes as the prefix. text is the prefix decoded
+// and unwrapped, as far as it was read.
 func reverse(buf []byte, prefix string) (domain []byte, text string, p problem) {
 	switch {
 	case len(prefix) == 0 || len(prefix) > maxLabel:
@@ -54,8 +54,7 @@ func reverse(buf []byte, prefix string) (domain []byte, text string, p problem) 
 	case strings.HasPrefix(prefix, acePrefix):
 		return reverseACE(buf, prefix)
 	}
-	// A prefix is wrapped exactly if its inside needs that; any other form is not one
-	// that a cache writes.
+	// Caches wrap a prefix exactly if the text inside needs it. They write no other form.
 	text, wrapped := unwrap(prefix)
 	switch needed := hyphens34(text); {
 	case wrapped && !needed:
@@ -67,10 +66,10 @@ func reverse(buf []byte, prefix string) (domain []byte, text string, p problem) 
 	return domain, text, p
 }
 
-// reverseACE reads a prefix that begins with "xn--". It is punycode, as it is for
-// DNS. But both official implementations leave "xn-shop.com" unwrapped and so write
-// "xn--shop-com". If that decodes to nothing, or to a text that is no name with a
-// dot, then it has no other reading and is taken as that.
+// reverseACE reads a prefix that begins with "xn--". It is punycode, as it is for DNS. But
+// both official implementations leave "xn-shop.com" unwrapped and so write "xn--shop-com".
+// If a prefix cannot be decoded, or decodes to a text without a dot, it can only be such an
+// unwrapped prefix, and is read as one.
 func reverseACE(buf []byte, prefix string) (domain []byte, text string, p problem) {
 	text, err := idna.Punycode.ToUnicode(prefix)
 	if err != nil || !bytes.Contains(unfold(nil, text), []byte(".")) {
@@ -83,8 +82,7 @@ func reverseACE(buf []byte, prefix string) (domain []byte, text string, p proble
 		return nil, prefix, problemALabel
 	}
 	// It may be wrapped or not, because implementations count positions 3 and 4
-	// differently: the last label of a domain cannot be "0", so that this leaves
-	// nothing ambiguous.
+	// differently. This is not ambiguous, because the last label of a domain cannot be "0".
 	text, _ = unwrap(text)
 	domain, p = readUnicode(buf, text)
 	return domain, text, p
@@ -127,9 +125,8 @@ func readUnicode(buf []byte, text string) ([]byte, problem) {
 	return domain, noProblem
 }
 
-// unwrap takes away the "0-" and "-0" around the text. It does so only if these
-// are whole runs of dashes: in "0--a-b--0" they are parts of "--", which stands for
-// the hyphens of "0-a.b-0".
+// unwrap removes the "0-" and "-0" around the text. It does so only if these are whole runs
+// of dashes: in "0--a-b--0" they are parts of "--", which are the hyphens of "0-a.b-0".
 func unwrap(text string) (inside string, wrapped bool) {
 	inside, wrapped = strings.CutPrefix(text, "0-")
 	if wrapped {
@@ -141,9 +138,9 @@ func unwrap(text string) (inside string, wrapped bool) {
 	return inside, true
 }
 
-// unfold appends the text to dst, reading from left to right "--" as "-" and "-"
-// as ".". A run of three or more dashes of odd number leaves a label with a hyphen
-// at its end, which checkDomain refuses: such a run has several readings.
+// unfold appends the text to dst, and reads "--" as "-" and "-" as "." from left to right.
+// An odd run of three or more dashes has several readings. It leaves a label with a hyphen
+// at its edge, which checkDomain rejects.
 func unfold(dst []byte, text string) []byte {
 	for i := 0; i < len(text); i++ {
 		c := text[i]
@@ -159,9 +156,10 @@ func unfold(dst []byte, text string) []byte {
 	return dst
 }
 
-// unfoldPlain writes into buf what unfold returns, for a prefix that is plain: a label that
-// is neither punycode nor wrapped nor has to be, and that holds no A-label. For such a prefix,
-// reverse does nothing else before it checks the domain, which is left to be done.
+// unfoldPlain writes into buf what unfold returns, for a plain prefix: one label that is
+// not punycode, is not wrapped, does not need to be wrapped, and has no A-label. For such a
+// prefix, reverse does only this before it checks the domain. The caller still has to check
+// the domain.
 func unfoldPlain(buf *[maxLabel]byte, prefix string) (length int, hasDash, plain bool) {
 	if len(prefix) > maxLabel || hyphens34(prefix) || strings.HasPrefix(prefix, "0-") {
 		return 0, false, false
@@ -170,7 +168,7 @@ func unfoldPlain(buf *[maxLabel]byte, prefix string) (length int, hasDash, plain
 	for i := 0; i < len(prefix); i++ {
 		c := prefix[i]
 		switch {
-		case c > '.': // a letter or digit, or what checkDomain refuses
+		case c > '.': // a letter or digit, or a byte that checkDomain rejects
 		case c != '-':
 			return 0, false, false
 		case i+1 == len(prefix) || prefix[i+1] != '-':

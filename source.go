@@ -13,20 +13,21 @@ import (
 )
 
 // A Source knows publishers that are not listed in a [Config], such as a database of all
-// domains that a platform hosts. It is asked about what Config.Publishers does not cover,
-// once the origin has been read and checked: with a publisher domain as [CanonicalDomain]
-// returns it, or a well-formed hash prefix. What it confirms gets in, so it must compare
-// names byte by byte. It knows domains, and no patterns. It is not asked about the API
-// host's own pages. It is asked about Config.Origins, which may be publishers', too.
+// domains that a platform hosts. It is asked about publishers that Config.Publishers does
+// not cover, after the origin has been read and checked. It gets a publisher domain as
+// [CanonicalDomain] returns it, or a well-formed hash prefix. What it confirms gets in, so
+// it must compare names byte by byte. It knows domains, and no patterns. It is not asked
+// about the API host's own pages. It is also asked about origins in Config.Origins, because
+// they may be a publisher's.
 //
 // The methods must be safe for concurrent use by multiple goroutines, and must return when
 // ctx is done. An error says that the Source as a whole cannot answer now, and never that
-// there is no such publisher. After an error, the same key is not asked for again for twice as
-// long as the call took, 0.1 to 1 second. After three errors in a row, no two neighbors for
-// the same key, a circuit breaker opens: for a second the Source is not asked, and then by one
-// lookup that finds out whether it works. There is a breaker for each method, and for
-// publishers that are remembered apart from all others, so that what fails for one does not
-// stop the other.
+// there is no such publisher. After an error, the same key is not asked for again for twice
+// as long as the call took, 0.1 to 1 second. After three errors in a row, a circuit breaker
+// opens; repeated errors for one key count as one. For a second, the Source is not asked.
+// Then one lookup finds out whether it works. There is a breaker for each method, and
+// another for remembered publishers, so that failures of one kind of lookup do not stop the
+// others.
 type Source interface {
 	// HasPublisher reports whether domain is a publisher.
 	HasPublisher(ctx context.Context, domain string) (bool, error)
@@ -38,8 +39,8 @@ type Source interface {
 }
 
 // A SourceFunc is a [Source] made of one function, such as a lookup in a map. It does not
-// know hash prefixes, so that cache origins which have one are denied. As a function cannot
-// be compared, [Middleware.Reconfigure] keeps nothing of what it answered.
+// know hash prefixes, so cache origins with a hash prefix are denied. A function cannot be
+// compared, so [Middleware.Reconfigure] does not keep its answers.
 type SourceFunc func(ctx context.Context, domain string) (bool, error)
 
 // HasPublisher calls f.
@@ -50,21 +51,21 @@ func (f SourceFunc) HasPublisher(ctx context.Context, domain string) (bool, erro
 // PublisherByPrefix returns "".
 func (SourceFunc) PublisherByPrefix(context.Context, string) (string, error) { return "", nil }
 
-// A Notifier is a [Source] that learns of changes by itself. What has changed is then asked
-// for again at once, and not only after [Lookup].TTL.
+// A Notifier is a [Source] that reports changes. A changed publisher is then looked up
+// again at once, and not only after [Lookup].TTL.
 type Notifier interface {
 	Source
 
-	// Notify has the Source call changed with the domains that became publishers, or ceased
-	// to be, from now on until stop is called. It must call it once a lookup would see the
-	// change, and can do so from any goroutine. Called with no domain, changed says that
-	// changes may have been missed: everything is then asked for again, though an earlier
-	// answer may still be served if the Source fails.
+	// Notify subscribes to changes. Until stop is called, the Source calls changed with the
+	// domains that became publishers or are no longer publishers. It must do so when a
+	// lookup already sees the change, and can do so from any goroutine. A call without
+	// domains says that changes may have been missed: everything is then looked up again,
+	// but an earlier answer may still be served if the Source fails.
 	//
-	// Each Middleware calls Notify for itself, and again if Reconfigure changes how the
-	// Source is asked, before it calls the earlier stop. Reconfigure without the Source and
-	// Close end it. Notify must not call Reconfigure or Close, nor wait for a goroutine that
-	// does; stop may.
+	// Each Middleware calls Notify for itself. If Reconfigure changes how the Source is
+	// asked, it calls Notify again before it calls the earlier stop. Close calls stop, and
+	// so does Reconfigure if the new Config does not have the Source. Notify must not call
+	// Reconfigure or Close, or wait for a goroutine that does; stop may.
 	Notify(changed func(domains ...string)) (stop func())
 }
 
@@ -72,50 +73,52 @@ type Notifier interface {
 // errors.Is. Other errors are the Source's own.
 var (
 	ErrSourceRateLimited = lookup.ErrRateLimited // Lookup.MaxRate is reached
-	ErrSourceBusy        = lookup.ErrBusy        // of Lookup.MaxConcurrent, no lookup ended within Lookup.Timeout
+	ErrSourceBusy        = lookup.ErrBusy        // no slot of Lookup.MaxConcurrent became free within Lookup.Timeout
 	ErrSourceCircuitOpen = lookup.ErrCircuitOpen // the Source failed just before: backoff, or an open circuit breaker
-	ErrSourceTimeout     = lookup.ErrTimeout     // Lookup.Timeout is over
-	ErrSourcePanicked    = lookup.ErrPanicked    // the Source panicked in the lookup of another request, which panics itself
-	ErrSourceBadAnswer   = lookup.ErrBadAnswer   // PublisherByPrefix returned what is no publisher with that prefix
+	ErrSourceTimeout     = lookup.ErrTimeout     // the Source did not answer within Lookup.Timeout
+	ErrSourcePanicked    = lookup.ErrPanicked    // the Source panicked, in the lookup of another request or in the background
+	ErrSourceBadAnswer   = lookup.ErrBadAnswer   // PublisherByPrefix returned no domain with that hash prefix, or an invalid domain
 )
 
-// Lookup says how a [Config].Source is asked, and how long its answers are remembered. Where
-// a field is zero, its default is used. Negative values are prohibited, and so are durations
-// of more than 720 hours.
+// Lookup says how a [Config].Source is asked, and how long its answers are remembered. If a
+// field is zero, its default is used. Negative values and durations of more than 720 hours
+// are prohibited.
 type Lookup struct {
-	// TTL is how long a publisher is remembered: the longest for which one that was revoked
-	// still gets in while the Source works, unless Forget is called or the Source is a
-	// Notifier. A publisher in use is asked for again before that, after 70 to 90 % of it,
-	// while requests go on. If zero, 1 minute is used.
+	// TTL is how long a publisher is remembered. While the Source works, a revoked
+	// publisher still gets in for at most this long, or for less if Forget is called or the
+	// Source is a Notifier. A publisher in use is refreshed in the background after 70 to
+	// 90 % of it. If zero, 1 minute is used.
 	TTL time.Duration `json:"ttl,omitzero"`
 
-	// NegativeTTL is how long it is remembered that a domain is no publisher: the longest
-	// for which one that was added is denied. If zero, 10 seconds are used.
+	// NegativeTTL is how long it is remembered that a domain is not a publisher. A
+	// publisher that is added is denied for at most this long. If zero, 10 seconds are
+	// used.
 	NegativeTTL time.Duration `json:"negativeTTL,omitzero"`
 
-	// MaxStale is how long after the Source confirmed a publisher it still gets in if the
-	// Source fails (stale-if-error). It is at least TTL; where it is equal, nothing stale is
-	// served. If zero, 10 minutes are used, or twice TTL if that is more.
+	// MaxStale is how long a publisher still gets in after the Source confirmed it, if the
+	// Source then fails (stale-if-error). It is at least TTL. If it equals TTL, nothing
+	// stale is served. If zero, 10 minutes are used, or twice TTL if that is more.
 	MaxStale time.Duration `json:"maxStale,omitzero"`
 
-	// Timeout is how long a lookup may take, and how long a request waits for its turn
-	// before that. If zero, 1 second is used.
+	// Timeout is how long a lookup may take, and how long it may wait for a slot of
+	// MaxConcurrent before that. If zero, 1 second is used.
 	Timeout time.Duration `json:"timeout,omitzero"`
 
-	// MaxConcurrent is how many lookups run at one time. Of these, at most three quarters,
-	// but at least one, are for what is not remembered as a publisher. If zero, 16 is used.
+	// MaxConcurrent is how many lookups run at one time. At most three quarters of them,
+	// but at least one, are for names that are not remembered as publishers. If zero, 16 is
+	// used.
 	MaxConcurrent int `json:"maxConcurrent,omitzero"`
 
-	// MaxRate is how many lookups may begin in a second for what is not remembered as a
-	// publisher, so that invented origins cannot wear out the Source. What comes beyond it
-	// is answered as if the Source failed: also the first request of a true publisher, and
-	// the first after it was forgotten. A tenth of it can be saved up. If zero, 1000 is used.
+	// MaxRate is how many lookups may begin in a second for names that are not remembered
+	// as publishers, so that invented origins cannot overload the Source. A request above
+	// it is answered as if the Source failed, even if it is the first of a real publisher,
+	// or the first after Forget. A tenth of it can be saved up. If zero, 1000 is used.
 	MaxRate int `json:"maxRate,omitzero"`
 
-	// MaxEntries is how many publishers of the Source are remembered; and as many negative
-	// answers, and as many prefixes that are a hash or punycode. Together they take 600
-	// bytes for each entry with names of 22 bytes, and up to 1 KiB with longer ones. If
-	// zero, 65,536 is used.
+	// MaxEntries is how many publishers of the Source are remembered. The same number
+	// applies to negative answers, and to prefixes that are a hash, punycode or wrapped.
+	// Together they take 600 bytes for each entry with names of 22 bytes, and up to 1 KiB
+	// with longer ones. If zero, 65,536 is used.
 	MaxEntries int `json:"maxEntries,omitzero"`
 }
 
@@ -141,13 +144,13 @@ type SourceStats struct {
 	RateLimited uint64 `json:"rateLimited"` // lookups that Lookup.MaxRate rejected
 	Busy        uint64 `json:"busy"`        // lookups that could not begin in time because of Lookup.MaxConcurrent
 	CircuitOpen uint64 `json:"circuitOpen"` // lookups that a backoff or a circuit breaker rejected
-	Stale       uint64 `json:"stale"`       // decisions by an earlier answer, because the Source failed
+	Stale       uint64 `json:"stale"`       // decisions from a stale answer, because the Source failed
 	Publishers  int    `json:"publishers"`  // in memory now, expired ones included
 	Negatives   int    `json:"negatives"`   // domains and hash prefixes of no publisher that are in memory now, expired ones included
-	Prefixes    int    `json:"prefixes"`    // domain prefixes, hash or punycode, that are in memory now
+	Prefixes    int    `json:"prefixes"`    // domain prefixes in memory now that are a hash, punycode or wrapped
 }
 
-// A sourceCache is what a policy asks in place of the Source.
+// A sourceCache is a Source with the memory of its answers. A policy asks only this.
 type sourceCache struct {
 	*lookup.Cache
 	source  Source
@@ -166,13 +169,13 @@ func newSourceCache(source Source, l Lookup, h hosts) *sourceCache {
 	}
 }
 
-// sameAs reports whether s can go on in place of other, with all that it remembers.
+// sameAs reports whether s, with its memory, can be used in place of other.
 func (s *sourceCache) sameAs(other *sourceCache) bool {
 	return s != nil && s.options == other.options && slices.Equal(s.hosts.reserved, other.hosts.reserved) &&
 		reflect.ValueOf(s.source).Comparable() && reflect.ValueOf(other.source).Comparable() && s.source == other.source
 }
 
-// subscribe has a Notifier report changes.
+// subscribe subscribes to the changes of a Notifier.
 func (s *sourceCache) subscribe() {
 	n, ok := s.source.(Notifier)
 	if !ok {
@@ -186,7 +189,7 @@ func (s *sourceCache) subscribe() {
 			if domain, err := parseDomain(publisher); err == nil {
 				s.Forget(domain)
 			} else {
-				s.ForgetAll() // it may have meant any
+				s.ForgetAll() // it may mean any publisher
 			}
 		}
 	})
@@ -234,8 +237,8 @@ func (s checkedSource) HasName(ctx context.Context, domain string) (bool, error)
 
 func (s checkedSource) NameByAlias(ctx context.Context, prefix string) (string, error) {
 	domain, err := s.source.PublisherByPrefix(ctx, prefix)
-	// Copied before it is checked: it may be memory that the Source uses again, or a part of
-	// something large.
+	// Copied before it is checked: the Source may reuse its memory, or it may be a part of a
+	// large string.
 	domain = strings.Clone(domain[:min(len(domain), maxDomain+1)])
 	switch {
 	case domain == "" || err != nil:
@@ -248,8 +251,8 @@ func (s checkedSource) NameByAlias(ctx context.Context, prefix string) (string, 
 	return domain, nil
 }
 
-// canBePublisher checks a domain that a Source returned. A domain that it is asked for has
-// been checked as a part of the claim.
+// canBePublisher reports whether a domain that a Source returned can be a publisher.
+// Domains that a Source is asked about were checked with the claim.
 func (s checkedSource) canBePublisher(domain string) bool {
 	canonical, err := parseDomain(domain)
 	return err == nil && canonical == domain && !s.hosts.isReserved(domain)

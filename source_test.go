@@ -1235,7 +1235,7 @@ func TestExplainShowsTheSourcesAnswer(t *testing.T) {
 		ownOrigin:              "Known to the Source.",
 		evilOrigin:             "Neither listed in Publishers nor matched by a pattern there, and the Source does not know it.",
 		"https://evil.example": "Neither listed in Publishers nor matched by a pattern there, and the Source does not know it.",
-		unknownHashOrigin:      "It is the hash prefix of no publisher that is listed exactly, and the Source does not know it. A pattern cannot match a hash.",
+		unknownHashOrigin:      "No publisher that is listed exactly has this hash prefix, and the Source does not know it. A pattern cannot match a hash prefix.",
 	} {
 		checkAllowlistStep(t, m, origin, want)
 	}

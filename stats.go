@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// Stats counts requests by the reason of the decision on them. It has every reason, those
-// with a count of zero, too.
+// Stats counts requests by the reason of the decision on them. It has every reason, even
+// those with a count of zero.
 type Stats map[Reason]uint64
 
 // Allowed returns the number of requests that were allowed.
@@ -25,8 +25,8 @@ func (s Stats) count(allowed bool) (n uint64) {
 	return n
 }
 
-// counters counts decisions by reason, in shards. One counter for all would make processors
-// contend for its cache line. BenchmarkCounters compares the two.
+// counters counts decisions by reason, in shards. With one counter for each reason,
+// processors would contend for its cache line. BenchmarkCounters compares the two.
 type counters [shards]struct {
 	_        [shardSize - 8*int(numReasons)]byte // padding, so that no other data shares the cache lines
 	byReason [numReasons]atomic.Uint64
@@ -38,16 +38,16 @@ const (
 )
 
 func (c *counters) add(r Reason) {
-	// Goroutines have stacks of their own, of 2 KiB or a greater power of two, and so
-	// the address of what is on them tells goroutines apart well enough. Nothing is
-	// ever found by it. A random number would do for many processors, but not for two:
-	// every other count would be in the other one's cache.
+	// Each goroutine has its own stack, of 2 KiB or a greater power of two, so the address
+	// of a variable on the stack selects a shard well enough. The address is used for
+	// nothing else. A random shard would be good for many processors, but not for two:
+	// every other count would be in the other processor's cache.
 	var here byte
 	at := uintptr(unsafe.Pointer(&here))
 	c[(at>>11^at>>16)%shards].byReason[r].Add(1)
 }
 
-// stats returns the sums.
+// stats returns the sums over all shards.
 func (c *counters) stats() Stats {
 	s := make(Stats, numReasons)
 	for r := Reason(1); r < numReasons; r++ {

@@ -12,7 +12,7 @@ import (
 
 const (
 	maxMaxAge = 24 * time.Hour
-	maxLookup = 30 * 24 * time.Hour // far more than is of use, and twice as long is a duration, too
+	maxLookup = 30 * 24 * time.Hour // more than is useful; twice as long does not overflow
 )
 
 // Validate returns the error that [New] would return. It builds nothing.
@@ -22,13 +22,13 @@ func (cfg Config) Validate() error {
 	return joinValueErrors(v.problems)
 }
 
-// A validator holds a Config to its rules, and collects the problems.
+// A validator checks a Config, and collects the problems.
 type validator struct {
 	hosts    hosts
 	problems []*ValueError
 }
 
-// newValidator checks the caches, from which follows which hosts are reserved.
+// newValidator checks the caches, because they determine which hosts are reserved.
 func newValidator(cfg *Config) *validator {
 	v := new(validator)
 	caches := cfg.Caches
@@ -48,8 +48,8 @@ func (v *validator) report(path, value, reason, want string) {
 // element returns the path of an element of a list.
 func element(list string, i int) string { return list + "[" + strconv.Itoa(i) + "]" }
 
-// config checks all but the caches. Publishers and senders are passed on in the form in
-// which they are compared, so that they are parsed once.
+// config checks everything except the caches. Publishers and senders are passed on in the
+// form in which they are compared, so that they are parsed only once.
 func (v *validator) config(cfg *Config, publisher func(domain string, isPattern bool), sender func(address string)) {
 	v.origins(cfg.Origins)
 	v.email(cfg.Email, sender)
@@ -72,7 +72,7 @@ func (v *validator) publishers(cfg *Config, yield func(domain string, isPattern 
 		base, isPattern := strings.CutPrefix(value, "*.")
 		domain, err := parseDomain(base)
 		if isPattern && err != nil && !strings.Contains(base, ".") {
-			// Only here may a domain be a single label: "*.example".
+			// Only a pattern may have a single label: "*.example".
 			if below, err2 := parseDomain("a." + base); err2 == nil {
 				domain, err = strings.TrimPrefix(below, "a."), nil
 			}
@@ -93,8 +93,7 @@ func (v *validator) publishers(cfg *Config, yield func(domain string, isPattern 
 	}
 }
 
-// publisherProblem returns why a domain, or a pattern over it, may not be allowed, although
-// it is one.
+// publisherProblem returns why a valid domain, or a pattern over it, must not be allowed.
 func (h *hosts) publisherProblem(domain string, isPattern, allowsPublicSuffix bool) (reason, want string) {
 	if host, ok := h.reservedFor(domain); ok {
 		want = "the domain whose documents the cache serves"
@@ -124,7 +123,7 @@ func (h *hosts) publisherProblem(domain string, isPattern, allowsPublicSuffix bo
 }
 
 // isPublicSuffix reports whether anybody can register names directly below domain.
-// That is also so where the list has "*." before it, as for kawasaki.jp.
+// The list may also have "*." before the domain, as for kawasaki.jp.
 func isPublicSuffix(domain string) bool {
 	suffix, _ := publicsuffix.PublicSuffix(domain)
 	below, _ := publicsuffix.PublicSuffix("a." + domain)
@@ -135,7 +134,7 @@ func (v *validator) origins(values []string) {
 	for i, value := range values {
 		reason, want := originProblem(value)
 		if slices.ContainsFunc(v.hosts.reserved, func(host reservedHost) bool { return host.domain == hostOf(value) }) {
-			reason, want = "is an AMP Cache's bare domain, from which no publisher's page calls", removeIt
+			reason, want = "is the bare domain of an AMP Cache, and not the origin of a publisher's page", removeIt
 		}
 		if reason != "" {
 			v.report(element("origins", i), value, reason, want)
@@ -169,16 +168,16 @@ func (v *validator) requestHeaders(values []string) {
 		case value == "*":
 			v.report(path, value, "is a wildcard", "the headers that the handler reads, one by one")
 		case lower == ampSameOrigin:
-			v.report(path, value, "is granted to own origins alone, and to these always", removeIt)
+			v.report(path, value, "is always granted to own origins, and never to others", removeIt)
 		case lower == ampEmailSender:
-			v.report(path, value, "is what mail clients send: a page that may send it could call as any email's sender", removeIt)
+			v.report(path, value, "is what mail clients send: a page that may send it could call in the name of any sender", removeIt)
 		case isForbiddenRequestHeader(lower):
-			v.report(path, value, "is a header that no script can set, so that no browser asks for it", removeIt)
+			v.report(path, value, "is a header that no script can set, so no browser asks for it", removeIt)
 		}
 	}
 }
 
-// In lower case, as the Fetch standard has preflights ask for them.
+// In lower case, as preflights ask for them (Fetch standard).
 const (
 	ampSameOrigin  = "amp-same-origin"
 	ampEmailSender = "amp-email-sender"
@@ -225,7 +224,7 @@ func (v *validator) email(cfg Email, yield func(address string)) {
 	for i, client := range cfg.Clients {
 		reason, want := originProblem(client)
 		if v.hosts.isReserved(hostOf(client)) {
-			reason, want = "is an AMP Cache's, not a mail client's", removeIt
+			reason, want = "is an AMP Cache's host, not a mail client's origin", removeIt
 		}
 		if reason != "" {
 			v.report(element("email.clients", i), client, reason, want)
@@ -277,7 +276,7 @@ func (v *validator) lookup(l Lookup) {
 	}
 }
 
-// isToken reports whether s is a token in HTTP's sense, RFC 9110 section 5.6.2.
+// isToken reports whether s is an HTTP token, RFC 9110 section 5.6.2.
 func isToken(s string) bool {
 	for i := range len(s) {
 		c := s[i]

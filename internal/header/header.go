@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// IsCORS reports whether a response header is one by which a page or an email gets access.
-// net/http sends a key in any spelling as it is, so key need not be canonical.
+// IsCORS reports whether a response header can give a page or an email access. key need not
+// be canonical, because net/http sends keys in any spelling.
 func IsCORS(key string) bool {
 	key = http.CanonicalHeaderKey(key)
 	return strings.HasPrefix(key, "Access-Control-") || key == "Amp-Email-Allow-Sender" || key == "Amp-Access-Control-Allow-Source-Origin"

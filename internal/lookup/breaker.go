@@ -9,8 +9,8 @@ const (
 	// failuresToOpen failures in a row open a circuit breaker.
 	failuresToOpen = 3
 	// openFor is how long it stays open. Then one lookup finds out whether the source works
-	// again: a database that starts again is not overrun, and requests do not pile up, each
-	// waiting for its timeout.
+	// again. So a database that restarts is not overloaded, and requests do not all wait
+	// for their timeout.
 	openFor = time.Second
 	// After a failure, its key is not asked for again for twice as long as the call took, at
 	// least minPause and at most openFor (backoff).
@@ -18,22 +18,22 @@ const (
 )
 
 // A breaker is the circuit breaker of one class of lookups. There is one for each kind of
-// question and for remembered names apart from others, so that lookups which fail for one
-// class do not stop those of another: invented names never stop the refresh of a remembered
-// one. Cache.mu guards it.
+// question, by name or by alias, and for names that are remembered or not. So failures in
+// one class do not stop another: invented names never stop the refresh of a remembered one.
+// Cache.mu guards it.
 type breaker struct {
-	failures int           // in a row; of these, no two neighbors are for the same key
+	failures int           // in a row; repeated failures of one key count once
 	key      string        // that failed last
 	again    int           // how often it has failed again since
-	until    time.Duration // before it, the key is not asked for, or if the breaker is open, no key
+	until    time.Duration // until then the key is not asked for; if the breaker is open, no key
 	err      error         // ErrCircuitOpen, and what opened it
 }
 
 func (b *breaker) isOpen() bool { return b.failures >= failuresToOpen }
 
-// check returns the error with which a lookup must end that may not begin. After a single
-// failure that is so only for the key that failed, so that the requests for it do not wait
-// in vain, one after another.
+// check returns an error if a lookup for the key must not begin now. Unless the breaker is
+// open, this holds only for the key that failed last: requests for it do not wait for one
+// timeout after another.
 func (b *breaker) check(key string, now time.Duration) error {
 	if now < b.until && (b.isOpen() || key == b.key) {
 		return b.err
@@ -50,9 +50,9 @@ func (b *breaker) begin(now time.Duration) (isProbe bool) {
 	return false
 }
 
-// success notes that the source answered for a key. That closes the breaker. It also ends the
-// backoff of the key that failed last, as the source may have recovered; but if that key fails
-// again, the reason is the key's own, and only its own success ends the backoff.
+// success records that the source answered for a key. That closes the breaker. It also ends
+// the backoff of the key that failed last, because the source may have recovered. But if
+// that key fails again, the problem is that key, and only its own success ends the backoff.
 func (b *breaker) success(key string) {
 	if key == b.key || b.isOpen() {
 		*b = breaker{}
@@ -64,7 +64,7 @@ func (b *breaker) success(key string) {
 	}
 }
 
-// failure counts a failure that took so long. What fails for one key alone opens nothing.
+// failure counts a failed lookup. Failures of a single key do not open the breaker.
 func (b *breaker) failure(key string, now, took time.Duration, err error) {
 	if key == b.key {
 		b.again++

@@ -66,7 +66,7 @@ func (c *Cache) wait(ctx context.Context, running *call, q question) Result {
 	}
 }
 
-// result returns what a call that is done means for a question.
+// result returns the Result of a finished call for a question.
 func (c *Cache) result(done *call, q question) Result {
 	if done.err != nil {
 		return c.staleIfError(q, done.err)
@@ -109,8 +109,8 @@ func (c *Cache) ask(ctx context.Context, q question) (name string, err error) {
 	return q.name, err
 }
 
-// stillAllowed asks the breaker again after the wait for a slot: calls before this one may
-// have failed.
+// stillAllowed checks the breaker again after the wait for a slot: other calls may have
+// failed in the meantime.
 func (c *Cache) stillAllowed(own *call) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -124,7 +124,7 @@ func (c *Cache) stillAllowed(own *call) error {
 	return err
 }
 
-// finish ends a call for those who wait for it, and for those to come.
+// finish remembers the answer of a call, updates its breaker and wakes the waiting callers.
 func (c *Cache) finish(own *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

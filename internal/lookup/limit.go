@@ -2,7 +2,7 @@ package lookup
 
 import "time"
 
-// burst is for how long the rate of lookups may have been saved up.
+// burst limits how many unused lookups are saved up: those of this much time.
 const burst = 100 * time.Millisecond
 
 // A rateLimit is a token bucket that holds the lookups of a burst. Cache.mu guards it.
@@ -25,7 +25,7 @@ func (l *rateLimit) allow(now time.Duration) bool {
 }
 
 // slots bound the lookups that run at one time. Those for names that are not remembered
-// share three quarters of them, so that invented names cannot take all.
+// share three quarters of them, so that invented names cannot take all slots.
 type slots struct {
 	all, unknown chan struct{}
 }

@@ -2,7 +2,7 @@
 //
 // The source can be asked in two ways: whether there is a name, and which name has an
 // alias. (In ampcors, a name is a publisher domain, and an alias a domain prefix of it.)
-// [Cache.Get] answers from memory alone. [Cache.Find] asks where memory does not answer:
+// [Cache.Get] answers from memory alone. [Cache.Find] asks if memory has no answer:
 //
 //	memory -> call of another caller -> circuit breaker -> rate limit -> slot -> source
 //
@@ -44,7 +44,7 @@ type Source interface {
 type Options struct {
 	TTL         time.Duration // how long a name is remembered
 	NegativeTTL time.Duration // how long it is remembered that there is no such name
-	MaxStale    time.Duration // how long after its confirmation a name serves if the source fails; none serves so if it equals TTL
+	MaxStale    time.Duration // how long after its confirmation a name is served if the source fails; if it equals TTL, none is
 	Timeout     time.Duration // of one lookup, and of the wait for a slot before it
 
 	MaxConcurrent int // lookups at one time
@@ -75,8 +75,7 @@ type Stats struct {
 }
 
 // A Cache remembers what a [Source] answered, and asks it as seldom as it can. It is safe
-// for concurrent use by multiple goroutines. Names and aliases must be told apart by their
-// form: no string may be both.
+// for concurrent use by multiple goroutines. No string may be both a name and an alias.
 type Cache struct {
 	source  Source
 	options Options
@@ -87,18 +86,18 @@ type Cache struct {
 	background context.Context // of refreshes
 	close      context.CancelFunc
 
-	mu       sync.Mutex       // of what follows, and of all writing to memory
+	mu       sync.Mutex       // guards calls, breakers, rate, and changes of memory.names and memory.negatives
 	calls    map[string]*call // by name or alias
 	breakers [2][2]breaker    // by kind of question, and by whether the name is remembered
-	rate     rateLimit        // of lookups for what is not remembered
+	rate     rateLimit        // of lookups for names that are not remembered
 
 	count struct {
 		lookups, refreshes, errors, coalesced, rateLimited, busy, circuitOpen, stale atomic.Uint64
 	}
 }
 
-// New returns a Cache. alias returns the one alias of a name by which the source can be
-// asked, too: a name that is confirmed is then remembered by its alias as well.
+// New returns a Cache. alias returns the alias of a name. A confirmed name is then also
+// found by this alias.
 func New(source Source, options Options, alias func(name string) string) *Cache {
 	c := &Cache{
 		source:  source,
@@ -113,7 +112,7 @@ func New(source Source, options Options, alias func(name string) string) *Cache 
 	return c
 }
 
-// Close ends refreshes in the background, and begins none any more. Find goes on: callers that
+// Close ends refreshes in the background. No more begin. Find still works: callers that
 // have the Cache still get their answers.
 func (c *Cache) Close() { c.close() }
 
@@ -121,7 +120,7 @@ func (c *Cache) now() time.Duration { return time.Since(c.start) }
 
 // Get returns the name if it is remembered and has not expired. It does not wait, and does
 // not keep the string that it is given. A name that expires soon is refreshed in the
-// background, so that in steady traffic nobody waits for the source.
+// background, so that in steady traffic no caller waits for the source.
 func (c *Cache) Get(name string) (string, bool) {
 	e, ok := c.memory.names.Peek(name)
 	if !ok {
@@ -146,7 +145,7 @@ func (c *Cache) GetByAlias(alias string) (string, bool) {
 	return c.Get(name)
 }
 
-// AddAlias has a name be found by a further alias. It keeps both strings.
+// AddAlias adds another alias of a name. It keeps both strings.
 func (c *Cache) AddAlias(alias, name string) { c.memory.aliases.Add(alias, name) }
 
 // Find reports whether there is the name. It keeps the string. It may wait for the source,
@@ -163,9 +162,9 @@ func (c *Cache) FindByAlias(ctx context.Context, alias string) Result {
 	return c.find(ctx, question{kind: byAlias, key: alias})
 }
 
-// A question is what the source is asked. Zero is by name, one by alias.
+// A question is what the source is asked.
 type question struct {
-	kind int
+	kind int    // byName or byAlias
 	key  string // the name or the alias
 	name string // "" if it is not known yet
 }
@@ -175,7 +174,7 @@ const (
 	byAlias
 )
 
-// find asks once for all who want to know the same at the same time.
+// find asks the source once for all concurrent callers with the same question.
 func (c *Cache) find(ctx context.Context, q question) Result {
 	c.mu.Lock()
 	if name, ok := c.memory.answer(q, c.now()); ok {
@@ -202,10 +201,10 @@ func (c *Cache) refresh(name string) {
 	now := c.now()
 	e, ok := c.memory.names.Peek(name)
 	if _, runs := c.calls[name]; runs || !ok || now < e.refreshAt || c.background.Err() != nil {
-		return // another request was faster, or this is closed
+		return // another request was faster, or the Cache is closed
 	}
 	again := *e
-	again.refreshAt = now + c.options.TTL/refreshRetries // if this one comes to nothing
+	again.refreshAt = now + c.options.TTL/refreshRetries // if this refresh fails
 	c.memory.names.Add(name, &again)
 	if !c.slots.try() {
 		return
@@ -235,7 +234,7 @@ func refreshAge(ttl time.Duration) time.Duration {
 	return time.Duration(float64(ttl) * (refreshAfter + refreshJitter*rand.Float64()))
 }
 
-// staleIfError returns a stale name if one was confirmed within MaxStale, and else only err.
+// staleIfError returns a name that was confirmed within MaxStale, otherwise only err.
 func (c *Cache) staleIfError(q question, err error) Result {
 	if name, ok := c.memory.stale(q.name, c.now()); ok {
 		c.count.stale.Add(1)
@@ -244,8 +243,8 @@ func (c *Cache) staleIfError(q question, err error) Result {
 	return Result{Err: err}
 }
 
-// Forget drops a name, its alias and the negative answers about them. Lookups that run now
-// do not bring them back.
+// Forget removes a name and the negative answers for it and its alias. Answers of its
+// running lookups are not remembered.
 func (c *Cache) Forget(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -258,7 +257,7 @@ func (c *Cache) Forget(name string) {
 	}
 }
 
-// ForgetAll expires everything. What was remembered still serves as a stale answer.
+// ForgetAll expires everything. Names are still served as stale answers.
 func (c *Cache) ForgetAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,18 +7,18 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 )
 
-// A memory is what the source said: names, negative answers and aliases, each bounded by
-// itself, so that negative answers push out no names.
+// A memory holds the answers of the source: names, negative answers and aliases. Each has
+// its own limit, so that negative answers evict no names.
 //
-// Reading takes the LRU's read lock alone (Peek). The order in which entries are pushed out
-// is then that of the last confirmation or refresh, which for a name in use is at most a TTL
-// ago. Names and negative answers are written under Cache.mu.
+// Reading takes only the LRU's read lock (Peek). Entries are then evicted in the order of
+// their last confirmation or refresh, which for a name in use is at most a TTL ago. Names
+// and negative answers are written under Cache.mu.
 type memory struct {
 	options   Options
 	alias     func(name string) string
 	names     *lru.Cache[string, *entry] // by name
 	negatives *lru.Cache[string, *entry] // by name or alias
-	aliases   *lru.Cache[string, string] // names by alias; which name has an alias never changes, so there is no TTL
+	aliases   *lru.Cache[string, string] // names by alias; an alias always belongs to the same name, so there is no TTL
 	epoch     atomic.Uint32              // entries of an earlier one have expired
 }
 
@@ -69,7 +69,7 @@ func (m *memory) stale(name string, now time.Duration) (string, bool) {
 	return e.name, true
 }
 
-// remember keeps the answer of a call, unless a call that began later brought another one.
+// remember keeps the answer of a call, unless a call that began later has already answered.
 func (m *memory) remember(c *call) {
 	if m.hasNewer(c) {
 		return
@@ -87,8 +87,8 @@ func (m *memory) remember(c *call) {
 	m.negatives.Remove(alias)
 }
 
-// hasNewer reports whether a later answer is remembered. That can be as one name may be
-// asked for by name and by alias at the same time.
+// hasNewer reports whether a later answer is remembered. This can happen because one name
+// may be looked up by name and by alias at the same time.
 func (m *memory) hasNewer(c *call) bool {
 	keys := []string{c.key}
 	if c.name != "" {

@@ -101,89 +101,123 @@ func TestREADMEsProgramRuns(t *testing.T) {
 	}
 }
 
-// TestREADMEsCommandsAreRun: those that use a checkout are run here, as a new user
-// would, and the others by CI.
+// TestREADMEsCommandsAreRun runs the commands that use a checkout, as a new user would. CI
+// runs all others.
 func TestREADMEsCommandsAreRun(t *testing.T) {
 	t.Parallel()
 	ci := file(t, ".ci/run")
+	for _, name := range []string{"README.md", "bench/README.md", "e2e/README.md"} {
+		for _, block := range blocks(t, file(t, name), "sh") {
+			if strings.Contains(block, "../ampcors") {
+				continue // TestACheckoutCanBeUsed
+			}
+			for line := range strings.Lines(block) {
+				if command := "\n" + strings.TrimSpace(line); !strings.Contains(ci, command) {
+					t.Errorf("CI does not run %q of %s", line, name)
+				}
+			}
+		}
+	}
+}
+
+// TestACheckoutCanBeUsed installs ampcors as the README says, for the README's program, and for
+// one that imports every module that the README names.
+func TestACheckoutCanBeUsed(t *testing.T) {
+	t.Parallel()
+	install := blocks(t, readme(t), "sh")[0]
 	root, err := filepath.Abs(".")
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkouts := 0
-	for _, block := range append(blocks(t, readme(t), "sh"), blocks(t, file(t, "e2e/README.md"), "sh")...) {
-		if !strings.Contains(block, "../ampcors") {
-			for line := range strings.Lines(block) {
-				if command := "\n" + strings.TrimSpace(line); !strings.Contains(ci, command) {
-					t.Errorf("CI does not run %q", line)
-				}
+	for name, program := range map[string]string{
+		"the README's program": blocks(t, readme(t), "go")[0],
+		"every module": `package main
+
+import (
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/configfile"
+	"github.com/ampcors/ampcors/guard"
+	"github.com/ampcors/ampcors/source/redissource"
+	"github.com/ampcors/ampcors/source/sqlsource"
+)
+
+func main() {
+	_, _, _, _, _ = ampcors.New, configfile.New, guard.Handler, redissource.New, sqlsource.New
+}
+`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			parent := t.TempDir()
+			if err := os.Symlink(root, filepath.Join(parent, "ampcors")); err != nil {
+				t.Fatal(err)
 			}
-			continue
-		}
-		checkouts++
-		parent := t.TempDir()
-		if err := os.Symlink(root, filepath.Join(parent, "ampcors")); err != nil {
-			t.Fatal(err)
-		}
-		dir := filepath.Join(parent, "api")
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(blocks(t, readme(t), "go")[0]), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		run(t, dir, "go mod init example.com/api && "+strings.ReplaceAll(strings.TrimSpace(block), "\n", " && ")+" && go build -o program .",
-			"GOWORK=",     // not this checkout's
-			"GONOSUMDB=*") // go.sum here has vouched for the modules; so this needs no network
-	}
-	if checkouts != 2 {
-		t.Errorf("%d blocks say how to use a checkout; want 2", checkouts)
+			dir := filepath.Join(parent, "api")
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(program), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			run(t, dir, "go mod init example.com/api && "+strings.ReplaceAll(strings.TrimSpace(install), "\n", " && ")+" && go build -o program .",
+				"GOWORK=",     // not this checkout's
+				"GONOSUMDB=*") // this checkout's go.sum has the checksums, so the test needs no network
+		})
 	}
 }
 
-// TestREADMEsGlueIsThatOfTheTestedPrograms: so that what is copied from it works.
-func TestREADMEsGlueIsThatOfTheTestedPrograms(t *testing.T) {
+// TestREADMEsCodeIsThatOfTestedPrograms compares the README's code with that of examples, which
+// are tested themselves.
+func TestREADMEsCodeIsThatOfTestedPrograms(t *testing.T) {
+	t.Parallel()
 	inOneLine := func(s string) string { return strings.Join(strings.Fields(s), " ") }
-	has := func(name, code string) {
+	has := func(t *testing.T, name, code string) {
 		t.Helper()
 		if !strings.Contains(inOneLine(file(t, name)), inOneLine(strings.TrimSuffix(code, "…)"))) {
 			t.Errorf("%s has no %q", name, code)
 		}
 	}
-	_, section, _ := strings.Cut(readme(t), "\n## In your framework\n")
-	section, _, _ = strings.Cut(section, "\n## ")
-	cells := 0
-	for stack, name := range map[string]string{"net/http": "servemux", "chi v5": "chi", "gin v1": "gin", "echo v5": "echo", "fiber v3": "fiber"} {
-		_, row, _ := strings.Cut(section, "\n| "+stack+" | ")
-		row, _, _ = strings.Cut(row, "\n")
-		for _, quoted := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row, -1) {
-			has("examples/frameworks/"+name+"/main.go", quoted[1])
-			cells++
+	section := func(title string) string {
+		_, section, ok := strings.Cut(readme(t), "\n## "+title+"\n")
+		if !ok {
+			t.Fatalf("the README has no section %q", title)
 		}
+		section, _, _ = strings.Cut(section, "\n## ")
+		return section
 	}
-	if cells != 11 {
-		t.Errorf("the table has %d pieces of code; want 11", cells)
-	}
-	has("examples/frameworks/gin/main.go", blocks(t, section, "go")[0])
-
-	_, section, _ = strings.Cut(readme(t), "\n### Emails\n")
-	has("example_test.go", blocks(t, section, "go")[0])
-
-	_, section, _ = strings.Cut(readme(t), "\n## Where the publishers are\n")
-	has("examples/publisher/config.json", blocks(t, section, "json")[0])
-	has("configfile/example_test.go", blocks(t, section, "go")[0])
-	has("source/sqlsource/example_test.go", blocks(t, section, "go")[1])
-
-	_, section, _ = strings.Cut(readme(t), "\n## When an article changes\n")
-	for i, name := range []string{"cacheurl", "updatecache", "indexnow"} {
-		has(name+"/example_test.go", blocks(t, section, "go")[i])
-	}
+	t.Run("frameworks", func(t *testing.T) {
+		block := blocks(t, section("In your framework"), "go")[0]
+		functions := regexp.MustCompile(`(?m)^// .*\n`).Split(block, -1)[1:]
+		for i, framework := range []string{"gin", "echo", "fiber"} {
+			has(t, "examples/frameworks/"+framework+"/main.go", functions[i])
+		}
+	})
+	t.Run("the table of frameworks", func(t *testing.T) {
+		cells := regexp.MustCompile(`(?m)^\| \[.*\]\((\w+/main.go)\) (.*)$`).FindAllStringSubmatch(file(t, "examples/frameworks/README.md"), -1)
+		if len(cells) != 5 {
+			t.Fatalf("%d rows have a program; want 5", len(cells))
+		}
+		for _, row := range cells {
+			for _, quoted := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[2], -1) {
+				has(t, "examples/frameworks/"+row[1], quoted[1])
+			}
+		}
+	})
+	t.Run("emails", func(t *testing.T) {
+		has(t, "example_test.go", blocks(t, section("Emails"), "go")[0])
+	})
+	t.Run("publishers", func(t *testing.T) {
+		publishers := section("Where publishers come from")
+		has(t, "examples/publisher/config.json", blocks(t, publishers, "json")[0])
+		has(t, "configfile/example_test.go", blocks(t, publishers, "go")[0])
+		has(t, "source/sqlsource/example_test.go", blocks(t, publishers, "go")[1])
+	})
 }
 
-// TestREADMEsTableOfOrigins looks whether each origin in the table is refused for
-// the reason that it gives.
+// TestREADMEsTableOfOrigins checks that each origin in the table is denied for the reason there.
 func TestREADMEsTableOfOrigins(t *testing.T) {
-	_, table, _ := strings.Cut(readme(t), "## What is refused, and why")
+	t.Parallel()
+	_, table, _ := strings.Cut(readme(t), "\n## Why an origin was denied\n")
 	table, _, _ = strings.Cut(table, "\n## ")
 	m := newMiddleware(t, testConfig())
 	cfg := testConfig()
@@ -198,32 +232,18 @@ func TestREADMEsTableOfOrigins(t *testing.T) {
 		for _, quoted := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[0], -1) {
 			origins++
 			origin := strings.Replace(quoted[1], "v2c4…fygq", "v2c4ucasgcskftbjt4c7phpkbqedcdcqo23tkamleapoa5o6fygq", 1)
-			m := m
-			if cells[1] == ReasonSourceUnavailable.String() {
-				m = down
-			}
-			if d := m.CheckOrigin(origin); d.Allowed || d.Reason.String() != cells[1] {
-				t.Errorf("%s is decided as %q; the README says %q", origin, d.Reason, cells[1])
-			}
+			t.Run(origin, func(t *testing.T) {
+				m := m
+				if cells[1] == ReasonSourceUnavailable.String() {
+					m = down
+				}
+				if d := m.CheckOrigin(origin); d.Allowed || d.Reason.String() != cells[1] {
+					t.Errorf("the reason is %q; the README says %q", d.Reason, cells[1])
+				}
+			})
 		}
 	}
 	if origins != 13 {
 		t.Errorf("the table has %d origins; want 13", origins)
-	}
-}
-
-// TestREADMEHasTheSpeedThatWasMeasured: bench/run writes it between two comments.
-func TestREADMEHasTheSpeedThatWasMeasured(t *testing.T) {
-	_, tables, ok := strings.Cut(readme(t), "\n<!-- bench/run writes what follows -->\n")
-	tables, _, ok2 := strings.Cut(tables, "\n<!-- bench/run writes what precedes -->\n")
-	if rows := strings.Count(tables, "\n| "); !ok || !ok2 || rows < 40 || !strings.Contains(tables, "\n### Publishers of a Source\n") {
-		t.Errorf("%d rows stand between the comments", rows)
-	}
-	for _, name := range []string{"libraries", "Redis", "PostgreSQL"} {
-		_, table, _ := strings.Cut(file(t, "e2e/README.md"), "\n<!-- "+name+": a test writes what follows -->\n")
-		table, _, _ = strings.Cut(table, "<!-- "+name+": a test writes what precedes -->\n")
-		if rows := strings.Count(table, "\n| "); rows < 6 {
-			t.Errorf("the table of %s in e2e/README.md has %d rows", name, rows)
-		}
 	}
 }

@@ -224,6 +224,38 @@ func Postgres(t testing.TB) *Server {
 	return s.begin(t)
 }
 
+// MariaDB starts MariaDB with an empty database "test", in which root needs no password.
+func MariaDB(t testing.TB) *Server {
+	t.Helper()
+	const install = "install MariaDB (Debian: apt-get install mariadb-server)"
+	server := Program(t, install, "mariadbd", "/usr/sbin/mariadbd")
+	installer := Program(t, install, "mariadb-install-db")
+	data := t.TempDir()
+	options := []string{"--no-defaults", "--datadir=" + data}
+	if os.Getuid() == 0 {
+		options = append(options, "--user=root")
+	}
+	if out, err := exec.Command(installer, append(options, "--auth-root-authentication-method=normal")...).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", installer, err, out)
+	}
+	s := &Server{stop: syscall.SIGTERM}
+	s.command = func() *exec.Cmd {
+		host, port, _ := net.SplitHostPort(s.Addr)
+		return exec.Command(server, append(options, "--bind-address="+host, "--port="+port, "--socket="+filepath.Join(data, "socket"), "--pid-file="+filepath.Join(data, "pid"))...)
+	}
+	s.ready = func() error {
+		conn, err := net.Dial("tcp", s.Addr)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(time.Second))
+		_, err = conn.Read(make([]byte, 1)) // the server speaks first
+		return err
+	}
+	return s.begin(t)
+}
+
 // DSN returns the connection string of the database at addr, which is the address of a
 // [Postgres] or of a proxy before it.
 func DSN(addr string) string {

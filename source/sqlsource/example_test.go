@@ -1,6 +1,7 @@
 package sqlsource_test
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"log"
@@ -11,6 +12,7 @@ import (
 )
 
 func Example() {
+	ctx := context.Background()
 	db := sql.OpenDB(sqlsource.Fake("www.example.com")) // in place of sql.Open
 	defer db.Close()
 	db.SetMaxOpenConns(16)
@@ -19,6 +21,9 @@ func Example() {
 	source, err := sqlsource.New(db, sqlsource.Config{Table: "sites", DomainColumn: "host"})
 	if err != nil {
 		log.Fatal(err)
+	}
+	if err := source.Ping(ctx); err != nil {
+		log.Print(err) // not ready yet: table, column or database is missing
 	}
 	mw, err := ampcors.New(ampcors.Config{
 		Source: source,

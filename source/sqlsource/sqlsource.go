@@ -4,12 +4,31 @@
 //
 // It needs a table with two columns: the publisher domain as [ampcors.CanonicalDomain]
 // returns it, and its hash prefix as [ampcors.FallbackPrefix] does, with an index on
-// each. In PostgreSQL:
+// each. The columns must not fold case or pad.
+//
+// In PostgreSQL:
 //
 //	CREATE TABLE publishers (
 //		domain          text COLLATE "C" PRIMARY KEY,
 //		fallback_prefix text COLLATE "C" UNIQUE
 //	);
+//
+// In MySQL and MariaDB, with Config.Placeholder "?":
+//
+//	CREATE TABLE publishers (
+//		domain          varchar(253) CHARACTER SET ascii COLLATE ascii_bin PRIMARY KEY,
+//		fallback_prefix char(52) CHARACTER SET ascii COLLATE ascii_bin UNIQUE
+//	);
+//
+// In SQLite, with Config.Placeholder "?":
+//
+//	CREATE TABLE publishers (
+//		domain          text PRIMARY KEY,
+//		fallback_prefix text UNIQUE
+//	) WITHOUT ROWID;
+//
+// SQLite locks its file while a program writes: set journal_mode to WAL, so that lookups do not
+// wait for that, and busy_timeout to less than [ampcors.Lookup].Timeout.
 //
 // If you already have a table with domains, and an index on them, add the second column:
 //
@@ -21,12 +40,15 @@
 //
 // A program that adds or changes a domain must also write its prefix, or NULL. A row
 // without a prefix is found by its domain, but not by its hash prefix, until FillPrefixes
-// runs again. You can run it on a timer. [Source.Ping] reports whether the table and
-// columns exist.
+// runs again. You can run it on a timer.
 //
-// In MySQL and others, use a column type that does not fold case or pad, such as
-// VARCHAR(253) CHARACTER SET ascii COLLATE ascii_bin. The rows found are compared byte by
-// byte, and a row that is not canonical is skipped.
+// The rows found are compared byte by byte, and a row that is not canonical is skipped.
+//
+// # Starting
+//
+// [New] does not connect. Call [Source.Ping] when the server starts: it reports whether the
+// database answers, and whether the table has both columns. Without the second column, every
+// cache origin with a hash prefix would get 503.
 //
 // # When changes take effect
 //

@@ -1,0 +1,141 @@
+package e2e
+
+import (
+	"database/sql"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/internal/servertest"
+	"github.com/ampcors/ampcors/source/sqlsource"
+	_ "github.com/go-sql-driver/mysql"
+	_ "github.com/jackc/pgx/v5/stdlib"
+	_ "modernc.org/sqlite"
+)
+
+// TestSQLSourceOnEachDatabase creates the table as the documentation of sqlsource says for the
+// database, and looks up publishers in it.
+func TestSQLSourceOnEachDatabase(t *testing.T) {
+	for _, test := range []struct {
+		name        string
+		placeholder string
+		open        func(t *testing.T) *sql.DB
+	}{
+		{
+			name:        "PostgreSQL",
+			placeholder: "",
+			open: func(t *testing.T) *sql.DB {
+				return open(t, "pgx", servertest.DSN(servertest.Postgres(t).Addr))
+			},
+		},
+		{
+			name:        "MySQL and MariaDB",
+			placeholder: "?",
+			open: func(t *testing.T) *sql.DB {
+				return open(t, "mysql", "root@tcp("+servertest.MariaDB(t).Addr+")/test")
+			},
+		},
+		{
+			name:        "SQLite",
+			placeholder: "?",
+			open: func(t *testing.T) *sql.DB {
+				return open(t, "sqlite", "file:"+filepath.Join(t.TempDir(), "publishers.db")+"?_pragma=journal_mode(WAL)&_pragma=busy_timeout(5000)")
+			},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			ctx := t.Context()
+			db := test.open(t)
+			source, err := sqlsource.New(db, sqlsource.Config{Placeholder: test.placeholder})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := source.Ping(ctx); err == nil {
+				t.Error("Ping reports no error although there is no table")
+			}
+			if _, err := db.ExecContext(ctx, documentedTable(t, test.name)); err != nil {
+				t.Fatal(err)
+			}
+			if err := source.Ping(ctx); err != nil {
+				t.Fatal(err)
+			}
+			for _, domain := range []string{"www.example.com", "xn--bcher-kva.example", "a_b.example"} {
+				insert := "INSERT INTO publishers (domain) VALUES ('" + domain + "')"
+				if _, err := db.ExecContext(ctx, insert); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if filled, err := source.FillPrefixes(ctx); filled != 3 || err != nil {
+				t.Fatalf("FillPrefixes: %d, %v; want 3", filled, err)
+			}
+			mw, err := ampcors.New(ampcors.Config{Source: source})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer mw.Close()
+			for origin, want := range map[string]ampcors.Reason{
+				"https://www-example-com.cdn.ampproject.org":       ampcors.ReasonCacheOrigin,
+				"https://www.xn--bcher-kva.example":                ampcors.ReasonUnknownHost,
+				"https://xn--bcher-kva.example":                    ampcors.ReasonOwnOrigin,
+				"https://axb.example":                              ampcors.ReasonUnknownHost, // "_" is no wildcard
+				"https://evil-example.cdn.ampproject.org":          ampcors.ReasonPublisherNotAllowed,
+				hashOrigin(t, "www.example.com"):                   ampcors.ReasonCacheOriginHash,
+				hashOrigin(t, "evil.example"):                      ampcors.ReasonHashNotKnown,
+				"https://xn--bcher-example-wob.cdn.ampproject.org": ampcors.ReasonCacheOrigin,
+			} {
+				if d := mw.CheckOrigin(origin); d.Reason != want {
+					t.Errorf("%s: %s, %v; want %s", origin, d.Reason, d.SourceErr, want)
+				}
+			}
+			// What a collation may fold or pad is not equal.
+			for _, other := range []string{"WWW.EXAMPLE.COM", "www.example.com ", "www.éxample.com"} {
+				if found, err := source.HasPublisher(ctx, other); found {
+					t.Errorf("%q is found, %v", other, err)
+				}
+			}
+			var domain string
+			err = db.QueryRowContext(ctx, "SELECT domain FROM publishers WHERE domain = 'WWW.example.com'").Scan(&domain)
+			if err != sql.ErrNoRows {
+				t.Errorf("the column folds case: it has %q, %v", domain, err)
+			}
+		})
+	}
+}
+
+func open(t *testing.T, driver, name string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open(driver, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+func hashOrigin(t *testing.T, domain string) string {
+	t.Helper()
+	prefix, err := ampcors.FallbackPrefix(domain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "https://" + prefix + ".cdn.ampproject.org"
+}
+
+// documentedTable returns the CREATE TABLE statement for a database in sqlsource's documentation.
+func documentedTable(t *testing.T, database string) string {
+	t.Helper()
+	f, err := parser.ParseFile(token.NewFileSet(), "../source/sqlsource/sqlsource.go", nil, parser.ParseComments|parser.PackageClauseOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, ok := strings.Cut(f.Doc.Text(), "\nIn "+database)
+	_, after, ok2 := strings.Cut(after, "\tCREATE TABLE ")
+	statement, _, ok3 := strings.Cut(after, ";")
+	if !ok || !ok2 || !ok3 {
+		t.Fatalf("sqlsource documents no table for %s", database)
+	}
+	return "CREATE TABLE " + statement
+}

@@ -118,7 +118,9 @@ type Config struct {
 	CacheSize int `json:"cacheSize,omitempty"`
 
 	// DangerouslyAllowHTTPOwnOrigins also accepts own origins with http. Anybody on
-	// the network between a reader and such a page can then call in its name.
+	// the network between a reader and such a page can then call in its name. Without it,
+	// the copy of an http page on an AMP Cache is still accepted, because its cache origin is
+	// that of the https page.
 	DangerouslyAllowHTTPOwnOrigins bool `json:"dangerouslyAllowHTTPOwnOrigins,omitempty"`
 
 	// DangerouslyAllowPublicSuffixWildcards allows a pattern over a whole public suffix. It

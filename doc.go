@@ -67,6 +67,23 @@
 // pattern matches it or a Source confirms it. This holds for the trusted caches and for all
 // of [DefaultCaches].
 //
+// # Hosts that share a prefix
+//
+// AMP's algorithm, or an official implementation of it, gives some hosts the prefix of
+// another domain:
+//
+//   - "abcd.-.evil.com" and "abcd--evil.com" share "abcd----evil-com", because a label "-" is
+//     written like a hyphen.
+//   - "foo.xn--.evil.com" and "foo-evil.com" share "foo--evil-com", because the label "xn--"
+//     decodes to nothing.
+//   - "straße.de" gets "strasse-de", the prefix of "strasse.de", from amppackager, which maps
+//     ß to ss. The document's prefix for it is "xn--strae-de-tya".
+//
+// Such a prefix is read as the second domain of each line. The first two hosts are not valid
+// host names, and [DomainPrefix] rejects them. If a cache served their pages all the same, or
+// pages of straße.de as strasse-de, these pages would have the origin of the other domain in
+// every browser, and no server could tell them apart.
+//
 // # What is decided
 //
 // Origin decides, and outranks AMP-Same-Origin; the query's __amp_source_origin is
@@ -118,6 +135,9 @@
 // readers' browsers. It does not authenticate programs: anybody can send any Origin without
 // a browser. It trusts that the configured caches serve a publisher's documents only under
 // that publisher's prefix, and that the domains of the caches belong to them: see [Cache].
+// A cache serves documents that it fetched over http (/c/) and over https (/c/s/) at one
+// origin. So the cached copy of an http page is accepted, even where own origins with http are
+// denied.
 // It trusts Sec-Fetch-Site, because browsers do not let pages set it. An allowed publisher
 // can read everything that the reader of its page can read. A page with a cross-site
 // scripting bug is still that publisher's page.

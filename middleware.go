@@ -190,8 +190,9 @@ func (m *Middleware) handle(v *verdict, w http.ResponseWriter, r *http.Request) 
 }
 
 // Check returns the decision that Handle would make on r. It writes and counts nothing, and
-// does not call Config.Observe. It decides again: a handler behind Handle or Wrap gets the
-// decision that was enforced from [Middleware.HandleDecision] or [DecisionFromContext].
+// does not call Config.Observe. It decides again: it may ask the Source, and counts in
+// SourceStats. A handler behind Handle or Wrap gets the decision that was enforced from
+// [Middleware.HandleDecision] or [DecisionFromContext].
 func (m *Middleware) Check(r *http.Request) Decision {
 	var v verdict
 	m.current().judge(&v, r)

@@ -46,6 +46,37 @@ func TestPrefixesThatBeginWithXN(t *testing.T) {
 	}
 }
 
+// TestHostsThatShareAPrefix shows what the documentation of the package says about them.
+func TestHostsThatShareAPrefix(t *testing.T) {
+	for _, test := range []struct{ host, decoded, prefix, domain string }{
+		{host: "abcd.-.evil.com", decoded: "abcd.-.evil.com", prefix: "abcd----evil-com", domain: "abcd--evil.com"},
+		{host: "foo.xn--.evil.com", decoded: "foo..evil.com", prefix: "foo--evil-com", domain: "foo-evil.com"},
+	} {
+		t.Run(test.host, func(t *testing.T) {
+			if got := formDocument(test.decoded); got != test.prefix {
+				t.Errorf("the document's prefix of the host is %q; want %q", got, test.prefix)
+			}
+			if got := formDocument(test.domain); got != test.prefix {
+				t.Errorf("the document's prefix of the domain is %q; want %q", got, test.prefix)
+			}
+			if got, err := PublisherDomain(test.prefix); got != test.domain || err != nil {
+				t.Errorf("the prefix is read as %q, %v; want %q", got, err, test.domain)
+			}
+			if got, err := DomainPrefix(test.host); err == nil {
+				t.Errorf("the host gets the prefix %q", got)
+			}
+		})
+	}
+	t.Run("straße.de", func(t *testing.T) {
+		if got, err := DomainPrefix("straße.de"); got != "xn--strae-de-tya" || err != nil {
+			t.Errorf("the prefix is %q, %v", got, err)
+		}
+		if got, err := PublisherDomain("strasse-de"); got != "strasse.de" || err != nil {
+			t.Errorf("strasse-de is read as %q, %v", got, err)
+		}
+	})
+}
+
 func TestPublisherDomainRejectsEverythingElse(t *testing.T) {
 	for prefix, reason := range map[string]string{
 		"":                       "1 to 63",

@@ -1,6 +1,7 @@
 package ampcors
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -26,26 +27,32 @@ func TestCheckOriginDoesNotAllocate(t *testing.T) {
 	cfg.Source.(*setSource).add(longName)
 	longPrefix, _ := DomainPrefix(longName)
 	for _, origin := range []string{cacheOrigin, bingOrigin, hashOrigin, idnOrigin, ownOrigin, "https://" + longPrefix + ".cdn.ampproject.org", "https://" + longName} {
-		if !remembering.CheckOrigin(origin).Allowed {
-			t.Errorf("%q is not allowed", origin)
-		}
-		if n := testing.AllocsPerRun(100, func() { remembering.CheckOrigin(origin) }); n != 0 {
-			t.Errorf("%.60q, answered by a Source before: %v allocations", origin, n)
-		}
+		t.Run(origin, func(t *testing.T) {
+			if !remembering.CheckOrigin(origin).Allowed {
+				t.Errorf("%q is not allowed", origin)
+			}
+			if n := testing.AllocsPerRun(100, func() { remembering.CheckOrigin(origin) }); n != 0 {
+				t.Errorf("%.60q, answered by a Source before: %v allocations", origin, n)
+			}
+		})
 	}
 	for _, origin := range []string{
 		cacheOrigin, bingOrigin, hashOrigin, idnOrigin, ownOrigin, playgroundOrigin, unknownHashOrigin, "null", "", "http://www.example.com",
 		"https://evil.example", "https://cdn.ampproject.org", "https://0-a-b-0.cdn.ampproject.org", strings.Repeat("x", 1<<20),
 	} {
-		if n := testing.AllocsPerRun(100, func() { m.CheckOrigin(origin) }); n != 0 {
-			t.Errorf("%.60q: %v allocations", origin, n)
-		}
+		t.Run(fmt.Sprintf("%.40s", origin), func(t *testing.T) {
+			if n := testing.AllocsPerRun(100, func() { m.CheckOrigin(origin) }); n != 0 {
+				t.Errorf("%.60q: %v allocations", origin, n)
+			}
+		})
 	}
 	// The publishers of these are not stored yet, so the decision copies the name.
 	for _, origin := range []string{wildOrigin, "https://blog.example.net", evilOrigin} {
-		if n := testing.AllocsPerRun(100, func() { m.CheckOrigin(origin) }); n != 1 {
-			t.Errorf("%q: %v allocations; want 1, for the name", origin, n)
-		}
+		t.Run(origin, func(t *testing.T) {
+			if n := testing.AllocsPerRun(100, func() { m.CheckOrigin(origin) }); n != 1 {
+				t.Errorf("%q: %v allocations; want 1, for the name", origin, n)
+			}
+		})
 	}
 }
 
@@ -56,21 +63,25 @@ func TestAnAllowedRequestCostsOneAllocation(t *testing.T) {
 	h := m.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	w := discard{make(http.Header)}
 	for _, origin := range []string{cacheOrigin, bingOrigin, hashOrigin, idnOrigin, ownOrigin, playgroundOrigin, wildOrigin, "https://blog.example.net"} {
-		r := &http.Request{Method: "GET", Header: http.Header{"Origin": {origin}}}
-		if n := testing.AllocsPerRun(100, func() { clear(w.h); h.ServeHTTP(w, r) }); n != 1 {
-			t.Errorf("%q: %v allocations; want 1", origin, n)
-		}
-		if w.h.Get("Access-Control-Allow-Origin") != origin {
-			t.Errorf("%q is not allowed", origin)
-		}
+		t.Run(origin, func(t *testing.T) {
+			r := &http.Request{Method: "GET", Header: http.Header{"Origin": {origin}}}
+			if n := testing.AllocsPerRun(100, func() { clear(w.h); h.ServeHTTP(w, r) }); n != 1 {
+				t.Errorf("%q: %v allocations; want 1", origin, n)
+			}
+			if w.h.Get("Access-Control-Allow-Origin") != origin {
+				t.Errorf("%q is not allowed", origin)
+			}
+		})
 	}
 	for _, names := range []string{"content-type", "content-type,x-requested-with"} {
-		r := &http.Request{Method: "OPTIONS", Header: headers("Origin: "+cacheOrigin, "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: "+names)}
-		if n := testing.AllocsPerRun(100, func() { clear(w.h); h.ServeHTTP(w, r) }); n != 1 {
-			t.Errorf("a preflight for %s: %v allocations; want 1", names, n)
-		}
-		if w.h.Get("Access-Control-Allow-Headers") != names {
-			t.Errorf("a preflight for %s is not allowed", names)
-		}
+		t.Run(names, func(t *testing.T) {
+			r := &http.Request{Method: "OPTIONS", Header: headers("Origin: "+cacheOrigin, "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: "+names)}
+			if n := testing.AllocsPerRun(100, func() { clear(w.h); h.ServeHTTP(w, r) }); n != 1 {
+				t.Errorf("a preflight for %s: %v allocations; want 1", names, n)
+			}
+			if w.h.Get("Access-Control-Allow-Headers") != names {
+				t.Errorf("a preflight for %s is not allowed", names)
+			}
+		})
 	}
 }

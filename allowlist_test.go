@@ -41,9 +41,11 @@ func TestInventedHashesEvictNothing(t *testing.T) {
 	}
 	lru := m.current().list.recent
 	for _, name := range []string{"a.example", "c.example"} {
-		if d := m.CheckOrigin("https://" + plainHash(name) + ".cdn.ampproject.org"); d.Publisher != name {
-			t.Fatalf("the hash of %s: %+v", name, d)
-		}
+		t.Run(name, func(t *testing.T) {
+			if d := m.CheckOrigin("https://" + plainHash(name) + ".cdn.ampproject.org"); d.Publisher != name {
+				t.Fatalf("the hash of %s: %+v", name, d)
+			}
+		})
 	}
 	before := lru.Keys()
 	for i := range 10_000 {
@@ -80,9 +82,11 @@ func TestPatternsMatchSubdomainsAtAnyDepthButNotTheApex(t *testing.T) {
 		"example.com": false, "www.example.com": true, "a.b.c.example.com": true, "wwwexample.com": false, "www.example.com.evil": false,
 		"sub.example.net": false, "deep.sub.example.net": false, "x.deep.sub.example.net": true, "xdeep.sub.example.net": false,
 	} {
-		if ok := a.matches(domain); ok != want {
-			t.Errorf("%s is allowed: %t; want %t", domain, ok, want)
-		}
+		t.Run(domain, func(t *testing.T) {
+			if ok := a.matches(domain); ok != want {
+				t.Errorf("%s is allowed: %t; want %t", domain, ok, want)
+			}
+		})
 	}
 }
 

@@ -50,41 +50,43 @@ func TestParseCachesRejectsABadListWithIndexAndField(t *testing.T) {
 	entry := func(id, domain string) string { return fmt.Sprintf(`{"id": %q, "cacheDomain": %q}`, id, domain) }
 	good := entry("google", "cdn.ampproject.org")
 	for _, test := range []struct{ list, field, reason string }{
-		{``, "caches", "names no cache"},
-		{entry("", "amp.example.com"), "caches[0].id", "is empty"},
-		{good + "," + entry("google", "amp.example.com"), "caches[1].id", "also the id of cache 0"},
-		{good + "," + entry("b", ""), "caches[1].cacheDomain", "is empty"},
-		{good + "," + entry("b", "https://amp.example.com"), "caches[1].cacheDomain", "has a scheme"},
-		{`{"id": "b", "cacheDomain": "amp.example.com", "cacheDomain": "amp.example.net"}`, "caches[0]", "occurs twice"},
-		{`{"id": "b", "cacheDomain": "amp.example.com", "cachedomain": "amp.example.net"}`, "caches[0]", "in another case"},
-		{`{"id": "b", "ID": "c", "cacheDomain": "amp.example.com"}`, "caches[0]", "in another case"},
-		{`{"id": "a\u0000b", "cacheDomain": "amp.example.com"}`, "caches[0].id", "cannot be printed"},
-		{`{"id": "a\nb", "cacheDomain": "amp.example.com"}`, "caches[0].id", "cannot be printed"},
-		{entry(strings.Repeat("b", 101), "amp.example.com"), "caches[0].id", "longer than 100 bytes"},
-		{entry("b", "AMP.example.com"), "caches[0].cacheDomain", "not in lower-case ASCII"},
-		{entry("b", "bücher.example"), "caches[0].cacheDomain", "not in lower-case ASCII"},
-		{entry("b", "com"), "caches[0].cacheDomain", "has no dot"},
-		{entry("b", "co.uk"), "caches[0].cacheDomain", "is a public suffix"},
-		{entry("b", "github.io"), "caches[0].cacheDomain", "is a public suffix"},
-		{entry("b", "kawasaki.jp"), "caches[0].cacheDomain", "is a public suffix"},
-		{entry("b", strings.Repeat("a.", 90)+"example.com"), "caches[0].cacheDomain", "leaves no room"},
-		{strings.Repeat(good+",", 101) + good, "caches", "more than 100 caches"},
-		{good + `, 1`, "caches[1]", "not of the right type"},
-		{good + `, {"id": "b", "cacheDomain": 1}`, "caches[1].cacheDomain", "not of the right type"},
-		{good + "," + entry("b", "cdn.ampproject.org"), "caches[1].cacheDomain", "overlaps with that of cache 0"},
-		{good + "," + entry("b", "ampproject.org"), "caches[1].cacheDomain", "overlaps with that of cache 0"},
-		{good + "," + entry("b", "x.cdn.ampproject.org"), "caches[1].cacheDomain", "overlaps with that of cache 0"},
-		{`{"id":"b","cacheDomain":"amp.example.com","updateCacheApiDomainSuffix":"a:1"}`, "caches[0].updateCacheApiDomainSuffix", "has a port"},
-		{`{"id":"b","cacheDomain":"amp.example.com","thirdPartyFrameDomainSuffix":"a b.c"}`, "caches[0].thirdPartyFrameDomainSuffix", "character"},
+		{list: ``, field: "caches", reason: "names no cache"},
+		{list: entry("", "amp.example.com"), field: "caches[0].id", reason: "is empty"},
+		{list: good + "," + entry("google", "amp.example.com"), field: "caches[1].id", reason: "also the id of cache 0"},
+		{list: good + "," + entry("b", ""), field: "caches[1].cacheDomain", reason: "is empty"},
+		{list: good + "," + entry("b", "https://amp.example.com"), field: "caches[1].cacheDomain", reason: "has a scheme"},
+		{list: `{"id": "b", "cacheDomain": "amp.example.com", "cacheDomain": "amp.example.net"}`, field: "caches[0]", reason: "occurs twice"},
+		{list: `{"id": "b", "cacheDomain": "amp.example.com", "cachedomain": "amp.example.net"}`, field: "caches[0]", reason: "in another case"},
+		{list: `{"id": "b", "ID": "c", "cacheDomain": "amp.example.com"}`, field: "caches[0]", reason: "in another case"},
+		{list: `{"id": "a\u0000b", "cacheDomain": "amp.example.com"}`, field: "caches[0].id", reason: "cannot be printed"},
+		{list: `{"id": "a\nb", "cacheDomain": "amp.example.com"}`, field: "caches[0].id", reason: "cannot be printed"},
+		{list: entry(strings.Repeat("b", 101), "amp.example.com"), field: "caches[0].id", reason: "longer than 100 bytes"},
+		{list: entry("b", "AMP.example.com"), field: "caches[0].cacheDomain", reason: "not in lower-case ASCII"},
+		{list: entry("b", "bücher.example"), field: "caches[0].cacheDomain", reason: "not in lower-case ASCII"},
+		{list: entry("b", "com"), field: "caches[0].cacheDomain", reason: "has no dot"},
+		{list: entry("b", "co.uk"), field: "caches[0].cacheDomain", reason: "is a public suffix"},
+		{list: entry("b", "github.io"), field: "caches[0].cacheDomain", reason: "is a public suffix"},
+		{list: entry("b", "kawasaki.jp"), field: "caches[0].cacheDomain", reason: "is a public suffix"},
+		{list: entry("b", strings.Repeat("a.", 90)+"example.com"), field: "caches[0].cacheDomain", reason: "leaves no room"},
+		{list: strings.Repeat(good+",", 101) + good, field: "caches", reason: "more than 100 caches"},
+		{list: good + `, 1`, field: "caches[1]", reason: "not of the right type"},
+		{list: good + `, {"id": "b", "cacheDomain": 1}`, field: "caches[1].cacheDomain", reason: "not of the right type"},
+		{list: good + "," + entry("b", "cdn.ampproject.org"), field: "caches[1].cacheDomain", reason: "overlaps with that of cache 0"},
+		{list: good + "," + entry("b", "ampproject.org"), field: "caches[1].cacheDomain", reason: "overlaps with that of cache 0"},
+		{list: good + "," + entry("b", "x.cdn.ampproject.org"), field: "caches[1].cacheDomain", reason: "overlaps with that of cache 0"},
+		{list: `{"id":"b","cacheDomain":"amp.example.com","updateCacheApiDomainSuffix":"a:1"}`, field: "caches[0].updateCacheApiDomainSuffix", reason: "has a port"},
+		{list: `{"id":"b","cacheDomain":"amp.example.com","thirdPartyFrameDomainSuffix":"a b.c"}`, field: "caches[0].thirdPartyFrameDomainSuffix", reason: "character"},
 	} {
-		_, err := ParseCaches(strings.NewReader(`{"caches": [` + test.list + `]}`))
-		if err == nil {
-			t.Errorf("%s is accepted", test.list)
-			continue
-		}
-		if problems := valueErrors(t, err); len(problems) != 1 || !strings.Contains(err.Error(), test.field+" ") || !strings.Contains(problems[0].Reason, test.reason) {
-			t.Errorf("%s: %v; want %s and %q", test.list, err, test.field, test.reason)
-		}
+		t.Run(fmt.Sprintf("%.40s", test.list), func(t *testing.T) {
+			_, err := ParseCaches(strings.NewReader(`{"caches": [` + test.list + `]}`))
+			if err == nil {
+				t.Errorf("%s is accepted", test.list)
+				return
+			}
+			if problems := valueErrors(t, err); len(problems) != 1 || !strings.Contains(err.Error(), test.field+" ") || !strings.Contains(problems[0].Reason, test.reason) {
+				t.Errorf("%s: %v; want %s and %q", test.list, err, test.field, test.reason)
+			}
+		})
 	}
 	if _, err := ParseCaches(strings.NewReader(`{"caches": [` + entry("", "") + "," + entry("", "com") + `]}`)); len(valueErrors(t, err)) != 4 {
 		t.Errorf("four problems are reported as %v", err)
@@ -97,20 +99,22 @@ func TestParseCachesRejectsUnreadableInput(t *testing.T) {
 		r    io.Reader
 		want string
 	}{
-		{nil, "no list"},
-		{strings.NewReader(`{"caches": [{"id": "a", "cacheDomain": "a.example.com"}], "caches": [{"id": "b", "cacheDomain": "b.example.com"}]}`), `"caches" is a member that occurs twice`},
-		{strings.NewReader(`{"caches": [{"id": "a", "cacheDomain": "a.example.com"}], "CACHES": [{"id": "b", "cacheDomain": "b.example.com"}]}`), `"CACHES" is a member that occurs twice, or in another case`},
-		{strings.NewReader(`{"cache\u017f": [{"id": "b", "cacheDomain": "b.example.com"}]}`), "in another case"},
-		{strings.NewReader("{\n\n!"), "line 3"},
-		{strings.NewReader("{\n\"caches\": 1}"), "line 2"},
-		{strings.NewReader(`{"caches": []} trailing`), "line 1"},
-		{strings.NewReader(`{"caches": [`), "line 1"},
-		{strings.NewReader(`null`), "names no cache"},
-		{strings.NewReader(strings.Repeat(" ", maxCachesJSON) + "{}"), "longer than 1 MiB"},
-		{iotest.ErrReader(broken), "the disk is gone"},
+		{r: nil, want: "no list"},
+		{r: strings.NewReader(`{"caches": [{"id": "a", "cacheDomain": "a.example.com"}], "caches": [{"id": "b", "cacheDomain": "b.example.com"}]}`), want: `"caches" is a member that occurs twice`},
+		{r: strings.NewReader(`{"caches": [{"id": "a", "cacheDomain": "a.example.com"}], "CACHES": [{"id": "b", "cacheDomain": "b.example.com"}]}`), want: `"CACHES" is a member that occurs twice, or in another case`},
+		{r: strings.NewReader(`{"cache\u017f": [{"id": "b", "cacheDomain": "b.example.com"}]}`), want: "in another case"},
+		{r: strings.NewReader("{\n\n!"), want: "line 3"},
+		{r: strings.NewReader("{\n\"caches\": 1}"), want: "line 2"},
+		{r: strings.NewReader(`{"caches": []} trailing`), want: "line 1"},
+		{r: strings.NewReader(`{"caches": [`), want: "line 1"},
+		{r: strings.NewReader(`null`), want: "names no cache"},
+		{r: strings.NewReader(strings.Repeat(" ", maxCachesJSON) + "{}"), want: "longer than 1 MiB"},
+		{r: iotest.ErrReader(broken), want: "the disk is gone"},
 	} {
-		if _, err := ParseCaches(test.r); err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("got %v; want %q", err, test.want)
-		}
+		t.Run(fmt.Sprintf("%.40s", test.want), func(t *testing.T) {
+			if _, err := ParseCaches(test.r); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v; want %q", err, test.want)
+			}
+		})
 	}
 }

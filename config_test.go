@@ -50,151 +50,155 @@ func TestEachProblemSaysWhatWouldBeRight(t *testing.T) {
 		where        string
 		reason, want string
 	}{
-		{Config{}, "publishers", "nothing else allows anybody", "example.com"},
-		{Config{Publishers: []string{}, Origins: []string{}}, "publishers", "nothing else allows anybody", "example.com"},
+		{cfg: Config{}, where: "publishers", reason: "nothing else allows anybody", want: "example.com"},
+		{cfg: Config{Publishers: []string{}, Origins: []string{}}, where: "publishers", reason: "nothing else allows anybody", want: "example.com"},
 
-		{Config{Publishers: []string{"https://example.com/"}}, "publishers[0]", "has a scheme", `"example.com"`},
-		{Config{Publishers: []string{"a.example", " b.example"}}, "publishers[1]", "white space", `"b.example"`},
-		{Config{Publishers: []string{"*"}}, "publishers[0]", "has a *", `"*.example.com"`},
-		{Config{Publishers: []string{"*."}}, "publishers[0]", "is empty", "www.example.com"},
-		{Config{Publishers: []string{"*.example.com."}}, "publishers[0]", "trailing dot", `"*.example.com"`},
-		{Config{Publishers: []string{"*.https://example.com:443/"}}, "publishers[0]", "has a scheme", `"*.example.com"`},
-		{Config{Publishers: []string{"https://*.example.com"}}, "publishers[0]", "has a scheme", `"*.example.com"`},
-		{Config{Publishers: []string{"*.com."}}, "publishers[0]", "trailing dot", `a domain such as`},
-		{Config{Publishers: []string{"*.BU\u0308CHER.example"}}, "publishers[0]", "not how browsers spell", `"*.bücher.example"`},
-		{Config{Publishers: []string{"*.cdn.ampproject.org"}, Caches: DefaultCaches()[1:]}, "publishers[0]", "is a host of an AMP Cache", "the domain whose documents"},
-		{Config{Publishers: []string{"d-1.ampproject.net"}}, "publishers[0]", "is a host of an AMP Cache", "the domain whose documents"},
-		{Config{Publishers: []string{"*.*.example.com"}}, "publishers[0]", "has a *", `"*.example.com"`},
-		{Config{Publishers: []string{"www.*.com"}}, "publishers[0]", "has a *", `"*.example.com"`},
-		{Config{Publishers: []string{"*example.com"}}, "publishers[0]", "has a *", `"*.example.com"`},
-		{Config{Publishers: []string{"*.exa mple"}}, "publishers[0]", "character", "www.example.com"},
-		{Config{Publishers: []string{"*.-"}}, "publishers[0]", "hyphen", "www.example.com"},
-		{Config{Publishers: []string{"*.-a"}}, "publishers[0]", "hyphen", "www.example.com"},
-		{Config{Publishers: []string{"example-com.cdn.ampproject.org"}}, "publishers[0]", "is a host of an AMP Cache", `"example.com"`},
-		{Config{Publishers: []string{"*.www.bing-amp.com"}}, "publishers[0]", "is a host of an AMP Cache", "the domain whose documents"},
-		{Config{Publishers: []string{"*.com"}}, "publishers[0]", "public suffix", "dangerouslyAllowPublicSuffixWildcards"},
-		{Config{Publishers: []string{"*.github.io"}}, "publishers[0]", "public suffix", "dangerouslyAllowPublicSuffixWildcards"},
-		{Config{Publishers: []string{"*.kawasaki.jp"}}, "publishers[0]", "public suffix", "dangerouslyAllowPublicSuffixWildcards"},
-		{Config{Publishers: []string{"*.рф"}}, "publishers[0]", "public suffix", "dangerouslyAllowPublicSuffixWildcards"},
-		{Config{Publishers: []string{"*.unlisted"}}, "publishers[0]", "public suffix", "dangerouslyAllowPublicSuffixWildcards"},
+		{cfg: Config{Publishers: []string{"https://example.com/"}}, where: "publishers[0]", reason: "has a scheme", want: `"example.com"`},
+		{cfg: Config{Publishers: []string{"a.example", " b.example"}}, where: "publishers[1]", reason: "white space", want: `"b.example"`},
+		{cfg: Config{Publishers: []string{"*"}}, where: "publishers[0]", reason: "has a *", want: `"*.example.com"`},
+		{cfg: Config{Publishers: []string{"*."}}, where: "publishers[0]", reason: "is empty", want: "www.example.com"},
+		{cfg: Config{Publishers: []string{"*.example.com."}}, where: "publishers[0]", reason: "trailing dot", want: `"*.example.com"`},
+		{cfg: Config{Publishers: []string{"*.https://example.com:443/"}}, where: "publishers[0]", reason: "has a scheme", want: `"*.example.com"`},
+		{cfg: Config{Publishers: []string{"https://*.example.com"}}, where: "publishers[0]", reason: "has a scheme", want: `"*.example.com"`},
+		{cfg: Config{Publishers: []string{"*.com."}}, where: "publishers[0]", reason: "trailing dot", want: `a domain such as`},
+		{cfg: Config{Publishers: []string{"*.BU\u0308CHER.example"}}, where: "publishers[0]", reason: "not how browsers spell", want: `"*.bücher.example"`},
+		{cfg: Config{Publishers: []string{"*.cdn.ampproject.org"}, Caches: DefaultCaches()[1:]}, where: "publishers[0]", reason: "is a host of an AMP Cache", want: "the domain whose documents"},
+		{cfg: Config{Publishers: []string{"d-1.ampproject.net"}}, where: "publishers[0]", reason: "is a host of an AMP Cache", want: "the domain whose documents"},
+		{cfg: Config{Publishers: []string{"*.*.example.com"}}, where: "publishers[0]", reason: "has a *", want: `"*.example.com"`},
+		{cfg: Config{Publishers: []string{"www.*.com"}}, where: "publishers[0]", reason: "has a *", want: `"*.example.com"`},
+		{cfg: Config{Publishers: []string{"*example.com"}}, where: "publishers[0]", reason: "has a *", want: `"*.example.com"`},
+		{cfg: Config{Publishers: []string{"*.exa mple"}}, where: "publishers[0]", reason: "character", want: "www.example.com"},
+		{cfg: Config{Publishers: []string{"*.-"}}, where: "publishers[0]", reason: "hyphen", want: "www.example.com"},
+		{cfg: Config{Publishers: []string{"*.-a"}}, where: "publishers[0]", reason: "hyphen", want: "www.example.com"},
+		{cfg: Config{Publishers: []string{"example-com.cdn.ampproject.org"}}, where: "publishers[0]", reason: "is a host of an AMP Cache", want: `"example.com"`},
+		{cfg: Config{Publishers: []string{"*.www.bing-amp.com"}}, where: "publishers[0]", reason: "is a host of an AMP Cache", want: "the domain whose documents"},
+		{cfg: Config{Publishers: []string{"*.com"}}, where: "publishers[0]", reason: "public suffix", want: "dangerouslyAllowPublicSuffixWildcards"},
+		{cfg: Config{Publishers: []string{"*.github.io"}}, where: "publishers[0]", reason: "public suffix", want: "dangerouslyAllowPublicSuffixWildcards"},
+		{cfg: Config{Publishers: []string{"*.kawasaki.jp"}}, where: "publishers[0]", reason: "public suffix", want: "dangerouslyAllowPublicSuffixWildcards"},
+		{cfg: Config{Publishers: []string{"*.рф"}}, where: "publishers[0]", reason: "public suffix", want: "dangerouslyAllowPublicSuffixWildcards"},
+		{cfg: Config{Publishers: []string{"*.unlisted"}}, where: "publishers[0]", reason: "public suffix", want: "dangerouslyAllowPublicSuffixWildcards"},
 
-		{Config{Publishers: []string{"a.example"}, Caches: []Cache{}}, "caches", "names no cache", "at least one"},
+		{cfg: Config{Publishers: []string{"a.example"}, Caches: []Cache{}}, where: "caches", reason: "names no cache", want: "at least one"},
 
-		{Config{Origins: []string{"null"}}, "origins[0]", "sandboxed", "https://www.example.com"},
-		{Config{Origins: []string{"*"}}, "origins[0]", "everybody", "https://www.example.com"},
-		{Config{Origins: []string{""}}, "origins[0]", "not an http or https origin", "https://www.example.com"},
-		{Config{Origins: []string{"example.com"}}, "origins[0]", "not an http or https origin", "https://www.example.com"},
-		{Config{Origins: []string{"ftp://example.com"}}, "origins[0]", "not an http or https origin", "https://www.example.com"},
-		{Config{Origins: []string{"https://a b"}}, "origins[0]", "not an http or https origin", "https://www.example.com"},
-		{Config{Origins: []string{"https://a..b"}}, "origins[0]", "has a host that", "https://www.example.com"},
-		{Config{Origins: []string{"https://é!"}}, "origins[0]", "has a host that", "https://www.example.com"},
-		{Config{Origins: []string{"http://[fe80::1%25eth0]"}}, "origins[0]", "browsers write in another way", "https://www.example.com"},
-		{Config{Origins: []string{"http://[::ffff:192.0.2.1]"}}, "origins[0]", "browsers write in another way", "https://www.example.com"},
-		{Config{Origins: []string{"https://cdn.ampproject.org"}}, "origins[0]", "bare domain", "remove it"},
-		{Config{Origins: []string{"https://cdn.ampproject.org"}, Caches: []Cache{{ID: "x", CacheDomain: "amp.example.net", ThirdPartyFrameDomainSuffix: "ampproject.org"}}}, "origins[0]", "bare domain", "remove it"},
-		{Config{Origins: []string{"http://cdn.ampproject.org:8080"}}, "origins[0]", "bare domain", "remove it"},
-		{Config{Origins: []string{"https://example.com."}}, "origins[0]", "has a host that", "https://www.example.com"},
-		{Config{Origins: []string{"https://1.2.3"}}, "origins[0]", "browsers write in another way", "https://www.example.com"},
-		{Config{Origins: []string{"https://0x7f.1"}}, "origins[0]", "browsers write in another way", "https://www.example.com"},
-		{Config{Origins: []string{"https://xn--zzzzzz99999.com"}}, "origins[0]", "has a host that", "https://www.example.com"},
-		{Config{Origins: []string{"https://" + strings.Repeat("a", 300)}}, "origins[0]", "longer than 267", "https://www.example.com"},
-		{Config{Origins: []string{"https://*.example.com"}}, "origins[0]", "has a host that", "https://www.example.com"},
-		{Config{Origins: []string{"https://example.com/"}}, "origins[0]", "not how browsers write", `"https://example.com"`},
-		{Config{Origins: []string{"https://user@example.com"}}, "origins[0]", "not how browsers write", `"https://example.com"`},
-		{Config{Origins: []string{"https://example.com:443"}}, "origins[0]", "not how browsers write", `"https://example.com"`},
-		{Config{Origins: []string{"http://example.com:80"}}, "origins[0]", "not how browsers write", `"http://example.com"`},
-		{Config{Origins: []string{"http://example.com:080"}}, "origins[0]", "not how browsers write", `"http://example.com"`},
-		{Config{Origins: []string{"http://example.com:0443"}}, "origins[0]", "not how browsers write", `"http://example.com:443"`},
-		{Config{Origins: []string{"http://example.com:99999"}}, "origins[0]", "above 65535", "https://www.example.com"},
-		{Config{Origins: []string{"HTTPS://Example.com"}}, "origins[0]", "not how browsers write", `"https://example.com"`},
-		{Config{Origins: []string{"https://bücher.example"}}, "origins[0]", "not how browsers write", `"https://xn--bcher-kva.example"`},
-		{Config{Origins: []string{"https://[2001:DB8::1]:8080"}}, "origins[0]", "not how browsers write", `"https://[2001:db8::1]:8080"`},
+		{cfg: Config{Origins: []string{"null"}}, where: "origins[0]", reason: "sandboxed", want: "https://www.example.com"},
+		{cfg: Config{Origins: []string{"*"}}, where: "origins[0]", reason: "everybody", want: "https://www.example.com"},
+		{cfg: Config{Origins: []string{""}}, where: "origins[0]", reason: "not an http or https origin", want: "https://www.example.com"},
+		{cfg: Config{Origins: []string{"example.com"}}, where: "origins[0]", reason: "not an http or https origin", want: "https://www.example.com"},
+		{cfg: Config{Origins: []string{"ftp://example.com"}}, where: "origins[0]", reason: "not an http or https origin", want: "https://www.example.com"},
+		{cfg: Config{Origins: []string{"https://a b"}}, where: "origins[0]", reason: "not an http or https origin", want: "https://www.example.com"},
+		{cfg: Config{Origins: []string{"https://a..b"}}, where: "origins[0]", reason: "has a host that", want: "https://www.example.com"},
+		{cfg: Config{Origins: []string{"https://é!"}}, where: "origins[0]", reason: "has a host that", want: "https://www.example.com"},
+		{cfg: Config{Origins: []string{"http://[fe80::1%25eth0]"}}, where: "origins[0]", reason: "browsers write in another way", want: "https://www.example.com"},
+		{cfg: Config{Origins: []string{"http://[::ffff:192.0.2.1]"}}, where: "origins[0]", reason: "browsers write in another way", want: "https://www.example.com"},
+		{cfg: Config{Origins: []string{"https://cdn.ampproject.org"}}, where: "origins[0]", reason: "bare domain", want: "remove it"},
+		{cfg: Config{Origins: []string{"https://cdn.ampproject.org"}, Caches: []Cache{{ID: "x", CacheDomain: "amp.example.net", ThirdPartyFrameDomainSuffix: "ampproject.org"}}}, where: "origins[0]", reason: "bare domain", want: "remove it"},
+		{cfg: Config{Origins: []string{"http://cdn.ampproject.org:8080"}}, where: "origins[0]", reason: "bare domain", want: "remove it"},
+		{cfg: Config{Origins: []string{"https://example.com."}}, where: "origins[0]", reason: "has a host that", want: "https://www.example.com"},
+		{cfg: Config{Origins: []string{"https://1.2.3"}}, where: "origins[0]", reason: "browsers write in another way", want: "https://www.example.com"},
+		{cfg: Config{Origins: []string{"https://0x7f.1"}}, where: "origins[0]", reason: "browsers write in another way", want: "https://www.example.com"},
+		{cfg: Config{Origins: []string{"https://xn--zzzzzz99999.com"}}, where: "origins[0]", reason: "has a host that", want: "https://www.example.com"},
+		{cfg: Config{Origins: []string{"https://" + strings.Repeat("a", 300)}}, where: "origins[0]", reason: "longer than 267", want: "https://www.example.com"},
+		{cfg: Config{Origins: []string{"https://*.example.com"}}, where: "origins[0]", reason: "has a host that", want: "https://www.example.com"},
+		{cfg: Config{Origins: []string{"https://example.com/"}}, where: "origins[0]", reason: "not how browsers write", want: `"https://example.com"`},
+		{cfg: Config{Origins: []string{"https://user@example.com"}}, where: "origins[0]", reason: "not how browsers write", want: `"https://example.com"`},
+		{cfg: Config{Origins: []string{"https://example.com:443"}}, where: "origins[0]", reason: "not how browsers write", want: `"https://example.com"`},
+		{cfg: Config{Origins: []string{"http://example.com:80"}}, where: "origins[0]", reason: "not how browsers write", want: `"http://example.com"`},
+		{cfg: Config{Origins: []string{"http://example.com:080"}}, where: "origins[0]", reason: "not how browsers write", want: `"http://example.com"`},
+		{cfg: Config{Origins: []string{"http://example.com:0443"}}, where: "origins[0]", reason: "not how browsers write", want: `"http://example.com:443"`},
+		{cfg: Config{Origins: []string{"http://example.com:99999"}}, where: "origins[0]", reason: "above 65535", want: "https://www.example.com"},
+		{cfg: Config{Origins: []string{"HTTPS://Example.com"}}, where: "origins[0]", reason: "not how browsers write", want: `"https://example.com"`},
+		{cfg: Config{Origins: []string{"https://bücher.example"}}, where: "origins[0]", reason: "not how browsers write", want: `"https://xn--bcher-kva.example"`},
+		{cfg: Config{Origins: []string{"https://[2001:DB8::1]:8080"}}, where: "origins[0]", reason: "not how browsers write", want: `"https://[2001:db8::1]:8080"`},
 
-		{Config{Origins: []string{"https://a.example"}, Methods: []string{"*"}}, "methods[0]", "wildcard", "one by one"},
-		{Config{Origins: []string{"https://a.example"}, Methods: []string{""}}, "methods[0]", "is not a method", "PUT"},
-		{Config{Origins: []string{"https://a.example"}, Methods: []string{"PUT, DELETE"}}, "methods[0]", "is not a method", "PUT"},
-		{Config{Origins: []string{"https://a.example"}, Methods: []string{"Patch"}}, "methods[0]", "upper case", `"PATCH"`},
-		{Config{Origins: []string{"https://a.example"}, Methods: []string{"connect"}}, "methods[0]", "forbid", "remove it"},
+		{cfg: Config{Origins: []string{"https://a.example"}, Methods: []string{"*"}}, where: "methods[0]", reason: "wildcard", want: "one by one"},
+		{cfg: Config{Origins: []string{"https://a.example"}, Methods: []string{""}}, where: "methods[0]", reason: "is not a method", want: "PUT"},
+		{cfg: Config{Origins: []string{"https://a.example"}, Methods: []string{"PUT, DELETE"}}, where: "methods[0]", reason: "is not a method", want: "PUT"},
+		{cfg: Config{Origins: []string{"https://a.example"}, Methods: []string{"Patch"}}, where: "methods[0]", reason: "upper case", want: `"PATCH"`},
+		{cfg: Config{Origins: []string{"https://a.example"}, Methods: []string{"connect"}}, where: "methods[0]", reason: "forbid", want: "remove it"},
 
-		{Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"*"}}, "requestHeaders[0]", "wildcard", "one by one"},
-		{Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"X A"}}, "requestHeaders[0]", "is not a header name", "Authorization"},
-		{Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"amp-Same-origin"}}, "requestHeaders[0]", "own origins", "remove it"},
-		{Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"Cookie"}}, "requestHeaders[0]", "no script can set", "remove it"},
-		{Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"Sec-Fetch-Site"}}, "requestHeaders[0]", "no script can set", "remove it"},
-		{Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"Proxy-X"}}, "requestHeaders[0]", "no script can set", "remove it"},
+		{cfg: Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"*"}}, where: "requestHeaders[0]", reason: "wildcard", want: "one by one"},
+		{cfg: Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"X A"}}, where: "requestHeaders[0]", reason: "is not a header name", want: "Authorization"},
+		{cfg: Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"amp-Same-origin"}}, where: "requestHeaders[0]", reason: "own origins", want: "remove it"},
+		{cfg: Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"Cookie"}}, where: "requestHeaders[0]", reason: "no script can set", want: "remove it"},
+		{cfg: Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"Sec-Fetch-Site"}}, where: "requestHeaders[0]", reason: "no script can set", want: "remove it"},
+		{cfg: Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"Proxy-X"}}, where: "requestHeaders[0]", reason: "no script can set", want: "remove it"},
 
-		{Config{Origins: []string{"https://a.example"}, ResponseHeaders: []string{"*"}}, "responseHeaders[0]", "wildcard", "one by one"},
-		{Config{Origins: []string{"https://a.example"}, ResponseHeaders: []string{"a:b"}}, "responseHeaders[0]", "is not a header name", "AMP-Redirect-To"},
-		{Config{Origins: []string{"https://a.example"}, ResponseHeaders: []string{"set-cookie2"}}, "responseHeaders[0]", "never exposed", "remove it"},
+		{cfg: Config{Origins: []string{"https://a.example"}, ResponseHeaders: []string{"*"}}, where: "responseHeaders[0]", reason: "wildcard", want: "one by one"},
+		{cfg: Config{Origins: []string{"https://a.example"}, ResponseHeaders: []string{"a:b"}}, where: "responseHeaders[0]", reason: "is not a header name", want: "AMP-Redirect-To"},
+		{cfg: Config{Origins: []string{"https://a.example"}, ResponseHeaders: []string{"set-cookie2"}}, where: "responseHeaders[0]", reason: "never exposed", want: "remove it"},
 
-		{Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"AMP-Email-Sender"}}, "requestHeaders[0]", "mail clients", "remove it"},
+		{cfg: Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"AMP-Email-Sender"}}, where: "requestHeaders[0]", reason: "mail clients", want: "remove it"},
 
-		{Config{Origins: []string{"https://a.example"}, Email: Email{Clients: []string{"https://mail.example"}}}, "email.senders", "is missing", "news@example.com"},
-		{Config{Email: Email{Senders: []string{}}}, "publishers", "nothing else allows anybody", "example.com"},
-		{Config{Email: Email{Clients: []string{}}}, "publishers", "nothing else allows anybody", "example.com"},
-		{Config{Email: Email{Senders: []string{"a@example.com", "example.com"}}}, "email.senders[1]", "not an email address", "news@example.com"},
-		{Config{Email: Email{Senders: []string{"*"}}}, "email.senders[0]", "not an email address", "*@example.com"},
-		{Config{Email: Email{Senders: []string{"*@*"}}}, "email.senders[0]", "has a *", "example.com"},
-		{Config{Email: Email{Senders: []string{"*@*.example.com"}}}, "email.senders[0]", "has a *", "example.com"},
-		{Config{Email: Email{Senders: []string{"a*b@example.com"}}}, "email.senders[0]", "before the @", "*@example.com"},
-		{Config{Email: Email{Senders: []string{"@example.com"}}}, "email.senders[0]", "before the @", "news@example.com"},
-		{Config{Email: Email{Senders: []string{"a..b@example.com"}}}, "email.senders[0]", "before the @", "news@example.com"},
-		{Config{Email: Email{Senders: []string{".a@example.com"}}}, "email.senders[0]", "before the @", "news@example.com"},
-		{Config{Email: Email{Senders: []string{"é@example.com"}}}, "email.senders[0]", "before the @", "news@example.com"},
-		{Config{Email: Email{Senders: []string{"a b@example.com"}}}, "email.senders[0]", "before the @", "news@example.com"},
-		{Config{Email: Email{Senders: []string{`"a"@example.com`}}}, "email.senders[0]", "before the @", "news@example.com"},
-		{Config{Email: Email{Senders: []string{strings.Repeat("a", 65) + "@example.com"}}}, "email.senders[0]", "1 to 64", "news@example.com"},
-		{Config{Email: Email{Senders: []string{strings.Repeat("a", 64) + "@" + strings.Repeat("a.", 95)}}}, "email.senders[0]", "trailing dot", "@a.a"},
-		{Config{Email: Email{Senders: []string{strings.Repeat("a", 64) + "@" + strings.Repeat("a.", 94) + "aa"}}}, "email.senders[0]", "longer than 254", "news@example.com"},
-		{Config{Email: Email{Senders: []string{"Shop <a@example.com>"}}}, "email.senders[0]", "before the @", "news@example.com"},
-		{Config{Email: Email{Senders: []string{" a@example.com"}}}, "email.senders[0]", "white space", `"a@example.com"`},
-		{Config{Email: Email{Senders: []string{"a@example.com\n"}}}, "email.senders[0]", "white space", `"a@example.com"`},
-		{Config{Email: Email{Senders: []string{"mailto:a@example.com"}}}, "email.senders[0]", "before the @", "news@example.com"},
-		{Config{Email: Email{Senders: []string{"a@"}}}, "email.senders[0]", "has a domain that is empty", "news@example.com"},
-		{Config{Email: Email{Senders: []string{"*a@example.com"}}}, "email.senders[0]", "before the @", "news@example.com"},
-		{Config{Email: Email{Senders: []string{"a*@example.com"}}}, "email.senders[0]", "before the @", "news@example.com"},
-		{Config{Email: Email{Senders: []string{"a@https://example.com/"}}}, "email.senders[0]", "has a scheme", `"a@example.com"`},
-		{Config{Email: Email{Senders: []string{"a@localhost"}}}, "email.senders[0]", "has a domain that has no dot", "news@example.com"},
-		{Config{Email: Email{Senders: []string{"a@example.com"}, Clients: []string{"mail.google.com"}}}, "email.clients[0]", "not an http or https origin", "https://www.example.com"},
-		{Config{Email: Email{Senders: []string{"a@example.com"}, Clients: []string{"null"}}}, "email.clients[0]", "sandboxed", "https://www.example.com"},
-		{Config{Email: Email{Senders: []string{"a@example.com"}, Clients: []string{cacheOrigin}}}, "email.clients[0]", "is an AMP Cache's", "remove it"},
-		{Config{Email: Email{Senders: []string{"a@example.com"}, Clients: []string{bingOrigin + ":8443"}}}, "email.clients[0]", "is an AMP Cache's", "remove it"},
-		{Config{Email: Email{Senders: []string{"a@example.com"}, Clients: []string{"https://d-1.ampproject.net"}}}, "email.clients[0]", "is an AMP Cache's", "remove it"},
-		{Config{Email: Email{Senders: []string{"a@example.com"}, Clients: []string{"https://cdn.ampproject.org"}}}, "email.clients[0]", "is an AMP Cache's", "remove it"},
+		{cfg: Config{Origins: []string{"https://a.example"}, Email: Email{Clients: []string{"https://mail.example"}}}, where: "email.senders", reason: "is missing", want: "news@example.com"},
+		{cfg: Config{Email: Email{Senders: []string{}}}, where: "publishers", reason: "nothing else allows anybody", want: "example.com"},
+		{cfg: Config{Email: Email{Clients: []string{}}}, where: "publishers", reason: "nothing else allows anybody", want: "example.com"},
+		{cfg: Config{Email: Email{Senders: []string{"a@example.com", "example.com"}}}, where: "email.senders[1]", reason: "not an email address", want: "news@example.com"},
+		{cfg: Config{Email: Email{Senders: []string{"*"}}}, where: "email.senders[0]", reason: "not an email address", want: "*@example.com"},
+		{cfg: Config{Email: Email{Senders: []string{"*@*"}}}, where: "email.senders[0]", reason: "has a *", want: "example.com"},
+		{cfg: Config{Email: Email{Senders: []string{"*@*.example.com"}}}, where: "email.senders[0]", reason: "has a *", want: "example.com"},
+		{cfg: Config{Email: Email{Senders: []string{"a*b@example.com"}}}, where: "email.senders[0]", reason: "before the @", want: "*@example.com"},
+		{cfg: Config{Email: Email{Senders: []string{"@example.com"}}}, where: "email.senders[0]", reason: "before the @", want: "news@example.com"},
+		{cfg: Config{Email: Email{Senders: []string{"a..b@example.com"}}}, where: "email.senders[0]", reason: "before the @", want: "news@example.com"},
+		{cfg: Config{Email: Email{Senders: []string{".a@example.com"}}}, where: "email.senders[0]", reason: "before the @", want: "news@example.com"},
+		{cfg: Config{Email: Email{Senders: []string{"é@example.com"}}}, where: "email.senders[0]", reason: "before the @", want: "news@example.com"},
+		{cfg: Config{Email: Email{Senders: []string{"a b@example.com"}}}, where: "email.senders[0]", reason: "before the @", want: "news@example.com"},
+		{cfg: Config{Email: Email{Senders: []string{`"a"@example.com`}}}, where: "email.senders[0]", reason: "before the @", want: "news@example.com"},
+		{cfg: Config{Email: Email{Senders: []string{strings.Repeat("a", 65) + "@example.com"}}}, where: "email.senders[0]", reason: "1 to 64", want: "news@example.com"},
+		{cfg: Config{Email: Email{Senders: []string{strings.Repeat("a", 64) + "@" + strings.Repeat("a.", 95)}}}, where: "email.senders[0]", reason: "trailing dot", want: "@a.a"},
+		{cfg: Config{Email: Email{Senders: []string{strings.Repeat("a", 64) + "@" + strings.Repeat("a.", 94) + "aa"}}}, where: "email.senders[0]", reason: "longer than 254", want: "news@example.com"},
+		{cfg: Config{Email: Email{Senders: []string{"Shop <a@example.com>"}}}, where: "email.senders[0]", reason: "before the @", want: "news@example.com"},
+		{cfg: Config{Email: Email{Senders: []string{" a@example.com"}}}, where: "email.senders[0]", reason: "white space", want: `"a@example.com"`},
+		{cfg: Config{Email: Email{Senders: []string{"a@example.com\n"}}}, where: "email.senders[0]", reason: "white space", want: `"a@example.com"`},
+		{cfg: Config{Email: Email{Senders: []string{"mailto:a@example.com"}}}, where: "email.senders[0]", reason: "before the @", want: "news@example.com"},
+		{cfg: Config{Email: Email{Senders: []string{"a@"}}}, where: "email.senders[0]", reason: "has a domain that is empty", want: "news@example.com"},
+		{cfg: Config{Email: Email{Senders: []string{"*a@example.com"}}}, where: "email.senders[0]", reason: "before the @", want: "news@example.com"},
+		{cfg: Config{Email: Email{Senders: []string{"a*@example.com"}}}, where: "email.senders[0]", reason: "before the @", want: "news@example.com"},
+		{cfg: Config{Email: Email{Senders: []string{"a@https://example.com/"}}}, where: "email.senders[0]", reason: "has a scheme", want: `"a@example.com"`},
+		{cfg: Config{Email: Email{Senders: []string{"a@localhost"}}}, where: "email.senders[0]", reason: "has a domain that has no dot", want: "news@example.com"},
+		{cfg: Config{Email: Email{Senders: []string{"a@example.com"}, Clients: []string{"mail.google.com"}}}, where: "email.clients[0]", reason: "not an http or https origin", want: "https://www.example.com"},
+		{cfg: Config{Email: Email{Senders: []string{"a@example.com"}, Clients: []string{"null"}}}, where: "email.clients[0]", reason: "sandboxed", want: "https://www.example.com"},
+		{cfg: Config{Email: Email{Senders: []string{"a@example.com"}, Clients: []string{cacheOrigin}}}, where: "email.clients[0]", reason: "is an AMP Cache's", want: "remove it"},
+		{cfg: Config{Email: Email{Senders: []string{"a@example.com"}, Clients: []string{bingOrigin + ":8443"}}}, where: "email.clients[0]", reason: "is an AMP Cache's", want: "remove it"},
+		{cfg: Config{Email: Email{Senders: []string{"a@example.com"}, Clients: []string{"https://d-1.ampproject.net"}}}, where: "email.clients[0]", reason: "is an AMP Cache's", want: "remove it"},
+		{cfg: Config{Email: Email{Senders: []string{"a@example.com"}, Clients: []string{"https://cdn.ampproject.org"}}}, where: "email.clients[0]", reason: "is an AMP Cache's", want: "remove it"},
 
-		{Config{Origins: []string{"https://a.example"}, MaxAge: 25 * time.Hour}, "maxAge", "out of range", "24h"},
-		{Config{Origins: []string{"https://a.example"}, MaxAge: 600}, "maxAge", "whole number of seconds", "such as 10m0s"},
+		{cfg: Config{Origins: []string{"https://a.example"}, MaxAge: 25 * time.Hour}, where: "maxAge", reason: "out of range", want: "24h"},
+		{cfg: Config{Origins: []string{"https://a.example"}, MaxAge: 600}, where: "maxAge", reason: "whole number of seconds", want: "such as 10m0s"},
 	} {
-		_, err := New(test.cfg)
-		if err == nil {
-			t.Errorf("%+v is accepted; want a problem in %s", test.cfg, test.where)
-			continue
-		}
-		problems := valueErrors(t, err)
-		if len(problems) != 1 || !strings.HasPrefix(err.Error(), "ampcors: "+test.where+" ") ||
-			!strings.Contains(problems[0].Reason, test.reason) || !strings.Contains(problems[0].Want, test.want) {
-			t.Errorf("%v\nwant a problem in %s: %q, %q", err, test.where, test.reason, test.want)
-		}
+		t.Run(test.where+" "+test.reason, func(t *testing.T) {
+			_, err := New(test.cfg)
+			if err == nil {
+				t.Errorf("%+v is accepted; want a problem in %s", test.cfg, test.where)
+				return
+			}
+			problems := valueErrors(t, err)
+			if len(problems) != 1 || !strings.HasPrefix(err.Error(), "ampcors: "+test.where+" ") ||
+				!strings.Contains(problems[0].Reason, test.reason) || !strings.Contains(problems[0].Want, test.want) {
+				t.Errorf("%v\nwant a problem in %s: %q, %q", err, test.where, test.reason, test.want)
+			}
+		})
 	}
 }
 
 func TestValidConfigsAreAccepted(t *testing.T) {
-	for _, cfg := range []Config{
-		{Publishers: []string{"example.com", "*.example.com", "bücher.example", "*.bücher.example"}},
-		{Publishers: []string{"*.com", "*.рф", "*.github.io"}, Credentialed: true, DangerouslyAllowPublicSuffixWildcards: true},
-		{Publishers: []string{"*.example.co.uk", "*.user.github.io", "*.blog.ampproject.org"}, Credentialed: true},
-		{Publishers: []string{"example.com", "EXAMPLE.com", "bücher.example", "xn--bcher-kva.example"}}, // duplicates are accepted
-		{Origins: []string{"https://playground.amp.dev", "http://localhost:8080", "http://localhost", "http://127.0.0.1:3000", "http://[::1]:3000", "https://my_host.example", "https://foo-.example.com", "https://xn--bcher-kva.example", cacheOrigin, "https://x.example:80"}},
-		{Origins: []string{"https://a.example"}, Methods: []string{"GET", "PUT", "PATCH", "OPTIONS", "Custom"}, RequestHeaders: []string{"Content-Type", "X-Requested-With"}, ResponseHeaders: []string{}},
-		{Origins: []string{"https://a.example"}, MaxAge: 24 * time.Hour, CacheSize: 1},
-		{Publishers: []string{"a.example"}, Caches: DefaultCaches()[:1]},
-		{Email: Email{Senders: []string{"a@example.com", "a.b+c@Bücher.example", "*@example.com", strings.Repeat("a", 64) + "@" + strings.Repeat("a.", 94) + "a"}}},
-		{Email: Email{Senders: []string{"a@example.com"}, Clients: []string{}}},
-		{Email: Email{Senders: []string{"a@example.com"}, Clients: []string{"https://mail.google.com", "https://amp.gmail.dev", "http://localhost:8080", "https://mycdn.ampproject.org", "https://mail.example:8443"}}},
+	for name, cfg := range map[string]Config{
+		"publishers":                     {Publishers: []string{"example.com", "*.example.com", "bücher.example", "*.bücher.example"}},
+		"public suffixes":                {Publishers: []string{"*.com", "*.рф", "*.github.io"}, Credentialed: true, DangerouslyAllowPublicSuffixWildcards: true},
+		"patterns below public suffixes": {Publishers: []string{"*.example.co.uk", "*.user.github.io", "*.blog.ampproject.org"}, Credentialed: true},
+		"duplicates":                     {Publishers: []string{"example.com", "EXAMPLE.com", "bücher.example", "xn--bcher-kva.example"}}, // duplicates are accepted
+		"origins":                        {Origins: []string{"https://playground.amp.dev", "http://localhost:8080", "http://localhost", "http://127.0.0.1:3000", "http://[::1]:3000", "https://my_host.example", "https://foo-.example.com", "https://xn--bcher-kva.example", cacheOrigin, "https://x.example:80"}},
+		"methods and headers":            {Origins: []string{"https://a.example"}, Methods: []string{"GET", "PUT", "PATCH", "OPTIONS", "Custom"}, RequestHeaders: []string{"Content-Type", "X-Requested-With"}, ResponseHeaders: []string{}},
+		"the longest MaxAge":             {Origins: []string{"https://a.example"}, MaxAge: 24 * time.Hour, CacheSize: 1},
+		"caches":                         {Publishers: []string{"a.example"}, Caches: DefaultCaches()[:1]},
+		"senders":                        {Email: Email{Senders: []string{"a@example.com", "a.b+c@Bücher.example", "*@example.com", strings.Repeat("a", 64) + "@" + strings.Repeat("a.", 94) + "a"}}},
+		"no clients":                     {Email: Email{Senders: []string{"a@example.com"}, Clients: []string{}}},
+		"clients":                        {Email: Email{Senders: []string{"a@example.com"}, Clients: []string{"https://mail.google.com", "https://amp.gmail.dev", "http://localhost:8080", "https://mycdn.ampproject.org", "https://mail.example:8443"}}},
 	} {
-		if _, err := New(cfg); err != nil {
-			t.Errorf("%+v: %v", cfg, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if _, err := New(cfg); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 
@@ -242,9 +246,11 @@ func TestDurationsInJSONAreStrings(t *testing.T) {
 		t.Errorf("%+v, %v", cfg, err)
 	}
 	for _, wrong := range []string{`{"maxAge": 600}`, `{"maxAge": "600"}`, `{"lookup": {"ttl": "soon"}}`} {
-		if err := json.Unmarshal([]byte(wrong), &cfg); err == nil {
-			t.Errorf("%s is accepted", wrong)
-		}
+		t.Run(wrong, func(t *testing.T) {
+			if err := json.Unmarshal([]byte(wrong), &cfg); err == nil {
+				t.Errorf("%s is accepted", wrong)
+			}
+		})
 	}
 }
 
@@ -318,9 +324,11 @@ func TestAConfigCannotBeChangedFromOutside(t *testing.T) {
 		"https://example-com.cdn.ampproject.org": true, "https://a.example": true,
 		"https://evil-example.cdn.ampproject.org": false, "https://evil.example": false,
 	} {
-		if d := m.CheckOrigin(origin); d.Allowed != allowed {
-			t.Errorf("%s: %s", origin, d.Reason)
-		}
+		t.Run(origin, func(t *testing.T) {
+			if d := m.CheckOrigin(origin); d.Allowed != allowed {
+				t.Errorf("%s: %s", origin, d.Reason)
+			}
+		})
 	}
 }
 
@@ -346,9 +354,11 @@ func TestReconfigureWithAProblemChangesNothing(t *testing.T) {
 func TestTheZeroMiddlewareDeniesEveryOrigin(t *testing.T) {
 	var m Middleware
 	for _, origin := range []string{"https://example.com", "https://example-com.cdn.ampproject.org", "https://" + plainHash("example.com") + ".cdn.ampproject.org", "null", ""} {
-		if d := m.CheckOrigin(origin); d.Allowed {
-			t.Errorf("%q: %s", origin, d.Reason)
-		}
+		t.Run(origin, func(t *testing.T) {
+			if d := m.CheckOrigin(origin); d.Allowed {
+				t.Errorf("%q: %s", origin, d.Reason)
+			}
+		})
 	}
 	if !reflect.DeepEqual(m.Config(), Config{}) {
 		t.Error("the zero Middleware has a configuration")

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"reflect"
 	"strings"
@@ -41,9 +42,11 @@ func TestALoggedDecisionIsBounded(t *testing.T) {
 		strings.Repeat("\n", 600_000):                 strings.Repeat(`\n`, 150) + "...",
 		strings.Repeat("a", 297) + "\xff\xff\xff\xff": strings.Repeat("a", 297) + "...",
 	} {
-		line, got := log(Decision{Origin: in, SourceErr: errors.New(in), EmailSender: in})
-		if got["origin"] != want || got["source_error"] != want || got["email_sender"] != want || len(line) > 3000 {
-			t.Errorf("%.20q, %d bytes, is logged as\n%q; want\n%q", in, len(in), got["origin"], want)
-		}
+		t.Run(fmt.Sprintf("%.40s", in), func(t *testing.T) {
+			line, got := log(Decision{Origin: in, SourceErr: errors.New(in), EmailSender: in})
+			if got["origin"] != want || got["source_error"] != want || got["email_sender"] != want || len(line) > 3000 {
+				t.Errorf("%.20q, %d bytes, is logged as\n%q; want\n%q", in, len(in), got["origin"], want)
+			}
+		})
 	}
 }

@@ -11,88 +11,90 @@ import (
 
 func TestInvalidPublishersAreRejectedWithASuggestion(t *testing.T) {
 	for _, test := range []struct{ value, reason, want string }{
-		{"", "is empty", "www.example.com"},
-		{" ", "has white space around it", "www.example.com"},
-		{"/x", "has a path", "www.example.com"},
-		{"a@", "has user information", "www.example.com"},
-		{":80", "has a port", "www.example.com"},
-		{"http:example.com", "has a port", "www.example.com"},
-		{"localhost:8080", "has a port", "www.example.com"},
-		{"1.2.3.4:80", "has a port", "www.example.com"},
-		{"[2001:db8::1]:443", "has a port", "www.example.com"},
-		{"https:///x", "has a scheme", "www.example.com"},
-		{" https://example.com ", "has white space around it", `"example.com"`},
-		{"\u00ad.com", "not how browsers spell", "www.example.com"},
-		{"ꮳꮃꭹ.com", "not how browsers spell", `"ᏣᎳᎩ.com"`},
-		{strings.Repeat("日", 1<<20) + "\n", "longer than 253", "www.example.com"},
-		{" example.com", "has white space around it", `"example.com"`},
-		{"example.com\n", "has white space around it", `"example.com"`},
-		{"https://example.com", "has a scheme", `"example.com"`},
-		{"https://user@example.com:8443/path?q#f", "has a scheme", `"example.com"`},
-		{"//example.com/", "has a scheme", `"example.com"`},
-		{"example.com/", "has a path", `"example.com"`},
-		{"example.com?q", "has a path", `"example.com"`},
-		{"me@example.com", "has user information", `"example.com"`},
-		{"example.com:443", "has a port", `"example.com"`},
-		{"192.0.2.1", "is an IP address", "www.example.com"},
-		{"2001:db8::1", "is an IP address", "www.example.com"},
-		{"[2001:db8::1]", "is an IP address", "www.example.com"},
-		{"192.0.2", "ends in a number", "www.example.com"},
-		{"example.0x", "ends in a number", "www.example.com"},
-		{"example.0x1f", "ends in a number", "www.example.com"},
-		{"example.com.", "has a trailing dot", `"example.com"`},
-		{".", "has an empty label", "www.example.com"},
-		{".example.com", "has an empty label", "www.example.com"},
-		{"a..example.com", "has an empty label", "www.example.com"},
-		{"localhost", "has no dot", "www.example.com"},
-		{"-a.example.com", "begins or ends with a hyphen", "www.example.com"},
-		{"a-.example.com", "begins or ends with a hyphen", "www.example.com"},
-		{"xn----bga.example.com", "begins or ends with a hyphen", "www.example.com"}, // -é
-		{"-é.example.com", "begins or ends with a hyphen", "www.example.com"},
-		{"exa mple.com", `has the character ' '`, "www.example.com"},
-		{"exam\x00ple.com", `has the character '\x00'`, "www.example.com"},
-		{"Exam!ple.com", `has the character '!'`, "www.example.com"},
-		{"é!.com", `has the character '!'`, "www.example.com"},
-		{"*.example.com", "is a pattern", "one domain"},
-		{"a*.example.com", "has a *", "www.example.com"},
-		{strings.Repeat("a", 64) + ".com", "longer than 63", "www.example.com"},
-		{strings.Repeat("a.", 127) + "com", "longer than 253", "www.example.com"},
-		{strings.Repeat("a.", 125) + "comm", "longer than 253", "www.example.com"}, // 254
-		{"xn--zzzzzz99999.com", "not canonical punycode", "www.example.com"},
-		{"xn--example-.com", "begins or ends with a hyphen", "www.example.com"},
-		{"xn--" + rfc3492Encode([]rune{'a', 0xd800}) + ".com", "not canonical punycode", "www.example.com"}, // a surrogate
-		{"XN--ZZZZZZ99999.com", "not canonical punycode", "www.example.com"},
-		{"xn--\u00e9.com", "not a valid internationalised label", "A-label"},
-		{"bu\u0308cher.example", "not how browsers spell", `"bücher.example"`},
-		{"example。com", "not how browsers spell", `"example.com"`},
-		{"ｅxample.com", "not how browsers spell", `"example.com"`},
-		{"exam\u00adple.com", "not how browsers spell", `"example.com"`},
-		{"a\u200cb.com", "not a valid internationalised label", "A-label"},
-		{"a\xffb.com", "is not UTF-8", "A-label"},
+		{value: "", reason: "is empty", want: "www.example.com"},
+		{value: " ", reason: "has white space around it", want: "www.example.com"},
+		{value: "/x", reason: "has a path", want: "www.example.com"},
+		{value: "a@", reason: "has user information", want: "www.example.com"},
+		{value: ":80", reason: "has a port", want: "www.example.com"},
+		{value: "http:example.com", reason: "has a port", want: "www.example.com"},
+		{value: "localhost:8080", reason: "has a port", want: "www.example.com"},
+		{value: "1.2.3.4:80", reason: "has a port", want: "www.example.com"},
+		{value: "[2001:db8::1]:443", reason: "has a port", want: "www.example.com"},
+		{value: "https:///x", reason: "has a scheme", want: "www.example.com"},
+		{value: " https://example.com ", reason: "has white space around it", want: `"example.com"`},
+		{value: "\u00ad.com", reason: "not how browsers spell", want: "www.example.com"},
+		{value: "ꮳꮃꭹ.com", reason: "not how browsers spell", want: `"ᏣᎳᎩ.com"`},
+		{value: strings.Repeat("日", 1<<20) + "\n", reason: "longer than 253", want: "www.example.com"},
+		{value: " example.com", reason: "has white space around it", want: `"example.com"`},
+		{value: "example.com\n", reason: "has white space around it", want: `"example.com"`},
+		{value: "https://example.com", reason: "has a scheme", want: `"example.com"`},
+		{value: "https://user@example.com:8443/path?q#f", reason: "has a scheme", want: `"example.com"`},
+		{value: "//example.com/", reason: "has a scheme", want: `"example.com"`},
+		{value: "example.com/", reason: "has a path", want: `"example.com"`},
+		{value: "example.com?q", reason: "has a path", want: `"example.com"`},
+		{value: "me@example.com", reason: "has user information", want: `"example.com"`},
+		{value: "example.com:443", reason: "has a port", want: `"example.com"`},
+		{value: "192.0.2.1", reason: "is an IP address", want: "www.example.com"},
+		{value: "2001:db8::1", reason: "is an IP address", want: "www.example.com"},
+		{value: "[2001:db8::1]", reason: "is an IP address", want: "www.example.com"},
+		{value: "192.0.2", reason: "ends in a number", want: "www.example.com"},
+		{value: "example.0x", reason: "ends in a number", want: "www.example.com"},
+		{value: "example.0x1f", reason: "ends in a number", want: "www.example.com"},
+		{value: "example.com.", reason: "has a trailing dot", want: `"example.com"`},
+		{value: ".", reason: "has an empty label", want: "www.example.com"},
+		{value: ".example.com", reason: "has an empty label", want: "www.example.com"},
+		{value: "a..example.com", reason: "has an empty label", want: "www.example.com"},
+		{value: "localhost", reason: "has no dot", want: "www.example.com"},
+		{value: "-a.example.com", reason: "begins or ends with a hyphen", want: "www.example.com"},
+		{value: "a-.example.com", reason: "begins or ends with a hyphen", want: "www.example.com"},
+		{value: "xn----bga.example.com", reason: "begins or ends with a hyphen", want: "www.example.com"}, // -é
+		{value: "-é.example.com", reason: "begins or ends with a hyphen", want: "www.example.com"},
+		{value: "exa mple.com", reason: `has the character ' '`, want: "www.example.com"},
+		{value: "exam\x00ple.com", reason: `has the character '\x00'`, want: "www.example.com"},
+		{value: "Exam!ple.com", reason: `has the character '!'`, want: "www.example.com"},
+		{value: "é!.com", reason: `has the character '!'`, want: "www.example.com"},
+		{value: "*.example.com", reason: "is a pattern", want: "one domain"},
+		{value: "a*.example.com", reason: "has a *", want: "www.example.com"},
+		{value: strings.Repeat("a", 64) + ".com", reason: "longer than 63", want: "www.example.com"},
+		{value: strings.Repeat("a.", 127) + "com", reason: "longer than 253", want: "www.example.com"},
+		{value: strings.Repeat("a.", 125) + "comm", reason: "longer than 253", want: "www.example.com"}, // 254
+		{value: "xn--zzzzzz99999.com", reason: "not canonical punycode", want: "www.example.com"},
+		{value: "xn--example-.com", reason: "begins or ends with a hyphen", want: "www.example.com"},
+		{value: "xn--" + rfc3492Encode([]rune{'a', 0xd800}) + ".com", reason: "not canonical punycode", want: "www.example.com"}, // a surrogate
+		{value: "XN--ZZZZZZ99999.com", reason: "not canonical punycode", want: "www.example.com"},
+		{value: "xn--\u00e9.com", reason: "not a valid internationalised label", want: "A-label"},
+		{value: "bu\u0308cher.example", reason: "not how browsers spell", want: `"bücher.example"`},
+		{value: "example。com", reason: "not how browsers spell", want: `"example.com"`},
+		{value: "ｅxample.com", reason: "not how browsers spell", want: `"example.com"`},
+		{value: "exam\u00adple.com", reason: "not how browsers spell", want: `"example.com"`},
+		{value: "a\u200cb.com", reason: "not a valid internationalised label", want: "A-label"},
+		{value: "a\xffb.com", reason: "is not UTF-8", want: "A-label"},
 	} {
-		_, err := DomainPrefix(test.value)
-		var v *ValueError
-		if !errors.As(err, &v) {
-			t.Errorf("DomainPrefix(%q) = %v; want a *ValueError", test.value, err)
-			continue
-		}
-		if v.Value != test.value || v.Path != "publisher" || !strings.Contains(v.Reason, test.reason) || !strings.Contains(v.Want, test.want) {
-			t.Errorf("DomainPrefix(%q): %+v; want reason %q and %q", test.value, *v, test.reason, test.want)
-		}
-		if instead, err := strconv.Unquote(v.Want); err == nil {
-			if _, err := DomainPrefix(instead); err != nil {
-				t.Errorf("DomainPrefix(%q) suggests %s, which is rejected: %v", test.value, v.Want, err)
+		t.Run(fmt.Sprintf("%.40s", test.value), func(t *testing.T) {
+			_, err := DomainPrefix(test.value)
+			var v *ValueError
+			if !errors.As(err, &v) {
+				t.Errorf("DomainPrefix(%q) = %v; want a *ValueError", test.value, err)
+				return
 			}
-		}
-		if n := len(v.Error()); n > 500 {
-			t.Errorf("DomainPrefix(%.10q): a message of %d bytes", test.value, n)
-		}
-		if _, err2 := FallbackPrefix(test.value); err2 == nil || err2.Error() != err.Error() {
-			t.Errorf("FallbackPrefix(%q) = %v; want %v", test.value, err2, err)
-		}
-		if _, err2 := CacheOrigins(test.value); err2 == nil || err2.Error() != err.Error() {
-			t.Errorf("CacheOrigins(%q) = %v; want %v", test.value, err2, err)
-		}
+			if v.Value != test.value || v.Path != "publisher" || !strings.Contains(v.Reason, test.reason) || !strings.Contains(v.Want, test.want) {
+				t.Errorf("DomainPrefix(%q): %+v; want reason %q and %q", test.value, *v, test.reason, test.want)
+			}
+			if instead, err := strconv.Unquote(v.Want); err == nil {
+				if _, err := DomainPrefix(instead); err != nil {
+					t.Errorf("DomainPrefix(%q) suggests %s, which is rejected: %v", test.value, v.Want, err)
+				}
+			}
+			if n := len(v.Error()); n > 500 {
+				t.Errorf("DomainPrefix(%.10q): a message of %d bytes", test.value, n)
+			}
+			if _, err2 := FallbackPrefix(test.value); err2 == nil || err2.Error() != err.Error() {
+				t.Errorf("FallbackPrefix(%q) = %v; want %v", test.value, err2, err)
+			}
+			if _, err2 := CacheOrigins(test.value); err2 == nil || err2.Error() != err.Error() {
+				t.Errorf("CacheOrigins(%q) = %v; want %v", test.value, err2, err)
+			}
+		})
 	}
 }
 
@@ -111,11 +113,13 @@ func TestAPublisherMayBeWrittenInUnicodeOrASCIIAndAnyCase(t *testing.T) {
 		"xn--wgv71a119e.example":   {"日本語.example", "xn--wgv71a119e.EXAMPLE"},
 		"a.xn--bcher-kva.xn--p1ai": {"A.BÜCHER.рф"},
 	} {
-		for _, spelling := range spellings {
-			if got, err := parseDomain(spelling); err != nil || got != want {
-				t.Errorf("parseDomain(%q) = %q, %v; want %q", spelling, got, err, want)
+		t.Run(want, func(t *testing.T) {
+			for _, spelling := range spellings {
+				if got, err := parseDomain(spelling); err != nil || got != want {
+					t.Errorf("parseDomain(%q) = %q, %v; want %q", spelling, got, err, want)
+				}
 			}
-		}
+		})
 	}
 }
 
@@ -141,13 +145,15 @@ func TestValueErrorNamesThePlaceAndCutsALongValue(t *testing.T) {
 		err  ValueError
 		want string
 	}{
-		{ValueError{Path: "publishers[3]", Value: "a", Reason: "is bad", Want: "b"}, `ampcors: publishers[3] "a" is bad; want b`},
-		{ValueError{Package: "indexnow", Path: "caches[0].id", Reason: "is empty", Want: "b"}, `indexnow: caches[0].id "" is empty; want b`},
-		{ValueError{Path: "methods[0]", Value: "TRACE", Reason: "is bad", Want: removeIt}, `ampcors: methods[0] "TRACE" is bad; remove it`},
+		{err: ValueError{Path: "publishers[3]", Value: "a", Reason: "is bad", Want: "b"}, want: `ampcors: publishers[3] "a" is bad; want b`},
+		{err: ValueError{Package: "indexnow", Path: "caches[0].id", Reason: "is empty", Want: "b"}, want: `indexnow: caches[0].id "" is empty; want b`},
+		{err: ValueError{Path: "methods[0]", Value: "TRACE", Reason: "is bad", Want: removeIt}, want: `ampcors: methods[0] "TRACE" is bad; remove it`},
 	} {
-		if got := test.err.Error(); got != test.want {
-			t.Errorf("got  %s\nwant %s", got, test.want)
-		}
+		t.Run(test.want, func(t *testing.T) {
+			if got := test.err.Error(); got != test.want {
+				t.Errorf("got  %s\nwant %s", got, test.want)
+			}
+		})
 	}
 	long := ValueError{Path: "publishers[0]", Value: strings.Repeat("x", 1<<20), Reason: "is bad", Want: "b"}
 	if n := len(long.Error()); n > 200 {

@@ -30,11 +30,11 @@ var alphabets = []struct {
 	host    int // letters of the longest host
 	label   int // and of the longest label
 }{
-	{"a0", []string{"a", "0", "-", "."}, 9, 11},
-	{"xn", []string{"x", "n", "-", "."}, 9, 11},
-	{"a0xn", []string{"a", "0", "x", "n", "-"}, 0, 9}, // 0-xn--…-0 and the like
-	{"letters", []string{"é", "ß", "ا", "日", "a", "-", "."}, 6, 0},
-	{"wrapped", []string{"é", "a", "0", "-", "."}, 7, 0},
+	{name: "a0", letters: []string{"a", "0", "-", "."}, host: 9, label: 11},
+	{name: "xn", letters: []string{"x", "n", "-", "."}, host: 9, label: 11},
+	{name: "a0xn", letters: []string{"a", "0", "x", "n", "-"}, host: 0, label: 9}, // 0-xn--…-0 and the like
+	{name: "letters", letters: []string{"é", "ß", "ا", "日", "a", "-", "."}, host: 6, label: 0},
+	{name: "wrapped", letters: []string{"é", "a", "0", "-", "."}, host: 7, label: 0},
 }
 
 // knowing returns a Middleware that has these publishers listed exactly, and one that has
@@ -86,11 +86,13 @@ func TestEveryHostRoundTrips(t *testing.T) {
 					"https://" + plainHash(domain) + ".cdn.ampproject.org": ReasonCacheOriginHash,
 					"https://" + domain:                                    ReasonOwnOrigin,
 				} {
-					for _, m := range ms {
-						if d := m.CheckOrigin(origin); d.Reason != want || d.Publisher != domain {
-							t.Fatalf("%q is decided as %+v; want %q", origin, d, domain)
+					t.Run(origin, func(t *testing.T) {
+						for _, m := range ms {
+							if d := m.CheckOrigin(origin); d.Reason != want || d.Publisher != domain {
+								t.Fatalf("%q is decided as %+v; want %q", origin, d, domain)
+							}
 						}
-					}
+					})
 				}
 			}
 			t.Logf("%d hosts, %d prefixes", hosts, len(owner))

@@ -1,6 +1,7 @@
 package ampcors
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -38,24 +39,26 @@ func TestExplainShowsEachStepUpToTheDecision(t *testing.T) {
 		"example.com":                                   "-scheme= -verdict=Denied",
 		"https://" + strings.Repeat("a", 1000):          "-scheme= -verdict=Denied",
 	} {
-		e := m.Explain(origin)
-		var got []string
-		for _, step := range e.Steps {
-			mark := bad
-			if step.OK {
-				mark = ok
+		t.Run(fmt.Sprintf("%.40s", origin), func(t *testing.T) {
+			e := m.Explain(origin)
+			var got []string
+			for _, step := range e.Steps {
+				mark := bad
+				if step.OK {
+					mark = ok
+				}
+				got = append(got, mark+step.Name+"="+step.Value)
+				if step.Detail == "" {
+					t.Errorf("%.60q: step %q has no detail", origin, step.Name)
+				}
 			}
-			got = append(got, mark+step.Name+"="+step.Value)
-			if step.Detail == "" {
-				t.Errorf("%.60q: step %q has no detail", origin, step.Name)
+			if got := strings.Join(got, " "); got != want {
+				t.Errorf("%.60q is explained as\n%s; want\n%s", origin, got, want)
 			}
-		}
-		if got := strings.Join(got, " "); got != want {
-			t.Errorf("%.60q is explained as\n%s; want\n%s", origin, got, want)
-		}
-		if e.Decision != m.CheckOrigin(origin) {
-			t.Errorf("%.60q: Explain decides %+v, CheckOrigin %+v", origin, e.Decision, m.CheckOrigin(origin))
-		}
+			if e.Decision != m.CheckOrigin(origin) {
+				t.Errorf("%.60q: Explain decides %+v, CheckOrigin %+v", origin, e.Decision, m.CheckOrigin(origin))
+			}
+		})
 	}
 }
 
@@ -80,9 +83,11 @@ func TestExplainSaysWhatIsWrongWithAPrefix(t *testing.T) {
 		"https://www.example.com:8443":                                 "no port",
 		"https://" + strings.Repeat("a-", 32) + "a.cdn.ampproject.org": "1 to 63",
 	} {
-		steps := m.Explain(origin).Steps
-		if got := steps[len(steps)-2].Detail; !strings.Contains(got, want) {
-			t.Errorf("%s: %q; want %q", origin, got, want)
-		}
+		t.Run(fmt.Sprintf("%.40s", origin), func(t *testing.T) {
+			steps := m.Explain(origin).Steps
+			if got := steps[len(steps)-2].Detail; !strings.Contains(got, want) {
+				t.Errorf("%s: %q; want %q", origin, got, want)
+			}
+		})
 	}
 }

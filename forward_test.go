@@ -2,6 +2,7 @@ package ampcors
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -33,17 +34,21 @@ func TestDomainPrefixFollowsTheOfficialImplementationsWhereTheyAgree(t *testing.
 		"ab-" + strings.Repeat("a", 51) + ".com": "0-ab--" + strings.Repeat("a", 51) + "-com-0",
 		"ab-" + strings.Repeat("a", 52) + ".com": plainHash("ab-" + strings.Repeat("a", 52) + ".com"),
 	} {
-		if got, err := DomainPrefix(domain); err != nil || got != want {
-			t.Errorf("DomainPrefix(%q) = %q, %v; want %q", domain, got, err, want)
-		}
+		t.Run(fmt.Sprintf("%.40s", domain), func(t *testing.T) {
+			if got, err := DomainPrefix(domain); err != nil || got != want {
+				t.Errorf("DomainPrefix(%q) = %q, %v; want %q", domain, got, err, want)
+			}
+		})
 	}
 }
 
 func TestFallbackPrefixHashesTheASCIIDomain(t *testing.T) {
 	for _, domain := range []string{"bücher.ch", "BÜCHER.ch", "xn--bcher-kva.ch", "XN--BCHER-KVA.ch"} {
-		if got, err := FallbackPrefix(domain); err != nil || got != plainHash("xn--bcher-kva.ch") {
-			t.Errorf("FallbackPrefix(%q) = %q, %v", domain, got, err)
-		}
+		t.Run(domain, func(t *testing.T) {
+			if got, err := FallbackPrefix(domain); err != nil || got != plainHash("xn--bcher-kva.ch") {
+				t.Errorf("FallbackPrefix(%q) = %q, %v", domain, got, err)
+			}
+		})
 	}
 }
 
@@ -66,15 +71,19 @@ func TestCacheOriginsReturnsOneOriginPerCache(t *testing.T) {
 
 func TestCanonicalDomainIsOneSpellingPerDomain(t *testing.T) {
 	for publisher, want := range map[string]string{"Bücher.example": "xn--bcher-kva.example", "WWW.example.com": "www.example.com", "a.example": "a.example"} {
-		if got, err := CanonicalDomain(publisher); got != want || err != nil {
-			t.Errorf("%q: %q, %v", publisher, got, err)
-		}
+		t.Run(publisher, func(t *testing.T) {
+			if got, err := CanonicalDomain(publisher); got != want || err != nil {
+				t.Errorf("%q: %q, %v", publisher, got, err)
+			}
+		})
 	}
 	var v *ValueError
 	for _, wrong := range []string{"https://a.example", "*.example.com"} {
-		if got, err := CanonicalDomain(wrong); got != "" || !errors.As(err, &v) || v.Value != wrong {
-			t.Errorf("%q, %v", got, err)
-		}
+		t.Run(wrong, func(t *testing.T) {
+			if got, err := CanonicalDomain(wrong); got != "" || !errors.As(err, &v) || v.Value != wrong {
+				t.Errorf("%q, %v", got, err)
+			}
+		})
 	}
 	if v.Reason != "is a pattern" {
 		t.Error(v)

@@ -99,141 +99,141 @@ func TestTheRequestTable(t *testing.T) {
 		change   func(*Config)
 		requests []request
 	}{
-		{"credentialed", func(*Config) {}, []request{
-			{"cache origin", "GET", []string{origin(cacheOrigin)}, 202, granted(cacheOrigin), ReasonCacheOrigin},
-			{"another cache", "GET", []string{origin(bingOrigin)}, 202, granted(bingOrigin), ReasonCacheOrigin},
-			{"hash prefix", "GET", []string{origin(hashOrigin)}, 202, granted(hashOrigin), ReasonCacheOriginHash},
-			{"internationalised", "GET", []string{origin(idnOrigin)}, 202, granted(idnOrigin), ReasonCacheOrigin},
-			{"below a pattern", "GET", []string{origin(wildOrigin)}, 202, granted(wildOrigin), ReasonCacheOrigin},
-			{"own origin", "GET", []string{origin(ownOrigin)}, 202, granted(ownOrigin), ReasonOwnOrigin},
-			{"own origin below a pattern", "GET", []string{origin("https://blog.example.net")}, 202, granted("https://blog.example.net"), ReasonOwnOrigin},
-			{"own origin, internationalised", "GET", []string{origin("https://xn--bcher-kva.ch")}, 202, granted("https://xn--bcher-kva.ch"), ReasonOwnOrigin},
-			{"extra origin", "GET", []string{origin(playgroundOrigin)}, 202, granted(playgroundOrigin), ReasonExtraOrigin},
-			{"unsafe method", "POST", []string{origin(cacheOrigin)}, 202, granted(cacheOrigin), ReasonCacheOrigin},
-			{"unsafe method that no preflight may ask for", "DELETE", []string{origin(cacheOrigin)}, 202, granted(cacheOrigin), ReasonCacheOrigin},
-			{"HEAD", "HEAD", []string{origin(cacheOrigin)}, 202, granted(cacheOrigin), ReasonCacheOrigin},
+		{name: "credentialed", change: func(*Config) {}, requests: []request{
+			{name: "cache origin", method: "GET", headers: []string{origin(cacheOrigin)}, status: 202, want: granted(cacheOrigin), reason: ReasonCacheOrigin},
+			{name: "another cache", method: "GET", headers: []string{origin(bingOrigin)}, status: 202, want: granted(bingOrigin), reason: ReasonCacheOrigin},
+			{name: "hash prefix", method: "GET", headers: []string{origin(hashOrigin)}, status: 202, want: granted(hashOrigin), reason: ReasonCacheOriginHash},
+			{name: "internationalised", method: "GET", headers: []string{origin(idnOrigin)}, status: 202, want: granted(idnOrigin), reason: ReasonCacheOrigin},
+			{name: "below a pattern", method: "GET", headers: []string{origin(wildOrigin)}, status: 202, want: granted(wildOrigin), reason: ReasonCacheOrigin},
+			{name: "own origin", method: "GET", headers: []string{origin(ownOrigin)}, status: 202, want: granted(ownOrigin), reason: ReasonOwnOrigin},
+			{name: "own origin below a pattern", method: "GET", headers: []string{origin("https://blog.example.net")}, status: 202, want: granted("https://blog.example.net"), reason: ReasonOwnOrigin},
+			{name: "own origin, internationalised", method: "GET", headers: []string{origin("https://xn--bcher-kva.ch")}, status: 202, want: granted("https://xn--bcher-kva.ch"), reason: ReasonOwnOrigin},
+			{name: "extra origin", method: "GET", headers: []string{origin(playgroundOrigin)}, status: 202, want: granted(playgroundOrigin), reason: ReasonExtraOrigin},
+			{name: "unsafe method", method: "POST", headers: []string{origin(cacheOrigin)}, status: 202, want: granted(cacheOrigin), reason: ReasonCacheOrigin},
+			{name: "unsafe method that no preflight may ask for", method: "DELETE", headers: []string{origin(cacheOrigin)}, status: 202, want: granted(cacheOrigin), reason: ReasonCacheOrigin},
+			{name: "HEAD", method: "HEAD", headers: []string{origin(cacheOrigin)}, status: 202, want: granted(cacheOrigin), reason: ReasonCacheOrigin},
 
-			{"another publisher", "GET", []string{origin(evilOrigin)}, 403, denied, ReasonPublisherNotAllowed},
-			{"another publisher, unsafe", "POST", []string{origin(evilOrigin)}, 403, denied, ReasonPublisherNotAllowed},
-			{"another publisher that calls itself same-origin", "POST", []string{origin(evilOrigin), "AMP-Same-Origin: true"}, 403, denied, ReasonPublisherNotAllowed},
-			{"apex of a pattern", "GET", []string{origin("https://example-net.cdn.ampproject.org")}, 403, denied, ReasonPublisherNotAllowed},
-			{"unknown hash", "GET", []string{origin(unknownHashOrigin)}, 403, denied, ReasonHashNotKnown},
-			{"hash below a pattern", "GET", []string{origin("https://" + plainHash("blog.example.net") + ".cdn.ampproject.org")}, 403, denied, ReasonHashNotKnown},
-			{"unknown host", "GET", []string{origin("https://evil.example")}, 403, denied, ReasonUnknownHost},
-			{"null", "GET", []string{origin("null")}, 403, denied, ReasonNull},
-			{"http own origin", "GET", []string{origin("http://www.example.com")}, 403, denied, ReasonNotHTTPS},
-			{"empty", "GET", []string{origin("")}, 403, denied, ReasonMalformed},
-			{"two Origins", "GET", []string{origin(cacheOrigin), origin(cacheOrigin)}, 403, denied, ReasonMalformed},
-			{"two Origins from the host's own page", "GET", []string{origin(cacheOrigin), origin(cacheOrigin), "Sec-Fetch-Site: same-origin"}, 403, denied, ReasonMalformed},
+			{name: "another publisher", method: "GET", headers: []string{origin(evilOrigin)}, status: 403, want: denied, reason: ReasonPublisherNotAllowed},
+			{name: "another publisher, unsafe", method: "POST", headers: []string{origin(evilOrigin)}, status: 403, want: denied, reason: ReasonPublisherNotAllowed},
+			{name: "another publisher that calls itself same-origin", method: "POST", headers: []string{origin(evilOrigin), "AMP-Same-Origin: true"}, status: 403, want: denied, reason: ReasonPublisherNotAllowed},
+			{name: "apex of a pattern", method: "GET", headers: []string{origin("https://example-net.cdn.ampproject.org")}, status: 403, want: denied, reason: ReasonPublisherNotAllowed},
+			{name: "unknown hash", method: "GET", headers: []string{origin(unknownHashOrigin)}, status: 403, want: denied, reason: ReasonHashNotKnown},
+			{name: "hash below a pattern", method: "GET", headers: []string{origin("https://" + plainHash("blog.example.net") + ".cdn.ampproject.org")}, status: 403, want: denied, reason: ReasonHashNotKnown},
+			{name: "unknown host", method: "GET", headers: []string{origin("https://evil.example")}, status: 403, want: denied, reason: ReasonUnknownHost},
+			{name: "null", method: "GET", headers: []string{origin("null")}, status: 403, want: denied, reason: ReasonNull},
+			{name: "http own origin", method: "GET", headers: []string{origin("http://www.example.com")}, status: 403, want: denied, reason: ReasonNotHTTPS},
+			{name: "empty", method: "GET", headers: []string{origin("")}, status: 403, want: denied, reason: ReasonMalformed},
+			{name: "two Origins", method: "GET", headers: []string{origin(cacheOrigin), origin(cacheOrigin)}, status: 403, want: denied, reason: ReasonMalformed},
+			{name: "two Origins from the host's own page", method: "GET", headers: []string{origin(cacheOrigin), origin(cacheOrigin), "Sec-Fetch-Site: same-origin"}, status: 403, want: denied, reason: ReasonMalformed},
 
-			{"the API host's own page", "POST", []string{origin("https://api.example.org"), "Sec-Fetch-Site: same-origin"}, 202, passed, ReasonSameOrigin},
-			{"the API host's own page, which hides its referrer", "POST", []string{origin("null"), "Sec-Fetch-Site: same-origin"}, 202, passed, ReasonSameOrigin},
-			{"null from another site", "POST", []string{origin("null"), "Sec-Fetch-Site: cross-site"}, 403, denied, ReasonNull},
-			{"the same site is not the same origin", "POST", []string{origin("https://api.example.org"), "Sec-Fetch-Site: same-site"}, 403, denied, ReasonUnknownHost},
-			{"Sec-Fetch-Site twice", "POST", []string{origin("https://api.example.org"), "Sec-Fetch-Site: same-origin", "Sec-Fetch-Site: same-origin"}, 403, denied, ReasonUnknownHost},
+			{name: "the API host's own page", method: "POST", headers: []string{origin("https://api.example.org"), "Sec-Fetch-Site: same-origin"}, status: 202, want: passed, reason: ReasonSameOrigin},
+			{name: "the API host's own page, which hides its referrer", method: "POST", headers: []string{origin("null"), "Sec-Fetch-Site: same-origin"}, status: 202, want: passed, reason: ReasonSameOrigin},
+			{name: "null from another site", method: "POST", headers: []string{origin("null"), "Sec-Fetch-Site: cross-site"}, status: 403, want: denied, reason: ReasonNull},
+			{name: "the same site is not the same origin", method: "POST", headers: []string{origin("https://api.example.org"), "Sec-Fetch-Site: same-site"}, status: 403, want: denied, reason: ReasonUnknownHost},
+			{name: "Sec-Fetch-Site twice", method: "POST", headers: []string{origin("https://api.example.org"), "Sec-Fetch-Site: same-origin", "Sec-Fetch-Site: same-origin"}, status: 403, want: denied, reason: ReasonUnknownHost},
 
-			{"no Origin", "GET", nil, 202, passed, ReasonNoOrigin},
-			{"no Origin, HEAD", "HEAD", nil, 202, passed, ReasonNoOrigin},
-			{"no Origin, POST", "POST", nil, 403, denied, ReasonNoOriginUnsafe},
-			{"no Origin, PUT", "PUT", nil, 403, denied, ReasonNoOriginUnsafe},
-			{"no Origin, DELETE", "DELETE", nil, 403, denied, ReasonNoOriginUnsafe},
-			{"no Origin, PATCH", "PATCH", nil, 403, denied, ReasonNoOriginUnsafe},
-			{"no Origin, a method of its own", "PURGE", nil, 403, denied, ReasonNoOriginUnsafe},
-			{"no Origin, get in lower case", "get", nil, 403, denied, ReasonNoOriginUnsafe},
-			{"no Origin, TRACE", "TRACE", nil, 403, denied, ReasonNoOriginUnsafe},
-			{"no Origin, POST, AMP-Same-Origin", "POST", []string{"AMP-Same-Origin: true"}, 202, passed, ReasonSameOrigin},
-			{"no Origin, POST, AMP-Same-Origin, same-origin", "POST", []string{"AMP-Same-Origin: true", "Sec-Fetch-Site: same-origin"}, 202, passed, ReasonSameOrigin},
-			{"no Origin, POST, AMP-Same-Origin, cross-site", "POST", []string{"AMP-Same-Origin: true", "Sec-Fetch-Site: cross-site"}, 403, denied, ReasonNoOriginUnsafe},
-			{"no Origin, POST, AMP-Same-Origin, same-site", "POST", []string{"AMP-Same-Origin: true", "Sec-Fetch-Site: same-site"}, 403, denied, ReasonNoOriginUnsafe},
-			{"no Origin, POST, AMP-Same-Origin, none", "POST", []string{"AMP-Same-Origin: true", "Sec-Fetch-Site: none"}, 403, denied, ReasonNoOriginUnsafe},
-			{"no Origin, POST, same-origin alone", "POST", []string{"Sec-Fetch-Site: same-origin"}, 403, denied, ReasonNoOriginUnsafe},
-			{"no Origin, POST, AMP-Same-Origin True", "POST", []string{"AMP-Same-Origin: True"}, 403, denied, ReasonNoOriginUnsafe},
-			{"no Origin, POST, AMP-Same-Origin 1", "POST", []string{"AMP-Same-Origin: 1"}, 403, denied, ReasonNoOriginUnsafe},
-			{"no Origin, POST, AMP-Same-Origin twice", "POST", []string{"AMP-Same-Origin: true", "AMP-Same-Origin: true"}, 403, denied, ReasonNoOriginUnsafe},
+			{name: "no Origin", method: "GET", status: 202, want: passed, reason: ReasonNoOrigin},
+			{name: "no Origin, HEAD", method: "HEAD", status: 202, want: passed, reason: ReasonNoOrigin},
+			{name: "no Origin, POST", method: "POST", status: 403, want: denied, reason: ReasonNoOriginUnsafe},
+			{name: "no Origin, PUT", method: "PUT", status: 403, want: denied, reason: ReasonNoOriginUnsafe},
+			{name: "no Origin, DELETE", method: "DELETE", status: 403, want: denied, reason: ReasonNoOriginUnsafe},
+			{name: "no Origin, PATCH", method: "PATCH", status: 403, want: denied, reason: ReasonNoOriginUnsafe},
+			{name: "no Origin, a method of its own", method: "PURGE", status: 403, want: denied, reason: ReasonNoOriginUnsafe},
+			{name: "no Origin, get in lower case", method: "get", status: 403, want: denied, reason: ReasonNoOriginUnsafe},
+			{name: "no Origin, TRACE", method: "TRACE", status: 403, want: denied, reason: ReasonNoOriginUnsafe},
+			{name: "no Origin, POST, AMP-Same-Origin", method: "POST", headers: []string{"AMP-Same-Origin: true"}, status: 202, want: passed, reason: ReasonSameOrigin},
+			{name: "no Origin, POST, AMP-Same-Origin, same-origin", method: "POST", headers: []string{"AMP-Same-Origin: true", "Sec-Fetch-Site: same-origin"}, status: 202, want: passed, reason: ReasonSameOrigin},
+			{name: "no Origin, POST, AMP-Same-Origin, cross-site", method: "POST", headers: []string{"AMP-Same-Origin: true", "Sec-Fetch-Site: cross-site"}, status: 403, want: denied, reason: ReasonNoOriginUnsafe},
+			{name: "no Origin, POST, AMP-Same-Origin, same-site", method: "POST", headers: []string{"AMP-Same-Origin: true", "Sec-Fetch-Site: same-site"}, status: 403, want: denied, reason: ReasonNoOriginUnsafe},
+			{name: "no Origin, POST, AMP-Same-Origin, none", method: "POST", headers: []string{"AMP-Same-Origin: true", "Sec-Fetch-Site: none"}, status: 403, want: denied, reason: ReasonNoOriginUnsafe},
+			{name: "no Origin, POST, same-origin alone", method: "POST", headers: []string{"Sec-Fetch-Site: same-origin"}, status: 403, want: denied, reason: ReasonNoOriginUnsafe},
+			{name: "no Origin, POST, AMP-Same-Origin True", method: "POST", headers: []string{"AMP-Same-Origin: True"}, status: 403, want: denied, reason: ReasonNoOriginUnsafe},
+			{name: "no Origin, POST, AMP-Same-Origin 1", method: "POST", headers: []string{"AMP-Same-Origin: 1"}, status: 403, want: denied, reason: ReasonNoOriginUnsafe},
+			{name: "no Origin, POST, AMP-Same-Origin twice", method: "POST", headers: []string{"AMP-Same-Origin: true", "AMP-Same-Origin: true"}, status: 403, want: denied, reason: ReasonNoOriginUnsafe},
 
-			{"preflight", "OPTIONS", []string{origin(cacheOrigin), asksPOST}, 204, []string{varyOuter, acao(cacheOrigin), creds, acamPOST}, ReasonCacheOrigin},
-			{"preflight for GET", "OPTIONS", []string{origin(hashOrigin), "Access-Control-Request-Method: GET"}, 204, []string{varyOuter, acao(hashOrigin), creds, "Access-Control-Allow-Methods: GET"}, ReasonCacheOriginHash},
-			{"preflight with header", "OPTIONS", []string{origin(cacheOrigin), asksPOST, asks("content-type")}, 204, []string{varyOuter, acao(cacheOrigin), creds, acamPOST, acah("content-type")}, ReasonCacheOrigin},
-			{"preflight with odd spacing", "OPTIONS", []string{origin(cacheOrigin), asksPOST, asks(" ,\tContent-Type ,, ")}, 204, []string{varyOuter, acao(cacheOrigin), creds, acamPOST, acah(" ,\tContent-Type ,, ")}, ReasonCacheOrigin},
-			{"preflight with an empty list", "OPTIONS", []string{origin(cacheOrigin), asksPOST, asks("")}, 204, []string{varyOuter, acao(cacheOrigin), creds, acamPOST}, ReasonCacheOrigin},
-			{"preflight from an own origin, redirected", "OPTIONS", []string{origin(ownOrigin), asksPOST, asks("amp-same-origin,content-type")}, 204, []string{varyOuter, acao(ownOrigin), creds, acamPOST, acah("amp-same-origin,content-type")}, ReasonOwnOrigin},
-			{"preflight from a cache for amp-same-origin", "OPTIONS", []string{origin(cacheOrigin), asksPOST, asks("amp-same-origin")}, 403, deniedPreflight, ReasonHeaderNotAllowed},
-			{"preflight from a hash prefix for amp-same-origin", "OPTIONS", []string{origin(hashOrigin), asksPOST, asks("AMP-Same-Origin")}, 403, deniedPreflight, ReasonHeaderNotAllowed},
-			{"preflight from an extra origin for amp-same-origin", "OPTIONS", []string{origin(playgroundOrigin), asksPOST, asks("amp-same-origin")}, 403, deniedPreflight, ReasonHeaderNotAllowed},
-			{"preflight with a header that is not allowed", "OPTIONS", []string{origin(cacheOrigin), asksPOST, asks("content-type,authorization")}, 403, deniedPreflight, ReasonHeaderNotAllowed},
-			{"preflight for a method that is not allowed", "OPTIONS", []string{origin(cacheOrigin), "Access-Control-Request-Method: DELETE"}, 403, deniedPreflight, ReasonMethodNotAllowed},
-			{"preflight for a method in lower case", "OPTIONS", []string{origin(cacheOrigin), "Access-Control-Request-Method: post"}, 403, deniedPreflight, ReasonMethodNotAllowed},
-			{"preflight for two methods", "OPTIONS", []string{origin(cacheOrigin), asksPOST, asksPOST}, 403, deniedPreflight, ReasonMethodNotAllowed},
-			{"preflight for no method", "OPTIONS", []string{origin(cacheOrigin), "Access-Control-Request-Method: "}, 403, deniedPreflight, ReasonMethodNotAllowed},
-			{"preflight of another publisher", "OPTIONS", []string{origin(evilOrigin), asksPOST}, 403, deniedPreflight, ReasonPublisherNotAllowed},
-			{"preflight of another publisher, for a method that is not allowed", "OPTIONS", []string{origin(evilOrigin), "Access-Control-Request-Method: DELETE"}, 403, deniedPreflight, ReasonPublisherNotAllowed},
-			{"preflight cannot be same-origin", "OPTIONS", []string{origin(evilOrigin), asksPOST, "Sec-Fetch-Site: same-origin"}, 403, deniedPreflight, ReasonPublisherNotAllowed},
-			{"preflight for a private network", "OPTIONS", []string{origin(cacheOrigin), asksPOST, "Access-Control-Request-Private-Network: true"}, 204, []string{varyOuter, acao(cacheOrigin), creds, acamPOST}, ReasonCacheOrigin},
+			{name: "preflight", method: "OPTIONS", headers: []string{origin(cacheOrigin), asksPOST}, status: 204, want: []string{varyOuter, acao(cacheOrigin), creds, acamPOST}, reason: ReasonCacheOrigin},
+			{name: "preflight for GET", method: "OPTIONS", headers: []string{origin(hashOrigin), "Access-Control-Request-Method: GET"}, status: 204, want: []string{varyOuter, acao(hashOrigin), creds, "Access-Control-Allow-Methods: GET"}, reason: ReasonCacheOriginHash},
+			{name: "preflight with header", method: "OPTIONS", headers: []string{origin(cacheOrigin), asksPOST, asks("content-type")}, status: 204, want: []string{varyOuter, acao(cacheOrigin), creds, acamPOST, acah("content-type")}, reason: ReasonCacheOrigin},
+			{name: "preflight with odd spacing", method: "OPTIONS", headers: []string{origin(cacheOrigin), asksPOST, asks(" ,\tContent-Type ,, ")}, status: 204, want: []string{varyOuter, acao(cacheOrigin), creds, acamPOST, acah(" ,\tContent-Type ,, ")}, reason: ReasonCacheOrigin},
+			{name: "preflight with an empty list", method: "OPTIONS", headers: []string{origin(cacheOrigin), asksPOST, asks("")}, status: 204, want: []string{varyOuter, acao(cacheOrigin), creds, acamPOST}, reason: ReasonCacheOrigin},
+			{name: "preflight from an own origin, redirected", method: "OPTIONS", headers: []string{origin(ownOrigin), asksPOST, asks("amp-same-origin,content-type")}, status: 204, want: []string{varyOuter, acao(ownOrigin), creds, acamPOST, acah("amp-same-origin,content-type")}, reason: ReasonOwnOrigin},
+			{name: "preflight from a cache for amp-same-origin", method: "OPTIONS", headers: []string{origin(cacheOrigin), asksPOST, asks("amp-same-origin")}, status: 403, want: deniedPreflight, reason: ReasonHeaderNotAllowed},
+			{name: "preflight from a hash prefix for amp-same-origin", method: "OPTIONS", headers: []string{origin(hashOrigin), asksPOST, asks("AMP-Same-Origin")}, status: 403, want: deniedPreflight, reason: ReasonHeaderNotAllowed},
+			{name: "preflight from an extra origin for amp-same-origin", method: "OPTIONS", headers: []string{origin(playgroundOrigin), asksPOST, asks("amp-same-origin")}, status: 403, want: deniedPreflight, reason: ReasonHeaderNotAllowed},
+			{name: "preflight with a header that is not allowed", method: "OPTIONS", headers: []string{origin(cacheOrigin), asksPOST, asks("content-type,authorization")}, status: 403, want: deniedPreflight, reason: ReasonHeaderNotAllowed},
+			{name: "preflight for a method that is not allowed", method: "OPTIONS", headers: []string{origin(cacheOrigin), "Access-Control-Request-Method: DELETE"}, status: 403, want: deniedPreflight, reason: ReasonMethodNotAllowed},
+			{name: "preflight for a method in lower case", method: "OPTIONS", headers: []string{origin(cacheOrigin), "Access-Control-Request-Method: post"}, status: 403, want: deniedPreflight, reason: ReasonMethodNotAllowed},
+			{name: "preflight for two methods", method: "OPTIONS", headers: []string{origin(cacheOrigin), asksPOST, asksPOST}, status: 403, want: deniedPreflight, reason: ReasonMethodNotAllowed},
+			{name: "preflight for no method", method: "OPTIONS", headers: []string{origin(cacheOrigin), "Access-Control-Request-Method: "}, status: 403, want: deniedPreflight, reason: ReasonMethodNotAllowed},
+			{name: "preflight of another publisher", method: "OPTIONS", headers: []string{origin(evilOrigin), asksPOST}, status: 403, want: deniedPreflight, reason: ReasonPublisherNotAllowed},
+			{name: "preflight of another publisher, for a method that is not allowed", method: "OPTIONS", headers: []string{origin(evilOrigin), "Access-Control-Request-Method: DELETE"}, status: 403, want: deniedPreflight, reason: ReasonPublisherNotAllowed},
+			{name: "preflight cannot be same-origin", method: "OPTIONS", headers: []string{origin(evilOrigin), asksPOST, "Sec-Fetch-Site: same-origin"}, status: 403, want: deniedPreflight, reason: ReasonPublisherNotAllowed},
+			{name: "preflight for a private network", method: "OPTIONS", headers: []string{origin(cacheOrigin), asksPOST, "Access-Control-Request-Private-Network: true"}, status: 204, want: []string{varyOuter, acao(cacheOrigin), creds, acamPOST}, reason: ReasonCacheOrigin},
 
-			{"OPTIONS that is no preflight", "OPTIONS", []string{origin(cacheOrigin)}, 202, []string{varyOuter, varySpy, ran, acao(cacheOrigin), creds, exposed}, ReasonCacheOrigin},
-			{"OPTIONS without Origin", "OPTIONS", []string{asksPOST}, 202, []string{varyOuter, varySpy, ran}, ReasonNoOrigin},
-			{"OPTIONS of another publisher", "OPTIONS", []string{origin(evilOrigin)}, 403, deniedPreflight, ReasonPublisherNotAllowed},
-			{"GET with a preflight's header", "GET", []string{origin(cacheOrigin), asksPOST}, 202, granted(cacheOrigin), ReasonCacheOrigin},
+			{name: "OPTIONS that is no preflight", method: "OPTIONS", headers: []string{origin(cacheOrigin)}, status: 202, want: []string{varyOuter, varySpy, ran, acao(cacheOrigin), creds, exposed}, reason: ReasonCacheOrigin},
+			{name: "OPTIONS without Origin", method: "OPTIONS", headers: []string{asksPOST}, status: 202, want: []string{varyOuter, varySpy, ran}, reason: ReasonNoOrigin},
+			{name: "OPTIONS of another publisher", method: "OPTIONS", headers: []string{origin(evilOrigin)}, status: 403, want: deniedPreflight, reason: ReasonPublisherNotAllowed},
+			{name: "GET with a preflight's header", method: "GET", headers: []string{origin(cacheOrigin), asksPOST}, status: 202, want: granted(cacheOrigin), reason: ReasonCacheOrigin},
 		}},
-		{"not credentialed, with lists", func(cfg *Config) {
+		{name: "not credentialed, with lists", change: func(cfg *Config) {
 			cfg.Credentialed = false
 			cfg.Methods = []string{"PUT", "Custom"}
 			cfg.RequestHeaders = []string{"X-Requested-With", "Authorization", "X-Kind"}
 			cfg.ResponseHeaders = []string{"X-A", "X-B"}
 			cfg.MaxAge = 10 * time.Minute
-		}, []request{
-			{"cache origin", "GET", []string{origin(cacheOrigin)}, 202, append(passed[:3:3], acao(cacheOrigin), "Access-Control-Expose-Headers: X-A,X-B"), ReasonCacheOrigin},
-			{"preflight", "OPTIONS", []string{origin(cacheOrigin), "Access-Control-Request-Method: PUT", asks("authorization,x-requested-with")}, 204,
-				[]string{varyOuter, acao(cacheOrigin), "Access-Control-Allow-Methods: PUT", acah("authorization,x-requested-with"), "Access-Control-Max-Age: 600"}, ReasonCacheOrigin},
-			{"preflight with several lines", "OPTIONS", []string{origin(cacheOrigin), "Access-Control-Request-Method: Custom", asks("authorization"), asks("x-requested-with")}, 204,
-				[]string{varyOuter, acao(cacheOrigin), "Access-Control-Allow-Methods: Custom", acah("authorization,x-requested-with"), "Access-Control-Max-Age: 600"}, ReasonCacheOrigin},
-			{"preflight with a name that only Unicode folding makes an allowed one", "OPTIONS", []string{origin(cacheOrigin), asksPOST, asks("x-\u212aind")}, 403, deniedPreflight, ReasonHeaderNotAllowed},
-			{"preflight for a method in another case", "OPTIONS", []string{origin(cacheOrigin), "Access-Control-Request-Method: CUSTOM"}, 403, deniedPreflight, ReasonMethodNotAllowed},
+		}, requests: []request{
+			{name: "cache origin", method: "GET", headers: []string{origin(cacheOrigin)}, status: 202, want: append(passed[:3:3], acao(cacheOrigin), "Access-Control-Expose-Headers: X-A,X-B"), reason: ReasonCacheOrigin},
+			{name: "preflight", method: "OPTIONS", headers: []string{origin(cacheOrigin), "Access-Control-Request-Method: PUT", asks("authorization,x-requested-with")}, status: 204,
+				want: []string{varyOuter, acao(cacheOrigin), "Access-Control-Allow-Methods: PUT", acah("authorization,x-requested-with"), "Access-Control-Max-Age: 600"}, reason: ReasonCacheOrigin},
+			{name: "preflight with several lines", method: "OPTIONS", headers: []string{origin(cacheOrigin), "Access-Control-Request-Method: Custom", asks("authorization"), asks("x-requested-with")}, status: 204,
+				want: []string{varyOuter, acao(cacheOrigin), "Access-Control-Allow-Methods: Custom", acah("authorization,x-requested-with"), "Access-Control-Max-Age: 600"}, reason: ReasonCacheOrigin},
+			{name: "preflight with a name that only Unicode folding makes an allowed one", method: "OPTIONS", headers: []string{origin(cacheOrigin), asksPOST, asks("x-\u212aind")}, status: 403, want: deniedPreflight, reason: ReasonHeaderNotAllowed},
+			{name: "preflight for a method in another case", method: "OPTIONS", headers: []string{origin(cacheOrigin), "Access-Control-Request-Method: CUSTOM"}, status: 403, want: deniedPreflight, reason: ReasonMethodNotAllowed},
 		}},
-		{"origins that also belong to publishers", func(cfg *Config) { cfg.Origins = []string{ownOrigin, cacheOrigin, evilOrigin} }, []request{
-			{"own origin", "OPTIONS", []string{origin(ownOrigin), asksPOST, asks("amp-same-origin")}, 204, []string{varyOuter, acao(ownOrigin), creds, acamPOST, acah("amp-same-origin")}, ReasonOwnOrigin},
-			{"cache origin", "GET", []string{origin(cacheOrigin)}, 202, granted(cacheOrigin), ReasonCacheOrigin},
-			{"a cache origin of a publisher that is not allowed", "GET", []string{origin(evilOrigin)}, 202, granted(evilOrigin), ReasonExtraOrigin},
+		{name: "origins that also belong to publishers", change: func(cfg *Config) { cfg.Origins = []string{ownOrigin, cacheOrigin, evilOrigin} }, requests: []request{
+			{name: "own origin", method: "OPTIONS", headers: []string{origin(ownOrigin), asksPOST, asks("amp-same-origin")}, status: 204, want: []string{varyOuter, acao(ownOrigin), creds, acamPOST, acah("amp-same-origin")}, reason: ReasonOwnOrigin},
+			{name: "cache origin", method: "GET", headers: []string{origin(cacheOrigin)}, status: 202, want: granted(cacheOrigin), reason: ReasonCacheOrigin},
+			{name: "a cache origin of a publisher that is not allowed", method: "GET", headers: []string{origin(evilOrigin)}, status: 202, want: granted(evilOrigin), reason: ReasonExtraOrigin},
 		}},
-		{"nothing exposed", func(cfg *Config) { cfg.ResponseHeaders = []string{} }, []request{
-			{"cache origin", "GET", []string{origin(cacheOrigin)}, 202, append(passed[:3:3], acao(cacheOrigin), creds), ReasonCacheOrigin},
+		{name: "nothing exposed", change: func(cfg *Config) { cfg.ResponseHeaders = []string{} }, requests: []request{
+			{name: "cache origin", method: "GET", headers: []string{origin(cacheOrigin)}, status: 202, want: append(passed[:3:3], acao(cacheOrigin), creds), reason: ReasonCacheOrigin},
 		}},
-		{"one cache", func(cfg *Config) { cfg.Caches = DefaultCaches()[:1] }, []request{
-			{"the cache that is trusted", "GET", []string{origin(cacheOrigin)}, 202, granted(cacheOrigin), ReasonCacheOrigin},
-			{"a cache that is not trusted", "GET", []string{origin(bingOrigin)}, 403, denied, ReasonUnknownHost},
+		{name: "one cache", change: func(cfg *Config) { cfg.Caches = DefaultCaches()[:1] }, requests: []request{
+			{name: "the cache that is trusted", method: "GET", headers: []string{origin(cacheOrigin)}, status: 202, want: granted(cacheOrigin), reason: ReasonCacheOrigin},
+			{name: "a cache that is not trusted", method: "GET", headers: []string{origin(bingOrigin)}, status: 403, want: denied, reason: ReasonUnknownHost},
 		}},
-		{"report only", func(cfg *Config) { cfg.ReportOnly = true }, []request{
-			{"allowed", "GET", []string{origin(cacheOrigin)}, 202, granted(cacheOrigin), ReasonCacheOrigin},
-			{"another publisher", "POST", []string{origin(evilOrigin)}, 202, passed, ReasonPublisherNotAllowed},
-			{"no Origin, POST", "POST", nil, 202, passed, ReasonNoOriginUnsafe},
-			{"allowed preflight", "OPTIONS", []string{origin(cacheOrigin), asksPOST}, 204, []string{varyOuter, acao(cacheOrigin), creds, acamPOST}, ReasonCacheOrigin},
-			{"denied preflight", "OPTIONS", []string{origin(evilOrigin), asksPOST}, 202, []string{varyOuter, varySpy, ran}, ReasonPublisherNotAllowed},
+		{name: "report only", change: func(cfg *Config) { cfg.ReportOnly = true }, requests: []request{
+			{name: "allowed", method: "GET", headers: []string{origin(cacheOrigin)}, status: 202, want: granted(cacheOrigin), reason: ReasonCacheOrigin},
+			{name: "another publisher", method: "POST", headers: []string{origin(evilOrigin)}, status: 202, want: passed, reason: ReasonPublisherNotAllowed},
+			{name: "no Origin, POST", method: "POST", status: 202, want: passed, reason: ReasonNoOriginUnsafe},
+			{name: "allowed preflight", method: "OPTIONS", headers: []string{origin(cacheOrigin), asksPOST}, status: 204, want: []string{varyOuter, acao(cacheOrigin), creds, acamPOST}, reason: ReasonCacheOrigin},
+			{name: "denied preflight", method: "OPTIONS", headers: []string{origin(evilOrigin), asksPOST}, status: 202, want: []string{varyOuter, varySpy, ran}, reason: ReasonPublisherNotAllowed},
 		}},
-		{"denied handler", func(cfg *Config) {
+		{name: "denied handler", change: func(cfg *Config) {
 			cfg.Denied = func(w http.ResponseWriter, r *http.Request, d Decision) {
 				w.Header().Set("X-Denied", d.Origin)
 				w.WriteHeader(http.StatusTeapot)
 			}
-		}, []request{
-			{"allowed", "GET", []string{origin(cacheOrigin)}, 202, granted(cacheOrigin), ReasonCacheOrigin},
-			{"denied", "GET", []string{origin(evilOrigin)}, 418, []string{varyOwn, noStore, "X-Denied: " + evilOrigin}, ReasonPublisherNotAllowed},
-			{"denied preflight", "OPTIONS", []string{origin(evilOrigin), asksPOST}, 418, []string{varyOuter, noStore, "X-Denied: " + evilOrigin}, ReasonPublisherNotAllowed},
+		}, requests: []request{
+			{name: "allowed", method: "GET", headers: []string{origin(cacheOrigin)}, status: 202, want: granted(cacheOrigin), reason: ReasonCacheOrigin},
+			{name: "denied", method: "GET", headers: []string{origin(evilOrigin)}, status: 418, want: []string{varyOwn, noStore, "X-Denied: " + evilOrigin}, reason: ReasonPublisherNotAllowed},
+			{name: "denied preflight", method: "OPTIONS", headers: []string{origin(evilOrigin), asksPOST}, status: 418, want: []string{varyOuter, noStore, "X-Denied: " + evilOrigin}, reason: ReasonPublisherNotAllowed},
 		}},
-		{"http own origins", func(cfg *Config) {
+		{name: "http own origins", change: func(cfg *Config) {
 			cfg.DangerouslyAllowHTTPOwnOrigins = true
 			cfg.Caches = []Cache{{ID: "own", CacheDomain: "cdn.example.net"}}
 			cfg.Publishers = []string{"www.example.com", "*.net"}
 			cfg.DangerouslyAllowPublicSuffixWildcards = true
-		}, []request{
-			{"own origin", "GET", []string{origin("http://www.example.com")}, 202, granted("http://www.example.com"), ReasonOwnOrigin},
-			{"another host", "GET", []string{origin("http://evil.example")}, 403, denied, ReasonUnknownHost},
-			{"a cache over http", "GET", []string{origin("http://www-example-com.cdn.ampproject.org")}, 403, denied, ReasonUnknownHost},
-			{"a cache over http, below a pattern", "GET", []string{origin("http://cdn.example.net")}, 403, denied, ReasonUnknownHost},
-			{"another scheme", "GET", []string{origin("ftp://www.example.com")}, 403, denied, ReasonNotHTTPS},
+		}, requests: []request{
+			{name: "own origin", method: "GET", headers: []string{origin("http://www.example.com")}, status: 202, want: granted("http://www.example.com"), reason: ReasonOwnOrigin},
+			{name: "another host", method: "GET", headers: []string{origin("http://evil.example")}, status: 403, want: denied, reason: ReasonUnknownHost},
+			{name: "a cache over http", method: "GET", headers: []string{origin("http://www-example-com.cdn.ampproject.org")}, status: 403, want: denied, reason: ReasonUnknownHost},
+			{name: "a cache over http, below a pattern", method: "GET", headers: []string{origin("http://cdn.example.net")}, status: 403, want: denied, reason: ReasonUnknownHost},
+			{name: "another scheme", method: "GET", headers: []string{origin("ftp://www.example.com")}, status: 403, want: denied, reason: ReasonNotHTTPS},
 		}},
-		{"unsafe requests without Origin", func(cfg *Config) { cfg.DangerouslyAllowUnsafeRequestsWithoutOrigin = true }, []request{
-			{"no Origin, POST", "POST", nil, 202, passed, ReasonNoOrigin},
-			{"another publisher", "POST", []string{origin(evilOrigin)}, 403, denied, ReasonPublisherNotAllowed},
+		{name: "unsafe requests without Origin", change: func(cfg *Config) { cfg.DangerouslyAllowUnsafeRequestsWithoutOrigin = true }, requests: []request{
+			{name: "no Origin, POST", method: "POST", status: 202, want: passed, reason: ReasonNoOrigin},
+			{name: "another publisher", method: "POST", headers: []string{origin(evilOrigin)}, status: 403, want: denied, reason: ReasonPublisherNotAllowed},
 		}},
 	} {
 		for _, email := range []bool{false, true} {
@@ -245,11 +245,14 @@ func TestTheRequestTable(t *testing.T) {
 					cfg.Email.Senders = []string{"news@example.com"} // which changes only Vary
 				}
 				for _, test := range config.requests {
-					want := headers(test.want...)
-					if i := slices.Index(want["Vary"], "Outer, Origin"); email && i >= 0 {
-						want["Vary"][i] = "Outer, Origin, AMP-Email-Sender"
-					}
-					checkRequest(t, cfg, test, "?__amp_source_origin=https%3A%2F%2Fwww.example.com", want)
+					t.Run(test.name, func(t *testing.T) {
+						want := headers(test.want...)
+						if i := slices.Index(want["Vary"], "Outer, Origin"); email && i >= 0 {
+							want["Vary"][i] = "Outer, Origin, AMP-Email-Sender"
+						}
+						test.query = "?__amp_source_origin=https%3A%2F%2Fwww.example.com"
+						checkRequest(t, cfg, test, want)
+					})
 				}
 			})
 		}
@@ -260,6 +263,7 @@ func TestTheRequestTable(t *testing.T) {
 type request struct {
 	name    string
 	method  string
+	query   string // "" or begins with "?"
 	headers []string
 	status  int // 202 if the handler runs
 	want    []string
@@ -268,20 +272,19 @@ type request struct {
 
 // checkRequest sends one request and compares the complete result. It must be the same
 // whether the publishers are listed or known to a Source.
-func checkRequest(t *testing.T, cfg Config, test request, query string, want http.Header) {
+func checkRequest(t *testing.T, cfg Config, test request, want http.Header) {
 	t.Helper()
-	checkRequestWith(t, cfg, test, query, want)
+	t.Run("listed", func(t *testing.T) { checkRequestWith(t, cfg, test, want) })
 	cfg, _ = withSource(cfg)
-	test.name += ", with a Source"
-	checkRequestWith(t, cfg, test, query, want)
+	t.Run("of a Source", func(t *testing.T) { checkRequestWith(t, cfg, test, want) })
 }
 
-func checkRequestWith(t *testing.T, cfg Config, test request, query string, want http.Header) {
+func checkRequestWith(t *testing.T, cfg Config, test request, want http.Header) {
 	t.Helper()
 	var observed []Decision
 	cfg.Observe = func(r *http.Request, d Decision) { observed = append(observed, d) }
 	m := newMiddleware(t, cfg)
-	r := httptest.NewRequest(test.method, "https://api.example.org/data"+query, nil)
+	r := httptest.NewRequest(test.method, "https://api.example.org/data"+test.query, nil)
 	for key, values := range headers(test.headers...) {
 		r.Header[key] = values
 	}
@@ -292,26 +295,26 @@ func checkRequestWith(t *testing.T, cfg Config, test request, query string, want
 	m.Wrap(handler).ServeHTTP(rec, r)
 
 	if !reflect.DeepEqual(rec.Header(), want) {
-		t.Errorf("%s: headers\n%v; want\n%v", test.name, rec.Header(), want)
+		t.Errorf("headers\n%v; want\n%v", rec.Header(), want)
 	}
 	if rec.Code != test.status || handler.ran != (test.status == http.StatusAccepted) {
-		t.Errorf("%s: status %d, the handler ran: %t; want %d", test.name, rec.Code, handler.ran, test.status)
+		t.Errorf("status %d, the handler ran: %t; want %d", rec.Code, handler.ran, test.status)
 	}
 	if d.Reason != test.reason {
-		t.Errorf("%s: reason %q; want %q", test.name, d.Reason, test.reason)
+		t.Errorf("reason %q; want %q", d.Reason, test.reason)
 	}
 	if len(observed) != 1 || observed[0] != d {
-		t.Errorf("%s: observed %+v; want once %+v", test.name, observed, d)
+		t.Errorf("observed %+v; want once %+v", observed, d)
 	}
 	if s := m.Stats(); s[test.reason] != 1 || s.Allowed()+s.Denied() != 1 {
-		t.Errorf("%s: counted as %v", test.name, s)
+		t.Errorf("counted as %v", s)
 	}
 	hint := ""
 	if test.reason == ReasonNoOriginUnsafe {
 		hint = `; same-origin requests of the AMP runtime have "AMP-Same-Origin: true"`
 	}
 	if rec.Code == http.StatusForbidden && rec.Body.String() != "Forbidden: "+test.reason.String()+hint+"\n" {
-		t.Errorf("%s: body %q", test.name, rec.Body)
+		t.Errorf("body %q", rec.Body)
 	}
 }
 
@@ -336,13 +339,15 @@ func TestADecisionNamesThePublisherAndTheCache(t *testing.T) {
 		{Reason: ReasonMalformed, Origin: "https://"},
 		{Reason: ReasonMalformed, Origin: "example.com"},
 	} {
-		if got := m.CheckOrigin(want.Origin); got != want {
-			t.Errorf("got  %+v\nwant %+v", got, want)
-		}
-		r := &http.Request{Method: "GET", Header: http.Header{"Origin": {want.Origin}}}
-		if got := m.Check(r); got != want {
-			t.Errorf("Check: got  %+v\nwant %+v", got, want)
-		}
+		t.Run(want.Origin, func(t *testing.T) {
+			if got := m.CheckOrigin(want.Origin); got != want {
+				t.Errorf("got  %+v\nwant %+v", got, want)
+			}
+			r := &http.Request{Method: "GET", Header: http.Header{"Origin": {want.Origin}}}
+			if got := m.Check(r); got != want {
+				t.Errorf("Check: got  %+v\nwant %+v", got, want)
+			}
+		})
 	}
 }
 
@@ -451,15 +456,17 @@ func TestADenialDropsAnOuterContentLength(t *testing.T) {
 // handler takes, and must not be able to change what is sent.
 func TestObserveSeesTheRequestBeforeAnythingIsWritten(t *testing.T) {
 	for _, origin := range []string{cacheOrigin, evilOrigin} {
-		rec, handler, observed := httptest.NewRecorder(), new(spy), false
-		cfg := testConfig()
-		cfg.Observe = func(*http.Request, Decision) {
-			observed = !handler.ran && len(rec.Header()) == 0 && rec.Body.Len() == 0
-		}
-		newMiddleware(t, cfg).Wrap(handler).ServeHTTP(rec, &http.Request{Method: "GET", Header: headers("Origin: " + origin)})
-		if !observed {
-			t.Errorf("%s: observed late, or not at all", origin)
-		}
+		t.Run(origin, func(t *testing.T) {
+			rec, handler, observed := httptest.NewRecorder(), new(spy), false
+			cfg := testConfig()
+			cfg.Observe = func(*http.Request, Decision) {
+				observed = !handler.ran && len(rec.Header()) == 0 && rec.Body.Len() == 0
+			}
+			newMiddleware(t, cfg).Wrap(handler).ServeHTTP(rec, &http.Request{Method: "GET", Header: headers("Origin: " + origin)})
+			if !observed {
+				t.Errorf("%s: observed late, or not at all", origin)
+			}
+		})
 	}
 }
 
@@ -472,22 +479,24 @@ func TestFilesKeepTheirHeaders(t *testing.T) {
 		origin, line string
 		status       int
 	}{
-		{cacheOrigin, "Accept: */*", http.StatusOK},
-		{cacheOrigin, "If-Modified-Since: " + time.Unix(1e9, 0).UTC().Format(http.TimeFormat), http.StatusNotModified},
-		{cacheOrigin, "Range: bytes=0-1", http.StatusPartialContent},
-		{cacheOrigin, "Range: bytes=9-10", http.StatusRequestedRangeNotSatisfiable},
-		{evilOrigin, "Accept: */*", http.StatusForbidden},
+		{origin: cacheOrigin, line: "Accept: */*", status: http.StatusOK},
+		{origin: cacheOrigin, line: "If-Modified-Since: " + time.Unix(1e9, 0).UTC().Format(http.TimeFormat), status: http.StatusNotModified},
+		{origin: cacheOrigin, line: "Range: bytes=0-1", status: http.StatusPartialContent},
+		{origin: cacheOrigin, line: "Range: bytes=9-10", status: http.StatusRequestedRangeNotSatisfiable},
+		{origin: evilOrigin, line: "Accept: */*", status: http.StatusForbidden},
 	} {
-		rec := httptest.NewRecorder()
-		r := httptest.NewRequest("GET", "/font.woff2", nil)
-		r.Header = headers("Origin: "+test.origin, test.line)
-		h.ServeHTTP(rec, r)
-		want := test.origin
-		if test.status == http.StatusForbidden {
-			want = ""
-		}
-		if got := rec.Header(); rec.Code != test.status || got.Get("Access-Control-Allow-Origin") != want || got.Get("Vary") != "Origin" {
-			t.Errorf("%s, %s: status %d, headers %v", test.origin, test.line, rec.Code, got)
-		}
+		t.Run(test.origin, func(t *testing.T) {
+			rec := httptest.NewRecorder()
+			r := httptest.NewRequest("GET", "/font.woff2", nil)
+			r.Header = headers("Origin: "+test.origin, test.line)
+			h.ServeHTTP(rec, r)
+			want := test.origin
+			if test.status == http.StatusForbidden {
+				want = ""
+			}
+			if got := rec.Header(); rec.Code != test.status || got.Get("Access-Control-Allow-Origin") != want || got.Get("Vary") != "Origin" {
+				t.Errorf("%s, %s: status %d, headers %v", test.origin, test.line, rec.Code, got)
+			}
+		})
 	}
 }

@@ -107,16 +107,18 @@ func TestREADMEsCommandsAreRun(t *testing.T) {
 	t.Parallel()
 	ci := file(t, ".ci/run")
 	for _, name := range []string{"README.md", "bench/README.md", "e2e/README.md"} {
-		for _, block := range blocks(t, file(t, name), "sh") {
-			if strings.Contains(block, "../ampcors") {
-				continue // TestACheckoutCanBeUsed
-			}
-			for line := range strings.Lines(block) {
-				if command := "\n" + strings.TrimSpace(line); !strings.Contains(ci, command) {
-					t.Errorf("CI does not run %q of %s", line, name)
+		t.Run(name, func(t *testing.T) {
+			for _, block := range blocks(t, file(t, name), "sh") {
+				if strings.Contains(block, "../ampcors") {
+					continue // TestACheckoutCanBeUsed
+				}
+				for line := range strings.Lines(block) {
+					if command := "\n" + strings.TrimSpace(line); !strings.Contains(ci, command) {
+						t.Errorf("CI does not run %q of %s", line, name)
+					}
 				}
 			}
-		}
+		})
 	}
 }
 
@@ -189,7 +191,9 @@ func TestREADMEsCodeIsThatOfTestedPrograms(t *testing.T) {
 		block := blocks(t, section("In your framework"), "go")[0]
 		functions := regexp.MustCompile(`(?m)^// .*\n`).Split(block, -1)[1:]
 		for i, framework := range []string{"gin", "echo", "fiber"} {
-			has(t, "examples/frameworks/"+framework+"/main.go", functions[i])
+			t.Run(framework, func(t *testing.T) {
+				has(t, "examples/frameworks/"+framework+"/main.go", functions[i])
+			})
 		}
 	})
 	t.Run("the table of frameworks", func(t *testing.T) {

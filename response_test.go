@@ -32,26 +32,28 @@ func TestThreatVaryOnSeveralLines(t *testing.T) {
 		before []string
 		want   string
 	}{
-		{testConfig(), nil, "Origin"},
-		{testConfig(), []string{"Vary: Accept"}, "Accept, Origin"},
-		{testConfig(), []string{"Vary: Accept", "Vary: Cookie"}, "Accept, Cookie, Origin"},
-		{testConfig(), []string{"Vary: Origin"}, "Origin"},
-		{testConfig(), []string{"Vary: Accept , origin"}, "Accept , origin"},
-		{testConfig(), []string{"Vary: Accept", "Vary: origin"}, "Accept, origin"},
-		{testConfig(), []string{"Vary: X-Origin"}, "X-Origin, Origin"},
-		{testConfig(), []string{"Vary: *"}, "*, Origin"},
-		{email, []string{"Vary: Origin"}, "Origin, AMP-Email-Sender"},
-		{email, []string{"Vary: Accept"}, "Accept, Origin, AMP-Email-Sender"},
+		{cfg: testConfig(), before: nil, want: "Origin"},
+		{cfg: testConfig(), before: []string{"Vary: Accept"}, want: "Accept, Origin"},
+		{cfg: testConfig(), before: []string{"Vary: Accept", "Vary: Cookie"}, want: "Accept, Cookie, Origin"},
+		{cfg: testConfig(), before: []string{"Vary: Origin"}, want: "Origin"},
+		{cfg: testConfig(), before: []string{"Vary: Accept , origin"}, want: "Accept , origin"},
+		{cfg: testConfig(), before: []string{"Vary: Accept", "Vary: origin"}, want: "Accept, origin"},
+		{cfg: testConfig(), before: []string{"Vary: X-Origin"}, want: "X-Origin, Origin"},
+		{cfg: testConfig(), before: []string{"Vary: *"}, want: "*, Origin"},
+		{cfg: email, before: []string{"Vary: Origin"}, want: "Origin, AMP-Email-Sender"},
+		{cfg: email, before: []string{"Vary: Accept"}, want: "Accept, Origin, AMP-Email-Sender"},
 	} {
-		for _, origin := range []string{cacheOrigin, evilOrigin, ""} {
-			r := httptest.NewRequest("GET", "/", nil)
-			if origin != "" {
-				r.Header.Set("Origin", origin)
+		t.Run(test.want, func(t *testing.T) {
+			for _, origin := range []string{cacheOrigin, evilOrigin, ""} {
+				r := httptest.NewRequest("GET", "/", nil)
+				if origin != "" {
+					r.Header.Set("Origin", origin)
+				}
+				if got := behind(t, test.cfg, r, test.before...).Header()["Vary"]; !slices.Equal(got, []string{test.want}) {
+					t.Errorf("Origin %q behind %q: Vary %q; want one line %q", origin, test.before, got, test.want)
+				}
 			}
-			if got := behind(t, test.cfg, r, test.before...).Header()["Vary"]; !slices.Equal(got, []string{test.want}) {
-				t.Errorf("Origin %q behind %q: Vary %q; want one line %q", origin, test.before, got, test.want)
-			}
-		}
+		})
 	}
 }
 
@@ -71,26 +73,29 @@ func TestThreatADenialThatIsStored(t *testing.T) {
 	failing.err = errDown
 	down.Source = failing
 	for _, test := range []struct {
+		name   string
 		cfg    Config
 		status int
 		want   []string
 	}{
-		{testConfig(), 403, nil},
-		{down, 503, []string{"Retry-After: 1"}},
+		{name: "403", cfg: testConfig(), status: 403},
+		{name: "503", cfg: down, status: 503, want: []string{"Retry-After: 1"}},
 	} {
-		r := httptest.NewRequest("GET", "/", nil)
-		r.Header.Set("Origin", evilOrigin)
-		rec := httptest.NewRecorder()
-		maps.Copy(rec.Header(), headers(outer...))
-		for _, raw := range []string{"ETag", "cache-control"} { // which net/http sends as they are
-			rec.Header()[raw] = []string{"x"}
-		}
-		newMiddleware(t, test.cfg).Wrap(new(spyAlways)).ServeHTTP(rec, r)
-		want := headers(append(test.want, "Cache-Control: no-store", "Content-Type: text/plain; charset=utf-8", "X-Content-Type-Options: nosniff", "Vary: Origin",
-			"X-Request-Id: 7", "Strict-Transport-Security: max-age=9")...)
-		if rec.Code != test.status || !reflect.DeepEqual(rec.Header(), want) {
-			t.Errorf("status %d, headers\n%v; want\n%v", rec.Code, rec.Header(), want)
-		}
+		t.Run(test.name, func(t *testing.T) {
+			r := httptest.NewRequest("GET", "/", nil)
+			r.Header.Set("Origin", evilOrigin)
+			rec := httptest.NewRecorder()
+			maps.Copy(rec.Header(), headers(outer...))
+			for _, raw := range []string{"ETag", "cache-control"} { // which net/http sends as they are
+				rec.Header()[raw] = []string{"x"}
+			}
+			newMiddleware(t, test.cfg).Wrap(new(spyAlways)).ServeHTTP(rec, r)
+			want := headers(append(test.want, "Cache-Control: no-store", "Content-Type: text/plain; charset=utf-8", "X-Content-Type-Options: nosniff", "Vary: Origin",
+				"X-Request-Id: 7", "Strict-Transport-Security: max-age=9")...)
+			if rec.Code != test.status || !reflect.DeepEqual(rec.Header(), want) {
+				t.Errorf("status %d, headers\n%v; want\n%v", rec.Code, rec.Header(), want)
+			}
+		})
 	}
 }
 
@@ -108,11 +113,13 @@ func TestTheInnerPolicyDecidesEveryCORSHeader(t *testing.T) {
 		cacheOrigin: headers("Vary: Origin", "Access-Control-Allow-Origin: "+cacheOrigin),
 		wildOrigin:  headers("Vary: Origin", "Cache-Control: no-store", "Content-Type: text/plain; charset=utf-8", "X-Content-Type-Options: nosniff"),
 	} {
-		rec := httptest.NewRecorder()
-		h.ServeHTTP(rec, &http.Request{Method: "GET", Header: headers("Origin: " + origin)})
-		if !reflect.DeepEqual(rec.Header(), want) {
-			t.Errorf("%s: %v; want %v", origin, rec.Header(), want)
-		}
+		t.Run(origin, func(t *testing.T) {
+			rec := httptest.NewRecorder()
+			h.ServeHTTP(rec, &http.Request{Method: "GET", Header: headers("Origin: " + origin)})
+			if !reflect.DeepEqual(rec.Header(), want) {
+				t.Errorf("%s: %v; want %v", origin, rec.Header(), want)
+			}
+		})
 	}
 	for _, r := range []*http.Request{
 		{Method: "GET", Header: http.Header{}},
@@ -154,15 +161,17 @@ func TestDeniedGetsTheDecision(t *testing.T) {
 		origin string
 		want   string
 	}{
-		{nil, evilOrigin, `403 {"error":"publisher_not_allowed"} `},
-		{nil, "null", `403 {"error":"null_origin"} `},
-		{errDown, otherOrigin, `503 {"error":"source_unavailable"} 1`},
+		{err: nil, origin: evilOrigin, want: `403 {"error":"publisher_not_allowed"} `},
+		{err: nil, origin: "null", want: `403 {"error":"null_origin"} `},
+		{err: errDown, origin: otherOrigin, want: `503 {"error":"source_unavailable"} 1`},
 	} {
-		s.fail(test.err)
-		rec := behind(t, cfg, &http.Request{Method: "GET", Header: headers("Origin: " + test.origin)}, "Content-Type: text/html")
-		if got := fmt.Sprint(rec.Code, " ", rec.Body, " ", rec.Header().Get("Retry-After")); got != test.want || rec.Header().Get("Cache-Control") != "no-store" || rec.Header().Get("Vary") != "Origin" {
-			t.Errorf("%s: %s, %v; want %s", test.origin, got, rec.Header(), test.want)
-		}
+		t.Run(test.origin, func(t *testing.T) {
+			s.fail(test.err)
+			rec := behind(t, cfg, &http.Request{Method: "GET", Header: headers("Origin: " + test.origin)}, "Content-Type: text/html")
+			if got := fmt.Sprint(rec.Code, " ", rec.Body, " ", rec.Header().Get("Retry-After")); got != test.want || rec.Header().Get("Cache-Control") != "no-store" || rec.Header().Get("Vary") != "Origin" {
+				t.Errorf("%s: %s, %v; want %s", test.origin, got, rec.Header(), test.want)
+			}
+		})
 	}
 	if d := (Decision{Allowed: true, Reason: ReasonCacheOrigin}); d.StatusCode() != http.StatusNoContent {
 		t.Errorf("an allowed preflight: %d", d.StatusCode())
@@ -263,13 +272,15 @@ func TestVaryCostsOneAllocation(t *testing.T) {
 	h := newMiddleware(t, testConfig()).Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	w, outer := discard{make(http.Header)}, []string{"Accept"}
 	for _, lines := range [][]string{{"Origin: " + cacheOrigin}, {"Origin: " + evilOrigin}, nil} {
-		r := &http.Request{Method: "GET", Header: headers(lines...)}
-		if n := testing.AllocsPerRun(100, func() {
-			clear(w.h)
-			w.h["Vary"] = outer
-			h.ServeHTTP(w, r)
-		}); n != 2 {
-			t.Errorf("%v: %v allocations; want 2", lines, n)
-		}
+		t.Run(fmt.Sprint(lines), func(t *testing.T) {
+			r := &http.Request{Method: "GET", Header: headers(lines...)}
+			if n := testing.AllocsPerRun(100, func() {
+				clear(w.h)
+				w.h["Vary"] = outer
+				h.ServeHTTP(w, r)
+			}); n != 2 {
+				t.Errorf("%v: %v allocations; want 2", lines, n)
+			}
+		})
 	}
 }

@@ -2,6 +2,7 @@ package ampcors
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -22,9 +23,11 @@ func TestPublisherDomainReversesEveryForm(t *testing.T) {
 		"www-in----trouble-com":  "www.in--trouble.com",
 		"0-a----problem-com-0":   "a--problem.com",
 	} {
-		if got, err := PublisherDomain(prefix); err != nil || got != want {
-			t.Errorf("PublisherDomain(%q) = %q, %v; want %q", prefix, got, err, want)
-		}
+		t.Run(prefix, func(t *testing.T) {
+			if got, err := PublisherDomain(prefix); err != nil || got != want {
+				t.Errorf("PublisherDomain(%q) = %q, %v; want %q", prefix, got, err, want)
+			}
+		})
 	}
 }
 
@@ -40,9 +43,11 @@ func TestPrefixesThatBeginWithXN(t *testing.T) {
 		"0-xn--foo-ru-com-0": "xn-foo.ru.com",
 		"xn--foo-ru-com":     "xn--foo-cdh.ru",
 	} {
-		if got, err := PublisherDomain(prefix); err != nil || got != want {
-			t.Errorf("PublisherDomain(%q) = %q, %v; want %q", prefix, got, err, want)
-		}
+		t.Run(prefix, func(t *testing.T) {
+			if got, err := PublisherDomain(prefix); err != nil || got != want {
+				t.Errorf("PublisherDomain(%q) = %q, %v; want %q", prefix, got, err, want)
+			}
+		})
 	}
 }
 
@@ -119,25 +124,29 @@ func TestPublisherDomainRejectsEverythingElse(t *testing.T) {
 		plainToASCII("é-0"):                                   "ends in a number",
 		plainToASCII("0-é-com"):                               "",
 	} {
-		got, err := PublisherDomain(prefix)
-		if reason == "" {
-			if err != nil {
-				t.Errorf("PublisherDomain(%q): %v", prefix, err)
+		t.Run(fmt.Sprintf("%.40s", prefix), func(t *testing.T) {
+			got, err := PublisherDomain(prefix)
+			if reason == "" {
+				if err != nil {
+					t.Errorf("PublisherDomain(%q): %v", prefix, err)
+				}
+				return
 			}
-			continue
-		}
-		var v *ValueError
-		if !errors.As(err, &v) || !strings.Contains(v.Reason, reason) {
-			t.Errorf("PublisherDomain(%q) = %q, %v; want a *ValueError with %q", prefix, got, err, reason)
-		}
+			var v *ValueError
+			if !errors.As(err, &v) || !strings.Contains(v.Reason, reason) {
+				t.Errorf("PublisherDomain(%q) = %q, %v; want a *ValueError with %q", prefix, got, err, reason)
+			}
+		})
 	}
 	if _, err := PublisherDomain("example.com"); err == nil || errors.Is(err, ErrHashPrefix) {
 		t.Errorf("a domain in place of a prefix: %v", err)
 	}
 	for _, prefix := range []string{"v2c4ucasgcskftbjt4c7phpkbqedcdcqo23tkamleapoa5o6fygq", "localhost"} {
-		if _, err := PublisherDomain(prefix); !errors.Is(err, ErrHashPrefix) {
-			t.Errorf("PublisherDomain(%q) = %v; want ErrHashPrefix", prefix, err)
-		}
+		t.Run(prefix, func(t *testing.T) {
+			if _, err := PublisherDomain(prefix); !errors.Is(err, ErrHashPrefix) {
+				t.Errorf("PublisherDomain(%q) = %v; want ErrHashPrefix", prefix, err)
+			}
+		})
 	}
 }
 
@@ -170,8 +179,10 @@ func TestAHashHasOneSpelling(t *testing.T) {
 		t.Errorf("%d letters are accepted at the end of a hash; want a and q", accepted)
 	}
 	for _, bad := range []string{"", hash[:51], hash + "a", strings.ToUpper(hash), hash[:50] + "1a", hash[:50] + "\na", hash[:50] + "\xffa"} {
-		if _, f := decodeHash(bad); f == noProblem {
-			t.Errorf("decodeHash(%q) is accepted", bad)
-		}
+		t.Run(bad, func(t *testing.T) {
+			if _, f := decodeHash(bad); f == noProblem {
+				t.Errorf("decodeHash(%q) is accepted", bad)
+			}
+		})
 	}
 }

@@ -43,9 +43,11 @@ func TestAMillionPublishersTakeLittleMemory(t *testing.T) {
 		t.Errorf("%.1f bytes a publisher beyond its name; want %d at most", each, most)
 	}
 	for i, name := range []string{cfg.Publishers[0], cfg.Publishers[n/2], cfg.Publishers[n-1]} {
-		if d := m.CheckOrigin("https://" + plainHash(name) + ".cdn.ampproject.org"); d.Publisher != name {
-			t.Errorf("publisher %d by hash: %+v", i, d)
-		}
+		t.Run(name, func(t *testing.T) {
+			if d := m.CheckOrigin("https://" + plainHash(name) + ".cdn.ampproject.org"); d.Publisher != name {
+				t.Errorf("publisher %d by hash: %+v", i, d)
+			}
+		})
 	}
 }
 
@@ -54,16 +56,18 @@ func TestNewDoesNotRetainTheTextOfAList(t *testing.T) {
 		t.Skip("the race detector's own memory would count")
 	}
 	for _, names := range [][]string{{"www.example.com"}, {"www.example.com", "example.net"}} {
-		before := heap()
-		text := strings.Repeat(" ", 10<<20) + strings.Join(names, "\n")
-		m, err := New(Config{Publishers: strings.Split(text[10<<20:], "\n")})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if grown := heap() - before; grown > 1<<20 {
-			t.Errorf("%d publishers keep %d bytes", len(names), grown)
-		}
-		runtime.KeepAlive(m)
+		t.Run(fmt.Sprint(names), func(t *testing.T) {
+			before := heap()
+			text := strings.Repeat(" ", 10<<20) + strings.Join(names, "\n")
+			m, err := New(Config{Publishers: strings.Split(text[10<<20:], "\n")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if grown := heap() - before; grown > 1<<20 {
+				t.Errorf("%d publishers keep %d bytes", len(names), grown)
+			}
+			runtime.KeepAlive(m)
+		})
 	}
 }
 
@@ -77,26 +81,28 @@ func TestTheMemoryOfASourceIsBounded(t *testing.T) {
 		name string // a format, of names of one length
 		most float64
 	}{
-		{"www.%014d.com", 700},
-		{strings.Repeat("a.", 100) + "%051d.c", 1200},
+		{name: "www.%014d.com", most: 700},
+		{name: strings.Repeat("a.", 100) + "%051d.c", most: 1200},
 	} {
-		const size = 20_000
-		m := newMiddleware(t, Config{Lookup: Lookup{MaxEntries: size, MaxRate: 1_000_000_000}, Source: new(oddSource)})
-		before := heap()
-		for i := range 2 * size {
-			for _, n := range []int{2 * i, 2*i + 1} { // no publisher, and a publisher
-				domain := fmt.Sprintf(test.name, n)
-				m.CheckOrigin("https://" + domain)
-				m.CheckOrigin("https://" + plainHash(domain) + ".cdn.ampproject.org")
+		t.Run(fmt.Sprintf("%.40s", test.name), func(t *testing.T) {
+			const size = 20_000
+			m := newMiddleware(t, Config{Lookup: Lookup{MaxEntries: size, MaxRate: 1_000_000_000}, Source: new(oddSource)})
+			before := heap()
+			for i := range 2 * size {
+				for _, n := range []int{2 * i, 2*i + 1} { // no publisher, and a publisher
+					domain := fmt.Sprintf(test.name, n)
+					m.CheckOrigin("https://" + domain)
+					m.CheckOrigin("https://" + plainHash(domain) + ".cdn.ampproject.org")
+				}
 			}
-		}
-		each := float64(heap()-before) / size
-		stats := m.SourceStats()
-		t.Logf("names of %d bytes: %.0f bytes for each entry of MaxEntries", len(fmt.Sprintf(test.name, 0)), each)
-		if stats.Publishers != size || stats.Negatives != size || each > test.most {
-			t.Errorf("%.0f bytes an entry, want %.0f at most; %+v", each, test.most, stats)
-		}
-		runtime.KeepAlive(m)
+			each := float64(heap()-before) / size
+			stats := m.SourceStats()
+			t.Logf("names of %d bytes: %.0f bytes for each entry of MaxEntries", len(fmt.Sprintf(test.name, 0)), each)
+			if stats.Publishers != size || stats.Negatives != size || each > test.most {
+				t.Errorf("%.0f bytes an entry, want %.0f at most; %+v", each, test.most, stats)
+			}
+			runtime.KeepAlive(m)
+		})
 	}
 }
 
@@ -145,14 +151,16 @@ func TestInventedOriginsLeaveNothingBehind(t *testing.T) {
 		"a hash":                              func(i int) string { return hash(i) + ".cdn.ampproject.org" },
 		"a hash prefix that is not canonical": func(i int) string { return hash(i)[:51] + "b.cdn.ampproject.org" },
 	} {
-		before := heap()
-		for i := range n {
-			clear(w.h)
-			h.ServeHTTP(w, &http.Request{Method: "GET", Header: http.Header{"Origin": {"https://" + host(i)}}})
-		}
-		if grown := heap() - before; grown > most {
-			t.Errorf("%s: after %d requests, %d bytes are kept", name, n, grown)
-		}
+		t.Run(name, func(t *testing.T) {
+			before := heap()
+			for i := range n {
+				clear(w.h)
+				h.ServeHTTP(w, &http.Request{Method: "GET", Header: http.Header{"Origin": {"https://" + host(i)}}})
+			}
+			if grown := heap() - before; grown > most {
+				t.Errorf("%s: after %d requests, %d bytes are kept", name, n, grown)
+			}
+		})
 	}
 	runtime.KeepAlive(m)
 }

@@ -153,9 +153,11 @@ func TestASourcesPublishersAreAllowedInEveryForm(t *testing.T) {
 			cacheOrigin, bingOrigin, hashOrigin, idnOrigin, ownOrigin, evilOrigin, unknownHashOrigin, wildOrigin, playgroundOrigin,
 			"https://xn--bcher-kva.ch", "https://" + plainHash("xn--bcher-kva.ch") + ".cdn.ampproject.org", "https://evil.example", "null",
 		} {
-			if got, want := m.CheckOrigin(origin), static.CheckOrigin(origin); got != want {
-				t.Errorf("with a Source  %+v\nwith a list    %+v", got, want)
-			}
+			t.Run(origin, func(t *testing.T) {
+				if got, want := m.CheckOrigin(origin), static.CheckOrigin(origin); got != want {
+					t.Errorf("with a Source  %+v\nwith a list    %+v", got, want)
+				}
+			})
 		}
 	}
 	// One lookup for each domain or hash, in every form: two publishers, and three that are
@@ -220,41 +222,43 @@ func TestAnswersAreRememberedForTheTTL(t *testing.T) {
 
 func TestConcurrentLookupsForOneKeyAreCoalesced(t *testing.T) {
 	for _, origin := range []string{cacheOrigin, hashOrigin, ownOrigin, evilOrigin} {
-		synctest.Test(t, func(t *testing.T) {
-			s := newSetSource("www.example.com")
-			s.delay = 100 * time.Millisecond
-			m := newMiddleware(t, Config{Source: s})
-			want := origin != evilOrigin
-			var group sync.WaitGroup
-			begun := time.Now()
-			for i := range 100 {
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				group.Go(func() {
-					time.Sleep(time.Duration(i) * time.Microsecond)
-					r := httptest.NewRequestWithContext(ctx, "GET", "/", nil)
-					r.Header.Set("Origin", origin)
-					d := m.Check(r)
-					switch {
-					case i == 50:
-						if d.Reason != ReasonSourceUnavailable || !errors.Is(d.SourceErr, context.Canceled) || time.Since(begun) > 10*time.Millisecond {
-							t.Errorf("the canceled request waits %v: %+v", time.Since(begun), d)
+		t.Run(origin, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSetSource("www.example.com")
+				s.delay = 100 * time.Millisecond
+				m := newMiddleware(t, Config{Source: s})
+				want := origin != evilOrigin
+				var group sync.WaitGroup
+				begun := time.Now()
+				for i := range 100 {
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					group.Go(func() {
+						time.Sleep(time.Duration(i) * time.Microsecond)
+						r := httptest.NewRequestWithContext(ctx, "GET", "/", nil)
+						r.Header.Set("Origin", origin)
+						d := m.Check(r)
+						switch {
+						case i == 50:
+							if d.Reason != ReasonSourceUnavailable || !errors.Is(d.SourceErr, context.Canceled) || time.Since(begun) > 10*time.Millisecond {
+								t.Errorf("the canceled request waits %v: %+v", time.Since(begun), d)
+							}
+						case i > 0 && d.Allowed != want: // the lookup of the first goes on, though its client leaves
+							t.Errorf("%s: %+v", origin, d)
 						}
-					case i > 0 && d.Allowed != want: // the lookup of the first goes on, though its client leaves
-						t.Errorf("%s: %+v", origin, d)
+					})
+					if i == 0 || i == 50 {
+						time.AfterFunc(time.Millisecond, cancel)
 					}
-				})
-				if i == 0 || i == 50 {
-					time.AfterFunc(time.Millisecond, cancel)
 				}
-			}
-			group.Wait()
-			if s.lookups() != 1 {
-				t.Errorf("%s: %d lookups", origin, s.lookups())
-			}
-			if stats := m.SourceStats(); stats.Lookups != 1 || stats.Coalesced != 99 {
-				t.Errorf("%+v", stats)
-			}
+				group.Wait()
+				if s.lookups() != 1 {
+					t.Errorf("%s: %d lookups", origin, s.lookups())
+				}
+				if stats := m.SourceStats(); stats.Lookups != 1 || stats.Coalesced != 99 {
+					t.Errorf("%+v", stats)
+				}
+			})
 		})
 	}
 }
@@ -363,30 +367,32 @@ func TestInventedOriginsDoNotEvictOrExceedTheRate(t *testing.T) {
 // A known publisher gets a slot, however many invented origins wait for a slow Source.
 func TestInventedOriginsDoNotStarveKnownPublishers(t *testing.T) {
 	for _, delay := range []time.Duration{50 * time.Millisecond, 500 * time.Millisecond, 900 * time.Millisecond} {
-		synctest.Test(t, func(t *testing.T) {
-			s := newSetSource("www.example.com")
-			s.delay = delay
-			m := newMiddleware(t, Config{Source: s, Lookup: Lookup{TTL: 100 * time.Millisecond}})
-			wantReason(t, m, ownOrigin, ReasonOwnOrigin)
-			ctx, cancel := context.WithCancel(t.Context())
-			var group sync.WaitGroup
-			group.Go(func() {
-				for i := 0; ctx.Err() == nil; i++ {
-					group.Go(func() { m.CheckOrigin(fmt.Sprintf("https://bad-%d.example", i)) })
-					time.Sleep(time.Millisecond)
+		t.Run(fmt.Sprint(delay), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSetSource("www.example.com")
+				s.delay = delay
+				m := newMiddleware(t, Config{Source: s, Lookup: Lookup{TTL: 100 * time.Millisecond}})
+				wantReason(t, m, ownOrigin, ReasonOwnOrigin)
+				ctx, cancel := context.WithCancel(t.Context())
+				var group sync.WaitGroup
+				group.Go(func() {
+					for i := 0; ctx.Err() == nil; i++ {
+						group.Go(func() { m.CheckOrigin(fmt.Sprintf("https://bad-%d.example", i)) })
+						time.Sleep(time.Millisecond)
+					}
+				})
+				for range 60 {
+					time.Sleep(100 * time.Millisecond)
+					if d := m.CheckOrigin(ownOrigin); !d.Allowed || d.Stale {
+						t.Errorf("%v: %+v", delay, d)
+					}
+				}
+				cancel()
+				group.Wait()
+				if stats := m.SourceStats(); stats.Errors > 0 || stats.CircuitOpen > 0 || stats.Busy == 0 {
+					t.Errorf("%v: %+v", delay, stats)
 				}
 			})
-			for range 60 {
-				time.Sleep(100 * time.Millisecond)
-				if d := m.CheckOrigin(ownOrigin); !d.Allowed || d.Stale {
-					t.Errorf("%v: %+v", delay, d)
-				}
-			}
-			cancel()
-			group.Wait()
-			if stats := m.SourceStats(); stats.Errors > 0 || stats.CircuitOpen > 0 || stats.Busy == 0 {
-				t.Errorf("%v: %+v", delay, stats)
-			}
 		})
 	}
 }
@@ -458,9 +464,11 @@ func TestRequestsThatNeedNoSourceDoNotWaitForIt(t *testing.T) {
 	cfg.Source, cfg.Email = s, Email{Senders: []string{"news@example.com"}}
 	m := newMiddleware(t, cfg)
 	for _, origin := range []string{cacheOrigin, bingOrigin, hashOrigin, idnOrigin, ownOrigin, wildOrigin} {
-		if d := m.CheckOrigin(origin); !d.Allowed || d.SourceErr != nil || d.Stale {
-			t.Errorf("%s: %+v", origin, d)
-		}
+		t.Run(origin, func(t *testing.T) {
+			if d := m.CheckOrigin(origin); !d.Allowed || d.SourceErr != nil || d.Stale {
+				t.Errorf("%s: %+v", origin, d)
+			}
+		})
 	}
 	if s.lookups() != 0 {
 		t.Errorf("asked for %q", s.asked)
@@ -470,42 +478,44 @@ func TestRequestsThatNeedNoSourceDoNotWaitForIt(t *testing.T) {
 		lines  []string
 		want   Reason
 	}{
-		{"GET", nil, ReasonNoOrigin},
-		{"POST", []string{"Origin: https://api.example", "Sec-Fetch-Site: same-origin"}, ReasonSameOrigin},
-		{"POST", []string{"Origin: " + playgroundOrigin}, ReasonExtraOrigin},
-		{"GET", []string{"Origin: https://mail.google.com"}, ReasonSourceUnavailable}, // which may be a publisher
-		{"GET", []string{"Origin: https://mail.google.com", "AMP-Email-Sender: news@example.com"}, ReasonEmail},
-		{"OPTIONS", []string{"Origin: " + otherOrigin, "Access-Control-Request-Method: POST"}, ReasonSourceUnavailable},
-		{"POST", []string{"Origin: " + otherOrigin}, ReasonSourceUnavailable},
+		{method: "GET", lines: nil, want: ReasonNoOrigin},
+		{method: "POST", lines: []string{"Origin: https://api.example", "Sec-Fetch-Site: same-origin"}, want: ReasonSameOrigin},
+		{method: "POST", lines: []string{"Origin: " + playgroundOrigin}, want: ReasonExtraOrigin},
+		{method: "GET", lines: []string{"Origin: https://mail.google.com"}, want: ReasonSourceUnavailable}, // which may be a publisher
+		{method: "GET", lines: []string{"Origin: https://mail.google.com", "AMP-Email-Sender: news@example.com"}, want: ReasonEmail},
+		{method: "OPTIONS", lines: []string{"Origin: " + otherOrigin, "Access-Control-Request-Method: POST"}, want: ReasonSourceUnavailable},
+		{method: "POST", lines: []string{"Origin: " + otherOrigin}, want: ReasonSourceUnavailable},
 	} {
-		r := httptest.NewRequest(test.method, "/", nil)
-		r.Header = headers(test.lines...)
-		before := s.lookups()
-		d := m.Check(r)
-		if asked := s.lookups() > before; asked && test.want != ReasonSourceUnavailable && test.want != ReasonExtraOrigin {
-			t.Errorf("%s %v: the Source was asked", test.method, test.lines)
-		}
-		if d.Reason != test.want || (d.SourceErr != nil) != (test.want == ReasonSourceUnavailable) {
-			t.Errorf("%s %v: %+v", test.method, test.lines, d)
-		}
-		for _, reportOnly := range []bool{false, true} {
-			cfg.ReportOnly = reportOnly
-			if err := m.Reconfigure(cfg); err != nil {
-				t.Fatal(err)
+		t.Run(test.method, func(t *testing.T) {
+			r := httptest.NewRequest(test.method, "/", nil)
+			r.Header = headers(test.lines...)
+			before := s.lookups()
+			d := m.Check(r)
+			if asked := s.lookups() > before; asked && test.want != ReasonSourceUnavailable && test.want != ReasonExtraOrigin {
+				t.Errorf("%s %v: the Source was asked", test.method, test.lines)
 			}
-			w, spy := httptest.NewRecorder(), new(spy)
-			m.Wrap(spy).ServeHTTP(w, r)
-			if test.want != ReasonSourceUnavailable {
-				continue
+			if d.Reason != test.want || (d.SourceErr != nil) != (test.want == ReasonSourceUnavailable) {
+				t.Errorf("%s %v: %+v", test.method, test.lines, d)
 			}
-			if spy.ran != reportOnly || w.Code == http.StatusServiceUnavailable == reportOnly || w.Header().Get("Access-Control-Allow-Origin") != "" {
-				t.Errorf("%s %v, report only %t: handler ran: %t; %d %v", test.method, test.lines, reportOnly, spy.ran, w.Code, w.Header())
+			for _, reportOnly := range []bool{false, true} {
+				cfg.ReportOnly = reportOnly
+				if err := m.Reconfigure(cfg); err != nil {
+					t.Fatal(err)
+				}
+				w, spy := httptest.NewRecorder(), new(spy)
+				m.Wrap(spy).ServeHTTP(w, r)
+				if test.want != ReasonSourceUnavailable {
+					continue
+				}
+				if spy.ran != reportOnly || w.Code == http.StatusServiceUnavailable == reportOnly || w.Header().Get("Access-Control-Allow-Origin") != "" {
+					t.Errorf("%s %v, report only %t: handler ran: %t; %d %v", test.method, test.lines, reportOnly, spy.ran, w.Code, w.Header())
+				}
+				if vary := w.Header().Get("Vary"); !reportOnly && (vary == "") != (test.method == "OPTIONS") {
+					t.Errorf("%s: Vary %q", test.method, vary)
+				}
 			}
-			if vary := w.Header().Get("Vary"); !reportOnly && (vary == "") != (test.method == "OPTIONS") {
-				t.Errorf("%s: Vary %q", test.method, vary)
-			}
-		}
-		cfg.ReportOnly = false
+			cfg.ReportOnly = false
+		})
 	}
 }
 
@@ -788,24 +798,26 @@ func TestForgetReportsInvalidDomains(t *testing.T) {
 // A lookup that runs while its publisher is revoked must not allow it again.
 func TestForgetInvalidatesLookupsThatRun(t *testing.T) {
 	for _, origin := range []string{cacheOrigin, hashOrigin} {
-		synctest.Test(t, func(t *testing.T) {
-			s := newSetSource("www.example.com")
-			m := newMiddleware(t, Config{Source: s})
-			hold := make(chan struct{})
-			s.hold = hold
-			go m.CheckOrigin(origin)
-			synctest.Wait()
-			s.remove("www.example.com")
-			_ = m.Forget("www.example.com")
-			s.hold = nil
-			if m.CheckOrigin(origin).Allowed {
-				t.Error("joined the lookup that began before Forget")
-			}
-			close(hold)
-			synctest.Wait()
-			if m.CheckOrigin(origin).Allowed || m.CheckOrigin(ownOrigin).Allowed {
-				t.Error("the answer of the lookup that began before Forget was remembered")
-			}
+		t.Run(origin, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSetSource("www.example.com")
+				m := newMiddleware(t, Config{Source: s})
+				hold := make(chan struct{})
+				s.hold = hold
+				go m.CheckOrigin(origin)
+				synctest.Wait()
+				s.remove("www.example.com")
+				_ = m.Forget("www.example.com")
+				s.hold = nil
+				if m.CheckOrigin(origin).Allowed {
+					t.Error("joined the lookup that began before Forget")
+				}
+				close(hold)
+				synctest.Wait()
+				if m.CheckOrigin(origin).Allowed || m.CheckOrigin(ownOrigin).Allowed {
+					t.Error("the answer of the lookup that began before Forget was remembered")
+				}
+			})
 		})
 	}
 }
@@ -838,18 +850,20 @@ func TestALookupFromBeforeForgetDoesNotEndANewerOne(t *testing.T) {
 // The next request may reuse the memory of a request's Origin.
 func TestWhatIsRememberedIsCopiedFromTheRequest(t *testing.T) {
 	for _, origin := range []string{cacheOrigin, ownOrigin, hashOrigin, idnOrigin, "https://xn--bcher-kva.ch", evilOrigin, unknownHashOrigin} {
-		cfg, s := withSource(testConfig())
-		m := newMiddleware(t, cfg)
-		buf := []byte(origin)
-		want := m.CheckOrigin(unsafeString(buf)).Reason
-		prefixes := m.SourceStats().Prefixes
-		for i := range buf {
-			buf[i] = '#'
-		}
-		wantReason(t, m, origin, want)
-		if s.lookups() != 1 || m.SourceStats().Prefixes != prefixes {
-			t.Errorf("%s: %d lookups, %d prefixes; before, %d prefixes", origin, s.lookups(), m.SourceStats().Prefixes, prefixes)
-		}
+		t.Run(origin, func(t *testing.T) {
+			cfg, s := withSource(testConfig())
+			m := newMiddleware(t, cfg)
+			buf := []byte(origin)
+			want := m.CheckOrigin(unsafeString(buf)).Reason
+			prefixes := m.SourceStats().Prefixes
+			for i := range buf {
+				buf[i] = '#'
+			}
+			wantReason(t, m, origin, want)
+			if s.lookups() != 1 || m.SourceStats().Prefixes != prefixes {
+				t.Errorf("%s: %d lookups, %d prefixes; before, %d prefixes", origin, s.lookups(), m.SourceStats().Prefixes, prefixes)
+			}
+		})
 	}
 }
 
@@ -930,19 +944,21 @@ func (s *reusingSource) PublisherByPrefix(context.Context, string) (string, erro
 
 func TestWhatASourceReturnsIsCopied(t *testing.T) {
 	for _, length := range []int{3, 60} {
-		good, evil := strings.Repeat("good.", length)+"example", strings.Repeat("evil.", length)+"example"
-		if len(good) > maxDomain {
-			good, evil = good[len(good)-maxDomain+3:], evil[len(evil)-maxDomain+3:]
-		}
-		s := &reusingSource{[]byte(good)}
-		m := newMiddleware(t, Config{Source: s})
-		byHash := "https://" + plainHash(good) + ".cdn.ampproject.org"
-		wantReason(t, m, byHash, ReasonCacheOriginHash)
-		copy(s.row, evil)
-		wantReason(t, m, "https://"+evil, ReasonUnknownHost)
-		if d := m.CheckOrigin(byHash); d.Publisher != good {
-			t.Errorf("%+v", d)
-		}
+		t.Run(fmt.Sprint(length), func(t *testing.T) {
+			good, evil := strings.Repeat("good.", length)+"example", strings.Repeat("evil.", length)+"example"
+			if len(good) > maxDomain {
+				good, evil = good[len(good)-maxDomain+3:], evil[len(evil)-maxDomain+3:]
+			}
+			s := &reusingSource{[]byte(good)}
+			m := newMiddleware(t, Config{Source: s})
+			byHash := "https://" + plainHash(good) + ".cdn.ampproject.org"
+			wantReason(t, m, byHash, ReasonCacheOriginHash)
+			copy(s.row, evil)
+			wantReason(t, m, "https://"+evil, ReasonUnknownHost)
+			if d := m.CheckOrigin(byHash); d.Publisher != good {
+				t.Errorf("%+v", d)
+			}
+		})
 	}
 }
 
@@ -1124,25 +1140,27 @@ func TestReconfigureKeepsTheAnswersOfTheSameSource(t *testing.T) {
 		from, to Config
 		want     bool
 	}{
-		{"nothing", Config{Source: s}, Config{Source: s}, true},
-		{"other fields", Config{Source: s}, Config{Source: s, Methods: []string{"PUT"}, Publishers: []string{"a.example"}}, true},
-		{"the defaults spelt out", Config{Source: s}, Config{Source: s, Lookup: Lookup{TTL: time.Minute, MaxEntries: 65536}}, true},
-		{"TTL", Config{Source: s}, Config{Source: s, Lookup: Lookup{TTL: time.Second}}, false},
-		{"size", Config{Source: s}, Config{Source: s, Lookup: Lookup{MaxEntries: 7}}, false},
-		{"caches", Config{Source: s}, Config{Source: s, Caches: other}, false},
-		{"the Source", Config{Source: s}, Config{Source: newSetSource("www.example.com")}, false},
-		{"from one that can be compared", Config{Source: s}, Config{Source: f}, false},
-		{"to one that can be compared", Config{Source: f}, Config{Source: s}, false},
-		{"one that cannot be compared", Config{Source: f}, Config{Source: f}, false},
+		{change: "nothing", from: Config{Source: s}, to: Config{Source: s}, want: true},
+		{change: "other fields", from: Config{Source: s}, to: Config{Source: s, Methods: []string{"PUT"}, Publishers: []string{"a.example"}}, want: true},
+		{change: "the defaults spelt out", from: Config{Source: s}, to: Config{Source: s, Lookup: Lookup{TTL: time.Minute, MaxEntries: 65536}}, want: true},
+		{change: "TTL", from: Config{Source: s}, to: Config{Source: s, Lookup: Lookup{TTL: time.Second}}, want: false},
+		{change: "size", from: Config{Source: s}, to: Config{Source: s, Lookup: Lookup{MaxEntries: 7}}, want: false},
+		{change: "caches", from: Config{Source: s}, to: Config{Source: s, Caches: other}, want: false},
+		{change: "the Source", from: Config{Source: s}, to: Config{Source: newSetSource("www.example.com")}, want: false},
+		{change: "from one that can be compared", from: Config{Source: s}, to: Config{Source: f}, want: false},
+		{change: "to one that can be compared", from: Config{Source: f}, to: Config{Source: s}, want: false},
+		{change: "one that cannot be compared", from: Config{Source: f}, to: Config{Source: f}, want: false},
 	} {
-		m := newMiddleware(t, test.from)
-		wantReason(t, m, ownOrigin, ReasonOwnOrigin)
-		if err := m.Reconfigure(test.to); err != nil {
-			t.Fatal(err)
-		}
-		if got := m.SourceStats().Publishers == 1; got != test.want {
-			t.Errorf("%s: remembered: %t", test.change, got)
-		}
+		t.Run(test.change, func(t *testing.T) {
+			m := newMiddleware(t, test.from)
+			wantReason(t, m, ownOrigin, ReasonOwnOrigin)
+			if err := m.Reconfigure(test.to); err != nil {
+				t.Fatal(err)
+			}
+			if got := m.SourceStats().Publishers == 1; got != test.want {
+				t.Errorf("%s: remembered: %t", test.change, got)
+			}
+		})
 	}
 	// With other caches, a confirmed publisher can become a reserved host.
 	m := newMiddleware(t, Config{Source: newSetSource("cache.example")})
@@ -1156,23 +1174,25 @@ func TestReconfigureKeepsTheAnswersOfTheSameSource(t *testing.T) {
 func TestAWrongAnswerIsAnError(t *testing.T) {
 	prefix := plainHash("www.example.com")
 	for _, wrong := range []string{"evil.example", "WWW.example.com", "cdn.ampproject.org", "example", "https://www.example.com", "\x00"} {
-		s := newSetSource()
-		s.prefixes[prefix] = wrong
-		s.prefixes[plainHash(wrong)] = wrong
-		s.add("good.example")
-		m := newMiddleware(t, Config{Source: s})
-		for range 2 * failuresToOpen { // and no circuit breaker opens
-			d := m.CheckOrigin(hashOrigin)
-			if d.Reason != ReasonSourceUnavailable || !errors.Is(d.SourceErr, ErrSourceBadAnswer) {
-				t.Errorf("%q: %+v", wrong, d)
+		t.Run(wrong, func(t *testing.T) {
+			s := newSetSource()
+			s.prefixes[prefix] = wrong
+			s.prefixes[plainHash(wrong)] = wrong
+			s.add("good.example")
+			m := newMiddleware(t, Config{Source: s})
+			for range 2 * failuresToOpen { // and no circuit breaker opens
+				d := m.CheckOrigin(hashOrigin)
+				if d.Reason != ReasonSourceUnavailable || !errors.Is(d.SourceErr, ErrSourceBadAnswer) {
+					t.Errorf("%q: %+v", wrong, d)
+				}
+				if d := m.CheckOrigin("https://" + plainHash(wrong) + ".cdn.ampproject.org"); d.Allowed && d.Publisher != "evil.example" {
+					t.Errorf("%q: %+v", wrong, d)
+				}
 			}
-			if d := m.CheckOrigin("https://" + plainHash(wrong) + ".cdn.ampproject.org"); d.Allowed && d.Publisher != "evil.example" {
-				t.Errorf("%q: %+v", wrong, d)
+			if stats := m.SourceStats(); stats.CircuitOpen != 0 {
+				t.Errorf("%q: %+v", wrong, stats)
 			}
-		}
-		if stats := m.SourceStats(); stats.CircuitOpen != 0 {
-			t.Errorf("%q: %+v", wrong, stats)
-		}
+		})
 	}
 }
 
@@ -1237,7 +1257,9 @@ func TestExplainShowsTheSourcesAnswer(t *testing.T) {
 		"https://evil.example": "Neither listed in Publishers nor matched by a pattern there, and the Source does not know it.",
 		unknownHashOrigin:      "No publisher that is listed exactly has this hash prefix, and the Source does not know it. A pattern cannot match a hash prefix.",
 	} {
-		checkAllowlistStep(t, m, origin, want)
+		t.Run(origin, func(t *testing.T) {
+			checkAllowlistStep(t, m, origin, want)
+		})
 	}
 	s.err = errDown
 	checkAllowlistStep(t, m, otherOrigin, "Not in Publishers, and the Source failed: the database is down.")

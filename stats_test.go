@@ -39,8 +39,8 @@ func BenchmarkCounters(b *testing.B) {
 		name string
 		add  func(Reason)
 	}{
-		{"plain", func(r Reason) { plain[r].Add(1) }},
-		{"sharded", sharded.add},
+		{name: "plain", add: func(r Reason) { plain[r].Add(1) }},
+		{name: "sharded", add: sharded.add},
 	} {
 		b.Run("counters="+kind.name+"/case=alone", func(b *testing.B) {
 			b.SetParallelism(8)

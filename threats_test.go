@@ -37,15 +37,17 @@ func wantDenied(t *testing.T, m *Middleware, origin string, want Reason) {
 func TestThreatAnotherPublishersPageOnARealCache(t *testing.T) {
 	m := newMiddleware(t, testConfig())
 	for _, publisher := range []string{"evil.example", "example.com", "www.example.com.evil.example", "wwwexample.com", "www-example.com", "www.example-com.evil", "example.net", "evilexample.net"} {
-		origins, err := CacheOrigins(publisher)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, origin := range origins {
-			wantDenied(t, m, origin, ReasonPublisherNotAllowed)
-		}
-		hash, _ := FallbackPrefix(publisher)
-		wantDenied(t, m, "https://"+hash+".cdn.ampproject.org", ReasonHashNotKnown)
+		t.Run(publisher, func(t *testing.T) {
+			origins, err := CacheOrigins(publisher)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, origin := range origins {
+				wantDenied(t, m, origin, ReasonPublisherNotAllowed)
+			}
+			hash, _ := FallbackPrefix(publisher)
+			wantDenied(t, m, "https://"+hash+".cdn.ampproject.org", ReasonHashNotKnown)
+		})
 	}
 }
 
@@ -80,7 +82,9 @@ func TestThreatLookAlikeHosts(t *testing.T) {
 		"www-example-com.cdn.ampproject.org":                  ReasonMalformed,
 		" https://www-example-com.cdn.ampproject.org":         ReasonNotHTTPS,
 	} {
-		wantDenied(t, m, origin, reason)
+		t.Run(origin, func(t *testing.T) {
+			wantDenied(t, m, origin, reason)
+		})
 	}
 }
 
@@ -125,31 +129,35 @@ func TestThreatAPatternOverACachesHost(t *testing.T) {
 		{Publishers: []string{"*.ampproject.net"}},
 		{Publishers: []string{"*.bing-amp.net"}},
 	} {
-		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), "a host of an AMP Cache") {
-			t.Errorf("%q: %v", cfg.Publishers, err)
-		}
+		t.Run(cfg.Publishers[0], func(t *testing.T) {
+			if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), "a host of an AMP Cache") {
+				t.Error(err)
+			}
+		})
 	}
 	// A public suffix has caches below it, and is allowed by its own switch.
 	for _, fromSource := range []bool{false, true} {
-		cfg := Config{Publishers: []string{"*.com", "*.org"}, Caches: append(DefaultCaches(), own), DangerouslyAllowPublicSuffixWildcards: true}
-		if fromSource {
-			cfg.Publishers = nil
-			cfg.Source = SourceFunc(func(context.Context, string) (bool, error) { return true, nil })
-		}
-		m := newMiddleware(t, cfg)
-		for _, origin := range []string{
-			"https://evil--com-amp-example-com.cdn.ampproject.org", "https://amp-example-com.cdn.ampproject.org", "https://www-example-com-cdn-ampproject-org.amp.example.com",
-			"https://a-www-bing--amp-com.cdn.ampproject.org", "https://" + plainToASCII("bücher-amp-example-com") + ".cdn.ampproject.org",
-		} {
-			wantDenied(t, m, origin, ReasonPublisherNotAllowed)
-			steps := m.Explain(origin).Steps
-			if step := steps[len(steps)-2]; step.Name != "publisher" || step.OK || !strings.Contains(step.Detail, "anybody's page") {
-				t.Errorf("%s is explained by %+v", origin, step)
+		t.Run(fmt.Sprint(fromSource), func(t *testing.T) {
+			cfg := Config{Publishers: []string{"*.com", "*.org"}, Caches: append(DefaultCaches(), own), DangerouslyAllowPublicSuffixWildcards: true}
+			if fromSource {
+				cfg.Publishers = nil
+				cfg.Source = SourceFunc(func(context.Context, string) (bool, error) { return true, nil })
 			}
-		}
-		if d := m.CheckOrigin("https://blog-example-com.cdn.ampproject.org"); !d.Allowed {
-			t.Errorf("%+v", d)
-		}
+			m := newMiddleware(t, cfg)
+			for _, origin := range []string{
+				"https://evil--com-amp-example-com.cdn.ampproject.org", "https://amp-example-com.cdn.ampproject.org", "https://www-example-com-cdn-ampproject-org.amp.example.com",
+				"https://a-www-bing--amp-com.cdn.ampproject.org", "https://" + plainToASCII("bücher-amp-example-com") + ".cdn.ampproject.org",
+			} {
+				wantDenied(t, m, origin, ReasonPublisherNotAllowed)
+				steps := m.Explain(origin).Steps
+				if step := steps[len(steps)-2]; step.Name != "publisher" || step.OK || !strings.Contains(step.Detail, "anybody's page") {
+					t.Errorf("%s is explained by %+v", origin, step)
+				}
+			}
+			if d := m.CheckOrigin("https://blog-example-com.cdn.ampproject.org"); !d.Allowed {
+				t.Errorf("%+v", d)
+			}
+		})
 	}
 }
 
@@ -205,10 +213,12 @@ func TestThreatPrefixesThatAreNotCanonical(t *testing.T) {
 		strings.ToUpper(plainHash("www.example.com"))[:51] + "a",
 		plainHash("www.example.com")[:51], plainHash("www.example.com") + "a",
 	} {
-		d := m.CheckOrigin("https://" + prefix + ".cdn.ampproject.org")
-		if d.Allowed {
-			t.Errorf("%q is accepted for %s", prefix, d.Publisher)
-		}
+		t.Run(prefix, func(t *testing.T) {
+			d := m.CheckOrigin("https://" + prefix + ".cdn.ampproject.org")
+			if d.Allowed {
+				t.Errorf("%q is accepted for %s", prefix, d.Publisher)
+			}
+		})
 	}
 	// The last letter of a hash has one bit; the other four must be zero.
 	hash := plainHash("www.example.com")
@@ -234,11 +244,15 @@ func TestThreatUpperCaseAndConfusableCharacters(t *testing.T) {
 		"https://www\u200b-example-com.cdn.ampproject.org":                                 ReasonMalformed,
 		"https://" + strings.ToUpper(plainHash("www.example.com")) + ".cdn.ampproject.org": ReasonNotCanonical,
 	} {
-		wantDenied(t, m, origin, reason)
+		t.Run(origin, func(t *testing.T) {
+			wantDenied(t, m, origin, reason)
+		})
 	}
 	// The same as punycode: each is another domain.
 	for _, text := range []string{"www-exаmple-com", "ｗww-example-com", "www－example-com", "www-example。com-x", "www-examplе-com", "www-example-cοm"} {
-		wantDenied(t, m, "https://"+plainToASCII(text)+".cdn.ampproject.org", ReasonPublisherNotAllowed)
+		t.Run(text, func(t *testing.T) {
+			wantDenied(t, m, "https://"+plainToASCII(text)+".cdn.ampproject.org", ReasonPublisherNotAllowed)
+		})
 	}
 	wantDenied(t, m, "https://"+plainToASCII("BÜcher-ch")+".cdn.ampproject.org", ReasonMalformed)
 	wantDenied(t, m, "https://"+plainToASCII("bÜcher-ch")+".cdn.ampproject.org", ReasonPublisherNotAllowed)
@@ -267,16 +281,20 @@ func TestThreatPortsAndUserInfo(t *testing.T) {
 		"https://user@www-example-com.cdn.ampproject.org", "https://user:pass@www.example.com", "https://evil.com@www.example.com",
 		"https://evil:x@www-example-com.cdn.ampproject.org", "https://blog.example.net:8443", "https://evil.com@blog.example.net",
 	} {
-		wantDenied(t, m, origin, ReasonMalformed)
+		t.Run(origin, func(t *testing.T) {
+			wantDenied(t, m, origin, ReasonMalformed)
+		})
 	}
 }
 
 func TestThreatTrailingDotPathAndSpace(t *testing.T) {
 	m := newMiddleware(t, testConfig())
 	for _, tail := range []string{".", "/", "/x", "?", "#", " ", "\t", ",", "\x00"} {
-		wantDenied(t, m, cacheOrigin+tail, ReasonMalformed)
-		wantDenied(t, m, ownOrigin+tail, ReasonMalformed)
-		wantDenied(t, m, playgroundOrigin+tail, ReasonMalformed)
+		t.Run(tail, func(t *testing.T) {
+			wantDenied(t, m, cacheOrigin+tail, ReasonMalformed)
+			wantDenied(t, m, ownOrigin+tail, ReasonMalformed)
+			wantDenied(t, m, playgroundOrigin+tail, ReasonMalformed)
+		})
 	}
 	wantDenied(t, m, cacheOrigin+", "+evilOrigin, ReasonNotCanonical)
 	wantDenied(t, m, evilOrigin+" "+cacheOrigin, ReasonNotCanonical)
@@ -287,32 +305,36 @@ func TestThreatTrailingDotPathAndSpace(t *testing.T) {
 func TestThreatLineBreaks(t *testing.T) {
 	m := newMiddleware(t, Config{Publishers: []string{"www.example.com", "*.example.net"}})
 	for _, tail := range []string{"\r\n", "\n", "\r", "\r\nSet-Cookie: a=b"} {
-		wantDenied(t, m, cacheOrigin+tail, ReasonMalformed)
-		wantDenied(t, m, "https://"+tail+"blog.example.net", ReasonMalformed)
-		r := &http.Request{Method: "OPTIONS", Header: http.Header{
-			"Origin": {cacheOrigin}, "Access-Control-Request-Method": {"POST"}, "Access-Control-Request-Headers": {"content-type" + tail},
-		}}
-		if d := m.Check(r); d.Allowed {
-			t.Errorf("a preflight for a header with %q is allowed", tail)
-		}
-		r.Header["Access-Control-Request-Headers"], r.Header["Access-Control-Request-Method"] = nil, []string{"POST" + tail}
-		if d := m.Check(r); d.Allowed {
-			t.Errorf("a preflight for a method with %q is allowed", tail)
-		}
+		t.Run(tail, func(t *testing.T) {
+			wantDenied(t, m, cacheOrigin+tail, ReasonMalformed)
+			wantDenied(t, m, "https://"+tail+"blog.example.net", ReasonMalformed)
+			r := &http.Request{Method: "OPTIONS", Header: http.Header{
+				"Origin": {cacheOrigin}, "Access-Control-Request-Method": {"POST"}, "Access-Control-Request-Headers": {"content-type" + tail},
+			}}
+			if d := m.Check(r); d.Allowed {
+				t.Errorf("a preflight for a header with %q is allowed", tail)
+			}
+			r.Header["Access-Control-Request-Headers"], r.Header["Access-Control-Request-Method"] = nil, []string{"POST" + tail}
+			if d := m.Check(r); d.Allowed {
+				t.Errorf("a preflight for a method with %q is allowed", tail)
+			}
+		})
 	}
 }
 
 func TestThreatTwoOriginLines(t *testing.T) {
 	m := newMiddleware(t, testConfig())
 	for _, origins := range [][]string{{cacheOrigin, evilOrigin}, {evilOrigin, cacheOrigin}, {cacheOrigin, cacheOrigin}, {cacheOrigin, ""}} {
-		for _, method := range []string{"GET", "POST", "OPTIONS"} {
-			rec, handler := httptest.NewRecorder(), new(spy)
-			r := &http.Request{Method: method, Header: http.Header{"Origin": origins, "Access-Control-Request-Method": {"POST"}}}
-			m.Wrap(handler).ServeHTTP(rec, r)
-			if handler.ran || rec.Code != 403 || rec.Header()["Access-Control-Allow-Origin"] != nil {
-				t.Errorf("%s with Origins %q: status %d, %v", method, origins, rec.Code, rec.Header())
+		t.Run(fmt.Sprint(origins), func(t *testing.T) {
+			for _, method := range []string{"GET", "POST", "OPTIONS"} {
+				rec, handler := httptest.NewRecorder(), new(spy)
+				r := &http.Request{Method: method, Header: http.Header{"Origin": origins, "Access-Control-Request-Method": {"POST"}}}
+				m.Wrap(handler).ServeHTTP(rec, r)
+				if handler.ran || rec.Code != 403 || rec.Header()["Access-Control-Allow-Origin"] != nil {
+					t.Errorf("%s with Origins %q: status %d, %v", method, origins, rec.Code, rec.Header())
+				}
 			}
-		}
+		})
 	}
 }
 
@@ -321,13 +343,15 @@ func TestThreatTwoOriginLines(t *testing.T) {
 func TestThreatHugeOrigin(t *testing.T) {
 	m := newMiddleware(t, testConfig())
 	for _, head := range []string{"", "https://", "http://", "https://a.", "https://xn--", "null"} {
-		for _, tail := range []string{"", ".example.net", ".cdn.ampproject.org"} {
-			huge := head + strings.Repeat("a-", 1<<19) + tail
-			wantDenied(t, m, huge, ReasonMalformed)
-			if n := testing.AllocsPerRun(10, func() { m.CheckOrigin(huge) }); n != 0 {
-				t.Errorf("%q and 1 MiB: %v allocations", head, n)
+		t.Run(head, func(t *testing.T) {
+			for _, tail := range []string{"", ".example.net", ".cdn.ampproject.org"} {
+				huge := head + strings.Repeat("a-", 1<<19) + tail
+				wantDenied(t, m, huge, ReasonMalformed)
+				if n := testing.AllocsPerRun(10, func() { m.CheckOrigin(huge) }); n != 0 {
+					t.Errorf("%q and 1 MiB: %v allocations", head, n)
+				}
 			}
-		}
+		})
 	}
 	// The longest that is looked at.
 	if over := "https://" + strings.Repeat("a", maxDomain) + ":65535x"; m.Explain(over).Steps[0].OK {
@@ -350,15 +374,17 @@ func TestThreatHugePreflight(t *testing.T) {
 		"upper case":   {strings.Repeat("A", 1<<20)},
 		"other script": {strings.Repeat("İ", 1<<19)},
 	} {
-		r := &http.Request{Method: "OPTIONS", Header: http.Header{
-			"Origin": {cacheOrigin}, "Access-Control-Request-Method": {"POST"}, "Access-Control-Request-Headers": lines,
-		}}
-		if d := m.Check(r); d.Reason != ReasonHeaderNotAllowed {
-			t.Errorf("%s: %s", name, d.Reason)
-		}
-		if n := testing.AllocsPerRun(10, func() { m.Check(r) }); n != 0 {
-			t.Errorf("%s: %v allocations", name, n)
-		}
+		t.Run(fmt.Sprintf("%.40s", name), func(t *testing.T) {
+			r := &http.Request{Method: "OPTIONS", Header: http.Header{
+				"Origin": {cacheOrigin}, "Access-Control-Request-Method": {"POST"}, "Access-Control-Request-Headers": lines,
+			}}
+			if d := m.Check(r); d.Reason != ReasonHeaderNotAllowed {
+				t.Errorf("%s: %s", name, d.Reason)
+			}
+			if n := testing.AllocsPerRun(10, func() { m.Check(r) }); n != 0 {
+				t.Errorf("%s: %v allocations", name, n)
+			}
+		})
 	}
 }
 
@@ -372,9 +398,11 @@ func TestThreatAMPSameOriginFromAnotherSite(t *testing.T) {
 		{"AMP-Same-Origin: true", "Sec-Fetch-Site: "},
 		{"AMP-Same-Origin: TRUE"}, {"AMP-Same-Origin: true "}, {"AMP-Same-Origin: "},
 	} {
-		if d := m.Check(&http.Request{Method: "POST", Header: headers(lines...)}); d.Allowed {
-			t.Errorf("%q: %s", lines, d.Reason)
-		}
+		t.Run(fmt.Sprint(lines), func(t *testing.T) {
+			if d := m.Check(&http.Request{Method: "POST", Header: headers(lines...)}); d.Allowed {
+				t.Errorf("%q: %s", lines, d.Reason)
+			}
+		})
 	}
 }
 
@@ -383,15 +411,17 @@ func TestThreatAMPSameOriginFromAnotherSite(t *testing.T) {
 func TestThreatSourceOriginIsAClaim(t *testing.T) {
 	m := newMiddleware(t, testConfig())
 	for _, claim := range []string{"", "https://www.example.com", "https://evil.com/https://www.example.com", "*"} {
-		r := httptest.NewRequest("POST", "/?__amp_source_origin="+claim, nil)
-		r.Header.Set("Origin", evilOrigin)
-		if d := m.Check(r); d.Allowed {
-			t.Errorf("with the claim %q, %s is allowed", claim, evilOrigin)
-		}
-		r.Header.Set("Origin", cacheOrigin)
-		if d := m.Check(r); !d.Allowed {
-			t.Errorf("with the claim %q, %s is denied", claim, cacheOrigin)
-		}
+		t.Run(claim, func(t *testing.T) {
+			r := httptest.NewRequest("POST", "/?__amp_source_origin="+claim, nil)
+			r.Header.Set("Origin", evilOrigin)
+			if d := m.Check(r); d.Allowed {
+				t.Errorf("with the claim %q, %s is allowed", claim, evilOrigin)
+			}
+			r.Header.Set("Origin", cacheOrigin)
+			if d := m.Check(r); !d.Allowed {
+				t.Errorf("with the claim %q, %s is denied", claim, cacheOrigin)
+			}
+		})
 	}
 }
 
@@ -517,16 +547,18 @@ func TestThreatReconfigurationUnderLoad(t *testing.T) {
 // cookies in any case.
 func TestThreatAPublicSuffixWildcard(t *testing.T) {
 	for _, pattern := range []string{"*.com", "*.co.uk", "*.github.io", "*.kawasaki.jp", "*.XN--P1AI"} {
-		for _, credentialed := range []bool{false, true} {
-			cfg := Config{Publishers: []string{pattern}, Credentialed: credentialed}
-			if _, err := New(cfg); err == nil {
-				t.Errorf("%s is accepted, credentialed: %t", pattern, credentialed)
+		t.Run(pattern, func(t *testing.T) {
+			for _, credentialed := range []bool{false, true} {
+				cfg := Config{Publishers: []string{pattern}, Credentialed: credentialed}
+				if _, err := New(cfg); err == nil {
+					t.Errorf("%s is accepted, credentialed: %t", pattern, credentialed)
+				}
+				cfg.DangerouslyAllowPublicSuffixWildcards = true
+				if _, err := New(cfg); err != nil {
+					t.Error(err)
+				}
 			}
-			cfg.DangerouslyAllowPublicSuffixWildcards = true
-			if _, err := New(cfg); err != nil {
-				t.Error(err)
-			}
-		}
+		})
 	}
 }
 
@@ -535,20 +567,22 @@ func TestThreatAPublicSuffixWildcard(t *testing.T) {
 func TestThreatAnOriginBufferThatChangesAfterTheRequest(t *testing.T) {
 	m := newMiddleware(t, testConfig())
 	for _, origin := range []string{cacheOrigin, hashOrigin, wildOrigin, ownOrigin, "https://blog.example.net", idnOrigin} {
-		buffer := []byte(origin)
-		aliased := unsafeString(buffer)
-		d := m.CheckOrigin(aliased)
-		want := strings.Clone(d.Publisher)
-		copy(buffer, bytes.Repeat([]byte("x"), len(buffer)))
-		if d.Publisher != want {
-			t.Errorf("%s: the publisher became %q", origin, d.Publisher)
-		}
-		if again := m.CheckOrigin(origin); !again.Allowed || again.Publisher != want {
-			t.Errorf("%s is then decided as %+v", origin, again)
-		}
-		if evil := m.CheckOrigin(aliased); evil.Allowed {
-			t.Errorf("the overwritten buffer is allowed: %+v", evil)
-		}
+		t.Run(origin, func(t *testing.T) {
+			buffer := []byte(origin)
+			aliased := unsafeString(buffer)
+			d := m.CheckOrigin(aliased)
+			want := strings.Clone(d.Publisher)
+			copy(buffer, bytes.Repeat([]byte("x"), len(buffer)))
+			if d.Publisher != want {
+				t.Errorf("%s: the publisher became %q", origin, d.Publisher)
+			}
+			if again := m.CheckOrigin(origin); !again.Allowed || again.Publisher != want {
+				t.Errorf("%s is then decided as %+v", origin, again)
+			}
+			if evil := m.CheckOrigin(aliased); evil.Allowed {
+				t.Errorf("the overwritten buffer is allowed: %+v", evil)
+			}
+		})
 	}
 }
 
@@ -558,31 +592,33 @@ func TestThreatsOverARealConnection(t *testing.T) {
 	server := httptest.NewServer(m.Wrap(new(spyAlways)))
 	defer server.Close()
 	for _, test := range []struct{ request, status string }{
-		{"GET / HTTP/1.1\r\nHost: a\r\nOrigin: " + cacheOrigin + "\r\n", "202"},
-		{"GET / HTTP/1.1\r\nHost: a\r\norigin: " + cacheOrigin + "\r\n", "202"},
-		{"GET / HTTP/1.1\r\nHost: a\r\nOrigin: \r\n", "403"},
-		{"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n", "403"},
-		{"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\namp-same-origin: true\r\n", "202"},
-		{"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nOrigin: " + cacheOrigin + "\r\norigin: " + cacheOrigin + "\r\n", "403"},
-		{"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nOrigin: " + evilOrigin + "\r\nAMP-Same-Origin: true\r\n", "403"},
-		{"OPTIONS / HTTP/1.1\r\nHost: a\r\nOrigin: " + cacheOrigin + "\r\nAccess-Control-Request-Method: POST\r\n", "204"},
-		{"OPTIONS * HTTP/1.1\r\nHost: a\r\nOrigin: " + cacheOrigin + "\r\nAccess-Control-Request-Method: POST\r\n", "200"}, // net/http's own answer
+		{request: "GET / HTTP/1.1\r\nHost: a\r\nOrigin: " + cacheOrigin + "\r\n", status: "202"},
+		{request: "GET / HTTP/1.1\r\nHost: a\r\norigin: " + cacheOrigin + "\r\n", status: "202"},
+		{request: "GET / HTTP/1.1\r\nHost: a\r\nOrigin: \r\n", status: "403"},
+		{request: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n", status: "403"},
+		{request: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\namp-same-origin: true\r\n", status: "202"},
+		{request: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nOrigin: " + cacheOrigin + "\r\norigin: " + cacheOrigin + "\r\n", status: "403"},
+		{request: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nOrigin: " + evilOrigin + "\r\nAMP-Same-Origin: true\r\n", status: "403"},
+		{request: "OPTIONS / HTTP/1.1\r\nHost: a\r\nOrigin: " + cacheOrigin + "\r\nAccess-Control-Request-Method: POST\r\n", status: "204"},
+		{request: "OPTIONS * HTTP/1.1\r\nHost: a\r\nOrigin: " + cacheOrigin + "\r\nAccess-Control-Request-Method: POST\r\n", status: "200"}, // net/http's own answer
 	} {
-		conn, err := net.Dial("tcp", server.Listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.WriteString(conn, test.request+"Connection: close\r\n\r\n"); err != nil {
-			t.Fatal(err)
-		}
-		answer, err := io.ReadAll(conn)
-		conn.Close()
-		if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 "+test.status) {
-			t.Errorf("%q is answered %.60q, %v; want %s", test.request, answer, err, test.status)
-		}
-		if allowed := test.status != "403" && strings.Contains(test.request, "rigin: https"); allowed != strings.Contains(string(answer), "Access-Control-Allow-Origin: "+cacheOrigin) && test.status != "200" {
-			t.Errorf("%q is answered %q", test.request, answer)
-		}
+		t.Run(test.request, func(t *testing.T) {
+			conn, err := net.Dial("tcp", server.Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.WriteString(conn, test.request+"Connection: close\r\n\r\n"); err != nil {
+				t.Fatal(err)
+			}
+			answer, err := io.ReadAll(conn)
+			conn.Close()
+			if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 "+test.status) {
+				t.Errorf("%q is answered %.60q, %v; want %s", test.request, answer, err, test.status)
+			}
+			if allowed := test.status != "403" && strings.Contains(test.request, "rigin: https"); allowed != strings.Contains(string(answer), "Access-Control-Allow-Origin: "+cacheOrigin) && test.status != "200" {
+				t.Errorf("%q is answered %q", test.request, answer)
+			}
+		})
 	}
 }
 

@@ -219,15 +219,17 @@ func TestEachImplementationsFormIsAccepted(t *testing.T) {
 				continue
 			}
 			for _, c := range DefaultCaches() {
-				d := m.CheckOrigin("https://" + form + "." + c.CacheDomain)
-				reason, listed := deniedForms[domain+" "+form]
-				used[domain+" "+form] = true
-				switch {
-				case d.Allowed == listed:
-					t.Errorf("%q as %q: %s, and listed as denied (%s): %t", domain, form, d.Reason, reason, listed)
-				case d.Allowed && (d.Publisher != ascii || d.CacheID != c.ID):
-					t.Errorf("%q as %q is decided as %+v", domain, form, d)
-				}
+				t.Run(c.ID, func(t *testing.T) {
+					d := m.CheckOrigin("https://" + form + "." + c.CacheDomain)
+					reason, listed := deniedForms[domain+" "+form]
+					used[domain+" "+form] = true
+					switch {
+					case d.Allowed == listed:
+						t.Errorf("%q as %q: %s, and listed as denied (%s): %t", domain, form, d.Reason, reason, listed)
+					case d.Allowed && (d.Publisher != ascii || d.CacheID != c.ID):
+						t.Errorf("%q as %q is decided as %+v", domain, form, d)
+					}
+				})
 			}
 		}
 		// DomainPrefix gives what both official implementations agree on, except for names

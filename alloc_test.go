@@ -1,4 +1,4 @@
-package ampcors
+package ampcors_test
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"unsafe"
+
+	"github.com/ampcors/ampcors"
 )
 
 // unsafeString returns a string that shares the memory of b.
@@ -25,7 +27,7 @@ func TestCheckOriginDoesNotAllocate(t *testing.T) {
 	remembering := newMiddleware(t, cfg)
 	longName := strings.Repeat("long-name.", 5) + "example" // too long for the compiler's buffer on the stack
 	cfg.Source.(*setSource).add(longName)
-	longPrefix, _ := DomainPrefix(longName)
+	longPrefix, _ := ampcors.DomainPrefix(longName)
 	for _, origin := range []string{cacheOrigin, bingOrigin, hashOrigin, idnOrigin, ownOrigin, "https://" + longPrefix + ".cdn.ampproject.org", "https://" + longName} {
 		t.Run(origin, func(t *testing.T) {
 			if !remembering.CheckOrigin(origin).Allowed {

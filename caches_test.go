@@ -1,4 +1,4 @@
-package ampcors
+package ampcors_test
 
 import (
 	"encoding/json"
@@ -9,39 +9,45 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"github.com/ampcors/ampcors"
 )
 
 // valueErrors returns the ValueErrors that err joins. It fails if err has any other error.
-func valueErrors(t *testing.T, err error) []*ValueError {
+func valueErrors(t *testing.T, err error) []*ampcors.ValueError {
 	t.Helper()
-	problems := slices.Collect(ValueErrors(err))
-	if err == nil || joinValueErrors(problems).Error() != err.Error() {
+	problems := slices.Collect(ampcors.ValueErrors(err))
+	var lines []string
+	for _, problem := range problems {
+		lines = append(lines, problem.Error())
+	}
+	if err == nil || strings.Join(lines, "\n") != err.Error() {
 		t.Fatalf("%v is not made of ValueErrors alone", err)
 	}
 	return problems
 }
 
 func TestDefaultCachesReturnsACopyOfTheRegistry(t *testing.T) {
-	caches := DefaultCaches()
+	caches := ampcors.DefaultCaches()
 	if len(caches) != 2 || caches[0].CacheDomain != "cdn.ampproject.org" || caches[1].CacheDomain != "www.bing-amp.com" {
 		t.Errorf("DefaultCaches() = %+v", caches)
 	}
-	if problems := checkCaches("caches", caches); problems != nil {
-		t.Error(joinValueErrors(problems))
+	if err := (ampcors.Config{Publishers: []string{"example.com"}, Caches: caches}).Validate(); err != nil {
+		t.Error(err)
 	}
 	caches[0].CacheDomain = "evil.example"
-	if DefaultCaches()[0].CacheDomain != "cdn.ampproject.org" {
+	if ampcors.DefaultCaches()[0].CacheDomain != "cdn.ampproject.org" {
 		t.Error("a caller can change the registry for other callers")
 	}
 }
 
 func TestParseCachesReadsTheRegistrysFormat(t *testing.T) {
-	data, err := json.Marshal(map[string]any{"caches": DefaultCaches(), "new": "members may come", "NEW": "in any case"})
+	data, err := json.Marshal(map[string]any{"caches": ampcors.DefaultCaches(), "new": "members may come", "NEW": "in any case"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	caches, err := ParseCaches(strings.NewReader(string(data)))
-	if err != nil || !slices.Equal(caches, DefaultCaches()) {
+	caches, err := ampcors.ParseCaches(strings.NewReader(string(data)))
+	if err != nil || !slices.Equal(caches, ampcors.DefaultCaches()) {
 		t.Errorf("ParseCaches = %+v, %v", caches, err)
 	}
 }
@@ -78,7 +84,7 @@ func TestParseCachesRejectsABadListWithIndexAndField(t *testing.T) {
 		{list: `{"id":"b","cacheDomain":"amp.example.com","thirdPartyFrameDomainSuffix":"a b.c"}`, field: "caches[0].thirdPartyFrameDomainSuffix", reason: "character"},
 	} {
 		t.Run(fmt.Sprintf("%.40s", test.list), func(t *testing.T) {
-			_, err := ParseCaches(strings.NewReader(`{"caches": [` + test.list + `]}`))
+			_, err := ampcors.ParseCaches(strings.NewReader(`{"caches": [` + test.list + `]}`))
 			if err == nil {
 				t.Errorf("%s is accepted", test.list)
 				return
@@ -88,7 +94,7 @@ func TestParseCachesRejectsABadListWithIndexAndField(t *testing.T) {
 			}
 		})
 	}
-	if _, err := ParseCaches(strings.NewReader(`{"caches": [` + entry("", "") + "," + entry("", "com") + `]}`)); len(valueErrors(t, err)) != 4 {
+	if _, err := ampcors.ParseCaches(strings.NewReader(`{"caches": [` + entry("", "") + "," + entry("", "com") + `]}`)); len(valueErrors(t, err)) != 4 {
 		t.Errorf("four problems are reported as %v", err)
 	}
 }
@@ -108,11 +114,11 @@ func TestParseCachesRejectsUnreadableInput(t *testing.T) {
 		{r: strings.NewReader(`{"caches": []} trailing`), want: "line 1"},
 		{r: strings.NewReader(`{"caches": [`), want: "line 1"},
 		{r: strings.NewReader(`null`), want: "names no cache"},
-		{r: strings.NewReader(strings.Repeat(" ", maxCachesJSON) + "{}"), want: "longer than 1 MiB"},
+		{r: strings.NewReader(strings.Repeat(" ", 1<<20) + "{}"), want: "longer than 1 MiB"},
 		{r: iotest.ErrReader(broken), want: "the disk is gone"},
 	} {
 		t.Run(fmt.Sprintf("%.40s", test.want), func(t *testing.T) {
-			if _, err := ParseCaches(test.r); err == nil || !strings.Contains(err.Error(), test.want) {
+			if _, err := ampcors.ParseCaches(test.r); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v; want %q", err, test.want)
 			}
 		})

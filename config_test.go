@@ -1,4 +1,4 @@
-package ampcors
+package ampcors_test
 
 import (
 	"encoding/json"
@@ -10,12 +10,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ampcors/ampcors"
 )
 
 func TestEveryProblemOfAConfigIsReportedAtOnce(t *testing.T) {
-	_, err := New(Config{
+	_, err := ampcors.New(ampcors.Config{
 		Publishers:      []string{"good.example", "https://example.com", "localhost", "*.com", "www.cdn.ampproject.org"},
-		Caches:          []Cache{{ID: "google", CacheDomain: "cdn.ampproject.org"}, {ID: "google", CacheDomain: "bad"}},
+		Caches:          []ampcors.Cache{{ID: "google", CacheDomain: "cdn.ampproject.org"}, {ID: "google", CacheDomain: "bad"}},
 		Origins:         []string{"null", "https://example.com/"},
 		Credentialed:    true,
 		Methods:         []string{"PUT", "delete"},
@@ -46,127 +48,127 @@ func TestEveryProblemOfAConfigIsReportedAtOnce(t *testing.T) {
 
 func TestEachProblemSaysWhatWouldBeRight(t *testing.T) {
 	for _, test := range []struct {
-		cfg          Config
+		cfg          ampcors.Config
 		where        string
 		reason, want string
 	}{
-		{cfg: Config{}, where: "publishers", reason: "nothing else allows anybody", want: "example.com"},
-		{cfg: Config{Publishers: []string{}, Origins: []string{}}, where: "publishers", reason: "nothing else allows anybody", want: "example.com"},
+		{cfg: ampcors.Config{}, where: "publishers", reason: "nothing else allows anybody", want: "example.com"},
+		{cfg: ampcors.Config{Publishers: []string{}, Origins: []string{}}, where: "publishers", reason: "nothing else allows anybody", want: "example.com"},
 
-		{cfg: Config{Publishers: []string{"https://example.com/"}}, where: "publishers[0]", reason: "has a scheme", want: `"example.com"`},
-		{cfg: Config{Publishers: []string{"a.example", " b.example"}}, where: "publishers[1]", reason: "white space", want: `"b.example"`},
-		{cfg: Config{Publishers: []string{"*"}}, where: "publishers[0]", reason: "has a *", want: `"*.example.com"`},
-		{cfg: Config{Publishers: []string{"*."}}, where: "publishers[0]", reason: "is empty", want: "www.example.com"},
-		{cfg: Config{Publishers: []string{"*.example.com."}}, where: "publishers[0]", reason: "trailing dot", want: `"*.example.com"`},
-		{cfg: Config{Publishers: []string{"*.https://example.com:443/"}}, where: "publishers[0]", reason: "has a scheme", want: `"*.example.com"`},
-		{cfg: Config{Publishers: []string{"https://*.example.com"}}, where: "publishers[0]", reason: "has a scheme", want: `"*.example.com"`},
-		{cfg: Config{Publishers: []string{"*.com."}}, where: "publishers[0]", reason: "trailing dot", want: `a domain such as`},
-		{cfg: Config{Publishers: []string{"*.BU\u0308CHER.example"}}, where: "publishers[0]", reason: "not how browsers spell", want: `"*.bücher.example"`},
-		{cfg: Config{Publishers: []string{"*.cdn.ampproject.org"}, Caches: DefaultCaches()[1:]}, where: "publishers[0]", reason: "is a host of an AMP Cache", want: "the domain whose documents"},
-		{cfg: Config{Publishers: []string{"d-1.ampproject.net"}}, where: "publishers[0]", reason: "is a host of an AMP Cache", want: "the domain whose documents"},
-		{cfg: Config{Publishers: []string{"*.*.example.com"}}, where: "publishers[0]", reason: "has a *", want: `"*.example.com"`},
-		{cfg: Config{Publishers: []string{"www.*.com"}}, where: "publishers[0]", reason: "has a *", want: `"*.example.com"`},
-		{cfg: Config{Publishers: []string{"*example.com"}}, where: "publishers[0]", reason: "has a *", want: `"*.example.com"`},
-		{cfg: Config{Publishers: []string{"*.exa mple"}}, where: "publishers[0]", reason: "character", want: "www.example.com"},
-		{cfg: Config{Publishers: []string{"*.-"}}, where: "publishers[0]", reason: "hyphen", want: "www.example.com"},
-		{cfg: Config{Publishers: []string{"*.-a"}}, where: "publishers[0]", reason: "hyphen", want: "www.example.com"},
-		{cfg: Config{Publishers: []string{"example-com.cdn.ampproject.org"}}, where: "publishers[0]", reason: "is a host of an AMP Cache", want: `"example.com"`},
-		{cfg: Config{Publishers: []string{"*.www.bing-amp.com"}}, where: "publishers[0]", reason: "is a host of an AMP Cache", want: "the domain whose documents"},
-		{cfg: Config{Publishers: []string{"*.com"}}, where: "publishers[0]", reason: "public suffix", want: "dangerouslyAllowPublicSuffixWildcards"},
-		{cfg: Config{Publishers: []string{"*.github.io"}}, where: "publishers[0]", reason: "public suffix", want: "dangerouslyAllowPublicSuffixWildcards"},
-		{cfg: Config{Publishers: []string{"*.kawasaki.jp"}}, where: "publishers[0]", reason: "public suffix", want: "dangerouslyAllowPublicSuffixWildcards"},
-		{cfg: Config{Publishers: []string{"*.рф"}}, where: "publishers[0]", reason: "public suffix", want: "dangerouslyAllowPublicSuffixWildcards"},
-		{cfg: Config{Publishers: []string{"*.unlisted"}}, where: "publishers[0]", reason: "public suffix", want: "dangerouslyAllowPublicSuffixWildcards"},
+		{cfg: ampcors.Config{Publishers: []string{"https://example.com/"}}, where: "publishers[0]", reason: "has a scheme", want: `"example.com"`},
+		{cfg: ampcors.Config{Publishers: []string{"a.example", " b.example"}}, where: "publishers[1]", reason: "white space", want: `"b.example"`},
+		{cfg: ampcors.Config{Publishers: []string{"*"}}, where: "publishers[0]", reason: "has a *", want: `"*.example.com"`},
+		{cfg: ampcors.Config{Publishers: []string{"*."}}, where: "publishers[0]", reason: "is empty", want: "www.example.com"},
+		{cfg: ampcors.Config{Publishers: []string{"*.example.com."}}, where: "publishers[0]", reason: "trailing dot", want: `"*.example.com"`},
+		{cfg: ampcors.Config{Publishers: []string{"*.https://example.com:443/"}}, where: "publishers[0]", reason: "has a scheme", want: `"*.example.com"`},
+		{cfg: ampcors.Config{Publishers: []string{"https://*.example.com"}}, where: "publishers[0]", reason: "has a scheme", want: `"*.example.com"`},
+		{cfg: ampcors.Config{Publishers: []string{"*.com."}}, where: "publishers[0]", reason: "trailing dot", want: `a domain such as`},
+		{cfg: ampcors.Config{Publishers: []string{"*.BU\u0308CHER.example"}}, where: "publishers[0]", reason: "not how browsers spell", want: `"*.bücher.example"`},
+		{cfg: ampcors.Config{Publishers: []string{"*.cdn.ampproject.org"}, Caches: ampcors.DefaultCaches()[1:]}, where: "publishers[0]", reason: "is a host of an AMP Cache", want: "the domain whose documents"},
+		{cfg: ampcors.Config{Publishers: []string{"d-1.ampproject.net"}}, where: "publishers[0]", reason: "is a host of an AMP Cache", want: "the domain whose documents"},
+		{cfg: ampcors.Config{Publishers: []string{"*.*.example.com"}}, where: "publishers[0]", reason: "has a *", want: `"*.example.com"`},
+		{cfg: ampcors.Config{Publishers: []string{"www.*.com"}}, where: "publishers[0]", reason: "has a *", want: `"*.example.com"`},
+		{cfg: ampcors.Config{Publishers: []string{"*example.com"}}, where: "publishers[0]", reason: "has a *", want: `"*.example.com"`},
+		{cfg: ampcors.Config{Publishers: []string{"*.exa mple"}}, where: "publishers[0]", reason: "character", want: "www.example.com"},
+		{cfg: ampcors.Config{Publishers: []string{"*.-"}}, where: "publishers[0]", reason: "hyphen", want: "www.example.com"},
+		{cfg: ampcors.Config{Publishers: []string{"*.-a"}}, where: "publishers[0]", reason: "hyphen", want: "www.example.com"},
+		{cfg: ampcors.Config{Publishers: []string{"example-com.cdn.ampproject.org"}}, where: "publishers[0]", reason: "is a host of an AMP Cache", want: `"example.com"`},
+		{cfg: ampcors.Config{Publishers: []string{"*.www.bing-amp.com"}}, where: "publishers[0]", reason: "is a host of an AMP Cache", want: "the domain whose documents"},
+		{cfg: ampcors.Config{Publishers: []string{"*.com"}}, where: "publishers[0]", reason: "public suffix", want: "dangerouslyAllowPublicSuffixWildcards"},
+		{cfg: ampcors.Config{Publishers: []string{"*.github.io"}}, where: "publishers[0]", reason: "public suffix", want: "dangerouslyAllowPublicSuffixWildcards"},
+		{cfg: ampcors.Config{Publishers: []string{"*.kawasaki.jp"}}, where: "publishers[0]", reason: "public suffix", want: "dangerouslyAllowPublicSuffixWildcards"},
+		{cfg: ampcors.Config{Publishers: []string{"*.рф"}}, where: "publishers[0]", reason: "public suffix", want: "dangerouslyAllowPublicSuffixWildcards"},
+		{cfg: ampcors.Config{Publishers: []string{"*.unlisted"}}, where: "publishers[0]", reason: "public suffix", want: "dangerouslyAllowPublicSuffixWildcards"},
 
-		{cfg: Config{Publishers: []string{"a.example"}, Caches: []Cache{}}, where: "caches", reason: "names no cache", want: "at least one"},
+		{cfg: ampcors.Config{Publishers: []string{"a.example"}, Caches: []ampcors.Cache{}}, where: "caches", reason: "names no cache", want: "at least one"},
 
-		{cfg: Config{Origins: []string{"null"}}, where: "origins[0]", reason: "sandboxed", want: "https://www.example.com"},
-		{cfg: Config{Origins: []string{"*"}}, where: "origins[0]", reason: "everybody", want: "https://www.example.com"},
-		{cfg: Config{Origins: []string{""}}, where: "origins[0]", reason: "not an http or https origin", want: "https://www.example.com"},
-		{cfg: Config{Origins: []string{"example.com"}}, where: "origins[0]", reason: "not an http or https origin", want: "https://www.example.com"},
-		{cfg: Config{Origins: []string{"ftp://example.com"}}, where: "origins[0]", reason: "not an http or https origin", want: "https://www.example.com"},
-		{cfg: Config{Origins: []string{"https://a b"}}, where: "origins[0]", reason: "not an http or https origin", want: "https://www.example.com"},
-		{cfg: Config{Origins: []string{"https://a..b"}}, where: "origins[0]", reason: "has a host that", want: "https://www.example.com"},
-		{cfg: Config{Origins: []string{"https://é!"}}, where: "origins[0]", reason: "has a host that", want: "https://www.example.com"},
-		{cfg: Config{Origins: []string{"http://[fe80::1%25eth0]"}}, where: "origins[0]", reason: "browsers write in another way", want: "https://www.example.com"},
-		{cfg: Config{Origins: []string{"http://[::ffff:192.0.2.1]"}}, where: "origins[0]", reason: "browsers write in another way", want: "https://www.example.com"},
-		{cfg: Config{Origins: []string{"https://cdn.ampproject.org"}}, where: "origins[0]", reason: "bare domain", want: "remove it"},
-		{cfg: Config{Origins: []string{"https://cdn.ampproject.org"}, Caches: []Cache{{ID: "x", CacheDomain: "amp.example.net", ThirdPartyFrameDomainSuffix: "ampproject.org"}}}, where: "origins[0]", reason: "bare domain", want: "remove it"},
-		{cfg: Config{Origins: []string{"http://cdn.ampproject.org:8080"}}, where: "origins[0]", reason: "bare domain", want: "remove it"},
-		{cfg: Config{Origins: []string{"https://example.com."}}, where: "origins[0]", reason: "has a host that", want: "https://www.example.com"},
-		{cfg: Config{Origins: []string{"https://1.2.3"}}, where: "origins[0]", reason: "browsers write in another way", want: "https://www.example.com"},
-		{cfg: Config{Origins: []string{"https://0x7f.1"}}, where: "origins[0]", reason: "browsers write in another way", want: "https://www.example.com"},
-		{cfg: Config{Origins: []string{"https://xn--zzzzzz99999.com"}}, where: "origins[0]", reason: "has a host that", want: "https://www.example.com"},
-		{cfg: Config{Origins: []string{"https://" + strings.Repeat("a", 300)}}, where: "origins[0]", reason: "longer than 267", want: "https://www.example.com"},
-		{cfg: Config{Origins: []string{"https://*.example.com"}}, where: "origins[0]", reason: "has a host that", want: "https://www.example.com"},
-		{cfg: Config{Origins: []string{"https://example.com/"}}, where: "origins[0]", reason: "not how browsers write", want: `"https://example.com"`},
-		{cfg: Config{Origins: []string{"https://user@example.com"}}, where: "origins[0]", reason: "not how browsers write", want: `"https://example.com"`},
-		{cfg: Config{Origins: []string{"https://example.com:443"}}, where: "origins[0]", reason: "not how browsers write", want: `"https://example.com"`},
-		{cfg: Config{Origins: []string{"http://example.com:80"}}, where: "origins[0]", reason: "not how browsers write", want: `"http://example.com"`},
-		{cfg: Config{Origins: []string{"http://example.com:080"}}, where: "origins[0]", reason: "not how browsers write", want: `"http://example.com"`},
-		{cfg: Config{Origins: []string{"http://example.com:0443"}}, where: "origins[0]", reason: "not how browsers write", want: `"http://example.com:443"`},
-		{cfg: Config{Origins: []string{"http://example.com:99999"}}, where: "origins[0]", reason: "above 65535", want: "https://www.example.com"},
-		{cfg: Config{Origins: []string{"HTTPS://Example.com"}}, where: "origins[0]", reason: "not how browsers write", want: `"https://example.com"`},
-		{cfg: Config{Origins: []string{"https://bücher.example"}}, where: "origins[0]", reason: "not how browsers write", want: `"https://xn--bcher-kva.example"`},
-		{cfg: Config{Origins: []string{"https://[2001:DB8::1]:8080"}}, where: "origins[0]", reason: "not how browsers write", want: `"https://[2001:db8::1]:8080"`},
+		{cfg: ampcors.Config{Origins: []string{"null"}}, where: "origins[0]", reason: "sandboxed", want: "https://www.example.com"},
+		{cfg: ampcors.Config{Origins: []string{"*"}}, where: "origins[0]", reason: "everybody", want: "https://www.example.com"},
+		{cfg: ampcors.Config{Origins: []string{""}}, where: "origins[0]", reason: "not an http or https origin", want: "https://www.example.com"},
+		{cfg: ampcors.Config{Origins: []string{"example.com"}}, where: "origins[0]", reason: "not an http or https origin", want: "https://www.example.com"},
+		{cfg: ampcors.Config{Origins: []string{"ftp://example.com"}}, where: "origins[0]", reason: "not an http or https origin", want: "https://www.example.com"},
+		{cfg: ampcors.Config{Origins: []string{"https://a b"}}, where: "origins[0]", reason: "not an http or https origin", want: "https://www.example.com"},
+		{cfg: ampcors.Config{Origins: []string{"https://a..b"}}, where: "origins[0]", reason: "has a host that", want: "https://www.example.com"},
+		{cfg: ampcors.Config{Origins: []string{"https://é!"}}, where: "origins[0]", reason: "has a host that", want: "https://www.example.com"},
+		{cfg: ampcors.Config{Origins: []string{"http://[fe80::1%25eth0]"}}, where: "origins[0]", reason: "browsers write in another way", want: "https://www.example.com"},
+		{cfg: ampcors.Config{Origins: []string{"http://[::ffff:192.0.2.1]"}}, where: "origins[0]", reason: "browsers write in another way", want: "https://www.example.com"},
+		{cfg: ampcors.Config{Origins: []string{"https://cdn.ampproject.org"}}, where: "origins[0]", reason: "bare domain", want: "remove it"},
+		{cfg: ampcors.Config{Origins: []string{"https://cdn.ampproject.org"}, Caches: []ampcors.Cache{{ID: "x", CacheDomain: "amp.example.net", ThirdPartyFrameDomainSuffix: "ampproject.org"}}}, where: "origins[0]", reason: "bare domain", want: "remove it"},
+		{cfg: ampcors.Config{Origins: []string{"http://cdn.ampproject.org:8080"}}, where: "origins[0]", reason: "bare domain", want: "remove it"},
+		{cfg: ampcors.Config{Origins: []string{"https://example.com."}}, where: "origins[0]", reason: "has a host that", want: "https://www.example.com"},
+		{cfg: ampcors.Config{Origins: []string{"https://1.2.3"}}, where: "origins[0]", reason: "browsers write in another way", want: "https://www.example.com"},
+		{cfg: ampcors.Config{Origins: []string{"https://0x7f.1"}}, where: "origins[0]", reason: "browsers write in another way", want: "https://www.example.com"},
+		{cfg: ampcors.Config{Origins: []string{"https://xn--zzzzzz99999.com"}}, where: "origins[0]", reason: "has a host that", want: "https://www.example.com"},
+		{cfg: ampcors.Config{Origins: []string{"https://" + strings.Repeat("a", 300)}}, where: "origins[0]", reason: "longer than 267", want: "https://www.example.com"},
+		{cfg: ampcors.Config{Origins: []string{"https://*.example.com"}}, where: "origins[0]", reason: "has a host that", want: "https://www.example.com"},
+		{cfg: ampcors.Config{Origins: []string{"https://example.com/"}}, where: "origins[0]", reason: "not how browsers write", want: `"https://example.com"`},
+		{cfg: ampcors.Config{Origins: []string{"https://user@example.com"}}, where: "origins[0]", reason: "not how browsers write", want: `"https://example.com"`},
+		{cfg: ampcors.Config{Origins: []string{"https://example.com:443"}}, where: "origins[0]", reason: "not how browsers write", want: `"https://example.com"`},
+		{cfg: ampcors.Config{Origins: []string{"http://example.com:80"}}, where: "origins[0]", reason: "not how browsers write", want: `"http://example.com"`},
+		{cfg: ampcors.Config{Origins: []string{"http://example.com:080"}}, where: "origins[0]", reason: "not how browsers write", want: `"http://example.com"`},
+		{cfg: ampcors.Config{Origins: []string{"http://example.com:0443"}}, where: "origins[0]", reason: "not how browsers write", want: `"http://example.com:443"`},
+		{cfg: ampcors.Config{Origins: []string{"http://example.com:99999"}}, where: "origins[0]", reason: "above 65535", want: "https://www.example.com"},
+		{cfg: ampcors.Config{Origins: []string{"HTTPS://Example.com"}}, where: "origins[0]", reason: "not how browsers write", want: `"https://example.com"`},
+		{cfg: ampcors.Config{Origins: []string{"https://bücher.example"}}, where: "origins[0]", reason: "not how browsers write", want: `"https://xn--bcher-kva.example"`},
+		{cfg: ampcors.Config{Origins: []string{"https://[2001:DB8::1]:8080"}}, where: "origins[0]", reason: "not how browsers write", want: `"https://[2001:db8::1]:8080"`},
 
-		{cfg: Config{Origins: []string{"https://a.example"}, Methods: []string{"*"}}, where: "methods[0]", reason: "wildcard", want: "one by one"},
-		{cfg: Config{Origins: []string{"https://a.example"}, Methods: []string{""}}, where: "methods[0]", reason: "is not a method", want: "PUT"},
-		{cfg: Config{Origins: []string{"https://a.example"}, Methods: []string{"PUT, DELETE"}}, where: "methods[0]", reason: "is not a method", want: "PUT"},
-		{cfg: Config{Origins: []string{"https://a.example"}, Methods: []string{"Patch"}}, where: "methods[0]", reason: "upper case", want: `"PATCH"`},
-		{cfg: Config{Origins: []string{"https://a.example"}, Methods: []string{"connect"}}, where: "methods[0]", reason: "forbid", want: "remove it"},
+		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, Methods: []string{"*"}}, where: "methods[0]", reason: "wildcard", want: "one by one"},
+		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, Methods: []string{""}}, where: "methods[0]", reason: "is not a method", want: "PUT"},
+		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, Methods: []string{"PUT, DELETE"}}, where: "methods[0]", reason: "is not a method", want: "PUT"},
+		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, Methods: []string{"Patch"}}, where: "methods[0]", reason: "upper case", want: `"PATCH"`},
+		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, Methods: []string{"connect"}}, where: "methods[0]", reason: "forbid", want: "remove it"},
 
-		{cfg: Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"*"}}, where: "requestHeaders[0]", reason: "wildcard", want: "one by one"},
-		{cfg: Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"X A"}}, where: "requestHeaders[0]", reason: "is not a header name", want: "Authorization"},
-		{cfg: Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"amp-Same-origin"}}, where: "requestHeaders[0]", reason: "own origins", want: "remove it"},
-		{cfg: Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"Cookie"}}, where: "requestHeaders[0]", reason: "no script can set", want: "remove it"},
-		{cfg: Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"Sec-Fetch-Site"}}, where: "requestHeaders[0]", reason: "no script can set", want: "remove it"},
-		{cfg: Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"Proxy-X"}}, where: "requestHeaders[0]", reason: "no script can set", want: "remove it"},
+		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"*"}}, where: "requestHeaders[0]", reason: "wildcard", want: "one by one"},
+		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"X A"}}, where: "requestHeaders[0]", reason: "is not a header name", want: "Authorization"},
+		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"amp-Same-origin"}}, where: "requestHeaders[0]", reason: "own origins", want: "remove it"},
+		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"Cookie"}}, where: "requestHeaders[0]", reason: "no script can set", want: "remove it"},
+		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"Sec-Fetch-Site"}}, where: "requestHeaders[0]", reason: "no script can set", want: "remove it"},
+		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"Proxy-X"}}, where: "requestHeaders[0]", reason: "no script can set", want: "remove it"},
 
-		{cfg: Config{Origins: []string{"https://a.example"}, ResponseHeaders: []string{"*"}}, where: "responseHeaders[0]", reason: "wildcard", want: "one by one"},
-		{cfg: Config{Origins: []string{"https://a.example"}, ResponseHeaders: []string{"a:b"}}, where: "responseHeaders[0]", reason: "is not a header name", want: "AMP-Redirect-To"},
-		{cfg: Config{Origins: []string{"https://a.example"}, ResponseHeaders: []string{"set-cookie2"}}, where: "responseHeaders[0]", reason: "never exposed", want: "remove it"},
+		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, ResponseHeaders: []string{"*"}}, where: "responseHeaders[0]", reason: "wildcard", want: "one by one"},
+		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, ResponseHeaders: []string{"a:b"}}, where: "responseHeaders[0]", reason: "is not a header name", want: "AMP-Redirect-To"},
+		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, ResponseHeaders: []string{"set-cookie2"}}, where: "responseHeaders[0]", reason: "never exposed", want: "remove it"},
 
-		{cfg: Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"AMP-Email-Sender"}}, where: "requestHeaders[0]", reason: "mail clients", want: "remove it"},
+		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"AMP-Email-Sender"}}, where: "requestHeaders[0]", reason: "mail clients", want: "remove it"},
 
-		{cfg: Config{Origins: []string{"https://a.example"}, Email: Email{Clients: []string{"https://mail.example"}}}, where: "email.senders", reason: "is missing", want: "news@example.com"},
-		{cfg: Config{Email: Email{Senders: []string{}}}, where: "publishers", reason: "nothing else allows anybody", want: "example.com"},
-		{cfg: Config{Email: Email{Clients: []string{}}}, where: "publishers", reason: "nothing else allows anybody", want: "example.com"},
-		{cfg: Config{Email: Email{Senders: []string{"a@example.com", "example.com"}}}, where: "email.senders[1]", reason: "not an email address", want: "news@example.com"},
-		{cfg: Config{Email: Email{Senders: []string{"*"}}}, where: "email.senders[0]", reason: "not an email address", want: "*@example.com"},
-		{cfg: Config{Email: Email{Senders: []string{"*@*"}}}, where: "email.senders[0]", reason: "has a *", want: "example.com"},
-		{cfg: Config{Email: Email{Senders: []string{"*@*.example.com"}}}, where: "email.senders[0]", reason: "has a *", want: "example.com"},
-		{cfg: Config{Email: Email{Senders: []string{"a*b@example.com"}}}, where: "email.senders[0]", reason: "before the @", want: "*@example.com"},
-		{cfg: Config{Email: Email{Senders: []string{"@example.com"}}}, where: "email.senders[0]", reason: "before the @", want: "news@example.com"},
-		{cfg: Config{Email: Email{Senders: []string{"a..b@example.com"}}}, where: "email.senders[0]", reason: "before the @", want: "news@example.com"},
-		{cfg: Config{Email: Email{Senders: []string{".a@example.com"}}}, where: "email.senders[0]", reason: "before the @", want: "news@example.com"},
-		{cfg: Config{Email: Email{Senders: []string{"é@example.com"}}}, where: "email.senders[0]", reason: "before the @", want: "news@example.com"},
-		{cfg: Config{Email: Email{Senders: []string{"a b@example.com"}}}, where: "email.senders[0]", reason: "before the @", want: "news@example.com"},
-		{cfg: Config{Email: Email{Senders: []string{`"a"@example.com`}}}, where: "email.senders[0]", reason: "before the @", want: "news@example.com"},
-		{cfg: Config{Email: Email{Senders: []string{strings.Repeat("a", 65) + "@example.com"}}}, where: "email.senders[0]", reason: "1 to 64", want: "news@example.com"},
-		{cfg: Config{Email: Email{Senders: []string{strings.Repeat("a", 64) + "@" + strings.Repeat("a.", 95)}}}, where: "email.senders[0]", reason: "trailing dot", want: "@a.a"},
-		{cfg: Config{Email: Email{Senders: []string{strings.Repeat("a", 64) + "@" + strings.Repeat("a.", 94) + "aa"}}}, where: "email.senders[0]", reason: "longer than 254", want: "news@example.com"},
-		{cfg: Config{Email: Email{Senders: []string{"Shop <a@example.com>"}}}, where: "email.senders[0]", reason: "before the @", want: "news@example.com"},
-		{cfg: Config{Email: Email{Senders: []string{" a@example.com"}}}, where: "email.senders[0]", reason: "white space", want: `"a@example.com"`},
-		{cfg: Config{Email: Email{Senders: []string{"a@example.com\n"}}}, where: "email.senders[0]", reason: "white space", want: `"a@example.com"`},
-		{cfg: Config{Email: Email{Senders: []string{"mailto:a@example.com"}}}, where: "email.senders[0]", reason: "before the @", want: "news@example.com"},
-		{cfg: Config{Email: Email{Senders: []string{"a@"}}}, where: "email.senders[0]", reason: "has a domain that is empty", want: "news@example.com"},
-		{cfg: Config{Email: Email{Senders: []string{"*a@example.com"}}}, where: "email.senders[0]", reason: "before the @", want: "news@example.com"},
-		{cfg: Config{Email: Email{Senders: []string{"a*@example.com"}}}, where: "email.senders[0]", reason: "before the @", want: "news@example.com"},
-		{cfg: Config{Email: Email{Senders: []string{"a@https://example.com/"}}}, where: "email.senders[0]", reason: "has a scheme", want: `"a@example.com"`},
-		{cfg: Config{Email: Email{Senders: []string{"a@localhost"}}}, where: "email.senders[0]", reason: "has a domain that has no dot", want: "news@example.com"},
-		{cfg: Config{Email: Email{Senders: []string{"a@example.com"}, Clients: []string{"mail.google.com"}}}, where: "email.clients[0]", reason: "not an http or https origin", want: "https://www.example.com"},
-		{cfg: Config{Email: Email{Senders: []string{"a@example.com"}, Clients: []string{"null"}}}, where: "email.clients[0]", reason: "sandboxed", want: "https://www.example.com"},
-		{cfg: Config{Email: Email{Senders: []string{"a@example.com"}, Clients: []string{cacheOrigin}}}, where: "email.clients[0]", reason: "is an AMP Cache's", want: "remove it"},
-		{cfg: Config{Email: Email{Senders: []string{"a@example.com"}, Clients: []string{bingOrigin + ":8443"}}}, where: "email.clients[0]", reason: "is an AMP Cache's", want: "remove it"},
-		{cfg: Config{Email: Email{Senders: []string{"a@example.com"}, Clients: []string{"https://d-1.ampproject.net"}}}, where: "email.clients[0]", reason: "is an AMP Cache's", want: "remove it"},
-		{cfg: Config{Email: Email{Senders: []string{"a@example.com"}, Clients: []string{"https://cdn.ampproject.org"}}}, where: "email.clients[0]", reason: "is an AMP Cache's", want: "remove it"},
+		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, Email: ampcors.Email{Clients: []string{"https://mail.example"}}}, where: "email.senders", reason: "is missing", want: "news@example.com"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{}}}, where: "publishers", reason: "nothing else allows anybody", want: "example.com"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Clients: []string{}}}, where: "publishers", reason: "nothing else allows anybody", want: "example.com"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@example.com", "example.com"}}}, where: "email.senders[1]", reason: "not an email address", want: "news@example.com"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"*"}}}, where: "email.senders[0]", reason: "not an email address", want: "*@example.com"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"*@*"}}}, where: "email.senders[0]", reason: "has a *", want: "example.com"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"*@*.example.com"}}}, where: "email.senders[0]", reason: "has a *", want: "example.com"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a*b@example.com"}}}, where: "email.senders[0]", reason: "before the @", want: "*@example.com"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"@example.com"}}}, where: "email.senders[0]", reason: "before the @", want: "news@example.com"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a..b@example.com"}}}, where: "email.senders[0]", reason: "before the @", want: "news@example.com"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{".a@example.com"}}}, where: "email.senders[0]", reason: "before the @", want: "news@example.com"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"é@example.com"}}}, where: "email.senders[0]", reason: "before the @", want: "news@example.com"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a b@example.com"}}}, where: "email.senders[0]", reason: "before the @", want: "news@example.com"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{`"a"@example.com`}}}, where: "email.senders[0]", reason: "before the @", want: "news@example.com"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{strings.Repeat("a", 65) + "@example.com"}}}, where: "email.senders[0]", reason: "1 to 64", want: "news@example.com"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{strings.Repeat("a", 64) + "@" + strings.Repeat("a.", 95)}}}, where: "email.senders[0]", reason: "trailing dot", want: "@a.a"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{strings.Repeat("a", 64) + "@" + strings.Repeat("a.", 94) + "aa"}}}, where: "email.senders[0]", reason: "longer than 254", want: "news@example.com"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"Shop <a@example.com>"}}}, where: "email.senders[0]", reason: "before the @", want: "news@example.com"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{" a@example.com"}}}, where: "email.senders[0]", reason: "white space", want: `"a@example.com"`},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@example.com\n"}}}, where: "email.senders[0]", reason: "white space", want: `"a@example.com"`},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"mailto:a@example.com"}}}, where: "email.senders[0]", reason: "before the @", want: "news@example.com"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@"}}}, where: "email.senders[0]", reason: "has a domain that is empty", want: "news@example.com"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"*a@example.com"}}}, where: "email.senders[0]", reason: "before the @", want: "news@example.com"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a*@example.com"}}}, where: "email.senders[0]", reason: "before the @", want: "news@example.com"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@https://example.com/"}}}, where: "email.senders[0]", reason: "has a scheme", want: `"a@example.com"`},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@localhost"}}}, where: "email.senders[0]", reason: "has a domain that has no dot", want: "news@example.com"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@example.com"}, Clients: []string{"mail.google.com"}}}, where: "email.clients[0]", reason: "not an http or https origin", want: "https://www.example.com"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@example.com"}, Clients: []string{"null"}}}, where: "email.clients[0]", reason: "sandboxed", want: "https://www.example.com"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@example.com"}, Clients: []string{cacheOrigin}}}, where: "email.clients[0]", reason: "is an AMP Cache's", want: "remove it"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@example.com"}, Clients: []string{bingOrigin + ":8443"}}}, where: "email.clients[0]", reason: "is an AMP Cache's", want: "remove it"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@example.com"}, Clients: []string{"https://d-1.ampproject.net"}}}, where: "email.clients[0]", reason: "is an AMP Cache's", want: "remove it"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@example.com"}, Clients: []string{"https://cdn.ampproject.org"}}}, where: "email.clients[0]", reason: "is an AMP Cache's", want: "remove it"},
 
-		{cfg: Config{Origins: []string{"https://a.example"}, MaxAge: 25 * time.Hour}, where: "maxAge", reason: "out of range", want: "24h"},
-		{cfg: Config{Origins: []string{"https://a.example"}, MaxAge: 600}, where: "maxAge", reason: "whole number of seconds", want: "such as 10m0s"},
+		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, MaxAge: 25 * time.Hour}, where: "maxAge", reason: "out of range", want: "24h"},
+		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, MaxAge: 600}, where: "maxAge", reason: "whole number of seconds", want: "such as 10m0s"},
 	} {
 		t.Run(test.where+" "+test.reason, func(t *testing.T) {
-			_, err := New(test.cfg)
+			_, err := ampcors.New(test.cfg)
 			if err == nil {
 				t.Errorf("%+v is accepted; want a problem in %s", test.cfg, test.where)
 				return
@@ -181,7 +183,7 @@ func TestEachProblemSaysWhatWouldBeRight(t *testing.T) {
 }
 
 func TestValidConfigsAreAccepted(t *testing.T) {
-	for name, cfg := range map[string]Config{
+	for name, cfg := range map[string]ampcors.Config{
 		"publishers":                     {Publishers: []string{"example.com", "*.example.com", "bücher.example", "*.bücher.example"}},
 		"public suffixes":                {Publishers: []string{"*.com", "*.рф", "*.github.io"}, Credentialed: true, DangerouslyAllowPublicSuffixWildcards: true},
 		"patterns below public suffixes": {Publishers: []string{"*.example.co.uk", "*.user.github.io", "*.blog.ampproject.org"}, Credentialed: true},
@@ -189,13 +191,13 @@ func TestValidConfigsAreAccepted(t *testing.T) {
 		"origins":                        {Origins: []string{"https://playground.amp.dev", "http://localhost:8080", "http://localhost", "http://127.0.0.1:3000", "http://[::1]:3000", "https://my_host.example", "https://foo-.example.com", "https://xn--bcher-kva.example", cacheOrigin, "https://x.example:80"}},
 		"methods and headers":            {Origins: []string{"https://a.example"}, Methods: []string{"GET", "PUT", "PATCH", "OPTIONS", "Custom"}, RequestHeaders: []string{"Content-Type", "X-Requested-With"}, ResponseHeaders: []string{}},
 		"the longest MaxAge":             {Origins: []string{"https://a.example"}, MaxAge: 24 * time.Hour, CacheSize: 1},
-		"caches":                         {Publishers: []string{"a.example"}, Caches: DefaultCaches()[:1]},
-		"senders":                        {Email: Email{Senders: []string{"a@example.com", "a.b+c@Bücher.example", "*@example.com", strings.Repeat("a", 64) + "@" + strings.Repeat("a.", 94) + "a"}}},
-		"no clients":                     {Email: Email{Senders: []string{"a@example.com"}, Clients: []string{}}},
-		"clients":                        {Email: Email{Senders: []string{"a@example.com"}, Clients: []string{"https://mail.google.com", "https://amp.gmail.dev", "http://localhost:8080", "https://mycdn.ampproject.org", "https://mail.example:8443"}}},
+		"caches":                         {Publishers: []string{"a.example"}, Caches: ampcors.DefaultCaches()[:1]},
+		"senders":                        {Email: ampcors.Email{Senders: []string{"a@example.com", "a.b+c@Bücher.example", "*@example.com", strings.Repeat("a", 64) + "@" + strings.Repeat("a.", 94) + "a"}}},
+		"no clients":                     {Email: ampcors.Email{Senders: []string{"a@example.com"}, Clients: []string{}}},
+		"clients":                        {Email: ampcors.Email{Senders: []string{"a@example.com"}, Clients: []string{"https://mail.google.com", "https://amp.gmail.dev", "http://localhost:8080", "https://mycdn.ampproject.org", "https://mail.example:8443"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := New(cfg); err != nil {
+			if _, err := ampcors.New(cfg); err != nil {
 				t.Error(err)
 			}
 		})
@@ -203,13 +205,13 @@ func TestValidConfigsAreAccepted(t *testing.T) {
 }
 
 func TestAConfigSurvivesJSON(t *testing.T) {
-	cfg := Config{
-		Publishers: []string{"*.example.com"}, Caches: DefaultCaches(), Origins: []string{"https://a.example"}, Credentialed: true,
+	cfg := ampcors.Config{
+		Publishers: []string{"*.example.com"}, Caches: ampcors.DefaultCaches(), Origins: []string{"https://a.example"}, Credentialed: true,
 		Methods: []string{"PUT"}, RequestHeaders: []string{"X-A"}, ResponseHeaders: []string{"X-B"}, MaxAge: time.Minute,
-		Email:      Email{Senders: []string{"a@example.com"}, Clients: []string{"https://mail.example"}, DangerouslyAllowMailProviderWildcards: true},
+		Email:      ampcors.Email{Senders: []string{"a@example.com"}, Clients: []string{"https://mail.example"}, DangerouslyAllowMailProviderWildcards: true},
 		ReportOnly: true, CacheSize: 7, DangerouslyAllowHTTPOwnOrigins: true, DangerouslyAllowPublicSuffixWildcards: true,
 		DangerouslyAllowUnsafeRequestsWithoutOrigin: true,
-		Lookup: Lookup{TTL: 1, NegativeTTL: 2, MaxStale: 3, Timeout: 4, MaxConcurrent: 5, MaxRate: 6, MaxEntries: 7},
+		Lookup: ampcors.Lookup{TTL: 1, NegativeTTL: 2, MaxStale: 3, Timeout: 4, MaxConcurrent: 5, MaxRate: 6, MaxEntries: 7},
 	}
 	for i, v := 0, reflect.ValueOf(cfg); i < v.NumField(); i++ {
 		if f := v.Type().Field(i); f.IsExported() && v.Field(i).IsZero() && f.Tag.Get("json") != "-" {
@@ -220,29 +222,29 @@ func TestAConfigSurvivesJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, empty := range []Config{{}, {Caches: []Cache{}, ResponseHeaders: []string{}, Email: Email{Clients: []string{}}}} {
+	for _, empty := range []ampcors.Config{{}, {Caches: []ampcors.Cache{}, ResponseHeaders: []string{}, Email: ampcors.Email{Clients: []string{}}}} {
 		data, err := json.Marshal(empty)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var back Config
+		var back ampcors.Config
 		if err := json.Unmarshal(data, &back); err != nil || !reflect.DeepEqual(back, empty) {
 			t.Errorf("%s\nbecomes %+v, %v; nil and empty lists differ", data, back, err)
 		}
 	}
-	var back Config
+	var back ampcors.Config
 	if err := json.Unmarshal(data, &back); err != nil || !reflect.DeepEqual(back, cfg) {
 		t.Errorf("%s\nbecomes %+v, %v", data, back, err)
 	}
 }
 
 func TestDurationsInJSONAreStrings(t *testing.T) {
-	data, err := json.Marshal(Config{MaxAge: 10 * time.Minute, Lookup: Lookup{TTL: 90 * time.Second}})
+	data, err := json.Marshal(ampcors.Config{MaxAge: 10 * time.Minute, Lookup: ampcors.Lookup{TTL: 90 * time.Second}})
 	if want := `{"lookup":{"ttl":"1m30s"},"maxAge":"10m0s"}`; string(data) != want || err != nil {
 		t.Errorf("%s, %v; want %s", data, err, want)
 	}
-	cfg := Config{MaxAge: time.Hour, Lookup: Lookup{Timeout: time.Second}}
-	if err := json.Unmarshal([]byte(`{"credentialed": true, "lookup": {"ttl": "5s"}}`), &cfg); err != nil || cfg.MaxAge != time.Hour || cfg.Lookup != (Lookup{TTL: 5 * time.Second, Timeout: time.Second}) || !cfg.Credentialed {
+	cfg := ampcors.Config{MaxAge: time.Hour, Lookup: ampcors.Lookup{Timeout: time.Second}}
+	if err := json.Unmarshal([]byte(`{"credentialed": true, "lookup": {"ttl": "5s"}}`), &cfg); err != nil || cfg.MaxAge != time.Hour || cfg.Lookup != (ampcors.Lookup{TTL: 5 * time.Second, Timeout: time.Second}) || !cfg.Credentialed {
 		t.Errorf("%+v, %v", cfg, err)
 	}
 	for _, wrong := range []string{`{"maxAge": 600}`, `{"maxAge": "600"}`, `{"lookup": {"ttl": "soon"}}`} {
@@ -255,13 +257,13 @@ func TestDurationsInJSONAreStrings(t *testing.T) {
 }
 
 func TestACacheInJSONCanBeAnID(t *testing.T) {
-	var cfg Config
-	if err := json.Unmarshal([]byte(`{"caches": ["bing", {"id": "x", "cacheDomain": "cache.example"}]}`), &cfg); err != nil || !slices.Equal(cfg.Caches, []Cache{DefaultCaches()[1], {ID: "x", CacheDomain: "cache.example"}}) {
+	var cfg ampcors.Config
+	if err := json.Unmarshal([]byte(`{"caches": ["bing", {"id": "x", "cacheDomain": "cache.example"}]}`), &cfg); err != nil || !slices.Equal(cfg.Caches, []ampcors.Cache{ampcors.DefaultCaches()[1], {ID: "x", CacheDomain: "cache.example"}}) {
 		t.Errorf("%+v, %v", cfg.Caches, err)
 	}
 	for _, wrong := range []string{`["cloudflare"]`, `["Google"]`, `[""]`, `[7]`, `["\ud800"]`} {
 		t.Run(wrong, func(t *testing.T) {
-			var cfg Config
+			var cfg ampcors.Config
 			if err := json.Unmarshal([]byte(`{"caches": `+wrong+`}`), &cfg); err == nil {
 				t.Errorf("accepted as %+v", cfg.Caches)
 			}
@@ -272,7 +274,7 @@ func TestACacheInJSONCanBeAnID(t *testing.T) {
 func TestAWholeMailProviderIsNoSender(t *testing.T) {
 	for _, domain := range []string{"gmail.com", "GMail.com", "googlemail.com", "yahoo.com", "yahoo.co.uk", "outlook.de", "hotmail.com.br", "web.de", "qq.com", "docomo.ne.jp", "proton.me"} {
 		t.Run(domain, func(t *testing.T) {
-			cfg := Config{Email: Email{Senders: []string{"*@" + domain}}}
+			cfg := ampcors.Config{Email: ampcors.Email{Senders: []string{"*@" + domain}}}
 			err := cfg.Validate()
 			want := fmt.Sprintf(`ampcors: email.senders[0] %q allows everybody who has an address at that mail provider; want the addresses that are yours, such as "news@%s", or email.dangerouslyAllowMailProviderWildcards`, "*@"+domain, strings.ToLower(domain))
 			if err == nil || err.Error() != want {
@@ -282,7 +284,7 @@ func TestAWholeMailProviderIsNoSender(t *testing.T) {
 			if err := cfg.Validate(); err != nil {
 				t.Error(err)
 			}
-			cfg.Email = Email{Senders: []string{"news@" + domain}}
+			cfg.Email = ampcors.Email{Senders: []string{"news@" + domain}}
 			if err := cfg.Validate(); err != nil {
 				t.Error(err)
 			}
@@ -290,7 +292,7 @@ func TestAWholeMailProviderIsNoSender(t *testing.T) {
 	}
 	for _, domain := range []string{"example.com", "news.gmail.com", "gmail.example", "yahoo.example.com", "notgmail.com", "mail.example.com", "xn--bcher-kva.example"} {
 		t.Run(domain, func(t *testing.T) {
-			if err := (Config{Email: Email{Senders: []string{"*@" + domain}}}).Validate(); err != nil {
+			if err := (ampcors.Config{Email: ampcors.Email{Senders: []string{"*@" + domain}}}).Validate(); err != nil {
 				t.Error(err)
 			}
 		})
@@ -298,21 +300,21 @@ func TestAWholeMailProviderIsNoSender(t *testing.T) {
 }
 
 func TestAConfigCannotBeChangedFromOutside(t *testing.T) {
-	cfg := Config{
-		Publishers: []string{"example.com"}, Caches: DefaultCaches(), Origins: []string{"https://a.example"},
+	cfg := ampcors.Config{
+		Publishers: []string{"example.com"}, Caches: ampcors.DefaultCaches(), Origins: []string{"https://a.example"},
 		Methods: []string{"PUT"}, RequestHeaders: []string{"X-A"}, ResponseHeaders: []string{"X-B"},
-		Email: Email{Senders: []string{"news@example.com"}, Clients: []string{"https://mail.example"}},
+		Email: ampcors.Email{Senders: []string{"news@example.com"}, Clients: []string{"https://mail.example"}},
 	}
-	m, err := New(cfg)
+	m, err := ampcors.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Config{
-		Publishers: []string{"example.com"}, Caches: DefaultCaches(), Origins: []string{"https://a.example"},
+	want := ampcors.Config{
+		Publishers: []string{"example.com"}, Caches: ampcors.DefaultCaches(), Origins: []string{"https://a.example"},
 		Methods: []string{"PUT"}, RequestHeaders: []string{"X-A"}, ResponseHeaders: []string{"X-B"},
-		Email: Email{Senders: []string{"news@example.com"}, Clients: []string{"https://mail.example"}},
+		Email: ampcors.Email{Senders: []string{"news@example.com"}, Clients: []string{"https://mail.example"}},
 	}
-	for _, c := range []Config{cfg, m.Config()} {
+	for _, c := range []ampcors.Config{cfg, m.Config()} {
 		c.Publishers[0], c.Caches[0].CacheDomain, c.Origins[0] = "evil.example", "evil.example", "https://evil.example"
 		c.Methods[0], c.RequestHeaders[0], c.ResponseHeaders[0] = "EVIL", "X-Evil", "X-Evil"
 		c.Email.Senders[0], c.Email.Clients[0] = "evil@evil.example", "https://evil.example"
@@ -333,17 +335,17 @@ func TestAConfigCannotBeChangedFromOutside(t *testing.T) {
 }
 
 func TestReconfigureWithAProblemChangesNothing(t *testing.T) {
-	m, err := New(Config{Publishers: []string{"example.com"}})
+	m, err := ampcors.New(ampcors.Config{Publishers: []string{"example.com"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Reconfigure(Config{Publishers: []string{"example.net", "https://example.org"}}); err == nil {
+	if err := m.Reconfigure(ampcors.Config{Publishers: []string{"example.net", "https://example.org"}}); err == nil {
 		t.Fatal("accepted")
 	}
 	if !m.CheckOrigin("https://example.com").Allowed || m.CheckOrigin("https://example.net").Allowed {
 		t.Error("a configuration with a problem was applied in part")
 	}
-	if err := m.Reconfigure(Config{Publishers: []string{"example.net"}}); err != nil {
+	if err := m.Reconfigure(ampcors.Config{Publishers: []string{"example.net"}}); err != nil {
 		t.Fatal(err)
 	}
 	if m.CheckOrigin("https://example.com").Allowed || !m.CheckOrigin("https://example.net").Allowed {
@@ -352,7 +354,7 @@ func TestReconfigureWithAProblemChangesNothing(t *testing.T) {
 }
 
 func TestTheZeroMiddlewareDeniesEveryOrigin(t *testing.T) {
-	var m Middleware
+	var m ampcors.Middleware
 	for _, origin := range []string{"https://example.com", "https://example-com.cdn.ampproject.org", "https://" + plainHash("example.com") + ".cdn.ampproject.org", "null", ""} {
 		t.Run(origin, func(t *testing.T) {
 			if d := m.CheckOrigin(origin); d.Allowed {
@@ -360,7 +362,7 @@ func TestTheZeroMiddlewareDeniesEveryOrigin(t *testing.T) {
 			}
 		})
 	}
-	if !reflect.DeepEqual(m.Config(), Config{}) {
+	if !reflect.DeepEqual(m.Config(), ampcors.Config{}) {
 		t.Error("the zero Middleware has a configuration")
 	}
 	rec := httptest.NewRecorder()
@@ -376,7 +378,7 @@ func TestHeadersThatNoScriptCanSetAreRejected(t *testing.T) {
 		"Content-Length Cookie Cookie2 Date DNT Expect Host Keep-Alive Origin Referer Set-Cookie TE Trailer " +
 		"Transfer-Encoding Upgrade Via Proxy-Authorization Sec-Fetch-Site"
 	for name := range strings.FieldsSeq(list) {
-		if _, err := New(Config{Publishers: []string{"example.com"}, RequestHeaders: []string{name}}); err == nil {
+		if _, err := ampcors.New(ampcors.Config{Publishers: []string{"example.com"}, RequestHeaders: []string{name}}); err == nil {
 			t.Errorf("%s is accepted", name)
 		}
 	}

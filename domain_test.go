@@ -1,4 +1,4 @@
-package ampcors
+package ampcors_test
 
 import (
 	"errors"
@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/ampcors/ampcors"
 )
 
 func TestInvalidPublishersAreRejectedWithASuggestion(t *testing.T) {
@@ -71,8 +73,8 @@ func TestInvalidPublishersAreRejectedWithASuggestion(t *testing.T) {
 		{value: "a\xffb.com", reason: "is not UTF-8", want: "A-label"},
 	} {
 		t.Run(fmt.Sprintf("%.40s", test.value), func(t *testing.T) {
-			_, err := DomainPrefix(test.value)
-			var v *ValueError
+			_, err := ampcors.DomainPrefix(test.value)
+			var v *ampcors.ValueError
 			if !errors.As(err, &v) {
 				t.Errorf("DomainPrefix(%q) = %v; want a *ValueError", test.value, err)
 				return
@@ -81,17 +83,17 @@ func TestInvalidPublishersAreRejectedWithASuggestion(t *testing.T) {
 				t.Errorf("DomainPrefix(%q): %+v; want reason %q and %q", test.value, *v, test.reason, test.want)
 			}
 			if instead, err := strconv.Unquote(v.Want); err == nil {
-				if _, err := DomainPrefix(instead); err != nil {
+				if _, err := ampcors.DomainPrefix(instead); err != nil {
 					t.Errorf("DomainPrefix(%q) suggests %s, which is rejected: %v", test.value, v.Want, err)
 				}
 			}
 			if n := len(v.Error()); n > 500 {
 				t.Errorf("DomainPrefix(%.10q): a message of %d bytes", test.value, n)
 			}
-			if _, err2 := FallbackPrefix(test.value); err2 == nil || err2.Error() != err.Error() {
+			if _, err2 := ampcors.FallbackPrefix(test.value); err2 == nil || err2.Error() != err.Error() {
 				t.Errorf("FallbackPrefix(%q) = %v; want %v", test.value, err2, err)
 			}
-			if _, err2 := CacheOrigins(test.value); err2 == nil || err2.Error() != err.Error() {
+			if _, err2 := ampcors.CacheOrigins(test.value); err2 == nil || err2.Error() != err.Error() {
 				t.Errorf("CacheOrigins(%q) = %v; want %v", test.value, err2, err)
 			}
 		})
@@ -115,8 +117,8 @@ func TestAPublisherMayBeWrittenInUnicodeOrASCIIAndAnyCase(t *testing.T) {
 	} {
 		t.Run(want, func(t *testing.T) {
 			for _, spelling := range spellings {
-				if got, err := parseDomain(spelling); err != nil || got != want {
-					t.Errorf("parseDomain(%q) = %q, %v; want %q", spelling, got, err, want)
+				if got, err := ampcors.CanonicalDomain(spelling); err != nil || got != want {
+					t.Errorf("CanonicalDomain(%q) = %q, %v; want %q", spelling, got, err, want)
 				}
 			}
 		})
@@ -124,30 +126,30 @@ func TestAPublisherMayBeWrittenInUnicodeOrASCIIAndAnyCase(t *testing.T) {
 }
 
 func TestValueErrorsFindsWrappedErrors(t *testing.T) {
-	a, b, c := &ValueError{Path: "a"}, &ValueError{Path: "b"}, &ValueError{Path: "c"}
+	a, b, c := &ampcors.ValueError{Path: "a"}, &ampcors.ValueError{Path: "b"}, &ampcors.ValueError{Path: "c"}
 	err := errors.Join(a, errors.New("another"), fmt.Errorf("wrapped: %w", errors.Join(b, fmt.Errorf("%w and %w", c, a))))
-	if got := slices.Collect(ValueErrors(err)); !slices.Equal(got, []*ValueError{a, b, c, a}) {
+	if got := slices.Collect(ampcors.ValueErrors(err)); !slices.Equal(got, []*ampcors.ValueError{a, b, c, a}) {
 		t.Errorf("%v", got)
 	}
-	for first := range ValueErrors(err) {
+	for first := range ampcors.ValueErrors(err) {
 		if first != a {
 			t.Error(first)
 		}
 		break
 	}
-	if got := slices.Collect(ValueErrors(nil)); len(got) != 0 {
+	if got := slices.Collect(ampcors.ValueErrors(nil)); len(got) != 0 {
 		t.Errorf("%v", got)
 	}
 }
 
 func TestValueErrorNamesThePlaceAndCutsALongValue(t *testing.T) {
 	for _, test := range []struct {
-		err  ValueError
+		err  ampcors.ValueError
 		want string
 	}{
-		{err: ValueError{Path: "publishers[3]", Value: "a", Reason: "is bad", Want: "b"}, want: `ampcors: publishers[3] "a" is bad; want b`},
-		{err: ValueError{Package: "indexnow", Path: "caches[0].id", Reason: "is empty", Want: "b"}, want: `indexnow: caches[0].id "" is empty; want b`},
-		{err: ValueError{Path: "methods[0]", Value: "TRACE", Reason: "is bad", Want: removeIt}, want: `ampcors: methods[0] "TRACE" is bad; remove it`},
+		{err: ampcors.ValueError{Path: "publishers[3]", Value: "a", Reason: "is bad", Want: "b"}, want: `ampcors: publishers[3] "a" is bad; want b`},
+		{err: ampcors.ValueError{Package: "indexnow", Path: "caches[0].id", Reason: "is empty", Want: "b"}, want: `indexnow: caches[0].id "" is empty; want b`},
+		{err: ampcors.ValueError{Path: "methods[0]", Value: "TRACE", Reason: "is bad", Want: "remove it"}, want: `ampcors: methods[0] "TRACE" is bad; remove it`},
 	} {
 		t.Run(test.want, func(t *testing.T) {
 			if got := test.err.Error(); got != test.want {
@@ -155,7 +157,7 @@ func TestValueErrorNamesThePlaceAndCutsALongValue(t *testing.T) {
 			}
 		})
 	}
-	long := ValueError{Path: "publishers[0]", Value: strings.Repeat("x", 1<<20), Reason: "is bad", Want: "b"}
+	long := ampcors.ValueError{Path: "publishers[0]", Value: strings.Repeat("x", 1<<20), Reason: "is bad", Want: "b"}
 	if n := len(long.Error()); n > 200 {
 		t.Errorf("the message for a value of 1 MiB has %d bytes", n)
 	}

@@ -1,4 +1,4 @@
-package ampcors
+package ampcors_test
 
 import (
 	"fmt"
@@ -8,14 +8,16 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ampcors/ampcors"
 )
 
 const mailOrigin = "https://mail.google.com"
 
-func emailConfig() Config {
+func emailConfig() ampcors.Config {
 	cfg := testConfig()
 	cfg.Origins = append(cfg.Origins, "https://amp.gmail.dev")
-	cfg.Email = Email{
+	cfg.Email = ampcors.Email{
 		Senders: []string{"news@example.com", "*@bücher.example", "Shop@Café.Example"},
 		Clients: []string{mailOrigin, "https://amp.gmail.dev", "https://blog.example.net", "http://localhost:8080", "https://mail.example:8443"},
 	}
@@ -46,76 +48,76 @@ func TestTheEmailTable(t *testing.T) {
 	origin := func(o string) string { return "Origin: " + o }
 
 	for _, test := range []request{
-		{name: "example 1: version 1", method: "GET", headers: []string{origin(mailOrigin)}, status: 202, want: v1(mailOrigin, "news@example.com"), reason: ReasonEmailV1, query: news},
-		{name: "example 2: version 2", method: "GET", headers: []string{sender}, status: 202, want: v2("news@example.com"), reason: ReasonEmail},
-		{name: "example 3: both", method: "GET", headers: []string{sender, origin(mailOrigin)}, status: 202, want: v2("news@example.com"), reason: ReasonEmail, query: news},
+		{name: "example 1: version 1", method: "GET", headers: []string{origin(mailOrigin)}, status: 202, want: v1(mailOrigin, "news@example.com"), reason: ampcors.ReasonEmailV1, query: news},
+		{name: "example 2: version 2", method: "GET", headers: []string{sender}, status: 202, want: v2("news@example.com"), reason: ampcors.ReasonEmail},
+		{name: "example 3: both", method: "GET", headers: []string{sender, origin(mailOrigin)}, status: 202, want: v2("news@example.com"), reason: ampcors.ReasonEmail, query: news},
 
-		{name: "version 2, POST", method: "POST", headers: []string{sender}, status: 202, want: v2("news@example.com"), reason: ReasonEmail},
-		{name: "version 2, any sender of a domain", method: "GET", headers: []string{"AMP-Email-Sender: Any.One+x@xn--bcher-kva.EXAMPLE"}, status: 202, want: v2("Any.One+x@xn--bcher-kva.EXAMPLE"), reason: ReasonEmail},
-		{name: "version 2 outranks an origin that is not allowed", method: "POST", headers: []string{sender, origin(evilOrigin)}, status: 202, want: v2("news@example.com"), reason: ReasonEmail},
-		{name: "version 2 outranks an origin that is allowed", method: "GET", headers: []string{"AMP-Email-Sender: evil@evil.example", origin(cacheOrigin)}, status: 403, want: denied, reason: ReasonEmailSenderNotAllowed},
-		{name: "version 2 outranks Sec-Fetch-Site", method: "GET", headers: []string{"AMP-Email-Sender: evil@evil.example", origin(evilOrigin), "Sec-Fetch-Site: same-origin"}, status: 403, want: denied, reason: ReasonEmailSenderNotAllowed},
-		{name: "version 2 outranks version 1", method: "GET", headers: []string{"AMP-Email-Sender: evil@evil.example", origin(mailOrigin)}, status: 403, want: denied, reason: ReasonEmailSenderNotAllowed, query: news},
-		{name: "version 2, two senders", method: "GET", headers: []string{sender, sender}, status: 403, want: denied, reason: ReasonNoEmailSender},
-		{name: "version 2, empty", method: "GET", headers: []string{"AMP-Email-Sender: "}, status: 403, want: denied, reason: ReasonNoEmailSender},
-		{name: "version 2, a star", method: "GET", headers: []string{"AMP-Email-Sender: *"}, status: 403, want: denied, reason: ReasonNoEmailSender},
-		{name: "version 2, OPTIONS", method: "OPTIONS", headers: []string{sender}, status: 202, want: []string{"Vary: Outer", "Vary: Accept", "X-Handler: ran", "AMP-Email-Allow-Sender: news@example.com"}, reason: ReasonEmail},
-		{name: "version 2, with the headers of a preflight", method: "OPTIONS", headers: []string{sender, origin(cacheOrigin), asksPOST}, status: 202, want: []string{"Vary: Outer", "Vary: Accept", "X-Handler: ran", "AMP-Email-Allow-Sender: news@example.com"}, reason: ReasonEmail},
-		{name: "version 2, an exact sender with a domain in Unicode", method: "GET", headers: []string{"AMP-Email-Sender: Shop@XN--caf-dma.example"}, status: 202, want: v2("Shop@XN--caf-dma.example"), reason: ReasonEmail},
-		{name: "version 2, a name in another case", method: "GET", headers: []string{"AMP-Email-Sender: shop@xn--caf-dma.example"}, status: 403, want: denied, reason: ReasonEmailSenderNotAllowed},
-		{name: "version 2, denied OPTIONS", method: "OPTIONS", headers: []string{"AMP-Email-Sender: a@evil.example", origin(cacheOrigin), asksPOST}, status: 403, want: deniedPreflight, reason: ReasonEmailSenderNotAllowed},
+		{name: "version 2, POST", method: "POST", headers: []string{sender}, status: 202, want: v2("news@example.com"), reason: ampcors.ReasonEmail},
+		{name: "version 2, any sender of a domain", method: "GET", headers: []string{"AMP-Email-Sender: Any.One+x@xn--bcher-kva.EXAMPLE"}, status: 202, want: v2("Any.One+x@xn--bcher-kva.EXAMPLE"), reason: ampcors.ReasonEmail},
+		{name: "version 2 outranks an origin that is not allowed", method: "POST", headers: []string{sender, origin(evilOrigin)}, status: 202, want: v2("news@example.com"), reason: ampcors.ReasonEmail},
+		{name: "version 2 outranks an origin that is allowed", method: "GET", headers: []string{"AMP-Email-Sender: evil@evil.example", origin(cacheOrigin)}, status: 403, want: denied, reason: ampcors.ReasonEmailSenderNotAllowed},
+		{name: "version 2 outranks Sec-Fetch-Site", method: "GET", headers: []string{"AMP-Email-Sender: evil@evil.example", origin(evilOrigin), "Sec-Fetch-Site: same-origin"}, status: 403, want: denied, reason: ampcors.ReasonEmailSenderNotAllowed},
+		{name: "version 2 outranks version 1", method: "GET", headers: []string{"AMP-Email-Sender: evil@evil.example", origin(mailOrigin)}, status: 403, want: denied, reason: ampcors.ReasonEmailSenderNotAllowed, query: news},
+		{name: "version 2, two senders", method: "GET", headers: []string{sender, sender}, status: 403, want: denied, reason: ampcors.ReasonNoEmailSender},
+		{name: "version 2, empty", method: "GET", headers: []string{"AMP-Email-Sender: "}, status: 403, want: denied, reason: ampcors.ReasonNoEmailSender},
+		{name: "version 2, a star", method: "GET", headers: []string{"AMP-Email-Sender: *"}, status: 403, want: denied, reason: ampcors.ReasonNoEmailSender},
+		{name: "version 2, OPTIONS", method: "OPTIONS", headers: []string{sender}, status: 202, want: []string{"Vary: Outer", "Vary: Accept", "X-Handler: ran", "AMP-Email-Allow-Sender: news@example.com"}, reason: ampcors.ReasonEmail},
+		{name: "version 2, with the headers of a preflight", method: "OPTIONS", headers: []string{sender, origin(cacheOrigin), asksPOST}, status: 202, want: []string{"Vary: Outer", "Vary: Accept", "X-Handler: ran", "AMP-Email-Allow-Sender: news@example.com"}, reason: ampcors.ReasonEmail},
+		{name: "version 2, an exact sender with a domain in Unicode", method: "GET", headers: []string{"AMP-Email-Sender: Shop@XN--caf-dma.example"}, status: 202, want: v2("Shop@XN--caf-dma.example"), reason: ampcors.ReasonEmail},
+		{name: "version 2, a name in another case", method: "GET", headers: []string{"AMP-Email-Sender: shop@xn--caf-dma.example"}, status: 403, want: denied, reason: ampcors.ReasonEmailSenderNotAllowed},
+		{name: "version 2, denied OPTIONS", method: "OPTIONS", headers: []string{"AMP-Email-Sender: a@evil.example", origin(cacheOrigin), asksPOST}, status: 403, want: deniedPreflight, reason: ampcors.ReasonEmailSenderNotAllowed},
 
-		{name: "version 1, POST", method: "POST", headers: []string{origin(mailOrigin)}, status: 202, want: v1(mailOrigin, "news@example.com"), reason: ReasonEmailV1, query: news},
-		{name: "version 1, another client", method: "GET", headers: []string{origin("http://localhost:8080")}, status: 202, want: v1("http://localhost:8080", "news@example.com"), reason: ReasonEmailV1, query: news},
-		{name: "version 1, among other parameters, escaped", method: "GET", headers: []string{origin(mailOrigin)}, status: 202, want: v1(mailOrigin, "a+b@xn--bcher-kva.example"), reason: ReasonEmailV1, query: "?a=1&%5F_amp_source_origin=a%2Bb%40xn--bcher-kva.example&b=%zz&c"},
-		{name: "version 1, a plus that is not escaped", method: "GET", headers: []string{origin(mailOrigin)}, status: 202, want: v1(mailOrigin, "a+b@xn--bcher-kva.example"), reason: ReasonEmailV1, query: "?__amp_source_origin=a+b@xn--bcher-kva.example"},
-		{name: "version 1, another sender", method: "GET", headers: []string{origin(mailOrigin)}, status: 403, want: denied, reason: ReasonEmailSenderNotAllowed, query: "?__amp_source_origin=evil@evil.example"},
-		{name: "version 1, no sender", method: "GET", headers: []string{origin(mailOrigin)}, status: 403, want: denied, reason: ReasonNoEmailSender},
-		{name: "version 1, an empty sender", method: "GET", headers: []string{origin(mailOrigin)}, status: 403, want: denied, reason: ReasonNoEmailSender, query: "?__amp_source_origin"},
-		{name: "version 1, two senders", method: "GET", headers: []string{origin(mailOrigin)}, status: 403, want: denied, reason: ReasonNoEmailSender, query: news + "&__amp_source_origin=news@example.com"},
-		{name: "version 1, two senders, one of them empty", method: "GET", headers: []string{origin(mailOrigin)}, status: 403, want: denied, reason: ReasonNoEmailSender, query: "?__amp_source_origin=&__amp_source_origin=news@example.com"},
-		{name: "version 1, a parameter with a prefix to its name", method: "GET", headers: []string{origin(mailOrigin)}, status: 403, want: denied, reason: ReasonNoEmailSender, query: "?x__amp_source_origin=news@example.com"},
-		{name: "version 1, a parameter with a suffix to its name", method: "GET", headers: []string{origin(mailOrigin)}, status: 403, want: denied, reason: ReasonNoEmailSender, query: "?__amp_source_originx=news@example.com"},
-		{name: "version 1, a parameter in upper case", method: "GET", headers: []string{origin(mailOrigin)}, status: 403, want: denied, reason: ReasonNoEmailSender, query: "?__AMP_SOURCE_ORIGIN=news@example.com"},
-		{name: "version 1, after a semicolon", method: "GET", headers: []string{origin(mailOrigin)}, status: 403, want: denied, reason: ReasonNoEmailSender, query: "?a=1;__amp_source_origin=news@example.com"},
-		{name: "version 1, OPTIONS", method: "OPTIONS", headers: []string{origin(mailOrigin)}, status: 202, want: append([]string{"Vary: Outer"}, v1(mailOrigin, "news@example.com")[1:]...), reason: ReasonEmailV1, query: news},
-		{name: "version 1, GET with a preflight's header", method: "GET", headers: []string{origin(mailOrigin), asksPOST}, status: 202, want: v1(mailOrigin, "news@example.com"), reason: ReasonEmailV1, query: news},
-		{name: "version 1, preflight for amp-same-origin", method: "OPTIONS", headers: []string{origin(mailOrigin), asksPOST, "Access-Control-Request-Headers: amp-same-origin"}, status: 403, want: deniedPreflight, reason: ReasonHeaderNotAllowed, query: news},
-		{name: "version 1, two senders, one with an escaped name", method: "GET", headers: []string{origin(mailOrigin)}, status: 403, want: denied, reason: ReasonNoEmailSender, query: news + "&__amp_source%5forigin=evil@evil.example"},
-		{name: "version 1, a star", method: "GET", headers: []string{origin(mailOrigin)}, status: 403, want: denied, reason: ReasonNoEmailSender, query: "?__amp_source_origin=*"},
-		{name: "version 1, a line break", method: "GET", headers: []string{origin(mailOrigin)}, status: 403, want: denied, reason: ReasonNoEmailSender, query: "?__amp_source_origin=news@example.com%0d%0aX:1"},
-		{name: "version 1, a bad escape", method: "GET", headers: []string{origin(mailOrigin)}, status: 403, want: denied, reason: ReasonNoEmailSender, query: "?__amp_source_origin=a%4@xn--bcher-kva.example"},
-		{name: "version 1, no sender, client over http", method: "GET", headers: []string{origin("http://localhost:8080")}, status: 403, want: denied, reason: ReasonNoEmailSender},
-		{name: "version 1, no sender, client at a port", method: "GET", headers: []string{origin("https://mail.example:8443")}, status: 403, want: denied, reason: ReasonNoEmailSender},
-		{name: "version 1, a space", method: "GET", headers: []string{origin(mailOrigin)}, status: 403, want: denied, reason: ReasonNoEmailSender, query: "?__amp_source_origin=a%20b@xn--bcher-kva.example"},
-		{name: "version 1 from another site", method: "GET", headers: []string{origin("https://evil.example")}, status: 403, want: denied, reason: ReasonUnknownHost, query: news},
-		{name: "version 1 from another publisher's page", method: "POST", headers: []string{origin(evilOrigin)}, status: 403, want: denied, reason: ReasonPublisherNotAllowed, query: news},
-		{name: "version 1 from a client over http", method: "GET", headers: []string{origin("http://mail.google.com")}, status: 403, want: denied, reason: ReasonNotHTTPS, query: news},
-		{name: "version 1 from a look-alike", method: "GET", headers: []string{origin("https://mail.google.com.evil.example")}, status: 403, want: denied, reason: ReasonUnknownHost, query: news},
-		{name: "version 1, two Origins", method: "GET", headers: []string{origin(mailOrigin), origin(mailOrigin)}, status: 403, want: denied, reason: ReasonMalformed, query: news},
-		{name: "version 1, null", method: "GET", headers: []string{origin("null")}, status: 403, want: denied, reason: ReasonNull, query: news},
-		{name: "version 1 without Origin, GET", method: "GET", status: 202, want: passed, reason: ReasonNoOrigin, query: news},
-		{name: "version 1 without Origin, POST", method: "POST", status: 403, want: denied, reason: ReasonNoOriginUnsafe, query: news},
+		{name: "version 1, POST", method: "POST", headers: []string{origin(mailOrigin)}, status: 202, want: v1(mailOrigin, "news@example.com"), reason: ampcors.ReasonEmailV1, query: news},
+		{name: "version 1, another client", method: "GET", headers: []string{origin("http://localhost:8080")}, status: 202, want: v1("http://localhost:8080", "news@example.com"), reason: ampcors.ReasonEmailV1, query: news},
+		{name: "version 1, among other parameters, escaped", method: "GET", headers: []string{origin(mailOrigin)}, status: 202, want: v1(mailOrigin, "a+b@xn--bcher-kva.example"), reason: ampcors.ReasonEmailV1, query: "?a=1&%5F_amp_source_origin=a%2Bb%40xn--bcher-kva.example&b=%zz&c"},
+		{name: "version 1, a plus that is not escaped", method: "GET", headers: []string{origin(mailOrigin)}, status: 202, want: v1(mailOrigin, "a+b@xn--bcher-kva.example"), reason: ampcors.ReasonEmailV1, query: "?__amp_source_origin=a+b@xn--bcher-kva.example"},
+		{name: "version 1, another sender", method: "GET", headers: []string{origin(mailOrigin)}, status: 403, want: denied, reason: ampcors.ReasonEmailSenderNotAllowed, query: "?__amp_source_origin=evil@evil.example"},
+		{name: "version 1, no sender", method: "GET", headers: []string{origin(mailOrigin)}, status: 403, want: denied, reason: ampcors.ReasonNoEmailSender},
+		{name: "version 1, an empty sender", method: "GET", headers: []string{origin(mailOrigin)}, status: 403, want: denied, reason: ampcors.ReasonNoEmailSender, query: "?__amp_source_origin"},
+		{name: "version 1, two senders", method: "GET", headers: []string{origin(mailOrigin)}, status: 403, want: denied, reason: ampcors.ReasonNoEmailSender, query: news + "&__amp_source_origin=news@example.com"},
+		{name: "version 1, two senders, one of them empty", method: "GET", headers: []string{origin(mailOrigin)}, status: 403, want: denied, reason: ampcors.ReasonNoEmailSender, query: "?__amp_source_origin=&__amp_source_origin=news@example.com"},
+		{name: "version 1, a parameter with a prefix to its name", method: "GET", headers: []string{origin(mailOrigin)}, status: 403, want: denied, reason: ampcors.ReasonNoEmailSender, query: "?x__amp_source_origin=news@example.com"},
+		{name: "version 1, a parameter with a suffix to its name", method: "GET", headers: []string{origin(mailOrigin)}, status: 403, want: denied, reason: ampcors.ReasonNoEmailSender, query: "?__amp_source_originx=news@example.com"},
+		{name: "version 1, a parameter in upper case", method: "GET", headers: []string{origin(mailOrigin)}, status: 403, want: denied, reason: ampcors.ReasonNoEmailSender, query: "?__AMP_SOURCE_ORIGIN=news@example.com"},
+		{name: "version 1, after a semicolon", method: "GET", headers: []string{origin(mailOrigin)}, status: 403, want: denied, reason: ampcors.ReasonNoEmailSender, query: "?a=1;__amp_source_origin=news@example.com"},
+		{name: "version 1, OPTIONS", method: "OPTIONS", headers: []string{origin(mailOrigin)}, status: 202, want: append([]string{"Vary: Outer"}, v1(mailOrigin, "news@example.com")[1:]...), reason: ampcors.ReasonEmailV1, query: news},
+		{name: "version 1, GET with a preflight's header", method: "GET", headers: []string{origin(mailOrigin), asksPOST}, status: 202, want: v1(mailOrigin, "news@example.com"), reason: ampcors.ReasonEmailV1, query: news},
+		{name: "version 1, preflight for amp-same-origin", method: "OPTIONS", headers: []string{origin(mailOrigin), asksPOST, "Access-Control-Request-Headers: amp-same-origin"}, status: 403, want: deniedPreflight, reason: ampcors.ReasonHeaderNotAllowed, query: news},
+		{name: "version 1, two senders, one with an escaped name", method: "GET", headers: []string{origin(mailOrigin)}, status: 403, want: denied, reason: ampcors.ReasonNoEmailSender, query: news + "&__amp_source%5forigin=evil@evil.example"},
+		{name: "version 1, a star", method: "GET", headers: []string{origin(mailOrigin)}, status: 403, want: denied, reason: ampcors.ReasonNoEmailSender, query: "?__amp_source_origin=*"},
+		{name: "version 1, a line break", method: "GET", headers: []string{origin(mailOrigin)}, status: 403, want: denied, reason: ampcors.ReasonNoEmailSender, query: "?__amp_source_origin=news@example.com%0d%0aX:1"},
+		{name: "version 1, a bad escape", method: "GET", headers: []string{origin(mailOrigin)}, status: 403, want: denied, reason: ampcors.ReasonNoEmailSender, query: "?__amp_source_origin=a%4@xn--bcher-kva.example"},
+		{name: "version 1, no sender, client over http", method: "GET", headers: []string{origin("http://localhost:8080")}, status: 403, want: denied, reason: ampcors.ReasonNoEmailSender},
+		{name: "version 1, no sender, client at a port", method: "GET", headers: []string{origin("https://mail.example:8443")}, status: 403, want: denied, reason: ampcors.ReasonNoEmailSender},
+		{name: "version 1, a space", method: "GET", headers: []string{origin(mailOrigin)}, status: 403, want: denied, reason: ampcors.ReasonNoEmailSender, query: "?__amp_source_origin=a%20b@xn--bcher-kva.example"},
+		{name: "version 1 from another site", method: "GET", headers: []string{origin("https://evil.example")}, status: 403, want: denied, reason: ampcors.ReasonUnknownHost, query: news},
+		{name: "version 1 from another publisher's page", method: "POST", headers: []string{origin(evilOrigin)}, status: 403, want: denied, reason: ampcors.ReasonPublisherNotAllowed, query: news},
+		{name: "version 1 from a client over http", method: "GET", headers: []string{origin("http://mail.google.com")}, status: 403, want: denied, reason: ampcors.ReasonNotHTTPS, query: news},
+		{name: "version 1 from a look-alike", method: "GET", headers: []string{origin("https://mail.google.com.evil.example")}, status: 403, want: denied, reason: ampcors.ReasonUnknownHost, query: news},
+		{name: "version 1, two Origins", method: "GET", headers: []string{origin(mailOrigin), origin(mailOrigin)}, status: 403, want: denied, reason: ampcors.ReasonMalformed, query: news},
+		{name: "version 1, null", method: "GET", headers: []string{origin("null")}, status: 403, want: denied, reason: ampcors.ReasonNull, query: news},
+		{name: "version 1 without Origin, GET", method: "GET", status: 202, want: passed, reason: ampcors.ReasonNoOrigin, query: news},
+		{name: "version 1 without Origin, POST", method: "POST", status: 403, want: denied, reason: ampcors.ReasonNoOriginUnsafe, query: news},
 
 		{name: "version 1, preflight", method: "OPTIONS", headers: []string{origin(mailOrigin), asksPOST, "Access-Control-Request-Headers: content-type"}, status: 204,
-			want: []string{"Vary: Outer", "Access-Control-Allow-Origin: " + mailOrigin, "Access-Control-Allow-Methods: POST", "Access-Control-Allow-Headers: content-type"}, reason: ReasonEmailV1, query: news},
-		{name: "version 1, preflight for another method", method: "OPTIONS", headers: []string{origin(mailOrigin), "Access-Control-Request-Method: DELETE"}, status: 403, want: deniedPreflight, reason: ReasonMethodNotAllowed, query: news},
-		{name: "version 1, preflight for version 2", method: "OPTIONS", headers: []string{origin(mailOrigin), asksPOST, "Access-Control-Request-Headers: amp-email-sender"}, status: 403, want: deniedPreflight, reason: ReasonHeaderNotAllowed, query: news},
-		{name: "version 1, preflight of another sender", method: "OPTIONS", headers: []string{origin(mailOrigin), asksPOST}, status: 403, want: deniedPreflight, reason: ReasonEmailSenderNotAllowed, query: "?__amp_source_origin=evil@evil.example"},
+			want: []string{"Vary: Outer", "Access-Control-Allow-Origin: " + mailOrigin, "Access-Control-Allow-Methods: POST", "Access-Control-Allow-Headers: content-type"}, reason: ampcors.ReasonEmailV1, query: news},
+		{name: "version 1, preflight for another method", method: "OPTIONS", headers: []string{origin(mailOrigin), "Access-Control-Request-Method: DELETE"}, status: 403, want: deniedPreflight, reason: ampcors.ReasonMethodNotAllowed, query: news},
+		{name: "version 1, preflight for version 2", method: "OPTIONS", headers: []string{origin(mailOrigin), asksPOST, "Access-Control-Request-Headers: amp-email-sender"}, status: 403, want: deniedPreflight, reason: ampcors.ReasonHeaderNotAllowed, query: news},
+		{name: "version 1, preflight of another sender", method: "OPTIONS", headers: []string{origin(mailOrigin), asksPOST}, status: 403, want: deniedPreflight, reason: ampcors.ReasonEmailSenderNotAllowed, query: "?__amp_source_origin=evil@evil.example"},
 
-		{name: "preflight of a page for version 2", method: "OPTIONS", headers: []string{origin(cacheOrigin), asksPOST, "Access-Control-Request-Headers: amp-email-sender"}, status: 403, want: deniedPreflight, reason: ReasonHeaderNotAllowed},
-		{name: "preflight of an own origin for version 2", method: "OPTIONS", headers: []string{origin(ownOrigin), asksPOST, "Access-Control-Request-Headers: amp-email-sender"}, status: 403, want: deniedPreflight, reason: ReasonHeaderNotAllowed},
+		{name: "preflight of a page for version 2", method: "OPTIONS", headers: []string{origin(cacheOrigin), asksPOST, "Access-Control-Request-Headers: amp-email-sender"}, status: 403, want: deniedPreflight, reason: ampcors.ReasonHeaderNotAllowed},
+		{name: "preflight of an own origin for version 2", method: "OPTIONS", headers: []string{origin(ownOrigin), asksPOST, "Access-Control-Request-Headers: amp-email-sender"}, status: 403, want: deniedPreflight, reason: ampcors.ReasonHeaderNotAllowed},
 
-		{name: "a client whose origin is listed, email", method: "GET", headers: []string{origin("https://amp.gmail.dev")}, status: 202, want: v1("https://amp.gmail.dev", "news@example.com"), reason: ReasonEmailV1, query: news},
-		{name: "a client whose origin is listed, page", method: "GET", headers: []string{origin("https://amp.gmail.dev")}, status: 202, want: site("https://amp.gmail.dev"), reason: ReasonExtraOrigin},
-		{name: "a client whose origin is listed, page that names its origin", method: "GET", headers: []string{origin("https://amp.gmail.dev")}, status: 202, want: site("https://amp.gmail.dev"), reason: ReasonExtraOrigin, query: "?__amp_source_origin=https%3A%2F%2Famp.gmail.dev"},
-		{name: "a client whose origin is listed, another sender", method: "GET", headers: []string{origin("https://amp.gmail.dev")}, status: 403, want: denied, reason: ReasonEmailSenderNotAllowed, query: "?__amp_source_origin=evil@evil.example"},
-		{name: "a client whose origin is listed, no address", method: "GET", headers: []string{origin("https://amp.gmail.dev")}, status: 403, want: denied, reason: ReasonNoEmailSender, query: "?__amp_source_origin=%22a%20b%22@evil.example"},
-		{name: "a client whose origin is listed, a bad escape", method: "GET", headers: []string{origin("https://amp.gmail.dev")}, status: 403, want: denied, reason: ReasonNoEmailSender, query: "?__amp_source_origin=evil@evil.example%zz"},
-		{name: "a client whose origin is listed, two senders", method: "GET", headers: []string{origin("https://amp.gmail.dev")}, status: 403, want: denied, reason: ReasonNoEmailSender, query: "?__amp_source_origin=https://amp.gmail.dev&__amp_source_origin=evil@evil.example"},
-		{name: "a client that is a publisher, page", method: "GET", headers: []string{origin("https://blog.example.net")}, status: 202, want: site("https://blog.example.net"), reason: ReasonOwnOrigin, query: "?__amp_source_origin=https://blog.example.net"},
-		{name: "a client that is a publisher, preflight for another method", method: "OPTIONS", headers: []string{origin("https://blog.example.net"), "Access-Control-Request-Method: DELETE"}, status: 403, want: deniedPreflight, reason: ReasonMethodNotAllowed},
-		{name: "a client at the API's own host, page", method: "POST", headers: []string{origin(mailOrigin), "Sec-Fetch-Site: same-origin"}, status: 202, want: passed, reason: ReasonSameOrigin},
+		{name: "a client whose origin is listed, email", method: "GET", headers: []string{origin("https://amp.gmail.dev")}, status: 202, want: v1("https://amp.gmail.dev", "news@example.com"), reason: ampcors.ReasonEmailV1, query: news},
+		{name: "a client whose origin is listed, page", method: "GET", headers: []string{origin("https://amp.gmail.dev")}, status: 202, want: site("https://amp.gmail.dev"), reason: ampcors.ReasonExtraOrigin},
+		{name: "a client whose origin is listed, page that names its origin", method: "GET", headers: []string{origin("https://amp.gmail.dev")}, status: 202, want: site("https://amp.gmail.dev"), reason: ampcors.ReasonExtraOrigin, query: "?__amp_source_origin=https%3A%2F%2Famp.gmail.dev"},
+		{name: "a client whose origin is listed, another sender", method: "GET", headers: []string{origin("https://amp.gmail.dev")}, status: 403, want: denied, reason: ampcors.ReasonEmailSenderNotAllowed, query: "?__amp_source_origin=evil@evil.example"},
+		{name: "a client whose origin is listed, no address", method: "GET", headers: []string{origin("https://amp.gmail.dev")}, status: 403, want: denied, reason: ampcors.ReasonNoEmailSender, query: "?__amp_source_origin=%22a%20b%22@evil.example"},
+		{name: "a client whose origin is listed, a bad escape", method: "GET", headers: []string{origin("https://amp.gmail.dev")}, status: 403, want: denied, reason: ampcors.ReasonNoEmailSender, query: "?__amp_source_origin=evil@evil.example%zz"},
+		{name: "a client whose origin is listed, two senders", method: "GET", headers: []string{origin("https://amp.gmail.dev")}, status: 403, want: denied, reason: ampcors.ReasonNoEmailSender, query: "?__amp_source_origin=https://amp.gmail.dev&__amp_source_origin=evil@evil.example"},
+		{name: "a client that is a publisher, page", method: "GET", headers: []string{origin("https://blog.example.net")}, status: 202, want: site("https://blog.example.net"), reason: ampcors.ReasonOwnOrigin, query: "?__amp_source_origin=https://blog.example.net"},
+		{name: "a client that is a publisher, preflight for another method", method: "OPTIONS", headers: []string{origin("https://blog.example.net"), "Access-Control-Request-Method: DELETE"}, status: 403, want: deniedPreflight, reason: ampcors.ReasonMethodNotAllowed},
+		{name: "a client at the API's own host, page", method: "POST", headers: []string{origin(mailOrigin), "Sec-Fetch-Site: same-origin"}, status: 202, want: passed, reason: ampcors.ReasonSameOrigin},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			checkRequest(t, emailConfig(), test, headers(test.want...))
@@ -128,18 +130,18 @@ func TestAnEmailDecisionNamesTheSender(t *testing.T) {
 	for _, test := range []struct {
 		query   string
 		headers []string
-		want    Decision
+		want    ampcors.Decision
 	}{
-		{query: "", headers: []string{"AMP-Email-Sender: news@example.com"}, want: Decision{Allowed: true, Reason: ReasonEmail, EmailSender: "news@example.com"}},
-		{query: "", headers: []string{"AMP-Email-Sender: evil@evil.example", "Origin: null"}, want: Decision{Reason: ReasonEmailSenderNotAllowed, Origin: "null", EmailSender: "evil@evil.example"}},
-		{query: "", headers: []string{"AMP-Email-Sender: *"}, want: Decision{Reason: ReasonNoEmailSender, EmailSender: "*"}},
-		{query: "?__amp_source_origin=news@example.com", headers: []string{"Origin: " + mailOrigin}, want: Decision{Allowed: true, Reason: ReasonEmailV1, Origin: mailOrigin, EmailSender: "news@example.com"}},
-		{query: "?__amp_source_origin=evil@evil.example", headers: []string{"Origin: " + mailOrigin}, want: Decision{Reason: ReasonEmailSenderNotAllowed, Origin: mailOrigin, EmailSender: "evil@evil.example"}},
+		{query: "", headers: []string{"AMP-Email-Sender: news@example.com"}, want: ampcors.Decision{Allowed: true, Reason: ampcors.ReasonEmail, EmailSender: "news@example.com"}},
+		{query: "", headers: []string{"AMP-Email-Sender: evil@evil.example", "Origin: null"}, want: ampcors.Decision{Reason: ampcors.ReasonEmailSenderNotAllowed, Origin: "null", EmailSender: "evil@evil.example"}},
+		{query: "", headers: []string{"AMP-Email-Sender: *"}, want: ampcors.Decision{Reason: ampcors.ReasonNoEmailSender, EmailSender: "*"}},
+		{query: "?__amp_source_origin=news@example.com", headers: []string{"Origin: " + mailOrigin}, want: ampcors.Decision{Allowed: true, Reason: ampcors.ReasonEmailV1, Origin: mailOrigin, EmailSender: "news@example.com"}},
+		{query: "?__amp_source_origin=evil@evil.example", headers: []string{"Origin: " + mailOrigin}, want: ampcors.Decision{Reason: ampcors.ReasonEmailSenderNotAllowed, Origin: mailOrigin, EmailSender: "evil@evil.example"}},
 		// A page names no sender, whatever it claims.
-		{query: "?__amp_source_origin=https://a.example", headers: []string{"Origin: https://amp.gmail.dev"}, want: Decision{Allowed: true, Reason: ReasonExtraOrigin, Origin: "https://amp.gmail.dev"}},
-		{query: "?__amp_source_origin=https://a.example", headers: []string{"Origin: https://blog.example.net"}, want: Decision{Allowed: true, Reason: ReasonOwnOrigin, Origin: "https://blog.example.net", Publisher: "blog.example.net"}},
-		{query: "", headers: []string{"AMP-Email-Sender: news@example.com", "Origin: null", "Origin: null"}, want: Decision{Allowed: true, Reason: ReasonEmail, EmailSender: "news@example.com"}},
-		{query: "?__amp_source_origin=news@example.com", headers: []string{"Origin: " + cacheOrigin}, want: Decision{Allowed: true, Reason: ReasonCacheOrigin, Origin: cacheOrigin, Publisher: "www.example.com", CacheID: "google"}},
+		{query: "?__amp_source_origin=https://a.example", headers: []string{"Origin: https://amp.gmail.dev"}, want: ampcors.Decision{Allowed: true, Reason: ampcors.ReasonExtraOrigin, Origin: "https://amp.gmail.dev"}},
+		{query: "?__amp_source_origin=https://a.example", headers: []string{"Origin: https://blog.example.net"}, want: ampcors.Decision{Allowed: true, Reason: ampcors.ReasonOwnOrigin, Origin: "https://blog.example.net", Publisher: "blog.example.net"}},
+		{query: "", headers: []string{"AMP-Email-Sender: news@example.com", "Origin: null", "Origin: null"}, want: ampcors.Decision{Allowed: true, Reason: ampcors.ReasonEmail, EmailSender: "news@example.com"}},
+		{query: "?__amp_source_origin=news@example.com", headers: []string{"Origin: " + cacheOrigin}, want: ampcors.Decision{Allowed: true, Reason: ampcors.ReasonCacheOrigin, Origin: cacheOrigin, Publisher: "www.example.com", CacheID: "google"}},
 	} {
 		t.Run(test.query, func(t *testing.T) {
 			r := httptest.NewRequest("GET", "/"+test.query, nil)
@@ -150,23 +152,23 @@ func TestAnEmailDecisionNamesTheSender(t *testing.T) {
 		})
 	}
 	r := &http.Request{Method: "GET", Header: headers("Origin: " + mailOrigin)} // which has no URL
-	if got, want := m.Check(r), (Decision{Reason: ReasonNoEmailSender, Origin: mailOrigin}); got != want {
+	if got, want := m.Check(r), (ampcors.Decision{Reason: ampcors.ReasonNoEmailSender, Origin: mailOrigin}); got != want {
 		t.Errorf("%+v; want %+v", got, want)
 	}
 }
 
 func TestWithoutClientsOnlyVersion2IsAllowed(t *testing.T) {
-	m := newMiddleware(t, Config{Email: Email{Senders: []string{"news@example.com"}, Clients: []string{}}})
+	m := newMiddleware(t, ampcors.Config{Email: ampcors.Email{Senders: []string{"news@example.com"}, Clients: []string{}}})
 	r := httptest.NewRequest("GET", "/?__amp_source_origin=news@example.com", nil)
 	r.Header = headers("Origin: " + mailOrigin)
-	if d := m.Check(r); d.Reason != ReasonUnknownHost {
+	if d := m.Check(r); d.Reason != ampcors.ReasonUnknownHost {
 		t.Errorf("version 1: %+v", d)
 	}
 	r.Header = headers("AMP-Email-Sender: news@example.com")
 	if d := m.Check(r); !d.Allowed {
 		t.Errorf("version 2: %+v", d)
 	}
-	if m, err := New(Config{Email: Email{Senders: []string{"news@example.com"}}}); err != nil {
+	if m, err := ampcors.New(ampcors.Config{Email: ampcors.Email{Senders: []string{"news@example.com"}}}); err != nil {
 		t.Error(err)
 	} else if r.Header = headers("Origin: " + mailOrigin); !m.Check(r).Allowed {
 		t.Error("Gmail is no client by default")
@@ -196,8 +198,8 @@ func TestReportOnlyDeniesNoEmailRequest(t *testing.T) {
 	cfg := emailConfig()
 	cfg.ReportOnly = true
 	vary := []string{"Vary: Outer, Origin, AMP-Email-Sender", "Vary: Accept", "X-Handler: ran"}
-	checkRequest(t, cfg, request{name: "version 2", method: "POST", headers: []string{"AMP-Email-Sender: evil@evil.example"}, status: 202, want: vary, reason: ReasonEmailSenderNotAllowed}, headers(vary...))
-	checkRequest(t, cfg, request{name: "version 1", method: "POST", headers: []string{"Origin: " + mailOrigin}, status: 202, want: vary, reason: ReasonNoEmailSender}, headers(vary...))
+	checkRequest(t, cfg, request{name: "version 2", method: "POST", headers: []string{"AMP-Email-Sender: evil@evil.example"}, status: 202, want: vary, reason: ampcors.ReasonEmailSenderNotAllowed}, headers(vary...))
+	checkRequest(t, cfg, request{name: "version 1", method: "POST", headers: []string{"Origin: " + mailOrigin}, status: 202, want: vary, reason: ampcors.ReasonNoEmailSender}, headers(vary...))
 }
 
 // TestThreatSendersThatAreNotAllowed: values that look like an allowed sender,
@@ -235,7 +237,7 @@ func TestThreatSendersThatAreNotAllowed(t *testing.T) {
 // total.
 func TestTheLengthOfAnAddressIsLimited(t *testing.T) {
 	local, domain := strings.Repeat("a", 64), strings.Repeat("a.", 94)+"a"
-	m := newMiddleware(t, Config{Email: Email{Senders: []string{"*@" + domain, "*@a" + domain}}})
+	m := newMiddleware(t, ampcors.Config{Email: ampcors.Email{Senders: []string{"*@" + domain, "*@a" + domain}}})
 	for sender, allowed := range map[string]bool{
 		local + "@" + domain:      true,
 		local + "@a" + domain:     false,
@@ -267,7 +269,7 @@ func TestAnEmailRequestCostsOneAllocation(t *testing.T) {
 
 // plainEmail reports whether a request is an AMP for Email request, whether it is allowed,
 // and which headers it must get. It is written from AMP's document, and need not be fast.
-func plainEmail(cfg Config, r *http.Request) (isEmail, allowed bool, grants http.Header) {
+func plainEmail(cfg ampcors.Config, r *http.Request) (isEmail, allowed bool, grants http.Header) {
 	allowedSender := func(s string) bool {
 		at := strings.Split(s, "@")
 		if len(at) != 2 || len(s) > 254 || len(at[0]) > 64 || strings.Contains(s, "*") {
@@ -325,13 +327,13 @@ func plainEmail(cfg Config, r *http.Request) (isEmail, allowed bool, grants http
 // client's origin is denied.
 func FuzzEmail(f *testing.F) {
 	cfg := emailConfig()
-	with, err := New(cfg)
+	with, err := ampcors.New(cfg)
 	if err != nil {
 		f.Fatal(err)
 	}
 	cfg2 := cfg
-	cfg2.Email = Email{}
-	without, err := New(cfg2)
+	cfg2.Email = ampcors.Email{}
+	without, err := ampcors.New(cfg2)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -358,7 +360,7 @@ func FuzzEmail(f *testing.F) {
 		if site != none {
 			r.Header["Sec-Fetch-Site"] = []string{site}
 		}
-		do := func(m *Middleware) (*httptest.ResponseRecorder, bool) {
+		do := func(m *ampcors.Middleware) (*httptest.ResponseRecorder, bool) {
 			rec, handler := httptest.NewRecorder(), new(spyAlways)
 			m.Wrap(handler).ServeHTTP(rec, r)
 			return rec, rec.Code == http.StatusForbidden

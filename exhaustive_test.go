@@ -1,10 +1,12 @@
-package ampcors
+package ampcors_test
 
 import (
 	"maps"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ampcors/ampcors"
 )
 
 // words calls f with every word of 1 to n letters of the alphabet. A letter may be any
@@ -39,12 +41,12 @@ var alphabets = []struct {
 
 // knowing returns a Middleware that has these publishers listed exactly, and one that has
 // them in a Source.
-func knowing(t *testing.T, publishers []string) [2]*Middleware {
+func knowing(t *testing.T, publishers []string) [2]*ampcors.Middleware {
 	t.Helper()
-	cfg := Config{Publishers: publishers, Caches: DefaultCaches()[:1]}
+	cfg := ampcors.Config{Publishers: publishers, Caches: ampcors.DefaultCaches()[:1]}
 	listed := newMiddleware(t, cfg)
 	cfg, _ = withSource(cfg)
-	return [2]*Middleware{listed, newMiddleware(t, cfg)}
+	return [2]*ampcors.Middleware{listed, newMiddleware(t, cfg)}
 }
 
 // TestEveryHostRoundTrips tries every publisher domain over small alphabets. Its prefix
@@ -61,9 +63,9 @@ func TestEveryHostRoundTrips(t *testing.T) {
 			hosts := 0
 			words(alphabet.letters, alphabet.host, func(host string) {
 				domain := plainParse(host)
-				parsed, err := parseDomain(host)
+				parsed, err := ampcors.CanonicalDomain(host)
 				if (err == nil) != (domain != "") || parsed != domain {
-					t.Fatalf("parseDomain(%q) = %q, %v; want %q", host, parsed, err, domain)
+					t.Fatalf("CanonicalDomain(%q) = %q, %v; want %q", host, parsed, err, domain)
 				}
 				if domain == "" {
 					return
@@ -81,10 +83,10 @@ func TestEveryHostRoundTrips(t *testing.T) {
 			}
 			ms := knowing(t, slices.Compact(slices.Sorted(maps.Values(owner))))
 			for form, domain := range owner {
-				for origin, want := range map[string]Reason{
-					"https://" + form + ".cdn.ampproject.org":              ReasonCacheOrigin,
-					"https://" + plainHash(domain) + ".cdn.ampproject.org": ReasonCacheOriginHash,
-					"https://" + domain:                                    ReasonOwnOrigin,
+				for origin, want := range map[string]ampcors.Reason{
+					"https://" + form + ".cdn.ampproject.org":              ampcors.ReasonCacheOrigin,
+					"https://" + plainHash(domain) + ".cdn.ampproject.org": ampcors.ReasonCacheOriginHash,
+					"https://" + domain:                                    ampcors.ReasonOwnOrigin,
 				} {
 					t.Run(origin, func(t *testing.T) {
 						for _, m := range ms {
@@ -117,34 +119,34 @@ func TestEveryLabelIsDecidedAsTheOracleDoes(t *testing.T) {
 			}
 			labels, accepted := 0, make(map[string]string)
 			listed := make(map[string]struct{})
-			var buf [maxDomain]byte
+			var buf [253]byte
 			words(alphabet.letters, n, func(label string) {
 				labels++
 				var got string
 				if strings.Contains(label, "-") {
-					domain, _, _ := reverse(buf[:], label)
+					domain, _, _ := ampcors.Reverse(buf[:], label)
 					got = string(domain)
 				}
 				want := plainReverse(t, label)
 				if got != want {
 					t.Fatalf("%q reverses to %q; want %q", label, got, want)
 				}
-				var plainBuf [maxLabel]byte
-				if length, _, plain := unfoldPlain(&plainBuf, label); plain && strings.Contains(label, "-") {
+				var plainBuf [63]byte
+				if length, _, plain := ampcors.UnfoldPlain(&plainBuf, label); plain && strings.Contains(label, "-") {
 					domain := plainBuf[:length]
-					if _, f := checkDomain(domain); f == noProblem && string(domain) != got || f != noProblem && got != "" {
+					if _, f := ampcors.CheckDomain(domain); f == ampcors.NoProblem && string(domain) != got || f != ampcors.NoProblem && got != "" {
 						t.Fatalf("%q is plain, and unfolds to %q (%s); but it reverses to %q", label, domain, f, got)
 					}
 				}
-				if domain, err := parseDomain(string(unfold(buf[:0], label))); err == nil {
+				if domain, err := ampcors.CanonicalDomain(string(ampcors.Unfold(buf[:0], label))); err == nil {
 					listed[domain] = struct{}{} // even if the label is not accepted for it
 				}
 				if got == "" {
 					return
 				}
 				accepted[label], listed[got] = got, struct{}{}
-				text, f := decodeDomain(got)
-				if f != noProblem || plainDomain(text) != got {
+				text, f := ampcors.DecodeDomain(got)
+				if f != ampcors.NoProblem || plainDomain(text) != got {
 					t.Fatalf("%q reverses to %q, which is no publisher domain", label, got)
 				}
 				folded := strings.ReplaceAll(strings.ReplaceAll(text, "-", "--"), ".", "-")
@@ -181,7 +183,7 @@ func TestEveryEncodedLabelIsDecidedAsTheOracleDoes(t *testing.T) {
 			return
 		}
 		label := plainToASCII(text)
-		domain, _, f := reverse(nil, label)
+		domain, _, f := ampcors.Reverse(nil, label)
 		if want := plainReverse(t, label); string(domain) != want {
 			t.Fatalf("%q (%q) reverses to %q (%s); want %q", label, text, domain, f, want)
 		}

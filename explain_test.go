@@ -1,16 +1,18 @@
-package ampcors
+package ampcors_test
 
 import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/ampcors/ampcors"
 )
 
 func TestExplainShowsEachStepUpToTheDecision(t *testing.T) {
-	m := newMiddleware(t, Config{
+	m := newMiddleware(t, ampcors.Config{
 		Publishers: []string{"www.example.com", "en-us.example.com", "bücher.ch", "é-x.com", "*.example.net"},
 		Origins:    []string{playgroundOrigin},
-		Email:      Email{Senders: []string{"news@example.com"}},
+		Email:      ampcors.Email{Senders: []string{"news@example.com"}},
 	})
 	const ok, bad = "+", "-"
 	for origin, want := range map[string]string{

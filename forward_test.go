@@ -1,4 +1,4 @@
-package ampcors
+package ampcors_test
 
 import (
 	"errors"
@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ampcors/ampcors"
 )
 
 func TestDomainPrefixFollowsTheOfficialImplementationsWhereTheyAgree(t *testing.T) {
@@ -35,7 +37,7 @@ func TestDomainPrefixFollowsTheOfficialImplementationsWhereTheyAgree(t *testing.
 		"ab-" + strings.Repeat("a", 52) + ".com": plainHash("ab-" + strings.Repeat("a", 52) + ".com"),
 	} {
 		t.Run(fmt.Sprintf("%.40s", domain), func(t *testing.T) {
-			if got, err := DomainPrefix(domain); err != nil || got != want {
+			if got, err := ampcors.DomainPrefix(domain); err != nil || got != want {
 				t.Errorf("DomainPrefix(%q) = %q, %v; want %q", domain, got, err, want)
 			}
 		})
@@ -45,7 +47,7 @@ func TestDomainPrefixFollowsTheOfficialImplementationsWhereTheyAgree(t *testing.
 func TestFallbackPrefixHashesTheASCIIDomain(t *testing.T) {
 	for _, domain := range []string{"bücher.ch", "BÜCHER.ch", "xn--bcher-kva.ch", "XN--BCHER-KVA.ch"} {
 		t.Run(domain, func(t *testing.T) {
-			if got, err := FallbackPrefix(domain); err != nil || got != plainHash("xn--bcher-kva.ch") {
+			if got, err := ampcors.FallbackPrefix(domain); err != nil || got != plainHash("xn--bcher-kva.ch") {
 				t.Errorf("FallbackPrefix(%q) = %q, %v", domain, got, err)
 			}
 		})
@@ -53,17 +55,17 @@ func TestFallbackPrefixHashesTheASCIIDomain(t *testing.T) {
 }
 
 func TestCacheOriginsReturnsOneOriginPerCache(t *testing.T) {
-	got, err := CacheOrigins("Example.com")
+	got, err := ampcors.CacheOrigins("Example.com")
 	want := []string{"https://example-com.cdn.ampproject.org", "https://example-com.www.bing-amp.com"}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("CacheOrigins = %q, %v; want %q", got, err, want)
 	}
-	got, err = CacheOrigins("example.com", Cache{ID: "mine", CacheDomain: "amp.example.net"})
+	got, err = ampcors.CacheOrigins("example.com", ampcors.Cache{ID: "mine", CacheDomain: "amp.example.net"})
 	if want := []string{"https://example-com.amp.example.net"}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("CacheOrigins = %q, %v; want %q", got, err, want)
 	}
-	_, err = CacheOrigins("example.com", Cache{ID: "good", CacheDomain: "amp.example.net"}, Cache{ID: "bad", CacheDomain: "https://amp.example.org"})
-	var v *ValueError
+	_, err = ampcors.CacheOrigins("example.com", ampcors.Cache{ID: "good", CacheDomain: "amp.example.net"}, ampcors.Cache{ID: "bad", CacheDomain: "https://amp.example.org"})
+	var v *ampcors.ValueError
 	if !errors.As(err, &v) || v.Path != "caches[1].cacheDomain" || !strings.Contains(v.Want, `"amp.example.org"`) {
 		t.Errorf("CacheOrigins with a bad cache: %v", err)
 	}
@@ -72,15 +74,15 @@ func TestCacheOriginsReturnsOneOriginPerCache(t *testing.T) {
 func TestCanonicalDomainIsOneSpellingPerDomain(t *testing.T) {
 	for publisher, want := range map[string]string{"Bücher.example": "xn--bcher-kva.example", "WWW.example.com": "www.example.com", "a.example": "a.example"} {
 		t.Run(publisher, func(t *testing.T) {
-			if got, err := CanonicalDomain(publisher); got != want || err != nil {
+			if got, err := ampcors.CanonicalDomain(publisher); got != want || err != nil {
 				t.Errorf("%q: %q, %v", publisher, got, err)
 			}
 		})
 	}
-	var v *ValueError
+	var v *ampcors.ValueError
 	for _, wrong := range []string{"https://a.example", "*.example.com"} {
 		t.Run(wrong, func(t *testing.T) {
-			if got, err := CanonicalDomain(wrong); got != "" || !errors.As(err, &v) || v.Value != wrong {
+			if got, err := ampcors.CanonicalDomain(wrong); got != "" || !errors.As(err, &v) || v.Value != wrong {
 				t.Errorf("%q, %v", got, err)
 			}
 		})

@@ -1,4 +1,4 @@
-package ampcors
+package ampcors_test
 
 import (
 	"fmt"
@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/fstest"
 	"time"
+
+	"github.com/ampcors/ampcors"
 )
 
 // Origins that the tests use, of www.example.com unless a name or comment says otherwise.
@@ -28,17 +30,17 @@ const (
 
 var hashOrigin = "https://" + plainHash("www.example.com") + ".cdn.ampproject.org"
 
-func testConfig() Config {
-	return Config{
+func testConfig() ampcors.Config {
+	return ampcors.Config{
 		Publishers:   []string{"www.example.com", "bücher.ch", "*.example.net"},
 		Origins:      []string{playgroundOrigin},
 		Credentialed: true,
 	}
 }
 
-func newMiddleware(t testing.TB, cfg Config) *Middleware {
+func newMiddleware(t testing.TB, cfg ampcors.Config) *ampcors.Middleware {
 	t.Helper()
-	m, err := New(cfg)
+	m, err := ampcors.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,144 +98,144 @@ func TestTheRequestTable(t *testing.T) {
 
 	for _, config := range []struct {
 		name     string
-		change   func(*Config)
+		change   func(*ampcors.Config)
 		requests []request
 	}{
-		{name: "credentialed", change: func(*Config) {}, requests: []request{
-			{name: "cache origin", method: "GET", headers: []string{origin(cacheOrigin)}, status: 202, want: granted(cacheOrigin), reason: ReasonCacheOrigin},
-			{name: "another cache", method: "GET", headers: []string{origin(bingOrigin)}, status: 202, want: granted(bingOrigin), reason: ReasonCacheOrigin},
-			{name: "hash prefix", method: "GET", headers: []string{origin(hashOrigin)}, status: 202, want: granted(hashOrigin), reason: ReasonCacheOriginHash},
-			{name: "internationalised", method: "GET", headers: []string{origin(idnOrigin)}, status: 202, want: granted(idnOrigin), reason: ReasonCacheOrigin},
-			{name: "below a pattern", method: "GET", headers: []string{origin(wildOrigin)}, status: 202, want: granted(wildOrigin), reason: ReasonCacheOrigin},
-			{name: "own origin", method: "GET", headers: []string{origin(ownOrigin)}, status: 202, want: granted(ownOrigin), reason: ReasonOwnOrigin},
-			{name: "own origin below a pattern", method: "GET", headers: []string{origin("https://blog.example.net")}, status: 202, want: granted("https://blog.example.net"), reason: ReasonOwnOrigin},
-			{name: "own origin, internationalised", method: "GET", headers: []string{origin("https://xn--bcher-kva.ch")}, status: 202, want: granted("https://xn--bcher-kva.ch"), reason: ReasonOwnOrigin},
-			{name: "extra origin", method: "GET", headers: []string{origin(playgroundOrigin)}, status: 202, want: granted(playgroundOrigin), reason: ReasonExtraOrigin},
-			{name: "unsafe method", method: "POST", headers: []string{origin(cacheOrigin)}, status: 202, want: granted(cacheOrigin), reason: ReasonCacheOrigin},
-			{name: "unsafe method that no preflight may ask for", method: "DELETE", headers: []string{origin(cacheOrigin)}, status: 202, want: granted(cacheOrigin), reason: ReasonCacheOrigin},
-			{name: "HEAD", method: "HEAD", headers: []string{origin(cacheOrigin)}, status: 202, want: granted(cacheOrigin), reason: ReasonCacheOrigin},
+		{name: "credentialed", change: func(*ampcors.Config) {}, requests: []request{
+			{name: "cache origin", method: "GET", headers: []string{origin(cacheOrigin)}, status: 202, want: granted(cacheOrigin), reason: ampcors.ReasonCacheOrigin},
+			{name: "another cache", method: "GET", headers: []string{origin(bingOrigin)}, status: 202, want: granted(bingOrigin), reason: ampcors.ReasonCacheOrigin},
+			{name: "hash prefix", method: "GET", headers: []string{origin(hashOrigin)}, status: 202, want: granted(hashOrigin), reason: ampcors.ReasonCacheOriginHash},
+			{name: "internationalised", method: "GET", headers: []string{origin(idnOrigin)}, status: 202, want: granted(idnOrigin), reason: ampcors.ReasonCacheOrigin},
+			{name: "below a pattern", method: "GET", headers: []string{origin(wildOrigin)}, status: 202, want: granted(wildOrigin), reason: ampcors.ReasonCacheOrigin},
+			{name: "own origin", method: "GET", headers: []string{origin(ownOrigin)}, status: 202, want: granted(ownOrigin), reason: ampcors.ReasonOwnOrigin},
+			{name: "own origin below a pattern", method: "GET", headers: []string{origin("https://blog.example.net")}, status: 202, want: granted("https://blog.example.net"), reason: ampcors.ReasonOwnOrigin},
+			{name: "own origin, internationalised", method: "GET", headers: []string{origin("https://xn--bcher-kva.ch")}, status: 202, want: granted("https://xn--bcher-kva.ch"), reason: ampcors.ReasonOwnOrigin},
+			{name: "extra origin", method: "GET", headers: []string{origin(playgroundOrigin)}, status: 202, want: granted(playgroundOrigin), reason: ampcors.ReasonExtraOrigin},
+			{name: "unsafe method", method: "POST", headers: []string{origin(cacheOrigin)}, status: 202, want: granted(cacheOrigin), reason: ampcors.ReasonCacheOrigin},
+			{name: "unsafe method that no preflight may ask for", method: "DELETE", headers: []string{origin(cacheOrigin)}, status: 202, want: granted(cacheOrigin), reason: ampcors.ReasonCacheOrigin},
+			{name: "HEAD", method: "HEAD", headers: []string{origin(cacheOrigin)}, status: 202, want: granted(cacheOrigin), reason: ampcors.ReasonCacheOrigin},
 
-			{name: "another publisher", method: "GET", headers: []string{origin(evilOrigin)}, status: 403, want: denied, reason: ReasonPublisherNotAllowed},
-			{name: "another publisher, unsafe", method: "POST", headers: []string{origin(evilOrigin)}, status: 403, want: denied, reason: ReasonPublisherNotAllowed},
-			{name: "another publisher that calls itself same-origin", method: "POST", headers: []string{origin(evilOrigin), "AMP-Same-Origin: true"}, status: 403, want: denied, reason: ReasonPublisherNotAllowed},
-			{name: "apex of a pattern", method: "GET", headers: []string{origin("https://example-net.cdn.ampproject.org")}, status: 403, want: denied, reason: ReasonPublisherNotAllowed},
-			{name: "unknown hash", method: "GET", headers: []string{origin(unknownHashOrigin)}, status: 403, want: denied, reason: ReasonHashNotKnown},
-			{name: "hash below a pattern", method: "GET", headers: []string{origin("https://" + plainHash("blog.example.net") + ".cdn.ampproject.org")}, status: 403, want: denied, reason: ReasonHashNotKnown},
-			{name: "unknown host", method: "GET", headers: []string{origin("https://evil.example")}, status: 403, want: denied, reason: ReasonUnknownHost},
-			{name: "null", method: "GET", headers: []string{origin("null")}, status: 403, want: denied, reason: ReasonNull},
-			{name: "http own origin", method: "GET", headers: []string{origin("http://www.example.com")}, status: 403, want: denied, reason: ReasonNotHTTPS},
-			{name: "empty", method: "GET", headers: []string{origin("")}, status: 403, want: denied, reason: ReasonMalformed},
-			{name: "two Origins", method: "GET", headers: []string{origin(cacheOrigin), origin(cacheOrigin)}, status: 403, want: denied, reason: ReasonMalformed},
-			{name: "two Origins from the host's own page", method: "GET", headers: []string{origin(cacheOrigin), origin(cacheOrigin), "Sec-Fetch-Site: same-origin"}, status: 403, want: denied, reason: ReasonMalformed},
+			{name: "another publisher", method: "GET", headers: []string{origin(evilOrigin)}, status: 403, want: denied, reason: ampcors.ReasonPublisherNotAllowed},
+			{name: "another publisher, unsafe", method: "POST", headers: []string{origin(evilOrigin)}, status: 403, want: denied, reason: ampcors.ReasonPublisherNotAllowed},
+			{name: "another publisher that calls itself same-origin", method: "POST", headers: []string{origin(evilOrigin), "AMP-Same-Origin: true"}, status: 403, want: denied, reason: ampcors.ReasonPublisherNotAllowed},
+			{name: "apex of a pattern", method: "GET", headers: []string{origin("https://example-net.cdn.ampproject.org")}, status: 403, want: denied, reason: ampcors.ReasonPublisherNotAllowed},
+			{name: "unknown hash", method: "GET", headers: []string{origin(unknownHashOrigin)}, status: 403, want: denied, reason: ampcors.ReasonHashNotKnown},
+			{name: "hash below a pattern", method: "GET", headers: []string{origin("https://" + plainHash("blog.example.net") + ".cdn.ampproject.org")}, status: 403, want: denied, reason: ampcors.ReasonHashNotKnown},
+			{name: "unknown host", method: "GET", headers: []string{origin("https://evil.example")}, status: 403, want: denied, reason: ampcors.ReasonUnknownHost},
+			{name: "null", method: "GET", headers: []string{origin("null")}, status: 403, want: denied, reason: ampcors.ReasonNull},
+			{name: "http own origin", method: "GET", headers: []string{origin("http://www.example.com")}, status: 403, want: denied, reason: ampcors.ReasonNotHTTPS},
+			{name: "empty", method: "GET", headers: []string{origin("")}, status: 403, want: denied, reason: ampcors.ReasonMalformed},
+			{name: "two Origins", method: "GET", headers: []string{origin(cacheOrigin), origin(cacheOrigin)}, status: 403, want: denied, reason: ampcors.ReasonMalformed},
+			{name: "two Origins from the host's own page", method: "GET", headers: []string{origin(cacheOrigin), origin(cacheOrigin), "Sec-Fetch-Site: same-origin"}, status: 403, want: denied, reason: ampcors.ReasonMalformed},
 
-			{name: "the API host's own page", method: "POST", headers: []string{origin("https://api.example.org"), "Sec-Fetch-Site: same-origin"}, status: 202, want: passed, reason: ReasonSameOrigin},
-			{name: "the API host's own page, which hides its referrer", method: "POST", headers: []string{origin("null"), "Sec-Fetch-Site: same-origin"}, status: 202, want: passed, reason: ReasonSameOrigin},
-			{name: "null from another site", method: "POST", headers: []string{origin("null"), "Sec-Fetch-Site: cross-site"}, status: 403, want: denied, reason: ReasonNull},
-			{name: "the same site is not the same origin", method: "POST", headers: []string{origin("https://api.example.org"), "Sec-Fetch-Site: same-site"}, status: 403, want: denied, reason: ReasonUnknownHost},
-			{name: "Sec-Fetch-Site twice", method: "POST", headers: []string{origin("https://api.example.org"), "Sec-Fetch-Site: same-origin", "Sec-Fetch-Site: same-origin"}, status: 403, want: denied, reason: ReasonUnknownHost},
+			{name: "the API host's own page", method: "POST", headers: []string{origin("https://api.example.org"), "Sec-Fetch-Site: same-origin"}, status: 202, want: passed, reason: ampcors.ReasonSameOrigin},
+			{name: "the API host's own page, which hides its referrer", method: "POST", headers: []string{origin("null"), "Sec-Fetch-Site: same-origin"}, status: 202, want: passed, reason: ampcors.ReasonSameOrigin},
+			{name: "null from another site", method: "POST", headers: []string{origin("null"), "Sec-Fetch-Site: cross-site"}, status: 403, want: denied, reason: ampcors.ReasonNull},
+			{name: "the same site is not the same origin", method: "POST", headers: []string{origin("https://api.example.org"), "Sec-Fetch-Site: same-site"}, status: 403, want: denied, reason: ampcors.ReasonUnknownHost},
+			{name: "Sec-Fetch-Site twice", method: "POST", headers: []string{origin("https://api.example.org"), "Sec-Fetch-Site: same-origin", "Sec-Fetch-Site: same-origin"}, status: 403, want: denied, reason: ampcors.ReasonUnknownHost},
 
-			{name: "no Origin", method: "GET", status: 202, want: passed, reason: ReasonNoOrigin},
-			{name: "no Origin, HEAD", method: "HEAD", status: 202, want: passed, reason: ReasonNoOrigin},
-			{name: "no Origin, POST", method: "POST", status: 403, want: denied, reason: ReasonNoOriginUnsafe},
-			{name: "no Origin, PUT", method: "PUT", status: 403, want: denied, reason: ReasonNoOriginUnsafe},
-			{name: "no Origin, DELETE", method: "DELETE", status: 403, want: denied, reason: ReasonNoOriginUnsafe},
-			{name: "no Origin, PATCH", method: "PATCH", status: 403, want: denied, reason: ReasonNoOriginUnsafe},
-			{name: "no Origin, a method of its own", method: "PURGE", status: 403, want: denied, reason: ReasonNoOriginUnsafe},
-			{name: "no Origin, get in lower case", method: "get", status: 403, want: denied, reason: ReasonNoOriginUnsafe},
-			{name: "no Origin, TRACE", method: "TRACE", status: 403, want: denied, reason: ReasonNoOriginUnsafe},
-			{name: "no Origin, POST, AMP-Same-Origin", method: "POST", headers: []string{"AMP-Same-Origin: true"}, status: 202, want: passed, reason: ReasonSameOrigin},
-			{name: "no Origin, POST, AMP-Same-Origin, same-origin", method: "POST", headers: []string{"AMP-Same-Origin: true", "Sec-Fetch-Site: same-origin"}, status: 202, want: passed, reason: ReasonSameOrigin},
-			{name: "no Origin, POST, AMP-Same-Origin, cross-site", method: "POST", headers: []string{"AMP-Same-Origin: true", "Sec-Fetch-Site: cross-site"}, status: 403, want: denied, reason: ReasonNoOriginUnsafe},
-			{name: "no Origin, POST, AMP-Same-Origin, same-site", method: "POST", headers: []string{"AMP-Same-Origin: true", "Sec-Fetch-Site: same-site"}, status: 403, want: denied, reason: ReasonNoOriginUnsafe},
-			{name: "no Origin, POST, AMP-Same-Origin, none", method: "POST", headers: []string{"AMP-Same-Origin: true", "Sec-Fetch-Site: none"}, status: 403, want: denied, reason: ReasonNoOriginUnsafe},
-			{name: "no Origin, POST, same-origin alone", method: "POST", headers: []string{"Sec-Fetch-Site: same-origin"}, status: 403, want: denied, reason: ReasonNoOriginUnsafe},
-			{name: "no Origin, POST, AMP-Same-Origin True", method: "POST", headers: []string{"AMP-Same-Origin: True"}, status: 403, want: denied, reason: ReasonNoOriginUnsafe},
-			{name: "no Origin, POST, AMP-Same-Origin 1", method: "POST", headers: []string{"AMP-Same-Origin: 1"}, status: 403, want: denied, reason: ReasonNoOriginUnsafe},
-			{name: "no Origin, POST, AMP-Same-Origin twice", method: "POST", headers: []string{"AMP-Same-Origin: true", "AMP-Same-Origin: true"}, status: 403, want: denied, reason: ReasonNoOriginUnsafe},
+			{name: "no Origin", method: "GET", status: 202, want: passed, reason: ampcors.ReasonNoOrigin},
+			{name: "no Origin, HEAD", method: "HEAD", status: 202, want: passed, reason: ampcors.ReasonNoOrigin},
+			{name: "no Origin, POST", method: "POST", status: 403, want: denied, reason: ampcors.ReasonNoOriginUnsafe},
+			{name: "no Origin, PUT", method: "PUT", status: 403, want: denied, reason: ampcors.ReasonNoOriginUnsafe},
+			{name: "no Origin, DELETE", method: "DELETE", status: 403, want: denied, reason: ampcors.ReasonNoOriginUnsafe},
+			{name: "no Origin, PATCH", method: "PATCH", status: 403, want: denied, reason: ampcors.ReasonNoOriginUnsafe},
+			{name: "no Origin, a method of its own", method: "PURGE", status: 403, want: denied, reason: ampcors.ReasonNoOriginUnsafe},
+			{name: "no Origin, get in lower case", method: "get", status: 403, want: denied, reason: ampcors.ReasonNoOriginUnsafe},
+			{name: "no Origin, TRACE", method: "TRACE", status: 403, want: denied, reason: ampcors.ReasonNoOriginUnsafe},
+			{name: "no Origin, POST, AMP-Same-Origin", method: "POST", headers: []string{"AMP-Same-Origin: true"}, status: 202, want: passed, reason: ampcors.ReasonSameOrigin},
+			{name: "no Origin, POST, AMP-Same-Origin, same-origin", method: "POST", headers: []string{"AMP-Same-Origin: true", "Sec-Fetch-Site: same-origin"}, status: 202, want: passed, reason: ampcors.ReasonSameOrigin},
+			{name: "no Origin, POST, AMP-Same-Origin, cross-site", method: "POST", headers: []string{"AMP-Same-Origin: true", "Sec-Fetch-Site: cross-site"}, status: 403, want: denied, reason: ampcors.ReasonNoOriginUnsafe},
+			{name: "no Origin, POST, AMP-Same-Origin, same-site", method: "POST", headers: []string{"AMP-Same-Origin: true", "Sec-Fetch-Site: same-site"}, status: 403, want: denied, reason: ampcors.ReasonNoOriginUnsafe},
+			{name: "no Origin, POST, AMP-Same-Origin, none", method: "POST", headers: []string{"AMP-Same-Origin: true", "Sec-Fetch-Site: none"}, status: 403, want: denied, reason: ampcors.ReasonNoOriginUnsafe},
+			{name: "no Origin, POST, same-origin alone", method: "POST", headers: []string{"Sec-Fetch-Site: same-origin"}, status: 403, want: denied, reason: ampcors.ReasonNoOriginUnsafe},
+			{name: "no Origin, POST, AMP-Same-Origin True", method: "POST", headers: []string{"AMP-Same-Origin: True"}, status: 403, want: denied, reason: ampcors.ReasonNoOriginUnsafe},
+			{name: "no Origin, POST, AMP-Same-Origin 1", method: "POST", headers: []string{"AMP-Same-Origin: 1"}, status: 403, want: denied, reason: ampcors.ReasonNoOriginUnsafe},
+			{name: "no Origin, POST, AMP-Same-Origin twice", method: "POST", headers: []string{"AMP-Same-Origin: true", "AMP-Same-Origin: true"}, status: 403, want: denied, reason: ampcors.ReasonNoOriginUnsafe},
 
-			{name: "preflight", method: "OPTIONS", headers: []string{origin(cacheOrigin), asksPOST}, status: 204, want: []string{varyOuter, acao(cacheOrigin), creds, acamPOST}, reason: ReasonCacheOrigin},
-			{name: "preflight for GET", method: "OPTIONS", headers: []string{origin(hashOrigin), "Access-Control-Request-Method: GET"}, status: 204, want: []string{varyOuter, acao(hashOrigin), creds, "Access-Control-Allow-Methods: GET"}, reason: ReasonCacheOriginHash},
-			{name: "preflight with header", method: "OPTIONS", headers: []string{origin(cacheOrigin), asksPOST, asks("content-type")}, status: 204, want: []string{varyOuter, acao(cacheOrigin), creds, acamPOST, acah("content-type")}, reason: ReasonCacheOrigin},
-			{name: "preflight with odd spacing", method: "OPTIONS", headers: []string{origin(cacheOrigin), asksPOST, asks(" ,\tContent-Type ,, ")}, status: 204, want: []string{varyOuter, acao(cacheOrigin), creds, acamPOST, acah(" ,\tContent-Type ,, ")}, reason: ReasonCacheOrigin},
-			{name: "preflight with an empty list", method: "OPTIONS", headers: []string{origin(cacheOrigin), asksPOST, asks("")}, status: 204, want: []string{varyOuter, acao(cacheOrigin), creds, acamPOST}, reason: ReasonCacheOrigin},
-			{name: "preflight from an own origin, redirected", method: "OPTIONS", headers: []string{origin(ownOrigin), asksPOST, asks("amp-same-origin,content-type")}, status: 204, want: []string{varyOuter, acao(ownOrigin), creds, acamPOST, acah("amp-same-origin,content-type")}, reason: ReasonOwnOrigin},
-			{name: "preflight from a cache for amp-same-origin", method: "OPTIONS", headers: []string{origin(cacheOrigin), asksPOST, asks("amp-same-origin")}, status: 403, want: deniedPreflight, reason: ReasonHeaderNotAllowed},
-			{name: "preflight from a hash prefix for amp-same-origin", method: "OPTIONS", headers: []string{origin(hashOrigin), asksPOST, asks("AMP-Same-Origin")}, status: 403, want: deniedPreflight, reason: ReasonHeaderNotAllowed},
-			{name: "preflight from an extra origin for amp-same-origin", method: "OPTIONS", headers: []string{origin(playgroundOrigin), asksPOST, asks("amp-same-origin")}, status: 403, want: deniedPreflight, reason: ReasonHeaderNotAllowed},
-			{name: "preflight with a header that is not allowed", method: "OPTIONS", headers: []string{origin(cacheOrigin), asksPOST, asks("content-type,authorization")}, status: 403, want: deniedPreflight, reason: ReasonHeaderNotAllowed},
-			{name: "preflight for a method that is not allowed", method: "OPTIONS", headers: []string{origin(cacheOrigin), "Access-Control-Request-Method: DELETE"}, status: 403, want: deniedPreflight, reason: ReasonMethodNotAllowed},
-			{name: "preflight for a method in lower case", method: "OPTIONS", headers: []string{origin(cacheOrigin), "Access-Control-Request-Method: post"}, status: 403, want: deniedPreflight, reason: ReasonMethodNotAllowed},
-			{name: "preflight for two methods", method: "OPTIONS", headers: []string{origin(cacheOrigin), asksPOST, asksPOST}, status: 403, want: deniedPreflight, reason: ReasonMethodNotAllowed},
-			{name: "preflight for no method", method: "OPTIONS", headers: []string{origin(cacheOrigin), "Access-Control-Request-Method: "}, status: 403, want: deniedPreflight, reason: ReasonMethodNotAllowed},
-			{name: "preflight of another publisher", method: "OPTIONS", headers: []string{origin(evilOrigin), asksPOST}, status: 403, want: deniedPreflight, reason: ReasonPublisherNotAllowed},
-			{name: "preflight of another publisher, for a method that is not allowed", method: "OPTIONS", headers: []string{origin(evilOrigin), "Access-Control-Request-Method: DELETE"}, status: 403, want: deniedPreflight, reason: ReasonPublisherNotAllowed},
-			{name: "preflight cannot be same-origin", method: "OPTIONS", headers: []string{origin(evilOrigin), asksPOST, "Sec-Fetch-Site: same-origin"}, status: 403, want: deniedPreflight, reason: ReasonPublisherNotAllowed},
-			{name: "preflight for a private network", method: "OPTIONS", headers: []string{origin(cacheOrigin), asksPOST, "Access-Control-Request-Private-Network: true"}, status: 204, want: []string{varyOuter, acao(cacheOrigin), creds, acamPOST}, reason: ReasonCacheOrigin},
+			{name: "preflight", method: "OPTIONS", headers: []string{origin(cacheOrigin), asksPOST}, status: 204, want: []string{varyOuter, acao(cacheOrigin), creds, acamPOST}, reason: ampcors.ReasonCacheOrigin},
+			{name: "preflight for GET", method: "OPTIONS", headers: []string{origin(hashOrigin), "Access-Control-Request-Method: GET"}, status: 204, want: []string{varyOuter, acao(hashOrigin), creds, "Access-Control-Allow-Methods: GET"}, reason: ampcors.ReasonCacheOriginHash},
+			{name: "preflight with header", method: "OPTIONS", headers: []string{origin(cacheOrigin), asksPOST, asks("content-type")}, status: 204, want: []string{varyOuter, acao(cacheOrigin), creds, acamPOST, acah("content-type")}, reason: ampcors.ReasonCacheOrigin},
+			{name: "preflight with odd spacing", method: "OPTIONS", headers: []string{origin(cacheOrigin), asksPOST, asks(" ,\tContent-Type ,, ")}, status: 204, want: []string{varyOuter, acao(cacheOrigin), creds, acamPOST, acah(" ,\tContent-Type ,, ")}, reason: ampcors.ReasonCacheOrigin},
+			{name: "preflight with an empty list", method: "OPTIONS", headers: []string{origin(cacheOrigin), asksPOST, asks("")}, status: 204, want: []string{varyOuter, acao(cacheOrigin), creds, acamPOST}, reason: ampcors.ReasonCacheOrigin},
+			{name: "preflight from an own origin, redirected", method: "OPTIONS", headers: []string{origin(ownOrigin), asksPOST, asks("amp-same-origin,content-type")}, status: 204, want: []string{varyOuter, acao(ownOrigin), creds, acamPOST, acah("amp-same-origin,content-type")}, reason: ampcors.ReasonOwnOrigin},
+			{name: "preflight from a cache for amp-same-origin", method: "OPTIONS", headers: []string{origin(cacheOrigin), asksPOST, asks("amp-same-origin")}, status: 403, want: deniedPreflight, reason: ampcors.ReasonHeaderNotAllowed},
+			{name: "preflight from a hash prefix for amp-same-origin", method: "OPTIONS", headers: []string{origin(hashOrigin), asksPOST, asks("AMP-Same-Origin")}, status: 403, want: deniedPreflight, reason: ampcors.ReasonHeaderNotAllowed},
+			{name: "preflight from an extra origin for amp-same-origin", method: "OPTIONS", headers: []string{origin(playgroundOrigin), asksPOST, asks("amp-same-origin")}, status: 403, want: deniedPreflight, reason: ampcors.ReasonHeaderNotAllowed},
+			{name: "preflight with a header that is not allowed", method: "OPTIONS", headers: []string{origin(cacheOrigin), asksPOST, asks("content-type,authorization")}, status: 403, want: deniedPreflight, reason: ampcors.ReasonHeaderNotAllowed},
+			{name: "preflight for a method that is not allowed", method: "OPTIONS", headers: []string{origin(cacheOrigin), "Access-Control-Request-Method: DELETE"}, status: 403, want: deniedPreflight, reason: ampcors.ReasonMethodNotAllowed},
+			{name: "preflight for a method in lower case", method: "OPTIONS", headers: []string{origin(cacheOrigin), "Access-Control-Request-Method: post"}, status: 403, want: deniedPreflight, reason: ampcors.ReasonMethodNotAllowed},
+			{name: "preflight for two methods", method: "OPTIONS", headers: []string{origin(cacheOrigin), asksPOST, asksPOST}, status: 403, want: deniedPreflight, reason: ampcors.ReasonMethodNotAllowed},
+			{name: "preflight for no method", method: "OPTIONS", headers: []string{origin(cacheOrigin), "Access-Control-Request-Method: "}, status: 403, want: deniedPreflight, reason: ampcors.ReasonMethodNotAllowed},
+			{name: "preflight of another publisher", method: "OPTIONS", headers: []string{origin(evilOrigin), asksPOST}, status: 403, want: deniedPreflight, reason: ampcors.ReasonPublisherNotAllowed},
+			{name: "preflight of another publisher, for a method that is not allowed", method: "OPTIONS", headers: []string{origin(evilOrigin), "Access-Control-Request-Method: DELETE"}, status: 403, want: deniedPreflight, reason: ampcors.ReasonPublisherNotAllowed},
+			{name: "preflight cannot be same-origin", method: "OPTIONS", headers: []string{origin(evilOrigin), asksPOST, "Sec-Fetch-Site: same-origin"}, status: 403, want: deniedPreflight, reason: ampcors.ReasonPublisherNotAllowed},
+			{name: "preflight for a private network", method: "OPTIONS", headers: []string{origin(cacheOrigin), asksPOST, "Access-Control-Request-Private-Network: true"}, status: 204, want: []string{varyOuter, acao(cacheOrigin), creds, acamPOST}, reason: ampcors.ReasonCacheOrigin},
 
-			{name: "OPTIONS that is no preflight", method: "OPTIONS", headers: []string{origin(cacheOrigin)}, status: 202, want: []string{varyOuter, varySpy, ran, acao(cacheOrigin), creds, exposed}, reason: ReasonCacheOrigin},
-			{name: "OPTIONS without Origin", method: "OPTIONS", headers: []string{asksPOST}, status: 202, want: []string{varyOuter, varySpy, ran}, reason: ReasonNoOrigin},
-			{name: "OPTIONS of another publisher", method: "OPTIONS", headers: []string{origin(evilOrigin)}, status: 403, want: deniedPreflight, reason: ReasonPublisherNotAllowed},
-			{name: "GET with a preflight's header", method: "GET", headers: []string{origin(cacheOrigin), asksPOST}, status: 202, want: granted(cacheOrigin), reason: ReasonCacheOrigin},
+			{name: "OPTIONS that is no preflight", method: "OPTIONS", headers: []string{origin(cacheOrigin)}, status: 202, want: []string{varyOuter, varySpy, ran, acao(cacheOrigin), creds, exposed}, reason: ampcors.ReasonCacheOrigin},
+			{name: "OPTIONS without Origin", method: "OPTIONS", headers: []string{asksPOST}, status: 202, want: []string{varyOuter, varySpy, ran}, reason: ampcors.ReasonNoOrigin},
+			{name: "OPTIONS of another publisher", method: "OPTIONS", headers: []string{origin(evilOrigin)}, status: 403, want: deniedPreflight, reason: ampcors.ReasonPublisherNotAllowed},
+			{name: "GET with a preflight's header", method: "GET", headers: []string{origin(cacheOrigin), asksPOST}, status: 202, want: granted(cacheOrigin), reason: ampcors.ReasonCacheOrigin},
 		}},
-		{name: "not credentialed, with lists", change: func(cfg *Config) {
+		{name: "not credentialed, with lists", change: func(cfg *ampcors.Config) {
 			cfg.Credentialed = false
 			cfg.Methods = []string{"PUT", "Custom"}
 			cfg.RequestHeaders = []string{"X-Requested-With", "Authorization", "X-Kind"}
 			cfg.ResponseHeaders = []string{"X-A", "X-B"}
 			cfg.MaxAge = 10 * time.Minute
 		}, requests: []request{
-			{name: "cache origin", method: "GET", headers: []string{origin(cacheOrigin)}, status: 202, want: append(passed[:3:3], acao(cacheOrigin), "Access-Control-Expose-Headers: X-A,X-B"), reason: ReasonCacheOrigin},
+			{name: "cache origin", method: "GET", headers: []string{origin(cacheOrigin)}, status: 202, want: append(passed[:3:3], acao(cacheOrigin), "Access-Control-Expose-Headers: X-A,X-B"), reason: ampcors.ReasonCacheOrigin},
 			{name: "preflight", method: "OPTIONS", headers: []string{origin(cacheOrigin), "Access-Control-Request-Method: PUT", asks("authorization,x-requested-with")}, status: 204,
-				want: []string{varyOuter, acao(cacheOrigin), "Access-Control-Allow-Methods: PUT", acah("authorization,x-requested-with"), "Access-Control-Max-Age: 600"}, reason: ReasonCacheOrigin},
+				want: []string{varyOuter, acao(cacheOrigin), "Access-Control-Allow-Methods: PUT", acah("authorization,x-requested-with"), "Access-Control-Max-Age: 600"}, reason: ampcors.ReasonCacheOrigin},
 			{name: "preflight with several lines", method: "OPTIONS", headers: []string{origin(cacheOrigin), "Access-Control-Request-Method: Custom", asks("authorization"), asks("x-requested-with")}, status: 204,
-				want: []string{varyOuter, acao(cacheOrigin), "Access-Control-Allow-Methods: Custom", acah("authorization,x-requested-with"), "Access-Control-Max-Age: 600"}, reason: ReasonCacheOrigin},
-			{name: "preflight with a name that only Unicode folding makes an allowed one", method: "OPTIONS", headers: []string{origin(cacheOrigin), asksPOST, asks("x-\u212aind")}, status: 403, want: deniedPreflight, reason: ReasonHeaderNotAllowed},
-			{name: "preflight for a method in another case", method: "OPTIONS", headers: []string{origin(cacheOrigin), "Access-Control-Request-Method: CUSTOM"}, status: 403, want: deniedPreflight, reason: ReasonMethodNotAllowed},
+				want: []string{varyOuter, acao(cacheOrigin), "Access-Control-Allow-Methods: Custom", acah("authorization,x-requested-with"), "Access-Control-Max-Age: 600"}, reason: ampcors.ReasonCacheOrigin},
+			{name: "preflight with a name that only Unicode folding makes an allowed one", method: "OPTIONS", headers: []string{origin(cacheOrigin), asksPOST, asks("x-\u212aind")}, status: 403, want: deniedPreflight, reason: ampcors.ReasonHeaderNotAllowed},
+			{name: "preflight for a method in another case", method: "OPTIONS", headers: []string{origin(cacheOrigin), "Access-Control-Request-Method: CUSTOM"}, status: 403, want: deniedPreflight, reason: ampcors.ReasonMethodNotAllowed},
 		}},
-		{name: "origins that also belong to publishers", change: func(cfg *Config) { cfg.Origins = []string{ownOrigin, cacheOrigin, evilOrigin} }, requests: []request{
-			{name: "own origin", method: "OPTIONS", headers: []string{origin(ownOrigin), asksPOST, asks("amp-same-origin")}, status: 204, want: []string{varyOuter, acao(ownOrigin), creds, acamPOST, acah("amp-same-origin")}, reason: ReasonOwnOrigin},
-			{name: "cache origin", method: "GET", headers: []string{origin(cacheOrigin)}, status: 202, want: granted(cacheOrigin), reason: ReasonCacheOrigin},
-			{name: "a cache origin of a publisher that is not allowed", method: "GET", headers: []string{origin(evilOrigin)}, status: 202, want: granted(evilOrigin), reason: ReasonExtraOrigin},
+		{name: "origins that also belong to publishers", change: func(cfg *ampcors.Config) { cfg.Origins = []string{ownOrigin, cacheOrigin, evilOrigin} }, requests: []request{
+			{name: "own origin", method: "OPTIONS", headers: []string{origin(ownOrigin), asksPOST, asks("amp-same-origin")}, status: 204, want: []string{varyOuter, acao(ownOrigin), creds, acamPOST, acah("amp-same-origin")}, reason: ampcors.ReasonOwnOrigin},
+			{name: "cache origin", method: "GET", headers: []string{origin(cacheOrigin)}, status: 202, want: granted(cacheOrigin), reason: ampcors.ReasonCacheOrigin},
+			{name: "a cache origin of a publisher that is not allowed", method: "GET", headers: []string{origin(evilOrigin)}, status: 202, want: granted(evilOrigin), reason: ampcors.ReasonExtraOrigin},
 		}},
-		{name: "nothing exposed", change: func(cfg *Config) { cfg.ResponseHeaders = []string{} }, requests: []request{
-			{name: "cache origin", method: "GET", headers: []string{origin(cacheOrigin)}, status: 202, want: append(passed[:3:3], acao(cacheOrigin), creds), reason: ReasonCacheOrigin},
+		{name: "nothing exposed", change: func(cfg *ampcors.Config) { cfg.ResponseHeaders = []string{} }, requests: []request{
+			{name: "cache origin", method: "GET", headers: []string{origin(cacheOrigin)}, status: 202, want: append(passed[:3:3], acao(cacheOrigin), creds), reason: ampcors.ReasonCacheOrigin},
 		}},
-		{name: "one cache", change: func(cfg *Config) { cfg.Caches = DefaultCaches()[:1] }, requests: []request{
-			{name: "the cache that is trusted", method: "GET", headers: []string{origin(cacheOrigin)}, status: 202, want: granted(cacheOrigin), reason: ReasonCacheOrigin},
-			{name: "a cache that is not trusted", method: "GET", headers: []string{origin(bingOrigin)}, status: 403, want: denied, reason: ReasonUnknownHost},
+		{name: "one cache", change: func(cfg *ampcors.Config) { cfg.Caches = ampcors.DefaultCaches()[:1] }, requests: []request{
+			{name: "the cache that is trusted", method: "GET", headers: []string{origin(cacheOrigin)}, status: 202, want: granted(cacheOrigin), reason: ampcors.ReasonCacheOrigin},
+			{name: "a cache that is not trusted", method: "GET", headers: []string{origin(bingOrigin)}, status: 403, want: denied, reason: ampcors.ReasonUnknownHost},
 		}},
-		{name: "report only", change: func(cfg *Config) { cfg.ReportOnly = true }, requests: []request{
-			{name: "allowed", method: "GET", headers: []string{origin(cacheOrigin)}, status: 202, want: granted(cacheOrigin), reason: ReasonCacheOrigin},
-			{name: "another publisher", method: "POST", headers: []string{origin(evilOrigin)}, status: 202, want: passed, reason: ReasonPublisherNotAllowed},
-			{name: "no Origin, POST", method: "POST", status: 202, want: passed, reason: ReasonNoOriginUnsafe},
-			{name: "allowed preflight", method: "OPTIONS", headers: []string{origin(cacheOrigin), asksPOST}, status: 204, want: []string{varyOuter, acao(cacheOrigin), creds, acamPOST}, reason: ReasonCacheOrigin},
-			{name: "denied preflight", method: "OPTIONS", headers: []string{origin(evilOrigin), asksPOST}, status: 202, want: []string{varyOuter, varySpy, ran}, reason: ReasonPublisherNotAllowed},
+		{name: "report only", change: func(cfg *ampcors.Config) { cfg.ReportOnly = true }, requests: []request{
+			{name: "allowed", method: "GET", headers: []string{origin(cacheOrigin)}, status: 202, want: granted(cacheOrigin), reason: ampcors.ReasonCacheOrigin},
+			{name: "another publisher", method: "POST", headers: []string{origin(evilOrigin)}, status: 202, want: passed, reason: ampcors.ReasonPublisherNotAllowed},
+			{name: "no Origin, POST", method: "POST", status: 202, want: passed, reason: ampcors.ReasonNoOriginUnsafe},
+			{name: "allowed preflight", method: "OPTIONS", headers: []string{origin(cacheOrigin), asksPOST}, status: 204, want: []string{varyOuter, acao(cacheOrigin), creds, acamPOST}, reason: ampcors.ReasonCacheOrigin},
+			{name: "denied preflight", method: "OPTIONS", headers: []string{origin(evilOrigin), asksPOST}, status: 202, want: []string{varyOuter, varySpy, ran}, reason: ampcors.ReasonPublisherNotAllowed},
 		}},
-		{name: "denied handler", change: func(cfg *Config) {
-			cfg.Denied = func(w http.ResponseWriter, r *http.Request, d Decision) {
+		{name: "denied handler", change: func(cfg *ampcors.Config) {
+			cfg.Denied = func(w http.ResponseWriter, r *http.Request, d ampcors.Decision) {
 				w.Header().Set("X-Denied", d.Origin)
 				w.WriteHeader(http.StatusTeapot)
 			}
 		}, requests: []request{
-			{name: "allowed", method: "GET", headers: []string{origin(cacheOrigin)}, status: 202, want: granted(cacheOrigin), reason: ReasonCacheOrigin},
-			{name: "denied", method: "GET", headers: []string{origin(evilOrigin)}, status: 418, want: []string{varyOwn, noStore, "X-Denied: " + evilOrigin}, reason: ReasonPublisherNotAllowed},
-			{name: "denied preflight", method: "OPTIONS", headers: []string{origin(evilOrigin), asksPOST}, status: 418, want: []string{varyOuter, noStore, "X-Denied: " + evilOrigin}, reason: ReasonPublisherNotAllowed},
+			{name: "allowed", method: "GET", headers: []string{origin(cacheOrigin)}, status: 202, want: granted(cacheOrigin), reason: ampcors.ReasonCacheOrigin},
+			{name: "denied", method: "GET", headers: []string{origin(evilOrigin)}, status: 418, want: []string{varyOwn, noStore, "X-Denied: " + evilOrigin}, reason: ampcors.ReasonPublisherNotAllowed},
+			{name: "denied preflight", method: "OPTIONS", headers: []string{origin(evilOrigin), asksPOST}, status: 418, want: []string{varyOuter, noStore, "X-Denied: " + evilOrigin}, reason: ampcors.ReasonPublisherNotAllowed},
 		}},
-		{name: "http own origins", change: func(cfg *Config) {
+		{name: "http own origins", change: func(cfg *ampcors.Config) {
 			cfg.DangerouslyAllowHTTPOwnOrigins = true
-			cfg.Caches = []Cache{{ID: "own", CacheDomain: "cdn.example.net"}}
+			cfg.Caches = []ampcors.Cache{{ID: "own", CacheDomain: "cdn.example.net"}}
 			cfg.Publishers = []string{"www.example.com", "*.net"}
 			cfg.DangerouslyAllowPublicSuffixWildcards = true
 		}, requests: []request{
-			{name: "own origin", method: "GET", headers: []string{origin("http://www.example.com")}, status: 202, want: granted("http://www.example.com"), reason: ReasonOwnOrigin},
-			{name: "another host", method: "GET", headers: []string{origin("http://evil.example")}, status: 403, want: denied, reason: ReasonUnknownHost},
-			{name: "a cache over http", method: "GET", headers: []string{origin("http://www-example-com.cdn.ampproject.org")}, status: 403, want: denied, reason: ReasonUnknownHost},
-			{name: "a cache over http, below a pattern", method: "GET", headers: []string{origin("http://cdn.example.net")}, status: 403, want: denied, reason: ReasonUnknownHost},
-			{name: "another scheme", method: "GET", headers: []string{origin("ftp://www.example.com")}, status: 403, want: denied, reason: ReasonNotHTTPS},
+			{name: "own origin", method: "GET", headers: []string{origin("http://www.example.com")}, status: 202, want: granted("http://www.example.com"), reason: ampcors.ReasonOwnOrigin},
+			{name: "another host", method: "GET", headers: []string{origin("http://evil.example")}, status: 403, want: denied, reason: ampcors.ReasonUnknownHost},
+			{name: "a cache over http", method: "GET", headers: []string{origin("http://www-example-com.cdn.ampproject.org")}, status: 403, want: denied, reason: ampcors.ReasonUnknownHost},
+			{name: "a cache over http, below a pattern", method: "GET", headers: []string{origin("http://cdn.example.net")}, status: 403, want: denied, reason: ampcors.ReasonUnknownHost},
+			{name: "another scheme", method: "GET", headers: []string{origin("ftp://www.example.com")}, status: 403, want: denied, reason: ampcors.ReasonNotHTTPS},
 		}},
-		{name: "unsafe requests without Origin", change: func(cfg *Config) { cfg.DangerouslyAllowUnsafeRequestsWithoutOrigin = true }, requests: []request{
-			{name: "no Origin, POST", method: "POST", status: 202, want: passed, reason: ReasonNoOrigin},
-			{name: "another publisher", method: "POST", headers: []string{origin(evilOrigin)}, status: 403, want: denied, reason: ReasonPublisherNotAllowed},
+		{name: "unsafe requests without Origin", change: func(cfg *ampcors.Config) { cfg.DangerouslyAllowUnsafeRequestsWithoutOrigin = true }, requests: []request{
+			{name: "no Origin, POST", method: "POST", status: 202, want: passed, reason: ampcors.ReasonNoOrigin},
+			{name: "another publisher", method: "POST", headers: []string{origin(evilOrigin)}, status: 403, want: denied, reason: ampcors.ReasonPublisherNotAllowed},
 		}},
 	} {
 		for _, email := range []bool{false, true} {
@@ -267,22 +269,22 @@ type request struct {
 	headers []string
 	status  int // 202 if the handler runs
 	want    []string
-	reason  Reason
+	reason  ampcors.Reason
 }
 
 // checkRequest sends one request and compares the complete result. It must be the same
 // whether the publishers are listed or known to a Source.
-func checkRequest(t *testing.T, cfg Config, test request, want http.Header) {
+func checkRequest(t *testing.T, cfg ampcors.Config, test request, want http.Header) {
 	t.Helper()
 	t.Run("listed", func(t *testing.T) { checkRequestWith(t, cfg, test, want) })
 	cfg, _ = withSource(cfg)
 	t.Run("of a Source", func(t *testing.T) { checkRequestWith(t, cfg, test, want) })
 }
 
-func checkRequestWith(t *testing.T, cfg Config, test request, want http.Header) {
+func checkRequestWith(t *testing.T, cfg ampcors.Config, test request, want http.Header) {
 	t.Helper()
-	var observed []Decision
-	cfg.Observe = func(r *http.Request, d Decision) { observed = append(observed, d) }
+	var observed []ampcors.Decision
+	cfg.Observe = func(r *http.Request, d ampcors.Decision) { observed = append(observed, d) }
 	m := newMiddleware(t, cfg)
 	r := httptest.NewRequest(test.method, "https://api.example.org/data"+test.query, nil)
 	for key, values := range headers(test.headers...) {
@@ -310,7 +312,7 @@ func checkRequestWith(t *testing.T, cfg Config, test request, want http.Header) 
 		t.Errorf("counted as %v", s)
 	}
 	hint := ""
-	if test.reason == ReasonNoOriginUnsafe {
+	if test.reason == ampcors.ReasonNoOriginUnsafe {
 		hint = `; same-origin requests of the AMP runtime have "AMP-Same-Origin: true"`
 	}
 	if rec.Code == http.StatusForbidden && rec.Body.String() != "Forbidden: "+test.reason.String()+hint+"\n" {
@@ -320,24 +322,24 @@ func checkRequestWith(t *testing.T, cfg Config, test request, want http.Header) 
 
 func TestADecisionNamesThePublisherAndTheCache(t *testing.T) {
 	m := newMiddleware(t, testConfig())
-	for _, want := range []Decision{
-		{Allowed: true, Reason: ReasonCacheOrigin, Origin: cacheOrigin, Publisher: "www.example.com", CacheID: "google"},
-		{Allowed: true, Reason: ReasonCacheOrigin, Origin: bingOrigin, Publisher: "www.example.com", CacheID: "bing"},
-		{Allowed: true, Reason: ReasonCacheOriginHash, Origin: hashOrigin, Publisher: "www.example.com", CacheID: "google"},
-		{Allowed: true, Reason: ReasonCacheOrigin, Origin: idnOrigin, Publisher: "xn--bcher-kva.ch", CacheID: "google"},
-		{Allowed: true, Reason: ReasonCacheOrigin, Origin: wildOrigin, Publisher: "blog.example.net", CacheID: "google"},
-		{Allowed: true, Reason: ReasonOwnOrigin, Origin: ownOrigin, Publisher: "www.example.com"},
-		{Allowed: true, Reason: ReasonOwnOrigin, Origin: "https://a.b.example.net", Publisher: "a.b.example.net"},
-		{Allowed: true, Reason: ReasonExtraOrigin, Origin: playgroundOrigin},
-		{Reason: ReasonPublisherNotAllowed, Origin: evilOrigin, ClaimedPublisher: "evil.example", CacheID: "google"},
-		{Reason: ReasonHashNotKnown, Origin: unknownHashOrigin, CacheID: "google"},
-		{Reason: ReasonNotCanonical, Origin: "https://cdn.ampproject.org", CacheID: "google"},
-		{Reason: ReasonUnknownHost, Origin: "https://evil.example"},
-		{Reason: ReasonUnknownHost, Origin: "https://localhost"},
-		{Reason: ReasonUnknownHost, Origin: "https://127.0.0.1"},
-		{Reason: ReasonUnknownHost, Origin: "https://xn--zzzzzz99999.example.net"},
-		{Reason: ReasonMalformed, Origin: "https://"},
-		{Reason: ReasonMalformed, Origin: "example.com"},
+	for _, want := range []ampcors.Decision{
+		{Allowed: true, Reason: ampcors.ReasonCacheOrigin, Origin: cacheOrigin, Publisher: "www.example.com", CacheID: "google"},
+		{Allowed: true, Reason: ampcors.ReasonCacheOrigin, Origin: bingOrigin, Publisher: "www.example.com", CacheID: "bing"},
+		{Allowed: true, Reason: ampcors.ReasonCacheOriginHash, Origin: hashOrigin, Publisher: "www.example.com", CacheID: "google"},
+		{Allowed: true, Reason: ampcors.ReasonCacheOrigin, Origin: idnOrigin, Publisher: "xn--bcher-kva.ch", CacheID: "google"},
+		{Allowed: true, Reason: ampcors.ReasonCacheOrigin, Origin: wildOrigin, Publisher: "blog.example.net", CacheID: "google"},
+		{Allowed: true, Reason: ampcors.ReasonOwnOrigin, Origin: ownOrigin, Publisher: "www.example.com"},
+		{Allowed: true, Reason: ampcors.ReasonOwnOrigin, Origin: "https://a.b.example.net", Publisher: "a.b.example.net"},
+		{Allowed: true, Reason: ampcors.ReasonExtraOrigin, Origin: playgroundOrigin},
+		{Reason: ampcors.ReasonPublisherNotAllowed, Origin: evilOrigin, ClaimedPublisher: "evil.example", CacheID: "google"},
+		{Reason: ampcors.ReasonHashNotKnown, Origin: unknownHashOrigin, CacheID: "google"},
+		{Reason: ampcors.ReasonNotCanonical, Origin: "https://cdn.ampproject.org", CacheID: "google"},
+		{Reason: ampcors.ReasonUnknownHost, Origin: "https://evil.example"},
+		{Reason: ampcors.ReasonUnknownHost, Origin: "https://localhost"},
+		{Reason: ampcors.ReasonUnknownHost, Origin: "https://127.0.0.1"},
+		{Reason: ampcors.ReasonUnknownHost, Origin: "https://xn--zzzzzz99999.example.net"},
+		{Reason: ampcors.ReasonMalformed, Origin: "https://"},
+		{Reason: ampcors.ReasonMalformed, Origin: "example.com"},
 	} {
 		t.Run(want.Origin, func(t *testing.T) {
 			if got := m.CheckOrigin(want.Origin); got != want {
@@ -356,7 +358,7 @@ func TestADecisionNamesThePublisherAndTheCache(t *testing.T) {
 func TestAnUnverifiedOriginNamesNoPublisher(t *testing.T) {
 	m := newMiddleware(t, testConfig())
 	r := &http.Request{Method: "POST", Header: headers("Origin: "+evilOrigin, "Sec-Fetch-Site: same-origin")}
-	if got, want := m.Check(r), (Decision{Allowed: true, Reason: ReasonSameOrigin, Origin: evilOrigin}); got != want {
+	if got, want := m.Check(r), (ampcors.Decision{Allowed: true, Reason: ampcors.ReasonSameOrigin, Origin: evilOrigin}); got != want {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 }
@@ -368,17 +370,17 @@ func TestStatsCountByReason(t *testing.T) {
 		h.ServeHTTP(httptest.NewRecorder(), &http.Request{Method: "GET", Header: headers("Origin: " + o)})
 	}
 	s := m.Stats()
-	if s[ReasonCacheOrigin] != 2 || s[ReasonPublisherNotAllowed] != 1 || s[ReasonNull] != 3 || s.Allowed() != 2 || s.Denied() != 4 {
+	if s[ampcors.ReasonCacheOrigin] != 2 || s[ampcors.ReasonPublisherNotAllowed] != 1 || s[ampcors.ReasonNull] != 3 || s.Allowed() != 2 || s.Denied() != 4 {
 		t.Errorf("Stats() = %v", s)
 	}
-	if len(s) != int(numReasons)-1 {
-		t.Errorf("Stats() has %d reasons; want each of %d", len(s), numReasons-1)
+	if len(s) != int(ampcors.NumReasons)-1 {
+		t.Errorf("Stats() has %d reasons; want each of %d", len(s), ampcors.NumReasons-1)
 	}
 	m.Check(&http.Request{Method: "GET", Header: headers("Origin: null")})
-	if m.Stats()[ReasonNull] != 3 {
+	if m.Stats()[ampcors.ReasonNull] != 3 {
 		t.Error("Check was counted")
 	}
-	if err := m.Reconfigure(testConfig()); err != nil || m.Stats()[ReasonNull] != 3 {
+	if err := m.Reconfigure(testConfig()); err != nil || m.Stats()[ampcors.ReasonNull] != 3 {
 		t.Errorf("Reconfigure forgot the counts, or failed: %v", err)
 	}
 }
@@ -397,21 +399,21 @@ func TestStatsLoseNoCount(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if n := m.Stats()[ReasonNoOrigin]; n != workers*each {
+	if n := m.Stats()[ampcors.ReasonNoOrigin]; n != workers*each {
 		t.Errorf("%d requests were counted as %d", workers*each, n)
 	}
 }
 
 func TestReasonsHaveDistinctTexts(t *testing.T) {
-	seen := make(map[string]Reason)
-	for r := Reason(1); r < numReasons; r++ {
+	seen := make(map[string]ampcors.Reason)
+	for r := ampcors.Reason(1); r < ampcors.NumReasons; r++ {
 		text, err := r.MarshalText()
 		if other, twice := seen[string(text)]; twice || len(text) == 0 || err != nil {
 			t.Errorf("reason %d reads %q, like %d", r, text, other)
 		}
 		seen[string(text)] = r
 	}
-	if got := Reason(200).String(); got != "Reason(200)" {
+	if got := ampcors.Reason(200).String(); got != "Reason(200)" {
 		t.Errorf("a reason that does not exist reads %q", got)
 	}
 }
@@ -459,7 +461,7 @@ func TestObserveSeesTheRequestBeforeAnythingIsWritten(t *testing.T) {
 		t.Run(origin, func(t *testing.T) {
 			rec, handler, observed := httptest.NewRecorder(), new(spy), false
 			cfg := testConfig()
-			cfg.Observe = func(*http.Request, Decision) {
+			cfg.Observe = func(*http.Request, ampcors.Decision) {
 				observed = !handler.ran && len(rec.Header()) == 0 && rec.Body.Len() == 0
 			}
 			newMiddleware(t, cfg).Wrap(handler).ServeHTTP(rec, &http.Request{Method: "GET", Header: headers("Origin: " + origin)})

@@ -1,4 +1,4 @@
-package ampcors
+package ampcors_test
 
 import (
 	"crypto/sha256"
@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/ampcors/ampcors"
 )
 
 // This file is a second, slow and simple implementation of which origins are accepted. It
@@ -369,8 +371,8 @@ func formAmppackager(host string) string {
 // checkForms fails unless the domain's own prefix and each form that an implementation
 // gives it are accepted for this domain. It returns the readable ones.
 func checkForms(t testing.TB, domain string) (accepted []string) {
-	text, _ := decodeDomain(domain)
-	prefix := combinedPrefix(domain)
+	text, _ := ampcors.DecodeDomain(domain)
+	prefix := ampcors.CombinedPrefix(domain)
 	if !strings.Contains(prefix, "-") && prefix != plainHash(domain) {
 		t.Fatalf("%q has the prefix %q, which is neither readable nor its hash", domain, prefix)
 	}
@@ -378,7 +380,7 @@ func checkForms(t testing.TB, domain string) (accepted []string) {
 		if !strings.Contains(form, "-") || len(form) > 63 {
 			continue
 		}
-		got, _, f := reverse(nil, form)
+		got, _, f := ampcors.Reverse(nil, form)
 		if form != prefix && isLeftAsXN(text, form) && (len(got) == 0 || strings.Contains(string(got), "xn--")) {
 			continue // TestPrefixesThatBeginWithXN shows what these mean
 		}

@@ -1,4 +1,4 @@
-package ampcors
+package ampcors_test
 
 import (
 	"io"
@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ampcors/ampcors"
 )
 
 func readme(t *testing.T) string { return file(t, "README.md") }
@@ -238,7 +240,7 @@ func TestREADMEsTableOfOrigins(t *testing.T) {
 			origin := strings.Replace(quoted[1], "v2c4…fygq", "v2c4ucasgcskftbjt4c7phpkbqedcdcqo23tkamleapoa5o6fygq", 1)
 			t.Run(origin, func(t *testing.T) {
 				m := m
-				if cells[1] == ReasonSourceUnavailable.String() {
+				if cells[1] == ampcors.ReasonSourceUnavailable.String() {
 					m = down
 				}
 				if d := m.CheckOrigin(origin); d.Allowed || d.Reason.String() != cells[1] {

@@ -1,4 +1,4 @@
-package ampcors
+package ampcors_test
 
 import (
 	"compress/gzip"
@@ -11,10 +11,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ampcors/ampcors"
 )
 
 // behind returns the response to a request if an outer handler has set headers before.
-func behind(t *testing.T, cfg Config, r *http.Request, outer ...string) *httptest.ResponseRecorder {
+func behind(t *testing.T, cfg ampcors.Config, r *http.Request, outer ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	rec := httptest.NewRecorder()
 	maps.Copy(rec.Header(), headers(outer...))
@@ -28,7 +30,7 @@ func TestThreatVaryOnSeveralLines(t *testing.T) {
 	email := testConfig()
 	email.Email.Senders = []string{"news@example.com"}
 	for _, test := range []struct {
-		cfg    Config
+		cfg    ampcors.Config
 		before []string
 		want   string
 	}{
@@ -74,7 +76,7 @@ func TestThreatADenialThatIsStored(t *testing.T) {
 	down.Source = failing
 	for _, test := range []struct {
 		name   string
-		cfg    Config
+		cfg    ampcors.Config
 		status int
 		want   []string
 	}{
@@ -151,7 +153,7 @@ func TestDeniedGetsTheDecision(t *testing.T) {
 	cfg := testConfig()
 	s := newSetSource()
 	cfg.Source = s
-	cfg.Denied = func(w http.ResponseWriter, r *http.Request, d Decision) {
+	cfg.Denied = func(w http.ResponseWriter, r *http.Request, d ampcors.Decision) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(d.StatusCode())
 		fmt.Fprintf(w, `{"error":%q}`, d.Reason.Label())
@@ -173,7 +175,7 @@ func TestDeniedGetsTheDecision(t *testing.T) {
 			}
 		})
 	}
-	if d := (Decision{Allowed: true, Reason: ReasonCacheOrigin}); d.StatusCode() != http.StatusNoContent {
+	if d := (ampcors.Decision{Allowed: true, Reason: ampcors.ReasonCacheOrigin}); d.StatusCode() != http.StatusNoContent {
 		t.Errorf("an allowed preflight: %d", d.StatusCode())
 	}
 }
@@ -182,13 +184,13 @@ func TestDeniedGetsTheDecision(t *testing.T) {
 func TestTheHandlerGetsTheEnforcedDecision(t *testing.T) {
 	t.Parallel()
 	s := newSetSource("www.example.com")
-	m := newMiddleware(t, Config{Source: s, Lookup: Lookup{TTL: 1, MaxStale: 1}})
-	want := Decision{Allowed: true, Reason: ReasonCacheOrigin, Origin: cacheOrigin, Publisher: "www.example.com", CacheID: "google"}
+	m := newMiddleware(t, ampcors.Config{Source: s, Lookup: ampcors.Lookup{TTL: 1, MaxStale: 1}})
+	want := ampcors.Decision{Allowed: true, Reason: ampcors.ReasonCacheOrigin, Origin: cacheOrigin, Publisher: "www.example.com", CacheID: "google"}
 	ran := false
 	h := m.WrapDecision(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		ran = true
 		s.remove("www.example.com")
-		if d, ok := DecisionFromContext(r.Context()); !ok || d != want {
+		if d, ok := ampcors.DecisionFromContext(r.Context()); !ok || d != want {
 			t.Errorf("%+v, %t", d, ok)
 		}
 		if d := m.Check(r); d.Allowed {
@@ -201,7 +203,7 @@ func TestTheHandlerGetsTheEnforcedDecision(t *testing.T) {
 	if !ran {
 		t.Error("the handler did not run")
 	}
-	if _, ok := DecisionFromContext(r.Context()); ok {
+	if _, ok := ampcors.DecisionFromContext(r.Context()); ok {
 		t.Error("the caller's request was changed")
 	}
 
@@ -216,10 +218,10 @@ func TestTheHandlerGetsTheEnforcedDecision(t *testing.T) {
 	rec := httptest.NewRecorder()
 	h.ServeHTTP(rec, r)
 	d, proceed := m.HandleDecision(httptest.NewRecorder(), r)
-	if rec.Code != http.StatusForbidden || proceed || d.Reason != ReasonPublisherNotAllowed || d.Publisher != "" || d.ClaimedPublisher != "evil.example" {
+	if rec.Code != http.StatusForbidden || proceed || d.Reason != ampcors.ReasonPublisherNotAllowed || d.Publisher != "" || d.ClaimedPublisher != "evil.example" {
 		t.Errorf("status %d, %+v, %t", rec.Code, d, proceed)
 	}
-	if counted := m.Stats()[ReasonPublisherNotAllowed]; counted != 2 {
+	if counted := m.Stats()[ampcors.ReasonPublisherNotAllowed]; counted != 2 {
 		t.Errorf("counted %d times", counted)
 	}
 }

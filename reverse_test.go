@@ -1,10 +1,13 @@
-package ampcors
+package ampcors_test
 
 import (
+	"encoding/base32"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/ampcors/ampcors"
 )
 
 func TestPublisherDomainReversesEveryForm(t *testing.T) {
@@ -24,7 +27,7 @@ func TestPublisherDomainReversesEveryForm(t *testing.T) {
 		"0-a----problem-com-0":   "a--problem.com",
 	} {
 		t.Run(prefix, func(t *testing.T) {
-			if got, err := PublisherDomain(prefix); err != nil || got != want {
+			if got, err := ampcors.PublisherDomain(prefix); err != nil || got != want {
 				t.Errorf("PublisherDomain(%q) = %q, %v; want %q", prefix, got, err, want)
 			}
 		})
@@ -44,7 +47,7 @@ func TestPrefixesThatBeginWithXN(t *testing.T) {
 		"xn--foo-ru-com":     "xn--foo-cdh.ru",
 	} {
 		t.Run(prefix, func(t *testing.T) {
-			if got, err := PublisherDomain(prefix); err != nil || got != want {
+			if got, err := ampcors.PublisherDomain(prefix); err != nil || got != want {
 				t.Errorf("PublisherDomain(%q) = %q, %v; want %q", prefix, got, err, want)
 			}
 		})
@@ -64,19 +67,19 @@ func TestHostsThatShareAPrefix(t *testing.T) {
 			if got := formDocument(test.domain); got != test.prefix {
 				t.Errorf("the document's prefix of the domain is %q; want %q", got, test.prefix)
 			}
-			if got, err := PublisherDomain(test.prefix); got != test.domain || err != nil {
+			if got, err := ampcors.PublisherDomain(test.prefix); got != test.domain || err != nil {
 				t.Errorf("the prefix is read as %q, %v; want %q", got, err, test.domain)
 			}
-			if got, err := DomainPrefix(test.host); err == nil {
+			if got, err := ampcors.DomainPrefix(test.host); err == nil {
 				t.Errorf("the host gets the prefix %q", got)
 			}
 		})
 	}
 	t.Run("straße.de", func(t *testing.T) {
-		if got, err := DomainPrefix("straße.de"); got != "xn--strae-de-tya" || err != nil {
+		if got, err := ampcors.DomainPrefix("straße.de"); got != "xn--strae-de-tya" || err != nil {
 			t.Errorf("the prefix is %q, %v", got, err)
 		}
-		if got, err := PublisherDomain("strasse-de"); got != "strasse.de" || err != nil {
+		if got, err := ampcors.PublisherDomain("strasse-de"); got != "strasse.de" || err != nil {
 			t.Errorf("strasse-de is read as %q, %v", got, err)
 		}
 	})
@@ -125,25 +128,25 @@ func TestPublisherDomainRejectsEverythingElse(t *testing.T) {
 		plainToASCII("0-é-com"):                               "",
 	} {
 		t.Run(fmt.Sprintf("%.40s", prefix), func(t *testing.T) {
-			got, err := PublisherDomain(prefix)
+			got, err := ampcors.PublisherDomain(prefix)
 			if reason == "" {
 				if err != nil {
 					t.Errorf("PublisherDomain(%q): %v", prefix, err)
 				}
 				return
 			}
-			var v *ValueError
+			var v *ampcors.ValueError
 			if !errors.As(err, &v) || !strings.Contains(v.Reason, reason) {
 				t.Errorf("PublisherDomain(%q) = %q, %v; want a *ValueError with %q", prefix, got, err, reason)
 			}
 		})
 	}
-	if _, err := PublisherDomain("example.com"); err == nil || errors.Is(err, ErrHashPrefix) {
+	if _, err := ampcors.PublisherDomain("example.com"); err == nil || errors.Is(err, ampcors.ErrHashPrefix) {
 		t.Errorf("a domain in place of a prefix: %v", err)
 	}
 	for _, prefix := range []string{"v2c4ucasgcskftbjt4c7phpkbqedcdcqo23tkamleapoa5o6fygq", "localhost"} {
 		t.Run(prefix, func(t *testing.T) {
-			if _, err := PublisherDomain(prefix); !errors.Is(err, ErrHashPrefix) {
+			if _, err := ampcors.PublisherDomain(prefix); !errors.Is(err, ampcors.ErrHashPrefix) {
 				t.Errorf("PublisherDomain(%q) = %v; want ErrHashPrefix", prefix, err)
 			}
 		})
@@ -153,11 +156,11 @@ func TestPublisherDomainRejectsEverythingElse(t *testing.T) {
 // The domain of a short prefix can be long, as A-labels are longer than what they spell.
 func TestALongDomainOfAShortPrefix(t *testing.T) {
 	domain := strings.Repeat(plainToASCII("é")+".", 12) + "example.net"
-	prefix, err := DomainPrefix(domain)
-	if err != nil || len(domain) <= maxLabel || !strings.HasPrefix(prefix, acePrefix) {
+	prefix, err := ampcors.DomainPrefix(domain)
+	if err != nil || len(domain) <= 63 || !strings.HasPrefix(prefix, "xn--") {
 		t.Fatalf("%q, %v: not what this test is about", prefix, err)
 	}
-	m := newMiddleware(t, Config{Publishers: []string{"*.example.net"}})
+	m := newMiddleware(t, ampcors.Config{Publishers: []string{"*.example.net"}})
 	if d := m.CheckOrigin("https://" + prefix + ".cdn.ampproject.org"); !d.Allowed || d.Publisher != domain {
 		t.Errorf("%+v", d)
 	}
@@ -165,13 +168,13 @@ func TestALongDomainOfAShortPrefix(t *testing.T) {
 
 func TestAHashHasOneSpelling(t *testing.T) {
 	hash := plainHash("example.com")
-	sum, f := decodeHash(hash)
-	if f != noProblem || base32Lower.EncodeToString(sum[:]) != hash {
+	sum, f := ampcors.DecodeHash(hash)
+	if f != ampcors.NoProblem || strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:])) != hash {
 		t.Fatalf("decodeHash(%q) = %x, %s", hash, sum, f)
 	}
 	accepted := 0
 	for _, c := range "abcdefghijklmnopqrstuvwxyz234567" {
-		if _, f := decodeHash(hash[:51] + string(c)); f == noProblem {
+		if _, f := ampcors.DecodeHash(hash[:51] + string(c)); f == ampcors.NoProblem {
 			accepted++
 		}
 	}
@@ -180,7 +183,7 @@ func TestAHashHasOneSpelling(t *testing.T) {
 	}
 	for _, bad := range []string{"", hash[:51], hash + "a", strings.ToUpper(hash), hash[:50] + "1a", hash[:50] + "\na", hash[:50] + "\xffa"} {
 		t.Run(bad, func(t *testing.T) {
-			if _, f := decodeHash(bad); f == noProblem {
+			if _, f := ampcors.DecodeHash(bad); f == ampcors.NoProblem {
 				t.Errorf("decodeHash(%q) is accepted", bad)
 			}
 		})

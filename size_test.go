@@ -1,13 +1,14 @@
-package ampcors
+package ampcors_test
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"net/http"
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/ampcors/ampcors"
 )
 
 // heap returns how many bytes are in use after garbage collection.
@@ -27,13 +28,13 @@ func TestAMillionPublishersTakeLittleMemory(t *testing.T) {
 	}
 	const n, most = 1_000_000, 120 // bytes a publisher, beyond those of its name
 	names := int64(0)
-	cfg := Config{Publishers: make([]string, n)}
+	cfg := ampcors.Config{Publishers: make([]string, n)}
 	for i := range cfg.Publishers {
 		cfg.Publishers[i] = fmt.Sprintf("www.site-%d.example", i)
 		names += int64(len(cfg.Publishers[i]))
 	}
 	before := heap()
-	m, err := New(cfg)
+	m, err := ampcors.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +60,7 @@ func TestNewDoesNotRetainTheTextOfAList(t *testing.T) {
 		t.Run(fmt.Sprint(names), func(t *testing.T) {
 			before := heap()
 			text := strings.Repeat(" ", 10<<20) + strings.Join(names, "\n")
-			m, err := New(Config{Publishers: strings.Split(text[10<<20:], "\n")})
+			m, err := ampcors.New(ampcors.Config{Publishers: strings.Split(text[10<<20:], "\n")})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -86,7 +87,7 @@ func TestTheMemoryOfASourceIsBounded(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%.40s", test.name), func(t *testing.T) {
 			const size = 20_000
-			m := newMiddleware(t, Config{Lookup: Lookup{MaxEntries: size, MaxRate: 1_000_000_000}, Source: new(oddSource)})
+			m := newMiddleware(t, ampcors.Config{Lookup: ampcors.Lookup{MaxEntries: size, MaxRate: 1_000_000_000}, Source: new(oddSource)})
 			before := heap()
 			for i := range 2 * size {
 				for _, n := range []int{2 * i, 2*i + 1} { // no publisher, and a publisher
@@ -135,10 +136,7 @@ func TestInventedOriginsLeaveNothingBehind(t *testing.T) {
 	const n, most = 20_000, 64 << 10 // bytes in total: about three for each request
 	m := newMiddleware(t, testConfig())
 	h, w := m.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})), discard{make(http.Header)}
-	hash := func(i int) string {
-		sum := sha256.Sum256(fmt.Append(nil, i))
-		return base32Lower.EncodeToString(sum[:])
-	}
+	hash := func(i int) string { return plainHash(fmt.Sprint(i)) }
 	for name, host := range map[string]func(i int) string{
 		"a publisher that is denied":          func(i int) string { return fmt.Sprintf("site-%d-example.cdn.ampproject.org", i) },
 		"a pattern's host":                    func(i int) string { return fmt.Sprintf("site-%d.example.net", i) },
@@ -177,8 +175,8 @@ func TestReconfigureReleasesTheOldList(t *testing.T) {
 	}
 	source := new(oddSource)
 	before := heap()
-	m := newMiddleware(t, Config{Publishers: list, Source: source})
-	if err := m.Reconfigure(Config{Publishers: list[:1], Source: source}); err != nil {
+	m := newMiddleware(t, ampcors.Config{Publishers: list, Source: source})
+	if err := m.Reconfigure(ampcors.Config{Publishers: list[:1], Source: source}); err != nil {
 		t.Fatal(err)
 	}
 	if grown := heap() - before; grown > 1<<20 {

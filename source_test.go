@@ -1,4 +1,4 @@
-package ampcors
+package ampcors_test
 
 import (
 	"context"
@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/ampcors/ampcors"
 )
 
 // A setSource is a Source in memory that can be slow, fail or hang.
@@ -110,7 +112,7 @@ func (s notifyingSource) Notify(changed func(domains ...string)) (stop func()) {
 }
 
 // withSource moves the publishers that are listed exactly to a Source.
-func withSource(cfg Config) (Config, *setSource) {
+func withSource(cfg ampcors.Config) (ampcors.Config, *setSource) {
 	s := newSetSource()
 	var patterns []string
 	for _, p := range cfg.Publishers {
@@ -136,7 +138,7 @@ const otherOrigin = "https://other-example.cdn.ampproject.org"
 var errDown = errors.New("the database is down")
 
 // wantReason checks the decision on an origin.
-func wantReason(t *testing.T, m *Middleware, origin string, want Reason) {
+func wantReason(t *testing.T, m *ampcors.Middleware, origin string, want ampcors.Reason) {
 	t.Helper()
 	if d := m.CheckOrigin(origin); d.Reason != want {
 		t.Errorf("%s: %s (%v); want %s", origin, d.Reason, d.SourceErr, want)
@@ -191,7 +193,7 @@ func TestASourceIsNotAskedWhatItCannotKnow(t *testing.T) {
 func TestAnswersAreRememberedForTheTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource("www.example.com")
-		m := newMiddleware(t, Config{Source: s, Lookup: Lookup{TTL: time.Minute, NegativeTTL: 10 * time.Second}})
+		m := newMiddleware(t, ampcors.Config{Source: s, Lookup: ampcors.Lookup{TTL: time.Minute, NegativeTTL: 10 * time.Second}})
 		for _, origin := range []string{cacheOrigin, hashOrigin, ownOrigin} {
 			s.add("www.example.com")
 			time.Sleep(time.Hour)
@@ -226,7 +228,7 @@ func TestConcurrentLookupsForOneKeyAreCoalesced(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSetSource("www.example.com")
 				s.delay = 100 * time.Millisecond
-				m := newMiddleware(t, Config{Source: s})
+				m := newMiddleware(t, ampcors.Config{Source: s})
 				want := origin != evilOrigin
 				var group sync.WaitGroup
 				begun := time.Now()
@@ -240,7 +242,7 @@ func TestConcurrentLookupsForOneKeyAreCoalesced(t *testing.T) {
 						d := m.Check(r)
 						switch {
 						case i == 50:
-							if d.Reason != ReasonSourceUnavailable || !errors.Is(d.SourceErr, context.Canceled) || time.Since(begun) > 10*time.Millisecond {
+							if d.Reason != ampcors.ReasonSourceUnavailable || !errors.Is(d.SourceErr, context.Canceled) || time.Since(begun) > 10*time.Millisecond {
 								t.Errorf("the canceled request waits %v: %+v", time.Since(begun), d)
 							}
 						case i > 0 && d.Allowed != want: // the lookup of the first goes on, though its client leaves
@@ -267,16 +269,16 @@ func TestLookupsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource()
 		s.delay = 300 * time.Millisecond
-		m := newMiddleware(t, Config{Source: s, Lookup: Lookup{MaxConcurrent: 4, MaxRate: 1_000_000, Timeout: time.Second}})
+		m := newMiddleware(t, ampcors.Config{Source: s, Lookup: ampcors.Lookup{MaxConcurrent: 4, MaxRate: 1_000_000, Timeout: time.Second}})
 		var group sync.WaitGroup
 		unavailable := atomic.Int32{}
 		for i := range 100 {
 			group.Go(func() {
 				begun := time.Now()
 				d := m.CheckOrigin(fmt.Sprintf("https://site-%d.example", i))
-				if d.Reason == ReasonSourceUnavailable {
+				if d.Reason == ampcors.ReasonSourceUnavailable {
 					unavailable.Add(1)
-					if d.SourceErr != ErrSourceBusy {
+					if d.SourceErr != ampcors.ErrSourceBusy {
 						t.Error(d.SourceErr)
 					}
 				}
@@ -295,7 +297,7 @@ func TestLookupsAreBounded(t *testing.T) {
 		if stats := m.SourceStats(); stats.Busy != 100-12 || stats.Errors != 0 {
 			t.Errorf("%+v", stats)
 		}
-		wantReason(t, m, otherOrigin, ReasonPublisherNotAllowed) // the Source works: nothing is suspended
+		wantReason(t, m, otherOrigin, ampcors.ReasonPublisherNotAllowed) // the Source works: nothing is suspended
 	})
 }
 
@@ -306,18 +308,18 @@ func TestInventedOriginsDoNotEvictOrExceedTheRate(t *testing.T) {
 		for i := range size {
 			s.add(fmt.Sprintf("good-%d.example", i))
 		}
-		m := newMiddleware(t, Config{Source: s, Lookup: Lookup{MaxEntries: size, MaxRate: rate, TTL: time.Hour}})
+		m := newMiddleware(t, ampcors.Config{Source: s, Lookup: ampcors.Lookup{MaxEntries: size, MaxRate: rate, TTL: time.Hour}})
 		for i := range size {
 			time.Sleep(time.Second)
-			wantReason(t, m, fmt.Sprintf("https://good-%d.example", i), ReasonOwnOrigin)
+			wantReason(t, m, fmt.Sprintf("https://good-%d.example", i), ampcors.ReasonOwnOrigin)
 		}
 		before := s.lookups()
 		for i := range seconds * 1000 {
 			time.Sleep(time.Millisecond)
 			switch d := m.CheckOrigin(fmt.Sprintf("https://bad-%d.example", i)); d.Reason {
-			case ReasonUnknownHost:
-			case ReasonSourceUnavailable:
-				if d.SourceErr != ErrSourceRateLimited {
+			case ampcors.ReasonUnknownHost:
+			case ampcors.ReasonSourceUnavailable:
+				if d.SourceErr != ampcors.ErrSourceRateLimited {
 					t.Fatal(d.SourceErr)
 				}
 			default:
@@ -333,7 +335,7 @@ func TestInventedOriginsDoNotEvictOrExceedTheRate(t *testing.T) {
 			t.Errorf("%+v", stats)
 		}
 		for i := range size {
-			wantReason(t, m, fmt.Sprintf("https://good-%d.example", i), ReasonOwnOrigin)
+			wantReason(t, m, fmt.Sprintf("https://good-%d.example", i), ampcors.ReasonOwnOrigin)
 		}
 		if s.lookups() != before+asked {
 			t.Error("known publishers were asked for again")
@@ -341,17 +343,17 @@ func TestInventedOriginsDoNotEvictOrExceedTheRate(t *testing.T) {
 		// The rate limit does not apply to remembered publishers.
 		time.Sleep(2 * time.Hour)
 		for i := range size {
-			wantReason(t, m, fmt.Sprintf("https://good-%d.example", i), ReasonOwnOrigin)
+			wantReason(t, m, fmt.Sprintf("https://good-%d.example", i), ampcors.ReasonOwnOrigin)
 			m.CheckOrigin(fmt.Sprintf("https://worse-%d.example", i))
 		}
-		if m.CheckOrigin("https://worst.example").SourceErr != ErrSourceRateLimited {
+		if m.CheckOrigin("https://worst.example").SourceErr != ampcors.ErrSourceRateLimited {
 			t.Error("the rate limit was not reached")
 		}
 
 		// Invented prefixes do not evict the others either.
 		s.add("xn--bcher-kva.ch")
 		time.Sleep(time.Second)
-		wantReason(t, m, idnOrigin, ReasonCacheOrigin)
+		wantReason(t, m, idnOrigin, ampcors.ReasonCacheOrigin)
 		prefixes := m.SourceStats().Prefixes
 		for i := range size {
 			time.Sleep(time.Second)
@@ -371,8 +373,8 @@ func TestInventedOriginsDoNotStarveKnownPublishers(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSetSource("www.example.com")
 				s.delay = delay
-				m := newMiddleware(t, Config{Source: s, Lookup: Lookup{TTL: 100 * time.Millisecond}})
-				wantReason(t, m, ownOrigin, ReasonOwnOrigin)
+				m := newMiddleware(t, ampcors.Config{Source: s, Lookup: ampcors.Lookup{TTL: 100 * time.Millisecond}})
+				wantReason(t, m, ownOrigin, ampcors.ReasonOwnOrigin)
 				ctx, cancel := context.WithCancel(t.Context())
 				var group sync.WaitGroup
 				group.Go(func() {
@@ -400,10 +402,10 @@ func TestInventedOriginsDoNotStarveKnownPublishers(t *testing.T) {
 func TestWhileTheSourceIsDownOnlyStalePublishersAreAllowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource("www.example.com", "other.example")
-		var observed []Decision
-		cfg := Config{
-			Source: s, Lookup: Lookup{TTL: time.Minute, MaxStale: 5 * time.Minute}, Credentialed: true,
-			Observe: func(_ *http.Request, d Decision) { observed = append(observed, d) },
+		var observed []ampcors.Decision
+		cfg := ampcors.Config{
+			Source: s, Lookup: ampcors.Lookup{TTL: time.Minute, MaxStale: 5 * time.Minute}, Credentialed: true,
+			Observe: func(_ *http.Request, d ampcors.Decision) { observed = append(observed, d) },
 		}
 		m := newMiddleware(t, cfg)
 		get := func(origin string) (*httptest.ResponseRecorder, bool) {
@@ -433,10 +435,10 @@ func TestWhileTheSourceIsDownOnlyStalePublishersAreAllowed(t *testing.T) {
 		if ran || w.Code != http.StatusServiceUnavailable || fmt.Sprint(w.Header()) != fmt.Sprint(want) || w.Body.String() != "Service Unavailable: source unavailable\n" {
 			t.Errorf("handler ran: %t; %d %v %q", ran, w.Code, w.Header(), w.Body)
 		}
-		if d := observed[len(observed)-1]; d.Stale || d.Reason != ReasonSourceUnavailable || d.SourceErr == nil || d.ClaimedPublisher != "other.example" {
+		if d := observed[len(observed)-1]; d.Stale || d.Reason != ampcors.ReasonSourceUnavailable || d.SourceErr == nil || d.ClaimedPublisher != "other.example" {
 			t.Errorf("observed %+v", d)
 		}
-		if n := m.Stats()[ReasonSourceUnavailable]; n != 1 {
+		if n := m.Stats()[ampcors.ReasonSourceUnavailable]; n != 1 {
 			t.Errorf("counted %d times", n)
 		}
 		if stats := m.SourceStats(); stats.Stale != 3 || stats.Errors == 0 {
@@ -444,16 +446,16 @@ func TestWhileTheSourceIsDownOnlyStalePublishersAreAllowed(t *testing.T) {
 		}
 
 		time.Sleep(time.Until(confirmed.Add(5*time.Minute - 1)))
-		wantReason(t, m, cacheOrigin, ReasonCacheOrigin)
+		wantReason(t, m, cacheOrigin, ampcors.ReasonCacheOrigin)
 		time.Sleep(time.Nanosecond)
-		wantReason(t, m, cacheOrigin, ReasonSourceUnavailable)
-		wantReason(t, m, hashOrigin, ReasonSourceUnavailable)
+		wantReason(t, m, cacheOrigin, ampcors.ReasonSourceUnavailable)
+		wantReason(t, m, hashOrigin, ampcors.ReasonSourceUnavailable)
 
 		// No failure is remembered as a negative answer.
 		s.fail(nil)
 		time.Sleep(openFor)
-		wantReason(t, m, cacheOrigin, ReasonCacheOrigin)
-		wantReason(t, m, otherOrigin, ReasonCacheOrigin)
+		wantReason(t, m, cacheOrigin, ampcors.ReasonCacheOrigin)
+		wantReason(t, m, otherOrigin, ampcors.ReasonCacheOrigin)
 	})
 }
 
@@ -461,7 +463,7 @@ func TestRequestsThatNeedNoSourceDoNotWaitForIt(t *testing.T) {
 	cfg := testConfig()
 	s := newSetSource()
 	s.err = errDown
-	cfg.Source, cfg.Email = s, Email{Senders: []string{"news@example.com"}}
+	cfg.Source, cfg.Email = s, ampcors.Email{Senders: []string{"news@example.com"}}
 	m := newMiddleware(t, cfg)
 	for _, origin := range []string{cacheOrigin, bingOrigin, hashOrigin, idnOrigin, ownOrigin, wildOrigin} {
 		t.Run(origin, func(t *testing.T) {
@@ -476,25 +478,25 @@ func TestRequestsThatNeedNoSourceDoNotWaitForIt(t *testing.T) {
 	for _, test := range []struct {
 		method string
 		lines  []string
-		want   Reason
+		want   ampcors.Reason
 	}{
-		{method: "GET", lines: nil, want: ReasonNoOrigin},
-		{method: "POST", lines: []string{"Origin: https://api.example", "Sec-Fetch-Site: same-origin"}, want: ReasonSameOrigin},
-		{method: "POST", lines: []string{"Origin: " + playgroundOrigin}, want: ReasonExtraOrigin},
-		{method: "GET", lines: []string{"Origin: https://mail.google.com"}, want: ReasonSourceUnavailable}, // which may be a publisher
-		{method: "GET", lines: []string{"Origin: https://mail.google.com", "AMP-Email-Sender: news@example.com"}, want: ReasonEmail},
-		{method: "OPTIONS", lines: []string{"Origin: " + otherOrigin, "Access-Control-Request-Method: POST"}, want: ReasonSourceUnavailable},
-		{method: "POST", lines: []string{"Origin: " + otherOrigin}, want: ReasonSourceUnavailable},
+		{method: "GET", lines: nil, want: ampcors.ReasonNoOrigin},
+		{method: "POST", lines: []string{"Origin: https://api.example", "Sec-Fetch-Site: same-origin"}, want: ampcors.ReasonSameOrigin},
+		{method: "POST", lines: []string{"Origin: " + playgroundOrigin}, want: ampcors.ReasonExtraOrigin},
+		{method: "GET", lines: []string{"Origin: https://mail.google.com"}, want: ampcors.ReasonSourceUnavailable}, // which may be a publisher
+		{method: "GET", lines: []string{"Origin: https://mail.google.com", "AMP-Email-Sender: news@example.com"}, want: ampcors.ReasonEmail},
+		{method: "OPTIONS", lines: []string{"Origin: " + otherOrigin, "Access-Control-Request-Method: POST"}, want: ampcors.ReasonSourceUnavailable},
+		{method: "POST", lines: []string{"Origin: " + otherOrigin}, want: ampcors.ReasonSourceUnavailable},
 	} {
 		t.Run(test.method, func(t *testing.T) {
 			r := httptest.NewRequest(test.method, "/", nil)
 			r.Header = headers(test.lines...)
 			before := s.lookups()
 			d := m.Check(r)
-			if asked := s.lookups() > before; asked && test.want != ReasonSourceUnavailable && test.want != ReasonExtraOrigin {
+			if asked := s.lookups() > before; asked && test.want != ampcors.ReasonSourceUnavailable && test.want != ampcors.ReasonExtraOrigin {
 				t.Errorf("%s %v: the Source was asked", test.method, test.lines)
 			}
-			if d.Reason != test.want || (d.SourceErr != nil) != (test.want == ReasonSourceUnavailable) {
+			if d.Reason != test.want || (d.SourceErr != nil) != (test.want == ampcors.ReasonSourceUnavailable) {
 				t.Errorf("%s %v: %+v", test.method, test.lines, d)
 			}
 			for _, reportOnly := range []bool{false, true} {
@@ -504,7 +506,7 @@ func TestRequestsThatNeedNoSourceDoNotWaitForIt(t *testing.T) {
 				}
 				w, spy := httptest.NewRecorder(), new(spy)
 				m.Wrap(spy).ServeHTTP(w, r)
-				if test.want != ReasonSourceUnavailable {
+				if test.want != ampcors.ReasonSourceUnavailable {
 					continue
 				}
 				if spy.ran != reportOnly || w.Code == http.StatusServiceUnavailable == reportOnly || w.Header().Get("Access-Control-Allow-Origin") != "" {
@@ -522,13 +524,13 @@ func TestRequestsThatNeedNoSourceDoNotWaitForIt(t *testing.T) {
 func TestTheCircuitBreakerOpensAfterFailuresInARow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource("www.example.com")
-		m := newMiddleware(t, Config{Source: s})
-		wantReason(t, m, cacheOrigin, ReasonCacheOrigin)
+		m := newMiddleware(t, ampcors.Config{Source: s})
+		wantReason(t, m, cacheOrigin, ampcors.ReasonCacheOrigin)
 		s.fail(errDown)
 		time.Sleep(time.Minute)
 		for i := range 1000 {
-			wantReason(t, m, fmt.Sprintf("https://site-%d.example", i), ReasonSourceUnavailable)
-			wantReason(t, m, cacheOrigin, ReasonCacheOrigin)
+			wantReason(t, m, fmt.Sprintf("https://site-%d.example", i), ampcors.ReasonSourceUnavailable)
+			wantReason(t, m, cacheOrigin, ampcors.ReasonCacheOrigin)
 		}
 		const known = 1 // of a remembered publisher, which has a circuit breaker of its own
 		if n := s.lookups(); n != 1+known+failuresToOpen {
@@ -540,7 +542,7 @@ func TestTheCircuitBreakerOpensAfterFailuresInARow(t *testing.T) {
 			time.Sleep(openFor)
 			var group sync.WaitGroup
 			for i := range 100 {
-				group.Go(func() { wantReason(t, m, fmt.Sprintf("https://site-%d.example", i), ReasonSourceUnavailable) })
+				group.Go(func() { wantReason(t, m, fmt.Sprintf("https://site-%d.example", i), ampcors.ReasonSourceUnavailable) })
 			}
 			group.Wait()
 		}
@@ -554,14 +556,14 @@ func TestTheCircuitBreakerOpensAfterFailuresInARow(t *testing.T) {
 		s.hold = nil
 		time.Sleep(openFor)
 		for i := range 10 {
-			wantReason(t, m, fmt.Sprintf("https://new-%d.example", i), ReasonUnknownHost)
+			wantReason(t, m, fmt.Sprintf("https://new-%d.example", i), ampcors.ReasonUnknownHost)
 		}
 		// Failures that are not in a row do not open the circuit breaker.
 		for i := range 10 {
 			s.fail(errDown)
-			wantReason(t, m, fmt.Sprintf("https://a-%d.example", i), ReasonSourceUnavailable)
+			wantReason(t, m, fmt.Sprintf("https://a-%d.example", i), ampcors.ReasonSourceUnavailable)
 			s.fail(nil)
-			wantReason(t, m, fmt.Sprintf("https://b-%d.example", i), ReasonUnknownHost)
+			wantReason(t, m, fmt.Sprintf("https://b-%d.example", i), ampcors.ReasonUnknownHost)
 		}
 	})
 }
@@ -570,11 +572,11 @@ func TestTheCircuitBreakerOpensAfterFailuresInARow(t *testing.T) {
 func TestOneNameThatFailsDoesNotOpenTheCircuitBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource("www.example.com")
-		m := newMiddleware(t, Config{Source: failingFor{s, "bad.example"}})
+		m := newMiddleware(t, ampcors.Config{Source: failingFor{s, "bad.example"}})
 		for range 100 {
-			wantReason(t, m, "https://bad.example", ReasonSourceUnavailable)
+			wantReason(t, m, "https://bad.example", ampcors.ReasonSourceUnavailable)
 		}
-		wantReason(t, m, ownOrigin, ReasonOwnOrigin)
+		wantReason(t, m, ownOrigin, ampcors.ReasonOwnOrigin)
 	})
 }
 
@@ -594,11 +596,11 @@ func TestLookupsThatWaitForASlotEndWhenTheCircuitBreakerOpens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource()
 		s.delay, s.err = 10*time.Millisecond, errDown
-		m := newMiddleware(t, Config{Source: s, Lookup: Lookup{MaxConcurrent: 1}})
+		m := newMiddleware(t, ampcors.Config{Source: s, Lookup: ampcors.Lookup{MaxConcurrent: 1}})
 		var group sync.WaitGroup
 		for i := range 100 {
 			group.Go(func() {
-				wantReason(t, m, fmt.Sprintf("https://site-%d.example", i), ReasonSourceUnavailable)
+				wantReason(t, m, fmt.Sprintf("https://site-%d.example", i), ampcors.ReasonSourceUnavailable)
 			})
 		}
 		group.Wait()
@@ -607,7 +609,7 @@ func TestLookupsThatWaitForASlotEndWhenTheCircuitBreakerOpens(t *testing.T) {
 		}
 		s.fail(nil)
 		time.Sleep(openFor)
-		wantReason(t, m, evilOrigin, ReasonPublisherNotAllowed) // and no slot is lost
+		wantReason(t, m, evilOrigin, ampcors.ReasonPublisherNotAllowed) // and no slot is lost
 	})
 }
 
@@ -615,20 +617,20 @@ func TestLookupsThatWaitForASlotEndWhenTheCircuitBreakerOpens(t *testing.T) {
 func TestALookupThatGetsNoSlotInTimeHoldsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource("a.example", "b.example")
-		m := newMiddleware(t, Config{Source: s, Lookup: Lookup{MaxConcurrent: 1}})
-		wantReason(t, m, "https://a.example", ReasonOwnOrigin)
-		wantReason(t, m, "https://b.example", ReasonOwnOrigin)
+		m := newMiddleware(t, ampcors.Config{Source: s, Lookup: ampcors.Lookup{MaxConcurrent: 1}})
+		wantReason(t, m, "https://a.example", ampcors.ReasonOwnOrigin)
+		wantReason(t, m, "https://b.example", ampcors.ReasonOwnOrigin)
 		time.Sleep(time.Minute)
 		s.delay = 900 * time.Millisecond
 		go m.CheckOrigin("https://a.example")
 		synctest.Wait()
 		go m.CheckOrigin("https://b.example") // waits before the unknown publisher does
 		synctest.Wait()
-		if d := m.CheckOrigin(evilOrigin); d.SourceErr != ErrSourceBusy {
+		if d := m.CheckOrigin(evilOrigin); d.SourceErr != ampcors.ErrSourceBusy {
 			t.Errorf("%+v", d)
 		}
 		time.Sleep(time.Second)
-		wantReason(t, m, evilOrigin, ReasonPublisherNotAllowed)
+		wantReason(t, m, evilOrigin, ampcors.ReasonPublisherNotAllowed)
 	})
 }
 
@@ -643,14 +645,14 @@ func (s *stuckSource) PublisherByPrefix(context.Context, string) (string, error)
 func TestNoRequestWaitsForASourceThatDoesNotReturn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stuckSource{func() {}}
-		m := newMiddleware(t, Config{Source: s})
-		wantReason(t, m, ownOrigin, ReasonOwnOrigin)
+		m := newMiddleware(t, ampcors.Config{Source: s})
+		wantReason(t, m, ownOrigin, ampcors.ReasonOwnOrigin)
 		time.Sleep(time.Minute)
 		s.ask = func() { time.Sleep(time.Hour) }
 		go m.CheckOrigin(ownOrigin)
 		synctest.Wait()
 		begun := time.Now()
-		if d := m.CheckOrigin(ownOrigin); !d.Stale || d.SourceErr != ErrSourceTimeout || time.Since(begun) > 2*time.Second {
+		if d := m.CheckOrigin(ownOrigin); !d.Stale || d.SourceErr != ampcors.ErrSourceTimeout || time.Since(begun) > 2*time.Second {
 			t.Errorf("after %v: %+v", time.Since(begun), d)
 		}
 		time.Sleep(2 * time.Hour)
@@ -661,7 +663,7 @@ func TestNoRequestWaitsForASourceThatDoesNotReturn(t *testing.T) {
 				t.Errorf("%+v", d)
 			}
 		}
-		wantReason(t, m, "https://deep.example", ReasonOwnOrigin)
+		wantReason(t, m, "https://deep.example", ampcors.ReasonOwnOrigin)
 	})
 }
 
@@ -669,8 +671,8 @@ func TestNoRequestWaitsForASourceThatDoesNotReturn(t *testing.T) {
 func TestAHangingSourceCostsAPublisherOneTimeoutASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource("www.example.com")
-		m := newMiddleware(t, Config{Source: s, Lookup: Lookup{Timeout: 500 * time.Millisecond}})
-		wantReason(t, m, cacheOrigin, ReasonCacheOrigin)
+		m := newMiddleware(t, ampcors.Config{Source: s, Lookup: ampcors.Lookup{Timeout: 500 * time.Millisecond}})
+		wantReason(t, m, cacheOrigin, ampcors.ReasonCacheOrigin)
 		time.Sleep(time.Minute)
 		s.hold = make(chan struct{})
 		begun, slow := time.Now(), 0
@@ -698,8 +700,8 @@ func TestAHangingSourceCostsAPublisherOneTimeoutASecond(t *testing.T) {
 func TestALookupEndsAfterTheTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource("www.example.com")
-		m := newMiddleware(t, Config{Source: s, Lookup: Lookup{Timeout: 200 * time.Millisecond}})
-		wantReason(t, m, cacheOrigin, ReasonCacheOrigin)
+		m := newMiddleware(t, ampcors.Config{Source: s, Lookup: ampcors.Lookup{Timeout: 200 * time.Millisecond}})
+		wantReason(t, m, cacheOrigin, ampcors.ReasonCacheOrigin)
 		time.Sleep(time.Minute)
 		s.hold = make(chan struct{})
 		begun := time.Now()
@@ -715,11 +717,11 @@ func TestALookupEndsAfterTheTimeout(t *testing.T) {
 func TestASourceThatPanicsHoldsNoSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &panickingSource{}
-		m := newMiddleware(t, Config{Source: p, Lookup: Lookup{MaxConcurrent: 1}})
+		m := newMiddleware(t, ampcors.Config{Source: p, Lookup: ampcors.Lookup{MaxConcurrent: 1}})
 		for range 3 {
 			go func() {
 				time.Sleep(time.Millisecond)
-				if d := m.CheckOrigin(cacheOrigin); d.SourceErr != ErrSourcePanicked {
+				if d := m.CheckOrigin(cacheOrigin); d.SourceErr != ampcors.ErrSourcePanicked {
 					t.Errorf("%+v", d)
 				}
 			}()
@@ -735,7 +737,7 @@ func TestASourceThatPanicsHoldsNoSlot(t *testing.T) {
 			time.Sleep(openFor)
 		}
 		p.calm = true
-		wantReason(t, m, cacheOrigin, ReasonPublisherNotAllowed)
+		wantReason(t, m, cacheOrigin, ampcors.ReasonPublisherNotAllowed)
 	})
 }
 
@@ -754,8 +756,8 @@ func (*panickingSource) PublisherByPrefix(context.Context, string) (string, erro
 func TestForgetTakesEffectAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource("www.example.com")
-		m := newMiddleware(t, Config{Source: s})
-		all := map[string]Reason{cacheOrigin: ReasonCacheOrigin, hashOrigin: ReasonCacheOriginHash, ownOrigin: ReasonOwnOrigin}
+		m := newMiddleware(t, ampcors.Config{Source: s})
+		all := map[string]ampcors.Reason{cacheOrigin: ampcors.ReasonCacheOrigin, hashOrigin: ampcors.ReasonCacheOriginHash, ownOrigin: ampcors.ReasonOwnOrigin}
 		for range 2 {
 			for origin, want := range all {
 				wantReason(t, m, origin, want)
@@ -773,17 +775,17 @@ func TestForgetTakesEffectAtOnce(t *testing.T) {
 			_ = m.Forget("www.example.com")
 		}
 		// Even while the Source is down, a forgotten publisher is not served stale.
-		wantReason(t, m, cacheOrigin, ReasonCacheOrigin)
+		wantReason(t, m, cacheOrigin, ampcors.ReasonCacheOrigin)
 		s.fail(errDown)
 		_ = m.Forget("www.example.com")
 		for origin := range all {
-			wantReason(t, m, origin, ReasonSourceUnavailable)
+			wantReason(t, m, origin, ampcors.ReasonSourceUnavailable)
 		}
 	})
 }
 
 func TestForgetReportsInvalidDomains(t *testing.T) {
-	m := newMiddleware(t, Config{Source: newSetSource()})
+	m := newMiddleware(t, ampcors.Config{Source: newSetSource()})
 	err := m.Forget("a.example", "https://b.example", "c.example", "")
 	const want = `ampcors: publishers[1] "https://b.example" has a scheme; want "b.example"` + "\n" +
 		`ampcors: publishers[3] "" is empty; want a domain such as "www.example.com"`
@@ -801,7 +803,7 @@ func TestForgetInvalidatesLookupsThatRun(t *testing.T) {
 		t.Run(origin, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSetSource("www.example.com")
-				m := newMiddleware(t, Config{Source: s})
+				m := newMiddleware(t, ampcors.Config{Source: s})
 				hold := make(chan struct{})
 				s.hold = hold
 				go m.CheckOrigin(origin)
@@ -826,7 +828,7 @@ func TestForgetInvalidatesLookupsThatRun(t *testing.T) {
 func TestALookupFromBeforeForgetDoesNotEndANewerOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource("www.example.com")
-		m := newMiddleware(t, Config{Source: s})
+		m := newMiddleware(t, ampcors.Config{Source: s})
 		first, second := make(chan struct{}), make(chan struct{})
 		s.hold = first
 		go m.CheckOrigin(ownOrigin)
@@ -871,7 +873,7 @@ func TestWhatIsRememberedIsCopiedFromTheRequest(t *testing.T) {
 func TestForgetAfterChangesWereMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := notifyingSource{newSetSource("www.example.com")}
-		m := newMiddleware(t, Config{Source: s})
+		m := newMiddleware(t, ampcors.Config{Source: s})
 		hold := make(chan struct{})
 		s.hold = hold
 		go m.CheckOrigin(ownOrigin)
@@ -883,7 +885,7 @@ func TestForgetAfterChangesWereMissed(t *testing.T) {
 		synctest.Wait()
 		s.hold = nil
 		s.fail(errDown)
-		wantReason(t, m, ownOrigin, ReasonSourceUnavailable)
+		wantReason(t, m, ownOrigin, ampcors.ReasonSourceUnavailable)
 	})
 }
 
@@ -896,7 +898,7 @@ func TestAnOlderAnswerDoesNotReplaceANewerOne(t *testing.T) {
 				if revoked {
 					s.add("www.example.com")
 				}
-				m := newMiddleware(t, Config{Source: s})
+				m := newMiddleware(t, ampcors.Config{Source: s})
 				hold := make(chan struct{})
 				s.hold = hold
 				go m.CheckOrigin(asked[0])
@@ -924,13 +926,13 @@ func TestAnOlderAnswerDoesNotReplaceANewerOne(t *testing.T) {
 func TestAConfirmationReplacesTheNegativeAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource()
-		m := newMiddleware(t, Config{Source: s, Lookup: Lookup{TTL: time.Minute, NegativeTTL: time.Hour}})
-		wantReason(t, m, ownOrigin, ReasonUnknownHost)
+		m := newMiddleware(t, ampcors.Config{Source: s, Lookup: ampcors.Lookup{TTL: time.Minute, NegativeTTL: time.Hour}})
+		wantReason(t, m, ownOrigin, ampcors.ReasonUnknownHost)
 		s.add("www.example.com")
 		time.Sleep(time.Minute)
-		wantReason(t, m, hashOrigin, ReasonCacheOriginHash)
+		wantReason(t, m, hashOrigin, ampcors.ReasonCacheOriginHash)
 		time.Sleep(time.Minute)
-		wantReason(t, m, ownOrigin, ReasonOwnOrigin)
+		wantReason(t, m, ownOrigin, ampcors.ReasonOwnOrigin)
 	})
 }
 
@@ -946,15 +948,15 @@ func TestWhatASourceReturnsIsCopied(t *testing.T) {
 	for _, length := range []int{3, 60} {
 		t.Run(fmt.Sprint(length), func(t *testing.T) {
 			good, evil := strings.Repeat("good.", length)+"example", strings.Repeat("evil.", length)+"example"
-			if len(good) > maxDomain {
-				good, evil = good[len(good)-maxDomain+3:], evil[len(evil)-maxDomain+3:]
+			if len(good) > 253 {
+				good, evil = good[len(good)-253+3:], evil[len(evil)-253+3:]
 			}
 			s := &reusingSource{[]byte(good)}
-			m := newMiddleware(t, Config{Source: s})
+			m := newMiddleware(t, ampcors.Config{Source: s})
 			byHash := "https://" + plainHash(good) + ".cdn.ampproject.org"
-			wantReason(t, m, byHash, ReasonCacheOriginHash)
+			wantReason(t, m, byHash, ampcors.ReasonCacheOriginHash)
 			copy(s.row, evil)
-			wantReason(t, m, "https://"+evil, ReasonUnknownHost)
+			wantReason(t, m, "https://"+evil, ampcors.ReasonUnknownHost)
 			if d := m.CheckOrigin(byHash); d.Publisher != good {
 				t.Errorf("%+v", d)
 			}
@@ -966,7 +968,7 @@ func TestWhatASourceReturnsIsCopied(t *testing.T) {
 // many goroutines call.
 func TestNoRevokedPublisherIsAllowedAfterForget(t *testing.T) {
 	s := newSetSource()
-	m := newMiddleware(t, Config{Source: s, Lookup: Lookup{MaxEntries: 4, TTL: time.Millisecond, MaxRate: 1_000_000_000}})
+	m := newMiddleware(t, ampcors.Config{Source: s, Lookup: ampcors.Lookup{MaxEntries: 4, TTL: time.Millisecond, MaxRate: 1_000_000_000}})
 	var group sync.WaitGroup
 	done := make(chan struct{})
 	forms := func(domain string) []string {
@@ -1013,28 +1015,28 @@ func TestNoRevokedPublisherIsAllowedAfterForget(t *testing.T) {
 func TestChangesThatANotifierReportsTakeEffect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := notifyingSource{newSetSource("www.example.com")}
-		cfg := Config{Source: s}
+		cfg := ampcors.Config{Source: s}
 		m := newMiddleware(t, cfg)
-		wantReason(t, m, hashOrigin, ReasonCacheOriginHash)
-		wantReason(t, m, otherOrigin, ReasonPublisherNotAllowed)
+		wantReason(t, m, hashOrigin, ampcors.ReasonCacheOriginHash)
+		wantReason(t, m, otherOrigin, ampcors.ReasonPublisherNotAllowed)
 		s.remove("www.example.com")
 		s.add("other.example")
 		s.notify("www.example.com", "other.example")
-		wantReason(t, m, hashOrigin, ReasonHashNotKnown)
-		wantReason(t, m, otherOrigin, ReasonCacheOrigin)
+		wantReason(t, m, hashOrigin, ampcors.ReasonHashNotKnown)
+		wantReason(t, m, otherOrigin, ampcors.ReasonCacheOrigin)
 
 		// Called without domains, it may have missed any change.
 		s.add("www.example.com")
 		s.remove("other.example")
 		s.notify()
-		wantReason(t, m, hashOrigin, ReasonCacheOriginHash)
-		wantReason(t, m, otherOrigin, ReasonPublisherNotAllowed)
+		wantReason(t, m, hashOrigin, ampcors.ReasonCacheOriginHash)
+		wantReason(t, m, otherOrigin, ampcors.ReasonPublisherNotAllowed)
 		s.notify()
 		s.fail(errDown)
 		if d := m.CheckOrigin(hashOrigin); !d.Stale {
 			t.Errorf("%+v; it was confirmed before", d)
 		}
-		wantReason(t, m, otherOrigin, ReasonSourceUnavailable)
+		wantReason(t, m, otherOrigin, ampcors.ReasonSourceUnavailable)
 
 		// The answer of a lookup that began before the change is not used.
 		s.fail(nil)
@@ -1048,7 +1050,7 @@ func TestChangesThatANotifierReportsTakeEffect(t *testing.T) {
 		s.hold = nil
 		close(hold)
 		synctest.Wait()
-		wantReason(t, m, ownOrigin, ReasonUnknownHost)
+		wantReason(t, m, ownOrigin, ampcors.ReasonUnknownHost)
 
 		// A later request does not wait for such a lookup either.
 		s.add("www.example.com")
@@ -1060,19 +1062,19 @@ func TestChangesThatANotifierReportsTakeEffect(t *testing.T) {
 		s.remove("www.example.com")
 		s.notify()
 		s.hold = nil
-		wantReason(t, m, ownOrigin, ReasonUnknownHost)
+		wantReason(t, m, ownOrigin, ampcors.ReasonUnknownHost)
 		close(hold)
 		synctest.Wait()
-		wantReason(t, m, ownOrigin, ReasonUnknownHost)
+		wantReason(t, m, ownOrigin, ampcors.ReasonUnknownHost)
 
 		// Names need not be canonical. An invalid one counts as a call without domains.
 		for _, name := range []string{"WWW.Example.com", "https://www.example.com"} {
 			s.add("www.example.com")
 			s.notify()
-			wantReason(t, m, ownOrigin, ReasonOwnOrigin)
+			wantReason(t, m, ownOrigin, ampcors.ReasonOwnOrigin)
 			s.remove("www.example.com")
 			s.notify(name)
-			wantReason(t, m, ownOrigin, ReasonUnknownHost)
+			wantReason(t, m, ownOrigin, ampcors.ReasonUnknownHost)
 		}
 
 		// Its changes take effect as long as it is the Source.
@@ -1080,10 +1082,10 @@ func TestChangesThatANotifierReportsTakeEffect(t *testing.T) {
 		if err := m.Reconfigure(cfg); err != nil || s.stopped != 0 {
 			t.Errorf("%v; stopped %d times", err, s.stopped)
 		}
-		if err := m.Reconfigure(Config{Publishers: []string{"a.example"}}); err != nil || s.stopped != 1 {
+		if err := m.Reconfigure(ampcors.Config{Publishers: []string{"a.example"}}); err != nil || s.stopped != 1 {
 			t.Errorf("%v; stopped %d times", err, s.stopped)
 		}
-		if stats := m.SourceStats(); stats != (SourceStats{}) {
+		if stats := m.SourceStats(); stats != (ampcors.SourceStats{}) {
 			t.Errorf("%+v without a Source", stats)
 		}
 	})
@@ -1092,7 +1094,7 @@ func TestChangesThatANotifierReportsTakeEffect(t *testing.T) {
 // stop may be nil, and may wait for a goroutine that calls Reconfigure.
 func TestStopMayBeNilOrWaitForReconfigure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var m *Middleware
+		var m *ampcors.Middleware
 		stop := func() {
 			done := make(chan struct{})
 			go func() {
@@ -1104,7 +1106,7 @@ func TestStopMayBeNilOrWaitForReconfigure(t *testing.T) {
 			<-done
 		}
 		for _, stop := range []func(){nil, stop} {
-			m = newMiddleware(t, Config{Source: stoppingSource{newSetSource(), &stop}})
+			m = newMiddleware(t, ampcors.Config{Source: stoppingSource{newSetSource(), &stop}})
 			if err := m.Reconfigure(testConfig()); err != nil {
 				t.Error(err)
 			}
@@ -1134,26 +1136,26 @@ func (f funcSource) PublisherByPrefix(context.Context, string) (string, error) {
 func TestReconfigureKeepsTheAnswersOfTheSameSource(t *testing.T) {
 	s := newSetSource("www.example.com")
 	f := funcSource(func(string) bool { return true })
-	other := []Cache{{ID: "c", CacheDomain: "cache.example"}}
+	other := []ampcors.Cache{{ID: "c", CacheDomain: "cache.example"}}
 	for _, test := range []struct {
 		change   string
-		from, to Config
+		from, to ampcors.Config
 		want     bool
 	}{
-		{change: "nothing", from: Config{Source: s}, to: Config{Source: s}, want: true},
-		{change: "other fields", from: Config{Source: s}, to: Config{Source: s, Methods: []string{"PUT"}, Publishers: []string{"a.example"}}, want: true},
-		{change: "the defaults spelt out", from: Config{Source: s}, to: Config{Source: s, Lookup: Lookup{TTL: time.Minute, MaxEntries: 65536}}, want: true},
-		{change: "TTL", from: Config{Source: s}, to: Config{Source: s, Lookup: Lookup{TTL: time.Second}}, want: false},
-		{change: "size", from: Config{Source: s}, to: Config{Source: s, Lookup: Lookup{MaxEntries: 7}}, want: false},
-		{change: "caches", from: Config{Source: s}, to: Config{Source: s, Caches: other}, want: false},
-		{change: "the Source", from: Config{Source: s}, to: Config{Source: newSetSource("www.example.com")}, want: false},
-		{change: "from one that can be compared", from: Config{Source: s}, to: Config{Source: f}, want: false},
-		{change: "to one that can be compared", from: Config{Source: f}, to: Config{Source: s}, want: false},
-		{change: "one that cannot be compared", from: Config{Source: f}, to: Config{Source: f}, want: false},
+		{change: "nothing", from: ampcors.Config{Source: s}, to: ampcors.Config{Source: s}, want: true},
+		{change: "other fields", from: ampcors.Config{Source: s}, to: ampcors.Config{Source: s, Methods: []string{"PUT"}, Publishers: []string{"a.example"}}, want: true},
+		{change: "the defaults spelt out", from: ampcors.Config{Source: s}, to: ampcors.Config{Source: s, Lookup: ampcors.Lookup{TTL: time.Minute, MaxEntries: 65536}}, want: true},
+		{change: "TTL", from: ampcors.Config{Source: s}, to: ampcors.Config{Source: s, Lookup: ampcors.Lookup{TTL: time.Second}}, want: false},
+		{change: "size", from: ampcors.Config{Source: s}, to: ampcors.Config{Source: s, Lookup: ampcors.Lookup{MaxEntries: 7}}, want: false},
+		{change: "caches", from: ampcors.Config{Source: s}, to: ampcors.Config{Source: s, Caches: other}, want: false},
+		{change: "the Source", from: ampcors.Config{Source: s}, to: ampcors.Config{Source: newSetSource("www.example.com")}, want: false},
+		{change: "from one that can be compared", from: ampcors.Config{Source: s}, to: ampcors.Config{Source: f}, want: false},
+		{change: "to one that can be compared", from: ampcors.Config{Source: f}, to: ampcors.Config{Source: s}, want: false},
+		{change: "one that cannot be compared", from: ampcors.Config{Source: f}, to: ampcors.Config{Source: f}, want: false},
 	} {
 		t.Run(test.change, func(t *testing.T) {
 			m := newMiddleware(t, test.from)
-			wantReason(t, m, ownOrigin, ReasonOwnOrigin)
+			wantReason(t, m, ownOrigin, ampcors.ReasonOwnOrigin)
 			if err := m.Reconfigure(test.to); err != nil {
 				t.Fatal(err)
 			}
@@ -1163,12 +1165,12 @@ func TestReconfigureKeepsTheAnswersOfTheSameSource(t *testing.T) {
 		})
 	}
 	// With other caches, a confirmed publisher can become a reserved host.
-	m := newMiddleware(t, Config{Source: newSetSource("cache.example")})
-	wantReason(t, m, "https://cache.example", ReasonOwnOrigin)
-	if err := m.Reconfigure(Config{Source: m.Config().Source, Caches: other}); err != nil {
+	m := newMiddleware(t, ampcors.Config{Source: newSetSource("cache.example")})
+	wantReason(t, m, "https://cache.example", ampcors.ReasonOwnOrigin)
+	if err := m.Reconfigure(ampcors.Config{Source: m.Config().Source, Caches: other}); err != nil {
 		t.Fatal(err)
 	}
-	wantReason(t, m, "https://cache.example", ReasonNotCanonical)
+	wantReason(t, m, "https://cache.example", ampcors.ReasonNotCanonical)
 }
 
 func TestAWrongAnswerIsAnError(t *testing.T) {
@@ -1179,10 +1181,10 @@ func TestAWrongAnswerIsAnError(t *testing.T) {
 			s.prefixes[prefix] = wrong
 			s.prefixes[plainHash(wrong)] = wrong
 			s.add("good.example")
-			m := newMiddleware(t, Config{Source: s})
+			m := newMiddleware(t, ampcors.Config{Source: s})
 			for range 2 * failuresToOpen { // and no circuit breaker opens
 				d := m.CheckOrigin(hashOrigin)
-				if d.Reason != ReasonSourceUnavailable || !errors.Is(d.SourceErr, ErrSourceBadAnswer) {
+				if d.Reason != ampcors.ReasonSourceUnavailable || !errors.Is(d.SourceErr, ampcors.ErrSourceBadAnswer) {
 					t.Errorf("%q: %+v", wrong, d)
 				}
 				if d := m.CheckOrigin("https://" + plainHash(wrong) + ".cdn.ampproject.org"); d.Allowed && d.Publisher != "evil.example" {
@@ -1201,26 +1203,26 @@ func TestAWrongAnswerClosesTheCircuitBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource("www.example.com")
 		s.prefixes[plainHash("wrong.example")] = "evil.example"
-		m := newMiddleware(t, Config{Source: s})
+		m := newMiddleware(t, ampcors.Config{Source: s})
 		s.fail(errDown)
 		for i := range failuresToOpen {
-			wantReason(t, m, fmt.Sprintf("https://site-%d.example", i), ReasonSourceUnavailable)
+			wantReason(t, m, fmt.Sprintf("https://site-%d.example", i), ampcors.ReasonSourceUnavailable)
 		}
 		s.fail(nil)
 		time.Sleep(openFor)
-		wantReason(t, m, "https://"+plainHash("wrong.example")+".cdn.ampproject.org", ReasonSourceUnavailable)
-		wantReason(t, m, ownOrigin, ReasonOwnOrigin)
+		wantReason(t, m, "https://"+plainHash("wrong.example")+".cdn.ampproject.org", ampcors.ReasonSourceUnavailable)
+		wantReason(t, m, ownOrigin, ampcors.ReasonOwnOrigin)
 	})
 }
 
 func TestNothingIsStaleIfMaxStaleIsTheTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := notifyingSource{newSetSource("www.example.com")}
-		m := newMiddleware(t, Config{Source: s, Lookup: Lookup{TTL: time.Hour, MaxStale: time.Hour}})
-		wantReason(t, m, ownOrigin, ReasonOwnOrigin)
+		m := newMiddleware(t, ampcors.Config{Source: s, Lookup: ampcors.Lookup{TTL: time.Hour, MaxStale: time.Hour}})
+		wantReason(t, m, ownOrigin, ampcors.ReasonOwnOrigin)
 		s.notify()
 		s.fail(errDown)
-		wantReason(t, m, ownOrigin, ReasonSourceUnavailable)
+		wantReason(t, m, ownOrigin, ampcors.ReasonSourceUnavailable)
 	})
 }
 
@@ -1228,8 +1230,8 @@ func TestNothingIsStaleIfMaxStaleIsTheTTL(t *testing.T) {
 func TestACanceledRequestGetsNoStaleAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource("www.example.com")
-		m := newMiddleware(t, Config{Source: s})
-		wantReason(t, m, ownOrigin, ReasonOwnOrigin)
+		m := newMiddleware(t, ampcors.Config{Source: s})
+		wantReason(t, m, ownOrigin, ampcors.ReasonOwnOrigin)
 		s.remove("www.example.com")
 		time.Sleep(time.Minute)
 		s.delay = time.Millisecond
@@ -1248,7 +1250,7 @@ func TestACanceledRequestGetsNoStaleAnswer(t *testing.T) {
 
 func TestExplainShowsTheSourcesAnswer(t *testing.T) {
 	s := newSetSource("www.example.com")
-	m := newMiddleware(t, Config{Source: s})
+	m := newMiddleware(t, ampcors.Config{Source: s})
 	for origin, want := range map[string]string{
 		cacheOrigin:            "Known to the Source.",
 		hashOrigin:             "The hash prefix of this publisher, which the Source knows.",
@@ -1264,15 +1266,15 @@ func TestExplainShowsTheSourcesAnswer(t *testing.T) {
 	s.err = errDown
 	checkAllowlistStep(t, m, otherOrigin, "Not in Publishers, and the Source failed: the database is down.")
 	s.err = nil
-	if err := m.Reconfigure(Config{Source: s, Lookup: Lookup{TTL: 1}}); err != nil {
+	if err := m.Reconfigure(ampcors.Config{Source: s, Lookup: ampcors.Lookup{TTL: 1}}); err != nil {
 		t.Fatal(err)
 	}
-	wantReason(t, m, cacheOrigin, ReasonCacheOrigin)
+	wantReason(t, m, cacheOrigin, ampcors.ReasonCacheOrigin)
 	s.err = errDown
 	checkAllowlistStep(t, m, cacheOrigin, "Known to the Source when it last answered. Now it failed: the database is down.")
 }
 
-func checkAllowlistStep(t *testing.T, m *Middleware, origin, want string) {
+func checkAllowlistStep(t *testing.T, m *ampcors.Middleware, origin, want string) {
 	t.Helper()
 	for _, step := range m.Explain(origin).Steps {
 		if step.Name == "allowlist" {
@@ -1286,7 +1288,7 @@ func checkAllowlistStep(t *testing.T, m *Middleware, origin, want string) {
 }
 
 func TestAnInvalidLookupIsReported(t *testing.T) {
-	err := Config{Source: newSetSource(), CacheSize: -1, Lookup: Lookup{TTL: -1, NegativeTTL: -1, MaxStale: -1, Timeout: -1, MaxConcurrent: -1, MaxRate: -1, MaxEntries: -1}}.Validate()
+	err := ampcors.Config{Source: newSetSource(), CacheSize: -1, Lookup: ampcors.Lookup{TTL: -1, NegativeTTL: -1, MaxStale: -1, Timeout: -1, MaxConcurrent: -1, MaxRate: -1, MaxEntries: -1}}.Validate()
 	const want = `ampcors: cacheSize "-1" is negative; want a number of entries, or 0 for the default
 ampcors: lookup.ttl "-1ns" is negative; want a duration such as 30s, or 0 for the default
 ampcors: lookup.negativeTTL "-1ns" is negative; want a duration such as 30s, or 0 for the default
@@ -1298,20 +1300,20 @@ ampcors: lookup.maxEntries "-1" is negative; want a number of entries, or 0 for 
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
-	err = Config{Source: newSetSource(), Lookup: Lookup{MaxStale: time.Second}}.Validate()
+	err = ampcors.Config{Source: newSetSource(), Lookup: ampcors.Lookup{MaxStale: time.Second}}.Validate()
 	if want := `ampcors: lookup.maxStale "1s" is less than lookup.ttl, during which a publisher gets in anyway; want 1m0s at least`; err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
-	err = Config{Source: newSetSource(), Lookup: Lookup{Timeout: 1<<63 - 1}}.Validate()
+	err = ampcors.Config{Source: newSetSource(), Lookup: ampcors.Lookup{Timeout: 1<<63 - 1}}.Validate()
 	if want := `ampcors: lookup.timeout "2562047h47m16.854775807s" is too long; want 720h at most`; err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
-	for _, l := range []Lookup{{TTL: time.Hour}, {MaxStale: time.Minute}, {TTL: time.Hour, MaxStale: time.Hour}} {
-		if err := (Config{Source: newSetSource(), Lookup: l}).Validate(); err != nil {
+	for _, l := range []ampcors.Lookup{{TTL: time.Hour}, {MaxStale: time.Minute}, {TTL: time.Hour, MaxStale: time.Hour}} {
+		if err := (ampcors.Config{Source: newSetSource(), Lookup: l}).Validate(); err != nil {
 			t.Errorf("%+v: %v", l, err)
 		}
 	}
-	if got := (Lookup{TTL: time.Hour}).withDefaults().MaxStale; got != 2*time.Hour {
+	if got := (ampcors.Lookup{TTL: time.Hour}).DefaultMaxStale(); got != 2*time.Hour {
 		t.Errorf("MaxStale is %v for a TTL of 1h", got)
 	}
 }
@@ -1322,8 +1324,8 @@ func TestThreatInventedHashesThatMakeTheSourceFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource("www.example.com", "other.example")
 		slow := slowHashSource{s}
-		m := newMiddleware(t, Config{Source: slow})
-		wantReason(t, m, ownOrigin, ReasonOwnOrigin)
+		m := newMiddleware(t, ampcors.Config{Source: slow})
+		wantReason(t, m, ownOrigin, ampcors.ReasonOwnOrigin)
 		time.Sleep(time.Minute)
 		for i := range 12 {
 			m.CheckOrigin("https://" + plainHash(fmt.Sprintf("unknown-%d.example", i)) + ".cdn.ampproject.org")
@@ -1331,11 +1333,11 @@ func TestThreatInventedHashesThatMakeTheSourceFail(t *testing.T) {
 				t.Errorf("after %d unknown hash prefixes: %+v", i, d)
 			}
 		}
-		if d := m.CheckOrigin("https://" + plainHash("a.example") + ".cdn.ampproject.org"); !errors.Is(d.SourceErr, ErrSourceCircuitOpen) {
+		if d := m.CheckOrigin("https://" + plainHash("a.example") + ".cdn.ampproject.org"); !errors.Is(d.SourceErr, ampcors.ErrSourceCircuitOpen) {
 			t.Errorf("this test cannot fail: %+v", d)
 		}
-		wantReason(t, m, otherOrigin, ReasonCacheOrigin)
-		wantReason(t, m, hashOrigin, ReasonCacheOriginHash) // whose publisher is remembered
+		wantReason(t, m, otherOrigin, ampcors.ReasonCacheOrigin)
+		wantReason(t, m, hashOrigin, ampcors.ReasonCacheOriginHash) // whose publisher is remembered
 	})
 }
 
@@ -1351,12 +1353,12 @@ func (slowHashSource) PublisherByPrefix(ctx context.Context, _ string) (string, 
 func TestAfterTheSourceRecoversNoPublisherIsDenied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource("www.example.com", "other.example")
-		m := newMiddleware(t, Config{Source: s})
+		m := newMiddleware(t, ampcors.Config{Source: s})
 		s.fail(errDown)
-		wantReason(t, m, ownOrigin, ReasonSourceUnavailable)
+		wantReason(t, m, ownOrigin, ampcors.ReasonSourceUnavailable)
 		s.fail(nil)
-		wantReason(t, m, otherOrigin, ReasonCacheOrigin) // it works again
-		wantReason(t, m, ownOrigin, ReasonOwnOrigin)
+		wantReason(t, m, otherOrigin, ampcors.ReasonCacheOrigin) // it works again
+		wantReason(t, m, ownOrigin, ampcors.ReasonOwnOrigin)
 	})
 }
 
@@ -1365,7 +1367,7 @@ func TestNoRequestOfAPublisherInUseWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource("www.example.com", "xn--bcher-kva.ch")
 		s.delay = 300 * time.Millisecond
-		m := newMiddleware(t, Config{Source: s, Lookup: Lookup{TTL: 10 * time.Second}})
+		m := newMiddleware(t, ampcors.Config{Source: s, Lookup: ampcors.Lookup{TTL: 10 * time.Second}})
 		origins := []string{cacheOrigin, hashOrigin, ownOrigin, idnOrigin}
 		for _, origin := range origins {
 			m.CheckOrigin(origin)
@@ -1406,13 +1408,13 @@ func TestAClosedMiddlewareDeniesEveryOrigin(t *testing.T) {
 		if s.lookups() != 0 {
 			t.Errorf("asked for %q", s.asked)
 		}
-		if err := m.Reconfigure(cfg); err != ErrClosed {
+		if err := m.Reconfigure(cfg); err != ampcors.ErrClosed {
 			t.Errorf("reconfigured: %v", err)
 		}
 		if s.stopped != 1 {
 			t.Errorf("stopped %d times", s.stopped)
 		}
-		if err := new(Middleware).Close(); err != nil {
+		if err := new(ampcors.Middleware).Close(); err != nil {
 			t.Errorf("the zero Middleware: %v", err)
 		}
 	})
@@ -1427,7 +1429,7 @@ func TestANotifierThatPanicsLocksNothing(t *testing.T) {
 				t.Error("the panic was swallowed")
 			}
 		}()
-		_ = m.Reconfigure(Config{Source: panickingNotifier{newSetSource()}})
+		_ = m.Reconfigure(ampcors.Config{Source: panickingNotifier{newSetSource()}})
 	}()
 	if err := m.Reconfigure(testConfig()); err != nil || !m.CheckOrigin(ownOrigin).Allowed {
 		t.Error(err)
@@ -1444,11 +1446,11 @@ func (panickingNotifier) Notify(func(...string)) func() { panic("a defect") }
 func TestCloseEndsARefresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource("www.example.com")
-		m := newMiddleware(t, Config{Source: s})
-		wantReason(t, m, ownOrigin, ReasonOwnOrigin)
+		m := newMiddleware(t, ampcors.Config{Source: s})
+		wantReason(t, m, ownOrigin, ampcors.ReasonOwnOrigin)
 		s.delay = 900 * time.Millisecond
 		time.Sleep(55 * time.Second)
-		wantReason(t, m, ownOrigin, ReasonOwnOrigin)
+		wantReason(t, m, ownOrigin, ampcors.ReasonOwnOrigin)
 		synctest.Wait()
 		if s.running.Load() != 1 {
 			t.Fatal("no refresh")
@@ -1466,8 +1468,8 @@ func TestCloseWhileALookupRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource("www.example.com")
 		s.hold = make(chan struct{})
-		m := newMiddleware(t, Config{Source: s})
-		done := make(chan Decision)
+		m := newMiddleware(t, ampcors.Config{Source: s})
+		done := make(chan ampcors.Decision)
 		go func() { done <- m.CheckOrigin(ownOrigin) }()
 		synctest.Wait()
 		_ = m.Close()
@@ -1482,16 +1484,16 @@ func TestCloseWhileALookupRuns(t *testing.T) {
 }
 
 func TestASourceFuncKnowsNoHashPrefixes(t *testing.T) {
-	m := newMiddleware(t, Config{Source: SourceFunc(func(_ context.Context, domain string) (bool, error) {
+	m := newMiddleware(t, ampcors.Config{Source: ampcors.SourceFunc(func(_ context.Context, domain string) (bool, error) {
 		if domain == "down.example" {
 			return false, errDown
 		}
 		return domain == "www.example.com", nil
 	})})
-	wantReason(t, m, ownOrigin, ReasonOwnOrigin)
-	wantReason(t, m, cacheOrigin, ReasonCacheOrigin)
-	wantReason(t, m, otherOrigin, ReasonPublisherNotAllowed)
-	wantReason(t, m, unknownHashOrigin, ReasonHashNotKnown)
+	wantReason(t, m, ownOrigin, ampcors.ReasonOwnOrigin)
+	wantReason(t, m, cacheOrigin, ampcors.ReasonCacheOrigin)
+	wantReason(t, m, otherOrigin, ampcors.ReasonPublisherNotAllowed)
+	wantReason(t, m, unknownHashOrigin, ampcors.ReasonHashNotKnown)
 	if d := m.CheckOrigin("https://down.example"); !errors.Is(d.SourceErr, errDown) {
 		t.Errorf("%+v", d)
 	}

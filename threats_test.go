@@ -1,4 +1,4 @@
-package ampcors
+package ampcors_test
 
 import (
 	"bytes"
@@ -15,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/ampcors/ampcors"
 )
 
 // Each test in this file is named for a threat, and fails if the guard against it
@@ -22,7 +24,7 @@ import (
 
 // wantDenied fails if the origin is allowed, or if a POST from it reaches the handler or
 // gets CORS headers.
-func wantDenied(t *testing.T, m *Middleware, origin string, want Reason) {
+func wantDenied(t *testing.T, m *ampcors.Middleware, origin string, want ampcors.Reason) {
 	t.Helper()
 	if d := m.CheckOrigin(origin); d.Allowed || d.Reason != want {
 		t.Errorf("%.100q: allowed: %t, %q; want %q", origin, d.Allowed, d.Reason, want)
@@ -38,49 +40,49 @@ func TestThreatAnotherPublishersPageOnARealCache(t *testing.T) {
 	m := newMiddleware(t, testConfig())
 	for _, publisher := range []string{"evil.example", "example.com", "www.example.com.evil.example", "wwwexample.com", "www-example.com", "www.example-com.evil", "example.net", "evilexample.net"} {
 		t.Run(publisher, func(t *testing.T) {
-			origins, err := CacheOrigins(publisher)
+			origins, err := ampcors.CacheOrigins(publisher)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, origin := range origins {
-				wantDenied(t, m, origin, ReasonPublisherNotAllowed)
+				wantDenied(t, m, origin, ampcors.ReasonPublisherNotAllowed)
 			}
-			hash, _ := FallbackPrefix(publisher)
-			wantDenied(t, m, "https://"+hash+".cdn.ampproject.org", ReasonHashNotKnown)
+			hash, _ := ampcors.FallbackPrefix(publisher)
+			wantDenied(t, m, "https://"+hash+".cdn.ampproject.org", ampcors.ReasonHashNotKnown)
 		})
 	}
 }
 
 func TestThreatLookAlikeHosts(t *testing.T) {
 	m := newMiddleware(t, testConfig())
-	for origin, reason := range map[string]Reason{
-		"https://www-example-com.cdn.ampproject.org.evil.com": ReasonUnknownHost,
-		"https://cdn.ampproject.org.evil.com":                 ReasonUnknownHost,
-		"https://www-example-com.evilcdn.ampproject.org":      ReasonUnknownHost,
-		"https://evilcdn.ampproject.org":                      ReasonUnknownHost,
-		"https://www-example-comcdn.ampproject.org":           ReasonUnknownHost,
-		"https://www-example-com.ampproject.org":              ReasonUnknownHost,
-		"https://www-example-com.cdn-ampproject.org":          ReasonUnknownHost,
-		"https://www-example-com.bing-amp.com":                ReasonUnknownHost,
-		"https://www-example-com.ampproject.net":              ReasonUnknownHost, // third-party frames
-		"https://www.example.com.evil.com":                    ReasonUnknownHost,
-		"https://evilwww.example.com":                         ReasonUnknownHost,
-		"https://evilexample.net":                             ReasonUnknownHost,
-		"https://example.net.evil.com":                        ReasonUnknownHost,
-		"https://playground.amp.dev.evil.com":                 ReasonUnknownHost,
-		"https://evil.com/.example.net":                       ReasonMalformed,
-		"https://evil.com#.example.net":                       ReasonMalformed,
-		"https://evil.com?.example.net":                       ReasonMalformed,
-		"https://evil.com\\.example.net":                      ReasonMalformed,
-		"https://evil.com:443.example.net":                    ReasonMalformed,
-		"https://evil.com%2f.example.net":                     ReasonMalformed,
-		"https://evil.com/www-example-com.cdn.ampproject.org": ReasonNotCanonical,
-		"https://evil.com/-com.cdn.ampproject.org":            ReasonNotCanonical,
-		"xhttps://www-example-com.cdn.ampproject.org":         ReasonNotHTTPS,
-		"https:www-example-com.cdn.ampproject.org":            ReasonMalformed,
-		"//www-example-com.cdn.ampproject.org":                ReasonMalformed,
-		"www-example-com.cdn.ampproject.org":                  ReasonMalformed,
-		" https://www-example-com.cdn.ampproject.org":         ReasonNotHTTPS,
+	for origin, reason := range map[string]ampcors.Reason{
+		"https://www-example-com.cdn.ampproject.org.evil.com": ampcors.ReasonUnknownHost,
+		"https://cdn.ampproject.org.evil.com":                 ampcors.ReasonUnknownHost,
+		"https://www-example-com.evilcdn.ampproject.org":      ampcors.ReasonUnknownHost,
+		"https://evilcdn.ampproject.org":                      ampcors.ReasonUnknownHost,
+		"https://www-example-comcdn.ampproject.org":           ampcors.ReasonUnknownHost,
+		"https://www-example-com.ampproject.org":              ampcors.ReasonUnknownHost,
+		"https://www-example-com.cdn-ampproject.org":          ampcors.ReasonUnknownHost,
+		"https://www-example-com.bing-amp.com":                ampcors.ReasonUnknownHost,
+		"https://www-example-com.ampproject.net":              ampcors.ReasonUnknownHost, // third-party frames
+		"https://www.example.com.evil.com":                    ampcors.ReasonUnknownHost,
+		"https://evilwww.example.com":                         ampcors.ReasonUnknownHost,
+		"https://evilexample.net":                             ampcors.ReasonUnknownHost,
+		"https://example.net.evil.com":                        ampcors.ReasonUnknownHost,
+		"https://playground.amp.dev.evil.com":                 ampcors.ReasonUnknownHost,
+		"https://evil.com/.example.net":                       ampcors.ReasonMalformed,
+		"https://evil.com#.example.net":                       ampcors.ReasonMalformed,
+		"https://evil.com?.example.net":                       ampcors.ReasonMalformed,
+		"https://evil.com\\.example.net":                      ampcors.ReasonMalformed,
+		"https://evil.com:443.example.net":                    ampcors.ReasonMalformed,
+		"https://evil.com%2f.example.net":                     ampcors.ReasonMalformed,
+		"https://evil.com/www-example-com.cdn.ampproject.org": ampcors.ReasonNotCanonical,
+		"https://evil.com/-com.cdn.ampproject.org":            ampcors.ReasonNotCanonical,
+		"xhttps://www-example-com.cdn.ampproject.org":         ampcors.ReasonNotHTTPS,
+		"https:www-example-com.cdn.ampproject.org":            ampcors.ReasonMalformed,
+		"//www-example-com.cdn.ampproject.org":                ampcors.ReasonMalformed,
+		"www-example-com.cdn.ampproject.org":                  ampcors.ReasonMalformed,
+		" https://www-example-com.cdn.ampproject.org":         ampcors.ReasonNotHTTPS,
 	} {
 		t.Run(origin, func(t *testing.T) {
 			wantDenied(t, m, origin, reason)
@@ -90,11 +92,11 @@ func TestThreatLookAlikeHosts(t *testing.T) {
 
 func TestThreatTheBareCacheDomain(t *testing.T) {
 	// The pattern matches the cache domain too: it is still no publisher's own origin.
-	m := newMiddleware(t, Config{Publishers: []string{"*.org", "www.example.com"}, DangerouslyAllowPublicSuffixWildcards: true})
-	wantDenied(t, m, "https://cdn.ampproject.org", ReasonNotCanonical)
-	wantDenied(t, m, "https://.cdn.ampproject.org", ReasonNotCanonical)
-	wantDenied(t, m, "https://www.bing-amp.com", ReasonNotCanonical)
-	wantDenied(t, m, evilOrigin, ReasonPublisherNotAllowed)
+	m := newMiddleware(t, ampcors.Config{Publishers: []string{"*.org", "www.example.com"}, DangerouslyAllowPublicSuffixWildcards: true})
+	wantDenied(t, m, "https://cdn.ampproject.org", ampcors.ReasonNotCanonical)
+	wantDenied(t, m, "https://.cdn.ampproject.org", ampcors.ReasonNotCanonical)
+	wantDenied(t, m, "https://www.bing-amp.com", ampcors.ReasonNotCanonical)
+	wantDenied(t, m, evilOrigin, ampcors.ReasonPublisherNotAllowed)
 	if d := m.CheckOrigin("https://blog.ampproject.org"); !d.Allowed {
 		t.Errorf("the pattern's own pages are denied: %s", d.Reason)
 	}
@@ -103,15 +105,15 @@ func TestThreatTheBareCacheDomain(t *testing.T) {
 // TestThreatAPatternOverAnAMPCache: a pattern may cover a cache that is not
 // trusted, or the host of a cache's third-party frames. Any page can be there.
 func TestThreatAPatternOverAnAMPCache(t *testing.T) {
-	m := newMiddleware(t, Config{
+	m := newMiddleware(t, ampcors.Config{
 		Publishers: []string{"*.org", "*.net"}, DangerouslyAllowPublicSuffixWildcards: true,
-		Caches: append(DefaultCaches()[1:], Cache{ID: "own", CacheDomain: "amp.example.org", ThirdPartyFrameDomainSuffix: "frames.example.net"}),
+		Caches: append(ampcors.DefaultCaches()[1:], ampcors.Cache{ID: "own", CacheDomain: "amp.example.org", ThirdPartyFrameDomainSuffix: "frames.example.net"}),
 	})
-	wantDenied(t, m, "https://d-1.frames.example.net", ReasonUnknownHost)
-	wantDenied(t, m, evilOrigin, ReasonUnknownHost)
-	wantDenied(t, m, "https://cdn.ampproject.org", ReasonUnknownHost)
-	wantDenied(t, m, "https://d-1.ampproject.net", ReasonUnknownHost)
-	wantDenied(t, m, "https://ampproject.net", ReasonUnknownHost)
+	wantDenied(t, m, "https://d-1.frames.example.net", ampcors.ReasonUnknownHost)
+	wantDenied(t, m, evilOrigin, ampcors.ReasonUnknownHost)
+	wantDenied(t, m, "https://cdn.ampproject.org", ampcors.ReasonUnknownHost)
+	wantDenied(t, m, "https://d-1.ampproject.net", ampcors.ReasonUnknownHost)
+	wantDenied(t, m, "https://ampproject.net", ampcors.ReasonUnknownHost)
 	if d := m.CheckOrigin("https://www.ampproject.org"); !d.Allowed {
 		t.Errorf("the pattern's own pages are denied: %s", d.Reason)
 	}
@@ -119,9 +121,9 @@ func TestThreatAPatternOverAnAMPCache(t *testing.T) {
 
 // TestThreatAPatternOverACachesHost: the host is reserved however an origin names it.
 func TestThreatAPatternOverACachesHost(t *testing.T) {
-	own := Cache{ID: "own", CacheDomain: "amp.example.com"}
-	for _, cfg := range []Config{
-		{Publishers: []string{"*.example.com"}, Caches: append(DefaultCaches(), own)},
+	own := ampcors.Cache{ID: "own", CacheDomain: "amp.example.com"}
+	for _, cfg := range []ampcors.Config{
+		{Publishers: []string{"*.example.com"}, Caches: append(ampcors.DefaultCaches(), own)},
 		{Publishers: []string{"*.ampproject.org"}},
 		{Publishers: []string{"*.bing-amp.com"}},
 		{Publishers: []string{"*.cdn.ampproject.org"}},
@@ -130,7 +132,7 @@ func TestThreatAPatternOverACachesHost(t *testing.T) {
 		{Publishers: []string{"*.bing-amp.net"}},
 	} {
 		t.Run(cfg.Publishers[0], func(t *testing.T) {
-			if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), "a host of an AMP Cache") {
+			if _, err := ampcors.New(cfg); err == nil || !strings.Contains(err.Error(), "a host of an AMP Cache") {
 				t.Error(err)
 			}
 		})
@@ -138,17 +140,17 @@ func TestThreatAPatternOverACachesHost(t *testing.T) {
 	// A public suffix has caches below it, and is allowed by its own switch.
 	for _, fromSource := range []bool{false, true} {
 		t.Run(fmt.Sprint(fromSource), func(t *testing.T) {
-			cfg := Config{Publishers: []string{"*.com", "*.org"}, Caches: append(DefaultCaches(), own), DangerouslyAllowPublicSuffixWildcards: true}
+			cfg := ampcors.Config{Publishers: []string{"*.com", "*.org"}, Caches: append(ampcors.DefaultCaches(), own), DangerouslyAllowPublicSuffixWildcards: true}
 			if fromSource {
 				cfg.Publishers = nil
-				cfg.Source = SourceFunc(func(context.Context, string) (bool, error) { return true, nil })
+				cfg.Source = ampcors.SourceFunc(func(context.Context, string) (bool, error) { return true, nil })
 			}
 			m := newMiddleware(t, cfg)
 			for _, origin := range []string{
 				"https://evil--com-amp-example-com.cdn.ampproject.org", "https://amp-example-com.cdn.ampproject.org", "https://www-example-com-cdn-ampproject-org.amp.example.com",
 				"https://a-www-bing--amp-com.cdn.ampproject.org", "https://" + plainToASCII("bücher-amp-example-com") + ".cdn.ampproject.org",
 			} {
-				wantDenied(t, m, origin, ReasonPublisherNotAllowed)
+				wantDenied(t, m, origin, ampcors.ReasonPublisherNotAllowed)
 				steps := m.Explain(origin).Steps
 				if step := steps[len(steps)-2]; step.Name != "publisher" || step.OK || !strings.Contains(step.Detail, "anybody's page") {
 					t.Errorf("%s is explained by %+v", origin, step)
@@ -164,16 +166,16 @@ func TestThreatAPatternOverACachesHost(t *testing.T) {
 // TestThreatPunycodeThatReadsAsAnotherName: "xn--xn--paypal-shop-com" is punycode of
 // a name below .shop, and must not pass for one below shop.com.
 func TestThreatPunycodeThatReadsAsAnotherName(t *testing.T) {
-	m := newMiddleware(t, Config{Publishers: []string{"*.shop.com", "*.ch.65a", "*.ru.com"}, DangerouslyAllowPublicSuffixWildcards: true})
-	wantDenied(t, m, "https://xn--xn--paypal-shop-com.cdn.ampproject.org", ReasonNotCanonical)
-	wantDenied(t, m, "https://xn--bcher-ch-65a.cdn.ampproject.org", ReasonPublisherNotAllowed)
-	wantDenied(t, m, "https://xn--foo-ru-com.cdn.ampproject.org", ReasonPublisherNotAllowed)
+	m := newMiddleware(t, ampcors.Config{Publishers: []string{"*.shop.com", "*.ch.65a", "*.ru.com"}, DangerouslyAllowPublicSuffixWildcards: true})
+	wantDenied(t, m, "https://xn--xn--paypal-shop-com.cdn.ampproject.org", ampcors.ReasonNotCanonical)
+	wantDenied(t, m, "https://xn--bcher-ch-65a.cdn.ampproject.org", ampcors.ReasonPublisherNotAllowed)
+	wantDenied(t, m, "https://xn--foo-ru-com.cdn.ampproject.org", ampcors.ReasonPublisherNotAllowed)
 }
 
 // TestThreatAnObserverThatChangesTheRequest: what was checked is what is granted.
 func TestThreatAnObserverThatChangesTheRequest(t *testing.T) {
 	cfg := testConfig()
-	cfg.Observe = func(r *http.Request, _ Decision) {
+	cfg.Observe = func(r *http.Request, _ ampcors.Decision) {
 		r.Header["Access-Control-Request-Method"][0] = "DELETE"
 		r.Header.Del("Access-Control-Request-Method")
 		r.Header.Set("Access-Control-Request-Headers", "authorization")
@@ -188,16 +190,16 @@ func TestThreatAnObserverThatChangesTheRequest(t *testing.T) {
 }
 
 func TestThreatTwoLabelsBeforeTheCacheDomain(t *testing.T) {
-	m := newMiddleware(t, Config{Publishers: []string{"*.org", "www.example.com"}, DangerouslyAllowPublicSuffixWildcards: true})
-	wantDenied(t, m, "https://a.www-example-com.cdn.ampproject.org", ReasonNotCanonical)
-	wantDenied(t, m, "https://www-example-com.a.cdn.ampproject.org", ReasonNotCanonical)
-	wantDenied(t, m, "https://www-example-com..cdn.ampproject.org", ReasonNotCanonical)
-	wantDenied(t, m, "https://www.example-com.cdn.ampproject.org", ReasonNotCanonical)
-	wantDenied(t, m, "https://a."+plainHash("www.example.com")+".cdn.ampproject.org", ReasonNotCanonical)
+	m := newMiddleware(t, ampcors.Config{Publishers: []string{"*.org", "www.example.com"}, DangerouslyAllowPublicSuffixWildcards: true})
+	wantDenied(t, m, "https://a.www-example-com.cdn.ampproject.org", ampcors.ReasonNotCanonical)
+	wantDenied(t, m, "https://www-example-com.a.cdn.ampproject.org", ampcors.ReasonNotCanonical)
+	wantDenied(t, m, "https://www-example-com..cdn.ampproject.org", ampcors.ReasonNotCanonical)
+	wantDenied(t, m, "https://www.example-com.cdn.ampproject.org", ampcors.ReasonNotCanonical)
+	wantDenied(t, m, "https://a."+plainHash("www.example.com")+".cdn.ampproject.org", ampcors.ReasonNotCanonical)
 }
 
 func TestThreatPrefixesThatAreNotCanonical(t *testing.T) {
-	m := newMiddleware(t, Config{Publishers: []string{"www.example.com", "en-us.example.com", "bücher.ch", "www.bücher.ch"}})
+	m := newMiddleware(t, ampcors.Config{Publishers: []string{"www.example.com", "en-us.example.com", "bücher.ch", "www.bücher.ch"}})
 	if !m.CheckOrigin("https://" + plainHash("www.example.com") + ".cdn.ampproject.org").Allowed {
 		t.Fatal("the hash prefix is denied, but the prefixes below need it in the LRU")
 	}
@@ -231,18 +233,18 @@ func TestThreatPrefixesThatAreNotCanonical(t *testing.T) {
 
 func TestThreatUpperCaseAndConfusableCharacters(t *testing.T) {
 	m := newMiddleware(t, testConfig())
-	for origin, reason := range map[string]Reason{
-		"https://WWW-example-com.cdn.ampproject.org":                                       ReasonMalformed,
-		"https://www-example-com.CDN.ampproject.org":                                       ReasonMalformed,
-		"HTTPS://www-example-com.cdn.ampproject.org":                                       ReasonNotHTTPS,
-		"https://WWW.example.com":                                                          ReasonMalformed,
-		"https://ｗｗｗ-example-com.cdn.ampproject.org":                                       ReasonMalformed,
-		"https://www－example－com.cdn.ampproject.org":                                       ReasonNotCanonical, // no dash, and no hash
-		"https://www-example-com.cdn。ampproject.org":                                       ReasonMalformed,
-		"https://www-exаmple-com.cdn.ampproject.org":                                       ReasonMalformed, // a Cyrillic а
-		"https://xn--www-exmple-com-4nh.cdn.ampproject.org":                                ReasonPublisherNotAllowed,
-		"https://www\u200b-example-com.cdn.ampproject.org":                                 ReasonMalformed,
-		"https://" + strings.ToUpper(plainHash("www.example.com")) + ".cdn.ampproject.org": ReasonNotCanonical,
+	for origin, reason := range map[string]ampcors.Reason{
+		"https://WWW-example-com.cdn.ampproject.org":                                       ampcors.ReasonMalformed,
+		"https://www-example-com.CDN.ampproject.org":                                       ampcors.ReasonMalformed,
+		"HTTPS://www-example-com.cdn.ampproject.org":                                       ampcors.ReasonNotHTTPS,
+		"https://WWW.example.com":                                                          ampcors.ReasonMalformed,
+		"https://ｗｗｗ-example-com.cdn.ampproject.org":                                       ampcors.ReasonMalformed,
+		"https://www－example－com.cdn.ampproject.org":                                       ampcors.ReasonNotCanonical, // no dash, and no hash
+		"https://www-example-com.cdn。ampproject.org":                                       ampcors.ReasonMalformed,
+		"https://www-exаmple-com.cdn.ampproject.org":                                       ampcors.ReasonMalformed, // a Cyrillic а
+		"https://xn--www-exmple-com-4nh.cdn.ampproject.org":                                ampcors.ReasonPublisherNotAllowed,
+		"https://www\u200b-example-com.cdn.ampproject.org":                                 ampcors.ReasonMalformed,
+		"https://" + strings.ToUpper(plainHash("www.example.com")) + ".cdn.ampproject.org": ampcors.ReasonNotCanonical,
 	} {
 		t.Run(origin, func(t *testing.T) {
 			wantDenied(t, m, origin, reason)
@@ -251,26 +253,26 @@ func TestThreatUpperCaseAndConfusableCharacters(t *testing.T) {
 	// The same as punycode: each is another domain.
 	for _, text := range []string{"www-exаmple-com", "ｗww-example-com", "www－example-com", "www-example。com-x", "www-examplе-com", "www-example-cοm"} {
 		t.Run(text, func(t *testing.T) {
-			wantDenied(t, m, "https://"+plainToASCII(text)+".cdn.ampproject.org", ReasonPublisherNotAllowed)
+			wantDenied(t, m, "https://"+plainToASCII(text)+".cdn.ampproject.org", ampcors.ReasonPublisherNotAllowed)
 		})
 	}
-	wantDenied(t, m, "https://"+plainToASCII("BÜcher-ch")+".cdn.ampproject.org", ReasonMalformed)
-	wantDenied(t, m, "https://"+plainToASCII("bÜcher-ch")+".cdn.ampproject.org", ReasonPublisherNotAllowed)
+	wantDenied(t, m, "https://"+plainToASCII("BÜcher-ch")+".cdn.ampproject.org", ampcors.ReasonMalformed)
+	wantDenied(t, m, "https://"+plainToASCII("bÜcher-ch")+".cdn.ampproject.org", ampcors.ReasonPublisherNotAllowed)
 }
 
 func TestThreatNull(t *testing.T) {
-	wantDenied(t, newMiddleware(t, testConfig()), "null", ReasonNull)
-	if _, err := New(Config{Publishers: []string{"www.example.com"}, Origins: []string{"null"}}); err == nil {
+	wantDenied(t, newMiddleware(t, testConfig()), "null", ampcors.ReasonNull)
+	if _, err := ampcors.New(ampcors.Config{Publishers: []string{"www.example.com"}, Origins: []string{"null"}}); err == nil {
 		t.Error(`"null" can be configured`)
 	}
 }
 
 func TestThreatHTTP(t *testing.T) {
 	m := newMiddleware(t, testConfig())
-	wantDenied(t, m, "http://www-example-com.cdn.ampproject.org", ReasonNotHTTPS)
-	wantDenied(t, m, "http://www.example.com", ReasonNotHTTPS)
-	wantDenied(t, m, "http://"+plainHash("www.example.com")+".cdn.ampproject.org", ReasonNotHTTPS)
-	wantDenied(t, m, "http://playground.amp.dev", ReasonNotHTTPS)
+	wantDenied(t, m, "http://www-example-com.cdn.ampproject.org", ampcors.ReasonNotHTTPS)
+	wantDenied(t, m, "http://www.example.com", ampcors.ReasonNotHTTPS)
+	wantDenied(t, m, "http://"+plainHash("www.example.com")+".cdn.ampproject.org", ampcors.ReasonNotHTTPS)
+	wantDenied(t, m, "http://playground.amp.dev", ampcors.ReasonNotHTTPS)
 }
 
 func TestThreatPortsAndUserInfo(t *testing.T) {
@@ -282,7 +284,7 @@ func TestThreatPortsAndUserInfo(t *testing.T) {
 		"https://evil:x@www-example-com.cdn.ampproject.org", "https://blog.example.net:8443", "https://evil.com@blog.example.net",
 	} {
 		t.Run(origin, func(t *testing.T) {
-			wantDenied(t, m, origin, ReasonMalformed)
+			wantDenied(t, m, origin, ampcors.ReasonMalformed)
 		})
 	}
 }
@@ -291,23 +293,23 @@ func TestThreatTrailingDotPathAndSpace(t *testing.T) {
 	m := newMiddleware(t, testConfig())
 	for _, tail := range []string{".", "/", "/x", "?", "#", " ", "\t", ",", "\x00"} {
 		t.Run(tail, func(t *testing.T) {
-			wantDenied(t, m, cacheOrigin+tail, ReasonMalformed)
-			wantDenied(t, m, ownOrigin+tail, ReasonMalformed)
-			wantDenied(t, m, playgroundOrigin+tail, ReasonMalformed)
+			wantDenied(t, m, cacheOrigin+tail, ampcors.ReasonMalformed)
+			wantDenied(t, m, ownOrigin+tail, ampcors.ReasonMalformed)
+			wantDenied(t, m, playgroundOrigin+tail, ampcors.ReasonMalformed)
 		})
 	}
-	wantDenied(t, m, cacheOrigin+", "+evilOrigin, ReasonNotCanonical)
-	wantDenied(t, m, evilOrigin+" "+cacheOrigin, ReasonNotCanonical)
+	wantDenied(t, m, cacheOrigin+", "+evilOrigin, ampcors.ReasonNotCanonical)
+	wantDenied(t, m, evilOrigin+" "+cacheOrigin, ampcors.ReasonNotCanonical)
 }
 
 // TestThreatLineBreaks: an adapter may pass values that net/http's server would
 // reject. Nothing with a line break may come back in a header.
 func TestThreatLineBreaks(t *testing.T) {
-	m := newMiddleware(t, Config{Publishers: []string{"www.example.com", "*.example.net"}})
+	m := newMiddleware(t, ampcors.Config{Publishers: []string{"www.example.com", "*.example.net"}})
 	for _, tail := range []string{"\r\n", "\n", "\r", "\r\nSet-Cookie: a=b"} {
 		t.Run(tail, func(t *testing.T) {
-			wantDenied(t, m, cacheOrigin+tail, ReasonMalformed)
-			wantDenied(t, m, "https://"+tail+"blog.example.net", ReasonMalformed)
+			wantDenied(t, m, cacheOrigin+tail, ampcors.ReasonMalformed)
+			wantDenied(t, m, "https://"+tail+"blog.example.net", ampcors.ReasonMalformed)
 			r := &http.Request{Method: "OPTIONS", Header: http.Header{
 				"Origin": {cacheOrigin}, "Access-Control-Request-Method": {"POST"}, "Access-Control-Request-Headers": {"content-type" + tail},
 			}}
@@ -346,7 +348,7 @@ func TestThreatHugeOrigin(t *testing.T) {
 		t.Run(head, func(t *testing.T) {
 			for _, tail := range []string{"", ".example.net", ".cdn.ampproject.org"} {
 				huge := head + strings.Repeat("a-", 1<<19) + tail
-				wantDenied(t, m, huge, ReasonMalformed)
+				wantDenied(t, m, huge, ampcors.ReasonMalformed)
 				if n := testing.AllocsPerRun(10, func() { m.CheckOrigin(huge) }); n != 0 {
 					t.Errorf("%q and 1 MiB: %v allocations", head, n)
 				}
@@ -354,11 +356,11 @@ func TestThreatHugeOrigin(t *testing.T) {
 		})
 	}
 	// The longest that is looked at.
-	if over := "https://" + strings.Repeat("a", maxDomain) + ":65535x"; m.Explain(over).Steps[0].OK {
+	if over := "https://" + strings.Repeat("a", 253) + ":65535x"; m.Explain(over).Steps[0].OK {
 		t.Errorf("an Origin of %d bytes is looked at", len(over))
 	}
-	longest := "https://" + strings.Repeat("a.", (maxDomain-len("example.net"))/2) + "example.net"
-	if d := m.CheckOrigin(longest); !d.Allowed || len(longest) != maxOrigin-len(":65535") {
+	longest := "https://" + strings.Repeat("a.", (253-len("example.net"))/2) + "example.net"
+	if d := m.CheckOrigin(longest); !d.Allowed || len(longest) != 267-len(":65535") {
 		t.Errorf("an own origin of %d bytes: %s", len(longest), d.Reason)
 	}
 }
@@ -378,7 +380,7 @@ func TestThreatHugePreflight(t *testing.T) {
 			r := &http.Request{Method: "OPTIONS", Header: http.Header{
 				"Origin": {cacheOrigin}, "Access-Control-Request-Method": {"POST"}, "Access-Control-Request-Headers": lines,
 			}}
-			if d := m.Check(r); d.Reason != ReasonHeaderNotAllowed {
+			if d := m.Check(r); d.Reason != ampcors.ReasonHeaderNotAllowed {
 				t.Errorf("%s: %s", name, d.Reason)
 			}
 			if n := testing.AllocsPerRun(10, func() { m.Check(r) }); n != 0 {
@@ -475,8 +477,8 @@ func TestThreatAHandlerThatChangesHeaderSlices(t *testing.T) {
 // from one of the two configurations, never from both. Run it with -race.
 func TestThreatReconfigurationUnderLoad(t *testing.T) {
 	before := runtime.NumGoroutine()
-	one := Config{Publishers: []string{"one.example"}, Credentialed: true, ResponseHeaders: []string{"X-One"}, CacheSize: 1}
-	two := Config{Publishers: []string{"two.example"}, ResponseHeaders: []string{"X-Two"}, CacheSize: 1, Observe: func(*http.Request, Decision) {}}
+	one := ampcors.Config{Publishers: []string{"one.example"}, Credentialed: true, ResponseHeaders: []string{"X-One"}, CacheSize: 1}
+	two := ampcors.Config{Publishers: []string{"two.example"}, ResponseHeaders: []string{"X-Two"}, CacheSize: 1, Observe: func(*http.Request, ampcors.Decision) {}}
 	m := newMiddleware(t, one)
 	origins := []string{
 		"https://one-example.cdn.ampproject.org", "https://two-example.cdn.ampproject.org",
@@ -510,7 +512,7 @@ func TestThreatReconfigurationUnderLoad(t *testing.T) {
 			}
 		})
 	}
-	for _, cfg := range []Config{one, two} {
+	for _, cfg := range []ampcors.Config{one, two} {
 		work(func() {
 			if err := m.Reconfigure(cfg); err != nil {
 				t.Error(err)
@@ -523,8 +525,8 @@ func TestThreatReconfigurationUnderLoad(t *testing.T) {
 	work(func() { m.Explain(origins[rand.IntN(len(origins))]) })
 	reached := func() bool {
 		s := m.Stats()
-		return s[ReasonCacheOrigin] > 100 && s[ReasonCacheOriginHash] > 100 && s[ReasonOwnOrigin] > 100 &&
-			s[ReasonPublisherNotAllowed] > 100 && s[ReasonHashNotKnown] > 100 && s[ReasonUnknownHost] > 100
+		return s[ampcors.ReasonCacheOrigin] > 100 && s[ampcors.ReasonCacheOriginHash] > 100 && s[ampcors.ReasonOwnOrigin] > 100 &&
+			s[ampcors.ReasonPublisherNotAllowed] > 100 && s[ampcors.ReasonHashNotKnown] > 100 && s[ampcors.ReasonUnknownHost] > 100
 	}
 	for start := time.Now(); !reached() && time.Since(start) < time.Minute; {
 		time.Sleep(50 * time.Millisecond)
@@ -549,12 +551,12 @@ func TestThreatAPublicSuffixWildcard(t *testing.T) {
 	for _, pattern := range []string{"*.com", "*.co.uk", "*.github.io", "*.kawasaki.jp", "*.XN--P1AI"} {
 		t.Run(pattern, func(t *testing.T) {
 			for _, credentialed := range []bool{false, true} {
-				cfg := Config{Publishers: []string{pattern}, Credentialed: credentialed}
-				if _, err := New(cfg); err == nil {
+				cfg := ampcors.Config{Publishers: []string{pattern}, Credentialed: credentialed}
+				if _, err := ampcors.New(cfg); err == nil {
 					t.Errorf("%s is accepted, credentialed: %t", pattern, credentialed)
 				}
 				cfg.DangerouslyAllowPublicSuffixWildcards = true
-				if _, err := New(cfg); err != nil {
+				if _, err := ampcors.New(cfg); err != nil {
 					t.Error(err)
 				}
 			}

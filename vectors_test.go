@@ -1,4 +1,4 @@
-package ampcors
+package ampcors_test
 
 import (
 	"bufio"
@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/ampcors/ampcors"
 )
 
 // readTSV returns the rows of a file of vectors, without its heading.
@@ -100,29 +102,29 @@ func TestPublicVectors(t *testing.T) {
 			var err error
 			switch kind {
 			case "url_to_prefix":
-				got, err = DomainPrefix(strings.TrimPrefix(input, "https://"))
+				got, err = ampcors.DomainPrefix(strings.TrimPrefix(input, "https://"))
 			case "domain_to_prefix", "domain_to_prefix_observed", "domain_to_prefix_legacy", "domainPrefixBasic":
-				got, err = DomainPrefix(input)
+				got, err = ampcors.DomainPrefix(input)
 			case "domainPrefixFallback":
-				got, err = FallbackPrefix(input)
+				got, err = ampcors.FallbackPrefix(input)
 			case "prefix_to_domain":
-				got, err = PublisherDomain(input)
+				got, err = ampcors.PublisherDomain(input)
 			case "prefix_to_unicode_joined":
-				text, f := decodeALabel(input)
-				if f != noProblem {
+				text, f := ampcors.DecodeALabel(input)
+				if f != ampcors.NoProblem {
 					t.Fatal(f)
 				}
 				got = text
 			case "prefix_is_hash":
-				if _, f := decodeHash(input); f != noProblem {
+				if _, f := ampcors.DecodeHash(input); f != ampcors.NoProblem {
 					t.Fatal(f)
 				}
-				if _, err := PublisherDomain(input); !errors.Is(err, ErrHashPrefix) {
+				if _, err := ampcors.PublisherDomain(input); !errors.Is(err, ampcors.ErrHashPrefix) {
 					t.Fatalf("PublisherDomain(%q) = %v; want ErrHashPrefix", input, err)
 				}
 				return
 			case "domain_to_cache_host", "origin_observed":
-				origins, err := CacheOrigins(input)
+				origins, err := ampcors.CacheOrigins(input)
 				if err != nil && !listed {
 					t.Fatal(err)
 				}
@@ -146,11 +148,11 @@ func TestPublicVectors(t *testing.T) {
 			if reason != before2020 {
 				return
 			}
-			m, err := New(Config{Publishers: []string{input}})
+			m, err := ampcors.New(ampcors.Config{Publishers: []string{input}})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if d := m.CheckOrigin("https://" + want + ".cdn.ampproject.org"); d.Reason != ReasonCacheOriginHash {
+			if d := m.CheckOrigin("https://" + want + ".cdn.ampproject.org"); d.Reason != ampcors.ReasonCacheOriginHash {
 				t.Errorf("the hash of %q that Google's cache used is decided as %s", input, d.Reason)
 			}
 		})
@@ -200,7 +202,7 @@ func TestEachImplementationsFormIsAccepted(t *testing.T) {
 	used := make(map[string]bool)
 	for _, row := range readTSV(t, "testdata/implementations_disagree.tsv", 6) {
 		domain := row[0]
-		m, err := New(Config{Publishers: []string{domain}})
+		m, err := ampcors.New(ampcors.Config{Publishers: []string{domain}})
 		if reason, ok := notPublishers[domain]; ok {
 			used[domain] = true
 			if err == nil {
@@ -212,13 +214,13 @@ func TestEachImplementationsFormIsAccepted(t *testing.T) {
 			t.Error(err)
 			continue
 		}
-		ascii, _ := parseDomain(domain)
+		ascii, _ := ampcors.CanonicalDomain(domain)
 		for _, form := range row[1:5] {
 			form = strings.ToLower(form) // as a browser puts it into Origin
 			if strings.HasPrefix(form, "panic") || strings.HasPrefix(form, "err ") {
 				continue
 			}
-			for _, c := range DefaultCaches() {
+			for _, c := range ampcors.DefaultCaches() {
 				t.Run(c.ID, func(t *testing.T) {
 					d := m.CheckOrigin("https://" + form + "." + c.CacheDomain)
 					reason, listed := deniedForms[domain+" "+form]
@@ -234,7 +236,7 @@ func TestEachImplementationsFormIsAccepted(t *testing.T) {
 		}
 		// DomainPrefix gives what both official implementations agree on, except for names
 		// that begin with xn-, which they leave unwrapped.
-		prefix, err := DomainPrefix(domain)
+		prefix, err := ampcors.DomainPrefix(domain)
 		if err != nil {
 			t.Error(err)
 		}

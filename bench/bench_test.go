@@ -62,17 +62,17 @@ func (r *request) suits(library string) bool {
 var compared = []string{"ampcors", "jub0bs", "rs", "chi"}
 
 var requests = []request{
-	{"allowed", ASCII, "GET", get(cacheOrigin(ASCII)), true},
-	{"idn", IDN, "GET", get(cacheOrigin(IDN)), true},
-	{"hash-prefix", Hashed, "GET", get(cacheOrigin(Hashed)), true},
-	{"own", ASCII, "GET", get("https://" + ASCII), true},
-	{"wildcard", Wildcard, "GET", get("https://shop.wild.example"), true},
-	{"wildcard-cache", Wildcard, "GET", get(cacheOrigin("shop.wild.example")), true},
-	{"denied", ASCII, "GET", get(cacheOrigin("www.evil.example")), false},
-	{"garbage", ASCII, "GET", get("https://evil.example:8080/x"), false},
-	{"no-origin", ASCII, "GET", nil, false},
-	{"preflight", ASCII, "OPTIONS", preflight(cacheOrigin(ASCII), "POST"), true},
-	{"preflight-denied", ASCII, "OPTIONS", preflight(cacheOrigin("www.evil.example"), "POST"), false},
+	{name: "allowed", publisher: ASCII, method: "GET", header: get(cacheOrigin(ASCII)), granted: true},
+	{name: "idn", publisher: IDN, method: "GET", header: get(cacheOrigin(IDN)), granted: true},
+	{name: "hash-prefix", publisher: Hashed, method: "GET", header: get(cacheOrigin(Hashed)), granted: true},
+	{name: "own", publisher: ASCII, method: "GET", header: get("https://" + ASCII), granted: true},
+	{name: "wildcard", publisher: Wildcard, method: "GET", header: get("https://shop.wild.example"), granted: true},
+	{name: "wildcard-cache", publisher: Wildcard, method: "GET", header: get(cacheOrigin("shop.wild.example")), granted: true},
+	{name: "denied", publisher: ASCII, method: "GET", header: get(cacheOrigin("www.evil.example")), granted: false},
+	{name: "garbage", publisher: ASCII, method: "GET", header: get("https://evil.example:8080/x"), granted: false},
+	{name: "no-origin", publisher: ASCII, method: "GET", header: nil, granted: false},
+	{name: "preflight", publisher: ASCII, method: "OPTIONS", header: preflight(cacheOrigin(ASCII), "POST"), granted: true},
+	{name: "preflight-denied", publisher: ASCII, method: "OPTIONS", header: preflight(cacheOrigin("www.evil.example"), "POST"), granted: false},
 }
 
 func get(origin string) http.Header { return http.Header{"Origin": {origin}} }
@@ -261,16 +261,16 @@ func BenchmarkAdversarial(b *testing.B) {
 		headers []http.Header
 		granted bool
 	}{
-		{"origin-1MiB", "GET", []http.Header{get(strings.Repeat("a", 1<<20))}, false},
-		{"origin-1MiB-of-labels", "GET", []http.Header{get("https://" + strings.Repeat("a.", 1<<19) + google)}, false},
-		{"method-1MiB", "OPTIONS", []http.Header{preflight(cacheOrigin(ASCII), strings.Repeat("A", 1<<20))}, false},
-		{"header-names-1MiB", "OPTIONS", names(strings.Repeat("x,", 1<<19)), false},
-		{"header-names-1MiB-empty", "OPTIONS", names(strings.Repeat(",", 1<<20)), false},
-		{"header-names-1MiB-lines", "OPTIONS", names(slices.Repeat([]string{"x"}, 1<<19)...), false},
-		{"invented-hashes", "GET", numbered(inventedHash), false},
-		{"longest-punycode", "GET", numbered(func(i int) string { return "https://" + longestPunycode(i, 63) + "." + google }), false},
-		{"longest-punycode-host", "GET", numbered(func(i int) string { return "https://" + longestHost(i, "else.example") }), false},
-		{"longest-punycode-pattern", "GET", numbered(func(i int) string { return "https://" + longestHost(i, Wildcard[len("*."):]) }), true},
+		{name: "origin-1MiB", method: "GET", headers: []http.Header{get(strings.Repeat("a", 1<<20))}, granted: false},
+		{name: "origin-1MiB-of-labels", method: "GET", headers: []http.Header{get("https://" + strings.Repeat("a.", 1<<19) + google)}, granted: false},
+		{name: "method-1MiB", method: "OPTIONS", headers: []http.Header{preflight(cacheOrigin(ASCII), strings.Repeat("A", 1<<20))}, granted: false},
+		{name: "header-names-1MiB", method: "OPTIONS", headers: names(strings.Repeat("x,", 1<<19)), granted: false},
+		{name: "header-names-1MiB-empty", method: "OPTIONS", headers: names(strings.Repeat(",", 1<<20)), granted: false},
+		{name: "header-names-1MiB-lines", method: "OPTIONS", headers: names(slices.Repeat([]string{"x"}, 1<<19)...), granted: false},
+		{name: "invented-hashes", method: "GET", headers: numbered(inventedHash), granted: false},
+		{name: "longest-punycode", method: "GET", headers: numbered(func(i int) string { return "https://" + longestPunycode(i, 63) + "." + google }), granted: false},
+		{name: "longest-punycode-host", method: "GET", headers: numbered(func(i int) string { return "https://" + longestHost(i, "else.example") }), granted: false},
+		{name: "longest-punycode-pattern", method: "GET", headers: numbered(func(i int) string { return "https://" + longestHost(i, Wildcard[len("*."):]) }), granted: true},
 	} {
 		for _, library := range compared {
 			if library == "chi" && c.name == "header-names-1MiB-empty" {
@@ -309,9 +309,9 @@ func BenchmarkGrowth(b *testing.B) {
 		name   string
 		origin func(i int) string
 	}{
-		{"invented-hashes", inventedHash},
-		{"punycode", func(i int) string { return "https://" + punycode(fmt.Sprintf("é-%d-日", i)) + "." + google }},
-		{"pattern-hosts", func(i int) string { return fmt.Sprintf("https://shop%d.wild.example", i) }},
+		{name: "invented-hashes", origin: inventedHash},
+		{name: "punycode", origin: func(i int) string { return "https://" + punycode(fmt.Sprintf("é-%d-日", i)) + "." + google }},
+		{name: "pattern-hosts", origin: func(i int) string { return fmt.Sprintf("https://shop%d.wild.example", i) }},
 	} {
 		b.Run("case="+c.name, func(b *testing.B) {
 			h := wrap(b, "ampcors", policyOf(b, 10_000, ""))

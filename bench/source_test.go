@@ -64,9 +64,9 @@ func BenchmarkSource(b *testing.B) {
 		lib string
 		h   http.Handler
 	}{
-		{"listed", sourceHandler(b, ampcors.Config{Publishers: publishers})},
-		{"remembered", sourceHandler(b, ampcors.Config{Source: known, Lookup: ampcors.Lookup{TTL: time.Hour, MaxRate: 1e9}})},
-		{"asked", sourceHandler(b, ampcors.Config{Source: known, Lookup: ampcors.Lookup{TTL: 1, NegativeTTL: 1, MaxRate: 1e9}})},
+		{lib: "listed", h: sourceHandler(b, ampcors.Config{Publishers: publishers})},
+		{lib: "remembered", h: sourceHandler(b, ampcors.Config{Source: known, Lookup: ampcors.Lookup{TTL: time.Hour, MaxRate: 1e9}})},
+		{lib: "asked", h: sourceHandler(b, ampcors.Config{Source: known, Lookup: ampcors.Lookup{TTL: 1, NegativeTTL: 1, MaxRate: 1e9}})},
 	}
 	everyone := make([]http.Header, n)
 	for i, p := range publishers {
@@ -77,12 +77,12 @@ func BenchmarkSource(b *testing.B) {
 		headers []http.Header
 		granted bool
 	}{
-		{"allowed", []http.Header{get(cacheOrigin(ASCII))}, true},
-		{"idn", []http.Header{get(cacheOrigin(IDN))}, true},
-		{"hash-prefix", []http.Header{get(cacheOrigin(Hashed))}, true},
-		{"own", []http.Header{get("https://" + ASCII)}, true},
-		{"spread", everyone, true},
-		{"denied", []http.Header{get(cacheOrigin("www.evil.example"))}, false},
+		{name: "allowed", headers: []http.Header{get(cacheOrigin(ASCII))}, granted: true},
+		{name: "idn", headers: []http.Header{get(cacheOrigin(IDN))}, granted: true},
+		{name: "hash-prefix", headers: []http.Header{get(cacheOrigin(Hashed))}, granted: true},
+		{name: "own", headers: []http.Header{get("https://" + ASCII)}, granted: true},
+		{name: "spread", headers: everyone, granted: true},
+		{name: "denied", headers: []http.Header{get(cacheOrigin("www.evil.example"))}, granted: false},
 	} {
 		for _, handler := range handlers {
 			name := fmt.Sprintf("case=%s/publishers=%d/lib=%s", c.name, n, handler.lib)

@@ -152,66 +152,68 @@ func TestBuildAndParse(t *testing.T) {
 		as   string // the Publisher that Parse returns for want, if it is not url.Publisher
 	}{
 		// Each content type.
-		{URL{Publisher: "https://www.example.com/a", Type: Document}, g + "/c/s/www.example.com/a", ""},
-		{URL{Publisher: "https://www.example.com/a", Type: Viewer, CacheQuery: "amp_js_v=0.1"}, g + "/v/s/www.example.com/a?amp_js_v=0.1", ""},
-		{URL{Publisher: "https://www.example.com/a", Type: SignedExchange}, g + "/wp/s/www.example.com/a", ""},
-		{URL{Publisher: "https://www.example.com/a", Type: Certificate}, g + "/cert/s/www.example.com/a", ""},
-		{URL{Publisher: "https://www.example.com/a", Type: Image}, g + "/i/s/www.example.com/a", ""},
-		{URL{Publisher: "https://www.example.com/a", Type: Resource}, g + "/r/s/www.example.com/a", ""},
-		{URL{Publisher: "https://www.example.com/a", Type: SizedImage, ImageParams: "w800"}, g + "/ii/w800/s/www.example.com/a", ""},
-		{URL{Publisher: "http://www.example.com/a", Type: SizedImage, ImageParams: "w800/AW"}, g + "/ii/w800/AW/www.example.com/a", ""},
-		{URL{Publisher: "http://www.example.com/a", Type: Document}, g + "/c/www.example.com/a", ""},
+		{url: URL{Publisher: "https://www.example.com/a", Type: Document}, want: g + "/c/s/www.example.com/a", as: ""},
+		{url: URL{Publisher: "https://www.example.com/a", Type: Viewer, CacheQuery: "amp_js_v=0.1"}, want: g + "/v/s/www.example.com/a?amp_js_v=0.1", as: ""},
+		{url: URL{Publisher: "https://www.example.com/a", Type: SignedExchange}, want: g + "/wp/s/www.example.com/a", as: ""},
+		{url: URL{Publisher: "https://www.example.com/a", Type: Certificate}, want: g + "/cert/s/www.example.com/a", as: ""},
+		{url: URL{Publisher: "https://www.example.com/a", Type: Image}, want: g + "/i/s/www.example.com/a", as: ""},
+		{url: URL{Publisher: "https://www.example.com/a", Type: Resource}, want: g + "/r/s/www.example.com/a", as: ""},
+		{url: URL{Publisher: "https://www.example.com/a", Type: SizedImage, ImageParams: "w800"}, want: g + "/ii/w800/s/www.example.com/a", as: ""},
+		{url: URL{Publisher: "http://www.example.com/a", Type: SizedImage, ImageParams: "w800/AW"}, want: g + "/ii/w800/AW/www.example.com/a", as: ""},
+		{url: URL{Publisher: "http://www.example.com/a", Type: Document}, want: g + "/c/www.example.com/a", as: ""},
 
 		// Another cache.
-		{URL{Publisher: "https://www.example.com/a", Type: Document, Cache: bing}, "https://www-example-com.www.bing-amp.com/c/s/www.example.com/a", ""},
+		{url: URL{Publisher: "https://www.example.com/a", Type: Document, Cache: bing}, want: "https://www-example-com.www.bing-amp.com/c/s/www.example.com/a", as: ""},
 
 		// Each of these is a different entry of the cache.
-		{URL{Publisher: "https://www.example.com", Type: Document}, g + "/c/s/www.example.com", ""},
-		{URL{Publisher: "https://www.example.com/", Type: Document}, g + "/c/s/www.example.com/", ""},
-		{URL{Publisher: "https://www.example.com/?", Type: Document}, g + "/c/s/www.example.com/?", ""},
-		{URL{Publisher: "https://www.example.com?a", Type: Document}, g + "/c/s/www.example.com?a", ""},
-		{URL{Publisher: "https://www.example.com/?a=", Type: Document}, g + "/c/s/www.example.com/?a=", ""},
-		{URL{Publisher: "https://www.example.com/?a=%20+%2B%7e~&&a=b=c&", Type: Document}, g + "/c/s/www.example.com/?a=%20+%2B%7e~&&a=b=c&", ""},
-		{URL{Publisher: "https://www.example.com/?q[0]={|}^`\\'%zz%/?:@", Type: Document}, g + "/c/s/www.example.com/?q[0]={|}^`\\'%zz%/?:@", ""},
-		{URL{Publisher: "https://www.example.com/a%2Fb//c;d=1,2/%7E~!$&'()*+|[]:@", Type: Document}, g + "/c/s/www.example.com/a%2Fb//c;d=1,2/%7E~!$&'()*+|[]:@", ""},
-		{URL{Publisher: "https://www.example.com//", Type: Document}, g + "/c/s/www.example.com//", ""},
-		{URL{Publisher: "https://www.example.com/s/www.example.org/c/s", Type: Document}, g + "/c/s/www.example.com/s/www.example.org/c/s", ""},
-		{URL{Publisher: "https://www.example.com/?u=https://www.example.org/#", Type: Document}, g + "/c/s/www.example.com/?u=https://www.example.org/", "https://www.example.com/?u=https://www.example.org/"},
+		{url: URL{Publisher: "https://www.example.com", Type: Document}, want: g + "/c/s/www.example.com", as: ""},
+		{url: URL{Publisher: "https://www.example.com/", Type: Document}, want: g + "/c/s/www.example.com/", as: ""},
+		{url: URL{Publisher: "https://www.example.com/?", Type: Document}, want: g + "/c/s/www.example.com/?", as: ""},
+		{url: URL{Publisher: "https://www.example.com?a", Type: Document}, want: g + "/c/s/www.example.com?a", as: ""},
+		{url: URL{Publisher: "https://www.example.com/?a=", Type: Document}, want: g + "/c/s/www.example.com/?a=", as: ""},
+		{url: URL{Publisher: "https://www.example.com/?a=%20+%2B%7e~&&a=b=c&", Type: Document}, want: g + "/c/s/www.example.com/?a=%20+%2B%7e~&&a=b=c&", as: ""},
+		{url: URL{Publisher: "https://www.example.com/?q[0]={|}^`\\'%zz%/?:@", Type: Document}, want: g + "/c/s/www.example.com/?q[0]={|}^`\\'%zz%/?:@", as: ""},
+		{url: URL{Publisher: "https://www.example.com/a%2Fb//c;d=1,2/%7E~!$&'()*+|[]:@", Type: Document}, want: g + "/c/s/www.example.com/a%2Fb//c;d=1,2/%7E~!$&'()*+|[]:@", as: ""},
+		{url: URL{Publisher: "https://www.example.com//", Type: Document}, want: g + "/c/s/www.example.com//", as: ""},
+		{url: URL{Publisher: "https://www.example.com/s/www.example.org/c/s", Type: Document}, want: g + "/c/s/www.example.com/s/www.example.org/c/s", as: ""},
+		{url: URL{Publisher: "https://www.example.com/?u=https://www.example.org/#", Type: Document}, want: g + "/c/s/www.example.com/?u=https://www.example.org/", as: "https://www.example.com/?u=https://www.example.org/"},
 
 		// The cache's own parameters, and parameters that only look like them.
-		{URL{Publisher: "https://www.example.com/?", Type: Viewer, CacheQuery: "usqp=mq331AQ%3D&amp_gsa=1"}, g + "/v/s/www.example.com/?&usqp=mq331AQ%3D&amp_gsa=1", ""},
-		{URL{Publisher: "https://www.example.com/\x7f", Type: Document}, g + "/c/s/www.example.com/%7F", "https://www.example.com/%7F"},
-		{URL{Publisher: "https://www.example.com/", Type: Document, CacheQuery: "amp_js&amp_jsx=1&amp_js_v%3D1&amp_r.x"}, g + "/c/s/www.example.com/?amp_js&amp_jsx=1&amp_js_v%3D1&amp_r.x", ""},
-		{URL{Publisher: "https://www.example.com/?amp", Type: Document, CacheQuery: "amp_kit&amp_r="}, g + "/c/s/www.example.com/?amp&amp_kit&amp_r=", ""},
-		{URL{Publisher: "https://www.example.com/?amp_reader=1&usqp1&AMP_R=2&amp_rjs", Type: Document}, g + "/c/s/www.example.com/?amp_reader=1&usqp1&AMP_R=2&amp_rjs", ""},
+		{url: URL{Publisher: "https://www.example.com/?", Type: Viewer, CacheQuery: "usqp=mq331AQ%3D&amp_gsa=1"}, want: g + "/v/s/www.example.com/?&usqp=mq331AQ%3D&amp_gsa=1", as: ""},
+		{url: URL{Publisher: "https://www.example.com/\x7f", Type: Document}, want: g + "/c/s/www.example.com/%7F", as: "https://www.example.com/%7F"},
+		{url: URL{Publisher: "https://www.example.com/", Type: Document, CacheQuery: "amp_js&amp_jsx=1&amp_js_v%3D1&amp_r.x"}, want: g + "/c/s/www.example.com/?amp_js&amp_jsx=1&amp_js_v%3D1&amp_r.x", as: ""},
+		{url: URL{Publisher: "https://www.example.com/?amp", Type: Document, CacheQuery: "amp_kit&amp_r="}, want: g + "/c/s/www.example.com/?amp&amp_kit&amp_r=", as: ""},
+		{url: URL{Publisher: "https://www.example.com/?amp_reader=1&usqp1&AMP_R=2&amp_rjs", Type: Document}, want: g + "/c/s/www.example.com/?amp_reader=1&usqp1&AMP_R=2&amp_rjs", as: ""},
 
 		// Hosts.
-		{URL{Publisher: "HTTPS://Bücher.Example:443/straße?ö=\u00fc", Type: Document}, "https://xn--bcher-example-wob.cdn.ampproject.org/c/s/xn--bcher-kva.example/stra%C3%9Fe?%C3%B6=%C3%BC", "https://xn--bcher-kva.example/stra%C3%9Fe?%C3%B6=%C3%BC"},
-		{URL{Publisher: "http://my-pub.com:80/a", Type: Document}, "https://0-my--pub-com-0.cdn.ampproject.org/c/my-pub.com/a", "http://my-pub.com/a"},
-		{URL{Publisher: "https://example.com:/a", Type: Document}, "https://example-com.cdn.ampproject.org/c/s/example.com/a", "https://example.com/a"},
-		{URL{Publisher: "https://in--trouble.com/a", Type: Document}, "https://" + hash(t, "in--trouble.com") + ".cdn.ampproject.org/c/s/in--trouble.com/a", ""},
+		{url: URL{Publisher: "HTTPS://Bücher.Example:443/straße?ö=\u00fc", Type: Document}, want: "https://xn--bcher-example-wob.cdn.ampproject.org/c/s/xn--bcher-kva.example/stra%C3%9Fe?%C3%B6=%C3%BC", as: "https://xn--bcher-kva.example/stra%C3%9Fe?%C3%B6=%C3%BC"},
+		{url: URL{Publisher: "http://my-pub.com:80/a", Type: Document}, want: "https://0-my--pub-com-0.cdn.ampproject.org/c/my-pub.com/a", as: "http://my-pub.com/a"},
+		{url: URL{Publisher: "https://example.com:/a", Type: Document}, want: "https://example-com.cdn.ampproject.org/c/s/example.com/a", as: "https://example.com/a"},
+		{url: URL{Publisher: "https://in--trouble.com/a", Type: Document}, want: "https://" + hash(t, "in--trouble.com") + ".cdn.ampproject.org/c/s/in--trouble.com/a", as: ""},
 
 		// What browsers normalize before a request.
-		{URL{Publisher: "https://www.example.com/a b\"<>`{}^?a b\"<>", Type: Document}, g + "/c/s/www.example.com/a%20b%22%3C%3E%60%7B%7D%5E?a%20b%22%3C%3E", "https://www.example.com/a%20b%22%3C%3E%60%7B%7D%5E?a%20b%22%3C%3E"},
-		{URL{Publisher: "https://www.example.com/./a/../b/%2e%2E/.%2e/c/..", Type: Document}, g + "/c/s/www.example.com/", "https://www.example.com/"},
-		{URL{Publisher: "https://www.example.com/../../a/.b/..c/%2ed/./", Type: Document}, g + "/c/s/www.example.com/a/.b/..c/%2ed/", "https://www.example.com/a/.b/..c/%2ed/"},
-		{URL{Publisher: "https://www.example.com/a/.?b/../c", Type: Document}, g + "/c/s/www.example.com/a/?b/../c", "https://www.example.com/a/?b/../c"},
+		{url: URL{Publisher: "https://www.example.com/a b\"<>`{}^?a b\"<>", Type: Document}, want: g + "/c/s/www.example.com/a%20b%22%3C%3E%60%7B%7D%5E?a%20b%22%3C%3E", as: "https://www.example.com/a%20b%22%3C%3E%60%7B%7D%5E?a%20b%22%3C%3E"},
+		{url: URL{Publisher: "https://www.example.com/./a/../b/%2e%2E/.%2e/c/..", Type: Document}, want: g + "/c/s/www.example.com/", as: "https://www.example.com/"},
+		{url: URL{Publisher: "https://www.example.com/../../a/.b/..c/%2ed/./", Type: Document}, want: g + "/c/s/www.example.com/a/.b/..c/%2ed/", as: "https://www.example.com/a/.b/..c/%2ed/"},
+		{url: URL{Publisher: "https://www.example.com/a/.?b/../c", Type: Document}, want: g + "/c/s/www.example.com/a/?b/../c", as: "https://www.example.com/a/?b/../c"},
 	} {
-		got, err := test.url.Build()
-		if err != nil || got != test.want {
-			t.Errorf("%+v: got %s, %v; want %s", test.url, got, err, test.want)
-			continue
-		}
-		want := test.url
-		if test.as != "" {
-			want.Publisher = test.as
-		}
-		if want.Cache == (ampcors.Cache{}) {
-			want.Cache = google
-		}
-		if parsed, err := Parse(got); err != nil || parsed != want {
-			t.Errorf("Parse(%s) = %+v, %v; want %+v", got, parsed, err, want)
-		}
+		t.Run(test.want, func(t *testing.T) {
+			got, err := test.url.Build()
+			if err != nil || got != test.want {
+				t.Errorf("%+v: got %s, %v; want %s", test.url, got, err, test.want)
+				return
+			}
+			want := test.url
+			if test.as != "" {
+				want.Publisher = test.as
+			}
+			if want.Cache == (ampcors.Cache{}) {
+				want.Cache = google
+			}
+			if parsed, err := Parse(got); err != nil || parsed != want {
+				t.Errorf("Parse(%s) = %+v, %v; want %+v", got, parsed, err, want)
+			}
+		})
 	}
 }
 
@@ -227,16 +229,18 @@ func hash(t *testing.T, domain string) string {
 func TestParseAcceptsEveryFormOfThePrefix(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ url, publisher string }{
-		{"https://" + hash(t, "www.example.com") + ".cdn.ampproject.org/c/s/www.example.com/", "https://www.example.com/"},
-		{"https://xn--shop-com.cdn.ampproject.org/c/s/xn-shop.com/", "https://xn-shop.com/"}, // as the toolbox writes it
-		{"https://0-xn--shop-com-0.cdn.ampproject.org/c/s/xn-shop.com/", "https://xn-shop.com/"},
-		{"https://xn---com-k47jg78q.cdn.ampproject.org/c/s/點看.com/", "https://xn--c1yn36f.com/"},
-		{"https://xn---com-k47jg78q.cdn.ampproject.org/c/s/%E9%BB%9E%E7%9C%8B.com/", "https://xn--c1yn36f.com/"},
-		{"HTTPS://WWW-Example-Com.CDN.ampproject.org:443/c/s/WWW.Example.com/A#b", "https://www.example.com/A"},
+		{url: "https://" + hash(t, "www.example.com") + ".cdn.ampproject.org/c/s/www.example.com/", publisher: "https://www.example.com/"},
+		{url: "https://xn--shop-com.cdn.ampproject.org/c/s/xn-shop.com/", publisher: "https://xn-shop.com/"}, // as the toolbox writes it
+		{url: "https://0-xn--shop-com-0.cdn.ampproject.org/c/s/xn-shop.com/", publisher: "https://xn-shop.com/"},
+		{url: "https://xn---com-k47jg78q.cdn.ampproject.org/c/s/點看.com/", publisher: "https://xn--c1yn36f.com/"},
+		{url: "https://xn---com-k47jg78q.cdn.ampproject.org/c/s/%E9%BB%9E%E7%9C%8B.com/", publisher: "https://xn--c1yn36f.com/"},
+		{url: "HTTPS://WWW-Example-Com.CDN.ampproject.org:443/c/s/WWW.Example.com/A#b", publisher: "https://www.example.com/A"},
 	} {
-		if u, err := Parse(test.url); err != nil || u.Publisher != test.publisher {
-			t.Errorf("Parse(%s) = %+v, %v; want %s", test.url, u, err, test.publisher)
-		}
+		t.Run(test.url, func(t *testing.T) {
+			if u, err := Parse(test.url); err != nil || u.Publisher != test.publisher {
+				t.Errorf("Parse(%s) = %+v, %v; want %s", test.url, u, err, test.publisher)
+			}
+		})
 	}
 }
 
@@ -296,14 +300,16 @@ func TestInvalidURLsAreRejectedWithAReason(t *testing.T) {
 		"https://" + hash(t, "evil.example") + ".cdn.ampproject.org/c/s/www.example.com/": "not one of",
 		"https://example.cdn.ampproject.org/c/s/www.example.com/":                         "not one of",
 	} {
-		u, err := Parse(url)
-		var problem *ampcors.ValueError
-		if !errors.As(err, &problem) || problem.Path != "cacheURL" || !strings.Contains(err.Error(), want) || problem.Value != url && !strings.Contains(url, "@") || problem.Want == "" {
-			t.Errorf("Parse(%q) = %+v, %v; want an error with %q", url, u, err, want)
-		}
-		if u != (URL{}) {
-			t.Errorf("Parse(%q) = %+v beside an error", url, u)
-		}
+		t.Run(url, func(t *testing.T) {
+			u, err := Parse(url)
+			var problem *ampcors.ValueError
+			if !errors.As(err, &problem) || problem.Path != "cacheURL" || !strings.Contains(err.Error(), want) || problem.Value != url && !strings.Contains(url, "@") || problem.Want == "" {
+				t.Errorf("Parse(%q) = %+v, %v; want an error with %q", url, u, err, want)
+			}
+			if u != (URL{}) {
+				t.Errorf("Parse(%q) = %+v beside an error", url, u)
+			}
+		})
 	}
 
 	ok := URL{Publisher: "https://www.example.com/a", Type: Document}
@@ -336,13 +342,15 @@ func TestInvalidURLsAreRejectedWithAReason(t *testing.T) {
 		"Cache.cacheDomain": func(u *URL) { u.Cache.ID, u.Cache.CacheDomain = "x", "com" },
 		"Cache.id":          func(u *URL) { u.Cache.CacheDomain = "amp.example" },
 	} {
-		u := ok
-		change(&u)
-		got, err := u.Build()
-		var problem *ampcors.ValueError
-		if got != "" || !errors.As(err, &problem) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%+v: got %q, %v; want an error with %q", u, got, err, want)
-		}
+		t.Run(want, func(t *testing.T) {
+			u := ok
+			change(&u)
+			got, err := u.Build()
+			var problem *ampcors.ValueError
+			if got != "" || !errors.As(err, &problem) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%+v: got %q, %v; want an error with %q", u, got, err, want)
+			}
+		})
 	}
 }
 
@@ -354,9 +362,11 @@ func TestParseChecksTheCaches(t *testing.T) {
 		"not in lower-case":     {google, {ID: "x", CacheDomain: "AMP.example"}},
 		"overlaps with that of": {{ID: "x", CacheDomain: "ampproject.org"}, google},
 	} {
-		if u, err := Parse("https://www-example-com.cdn.ampproject.org/c/s/www.example.com/", caches...); err == nil || !strings.Contains(err.Error(), want) || u != (URL{}) {
-			t.Errorf("got %+v, %v; want %s", u, err, want)
-		}
+		t.Run(want, func(t *testing.T) {
+			if u, err := Parse("https://www-example-com.cdn.ampproject.org/c/s/www.example.com/", caches...); err == nil || !strings.Contains(err.Error(), want) || u != (URL{}) {
+				t.Errorf("got %+v, %v; want %s", u, err, want)
+			}
+		})
 	}
 }
 
@@ -393,9 +403,11 @@ func TestGuessType(t *testing.T) {
 		"/index.amp.html":   Document,
 		"/a?b=photo.jpg":    Document,
 	} {
-		if got := GuessType("https://www.example.com" + path); got != want {
-			t.Errorf("%s: got %q; want %q", path, got, want)
-		}
+		t.Run(path, func(t *testing.T) {
+			if got := GuessType("https://www.example.com" + path); got != want {
+				t.Errorf("%s: got %q; want %q", path, got, want)
+			}
+		})
 	}
 	if got := GuessType("photo.jpg"); got != Document {
 		t.Errorf("a value that is not a URL is guessed to be %q", got)

@@ -91,21 +91,21 @@ func TestErrorsAreReportedWithTheirPosition(t *testing.T) {
 		text string // publishers.txt
 		want string
 	}{
-		{"unknown members", "{\n\t\"sites\": [\"a.example\", {\"b\": [1]}],\n\t\"email\": {\"to\": null}\n}", "",
-			`config.json:2:2: "sites" is unknown; want one of publishers, caches, origins, email, credentialed, methods, requestHeaders, responseHeaders, maxAge, reportOnly, lookup, cacheSize, dangerouslyAllowHTTPOwnOrigins, dangerouslyAllowPublicSuffixWildcards, dangerouslyAllowUnsafeRequestsWithoutOrigin, publishersFile
+		{name: "unknown members", file: "{\n\t\"sites\": [\"a.example\", {\"b\": [1]}],\n\t\"email\": {\"to\": null}\n}", text: "",
+			want: `config.json:2:2: "sites" is unknown; want one of publishers, caches, origins, email, credentialed, methods, requestHeaders, responseHeaders, maxAge, reportOnly, lookup, cacheSize, dangerouslyAllowHTTPOwnOrigins, dangerouslyAllowPublicSuffixWildcards, dangerouslyAllowUnsafeRequestsWithoutOrigin, publishersFile
 config.json:3:12: "email.to" is unknown; want one of senders, clients, dangerouslyAllowMailProviderWildcards`},
-		{"misspelt members", "{\n\t\"publisher\": [\"a.example\"],\n\t\"email\": {\"sendrs\": null}, \"Publishers\": [], \"lookup\": {\"tll\": \"1s\"}, \"max_age\": 1\n}", "",
-			`config.json:2:2: "publisher" is unknown; did you mean "publishers"?
+		{name: "misspelt members", file: "{\n\t\"publisher\": [\"a.example\"],\n\t\"email\": {\"sendrs\": null}, \"Publishers\": [], \"lookup\": {\"tll\": \"1s\"}, \"max_age\": 1\n}", text: "",
+			want: `config.json:2:2: "publisher" is unknown; did you mean "publishers"?
 config.json:3:12: "email.sendrs" is unknown; did you mean "senders"?
 config.json:3:29: "Publishers" is unknown; did you mean "publishers"?
 config.json:3:58: "lookup.tll" is unknown; did you mean "ttl"?
 config.json:3:72: "max_age" is unknown; did you mean "maxAge"?`},
-		{"a cache that is not known", `{"publishers": ["a.example"], "caches": ["bing", "cloudflare"]}`, "",
-			`config.json:1:50: caches[1] "cloudflare" is not the id of a cache in DefaultCaches; want "google" or "bing", or an object as in caches.json`},
-		{"wrong types", `{"publishers": "a.example", "origins": [1, "https://a.example", null, {"x": []}], "credentialed": "yes",
+		{name: "a cache that is not known", file: `{"publishers": ["a.example"], "caches": ["bing", "cloudflare"]}`, text: "",
+			want: `config.json:1:50: caches[1] "cloudflare" is not the id of a cache in DefaultCaches; want "google" or "bing", or an object as in caches.json`},
+		{name: "wrong types", file: `{"publishers": "a.example", "origins": [1, "https://a.example", null, {"x": []}], "credentialed": "yes",
   "maxAge": "10 minutes", "cacheSize": 1.5, "caches": null, "email": [], "reportOnly": 0, "publishersFile": ["a"],
-  "lookup": {"ttl": true, "maxRate": "7", "timeout": 1e3, "maxConcurrent": 99999999999999999999}}`, "",
-			`config.json:1:16: publishers is "a.example"; want a list, or remove it
+  "lookup": {"ttl": true, "maxRate": "7", "timeout": 1e3, "maxConcurrent": 99999999999999999999}}`, text: "",
+			want: `config.json:1:16: publishers is "a.example"; want a list, or remove it
 config.json:1:41: origins[0] is 1; want a string
 config.json:1:65: origins[2] is null; want a string
 config.json:1:71: origins[3] is an object; want a string
@@ -120,57 +120,57 @@ config.json:3:21: lookup.ttl is true; want a duration such as "10m" or "90s"
 config.json:3:38: lookup.maxRate is "7"; want a whole number
 config.json:3:54: lookup.timeout is 1e3; want a duration such as "10m" or "90s"
 config.json:3:76: lookup.maxConcurrent is 99999999999999999999; want a whole number`},
-		{"a number for a duration", `{"publishers": ["a.example"], "maxAge": 600, "lookup": {"ttl": 60000000000}}`, "",
-			`config.json:1:41: maxAge is 600; want a duration such as "10m" or "90s"
+		{name: "a number for a duration", file: `{"publishers": ["a.example"], "maxAge": 600, "lookup": {"ttl": 60000000000}}`, text: "",
+			want: `config.json:1:41: maxAge is 600; want a duration such as "10m" or "90s"
 config.json:1:64: lookup.ttl is 60000000000; want a duration such as "10m" or "90s"`},
-		{"an empty list", `{"publishersFile": "publishers.txt", "origins": ["https://a.example"]}`, "# none\n\n", `publishers.txt:1:1: names no publisher; want at least one, or no publishersFile`},
-		{"twice", "{\"publishers\": [\"a.example\"],\n \"publishers\": [\"b.example\"]}", "", `config.json:2:2: publishers occurs twice; want it once`},
-		{"values beside a wrong type", `{
+		{name: "an empty list", file: `{"publishersFile": "publishers.txt", "origins": ["https://a.example"]}`, text: "# none\n\n", want: `publishers.txt:1:1: names no publisher; want at least one, or no publishersFile`},
+		{name: "twice", file: "{\"publishers\": [\"a.example\"],\n \"publishers\": [\"b.example\"]}", text: "", want: `config.json:2:2: publishers occurs twice; want it once`},
+		{name: "values beside a wrong type", file: `{
 	"publishers": ["a.example", "ü.example", "https://b.example"],
 	"caches": [{"id": "g", "cacheDomain": "CDN.example"}, {"cacheDomain": "b.example"}, 7],
 	"email": {"senders": ["nobody"]}, "maxAge": "1.5s",
 	"lookup": {"maxStale": "1s"}
-}`, "", `config.json:2:43: publishers[2] "https://b.example" has a scheme; want "b.example"
+}`, text: "", want: `config.json:2:43: publishers[2] "https://b.example" has a scheme; want "b.example"
 config.json:3:40: caches[0].cacheDomain "CDN.example" is not in lower-case ASCII; want "cdn.example"
 config.json:3:56: caches[1].id "" is empty; want a short name such as "google"
 config.json:3:86: caches[2] is 7; want an object, or an id such as "google"
 config.json:4:24: email.senders[0] "nobody" is not an email address; want an address such as "news@example.com", or "*@example.com"
 config.json:4:46: maxAge "1.5s" is not a whole number of seconds; want whole seconds, such as 10m0s
 config.json:5:25: lookup.maxStale "1s" is less than lookup.ttl, during which a publisher gets in anyway; want 1m0s at least`},
-		{"values", `{
+		{name: "values", file: `{
 	"publishers": ["a.example", "ü.example", "https://b.example"],
 	"caches": [{"id": "g", "cacheDomain": "CDN.example"}, {"cacheDomain": "b.example"}],
 	"email": {"senders": ["nobody"]}, "maxAge": "1.5s",
 	"lookup": {"maxStale": "1s"}, "cacheSize": -1
-}`, "", `config.json:2:43: publishers[2] "https://b.example" has a scheme; want "b.example"
+}`, text: "", want: `config.json:2:43: publishers[2] "https://b.example" has a scheme; want "b.example"
 config.json:3:40: caches[0].cacheDomain "CDN.example" is not in lower-case ASCII; want "cdn.example"
 config.json:3:56: caches[1].id "" is empty; want a short name such as "google"
 config.json:4:24: email.senders[0] "nobody" is not an email address; want an address such as "news@example.com", or "*@example.com"
 config.json:4:46: maxAge "1.5s" is not a whole number of seconds; want whole seconds, such as 10m0s
 config.json:5:25: lookup.maxStale "1s" is less than lookup.ttl, during which a publisher gets in anyway; want 1m0s at least
 config.json:5:45: cacheSize "-1" is negative; want a number of entries, or 0 for the default`},
-		{"no publisher", "\n {}", "", `config.json:2:2: publishers is missing, and nothing else allows anybody: no origins, email.senders or Source; want at least one publisher, such as "example.com"`},
-		{"a list of publishers", `{"publishers": ["-a.example"], "publishersFile": "publishers.txt"}`, "a.example\n# b\n\n  http://b.example # c\nü.example\n\tc.example/\n",
-			`config.json:1:17: publishers[0] "-a.example" has a label that begins or ends with a hyphen; want a domain such as "www.example.com"
+		{name: "no publisher", file: "\n {}", text: "", want: `config.json:2:2: publishers is missing, and nothing else allows anybody: no origins, email.senders or Source; want at least one publisher, such as "example.com"`},
+		{name: "a list of publishers", file: `{"publishers": ["-a.example"], "publishersFile": "publishers.txt"}`, text: "a.example\n# b\n\n  http://b.example # c\nü.example\n\tc.example/\n",
+			want: `config.json:1:17: publishers[0] "-a.example" has a label that begins or ends with a hyphen; want a domain such as "www.example.com"
 publishers.txt:4:3: "http://b.example" has a scheme; want "b.example"
 publishers.txt:6:2: "c.example/" has a path, query or fragment; want "c.example"`},
-		{"a truncated list", `{"publishersFile": "publishers.txt"}`, "a.example\nwww.example.co", `publishers.txt:2:15: the last line has no line break: the file may be truncated; want a line break at the end`},
-		{"a list in another encoding", `{"publishersFile": "publishers.txt"}`, "a.example\nb\xfccher.example\n", `publishers.txt:2:2: is not UTF-8; want UTF-8`},
-		{"a list with a byte order mark", `{"publishersFile": "publishers.txt"}`, "\ufeffa.example\n", `publishers.txt:1:1: begins with a byte order mark; want UTF-8 without one`},
-		{"a list that was emptied", `{"publishersFile": "publishers.txt"}`, "", `publishers.txt:1:1: names no publisher; want at least one, or no publishersFile`},
-		{"a list without a name", `{"publishersFile": "", "publishers": ["a.example"]}`, "", `config.json:1:20: publishersFile cannot be read: DIR: it is not a regular file`},
-		{"a list that is the file itself", `{"publishersFile": "./config.json", "publishers": ["a"]}`, "", `config.json:1:20: publishersFile cannot be read: config.json: it is this file itself
+		{name: "a truncated list", file: `{"publishersFile": "publishers.txt"}`, text: "a.example\nwww.example.co", want: `publishers.txt:2:15: the last line has no line break: the file may be truncated; want a line break at the end`},
+		{name: "a list in another encoding", file: `{"publishersFile": "publishers.txt"}`, text: "a.example\nb\xfccher.example\n", want: `publishers.txt:2:2: is not UTF-8; want UTF-8`},
+		{name: "a list with a byte order mark", file: `{"publishersFile": "publishers.txt"}`, text: "\ufeffa.example\n", want: `publishers.txt:1:1: begins with a byte order mark; want UTF-8 without one`},
+		{name: "a list that was emptied", file: `{"publishersFile": "publishers.txt"}`, text: "", want: `publishers.txt:1:1: names no publisher; want at least one, or no publishersFile`},
+		{name: "a list without a name", file: `{"publishersFile": "", "publishers": ["a.example"]}`, text: "", want: `config.json:1:20: publishersFile cannot be read: DIR: it is not a regular file`},
+		{name: "a list that is the file itself", file: `{"publishersFile": "./config.json", "publishers": ["a"]}`, text: "", want: `config.json:1:20: publishersFile cannot be read: config.json: it is this file itself
 config.json:1:52: publishers[0] "a" has no dot; want a domain such as "www.example.com"`},
-		{"a list with lone carriage returns", `{"publishersFile": "publishers.txt"}`, "a.example\r\n# ours\rb.example\rc.example\r\n", `publishers.txt:2:7: has a carriage return inside a line; want lines that end in a line feed`},
-		{"no list", "{\n\"publishersFile\": \"none.txt\"}", "", `config.json:2:19: publishersFile cannot be read: none.txt: no such file or directory`},
-		{"a directory", `{"publishersFile": "."}`, "", `config.json:1:20: publishersFile cannot be read: DIR: it is not a regular file`},
-		{"truncated", "{\n\t\"publishers\": [\"a.exam", "", `config.json:2:24: is not JSON: unexpected end of JSON input`},
-		{"empty", "", "", `config.json:1:1: is not JSON: unexpected end of JSON input`},
-		{"a comma too many", "{\n\t\"publishers\": [\"a.example\",]}", "", `config.json:2:29: is not JSON: invalid character ']' looking for beginning of value`},
-		{"text after the object", "{}\n}", "", `config.json:2:1: is not JSON: invalid character '}' after top-level value`},
-		{"another encoding", "{\"publishers\": [\"b\xfccher.example\"]}", "", `config.json:1:19: is not UTF-8; want UTF-8`},
-		{"a byte order mark", "\ufeff{}", "", `config.json:1:1: begins with a byte order mark; want UTF-8 without one`},
-		{"a list", ` ["a.example"]`, "", `config.json:1:2: the file is a list; want an object`},
+		{name: "a list with lone carriage returns", file: `{"publishersFile": "publishers.txt"}`, text: "a.example\r\n# ours\rb.example\rc.example\r\n", want: `publishers.txt:2:7: has a carriage return inside a line; want lines that end in a line feed`},
+		{name: "no list", file: "{\n\"publishersFile\": \"none.txt\"}", text: "", want: `config.json:2:19: publishersFile cannot be read: none.txt: no such file or directory`},
+		{name: "a directory", file: `{"publishersFile": "."}`, text: "", want: `config.json:1:20: publishersFile cannot be read: DIR: it is not a regular file`},
+		{name: "truncated", file: "{\n\t\"publishers\": [\"a.exam", text: "", want: `config.json:2:24: is not JSON: unexpected end of JSON input`},
+		{name: "empty", file: "", text: "", want: `config.json:1:1: is not JSON: unexpected end of JSON input`},
+		{name: "a comma too many", file: "{\n\t\"publishers\": [\"a.example\",]}", text: "", want: `config.json:2:29: is not JSON: invalid character ']' looking for beginning of value`},
+		{name: "text after the object", file: "{}\n}", text: "", want: `config.json:2:1: is not JSON: invalid character '}' after top-level value`},
+		{name: "another encoding", file: "{\"publishers\": [\"b\xfccher.example\"]}", text: "", want: `config.json:1:19: is not UTF-8; want UTF-8`},
+		{name: "a byte order mark", file: "\ufeff{}", text: "", want: `config.json:1:1: begins with a byte order mark; want UTF-8 without one`},
+		{name: "a list", file: ` ["a.example"]`, text: "", want: `config.json:1:2: the file is a list; want an object`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

@@ -40,7 +40,7 @@ func startWatching(t *testing.T, path string, interval time.Duration) *watched {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &watched{t, path, mw, new(servertest.Buffer), make(chan os.Signal)}
+	w := &watched{T: t, path: path, mw: mw, log: new(servertest.Buffer), reload: make(chan os.Signal)}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -178,16 +178,16 @@ func TestABrokenFileKeepsTheLastGoodConfiguration(t *testing.T) {
 		break_ func(t *testing.T, path string)
 		want   string // in the one line that is logged
 	}{
-		{"half-written", func(t *testing.T, path string) { writeFile(t, path, `{"publishers": ["b.exam`) }, "c.json:1:24: is not JSON"},
-		{"empty", func(t *testing.T, path string) { writeFile(t, path, "") }, "is not JSON"},
-		{"with an error", func(t *testing.T, path string) { replace(t, path, `{"publishers": ["b"]}`) }, "c.json:1:17"},
-		{"gone", func(t *testing.T, path string) { _ = os.Remove(path) }, "no such file"},
-		{"a directory", func(t *testing.T, path string) { _ = os.Remove(path); _ = os.Mkdir(path, 0o700) }, "not a regular file"},
-		{"with a list that is gone", func(t *testing.T, path string) { replace(t, path, `{"publishersFile": "none"}`) }, "no such file"},
-		{"with a truncated list", func(t *testing.T, path string) {
+		{name: "half-written", break_: func(t *testing.T, path string) { writeFile(t, path, `{"publishers": ["b.exam`) }, want: "c.json:1:24: is not JSON"},
+		{name: "empty", break_: func(t *testing.T, path string) { writeFile(t, path, "") }, want: "is not JSON"},
+		{name: "with an error", break_: func(t *testing.T, path string) { replace(t, path, `{"publishers": ["b"]}`) }, want: "c.json:1:17"},
+		{name: "gone", break_: func(t *testing.T, path string) { _ = os.Remove(path) }, want: "no such file"},
+		{name: "a directory", break_: func(t *testing.T, path string) { _ = os.Remove(path); _ = os.Mkdir(path, 0o700) }, want: "not a regular file"},
+		{name: "with a list that is gone", break_: func(t *testing.T, path string) { replace(t, path, `{"publishersFile": "none"}`) }, want: "no such file"},
+		{name: "with a truncated list", break_: func(t *testing.T, path string) {
 			writeFile(t, filepath.Join(filepath.Dir(path), "p.txt"), "b.example\nc.exam")
 			replace(t, path, `{"publishersFile": "p.txt"}`)
-		}, "p.txt:2:7: the last line has no line break"},
+		}, want: "p.txt:2:7: the last line has no line break"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

@@ -31,8 +31,8 @@ func TestTheExamplePage(t *testing.T) {
 		width, height int64
 		options       []chromedp.EmulateViewportOption
 	}{
-		{"desktop", 1280, 800, nil},
-		{"phone", 390, 844, []chromedp.EmulateViewportOption{chromedp.EmulateMobile, chromedp.EmulateTouch}},
+		{name: "desktop", width: 1280, height: 800, options: nil},
+		{name: "phone", width: 390, height: 844, options: []chromedp.EmulateViewportOption{chromedp.EmulateMobile, chromedp.EmulateTouch}},
 	} {
 		t.Run(size.name, func(t *testing.T) {
 			page := tab(t, chromium)
@@ -45,10 +45,10 @@ func TestTheExamplePage(t *testing.T) {
 			}
 
 			for _, try := range []struct{ name, typed, verdict, title, step string }{
-				{"allowed", "https://www-example-com.cdn.ampproject.org", "Allowed: cache origin (www.example.com)", "Allowed: whose page is this Origin?", "Listed in Publishers."},
-				{"denied", "https://evil-example.cdn.ampproject.org", "Denied: publisher not allowed (claims to be evil.example)", "Denied: whose page is this Origin?", "Neither listed in Publishers nor matched by a pattern there."},
-				{"markup", "<script>document.title='x'</script>", "Denied: malformed origin", "Denied: whose page is this Origin?", "An origin is a scheme"},
-				{"hash", "https://v2c4ucasgcskftbjt4c7phpkbqedcdcqo23tkamleapoa5o6fygq.cdn.ampproject.org", "Denied: hash prefix not known", "Denied: whose page is this Origin?", "A pattern cannot match a hash."},
+				{name: "allowed", typed: "https://www-example-com.cdn.ampproject.org", verdict: "Allowed: cache origin (www.example.com)", title: "Allowed: whose page is this Origin?", step: "Listed in Publishers."},
+				{name: "denied", typed: "https://evil-example.cdn.ampproject.org", verdict: "Denied: publisher not allowed (claims to be evil.example)", title: "Denied: whose page is this Origin?", step: "Neither listed in Publishers nor matched by a pattern there."},
+				{name: "markup", typed: "<script>document.title='x'</script>", verdict: "Denied: malformed origin", title: "Denied: whose page is this Origin?", step: "An origin is a scheme"},
+				{name: "hash", typed: "https://v2c4ucasgcskftbjt4c7phpkbqedcdcqo23tkamleapoa5o6fygq.cdn.ampproject.org", verdict: "Denied: hash prefix not known", title: "Denied: whose page is this Origin?", step: "A pattern cannot match a hash."},
 			} {
 				do(t, page, chromedp.Clear(chromedp.CSS("#origin")))
 				do(t, page, chromedp.SendKeys(chromedp.CSS("#origin"), try.typed))

@@ -79,15 +79,15 @@ func TestPublishersBehindASharedCache(t *testing.T) {
 
 	s.use(proxy(startNginx(t, serve(t, api))))
 	for _, step := range []struct{ name, origin, want, runs string }{
-		{"the first publisher", cached, "200 for all", "shared"},
-		{"the first publisher again, from the cache", cached, "200 for all", ""},
-		{"another publisher that is allowed", other, "200 for all", "shared"},
-		{"the other publisher again, from the cache", other, "200 for all", ""},
-		{"the first publisher once more", cached, "200 for all", ""},
-		{"the first publisher's own origin", own, "200 for all", "shared"},
-		{"a publisher that is not allowed", evil, blocked, ""},
-		{"the API host's own page", apiOrigin + "/page", "200 for all", "shared"},
-		{"the first publisher, after all others", cached, "200 for all", ""},
+		{name: "the first publisher", origin: cached, want: "200 for all", runs: "shared"},
+		{name: "the first publisher again, from the cache", origin: cached, want: "200 for all", runs: ""},
+		{name: "another publisher that is allowed", origin: other, want: "200 for all", runs: "shared"},
+		{name: "the other publisher again, from the cache", origin: other, want: "200 for all", runs: ""},
+		{name: "the first publisher once more", origin: cached, want: "200 for all", runs: ""},
+		{name: "the first publisher's own origin", origin: own, want: "200 for all", runs: "shared"},
+		{name: "a publisher that is not allowed", origin: evil, want: blocked, runs: ""},
+		{name: "the API host's own page", origin: apiOrigin + "/page", want: "200 for all", runs: "shared"},
+		{name: "the first publisher, after all others", origin: cached, want: "200 for all", runs: ""},
 	} {
 		got := readShared(t, page, step.origin)
 		if runs := s.takeRuns(); got != step.want || runs != step.runs {
@@ -157,11 +157,11 @@ func TestAHandlerThatAddsToVary(t *testing.T) {
 		handler http.Handler
 		mixes   bool // one publisher gets the other's answer
 	}{
-		{"an outer handler has a Vary", outer(mw.Wrap(keepsAll)), false},
-		{"adds, guarded", outer(mw.Wrap(guard.Handler(adds))), false},
-		{"replaces, guarded", mw.Wrap(guard.Handler(replaces)), false},
-		{"adds", mw.Wrap(adds), keysOnLastLine(t)},
-		{"replaces", mw.Wrap(replaces), true},
+		{name: "an outer handler has a Vary", handler: outer(mw.Wrap(keepsAll)), mixes: false},
+		{name: "adds, guarded", handler: outer(mw.Wrap(guard.Handler(adds))), mixes: false},
+		{name: "replaces, guarded", handler: mw.Wrap(guard.Handler(replaces)), mixes: false},
+		{name: "adds", handler: mw.Wrap(adds), mixes: keysOnLastLine(t)},
+		{name: "replaces", handler: mw.Wrap(replaces), mixes: true},
 	} {
 		addr := startNginx(t, serve(t, test.handler))
 		for _, origin := range []string{cached, other, cached} {

@@ -26,22 +26,22 @@ var peerScenarios = []struct {
 	call  string
 	want  string // "reads"; "runs" if it cannot, but the handler processed a POST; or "blocked"
 }{
-	{"cache page reads with cookies", cached, own, `call('/api/read', withCookies)`, "reads"},
-	{"cache page posts JSON", cached, own, `call('/api/write', json('POST'))`, "reads"},
-	{"internationalised publisher's page reads", "https://xn--bcher-example-wob.cdn.ampproject.org", "https://xn--bcher-kva.example", `call('/api/read')`, "reads"},
-	{"page wrapped in `0-` and `-0` reads", "https://0-en--us-example-com-0.cdn.ampproject.org", "https://en-us.example.com", `call('/api/read')`, "reads"},
-	{"page of a publisher below `*.news.example` reads", "https://blog-news-example.cdn.ampproject.org", "https://blog.news.example", `call('/api/read')`, "reads"},
-	{"publisher's own origin posts", own, own, `call('/api/write', post('a=1'))`, "reads"},
-	{"API host's own page posts", apiOrigin + "/page", apiOrigin, `call('/api/write', {...post('a=1'), headers: {'AMP-Same-Origin': 'true'}})`, "reads"},
-	{"page of another publisher, x-news.example, reads with cookies", "https://x--news-example.cdn.ampproject.org", "https://x-news.example", `call('/api/read', withCookies)`, "blocked"},
-	{"another publisher's cache page reads with cookies", evil, "https://evil.example", `call('/api/read', withCookies)`, "blocked"},
-	{"… and claims to be an allowed one", evil, own, `call('/api/read', withCookies)`, "blocked"},
-	{"… and claims to be both at once", evil, "https://evil.example/" + own, `call('/api/read', withCookies)`, "blocked"},
-	{"… and posts a form, with the reader's cookies", evil, "https://evil.example", `call('/api/write', {...post('a=1'), mode: 'no-cors'})`, "blocked"},
-	{"… and posts a form without any claim", evil, "", `call('/api/write', {...post('a=1'), mode: 'no-cors'})`, "blocked"},
-	{"any website reads with cookies", "https://evil.example", own, `call('/api/read', withCookies)`, "blocked"},
-	{"sandboxed frame reads", cached, own, `frame({sandbox: 'allow-scripts'}, "fetch('` + apiOrigin + `" + claimed('/api/read') + "', {credentials: 'include'}).then(() => '200', () => 'blocked')")`, "blocked"},
-	{"publisher's pages on two caches read through a shared HTTP cache", "", own, "", "reads"},
+	{name: "cache page reads with cookies", page: cached, claim: own, call: `call('/api/read', withCookies)`, want: "reads"},
+	{name: "cache page posts JSON", page: cached, claim: own, call: `call('/api/write', json('POST'))`, want: "reads"},
+	{name: "internationalised publisher's page reads", page: "https://xn--bcher-example-wob.cdn.ampproject.org", claim: "https://xn--bcher-kva.example", call: `call('/api/read')`, want: "reads"},
+	{name: "page wrapped in `0-` and `-0` reads", page: "https://0-en--us-example-com-0.cdn.ampproject.org", claim: "https://en-us.example.com", call: `call('/api/read')`, want: "reads"},
+	{name: "page of a publisher below `*.news.example` reads", page: "https://blog-news-example.cdn.ampproject.org", claim: "https://blog.news.example", call: `call('/api/read')`, want: "reads"},
+	{name: "publisher's own origin posts", page: own, claim: own, call: `call('/api/write', post('a=1'))`, want: "reads"},
+	{name: "API host's own page posts", page: apiOrigin + "/page", claim: apiOrigin, call: `call('/api/write', {...post('a=1'), headers: {'AMP-Same-Origin': 'true'}})`, want: "reads"},
+	{name: "page of another publisher, x-news.example, reads with cookies", page: "https://x--news-example.cdn.ampproject.org", claim: "https://x-news.example", call: `call('/api/read', withCookies)`, want: "blocked"},
+	{name: "another publisher's cache page reads with cookies", page: evil, claim: "https://evil.example", call: `call('/api/read', withCookies)`, want: "blocked"},
+	{name: "… and claims to be an allowed one", page: evil, claim: own, call: `call('/api/read', withCookies)`, want: "blocked"},
+	{name: "… and claims to be both at once", page: evil, claim: "https://evil.example/" + own, call: `call('/api/read', withCookies)`, want: "blocked"},
+	{name: "… and posts a form, with the reader's cookies", page: evil, claim: "https://evil.example", call: `call('/api/write', {...post('a=1'), mode: 'no-cors'})`, want: "blocked"},
+	{name: "… and posts a form without any claim", page: evil, claim: "", call: `call('/api/write', {...post('a=1'), mode: 'no-cors'})`, want: "blocked"},
+	{name: "any website reads with cookies", page: "https://evil.example", claim: own, call: `call('/api/read', withCookies)`, want: "blocked"},
+	{name: "sandboxed frame reads", page: cached, claim: own, call: `frame({sandbox: 'allow-scripts'}, "fetch('` + apiOrigin + `" + claimed('/api/read') + "', {credentials: 'include'}).then(() => '200', () => 'blocked')")`, want: "blocked"},
+	{name: "publisher's pages on two caches read through a shared HTTP cache", page: "", claim: own, call: "", want: "reads"},
 }
 
 type contender struct {
@@ -50,17 +50,17 @@ type contender struct {
 }
 
 var contenders = []contender{
-	{"ampcors", func(t *testing.T, s *site) http.Handler {
+	{name: "ampcors", api: func(t *testing.T, s *site) http.Handler {
 		mw, err := ampcors.New(config())
 		if err != nil {
 			t.Fatal(err)
 		}
 		return mw.Wrap(s.handler())
 	}},
-	{"toolbox-cors", toolbox(`{}`)},
-	{"toolbox-cors, `sourceOriginPattern`", toolbox(`{"sourceOriginPattern": "https:\\/\\/(www\\.example\\.com|xn--bcher-kva\\.example|en-us\\.example\\.com|.*\\.news\\.example|api\\.example\\.org)$"}`)},
-	{"toolbox-cors, `email: true`", toolbox(`{"email": true}`)},
-	{"jub0bs/cors", func(t *testing.T, s *site) http.Handler {
+	{name: "toolbox-cors", api: toolbox(`{}`)},
+	{name: "toolbox-cors, `sourceOriginPattern`", api: toolbox(`{"sourceOriginPattern": "https:\\/\\/(www\\.example\\.com|xn--bcher-kva\\.example|en-us\\.example\\.com|.*\\.news\\.example|api\\.example\\.org)$"}`)},
+	{name: "toolbox-cors, `email: true`", api: toolbox(`{"email": true}`)},
+	{name: "jub0bs/cors", api: func(t *testing.T, s *site) http.Handler {
 		mw, err := jub0bs.NewMiddleware(jub0bs.Config{
 			Origins: typedIn(t), Credentialed: true, Methods: []string{"GET", "POST", "PUT"}, RequestHeaders: []string{"Content-Type", "X-Requested-With"},
 		})
@@ -69,7 +69,7 @@ var contenders = []contender{
 		}
 		return mw.Wrap(s.handler())
 	}},
-	{"rs/cors", func(t *testing.T, s *site) http.Handler {
+	{name: "rs/cors", api: func(t *testing.T, s *site) http.Handler {
 		return rs.New(rs.Options{
 			// Only a wildcard can match a pattern's hosts on a cache.
 			AllowedOrigins: append(typedIn(t), "https://*-news-example.cdn.ampproject.org"), AllowCredentials: true, AllowedMethods: []string{"GET", "POST", "PUT"}, AllowedHeaders: []string{"Content-Type", "X-Requested-With"},

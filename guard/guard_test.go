@@ -122,13 +122,15 @@ func TestAHandlerCannotChangeTheDecidedHeaders(t *testing.T) {
 				guarded.ServeHTTP(w, r)
 			})
 			for origin, want := range map[string]http.Header{cacheOrigin: granted, "": plain} {
-				resp, body := get(t, outer, "GET", origin)
-				if got := decided(resp.Header); !reflect.DeepEqual(got, want) {
-					t.Errorf("Origin %q: %v; want %v", origin, got, want)
-				}
-				if name != "nothing written" && body != "body" {
-					t.Errorf("Origin %q: body %q", origin, body)
-				}
+				t.Run(origin, func(t *testing.T) {
+					resp, body := get(t, outer, "GET", origin)
+					if got := decided(resp.Header); !reflect.DeepEqual(got, want) {
+						t.Errorf("Origin %q: %v; want %v", origin, got, want)
+					}
+					if name != "nothing written" && body != "body" {
+						t.Errorf("Origin %q: body %q", origin, body)
+					}
+				})
 			}
 			if resp, _ := get(t, outer, "GET", evilOrigin); resp.StatusCode != 403 {
 				t.Errorf("another publisher: status %d", resp.StatusCode)
@@ -237,10 +239,12 @@ func TestNoFlushBypassesTheGuard(t *testing.T) {
 		"only unwraps":    func(w http.ResponseWriter) http.ResponseWriter { return onlyUnwraps{w} },
 		"only FlushError": func(w http.ResponseWriter) http.ResponseWriter { return onlyFlushError{w} },
 	} {
-		resp, _ := get(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { guarded.ServeHTTP(wrap(w), r) }), "GET", cacheOrigin)
-		if got := resp.Header["Access-Control-Allow-Origin"]; !reflect.DeepEqual(got, []string{cacheOrigin}) {
-			t.Errorf("%s: %q", name, got)
-		}
+		t.Run(name, func(t *testing.T) {
+			resp, _ := get(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { guarded.ServeHTTP(wrap(w), r) }), "GET", cacheOrigin)
+			if got := resp.Header["Access-Control-Allow-Origin"]; !reflect.DeepEqual(got, []string{cacheOrigin}) {
+				t.Errorf("%s: %q", name, got)
+			}
+		})
 	}
 }
 

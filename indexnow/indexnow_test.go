@@ -104,52 +104,54 @@ func TestEngineAcceptsSubmissions(t *testing.T) {
 		urls     []string
 		want     []submission // without the key
 	}{
-		{"", []string{"https://www.example.com/a"}, []submission{{Host: "www.example.com", URLList: []string{"https://www.example.com/a"}}}},
-		{"", nil, nil},
-		{"", []string{ // grouped by host, in order, without duplicates; http and https together
+		{location: "", urls: []string{"https://www.example.com/a"}, want: []submission{{Host: "www.example.com", URLList: []string{"https://www.example.com/a"}}}},
+		{location: "", urls: nil, want: nil},
+		{location: "", urls: []string{ // grouped by host, in order, without duplicates; http and https together
 			"https://www.example.com/a?b=1&c#d", "https://bücher.example/straße?ö", "http://www.example.com/", "HTTPS://WWW.example.com:443/a?b=1&c",
-		}, []submission{
+		}, want: []submission{
 			{Host: "www.example.com", URLList: []string{"https://www.example.com/a?b=1&c", "http://www.example.com/"}},
 			{Host: "xn--bcher-kva.example", URLList: []string{"https://xn--bcher-kva.example/stra%C3%9Fe?%C3%B6"}},
 		}},
-		{"", []string{`https://www.example.com/a b"<>^{|}[\]?q[0]={|}^\` + "`'\"<> é", "https://www.example.com", "https://www.example.com?x", "https://www.example.com/%2F%zz?"}, nil},
-		{"", []string{`https://www.example.com/a b"<>^{|}[]` + "`?q[0]={|}^\\`'\"<> é", "https://www.example.com", "https://www.example.com?x", "https://www.example.com/%2f/./b/../c?d=%20+"},
-			[]submission{{Host: "www.example.com", URLList: []string{
+		{location: "", urls: []string{`https://www.example.com/a b"<>^{|}[\]?q[0]={|}^\` + "`'\"<> é", "https://www.example.com", "https://www.example.com?x", "https://www.example.com/%2F%zz?"}, want: nil},
+		{location: "", urls: []string{`https://www.example.com/a b"<>^{|}[]` + "`?q[0]={|}^\\`'\"<> é", "https://www.example.com", "https://www.example.com?x", "https://www.example.com/%2f/./b/../c?d=%20+"},
+			want: []submission{{Host: "www.example.com", URLList: []string{
 				"https://www.example.com/a%20b%22%3C%3E%5E%7B%7C%7D%5B%5D%60?q%5B0%5D=%7B%7C%7D%5E%5C%60'%22%3C%3E%20%C3%A9",
 				"https://www.example.com/", "https://www.example.com/?x", "https://www.example.com/%2F/c?d=%20+",
 			}}}},
-		{"https://www.Example.com/catalog/key.txt", []string{"https://www.example.com/catalog/a", "http://www.example.com/catalog/b/c", "https://www.example.com/catalog/"},
-			[]submission{{Host: "www.example.com", KeyLocation: "https://www.example.com/catalog/key.txt", URLList: []string{
+		{location: "https://www.Example.com/catalog/key.txt", urls: []string{"https://www.example.com/catalog/a", "http://www.example.com/catalog/b/c", "https://www.example.com/catalog/"},
+			want: []submission{{Host: "www.example.com", KeyLocation: "https://www.example.com/catalog/key.txt", URLList: []string{
 				"https://www.example.com/catalog/a", "http://www.example.com/catalog/b/c", "https://www.example.com/catalog/",
 			}}}},
-		{"http://www.example.com/key.txt", []string{"https://www.example.com/a"},
-			[]submission{{Host: "www.example.com", KeyLocation: "http://www.example.com/key.txt", URLList: []string{"https://www.example.com/a"}}}},
+		{location: "http://www.example.com/key.txt", urls: []string{"https://www.example.com/a"},
+			want: []submission{{Host: "www.example.com", KeyLocation: "http://www.example.com/key.txt", URLList: []string{"https://www.example.com/a"}}}},
 	} {
-		api := &engine{}
-		c, _ := client(t, api, func(cfg *Config) { cfg.KeyLocation = test.location })
-		report, err := c.Submit(t.Context(), test.urls...)
-		if test.want == nil && len(test.urls) > 0 { // the one row with problems
-			if len(report.Rejected) != 2 || report.Rejected[0].Path != "urls[0]" || report.Rejected[1].Path != "urls[3]" || len(report.Batches) != 1 || len(api.seen) != 1 || len(api.seen[0].URLList) != 2 {
-				t.Errorf("got %+v, %v, %+v", report, err, api.seen)
-			}
-			for _, want := range []string{`has a \, which browsers`, "has a % without two"} {
-				if err == nil || !strings.Contains(err.Error(), want) {
-					t.Errorf("got %v; want %s", err, want)
+		t.Run(test.location, func(t *testing.T) {
+			api := &engine{}
+			c, _ := client(t, api, func(cfg *Config) { cfg.KeyLocation = test.location })
+			report, err := c.Submit(t.Context(), test.urls...)
+			if test.want == nil && len(test.urls) > 0 { // the one row with problems
+				if len(report.Rejected) != 2 || report.Rejected[0].Path != "urls[0]" || report.Rejected[1].Path != "urls[3]" || len(report.Batches) != 1 || len(api.seen) != 1 || len(api.seen[0].URLList) != 2 {
+					t.Errorf("got %+v, %v, %+v", report, err, api.seen)
 				}
+				for _, want := range []string{`has a \, which browsers`, "has a % without two"} {
+					if err == nil || !strings.Contains(err.Error(), want) {
+						t.Errorf("got %v; want %s", err, want)
+					}
+				}
+				return
 			}
-			continue
-		}
-		var batches []Batch
-		for i := range test.want {
-			test.want[i].Key = string(testKey)
-			batches = append(batches, Batch{Host: test.want[i].Host, URLs: test.want[i].URLList, Attempts: 1})
-		}
-		if err != nil || !reflect.DeepEqual(report, Report{Batches: batches}) {
-			t.Errorf("%q: got %+v, %v", test.urls, report, err)
-		}
-		if !reflect.DeepEqual(api.seen, test.want) {
-			t.Errorf("%q: the engine got\n%+v; want\n%+v", test.urls, api.seen, test.want)
-		}
+			var batches []Batch
+			for i := range test.want {
+				test.want[i].Key = string(testKey)
+				batches = append(batches, Batch{Host: test.want[i].Host, URLs: test.want[i].URLList, Attempts: 1})
+			}
+			if err != nil || !reflect.DeepEqual(report, Report{Batches: batches}) {
+				t.Errorf("%q: got %+v, %v", test.urls, report, err)
+			}
+			if !reflect.DeepEqual(api.seen, test.want) {
+				t.Errorf("%q: the engine got\n%+v; want\n%+v", test.urls, api.seen, test.want)
+			}
+		})
 	}
 }
 
@@ -187,47 +189,49 @@ func TestAtMostTenThousandURLsInARequest(t *testing.T) {
 func TestTheScopeOfTheKeyFileIsEnforcedBeforeSending(t *testing.T) {
 	t.Parallel()
 	for _, location := range []string{"https://www.example.com/catalog/key.txt", "https://www.example.com/key.txt", ""} {
-		for u, coveredBy := range map[string]string{
-			"https://www.example.com/catalog/":                     "catalog root none",
-			"https://www.example.com/catalog/a":                    "catalog root none",
-			"http://www.example.com/catalog/a/b":                   "catalog root none",
-			"https://www.example.com/a/../catalog/b":               "catalog root none",
-			"https://www.example.com/catalog":                      "root none",
-			"https://www.example.com/catalogue/a":                  "root none",
-			"https://www.example.com/Catalog/a":                    "root none",
-			"https://www.example.com/help/index.html":              "root none",
-			"https://www.example.com/catalog/../help":              "root none",
-			"https://www.example.com/catalog/..%2fhelp":            "root none",
-			"https://www.example.com/catalog/a/..;/help":           "root none",
-			"https://www.example.com/%63atalog/%7e":                "catalog root none",
-			"https://www.example.com/" + strings.Repeat("a", 8000): "",
-			"https://www.example.com/" + strings.Repeat("é", 1500): "", // escaped
-			"https://www.example.com/catalog/%2e%2E/help":          "root none",
-			"https://www.example.com/catalog/.%2e/help":            "root none",
-			"https://www.example.com//catalog/a":                   "root none",
-			"https://www.example.com/?/catalog/":                   "root none",
-			"https://www.example.com":                              "root none",
-			"https://example.com/catalog/a":                        "none",
-			"https://shop.www.example.com/catalog/a":               "none",
-			"https://www.example.com.evil.example/catalog/a":       "none",
-			"https://www.example.com@evil.example/catalog/a":       "",
-			"https://www.example.com:8443/catalog/a":               "",
-			"ftp://www.example.com/catalog/a":                      "",
-			"/catalog/a":                                           "",
-		} {
-			api := &engine{}
-			c, _ := client(t, api, func(cfg *Config) { cfg.KeyLocation = location })
-			name := map[bool]string{true: "catalog", false: "root"}[strings.Contains(location, "catalog")]
-			if location == "" {
-				name = "none"
+		t.Run(location, func(t *testing.T) {
+			for u, coveredBy := range map[string]string{
+				"https://www.example.com/catalog/":                     "catalog root none",
+				"https://www.example.com/catalog/a":                    "catalog root none",
+				"http://www.example.com/catalog/a/b":                   "catalog root none",
+				"https://www.example.com/a/../catalog/b":               "catalog root none",
+				"https://www.example.com/catalog":                      "root none",
+				"https://www.example.com/catalogue/a":                  "root none",
+				"https://www.example.com/Catalog/a":                    "root none",
+				"https://www.example.com/help/index.html":              "root none",
+				"https://www.example.com/catalog/../help":              "root none",
+				"https://www.example.com/catalog/..%2fhelp":            "root none",
+				"https://www.example.com/catalog/a/..;/help":           "root none",
+				"https://www.example.com/%63atalog/%7e":                "catalog root none",
+				"https://www.example.com/" + strings.Repeat("a", 8000): "",
+				"https://www.example.com/" + strings.Repeat("é", 1500): "", // escaped
+				"https://www.example.com/catalog/%2e%2E/help":          "root none",
+				"https://www.example.com/catalog/.%2e/help":            "root none",
+				"https://www.example.com//catalog/a":                   "root none",
+				"https://www.example.com/?/catalog/":                   "root none",
+				"https://www.example.com":                              "root none",
+				"https://example.com/catalog/a":                        "none",
+				"https://shop.www.example.com/catalog/a":               "none",
+				"https://www.example.com.evil.example/catalog/a":       "none",
+				"https://www.example.com@evil.example/catalog/a":       "",
+				"https://www.example.com:8443/catalog/a":               "",
+				"ftp://www.example.com/catalog/a":                      "",
+				"/catalog/a":                                           "",
+			} {
+				api := &engine{}
+				c, _ := client(t, api, func(cfg *Config) { cfg.KeyLocation = location })
+				name := map[bool]string{true: "catalog", false: "root"}[strings.Contains(location, "catalog")]
+				if location == "" {
+					name = "none"
+				}
+				covered := slices.Contains(strings.Fields(coveredBy), name)
+				report, err := c.Submit(t.Context(), u)
+				var problem *ampcors.ValueError
+				if covered != (err == nil) || covered != (len(api.seen) == 1) || covered == (len(report.Rejected) == 1) || !covered && (!errors.As(err, &problem) || problem.Value != u && !strings.Contains(u, "@") || problem.Want == "") {
+					t.Errorf("key file %q, %s: got %+v, %v; covered: %v", location, u, report, err, covered)
+				}
 			}
-			covered := slices.Contains(strings.Fields(coveredBy), name)
-			report, err := c.Submit(t.Context(), u)
-			var problem *ampcors.ValueError
-			if covered != (err == nil) || covered != (len(api.seen) == 1) || covered == (len(report.Rejected) == 1) || !covered && (!errors.As(err, &problem) || problem.Value != u && !strings.Contains(u, "@") || problem.Want == "") {
-				t.Errorf("key file %q, %s: got %+v, %v; covered: %v", location, u, report, err, covered)
-			}
-		}
+		})
 	}
 }
 
@@ -248,43 +252,43 @@ func TestEachResponseIsReported(t *testing.T) {
 		message string // in the error
 		again   bool   // there are further attempts
 	}{
-		"200":             {status(200, ""), nil, "", false},
-		"200 and garbage": {status(200, "\x00<garbage"), nil, "", false},
-		"202":             {status(202, ""), nil, "", false},
-		"204":             {status(204, ""), nil, "", false},
-		"200 truncated": {func(w http.ResponseWriter, r *http.Request) {
+		"200":             {handler: status(200, ""), want: nil, message: "", again: false},
+		"200 and garbage": {handler: status(200, "\x00<garbage"), want: nil, message: "", again: false},
+		"202":             {handler: status(202, ""), want: nil, message: "", again: false},
+		"204":             {handler: status(204, ""), want: nil, message: "", again: false},
+		"200 truncated": {handler: func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Length", "9")
 			io.WriteString(w, "x")
-		}, nil, "", false},
-		"400":                             {status(400, `{"message":"Invalid request parameters"}`), ErrMalformed, "Invalid request parameters", false},
-		"403":                             {status(403, "<b>Forbidden</b>"), ErrForbidden, `"Forbidden"`, false},
-		"403 with an unknown code":        {coded("Whatever"), ErrForbidden, `403 "Whatever"`, false},
-		"SiteVerificationNotCompleted":    {coded("SiteVerificationNotCompleted"), ErrKeyPending, "SiteVerificationNotCompleted", true},
-		"KeyNotFound":                     {coded("KeyNotFound"), ErrKeyNotFound, "KeyNotFound", false},
-		"UserForbiddedToAccessSite":       {coded("UserForbiddedToAccessSite"), ErrRotateKey, "UserForbiddedToAccessSite", false},
-		"UserForbiddenToAccessSite":       {coded("UserForbiddenToAccessSite"), ErrRotateKey, "UserForbiddenToAccessSite", false},
-		"403 with a code of another type": {status(403, `{"errorCode":7}`), ErrForbidden, "errorCode", false},
-		"403 truncated after its code": {func(w http.ResponseWriter, r *http.Request) {
+		}, want: nil, message: "", again: false},
+		"400":                             {handler: status(400, `{"message":"Invalid request parameters"}`), want: ErrMalformed, message: "Invalid request parameters", again: false},
+		"403":                             {handler: status(403, "<b>Forbidden</b>"), want: ErrForbidden, message: `"Forbidden"`, again: false},
+		"403 with an unknown code":        {handler: coded("Whatever"), want: ErrForbidden, message: `403 "Whatever"`, again: false},
+		"SiteVerificationNotCompleted":    {handler: coded("SiteVerificationNotCompleted"), want: ErrKeyPending, message: "SiteVerificationNotCompleted", again: true},
+		"KeyNotFound":                     {handler: coded("KeyNotFound"), want: ErrKeyNotFound, message: "KeyNotFound", again: false},
+		"UserForbiddedToAccessSite":       {handler: coded("UserForbiddedToAccessSite"), want: ErrRotateKey, message: "UserForbiddedToAccessSite", again: false},
+		"UserForbiddenToAccessSite":       {handler: coded("UserForbiddenToAccessSite"), want: ErrRotateKey, message: "UserForbiddenToAccessSite", again: false},
+		"403 with a code of another type": {handler: status(403, `{"errorCode":7}`), want: ErrForbidden, message: "errorCode", again: false},
+		"403 truncated after its code": {handler: func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Length", "99")
 			w.WriteHeader(403)
 			io.WriteString(w, `{"errorCode":"KeyNotFound"}`)
-		}, ErrKeyNotFound, "KeyNotFound", false},
-		"403 with a message of another type": {status(403, "\uFEFF"+`{"errorCode":"KeyNotFound","message":{}}`), ErrKeyNotFound, "KeyNotFound", false},
-		"403 with line breaks":               {status(403, `{"errorCode":"a\nb","message":"c\nd`+strings.Repeat(" word", 100)+`"}`), ErrForbidden, `(403 "a b" "c d word`, false},
-		"408":                                {status(408, ""), ErrServer, "408", true},
-		"403 without a code":                 {status(403, `{"error":"no"}`), ErrForbidden, `{\"error\":\"no\"}`, false},
-		"403 truncated": {func(w http.ResponseWriter, r *http.Request) {
+		}, want: ErrKeyNotFound, message: "KeyNotFound", again: false},
+		"403 with a message of another type": {handler: status(403, "\uFEFF"+`{"errorCode":"KeyNotFound","message":{}}`), want: ErrKeyNotFound, message: "KeyNotFound", again: false},
+		"403 with line breaks":               {handler: status(403, `{"errorCode":"a\nb","message":"c\nd`+strings.Repeat(" word", 100)+`"}`), want: ErrForbidden, message: `(403 "a b" "c d word`, again: false},
+		"408":                                {handler: status(408, ""), want: ErrServer, message: "408", again: true},
+		"403 without a code":                 {handler: status(403, `{"error":"no"}`), want: ErrForbidden, message: `{\"error\":\"no\"}`, again: false},
+		"403 truncated": {handler: func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Length", "99")
 			w.WriteHeader(403)
 			io.WriteString(w, `{"errorCode":"KeyNo`)
-		}, io.ErrUnexpectedEOF, "KeyNo", true},
-		"422":       {status(422, ""), ErrUnprocessable, "422", false},
-		"429":       {status(429, "slow down"), ErrRateLimited, "slow down", true},
-		"500":       {status(500, strings.Repeat("é", 1<<20)), ErrServer, "é…", true},
-		"503":       {status(503, ""), ErrServer, "503", true},
-		"404":       {status(404, "not here"), ErrUnexpected, "not here", false},
-		"no answer": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, io.EOF, "EOF", true},
-		"slow":      {func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body); <-r.Context().Done() }, errTimeout, "Timeout", true},
+		}, want: io.ErrUnexpectedEOF, message: "KeyNo", again: true},
+		"422":       {handler: status(422, ""), want: ErrUnprocessable, message: "422", again: false},
+		"429":       {handler: status(429, "slow down"), want: ErrRateLimited, message: "slow down", again: true},
+		"500":       {handler: status(500, strings.Repeat("é", 1<<20)), want: ErrServer, message: "é…", again: true},
+		"503":       {handler: status(503, ""), want: ErrServer, message: "503", again: true},
+		"404":       {handler: status(404, "not here"), want: ErrUnexpected, message: "not here", again: false},
+		"no answer": {handler: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, want: io.EOF, message: "EOF", again: true},
+		"slow":      {handler: func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body); <-r.Context().Done() }, want: errTimeout, message: "Timeout", again: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -334,14 +338,16 @@ var errTimeout = errors.New("any timeout")
 func TestARedirectIsNotFollowed(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{301, 302, 303, 307, 308} {
-		var requests atomic.Int32
-		c, _ := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			requests.Add(1)
-			http.Redirect(w, r, "https://evil.example/indexnow", status)
-		}), nil)
-		if _, err := c.Submit(t.Context(), "https://www.example.com/a"); !errors.Is(err, ErrUnexpected) || requests.Load() != 1 {
-			t.Errorf("%d: %v after %d requests", status, err, requests.Load())
-		}
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			var requests atomic.Int32
+			c, _ := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				requests.Add(1)
+				http.Redirect(w, r, "https://evil.example/indexnow", status)
+			}), nil)
+			if _, err := c.Submit(t.Context(), "https://www.example.com/a"); !errors.Is(err, ErrUnexpected) || requests.Load() != 1 {
+				t.Errorf("%d: %v after %d requests", status, err, requests.Load())
+			}
+		})
 	}
 }
 
@@ -365,50 +371,52 @@ func TestBatchesThatWouldFailTooAreNotSent(t *testing.T) {
 		503: {"", "has a problem", "not sent", "not sent", "not sent"},
 		0:   {"", "EOF", "not sent", "not sent", "not sent"},
 	} {
-		var requests atomic.Int32
-		c, _ := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			requests.Add(1)
-			var s submission
-			if err := json.NewDecoder(r.Body).Decode(&s); err != nil {
-				t.Error(err)
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			var requests atomic.Int32
+			c, _ := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				requests.Add(1)
+				var s submission
+				if err := json.NewDecoder(r.Body).Decode(&s); err != nil {
+					t.Error(err)
+				}
+				if s.Host != "a.example" {
+					return
+				}
+				if status == 0 {
+					panic(http.ErrAbortHandler)
+				}
+				w.Header().Set("Retry-After", "120")
+				w.WriteHeader(status)
+			}), nil)
+			report, err := c.Submit(t.Context(), urls...)
+			if len(report.Batches) != 5 {
+				t.Fatalf("%d batches", len(report.Batches))
 			}
-			if s.Host != "a.example" {
-				return
-			}
-			if status == 0 {
-				panic(http.ErrAbortHandler)
-			}
-			w.Header().Set("Retry-After", "120")
-			w.WriteHeader(status)
-		}), nil)
-		report, err := c.Submit(t.Context(), urls...)
-		if len(report.Batches) != 5 {
-			t.Fatalf("%d batches", len(report.Batches))
-		}
-		notSent, total := 0, 0
-		for i, b := range report.Batches {
-			total += len(b.URLs)
-			got := ""
-			if b.Err != nil {
-				got = b.Err.Error()
-				if !errors.Is(err, b.Err) {
-					t.Errorf("%d: batch %d is not in %v", status, i, err)
+			notSent, total := 0, 0
+			for i, b := range report.Batches {
+				total += len(b.URLs)
+				got := ""
+				if b.Err != nil {
+					got = b.Err.Error()
+					if !errors.Is(err, b.Err) {
+						t.Errorf("%d: batch %d is not in %v", status, i, err)
+					}
+				}
+				if !strings.Contains(got, want[i]) || (got == "") != (want[i] == "") {
+					t.Errorf("%d: batch %d: %s; want %q", status, i, got, want[i])
+				}
+				if errors.Is(b.Err, ErrNotSent) {
+					notSent++
+					problem := b.Err.(*Error)
+					if b.Attempts != 0 || !errors.Is(b.Err, errors.Unwrap(report.Batches[1].Err)) || status == 429 && (problem.RetryAfter != 2*time.Minute || !problem.Retryable()) || status == 403 && problem.Retryable() {
+						t.Errorf("%d: batch %d: %+v", status, i, b.Err)
+					}
 				}
 			}
-			if !strings.Contains(got, want[i]) || (got == "") != (want[i] == "") {
-				t.Errorf("%d: batch %d: %s; want %q", status, i, got, want[i])
+			if int(requests.Load()) != 5-notSent || total != len(urls) {
+				t.Errorf("%d: %d requests, %d URLs in the report", status, requests.Load(), total)
 			}
-			if errors.Is(b.Err, ErrNotSent) {
-				notSent++
-				problem := b.Err.(*Error)
-				if b.Attempts != 0 || !errors.Is(b.Err, errors.Unwrap(report.Batches[1].Err)) || status == 429 && (problem.RetryAfter != 2*time.Minute || !problem.Retryable()) || status == 403 && problem.Retryable() {
-					t.Errorf("%d: batch %d: %+v", status, i, b.Err)
-				}
-			}
-		}
-		if int(requests.Load()) != 5-notSent || total != len(urls) {
-			t.Errorf("%d: %d requests, %d URLs in the report", status, requests.Load(), total)
-		}
+		})
 	}
 }
 
@@ -485,14 +493,16 @@ func TestRetryAfterIsRead(t *testing.T) {
 		start.Add(-time.Hour).Format(http.TimeFormat):             0,
 		start.Add(10000 * 24 * time.Hour).Format(http.TimeFormat): 24 * time.Hour,
 	} {
-		c, _ := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Retry-After", value)
-			w.WriteHeader(429)
-		}), nil)
-		report, _ := c.Submit(t.Context(), "https://www.example.com/")
-		if got := report.Batches[0].Err.(*Error).RetryAfter; got != want {
-			t.Errorf("%q: got %v; want %v", value, got, want)
-		}
+		t.Run(value, func(t *testing.T) {
+			c, _ := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Retry-After", value)
+				w.WriteHeader(429)
+			}), nil)
+			report, _ := c.Submit(t.Context(), "https://www.example.com/")
+			if got := report.Batches[0].Err.(*Error).RetryAfter; got != want {
+				t.Errorf("%q: got %v; want %v", value, got, want)
+			}
+		})
 	}
 }
 
@@ -563,12 +573,14 @@ func TestAllConfigErrorsAreReported(t *testing.T) {
 		`Backoff "-1s"`:                                                           func(cfg *Config) { cfg.Backoff = -time.Second },
 		`MaxWait "-1s"`:                                                           func(cfg *Config) { cfg.MaxWait = -time.Second },
 	} {
-		cfg := Config{Key: testKey}
-		change(&cfg)
-		c, err := New(cfg)
-		if problem := (*ampcors.ValueError)(nil); c != nil || !errors.As(err, &problem) || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v; want an error with %s", err, want)
-		}
+		t.Run(fmt.Sprintf("%.40s", want), func(t *testing.T) {
+			cfg := Config{Key: testKey}
+			change(&cfg)
+			c, err := New(cfg)
+			if problem := (*ampcors.ValueError)(nil); c != nil || !errors.As(err, &problem) || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v; want an error with %s", err, want)
+			}
+		})
 	}
 	if _, err := New(Config{Key: "a", KeyLocation: "a.example/a"}); !strings.Contains(err.Error(), `KeyLocation "a.example/a"`) {
 		t.Errorf("a value that is not a key is masked: %v", err)
@@ -580,9 +592,11 @@ func TestAllConfigErrorsAreReported(t *testing.T) {
 		}
 	}
 	for _, key := range []Key{"a-B-1-z9", Key(strings.Repeat("Z", 128)), NewKey()} {
-		if _, err := New(Config{Key: key}); err != nil {
-			t.Error(err)
-		}
+		t.Run(fmt.Sprintf("%.40s", key), func(t *testing.T) {
+			if _, err := New(Config{Key: key}); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 
@@ -593,11 +607,13 @@ func TestTheEndpoints(t *testing.T) {
 		"": "api.indexnow.org/indexnow", API: "api.indexnow.org/indexnow", Bing: "www.bing.com/indexnow", Naver: "searchadvisor.naver.com/indexnow",
 		Seznam: "search.seznam.cz/indexnow", Yandex: "yandex.com/indexnow", Yep: "indexnow.yep.com/indexnow", "http://localhost:8080/x": "localhost:8080/x",
 	} {
-		asked := ""
-		c, _ := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { asked = r.Host + r.RequestURI }), func(cfg *Config) { cfg.Endpoint = endpoint })
-		if _, err := c.Submit(t.Context(), "https://www.example.com/"); err != nil || asked != want {
-			t.Errorf("%s: asked %s, %v", endpoint, asked, err)
-		}
+		t.Run(endpoint, func(t *testing.T) {
+			asked := ""
+			c, _ := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { asked = r.Host + r.RequestURI }), func(cfg *Config) { cfg.Endpoint = endpoint })
+			if _, err := c.Submit(t.Context(), "https://www.example.com/"); err != nil || asked != want {
+				t.Errorf("%s: asked %s, %v", endpoint, asked, err)
+			}
+		})
 	}
 }
 
@@ -649,9 +665,11 @@ func TestTheKeyIsMasked(t *testing.T) {
 	}
 	hex := fmt.Sprintf("%x", string(testKey))
 	for _, secret := range []string{string(testKey), string(testKey[4:12]), hex, strings.ToUpper(hex), hex[12:24]} {
-		if strings.Contains(out.String(), secret) {
-			t.Errorf("%q is in\n%s", secret, &out)
-		}
+		t.Run(secret, func(t *testing.T) {
+			if strings.Contains(out.String(), secret) {
+				t.Errorf("%q is in\n%s", secret, &out)
+			}
+		})
 	}
 	if !strings.Contains(out.String(), `key=7313…`) || !strings.Contains(out.String(), `{"Key":"7313…"}`) {
 		t.Errorf("got\n%s", &out)
@@ -661,9 +679,11 @@ func TestTheKeyIsMasked(t *testing.T) {
 		t.Errorf("got %q, %v", string(read.Key), err)
 	}
 	for key, want := range map[Key]string{"": "", "abcdefgh": "a…", "abcdefghijklmnop": "ab…"} {
-		if key.String() != want {
-			t.Errorf("%q is masked as %q", string(key), key)
-		}
+		t.Run(string(key), func(t *testing.T) {
+			if key.String() != want {
+				t.Errorf("%q is masked as %q", string(key), key)
+			}
+		})
 	}
 }
 
@@ -674,30 +694,32 @@ func TestTheKeyIsServedAndVerified(t *testing.T) {
 		"https://www.example.com/catalog/indexnow.txt":                    "/catalog/indexnow.txt",
 		"https://www.example.com/%c3%A9%7Ea/" + string(testKey) + ".text": "/%C3%A9~a/" + string(testKey) + ".text",
 	} {
-		c, _ := client(t, http.NotFoundHandler(), func(cfg *Config) { cfg.KeyLocation = location })
-		if c.KeyPath() != path {
-			t.Errorf("the path is %s; want %s", c.KeyPath(), path)
-		}
-		get := func(method, path string) (*http.Response, string) {
-			w := httptest.NewRecorder()
-			c.KeyHandler().ServeHTTP(w, httptest.NewRequest(method, path, nil))
-			return w.Result(), w.Body.String()
-		}
-		want := http.Header{"Content-Type": {"text/plain; charset=utf-8"}, "Content-Length": {"32"}, "X-Content-Type-Options": {"nosniff"}}
-		if resp, body := get("GET", path); resp.StatusCode != 200 || body != string(testKey) || fmt.Sprint(resp.Header) != fmt.Sprint(want) {
-			t.Errorf("got %d, %v, %q", resp.StatusCode, resp.Header, body)
-		}
-		if resp, body := get("HEAD", path); resp.StatusCode != 200 || body != "" || fmt.Sprint(resp.Header) != fmt.Sprint(want) {
-			t.Errorf("HEAD: got %d, %v, %q", resp.StatusCode, resp.Header, body)
-		}
-		if resp, _ := get("DELETE", path); resp.StatusCode != 405 || resp.Header.Get("Allow") != "GET, HEAD" {
-			t.Errorf("DELETE: got %d, %v", resp.StatusCode, resp.Header)
-		}
-		for _, other := range []string{"/", "/indexnow.txt", path + "/", path + "x", strings.ToUpper(path), "/catalog/"} {
-			if resp, body := get("GET", other); resp.StatusCode != 404 || strings.Contains(body, string(testKey)) {
-				t.Errorf("%s: got %d, %q", other, resp.StatusCode, body)
+		t.Run(location, func(t *testing.T) {
+			c, _ := client(t, http.NotFoundHandler(), func(cfg *Config) { cfg.KeyLocation = location })
+			if c.KeyPath() != path {
+				t.Errorf("the path is %s; want %s", c.KeyPath(), path)
 			}
-		}
+			get := func(method, path string) (*http.Response, string) {
+				w := httptest.NewRecorder()
+				c.KeyHandler().ServeHTTP(w, httptest.NewRequest(method, path, nil))
+				return w.Result(), w.Body.String()
+			}
+			want := http.Header{"Content-Type": {"text/plain; charset=utf-8"}, "Content-Length": {"32"}, "X-Content-Type-Options": {"nosniff"}}
+			if resp, body := get("GET", path); resp.StatusCode != 200 || body != string(testKey) || fmt.Sprint(resp.Header) != fmt.Sprint(want) {
+				t.Errorf("got %d, %v, %q", resp.StatusCode, resp.Header, body)
+			}
+			if resp, body := get("HEAD", path); resp.StatusCode != 200 || body != "" || fmt.Sprint(resp.Header) != fmt.Sprint(want) {
+				t.Errorf("HEAD: got %d, %v, %q", resp.StatusCode, resp.Header, body)
+			}
+			if resp, _ := get("DELETE", path); resp.StatusCode != 405 || resp.Header.Get("Allow") != "GET, HEAD" {
+				t.Errorf("DELETE: got %d, %v", resp.StatusCode, resp.Header)
+			}
+			for _, other := range []string{"/", "/indexnow.txt", path + "/", path + "x", strings.ToUpper(path), "/catalog/"} {
+				if resp, body := get("GET", other); resp.StatusCode != 404 || strings.Contains(body, string(testKey)) {
+					t.Errorf("%s: got %d, %q", other, resp.StatusCode, body)
+				}
+			}
+		})
 	}
 
 	plain := func(text string) http.HandlerFunc {
@@ -711,41 +733,43 @@ func TestTheKeyIsServedAndVerified(t *testing.T) {
 		handler http.HandlerFunc
 		want    string // "" means no error
 	}{
-		"valid":        {plain(string(testKey)), ""},
-		"a line break": {plain(string(testKey) + "\n"), "also white space"},
-		"a BOM":        {plain("\uFEFF" + string(testKey)), "byte order mark"},
-		"more":         {plain("key: " + string(testKey)), "other text"},
-		"another key":  {plain(string(NewKey())), "bytes that are not the key"},
-		"another case": {plain(strings.ToUpper(string(testKey))), "not the key"},
-		"empty":        {plain(""), "0 bytes that are not the key"},
-		"missing":      {http.NotFound, "404"},
-		"down":         {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(503) }, "503"},
-		"a page":       {func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "<html>") }, "text/html"},
-		"a redirect": {func(w http.ResponseWriter, r *http.Request) {
+		"valid":        {handler: plain(string(testKey)), want: ""},
+		"a line break": {handler: plain(string(testKey) + "\n"), want: "also white space"},
+		"a BOM":        {handler: plain("\uFEFF" + string(testKey)), want: "byte order mark"},
+		"more":         {handler: plain("key: " + string(testKey)), want: "other text"},
+		"another key":  {handler: plain(string(NewKey())), want: "bytes that are not the key"},
+		"another case": {handler: plain(strings.ToUpper(string(testKey))), want: "not the key"},
+		"empty":        {handler: plain(""), want: "0 bytes that are not the key"},
+		"missing":      {handler: http.NotFound, want: "404"},
+		"down":         {handler: func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(503) }, want: "503"},
+		"a page":       {handler: func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "<html>") }, want: "text/html"},
+		"a redirect": {handler: func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "https://example.com"+r.URL.Path, http.StatusMovedPermanently)
-		}, `redirect to "https://example.com/7313….txt"`},
-		"endless": {plain(strings.Repeat(string(testKey), 1<<15)), "longer than"},
-		"truncated": {func(w http.ResponseWriter, r *http.Request) {
+		}, want: `redirect to "https://example.com/7313….txt"`},
+		"endless": {handler: plain(strings.Repeat(string(testKey), 1<<15)), want: "longer than"},
+		"truncated": {handler: func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Length", "99")
 			io.WriteString(w, string(testKey))
-		}, "is truncated"},
-		"hung up":        {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "EOF"},
-		"garbage answer": {func(w http.ResponseWriter, r *http.Request) { hijack(w, "garbage\r\n\r\n") }, "malformed HTTP"},
+		}, want: "is truncated"},
+		"hung up":        {handler: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, want: "EOF"},
+		"garbage answer": {handler: func(w http.ResponseWriter, r *http.Request) { hijack(w, "garbage\r\n\r\n") }, want: "malformed HTTP"},
 	} {
-		c, _ := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.Host != "www.example.com" || r.RequestURI != "/"+string(testKey)+".txt" {
-				t.Errorf("asked for %s%s", r.Host, r.RequestURI)
+		t.Run(fmt.Sprintf("%.40s", name), func(t *testing.T) {
+			c, _ := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Host != "www.example.com" || r.RequestURI != "/"+string(testKey)+".txt" {
+					t.Errorf("asked for %s%s", r.Host, r.RequestURI)
+				}
+				test.handler(w, r)
+			}), nil)
+			err := c.Verify(t.Context(), "WWW.example.com")
+			fetched := name != "hung up" && name != "garbage answer"
+			if test.want == "" && err != nil || test.want != "" && (errors.Is(err, ErrKeyFile) != fetched || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), masked)) {
+				t.Errorf("%s: got %v; want %q", name, err, test.want)
 			}
-			test.handler(w, r)
-		}), nil)
-		err := c.Verify(t.Context(), "WWW.example.com")
-		fetched := name != "hung up" && name != "garbage answer"
-		if test.want == "" && err != nil || test.want != "" && (errors.Is(err, ErrKeyFile) != fetched || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), masked)) {
-			t.Errorf("%s: got %v; want %q", name, err, test.want)
-		}
-		if err != nil && strings.Contains(err.Error(), string(testKey)) {
-			t.Errorf("%s: the key is in %v", name, err)
-		}
+			if err != nil && strings.Contains(err.Error(), string(testKey)) {
+				t.Errorf("%s: the key is in %v", name, err)
+			}
+		})
 	}
 
 	c, _ := client(t, plain(string(testKey)), nil)
@@ -797,7 +821,9 @@ func TestTheLogHasTheResultsButNotTheKey(t *testing.T) {
 	})
 	_, _ = c.Submit(t.Context(), "https://www.example.com/a")
 	for _, status = range []int{302, 400, 403, 429, 500} {
-		_, _ = c.Submit(t.Context(), "https://www.example.com/a")
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			_, _ = c.Submit(t.Context(), "https://www.example.com/a")
+		})
 	}
 	c.keyLocation = nil
 	_, _ = c.Submit(t.Context(), "https://www.example.com/a", "https://a.example/", "https://b.example/1", "https://b.example/2")

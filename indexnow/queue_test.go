@@ -913,9 +913,11 @@ func TestAddRejectsWhatSubmitRejects(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, u := range []string{"", "a.example/catalog/1", "https://a.example/1", "https://b.example/catalog/1"} {
-		if problem := (*ampcors.ValueError)(nil); !errors.As(q.Add(u), &problem) {
-			t.Errorf("%q is accepted", u)
-		}
+		t.Run(u, func(t *testing.T) {
+			if problem := (*ampcors.ValueError)(nil); !errors.As(q.Add(u), &problem) {
+				t.Errorf("%q is accepted", u)
+			}
+		})
 	}
 }
 

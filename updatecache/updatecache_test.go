@@ -140,16 +140,18 @@ func TestCacheAcceptsFlushRequests(t *testing.T) {
 		"https://my-pub.com/a.png":                  "0-my--pub-com-0.cdn.ampproject.org/update-cache/c/s/my-pub.com/a.png?amp_action=flush&amp_ts=1795262400",
 		"https://www.example.com/a%2Fb//":           "www-example-com.cdn.ampproject.org/update-cache/c/s/www.example.com/a%2Fb//?amp_action=flush&amp_ts=1795262400",
 	} {
-		google := &cache{key: &toolboxKey().PublicKey}
-		c, clock := client(t, google, nil)
-		google.clock = clock
-		results, err := c.Flush(t.Context(), page)
-		if err != nil || !slices.Equal(results, []Result{{Cache: "google", Attempts: 1}}) {
-			t.Errorf("%s: got %+v, %v", page, results, err)
-		}
-		if len(google.seen) != 1 || !strings.HasPrefix(google.seen[0], want+"&amp_url_signature=") {
-			t.Errorf("%s: the cache was asked for %q; want %s", page, google.seen, want)
-		}
+		t.Run(page, func(t *testing.T) {
+			google := &cache{key: &toolboxKey().PublicKey}
+			c, clock := client(t, google, nil)
+			google.clock = clock
+			results, err := c.Flush(t.Context(), page)
+			if err != nil || !slices.Equal(results, []Result{{Cache: "google", Attempts: 1}}) {
+				t.Errorf("%s: got %+v, %v", page, results, err)
+			}
+			if len(google.seen) != 1 || !strings.HasPrefix(google.seen[0], want+"&amp_url_signature=") {
+				t.Errorf("%s: the cache was asked for %q; want %s", page, google.seen, want)
+			}
+		})
 	}
 }
 
@@ -246,41 +248,41 @@ func TestEachResponseIsReported(t *testing.T) {
 		message string // in the error
 		once    bool   // and there is no further attempt
 	}{
-		"signature":                      {google403("URL signature verification error."), ErrSignature, "URL signature verification error.", true},
-		"ingestion":                      {google403("Invalid public key due to ingestion error: 404"), ErrIngestion, "ingestion error: 404", true},
-		"signature, decoded":             {status(403, "<STYLE>*{}</STYLE>no permission to get URL /a ingestion of a signature. URL signature verification error."), ErrSignature, "URL signature verification error.", true},
-		"408":                            {status(408, ""), ErrServer, "408", false},
-		"403 without a reason":           {google403("That’s all we know."), ErrForbidden, "That’s all", true},
-		"403 with an empty body":         {status(403, ""), ErrForbidden, "", true},
-		"429":                            {status(429, "slow down"), ErrRateLimited, "slow down", false},
-		"500":                            {status(500, "<h1>oops</h1>"), ErrServer, `"oops"`, false},
-		"503":                            {status(503, ""), ErrServer, "", false},
-		"404":                            {status(404, ""), ErrUnexpected, "404", true},
-		"204":                            {status(204, ""), ErrUnexpected, "204", true},
-		"200 with a login page":          {status(200, "<html>Please log in"), ErrUnexpected, "log in", true},
-		"200 with an empty body":         {status(200, ""), ErrUnexpected, "200", true},
-		"200 with more than OK":          {status(200, "OK OK"), ErrUnexpected, "OK OK", true},
-		"200 with OK in a button":        {status(200, "<title>Log in</title><button>OK</button>"), ErrUnexpected, "OK", true},
-		"200 with a comment before OK":   {status(200, "<!-- not flushed -->OK"), ErrUnexpected, "OK", true},
-		"ingest":                         {google403("We could not ingest it."), ErrIngestion, "ingest", true},
-		"signature and ingestion":        {google403("Signature not verified: ingestion error."), ErrIngestion, "ingestion error", true},
-		"403 cut off":                    {cut(403, "<p>Your client"), io.ErrUnexpectedEOF, "is truncated", false},
-		"403 truncated after the reason": {cut(403, "URL signature verification error."), ErrSignature, "verification", true},
-		"garbage":                        {status(200, "\x00\xff<\x01"), ErrUnexpected, "200", true},
-		"endless": {func(w http.ResponseWriter, r *http.Request) {
+		"signature":                      {handler: google403("URL signature verification error."), want: ErrSignature, message: "URL signature verification error.", once: true},
+		"ingestion":                      {handler: google403("Invalid public key due to ingestion error: 404"), want: ErrIngestion, message: "ingestion error: 404", once: true},
+		"signature, decoded":             {handler: status(403, "<STYLE>*{}</STYLE>no permission to get URL /a ingestion of a signature. URL signature verification error."), want: ErrSignature, message: "URL signature verification error.", once: true},
+		"408":                            {handler: status(408, ""), want: ErrServer, message: "408", once: false},
+		"403 without a reason":           {handler: google403("That’s all we know."), want: ErrForbidden, message: "That’s all", once: true},
+		"403 with an empty body":         {handler: status(403, ""), want: ErrForbidden, message: "", once: true},
+		"429":                            {handler: status(429, "slow down"), want: ErrRateLimited, message: "slow down", once: false},
+		"500":                            {handler: status(500, "<h1>oops</h1>"), want: ErrServer, message: `"oops"`, once: false},
+		"503":                            {handler: status(503, ""), want: ErrServer, message: "", once: false},
+		"404":                            {handler: status(404, ""), want: ErrUnexpected, message: "404", once: true},
+		"204":                            {handler: status(204, ""), want: ErrUnexpected, message: "204", once: true},
+		"200 with a login page":          {handler: status(200, "<html>Please log in"), want: ErrUnexpected, message: "log in", once: true},
+		"200 with an empty body":         {handler: status(200, ""), want: ErrUnexpected, message: "200", once: true},
+		"200 with more than OK":          {handler: status(200, "OK OK"), want: ErrUnexpected, message: "OK OK", once: true},
+		"200 with OK in a button":        {handler: status(200, "<title>Log in</title><button>OK</button>"), want: ErrUnexpected, message: "OK", once: true},
+		"200 with a comment before OK":   {handler: status(200, "<!-- not flushed -->OK"), want: ErrUnexpected, message: "OK", once: true},
+		"ingest":                         {handler: google403("We could not ingest it."), want: ErrIngestion, message: "ingest", once: true},
+		"signature and ingestion":        {handler: google403("Signature not verified: ingestion error."), want: ErrIngestion, message: "ingestion error", once: true},
+		"403 cut off":                    {handler: cut(403, "<p>Your client"), want: io.ErrUnexpectedEOF, message: "is truncated", once: false},
+		"403 truncated after the reason": {handler: cut(403, "URL signature verification error."), want: ErrSignature, message: "verification", once: true},
+		"garbage":                        {handler: status(200, "\x00\xff<\x01"), want: ErrUnexpected, message: "200", once: true},
+		"endless": {handler: func(w http.ResponseWriter, r *http.Request) {
 			for err := error(nil); err == nil; {
 				_, err = io.WriteString(w, "OK   ")
 			}
-		}, nil, "is truncated", false},
-		"201 OK":   {status(201, "OK"), ErrUnexpected, "201", true},
-		"much":     {status(403, strings.Repeat("word ", 1000)), ErrForbidden, "word", true},
-		"redirect": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) }, ErrUnexpected, "302", true},
-		"truncated": {func(w http.ResponseWriter, r *http.Request) {
+		}, want: nil, message: "is truncated", once: false},
+		"201 OK":   {handler: status(201, "OK"), want: ErrUnexpected, message: "201", once: true},
+		"much":     {handler: status(403, strings.Repeat("word ", 1000)), want: ErrForbidden, message: "word", once: true},
+		"redirect": {handler: func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) }, want: ErrUnexpected, message: "302", once: true},
+		"truncated": {handler: func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Length", "3")
 			io.WriteString(w, "OK")
-		}, io.ErrUnexpectedEOF, "is truncated", false},
-		"no answer": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, io.EOF, "EOF", false},
-		"slow":      {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, nil, "Timeout", false},
+		}, want: io.ErrUnexpectedEOF, message: "is truncated", once: false},
+		"no answer": {handler: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, want: io.EOF, message: "EOF", once: false},
+		"slow":      {handler: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, want: nil, message: "Timeout", once: false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -378,10 +380,12 @@ func TestInvalidPagesAreRejectedBeforeSending(t *testing.T) {
 	t.Parallel()
 	c, _ := client(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("asked for %s", r.RequestURI) }), nil)
 	for _, page := range []string{"", "www.example.com", "https://127.0.0.1/", "https://www.example.com:8443/", "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/", "https://www.example.com/?amp_js_v=1", "https://www.example.com/?a&amp_ts=1", "https://www.example.com/?amp_action", "https://www.example.com/?amp_url_signature=x", "https://www.example.com/?amp%5Faction=x"} {
-		results, err := c.Flush(t.Context(), page)
-		if problem := (*ampcors.ValueError)(nil); !errors.As(err, &problem) || problem.Path != "page" || results != nil {
-			t.Errorf("%q: got %v, %v", page, results, err)
-		}
+		t.Run(page, func(t *testing.T) {
+			results, err := c.Flush(t.Context(), page)
+			if problem := (*ampcors.ValueError)(nil); !errors.As(err, &problem) || problem.Path != "page" || results != nil {
+				t.Errorf("%q: got %v, %v", page, results, err)
+			}
+		})
 	}
 }
 
@@ -393,18 +397,20 @@ func TestAnySignerWithAnRSAKey(t *testing.T) {
 		sign func(digest []byte) ([]byte, error)
 		want error
 	}{
-		"a service": {func(digest []byte) ([]byte, error) { return rsa.SignPKCS1v15(nil, key, crypto.SHA256, digest) }, nil},
-		"PSS":       {func(digest []byte) ([]byte, error) { return rsa.SignPSS(rand.Reader, key, crypto.SHA256, digest, nil) }, ErrSigner},
-		"nothing":   {func(digest []byte) ([]byte, error) { return nil, nil }, ErrSigner},
-		"down":      {func(digest []byte) ([]byte, error) { return nil, broken }, broken},
+		"a service": {sign: func(digest []byte) ([]byte, error) { return rsa.SignPKCS1v15(nil, key, crypto.SHA256, digest) }, want: nil},
+		"PSS":       {sign: func(digest []byte) ([]byte, error) { return rsa.SignPSS(rand.Reader, key, crypto.SHA256, digest, nil) }, want: ErrSigner},
+		"nothing":   {sign: func(digest []byte) ([]byte, error) { return nil, nil }, want: ErrSigner},
+		"down":      {sign: func(digest []byte) ([]byte, error) { return nil, broken }, want: broken},
 	} {
-		google := &cache{key: &key.PublicKey}
-		c, clock := client(t, google, func(cfg *Config) { cfg.Signer, cfg.Attempts = service{&key.PublicKey, test.sign}, 3 })
-		google.clock = clock
-		_, err := c.Flush(t.Context(), "https://www.example.com/")
-		if !errors.Is(err, test.want) || test.want != nil && (!errors.Is(err, ErrSigner) || len(google.seen) != 0) {
-			t.Errorf("%s: got %v after %d requests; want %v", name, err, len(google.seen), test.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			google := &cache{key: &key.PublicKey}
+			c, clock := client(t, google, func(cfg *Config) { cfg.Signer, cfg.Attempts = service{&key.PublicKey, test.sign}, 3 })
+			google.clock = clock
+			_, err := c.Flush(t.Context(), "https://www.example.com/")
+			if !errors.Is(err, test.want) || test.want != nil && (!errors.Is(err, ErrSigner) || len(google.seen) != 0) {
+				t.Errorf("%s: got %v after %d requests; want %v", name, err, len(google.seen), test.want)
+			}
+		})
 	}
 }
 
@@ -429,20 +435,22 @@ func TestParseKey(t *testing.T) {
 		data []byte
 		want string // "" means no error
 	}{
-		"PKCS #8":   {encode("PRIVATE KEY", pkcs8(key)), ""},
-		"PKCS #1":   {encode("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(key)), ""},
-		"nothing":   {nil, "not PEM"},
-		"garbage":   {[]byte("garbage"), "not PEM"},
-		"truncated": {encode("PRIVATE KEY", pkcs8(key)[:100]), "cannot be read"},
-		"encrypted": {encode("ENCRYPTED PRIVATE KEY", nil), `"ENCRYPTED PRIVATE KEY"; want`},
-		"public":    {encode("PUBLIC KEY", nil), `"PUBLIC KEY"; want`},
-		"elliptic":  {encode("PRIVATE KEY", pkcs8(elliptic)), "*ecdsa.PrivateKey; want RSA"},
-		"old":       {pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Headers: map[string]string{"Proc-Type": "4,ENCRYPTED"}}), "is encrypted"},
+		"PKCS #8":   {data: encode("PRIVATE KEY", pkcs8(key)), want: ""},
+		"PKCS #1":   {data: encode("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(key)), want: ""},
+		"nothing":   {data: nil, want: "not PEM"},
+		"garbage":   {data: []byte("garbage"), want: "not PEM"},
+		"truncated": {data: encode("PRIVATE KEY", pkcs8(key)[:100]), want: "cannot be read"},
+		"encrypted": {data: encode("ENCRYPTED PRIVATE KEY", nil), want: `"ENCRYPTED PRIVATE KEY"; want`},
+		"public":    {data: encode("PUBLIC KEY", nil), want: `"PUBLIC KEY"; want`},
+		"elliptic":  {data: encode("PRIVATE KEY", pkcs8(elliptic)), want: "*ecdsa.PrivateKey; want RSA"},
+		"old":       {data: pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Headers: map[string]string{"Proc-Type": "4,ENCRYPTED"}}), want: "is encrypted"},
 	} {
-		got, err := ParseKey(test.data)
-		if test.want == "" && (err != nil || !got.Equal(key)) || test.want != "" && (got != nil || err == nil || !strings.Contains(err.Error(), test.want)) {
-			t.Errorf("%s: got %v; want %q", name, err, test.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			got, err := ParseKey(test.data)
+			if test.want == "" && (err != nil || !got.Equal(key)) || test.want != "" && (got != nil || err == nil || !strings.Contains(err.Error(), test.want)) {
+				t.Errorf("%s: got %v; want %q", name, err, test.want)
+			}
+		})
 	}
 }
 
@@ -495,10 +503,12 @@ func TestAllConfigErrorsAreReported(t *testing.T) {
 		"Backoff \"-1ns\"":                                      {Signer: toolboxKey(), Backoff: -1},
 		"MaxWait \"-1ns\"":                                      {Signer: toolboxKey(), MaxWait: -1},
 	} {
-		c, err := New(cfg)
-		if problem := (*ampcors.ValueError)(nil); c != nil || !errors.As(err, &problem) || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v; want an error with %s", err, want)
-		}
+		t.Run(want, func(t *testing.T) {
+			c, err := New(cfg)
+			if problem := (*ampcors.ValueError)(nil); c != nil || !errors.As(err, &problem) || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v; want an error with %s", err, want)
+			}
+		})
 	}
 	_, err = New(Config{Caches: []ampcors.Cache{{}}, Attempts: -1, MaxWait: -1})
 	for _, want := range []string{"Signer", "Caches[0].id", "Caches[0].updateCache", "Attempts", "MaxWait"} {
@@ -556,9 +566,11 @@ func TestTheKeyIsServedAndVerified(t *testing.T) {
 		t.Errorf("POST: got %d, %v", resp.StatusCode, resp.Header)
 	}
 	for _, path := range []string{"/", KeyPath + "/", KeyPath + "x", "/.well-known/amphtml/", "/.well-known%2Famphtml/apikey.pub"} {
-		if resp, body := get("GET", path); resp.StatusCode != 404 || strings.Contains(body, "KEY") {
-			t.Errorf("%s: got %d, %q", path, resp.StatusCode, body)
-		}
+		t.Run(path, func(t *testing.T) {
+			if resp, body := get("GET", path); resp.StatusCode != 404 || strings.Contains(body, "KEY") {
+				t.Errorf("%s: got %d, %q", path, resp.StatusCode, body)
+			}
+		})
 	}
 
 	key := func(public any, blockType string) string {
@@ -579,43 +591,45 @@ func TestTheKeyIsServedAndVerified(t *testing.T) {
 		handler http.HandlerFunc
 		want    string // "" means no error
 	}{
-		"the handler":          {c.KeyHandler().ServeHTTP, ""},
-		"as openssl writes it": {plain("\n" + strings.ReplaceAll(body, "\n", "\r\n") + "\n"), ""},
-		"missing":              {http.NotFound, "404"},
-		"redirect": {func(w http.ResponseWriter, r *http.Request) {
+		"the handler":          {handler: c.KeyHandler().ServeHTTP, want: ""},
+		"as openssl writes it": {handler: plain("\n" + strings.ReplaceAll(body, "\n", "\r\n") + "\n"), want: ""},
+		"missing":              {handler: http.NotFound, want: "404"},
+		"redirect": {handler: func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "https://example.com"+KeyPath, http.StatusMovedPermanently)
-		}, `a redirect to "https://example.com/`},
-		"a page": {plain("<html>"), `Content-Type is "text/html`},
-		"octet stream": {func(w http.ResponseWriter, r *http.Request) {
+		}, want: `a redirect to "https://example.com/`},
+		"a page": {handler: plain("<html>"), want: `Content-Type is "text/html`},
+		"octet stream": {handler: func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/octet-stream")
 			io.WriteString(w, body)
-		}, `Content-Type is "application/octet-stream"`},
-		"garbage": {plain("garbage"), `"garbage" is not PEM`},
-		"empty":   {func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Content-Type", "text/plain") }, `"" is not PEM`},
-		"endless": {plain(strings.Repeat("a", 1<<20)), "longer than 65536"},
-		"truncated": {func(w http.ResponseWriter, r *http.Request) {
+		}, want: `Content-Type is "application/octet-stream"`},
+		"garbage": {handler: plain("garbage"), want: `"garbage" is not PEM`},
+		"empty":   {handler: func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Content-Type", "text/plain") }, want: `"" is not PEM`},
+		"endless": {handler: plain(strings.Repeat("a", 1<<20)), want: "longer than 65536"},
+		"truncated": {handler: func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Length", "1000")
 			io.WriteString(w, body)
-		}, "is truncated"},
-		"hung up":          {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "EOF"},
-		"PKCS #1":          {plain(string(pem.EncodeToMemory(&pem.Block{Type: "RSA PUBLIC KEY", Bytes: x509.MarshalPKCS1PublicKey(&toolboxKey().PublicKey)}))), `"RSA PUBLIC KEY"`},
-		"the private key":  {plain(string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY"}))), `"RSA PRIVATE KEY"`},
-		"not a key":        {plain(string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: []byte("x")}))), "not a public key"},
-		"two keys":         {plain(body + body), "besides one PEM block"},
-		"junk before":      {plain("-----BEGIN junk\n" + body), "besides one PEM block"},
-		"a key after text": {plain("our key:\n" + body), "besides one PEM block"},
-		"another key":      {plain(key(&other.PublicKey, "PUBLIC KEY")), "another key"},
+		}, want: "is truncated"},
+		"hung up":          {handler: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, want: "EOF"},
+		"PKCS #1":          {handler: plain(string(pem.EncodeToMemory(&pem.Block{Type: "RSA PUBLIC KEY", Bytes: x509.MarshalPKCS1PublicKey(&toolboxKey().PublicKey)}))), want: `"RSA PUBLIC KEY"`},
+		"the private key":  {handler: plain(string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY"}))), want: `"RSA PRIVATE KEY"`},
+		"not a key":        {handler: plain(string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: []byte("x")}))), want: "not a public key"},
+		"two keys":         {handler: plain(body + body), want: "besides one PEM block"},
+		"junk before":      {handler: plain("-----BEGIN junk\n" + body), want: "besides one PEM block"},
+		"a key after text": {handler: plain("our key:\n" + body), want: "besides one PEM block"},
+		"another key":      {handler: plain(key(&other.PublicKey, "PUBLIC KEY")), want: "another key"},
 	} {
-		c, _ := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.Host != "www.example.com" || r.URL.Path != KeyPath {
-				t.Errorf("asked for %s%s", r.Host, r.URL)
+		t.Run(fmt.Sprintf("%.40s", name), func(t *testing.T) {
+			c, _ := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Host != "www.example.com" || r.URL.Path != KeyPath {
+					t.Errorf("asked for %s%s", r.Host, r.URL)
+				}
+				test.handler(w, r)
+			}), nil)
+			err := c.Verify(t.Context(), "WWW.Example.com")
+			if test.want == "" && err != nil || test.want != "" && (errors.Is(err, ErrKeyFile) == (name == "hung up") || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "https://www.example.com"+KeyPath)) {
+				t.Errorf("%s: got %v; want %q", name, err, test.want)
 			}
-			test.handler(w, r)
-		}), nil)
-		err := c.Verify(t.Context(), "WWW.Example.com")
-		if test.want == "" && err != nil || test.want != "" && (errors.Is(err, ErrKeyFile) == (name == "hung up") || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "https://www.example.com"+KeyPath)) {
-			t.Errorf("%s: got %v; want %q", name, err, test.want)
-		}
+		})
 	}
 
 	err = c.Verify(t.Context(), "www.example.com", "https://www.example.com", "example.org")
@@ -815,13 +829,15 @@ func TestTheSignedURLIsSentUnchanged(t *testing.T) {
 	google.clock = clock
 	for r := range rune(0x80) {
 		for _, tail := range []string{"/a%2Fb%41" + string(r) + "/", "/?a" + string(r) + "%zz", "//" + string(r) + "//?"} {
-			page := "https://www.example.com" + tail
-			if r < ' ' || r == '\\' && !strings.Contains(tail, "?a") || r == '%' && !strings.Contains(tail, "?a") {
-				continue // not a valid URL, or one that net/http's server rejects
-			}
-			if _, err := c.Flush(t.Context(), page); err != nil {
-				t.Errorf("%q: %v", page, err)
-			}
+			t.Run(tail, func(t *testing.T) {
+				page := "https://www.example.com" + tail
+				if r < ' ' || r == '\\' && !strings.Contains(tail, "?a") || r == '%' && !strings.Contains(tail, "?a") {
+					return // not a valid URL, or one that net/http's server rejects
+				}
+				if _, err := c.Flush(t.Context(), page); err != nil {
+					t.Errorf("%q: %v", page, err)
+				}
+			})
 		}
 	}
 	sent := ""
@@ -896,13 +912,15 @@ func TestA101DoesNotHang(t *testing.T) {
 func TestAnswersAreReadInLinearTime(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{"<style>", "<style></style>", "<", "<STYLE ", "&lt;", "</"} {
-		c, _ := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			w.WriteHeader(403)
-			io.WriteString(w, strings.Repeat(body, (64<<10)/len(body)))
-		}), nil)
-		if _, err := c.Flush(t.Context(), "https://www.example.com/"); !errors.Is(err, ErrForbidden) || len(err.Error()) > 600 {
-			t.Errorf("got %v", err)
-		}
+		t.Run(body, func(t *testing.T) {
+			c, _ := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.WriteHeader(403)
+				io.WriteString(w, strings.Repeat(body, (64<<10)/len(body)))
+			}), nil)
+			if _, err := c.Flush(t.Context(), "https://www.example.com/"); !errors.Is(err, ErrForbidden) || len(err.Error()) > 600 {
+				t.Errorf("got %v", err)
+			}
+		})
 	}
 }
 

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"image/color"
 	"math"
+	"time"
 
 	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
@@ -15,8 +17,8 @@ import (
 
 // The background is transparent, and the colors are readable on light and on dark pages.
 var (
-	ink  = color.RGBA{0x7d, 0x85, 0x90, 0xff}
-	grid = color.RGBA{0x7d, 0x85, 0x90, 0x40}
+	ink  = color.NRGBA{0x7d, 0x85, 0x90, 0xff}
+	grid = color.NRGBA{0x7d, 0x85, 0x90, 0x48}
 
 	// From the palette of Okabe and Ito, for readers who are color-blind.
 	colors = map[string]color.Color{
@@ -35,7 +37,7 @@ type panel struct {
 }
 
 var panels = []panel{
-	{"time of an allowed request", "Serial/case=allowed/publishers=%d", duration},
+	{"time of an allowed request", "Serial/case=allowed/publishers=%d", period},
 	{"memory of the policy", "Memory/publishers=%d", size},
 }
 
@@ -53,18 +55,20 @@ func (res *results) svg() ([]byte, error) {
 			return nil, err
 		}
 	}
-	tiles := draw.Tiles{Rows: 1, Cols: len(plots), PadX: vg.Millimeter * 6, PadTop: vg.Millimeter, PadBottom: vg.Millimeter, PadRight: vg.Millimeter * 3}
+	tiles := draw.Tiles{Rows: 1, Cols: len(plots), PadX: vg.Millimeter * 6, PadTop: vg.Millimeter, PadBottom: vg.Millimeter, PadLeft: vg.Millimeter * 2, PadRight: vg.Millimeter * 3}
 	for i, c := range plot.Align([][]*plot.Plot{plots}, tiles, draw.New(canvas))[0] {
 		plots[i].Draw(c)
 	}
 	var b bytes.Buffer
 	_, err := canvas.WriteTo(&b)
-	return b.Bytes(), err
+	// Few readers have the font by which the plot was laid out.
+	return bytes.ReplaceAll(b.Bytes(), []byte("Liberation Sans"), []byte("Liberation Sans,Arial,Helvetica,sans-serif")), err
 }
 
 func (res *results) panel(p panel, hasLegend bool) (*plot.Plot, error) {
+	plot.DefaultFont = font.Font{Typeface: "Liberation", Variant: "Sans"}
 	out := plot.New()
-	out.BackgroundColor = color.Transparent
+	out.BackgroundColor = nil
 	out.Title.Text = p.title
 	out.Title.TextStyle.Color = ink
 	out.X.Label.Text = "publishers"
@@ -72,8 +76,8 @@ func (res *results) panel(p panel, hasLegend bool) (*plot.Plot, error) {
 		axis.Color, axis.Label.TextStyle.Color, axis.Tick.Color, axis.Tick.Label.Color = ink, ink, ink, ink
 		axis.Scale = plot.LogScale{}
 	}
-	out.X.Tick.Marker = ticks(count)
-	out.Y.Tick.Marker = ticks(p.format)
+	out.X.Tick.Marker = ticks{step: 2, format: count}
+	out.Y.Tick.Marker = ticks{step: 1, format: p.format}
 	lines := plotter.NewGrid()
 	lines.Vertical.Color, lines.Horizontal.Color = grid, grid
 	out.Add(lines)
@@ -98,6 +102,7 @@ func (res *results) panel(p panel, hasLegend bool) (*plot.Plot, error) {
 			out.Legend.Add(peers[i], line, dots)
 		}
 	}
+	out.Y.Min, out.Y.Max = math.Pow(10, math.Floor(math.Log10(out.Y.Min))), math.Pow(10, math.Ceil(math.Log10(out.Y.Max)))
 	out.Legend.Top, out.Legend.Left = true, true
 	out.Legend.TextStyle.Color = ink
 	out.Legend.XOffs, out.Legend.Padding = vg.Millimeter*2, vg.Millimeter*0.6
@@ -105,14 +110,22 @@ func (res *results) panel(p panel, hasLegend bool) (*plot.Plot, error) {
 }
 
 // ticks marks the powers of ten, and labels them with the format.
-type ticks func(float64) string
+type ticks struct {
+	step   float64 // between powers
+	format func(float64) string
+}
 
-func (format ticks) Ticks(low, high float64) (marks []plot.Tick) {
-	for power := math.Floor(math.Log10(low)); power <= math.Ceil(math.Log10(high)); power++ {
+func (t ticks) Ticks(low, high float64) (marks []plot.Tick) {
+	for power := math.Round(math.Log10(low)); power <= math.Log10(high)+0.01; power += t.step {
 		value := math.Pow(10, power)
-		marks = append(marks, plot.Tick{Value: value, Label: format(value)})
+		marks = append(marks, plot.Tick{Value: value, Label: t.format(value)})
 	}
 	return marks
+}
+
+// period formats a power of ten in seconds.
+func period(seconds float64) string {
+	return time.Duration(math.Round(seconds * 1e9)).String()
 }
 
 // size formats bytes.

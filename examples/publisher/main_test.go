@@ -121,23 +121,27 @@ func TestThePageShowsTheDecisionOnAnyOrigin(t *testing.T) {
 	}
 	allowed := 0
 	for _, s := range append(samples(), sample{"Markup", `"><script>alert(1)</script>`}, sample{"Empty", ""}) {
-		d := mw.CheckOrigin(s.Origin)
-		if d.Allowed {
-			allowed++
-		}
-		status, body := get(s.Link())
-		want := map[bool]string{true: "Allowed: ", false: "Denied: "}[d.Allowed] + d.Reason.String()
-		if status != 200 || !strings.Contains(body, want) || strings.Contains(body, "<script") {
-			t.Errorf("%s: status %d; want %q in\n%s", s.Title, status, want, body)
-		}
+		t.Run(s.Title, func(t *testing.T) {
+			d := mw.CheckOrigin(s.Origin)
+			if d.Allowed {
+				allowed++
+			}
+			status, body := get(s.Link())
+			want := map[bool]string{true: "Allowed: ", false: "Denied: "}[d.Allowed] + d.Reason.String()
+			if status != 200 || !strings.Contains(body, want) || strings.Contains(body, "<script") {
+				t.Errorf("%s: status %d; want %q in\n%s", s.Title, status, want, body)
+			}
+		})
 	}
 	if allowed != 6 {
 		t.Errorf("%d of the samples are allowed; want the first 6", allowed)
 	}
 	for _, typed := range []string{"www.example.com", "+www.example.com%20"} {
-		if _, body := get("/?origin=" + typed); !strings.Contains(body, `value="https://www.example.com"`) || !strings.Contains(body, "Allowed: own origin") {
-			t.Errorf("a host without a scheme is not completed:\n%s", body)
-		}
+		t.Run(typed, func(t *testing.T) {
+			if _, body := get("/?origin=" + typed); !strings.Contains(body, `value="https://www.example.com"`) || !strings.Contains(body, "Allowed: own origin") {
+				t.Errorf("a host without a scheme is not completed:\n%s", body)
+			}
+		})
 	}
 	if status, _ := get("/elsewhere"); status != 404 {
 		t.Errorf("/elsewhere: status %d", status)

@@ -28,9 +28,11 @@ func TestNotifyShowsTheWholePath(t *testing.T) {
 		`receives, from this program`:      6,
 		`[0-9a-f]{32}`:                     0,
 	} {
-		if got := len(regexp.MustCompile(pattern).FindAllString(out.String(), -1)); got != want {
-			t.Errorf("%s: %d times; want %d, in\n%s", pattern, got, want, &out)
-		}
+		t.Run(pattern, func(t *testing.T) {
+			if got := len(regexp.MustCompile(pattern).FindAllString(out.String(), -1)); got != want {
+				t.Errorf("%s: %d times; want %d, in\n%s", pattern, got, want, &out)
+			}
+		})
 	}
 }
 

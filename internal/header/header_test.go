@@ -17,9 +17,11 @@ func TestIsCORS(t *testing.T) {
 		"Vary":                                   false,
 		"":                                       false,
 	} {
-		if got := IsCORS(key); got != want {
-			t.Errorf("IsCORS(%q) = %t", key, got)
-		}
+		t.Run(key, func(t *testing.T) {
+			if got := IsCORS(key); got != want {
+				t.Errorf("IsCORS(%q) = %t", key, got)
+			}
+		})
 	}
 }
 

@@ -124,12 +124,12 @@ func TestMemoryForgetsInTime(t *testing.T) {
 		a, b, isAnswered bool
 		stale            bool
 	}{
-		{104, true, true, true, true},
-		{105, true, false, true, true},
-		{109, true, false, true, true},
-		{110, false, false, false, true},
-		{129, false, false, false, true},
-		{130, false, false, false, false},
+		{now: 104, a: true, b: true, isAnswered: true, stale: true},
+		{now: 105, a: true, b: false, isAnswered: true, stale: true},
+		{now: 109, a: true, b: false, isAnswered: true, stale: true},
+		{now: 110, a: false, b: false, isAnswered: false, stale: true},
+		{now: 129, a: false, b: false, isAnswered: false, stale: true},
+		{now: 130, a: false, b: false, isAnswered: false, stale: false},
 	} {
 		a := m.name("a", test.now) != nil
 		name, isA := m.answer(question{key: "a", name: "a"}, test.now)

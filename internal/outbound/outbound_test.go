@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -25,9 +26,11 @@ func TestTextReturnsReadableText(t *testing.T) {
 		"&lt;a&gt;&amp;b": "<a>&b",
 		"a\xffb":          "a\uFFFDb",
 	} {
-		if got := (Answer{Body: []byte(body)}).Text(); got != want {
-			t.Errorf("%q: got %q; want %q", body, got, want)
-		}
+		t.Run(body, func(t *testing.T) {
+			if got := (Answer{Body: []byte(body)}).Text(); got != want {
+				t.Errorf("%q: got %q; want %q", body, got, want)
+			}
+		})
 	}
 }
 
@@ -41,19 +44,23 @@ func TestShorten(t *testing.T) {
 		strings.Repeat(" ", 1000) + "a":     "a",
 		"a" + strings.Repeat("\uFFFD", 100): "a" + strings.Repeat("\uFFFD", 98) + "…",
 	} {
-		if got := Shorten(text); got != want || len(got) > 300 || !utf8.ValidString(got) {
-			t.Errorf("%.20q: got %q", text, got)
-		}
+		t.Run(fmt.Sprintf("%.40s", text), func(t *testing.T) {
+			if got := Shorten(text); got != want || len(got) > 300 || !utf8.ValidString(got) {
+				t.Errorf("%.20q: got %q", text, got)
+			}
+		})
 	}
 }
 
 func TestClientHasATimeoutAndFollowsNoRedirect(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[time.Duration]time.Duration{0: timeout, -1: timeout, time.Second: time.Second} {
-		theirs := &http.Client{Timeout: given}
-		if ours := Client(theirs); ours.Timeout != want || ours.CheckRedirect(nil, nil) != http.ErrUseLastResponse || theirs.CheckRedirect != nil || theirs.Timeout != given {
-			t.Errorf("%v: got %v", given, ours.Timeout)
-		}
+		t.Run(fmt.Sprint(given), func(t *testing.T) {
+			theirs := &http.Client{Timeout: given}
+			if ours := Client(theirs); ours.Timeout != want || ours.CheckRedirect(nil, nil) != http.ErrUseLastResponse || theirs.CheckRedirect != nil || theirs.Timeout != given {
+				t.Errorf("%v: got %v", given, ours.Timeout)
+			}
+		})
 	}
 	if Client(nil).Timeout != timeout {
 		t.Error("the default client has another timeout")

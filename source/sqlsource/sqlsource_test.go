@@ -84,45 +84,47 @@ func TestStatementsUseTheConfig(t *testing.T) {
 		table                      Config
 		byDomain, byPrefix, update string
 	}{
-		{Config{},
-			"SELECT domain FROM publishers WHERE domain = $1",
-			"SELECT domain FROM publishers WHERE fallback_prefix = $1",
-			"UPDATE publishers SET fallback_prefix = CASE domain WHEN $1 THEN $2 WHEN $3 THEN $4 END WHERE fallback_prefix IS NULL AND domain IN ($5, $6)"},
-		{Config{Table: "cms.sites", DomainColumn: "host", PrefixColumn: "amp_hash", Condition: "active OR plan = 'paid'", Placeholder: "?"},
-			"SELECT host FROM cms.sites WHERE host = ? AND (active OR plan = 'paid'\n)",
-			"SELECT host FROM cms.sites WHERE amp_hash = ? AND (active OR plan = 'paid'\n)",
-			"UPDATE cms.sites SET amp_hash = CASE host WHEN ? THEN ? WHEN ? THEN ? END WHERE amp_hash IS NULL AND host IN (?, ?)"},
-		{Config{Placeholder: "@p1"},
-			"SELECT domain FROM publishers WHERE domain = @p1",
-			"SELECT domain FROM publishers WHERE fallback_prefix = @p1",
-			"UPDATE publishers SET fallback_prefix = CASE domain WHEN @p1 THEN @p2 WHEN @p3 THEN @p4 END WHERE fallback_prefix IS NULL AND domain IN (@p5, @p6)"},
+		{table: Config{},
+			byDomain: "SELECT domain FROM publishers WHERE domain = $1",
+			byPrefix: "SELECT domain FROM publishers WHERE fallback_prefix = $1",
+			update:   "UPDATE publishers SET fallback_prefix = CASE domain WHEN $1 THEN $2 WHEN $3 THEN $4 END WHERE fallback_prefix IS NULL AND domain IN ($5, $6)"},
+		{table: Config{Table: "cms.sites", DomainColumn: "host", PrefixColumn: "amp_hash", Condition: "active OR plan = 'paid'", Placeholder: "?"},
+			byDomain: "SELECT host FROM cms.sites WHERE host = ? AND (active OR plan = 'paid'\n)",
+			byPrefix: "SELECT host FROM cms.sites WHERE amp_hash = ? AND (active OR plan = 'paid'\n)",
+			update:   "UPDATE cms.sites SET amp_hash = CASE host WHEN ? THEN ? WHEN ? THEN ? END WHERE amp_hash IS NULL AND host IN (?, ?)"},
+		{table: Config{Placeholder: "@p1"},
+			byDomain: "SELECT domain FROM publishers WHERE domain = @p1",
+			byPrefix: "SELECT domain FROM publishers WHERE fallback_prefix = @p1",
+			update:   "UPDATE publishers SET fallback_prefix = CASE domain WHEN @p1 THEN @p2 WHEN @p3 THEN @p4 END WHERE fallback_prefix IS NULL AND domain IN (@p5, @p6)"},
 	} {
-		f, s := newFake(t, test.table)
-		f.rows = []string{"a.example", "b.example"}
-		if ok, err := s.HasPublisher(t.Context(), "b.example"); !ok || err != nil {
-			t.Error(ok, err)
-		}
-		hash, _ := ampcors.FallbackPrefix("b.example")
-		if domain, err := s.PublisherByPrefix(t.Context(), hash); domain != "b.example" || err != nil {
-			t.Error(domain, err)
-		}
-		if n, err := s.FillPrefixes(t.Context()); n != 2 || err != nil {
-			t.Error(n, err)
-		}
-		if err := s.Ping(t.Context()); err != nil {
-			t.Error(err)
-		}
-		if len(f.statements) != 6 || f.statements[0] != test.byDomain || f.statements[1] != test.byPrefix || f.statements[3] != test.update {
-			t.Errorf("%q", f.statements)
-		}
-		hashA, _ := ampcors.FallbackPrefix("a.example")
-		var args []any
-		for _, a := range f.args[3] {
-			args = append(args, a.Value)
-		}
-		if want := []any{"a.example", hashA, "b.example", hash, "a.example", "b.example"}; !reflect.DeepEqual(args, want) {
-			t.Errorf("%q", args)
-		}
+		t.Run(test.byDomain, func(t *testing.T) {
+			f, s := newFake(t, test.table)
+			f.rows = []string{"a.example", "b.example"}
+			if ok, err := s.HasPublisher(t.Context(), "b.example"); !ok || err != nil {
+				t.Error(ok, err)
+			}
+			hash, _ := ampcors.FallbackPrefix("b.example")
+			if domain, err := s.PublisherByPrefix(t.Context(), hash); domain != "b.example" || err != nil {
+				t.Error(domain, err)
+			}
+			if n, err := s.FillPrefixes(t.Context()); n != 2 || err != nil {
+				t.Error(n, err)
+			}
+			if err := s.Ping(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if len(f.statements) != 6 || f.statements[0] != test.byDomain || f.statements[1] != test.byPrefix || f.statements[3] != test.update {
+				t.Errorf("%q", f.statements)
+			}
+			hashA, _ := ampcors.FallbackPrefix("a.example")
+			var args []any
+			for _, a := range f.args[3] {
+				args = append(args, a.Value)
+			}
+			if want := []any{"a.example", hashA, "b.example", hash, "a.example", "b.example"}; !reflect.DeepEqual(args, want) {
+				t.Errorf("%q", args)
+			}
+		})
 	}
 }
 
@@ -169,26 +171,28 @@ func TestAnErrorIsNeverANegativeAnswer(t *testing.T) {
 		"a NULL":  func(f *fake) { f.rows = []string{"NULL"} },
 		"context": nil,
 	} {
-		f, s := newFake(t, Config{})
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		if fail == nil {
-			cancel()
-		} else {
-			fail(f)
-		}
-		if ok, err := s.HasPublisher(ctx, "a.example"); ok || err == nil {
-			t.Errorf("%s: %t, %v", name, ok, err)
-		}
-		if domain, err := s.PublisherByPrefix(ctx, "a"); domain != "" || err == nil {
-			t.Errorf("%s: %q, %v", name, domain, err)
-		}
-		if n, err := s.FillPrefixes(ctx); n != 0 || err == nil {
-			t.Errorf("%s: %d, %v", name, n, err)
-		}
-		if err := s.Ping(ctx); err == nil || !strings.Contains(err.Error(), "WHERE fallback_prefix = $1: ") {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			f, s := newFake(t, Config{})
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if fail == nil {
+				cancel()
+			} else {
+				fail(f)
+			}
+			if ok, err := s.HasPublisher(ctx, "a.example"); ok || err == nil {
+				t.Errorf("%s: %t, %v", name, ok, err)
+			}
+			if domain, err := s.PublisherByPrefix(ctx, "a"); domain != "" || err == nil {
+				t.Errorf("%s: %q, %v", name, domain, err)
+			}
+			if n, err := s.FillPrefixes(ctx); n != 0 || err == nil {
+				t.Errorf("%s: %d, %v", name, n, err)
+			}
+			if err := s.Ping(ctx); err == nil || !strings.Contains(err.Error(), "WHERE fallback_prefix = $1: ") {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
 	}
 }
 

@@ -54,6 +54,9 @@ func run(t *testing.T, dir, line string, env ...string) {
 // TestREADMEsProgramRuns builds and starts the README's program, at a free port, and
 // asks it as a cache's page would.
 func TestREADMEsProgramRuns(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it builds programs, which takes seconds")
+	}
 	t.Parallel()
 	program := blocks(t, readme(t), "go")[0]
 	listener, err := net.Listen("tcp", "localhost:0")
@@ -127,6 +130,9 @@ func TestREADMEsCommandsAreRun(t *testing.T) {
 // TestACheckoutCanBeUsed installs ampcors as the README says, for the README's program, and for
 // one that imports every module that the README names.
 func TestACheckoutCanBeUsed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it builds programs, which takes seconds")
+	}
 	t.Parallel()
 	install := blocks(t, readme(t), "sh")[0]
 	root, err := filepath.Abs(".")

@@ -12,7 +12,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -351,17 +350,17 @@ func TestASignalAppliesTheFileAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(write(t, map[string]string{"c.json": listing("a.example")}), "c.json")
 		w := startWatching(t, path, time.Hour)
-		w.reload <- syscall.SIGHUP
+		w.reload <- os.Interrupt
 		w.waitForLog(1, "is applied")
 		if !w.allows("a.example") {
 			t.Error("not applied")
 		}
-		w.reload <- syscall.SIGHUP
+		w.reload <- os.Interrupt
 		w.waitForLog(2, "is applied") // even without a change: the operator wants to see it
 		writeFile(t, path, "{")
-		w.reload <- syscall.SIGHUP
+		w.reload <- os.Interrupt
 		w.waitForLog(3, "not applied")
-		w.reload <- syscall.SIGHUP
+		w.reload <- os.Interrupt
 		w.waitForLog(4, "not applied")
 		close(w.reload) // is no signal
 		w.waitForLog(4, "not applied")

@@ -483,6 +483,7 @@ func TestAllConfigErrorsAreReported(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	tooLarge := int64(1)<<31 + 1 // negative where an int has 32 bits
 	for want, cfg := range map[string]Config{
 		"Signer \"\" is missing":                                {},
 		"*rsa.PrivateKey\" has no public key":                   {Signer: (*rsa.PrivateKey)(nil)},
@@ -492,7 +493,7 @@ func TestAllConfigErrorsAreReported(t *testing.T) {
 		"not valid for RSA; want an RSA key":                    {Signer: service{public: &rsa.PublicKey{N: new(big.Int).Neg(toolboxKey().N), E: 65537}}},
 		"is not valid for RSA; want":                            {Signer: service{public: &rsa.PublicKey{N: toolboxKey().N, E: 65538}}},
 		"that is not valid for RSA; want":                       {Signer: service{public: &rsa.PublicKey{N: toolboxKey().N, E: 1}}},
-		"key that is not valid for RSA; want":                   {Signer: service{public: &rsa.PublicKey{N: toolboxKey().N, E: 1<<31 + 1}}},
+		"key that is not valid for RSA; want":                   {Signer: service{public: &rsa.PublicKey{N: toolboxKey().N, E: int(tooLarge)}}},
 		"has a public key that is not valid for RSA":            {Signer: service{public: &rsa.PublicKey{N: new(big.Int).Lsh(big.NewInt(1), 2048), E: 65537}}},
 		"RSA, 1024 bits":                                        {Signer: short},
 		"Caches \"\" names no cache":                            {Signer: toolboxKey(), Caches: []ampcors.Cache{}},

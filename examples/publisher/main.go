@@ -102,10 +102,10 @@ func run(ctx context.Context, addr, file string, out io.Writer) error {
 	base := "http://" + listener.Addr().String()
 	if file != "" {
 		reload := make(chan os.Signal, 1)
-		signal.Notify(reload, syscall.SIGHUP)
+		notifyReload(reload)
 		defer signal.Stop(reload)
 		go configfile.NewWatcher(file, mw, configfile.WatcherConfig{Reload: reload}).Run(ctx)
-		fmt.Fprintf(out, "Configured by %s. Edit it; a change is applied within two seconds, or at once with kill -HUP %d\n", file, os.Getpid())
+		fmt.Fprintf(out, "Configured by %s. Edit it; a change is applied within two seconds%s.\n", file, reloadHint())
 	}
 	fmt.Fprintf(out, "A publisher's API is at %s/api/. Open %s/ to see how an Origin is decided.\n", base, base)
 	if file == "" { // with another configuration, their results may differ

@@ -350,9 +350,15 @@ func TestInventedOriginsDoNotEvictOrExceedTheRate(t *testing.T) {
 			t.Error("the rate limit was not reached")
 		}
 
-		// Invented prefixes do not evict the others either.
-		s.add("xn--bcher-kva.ch")
-		time.Sleep(time.Second)
+	})
+}
+
+// Invented prefixes evict no prefix of a publisher.
+func TestInventedPrefixesAreNotRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const size = 100
+		s := newSetSource("xn--bcher-kva.ch")
+		m := newMiddleware(t, ampcors.Config{Source: s, Lookup: ampcors.Lookup{MaxEntries: size, MaxRate: 50, TTL: time.Hour}})
 		wantReason(t, m, idnOrigin, ampcors.ReasonCacheOrigin)
 		prefixes := m.SourceStats().Prefixes
 		for i := range size {
@@ -1015,8 +1021,7 @@ func TestNoRevokedPublisherIsAllowedAfterForget(t *testing.T) {
 func TestChangesThatANotifierReportsTakeEffect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := notifyingSource{newSetSource("www.example.com")}
-		cfg := ampcors.Config{Source: s}
-		m := newMiddleware(t, cfg)
+		m := newMiddleware(t, ampcors.Config{Source: s})
 		wantReason(t, m, hashOrigin, ampcors.ReasonCacheOriginHash)
 		wantReason(t, m, otherOrigin, ampcors.ReasonPublisherNotAllowed)
 		s.remove("www.example.com")
@@ -1024,8 +1029,16 @@ func TestChangesThatANotifierReportsTakeEffect(t *testing.T) {
 		s.notify("www.example.com", "other.example")
 		wantReason(t, m, hashOrigin, ampcors.ReasonHashNotKnown)
 		wantReason(t, m, otherOrigin, ampcors.ReasonCacheOrigin)
+	})
+}
 
-		// Called without domains, it may have missed any change.
+// A Notifier that reports no domains may have missed any change.
+func TestANotificationWithoutDomainsExpiresEverything(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := notifyingSource{newSetSource("other.example")}
+		m := newMiddleware(t, ampcors.Config{Source: s})
+		wantReason(t, m, hashOrigin, ampcors.ReasonHashNotKnown)
+		wantReason(t, m, otherOrigin, ampcors.ReasonCacheOrigin)
 		s.add("www.example.com")
 		s.remove("other.example")
 		s.notify()
@@ -1037,10 +1050,14 @@ func TestChangesThatANotifierReportsTakeEffect(t *testing.T) {
 			t.Errorf("%+v; it was confirmed before", d)
 		}
 		wantReason(t, m, otherOrigin, ampcors.ReasonSourceUnavailable)
+	})
+}
 
-		// The answer of a lookup that began before the change is not used.
-		s.fail(nil)
-		time.Sleep(openFor)
+// Neither the request that began such a lookup nor a later one gets its answer.
+func TestALookupFromBeforeANotificationDoesNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := notifyingSource{newSetSource("www.example.com")}
+		m := newMiddleware(t, ampcors.Config{Source: s})
 		hold := make(chan struct{})
 		s.hold = hold
 		go m.CheckOrigin(ownOrigin)
@@ -1048,36 +1065,35 @@ func TestChangesThatANotifierReportsTakeEffect(t *testing.T) {
 		s.remove("www.example.com")
 		s.notify()
 		s.hold = nil
-		close(hold)
-		synctest.Wait()
-		wantReason(t, m, ownOrigin, ampcors.ReasonUnknownHost)
-
-		// A later request does not wait for such a lookup either.
-		s.add("www.example.com")
-		time.Sleep(time.Minute)
-		hold = make(chan struct{})
-		s.hold = hold
-		go m.CheckOrigin(ownOrigin)
-		synctest.Wait()
-		s.remove("www.example.com")
-		s.notify()
-		s.hold = nil
 		wantReason(t, m, ownOrigin, ampcors.ReasonUnknownHost)
 		close(hold)
 		synctest.Wait()
 		wantReason(t, m, ownOrigin, ampcors.ReasonUnknownHost)
+	})
+}
 
-		// Names need not be canonical. An invalid one counts as a call without domains.
-		for _, name := range []string{"WWW.Example.com", "https://www.example.com"} {
-			s.add("www.example.com")
-			s.notify()
-			wantReason(t, m, ownOrigin, ampcors.ReasonOwnOrigin)
-			s.remove("www.example.com")
-			s.notify(name)
-			wantReason(t, m, ownOrigin, ampcors.ReasonUnknownHost)
-		}
+// Reported names need not be canonical. An invalid one counts as a call without domains.
+func TestReportedNamesNeedNotBeCanonical(t *testing.T) {
+	for _, name := range []string{"WWW.Example.com", "https://www.example.com"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := notifyingSource{newSetSource("www.example.com")}
+				m := newMiddleware(t, ampcors.Config{Source: s})
+				wantReason(t, m, ownOrigin, ampcors.ReasonOwnOrigin)
+				s.remove("www.example.com")
+				s.notify(name)
+				wantReason(t, m, ownOrigin, ampcors.ReasonUnknownHost)
+			})
+		})
+	}
+}
 
-		// Its changes take effect as long as it is the Source.
+// The changes of a Notifier take effect as long as it is the Source.
+func TestReconfigureStopsANotifierThatIsNoLongerTheSource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := notifyingSource{newSetSource("www.example.com")}
+		cfg := ampcors.Config{Source: s}
+		m := newMiddleware(t, cfg)
 		cfg.Methods = []string{"PUT"}
 		if err := m.Reconfigure(cfg); err != nil || s.stopped != 0 {
 			t.Errorf("%v; stopped %d times", err, s.stopped)

@@ -315,6 +315,46 @@ func round(d time.Duration) string {
 }
 
 func runCluster(t *testing.T, binary string, db *servertest.Server, s store) {
+	c := newCluster(t, binary, db, s)
+	idle := c.goroutines()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var load sync.WaitGroup
+	for i, n := range c.nodes {
+		for j := range numWorkers {
+			load.Go(func() { c.work(ctx, n, uint64(i*numWorkers+j)) })
+		}
+	}
+
+	c.phase("publishers come and go", c.comeAndGo)
+	for _, failure := range []struct {
+		title string
+		run   func() string
+	}{
+		{title: "database stopped and started", run: c.stopDatabase},
+		{title: "database killed, and started after MaxStale", run: c.killDatabase},
+		{title: "all servers cut off from the database", run: c.cutAll},
+		{title: "one server cut off, and a publisher revoked", run: func() string { return c.cutOne(ctx) }},
+	} {
+		if stale := c.phase(failure.title, failure.run); stale == 0 {
+			t.Errorf("%s: nothing was served stale", failure.title)
+		}
+	}
+	c.phase("publishers come and go again", c.comeAndGo)
+
+	cancel()
+	load.Wait()
+	c.client.CloseIdleConnections()
+	c.checkLeftovers(idle)
+	if os.Getenv("UPDATE_README") != "" { // other figures come out each time
+		writeTable(t, path.Base(t.Name()), clusterTable(c.rows))
+	}
+}
+
+// newCluster fills the store, starts the servers, and waits until they know the publishers that
+// most requests are for.
+func newCluster(t *testing.T, binary string, db *servertest.Server, s store) *cluster {
+	t.Helper()
 	names := make([]string, numPublishers)
 	for i := range names {
 		names[i] = publisherName(i)
@@ -339,96 +379,83 @@ func runCluster(t *testing.T, binary string, db *servertest.Server, s store) {
 		}
 	}
 	c.client.CloseIdleConnections()
-	idle := make([]int, numServers) // goroutines
+	return c
+}
+
+// goroutines returns how many goroutines each idle server has.
+func (c *cluster) goroutines() []int {
+	idle := make([]int, numServers)
 	for i, n := range c.nodes {
 		time.Sleep(100 * time.Millisecond)
-		idle[i] = n.stats(t).Goroutines
+		idle[i] = n.stats(c.T).Goroutines
 	}
+	return idle
+}
 
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var load sync.WaitGroup
-	for i, n := range c.nodes {
-		for j := range numWorkers {
-			load.Go(func() { c.work(ctx, n, uint64(i*numWorkers+j)) })
-		}
-	}
+// The phases. Each returns a remark for the table.
 
-	comeAndGo := func() string {
-		var in, out time.Duration
-		n := 0
-		for begun := time.Now(); time.Since(begun) < 4*time.Second; n++ {
-			out = max(out, c.toggle(n%numToggled, false, c.nodes))
-			in = max(in, c.toggle(n%numToggled, true, c.nodes))
-		}
-		return fmt.Sprintf("%d revoked, seen by all after %s at most; added again, %s", n, round(out), round(in))
+func (c *cluster) comeAndGo() string {
+	var in, out time.Duration
+	n := 0
+	for begun := time.Now(); time.Since(begun) < 4*time.Second; n++ {
+		out = max(out, c.toggle(n%numToggled, false, c.nodes))
+		in = max(in, c.toggle(n%numToggled, true, c.nodes))
 	}
-	c.phase("publishers come and go", comeAndGo)
-	wantStale := func(stale uint64) {
-		t.Helper()
-		if stale == 0 {
-			t.Error("nothing was served stale")
-		}
-	}
-	wantStale(c.phase("database stopped and started", func() string {
-		db.Stop()
-		time.Sleep(time.Second)
-		db.Start()
-		return "works again after " + round(c.recovery(1))
-	}))
-	wantStale(c.phase("database killed, and started after MaxStale", func() string {
-		db.Kill()
-		time.Sleep(staleFor + timeout)
-		for _, n := range c.nodes {
-			for _, p := range c.hot {
-				if o := c.call(n, p.origins[0]); o != unavailable {
-					t.Errorf("%s: %d, when MaxStale is over", p.origins[0], o)
-				}
+	return fmt.Sprintf("%d revoked, seen by all after %s at most; added again, %s", n, round(out), round(in))
+}
+
+func (c *cluster) stopDatabase() string {
+	c.db.Stop()
+	time.Sleep(time.Second)
+	c.db.Start()
+	return "works again after " + round(c.recovery(1))
+}
+
+func (c *cluster) killDatabase() string {
+	c.db.Kill()
+	time.Sleep(staleFor + timeout)
+	for _, n := range c.nodes {
+		for _, p := range c.hot {
+			if o := c.call(n, p.origins[0]); o != unavailable {
+				c.Errorf("%s: %d, when MaxStale is over", p.origins[0], o)
 			}
 		}
-		db.Start()
-		return "works again after " + round(c.recovery(2))
-	}))
-	wantStale(c.phase("all servers cut off from the database", func() string {
-		for _, n := range c.nodes {
-			n.link.cut()
-		}
-		time.Sleep(staleFor / 2)
-		for _, n := range c.nodes {
-			n.link.restore()
-		}
-		return "works again after " + round(c.recovery(3))
-	}))
-	wantStale(c.phase("one server cut off, and a publisher revoked", func() string {
-		lost, p := c.nodes[0], c.toggled[0]
-		c.seenBy(lost, p, timeout, allowed)
-		lost.link.cut()
-		p.change()
-		if err := s.revoke(ctx, c.names[0]); err != nil {
-			t.Fatal(err)
-		}
-		others := time.Duration(0)
-		for _, n := range c.nodes[1:] {
-			others = max(others, c.seenBy(n, p, s.longest()+2*timeout, denied))
-		}
-		took := others + c.seenBy(lost, p, staleFor+2*timeout, denied, unavailable)
-		p.change()
-		lost.link.restore()
-		recovered := c.recovery(4)
-		if c.toggle(0, true, c.nodes); c.Failed() {
-			return ""
-		}
-		return fmt.Sprintf("seen by the others after %s, by that one after %s (MaxStale is %v); works again after %s", round(others), round(took), staleFor, round(recovered))
-	}))
-	c.phase("publishers come and go again", comeAndGo)
-
-	cancel()
-	load.Wait()
-	c.client.CloseIdleConnections()
-	c.checkLeftovers(idle)
-	if os.Getenv("UPDATE_README") != "" { // other figures come out each time
-		writeTable(t, path.Base(t.Name()), clusterTable(c.rows))
 	}
+	c.db.Start()
+	return "works again after " + round(c.recovery(2))
+}
+
+func (c *cluster) cutAll() string {
+	for _, n := range c.nodes {
+		n.link.cut()
+	}
+	time.Sleep(staleFor / 2)
+	for _, n := range c.nodes {
+		n.link.restore()
+	}
+	return "works again after " + round(c.recovery(3))
+}
+
+func (c *cluster) cutOne(ctx context.Context) string {
+	lost, p := c.nodes[0], c.toggled[0]
+	c.seenBy(lost, p, timeout, allowed)
+	lost.link.cut()
+	p.change()
+	if err := c.store.revoke(ctx, c.names[0]); err != nil {
+		c.Fatal(err)
+	}
+	others := time.Duration(0)
+	for _, n := range c.nodes[1:] {
+		others = max(others, c.seenBy(n, p, c.store.longest()+2*timeout, denied))
+	}
+	took := others + c.seenBy(lost, p, staleFor+2*timeout, denied, unavailable)
+	p.change()
+	lost.link.restore()
+	recovered := c.recovery(4)
+	if c.toggle(0, true, c.nodes); c.Failed() {
+		return ""
+	}
+	return fmt.Sprintf("seen by the others after %s, by that one after %s (MaxStale is %v); works again after %s", round(others), round(took), staleFor, round(recovered))
 }
 
 func clusterTable(rows []string) string {

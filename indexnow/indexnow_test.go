@@ -687,7 +687,7 @@ func TestTheKeyIsMasked(t *testing.T) {
 	}
 }
 
-func TestTheKeyIsServedAndVerified(t *testing.T) {
+func TestTheKeyIsServed(t *testing.T) {
 	t.Parallel()
 	for location, path := range map[string]string{
 		"": "/" + string(testKey) + ".txt",
@@ -721,13 +721,18 @@ func TestTheKeyIsServedAndVerified(t *testing.T) {
 			}
 		})
 	}
+}
 
-	plain := func(text string) http.HandlerFunc {
-		return func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Type", "text/plain")
-			io.WriteString(w, text)
-		}
+// plain returns a handler that answers with the text.
+func plain(text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/plain")
+		io.WriteString(w, text)
 	}
+}
+
+func TestVerifyComparesTheKeyFile(t *testing.T) {
+	t.Parallel()
 	const masked = "https://www.example.com/7313….txt"
 	for name, test := range map[string]struct {
 		handler http.HandlerFunc
@@ -771,7 +776,10 @@ func TestTheKeyIsServedAndVerified(t *testing.T) {
 			}
 		})
 	}
+}
 
+func TestVerifyNeedsHosts(t *testing.T) {
+	t.Parallel()
 	c, _ := client(t, plain(string(testKey)), nil)
 	if err := c.Verify(t.Context(), "www.example.com", "bücher.example"); err != nil {
 		t.Error(err)
@@ -782,8 +790,12 @@ func TestTheKeyIsServedAndVerified(t *testing.T) {
 	if err := c.Verify(t.Context(), "www.example.com", "https://www.example.com/"); err == nil || !strings.Contains(err.Error(), "hosts[1]") {
 		t.Errorf("got %v", err)
 	}
+}
+
+func TestVerifyFetchesTheFileOfKeyLocation(t *testing.T) {
+	t.Parallel()
 	asked := ""
-	c, _ = client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	c, _ := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked += r.Host + r.RequestURI + " "
 		plain(string(testKey))(w, r)
 	}), func(cfg *Config) { cfg.KeyLocation = "https://www.example.com/catalog/indexnow.txt" })

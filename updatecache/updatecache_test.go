@@ -538,7 +538,7 @@ func TestTheConfigurationIsCopied(t *testing.T) {
 	}
 }
 
-func TestTheKeyIsServedAndVerified(t *testing.T) {
+func TestTheKeyIsServed(t *testing.T) {
 	t.Parallel()
 	c, _ := client(t, http.NotFoundHandler(), nil)
 	site := http.NewServeMux()
@@ -573,7 +573,14 @@ func TestTheKeyIsServedAndVerified(t *testing.T) {
 			}
 		})
 	}
+}
 
+func TestVerifyComparesTheKeyFile(t *testing.T) {
+	t.Parallel()
+	c, _ := client(t, http.NotFoundHandler(), nil)
+	rec := httptest.NewRecorder()
+	c.KeyHandler().ServeHTTP(rec, httptest.NewRequest("GET", KeyPath, nil))
+	body := rec.Body.String()
 	key := func(public any, blockType string) string {
 		der, err := x509.MarshalPKIXPublicKey(public)
 		if err != nil {
@@ -632,21 +639,30 @@ func TestTheKeyIsServedAndVerified(t *testing.T) {
 			}
 		})
 	}
+}
 
-	err = c.Verify(t.Context(), "www.example.com", "https://www.example.com", "example.org")
+func TestVerifyReportsEachPublisher(t *testing.T) {
+	t.Parallel()
+	c, _ := client(t, http.NotFoundHandler(), nil)
+	err := c.Verify(t.Context(), "www.example.com", "https://www.example.com", "example.org")
 	for _, want := range []string{"https://www.example.com" + KeyPath, `publishers[1] "https://www.example.com" has a scheme`, "https://example.org"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v; want %s in it", err, want)
 		}
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	asked := 0
-	c, _ = client(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked++; cancel(); <-r.Context().Done() }), nil)
-	if err := c.Verify(ctx, "a.example", "b.example", "c.example"); !errors.Is(err, context.Canceled) || errors.Is(err, ErrKeyFile) || strings.Count(err.Error(), "example") != 1 {
-		t.Errorf("got %v", err)
-	}
 	if err := c.Verify(t.Context()); err == nil || !strings.Contains(err.Error(), "names no publisher") {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestVerifyEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	asked := 0
+	c, _ := client(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked++; cancel(); <-r.Context().Done() }), nil)
+	err := c.Verify(ctx, "a.example", "b.example", "c.example")
+	if !errors.Is(err, context.Canceled) || errors.Is(err, ErrKeyFile) || strings.Count(err.Error(), "example") != 1 || asked != 1 {
+		t.Errorf("got %v, after %d requests", err, asked)
 	}
 }
 

@@ -1304,33 +1304,46 @@ func checkAllowlistStep(t *testing.T, m *ampcors.Middleware, origin, want string
 }
 
 func TestAnInvalidLookupIsReported(t *testing.T) {
-	err := ampcors.Config{Source: newSetSource(), CacheSize: -1, Lookup: ampcors.Lookup{TTL: -1, NegativeTTL: -1, MaxStale: -1, Timeout: -1, MaxConcurrent: -1, MaxRate: -1, MaxEntries: -1}}.Validate()
-	const want = `ampcors: cacheSize "-1" is negative; want a number of entries, or 0 for the default
-ampcors: lookup.ttl "-1ns" is negative; want a duration such as 30s, or 0 for the default
-ampcors: lookup.negativeTTL "-1ns" is negative; want a duration such as 30s, or 0 for the default
-ampcors: lookup.maxStale "-1ns" is negative; want a duration such as 30s, or 0 for the default
-ampcors: lookup.timeout "-1ns" is negative; want a duration such as 30s, or 0 for the default
-ampcors: lookup.maxConcurrent "-1" is negative; want a number of lookups, or 0 for the default
-ampcors: lookup.maxRate "-1" is negative; want a number of lookups, or 0 for the default
-ampcors: lookup.maxEntries "-1" is negative; want a number of entries, or 0 for the default`
-	if err == nil || err.Error() != want {
-		t.Errorf("got  %v\nwant %s", err, want)
+	for _, test := range []struct {
+		path   string
+		lookup ampcors.Lookup
+	}{
+		{path: "lookup.ttl", lookup: ampcors.Lookup{TTL: -1}},
+		{path: "lookup.negativeTTL", lookup: ampcors.Lookup{NegativeTTL: -1}},
+		{path: "lookup.maxStale", lookup: ampcors.Lookup{MaxStale: -1}},
+		{path: "lookup.maxStale", lookup: ampcors.Lookup{MaxStale: time.Second}}, // less than the default TTL
+		{path: "lookup.maxStale", lookup: ampcors.Lookup{TTL: time.Hour, MaxStale: time.Hour - 1}},
+		{path: "lookup.timeout", lookup: ampcors.Lookup{Timeout: -1}},
+		{path: "lookup.timeout", lookup: ampcors.Lookup{Timeout: 1<<63 - 1}},
+		{path: "lookup.maxConcurrent", lookup: ampcors.Lookup{MaxConcurrent: -1}},
+		{path: "lookup.maxRate", lookup: ampcors.Lookup{MaxRate: -1}},
+		{path: "lookup.maxEntries", lookup: ampcors.Lookup{MaxEntries: -1}},
+	} {
+		t.Run(test.path, func(t *testing.T) {
+			for _, source := range []ampcors.Source{newSetSource(), nil} { // it is checked even without a Source
+				cfg := ampcors.Config{Publishers: []string{"a.example"}, Source: source, Lookup: test.lookup}
+				problems := valueErrors(t, cfg.Validate())
+				if len(problems) != 1 || problems[0].Path != test.path {
+					t.Errorf("%+v has the problems %v; want one of %s", test.lookup, problems, test.path)
+				}
+			}
+		})
 	}
-	err = ampcors.Config{Source: newSetSource(), Lookup: ampcors.Lookup{MaxStale: time.Second}}.Validate()
-	if want := `ampcors: lookup.maxStale "1s" is less than lookup.ttl, during which a publisher gets in anyway; want 1m0s at least`; err == nil || err.Error() != want {
-		t.Errorf("got  %v\nwant %s", err, want)
-	}
-	err = ampcors.Config{Source: newSetSource(), Lookup: ampcors.Lookup{Timeout: 1<<63 - 1}}.Validate()
-	if want := `ampcors: lookup.timeout "2562047h47m16.854775807s" is too long; want 720h at most`; err == nil || err.Error() != want {
-		t.Errorf("got  %v\nwant %s", err, want)
-	}
-	for _, l := range []ampcors.Lookup{{TTL: time.Hour}, {MaxStale: time.Minute}, {TTL: time.Hour, MaxStale: time.Hour}} {
-		if err := (ampcors.Config{Source: newSetSource(), Lookup: l}).Validate(); err != nil {
-			t.Errorf("%+v: %v", l, err)
-		}
+	for name, lookup := range map[string]ampcors.Lookup{
+		"zero":                    {},
+		"TTL alone":               {TTL: time.Hour},
+		"MaxStale as long as TTL": {TTL: time.Hour, MaxStale: time.Hour},
+		"MaxStale alone":          {MaxStale: time.Minute},
+		"the longest":             {TTL: 720 * time.Hour, NegativeTTL: 720 * time.Hour, MaxStale: 720 * time.Hour, Timeout: 720 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := (ampcors.Config{Source: newSetSource(), Lookup: lookup}).Validate(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 	if got := (ampcors.Lookup{TTL: time.Hour}).DefaultMaxStale(); got != 2*time.Hour {
-		t.Errorf("MaxStale is %v for a TTL of 1h", got)
+		t.Errorf("with a TTL of an hour, MaxStale is %v", got)
 	}
 }
 

@@ -48,7 +48,7 @@ func TestTheExamplePage(t *testing.T) {
 				{name: "allowed", typed: "https://www-example-com.cdn.ampproject.org", verdict: "Allowed: cache origin (www.example.com)", title: "Allowed: whose page is this Origin?", step: "Listed in Publishers."},
 				{name: "denied", typed: "https://evil-example.cdn.ampproject.org", verdict: "Denied: publisher not allowed (claims to be evil.example)", title: "Denied: whose page is this Origin?", step: "Neither listed in Publishers nor matched by a pattern there."},
 				{name: "markup", typed: "<script>document.title='x'</script>", verdict: "Denied: malformed origin", title: "Denied: whose page is this Origin?", step: "An origin is a scheme"},
-				{name: "hash", typed: "https://v2c4ucasgcskftbjt4c7phpkbqedcdcqo23tkamleapoa5o6fygq.cdn.ampproject.org", verdict: "Denied: hash prefix not known", title: "Denied: whose page is this Origin?", step: "A pattern cannot match a hash."},
+				{name: "hash", typed: "https://v2c4ucasgcskftbjt4c7phpkbqedcdcqo23tkamleapoa5o6fygq.cdn.ampproject.org", verdict: "Denied: hash prefix not known", title: "Denied: whose page is this Origin?", step: "A pattern cannot match a hash prefix."},
 			} {
 				do(t, page, chromedp.Clear(chromedp.CSS("#origin")))
 				do(t, page, chromedp.SendKeys(chromedp.CSS("#origin"), try.typed))
@@ -65,7 +65,7 @@ func TestTheExamplePage(t *testing.T) {
 
 			// Click one of the samples by its name, then type an origin and press Enter.
 			do(t, page, loads(chromedp.Click(`//a[text()="Internationalised"]`)))
-			expect(t, page, "a sample", "Allowed: cache origin (xn--bcher-kva.example)", "Allowed: whose page is this Origin?", "Punycode decoded")
+			expect(t, page, "a sample", "Allowed: cache origin (xn--bcher-kva.example)", "Allowed: whose page is this Origin?", "Punycode is decoded")
 			do(t, page, chromedp.Clear(chromedp.CSS("#origin")))
 			do(t, page, loads(chromedp.SendKeys(chromedp.CSS("#origin"), "null\r")))
 			expect(t, page, "Enter", "Denied: null origin", "Denied: whose page is this Origin?", "Sandboxed frames")

@@ -48,7 +48,7 @@ func TestCheckOriginDoesNotAllocate(t *testing.T) {
 			}
 		})
 	}
-	// The publishers of these are not stored yet, so the decision copies the name.
+	// The publishers of these are not stored anywhere, so the decision copies the name.
 	for _, origin := range []string{wildOrigin, "https://blog.example.net", evilOrigin} {
 		t.Run(origin, func(t *testing.T) {
 			if n := testing.AllocsPerRun(100, func() { m.CheckOrigin(origin) }); n != 1 {

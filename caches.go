@@ -19,9 +19,9 @@ import (
 // ID and CacheDomain are required.
 //
 // To trust a cache is to trust whoever owns its domain today: the owner can serve
-// any page under any publisher's prefix. Caches are shut down: Cloudflare's,
-// amp.cloudflare.com, is no longer in the registry. The domain of a former cache can change
-// hands. Use a list that is up to date, and only the caches that you need.
+// any page under any publisher's prefix. A cache can be shut down: Cloudflare's,
+// amp.cloudflare.com, is no longer in the registry. Then its domain can get another owner.
+// Use a list that is up to date, and only the caches that you need.
 type Cache struct {
 	ID                          string `json:"id"`                          // short name, such as "google"
 	Name                        string `json:"name"`                        // for people

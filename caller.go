@@ -80,9 +80,10 @@ func (c *caller) senders() []string {
 }
 
 // sourceOrigin returns the query's __amp_source_origin, and whether it is a sender's
-// address, as in version 1 of AMP for Email. A website's is an origin, which has no "@". If
-// there are several, or one cannot be decoded, it returns "" as an address, which no sender
-// has: a handler might read a sender there.
+// address, as in version 1 of AMP for Email. A website sends an origin there, which has no
+// "@". If there are several, or one cannot be decoded, it returns "" and true, because a
+// handler might still read a sender there. No sender has the address "", so the request is
+// denied.
 //
 // A plus sign is not decoded to a space, which forms do: an address has no space, and a
 // client that does not escape "@" may not escape "+" either.

@@ -43,7 +43,7 @@ func (cl *claim) domain() string {
 	return unsafe.String(&cl.buf[0], cl.length)
 }
 
-// key returns the string by which the publisher is looked up: see form. Like that of
+// key returns the string by which the publisher is looked up: see form. Like the result of
 // domain, it must not be kept.
 func (cl *claim) key() string {
 	if cl.form == formPlain {
@@ -175,7 +175,7 @@ func (cl *claim) readPrefix() {
 	case plain && hasDash:
 		cl.form, cl.length = formPlain, uint8(length)
 	case isHashPrefix(cl.name):
-		cl.form = formHash // though not one of 52 characters
+		cl.form = formHash // but not 52 characters long: check rejects it
 	default:
 		cl.form = formEncoded
 	}

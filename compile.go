@@ -18,7 +18,7 @@ type policy struct {
 	email                 *emailPolicy        // nil if AMP for Email requests are not allowed
 	methods               []string            // that a preflight may ask for
 	requestHeaders        map[string]struct{} // in lower case, Content-Type included
-	maxRequestHeaderBytes int                 // of a list of them
+	maxRequestHeaderBytes int                 // in Access-Control-Request-Headers
 	vary                  string              // to add to Vary
 	exposed               string              // Access-Control-Expose-Headers, or ""
 	maxAge                string              // Access-Control-Max-Age, or ""

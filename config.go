@@ -98,9 +98,10 @@ type Config struct {
 	// answer is the reason in one line.
 	Denied func(http.ResponseWriter, *http.Request, Decision) `json:"-"`
 
-	// Observe is called with the decision on every request that passes Handle or Wrap,
-	// before anything is written. It must be safe for concurrent use by multiple goroutines.
-	// The strings in the Decision are valid at least as long as the request.
+	// Observe is called with the decision on each request that Handle, Wrap or one of their
+	// variants gets, before anything is written. It must be safe for concurrent use by
+	// multiple goroutines. The strings in the Decision are valid at least as long as the
+	// request.
 	Observe func(*http.Request, Decision) `json:"-"`
 
 	// Source knows further publishers, such as those in a database. It is asked about

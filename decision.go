@@ -178,7 +178,7 @@ func (p *policy) decidePreflight(c *caller, isOwnOrigin bool) Reason {
 	return 0
 }
 
-// decideEmail decides on a request that names a sender.
+// decideEmail decides on an AMP for Email request.
 func (p *policy) decideEmail(c *caller, id *identity) Reason {
 	switch id.standing {
 	case emailSender:

@@ -42,7 +42,7 @@
 //   - A prefix with a dash is decoded from punycode if it begins "xn--". Then "0-" and "-0"
 //     around it are removed. Then it is read from left to right: "--" is a hyphen and "-"
 //     is a dot. An ASCII prefix is wrapped in "0-" and "-0" exactly if it has dashes at
-//     positions 3 and 4. An internationalised one may be wrapped or not, because
+//     positions 3 and 4. An internationalized one may be wrapped or not, because
 //     implementations count positions differently.
 //   - The resulting domain has at least two labels. No label begins or ends with a hyphen,
 //     and the last label is not a number.
@@ -108,10 +108,10 @@
 // is a [Notifier]. A publisher in use is refreshed before that in the background.
 //
 // If the Source fails, publishers that it confirmed within [Lookup].MaxStale still get in.
-// All others get status 503 and Retry-After, and are not remembered as denied.
-// [ReasonSourceUnavailable], Decision.SourceErr and [Middleware.SourceStats] say why.
-// Invented origins reach the Source at a limited rate. If more of them come, a publisher
-// that is not yet remembered may also get 503.
+// If no answer is remembered, a request gets status 503 and Retry-After, and the failure is
+// not remembered as a denial. [ReasonSourceUnavailable], Decision.SourceErr and
+// [Middleware.SourceStats] say why. Invented origins reach the Source at a limited rate. If
+// more of them come, a publisher that is not yet remembered may also get 503.
 //
 // # Where to put it
 //
@@ -163,5 +163,5 @@
 //   - CORS in AMP for Email:
 //     https://amp.dev/documentation/guides-and-tutorials/email/learn/cors-in-email
 //   - The Fetch standard's CORS protocol: https://fetch.spec.whatwg.org/#http-cors-protocol
-//   - Punycode: RFC 3492. Internationalised names: RFC 5890 to 5893.
+//   - Punycode: RFC 3492. Internationalized names: RFC 5890 to 5893.
 package ampcors

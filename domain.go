@@ -27,10 +27,9 @@ var domainByte = func() (set [256]bool) {
 	return set
 }()
 
-// checkDomain returns the problem because of which d is not a publisher domain. A publisher
-// domain has at least two labels in lower-case ASCII, within the limits of DNS. checkDomain
-// also reports whether a label begins as an A-label does; decodeDomain then has to check
-// it.
+// checkDomain returns why d is not a publisher domain, or noProblem. A publisher domain has
+// at least two labels in lower-case ASCII, within the limits of DNS. checkDomain also
+// reports whether a label begins as an A-label does; decodeDomain then has to check it.
 //
 // A label must not begin or end with a hyphen: "a-.b.com" and "a.-b.com" would share the
 // prefix "a---b-com", so their pages would have the same origin. The last label must not be
@@ -217,7 +216,7 @@ func foldDomain(value string) (string, *domainError) {
 		switch {
 		case err != nil || err2 != nil:
 			return "", &domainError{
-				reason: fmt.Sprintf("has the label %q, which is not a valid internationalised label", label),
+				reason: fmt.Sprintf("has the label %q, which is not a valid internationalized label", label),
 				want:   "a name that browsers accept, or its A-label form (xn--...) as DNS has it",
 			}
 		case mapped != folded && mapped != label: // some scripts fold to upper case

@@ -361,7 +361,7 @@ func FuzzEmail(f *testing.F) {
 			r.Header["Sec-Fetch-Site"] = []string{site}
 		}
 		do := func(m *ampcors.Middleware) (*httptest.ResponseRecorder, bool) {
-			rec, handler := httptest.NewRecorder(), new(spyAlways)
+			rec, handler := httptest.NewRecorder(), new(handler202)
 			m.Wrap(handler).ServeHTTP(rec, r)
 			return rec, rec.Code == http.StatusForbidden
 		}

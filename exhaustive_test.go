@@ -27,10 +27,9 @@ func words(alphabet []string, n int, f func(word string)) {
 	grow("", n)
 }
 
-// longest returns how many letters the longest word has in an enumeration that has up to n
-// letters in CI, where AMPCORS_CI is set. Elsewhere the words are a letter shorter, and with
-// -short two. With the race detector they are two shorter even in CI: nothing here is
-// concurrent, and it is slow.
+// longest returns the length of the longest words that a test tries. In CI, where
+// AMPCORS_CI is set, that is n, and elsewhere n-1. With -short or the race detector it is
+// n-2, even in CI: nothing here is concurrent, and the race detector is slow.
 func longest(n int) int {
 	switch {
 	case raceEnabled, testing.Short():
@@ -45,8 +44,8 @@ func longest(n int) int {
 var alphabets = []struct {
 	name    string
 	letters []string
-	host    int // letters of the longest host
-	label   int // and of the longest label
+	host    int // length of the longest host; 0 if hosts are not tried
+	label   int // length of the longest label; 0 if labels are not tried
 }{
 	{name: "a0", letters: []string{"a", "0", "-", "."}, host: 9, label: 11},
 	{name: "xn", letters: []string{"x", "n", "-", "."}, host: 9, label: 11},
@@ -55,9 +54,9 @@ var alphabets = []struct {
 	{name: "wrapped", letters: []string{"é", "a", "0", "-", "."}, host: 7, label: 0},
 }
 
-// knowing returns a Middleware that has these publishers listed exactly, and one that has
+// listedAndFromSource returns a Middleware that has these publishers listed exactly, and one that has
 // them in a Source.
-func knowing(t *testing.T, publishers []string) [2]*ampcors.Middleware {
+func listedAndFromSource(t *testing.T, publishers []string) [2]*ampcors.Middleware {
 	t.Helper()
 	cfg := ampcors.Config{Publishers: publishers, Caches: ampcors.DefaultCaches()[:1]}
 	listed := newMiddleware(t, cfg)
@@ -97,7 +96,7 @@ func TestEveryHostRoundTrips(t *testing.T) {
 			if hosts < 100 {
 				t.Errorf("only %d hosts were tried", hosts)
 			}
-			ms := knowing(t, slices.Compact(slices.Sorted(maps.Values(owner))))
+			ms := listedAndFromSource(t, slices.Compact(slices.Sorted(maps.Values(owner))))
 			for form, domain := range owner {
 				for origin, want := range map[string]ampcors.Reason{
 					"https://" + form + ".cdn.ampproject.org":              ampcors.ReasonCacheOrigin,
@@ -116,10 +115,11 @@ func TestEveryHostRoundTrips(t *testing.T) {
 	}
 }
 
-// TestEveryLabelIsDecidedAsTheOracleDoes tries every label over small alphabets. It must
-// be accepted only for the publisher that the oracle finds, and only if an implementation
-// writes that publisher so. Each label is decided twice: by itself, and as an origin while
-// every domain is listed that a label can be read as.
+// TestEveryLabelIsDecidedAsTheOracleDoes tries every label over small alphabets. A label
+// must be accepted only for the publisher that the oracle finds, and only if an
+// implementation gives that publisher this label. Each label is tried twice: it is
+// reversed, and then it is decided as an origin, with every domain listed that any of the
+// labels can be read as.
 func TestEveryLabelIsDecidedAsTheOracleDoes(t *testing.T) {
 	for _, alphabet := range alphabets {
 		if alphabet.label == 0 {
@@ -145,8 +145,8 @@ func TestEveryLabelIsDecidedAsTheOracleDoes(t *testing.T) {
 				var plainBuf [63]byte
 				if length, _, plain := ampcors.UnfoldPlain(&plainBuf, label); plain && strings.Contains(label, "-") {
 					domain := plainBuf[:length]
-					if _, f := ampcors.CheckDomain(domain); f == ampcors.NoProblem && string(domain) != got || f != ampcors.NoProblem && got != "" {
-						t.Fatalf("%q is plain, and unfolds to %q (%s); but it reverses to %q", label, domain, f, got)
+					if _, problem := ampcors.CheckDomain(domain); problem == ampcors.NoProblem && string(domain) != got || problem != ampcors.NoProblem && got != "" {
+						t.Fatalf("%q only has to be unfolded, to %q (%s); but it reverses to %q", label, domain, problem, got)
 					}
 				}
 				if domain, err := ampcors.CanonicalDomain(string(ampcors.Unfold(buf[:0], label))); err == nil {
@@ -156,21 +156,21 @@ func TestEveryLabelIsDecidedAsTheOracleDoes(t *testing.T) {
 					return
 				}
 				accepted[label], listed[got] = got, struct{}{}
-				text, f := ampcors.DecodeDomain(got)
-				if f != ampcors.NoProblem || plainDomain(text) != got {
+				text, problem := ampcors.DecodeDomain(got)
+				if problem != ampcors.NoProblem || plainDomain(text) != got {
 					t.Fatalf("%q reverses to %q, which is no publisher domain", label, got)
 				}
 				folded := strings.ReplaceAll(strings.ReplaceAll(text, "-", "--"), ".", "-")
 				switch label {
 				case formDocument(text), formToolbox(text), formAmppackager(text), plainToASCII(folded), plainToASCII("0-" + folded + "-0"):
 				default:
-					t.Fatalf("%q reverses to %q, but no implementation writes it so", label, got)
+					t.Fatalf("%q reverses to %q, but no implementation gives that domain this label", label, got)
 				}
 			})
 			if len(accepted) < 100 {
 				t.Errorf("only %d of %d labels were accepted", len(accepted), labels)
 			}
-			ms := knowing(t, slices.Collect(maps.Keys(listed)))
+			ms := listedAndFromSource(t, slices.Collect(maps.Keys(listed)))
 			words(alphabet.letters, n, func(label string) {
 				want := accepted[label]
 				for _, m := range ms {
@@ -190,13 +190,13 @@ func TestEveryEncodedLabelIsDecidedAsTheOracleDoes(t *testing.T) {
 	t.Parallel()
 	accepted, decided := 0, make(map[string]string) // by label, "" if not accepted
 	check := func(text string) {
-		if isPlain(text) {
+		if isASCII(text) {
 			return
 		}
 		label := plainToASCII(text)
-		domain, _, f := ampcors.Reverse(nil, label)
+		domain, _, problem := ampcors.Reverse(nil, label)
 		if want := plainReverse(t, label); string(domain) != want {
-			t.Fatalf("%q (%q) reverses to %q (%s); want %q", label, text, domain, f, want)
+			t.Fatalf("%q (%q) reverses to %q (%s); want %q", label, text, domain, problem, want)
 		}
 		if decided[label] = string(domain); len(domain) > 0 {
 			accepted++
@@ -208,7 +208,7 @@ func TestEveryEncodedLabelIsDecidedAsTheOracleDoes(t *testing.T) {
 		t.Errorf("only %d of %d labels were accepted", accepted, len(decided))
 	}
 	listed := slices.DeleteFunc(slices.Collect(maps.Values(decided)), func(domain string) bool { return domain == "" })
-	ms := knowing(t, listed)
+	ms := listedAndFromSource(t, listed)
 	for label, want := range decided {
 		for _, m := range ms {
 			if d := m.CheckOrigin("https://" + label + ".cdn.ampproject.org"); d.Publisher != want || d.Allowed != (want != "") {

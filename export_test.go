@@ -2,8 +2,8 @@ package ampcors
 
 import "time"
 
-// These are the internals that tests in package ampcors_test look at. All other tests there use
-// the exported API, as a user does.
+// Tests in package ampcors_test use these internals. Otherwise they use only the exported
+// API, as a user does.
 
 const (
 	NoProblem  = noProblem

@@ -99,8 +99,8 @@ func FuzzCheckOrigin(f *testing.F) {
 		if verr != nil {
 			return
 		}
-		text, f := ampcors.DecodeDomain(domain)
-		if f != ampcors.NoProblem || plainDomain(text) != domain || plainParse(domain) != domain {
+		text, problem := ampcors.DecodeDomain(domain)
+		if problem != ampcors.NoProblem || plainDomain(text) != domain || plainParse(domain) != domain {
 			t.Fatalf("CanonicalDomain(%q) = %q, which is no publisher domain", s, domain)
 		}
 		checkForms(t, domain)

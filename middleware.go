@@ -189,10 +189,10 @@ func (m *Middleware) handle(v *verdict, w http.ResponseWriter, r *http.Request) 
 	return p.respond(v, w, r)
 }
 
-// Check returns the decision that Handle would make on r. It writes and counts nothing, and
-// does not call Config.Observe. It decides again: it may ask the Source, and counts in
-// SourceStats. A handler behind Handle or Wrap gets the decision that was enforced from
-// [Middleware.HandleDecision] or [DecisionFromContext].
+// Check returns the decision that Handle would make on r. It writes nothing, does not count
+// in Stats, and does not call Config.Observe. It decides again, so it may ask the Source,
+// and SourceStats counts that. A handler behind Handle or Wrap gets the decision that was
+// enforced from [Middleware.HandleDecision] or [DecisionFromContext].
 func (m *Middleware) Check(r *http.Request) Decision {
 	var v verdict
 	m.current().judge(&v, r)
@@ -229,8 +229,8 @@ type verdict struct {
 //	reason    decision.go    whether the request is allowed, and why
 //
 // respond, in response.go, then writes the headers. Each stage reads the values of the
-// stages before it, and writes one value in its place: to copy a value would cost more than
-// a lookup. If r is nil, the caller is already set.
+// stages before it, and fills one field of v. To copy these values would cost more than a
+// lookup. If r is nil, the caller is already set.
 func (p *policy) judge(v *verdict, r *http.Request) {
 	if r != nil {
 		v.caller.read(r)

@@ -105,11 +105,11 @@ func TestTheRequestTable(t *testing.T) {
 			{name: "cache origin", method: "GET", headers: []string{origin(cacheOrigin)}, status: 202, want: granted(cacheOrigin), reason: ampcors.ReasonCacheOrigin},
 			{name: "another cache", method: "GET", headers: []string{origin(bingOrigin)}, status: 202, want: granted(bingOrigin), reason: ampcors.ReasonCacheOrigin},
 			{name: "hash prefix", method: "GET", headers: []string{origin(hashOrigin)}, status: 202, want: granted(hashOrigin), reason: ampcors.ReasonCacheOriginHash},
-			{name: "internationalised", method: "GET", headers: []string{origin(idnOrigin)}, status: 202, want: granted(idnOrigin), reason: ampcors.ReasonCacheOrigin},
+			{name: "internationalized", method: "GET", headers: []string{origin(idnOrigin)}, status: 202, want: granted(idnOrigin), reason: ampcors.ReasonCacheOrigin},
 			{name: "below a pattern", method: "GET", headers: []string{origin(wildOrigin)}, status: 202, want: granted(wildOrigin), reason: ampcors.ReasonCacheOrigin},
 			{name: "own origin", method: "GET", headers: []string{origin(ownOrigin)}, status: 202, want: granted(ownOrigin), reason: ampcors.ReasonOwnOrigin},
 			{name: "own origin below a pattern", method: "GET", headers: []string{origin("https://blog.example.net")}, status: 202, want: granted("https://blog.example.net"), reason: ampcors.ReasonOwnOrigin},
-			{name: "own origin, internationalised", method: "GET", headers: []string{origin("https://xn--bcher-kva.ch")}, status: 202, want: granted("https://xn--bcher-kva.ch"), reason: ampcors.ReasonOwnOrigin},
+			{name: "own origin, internationalized", method: "GET", headers: []string{origin("https://xn--bcher-kva.ch")}, status: 202, want: granted("https://xn--bcher-kva.ch"), reason: ampcors.ReasonOwnOrigin},
 			{name: "extra origin", method: "GET", headers: []string{origin(playgroundOrigin)}, status: 202, want: granted(playgroundOrigin), reason: ampcors.ReasonExtraOrigin},
 			{name: "unsafe method", method: "POST", headers: []string{origin(cacheOrigin)}, status: 202, want: granted(cacheOrigin), reason: ampcors.ReasonCacheOrigin},
 			{name: "unsafe method that no preflight may ask for", method: "DELETE", headers: []string{origin(cacheOrigin)}, status: 202, want: granted(cacheOrigin), reason: ampcors.ReasonCacheOrigin},
@@ -140,7 +140,7 @@ func TestTheRequestTable(t *testing.T) {
 			{name: "no Origin, PUT", method: "PUT", status: 403, want: denied, reason: ampcors.ReasonNoOriginUnsafe},
 			{name: "no Origin, DELETE", method: "DELETE", status: 403, want: denied, reason: ampcors.ReasonNoOriginUnsafe},
 			{name: "no Origin, PATCH", method: "PATCH", status: 403, want: denied, reason: ampcors.ReasonNoOriginUnsafe},
-			{name: "no Origin, a method of its own", method: "PURGE", status: 403, want: denied, reason: ampcors.ReasonNoOriginUnsafe},
+			{name: "no Origin, a method that HTTP does not define", method: "PURGE", status: 403, want: denied, reason: ampcors.ReasonNoOriginUnsafe},
 			{name: "no Origin, get in lower case", method: "get", status: 403, want: denied, reason: ampcors.ReasonNoOriginUnsafe},
 			{name: "no Origin, TRACE", method: "TRACE", status: 403, want: denied, reason: ampcors.ReasonNoOriginUnsafe},
 			{name: "no Origin, POST, AMP-Same-Origin", method: "POST", headers: []string{"AMP-Same-Origin: true"}, status: 202, want: passed, reason: ampcors.ReasonSameOrigin},
@@ -472,9 +472,9 @@ func TestObserveSeesTheRequestBeforeAnythingIsWritten(t *testing.T) {
 	}
 }
 
-// TestFilesKeepTheirHeaders: browsers and caches send conditional requests and range
-// requests for fonts.
-func TestFilesKeepTheirHeaders(t *testing.T) {
+// TestEveryStatusOfAFileServerGetsCORSHeaders: browsers and caches send conditional requests and range
+// requests for fonts, so that 304, 206 and 416 need the headers, too.
+func TestEveryStatusOfAFileServerGetsCORSHeaders(t *testing.T) {
 	files := fstest.MapFS{"font.woff2": {Data: []byte("a font"), ModTime: time.Unix(1e9, 0)}}
 	h := newMiddleware(t, testConfig()).Wrap(http.FileServerFS(files))
 	for _, test := range []struct {

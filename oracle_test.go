@@ -13,10 +13,11 @@ import (
 	"github.com/ampcors/ampcors"
 )
 
-// This file is a second, slow and simple implementation of which origins are accepted. It
-// is written from the AMP document, RFC 3492 and the rules in doc.go, and not from the code
-// that it checks. That code reads a prefix from left to right. This one searches for every
-// domain that gives the prefix, and wants exactly one.
+// This file is an oracle: a second, slow and simple implementation of the decision on an
+// origin. Most of its names begin with "plain". It is written from the AMP document, RFC
+// 3492 and the rules in doc.go, and not from the code that it checks. That code reads a
+// prefix from left to right. This one searches for every domain that gives the prefix, and
+// wants exactly one.
 
 // rfc3492Decode decodes punycode without the "xn--", after RFC 3492 section 6.2.
 func rfc3492Decode(s string) (text []rune, ok bool) {
@@ -124,13 +125,13 @@ func rfc3492Adapt(delta, points int, first bool) int {
 }
 
 func plainToASCII(label string) string {
-	if isPlain(label) {
+	if isASCII(label) {
 		return label
 	}
 	return "xn--" + rfc3492Encode([]rune(label))
 }
 
-func isPlain(s string) bool {
+func isASCII(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r >= 128 })
 }
 
@@ -170,14 +171,14 @@ func plainParse(host string) string {
 	for i, label := range labels {
 		if code, ok := strings.CutPrefix(label, "xn--"); ok {
 			text, ok := rfc3492Decode(code)
-			if !ok || isPlain(string(text)) {
+			if !ok || isASCII(string(text)) {
 				return ""
 			}
 			labels[i] = string(text)
 		}
 	}
 	domain := plainDomain(strings.Join(labels, "."))
-	if isPlain(host) && domain != host {
+	if isASCII(host) && domain != host {
 		return "" // not canonical
 	}
 	return domain
@@ -224,7 +225,7 @@ func plainHyphens34(s string) bool {
 
 // plainReverse returns the one publisher domain of a prefix with a dash, or "".
 func plainReverse(t testing.TB, prefix string) string {
-	if len(prefix) > 63 || !strings.Contains(prefix, "-") || strings.Contains(prefix, ".") || !isPlain(prefix) {
+	if len(prefix) > 63 || !strings.Contains(prefix, "-") || strings.Contains(prefix, ".") || !isASCII(prefix) {
 		return ""
 	}
 	inside, wrapped := "", false
@@ -244,10 +245,10 @@ func plainReverse(t testing.TB, prefix string) string {
 		s := string(text)
 		hasDot := strings.Contains(strings.ReplaceAll(s, "--", ""), "-")
 		switch {
-		case !ok || isPlain(s) || !hasDot:
+		case !ok || isASCII(s) || !hasDot:
 			domains = plainSources(prefix) // "xn-shop.com", left unwrapped
 		case rfc3492Encode(text) != code || strings.HasPrefix(s, "xn--"):
-			domains = nil // not canonical, or of a reserved label
+			domains = nil // not canonical, or the text itself begins with "xn--"
 		default:
 			domains = plainSources(s)
 			if strings.HasPrefix(s, "0-") && strings.HasSuffix(s, "-0") && len(s) > 4 {
@@ -281,7 +282,7 @@ func (c oracleConfig) allows(domain string) bool {
 	if slices.Contains(c.domains, domain) {
 		return true
 	}
-	if isReservedPlainly(domain) {
+	if plainIsReserved(domain) {
 		return false
 	}
 	for _, base := range c.bases {
@@ -292,8 +293,8 @@ func (c oracleConfig) allows(domain string) bool {
 	return false
 }
 
-// isReservedPlainly reports whether a host is reserved for AMP Caches or their frames.
-func isReservedPlainly(host string) bool {
+// plainIsReserved reports whether a host is reserved for AMP Caches or their frames.
+func plainIsReserved(host string) bool {
 	for _, below := range []string{"cdn.ampproject.org", "www.bing-amp.com", "ampproject.net", "www.bing-amp.net"} {
 		if host == below || strings.HasSuffix(host, "."+below) {
 			return true
@@ -323,7 +324,7 @@ func plainCheckOrigin(t testing.TB, c oracleConfig, origin string) (allowed bool
 		return false, "", ""
 	}
 	host, ok := strings.CutPrefix(origin, "https://")
-	if !ok || !isPlain(host) || !c.allows(host) {
+	if !ok || !isASCII(host) || !c.allows(host) {
 		return false, "", ""
 	}
 	if plainParse(host) != host {
@@ -332,15 +333,15 @@ func plainCheckOrigin(t testing.TB, c oracleConfig, origin string) (allowed bool
 	return true, host, ""
 }
 
-// isLeftAsXN reports whether the official implementations leave form unwrapped, though the
-// host begins with "xn-". Such a form is accepted for the host, or is punycode of another
-// domain.
+// isLeftAsXN reports whether form is one that the official implementations leave unwrapped
+// because the host begins with "xn-". Such a form is either accepted for the host, or is
+// punycode of another domain.
 func isLeftAsXN(host, form string) bool {
 	return strings.HasPrefix(host, "xn-") && strings.HasPrefix(form, "xn--")
 }
 
-// The forms that implementations give a host, as their public behaviour shows. The
-// host is in Unicode.
+// Each of these functions returns the prefix that an implementation gives a host in
+// Unicode, as its public behavior shows.
 
 func formDocument(host string) string {
 	text := strings.ReplaceAll(strings.ReplaceAll(host, "-", "--"), ".", "-")
@@ -380,12 +381,12 @@ func checkForms(t testing.TB, domain string) (accepted []string) {
 		if !strings.Contains(form, "-") || len(form) > 63 {
 			continue
 		}
-		got, _, f := ampcors.Reverse(nil, form)
+		got, _, problem := ampcors.Reverse(nil, form)
 		if form != prefix && isLeftAsXN(text, form) && (len(got) == 0 || strings.Contains(string(got), "xn--")) {
 			continue // TestPrefixesThatBeginWithXN shows what these mean
 		}
 		if string(got) != domain {
-			t.Fatalf("an implementation writes %q as %q, which reverses to %q (%s)", domain, form, got, f)
+			t.Fatalf("an implementation writes %q as %q, which reverses to %q (%s)", domain, form, got, problem)
 		}
 		accepted = append(accepted, form)
 	}

@@ -10,7 +10,7 @@ import (
 
 // originProblem returns why value is not an origin as browsers serialize it. Only that form
 // can be equal to an Origin header.
-// https://html.spec.whatwg.org/#ascii-serialisation-of-an-origin
+// https://html.spec.whatwg.org/#ascii-serialization-of-an-origin
 func originProblem(value string) (reason, want string) {
 	const example = `an origin such as "https://www.example.com" or "http://localhost:8080"`
 	switch {

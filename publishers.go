@@ -38,7 +38,7 @@ func (s standing) isPublisher() bool { return listed <= s && s <= stale }
 // isAllowed reports whether Config allows the caller by its Origin.
 func (s standing) isAllowed() bool { return listed <= s && s <= extraOrigin }
 
-// isSender reports whether the request names a sender of AMP for Email, known or not.
+// isSender reports whether this is an AMP for Email request, with an allowed sender or not.
 func (s standing) isSender() bool { return emailSender <= s && s <= noSender }
 
 // find finds the identity of the caller. It is called once for each request.
@@ -104,7 +104,7 @@ func (id *identity) findUnlisted(p *policy, c *caller, cl *claim) {
 	case formHash:
 		id.name, ok = p.list.findHash(cl.name, cl.sum())
 	case formEncoded:
-		id.name, ok = p.list.findDomain(domain) // newAllowlist does not compute its prefix
+		id.name, ok = p.list.findDomain(domain) // by a form of prefix that newAllowlist does not compute
 	}
 	if ok {
 		id.standing = listed

@@ -1,5 +1,5 @@
 //go:build race
 
-package ampcors
+package ampcors_test
 
 const raceEnabled = true

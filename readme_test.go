@@ -106,8 +106,8 @@ func TestREADMEsProgramRuns(t *testing.T) {
 	}
 }
 
-// TestREADMEsCommandsAreRun runs the commands that use a checkout, as a new user would. CI
-// runs all others.
+// TestREADMEsCommandsAreRun checks that CI runs every command of these READMEs.
+// TestACheckoutCanBeUsed runs those that install ampcors.
 func TestREADMEsCommandsAreRun(t *testing.T) {
 	t.Parallel()
 	ci := file(t, ".ci/run")

@@ -32,7 +32,7 @@ const (
 	ReasonUnknownHost                                              // unknown_host: not an allowed publisher's domain, and not below the domain of a trusted AMP Cache
 	ReasonNotCanonical                                             // not_canonical: below a cache's domain, but not in a form that an AMP Cache writes
 	ReasonPublisherNotAllowed                                      // publisher_not_allowed: an AMP Cache's origin of a publisher that is not allowed
-	ReasonHashNotKnown                                             // hash_not_known: an AMP Cache's origin whose hash prefix is not of a publisher that is listed exactly or known to the Source
+	ReasonHashNotKnown                                             // hash_not_known: an AMP Cache's origin with a hash prefix; no publisher that is listed exactly or known to the Source has it
 	ReasonNoOriginUnsafe                                           // no_origin_unsafe: an unsafe method with neither Origin nor AMP-Same-Origin
 	ReasonNoEmailSender                                            // no_email_sender: AMP for Email, but not with exactly one address as its sender
 	ReasonEmailSenderNotAllowed                                    // email_sender_not_allowed: AMP for Email, from a sender that is not allowed

@@ -107,8 +107,8 @@ func grantEmail(h http.Header, v *verdict, vary string) {
 // a circuit breaker stays open.
 const retryAfter = "1"
 
-// deny answers a request that is denied, by itself or by Config.Denied. No cache may keep
-// the answer: anyone can trigger it.
+// deny answers a denied request, or calls Config.Denied to do it. No cache may keep the
+// answer: anyone can trigger it.
 func (p *policy) deny(v *verdict, w http.ResponseWriter, r *http.Request, vary string) {
 	h, vals := w.Header(), &[4]string{vary, "no-store", "text/plain; charset=utf-8", "nosniff"}
 	if len(h) > 0 {

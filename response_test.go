@@ -20,7 +20,7 @@ func behind(t *testing.T, cfg ampcors.Config, r *http.Request, outer ...string) 
 	t.Helper()
 	rec := httptest.NewRecorder()
 	maps.Copy(rec.Header(), headers(outer...))
-	newMiddleware(t, cfg).Wrap(new(spyAlways)).ServeHTTP(rec, r)
+	newMiddleware(t, cfg).Wrap(new(handler202)).ServeHTTP(rec, r)
 	return rec
 }
 
@@ -68,7 +68,7 @@ func TestThreatADenialThatIsStored(t *testing.T) {
 		"Access-Control-Allow-Origin: *", "Access-Control-Allow-Credentials: true", "Access-Control-Expose-Headers: X", "Access-Control-Max-Age: 9", "Amp-Email-Allow-Sender: a@b.example",
 		"Content-Encoding: gzip", "Content-Length: 7", "Content-Range: bytes 0-1/2", "Content-Language: de", "Content-Type: font/woff2", "Content-Disposition: attachment", "Content-Location: /x",
 		"Etag: \"a\"", "Content-Digest: x", "Repr-Digest: x", "Digest: x", "Content-Md5: x", "Last-Modified: Thu, 01 Jan 2026 00:00:00 GMT", "Accept-Ranges: bytes", "Pragma: cache",
-		"X-Request-Id: 7", "Strict-Transport-Security: max-age=9", // which stay
+		"X-Request-Id: 7", "Strict-Transport-Security: max-age=9", // these are kept
 	}
 	down := testConfig()
 	failing := newSetSource()
@@ -91,7 +91,7 @@ func TestThreatADenialThatIsStored(t *testing.T) {
 			for _, raw := range []string{"ETag", "cache-control"} { // which net/http sends as they are
 				rec.Header()[raw] = []string{"x"}
 			}
-			newMiddleware(t, test.cfg).Wrap(new(spyAlways)).ServeHTTP(rec, r)
+			newMiddleware(t, test.cfg).Wrap(new(handler202)).ServeHTTP(rec, r)
 			want := headers(append(test.want, "Cache-Control: no-store", "Content-Type: text/plain; charset=utf-8", "X-Content-Type-Options: nosniff", "Vary: Origin",
 				"X-Request-Id: 7", "Strict-Transport-Security: max-age=9")...)
 			if rec.Code != test.status || !reflect.DeepEqual(rec.Header(), want) {
@@ -110,7 +110,7 @@ func TestTheInnerPolicyDecidesEveryCORSHeader(t *testing.T) {
 	inner := testConfig()
 	inner.Credentialed, inner.ResponseHeaders = false, []string{}
 	inner.Publishers = []string{"www.example.com"}
-	h := newMiddleware(t, outer).Wrap(newMiddleware(t, inner).Wrap(new(spyAlways)))
+	h := newMiddleware(t, outer).Wrap(newMiddleware(t, inner).Wrap(new(handler202)))
 	for origin, want := range map[string]http.Header{
 		cacheOrigin: headers("Vary: Origin", "Access-Control-Allow-Origin: "+cacheOrigin),
 		wildOrigin:  headers("Vary: Origin", "Cache-Control: no-store", "Content-Type: text/plain; charset=utf-8", "X-Content-Type-Options: nosniff"),
@@ -194,7 +194,7 @@ func TestTheHandlerGetsTheEnforcedDecision(t *testing.T) {
 			t.Errorf("%+v, %t", d, ok)
 		}
 		if d := m.Check(r); d.Allowed {
-			t.Error("this test cannot fail: a second decision is the same")
+			t.Error("this test proves nothing: a second decision is the same")
 		}
 	}))
 	r := httptest.NewRequest("GET", "/", nil)
@@ -243,7 +243,7 @@ func TestADenialBehindAHandlerThatCompresses(t *testing.T) {
 		w.Header().Set("Content-Encoding", "gzip")
 		compressor := gzip.NewWriter(w)
 		defer compressor.Close()
-		newMiddleware(t, testConfig()).Wrap(new(spyAlways)).ServeHTTP(compressing{w, compressor}, r)
+		newMiddleware(t, testConfig()).Wrap(new(handler202)).ServeHTTP(compressing{w, compressor}, r)
 	}))
 	defer server.Close()
 	r, err := http.NewRequest("GET", server.URL, nil)
@@ -269,7 +269,8 @@ type compressing struct {
 func (c compressing) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 func (c compressing) Write(b []byte) (int, error) { return c.compressor.Write(b) }
 
-// TestVaryCostsOneAllocation beside that of the other values.
+// TestVaryCostsOneAllocation: if there is a Vary before, joining it costs a second
+// allocation.
 func TestVaryCostsOneAllocation(t *testing.T) {
 	h := newMiddleware(t, testConfig()).Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	w, outer := discard{make(http.Header)}, []string{"Accept"}

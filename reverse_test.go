@@ -168,13 +168,13 @@ func TestALongDomainOfAShortPrefix(t *testing.T) {
 
 func TestAHashHasOneSpelling(t *testing.T) {
 	hash := plainHash("example.com")
-	sum, f := ampcors.DecodeHash(hash)
-	if f != ampcors.NoProblem || strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:])) != hash {
-		t.Fatalf("decodeHash(%q) = %x, %s", hash, sum, f)
+	sum, problem := ampcors.DecodeHash(hash)
+	if problem != ampcors.NoProblem || strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:])) != hash {
+		t.Fatalf("decodeHash(%q) = %x, %s", hash, sum, problem)
 	}
 	accepted := 0
 	for _, c := range "abcdefghijklmnopqrstuvwxyz234567" {
-		if _, f := ampcors.DecodeHash(hash[:51] + string(c)); f == ampcors.NoProblem {
+		if _, problem := ampcors.DecodeHash(hash[:51] + string(c)); problem == ampcors.NoProblem {
 			accepted++
 		}
 	}
@@ -183,7 +183,7 @@ func TestAHashHasOneSpelling(t *testing.T) {
 	}
 	for _, bad := range []string{"", hash[:51], hash + "a", strings.ToUpper(hash), hash[:50] + "1a", hash[:50] + "\na", hash[:50] + "\xffa"} {
 		t.Run(bad, func(t *testing.T) {
-			if _, f := ampcors.DecodeHash(bad); f == ampcors.NoProblem {
+			if _, problem := ampcors.DecodeHash(bad); problem == ampcors.NoProblem {
 				t.Errorf("decodeHash(%q) is accepted", bad)
 			}
 		})

@@ -26,7 +26,7 @@ func TestAMillionPublishersTakeLittleMemory(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector's own memory would count")
 	}
-	const n, most = 1_000_000, 120 // bytes a publisher, beyond those of its name
+	const n, most = 1_000_000, 120 // bytes for each publisher, in addition to its name
 	names := int64(0)
 	cfg := ampcors.Config{Publishers: make([]string, n)}
 	for i := range cfg.Publishers {
@@ -39,9 +39,9 @@ func TestAMillionPublishersTakeLittleMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	each := float64(heap()-before-names) / n
-	t.Logf("%.1f bytes a publisher beyond its name", each)
+	t.Logf("%.1f bytes for each publisher, in addition to its name", each)
 	if each > most {
-		t.Errorf("%.1f bytes a publisher beyond its name; want %d at most", each, most)
+		t.Errorf("%.1f bytes for each publisher, in addition to its name; want %d at most", each, most)
 	}
 	for i, name := range []string{cfg.Publishers[0], cfg.Publishers[n/2], cfg.Publishers[n-1]} {
 		t.Run(name, func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestTheMemoryOfASourceIsBounded(t *testing.T) {
 		t.Skip("the race detector's own memory would count")
 	}
 	for _, test := range []struct {
-		name string // a format, of names of one length
+		name string // a format that gives names of equal length
 		most float64
 	}{
 		{name: "www.%014d.com", most: 700},
@@ -100,7 +100,7 @@ func TestTheMemoryOfASourceIsBounded(t *testing.T) {
 			stats := m.SourceStats()
 			t.Logf("names of %d bytes: %.0f bytes for each entry of MaxEntries", len(fmt.Sprintf(test.name, 0)), each)
 			if stats.Publishers != size || stats.Negatives != size || each > test.most {
-				t.Errorf("%.0f bytes an entry, want %.0f at most; %+v", each, test.most, stats)
+				t.Errorf("%.0f bytes for each entry; want %.0f at most; %+v", each, test.most, stats)
 			}
 			runtime.KeepAlive(m)
 		})
@@ -141,8 +141,8 @@ func TestInventedOriginsLeaveNothingBehind(t *testing.T) {
 		"a publisher that is denied":          func(i int) string { return fmt.Sprintf("site-%d-example.cdn.ampproject.org", i) },
 		"a pattern's host":                    func(i int) string { return fmt.Sprintf("site-%d.example.net", i) },
 		"a pattern's host on a cache":         func(i int) string { return fmt.Sprintf("site--%d-example-net.cdn.ampproject.org", i) },
-		"an internationalised pattern's host": func(i int) string { return plainToASCII(fmt.Sprintf("bücher-%d", i)) + ".example.net" },
-		"an internationalised pattern's host on a cache": func(i int) string {
+		"an internationalized pattern's host": func(i int) string { return plainToASCII(fmt.Sprintf("bücher-%d", i)) + ".example.net" },
+		"an internationalized pattern's host on a cache": func(i int) string {
 			return plainToASCII(fmt.Sprintf("bücher--%d-example-net", i)) + ".cdn.ampproject.org"
 		},
 		"punycode that is not accepted":       func(i int) string { return plainToASCII(fmt.Sprintf("é-%d-ا-日-ß", i)) + ".cdn.ampproject.org" },

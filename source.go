@@ -77,7 +77,7 @@ var (
 	ErrSourceCircuitOpen = lookup.ErrCircuitOpen // the Source failed just before: backoff, or an open circuit breaker
 	ErrSourceTimeout     = lookup.ErrTimeout     // the Source did not answer within Lookup.Timeout
 	ErrSourcePanicked    = lookup.ErrPanicked    // the Source panicked, in the lookup of another request or in the background
-	ErrSourceBadAnswer   = lookup.ErrBadAnswer   // PublisherByPrefix returned no domain with that hash prefix, or an invalid domain
+	ErrSourceBadAnswer   = lookup.ErrBadAnswer   // PublisherByPrefix returned a domain that is invalid or has another hash prefix
 )
 
 // Lookup says how a [Config].Source is asked, and how long its answers are remembered. If a
@@ -112,7 +112,7 @@ type Lookup struct {
 	// MaxRate is how many lookups may begin in a second for names that are not remembered
 	// as publishers, so that invented origins cannot overload the Source. A request above
 	// it is answered as if the Source failed, even if it is the first of a real publisher,
-	// or the first after Forget. A tenth of it can be saved up. If zero, 1000 is used.
+	// or the first after Forget. A tenth of it may begin at once. If zero, 1000 is used.
 	MaxRate int `json:"maxRate,omitzero"`
 
 	// MaxEntries is how many publishers of the Source are remembered. The same number
@@ -146,7 +146,7 @@ type SourceStats struct {
 	CircuitOpen uint64 `json:"circuitOpen"` // lookups that a backoff or a circuit breaker rejected
 	Stale       uint64 `json:"stale"`       // decisions from a stale answer, because the Source failed
 	Publishers  int    `json:"publishers"`  // in memory now, expired ones included
-	Negatives   int    `json:"negatives"`   // domains and hash prefixes of no publisher that are in memory now, expired ones included
+	Negatives   int    `json:"negatives"`   // negative answers in memory now, expired ones included
 	Prefixes    int    `json:"prefixes"`    // domain prefixes in memory now that are a hash, punycode or wrapped
 }
 

@@ -65,7 +65,7 @@ func (s *setSource) lookups() int {
 	return s.count
 }
 
-// answer reads the answer, and then waits.
+// answer looks up the answer before it waits, so that the answer can be out of date.
 func (s *setSource) answer(ctx context.Context, key string) (known bool, domain string, err error) {
 	s.most.Store(max(s.most.Load(), s.running.Add(1)))
 	defer s.running.Add(-1)
@@ -297,7 +297,7 @@ func TestLookupsAreBounded(t *testing.T) {
 		if stats := m.SourceStats(); stats.Busy != 100-12 || stats.Errors != 0 {
 			t.Errorf("%+v", stats)
 		}
-		wantReason(t, m, otherOrigin, ampcors.ReasonPublisherNotAllowed) // the Source works: nothing is suspended
+		wantReason(t, m, otherOrigin, ampcors.ReasonPublisherNotAllowed) // the Source works, so the circuit breaker is closed
 	})
 }
 
@@ -489,12 +489,12 @@ func TestRequestsThatNeedNoSourceDoNotWaitForIt(t *testing.T) {
 		{method: "GET", lines: nil, want: ampcors.ReasonNoOrigin},
 		{method: "POST", lines: []string{"Origin: https://api.example", "Sec-Fetch-Site: same-origin"}, want: ampcors.ReasonSameOrigin},
 		{method: "POST", lines: []string{"Origin: " + playgroundOrigin}, want: ampcors.ReasonExtraOrigin},
-		{method: "GET", lines: []string{"Origin: https://mail.google.com"}, want: ampcors.ReasonSourceUnavailable}, // which may be a publisher
+		{method: "GET", lines: []string{"Origin: https://mail.google.com"}, want: ampcors.ReasonSourceUnavailable}, // mail.google.com may be a publisher
 		{method: "GET", lines: []string{"Origin: https://mail.google.com", "AMP-Email-Sender: news@example.com"}, want: ampcors.ReasonEmail},
 		{method: "OPTIONS", lines: []string{"Origin: " + otherOrigin, "Access-Control-Request-Method: POST"}, want: ampcors.ReasonSourceUnavailable},
 		{method: "POST", lines: []string{"Origin: " + otherOrigin}, want: ampcors.ReasonSourceUnavailable},
 	} {
-		t.Run(test.method, func(t *testing.T) {
+		t.Run(fmt.Sprint(test.method, " ", test.lines), func(t *testing.T) {
 			r := httptest.NewRequest(test.method, "/", nil)
 			r.Header = headers(test.lines...)
 			before := s.lookups()
@@ -538,7 +538,7 @@ func TestTheCircuitBreakerOpensAfterFailuresInARow(t *testing.T) {
 			wantReason(t, m, fmt.Sprintf("https://site-%d.example", i), ampcors.ReasonSourceUnavailable)
 			wantReason(t, m, cacheOrigin, ampcors.ReasonCacheOrigin)
 		}
-		const known = 1 // of a remembered publisher, which has a circuit breaker of its own
+		const known = 1 // for a remembered publisher: another circuit breaker counts these
 		if n := s.lookups(); n != 1+known+failuresToOpen {
 			t.Errorf("%d lookups", n)
 		}
@@ -674,7 +674,7 @@ func TestNoRequestWaitsForASourceThatDoesNotReturn(t *testing.T) {
 }
 
 // The requests of a publisher do not wait, one after another, for a Source that hangs.
-func TestAHangingSourceCostsAPublisherOneTimeoutASecond(t *testing.T) {
+func TestAHangingSourceDelaysFewRequestsOfAPublisher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource("www.example.com")
 		m := newMiddleware(t, ampcors.Config{Source: s, Lookup: ampcors.Lookup{Timeout: 500 * time.Millisecond}})
@@ -876,7 +876,7 @@ func TestWhatIsRememberedIsCopiedFromTheRequest(t *testing.T) {
 }
 
 // A lookup that began before notify and Forget does not bring back a stale answer.
-func TestForgetAfterChangesWereMissed(t *testing.T) {
+func TestForgetAfterANotificationWithoutDomains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := notifyingSource{newSetSource("www.example.com")}
 		m := newMiddleware(t, ampcors.Config{Source: s})
@@ -916,7 +916,7 @@ func TestAnOlderAnswerDoesNotReplaceANewerOne(t *testing.T) {
 				}
 				time.Sleep(time.Millisecond)
 				if m.CheckOrigin(asked[1]).Allowed == revoked {
-					t.Errorf("%s", asked[1])
+					t.Errorf("%s, asked for later, gets the earlier answer", asked[1])
 				}
 				close(hold)
 				synctest.Wait()
@@ -1053,7 +1053,7 @@ func TestANotificationWithoutDomainsExpiresEverything(t *testing.T) {
 	})
 }
 
-// Neither the request that began such a lookup nor a later one gets its answer.
+// The answer of such a lookup is not remembered, and no later request gets it.
 func TestALookupFromBeforeANotificationDoesNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := notifyingSource{newSetSource("www.example.com")}
@@ -1088,7 +1088,7 @@ func TestReportedNamesNeedNotBeCanonical(t *testing.T) {
 	}
 }
 
-// The changes of a Notifier take effect as long as it is the Source.
+// Reconfigure stops a Notifier that is no longer the Source, and no other.
 func TestReconfigureStopsANotifierThatIsNoLongerTheSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := notifyingSource{newSetSource("www.example.com")}
@@ -1363,7 +1363,7 @@ func TestThreatInventedHashesThatMakeTheSourceFail(t *testing.T) {
 			}
 		}
 		if d := m.CheckOrigin("https://" + plainHash("a.example") + ".cdn.ampproject.org"); !errors.Is(d.SourceErr, ampcors.ErrSourceCircuitOpen) {
-			t.Errorf("this test cannot fail: %+v", d)
+			t.Errorf("this test proves nothing: the circuit breaker is not open: %+v", d)
 		}
 		wantReason(t, m, otherOrigin, ampcors.ReasonCacheOrigin)
 		wantReason(t, m, hashOrigin, ampcors.ReasonCacheOriginHash) // whose publisher is remembered

@@ -19,8 +19,8 @@ import (
 	"github.com/ampcors/ampcors"
 )
 
-// Each test in this file is named for a threat, and fails if the guard against it
-// is taken away.
+// Each test in this file is named after a threat, and fails if the code that stops the
+// threat is removed.
 
 // wantDenied fails if the origin is allowed, or if a POST from it reaches the handler or
 // gets CORS headers.
@@ -91,7 +91,7 @@ func TestThreatLookAlikeHosts(t *testing.T) {
 }
 
 func TestThreatTheBareCacheDomain(t *testing.T) {
-	// The pattern matches the cache domain too: it is still no publisher's own origin.
+	// The pattern matches the cache domain too, but that is never a publisher's own origin.
 	m := newMiddleware(t, ampcors.Config{Publishers: []string{"*.org", "www.example.com"}, DangerouslyAllowPublicSuffixWildcards: true})
 	wantDenied(t, m, "https://cdn.ampproject.org", ampcors.ReasonNotCanonical)
 	wantDenied(t, m, "https://.cdn.ampproject.org", ampcors.ReasonNotCanonical)
@@ -137,7 +137,7 @@ func TestThreatAPatternOverACachesHost(t *testing.T) {
 			}
 		})
 	}
-	// A public suffix has caches below it, and is allowed by its own switch.
+	// A pattern for a public suffix has caches below it. A switch allows such patterns.
 	for _, fromSource := range []bool{false, true} {
 		t.Run(fmt.Sprint(fromSource), func(t *testing.T) {
 			cfg := ampcors.Config{Publishers: []string{"*.com", "*.org"}, Caches: append(ampcors.DefaultCaches(), own), DangerouslyAllowPublicSuffixWildcards: true}
@@ -355,9 +355,9 @@ func TestThreatHugeOrigin(t *testing.T) {
 			}
 		})
 	}
-	// The longest that is looked at.
+	// The longest Origin that is read has 267 bytes.
 	if over := "https://" + strings.Repeat("a", 253) + ":65535x"; m.Explain(over).Steps[0].OK {
-		t.Errorf("an Origin of %d bytes is looked at", len(over))
+		t.Errorf("an Origin of %d bytes is read", len(over))
 	}
 	longest := "https://" + strings.Repeat("a.", (253-len("example.net"))/2) + "example.net"
 	if d := m.CheckOrigin(longest); !d.Allowed || len(longest) != 267-len(":65535") {
@@ -463,7 +463,7 @@ func TestThreatAHandlerThatChangesHeaderSlices(t *testing.T) {
 			}
 		}
 	}
-	// An outer middleware's Vary may be a slice with room, shared by all requests.
+	// An outer middleware's Vary may be a slice with spare capacity that all requests share.
 	shared := append(make([]string, 0, 8), "Outer")
 	rec := httptest.NewRecorder()
 	rec.Header()["Vary"] = shared
@@ -591,7 +591,7 @@ func TestThreatAnOriginBufferThatChangesAfterTheRequest(t *testing.T) {
 // TestThreatsOverARealConnection sends raw requests to a real server.
 func TestThreatsOverARealConnection(t *testing.T) {
 	m := newMiddleware(t, testConfig())
-	server := httptest.NewServer(m.Wrap(new(spyAlways)))
+	server := httptest.NewServer(m.Wrap(new(handler202)))
 	defer server.Close()
 	for _, test := range []struct{ request, status string }{
 		{request: "GET / HTTP/1.1\r\nHost: a\r\nOrigin: " + cacheOrigin + "\r\n", status: "202"},
@@ -624,9 +624,9 @@ func TestThreatsOverARealConnection(t *testing.T) {
 	}
 }
 
-// spyAlways is a handler without state, for a server.
-type spyAlways struct{}
+// handler202 is a handler without state, for a server.
+type handler202 struct{}
 
-func (*spyAlways) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (*handler202) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusAccepted)
 }

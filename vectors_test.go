@@ -38,7 +38,7 @@ const (
 	stepOnly     = "the vector tests a step by itself, with input that is no publisher domain"
 	caseKept     = "the implementation does not fold case; a host in a URL is in lower case, and so is its prefix"
 	decomposed   = "a decomposed letter, which no browser leaves in a host; the error names the composed spelling"
-	uts46Mapped  = "UTS 46 transitional mapping makes ß into ss: the prefix of another domain"
+	uts46Mapped  = "UTS 46 transitional mapping replaces ß with ss, which gives the prefix of another domain"
 	before2020   = "Google's cache used hash prefixes for these before 2020; today's are readable, and both are accepted"
 	oldBing      = "Bing's cache domain has www since 2020 (caches.json)"
 	bareCache    = "the bare cache domain names no publisher"
@@ -49,7 +49,7 @@ const (
 	edgeHyphen   = "a label with a hyphen at its edge shares its prefix with another name"
 	notBrowsers  = "no browser leaves this spelling in a host; the error names the one that it uses"
 	ipv4         = "ends in a number: browsers take it for an IP address"
-	trailingDot  = "a trailing dot makes it another host for browsers; the error names the one without"
+	trailingDot  = "a trailing dot makes it another host for browsers; the error names the host without it"
 	notCanonical = "not canonical punycode"
 	joiner       = "browsers reject this joiner; the domain is accepted if it is written as an A-label"
 )
@@ -110,14 +110,14 @@ func TestPublicVectors(t *testing.T) {
 			case "prefix_to_domain":
 				got, err = ampcors.PublisherDomain(input)
 			case "prefix_to_unicode_joined":
-				text, f := ampcors.DecodeALabel(input)
-				if f != ampcors.NoProblem {
-					t.Fatal(f)
+				text, problem := ampcors.DecodeALabel(input)
+				if problem != ampcors.NoProblem {
+					t.Fatal(problem)
 				}
 				got = text
 			case "prefix_is_hash":
-				if _, f := ampcors.DecodeHash(input); f != ampcors.NoProblem {
-					t.Fatal(f)
+				if _, problem := ampcors.DecodeHash(input); problem != ampcors.NoProblem {
+					t.Fatal(problem)
 				}
 				if _, err := ampcors.PublisherDomain(input); !errors.Is(err, ampcors.ErrHashPrefix) {
 					t.Fatalf("PublisherDomain(%q) = %v; want ErrHashPrefix", input, err)
@@ -221,7 +221,7 @@ func TestEachImplementationsFormIsAccepted(t *testing.T) {
 				continue
 			}
 			for _, c := range ampcors.DefaultCaches() {
-				t.Run(c.ID, func(t *testing.T) {
+				t.Run(domain+" "+form+" "+c.ID, func(t *testing.T) {
 					d := m.CheckOrigin("https://" + form + "." + c.CacheDomain)
 					reason, listed := deniedForms[domain+" "+form]
 					used[domain+" "+form] = true

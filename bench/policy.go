@@ -15,7 +15,7 @@ import (
 	rs "github.com/rs/cors"
 )
 
-// Ballast is as much memory as the rest of a server uses. Without it, the garbage
+// Ballast returns as much memory as the rest of a server uses. Without it, the garbage
 // collector would run hundreds of times a second, unlike on a real server, and distort
 // the results. The caller must keep it alive.
 func Ballast() []byte { return make([]byte, 64<<20) }
@@ -24,7 +24,7 @@ func Ballast() []byte { return make([]byte, 64<<20) }
 const (
 	ASCII    = "www.example.com"
 	IDN      = "www.xn--bcher-kva.example"                                        // www.bücher.example, as origins have it
-	Hashed   = "the-weekly-gazette-of-a-town-with-a-rather-long-name.example.org" // too long for a readable prefix
+	LongName = "the-weekly-gazette-of-a-town-with-a-rather-long-name.example.org" // too long for a readable prefix
 	Wildcard = "*.wild.example"
 )
 
@@ -33,8 +33,8 @@ const (
 	maxAge  = 10 * time.Minute
 )
 
-// Publishers returns n publishers, including some. These are in the middle, so that a
-// linear search finds them halfway.
+// Publishers returns n publishers. Those in some are in the middle, so that a linear search
+// finds them halfway.
 func Publishers(n int, some ...string) []string {
 	list := make([]string, 0, n)
 	for i := range n - len(some) {
@@ -43,8 +43,8 @@ func Publishers(n int, some ...string) []string {
 	return slices.Insert(list, len(list)/2, some...)
 }
 
-// A Policy is what all libraries have in common: credentialed; GET and POST;
-// Content-Type; one header exposed; ten minutes; and these publishers.
+// A Policy is the configuration that all libraries get: these publishers, credentials, GET
+// and POST, Content-Type, one exposed header, and a maximum age of ten minutes.
 type Policy struct {
 	publishers []string
 	origins    []string // of these publishers, for the peers

@@ -58,7 +58,7 @@ func sourceHandler(tb testing.TB, cfg ampcors.Config) http.Handler {
 // does not include the time of a database.
 func BenchmarkSource(b *testing.B) {
 	const n = 10_000
-	publishers := Publishers(n, ASCII, IDN, Hashed)
+	publishers := Publishers(n, ASCII, IDN, LongName)
 	known := newSource(b, publishers)
 	handlers := []struct {
 		lib string
@@ -79,7 +79,7 @@ func BenchmarkSource(b *testing.B) {
 	}{
 		{name: "allowed", headers: []http.Header{get(cacheOrigin(ASCII))}, granted: true},
 		{name: "idn", headers: []http.Header{get(cacheOrigin(IDN))}, granted: true},
-		{name: "hash-prefix", headers: []http.Header{get(cacheOrigin(Hashed))}, granted: true},
+		{name: "hash-prefix", headers: []http.Header{get(cacheOrigin(LongName))}, granted: true},
 		{name: "own", headers: []http.Header{get("https://" + ASCII)}, granted: true},
 		{name: "spread", headers: everyone, granted: true},
 		{name: "denied", headers: []http.Header{get(cacheOrigin("www.evil.example"))}, granted: false},
@@ -116,7 +116,7 @@ func BenchmarkSource(b *testing.B) {
 
 // BenchmarkInvented sends 100,000 invented origins a second, all different, for two
 // seconds. It reports how many of them reached the Source with the default limits, and
-// fails if they push out remembered publishers.
+// fails if they evict remembered publishers.
 func BenchmarkInvented(b *testing.B) {
 	const rate, seconds, senders = 100_000, 2, 4
 	publishers := Publishers(1000)
@@ -162,7 +162,7 @@ func BenchmarkInvented(b *testing.B) {
 				m.CheckOrigin("https://" + p)
 			}
 			if known.lookups.Load() != lookups {
-				b.Error("publishers that were remembered were pushed out")
+				b.Error("remembered publishers were evicted")
 			}
 		}
 	})

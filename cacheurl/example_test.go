@@ -15,7 +15,7 @@ func Example() {
 	}
 	u, err := cacheurl.Parse(cacheURL)
 	if err != nil {
-		log.Fatal(err) // even if only the prefix and the path do not match
+		log.Fatal(err) // such as a prefix that is not of the host in the path
 	}
 	fmt.Println(cacheURL)
 	fmt.Println(u.Publisher, u.Cache.ID, u.Type)

@@ -58,7 +58,7 @@ type Error struct {
 	Want   string // what would be right
 	Err    error  // the cause, such as a *ampcors.ValueError; it may be nil
 
-	where int // the offset in the JSON, or the index in Publishers if the text file has it
+	where int // the offset in the JSON, or for the text file the index in Publishers
 }
 
 func (e *Error) Error() string {
@@ -90,7 +90,8 @@ func (e *Error) Unwrap() error { return e.Err }
 // the file has errors, so they must only set fields. Then the whole Config is checked. An
 // error is one or more *[Error], joined: at most 100, and one that counts the others.
 //
-// To make a Middleware, use [New], which checks a long list of publishers once.
+// To make a Middleware, use [New]: Load and [ampcors.New] together check each publisher
+// twice.
 func Load(path string, set ...func(*ampcors.Config)) (cfg ampcors.Config, err error) {
 	err = load(path, set, func(read ampcors.Config) error {
 		cfg = read
@@ -116,17 +117,17 @@ func New(path string, set ...func(*ampcors.Config)) (mw *ampcors.Middleware, err
 // There is no directory, so publishersFile must be an absolute path. More than 1 GiB is an
 // error.
 func Read(name string, r io.Reader, set ...func(*ampcors.Config)) (cfg ampcors.Config, err error) {
-	c := contents{}
 	data, err := io.ReadAll(io.LimitReader(r, maxFile+1))
-	switch {
-	case err != nil:
-		c.err = &Error{File: name, Reason: "cannot be read: " + reason(err), Err: err}
-	case len(data) > maxFile:
-		c.err = &Error{File: name, Reason: "cannot be read: " + errTooLong.Error(), Err: errTooLong}
-	default:
-		c.parse(name, "", data, set)
+	if err == nil && len(data) > maxFile {
+		err = errTooLong
 	}
-	err = c.use(func(read ampcors.Config) error {
+	if err != nil {
+		return ampcors.Config{}, &Error{File: name, Reason: "cannot be read: " + reason(err), Err: err}
+	}
+	err = stable(name, func() (c contents) {
+		c.parse(name, "", data, set)
+		return c
+	}, func(read ampcors.Config) error {
 		cfg = read
 		return read.Validate()
 	})
@@ -139,16 +140,21 @@ func Read(name string, r io.Reader, set ...func(*ampcors.Config)) (cfg ampcors.C
 // load reads the file and calls use with its configuration. use returns the problems that
 // validation found.
 func load(path string, set []func(*ampcors.Config), use func(ampcors.Config) error) error {
+	return stable(path, func() contents { return read(path, set) }, use)
+}
+
+// stable reads until the files did not change meanwhile, and calls use with the configuration.
+func stable(name string, read func() contents, use func(ampcors.Config) error) error {
 	// A directory of files can be replaced, as Kubernetes does, after one file is read and
 	// before the other. That is rare, and the next try succeeds.
 	for range 10 {
-		c := read(path, set)
+		c := read()
 		if c.files.haveNotChanged() {
 			return c.use(use)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	return &Error{File: path, Reason: "changes all the time", Want: "a file that is replaced as a whole"}
+	return &Error{File: name, Reason: "changes all the time", Want: "a file that is replaced as a whole"}
 }
 
 // contents are what was read of the files.

@@ -94,7 +94,7 @@ func TestErrorsAreReportedWithTheirPosition(t *testing.T) {
 		{name: "unknown members", file: "{\n\t\"sites\": [\"a.example\", {\"b\": [1]}],\n\t\"email\": {\"to\": null}\n}", text: "",
 			want: `config.json:2:2: "sites" is unknown; want one of publishers, caches, origins, email, credentialed, methods, requestHeaders, responseHeaders, maxAge, reportOnly, lookup, cacheSize, dangerouslyAllowHTTPOwnOrigins, dangerouslyAllowPublicSuffixWildcards, dangerouslyAllowUnsafeRequestsWithoutOrigin, publishersFile
 config.json:3:12: "email.to" is unknown; want one of senders, clients, dangerouslyAllowMailProviderWildcards`},
-		{name: "misspelt members", file: "{\n\t\"publisher\": [\"a.example\"],\n\t\"email\": {\"sendrs\": null}, \"Publishers\": [], \"lookup\": {\"tll\": \"1s\"}, \"max_age\": 1\n}", text: "",
+		{name: "misspelled members", file: "{\n\t\"publisher\": [\"a.example\"],\n\t\"email\": {\"sendrs\": null}, \"Publishers\": [], \"lookup\": {\"tll\": \"1s\"}, \"max_age\": 1\n}", text: "",
 			want: `config.json:2:2: "publisher" is unknown; did you mean "publishers"?
 config.json:3:12: "email.sendrs" is unknown; did you mean "senders"?
 config.json:3:29: "Publishers" is unknown; did you mean "publishers"?

@@ -174,16 +174,16 @@ func TestABrokenFileKeepsTheLastGoodConfiguration(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name   string
-		break_ func(t *testing.T, path string)
+		damage func(t *testing.T, path string)
 		want   string // in the one line that is logged
 	}{
-		{name: "half-written", break_: func(t *testing.T, path string) { writeFile(t, path, `{"publishers": ["b.exam`) }, want: "c.json:1:24: is not JSON"},
-		{name: "empty", break_: func(t *testing.T, path string) { writeFile(t, path, "") }, want: "is not JSON"},
-		{name: "with an error", break_: func(t *testing.T, path string) { replace(t, path, `{"publishers": ["b"]}`) }, want: "c.json:1:17"},
-		{name: "gone", break_: func(t *testing.T, path string) { _ = os.Remove(path) }, want: "no such file"},
-		{name: "a directory", break_: func(t *testing.T, path string) { _ = os.Remove(path); _ = os.Mkdir(path, 0o700) }, want: "not a regular file"},
-		{name: "with a list that is gone", break_: func(t *testing.T, path string) { replace(t, path, `{"publishersFile": "none"}`) }, want: "no such file"},
-		{name: "with a truncated list", break_: func(t *testing.T, path string) {
+		{name: "half-written", damage: func(t *testing.T, path string) { writeFile(t, path, `{"publishers": ["b.exam`) }, want: "c.json:1:24: is not JSON"},
+		{name: "empty", damage: func(t *testing.T, path string) { writeFile(t, path, "") }, want: "is not JSON"},
+		{name: "with an error", damage: func(t *testing.T, path string) { replace(t, path, `{"publishers": ["b"]}`) }, want: "c.json:1:17"},
+		{name: "gone", damage: func(t *testing.T, path string) { _ = os.Remove(path) }, want: "no such file"},
+		{name: "a directory", damage: func(t *testing.T, path string) { _ = os.Remove(path); _ = os.Mkdir(path, 0o700) }, want: "not a regular file"},
+		{name: "with a list that is gone", damage: func(t *testing.T, path string) { replace(t, path, `{"publishersFile": "none"}`) }, want: "no such file"},
+		{name: "with a truncated list", damage: func(t *testing.T, path string) {
 			writeFile(t, filepath.Join(filepath.Dir(path), "p.txt"), "b.example\nc.exam")
 			replace(t, path, `{"publishersFile": "p.txt"}`)
 		}, want: "p.txt:2:7: the last line has no line break"},
@@ -194,7 +194,7 @@ func TestABrokenFileKeepsTheLastGoodConfiguration(t *testing.T) {
 				path := filepath.Join(write(t, map[string]string{"c.json": listing("a.example")}), "c.json")
 				w := startWatching(t, path, interval)
 				w.waitForLog(1, "is applied")
-				test.break_(t, path)
+				test.damage(t, path)
 				w.waitForLog(2, test.want)
 				pass(time.Minute)
 				w.waitForLog(2, "level=ERROR") // once

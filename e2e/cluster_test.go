@@ -346,7 +346,7 @@ func runCluster(t *testing.T, binary string, db *servertest.Server, s store) {
 	load.Wait()
 	c.client.CloseIdleConnections()
 	c.checkLeftovers(idle)
-	if os.Getenv("UPDATE_README") != "" { // other figures come out each time
+	if os.Getenv("UPDATE_README") != "" { // the figures differ each time
 		writeTable(t, path.Base(t.Name()), clusterTable(c.rows))
 	}
 }

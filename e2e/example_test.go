@@ -45,10 +45,10 @@ func TestTheExamplePage(t *testing.T) {
 			}
 
 			for _, try := range []struct{ name, typed, verdict, title, step string }{
-				{name: "allowed", typed: "https://www-example-com.cdn.ampproject.org", verdict: "Allowed: cache origin (www.example.com)", title: "Allowed: whose page is this Origin?", step: "Listed in Publishers."},
-				{name: "denied", typed: "https://evil-example.cdn.ampproject.org", verdict: "Denied: publisher not allowed (claims to be evil.example)", title: "Denied: whose page is this Origin?", step: "Neither listed in Publishers nor matched by a pattern there."},
-				{name: "markup", typed: "<script>document.title='x'</script>", verdict: "Denied: malformed origin", title: "Denied: whose page is this Origin?", step: "An origin is a scheme"},
-				{name: "hash", typed: "https://v2c4ucasgcskftbjt4c7phpkbqedcdcqo23tkamleapoa5o6fygq.cdn.ampproject.org", verdict: "Denied: hash prefix not known", title: "Denied: whose page is this Origin?", step: "A pattern cannot match a hash prefix."},
+				{name: "allowed", typed: "https://www-example-com.cdn.ampproject.org", verdict: "Allowed: cache origin (www.example.com)", title: "Allowed: how an Origin is decided", step: "Listed in Publishers."},
+				{name: "denied", typed: "https://evil-example.cdn.ampproject.org", verdict: "Denied: publisher not allowed (claims to be evil.example)", title: "Denied: how an Origin is decided", step: "Neither listed in Publishers nor matched by a pattern there."},
+				{name: "markup", typed: "<script>document.title='x'</script>", verdict: "Denied: malformed origin", title: "Denied: how an Origin is decided", step: "An origin is a scheme"},
+				{name: "hash", typed: "https://v2c4ucasgcskftbjt4c7phpkbqedcdcqo23tkamleapoa5o6fygq.cdn.ampproject.org", verdict: "Denied: hash prefix not known", title: "Denied: how an Origin is decided", step: "A pattern cannot match a hash prefix."},
 			} {
 				do(t, page, chromedp.Clear(chromedp.CSS("#origin")))
 				do(t, page, chromedp.SendKeys(chromedp.CSS("#origin"), try.typed))
@@ -64,7 +64,7 @@ func TestTheExamplePage(t *testing.T) {
 			}
 
 			// Click one of the samples by its name, then type an origin and press Enter.
-			do(t, page, loads(chromedp.Click(`//a[text()="Internationalised"]`)))
+			do(t, page, loads(chromedp.Click(`//a[text()="Internationalized"]`)))
 			expect(t, page, "a sample", "Allowed: cache origin (xn--bcher-kva.example)", "Allowed: whose page is this Origin?", "Punycode is decoded")
 			do(t, page, chromedp.Clear(chromedp.CSS("#origin")))
 			do(t, page, loads(chromedp.SendKeys(chromedp.CSS("#origin"), "null\r")))
@@ -102,7 +102,7 @@ func read(t *testing.T, page context.Context, expression string) string {
 	return text
 }
 
-// expect reads the verdict, the title and some of the steps.
+// expect checks the verdict, the title and one of the steps.
 func expect(t *testing.T, page context.Context, name, verdict, title, step string) {
 	t.Helper()
 	if got := strings.TrimSpace(read(t, page, "document.querySelector('[role=status]').innerText")); got != verdict {

@@ -16,9 +16,9 @@ import (
 	rs "github.com/rs/cors"
 )
 
-// peerScenarios are the scenarios in which libraries differ. As in AMP's runtime, each page
-// sends its source origin, or a wrong one, in __amp_source_origin. Same-origin requests
-// have AMP-Same-Origin.
+// peerScenarios are what the libraries are compared by. As in AMP's runtime, each page
+// sends its source origin, or a wrong one, in __amp_source_origin, unless claim is "". The
+// same-origin request has AMP-Same-Origin.
 var peerScenarios = []struct {
 	name  string
 	page  string
@@ -28,7 +28,7 @@ var peerScenarios = []struct {
 }{
 	{name: "cache page reads with cookies", page: cached, claim: own, call: `call('/api/read', withCookies)`, want: "reads"},
 	{name: "cache page posts JSON", page: cached, claim: own, call: `call('/api/write', json('POST'))`, want: "reads"},
-	{name: "internationalised publisher's page reads", page: "https://xn--bcher-example-wob.cdn.ampproject.org", claim: "https://xn--bcher-kva.example", call: `call('/api/read')`, want: "reads"},
+	{name: "internationalized publisher's page reads", page: "https://xn--bcher-example-wob.cdn.ampproject.org", claim: "https://xn--bcher-kva.example", call: `call('/api/read')`, want: "reads"},
 	{name: "page wrapped in `0-` and `-0` reads", page: "https://0-en--us-example-com-0.cdn.ampproject.org", claim: "https://en-us.example.com", call: `call('/api/read')`, want: "reads"},
 	{name: "page of a publisher below `*.news.example` reads", page: "https://blog-news-example.cdn.ampproject.org", claim: "https://blog.news.example", call: `call('/api/read')`, want: "reads"},
 	{name: "publisher's own origin posts", page: own, claim: own, call: `call('/api/write', post('a=1'))`, want: "reads"},
@@ -62,7 +62,7 @@ var contenders = []contender{
 	{name: "toolbox-cors, `email: true`", api: toolbox(`{"email": true}`)},
 	{name: "jub0bs/cors", api: func(t *testing.T, s *site) http.Handler {
 		mw, err := jub0bs.NewMiddleware(jub0bs.Config{
-			Origins: typedIn(t), Credentialed: true, Methods: []string{"GET", "POST", "PUT"}, RequestHeaders: []string{"Content-Type", "X-Requested-With"},
+			Origins: listedOrigins(t), Credentialed: true, Methods: []string{"GET", "POST", "PUT"}, RequestHeaders: []string{"Content-Type", "X-Requested-With"},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -72,14 +72,15 @@ var contenders = []contender{
 	{name: "rs/cors", api: func(t *testing.T, s *site) http.Handler {
 		return rs.New(rs.Options{
 			// Only a wildcard can match a pattern's hosts on a cache.
-			AllowedOrigins: append(typedIn(t), "https://*-news-example.cdn.ampproject.org"), AllowCredentials: true, AllowedMethods: []string{"GET", "POST", "PUT"}, AllowedHeaders: []string{"Content-Type", "X-Requested-With"},
+			AllowedOrigins: append(listedOrigins(t), "https://*-news-example.cdn.ampproject.org"), AllowCredentials: true, AllowedMethods: []string{"GET", "POST", "PUT"}, AllowedHeaders: []string{"Content-Type", "X-Requested-With"},
 		}).Handler(s.handler())
 	}},
 }
 
-// typedIn returns each origin of each publisher, for libraries that compare whole origins.
-// A publisher pattern is also a pattern for own origins; for cache origins there is none.
-func typedIn(t *testing.T) (origins []string) {
+// listedOrigins returns each origin of each publisher, for libraries that compare whole origins.
+// A pattern in Publishers is also a pattern for own origins. For cache origins, these
+// libraries have no such pattern.
+func listedOrigins(t *testing.T) (origins []string) {
 	t.Helper()
 	for _, publisher := range config().Publishers {
 		if strings.HasPrefix(publisher, "*.") {

@@ -78,7 +78,7 @@ var scenarios = []scenario{
 	{name: "a method that preflights do not allow", page: cached, script: `call('/api/write', json('DELETE'))`, want: blocked, runs: ""},
 	{name: "a header that preflights do not allow", page: cached, script: `call('/api/write', json('POST', {'X-Other': '1'}))`, want: blocked, runs: ""},
 	{name: "a cache page claims to be same-origin", page: cached, script: `call('/api/write', json('POST', {'AMP-Same-Origin': 'true'}))`, want: blocked, runs: ""},
-	{name: "a cache page claims to be an AMP for Email request", page: cached, script: `call('/api/write', json('POST', {'AMP-Email-Sender': 'news@example.com'}))`, want: blocked, runs: ""},
+	{name: "a cache page sends an AMP for Email request", page: cached, script: `call('/api/write', json('POST', {'AMP-Email-Sender': 'news@example.com'}))`, want: blocked, runs: ""},
 	{name: "AMP-Redirect-To can be read", page: cached, script: `header('/api/read', 'AMP-Redirect-To')`, want: "https://www.example.com/thanks", runs: "read"},
 	{name: "another header cannot be read", page: cached, script: `header('/api/read', 'X-Internal')`, want: "null", runs: "read"},
 
@@ -91,13 +91,13 @@ var scenarios = []scenario{
 	{name: "another publisher's page sends a form and no referrer", page: evil, script: `form('no-referrer')`, want: "sent", runs: ""},
 	{name: "another publisher's page claims a source origin", page: evil, script: `call('/api/read?__amp_source_origin=' + encodeURIComponent('https://www.example.com'), withCookies)`, want: blocked, runs: ""},
 	{name: "another publisher's page claims to be same-origin", page: evil, script: `call('/api/write', json('POST', {'AMP-Same-Origin': 'true'}))`, want: blocked, runs: ""},
-	{name: "another publisher's page claims to be an AMP for Email request", page: evil, script: `call('/api/read?__amp_source_origin=news@example.com', withCookies)`, want: blocked, runs: ""},
+	{name: "another publisher's page sends an AMP for Email request", page: evil, script: `call('/api/read?__amp_source_origin=news@example.com', withCookies)`, want: blocked, runs: ""},
 	{name: "a look-alike host", page: "https://www-example-com.cdn.ampproject.org.evil.example", script: `call('/api/read', withCookies)`, want: blocked, runs: ""},
 	{name: "a look-alike prefix", page: "https://wwwexample-com.cdn.ampproject.org", script: `call('/api/read', withCookies)`, want: blocked, runs: ""},
 	{name: "a third-party frame's host", page: "https://d-1.ampproject.net", script: `call('/api/read', withCookies)`, want: blocked, runs: ""},
 
-	{name: "internationalised", page: "https://xn--bcher-example-wob.cdn.ampproject.org", script: `call('/api/write', post('a=1'))`, want: "200 written", runs: "POST a=1 as reader"},
-	{name: "internationalised, typed in Unicode, own origin", page: "https://bücher.example", script: `call('/api/write', post('a=1'))`, want: "200 written", runs: "POST a=1 as reader"},
+	{name: "internationalized", page: "https://xn--bcher-example-wob.cdn.ampproject.org", script: `call('/api/write', post('a=1'))`, want: "200 written", runs: "POST a=1 as reader"},
+	{name: "internationalized, typed in Unicode, own origin", page: "https://bücher.example", script: `call('/api/write', post('a=1'))`, want: "200 written", runs: "POST a=1 as reader"},
 	{name: "wrapped in 0- and -0", page: "https://0-en--us-example-com-0.cdn.ampproject.org", script: `call('/api/write', post('a=1'))`, want: "200 written", runs: "POST a=1 as reader"},
 	{name: "below a pattern", page: "https://blog-news-example.cdn.ampproject.org", script: `call('/api/write', post('a=1'))`, want: "200 written", runs: "POST a=1 as reader"},
 	{name: "the hash prefix of a name that is too long", page: "", script: `call('/api/write', post('a=1'))`, want: "200 written", runs: "POST a=1 as reader"},
@@ -150,7 +150,7 @@ func (sc scenario) at(t testing.TB) string {
 	return origins[0]
 }
 
-func TestTheBrowserDecides(t *testing.T) {
+func TestWhatEachPageCanReadAndDo(t *testing.T) {
 	s := newSite(t)
 	chromium := browser(t, s)
 	mw, err := ampcors.New(config())

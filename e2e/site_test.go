@@ -60,7 +60,7 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// use makes h answer at apiOrigin. It must lead to s.handler for what it allows.
+// use makes h answer at apiOrigin. h must pass allowed requests on to s.handler.
 func (s *site) use(h http.Handler) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -90,7 +90,7 @@ func TestSQLSourceOnEachDatabase(t *testing.T) {
 					t.Errorf("%s: %s, %v; want %s", origin, d.Reason, d.SourceErr, want)
 				}
 			}
-			// What a collation may fold or pad is not equal.
+			// Names that some collations treat as equal are different.
 			for _, other := range []string{"WWW.EXAMPLE.COM", "www.example.com ", "www.éxample.com"} {
 				if found, err := source.HasPublisher(ctx, other); found {
 					t.Errorf("%q is found, %v", other, err)

@@ -19,7 +19,7 @@ import (
 // A store is the database that the servers share.
 type store interface {
 	flags(addr string) []string // of a server that connects to addr
-	longest() time.Duration     // that a change may take to be seen
+	longest() time.Duration     // until a change is seen
 	fill(t *testing.T, publishers []string)
 	add(ctx context.Context, publisher string) error
 	revoke(ctx context.Context, publisher string) error

@@ -45,7 +45,12 @@ func Handler(next http.Handler) http.Handler {
 			}
 		}
 		g.vary = slices.Collect(header.Members(g.header["Vary"]))
-		defer g.restore() // in case next wrote nothing, or panicked
+		// In case next wrote nothing, or panicked. And an outer ResponseWriter may keep the
+		// headers until next has returned, as that of http.TimeoutHandler does.
+		defer func() {
+			g.written = false
+			g.restore()
+		}()
 		next.ServeHTTP(httpsnoop.Wrap(flushable(w), httpsnoop.Hooks{
 			WriteHeader: func(next httpsnoop.WriteHeaderFunc) httpsnoop.WriteHeaderFunc {
 				return func(status int) {
@@ -82,10 +87,59 @@ func Handler(next http.Handler) http.Handler {
 func flushable(w http.ResponseWriter) http.ResponseWriter {
 	switch w.(type) {
 	case http.Flusher:
+		return w
 	case interface{ FlushError() error }, interface{ Unwrap() http.ResponseWriter }:
-		return flusher{w}
+	default:
+		return w
 	}
-	return w
+	// What else w implements must stay.
+	f := flusher{w}
+	hijacker, canHijack := w.(http.Hijacker)
+	reader, canRead := w.(io.ReaderFrom)
+	pusher, canPush := w.(http.Pusher)
+	switch {
+	case canHijack && canRead && canPush:
+		return struct {
+			flusher
+			http.Hijacker
+			io.ReaderFrom
+			http.Pusher
+		}{f, hijacker, reader, pusher}
+	case canHijack && canRead:
+		return struct {
+			flusher
+			http.Hijacker
+			io.ReaderFrom
+		}{f, hijacker, reader}
+	case canHijack && canPush:
+		return struct {
+			flusher
+			http.Hijacker
+			http.Pusher
+		}{f, hijacker, pusher}
+	case canRead && canPush:
+		return struct {
+			flusher
+			io.ReaderFrom
+			http.Pusher
+		}{f, reader, pusher}
+	case canHijack:
+		return struct {
+			flusher
+			http.Hijacker
+		}{f, hijacker}
+	case canRead:
+		return struct {
+			flusher
+			io.ReaderFrom
+		}{f, reader}
+	case canPush:
+		return struct {
+			flusher
+			http.Pusher
+		}{f, pusher}
+	}
+	return f
 }
 
 type flusher struct{ http.ResponseWriter }

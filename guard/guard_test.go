@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -280,3 +281,89 @@ func TestOverwritingAHeaderValueInPlaceChangesNothing(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// http.TimeoutHandler sends the headers when the handler has returned.
+func TestAnOuterHandlerThatSendsHeadersLateGetsTheDecidedOnes(t *testing.T) {
+	mw, err := ampcors.New(ampcors.Config{Publishers: []string{"www.example.com"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	late := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, "x")
+		w.Header().Set("Access-Control-Allow-Origin", "*")
+		w.Header().Set("Vary", "Accept")
+	})
+	r := httptest.NewRequest("GET", "/", nil)
+	r.Header.Set("Origin", "https://www.example.com")
+	rec := httptest.NewRecorder()
+	http.TimeoutHandler(mw.Wrap(Handler(late)), time.Minute, "").ServeHTTP(rec, r)
+	if got := rec.Header()["Access-Control-Allow-Origin"]; !slices.Equal(got, []string{"https://www.example.com"}) {
+		t.Errorf("Access-Control-Allow-Origin is %q", got)
+	}
+	if got := rec.Header()["Vary"]; !slices.Equal(got, []string{"Origin, Accept"}) {
+		t.Errorf("Vary is %q", got)
+	}
+}
+
+// An outer ResponseWriter without Flush keeps what else it implements.
+func TestAnOuterWriterThatOnlyUnwrapsKeepsItsInterfaces(t *testing.T) {
+	type unwrapper struct{ wrapped }
+	for name, w := range map[string]http.ResponseWriter{
+		"Hijacker": struct {
+			unwrapper
+			http.Hijacker
+		}{},
+		"ReaderFrom": struct {
+			unwrapper
+			io.ReaderFrom
+		}{},
+		"Pusher": struct {
+			unwrapper
+			http.Pusher
+		}{},
+		"Hijacker ReaderFrom": struct {
+			unwrapper
+			http.Hijacker
+			io.ReaderFrom
+		}{},
+		"Hijacker Pusher": struct {
+			unwrapper
+			http.Hijacker
+			http.Pusher
+		}{},
+		"ReaderFrom Pusher": struct {
+			unwrapper
+			io.ReaderFrom
+			http.Pusher
+		}{},
+		"Hijacker ReaderFrom Pusher": struct {
+			unwrapper
+			http.Hijacker
+			io.ReaderFrom
+			http.Pusher
+		}{},
+		"": unwrapper{},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := flushable(w)
+			var has []string
+			if _, ok := got.(http.Hijacker); ok {
+				has = append(has, "Hijacker")
+			}
+			if _, ok := got.(io.ReaderFrom); ok {
+				has = append(has, "ReaderFrom")
+			}
+			if _, ok := got.(http.Pusher); ok {
+				has = append(has, "Pusher")
+			}
+			if _, ok := got.(http.Flusher); !ok || strings.Join(has, " ") != name {
+				t.Errorf("it implements %q, and Flusher: %t", has, ok)
+			}
+		})
+	}
+}
+
+// A wrapped is a ResponseWriter that can be unwrapped.
+type wrapped struct{ http.ResponseWriter }
+
+func (w wrapped) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -27,7 +27,7 @@ import (
 
 const testKey Key = "73134416ae45434d98edc086e0bf6740"
 
-// TestMain keeps what a nil Logger logs out of the tests' output.
+// TestMain discards what is logged if Config.Logger is nil.
 func TestMain(m *testing.M) {
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	os.Exit(m.Run())
@@ -420,7 +420,7 @@ func TestBatchesThatWouldFailTooAreNotSent(t *testing.T) {
 	}
 }
 
-func TestRetriesHonourRetryAfterAndTheContext(t *testing.T) {
+func TestRetriesHonorRetryAfterAndTheContext(t *testing.T) {
 	t.Parallel()
 	answers := func(statuses ...int) http.HandlerFunc {
 		i := 0
@@ -756,7 +756,7 @@ func TestVerifyComparesTheKeyFile(t *testing.T) {
 			w.Header().Set("Content-Length", "99")
 			io.WriteString(w, string(testKey))
 		}, want: "is truncated"},
-		"hung up":        {handler: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, want: "EOF"},
+		"no answer":      {handler: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, want: "EOF"},
 		"garbage answer": {handler: func(w http.ResponseWriter, r *http.Request) { hijack(w, "garbage\r\n\r\n") }, want: "malformed HTTP"},
 	} {
 		t.Run(fmt.Sprintf("%.40s", name), func(t *testing.T) {
@@ -767,7 +767,7 @@ func TestVerifyComparesTheKeyFile(t *testing.T) {
 				test.handler(w, r)
 			}), nil)
 			err := c.Verify(t.Context(), "WWW.example.com")
-			fetched := name != "hung up" && name != "garbage answer"
+			fetched := name != "no answer" && name != "garbage answer"
 			if test.want == "" && err != nil || test.want != "" && (errors.Is(err, ErrKeyFile) != fetched || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), masked)) {
 				t.Errorf("%s: got %v; want %q", name, err, test.want)
 			}

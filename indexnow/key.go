@@ -80,7 +80,8 @@ func (c Client) Format(f fmt.State, verb rune) {
 // Format masks the key, which may be in KeyLocation as well.
 func (cfg Config) Format(f fmt.State, verb rune) {
 	type plain Config // without this method
-	cfg.KeyLocation = (&Client{key: &cfg.Key}).mask(cfg.KeyLocation)
+	c := Client{key: &cfg.Key}
+	cfg.KeyLocation, cfg.Endpoint = c.mask(cfg.KeyLocation), c.mask(cfg.Endpoint)
 	fmt.Fprintf(f, fmt.FormatString(f, verb), plain(cfg))
 }
 
@@ -100,8 +101,8 @@ func (c *Client) maskProblem(problem *ampcors.ValueError) *ampcors.ValueError {
 	return problem
 }
 
-// KeyPath is the path of the key file: "/{key}.txt", or that of Config.KeyLocation. It may
-// contain the key, so do not log it.
+// KeyPath returns the path of the key file: "/{key}.txt", or that of Config.KeyLocation.
+// The path may contain the key, so do not log it.
 func (c *Client) KeyPath() string {
 	if c.keyLocation != nil {
 		return c.keyLocation.Path

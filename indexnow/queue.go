@@ -33,16 +33,17 @@ type QueueConfig struct {
 	Failed func(Batch)
 }
 
-// A Queue gathers URLs of pages as they change, and submits them in batches. Each waits
-// once, however often it is added. Batches that the engine rejects permanently are passed
+// A Queue gathers URLs of pages as they change, and submits them in batches. A URL that
+// waits already is not added again. Batches that the engine rejects permanently are passed
 // to QueueConfig.Failed. URLs that are left at the end are returned by [Queue.Shutdown].
 //
 // A batch with a retryable error stays in the queue. It is retried after a backoff, or
 // after Retry-After if that is longer. The backoff begins with Config.Backoff, doubles with
 // each failure up to 10 minutes, and is reduced at random by up to half. Each host has its
-// own. After 429, the engine gets no requests for the same time. After every three requests
-// in a row with no answer or with [ErrServer], it gets none for up to a minute, or for
-// Retry-After if that is longer. A Queue does not use Config.Attempts and Config.MaxWait.
+// own. After 429, no batch of any host is sent until this backoff is over. After every
+// three requests in a row with no answer, with [ErrServer] or with 429, the engine gets no
+// requests for up to a minute, or for Retry-After if that is longer. A Queue does not use
+// Config.Attempts and Config.MaxWait.
 //
 // A Queue is only in memory. If the process is killed, the waiting URLs are lost. A new
 // Queue does not know which URLs were sent within Hold.
@@ -71,8 +72,8 @@ type Queue struct {
 // is at most one submission per Delay.
 type entry struct {
 	host  string
-	ready time.Time // not before
-	due   time.Time // by then
+	ready time.Time // it is not sent before
+	due   time.Time // it does not wait for other URLs after this
 }
 
 // A backoff says until when a host, or the engine, gets no requests.
@@ -101,7 +102,7 @@ type QueueStats struct {
 	Added    uint64 // not counting Repeated
 	Repeated uint64 // those that waited already
 	Accepted uint64 // by the engine
-	Retried  uint64 // not accepted yet, to be retried
+	Retried  uint64 // sent with a retryable error, counted each time
 	Failed   uint64 // rejected by the engine permanently
 	Err      error  // why the last request is retried, an *[Error], or nil
 }
@@ -427,11 +428,11 @@ func (q *Queue) putBack() {
 		q.waiting[url] = w
 	}
 	q.sending = nil
-	q.look()
+	q.setNext()
 }
 
-// look sets q.next, the time of the next submission.
-func (q *Queue) look() {
+// setNext sets q.next, the time of the next submission.
+func (q *Queue) setNext() {
 	q.next = time.Time{}
 	for _, w := range q.waiting {
 		if at := q.at(w); q.next.IsZero() || at.Before(q.next) {

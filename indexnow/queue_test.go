@@ -362,7 +362,7 @@ func TestManyHostsThatFailDoNotStarveOne(t *testing.T) {
 		if got := q.Stats(); got.Accepted != 1 || !errors.Is(got.Err, ErrServer) {
 			t.Errorf("after half an hour: %+v, %d requests", got, len(e.submissions()))
 		}
-		if n := len(e.submissions()); n > 220 { // the engine may be down
+		if n := len(e.submissions()); n > 220 { // it must back off: the engine may be down
 			t.Errorf("%d requests in half an hour", n)
 		}
 		// From now on z.example is sent first, as hosts that failed come last.

@@ -17,7 +17,7 @@ import (
 
 const (
 	maxURLs = 10_000 // in one request, by the protocol
-	maxURL  = 8000   // bytes; RFC 9110 section 4.1 recommends that all support at least this
+	maxURL  = 8000   // bytes; RFC 9110 section 4.1 recommends support for at least this
 )
 
 // The errors that an [Error] can wrap. Test for them with errors.Is.

@@ -14,10 +14,10 @@ const (
 	perPeriod   = time.Second
 )
 
-// A limiter sends at most maxRequests to one host in any second. Each host has that many
-// slots. A request takes a slot and frees it a second after its answer, so two requests of
-// one slot never arrive within a second, however long connecting takes. The limiter
-// remembers only the hosts of the last two seconds.
+// A limiter delays requests, so that at most maxRequests arrive at one host in any second.
+// Each host has that many slots. A request takes a slot and frees it a second after its
+// answer, so two requests of one slot never arrive within a second, however long connecting
+// takes. The limiter remembers only the hosts of the last two seconds.
 type limiter struct {
 	clock outbound.Clock
 
@@ -27,7 +27,7 @@ type limiter struct {
 }
 
 type hostSlots struct {
-	free chan time.Time // when each unused slot is free again
+	free chan time.Time // the slots not in use: when each may be used again
 
 	// Guarded by limiter.mu.
 	users int       // requests that have a slot or wait for one

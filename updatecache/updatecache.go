@@ -67,15 +67,15 @@ type Config struct {
 
 	// Attempts is the maximum number of times that a request is sent. It is retried if
 	// there is no answer, or one that says "too many requests" or "server error". 0 and 1
-	// mean once. Each attempt gets a new signature, since caches accept one for only a
-	// minute.
+	// mean once, and 100 is the maximum. Each attempt gets a new signature, since caches
+	// accept one for only a minute.
 	Attempts int
 	// Backoff is the wait before the second attempt. It doubles before each further one,
 	// and is reduced at random by up to half. If zero, 1 second is used. A Retry-After of
 	// the cache is added to it.
 	Backoff time.Duration
 	// MaxWait bounds the backoff. If a Retry-After is longer, there is no further attempt.
-	// If zero, 1 minute is used.
+	// If zero, 1 minute is used. Backoff and MaxWait are at most 24 hours.
 	MaxWait time.Duration
 
 	// HTTPClient sends the requests. A copy of it is used, which follows no redirects, and

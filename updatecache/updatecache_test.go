@@ -64,7 +64,7 @@ func (s service) Sign(_ io.Reader, digest []byte, opts crypto.SignerOpts) ([]byt
 	return s.sign(digest)
 }
 
-// TestMain keeps what a nil Logger logs out of the tests' output.
+// TestMain discards what is logged if Config.Logger is nil.
 func TestMain(m *testing.M) {
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	os.Exit(m.Run())
@@ -246,7 +246,7 @@ func TestEachResponseIsReported(t *testing.T) {
 		handler http.HandlerFunc
 		want    error
 		message string // in the error
-		once    bool   // and there is no further attempt
+		once    bool   // there is no further attempt
 	}{
 		"signature":                      {handler: google403("URL signature verification error."), want: ErrSignature, message: "URL signature verification error.", once: true},
 		"ingestion":                      {handler: google403("Invalid public key due to ingestion error: 404"), want: ErrIngestion, message: "ingestion error: 404", once: true},
@@ -266,7 +266,7 @@ func TestEachResponseIsReported(t *testing.T) {
 		"200 with a comment before OK":   {handler: status(200, "<!-- not flushed -->OK"), want: ErrUnexpected, message: "OK", once: true},
 		"ingest":                         {handler: google403("We could not ingest it."), want: ErrIngestion, message: "ingest", once: true},
 		"signature and ingestion":        {handler: google403("Signature not verified: ingestion error."), want: ErrIngestion, message: "ingestion error", once: true},
-		"403 cut off":                    {handler: cut(403, "<p>Your client"), want: io.ErrUnexpectedEOF, message: "is truncated", once: false},
+		"403 truncated":                  {handler: cut(403, "<p>Your client"), want: io.ErrUnexpectedEOF, message: "is truncated", once: false},
 		"403 truncated after the reason": {handler: cut(403, "URL signature verification error."), want: ErrSignature, message: "verification", once: true},
 		"garbage":                        {handler: status(200, "\x00\xff<\x01"), want: ErrUnexpected, message: "200", once: true},
 		"endless": {handler: func(w http.ResponseWriter, r *http.Request) {
@@ -275,7 +275,7 @@ func TestEachResponseIsReported(t *testing.T) {
 			}
 		}, want: nil, message: "is truncated", once: false},
 		"201 OK":   {handler: status(201, "OK"), want: ErrUnexpected, message: "201", once: true},
-		"much":     {handler: status(403, strings.Repeat("word ", 1000)), want: ErrForbidden, message: "word", once: true},
+		"long":     {handler: status(403, strings.Repeat("word ", 1000)), want: ErrForbidden, message: "word", once: true},
 		"redirect": {handler: func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) }, want: ErrUnexpected, message: "302", once: true},
 		"truncated": {handler: func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Length", "3")
@@ -389,7 +389,7 @@ func TestInvalidPagesAreRejectedBeforeSending(t *testing.T) {
 	}
 }
 
-func TestAnySignerWithAnRSAKey(t *testing.T) {
+func TestSignaturesAreCheckedBeforeSending(t *testing.T) {
 	t.Parallel()
 	key := toolboxKey()
 	broken := errors.New("the service is down")
@@ -617,7 +617,7 @@ func TestVerifyComparesTheKeyFile(t *testing.T) {
 			w.Header().Set("Content-Length", "1000")
 			io.WriteString(w, body)
 		}, want: "is truncated"},
-		"hung up":          {handler: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, want: "EOF"},
+		"no answer":        {handler: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, want: "EOF"},
 		"PKCS #1":          {handler: plain(string(pem.EncodeToMemory(&pem.Block{Type: "RSA PUBLIC KEY", Bytes: x509.MarshalPKCS1PublicKey(&toolboxKey().PublicKey)}))), want: `"RSA PUBLIC KEY"`},
 		"the private key":  {handler: plain(string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY"}))), want: `"RSA PRIVATE KEY"`},
 		"not a key":        {handler: plain(string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: []byte("x")}))), want: "not a public key"},
@@ -634,7 +634,7 @@ func TestVerifyComparesTheKeyFile(t *testing.T) {
 				test.handler(w, r)
 			}), nil)
 			err := c.Verify(t.Context(), "WWW.Example.com")
-			if test.want == "" && err != nil || test.want != "" && (errors.Is(err, ErrKeyFile) == (name == "hung up") || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "https://www.example.com"+KeyPath)) {
+			if test.want == "" && err != nil || test.want != "" && (errors.Is(err, ErrKeyFile) == (name == "no answer") || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "https://www.example.com"+KeyPath)) {
 				t.Errorf("%s: got %v; want %q", name, err, test.want)
 			}
 		})
@@ -925,7 +925,7 @@ func TestA101DoesNotHang(t *testing.T) {
 	}
 }
 
-// TestAnswersAreReadInLinearTime has bodies that once took seconds.
+// TestAnswersAreReadInLinearTime reads bodies that took seconds in an earlier version.
 func TestAnswersAreReadInLinearTime(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{"<style>", "<style></style>", "<", "<STYLE ", "&lt;", "</"} {

@@ -177,7 +177,7 @@ var sections = []section{
 		{"allowed, 10,000 publishers", "Serial/case=allowed/publishers=10000", all},
 		{"allowed, 1,000,000 publishers", "Serial/case=allowed/publishers=1000000", all},
 		{"allowed, random ones of 1,000,000 publishers", "Spread/publishers=1000000", all},
-		{"internationalised, 10,000 publishers", "Serial/case=idn/publishers=10000", all},
+		{"internationalized, 10,000 publishers", "Serial/case=idn/publishers=10000", all},
 		{"hash prefix, 10,000 publishers", "Serial/case=hash-prefix/publishers=10000", all},
 		{"own origin, 10,000 publishers", "Serial/case=own/publishers=10000", all},
 		{"own origin below a pattern, 10,000 publishers", "Serial/case=wildcard/publishers=10000", all},
@@ -215,7 +215,7 @@ var sourceSections = []section{
 	{"time of one request, 10,000 publishers", duration, []row{
 		{"allowed", "Source/serial/case=allowed/publishers=10000", known},
 		{"of different publishers", "Source/serial/case=spread/publishers=10000", known},
-		{"internationalised", "Source/serial/case=idn/publishers=10000", known},
+		{"internationalized", "Source/serial/case=idn/publishers=10000", known},
 		{"hash prefix", "Source/serial/case=hash-prefix/publishers=10000", known},
 		{"own origin", "Source/serial/case=own/publishers=10000", known},
 		{"denied", "Source/serial/case=denied/publishers=10000", known},
@@ -223,7 +223,7 @@ var sourceSections = []section{
 	{"time for each request while all processors answer", duration, []row{
 		{"allowed", "Source/parallel/case=allowed/publishers=10000", known},
 		{"of different publishers", "Source/parallel/case=spread/publishers=10000", known},
-		{"internationalised", "Source/parallel/case=idn/publishers=10000", known},
+		{"internationalized", "Source/parallel/case=idn/publishers=10000", known},
 		{"hash prefix", "Source/parallel/case=hash-prefix/publishers=10000", known},
 		{"own origin", "Source/parallel/case=own/publishers=10000", known},
 		{"denied", "Source/parallel/case=denied/publishers=10000", known},

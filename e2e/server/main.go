@@ -1,5 +1,5 @@
-// Command server is one of several servers that share a database of publishers. It serves
-// /, behind ampcors, and /stats.
+// Command server is one of several servers that share a database of publishers. At / it
+// serves an API behind ampcors, and at /stats its counts.
 package main
 
 import (

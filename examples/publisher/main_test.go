@@ -74,8 +74,8 @@ func TestTheProgramServesAndItsCurlLinesShowWhatTheySay(t *testing.T) {
 	}
 }
 
-// TestTheFileSaysWhatTheProgramDoes keeps config.json up to date.
-func TestTheFileSaysWhatTheProgramDoes(t *testing.T) {
+// TestTheFileHasTheConfigurationOfTheProgram, so that config.json stays up to date.
+func TestTheFileHasTheConfigurationOfTheProgram(t *testing.T) {
 	got, err := configfile.Load("config.json")
 	if err != nil {
 		t.Fatal(err)

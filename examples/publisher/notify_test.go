@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestNotifyShowsTheWholePath: what it prints is what the servers received.
-func TestNotifyShowsTheWholePath(t *testing.T) {
+// TestNotifyPrintsWhatTheServersReceive, with keys and signatures shortened.
+func TestNotifyPrintsWhatTheServersReceive(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	if err := notify(t.Context(), &out); err != nil {

@@ -38,7 +38,7 @@ func samples() []sample {
 	return []sample{
 		{"Cache origin", "https://www-example-com.cdn.ampproject.org"},
 		{"Bing's cache", "https://www-example-com.www.bing-amp.com"},
-		{"Internationalised", cacheOrigin("bücher.example")},
+		{"Internationalized", cacheOrigin("bücher.example")},
 		{"Wrapped in 0- and -0", "https://0-my--town-news-example-0.cdn.ampproject.org"},
 		{"Hash prefix", cacheOrigin(longName)},
 		{"Own origin", "https://www.example.com"},

@@ -15,7 +15,7 @@ func IsCORS(key string) bool {
 }
 
 // Members returns an iterator over the members of a list header, such as Vary, without
-// empty ones. RFC 9110 section 5.6.1
+// empty ones (RFC 9110 section 5.6.1).
 func Members(lines []string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for _, line := range lines {

@@ -35,8 +35,8 @@ func newSlots(n int) slots {
 }
 
 // wait waits for a slot, and reports whether one became free in time.
-func (s slots) wait(isKnown bool, patience time.Duration) bool {
-	timer := time.NewTimer(patience)
+func (s slots) wait(isKnown bool, timeout time.Duration) bool {
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	if !isKnown {
 		select {

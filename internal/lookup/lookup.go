@@ -1,7 +1,7 @@
 // Package lookup asks a slow, unreliable source about names, and remembers its answers.
 //
-// The source can be asked in two ways: whether there is a name, and which name has an
-// alias. (In ampcors, a name is a publisher domain, and an alias a domain prefix of it.)
+// The source can be asked in two ways: whether a name exists, and which name has an alias.
+// (In ampcors, a name is a publisher domain, and an alias is a domain prefix of it.)
 // [Cache.Get] answers from memory alone. [Cache.Find] asks if memory has no answer:
 //
 //	memory -> call of another caller -> circuit breaker -> rate limit -> slot -> source
@@ -32,7 +32,7 @@ var (
 // A Source is asked about names. Its methods must be safe for concurrent use by multiple
 // goroutines.
 type Source interface {
-	// HasName reports whether there is the name.
+	// HasName reports whether the name exists.
 	HasName(ctx context.Context, name string) (bool, error)
 
 	// NameByAlias returns the name that has the alias, or "". The Cache keeps the string.
@@ -44,7 +44,7 @@ type Source interface {
 type Options struct {
 	TTL         time.Duration // how long a name is remembered
 	NegativeTTL time.Duration // how long it is remembered that there is no such name
-	MaxStale    time.Duration // how long after its confirmation a name is served if the source fails; if it equals TTL, none is
+	MaxStale    time.Duration // how long after its confirmation a name is served if the source fails; if it equals TTL, nothing stale is served
 	Timeout     time.Duration // of one lookup, and of the wait for a slot before it
 
 	MaxConcurrent int // lookups at one time
@@ -112,8 +112,8 @@ func New(source Source, options Options, alias func(name string) string) *Cache 
 	return c
 }
 
-// Close ends refreshes in the background. No more begin. Find still works: callers that
-// have the Cache still get their answers.
+// Close ends refreshes in the background, and no new ones begin. Find still works: callers
+// that have the Cache still get their answers.
 func (c *Cache) Close() { c.close() }
 
 func (c *Cache) now() time.Duration { return time.Since(c.start) }
@@ -148,8 +148,8 @@ func (c *Cache) GetByAlias(alias string) (string, bool) {
 // AddAlias adds another alias of a name. It keeps both strings.
 func (c *Cache) AddAlias(alias, name string) { c.memory.aliases.Add(alias, name) }
 
-// Find reports whether there is the name. It keeps the string. It may wait for the source,
-// for at most twice Options.Timeout.
+// Find returns the name if the source has it. It keeps the string. It may wait for the
+// source, for at most twice Options.Timeout if the source obeys its context.
 func (c *Cache) Find(ctx context.Context, name string) Result {
 	return c.find(ctx, question{kind: byName, key: name, name: name})
 }

@@ -73,7 +73,7 @@ func TestTheRateLimitAllowsABurst(t *testing.T) {
 		}
 		return n
 	}
-	if n := take(time.Hour); n != 11 { // a tenth of a second's, and one
+	if n := take(time.Hour); n != 11 { // those of a tenth of a second, and one more
 		t.Errorf("%d at first", n)
 	}
 	if n := take(time.Hour + 9*time.Millisecond); n != 0 {
@@ -114,7 +114,7 @@ func testMemory() *memory {
 	return newMemory(Options{TTL: 10, NegativeTTL: 5, MaxStale: 30, MaxEntries: 2}, func(name string) string { return "alias of " + name })
 }
 
-func TestMemoryForgetsInTime(t *testing.T) {
+func TestMemoryKeepsAnswersForTheirTTL(t *testing.T) {
 	t.Parallel()
 	m := testMemory()
 	m.remember(&call{question: question{key: "a", name: "a"}, name: "a", began: 100})

@@ -205,8 +205,8 @@ func Get(ctx context.Context, client *http.Client, url string) (Answer, error) {
 // A Retry says how often and when a request is retried.
 type Retry struct {
 	Attempts int           // in total; 0 and 1 mean a single one
-	Backoff  time.Duration // the wait before the second; it doubles before each further one. 0: 1 s
-	MaxWait  time.Duration // the longest wait. 0: 1 min
+	Backoff  time.Duration // the wait before the second; it doubles before each further one. If zero, 1 second is used.
+	MaxWait  time.Duration // the longest wait. If zero, 1 minute is used.
 }
 
 // Check returns the problems of a package's Retry, and sets the defaults.

@@ -224,7 +224,7 @@ func Postgres(t testing.TB) *Server {
 	return s.begin(t)
 }
 
-// MariaDB starts MariaDB with an empty database "test", in which root needs no password.
+// MariaDB starts MariaDB with an empty database "test". Its user root needs no password.
 func MariaDB(t testing.TB) *Server {
 	t.Helper()
 	const install = "install MariaDB (Debian: apt-get install mariadb-server)"

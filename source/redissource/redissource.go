@@ -19,9 +19,10 @@
 // the Middleware's own memory, within its limits; rueidis's cache is not used.
 //
 // When a connection is lost, changes may be missed. Everything is then looked up again. If
-// that fails, the last answer is used until MaxStale is over. A connection that only stops
-// answering is closed after twice Dialer.KeepAlive plus ConnWriteTimeout, 5 seconds by
-// default. A change in that time is seen then, or after [ampcors.Lookup].TTL.
+// that fails, the last answer is used until MaxStale is over. A connection on which Redis
+// stops answering is closed after twice Dialer.KeepAlive plus ConnWriteTimeout, 5 seconds
+// by default. A change in that time is seen then, or after [ampcors.Lookup].TTL if that is
+// earlier.
 //
 // Redis reports an expired key when it removes it. If many keys expire, that can be most of
 // a second late. Redis does not report SWAPDB: run FLUSHDB on the other database after it.
@@ -54,7 +55,7 @@ type Config struct {
 	// Redis configures the client. ClientTrackingOptions and OnInvalidations must be empty,
 	// as the Source sets them. Client-side caching must not be disabled, and lookups must
 	// not go to replicas. If PipelineMultiplex is zero, one connection is used. If
-	// ConnWriteTimeout is zero, 3 seconds are used.
+	// ConnWriteTimeout is zero, 3 seconds is used.
 	Redis rueidis.ClientOption
 
 	// KeyPrefix is what all keys begin with. If empty, "ampcors:" is used.
@@ -100,7 +101,7 @@ func New(cfg Config) (*Source, error) {
 	}
 	s := &Source{publisher: prefix + "publisher:", hash: prefix + "hash:"}
 	if o.PipelineMultiplex == 0 {
-		o.PipelineMultiplex = -1 // each connection would be told of every change
+		o.PipelineMultiplex = -1 // one connection, as each is told of every change
 	}
 	if o.ConnWriteTimeout == 0 {
 		o.ConnWriteTimeout = 3 * time.Second

@@ -35,7 +35,8 @@ func newMiddleware(t testing.TB, s ampcors.Source) *ampcors.Middleware {
 	return mw
 }
 
-// forms are the origins of a publisher, by its readable prefix, its hash, and itself.
+// forms returns the origins of a publisher: with its readable prefix, with its hash prefix,
+// and its own.
 func forms(t testing.TB, publisher string) []string {
 	t.Helper()
 	domain, err := ampcors.CanonicalDomain(publisher)
@@ -121,7 +122,7 @@ func TestThePublishersKeyAloneDecides(t *testing.T) {
 		t.Fatal(err)
 	}
 	within(t, time.Second, mw, "www.example.com", true)
-	do("DEL", "ampcors:publisher:www.example.com") // but not the hash key
+	do("DEL", "ampcors:publisher:www.example.com") // but not the key of the hash prefix
 	within(t, time.Second, mw, "www.example.com", false)
 	own, _ := ampcors.FallbackPrefix("www.example.com")
 	if domain, err := s.PublisherByPrefix(t.Context(), own); domain != "" || err != nil {

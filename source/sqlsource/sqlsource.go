@@ -4,7 +4,7 @@
 //
 // It needs a table with two columns: the publisher domain as [ampcors.CanonicalDomain]
 // returns it, and its hash prefix as [ampcors.FallbackPrefix] does, with an index on
-// each. The columns must not fold case or pad.
+// each. Comparisons on the columns must not ignore case or trailing spaces.
 //
 // In PostgreSQL:
 //
@@ -240,7 +240,7 @@ func (s *Source) FillPrefixes(ctx context.Context) (filled int, err error) {
 		defer func() { args = args[:0] }()
 		n, err := s.fill(ctx, args)
 		filled += n
-		if err == nil || ctx.Err() != nil || len(args) <= 2 {
+		if err == nil || ctx.Err() != nil {
 			return err
 		}
 		// One row may be the problem, such as a duplicate. Try each row on its own.

@@ -144,8 +144,8 @@ func TestRowsAreComparedByteByByte(t *testing.T) {
 	}
 }
 
-// A row that only the collation finds equal does not hide the right one. Its connection is
-// released.
+// A row that only the collation finds equal does not hide the right one. Each lookup
+// releases its connection.
 func TestTheRightRowIsFoundAfterOthers(t *testing.T) {
 	f, s := newFake(t, Config{})
 	s.db.SetMaxOpenConns(1)

@@ -1,5 +1,5 @@
-// Command echo is an API in echo. Middleware added by Use sees every request, including
-// preflights, on the Echo or on a group. For a group, echo adds the routes that this needs,
+// Command echo is an API in echo. Middleware added by Use, on the Echo or on a group, sees
+// every request, including preflights. For a group, echo adds the routes that this needs,
 // unless it is configured with NoGroupAutoRegister404Routes. Middleware on a route does not
 // see preflights: echo answers them itself, with 204 and no CORS headers.
 //

@@ -1,6 +1,6 @@
 // Command fiber is an API in fiber, which is built on fasthttp and not on net/http.
-// Middleware added by Use sees every request, including preflights, on the app or on a
-// group.
+// Middleware added by Use, on the app or on a group, sees every request, including
+// preflights.
 //
 // Handle needs net/http's types, which fiber's adaptor makes. That costs a goroutine and a
 // copy of the headers for each request, and waits for the whole body even with

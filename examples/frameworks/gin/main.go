@@ -3,8 +3,9 @@
 // slash run before any middleware, so a page cannot follow them. They are turned off here.
 //
 // Middleware on a group runs only after a route is found. The group therefore needs a route
-// for OPTIONS, and one more for OPTIONS of "" if it has a route for "". A 404 below the
-// group has no CORS headers. Prefer the engine.
+// for OPTIONS of "/*path". That does not match the group's own path: if the group has a
+// route for "", it needs another for OPTIONS of "". A 404 below the group has no CORS
+// headers. Prefer the engine.
 //
 // gin goes on to the next handler until Abort is called, even if a response was written.
 // gin.WrapH around a middleware never calls Abort.

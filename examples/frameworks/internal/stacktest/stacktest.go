@@ -56,7 +56,7 @@ func RunHTTP[H http.Handler](t *testing.T, global, group func(*ampcors.Middlewar
 
 type server struct{ addr string }
 
-// client has a timeout, as a stream that should be denied does not end. It follows no
+// client has a timeout: a stream that is allowed by mistake would not end. It follows no
 // redirects: a page could not follow one without CORS headers.
 var client = http.Client{
 	Timeout:       20 * time.Second,
@@ -205,8 +205,8 @@ func (s server) requests(t *testing.T) {
 	}
 }
 
-// notFound: a page can read a 404. It is not redirected because of a trailing slash; fiber
-// treats both paths as the same.
+// notFound: a page can read a 404. A path with a trailing slash is not redirected; fiber
+// treats it as the path without.
 func (s server) notFound(t *testing.T, unseen bool) {
 	want := cacheOrigin
 	if unseen {
@@ -238,8 +238,8 @@ func splitVary(h http.Header) (names []string) {
 	return names
 }
 
-// streaming: each line arrives while the handler still runs, because the next comment is
-// only sent after the line before has been read.
+// streaming: each line arrives while the handler still runs. To check that, the test sends
+// the next comment only after it has read the line before.
 func (s server) streaming(t *testing.T) {
 	resp := s.open(t, "GET", "/api/stream", "", "Origin: "+cacheOrigin)
 	defer resp.Body.Close()

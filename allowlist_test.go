@@ -41,11 +41,9 @@ func TestInventedHashesEvictNothing(t *testing.T) {
 	}
 	lru := m.current().list.recent
 	for _, name := range []string{"a.example", "c.example"} {
-		t.Run(name, func(t *testing.T) {
-			if d := m.CheckOrigin("https://" + fallbackPrefix(name) + ".cdn.ampproject.org"); d.Publisher != name {
-				t.Fatalf("the hash of %s: %+v", name, d)
-			}
-		})
+		if d := m.CheckOrigin("https://" + fallbackPrefix(name) + ".cdn.ampproject.org"); d.Publisher != name {
+			t.Fatalf("the hash of %s: %+v", name, d)
+		}
 	}
 	before := lru.Keys()
 	for i := range 10_000 {

@@ -91,13 +91,12 @@ type Lookup struct {
 	TTL time.Duration `json:"ttl,omitzero"`
 
 	// NegativeTTL is how long it is remembered that a domain is not a publisher. A
-	// publisher that is added is denied for at most this long. If zero, 10 seconds are
-	// used.
+	// publisher that is added is denied for at most this long. If zero, 10 seconds is used.
 	NegativeTTL time.Duration `json:"negativeTTL,omitzero"`
 
 	// MaxStale is how long a publisher still gets in after the Source confirmed it, if the
 	// Source then fails (stale-if-error). It is at least TTL. If it equals TTL, nothing
-	// stale is served. If zero, 10 minutes are used, or twice TTL if that is more.
+	// stale is served. If zero, 10 minutes is used, or twice TTL if that is more.
 	MaxStale time.Duration `json:"maxStale,omitzero"`
 
 	// Timeout is how long a lookup may take, and how long it may wait for a slot of

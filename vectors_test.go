@@ -221,10 +221,10 @@ func TestEachImplementationsFormIsAccepted(t *testing.T) {
 				continue
 			}
 			for _, c := range ampcors.DefaultCaches() {
+				reason, listed := deniedForms[domain+" "+form]
+				used[domain+" "+form] = true
 				t.Run(domain+" "+form+" "+c.ID, func(t *testing.T) {
 					d := m.CheckOrigin("https://" + form + "." + c.CacheDomain)
-					reason, listed := deniedForms[domain+" "+form]
-					used[domain+" "+form] = true
 					switch {
 					case d.Allowed == listed:
 						t.Errorf("%q as %q: %s, and listed as denied (%s): %t", domain, form, d.Reason, reason, listed)

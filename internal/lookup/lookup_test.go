@@ -352,7 +352,7 @@ func TestCloseEndsARefresh(t *testing.T) {
 	})
 }
 
-func TestNoCallerWaitsForASourceThatIgnoresItsContext(t *testing.T) {
+func TestNoOtherCallerWaitsForASourceThatIgnoresItsContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake("a")

@@ -145,7 +145,7 @@ func (s *Server) begin(t testing.TB) *Server {
 	t.Helper()
 	s.t, s.Addr = t, FreeAddress(t)
 	t.Cleanup(func() {
-		if s.cmd != nil {
+		if s.cmd != nil && s.cmd.Process != nil {
 			s.Kill()
 		}
 		if t.Failed() {

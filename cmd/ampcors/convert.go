@@ -1,0 +1,242 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
+	"github.com/ampcors/ampcors/configfile"
+	"github.com/spf13/cobra"
+)
+
+// The commands of this file convert names and URLs. They send no requests.
+
+func newPrefix() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "prefix [domain ...]",
+		Short:   "Print the domain prefix of publishers on AMP Caches",
+		Example: "  ampcors prefix www.example.com\n  ampcors prefix --hash <domains.txt",
+	}
+	output := addOutput(cmd)
+	hash := cmd.Flags().Bool("hash", false, "print the hash prefix, which some caches use")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return answer(cmd, args, *output, func(domain string) (any, error) {
+			if *hash {
+				return ampcors.FallbackPrefix(domain)
+			}
+			return ampcors.DomainPrefix(domain)
+		})
+	}
+	return cmd
+}
+
+func newOrigins() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "origins [domain ...]",
+		Short:   "Print every origin at which pages of publishers run",
+		Long:    "Print every origin at which pages of publishers run: the publisher's own, and on each AMP Cache the one with the readable prefix and the one with the hash prefix.",
+		Example: "  ampcors origins www.example.com",
+	}
+	output := addOutput(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return answer(cmd, args, *output, func(domain string) (any, error) { return originsOf(domain) })
+	}
+	return cmd
+}
+
+// originsOf returns the origins of a publisher's pages.
+func originsOf(domain string) ([]string, error) {
+	canonical, err := ampcors.CanonicalDomain(domain)
+	if err != nil {
+		return nil, err
+	}
+	origins, err := ampcors.CacheOrigins(canonical)
+	if err != nil {
+		return nil, err
+	}
+	hash, err := ampcors.FallbackPrefix(canonical)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range ampcors.DefaultCaches() {
+		origins = append(origins, "https://"+hash+"."+c.CacheDomain)
+	}
+	slices.Sort(origins)
+	return append([]string{"https://" + canonical}, slices.Compact(origins)...), nil
+}
+
+func newReverse() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "reverse [origin ...]",
+		Short:   "Print the publisher that a cache origin or a domain prefix names",
+		Example: "  ampcors reverse https://www-example-com.cdn.ampproject.org\n  ampcors reverse www-example-com",
+	}
+	output := addOutput(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return answer(cmd, args, *output, func(arg string) (any, error) {
+			prefix := strings.TrimPrefix(arg, "https://")
+			for _, c := range ampcors.DefaultCaches() {
+				prefix = strings.TrimSuffix(prefix, "."+c.CacheDomain)
+			}
+			domain, err := ampcors.PublisherDomain(prefix)
+			if err != nil {
+				return nil, fmt.Errorf("%q: %w", arg, err)
+			}
+			return domain, nil
+		})
+	}
+	return cmd
+}
+
+func newCacheURL() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "cacheurl [URL ...]",
+		Short: "Convert URLs of publishers to those of an AMP Cache, and back",
+		Long: "Convert URLs of publishers to those of an AMP Cache, and back.\n\n" +
+			"The URL of a publisher becomes that of the cache. The URL of any known cache becomes that of the publisher.",
+		Example: "  ampcors cacheurl 'https://www.example.com/article?id=7'\n  ampcors cacheurl --cache bing --type i https://www.example.com/photo.jpg",
+	}
+	output := addOutput(cmd)
+	cacheID := cmd.Flags().String("cache", "google", "the id of the AMP Cache: "+strings.Join(cacheIDs(), " or "))
+	contentType := cmd.Flags().String("type", "", "the content type: c, v, wp, cert, i, ii or r; if empty, it is guessed by the extension")
+	params := cmd.Flags().String("image-params", "", "parameters of a sized image (type ii), such as w800")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		i := slices.IndexFunc(ampcors.DefaultCaches(), func(c ampcors.Cache) bool { return c.ID == *cacheID })
+		if i < 0 {
+			return fmt.Errorf("the cache %q is unknown; want %s", *cacheID, strings.Join(cacheIDs(), " or "))
+		}
+		return answer(cmd, args, *output, func(arg string) (any, error) {
+			if u, err := cacheurl.Parse(arg); err == nil {
+				return u.Publisher, nil
+			}
+			return cacheurl.URL{Publisher: arg, Cache: ampcors.DefaultCaches()[i], Type: cacheurl.ContentType(*contentType), ImageParams: *params}.Build()
+		})
+	}
+	return cmd
+}
+
+func cacheIDs() (ids []string) {
+	for _, c := range ampcors.DefaultCaches() {
+		ids = append(ids, c.ID)
+	}
+	return ids
+}
+
+func newExplain() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "explain [origin ...]",
+		Short:   "Show step by step how an Origin is decided",
+		Example: "  ampcors explain --publisher www.example.com https://www-example-com.cdn.ampproject.org\n  ampcors explain --config config.json null",
+	}
+	output := addOutput(cmd)
+	file := cmd.Flags().String("config", "", "JSON file with the configuration")
+	publishers := cmd.Flags().StringSlice("publisher", nil, "a publisher that is allowed, or a pattern such as *.example.com")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		mw, err := middleware(*file, *publishers)
+		if err != nil {
+			return err
+		}
+		defer mw.Close()
+		return answer(cmd, args, *output, func(origin string) (any, error) { return explanation(mw.Explain(origin)), nil })
+	}
+	return cmd
+}
+
+// middleware returns one by a file, by publishers, or by both.
+func middleware(file string, publishers []string) (*ampcors.Middleware, error) {
+	if file != "" {
+		return configfile.New(file, func(cfg *ampcors.Config) { cfg.Publishers = append(cfg.Publishers, publishers...) })
+	}
+	if len(publishers) == 0 {
+		return nil, fmt.Errorf("there is no publisher; use --config or --publisher")
+	}
+	return ampcors.New(ampcors.Config{Publishers: publishers})
+}
+
+// An explanation is printed with a line for each step.
+type explanation ampcors.Explanation
+
+func (e explanation) String() string {
+	var b strings.Builder
+	for _, step := range e.Steps {
+		mark := "ok  "
+		if !step.OK {
+			mark = "FAIL"
+		}
+		fmt.Fprintf(&b, "%s  %-10s %s\n", mark, step.Name, step.Value)
+		if step.Detail != "" {
+			fmt.Fprintf(&b, "%18s%s\n", "", step.Detail)
+		}
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+func newCheck() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "check file",
+		Short:   "Check a configuration file, and show what it allows",
+		Example: "  ampcors check config.json",
+		Args:    cobra.ExactArgs(1),
+	}
+	output := addOutput(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		cfg, err := configfile.Load(args[0])
+		if err != nil {
+			return exitError{exitFindings, err}
+		}
+		if *output == string(formatJSON) {
+			return writeJSON(cmd.OutOrStdout(), cfg)
+		}
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), summary(cfg))
+		return err
+	}
+	return cmd
+}
+
+// summary says what a configuration allows.
+func summary(cfg ampcors.Config) string {
+	var b strings.Builder
+	patterns := 0
+	for _, p := range cfg.Publishers {
+		if strings.HasPrefix(p, "*.") {
+			patterns++
+		}
+	}
+	fmt.Fprintf(&b, "publishers: %d, and %d patterns", len(cfg.Publishers)-patterns, patterns)
+	line := func(name string, values []string) {
+		if len(values) > 0 {
+			fmt.Fprintf(&b, "\n%s: %s", name, strings.Join(values, ", "))
+		}
+	}
+	caches := cacheIDs()
+	if cfg.Caches != nil {
+		caches = nil
+		for _, c := range cfg.Caches {
+			caches = append(caches, c.ID)
+		}
+	}
+	line("caches", caches)
+	line("origins", cfg.Origins)
+	line("email senders", cfg.Email.Senders)
+	line("methods", append([]string{"GET", "HEAD", "POST"}, cfg.Methods...))
+	fmt.Fprintf(&b, "\ncredentials: %t", cfg.Credentialed)
+	if cfg.ReportOnly {
+		b.WriteString("\nreport only: nothing is denied")
+	}
+	var dangers []string
+	for name, isSet := range map[string]bool{
+		"own origins with http":           cfg.DangerouslyAllowHTTPOwnOrigins,
+		"patterns over public suffixes":   cfg.DangerouslyAllowPublicSuffixWildcards,
+		"unsafe requests without Origin":  cfg.DangerouslyAllowUnsafeRequestsWithoutOrigin,
+		"all addresses of mail providers": cfg.Email.DangerouslyAllowMailProviderWildcards,
+	} {
+		if isSet {
+			dangers = append(dangers, name)
+		}
+	}
+	slices.Sort(dangers)
+	line("dangerously allowed", dangers)
+	return b.String()
+}

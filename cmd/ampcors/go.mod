@@ -1,0 +1,19 @@
+module github.com/ampcors/ampcors/cmd/ampcors
+
+go 1.26.0
+
+replace github.com/ampcors/ampcors => ../../
+
+require (
+	github.com/ampcors/ampcors v0.0.0-00010101000000-000000000000
+	github.com/spf13/cobra v1.10.2
+	golang.org/x/net v0.62.0
+	golang.org/x/time v0.16.0
+)
+
+require (
+	github.com/hashicorp/golang-lru/v2 v2.0.7 // indirect
+	github.com/inconshreveable/mousetrap v1.1.0 // indirect
+	github.com/spf13/pflag v1.0.9 // indirect
+	golang.org/x/text v0.43.0 // indirect
+)

@@ -1,0 +1,45 @@
+// Command ampcors tests backends that AMP pages call, and answers questions about AMP Caches.
+//
+//	ampcors probe https://www.example.com/article
+//
+// See "ampcors help".
+package main
+
+import (
+	"context"
+
+	"fmt"
+	"os"
+	"os/signal"
+)
+
+// The exit codes.
+const (
+	exitClean    = 0
+	exitFindings = 1 // what was tested has problems
+	exitUsage    = 2
+	exitUntested = 3 // nothing could be tested
+)
+
+// An exitError ends the program with a code.
+type exitError struct {
+	code int
+	err  error // nil if everything has been said
+}
+
+func (e exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e exitError) Unwrap() error { return e.err }
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	root := newRoot()
+	root.SetArgs(os.Args[1:])
+	os.Exit(execute(ctx, root))
+}

@@ -1,0 +1,288 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cmd/ampcors/probe"
+	"golang.org/x/net/html"
+)
+
+// run runs the command with a standard input.
+func run(t *testing.T, stdin string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetIn(strings.NewReader(stdin))
+	root.SetOut(&out)
+	root.SetErr(&errs)
+	code = execute(t.Context(), root)
+	return code, out.String(), errs.String()
+}
+
+func TestConversions(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		args  []string
+		stdin string
+		code  int
+		want  string // stdout
+		err   string // in stderr
+	}{
+		{name: "prefix", args: []string{"prefix", "www.example.com", "bücher.example"}, want: "www-example-com\nxn--bcher-example-wob\n"},
+		{name: "prefix of lines", args: []string{"prefix"}, stdin: "a.example\n\n b.example \n", want: "a-example\nb-example\n"},
+		{name: "hash prefix", args: []string{"prefix", "--hash", "www.example.com"}, want: "qd6a7ojgnw33qp4fquh2bzsurnwxb3tizc23iexr33vg5pppaqca\n"},
+		{name: "an invalid domain among others", args: []string{"prefix", "a.example", "localhost", "b.example"}, code: exitFindings, want: "a-example\nb-example\n", err: `"localhost" has no dot`},
+		{name: "JSON", args: []string{"prefix", "-o", "json", "a.example", "localhost"}, code: exitFindings,
+			want: `[
+  {
+    "input": "a.example",
+    "output": "a-example"
+  },
+  {
+    "input": "localhost",
+    "error": "ampcors: publisher \"localhost\" has no dot; want a domain such as \"www.example.com\""
+  }
+]
+`},
+		{name: "nothing", args: []string{"prefix"}, code: exitUsage, err: "nothing on standard input"},
+		{name: "origins", args: []string{"origins", "a.example"}, want: "https://a.example\n" + strings.Join(cacheOriginsOf(t, "a.example"), "\n") + "\n"},
+		{name: "reverse", args: []string{"reverse", "https://www-example-com.cdn.ampproject.org", "great--town-example"}, want: "www.example.com\ngreat-town.example\n"},
+		{name: "reverse a hash prefix", args: []string{"reverse", "qd6a7ojgnw33qp4fquh2bzsurnwxb3tizc23iexr33vg5pppaqca"}, code: exitFindings, err: "hash prefix"},
+		{name: "cacheurl", args: []string{"cacheurl", "https://www.example.com/article?id=7"}, want: "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/article?id=7\n"},
+		{name: "cacheurl of Bing", args: []string{"cacheurl", "--cache", "bing", "--type", "i", "https://www.example.com/a.jpg"}, want: "https://www-example-com.www.bing-amp.com/i/s/www.example.com/a.jpg\n"},
+		{name: "cacheurl back", args: []string{"cacheurl", "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/article?id=7"}, want: "https://www.example.com/article?id=7\n"},
+		{name: "cacheurl of another cache", args: []string{"cacheurl", "--cache", "cloudflare", "https://www.example.com/"}, code: exitUsage, err: "want google or bing"},
+		{name: "explain", args: []string{"explain", "--publisher", "www.example.com", "null"}, want: "FAIL  scheme     null\n                  Sandboxed frames and local files send \"null\"; anybody can.\nFAIL  verdict    Denied\n                  Reason: null origin.\n"},
+		{name: "explain without a publisher", args: []string{"explain", "null"}, code: exitUsage, err: "--publisher"},
+		{name: "an unknown output", args: []string{"prefix", "-o", "yaml", "a.example"}, code: exitUsage, err: "want text or json"},
+		{name: "an unknown flag", args: []string{"prefix", "--hsah"}, code: exitUsage, err: "unknown flag"},
+		{name: "an unknown command", args: []string{"prefxi"}, code: exitUsage, err: "unknown command"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			code, stdout, stderr := run(t, test.stdin, test.args...)
+			if code != test.code || stdout != test.want || !strings.Contains(stderr, test.err) || (stderr == "") != (test.err == "") {
+				t.Errorf("exit code %d; want %d\nstdout:\n%s\nwant:\n%s\nstderr: %s", code, test.code, stdout, test.want, stderr)
+			}
+		})
+	}
+}
+
+func cacheOriginsOf(t *testing.T, domain string) []string {
+	t.Helper()
+	origins, err := originsOf(domain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(origins) != 5 { // its own, and two forms on each of two caches
+		t.Fatalf("%q", origins)
+	}
+	return origins[1:]
+}
+
+func TestCheck(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	t.Run("valid", func(t *testing.T) {
+		file := write("valid.json", `{"publishers": ["a.example", "*.b.example"], "caches": ["google"], "credentialed": true, "dangerouslyAllowHTTPOwnOrigins": true}`)
+		code, stdout, stderr := run(t, "", "check", file)
+		want := "publishers: 1, and 1 patterns\ncaches: google\nmethods: GET, HEAD, POST\ncredentials: true\ndangerously allowed: own origins with http\n"
+		if code != exitClean || stdout != want || stderr != "" {
+			t.Errorf("exit code %d\n%s\nwant\n%s\n%s", code, stdout, want, stderr)
+		}
+		if code, stdout, _ := run(t, "", "check", "-o", "json", file); code != exitClean || json.Unmarshal([]byte(stdout), new(ampcors.Config)) != nil {
+			t.Errorf("exit code %d\n%s", code, stdout)
+		}
+	})
+	t.Run("invalid", func(t *testing.T) {
+		code, stdout, stderr := run(t, "", "check", write("invalid.json", `{"publishers": ["b"]}`))
+		if code != exitFindings || stdout != "" || !strings.Contains(stderr, `invalid.json:1:17: publishers[0] "b" has no dot`) {
+			t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
+		}
+	})
+}
+
+// article is a server with an AMP document, and an API in which nothing is right.
+func article(t *testing.T) *httptest.Server {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/article" {
+			io.WriteString(w, `<!doctype html><html amp><amp-list src="/list" credentials="include"></amp-list><form method="post" action-xhr="/form"></form><amp-list [src]="'/x'"></amp-list>`)
+			return
+		}
+		w.Header().Set("Access-Control-Allow-Origin", "*")
+		io.WriteString(w, `{"<script>": "</script>"}`)
+	}))
+	t.Cleanup(server.Close)
+	return server
+}
+
+func TestProbeWritesEachFormat(t *testing.T) {
+	server := article(t)
+	probeArticle := func(t *testing.T, output string) string {
+		t.Helper()
+		code, stdout, stderr := run(t, "", "probe", "--rate", "0", "--publisher", "www.example.com", "-H", "X-Api-Key: s3cret", "--cookie", "session=s3cret", "-o", output, server.URL+"/article")
+		if code != exitFindings || stderr != "" || strings.Contains(stdout, "s3cret") {
+			t.Fatalf("exit code %d\n%s\n%s", code, stdout, stderr)
+		}
+		return stdout
+	}
+	t.Run("table", func(t *testing.T) {
+		got := probeArticle(t, "table")
+		for _, want := range []string{
+			"high    wildcard-with-credentials: Access-Control-Allow-Origin is * for a request with credentials\n",
+			"try it    curl -si -H 'Origin: https://www.example.com'",
+			"not tested: " + server.URL + "/form: it takes POST",
+			"not known here: amp-list: the value of [src]",
+			"2 endpoints, ", "1 findings: 1 high, 0 medium, 0 low\n",
+		} {
+			if !strings.Contains(got, want) {
+				t.Errorf("it lacks %q:\n%s", want, got)
+			}
+		}
+	})
+	t.Run("json", func(t *testing.T) {
+		var report probe.Report
+		if err := json.Unmarshal([]byte(probeArticle(t, "json")), &report); err != nil {
+			t.Fatal(err)
+		}
+		if report.Target != server.URL+"/article" || len(report.Endpoints) != 2 || len(report.Findings) != 1 || report.Findings[0].ID != "wildcard-with-credentials" || report.Summary.High != 1 {
+			t.Errorf("%+v", report)
+		}
+	})
+	t.Run("junit", func(t *testing.T) {
+		var suites junitSuites
+		if err := xml.Unmarshal([]byte(probeArticle(t, "junit")), &suites); err != nil {
+			t.Fatal(err)
+		}
+		if s := suites.Suite; s.Tests != 2 || s.Failures != 1 || s.Skipped != 1 || s.Cases[0].Failure.Type != "high" {
+			t.Errorf("%+v", s)
+		}
+	})
+	t.Run("html", func(t *testing.T) {
+		got := probeArticle(t, "html")
+		root, err := html.Parse(strings.NewReader(got))
+		if err != nil {
+			t.Fatal(err)
+		}
+		articles := 0
+		for n := range root.Descendants() {
+			if n.Type == html.ElementNode && n.Data == "article" {
+				articles++
+			}
+			if n.Type == html.ElementNode && (n.Data == "script" || n.Data == "link" || n.Data == "img") {
+				t.Errorf("the page is not self-contained: <%s>", n.Data)
+			}
+		}
+		if articles != 1 {
+			t.Errorf("%d findings in\n%s", articles, got)
+		}
+	})
+}
+
+func TestExitCodesOfProbe(t *testing.T) {
+	broken := article(t)
+	clean := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Access-Control-Allow-Origin", "*")
+		io.WriteString(w, "{}")
+	}))
+	defer clean.Close()
+	down := httptest.NewServer(http.NotFoundHandler())
+	down.Close()
+	for _, test := range []struct {
+		name string
+		args []string
+		code int
+		err  string
+	}{
+		{name: "clean", args: []string{"--endpoint", clean.URL, "--publisher", "www.example.com"}, code: exitClean},
+		{name: "findings", args: []string{"--endpoint", clean.URL, "--publisher", "www.example.com", "--credentials"}, code: exitFindings},
+		{name: "findings that are not severe enough", args: []string{"--endpoint", clean.URL + "/", "--publisher", "www.example.com", "--fail-on", "high"}, code: exitClean},
+		{name: "no argument", code: exitUsage, err: "nothing to test"},
+		{name: "no publisher", args: []string{"--endpoint", clean.URL}, code: exitUsage, err: "--publisher"},
+		{name: "an unknown severity", args: []string{"--fail-on", "awful", broken.URL}, code: exitUsage, err: "want low, medium or high"},
+		{name: "an unknown format", args: []string{"-o", "pdf", broken.URL}, code: exitUsage, err: "html"},
+		{name: "a wrong header", args: []string{"-H", "secret", broken.URL}, code: exitUsage, err: "no name and colon"},
+		{name: "a wrong address", args: []string{"--resolve", "a.example", broken.URL}, code: exitUsage, err: "not host:addr"},
+		{name: "a server that is down", args: []string{"--endpoint", down.URL, "--publisher", "www.example.com"}, code: exitUntested},
+		{name: "a document that is not there", args: []string{"--publisher", "www.example.com", down.URL}, code: exitUntested, err: "refused"},
+		{name: "no document", args: []string{"--publisher", "www.example.com", "ftp://a.example"}, code: exitUntested, err: "not the URL of a web server"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			code, stdout, stderr := run(t, "", append([]string{"probe", "--rate", "0"}, test.args...)...)
+			if code != test.code || !strings.Contains(stderr, test.err) || (stderr == "") != (test.err == "") {
+				t.Errorf("exit code %d; want %d\n%s\n%s", code, test.code, stdout, stderr)
+			}
+		})
+	}
+}
+
+// TestProbeResolves connects to the server of a document by a name of its own.
+func TestProbeResolves(t *testing.T) {
+	server := article(t)
+	addr := strings.TrimPrefix(server.URL, "http://")
+	code, stdout, stderr := run(t, "", "probe", "--rate", "0", "--resolve", "www.example.com:"+addr, "-o", "json", "http://www.example.com/article")
+	var report probe.Report
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil || code != exitFindings {
+		t.Fatalf("exit code %d, %v\n%s\n%s", code, err, stdout, stderr)
+	}
+	if report.Endpoints[0].URL != "http://www.example.com/list" || len(report.Findings) == 0 {
+		t.Errorf("%+v", report)
+	}
+}
+
+func TestTheListOfEndpointsIsRead(t *testing.T) {
+	server := article(t)
+	code, stdout, _ := run(t, "# ours\n\n"+server.URL+"/1\n"+server.URL+"/2\n", "probe", "--rate", "0", "--publisher", "www.example.com", "--list", "-", "-o", "json")
+	var report probe.Report
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil || code != exitClean || len(report.Endpoints) != 2 {
+		t.Errorf("exit code %d, %v\n%s", code, err, stdout)
+	}
+}
+
+// TestREADMEsCommandsRun runs the commands of the README against a server that takes the places
+// of the example's.
+func TestREADMEsCommandsRun(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewTLSServer(article(t).Config.Handler)
+	defer server.Close()
+	addr := strings.TrimPrefix(server.URL, "https://")
+	_, block, _ := strings.Cut(string(readme), "```sh\n")
+	block, _, _ = strings.Cut(block, "```")
+	lines := 0
+	for line := range strings.Lines(block) {
+		args, ok := strings.CutPrefix(strings.TrimSpace(line), "go run ./cmd/ampcors ")
+		if !ok {
+			t.Fatalf("%q is not a call of the command", line)
+		}
+		lines++
+		t.Run(args, func(t *testing.T) {
+			all := append(strings.Fields(args), "--insecure", "--rate", "0", "--resolve", "www.example.com:"+addr, "--resolve", "api.example.com:"+addr)
+			code, stdout, stderr := run(t, "", all...)
+			if code != exitClean && code != exitFindings || stderr != "" || !strings.Contains(stdout, " endpoints, ") {
+				t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
+			}
+		})
+	}
+	if lines == 0 {
+		t.Error("the README has no command")
+	}
+}

@@ -1,0 +1,253 @@
+package probe
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/net/publicsuffix"
+	"golang.org/x/time/rate"
+)
+
+const (
+	maxBody      = 1 << 20  // bytes that are read of an answer
+	maxDocument  = 5 << 20  // bytes of a document; AMP Caches take less
+	maxHeader    = 64 << 10 // bytes of an answer's header
+	maxRedirects = 5        // browsers follow 20, which no API needs
+	userAgent    = "ampcors-probe (+https://github.com/ampcors/ampcors)"
+)
+
+// Errors that end a request, or the probe.
+var (
+	ErrTooManyRequests = errors.New("the probe has used up its number of requests")
+	ErrHost            = errors.New("the host is not one of those that the probe may call")
+)
+
+// A client sends the requests of a probe, within its limits.
+type client struct {
+	http    *http.Client
+	limiter *rate.Limiter
+	timeout time.Duration
+	header  http.Header // of each request
+	cookie  string      // of requests with credentials
+	allowed map[string]bool
+	left    int // requests
+}
+
+func newClient(cfg Config) *client {
+	dialer := &net.Dialer{Timeout: cfg.Timeout}
+	transport := &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		MaxResponseHeaderBytes: maxHeader,
+		TLSHandshakeTimeout:    cfg.Timeout,
+		ForceAttemptHTTP2:      true,
+		MaxIdleConnsPerHost:    4,
+		TLSClientConfig:        &tls.Config{InsecureSkipVerify: cfg.Insecure},
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			host, _, err := net.SplitHostPort(addr)
+			if to, ok := cfg.Resolve[host]; ok && err == nil {
+				addr = to
+			}
+			return dialer.DialContext(ctx, network, addr)
+		},
+	}
+	limit := rate.Inf
+	if cfg.Rate > 0 {
+		limit = rate.Limit(cfg.Rate)
+	}
+	allowed := make(map[string]bool)
+	for _, host := range cfg.AllowHosts {
+		allowed[strings.ToLower(host)] = true
+	}
+	return &client{
+		http: &http.Client{
+			Transport:     transport,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+		limiter: rate.NewLimiter(limit, 1),
+		timeout: cfg.Timeout,
+		header:  cfg.Header,
+		cookie:  cfg.Cookie,
+		allowed: allowed,
+		left:    cfg.MaxRequests,
+	}
+}
+
+// A request is what a page makes the browser send.
+type request struct {
+	method      string
+	url         string
+	origin      string // "" for none
+	header      http.Header
+	body        string
+	credentials bool
+}
+
+// A response is an answer that was read.
+type response struct {
+	Status int
+	Header http.Header
+	Body   []byte
+}
+
+// send sends a request and reads the answer, but follows no redirect.
+func (c *client) send(ctx context.Context, req request, limit int64) (*response, error) {
+	u, err := url.Parse(req.url)
+	if err != nil {
+		return nil, err
+	}
+	if !c.allowed[strings.ToLower(u.Host)] {
+		return nil, fmt.Errorf("%s: %w", u.Host, ErrHost)
+	}
+	if c.left <= 0 {
+		return nil, ErrTooManyRequests
+	}
+	c.left--
+	if err := c.limiter.Wait(ctx); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	var body io.Reader
+	if req.body != "" {
+		body = strings.NewReader(req.body)
+	}
+	r, err := http.NewRequestWithContext(ctx, req.method, req.url, body)
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("User-Agent", userAgent)
+	for key, values := range c.header {
+		r.Header[key] = slices.Clone(values)
+	}
+	for key, values := range req.header {
+		r.Header[key] = slices.Clone(values)
+	}
+	if req.origin != "" {
+		r.Header.Set("Origin", req.origin)
+		r.Header.Set("Sec-Fetch-Site", fetchSite(req.origin, u))
+		r.Header.Set("Sec-Fetch-Mode", "cors")
+		r.Header.Set("Sec-Fetch-Dest", "empty")
+	}
+	if req.credentials && c.cookie != "" {
+		r.Header.Set("Cookie", c.cookie)
+	}
+	resp, err := c.http.Do(r)
+	if err != nil {
+		if wrapped := (*url.Error)(nil); errors.As(err, &wrapped) {
+			err = wrapped.Err // without the URL
+		}
+		return nil, err
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
+	if err != nil {
+		return nil, fmt.Errorf("the answer is truncated: %w", err)
+	}
+	if int64(len(data)) > limit {
+		return nil, fmt.Errorf("the answer is longer than %d bytes", limit)
+	}
+	return &response{resp.StatusCode, resp.Header, data}, nil
+}
+
+// fetchSite returns the value of Sec-Fetch-Site,
+// https://w3c.github.io/webappsec-fetch-metadata/#sec-fetch-site-header
+func fetchSite(origin string, target *url.URL) string {
+	from, err := url.Parse(origin)
+	switch {
+	case err != nil || from.Host == "":
+		return "cross-site" // null
+	case originOf(target) == origin:
+		return "same-origin"
+	case from.Scheme == target.Scheme && site(from.Hostname()) == site(target.Hostname()):
+		return "same-site"
+	}
+	return "cross-site"
+}
+
+func site(host string) string {
+	if registrable, err := publicsuffix.EffectiveTLDPlusOne(host); err == nil {
+		return registrable
+	}
+	return host
+}
+
+// originOf returns the origin of a URL as browsers serialize it.
+func originOf(u *url.URL) string {
+	host := strings.ToLower(u.Hostname())
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	if port := u.Port(); port != "" && (u.Scheme != "https" || port != "443") && (u.Scheme != "http" || port != "80") {
+		host += ":" + port
+	}
+	return u.Scheme + "://" + host
+}
+
+// A fetch is a request with its redirects, as a browser follows them for a page.
+type fetch struct {
+	request  request   // the first
+	response *response // the last; nil if there was none
+	err      error     // why there is no response, or no further one: the network, or a limit
+	blocked  error     // why the browser blocks it
+	hop      int       // redirects before the response
+}
+
+// fetch sends the request and follows redirects, by the section "HTTP-redirect fetch". The CORS
+// check is made on each answer, unless the page is at the target's own origin.
+func (c *client) fetch(ctx context.Context, req request) *fetch {
+	f := &fetch{request: req}
+	for ; ; f.hop++ {
+		resp, err := c.send(ctx, req, maxBody)
+		if err != nil {
+			f.err = err
+			return f
+		}
+		f.response = resp
+		target, _ := url.Parse(req.url) // send has parsed it
+		if req.origin != "" && originOf(target) != req.origin {
+			if f.blocked = CheckCORS(req.origin, req.credentials, resp.Header); f.blocked != nil {
+				return f
+			}
+		}
+		location := resp.Header.Get("Location")
+		if !isRedirect(resp.Status) || location == "" {
+			return f
+		}
+		next, err := target.Parse(location)
+		switch {
+		case err != nil || next.Scheme != "https" && next.Scheme != "http":
+			f.blocked = fmt.Errorf("the redirect to %.200q is not one to a web server", location)
+			return f
+		case f.hop == maxRedirects:
+			f.blocked = fmt.Errorf("there are more than %d redirects", maxRedirects)
+			return f
+		case next.User != nil:
+			f.blocked = fmt.Errorf("the redirect to %.200q has user information", next.Redacted())
+			return f
+		}
+		if originOf(next) != originOf(target) && originOf(target) != req.origin {
+			req.origin = "null" // a redirect across origins taints the origin
+		}
+		if resp.Status == http.StatusSeeOther && req.method != http.MethodHead || (resp.Status == http.StatusMovedPermanently || resp.Status == http.StatusFound) && req.method == http.MethodPost {
+			req.method, req.body = http.MethodGet, ""
+		}
+		req.url = next.String()
+	}
+}
+
+func isRedirect(status int) bool {
+	switch status {
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,355 @@
+package probe
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"golang.org/x/net/html"
+)
+
+// An Endpoint is a URL that an AMP document makes the browser call, and how.
+type Endpoint struct {
+	URL         string `json:"url"`
+	Component   string `json:"component"`             // such as "amp-list", or "endpoint" if it was given by hand
+	Method      string `json:"method"`                // GET or POST, or any other if it was given by hand
+	ContentType string `json:"contentType,omitempty"` // of the body
+	Body        string `json:"body,omitempty"`
+	Credentials bool   `json:"credentials"` // sent with the reader's cookies
+	Answer      Answer `json:"answer"`
+
+	// NoSourceOrigin is set if the runtime does not add __amp_source_origin.
+	NoSourceOrigin bool `json:"noSourceOrigin,omitempty"`
+}
+
+// An Answer is what the component wants.
+type Answer string
+
+const (
+	AnswerAny    Answer = "any"    // a status of 2xx
+	AnswerJSON   Answer = "json"   // JSON, of any Content-Type
+	AnswerForm   Answer = "form"   // JSON, and AMP-Redirect-To if it is there
+	AnswerScript Answer = "script" // JavaScript
+)
+
+// preflightHeaders returns the names of the request's headers that need a preflight.
+func (e *Endpoint) preflightHeaders() []string {
+	if e.ContentType != "" && !isSafelistedContentType(e.ContentType) {
+		return []string{"content-type"}
+	}
+	return nil
+}
+
+// NeedsPreflight reports whether browsers send a preflight before the request.
+func (e *Endpoint) NeedsPreflight() bool {
+	return !isSafelistedMethod(e.Method) || len(e.preflightHeaders()) > 0
+}
+
+// An Unknown is something in a document whose URL is known only in the browser.
+type Unknown struct {
+	Component string `json:"component"`
+	What      string `json:"what"`
+}
+
+const (
+	typeURLEncoded = "application/x-www-form-urlencoded"
+	typeJSON       = "application/json"
+	typeText       = "text/plain;charset=utf-8"
+	// multipartBoundary is what bodies of type multipart/form-data are divided by.
+	multipartBoundary = "----ampcors-probe"
+)
+
+// maxEndpoints bounds what a document can make a probe do.
+const maxEndpoints = 200
+
+// A finder collects the endpoints of a document.
+type finder struct {
+	base      *url.URL
+	endpoints []Endpoint
+	unknown   []Unknown
+	seen      map[Endpoint]bool
+}
+
+// FindEndpoints returns the endpoints in an AMP document that was fetched from base: those that
+// need CORS if the document is on an AMP Cache. Relative URLs are resolved, and variables are
+// replaced by sample values. What only the browser knows is in unknown.
+//
+// Source: the components in github.com/ampproject/amphtml, as of March 2021 and later for
+// amp-render.
+func FindEndpoints(document io.Reader, base *url.URL) (endpoints []Endpoint, unknown []Unknown, err error) {
+	root, err := html.Parse(document)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the document is not HTML: %w", err)
+	}
+	f := &finder{base: base, seen: make(map[Endpoint]bool)}
+	for n := range root.Descendants() {
+		if n.Type == html.ElementNode {
+			f.element(n)
+		}
+	}
+	return f.endpoints, f.unknown, nil
+}
+
+// element adds the endpoints of one element.
+func (f *finder) element(n *html.Node) {
+	get := func(component, value string, credentials bool) {
+		f.add(component, value, Endpoint{Method: http.MethodGet, Credentials: credentials, Answer: AnswerJSON})
+	}
+	for _, a := range n.Attr {
+		switch a.Key {
+		case "[src]", "data-amp-bind-src", "[action-xhr]", "data-amp-bind-action-xhr":
+			f.unknown = append(f.unknown, Unknown{n.Data, "the value of " + a.Key + ", " + short(a.Val)})
+		}
+	}
+	switch n.Data {
+	case "amp-list", "amp-state", "amp-bodymovin-animation", "amp-next-page", "amp-render", "amp-date-picker":
+		get(n.Data, attr(n, "src"), attr(n, "credentials") == "include")
+	case "amp-autocomplete":
+		src := attr(n, "src")
+		if query := attr(n, "query"); src != "" && query != "" {
+			src = withQuery(src, query+"=a")
+		}
+		get(n.Data, src, attr(n, "credentials") == "include")
+	case "form":
+		f.form(n)
+	case "script":
+		f.script(n)
+	case "amp-user-notification":
+		get(n.Data, attr(n, "data-show-if-href"), true)
+		f.add(n.Data, attr(n, "data-dismiss-href"), Endpoint{Method: http.MethodPost, ContentType: typeJSON, Body: "{}", Credentials: true, Answer: AnswerAny})
+	case "amp-story-bookend":
+		get(n.Data, attr(n, "src"), attr(n, "data-credentials") == "include")
+	case "amp-story":
+		get(n.Data, attr(n, "bookend-config-src"), attr(n, "data-credentials") == "include")
+	case "amp-analytics":
+		get(n.Data, attr(n, "config"), attr(n, "data-credentials") == "include")
+	case "amp-call-tracking":
+		get(n.Data, attr(n, "config"), true)
+	case "amp-ad":
+		f.ad(n)
+	case "amp-viz-vega":
+		get(n.Data, attr(n, "src"), false)
+	case "amp-script":
+		f.add(n.Data, attr(n, "src"), Endpoint{Method: http.MethodGet, Answer: AnswerScript, NoSourceOrigin: true})
+	case "link":
+		if attr(n, "rel") == "manifest" || attr(n, "rel") == "amp-manifest" {
+			get("amp-app-banner", attr(n, "href"), false)
+		}
+	case "track":
+		f.add("track", attr(n, "src"), Endpoint{Method: http.MethodGet, Answer: AnswerAny})
+	case "style":
+		if hasAttr(n, "amp-custom") {
+			for _, m := range fontURL.FindAllStringSubmatch(text(n), -1) {
+				f.add("@font-face", m[1], Endpoint{Method: http.MethodGet, Answer: AnswerAny, NoSourceOrigin: true})
+			}
+		}
+	default:
+		if strings.HasPrefix(n.Data, "amp-story-interactive-") {
+			if endpoint := strings.TrimSuffix(attr(n, "endpoint"), "/"); endpoint != "" {
+				id := url.PathEscape(attr(n, "id"))
+				get(n.Data, endpoint+"/"+id, false)
+				f.add(n.Data, endpoint+"/"+id+":vote", Endpoint{Method: http.MethodPost, ContentType: typeJSON, Body: `{"option_selected":0}`, Answer: AnswerAny})
+			}
+		}
+	}
+}
+
+// fontURL finds the URLs of @font-face rules.
+var fontURL = regexp.MustCompile(`@font-face\s*\{[^}]*?url\(\s*["']?([^"')]+)`)
+
+func (f *finder) form(n *html.Node) {
+	method := strings.ToUpper(attr(n, "method"))
+	if method != http.MethodPost {
+		method = http.MethodGet
+	}
+	e := Endpoint{Method: method, Credentials: true, Answer: AnswerForm}
+	if method == http.MethodPost {
+		e.ContentType = "multipart/form-data; boundary=" + multipartBoundary
+		e.Body = "--" + multipartBoundary + "--\r\n"
+		if attr(n, "enctype") == typeURLEncoded {
+			e.ContentType, e.Body = typeURLEncoded, ""
+		}
+	}
+	f.add("amp-form", attr(n, "action-xhr"), e)
+	if verify := attr(n, "verify-xhr"); verify != "" {
+		f.add("amp-form", withQuery(verify, "__amp_form_verify=true"), e)
+	}
+}
+
+// script reads the JSON by which a component is configured.
+func (f *finder) script(n *html.Node) {
+	if attr(n, "type") != typeJSON {
+		return
+	}
+	parent := ""
+	if n.Parent != nil {
+		parent = n.Parent.Data
+	}
+	var config any
+	switch {
+	case attr(n, "id") == "amp-access", attr(n, "id") == "amp-subscriptions", parent == "amp-consent":
+		if err := json.Unmarshal([]byte(text(n)), &config); err != nil {
+			f.unknown = append(f.unknown, Unknown{parent, "its configuration, which is not JSON: " + err.Error()})
+			return
+		}
+	default:
+		return
+	}
+	switch {
+	case attr(n, "id") == "amp-access":
+		f.access(config)
+	case attr(n, "id") == "amp-subscriptions":
+		object, _ := config.(map[string]any)
+		services, _ := object["services"].([]any)
+		for _, s := range services {
+			service, _ := s.(map[string]any)
+			f.add("amp-subscriptions", str(service, "authorizationUrl"), Endpoint{Method: http.MethodGet, Credentials: true, Answer: AnswerJSON})
+			f.add("amp-subscriptions", str(service, "pingbackUrl"), Endpoint{Method: http.MethodPost, ContentType: typeText, Credentials: true, Answer: AnswerAny})
+		}
+	default:
+		f.consent(config)
+	}
+}
+
+// access reads the configuration of amp-access: one service or a list of them.
+func (f *finder) access(config any) {
+	services, isList := config.([]any)
+	if !isList {
+		services = []any{config}
+	}
+	for _, s := range services {
+		service, _ := s.(map[string]any)
+		answer := AnswerJSON
+		if service["jwt"] == true {
+			answer = AnswerAny
+		}
+		f.add("amp-access", str(service, "authorization"), Endpoint{Method: http.MethodGet, Credentials: true, Answer: answer})
+		f.add("amp-access", str(service, "pingback"), Endpoint{Method: http.MethodPost, ContentType: typeURLEncoded, Credentials: true, Answer: AnswerAny})
+	}
+}
+
+// consent reads the configuration of amp-consent, in which older documents have an object for
+// each consent.
+func (f *finder) consent(config any) {
+	object, _ := config.(map[string]any)
+	all := []map[string]any{object}
+	if consents, ok := object["consents"].(map[string]any); ok {
+		for _, c := range consents {
+			if c, ok := c.(map[string]any); ok {
+				all = append(all, c)
+			}
+		}
+	}
+	for _, c := range all {
+		f.add("amp-consent", str(c, "checkConsentHref"), Endpoint{Method: http.MethodPost, ContentType: typeText, Body: "{}", Credentials: true, Answer: AnswerJSON})
+		f.add("amp-consent", str(c, "onUpdateHref"), Endpoint{Method: http.MethodPost, ContentType: typeText, Body: "{}", Credentials: true, Answer: AnswerAny, NoSourceOrigin: true})
+	}
+}
+
+func (f *finder) ad(n *html.Node) {
+	if attr(n, "type") == "custom" {
+		f.add(n.Data, attr(n, "data-url"), Endpoint{Method: http.MethodGet, Answer: AnswerJSON})
+	}
+	var rtc struct {
+		URLs []any `json:"urls"`
+	}
+	if err := json.Unmarshal([]byte(attr(n, "rtc-config")), &rtc); err != nil {
+		return
+	}
+	for _, u := range rtc.URLs {
+		if object, ok := u.(map[string]any); ok {
+			u = object["url"]
+		}
+		if value, ok := u.(string); ok {
+			f.add(n.Data, value, Endpoint{Method: http.MethodGet, Credentials: true, Answer: AnswerJSON})
+		}
+	}
+}
+
+// add adds an endpoint, unless it is there already. "" is no URL, and neither are those that
+// name a state or a function of the document.
+func (f *finder) add(component, value string, e Endpoint) {
+	value = strings.TrimSpace(value)
+	if value == "" || strings.HasPrefix(value, "amp-state:") || strings.HasPrefix(value, "amp-script:") || strings.HasPrefix(value, "data:") {
+		return
+	}
+	u, err := f.base.Parse(expand(value))
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
+		f.unknown = append(f.unknown, Unknown{component, "the URL " + short(value) + ", which is not one of a web server"})
+		return
+	}
+	u.Fragment = ""
+	e.Component, e.URL = component, u.String()
+	if f.seen[e] {
+		return
+	}
+	if len(f.endpoints) == maxEndpoints {
+		f.unknown = append(f.unknown, Unknown{component, fmt.Sprintf("%s: the document has more than %d endpoints", short(e.URL), maxEndpoints)})
+		return
+	}
+	f.seen[e] = true
+	f.endpoints = append(f.endpoints, e)
+}
+
+// variable finds variables of AMP's URL replacement: a name in upper case, of which some have
+// arguments, and may follow a "$".
+var variable = regexp.MustCompile(`\$\{?[A-Za-z]\w*(\([^)]*\))?\}?|\b(?:` + strings.Join(variables, "|") + `)\b(\([^)]*\))?`)
+
+// variables are those that occur in endpoints, from spec/amp-var-substitutions.md.
+var variables = []string{
+	"ACCESS_READER_ID", "AMPDOC_HOST", "AMPDOC_HOSTNAME", "AMPDOC_URL", "AMP_VERSION", "AUTHDATA", "BROWSER_LANGUAGE", "CANONICAL_HOST",
+	"CANONICAL_HOSTNAME", "CANONICAL_PATH", "CANONICAL_URL", "CLIENT_ID", "CONSENT_STATE", "COUNTER", "DOCUMENT_CHARSET", "DOCUMENT_REFERRER",
+	"EXTERNAL_REFERRER", "GEO", "HREF", "PAGE_VIEW_ID", "PAGE_VIEW_ID_64", "QUERY_PARAM", "RANDOM", "READER_ID", "RETURN_URL", "SCREEN_HEIGHT",
+	"SCREEN_WIDTH", "SOURCE_HOST", "SOURCE_HOSTNAME", "SOURCE_PATH", "SOURCE_URL", "TIMESTAMP", "TIMEZONE", "TITLE", "TOTAL_ENGAGED_TIME",
+	"USER_AGENT", "VARIANT", "VIEWER", "VIEWPORT_HEIGHT", "VIEWPORT_WIDTH",
+}
+
+// expand replaces variables by a sample value.
+func expand(value string) string { return variable.ReplaceAllString(value, "0") }
+
+func withQuery(u, query string) string {
+	if strings.Contains(u, "?") {
+		return u + "&" + query
+	}
+	return u + "?" + query
+}
+
+func attr(n *html.Node, key string) string {
+	for _, a := range n.Attr {
+		if a.Key == key {
+			return a.Val
+		}
+	}
+	return ""
+}
+
+func hasAttr(n *html.Node, key string) bool {
+	for _, a := range n.Attr {
+		if a.Key == key {
+			return true
+		}
+	}
+	return false
+}
+
+func text(n *html.Node) string {
+	var b strings.Builder
+	for c := range n.ChildNodes() {
+		if c.Type == html.TextNode {
+			b.WriteString(c.Data)
+		}
+	}
+	return b.String()
+}
+
+func str(object map[string]any, key string) string {
+	s, _ := object[key].(string)
+	return s
+}
+
+// short shortens a text that came from outside.
+func short(s string) string { return fmt.Sprintf("%.100q", s) }

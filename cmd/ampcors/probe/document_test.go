@@ -1,0 +1,103 @@
+package probe
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestFindEndpoints has an element for each component.
+func TestFindEndpoints(t *testing.T) {
+	base, err := url.Parse("https://www.example.com/articles/1?a=b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name     string
+		document string
+		want     []string // method, URL, and what is not the default
+		unknown  string   // in the only Unknown; "" for none
+	}{
+		{name: "amp-list", document: `<amp-list src="/list?id=CLIENT_ID(x)&r=RANDOM"></amp-list>`, want: []string{"GET https://www.example.com/list?id=0&r=0 json"}},
+		{name: "amp-list with credentials", document: `<amp-list src="//api.example.com/list" credentials="include"></amp-list>`, want: []string{"GET https://api.example.com/list json credentials"}},
+		{name: "a state", document: `<amp-list src="amp-state:a.b"></amp-list><amp-list src="amp-script:f.g"></amp-list>`},
+		{name: "a binding", document: `<amp-list [src]="'/list?' + a"></amp-list>`, unknown: `the value of [src]`},
+		{name: "amp-state", document: `<amp-state src="state.json"></amp-state>`, want: []string{"GET https://www.example.com/articles/state.json json"}},
+		{name: "amp-autocomplete", document: `<amp-autocomplete src="/find" query="q"></amp-autocomplete>`, want: []string{"GET https://www.example.com/find?q=a json"}},
+		{name: "others that read JSON", document: `<amp-date-picker src="/1"></amp-date-picker><amp-bodymovin-animation src="/2"></amp-bodymovin-animation><amp-next-page src="/3"></amp-next-page><amp-render src="/4"></amp-render><amp-viz-vega src="/5"></amp-viz-vega>`,
+			want: []string{"GET https://www.example.com/1 json", "GET https://www.example.com/2 json", "GET https://www.example.com/3 json", "GET https://www.example.com/4 json", "GET https://www.example.com/5 json"}},
+		{name: "a form", document: `<form method="post" action-xhr="/form" verify-xhr="/verify"></form>`, want: []string{
+			"POST https://www.example.com/form form credentials multipart/form-data; boundary=----ampcors-probe",
+			"POST https://www.example.com/verify?__amp_form_verify=true form credentials multipart/form-data; boundary=----ampcors-probe"}},
+		{name: "a form, urlencoded", document: `<form method="POST" enctype="application/x-www-form-urlencoded" action-xhr="/form"></form>`, want: []string{"POST https://www.example.com/form form credentials application/x-www-form-urlencoded"}},
+		{name: "a form with GET", document: `<form action-xhr="/search"></form>`, want: []string{"GET https://www.example.com/search form credentials"}},
+		{name: "amp-access", document: `<script id="amp-access" type="application/json">{"authorization": "https://api.example.com/a?rid=READER_ID", "pingback": "https://api.example.com/p", "login": "https://www.example.com/login"}</script>`,
+			want: []string{"GET https://api.example.com/a?rid=0 json credentials", "POST https://api.example.com/p any credentials application/x-www-form-urlencoded"}},
+		{name: "amp-access, several", document: `<script id="amp-access" type="application/json">[{"authorization": "/1"}, {"authorization": "/2", "jwt": true}]</script>`,
+			want: []string{"GET https://www.example.com/1 json credentials", "GET https://www.example.com/2 any credentials"}},
+		{name: "amp-subscriptions", document: `<script id="amp-subscriptions" type="application/json">{"services": [{"serviceId": "subscribe.google.com"}, {"authorizationUrl": "/a", "pingbackUrl": "/p"}]}</script>`,
+			want: []string{"GET https://www.example.com/a json credentials", "POST https://www.example.com/p any credentials text/plain;charset=utf-8"}},
+		{name: "amp-consent", document: `<amp-consent><script type="application/json">{"checkConsentHref": "/check", "onUpdateHref": "/update"}</script></amp-consent>`,
+			want: []string{"POST https://www.example.com/check json credentials text/plain;charset=utf-8", "POST https://www.example.com/update any credentials text/plain;charset=utf-8 no-source-origin"}},
+		{name: "amp-consent, older", document: `<amp-consent><script type="application/json">{"consents": {"a": {"checkConsentHref": "/check"}}}</script></amp-consent>`,
+			want: []string{"POST https://www.example.com/check json credentials text/plain;charset=utf-8"}},
+		{name: "JSON that is none", document: `<amp-consent><script type="application/json">{</script></amp-consent>`, unknown: "not JSON"},
+		{name: "amp-user-notification", document: `<amp-user-notification data-show-if-href="/show" data-dismiss-href="/dismiss"></amp-user-notification>`,
+			want: []string{"GET https://www.example.com/show json credentials", "POST https://www.example.com/dismiss any credentials application/json"}},
+		{name: "amp-story-interactive", document: `<amp-story-interactive-poll id="poll 1" endpoint="https://api.example.com/polls/"></amp-story-interactive-poll>`,
+			want: []string{"GET https://api.example.com/polls/poll%201 json", "POST https://api.example.com/polls/poll%201:vote any application/json"}},
+		{name: "amp-story", document: `<amp-story bookend-config-src="/1" data-credentials="include"><amp-story-bookend src="/2"></amp-story-bookend></amp-story>`,
+			want: []string{"GET https://www.example.com/1 json credentials", "GET https://www.example.com/2 json"}},
+		{name: "amp-analytics", document: `<amp-analytics config="/config" data-credentials="include"></amp-analytics><amp-call-tracking config="/calls"></amp-call-tracking>`,
+			want: []string{"GET https://www.example.com/config json credentials", "GET https://www.example.com/calls json credentials"}},
+		{name: "amp-ad", document: `<amp-ad type="custom" data-url="/ad" rtc-config='{"urls": ["https://rtc.example/1", {"url": "https://rtc.example/2"}]}'></amp-ad>`,
+			want: []string{"GET https://www.example.com/ad json", "GET https://rtc.example/1 json credentials", "GET https://rtc.example/2 json credentials"}},
+		{name: "amp-script", document: `<amp-script src="/script.js"></amp-script>`, want: []string{"GET https://www.example.com/script.js script no-source-origin"}},
+		{name: "a manifest", document: `<link rel="manifest" href="/manifest.json"><link rel="stylesheet" href="/style.css">`, want: []string{"GET https://www.example.com/manifest.json json"}},
+		{name: "a track", document: `<amp-video><track src="/captions.vtt"></amp-video>`, want: []string{"GET https://www.example.com/captions.vtt any"}},
+		{name: "a font", document: `<style amp-custom>p { color: red } @font-face { font-family: a; src: url("/a.woff2") format("woff2") } q { background: url(/b.png) }</style>`,
+			want: []string{"GET https://www.example.com/a.woff2 any no-source-origin"}},
+		{name: "the same twice", document: `<amp-list src="/list"></amp-list><amp-list src="/list#2"></amp-list>`, want: []string{"GET https://www.example.com/list json"}},
+		{name: "no URL of a web server", document: `<amp-list src="ftp://a.example/"></amp-list>`, unknown: `"ftp://a.example/"`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			endpoints, unknown, err := FindEndpoints(strings.NewReader("<!doctype html><html amp><body>"+test.document), base)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, e := range endpoints {
+				words := []string{e.Method, e.URL, string(e.Answer)}
+				if e.Credentials {
+					words = append(words, "credentials")
+				}
+				if e.ContentType != "" {
+					words = append(words, e.ContentType)
+				}
+				if e.NoSourceOrigin {
+					words = append(words, "no-source-origin")
+				}
+				got = append(got, strings.Join(words, " "))
+			}
+			if !slices.Equal(got, test.want) {
+				t.Errorf("got  %q\nwant %q", got, test.want)
+			}
+			if test.unknown == "" && len(unknown) > 0 || test.unknown != "" && (len(unknown) != 1 || !strings.Contains(unknown[0].What, test.unknown)) {
+				t.Errorf("unknown: %+v; want %q", unknown, test.unknown)
+			}
+		})
+	}
+}
+
+func TestManyEndpointsAreBounded(t *testing.T) {
+	var document strings.Builder
+	for i := range 10 * maxEndpoints {
+		fmt.Fprintf(&document, `<amp-list src="/%d"></amp-list>`, i)
+	}
+	endpoints, unknown, err := FindEndpoints(strings.NewReader(document.String()), &url.URL{Scheme: "https", Host: "www.example.com"})
+	if err != nil || len(endpoints) != maxEndpoints || len(unknown) != 9*maxEndpoints {
+		t.Errorf("%d endpoints, %d unknown, %v", len(endpoints), len(unknown), err)
+	}
+}

@@ -1,0 +1,131 @@
+package probe
+
+import (
+	"fmt"
+	"net/http"
+	"net/textproto"
+	"slices"
+	"strings"
+)
+
+// This file judges responses as a browser does. Section names are those of the Fetch standard,
+// https://fetch.spec.whatwg.org/.
+
+// CheckCORS reports why a browser does not let a page at origin read a response with these
+// headers, by the section "CORS check"; nil if it does. credentials says whether the request was
+// made with credentials mode "include".
+func CheckCORS(origin string, credentials bool, h http.Header) error {
+	allowed, ok := combined(h, "Access-Control-Allow-Origin")
+	switch {
+	case !ok:
+		return fmt.Errorf("there is no Access-Control-Allow-Origin")
+	case allowed == "*" && !credentials:
+		return nil
+	case allowed == "*":
+		return fmt.Errorf("Access-Control-Allow-Origin is \"*\", which does not allow requests with credentials")
+	case allowed != origin:
+		return fmt.Errorf("Access-Control-Allow-Origin is %.200q, not %q", allowed, origin)
+	case !credentials:
+		return nil
+	}
+	value, ok := combined(h, "Access-Control-Allow-Credentials")
+	switch {
+	case !ok:
+		return fmt.Errorf("there is no Access-Control-Allow-Credentials, and the request has credentials")
+	case value != "true":
+		return fmt.Errorf("Access-Control-Allow-Credentials is %.100q, not \"true\"", value)
+	}
+	return nil
+}
+
+// CheckPreflight reports why a browser does not send the actual request after this answer to a
+// preflight, by the section "CORS-preflight fetch"; nil if it does. headers are the names of the
+// request's headers that are not safelisted.
+func CheckPreflight(origin string, credentials bool, method string, headers []string, status int, h http.Header) error {
+	if err := CheckCORS(origin, credentials, h); err != nil {
+		return err
+	}
+	if status < 200 || status > 299 {
+		return fmt.Errorf("the status of the preflight is %d, not 2xx", status)
+	}
+	return checkGrants(credentials, method, headers, h)
+}
+
+// checkGrants reports what a preflight does not grant.
+func checkGrants(credentials bool, method string, headers []string, h http.Header) error {
+	methods, err := list(h, "Access-Control-Allow-Methods")
+	if err != nil {
+		return err
+	}
+	if !isSafelistedMethod(method) && !slices.Contains(methods, method) && (credentials || !slices.Contains(methods, "*")) {
+		return fmt.Errorf("Access-Control-Allow-Methods does not have %s", method)
+	}
+	names, err := list(h, "Access-Control-Allow-Headers")
+	if err != nil {
+		return err
+	}
+	for _, header := range headers {
+		isNamed := slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(name, header) })
+		isWild := !credentials && slices.Contains(names, "*") && !strings.EqualFold(header, "Authorization")
+		if !isNamed && !isWild {
+			return fmt.Errorf("Access-Control-Allow-Headers does not have %s", strings.ToLower(header))
+		}
+	}
+	return nil
+}
+
+// isExposed reports whether a script can read a header of a response that passed the CORS check,
+// by "CORS filtered response". Safelisted response headers are not meant here.
+func isExposed(name string, credentials bool, h http.Header) bool {
+	names, err := list(h, "Access-Control-Expose-Headers")
+	return err == nil && slices.ContainsFunc(names, func(n string) bool {
+		return strings.EqualFold(n, name) || n == "*" && !credentials
+	})
+}
+
+// isSafelistedMethod implements "CORS-safelisted method".
+func isSafelistedMethod(method string) bool {
+	return method == http.MethodGet || method == http.MethodHead || method == http.MethodPost
+}
+
+// isSafelistedContentType implements the part of "CORS-safelisted request-header" for
+// Content-Type.
+func isSafelistedContentType(contentType string) bool {
+	essence, _, _ := strings.Cut(contentType, ";")
+	switch strings.ToLower(strings.TrimSpace(essence)) {
+	case "application/x-www-form-urlencoded", "multipart/form-data", "text/plain":
+		return true
+	}
+	return false
+}
+
+// combined implements "get a header": all lines, joined by ", ".
+func combined(h http.Header, name string) (value string, ok bool) {
+	lines, ok := h[textproto.CanonicalMIMEHeaderKey(name)]
+	return strings.Join(lines, ", "), ok && len(lines) > 0
+}
+
+// list implements "extract header list values" for lists of tokens.
+func list(h http.Header, name string) ([]string, error) {
+	value, ok := combined(h, name)
+	if !ok {
+		return nil, nil
+	}
+	var tokens []string
+	for member := range strings.SplitSeq(value, ",") {
+		token := strings.Trim(member, " \t")
+		if token == "" {
+			continue // the ABNF #rule allows empty members
+		}
+		if strings.ContainsFunc(token, func(r rune) bool { return !isTokenRune(r) }) {
+			return nil, fmt.Errorf("%s is %.200q, which is not a list of names", name, value)
+		}
+		tokens = append(tokens, token)
+	}
+	return tokens, nil
+}
+
+// isTokenRune implements tchar of RFC 9110 section 5.6.2.
+func isTokenRune(r rune) bool {
+	return r < 0x7f && r > ' ' && !strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
+}

@@ -1,0 +1,280 @@
+// Package probe tests from outside whether a backend answers the requests of a publisher's AMP
+// pages, on every AMP Cache, and denies those of all other pages. It makes the requests that the
+// AMP runtime makes, and judges the answers as a browser does, by the Fetch standard. The backend
+// may be written in any language.
+//
+// It sends GET, HEAD and OPTIONS, and other methods only with [Config.Unsafe]. It calls no host
+// but those that [Config.AllowHosts] names.
+package probe
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
+)
+
+// Config says what is tested, and how.
+type Config struct {
+	// Document is the URL of an AMP document, whose endpoints are tested; "" for none. It may
+	// be on an AMP Cache: then the publisher's document is fetched.
+	Document string
+	// Endpoints are tested as well as those of the document.
+	Endpoints []Endpoint
+	// Publishers are the domains whose pages must work. If empty, it is that of Document.
+	Publishers []string
+	// Caches are the AMP Caches on which pages must work. If nil, ampcors.DefaultCaches() are
+	// used.
+	Caches []ampcors.Cache
+
+	// Header is sent with each request, and Cookie with those with credentials. Neither is in
+	// a report.
+	Header http.Header
+	Cookie string
+
+	// Unsafe lets the probe send methods other than GET, HEAD and OPTIONS, with which it may
+	// change data.
+	Unsafe bool
+	// AllowHosts are the hosts, with a port if it is not the default, that may be called. If
+	// nil, they are those of Document and Endpoints, and those of the endpoints in the document.
+	AllowHosts []string
+	// Resolve has the address, host and port, to connect to for a host name.
+	Resolve map[string]string
+	// Insecure accepts any certificate.
+	Insecure bool
+
+	Rate        float64       // requests a second; 0 for no limit
+	Timeout     time.Duration // of a request, its answer included. If zero, 10 seconds is used.
+	MaxTime     time.Duration // of the whole probe. If zero, 5 minutes is used.
+	MaxRequests int           // of the whole probe. If zero, 5000 is used.
+
+	// Progress is called before each endpoint, if it is not nil.
+	Progress func(done, total int, endpoint string)
+}
+
+// A Report is the result of a probe.
+type Report struct {
+	Target    string     `json:"target"` // the document, or the first endpoint
+	Endpoints []Endpoint `json:"endpoints"`
+	Unknown   []Unknown  `json:"unknown"`  // what in the document is known only in the browser
+	Untested  []Untested `json:"untested"` // endpoints that could not be tested, and why
+	Notes     []string   `json:"notes"`    // what is not CORS, but breaks pages all the same
+	Pages     []Page     `json:"pages"`    // what became of the requests of the publishers' pages
+	Findings  []Finding  `json:"findings"`
+	Snippets  []Snippet  `json:"snippets"` // for common servers, if a page does not work
+	Summary   Summary    `json:"summary"`
+}
+
+// A Page is an origin at which a publisher's page runs, and whether it can call an endpoint.
+type Page struct {
+	Endpoint string `json:"endpoint"`
+	Origin   string `json:"origin"`
+	Form     string `json:"form"` // of the origin: own origin, or readable, punycode or hash prefix
+	Works    bool   `json:"works"`
+	Why      string `json:"why,omitempty"` // a browser blocks the request
+}
+
+// An Untested is a test that could not be made.
+type Untested struct {
+	Endpoint string `json:"endpoint"`
+	Reason   string `json:"reason"`
+}
+
+// A Summary counts.
+type Summary struct {
+	Endpoints int `json:"endpoints"`
+	Untested  int `json:"untested"`
+	Requests  int `json:"requests"`
+	High      int `json:"high"`
+	Medium    int `json:"medium"`
+	Low       int `json:"low"`
+}
+
+// Run tests the endpoints. An error says that there is nothing to test: the configuration is
+// wrong, or the document cannot be fetched. What goes wrong with an endpoint is in the report.
+func Run(ctx context.Context, cfg Config) (*Report, error) {
+	cfg.Timeout = cmp.Or(cfg.Timeout, 10*time.Second)
+	cfg.MaxTime = cmp.Or(cfg.MaxTime, 5*time.Minute)
+	cfg.MaxRequests = cmp.Or(cfg.MaxRequests, 5000)
+	if cfg.Caches == nil {
+		cfg.Caches = ampcors.DefaultCaches()
+	}
+	ctx, cancel := context.WithTimeout(ctx, cfg.MaxTime)
+	defer cancel()
+	p := &prober{cfg: cfg, report: &Report{Endpoints: cfg.Endpoints, Unknown: []Unknown{}, Untested: []Untested{}, Notes: []string{}, Pages: []Page{}, Findings: []Finding{}, Snippets: []Snippet{}}}
+	if err := p.prepare(ctx); err != nil {
+		return nil, err
+	}
+	for i := range p.report.Endpoints {
+		e := &p.report.Endpoints[i]
+		if cfg.Progress != nil {
+			cfg.Progress(i, len(p.report.Endpoints), e.URL)
+		}
+		for _, publisher := range p.publishers {
+			p.endpoint(ctx, e, publisher)
+		}
+	}
+	p.finish()
+	return p.report, nil
+}
+
+// A prober runs one probe.
+type prober struct {
+	cfg        Config
+	client     *client
+	publishers []string
+	report     *Report
+}
+
+// prepare fetches the document, and finds publishers and endpoints.
+func (p *prober) prepare(ctx context.Context) error {
+	var document *url.URL
+	hosts, isGiven := p.cfg.AllowHosts, p.cfg.AllowHosts != nil
+	if p.cfg.Document != "" {
+		source := p.cfg.Document
+		if u, err := cacheurl.Parse(source, p.cfg.Caches...); err == nil {
+			source = u.Publisher
+		}
+		var err error
+		if document, err = webURL(source); err != nil {
+			return fmt.Errorf("the document: %w", err)
+		}
+		p.report.Target = document.String()
+	}
+	for i := range p.cfg.Endpoints {
+		u, err := webURL(p.cfg.Endpoints[i].URL)
+		if err != nil {
+			return fmt.Errorf("the endpoint: %w", err)
+		}
+		p.report.Target = cmp.Or(p.report.Target, u.String())
+		if !isGiven {
+			hosts = append(hosts, u.Host)
+		}
+	}
+	if document != nil && !isGiven {
+		hosts = append(hosts, document.Host)
+	}
+	p.cfg.AllowHosts = hosts
+	p.client = newClient(p.cfg)
+	if document != nil {
+		if err := p.fetchDocument(ctx, document, isGiven); err != nil {
+			return fmt.Errorf("the document %s: %w", document, err)
+		}
+	}
+	publishers := p.cfg.Publishers
+	if len(publishers) == 0 && document != nil {
+		publishers = []string{document.Hostname()}
+	}
+	for _, publisher := range publishers {
+		domain, err := ampcors.CanonicalDomain(publisher)
+		if err != nil {
+			return err
+		}
+		p.publishers = append(p.publishers, domain)
+	}
+	switch {
+	case len(p.publishers) == 0:
+		return errors.New("there is no publisher; name the domain whose pages call the endpoints")
+	case len(p.report.Endpoints) == 0 && len(p.report.Unknown) == 0:
+		return errors.New("the document has no endpoint")
+	}
+	return nil
+}
+
+// fetchDocument adds the endpoints of the document, and allows their hosts unless the hosts are
+// given.
+func (p *prober) fetchDocument(ctx context.Context, document *url.URL, hostsGiven bool) error {
+	req := request{method: http.MethodGet, url: document.String(), header: http.Header{"Accept": {"text/html"}}}
+	for hop := 0; ; hop++ {
+		resp, err := p.client.send(ctx, req, maxDocument)
+		if err != nil {
+			return err
+		}
+		base, _ := url.Parse(req.url)
+		if location := resp.Header.Get("Location"); isRedirect(resp.Status) && location != "" {
+			next, err := base.Parse(location)
+			if err != nil || hop == maxRedirects {
+				return fmt.Errorf("there is no end of redirects, or a wrong one: %.200q", location)
+			}
+			req.url = next.String()
+			continue
+		}
+		if resp.Status != http.StatusOK {
+			return fmt.Errorf("the status is %d", resp.Status)
+		}
+		endpoints, unknown, err := FindEndpoints(bytes.NewReader(resp.Body), base)
+		if err != nil {
+			return err
+		}
+		p.report.Unknown = append(p.report.Unknown, unknown...)
+		for _, e := range endpoints {
+			if u, err := url.Parse(e.URL); err == nil && !hostsGiven {
+				p.client.allowed[strings.ToLower(u.Host)] = true
+			}
+		}
+		p.report.Endpoints = append(p.report.Endpoints, endpoints...)
+		return nil
+	}
+}
+
+func webURL(value string) (*url.URL, error) {
+	u, err := url.Parse(value)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
+		return nil, fmt.Errorf("%.200q is not the URL of a web server", value)
+	}
+	if u.User != nil {
+		return nil, errors.New("the URL has user information; use a header")
+	}
+	return u, nil
+}
+
+// finish sorts the findings, and counts.
+func (p *prober) finish() {
+	r := p.report
+	order := make(map[string]int)
+	for i, k := range kinds {
+		order[k.id] = i
+	}
+	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
+		return cmp.Or(slices.Index(severities, b.Severity)-slices.Index(severities, a.Severity), cmp.Compare(a.Endpoint, b.Endpoint), order[a.ID]-order[b.ID])
+	})
+	slices.Sort(r.Notes)
+	r.Notes = slices.Compact(r.Notes)
+	r.Summary = Summary{Endpoints: len(r.Endpoints), Untested: len(r.Untested), Requests: p.cfg.MaxRequests - p.client.left}
+	if slices.ContainsFunc(r.Pages, func(pg Page) bool { return !pg.Works }) {
+		r.Snippets = Snippets(p.origins())
+	}
+	for _, f := range r.Findings {
+		switch f.Severity {
+		case High:
+			r.Summary.High++
+		case Medium:
+			r.Summary.Medium++
+		case Low:
+			r.Summary.Low++
+		}
+	}
+}
+
+// origins returns every origin of the publishers' pages.
+func (p *prober) origins() (origins []string) {
+	for _, publisher := range p.publishers {
+		pages, err := pagesOf(publisher, p.cfg.Caches)
+		if err != nil {
+			continue // it is in Untested
+		}
+		for _, pg := range pages {
+			origins = append(origins, pg.origin)
+		}
+	}
+	return origins
+}

@@ -1,0 +1,247 @@
+package probe
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+const (
+	publisher = "www.example.com"
+	ownOrigin = "https://www.example.com"
+)
+
+var (
+	jsonPost = Endpoint{Method: "POST", ContentType: typeJSON, Body: "{}", Credentials: true, Answer: AnswerAny}
+	formPost = Endpoint{Method: "POST", ContentType: typeURLEncoded, Body: "a=b", Credentials: true, Answer: AnswerForm}
+	formGet  = Endpoint{Method: "GET", Credentials: true, Answer: AnswerForm}
+)
+
+// TestCurlLinesAreRight pastes a command line into a shell, with values that could break out of
+// its quotes.
+func TestCurlLinesAreRight(t *testing.T) {
+	p := &prober{cfg: Config{Header: http.Header{"X-Api-Key": {"secret"}}, Cookie: "session=secret"}}
+	line := p.curl(request{method: "POST", url: "https://a.example/?q='$(id)'", origin: "https://b.example", body: "it's", credentials: true, header: http.Header{"Content-Type": {"text/plain"}}})
+	want := `curl -si -X POST -H 'Origin: https://b.example' -H 'Content-Type: text/plain' -H "X-Api-Key: $X_API_KEY" -H "Cookie: $COOKIE" --data-binary 'it'\''s' 'https://a.example/?q='\''$(id)'\'''`
+	if line != want {
+		t.Errorf("got\n%s\nwant\n%s", line, want)
+	}
+	if strings.Contains(line, "secret") {
+		t.Error("the line has a secret")
+	}
+}
+
+func TestCheckCORS(t *testing.T) {
+	const origin = "https://a.example"
+	for _, test := range []struct {
+		name        string
+		credentials bool
+		header      http.Header
+		want        string // in the error; "" for none
+	}{
+		{name: "echo", header: http.Header{"Access-Control-Allow-Origin": {origin}}},
+		{name: "star", header: http.Header{"Access-Control-Allow-Origin": {"*"}}},
+		{name: "star with credentials", credentials: true, header: http.Header{"Access-Control-Allow-Origin": {"*"}, "Access-Control-Allow-Credentials": {"true"}}, want: "does not allow requests with credentials"},
+		{name: "nothing", header: http.Header{}, want: "there is no Access-Control-Allow-Origin"},
+		{name: "two lines", header: http.Header{"Access-Control-Allow-Origin": {origin, origin}}, want: "https://a.example, https://a.example"},
+		{name: "another case", header: http.Header{"Access-Control-Allow-Origin": {"https://A.example"}}, want: "not"},
+		{name: "a slash", header: http.Header{"Access-Control-Allow-Origin": {origin + "/"}}, want: "not"},
+		{name: "credentials", credentials: true, header: http.Header{"Access-Control-Allow-Origin": {origin}, "Access-Control-Allow-Credentials": {"true"}}},
+		{name: "no credentials", credentials: true, header: http.Header{"Access-Control-Allow-Origin": {origin}}, want: "no Access-Control-Allow-Credentials"},
+		{name: "TRUE", credentials: true, header: http.Header{"Access-Control-Allow-Origin": {origin}, "Access-Control-Allow-Credentials": {"TRUE"}}, want: `not "true"`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			err := CheckCORS(origin, test.credentials, test.header)
+			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v; want %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestCheckPreflight(t *testing.T) {
+	const origin = "https://a.example"
+	header := func(methods, headers string) http.Header {
+		return http.Header{"Access-Control-Allow-Origin": {origin}, "Access-Control-Allow-Credentials": {"true"},
+			"Access-Control-Allow-Methods": {methods}, "Access-Control-Allow-Headers": {headers}}
+	}
+	for _, test := range []struct {
+		name        string
+		credentials bool
+		method      string
+		headers     []string
+		status      int
+		header      http.Header
+		want        string
+	}{
+		{name: "granted", credentials: true, method: "PUT", headers: []string{"content-type"}, status: 204, header: header("PUT", "Content-Type")},
+		{name: "a safelisted method", method: "POST", status: 200, header: header("", "")},
+		{name: "another method", method: "PUT", status: 200, header: header("POST", ""), want: "does not have PUT"},
+		{name: "a method in another case", method: "PUT", status: 200, header: header("put", ""), want: "does not have PUT"},
+		{name: "a header in another case", method: "POST", headers: []string{"x-a"}, status: 200, header: header("", "X-A")},
+		{name: "another header", method: "POST", headers: []string{"x-a"}, status: 200, header: header("", "x-b"), want: "does not have x-a"},
+		{name: "stars", method: "PUT", headers: []string{"x-a"}, status: 200, header: header("*", "*")},
+		{name: "stars with credentials", credentials: true, method: "POST", headers: []string{"x-a"}, status: 200, header: header("*", "*"), want: "does not have x-a"},
+		{name: "a star for Authorization", method: "POST", headers: []string{"authorization"}, status: 200, header: header("*", "*"), want: "does not have authorization"},
+		{name: "an error", method: "POST", status: 404, header: header("", ""), want: "404"},
+		{name: "no list", method: "PUT", status: 200, header: header("PUT POST", ""), want: "not a list of names"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			err := CheckPreflight(origin, test.credentials, test.method, test.headers, test.status, test.header)
+			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v; want %q", err, test.want)
+			}
+		})
+	}
+}
+
+// TestRedirectsAreJudgedAsBrowsersDo: after a redirect across origins, Origin is null.
+func TestRedirectsAreJudgedAsBrowsersDo(t *testing.T) {
+	var seen string
+	second := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen = r.Header.Get("Origin")
+		w.Header().Set("Access-Control-Allow-Origin", seen)
+	}))
+	defer second.Close()
+	first := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Access-Control-Allow-Origin", r.Header.Get("Origin"))
+		http.Redirect(w, r, second.URL, http.StatusFound)
+	}))
+	defer first.Close()
+	u1, _ := url.Parse(first.URL)
+	u2, _ := url.Parse(second.URL)
+	c := newClient(Config{AllowHosts: []string{u1.Host, u2.Host}, MaxRequests: 10, Timeout: time.Second})
+	f := c.fetch(t.Context(), request{method: "GET", url: first.URL, origin: ownOrigin})
+	if f.err != nil || f.blocked != nil || f.hop != 1 || seen != "null" {
+		t.Errorf("%+v; Origin was %q", f, seen)
+	}
+}
+
+// TestAHostileServer: each costs little, and is reported.
+func TestAHostileServer(t *testing.T) {
+	for name, handler := range map[string]http.HandlerFunc{
+		"an endless body": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Access-Control-Allow-Origin", r.Header.Get("Origin"))
+			for r.Context().Err() == nil {
+				if _, err := w.Write(make([]byte, 1<<16)); err != nil {
+					return
+				}
+			}
+		},
+		"huge headers":  func(w http.ResponseWriter, r *http.Request) { w.Header().Set("X", strings.Repeat("x", 1<<20)) },
+		"a slow answer": func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		"no answer":     func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewServer(handler)
+			defer server.Close()
+			e := Endpoint{URL: server.URL, Method: "GET", Answer: AnswerJSON}
+			report, err := Run(t.Context(), Config{Endpoints: []Endpoint{e}, Publishers: []string{publisher}, Timeout: 300 * time.Millisecond})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(report.Untested) != 1 || len(report.Findings) != 0 || report.Summary.Requests > 3 {
+				t.Errorf("%+v", report)
+			}
+		})
+	}
+	t.Run("a redirect loop", func(t *testing.T) {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Access-Control-Allow-Origin", r.Header.Get("Origin"))
+			http.Redirect(w, r, r.URL.String(), http.StatusFound)
+		}))
+		defer server.Close()
+		e := Endpoint{URL: server.URL, Method: "GET", Answer: AnswerJSON}
+		report, err := Run(t.Context(), Config{Endpoints: []Endpoint{e}, Publishers: []string{publisher}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(report.Findings) == 0 || report.Findings[0].ID != "redirect-without-cors" || report.Summary.Requests > 200 {
+			t.Errorf("%+v", report)
+		}
+	})
+	t.Run("a document of 100 MiB", func(t *testing.T) {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			for range 100 {
+				if _, err := w.Write(make([]byte, 1<<20)); err != nil {
+					return
+				}
+			}
+		}))
+		defer server.Close()
+		_, err := Run(t.Context(), Config{Document: server.URL + "/", Publishers: []string{publisher}})
+		if err == nil || !strings.Contains(err.Error(), "longer than") {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("a deep configuration", func(t *testing.T) {
+		document := `<script id="amp-access" type="application/json">` + strings.Repeat("[", 1<<20) + "</script>"
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, document) }))
+		defer server.Close()
+		report, err := Run(t.Context(), Config{Document: server.URL + "/", Publishers: []string{publisher}})
+		if err != nil || len(report.Unknown) != 1 {
+			t.Errorf("%+v, %v", report, err)
+		}
+	})
+}
+
+// TestOnlyAllowedHostsAreCalled: neither a document nor a redirect leads elsewhere.
+func TestOnlyAllowedHostsAreCalled(t *testing.T) {
+	called := false
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { called = true }))
+	defer other.Close()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/" {
+			fmt.Fprintf(w, `<amp-list src="%s/list"></amp-list><amp-list src="/moved"></amp-list>`, other.URL)
+			return
+		}
+		w.Header().Set("Access-Control-Allow-Origin", r.Header.Get("Origin"))
+		http.Redirect(w, r, other.URL, http.StatusFound)
+	}))
+	defer server.Close()
+	u, _ := url.Parse(server.URL)
+	report, err := Run(t.Context(), Config{Document: server.URL + "/", Publishers: []string{publisher}, AllowHosts: []string{u.Host}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if called || len(report.Untested) != 2 {
+		t.Errorf("called: %t, %+v", called, report.Untested)
+	}
+}
+
+// TestOnlySafeMethodsAreSent unless Unsafe is set.
+func TestOnlySafeMethodsAreSent(t *testing.T) {
+	var mu sync.Mutex
+	methods := make(map[string]bool)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		methods[r.Method] = true
+		mu.Unlock()
+		w.Header().Set("Access-Control-Allow-Origin", r.Header.Get("Origin"))
+		w.Header().Set("Access-Control-Allow-Credentials", "true")
+		w.Header().Set("Access-Control-Allow-Headers", "content-type")
+		io.WriteString(w, "{}")
+	}))
+	defer server.Close()
+	endpoints := []Endpoint{jsonPost, formPost, formGet}
+	for i := range endpoints {
+		endpoints[i].URL = server.URL
+	}
+	report, err := Run(t.Context(), Config{Endpoints: endpoints, Publishers: []string{publisher}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if methods["POST"] || !methods["OPTIONS"] || !methods["GET"] {
+		t.Errorf("sent %v", methods)
+	}
+	if len(report.Untested) != 2 {
+		t.Errorf("%+v", report.Untested)
+	}
+}

@@ -1,0 +1,80 @@
+package probe
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// A Snippet is a piece of configuration or code by which a server answers the publisher's pages.
+type Snippet struct {
+	Server string `json:"server"` // such as "nginx"
+	Text   string `json:"text"`
+}
+
+// Snippets returns what common servers need to allow these origins, and no others. The list of
+// origins grows by five for each publisher; for many of them, put ampcors in front.
+func Snippets(origins []string) []Snippet {
+	lines := func(format string) string {
+		var b strings.Builder
+		for _, origin := range origins {
+			fmt.Fprintf(&b, format, origin)
+		}
+		return b.String()
+	}
+	var alternatives []string
+	for _, origin := range origins {
+		alternatives = append(alternatives, regexp.QuoteMeta(origin))
+	}
+	return []Snippet{
+		{"nginx", `# in http { }
+map $http_origin $amp_origin {
+    default "";
+` + lines("    \"%s\" $http_origin;\n") + `}
+map $amp_origin $amp_credentials {
+    default "true";
+    "" "";
+}
+# in the location of the API; nginx sends no header whose value is empty
+add_header Access-Control-Allow-Origin $amp_origin always;
+add_header Access-Control-Allow-Credentials $amp_credentials always;
+add_header Access-Control-Expose-Headers AMP-Redirect-To always;
+add_header Vary Origin always;
+`},
+		{"Apache", `# with mod_headers and mod_setenvif
+SetEnvIf Origin "^(` + strings.Join(alternatives, "|") + `)$" AMP_ORIGIN=$1
+Header always set Access-Control-Allow-Origin "%{AMP_ORIGIN}e" env=AMP_ORIGIN
+Header always set Access-Control-Allow-Credentials true env=AMP_ORIGIN
+Header always set Access-Control-Expose-Headers AMP-Redirect-To env=AMP_ORIGIN
+Header always merge Vary Origin
+`},
+		{"Express", `const ampOrigins = new Set([
+` + lines("  '%s',\n") + `]);
+app.use((req, res, next) => {
+  res.vary('Origin');
+  const origin = req.get('Origin');
+  if (ampOrigins.has(origin)) {
+    res.set('Access-Control-Allow-Origin', origin);
+    res.set('Access-Control-Allow-Credentials', 'true');
+    res.set('Access-Control-Expose-Headers', 'AMP-Redirect-To');
+    if (req.method === 'OPTIONS' && req.get('Access-Control-Request-Method')) {
+      res.set('Access-Control-Allow-Methods', 'GET, POST');
+      res.set('Access-Control-Allow-Headers', 'Content-Type');
+      return res.sendStatus(204);
+    }
+  } else if (origin && req.method !== 'GET' && req.method !== 'HEAD') {
+    return res.sendStatus(403);
+  }
+  next();
+});
+`},
+		{"Caddy", `@amp header_regexp Origin ^(` + strings.Join(alternatives, "|") + `)$
+header Vary Origin
+header @amp {
+	Access-Control-Allow-Origin {http.request.header.Origin}
+	Access-Control-Allow-Credentials true
+	Access-Control-Expose-Headers AMP-Redirect-To
+}
+`},
+	}
+}

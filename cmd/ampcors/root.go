@@ -1,0 +1,143 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// newRoot returns the command with all its subcommands.
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "ampcors",
+		Short:         "Test backends that AMP pages call, and answer questions about AMP Caches",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.AddCommand(newProbe(), newExplain(), newPrefix(), newOrigins(), newReverse(), newCacheURL(), newCheck())
+	return root
+}
+
+// execute runs the command, and returns the exit code. An error that is not an exitError is one
+// of usage.
+func execute(ctx context.Context, root *cobra.Command) int {
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitClean
+	}
+	code := exitUsage
+	if exit := (exitError{}); errors.As(err, &exit) {
+		if code = exit.code; exit.err == nil {
+			return code
+		}
+	}
+	fmt.Fprintln(root.ErrOrStderr(), "ampcors:", err)
+	return code
+}
+
+// A format is how results are written.
+type format string
+
+const (
+	formatText format = "text"
+	formatJSON format = "json"
+)
+
+// addOutput adds the flag -o.
+func addOutput(cmd *cobra.Command) *string {
+	return cmd.Flags().StringP("output", "o", string(formatText), `how results are written: "text" or "json"`)
+}
+
+// A result is the answer to one argument.
+type result struct {
+	Input  string `json:"input"`
+	Output any    `json:"output,omitempty"`
+	Error  string `json:"error,omitempty"`
+}
+
+// answer calls f for each argument or, if there is none, each line of standard input, and writes
+// what it returns: one line of text each, or a list in JSON. If f returns an error, that is
+// written, and the exit code is 1.
+func answer(cmd *cobra.Command, args []string, output string, f func(arg string) (any, error)) error {
+	if output != string(formatText) && output != string(formatJSON) {
+		return fmt.Errorf("the output %q is unknown; want text or json", output)
+	}
+	inputs, err := inputs(cmd.InOrStdin(), args)
+	if err != nil {
+		return err
+	}
+	results, failed := []result{}, false
+	for _, input := range inputs {
+		r := result{Input: input}
+		out, err := f(input)
+		if err != nil {
+			r.Error, failed = err.Error(), true
+		} else {
+			r.Output = out
+		}
+		results = append(results, r)
+		if output == string(formatJSON) {
+			continue
+		}
+		if err != nil {
+			fmt.Fprintln(cmd.ErrOrStderr(), "ampcors:", err)
+		} else {
+			fmt.Fprintln(cmd.OutOrStdout(), text(out))
+		}
+	}
+	if output == string(formatJSON) {
+		if err := writeJSON(cmd.OutOrStdout(), results); err != nil {
+			return err
+		}
+	}
+	if failed {
+		return exitError{code: exitFindings}
+	}
+	return nil
+}
+
+// text returns a result for people: lists have a line for each element.
+func text(v any) string {
+	switch v := v.(type) {
+	case string:
+		return v
+	case []string:
+		return strings.Join(v, "\n")
+	case fmt.Stringer:
+		return v.String()
+	}
+	return fmt.Sprint(v)
+}
+
+// inputs returns the arguments or, without any, the lines of r that are not empty.
+func inputs(r io.Reader, args []string) ([]string, error) {
+	if len(args) > 0 {
+		return args, nil
+	}
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		if line := strings.TrimSpace(lines.Text()); line != "" {
+			args = append(args, line)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("standard input: %w", err)
+	}
+	if len(args) == 0 {
+		return nil, errors.New("there is no argument, and nothing on standard input")
+	}
+	return args, nil
+}
+
+func writeJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}

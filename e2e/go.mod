@@ -4,12 +4,15 @@ go 1.26.0
 
 replace github.com/ampcors/ampcors => ../
 
+replace github.com/ampcors/ampcors/cmd/ampcors => ../cmd/ampcors
+
 replace github.com/ampcors/ampcors/guard => ../guard
 
 replace github.com/ampcors/ampcors/source/redissource => ../source/redissource
 
 require (
 	github.com/ampcors/ampcors v0.0.0-00010101000000-000000000000
+	github.com/ampcors/ampcors/cmd/ampcors v0.0.0-00010101000000-000000000000
 	github.com/ampcors/ampcors/guard v0.0.0-00010101000000-000000000000
 	github.com/ampcors/ampcors/source/redissource v0.0.0-00010101000000-000000000000
 	github.com/chromedp/cdproto v0.159.0
@@ -40,6 +43,7 @@ require (
 	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
+	golang.org/x/time v0.16.0 // indirect
 	modernc.org/libc v1.72.0 // indirect
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.11.0 // indirect

@@ -22,6 +22,16 @@ import (
 // returns its address.
 func startNginx(t testing.TB, upstream string) string {
 	t.Helper()
+	return startNginxWith(t, "", fmt.Sprintf(`
+		proxy_pass http://%s;
+		proxy_set_header Host $host;
+		proxy_cache api;
+`, upstream))
+}
+
+// startNginxWith starts nginx with directives of its http block and of its only location.
+func startNginxWith(t testing.TB, http, location string) string {
+	t.Helper()
 	path := servertest.Program(t, "install nginx (Debian: apt-get install nginx-light)", "nginx", "/usr/sbin/nginx")
 	dir, addr := t.TempDir(), servertest.FreeAddress(t)
 	conf := fmt.Sprintf(`
@@ -38,16 +48,15 @@ http {
 	uwsgi_temp_path %[1]s/uwsgi;
 	scgi_temp_path %[1]s/scgi;
 	proxy_cache_path %[1]s/cache keys_zone=api:1m;
+	%[3]s
 	server {
 		listen %[2]s;
 		location / {
-			proxy_pass http://%[3]s;
-			proxy_set_header Host $host;
-			proxy_cache api;
+			%[4]s
 		}
 	}
 }
-`, dir, addr, upstream)
+`, dir, addr, http, location)
 	file := filepath.Join(dir, "nginx.conf")
 	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
 		t.Fatal(err)

@@ -206,6 +206,7 @@ func start(t testing.TB, addr string, cmd *exec.Cmd) {
 	t.Helper()
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
+	cmd.WaitDelay = 10 * time.Second // for children that keep stderr open
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -28,6 +28,7 @@ func Snippets(origins []string) []Snippet {
 	}
 	return []Snippet{
 		{"nginx", `# in http { }
+map_hash_bucket_size 256;
 map $http_origin $amp_origin {
     default "";
 ` + lines("    \"%s\" $http_origin;\n") + `}

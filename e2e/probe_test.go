@@ -1,0 +1,296 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cmd/ampcors/probe"
+	"github.com/ampcors/ampcors/cmd/ampcors/probe/probetest"
+	"github.com/ampcors/ampcors/internal/servertest"
+	jub0bs "github.com/jub0bs/cors"
+	rs "github.com/rs/cors"
+)
+
+// probeSite probes an endpoint of the site's API.
+func probeSite(t *testing.T, s *site, e probe.Endpoint, publisher string, unsafe bool) *probe.Report {
+	t.Helper()
+	report, err := probe.Run(t.Context(), probe.Config{
+		Endpoints: []probe.Endpoint{e}, Publishers: []string{publisher}, Unsafe: unsafe,
+		Resolve: map[string]string{"api.example.org": s.https}, Insecure: true, Timeout: 10 * time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+// TestChromiumAgreesWithTheProbe has Chromium make the requests of which the probe says that a
+// browser blocks them, or does not: those of the publisher's pages, and those of other sites.
+func TestChromiumAgreesWithTheProbe(t *testing.T) {
+	s := newSite(t)
+	page := tab(t, browser(t, s))
+	visit(t, page, apiOrigin+"/login", "''")
+	for i, c := range probetest.Cases() {
+		t.Run(c.Name, func(t *testing.T) {
+			if c.Name == "a cache that ignores Vary" {
+				t.Skip("what it answers depends on who asked before")
+			}
+			c.Endpoint.URL = fmt.Sprintf("%s/probe/%d", apiOrigin, i) // for which Chromium remembers no preflight
+			s.use(c.Backend())
+			report := probeSite(t, s, c.Endpoint, c.Publisher, c.Unsafe)
+			if len(report.Pages) != 5 {
+				t.Fatalf("%d pages; want the own origin, and two forms on each of two caches", len(report.Pages))
+			}
+			for _, pg := range report.Pages {
+				source := "https://" + c.Publisher
+				if c.Publisher == "bücher.example" {
+					source = "https://xn--bcher-kva.example"
+				}
+				script := fetchOf(c.Endpoint, c.Endpoint.URL+"?__amp_source_origin="+url.QueryEscape(source))
+				if got := visit(t, page, pg.Origin, script); (got == "read") != pg.Works {
+					t.Errorf("%s (%s): Chromium %s it; the probe: works %t, %s", pg.Origin, pg.Form, got, pg.Works, pg.Why)
+				}
+			}
+			for _, f := range report.Findings {
+				isRead := strings.HasSuffix(f.ID, "-allowed") || f.ID == "source-origin-trusted"
+				if !isRead || strings.Contains(f.Origin, ":8443") { // where no server of the test listens
+					continue
+				}
+				_, u, _ := strings.Cut(f.Request, " ")
+				script := fetchOf(c.Endpoint, u)
+				at := f.Origin
+				if f.Origin == "null" {
+					at, script = "https://ampcors-probe.example", "{"+library+"frame({sandbox: 'allow-scripts'}, "+quoted(script)+")}"
+				}
+				if got := visit(t, page, at, script); got != "read" {
+					t.Errorf("%s at %s: Chromium %s it", f.ID, f.Origin, got)
+				}
+			}
+		})
+	}
+}
+
+// fetchOf returns a script that makes the request of an endpoint, and yields "read" or "blocked".
+func fetchOf(e probe.Endpoint, u string) string {
+	credentials, body, header := "omit", "", ""
+	if e.Credentials {
+		credentials = "include"
+	}
+	if e.Method == http.MethodPost {
+		body = ", body: " + quoted(e.Body)
+		header = ", headers: {'Content-Type': " + quoted(e.ContentType) + "}"
+	}
+	return fmt.Sprintf("fetch(%s, {method: %s, credentials: '%s', cache: 'no-store'%s%s}).then(() => 'read', () => 'blocked')", quoted(u), quoted(e.Method), credentials, body, header)
+}
+
+// quoted returns a string of JavaScript.
+func quoted(s string) string {
+	return "`" + strings.NewReplacer("\\", "\\\\", "`", "\\`", "$", "\\$").Replace(s) + "`"
+}
+
+// TestProbeOnRealServers probes servers and libraries with the mistakes of real threads.
+func TestProbeOnRealServers(t *testing.T) {
+	ok := func(h http.Header) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			for key, values := range h {
+				w.Header()[key] = values
+			}
+			io.WriteString(w, "{}")
+		})
+	}
+	origins := pagesOf(t, probetest.Publisher)
+	snippets := make(map[string]string)
+	for _, s := range probe.Snippets(origins) {
+		snippets[s.Server] = s.Text
+	}
+	nginxBlock, nginxLocation, _ := strings.Cut(snippets["nginx"], "# in the location")
+	_, nginxLocation, _ = strings.Cut(nginxLocation, "\n")
+	for _, test := range []struct {
+		name string
+		api  func(t *testing.T) http.Handler
+		want []string
+	}{
+		{name: "nginx, the bare cache (amphtml 8155)", api: func(t *testing.T) http.Handler {
+			return proxy(startNginxWith(t, "", `default_type application/json; add_header Access-Control-Allow-Origin https://cdn.ampproject.org; add_header Access-Control-Allow-Credentials true; return 200 "{}";`))
+		}, want: []string{"acao-bare-cache"}},
+		{name: "nginx, * with credentials (amphtml 10523)", api: func(t *testing.T) http.Handler {
+			return proxy(startNginxWith(t, "", `add_header Access-Control-Allow-Origin *; add_header Access-Control-Allow-Credentials true; return 200 "{}";`))
+		}, want: []string{"wildcard-with-credentials"}},
+		{name: "nginx and the application both set the header (amp-wp 2518)", api: func(t *testing.T) http.Handler {
+			addr := serve(t, ok(http.Header{"Access-Control-Allow-Origin": {"*"}}))
+			return proxy(startNginxWith(t, "", `add_header Access-Control-Allow-Origin $http_origin; add_header Access-Control-Allow-Credentials true; add_header Vary Origin; proxy_pass http://`+addr+`;`))
+		}, want: []string{"acao-duplicate"}},
+		{name: "nginx without always", api: func(t *testing.T) http.Handler {
+			return proxy(startNginxWith(t, "", `add_header Access-Control-Allow-Origin $http_origin; add_header Access-Control-Allow-Credentials true; return 502 "{}";`))
+		}, want: []string{"error-without-cors"}},
+		{name: "nginx with the snippet", api: func(t *testing.T) http.Handler {
+			return proxy(startNginxWith(t, nginxBlock, nginxLocation+`return 200 "{}";`))
+		}},
+		{name: "nginx as a cache that ignores Vary (amphtml 32802)", api: func(t *testing.T) http.Handler {
+			mw, err := ampcors.New(ampcors.Config{Publishers: []string{probetest.Publisher}, Credentialed: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			addr := serve(t, mw.Wrap(ok(http.Header{"Cache-Control": {"public, max-age=60"}})))
+			return proxy(startNginxWith(t, "", `proxy_pass http://`+addr+`; proxy_cache api; proxy_ignore_headers Vary;`))
+		}, want: []string{"cached-wrong-origin"}},
+		{name: "Apache, a pattern (amp-wp 1356)", api: func(t *testing.T) http.Handler {
+			return proxy(startApache(t, `Header always set Access-Control-Allow-Origin "*.ampproject.org"`))
+		}, want: []string{"acao-pattern"}},
+		{name: "Apache with the snippet", api: func(t *testing.T) http.Handler { return proxy(startApache(t, snippets["Apache"])) }},
+		{name: "PHP by hand", api: func(t *testing.T) http.Handler {
+			return proxy(startPHP(t, `<?php
+header('Access-Control-Allow-Origin: ' . ($_SERVER['HTTP_ORIGIN'] ?? '*'));
+header('Access-Control-Allow-Credentials: true');
+echo '{}';
+`))
+		}, want: []string{"any-origin-allowed", "vary-missing"}},
+		{name: "PHP with the source origin (amphtml 21759)", api: func(t *testing.T) http.Handler {
+			return proxy(startPHP(t, `<?php
+header('Access-Control-Allow-Origin: ' . $_GET['__amp_source_origin']);
+header('Access-Control-Allow-Credentials: true');
+echo '{}';
+`))
+		}, want: []string{"acao-source-origin", "any-origin-allowed"}},
+		{name: "rs/cors with *", api: func(t *testing.T) http.Handler {
+			return rs.New(rs.Options{AllowedOrigins: []string{"*"}, AllowCredentials: true}).Handler(ok(nil))
+		}, want: []string{"wildcard-with-credentials"}},
+		{name: "rs/cors with a wildcard over the cache", api: func(t *testing.T) http.Handler {
+			return rs.New(rs.Options{AllowedOrigins: append(slices.Clone(origins), "https://*.cdn.ampproject.org"), AllowCredentials: true}).Handler(ok(nil))
+		}, want: []string{"any-publisher-allowed"}},
+		{name: "jub0bs/cors without hash prefixes", api: func(t *testing.T) http.Handler {
+			readable, err := ampcors.CacheOrigins(probetest.Publisher)
+			if err != nil {
+				t.Fatal(err)
+			}
+			mw, err := jub0bs.NewMiddleware(jub0bs.Config{Origins: append(readable, "https://"+probetest.Publisher), Credentialed: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return mw.Wrap(ok(nil))
+		}, want: []string{"hash-origin-refused"}},
+		{name: "jub0bs/cors with every origin", api: func(t *testing.T) http.Handler {
+			mw, err := jub0bs.NewMiddleware(jub0bs.Config{Origins: origins, Credentialed: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return mw.Wrap(ok(nil))
+		}},
+		{name: "ampcors", api: func(t *testing.T) http.Handler {
+			mw, err := ampcors.New(ampcors.Config{Publishers: []string{probetest.Publisher}, Credentialed: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return mw.Wrap(ok(nil))
+		}},
+		{name: "toolbox-cors", api: func(t *testing.T) http.Handler { return toolbox(`{}`)(t, newSite(t)) },
+			want: []string{"any-publisher-allowed", "hash-origin-refused", "own-origin-refused", "same-origin-header-trusted", "vary-missing"}},
+		{name: "toolbox-cors with a pattern", api: func(t *testing.T) http.Handler {
+			return toolbox(`{"sourceOriginPattern": "https:\\/\\/www\\.example\\.com$"}`)(t, newSite(t))
+		}, want: []string{"hash-origin-refused", "own-origin-refused", "source-origin-trusted", "vary-missing"}},
+		{name: "toolbox-cors for email", api: func(t *testing.T) http.Handler { return toolbox(`{"email": true}`)(t, newSite(t)) },
+			want: []string{"any-origin-allowed", "vary-missing"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := newSite(t)
+			s.use(test.api(t))
+			e := probe.Endpoint{URL: apiOrigin + "/api/read", Method: "GET", Credentials: true, Answer: probe.AnswerJSON}
+			report := probeSite(t, s, e, probetest.Publisher, false)
+			var got []string
+			for _, f := range report.Findings {
+				got = append(got, f.ID)
+			}
+			slices.Sort(got)
+			if !slices.Equal(got, test.want) {
+				t.Errorf("got %q; want %q", got, test.want)
+				for _, f := range report.Findings {
+					t.Logf("%s: %s", f.ID, f.Evidence)
+				}
+			}
+		})
+	}
+}
+
+// pagesOf returns every origin of a publisher's pages.
+func pagesOf(t *testing.T, publisher string) []string {
+	t.Helper()
+	origins, err := ampcors.CacheOrigins(publisher)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range ampcors.DefaultCaches() {
+		prefix, err := ampcors.FallbackPrefix(publisher)
+		if err != nil {
+			t.Fatal(err)
+		}
+		origins = append(origins, "https://"+prefix+"."+c.CacheDomain)
+	}
+	return append(origins, "https://"+publisher)
+}
+
+// startApache starts Apache with directives, and a file of JSON at every path.
+func startApache(t *testing.T, directives string) string {
+	t.Helper()
+	path := servertest.Program(t, "install Apache (Debian: apt-get install apache2)", "apache2", "/usr/sbin/apache2", "httpd")
+	dir, addr := t.TempDir(), servertest.FreeAddress(t)
+	modules := filepath.Join("/usr", "lib", "apache2", "modules")
+	load := ""
+	for _, name := range []string{"mpm_event", "authz_core", "headers", "setenvif", "rewrite"} {
+		load += fmt.Sprintf("LoadModule %s_module %s/mod_%s.so\n", name, modules, name)
+	}
+	root := filepath.Join(dir, "root")
+	writeFiles(t, map[string]string{
+		filepath.Join(root, "answer.json"): "{}",
+		filepath.Join(dir, "apache.conf"): fmt.Sprintf(`
+%s
+ServerName localhost
+Listen %s
+PidFile %s/pid
+Mutex posixsem
+ErrorLog /dev/stderr
+DocumentRoot %s
+<Directory %s>
+	Require all granted
+</Directory>
+RewriteEngine On
+RewriteRule ^ %s/answer.json [END]
+%s
+`, load, addr, dir, root, root, root, directives),
+	})
+	cmd := exec.Command(path, "-d", dir, "-f", filepath.Join(dir, "apache.conf"), "-X") // one process
+	start(t, addr, cmd)
+	return addr
+}
+
+// startPHP starts PHP's own server with a script for every path.
+func startPHP(t *testing.T, script string) string {
+	t.Helper()
+	path := servertest.Program(t, "install PHP (Debian: apt-get install php-cli)", "php")
+	dir, addr := t.TempDir(), servertest.FreeAddress(t)
+	file := filepath.Join(dir, "index.php")
+	writeFiles(t, map[string]string{file: script})
+	start(t, addr, exec.Command(path, "-S", addr, file))
+	return addr
+}
+
+func writeFiles(t *testing.T, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

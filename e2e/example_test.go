@@ -65,10 +65,10 @@ func TestTheExamplePage(t *testing.T) {
 
 			// Click one of the samples by its name, then type an origin and press Enter.
 			do(t, page, loads(chromedp.Click(`//a[text()="Internationalized"]`)))
-			expect(t, page, "a sample", "Allowed: cache origin (xn--bcher-kva.example)", "Allowed: whose page is this Origin?", "Punycode is decoded")
+			expect(t, page, "a sample", "Allowed: cache origin (xn--bcher-kva.example)", "Allowed: how an Origin is decided", "Punycode is decoded")
 			do(t, page, chromedp.Clear(chromedp.CSS("#origin")))
 			do(t, page, loads(chromedp.SendKeys(chromedp.CSS("#origin"), "null\r")))
-			expect(t, page, "Enter", "Denied: null origin", "Denied: whose page is this Origin?", "Sandboxed frames")
+			expect(t, page, "Enter", "Denied: null origin", "Denied: how an Origin is decided", "Sandboxed frames")
 		})
 	}
 }

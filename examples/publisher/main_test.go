@@ -161,3 +161,35 @@ func TestTheAPISeesTheCallingPublisher(t *testing.T) {
 		t.Errorf("status %d, %s", rec.Code, rec.Body)
 	}
 }
+
+func TestThePageCalculatesCacheURLs(t *testing.T) {
+	mw, err := ampcors.New(config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		url  string
+		want []string
+	}{
+		{url: "https://bücher.example/a?b=1", want: []string{
+			"<code>xn--bcher-example-wob</code>", "<code>https://xn--bcher-example-wob.www.bing-amp.com</code>",
+			"<code>https://xn--bcher-example-wob.cdn.ampproject.org/c/s/xn--bcher-kva.example/a?b=1</code>", "<code>https://xn--bcher-example-wob.www.bing-amp.com/r/s/xn--bcher-kva.example/a?b=1</code>"}},
+		{url: "www.example.com/a", want: []string{"<code>www-example-com</code>", "<code>https://www-example-com.cdn.ampproject.org/v/s/www.example.com/a</code>"}},
+		{url: "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/a", want: []string{"<dd><code>https://www.example.com/a</code></dd>"}},
+		{url: "https://localhost/", want: []string{`verdict bad`, "has no dot"}},
+		{url: `"><script>`, want: []string{`verdict bad`}},
+	} {
+		t.Run(test.url, func(t *testing.T) {
+			rec := httptest.NewRecorder()
+			handler(mw).ServeHTTP(rec, httptest.NewRequest("GET", "/?url="+url.QueryEscape(test.url), nil))
+			for _, want := range test.want {
+				if !strings.Contains(rec.Body.String(), want) {
+					t.Errorf("the page lacks %s:\n%s", want, rec.Body)
+				}
+			}
+			if strings.Contains(rec.Body.String(), "<script") {
+				t.Error("the page has the markup")
+			}
+		})
+	}
+}

@@ -24,6 +24,7 @@ type pageData struct {
 	Origin      string
 	Asked       bool
 	Explanation ampcors.Explanation
+	Calculated  *calculation // nil if no URL was typed
 	Publishers  []string
 	Samples     []sample
 }
@@ -49,13 +50,14 @@ func samples() []sample {
 	}
 }
 
-// completed adds https:// to a host without a scheme.
-func completed(origin string) string {
-	origin = strings.TrimSpace(origin)
-	if strings.Contains(origin, ".") && !strings.ContainsAny(origin, "/ ") {
-		return "https://" + origin
+// completed adds https:// to a domain without a scheme, which a path may follow.
+func completed(value string) string {
+	value = strings.TrimSpace(value)
+	host, _, _ := strings.Cut(value, "/")
+	if _, err := ampcors.CanonicalDomain(host); err == nil {
+		return "https://" + value
 	}
-	return origin
+	return value
 }
 
 func (p page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -68,6 +70,10 @@ func (p page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if data.Asked {
 		data.Explanation = p.mw.Explain(data.Origin)
+	}
+	if query.Has("url") {
+		calculated := calculate(completed(query.Get("url")))
+		data.Calculated = &calculated
 	}
 	var body bytes.Buffer
 	if err := pageTemplate.Execute(&body, data); err != nil {

@@ -148,6 +148,8 @@ func TestProbeOnRealServers(t *testing.T) {
 			return proxy(startApache(t, `Header always set Access-Control-Allow-Origin "*.ampproject.org"`))
 		}, want: []string{"acao-pattern"}},
 		{name: "Apache with the snippet", api: func(t *testing.T) http.Handler { return proxy(startApache(t, snippets["Apache"])) }},
+		{name: "Express with the snippet", api: func(t *testing.T) http.Handler { return proxy(startExpress(t, snippets["Express"])) }},
+		{name: "Caddy with the snippet", api: func(t *testing.T) http.Handler { return proxy(startCaddy(t, snippets["Caddy"])) }},
 		{name: "PHP by hand", api: func(t *testing.T) http.Handler {
 			return proxy(startPHP(t, `<?php
 header('Access-Control-Allow-Origin: ' . ($_SERVER['HTTP_ORIGIN'] ?? '*'));
@@ -280,6 +282,34 @@ func startPHP(t *testing.T, script string) string {
 	file := filepath.Join(dir, "index.php")
 	writeFiles(t, map[string]string{file: script})
 	start(t, addr, exec.Command(path, "-S", addr, file))
+	return addr
+}
+
+// startExpress starts Express with a piece of code before the API.
+func startExpress(t *testing.T, code string) string {
+	t.Helper()
+	const install = "install Node.js and run npm ci --prefix e2e/peers"
+	node := servertest.Program(t, install, "node")
+	if _, err := os.Stat("peers/node_modules/express"); err != nil {
+		servertest.Missing(t, install)
+	}
+	file, addr := filepath.Join(t.TempDir(), "code.js"), servertest.FreeAddress(t)
+	writeFiles(t, map[string]string{file: code})
+	start(t, addr, exec.Command(node, "peers/express.js", addr, file))
+	return addr
+}
+
+// startCaddy starts Caddy with directives of its only site.
+func startCaddy(t *testing.T, directives string) string {
+	t.Helper()
+	path := servertest.Program(t, "install Caddy (Debian: apt-get install caddy)", "caddy")
+	dir, addr := t.TempDir(), servertest.FreeAddress(t)
+	_, port, _ := strings.Cut(addr, ":")
+	file := filepath.Join(dir, "Caddyfile")
+	writeFiles(t, map[string]string{file: "{\n\tadmin off\n\tauto_https off\n}\nhttp://:" + port + " {\nbind 127.0.0.1\n" + directives + "respond `{}`\n}\n"})
+	cmd := exec.Command(path, "run", "--adapter", "caddyfile", "--config", file)
+	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_DATA_HOME="+dir, "XDG_CONFIG_HOME="+dir)
+	start(t, addr, cmd)
 	return addr
 }
 

@@ -255,6 +255,31 @@ func TestTheListOfEndpointsIsRead(t *testing.T) {
 	}
 }
 
+// TestREADMEsTranscript compares what the README's first command prints with the README.
+// UPDATE_README=1 writes it.
+func TestREADMEsTranscript(t *testing.T) {
+	server := httptest.NewTLSServer(article(t).Config.Handler)
+	defer server.Close()
+	addr := strings.TrimPrefix(server.URL, "https://")
+	_, got, _ := run(t, "", "probe", "--insecure", "--rate", "0", "--resolve", "www.example.com:"+addr, "https://www.example.com/article")
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, _ := strings.Cut(string(readme), "```text\n")
+	inside, tail, ok := strings.Cut(rest, "```\n")
+	switch {
+	case !ok:
+		t.Fatal("the README has no place for the transcript")
+	case os.Getenv("UPDATE_README") != "":
+		if err := os.WriteFile("README.md", []byte(head+"```text\n"+got+"```\n"+tail), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	case inside != got:
+		t.Errorf("the README's transcript is\n%s\nwant\n%s", inside, got)
+	}
+}
+
 // TestREADMEsCommandsRun runs the commands of the README against a server that takes the places
 // of the example's.
 func TestREADMEsCommandsRun(t *testing.T) {

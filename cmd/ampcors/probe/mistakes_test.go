@@ -1,12 +1,16 @@
 package probe_test
 
 import (
+	"fmt"
+	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/cmd/ampcors/probe"
 	"github.com/ampcors/ampcors/cmd/ampcors/probe/probetest"
 )
@@ -49,4 +53,78 @@ func TestEachIDHasABackend(t *testing.T) {
 			t.Errorf("no backend shows %s", id)
 		}
 	}
+}
+
+// TestWhatOtherProbesFind compares with probes that make fewer requests, by the README's table.
+// UPDATE_README=1 writes it.
+func TestWhatOtherProbesFind(t *testing.T) {
+	table := "| backend | one GET for each cache | hostile origins by GET | `ampcors probe` |\n| --- | --- | --- | --- |\n"
+	mark := map[bool]string{true: "found", false: ""}
+	for _, c := range probetest.Cases() {
+		if len(c.Want) == 0 {
+			continue
+		}
+		server := httptest.NewServer(c.Backend())
+		table += fmt.Sprintf("| %s | %s | %s | %s |\n", c.Name, mark[getForEachCache(t, server.URL, c)], mark[hostileGets(t, server.URL, c)], strings.Join(c.Want, ", "))
+		server.Close()
+	}
+	const file, before, after = "../README.md", "<!-- a test writes what follows -->\n", "<!-- a test writes what precedes -->\n"
+	readme, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, _ := strings.Cut(string(readme), before)
+	inside, tail, ok := strings.Cut(rest, after)
+	switch {
+	case !ok:
+		t.Fatal("the README has no place for the table")
+	case os.Getenv("UPDATE_README") != "":
+		if err := os.WriteFile(file, []byte(head+before+table+after+tail), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	case inside != table:
+		t.Errorf("the README's table is\n%s\nwant\n%s", inside, table)
+	}
+}
+
+// get returns the header of the answer to a GET from an origin.
+func get(t *testing.T, url, origin string) http.Header {
+	t.Helper()
+	r, err := http.NewRequest("GET", url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Origin", origin)
+	resp, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	return resp.Header
+}
+
+// getForEachCache reports whether a backend has a problem by what the linter of AMP's toolbox
+// does: one GET for each cache, whose Access-Control-Allow-Origin must be the origin or *.
+func getForEachCache(t *testing.T, url string, c probetest.Case) bool {
+	origins, err := ampcors.CacheOrigins(c.Publisher)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(origins, func(origin string) bool {
+		allowed := get(t, url+"/?__amp_source_origin=https%3A%2F%2F"+c.Publisher, origin).Get("Access-Control-Allow-Origin")
+		return allowed != origin && allowed != "*"
+	})
+}
+
+// hostileGets reports whether a backend has a problem by what scanners of CORS do: a GET from
+// each of some hostile origins, if the site's own origin is allowed.
+func hostileGets(t *testing.T, url string, c probetest.Case) bool {
+	own := "https://" + c.Publisher
+	if get(t, url, own).Get("Access-Control-Allow-Origin") == "" {
+		return false
+	}
+	return slices.ContainsFunc([]string{"https://evil.example", "null", own + ".evil.example", "https://evil" + c.Publisher, "http://" + c.Publisher}, func(origin string) bool {
+		h := get(t, url, origin)
+		return h.Get("Access-Control-Allow-Origin") == origin && h.Get("Access-Control-Allow-Credentials") == "true" || h.Get("Access-Control-Allow-Origin") == "*" && h.Get("Access-Control-Allow-Credentials") == "true"
+	})
 }

@@ -108,7 +108,10 @@ func TestProbeOnRealServers(t *testing.T) {
 			io.WriteString(w, "{}")
 		})
 	}
-	origins := pagesOf(t, probetest.Publisher)
+	origins, err := probe.Origins(probetest.Publisher, ampcors.DefaultCaches()...)
+	if err != nil {
+		t.Fatal(err)
+	}
 	snippets := make(map[string]string)
 	for _, s := range probe.Snippets(origins) {
 		snippets[s.Server] = s.Text
@@ -221,23 +224,6 @@ echo '{}';
 			}
 		})
 	}
-}
-
-// pagesOf returns every origin of a publisher's pages.
-func pagesOf(t *testing.T, publisher string) []string {
-	t.Helper()
-	origins, err := ampcors.CacheOrigins(publisher)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range ampcors.DefaultCaches() {
-		prefix, err := ampcors.FallbackPrefix(publisher)
-		if err != nil {
-			t.Fatal(err)
-		}
-		origins = append(origins, "https://"+prefix+"."+c.CacheDomain)
-	}
-	return append(origins, "https://"+publisher)
 }
 
 // startApache starts Apache with directives, and a file of JSON at every path.

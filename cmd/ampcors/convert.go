@@ -7,6 +7,7 @@ import (
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/cacheurl"
+	"github.com/ampcors/ampcors/cmd/ampcors/probe"
 	"github.com/ampcors/ampcors/configfile"
 	"github.com/spf13/cobra"
 )
@@ -41,30 +42,9 @@ func newOrigins() *cobra.Command {
 	}
 	output := addOutput(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return answer(cmd, args, *output, func(domain string) (any, error) { return originsOf(domain) })
+		return answer(cmd, args, *output, func(domain string) (any, error) { return probe.Origins(domain, ampcors.DefaultCaches()...) })
 	}
 	return cmd
-}
-
-// originsOf returns the origins of a publisher's pages.
-func originsOf(domain string) ([]string, error) {
-	canonical, err := ampcors.CanonicalDomain(domain)
-	if err != nil {
-		return nil, err
-	}
-	origins, err := ampcors.CacheOrigins(canonical)
-	if err != nil {
-		return nil, err
-	}
-	hash, err := ampcors.FallbackPrefix(canonical)
-	if err != nil {
-		return nil, err
-	}
-	for _, c := range ampcors.DefaultCaches() {
-		origins = append(origins, "https://"+hash+"."+c.CacheDomain)
-	}
-	slices.Sort(origins)
-	return append([]string{"https://" + canonical}, slices.Compact(origins)...), nil
 }
 
 func newReverse() *cobra.Command {

@@ -54,6 +54,24 @@ func pagesOf(publisher string, caches []ampcors.Cache) ([]page, error) {
 	return pages, nil
 }
 
+// Origins returns every origin at which pages of a publisher run: its own and, on each cache, the
+// one with the readable prefix and the one with the hash prefix.
+func Origins(publisher string, caches ...ampcors.Cache) ([]string, error) {
+	domain, err := ampcors.CanonicalDomain(publisher)
+	if err != nil {
+		return nil, err
+	}
+	pages, err := pagesOf(domain, caches)
+	if err != nil {
+		return nil, err
+	}
+	origins := make([]string, len(pages))
+	for i, pg := range pages {
+		origins[i] = pg.origin
+	}
+	return origins, nil
+}
+
 // An attempt is what became of a page's request.
 type attempt struct {
 	page

@@ -21,18 +21,11 @@ const ownOrigin = "https://" + Publisher
 
 // originsOf returns every origin of a publisher's pages.
 func originsOf(publisher string) []string {
-	origins, err := ampcors.CacheOrigins(publisher)
+	origins, err := probe.Origins(publisher, ampcors.DefaultCaches()...)
 	if err != nil {
 		panic(err)
 	}
-	hash, err := ampcors.FallbackPrefix(publisher)
-	if err != nil {
-		panic(err)
-	}
-	for _, c := range ampcors.DefaultCaches() {
-		origins = append(origins, "https://"+hash+"."+c.CacheDomain)
-	}
-	return append(origins, "https://"+publisher)
+	return origins
 }
 
 // A backend answers as it should, except for what its fields change.

@@ -101,3 +101,30 @@ func TestManyEndpointsAreBounded(t *testing.T) {
 		t.Errorf("%d endpoints, %d unknown, %v", len(endpoints), len(unknown), err)
 	}
 }
+
+// FuzzFindEndpoints: whatever a document holds, its endpoints are bounded and are URLs of web
+// servers.
+func FuzzFindEndpoints(f *testing.F) {
+	f.Add(`<amp-list src="/list?id=CLIENT_ID(x)"></amp-list>`)
+	f.Add(`<form method=post action-xhr="//a.example/form" enctype=x></form>`)
+	f.Add(`<script id="amp-access" type="application/json">[{"authorization": 7}, null, {"pingback": "/p"}]</script>`)
+	f.Add(`<amp-consent><script type="application/json">{"consents": {"a": null}}</script></amp-consent>`)
+	f.Add(`<amp-ad rtc-config='{"urls": [{"url": []}, "https://a.example"]}'></amp-ad>`)
+	f.Add(`<style amp-custom>@font-face { src: url(data:a) }</style>`)
+	base := &url.URL{Scheme: "https", Host: "www.example.com", Path: "/a"}
+	f.Fuzz(func(t *testing.T, document string) {
+		endpoints, _, err := FindEndpoints(strings.NewReader(document), base)
+		if err != nil {
+			return
+		}
+		if len(endpoints) > maxEndpoints {
+			t.Fatalf("%d endpoints", len(endpoints))
+		}
+		for _, e := range endpoints {
+			u, err := url.Parse(e.URL)
+			if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || e.Method != "GET" && e.Method != "POST" {
+				t.Fatalf("%+v, %v", e, err)
+			}
+		}
+	})
+}

@@ -261,6 +261,9 @@ func TestACacheInJSONCanBeAnID(t *testing.T) {
 	if err := json.Unmarshal([]byte(`{"caches": ["bing", {"id": "x", "cacheDomain": "cache.example"}]}`), &cfg); err != nil || !slices.Equal(cfg.Caches, []ampcors.Cache{ampcors.DefaultCaches()[1], {ID: "x", CacheDomain: "cache.example"}}) {
 		t.Errorf("%+v, %v", cfg.Caches, err)
 	}
+	if err := new(ampcors.Cache).UnmarshalJSON([]byte(`"google`)); err == nil {
+		t.Error("a string without its end is accepted")
+	}
 	for _, wrong := range []string{`["cloudflare"]`, `["Google"]`, `[""]`, `[7]`, `["\ud800"]`} {
 		t.Run(wrong, func(t *testing.T) {
 			var cfg ampcors.Config

@@ -134,7 +134,7 @@ func TestProbeWritesEachFormat(t *testing.T) {
 		got := probeArticle(t, "table")
 		for _, want := range []string{
 			"high    wildcard-with-credentials: Access-Control-Allow-Origin is * for a request with credentials\n",
-			"try it    curl -si -H 'Origin: https://www.example.com'",
+			"try it    curl -gsi -H 'Origin: https://www.example.com'",
 			"not tested: " + server.URL + "/form: it takes POST",
 			"not known here: amp-list: the value of [src]",
 			"2 endpoints, ", "1 findings: 1 high, 0 medium, 0 low\n",
@@ -190,6 +190,11 @@ func TestExitCodesOfProbe(t *testing.T) {
 		io.WriteString(w, "{}")
 	}))
 	defer clean.Close()
+	granting := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Access-Control-Allow-Origin", "*")
+		w.Header().Set("Access-Control-Allow-Headers", "content-type")
+	}))
+	defer granting.Close()
 	down := httptest.NewServer(http.NotFoundHandler())
 	down.Close()
 	for _, test := range []struct {
@@ -209,7 +214,12 @@ func TestExitCodesOfProbe(t *testing.T) {
 		{name: "a wrong address", args: []string{"--resolve", "a.example", broken.URL}, code: exitUsage, err: "not host:addr"},
 		{name: "a server that is down", args: []string{"--endpoint", down.URL, "--publisher", "www.example.com"}, code: exitUntested},
 		{name: "a document that is not there", args: []string{"--publisher", "www.example.com", down.URL}, code: exitUntested, err: "refused"},
-		{name: "no document", args: []string{"--publisher", "www.example.com", "ftp://a.example"}, code: exitUntested, err: "not the URL of a web server"},
+		{name: "one server of two that is down", args: []string{"--endpoint", clean.URL, "--endpoint", down.URL, "--publisher", "www.example.com"}, code: exitUntested},
+		{name: "the same endpoint twice, and it is down", args: []string{"--endpoint", down.URL, "--endpoint", down.URL, "--publisher", "www.example.com"}, code: exitUntested},
+		{name: "only a preflight, which is right", args: []string{"--endpoint", granting.URL, "--method", "POST", "--content-type", "application/json", "--publisher", "www.example.com"}, code: exitClean},
+		{name: "no domain", args: []string{"--endpoint", clean.URL, "--publisher", "localhost"}, code: exitUsage, err: "has no dot"},
+		{name: "no URL", args: []string{"--endpoint", "foo", "--publisher", "www.example.com"}, code: exitUsage, err: "not the URL"},
+		{name: "no document", args: []string{"--publisher", "www.example.com", "ftp://a.example"}, code: exitUsage, err: "not the URL of a web server"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			code, stdout, stderr := run(t, "", append([]string{"probe", "--rate", "0"}, test.args...)...)

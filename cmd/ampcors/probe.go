@@ -37,13 +37,13 @@ func newProbe() *cobra.Command {
 It finds the endpoints in an AMP document, or takes them from --endpoint, and calls them as the
 AMP runtime does from each origin at which the publisher's pages run, and as pages of other
 sites could. It judges the answers as a browser does, and says what is wrong and which header
-mends it. The backend may be written in any language.
+fixes it. The backend may be written in any language.
 
 It sends GET, HEAD and OPTIONS, and other methods only with --unsafe. It calls only the hosts of
 the document and of its endpoints, or those of --allow-host.
 
-Exit codes: 0 no finding, 1 findings at or above --fail-on, 2 wrong usage, 3 nothing could be
-tested.`,
+Exit codes: 0 no finding at or above --fail-on, 1 such findings, 2 wrong usage, 3 something could
+not be tested because of an error, or nothing was tested.`,
 		Example: `  ampcors probe https://www.example.com/article
   ampcors probe --endpoint https://api.example.com/list --publisher www.example.com
   ampcors probe --endpoint https://api.example.com/vote --method POST --content-type application/json --credentials --publisher www.example.com --unsafe
@@ -64,7 +64,7 @@ tested.`,
 	flags.StringVar(&f.cookie, "cookie", "", "cookies of the requests with credentials; they are not in the report")
 	flags.BoolVar(&f.unsafe, "unsafe", false, "send methods that may change data, too")
 	flags.StringSliceVar(&f.allowHosts, "allow-host", nil, "the only hosts that may be called")
-	flags.StringArrayVar(&f.resolve, "resolve", nil, "host:addr: connect to addr, an IP address with or without a port, for this host")
+	flags.StringArrayVar(&f.resolve, "resolve", nil, "host:addr:port: connect to addr:port for this host")
 	flags.BoolVar(&f.insecure, "insecure", false, "accept any certificate")
 	flags.Float64Var(&f.rate, "rate", 10, "requests a second; 0 for no limit")
 	flags.DurationVar(&f.timeout, "timeout", 10*time.Second, "time for a request")
@@ -87,7 +87,10 @@ func runProbe(cmd *cobra.Command, args []string, f probeFlags) error {
 		return err
 	}
 	report, err := probe.Run(cmd.Context(), cfg)
-	if err != nil {
+	switch {
+	case errors.Is(err, probe.ErrConfig):
+		return err
+	case err != nil:
 		return exitError{exitUntested, err}
 	}
 	if err := write(cmd.OutOrStdout(), report, useColor(cmd)); err != nil {
@@ -97,20 +100,11 @@ func runProbe(cmd *cobra.Command, args []string, f probeFlags) error {
 	switch {
 	case isSevere:
 		return exitError{code: exitFindings}
-	case len(report.Findings) == 0 && untestedEndpoints(report) == len(report.Endpoints):
+	case slices.ContainsFunc(report.Untested, func(u probe.Untested) bool { return u.Failed }),
+		!slices.ContainsFunc(report.Endpoints, func(e probe.Endpoint) bool { return e.Tested }):
 		return exitError{code: exitUntested}
 	}
 	return nil
-}
-
-// untestedEndpoints returns how many endpoints have something that could not be tested.
-func untestedEndpoints(report *probe.Report) int {
-	var urls []string
-	for _, u := range report.Untested {
-		urls = append(urls, u.Endpoint)
-	}
-	slices.Sort(urls)
-	return len(slices.Compact(urls))
 }
 
 // config returns what the flags say.

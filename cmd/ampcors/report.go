@@ -7,6 +7,7 @@ import (
 	"html/template"
 	"io"
 	"strings"
+	"unicode"
 
 	"github.com/ampcors/ampcors/cmd/ampcors/probe"
 )
@@ -25,6 +26,7 @@ var colors = map[probe.Severity]string{probe.High: "\x1b[31m", probe.Medium: "\x
 // writeTable writes the findings for people.
 func writeTable(w io.Writer, report *probe.Report, color bool) error {
 	var b strings.Builder
+	clean := func(s string) string { return strings.ReplaceAll(s, "\x1b", "�") }
 	for _, f := range report.Findings {
 		severity := fmt.Sprintf("%-6s", f.Severity)
 		if color {
@@ -34,7 +36,7 @@ func writeTable(w io.Writer, report *probe.Report, color bool) error {
 		for _, line := range []struct{ name, text string }{
 			{"endpoint", f.Endpoint}, {"page at", f.Origin}, {"evidence", f.Evidence}, {"remedy", f.Remedy}, {"try it", f.Curl},
 		} {
-			fmt.Fprintf(&b, "        %-9s %s\n", line.name, line.text)
+			fmt.Fprintf(&b, "        %-9s %s\n", line.name, clean(line.text))
 		}
 		b.WriteString("\n")
 	}
@@ -42,17 +44,22 @@ func writeTable(w io.Writer, report *probe.Report, color bool) error {
 		b.WriteString("Snippets for nginx, Apache, Express and Caddy are in the formats json and html. Or put ampcors in front.\n\n")
 	}
 	for _, u := range report.Untested {
-		fmt.Fprintf(&b, "not tested: %s: %s\n", u.Endpoint, u.Reason)
+		fmt.Fprintf(&b, "not tested: %s: %s\n", clean(u.Endpoint), clean(u.Reason))
 	}
 	for _, u := range report.Unknown {
-		fmt.Fprintf(&b, "not known here: %s: %s\n", u.Component, u.What)
+		fmt.Fprintf(&b, "not known here: %s: %s\n", clean(u.Component), clean(u.What))
 	}
 	for _, note := range report.Notes {
-		fmt.Fprintf(&b, "note: %s\n", note)
+		fmt.Fprintf(&b, "note: %s\n", clean(note))
 	}
 	s := report.Summary
 	fmt.Fprintf(&b, "%d endpoints, %d requests; %d findings: %d high, %d medium, %d low\n", s.Endpoints, s.Requests, len(report.Findings), s.High, s.Medium, s.Low)
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(w, strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\x1b' || r == '\x1b' && !color {
+			return '�' // a server's escape sequence must not reach a terminal
+		}
+		return r
+	}, b.String()))
 	return err
 }
 
@@ -85,7 +92,12 @@ type (
 
 func writeJUnit(w io.Writer, report *probe.Report, _ bool) error {
 	suite := junitSuite{Name: "ampcors probe " + report.Target}
+	seen := make(map[string]bool)
 	for _, e := range report.Endpoints {
+		if seen[e.URL] {
+			continue
+		}
+		seen[e.URL] = true
 		isClean := true
 		for _, f := range report.Findings {
 			if f.Endpoint == e.URL {

@@ -39,7 +39,8 @@ type client struct {
 	header  http.Header // of each request
 	cookie  string      // of requests with credentials
 	allowed map[string]bool
-	left    int // requests
+	trusted map[string]bool // origins to which header and cookie are sent
+	left    int             // requests
 }
 
 func newClient(cfg Config) *client {
@@ -77,6 +78,7 @@ func newClient(cfg Config) *client {
 		header:  cfg.Header,
 		cookie:  cfg.Cookie,
 		allowed: allowed,
+		trusted: make(map[string]bool),
 		left:    cfg.MaxRequests,
 	}
 }
@@ -110,10 +112,10 @@ func (c *client) send(ctx context.Context, req request, limit int64) (*response,
 	if c.left <= 0 {
 		return nil, ErrTooManyRequests
 	}
-	c.left--
 	if err := c.limiter.Wait(ctx); err != nil {
 		return nil, err
 	}
+	c.left--
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	var body io.Reader
@@ -125,19 +127,27 @@ func (c *client) send(ctx context.Context, req request, limit int64) (*response,
 		return nil, err
 	}
 	r.Header.Set("User-Agent", userAgent)
+	isTrusted := c.trusted[originOf(u)]
+	isPreflight := req.method == http.MethodOptions && req.header.Get("Access-Control-Request-Method") != ""
 	for key, values := range c.header {
-		r.Header[key] = slices.Clone(values)
+		// Browsers send no credentials with a preflight.
+		if isTrusted && !(isPreflight && (key == "Authorization" || key == "Cookie")) {
+			r.Header[key] = slices.Clone(values)
+		}
 	}
 	for key, values := range req.header {
 		r.Header[key] = slices.Clone(values)
 	}
-	if req.origin != "" {
+	isRead := req.method == http.MethodGet || req.method == http.MethodHead
+	if req.origin != "" && !(isRead && originOf(u) == req.origin) { // browsers send none within an origin
 		r.Header.Set("Origin", req.origin)
+	}
+	if req.origin != "" {
 		r.Header.Set("Sec-Fetch-Site", fetchSite(req.origin, u))
 		r.Header.Set("Sec-Fetch-Mode", "cors")
 		r.Header.Set("Sec-Fetch-Dest", "empty")
 	}
-	if req.credentials && c.cookie != "" {
+	if req.credentials && isTrusted && c.cookie != "" {
 		r.Header.Set("Cookie", c.cookie)
 	}
 	resp, err := c.http.Do(r)
@@ -234,14 +244,51 @@ func (c *client) fetch(ctx context.Context, req request) *fetch {
 			f.blocked = fmt.Errorf("the redirect to %.200q has user information", next.Redacted())
 			return f
 		}
-		if originOf(next) != originOf(target) && originOf(target) != req.origin {
+		if target.Scheme == "https" && next.Scheme == "http" {
+			f.blocked = fmt.Errorf("the redirect to %.200q is mixed content", location)
+			return f
+		}
+		if originOf(next) != originOf(target) && originOf(target) != req.origin && req.origin != "" {
 			req.origin = "null" // a redirect across origins taints the origin
 		}
 		if resp.Status == http.StatusSeeOther && req.method != http.MethodHead || (resp.Status == http.StatusMovedPermanently || resp.Status == http.StatusFound) && req.method == http.MethodPost {
 			req.method, req.body = http.MethodGet, ""
+			req.header = req.header.Clone()
+			req.header.Del("Content-Type")
 		}
 		req.url = next.String()
+		if f.blocked, f.err = c.preflightOf(ctx, req, next); f.blocked != nil || f.err != nil {
+			return f
+		}
 	}
+}
+
+// preflightOf makes the preflight that browsers send for a request after a redirect, if it needs
+// one, and reports why the browser does not send the request.
+func (c *client) preflightOf(ctx context.Context, req request, target *url.URL) (blocked, err error) {
+	headers := unsafeHeaders(req.header)
+	if req.origin == "" || originOf(target) == req.origin || isSafelistedMethod(req.method) && len(headers) == 0 {
+		return nil, nil
+	}
+	resp, err := c.send(ctx, preflight(req, headers), maxBody)
+	if err != nil {
+		return nil, err
+	}
+	if why := CheckPreflight(req.origin, req.credentials, req.method, headers, resp.Status, resp.Header); why != nil {
+		return fmt.Errorf("the redirect to %.200q needs a preflight: %w", req.url, why), nil
+	}
+	return nil, nil
+}
+
+// unsafeHeaders returns the names of a request's headers for which browsers send a preflight.
+func unsafeHeaders(h http.Header) (names []string) {
+	if contentType := h.Get("Content-Type"); contentType != "" && !isSafelistedContentType(contentType) {
+		names = append(names, "content-type")
+	}
+	if h.Get("AMP-Same-Origin") != "" {
+		names = append(names, "amp-same-origin")
+	}
+	return names
 }
 
 func isRedirect(status int) bool {

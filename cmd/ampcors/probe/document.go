@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -24,6 +25,9 @@ type Endpoint struct {
 
 	// NoSourceOrigin is set if the runtime does not add __amp_source_origin.
 	NoSourceOrigin bool `json:"noSourceOrigin,omitempty"`
+
+	// Tested is set by [Run] if an answer to a publisher's page was judged.
+	Tested bool `json:"tested"`
 }
 
 // An Answer is what the component wants.
@@ -96,13 +100,17 @@ func FindEndpoints(document io.Reader, base *url.URL) (endpoints []Endpoint, unk
 
 // element adds the endpoints of one element.
 func (f *finder) element(n *html.Node) {
+	answer := AnswerJSON
+	if hasAttr(n, "xssi-prefix") {
+		answer = AnswerAny // what the prefix hides is not JSON as a whole
+	}
 	get := func(component, value string, credentials bool) {
-		f.add(component, value, Endpoint{Method: http.MethodGet, Credentials: credentials, Answer: AnswerJSON})
+		f.add(component, value, Endpoint{Method: http.MethodGet, Credentials: credentials, Answer: answer})
 	}
 	for _, a := range n.Attr {
 		switch a.Key {
 		case "[src]", "data-amp-bind-src", "[action-xhr]", "data-amp-bind-action-xhr":
-			f.unknown = append(f.unknown, Unknown{n.Data, "the value of " + a.Key + ", " + short(a.Val)})
+			f.addUnknown(n.Data, "the value of "+a.Key+", "+short(a.Val))
 		}
 	}
 	switch n.Data {
@@ -193,7 +201,7 @@ func (f *finder) script(n *html.Node) {
 	switch {
 	case attr(n, "id") == "amp-access", attr(n, "id") == "amp-subscriptions", parent == "amp-consent":
 		if err := json.Unmarshal([]byte(text(n)), &config); err != nil {
-			f.unknown = append(f.unknown, Unknown{parent, "its configuration, which is not JSON: " + err.Error()})
+			f.addUnknown(cmp.Or(attr(n, "id"), parent), "its configuration, which is not JSON: "+err.Error())
 			return
 		}
 	default:
@@ -277,9 +285,20 @@ func (f *finder) add(component, value string, e Endpoint) {
 	if value == "" || strings.HasPrefix(value, "amp-state:") || strings.HasPrefix(value, "amp-script:") || strings.HasPrefix(value, "data:") {
 		return
 	}
+	if strings.Contains(value, "{{") {
+		f.addUnknown(component, "the URL "+short(value)+", which a template makes")
+		return
+	}
 	u, err := f.base.Parse(expand(value))
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
-		f.unknown = append(f.unknown, Unknown{component, "the URL " + short(value) + ", which is not one of a web server"})
+	switch {
+	case err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "":
+		f.addUnknown(component, "the URL "+short(value)+", which is not one of a web server")
+		return
+	case u.User != nil:
+		f.addUnknown(component, "the URL "+short(u.Redacted())+", which has user information")
+		return
+	case u.Query().Has("__amp_source_origin"):
+		f.addUnknown(component, "the URL "+short(value)+", which has __amp_source_origin: the runtime throws an error")
 		return
 	}
 	u.Fragment = ""
@@ -288,16 +307,23 @@ func (f *finder) add(component, value string, e Endpoint) {
 		return
 	}
 	if len(f.endpoints) == maxEndpoints {
-		f.unknown = append(f.unknown, Unknown{component, fmt.Sprintf("%s: the document has more than %d endpoints", short(e.URL), maxEndpoints)})
+		f.addUnknown(component, fmt.Sprintf("%s: the document has more than %d endpoints", short(e.URL), maxEndpoints))
 		return
 	}
 	f.seen[e] = true
 	f.endpoints = append(f.endpoints, e)
 }
 
+// addUnknown adds what only the browser knows, up to a bound.
+func (f *finder) addUnknown(component, what string) {
+	if len(f.unknown) < maxEndpoints {
+		f.unknown = append(f.unknown, Unknown{component, what})
+	}
+}
+
 // variable finds variables of AMP's URL replacement: a name in upper case, of which some have
 // arguments, and may follow a "$".
-var variable = regexp.MustCompile(`\$\{?[A-Za-z]\w*(\([^)]*\))?\}?|\b(?:` + strings.Join(variables, "|") + `)\b(\([^)]*\))?`)
+var variable = regexp.MustCompile(`\$?\{?\b(?:` + strings.Join(variables, "|") + `)\b(\([^)]*\))?\}?`)
 
 // variables are those that occur in endpoints, from spec/amp-var-substitutions.md.
 var variables = []string{

@@ -1,6 +1,8 @@
 package probe
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -88,7 +90,10 @@ func (a *attempt) works() bool { return a.id == "" && a.err == nil }
 // endpoint tests one endpoint for one publisher.
 func (p *prober) endpoint(ctx context.Context, e *Endpoint, publisher string) {
 	untested := func(format string, args ...any) {
-		p.report.Untested = append(p.report.Untested, Untested{e.URL, fmt.Sprintf(format, args...)})
+		p.report.Untested = append(p.report.Untested, Untested{Endpoint: e.URL, Reason: fmt.Sprintf(format, args...)})
+	}
+	failed := func(format string, args ...any) {
+		p.report.Untested = append(p.report.Untested, Untested{Endpoint: e.URL, Reason: fmt.Sprintf(format, args...), Failed: true})
 	}
 	if !p.maySend(e.Method) && !e.NeedsPreflight() {
 		untested("it takes %s, which is only sent if unsafe methods are allowed", e.Method)
@@ -100,15 +105,16 @@ func (p *prober) endpoint(ctx context.Context, e *Endpoint, publisher string) {
 		return
 	}
 	own := "https://" + publisher
+	var without *fetch // without Origin
 	if e.Method == http.MethodGet {
 		// What a cache in between keeps of this must not be given to pages.
-		p.client.fetch(ctx, p.actual(e, "", own, false))
+		without = p.client.fetch(ctx, p.actual(e, "", own, false))
 	}
 	var attempts []*attempt
 	for _, pg := range pages {
 		a := p.try(ctx, e, pg, own, false)
 		if a.err != nil {
-			untested("the request from %s: %v", pg.origin, a.err)
+			failed("the request from %s: %v", pg.origin, a.err)
 			if len(attempts) == 0 || ctx.Err() != nil {
 				return // the others would fail like it
 			}
@@ -128,8 +134,11 @@ func (p *prober) endpoint(ctx context.Context, e *Endpoint, publisher string) {
 		p.report.Pages = append(p.report.Pages, pg)
 	}
 	p.findBroken(e, attempts)
-	p.findFlaws(e, attempts)
-	p.findHostile(ctx, e, publisher, attempts)
+	p.findFlaws(e, attempts, without)
+	e.Tested = e.Tested || len(attempts) > 0
+	if err := p.findHostile(ctx, e, publisher, attempts); err != nil {
+		failed("requests of other sites' pages: %v", err)
+	}
 }
 
 func (p *prober) maySend(method string) bool {
@@ -267,10 +276,19 @@ func (p *prober) findCached(ctx context.Context, e *Endpoint, source string, att
 		}
 		value := a.response.Header.Get("Access-Control-Allow-Origin")
 		isOther := slices.ContainsFunc(attempts, func(b *attempt) bool { return b.origin == value && b != a })
-		if value != "" && !isOther {
+		if value != "" && !isOther || a.response.Status >= 400 {
 			continue
 		}
-		again := p.try(ctx, e, a.page, source, true)
+		// It must fail twice: once may be an accident.
+		again := p.try(ctx, e, a.page, source, false)
+		if again.err != nil {
+			continue
+		}
+		if again.works() {
+			attempts[i] = again
+			continue
+		}
+		again = p.try(ctx, e, a.page, source, true)
 		if again.err == nil && again.works() {
 			wrong = append(wrong, a)
 			attempts[i] = again
@@ -332,8 +350,8 @@ func (p *prober) findBroken(e *Endpoint, attempts []*attempt) {
 }
 
 // findFlaws reports what is wrong with answers that pages can read.
-func (p *prober) findFlaws(e *Endpoint, attempts []*attempt) {
-	var echoes, withoutVary, hidden, failed, notJSON []*attempt
+func (p *prober) findFlaws(e *Endpoint, attempts []*attempt, without *fetch) {
+	var echoes, withoutVary, hidden, failed, notJSON, notScript []*attempt
 	for _, a := range attempts {
 		if !a.works() || !a.isActual {
 			continue
@@ -341,15 +359,20 @@ func (p *prober) findFlaws(e *Endpoint, attempts []*attempt) {
 		h := a.response.Header
 		if h.Get("Access-Control-Allow-Origin") == a.origin {
 			echoes = append(echoes, a)
-			if !variesByOrigin(h) {
+			if isCacheable(e.Method, h) && !variesByOrigin(h) {
 				withoutVary = append(withoutVary, a)
 			}
 		}
 		switch {
-		case a.response.Status >= 400:
+		case e.Answer == AnswerForm && a.response.Status >= 400 && a.response.Status < 500 && isJSON(a.response.Body):
+			// amp-form shows it to the reader
+		case a.response.Status < 200 || a.response.Status > 299:
 			failed = append(failed, a)
-		case (e.Answer == AnswerJSON || e.Answer == AnswerForm) && !json.Valid(a.response.Body):
+		case e.Method == http.MethodHead, e.Component == "endpoint" && a.response.Status == http.StatusNoContent:
+		case (e.Answer == AnswerJSON || e.Answer == AnswerForm) && !isJSON(a.response.Body):
 			notJSON = append(notJSON, a)
+		case e.Answer == AnswerScript && !strings.Contains(h.Get("Content-Type"), "javascript"):
+			notScript = append(notScript, a)
 		}
 		if e.Answer == AnswerForm && h.Get("AMP-Redirect-To") != "" && !isExposed("AMP-Redirect-To", e.Credentials, h) && h.Get("Access-Control-Allow-Origin") != "" {
 			hidden = append(hidden, a)
@@ -361,14 +384,36 @@ func (p *prober) findFlaws(e *Endpoint, attempts []*attempt) {
 	if e.Credentials {
 		p.report.Notes = append(p.report.Notes, "Some endpoints are called with cookies. On AMP Caches these are third-party cookies, which some browsers never send. That is not CORS.")
 	}
-	if len(echoes) > 1 && len(withoutVary) > 0 {
+	switch {
+	case len(echoes) > 1 && len(withoutVary) > 0:
 		p.add(e, "vary-missing", withoutVary, "")
+	case len(echoes) > 0 && without != nil && without.response != nil && without.response.Status < 300:
+		h := without.response.Header
+		value := h.Get("Access-Control-Allow-Origin")
+		isOther := slices.ContainsFunc(echoes, func(a *attempt) bool { return a.origin != value })
+		if isOther && isCacheable(e.Method, h) && !variesByOrigin(h) {
+			p.add(e, "vary-missing", []*attempt{{page: echoes[0].page, request: without.request, response: without.response}}, "")
+		}
 	}
-	for id, as := range map[string][]*attempt{"expose-missing": hidden, "http-error": failed, "not-json": notJSON} {
+	// A page at the target's own origin makes requests that are not CORS.
+	target, _ := url.Parse(e.URL)
+	if len(failed) == 1 && failed[0].form == formOwn && failed[0].origin == originOf(target) && len(echoes) > 0 {
+		p.add(e, "own-origin-refused", failed, "")
+		failed = nil
+	}
+	for id, as := range map[string][]*attempt{"expose-missing": hidden, "http-error": failed, "not-json": notJSON, "not-script": notScript} {
 		if len(as) > 0 {
 			p.add(e, id, as, "")
 		}
 	}
+}
+
+// isJSON reports whether a body is JSON, before which browsers remove a byte order mark.
+func isJSON(body []byte) bool { return json.Valid(bytes.TrimPrefix(body, []byte("\ufeff"))) }
+
+// isCacheable reports whether a shared cache may keep a response.
+func isCacheable(method string, h http.Header) bool {
+	return (method == http.MethodGet || method == http.MethodHead) && !strings.Contains(strings.ToLower(h.Get("Cache-Control")), "no-store")
 }
 
 func variesByOrigin(h http.Header) bool {
@@ -419,7 +464,7 @@ func (p *prober) addFinding(f Finding) {
 // describe says what was sent, and what came back.
 func describe(r request, resp *response) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s from %s", r.method, r.origin)
+	fmt.Fprintf(&b, "%s from %s", r.method, cmp.Or(r.origin, "a program that sends no Origin"))
 	if resp == nil {
 		return b.String() + "."
 	}

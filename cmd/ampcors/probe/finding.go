@@ -80,6 +80,7 @@ var kinds = []kind{
 	{"redirect-without-cors", High, "a redirect has no CORS headers that fit", "Send the CORS headers with each redirect, or use the URL to which it leads in the document. After a redirect to another origin, browsers send Origin: null."},
 	{"http-error", Medium, "the endpoint answers with an error", "The runtime wants a status of 2xx."},
 	{"not-json", Medium, "the answer is not JSON", "The component reads JSON: send it, also if the list is empty."},
+	{"not-script", Medium, "the answer is not JavaScript", "amp-script wants a JavaScript Content-Type, such as text/javascript."},
 	{"hash-origin-refused", Medium, "the origin with the hash prefix is denied", "Some caches use the hash prefix, and all do for long names. Allow %[1]s, too."},
 	{"punycode-origin-refused", Medium, "the origin with the punycode prefix is denied", "Allow %[1]s, too: the prefix of an internationalised name is punycode."},
 	{"own-origin-refused", High, "the publisher's own origin is denied", "The page also runs at the publisher's own origin. Allow %[1]s, too."},

@@ -17,46 +17,58 @@ const evil = "ampcors-probe.example"
 const formerCache = "amp.cloudflare.com"
 
 // findHostile tests whether pages that are not the publisher's can read answers with the
-// reader's cookies. No cache in between keeps what it asks for: each query is new.
-func (p *prober) findHostile(ctx context.Context, e *Endpoint, publisher string, attempts []*attempt) {
+// reader's cookies. No cache in between keeps what it asks for: each query is new. An error says
+// that a request could not be made.
+func (p *prober) findHostile(ctx context.Context, e *Endpoint, publisher string, attempts []*attempt) error {
 	own := "https://" + publisher
-	prefix, err := ampcors.DomainPrefix(publisher)
-	if err != nil || ctx.Err() != nil {
-		return
+	pages, err := pagesOf(publisher, p.cfg.Caches)
+	if err != nil {
+		return err
 	}
 	h := hostile{p: p, ctx: ctx, e: e}
-	if p.cfg.Unsafe && e.Method == http.MethodPost {
+	if p.cfg.Unsafe && e.Method == http.MethodPost && e.Credentials {
 		h.findForged(own, attempts)
 	}
-	h.findSameOriginGranted(attempts)
+	h.findSameOriginGranted(own, attempts)
 	if h.reports("any-origin-allowed", "https://"+evil, "https://"+evil) {
-		return // and so is every other
+		return h.err // and so is every other
 	}
+	other, _ := ampcors.DomainPrefix(evil) // it is a constant
 	for _, c := range p.cfg.Caches {
-		other, _ := ampcors.DomainPrefix(evil)
 		if h.reports("any-publisher-allowed", "https://"+other+"."+c.CacheDomain, "https://"+evil) {
 			break
 		}
 	}
 	if h.findClaims(own) {
-		return // and so gets in every origin that makes the claim
+		return h.err // and so gets in every origin that makes the claim
 	}
 	h.reports("null-allowed", "null", own)
+	prefix, _, _ := strings.Cut(strings.TrimPrefix(pages[1].origin, "https://"), ".")
 	h.reports("dead-cache-allowed", "https://"+prefix+"."+formerCache, own)
-	h.first("http-allowed", own, "http://"+publisher, "http://"+prefix+"."+p.cfg.Caches[0].CacheDomain)
-	domain := p.cfg.Caches[0].CacheDomain
-	h.first("lookalike-allowed", own,
-		"https://"+prefix+"."+domain+"."+evil, // ends elsewhere
-		"https://evil"+domain,                 // no dot before the domain
-		"https://"+prefix+".evil"+domain,
-		"https://"+prefix+"."+strings.Replace(domain, ".", "x", 1), // an unescaped dot of a pattern
-		own+"."+evil,
-		"https://evil"+publisher,
-		own+":8443",
-	)
-	if h.allows("https://"+evil, "https://"+evil, http.Header{"AMP-Same-Origin": {"true"}}) {
+	var overHTTP, lookalikes []string
+	for _, pg := range pages {
+		host := strings.TrimPrefix(pg.origin, "https://")
+		overHTTP = append(overHTTP, "http://"+host)
+		lookalikes = append(lookalikes, pg.origin+"."+evil, pg.origin+":8443")
+	}
+	lookalikes = append(lookalikes, "https://evil"+publisher)
+	for _, c := range p.cfg.Caches {
+		lookalikes = append(lookalikes,
+			"https://evil"+c.CacheDomain, // no dot before the domain
+			"https://"+prefix+".evil"+c.CacheDomain,
+			"https://"+prefix+"."+strings.Replace(c.CacheDomain, ".", "x", 1)) // an unescaped dot of a pattern
+	}
+	for i := range publisher {
+		if publisher[i] == '.' && strings.Contains(publisher[i+1:], ".") { // the last dot makes it another top-level domain
+			lookalikes = append(lookalikes, "https://"+publisher[:i]+"x"+publisher[i+1:])
+		}
+	}
+	h.first("http-allowed", own, overHTTP...)
+	h.first("lookalike-allowed", own, lookalikes...)
+	if h.allows("https://"+evil, h.p.actual(e, "https://"+evil, "https://"+evil, true), http.Header{"Amp-Same-Origin": {"true"}}) {
 		h.report("same-origin-header-trusted", "https://"+evil)
 	}
+	return h.err
 }
 
 // A hostile makes the requests of other sites' pages to one endpoint.
@@ -67,26 +79,45 @@ type hostile struct {
 
 	request  request // the last
 	response *response
+	err      error // why the first request that failed could not be made
+}
+
+func (h *hostile) failed(err error) {
+	if h.err == nil {
+		h.err = err
+	}
 }
 
 // allows reports whether a page at origin can read the answer with the reader's cookies. Pages
 // of other sites that read without cookies read what any program can.
-func (h *hostile) allows(origin, source string, header http.Header) bool {
-	actual := h.p.actual(h.e, origin, source, true)
+func (h *hostile) allows(origin string, actual request, header http.Header) bool {
+	actual.header = actual.header.Clone()
 	for key, values := range header {
 		actual.header[key] = values
 	}
 	actual.credentials = true
-	if !h.p.maySend(h.e.Method) {
-		h.request = preflight(actual, h.e.preflightHeaders())
+	names := unsafeHeaders(actual.header)
+	if !isSafelistedMethod(h.e.Method) || len(names) > 0 {
+		h.request = preflight(actual, names)
 		resp, err := h.p.client.send(h.ctx, h.request, maxBody)
-		h.response = resp
-		return err == nil && CheckPreflight(origin, true, h.e.Method, h.e.preflightHeaders(), resp.Status, resp.Header) == nil
+		if h.response = resp; err != nil {
+			h.failed(err)
+			return false
+		}
+		if CheckPreflight(origin, true, h.e.Method, names, resp.Status, resp.Header) != nil {
+			return false
+		}
+	}
+	if !h.p.maySend(h.e.Method) {
+		return h.request.method == http.MethodOptions // its preflight is granted
 	}
 	h.request = actual
 	f := h.p.client.fetch(h.ctx, actual)
-	h.response = f.response
-	return f.response != nil && f.err == nil && f.blocked == nil && CheckCORS(origin, true, f.response.Header) == nil
+	if h.response = f.response; f.err != nil {
+		h.failed(f.err)
+		return false
+	}
+	return f.blocked == nil && CheckCORS(origin, true, f.response.Header) == nil
 }
 
 func (h *hostile) report(id, origin string) {
@@ -96,7 +127,7 @@ func (h *hostile) report(id, origin string) {
 
 // reports reports a finding if the origin is allowed.
 func (h *hostile) reports(id, origin, source string) bool {
-	allowed := h.allows(origin, source, nil)
+	allowed := h.allows(origin, h.p.actual(h.e, origin, source, true), nil)
 	if allowed {
 		h.report(id, origin)
 	}
@@ -117,11 +148,21 @@ func (h *hostile) first(id, source string, origins ...string) {
 func (h *hostile) findClaims(own string) bool {
 	other, _ := ampcors.DomainPrefix(evil)
 	for _, origin := range []string{"https://" + evil, "https://" + other + "." + h.p.cfg.Caches[0].CacheDomain} {
-		if h.allows(origin, "https://"+evil, nil) {
+		claims := func(sources ...string) request {
+			r := h.p.actual(h.e, origin, sources[0], true)
+			for _, source := range sources[1:] {
+				r.url = withQuery(r.url, "__amp_source_origin="+url.QueryEscape(source))
+			}
+			return r
+		}
+		if h.allows(origin, claims("https://"+evil), nil) {
 			continue // even without the claim, which is another finding
 		}
-		for _, claim := range []string{own, "https://" + evil + "/" + own, own + "." + evil} {
-			if h.allows(origin, claim, nil) {
+		for _, r := range []request{
+			claims(own), claims("https://" + evil + "/" + own), claims(own + "." + evil),
+			claims("https://"+evil, own), claims(own, "https://"+evil),
+		} {
+			if h.allows(origin, r, nil) {
 				h.report("source-origin-trusted", origin)
 				return true
 			}
@@ -132,16 +173,21 @@ func (h *hostile) findClaims(own string) bool {
 
 // findSameOriginGranted tests whether the publisher's page on a cache is granted
 // AMP-Same-Origin.
-func (h *hostile) findSameOriginGranted(attempts []*attempt) {
+func (h *hostile) findSameOriginGranted(own string, attempts []*attempt) {
 	for _, a := range attempts {
 		if a.form == formOwn || !a.works() {
 			continue
 		}
-		actual := h.p.actual(h.e, a.origin, a.origin, true)
-		h.request = preflight(actual, append(h.e.preflightHeaders(), "amp-same-origin"))
+		actual := h.p.actual(h.e, a.origin, own, true)
+		names := append(unsafeHeaders(actual.header), "amp-same-origin")
+		h.request = preflight(actual, names)
 		resp, err := h.p.client.send(h.ctx, h.request, maxBody)
-		if err == nil && CheckPreflight(a.origin, h.e.Credentials, h.e.Method, append(h.e.preflightHeaders(), "amp-same-origin"), resp.Status, resp.Header) == nil {
-			h.response = resp
+		if err != nil {
+			h.failed(err)
+			return
+		}
+		isPublic := resp.Header.Get("Access-Control-Allow-Origin") == "*"
+		if !isPublic && CheckPreflight(a.origin, h.e.Credentials, h.e.Method, names, resp.Status, resp.Header) == nil {
 			h.p.addFinding(h.p.newFinding("same-origin-granted", h.e, a.origin, describe(h.request, resp)+" A browser then sends AMP-Same-Origin.", h.request))
 		}
 		return // one is enough
@@ -163,8 +209,12 @@ func (h *hostile) findForged(own string, attempts []*attempt) {
 	}
 	h.request = h.p.actual(&e, "https://"+evil, own, true)
 	f := h.p.client.fetch(h.ctx, h.request)
-	if f.response != nil && f.response.Status < 400 {
-		evidence := describe(h.request, f.response) + " The handler has run."
+	if f.err != nil {
+		h.failed(f.err)
+		return
+	}
+	if f.hop == 0 && f.response.Status >= 200 && f.response.Status <= 299 {
+		evidence := describe(h.request, f.response) + " So it is not denied."
 		h.p.addFinding(h.p.newFinding("unsafe-reaches-handler", h.e, "https://"+evil, evidence, h.request))
 	}
 }
@@ -173,7 +223,7 @@ func (h *hostile) findForged(own string, attempts []*attempt) {
 // be secrets, are left to the shell's environment.
 func (p *prober) curl(r request) string {
 	var b strings.Builder
-	b.WriteString("curl -si")
+	b.WriteString("curl -gsi") // -g: brackets in a URL are no patterns
 	if r.method != http.MethodGet {
 		b.WriteString(" -X " + r.method)
 	}
@@ -192,7 +242,7 @@ func (p *prober) curl(r request) string {
 		b.WriteString(` -H "Cookie: $COOKIE"`)
 	}
 	if r.body != "" {
-		b.WriteString(" --data-binary " + quote(r.body))
+		b.WriteString(" --data-raw " + quote(r.body))
 	}
 	u := r.url
 	if parsed, err := url.Parse(u); err == nil {

@@ -87,7 +87,13 @@ type Page struct {
 type Untested struct {
 	Endpoint string `json:"endpoint"`
 	Reason   string `json:"reason"`
+	Failed   bool   `json:"failed"` // it was tried; otherwise the configuration does not allow it
 }
+
+// ErrConfig is what the errors of a wrong [Config] wrap.
+var ErrConfig = errors.New("probe: the configuration is wrong")
+
+func configError(err error) error { return fmt.Errorf("%w: %w", ErrConfig, err) }
 
 // A Summary counts.
 type Summary struct {
@@ -108,6 +114,10 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	if cfg.Caches == nil {
 		cfg.Caches = ampcors.DefaultCaches()
 	}
+	if len(cfg.Caches) == 0 {
+		return nil, configError(errors.New("there is no AMP Cache"))
+	}
+	cfg.Endpoints = slices.Clone(cfg.Endpoints)
 	ctx, cancel := context.WithTimeout(ctx, cfg.MaxTime)
 	defer cancel()
 	p := &prober{cfg: cfg, report: &Report{Endpoints: cfg.Endpoints, Unknown: []Unknown{}, Untested: []Untested{}, Notes: []string{}, Pages: []Page{}, Findings: []Finding{}, Snippets: []Snippet{}}}
@@ -132,6 +142,7 @@ type prober struct {
 	cfg        Config
 	client     *client
 	publishers []string
+	publisher  string // whose document it is
 	report     *Report
 }
 
@@ -146,15 +157,17 @@ func (p *prober) prepare(ctx context.Context) error {
 		}
 		var err error
 		if document, err = webURL(source); err != nil {
-			return fmt.Errorf("the document: %w", err)
+			return configError(err)
 		}
 		p.report.Target = document.String()
 	}
 	for i := range p.cfg.Endpoints {
 		u, err := webURL(p.cfg.Endpoints[i].URL)
 		if err != nil {
-			return fmt.Errorf("the endpoint: %w", err)
+			return configError(err)
 		}
+		u.Fragment = ""
+		p.cfg.Endpoints[i].URL = u.String()
 		p.report.Target = cmp.Or(p.report.Target, u.String())
 		if !isGiven {
 			hosts = append(hosts, u.Host)
@@ -165,19 +178,30 @@ func (p *prober) prepare(ctx context.Context) error {
 	}
 	p.cfg.AllowHosts = hosts
 	p.client = newClient(p.cfg)
+	for i := range p.cfg.Endpoints {
+		p.trust(p.cfg.Endpoints[i].URL)
+	}
+	if document != nil {
+		p.trust(document.String())
+	}
+	if isGiven {
+		for _, host := range p.cfg.AllowHosts {
+			p.trust("https://" + host)
+		}
+	}
 	if document != nil {
 		if err := p.fetchDocument(ctx, document, isGiven); err != nil {
 			return fmt.Errorf("the document %s: %w", document, err)
 		}
 	}
 	publishers := p.cfg.Publishers
-	if len(publishers) == 0 && document != nil {
-		publishers = []string{document.Hostname()}
+	if len(publishers) == 0 && p.publisher != "" {
+		publishers = []string{p.publisher}
 	}
 	for _, publisher := range publishers {
 		domain, err := ampcors.CanonicalDomain(publisher)
 		if err != nil {
-			return err
+			return configError(err)
 		}
 		p.publishers = append(p.publishers, domain)
 	}
@@ -205,6 +229,9 @@ func (p *prober) fetchDocument(ctx context.Context, document *url.URL, hostsGive
 			if err != nil || hop == maxRedirects {
 				return fmt.Errorf("there is no end of redirects, or a wrong one: %.200q", location)
 			}
+			if base.Scheme == "https" && next.Scheme != "https" {
+				return fmt.Errorf("the redirect to %.200q is not to https", location)
+			}
 			req.url = next.String()
 			continue
 		}
@@ -215,6 +242,7 @@ func (p *prober) fetchDocument(ctx context.Context, document *url.URL, hostsGive
 		if err != nil {
 			return err
 		}
+		p.publisher = base.Hostname()
 		p.report.Unknown = append(p.report.Unknown, unknown...)
 		for _, e := range endpoints {
 			if u, err := url.Parse(e.URL); err == nil && !hostsGiven {
@@ -223,6 +251,13 @@ func (p *prober) fetchDocument(ctx context.Context, document *url.URL, hostsGive
 		}
 		p.report.Endpoints = append(p.report.Endpoints, endpoints...)
 		return nil
+	}
+}
+
+// trust lets header and cookie be sent to the origin of a URL.
+func (p *prober) trust(value string) {
+	if u, err := url.Parse(value); err == nil {
+		p.client.trusted[originOf(u)] = true
 	}
 }
 
@@ -240,6 +275,7 @@ func webURL(value string) (*url.URL, error) {
 // finish sorts the findings, and counts.
 func (p *prober) finish() {
 	r := p.report
+	p.removeSecrets()
 	order := make(map[string]int)
 	for i, k := range kinds {
 		order[k.id] = i
@@ -277,4 +313,41 @@ func (p *prober) origins() (origins []string) {
 		}
 	}
 	return origins
+}
+
+// removeSecrets removes the user's own header values and cookies from what servers may have
+// repeated.
+func (p *prober) removeSecrets() {
+	var secrets []string
+	add := func(value string) {
+		if len(value) >= 4 { // shorter ones are no secrets, and would hide what is not one
+			secrets = append(secrets, value, "…", url.QueryEscape(value), "…", url.PathEscape(value), "…")
+		}
+	}
+	for _, values := range p.cfg.Header {
+		for _, value := range values {
+			add(value)
+			for word := range strings.FieldsSeq(value) {
+				add(word)
+			}
+		}
+	}
+	for pair := range strings.SplitSeq(p.cfg.Cookie, ";") {
+		_, value, _ := strings.Cut(pair, "=")
+		add(strings.TrimSpace(value))
+	}
+	if len(secrets) == 0 {
+		return
+	}
+	clean := strings.NewReplacer(secrets...)
+	for i := range p.report.Findings {
+		f := &p.report.Findings[i]
+		f.Evidence = clean.Replace(f.Evidence)
+	}
+	for i := range p.report.Pages {
+		p.report.Pages[i].Why = clean.Replace(p.report.Pages[i].Why)
+	}
+	for i := range p.report.Untested {
+		p.report.Untested[i].Reason = clean.Replace(p.report.Untested[i].Reason)
+	}
 }

@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/ampcors/ampcors"
 )
 
 const (
@@ -28,7 +31,7 @@ var (
 func TestCurlLinesAreRight(t *testing.T) {
 	p := &prober{cfg: Config{Header: http.Header{"X-Api-Key": {"secret"}}, Cookie: "session=secret"}}
 	line := p.curl(request{method: "POST", url: "https://a.example/?q='$(id)'", origin: "https://b.example", body: "it's", credentials: true, header: http.Header{"Content-Type": {"text/plain"}}})
-	want := `curl -si -X POST -H 'Origin: https://b.example' -H 'Content-Type: text/plain' -H "X-Api-Key: $X_API_KEY" -H "Cookie: $COOKIE" --data-binary 'it'\''s' 'https://a.example/?q='\''$(id)'\'''`
+	want := `curl -gsi -X POST -H 'Origin: https://b.example' -H 'Content-Type: text/plain' -H "X-Api-Key: $X_API_KEY" -H "Cookie: $COOKIE" --data-raw 'it'\''s' 'https://a.example/?q='\''$(id)'\'''`
 	if line != want {
 		t.Errorf("got\n%s\nwant\n%s", line, want)
 	}
@@ -243,5 +246,116 @@ func TestOnlySafeMethodsAreSent(t *testing.T) {
 	}
 	if len(report.Untested) != 2 {
 		t.Errorf("%+v", report.Untested)
+	}
+}
+
+// A probe that cannot make its requests says so.
+func TestARequestOfAnotherSiteThatFailsIsReported(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		origin := r.Header.Get("Origin")
+		if origin != "" && !strings.Contains(origin, "example-com") && origin != ownOrigin && !strings.Contains(origin, "qd6a7") {
+			panic(http.ErrAbortHandler)
+		}
+		w.Header().Set("Vary", "Origin")
+		w.Header().Set("Access-Control-Allow-Origin", origin)
+		w.Header().Set("Access-Control-Allow-Credentials", "true")
+		io.WriteString(w, "{}")
+	}))
+	defer server.Close()
+	e := Endpoint{URL: server.URL, Method: "GET", Credentials: true, Answer: AnswerJSON}
+	for name, max := range map[string]int{"the server ends the connection": 0, "the requests are used up": 8} {
+		t.Run(name, func(t *testing.T) {
+			report, err := Run(t.Context(), Config{Endpoints: []Endpoint{e}, Publishers: []string{publisher}, MaxRequests: max})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(report.Untested) != 1 || !report.Untested[0].Failed || !strings.Contains(report.Untested[0].Reason, "other sites") || max > 0 && report.Summary.Requests != max {
+				t.Errorf("%+v, %d requests", report.Untested, report.Summary.Requests)
+			}
+		})
+	}
+}
+
+// Secrets go to the servers that the user names, and come back in no report.
+func TestSecretsStay(t *testing.T) {
+	const secret = "s3cret value"
+	leaked := false
+	third := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		leaked = leaked || r.Header.Get("X-Api-Key") != "" || r.Header.Get("Cookie") != ""
+	}))
+	defer third.Close()
+	var onPreflight string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/":
+			fmt.Fprintf(w, `<amp-list src="%s/x" credentials="include"></amp-list><amp-list src="/list" credentials="include"></amp-list><amp-user-notification data-dismiss-href="/dismiss"></amp-user-notification>`, third.URL)
+		case r.Method == http.MethodOptions:
+			onPreflight += r.Header.Get("Authorization") + r.Header.Get("Cookie")
+		default:
+			w.Header().Set("Location", "/login?s="+url.QueryEscape(r.Header.Get("X-Api-Key"))+"&"+r.Header.Get("Cookie"))
+			w.WriteHeader(http.StatusFound)
+		}
+	}))
+	defer server.Close()
+	report, err := Run(t.Context(), Config{Document: server.URL + "/", Publishers: []string{publisher}, Cookie: "session=c00kie", Header: http.Header{"X-Api-Key": {secret}, "Authorization": {"Bearer s3cret"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if leaked || onPreflight != "" {
+		t.Errorf("another host got a secret: %t; a preflight: %q", leaked, onPreflight)
+	}
+	if text := fmt.Sprintf("%+v", report); strings.Contains(text, "s3cret") || strings.Contains(text, "c00kie") || len(report.Findings) == 0 {
+		t.Errorf("the report has a secret:\n%s", text)
+	}
+}
+
+// Browsers send no Origin with a GET within an origin.
+func TestARequestWithinAnOriginHasNoOrigin(t *testing.T) {
+	var seen []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen = append(seen, r.Method+" "+r.Header.Get("Origin"))
+	}))
+	defer server.Close()
+	u, _ := url.Parse(server.URL)
+	c := newClient(Config{AllowHosts: []string{u.Host}, MaxRequests: 10, Timeout: time.Second})
+	for _, method := range []string{"GET", "POST"} {
+		if f := c.fetch(t.Context(), request{method: method, url: server.URL, origin: server.URL}); f.err != nil || f.blocked != nil {
+			t.Errorf("%+v", f)
+		}
+	}
+	if want := "GET |POST " + server.URL; strings.Join(seen, "|") != want {
+		t.Errorf("sent %q; want %q", seen, want)
+	}
+}
+
+// A redirect to another origin makes a browser send a preflight for what is not safelisted.
+func TestARedirectNeedsAPreflightOfItsOwn(t *testing.T) {
+	second := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodOptions {
+			w.WriteHeader(http.StatusMethodNotAllowed)
+			return
+		}
+		w.Header().Set("Access-Control-Allow-Origin", r.Header.Get("Origin"))
+	}))
+	defer second.Close()
+	first := httptest.NewServer(http.RedirectHandler(second.URL, http.StatusFound))
+	defer first.Close()
+	u1, _ := url.Parse(first.URL)
+	u2, _ := url.Parse(second.URL)
+	for name, header := range map[string]http.Header{"": {}, "AMP-Same-Origin": {"Amp-Same-Origin": {"true"}}} {
+		t.Run(name, func(t *testing.T) {
+			c := newClient(Config{AllowHosts: []string{u1.Host, u2.Host}, MaxRequests: 10, Timeout: time.Second})
+			f := c.fetch(t.Context(), request{method: "GET", url: first.URL, origin: first.URL, header: header})
+			if isBlocked := f.blocked != nil; f.err != nil || isBlocked != (name != "") {
+				t.Errorf("%v, %v", f.err, f.blocked)
+			}
+		})
+	}
+}
+
+func TestAConfigWithoutCachesIsAnError(t *testing.T) {
+	_, err := Run(t.Context(), Config{Endpoints: []Endpoint{formGet}, Publishers: []string{publisher}, Caches: []ampcors.Cache{}})
+	if !errors.Is(err, ErrConfig) {
+		t.Errorf("got %v", err)
 	}
 }

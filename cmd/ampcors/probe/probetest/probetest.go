@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -156,6 +157,31 @@ var cases = []struct {
 	{name: "ampcors, a form", backend: withAMPCORS, endpoint: formPost, unsafe: true},
 	{name: "public, without credentials", backend: as(backend{allows: everybody, header: fixed("*")}), endpoint: probe.Endpoint{Method: "GET", Answer: probe.AnswerJSON}},
 
+	{name: "public, without credentials, a form", backend: as(backend{allows: everybody, header: fixed("*")}), endpoint: probe.Endpoint{Method: "POST", ContentType: "text/plain", Body: "a", Answer: probe.AnswerJSON}, unsafe: true},
+	{name: "no Vary where no cache may keep the answer", backend: as(backend{noVary: true, changes: func(w http.ResponseWriter, _ *http.Request) bool {
+		w.Header().Set("Cache-Control", "private, no-store")
+		return false
+	}})},
+	{name: "JSON after a byte order mark", backend: as(backend{body: "\ufeff{}"})},
+	{name: "a form with errors for the reader", backend: as(backend{status: http.StatusBadRequest, body: `{"verifyErrors": []}`}), endpoint: formGet},
+	{name: "a forged POST is redirected", backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
+		isDenied := r.Method == http.MethodPost && !slices.Contains(originsOf(Publisher), r.Header.Get("Origin"))
+		if isDenied {
+			http.Redirect(w, r, "/denied", http.StatusSeeOther)
+		}
+		return isDenied
+	}}), endpoint: formPost, unsafe: true},
+	{name: "a preflight denies what the request would get", backend: as(backend{runs: true, grants: "content-type", changes: func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodPost {
+			w.Header().Set("Vary", "Origin")
+			fixed(r.Header.Get("Origin"))(w.Header(), "")
+			if r.Header.Get("Content-Type") != "application/json" {
+				w.WriteHeader(http.StatusUnsupportedMediaType)
+			}
+		}
+		return r.Method == http.MethodPost
+	}}), endpoint: jsonPost, unsafe: true},
+
 	{name: "no CORS", backend: as(backend{allows: everybody, header: func(http.Header, string) {}}), want: []string{"acao-missing"}},
 	{name: "another site's origin", backend: as(backend{allows: everybody, header: fixed("https://www.example.net")}), want: []string{"acao-mismatch"}},
 	{name: "the bare cache", backend: as(backend{allows: everybody, header: fixed("https://cdn.ampproject.org")}), want: []string{"acao-bare-cache"}},
@@ -173,6 +199,12 @@ var cases = []struct {
 	}}), want: []string{"acac-invalid"}},
 	{name: "* with credentials", backend: as(backend{allows: everybody, header: fixed("*")}), want: []string{"wildcard-with-credentials"}},
 	{name: "no Vary", backend: as(backend{noVary: true}), want: []string{"vary-missing"}},
+	{name: "Vary only with Origin", backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Header.Get("Origin") == "" {
+			io.WriteString(w, "{}")
+		}
+		return r.Header.Get("Origin") == ""
+	}}), want: []string{"vary-missing"}},
 	{name: "a cache that ignores Vary", backend: func() http.Handler { return new(sharedCache) }, want: []string{"cached-wrong-origin"}},
 	{name: "a redirect that is not exposed", backend: as(backend{header: func(h http.Header, origin string) {
 		fixed(origin)(h, origin)
@@ -208,6 +240,7 @@ var cases = []struct {
 		http.Redirect(w, r, r.URL.String()+"&moved=1", http.StatusFound)
 		return true
 	}}), want: []string{"redirect-without-cors"}},
+	{name: "a script as text", backend: as(backend{body: "alert(1)"}), endpoint: probe.Endpoint{Method: "GET", Answer: probe.AnswerScript, NoSourceOrigin: true}, want: []string{"not-script"}},
 	{name: "HTML", backend: as(backend{body: "<!doctype html>"}), want: []string{"not-json"}},
 	{name: "no hash prefix", backend: as(backend{allows: without(Publisher, isHash)}), want: []string{"hash-origin-refused"}},
 	{name: "no punycode", backend: as(backend{allows: without("xn--bcher-kva.example", func(origin string) bool { return strings.HasPrefix(origin, "https://xn--bcher-example") })}),
@@ -230,9 +263,18 @@ var cases = []struct {
 	{name: "the claim, by a pattern without ^", backend: as(backend{allows: func(r *http.Request, origin string) bool {
 		return slices.Contains(originsOf(Publisher), origin) || strings.HasSuffix(r.URL.Query().Get("__amp_source_origin"), ownOrigin)
 	}}), want: []string{"source-origin-trusted"}},
+	{name: "one of two claims", backend: as(backend{allows: func(r *http.Request, origin string) bool {
+		claims := r.URL.Query()["__amp_source_origin"]
+		return len(claims) > 0 && claims[len(claims)-1] == ownOrigin && (slices.Contains(originsOf(Publisher), origin) || claims[0] == origin)
+	}}), want: []string{"source-origin-trusted"}},
+	{name: "an unescaped dot", backend: as(backend{allows: and(func(origin string) bool { return regexp.MustCompile(`^https://www.example\.com$`).MatchString(origin) })}), want: []string{"lookalike-allowed"}},
+	{name: "a suffix on the other cache", backend: as(backend{allows: and(func(origin string) bool {
+		return isHTTPS(origin) && strings.HasPrefix(origin, "https://www-example-com.www.bing-amp.com")
+	})}), want: []string{"lookalike-allowed"}},
+	{name: "http on a cache", backend: as(backend{allows: and(func(origin string) bool { return origin == "http://www-example-com.www.bing-amp.com" })}), want: []string{"http-allowed"}},
 	{name: "AMP-Same-Origin", backend: as(backend{allows: func(r *http.Request, origin string) bool {
-		return slices.Contains(originsOf(Publisher), origin) || r.Header.Get("AMP-Same-Origin") == "true"
-	}}), want: []string{"same-origin-header-trusted"}},
+		return slices.Contains(originsOf(Publisher), origin) || r.Header.Get("AMP-Same-Origin") == "true" || r.Method == http.MethodOptions
+	}, grants: "amp-same-origin"}), want: []string{"same-origin-granted", "same-origin-header-trusted"}},
 	{name: "AMP-Same-Origin for caches", backend: as(backend{grants: "content-type, amp-same-origin"}), want: []string{"same-origin-granted"}},
 	{name: "a forged POST", backend: as(backend{runs: true}), endpoint: formPost, unsafe: true, want: []string{"unsafe-reaches-handler"}},
 }

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/net/publicsuffix"
 )
 
-// isMailProvider reports whether domain is one where anybody can have an email address. It
-// knows large providers, and cannot know them all.
+// isMailProvider reports whether domain belongs to a mail provider at which anybody can get
+// an address. The list has large providers, and cannot be complete.
 func isMailProvider(domain string) bool {
 	if _, ok := mailProviders[domain]; ok {
 		return true

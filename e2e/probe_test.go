@@ -34,8 +34,9 @@ func probeSite(t *testing.T, s *site, e probe.Endpoint, publisher string, unsafe
 	return report
 }
 
-// TestChromiumAgreesWithTheProbe has Chromium make the requests of which the probe says that a
-// browser blocks them, or does not: those of the publisher's pages, and those of other sites.
+// TestChromiumAgreesWithTheProbe repeats the requests of the probe in Chromium, for pages
+// of the publisher and of other sites. Chromium must block exactly those that the probe
+// reports as blocked.
 func TestChromiumAgreesWithTheProbe(t *testing.T) {
 	s := newSite(t)
 	page := tab(t, browser(t, s))
@@ -43,9 +44,9 @@ func TestChromiumAgreesWithTheProbe(t *testing.T) {
 	for i, c := range probetest.Cases() {
 		t.Run(c.Name, func(t *testing.T) {
 			if c.Name == "a cache that ignores Vary" {
-				t.Skip("what it answers depends on who asked before")
+				t.Skip("its answer depends on earlier requests")
 			}
-			c.Endpoint.URL = fmt.Sprintf("%s/probe/%d", apiOrigin, i) // for which Chromium remembers no preflight
+			c.Endpoint.URL = fmt.Sprintf("%s/probe/%d", apiOrigin, i) // a new URL, for which Chromium has no cached preflight
 			s.use(c.Backend())
 			report := probeSite(t, s, c.Endpoint, c.Publisher, c.Unsafe)
 			if len(report.Pages) != 5 {
@@ -63,7 +64,7 @@ func TestChromiumAgreesWithTheProbe(t *testing.T) {
 			}
 			for _, f := range report.Findings {
 				isRead := strings.HasSuffix(f.ID, "-allowed") || f.ID == "source-origin-trusted"
-				if !isRead || strings.Contains(f.Origin, ":8443") { // where no server of the test listens
+				if !isRead || strings.Contains(f.Origin, ":8443") { // no server listens on that port
 					continue
 				}
 				_, u, _ := strings.Cut(f.Request, " ")
@@ -80,7 +81,8 @@ func TestChromiumAgreesWithTheProbe(t *testing.T) {
 	}
 }
 
-// fetchOf returns a script that makes the request of an endpoint, and yields "read" or "blocked".
+// fetchOf returns a script that sends the request of an endpoint to u. It yields "read" or
+// "blocked".
 func fetchOf(e probe.Endpoint, u string) string {
 	credentials, body, header := "omit", "", ""
 	if e.Credentials {
@@ -93,12 +95,13 @@ func fetchOf(e probe.Endpoint, u string) string {
 	return fmt.Sprintf("fetch(%s, {method: %s, credentials: '%s', cache: 'no-store'%s%s}).then(() => 'read', () => 'blocked')", quoted(u), quoted(e.Method), credentials, body, header)
 }
 
-// quoted returns a string of JavaScript.
+// quoted returns s as a JavaScript template literal.
 func quoted(s string) string {
 	return "`" + strings.NewReplacer("\\", "\\\\", "`", "\\`", "$", "\\$").Replace(s) + "`"
 }
 
-// TestProbeOnRealServers probes servers and libraries with the mistakes of real threads.
+// TestProbeOnRealServers probes servers and libraries, many with mistakes from real bug
+// reports.
 func TestProbeOnRealServers(t *testing.T) {
 	ok := func(h http.Header) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -137,7 +140,7 @@ func TestProbeOnRealServers(t *testing.T) {
 			return proxy(startNginxWith(t, "", `add_header Access-Control-Allow-Origin $http_origin; add_header Access-Control-Allow-Credentials true; return 502 "{}";`))
 		}, want: []string{"error-without-cors"}},
 		{name: "nginx with the snippet", api: func(t *testing.T) http.Handler {
-			return proxy(startNginxWith(t, nginxBlock, nginxLocation+`return 200 "{}";`))
+			return proxy(startNginxWith(t, nginxBlock, nginxLocation+`if ($request_method = OPTIONS) { return 405; } return 200 "{}";`))
 		}},
 		{name: "nginx as a cache that ignores Vary (amphtml 32802)", api: func(t *testing.T) http.Handler {
 			mw, err := ampcors.New(ampcors.Config{Publishers: []string{probetest.Publisher}, Credentialed: true})
@@ -210,23 +213,32 @@ echo '{}';
 			s := newSite(t)
 			s.use(test.api(t))
 			e := probe.Endpoint{URL: apiOrigin + "/api/read", Method: "GET", Credentials: true, Answer: probe.AnswerJSON}
-			report := probeSite(t, s, e, probetest.Publisher, false)
-			var got []string
-			for _, f := range report.Findings {
-				got = append(got, f.ID)
-			}
-			slices.Sort(got)
-			if !slices.Equal(got, test.want) {
-				t.Errorf("got %q; want %q", got, test.want)
-				for _, f := range report.Findings {
-					t.Logf("%s: %s", f.ID, f.Evidence)
-				}
+			wantFindings(t, probeSite(t, s, e, probetest.Publisher, false), test.want)
+			if strings.HasSuffix(test.name, "with the snippet") {
+				e.Method, e.ContentType, e.Body = http.MethodPost, "application/json", "{}"
+				wantFindings(t, probeSite(t, s, e, probetest.Publisher, false), nil) // the preflight alone
 			}
 		})
 	}
 }
 
-// startApache starts Apache with directives, and a file of JSON at every path.
+func wantFindings(t *testing.T, report *probe.Report, want []string) {
+	t.Helper()
+	var got []string
+	for _, f := range report.Findings {
+		got = append(got, f.ID)
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q; want %q", got, want)
+		for _, f := range report.Findings {
+			t.Logf("%s: %s", f.ID, f.Evidence)
+		}
+	}
+}
+
+// startApache starts Apache with directives. It answers every path with a JSON file, and OPTIONS
+// with status 405.
 func startApache(t *testing.T, directives string) string {
 	t.Helper()
 	path := servertest.Program(t, "install Apache (Debian: apt-get install apache2)", "apache2", "/usr/sbin/apache2", "httpd")
@@ -250,17 +262,19 @@ DocumentRoot %s
 <Directory %s>
 	Require all granted
 </Directory>
-RewriteEngine On
-RewriteRule ^ %s/answer.json [END]
 %s
-`, load, addr, dir, root, root, root, directives),
+RewriteEngine On
+RewriteCond %%{REQUEST_METHOD} =OPTIONS
+RewriteRule ^ - [R=405,L]
+RewriteRule ^ %s/answer.json [END]
+`, load, addr, dir, root, root, directives, root),
 	})
 	cmd := exec.Command(path, "-d", dir, "-f", filepath.Join(dir, "apache.conf"), "-X") // one process
 	start(t, addr, cmd)
 	return addr
 }
 
-// startPHP starts PHP's own server with a script for every path.
+// startPHP starts PHP's built-in server. The script answers every path.
 func startPHP(t *testing.T, script string) string {
 	t.Helper()
 	path := servertest.Program(t, "install PHP (Debian: apt-get install php-cli)", "php")
@@ -271,7 +285,7 @@ func startPHP(t *testing.T, script string) string {
 	return addr
 }
 
-// startExpress starts Express with a piece of code before the API.
+// startExpress starts Express. The code runs before the API and can use app.
 func startExpress(t *testing.T, code string) string {
 	t.Helper()
 	const install = "install Node.js and run npm ci --prefix e2e/peers"
@@ -285,7 +299,7 @@ func startExpress(t *testing.T, code string) string {
 	return addr
 }
 
-// startCaddy starts Caddy with directives of its only site.
+// startCaddy starts Caddy with one site, which has the directives.
 func startCaddy(t *testing.T, directives string) string {
 	t.Helper()
 	path := servertest.Program(t, "install Caddy (Debian: apt-get install caddy)", "caddy")

@@ -80,7 +80,7 @@ func TestSQLSourceOnEachDatabase(t *testing.T) {
 				"https://www-example-com.cdn.ampproject.org":       ampcors.ReasonCacheOrigin,
 				"https://www.xn--bcher-kva.example":                ampcors.ReasonUnknownHost,
 				"https://xn--bcher-kva.example":                    ampcors.ReasonOwnOrigin,
-				"https://axb.example":                              ampcors.ReasonUnknownHost, // "_" is no wildcard
+				"https://axb.example":                              ampcors.ReasonUnknownHost, // "_" is not a wildcard
 				"https://evil-example.cdn.ampproject.org":          ampcors.ReasonPublisherNotAllowed,
 				hashOrigin(t, "www.example.com"):                   ampcors.ReasonCacheOriginHash,
 				hashOrigin(t, "evil.example"):                      ampcors.ReasonHashNotKnown,
@@ -90,7 +90,7 @@ func TestSQLSourceOnEachDatabase(t *testing.T) {
 					t.Errorf("%s: %s, %v; want %s", origin, d.Reason, d.SourceErr, want)
 				}
 			}
-			// Names that some collations treat as equal are different.
+			// Names that are equal only in some collations must not be found.
 			for _, other := range []string{"WWW.EXAMPLE.COM", "www.example.com ", "www.éxample.com"} {
 				if found, err := source.HasPublisher(ctx, other); found {
 					t.Errorf("%q is found, %v", other, err)

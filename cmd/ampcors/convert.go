@@ -80,7 +80,7 @@ func newCacheURL() *cobra.Command {
 	}
 	output := addOutput(cmd)
 	cacheID := cmd.Flags().String("cache", "google", "the id of the AMP Cache: "+strings.Join(cacheIDs(), " or "))
-	contentType := cmd.Flags().String("type", "", "the content type: c, v, wp, cert, i, ii or r; if empty, it is guessed by the extension")
+	contentType := cmd.Flags().String("type", "", "the content type: c, v, wp, cert, i, ii or r; if empty, it is guessed from the extension")
 	params := cmd.Flags().String("image-params", "", "parameters of a sized image (type ii), such as w800")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		i := slices.IndexFunc(ampcors.DefaultCaches(), func(c ampcors.Cache) bool { return c.ID == *cacheID })
@@ -107,7 +107,7 @@ func cacheIDs() (ids []string) {
 func newExplain() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "explain [origin ...]",
-		Short:   "Show step by step how an Origin is decided",
+		Short:   "Show step by step why an Origin is allowed or denied",
 		Example: "  ampcors explain --publisher www.example.com https://www-example-com.cdn.ampproject.org\n  ampcors explain --config config.json null",
 	}
 	output := addOutput(cmd)
@@ -124,7 +124,7 @@ func newExplain() *cobra.Command {
 	return cmd
 }
 
-// middleware returns one by a file, by publishers, or by both.
+// middleware returns a Middleware with the configuration of a file, publishers, or both.
 func middleware(file string, publishers []string) (*ampcors.Middleware, error) {
 	if file != "" {
 		return configfile.New(file, func(cfg *ampcors.Config) { cfg.Publishers = append(cfg.Publishers, publishers...) })
@@ -175,7 +175,7 @@ func newCheck() *cobra.Command {
 	return cmd
 }
 
-// summary says what a configuration allows.
+// summary returns a text that says what a configuration allows.
 func summary(cfg ampcors.Config) string {
 	var b strings.Builder
 	patterns := 0

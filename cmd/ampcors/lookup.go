@@ -16,25 +16,25 @@ import (
 // https://developers.google.com/amp/cache/reference/acceleratedmobilepageurl/rest/v1/ampUrls/batchGet
 const lookupBatch = 50
 
-// A found is what Google knows of a page.
+// A found is the answer of the API for one page.
 type found struct {
 	AMP      string `json:"amp"`      // the URL of the AMP version
-	Cache    string `json:"cache"`    // its URL on Google's AMP Cache, as the API says
-	Computed string `json:"computed"` // as cacheurl says
+	Cache    string `json:"cache"`    // its URL on Google's AMP Cache, from the API
+	Computed string `json:"computed"` // the same URL, from package cacheurl
 }
 
 func (f found) String() string {
 	if f.Cache == f.Computed {
 		return f.AMP + "\n  " + f.Cache
 	}
-	return f.AMP + "\n  " + f.Cache + " (ampcors cacheurl has " + f.Computed + ")"
+	return f.AMP + "\n  " + f.Cache + " (ampcors cacheurl prints " + f.Computed + ")"
 }
 
 func newLookup() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "lookup [URL ...]",
 		Short:   "Ask Google which pages have AMP versions",
-		Long:    "Ask Google's AMP URL API which pages have AMP versions, and compare the URL on its AMP Cache with ours.\n\nThe key of the API is in GOOGLE_API_KEY.",
+		Long:    "Ask Google's AMP URL API which pages have AMP versions, and compare the URL on its AMP Cache with the one that ampcors computes.\n\nSet GOOGLE_API_KEY to the API key.",
 		Example: "  GOOGLE_API_KEY=… ampcors lookup https://www.example.com/article",
 	}
 	output := addOutput(cmd)
@@ -43,7 +43,7 @@ func newLookup() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		key := os.Getenv("GOOGLE_API_KEY")
 		if key == "" {
-			return errors.New("GOOGLE_API_KEY is not set; it has the key of the AMP URL API")
+			return errors.New("GOOGLE_API_KEY is not set; set it to the key of the AMP URL API")
 		}
 		urls, err := inputs(cmd.InOrStdin(), args)
 		if err != nil {

@@ -7,7 +7,6 @@ package main
 
 import (
 	"context"
-
 	"fmt"
 	"os"
 	"os/signal"
@@ -24,7 +23,7 @@ const (
 // An exitError ends the program with a code.
 type exitError struct {
 	code int
-	err  error // nil if everything has been said
+	err  error // nil if it is already printed
 }
 
 func (e exitError) Error() string {

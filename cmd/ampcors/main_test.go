@@ -106,7 +106,7 @@ func TestCheck(t *testing.T) {
 	})
 }
 
-// article is a server with an AMP document, and an API in which nothing is right.
+// article starts a server with an AMP document, and an API that answers * to every request.
 func article(t *testing.T) *httptest.Server {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/article" {
@@ -136,11 +136,11 @@ func TestProbeWritesEachFormat(t *testing.T) {
 			"high    wildcard-with-credentials: Access-Control-Allow-Origin is * for a request with credentials\n",
 			"try it    curl -gsi -H 'Origin: https://www.example.com'",
 			"not tested: " + server.URL + "/form: it takes POST",
-			"not known here: amp-list: the value of [src]",
+			"known only in the browser: amp-list: the value of [src]",
 			"2 endpoints, ", "1 findings: 1 high, 0 medium, 0 low\n",
 		} {
 			if !strings.Contains(got, want) {
-				t.Errorf("it lacks %q:\n%s", want, got)
+				t.Errorf("the table does not have %q:\n%s", want, got)
 			}
 		}
 	})
@@ -230,8 +230,8 @@ func TestExitCodesOfProbe(t *testing.T) {
 	}
 }
 
-// TestProbeResolves connects to the server of a document by a name of its own.
-func TestProbeResolves(t *testing.T) {
+// TestResolveFlagIsUsed connects to a local server for a public host name.
+func TestResolveFlagIsUsed(t *testing.T) {
 	server := article(t)
 	addr := strings.TrimPrefix(server.URL, "http://")
 	code, stdout, stderr := run(t, "", "probe", "--rate", "0", "--resolve", "www.example.com:"+addr, "-o", "json", "http://www.example.com/article")
@@ -253,8 +253,8 @@ func TestTheListOfEndpointsIsRead(t *testing.T) {
 	}
 }
 
-// TestREADMEsTranscript compares what the README's first command prints with the README.
-// UPDATE_README=1 writes it.
+// TestREADMEsTranscript compares the transcript in the README with what the first command
+// prints. With UPDATE_README=1, it writes the transcript.
 func TestREADMEsTranscript(t *testing.T) {
 	server := httptest.NewTLSServer(article(t).Config.Handler)
 	defer server.Close()
@@ -278,8 +278,8 @@ func TestREADMEsTranscript(t *testing.T) {
 	}
 }
 
-// TestREADMEsCommandsRun runs the commands of the README against a server that takes the places
-// of the example's.
+// TestREADMEsCommandsRun runs the commands of the README against a local server in place of
+// the servers in the examples.
 func TestREADMEsCommandsRun(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	if err != nil {

@@ -25,7 +25,8 @@ import (
 
 // The commands of this file tell AMP Caches and search engines that pages have changed.
 
-// keyBits is the length of a new RSA key: that of the example in update-cache's documentation.
+// keyBits is the length of a new RSA key. The example in the documentation of update-cache
+// has the same length.
 const keyBits = 2048
 
 func newKey() *cobra.Command {
@@ -78,7 +79,7 @@ func servePublic(w io.Writer, c *updatecache.Client) error {
 	return err
 }
 
-// A bodyWriter is a ResponseWriter of which only the body counts.
+// A bodyWriter is a ResponseWriter that keeps only the body.
 type bodyWriter struct {
 	io.Writer
 	header http.Header
@@ -92,7 +93,7 @@ func (w *bodyWriter) Header() http.Header {
 }
 func (w *bodyWriter) WriteHeader(int) {}
 
-// newFlusher returns a Client of update-cache with the RSA key in a file.
+// newFlusher returns an update-cache client with the RSA key from a file.
 func newFlusher(file string, allCaches bool) (*updatecache.Client, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -109,12 +110,12 @@ func newFlusher(file string, allCaches bool) (*updatecache.Client, error) {
 	return updatecache.New(cfg)
 }
 
-// newSubmitter returns a Client of IndexNow. The key is in the environment, so that it is not in
-// the shell's history or the list of processes.
+// newSubmitter returns an IndexNow client. It reads the key from the environment, because a
+// flag would show it in the shell's history and the list of processes.
 func newSubmitter(endpoint, location string) (*indexnow.Client, error) {
 	key := strings.TrimSpace(os.Getenv("INDEXNOW_KEY"))
 	if key == "" {
-		return nil, errors.New("INDEXNOW_KEY is not set; it has the key of IndexNow")
+		return nil, errors.New("INDEXNOW_KEY is not set; set it to the IndexNow key")
 	}
 	return indexnow.New(indexnow.Config{Key: indexnow.Key(key), KeyLocation: location, Endpoint: endpoint, Attempts: 3, Logger: silent, HTTPClient: httpClient})
 }
@@ -124,7 +125,7 @@ func newVerify() *cobra.Command {
 		Use:   "verify [domain ...]",
 		Short: "Check that sites serve the key files of update-cache or IndexNow",
 		Long: "Check that sites serve the key files that AMP Caches or search engines fetch.\n\n" +
-			"With --key, it is update-cache's. Otherwise it is IndexNow's, whose key is in INDEXNOW_KEY.",
+			"With --key, check the key file of update-cache. Otherwise, check the key file of IndexNow; set INDEXNOW_KEY to its key.",
 		Example: "  ampcors verify --key private.pem www.example.com\n  INDEXNOW_KEY=… ampcors verify www.example.com",
 	}
 	output := addOutput(cmd)
@@ -139,7 +140,7 @@ func newVerify() *cobra.Command {
 			if err := verify(cmd.Context(), domain); err != nil {
 				return nil, err
 			}
-			return domain + ": the key file is as it should be", nil
+			return domain + ": the key file is correct", nil
 		})
 	}
 	return cmd
@@ -164,7 +165,7 @@ func newFlush() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "flush [URL of an AMP document ...]",
 		Short: "Ask AMP Caches to fetch documents again",
-		Long:  "Ask AMP Caches to fetch documents again, by signed requests of update-cache.\n\nArguments, lines of standard input, and the pages of --sitemap are the URLs of AMP documents.",
+		Long:  "Ask AMP Caches to fetch documents again, with signed update-cache requests.\n\nArguments, lines of standard input, and the pages of --sitemap are the URLs of AMP documents.",
 		Example: "  ampcors flush --key private.pem https://www.example.com/amp/article\n" +
 			"  ampcors flush --key private.pem --dry-run --sitemap sitemap.xml",
 	}
@@ -172,7 +173,7 @@ func newFlush() *cobra.Command {
 	file := cmd.Flags().String("key", "", "file with the RSA key")
 	all := cmd.Flags().Bool("all-caches", false, "ask each known cache; otherwise only Google's")
 	sitemap := cmd.Flags().String("sitemap", "", "sitemap file with the URLs")
-	dryRun := cmd.Flags().Bool("dry-run", false, "send nothing, and print what would be asked for")
+	dryRun := cmd.Flags().Bool("dry-run", false, "send nothing, and print what would be flushed")
 	_ = cmd.MarkFlagRequired("key")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, err := newFlusher(*file, *all)
@@ -198,8 +199,8 @@ func newFlush() *cobra.Command {
 func newSubmit() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "submit [URL ...]",
-		Short: "Tell search engines of changed pages, by IndexNow",
-		Long:  "Tell search engines of changed pages, by IndexNow. The key is in INDEXNOW_KEY.\n\nArguments, lines of standard input, and the pages of --sitemap are the canonical URLs.",
+		Short: "Tell search engines about changed pages with IndexNow",
+		Long:  "Tell search engines about changed pages with IndexNow. Set INDEXNOW_KEY to the key.\n\nArguments, lines of standard input, and the pages of --sitemap are the canonical URLs.",
 		Example: "  INDEXNOW_KEY=… ampcors submit https://www.example.com/article\n" +
 			"  INDEXNOW_KEY=… ampcors submit --sitemap sitemap.xml",
 	}
@@ -229,7 +230,7 @@ func newSubmit() *cobra.Command {
 	return cmd
 }
 
-// writeSubmission writes what became of a submission: a line for each batch, and the errors.
+// writeSubmission writes the result of a submission: a line for each batch, and the errors.
 func writeSubmission(cmd *cobra.Command, output string, report indexnow.Report, err error) error {
 	var results []result
 	for _, b := range report.Batches {
@@ -261,7 +262,8 @@ func writeSubmission(cmd *cobra.Command, output string, report indexnow.Report, 
 	return nil
 }
 
-// maxSitemap bounds a sitemap, in bytes, by https://www.sitemaps.org/protocol.html.
+// maxSitemap is the largest size of a sitemap, in bytes:
+// https://www.sitemaps.org/protocol.html.
 const maxSitemap = 50 << 20
 
 // withSitemap adds the URLs of a sitemap file to the arguments.
@@ -282,7 +284,7 @@ func withSitemap(args []string, file string) ([]string, error) {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	if sitemap.XMLName.Local != "urlset" || len(sitemap.URLs) == 0 {
-		return nil, fmt.Errorf("%s: is no sitemap with URLs; want the element urlset (an index names the sitemaps to use)", file)
+		return nil, fmt.Errorf("%s: not a sitemap with URLs; want the root element urlset (for a sitemap index, use one of its sitemaps)", file)
 	}
 	for _, u := range sitemap.URLs {
 		args = append(args, strings.TrimSpace(u))
@@ -290,8 +292,8 @@ func withSitemap(args []string, file string) ([]string, error) {
 	return args, nil
 }
 
-// httpClient sends the requests; tests have one of their own.
+// httpClient sends the requests. Tests replace it.
 var httpClient = &http.Client{Timeout: 30 * time.Second}
 
-// silent discards what the clients log, which the commands print themselves.
+// silent discards the clients' logs, because the commands print the same errors.
 var silent = slog.New(slog.DiscardHandler)

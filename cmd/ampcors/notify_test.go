@@ -16,7 +16,7 @@ import (
 	amp "google.golang.org/api/acceleratedmobilepageurl/v1"
 )
 
-// A web answers every request without a network, and records it.
+// A web is an http.RoundTripper that passes every request to a handler, and records it.
 type web struct {
 	handler http.Handler
 	seen    []string
@@ -33,7 +33,7 @@ func (w *web) RoundTrip(r *http.Request) (*http.Response, error) {
 	return rec.Result(), nil
 }
 
-// useWeb has the commands' requests answered by a handler.
+// useWeb makes a handler answer the requests of the commands until the test ends.
 func useWeb(t *testing.T, handler http.HandlerFunc) *web {
 	t.Helper()
 	before := httpClient
@@ -43,7 +43,7 @@ func useWeb(t *testing.T, handler http.HandlerFunc) *web {
 	return w
 }
 
-// privateKey makes an RSA key by the command, and returns its file.
+// privateKey makes an RSA key with the command, and returns the name of its file.
 func privateKey(t *testing.T) string {
 	t.Helper()
 	code, key, stderr := run(t, "", "key", "updatecache")
@@ -94,7 +94,7 @@ func TestVerifyAndFlush(t *testing.T) {
 	})
 	t.Run("verify", func(t *testing.T) {
 		code, stdout, stderr := run(t, "", "verify", "--key", file, "www.example.com", "www.example.net")
-		if code != exitFindings || stdout != "www.example.com: the key file is as it should be\n" || !strings.Contains(stderr, "www.example.net") {
+		if code != exitFindings || stdout != "www.example.com: the key file is correct\n" || !strings.Contains(stderr, "www.example.net") {
 			t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
 		}
 	})
@@ -164,7 +164,7 @@ func TestSubmit(t *testing.T) {
 	})
 	t.Setenv("INDEXNOW_KEY", key)
 	t.Run("verify", func(t *testing.T) {
-		if code, stdout, stderr := run(t, "www.example.com\n", "verify"); code != exitClean || stdout != "www.example.com: the key file is as it should be\n" {
+		if code, stdout, stderr := run(t, "www.example.com\n", "verify"); code != exitClean || stdout != "www.example.com: the key file is correct\n" {
 			t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
 		}
 	})
@@ -193,7 +193,7 @@ func TestSubmit(t *testing.T) {
 	})
 }
 
-// TestLookup asks a server that answers as Google's documentation says.
+// TestLookup uses a server that answers as Google's documentation says.
 func TestLookup(t *testing.T) {
 	batches := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -248,7 +248,7 @@ func TestLookup(t *testing.T) {
 	})
 }
 
-// TestEachCommandHasAnExample: --help shows it.
+// TestEachCommandHasAnExample checks that --help shows an example.
 func TestEachCommandHasAnExample(t *testing.T) {
 	for _, cmd := range newRoot().Commands() {
 		t.Run(cmd.Name(), func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A probeFlags has the flags of the command probe.
+// A probeFlags has the values of the flags of the command probe.
 type probeFlags struct {
 	output, failOn, list          string
 	endpoints, publishers, header []string
@@ -36,8 +36,7 @@ func newProbe() *cobra.Command {
 
 It finds the endpoints in an AMP document, or takes them from --endpoint, and calls them as the
 AMP runtime does from each origin at which the publisher's pages run, and as pages of other
-sites could. It judges the answers as a browser does, and says what is wrong and which header
-fixes it. The backend may be written in any language.
+sites could. It judges the answers as a browser does, and says what is wrong and how to fix it. The backend may be written in any language.
 
 It sends GET, HEAD and OPTIONS, and other methods only with --unsafe. It calls only the hosts of
 the document and of its endpoints, or those of --allow-host.
@@ -52,23 +51,23 @@ not be tested because of an error, or nothing was tested.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&f.output, "output", "o", "table", "table, json, junit or html")
-	flags.StringVar(&f.failOn, "fail-on", string(probe.Low), "the least severity of a finding for exit code 1: low, medium or high")
+	flags.StringVar(&f.failOn, "fail-on", string(probe.Low), "the lowest severity of findings that lead to exit code 1: low, medium or high")
 	flags.StringSliceVar(&f.endpoints, "endpoint", nil, "URL to test; may be given several times")
 	flags.StringVar(&f.list, "list", "", `file with URLs of endpoints, one on each line; "-" is standard input`)
 	flags.StringVar(&f.method, "method", http.MethodGet, "method of --endpoint and --list")
 	flags.StringVar(&f.contentType, "content-type", "", "Content-Type of the body")
 	flags.StringVar(&f.body, "body", "", "body of the request")
 	flags.BoolVar(&f.credentials, "credentials", false, "the page sends --endpoint and --list with the reader's cookies")
-	flags.StringSliceVar(&f.publishers, "publisher", nil, "domain whose pages must work; by default that of the document")
+	flags.StringSliceVar(&f.publishers, "publisher", nil, "domain whose pages must work; by default the host of the document")
 	flags.StringArrayVarP(&f.header, "header", "H", nil, `header of each request, such as "Authorization: Bearer …"; it is not in the report`)
 	flags.StringVar(&f.cookie, "cookie", "", "cookies of the requests with credentials; they are not in the report")
-	flags.BoolVar(&f.unsafe, "unsafe", false, "send methods that may change data, too")
+	flags.BoolVar(&f.unsafe, "unsafe", false, "also send methods that may change data")
 	flags.StringSliceVar(&f.allowHosts, "allow-host", nil, "the only hosts that may be called")
 	flags.StringArrayVar(&f.resolve, "resolve", nil, "host:addr:port: connect to addr:port for this host")
 	flags.BoolVar(&f.insecure, "insecure", false, "accept any certificate")
-	flags.Float64Var(&f.rate, "rate", 10, "requests a second; 0 for no limit")
-	flags.DurationVar(&f.timeout, "timeout", 10*time.Second, "time for a request")
-	flags.DurationVar(&f.maxTime, "max-time", 5*time.Minute, "time for everything")
+	flags.Float64Var(&f.rate, "rate", 10, "requests per second; 0 for no limit")
+	flags.DurationVar(&f.timeout, "timeout", 10*time.Second, "time limit of a request")
+	flags.DurationVar(&f.maxTime, "max-time", 5*time.Minute, "time limit of the whole probe")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return runProbe(cmd, args, f) }
 	return cmd
 }
@@ -107,7 +106,7 @@ func runProbe(cmd *cobra.Command, args []string, f probeFlags) error {
 	return nil
 }
 
-// config returns what the flags say.
+// config returns the configuration that the flags describe.
 func (f *probeFlags) config(cmd *cobra.Command, args []string) (probe.Config, error) {
 	cfg := probe.Config{
 		Publishers: f.publishers, Unsafe: f.unsafe, Insecure: f.insecure, Cookie: f.cookie, AllowHosts: f.allowHosts,
@@ -130,10 +129,10 @@ func (f *probeFlags) config(cmd *cobra.Command, args []string) (probe.Config, er
 		})
 	}
 	if cfg.Document == "" && len(cfg.Endpoints) == 0 {
-		return cfg, errors.New("there is nothing to test; want the URL of a document, --endpoint or --list")
+		return cfg, errors.New("there is nothing to test; give the URL of a document, --endpoint or --list")
 	}
 	if cfg.Document == "" && len(cfg.Publishers) == 0 {
-		return cfg, errors.New("there is no publisher; want --publisher with the domain whose pages call the endpoint")
+		return cfg, errors.New("there is no publisher; use --publisher with the domain whose pages call the endpoint")
 	}
 	for _, line := range f.header {
 		name, value, ok := strings.Cut(line, ":")

@@ -23,7 +23,7 @@ var writers = map[string]func(w io.Writer, report *probe.Report, color bool) err
 // colors are the escape sequences of severities.
 var colors = map[probe.Severity]string{probe.High: "\x1b[31m", probe.Medium: "\x1b[33m", probe.Low: "\x1b[36m"}
 
-// writeTable writes the findings for people.
+// writeTable writes the report as text.
 func writeTable(w io.Writer, report *probe.Report, color bool) error {
 	var b strings.Builder
 	clean := func(s string) string { return strings.ReplaceAll(s, "\x1b", "�") }
@@ -47,7 +47,7 @@ func writeTable(w io.Writer, report *probe.Report, color bool) error {
 		fmt.Fprintf(&b, "not tested: %s: %s\n", clean(u.Endpoint), clean(u.Reason))
 	}
 	for _, u := range report.Unknown {
-		fmt.Fprintf(&b, "not known here: %s: %s\n", clean(u.Component), clean(u.What))
+		fmt.Fprintf(&b, "known only in the browser: %s: %s\n", clean(u.Component), clean(u.What))
 	}
 	for _, note := range report.Notes {
 		fmt.Fprintf(&b, "note: %s\n", clean(note))
@@ -63,8 +63,8 @@ func writeTable(w io.Writer, report *probe.Report, color bool) error {
 	return err
 }
 
-// The elements of JUnit's XML, as CI servers read it: a test case for each finding, or one that
-// passes.
+// The elements of JUnit's XML, as CI servers read it. A finding is a test case that fails,
+// an Untested is one that is skipped, and an endpoint without either is one that passes.
 type (
 	junitSuites struct {
 		XMLName xml.Name   `xml:"testsuites"`

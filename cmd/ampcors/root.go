@@ -24,8 +24,8 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// execute runs the command, and returns the exit code. An error that is not an exitError is one
-// of usage.
+// execute runs the command, and returns the exit code. An error that is not an exitError
+// counts as wrong usage.
 func execute(ctx context.Context, root *cobra.Command) int {
 	err := root.ExecuteContext(ctx)
 	if err == nil {
@@ -41,7 +41,7 @@ func execute(ctx context.Context, root *cobra.Command) int {
 	return code
 }
 
-// A format is how results are written.
+// A format says how results are written.
 type format string
 
 const (
@@ -61,9 +61,9 @@ type result struct {
 	Error  string `json:"error,omitempty"`
 }
 
-// answer calls f for each argument or, if there is none, each line of standard input, and writes
-// what it returns: one line of text each, or a list in JSON. If f returns an error, that is
-// written, and the exit code is 1.
+// answer calls f for each argument or, if there are none, for each line of standard input.
+// It writes the results as text, or as one JSON list. If f returns an error, answer writes
+// the error, goes on with the next argument, and returns an exitError with code 1.
 func answer(cmd *cobra.Command, args []string, output string, f func(arg string) (any, error)) error {
 	if output != string(formatText) && output != string(formatJSON) {
 		return fmt.Errorf("the output %q is unknown; want text or json", output)
@@ -102,7 +102,7 @@ func answer(cmd *cobra.Command, args []string, output string, f func(arg string)
 	return nil
 }
 
-// text returns a result for people: lists have a line for each element.
+// text returns a result as text. A list has one line for each element.
 func text(v any) string {
 	switch v := v.(type) {
 	case string:
@@ -115,7 +115,7 @@ func text(v any) string {
 	return fmt.Sprint(v)
 }
 
-// inputs returns the arguments or, without any, the lines of r that are not empty.
+// inputs returns the arguments or, if there are none, the lines of r that are not empty.
 func inputs(r io.Reader, args []string) ([]string, error) {
 	if len(args) > 0 {
 		return args, nil

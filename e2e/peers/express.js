@@ -1,4 +1,4 @@
-// Runs Express with a piece of code before an API that answers with JSON.
+// Runs Express: first the code of a file, then an API that answers every request with {}.
 //
 //	node express.js <host:port to listen on> <file with the code, which uses app>
 import {readFileSync} from 'node:fs';

@@ -6,14 +6,14 @@ import (
 	"github.com/ampcors/ampcors/internal/pageurl"
 )
 
-// A calculation is what AMP Caches make of a publisher's URL.
+// A calculation has the prefixes, origins and cache URLs of a publisher's URL.
 type calculation struct {
 	URL       string
 	Err       error
 	Publisher string // the publisher's URL, if URL is that of a cache
 	Prefix    string
 	Hash      string
-	Origins   []string // at which the page runs
+	Origins   []string // the publisher's own, and the readable one on each cache
 	Caches    []cacheCalculation
 }
 
@@ -24,7 +24,7 @@ type cacheCalculation struct {
 
 type typedURL struct{ Type, URL string }
 
-// contentTypes are those of the URLs that are shown.
+// contentTypes are the content types for which the page shows cache URLs.
 var contentTypes = []struct {
 	name string
 	t    cacheurl.ContentType
@@ -36,8 +36,8 @@ var contentTypes = []struct {
 	{name: "font or file", t: cacheurl.Resource},
 }
 
-// calculate returns the prefix, the origins and the cache URLs for a URL, of a publisher or of a
-// cache.
+// calculate returns the prefixes, the origins and the cache URLs of a URL, which may be the
+// URL of a publisher or of a cache.
 func calculate(value string) (c calculation) {
 	c.URL = value
 	if u, err := cacheurl.Parse(value); err == nil {
@@ -48,7 +48,7 @@ func calculate(value string) (c calculation) {
 		c.Err = problem
 		return c
 	}
-	// The errors of these would be those of the domain, which Parse has checked.
+	// These fail only if the domain is invalid, and Parse has checked it.
 	c.Prefix, _ = ampcors.DomainPrefix(u.Host)
 	c.Hash, _ = ampcors.FallbackPrefix(u.Host)
 	c.Origins, _ = ampcors.CacheOrigins(u.Host)

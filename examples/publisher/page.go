@@ -17,7 +17,8 @@ var pageHTML string
 
 var pageTemplate = template.Must(template.New("page").Parse(pageHTML))
 
-// A page shows how an Origin is decided, by the code that decides requests.
+// A page shows why an Origin is allowed or denied, with the code that decides about
+// requests.
 type page struct{ mw *ampcors.Middleware }
 
 type pageData struct {
@@ -50,7 +51,7 @@ func samples() []sample {
 	}
 }
 
-// completed adds https:// to a domain without a scheme, which a path may follow.
+// completed adds https:// if value is a domain, with or without a path.
 func completed(value string) string {
 	value = strings.TrimSpace(value)
 	host, _, _ := strings.Cut(value, "/")

@@ -18,17 +18,17 @@ import (
 )
 
 const (
-	maxBody      = 1 << 20  // bytes that are read of an answer
+	maxBody      = 1 << 20  // bytes of an answer
 	maxDocument  = 5 << 20  // bytes of a document; AMP Caches take less
 	maxHeader    = 64 << 10 // bytes of an answer's header
-	maxRedirects = 5        // browsers follow 20, which no API needs
+	maxRedirects = 5        // browsers follow 20, more than APIs need
 	userAgent    = "ampcors-probe (+https://github.com/ampcors/ampcors)"
 )
 
 // Errors that end a request, or the probe.
 var (
-	ErrTooManyRequests = errors.New("the probe has used up its number of requests")
-	ErrHost            = errors.New("the host is not one of those that the probe may call")
+	ErrTooManyRequests = errors.New("the probe has reached its maximum number of requests")
+	ErrHost            = errors.New("the probe is not allowed to call this host")
 )
 
 // A client sends the requests of a probe, within its limits.
@@ -40,7 +40,7 @@ type client struct {
 	cookie  string      // of requests with credentials
 	allowed map[string]bool
 	trusted map[string]bool // origins to which header and cookie are sent
-	left    int             // requests
+	left    int             // requests that may still be sent
 }
 
 func newClient(cfg Config) *client {
@@ -83,7 +83,7 @@ func newClient(cfg Config) *client {
 	}
 }
 
-// A request is what a page makes the browser send.
+// A request is a request that a page makes the browser send.
 type request struct {
 	method      string
 	url         string
@@ -206,8 +206,8 @@ func originOf(u *url.URL) string {
 type fetch struct {
 	request  request   // the first
 	response *response // the last; nil if there was none
-	err      error     // why there is no response, or no further one: the network, or a limit
-	blocked  error     // why the browser blocks it
+	err      error     // a network error, or a limit that was reached; nil if none
+	blocked  error     // why the browser blocks the response; nil if it does not
 	hop      int       // redirects before the response
 }
 
@@ -235,7 +235,7 @@ func (c *client) fetch(ctx context.Context, req request) *fetch {
 		next, err := target.Parse(location)
 		switch {
 		case err != nil || next.Scheme != "https" && next.Scheme != "http":
-			f.blocked = fmt.Errorf("the redirect to %.200q is not one to a web server", location)
+			f.blocked = fmt.Errorf("the redirect to %.200q does not lead to a web server", location)
 			return f
 		case f.hop == maxRedirects:
 			f.blocked = fmt.Errorf("there are more than %d redirects", maxRedirects)

@@ -30,13 +30,13 @@ type Endpoint struct {
 	Tested bool `json:"tested"`
 }
 
-// An Answer is what the component wants.
+// An Answer says which answers a component accepts.
 type Answer string
 
 const (
 	AnswerAny    Answer = "any"    // a status of 2xx
-	AnswerJSON   Answer = "json"   // JSON, of any Content-Type
-	AnswerForm   Answer = "form"   // JSON, and AMP-Redirect-To if it is there
+	AnswerJSON   Answer = "json"   // JSON, with any Content-Type
+	AnswerForm   Answer = "form"   // JSON; reads AMP-Redirect-To
 	AnswerScript Answer = "script" // JavaScript
 )
 
@@ -53,7 +53,8 @@ func (e *Endpoint) NeedsPreflight() bool {
 	return !isSafelistedMethod(e.Method) || len(e.preflightHeaders()) > 0
 }
 
-// An Unknown is something in a document whose URL is known only in the browser.
+// An Unknown is a part of a document with a URL that only the browser knows, or that is
+// invalid.
 type Unknown struct {
 	Component string `json:"component"`
 	What      string `json:"what"`
@@ -63,11 +64,11 @@ const (
 	typeURLEncoded = "application/x-www-form-urlencoded"
 	typeJSON       = "application/json"
 	typeText       = "text/plain;charset=utf-8"
-	// multipartBoundary is what bodies of type multipart/form-data are divided by.
+	// multipartBoundary separates the parts of multipart/form-data bodies.
 	multipartBoundary = "----ampcors-probe"
 )
 
-// maxEndpoints bounds what a document can make a probe do.
+// maxEndpoints limits how many requests a document can cause.
 const maxEndpoints = 200
 
 // A finder collects the endpoints of a document.
@@ -78,12 +79,13 @@ type finder struct {
 	seen      map[Endpoint]bool
 }
 
-// FindEndpoints returns the endpoints in an AMP document that was fetched from base: those that
-// need CORS if the document is on an AMP Cache. Relative URLs are resolved, and variables are
-// replaced by sample values. What only the browser knows is in unknown.
+// FindEndpoints returns the endpoints in an AMP document that was fetched from base. They
+// are the URLs that need CORS if the document is on an AMP Cache. Relative URLs are
+// resolved, and variables are replaced by a sample value. URLs that are invalid or that
+// only the browser knows are in unknown.
 //
-// Source: the components in github.com/ampproject/amphtml, as of March 2021 and later for
-// amp-render.
+// Source: the components in github.com/ampproject/amphtml as of March 2021, and a later
+// version of amp-render.
 func FindEndpoints(document io.Reader, base *url.URL) (endpoints []Endpoint, unknown []Unknown, err error) {
 	root, err := html.Parse(document)
 	if err != nil {
@@ -188,7 +190,7 @@ func (f *finder) form(n *html.Node) {
 	}
 }
 
-// script reads the JSON by which a component is configured.
+// script reads the JSON configuration of a component.
 func (f *finder) script(n *html.Node) {
 	if attr(n, "type") != typeJSON {
 		return
@@ -201,7 +203,7 @@ func (f *finder) script(n *html.Node) {
 	switch {
 	case attr(n, "id") == "amp-access", attr(n, "id") == "amp-subscriptions", parent == "amp-consent":
 		if err := json.Unmarshal([]byte(text(n)), &config); err != nil {
-			f.addUnknown(cmp.Or(attr(n, "id"), parent), "its configuration, which is not JSON: "+err.Error())
+			f.addUnknown(cmp.Or(attr(n, "id"), parent), "the configuration, which is not JSON: "+err.Error())
 			return
 		}
 	default:
@@ -240,7 +242,7 @@ func (f *finder) access(config any) {
 	}
 }
 
-// consent reads the configuration of amp-consent, in which older documents have an object for
+// consent reads the configuration of amp-consent. In older documents, it has an object for
 // each consent.
 func (f *finder) consent(config any) {
 	object, _ := config.(map[string]any)
@@ -278,8 +280,8 @@ func (f *finder) ad(n *html.Node) {
 	}
 }
 
-// add adds an endpoint, unless it is there already. "" is no URL, and neither are those that
-// name a state or a function of the document.
+// add adds an endpoint, unless it was added before. It ignores empty values, data URLs, and
+// references to a state or a function of the document.
 func (f *finder) add(component, value string, e Endpoint) {
 	value = strings.TrimSpace(value)
 	if value == "" || strings.HasPrefix(value, "amp-state:") || strings.HasPrefix(value, "amp-script:") || strings.HasPrefix(value, "data:") {
@@ -292,7 +294,7 @@ func (f *finder) add(component, value string, e Endpoint) {
 	u, err := f.base.Parse(expand(value))
 	switch {
 	case err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "":
-		f.addUnknown(component, "the URL "+short(value)+", which is not one of a web server")
+		f.addUnknown(component, "the URL "+short(value)+", which is not the URL of a web server")
 		return
 	case u.User != nil:
 		f.addUnknown(component, "the URL "+short(u.Redacted())+", which has user information")
@@ -321,11 +323,12 @@ func (f *finder) addUnknown(component, what string) {
 	}
 }
 
-// variable finds variables of AMP's URL replacement: a name in upper case, of which some have
-// arguments, and may follow a "$".
+// variable matches variables of AMP's URL replacement: a name of variables, or any name
+// after a "$", with or without arguments.
 var variable = regexp.MustCompile(`\$?\{?\b(?:` + strings.Join(variables, "|") + `)\b(\([^)]*\))?\}?`)
 
-// variables are those that occur in endpoints, from spec/amp-var-substitutions.md.
+// variables are names from spec/amp-var-substitutions.md that occur in the URLs of
+// endpoints.
 var variables = []string{
 	"ACCESS_READER_ID", "AMPDOC_HOST", "AMPDOC_HOSTNAME", "AMPDOC_URL", "AMP_VERSION", "AUTHDATA", "BROWSER_LANGUAGE", "CANONICAL_HOST",
 	"CANONICAL_HOSTNAME", "CANONICAL_PATH", "CANONICAL_URL", "CLIENT_ID", "CONSENT_STATE", "COUNTER", "DOCUMENT_CHARSET", "DOCUMENT_REFERRER",
@@ -334,7 +337,7 @@ var variables = []string{
 	"USER_AGENT", "VARIANT", "VIEWER", "VIEWPORT_HEIGHT", "VIEWPORT_WIDTH",
 }
 
-// expand replaces variables by a sample value.
+// expand replaces each variable by the sample value 0.
 func expand(value string) string { return variable.ReplaceAllString(value, "0") }
 
 func withQuery(u, query string) string {
@@ -377,5 +380,5 @@ func str(object map[string]any, key string) string {
 	return s
 }
 
-// short shortens a text that came from outside.
+// short quotes a text from the document, and truncates it to 100 characters.
 func short(s string) string { return fmt.Sprintf("%.100q", s) }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestFindEndpoints has an element for each component.
+// TestFindEndpoints tests the elements of each component.
 func TestFindEndpoints(t *testing.T) {
 	base, err := url.Parse("https://www.example.com/articles/1?a=b")
 	if err != nil {
@@ -17,7 +17,7 @@ func TestFindEndpoints(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		document string
-		want     []string // method, URL, and what is not the default
+		want     []string // method, URL, answer, and the fields that are set
 		unknown  string   // in the only Unknown; "" for none
 	}{
 		{name: "amp-list", document: `<amp-list src="/list?id=CLIENT_ID(x)&r=RANDOM"></amp-list>`, want: []string{"GET https://www.example.com/list?id=0&r=0 json"}},
@@ -43,7 +43,7 @@ func TestFindEndpoints(t *testing.T) {
 			want: []string{"POST https://www.example.com/check json credentials text/plain;charset=utf-8", "POST https://www.example.com/update any credentials text/plain;charset=utf-8 no-source-origin"}},
 		{name: "amp-consent, older", document: `<amp-consent><script type="application/json">{"consents": {"a": {"checkConsentHref": "/check"}}}</script></amp-consent>`,
 			want: []string{"POST https://www.example.com/check json credentials text/plain;charset=utf-8"}},
-		{name: "JSON that is none", document: `<amp-consent><script type="application/json">{</script></amp-consent>`, unknown: "not JSON"},
+		{name: "invalid JSON", document: `<amp-consent><script type="application/json">{</script></amp-consent>`, unknown: "not JSON"},
 		{name: "amp-user-notification", document: `<amp-user-notification data-show-if-href="/show" data-dismiss-href="/dismiss"></amp-user-notification>`,
 			want: []string{"GET https://www.example.com/show json credentials", "POST https://www.example.com/dismiss any credentials application/json"}},
 		{name: "amp-story-interactive", document: `<amp-story-interactive-poll id="poll 1" endpoint="https://api.example.com/polls/"></amp-story-interactive-poll>`,
@@ -59,13 +59,13 @@ func TestFindEndpoints(t *testing.T) {
 		{name: "a track", document: `<amp-video><track src="/captions.vtt"></amp-video>`, want: []string{"GET https://www.example.com/captions.vtt any"}},
 		{name: "a font", document: `<style amp-custom>p { color: red } @font-face { font-family: a; src: url("/a.woff2") format("woff2") } q { background: url(/b.png) }</style>`,
 			want: []string{"GET https://www.example.com/a.woff2 any no-source-origin"}},
-		{name: "the same twice", document: `<amp-list src="/list"></amp-list><amp-list src="/list#2"></amp-list>`, want: []string{"GET https://www.example.com/list json"}},
+		{name: "the same URL twice", document: `<amp-list src="/list"></amp-list><amp-list src="/list#2"></amp-list>`, want: []string{"GET https://www.example.com/list json"}},
 		{name: "a template", document: `<amp-list src="/cart/{{id}}"></amp-list>`, unknown: "which a template makes"},
 		{name: "user information", document: `<amp-list src="https://u:p4ssword@a.example/"></amp-list>`, unknown: "https://u:xxxxx@a.example/"},
 		{name: "a source origin of its own", document: `<amp-list src="/list?__amp_source_origin=x"></amp-list>`, unknown: "the runtime throws an error"},
 		{name: "parameters that only look like variables", document: `<amp-list src="/odata?$top=5&$format=json"></amp-list>`, want: []string{"GET https://www.example.com/odata?$top=5&$format=json json"}},
 		{name: "a prefix against inclusion", document: `<amp-list src="/list" xssi-prefix=")]}'"></amp-list>`, want: []string{"GET https://www.example.com/list any"}},
-		{name: "no URL of a web server", document: `<amp-list src="ftp://a.example/"></amp-list>`, unknown: `"ftp://a.example/"`},
+		{name: "not the URL of a web server", document: `<amp-list src="ftp://a.example/"></amp-list>`, unknown: `"ftp://a.example/"`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			endpoints, unknown, err := FindEndpoints(strings.NewReader("<!doctype html><html amp><body>"+test.document), base)

@@ -15,7 +15,7 @@ import (
 	"github.com/ampcors/ampcors"
 )
 
-// A form is how an origin names a publisher.
+// A form says how an origin names a publisher.
 type form string
 
 const (
@@ -74,13 +74,13 @@ func Origins(publisher string, caches ...ampcors.Cache) ([]string, error) {
 	return origins, nil
 }
 
-// An attempt is what became of a page's request.
+// An attempt is the result of a page's request.
 type attempt struct {
 	page
 	request  request   // that shows the problem: the preflight, or the actual request
 	response *response // the last answer; nil if there was none
 	id       string    // of the finding, if a browser blocks the request
-	why      error     // that it blocks it
+	why      error     // why a browser blocks the request
 	err      error     // why the request could not be made
 	isActual bool      // the answer is that to the actual request
 }
@@ -107,7 +107,8 @@ func (p *prober) endpoint(ctx context.Context, e *Endpoint, publisher string) {
 	own := "https://" + publisher
 	var without *fetch // without Origin
 	if e.Method == http.MethodGet {
-		// What a cache in between keeps of this must not be given to pages.
+		// A cache between the probe and the backend may store this answer, which is for a
+		// request without Origin. If pages then get it, findCached reports it.
 		without = p.client.fetch(ctx, p.actual(e, "", own, false))
 	}
 	var attempts []*attempt
@@ -116,7 +117,7 @@ func (p *prober) endpoint(ctx context.Context, e *Endpoint, publisher string) {
 		if a.err != nil {
 			failed("the request from %s: %v", pg.origin, a.err)
 			if len(attempts) == 0 || ctx.Err() != nil {
-				return // the others would fail like it
+				return // the others would fail in the same way
 			}
 			continue
 		}
@@ -149,8 +150,9 @@ func (p *prober) maySend(method string) bool {
 	return p.cfg.Unsafe
 }
 
-// actual returns the request that the runtime makes for an endpoint, of a page at origin whose
-// publisher's own origin is source.
+// actual returns the request that the AMP runtime makes to an endpoint for a page at
+// origin. source is the publisher's own origin. If bust is set, the URL has a new query
+// parameter, so that no cache has an answer to it.
 func (p *prober) actual(e *Endpoint, origin, source string, bust bool) request {
 	u := e.URL
 	if !e.NoSourceOrigin {
@@ -184,7 +186,7 @@ func preflight(actual request, headers []string) request {
 	return r
 }
 
-// try makes the requests of one page, and judges them.
+// try makes the requests of one page, and judges the answers.
 func (p *prober) try(ctx context.Context, e *Endpoint, pg page, source string, bust bool) *attempt {
 	a := &attempt{page: pg}
 	actual := p.actual(e, pg.origin, source, bust)
@@ -214,8 +216,8 @@ func (p *prober) try(ctx context.Context, e *Endpoint, pg page, source string, b
 	return a
 }
 
-// judgePreflight returns the id of the problem of a preflight's answer, and why a browser does
-// not send the actual request.
+// judgePreflight returns the id of the finding if the answer to a preflight keeps a browser
+// from sending the actual request, and why it does. If it does not, both are zero.
 func judgePreflight(e *Endpoint, origin string, resp *response) (id string, why error) {
 	if isRedirect(resp.Status) {
 		return "preflight-redirected", fmt.Errorf("the preflight is redirected to %.200q", resp.Header.Get("Location"))
@@ -230,7 +232,7 @@ func judgePreflight(e *Endpoint, origin string, resp *response) (id string, why 
 	return "preflight-incomplete", why
 }
 
-// judge returns the id of the problem for which a browser blocks an answer.
+// judge returns the id of the finding for an answer that a browser blocks.
 func (p *prober) judge(f *fetch, origin, source string) string {
 	resp := f.response
 	if isRedirect(resp.Status) || f.hop > 0 {
@@ -266,8 +268,9 @@ func (p *prober) judge(f *fetch, origin, source string) string {
 	return "acao-mismatch"
 }
 
-// findCached makes requests again whose answer may be that to another origin, kept by a cache in
-// between: with a query that no cache has seen. Attempts that work then replace the others.
+// findCached finds answers that a cache stored for another origin. It repeats each failed
+// request whose answer may be such an answer, with a new query parameter. If the second
+// attempt works, it reports the finding, and the second attempt replaces the first.
 func (p *prober) findCached(ctx context.Context, e *Endpoint, source string, attempts []*attempt) []*attempt {
 	var wrong []*attempt
 	for i, a := range attempts {
@@ -300,7 +303,7 @@ func (p *prober) findCached(ctx context.Context, e *Endpoint, source string, att
 	return attempts
 }
 
-// denials are the problems that a backend has with one origin and not with another.
+// denials are the ids of problems that can mean that the backend denies only some origins.
 var denials = []string{"acao-missing", "acao-mismatch", "acao-source-origin", "error-without-cors", "preflight-failed", "redirect-without-cors"}
 
 // findBroken reports why pages do not work: one finding for each cause.
@@ -338,7 +341,8 @@ func (p *prober) findBroken(e *Endpoint, attempts []*attempt) {
 			add("cache-refused", a)
 		}
 	}
-	// A publisher's own origin is denied for the same reason as its pages on caches.
+	// If only the own origin has a mismatch and there are other causes, the mismatch is not
+	// reported, because it has the same reason.
 	if own := causes["acao-mismatch"]; len(own) == 1 && own[0].form == formOwn && len(causes) > 1 {
 		delete(causes, "acao-mismatch")
 	}
@@ -349,7 +353,7 @@ func (p *prober) findBroken(e *Endpoint, attempts []*attempt) {
 	}
 }
 
-// findFlaws reports what is wrong with answers that pages can read.
+// findFlaws reports problems of answers that pages can read.
 func (p *prober) findFlaws(e *Endpoint, attempts []*attempt, without *fetch) {
 	var echoes, withoutVary, hidden, failed, notJSON, notScript []*attempt
 	for _, a := range attempts {
@@ -427,8 +431,8 @@ func variesByOrigin(h http.Header) bool {
 	return false
 }
 
-// setsFirstPartyCookie reports whether a response sets a cookie that browsers send only to pages
-// of its own site.
+// setsFirstPartyCookie reports whether a response sets a cookie that browsers send only
+// with requests from pages of the same site.
 func setsFirstPartyCookie(h http.Header) bool {
 	for _, line := range h["Set-Cookie"] {
 		if c, err := http.ParseSetCookie(line); err == nil && (c.SameSite != http.SameSiteNoneMode || !c.Secure) {
@@ -438,7 +442,7 @@ func setsFirstPartyCookie(h http.Header) bool {
 	return false
 }
 
-// add adds a finding on the first of these attempts.
+// add adds a finding with the first of the attempts as evidence.
 func (p *prober) add(e *Endpoint, id string, attempts []*attempt, remark string) {
 	a := attempts[0]
 	evidence := describe(a.request, a.response)
@@ -449,19 +453,19 @@ func (p *prober) add(e *Endpoint, id string, attempts []*attempt, remark string)
 		evidence += " But " + remark + "."
 	}
 	if n := len(attempts) - 1; n > 0 {
-		evidence += fmt.Sprintf(" So it is for %d other origins.", n)
+		evidence += fmt.Sprintf(" The same is true for %d other origins.", n)
 	}
 	p.addFinding(p.newFinding(id, e, a.origin, evidence, a.request))
 }
 
-// addFinding adds a finding, unless the endpoint has one with that id.
+// addFinding adds a finding, unless there is one with the same endpoint and id.
 func (p *prober) addFinding(f Finding) {
 	if !slices.ContainsFunc(p.report.Findings, func(g Finding) bool { return g.ID == f.ID && g.Endpoint == f.Endpoint }) {
 		p.report.Findings = append(p.report.Findings, f)
 	}
 }
 
-// describe says what was sent, and what came back.
+// describe returns a sentence about a request and its answer.
 func describe(r request, resp *response) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s from %s", r.method, cmp.Or(r.origin, "a program that sends no Origin"))
@@ -477,7 +481,7 @@ func describe(r request, resp *response) string {
 	return b.String() + "."
 }
 
-// printable returns s without control characters.
+// printable returns s with each control character replaced by U+FFFD.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

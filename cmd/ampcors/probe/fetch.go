@@ -11,9 +11,9 @@ import (
 // This file judges responses as a browser does. Section names are those of the Fetch standard,
 // https://fetch.spec.whatwg.org/.
 
-// CheckCORS reports why a browser does not let a page at origin read a response with these
-// headers, by the section "CORS check"; nil if it does. credentials says whether the request was
-// made with credentials mode "include".
+// CheckCORS returns why a browser does not let a page at origin read a response with these
+// headers, by the section "CORS check". It returns nil if the browser does. credentials is
+// true if the credentials mode of the request is "include".
 func CheckCORS(origin string, credentials bool, h http.Header) error {
 	allowed, ok := combined(h, "Access-Control-Allow-Origin")
 	switch {
@@ -38,9 +38,9 @@ func CheckCORS(origin string, credentials bool, h http.Header) error {
 	return nil
 }
 
-// CheckPreflight reports why a browser does not send the actual request after this answer to a
-// preflight, by the section "CORS-preflight fetch"; nil if it does. headers are the names of the
-// request's headers that are not safelisted.
+// CheckPreflight returns why a browser does not send the actual request after this answer
+// to a preflight, by the section "CORS-preflight fetch". It returns nil if the browser
+// does. headers are the names of the request's headers that are not safelisted.
 func CheckPreflight(origin string, credentials bool, method string, headers []string, status int, h http.Header) error {
 	if err := CheckCORS(origin, credentials, h); err != nil {
 		return err
@@ -51,7 +51,7 @@ func CheckPreflight(origin string, credentials bool, method string, headers []st
 	return checkGrants(credentials, method, headers, h)
 }
 
-// checkGrants reports what a preflight does not grant.
+// checkGrants returns an error if the answer to a preflight does not grant the request.
 func checkGrants(credentials bool, method string, headers []string, h http.Header) error {
 	methods, err := list(h, "Access-Control-Allow-Methods")
 	if err != nil {
@@ -75,7 +75,7 @@ func checkGrants(credentials bool, method string, headers []string, h http.Heade
 }
 
 // isExposed reports whether a script can read a header of a response that passed the CORS check,
-// by "CORS filtered response". Safelisted response headers are not meant here.
+// by "CORS filtered response". It is not for safelisted response headers.
 func isExposed(name string, credentials bool, h http.Header) bool {
 	names, err := list(h, "Access-Control-Expose-Headers")
 	return err == nil && slices.ContainsFunc(names, func(n string) bool {

@@ -10,14 +10,14 @@ import (
 	"github.com/ampcors/ampcors"
 )
 
-// evil is a site that nobody allows on purpose.
+// evil is a site that no backend allows on purpose.
 const evil = "ampcors-probe.example"
 
 // formerCache is the domain of an AMP Cache that is no longer in the registry.
 const formerCache = "amp.cloudflare.com"
 
-// findHostile tests whether pages that are not the publisher's can read answers with the
-// reader's cookies. No cache in between keeps what it asks for: each query is new. An error says
+// findHostile tests whether pages of other sites or publishers can read answers with the
+// reader's cookies. Each URL has a new query parameter, so that no cache answers. An error says
 // that a request could not be made.
 func (p *prober) findHostile(ctx context.Context, e *Endpoint, publisher string, attempts []*attempt) error {
 	own := "https://" + publisher
@@ -31,7 +31,7 @@ func (p *prober) findHostile(ctx context.Context, e *Endpoint, publisher string,
 	}
 	h.findSameOriginGranted(own, attempts)
 	if h.reports("any-origin-allowed", "https://"+evil, "https://"+evil) {
-		return h.err // and so is every other
+		return h.err // so every other origin is allowed, too
 	}
 	other, _ := ampcors.DomainPrefix(evil) // it is a constant
 	for _, c := range p.cfg.Caches {
@@ -40,7 +40,7 @@ func (p *prober) findHostile(ctx context.Context, e *Endpoint, publisher string,
 		}
 	}
 	if h.findClaims(own) {
-		return h.err // and so gets in every origin that makes the claim
+		return h.err // so every origin that makes the claim is allowed
 	}
 	h.reports("null-allowed", "null", own)
 	prefix, _, _ := strings.Cut(strings.TrimPrefix(pages[1].origin, "https://"), ".")
@@ -71,7 +71,7 @@ func (p *prober) findHostile(ctx context.Context, e *Endpoint, publisher string,
 	return h.err
 }
 
-// A hostile makes the requests of other sites' pages to one endpoint.
+// A hostile makes the requests of pages of other sites to one endpoint.
 type hostile struct {
 	p   *prober
 	ctx context.Context
@@ -88,8 +88,8 @@ func (h *hostile) failed(err error) {
 	}
 }
 
-// allows reports whether a page at origin can read the answer with the reader's cookies. Pages
-// of other sites that read without cookies read what any program can.
+// allows reports whether a page at origin can read the answer with the reader's cookies. An
+// answer without cookies is not secret, because any program can read it.
 func (h *hostile) allows(origin string, actual request, header http.Header) bool {
 	actual.header = actual.header.Clone()
 	for key, values := range header {
@@ -143,8 +143,8 @@ func (h *hostile) first(id, source string, origins ...string) {
 	}
 }
 
-// findClaims tests whether a page of another site gets in by claiming to be of the publisher, and
-// reports whether it does.
+// findClaims reports whether a page of another site is allowed if its __amp_source_origin
+// is that of the publisher. If so, it adds a finding.
 func (h *hostile) findClaims(own string) bool {
 	other, _ := ampcors.DomainPrefix(evil)
 	for _, origin := range []string{"https://" + evil, "https://" + other + "." + h.p.cfg.Caches[0].CacheDomain} {
@@ -156,7 +156,7 @@ func (h *hostile) findClaims(own string) bool {
 			return r
 		}
 		if h.allows(origin, claims("https://"+evil), nil) {
-			continue // even without the claim, which is another finding
+			continue // allowed even without the claim, which is another finding
 		}
 		for _, r := range []request{
 			claims(own), claims("https://" + evil + "/" + own), claims(own + "." + evil),
@@ -171,7 +171,7 @@ func (h *hostile) findClaims(own string) bool {
 	return false
 }
 
-// findSameOriginGranted tests whether the publisher's page on a cache is granted
+// findSameOriginGranted tests whether the publisher's page on a cache is allowed to send
 // AMP-Same-Origin.
 func (h *hostile) findSameOriginGranted(own string, attempts []*attempt) {
 	for _, a := range attempts {
@@ -201,7 +201,7 @@ func (h *hostile) findForged(own string, attempts []*attempt) {
 		works = works || a.works() && a.isActual && a.response.Status < 400
 	}
 	if !works {
-		return // what is answered with an error tells nothing
+		return // if the publisher's own request fails, a forged one proves nothing
 	}
 	e := *h.e
 	if !isSafelistedContentType(e.ContentType) {
@@ -219,8 +219,9 @@ func (h *hostile) findForged(own string, attempts []*attempt) {
 	}
 }
 
-// curl returns a command line that makes a request. Values of the user's own headers, which may
-// be secrets, are left to the shell's environment.
+// curl returns a command line that makes a request. Values of Config.Header and
+// Config.Cookie may be secrets, so the command line refers to environment variables for
+// them.
 func (p *prober) curl(r request) string {
 	var b strings.Builder
 	b.WriteString("curl -gsi") // -g: brackets in a URL are no patterns

@@ -15,7 +15,7 @@ import (
 	"github.com/ampcors/ampcors/cmd/ampcors/probe/probetest"
 )
 
-// TestEachMistakeIsFound: exactly the ids of the backend's mistake are found.
+// TestEachMistakeIsFound checks that the probe finds exactly the ids of each backend.
 func TestEachMistakeIsFound(t *testing.T) {
 	for _, c := range probetest.Cases() {
 		t.Run(c.Name, func(t *testing.T) {
@@ -42,7 +42,8 @@ func TestEachMistakeIsFound(t *testing.T) {
 	}
 }
 
-// TestEachIDHasABackend: an id that no backend shows is not tested.
+// TestEachIDHasABackend checks that at least one backend leads to each id. Otherwise the id
+// would not be tested.
 func TestEachIDHasABackend(t *testing.T) {
 	var shown []string
 	for _, c := range probetest.Cases() {
@@ -55,8 +56,8 @@ func TestEachIDHasABackend(t *testing.T) {
 	}
 }
 
-// TestWhatOtherProbesFind compares with probes that make fewer requests, by the README's table.
-// UPDATE_README=1 writes it.
+// TestWhatOtherProbesFind compares the table in the README with what this probe and probes
+// with fewer requests find. With UPDATE_README=1, it writes the table.
 func TestWhatOtherProbesFind(t *testing.T) {
 	table := "| backend | one GET for each cache | hostile origins by GET | `ampcors probe` |\n| --- | --- | --- | --- |\n"
 	mark := map[bool]string{true: "found", false: ""}
@@ -103,8 +104,8 @@ func get(t *testing.T, url, origin string) http.Header {
 	return resp.Header
 }
 
-// getForEachCache reports whether a backend has a problem by what the linter of AMP's toolbox
-// does: one GET for each cache, whose Access-Control-Allow-Origin must be the origin or *.
+// getForEachCache reports whether the test of AMP Toolbox's linter finds a problem. It
+// sends one GET for each cache. Access-Control-Allow-Origin must be the origin or *.
 func getForEachCache(t *testing.T, url string, c probetest.Case) bool {
 	origins, err := ampcors.CacheOrigins(c.Publisher)
 	if err != nil {
@@ -116,8 +117,8 @@ func getForEachCache(t *testing.T, url string, c probetest.Case) bool {
 	})
 }
 
-// hostileGets reports whether a backend has a problem by what scanners of CORS do: a GET from
-// each of some hostile origins, if the site's own origin is allowed.
+// hostileGets reports whether the test of CORS scanners finds a problem. If the site's own
+// origin is allowed, it sends a GET from each of several hostile origins.
 func hostileGets(t *testing.T, url string, c probetest.Case) bool {
 	own := "https://" + c.Publisher
 	if get(t, url, own).Get("Access-Control-Allow-Origin") == "" {

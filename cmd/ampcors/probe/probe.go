@@ -1,10 +1,10 @@
-// Package probe tests from outside whether a backend answers the requests of a publisher's AMP
-// pages, on every AMP Cache, and denies those of all other pages. It makes the requests that the
-// AMP runtime makes, and judges the answers as a browser does, by the Fetch standard. The backend
-// may be written in any language.
+// Package probe tests from outside whether a backend answers the requests of a publisher's
+// AMP pages on every AMP Cache, and denies the requests of all other pages. It makes the
+// requests that the AMP runtime makes, and judges the answers as a browser does, by the
+// Fetch standard. The backend may be written in any language.
 //
-// It sends GET, HEAD and OPTIONS, and other methods only with [Config.Unsafe]. It calls no host
-// but those that [Config.AllowHosts] names.
+// It sends GET, HEAD and OPTIONS, and other methods only with [Config.Unsafe]. It calls
+// only the hosts of [Config.AllowHosts].
 package probe
 
 import (
@@ -25,34 +25,36 @@ import (
 
 // Config says what is tested, and how.
 type Config struct {
-	// Document is the URL of an AMP document, whose endpoints are tested; "" for none. It may
-	// be on an AMP Cache: then the publisher's document is fetched.
+	// Document is the URL of an AMP document. The endpoints in it are tested. If empty,
+	// only Endpoints are tested. If it is a URL on an AMP Cache, the publisher's document
+	// is fetched.
 	Document string
-	// Endpoints are tested as well as those of the document.
+	// Endpoints are tested in addition to those of Document.
 	Endpoints []Endpoint
-	// Publishers are the domains whose pages must work. If empty, it is that of Document.
+	// Publishers are the domains whose pages must work. If empty, the host of Document is
+	// used.
 	Publishers []string
 	// Caches are the AMP Caches on which pages must work. If nil, ampcors.DefaultCaches() are
 	// used.
 	Caches []ampcors.Cache
 
-	// Header is sent with each request, and Cookie with those with credentials. Neither is in
-	// a report.
+	// Header is sent with each request. Cookie is sent with each request with credentials.
+	// No report has their values.
 	Header http.Header
 	Cookie string
 
-	// Unsafe lets the probe send methods other than GET, HEAD and OPTIONS, with which it may
-	// change data.
+	// Unsafe allows methods other than GET, HEAD and OPTIONS. They may change data.
 	Unsafe bool
-	// AllowHosts are the hosts, with a port if it is not the default, that may be called. If
-	// nil, they are those of Document and Endpoints, and those of the endpoints in the document.
+	// AllowHosts are the hosts that may be called, with the port if the URL has one. If
+	// nil, the hosts of Document, of Endpoints, and of the endpoints in the document are
+	// used.
 	AllowHosts []string
-	// Resolve has the address, host and port, to connect to for a host name.
+	// Resolve maps a host name to the address to connect to, an IP address with a port.
 	Resolve map[string]string
 	// Insecure accepts any certificate.
 	Insecure bool
 
-	Rate        float64       // requests a second; 0 for no limit
+	Rate        float64       // requests per second. If zero, there is no limit.
 	Timeout     time.Duration // of a request, its answer included. If zero, 10 seconds is used.
 	MaxTime     time.Duration // of the whole probe. If zero, 5 minutes is used.
 	MaxRequests int           // of the whole probe. If zero, 5000 is used.
@@ -65,10 +67,10 @@ type Config struct {
 type Report struct {
 	Target    string     `json:"target"` // the document, or the first endpoint
 	Endpoints []Endpoint `json:"endpoints"`
-	Unknown   []Unknown  `json:"unknown"`  // what in the document is known only in the browser
-	Untested  []Untested `json:"untested"` // endpoints that could not be tested, and why
-	Notes     []string   `json:"notes"`    // what is not CORS, but breaks pages all the same
-	Pages     []Page     `json:"pages"`    // what became of the requests of the publishers' pages
+	Unknown   []Unknown  `json:"unknown"`  // parts of the document with a URL that only the browser knows
+	Untested  []Untested `json:"untested"` // tests that could not be made, and why
+	Notes     []string   `json:"notes"`    // other problems, which break pages but are not CORS
+	Pages     []Page     `json:"pages"`    // the results of the requests of the publishers' pages
 	Findings  []Finding  `json:"findings"`
 	Snippets  []Snippet  `json:"snippets"` // for common servers, if a page does not work
 	Summary   Summary    `json:"summary"`
@@ -80,7 +82,7 @@ type Page struct {
 	Origin   string `json:"origin"`
 	Form     string `json:"form"` // of the origin: own origin, or readable, punycode or hash prefix
 	Works    bool   `json:"works"`
-	Why      string `json:"why,omitempty"` // a browser blocks the request
+	Why      string `json:"why,omitempty"` // why a browser blocks the request
 }
 
 // An Untested is a test that could not be made.
@@ -95,18 +97,19 @@ var ErrConfig = errors.New("probe: the configuration is wrong")
 
 func configError(err error) error { return fmt.Errorf("%w: %w", ErrConfig, err) }
 
-// A Summary counts.
+// A Summary has the counts of a report.
 type Summary struct {
 	Endpoints int `json:"endpoints"`
-	Untested  int `json:"untested"`
+	Untested  int `json:"untested"` // tests, not endpoints
 	Requests  int `json:"requests"`
 	High      int `json:"high"`
 	Medium    int `json:"medium"`
 	Low       int `json:"low"`
 }
 
-// Run tests the endpoints. An error says that there is nothing to test: the configuration is
-// wrong, or the document cannot be fetched. What goes wrong with an endpoint is in the report.
+// Run tests the endpoints. It returns an error if there is nothing to test, because the
+// configuration is invalid or the document cannot be fetched. Problems of endpoints are in
+// the report.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
 	cfg.Timeout = cmp.Or(cfg.Timeout, 10*time.Second)
 	cfg.MaxTime = cmp.Or(cfg.MaxTime, 5*time.Minute)
@@ -227,7 +230,7 @@ func (p *prober) fetchDocument(ctx context.Context, document *url.URL, hostsGive
 		if location := resp.Header.Get("Location"); isRedirect(resp.Status) && location != "" {
 			next, err := base.Parse(location)
 			if err != nil || hop == maxRedirects {
-				return fmt.Errorf("there is no end of redirects, or a wrong one: %.200q", location)
+				return fmt.Errorf("there are too many redirects, or one is invalid: %.200q", location)
 			}
 			if base.Scheme == "https" && next.Scheme != "https" {
 				return fmt.Errorf("the redirect to %.200q is not to https", location)
@@ -272,7 +275,7 @@ func webURL(value string) (*url.URL, error) {
 	return u, nil
 }
 
-// finish sorts the findings, and counts.
+// finish sorts the findings, and adds the summary and the snippets.
 func (p *prober) finish() {
 	r := p.report
 	p.removeSecrets()
@@ -306,7 +309,7 @@ func (p *prober) origins() (origins []string) {
 	for _, publisher := range p.publishers {
 		pages, err := pagesOf(publisher, p.cfg.Caches)
 		if err != nil {
-			continue // it is in Untested
+			continue // reported in Untested
 		}
 		for _, pg := range pages {
 			origins = append(origins, pg.origin)

@@ -26,8 +26,8 @@ var (
 	formGet  = Endpoint{Method: "GET", Credentials: true, Answer: AnswerForm}
 )
 
-// TestCurlLinesAreRight pastes a command line into a shell, with values that could break out of
-// its quotes.
+// TestCurlLinesAreRight checks the quoting of values that could break out of the quotes,
+// and that no secret is in the command line.
 func TestCurlLinesAreRight(t *testing.T) {
 	p := &prober{cfg: Config{Header: http.Header{"X-Api-Key": {"secret"}}, Cookie: "session=secret"}}
 	line := p.curl(request{method: "POST", url: "https://a.example/?q='$(id)'", origin: "https://b.example", body: "it's", credentials: true, header: http.Header{"Content-Type": {"text/plain"}}})
@@ -104,7 +104,8 @@ func TestCheckPreflight(t *testing.T) {
 	}
 }
 
-// TestRedirectsAreJudgedAsBrowsersDo: after a redirect across origins, Origin is null.
+// TestRedirectsAreJudgedAsBrowsersDo checks that Origin is null after a redirect across
+// origins.
 func TestRedirectsAreJudgedAsBrowsersDo(t *testing.T) {
 	var seen string
 	second := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -126,8 +127,9 @@ func TestRedirectsAreJudgedAsBrowsersDo(t *testing.T) {
 	}
 }
 
-// TestAHostileServer: each costs little, and is reported.
-func TestAHostileServer(t *testing.T) {
+// TestHostileServersCostLittle checks that a hostile server costs few requests and is
+// reported.
+func TestHostileServersCostLittle(t *testing.T) {
 	for name, handler := range map[string]http.HandlerFunc{
 		"an endless body": func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Access-Control-Allow-Origin", r.Header.Get("Origin"))
@@ -195,7 +197,8 @@ func TestAHostileServer(t *testing.T) {
 	})
 }
 
-// TestOnlyAllowedHostsAreCalled: neither a document nor a redirect leads elsewhere.
+// TestOnlyAllowedHostsAreCalled checks that neither a document nor a redirect makes the
+// probe call another host.
 func TestOnlyAllowedHostsAreCalled(t *testing.T) {
 	called := false
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { called = true }))
@@ -219,7 +222,7 @@ func TestOnlyAllowedHostsAreCalled(t *testing.T) {
 	}
 }
 
-// TestOnlySafeMethodsAreSent unless Unsafe is set.
+// TestOnlySafeMethodsAreSent checks that no POST is sent if Unsafe is not set.
 func TestOnlySafeMethodsAreSent(t *testing.T) {
 	var mu sync.Mutex
 	methods := make(map[string]bool)

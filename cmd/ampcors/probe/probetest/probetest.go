@@ -1,5 +1,5 @@
-// Package probetest has backends with the mistakes that publishers make, for tests of package
-// probe: one for each id of a finding, and some that are right.
+// Package probetest has backends with the mistakes that publishers make, for tests of
+// package probe. There is at least one for each finding id, and some are correct.
 package probetest
 
 import (
@@ -29,16 +29,16 @@ func originsOf(publisher string) []string {
 	return origins
 }
 
-// A backend answers as it should, except for what its fields change.
+// A backend answers correctly, except for what its fields change.
 type backend struct {
 	allows  func(r *http.Request, origin string) bool // by default, every origin of the publisher
 	header  func(h http.Header, origin string)        // sets the CORS headers of an allowed request
 	grants  string                                    // Access-Control-Allow-Headers
 	body    string
 	status  int
-	runs    bool // even for a request that is denied
+	runs    bool // the handler runs even if the request is denied
 	noVary  bool
-	changes func(w http.ResponseWriter, r *http.Request) bool // answers itself if it returns true
+	changes func(w http.ResponseWriter, r *http.Request) bool // runs first; true if it has answered
 }
 
 func (b backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -79,7 +79,7 @@ func (b backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	io.WriteString(w, b.body)
 }
 
-// fixed returns a function that sets one value for every origin.
+// fixed returns a function that sets the same value for every origin.
 func fixed(value string) func(http.Header, string) {
 	return func(h http.Header, _ string) {
 		h.Set("Access-Control-Allow-Origin", value)
@@ -87,7 +87,7 @@ func fixed(value string) func(http.Header, string) {
 	}
 }
 
-// everybody allows every request, so that what is set for it decides.
+// everybody allows every request, so that only the headers matter.
 func everybody(*http.Request, string) bool { return true }
 
 // and allows the publisher's origins, and those for which f returns true.
@@ -97,7 +97,7 @@ func and(f func(origin string) bool) func(*http.Request, string) bool {
 	}
 }
 
-// without allows the publisher's origins but those for which f returns true.
+// without allows the publisher's origins, except those for which f returns true.
 func without(publisher string, f func(origin string) bool) func(*http.Request, string) bool {
 	return func(_ *http.Request, origin string) bool {
 		return slices.Contains(originsOf(publisher), origin) && !f(origin)
@@ -123,8 +123,8 @@ type Case struct {
 	Backend   func() http.Handler
 	Endpoint  probe.Endpoint // without its URL
 	Publisher string
-	Unsafe    bool     // the probe has to send the endpoint's method
-	Want      []string // the ids that must be found, sorted
+	Unsafe    bool     // for probe.Config.Unsafe
+	Want      []string // the ids that must be found, and no others; sorted
 }
 
 // Cases returns the backends. Each call of Backend returns a new one.
@@ -290,7 +290,7 @@ func withAMPCORS() http.Handler {
 	return mw.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "{}") }))
 }
 
-// A sharedCache keeps answers by their URL alone.
+// A sharedCache stores answers by method and URL, and ignores Vary.
 type sharedCache struct {
 	mu   sync.Mutex
 	kept map[string]*httptest.ResponseRecorder

@@ -91,9 +91,9 @@ func TestSQLSourceOnEachDatabase(t *testing.T) {
 				}
 			}
 			// Names that are equal only in some collations must not be found.
-			for _, other := range []string{"WWW.EXAMPLE.COM", "www.example.com ", "www.éxample.com"} {
-				if found, err := source.HasPublisher(ctx, other); found {
-					t.Errorf("%q is found, %v", other, err)
+			for _, other := range []string{"WWW.EXAMPLE.COM", "www.example.com "} {
+				if found, err := source.HasPublisher(ctx, other); err != nil || found {
+					t.Errorf("%q: found %t, %v", other, found, err)
 				}
 			}
 			var domain string

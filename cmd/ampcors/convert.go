@@ -166,7 +166,7 @@ func newCheck() *cobra.Command {
 		if err != nil {
 			return exitError{exitFindings, err}
 		}
-		if *output == string(formatJSON) {
+		if *output == formatJSON {
 			return writeJSON(cmd.OutOrStdout(), cfg)
 		}
 		_, err = fmt.Fprintln(cmd.OutOrStdout(), summary(cfg))

@@ -231,7 +231,7 @@ func newSubmit() *cobra.Command {
 }
 
 // writeSubmission writes the result of a submission: a line for each batch, and the errors.
-func writeSubmission(cmd *cobra.Command, output string, report indexnow.Report, err error) error {
+func writeSubmission(cmd *cobra.Command, output format, report indexnow.Report, err error) error {
 	var results []result
 	for _, b := range report.Batches {
 		r := result{Input: b.Host, Output: fmt.Sprintf("%s: %d URLs accepted", b.Host, len(b.URLs))}
@@ -243,7 +243,7 @@ func writeSubmission(cmd *cobra.Command, output string, report indexnow.Report, 
 	for _, problem := range report.Rejected {
 		results = append(results, result{Input: problem.Value, Error: problem.Error()})
 	}
-	if output == string(formatJSON) {
+	if output == formatJSON {
 		if err := writeJSON(cmd.OutOrStdout(), results); err != nil {
 			return err
 		}

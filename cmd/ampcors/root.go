@@ -49,9 +49,24 @@ const (
 	formatJSON format = "json"
 )
 
+// Set makes format a pflag.Value, so that an unknown format is an error before anything is done.
+func (f *format) Set(value string) error {
+	if value != string(formatText) && value != string(formatJSON) {
+		return errors.New("want text or json")
+	}
+	*f = format(value)
+	return nil
+}
+
+func (f *format) String() string { return string(*f) }
+
+func (f *format) Type() string { return "format" }
+
 // addOutput adds the flag -o.
-func addOutput(cmd *cobra.Command) *string {
-	return cmd.Flags().StringP("output", "o", string(formatText), `how results are written: "text" or "json"`)
+func addOutput(cmd *cobra.Command) *format {
+	f := formatText
+	cmd.Flags().VarP(&f, "output", "o", "how results are written: text or json")
+	return &f
 }
 
 // A result is the answer to one argument.
@@ -64,10 +79,7 @@ type result struct {
 // answer calls f for each argument or, if there are none, for each line of standard input.
 // It writes the results as text, or as one JSON list. If f returns an error, answer writes
 // the error, goes on with the next argument, and returns an exitError with code 1.
-func answer(cmd *cobra.Command, args []string, output string, f func(arg string) (any, error)) error {
-	if output != string(formatText) && output != string(formatJSON) {
-		return fmt.Errorf("the output %q is unknown; want text or json", output)
-	}
+func answer(cmd *cobra.Command, args []string, output format, f func(arg string) (any, error)) error {
 	inputs, err := inputs(cmd.InOrStdin(), args)
 	if err != nil {
 		return err
@@ -82,7 +94,7 @@ func answer(cmd *cobra.Command, args []string, output string, f func(arg string)
 			r.Output = out
 		}
 		results = append(results, r)
-		if output == string(formatJSON) {
+		if output == formatJSON {
 			continue
 		}
 		if err != nil {
@@ -91,7 +103,7 @@ func answer(cmd *cobra.Command, args []string, output string, f func(arg string)
 			fmt.Fprintln(cmd.OutOrStdout(), text(out))
 		}
 	}
-	if output == string(formatJSON) {
+	if output == formatJSON {
 		if err := writeJSON(cmd.OutOrStdout(), results); err != nil {
 			return err
 		}

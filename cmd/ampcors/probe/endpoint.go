@@ -458,9 +458,9 @@ func (p *prober) add(e *Endpoint, id string, attempts []*attempt, remark string)
 	p.addFinding(p.newFinding(id, e, a.origin, evidence, a.request))
 }
 
-// addFinding adds a finding, unless there is one with the same endpoint and id.
+// addFinding adds a finding, unless there is one with the same id, endpoint and origin.
 func (p *prober) addFinding(f Finding) {
-	if !slices.ContainsFunc(p.report.Findings, func(g Finding) bool { return g.ID == f.ID && g.Endpoint == f.Endpoint }) {
+	if !slices.ContainsFunc(p.report.Findings, func(g Finding) bool { return g.ID == f.ID && g.Endpoint == f.Endpoint && g.Origin == f.Origin }) {
 		p.report.Findings = append(p.report.Findings, f)
 	}
 }

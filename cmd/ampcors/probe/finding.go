@@ -69,7 +69,7 @@ var kinds = []kind{
 	{"acao-source-origin", High, "Access-Control-Allow-Origin has the publisher's own origin, not that of the page", "A page on a cache does not run at the site's own origin, which __amp_source_origin has. " + echo},
 	{"acac-missing", High, "there is no Access-Control-Allow-Credentials", "The request has the reader's cookies. Send Access-Control-Allow-Credentials: true together with Access-Control-Allow-Origin: %[1]s."},
 	{"acac-invalid", High, "Access-Control-Allow-Credentials is not true", "Send exactly Access-Control-Allow-Credentials: true, in lower case."},
-	{"wildcard-with-credentials", High, "Access-Control-Allow-Origin is * for a request with credentials", "Browsers reject * for requests with cookies. " + echo},
+	{"wildcard-with-credentials", High, "Access-Control-Allow-Origin is * for a request with credentials", "Browsers reject * for requests with cookies. " + echo + " Send Access-Control-Allow-Credentials: true with it."},
 	{"vary-missing", Medium, "the answer depends on Origin, and has no Vary: Origin", "Send Vary: Origin with every answer, so that no cache gives one publisher's answer to another."},
 	{"cached-wrong-origin", High, "a cache in between gives the answer for one origin to another", "Send Vary: Origin with every answer, even if the request has no Origin. Configure the CDN to follow Vary, to put Origin into the cache key, or not to cache."},
 	{"expose-missing", Medium, "AMP-Redirect-To is not exposed", "Send Access-Control-Expose-Headers: AMP-Redirect-To."},

@@ -137,7 +137,7 @@ func TestProbeWritesEachFormat(t *testing.T) {
 			"try it    curl -gsi -H 'Origin: https://www.example.com'",
 			"not tested: " + server.URL + "/form: it takes POST",
 			"known only in the browser: amp-list: the value of [src]",
-			"2 endpoints, ", "1 findings: 1 high, 0 medium, 0 low\n",
+			"2 endpoints, ", "findings: 1 high, 0 medium, 0 low\n",
 		} {
 			if !strings.Contains(got, want) {
 				t.Errorf("the table does not have %q:\n%s", want, got)

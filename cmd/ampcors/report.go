@@ -53,7 +53,7 @@ func writeTable(w io.Writer, report *probe.Report, color bool) error {
 		fmt.Fprintf(&b, "note: %s\n", clean(note))
 	}
 	s := report.Summary
-	fmt.Fprintf(&b, "%d endpoints, %d requests; %d findings: %d high, %d medium, %d low\n", s.Endpoints, s.Requests, len(report.Findings), s.High, s.Medium, s.Low)
+	fmt.Fprintf(&b, "%d endpoints, %d requests; findings: %d high, %d medium, %d low\n", s.Endpoints, s.Requests, s.High, s.Medium, s.Low)
 	_, err := io.WriteString(w, strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\n' && r != '\x1b' || r == '\x1b' && !color {
 			return '�' // a server's escape sequence must not reach a terminal

@@ -17,7 +17,7 @@ const (
 	exitClean    = 0
 	exitFindings = 1 // what was tested has problems
 	exitUsage    = 2
-	exitUntested = 3 // nothing could be tested
+	exitUntested = 3 // something could not be tested, or nothing was
 )
 
 // An exitError ends the program with a code.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/rsa"
@@ -46,11 +45,15 @@ func newKey() *cobra.Command {
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), string(indexnow.NewKey()))
 			return err
 		case args[0] == "updatecache" && *public != "":
-			flusher, err := newFlusher(*public, false)
+			key, err := readKey(*public)
 			if err != nil {
 				return err
 			}
-			return servePublic(cmd.OutOrStdout(), flusher)
+			der, err := x509.MarshalPKIXPublicKey(key.Public())
+			if err != nil {
+				return err
+			}
+			return pem.Encode(cmd.OutOrStdout(), &pem.Block{Type: "PUBLIC KEY", Bytes: der})
 		case args[0] == "updatecache":
 			key, err := rsa.GenerateKey(rand.Reader, keyBits)
 			if err != nil {
@@ -67,34 +70,21 @@ func newKey() *cobra.Command {
 	return cmd
 }
 
-// servePublic writes the key file that the Client's handler serves.
-func servePublic(w io.Writer, c *updatecache.Client) error {
-	var body bytes.Buffer
-	r, err := http.NewRequest(http.MethodGet, "http://localhost"+updatecache.KeyPath, nil)
-	if err != nil {
-		return err
-	}
-	c.KeyHandler().ServeHTTP(&bodyWriter{Writer: &body}, r)
-	_, err = body.WriteTo(w)
-	return err
-}
-
-// A bodyWriter is a ResponseWriter that keeps only the body.
-type bodyWriter struct {
-	io.Writer
-	header http.Header
-}
-
-func (w *bodyWriter) Header() http.Header {
-	if w.header == nil {
-		w.header = make(http.Header)
-	}
-	return w.header
-}
-func (w *bodyWriter) WriteHeader(int) {}
-
 // newFlusher returns an update-cache client with the RSA key from a file.
 func newFlusher(file string, allCaches bool) (*updatecache.Client, error) {
+	key, err := readKey(file)
+	if err != nil {
+		return nil, err
+	}
+	cfg := updatecache.Config{Signer: key, Attempts: 3, Logger: silent, HTTPClient: httpClient}
+	if allCaches {
+		cfg.Caches = ampcors.DefaultCaches()
+	}
+	return updatecache.New(cfg)
+}
+
+// readKey reads the RSA key of update-cache from a file.
+func readKey(file string) (*rsa.PrivateKey, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
@@ -103,11 +93,7 @@ func newFlusher(file string, allCaches bool) (*updatecache.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	cfg := updatecache.Config{Signer: key, Attempts: 3, Logger: silent, HTTPClient: httpClient}
-	if allCaches {
-		cfg.Caches = ampcors.DefaultCaches()
-	}
-	return updatecache.New(cfg)
+	return key, nil
 }
 
 // newSubmitter returns an IndexNow client. It reads the key from the environment, because a
@@ -249,11 +235,7 @@ func writeSubmission(cmd *cobra.Command, output format, report indexnow.Report, 
 		}
 	} else {
 		for _, r := range results {
-			if r.Error != "" {
-				fmt.Fprintln(cmd.ErrOrStderr(), "ampcors:", r.Error)
-			} else {
-				fmt.Fprintln(cmd.OutOrStdout(), text(r.Output))
-			}
+			printResult(cmd, r)
 		}
 	}
 	if err != nil {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"net"
@@ -36,7 +35,8 @@ func newProbe() *cobra.Command {
 
 It finds the endpoints in an AMP document, or takes them from --endpoint, and calls them as the
 AMP runtime does from each origin at which the publisher's pages run, and as pages of other
-sites could. It judges the answers as a browser does, and says what is wrong and how to fix it. The backend may be written in any language.
+sites could. It judges the answers as a browser does, and says what is wrong and how to fix it.
+The backend may be written in any language.
 
 It sends GET, HEAD and OPTIONS, and other methods only with --unsafe. It calls only the hosts of
 the document and of its endpoints, or those of --allow-host.
@@ -169,13 +169,8 @@ func (f *probeFlags) readList(cmd *cobra.Command) (urls []string, err error) {
 		defer file.Close()
 		in = file
 	}
-	lines := bufio.NewScanner(in)
-	for lines.Scan() {
-		if line := strings.TrimSpace(lines.Text()); line != "" && !strings.HasPrefix(line, "#") {
-			urls = append(urls, line)
-		}
-	}
-	return urls, lines.Err()
+	urls, err = lines(in)
+	return slices.DeleteFunc(urls, func(line string) bool { return strings.HasPrefix(line, "#") }), err
 }
 
 // useColor reports whether the output is for a terminal with colors, https://no-color.org.

@@ -94,13 +94,8 @@ func answer(cmd *cobra.Command, args []string, output format, f func(arg string)
 			r.Output = out
 		}
 		results = append(results, r)
-		if output == formatJSON {
-			continue
-		}
-		if err != nil {
-			fmt.Fprintln(cmd.ErrOrStderr(), "ampcors:", err)
-		} else {
-			fmt.Fprintln(cmd.OutOrStdout(), text(out))
+		if output == formatText {
+			printResult(cmd, r)
 		}
 	}
 	if output == formatJSON {
@@ -114,7 +109,16 @@ func answer(cmd *cobra.Command, args []string, output format, f func(arg string)
 	return nil
 }
 
-// text returns a result as text. A list has one line for each element.
+// printResult writes a result as text.
+func printResult(cmd *cobra.Command, r result) {
+	if r.Error != "" {
+		fmt.Fprintln(cmd.ErrOrStderr(), "ampcors:", r.Error)
+	} else {
+		fmt.Fprintln(cmd.OutOrStdout(), text(r.Output))
+	}
+}
+
+// text returns an output as text. A list has one line for each element.
 func text(v any) string {
 	switch v := v.(type) {
 	case string:
@@ -132,19 +136,25 @@ func inputs(r io.Reader, args []string) ([]string, error) {
 	if len(args) > 0 {
 		return args, nil
 	}
-	lines := bufio.NewScanner(r)
-	for lines.Scan() {
-		if line := strings.TrimSpace(lines.Text()); line != "" {
-			args = append(args, line)
-		}
-	}
-	if err := lines.Err(); err != nil {
+	args, err := lines(r)
+	if err != nil {
 		return nil, fmt.Errorf("standard input: %w", err)
 	}
 	if len(args) == 0 {
 		return nil, errors.New("there is no argument, and nothing on standard input")
 	}
 	return args, nil
+}
+
+// lines returns the lines of r that are not empty, without the space around them.
+func lines(r io.Reader) (found []string, err error) {
+	scanner := bufio.NewScanner(r)
+	for scanner.Scan() {
+		if line := strings.TrimSpace(scanner.Text()); line != "" {
+			found = append(found, line)
+		}
+	}
+	return found, scanner.Err()
 }
 
 func writeJSON(w io.Writer, v any) error {

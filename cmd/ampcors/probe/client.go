@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -91,6 +92,7 @@ type request struct {
 	header      http.Header
 	body        string
 	credentials bool
+	limit       int64 // bytes of the answer; if zero, maxBody
 }
 
 // A response is an answer that was read.
@@ -101,7 +103,7 @@ type response struct {
 }
 
 // send sends a request and reads the answer, but follows no redirect.
-func (c *client) send(ctx context.Context, req request, limit int64) (*response, error) {
+func (c *client) send(ctx context.Context, req request) (*response, error) {
 	u, err := url.Parse(req.url)
 	if err != nil {
 		return nil, err
@@ -158,6 +160,7 @@ func (c *client) send(ctx context.Context, req request, limit int64) (*response,
 		return nil, err
 	}
 	defer resp.Body.Close()
+	limit := cmp.Or(req.limit, maxBody)
 	data, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
 	if err != nil {
 		return nil, fmt.Errorf("the answer is truncated: %w", err)
@@ -205,6 +208,7 @@ func originOf(u *url.URL) string {
 // A fetch is a request with its redirects, as a browser follows them for a page.
 type fetch struct {
 	request  request   // the first
+	url      string    // of the last request, after redirects
 	response *response // the last; nil if there was none
 	err      error     // a network error, or a limit that was reached; nil if none
 	blocked  error     // why the browser blocks the response; nil if it does not
@@ -216,7 +220,8 @@ type fetch struct {
 func (c *client) fetch(ctx context.Context, req request) *fetch {
 	f := &fetch{request: req}
 	for ; ; f.hop++ {
-		resp, err := c.send(ctx, req, maxBody)
+		f.url = req.url
+		resp, err := c.send(ctx, req)
 		if err != nil {
 			f.err = err
 			return f
@@ -270,7 +275,7 @@ func (c *client) preflightOf(ctx context.Context, req request, target *url.URL) 
 	if req.origin == "" || originOf(target) == req.origin || isSafelistedMethod(req.method) && len(headers) == 0 {
 		return nil, nil
 	}
-	resp, err := c.send(ctx, preflight(req, headers), maxBody)
+	resp, err := c.send(ctx, preflight(req, headers))
 	if err != nil {
 		return nil, err
 	}

@@ -42,10 +42,7 @@ const (
 
 // preflightHeaders returns the names of the request's headers that need a preflight.
 func (e *Endpoint) preflightHeaders() []string {
-	if e.ContentType != "" && !isSafelistedContentType(e.ContentType) {
-		return []string{"content-type"}
-	}
-	return nil
+	return unsafeHeaders(http.Header{"Content-Type": {e.ContentType}})
 }
 
 // NeedsPreflight reports whether browsers send a preflight before the request.
@@ -341,6 +338,7 @@ var variables = []string{
 func expand(value string) string { return variable.ReplaceAllString(value, "0") }
 
 func withQuery(u, query string) string {
+	u, _, _ = strings.Cut(u, "#") // browsers send no fragment
 	if strings.Contains(u, "?") {
 		return u + "&" + query
 	}

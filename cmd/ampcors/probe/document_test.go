@@ -60,6 +60,7 @@ func TestFindEndpoints(t *testing.T) {
 		{name: "a font", document: `<style amp-custom>p { color: red } @font-face { font-family: a; src: url("/a.woff2") format("woff2") } q { background: url(/b.png) }</style>`,
 			want: []string{"GET https://www.example.com/a.woff2 any no-source-origin"}},
 		{name: "the same URL twice", document: `<amp-list src="/list"></amp-list><amp-list src="/list#2"></amp-list>`, want: []string{"GET https://www.example.com/list json"}},
+		{name: "a fragment", document: `<amp-autocomplete src="/names#all" query="q"></amp-autocomplete>`, want: []string{"GET https://www.example.com/names?q=a json"}},
 		{name: "a template", document: `<amp-list src="/cart/{{id}}"></amp-list>`, unknown: "which a template makes"},
 		{name: "user information", document: `<amp-list src="https://u:p4ssword@a.example/"></amp-list>`, unknown: "https://u:xxxxx@a.example/"},
 		{name: "a source origin of its own", document: `<amp-list src="/list?__amp_source_origin=x"></amp-list>`, unknown: "the runtime throws an error"},

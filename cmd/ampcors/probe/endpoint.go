@@ -197,7 +197,7 @@ func (p *prober) try(ctx context.Context, e *Endpoint, pg page, source string, b
 	}
 	if e.NeedsPreflight() && originOf(target) != pg.origin {
 		a.request = preflight(actual, e.preflightHeaders())
-		if a.response, a.err = p.client.send(ctx, a.request, maxBody); a.err != nil {
+		if a.response, a.err = p.client.send(ctx, a.request); a.err != nil {
 			return a
 		}
 		if a.id, a.why = judgePreflight(e, pg.origin, a.response); a.id != "" {

@@ -2,7 +2,6 @@ package probe
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -99,7 +98,7 @@ func (h *hostile) allows(origin string, actual request, header http.Header) bool
 	names := unsafeHeaders(actual.header)
 	if !isSafelistedMethod(h.e.Method) || len(names) > 0 {
 		h.request = preflight(actual, names)
-		resp, err := h.p.client.send(h.ctx, h.request, maxBody)
+		resp, err := h.p.client.send(h.ctx, h.request)
 		if h.response = resp; err != nil {
 			h.failed(err)
 			return false
@@ -181,7 +180,7 @@ func (h *hostile) findSameOriginGranted(own string, attempts []*attempt) {
 		actual := h.p.actual(h.e, a.origin, own, true)
 		names := append(unsafeHeaders(actual.header), "amp-same-origin")
 		h.request = preflight(actual, names)
-		resp, err := h.p.client.send(h.ctx, h.request, maxBody)
+		resp, err := h.p.client.send(h.ctx, h.request)
 		if err != nil {
 			h.failed(err)
 			return
@@ -217,50 +216,4 @@ func (h *hostile) findForged(own string, attempts []*attempt) {
 		evidence := describe(h.request, f.response) + " So it is not denied."
 		h.p.addFinding(h.p.newFinding("unsafe-reaches-handler", h.e, "https://"+evil, evidence, h.request))
 	}
-}
-
-// curl returns a command line that makes a request. Values of Config.Header and
-// Config.Cookie may be secrets, so the command line refers to environment variables for
-// them.
-func (p *prober) curl(r request) string {
-	var b strings.Builder
-	b.WriteString("curl -gsi") // -g: brackets in a URL are no patterns
-	if r.method != http.MethodGet {
-		b.WriteString(" -X " + r.method)
-	}
-	if r.origin != "" {
-		b.WriteString(" -H " + quote("Origin: "+r.origin))
-	}
-	for _, name := range []string{"AMP-Same-Origin", "Access-Control-Request-Method", "Access-Control-Request-Headers", "Content-Type"} {
-		if value := r.header.Get(name); value != "" {
-			b.WriteString(" -H " + quote(name+": "+value))
-		}
-	}
-	for name := range p.cfg.Header {
-		fmt.Fprintf(&b, " -H \"%s: $%s\"", name, variableName(name))
-	}
-	if r.credentials && p.cfg.Cookie != "" {
-		b.WriteString(` -H "Cookie: $COOKIE"`)
-	}
-	if r.body != "" {
-		b.WriteString(" --data-raw " + quote(r.body))
-	}
-	u := r.url
-	if parsed, err := url.Parse(u); err == nil {
-		u = parsed.Redacted()
-	}
-	return b.String() + " " + quote(u)
-}
-
-// quote quotes a word for a POSIX shell.
-func quote(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
-
-// variableName returns the name of the environment variable for a header.
-func variableName(header string) string {
-	return strings.ToUpper(strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
-			return r
-		}
-		return '_'
-	}, header))
 }

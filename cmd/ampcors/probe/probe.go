@@ -120,10 +120,9 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	if len(cfg.Caches) == 0 {
 		return nil, configError(errors.New("there is no AMP Cache"))
 	}
-	cfg.Endpoints = slices.Clone(cfg.Endpoints)
 	ctx, cancel := context.WithTimeout(ctx, cfg.MaxTime)
 	defer cancel()
-	p := &prober{cfg: cfg, report: &Report{Endpoints: cfg.Endpoints, Unknown: []Unknown{}, Untested: []Untested{}, Notes: []string{}, Pages: []Page{}, Findings: []Finding{}, Snippets: []Snippet{}}}
+	p := &prober{cfg: cfg, report: &Report{Endpoints: slices.Clone(cfg.Endpoints), Unknown: []Unknown{}, Untested: []Untested{}, Notes: []string{}, Pages: []Page{}, Findings: []Finding{}, Snippets: []Snippet{}}}
 	if err := p.prepare(ctx); err != nil {
 		return nil, err
 	}
@@ -164,13 +163,13 @@ func (p *prober) prepare(ctx context.Context) error {
 		}
 		p.report.Target = document.String()
 	}
-	for i := range p.cfg.Endpoints {
-		u, err := webURL(p.cfg.Endpoints[i].URL)
+	for i := range p.report.Endpoints {
+		u, err := webURL(p.report.Endpoints[i].URL)
 		if err != nil {
 			return configError(err)
 		}
 		u.Fragment = ""
-		p.cfg.Endpoints[i].URL = u.String()
+		p.report.Endpoints[i].URL = u.String()
 		p.report.Target = cmp.Or(p.report.Target, u.String())
 		if !isGiven {
 			hosts = append(hosts, u.Host)
@@ -181,8 +180,8 @@ func (p *prober) prepare(ctx context.Context) error {
 	}
 	p.cfg.AllowHosts = hosts
 	p.client = newClient(p.cfg)
-	for i := range p.cfg.Endpoints {
-		p.trust(p.cfg.Endpoints[i].URL)
+	for i := range p.report.Endpoints {
+		p.trust(p.report.Endpoints[i].URL)
 	}
 	if document != nil {
 		p.trust(document.String())
@@ -220,41 +219,30 @@ func (p *prober) prepare(ctx context.Context) error {
 // fetchDocument adds the endpoints of the document, and allows their hosts unless the hosts are
 // given.
 func (p *prober) fetchDocument(ctx context.Context, document *url.URL, hostsGiven bool) error {
-	req := request{method: http.MethodGet, url: document.String(), header: http.Header{"Accept": {"text/html"}}}
-	for hop := 0; ; hop++ {
-		resp, err := p.client.send(ctx, req, maxDocument)
-		if err != nil {
-			return err
-		}
-		base, _ := url.Parse(req.url)
-		if location := resp.Header.Get("Location"); isRedirect(resp.Status) && location != "" {
-			next, err := base.Parse(location)
-			if err != nil || hop == maxRedirects {
-				return fmt.Errorf("there are too many redirects, or one is invalid: %.200q", location)
-			}
-			if base.Scheme == "https" && next.Scheme != "https" {
-				return fmt.Errorf("the redirect to %.200q is not to https", location)
-			}
-			req.url = next.String()
-			continue
-		}
-		if resp.Status != http.StatusOK {
-			return fmt.Errorf("the status is %d", resp.Status)
-		}
-		endpoints, unknown, err := FindEndpoints(bytes.NewReader(resp.Body), base)
-		if err != nil {
-			return err
-		}
-		p.publisher = base.Hostname()
-		p.report.Unknown = append(p.report.Unknown, unknown...)
-		for _, e := range endpoints {
-			if u, err := url.Parse(e.URL); err == nil && !hostsGiven {
-				p.client.allowed[strings.ToLower(u.Host)] = true
-			}
-		}
-		p.report.Endpoints = append(p.report.Endpoints, endpoints...)
-		return nil
+	f := p.client.fetch(ctx, request{method: http.MethodGet, url: document.String(), header: http.Header{"Accept": {"text/html"}}, limit: maxDocument})
+	if err := cmp.Or(f.err, f.blocked); err != nil {
+		return err
 	}
+	if f.response.Status != http.StatusOK {
+		return fmt.Errorf("the status is %d", f.response.Status)
+	}
+	base, err := url.Parse(f.url)
+	if err != nil {
+		return err
+	}
+	endpoints, unknown, err := FindEndpoints(bytes.NewReader(f.response.Body), base)
+	if err != nil {
+		return err
+	}
+	p.publisher = base.Hostname()
+	p.report.Unknown = append(p.report.Unknown, unknown...)
+	for _, e := range endpoints {
+		if u, err := url.Parse(e.URL); err == nil && !hostsGiven {
+			p.client.allowed[strings.ToLower(u.Host)] = true
+		}
+	}
+	p.report.Endpoints = append(p.report.Endpoints, endpoints...)
+	return nil
 }
 
 // trust lets header and cookie be sent to the origin of a URL.

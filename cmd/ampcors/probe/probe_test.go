@@ -362,3 +362,45 @@ func TestAConfigWithoutCachesIsAnError(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestADocumentIsFetchedAfterRedirects checks that relative URLs are those of the last redirect,
+// and that a document may be longer than an answer.
+func TestADocumentIsFetchedAfterRedirects(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/article":
+			http.Redirect(w, r, "/amp/article", http.StatusFound)
+		case "/amp/article":
+			io.WriteString(w, strings.Repeat(" ", maxBody)+`<amp-list src="list"></amp-list>`)
+		}
+	}))
+	defer server.Close()
+	report, err := Run(t.Context(), Config{Document: server.URL + "/article", Publishers: []string{publisher}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Endpoints) != 1 || report.Endpoints[0].URL != server.URL+"/amp/list" {
+		t.Errorf("%+v", report.Endpoints)
+	}
+}
+
+// TestARedirectFromHTTPSToHTTPIsNotFollowed: for a page it is mixed content, and a document must
+// not come from it.
+func TestARedirectFromHTTPSToHTTPIsNotFollowed(t *testing.T) {
+	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		t.Errorf("%s is called", r.URL)
+	}))
+	defer plain.Close()
+	server := httptest.NewTLSServer(http.RedirectHandler(plain.URL, http.StatusFound))
+	defer server.Close()
+	to, _ := url.Parse(plain.URL)
+	from, _ := url.Parse(server.URL)
+	cfg := Config{Document: server.URL, Publishers: []string{publisher}, AllowHosts: []string{to.Host, from.Host}, Insecure: true}
+	if _, err := Run(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "mixed content") {
+		t.Errorf("a document: %v", err)
+	}
+	cfg.MaxRequests, cfg.Timeout = 1, time.Second
+	if f := newClient(cfg).fetch(t.Context(), request{method: "GET", url: server.URL, origin: server.URL}); f.blocked == nil || f.err != nil {
+		t.Errorf("a request: %v, %v", f.blocked, f.err)
+	}
+}

@@ -69,11 +69,38 @@ type Notifier interface {
 	Notify(changed func(domains ...string)) (stop func())
 }
 
+// A Sharded is a [Source] whose keys are spread over shards that can fail separately, such
+// as the nodes of a Redis Cluster. Each shard then has slots, a queue and circuit breakers of
+// its own, so that one that fails or hangs does not affect publishers on the others.
+//
+// PublisherByPrefix may then return a domain that is no longer a publisher: HasPublisher is
+// asked for it afterwards, because domain and prefix may be in different shards. A decision
+// can so take up to four times Lookup.Timeout.
+type Sharded interface {
+	Source
+	// Shards returns how many shards there are, from 1 to 1024. It must not change. 1 is the
+	// same as a Source that is not Sharded.
+	Shards() int
+	// Shard returns the shard that a domain or hash prefix is in, from 0 to Shards()-1. It
+	// is called for each lookup, and must not wait.
+	Shard(key string) int
+}
+
+// A Hinter is a [Source] that can guess, without a lookup, who is a publisher. Lookups for
+// likely publishers then go before others, so that invented origins delay them less. A hint
+// never decides who gets in. Package [github.com/ampcors/ampcors/source/filter] has one.
+type Hinter interface {
+	Source
+	// IsLikely reports whether a domain or hash prefix is likely a publisher's. It is called
+	// for each lookup of one that is not remembered, and must not wait.
+	IsLikely(key string) bool
+}
+
 // Errors in Decision.SourceErr that say why a [Source] could not answer. Test with
 // errors.Is. Other errors are the Source's own.
 var (
 	ErrSourceRateLimited = lookup.ErrRateLimited // Lookup.MaxRate is reached
-	ErrSourceBusy        = lookup.ErrBusy        // no slot of Lookup.MaxConcurrent became free within Lookup.Timeout
+	ErrSourceBusy        = lookup.ErrBusy        // too many lookups wait for a slot, or none became free within Lookup.Timeout
 	ErrSourceCircuitOpen = lookup.ErrCircuitOpen // the Source failed just before: backoff, or an open circuit breaker
 	ErrSourceTimeout     = lookup.ErrTimeout     // the Source did not answer within Lookup.Timeout
 	ErrSourcePanicked    = lookup.ErrPanicked    // the Source panicked, in the lookup of another request or in the background
@@ -103,21 +130,25 @@ type Lookup struct {
 	// MaxConcurrent before that. If zero, 1 second is used.
 	Timeout time.Duration `json:"timeout,omitzero"`
 
-	// MaxConcurrent is how many lookups run at one time. At most three quarters of them,
-	// but at least one, are for names that are not remembered as publishers. If zero, 16 is
-	// used.
+	// MaxConcurrent is how many lookups run at one time, at most (in each shard of a
+	// [Sharded]). The limit in force adapts to what the Source can bear: it begins at 16,
+	// grows while all slots are in use, and shrinks to a sixteenth of the maximum while
+	// lookups fail or take more than twice as long as at best. At most three quarters of
+	// the slots are for names that are not remembered as publishers. Lookups that find no
+	// free slot wait: remembered publishers first, then those that a [Hinter] finds likely,
+	// then those that were rejected a moment ago and come again, then all others. At most
+	// 1024 of each kind wait. If zero, 64 is used.
 	MaxConcurrent int `json:"maxConcurrent,omitzero"`
-
 	// MaxRate is how many lookups may begin in a second for names that are not remembered
-	// as publishers, so that invented origins cannot overload the Source. A request above
-	// it is answered as if the Source failed, even if it is the first of a real publisher,
-	// or the first after Forget. A tenth of it may begin at once. If zero, 1000 is used.
+	// as publishers, for a Source that others use too and that should not be asked as often
+	// as it can answer. A request above it is answered as if the Source failed, even if it
+	// is the first of a real publisher, or the first after Forget. A tenth of it may begin
+	// at once. If zero, there is no such limit.
 	MaxRate int `json:"maxRate,omitzero"`
-
-	// MaxEntries is how many publishers of the Source are remembered. The same number
-	// applies to negative answers, and to prefixes that are a hash, punycode or wrapped.
-	// Together they take 600 bytes for each entry with names of 22 bytes, and up to 1 KiB
-	// with longer ones. If zero, 65,536 is used.
+	// MaxEntries is how many publishers of the Source are remembered, and how many domain
+	// prefixes that are a hash, punycode or wrapped. At most 65,536 negative answers are
+	// remembered, or MaxEntries if that is less. Only publishers that were looked up take
+	// memory: TODO. If zero, 1,048,576 is used.
 	MaxEntries int `json:"maxEntries,omitzero"`
 }
 
@@ -128,9 +159,9 @@ func (l Lookup) withDefaults() lookup.Options {
 		NegativeTTL:   cmp.Or(l.NegativeTTL, 10*time.Second),
 		MaxStale:      cmp.Or(l.MaxStale, max(2*ttl, 10*time.Minute)),
 		Timeout:       cmp.Or(l.Timeout, time.Second),
-		MaxConcurrent: cmp.Or(l.MaxConcurrent, 16),
-		MaxRate:       cmp.Or(l.MaxRate, 1000),
-		MaxEntries:    cmp.Or(l.MaxEntries, 65_536),
+		MaxConcurrent: cmp.Or(l.MaxConcurrent, 64),
+		MaxRate:       l.MaxRate,
+		MaxEntries:    cmp.Or(l.MaxEntries, 1<<20),
 	}
 }
 
@@ -141,12 +172,14 @@ type SourceStats struct {
 	Errors      uint64 `json:"errors"`      // the part of Lookups that failed
 	Coalesced   uint64 `json:"coalesced"`   // decisions that waited for the lookup of another one
 	RateLimited uint64 `json:"rateLimited"` // lookups that Lookup.MaxRate rejected
-	Busy        uint64 `json:"busy"`        // lookups that could not begin in time because of Lookup.MaxConcurrent
+	Busy        uint64 `json:"busy"`        // lookups that could not begin in time, or that found too many others waiting
 	CircuitOpen uint64 `json:"circuitOpen"` // lookups that a backoff or a circuit breaker rejected
 	Stale       uint64 `json:"stale"`       // decisions from a stale answer, because the Source failed
 	Publishers  int    `json:"publishers"`  // in memory now, expired ones included
 	Negatives   int    `json:"negatives"`   // negative answers in memory now, expired ones included
 	Prefixes    int    `json:"prefixes"`    // domain prefixes in memory now that are a hash, punycode or wrapped
+	Slots       int    `json:"slots"`       // lookups that can run at one time now; it adapts to the Source
+	Waiting     int    `json:"waiting"`     // lookups that wait for a slot now
 }
 
 // A sourceCache is a Source with the memory of its answers. A policy asks only this.
@@ -160,8 +193,10 @@ type sourceCache struct {
 
 func newSourceCache(source Source, l Lookup, h hosts) *sourceCache {
 	options := l.withDefaults()
+	checked := newCheckedSource(source, &h)
+	options.Shards = checked.shards
 	return &sourceCache{
-		Cache:   lookup.New(checkedSource{source, &h}, options, fallbackPrefix),
+		Cache:   lookup.New(checked, options, fallbackPrefix),
 		source:  source,
 		options: options,
 		hosts:   h,
@@ -221,13 +256,39 @@ func (s *sourceCache) stats() SourceStats {
 		Publishers:  n.Names,
 		Negatives:   n.Negatives,
 		Prefixes:    n.Aliases,
+		Slots:       n.Slots,
+		Waiting:     n.Waiting,
 	}
 }
 
 // A checkedSource is a Source whose answers are checked.
 type checkedSource struct {
-	source Source
-	hosts  *hosts
+	source  Source
+	hinter  Hinter  // nil if source is none
+	sharded Sharded // nil if source is none
+	shards  int
+	hosts   *hosts
+}
+
+const maxShards = 1024
+
+func newCheckedSource(source Source, h *hosts) checkedSource {
+	s := checkedSource{source: source, shards: 1, hosts: h}
+	s.hinter, _ = source.(Hinter)
+	if sharded, ok := source.(Sharded); ok {
+		s.sharded, s.shards = sharded, min(max(1, sharded.Shards()), maxShards)
+	}
+	return s
+}
+
+func (s checkedSource) IsLikely(key string) bool { return s.hinter != nil && s.hinter.IsLikely(key) }
+
+// Shard returns a shard that exists, whatever the Source returns.
+func (s checkedSource) Shard(key string) int {
+	if s.shards == 1 {
+		return 0
+	}
+	return int(uint(s.sharded.Shard(key)) % uint(s.shards))
 }
 
 func (s checkedSource) HasName(ctx context.Context, domain string) (bool, error) {

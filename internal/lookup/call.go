@@ -12,43 +12,56 @@ type call struct {
 	question
 	began     time.Duration // the answer may miss later changes
 	epoch     uint32
-	isKnown   bool     // the name is remembered, though expired
+	class     class
 	isProbe   bool     // finds out whether the source works again
-	breaker   *breaker // of its class
-	forgotten bool     // the answer must not be remembered; Cache.mu guards it
+	breaker   *breaker // of its kind, and of names that are remembered or not
+	queue     *queue
+	forgotten bool // the answer must not be remembered; Cache.mu guards it
 
 	name string // the answer, once done is closed
 	err  error
 	done chan struct{}
 }
 
-// begin makes a call if breaker and rate limit allow it. c.mu is held.
+// begin makes a call if the breaker allows it. c.mu is held.
 func (c *Cache) begin(q question) (*call, error) {
 	now := c.now()
-	isKnown := c.memory.names.Contains(q.name)
-	breaker := &c.breakers[q.kind][0]
-	if isKnown {
-		breaker = &c.breakers[q.kind][1]
-	}
-	switch err := breaker.check(q.key, now); {
-	case err != nil:
-		c.count.circuitOpen.Add(1)
-		return nil, err
-	case !isKnown && !c.rate.allow(now):
-		c.count.rateLimited.Add(1)
-		return nil, ErrRateLimited
-	}
 	own := &call{
 		question: q,
 		began:    now,
 		epoch:    c.memory.epoch.Load(),
-		isKnown:  isKnown,
-		isProbe:  breaker.begin(now),
-		breaker:  breaker,
+		class:    c.class(q, now),
 		done:     make(chan struct{}),
 	}
+	shard := c.shardOf(q.key)
+	own.queue, own.breaker = shard.queue, &shard.breakers[q.kind][0]
+	if own.class == known {
+		own.breaker = &shard.breakers[q.kind][1]
+	}
+	if err := own.breaker.check(q.key, now); err != nil {
+		c.count.circuitOpen.Add(1)
+		return nil, err
+	}
+	own.isProbe = own.breaker.begin(now)
 	c.calls[q.key] = own
 	return own, nil
+}
+
+func (c *Cache) shardOf(key string) *shard {
+	return &c.shards[c.source.Shard(key)]
+}
+
+func (c *Cache) class(q question, now time.Duration) class {
+	switch {
+	case c.memory.names.Contains(q.name):
+		return known
+	case c.source.IsLikely(q.key):
+		return likely
+	case c.rejected.isReturning(q.key, now):
+		return returning
+	default:
+		return unknown
+	}
 }
 
 // wait waits for the call of another caller.
@@ -79,16 +92,21 @@ func (c *Cache) result(done *call, q question) Result {
 func (c *Cache) run(ctx context.Context, own *call, hasSlot bool) {
 	own.err = ErrPanicked // unless ask returns
 	defer c.finish(own)
-	if !hasSlot && !c.slots.wait(own.isKnown, c.options.Timeout) {
+	if !hasSlot && !own.queue.wait(own.class, c.options.Timeout) {
 		c.count.busy.Add(1)
 		own.err = ErrBusy
 		return
 	}
-	defer c.slots.leave(own.isKnown)
 	if err := c.stillAllowed(own); err != nil {
+		own.queue.leave(own.class)
 		own.err = err
 		return
 	}
+	begun := c.now()
+	defer func() {
+		now := c.now()
+		own.queue.finished(own.class, now, now-begun, own.err != nil && !errors.Is(own.err, ErrBadAnswer))
+	}()
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
 	c.count.lookups.Add(1)
@@ -109,19 +127,24 @@ func (c *Cache) ask(ctx context.Context, q question) (name string, err error) {
 	return q.name, err
 }
 
-// stillAllowed checks the breaker again after the wait for a slot: other calls may have
-// failed in the meantime.
+// stillAllowed checks the breaker again after the wait for a slot, because other calls may
+// have failed in the meantime. Then it takes a token of the rate limit, which counts only
+// what reaches the source.
 func (c *Cache) stillAllowed(own *call) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if own.isProbe {
-		return nil
+	now := c.now()
+	if !own.isProbe {
+		if err := own.breaker.check(own.key, now); err != nil {
+			c.count.circuitOpen.Add(1)
+			return err
+		}
 	}
-	err := own.breaker.check(own.key, c.now())
-	if err != nil {
-		c.count.circuitOpen.Add(1)
+	if own.class != known && !c.rate.allow(now) {
+		c.count.rateLimited.Add(1)
+		return ErrRateLimited
 	}
-	return err
+	return nil
 }
 
 // finish remembers the answer of a call, updates its breaker and wakes the waiting callers.
@@ -135,11 +158,18 @@ func (c *Cache) finish(own *call) {
 	switch err := own.err; {
 	case err == nil:
 		own.breaker.success(own.key)
-		if !own.forgotten {
+		switch {
+		case own.forgotten:
+		case own.kind == byAlias && own.name != "" && c.isSharded():
+			c.memory.aliases.Add(own.key, own.name) // it is still to be looked up by name
+		default:
 			c.memory.remember(own)
 		}
-	case err == ErrBusy, errors.Is(err, ErrCircuitOpen):
-		// The source was not asked.
+	case err == ErrBusy, err == ErrRateLimited:
+		if own.class != known {
+			c.rejected.add(own.key, c.now())
+		}
+	case errors.Is(err, ErrCircuitOpen): // the source was not asked
 	case errors.Is(err, ErrBadAnswer):
 		c.count.errors.Add(1)
 		own.breaker.success(own.key) // it answers

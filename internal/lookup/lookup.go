@@ -4,9 +4,11 @@
 // (In ampcors, a name is a publisher domain, and an alias is a domain prefix of it.)
 // [Cache.Get] answers from memory alone. [Cache.Find] asks if memory has no answer:
 //
-//	memory -> call of another caller -> circuit breaker -> rate limit -> slot -> source
+//	memory -> call of another caller -> circuit breaker -> queue for a slot -> rate limit -> source
 //
-// Each part is a type of its own: memory.go, call.go, breaker.go and limit.go.
+// Each part is a type of its own: memory.go, call.go, breaker.go, queue.go and rate.go. How
+// many slots there are adapts to the source (limit.go). Breakers, queue and slots are those
+// of a shard, so that a shard that fails does not stop the others.
 package lookup
 
 import (
@@ -22,7 +24,7 @@ import (
 // errors.Is.
 var (
 	ErrRateLimited = errors.New("source not asked: the rate limit of lookups for unknown names is reached")
-	ErrBusy        = errors.New("source not asked: no lookup slot became free in time")
+	ErrBusy        = errors.New("source not asked: too many lookups wait, or no slot became free in time")
 	ErrCircuitOpen = errors.New("source not asked: it failed just before (backoff or open circuit breaker)")
 	ErrTimeout     = errors.New("the source did not answer in time")
 	ErrPanicked    = errors.New("the source panicked")
@@ -38,18 +40,26 @@ type Source interface {
 	// NameByAlias returns the name that has the alias, or "". The Cache keeps the string.
 	// An error that is ErrBadAnswer says that the source works, but not for this alias.
 	NameByAlias(ctx context.Context, alias string) (string, error)
+
+	// IsLikely reports whether a name or alias likely exists. It must not wait. It decides
+	// who waits behind whom, and nothing else.
+	IsLikely(key string) bool
+
+	// Shard returns the shard that holds a name or alias, from 0 to Options.Shards-1.
+	Shard(key string) int
 }
 
-// Options configure a [Cache]. None of them may be zero.
+// Options configure a [Cache]. Only MaxRate may be zero.
 type Options struct {
 	TTL         time.Duration // how long a name is remembered
 	NegativeTTL time.Duration // how long it is remembered that there is no such name
 	MaxStale    time.Duration // how long after its confirmation a name is served if the source fails; if it equals TTL, nothing stale is served
 	Timeout     time.Duration // of one lookup, and of the wait for a slot before it
 
-	MaxConcurrent int // lookups at one time
-	MaxRate       int // lookups a second for names that are not remembered
-	MaxEntries    int // names, negative answers and aliases, each
+	MaxConcurrent int // lookups at one time in a shard, at most
+	MaxRate       int // lookups a second for names that are not remembered; 0 means no limit
+	MaxEntries    int // names and aliases, each; negative answers up to maxNegatives
+	Shards        int // with more than one, a name found by its alias is then looked up by name, as that may be in another shard
 }
 
 // A Result may have both a Name and an Err: then the name is stale.
@@ -66,34 +76,42 @@ type Stats struct {
 	Errors      uint64 // the part of Lookups that failed
 	Coalesced   uint64 // callers that waited for the lookup of another caller
 	RateLimited uint64 // lookups that the rate limit rejected
-	Busy        uint64 // lookups that found no slot in time
+	Busy        uint64 // lookups that found no slot in time, or too many that waited
 	CircuitOpen uint64 // lookups that a backoff or a circuit breaker rejected
 	Stale       uint64 // stale names that were served
 	Names       int    // in memory now, expired ones included
 	Negatives   int    // negative answers in memory now, expired ones included
 	Aliases     int    // in memory now
+	Slots       int    // lookups that can run at one time now
+	Waiting     int    // lookups that wait for a slot now
 }
 
 // A Cache remembers what a [Source] answered, and asks it as seldom as it can. It is safe
 // for concurrent use by multiple goroutines. No string may be both a name and an alias.
 type Cache struct {
-	source  Source
-	options Options
-	start   time.Time
-	memory  *memory
-	slots   slots
+	source   Source
+	options  Options
+	start    time.Time
+	memory   *memory
+	shards   []shard
+	rejected rejections // because of load
 
 	background context.Context // of refreshes
 	close      context.CancelFunc
 
-	mu       sync.Mutex       // guards calls, breakers, rate, and changes of memory.names and memory.negatives
-	calls    map[string]*call // by name or alias
-	breakers [2][2]breaker    // by kind of question, and by whether the name is remembered
-	rate     rateLimit        // of lookups for names that are not remembered
+	mu    sync.Mutex       // guards calls, breakers, rate, and changes of memory.names and memory.negatives
+	calls map[string]*call // by name or alias
+	rate  rateLimit        // of lookups for names that are not remembered
 
 	count struct {
 		lookups, refreshes, errors, coalesced, rateLimited, busy, circuitOpen, stale atomic.Uint64
 	}
+}
+
+// A shard is a part of the source that can fail while the others work.
+type shard struct {
+	breakers [2][2]breaker // by kind of question, and by whether the name is remembered
+	queue    *queue
 }
 
 // New returns a Cache. alias returns the alias of a name. A confirmed name is then also
@@ -104,9 +122,12 @@ func New(source Source, options Options, alias func(name string) string) *Cache 
 		options: options,
 		start:   time.Now(),
 		memory:  newMemory(options, alias),
-		slots:   newSlots(options.MaxConcurrent),
+		shards:  make([]shard, options.Shards),
 		calls:   make(map[string]*call),
 		rate:    newRateLimit(options.MaxRate),
+	}
+	for i := range c.shards {
+		c.shards[i].queue = newQueue(options.MaxConcurrent)
 	}
 	c.background, c.close = context.WithCancel(context.Background())
 	return c
@@ -159,8 +180,14 @@ func (c *Cache) FindByAlias(ctx context.Context, alias string) Result {
 	if name, ok := c.memory.aliases.Peek(alias); ok {
 		return c.Find(ctx, name)
 	}
-	return c.find(ctx, question{kind: byAlias, key: alias})
+	r := c.find(ctx, question{kind: byAlias, key: alias})
+	if r.Name != "" && c.isSharded() {
+		return c.Find(ctx, r.Name)
+	}
+	return r
 }
+
+func (c *Cache) isSharded() bool { return len(c.shards) > 1 }
 
 // A question is what the source is asked.
 type question struct {
@@ -206,12 +233,13 @@ func (c *Cache) refresh(name string) {
 	again := *e
 	again.refreshAt = now + c.options.TTL/refreshRetries // if this refresh fails
 	c.memory.names.Add(name, &again)
-	if !c.slots.try() {
+	slot := c.shardOf(name).queue
+	if !slot.try() {
 		return
 	}
 	own, err := c.begin(question{kind: byName, key: name, name: name})
 	if err != nil {
-		c.slots.leave(true)
+		slot.leave(known)
 		return
 	}
 	c.count.refreshes.Add(1)
@@ -270,6 +298,11 @@ func (c *Cache) ForgetAll() {
 
 // Stats returns the counts so far.
 func (c *Cache) Stats() Stats {
+	slots, waiting := 0, 0
+	for i := range c.shards {
+		s, w := c.shards[i].queue.state()
+		slots, waiting = slots+s, waiting+w
+	}
 	return Stats{
 		Lookups:     c.count.lookups.Load(),
 		Refreshes:   c.count.refreshes.Load(),
@@ -282,5 +315,7 @@ func (c *Cache) Stats() Stats {
 		Names:       c.memory.names.Len(),
 		Negatives:   c.memory.negatives.Len(),
 		Aliases:     c.memory.aliases.Len(),
+		Slots:       slots,
+		Waiting:     waiting,
 	}
 }

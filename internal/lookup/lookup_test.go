@@ -65,6 +65,15 @@ func (f *fake) NameByAlias(ctx context.Context, alias string) (string, error) {
 	return name, nil
 }
 
+func (f *fake) IsLikely(key string) bool { return strings.Contains(key, "likely") }
+
+// Shard returns the shard of a name such as "shard2/a"; 0 for others.
+func (f *fake) Shard(key string) int {
+	shard := 0
+	_, _ = fmt.Sscanf(strings.TrimPrefix(key, "@"), "shard%d/", &shard)
+	return shard
+}
+
 func (f *fake) count(name string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -73,7 +82,7 @@ func (f *fake) count(name string) int {
 
 var testOptions = Options{
 	TTL: time.Minute, NegativeTTL: 10 * time.Second, MaxStale: 10 * time.Minute, Timeout: time.Second,
-	MaxConcurrent: 16, MaxRate: 1000, MaxEntries: 1000,
+	MaxConcurrent: 16, MaxRate: 1000, MaxEntries: 1000, Shards: 1,
 }
 
 func newTestCache(source Source, change ...func(*Options)) *Cache {
@@ -212,6 +221,8 @@ func (p *panicking) HasName(context.Context, string) (bool, error) {
 	return true, nil
 }
 func (p *panicking) NameByAlias(context.Context, string) (string, error) { return "", nil }
+func (p *panicking) IsLikely(string) bool                                { return false }
+func (p *panicking) Shard(string) int                                    { return 0 }
 
 func TestCacheRecoversFromAPanicInARefresh(t *testing.T) {
 	t.Parallel()
@@ -434,13 +445,13 @@ func TestANameIsRefreshedOnce(t *testing.T) {
 		}
 		// It is not refreshed while the breaker is open.
 		time.Sleep(55 * time.Second)
-		c.breakers[byName][1] = breaker{failures: failuresToOpen, until: c.now() + time.Hour, err: ErrCircuitOpen}
+		c.shards[0].breakers[byName][1] = breaker{failures: failuresToOpen, until: c.now() + time.Hour, err: ErrCircuitOpen}
 		if _, ok := c.Get("a"); !ok {
 			t.Error("not remembered")
 		}
 		synctest.Wait()
-		if n := f.count("a"); n != 2 || len(c.slots.all) != 0 {
-			t.Errorf("asked %d times, %d slots taken", n, len(c.slots.all))
+		if n := f.count("a"); n != 2 || c.shards[0].queue.running != 0 {
+			t.Errorf("asked %d times, %d slots taken", n, c.shards[0].queue.running)
 		}
 	})
 }

@@ -7,6 +7,10 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 )
 
+// maxNegatives is how many negative answers are remembered at most. Invented names, of which
+// there is no end, should not fill the memory of a server.
+const maxNegatives = 65_536
+
 // A memory holds the answers of the source: names, negative answers and aliases. Each has
 // its own limit, so that negative answers evict no names.
 //
@@ -34,7 +38,7 @@ func newMemory(options Options, alias func(name string) string) *memory {
 	m := &memory{options: options, alias: alias}
 	// The only error is a size below one.
 	m.names, _ = lru.New[string, *entry](options.MaxEntries)
-	m.negatives, _ = lru.New[string, *entry](options.MaxEntries)
+	m.negatives, _ = lru.New[string, *entry](min(options.MaxEntries, maxNegatives))
 	m.aliases, _ = lru.New[string, string](options.MaxEntries)
 	return m
 }

@@ -84,32 +84,6 @@ func TestTheRateLimitAllowsABurst(t *testing.T) {
 	}
 }
 
-func TestSlotsKeepSomeForRememberedNames(t *testing.T) {
-	t.Parallel()
-	s := newSlots(4)
-	for range 3 {
-		if !s.wait(false, 0) && !s.wait(false, time.Second) {
-			t.Fatal("no slot")
-		}
-	}
-	if s.wait(false, time.Millisecond) {
-		t.Error("an unknown name has the last slot")
-	}
-	if !s.try() || s.try() || s.wait(true, time.Millisecond) {
-		t.Error("a remembered name does not get the last slot, or gets another")
-	}
-	s.leave(false)
-	if s.wait(true, time.Second); s.wait(false, time.Millisecond) {
-		t.Error("more slots are taken than there are")
-	}
-	if len(s.unknown) != 2 || len(s.all) != 4 {
-		t.Errorf("a caller that got no slot holds one: %d, %d", len(s.unknown), len(s.all))
-	}
-	if one := newSlots(1); cap(one.unknown) != 1 {
-		t.Error("with one slot, unknown names have none")
-	}
-}
-
 func testMemory() *memory {
 	return newMemory(Options{TTL: 10, NegativeTTL: 5, MaxStale: 30, MaxEntries: 2}, func(name string) string { return "alias of " + name })
 }

@@ -163,11 +163,12 @@ func TestTheLimitAdaptsToTheSource(t *testing.T) {
 		name     string
 		capacity int32
 		delay    time.Duration
+		run      time.Duration
 		min, max int
 	}{
-		{name: "fast", capacity: 1000, delay: time.Millisecond, min: 64, max: 64},
-		{name: "slow, but not overloaded", capacity: 1000, delay: 200 * time.Millisecond, min: 64, max: 64},
-		{name: "overloaded by more than 8", capacity: 8, delay: 20 * time.Millisecond, min: 8, max: 48},
+		{name: "fast", capacity: 1000, delay: 5 * time.Millisecond, run: 3 * time.Second, min: 64, max: 64},
+		{name: "slow, but not overloaded", capacity: 1000, delay: 200 * time.Millisecond, run: 30 * time.Second, min: 64, max: 64},
+		{name: "overloaded by more than 8", capacity: 8, delay: 20 * time.Millisecond, run: 30 * time.Second, min: 8, max: 48},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -185,7 +186,7 @@ func TestTheLimitAdaptsToTheSource(t *testing.T) {
 						}
 					})
 				}
-				time.Sleep(30 * time.Second)
+				time.Sleep(test.run)
 				if slots := c.Stats().Slots; slots < test.min || slots > test.max {
 					t.Errorf("%d slots; want %d to %d", slots, test.min, test.max)
 				}
@@ -291,7 +292,7 @@ func TestAReturningNameGoesBeforeInventedOnes(t *testing.T) {
 				time.Sleep(time.Millisecond / 10)
 			}
 		})
-		time.Sleep(2 * time.Second)
+		time.Sleep(1500 * time.Millisecond) // the queue is full
 		if r := c.Find(t.Context(), "honest"); !errors.Is(r.Err, ErrBusy) {
 			t.Errorf("%+v", r)
 		}

@@ -292,7 +292,7 @@ func TestAReturningNameGoesBeforeInventedOnes(t *testing.T) {
 				time.Sleep(time.Millisecond / 10)
 			}
 		})
-		time.Sleep(1500 * time.Millisecond) // the queue is full
+		time.Sleep(1550 * time.Millisecond) // the queue is full, and no slot becomes free now
 		if r := c.Find(t.Context(), "honest"); !errors.Is(r.Err, ErrBusy) {
 			t.Errorf("%+v", r)
 		}

@@ -1,0 +1,405 @@
+// Package filter keeps a filter of all publishers beside an [ampcors.Source], in 9 bits
+// each. Before a lookup, it can be asked whether a domain or hash prefix is likely a
+// publisher's. So invented origins do not delay lookups for publishers, however many there
+// are.
+//
+// # What it decides
+//
+// By default, nothing. A [Source] is an [ampcors.Hinter]: lookups for likely publishers go
+// first, and the others take what capacity is left. Whatever the filter says, the wrapped
+// Source is asked. A filter that is stale, or wrong, changes who waits for whom, and never
+// who gets in.
+//
+// With Config.AnswerNo, and a wrapped Source that is an [ampcors.Notifier], the filter
+// answers by itself that a name is not a publisher. Then invented origins get 403 without a
+// lookup, but for one in 256. It never answers yes, so nobody gets in because of it. Nor
+// does it keep a publisher out for longer than the Notifier takes to report it:
+//
+//   - The filter is built from a list of all publishers. A publisher that was one when the
+//     list began is in it, and one that became a publisher later is reported.
+//   - A reported name is added to the filter before the Middleware forgets its answers.
+//   - After a report that changes may have been missed, the filter does not answer no until
+//     it has been built from a list that began later. The same holds until the first list
+//     is complete, when [Source.Run] has ended, and while a method IsListening of the
+//     wrapped Source, if it has one, returns false.
+//
+// So AnswerNo relies on two promises of the wrapped Source: the list has every name that
+// was a publisher from its beginning to its end, and each change is reported, or that
+// changes may have been missed. While a connection is dead and that is not noticed yet,
+// a new publisher is denied; after that for at most [ampcors.Lookup].NegativeTTL.
+package filter
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/FastFilter/xorfilter"
+	"github.com/ampcors/ampcors"
+)
+
+// A Lister is a Source that can list its publishers: sqlsource, pgsource, redissource, or
+// one of your own.
+type Lister interface {
+	ampcors.Source
+	// Publishers returns all domains that are publishers, in any order. A domain may come
+	// more than once. One that is added or removed meanwhile may be missing. An error ends
+	// the list.
+	Publishers(ctx context.Context) iter.Seq2[string, error]
+}
+
+// Config configures a [Source]. The zero value is fine.
+type Config struct {
+	// Every is how often the filter is built again. Publishers that are added meanwhile are
+	// in it only if the wrapped Source is a Notifier. If zero, 1 hour is used.
+	Every time.Duration
+
+	// File is where the filter is saved after each build, and from where New reads it, so
+	// that a new server has one at once. That one never answers no. If empty, it is not
+	// saved.
+	File string
+
+	// AnswerNo lets the filter answer no by itself, as the package says. The wrapped Source
+	// must be a Notifier.
+	AnswerNo bool
+
+	// Logger gets a line when the filter is built (level Info), one each 10 seconds
+	// meanwhile, and one when it cannot be built, read or saved (level Error). If nil,
+	// slog.Default() is used.
+	Logger *slog.Logger
+}
+
+// A Source is a Source with a filter of its publishers. [Source.Run] builds it. It is safe
+// for concurrent use by multiple goroutines.
+type Source struct {
+	Lister
+	notifier ampcors.Notifier // nil if the Lister is none
+	listener listener         // nil if the Lister is none
+	sharded  ampcors.Sharded  // nil if the Lister is none
+	cfg      Config
+	log      *slog.Logger
+	rebuild  chan struct{} // gets a value when the filter should be built again soon
+
+	mu        sync.RWMutex
+	filter    *xorfilter.BinaryFuse8 // nil before the first
+	names     int                    // in filter
+	builtAt   time.Time
+	added     map[uint64]struct{} // reported since the list of filter began
+	next      map[uint64]struct{} // reported since the list that is being read began; nil if none is
+	missed    uint64              // how often changes may have been missed
+	trusted   uint64              // what missed was when the list of filter began
+	isTrusted bool                // the filter is from a list of this process, and Run has been running since
+}
+
+// A listener is a Notifier that knows whether it would be told of a change now.
+type listener interface{ IsListening() bool }
+
+// New returns a Source that has the publishers of the Lister.
+func New(lister Lister, cfg Config) (*Source, error) {
+	s := &Source{Lister: lister, cfg: cfg, log: cfg.Logger, rebuild: make(chan struct{}, 1), added: make(map[uint64]struct{})}
+	if lister == nil {
+		return nil, errors.New("filter: the Lister is nil")
+	}
+	if s.cfg.Every == 0 {
+		s.cfg.Every = time.Hour
+	}
+	if s.cfg.Every < 0 {
+		return nil, fmt.Errorf("filter: Every %v is negative", cfg.Every)
+	}
+	if s.log == nil {
+		s.log = slog.Default()
+	}
+	s.notifier, _ = lister.(ampcors.Notifier)
+	s.listener, _ = lister.(listener)
+	s.sharded, _ = lister.(ampcors.Sharded)
+	if cfg.AnswerNo && s.notifier == nil {
+		return nil, fmt.Errorf("filter: AnswerNo is set, but %T is not an ampcors.Notifier; it would keep out publishers that are added", lister)
+	}
+	if cfg.File != "" {
+		s.load()
+	}
+	return s, nil
+}
+
+// HasPublisher asks the wrapped Source, unless the filter answers no.
+func (s *Source) HasPublisher(ctx context.Context, domain string) (bool, error) {
+	if s.answersNo(domain) {
+		return false, nil
+	}
+	return s.Lister.HasPublisher(ctx, domain)
+}
+
+// PublisherByPrefix asks the wrapped Source, unless the filter answers no.
+func (s *Source) PublisherByPrefix(ctx context.Context, prefix string) (string, error) {
+	if s.answersNo(prefix) {
+		return "", nil
+	}
+	return s.Lister.PublisherByPrefix(ctx, prefix)
+}
+
+// IsLikely implements [ampcors.Hinter]. It reports true for all publishers that the filter
+// knows, and for one in 256 of other names; false if there is no filter yet.
+func (s *Source) IsLikely(key string) bool {
+	sum, ok := sumOf(key)
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return ok && s.contains(sum)
+}
+
+// contains reports whether a key may be in the filter. s.mu is held.
+func (s *Source) contains(sum uint64) bool {
+	if s.filter != nil && s.filter.Contains(sum) {
+		return true
+	}
+	_, ok := s.added[sum]
+	return ok
+}
+
+func (s *Source) answersNo(key string) bool {
+	if !s.cfg.AnswerNo || s.listener != nil && !s.listener.IsListening() {
+		return false
+	}
+	sum, ok := sumOf(key)
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return ok && s.isComplete() && !s.contains(sum)
+}
+
+// isComplete reports whether the filter has all publishers, but for changes that are still
+// to be reported. s.mu is held.
+func (s *Source) isComplete() bool { return s.isTrusted && s.missed == s.trusted }
+
+// sumOf returns the first 64 bits of a name's SHA-256. A hash prefix spells the SHA-256 of
+// its name, so one entry serves both kinds of lookup.
+func sumOf(key string) (sum uint64, ok bool) {
+	if strings.Contains(key, ".") {
+		hash := sha256.Sum256([]byte(key))
+		return binary.BigEndian.Uint64(hash[:]), true
+	}
+	var start [10]byte // 16 characters
+	if len(key) < 16 {
+		return 0, false
+	}
+	if _, err := alphabet.Decode(start[:], []byte(key[:16])); err != nil {
+		return 0, false
+	}
+	return binary.BigEndian.Uint64(start[:]), true
+}
+
+var alphabet = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+// Shards implements [ampcors.Sharded] for a wrapped Source that does.
+func (s *Source) Shards() int {
+	if s.sharded == nil {
+		return 1
+	}
+	return s.sharded.Shards()
+}
+
+// Shard implements [ampcors.Sharded].
+func (s *Source) Shard(key string) int {
+	if s.sharded == nil {
+		return 0
+	}
+	return s.sharded.Shard(key)
+}
+
+// Notify implements [ampcors.Notifier]. If the wrapped Source is none, nothing is ever
+// reported.
+func (s *Source) Notify(changed func(domains ...string)) (stop func()) {
+	if s.notifier == nil {
+		return func() {}
+	}
+	return s.notifier.Notify(func(domains ...string) {
+		s.note(domains) // first: the filter must not answer no after the Middleware has forgotten its answer
+		changed(domains...)
+	})
+}
+
+// note adds reported domains to the filter.
+func (s *Source) note(domains []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	isMissed := len(domains) == 0
+	for _, d := range domains {
+		domain, err := ampcors.CanonicalDomain(d)
+		if err != nil {
+			isMissed = true // it may mean any publisher
+			continue
+		}
+		sum, _ := sumOf(domain)
+		s.added[sum] = struct{}{}
+		if s.next != nil {
+			s.next[sum] = struct{}{}
+		}
+	}
+	if isMissed {
+		s.missed++
+	}
+	if isMissed || len(s.added) > s.names/8+maxAdded {
+		select {
+		case s.rebuild <- struct{}{}:
+		default:
+		}
+	}
+}
+
+const (
+	// maxAdded is how many reported names, and an eighth of the filter's, are kept beside
+	// it before it is built again. Each takes about 20 bytes.
+	maxAdded = 100_000
+
+	// pause is how long after a build another one waits at least, so that a list is not
+	// read all the time while a connection comes and goes.
+	pause = 10 * time.Second
+
+	progress = 10 * time.Second
+)
+
+// Run builds the filter: at once, each Config.Every, after changes may have been missed,
+// and when many publishers were added. After an error it tries again, and the filter that
+// there is stays in use. It returns the error of ctx when that is done. Call it once, in its
+// own goroutine.
+func (s *Source) Run(ctx context.Context) error {
+	stop := s.Notify(func(...string) {})
+	defer func() {
+		s.mu.Lock()
+		s.isTrusted = false
+		s.mu.Unlock()
+		stop()
+	}()
+	for {
+		next := s.cfg.Every
+		if err := s.build(ctx); err != nil && ctx.Err() == nil {
+			s.log.Error("ampcors: the filter of publishers is not built; the last one stays in use", "error", err)
+			next = min(next, 6*pause)
+		}
+		if err := sleep(ctx, min(pause, next), nil); err != nil {
+			return err
+		}
+		if err := sleep(ctx, next-min(pause, next), s.rebuild); err != nil {
+			return err
+		}
+	}
+}
+
+// sleep returns after d, or when wake gets a value, or with an error when ctx is done.
+func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-wake:
+	case <-timer.C:
+	}
+	return nil
+}
+
+// build reads the list and replaces the filter.
+func (s *Source) build(ctx context.Context) error {
+	s.mu.Lock()
+	missed, before := s.missed, s.names
+	s.next = make(map[uint64]struct{})
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		s.next = nil
+		s.mu.Unlock()
+	}()
+	select {
+	case <-s.rebuild: // this build serves it
+	default:
+	}
+
+	begun := time.Now()
+	logged := begun
+	sums := make([]uint64, 0, before+before/16)
+	for domain, err := range s.Publishers(ctx) {
+		if err != nil {
+			return fmt.Errorf("filter: listing publishers: %w", err)
+		}
+		if sum, ok := sumOf(domain); ok {
+			sums = append(sums, sum)
+		}
+		if now := time.Now(); len(sums)%1024 == 0 && now.Sub(logged) >= progress {
+			logged = now
+			s.log.Info("ampcors: building the filter of publishers", "read", len(sums), "before", before)
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err // the list may have ended early
+	}
+	built := new(xorfilter.BinaryFuse8)
+	if len(sums) > 0 {
+		var err error
+		if built, err = xorfilter.PopulateBinaryFuse8(sums); err != nil {
+			return fmt.Errorf("filter: %w", err)
+		}
+	} else {
+		built = nil
+	}
+
+	s.mu.Lock()
+	s.filter, s.names, s.builtAt = built, len(sums), time.Now()
+	s.added, s.next = s.next, nil
+	s.trusted, s.isTrusted = missed, true
+	s.mu.Unlock()
+	s.log.Info("ampcors: the filter of publishers is built", "publishers", len(sums), "bytes", size(built), "took", time.Since(begun).Round(time.Millisecond))
+	if s.cfg.File != "" {
+		if err := save(s.cfg.File, built, len(sums)); err != nil {
+			s.log.Error("ampcors: the filter of publishers is not saved", "error", err)
+		}
+	}
+	return nil
+}
+
+func size(f *xorfilter.BinaryFuse8) int {
+	if f == nil {
+		return 0
+	}
+	return len(f.Fingerprints)
+}
+
+func (s *Source) load() {
+	filter, names, at, err := read(s.cfg.File)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+	case err != nil:
+		s.log.Error("ampcors: the saved filter of publishers is not used", "error", err)
+	default:
+		s.filter, s.names, s.builtAt = filter, names, at
+		s.log.Info("ampcors: the saved filter of publishers is used", "publishers", names, "from", at)
+	}
+}
+
+// Stats say what the filter has.
+type Stats struct {
+	Publishers int       `json:"publishers"` // in the filter
+	Added      int       `json:"added"`      // reported since its list began
+	Bytes      int       `json:"bytes"`      // that the filter takes, without those that were added
+	BuiltAt    time.Time `json:"builtAt"`    // zero if there is none
+	AnswersNo  bool      `json:"answersNo"`  // it does so now
+}
+
+// Stats returns what the filter has now.
+func (s *Source) Stats() Stats {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return Stats{
+		Publishers: s.names,
+		Added:      len(s.added),
+		Bytes:      size(s.filter),
+		BuiltAt:    s.builtAt,
+		AnswersNo:  s.cfg.AnswerNo && s.isComplete() && (s.listener == nil || s.listener.IsListening()),
+	}
+}

@@ -54,7 +54,20 @@
 //
 // The database does not report changes. While it works, a publisher that was removed is
 // allowed for at most [ampcors.Lookup].TTL, and one that was added is denied for at most
-// NegativeTTL. [ampcors.Middleware.Forget] makes one server look it up at once.
+// NegativeTTL. [ampcors.Middleware.Forget] makes one server look it up at once. With
+// PostgreSQL, package [github.com/ampcors/ampcors/source/pgsource] reports changes.
+//
+// This holds for the server that takes the writes. A replica answers with the state of a
+// moment ago: a publisher that was removed is then allowed for as much longer as the replica
+// lags, which has no bound if its replication stops. Let db connect to the primary only, and
+// see that an old primary does not come back beside a new one: it would go on answering
+// with the publishers of the past. With pgx, target_session_attrs=read-write keeps out
+// replicas, and a list of hosts finds the primary.
+//
+// # Connections
+//
+// A lookup that fails while there is time is retried once, on a connection that has answered
+// a ping. So connections that the database or a proxy has closed cause no errors.
 package sqlsource
 
 import (
@@ -62,6 +75,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"iter"
 	"regexp"
 	"slices"
 	"strconv"
@@ -194,7 +208,40 @@ func (s *Source) find(ctx context.Context, query, key string, matches func(domai
 			err = fmt.Errorf("sqlsource: %s: %w", query, err)
 		}
 	}()
-	rows, err := s.db.QueryContext(ctx, query, key)
+	domain, err := queryFor(ctx, s.db, query, key, matches)
+	if err == nil || ctx.Err() != nil {
+		return domain, err
+	}
+	conn, connErr := s.living(ctx)
+	if connErr != nil {
+		return "", err
+	}
+	defer conn.Close()
+	return queryFor(ctx, conn, query, key, matches)
+}
+
+// living returns a connection that answers. Each one that does not leaves the pool.
+func (s *Source) living(ctx context.Context) (*sql.Conn, error) {
+	for range s.db.Stats().OpenConnections {
+		conn, err := s.db.Conn(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if conn.PingContext(ctx) == nil {
+			return conn, nil
+		}
+		_ = conn.Close() // it is dead
+	}
+	return s.db.Conn(ctx)
+}
+
+// A queryer is a pool or one connection.
+type queryer interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+func queryFor(ctx context.Context, db queryer, query, key string, matches func(domain string) bool) (string, error) {
+	rows, err := db.QueryContext(ctx, query, key)
 	if err != nil {
 		return "", err
 	}
@@ -209,6 +256,36 @@ func (s *Source) find(ctx context.Context, query, key string, matches func(domai
 		}
 	}
 	return "", rows.Err()
+}
+
+// Publishers returns all domains, for package [github.com/ampcors/ampcors/source/filter]. It
+// reads them in one statement. A row that is not canonical may be among them.
+func (s *Source) Publishers(ctx context.Context) iter.Seq2[string, error] {
+	query := fmt.Sprintf("SELECT %s FROM %s WHERE %s IS NOT NULL", s.table.DomainColumn, s.table.Table, s.table.DomainColumn)
+	if s.table.Condition != "" {
+		query += " AND (" + s.table.Condition + "\n)"
+	}
+	return func(yield func(string, error) bool) {
+		rows, err := s.db.QueryContext(ctx, query)
+		if err != nil {
+			yield("", fmt.Errorf("sqlsource: %s: %w", query, err))
+			return
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var domain string
+			if err := rows.Scan(&domain); err != nil {
+				yield("", fmt.Errorf("sqlsource: %s: %w", query, err))
+				return
+			}
+			if !yield(domain, nil) {
+				return
+			}
+		}
+		if err := rows.Err(); err != nil {
+			yield("", fmt.Errorf("sqlsource: %s: %w", query, err))
+		}
+	}
 }
 
 const (

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -58,6 +59,7 @@ type Server struct {
 	command func() *exec.Cmd
 	ready   func() error
 	stop    syscall.Signal // for a graceful shutdown
+	promote func() *exec.Cmd
 
 	cmd    *exec.Cmd
 	ended  chan struct{}
@@ -190,6 +192,39 @@ func Redis(t testing.TB) *Server {
 // Postgres starts PostgreSQL with an empty database. See [DSN].
 func Postgres(t testing.TB) *Server {
 	t.Helper()
+	p := newPostgres(t)
+	if out, err := p.command("initdb", "-D", p.data(), "-U", "ampcors", "-A", "trust", "-E", "UTF8", "--locale=C", "-N").CombinedOutput(); err != nil {
+		t.Fatalf("initdb: %v\n%s", err, out)
+	}
+	return p.start(t)
+}
+
+// PostgresStandby starts a standby of a server that [Postgres] has started.
+func PostgresStandby(t testing.TB, primary *Server) *Server {
+	t.Helper()
+	p := newPostgres(t)
+	if out, err := p.command("pg_basebackup", "-D", p.data(), "-R", "-c", "fast", "-d", DSN(primary.Addr)).CombinedOutput(); err != nil {
+		t.Fatalf("pg_basebackup: %v\n%s", err, out)
+	}
+	return p.start(t)
+}
+
+// Promote makes a standby the primary. It returns when that is done.
+func (s *Server) Promote() {
+	s.t.Helper()
+	if out, err := s.promote().CombinedOutput(); err != nil {
+		s.t.Fatalf("promote: %v\n%s", err, out)
+	}
+}
+
+// A postgres is a directory with a database, and the programs for it.
+type postgres struct {
+	bin, dir string
+	as       *syscall.SysProcAttr
+}
+
+func newPostgres(t testing.TB) *postgres {
+	t.Helper()
 	// On Debian, they are not in PATH.
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
 	slices.Reverse(found)
@@ -199,28 +234,33 @@ func Postgres(t testing.TB) *Server {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	var as *syscall.SysProcAttr
+	p := &postgres{bin: bin, dir: dir}
 	if os.Getuid() == 0 { // PostgreSQL does not run as root
-		as = otherUser(t, dir)
+		p.as = otherUser(t, dir)
 	}
-	command := func(name string, args ...string) *exec.Cmd {
-		cmd := exec.Command(filepath.Join(bin, name), args...)
-		cmd.Dir, cmd.SysProcAttr = dir, as
-		return cmd
-	}
-	data := filepath.Join(dir, "data")
-	if out, err := command("initdb", "-D", data, "-U", "ampcors", "-A", "trust", "-E", "UTF8", "--locale=C", "-N").CombinedOutput(); err != nil {
-		t.Fatalf("initdb: %v\n%s", err, out)
-	}
+	return p
+}
+
+func (p *postgres) data() string { return filepath.Join(p.dir, "data") }
+
+func (p *postgres) command(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(filepath.Join(p.bin, name), args...)
+	cmd.Dir, cmd.SysProcAttr = p.dir, p.as
+	return cmd
+}
+
+func (p *postgres) start(t testing.TB) *Server {
+	t.Helper()
 	s := &Server{stop: syscall.SIGINT} // "fast": it does not wait for clients to disconnect
 	s.command = func() *exec.Cmd {
 		host, port, _ := net.SplitHostPort(s.Addr)
-		return command("postgres", "-D", data, "-h", host, "-p", port, "-c", "unix_socket_directories=", "-c", "fsync=off")
+		return p.command("postgres", "-D", p.data(), "-h", host, "-p", port, "-c", "unix_socket_directories=", "-c", "fsync=off")
 	}
 	s.ready = func() error {
 		host, port, _ := net.SplitHostPort(s.Addr)
-		return command("pg_isready", "-q", "-h", host, "-p", port, "-U", "ampcors", "-d", "postgres").Run()
+		return p.command("pg_isready", "-q", "-h", host, "-p", port, "-U", "ampcors", "-d", "postgres").Run()
 	}
+	s.promote = func() *exec.Cmd { return p.command("pg_ctl", "promote", "-D", p.data(), "-w") }
 	return s.begin(t)
 }
 
@@ -258,6 +298,7 @@ func MariaDB(t testing.TB) *Server {
 
 // DSN returns the connection string of the database at addr, which is the address of a
 // [Postgres] or of a proxy before it.
-func DSN(addr string) string {
-	return fmt.Sprintf("postgres://ampcors@%s/postgres?sslmode=disable", addr)
+// With several addresses, it finds the server that takes writes.
+func DSN(addrs ...string) string {
+	return fmt.Sprintf("postgres://ampcors@%s/postgres?sslmode=disable&target_session_attrs=read-write", strings.Join(addrs, ","))
 }

@@ -1,0 +1,414 @@
+package pgsource
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/internal/servertest"
+	"github.com/ampcors/ampcors/source/sqlsource"
+	"github.com/jackc/pgx/v5"
+)
+
+// createTable is the statement that sqlsource documents.
+const createTable = `CREATE TABLE publishers (
+	domain          text COLLATE "C" PRIMARY KEY,
+	fallback_prefix text COLLATE "C" UNIQUE
+)`
+
+func connect(t testing.TB, addrs ...string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), servertest.DSN(addrs...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+func exec(t testing.TB, conn *pgx.Conn, sql string, args ...any) {
+	t.Helper()
+	if _, err := conn.Exec(t.Context(), sql, args...); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+func add(t testing.TB, conn *pgx.Conn, domains ...string) {
+	t.Helper()
+	rows := make([][]any, len(domains))
+	for i, domain := range domains {
+		prefix, err := ampcors.FallbackPrefix(domain)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows[i] = []any{domain, prefix}
+	}
+	if _, err := conn.CopyFrom(t.Context(), pgx.Identifier{"publishers"}, []string{"domain", "fallback_prefix"}, pgx.CopyFromRows(rows)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func newSource(t testing.TB, table sqlsource.Config, addrs ...string) *Source {
+	t.Helper()
+	s, err := New(Config{ConnString: servertest.DSN(addrs...), Table: table, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// until waits until a condition holds, for at most limit, and returns how long it took.
+func until(t testing.TB, what string, limit time.Duration, holds func() bool) time.Duration {
+	t.Helper()
+	begun := time.Now()
+	for !holds() {
+		if time.Since(begun) > limit {
+			t.Errorf("after %v, not yet: %s", limit, what)
+			return limit
+		}
+		time.Sleep(200 * time.Microsecond)
+	}
+	return time.Since(begun)
+}
+
+// newServers returns the Middlewares of n servers that listen.
+func newServers(t testing.TB, n int, addrs ...string) (servers []*ampcors.Middleware) {
+	t.Helper()
+	for range n {
+		s := newSource(t, sqlsource.Config{}, addrs...)
+		// No test runs as long as the TTL, so all changes are seen by notifications.
+		m, err := ampcors.New(ampcors.Config{Source: s, Lookup: ampcors.Lookup{TTL: time.Hour, NegativeTTL: time.Hour}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = m.Close() })
+		until(t, "it listens", 10*time.Second, s.IsListening)
+		servers = append(servers, m)
+	}
+	return servers
+}
+
+// origins returns a publisher's origins: on a cache, by hash prefix, and its own.
+func origins(publisher string) []string {
+	prefix, _ := ampcors.DomainPrefix(publisher)
+	hash, _ := ampcors.FallbackPrefix(publisher)
+	return []string{"https://" + prefix + ".cdn.ampproject.org", "https://" + hash + ".www.bing-amp.com", "https://" + publisher}
+}
+
+// seen waits until all servers decide by a change, and returns how long it took.
+func seen(t testing.TB, limit time.Duration, servers []*ampcors.Middleware, publisher string, want bool) time.Duration {
+	t.Helper()
+	return until(t, fmt.Sprintf("%s allowed: %t", publisher, want), limit, func() bool {
+		for _, m := range servers {
+			for _, origin := range origins(publisher) {
+				if d := m.CheckOrigin(origin); d.Allowed != want || d.Stale || d.SourceErr != nil {
+					return false
+				}
+			}
+		}
+		return true
+	})
+}
+
+func database(t testing.TB) (*servertest.Server, *pgx.Conn) {
+	t.Helper()
+	db := servertest.Postgres(t)
+	conn := connect(t, db.Addr)
+	exec(t, conn, createTable)
+	if err := newSource(t, sqlsource.Config{}, db.Addr).Install(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return db, conn
+}
+
+func TestChangesAreSeenByThreeServers(t *testing.T) {
+	t.Parallel()
+	db, conn := database(t)
+	servers := newServers(t, 3, db.Addr)
+	seen(t, time.Second, servers, "www.example.com", false)
+	var times []time.Duration
+	for range 50 {
+		add(t, conn, "www.example.com")
+		times = append(times, seen(t, time.Second, servers, "www.example.com", true))
+		exec(t, conn, "DELETE FROM publishers WHERE domain = 'www.example.com'")
+		times = append(times, seen(t, time.Second, servers, "www.example.com", false))
+	}
+	slices.Sort(times)
+	t.Logf("a change is seen by three servers after %v in the median, %v at most", times[len(times)/2], times[len(times)-1])
+
+	// 10,000 rows at once.
+	domains := make([]string, 10_000)
+	for i := range domains {
+		domains[i] = fmt.Sprintf("www.site-%d.example", i)
+	}
+	add(t, conn, domains...)
+	some := []string{domains[0], domains[5_000], domains[9_999]}
+	for _, domain := range some {
+		seen(t, time.Second, servers, domain, true)
+	}
+	exec(t, conn, "DELETE FROM publishers")
+	begun := time.Now()
+	for _, domain := range some {
+		seen(t, time.Second, servers, domain, false)
+	}
+	t.Logf("10,000 rows that were deleted are seen after %v", time.Since(begun))
+
+	exec(t, conn, "INSERT INTO publishers (domain) VALUES ('www.example.com')")
+	seen(t, time.Second, servers, "www.other.example", false)
+	until(t, "allowed without a prefix", time.Second, func() bool { return servers[0].CheckOrigin("https://www.example.com").Allowed })
+	exec(t, conn, "TRUNCATE publishers")
+	seen(t, time.Second, servers, "www.example.com", false)
+}
+
+// record returns the messages that a Source reports.
+func record(t *testing.T, s *Source) (take func() []string) {
+	t.Helper()
+	var mu sync.Mutex
+	var messages []string
+	stop := s.Notify(func(domains ...string) {
+		mu.Lock()
+		defer mu.Unlock()
+		messages = append(messages, strings.Join(slices.Sorted(slices.Values(domains)), " "))
+	})
+	t.Cleanup(stop)
+	return func() []string {
+		time.Sleep(50 * time.Millisecond) // for messages that should not come
+		mu.Lock()
+		defer mu.Unlock()
+		taken := messages
+		messages = nil
+		return taken
+	}
+}
+
+func TestOnlyWhatChangedIsReported(t *testing.T) {
+	t.Parallel()
+	db := servertest.Postgres(t)
+	conn := connect(t, db.Addr)
+	exec(t, conn, `CREATE SCHEMA cms;
+		CREATE TABLE cms.sites (id serial PRIMARY KEY, host text, amp_hash text, visits int DEFAULT 0, active boolean DEFAULT true)`)
+	table := sqlsource.Config{Table: "cms.sites", DomainColumn: "host", PrefixColumn: "amp_hash", Condition: "sites.active -- paid"}
+	s := newSource(t, table, db.Addr)
+	statements, err := InstallSQL(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // it can run again
+		exec(t, conn, statements)
+	}
+	until(t, "ready", 5*time.Second, func() bool { return s.Ping(t.Context()) == nil })
+	take := record(t, s)
+	long := strings.Repeat("a", 254)
+	for _, test := range []struct {
+		name, sql string
+		want      []string
+	}{
+		{name: "insert", sql: "INSERT INTO cms.sites (host) VALUES ('a.example'), ('b.example')", want: []string{"a.example b.example"}},
+		{name: "insert of none that the condition allows", sql: "INSERT INTO cms.sites (host, active) VALUES ('c.example', false)", want: nil},
+		{name: "another column", sql: "UPDATE cms.sites SET visits = visits + 1", want: nil},
+		{name: "the prefix", sql: "UPDATE cms.sites SET amp_hash = 'x' WHERE host = 'a.example'", want: []string{"a.example"}},
+		{name: "the domain", sql: "UPDATE cms.sites SET host = 'd.example' WHERE host = 'a.example'", want: []string{"a.example d.example"}},
+		{name: "the condition", sql: "UPDATE cms.sites SET active = NOT active WHERE host IN ('b.example', 'c.example')", want: []string{"b.example c.example"}},
+		{name: "no row", sql: "DELETE FROM cms.sites WHERE host = 'none.example'", want: nil},
+		{name: "delete", sql: "DELETE FROM cms.sites WHERE host IN ('d.example', 'b.example')", want: []string{"d.example"}},
+		{name: "no domain", sql: "INSERT INTO cms.sites (host) VALUES (NULL), (''), ('" + long + "')", want: nil},
+		{name: "rolled back", sql: "BEGIN; INSERT INTO cms.sites (host) VALUES ('e.example'); ROLLBACK", want: nil},
+		{name: "two statements", sql: "BEGIN; INSERT INTO cms.sites (host) VALUES ('e.example'); DELETE FROM cms.sites WHERE host = 'c.example'; COMMIT", want: []string{"e.example", "c.example"}},
+		{name: "truncate", sql: "TRUNCATE cms.sites", want: []string{""}},
+		{name: "30,000 rows", sql: "INSERT INTO cms.sites (host) SELECT 'site-' || n || '.example' FROM generate_series(1, 30001) AS n", want: []string{""}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			exec(t, conn, test.sql)
+			if got := take(); !slices.Equal(got, test.want) {
+				t.Errorf("%q; want %q", got, test.want)
+			}
+		})
+	}
+	// Many rows are in few messages, and none is missing.
+	exec(t, conn, "DELETE FROM cms.sites WHERE id % 2 = 0")
+	messages := take()
+	names := strings.Fields(strings.Join(messages, " "))
+	if slices.Sort(names); len(slices.Compact(names)) != 15_000 || len(messages) > 60 {
+		t.Errorf("%d names in %d messages", len(names), len(messages))
+	}
+	for _, m := range messages {
+		if len(m) > 7999 {
+			t.Errorf("a message of %d bytes", len(m))
+		}
+	}
+}
+
+func TestPingReportsMissingTriggers(t *testing.T) {
+	t.Parallel()
+	db := servertest.Postgres(t)
+	conn := connect(t, db.Addr)
+	s := newSource(t, sqlsource.Config{}, db.Addr)
+	ping := func(want string) {
+		t.Helper()
+		err := s.Ping(t.Context())
+		if got := fmt.Sprint(err); !strings.Contains(got, want) {
+			t.Errorf("%s; want %q", got, want)
+		}
+	}
+	ping("publishers")
+	exec(t, conn, createTable)
+	ping("no trigger ampcors_insert")
+	for range 2 {
+		if err := s.Install(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "it listens", 5*time.Second, s.IsListening)
+	ping("<nil>")
+	exec(t, conn, "ALTER TABLE publishers DISABLE TRIGGER ampcors_delete")
+	ping("no trigger ampcors_delete, or it is disabled")
+	exec(t, conn, "DROP TABLE publishers")
+	if err := s.Install(t.Context()); err == nil {
+		t.Error("installed without a table")
+	}
+	s.Close()
+	if err := s.Install(t.Context()); err == nil {
+		t.Error("installed after Close")
+	}
+}
+
+func TestNewChecksItsConfig(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name string
+		cfg  Config
+		want string
+	}{
+		{name: "connection string", cfg: Config{ConnString: "host=a port=b"}, want: "ConnString"},
+		{name: "placeholder", cfg: Config{Table: sqlsource.Config{Placeholder: "?"}}, want: "Placeholder"},
+		{name: "connections", cfg: Config{MaxConns: -1}, want: "MaxConns -1"},
+		{name: "long table", cfg: Config{Table: sqlsource.Config{Table: strings.Repeat("a", 60)}}, want: "too long by 12 bytes"},
+		{name: "condition", cfg: Config{Table: sqlsource.Config{Condition: "a = $ampcors$b$ampcors$"}}, want: "Condition"},
+		{name: "table", cfg: Config{Table: sqlsource.Config{Table: "a;b"}}, want: "not a name"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			if s, err := New(test.cfg); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%v, %v; want %q", s, err, test.want)
+			}
+			if test.cfg.Table.Table != "" {
+				if _, err := InstallSQL(test.cfg.Table); (err == nil) != (test.name == "table") {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// The connections that listen are closed by the server again and again.
+func TestARevocationIsSeenThoughTheListenerIsKilled(t *testing.T) {
+	t.Parallel()
+	db, conn := database(t)
+	servers := newServers(t, 3, db.Addr)
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	killer := connect(t, db.Addr)
+	group.Go(func() {
+		for ctx.Err() == nil {
+			_, _ = killer.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' OR query = 'SELECT pg_is_in_recovery()'")
+			time.Sleep(100 * time.Millisecond)
+		}
+	})
+	slowest := time.Duration(0)
+	for range 30 {
+		add(t, conn, "www.example.com")
+		slowest = max(slowest, seen(t, time.Second, servers, "www.example.com", true))
+		exec(t, conn, "DELETE FROM publishers")
+		slowest = max(slowest, seen(t, time.Second, servers, "www.example.com", false))
+	}
+	t.Logf("seen after %v at most", slowest)
+	cancel()
+	group.Wait()
+}
+
+// All connections are closed each 100 ms. No publisher gets 503 for it, remembered or not.
+func TestKilledConnectionsCauseNoErrors(t *testing.T) {
+	t.Parallel()
+	db, conn := database(t)
+	const n = 3000
+	domains := make([]string, n)
+	for i := range domains {
+		domains[i] = fmt.Sprintf("www.site-%d.example", i)
+	}
+	add(t, conn, domains...)
+	servers := newServers(t, 1, db.Addr)
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	group.Go(func() {
+		for ctx.Err() == nil {
+			_, _ = conn.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()")
+			time.Sleep(100 * time.Millisecond)
+		}
+	})
+	var workers sync.WaitGroup
+	for w := range 4 {
+		workers.Go(func() {
+			for i := w; i < n; i += 4 {
+				if d := servers[0].CheckOrigin("https://" + domains[i]); !d.Allowed {
+					t.Errorf("%s: %+v", domains[i], d)
+				}
+				time.Sleep(time.Millisecond)
+			}
+		})
+	}
+	workers.Wait()
+	cancel()
+	group.Wait()
+}
+
+// A standby is promoted after the primary was killed. What is revoked on it is seen by all.
+func TestARevocationOnAPromotedStandbyIsSeen(t *testing.T) {
+	t.Parallel()
+	db, conn := database(t)
+	add(t, conn, "www.example.com", "www.other.example")
+	standby := servertest.PostgresStandby(t, db)
+	servers := newServers(t, 3, db.Addr, standby.Addr)
+	seen(t, time.Second, servers, "www.example.com", true)
+	seen(t, time.Second, servers, "www.other.example", true)
+	db.Kill()
+	if d := servers[0].CheckOrigin("https://www.example.com"); !d.Allowed {
+		t.Errorf("%+v", d)
+	}
+	standby.Promote()
+	conn = connect(t, db.Addr, standby.Addr)
+	exec(t, conn, "DELETE FROM publishers WHERE domain = 'www.example.com'")
+	took := seen(t, time.Second, servers, "www.example.com", false)
+	t.Logf("seen after %v", took)
+	seen(t, time.Second, servers, "www.other.example", true)
+	exec(t, conn, "DELETE FROM publishers WHERE domain = 'www.other.example'")
+	t.Logf("the next after %v", seen(t, time.Second, servers, "www.other.example", false))
+}
+
+// A server that starts while the database is down listens when it is there.
+func TestTheDatabaseMayStartLater(t *testing.T) {
+	t.Parallel()
+	db, conn := database(t)
+	add(t, conn, "www.example.com")
+	db.Stop()
+	s := newSource(t, sqlsource.Config{}, db.Addr)
+	m, err := ampcors.New(ampcors.Config{Source: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if d := m.CheckOrigin("https://www.example.com"); d.SourceErr == nil || s.IsListening() || s.Ping(t.Context()) == nil {
+		t.Errorf("%+v", d)
+	}
+	db.Start()
+	until(t, "it listens", 5*time.Second, s.IsListening)
+	if err := s.Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

@@ -66,8 +66,8 @@
 //
 // # Connections
 //
-// A lookup that fails while there is time is retried once, on a connection that has answered
-// a ping. So connections that the database or a proxy has closed cause no errors.
+// A lookup that fails while there is time is retried, up to twice, on a connection that has
+// answered a ping. So connections that the database or a proxy has closed cause no errors.
 package sqlsource
 
 import (
@@ -209,16 +209,20 @@ func (s *Source) find(ctx context.Context, query, key string, matches func(domai
 		}
 	}()
 	domain, err := queryFor(ctx, s.db, query, key, matches)
-	if err == nil || ctx.Err() != nil {
-		return domain, err
+	for retries := 0; err != nil && ctx.Err() == nil && retries < maxRetries; retries++ {
+		conn, connErr := s.living(ctx)
+		if connErr != nil {
+			return "", err
+		}
+		domain, err = queryFor(ctx, conn, query, key, matches)
+		_ = conn.Close() // back to the pool
 	}
-	conn, connErr := s.living(ctx)
-	if connErr != nil {
-		return "", err
-	}
-	defer conn.Close()
-	return queryFor(ctx, conn, query, key, matches)
+	return domain, err
 }
+
+// maxRetries is how often a lookup that fails is retried. Once is not enough: if a database
+// closes all connections, one after another, the second attempt may meet the same end.
+const maxRetries = 2
 
 // living returns a connection that answers. Each one that does not leaves the pool.
 func (s *Source) living(ctx context.Context) (*sql.Conn, error) {

@@ -3,7 +3,6 @@ package servertest
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -132,6 +131,19 @@ func (s *Server) Stop() { s.end(s.stop) }
 // Kill ends the program at once.
 func (s *Server) Kill() { s.end(syscall.SIGKILL) }
 
+// Freeze suspends the program: it keeps its connections, and does not answer.
+func (s *Server) Freeze() { s.signal(syscall.SIGSTOP) }
+
+// Thaw ends what Freeze began.
+func (s *Server) Thaw() { s.signal(syscall.SIGCONT) }
+
+func (s *Server) signal(signal syscall.Signal) {
+	s.t.Helper()
+	if err := s.cmd.Process.Signal(signal); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 func (s *Server) end(signal syscall.Signal) {
 	s.t.Helper()
 	_ = s.cmd.Process.Signal(signal) // it may have ended by itself
@@ -156,37 +168,6 @@ func (s *Server) begin(t testing.TB) *Server {
 	})
 	s.Start()
 	return s
-}
-
-// Redis starts Redis. Its data survives Stop and Kill.
-func Redis(t testing.TB) *Server {
-	t.Helper()
-	path := Program(t, "install Redis (Debian: apt-get install redis-server)", "redis-server")
-	dir := t.TempDir()
-	s := &Server{stop: syscall.SIGTERM}
-	s.command = func() *exec.Cmd {
-		_, port, _ := net.SplitHostPort(s.Addr)
-		return exec.Command(path, "--bind", "127.0.0.1", "--port", port, "--dir", dir, "--save", "", "--appendonly", "yes", "--auto-aof-rewrite-percentage", "0",
-			"--appendfsync", "no") // a killed process loses no writes: the system has them
-	}
-	s.ready = func() error {
-		conn, err := net.Dial("tcp", s.Addr)
-		if err != nil {
-			return err
-		}
-		defer conn.Close()
-		_ = conn.SetDeadline(time.Now().Add(time.Second))
-		_, _ = conn.Write([]byte("PING\r\n"))
-		answer := make([]byte, 5)
-		if _, err := conn.Read(answer); err != nil {
-			return err
-		}
-		if string(answer) != "+PONG" { // such as -LOADING
-			return errors.New(string(answer))
-		}
-		return nil
-	}
-	return s.begin(t)
 }
 
 // Postgres starts PostgreSQL with an empty database. See [DSN].
@@ -296,9 +277,9 @@ func MariaDB(t testing.TB) *Server {
 	return s.begin(t)
 }
 
-// DSN returns the connection string of the database at addr, which is the address of a
-// [Postgres] or of a proxy before it.
-// With several addresses, it finds the server that takes writes.
+// DSN returns the connection string of the database at an address, which is that of a
+// [Postgres] or of a proxy before it. With several addresses, it finds the server that takes
+// writes.
 func DSN(addrs ...string) string {
 	return fmt.Sprintf("postgres://ampcors@%s/postgres?sslmode=disable&target_session_attrs=read-write", strings.Join(addrs, ","))
 }

@@ -27,20 +27,39 @@
 // Redis reports an expired key when it removes it. If many keys expire, that can be most of
 // a second late. Redis does not report SWAPDB: run FLUSHDB on the other database after it.
 //
+// # Cluster and Sentinel
+//
+// Both are found by InitAddress, as rueidis says. With Redis Cluster, the Source is an
+// [ampcors.Sharded]: a node that hangs or fails does not affect publishers on the others.
+// Lookups and writes go to masters only, as a replica may get a change later than the
+// message about it.
+//
+// Redis replicates after it has answered. A master that dies can take the last changes
+// with it: a publisher that was removed gets in again once a replica is promoted. Set
+// Config.Replicas to the number of replicas of each master: Add and Remove then fail if a
+// change has not reached all of them. A master that is cut off from the others goes on
+// answering the servers that still reach it. They see a change on the other side after
+// TTL at the latest, once they reach the new master; so keep TTL as short as a revocation
+// may take then. Redis's min-replicas-to-write 1 makes such a master reject writes, so that
+// none is lost there.
+//
 // # What Redis must keep
 //
 // A Redis that starts empty knows no publisher, so all are denied. Turn on persistence, and
 // use the eviction policy noeviction, or one that only evicts keys with an expiry.
 //
-// All of this is tested with one Redis 7. A replica may get a change later than the message
-// about it, so lookups are not sent to replicas. Cluster and Sentinel should work, as
-// rueidis tracks each node's keys on its own connections, but are not tested.
+// For a server that does not read its messages, such as one that is suspended, Redis keeps
+// them in memory: for each change, 5 bytes and those of the key (measured with Redis 7.0: 10
+// MB after 200,000 changes of keys of 44 bytes). By default that has no limit. Set
+// client-output-buffer-limit normal, such as to 64mb 16mb 60: Redis then closes the
+// connection, and the server looks everything up again.
 package redissource
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -60,6 +79,14 @@ type Config struct {
 
 	// KeyPrefix is what all keys begin with. If empty, "ampcors:" is used.
 	KeyPrefix string
+
+	// Replicas is how many replicas of a master must have a change before Add and Remove
+	// return nil (WAIT). With all of them, a change survives the loss of a master. If zero,
+	// they do not wait.
+	Replicas int
+
+	// ReplicaTimeout is how long they wait for the replicas. If zero, 1 second is used.
+	ReplicaTimeout time.Duration
 }
 
 // A Source looks up publishers in Redis. It is safe for concurrent use by multiple
@@ -68,6 +95,8 @@ type Source struct {
 	client    rueidis.Client
 	publisher string // begins the key of a publisher
 	hash      string // begins the key of a hash prefix
+	replicas  int
+	timeout   time.Duration // of the wait for replicas
 
 	mu        sync.Mutex
 	listeners []*func(domains ...string)
@@ -92,6 +121,7 @@ func New(cfg Config) (*Source, error) {
 	report(o.DisableAutoPipelining, "Redis.DisableAutoPipelining is set; on such connections no change would be noticed")
 	report(o.Dialer.KeepAlive < 0, "Redis.Dialer.KeepAlive is negative; without it a connection that stops answering would never be closed")
 	report(o.SendToReplicas != nil || o.ReplicaOnly, "Redis.SendToReplicas or ReplicaOnly is set; a replica may give an answer from before a change")
+	report(cfg.Replicas < 0 || cfg.ReplicaTimeout < 0, "Replicas or ReplicaTimeout is negative")
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
@@ -99,7 +129,10 @@ func New(cfg Config) (*Source, error) {
 	if prefix == "" {
 		prefix = "ampcors:"
 	}
-	s := &Source{publisher: prefix + "publisher:", hash: prefix + "hash:"}
+	s := &Source{publisher: prefix + "publisher:", hash: prefix + "hash:", replicas: cfg.Replicas, timeout: cfg.ReplicaTimeout}
+	if s.timeout == 0 {
+		s.timeout = time.Second
+	}
 	if o.PipelineMultiplex == 0 {
 		o.PipelineMultiplex = -1 // one connection, as each is told of every change
 	}
@@ -136,20 +169,88 @@ func (s *Source) HasPublisher(ctx context.Context, domain string) (bool, error) 
 	return s.client.Do(ctx, s.client.B().Exists().Key(s.publisher+domain).Build()).AsBool()
 }
 
-// PublisherByPrefix implements [ampcors.Source].
+// PublisherByPrefix implements [ampcors.Source]. With Redis Cluster, the domain may be one
+// that is no longer a publisher, as [ampcors.Sharded] allows.
 func (s *Source) PublisherByPrefix(ctx context.Context, prefix string) (string, error) {
 	domain, err := s.client.Do(ctx, s.client.B().Get().Key(s.hash+prefix).Build()).ToString()
 	if rueidis.IsRedisNil(err) {
 		return "", nil
 	}
-	if err != nil {
-		return "", err
+	if err != nil || s.isCluster() {
+		return domain, err
 	}
 	if ok, err := s.HasPublisher(ctx, domain); !ok {
 		return "", err
 	}
 	return domain, nil
 }
+
+func (s *Source) isCluster() bool { return s.client.Mode() == rueidis.ClientModeCluster }
+
+// A node of a Redis Cluster has one or few ranges of hash slots, which move when nodes
+// come and go. A shard here is one of numShards ranges that do not move, so it is on one
+// node, or on two for a while.
+const (
+	numShards = 64
+	numSlots  = 16384
+)
+
+// Shards implements [ampcors.Sharded].
+func (s *Source) Shards() int {
+	if s.isCluster() {
+		return numShards
+	}
+	return 1
+}
+
+// Shard implements [ampcors.Sharded].
+func (s *Source) Shard(key string) int {
+	name := s.hash + key
+	if strings.Contains(key, ".") {
+		name = s.publisher + key
+	}
+	cmd := s.client.B().Exists().Key(name).Build()
+	return int(cmd.Slot()) % numSlots * numShards / numSlots
+}
+
+// Publishers returns all publishers, for package
+// [github.com/ampcors/ampcors/source/filter]. It scans the masters in steps of 1000 keys. A
+// publisher that is there from the beginning to the end is returned, except one whose hash
+// slot moves to a node that was scanned before: Redis reports it as changed.
+func (s *Source) Publishers(ctx context.Context) iter.Seq2[string, error] {
+	match := globSpecial.Replace(s.publisher) + "*"
+	return func(yield func(string, error) bool) {
+		for addr, node := range s.client.Nodes() {
+			fail := func(err error) { yield("", fmt.Errorf("redissource: %s: %w", addr, err)) }
+			role, err := node.Do(ctx, node.B().Role().Build()).ToArray()
+			if err != nil || len(role) == 0 {
+				fail(err)
+				return
+			}
+			if name, _ := role[0].ToString(); name != "master" {
+				continue
+			}
+			for cursor := uint64(0); ; {
+				page, err := node.Do(ctx, node.B().Scan().Cursor(cursor).Match(match).Count(batch).Build()).AsScanEntry()
+				if err != nil {
+					fail(err)
+					return
+				}
+				for _, key := range page.Elements {
+					if !yield(strings.TrimPrefix(key, s.publisher), nil) {
+						return
+					}
+				}
+				if cursor = page.Cursor; cursor == 0 {
+					break
+				}
+			}
+		}
+	}
+}
+
+// globSpecial escapes what a pattern of SCAN gives a meaning.
+var globSpecial = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)
 
 // Notify implements [ampcors.Notifier].
 func (s *Source) Notify(changed func(domains ...string)) (stop func()) {
@@ -185,31 +286,35 @@ func (s *Source) onInvalidations(keys []rueidis.RedisMessage) {
 const batch = 1000
 
 // Add writes publishers, in any spelling that [ampcors.CanonicalDomain] accepts. When it
-// returns nil, Redis has stored them. If some are not publisher domains, the error lists
-// them and none is written. After an error from Redis, some may be written.
+// returns nil, each master has them in memory, and so have Config.Replicas replicas of it;
+// how soon they are on disk is Redis's setting (appendfsync). If some are not publisher
+// domains, the error lists them and none is written. After an error from Redis, some may be
+// written, on some servers; call it again.
 func (s *Source) Add(ctx context.Context, publishers ...string) error {
-	return s.write(ctx, publishers, func(domain, prefix string) []rueidis.Completed {
+	return s.write(ctx, publishers, func(domain, prefix string) (first, second change) {
 		// The hash prefix first: alone it has no effect, and servers are told only of the
 		// second write.
-		return []rueidis.Completed{
-			s.client.B().Set().Key(s.hash + prefix).Value(domain).Build(),
-			s.client.B().Set().Key(s.publisher + domain).Value("1").Build(),
-		}
+		return change{key: s.hash + prefix, value: domain}, change{key: s.publisher + domain, value: "1"}
 	})
 }
 
-// Remove revokes publishers. Its arguments and errors are those of Add.
+// Remove revokes publishers. Its arguments, promises and errors are those of Add. Without
+// Config.Replicas, a publisher that was removed can get in again if a master dies before its
+// replica has the change.
 func (s *Source) Remove(ctx context.Context, publishers ...string) error {
-	return s.write(ctx, publishers, func(domain, prefix string) []rueidis.Completed {
-		return []rueidis.Completed{
-			s.client.B().Del().Key(s.publisher + domain).Build(),
-			s.client.B().Del().Key(s.hash + prefix).Build(),
-		}
+	return s.write(ctx, publishers, func(domain, prefix string) (first, second change) {
+		return change{key: s.publisher + domain, isRemoval: true}, change{key: s.hash + prefix, isRemoval: true}
 	})
 }
 
-// write runs all first commands of a batch, and then all second ones.
-func (s *Source) write(ctx context.Context, publishers []string, commands func(domain, prefix string) []rueidis.Completed) error {
+// A change writes or removes a key.
+type change struct {
+	key, value string
+	isRemoval  bool
+}
+
+// write makes all first changes of a batch, and then all second ones.
+func (s *Source) write(ctx context.Context, publishers []string, changes func(domain, prefix string) (first, second change)) error {
 	domains := make([]string, len(publishers))
 	var problems []error
 	for i, publisher := range publishers {
@@ -222,22 +327,95 @@ func (s *Source) write(ctx context.Context, publishers []string, commands func(d
 		return errors.Join(problems...)
 	}
 	for part := range slices.Chunk(domains, batch) {
-		var first, second []rueidis.Completed
+		var first, second []change
 		for _, domain := range part {
 			prefix, err := ampcors.FallbackPrefix(domain)
 			if err != nil {
 				return err
 			}
-			c := commands(domain, prefix)
-			first, second = append(first, c[0]), append(second, c[1])
+			a, b := changes(domain, prefix)
+			first, second = append(first, a), append(second, b)
 		}
-		for _, cmds := range [][]rueidis.Completed{first, second} {
-			for _, result := range s.client.DoMulti(ctx, cmds...) {
-				if err := result.Error(); err != nil {
-					return fmt.Errorf("redissource: %w", err)
-				}
-			}
+		if err := s.make(ctx, first); err != nil {
+			return err
+		}
+		if err := s.make(ctx, second); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// make makes changes. It waits for replicas if that is configured.
+func (s *Source) make(ctx context.Context, changes []change) error {
+	switch {
+	case s.replicas == 0:
+		cmds := make([]rueidis.Completed, len(changes))
+		for i, c := range changes {
+			if c.isRemoval {
+				cmds[i] = s.client.B().Del().Key(c.key).Build()
+			} else {
+				cmds[i] = s.client.B().Set().Key(c.key).Value(c.value).Build()
+			}
+		}
+		_, err := lastOf(s.client.DoMulti(ctx, cmds...))
+		return err
+	case !s.isCluster():
+		return s.makeDurable(ctx, changes)
+	}
+	// In a cluster, a connection that waits has the keys of one hash slot.
+	const parallel = 16
+	parts := slices.Collect(slices.Chunk(changes, (len(changes)+parallel-1)/parallel))
+	errs := make([]error, len(parts))
+	var group sync.WaitGroup
+	for i, part := range parts {
+		group.Go(func() {
+			for at := range part {
+				if errs[i] = s.makeDurable(ctx, part[at:at+1]); errs[i] != nil {
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}
+
+// remove removes a key that may not exist. The write before it is for a removal that is
+// repeated: Redis replicates no DEL of a key that does not exist, so WAIT would not wait
+// for the DEL that did it.
+const remove = "redis.call('SET', KEYS[1], '') return redis.call('DEL', KEYS[1])"
+
+// makeDurable makes changes on one connection, as WAIT waits only for changes of its own.
+func (s *Source) makeDurable(ctx context.Context, changes []change) error {
+	return s.client.Dedicated(func(conn rueidis.DedicatedClient) error {
+		cmds := make([]rueidis.Completed, len(changes))
+		for i, c := range changes {
+			if c.isRemoval {
+				cmds[i] = conn.B().Eval().Script(remove).Numkeys(1).Key(c.key).Build()
+			} else {
+				cmds[i] = conn.B().Set().Key(c.key).Value(c.value).Build()
+			}
+		}
+		if _, err := lastOf(conn.DoMulti(ctx, cmds...)); err != nil {
+			return err
+		}
+		wait := conn.B().Wait().Numreplicas(int64(s.replicas)).Timeout(s.timeout.Milliseconds()).Build()
+		n, err := lastOf([]rueidis.RedisResult{conn.Do(ctx, wait)})
+		if err == nil && n < int64(s.replicas) {
+			err = fmt.Errorf("redissource: after %v, %d of %d replicas have the change; if the master dies now, it may be undone", s.timeout, n, s.replicas)
+		}
+		return err
+	})
+}
+
+// lastOf returns the first error of results, or the last result if it is a number.
+func lastOf(results []rueidis.RedisResult) (n int64, err error) {
+	for _, result := range results {
+		if err := result.Error(); err != nil {
+			return 0, fmt.Errorf("redissource: %w", err)
+		}
+		n, _ = result.AsInt64()
+	}
+	return n, nil
 }

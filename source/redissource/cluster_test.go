@@ -1,0 +1,228 @@
+package redissource
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/internal/servertest"
+	"github.com/redis/rueidis"
+)
+
+func newReplicated(t testing.TB, replicas int, addrs ...string) *Source {
+	t.Helper()
+	s, err := New(Config{Redis: rueidis.ClientOption{InitAddress: addrs}, Replicas: replicas, ReplicaTimeout: 200 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// Add and Remove that return nil have reached the replica, so that no loss of the master
+// undoes them. Repeated, they do not return nil earlier.
+func TestAChangeHasReachedTheReplica(t *testing.T) {
+	t.Parallel()
+	master := servertest.Redis(t)
+	replica := servertest.RedisReplica(t, master)
+	s := newReplicated(t, 1, master.Addr)
+	ctx := t.Context()
+	onReplica := func(domain string) string {
+		n, err := servertest.RedisDo(replica.Addr, "EXISTS", "ampcors:publisher:"+domain)
+		if err != nil {
+			t.Error(err)
+		}
+		return n
+	}
+	for i := range 50 {
+		domain := fmt.Sprintf("www.site-%d.example", i)
+		if err := s.Add(ctx, domain); err != nil || onReplica(domain) != "1" {
+			t.Fatalf("added, but the replica has %s; %v", onReplica(domain), err)
+		}
+		if err := s.Remove(ctx, domain); err != nil || onReplica(domain) != "0" {
+			t.Fatalf("removed, but the replica has %s; %v", onReplica(domain), err)
+		}
+	}
+	if err := s.Add(ctx, "www.example.com"); err != nil {
+		t.Fatal(err)
+	}
+	replica.Freeze()
+	for _, change := range []func(context.Context, ...string) error{s.Remove, s.Remove, s.Add, s.Add} {
+		if err := change(ctx, "www.example.com"); err == nil || !strings.Contains(err.Error(), "0 of 1 replicas") {
+			t.Errorf("the replica is frozen, but: %v", err)
+		}
+	}
+	replica.Thaw()
+	if err := s.Remove(ctx, "www.example.com"); err != nil || onReplica("www.example.com") != "0" {
+		t.Errorf("%v; the replica has %s", err, onReplica("www.example.com"))
+	}
+	if err := newReplicated(t, 2, master.Addr).Remove(ctx, "www.example.com"); err == nil || !strings.Contains(err.Error(), "1 of 2 replicas") {
+		t.Errorf("there is one replica, but: %v", err)
+	}
+}
+
+func list(t *testing.T, s *Source) (names []string) {
+	t.Helper()
+	for name, err := range s.Publishers(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func TestPublishersListsAll(t *testing.T) {
+	t.Parallel()
+	redis := servertest.Redis(t)
+	for _, prefix := range []string{"ampcors:", `a*[b]?\:`} {
+		s, err := New(Config{Redis: rueidis.ClientOption{InitAddress: []string{redis.Addr}}, KeyPrefix: prefix})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		want := make([]string, 2500)
+		for i := range want {
+			want[i] = fmt.Sprintf("www.site-%d.example", i)
+		}
+		slices.Sort(want)
+		if err := s.Add(t.Context(), want...); err != nil {
+			t.Fatal(err)
+		}
+		if got := list(t, s); !slices.Equal(got, want) {
+			t.Errorf("%d publishers are listed; want %d", len(got), len(want))
+		}
+		for range s.Publishers(t.Context()) {
+			break // a caller may stop
+		}
+	}
+	s := newSource(t, redis.Addr)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, err := range s.Publishers(ctx) {
+		if err == nil {
+			t.Error("no error after a cancel")
+		}
+	}
+}
+
+func TestACluster(t *testing.T) {
+	t.Parallel()
+	nodes := servertest.RedisCluster(t, 3, 5*time.Second)
+	s := newReplicated(t, 1, nodes[0].Addr)
+	mw := newMiddleware(t, s)
+	ctx := t.Context()
+	want := make([]string, 300)
+	shards := make(map[int]bool)
+	for i := range want {
+		want[i] = fmt.Sprintf("www.site-%d.example", i)
+		shards[s.Shard(want[i])] = true
+	}
+	slices.Sort(want)
+	if s.Shards() != numShards || len(shards) < numShards*9/10 {
+		t.Errorf("%d shards, of which %d publishers use %d", s.Shards(), len(want), len(shards))
+	}
+	if err := s.Add(ctx, want...); err != nil {
+		t.Fatal(err)
+	}
+	if got := list(t, s); !slices.Equal(got, want) {
+		t.Errorf("%d publishers are listed; want %d", len(got), len(want))
+	}
+	within(t, time.Second, mw, want[0], true)
+	if err := s.Remove(ctx, want...); err != nil {
+		t.Fatal(err)
+	}
+	within(t, time.Second, mw, want[0], false)
+	if got := list(t, s); len(got) != 0 {
+		t.Errorf("%q are listed", got)
+	}
+
+	// The key of the hash prefix alone has no effect.
+	if err := s.Add(ctx, "www.example.com"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.client.Do(ctx, s.client.B().Del().Key("ampcors:publisher:www.example.com").Build()).Error(); err != nil {
+		t.Fatal(err)
+	}
+	within(t, time.Second, mw, "www.example.com", false)
+}
+
+// One master of three hangs. Publishers on the others are allowed as before: none of their
+// requests gets 503 or a stale answer, or waits.
+func TestAMasterThatHangsAffectsNoOtherShard(t *testing.T) {
+	t.Parallel()
+	nodes := servertest.RedisCluster(t, 3, time.Minute) // no replica takes over
+	s := newSource(t, nodes[0].Addr)
+	mw, err := ampcors.New(ampcors.Config{Source: s, Lookup: ampcors.Lookup{TTL: 500 * time.Millisecond, NegativeTTL: 500 * time.Millisecond, Timeout: 300 * time.Millisecond}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n = 3000
+	domains := make([]string, n)
+	for i := range domains {
+		domains[i] = fmt.Sprintf("www.site-%d.example", i)
+	}
+	if err := s.Add(t.Context(), domains...); err != nil {
+		t.Fatal(err)
+	}
+	isFrozen := func(key string) bool { // the keys of nodes[1] are in the second third of the slots
+		at := s.Shard(key)
+		return at >= numShards/3 && at <= 2*numShards/3
+	}
+	type result struct{ unavailable, stale, denied, requests int }
+	run := func(d time.Duration) (total result, p99 time.Duration) {
+		var mu sync.Mutex
+		var group sync.WaitGroup
+		var times []time.Duration
+		begun := time.Now()
+		for w := range 16 {
+			group.Go(func() {
+				for i := w; time.Since(begun) < d; i += 16 {
+					domain := domains[i%n]
+					before := time.Now()
+					// By hash prefix, there are two lookups, perhaps in different shards.
+					byHash := i / n % 2
+					decision := mw.CheckOrigin(forms(t, domain)[byHash])
+					took := time.Since(before)
+					time.Sleep(time.Millisecond)
+					prefix, _ := ampcors.FallbackPrefix(domain)
+					if isFrozen(domain) || byHash == 1 && isFrozen(prefix) {
+						continue
+					}
+					mu.Lock()
+					total.requests++
+					times = append(times, took)
+					switch {
+					case decision.Stale:
+						total.stale++
+					case decision.SourceErr != nil:
+						total.unavailable++
+					case !decision.Allowed:
+						total.denied++
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		group.Wait()
+		slices.Sort(times)
+		return total, times[len(times)*99/100]
+	}
+	before, p99Before := run(2 * time.Second)
+	nodes[1].Freeze()
+	after, p99After := run(7 * time.Second) // the connection is closed after 5
+	nodes[1].Thaw()
+	t.Logf("before: %+v, p99 %v; while a master hangs: %+v, p99 %v", before, p99Before, after, p99After)
+	if before.unavailable+before.stale+before.denied+after.unavailable+after.denied > 0 || after.stale > after.requests/100 {
+		t.Error("publishers on other masters are affected")
+	}
+	if stats := mw.SourceStats(); stats.Errors == 0 {
+		t.Errorf("no master hung: %+v", stats)
+	}
+}

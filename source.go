@@ -132,12 +132,12 @@ type Lookup struct {
 
 	// MaxConcurrent is how many lookups run at one time, at most (in each shard of a
 	// [Sharded]). The limit in force adapts to what the Source can bear: it begins at 16,
-	// grows while all slots are in use, and shrinks to a sixteenth of the maximum while
-	// lookups fail or take more than twice as long as at best. At most three quarters of
+	// grows while all slots are in use, and shrinks, to no less than a sixteenth of the
+	// maximum, while lookups fail or take more than twice as long as at best, and 5 ms. At most three quarters of
 	// the slots are for names that are not remembered as publishers. Lookups that find no
 	// free slot wait: remembered publishers first, then those that a [Hinter] finds likely,
 	// then those that were rejected a moment ago and come again, then all others. At most
-	// 1024 of each kind wait. If zero, 64 is used.
+	// 4096 of each kind wait. If zero, 256 is used.
 	MaxConcurrent int `json:"maxConcurrent,omitzero"`
 	// MaxRate is how many lookups may begin in a second for names that are not remembered
 	// as publishers, for a Source that others use too and that should not be asked as often
@@ -159,7 +159,7 @@ func (l Lookup) withDefaults() lookup.Options {
 		NegativeTTL:   cmp.Or(l.NegativeTTL, 10*time.Second),
 		MaxStale:      cmp.Or(l.MaxStale, max(2*ttl, 10*time.Minute)),
 		Timeout:       cmp.Or(l.Timeout, time.Second),
-		MaxConcurrent: cmp.Or(l.MaxConcurrent, 64),
+		MaxConcurrent: cmp.Or(l.MaxConcurrent, 256),
 		MaxRate:       l.MaxRate,
 		MaxEntries:    cmp.Or(l.MaxEntries, 1<<20),
 	}

@@ -1158,7 +1158,7 @@ func TestReconfigureKeepsTheAnswersOfTheSameSource(t *testing.T) {
 	}{
 		{change: "nothing", from: ampcors.Config{Source: s}, to: ampcors.Config{Source: s}, want: true},
 		{change: "other fields", from: ampcors.Config{Source: s}, to: ampcors.Config{Source: s, Methods: []string{"PUT"}, Publishers: []string{"a.example"}}, want: true},
-		{change: "the defaults spelt out", from: ampcors.Config{Source: s}, to: ampcors.Config{Source: s, Lookup: ampcors.Lookup{TTL: time.Minute, MaxConcurrent: 64, MaxEntries: 1 << 20}}, want: true},
+		{change: "the defaults spelt out", from: ampcors.Config{Source: s}, to: ampcors.Config{Source: s, Lookup: ampcors.Lookup{TTL: time.Minute, MaxConcurrent: 256, MaxEntries: 1 << 20}}, want: true},
 		{change: "TTL", from: ampcors.Config{Source: s}, to: ampcors.Config{Source: s, Lookup: ampcors.Lookup{TTL: time.Second}}, want: false},
 		{change: "size", from: ampcors.Config{Source: s}, to: ampcors.Config{Source: s, Lookup: ampcors.Lookup{MaxEntries: 7}}, want: false},
 		{change: "caches", from: ampcors.Config{Source: s}, to: ampcors.Config{Source: s, Caches: other}, want: false},

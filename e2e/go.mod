@@ -8,12 +8,15 @@ replace github.com/ampcors/ampcors/cmd/ampcors => ../cmd/ampcors
 
 replace github.com/ampcors/ampcors/guard => ../guard
 
+replace github.com/ampcors/ampcors/source/pgsource => ../source/pgsource
+
 replace github.com/ampcors/ampcors/source/redissource => ../source/redissource
 
 require (
 	github.com/ampcors/ampcors v0.0.0-00010101000000-000000000000
 	github.com/ampcors/ampcors/cmd/ampcors v0.0.0-00010101000000-000000000000
 	github.com/ampcors/ampcors/guard v0.0.0-00010101000000-000000000000
+	github.com/ampcors/ampcors/source/pgsource v0.0.0-00010101000000-000000000000
 	github.com/ampcors/ampcors/source/redissource v0.0.0-00010101000000-000000000000
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.23.0

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"database/sql"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,29 +27,34 @@ type store interface {
 	clients(ctx context.Context) (int, error) // connections, without the test's own
 }
 
+// A redisStore is a Redis, a Redis Cluster, or what Sentinels watch.
 type redisStore struct {
 	source *redissource.Source
-	admin  rueidis.Client
+	addrs  []string // of all servers, to count their clients
+	args   []string // of a server; nil for one Redis
 }
 
 func newRedisStore(t *testing.T, addr string) *redisStore {
 	t.Helper()
-	option := rueidis.ClientOption{InitAddress: []string{addr}, PipelineMultiplex: -1}
+	return newRedisStoreOf(t, rueidis.ClientOption{InitAddress: []string{addr}}, []string{addr})
+}
+
+func newRedisStoreOf(t *testing.T, option rueidis.ClientOption, addrs []string, args ...string) *redisStore {
+	t.Helper()
 	source, err := redissource.New(redissource.Config{Redis: option})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(source.Close)
-	admin, err := rueidis.NewClient(option)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(admin.Close)
-	return &redisStore{source, admin}
+	return &redisStore{source, addrs, args}
 }
 
 func (s *redisStore) flags(addr string) []string {
-	return []string{"-redis", addr, "-ttl", "2s"} // a change does not wait for it
+	args := s.args
+	if args == nil {
+		args = []string{"-redis", addr}
+	}
+	return append(slices.Clone(args), "-ttl", "2s") // a change does not wait for it
 }
 
 func (s *redisStore) longest() time.Duration { return time.Second }
@@ -67,9 +73,15 @@ func (s *redisStore) revoke(ctx context.Context, publisher string) error {
 	return s.source.Remove(ctx, publisher)
 }
 
-func (s *redisStore) clients(ctx context.Context) (int, error) {
-	list, err := s.admin.Do(ctx, s.admin.B().ClientList().Build()).ToString()
-	return strings.Count(list, "\n") - 2, err
+func (s *redisStore) clients(context.Context) (n int, err error) {
+	for _, addr := range s.addrs {
+		list, err := servertest.RedisDo(addr, "CLIENT", "LIST")
+		if err != nil {
+			return 0, err
+		}
+		n += strings.Count(list, " name=server ")
+	}
+	return n, nil
 }
 
 type postgresStore struct {
@@ -85,10 +97,16 @@ func newPostgresStore(t *testing.T, addr string) *postgresStore {
 	if err != nil {
 		t.Fatal(err)
 	}
-	db := stdlib.OpenDB(*config)
-	db.SetMaxOpenConns(1)
-	t.Cleanup(func() { db.Close() })
-	return &postgresStore{addr, db}
+	s := &postgresStore{addr: addr}
+	s.use(t, config)
+	return s
+}
+
+// use makes the test use these servers.
+func (s *postgresStore) use(t *testing.T, config *pgx.ConnConfig) {
+	s.db = stdlib.OpenDB(*config)
+	s.db.SetMaxOpenConns(1)
+	t.Cleanup(func() { s.db.Close() })
 }
 
 func (s *postgresStore) flags(addr string) []string {

@@ -14,14 +14,16 @@ import (
 	"net/http"
 	"os/signal"
 	"runtime"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/source/pgsource"
 	"github.com/ampcors/ampcors/source/redissource"
 	"github.com/ampcors/ampcors/source/sqlsource"
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/stdlib"
+	_ "github.com/go-sql-driver/mysql"
+	_ "github.com/jackc/pgx/v5/stdlib"
 	"github.com/redis/rueidis"
 )
 
@@ -36,8 +38,12 @@ type Stats struct {
 
 func main() {
 	log.SetFlags(0)
-	redis := flag.String("redis", "", "address of Redis")
-	postgres := flag.String("postgres", "", "how to connect to PostgreSQL")
+	var db database
+	flag.StringVar(&db.redis, "redis", "", "addresses of Redis, separated by commas")
+	flag.StringVar(&db.sentinel, "sentinel", "", "name of the master, if the addresses are those of Sentinels")
+	flag.StringVar(&db.postgres, "postgres", "", "how to connect to PostgreSQL, without notifications")
+	flag.StringVar(&db.notifying, "notifying-postgres", "", "how to connect to PostgreSQL, with notifications")
+	flag.StringVar(&db.mariadb, "mariadb", "", "how to connect to MariaDB")
 	var lookup ampcors.Lookup
 	flag.DurationVar(&lookup.TTL, "ttl", 0, "Lookup.TTL")
 	flag.DurationVar(&lookup.NegativeTTL, "negative-ttl", 0, "Lookup.NegativeTTL")
@@ -45,42 +51,61 @@ func main() {
 	flag.DurationVar(&lookup.Timeout, "timeout", 0, "Lookup.Timeout")
 	flag.IntVar(&lookup.MaxRate, "max-rate", 0, "Lookup.MaxRate")
 	flag.Parse()
-	if err := run(*redis, *postgres, lookup); err != nil {
+	if err := run(db, lookup); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(redis, postgres string, lookup ampcors.Lookup) error {
+// A database says which one the publishers are in.
+type database struct{ redis, sentinel, postgres, notifying, mariadb string }
+
+// open returns the Source of the database. db is nil if it does not use database/sql.
+func (d database) open() (source ampcors.Source, db *sql.DB, err error) {
+	switch {
+	case d.redis != "":
+		source, err = redissource.New(redissource.Config{Redis: rueidis.ClientOption{
+			InitAddress: strings.Split(d.redis, ","), Sentinel: rueidis.SentinelOption{MasterSet: d.sentinel}, ClientName: "server",
+		}})
+		return source, nil, err
+	case d.notifying != "":
+		source, err = pgsource.New(pgsource.Config{ConnString: d.notifying})
+		return source, nil, err
+	case d.mariadb != "":
+		db, err = sql.Open("mysql", d.mariadb)
+	default:
+		db, err = sql.Open("pgx", d.postgres)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	db.SetMaxOpenConns(16)
+	db.SetMaxIdleConns(16)
+	table := sqlsource.Config{}
+	if d.mariadb != "" {
+		table.Placeholder = "?"
+	}
+	source, err = sqlsource.New(db, table)
+	return source, db, err
+}
+
+func run(d database, lookup ampcors.Lookup) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 
-	var source ampcors.Source
-	var db *sql.DB
-	if redis != "" {
-		s, err := redissource.New(redissource.Config{Redis: rueidis.ClientOption{InitAddress: []string{redis}}})
-		if err != nil {
-			return err
-		}
-		defer s.Close()
-		source = s
-	} else {
-		config, err := pgx.ParseConfig(postgres)
-		if err != nil {
-			return err
-		}
-		db = stdlib.OpenDB(*config)
+	source, db, err := d.open()
+	if err != nil {
+		return err
+	}
+	switch closer := source.(type) {
+	case interface{ Close() }:
+		defer closer.Close()
+	default:
 		defer db.Close()
-		db.SetMaxOpenConns(16)
-		db.SetMaxIdleConns(16)
-		if source, err = sqlsource.New(db, sqlsource.Config{}); err != nil {
-			return err
-		}
 	}
 	mw, err := ampcors.New(ampcors.Config{Source: source, Lookup: lookup, Credentialed: true})
 	if err != nil {
 		return err
 	}
-
 	defer mw.Close()
 
 	mux := http.NewServeMux()

@@ -204,17 +204,20 @@ func TestTheLimitShrinksWhileLookupsFailAndGrowsAgain(t *testing.T) {
 		t.Errorf("%d at first", l.now())
 	}
 	now := time.Duration(0)
+	// run makes windows in which all slots are in use.
 	run := func(windows int, took time.Duration, failed bool) {
 		for range windows {
-			now += window
+			now += time.Second // longer than any window
 			l.isFull = true
 			for range minSamples {
 				l.finished(now, took, failed)
 			}
 		}
 	}
-	run(100, time.Millisecond, false)
-	if l.now() != 64 {
+	if run(1, time.Millisecond, false); l.now() != 2*first {
+		t.Errorf("%d slots after a window", l.now())
+	}
+	if run(10, time.Millisecond, false); l.now() != 64 {
 		t.Errorf("%d slots, though the source works", l.now())
 	}
 	if run(1, time.Millisecond, true); l.now() != 48 {
@@ -223,7 +226,10 @@ func TestTheLimitShrinksWhileLookupsFailAndGrowsAgain(t *testing.T) {
 	if run(100, time.Millisecond, true); l.now() != 4 {
 		t.Errorf("%d slots after many", l.now())
 	}
-	run(20, time.Millisecond, false)
+	if run(1, time.Millisecond, false); l.now() != 5 {
+		t.Errorf("%d slots a window later", l.now())
+	}
+	run(100, time.Millisecond, false)
 	if run(1, time.Millisecond+slack+slower*time.Millisecond, false); l.now() != 48 {
 		t.Errorf("%d slots after a slow window", l.now())
 	}
@@ -238,7 +244,7 @@ func TestTheLimitShrinksWhileLookupsFailAndGrowsAgain(t *testing.T) {
 	// Without demand, the limit does not grow.
 	l = newLimit(64)
 	for range 100 * minSamples {
-		now += window
+		now += minWindow
 		l.finished(now, time.Millisecond, false)
 	}
 	if l.now() != first {

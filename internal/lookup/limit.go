@@ -7,15 +7,18 @@ const (
 	// how fast the source is when it is not overloaded.
 	first = 16
 
-	// window is how long lookups are counted before the limit changes, if there are at
-	// least minSamples.
-	window     = 100 * time.Millisecond
+	// A window is how long lookups are counted before the limit changes: minWindow, or
+	// twice the time of a lookup if that is more, so that a change shows in the next window,
+	// and at least minSamples lookups.
+	minWindow  = 20 * time.Millisecond
 	minSamples = 8
 
-	// increase is the share of the maximum by which the limit grows, and decrease what is
-	// left of the limit when it shrinks (additive increase, multiplicative decrease).
-	increase = 1. / 16
+	// Until it has shrunk once, the limit doubles in each window in which all slots were in
+	// use (slow start). Then it grows by increase, a share of the maximum, and shrinks to
+	// decrease of itself, but not below least, a share of the maximum.
+	increase = 1. / 64
 	decrease = 0.75
+	least    = 1. / 16
 
 	// A source is overloaded if lookups take more than slower times as long as they do at
 	// best, and slack more. The slack keeps a garbage collection or a busy processor from
@@ -28,12 +31,13 @@ const (
 )
 
 // A limit is how many lookups may run at one time. It adapts to what the source can bear:
-// it grows while all slots are in use, and shrinks when lookups become slower or fail.
-// The mutex of its queue guards it.
+// it grows while all slots are in use, and shrinks when lookups become slower or fail
+// (additive increase, multiplicative decrease). The mutex of its queue guards it.
 type limit struct {
-	slots float64
-	max   float64
-	best  time.Duration // mean time of a lookup when the source was not overloaded
+	slots     float64
+	max       float64
+	hasShrunk bool
+	best      time.Duration // mean time of a lookup when the source was not overloaded
 
 	since   time.Duration // when the window began
 	samples int
@@ -55,22 +59,29 @@ func (l *limit) finished(now, took time.Duration, failed bool) {
 	if failed {
 		l.failed++
 	}
-	if now-l.since < window || l.samples < minSamples {
+	if now-l.since < max(minWindow, 2*l.best) || l.samples < minSamples {
 		return
 	}
-	mean := l.took / time.Duration(l.samples)
-	switch isOverloaded := l.best > 0 && mean > slower*l.best+slack; {
-	case isOverloaded, float64(l.failed) > maxFailed*float64(l.samples):
-		least := max(1, l.max*increase)
-		if l.slots <= least {
+	l.adapt(l.took / time.Duration(l.samples))
+	l.since, l.samples, l.failed, l.took, l.isFull = now, 0, 0, 0, false
+}
+
+// adapt changes the limit after a window in which lookups took mean.
+func (l *limit) adapt(mean time.Duration) {
+	isSlower := l.best > 0 && mean > slower*l.best+slack
+	switch smallest := max(1, l.max*least); {
+	case isSlower, float64(l.failed) > maxFailed*float64(l.samples):
+		if l.slots <= smallest {
 			l.best = mean // few lookups take this long too: the source has become slower for good
 		}
-		l.slots = max(l.slots*decrease, least)
+		l.slots = max(l.slots*decrease, smallest)
+		l.hasShrunk = true
+	case l.isFull && !l.hasShrunk:
+		l.slots = min(2*l.slots, l.max)
 	case l.isFull:
 		l.slots = min(l.slots+max(1, l.max*increase), l.max)
 	}
 	if l.best == 0 || mean < l.best {
 		l.best = mean
 	}
-	l.since, l.samples, l.failed, l.took, l.isFull = now, 0, 0, 0, false
 }

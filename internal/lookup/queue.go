@@ -18,9 +18,9 @@ const (
 )
 
 const (
-	// maxWaiting is how many lookups of each class can wait. More would only wait for
-	// their timeout.
-	maxWaiting = 1024
+	// maxWaiting is how many lookups of each class can wait. It bounds the memory of their
+	// requests in a flood.
+	maxWaiting = 4096
 
 	// Of lowestEvery slots that become free, one goes to the lowest class that waits, so
 	// that none waits for ever.

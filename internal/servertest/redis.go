@@ -96,12 +96,12 @@ func RedisCluster(t testing.TB, masters int, nodeTimeout time.Duration) (nodes [
 	return nodes
 }
 
-// RedisSentinel starts sentinels that watch a master, by the name of "ampcors". They replace
-// it if it is silent for downAfter.
-func RedisSentinel(t testing.TB, master *Server, sentinels int, downAfter time.Duration) (all []*Server) {
+// RedisSentinel starts sentinels that watch the master at an address, by the name of
+// "ampcors". They replace it if it is silent for downAfter.
+func RedisSentinel(t testing.TB, master string, sentinels int, downAfter time.Duration) (all []*Server) {
 	t.Helper()
 	path := Program(t, "install Redis (Debian: apt-get install redis-server)", "redis-server")
-	host, port, _ := net.SplitHostPort(master.Addr)
+	host, port, _ := net.SplitHostPort(master)
 	for range sentinels {
 		s := &Server{stop: syscall.SIGTERM}
 		config := filepath.Join(t.TempDir(), "sentinel.conf") // the sentinel writes to it

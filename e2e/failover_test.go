@@ -1,0 +1,289 @@
+package e2e
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/internal/servertest"
+	"github.com/ampcors/ampcors/source/pgsource"
+	"github.com/jackc/pgx/v5"
+	"github.com/redis/rueidis"
+)
+
+// TestDatabasesThatFailOver is as TestAMillionPublishersOnThreeServers, with databases that
+// have standbys, which take over.
+func TestDatabasesThatFailOver(t *testing.T) {
+	binary := buildServer(t)
+	const publishers = 20_000
+	comeAndGo := phase{title: "publishers come and go", run: (*cluster).comeAndGo}
+	again := phase{title: "publishers come and go again", run: (*cluster).comeAndGo}
+
+	t.Run("Redis Cluster", func(t *testing.T) {
+		nodes := servertest.RedisCluster(t, 3, time.Second)
+		addrs := addressesOf(nodes)
+		runCluster(t, binary, engine{
+			store:      newRedisStoreOf(t, rueidis.ClientOption{InitAddress: addrs[:1]}, addrs, "-redis", strings.Join(addrs, ",")),
+			publishers: publishers,
+			goroutines: 6, // it connects to more nodes
+			phases: []phase{
+				comeAndGo,
+				{title: "a master killed, and its replica takes over", isStale: true, run: func(c *cluster) string {
+					nodes[0].Kill()
+					recovered := c.recovery(1)
+					c.await(nodes[3], "INFO", "replication", "role:master")
+					nodes[0].Start()
+					return "works again after " + round(recovered)
+				}},
+				{title: "manual failover to a replica", run: func(c *cluster) string {
+					begun := time.Now()
+					c.await(nodes[4], "CLUSTER", "FAILOVER", "OK")
+					c.await(nodes[4], "INFO", "replication", "role:master")
+					return "done after " + round(time.Since(begun))
+				}},
+				{title: "2,000 hash slots moved to another master", run: func(c *cluster) string {
+					begun := time.Now()
+					out, err := exec.Command("redis-cli", "--cluster", "reshard", addrs[2], "--cluster-from", c.id(nodes[2]), "--cluster-to", c.id(nodes[4]),
+						"--cluster-slots", "2000", "--cluster-yes").CombinedOutput()
+					if err != nil {
+						c.Errorf("%v\n%s", err, out)
+					}
+					return "done after " + round(time.Since(begun))
+				}},
+				again,
+			},
+		})
+	})
+
+	t.Run("Redis Sentinel", func(t *testing.T) {
+		a := servertest.Redis(t)
+		// All but the replica reach the master through a link.
+		cutoff := newLink(t, a.Addr)
+		_, port, _ := net.SplitHostPort(cutoff.addr)
+		for _, set := range [][]string{{"replica-announce-ip", "127.0.0.1"}, {"replica-announce-port", port}} {
+			if answer, err := servertest.RedisDo(a.Addr, "CONFIG", "SET", set[0], set[1]); answer != "OK" || err != nil {
+				t.Fatal(answer, err)
+			}
+		}
+		b := servertest.RedisReplica(t, a)
+		sentinels := addressesOf(servertest.RedisSentinel(t, cutoff.addr, 3, 500*time.Millisecond))
+		option := rueidis.ClientOption{InitAddress: sentinels, Sentinel: rueidis.SentinelOption{MasterSet: "ampcors"}}
+		becomesMaster := func(c *cluster, server *servertest.Server, phase int) string {
+			begun := time.Now()
+			c.await(server, "INFO", "replication", "role:master")
+			promoted := time.Since(begun)
+			return fmt.Sprintf("the replica is promoted after %s; works again after %s more", round(promoted), round(c.recovery(phase)))
+		}
+		runCluster(t, binary, engine{
+			store:      newRedisStoreOf(t, option, []string{a.Addr, b.Addr}, "-redis", strings.Join(sentinels, ","), "-sentinel", "ampcors"),
+			publishers: publishers,
+			phases: []phase{
+				comeAndGo,
+				{title: "master cut off", isStale: true, run: func(c *cluster) string {
+					cutoff.cut()
+					remark := becomesMaster(c, b, 1)
+					cutoff.restore()
+					c.await(a, "INFO", "replication", "master_link_status:up") // it becomes the replica
+					return remark
+				}},
+				{title: "master killed", isStale: true, run: func(c *cluster) string {
+					b.Kill()
+					remark := becomesMaster(c, a, 2)
+					b.Start()
+					c.await(b, "INFO", "replication", "master_link_status:up")
+					return remark
+				}},
+				{title: "master frozen", isStale: true, run: func(c *cluster) string {
+					a.Freeze()
+					remark := becomesMaster(c, b, 3)
+					a.Thaw()
+					c.await(a, "INFO", "replication", "master_link_status:up")
+					return remark
+				}},
+				again,
+			},
+		})
+	})
+
+	t.Run("PostgreSQL with notifications", func(t *testing.T) {
+		primary := servertest.Postgres(t)
+		store := newNotifyingStore(t, primary)
+		runCluster(t, binary, engine{
+			store:      store,
+			publishers: publishers,
+			phases: []phase{
+				comeAndGo,
+				{title: "all connections closed by the database, again and again", run: func(c *cluster) string {
+					n := 0
+					for begun := time.Now(); time.Since(begun) < 3*time.Second; n++ {
+						if _, err := store.db.ExecContext(c.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"); err != nil {
+							c.Error(err)
+						}
+						out := c.toggle(n%numToggled, false, c.nodes)
+						if in := c.toggle(n%numToggled, true, c.nodes); max(in, out) > time.Second {
+							c.Errorf("seen after %v and %v", out, in)
+						}
+					}
+					return fmt.Sprintf("%d times; each time, a revocation was seen by all within 1s", n)
+				}},
+				{title: "primary killed, and its standby promoted", isStale: true, run: func(c *cluster) string {
+					primary.Kill()
+					time.Sleep(time.Second)
+					store.standby.Promote()
+					return "works again after " + round(c.recovery(1))
+				}},
+				again,
+			},
+		})
+	})
+
+	t.Run("MariaDB", func(t *testing.T) {
+		db := servertest.MariaDB(t)
+		runCluster(t, binary, engine{
+			store:      newMariaStore(t, db.Addr),
+			db:         db,
+			publishers: publishers,
+			goroutines: 16, // the driver has one for each connection
+			phases: []phase{
+				comeAndGo,
+				{title: "database stopped and started", run: (*cluster).stopDatabase, isStale: true},
+				{title: "all servers cut off from the database", run: (*cluster).cutAll, isStale: true},
+				again,
+			},
+		})
+	})
+}
+
+func addressesOf(servers []*servertest.Server) (addrs []string) {
+	for _, s := range servers {
+		addrs = append(addrs, s.Addr)
+	}
+	return addrs
+}
+
+// await sends a command to a Redis until the answer contains what is wanted, which is the
+// last argument.
+func (c *cluster) await(server *servertest.Server, command ...string) {
+	c.Helper()
+	want := command[len(command)-1]
+	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		answer, err := servertest.RedisDo(server.Addr, command[:len(command)-1]...)
+		if err == nil && strings.Contains(answer, want) {
+			return
+		}
+		if time.Since(begun) > 30*time.Second {
+			c.Fatalf("%q is not in the answer of %q: %s, %v", want, command, answer, err)
+		}
+	}
+}
+
+func (c *cluster) id(server *servertest.Server) string {
+	id, err := servertest.RedisDo(server.Addr, "CLUSTER", "MYID")
+	if err != nil {
+		c.Fatal(err)
+	}
+	return id
+}
+
+// A notifyingStore is a PostgreSQL with a standby and the triggers of pgsource.
+type notifyingStore struct {
+	*postgresStore
+	primary, standby *servertest.Server
+}
+
+func newNotifyingStore(t *testing.T, primary *servertest.Server) *notifyingStore {
+	return &notifyingStore{newPostgresStore(t, primary.Addr), primary, nil}
+}
+
+// fill fills the primary, and starts the standby.
+func (s *notifyingStore) fill(t *testing.T, publishers []string) {
+	s.postgresStore.fill(t, publishers)
+	source, err := pgsource.New(pgsource.Config{ConnString: servertest.DSN(s.primary.Addr)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer source.Close()
+	if err := source.Install(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.standby = servertest.PostgresStandby(t, s.primary)
+	both, err := pgx.ParseConfig(servertest.DSN(s.primary.Addr, s.standby.Addr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.postgresStore.use(t, both)
+}
+
+func (s *notifyingStore) flags(string) []string {
+	return []string{"-notifying-postgres", servertest.DSN(s.primary.Addr, s.standby.Addr), "-ttl", "2s"} // a change does not wait for it
+}
+
+func (s *notifyingStore) longest() time.Duration { return time.Second }
+
+// A mariaStore is a MariaDB.
+type mariaStore struct {
+	addr string
+	db   *sql.DB
+}
+
+func newMariaStore(t *testing.T, addr string) *mariaStore {
+	db, err := sql.Open("mysql", mariaDSN(addr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return &mariaStore{addr, db}
+}
+
+func mariaDSN(addr string) string { return "root@tcp(" + addr + ")/test" }
+
+func (s *mariaStore) flags(addr string) []string {
+	return []string{"-mariadb", mariaDSN(addr), "-ttl", postgresTTL.String()}
+}
+
+func (s *mariaStore) longest() time.Duration { return postgresTTL }
+
+func (s *mariaStore) fill(t *testing.T, publishers []string) {
+	if _, err := s.db.ExecContext(t.Context(), documentedTable(t, "MySQL and MariaDB")); err != nil {
+		t.Fatal(err)
+	}
+	for part := range slices.Chunk(publishers, 1000) {
+		var args []any
+		for _, publisher := range part {
+			prefix, err := ampcors.FallbackPrefix(publisher)
+			if err != nil {
+				t.Fatal(err)
+			}
+			args = append(args, publisher, prefix)
+		}
+		if _, err := s.db.ExecContext(t.Context(), "INSERT INTO publishers VALUES (?, ?)"+strings.Repeat(", (?, ?)", len(part)-1), args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (s *mariaStore) add(ctx context.Context, publisher string) error {
+	prefix, err := ampcors.FallbackPrefix(publisher)
+	if err != nil {
+		return err
+	}
+	_, err = s.db.ExecContext(ctx, "INSERT INTO publishers VALUES (?, ?)", publisher, prefix)
+	return err
+}
+
+func (s *mariaStore) revoke(ctx context.Context, publisher string) error {
+	_, err := s.db.ExecContext(ctx, "DELETE FROM publishers WHERE domain = ?", publisher)
+	return err
+}
+
+func (s *mariaStore) clients(ctx context.Context) (n int, err error) {
+	err = s.db.QueryRowContext(ctx, "SELECT count(*) FROM information_schema.processlist WHERE command <> 'Daemon' AND id <> connection_id()").Scan(&n)
+	return n, err
+}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -13,8 +14,7 @@ import (
 // An allowlist holds the publishers that are allowed. After it is built, only its LRU
 // changes, and that never changes an answer.
 type allowlist struct {
-	names    []string                       // exact publishers; the fields below hold indices into it
-	exact    map[string]uint32              // by name
+	names    *nameList                      // exact publishers; the fields below hold indices into it
 	punycode map[string]uint32              // by prefix, if that begins "xn--"
 	recent   *lru.Cache[hashPrefix, uint32] // by hash prefix; nil without names
 	hashes   []hashEntry                    // by SHA-256, sorted
@@ -34,24 +34,19 @@ func hashStart(sum *[sha256.Size]byte) uint64 { return binary.BigEndian.Uint64(s
 // form that parseDomain returns. All hashes are computed here, so that no request has to.
 // The prefixes that begin "xn--" are also computed here, because to decode one takes
 // several times as long as to look it up.
-func newAllowlist(names []string, patterns []string, cacheSize int) *allowlist {
-	a := &allowlist{
-		names:  names,
-		exact:  make(map[string]uint32, len(names)),
-		hashes: make([]hashEntry, 0, len(names)),
-	}
-	if len(names) > 0 {
+func newAllowlist(names *nameList, patterns []string, cacheSize int) *allowlist {
+	a := &allowlist{names: names, hashes: make([]hashEntry, names.len())}
+	if names.len() > 0 {
 		// The only error is a size below one, which cannot happen here.
-		a.recent, _ = lru.New[hashPrefix, uint32](min(cacheSize, len(names)))
+		a.recent, _ = lru.New[hashPrefix, uint32](min(cacheSize, names.len()))
 	}
-	for i, name := range names {
-		if _, twice := a.exact[name]; twice {
-			continue // listed twice
-		}
-		index := uint32(i)
-		a.exact[name] = index
+	for i := range a.hashes {
+		name, index := names.name(uint32(i)), uint32(i)
 		sum := sha256.Sum256([]byte(name))
-		a.hashes = append(a.hashes, hashEntry{hashStart(&sum), index})
+		a.hashes[i] = hashEntry{hashStart(&sum), index}
+		if i%yieldEvery == 0 {
+			runtime.Gosched()
+		}
 		if !strings.Contains(name, acePrefix) {
 			continue
 		}
@@ -74,8 +69,8 @@ func newAllowlist(names []string, patterns []string, cacheSize int) *allowlist {
 
 // findDomain finds an exactly listed publisher.
 func (a *allowlist) findDomain(domain string) (name string, ok bool) {
-	if i, ok := a.exact[domain]; ok {
-		return a.names[i], true
+	if i, ok := a.names.find(domain); ok {
+		return a.names.name(i), true
 	}
 	return "", false
 }
@@ -84,7 +79,7 @@ func (a *allowlist) findDomain(domain string) (name string, ok bool) {
 // it, if that begins "xn--".
 func (a *allowlist) findPunycode(prefix string) (name string, ok bool) {
 	if i, ok := a.punycode[prefix]; ok {
-		return a.names[i], true
+		return a.names.name(i), true
 	}
 	return "", false
 }
@@ -115,7 +110,7 @@ func (a *allowlist) findRecentHash(prefix string) (name string, ok bool) {
 	// Peek takes only the read lock. Entries are then evicted in the order in which they
 	// were added, which is good enough because a missing entry costs little.
 	if i, ok := a.recent.Peek(key); ok {
-		return a.names[i], true
+		return a.names.name(i), true
 	}
 	return "", false
 }
@@ -133,9 +128,9 @@ func (a *allowlist) findHash(prefix string, sum *[sha256.Size]byte) (name string
 	})
 	for ; at < len(a.hashes) && a.hashes[at].start == start; at++ {
 		i := a.hashes[at].index
-		if sha256.Sum256([]byte(a.names[i])) == *sum {
+		if sha256.Sum256([]byte(a.names.name(i))) == *sum {
 			a.recent.Add(hashPrefix([]byte(prefix)), i)
-			return a.names[i], true
+			return a.names.name(i), true
 		}
 	}
 	return "", false

@@ -59,7 +59,7 @@ func TestInventedHashesEvictNothing(t *testing.T) {
 // TestHashesWithTheSameStartAreDistinct forces the case that the hashes of two
 // names have the same start. No such pair of names is known.
 func TestHashesWithTheSameStartAreDistinct(t *testing.T) {
-	a := newAllowlist([]string{"a.example", "b.example"}, nil, 1)
+	a := newAllowlist(listOf("a.example", "b.example"), nil, 1)
 	sum, _ := decodeHash(fallbackPrefix("b.example"))
 	start := hashStart(&sum)
 	a.hashes = []hashEntry{{start, 0}, {start, 1}}
@@ -75,7 +75,7 @@ func TestHashesWithTheSameStartAreDistinct(t *testing.T) {
 }
 
 func TestPatternsMatchSubdomainsAtAnyDepthButNotTheApex(t *testing.T) {
-	a := newAllowlist(nil, []string{"example.com", "deep.sub.example.net"}, 1)
+	a := newAllowlist(newNameList(0), []string{"example.com", "deep.sub.example.net"}, 1)
 	for domain, want := range map[string]bool{
 		"example.com": false, "www.example.com": true, "a.b.c.example.com": true, "wwwexample.com": false, "www.example.com.evil": false,
 		"sub.example.net": false, "deep.sub.example.net": false, "x.deep.sub.example.net": true, "xdeep.sub.example.net": false,

@@ -2,6 +2,7 @@ package ampcors
 
 import (
 	"cmp"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -10,7 +11,8 @@ import (
 // A policy is a compiled Config. Only the Source's remembered answers and the allowlist's
 // LRU in it change. Each request is decided by one policy.
 type policy struct {
-	cfg                   Config
+	cfg                   Config // without its Publishers
+	publishers            writtenList
 	hosts                 hosts
 	list                  *allowlist
 	source                *sourceCache // nil without a Source
@@ -26,29 +28,41 @@ type policy struct {
 
 const defaultCacheSize = 4096 // at most about 1.6 MiB
 
+// yieldEvery is after how many publishers other goroutines may run. To compile millions
+// takes seconds, and requests should not wait for it.
+const yieldEvery = 256
+
 // compile checks all of cfg and builds the policy that it describes.
 func compile(cfg Config) (*policy, error) {
+	publishers := cfg.Publishers // copied below, in another form: there may be millions
+	cfg.Publishers = nil
 	cfg = cfg.clone()
+	cfg.Publishers = publishers
 	v := newValidator(&cfg)
-	names, patterns, email := make([]string, 0, len(cfg.Publishers)), []string(nil), newEmailPolicy(cfg.Email)
-	v.config(&cfg, func(domain string, isPattern bool) {
+	written, patterns, email := newWrittenList(len(publishers)), []string(nil), newEmailPolicy(cfg.Email)
+	v.config(&cfg, func(i int, domain string, isPattern bool) {
 		if isPattern {
-			patterns = append(patterns, domain)
-		} else {
-			names = append(names, domain)
+			patterns = append(patterns, strings.Clone(domain))
+		}
+		written.add(publishers[i], domain, isPattern)
+		if i%yieldEvery == 0 {
+			runtime.Gosched()
 		}
 	}, email.add)
 	if err := joinValueErrors(v.problems); err != nil {
 		return nil, err
 	}
+	written.built()
+	cfg.Publishers = nil
 	p := &policy{
-		cfg:     cfg,
-		hosts:   v.hosts,
-		list:    newAllowlist(names, patterns, cmp.Or(cfg.CacheSize, defaultCacheSize)),
-		origins: setOf(cfg.Origins),
-		methods: append([]string{"GET", "HEAD", "POST"}, cfg.Methods...),
-		vary:    "Origin",
-		exposed: "AMP-Redirect-To",
+		cfg:        cfg,
+		publishers: written,
+		hosts:      v.hosts,
+		list:       newAllowlist(written.names, patterns, cmp.Or(cfg.CacheSize, defaultCacheSize)),
+		origins:    setOf(cfg.Origins),
+		methods:    append([]string{"GET", "HEAD", "POST"}, cfg.Methods...),
+		vary:       "Origin",
+		exposed:    "AMP-Redirect-To",
 	}
 	if cfg.Source != nil {
 		p.source = newSourceCache(cfg.Source, cfg.Lookup, p.hosts)

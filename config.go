@@ -3,7 +3,6 @@ package ampcors
 import (
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -136,7 +135,7 @@ type Config struct {
 
 // clone returns a copy that shares no mutable memory with cfg.
 func (cfg Config) clone() Config {
-	cfg.Publishers = compact(cfg.Publishers)
+	cfg.Publishers = slices.Clone(cfg.Publishers)
 	cfg.Caches = slices.Clone(cfg.Caches)
 	cfg.Origins = slices.Clone(cfg.Origins)
 	cfg.Email.Senders = slices.Clone(cfg.Email.Senders)
@@ -145,15 +144,4 @@ func (cfg Config) clone() Config {
 	cfg.RequestHeaders = slices.Clone(cfg.RequestHeaders)
 	cfg.ResponseHeaders = slices.Clone(cfg.ResponseHeaders)
 	return cfg
-}
-
-// compact returns a copy of the list whose strings share one block of memory. The garbage
-// collector then visits one object for millions of publishers, and the file that a list was
-// read from can be freed.
-func compact(list []string) []string {
-	list, rest := slices.Clone(list), strings.Clone(strings.Join(list, "")) // Join does not copy a single string
-	for i, s := range list {
-		list[i], rest = rest[:len(s)], rest[len(s):]
-	}
-	return list
 }

@@ -91,7 +91,7 @@ func (m *Middleware) swap(p *policy) (old *sourceCache, err error) {
 }
 
 // denyAll is the policy of the zero Middleware.
-var denyAll = &policy{list: new(allowlist), vary: "Origin"}
+var denyAll = &policy{list: newAllowlist(newNameList(0), nil, 1), vary: "Origin"}
 
 func (m *Middleware) current() *policy {
 	if p := m.policy.Load(); p != nil {
@@ -101,7 +101,12 @@ func (m *Middleware) current() *policy {
 }
 
 // Config returns a copy of the current configuration, including its lists.
-func (m *Middleware) Config() Config { return m.current().cfg.clone() }
+func (m *Middleware) Config() Config {
+	p := m.current()
+	cfg := p.cfg.clone()
+	cfg.Publishers = p.publishers.list()
+	return cfg
+}
 
 // Forget drops what is remembered about publishers of the Source: the next request asks the
 // Source, and no stale answer is served. Use it for publishers that are revoked or added

@@ -18,7 +18,7 @@ const (
 // Validate returns the error that [New] would return. It builds nothing.
 func (cfg Config) Validate() error {
 	v := newValidator(&cfg)
-	v.config(&cfg, func(string, bool) {}, func(string) {})
+	v.config(&cfg, func(int, string, bool) {}, func(string) {})
 	return joinValueErrors(v.problems)
 }
 
@@ -50,7 +50,7 @@ func element(list string, i int) string { return list + "[" + strconv.Itoa(i) + 
 
 // config checks everything except the caches. Publishers and senders are passed on in the
 // form in which they are compared, so that they are parsed only once.
-func (v *validator) config(cfg *Config, publisher func(domain string, isPattern bool), sender func(address string)) {
+func (v *validator) config(cfg *Config, publisher func(i int, domain string, isPattern bool), sender func(address string)) {
 	v.origins(cfg.Origins)
 	v.email(cfg.Email, sender)
 	v.methods(cfg.Methods)
@@ -67,7 +67,7 @@ func (v *validator) config(cfg *Config, publisher func(domain string, isPattern 
 	}
 }
 
-func (v *validator) publishers(cfg *Config, yield func(domain string, isPattern bool)) {
+func (v *validator) publishers(cfg *Config, yield func(i int, domain string, isPattern bool)) {
 	for i, value := range cfg.Publishers {
 		base, isPattern := strings.CutPrefix(value, "*.")
 		domain, err := parseDomain(base)
@@ -89,7 +89,7 @@ func (v *validator) publishers(cfg *Config, yield func(domain string, isPattern 
 			v.report(element("publishers", i), value, reason, want)
 			continue
 		}
-		yield(domain, isPattern)
+		yield(i, domain, isPattern)
 	}
 }
 

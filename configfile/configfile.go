@@ -24,7 +24,6 @@
 package configfile
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -205,7 +204,7 @@ func (c *contents) readPublishers(d *decoder, dir string) {
 		name = filepath.Join(dir, name)
 	}
 	list := look(name)
-	text, err := list.read()
+	text, err := list.readText()
 	if len(c.files) > 0 && list.isSame(c.files[0]) {
 		err = errors.New("it is this file itself")
 	}
@@ -258,6 +257,7 @@ func (d *decoder) join(lines publisherLines) error {
 		return cmp.Compare(a.where, b.where)
 	})
 	errs := make([]error, 0, maxProblems+1)
+	data := string(d.data)
 	for i, f := range d.problems {
 		switch {
 		case i == maxProblems:
@@ -265,7 +265,7 @@ func (d *decoder) join(lines publisherLines) error {
 			return errors.Join(errs...)
 		case f.Line > 0:
 		case f.File == d.file:
-			f.Line, f.Column = position(d.data, f.where)
+			f.Line, f.Column = position(data, f.where)
 		default:
 			var ok bool
 			if f.Line, f.Column, ok = lines.at(f.where, f.Err.(*ampcors.ValueError).Value); !ok {
@@ -285,23 +285,24 @@ type publisherLines struct {
 }
 
 // addPublishers adds the publishers in a text file.
-func (d *decoder) addPublishers(file string, data []byte) publisherLines {
-	lines := publisherLines{file: file, text: string(data), first: len(d.result.Publishers)}
-	if problem := encodingProblem(file, data); problem != nil {
+func (d *decoder) addPublishers(file, text string) publisherLines {
+	lines := publisherLines{file: file, text: text, first: len(d.result.Publishers)}
+	if problem := encodingProblem(file, text); problem != nil {
 		d.problems = append(d.problems, problem)
 		return lines
 	}
 	if lines.text != "" && !strings.HasSuffix(lines.text, "\n") {
-		line, column := position(data, len(data))
+		line, column := position(text, len(text))
 		d.problems = append(d.problems, &Error{File: file, Line: line, Column: column, Reason: "the last line has no line break: the file may be truncated", Want: "a line break at the end"})
 		return lines
 	}
 	if i := strings.IndexByte(strings.ReplaceAll(lines.text, "\r\n", "\n\n"), '\r'); i >= 0 {
-		line, column := position(data, i)
+		line, column := position(text, i)
 		d.problems = append(d.problems, &Error{File: file, Line: line, Column: column, Reason: "has a carriage return inside a line", Want: "lines that end in a line feed"})
 		return lines
 	}
-	for line := range strings.Lines(lines.text) {
+	d.result.Publishers = slices.Grow(d.result.Publishers, strings.Count(text, "\n")) // there may be millions
+	for line := range strings.Lines(text) {
 		if publisher := trimLine(line); publisher != "" {
 			d.result.Publishers = append(d.result.Publishers, publisher)
 		}
@@ -339,12 +340,12 @@ func (l *publisherLines) at(index int, publisher string) (line, column int, ok b
 }
 
 // encodingProblem reports why data is not UTF-8 text; nil if it is.
-func encodingProblem(file string, data []byte) *Error {
-	if bytes.HasPrefix(data, []byte("\ufeff")) {
+func encodingProblem(file, data string) *Error {
+	if strings.HasPrefix(data, "\ufeff") {
 		return &Error{File: file, Line: 1, Column: 1, Reason: "begins with a byte order mark", Want: "UTF-8 without one"}
 	}
 	for i := 0; i < len(data); {
-		r, size := utf8.DecodeRune(data[i:])
+		r, size := utf8.DecodeRuneInString(data[i:])
 		if r == utf8.RuneError && size == 1 {
 			line, column := position(data, i)
 			return &Error{File: file, Line: line, Column: column, Reason: "is not UTF-8", Want: "UTF-8"}
@@ -355,10 +356,10 @@ func encodingProblem(file string, data []byte) *Error {
 }
 
 // position converts an offset to a line and column.
-func position(data []byte, offset int) (line, column int) {
+func position(data string, offset int) (line, column int) {
 	before := data[:min(offset, len(data))]
-	line = 1 + bytes.Count(before, []byte("\n"))
-	column = 1 + utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:])
+	line = 1 + strings.Count(before, "\n")
+	column = 1 + utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:])
 	return line, column
 }
 
@@ -406,22 +407,28 @@ func (s snapshot) equal(other snapshot) bool {
 
 // read reads the file. It must be a regular file: to read a named pipe could block forever.
 func (f *fileState) read() ([]byte, error) {
+	text, err := f.readText()
+	return []byte(text), err
+}
+
+// readText is read for a file that may be large: nothing is copied.
+func (f *fileState) readText() (string, error) {
 	if f.err != nil {
-		return nil, f.err
+		return "", f.err
 	}
 	if !f.info.Mode().IsRegular() {
-		return nil, errors.New("it is not a regular file")
+		return "", errors.New("it is not a regular file")
 	}
 	if f.info.Size() > maxFile {
-		return nil, errTooLong
+		return "", errTooLong
 	}
 	file, err := os.Open(f.name)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	defer file.Close()
-	var b bytes.Buffer
-	b.Grow(int(f.info.Size()) + bytes.MinRead)
-	_, err = b.ReadFrom(io.LimitReader(file, maxFile))
-	return b.Bytes(), err
+	var b strings.Builder
+	b.Grow(int(f.info.Size()))
+	_, err = io.Copy(&b, io.LimitReader(file, maxFile))
+	return b.String(), err
 }

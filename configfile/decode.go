@@ -38,7 +38,7 @@ func (d *decoder) report(offset int, path, reason, want string, err error) {
 
 // decodeFile decodes the file. It returns false if the file is not JSON in UTF-8.
 func (d *decoder) decodeFile() bool {
-	if problem := encodingProblem(d.file, d.data); problem != nil {
+	if problem := encodingProblem(d.file, string(d.data)); problem != nil {
 		d.problems = append(d.problems, problem)
 		return false
 	}

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"reflect"
+	"slices"
 	"time"
 
 	"github.com/ampcors/ampcors"
@@ -55,6 +57,7 @@ type Watcher struct {
 	path     string
 	mw       *ampcors.Middleware
 	set      []func(*ampcors.Config)
+	hasSet   bool // there is a WatcherConfig.Set
 	log      *slog.Logger
 	reload   <-chan os.Signal
 	interval time.Duration
@@ -75,14 +78,15 @@ func NewWatcher(path string, mw *ampcors.Middleware, cfg WatcherConfig) *Watcher
 	w.set = append(w.set, func(cfg *ampcors.Config) {
 		cfg.Source, cfg.Denied, cfg.Observe = kept.Source, kept.Denied, kept.Observe
 	})
-	if cfg.Set != nil {
+	if w.hasSet = cfg.Set != nil; w.hasSet {
 		w.set = append(w.set, cfg.Set)
 	}
 	return w
 }
 
 // Run applies the file, first as it is and then after each change, until ctx is done, and
-// returns the error of ctx. Call it once, in its own goroutine.
+// returns the error of ctx. What is already in force is not applied again. Call it once, in
+// its own goroutine.
 func (w *Watcher) Run(ctx context.Context) error {
 	w.seen = snapshot{look(w.path)}
 	ticker := time.NewTicker(w.interval)
@@ -121,6 +125,10 @@ func (w *Watcher) apply(expected snapshot) {
 		w.seen = c.files // the file may name another list now
 		return
 	}
+	if expected != nil && w.isInForce(&c) {
+		w.seen, w.handled, w.reported = c.files, c.files, ""
+		return
+	}
 	err := c.use(w.mw.Reconfigure)
 	w.seen, w.handled = c.files, c.files
 	if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
@@ -135,4 +143,26 @@ func (w *Watcher) apply(expected snapshot) {
 	}
 	w.reported = ""
 	w.log.Info("ampcors: the configuration file is applied", "file", w.path, "publishers", len(c.cfg.Publishers))
+}
+
+// isInForce reports whether the configuration is the one that the Middleware has. To apply
+// it again would change nothing, and a list of millions takes seconds.
+func (w *Watcher) isInForce(c *contents) bool {
+	now := w.mw.Config()
+	if c.err != nil || len(c.decoder.problems) > 0 || w.reported != "" || !slices.Equal(c.cfg.Publishers, now.Publishers) || !isSameSource(c.cfg.Source, now.Source) {
+		return false
+	}
+	cfg := c.cfg
+	if !w.hasSet { // otherwise they may be others: functions cannot be compared
+		cfg.Denied, now.Denied, cfg.Observe, now.Observe = nil, nil, nil, nil
+	}
+	cfg.Publishers, now.Publishers, cfg.Source, now.Source = nil, nil, nil, nil
+	return reflect.DeepEqual(cfg, now)
+}
+
+func isSameSource(a, b ampcors.Source) bool {
+	if a == nil || b == nil {
+		return a == nil && b == nil
+	}
+	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }

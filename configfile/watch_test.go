@@ -500,3 +500,58 @@ func TestLoadReadsFilesThatBelongTogether(t *testing.T) {
 		t.Errorf("only %d of 500 were loaded", loaded)
 	}
 }
+
+// What is in force already is not applied again: not at the start, and not when a file is
+// written again as it was. A signal on Reload applies it in any case.
+func TestAConfigurationInForceIsNotAppliedAgain(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name      string
+		set       func(*ampcors.Config)
+		file      string // the configuration that New gets is {"publishers": ["first.example"]}
+		isApplied bool
+	}{
+		{name: "the same", set: nil, file: listing("first.example"), isApplied: false},
+		{name: "another publisher", set: nil, file: listing("second.example"), isApplied: true},
+		{name: "another field", set: nil, file: `{"publishers": ["first.example"], "credentialed": true}`, isApplied: true},
+		{name: "Set changes nothing", set: func(*ampcors.Config) {}, file: listing("first.example"), isApplied: false},
+		{name: "Set sets a function", set: func(cfg *ampcors.Config) { cfg.Observe = func(*http.Request, ampcors.Decision) {} }, file: listing("first.example"), isApplied: true},
+		{name: "Set sets a Source", set: func(cfg *ampcors.Config) { cfg.Source = ampcors.SourceFunc(nil) }, file: listing("first.example"), isApplied: true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "config.json")
+			writeFile(t, path, test.file)
+			synctest.Test(t, func(t *testing.T) {
+				mw, err := ampcors.New(ampcors.Config{Publishers: []string{"first.example"}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				log, reload := new(servertest.Buffer), make(chan os.Signal)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer func() { cancel(); synctest.Wait() }()
+				go func() {
+					_ = NewWatcher(path, mw, WatcherConfig{Set: test.set, Logger: slog.New(slog.NewTextHandler(log, nil)), Reload: reload}).Run(ctx)
+				}()
+				pass(5 * time.Second)
+				if n := strings.Count(log.String(), "is applied"); n > 1 || (n == 1) != test.isApplied {
+					t.Errorf("applied %d times:\n%s", n, log)
+				}
+				before := strings.Count(log.String(), "is applied")
+				reload <- os.Interrupt
+				pass(time.Second)
+				if n := strings.Count(log.String(), "is applied"); n != before+1 {
+					t.Errorf("applied %d times after a signal:\n%s", n-before, log)
+				}
+				if test.isApplied {
+					return
+				}
+				writeFile(t, path, test.file+"\n")
+				pass(5 * time.Second)
+				if n := strings.Count(log.String(), "is applied"); n != before+1 {
+					t.Errorf("applied though nothing changed:\n%s", log)
+				}
+			})
+		})
+	}
+}

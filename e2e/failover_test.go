@@ -27,6 +27,7 @@ func TestDatabasesThatFailOver(t *testing.T) {
 	again := phase{title: "publishers come and go again", run: (*cluster).comeAndGo}
 
 	t.Run("Redis Cluster", func(t *testing.T) {
+		cli := servertest.Program(t, "install Redis's tools (Debian: apt-get install redis-tools)", "redis-cli")
 		nodes := servertest.RedisCluster(t, 3, time.Second)
 		addrs := addressesOf(nodes)
 		runCluster(t, binary, engine{
@@ -50,7 +51,7 @@ func TestDatabasesThatFailOver(t *testing.T) {
 				}},
 				{title: "2,000 hash slots moved to another master", run: func(c *cluster) string {
 					begun := time.Now()
-					out, err := exec.Command("redis-cli", "--cluster", "reshard", addrs[2], "--cluster-from", c.id(nodes[2]), "--cluster-to", c.id(nodes[4]),
+					out, err := exec.Command(cli, "--cluster", "reshard", addrs[2], "--cluster-from", c.id(nodes[2]), "--cluster-to", c.id(nodes[4]),
 						"--cluster-slots", "2000", "--cluster-yes").CombinedOutput()
 					if err != nil {
 						c.Errorf("%v\n%s", err, out)

@@ -2,45 +2,44 @@ package scale
 
 import (
 	"context"
-	"fmt"
-	"iter"
+	"hash/fnv"
 	"math"
 	"math/rand/v2"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// domains is how many publishers there are.
-const domains = 10_000_000
-
 // domain returns the publisher with a rank: 0 is asked for most.
 func domain(rank int) string { return "www.site-" + strconv.Itoa(rank) + ".example" }
 
+// newDomain returns a publisher that is not among those with a rank.
+func newDomain(i int) string { return "www.site-new-" + strconv.Itoa(i) + ".example" }
+
 func isPublisher(name string) bool { return strings.HasPrefix(name, "www.site-") }
 
-// A zipf draws ranks as Zipf's law with exponent s has them. It inverts the law's continuous
-// form, so the first few ranks are drawn a little less often.
+// A zipf draws ranks below n as Zipf's law with exponent s has them. It inverts the law's
+// continuous form, so the first few ranks are drawn a little less often.
 type zipf struct {
 	random *rand.Rand
 	s      float64
+	n      int
 }
 
-func (z zipf) rank() int {
-	u := z.random.Float64()
+func (z zipf) next() int {
+	u, n := z.random.Float64(), float64(z.n)
 	var x float64
 	if z.s == 1 {
-		x = math.Pow(domains, u)
+		x = math.Pow(n, u)
 	} else {
-		x = math.Pow((math.Pow(domains, 1-z.s)-1)*u+1, 1/(1-z.s))
+		x = math.Pow((math.Pow(n, 1-z.s)-1)*u+1, 1/(1-z.s))
 	}
-	return min(int(x)-1, domains-1)
+	return min(int(x), z.n) - 1
 }
 
-// A model is a database in which each lookup takes delay, and at most servers lookups run at
-// one time. The others wait.
+// A model is a database in which each lookup takes delay, and a limited number of lookups
+// runs at one time. The others wait.
 type model struct {
 	delay   time.Duration
 	servers chan struct{}
@@ -65,53 +64,22 @@ func (m *model) HasPublisher(ctx context.Context, name string) (bool, error) {
 
 func (*model) PublisherByPrefix(context.Context, string) (string, error) { return "", nil }
 
-// Notify reports nothing, because nothing changes.
-func (*model) Notify(func(...string)) func() { return func() {} }
+// A hinting model has what a filter of the publishers says: yes for them, and for one in 256
+// of others. The tests of package filter show that it does.
+type hinting struct{ *model }
 
-func (*model) Publishers(context.Context) iter.Seq2[string, error] {
-	return func(yield func(string, error) bool) {
-		for rank := range domains {
-			if !yield(domain(rank), nil) {
-				return
-			}
-		}
-	}
+func (hinting) IsLikely(name string) bool {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(name))
+	return isPublisher(name) || hash.Sum32()>>16%256 == 0
 }
 
-// A guess is what a filter of the publishers says: yes for them, and for one in 256 of
-// others. Package filter's own tests show that it does; here, it need not be built for each
-// case.
-type guess struct{ *model }
+// A deciding model answers no by itself, as with filter.Config.AnswerNo.
+type deciding struct{ hinting }
 
-func (guess) IsLikely(name string) bool {
-	if isPublisher(name) {
-		return true
-	}
-	hash := uint32(2166136261)
-	for i := range len(name) {
-		hash = (hash ^ uint32(name[i])) * 16777619
-	}
-	return hash>>13%256 == 0
-}
-
-// A sure guess answers no by itself, as filter.Config.AnswerNo does.
-type sure struct{ guess }
-
-func (s sure) HasPublisher(ctx context.Context, name string) (bool, error) {
-	if !s.IsLikely(name) {
+func (d deciding) HasPublisher(ctx context.Context, name string) (bool, error) {
+	if !d.IsLikely(name) {
 		return false, nil
 	}
-	return s.model.HasPublisher(ctx, name)
-}
-
-// A tally counts how the requests of one kind ended.
-type tally struct {
-	mu                                     sync.Mutex
-	requests, allowed, denied, unavailable int
-	stale                                  int
-	took                                   []time.Duration
-}
-
-func (t *tally) String() string {
-	return fmt.Sprintf("%d requests: %d allowed, %d denied, %d unavailable, %d stale", t.requests, t.allowed, t.denied, t.unavailable, t.stale)
+	return d.model.HasPublisher(ctx, name)
 }

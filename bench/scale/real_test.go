@@ -1,0 +1,117 @@
+package scale
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/internal/servertest"
+	"github.com/ampcors/ampcors/source/filter"
+	"github.com/ampcors/ampcors/source/pgsource"
+	"github.com/jackc/pgx/v5"
+)
+
+// counting counts the lookups that reach the database.
+type counting struct {
+	*pgsource.Source
+	lookups atomic.Int64
+}
+
+func (c *counting) HasPublisher(ctx context.Context, name string) (bool, error) {
+	c.lookups.Add(1)
+	return c.Source.HasPublisher(ctx, name)
+}
+
+// TestPostgreSQLUnderAFlood plays the scenarios of the simulation with PostgreSQL on this
+// machine. SCALE_PUBLISHERS is how many publishers it has. Decisions are checked, and times
+// are not.
+func TestPostgreSQLUnderAFlood(t *testing.T) {
+	publishers, rates, seconds := 20_000, []int{2_000}, 2*time.Second
+	if n, err := strconv.Atoi(os.Getenv("SCALE_PUBLISHERS")); err == nil {
+		publishers, rates, seconds = n, []int{2_000, 10_000, 50_000}, 15*time.Second
+	}
+	db := servertest.Postgres(t)
+	fill(t, db.Addr, publishers)
+	source, err := pgsource.New(pgsource.Config{ConnString: servertest.DSN(db.Addr), MaxConns: 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer source.Close()
+	if err := source.Install(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for source.Ping(t.Context()) != nil {
+		time.Sleep(10 * time.Millisecond)
+	}
+	newFilter := func(lister filter.Lister, answerNo bool) *filter.Source {
+		f, err := filter.New(lister, filter.Config{AnswerNo: answerNo, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- f.Run(ctx) }()
+		t.Cleanup(func() { cancel(); <-done })
+		for f.Stats().Publishers == 0 {
+			time.Sleep(10 * time.Millisecond)
+		}
+		return f
+	}
+	rows := floodHead
+	for _, kind := range []string{"alone", "with a filter", "with a filter that answers no"} {
+		counted := &counting{Source: source}
+		var asked ampcors.Source = counted
+		if kind != "alone" {
+			asked = newFilter(counted, kind == "with a filter that answers no")
+		}
+		for _, flood := range rates {
+			r := play(t, scenario{
+				newSource:  func() (ampcors.Source, func() int64) { return asked, counted.lookups.Load },
+				publishers: publishers,
+				s:          1.2, honest: 1000, new: 100, invented: flood, warm: 5 * time.Second, time: seconds,
+			})
+			r.check(t)
+			rows = append(rows, r.floodRow(flood, kind))
+			t.Log(rows[len(rows)-1], r.stats.Slots, "slots; honest:", &r.honest, "p99", r.honest.p(99))
+		}
+	}
+	if os.Getenv("SCALE_PUBLISHERS") != "" {
+		writeTable(t, "PostgreSQL", rows)
+	}
+}
+
+// fill creates the table with its publishers, and the new ones that come later.
+func fill(t *testing.T, addr string, publishers int) {
+	t.Helper()
+	begun := time.Now()
+	conn, err := pgx.Connect(t.Context(), servertest.DSN(addr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	if _, err := conn.Exec(t.Context(), `CREATE TABLE publishers (domain text COLLATE "C" PRIMARY KEY, fallback_prefix text COLLATE "C" UNIQUE)`); err != nil {
+		t.Fatal(err)
+	}
+	const newcomers = 10_000
+	rows := pgx.CopyFromSlice(publishers+newcomers, func(i int) ([]any, error) {
+		name := domain(i)
+		if i >= publishers {
+			name = newDomain(i - publishers)
+		}
+		prefix, err := ampcors.FallbackPrefix(name)
+		return []any{name, prefix}, err
+	})
+	if _, err := conn.CopyFrom(t.Context(), pgx.Identifier{"publishers"}, []string{"domain", "fallback_prefix"}, rows); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Exec(t.Context(), "ANALYZE publishers"); err != nil {
+		t.Fatal(err)
+	}
+	t.Log(fmt.Sprintf("%d publishers were written in %v", publishers, time.Since(begun).Round(time.Millisecond)))
+}

@@ -3,7 +3,6 @@ package ampcors
 import (
 	"hash/maphash"
 	"math/bits"
-	"strings"
 )
 
 // A nameList holds different names in the order in which they were added, and finds them.
@@ -19,7 +18,7 @@ type nameList struct {
 	// name's hash, and its index plus one; 0 if it is free. At most two thirds are in use.
 	slots []uint64
 
-	last strings.Builder // the text that is not full yet; only until it is built
+	last []byte // the text that is not full yet; only until the list is built
 }
 
 // namesInText bounds what a single name keeps in memory, in a program that keeps it longer
@@ -46,8 +45,8 @@ func (l *nameList) add(name string) bool {
 	}
 	index := len(l.ends)
 	l.slots[at] = maphash.String(l.seed, name)&^0xffff_ffff | uint64(index+1)
-	l.last.WriteString(name)
-	l.ends = append(l.ends, uint16(l.last.Len()))
+	l.last = append(l.last, name...)
+	l.ends = append(l.ends, uint16(len(l.last)))
 	if len(l.ends)%namesInText == 0 {
 		l.flush()
 	}
@@ -55,15 +54,16 @@ func (l *nameList) add(name string) bool {
 }
 
 func (l *nameList) flush() {
-	l.texts = append(l.texts, strings.Clone(l.last.String()))
-	l.last.Reset()
+	l.texts = append(l.texts, string(l.last))
+	l.last = l.last[:0]
 }
 
 // built ends the adding of names.
 func (l *nameList) built() {
-	if l.last.Len() > 0 {
+	if len(l.last) > 0 {
 		l.flush()
 	}
+	l.last = nil
 }
 
 func (l *nameList) len() int { return len(l.ends) }
@@ -75,7 +75,7 @@ func (l *nameList) name(index uint32) string {
 		start = l.ends[index-1]
 	}
 	if int(text) == len(l.texts) {
-		return l.last.String()[start:l.ends[index]]
+		return string(l.last[start:l.ends[index]])
 	}
 	return l.texts[text][start:l.ends[index]]
 }

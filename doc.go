@@ -100,9 +100,10 @@
 //
 // # Publishers in a file or a database
 //
-// Config.Publishers is a list in memory; a million take about 120 MiB, and package
+// Config.Publishers is a list in memory; a million take about 60 MB, and package
 // configfile reads and follows one in a file. For publishers in a database that change
-// often, there is [Source]; packages source/sqlsource and source/redissource implement it.
+// often, there is [Source]; packages source/sqlsource, source/pgsource and
+// source/redissource implement it.
 // Its answers are remembered for [Lookup].TTL. While the Source works, a revoked publisher
 // gets in for at most this long, or for less if [Middleware.Forget] is called or the Source
 // is a [Notifier]. A publisher in use is refreshed before that in the background.

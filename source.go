@@ -146,9 +146,10 @@ type Lookup struct {
 	// at once. If zero, there is no such limit.
 	MaxRate int `json:"maxRate,omitzero"`
 	// MaxEntries is how many publishers of the Source are remembered, and how many domain
-	// prefixes that are a hash, punycode or wrapped. At most 65,536 negative answers are
-	// remembered, or MaxEntries if that is less. Only publishers that were looked up take
-	// memory: TODO. If zero, 1,048,576 is used.
+	// prefixes that are a hash, punycode or wrapped. A publisher takes 400 bytes with a name
+	// of 22 bytes, and 630 with the longest name, so a server that has looked up a million
+	// uses 400 MB for them. At most 65,536 negative answers are remembered, or MaxEntries if
+	// that is less, in 220 to 340 bytes each. If zero, 1,048,576 is used.
 	MaxEntries int `json:"maxEntries,omitzero"`
 }
 

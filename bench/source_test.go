@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -112,58 +111,4 @@ func BenchmarkSource(b *testing.B) {
 			})
 		}
 	}
-}
-
-// BenchmarkInvented sends 100,000 invented origins a second, all different, for two
-// seconds. It reports how many of them reached the Source with the default limits, and
-// fails if they evict remembered publishers.
-func BenchmarkInvented(b *testing.B) {
-	const rate, seconds, senders = 100_000, 2, 4
-	publishers := Publishers(1000)
-	b.Run("lib=ampcors", func(b *testing.B) {
-		for range b.N {
-			known := newSource(b, publishers)
-			m, err := ampcors.New(ampcors.Config{Source: known})
-			if err != nil {
-				b.Fatal(err)
-			}
-			for i, p := range publishers {
-				if i%50 == 0 {
-					time.Sleep(55 * time.Millisecond) // to stay below Lookup.MaxRate
-				}
-				if !m.CheckOrigin("https://" + p).Allowed {
-					b.Fatalf("%s is denied", p)
-				}
-			}
-			known.lookups.Store(0)
-			h := m.Wrap(nothing)
-			var sent atomic.Int64
-			var group sync.WaitGroup
-			begun := time.Now()
-			for s := range senders {
-				group.Go(func() {
-					conn := newConnection()
-					for i := 0; time.Since(begun) < seconds*time.Second; i++ {
-						if ahead := time.Duration(i)*time.Second*senders/rate - time.Since(begun); ahead > time.Millisecond {
-							time.Sleep(ahead)
-						}
-						clear(conn.header)
-						h.ServeHTTP(conn, &http.Request{Method: "GET", Header: get(fmt.Sprintf("https://www-evil--%d--%d-example.%s", s, i, google))})
-						sent.Add(1)
-					}
-				})
-			}
-			group.Wait()
-			took := time.Since(begun).Seconds()
-			lookups := known.lookups.Load()
-			b.ReportMetric(float64(sent.Load())/took, "origins/s")
-			b.ReportMetric(float64(lookups)/took, "lookups/s")
-			for _, p := range publishers {
-				m.CheckOrigin("https://" + p)
-			}
-			if known.lookups.Load() != lookups {
-				b.Error("remembered publishers were evicted")
-			}
-		}
-	})
 }

@@ -112,7 +112,7 @@ func read(r io.Reader, name string) (*results, error) {
 			continue
 		}
 		var value float64
-		for _, unit := range []string{"lookups/s", "req/s", "policy-B", "sec/op"} {
+		for _, unit := range []string{"req/s", "policy-B", "sec/op"} {
 			if value, ok = line.Value(unit); ok {
 				break
 			}
@@ -266,9 +266,7 @@ func (res *results) tables() (string, error) {
 	out.WriteString("## Publishers of a Source\n\n" +
 		"The Source answers at once: the last column does not include a database's time.\n")
 	write(sources, sourceSections)
-	fmt.Fprintf(out, "\nOf 100,000 invented origins a second, all different, %s lookups a second reach the\n"+
-		"Source, with the default limits. They evict no remembered publisher.\n\n",
-		value("Invented", "ampcors", count))
+	out.WriteString("\n")
 	return out.String(), errors.Join(missing...)
 }
 

@@ -17,8 +17,7 @@ func sample() string {
 		"BenchmarkSerial/case=allowed/publishers=100/lib=ampcors-2 100 100 ns/op\n" +
 		"BenchmarkSerial/case=allowed/publishers=100/lib=ampcors-2 100 300 ns/op\n" +
 		"BenchmarkEndToEnd/case=allowed/lib=none 1 1080000 req/s\n" +
-		"BenchmarkEndToEnd/case=allowed/lib=floor 1 999 req/s\n" +
-		"BenchmarkInvented/lib=ampcors-2 1 3000000000 ns/op 1234 lookups/s 99999 origins/s\n")
+		"BenchmarkEndToEnd/case=allowed/lib=floor 1 999 req/s\n")
 	for _, section := range slices.Concat(sourceSections, sections) {
 		for _, r := range section.rows {
 			for i, library := range r.libraries {
@@ -87,7 +86,6 @@ func TestTablesShowMedians(t *testing.T) {
 		"\n| allowed | 987,654 | 987,654 |",
 		"sets the same headers takes 80.0 ns.",
 		"\n| hash prefix | 1.20 µs | 1.23 ms | 1.26 s |\n",
-		"all different, 1,234 lookups a second reach",
 		"answers 1,080,000 requests a second; with that handler, 999.",
 	} {
 		if !strings.Contains(got, want) {

@@ -201,8 +201,9 @@ func TestOnlyWhatChangedIsReported(t *testing.T) {
 	db := servertest.Postgres(t)
 	conn := connect(t, db.Addr)
 	exec(t, conn, `CREATE SCHEMA cms;
-		CREATE TABLE cms.sites (id serial PRIMARY KEY, host text, amp_hash text, visits int DEFAULT 0, active boolean DEFAULT true)`)
-	table := sqlsource.Config{Table: "cms.sites", DomainColumn: "host", PrefixColumn: "amp_hash", Condition: "sites.active -- paid"}
+		CREATE TABLE cms.sites (id serial PRIMARY KEY, host text, amp_hash text, visits int DEFAULT 0, active boolean DEFAULT true,
+			ampcors_count int DEFAULT 0, domain int DEFAULT 0, name int, part int)`)
+	table := sqlsource.Config{Table: "cms.sites", DomainColumn: "host", PrefixColumn: "amp_hash", Condition: "sites.active AND ampcors_count = 0 AND domain = 0 AND name IS NULL AND part IS NULL -- paid"}
 	s := newSource(t, table, db.Addr)
 	statements, err := InstallSQL(table)
 	if err != nil {

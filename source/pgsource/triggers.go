@@ -104,39 +104,40 @@ func triggers(t sqlsource.Config) (channel, statements string, err error) {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, `CREATE OR REPLACE FUNCTION %[1]s() RETURNS trigger LANGUAGE plpgsql AS %[2]s
+#variable_conflict use_column
 DECLARE
-	domains text[];
-	n bigint;
-	message text;
+	ampcors_domains text[];
+	ampcors_count bigint;
+	ampcors_message text;
 BEGIN
 	IF TG_OP = 'INSERT' THEN
-		SELECT count(*) INTO n FROM (SELECT FROM ampcors_new LIMIT %[3]d) AS few;
+		SELECT count(*) INTO ampcors_count FROM (SELECT FROM ampcors_new LIMIT %[3]d) AS few;
 	ELSIF TG_OP <> 'TRUNCATE' THEN
-		SELECT count(*) INTO n FROM (SELECT FROM ampcors_old LIMIT %[3]d) AS few;
+		SELECT count(*) INTO ampcors_count FROM (SELECT FROM ampcors_old LIMIT %[3]d) AS few;
 	END IF;
-	IF TG_OP = 'TRUNCATE' OR n = %[3]d THEN
+	IF TG_OP = 'TRUNCATE' OR ampcors_count = %[3]d THEN
 		PERFORM pg_notify('%[4]s', '');
 		RETURN NULL;
 	END IF;
 	IF TG_OP = 'INSERT' THEN
-		SELECT array_agg(DISTINCT domain::text) INTO domains FROM (%[5]s) AS changed (domain);
+		SELECT array_agg(DISTINCT domain::text) INTO ampcors_domains FROM (%[5]s) AS changed (domain);
 	ELSIF TG_OP = 'DELETE' THEN
-		SELECT array_agg(DISTINCT domain::text) INTO domains FROM (%[6]s) AS changed (domain);
+		SELECT array_agg(DISTINCT domain::text) INTO ampcors_domains FROM (%[6]s) AS changed (domain);
 	ELSE
-		SELECT array_agg(DISTINCT domain::text) INTO domains FROM (
+		SELECT array_agg(DISTINCT domain::text) INTO ampcors_domains FROM (
 			(%[7]s EXCEPT %[8]s)
 			UNION ALL
 			(%[8]s EXCEPT %[7]s)
 		) AS changed (domain, prefix);
 	END IF;
-	FOR message IN
+	FOR ampcors_message IN
 		SELECT string_agg(domain, ' ') FROM (
 			SELECT domain, sum(octet_length(domain) + 1) OVER (ROWS UNBOUNDED PRECEDING) / %[9]d AS part
-			FROM unnest(domains) AS domain
+			FROM unnest(ampcors_domains) AS domain
 			WHERE octet_length(domain) BETWEEN 1 AND 253
 		) AS parts GROUP BY part
 	LOOP
-		PERFORM pg_notify('%[4]s', message);
+		PERFORM pg_notify('%[4]s', ampcors_message);
 	END LOOP;
 	RETURN NULL;
 END

@@ -29,7 +29,7 @@ func Example() {
 	// On each server:
 	mw, err := ampcors.New(ampcors.Config{
 		Source: source,
-		Lookup: ampcors.Lookup{TTL: 10 * time.Minute, MaxStale: time.Hour},
+		Lookup: ampcors.Lookup{MaxStale: time.Hour},
 	})
 	if err != nil {
 		log.Fatal(err)

@@ -28,8 +28,8 @@ type policy struct {
 
 const defaultCacheSize = 4096 // at most about 1.6 MiB
 
-// yieldEvery is after how many publishers other goroutines may run. To compile millions
-// takes seconds, and requests should not wait for it.
+// yieldEvery is the number of publishers after which other goroutines may run. Compiling
+// millions of publishers takes seconds, and requests should not wait for it.
 const yieldEvery = 256
 
 // compile checks all of cfg and builds the policy that it describes.

@@ -5,10 +5,12 @@ import (
 	"math/bits"
 )
 
-// A nameList holds different names in the order in which they were added, and finds them.
+// A nameList holds distinct names in the order in which they were added, and finds them.
 //
-// A map of strings takes twice as much memory, and has a pointer for each name, which the
-// garbage collector follows while a server with millions of publishers answers requests.
+// A map and a slice of strings take three times as much memory (104 bytes for each publisher
+// beyond its name, hashes included, where this takes 36). They also have pointers for each
+// name, which the garbage collector follows while a server with millions of publishers
+// answers requests.
 type nameList struct {
 	texts []string // each with the names of namesInText indices, one after another
 	ends  []uint16 // where each name ends in its text
@@ -21,8 +23,8 @@ type nameList struct {
 	last []byte // the text that is not full yet; only until the list is built
 }
 
-// namesInText bounds what a single name keeps in memory, in a program that keeps it longer
-// than the list: 64 names, which take at most 16 KiB.
+// namesInText is the number of names in one text. A program that keeps a single name keeps
+// the whole text in memory: 64 names take at most 16 KiB.
 const namesInText = 64
 
 // newNameList returns a list with room for n names.

@@ -75,7 +75,7 @@ type Notifier interface {
 //
 // PublisherByPrefix may then return a domain that is no longer a publisher: HasPublisher is
 // asked for it afterwards, because domain and prefix may be in different shards. A decision
-// can so take up to four times Lookup.Timeout.
+// can therefore take up to four times Lookup.Timeout.
 type Sharded interface {
 	Source
 	// Shards returns how many shards there are, from 1 to 1024. It must not change. 1 is the
@@ -88,11 +88,11 @@ type Sharded interface {
 
 // A Hinter is a [Source] that can guess, without a lookup, who is a publisher. Lookups for
 // likely publishers then go before others, so that invented origins delay them less. A hint
-// never decides who gets in. Package [github.com/ampcors/ampcors/source/filter] has one.
+// never decides who is allowed. Package [github.com/ampcors/ampcors/source/filter] has one.
 type Hinter interface {
 	Source
-	// IsLikely reports whether a domain or hash prefix is likely a publisher's. It is called
-	// for each lookup of one that is not remembered, and must not wait.
+	// IsLikely reports whether a domain or hash prefix likely belongs to a publisher. It is
+	// called before each lookup for one that is not remembered, and must not wait.
 	IsLikely(key string) bool
 }
 
@@ -131,20 +131,26 @@ type Lookup struct {
 	Timeout time.Duration `json:"timeout,omitzero"`
 
 	// MaxConcurrent is how many lookups run at one time, at most (in each shard of a
-	// [Sharded]). The limit in force adapts to what the Source can bear: it begins at 16,
-	// grows while all slots are in use, and shrinks, to no less than a sixteenth of the
-	// maximum, while lookups fail or take more than twice as long as at best, and 5 ms. At most three quarters of
-	// the slots are for names that are not remembered as publishers. Lookups that find no
-	// free slot wait: remembered publishers first, then those that a [Hinter] finds likely,
-	// then those that were rejected a moment ago and come again, then all others. At most
-	// 4096 of each kind wait. If zero, 256 is used.
+	// [Sharded]). The number of slots adapts to what the Source can handle. It begins at
+	// 16, or at MaxConcurrent if that is less, and grows while all slots are in use. It
+	// shrinks while more than a tenth of the lookups fail, or while lookups take longer, on
+	// average, than twice the best average plus 5 ms, but not below a sixteenth of
+	// MaxConcurrent.
+	//
+	// At most three quarters of the slots, but at least one, are for names that are not
+	// remembered as publishers. Lookups that find no free slot wait: remembered publishers
+	// first, then those that a [Hinter] finds likely, then those that were rejected a moment
+	// ago and come again, then all others. At most 4096 of each of these classes wait. If
+	// zero, 256 is used.
 	MaxConcurrent int `json:"maxConcurrent,omitzero"`
+
 	// MaxRate is how many lookups may begin in a second for names that are not remembered
 	// as publishers, for a Source that others use too and that should not be asked as often
 	// as it can answer. A request above it is answered as if the Source failed, even if it
 	// is the first of a real publisher, or the first after Forget. A tenth of it may begin
 	// at once. If zero, there is no such limit.
 	MaxRate int `json:"maxRate,omitzero"`
+
 	// MaxEntries is how many publishers of the Source are remembered, and how many domain
 	// prefixes that are a hash, punycode or wrapped. A publisher takes 400 bytes with a name
 	// of 22 bytes, and 630 with the longest name, so a server that has looked up a million
@@ -173,13 +179,13 @@ type SourceStats struct {
 	Errors      uint64 `json:"errors"`      // the part of Lookups that failed
 	Coalesced   uint64 `json:"coalesced"`   // decisions that waited for the lookup of another one
 	RateLimited uint64 `json:"rateLimited"` // lookups that Lookup.MaxRate rejected
-	Busy        uint64 `json:"busy"`        // lookups that could not begin in time, or that found too many others waiting
+	Busy        uint64 `json:"busy"`        // lookups that found no slot in time, or a full queue
 	CircuitOpen uint64 `json:"circuitOpen"` // lookups that a backoff or a circuit breaker rejected
 	Stale       uint64 `json:"stale"`       // decisions from a stale answer, because the Source failed
 	Publishers  int    `json:"publishers"`  // in memory now, expired ones included
 	Negatives   int    `json:"negatives"`   // negative answers in memory now, expired ones included
 	Prefixes    int    `json:"prefixes"`    // domain prefixes in memory now that are a hash, punycode or wrapped
-	Slots       int    `json:"slots"`       // lookups that can run at one time now; it adapts to the Source
+	Slots       int    `json:"slots"`       // lookups that can run at one time now, in all shards together; see Lookup.MaxConcurrent
 	Waiting     int    `json:"waiting"`     // lookups that wait for a slot now
 }
 
@@ -265,8 +271,8 @@ func (s *sourceCache) stats() SourceStats {
 // A checkedSource is a Source whose answers are checked.
 type checkedSource struct {
 	source  Source
-	hinter  Hinter  // nil if source is none
-	sharded Sharded // nil if source is none
+	hinter  Hinter  // nil if source is not one
+	sharded Sharded // nil if source is not one
 	shards  int
 	hosts   *hosts
 }

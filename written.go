@@ -3,7 +3,7 @@ package ampcors
 import "strings"
 
 // A writtenList is Config.Publishers as they were written, for [Middleware.Config]. Most are
-// written as they are compared, so they are kept only once.
+// written in the form in which they are compared, so only one copy of them is kept.
 type writtenList struct {
 	names  *nameList
 	n      int
@@ -15,7 +15,7 @@ type writtenList struct {
 type otherSpelling struct {
 	index  int
 	text   string
-	isName bool // the next name of the list is this one
+	isName bool // the next name of the nameList is another form of this publisher
 }
 
 func newWrittenList(n int) writtenList { return writtenList{names: newNameList(n)} }

@@ -411,7 +411,8 @@ func (f *fileState) read() ([]byte, error) {
 	return []byte(text), err
 }
 
-// readText is read for a file that may be large: nothing is copied.
+// readText is like read, but returns a string that is not copied, for a file that may be
+// large.
 func (f *fileState) readText() (string, error) {
 	if f.err != nil {
 		return "", f.err

@@ -85,8 +85,8 @@ func NewWatcher(path string, mw *ampcors.Middleware, cfg WatcherConfig) *Watcher
 }
 
 // Run applies the file, first as it is and then after each change, until ctx is done, and
-// returns the error of ctx. What is already in force is not applied again. Call it once, in
-// its own goroutine.
+// returns the error of ctx. A configuration that is already in force is applied again only
+// after a signal of WatcherConfig.Reload. Call it once, in its own goroutine.
 func (w *Watcher) Run(ctx context.Context) error {
 	w.seen = snapshot{look(w.path)}
 	ticker := time.NewTicker(w.interval)
@@ -145,15 +145,15 @@ func (w *Watcher) apply(expected snapshot) {
 	w.log.Info("ampcors: the configuration file is applied", "file", w.path, "publishers", len(c.cfg.Publishers))
 }
 
-// isInForce reports whether the configuration is the one that the Middleware has. To apply
-// it again would change nothing, and a list of millions takes seconds.
+// isInForce reports whether the configuration is the one that the Middleware has. Applying
+// it again would change nothing, and takes seconds for a list of millions.
 func (w *Watcher) isInForce(c *contents) bool {
 	now := w.mw.Config()
 	if c.err != nil || len(c.decoder.problems) > 0 || w.reported != "" || !slices.Equal(c.cfg.Publishers, now.Publishers) || !isSameSource(c.cfg.Source, now.Source) {
 		return false
 	}
 	cfg := c.cfg
-	if !w.hasSet { // otherwise they may be others: functions cannot be compared
+	if !w.hasSet { // Set may have changed them, and functions cannot be compared
 		cfg.Denied, now.Denied, cfg.Observe, now.Observe = nil, nil, nil, nil
 	}
 	cfg.Publishers, now.Publishers, cfg.Source, now.Source = nil, nil, nil, nil

@@ -18,8 +18,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// TestDatabasesThatFailOver is as TestAMillionPublishersOnThreeServers, with databases that
-// have standbys, which take over.
+// TestDatabasesThatFailOver is like TestAMillionPublishersOnThreeServers, with databases
+// whose standbys take over, and with MariaDB.
 func TestDatabasesThatFailOver(t *testing.T) {
 	binary := buildServer(t)
 	const publishers = 20_000

@@ -27,7 +27,7 @@ type scenario struct {
 // A result is how the requests ended.
 type result struct {
 	honest   tally
-	known    tally // the part of honest from publishers that came while it was warm-up
+	known    tally // the part of honest from publishers that also came in the warm-up
 	first    tally // the first requests of new publishers
 	invented tally
 
@@ -96,7 +96,7 @@ func each(n int, d time.Duration, do func(i int)) {
 	}
 }
 
-// play lets a server that knows nobody meet a scenario.
+// play runs a scenario on a server that remembers no publisher.
 func play(t *testing.T, sc scenario) *result {
 	t.Helper()
 	source, lookups := sc.newSource()
@@ -169,13 +169,14 @@ func play(t *testing.T, sc scenario) *result {
 	return r
 }
 
-// median returns how long new publishers took at the median, until they were served.
+// median returns the median time until a new publisher was served. One that was not counts
+// as an hour.
 func (r *result) median() time.Duration {
 	return append(r.served, slices.Repeat([]time.Duration{time.Hour}, r.unserved)...)[(len(r.served)+r.unserved)/2]
 }
 
-// check checks what holds in each scenario: nobody is decided wrongly, and known publishers
-// are always served.
+// check checks what holds in each scenario: no decision is wrong, and known publishers are
+// always served.
 func (r *result) check(t *testing.T) {
 	t.Helper()
 	if r.honest.denied+r.first.denied+r.invented.allowed+r.invented.stale > 0 || r.known.unavailable > 0 {

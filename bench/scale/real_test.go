@@ -28,10 +28,10 @@ func (c *counting) HasPublisher(ctx context.Context, name string) (bool, error) 
 	return c.Source.HasPublisher(ctx, name)
 }
 
-// TestPostgreSQLUnderAFlood plays the scenarios of the simulation with PostgreSQL on this
-// machine. SCALE_PUBLISHERS is how many publishers it has. Decisions are checked, and times
-// are not.
-func TestPostgreSQLUnderAFlood(t *testing.T) {
+// TestPostgreSQLServesPublishersInAFlood plays floods like those of the simulation with
+// PostgreSQL on this machine. SCALE_PUBLISHERS is how many publishers it has. Decisions are
+// checked, and times are not.
+func TestPostgreSQLServesPublishersInAFlood(t *testing.T) {
 	publishers, rates, seconds := 20_000, []int{2_000}, 2*time.Second
 	if n, err := strconv.Atoi(os.Getenv("SCALE_PUBLISHERS")); err == nil {
 		publishers, rates, seconds = n, []int{2_000, 10_000, 50_000}, 15*time.Second

@@ -49,8 +49,8 @@ func during(b *testing.B, m *ampcors.Middleware, do func()) (peak int64, p99 tim
 				return
 			default:
 			}
-			// As a server that is not busy: from when the request was due, so that a pause is
-			// seen by all requests that it delays.
+			// Requests come at a fixed rate. The time of each counts from when it was due, so
+			// that a pause counts for all requests that it delays.
 			next = next.Add(100 * time.Microsecond)
 			if wait := time.Until(next); wait > 0 {
 				time.Sleep(wait)
@@ -100,7 +100,7 @@ func BenchmarkReload(b *testing.B) {
 			ctx, cancel := context.WithCancel(b.Context())
 			defer cancel()
 			go func() { _ = w.Run(ctx) }()
-			time.Sleep(1500 * time.Millisecond) // it may apply the file at its start
+			time.Sleep(1500 * time.Millisecond) // long enough to apply the file, which it should not do
 			select {
 			case <-applied:
 				b.Error("the file was applied again, though it had not changed")

@@ -3,7 +3,7 @@
 //
 // The simulation runs the library itself, in the virtual time of testing/synctest, with a
 // model of a database. So its results depend on no machine, and its targets are ordinary
-// tests. The same scenarios run against PostgreSQL.
+// tests. Floods are also played against PostgreSQL.
 package scale
 
 import (
@@ -138,7 +138,7 @@ func TestANewServerServesATightLoop(t *testing.T) {
 }
 
 // TestASlowSourceDelaysFewKnownPublishers: each lookup takes 0.1 s. A publisher in use is
-// refreshed ahead. Those that are rarely asked for wait for one lookup, and not in a queue.
+// refreshed before it expires. Others wait for one lookup, and not in a queue.
 func TestASlowSourceDelaysFewKnownPublishers(t *testing.T) {
 	r := simulate(t, scenario{
 		newSource: modelOf(100*time.Millisecond, 1_000_000), publishers: tenMillion,

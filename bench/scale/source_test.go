@@ -20,7 +20,8 @@ func newDomain(i int) string { return "www.site-new-" + strconv.Itoa(i) + ".exam
 func isPublisher(name string) bool { return strings.HasPrefix(name, "www.site-") }
 
 // A zipf draws ranks below n as Zipf's law with exponent s has them. It inverts the law's
-// continuous form, so the first few ranks are drawn a little less often.
+// continuous form, so the first few ranks are drawn less often: by a quarter for the first,
+// if s is 1.
 type zipf struct {
 	random *rand.Rand
 	s      float64
@@ -64,8 +65,8 @@ func (m *model) HasPublisher(ctx context.Context, name string) (bool, error) {
 
 func (*model) PublisherByPrefix(context.Context, string) (string, error) { return "", nil }
 
-// A hinting model has what a filter of the publishers says: yes for them, and for one in 256
-// of others. The tests of package filter show that it does.
+// A hinting model has an IsLikely like that of a filter: true for publishers, and for about
+// one in 256 other names. The tests of package filter check that a filter does this.
 type hinting struct{ *model }
 
 func (hinting) IsLikely(name string) bool {

@@ -313,7 +313,7 @@ func TestAReturningNameGoesBeforeInventedOnes(t *testing.T) {
 	})
 }
 
-// The rate limit counts what reaches the source, and not what waits for a slot in vain.
+// Lookups that wait for a slot and get none take no token of the rate limit.
 func TestTheRateLimitCountsWhatReachesTheSource(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -128,8 +128,8 @@ func (c *Cache) ask(ctx context.Context, q question) (name string, err error) {
 }
 
 // stillAllowed checks the breaker again after the wait for a slot, because other calls may
-// have failed in the meantime. Then it takes a token of the rate limit, which counts only
-// what reaches the source.
+// have failed in the meantime. Then, unless the name is remembered, it takes a token of the
+// rate limit, which counts only lookups that reach the source.
 func (c *Cache) stillAllowed(own *call) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

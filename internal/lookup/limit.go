@@ -7,9 +7,9 @@ const (
 	// how fast the source is when it is not overloaded.
 	first = 16
 
-	// A window is how long lookups are counted before the limit changes: minWindow, or
-	// twice the time of a lookup if that is more, so that a change shows in the next window,
-	// and at least minSamples lookups.
+	// Lookups are counted in a window before the limit changes. A window has at least
+	// minSamples lookups. It lasts at least minWindow, and at least twice the best time of a
+	// lookup, so that a change of the limit shows in the next window.
 	minWindow  = 20 * time.Millisecond
 	minSamples = 8
 
@@ -20,9 +20,9 @@ const (
 	decrease = 0.75
 	least    = 1. / 16
 
-	// A source is overloaded if lookups take more than slower times as long as they do at
-	// best, and slack more. The slack keeps a garbage collection or a busy processor from
-	// counting as overload when lookups are short.
+	// A source is overloaded if a lookup takes, on average, longer than slower times the best
+	// time plus slack. When lookups are short, slack keeps a garbage collection or a busy
+	// processor from counting as overload.
 	slower = 2
 	slack  = 5 * time.Millisecond
 
@@ -30,7 +30,7 @@ const (
 	maxFailed = 0.1
 )
 
-// A limit is how many lookups may run at one time. It adapts to what the source can bear:
+// A limit is how many lookups may run at one time. It adapts to what the source can handle:
 // it grows while all slots are in use, and shrinks when lookups become slower or fail
 // (additive increase, multiplicative decrease). The mutex of its queue guards it.
 type limit struct {
@@ -72,7 +72,7 @@ func (l *limit) adapt(mean time.Duration) {
 	switch smallest := max(1, l.max*least); {
 	case isSlower, float64(l.failed) > maxFailed*float64(l.samples):
 		if l.slots <= smallest {
-			l.best = mean // few lookups take this long too: the source has become slower for good
+			l.best = mean // even with few lookups at one time: the source has become slower for good
 		}
 		l.slots = max(l.slots*decrease, smallest)
 		l.hasShrunk = true

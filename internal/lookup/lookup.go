@@ -7,8 +7,8 @@
 //	memory -> call of another caller -> circuit breaker -> queue for a slot -> rate limit -> source
 //
 // Each part is a type of its own: memory.go, call.go, breaker.go, queue.go and rate.go. How
-// many slots there are adapts to the source (limit.go). Breakers, queue and slots are those
-// of a shard, so that a shard that fails does not stop the others.
+// many slots there are adapts to the source (limit.go). Each shard has breakers, a queue and
+// slots of its own, so that a shard that fails does not stop the others.
 package lookup
 
 import (
@@ -41,8 +41,8 @@ type Source interface {
 	// An error that is ErrBadAnswer says that the source works, but not for this alias.
 	NameByAlias(ctx context.Context, alias string) (string, error)
 
-	// IsLikely reports whether a name or alias likely exists. It must not wait. It decides
-	// who waits behind whom, and nothing else.
+	// IsLikely reports whether a name or alias likely exists. It must not wait. The answer
+	// only changes the order of the queue.
 	IsLikely(key string) bool
 
 	// Shard returns the shard that holds a name or alias, from 0 to Options.Shards-1.
@@ -76,7 +76,7 @@ type Stats struct {
 	Errors      uint64 // the part of Lookups that failed
 	Coalesced   uint64 // callers that waited for the lookup of another caller
 	RateLimited uint64 // lookups that the rate limit rejected
-	Busy        uint64 // lookups that found no slot in time, or too many that waited
+	Busy        uint64 // lookups that found no slot in time, or a full queue
 	CircuitOpen uint64 // lookups that a backoff or a circuit breaker rejected
 	Stale       uint64 // stale names that were served
 	Names       int    // in memory now, expired ones included

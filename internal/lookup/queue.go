@@ -22,8 +22,8 @@ const (
 	// requests in a flood.
 	maxWaiting = 4096
 
-	// Of lowestEvery slots that become free, one goes to the lowest class that waits, so
-	// that none waits for ever.
+	// One of lowestEvery slots that become free goes to the least urgent class that waits,
+	// so that no class waits forever.
 	lowestEvery = 16
 )
 
@@ -41,8 +41,8 @@ type queue struct {
 
 func newQueue(maxConcurrent int) *queue { return &queue{limit: newLimit(maxConcurrent)} }
 
-// wait waits for a slot, and reports whether one became free in time. At once it reports
-// false if too many of the class wait.
+// wait waits for a slot, and reports whether one became free in time. If maxWaiting lookups
+// of the class already wait, it reports false at once.
 func (q *queue) wait(c class, timeout time.Duration) bool {
 	q.mu.Lock()
 	if q.hasRoom(c) {
@@ -126,7 +126,7 @@ func (q *queue) free(c class) {
 	}
 }
 
-// grant gives a free slot to the next that waits, and reports whether there was one.
+// grant gives a free slot to the next lookup that waits, and reports whether it could.
 func (q *queue) grant() bool {
 	for i := range numClasses {
 		c := i

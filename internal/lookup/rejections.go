@@ -19,12 +19,12 @@ const (
 
 // rejections remember the keys that were rejected because of load. Somebody who floods a
 // server with invented names has no reason to send one twice, and an honest client tries
-// again. A rejection may be forgotten, and rarely a key is taken for another one: this only
-// orders the queue.
+// again. A rejection may be forgotten, and, rarely, a key is taken for another one. Both
+// are harmless, because the rejections only change the order of the queue.
 type rejections struct {
 	mu   sync.Mutex
 	seed maphash.Seed
-	// marks are made at the first rejection. A key has one place, which the next key with
+	// marks is allocated at the first rejection. A key has one place, which the next key with
 	// that place overwrites. A mark is 24 bits of the key's hash, and 8 bits of its period.
 	marks []uint32
 }

@@ -141,7 +141,8 @@ func (s *Server) await(what string, holds func() bool) {
 }
 
 // RedisDo sends a command to a Redis on a connection of its own, and returns the answer,
-// which must be one line, or one string. An error of Redis is an answer.
+// which must be one line, or one string. An error that Redis replies is returned as the
+// answer, not as err.
 func RedisDo(addr string, command ...string) (string, error) {
 	conn, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {

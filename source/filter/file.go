@@ -17,8 +17,7 @@ import (
 // the SHA-256 of all that.
 const magic = "ampcors filter 1\n"
 
-// save writes a filter to a file, which is replaced as a whole. No filter is one without
-// names.
+// save writes a filter to a file, which is replaced as a whole. A nil filter has no names.
 func save(path string, filter *xorfilter.BinaryFuse8, names int) (err error) {
 	var b bytes.Buffer
 	b.WriteString(magic)
@@ -49,7 +48,7 @@ func save(path string, filter *xorfilter.BinaryFuse8, names int) (err error) {
 	return os.Rename(f.Name(), path)
 }
 
-// read reads a file that save wrote. at is when that was.
+// read reads a file that save wrote. at is the time of the save.
 func read(path string) (filter *xorfilter.BinaryFuse8, names int, at time.Time, err error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

@@ -1,22 +1,22 @@
-// Package filter keeps a filter of all publishers beside an [ampcors.Source], in 9 bits
-// each. Before a lookup, it can be asked whether a domain or hash prefix is likely a
-// publisher's. So invented origins do not delay lookups for publishers, however many there
-// are.
+// Package filter wraps an [ampcors.Source] and keeps a filter of all its publishers, which
+// takes 9 bits for each of them. Before a lookup, the filter says whether a domain or hash
+// prefix likely belongs to a publisher. So invented origins, however many there are, hardly
+// delay lookups for publishers.
 //
 // # What it decides
 //
 // By default, nothing. A [Source] is an [ampcors.Hinter]: lookups for likely publishers go
 // first, and the others take what capacity is left. Whatever the filter says, the wrapped
-// Source is asked. A filter that is stale, or wrong, changes who waits for whom, and never
-// who gets in.
+// Source is asked. A filter that is stale or wrong changes the order of lookups, and never
+// who is allowed.
 //
 // With Config.AnswerNo, and a wrapped Source that is an [ampcors.Notifier], the filter
 // answers by itself that a name is not a publisher. Then invented origins get 403 without a
-// lookup, but for one in 256. It never answers yes, so nobody gets in because of it. Nor
-// does it keep a publisher out for longer than the Notifier takes to report it:
+// lookup, except for about one in 256. The filter never answers yes, so nobody is allowed
+// because of it. A publisher is not denied for longer than the Notifier takes to report it:
 //
-//   - The filter is built from a list of all publishers. A publisher that was one when the
-//     list began is in it, and one that became a publisher later is reported.
+//   - The filter is built from a list of all publishers. A domain that was a publisher when
+//     the list began is in it, and one that became a publisher later is reported.
 //   - A reported name is added to the filter before the Middleware forgets its answers.
 //   - After a report that changes may have been missed, the filter does not answer no until
 //     it has been built from a list that began later. The same holds until the first list
@@ -25,8 +25,8 @@
 //
 // So AnswerNo relies on two promises of the wrapped Source: the list has every name that
 // was a publisher from its beginning to its end, and each change is reported, or that
-// changes may have been missed. While a connection is dead and that is not noticed yet,
-// a new publisher is denied; after that for at most [ampcors.Lookup].NegativeTTL.
+// changes may have been missed. A new publisher is denied while the connection is dead and
+// that is not noticed yet, and after that for at most [ampcors.Lookup].NegativeTTL.
 package filter
 
 import (
@@ -64,27 +64,27 @@ type Config struct {
 	Every time.Duration
 
 	// File is where the filter is saved after each build, and from where New reads it, so
-	// that a new server has one at once. That one never answers no. If empty, it is not
-	// saved.
+	// that a new server has a filter at once. A filter that was read never answers no. If
+	// empty, the filter is not saved.
 	File string
 
 	// AnswerNo lets the filter answer no by itself, as the package says. The wrapped Source
 	// must be a Notifier.
 	AnswerNo bool
 
-	// Logger gets a line when the filter is built (level Info), one each 10 seconds
-	// meanwhile, and one when it cannot be built, read or saved (level Error). If nil,
-	// slog.Default() is used.
+	// Logger gets a line when the filter is built, read from File, and every 10 seconds
+	// while it is being built (level Info), and when it cannot be built, read or saved
+	// (level Error). If nil, slog.Default() is used.
 	Logger *slog.Logger
 }
 
-// A Source is a Source with a filter of its publishers. [Source.Run] builds it. It is safe
-// for concurrent use by multiple goroutines.
+// A Source is a [Lister] with a filter of its publishers, which [Source.Run] builds. It is
+// safe for concurrent use by multiple goroutines.
 type Source struct {
 	Lister
-	notifier ampcors.Notifier // nil if the Lister is none
-	listener listener         // nil if the Lister is none
-	sharded  ampcors.Sharded  // nil if the Lister is none
+	notifier ampcors.Notifier // nil if the Lister is not one
+	listener listener         // nil if the Lister is not one
+	sharded  ampcors.Sharded  // nil if the Lister is not one
 	cfg      Config
 	log      *slog.Logger
 	rebuild  chan struct{} // gets a value when the filter should be built again soon
@@ -96,14 +96,15 @@ type Source struct {
 	added     map[uint64]struct{} // reported since the list of filter began
 	next      map[uint64]struct{} // reported since the list that is being read began; nil if none is
 	missed    uint64              // how often changes may have been missed
-	trusted   uint64              // what missed was when the list of filter began
+	trusted   uint64              // the value of missed when the list of filter began
 	isTrusted bool                // the filter is from a list of this process, and Run has been running since
 }
 
 // A listener is a Notifier that knows whether it would be told of a change now.
 type listener interface{ IsListening() bool }
 
-// New returns a Source that has the publishers of the Lister.
+// New returns a Source that wraps the Lister. It fails if the Lister is nil, if cfg.Every is
+// negative, or if cfg.AnswerNo is set and the Lister is not an [ampcors.Notifier].
 func New(lister Lister, cfg Config) (*Source, error) {
 	s := &Source{Lister: lister, cfg: cfg, log: cfg.Logger, rebuild: make(chan struct{}, 1), added: make(map[uint64]struct{})}
 	if lister == nil {
@@ -147,7 +148,8 @@ func (s *Source) PublisherByPrefix(ctx context.Context, prefix string) (string, 
 }
 
 // IsLikely implements [ampcors.Hinter]. It reports true for all publishers that the filter
-// knows, and for one in 256 of other names; false if there is no filter yet.
+// has, and for about one in 256 other names. Without a filter, it reports true only for
+// names that were reported.
 func (s *Source) IsLikely(key string) bool {
 	sum, ok := sumOf(key)
 	s.mu.RLock()
@@ -174,8 +176,8 @@ func (s *Source) answersNo(key string) bool {
 	return ok && s.isComplete() && !s.contains(sum)
 }
 
-// isComplete reports whether the filter has all publishers, but for changes that are still
-// to be reported. s.mu is held.
+// isComplete reports whether the filter has all publishers, except for changes that are not
+// reported yet. s.mu is held.
 func (s *Source) isComplete() bool { return s.isTrusted && s.missed == s.trusted }
 
 // sumOf returns the first 64 bits of a name's SHA-256. A hash prefix spells the SHA-256 of
@@ -213,8 +215,8 @@ func (s *Source) Shard(key string) int {
 	return s.sharded.Shard(key)
 }
 
-// Notify implements [ampcors.Notifier]. If the wrapped Source is none, nothing is ever
-// reported.
+// Notify implements [ampcors.Notifier]. If the wrapped Source is not a Notifier, nothing is
+// ever reported.
 func (s *Source) Notify(changed func(domains ...string)) (stop func()) {
 	if s.notifier == nil {
 		return func() {}
@@ -254,21 +256,22 @@ func (s *Source) note(domains []string) {
 }
 
 const (
-	// maxAdded is how many reported names, and an eighth of the filter's, are kept beside
-	// it before it is built again. Each takes about 20 bytes.
+	// Reported names are kept beside the filter, in about 20 bytes each. If there are more
+	// than maxAdded plus an eighth of the names in the filter, it is built again.
 	maxAdded = 100_000
 
-	// pause is how long after a build another one waits at least, so that a list is not
-	// read all the time while a connection comes and goes.
+	// pause is the shortest time between two builds, so that lists are not read all the time
+	// while a connection is lost again and again.
 	pause = 10 * time.Second
 
+	// progress is how often a build that takes long is logged.
 	progress = 10 * time.Second
 )
 
 // Run builds the filter: at once, each Config.Every, after changes may have been missed,
-// and when many publishers were added. After an error it tries again, and the filter that
-// there is stays in use. It returns the error of ctx when that is done. Call it once, in its
-// own goroutine.
+// and when many publishers were added. After an error it tries again within a minute, and
+// the last filter stays in use. It returns the error of ctx when ctx is done. Call it once,
+// in its own goroutine.
 func (s *Source) Run(ctx context.Context) error {
 	stop := s.Notify(func(...string) {})
 	defer func() {

@@ -281,7 +281,7 @@ func TestAWrongFilterChangesNoDecision(t *testing.T) {
 	}
 }
 
-func TestAnswerNo(t *testing.T) {
+func TestOnlyACompleteFilterAnswersNo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		db := newNotifying("a.example")

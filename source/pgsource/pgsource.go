@@ -6,7 +6,7 @@
 // Lookups are those of package [github.com/ampcors/ampcors/source/sqlsource], with its
 // table. Triggers on the table send the domains that a statement changed with NOTIFY, and
 // each server has a connection that listens. The Source is an [ampcors.Notifier]: it passes
-// them on to the Middleware, which forgets these publishers. PostgreSQL delivers a
+// the domains on to the Middleware, which forgets these publishers. PostgreSQL delivers a
 // notification after the commit, so a lookup already sees the change.
 //
 //	source, err := pgsource.New(pgsource.Config{ConnString: "postgres://a,b/cms"})
@@ -17,19 +17,19 @@
 //
 // # When a connection is lost
 //
-// The listening connection asks the server each quarter of a second whether it is there,
-// and is closed if there is no answer within half a second. It is then made again, to the
+// When nothing has arrived for a quarter of a second, the listening connection asks the
+// server whether it is there, and is closed if there is no answer within half a second. It is then made again, to the
 // first host of ConnString that takes writes, and everything is looked up again, as changes
 // may have been missed. While it cannot be made, a change is seen after
 // [ampcors.Lookup].TTL. If lookups fail as well, the last answer is used until MaxStale is
 // over.
 //
-// All connections go to a server that takes writes (target_session_attrs=read-write), as a
-// replica would answer with the state of a moment ago. Name all hosts in ConnString, so that
-// a standby is found when it is promoted. The old primary must not come back as a second
-// one that takes writes: servers that find it first would go on with the publishers of the
-// past. Synchronous replication (synchronous_standby_names) keeps a promotion from undoing
-// a change that was committed.
+// All connections go to a server that takes writes (target_session_attrs=read-write), because
+// a replica may answer from before a change. Name all hosts in ConnString, so that a standby
+// is found when it is promoted. The old primary must not come back as a second one that takes
+// writes: servers that find it first would not see the changes on the new one. Synchronous
+// replication (synchronous_standby_names) keeps a promotion from undoing a change that was
+// committed.
 //
 // # What it costs writers
 //
@@ -166,15 +166,15 @@ func (s *Source) Close() {
 	_ = s.db.Close() // there is nothing to be done about an error
 }
 
-// Ping makes both lookups once, and checks that the triggers are installed. It also reports
-// if the Source does not listen now.
+// Ping makes both lookups once, and checks that the triggers are installed. It also returns
+// an error if the Source is not listening for changes now.
 func (s *Source) Ping(ctx context.Context) error {
 	err := s.Source.Ping(ctx)
 	if err == nil {
 		err = s.checkTriggers(ctx)
 	}
 	if err == nil && !s.IsListening() {
-		err = errors.New("pgsource: the connection that listens for changes is not there now")
+		err = errors.New("pgsource: not listening for changes: the connection is lost, or not made yet")
 	}
 	return err
 }
@@ -218,7 +218,7 @@ func (s *Source) listen(ctx context.Context) {
 			return
 		}
 		if !reported {
-			s.log.Error("ampcors: not listening for changes of publishers; they are seen when an answer expires", "table", s.table.Table, "error", err)
+			s.log.Error("ampcors: not listening for changes of publishers; a change is seen when the remembered answer expires", "table", s.table.Table, "error", err)
 			reported = true
 		}
 		select {

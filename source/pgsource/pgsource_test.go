@@ -402,7 +402,7 @@ func TestARevocationOnAPromotedStandbyIsSeen(t *testing.T) {
 	t.Logf("the next after %v", seen(t, time.Second, servers, "www.other.example", false))
 }
 
-// A server that starts while the database is down listens when it is there.
+// A server that starts while the database is down listens once the database is up.
 func TestTheDatabaseMayStartLater(t *testing.T) {
 	t.Parallel()
 	db, conn := database(t)

@@ -11,7 +11,7 @@ import (
 
 const (
 	maxIdentifier = 63     // bytes; PostgreSQL cuts off the rest
-	maxRows       = 30_000 // that a statement changes and that are named
+	maxRows       = 30_000 // changed by one statement; if there are more, their domains are not sent
 	maxPayload    = 7_500  // bytes; with one more domain, below PostgreSQL's limit of 8000
 	tag           = "$ampcors$"
 )

@@ -24,8 +24,8 @@ func newReplicated(t testing.TB, replicas int, addrs ...string) *Source {
 	return s
 }
 
-// Add and Remove that return nil have reached the replica, so that no loss of the master
-// undoes them. Repeated, they do not return nil earlier.
+// When Add or Remove returns nil, the replica has the change, so that the loss of the master
+// does not undo it. That also holds for a repeated call.
 func TestAChangeHasReachedTheReplica(t *testing.T) {
 	t.Parallel()
 	master := servertest.Redis(t)
@@ -112,7 +112,7 @@ func TestPublishersListsAll(t *testing.T) {
 	}
 }
 
-func TestACluster(t *testing.T) {
+func TestAClusterListsPublishersAndReportsChanges(t *testing.T) {
 	t.Parallel()
 	nodes := servertest.RedisCluster(t, 3, 5*time.Second)
 	s := newReplicated(t, 1, nodes[0].Addr)

@@ -29,19 +29,20 @@
 //
 // # Cluster and Sentinel
 //
-// Both are found by InitAddress, as rueidis says. With Redis Cluster, the Source is an
-// [ampcors.Sharded]: a node that hangs or fails does not affect publishers on the others.
-// Lookups and writes go to masters only, as a replica may get a change later than the
-// message about it.
+// Set InitAddress in Config.Redis as rueidis documents, and for Sentinel also
+// Sentinel.MasterSet. With Redis Cluster, the Source is an [ampcors.Sharded]: a node that
+// hangs or fails does not affect publishers on the others (but for less than 1 % of them, whose hash
+// slots are near those of that node). Lookups and writes go to masters
+// only, as a replica may get a change later than the message about it.
 //
-// Redis replicates after it has answered. A master that dies can take the last changes
-// with it: a publisher that was removed gets in again once a replica is promoted. Set
+// Redis replicates after it has answered. If a master dies, its last changes can be lost:
+// a publisher that was removed is allowed again once a replica is promoted. Set
 // Config.Replicas to the number of replicas of each master: Add and Remove then fail if a
 // change has not reached all of them. A master that is cut off from the others goes on
-// answering the servers that still reach it. They see a change on the other side after
-// TTL at the latest, once they reach the new master; so keep TTL as short as a revocation
-// may take then. Redis's min-replicas-to-write 1 makes such a master reject writes, so that
-// none is lost there.
+// answering the servers that still reach it. Once they reach the new master, they see a
+// change that was made there after TTL at the latest. So do not set TTL longer than a
+// revocation may take in this case. Redis's min-replicas-to-write 1 makes such a master
+// reject writes, so that none is lost there.
 //
 // # What Redis must keep
 //
@@ -81,11 +82,12 @@ type Config struct {
 	KeyPrefix string
 
 	// Replicas is how many replicas of a master must have a change before Add and Remove
-	// return nil (WAIT). With all of them, a change survives the loss of a master. If zero,
-	// they do not wait.
+	// return nil (WAIT). If it is the number of replicas of each master, a change survives
+	// the loss of a master. If zero, Add and Remove do not wait for replicas.
 	Replicas int
 
-	// ReplicaTimeout is how long they wait for the replicas. If zero, 1 second is used.
+	// ReplicaTimeout is how long Add and Remove wait for the replicas before they return an
+	// error. If zero, 1 second is used.
 	ReplicaTimeout time.Duration
 }
 
@@ -121,7 +123,8 @@ func New(cfg Config) (*Source, error) {
 	report(o.DisableAutoPipelining, "Redis.DisableAutoPipelining is set; on such connections no change would be noticed")
 	report(o.Dialer.KeepAlive < 0, "Redis.Dialer.KeepAlive is negative; without it a connection that stops answering would never be closed")
 	report(o.SendToReplicas != nil || o.ReplicaOnly, "Redis.SendToReplicas or ReplicaOnly is set; a replica may give an answer from before a change")
-	report(cfg.Replicas < 0 || cfg.ReplicaTimeout < 0, "Replicas or ReplicaTimeout is negative")
+	report(cfg.Replicas < 0, fmt.Sprintf("Replicas %d is negative", cfg.Replicas))
+	report(cfg.ReplicaTimeout != 0 && cfg.ReplicaTimeout < time.Millisecond, fmt.Sprintf("ReplicaTimeout is %v; want at least 1ms, or 0 for the default", cfg.ReplicaTimeout))
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
@@ -187,11 +190,11 @@ func (s *Source) PublisherByPrefix(ctx context.Context, prefix string) (string, 
 
 func (s *Source) isCluster() bool { return s.client.Mode() == rueidis.ClientModeCluster }
 
-// A node of a Redis Cluster has one or few ranges of hash slots, which move when nodes
-// come and go. A shard here is one of numShards ranges that do not move, so it is on one
-// node, or on two for a while.
+// A node of a Redis Cluster has one or a few ranges of hash slots, which move when nodes
+// come and go. A shard here is one of numShards ranges that do not move. Most are on one
+// node. Those on the border of two nodes are affected by both: with three masters, 2 of 256.
 const (
-	numShards = 64
+	numShards = 256
 	numSlots  = 16384
 )
 
@@ -363,7 +366,7 @@ func (s *Source) make(ctx context.Context, changes []change) error {
 	case !s.isCluster():
 		return s.makeDurable(ctx, changes)
 	}
-	// In a cluster, a connection that waits has the keys of one hash slot.
+	// In a cluster, a dedicated connection of rueidis takes only keys of one hash slot.
 	const parallel = 16
 	parts := slices.Collect(slices.Chunk(changes, (len(changes)+parallel-1)/parallel))
 	errs := make([]error, len(parts))
@@ -381,9 +384,9 @@ func (s *Source) make(ctx context.Context, changes []change) error {
 	return errors.Join(errs...)
 }
 
-// remove removes a key that may not exist. The write before it is for a removal that is
-// repeated: Redis replicates no DEL of a key that does not exist, so WAIT would not wait
-// for the DEL that did it.
+// remove removes a key that may not exist. It writes the key first, because Redis does not
+// replicate the DEL of a key that does not exist: when a removal is repeated, WAIT would not
+// wait for the earlier DEL that removed the key.
 const remove = "redis.call('SET', KEYS[1], '') return redis.call('DEL', KEYS[1])"
 
 // makeDurable makes changes on one connection, as WAIT waits only for changes of its own.

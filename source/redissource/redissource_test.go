@@ -307,8 +307,8 @@ func TestAWrongConfigIsReported(t *testing.T) {
 	_, err := New(Config{Redis: rueidis.ClientOption{
 		ClientTrackingOptions: []string{"OPTIN"}, OnInvalidations: func([]rueidis.RedisMessage) {}, DisableCache: true, AlwaysRESP2: true, ReplicaOnly: true,
 		DisableAutoPipelining: true, Dialer: net.Dialer{KeepAlive: -1},
-	}})
-	if err == nil || strings.Count(err.Error(), "\n") != 7 {
+	}, Replicas: -1, ReplicaTimeout: time.Microsecond})
+	if err == nil || strings.Count(err.Error(), "\n") != 9 {
 		t.Error(err)
 	}
 	addr := servertest.FreeAddress(t)

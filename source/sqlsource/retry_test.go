@@ -11,8 +11,8 @@ import (
 )
 
 // A mortal is a database whose connections can all be closed by its server. A query on a
-// closed one fails, with an error that does not tell database/sql that the connection is
-// dead, as those of some drivers.
+// closed one fails with an error from which database/sql does not learn that the connection
+// is dead, as with some drivers.
 type mortal struct {
 	fake
 	generation atomic.Int32
@@ -80,7 +80,7 @@ func TestALookupOnADeadConnectionIsRetriedOnALivingOne(t *testing.T) {
 		t.Errorf("%d queries, %d connections were made", m.queries.Load(), m.dialed.Load()-pool)
 	}
 
-	// It is not retried for ever, and not when the time is over or nobody answers.
+	// It is retried maxRetries times, and not after a cancel or while nobody answers.
 	m.err = errors.New("no such table")
 	m.queries.Store(0)
 	if _, err := s.HasPublisher(t.Context(), "a.example"); !errors.Is(err, m.err) || m.queries.Load() != 1+maxRetries {

@@ -57,12 +57,12 @@
 // NegativeTTL. [ampcors.Middleware.Forget] makes one server look it up at once. With
 // PostgreSQL, package [github.com/ampcors/ampcors/source/pgsource] reports changes.
 //
-// This holds for the server that takes the writes. A replica answers with the state of a
-// moment ago: a publisher that was removed is then allowed for as much longer as the replica
-// lags, which has no bound if its replication stops. Let db connect to the primary only, and
-// see that an old primary does not come back beside a new one: it would go on answering
-// with the publishers of the past. With pgx, target_session_attrs=read-write keeps out
-// replicas, and a list of hosts finds the primary.
+// This holds for the server that takes the writes. A replica lags behind it: a publisher
+// that was removed is then allowed for as much longer as the replica lags, which has no
+// bound if its replication stops. Let db connect to the primary only, and make sure that an
+// old primary does not come back beside a new one: it would answer without the changes that
+// were made since. With pgx, target_session_attrs=read-write rejects replicas, and a list of
+// hosts finds the primary.
 //
 // # Connections
 //
@@ -221,10 +221,11 @@ func (s *Source) find(ctx context.Context, query, key string, matches func(domai
 }
 
 // maxRetries is how often a lookup that fails is retried. Once is not enough: if a database
-// closes all connections, one after another, the second attempt may meet the same end.
+// closes all connections, one after another, the retry may fail in the same way.
 const maxRetries = 2
 
-// living returns a connection that answers. Each one that does not leaves the pool.
+// living returns a connection that has answered a ping. A dead one, which the driver reports
+// as such, leaves the pool. If the whole pool is dead, the last connection is a new one.
 func (s *Source) living(ctx context.Context) (*sql.Conn, error) {
 	for range s.db.Stats().OpenConnections {
 		conn, err := s.db.Conn(ctx)

@@ -5,9 +5,13 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // A mortal is a database whose connections can all be closed by its server. A query on a
@@ -19,6 +23,9 @@ type mortal struct {
 	queries    atomic.Int32
 	dialed     atomic.Int32
 	isDown     atomic.Bool
+	pause      time.Duration // that a query takes
+	running    atomic.Int32
+	most       atomic.Int32 // of running
 }
 
 type mortalConn struct {
@@ -37,6 +44,9 @@ func (m *mortal) Connect(context.Context) (driver.Conn, error) {
 
 func (c *mortalConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	c.db.queries.Add(1)
+	c.db.most.Store(max(c.db.most.Load(), c.db.running.Add(1)))
+	defer c.db.running.Add(-1)
+	time.Sleep(c.db.pause)
 	if c.generation != c.db.generation.Load() {
 		return nil, errors.New("terminated by an administrator")
 	}
@@ -133,5 +143,44 @@ func TestPublishersListsAll(t *testing.T) {
 	f.err = down
 	if names, err := list(s); !errors.Is(err, down) || len(names) != 0 {
 		t.Errorf("%q, %v", names, err)
+	}
+}
+
+// A pool without a limit is not flooded with lookups.
+func TestLookupsAreLimitedIfThePoolIsNot(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []int{0, 3} {
+		t.Run(fmt.Sprint(limit), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				m := &mortal{fake: fake{rows: []string{"a.example"}}, pause: time.Second}
+				db := sql.OpenDB(m)
+				defer db.Close()
+				db.SetMaxOpenConns(limit)
+				s, err := New(db, Config{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+				defer cancel()
+				var group sync.WaitGroup
+				var failed atomic.Int32
+				for range 100 {
+					group.Go(func() {
+						if _, err := s.HasPublisher(ctx, "a.example"); errors.Is(err, context.DeadlineExceeded) {
+							failed.Add(1)
+						}
+					})
+				}
+				group.Wait()
+				want := int32(limit)
+				if limit == 0 {
+					want = defaultConns
+				}
+				if m.most.Load() != want || failed.Load() == 0 {
+					t.Errorf("%d lookups at one time; want %d; %d got no connection in time", m.most.Load(), want, failed.Load())
+				}
+			})
+		})
 	}
 }

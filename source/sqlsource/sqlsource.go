@@ -108,14 +108,18 @@ type Source struct {
 	table    Config
 	byDomain string
 	byPrefix string
+	slots    chan struct{} // bounds lookups at one time, if db does not bound its connections; otherwise nil
 }
+
+const defaultConns = 16
 
 var name = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // New returns a Source. It does not connect to the database, so a server can start while
-// the database is down. The caller configures and closes db. Allow as many connections as
-// [ampcors.Lookup].MaxConcurrent, and keep them open (SetMaxIdleConns): otherwise each
-// lookup waits for a new connection.
+// the database is down. The caller configures and closes db. Limit its connections
+// (SetMaxOpenConns), such as to 16, and keep them open (SetMaxIdleConns): otherwise lookups
+// wait for new connections. How many lookups run at one time adapts to that. If there is no
+// limit of connections when New is called, 16 lookups at one time use db.
 func New(db *sql.DB, table Config) (*Source, error) {
 	var errs []error
 	if db == nil {
@@ -152,6 +156,9 @@ func New(db *sql.DB, table Config) (*Source, error) {
 		return nil, errors.Join(errs...)
 	}
 	s := &Source{db: db, table: table}
+	if db.Stats().MaxOpenConnections == 0 {
+		s.slots = make(chan struct{}, defaultConns)
+	}
 	s.byDomain = s.lookup(table.DomainColumn)
 	s.byPrefix = s.lookup(table.PrefixColumn)
 	return s, nil
@@ -208,6 +215,14 @@ func (s *Source) find(ctx context.Context, query, key string, matches func(domai
 			err = fmt.Errorf("sqlsource: %s: %w", query, err)
 		}
 	}()
+	if s.slots != nil {
+		select {
+		case s.slots <- struct{}{}:
+			defer func() { <-s.slots }()
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+	}
 	domain, err := queryFor(ctx, s.db, query, key, matches)
 	for retries := 0; err != nil && ctx.Err() == nil && retries < maxRetries; retries++ {
 		conn, connErr := s.living(ctx)

@@ -86,15 +86,29 @@ type Sharded interface {
 	Shard(key string) int
 }
 
-// A Hinter is a [Source] that can guess, without a lookup, who is a publisher. Lookups for
-// likely publishers then go before others, so that invented origins delay them less. A hint
-// never decides who is allowed. Package [github.com/ampcors/ampcors/source/filter] has one.
+// A Hinter is a [Source] that knows something about a name without a lookup, so that
+// invented origins delay lookups for publishers less. Package
+// [github.com/ampcors/ampcors/source/filter] has one.
 type Hinter interface {
 	Source
-	// IsLikely reports whether a domain or hash prefix likely belongs to a publisher. It is
-	// called before each lookup for one that is not remembered, and must not wait.
-	IsLikely(key string) bool
+	// Hint returns what is known of a domain or hash prefix. It is called before each
+	// lookup for one that is not remembered, and must not wait.
+	Hint(key string) Hint
 }
+
+// A Hint is what a [Hinter] knows of a domain or hash prefix.
+type Hint = lookup.Hint
+
+const (
+	// NoHint says nothing.
+	NoHint = lookup.NoHint
+	// LikelyPublisher says that a lookup will likely find a publisher. Such lookups go before
+	// those for other names that are not remembered. It never decides who is allowed.
+	LikelyPublisher = lookup.Likely
+	// NotPublisher says that a lookup would find no publisher. So it is not made, and the
+	// request is denied. Nothing is remembered of it.
+	NotPublisher = lookup.Absent
+)
 
 // Errors in Decision.SourceErr that say why a [Source] could not answer. Test with
 // errors.Is. Other errors are the Source's own.
@@ -181,6 +195,7 @@ type SourceStats struct {
 	RateLimited uint64 `json:"rateLimited"` // lookups that Lookup.MaxRate rejected
 	Busy        uint64 `json:"busy"`        // lookups that found no slot in time, or a full queue
 	CircuitOpen uint64 `json:"circuitOpen"` // lookups that a backoff or a circuit breaker rejected
+	Hinted      uint64 `json:"hinted"`      // decisions without a lookup because of the Hint NotPublisher
 	Stale       uint64 `json:"stale"`       // decisions from a stale answer, because the Source failed
 	Publishers  int    `json:"publishers"`  // in memory now, expired ones included
 	Negatives   int    `json:"negatives"`   // negative answers in memory now, expired ones included
@@ -259,6 +274,7 @@ func (s *sourceCache) stats() SourceStats {
 		RateLimited: n.RateLimited,
 		Busy:        n.Busy,
 		CircuitOpen: n.CircuitOpen,
+		Hinted:      n.Absent,
 		Stale:       n.Stale,
 		Publishers:  n.Names,
 		Negatives:   n.Negatives,
@@ -288,7 +304,12 @@ func newCheckedSource(source Source, h *hosts) checkedSource {
 	return s
 }
 
-func (s checkedSource) IsLikely(key string) bool { return s.hinter != nil && s.hinter.IsLikely(key) }
+func (s checkedSource) Hint(key string) Hint {
+	if s.hinter == nil {
+		return NoHint
+	}
+	return s.hinter.Hint(key)
+}
 
 // Shard returns a shard that exists, whatever the Source returns.
 func (s checkedSource) Shard(key string) int {

@@ -24,7 +24,7 @@ func TestStatsSurviveJSON(t *testing.T) {
 	if err = errors.Join(err, json.Unmarshal(data, &back)); err != nil || !reflect.DeepEqual(back, m.Stats()) || back.Allowed() != 1 || back.Denied() != 1 {
 		t.Errorf("%s\nis read as %v, %v", data, back, err)
 	}
-	stats := ampcors.SourceStats{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13}
+	stats := ampcors.SourceStats{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14}
 	data, err = json.Marshal(stats)
 	var source ampcors.SourceStats
 	if err = errors.Join(err, json.Unmarshal(data, &source)); err != nil || source != stats || !strings.Contains(string(data), `"rateLimited":5`) {

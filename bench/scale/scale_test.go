@@ -80,9 +80,9 @@ func TestAFloodDoesNotShutOutPublishers(t *testing.T) {
 						m := newModel(2*time.Millisecond, 10)
 						switch kind {
 						case "with a filter":
-							return hinting{m}, m.lookups.Load
+							return hinting{m, ampcors.NoHint}, m.lookups.Load
 						case "with a filter that answers no":
-							return deciding{hinting{m}}, m.lookups.Load
+							return hinting{m, ampcors.NotPublisher}, m.lookups.Load
 						}
 						return m, m.lookups.Load
 					},

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/ampcors/ampcors"
 )
 
 // domain returns the publisher with a rank: 0 is asked for most.
@@ -65,22 +67,18 @@ func (m *model) HasPublisher(ctx context.Context, name string) (bool, error) {
 
 func (*model) PublisherByPrefix(context.Context, string) (string, error) { return "", nil }
 
-// A hinting model has an IsLikely like that of a filter: true for publishers, and for about
+// A hinting model gives hints like those of a filter: publishers are likely, and so is about
 // one in 256 other names. The tests of package filter check that a filter does this.
-type hinting struct{ *model }
-
-func (hinting) IsLikely(name string) bool {
-	hash := fnv.New32a()
-	_, _ = hash.Write([]byte(name))
-	return isPublisher(name) || hash.Sum32()>>16%256 == 0
+type hinting struct {
+	*model
+	others ampcors.Hint // for other names
 }
 
-// A deciding model answers no by itself, as with filter.Config.AnswerNo.
-type deciding struct{ hinting }
-
-func (d deciding) HasPublisher(ctx context.Context, name string) (bool, error) {
-	if !d.IsLikely(name) {
-		return false, nil
+func (h hinting) Hint(name string) ampcors.Hint {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(name))
+	if isPublisher(name) || hash.Sum32()>>16%256 == 0 {
+		return ampcors.LikelyPublisher
 	}
-	return d.model.HasPublisher(ctx, name)
+	return h.others
 }

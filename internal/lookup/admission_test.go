@@ -71,17 +71,21 @@ func TestTheQueueLetsTheMostUrgentGoFirst(t *testing.T) {
 		if want := []class{known, known, likely, returning, unknown, unknown}; !slices.Equal(order, want) {
 			t.Errorf("%v; want %v", order, want)
 		}
-		// The lowest class does not wait for ever.
+		// No class waits forever.
 		order = nil
 		q.wait(known, 0)
-		begin(unknown)
-		for range 2 * lowestEvery {
+		for range numClasses * rotateEvery {
 			begin(known)
+			begin(unknown)
 		}
+		begin(returning)
+		begin(likely)
 		q.leave(known)
 		synctest.Wait()
-		if at := slices.Index(order, unknown); at < 0 || at >= lowestEvery {
-			t.Errorf("an unknown name waited behind %d others", at)
+		for c := range numClasses {
+			if at := slices.Index(order, c); at < 0 || at >= 3*rotateEvery {
+				t.Errorf("a lookup of class %d waited behind %d others", c, at)
+			}
 		}
 	})
 }
@@ -241,6 +245,13 @@ func TestTheLimitShrinksWhileLookupsFailAndGrowsAgain(t *testing.T) {
 	if run(10, time.Millisecond, true); l.now() != 1 {
 		t.Errorf("%d slots of 1", l.now())
 	}
+	// Failures that are fast do not make the usual time look slow.
+	l = newLimit(64)
+	run(10, 50*time.Millisecond, false)
+	run(5, time.Microsecond, true)
+	if run(10, 50*time.Millisecond, false); l.best != 50*time.Millisecond || l.now() <= 4 {
+		t.Errorf("best %v, %d slots", l.best, l.now())
+	}
 	// Without demand, the limit does not grow.
 	l = newLimit(64)
 	for range 100 * minSamples {
@@ -399,4 +410,37 @@ func (f *shardedFake) HasName(ctx context.Context, name string) (bool, error) {
 
 func (f *shardedFake) NameByAlias(_ context.Context, alias string) (string, error) {
 	return alias[1:], nil
+}
+
+func TestANameThatIsAbsentIsNotLookedUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake("absent", "other")
+		c := newTestCache(f)
+		for _, r := range []Result{c.Find(t.Context(), "absent"), c.FindByAlias(t.Context(), "@absent")} {
+			if r != (Result{}) {
+				t.Errorf("%+v", r)
+			}
+		}
+		if s := c.Stats(); s.Absent != 2 || s.Lookups != 0 || s.Negatives != 0 || f.count("absent") != 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// A source that panics in a hint does not lock the Cache.
+func TestAPanicInAHintLocksNothing(t *testing.T) {
+	t.Parallel()
+	c := newTestCache(newFake("other"))
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("no panic")
+			}
+		}()
+		c.Find(t.Context(), "panic")
+	}()
+	if r := c.Find(t.Context(), "other"); r != (Result{Name: "other"}) {
+		t.Errorf("%+v", r)
+	}
 }

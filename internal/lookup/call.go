@@ -24,18 +24,18 @@ type call struct {
 }
 
 // begin makes a call if the breaker allows it. c.mu is held.
-func (c *Cache) begin(q question) (*call, error) {
+func (c *Cache) begin(q question, class class, shard *shard) (*call, error) {
 	now := c.now()
 	own := &call{
 		question: q,
 		began:    now,
 		epoch:    c.memory.epoch.Load(),
-		class:    c.class(q, now),
+		class:    class,
+		breaker:  &shard.breakers[q.kind][0],
+		queue:    shard.queue,
 		done:     make(chan struct{}),
 	}
-	shard := c.shardOf(q.key)
-	own.queue, own.breaker = shard.queue, &shard.breakers[q.kind][0]
-	if own.class == known {
+	if class == known {
 		own.breaker = &shard.breakers[q.kind][1]
 	}
 	if err := own.breaker.check(q.key, now); err != nil {
@@ -47,17 +47,18 @@ func (c *Cache) begin(q question) (*call, error) {
 	return own, nil
 }
 
-func (c *Cache) shardOf(key string) *shard {
-	return &c.shards[c.source.Shard(key)]
-}
+func (c *Cache) shardOf(key string) *shard { return &c.shards[c.source.Shard(key)] }
 
-func (c *Cache) class(q question, now time.Duration) class {
+func (c *Cache) class(q question) class {
+	hint := c.source.Hint(q.key)
 	switch {
+	case hint == Absent:
+		return absent
 	case c.memory.names.Contains(q.name):
 		return known
-	case c.source.IsLikely(q.key):
+	case hint == Likely:
 		return likely
-	case c.rejected.isReturning(q.key, now):
+	case c.rejected.isReturning(q.key, c.now()):
 		return returning
 	default:
 		return unknown

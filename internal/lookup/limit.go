@@ -71,11 +71,12 @@ func (l *limit) adapt(mean time.Duration) {
 	isSlower := l.best > 0 && mean > slower*l.best+slack
 	switch smallest := max(1, l.max*least); {
 	case isSlower, float64(l.failed) > maxFailed*float64(l.samples):
-		if l.slots <= smallest {
+		if isSlower && l.slots <= smallest {
 			l.best = mean // even with few lookups at one time: the source has become slower for good
 		}
 		l.slots = max(l.slots*decrease, smallest)
 		l.hasShrunk = true
+		return // failures may be fast, and say nothing about the best time
 	case l.isFull && !l.hasShrunk:
 		l.slots = min(2*l.slots, l.max)
 	case l.isFull:

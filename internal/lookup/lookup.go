@@ -41,13 +41,21 @@ type Source interface {
 	// An error that is ErrBadAnswer says that the source works, but not for this alias.
 	NameByAlias(ctx context.Context, alias string) (string, error)
 
-	// IsLikely reports whether a name or alias likely exists. It must not wait. The answer
-	// only changes the order of the queue.
-	IsLikely(key string) bool
+	// Hint says what is known of a name or alias without a lookup. It must not wait.
+	Hint(key string) Hint
 
 	// Shard returns the shard that holds a name or alias, from 0 to Options.Shards-1.
 	Shard(key string) int
 }
+
+// A Hint says what is known of a name or alias without a lookup.
+type Hint int
+
+const (
+	NoHint Hint = iota
+	Likely      // it likely exists; this only changes the order of the queue
+	Absent      // it does not exist, so the source is not asked
+)
 
 // Options configure a [Cache]. Only MaxRate may be zero.
 type Options struct {
@@ -78,6 +86,7 @@ type Stats struct {
 	RateLimited uint64 // lookups that the rate limit rejected
 	Busy        uint64 // lookups that found no slot in time, or a full queue
 	CircuitOpen uint64 // lookups that a backoff or a circuit breaker rejected
+	Absent      uint64 // callers that were answered by the Hint Absent, without a lookup
 	Stale       uint64 // stale names that were served
 	Names       int    // in memory now, expired ones included
 	Negatives   int    // negative answers in memory now, expired ones included
@@ -104,7 +113,7 @@ type Cache struct {
 	rate  rateLimit        // of lookups for names that are not remembered
 
 	count struct {
-		lookups, refreshes, errors, coalesced, rateLimited, busy, circuitOpen, stale atomic.Uint64
+		lookups, refreshes, errors, coalesced, rateLimited, busy, circuitOpen, absent, stale atomic.Uint64
 	}
 }
 
@@ -203,6 +212,12 @@ const (
 
 // find asks the source once for all concurrent callers with the same question.
 func (c *Cache) find(ctx context.Context, q question) Result {
+	// Not under the lock: the source may panic.
+	class, shard := c.class(q), c.shardOf(q.key)
+	if class == absent {
+		c.count.absent.Add(1)
+		return Result{}
+	}
 	c.mu.Lock()
 	if name, ok := c.memory.answer(q, c.now()); ok {
 		c.mu.Unlock()
@@ -212,7 +227,7 @@ func (c *Cache) find(ctx context.Context, q question) Result {
 		c.mu.Unlock()
 		return c.wait(ctx, running, q)
 	}
-	own, err := c.begin(q)
+	own, err := c.begin(q, class, shard)
 	c.mu.Unlock()
 	if err != nil {
 		return c.staleIfError(q, err)
@@ -223,6 +238,7 @@ func (c *Cache) find(ctx context.Context, q question) Result {
 
 // refresh asks about a remembered name in the background.
 func (c *Cache) refresh(name string) {
+	shard := c.shardOf(name) // not under the lock: the source may panic
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.now()
@@ -233,13 +249,12 @@ func (c *Cache) refresh(name string) {
 	again := *e
 	again.refreshAt = now + c.options.TTL/refreshRetries // if this refresh fails
 	c.memory.names.Add(name, &again)
-	slot := c.shardOf(name).queue
-	if !slot.try() {
+	if !shard.queue.try() {
 		return
 	}
-	own, err := c.begin(question{kind: byName, key: name, name: name})
+	own, err := c.begin(question{kind: byName, key: name, name: name}, known, shard)
 	if err != nil {
-		slot.leave(known)
+		shard.queue.leave(known)
 		return
 	}
 	c.count.refreshes.Add(1)
@@ -311,6 +326,7 @@ func (c *Cache) Stats() Stats {
 		RateLimited: c.count.rateLimited.Load(),
 		Busy:        c.count.busy.Load(),
 		CircuitOpen: c.count.circuitOpen.Load(),
+		Absent:      c.count.absent.Load(),
 		Stale:       c.count.stale.Load(),
 		Names:       c.memory.names.Len(),
 		Negatives:   c.memory.negatives.Len(),

@@ -65,7 +65,17 @@ func (f *fake) NameByAlias(ctx context.Context, alias string) (string, error) {
 	return name, nil
 }
 
-func (f *fake) IsLikely(key string) bool { return strings.Contains(key, "likely") }
+func (f *fake) Hint(key string) Hint {
+	switch {
+	case strings.Contains(key, "likely"):
+		return Likely
+	case strings.Contains(key, "absent"):
+		return Absent
+	case strings.Contains(key, "panic"):
+		panic("a defect")
+	}
+	return NoHint
+}
 
 // Shard returns the shard of a name such as "shard2/a"; 0 for others.
 func (f *fake) Shard(key string) int {
@@ -221,7 +231,7 @@ func (p *panicking) HasName(context.Context, string) (bool, error) {
 	return true, nil
 }
 func (p *panicking) NameByAlias(context.Context, string) (string, error) { return "", nil }
-func (p *panicking) IsLikely(string) bool                                { return false }
+func (p *panicking) Hint(string) Hint                                    { return NoHint }
 func (p *panicking) Shard(string) int                                    { return 0 }
 
 func TestCacheRecoversFromAPanicInARefresh(t *testing.T) {

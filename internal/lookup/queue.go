@@ -15,6 +15,8 @@ const (
 	returning              // it was rejected because of load a moment ago, and is asked for again
 	unknown
 	numClasses
+
+	absent class = -1 // the source says that there is no such name, so there is no lookup
 )
 
 const (
@@ -22,9 +24,9 @@ const (
 	// requests in a flood.
 	maxWaiting = 4096
 
-	// One of lowestEvery slots that become free goes to the least urgent class that waits,
-	// so that no class waits forever.
-	lowestEvery = 16
+	// One of rotateEvery slots that become free goes to the classes of names that are not
+	// remembered, in turn, so that no class waits forever.
+	rotateEvery = 16
 )
 
 // A queue bounds the lookups that run at one time in one shard of the source. Those that do
@@ -128,11 +130,12 @@ func (q *queue) free(c class) {
 
 // grant gives a free slot to the next lookup that waits, and reports whether it could.
 func (q *queue) grant() bool {
+	begin := known
+	if q.numGranted%rotateEvery == rotateEvery-1 {
+		begin = likely + class(q.numGranted/rotateEvery)%(numClasses-likely)
+	}
 	for i := range numClasses {
-		c := i
-		if q.numGranted%lowestEvery == lowestEvery-1 {
-			c = numClasses - 1 - i
-		}
+		c := (begin + i) % numClasses
 		first := q.waiting[c].Front()
 		if first == nil || !q.hasRoom(c) {
 			continue

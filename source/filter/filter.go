@@ -26,7 +26,7 @@
 // So AnswerNo relies on two promises of the wrapped Source: the list has every name that
 // was a publisher from its beginning to its end, and each change is reported, or that
 // changes may have been missed. A new publisher is denied while the connection is dead and
-// that is not noticed yet, and after that for at most [ampcors.Lookup].NegativeTTL.
+// that is not noticed yet.
 package filter
 
 import (
@@ -131,30 +131,22 @@ func New(lister Lister, cfg Config) (*Source, error) {
 	return s, nil
 }
 
-// HasPublisher asks the wrapped Source, unless the filter answers no.
-func (s *Source) HasPublisher(ctx context.Context, domain string) (bool, error) {
-	if s.answersNo(domain) {
-		return false, nil
-	}
-	return s.Lister.HasPublisher(ctx, domain)
-}
-
-// PublisherByPrefix asks the wrapped Source, unless the filter answers no.
-func (s *Source) PublisherByPrefix(ctx context.Context, prefix string) (string, error) {
-	if s.answersNo(prefix) {
-		return "", nil
-	}
-	return s.Lister.PublisherByPrefix(ctx, prefix)
-}
-
-// IsLikely implements [ampcors.Hinter]. It reports true for all publishers that the filter
-// has, and for about one in 256 other names. Without a filter, it reports true only for
-// names that were reported.
-func (s *Source) IsLikely(key string) bool {
+// Hint implements [ampcors.Hinter]. Publishers that the filter knows are likely ones, and so
+// is about one in 256 other names. Other names are none, if AnswerNo is set and the filter is
+// complete.
+func (s *Source) Hint(key string) ampcors.Hint {
 	sum, ok := sumOf(key)
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return ok && s.contains(sum)
+	switch {
+	case !ok:
+		return ampcors.NoHint
+	case s.contains(sum):
+		return ampcors.LikelyPublisher
+	case s.answersNo():
+		return ampcors.NotPublisher
+	}
+	return ampcors.NoHint
 }
 
 // contains reports whether a key may be in the filter. s.mu is held.
@@ -166,19 +158,11 @@ func (s *Source) contains(sum uint64) bool {
 	return ok
 }
 
-func (s *Source) answersNo(key string) bool {
-	if !s.cfg.AnswerNo || s.listener != nil && !s.listener.IsListening() {
-		return false
-	}
-	sum, ok := sumOf(key)
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return ok && s.isComplete() && !s.contains(sum)
+// answersNo reports whether the filter has all publishers, but for changes that are still to
+// be reported, and may say so. s.mu is held.
+func (s *Source) answersNo() bool {
+	return s.cfg.AnswerNo && s.isTrusted && s.missed == s.trusted && (s.listener == nil || s.listener.IsListening())
 }
-
-// isComplete reports whether the filter has all publishers, except for changes that are not
-// reported yet. s.mu is held.
-func (s *Source) isComplete() bool { return s.isTrusted && s.missed == s.trusted }
 
 // sumOf returns the first 64 bits of a name's SHA-256. A hash prefix spells the SHA-256 of
 // its name, so one entry serves both kinds of lookup.
@@ -243,6 +227,11 @@ func (s *Source) note(domains []string) {
 		if s.next != nil {
 			s.next[sum] = struct{}{}
 		}
+	}
+	if len(s.added) > 10*maxAdded { // the list fails again and again
+		isMissed = true
+		clear(s.added)
+		clear(s.next)
 	}
 	if isMissed {
 		s.missed++
@@ -403,6 +392,6 @@ func (s *Source) Stats() Stats {
 		Added:      len(s.added),
 		Bytes:      size(s.filter),
 		BuiltAt:    s.builtAt,
-		AnswersNo:  s.cfg.AnswerNo && s.isComplete() && (s.listener == nil || s.listener.IsListening()),
+		AnswersNo:  s.answersNo(),
 	}
 }

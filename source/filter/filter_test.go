@@ -189,7 +189,7 @@ func TestTheFilterHasAllPublishersAndFewOthers(t *testing.T) {
 		db.names[fmt.Sprintf("www.site-%d.example", i)] = true
 	}
 	s := newSource(t, db, Config{})
-	if s.IsLikely("www.site-1.example") {
+	if s.Hint("www.site-1.example") != ampcors.NoHint {
 		t.Error("likely without a filter")
 	}
 	if err := s.build(t.Context()); err != nil {
@@ -197,16 +197,16 @@ func TestTheFilterHasAllPublishersAndFewOthers(t *testing.T) {
 	}
 	for i := range n {
 		name := fmt.Sprintf("www.site-%d.example", i)
-		if !s.IsLikely(name) {
+		if s.Hint(name) != ampcors.LikelyPublisher {
 			t.Fatalf("%s is not likely", name)
 		}
-		if i%100 == 0 && !s.IsLikely(prefixOf(t, name)) {
+		if i%100 == 0 && s.Hint(prefixOf(t, name)) != ampcors.LikelyPublisher {
 			t.Fatalf("the hash prefix of %s is not likely", name)
 		}
 	}
 	wrong := 0
 	for i := range n {
-		if s.IsLikely(fmt.Sprintf("www.other-%d.example", i)) {
+		if s.Hint(fmt.Sprintf("www.other-%d.example", i)) == ampcors.LikelyPublisher {
 			wrong++
 		}
 	}
@@ -221,7 +221,7 @@ func TestTheFilterHasAllPublishersAndFewOthers(t *testing.T) {
 		t.Errorf("%+v", stats)
 	}
 	for _, key := range []string{"", "a", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "0123456789012345678901"} {
-		if s.IsLikely(key) {
+		if s.Hint(key) != ampcors.NoHint {
 			t.Errorf("%q is likely", key)
 		}
 	}
@@ -286,16 +286,14 @@ func TestOnlyACompleteFilterAnswersNo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := newNotifying("a.example")
 		s := newSource(t, db, Config{AnswerNo: true})
-		// asks reports whether a lookup reaches the database, by domain and by hash prefix.
+		// asks reports whether the database is asked, by domain and by hash prefix.
 		asks := func(name string) bool {
 			t.Helper()
-			before := db.lookups
-			has, err := s.HasPublisher(t.Context(), name)
-			domain, err2 := s.PublisherByPrefix(t.Context(), prefixOf(t, name))
-			if asked := db.lookups - before; err != nil || err2 != nil || asked == 1 || has != (domain != "") || has && asked == 0 {
-				t.Errorf("%s: %t, %q, %v, %v, asked %d times", name, has, domain, err, err2, asked)
+			byDomain, byPrefix := s.Hint(name), s.Hint(prefixOf(t, name))
+			if byDomain != byPrefix {
+				t.Errorf("%s: %d by domain, %d by hash prefix", name, byDomain, byPrefix)
 			}
-			return db.lookups > before
+			return byDomain != ampcors.NotPublisher
 		}
 		if !asks("b.example") {
 			t.Error("it answers without a filter")
@@ -358,7 +356,7 @@ func TestANameReportedDuringAListIsKept(t *testing.T) {
 		db.report("0.example")
 		for range 20 {
 			time.Sleep(400 * time.Millisecond)
-			if ok, _ := s.HasPublisher(t.Context(), "0.example"); !ok {
+			if s.Hint("0.example") == ampcors.NotPublisher {
 				t.Fatal("it is denied")
 			}
 		}
@@ -437,14 +435,14 @@ func TestRunKeepsTheFilterWhenTheListFails(t *testing.T) {
 		db.add("b.example")
 		db.fail(errors.New("the database is down"))
 		time.Sleep(time.Hour + time.Second)
-		if !s.IsLikely("a.example") || s.IsLikely("b.example") || db.lists.Load() != 2 || strings.Count(log.String(), "the database is down") != 1 {
+		if s.Hint("a.example") != ampcors.LikelyPublisher || s.Hint("b.example") != ampcors.NotPublisher || db.lists.Load() != 2 || strings.Count(log.String(), "the database is down") != 1 {
 			t.Errorf("%d lists; the log:\n%s", db.lists.Load(), log)
 		}
 		if db.fail(nil); !s.Stats().AnswersNo { // the reports still come
 			t.Error("it does not answer")
 		}
 		time.Sleep(2 * time.Minute) // it is tried again soon
-		if !s.IsLikely("b.example") || db.lists.Load() != 3 {
+		if s.Hint("b.example") != ampcors.LikelyPublisher || db.lists.Load() != 3 {
 			t.Errorf("%d lists; the log:\n%s", db.lists.Load(), log)
 		}
 	})
@@ -490,6 +488,24 @@ func TestManyReportsBuildTheFilterAgain(t *testing.T) {
 	})
 }
 
+// If lists fail for long, the names that are reported do not fill the memory. Nothing is
+// denied because of that.
+func TestReportedNamesAreBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		db := newNotifying("a.example")
+		s := newSource(t, db, Config{AnswerNo: true})
+		run(t, s)
+		db.fail(errors.New("the database is down"))
+		for i := range 10*maxAdded + 1 {
+			s.note([]string{fmt.Sprintf("%d.example", i)})
+		}
+		if stats := s.Stats(); stats.Added > maxAdded || stats.AnswersNo || s.Hint("0.example") == ampcors.NotPublisher {
+			t.Errorf("%+v", stats)
+		}
+	})
+}
+
 func TestASavedFilterIsReadByTheNextServer(t *testing.T) {
 	t.Parallel()
 	for _, names := range [][]string{{}, {"a.example"}, {"a.example", "b.example", "c.example"}} {
@@ -507,11 +523,11 @@ func TestASavedFilterIsReadByTheNextServer(t *testing.T) {
 				t.Errorf("%+v", stats)
 			}
 			for _, name := range names {
-				if !second.IsLikely(name) {
+				if second.Hint(name) != ampcors.LikelyPublisher {
 					t.Errorf("%s is not likely", name)
 				}
 			}
-			if second.answersNo("other.example") {
+			if second.Hint("other.example") != ampcors.NoHint {
 				t.Error("a filter from a file answers no")
 			}
 
@@ -543,7 +559,7 @@ func TestAFilterThatCannotBeSavedIsUsed(t *testing.T) {
 	t.Parallel()
 	log := new(servertest.Buffer)
 	s := newSource(t, newDatabase("a.example"), Config{File: filepath.Join(t.TempDir(), "missing", "file"), Logger: slog.New(slog.NewTextHandler(log, nil))})
-	if err := s.build(t.Context()); err != nil || !s.IsLikely("a.example") || !strings.Contains(log.String(), "not saved") {
+	if err := s.build(t.Context()); err != nil || s.Hint("a.example") != ampcors.LikelyPublisher || !strings.Contains(log.String(), "not saved") {
 		t.Errorf("%v, %s", err, log)
 	}
 }
@@ -579,7 +595,7 @@ func BenchmarkIsLikely(b *testing.B) {
 	for name, key := range map[string]string{"domain": "www.site-7.example", "prefix": prefix} {
 		b.Run("key="+name, func(b *testing.B) {
 			for b.Loop() {
-				s.IsLikely(key)
+				s.Hint(key)
 			}
 		})
 	}

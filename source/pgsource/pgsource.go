@@ -40,8 +40,20 @@
 // notification commit one after another. A transaction that changes publishers cannot use
 // PREPARE TRANSACTION. The README beside this package has the measured cost.
 //
-// Not reported are changes of what Condition takes from elsewhere, such as the time or
-// another table, and rows that are written to a partition or child table directly.
+// The triggers run with the rights of the writer. If Condition uses another table, writers
+// need the right to read that.
+//
+// # What is not reported
+//
+// These are seen when an answer expires: changes of what Condition takes from elsewhere, such
+// as the time or another table; rows that are written to a partition or child table directly;
+// a partition that is attached, detached or dropped; rows that are written by logical
+// replication or with session_replication_role=replica. After one of these,
+//
+//	SELECT pg_notify('ampcors_publishers', '') -- "ampcors_" and the table, with _ for the dot
+//
+// makes all servers look up everything again. A pool such as PgBouncer between must keep
+// sessions (pool_mode=session): otherwise nothing is reported, and nobody notices.
 package pgsource
 
 import (
@@ -56,6 +68,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/source/sqlsource"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -86,11 +99,10 @@ type Config struct {
 // goroutines, and by several Middlewares.
 type Source struct {
 	*sqlsource.Source
-	db      *sql.DB
-	conn    *pgx.ConnConfig
-	table   sqlsource.Config
-	log     *slog.Logger
-	channel string
+	db       *sql.DB
+	conn     *pgx.ConnConfig
+	triggers triggers
+	log      *slog.Logger
 
 	isListening atomic.Bool
 	stop        context.CancelFunc
@@ -124,7 +136,7 @@ func New(cfg Config) (*Source, error) {
 	if cfg.MaxConns < 0 {
 		errs = append(errs, fmt.Errorf("pgsource: MaxConns %d is negative", cfg.MaxConns))
 	}
-	channel, _, err := triggers(cfg.Table)
+	triggers, err := triggersOn(cfg.Table)
 	if err != nil {
 		errs = append(errs, err)
 	}
@@ -149,7 +161,7 @@ func New(cfg Config) (*Source, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Source{
-		Source: lookups, db: db, conn: conn, table: cfg.Table, log: cfg.Logger, channel: channel,
+		Source: lookups, db: db, conn: conn, triggers: triggers, log: cfg.Logger,
 		stop: stop, stopped: make(chan struct{}),
 	}
 	if s.log == nil {
@@ -171,7 +183,10 @@ func (s *Source) Close() {
 func (s *Source) Ping(ctx context.Context) error {
 	err := s.Source.Ping(ctx)
 	if err == nil {
-		err = s.checkTriggers(ctx)
+		var n int
+		if err = s.db.QueryRowContext(ctx, countSQL, s.triggers.table, s.triggers.body).Scan(&n); err == nil && n != len(triggerNames) {
+			err = s.errNoTriggers()
+		}
 	}
 	if err == nil && !s.IsListening() {
 		err = errors.New("pgsource: not listening for changes: the connection is lost, or not made yet")
@@ -179,7 +194,8 @@ func (s *Source) Ping(ctx context.Context) error {
 	return err
 }
 
-// IsListening reports whether a change would be reported now.
+// IsListening reports whether a change would be reported now: the connection that listens
+// answered within the last second, and the table has the triggers.
 func (s *Source) IsListening() bool { return s.isListening.Load() }
 
 // Notify implements [ampcors.Notifier].
@@ -210,15 +226,14 @@ func (s *Source) listen(ctx context.Context) {
 	retry, reported := minRetry, false
 	for ctx.Err() == nil {
 		err := s.listenOnce(ctx, func() {
-			s.log.Info("ampcors: listening for changes of publishers", "table", s.table.Table)
+			s.log.Info("ampcors: listening for changes of publishers", "table", s.triggers.table)
 			retry, reported = minRetry, false
 		})
-		s.isListening.Store(false)
 		if ctx.Err() != nil {
 			return
 		}
 		if !reported {
-			s.log.Error("ampcors: not listening for changes of publishers; a change is seen when the remembered answer expires", "table", s.table.Table, "error", err)
+			s.log.Error("ampcors: not listening for changes of publishers; a change is seen when the remembered answer expires", "table", s.triggers.table, "error", err)
 			reported = true
 		}
 		select {
@@ -229,52 +244,86 @@ func (s *Source) listen(ctx context.Context) {
 	}
 }
 
-// listenOnce listens on one connection until it fails.
+// listenOnce listens on one connection until it fails. It calls ready when it listens.
 func (s *Source) listenOnce(ctx context.Context, ready func()) error {
 	conn, err := pgx.ConnectConfig(ctx, s.conn)
 	if err != nil {
 		return fmt.Errorf("pgsource: %w", err)
 	}
 	defer func() {
+		s.isListening.Store(false)
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), pingTimeout)
 		defer cancel()
 		_ = conn.Close(closing) // it may be dead
 	}()
-	if err := run(ctx, conn, "LISTEN "+quote(s.channel)); err != nil {
+	if err := query(ctx, conn, "LISTEN "+quote(s.triggers.channel), nil); err != nil {
 		return err
 	}
-	s.isListening.Store(true)
-	s.changed() // what changed before was not reported
-	ready()
-	for {
-		waiting, cancel := context.WithTimeout(ctx, pingEvery)
+	for next := time.Now(); ; { // the next check
+		waiting, cancel := context.WithDeadline(ctx, next)
 		n, err := conn.WaitForNotification(waiting)
 		cancel()
 		switch {
 		case err == nil:
-			s.changed(strings.Fields(n.Payload)...)
+			s.report(n.Payload)
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case !pgconn.Timeout(err):
 			return fmt.Errorf("pgsource: %w", err)
-		default:
-			// A primary that becomes a standby reports nothing any more.
-			var isStandby bool
-			if err := run(ctx, conn, "SELECT pg_is_in_recovery()", &isStandby); err != nil {
-				return err
-			}
-			if isStandby {
-				return errors.New("pgsource: the server has become a standby")
-			}
 		}
+		if time.Now().Before(next) {
+			continue
+		}
+		if err := s.check(ctx, conn); err != nil {
+			return err
+		}
+		if !s.isListening.Load() {
+			s.changed() // what changed before was not reported
+			s.isListening.Store(true)
+			ready()
+		}
+		next = time.Now().Add(pingEvery)
 	}
 }
 
-// run runs a statement, and scans its row, if it has one.
-func run(ctx context.Context, conn *pgx.Conn, sql string, dest ...any) error {
+// check returns an error if the server does not answer, or would not report a change.
+func (s *Source) check(ctx context.Context, conn *pgx.Conn) error {
+	var isStandby bool
+	var n int
+	if err := query(ctx, conn, "SELECT pg_is_in_recovery(), ("+countSQL+")", []any{s.triggers.table, s.triggers.body}, &isStandby, &n); err != nil {
+		return err
+	}
+	switch {
+	case isStandby: // a primary that has become a standby
+		return errors.New("pgsource: the server has become a standby")
+	case n != len(triggerNames):
+		return s.errNoTriggers()
+	}
+	return nil
+}
+
+// report passes on the domains of a notification; "" says that anything may have changed.
+func (s *Source) report(payload string) {
+	if payload == "" {
+		s.changed()
+		return
+	}
+	domains := strings.Fields(payload)
+	// A row that is not canonical is never found, so its changes change nothing.
+	domains = slices.DeleteFunc(domains, func(domain string) bool {
+		canonical, err := ampcors.CanonicalDomain(domain)
+		return err != nil || canonical != domain
+	})
+	if len(domains) > 0 {
+		s.changed(domains...)
+	}
+}
+
+// query runs a statement, and scans its row, if it has one.
+func query(ctx context.Context, conn *pgx.Conn, sql string, args []any, dest ...any) error {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
-	if err := conn.QueryRow(ctx, sql).Scan(dest...); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+	if err := conn.QueryRow(ctx, sql, args...).Scan(dest...); err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return fmt.Errorf("pgsource: %w", err)
 	}
 	return nil

@@ -20,27 +20,24 @@ var triggerNames = []string{"ampcors_insert", "ampcors_update", "ampcors_delete"
 
 func quote(identifier string) string { return pgx.Identifier{identifier}.Sanitize() }
 
-// InstallSQL returns the statements that create the triggers on a table, for a migration.
-// They can run again, after Condition has changed or with a new version of this package.
-// They must run as the owner of the table.
+// InstallSQL returns the statements that create the triggers on a table, for a migration. Run
+// them in one transaction, as the owner of the table. They can run again, after Condition
+// has changed or with a new version of this package. They change no row, and fail if
+// Condition cannot be used in a trigger.
 func InstallSQL(table sqlsource.Config) (string, error) {
-	_, statements, err := triggers(table)
-	return statements, err
+	t, err := triggersOn(table)
+	return t.statements, err
 }
 
 // Install creates the triggers, in one transaction. It can be called again. ConnString must
 // be that of the table's owner.
 func (s *Source) Install(ctx context.Context) error {
-	_, statements, err := triggers(s.table)
-	if err != nil {
-		return err
-	}
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("pgsource: %w", err)
 	}
 	defer func() { _ = tx.Rollback() }() // after a commit, it does nothing
-	if _, err := tx.ExecContext(ctx, statements); err != nil {
+	if _, err := tx.ExecContext(ctx, s.triggers.statements); err != nil {
 		return fmt.Errorf("pgsource: installing the triggers: %w", err)
 	}
 	if err := tx.Commit(); err != nil {
@@ -49,27 +46,24 @@ func (s *Source) Install(ctx context.Context) error {
 	return nil
 }
 
-// checkTriggers returns an error if a trigger is missing or disabled.
-func (s *Source) checkTriggers(ctx context.Context) error {
-	table := s.table.Table
-	if table == "" {
-		table = "publishers"
-	}
-	for _, name := range triggerNames {
-		var n int
-		err := s.db.QueryRowContext(ctx, "SELECT count(*) FROM pg_trigger WHERE tgrelid = $1::regclass AND tgname = $2 AND tgenabled <> 'D'", table, name).Scan(&n)
-		if err != nil {
-			return fmt.Errorf("pgsource: %w", err)
-		}
-		if n == 0 {
-			return fmt.Errorf("pgsource: the table %s has no trigger %s, or it is disabled, so changes are not reported; call Install", table, name)
-		}
-	}
-	return nil
+// countSQL counts the triggers of a table that fire, and that do what this package's do.
+const countSQL = `SELECT count(*) FROM pg_trigger AS t JOIN pg_proc AS p ON p.oid = t.tgfoid
+	WHERE t.tgrelid = to_regclass($1) AND t.tgname LIKE 'ampcors\_%' AND t.tgenabled IN ('O', 'A') AND p.prosrc = $2`
+
+// errNoTriggers is the error for a table on which changes are not reported.
+func (s *Source) errNoTriggers() error {
+	return fmt.Errorf("pgsource: the table %s does not have the triggers, or they are disabled, or those of another Config.Table; call Install", s.triggers.table)
 }
 
-// triggers returns the channel of a table, and the SQL that creates its triggers.
-func triggers(t sqlsource.Config) (channel, statements string, err error) {
+// triggers are those of a table.
+type triggers struct {
+	table      string
+	channel    string // of the notifications
+	body       string // of their function
+	statements string // that create them
+}
+
+func triggersOn(t sqlsource.Config) (triggers, error) {
 	if t.Table == "" {
 		t.Table = "publishers"
 	}
@@ -84,12 +78,12 @@ func triggers(t sqlsource.Config) (channel, statements string, err error) {
 		schema, name = "", t.Table
 	}
 	function := "ampcors_notify_" + name
-	channel = strings.ToLower("ampcors_" + strings.ReplaceAll(t.Table, ".", "_"))
+	channel := strings.ToLower("ampcors_" + strings.ReplaceAll(t.Table, ".", "_"))
 	if longest := max(len(function), len(channel)); longest > maxIdentifier {
-		return "", "", fmt.Errorf("pgsource: Table.Table %.80q is too long by %d bytes", t.Table, longest-maxIdentifier)
+		return triggers{}, fmt.Errorf("pgsource: Table.Table %.80q is too long by %d bytes", t.Table, longest-maxIdentifier)
 	}
 	if strings.Contains(t.Condition, tag) {
-		return "", "", fmt.Errorf("pgsource: Table.Condition contains %s", tag)
+		return triggers{}, fmt.Errorf("pgsource: Table.Condition contains %s", tag)
 	}
 	if schema != "" {
 		function = schema + "." + function
@@ -102,8 +96,7 @@ func triggers(t sqlsource.Config) (channel, statements string, err error) {
 	rows := func(columns, transition string) string {
 		return fmt.Sprintf("SELECT %s FROM %s AS %s%s", columns, transition, name, where)
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, `CREATE OR REPLACE FUNCTION %[1]s() RETURNS trigger LANGUAGE plpgsql AS %[2]s
+	body := fmt.Sprintf(`
 #variable_conflict use_column
 DECLARE
 	ampcors_domains text[];
@@ -111,40 +104,41 @@ DECLARE
 	ampcors_message text;
 BEGIN
 	IF TG_OP = 'INSERT' THEN
-		SELECT count(*) INTO ampcors_count FROM (SELECT FROM ampcors_new LIMIT %[3]d) AS few;
+		SELECT count(*) INTO ampcors_count FROM (SELECT FROM ampcors_new LIMIT %[1]d) AS few;
 	ELSIF TG_OP <> 'TRUNCATE' THEN
-		SELECT count(*) INTO ampcors_count FROM (SELECT FROM ampcors_old LIMIT %[3]d) AS few;
+		SELECT count(*) INTO ampcors_count FROM (SELECT FROM ampcors_old LIMIT %[1]d) AS few;
 	END IF;
-	IF TG_OP = 'TRUNCATE' OR ampcors_count = %[3]d THEN
-		PERFORM pg_notify('%[4]s', '');
+	IF TG_OP = 'TRUNCATE' OR ampcors_count = %[1]d THEN
+		PERFORM pg_notify('%[2]s', '');
 		RETURN NULL;
 	END IF;
 	IF TG_OP = 'INSERT' THEN
-		SELECT array_agg(DISTINCT domain::text) INTO ampcors_domains FROM (%[5]s) AS changed (domain);
+		SELECT array_agg(DISTINCT domain::text) INTO ampcors_domains FROM (%[3]s) AS changed (domain);
 	ELSIF TG_OP = 'DELETE' THEN
-		SELECT array_agg(DISTINCT domain::text) INTO ampcors_domains FROM (%[6]s) AS changed (domain);
+		SELECT array_agg(DISTINCT domain::text) INTO ampcors_domains FROM (%[4]s) AS changed (domain);
 	ELSE
 		SELECT array_agg(DISTINCT domain::text) INTO ampcors_domains FROM (
-			(%[7]s EXCEPT %[8]s)
+			(%[5]s EXCEPT %[6]s)
 			UNION ALL
-			(%[8]s EXCEPT %[7]s)
+			(%[6]s EXCEPT %[5]s)
 		) AS changed (domain, prefix);
 	END IF;
 	FOR ampcors_message IN
 		SELECT string_agg(domain, ' ') FROM (
-			SELECT domain, sum(octet_length(domain) + 1) OVER (ROWS UNBOUNDED PRECEDING) / %[9]d AS part
+			SELECT domain, sum(octet_length(domain) + 1) OVER (ROWS UNBOUNDED PRECEDING) / %[7]d AS part
 			FROM unnest(ampcors_domains) AS domain
 			WHERE octet_length(domain) BETWEEN 1 AND 253
 		) AS parts GROUP BY part
 	LOOP
-		PERFORM pg_notify('%[4]s', ampcors_message);
+		PERFORM pg_notify('%[2]s', ampcors_message);
 	END LOOP;
 	RETURN NULL;
 END
-%[2]s;
-`, function, tag, maxRows+1, channel,
+`, maxRows+1, channel,
 		rows(t.DomainColumn, "ampcors_new"), rows(t.DomainColumn, "ampcors_old"),
 		rows(t.DomainColumn+", "+t.PrefixColumn, "ampcors_old"), rows(t.DomainColumn+", "+t.PrefixColumn, "ampcors_new"), maxPayload)
+	var b strings.Builder
+	fmt.Fprintf(&b, "CREATE OR REPLACE FUNCTION %s() RETURNS trigger LANGUAGE plpgsql AS %s%s%s;\n", function, tag, body, tag)
 	for i, event := range []string{
 		"INSERT ON %s REFERENCING NEW TABLE AS ampcors_new",
 		"UPDATE ON %s REFERENCING OLD TABLE AS ampcors_old NEW TABLE AS ampcors_new",
@@ -154,5 +148,11 @@ END
 		fmt.Fprintf(&b, "DROP TRIGGER IF EXISTS %s ON %s;\nCREATE TRIGGER %s AFTER %s FOR EACH STATEMENT EXECUTE FUNCTION %s();\n",
 			triggerNames[i], t.Table, triggerNames[i], fmt.Sprintf(event, t.Table), function)
 	}
-	return channel, b.String(), nil
+	// Each trigger runs once, for no row: an error in Condition must not wait for a writer.
+	fmt.Fprintf(&b, "INSERT INTO %[1]s (%[2]s) SELECT %[2]s FROM %[1]s WHERE false;\n", t.Table, t.DomainColumn)
+	fmt.Fprintf(&b, "UPDATE %[1]s SET %[2]s = %[2]s WHERE false;\n", t.Table, t.DomainColumn)
+	fmt.Fprintf(&b, "DELETE FROM %s WHERE false;\n", t.Table)
+	// Changes that were made before were not reported.
+	fmt.Fprintf(&b, "SELECT pg_notify('%s', '');\n", channel)
+	return triggers{t.Table, channel, body, b.String()}, nil
 }

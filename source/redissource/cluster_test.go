@@ -3,6 +3,7 @@ package redissource
 import (
 	"context"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -109,6 +110,61 @@ func TestPublishersListsAll(t *testing.T) {
 		if err == nil {
 			t.Error("no error after a cancel")
 		}
+	}
+}
+
+// fails reports whether a list ends with an error.
+func fails(t *testing.T, s *Source) bool {
+	t.Helper()
+	for _, err := range s.Publishers(t.Context()) {
+		if err != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// A list that may be incomplete is an error, and not a list without publishers.
+func TestAListWithoutEachMasterFails(t *testing.T) {
+	t.Parallel()
+	master := servertest.Redis(t)
+	replica := servertest.RedisReplica(t, master)
+	if s := newSource(t, replica.Addr); !fails(t, s) {
+		t.Error("a replica alone gives a list")
+	}
+	if s := newSource(t, master.Addr); fails(t, s) {
+		t.Error("a master gives no list")
+	}
+	nodes := servertest.RedisCluster(t, 3, time.Minute)
+	s := newSource(t, nodes[0].Addr)
+	if fails(t, s) {
+		t.Error("a complete cluster gives no list")
+	}
+	if answer, err := servertest.RedisDo(nodes[1].Addr, "CLUSTER", "DELSLOTS", "7000"); answer != "OK" || err != nil {
+		t.Fatal(answer, err)
+	}
+	if !fails(t, s) {
+		t.Error("a cluster without one slot gives a list")
+	}
+}
+
+// A publisher can be revoked while Redis has no memory left.
+func TestRemoveWorksWithoutMemory(t *testing.T) {
+	t.Parallel()
+	master := servertest.Redis(t)
+	servertest.RedisReplica(t, master)
+	s := newReplicated(t, 1, master.Addr)
+	if err := s.Add(t.Context(), "www.example.com"); err != nil {
+		t.Fatal(err)
+	}
+	if answer, err := servertest.RedisDo(master.Addr, "CONFIG", "SET", "maxmemory", "1"); answer != "OK" || err != nil {
+		t.Fatal(answer, err)
+	}
+	if err := s.Remove(t.Context(), "www.example.com"); err != nil {
+		t.Error(err)
+	}
+	if ok, err := s.HasPublisher(t.Context(), "www.example.com"); ok || err != nil {
+		t.Error(ok, err)
 	}
 }
 
@@ -224,5 +280,50 @@ func TestAMasterThatHangsAffectsNoOtherShard(t *testing.T) {
 	}
 	if stats := mw.SourceStats(); stats.Errors == 0 {
 		t.Errorf("no master hung: %+v", stats)
+	}
+}
+
+// A publisher whose hash slot moves to another master is reported, so a list that misses it
+// is corrected.
+func TestAPublisherThatMovesIsReported(t *testing.T) {
+	t.Parallel()
+	nodes := servertest.RedisCluster(t, 3, time.Minute)
+	s := newSource(t, nodes[0].Addr)
+	if err := s.Add(t.Context(), "www.example.com"); err != nil {
+		t.Fatal(err)
+	}
+	do := func(node *servertest.Server, command ...string) string {
+		t.Helper()
+		answer, err := servertest.RedisDo(node.Addr, command...)
+		if err != nil || strings.HasPrefix(answer, "ERR") {
+			t.Fatalf("%q: %s, %v", command, answer, err)
+		}
+		return answer
+	}
+	const key = "ampcors:publisher:www.example.com"
+	slot := do(nodes[0], "CLUSTER", "KEYSLOT", key)
+	from := slices.IndexFunc(nodes[:3], func(n *servertest.Server) bool { return do(n, "CLUSTER", "COUNTKEYSINSLOT", slot) == "1" })
+	if from < 0 {
+		t.Fatal("the publisher is nowhere")
+	}
+	source, target := nodes[from], nodes[(from+1)%3]
+	reported := make(chan string, 100)
+	defer s.Notify(func(domains ...string) { reported <- strings.Join(domains, " ") })()
+	do(target, "CLUSTER", "SETSLOT", slot, "IMPORTING", do(source, "CLUSTER", "MYID"))
+	do(source, "CLUSTER", "SETSLOT", slot, "MIGRATING", do(target, "CLUSTER", "MYID"))
+	host, port, _ := net.SplitHostPort(target.Addr)
+	if answer := do(source, "MIGRATE", host, port, key, "0", "5000"); answer != "OK" {
+		t.Fatal(answer)
+	}
+	for _, node := range nodes[:3] {
+		do(node, "CLUSTER", "SETSLOT", slot, "NODE", do(target, "CLUSTER", "MYID"))
+	}
+	select {
+	case got := <-reported:
+		if got != "www.example.com" {
+			t.Errorf("%q is reported", got)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("nothing is reported")
 	}
 }

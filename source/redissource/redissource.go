@@ -62,6 +62,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -217,20 +218,22 @@ func (s *Source) Shard(key string) int {
 }
 
 // Publishers returns all publishers, for package
-// [github.com/ampcors/ampcors/source/filter]. It scans the masters in steps of 1000 keys. A
+// [github.com/ampcors/ampcors/source/filter]. It scans each master in steps of 1000 keys. A
 // publisher that is there from the beginning to the end is returned, except one whose hash
-// slot moves to a node that was scanned before: Redis reports it as changed.
+// slot moves to a master that was scanned before: Redis reports it as changed. If a replica
+// is promoted meanwhile, that can be an error.
 func (s *Source) Publishers(ctx context.Context) iter.Seq2[string, error] {
 	match := globSpecial.Replace(s.publisher) + "*"
 	return func(yield func(string, error) bool) {
+		var covered [numSlots]bool // by the masters that are scanned
 		for addr, node := range s.client.Nodes() {
 			fail := func(err error) { yield("", fmt.Errorf("redissource: %s: %w", addr, err)) }
-			role, err := node.Do(ctx, node.B().Role().Build()).ToArray()
-			if err != nil || len(role) == 0 {
+			isMaster, err := s.isMaster(ctx, node, &covered)
+			if err != nil {
 				fail(err)
 				return
 			}
-			if name, _ := role[0].ToString(); name != "master" {
+			if !isMaster {
 				continue
 			}
 			for cursor := uint64(0); ; {
@@ -249,8 +252,58 @@ func (s *Source) Publishers(ctx context.Context) iter.Seq2[string, error] {
 				}
 			}
 		}
+		if slices.Contains(covered[:], false) {
+			yield("", errors.New("redissource: no master was found for some publishers; a replica may be taking over"))
+		}
 	}
 }
+
+// isMaster reports whether a node is a master, and adds the hash slots that it has. One that is
+// not in a cluster has all.
+func (s *Source) isMaster(ctx context.Context, node rueidis.Client, covered *[numSlots]bool) (bool, error) {
+	role, err := node.Do(ctx, node.B().Role().Build()).ToArray()
+	if err != nil || len(role) == 0 {
+		return false, err
+	}
+	if name, _ := role[0].ToString(); name != "master" {
+		return false, nil
+	}
+	if !s.isCluster() {
+		*covered = allSlots
+		return true, nil
+	}
+	list, err := node.Do(ctx, node.B().ClusterNodes().Build()).ToString()
+	for line := range strings.Lines(list) {
+		// id, address, flags, master, ping, pong, epoch, link, and then the slots, such as
+		// "0-5460", "7000" and, for one that is moving, "[93->-...]".
+		fields := strings.Fields(line)
+		if len(fields) < 8 || !strings.Contains(fields[2], "myself") {
+			continue
+		}
+		for _, slots := range fields[8:] {
+			from, to, isRange := strings.Cut(slots, "-")
+			if !isRange {
+				to = from
+			}
+			first, err := strconv.Atoi(from)
+			last, err2 := strconv.Atoi(to)
+			if err != nil || err2 != nil {
+				continue
+			}
+			for slot := max(0, first); slot <= min(last, numSlots-1); slot++ {
+				covered[slot] = true
+			}
+		}
+	}
+	return true, err
+}
+
+var allSlots = func() (all [numSlots]bool) {
+	for i := range all {
+		all[i] = true
+	}
+	return all
+}()
 
 // globSpecial escapes what a pattern of SCAN gives a meaning.
 var globSpecial = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)
@@ -384,10 +437,15 @@ func (s *Source) make(ctx context.Context, changes []change) error {
 	return errors.Join(errs...)
 }
 
-// remove removes a key that may not exist. It writes the key first, because Redis does not
-// replicate the DEL of a key that does not exist: when a removal is repeated, WAIT would not
-// wait for the earlier DEL that removed the key.
-const remove = "redis.call('SET', KEYS[1], '') return redis.call('DEL', KEYS[1])"
+// remove removes a key. If the key did not exist, it is written and removed again: Redis does
+// not replicate the DEL of a key that does not exist, so when a removal is repeated, WAIT
+// would not wait for the earlier DEL that removed the key.
+const remove = `
+if redis.call('DEL', KEYS[1]) == 0 then
+	redis.call('SET', KEYS[1], '')
+	redis.call('DEL', KEYS[1])
+end
+return 1`
 
 // makeDurable makes changes on one connection, as WAIT waits only for changes of its own.
 func (s *Source) makeDurable(ctx context.Context, changes []change) error {

@@ -74,7 +74,7 @@ func TestPostgreSQLServesPublishersInAFlood(t *testing.T) {
 			r := play(t, scenario{
 				newSource:  func() (ampcors.Source, func() int64) { return asked, counted.lookups.Load },
 				publishers: publishers,
-				s:          1.2, honest: 1000, new: 100, invented: flood, warm: 5 * time.Second, time: seconds,
+				s:          1.2, honest: 1000, new: 100, invented: flood, warm: seconds / 2, time: seconds,
 			})
 			r.check(t)
 			rows = append(rows, r.floodRow(flood, kind))

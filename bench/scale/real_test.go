@@ -2,7 +2,6 @@ package scale
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"os"
 	"strconv"
@@ -113,5 +112,5 @@ func fill(t *testing.T, addr string, publishers int) {
 	if _, err := conn.Exec(t.Context(), "ANALYZE publishers"); err != nil {
 		t.Fatal(err)
 	}
-	t.Log(fmt.Sprintf("%d publishers were written in %v", publishers, time.Since(begun).Round(time.Millisecond)))
+	t.Logf("%d publishers were written in %v", publishers, time.Since(begun).Round(time.Millisecond))
 }

@@ -131,19 +131,6 @@ func (s *Server) Stop() { s.end(s.stop) }
 // Kill ends the program at once.
 func (s *Server) Kill() { s.end(syscall.SIGKILL) }
 
-// Freeze suspends the program: it keeps its connections, and does not answer.
-func (s *Server) Freeze() { s.signal(syscall.SIGSTOP) }
-
-// Thaw ends what Freeze began.
-func (s *Server) Thaw() { s.signal(syscall.SIGCONT) }
-
-func (s *Server) signal(signal syscall.Signal) {
-	s.t.Helper()
-	if err := s.cmd.Process.Signal(signal); err != nil {
-		s.t.Fatal(err)
-	}
-}
-
 func (s *Server) end(signal syscall.Signal) {
 	s.t.Helper()
 	_ = s.cmd.Process.Signal(signal) // it may have ended by itself

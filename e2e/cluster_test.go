@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -54,6 +55,7 @@ type engine struct {
 	db         *servertest.Server // that the servers connect to through a link; nil if they connect by themselves
 	publishers int
 	phases     []phase
+	workers    int // that call each server; if zero, numWorkers
 	goroutines int // that a server may have more at the end, because of connections
 }
 
@@ -78,7 +80,7 @@ func buildServer(t *testing.T) string {
 
 const (
 	numServers = 3
-	numWorkers = 4   // that call each server
+	numWorkers = 4   // that call each server, if the engine does not say otherwise
 	numHot     = 300 // publishers that most requests are for
 	numToggled = 16  // publishers that are revoked and added again
 
@@ -353,7 +355,7 @@ func runCluster(t *testing.T, binary string, e engine) {
 	defer cancel()
 	var load sync.WaitGroup
 	for i, n := range c.nodes {
-		for j := range numWorkers {
+		for j := range cmp.Or(e.workers, numWorkers) {
 			load.Go(func() { c.work(ctx, n, uint64(i*numWorkers+j)) })
 		}
 	}

@@ -27,12 +27,14 @@ func TestDatabasesThatFailOver(t *testing.T) {
 	again := phase{title: "publishers come and go again", run: (*cluster).comeAndGo}
 
 	t.Run("Redis Cluster", func(t *testing.T) {
+		t.Parallel()
 		cli := servertest.Program(t, "install Redis's tools (Debian: apt-get install redis-tools)", "redis-cli")
 		nodes := servertest.RedisCluster(t, 3, time.Second)
 		addrs := addressesOf(nodes)
 		runCluster(t, binary, engine{
 			store:      newRedisStoreOf(t, rueidis.ClientOption{InitAddress: addrs[:1]}, addrs, "-redis", strings.Join(addrs, ",")),
 			publishers: publishers,
+			workers:    2, // as the tests run in parallel
 			goroutines: 6, // it connects to more nodes
 			phases: []phase{
 				comeAndGo,
@@ -64,6 +66,7 @@ func TestDatabasesThatFailOver(t *testing.T) {
 	})
 
 	t.Run("Redis Sentinel", func(t *testing.T) {
+		t.Parallel()
 		a := servertest.Redis(t)
 		// All but the replica reach the master through a link.
 		cutoff := newLink(t, a.Addr)
@@ -85,6 +88,7 @@ func TestDatabasesThatFailOver(t *testing.T) {
 		runCluster(t, binary, engine{
 			store:      newRedisStoreOf(t, option, []string{a.Addr, b.Addr}, "-redis", strings.Join(sentinels, ","), "-sentinel", "ampcors"),
 			publishers: publishers,
+			workers:    2, // as the tests run in parallel
 			phases: []phase{
 				comeAndGo,
 				{title: "master cut off", isStale: true, run: func(c *cluster) string {
@@ -114,11 +118,13 @@ func TestDatabasesThatFailOver(t *testing.T) {
 	})
 
 	t.Run("PostgreSQL with notifications", func(t *testing.T) {
+		t.Parallel()
 		primary := servertest.Postgres(t)
 		store := newNotifyingStore(t, primary)
 		runCluster(t, binary, engine{
 			store:      store,
 			publishers: publishers,
+			workers:    2, // as the tests run in parallel
 			phases: []phase{
 				comeAndGo,
 				{title: "all connections closed by the database, again and again", run: func(c *cluster) string {
@@ -146,11 +152,13 @@ func TestDatabasesThatFailOver(t *testing.T) {
 	})
 
 	t.Run("MariaDB", func(t *testing.T) {
+		t.Parallel()
 		db := servertest.MariaDB(t)
 		runCluster(t, binary, engine{
 			store:      newMariaStore(t, db.Addr),
 			db:         db,
 			publishers: publishers,
+			workers:    2,  // as the tests run in parallel
 			goroutines: 16, // the driver has one for each connection
 			phases: []phase{
 				comeAndGo,

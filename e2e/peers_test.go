@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/ampcors/ampcors"
@@ -190,12 +191,16 @@ func checkTable(t *testing.T, name, table string) {
 // writeTable writes the README's table of this name.
 func writeTable(t *testing.T, name, table string) {
 	t.Helper()
+	writing.Lock()
+	defer writing.Unlock()
 	parts := cutReadme(t, name)
 	parts[1] = table
 	if err := os.WriteFile("README.md", []byte(strings.Join(parts, "")), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
+
+var writing sync.Mutex // tests run in parallel
 
 // cutReadme returns the text before, in and after a table.
 func cutReadme(t *testing.T, name string) []string {

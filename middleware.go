@@ -108,6 +108,10 @@ func (m *Middleware) Config() Config {
 	return cfg
 }
 
+// NumPublishers returns the number of publishers and patterns in the current configuration:
+// the length of Config.Publishers, without the cost of a copy.
+func (m *Middleware) NumPublishers() int { return m.current().publishers.n }
+
 // Forget drops what is remembered about publishers of the Source: the next request asks the
 // Source, and no stale answer is served. Use it for publishers that are revoked or added
 // and must not wait for [Lookup].TTL. Call it after the Source has changed. It affects only

@@ -95,6 +95,9 @@ func TestTheWrittenListIsReturnedAsItWas(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if n := m.NumPublishers(); n != len(list) {
+			t.Errorf("%d of %d", n, len(list))
+		}
 		if got := m.Config().Publishers; !slices.Equal(got, list) {
 			t.Errorf("%q; want %q", got, list)
 		}

@@ -1525,3 +1525,47 @@ func TestASourceFuncKnowsNoHashPrefixes(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 }
+
+// A hintedSource has hints, and shards that it numbers wrongly.
+type hintedSource struct {
+	*setSource
+	hints  map[string]ampcors.Hint
+	shards int
+	shard  int
+}
+
+func (s hintedSource) Hint(key string) ampcors.Hint { return s.hints[key] }
+func (s hintedSource) Shards() int                  { return s.shards }
+func (s hintedSource) Shard(string) int             { return s.shard }
+
+// A Hinter that knows that a name is no publisher saves the lookup. Other hints decide
+// nothing, and neither do shards, whatever their numbers are.
+func TestHintsAndShardsDecideNothingElse(t *testing.T) {
+	t.Parallel()
+	for _, hint := range []ampcors.Hint{ampcors.NoHint, ampcors.LikelyPublisher, ampcors.NotPublisher, 99} {
+		for _, shards := range []int{-1, 0, 1, 2, 1 << 40} {
+			for _, shard := range []int{0, 1, -1, 1 << 40} {
+				t.Run(fmt.Sprint(hint, shards, shard), func(t *testing.T) {
+					t.Parallel()
+					s := hintedSource{newSetSource("www.example.com"), map[string]ampcors.Hint{"www.example.com": hint, "evil.example": hint, plainHash("www.example.com"): hint}, shards, shard}
+					m := newMiddleware(t, ampcors.Config{Source: s})
+					isAsked := hint != ampcors.NotPublisher
+					for origin, want := range map[string]bool{
+						"https://www.example.com": isAsked, hashOf("www.example.com"): isAsked,
+						"https://evil.example": false, hashOf("evil.example"): false, "https://www.other.example": false,
+					} {
+						if d := m.CheckOrigin(origin); d.Allowed != want || d.SourceErr != nil {
+							t.Errorf("%s: %+v", origin, d)
+						}
+					}
+					stats := m.SourceStats()
+					if (stats.Hinted > 0) == isAsked || stats.Publishers > 1 || (stats.Publishers == 1) != isAsked {
+						t.Errorf("%+v", stats)
+					}
+				})
+			}
+		}
+	}
+}
+
+func hashOf(domain string) string { return "https://" + plainHash(domain) + ".cdn.ampproject.org" }

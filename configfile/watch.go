@@ -8,6 +8,7 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/ampcors/ampcors"
@@ -65,6 +66,34 @@ type Watcher struct {
 	seen     snapshot // at the last check
 	handled  snapshot // the last that was applied or reported
 	reported string   // the error that was last reported, "" if the file is in force
+
+	mu     sync.Mutex
+	status Status
+}
+
+// A Status says what a [Watcher] did last.
+type Status struct {
+	// AppliedAt is when the Watcher last applied the file, or found that it is in force. Zero
+	// before that.
+	AppliedAt time.Time
+	// Err is why the file as it is now is not in force; nil if it is.
+	Err error
+}
+
+// Status returns what the Watcher did last. It is safe for concurrent use with Run.
+func (w *Watcher) Status() Status {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.status
+}
+
+// setStatus notes the result of the last reading of the file.
+func (w *Watcher) setStatus(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.status.Err = err; err == nil {
+		w.status.AppliedAt = time.Now()
+	}
 }
 
 // NewWatcher returns a Watcher, which applies the file at path to mw once it runs.
@@ -127,9 +156,11 @@ func (w *Watcher) apply(expected snapshot) {
 	}
 	if expected != nil && w.isInForce(&c) {
 		w.seen, w.handled, w.reported = c.files, c.files, ""
+		w.setStatus(nil)
 		return
 	}
 	err := c.use(w.mw.Reconfigure)
+	w.setStatus(err)
 	w.seen, w.handled = c.files, c.files
 	if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
 		w.handled = nil // it may become readable while its state stays the same

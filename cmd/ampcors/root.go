@@ -20,7 +20,7 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newProbe(), newExplain(), newPrefix(), newOrigins(), newReverse(), newCacheURL(), newCheck(), newLookup(), newKey(), newVerify(), newFlush(), newSubmit())
+	root.AddCommand(newProbe(), newExplain(), newPrefix(), newOrigins(), newReverse(), newCacheURL(), newCheck(), newLookup(), newKey(), newVerify(), newFlush(), newSubmit(), newServeAuthz())
 	return root
 }
 

@@ -1,0 +1,154 @@
+// Package authz lets a proxy ask whether a request may go on, and with which response
+// headers. So backends that are not in Go get the decisions of ampcors: the proxy asks this
+// handler first, and adds the headers of its answer to the backend's response.
+//
+//	handler, err := authz.New(mw, authz.NGINX)
+//	err = http.ListenAndServe("127.0.0.1:9000", handler)
+//
+// The README beside this package has a tested configuration of nginx.
+//
+// # The answer
+//
+// 200 says that the request may go on. 403, and 503 while a Source fails, say that it may
+// not. 204 answers a preflight, which the proxy must pass on to the client as it is. All have
+// the headers that ampcors writes for such a request: Access-Control-Allow-Origin and its
+// kin, Vary, and Cache-Control for a denial. They also have these, which should not reach
+// the client:
+//
+//	X-Ampcors-Status: 200            what the status is or, for nginx, should be
+//	X-Ampcors-Reason: cache_origin   see [ampcors.Reason.Label]
+//	X-Ampcors-Publisher: example.com if it is known
+//
+// # What it trusts
+//
+// It believes what it is told of the request, so a client that reaches it directly learns
+// what its own request would be answered, and nothing else. The proxy must tell it the
+// client's headers as they are, and the method as [Proxy] says. A method that a client could
+// choose would let forged requests through, so the header that has it must be set by the
+// proxy for each request, and a request without it is denied.
+package authz
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/ampcors/ampcors"
+)
+
+// A Proxy says how a proxy asks.
+type Proxy int
+
+const (
+	// NGINX is the module auth_request of nginx. It asks with GET, and must set
+	// X-Original-Method to $request_method. It treats all answers but 2xx, 401 and 403 as
+	// its own failure, so 503 is answered as 403, with X-Ampcors-Status 503.
+	NGINX Proxy = iota + 1
+
+	// Envoy is Envoy's filter ext_authz over HTTP. It asks with the method and the headers of
+	// the request. It answers the client itself if it is answered 5xx: set status_on_error
+	// to ServiceUnavailable. Retry-After is then lost.
+	Envoy
+
+	// Traefik is Traefik's ForwardAuth. It asks with GET, and sets X-Forwarded-Method. It
+	// cannot add headers to a response of the backend, so it can deny requests and answer
+	// preflights, but browsers read no response.
+	Traefik
+)
+
+// String returns the name of the proxy, as [ParseProxy] reads it.
+func (p Proxy) String() string {
+	for name, proxy := range proxies {
+		if proxy == p {
+			return name
+		}
+	}
+	return "Proxy(" + strconv.Itoa(int(p)) + ")"
+}
+
+var proxies = map[string]Proxy{"nginx": NGINX, "envoy": Envoy, "traefik": Traefik}
+
+// ParseProxy returns the Proxy with a name: "nginx", "envoy" or "traefik".
+func ParseProxy(name string) (Proxy, error) {
+	if p, ok := proxies[name]; ok {
+		return p, nil
+	}
+	return 0, fmt.Errorf(`authz: the proxy %.80q is unknown; want "nginx", "envoy" or "traefik"`, name)
+}
+
+// The headers that the answer has for the proxy.
+const (
+	StatusHeader    = "X-Ampcors-Status"
+	ReasonHeader    = "X-Ampcors-Reason"
+	PublisherHeader = "X-Ampcors-Publisher"
+)
+
+// methodHeaders have the method of the client's request.
+var methodHeaders = map[Proxy]string{NGINX: "X-Original-Method", Traefik: "X-Forwarded-Method"}
+
+// New returns a handler that answers a proxy with the decisions of mw.
+func New(mw *ampcors.Middleware, proxy Proxy) (http.Handler, error) {
+	switch {
+	case mw == nil:
+		return nil, errors.New("authz: the Middleware is nil")
+	case proxy < NGINX || proxy > Traefik:
+		return nil, fmt.Errorf("authz: %v is not a proxy; want NGINX, Envoy or Traefik", proxy)
+	}
+	return &handler{mw, proxy}, nil
+}
+
+type handler struct {
+	mw    *ampcors.Middleware
+	proxy Proxy
+}
+
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if name, ok := methodHeaders[h.proxy]; ok {
+		methods := r.Header[name]
+		if len(methods) != 1 || methods[0] == "" {
+			w.Header().Set(ReasonHeader, "no_method")
+			w.Header().Set("Cache-Control", "no-store")
+			http.Error(w, "The proxy must set "+name+" once.", http.StatusForbidden)
+			return
+		}
+		r = r.Clone(r.Context()) // the server may use it again
+		r.Method = methods[0]
+	}
+	a := answer{header: w.Header()}
+	decision, proceed := h.mw.HandleDecision(&a, r)
+	if proceed {
+		a.WriteHeader(http.StatusOK)
+	}
+	w.Header().Set(StatusHeader, strconv.Itoa(a.status))
+	w.Header().Set(ReasonHeader, decision.Reason.Label())
+	if decision.Publisher != "" {
+		w.Header().Set(PublisherHeader, decision.Publisher)
+	}
+	if h.proxy == NGINX && a.status == http.StatusServiceUnavailable {
+		a.status = http.StatusForbidden
+	}
+	w.WriteHeader(a.status)
+	_, _ = w.Write(a.body.Bytes()) // an error means that the proxy is gone
+}
+
+// An answer keeps status and body until the decision, which has more headers, is known.
+type answer struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (a *answer) Header() http.Header { return a.header }
+
+func (a *answer) WriteHeader(status int) {
+	if a.status == 0 {
+		a.status = status
+	}
+}
+
+func (a *answer) Write(p []byte) (int, error) {
+	a.WriteHeader(http.StatusOK)
+	return a.body.Write(p)
+}

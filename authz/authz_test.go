@@ -1,0 +1,162 @@
+package authz_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/authz"
+)
+
+func newMiddleware(t *testing.T, cfg ampcors.Config) *ampcors.Middleware {
+	t.Helper()
+	m, err := ampcors.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = m.Close() })
+	return m
+}
+
+func newHandler(t *testing.T, cfg ampcors.Config, proxy authz.Proxy) http.Handler {
+	t.Helper()
+	h, err := authz.New(newMiddleware(t, cfg), proxy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// config allows one publisher. Others are asked for from a Source that fails.
+func config() ampcors.Config {
+	return ampcors.Config{Publishers: []string{"www.example.com"}, Credentialed: true, RequestHeaders: []string{"X-Any"}}
+}
+
+func failing() ampcors.Config {
+	cfg := config()
+	cfg.Source = ampcors.SourceFunc(func(context.Context, string) (bool, error) { return false, errors.New("down") })
+	return cfg
+}
+
+const (
+	cachePage = "https://www-example-com.cdn.ampproject.org"
+	evilPage  = "https://www-evil-example.cdn.ampproject.org"
+)
+
+// Each proxy gets the decision of the Middleware on the client's request.
+func TestEachProxyGetsTheMiddlewaresDecision(t *testing.T) {
+	t.Parallel()
+	for _, proxy := range []authz.Proxy{authz.NGINX, authz.Envoy, authz.Traefik} {
+		for _, test := range []struct {
+			name, method string
+			headers      []string
+			cfg          ampcors.Config
+		}{
+			{name: "allowed", method: "GET", headers: []string{"Origin: " + cachePage}, cfg: config()},
+			{name: "allowed POST", method: "POST", headers: []string{"Origin: " + cachePage}, cfg: config()},
+			{name: "denied", method: "GET", headers: []string{"Origin: " + evilPage}, cfg: config()},
+			{name: "no Origin", method: "GET", headers: nil, cfg: config()},
+			{name: "forged POST", method: "POST", headers: nil, cfg: config()},
+			{name: "same-origin POST", method: "POST", headers: []string{"AMP-Same-Origin: true"}, cfg: config()},
+			{name: "preflight", method: "OPTIONS", headers: []string{"Origin: " + cachePage, "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: x-any"}, cfg: config()},
+			{name: "preflight for another header", method: "OPTIONS", headers: []string{"Origin: " + cachePage, "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: x-other"}, cfg: config()},
+			{name: "other OPTIONS", method: "OPTIONS", headers: nil, cfg: config()},
+			{name: "Source fails", method: "GET", headers: []string{"Origin: " + evilPage}, cfg: failing()},
+		} {
+			t.Run(fmt.Sprint(proxy, "/", test.name), func(t *testing.T) {
+				t.Parallel()
+				request := func(method string) *http.Request {
+					r := httptest.NewRequest(method, "/api", nil)
+					for _, line := range test.headers {
+						name, value, _ := strings.Cut(line, ": ")
+						r.Header.Set(name, value)
+					}
+					return r
+				}
+				want := httptest.NewRecorder()
+				decision, proceed := newMiddleware(t, test.cfg).HandleDecision(want, request(test.method))
+				if proceed {
+					want.WriteHeader(http.StatusOK)
+				}
+				asked := request(test.method)
+				switch proxy {
+				case authz.NGINX:
+					asked = request("GET")
+					asked.Header.Set("X-Original-Method", test.method)
+				case authz.Traefik:
+					asked = request("GET")
+					asked.Header.Set("X-Forwarded-Method", test.method)
+				}
+				got := httptest.NewRecorder()
+				newHandler(t, test.cfg, proxy).ServeHTTP(got, asked)
+				status := want.Code
+				want.Header().Set(authz.StatusHeader, fmt.Sprint(status))
+				want.Header().Set(authz.ReasonHeader, decision.Reason.Label())
+				if decision.Publisher != "" {
+					want.Header().Set(authz.PublisherHeader, decision.Publisher)
+				}
+				if proxy == authz.NGINX && status == http.StatusServiceUnavailable {
+					status = http.StatusForbidden
+				}
+				if got.Code != status || fmt.Sprint(got.Header()) != fmt.Sprint(want.Header()) || got.Body.String() != want.Body.String() {
+					t.Errorf("%d %v %q\nwant %d %v %q", got.Code, got.Header(), got.Body, status, want.Header(), want.Body)
+				}
+			})
+		}
+	}
+}
+
+// A proxy that does not say what the method is would let forged requests through.
+func TestARequestWithoutItsMethodIsDenied(t *testing.T) {
+	t.Parallel()
+	for proxy, name := range map[authz.Proxy]string{authz.NGINX: "X-Original-Method", authz.Traefik: "X-Forwarded-Method"} {
+		for _, methods := range [][]string{nil, {""}, {"GET", "POST"}} {
+			t.Run(fmt.Sprint(proxy, methods), func(t *testing.T) {
+				t.Parallel()
+				r := httptest.NewRequest("GET", "/", nil)
+				r.Header.Set("Origin", cachePage)
+				if methods != nil {
+					r.Header[name] = methods
+				}
+				w := httptest.NewRecorder()
+				newHandler(t, config(), proxy).ServeHTTP(w, r)
+				if w.Code != http.StatusForbidden || w.Header().Get("Access-Control-Allow-Origin") != "" || w.Header().Get(authz.ReasonHeader) != "no_method" || !strings.Contains(w.Body.String(), name) {
+					t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
+				}
+			})
+		}
+	}
+	// Envoy asks with the method itself: the headers of others have no effect.
+	r := httptest.NewRequest("POST", "/", nil)
+	r.Header.Set("X-Original-Method", "GET")
+	r.Header.Set("X-Forwarded-Method", "GET")
+	w := httptest.NewRecorder()
+	if newHandler(t, config(), authz.Envoy).ServeHTTP(w, r); w.Code != http.StatusForbidden {
+		t.Errorf("a forged POST gets %d", w.Code)
+	}
+}
+
+func TestNewChecksItsArguments(t *testing.T) {
+	t.Parallel()
+	if _, err := authz.New(nil, authz.NGINX); err == nil {
+		t.Error("no Middleware")
+	}
+	for _, proxy := range []authz.Proxy{-1, 0, 4} {
+		if _, err := authz.New(newMiddleware(t, config()), proxy); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("Proxy(%d)", int(proxy))) {
+			t.Errorf("%d: %v", int(proxy), err)
+		}
+	}
+	for _, name := range []string{"nginx", "envoy", "traefik"} {
+		if p, err := authz.ParseProxy(name); err != nil || p.String() != name {
+			t.Errorf("%s: %v, %v", name, p, err)
+		}
+	}
+	if _, err := authz.ParseProxy("Apache"); err == nil || !strings.Contains(err.Error(), `"Apache"`) {
+		t.Error(err)
+	}
+}

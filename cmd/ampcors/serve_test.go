@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ampcors/ampcors/internal/servertest"
+)
+
+func TestServeAuthzAnswersAndFollowsItsFile(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "config.json")
+	write := func(publisher string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(`{"publishers": ["`+publisher+`"], "credentialed": true}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("www.example.com")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	log := new(servertest.Buffer)
+	root := newRoot()
+	root.SetArgs([]string{"serve-authz", "--proxy", "nginx", "--config", file, "--listen", "127.0.0.1:0"})
+	root.SetErr(log)
+	code := make(chan int, 1)
+	go func() { code <- execute(ctx, root) }()
+	within := func(what string, holds func() bool) {
+		t.Helper()
+		for begun := time.Now(); !holds(); time.Sleep(10 * time.Millisecond) {
+			if time.Since(begun) > 20*time.Second {
+				t.Fatalf("%s: not yet; the log:\n%s", what, log)
+			}
+		}
+	}
+	var url string
+	within("it listens", func() bool {
+		if m := regexp.MustCompile(`address=(\S+)`).FindStringSubmatch(log.String()); m != nil {
+			url = "http://" + m[1]
+		}
+		return url != ""
+	})
+	ask := func(origin string) int {
+		t.Helper()
+		r, err := http.NewRequest("GET", url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("X-Original-Method", "POST")
+		r.Header.Set("Origin", origin)
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if got := resp.Header.Get("Access-Control-Allow-Origin"); (got == origin) != (resp.StatusCode == http.StatusOK) {
+			t.Errorf("%s: %s, %q", origin, resp.Status, got)
+		}
+		return resp.StatusCode
+	}
+	if ask("https://www-example-com.cdn.ampproject.org") != http.StatusOK || ask("https://www-other-example.cdn.ampproject.org") != http.StatusForbidden {
+		t.Error("wrong answers")
+	}
+	write("www.other.example")
+	within("the changed file is applied", func() bool { return ask("https://www-other-example.cdn.ampproject.org") == http.StatusOK })
+	cancel()
+	if got := <-code; got != exitClean {
+		t.Errorf("exit code %d; the log:\n%s", got, log)
+	}
+}
+
+func TestServeAuthzReportsWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	good := filepath.Join(t.TempDir(), "config.json")
+	if err := os.WriteFile(good, []byte(`{"publishers": ["www.example.com"]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name string
+		args []string
+		code int
+		err  string
+	}{
+		{name: "no proxy", args: []string{"--config", good}, code: exitUsage, err: "proxy"},
+		{name: "no file", args: []string{"--proxy", "nginx"}, code: exitUsage, err: "config"},
+		{name: "unknown proxy", args: []string{"--proxy", "apache", "--config", good}, code: exitUsage, err: "nginx"},
+		{name: "missing file", args: []string{"--proxy", "nginx", "--config", good + "x"}, code: exitUsage, err: "cannot be read"},
+		{name: "address", args: []string{"--proxy", "nginx", "--config", good, "--listen", "127.0.0.1:99999"}, code: exitUntested, err: "99999"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			if code, _, stderr := run(t, "", append([]string{"serve-authz"}, test.args...)...); code != test.code || !strings.Contains(stderr, test.err) {
+				t.Errorf("exit code %d: %s", code, stderr)
+			}
+		})
+	}
+}

@@ -1,0 +1,108 @@
+// Package metrics exports the counts of a Middleware to Prometheus.
+//
+//	registry.MustRegister(metrics.New(mw))
+//
+// No metric has a label with a publisher or an origin: whoever invents origins could
+// otherwise fill the memory of Prometheus. To see those, log them in [ampcors.Config].Observe.
+//
+// dashboard.json is a dashboard for Grafana, and alerts.yml has alerting rules. For
+// OpenTelemetry, go.opentelemetry.io/contrib/bridges/prometheus reads the same Collector.
+package metrics
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/configfile"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// The metrics. Those of the Source are zero without one. They begin again at zero if
+// Reconfigure does not keep what the Source answered.
+var (
+	decisions  = desc("decisions_total", "Requests by the reason of the decision, and by whether they were allowed.", "reason", "allowed")
+	publishers = desc("listed_publishers", "Publishers and patterns in the configuration in force.")
+	applied    = desc("config_applied_timestamp_seconds", "When the configuration file was last applied or found to be in force; 0 if never.")
+	inForce    = desc("config_in_force", "1 if the configuration file as it is now is in force, 0 if it is wrong or missing.")
+
+	lookups = desc("source_lookups_total", "Lookups of the Source, by their result: ok or error.", "result")
+	avoided = desc("source_avoided_lookups_total", "Decisions without an own lookup: coalesced with another one, denied by a hint, or from a stale answer because the Source failed.", "by")
+	refused = desc("source_rejected_lookups_total", "Lookups that were not made, so that requests got 503 or a stale answer: busy (too many lookups), rate_limit, or circuit_breaker (the Source failed just before).", "by")
+
+	refreshes = desc("source_refreshes_total", "The part of the lookups that was made in the background before an answer expired.")
+	entries   = desc("source_entries", "Answers in memory: publishers, negatives and prefixes.", "kind")
+	slots     = desc("source_slots", "Lookups that can run at one time now. It adapts to the Source.")
+	waiting   = desc("source_waiting_lookups", "Lookups that wait for a slot.")
+)
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("ampcors_"+name, help, labels, nil)
+}
+
+// A Collector is a prometheus.Collector for a Middleware. It is safe for concurrent use by
+// multiple goroutines.
+type Collector struct {
+	// Watcher, if it is set before the Collector is registered, also exports whether its file
+	// is in force.
+	Watcher *configfile.Watcher
+
+	mw *ampcors.Middleware
+}
+
+// New returns a Collector. If there are several Middlewares, register each with
+// prometheus.WrapRegistererWith and a label that tells them apart.
+func New(mw *ampcors.Middleware) *Collector { return &Collector{mw: mw} }
+
+// Describe implements prometheus.Collector.
+func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{decisions, publishers, applied, inForce, lookups, avoided, refused, refreshes, entries, slots, waiting} {
+		descs <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
+	count := func(d *prometheus.Desc, n uint64, labels ...string) {
+		metrics <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+	}
+	gauge := func(d *prometheus.Desc, n int, labels ...string) {
+		metrics <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), labels...)
+	}
+	stats := c.mw.Stats()
+	for _, reason := range slices.Sorted(maps.Keys(stats)) {
+		allowed := "false"
+		if reason.Allowed() {
+			allowed = "true"
+		}
+		count(decisions, stats[reason], reason.Label(), allowed)
+	}
+	gauge(publishers, c.mw.NumPublishers())
+	if c.Watcher != nil {
+		status, at, ok := c.Watcher.Status(), 0, 1
+		if !status.AppliedAt.IsZero() {
+			at = int(status.AppliedAt.Unix())
+		}
+		if status.Err != nil {
+			ok = 0
+		}
+		gauge(applied, at)
+		gauge(inForce, ok)
+	}
+
+	s := c.mw.SourceStats()
+	count(lookups, s.Lookups-min(s.Errors, s.Lookups), "ok") // they are read one after another
+	count(lookups, s.Errors, "error")
+	count(avoided, s.Coalesced, "coalesced")
+	count(avoided, s.Hinted, "hint")
+	count(avoided, s.Stale, "stale")
+	count(refused, s.Busy, "busy")
+	count(refused, s.RateLimited, "rate_limit")
+	count(refused, s.CircuitOpen, "circuit_breaker")
+	count(refreshes, s.Refreshes)
+	gauge(entries, s.Publishers, "publishers")
+	gauge(entries, s.Negatives, "negatives")
+	gauge(entries, s.Prefixes, "prefixes")
+	gauge(slots, s.Slots)
+	gauge(waiting, s.Waiting)
+}

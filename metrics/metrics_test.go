@@ -1,0 +1,214 @@
+package metrics_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/configfile"
+	"github.com/ampcors/ampcors/internal/servertest"
+	"github.com/ampcors/ampcors/metrics"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/common/expfmt"
+)
+
+func newMiddleware(t *testing.T) *ampcors.Middleware {
+	t.Helper()
+	m, err := ampcors.New(ampcors.Config{
+		Publishers: []string{"www.example.com", "*.news.example"},
+		Source: ampcors.SourceFunc(func(_ context.Context, domain string) (bool, error) {
+			if domain == "down.example" {
+				return false, errors.New("the database is down")
+			}
+			return domain == "www.source.example", nil
+		}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = m.Close() })
+	return m
+}
+
+func TestTheCountsAreExported(t *testing.T) {
+	t.Parallel()
+	m := newMiddleware(t)
+	for _, origin := range []string{"https://www.example.com", "https://www.source.example", "https://evil.example", "https://evil.example", "https://down.example"} {
+		m.Handle(recorder{}, request(origin))
+	}
+	registry := prometheus.NewPedanticRegistry() // it checks Describe and Collect against each other
+	if err := registry.Register(metrics.New(m)); err != nil {
+		t.Fatal(err)
+	}
+	const want = `
+# HELP ampcors_listed_publishers Publishers and patterns in the configuration in force.
+# TYPE ampcors_listed_publishers gauge
+ampcors_listed_publishers 2
+# HELP ampcors_source_lookups_total Lookups of the Source, by their result: ok or error.
+# TYPE ampcors_source_lookups_total counter
+ampcors_source_lookups_total{result="error"} 1
+ampcors_source_lookups_total{result="ok"} 2
+# HELP ampcors_source_entries Answers in memory: publishers, negatives and prefixes.
+# TYPE ampcors_source_entries gauge
+ampcors_source_entries{kind="negatives"} 1
+ampcors_source_entries{kind="prefixes"} 1
+ampcors_source_entries{kind="publishers"} 1
+# HELP ampcors_source_slots Lookups that can run at one time now. It adapts to the Source.
+# TYPE ampcors_source_slots gauge
+ampcors_source_slots 16
+`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "ampcors_listed_publishers", "ampcors_source_lookups_total", "ampcors_source_entries", "ampcors_source_slots"); err != nil {
+		t.Error(err)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := make(map[string]float64)
+	for _, family := range families {
+		if family.GetName() != "ampcors_decisions_total" {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			labels := make(map[string]string)
+			for _, label := range metric.GetLabel() {
+				labels[label.GetName()] = label.GetValue()
+			}
+			counts[labels["reason"]+" "+labels["allowed"]] = metric.GetCounter().GetValue()
+		}
+	}
+	for labels, want := range map[string]float64{"own_origin true": 2, "unknown_host false": 2, "source_unavailable false": 1, "null_origin false": 0} {
+		if got, ok := counts[labels]; !ok || got != want {
+			t.Errorf("%s: %v, %t; want %v", labels, got, ok, want)
+		}
+	}
+	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
+		t.Errorf("%v, %v", problems, err)
+	}
+}
+
+// Whatever clients send, the number of time series stays the same.
+func TestLabelsAreAClosedSet(t *testing.T) {
+	t.Parallel()
+	m := newMiddleware(t)
+	c := metrics.New(m)
+	before := testutil.CollectAndCount(c)
+	for i := range 1000 {
+		m.Handle(recorder{}, request(fmt.Sprintf("https://invented-%d.example", i)))
+	}
+	if after := testutil.CollectAndCount(c); after != before || before < 20 {
+		t.Errorf("%d time series before, %d after", before, after)
+	}
+}
+
+func TestTheWatchersFileIsExported(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "config.json")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(`{"publishers": ["www.example.com"]}`)
+	m, err := configfile.New(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	c := metrics.New(m)
+	c.Watcher = configfile.NewWatcher(file, m, configfile.WatcherConfig{})
+	value := func(name string) string {
+		text, err := testutil.CollectAndFormat(c, expfmt.TypeTextPlain, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Fields(strings.TrimSpace(string(text)))
+		return lines[len(lines)-1]
+	}
+	if value("ampcors_config_applied_timestamp_seconds") != "0" {
+		t.Error("applied before it runs")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Watcher.Run(ctx) }()
+	within := func(what string, holds func() bool) {
+		t.Helper()
+		for begun := time.Now(); !holds(); time.Sleep(20 * time.Millisecond) {
+			if time.Since(begun) > 20*time.Second {
+				t.Fatal("not yet: ", what)
+			}
+		}
+	}
+	within("in force", func() bool {
+		return value("ampcors_config_applied_timestamp_seconds") != "0" && value("ampcors_config_in_force") == "1"
+	})
+	write(`{"publishers": [`)
+	within("not in force", func() bool { return value("ampcors_config_in_force") == "0" })
+	write(`{"publishers": ["www.example.com", "www.other.example"]}`)
+	within("in force again", func() bool {
+		return value("ampcors_config_in_force") == "1" && value("ampcors_listed_publishers") == "2"
+	})
+	cancel()
+	<-done
+}
+
+// The dashboard and the rules name metrics and labels that exist.
+func TestDashboardAndAlertsUseMetricsThatExist(t *testing.T) {
+	t.Parallel()
+	c := metrics.New(newMiddleware(t))
+	descs := make(chan *prometheus.Desc, 100)
+	c.Describe(descs)
+	close(descs)
+	labels := make(map[string][]string)
+	for d := range descs {
+		m := regexp.MustCompile(`fqName: "(\w+)".*variableLabels: \{([\w,]*)\}`).FindStringSubmatch(d.String())
+		if m == nil {
+			t.Fatal(d)
+		}
+		labels[m[1]] = append(strings.Split(m[2], ","), "instance")
+	}
+	for _, name := range []string{"dashboard.json", "alerts.yml"} {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name == "dashboard.json" && !json.Valid(data) {
+			t.Error("the dashboard is not JSON")
+		}
+		used := regexp.MustCompile(`(ampcors_[a-z_]+)(\{[^}]*\})?`).FindAllStringSubmatch(string(data), -1)
+		if len(used) < 5 {
+			t.Errorf("%s uses %d metrics", name, len(used))
+		}
+		for _, u := range used {
+			known, ok := labels[u[1]]
+			if !ok {
+				t.Errorf("%s uses %s, which does not exist", name, u[1])
+			}
+			for _, label := range regexp.MustCompile(`(\w+)(?:=|=~)\\?"`).FindAllStringSubmatch(u[2], -1) {
+				if !slices.Contains(known, label[1]) {
+					t.Errorf("%s uses the label %s of %s, which has %q", name, label[1], u[1], known)
+				}
+			}
+		}
+	}
+}
+
+func TestPromtoolAcceptsTheRules(t *testing.T) {
+	t.Parallel()
+	promtool := servertest.Program(t, "install promtool (Debian: apt-get install prometheus)", "promtool")
+	if out, err := exec.Command(promtool, "check", "rules", "alerts.yml").CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

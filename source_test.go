@@ -1543,8 +1543,8 @@ func (s hintedSource) Shard(string) int             { return s.shard }
 func TestHintsAndShardsDecideNothingElse(t *testing.T) {
 	t.Parallel()
 	for _, hint := range []ampcors.Hint{ampcors.NoHint, ampcors.LikelyPublisher, ampcors.NotPublisher, 99} {
-		for _, shards := range []int{-1, 0, 1, 2, 1 << 40} {
-			for _, shard := range []int{0, 1, -1, 1 << 40} {
+		for _, shards := range []int{-1, 0, 1, 2, 1 << 30} {
+			for _, shard := range []int{0, 1, -1, 1 << 30} {
 				t.Run(fmt.Sprint(hint, shards, shard), func(t *testing.T) {
 					t.Parallel()
 					s := hintedSource{newSetSource("www.example.com"), map[string]ampcors.Hint{"www.example.com": hint, "evil.example": hint, plainHash("www.example.com"): hint}, shards, shard}

@@ -97,17 +97,17 @@ type Hinter interface {
 }
 
 // A Hint is what a [Hinter] knows of a domain or hash prefix.
-type Hint = lookup.Hint
+type Hint int
 
 const (
 	// NoHint says nothing.
-	NoHint = lookup.NoHint
+	NoHint Hint = iota
 	// LikelyPublisher says that a lookup will likely find a publisher. Such lookups go before
 	// those for other names that are not remembered. It never decides who is allowed.
-	LikelyPublisher = lookup.Likely
+	LikelyPublisher
 	// NotPublisher says that a lookup would find no publisher. So it is not made, and the
 	// request is denied. Nothing is remembered of it.
-	NotPublisher = lookup.Absent
+	NotPublisher
 )
 
 // Errors in Decision.SourceErr that say why a [Source] could not answer. Test with
@@ -304,11 +304,17 @@ func newCheckedSource(source Source, h *hosts) checkedSource {
 	return s
 }
 
-func (s checkedSource) Hint(key string) Hint {
+func (s checkedSource) Hint(key string) lookup.Hint {
 	if s.hinter == nil {
-		return NoHint
+		return lookup.NoHint
 	}
-	return s.hinter.Hint(key)
+	switch s.hinter.Hint(key) {
+	case LikelyPublisher:
+		return lookup.Likely
+	case NotPublisher:
+		return lookup.Absent
+	}
+	return lookup.NoHint
 }
 
 // Shard returns a shard that exists, whatever the Source returns.

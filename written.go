@@ -20,7 +20,7 @@ type otherSpelling struct {
 
 func newWrittenList(n int) writtenList { return writtenList{names: newNameList(n)} }
 
-// add adds a publisher, and the domain that it stands for.
+// add adds a publisher as it was written, and its domain in the form in which it is compared.
 func (w *writtenList) add(text, domain string, isPattern bool) {
 	isName := !isPattern && w.names.add(domain)
 	if !isName || text != domain {

@@ -57,8 +57,7 @@ type WatcherConfig struct {
 type Watcher struct {
 	path     string
 	mw       *ampcors.Middleware
-	set      []func(*ampcors.Config)
-	hasSet   bool // there is a WatcherConfig.Set
+	set      []func(*ampcors.Config) // the first is the Watcher's own; WatcherConfig.Set may follow
 	log      *slog.Logger
 	reload   <-chan os.Signal
 	interval time.Duration
@@ -107,7 +106,7 @@ func NewWatcher(path string, mw *ampcors.Middleware, cfg WatcherConfig) *Watcher
 	w.set = append(w.set, func(cfg *ampcors.Config) {
 		cfg.Source, cfg.Denied, cfg.Observe = kept.Source, kept.Denied, kept.Observe
 	})
-	if w.hasSet = cfg.Set != nil; w.hasSet {
+	if cfg.Set != nil {
 		w.set = append(w.set, cfg.Set)
 	}
 	return w
@@ -184,7 +183,7 @@ func (w *Watcher) isInForce(c *contents) bool {
 		return false
 	}
 	cfg := c.cfg
-	if !w.hasSet { // Set may have changed them, and functions cannot be compared
+	if len(w.set) == 1 { // Set may have changed them, and functions cannot be compared
 		cfg.Denied, now.Denied, cfg.Observe, now.Observe = nil, nil, nil, nil
 	}
 	cfg.Publishers, now.Publishers, cfg.Source, now.Source = nil, nil, nil, nil

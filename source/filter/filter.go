@@ -114,7 +114,7 @@ func New(lister Lister, cfg Config) (*Source, error) {
 		s.cfg.Every = time.Hour
 	}
 	if s.cfg.Every < 0 {
-		return nil, fmt.Errorf("filter: Every %v is negative", cfg.Every)
+		return nil, fmt.Errorf("filter: Every %v is negative; want 0 for 1 hour, or more", cfg.Every)
 	}
 	if s.log == nil {
 		s.log = slog.Default()
@@ -331,14 +331,12 @@ func (s *Source) build(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err // the list may have ended early
 	}
-	built := new(xorfilter.BinaryFuse8)
+	var built *xorfilter.BinaryFuse8 // nil if there are none
 	if len(sums) > 0 {
 		var err error
 		if built, err = xorfilter.PopulateBinaryFuse8(sums); err != nil {
 			return fmt.Errorf("filter: %w", err)
 		}
-	} else {
-		built = nil
 	}
 
 	s.mu.Lock()

@@ -234,9 +234,9 @@ func TestTheFilterHasAllPublishersAndFewOthers(t *testing.T) {
 func TestAWrongFilterChangesNoDecision(t *testing.T) {
 	t.Parallel()
 	publishers := []string{"www.example.com", "xn--bcher-kva.example", "a--b.example", strings.Repeat("long.", 15) + "example"}
-	strangers := []string{"www.evil.example", "example.com", "xn--bcher-kva.evil.example"}
+	others := []string{"www.evil.example", "example.com", "xn--bcher-kva.evil.example"}
 	origins := func() (all []string) {
-		for _, name := range append(slices.Clone(publishers), strangers...) {
+		for _, name := range append(slices.Clone(publishers), others...) {
 			prefix, err := ampcors.DomainPrefix(name)
 			if err != nil {
 				t.Fatal(err)
@@ -263,7 +263,7 @@ func TestAWrongFilterChangesNoDecision(t *testing.T) {
 		t.Fatalf("%d of the requests are allowed", n)
 	}
 	for name, list := range map[string][]string{
-		"no filter": nil, "all no": {}, "all yes": append(slices.Clone(publishers), strangers...), "stale": append(slices.Clone(strangers), publishers[0]),
+		"no filter": nil, "all no": {}, "all yes": append(slices.Clone(publishers), others...), "stale": append(slices.Clone(others), publishers[0]),
 	} {
 		t.Run(name, func(t *testing.T) {
 			db := newNotifying(list...)

@@ -64,11 +64,11 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/internal/listeners"
 	"github.com/ampcors/ampcors/source/sqlsource"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -108,8 +108,7 @@ type Source struct {
 	stop        context.CancelFunc
 	stopped     chan struct{} // closed when the listener has ended
 
-	mu        sync.Mutex
-	listeners []*func(domains ...string)
+	listeners listeners.List
 }
 
 const (
@@ -134,7 +133,7 @@ func New(cfg Config) (*Source, error) {
 		errs = append(errs, fmt.Errorf("pgsource: Table.Placeholder is %q; want it empty", cfg.Table.Placeholder))
 	}
 	if cfg.MaxConns < 0 {
-		errs = append(errs, fmt.Errorf("pgsource: MaxConns %d is negative", cfg.MaxConns))
+		errs = append(errs, fmt.Errorf("pgsource: MaxConns %d is negative; want 0 for the default, or more", cfg.MaxConns))
 	}
 	triggers, err := triggersOn(cfg.Table)
 	if err != nil {
@@ -200,24 +199,7 @@ func (s *Source) IsListening() bool { return s.isListening.Load() }
 
 // Notify implements [ampcors.Notifier].
 func (s *Source) Notify(changed func(domains ...string)) (stop func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	listener := &changed
-	s.listeners = append(slices.Clone(s.listeners), listener)
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.listeners = slices.DeleteFunc(slices.Clone(s.listeners), func(l *func(...string)) bool { return l == listener })
-	}
-}
-
-func (s *Source) changed(domains ...string) {
-	s.mu.Lock()
-	listeners := s.listeners
-	s.mu.Unlock()
-	for _, changed := range listeners {
-		(*changed)(domains...)
-	}
+	return s.listeners.Notify(changed)
 }
 
 // listen keeps a connection that listens, until ctx is done.
@@ -278,7 +260,7 @@ func (s *Source) listenOnce(ctx context.Context, ready func()) error {
 			return err
 		}
 		if !s.isListening.Load() {
-			s.changed() // what changed before was not reported
+			s.listeners.Call() // what changed before was not reported
 			s.isListening.Store(true)
 			ready()
 		}
@@ -305,7 +287,7 @@ func (s *Source) check(ctx context.Context, conn *pgx.Conn) error {
 // report passes on the domains of a notification; "" says that anything may have changed.
 func (s *Source) report(payload string) {
 	if payload == "" {
-		s.changed()
+		s.listeners.Call()
 		return
 	}
 	domains := strings.Fields(payload)
@@ -315,7 +297,7 @@ func (s *Source) report(payload string) {
 		return err != nil || canonical != domain
 	})
 	if len(domains) > 0 {
-		s.changed(domains...)
+		s.listeners.Call(domains...)
 	}
 }
 

@@ -64,14 +64,9 @@ type triggers struct {
 }
 
 func triggersOn(t sqlsource.Config) (triggers, error) {
-	if t.Table == "" {
-		t.Table = "publishers"
-	}
-	if t.DomainColumn == "" {
-		t.DomainColumn = "domain"
-	}
-	if t.PrefixColumn == "" {
-		t.PrefixColumn = "fallback_prefix"
+	t, err := t.Complete()
+	if err != nil {
+		return triggers{}, err
 	}
 	schema, name, ok := strings.Cut(t.Table, ".")
 	if !ok {
@@ -83,7 +78,7 @@ func triggersOn(t sqlsource.Config) (triggers, error) {
 		return triggers{}, fmt.Errorf("pgsource: Table.Table %.80q is too long by %d bytes", t.Table, longest-maxIdentifier)
 	}
 	if strings.Contains(t.Condition, tag) {
-		return triggers{}, fmt.Errorf("pgsource: Table.Condition contains %s", tag)
+		return triggers{}, fmt.Errorf("pgsource: Table.Condition contains %s; want a condition without it", tag)
 	}
 	if schema != "" {
 		function = schema + "." + function

@@ -68,6 +68,7 @@ import (
 	"time"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/internal/listeners"
 	"github.com/redis/rueidis"
 )
 
@@ -101,8 +102,7 @@ type Source struct {
 	replicas  int
 	timeout   time.Duration // of the wait for replicas
 
-	mu        sync.Mutex
-	listeners []*func(domains ...string)
+	listeners listeners.List
 }
 
 // New connects to Redis. It fails if Redis is down, and can then be called again. An error
@@ -124,7 +124,7 @@ func New(cfg Config) (*Source, error) {
 	report(o.DisableAutoPipelining, "Redis.DisableAutoPipelining is set; on such connections no change would be noticed")
 	report(o.Dialer.KeepAlive < 0, "Redis.Dialer.KeepAlive is negative; without it a connection that stops answering would never be closed")
 	report(o.SendToReplicas != nil || o.ReplicaOnly, "Redis.SendToReplicas or ReplicaOnly is set; a replica may give an answer from before a change")
-	report(cfg.Replicas < 0, fmt.Sprintf("Replicas %d is negative", cfg.Replicas))
+	report(cfg.Replicas < 0, fmt.Sprintf("Replicas %d is negative; want 0 for none, or more", cfg.Replicas))
 	report(cfg.ReplicaTimeout != 0 && cfg.ReplicaTimeout < time.Millisecond, fmt.Sprintf("ReplicaTimeout is %v; want at least 1ms, or 0 for the default", cfg.ReplicaTimeout))
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
@@ -310,32 +310,19 @@ var globSpecial = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`
 
 // Notify implements [ampcors.Notifier].
 func (s *Source) Notify(changed func(domains ...string)) (stop func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	listener := &changed
-	s.listeners = append(slices.Clone(s.listeners), listener)
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.listeners = slices.DeleteFunc(slices.Clone(s.listeners), func(l *func(...string)) bool { return l == listener })
-	}
+	return s.listeners.Notify(changed)
 }
 
 // onInvalidations is called with the keys that changed, and with nil when a connection is
 // lost or a database is flushed.
 func (s *Source) onInvalidations(keys []rueidis.RedisMessage) {
-	s.mu.Lock()
-	listeners := s.listeners
-	s.mu.Unlock()
 	var domains []string
 	for _, key := range keys {
 		if name, err := key.ToString(); err == nil {
 			domains = append(domains, strings.TrimPrefix(name, s.publisher))
 		}
 	}
-	for _, changed := range listeners {
-		(*changed)(domains...)
-	}
+	s.listeners.Call(domains...)
 }
 
 // batch is how many publishers are written at once.

@@ -102,6 +102,39 @@ type Config struct {
 	Placeholder string
 }
 
+// Complete returns c with its defaults. An error says what is wrong in it.
+func (c Config) Complete() (Config, error) {
+	var errs []error
+	for _, f := range []struct {
+		field        string
+		value        *string
+		defaultValue string
+	}{
+		{"Table", &c.Table, "publishers"},
+		{"DomainColumn", &c.DomainColumn, "domain"},
+		{"PrefixColumn", &c.PrefixColumn, "fallback_prefix"},
+	} {
+		if *f.value == "" {
+			*f.value = f.defaultValue
+		}
+		parts := []string{*f.value}
+		if f.field == "Table" {
+			parts = strings.Split(*f.value, ".")
+		}
+		if slices.ContainsFunc(parts, func(part string) bool { return !name.MatchString(part) }) {
+			errs = append(errs, fmt.Errorf("sqlsource: %s %.80q is not a name; want letters, digits and underscores, such as %q", f.field, *f.value, f.defaultValue))
+		}
+	}
+	switch c.Placeholder {
+	case "":
+		c.Placeholder = "$1"
+	case "$1", "?", "@p1", ":1":
+	default:
+		errs = append(errs, fmt.Errorf(`sqlsource: Placeholder %.80q is unknown; want "$1", "?", "@p1" or ":1"`, c.Placeholder))
+	}
+	return c, errors.Join(errs...)
+}
+
 // A Source looks up publishers in a table. It is safe for concurrent use by multiple goroutines.
 type Source struct {
 	db       *sql.DB
@@ -121,39 +154,12 @@ var name = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 // wait for new connections. How many lookups run at one time adapts to that. If there is no
 // limit of connections when New is called, 16 lookups at one time use db.
 func New(db *sql.DB, table Config) (*Source, error) {
-	var errs []error
+	table, err := table.Complete()
 	if db == nil {
-		errs = append(errs, errors.New("sqlsource: db is nil"))
+		err = errors.Join(errors.New("sqlsource: db is nil"), err)
 	}
-	for _, f := range []struct {
-		field        string
-		value        *string
-		defaultValue string
-	}{
-		{"Table", &table.Table, "publishers"},
-		{"DomainColumn", &table.DomainColumn, "domain"},
-		{"PrefixColumn", &table.PrefixColumn, "fallback_prefix"},
-	} {
-		if *f.value == "" {
-			*f.value = f.defaultValue
-		}
-		parts := []string{*f.value}
-		if f.field == "Table" {
-			parts = strings.Split(*f.value, ".")
-		}
-		if slices.ContainsFunc(parts, func(part string) bool { return !name.MatchString(part) }) {
-			errs = append(errs, fmt.Errorf("sqlsource: %s %.80q is not a name; want letters, digits and underscores, such as %q", f.field, *f.value, f.defaultValue))
-		}
-	}
-	switch table.Placeholder {
-	case "":
-		table.Placeholder = "$1"
-	case "$1", "?", "@p1", ":1":
-	default:
-		errs = append(errs, fmt.Errorf(`sqlsource: Placeholder %.80q is unknown; want "$1", "?", "@p1" or ":1"`, table.Placeholder))
-	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
+	if err != nil {
+		return nil, err
 	}
 	s := &Source{db: db, table: table}
 	if db.Stats().MaxOpenConnections == 0 {

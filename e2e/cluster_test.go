@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/internal/readme"
 	"github.com/ampcors/ampcors/internal/servertest"
 )
 
@@ -371,7 +372,7 @@ func runCluster(t *testing.T, binary string, e engine) {
 	c.client.CloseIdleConnections()
 	c.checkLeftovers(idle)
 	if os.Getenv("UPDATE_README") != "" { // the figures differ each time
-		writeTable(t, strings.ReplaceAll(path.Base(t.Name()), "_", " "), clusterTable(c.rows))
+		readme.Write(t, "README.md", strings.ReplaceAll(path.Base(t.Name()), "_", " "), clusterTable(c.rows))
 	}
 }
 

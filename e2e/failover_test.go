@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"database/sql"
 	"fmt"
 	"net"
@@ -237,10 +236,7 @@ func (s *notifyingStore) flags(string) []string {
 func (s *notifyingStore) longest() time.Duration { return time.Second }
 
 // A mariaStore is a MariaDB.
-type mariaStore struct {
-	addr string
-	db   *sql.DB
-}
+type mariaStore struct{ sqlStore }
 
 func newMariaStore(t *testing.T, addr string) *mariaStore {
 	db, err := sql.Open("mysql", mariaDSN(addr))
@@ -248,16 +244,19 @@ func newMariaStore(t *testing.T, addr string) *mariaStore {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	return &mariaStore{addr, db}
+	return &mariaStore{sqlStore{
+		db:     db,
+		insert: "INSERT INTO publishers VALUES (?, ?)",
+		remove: "DELETE FROM publishers WHERE domain = ?",
+		count:  "SELECT count(*) FROM information_schema.processlist WHERE command <> 'Daemon' AND id <> connection_id()",
+	}}
 }
 
 func mariaDSN(addr string) string { return "root@tcp(" + addr + ")/test" }
 
 func (s *mariaStore) flags(addr string) []string {
-	return []string{"-mariadb", mariaDSN(addr), "-ttl", postgresTTL.String()}
+	return []string{"-mariadb", mariaDSN(addr), "-ttl", sqlTTL.String()}
 }
-
-func (s *mariaStore) longest() time.Duration { return postgresTTL }
 
 func (s *mariaStore) fill(t *testing.T, publishers []string) {
 	if _, err := s.db.ExecContext(t.Context(), documentedTable(t, "MySQL and MariaDB")); err != nil {
@@ -272,27 +271,8 @@ func (s *mariaStore) fill(t *testing.T, publishers []string) {
 			}
 			args = append(args, publisher, prefix)
 		}
-		if _, err := s.db.ExecContext(t.Context(), "INSERT INTO publishers VALUES (?, ?)"+strings.Repeat(", (?, ?)", len(part)-1), args...); err != nil {
+		if _, err := s.db.ExecContext(t.Context(), s.insert+strings.Repeat(", (?, ?)", len(part)-1), args...); err != nil {
 			t.Fatal(err)
 		}
 	}
-}
-
-func (s *mariaStore) add(ctx context.Context, publisher string) error {
-	prefix, err := ampcors.FallbackPrefix(publisher)
-	if err != nil {
-		return err
-	}
-	_, err = s.db.ExecContext(ctx, "INSERT INTO publishers VALUES (?, ?)", publisher, prefix)
-	return err
-}
-
-func (s *mariaStore) revoke(ctx context.Context, publisher string) error {
-	_, err := s.db.ExecContext(ctx, "DELETE FROM publishers WHERE domain = ?", publisher)
-	return err
-}
-
-func (s *mariaStore) clients(ctx context.Context) (n int, err error) {
-	err = s.db.QueryRowContext(ctx, "SELECT count(*) FROM information_schema.processlist WHERE command <> 'Daemon' AND id <> connection_id()").Scan(&n)
-	return n, err
 }

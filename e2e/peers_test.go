@@ -8,10 +8,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/internal/readme"
 	"github.com/ampcors/ampcors/internal/servertest"
 	jub0bs "github.com/jub0bs/cors"
 	rs "github.com/rs/cors"
@@ -174,46 +174,5 @@ func TestWhatEachLibraryLetsThrough(t *testing.T) {
 	for i, sc := range peerScenarios {
 		table += "| " + sc.name + " | " + strings.Join(cells[i], " | ") + " |\n"
 	}
-	checkTable(t, "libraries", table)
-}
-
-// checkTable compares a table with the README's table of this name. If UPDATE_README is
-// set, it writes the table instead.
-func checkTable(t *testing.T, name, table string) {
-	t.Helper()
-	if os.Getenv("UPDATE_README") != "" {
-		writeTable(t, name, table)
-	} else if inside := cutReadme(t, name)[1]; inside != table {
-		t.Errorf("the README's table is\n%s\nwant\n%s", inside, table)
-	}
-}
-
-// writeTable writes the README's table of this name.
-func writeTable(t *testing.T, name, table string) {
-	t.Helper()
-	writing.Lock()
-	defer writing.Unlock()
-	parts := cutReadme(t, name)
-	parts[1] = table
-	if err := os.WriteFile("README.md", []byte(strings.Join(parts, "")), 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
-var writing sync.Mutex // tests run in parallel
-
-// cutReadme returns the text before, in and after a table.
-func cutReadme(t *testing.T, name string) []string {
-	t.Helper()
-	data, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, after := "<!-- "+name+": a test writes what follows -->\n", "<!-- "+name+": a test writes what precedes -->\n"
-	head, rest, ok := strings.Cut(string(data), before)
-	inside, tail, ok2 := strings.Cut(rest, after)
-	if !ok || !ok2 {
-		t.Fatalf("the README has no place for %s", name)
-	}
-	return []string{head + before, inside, after + tail}
+	readme.Check(t, "README.md", "libraries", table)
 }

@@ -84,12 +84,40 @@ func (s *redisStore) clients(context.Context) (n int, err error) {
 	return n, nil
 }
 
-type postgresStore struct {
-	addr string
-	db   *sql.DB
+// A sqlStore changes publishers by SQL, for the stores that have a table.
+type sqlStore struct {
+	db             *sql.DB
+	insert, remove string
+	count          string // of the clients, without the test's own
 }
 
-const postgresTTL = time.Second
+const sqlTTL = time.Second
+
+func (s *sqlStore) longest() time.Duration { return sqlTTL }
+
+func (s *sqlStore) add(ctx context.Context, publisher string) error {
+	prefix, err := ampcors.FallbackPrefix(publisher)
+	if err != nil {
+		return err
+	}
+	_, err = s.db.ExecContext(ctx, s.insert, publisher, prefix)
+	return err
+}
+
+func (s *sqlStore) revoke(ctx context.Context, publisher string) error {
+	_, err := s.db.ExecContext(ctx, s.remove, publisher)
+	return err
+}
+
+func (s *sqlStore) clients(ctx context.Context) (n int, err error) {
+	err = s.db.QueryRowContext(ctx, s.count).Scan(&n)
+	return n, err
+}
+
+type postgresStore struct {
+	sqlStore
+	addr string
+}
 
 func newPostgresStore(t *testing.T, addr string) *postgresStore {
 	t.Helper()
@@ -97,7 +125,11 @@ func newPostgresStore(t *testing.T, addr string) *postgresStore {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &postgresStore{addr: addr}
+	s := &postgresStore{addr: addr, sqlStore: sqlStore{
+		insert: "INSERT INTO publishers VALUES ($1, $2)",
+		remove: "DELETE FROM publishers WHERE domain = $1",
+		count:  "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()",
+	}}
 	s.use(t, config)
 	return s
 }
@@ -110,10 +142,8 @@ func (s *postgresStore) use(t *testing.T, config *pgx.ConnConfig) {
 }
 
 func (s *postgresStore) flags(addr string) []string {
-	return []string{"-postgres", servertest.DSN(addr), "-ttl", postgresTTL.String()}
+	return []string{"-postgres", servertest.DSN(addr), "-ttl", sqlTTL.String()}
 }
-
-func (s *postgresStore) longest() time.Duration { return postgresTTL }
 
 // fill creates the table that sqlsource documents. Most rows are inserted with their
 // prefix. FillPrefixes sets the others, as in a migration.
@@ -154,23 +184,4 @@ func (s *postgresStore) fill(t *testing.T, publishers []string) {
 	if _, err := s.db.ExecContext(ctx, "ANALYZE publishers"); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func (s *postgresStore) add(ctx context.Context, publisher string) error {
-	prefix, err := ampcors.FallbackPrefix(publisher)
-	if err != nil {
-		return err
-	}
-	_, err = s.db.ExecContext(ctx, "INSERT INTO publishers VALUES ($1, $2)", publisher, prefix)
-	return err
-}
-
-func (s *postgresStore) revoke(ctx context.Context, publisher string) error {
-	_, err := s.db.ExecContext(ctx, "DELETE FROM publishers WHERE domain = $1", publisher)
-	return err
-}
-
-func (s *postgresStore) clients(ctx context.Context) (n int, err error) {
-	err = s.db.QueryRowContext(ctx, "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()").Scan(&n)
-	return n, err
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/cmd/ampcors/probe"
 	"github.com/ampcors/ampcors/cmd/ampcors/probe/probetest"
+	"github.com/ampcors/ampcors/internal/readme"
 )
 
 // TestEachMistakeIsFound checks that the probe finds exactly the ids of each backend.
@@ -69,23 +69,7 @@ func TestWhatOtherProbesFind(t *testing.T) {
 		table += fmt.Sprintf("| %s | %s | %s | %s |\n", c.Name, mark[getForEachCache(t, server.URL, c)], mark[hostileGets(t, server.URL, c)], strings.Join(c.Want, ", "))
 		server.Close()
 	}
-	const file, before, after = "../README.md", "<!-- a test writes what follows -->\n", "<!-- a test writes what precedes -->\n"
-	readme, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	head, rest, _ := strings.Cut(string(readme), before)
-	inside, tail, ok := strings.Cut(rest, after)
-	switch {
-	case !ok:
-		t.Fatal("the README has no place for the table")
-	case os.Getenv("UPDATE_README") != "":
-		if err := os.WriteFile(file, []byte(head+before+table+after+tail), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	case inside != table:
-		t.Errorf("the README's table is\n%s\nwant\n%s", inside, table)
-	}
+	readme.Check(t, "../README.md", "probes", table)
 }
 
 // get returns the header of the answer to a GET from an origin.

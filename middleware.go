@@ -84,7 +84,7 @@ func (m *Middleware) swap(p *policy) (old *sourceCache, err error) {
 	case old.sameAs(p.source):
 		p.source = old
 	default:
-		p.source.subscribe()
+		p.source = p.source.start()
 	}
 	m.policy.Store(p)
 	return old, nil

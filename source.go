@@ -199,3 +199,23 @@ type SourceStats struct {
 	Slots       int    `json:"slots"`       // lookups that can run at one time now, in all shards together; see Lookup.MaxConcurrent
 	Waiting     int    `json:"waiting"`     // lookups that wait for a slot now
 }
+
+// Add returns the sums of the counts of s and other.
+func (s SourceStats) Add(other SourceStats) SourceStats {
+	return SourceStats{
+		Lookups:     s.Lookups + other.Lookups,
+		Refreshes:   s.Refreshes + other.Refreshes,
+		Errors:      s.Errors + other.Errors,
+		Coalesced:   s.Coalesced + other.Coalesced,
+		RateLimited: s.RateLimited + other.RateLimited,
+		Busy:        s.Busy + other.Busy,
+		CircuitOpen: s.CircuitOpen + other.CircuitOpen,
+		Hinted:      s.Hinted + other.Hinted,
+		Stale:       s.Stale + other.Stale,
+		Publishers:  s.Publishers + other.Publishers,
+		Negatives:   s.Negatives + other.Negatives,
+		Prefixes:    s.Prefixes + other.Prefixes,
+		Slots:       s.Slots + other.Slots,
+		Waiting:     s.Waiting + other.Waiting,
+	}
+}

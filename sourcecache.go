@@ -13,7 +13,8 @@ import (
 // A sourceCache is a Source with the memory of its answers. A policy asks only this.
 type sourceCache struct {
 	*lookup.Cache
-	source  Source
+	source  Source        // of Config
+	shared  *SharedSource // nil if source is not one
 	options lookup.Options
 	hosts   hosts
 	stop    func() // ends the notifications; nil if there are none
@@ -21,11 +22,17 @@ type sourceCache struct {
 
 func newSourceCache(source Source, l Lookup, h hosts) *sourceCache {
 	options := l.withDefaults()
-	checked := newCheckedSource(source, &h)
+	shared, _ := source.(*SharedSource)
+	asked := source
+	if shared != nil {
+		asked = shared.source
+	}
+	checked := newCheckedSource(asked, &h)
 	options.Shards = checked.shards
 	return &sourceCache{
 		Cache:   lookup.New(checked, options, fallbackPrefix),
 		source:  source,
+		shared:  shared,
 		options: options,
 		hosts:   h,
 	}
@@ -37,9 +44,23 @@ func (s *sourceCache) sameAs(other *sourceCache) bool {
 		reflect.ValueOf(s.source).Comparable() && reflect.ValueOf(other.source).Comparable() && s.source == other.source
 }
 
+// start returns the sourceCache that a Middleware is to use: s itself, or one that has the
+// answers of a SharedSource already.
+func (s *sourceCache) start() *sourceCache {
+	if s.shared != nil {
+		return s.shared.join(s)
+	}
+	s.subscribe()
+	return s
+}
+
 // subscribe subscribes to the changes of a Notifier.
 func (s *sourceCache) subscribe() {
-	n, ok := s.source.(Notifier)
+	source := s.source
+	if s.shared != nil {
+		source = s.shared.source
+	}
+	n, ok := source.(Notifier)
 	if !ok {
 		return
 	}
@@ -58,7 +79,7 @@ func (s *sourceCache) subscribe() {
 }
 
 func (s *sourceCache) close() {
-	if s == nil {
+	if s == nil || s.shared != nil && !s.shared.leave(s) {
 		return
 	}
 	s.Close()

@@ -31,3 +31,11 @@ func TestStatsSurviveJSON(t *testing.T) {
 		t.Errorf("%s\nis read as %v, %v", data, source, err)
 	}
 }
+
+func TestAddSumsEachCount(t *testing.T) {
+	t.Parallel()
+	sum := ampcors.SourceStats{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14}.Add(ampcors.SourceStats{100, 200, 300, 400, 500, 600, 700, 800, 900, 1000, 1100, 1200, 1300, 1400})
+	if want := (ampcors.SourceStats{101, 202, 303, 404, 505, 606, 707, 808, 909, 1010, 1111, 1212, 1313, 1414}); sum != want {
+		t.Errorf("%+v; want %+v", sum, want)
+	}
+}

@@ -123,10 +123,20 @@ func Read(name string, r io.Reader, set ...func(*ampcors.Config)) (cfg ampcors.C
 	if err != nil {
 		return ampcors.Config{}, &Error{File: name, Reason: "cannot be read: " + reason(err), Err: err}
 	}
-	err = stable(name, func() (c contents) {
-		c.parse(name, "", data, set)
-		return c
-	}, func(read ampcors.Config) error {
+	return Inline{Name: name, JSON: data}.Load(set...)
+}
+
+// An Inline is a configuration that is not a file, such as a part of another program's
+// configuration. Only the publishersFile that it may name is a file.
+type Inline struct {
+	Name string // for errors
+	Dir  string // of a relative publishersFile; if empty, that must be an absolute path
+	JSON []byte // what the file would have
+}
+
+// Load is like the function [Load].
+func (in Inline) Load(set ...func(*ampcors.Config)) (cfg ampcors.Config, err error) {
+	err = in.load(set, func(read ampcors.Config) error {
 		cfg = read
 		return read.Validate()
 	})
@@ -134,6 +144,24 @@ func Read(name string, r io.Reader, set ...func(*ampcors.Config)) (cfg ampcors.C
 		return ampcors.Config{}, err
 	}
 	return cfg, nil
+}
+
+// New is like the function [New].
+func (in Inline) New(set ...func(*ampcors.Config)) (mw *ampcors.Middleware, err error) {
+	err = in.load(set, func(cfg ampcors.Config) (err error) {
+		mw, err = ampcors.New(cfg)
+		return err
+	})
+	return mw, err
+}
+
+func (in Inline) load(set []func(*ampcors.Config), use func(ampcors.Config) error) error {
+	return stable(in.Name, func() contents { return in.read(set) }, use)
+}
+
+func (in Inline) read(set []func(*ampcors.Config)) (c contents) {
+	c.parse(in.Name, in.Dir, in.JSON, set)
+	return c
 }
 
 // load reads the file and calls use with its configuration. use returns the problems that
@@ -179,13 +207,13 @@ func read(path string, set []func(*ampcors.Config)) contents {
 // parse parses the JSON, and reads the list that it names. If dir is "", the list must have
 // an absolute path.
 func (c *contents) parse(path, dir string, data []byte, set []func(*ampcors.Config)) {
-	d := &decoder{file: path, data: data, offsets: make(map[string]int), lists: make(map[string][]int)}
+	d := newDecoder(path, data)
 	if !d.decodeFile() {
 		c.err = d.join(publisherLines{})
 		return
 	}
-	if offset, ok := d.offsets[publishersFile]; ok && data[offset] == '"' { // otherwise it is not a name
-		c.readPublishers(d, dir)
+	if name, ok := d.publishersFile(dir); ok {
+		c.readPublishers(d, name)
 	}
 	c.decoder, c.cfg = d, d.result.Config
 	for _, f := range set {
@@ -193,16 +221,26 @@ func (c *contents) parse(path, dir string, data []byte, set []func(*ampcors.Conf
 	}
 }
 
-// readPublishers reads the file that publishersFile names.
-func (c *contents) readPublishers(d *decoder, dir string) {
-	name := d.result.PublishersFile
-	if !filepath.IsAbs(name) {
-		if dir == "" {
-			d.report(d.offsets[publishersFile], publishersFile, fmt.Sprintf("%.80q is a relative path, and this configuration has no directory", name), "an absolute path", nil)
-			return
-		}
-		name = filepath.Join(dir, name)
+// publishersFile returns the path of the list that the JSON names. ok is false if there is
+// none.
+func (d *decoder) publishersFile(dir string) (name string, ok bool) {
+	offset, ok := d.offsets[publishersFile]
+	if !ok || d.data[offset] != '"' { // otherwise it is not a name
+		return "", false
 	}
+	name = d.result.PublishersFile
+	if filepath.IsAbs(name) {
+		return name, true
+	}
+	if dir == "" {
+		d.report(offset, publishersFile, fmt.Sprintf("%.80q is a relative path, and this configuration has no directory", name), "an absolute path", nil)
+		return "", false
+	}
+	return filepath.Join(dir, name), true
+}
+
+// readPublishers reads the list of publishers.
+func (c *contents) readPublishers(d *decoder, name string) {
 	list := look(name)
 	text, err := list.readText()
 	if len(c.files) > 0 && list.isSame(c.files[0]) {

@@ -32,6 +32,10 @@ type decoder struct {
 	problems []*Error
 }
 
+func newDecoder(file string, data []byte) *decoder {
+	return &decoder{file: file, data: data, offsets: make(map[string]int), lists: make(map[string][]int)}
+}
+
 func (d *decoder) report(offset int, path, reason, want string, err error) {
 	d.problems = append(d.problems, &Error{File: d.file, Path: path, Reason: reason, Want: want, Err: err, where: offset})
 }

@@ -55,7 +55,9 @@ type WatcherConfig struct {
 // A program that writes slowly should write to another file and rename it. If it pauses for
 // half a second after a line break, an incomplete list looks complete.
 type Watcher struct {
-	path     string
+	path     string // of the file, or the name of the Inline
+	first    func() snapshot
+	read     func(set []func(*ampcors.Config)) contents
 	mw       *ampcors.Middleware
 	set      []func(*ampcors.Config) // the first is the Watcher's own; WatcherConfig.Set may follow
 	log      *slog.Logger
@@ -97,7 +99,33 @@ func (w *Watcher) setStatus(err error) {
 
 // NewWatcher returns a Watcher, which applies the file at path to mw once it runs.
 func NewWatcher(path string, mw *ampcors.Middleware, cfg WatcherConfig) *Watcher {
-	w := &Watcher{path: path, mw: mw, log: cfg.Logger, reload: cfg.Reload, interval: interval}
+	w := baseWatcher(mw, cfg)
+	w.path = path
+	w.first = func() snapshot { return snapshot{look(path)} }
+	w.read = func(set []func(*ampcors.Config)) contents { return read(path, set) }
+	return w
+}
+
+// NewWatcher returns a [Watcher], which applies the configuration to mw after each change of
+// the list that publishersFile names. If it names none, the Watcher has nothing to do.
+func (in Inline) NewWatcher(mw *ampcors.Middleware, cfg WatcherConfig) *Watcher {
+	w := baseWatcher(mw, cfg)
+	w.path = in.Name
+	w.first = func() snapshot {
+		d := newDecoder(in.Name, in.JSON)
+		if d.decodeFile() {
+			if list, ok := d.publishersFile(in.Dir); ok {
+				return snapshot{look(list)}
+			}
+		}
+		return nil
+	}
+	w.read = in.read
+	return w
+}
+
+func baseWatcher(mw *ampcors.Middleware, cfg WatcherConfig) *Watcher {
+	w := &Watcher{mw: mw, log: cfg.Logger, reload: cfg.Reload, interval: interval}
 	if w.log == nil {
 		w.log = slog.Default()
 	}
@@ -116,7 +144,7 @@ func NewWatcher(path string, mw *ampcors.Middleware, cfg WatcherConfig) *Watcher
 // returns the error of ctx. A configuration that is already in force is applied again only
 // after a signal of WatcherConfig.Reload. Call it once, in its own goroutine.
 func (w *Watcher) Run(ctx context.Context) error {
-	w.seen = snapshot{look(w.path)}
+	w.seen = w.first()
 	ticker := time.NewTicker(w.interval)
 	defer ticker.Stop()
 	for {
@@ -148,7 +176,7 @@ func (w *Watcher) poll() {
 
 // apply applies the files if their state is the expected one; nil means any state.
 func (w *Watcher) apply(expected snapshot) {
-	c := read(w.path, w.set)
+	c := w.read(w.set)
 	if !c.files.haveNotChanged() || expected != nil && !c.files.equal(expected) {
 		w.seen = c.files // the file may name another list now
 		return

@@ -237,7 +237,8 @@ func newWatcher(t *testing.T, path string, set ...func(*ampcors.Config)) (*Watch
 	t.Helper()
 	mw := new(ampcors.Middleware)
 	w := &watched{T: t, path: path, mw: mw, log: new(servertest.Buffer)}
-	return &Watcher{path: path, mw: mw, set: set, log: slog.New(slog.NewTextHandler(w.log, nil)), seen: snapshot{look(path)}}, w
+	readFile := func(set []func(*ampcors.Config)) contents { return read(path, set) }
+	return &Watcher{path: path, read: readFile, mw: mw, set: set, log: slog.New(slog.NewTextHandler(w.log, nil)), seen: snapshot{look(path)}}, w
 }
 
 // tick waits until the file system's time has changed, and polls.
@@ -395,6 +396,58 @@ func TestTheWatcherAppliesSet(t *testing.T) {
 	}
 	cancel()
 	<-done
+}
+
+// The list that an Inline names is followed. The rest of the configuration stays the same.
+func TestAnInlinesListIsFollowed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		dir := write(t, map[string]string{"p.txt": "a.example\n"})
+		in := Inline{Name: "the program", Dir: dir, JSON: []byte(`{"publishers": ["own.example"], "publishersFile": "p.txt"}`)}
+		mw, err := in.New()
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := &watched{T: t, mw: mw, log: new(servertest.Buffer)}
+		watcher := in.NewWatcher(mw, WatcherConfig{Logger: slog.New(slog.NewTextHandler(w.log, nil))})
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { _ = watcher.Run(ctx) }()
+		pass(3 * time.Second)
+		if status := watcher.Status(); w.log.String() != "" || status.Err != nil || status.AppliedAt.IsZero() || !w.allows("a.example") {
+			t.Errorf("%s, %+v: want what is in force not to be applied again", w.log, status)
+		}
+		replace(t, filepath.Join(dir, "p.txt"), "b.example\n")
+		w.waitForLog(1, "is applied")
+		if w.allows("a.example") || !w.allows("b.example") || !w.allows("own.example") {
+			t.Error("the new list is not in force")
+		}
+		replace(t, filepath.Join(dir, "p.txt"), "b\n")
+		w.waitForLog(2, "p.txt:1:1: ")
+		if !w.allows("b.example") {
+			t.Error("the last good list is not in force")
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+func TestAnInlineWithoutAListHasNothingToFollow(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{`{"publishers": ["own.example"]}`, `{"publishersFile": "relative.txt"}`, `{`} {
+		synctest.Test(t, func(t *testing.T) {
+			mw, err := ampcors.New(ampcors.Config{Publishers: []string{"own.example"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			log := new(servertest.Buffer)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			err = Inline{JSON: []byte(text)}.NewWatcher(mw, WatcherConfig{Logger: slog.New(slog.NewTextHandler(log, nil))}).Run(ctx)
+			if err != context.DeadlineExceeded || log.String() != "" {
+				t.Errorf("%v; log: %s", err, log)
+			}
+		})
+	}
 }
 
 // everyDomain is a Source in which every domain is a publisher.

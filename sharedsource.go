@@ -1,0 +1,78 @@
+package ampcors
+
+import (
+	"context"
+	"sync"
+)
+
+// A SharedSource is a [Source] whose answers are remembered once for all Middlewares that
+// use it, and not once for each of them. So Middlewares that protect several APIs share
+// memory and lookups. A program that replaces a Middleware by another one, instead of calling
+// Reconfigure, loses nothing if it closes the old one after it has made the new one.
+//
+// Middlewares share answers if their Lookup and Caches are the same. [Middleware.Forget] then
+// acts for all of them, and [Middleware.SourceStats] counts for all of them. When the last of
+// them is closed, or no longer uses the SharedSource, the answers are dropped. It is safe for
+// concurrent use by multiple goroutines.
+type SharedSource struct {
+	source Source
+
+	mu     sync.Mutex
+	caches map[*sourceCache]int // how many Middlewares use each
+}
+
+// ShareSource returns a SharedSource for Config.Source.
+func ShareSource(source Source) *SharedSource {
+	return &SharedSource{source: source, caches: make(map[*sourceCache]int)}
+}
+
+// HasPublisher asks the Source, and remembers nothing.
+func (s *SharedSource) HasPublisher(ctx context.Context, domain string) (bool, error) {
+	return s.source.HasPublisher(ctx, domain)
+}
+
+// PublisherByPrefix asks the Source, and remembers nothing.
+func (s *SharedSource) PublisherByPrefix(ctx context.Context, prefix string) (string, error) {
+	return s.source.PublisherByPrefix(ctx, prefix)
+}
+
+// Stats returns how the Source was used by all Middlewares that use it now.
+func (s *SharedSource) Stats() SourceStats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var sum SourceStats
+	for cache := range s.caches {
+		sum = sum.Add(cache.stats())
+	}
+	return sum
+}
+
+// join returns the sourceCache that a Middleware with this one is to use: one that others
+// use, or else this one.
+func (s *SharedSource) join(cache *sourceCache) *sourceCache {
+	s.mu.Lock()
+	defer s.mu.Unlock() // even if Notify panics
+	for other := range s.caches {
+		if other.sameAs(cache) {
+			cache = other
+			break
+		}
+	}
+	if s.caches[cache] == 0 {
+		cache.subscribe()
+	}
+	s.caches[cache]++
+	return cache
+}
+
+// leave notes that a Middleware no longer uses the sourceCache, and reports whether it was
+// the last one.
+func (s *SharedSource) leave(cache *sourceCache) (last bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.caches[cache]--; s.caches[cache] > 0 {
+		return false
+	}
+	delete(s.caches, cache)
+	return true
+}

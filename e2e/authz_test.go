@@ -1,8 +1,6 @@
 package e2e
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -19,6 +17,7 @@ import (
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/authz"
 	"github.com/ampcors/ampcors/guard"
+	"github.com/ampcors/ampcors/internal/gatewaytest"
 	"github.com/ampcors/ampcors/internal/servertest"
 )
 
@@ -48,114 +47,24 @@ func startAuthzNginx(t testing.TB, authz, backend string) (addr string) {
 	return addr
 }
 
-// wrongBackend sets CORS headers of its own, and a Vary. It answers with what it got.
-func wrongBackend(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Access-Control-Allow-Origin", "*")
-	w.Header().Set("Access-Control-Allow-Credentials", "true")
-	w.Header().Set("Access-Control-Max-Age", "86400")
-	w.Header().Set("Vary", "Accept-Language")
-	body, _ := io.ReadAll(r.Body)
-	w.WriteHeader(http.StatusAccepted)
-	fmt.Fprintf(w, "%s %s %q", r.Method, r.Header.Get("Ampcors-Publisher"), body)
-}
-
 // TestNginxAsksAuthz: a backend behind nginx gets the same requests, and its clients the same
 // CORS headers, as behind the Middleware with its guard.
 func TestNginxAsksAuthz(t *testing.T) {
-	newMiddleware := func() *ampcors.Middleware {
-		m, err := ampcors.New(ampcors.Config{
-			Publishers: []string{"www.example.com", "*.news.example"}, Credentialed: true, RequestHeaders: []string{"X-Any"},
-			Source: ampcors.SourceFunc(func(_ context.Context, domain string) (bool, error) {
-				if strings.HasPrefix(domain, "down") {
-					return false, errors.New("the database is down")
-				}
-				return domain == "www.source.example", nil
-			}),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return m
-	}
-	handler, err := authz.New(newMiddleware(), authz.NGINX)
+	handler, err := authz.New(gatewaytest.NewMiddleware(t), authz.NGINX)
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked := httptest.NewServer(handler)
-	defer asked.Close()
-	backend := httptest.NewServer(http.HandlerFunc(wrongBackend))
-	defer backend.Close()
-	behindNginx := "http://" + startAuthzNginx(t, asked.Listener.Addr().String(), backend.Listener.Addr().String())
-	direct := httptest.NewServer(newMiddleware().WrapDecision(guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		d, _ := ampcors.DecisionFromContext(r.Context())
-		r.Header.Set("Ampcors-Publisher", d.Publisher)
-		wrongBackend(w, r)
-	}))))
-	defer direct.Close()
+	nginx := startAuthzNginx(t, serve(t, handler), serve(t, http.HandlerFunc(gatewaytest.Backend)))
+	gatewaytest.Compare(t, "http://"+nginx, behindMiddleware(t), gatewaytest.NoPreflight503)
+}
 
-	for _, origin := range []string{
-		"", "https://www-example-com.cdn.ampproject.org", "https://www.example.com", "https://sport-news-example.cdn.ampproject.org",
-		"https://www-source-example.www.bing-amp.com", "https://www-evil-example.cdn.ampproject.org", "https://down-example.cdn.ampproject.org", "null", "https://cdn.ampproject.org",
-	} {
-		for _, method := range []string{"GET", "HEAD", "POST", "DELETE", "OPTIONS"} {
-			for _, header := range []string{"", "AMP-Same-Origin: true", "Access-Control-Request-Method: POST", "X-Original-Method: GET", "Ampcors-Publisher: forged.example", "Sec-Fetch-Site: same-origin"} {
-				t.Run(fmt.Sprint(origin, " ", method, " ", header), func(t *testing.T) {
-					call := func(server string) (status int, headers http.Header, body string) {
-						r, err := http.NewRequest(method, server+"/api?a=b", nil)
-						if method == "POST" {
-							r, err = http.NewRequest(method, server+"/api?a=b", strings.NewReader("a body"))
-						}
-						if err != nil {
-							t.Fatal(err)
-						}
-						if origin != "" {
-							r.Header.Set("Origin", origin)
-						}
-						if name, value, ok := strings.Cut(header, ": "); ok {
-							r.Header.Set(name, value)
-						}
-						resp, err := http.DefaultTransport.RoundTrip(r)
-						if err != nil {
-							t.Fatal(err)
-						}
-						defer resp.Body.Close()
-						data, err := io.ReadAll(resp.Body)
-						if err != nil {
-							t.Fatal(err)
-						}
-						return resp.StatusCode, resp.Header, string(data)
-					}
-					status, got, body := call(behindNginx)
-					wantStatus, want, wantBody := call(direct.URL)
-					if wantStatus == http.StatusForbidden || wantStatus == http.StatusServiceUnavailable {
-						body, wantBody = "", "" // nginx's text has the reason only as a label
-					}
-					if wantStatus == http.StatusServiceUnavailable && method == "OPTIONS" && strings.HasPrefix(header, "Access-Control-Request-Method") {
-						wantStatus = http.StatusForbidden // a browser sees no difference in a preflight
-					}
-					if status != wantStatus || body != wantBody {
-						t.Errorf("%d %q; want %d %q", status, body, wantStatus, wantBody)
-					}
-					names := []string{"Vary", "Cache-Control", "Retry-After", "Amp-Access-Control-Allow-Source-Origin", "X-Ampcors-Status", "X-Ampcors-Reason", "X-Ampcors-Publisher"}
-					for name := range want {
-						if strings.HasPrefix(name, "Access-Control-") {
-							names = append(names, name)
-						}
-					}
-					for name := range got {
-						if strings.HasPrefix(name, "Access-Control-") {
-							names = append(names, name)
-						}
-					}
-					for _, name := range names {
-						if !slices.Equal(got[name], want[name]) {
-							t.Errorf("%s: %q; want %q", name, got[name], want[name])
-						}
-					}
-				})
-			}
-		}
-	}
+// behindMiddleware returns the backend behind the Middleware with its guard.
+func behindMiddleware(t *testing.T) http.Handler {
+	return gatewaytest.NewMiddleware(t).WrapDecision(guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		d, _ := ampcors.DecisionFromContext(r.Context())
+		r.Header.Set(gatewaytest.PublisherHeader, d.Publisher)
+		gatewaytest.Backend(w, r)
+	})))
 }
 
 // BenchmarkNginx measures requests through nginx to a backend, with and without asking. Both

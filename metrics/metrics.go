@@ -40,19 +40,42 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("ampcors_"+name, help, labels, nil)
 }
 
-// A Collector is a prometheus.Collector for a Middleware. It is safe for concurrent use by
-// multiple goroutines.
+// A Collector is a prometheus.Collector. It is safe for concurrent use by multiple
+// goroutines.
 type Collector struct {
 	// Watcher, if it is set before the Collector is registered, also exports whether its file
 	// is in force.
 	Watcher *configfile.Watcher
 
-	mw *ampcors.Middleware
+	counts func() Counts
 }
 
-// New returns a Collector. If there are several Middlewares, register each with
-// prometheus.WrapRegistererWith and a label that tells them apart.
-func New(mw *ampcors.Middleware) *Collector { return &Collector{mw: mw} }
+// Counts are what a [Collector] exports.
+type Counts struct {
+	Decisions  ampcors.Stats
+	Publishers int // that are listed
+	Source     ampcors.SourceStats
+	Config     *configfile.Status // nil if there is no file
+}
+
+// New returns a Collector for a Middleware. If there are several Middlewares, register each
+// with prometheus.WrapRegistererWith and a label that tells them apart.
+func New(mw *ampcors.Middleware) *Collector {
+	c := new(Collector)
+	c.counts = func() Counts {
+		counts := Counts{Decisions: mw.Stats(), Publishers: mw.NumPublishers(), Source: mw.SourceStats()}
+		if c.Watcher != nil {
+			status := c.Watcher.Status()
+			counts.Config = &status
+		}
+		return counts
+	}
+	return c
+}
+
+// NewFunc returns a Collector for what counts returns, such as the sums for several
+// Middlewares. counts must be safe for concurrent use by multiple goroutines.
+func NewFunc(counts func() Counts) *Collector { return &Collector{counts: counts} }
 
 // Describe implements prometheus.Collector.
 func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
@@ -69,17 +92,17 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, n int, labels ...string) {
 		metrics <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), labels...)
 	}
-	stats := c.mw.Stats()
-	for _, reason := range slices.Sorted(maps.Keys(stats)) {
+	counts := c.counts()
+	for _, reason := range slices.Sorted(maps.Keys(counts.Decisions)) {
 		allowed := "false"
 		if reason.Allowed() {
 			allowed = "true"
 		}
-		count(decisions, stats[reason], reason.Label(), allowed)
+		count(decisions, counts.Decisions[reason], reason.Label(), allowed)
 	}
-	gauge(publishers, c.mw.NumPublishers())
-	if c.Watcher != nil {
-		status, at, ok := c.Watcher.Status(), 0, 1
+	gauge(publishers, counts.Publishers)
+	if status := counts.Config; status != nil {
+		at, ok := 0, 1
 		if !status.AppliedAt.IsZero() {
 			at = int(status.AppliedAt.Unix())
 		}
@@ -90,7 +113,7 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 		gauge(inForce, ok)
 	}
 
-	s := c.mw.SourceStats()
+	s := counts.Source
 	count(lookups, s.Lookups-min(s.Errors, s.Lookups), "ok") // they are read one after another
 	count(lookups, s.Errors, "error")
 	count(avoided, s.Coalesced, "coalesced")

@@ -1,0 +1,691 @@
+package caddy
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	_ "github.com/caddyserver/caddy/v2/modules/standard"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/quic-go/quic-go/http3"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/guard"
+	"github.com/ampcors/ampcors/internal/gatewaytest"
+	"github.com/ampcors/ampcors/internal/servertest"
+)
+
+// A process has one Caddy, so these tests do not run in parallel.
+
+const (
+	cached = "https://www-example-com.cdn.ampproject.org"
+	evil   = "https://evil-example.cdn.ampproject.org"
+)
+
+// adapt returns the JSON of a Caddyfile.
+func adapt(t testing.TB, text string) []byte {
+	t.Helper()
+	config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(text), map[string]any{"filename": "Caddyfile"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+// A server is Caddy with one site.
+type server struct {
+	t    testing.TB
+	addr string
+	dir  string // what Caddy stores
+}
+
+// newServer starts Caddy. The site has the directives.
+func newServer(t testing.TB, directives string) *server {
+	t.Helper()
+	s := &server{t: t, addr: servertest.FreeAddress(t), dir: t.TempDir()}
+	t.Cleanup(func() {
+		if err := caddy.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	s.load("http", directives)
+	return s
+}
+
+// config returns a configuration for Caddy.
+func (s *server) config(scheme, directives string) []byte {
+	s.t.Helper()
+	return adapt(s.t, fmt.Sprintf(`{
+	admin off
+	persist_config off
+	skip_install_trust
+	auto_https disable_redirects
+	storage file_system %s
+	log {
+		output file %s/log
+		level DEBUG
+	}
+	metrics
+}
+%s://%s {
+%s
+}
+`, s.dir, s.dir, scheme, s.addr, directives))
+}
+
+// load replaces the configuration.
+func (s *server) load(scheme, directives string) {
+	s.t.Helper()
+	if err := caddy.Load(s.config(scheme, directives), true); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// log returns what Caddy wrote.
+func (s *server) log() string {
+	s.t.Helper()
+	data, err := os.ReadFile(filepath.Join(s.dir, "log"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return string(data)
+}
+
+// get sends a GET from an origin, and returns status, ACAO and body.
+func (s *server) get(origin string) (status int, acao, body string) {
+	s.t.Helper()
+	resp := s.do("GET", origin)
+	return resp.StatusCode, strings.Join(resp.Header["Access-Control-Allow-Origin"], " and "), read(s.t, resp)
+}
+
+func (s *server) do(method, origin string, header ...string) *http.Response {
+	s.t.Helper()
+	r, err := http.NewRequest(method, "http://"+s.addr+"/", nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.Header.Set("Origin", origin)
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	resp, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return resp
+}
+
+func read(t testing.TB, resp *http.Response) string {
+	t.Helper()
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// backend starts a backend and returns its address.
+func backend(t testing.TB, h http.HandlerFunc) string {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return s.Listener.Addr().String()
+}
+
+// eventually waits until holds returns true.
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	for begun := time.Now(); !holds(); time.Sleep(10 * time.Millisecond) {
+		if time.Since(begun) > 20*time.Second {
+			t.Fatal("never: " + what)
+		}
+	}
+}
+
+// A fakeSource is a source in memory, by the name in its JSON.
+type fakeSource struct {
+	Label string `json:"label"`
+}
+
+// A fake is what a fakeSource opens.
+type fake struct {
+	gatewaytest.Source
+	lookups, opened, closed atomic.Int32
+	down                    atomic.Bool // Open fails
+}
+
+var fakes sync.Map // of *fake, by Label
+
+func init() { caddy.RegisterModule(new(fakeSource)) }
+
+func (*fakeSource) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.ampcors.sources.fake", New: func() caddy.Module { return new(fakeSource) }}
+}
+
+func (s *fakeSource) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next()
+	d.Args(&s.Label)
+	return nil
+}
+
+func (s *fakeSource) Open(*slog.Logger) (OpenSource, error) {
+	f := fakeOf(s.Label)
+	if f.down.Load() {
+		return nil, io.ErrUnexpectedEOF
+	}
+	f.opened.Add(1)
+	return f, nil
+}
+
+func fakeOf(label string) *fake {
+	f, _ := fakes.LoadOrStore(label, new(fake))
+	return f.(*fake)
+}
+
+func (f *fake) HasPublisher(ctx context.Context, domain string) (bool, error) {
+	f.lookups.Add(1)
+	return f.Source.HasPublisher(ctx, domain)
+}
+
+func (f *fake) Close() { f.closed.Add(1) }
+
+// TestCaddyDecidesAsTheMiddleware: a backend behind Caddy gets the same requests, and its
+// clients the same CORS headers, as behind the Middleware with its guard.
+func TestCaddyDecidesAsTheMiddleware(t *testing.T) {
+	s := newServer(t, `	ampcors {
+		publishers www.example.com *.news.example
+		credentialed
+		request_headers X-Any
+		source fake compared
+		publisher_header Ampcors-Publisher
+	}
+	reverse_proxy `+backend(t, gatewaytest.Backend))
+	direct := gatewaytest.NewMiddleware(t).WrapDecision(guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		d, _ := ampcors.DecisionFromContext(r.Context())
+		r.Header.Set(gatewaytest.PublisherHeader, d.Publisher)
+		gatewaytest.Backend(w, r)
+	})))
+	gatewaytest.Compare(t, "http://"+s.addr, direct, gatewaytest.None)
+	if fakeOf("compared").lookups.Load() == 0 {
+		t.Error("the source was not asked")
+	}
+}
+
+// A list of publishers is followed without a reload.
+func TestTheListIsFollowed(t *testing.T) {
+	list := filepath.Join(t.TempDir(), "publishers.txt")
+	write := func(text string) {
+		if err := os.WriteFile(list, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("other.example\n")
+	s := newServer(t, "\tampcors {\n\t\tpublishers_file "+list+"\n\t}\n\trespond ok")
+	if status, _, _ := s.get(cached); status != http.StatusForbidden {
+		t.Error(status)
+	}
+	write("other.example\nwww.example.com\n")
+	eventually(t, "the new publisher is allowed", func() bool {
+		status, acao, _ := s.get(cached)
+		return status == http.StatusOK && acao == cached
+	})
+	write("not a domain\n")
+	eventually(t, "the error is logged", func() bool { return strings.Contains(s.log(), "publishers.txt:1:1: ") })
+	if status, _, _ := s.get(cached); status != http.StatusOK {
+		t.Error("the last good list is not in force:", status)
+	}
+}
+
+// A denial is an error with a status and a text, so that handle_errors can answer it.
+func TestADenialIsAnError(t *testing.T) {
+	s := newServer(t, `	ampcors www.example.com {
+		source fake errors
+	}
+	respond ok
+	handle_errors {
+		respond "{err.status_code} {err.message} for {http.ampcors.reason}"
+	}`)
+	for origin, want := range map[string]string{
+		evil: "403 ampcors: publisher not allowed for publisher_not_allowed",
+		"https://down-example.cdn.ampproject.org": "503 ampcors: source unavailable for source_unavailable",
+	} {
+		resp := s.do("GET", origin)
+		body := read(t, resp)
+		if status := strconv.Itoa(resp.StatusCode); body != want || !strings.HasPrefix(want, status) || resp.Header.Get("Cache-Control") != "no-store" || resp.Header.Get("Vary") != "Origin" {
+			t.Errorf("%s: %s %q, %v; want %q", origin, status, body, resp.Header, want)
+		}
+	}
+}
+
+// Other handlers and the log have the decision.
+func TestThePublisherIsAPlaceholderAndInTheLog(t *testing.T) {
+	s := newServer(t, "\tlog\n\tampcors www.example.com\n\trespond \"{http.ampcors.publisher} {http.ampcors.reason}\"")
+	if _, _, body := s.get(cached); body != "www.example.com cache_origin" {
+		t.Error(body)
+	}
+	s.get(evil)
+	for _, want := range []string{
+		`"ampcors":{"allowed":true,"reason":"cache_origin","origin":"` + cached + `","publisher":"www.example.com","cache":"google"}`,
+		`"ampcors":{"allowed":false,"reason":"publisher_not_allowed","origin":"` + evil + `","claimed_publisher":"evil.example","cache":"google"}`,
+	} {
+		eventually(t, want, func() bool { return strings.Contains(s.log(), want) })
+	}
+}
+
+// Preflights carry no credentials, so the directive runs before those that ask for them.
+func TestPreflightsNeedNoCredentials(t *testing.T) {
+	s := newServer(t, "\tredir /old /new\n\tbasic_auth {\n\t\tbob $2a$14$Zkx19XLiW6VYouLHR5NmfOFU0z2GTNmpkT/5qqR7hx4IjWJPDhjvG\n\t}\n\tampcors www.example.com\n\trespond ok")
+	resp := s.do("OPTIONS", cached, "Access-Control-Request-Method", "POST")
+	if resp.StatusCode != http.StatusNoContent || resp.Header.Get("Access-Control-Allow-Origin") != cached {
+		t.Errorf("%s, %v", resp.Status, resp.Header)
+	}
+	// The page can read that its credentials are missing.
+	if status, acao, _ := s.get(cached); status != http.StatusUnauthorized || acao != cached {
+		t.Error(status, acao)
+	}
+}
+
+// In a trial run, the backend's own CORS headers are what the client gets.
+func TestReportOnlyChangesNothing(t *testing.T) {
+	s := newServer(t, "\tampcors www.example.com {\n\t\treport_only\n\t}\n\treverse_proxy "+backend(t, gatewaytest.Backend))
+	if status, acao, _ := s.get(evil); status != http.StatusAccepted || acao != "*" {
+		t.Error(status, acao)
+	}
+}
+
+// The metrics of handlers with the same name are sums. A source that they share is counted once.
+func TestMetrics(t *testing.T) {
+	s := newServer(t, `	handle /a* {
+		ampcors www.example.com {
+			source fake measured
+			name api
+		}
+	}
+	handle {
+		ampcors www.example.com www.other.example {
+			source fake measured
+			name api
+		}
+	}
+	respond ok`)
+	for _, path := range []string{"/a", "/b"} {
+		for _, origin := range []string{cached, evil, "https://www-source-example.cdn.ampproject.org"} {
+			r := httptest.NewRequest("GET", "http://"+s.addr+path, nil)
+			r.Header.Set("Origin", origin)
+			r.RequestURI = ""
+			resp, err := http.DefaultTransport.RoundTrip(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			read(t, resp)
+		}
+	}
+	ctx := caddy.ActiveContext()
+	want := `
+# HELP ampcors_config_in_force 1 if the configuration file as it is now is in force, 0 if it is wrong or missing.
+# TYPE ampcors_config_in_force gauge
+ampcors_config_in_force{handler="api"} 1
+# HELP ampcors_listed_publishers Publishers and patterns in the configuration in force.
+# TYPE ampcors_listed_publishers gauge
+ampcors_listed_publishers{handler="api"} 3
+# HELP ampcors_source_entries Answers in memory: publishers, negatives and prefixes.
+# TYPE ampcors_source_entries gauge
+ampcors_source_entries{handler="api",kind="negatives"} 1
+ampcors_source_entries{handler="api",kind="prefixes"} 1
+ampcors_source_entries{handler="api",kind="publishers"} 1
+# HELP ampcors_source_lookups_total Lookups of the Source, by their result: ok or error.
+# TYPE ampcors_source_lookups_total counter
+ampcors_source_lookups_total{handler="api",result="error"} 0
+ampcors_source_lookups_total{handler="api",result="ok"} 2
+`
+	if err := testutil.GatherAndCompare(ctx.GetMetricsRegistry(), strings.NewReader(want), "ampcors_config_in_force", "ampcors_listed_publishers", "ampcors_source_entries", "ampcors_source_lookups_total"); err != nil {
+		t.Error(err)
+	}
+	families, err := ctx.GetMetricsRegistry().Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := make(map[string]float64)
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			if family.GetName() == "ampcors_decisions_total" {
+				for _, label := range m.GetLabel() {
+					if label.GetName() == "reason" {
+						counts[label.GetValue()] += m.GetCounter().GetValue()
+					}
+				}
+			}
+		}
+	}
+	if counts["cache_origin"] != 4 || counts["publisher_not_allowed"] != 2 {
+		t.Errorf("%v", counts)
+	}
+}
+
+// What a source answered, and its connections, survive a reload, but not the last handler
+// that uses it.
+func TestASourceSurvivesAReload(t *testing.T) {
+	defer func(d time.Duration) { closeAfter = d }(closeAfter)
+	closeAfter = 50 * time.Millisecond
+	const origin = "https://www-source-example.cdn.ampproject.org"
+	f := fakeOf("pooled")
+	s := newServer(t, "\tampcors {\n\t\tsource fake pooled\n\t}\n\trespond 1")
+	for i := range 3 {
+		s.load("http", "\tampcors other.example {\n\t\tsource fake pooled\n\t}\n\trespond "+strconv.Itoa(i))
+		if status, acao, body := s.get(origin); status != http.StatusOK || acao != origin || body != strconv.Itoa(i) {
+			t.Error(status, acao, body)
+		}
+		time.Sleep(2 * closeAfter)
+	}
+	if f.lookups.Load() != 1 || f.opened.Load() != 1 || f.closed.Load() != 0 {
+		t.Errorf("%d lookups, opened %d times, closed %d times", f.lookups.Load(), f.opened.Load(), f.closed.Load())
+	}
+	s.load("http", "\tampcors www.example.com\n\trespond ok")
+	eventually(t, "the source is closed", func() bool { return f.closed.Load() == 1 })
+	if status, _, _ := s.get(origin); status != http.StatusForbidden {
+		t.Error(status)
+	}
+}
+
+// A source that is down does not keep Caddy from starting. It is used once it can be reached,
+// and the counts go on.
+func TestASourceThatIsDownAtTheStart(t *testing.T) {
+	const origin = "https://www-source-example.cdn.ampproject.org"
+	f := fakeOf("late")
+	f.down.Store(true)
+	s := newServer(t, "\tampcors www.example.com {\n\t\tsource fake late\n\t}\n\trespond ok")
+	if status, _, _ := s.get(origin); status != http.StatusServiceUnavailable {
+		t.Error(status)
+	}
+	if status, _, _ := s.get(cached); status != http.StatusOK {
+		t.Error("a listed publisher:", status)
+	}
+	f.down.Store(false)
+	eventually(t, "the source is used", func() bool {
+		status, acao, _ := s.get(origin)
+		return status == http.StatusOK && acao == origin
+	})
+	for _, want := range []string{"the source cannot be reached; trying again every second", "the source can be reached now"} {
+		if !strings.Contains(s.log(), want) {
+			t.Errorf("the log does not say %q", want)
+		}
+	}
+	// Caddy also stops while a source is down.
+	f = fakeOf("never")
+	f.down.Store(true)
+	s.load("http", "\tampcors www.example.com {\n\t\tsource fake never\n\t}\n\trespond ok")
+	s.load("http", "\trespond ok")
+}
+
+// A configuration that is wrong is not applied, and leaves nothing behind.
+func TestAWrongConfigurationChangesNothing(t *testing.T) {
+	s := newServer(t, "\tampcors www.example.com\n\trespond ok")
+	for _, wrong := range []string{
+		`{"handler":"ampcors","config":{"publishers":["b"]}}`,
+		`{"handler":"ampcors"}`,
+		`{"handler":"ampcors","config":{"publishers":["a.example"]},"publisher_header":"a header"}`,
+		`{"handler":"ampcors","config":{"publishers":["a.example"]},"source":{"module":"fake","label":"wrong"},"nonsense":1}`,
+		`{"handler":"ampcors","config":{"nonsense":1},"source":{"module":"fake","label":"wrong"}}`,
+		`{"handler":"ampcors","source":{"module":"redis","url":"x"}}`,
+		`{"handler":"ampcors","source":{"module":"postgres","max_conns":-1}}`,
+		`{"handler":"ampcors","source":{"module":"redis","url":"{env.AMPCORS_IS_NOT_SET}"}}`,
+	} {
+		err := caddy.Load([]byte(`{"admin":{"disabled":true,"config":{"persist":false}},"apps":{"http":{"servers":{"s":{"listen":["`+s.addr+`"],"routes":[{"handle":[`+wrong+`]}]}}}}}`), true)
+		if err == nil {
+			t.Errorf("%s is accepted", wrong)
+		} else {
+			t.Log(err)
+		}
+		if status, acao, _ := s.get(cached); status != http.StatusOK || acao != cached {
+			t.Errorf("%s: %d %s", wrong, status, acao)
+		}
+	}
+}
+
+// What a backend sends arrives as it sends it.
+func TestResponsesAreStreamed(t *testing.T) {
+	next := make(chan string)
+	s := newServer(t, "\tampcors www.example.com\n\treverse_proxy "+backend(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.Header().Set("Access-Control-Allow-Origin", "*")
+		for event := range next {
+			fmt.Fprintf(w, "data: %s\n\n", event)
+			if err := http.NewResponseController(w).Flush(); err != nil {
+				t.Error(err)
+			}
+		}
+	}))
+	next2 := func(event string) { go func() { next <- event }() }
+	next2("0")
+	resp := s.do("GET", cached)
+	defer resp.Body.Close()
+	if acao := resp.Header["Access-Control-Allow-Origin"]; len(acao) != 1 || acao[0] != cached {
+		t.Error(acao)
+	}
+	lines := bufio.NewScanner(resp.Body)
+	for i := range 5 {
+		if i > 0 {
+			next2(strconv.Itoa(i))
+		}
+		if !lines.Scan() || lines.Text() != "data: "+strconv.Itoa(i) || !lines.Scan() {
+			t.Fatal(lines.Text(), lines.Err())
+		}
+	}
+	close(next)
+}
+
+func TestConnectionsAreUpgraded(t *testing.T) {
+	s := newServer(t, "\tampcors www.example.com {\n\t\tpublisher_header Ampcors-Publisher\n\t}\n\treverse_proxy "+backend(t, func(w http.ResponseWriter, r *http.Request) {
+		conn, buffered, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nAccess-Control-Allow-Origin: *\r\n\r\n%s\n", r.Header.Get("Ampcors-Publisher"))
+		_, _ = io.Copy(conn, buffered) // an echo
+	}))
+	for origin, want := range map[string]int{cached: http.StatusSwitchingProtocols, evil: http.StatusForbidden} {
+		conn, err := net.Dial("tcp", s.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: %s\r\nOrigin: %s\r\nConnection: Upgrade, ampcors-publisher\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nAmpcors-Publisher: forged.example\r\n\r\n", s.addr, origin)
+		reader := bufio.NewReader(conn)
+		resp, err := http.ReadResponse(reader, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.StatusCode != want {
+			t.Errorf("%s: %s", origin, resp.Status)
+		}
+		if want != http.StatusSwitchingProtocols {
+			continue
+		}
+		if acao := resp.Header["Access-Control-Allow-Origin"]; len(acao) != 1 || acao[0] != cached {
+			t.Error(acao)
+		}
+		fmt.Fprintln(conn, "hello")
+		for _, want := range []string{"www.example.com\n", "hello\n"} {
+			if line, err := reader.ReadString('\n'); line != want {
+				t.Errorf("%q, %v; want %q", line, err, want)
+			}
+		}
+	}
+}
+
+func TestLargeBodiesPass(t *testing.T) {
+	const size = 64 << 20
+	s := newServer(t, "\tampcors www.example.com\n\treverse_proxy "+backend(t, func(w http.ResponseWriter, r *http.Request) {
+		n, err := io.Copy(io.Discard, r.Body)
+		if err != nil || n != size {
+			t.Error(n, err)
+		}
+		_, _ = io.CopyN(w, zeros{}, size)
+	}))
+	r, err := http.NewRequest("POST", "http://"+s.addr, io.LimitReader(zeros{}, size))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Origin", cached)
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if n, err := io.Copy(io.Discard, resp.Body); n != size || err != nil || resp.Header.Get("Access-Control-Allow-Origin") != cached {
+		t.Error(n, err, resp.Header)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+// 304 and 206 have the CORS headers too: a browser checks those of a 304 against the page.
+func TestConditionalAndRangeRequests(t *testing.T) {
+	modified := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	s := newServer(t, "\tampcors www.example.com\n\treverse_proxy "+backend(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Access-Control-Allow-Origin", "*")
+		http.ServeContent(w, r, "a.txt", modified, bytes.NewReader([]byte("0123456789")))
+	}))
+	for _, test := range []struct {
+		name, value string
+		status      int
+		body        string
+	}{
+		{"If-Modified-Since", modified.Format(http.TimeFormat), http.StatusNotModified, ""},
+		{"Range", "bytes=2-4", http.StatusPartialContent, "234"},
+	} {
+		resp := s.do("GET", cached, test.name, test.value)
+		body := read(t, resp)
+		if acao := resp.Header["Access-Control-Allow-Origin"]; resp.StatusCode != test.status || body != test.body || len(acao) != 1 || acao[0] != cached || resp.Header.Get("Vary") != "Origin" {
+			t.Errorf("%s: %s %q %v", test.name, resp.Status, body, resp.Header)
+		}
+	}
+}
+
+// A page can read that the backend is down.
+func TestABackendThatIsDown(t *testing.T) {
+	s := newServer(t, "\tampcors www.example.com\n\treverse_proxy "+servertest.FreeAddress(t))
+	if status, acao, _ := s.get(cached); status != http.StatusBadGateway || acao != cached {
+		t.Error(status, acao)
+	}
+	if status, acao, _ := s.get(evil); status != http.StatusForbidden || acao != "" {
+		t.Error(status, acao)
+	}
+}
+
+func TestHTTP2AndHTTP3(t *testing.T) {
+	s := newServer(t, "\trespond ok")
+	s.load("https", "\ttls internal\n\tampcors www.example.com\n\treverse_proxy "+backend(t, gatewaytest.Backend))
+	insecure := &tls.Config{InsecureSkipVerify: true}
+	two := &http.Transport{TLSClientConfig: insecure.Clone(), ForceAttemptHTTP2: true}
+	defer two.CloseIdleConnections()
+	three := &http3.Transport{TLSClientConfig: insecure.Clone()}
+	defer three.Close()
+	for want, transport := range map[int]http.RoundTripper{2: two, 3: three} {
+		for origin, status := range map[string]int{cached: http.StatusAccepted, evil: http.StatusForbidden} {
+			r, err := http.NewRequest("GET", "https://"+s.addr+"/", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Origin", origin)
+			var resp *http.Response
+			eventually(t, "Caddy has a certificate", func() bool {
+				resp, err = transport.RoundTrip(r)
+				return err == nil
+			})
+			read(t, resp)
+			acao := strings.Join(resp.Header["Access-Control-Allow-Origin"], " and ")
+			if resp.ProtoMajor != want || resp.StatusCode != status || (acao == cached) != (origin == cached) {
+				t.Errorf("HTTP/%d, %s, %q; want HTTP/%d, %d", resp.ProtoMajor, resp.Status, acao, want, status)
+			}
+		}
+	}
+}
+
+// While Caddy reloads, each request is decided by one of the configurations: no listed
+// publisher is denied, and no other one gets in. Caddy itself resets a few connections that it
+// has not accepted when the old listener closes. Clients then connect again, as here.
+func TestReloadsUnderLoad(t *testing.T) {
+	reloads := 50
+	if testing.Short() {
+		reloads = 5
+	}
+	proxied := "\treverse_proxy " + backend(t, gatewaytest.Backend)
+	config := func(i int) string {
+		return fmt.Sprintf("\tampcors www.example.com also-%d.example {\n\t\tsource fake loaded\n\t}\n%s", i, proxied)
+	}
+	s := newServer(t, config(0))
+	stop := make(chan struct{})
+	var group sync.WaitGroup
+	var requests, reset atomic.Int64
+	for range 4 {
+		group.Go(func() {
+			client := &http.Client{Transport: &http.Transport{}}
+			defer client.CloseIdleConnections()
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				for origin, want := range map[string]int{cached: http.StatusAccepted, "https://www-source-example.cdn.ampproject.org": http.StatusAccepted, evil: http.StatusForbidden} {
+					r, err := http.NewRequest("GET", "http://"+s.addr, nil)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					r.Header.Set("Origin", origin)
+					resp, err := client.Do(r)
+					if err != nil {
+						reset.Add(1)
+						continue
+					}
+					_, err = io.Copy(io.Discard, resp.Body)
+					resp.Body.Close()
+					acao := resp.Header.Get("Access-Control-Allow-Origin")
+					if err != nil || resp.StatusCode != want || want == http.StatusAccepted && acao != origin || want != http.StatusAccepted && acao != "" {
+						t.Errorf("%s: %s %q, %v", origin, resp.Status, acao, err)
+						return
+					}
+					requests.Add(1)
+				}
+			}
+		})
+	}
+	for i := range reloads {
+		s.load("http", config(i))
+		time.Sleep(20 * time.Millisecond) // for some requests
+	}
+	close(stop)
+	group.Wait()
+	t.Logf("%d requests during %d reloads; %d connections were reset", requests.Load(), reloads, reset.Load())
+	if requests.Load() < 10*int64(reloads) || reset.Load() > requests.Load()/10 {
+		t.Error("too few requests were answered")
+	}
+	if n := fakeOf("loaded").opened.Load(); n != 1 {
+		t.Errorf("the source was opened %d times", n)
+	}
+}

@@ -1,0 +1,371 @@
+package caddy
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/configfile"
+)
+
+func parseHandler(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
+	handler := new(Handler)
+	return handler, handler.UnmarshalCaddyfile(h.Dispenser)
+}
+
+// UnmarshalCaddyfile reads
+//
+//	ampcors [<matcher>] [<publishers...>] {
+//		publishers       <domain or pattern...>
+//		publishers_file  <path>
+//		caches           <id...>
+//		caches {
+//			id           <name>
+//			cache_domain <domain>
+//		}
+//		origins          <origin...>
+//		email {
+//			senders      <address...>
+//			clients      <origin...>
+//		}
+//		credentialed
+//		methods          <method...>
+//		request_headers  <name...>
+//		response_headers <name...>
+//		max_age          <duration>
+//		report_only
+//		lookup {
+//			ttl          <duration>
+//			negative_ttl <duration>
+//			...
+//		}
+//		source           redis|postgres ...
+//		publisher_header <name>
+//		name             <name>
+//	}
+//
+// All members of [ampcors.Config] can be set: the names are those of its JSON in snake case.
+// A list can also be a block with a value on each line, and can occur several times. All
+// errors are reported at once, each with its line.
+//
+// Everything that is sent to the handlers behind it must come through it, preflights too. So a
+// matcher should match paths only.
+func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next() // the directive
+	p := parser{directive: d.Token(), places: make(map[string]caddyfile.Token)}
+	config := make(map[string]any)
+	p.list(d, reflect.TypeFor[[]string](), "publishers", config, "publishers")
+	for nesting := d.Nesting(); d.NextBlock(nesting); {
+		switch name := d.Val(); name {
+		case "source":
+			p.source(d, h)
+		case "publisher_header":
+			p.text(d, &h.PublisherHeader)
+		case "name":
+			p.text(d, &h.Name)
+		default:
+			p.member(d, reflect.TypeFor[options](), "", config)
+		}
+	}
+	if len(config) > 0 {
+		h.Config = caddyconfig.JSON(config, nil)
+	}
+	p.validate(config, h.SourceRaw != nil)
+	return p.err()
+}
+
+// options are what a configuration of package configfile has.
+type options struct {
+	ampcors.Config
+	PublishersFile string `json:"publishersFile"`
+}
+
+// A parser translates a block of a Caddyfile to the JSON of package configfile.
+type parser struct {
+	directive caddyfile.Token
+	places    map[string]caddyfile.Token // by the path of the value, such as "email.senders[0]"
+	problems  []problem
+}
+
+// A problem is at a token of the Caddyfile. The error has its file and line.
+type problem struct {
+	token caddyfile.Token
+	err   error
+}
+
+// report reports a problem at the current token.
+func (p *parser) report(d *caddyfile.Dispenser, format string, args ...any) {
+	p.problems = append(p.problems, problem{d.Token(), d.Errf(format, args...)})
+}
+
+// reportAt reports a problem at a token.
+func (p *parser) reportAt(token caddyfile.Token, text string) {
+	d := caddyfile.NewDispenser([]caddyfile.Token{token})
+	d.Next()
+	p.report(d, "%s", text)
+}
+
+// err returns all problems, in the order of their lines.
+func (p *parser) err() error {
+	slices.SortStableFunc(p.problems, func(a, b problem) int {
+		if a.token.File != b.token.File {
+			return 0 // an imported file
+		}
+		return cmp.Compare(a.token.Line, b.token.Line)
+	})
+	var errs []error
+	for _, problem := range p.problems {
+		errs = append(errs, problem.err)
+	}
+	return errors.Join(errs...)
+}
+
+// skip skips the rest of an option.
+func skip(d *caddyfile.Dispenser) {
+	for d.NextArg() {
+	}
+	for nesting := d.Nesting(); d.NextBlock(nesting); {
+	}
+}
+
+// member reads one option of a struct. The dispenser is at its name.
+func (p *parser) member(d *caddyfile.Dispenser, t reflect.Type, path string, values map[string]any) {
+	field, name, ok := fieldNamed(t, d.Val())
+	if !ok {
+		p.report(d, "unknown option %q; want one of %s", d.Val(), strings.Join(names(t), ", "))
+		skip(d)
+		return
+	}
+	if path != "" {
+		path += "."
+	}
+	path += name
+	option := d.Val()
+	if _, isTwice := values[name]; isTwice && field.Kind() != reflect.Slice {
+		p.report(d, "%s is there twice", option)
+		skip(d)
+		return
+	}
+	p.places[path] = d.Token()
+	switch {
+	case field.Kind() == reflect.Slice:
+		p.list(d, field, path, values, name)
+	case field.Kind() == reflect.Struct:
+		object := make(map[string]any)
+		if d.NextArg() {
+			p.report(d, "%s takes no value; want a block", option)
+			skip(d)
+			return
+		}
+		for nesting := d.Nesting(); d.NextBlock(nesting); {
+			p.member(d, field, path, object)
+		}
+		values[name] = object
+	case field.Kind() == reflect.Bool:
+		if d.NextArg() {
+			p.report(d, "%s takes no value; remove %q, or the line", option, d.Val())
+			skip(d)
+		}
+		values[name] = true
+	default:
+		var text string
+		if !p.text(d, &text) {
+			return
+		}
+		p.places[path] = d.Token()
+		values[name] = scalar(field, text)
+	}
+}
+
+// scalar returns the JSON of a value. One that is wrong stays a string, which package
+// configfile reports.
+func scalar(t reflect.Type, text string) any {
+	if t == reflect.TypeFor[time.Duration]() {
+		if duration, err := caddy.ParseDuration(text); err == nil { // it also knows days
+			return duration.String()
+		}
+		return text
+	}
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil && t.Kind() == reflect.Int {
+		return n
+	}
+	return text
+}
+
+// text reads the one value of an option.
+func (p *parser) text(d *caddyfile.Dispenser, value *string) bool {
+	option := d.Val()
+	if !d.NextArg() {
+		p.report(d, "%s has no value", option)
+		skip(d)
+		return false
+	}
+	*value = d.Val()
+	if d.NextArg() {
+		p.report(d, "%s has more than one value", option)
+		skip(d)
+		return false
+	}
+	return true
+}
+
+// list reads the values of a list: those on the line and those in the block.
+func (p *parser) list(d *caddyfile.Dispenser, t reflect.Type, path string, values map[string]any, name string) {
+	list, _ := values[name].([]any)
+	add := func(value any, at caddyfile.Token) string {
+		place := path + "[" + strconv.Itoa(len(list)) + "]"
+		p.places[place] = at
+		list = append(list, value)
+		return place
+	}
+	for d.NextArg() {
+		add(d.Val(), d.Token())
+	}
+	isDirective := path == "publishers" && p.places[path].Text == "" // its block has options
+	if !isDirective {
+		if t.Elem().Kind() == reflect.Struct {
+			if nesting := d.Nesting(); d.NextBlock(nesting) {
+				object := make(map[string]any)
+				place := add(object, d.Token())
+				for ok := true; ok; ok = d.NextBlock(nesting) {
+					p.member(d, t.Elem(), place, object)
+				}
+			}
+		} else {
+			for nesting := d.Nesting(); d.NextBlock(nesting); {
+				add(d.Val(), d.Token())
+				for d.NextArg() {
+					add(d.Val(), d.Token())
+				}
+			}
+		}
+	}
+	if list == nil && !isDirective {
+		list = []any{} // not the same as no list
+	}
+	if list != nil {
+		values[name] = list
+	}
+}
+
+// source reads the option "source".
+func (p *parser) source(d *caddyfile.Dispenser, h *Handler) {
+	option := d.Token()
+	var name string
+	switch {
+	case h.SourceRaw != nil:
+		p.report(d, "source is there twice")
+		skip(d)
+		return
+	case !d.NextArg():
+		p.report(d, "source has no kind; want redis or postgres")
+		skip(d)
+		return
+	default:
+		name = d.Val()
+	}
+	unmarshaler, err := caddyfile.UnmarshalModule(d, "http.handlers.ampcors.sources."+name)
+	switch source, ok := unmarshaler.(Source); {
+	case err != nil:
+		p.problems = append(p.problems, problem{option, err}) // it has its line
+		h.SourceRaw = json.RawMessage("{}")                   // so that the rest is checked
+	case !ok:
+		p.reportAt(option, "source "+name+" is no source of publishers")
+	default:
+		h.SourceRaw = caddyconfig.JSONModuleObject(source, "module", name, nil)
+	}
+}
+
+// validate reports what is wrong in the configuration, each problem at its token. The list
+// of publishersFile is not read: it may be on another machine.
+func (p *parser) validate(config map[string]any, hasSource bool) {
+	_, hasList := config["publishersFile"]
+	delete(config, "publishersFile")
+	_, err := configfile.Inline{JSON: caddyconfig.JSON(config, nil)}.Load(func(cfg *ampcors.Config) {
+		if hasSource || hasList { // otherwise it would be empty
+			cfg.Source = ampcors.SourceFunc(func(context.Context, string) (bool, error) { return false, nil })
+		}
+	})
+	var problems []error
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		problems = joined.Unwrap()
+	}
+	for _, problem := range problems {
+		e := (*configfile.Error)(nil)
+		if !errors.As(problem, &e) {
+			p.reportAt(p.directive, problem.Error())
+			continue
+		}
+		text := *e
+		text.File, text.Line, text.Path = "ampcors", 0, snakeCase(e.Path)
+		p.reportAt(p.place(e.Path), text.Error())
+	}
+}
+
+// place returns the token of the value at path, or of the one around it.
+func (p *parser) place(path string) caddyfile.Token {
+	for ; path != ""; path = path[:max(0, strings.LastIndexAny(path, ".["))] {
+		if token, ok := p.places[path]; ok {
+			return token
+		}
+	}
+	return p.directive
+}
+
+// fieldNamed returns the type of a member, and its name in JSON.
+func fieldNamed(t reflect.Type, option string) (field reflect.Type, name string, ok bool) {
+	for _, f := range reflect.VisibleFields(t) {
+		if name = jsonName(f); name != "" && snakeCase(name) == option {
+			return f.Type, name, true
+		}
+	}
+	return nil, "", false
+}
+
+// names returns the options that a struct has.
+func names(t reflect.Type) (list []string) {
+	for _, f := range reflect.VisibleFields(t) {
+		if name := jsonName(f); name != "" {
+			list = append(list, snakeCase(name))
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+func jsonName(f reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	if name == "-" {
+		return ""
+	}
+	return name
+}
+
+// snakeCase returns a name such as "negativeTTL" as "negative_ttl".
+func snakeCase(name string) string {
+	var b strings.Builder
+	letters := []rune(name)
+	for i, r := range letters {
+		isWord := unicode.IsUpper(r) && i > 0 &&
+			(unicode.IsLower(letters[i-1]) || i+1 < len(letters) && unicode.IsUpper(letters[i-1]) && unicode.IsLower(letters[i+1]))
+		if isWord {
+			b.WriteByte('_')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}

@@ -1,0 +1,117 @@
+package caddy
+
+import (
+	"log/slog"
+	"strconv"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/ampcors/ampcors/source/pgsource"
+	"github.com/ampcors/ampcors/source/sqlsource"
+)
+
+func init() { caddy.RegisterModule(new(Postgres)) }
+
+// Postgres looks up publishers in PostgreSQL 12 or later, as package pgsource documents. The
+// table must have its triggers (pgsource.InstallSQL).
+type Postgres struct {
+	// A URL or keywords and values, as libpq has them, such as
+	// postgres://user:password@host/database. Placeholders such as {env.DATABASE_URL} are
+	// replaced.
+	ConnString string `json:"conn_string"`
+
+	// The table and its columns. Default: publishers, domain and fallback_prefix.
+	Table        string `json:"table,omitempty"`
+	DomainColumn string `json:"domain_column,omitempty"`
+	PrefixColumn string `json:"prefix_column,omitempty"`
+
+	// SQL that a row must also satisfy.
+	Condition string `json:"condition,omitempty"`
+
+	// How many connections lookups can use. Default: 16.
+	MaxConns int `json:"max_conns,omitempty"`
+}
+
+// CaddyModule implements caddy.Module.
+func (*Postgres) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.ampcors.sources.postgres", New: func() caddy.Module { return new(Postgres) }}
+}
+
+// Provision implements caddy.Provisioner.
+func (p *Postgres) Provision(caddy.Context) (err error) {
+	p.ConnString, err = caddy.NewReplacer().ReplaceOrErr(p.ConnString, true, true)
+	return err
+}
+
+// Validate implements caddy.Validator.
+func (p *Postgres) Validate() error {
+	source, err := pgsource.New(p.config(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		return err
+	}
+	source.Close()
+	return nil
+}
+
+func (p *Postgres) config(log *slog.Logger) pgsource.Config {
+	return pgsource.Config{
+		ConnString: p.ConnString,
+		Table:      sqlsource.Config{Table: p.Table, DomainColumn: p.DomainColumn, PrefixColumn: p.PrefixColumn, Condition: p.Condition},
+		MaxConns:   p.MaxConns,
+		Logger:     log,
+	}
+}
+
+// Open implements Source. It does not wait for the database.
+func (p *Postgres) Open(log *slog.Logger) (OpenSource, error) { return pgsource.New(p.config(log)) }
+
+// UnmarshalCaddyfile reads
+//
+//	source postgres <conn_string> {
+//		table         <name>
+//		domain_column <name>
+//		prefix_column <name>
+//		condition     <sql>
+//		max_conns     <number>
+//	}
+func (p *Postgres) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next() // the module's name
+	if !d.Args(&p.ConnString) {
+		return d.Err("want how to connect to PostgreSQL, such as postgres://user:password@localhost/database")
+	}
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	options := map[string]*string{"table": &p.Table, "domain_column": &p.DomainColumn, "prefix_column": &p.PrefixColumn, "condition": &p.Condition, "max_conns": new(string)}
+	for nesting := d.Nesting(); d.NextBlock(nesting); {
+		value, ok := options[d.Val()]
+		if !ok {
+			return d.Errf("unknown option %q of source postgres; want table, domain_column, prefix_column, condition or max_conns", d.Val())
+		}
+		name := d.Val()
+		if !d.AllArgs(value) {
+			return d.ArgErr()
+		}
+		if name == "max_conns" {
+			var err error
+			if p.MaxConns, err = strconv.Atoi(*value); err != nil {
+				return d.Errf("max_conns %q is not a number", *value)
+			}
+		}
+	}
+	if !strings.Contains(p.ConnString, "{") {
+		if err := p.Validate(); err != nil {
+			return d.WrapErr(err)
+		}
+	}
+	return nil
+}
+
+var (
+	_ Source                = (*Postgres)(nil)
+	_ caddy.Provisioner     = (*Postgres)(nil)
+	_ caddy.Validator       = (*Postgres)(nil)
+	_ caddyfile.Unmarshaler = (*Postgres)(nil)
+)

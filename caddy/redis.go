@@ -1,0 +1,99 @@
+package caddy
+
+import (
+	"errors"
+	"log/slog"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/redis/rueidis"
+
+	"github.com/ampcors/ampcors/source/redissource"
+)
+
+func init() { caddy.RegisterModule(new(Redis)) }
+
+// Redis looks up publishers in Redis 6 or later, as package redissource documents.
+type Redis struct {
+	// Where Redis is: redis://user:password@host:6379/0, or rediss:// for TLS. Further nodes of
+	// a cluster are in the query (?addr=host2:6379), and so is the name of a master of Sentinel
+	// (?master_set=name). Placeholders such as {env.REDIS_URL} are replaced.
+	URL string `json:"url"`
+
+	// What all keys begin with. Default: ampcors:
+	KeyPrefix string `json:"key_prefix,omitempty"`
+}
+
+// CaddyModule implements caddy.Module.
+func (*Redis) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.ampcors.sources.redis", New: func() caddy.Module { return new(Redis) }}
+}
+
+// Provision implements caddy.Provisioner.
+func (r *Redis) Provision(caddy.Context) (err error) {
+	r.URL, err = caddy.NewReplacer().ReplaceOrErr(r.URL, true, true)
+	return err
+}
+
+// Validate implements caddy.Validator.
+func (r *Redis) Validate() error {
+	_, err := r.option()
+	return err
+}
+
+func (r *Redis) option() (rueidis.ClientOption, error) {
+	option, err := rueidis.ParseURL(r.URL)
+	if err != nil {
+		// The error of the parser has the URL, and so the password.
+		return option, errors.New("the URL of Redis cannot be read; want one such as redis://user:password@localhost:6379/0")
+	}
+	return option, nil
+}
+
+// Open implements Source.
+func (r *Redis) Open(*slog.Logger) (OpenSource, error) {
+	option, err := r.option()
+	if err != nil {
+		return nil, err
+	}
+	return redissource.New(redissource.Config{Redis: option, KeyPrefix: r.KeyPrefix})
+}
+
+// UnmarshalCaddyfile reads
+//
+//	source redis <url> {
+//		key_prefix <prefix>
+//	}
+func (r *Redis) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next() // the module's name
+	if !d.Args(&r.URL) {
+		return d.Err("want the URL of Redis, such as redis://localhost:6379")
+	}
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	for nesting := d.Nesting(); d.NextBlock(nesting); {
+		switch d.Val() {
+		case "key_prefix":
+			if !d.AllArgs(&r.KeyPrefix) {
+				return d.ArgErr()
+			}
+		default:
+			return d.Errf("unknown option %q of source redis; want key_prefix", d.Val())
+		}
+	}
+	if !strings.Contains(r.URL, "{") {
+		if err := r.Validate(); err != nil {
+			return d.WrapErr(err)
+		}
+	}
+	return nil
+}
+
+var (
+	_ Source                = (*Redis)(nil)
+	_ caddy.Provisioner     = (*Redis)(nil)
+	_ caddy.Validator       = (*Redis)(nil)
+	_ caddyfile.Unmarshaler = (*Redis)(nil)
+)

@@ -1,0 +1,161 @@
+// Package gatewaytest compares a gateway, which decides in front of a backend, with the
+// Middleware.
+package gatewaytest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ampcors/ampcors"
+)
+
+// PublisherHeader is what the gateway must tell the backend the publisher in.
+const PublisherHeader = "Ampcors-Publisher"
+
+// Config is the configuration of the gateway, without its Source.
+func Config() ampcors.Config {
+	return ampcors.Config{Publishers: []string{"www.example.com", "*.news.example"}, Credentialed: true, RequestHeaders: []string{"X-Any"}}
+}
+
+// Source is the Source of the gateway. It fails for some domains.
+type Source struct{}
+
+// HasPublisher implements [ampcors.Source].
+func (Source) HasPublisher(_ context.Context, domain string) (bool, error) {
+	if strings.HasPrefix(domain, "down") {
+		return false, errors.New("the database is down")
+	}
+	return domain == "www.source.example", nil
+}
+
+// PublisherByPrefix implements [ampcors.Source].
+func (Source) PublisherByPrefix(context.Context, string) (string, error) { return "", nil }
+
+// NewMiddleware returns the Middleware that the gateway is compared with.
+func NewMiddleware(t testing.TB) *ampcors.Middleware {
+	t.Helper()
+	cfg := Config()
+	cfg.Source = Source{}
+	m, err := ampcors.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = m.Close() })
+	return m
+}
+
+// Backend sets CORS headers of its own, which are wrong, and a Vary. It answers with what it
+// got.
+func Backend(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Access-Control-Allow-Origin", "*")
+	w.Header().Set("Access-Control-Allow-Credentials", "true")
+	w.Header().Set("Access-Control-Max-Age", "86400")
+	w.Header().Set("Vary", "Accept-Language")
+	body, _ := io.ReadAll(r.Body)
+	w.WriteHeader(http.StatusAccepted)
+	fmt.Fprintf(w, "%s %s %q", r.Method, r.Header.Get(PublisherHeader), body)
+}
+
+var origins = []string{
+	"", "https://www-example-com.cdn.ampproject.org", "https://www.example.com", "https://sport-news-example.cdn.ampproject.org",
+	"https://www-source-example.www.bing-amp.com", "https://www-evil-example.cdn.ampproject.org", "https://down-example.cdn.ampproject.org", "null", "https://cdn.ampproject.org",
+}
+
+var headers = []string{
+	"", "AMP-Same-Origin: true", "Access-Control-Request-Method: POST", "X-Original-Method: GET",
+	PublisherHeader + ": forged.example", strings.ReplaceAll(PublisherHeader, "-", "_") + ": forged.example", "Connection: " + PublisherHeader, "Sec-Fetch-Site: same-origin",
+}
+
+// A Limit says what a gateway cannot do.
+type Limit int
+
+// The limits.
+const (
+	None           Limit = iota
+	NoPreflight503       // a preflight that cannot be decided gets 403; a browser sees no difference
+)
+
+// Compare sends requests of many kinds to the gateway, which must be in front of [Backend], and
+// to direct, the Middleware with its guard in front of it. The backend must get the same
+// requests, and the client the same status and the same headers that matter to CORS. The text
+// of a denial may differ.
+func Compare(t *testing.T, gateway string, direct http.Handler, limit Limit) {
+	t.Helper()
+	server := httptest.NewServer(direct)
+	defer server.Close()
+	for _, origin := range origins {
+		for _, method := range []string{"GET", "HEAD", "POST", "DELETE", "OPTIONS"} {
+			for _, header := range headers {
+				t.Run(fmt.Sprint(origin, " ", method, " ", header), func(t *testing.T) {
+					got, want := call(t, gateway, origin, method, header), call(t, server.URL, origin, method, header)
+					switch want.status {
+					case http.StatusServiceUnavailable:
+						if limit == NoPreflight503 && method == "OPTIONS" && strings.HasPrefix(header, "Access-Control-Request-Method") {
+							want.status = http.StatusForbidden
+						}
+						fallthrough
+					case http.StatusForbidden:
+						got.body, want.body = "", ""
+					}
+					if got.status != want.status || got.body != want.body {
+						t.Errorf("%d %q; want %d %q", got.status, got.body, want.status, want.body)
+					}
+					names := []string{"Vary", "Cache-Control", "Retry-After", "Amp-Access-Control-Allow-Source-Origin", "X-Ampcors-Status", "X-Ampcors-Reason", "X-Ampcors-Publisher"}
+					for _, all := range []http.Header{got.headers, want.headers} {
+						for name := range all {
+							if strings.HasPrefix(name, "Access-Control-") {
+								names = append(names, name)
+							}
+						}
+					}
+					for _, name := range names {
+						if !slices.Equal(got.headers[name], want.headers[name]) {
+							t.Errorf("%s: %q; want %q", name, got.headers[name], want.headers[name])
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+type response struct {
+	status  int
+	headers http.Header
+	body    string
+}
+
+func call(t *testing.T, server, origin, method, header string) response {
+	t.Helper()
+	var body io.Reader
+	if method == "POST" {
+		body = strings.NewReader("a body")
+	}
+	r, err := http.NewRequest(method, server+"/api?a=b", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if origin != "" {
+		r.Header.Set("Origin", origin)
+	}
+	if name, value, ok := strings.Cut(header, ": "); ok {
+		r.Header[name] = []string{value} // as it is spelt
+	}
+	resp, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response{resp.StatusCode, resp.Header, string(data)}
+}

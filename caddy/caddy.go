@@ -96,7 +96,11 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		if err != nil {
 			return err
 		}
-		if h.source, err = openSource(module.(Source)); err != nil {
+		source, ok := module.(Source)
+		if !ok {
+			return fmt.Errorf("%T is no source of publishers", module)
+		}
+		if h.source, err = openSource(source); err != nil {
 			return err
 		}
 	}

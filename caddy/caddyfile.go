@@ -146,7 +146,12 @@ func skip(d *caddyfile.Dispenser) {
 func (p *parser) member(d *caddyfile.Dispenser, t reflect.Type, path string, values map[string]any) {
 	field, name, ok := fieldNamed(t, d.Val())
 	if !ok {
-		p.report(d, "unknown option %q; want one of %s", d.Val(), strings.Join(names(t), ", "))
+		known := names(t)
+		if path == "" {
+			known = append(known, "source", "publisher_header", "name")
+		}
+		slices.Sort(known)
+		p.report(d, "unknown option %q; want one of %s", d.Val(), strings.Join(known, ", "))
 		skip(d)
 		return
 	}
@@ -264,30 +269,30 @@ func (p *parser) list(d *caddyfile.Dispenser, t reflect.Type, path string, value
 
 // source reads the option "source".
 func (p *parser) source(d *caddyfile.Dispenser, h *Handler) {
-	option := d.Token()
-	var name string
-	switch {
-	case h.SourceRaw != nil:
+	const namespace = "http.handlers.ampcors.sources"
+	if h.SourceRaw != nil {
 		p.report(d, "source is there twice")
 		skip(d)
 		return
-	case !d.NextArg():
-		p.report(d, "source has no kind; want redis or postgres")
+	}
+	h.SourceRaw = json.RawMessage("{}") // so that the rest is checked even if it is wrong
+	d.NextArg()
+	name, at := d.Val(), d.Token()
+	var known []string
+	for _, module := range caddy.GetModules(namespace) {
+		known = append(known, module.ID.Name())
+	}
+	if !slices.Contains(known, name) {
+		p.report(d, "unknown source %q; want one of %s", name, strings.Join(known, ", "))
 		skip(d)
 		return
-	default:
-		name = d.Val()
 	}
-	unmarshaler, err := caddyfile.UnmarshalModule(d, "http.handlers.ampcors.sources."+name)
-	switch source, ok := unmarshaler.(Source); {
-	case err != nil:
-		p.problems = append(p.problems, problem{option, err}) // it has its line
-		h.SourceRaw = json.RawMessage("{}")                   // so that the rest is checked
-	case !ok:
-		p.reportAt(option, "source "+name+" is no source of publishers")
-	default:
-		h.SourceRaw = caddyconfig.JSONModuleObject(source, "module", name, nil)
+	source, err := caddyfile.UnmarshalModule(d, namespace+"."+name)
+	if err != nil {
+		p.problems = append(p.problems, problem{at, err}) // it has its line
+		return
 	}
+	h.SourceRaw = caddyconfig.JSONModuleObject(source, "module", name, nil)
 }
 
 // validate reports what is wrong in the configuration, each problem at its token. The list
@@ -343,7 +348,6 @@ func names(t reflect.Type) (list []string) {
 			list = append(list, snakeCase(name))
 		}
 	}
-	slices.Sort(list)
 	return list
 }
 

@@ -1,0 +1,318 @@
+package caddy
+
+import (
+	"database/sql"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	_ "github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/configfile"
+	"github.com/ampcors/ampcors/internal/servertest"
+)
+
+// parse returns the handler that a Caddyfile describes.
+func parse(t *testing.T, text string) *Handler {
+	t.Helper()
+	var config struct {
+		Apps struct {
+			HTTP struct {
+				Servers map[string]struct {
+					Routes []struct {
+						Handle []json.RawMessage
+					}
+				}
+			}
+		}
+	}
+	if err := json.Unmarshal(adapt(t, ":80 {\n"+text+"\n}\n"), &config); err != nil {
+		t.Fatal(err)
+	}
+	h := new(Handler)
+	raw := config.Apps.HTTP.Servers["srv0"].Routes[0].Handle[0]
+	if err := json.Unmarshal(raw, h); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// Every member of Config can be set, and arrives.
+func TestTheCaddyfileHasAllOfConfig(t *testing.T) {
+	h := parse(t, `	ampcors www.example.com *.news.example {
+		publishers a.example b.example {
+			c.example
+			d.example e.example
+		}
+		publishers_file publishers.txt
+		caches google
+		caches {
+			id other
+			name "Another one"
+			docs https://cache.example/docs
+			cache_domain cache.example
+			update_cache_api_domain_suffix update.cache.example
+			third_party_frame_domain_suffix frames.example
+		}
+		origins https://playground.amp.dev
+		email {
+			senders *@gmail.com news@example.com
+			clients
+			dangerously_allow_mail_provider_wildcards
+		}
+		credentialed
+		methods PUT DELETE
+		request_headers X-Requested-With
+		response_headers
+		max_age 1h30m
+		report_only
+		lookup {
+			ttl 1d
+			negative_ttl 5s
+			max_stale 2d
+			timeout 500ms
+			max_concurrent 7
+			max_rate 8
+			max_entries 9
+		}
+		cache_size 10
+		dangerously_allow_http_own_origins
+		dangerously_allow_public_suffix_wildcards
+		dangerously_allow_unsafe_requests_without_origin
+		source redis redis://localhost {
+			key_prefix site:
+		}
+		publisher_header Ampcors-Publisher
+		name api
+	}
+	respond ok`)
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "publishers.txt"), []byte("file.example\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := configfile.Inline{Dir: dir, JSON: h.Config}.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := ampcors.Config{
+		Publishers: []string{"www.example.com", "*.news.example", "a.example", "b.example", "c.example", "d.example", "e.example", "file.example"},
+		Caches: []ampcors.Cache{ampcors.DefaultCaches()[0], {
+			ID: "other", Name: "Another one", Docs: "https://cache.example/docs", CacheDomain: "cache.example",
+			UpdateCacheAPIDomainSuffix: "update.cache.example", ThirdPartyFrameDomainSuffix: "frames.example",
+		}},
+		Origins:         []string{"https://playground.amp.dev"},
+		Email:           ampcors.Email{Senders: []string{"*@gmail.com", "news@example.com"}, Clients: []string{}, DangerouslyAllowMailProviderWildcards: true},
+		Credentialed:    true,
+		Methods:         []string{"PUT", "DELETE"},
+		RequestHeaders:  []string{"X-Requested-With"},
+		ResponseHeaders: []string{},
+		MaxAge:          90 * time.Minute,
+		ReportOnly:      true,
+		Lookup: ampcors.Lookup{
+			TTL: 24 * time.Hour, NegativeTTL: 5 * time.Second, MaxStale: 48 * time.Hour, Timeout: 500 * time.Millisecond,
+			MaxConcurrent: 7, MaxRate: 8, MaxEntries: 9,
+		},
+		CacheSize:                                   10,
+		DangerouslyAllowHTTPOwnOrigins:              true,
+		DangerouslyAllowPublicSuffixWildcards:       true,
+		DangerouslyAllowUnsafeRequestsWithoutOrigin: true,
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	for _, value := range []any{want, want.Email, want.Lookup, want.Caches[1]} { // or a new field is missing above
+		v := reflect.ValueOf(value)
+		for i := range v.NumField() {
+			if f := v.Type().Field(i); v.Field(i).IsZero() && jsonName(f) != "" {
+				t.Errorf("%s.%s is not tested", v.Type(), f.Name)
+			}
+		}
+	}
+	if h.PublisherHeader != "Ampcors-Publisher" || h.Name != "api" || string(h.SourceRaw) != `{"key_prefix":"site:","module":"redis","url":"redis://localhost"}` {
+		t.Errorf("%q, %q, %s", h.PublisherHeader, h.Name, h.SourceRaw)
+	}
+}
+
+func TestTheCaddyfileOfPostgres(t *testing.T) {
+	h := parse(t, `	ampcors {
+		source postgres {env.DATABASE_URL} {
+			table cms.sites
+			domain_column host
+			prefix_column hash
+			condition "active AND plan <> 'free'"
+			max_conns 8
+		}
+	}
+	respond ok`)
+	const want = `{"condition":"active AND plan \u003c\u003e 'free'","conn_string":"{env.DATABASE_URL}","domain_column":"host","max_conns":8,"module":"postgres","prefix_column":"hash","table":"cms.sites"}`
+	if string(h.SourceRaw) != want {
+		t.Errorf("%s; want %s", h.SourceRaw, want)
+	}
+}
+
+func TestAMatcherMayComeFirst(t *testing.T) {
+	if h := parse(t, "\tampcors /api/* www.example.com\n\trespond ok"); string(h.Config) != `{"publishers":["www.example.com"]}` {
+		t.Errorf("%s", h.Config)
+	}
+}
+
+// All errors of a block are reported at once, in the order of their lines.
+func TestEachErrorHasItsLine(t *testing.T) {
+	const text = `:80 {
+	ampcors www.example.com {
+		publishers *.news.example b
+		publishers {
+			bücher.example
+			bad_.
+		}
+		publishers_file /is/not/there
+		max_age 1d
+		max_age 2d
+		credentialed yes
+		cache_size many
+		caches google {
+			id other
+		}
+		email all {
+			senders news@example.com
+		}
+		email {
+			sendrs x
+		}
+		lookup {
+			ttl 1x
+			timeout -1s
+		}
+		nonsense a b {
+			c {
+				d
+			}
+		}
+		source
+		source fake x
+		name
+		publisher_header A B
+	}
+	respond ok
+}
+`
+	_, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(text), map[string]any{"filename": "Caddyfile"})
+	if err == nil {
+		t.Fatal("is accepted")
+	}
+	const want = `ampcors: publishers[2] "b" has no dot; want a domain such as "www.example.com", at Caddyfile:3
+ampcors: publishers[4] "bad_." has a trailing dot; want a domain such as "www.example.com", at Caddyfile:6
+max_age is there twice, at Caddyfile:10
+credentialed takes no value; remove "yes", or the line, at Caddyfile:11
+ampcors: cache_size is "many"; want a whole number, at Caddyfile:12
+ampcors: caches[1].cache_domain "" is empty; want a domain such as "www.example.com", at Caddyfile:14
+email takes no value; want a block, at Caddyfile:16
+unknown option "sendrs"; want one of clients, dangerously_allow_mail_provider_wildcards, senders, at Caddyfile:20
+ampcors: lookup.ttl is "1x"; want a duration such as "10m" or "90s", at Caddyfile:23
+ampcors: lookup.timeout "-1s" is negative; want a duration such as 30s, or 0 for the default, at Caddyfile:24
+unknown option "nonsense"; want one of cache_size, caches, credentialed, dangerously_allow_http_own_origins, dangerously_allow_public_suffix_wildcards, dangerously_allow_unsafe_requests_without_origin, email, lookup, max_age, methods, name, origins, publisher_header, publishers, publishers_file, report_only, request_headers, response_headers, source, at Caddyfile:26
+unknown source "source"; want one of fake, postgres, redis, at Caddyfile:31
+source is there twice, at Caddyfile:32
+name has no value, at Caddyfile:33
+publisher_header has more than one value, at Caddyfile:34`
+	if got := strings.TrimPrefix(err.Error(), "parsing caddyfile tokens for 'ampcors': "); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestErrorsOfSources(t *testing.T) {
+	for text, want := range map[string]string{
+		"source redis":                                      "want the URL of Redis, such as redis://localhost:6379",
+		"source mysql dsn":                                  `unknown source "mysql"; want one of fake, postgres, redis`,
+		"source redis redis://a redis://b":                  "wrong argument count",
+		"source redis redis://a {\nkey_prefix\n}":           "wrong argument count",
+		"source redis redis://a {\ntable x\n}":              `unknown option "table" of source redis; want key_prefix`,
+		"source redis mysql://user:secret@a":                "the URL of Redis cannot be read",
+		"source postgres":                                   "want how to connect to PostgreSQL",
+		"source postgres a b":                               "wrong argument count",
+		"source postgres postgres://a {\ntable\n}":          "wrong argument count",
+		"source postgres postgres://a {\nmax_conns x\n}":    `max_conns "x" is not a number`,
+		"source postgres postgres://a {\nmax_conns -1\n}":   "MaxConns -1 is negative",
+		"source postgres postgres://a {\ntable \"a; b\"\n}": "a; b",
+		"source postgres postgres://a {\nkey_prefix x\n}":   `unknown option "key_prefix" of source postgres`,
+		"source postgres postgres://user:secret@a:port/b":   "ConnString",
+	} {
+		_, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(":80 {\nampcors {\n"+text+"\n}\nrespond ok\n}\n"), map[string]any{"filename": "Caddyfile"})
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "at Caddyfile:") {
+			t.Errorf("%s: %v; want %q at a line", text, err, want)
+		}
+		if err != nil && strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: the error has the password: %v", text, err)
+		}
+	}
+}
+
+func TestSnakeCase(t *testing.T) {
+	for name, want := range map[string]string{
+		"negativeTTL": "negative_ttl", "ttl": "ttl", "dangerouslyAllowHTTPOwnOrigins": "dangerously_allow_http_own_origins",
+		"updateCacheApiDomainSuffix": "update_cache_api_domain_suffix", "caches[1].cacheDomain": "caches[1].cache_domain",
+	} {
+		if got := snakeCase(name); got != want {
+			t.Errorf("%s: %s; want %s", name, got, want)
+		}
+	}
+}
+
+// The example is formatted as caddy fmt does it, and valid.
+func TestTheExampleIsFormatted(t *testing.T) {
+	text, err := os.ReadFile("../examples/caddy/Caddyfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(caddyfile.Format(text)) != string(text) {
+		t.Error("caddy fmt would change it")
+	}
+	adapt(t, string(text))
+}
+
+// Redis is asked, and its changes arrive. It may be down when Caddy starts.
+func TestRedis(t *testing.T) {
+	redis := servertest.Redis(t)
+	redis.Stop()
+	s := newServer(t, "\tampcors {\n\t\tsource redis redis://"+redis.Addr+"\n\t}\n\trespond ok")
+	if status, _, _ := s.get(cached); status != 503 {
+		t.Error(status)
+	}
+	redis.Start()
+	eventually(t, "Redis is asked", func() bool { status, _, _ := s.get(cached); return status == 403 })
+	if _, err := servertest.RedisDo(redis.Addr, "SET", "ampcors:publisher:www.example.com", "1"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the new publisher is allowed", func() bool { status, acao, _ := s.get(cached); return status == 200 && acao == cached })
+}
+
+func TestPostgres(t *testing.T) {
+	postgres := servertest.Postgres(t)
+	t.Setenv("TEST_DATABASE", servertest.DSN(postgres.Addr))
+	db, err := sql.Open("pgx", servertest.DSN(postgres.Addr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	exec := func(statement string) {
+		t.Helper()
+		if _, err := db.Exec(statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec("CREATE TABLE publishers (domain text COLLATE \"C\" PRIMARY KEY, fallback_prefix text COLLATE \"C\" UNIQUE)")
+	s := newServer(t, "\tampcors {\n\t\tsource postgres {env.TEST_DATABASE}\n\t}\n\trespond ok")
+	eventually(t, "PostgreSQL is asked", func() bool { status, _, _ := s.get(cached); return status == 403 })
+	exec("INSERT INTO publishers VALUES ('www.other.example', NULL)")
+	const other = "https://www-other-example.cdn.ampproject.org"
+	if status, acao, _ := s.get(other); status != 200 || acao != other {
+		t.Error(status, acao)
+	}
+}

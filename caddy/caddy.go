@@ -205,12 +205,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 
 // tell tells the log, the other handlers and the backend of the decision.
 func (h *Handler) tell(r *http.Request, d ampcors.Decision) {
+	known := &decision{d}
 	if extra, ok := r.Context().Value(caddyhttp.ExtraLogFieldsCtxKey).(*caddyhttp.ExtraLogFields); ok {
-		extra.Set(zap.Object("ampcors", logged{d}))
+		extra.Set(zap.Object("ampcors", known))
 	}
 	if placeholders, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
-		placeholders.Set("http.ampcors.publisher", d.Publisher)
-		placeholders.Set("http.ampcors.reason", d.Reason.Label())
+		placeholders.Map(known.placeholder)
 	}
 	if h.PublisherHeader == "" {
 		return
@@ -237,15 +237,26 @@ func withoutMember(list, name string) string {
 	return strings.Join(kept, ", ")
 }
 
-// logged is a decision in the form of Caddy's log.
-type logged struct{ ampcors.Decision }
+// A decision is what the log and the other handlers can have of a Decision.
+type decision struct{ ampcors.Decision }
 
 // MarshalLogObject implements zapcore.ObjectMarshaler.
-func (l logged) MarshalLogObject(enc zapcore.ObjectEncoder) error {
-	for _, attr := range l.LogValue().Group() {
+func (d *decision) MarshalLogObject(enc zapcore.ObjectEncoder) error {
+	for _, attr := range d.LogValue().Group() {
 		zap.Any(attr.Key, attr.Value.Any()).AddTo(enc)
 	}
 	return nil
+}
+
+// placeholder returns the value of a placeholder.
+func (d *decision) placeholder(key string) (value any, ok bool) {
+	switch key {
+	case "http.ampcors.publisher":
+		return d.Publisher, true
+	case "http.ampcors.reason":
+		return d.Reason.Label(), true
+	}
+	return nil, false
 }
 
 var (

@@ -38,13 +38,14 @@ import (
 // added. Put the handler directly behind the Middleware.
 func Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		g := guard{header: w.Header(), cors: make(http.Header)}
+		g := guard{header: w.Header()}
 		for key, values := range g.header {
 			if header.IsCORS(key) {
-				g.cors[key] = slices.Clone(values)
+				g.cors = append(g.cors, field{key, slices.Clone(values)})
 			}
 		}
 		g.vary = slices.Collect(header.Members(g.header["Vary"]))
+		g.varyLine = strings.Join(g.vary, ", ")
 		// In case next wrote nothing, or panicked. And an outer ResponseWriter may keep the
 		// headers until next has returned, as that of http.TimeoutHandler does.
 		defer func() {
@@ -152,10 +153,16 @@ func (f flusher) Flush() {
 
 // A guard knows the headers of one response as they were before the handler ran.
 type guard struct {
-	header  http.Header
-	cors    http.Header
-	vary    []string
-	written bool // the headers have been sent; later ones are trailers
+	header   http.Header
+	cors     []field
+	vary     []string // its members
+	varyLine string   // the one line that it was, or that restore last made it; "" for none
+	written  bool     // the headers have been sent; later ones are trailers
+}
+
+type field struct {
+	key    string
+	values []string
 }
 
 // restoreOnce restores the headers before they are sent. Later calls do nothing.
@@ -165,7 +172,7 @@ func (g *guard) restoreOnce() {
 }
 
 func (g *guard) restore() {
-	if g.written {
+	if g.written || g.isIntact() {
 		return
 	}
 	var lines []string
@@ -178,8 +185,8 @@ func (g *guard) restore() {
 			delete(g.header, key)
 		}
 	}
-	for key, values := range g.cors {
-		g.header[key] = slices.Clone(values) // the handler may change what it gets
+	for _, f := range g.cors {
+		g.header[f.key] = slices.Clone(f.values) // the handler may change what it gets
 	}
 	vary := slices.Clone(g.vary)
 	for member := range header.Members(lines) {
@@ -187,7 +194,29 @@ func (g *guard) restore() {
 			vary = append(vary, member)
 		}
 	}
-	if len(vary) > 0 {
-		g.header["Vary"] = []string{strings.Join(vary, ", ")}
+	if g.varyLine = strings.Join(vary, ", "); g.varyLine != "" {
+		g.header["Vary"] = []string{g.varyLine}
 	}
+}
+
+// isIntact reports whether the headers are as restore would make them. Most handlers change
+// none of them.
+func (g *guard) isIntact() bool {
+	cors, vary := 0, 0
+	for key, values := range g.header {
+		switch {
+		case strings.EqualFold(key, "Vary"):
+			if key != "Vary" || len(values) != 1 || values[0] != g.varyLine {
+				return false
+			}
+			vary = 1
+		case header.IsCORS(key):
+			isSame := func(f field) bool { return f.key == key && slices.Equal(f.values, values) }
+			if !slices.ContainsFunc(g.cors, isSame) {
+				return false
+			}
+			cors++
+		}
+	}
+	return cors == len(g.cors) && (vary == 1) == (g.varyLine != "")
 }

@@ -10,6 +10,9 @@ import (
 // IsCORS reports whether a response header can give a page or an email access. key need not
 // be canonical, because net/http sends keys in any spelling.
 func IsCORS(key string) bool {
+	if key == "" || key[0]|0x20 != 'a' {
+		return false
+	}
 	key = http.CanonicalHeaderKey(key)
 	return strings.HasPrefix(key, "Access-Control-") || key == "Amp-Email-Allow-Sender" || key == "Amp-Access-Control-Allow-Source-Origin"
 }

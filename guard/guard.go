@@ -39,13 +39,13 @@ import (
 func Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		g := guard{header: w.Header()}
+		g.cors = g.room[:0]
 		for key, values := range g.header {
 			if header.IsCORS(key) {
 				g.cors = append(g.cors, field{key, slices.Clone(values)})
 			}
 		}
-		g.vary = slices.Collect(header.Members(g.header["Vary"]))
-		g.varyLine = strings.Join(g.vary, ", ")
+		g.vary = strings.Join(g.header["Vary"], ", ")
 		// In case next wrote nothing, or panicked. And an outer ResponseWriter may keep the
 		// headers until next has returned, as that of http.TimeoutHandler does.
 		defer func() {
@@ -153,11 +153,11 @@ func (f flusher) Flush() {
 
 // A guard knows the headers of one response as they were before the handler ran.
 type guard struct {
-	header   http.Header
-	cors     []field
-	vary     []string // its members
-	varyLine string   // the one line that it was, or that restore last made it; "" for none
-	written  bool     // the headers have been sent; later ones are trailers
+	header  http.Header
+	cors    []field
+	room    [8]field // for cors
+	vary    string   // its members, in one line; those that the handler added too, once restored
+	written bool     // the headers have been sent; later ones are trailers
 }
 
 type field struct {
@@ -188,28 +188,28 @@ func (g *guard) restore() {
 	for _, f := range g.cors {
 		g.header[f.key] = slices.Clone(f.values) // the handler may change what it gets
 	}
-	vary := slices.Clone(g.vary)
+	vary := slices.Collect(header.Members([]string{g.vary}))
 	for member := range header.Members(lines) {
 		if !slices.ContainsFunc(vary, func(other string) bool { return strings.EqualFold(member, other) }) {
 			vary = append(vary, member)
 		}
 	}
-	if g.varyLine = strings.Join(vary, ", "); g.varyLine != "" {
-		g.header["Vary"] = []string{g.varyLine}
+	if g.vary = strings.Join(vary, ", "); g.vary != "" {
+		g.header["Vary"] = []string{g.vary}
 	}
 }
 
 // isIntact reports whether the headers are as restore would make them. Most handlers change
 // none of them.
 func (g *guard) isIntact() bool {
-	cors, vary := 0, 0
+	cors, hasVary := 0, false
 	for key, values := range g.header {
 		switch {
 		case strings.EqualFold(key, "Vary"):
-			if key != "Vary" || len(values) != 1 || values[0] != g.varyLine {
+			if key != "Vary" || len(values) != 1 || values[0] != g.vary {
 				return false
 			}
-			vary = 1
+			hasVary = true
 		case header.IsCORS(key):
 			isSame := func(f field) bool { return f.key == key && slices.Equal(f.values, values) }
 			if !slices.ContainsFunc(g.cors, isSame) {
@@ -218,5 +218,5 @@ func (g *guard) isIntact() bool {
 			cors++
 		}
 	}
-	return cors == len(g.cors) && (vary == 1) == (g.varyLine != "")
+	return cors == len(g.cors) && hasVary == (g.vary != "")
 }

@@ -23,7 +23,7 @@
 //
 // It believes what it is told of the request, so a client that reaches it directly learns
 // what its own request would be answered, and nothing else. The proxy must tell it the
-// client's headers as they are, and the method as [Proxy] says. A method that a client could
+// client's headers and the query of its URL as they are, and the method as [Proxy] says. A method that a client could
 // choose would let forged requests through, so the header that has it must be set by the
 // proxy for each request, and a request without it is denied.
 package authz
@@ -34,6 +34,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/ampcors/ampcors"
 )
@@ -52,8 +53,8 @@ const (
 	// to ServiceUnavailable. Retry-After is then lost.
 	Envoy
 
-	// Traefik is Traefik's ForwardAuth. It asks with GET, and sets X-Forwarded-Method. It
-	// cannot add headers to a response of the backend, so it can deny requests and answer
+	// Traefik is Traefik's ForwardAuth. It asks with GET, and sets X-Forwarded-Method and
+	// X-Forwarded-Uri, which trustForwardHeader must not let clients set. It cannot add headers to a response of the backend, so it can deny requests and answer
 	// preflights, but browsers read no response.
 	Traefik
 )
@@ -115,6 +116,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		r = r.Clone(r.Context()) // the server may use it again
 		r.Method = methods[0]
+	}
+	if h.proxy == Traefik { // the query of an AMP for Email request has its sender
+		_, r.URL.RawQuery, _ = strings.Cut(r.Header.Get("X-Forwarded-Uri"), "?")
 	}
 	a := answer{header: w.Header()}
 	decision, proceed := h.mw.HandleDecision(&a, r)

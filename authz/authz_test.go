@@ -34,7 +34,10 @@ func newHandler(t *testing.T, cfg ampcors.Config, proxy authz.Proxy) http.Handle
 
 // config allows one publisher. Others are asked for from a Source that fails.
 func config() ampcors.Config {
-	return ampcors.Config{Publishers: []string{"www.example.com"}, Credentialed: true, RequestHeaders: []string{"X-Any"}}
+	return ampcors.Config{
+		Publishers: []string{"www.example.com"}, Credentialed: true, RequestHeaders: []string{"X-Any"},
+		Email: ampcors.Email{Senders: []string{"news@example.com"}},
+	}
 }
 
 func failing() ampcors.Config {
@@ -53,9 +56,9 @@ func TestEachProxyGetsTheMiddlewaresDecision(t *testing.T) {
 	t.Parallel()
 	for _, proxy := range []authz.Proxy{authz.NGINX, authz.Envoy, authz.Traefik} {
 		for _, test := range []struct {
-			name, method string
-			headers      []string
-			cfg          ampcors.Config
+			name, method, query string
+			headers             []string
+			cfg                 ampcors.Config
 		}{
 			{name: "allowed", method: "GET", headers: []string{"Origin: " + cachePage}, cfg: config()},
 			{name: "allowed POST", method: "POST", headers: []string{"Origin: " + cachePage}, cfg: config()},
@@ -66,12 +69,15 @@ func TestEachProxyGetsTheMiddlewaresDecision(t *testing.T) {
 			{name: "preflight", method: "OPTIONS", headers: []string{"Origin: " + cachePage, "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: x-any"}, cfg: config()},
 			{name: "preflight for another header", method: "OPTIONS", headers: []string{"Origin: " + cachePage, "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: x-other"}, cfg: config()},
 			{name: "other OPTIONS", method: "OPTIONS", headers: nil, cfg: config()},
+			{name: "email, version 2", method: "GET", headers: []string{"AMP-Email-Sender: news@example.com"}, cfg: config()},
+			{name: "email, version 1", method: "GET", query: "?__amp_source_origin=news%40example.com", headers: []string{"Origin: https://mail.google.com"}, cfg: config()},
+			{name: "email, version 1, from another sender", method: "GET", query: "?__amp_source_origin=evil%40evil.example", headers: []string{"Origin: https://mail.google.com"}, cfg: config()},
 			{name: "Source fails", method: "GET", headers: []string{"Origin: " + evilPage}, cfg: failing()},
 		} {
 			t.Run(fmt.Sprint(proxy, "/", test.name), func(t *testing.T) {
 				t.Parallel()
 				request := func(method string) *http.Request {
-					r := httptest.NewRequest(method, "/api", nil)
+					r := httptest.NewRequest(method, "/api"+test.query, nil)
 					for _, line := range test.headers {
 						name, value, _ := strings.Cut(line, ": ")
 						r.Header.Set(name, value)
@@ -91,6 +97,8 @@ func TestEachProxyGetsTheMiddlewaresDecision(t *testing.T) {
 				case authz.Traefik:
 					asked = request("GET")
 					asked.Header.Set("X-Forwarded-Method", test.method)
+					asked.Header.Set("X-Forwarded-Uri", "/api"+test.query)
+					asked.URL.RawQuery = "" // it asks at a URL of its own
 				}
 				got := httptest.NewRecorder()
 				newHandler(t, test.cfg, proxy).ServeHTTP(got, asked)

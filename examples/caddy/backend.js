@@ -4,4 +4,4 @@ const http = require('http');
 http.createServer((request, response) => {
 	response.setHeader('Content-Type', 'application/json');
 	response.end(JSON.stringify({for: request.headers['ampcors-publisher'] || null}) + '\n');
-}).listen(3000, '127.0.0.1');
+}).listen(process.env.PORT || 3000, '127.0.0.1');

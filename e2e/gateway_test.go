@@ -1,0 +1,163 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/image/font/gofont/goregular"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/authz"
+	"github.com/ampcors/ampcors/internal/servertest"
+)
+
+// startGatewayCaddy starts Caddy with the handler of ampcors. Arguments are those of "caddy run".
+func startGatewayCaddy(t *testing.T, addr string, args ...string) {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "caddy")
+	if out, err := exec.Command("go", "build", "-o", binary, "github.com/ampcors/ampcors/caddy/cmd/caddy").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	cmd := exec.Command(binary, append([]string{"run"}, args...)...)
+	cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "XDG_DATA_HOME=", "XDG_CONFIG_HOME=")
+	start(t, addr, cmd)
+}
+
+// startJavaScript starts a program for Node.js, which listens at addr.
+func startJavaScript(t *testing.T, addr string, args ...string) {
+	t.Helper()
+	node := servertest.Program(t, "install Node.js (Debian: apt-get install nodejs)", "node")
+	_, port, _ := strings.Cut(addr, ":")
+	cmd := exec.Command(node, args...)
+	cmd.Env = append(os.Environ(), "PORT="+port)
+	start(t, addr, cmd)
+}
+
+// startBackend starts the API in Node.js, and returns its address and what it did since the
+// last call.
+func startBackend(t *testing.T) (addr string, takeRuns func() string) {
+	t.Helper()
+	font := filepath.Join(t.TempDir(), "font.ttf")
+	if err := os.WriteFile(font, goregular.TTF, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	addr = servertest.FreeAddress(t)
+	startJavaScript(t, addr, "gateways/backend.mjs", addr, font)
+	return addr, func() string { return get(t, "http://"+addr+"/runs") }
+}
+
+func get(t *testing.T, url string) string {
+	t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+// Through each gateway, pages can read and do the same as with the middleware, though the
+// backend sets CORS headers of its own.
+func TestWhatEachPageCanReadAndDoThroughAGateway(t *testing.T) {
+	for name, startGateway := range map[string]func(t *testing.T, backend string) (addr string){
+		"Caddy": func(t *testing.T, backend string) string {
+			cfg, err := json.Marshal(config())
+			if err != nil {
+				t.Fatal(err)
+			}
+			addr, file := servertest.FreeAddress(t), filepath.Join(t.TempDir(), "caddy.json")
+			text := fmt.Sprintf(`{"admin": {"disabled": true}, "apps": {"http": {"servers": {"api": {
+				"listen": [%q], "automatic_https": {"disable": true},
+				"routes": [{"handle": [{"handler": "ampcors", "config": %s}, {"handler": "reverse_proxy", "upstreams": [{"dial": %q}]}]}]
+			}}}}}`, addr, cfg, backend)
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			startGatewayCaddy(t, addr, "--config", file)
+			return addr
+		},
+		"nginx": func(t *testing.T, backend string) string {
+			mw, err := ampcors.New(config())
+			if err != nil {
+				t.Fatal(err)
+			}
+			handler, err := authz.New(mw, authz.NGINX)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return startAuthzNginx(t, serve(t, handler), backend)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			chromium := browser(t, s)
+			backend, takeRuns := startBackend(t)
+			s.use(proxy(startGateway(t, backend)))
+			runScenarios(t, tab(t, chromium), takeRuns)
+		})
+	}
+}
+
+// TestTheCaddyExample runs examples/caddy at other addresses.
+func TestTheCaddyExample(t *testing.T) {
+	text, err := os.ReadFile("../examples/caddy/Caddyfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr, backend := servertest.FreeAddress(t), servertest.FreeAddress(t)
+	site := "{\n\tadmin off\n}\n" + string(text)
+	for old, now := range map[string]string{"localhost:8080": addr, "localhost:3000": backend, "examples/caddy/publishers.txt": "../examples/caddy/publishers.txt"} {
+		if strings.Count(site, old) != 1 {
+			t.Fatalf("%s is not once in the Caddyfile", old)
+		}
+		site = strings.ReplaceAll(site, old, now)
+	}
+	file := filepath.Join(t.TempDir(), "Caddyfile")
+	if err := os.WriteFile(file, []byte(site), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	startJavaScript(t, backend, "../examples/caddy/backend.js")
+	startGatewayCaddy(t, addr, "--config", file)
+	for _, test := range []struct {
+		origin string
+		status int
+		body   string
+	}{
+		{cached, http.StatusOK, `{"for":"www.example.com"}`},
+		{"https://xn--bcher-example-wob.cdn.ampproject.org", http.StatusOK, `{"for":"xn--bcher-kva.example"}`},
+		{"", http.StatusOK, `{"for":null}`},
+		{evil, http.StatusForbidden, "403: ampcors: publisher not allowed"},
+	} {
+		r, err := http.NewRequest("GET", "http://"+addr+"/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if test.origin != "" {
+			r.Header.Set("Origin", test.origin)
+		}
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		wantACAO := test.origin
+		if test.status != http.StatusOK {
+			wantACAO = ""
+		}
+		if acao := resp.Header.Get("Access-Control-Allow-Origin"); err != nil || resp.StatusCode != test.status || strings.TrimSpace(string(body)) != test.body || acao != wantACAO {
+			t.Errorf("%s: %s %q %q, %v", test.origin, resp.Status, acao, body, err)
+		}
+	}
+}

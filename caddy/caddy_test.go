@@ -215,6 +215,9 @@ func TestCaddyDecidesAsTheMiddleware(t *testing.T) {
 		publishers www.example.com *.news.example
 		credentialed
 		request_headers X-Any
+		email {
+			senders news@example.com
+		}
 		source fake compared
 		publisher_header Ampcors-Publisher
 	}

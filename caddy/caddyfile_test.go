@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -275,6 +276,36 @@ func TestTheExampleIsFormatted(t *testing.T) {
 		t.Error("caddy fmt would change it")
 	}
 	adapt(t, string(text))
+}
+
+// The README's Caddyfiles and JSON are valid.
+func TestTheREADMEsConfigurationsAreValid(t *testing.T) {
+	text, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)\n```(caddyfile|json)\n(.*?)```\n").FindAllSubmatch(text, -1)
+	for _, block := range blocks {
+		if string(block[1]) == "json" {
+			h := new(Handler)
+			fields := json.NewDecoder(strings.NewReader(strings.Replace(string(block[2]), `"handler": "ampcors",`, "", 1)))
+			fields.DisallowUnknownFields()
+			if err := fields.Decode(h); err != nil {
+				t.Error(err)
+			}
+			if _, err := h.inline().Load(); err != nil {
+				t.Error(err)
+			}
+			continue
+		}
+		if string(caddyfile.Format(block[2])) != string(block[2]) {
+			t.Errorf("caddy fmt would change\n%s", block[2])
+		}
+		adapt(t, string(block[2]))
+	}
+	if len(blocks) != 4 {
+		t.Errorf("the README has %d configurations", len(blocks))
+	}
 }
 
 // Redis is asked, and its changes arrive. It may be down when Caddy starts.

@@ -21,7 +21,10 @@ const PublisherHeader = "Ampcors-Publisher"
 
 // Config is the configuration of the gateway, without its Source.
 func Config() ampcors.Config {
-	return ampcors.Config{Publishers: []string{"www.example.com", "*.news.example"}, Credentialed: true, RequestHeaders: []string{"X-Any"}}
+	return ampcors.Config{
+		Publishers: []string{"www.example.com", "*.news.example"}, Credentialed: true, RequestHeaders: []string{"X-Any"},
+		Email: ampcors.Email{Senders: []string{"news@example.com"}},
+	}
 }
 
 // Source is the Source of the gateway. It fails for some domains.
@@ -66,11 +69,13 @@ func Backend(w http.ResponseWriter, r *http.Request) {
 var origins = []string{
 	"", "https://www-example-com.cdn.ampproject.org", "https://www.example.com", "https://sport-news-example.cdn.ampproject.org",
 	"https://www-source-example.www.bing-amp.com", "https://www-evil-example.cdn.ampproject.org", "https://down-example.cdn.ampproject.org", "null", "https://cdn.ampproject.org",
+	"https://mail.google.com",
 }
 
 var headers = []string{
 	"", "AMP-Same-Origin: true", "Access-Control-Request-Method: POST", "X-Original-Method: GET",
 	PublisherHeader + ": forged.example", strings.ReplaceAll(PublisherHeader, "-", "_") + ": forged.example", "Connection: " + PublisherHeader, "Sec-Fetch-Site: same-origin",
+	"AMP-Email-Sender: news@example.com",
 }
 
 // A Limit says what a gateway cannot do.
@@ -107,7 +112,7 @@ func Compare(t *testing.T, gateway string, direct http.Handler, limit Limit) {
 					if got.status != want.status || got.body != want.body {
 						t.Errorf("%d %q; want %d %q", got.status, got.body, want.status, want.body)
 					}
-					names := []string{"Vary", "Cache-Control", "Retry-After", "Amp-Access-Control-Allow-Source-Origin", "X-Ampcors-Status", "X-Ampcors-Reason", "X-Ampcors-Publisher"}
+					names := []string{"Vary", "Cache-Control", "Retry-After", "Amp-Access-Control-Allow-Source-Origin", "Amp-Email-Allow-Sender", "X-Ampcors-Status", "X-Ampcors-Reason", "X-Ampcors-Publisher"}
 					for _, all := range []http.Header{got.headers, want.headers} {
 						for name := range all {
 							if strings.HasPrefix(name, "Access-Control-") {
@@ -138,7 +143,7 @@ func call(t *testing.T, server, origin, method, header string) response {
 	if method == "POST" {
 		body = strings.NewReader("a body")
 	}
-	r, err := http.NewRequest(method, server+"/api?a=b", body)
+	r, err := http.NewRequest(method, server+"/api?__amp_source_origin=news%40example.com", body)
 	if err != nil {
 		t.Fatal(err)
 	}

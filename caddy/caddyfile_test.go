@@ -1,6 +1,7 @@
 package caddy
 
 import (
+	"context"
 	"database/sql"
 	"encoding/json"
 	"os"
@@ -346,4 +347,27 @@ func TestPostgres(t *testing.T) {
 	if status, acao, _ := s.get(other); status != 200 || acao != other {
 		t.Error(status, acao)
 	}
+}
+
+// Whatever a Caddyfile has, it is accepted or there is an error with its line, and what is
+// accepted is a configuration.
+func FuzzCaddyfile(f *testing.F) {
+	f.Add("publishers a.example\nmax_age 1h\nemail {\nsenders a@b.example\n}\nsource redis redis://a")
+	f.Add("caches google {\nid x\ncache_domain c.example\n}\nlookup {\nttl\n}\nname {\n}")
+	f.Add("publishers {\na.example {\n}\n}\ncredentialed {\nx\n}\nsource fake {\n}\n} }")
+	f.Fuzz(func(t *testing.T, options string) {
+		d := caddyfile.NewTestDispenser("ampcors a.example {\n" + options + "\n}\n")
+		h := new(Handler)
+		if err := h.UnmarshalCaddyfile(d); err != nil {
+			if !strings.Contains(err.Error(), ", at Testfile:") {
+				t.Errorf("%v has no line", err)
+			}
+			return
+		}
+		source := ampcors.SourceFunc(func(context.Context, string) (bool, error) { return false, nil })
+		_, err := h.inline().Load(func(cfg *ampcors.Config) { cfg.Source = source })
+		if err != nil && !strings.Contains(err.Error(), "publishersFile") {
+			t.Errorf("%q is accepted as %s, which has an error: %v", options, h.Config, err)
+		}
+	})
 }

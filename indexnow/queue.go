@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -27,6 +26,9 @@ type QueueConfig struct {
 	// are remembered for Hold. If there are more, the oldest are forgotten, and may be sent
 	// again before Hold is over. If zero, 100,000 is used.
 	Capacity int
+	// Parallel is how many requests may be in progress at one time, each for another host. If
+	// zero, 16 is used.
+	Parallel int
 	// Failed is called with each batch that the engine rejects permanently. These URLs are
 	// no longer in the queue. Run and Shutdown wait for Failed, so it must not call
 	// Shutdown. Config.Logger gets the URLs as well (Error).
@@ -37,6 +39,9 @@ type QueueConfig struct {
 // waits already is not added again. Batches that the engine rejects permanently are passed
 // to QueueConfig.Failed. URLs that are left at the end are returned by [Queue.Shutdown].
 //
+// Each host has one request at a time. Several hosts have theirs at once: after each answer,
+// one more, up to QueueConfig.Parallel, and after a failure of the engine one alone.
+//
 // A batch with a retryable error stays in the queue. It is retried after a backoff, or
 // after Retry-After if that is longer. The backoff begins with Config.Backoff, doubles with
 // each failure up to 10 minutes, and is reduced at random by up to half. Each host has its
@@ -46,40 +51,23 @@ type QueueConfig struct {
 // Config.Attempts and Config.MaxWait.
 //
 // A Queue is only in memory. If the process is killed, the waiting URLs are lost. A new
-// Queue does not know which URLs were sent within Hold.
+// Queue does not know which URLs were sent within Hold. A URL that waits takes about 300 bytes
+// and its own.
 type Queue struct {
 	client *Client
 	cfg    QueueConfig
 	wake   chan struct{} // wakes Run
 	closed chan struct{} // closed by Shutdown
 
-	mu      sync.Mutex
-	waiting map[string]entry
-	next    time.Time           // when Run submits next; zero: no URL waits
-	sending map[string]entry    // being sent
-	engine  backoff             // for all requests
-	hosts   map[string]*backoff // for the batches of a host
-	lastErr error               // why the last request is retried, or nil
-	sent    map[string]time.Time
-	sentLog []sentAt // sent, oldest first
-	running bool
-	stopped chan struct{} // closed when Run returns; nil if it was never called
-	abort   context.CancelFunc
-	stats   QueueStats
-}
-
-// An entry says when a URL is sent. A URL that was held back waits for Delay too, so there
-// is at most one submission per Delay.
-type entry struct {
-	host  string
-	ready time.Time // it is not sent before
-	due   time.Time // it does not wait for other URLs after this
-}
-
-// A backoff says until when a host, or the engine, gets no requests.
-type backoff struct {
-	failures int // in a row
-	until    time.Time
+	mu       sync.Mutex
+	schedule schedule
+	sent     map[string]time.Time // for Hold
+	sentLog  []sentAt             // sent, oldest first
+	lastErr  error                // why the last request is retried, or nil
+	running  bool
+	stopped  chan struct{} // closed when Run returns; nil if it was never called
+	abort    context.CancelFunc
+	stats    QueueStats
 }
 
 const (
@@ -135,20 +123,23 @@ func NewQueue(client *Client, cfg QueueConfig) (*Queue, error) {
 	if cfg.Capacity < 0 {
 		reject("Capacity", strconv.Itoa(cfg.Capacity), "is negative", "a number of URLs")
 	}
+	if cfg.Parallel < 0 {
+		reject("Parallel", strconv.Itoa(cfg.Parallel), "is negative", "a number of requests")
+	}
 	if len(problems) > 0 {
 		return nil, errors.Join(problems...)
 	}
+	setDefault(&cfg.Parallel, 16)
 	setDefault(&cfg.Delay, 5*time.Second)
 	setDefault(&cfg.Hold, 10*time.Minute)
 	setDefault(&cfg.Capacity, 100_000)
 	return &Queue{
-		client:  client,
-		cfg:     cfg,
-		wake:    make(chan struct{}, 1),
-		closed:  make(chan struct{}),
-		waiting: make(map[string]entry),
-		hosts:   make(map[string]*backoff),
-		sent:    make(map[string]time.Time),
+		client:   client,
+		cfg:      cfg,
+		wake:     make(chan struct{}, 1),
+		closed:   make(chan struct{}),
+		schedule: newSchedule(cfg.Delay, cfg.Parallel),
+		sent:     make(map[string]time.Time),
 	}, nil
 }
 
@@ -174,21 +165,38 @@ func (q *Queue) Add(url string) error {
 	if q.isClosed() {
 		return ErrClosed
 	}
-	if _, ok := q.waiting[url]; ok {
+	e := q.schedule.urls[url]
+	switch {
+	case e != nil && (e.isQueued || e.again):
 		q.stats.Repeated++
 		return nil
-	}
-	if len(q.waiting)+len(q.sending) >= q.cfg.Capacity {
+	case q.schedule.len() >= q.cfg.Capacity:
 		return ErrFull
+	case e != nil: // it is being sent, and may have changed since
+		q.schedule.addAgain(e)
+		q.stats.Added++
+		return nil
 	}
-	ready := q.client.clock.Now()
-	q.forgetSent(ready)
-	if at, ok := q.sent[url]; ok {
-		ready = at.Add(q.cfg.Hold)
-	} // if it is being sent now, settle delays it
+	now := q.client.clock.Now()
+	q.forgetSent(now, 2)
 	q.stats.Added++
-	q.put(url, entry{host: page.Host, ready: ready, due: ready.Add(q.cfg.Delay)})
+	before, waits := q.schedule.next(false)
+	q.schedule.add(url, page.Host, q.readyAt(url, now))
+	if after, _ := q.schedule.next(false); !waits || after.Before(before) {
+		select {
+		case q.wake <- struct{}{}:
+		default:
+		}
+	}
 	return nil
+}
+
+// readyAt returns when a URL may be sent: it is held back if it was sent a short time ago.
+func (q *Queue) readyAt(url string, now time.Time) time.Time {
+	if at, ok := q.sent[url]; ok {
+		return later(now, at.Add(q.cfg.Hold))
+	}
+	return now
 }
 
 func (q *Queue) isClosed() bool {
@@ -200,40 +208,12 @@ func (q *Queue) isClosed() bool {
 	}
 }
 
-// put adds a URL to those that wait, and wakes Run if the URL is due before q.next.
-func (q *Queue) put(url string, w entry) {
-	q.waiting[url] = w
-	if at := q.at(w); q.next.IsZero() || at.Before(q.next) {
-		q.next = at
-		select {
-		case q.wake <- struct{}{}:
-		default:
-		}
-	}
-}
-
-// at returns when a URL is to be sent.
-func (q *Queue) at(w entry) time.Time { return later(w.due, q.free(w.host)) }
-
-// free returns the time from which a host's URLs may be sent.
-func (q *Queue) free(host string) time.Time {
-	if t := q.hosts[host]; t != nil {
-		return later(t.until, q.engine.until)
-	}
-	return q.engine.until
-}
-
-func later(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return b
-	}
-	return a
-}
-
-// forgetSent removes the URLs that no longer have to be held back.
-func (q *Queue) forgetSent(now time.Time) {
+// forgetSent removes URLs that no longer have to be held back. It removes at most most, so that
+// no call takes long; it is called at least as often as URLs are sent.
+func (q *Queue) forgetSent(now time.Time, most int) {
 	n := 0
-	for _, s := range q.sentLog {
+	for n < min(most, len(q.sentLog)) {
+		s := q.sentLog[n]
 		if len(q.sentLog)-n <= q.cfg.Capacity && now.Sub(s.at) < q.cfg.Hold {
 			break
 		}
@@ -246,10 +226,10 @@ func (q *Queue) forgetSent(now time.Time) {
 }
 
 // Run submits the URLs in the queue when they are due. It returns the context's error when
-// the context ends, and nil when [Queue.Shutdown] is called. Run it in a goroutine. The end
-// of the context interrupts the request in progress. Shutdown lets it finish, so prefer
-// Shutdown. Unsent URLs stay in the queue for Shutdown, or for another Run if only the
-// context ended.
+// the context ends, and nil when [Queue.Shutdown] is called. Run it in a goroutine; it starts
+// one more for each request. The end of the context interrupts the requests in progress.
+// Shutdown lets them finish, so prefer Shutdown. Unsent URLs stay in the queue for Shutdown, or
+// for another Run if only the context ended.
 func (q *Queue) Run(ctx context.Context) error {
 	ctx, abort := context.WithCancel(ctx)
 	defer abort()
@@ -270,28 +250,62 @@ func (q *Queue) Run(ctx context.Context) error {
 		q.running = false
 		close(q.stopped)
 	}()
+	q.submit(ctx, q.closed, false)
+	if q.isClosed() {
+		return nil
+	}
+	return ctx.Err()
+}
 
-	for {
-		if q.isClosed() {
-			return nil
+// submit sends batches until stop is closed or ctx ends. If isLast is set, it sends what is
+// ready and does not wait for more: it returns when nothing is left that may be sent before
+// the deadline of ctx.
+func (q *Queue) submit(ctx context.Context, stop <-chan struct{}, isLast bool) {
+	results := make(chan result)
+	requests := 0
+	finish := func() {
+		r := <-results
+		requests--
+		q.settle(ctx, r)
+	}
+	defer func() { // their URLs come back, even if the caller's HTTPClient or Failed panics
+		for requests > 0 {
+			finish()
 		}
-		if err := ctx.Err(); err != nil {
-			return err
+	}()
+	isStopped := func() bool {
+		select {
+		case <-stop:
+			return true
+		default:
+			return ctx.Err() != nil
 		}
-		q.mu.Lock()
-		var alarm <-chan time.Time
-		wait := q.next.Sub(q.client.clock.Now())
-		idle := q.next.IsZero()
-		q.mu.Unlock()
-		if !idle && wait <= 0 {
-			q.submit(ctx)
+	}
+	for !isStopped() {
+		if r, ok := q.take(isLast, requests); ok {
+			requests++
+			go func() { results <- q.send(ctx, r) }()
 			continue
 		}
-		if !idle {
+		q.mu.Lock()
+		at, waits := q.schedule.next(isLast)
+		isFull := requests >= q.schedule.width
+		q.mu.Unlock()
+		wait := at.Sub(q.client.clock.Now())
+		if isLast && requests == 0 {
+			if deadline, isBounded := ctx.Deadline(); !waits || wait > 0 && (!isBounded || at.After(deadline)) {
+				return
+			}
+		}
+		var alarm <-chan time.Time
+		if waits && !isFull {
 			alarm = q.client.clock.After(wait)
 		}
 		select {
-		case <-q.closed:
+		case r := <-results:
+			requests--
+			q.settle(ctx, r)
+		case <-stop:
 		case <-ctx.Done():
 		case <-q.wake:
 		case <-alarm:
@@ -299,146 +313,101 @@ func (q *Queue) Run(ctx context.Context) error {
 	}
 }
 
-// submit submits every URL that is ready, even if its Delay is not over.
-func (q *Queue) submit(ctx context.Context) {
-	defer q.putBack() // the unsent URLs, even if the caller's HTTPClient or Failed panics
-	for _, b := range q.take() {
-		if ctx.Err() != nil || !q.isFree(b.Host) {
-			continue
+// A result is a request and what came of it.
+type result struct {
+	batch      Batch
+	entries    []*entry
+	host       *host
+	generation int // of the schedule, when it began
+	problem    *Error
+	panicked   any // what the caller's HTTPClient panicked with
+}
+
+// take returns the next request, if there may be one more than there are.
+func (q *Queue) take(isLast bool, requests int) (r result, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if requests >= q.schedule.width {
+		return r, false
+	}
+	entries := q.schedule.take(q.client.clock.Now(), isLast, maxURLs)
+	if entries == nil {
+		return r, false
+	}
+	r = result{entries: entries, host: entries[0].host, generation: q.schedule.generation}
+	r.batch.Host = r.host.name
+	r.batch.URLs = make([]string, len(entries))
+	for i, e := range entries {
+		r.batch.URLs[i] = e.url
+	}
+	return r, true
+}
+
+// send makes a request. settle panics with what it panicked with, in the caller's goroutine.
+func (q *Queue) send(ctx context.Context, r result) (done result) {
+	defer func() {
+		r.panicked = recover()
+		done = r
+	}()
+	r.problem = q.client.send(ctx, outbound.Retry{}, &r.batch)
+	return r
+}
+
+// settle updates the queue after a request.
+func (q *Queue) settle(ctx context.Context, r result) {
+	q.update(ctx, r)
+	if r.panicked != nil {
+		panic(r.panicked)
+	}
+	if r.problem != nil && !r.problem.Retryable() {
+		q.client.log.ErrorContext(ctx, "indexnow: rejected permanently", "host", r.batch.Host, "urls", r.batch.URLs, "error", r.problem)
+		if q.cfg.Failed != nil {
+			q.cfg.Failed(r.batch)
 		}
-		problem := q.client.send(ctx, outbound.Retry{}, b)
-		q.settle(ctx, b, problem)
-		if problem != nil && !problem.Retryable() {
-			q.client.log.ErrorContext(ctx, "indexnow: rejected permanently", "host", b.Host, "urls", b.URLs, "error", problem)
-			if q.cfg.Failed != nil {
-				q.cfg.Failed(*b)
+	}
+}
+
+func (q *Queue) update(ctx context.Context, r result) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.client.clock.Now()
+	r.host.isSending = false
+	defer q.schedule.update(r.host)
+	if r.panicked != nil || r.problem != nil && r.problem.Retryable() {
+		for _, e := range r.entries {
+			if q.schedule.takeAgain(e) {
+				q.stats.Added--
+				q.stats.Repeated++
 			}
+			q.schedule.enqueue(e)
 		}
-	}
-}
-
-// take moves the URLs that are ready from waiting to sending, and returns them in batches.
-// Hosts whose batches failed come last, so that they do not delay the others.
-func (q *Queue) take() (batches []*Batch) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	now := q.client.clock.Now()
-	q.sending = make(map[string]entry)
-	hosts := make(map[string][]string)
-	for url, w := range q.waiting {
-		if !w.ready.After(now) {
-			hosts[w.host] = append(hosts[w.host], url)
-			q.sending[url] = w
-			delete(q.waiting, url)
+		if r.panicked == nil && ctx.Err() == nil { // otherwise the context may be the cause
+			q.stats.Retried += uint64(len(r.entries))
+			q.lastErr = r.problem
+			q.schedule.failed(r.host, r.problem, now, r.generation, q.client.retry.Wait)
 		}
+		return
 	}
-	failures := func(host string) int {
-		if t := q.hosts[host]; t != nil {
-			return t.failures
-		}
-		return 0
-	}
-	order := slices.SortedFunc(maps.Keys(hosts), func(a, b string) int {
-		return cmp.Or(cmp.Compare(failures(a), failures(b)), cmp.Compare(a, b))
-	})
-	for _, host := range order {
-		slices.Sort(hosts[host])
-		for urls := range slices.Chunk(hosts[host], maxURLs) {
-			batches = append(batches, &Batch{Host: host, URLs: urls})
-		}
-	}
-	return batches
-}
-
-func (q *Queue) isFree(host string) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return !q.free(host).After(q.client.clock.Now())
-}
-
-// settle updates the queue after the engine's answer to a batch.
-func (q *Queue) settle(ctx context.Context, b *Batch, problem *Error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	now := q.client.clock.Now()
-	if problem != nil && problem.Retryable() {
-		if ctx.Err() == nil { // otherwise the context may be the cause
-			q.stats.Retried += uint64(len(b.URLs))
-			q.retryLater(problem, now)
-		}
-		return // putBack does the rest
-	}
-	q.lastErr, q.engine = nil, backoff{}
-	delete(q.hosts, b.Host)
-	ready := now
-	if problem == nil {
-		q.stats.Accepted += uint64(len(b.URLs))
-		ready = now.Add(q.cfg.Hold)
+	q.lastErr = nil
+	q.schedule.answered(r.host)
+	if r.problem == nil {
+		q.stats.Accepted += uint64(len(r.entries))
 	} else {
-		q.stats.Failed += uint64(len(b.URLs))
+		q.stats.Failed += uint64(len(r.entries))
 	}
-	for _, url := range b.URLs {
-		delete(q.sending, url)
-		if problem == nil {
-			q.sent[url] = now
-			q.sentLog = append(q.sentLog, sentAt{url, now})
+	for _, e := range r.entries {
+		if r.problem == nil {
+			q.sent[e.url] = now
+			q.sentLog = append(q.sentLog, sentAt{e.url, now})
 		}
-		if w, ok := q.waiting[url]; ok { // it was added meanwhile
-			w.ready, w.due = ready, ready.Add(q.cfg.Delay)
-			q.waiting[url] = w
-		}
-	}
-	q.forgetSent(now)
-}
-
-// retryLater sets the backoff of the host and of the engine after a retryable error.
-func (q *Queue) retryLater(problem *Error, now time.Time) {
-	q.lastErr = problem
-	host := q.hosts[problem.Host]
-	if host == nil {
-		host = new(backoff)
-		q.hosts[problem.Host] = host
-	}
-	host.failures++
-	host.until = now.Add(max(q.client.retry.Wait(host.failures, maxHostWait), problem.RetryAfter))
-	switch {
-	case problem.ofHost():
-		q.engine = backoff{} // the engine is up
-	case errors.Is(problem, ErrRateLimited):
-		q.engine.failures++
-		q.engine.until = host.until
-	default:
-		if q.engine.failures++; q.engine.failures%engineFailures == 0 {
-			wait := q.client.retry.Wait(q.engine.failures/engineFailures, maxEngineWait)
-			q.engine.until = now.Add(max(wait, problem.RetryAfter))
+		if q.schedule.takeAgain(e) {
+			e.ready = q.readyAt(e.url, now)
+			q.schedule.enqueue(e)
+		} else {
+			q.schedule.drop(e)
 		}
 	}
-}
-
-// putBack puts the URLs that were taken but not settled back among those that wait, and
-// updates q.next.
-func (q *Queue) putBack() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for url, w := range q.sending {
-		if _, ok := q.waiting[url]; ok { // it was added meanwhile
-			q.stats.Added--
-			q.stats.Repeated++
-		}
-		q.waiting[url] = w
-	}
-	q.sending = nil
-	q.setNext()
-}
-
-// setNext sets q.next, the time of the next submission.
-func (q *Queue) setNext() {
-	q.next = time.Time{}
-	for _, w := range q.waiting {
-		if at := q.at(w); q.next.IsZero() || at.Before(q.next) {
-			q.next = at
-		}
-	}
+	q.forgetSent(now, 2*len(r.entries))
 }
 
 // Stats returns the counts so far.
@@ -446,7 +415,7 @@ func (q *Queue) Stats() QueueStats {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	stats := q.stats
-	stats.Waiting = len(q.waiting) + len(q.sending)
+	stats.Waiting = q.schedule.len()
 	stats.Err = q.lastErr
 	return stats
 }
@@ -454,8 +423,8 @@ func (q *Queue) Stats() QueueStats {
 // Shutdown closes the queue to new URLs, and lets [Queue.Run] finish the request in
 // progress. Then it submits the URLs that are left and not held back, whether or not Run
 // was called. It retries until the context's deadline; without a deadline, it tries once.
-// It returns the unsent URLs, sorted: those that are held back, and those that the engine
-// did not accept in time. The error says why the engine did not accept them.
+// It returns the unsent URLs, in any order: those that are held back, and those that the
+// engine did not accept in time. The error says why the engine did not accept them.
 //
 // Shutdown can be late if QueueConfig.Failed is slow, or if the transport of
 // Config.HTTPClient ignores its context.
@@ -477,45 +446,21 @@ func (q *Queue) Shutdown(ctx context.Context) (unsent []string, err error) {
 		}
 	}
 
-	for {
-		q.submit(ctx)
-		wait, ok := q.left()
-		_, bounded := ctx.Deadline()
-		if !ok || ctx.Err() != nil || wait > 0 && (!bounded || outbound.Wait(ctx, q.client.clock, wait) != nil) {
-			break
-		}
-	}
+	q.submit(ctx, nil, true)
 
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := q.client.clock.Now()
 	late := 0
-	for url, w := range q.waiting {
+	unsent = slices.Grow(unsent, len(q.schedule.urls))
+	for url, e := range q.schedule.urls {
 		unsent = append(unsent, url)
-		if !w.ready.After(now) {
+		if !e.ready.After(now) {
 			late++
 		}
 	}
-	slices.Sort(unsent)
 	if late == 0 {
 		return unsent, nil
 	}
 	return unsent, fmt.Errorf("indexnow: the queue is shut down with %d URLs that were not sent in time: %w", late, cmp.Or(q.lastErr, ctx.Err(), context.DeadlineExceeded))
-}
-
-// left reports whether any URL waits that is not held back, and how long until the first
-// may be sent.
-func (q *Queue) left() (wait time.Duration, ok bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	now := q.client.clock.Now()
-	for _, w := range q.waiting {
-		if w.ready.After(now) {
-			continue
-		}
-		if d := q.free(w.host).Sub(now); !ok || d < wait {
-			wait, ok = d, true
-		}
-	}
-	return wait, ok
 }

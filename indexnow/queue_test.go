@@ -99,6 +99,9 @@ func idleQueue(t *testing.T, e *fakeEngine, cfg QueueConfig) *Queue {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if cfg.Parallel == 0 {
+		cfg.Parallel = 1 // so that the order of requests is known
+	}
 	if cfg.Failed == nil {
 		cfg.Failed = func(b Batch) { t.Errorf("failed: %+v", b) }
 	}
@@ -457,8 +460,8 @@ func TestEngineAndHostBackoffAreSeparate(t *testing.T) {
 				time.Sleep(10 * time.Minute)
 			}
 			synctest.Wait()
-			if got := q.Stats(); got.Accepted != uint64(i+1) || len(q.hosts) != 0 {
-				t.Errorf("got %+v; %d hosts have a backoff", got, len(q.hosts))
+			if got := q.Stats(); got.Accepted != uint64(i+1) || len(q.schedule.hosts) != 0 {
+				t.Errorf("got %+v; %d hosts have a backoff", got, len(q.schedule.hosts))
 			}
 		}
 		seen := e.submissions()
@@ -472,14 +475,14 @@ func TestEngineAndHostBackoffAreSeparate(t *testing.T) {
 func TestEngineBackoff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		q := idleQueue(t, &fakeEngine{}, QueueConfig{})
+		q := idleQueue(t, &fakeEngine{}, QueueConfig{Failed: func(Batch) {}})
 		settle := func(problem *Error) time.Duration {
-			host := fmt.Sprint(rand.Int(), ".example")
+			name := fmt.Sprint(rand.Int(), ".example")
 			if problem != nil {
-				problem.Host = host
+				problem.Host = name
 			}
-			q.settle(t.Context(), &Batch{Host: host, URLs: []string{"https://" + host + "/"}}, problem)
-			return max(0, time.Until(q.engine.until))
+			q.settle(t.Context(), result{host: newHost(&q.schedule, name), generation: q.schedule.generation, problem: problem})
+			return max(0, time.Until(q.schedule.engine.until))
 		}
 		between := func(least, got, most time.Duration) {
 			t.Helper()
@@ -509,7 +512,7 @@ func TestEngineBackoff(t *testing.T) {
 			settle(down())
 			between(wait/2, settle(down()), wait)
 			wait = min(2*wait, time.Minute)
-			q.engine.until = time.Time{}
+			q.schedule.engine.until = time.Time{}
 		}
 		settle(nil)
 		settle(down())

@@ -1,0 +1,261 @@
+package indexnow
+
+import (
+	"cmp"
+	"container/heap"
+	"errors"
+	"slices"
+	"time"
+)
+
+// A schedule has the URLs that wait, and says which batch is sent next. Its work for a batch
+// does not grow with what waits, but for the logarithm: the URLs of a host are in a heap by
+// time, and so are the hosts. A Queue guards it.
+type schedule struct {
+	delay time.Duration
+
+	urls    map[string]*entry // that wait or are being sent
+	again   int               // of these, were added again while they are being sent
+	hosts   map[string]*host  // of these URLs
+	byReady hostHeap          // the hosts that have a URL that waits, and are not in round and have no request
+	byDue   hostHeap          // the same hosts
+	round   hostHeap          // the hosts that get a request now
+
+	engine     backoff // for all requests
+	generation int     // how often engine was set
+	width      int     // how many requests may be in progress now
+	maxWidth   int
+
+	work int // steps in heaps, for a test
+}
+
+// A host has the URLs of one host.
+type host struct {
+	name    string
+	waiting []*entry // a heap by ready
+	work    *int
+	backoff
+	isSending, isInRound bool
+
+	readyAt, dueAt time.Time // when a request may be made, and when it does not wait any longer
+	index          [3]int    // in byReady, byDue and round
+}
+
+// An entry is a URL. It is not sent before it is ready, and does not wait for others for longer
+// than Delay after that.
+type entry struct {
+	url      string
+	host     *host
+	ready    time.Time
+	isQueued bool // in host.waiting, and not being sent
+	again    bool // see schedule.again
+}
+
+// A backoff says until when a host, or the engine, gets no requests.
+type backoff struct {
+	failures int // in a row
+	until    time.Time
+}
+
+func newSchedule(delay time.Duration, maxWidth int) schedule {
+	s := schedule{delay: delay, urls: make(map[string]*entry), hosts: make(map[string]*host), width: 1, maxWidth: maxWidth}
+	s.byReady = hostHeap{which: 0, less: func(a, b *host) bool { return a.readyAt.Before(b.readyAt) }}
+	s.byDue = hostHeap{which: 1, less: func(a, b *host) bool { return a.dueAt.Before(b.dueAt) }}
+	// Hosts whose requests failed come last, so that they do not delay the others.
+	s.round = hostHeap{which: 2, less: func(a, b *host) bool {
+		return cmp.Or(cmp.Compare(a.failures, b.failures), cmp.Compare(a.name, b.name)) < 0
+	}}
+	return s
+}
+
+// add adds a URL that does not wait yet.
+func (s *schedule) add(url, hostName string, ready time.Time) {
+	h := s.hosts[hostName]
+	if h == nil {
+		h = newHost(s, hostName)
+		s.hosts[hostName] = h
+	}
+	e := &entry{url: url, host: h, ready: ready}
+	s.urls[url] = e
+	s.enqueue(e)
+	s.update(h)
+}
+
+func newHost(s *schedule, name string) *host { return &host{name: name, work: &s.work} }
+
+func (s *schedule) enqueue(e *entry) {
+	e.isQueued = true
+	heap.Push(e.host, e)
+}
+
+// update updates the place of a host after a change of its URLs or its backoff.
+func (s *schedule) update(h *host) {
+	if h.isInRound || h.isSending {
+		return
+	}
+	isScheduled := len(s.byReady.hosts) > h.index[0] && s.byReady.hosts[h.index[0]] == h
+	if len(h.waiting) == 0 {
+		if isScheduled {
+			s.unschedule(h)
+		}
+		delete(s.hosts, h.name)
+		return
+	}
+	first := h.waiting[0].ready
+	h.readyAt, h.dueAt = later(first, h.until), later(first.Add(s.delay), h.until)
+	for _, all := range []*hostHeap{&s.byReady, &s.byDue} {
+		s.work++
+		if isScheduled {
+			heap.Fix(all, h.index[all.which])
+		} else {
+			heap.Push(all, h)
+		}
+	}
+}
+
+func (s *schedule) unschedule(h *host) {
+	heap.Remove(&s.byReady, h.index[0])
+	heap.Remove(&s.byDue, h.index[1])
+}
+
+// next returns when a request may be made; false if no URL waits. If isLast is set, URLs that
+// are ready do not wait for others.
+func (s *schedule) next(isLast bool) (at time.Time, ok bool) {
+	switch {
+	case len(s.round.hosts) > 0:
+		return s.engine.until, true
+	case len(s.byDue.hosts) == 0:
+		return time.Time{}, false
+	case isLast:
+		return later(s.byReady.hosts[0].readyAt, s.engine.until), true
+	}
+	return later(s.byDue.hosts[0].dueAt, s.engine.until), true
+}
+
+// take returns the URLs of the next request, at most max, in their order; nil if there is
+// none now. When one host is due, all hosts that are ready get a request.
+func (s *schedule) take(now time.Time, isLast bool, max int) []*entry {
+	isPast := func(t time.Time) bool { return !t.After(now) }
+	if len(s.byDue.hosts) > 0 && (isLast || isPast(s.byDue.hosts[0].dueAt)) {
+		for len(s.byReady.hosts) > 0 && isPast(s.byReady.hosts[0].readyAt) {
+			h := s.byReady.hosts[0]
+			s.unschedule(h)
+			h.isInRound = true
+			heap.Push(&s.round, h)
+		}
+	}
+	if len(s.round.hosts) == 0 || !isPast(s.engine.until) {
+		return nil
+	}
+	h := heap.Pop(&s.round).(*host)
+	h.isInRound, h.isSending = false, true
+	var batch []*entry
+	for len(batch) < max && len(h.waiting) > 0 && !h.waiting[0].ready.After(now) {
+		e := heap.Pop(h).(*entry)
+		e.isQueued = false
+		batch = append(batch, e)
+	}
+	slices.SortFunc(batch, func(a, b *entry) int { return cmp.Compare(a.url, b.url) })
+	return batch
+}
+
+// len returns how many URLs wait or are being sent. One that is being sent and was added again
+// counts twice.
+func (s *schedule) len() int { return len(s.urls) + s.again }
+
+// addAgain notes that a URL was added while it is being sent.
+func (s *schedule) addAgain(e *entry) {
+	e.again = true
+	s.again++
+}
+
+// takeAgain reports whether a URL was added while it was being sent, and forgets it.
+func (s *schedule) takeAgain(e *entry) bool {
+	if !e.again {
+		return false
+	}
+	e.again = false
+	s.again--
+	return true
+}
+
+// drop removes a URL that was sent.
+func (s *schedule) drop(e *entry) { delete(s.urls, e.url) }
+
+// answered notes that the engine answered a request for a host.
+func (s *schedule) answered(h *host) {
+	s.engine, h.backoff = backoff{}, backoff{}
+	s.width = min(s.width+1, s.maxWidth)
+}
+
+// failed sets the backoff of the host and of the engine after a retryable error of a request
+// that began in a generation.
+func (s *schedule) failed(h *host, problem *Error, now time.Time, generation int, wait func(failures int, longest time.Duration) time.Duration) {
+	h.failures++
+	h.until = now.Add(max(wait(h.failures, maxHostWait), problem.RetryAfter))
+	if problem.ofHost() {
+		s.engine = backoff{} // the engine is up
+		return
+	}
+	s.width = 1
+	if generation != s.generation {
+		return // the engine has a backoff since then
+	}
+	s.engine.failures++
+	switch {
+	case errors.Is(problem, ErrRateLimited):
+		s.engine.until = h.until
+		s.generation++
+	case s.engine.failures%engineFailures == 0:
+		s.engine.until = now.Add(max(wait(s.engine.failures/engineFailures, maxEngineWait), problem.RetryAfter))
+		s.generation++
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+// A host is a heap of the URLs that wait, by the time when they are ready.
+func (h *host) Len() int           { return len(h.waiting) }
+func (h *host) Less(i, j int) bool { *h.work++; return h.waiting[i].ready.Before(h.waiting[j].ready) }
+func (h *host) Swap(i, j int)      { h.waiting[i], h.waiting[j] = h.waiting[j], h.waiting[i] }
+func (h *host) Push(e any)         { h.waiting = append(h.waiting, e.(*entry)) }
+func (h *host) Pop() any {
+	last := len(h.waiting) - 1
+	e := h.waiting[last]
+	h.waiting[last] = nil
+	h.waiting = h.waiting[:last]
+	return e
+}
+
+// A hostHeap has hosts in an order.
+type hostHeap struct {
+	hosts []*host
+	which int // of host.index
+	less  func(a, b *host) bool
+}
+
+func (a *hostHeap) Len() int { return len(a.hosts) }
+func (a *hostHeap) Less(i, j int) bool {
+	*a.hosts[i].work++
+	return a.less(a.hosts[i], a.hosts[j])
+}
+func (a *hostHeap) Swap(i, j int) {
+	a.hosts[i], a.hosts[j] = a.hosts[j], a.hosts[i]
+	a.hosts[i].index[a.which], a.hosts[j].index[a.which] = i, j
+}
+func (a *hostHeap) Push(h any) {
+	h.(*host).index[a.which] = len(a.hosts)
+	a.hosts = append(a.hosts, h.(*host))
+}
+func (a *hostHeap) Pop() any {
+	last := len(a.hosts) - 1
+	h := a.hosts[last]
+	a.hosts[last] = nil
+	a.hosts = a.hosts[:last]
+	return h
+}

@@ -8,7 +8,7 @@ import (
 // A SharedSource is a [Source] whose answers are remembered once for all Middlewares that
 // use it, and not once for each of them. So Middlewares that protect several APIs share
 // memory and lookups. A program that replaces a Middleware by another one, instead of calling
-// Reconfigure, loses nothing if it closes the old one after it has made the new one.
+// Reconfigure, keeps the answers if it makes the new one before it closes the old one.
 //
 // Middlewares share answers if their Lookup and Caches are the same. [Middleware.Forget] then
 // acts for all of them, and [Middleware.SourceStats] counts for all of them. When the last of
@@ -47,8 +47,8 @@ func (s *SharedSource) Stats() SourceStats {
 	return sum
 }
 
-// join returns the sourceCache that a Middleware with this one is to use: one that others
-// use, or else this one.
+// join returns the sourceCache that a Middleware must use in place of cache: one like it that
+// other Middlewares already use, or else cache itself.
 func (s *SharedSource) join(cache *sourceCache) *sourceCache {
 	s.mu.Lock()
 	defer s.mu.Unlock() // even if Notify panics
@@ -65,8 +65,8 @@ func (s *SharedSource) join(cache *sourceCache) *sourceCache {
 	return cache
 }
 
-// leave notes that a Middleware no longer uses the sourceCache, and reports whether it was
-// the last one.
+// leave notes that a Middleware no longer uses the sourceCache, and reports whether that
+// Middleware was the last one.
 func (s *SharedSource) leave(cache *sourceCache) (last bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,11 +10,12 @@ import (
 	"github.com/ampcors/ampcors/internal/lookup"
 )
 
-// A sourceCache is a Source with the memory of its answers. A policy asks only this.
+// A sourceCache is a Source and the cache of its answers. A policy never asks the Source itself.
 type sourceCache struct {
 	*lookup.Cache
-	source  Source        // of Config
-	shared  *SharedSource // nil if source is not one
+	source  Source        // Config.Source
+	shared  *SharedSource // source, if it is one; otherwise nil
+	asked   Source        // what is looked up in: source, or the one in it
 	options lookup.Options
 	hosts   hosts
 	stop    func() // ends the notifications; nil if there are none
@@ -33,19 +34,20 @@ func newSourceCache(source Source, l Lookup, h hosts) *sourceCache {
 		Cache:   lookup.New(checked, options, fallbackPrefix),
 		source:  source,
 		shared:  shared,
+		asked:   asked,
 		options: options,
 		hosts:   h,
 	}
 }
 
-// sameAs reports whether s, with its memory, can be used in place of other.
+// sameAs reports whether s, with its answers, can be used in place of other.
 func (s *sourceCache) sameAs(other *sourceCache) bool {
 	return s != nil && s.options == other.options && slices.Equal(s.hosts.reserved, other.hosts.reserved) &&
 		reflect.ValueOf(s.source).Comparable() && reflect.ValueOf(other.source).Comparable() && s.source == other.source
 }
 
-// start returns the sourceCache that a Middleware is to use: s itself, or one that has the
-// answers of a SharedSource already.
+// start subscribes to changes. It returns the sourceCache that a Middleware must use: s itself,
+// or one that another Middleware with the same SharedSource already uses.
 func (s *sourceCache) start() *sourceCache {
 	if s.shared != nil {
 		return s.shared.join(s)
@@ -56,11 +58,7 @@ func (s *sourceCache) start() *sourceCache {
 
 // subscribe subscribes to the changes of a Notifier.
 func (s *sourceCache) subscribe() {
-	source := s.source
-	if s.shared != nil {
-		source = s.shared.source
-	}
-	n, ok := source.(Notifier)
+	n, ok := s.asked.(Notifier)
 	if !ok {
 		return
 	}
@@ -79,8 +77,13 @@ func (s *sourceCache) subscribe() {
 }
 
 func (s *sourceCache) close() {
-	if s == nil || s.shared != nil && !s.shared.leave(s) {
+	if s == nil {
 		return
+	}
+	if s.shared != nil {
+		if isLast := s.shared.leave(s); !isLast {
+			return
+		}
 	}
 	s.Close()
 	if s.stop != nil {

@@ -11,21 +11,21 @@
 //
 // 200 says that the request may go on. 403, and 503 while a Source fails, say that it may
 // not. 204 answers a preflight, which the proxy must pass on to the client as it is. All have
-// the headers that ampcors writes for such a request: Access-Control-Allow-Origin and its
-// kin, Vary, and Cache-Control for a denial. They also have these, which should not reach
+// the headers that ampcors writes for such a request: the CORS headers, Vary, and
+// Cache-Control for a denial. They also have these, which should not reach
 // the client:
 //
 //	X-Ampcors-Status: 200            what the status is or, for nginx, should be
 //	X-Ampcors-Reason: cache_origin   see [ampcors.Reason.Label]
-//	X-Ampcors-Publisher: example.com if it is known
+//	X-Ampcors-Publisher: example.com only if it is known
 //
 // # What it trusts
 //
-// It believes what it is told of the request, so a client that reaches it directly learns
-// what its own request would be answered, and nothing else. The proxy must tell it the
-// client's headers and the query of its URL as they are, and the method as [Proxy] says. A method that a client could
-// choose would let forged requests through, so the header that has it must be set by the
-// proxy for each request, and a request without it is denied.
+// It trusts what it is told about the request. A client that reaches it directly learns the
+// decision on its own request, and nothing else. The proxy must pass on the client's headers
+// and the query of the URL unchanged, and the method as [Proxy] says. A method that a client
+// could choose would let forged requests through. So the proxy must set the header with the
+// method for each request, and a request without it is denied.
 package authz
 
 import (
@@ -49,13 +49,14 @@ const (
 	NGINX Proxy = iota + 1
 
 	// Envoy is Envoy's filter ext_authz over HTTP. It asks with the method and the headers of
-	// the request. It answers the client itself if it is answered 5xx: set status_on_error
-	// to ServiceUnavailable. Retry-After is then lost.
+	// the request. If ampcors answers 5xx, Envoy answers the client itself: set
+	// status_on_error to ServiceUnavailable. Retry-After is then lost.
 	Envoy
 
 	// Traefik is Traefik's ForwardAuth. It asks with GET, and sets X-Forwarded-Method and
-	// X-Forwarded-Uri, which trustForwardHeader must not let clients set. It cannot add headers to a response of the backend, so it can deny requests and answer
-	// preflights, but browsers read no response.
+	// X-Forwarded-Uri. Do not set trustForwardHeader: clients could then set them. It cannot
+	// add headers to a response of the backend. So it can deny requests and answer preflights,
+	// but no page can read a response.
 	Traefik
 )
 
@@ -86,7 +87,7 @@ const (
 	PublisherHeader = "X-Ampcors-Publisher"
 )
 
-// methodHeaders have the method of the client's request.
+// methodHeaders are the headers with the method of the client's request.
 var methodHeaders = map[Proxy]string{NGINX: "X-Original-Method", Traefik: "X-Forwarded-Method"}
 
 // New returns a handler that answers a proxy with the decisions of mw.

@@ -1,6 +1,6 @@
-// Package caddy is ampcors as a module of the Caddy server, for backends that are not in Go.
-// The handler http.handlers.ampcors answers CORS for the publishers of its configuration, and
-// denies what the configuration does not allow, before the request reaches the backend.
+// Package caddy is a module of the Caddy server, for backends that are not in Go. The handler
+// http.handlers.ampcors does what [ampcors.Middleware] does: a request that its configuration
+// does not allow is denied before it reaches the backend.
 //
 // The README beside this package shows how to start.
 package caddy
@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -27,13 +28,14 @@ import (
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/configfile"
 	"github.com/ampcors/ampcors/guard"
+	"github.com/ampcors/ampcors/internal/header"
 )
 
 func init() {
 	caddy.RegisterModule(new(Handler))
 	httpcaddyfile.RegisterHandlerDirective("ampcors", parseHandler)
 	// Before redirects and authentication, because preflights carry no credentials, and
-	// browsers follow no redirect of a preflight.
+	// browsers do not follow a redirect of a preflight.
 	httpcaddyfile.RegisterDirectiveOrder("ampcors", httpcaddyfile.Before, "redir")
 }
 
@@ -41,12 +43,12 @@ func init() {
 // from their own origins, and from AMP for Email. It denies other publishers' requests, and
 // answers preflights by itself.
 //
-// CORS headers that the handlers behind it set are replaced, so a response never has two
-// Access-Control-Allow-Origin.
+// CORS headers that the handlers behind it set are replaced. Those that a handler in front of
+// it adds later, such as header with defer, are not.
 //
-// A denied request is an error with status 403, or 503 if the source cannot answer, for the
-// error routes. These run outside of this handler, so CORS headers that they set are not
-// replaced.
+// For a denied request, it returns an error with status 403, or 503 if the source cannot
+// answer, which Caddy's error routes handle. They run outside of this handler, so CORS headers
+// that they set are not replaced.
 //
 // It sets these placeholders:
 //
@@ -54,17 +56,17 @@ func init() {
 //	{http.ampcors.reason}     the reason of the decision, such as cache_origin
 type Handler struct {
 	// The configuration, in the JSON that package configfile reads from a file: publishers,
-	// publishersFile, credentialed and so on. A relative publishersFile is in Caddy's working
-	// directory. The list is read again when it changes.
+	// publishersFile, credentialed and so on. A relative publishersFile is relative to
+	// Caddy's working directory. The list is read again when it changes.
 	Config json.RawMessage `json:"config,omitempty"`
 
-	// Where further publishers are looked up. Handlers with the same source share its
-	// connections and, with the same lookup and caches, what it answered. Both survive a
-	// reload.
+	// Where publishers that config does not list are looked up. Handlers with the same source
+	// share its connections. If the members lookup and caches of their configurations are the
+	// same too, they share its answers. Connections and answers survive a reload.
 	SourceRaw json.RawMessage `json:"source,omitempty" caddy:"namespace=http.handlers.ampcors.sources inline_key=module"`
 
-	// The request header that tells the backend the publisher whose page calls, such as
-	// "Ampcors-Publisher". What the client sends in it is removed. If empty, there is none.
+	// The request header in which the backend gets the publisher whose page calls, such as
+	// "Ampcors-Publisher". What the client sends in it is removed. If empty, no header is set.
 	PublisherHeader string `json:"publisher_header,omitempty"`
 
 	// The value of the metrics' label "handler". Handlers with the same name are counted
@@ -76,7 +78,7 @@ type Handler struct {
 	source     *pooledSource // nil without a source
 	watcher    *configfile.Watcher
 	stop       func() // ends what runs in the background
-	unmeasure  func()
+	unregister func()
 }
 
 // CaddyModule implements caddy.Module.
@@ -98,38 +100,39 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		}
 		source, ok := module.(Source)
 		if !ok {
-			return fmt.Errorf("%T is no source of publishers", module)
+			return fmt.Errorf("%T is not a source of publishers", module)
 		}
 		if h.source, err = openSource(source); err != nil {
 			return err
 		}
 	}
+	isOpen := true
+	var source ampcors.Source
+	if h.source != nil {
+		source, isOpen = h.source.get()
+	}
 	inline := h.inline()
-	set := func(cfg *ampcors.Config) {
+	mw, err := inline.New(func(cfg *ampcors.Config) {
 		h.reportOnly = cfg.ReportOnly
+		cfg.Source = source
 		// ServeHTTP returns the error.
 		cfg.Denied = func(http.ResponseWriter, *http.Request, ampcors.Decision) {}
-		if h.source != nil {
-			cfg.Source = h.source.get()
-		}
-	}
-	connected := h.source == nil || h.source.isConnected()
-	mw, err := inline.New(set)
+	})
 	if err != nil {
-		return err
+		return plain(err)
 	}
 	h.mw = mw
 
 	reload := make(chan os.Signal)
 	watcher := inline.NewWatcher(mw, configfile.WatcherConfig{Logger: ctx.Slogger(), Reload: reload, Set: func(cfg *ampcors.Config) {
 		if h.source != nil {
-			cfg.Source = h.source.get()
+			cfg.Source, _ = h.source.get()
 		}
 	}})
 	running, cancel := context.WithCancel(ctx)
 	var background sync.WaitGroup
 	background.Go(func() { _ = watcher.Run(running) }) // it ends with running
-	if !connected {
+	if !isOpen {
 		background.Go(func() {
 			select {
 			case <-running.Done():
@@ -147,27 +150,41 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		background.Wait()
 	}
 	h.watcher = watcher
-	h.unmeasure, err = measure(ctx, h)
+	h.unregister, err = measure(ctx, h)
 	return err
 }
 
+// plain returns the errors of a configuration without positions in its JSON.
+func plain(err error) error {
+	errs := split(err)
+	for i, err := range errs {
+		if e := (*configfile.Error)(nil); errors.As(err, &e) && e.File == inlineName {
+			errs[i] = withoutPosition(e)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// inlineName is what errors call a handler's configuration.
+const inlineName = "ampcors"
+
 // inline returns the configuration for package configfile.
 func (h *Handler) inline() configfile.Inline {
-	in := configfile.Inline{Name: "ampcors", Dir: ".", JSON: h.Config}
+	in := configfile.Inline{Name: inlineName, Dir: ".", JSON: h.Config}
 	if len(in.JSON) == 0 {
 		in.JSON = []byte("{}")
 	}
 	return in
 }
 
-// closeAfter is how long a handler still decides after its configuration was replaced. Caddy
-// cleans up while requests that it has accepted are still on their way to the handler.
+// closeAfter is how long a handler still works after Cleanup. Caddy calls Cleanup when some
+// requests that it has accepted have not reached the handler yet.
 var closeAfter = 10 * time.Second
 
 // Cleanup implements caddy.CleanerUpper.
 func (h *Handler) Cleanup() error {
-	if h.unmeasure != nil {
-		h.unmeasure()
+	if h.unregister != nil {
+		h.unregister()
 	}
 	if h.stop != nil {
 		h.stop()
@@ -193,7 +210,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		return nil
 	case !proceed:
 		return caddyhttp.Error(d.StatusCode(), errors.New("ampcors: "+d.Reason.String()))
-	case h.reportOnly: // the handlers behind it protect the backend
+	case h.reportOnly: // the CORS headers of the handlers behind it must stay
 		return next.ServeHTTP(w, r)
 	}
 	var err error
@@ -203,7 +220,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	return err
 }
 
-// tell tells the log, the other handlers and the backend of the decision.
+// tell gives the decision to the log, the other handlers and the backend.
 func (h *Handler) tell(r *http.Request, d ampcors.Decision) {
 	known := &decision{d}
 	if extra, ok := r.Context().Value(caddyhttp.ExtraLogFieldsCtxKey).(*caddyhttp.ExtraLogFields); ok {
@@ -215,29 +232,22 @@ func (h *Handler) tell(r *http.Request, d ampcors.Decision) {
 	if h.PublisherHeader == "" {
 		return
 	}
-	// Caddy itself drops names with an underscore in place of a hyphen.
+	// Caddy itself drops headers with an underscore in the name, such as Ampcors_Publisher.
 	r.Header.Del(h.PublisherHeader)
 	if d.Publisher != "" {
 		r.Header.Set(h.PublisherHeader, d.Publisher)
 	}
-	// reverse_proxy removes the headers that Connection names (RFC 9110, section 7.6.1).
-	for i, line := range r.Header["Connection"] {
-		r.Header["Connection"][i] = withoutMember(line, h.PublisherHeader)
+	// reverse_proxy removes the headers that Connection names (RFC 9110, section 7.6.1), so a
+	// client could remove this one.
+	if httpguts.HeaderValuesContainsToken(r.Header["Connection"], h.PublisherHeader) {
+		others := slices.DeleteFunc(slices.Collect(header.Members(r.Header["Connection"])), func(name string) bool {
+			return strings.EqualFold(name, h.PublisherHeader)
+		})
+		r.Header["Connection"] = []string{strings.Join(others, ", ")}
 	}
 }
 
-// withoutMember returns a list without one of its members.
-func withoutMember(list, name string) string {
-	var kept []string
-	for member := range strings.SplitSeq(list, ",") {
-		if member = strings.TrimSpace(member); !strings.EqualFold(member, name) {
-			kept = append(kept, member)
-		}
-	}
-	return strings.Join(kept, ", ")
-}
-
-// A decision is what the log and the other handlers can have of a Decision.
+// A decision gives a Decision to the log, and to other handlers as placeholders.
 type decision struct{ ampcors.Decision }
 
 // MarshalLogObject implements zapcore.ObjectMarshaler.

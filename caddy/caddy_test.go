@@ -27,7 +27,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/quic-go/quic-go/http3"
 
-	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/guard"
 	"github.com/ampcors/ampcors/internal/gatewaytest"
 	"github.com/ampcors/ampcors/internal/servertest"
@@ -161,7 +160,7 @@ func eventually(t testing.TB, what string, holds func() bool) {
 	}
 }
 
-// A fakeSource is a source in memory, by the name in its JSON.
+// A fakeSource is a module whose source is in memory. Its label says which one.
 type fakeSource struct {
 	Label string `json:"label"`
 }
@@ -222,12 +221,7 @@ func TestCaddyDecidesAsTheMiddleware(t *testing.T) {
 		publisher_header Ampcors-Publisher
 	}
 	reverse_proxy `+backend(t, gatewaytest.Backend))
-	direct := gatewaytest.NewMiddleware(t).WrapDecision(guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		d, _ := ampcors.DecisionFromContext(r.Context())
-		r.Header.Set(gatewaytest.PublisherHeader, d.Publisher)
-		gatewaytest.Backend(w, r)
-	})))
-	gatewaytest.Compare(t, "http://"+s.addr, direct, gatewaytest.None)
+	gatewaytest.Compare(t, "http://"+s.addr, guard.Handler, gatewaytest.None)
 	if fakeOf("compared").lookups.Load() == 0 {
 		t.Error("the source was not asked")
 	}
@@ -242,7 +236,24 @@ func TestTheListIsFollowed(t *testing.T) {
 		}
 	}
 	write("other.example\n")
-	s := newServer(t, "\tampcors {\n\t\tpublishers_file "+list+"\n\t}\n\trespond ok")
+	// The second handler has no list.
+	s := newServer(t, "\tampcors {\n\t\tpublishers_file "+list+"\n\t}\n\thandle /other {\n\t\tampcors www.example.com\n\t}\n\trespond ok")
+	inForce := func() (applied, ok float64) {
+		ctx := caddy.ActiveContext()
+		families, err := ctx.GetMetricsRegistry().Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, family := range families {
+			switch family.GetName() {
+			case "ampcors_config_in_force":
+				ok = family.GetMetric()[0].GetGauge().GetValue()
+			case "ampcors_config_applied_timestamp_seconds":
+				applied = family.GetMetric()[0].GetGauge().GetValue()
+			}
+		}
+		return applied, ok
+	}
 	if status, _, _ := s.get(cached); status != http.StatusForbidden {
 		t.Error(status)
 	}
@@ -251,10 +262,16 @@ func TestTheListIsFollowed(t *testing.T) {
 		status, acao, _ := s.get(cached)
 		return status == http.StatusOK && acao == cached
 	})
+	if at, ok := inForce(); ok != 1 || time.Since(time.Unix(int64(at), 0)) > time.Minute {
+		t.Errorf("in force: %v, since %v", ok, at)
+	}
 	write("not a domain\n")
 	eventually(t, "the error is logged", func() bool { return strings.Contains(s.log(), "publishers.txt:1:1: ") })
 	if status, _, _ := s.get(cached); status != http.StatusOK {
 		t.Error("the last good list is not in force:", status)
+	}
+	if _, ok := inForce(); ok != 0 {
+		t.Error("the metrics do not say that the list is wrong")
 	}
 }
 
@@ -307,7 +324,7 @@ func TestPreflightsNeedNoCredentials(t *testing.T) {
 	}
 }
 
-// In a trial run, the backend's own CORS headers are what the client gets.
+// With report_only, the client gets the backend's own CORS headers.
 func TestReportOnlyChangesNothing(t *testing.T) {
 	s := newServer(t, "\tampcors www.example.com {\n\t\treport_only\n\t}\n\treverse_proxy "+backend(t, gatewaytest.Backend))
 	if status, acao, _ := s.get(evil); status != http.StatusAccepted || acao != "*" {
@@ -344,9 +361,6 @@ func TestMetrics(t *testing.T) {
 	}
 	ctx := caddy.ActiveContext()
 	want := `
-# HELP ampcors_config_in_force 1 if the configuration file as it is now is in force, 0 if it is wrong or missing.
-# TYPE ampcors_config_in_force gauge
-ampcors_config_in_force{handler="api"} 1
 # HELP ampcors_listed_publishers Publishers and patterns in the configuration in force.
 # TYPE ampcors_listed_publishers gauge
 ampcors_listed_publishers{handler="api"} 3
@@ -360,7 +374,7 @@ ampcors_source_entries{handler="api",kind="publishers"} 1
 ampcors_source_lookups_total{handler="api",result="error"} 0
 ampcors_source_lookups_total{handler="api",result="ok"} 2
 `
-	if err := testutil.GatherAndCompare(ctx.GetMetricsRegistry(), strings.NewReader(want), "ampcors_config_in_force", "ampcors_listed_publishers", "ampcors_source_entries", "ampcors_source_lookups_total"); err != nil {
+	if err := testutil.GatherAndCompare(ctx.GetMetricsRegistry(), strings.NewReader(want), "ampcors_config_in_force", "ampcors_config_applied_timestamp_seconds", "ampcors_listed_publishers", "ampcors_source_entries", "ampcors_source_lookups_total"); err != nil {
 		t.Error(err)
 	}
 	families, err := ctx.GetMetricsRegistry().Gather()
@@ -384,7 +398,7 @@ ampcors_source_lookups_total{handler="api",result="ok"} 2
 	}
 }
 
-// What a source answered, and its connections, survive a reload, but not the last handler
+// The answers and connections of a source survive a reload. They end with the last handler
 // that uses it.
 func TestASourceSurvivesAReload(t *testing.T) {
 	defer func(d time.Duration) { closeAfter = d }(closeAfter)
@@ -409,8 +423,7 @@ func TestASourceSurvivesAReload(t *testing.T) {
 	}
 }
 
-// A source that is down does not keep Caddy from starting. It is used once it can be reached,
-// and the counts go on.
+// A source that is down does not keep Caddy from starting. It is used once it can be reached.
 func TestASourceThatIsDownAtTheStart(t *testing.T) {
 	const origin = "https://www-source-example.cdn.ampproject.org"
 	f := fakeOf("late")
@@ -439,8 +452,10 @@ func TestASourceThatIsDownAtTheStart(t *testing.T) {
 	s.load("http", "\trespond ok")
 }
 
-// A configuration that is wrong is not applied, and leaves nothing behind.
+// A wrong configuration is not applied: the old one stays in force.
 func TestAWrongConfigurationChangesNothing(t *testing.T) {
+	defer func(d time.Duration) { closeAfter = d }(closeAfter)
+	closeAfter = 0
 	s := newServer(t, "\tampcors www.example.com\n\trespond ok")
 	for _, wrong := range []string{
 		`{"handler":"ampcors","config":{"publishers":["b"]}}`,
@@ -462,6 +477,8 @@ func TestAWrongConfigurationChangesNothing(t *testing.T) {
 			t.Errorf("%s: %d %s", wrong, status, acao)
 		}
 	}
+	f := fakeOf("wrong")
+	eventually(t, "the source of the wrong configuration is closed", func() bool { return f.opened.Load() == 1 && f.closed.Load() == 1 })
 }
 
 // What a backend sends arrives as it sends it.
@@ -477,8 +494,8 @@ func TestResponsesAreStreamed(t *testing.T) {
 			}
 		}
 	}))
-	next2 := func(event string) { go func() { next <- event }() }
-	next2("0")
+	send := func(event string) { go func() { next <- event }() }
+	send("0")
 	resp := s.do("GET", cached)
 	defer resp.Body.Close()
 	if acao := resp.Header["Access-Control-Allow-Origin"]; len(acao) != 1 || acao[0] != cached {
@@ -487,7 +504,7 @@ func TestResponsesAreStreamed(t *testing.T) {
 	lines := bufio.NewScanner(resp.Body)
 	for i := range 5 {
 		if i > 0 {
-			next2(strconv.Itoa(i))
+			send(strconv.Itoa(i))
 		}
 		if !lines.Scan() || lines.Text() != "data: "+strconv.Itoa(i) || !lines.Scan() {
 			t.Fatal(lines.Text(), lines.Err())

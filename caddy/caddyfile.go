@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -62,13 +63,15 @@ func parseHandler(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 // A list can also be a block with a value on each line, and can occur several times. All
 // errors are reported at once, each with its line.
 //
-// Everything that is sent to the handlers behind it must come through it, preflights too. So a
-// matcher should match paths only.
+// All requests to the handlers behind it must pass through it, preflights too. So a matcher
+// should match paths only.
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the directive
 	p := parser{directive: d.Token(), places: make(map[string]caddyfile.Token)}
 	config := make(map[string]any)
-	p.list(d, reflect.TypeFor[[]string](), "publishers", config, "publishers")
+	for d.NextArg() {
+		p.add(config, "publishers", "publishers", d.Val(), d.Token())
+	}
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
 		switch name := d.Val(); name {
 		case "source":
@@ -88,7 +91,7 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return p.err()
 }
 
-// options are what a configuration of package configfile has.
+// options has the members of a configuration of package configfile.
 type options struct {
 	ampcors.Config
 	PublishersFile string `json:"publishersFile"`
@@ -101,7 +104,7 @@ type parser struct {
 	problems  []problem
 }
 
-// A problem is at a token of the Caddyfile. The error has its file and line.
+// A problem is an error at a token. The text of the error has the token's file and line.
 type problem struct {
 	token caddyfile.Token
 	err   error
@@ -122,10 +125,7 @@ func (p *parser) reportAt(token caddyfile.Token, text string) {
 // err returns all problems, in the order of their lines.
 func (p *parser) err() error {
 	slices.SortStableFunc(p.problems, func(a, b problem) int {
-		if a.token.File != b.token.File {
-			return 0 // an imported file
-		}
-		return cmp.Compare(a.token.Line, b.token.Line)
+		return cmp.Or(cmp.Compare(a.token.File, b.token.File), cmp.Compare(a.token.Line, b.token.Line))
 	})
 	var errs []error
 	for _, problem := range p.problems {
@@ -161,7 +161,7 @@ func (p *parser) member(d *caddyfile.Dispenser, t reflect.Type, path string, val
 	path += name
 	option := d.Val()
 	if _, isTwice := values[name]; isTwice && field.Kind() != reflect.Slice {
-		p.report(d, "%s is there twice", option)
+		p.report(d, "%s occurs twice", option)
 		skip(d)
 		return
 	}
@@ -191,13 +191,12 @@ func (p *parser) member(d *caddyfile.Dispenser, t reflect.Type, path string, val
 		if !p.text(d, &text) {
 			return
 		}
-		p.places[path] = d.Token()
 		values[name] = scalar(field, text)
 	}
 }
 
-// scalar returns the JSON of a value. One that is wrong stays a string, which package
-// configfile reports.
+// scalar returns a value for JSON. A wrong one stays a string: package configfile then reports
+// an error.
 func scalar(t reflect.Type, text string) any {
 	if t == reflect.TypeFor[time.Duration]() {
 		if duration, err := caddy.ParseDuration(text); err == nil { // it also knows days
@@ -230,58 +229,59 @@ func (p *parser) text(d *caddyfile.Dispenser, value *string) bool {
 
 // list reads the values of a list: those on the line and those in the block.
 func (p *parser) list(d *caddyfile.Dispenser, t reflect.Type, path string, values map[string]any, name string) {
-	list, _ := values[name].([]any)
-	add := func(value any, at caddyfile.Token) string {
-		place := path + "[" + strconv.Itoa(len(list)) + "]"
-		p.places[place] = at
-		list = append(list, value)
-		return place
+	if values[name] == nil {
+		values[name] = []any{} // an empty list is not the default
 	}
 	for d.NextArg() {
-		add(d.Val(), d.Token())
+		p.add(values, name, path, d.Val(), d.Token())
 	}
-	isDirective := path == "publishers" && p.places[path].Text == "" // its block has options
-	if !isDirective {
-		if t.Elem().Kind() == reflect.Struct {
-			if nesting := d.Nesting(); d.NextBlock(nesting) {
-				object := make(map[string]any)
-				place := add(object, d.Token())
-				for ok := true; ok; ok = d.NextBlock(nesting) {
-					p.member(d, t.Elem(), place, object)
-				}
-			}
-		} else {
-			for nesting := d.Nesting(); d.NextBlock(nesting); {
-				add(d.Val(), d.Token())
-				for d.NextArg() {
-					add(d.Val(), d.Token())
-				}
+	nesting := d.Nesting()
+	if t.Elem().Kind() != reflect.Struct {
+		for d.NextBlock(nesting) {
+			p.add(values, name, path, d.Val(), d.Token())
+			for d.NextArg() {
+				p.add(values, name, path, d.Val(), d.Token())
 			}
 		}
+		return
 	}
-	if list == nil && !isDirective {
-		list = []any{} // not the same as no list
+	if d.NextBlock(nesting) { // the block is one value
+		object := make(map[string]any)
+		place := p.add(values, name, path, object, d.Token())
+		for ok := true; ok; ok = d.NextBlock(nesting) {
+			p.member(d, t.Elem(), place, object)
+		}
 	}
-	if list != nil {
-		values[name] = list
-	}
+}
+
+// add adds a value to a list, and returns its path.
+func (p *parser) add(values map[string]any, name, path string, value any, at caddyfile.Token) string {
+	list, _ := values[name].([]any)
+	path += "[" + strconv.Itoa(len(list)) + "]"
+	p.places[path] = at
+	values[name] = append(list, value)
+	return path
 }
 
 // source reads the option "source".
 func (p *parser) source(d *caddyfile.Dispenser, h *Handler) {
 	const namespace = "http.handlers.ampcors.sources"
 	if h.SourceRaw != nil {
-		p.report(d, "source is there twice")
+		p.report(d, "source occurs twice")
 		skip(d)
 		return
 	}
-	h.SourceRaw = json.RawMessage("{}") // so that the rest is checked even if it is wrong
-	d.NextArg()
-	name, at := d.Val(), d.Token()
+	h.SourceRaw = json.RawMessage("{}") // so that validate knows of a source, even if it is wrong
 	var known []string
 	for _, module := range caddy.GetModules(namespace) {
 		known = append(known, module.ID.Name())
 	}
+	if !d.NextArg() {
+		p.report(d, "source has no name; want one of %s", strings.Join(known, ", "))
+		skip(d)
+		return
+	}
+	name, at := d.Val(), d.Token()
 	if !slices.Contains(known, name) {
 		p.report(d, "unknown source %q; want one of %s", name, strings.Join(known, ", "))
 		skip(d)
@@ -289,39 +289,54 @@ func (p *parser) source(d *caddyfile.Dispenser, h *Handler) {
 	}
 	source, err := caddyfile.UnmarshalModule(d, namespace+"."+name)
 	if err != nil {
-		p.problems = append(p.problems, problem{at, err}) // it has its line
+		p.problems = append(p.problems, problem{at, err}) // the error has its line
 		return
 	}
 	h.SourceRaw = caddyconfig.JSONModuleObject(source, "module", name, nil)
 }
 
-// validate reports what is wrong in the configuration, each problem at its token. The list
-// of publishersFile is not read: it may be on another machine.
+// validate reports what is wrong in the configuration, each problem at its token. The file
+// that publishersFile names is not read: it may be on another machine.
 func (p *parser) validate(config map[string]any, hasSource bool) {
+	config = maps.Clone(config)
 	_, hasList := config["publishersFile"]
 	delete(config, "publishersFile")
 	_, err := configfile.Inline{JSON: caddyconfig.JSON(config, nil)}.Load(func(cfg *ampcors.Config) {
-		if hasSource || hasList { // otherwise it would be empty
+		if hasSource || hasList { // without them, a configuration that lists no publisher is an error
 			cfg.Source = ampcors.SourceFunc(func(context.Context, string) (bool, error) { return false, nil })
 		}
 	})
-	var problems []error
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		problems = joined.Unwrap()
-	}
-	for _, problem := range problems {
-		e := (*configfile.Error)(nil)
-		if !errors.As(problem, &e) {
-			p.reportAt(p.directive, problem.Error())
-			continue
+	for _, err := range split(err) {
+		token := p.directive
+		if located := (*configfile.Error)(nil); errors.As(err, &located) {
+			token = p.place(located.Path)
+			renamed := *located
+			renamed.Path = snakeCase(renamed.Path)
+			err = withoutPosition(&renamed)
 		}
-		text := *e
-		text.File, text.Line, text.Path = "ampcors", 0, snakeCase(e.Path)
-		p.reportAt(p.place(e.Path), text.Error())
+		p.reportAt(token, err.Error())
 	}
 }
 
-// place returns the token of the value at path, or of the one around it.
+// split returns the errors that are joined in one.
+func split(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	if err == nil {
+		return nil
+	}
+	return []error{err}
+}
+
+// withoutPosition returns an error without its position in the JSON, which nobody sees.
+func withoutPosition(err *configfile.Error) error {
+	e := *err
+	e.File, e.Line = inlineName, 0
+	return &e
+}
+
+// place returns the token of the value at path, or of the nearest value that contains it.
 func (p *parser) place(path string) caddyfile.Token {
 	for ; path != ""; path = path[:max(0, strings.LastIndexAny(path, ".["))] {
 		if token, ok := p.places[path]; ok {

@@ -211,7 +211,7 @@ func TestEachErrorHasItsLine(t *testing.T) {
 	}
 	const want = `ampcors: publishers[2] "b" has no dot; want a domain such as "www.example.com", at Caddyfile:3
 ampcors: publishers[4] "bad_." has a trailing dot; want a domain such as "www.example.com", at Caddyfile:6
-max_age is there twice, at Caddyfile:10
+max_age occurs twice, at Caddyfile:10
 credentialed takes no value; remove "yes", or the line, at Caddyfile:11
 ampcors: cache_size is "many"; want a whole number, at Caddyfile:12
 ampcors: caches[1].cache_domain "" is empty; want a domain such as "www.example.com", at Caddyfile:14
@@ -220,8 +220,8 @@ unknown option "sendrs"; want one of clients, dangerously_allow_mail_provider_wi
 ampcors: lookup.ttl is "1x"; want a duration such as "10m" or "90s", at Caddyfile:23
 ampcors: lookup.timeout "-1s" is negative; want a duration such as 30s, or 0 for the default, at Caddyfile:24
 unknown option "nonsense"; want one of cache_size, caches, credentialed, dangerously_allow_http_own_origins, dangerously_allow_public_suffix_wildcards, dangerously_allow_unsafe_requests_without_origin, email, lookup, max_age, methods, name, origins, publisher_header, publishers, publishers_file, report_only, request_headers, response_headers, source, at Caddyfile:26
-unknown source "source"; want one of fake, postgres, redis, at Caddyfile:31
-source is there twice, at Caddyfile:32
+source has no name; want one of fake, postgres, redis, at Caddyfile:31
+source occurs twice, at Caddyfile:32
 name has no value, at Caddyfile:33
 publisher_header has more than one value, at Caddyfile:34`
 	if got := strings.TrimPrefix(err.Error(), "parsing caddyfile tokens for 'ampcors': "); got != want {
@@ -231,13 +231,13 @@ publisher_header has more than one value, at Caddyfile:34`
 
 func TestErrorsOfSources(t *testing.T) {
 	for text, want := range map[string]string{
-		"source redis":                                      "want the URL of Redis, such as redis://localhost:6379",
+		"source redis":                                      "source redis has no URL; want one such as redis://localhost:6379",
 		"source mysql dsn":                                  `unknown source "mysql"; want one of fake, postgres, redis`,
 		"source redis redis://a redis://b":                  "wrong argument count",
 		"source redis redis://a {\nkey_prefix\n}":           "wrong argument count",
 		"source redis redis://a {\ntable x\n}":              `unknown option "table" of source redis; want key_prefix`,
 		"source redis mysql://user:secret@a":                "the URL of Redis cannot be read",
-		"source postgres":                                   "want how to connect to PostgreSQL",
+		"source postgres":                                   "source postgres has no connection string",
 		"source postgres a b":                               "wrong argument count",
 		"source postgres postgres://a {\ntable\n}":          "wrong argument count",
 		"source postgres postgres://a {\nmax_conns x\n}":    `max_conns "x" is not a number`,
@@ -349,8 +349,7 @@ func TestPostgres(t *testing.T) {
 	}
 }
 
-// Whatever a Caddyfile has, it is accepted or there is an error with its line, and what is
-// accepted is a configuration.
+// Every Caddyfile is either rejected with the line of the error, or accepted and then valid.
 func FuzzCaddyfile(f *testing.F) {
 	f.Add("publishers a.example\nmax_age 1h\nemail {\nsenders a@b.example\n}\nsource redis redis://a")
 	f.Add("caches google {\nid x\ncache_domain c.example\n}\nlookup {\nttl\n}\nname {\n}")

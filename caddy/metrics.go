@@ -11,8 +11,8 @@ import (
 	"github.com/ampcors/ampcors/metrics"
 )
 
-// A group has the handlers of one configuration that have the same name. Their metrics are
-// sums.
+// A group is the handlers of one configuration that have the same name. Their counts are
+// exported as one sum.
 type group struct {
 	registry *prometheus.Registry // of the configuration
 	name     string
@@ -45,7 +45,7 @@ func measure(ctx caddy.Context, h *Handler) (stop func(), err error) {
 	}, nil
 }
 
-// counts returns the sums of the handlers. What several of them share is counted once.
+// counts returns the sums of the handlers. A source that several of them share is counted once.
 func (g group) counts() metrics.Counts {
 	groupsMu.Lock()
 	handlers := maps.Clone(groups[g])
@@ -61,6 +61,10 @@ func (g group) counts() metrics.Counts {
 			sources[h.source] = struct{}{}
 		}
 		status := h.watcher.Status()
+		if status.Err == nil && status.AppliedAt.IsZero() {
+			continue // it has no list, or none was read yet
+		}
+		// One status for all: one with an error if there is any, or else the oldest.
 		if sum.Config == nil || status.Err != nil || sum.Config.Err == nil && status.AppliedAt.Before(sum.Config.AppliedAt) {
 			sum.Config = &status
 		}

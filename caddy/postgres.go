@@ -17,7 +17,7 @@ func init() { caddy.RegisterModule(new(Postgres)) }
 // Postgres looks up publishers in PostgreSQL 12 or later, as package pgsource documents. The
 // table must have its triggers (pgsource.InstallSQL).
 type Postgres struct {
-	// A URL or keywords and values, as libpq has them, such as
+	// A URL, or keywords and values as in libpq, such as
 	// postgres://user:password@host/database. Placeholders such as {env.DATABASE_URL} are
 	// replaced.
 	ConnString string `json:"conn_string"`
@@ -79,29 +79,39 @@ func (p *Postgres) Open(log *slog.Logger) (OpenSource, error) { return pgsource.
 func (p *Postgres) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the module's name
 	if !d.Args(&p.ConnString) {
-		return d.Err("want how to connect to PostgreSQL, such as postgres://user:password@localhost/database")
+		return d.Err("source postgres has no connection string; want one such as postgres://user:password@localhost/database")
 	}
 	if d.NextArg() {
 		return d.ArgErr()
 	}
-	options := map[string]*string{"table": &p.Table, "domain_column": &p.DomainColumn, "prefix_column": &p.PrefixColumn, "condition": &p.Condition, "max_conns": new(string)}
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		value, ok := options[d.Val()]
-		if !ok {
+		var value *string
+		var maxConns string
+		switch d.Val() {
+		case "table":
+			value = &p.Table
+		case "domain_column":
+			value = &p.DomainColumn
+		case "prefix_column":
+			value = &p.PrefixColumn
+		case "condition":
+			value = &p.Condition
+		case "max_conns":
+			value = &maxConns
+		default:
 			return d.Errf("unknown option %q of source postgres; want table, domain_column, prefix_column, condition or max_conns", d.Val())
 		}
-		name := d.Val()
 		if !d.AllArgs(value) {
 			return d.ArgErr()
 		}
-		if name == "max_conns" {
+		if maxConns != "" {
 			var err error
-			if p.MaxConns, err = strconv.Atoi(*value); err != nil {
-				return d.Errf("max_conns %q is not a number", *value)
+			if p.MaxConns, err = strconv.Atoi(maxConns); err != nil {
+				return d.Errf("max_conns %q is not a number", maxConns)
 			}
 		}
 	}
-	if !strings.Contains(p.ConnString, "{") {
+	if !strings.Contains(p.ConnString, "{") { // placeholders are replaced by Provision
 		if err := p.Validate(); err != nil {
 			return d.WrapErr(err)
 		}

@@ -68,7 +68,7 @@ func (r *Redis) Open(*slog.Logger) (OpenSource, error) {
 func (r *Redis) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the module's name
 	if !d.Args(&r.URL) {
-		return d.Err("want the URL of Redis, such as redis://localhost:6379")
+		return d.Err("source redis has no URL; want one such as redis://localhost:6379")
 	}
 	if d.NextArg() {
 		return d.ArgErr()
@@ -83,7 +83,7 @@ func (r *Redis) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 			return d.Errf("unknown option %q of source redis; want key_prefix", d.Val())
 		}
 	}
-	if !strings.Contains(r.URL, "{") {
+	if !strings.Contains(r.URL, "{") { // placeholders are replaced by Provision
 		if err := r.Validate(); err != nil {
 			return d.WrapErr(err)
 		}

@@ -15,16 +15,16 @@ import (
 )
 
 // A Source is a Caddy module that looks up publishers, in the namespace
-// http.handlers.ampcors.sources. Two modules whose JSON is the same after Provision are one
-// source. So Provision must replace placeholders in the fields that have them.
+// http.handlers.ampcors.sources. Two modules whose JSON is the same after Provision share
+// one source. So Provision must replace the placeholders in the fields.
 type Source interface {
 	caddy.Module
 
-	// Open returns the source. An error says that it cannot be reached now: Open is called
-	// again every second. What is wrong in the configuration is to be found by Validate.
+	// Open returns the source. An error means that it cannot be reached now: Open is then
+	// called again every second. Errors of the configuration must be found by Validate.
 	//
-	// The source may be in use after the configuration that it comes from was replaced, so it
-	// must not use the caddy.Context of the module.
+	// The source may be used longer than the configuration that it comes from, so it must not
+	// use the caddy.Context of the module.
 	Open(*slog.Logger) (OpenSource, error)
 }
 
@@ -37,7 +37,7 @@ type OpenSource interface {
 // pool has the sources of all configurations, by the JSON of their modules.
 var pool = caddy.NewUsagePool()
 
-// A pooledSource is a source with what it answered. Several handlers use it.
+// A pooledSource is a source and its answers. Several handlers can use it.
 type pooledSource struct {
 	key       string
 	log       *slog.Logger
@@ -52,7 +52,7 @@ type pooledSource struct {
 }
 
 // openSource returns the pooledSource for a module. If the source cannot be reached, it tries
-// again in the background: Caddy also serves what needs no source.
+// again in the background, because Caddy can serve other requests meanwhile.
 func openSource(module Source) (*pooledSource, error) {
 	id := string(module.CaddyModule().ID)
 	fields, err := json.Marshal(module)
@@ -104,33 +104,27 @@ func (s *pooledSource) keepConnecting(ctx context.Context, module Source) {
 	}
 }
 
-var errNotConnected = errors.New("the source could not be reached since Caddy started")
+var errNotConnected = errors.New("the source has not been reached yet")
 
-// get returns the source, or one that always fails until the source can be reached.
-func (s *pooledSource) get() ampcors.Source {
+// get returns the source. Until that can be reached, it returns one that always fails, and isOpen
+// is false.
+func (s *pooledSource) get() (source ampcors.Source, isOpen bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.shared != nil {
-		return s.shared
+	if s.shared == nil {
+		return unreachable{}, false
 	}
-	return unreachable{}
+	return s.shared, true
 }
 
 // stats returns how the source was used by all handlers.
 func (s *pooledSource) stats() ampcors.SourceStats {
-	if shared, ok := s.get().(*ampcors.SharedSource); ok {
-		return shared.Stats()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.shared == nil {
+		return ampcors.SourceStats{}
 	}
-	return ampcors.SourceStats{}
-}
-
-func (s *pooledSource) isConnected() bool {
-	select {
-	case <-s.connected:
-		return true
-	default:
-		return false
-	}
+	return s.shared.Stats()
 }
 
 // release ends the use by a handler.
@@ -152,7 +146,7 @@ func (s *pooledSource) Destruct() error {
 	return nil
 }
 
-// unreachable is the source until it can be reached.
+// unreachable takes the place of a source that has not been reached yet.
 type unreachable struct{}
 
 func (unreachable) HasPublisher(context.Context, string) (bool, error) {
@@ -163,8 +157,8 @@ func (unreachable) PublisherByPrefix(context.Context, string) (string, error) {
 	return "", errNotConnected
 }
 
-// currentLog writes to the log of Caddy's current configuration, because a source lives longer
-// than one.
+// currentLog writes to the log of Caddy's current configuration, because a source may be used
+// longer than the configuration that opened it.
 type currentLog struct {
 	name  string
 	attrs []slog.Attr

@@ -92,23 +92,12 @@ func (e *Error) Unwrap() error { return e.Err }
 // To make a Middleware, use [New]: Load and [ampcors.New] together check each publisher
 // twice.
 func Load(path string, set ...func(*ampcors.Config)) (cfg ampcors.Config, err error) {
-	err = load(path, set, func(read ampcors.Config) error {
-		cfg = read
-		return read.Validate()
-	})
-	if err != nil {
-		return ampcors.Config{}, err
-	}
-	return cfg, nil
+	return loadFrom(path, func() contents { return read(path, set) })
 }
 
 // New returns a Middleware for the file at path. Arguments and errors are those of [Load].
 func New(path string, set ...func(*ampcors.Config)) (mw *ampcors.Middleware, err error) {
-	err = load(path, set, func(cfg ampcors.Config) (err error) {
-		mw, err = ampcors.New(cfg)
-		return err
-	})
-	return mw, err
+	return newFrom(path, func() contents { return read(path, set) })
 }
 
 // Read is like [Load], but reads the configuration from r, up to io.EOF. It may come from
@@ -127,16 +116,31 @@ func Read(name string, r io.Reader, set ...func(*ampcors.Config)) (cfg ampcors.C
 }
 
 // An Inline is a configuration that is not a file, such as a part of another program's
-// configuration. Only the publishersFile that it may name is a file.
+// configuration. The publishersFile that it may name is a file.
 type Inline struct {
 	Name string // for errors
-	Dir  string // of a relative publishersFile; if empty, that must be an absolute path
-	JSON []byte // what the file would have
+	Dir  string // for a relative publishersFile; if empty, publishersFile must be an absolute path
+	JSON []byte // what the file would contain
 }
 
 // Load is like the function [Load].
 func (in Inline) Load(set ...func(*ampcors.Config)) (cfg ampcors.Config, err error) {
-	err = in.load(set, func(read ampcors.Config) error {
+	return loadFrom(in.Name, func() contents { return in.read(set) })
+}
+
+// New is like the function [New].
+func (in Inline) New(set ...func(*ampcors.Config)) (mw *ampcors.Middleware, err error) {
+	return newFrom(in.Name, func() contents { return in.read(set) })
+}
+
+func (in Inline) read(set []func(*ampcors.Config)) (c contents) {
+	c.parse(in.Name, in.Dir, in.JSON, set)
+	return c
+}
+
+// loadFrom returns the configuration that read reads.
+func loadFrom(name string, read func() contents) (cfg ampcors.Config, err error) {
+	err = stable(name, read, func(read ampcors.Config) error {
 		cfg = read
 		return read.Validate()
 	})
@@ -146,31 +150,18 @@ func (in Inline) Load(set ...func(*ampcors.Config)) (cfg ampcors.Config, err err
 	return cfg, nil
 }
 
-// New is like the function [New].
-func (in Inline) New(set ...func(*ampcors.Config)) (mw *ampcors.Middleware, err error) {
-	err = in.load(set, func(cfg ampcors.Config) (err error) {
+// newFrom returns a Middleware for the configuration that read reads. It checks each publisher
+// only once.
+func newFrom(name string, read func() contents) (mw *ampcors.Middleware, err error) {
+	err = stable(name, read, func(cfg ampcors.Config) (err error) {
 		mw, err = ampcors.New(cfg)
 		return err
 	})
 	return mw, err
 }
 
-func (in Inline) load(set []func(*ampcors.Config), use func(ampcors.Config) error) error {
-	return stable(in.Name, func() contents { return in.read(set) }, use)
-}
-
-func (in Inline) read(set []func(*ampcors.Config)) (c contents) {
-	c.parse(in.Name, in.Dir, in.JSON, set)
-	return c
-}
-
-// load reads the file and calls use with its configuration. use returns the problems that
-// validation found.
-func load(path string, set []func(*ampcors.Config), use func(ampcors.Config) error) error {
-	return stable(path, func() contents { return read(path, set) }, use)
-}
-
-// stable reads until the files did not change meanwhile, and calls use with the configuration.
+// stable reads until no file changes during a read, and then calls use with the
+// configuration. use returns the problems that validation found.
 func stable(name string, read func() contents, use func(ampcors.Config) error) error {
 	// A directory of files can be replaced, as Kubernetes does, after one file is read and
 	// before the other. That is rare, and the next try succeeds.

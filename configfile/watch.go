@@ -107,7 +107,8 @@ func NewWatcher(path string, mw *ampcors.Middleware, cfg WatcherConfig) *Watcher
 }
 
 // NewWatcher returns a [Watcher], which applies the configuration to mw after each change of
-// the list that publishersFile names. If it names none, the Watcher has nothing to do.
+// the list that publishersFile names. If it names none, only
+// WatcherConfig.Reload makes the Watcher do anything.
 func (in Inline) NewWatcher(mw *ampcors.Middleware, cfg WatcherConfig) *Watcher {
 	w := baseWatcher(mw, cfg)
 	w.path = in.Name
@@ -195,12 +196,12 @@ func (w *Watcher) apply(expected snapshot) {
 	if err != nil {
 		if err.Error() != w.reported {
 			w.reported = err.Error()
-			w.log.Error("ampcors: the configuration file is not applied; the last good configuration stays in force", "file", w.path, "error", err)
+			w.log.Error("ampcors: the configuration is not applied; the last good configuration stays in force", "file", w.path, "error", err)
 		}
 		return
 	}
 	w.reported = ""
-	w.log.Info("ampcors: the configuration file is applied", "file", w.path, "publishers", len(c.cfg.Publishers))
+	w.log.Info("ampcors: the configuration is applied", "file", w.path, "publishers", len(c.cfg.Publishers))
 }
 
 // isInForce reports whether the configuration is the one that the Middleware has. Applying

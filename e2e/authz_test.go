@@ -55,16 +55,7 @@ func TestNginxAsksAuthz(t *testing.T) {
 		t.Fatal(err)
 	}
 	nginx := startAuthzNginx(t, serve(t, handler), serve(t, http.HandlerFunc(gatewaytest.Backend)))
-	gatewaytest.Compare(t, "http://"+nginx, behindMiddleware(t), gatewaytest.NoPreflight503)
-}
-
-// behindMiddleware returns the backend behind the Middleware with its guard.
-func behindMiddleware(t *testing.T) http.Handler {
-	return gatewaytest.NewMiddleware(t).WrapDecision(guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		d, _ := ampcors.DecisionFromContext(r.Context())
-		r.Header.Set(gatewaytest.PublisherHeader, d.Publisher)
-		gatewaytest.Backend(w, r)
-	})))
+	gatewaytest.Compare(t, "http://"+nginx, guard.Handler, gatewaytest.NoPreflight503)
 }
 
 // BenchmarkNginx measures requests through nginx to a backend, with and without asking. Both

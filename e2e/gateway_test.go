@@ -40,8 +40,8 @@ func startJavaScript(t *testing.T, addr string, args ...string) {
 	start(t, addr, cmd)
 }
 
-// startBackend starts the API in Node.js, and returns its address and what it did since the
-// last call.
+// startBackend starts the API in Node.js. It returns its address, and a function that returns
+// what the API did since the last call.
 func startBackend(t *testing.T) (addr string, takeRuns func() string) {
 	t.Helper()
 	font := filepath.Join(t.TempDir(), "font.ttf")
@@ -109,7 +109,7 @@ func TestWhatEachPageCanReadAndDoThroughAGateway(t *testing.T) {
 	}
 }
 
-// TestTheCaddyExample runs examples/caddy at other addresses.
+// TestTheCaddyExample runs examples/caddy at free addresses.
 func TestTheCaddyExample(t *testing.T) {
 	text, err := os.ReadFile("../examples/caddy/Caddyfile")
 	if err != nil {

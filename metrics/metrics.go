@@ -26,9 +26,9 @@ var (
 	applied    = desc("config_applied_timestamp_seconds", "When the configuration file was last applied or found to be in force; 0 if never.")
 	inForce    = desc("config_in_force", "1 if the configuration file as it is now is in force, 0 if it is wrong or missing.")
 
-	lookups = desc("source_lookups_total", "Lookups of the Source, by their result: ok or error.", "result")
-	avoided = desc("source_avoided_lookups_total", "Decisions without an own lookup: coalesced with another one, denied by a hint, or from a stale answer because the Source failed.", "by")
-	refused = desc("source_rejected_lookups_total", "Lookups that were not made, so that requests got 503 or a stale answer: busy (too many lookups), rate_limit, or circuit_breaker (the Source failed just before).", "by")
+	lookups  = desc("source_lookups_total", "Lookups of the Source, by their result: ok or error.", "result")
+	avoided  = desc("source_avoided_lookups_total", "Decisions without a lookup of their own: coalesced with another one, denied by a hint, or from a stale answer because the Source failed.", "by")
+	rejected = desc("source_rejected_lookups_total", "Lookups that were not made, so that requests got 503 or a stale answer: busy (too many lookups), rate_limit, or circuit_breaker (the Source failed just before).", "by")
 
 	refreshes = desc("source_refreshes_total", "The part of the lookups that was made in the background before an answer expired.")
 	entries   = desc("source_entries", "Answers in memory: publishers, negatives and prefixes.", "kind")
@@ -43,8 +43,8 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 // A Collector is a prometheus.Collector. It is safe for concurrent use by multiple
 // goroutines.
 type Collector struct {
-	// Watcher, if it is set before the Collector is registered, also exports whether its file
-	// is in force.
+	// If Watcher is set before the Collector is registered, the Collector also exports whether
+	// the Watcher's file is in force.
 	Watcher *configfile.Watcher
 
 	counts func() Counts
@@ -79,7 +79,7 @@ func NewFunc(counts func() Counts) *Collector { return &Collector{counts: counts
 
 // Describe implements prometheus.Collector.
 func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{decisions, publishers, applied, inForce, lookups, avoided, refused, refreshes, entries, slots, waiting} {
+	for _, d := range []*prometheus.Desc{decisions, publishers, applied, inForce, lookups, avoided, rejected, refreshes, entries, slots, waiting} {
 		descs <- d
 	}
 }
@@ -119,9 +119,9 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 	count(avoided, s.Coalesced, "coalesced")
 	count(avoided, s.Hinted, "hint")
 	count(avoided, s.Stale, "stale")
-	count(refused, s.Busy, "busy")
-	count(refused, s.RateLimited, "rate_limit")
-	count(refused, s.CircuitOpen, "circuit_breaker")
+	count(rejected, s.Busy, "busy")
+	count(rejected, s.RateLimited, "rate_limit")
+	count(rejected, s.CircuitOpen, "circuit_breaker")
 	count(refreshes, s.Refreshes)
 	gauge(entries, s.Publishers, "publishers")
 	gauge(entries, s.Negatives, "negatives")

@@ -3,7 +3,7 @@
 //
 //	node backend.mjs <host:port to listen on> <file with a font>
 //
-// GET /runs returns what it did since the last time, and is not for pages.
+// GET /runs returns what it did since the last GET /runs. It is for the tests, not for pages.
 import {readFileSync} from 'node:fs';
 import {createServer} from 'node:http';
 

@@ -1,5 +1,4 @@
-// Package gatewaytest compares a gateway, which decides in front of a backend, with the
-// Middleware.
+// Package gatewaytest compares a gateway in front of a backend with the Middleware.
 package gatewaytest
 
 import (
@@ -16,16 +15,8 @@ import (
 	"github.com/ampcors/ampcors"
 )
 
-// PublisherHeader is what the gateway must tell the backend the publisher in.
+// PublisherHeader is the request header in which the gateway must send the publisher.
 const PublisherHeader = "Ampcors-Publisher"
-
-// Config is the configuration of the gateway, without its Source.
-func Config() ampcors.Config {
-	return ampcors.Config{
-		Publishers: []string{"www.example.com", "*.news.example"}, Credentialed: true, RequestHeaders: []string{"X-Any"},
-		Email: ampcors.Email{Senders: []string{"news@example.com"}},
-	}
-}
 
 // Source is the Source of the gateway. It fails for some domains.
 type Source struct{}
@@ -41,12 +32,14 @@ func (Source) HasPublisher(_ context.Context, domain string) (bool, error) {
 // PublisherByPrefix implements [ampcors.Source].
 func (Source) PublisherByPrefix(context.Context, string) (string, error) { return "", nil }
 
-// NewMiddleware returns the Middleware that the gateway is compared with.
+// NewMiddleware returns a Middleware with the configuration that the gateway must have.
 func NewMiddleware(t testing.TB) *ampcors.Middleware {
 	t.Helper()
-	cfg := Config()
-	cfg.Source = Source{}
-	m, err := ampcors.New(cfg)
+	m, err := ampcors.New(ampcors.Config{
+		Publishers: []string{"www.example.com", "*.news.example"}, Credentialed: true, RequestHeaders: []string{"X-Any"},
+		Email:  ampcors.Email{Senders: []string{"news@example.com"}},
+		Source: Source{},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,16 +77,20 @@ type Limit int
 // The limits.
 const (
 	None           Limit = iota
-	NoPreflight503       // a preflight that cannot be decided gets 403; a browser sees no difference
+	NoPreflight503       // a preflight gets 403 in place of 503; a browser sees no difference
 )
 
 // Compare sends requests of many kinds to the gateway, which must be in front of [Backend], and
-// to direct, the Middleware with its guard in front of it. The backend must get the same
-// requests, and the client the same status and the same headers that matter to CORS. The text
-// of a denial may differ.
-func Compare(t *testing.T, gateway string, direct http.Handler, limit Limit) {
+// to the Middleware with its guard, in front of the same. Through both, the backend must get the
+// same requests, and the client the same status and CORS headers. The text of a denial may
+// differ. guard is Handler of package guard, another module.
+func Compare(t *testing.T, gateway string, guard func(http.Handler) http.Handler, limit Limit) {
 	t.Helper()
-	server := httptest.NewServer(direct)
+	server := httptest.NewServer(NewMiddleware(t).WrapDecision(guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		d, _ := ampcors.DecisionFromContext(r.Context())
+		r.Header.Set(PublisherHeader, d.Publisher)
+		Backend(w, r)
+	}))))
 	defer server.Close()
 	for _, origin := range origins {
 		for _, method := range []string{"GET", "HEAD", "POST", "DELETE", "OPTIONS"} {
@@ -151,7 +148,7 @@ func call(t *testing.T, server, origin, method, header string) response {
 		r.Header.Set("Origin", origin)
 	}
 	if name, value, ok := strings.Cut(header, ": "); ok {
-		r.Header[name] = []string{value} // as it is spelt
+		r.Header[name] = []string{value} // not in canonical form
 	}
 	resp, err := http.DefaultTransport.RoundTrip(r)
 	if err != nil {

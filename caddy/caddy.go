@@ -232,8 +232,11 @@ func (h *Handler) tell(r *http.Request, d ampcors.Decision) {
 	if h.PublisherHeader == "" {
 		return
 	}
-	// Caddy itself drops headers with an underscore in the name, such as Ampcors_Publisher.
-	r.Header.Del(h.PublisherHeader)
+	for key := range r.Header {
+		if strings.EqualFold(hyphens.Replace(key), h.PublisherHeader) {
+			delete(r.Header, key)
+		}
+	}
 	if d.Publisher != "" {
 		r.Header.Set(h.PublisherHeader, d.Publisher)
 	}
@@ -246,6 +249,10 @@ func (h *Handler) tell(r *http.Request, d ampcors.Decision) {
 		r.Header["Connection"] = []string{strings.Join(others, ", ")}
 	}
 }
+
+// hyphens undoes what CGI and its kin do to the names of headers: they cannot tell these
+// characters apart. Caddy drops such names too, unless its configuration expects them.
+var hyphens = strings.NewReplacer("_", "-", ".", "-")
 
 // A decision gives a Decision to the log, and to other handlers as placeholders.
 type decision struct{ ampcors.Decision }

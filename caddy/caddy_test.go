@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,6 +24,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/quic-go/quic-go/http3"
@@ -272,6 +274,39 @@ func TestTheListIsFollowed(t *testing.T) {
 	}
 	if _, ok := inForce(); ok != 0 {
 		t.Error("the metrics do not say that the list is wrong")
+	}
+}
+
+// Whatever the client calls it, the backend gets the publisher's header from Caddy alone. Some
+// backends cannot tell these names apart.
+func TestThePublisherHeaderCannotBeForged(t *testing.T) {
+	h := &Handler{mw: gatewaytest.NewMiddleware(t), PublisherHeader: "Ampcors-Publisher"}
+	for origin, want := range map[string]string{cached: "www.example.com", "": ""} {
+		r := httptest.NewRequest("GET", "/", nil)
+		if origin != "" {
+			r.Header.Set("Origin", origin)
+		}
+		for _, name := range []string{"Ampcors-Publisher", "Ampcors_publisher", "ampcors.Publisher", "AMPCORS_PUBLISHER"} {
+			r.Header[name] = []string{"forged.example", "forged.example"}
+		}
+		r.Header["Connection"] = []string{"keep-alive, AMPCORS-publisher", "Upgrade"}
+		err := h.ServeHTTP(httptest.NewRecorder(), r, caddyhttp.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) error {
+			if want != "" && !slices.Equal(r.Header["Ampcors-Publisher"], []string{want}) {
+				t.Errorf("%q: %q", origin, r.Header)
+			}
+			for name, values := range r.Header {
+				if slices.Contains(values, "forged.example") {
+					t.Errorf("%q: %s is forged", origin, name)
+				}
+			}
+			if connection := r.Header["Connection"]; !slices.Equal(connection, []string{"keep-alive, Upgrade"}) {
+				t.Errorf("%q", connection)
+			}
+			return nil
+		}))
+		if err != nil {
+			t.Error(err)
+		}
 	}
 }
 

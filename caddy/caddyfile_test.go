@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -226,6 +227,25 @@ name has no value, at Caddyfile:33
 publisher_header has more than one value, at Caddyfile:34`
 	if got := strings.TrimPrefix(err.Error(), "parsing caddyfile tokens for 'ampcors': "); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// The lines of an imported file are in their order too.
+func TestErrorsInImportedFiles(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "options"), []byte("max_age 1x\norigins b.example\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(":80 {\n\tampcors {\n\t\tpublishers a\n\t\timport options\n\t\tname\n\t}\n\trespond ok\n}\n"), map[string]any{"filename": filepath.Join(dir, "Caddyfile")})
+	if err == nil {
+		t.Fatal("is accepted")
+	}
+	var places []string
+	for line := range strings.Lines(err.Error()) {
+		places = append(places, filepath.Base(strings.Fields(line[strings.LastIndex(line, ", at ")+len(", at "):])[0]))
+	}
+	if want := []string{"Caddyfile:3", "Caddyfile:5", "options:1", "options:2"}; !slices.Equal(places, want) {
+		t.Errorf("%q; want %q\n%v", places, want, err)
 	}
 }
 

@@ -19,10 +19,14 @@ type SharedSource struct {
 
 	mu     sync.Mutex
 	caches map[*sourceCache]int // how many Middlewares use each
+	closed SourceStats          // the sums of the others, without what is in memory
 }
 
-// ShareSource returns a SharedSource for Config.Source.
+// ShareSource returns a SharedSource for Config.Source. If source is one, it returns that.
 func ShareSource(source Source) *SharedSource {
+	if shared, ok := source.(*SharedSource); ok {
+		return shared
+	}
 	return &SharedSource{source: source, caches: make(map[*sourceCache]int)}
 }
 
@@ -36,11 +40,12 @@ func (s *SharedSource) PublisherByPrefix(ctx context.Context, prefix string) (st
 	return s.source.PublisherByPrefix(ctx, prefix)
 }
 
-// Stats returns how the Source was used by all Middlewares that use it now.
+// Stats returns how the Source was used by all Middlewares since ShareSource. Only what is in
+// memory now, Slots and Waiting can become less.
 func (s *SharedSource) Stats() SourceStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var sum SourceStats
+	sum := s.closed
 	for cache := range s.caches {
 		sum = sum.Add(cache.stats())
 	}
@@ -74,5 +79,8 @@ func (s *SharedSource) leave(cache *sourceCache) (last bool) {
 		return false
 	}
 	delete(s.caches, cache)
+	stats := cache.stats()
+	stats.Publishers, stats.Negatives, stats.Prefixes, stats.Slots, stats.Waiting = 0, 0, 0, 0, 0
+	s.closed = s.closed.Add(stats)
 	return true
 }

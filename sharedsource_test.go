@@ -53,7 +53,7 @@ func TestASharedSourceIsRememberedUntilTheLastMiddlewareIsClosed(t *testing.T) {
 		if n := s.lookups(); n != 1 || s.stopped != 0 {
 			t.Errorf("%d lookups; stopped %d times", n, s.stopped)
 		}
-		if err := m.Reconfigure(ampcors.Config{Publishers: []string{"a.example"}}); err != nil || s.stopped != 1 || shared.Stats() != (ampcors.SourceStats{}) {
+		if err := m.Reconfigure(ampcors.Config{Publishers: []string{"a.example"}}); err != nil || s.stopped != 1 || shared.Stats() != (ampcors.SourceStats{Lookups: 1}) {
 			t.Errorf("%v; stopped %d times; %+v", err, s.stopped, shared.Stats())
 		}
 		m = newMiddleware(t, ampcors.Config{Source: shared})
@@ -75,6 +75,21 @@ func TestMiddlewaresWithOtherLookupsDoNotShareAnswers(t *testing.T) {
 	if n := s.lookups(); n != 2 || shared.Stats() != a.SourceStats().Add(b.SourceStats()) || shared.Stats().Publishers != 2 {
 		t.Errorf("%d lookups; %+v, %+v, %+v", n, shared.Stats(), a.SourceStats(), b.SourceStats())
 	}
+}
+
+func TestASharedSourceWithoutASourceIsAnError(t *testing.T) {
+	for _, source := range []*ampcors.SharedSource{nil, new(ampcors.SharedSource), ampcors.ShareSource(nil)} {
+		if m, err := ampcors.New(ampcors.Config{Source: source}); m != nil || err == nil {
+			t.Errorf("%v: %v", source, err)
+		}
+	}
+	// Sharing twice is sharing once: the Notifier is still subscribed.
+	s := notifyingSource{newSetSource("www.example.com")}
+	m := newMiddleware(t, ampcors.Config{Source: ampcors.ShareSource(ampcors.ShareSource(s))})
+	wantReason(t, m, ownOrigin, ampcors.ReasonOwnOrigin)
+	s.remove("www.example.com")
+	s.notify("www.example.com")
+	wantReason(t, m, ownOrigin, ampcors.ReasonUnknownHost)
 }
 
 // A SharedSource is a Source, so that it can be wrapped by another one.

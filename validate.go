@@ -62,6 +62,9 @@ func (v *validator) config(cfg *Config, publisher func(i int, domain string, isP
 		v.report("cacheSize", strconv.Itoa(cfg.CacheSize), "is negative", "a number of entries, or 0 for the default")
 	}
 	v.lookup(cfg.Lookup)
+	if shared, ok := cfg.Source.(*SharedSource); ok && (shared == nil || shared.source == nil) {
+		v.report("source", "", "is a SharedSource without a Source", "one that ShareSource returns")
+	}
 	if len(cfg.Publishers) == 0 && len(cfg.Origins) == 0 && len(cfg.Email.Senders) == 0 && cfg.Source == nil {
 		v.report("publishers", "", "is missing, and nothing else allows anybody: no origins, email.senders or Source", `at least one publisher, such as "example.com"`)
 	}

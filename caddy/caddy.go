@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -35,8 +36,9 @@ func init() {
 	caddy.RegisterModule(new(Handler))
 	httpcaddyfile.RegisterHandlerDirective("ampcors", parseHandler)
 	// Before redirects and authentication, because preflights carry no credentials, and
-	// browsers do not follow a redirect of a preflight.
-	httpcaddyfile.RegisterDirectiveOrder("ampcors", httpcaddyfile.Before, "redir")
+	// browsers do not follow a redirect of a preflight. Also before header: one that deletes a
+	// header acts late, and could then remove Vary or replace Access-Control-Allow-Origin.
+	httpcaddyfile.RegisterDirectiveOrder("ampcors", httpcaddyfile.Before, "header")
 }
 
 // Handler answers CORS requests of the publishers that it is configured with: from AMP Caches,
@@ -44,7 +46,8 @@ func init() {
 // answers preflights by itself.
 //
 // CORS headers that the handlers behind it set are replaced. Those that a handler in front of
-// it adds later, such as header with defer, are not.
+// it adds later are not. A request must not come to two of these handlers, unless the first has
+// reportOnly: that is an error with status 500.
 //
 // For a denied request, it returns an error with status 403, or 503 if the source cannot
 // answer, which Caddy's error routes handle. They run outside of this handler, so CORS headers
@@ -78,6 +81,7 @@ type Handler struct {
 	source     *pooledSource // nil without a source
 	watcher    *configfile.Watcher
 	stop       func() // ends what runs in the background
+	isClosed   atomic.Bool
 	unregister func()
 }
 
@@ -89,8 +93,8 @@ func (*Handler) CaddyModule() caddy.ModuleInfo {
 // Provision implements caddy.Provisioner. Errors of the configuration are those of package
 // configfile.
 func (h *Handler) Provision(ctx caddy.Context) error {
-	if h.PublisherHeader != "" && !httpguts.ValidHeaderFieldName(h.PublisherHeader) {
-		return fmt.Errorf("publisher_header %q is not the name of a header; want one such as Ampcors-Publisher", h.PublisherHeader)
+	if err := checkPublisherHeader(h.PublisherHeader); err != nil {
+		return err
 	}
 	h.PublisherHeader = http.CanonicalHeaderKey(h.PublisherHeader)
 	if h.SourceRaw != nil {
@@ -139,9 +143,16 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 				return
 			case <-h.source.connected:
 			}
+			cfg := mw.Config()
+			cfg.Source, _ = h.source.get()
+			if err := mw.Reconfigure(cfg); err != nil {
+				ctx.Slogger().Error("the source is not used", "error", err)
+			}
+			// The Watcher may just have read the list, with the Source from before. Any signal
+			// makes it do so again.
 			select {
 			case <-running.Done():
-			case reload <- os.Interrupt: // any signal makes the Watcher apply the configuration again
+			case reload <- os.Interrupt:
 			}
 		})
 	}
@@ -152,6 +163,20 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	h.watcher = watcher
 	h.unregister, err = measure(ctx, h)
 	return err
+}
+
+// checkPublisherHeader reports whether the name can be that of the PublisherHeader. A name that
+// HTTP gives a meaning would make other requests of the backend.
+func checkPublisherHeader(name string) error {
+	switch {
+	case name == "":
+		return nil
+	case !httpguts.ValidHeaderFieldName(name) || strings.ContainsAny(name, "._"):
+		return fmt.Errorf("publisher_header %.80q is not a name of letters, digits and hyphens; want one such as Ampcors-Publisher", name)
+	case slices.Contains([]string{"Accept", "Authorization", "Connection", "Content-Length", "Content-Type", "Cookie", "Host", "Origin", "Referer", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "User-Agent"}, http.CanonicalHeaderKey(name)):
+		return fmt.Errorf("publisher_header %q has another meaning in HTTP; want one such as Ampcors-Publisher", name)
+	}
+	return nil
 }
 
 // plain returns the errors of a configuration without positions in its JSON.
@@ -189,13 +214,13 @@ func (h *Handler) Cleanup() error {
 	if h.stop != nil {
 		h.stop()
 	}
-	mw, source := h.mw, h.source
 	time.AfterFunc(closeAfter, func() {
-		if mw != nil {
-			_ = mw.Close()
+		h.isClosed.Store(true)
+		if h.mw != nil {
+			_ = h.mw.Close()
 		}
-		if source != nil {
-			source.release()
+		if h.source != nil {
+			h.source.release()
 		}
 	})
 	return nil
@@ -203,6 +228,13 @@ func (h *Handler) Cleanup() error {
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	if h.isClosed.Load() { // the Middleware would deny it
+		return caddyhttp.Error(http.StatusServiceUnavailable, errors.New("ampcors: the request came too late for this configuration"))
+	}
+	if caddyhttp.GetVar(r.Context(), isDecided) != nil {
+		// The guard of the first one would replace the headers of this one.
+		return caddyhttp.Error(http.StatusInternalServerError, errors.New("ampcors: two handlers are to decide on this request; want matchers or handle blocks that do not overlap"))
+	}
 	d, proceed := h.mw.HandleDecision(w, r)
 	h.tell(r, d)
 	switch {
@@ -213,12 +245,16 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	case h.reportOnly: // the CORS headers of the handlers behind it must stay
 		return next.ServeHTTP(w, r)
 	}
+	caddyhttp.SetVar(r.Context(), isDecided, true)
 	var err error
 	guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		err = next.ServeHTTP(w, r)
 	})).ServeHTTP(w, r)
 	return err
 }
+
+// isDecided is a variable of a request that a handler has let through.
+const isDecided = "ampcors.is_decided"
 
 // tell gives the decision to the log, the other handlers and the backend.
 func (h *Handler) tell(r *http.Request, d ampcors.Decision) {
@@ -227,14 +263,21 @@ func (h *Handler) tell(r *http.Request, d ampcors.Decision) {
 		extra.Set(zap.Object("ampcors", known))
 	}
 	if placeholders, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
-		placeholders.Map(known.placeholder)
+		placeholders.Set("http.ampcors.publisher", d.Publisher)
+		placeholders.Set("http.ampcors.reason", d.Reason.Label())
 	}
 	if h.PublisherHeader == "" {
 		return
 	}
 	for key := range r.Header {
-		if strings.EqualFold(hyphens.Replace(key), h.PublisherHeader) {
+		if h.isPublisherHeader(key) {
 			delete(r.Header, key)
+		}
+	}
+	for key := range r.Trailer {
+		if h.isPublisherHeader(key) {
+			r.Trailer = nil // no trailer is passed on then; only a forged one has this name
+			break
 		}
 	}
 	if d.Publisher != "" {
@@ -250,11 +293,16 @@ func (h *Handler) tell(r *http.Request, d ampcors.Decision) {
 	}
 }
 
+// isPublisherHeader reports whether a backend may take a header for the PublisherHeader.
+func (h *Handler) isPublisherHeader(key string) bool {
+	return strings.EqualFold(hyphens.Replace(key), hyphens.Replace(h.PublisherHeader))
+}
+
 // hyphens undoes what CGI and its kin do to the names of headers: they cannot tell these
 // characters apart. Caddy drops such names too, unless its configuration expects them.
 var hyphens = strings.NewReplacer("_", "-", ".", "-")
 
-// A decision gives a Decision to the log, and to other handlers as placeholders.
+// A decision gives a Decision to the log.
 type decision struct{ ampcors.Decision }
 
 // MarshalLogObject implements zapcore.ObjectMarshaler.
@@ -263,17 +311,6 @@ func (d *decision) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 		zap.Any(attr.Key, attr.Value.Any()).AddTo(enc)
 	}
 	return nil
-}
-
-// placeholder returns the value of a placeholder.
-func (d *decision) placeholder(key string) (value any, ok bool) {
-	switch key {
-	case "http.ampcors.publisher":
-		return d.Publisher, true
-	case "http.ampcors.reason":
-		return d.Reason.Label(), true
-	}
-	return nil, false
 }
 
 var (

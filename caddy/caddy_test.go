@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -171,7 +172,7 @@ type fakeSource struct {
 type fake struct {
 	gatewaytest.Source
 	lookups, opened, closed atomic.Int32
-	down                    atomic.Bool // Open fails
+	down, isRejecting       atomic.Bool // Open fails, with one of two errors
 }
 
 var fakes sync.Map // of *fake, by Label
@@ -190,7 +191,10 @@ func (s *fakeSource) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 
 func (s *fakeSource) Open(*slog.Logger) (OpenSource, error) {
 	f := fakeOf(s.Label)
-	if f.down.Load() {
+	switch {
+	case f.down.Load() && f.isRejecting.Load():
+		return nil, errors.New("wrong password")
+	case f.down.Load():
 		return nil, io.ErrUnexpectedEOF
 	}
 	f.opened.Add(1)
@@ -290,6 +294,7 @@ func TestThePublisherHeaderCannotBeForged(t *testing.T) {
 			r.Header[name] = []string{"forged.example", "forged.example"}
 		}
 		r.Header["Connection"] = []string{"keep-alive, AMPCORS-publisher", "Upgrade"}
+		r.Trailer = http.Header{"Ampcors_publisher": nil, "Other": nil}
 		err := h.ServeHTTP(httptest.NewRecorder(), r, caddyhttp.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) error {
 			if want != "" && !slices.Equal(r.Header["Ampcors-Publisher"], []string{want}) {
 				t.Errorf("%q: %q", origin, r.Header)
@@ -299,6 +304,9 @@ func TestThePublisherHeaderCannotBeForged(t *testing.T) {
 					t.Errorf("%q: %s is forged", origin, name)
 				}
 			}
+			if r.Trailer != nil {
+				t.Errorf("%q: trailers %q", origin, r.Trailer)
+			}
 			if connection := r.Header["Connection"]; !slices.Equal(connection, []string{"keep-alive, Upgrade"}) {
 				t.Errorf("%q", connection)
 			}
@@ -307,6 +315,64 @@ func TestThePublisherHeaderCannotBeForged(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// What Caddy's own directives do to CORS headers and Vary is undone too.
+func TestTheDirectiveHeaderCannotChangeTheDecidedHeaders(t *testing.T) {
+	for directive, vary := range map[string]string{
+		"header {\n\t\t-Server\n\t\tVary Accept-Encoding\n\t}": "Origin, Accept-Encoding",
+		"header -Vary": "Origin",
+		"header {\n\t\t-Server\n\t\tAccess-Control-Allow-Origin *\n\t}":              "Origin",
+		"header Access-Control-Allow-Origin * {\n\t\tdefer\n\t}":                     "Origin",
+		"header +Access-Control-Allow-Origin *":                                      "Origin",
+		"handle {\n\t\theader >Access-Control-Allow-Origin *\n\t\trespond ok\n\t}\n": "Origin",
+	} {
+		s := newServer(t, "\t"+directive+"\n\tampcors www.example.com\n\trespond ok")
+		resp := s.do("GET", cached)
+		read(t, resp)
+		if got := resp.Header; !slices.Equal(got["Access-Control-Allow-Origin"], []string{cached}) || !slices.Equal(got["Vary"], []string{vary}) {
+			t.Errorf("%s: %q", directive, got)
+		}
+	}
+}
+
+// Two handlers for one request are an error, and not a mix of two policies.
+func TestTwoHandlersDoNotMix(t *testing.T) {
+	s := newServer(t, `	route {
+		ampcors www.example.com {
+			credentialed
+		}
+		ampcors www.example.com
+		respond ok
+	}`)
+	if status, _, body := s.get(cached); status != http.StatusInternalServerError || body == "ok" {
+		t.Error(status, body)
+	}
+	if status, acao, _ := s.get(evil); status != http.StatusForbidden || acao != "" {
+		t.Error(status, acao)
+	}
+	// One that only reports may be in front of one that decides.
+	s.load("http", `	route {
+		ampcors www.other.example {
+			report_only
+		}
+		ampcors www.example.com
+		respond "{http.ampcors.publisher} {http.ampcors.reason}"
+	}`)
+	if status, acao, body := s.get(cached); status != http.StatusOK || acao != cached || body != "www.example.com cache_origin" {
+		t.Error(status, acao, body)
+	}
+}
+
+// A request that comes very late after a reload is not denied as if its publisher were not
+// allowed.
+func TestARequestThatComesTooLate(t *testing.T) {
+	h := &Handler{mw: gatewaytest.NewMiddleware(t)}
+	h.isClosed.Store(true)
+	err := h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil), nil)
+	if e := (caddyhttp.HandlerError{}); !errors.As(err, &e) || e.StatusCode != http.StatusServiceUnavailable {
+		t.Error(err)
 	}
 }
 
@@ -479,6 +545,31 @@ func TestASourceThatIsDownAtTheStart(t *testing.T) {
 		if !strings.Contains(s.log(), want) {
 			t.Errorf("the log does not say %q", want)
 		}
+	}
+	// Even if the list is wrong by then, and each other error is logged once.
+	list := filepath.Join(t.TempDir(), "publishers.txt")
+	write := func(text string) {
+		if err := os.WriteFile(list, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("www.example.com\n")
+	f = fakeOf("later")
+	f.down.Store(true)
+	s.load("http", "\tampcors {\n\t\tpublishers_file "+list+"\n\t\tsource fake later\n\t}\n\trespond ok")
+	write("not a domain\n")
+	f.isRejecting.Store(true)
+	eventually(t, "the other error is logged", func() bool { return strings.Contains(s.log(), "wrong password") })
+	f.down.Store(false)
+	eventually(t, "the source is used", func() bool {
+		status, acao, _ := s.get(origin)
+		return status == http.StatusOK && acao == origin
+	})
+	if status, _, _ := s.get(cached); status != http.StatusOK {
+		t.Error("the last good list is not in force:", status)
+	}
+	if n := strings.Count(s.log(), "wrong password"); n != 1 {
+		t.Errorf("the error is logged %d times", n)
 	}
 	// Caddy also stops while a source is down.
 	f = fakeOf("never")

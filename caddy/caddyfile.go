@@ -77,7 +77,11 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		case "source":
 			p.source(d, h)
 		case "publisher_header":
-			p.text(d, &h.PublisherHeader)
+			if p.text(d, &h.PublisherHeader) {
+				if err := checkPublisherHeader(h.PublisherHeader); err != nil {
+					p.report(d, "%w", err)
+				}
+			}
 		case "name":
 			p.text(d, &h.Name)
 		default:
@@ -213,13 +217,18 @@ func scalar(t reflect.Type, text string) any {
 // text reads the one value of an option.
 func (p *parser) text(d *caddyfile.Dispenser, value *string) bool {
 	option := d.Val()
-	if !d.NextArg() {
+	if *value != "" {
+		p.report(d, "%s occurs twice", option)
+		skip(d)
+		return false
+	}
+	if !d.NextArg() || d.Val() == "" {
 		p.report(d, "%s has no value", option)
 		skip(d)
 		return false
 	}
 	*value = d.Val()
-	if d.NextArg() {
+	if d.CountRemainingArgs() > 0 {
 		p.report(d, "%s has more than one value", option)
 		skip(d)
 		return false
@@ -283,6 +292,9 @@ func (p *parser) source(d *caddyfile.Dispenser, h *Handler) {
 	}
 	name, at := d.Val(), d.Token()
 	if !slices.Contains(known, name) {
+		if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz") != "" {
+			name = "..." // it may be a URL with a password
+		}
 		p.report(d, "unknown source %q; want one of %s", name, strings.Join(known, ", "))
 		skip(d)
 		return

@@ -81,8 +81,8 @@ func (p *Postgres) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if !d.Args(&p.ConnString) {
 		return d.Err("source postgres has no connection string; want one such as postgres://user:password@localhost/database")
 	}
-	if d.NextArg() {
-		return d.ArgErr()
+	if d.CountRemainingArgs() > 0 { // not ArgErr, which has the value, and so the password
+		return d.Err("source postgres has more than one value; want its connection string, in quotes if it has spaces")
 	}
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
 		var value *string
@@ -100,6 +100,9 @@ func (p *Postgres) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 			value = &maxConns
 		default:
 			return d.Errf("unknown option %q of source postgres; want table, domain_column, prefix_column, condition or max_conns", d.Val())
+		}
+		if *value != "" || d.Val() == "max_conns" && p.MaxConns != 0 {
+			return d.Errf("%s occurs twice", d.Val())
 		}
 		if !d.AllArgs(value) {
 			return d.ArgErr()

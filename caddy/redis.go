@@ -70,12 +70,15 @@ func (r *Redis) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if !d.Args(&r.URL) {
 		return d.Err("source redis has no URL; want one such as redis://localhost:6379")
 	}
-	if d.NextArg() {
-		return d.ArgErr()
+	if d.CountRemainingArgs() > 0 { // not ArgErr, which has the value, and so the password
+		return d.Err("source redis has more than one value; want its URL, in quotes if it has spaces")
 	}
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
 		switch d.Val() {
 		case "key_prefix":
+			if r.KeyPrefix != "" {
+				return d.Err("key_prefix occurs twice")
+			}
 			if !d.AllArgs(&r.KeyPrefix) {
 				return d.ArgErr()
 			}

@@ -66,7 +66,7 @@ func openSource(module Source) (*pooledSource, error) {
 		ctx, s.stop = context.WithCancel(context.Background())
 		if err := s.connect(module); err != nil {
 			s.log.Error("the source cannot be reached; trying again every second", "error", err)
-			s.done.Go(func() { s.keepConnecting(ctx, module) })
+			s.done.Go(func() { s.keepConnecting(ctx, module, err.Error()) })
 		}
 		return s, nil
 	})
@@ -88,7 +88,8 @@ func (s *pooledSource) connect(module Source) error {
 	return nil
 }
 
-func (s *pooledSource) keepConnecting(ctx context.Context, module Source) {
+// keepConnecting tries until ctx is done. An error is logged if it differs from the last one.
+func (s *pooledSource) keepConnecting(ctx context.Context, module Source, reported string) {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
 	for {
@@ -96,9 +97,14 @@ func (s *pooledSource) keepConnecting(ctx context.Context, module Source) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			if s.connect(module) == nil {
+			err := s.connect(module)
+			if err == nil {
 				s.log.Info("the source can be reached now")
 				return
+			}
+			if text := err.Error(); text != reported {
+				reported = text
+				s.log.Error("the source cannot be reached; trying again every second", "error", err)
 			}
 		}
 	}

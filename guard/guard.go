@@ -51,6 +51,11 @@ func Handler(next http.Handler) http.Handler {
 		defer func() {
 			g.written = false
 			g.restore()
+			for key := range g.header {
+				if name, ok := strings.CutPrefix(key, http.TrailerPrefix); ok && header.IsCORS(name) {
+					delete(g.header, key)
+				}
+			}
 		}()
 		next.ServeHTTP(httpsnoop.Wrap(flushable(w), httpsnoop.Hooks{
 			WriteHeader: func(next httpsnoop.WriteHeaderFunc) httpsnoop.WriteHeaderFunc {

@@ -173,6 +173,26 @@ func TestTrailersStay(t *testing.T) {
 	}
 }
 
+// A proxy that merges trailers into the headers would give pages another answer.
+func TestCORSHeadersAreNoTrailers(t *testing.T) {
+	t.Parallel()
+	h := middleware(t).Wrap(Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, "body")
+		w.Header().Set(http.TrailerPrefix+"access-control-allow-origin", "https://evil.example")
+		w.Header().Set(http.TrailerPrefix+"X-Sum", "7")
+	})))
+	server := httptest.NewServer(h)
+	defer server.Close()
+	resp, err := server.Client().Get(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil || len(resp.Trailer) != 1 || resp.Trailer.Get("X-Sum") != "7" {
+		t.Errorf("%v, %v", resp.Trailer, err)
+	}
+}
+
 func TestHijackingWorks(t *testing.T) {
 	t.Parallel()
 	for name, hijack := range map[string]func(http.ResponseWriter) (net.Conn, *bufio.ReadWriter, error){

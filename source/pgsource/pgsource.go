@@ -127,7 +127,8 @@ func New(cfg Config) (*Source, error) {
 	var errs []error
 	conn, err := pgx.ParseConfig(cfg.ConnString)
 	if err != nil {
-		errs = append(errs, fmt.Errorf("pgsource: ConnString: %w", err))
+		// pgx's error has parts of the string, and so maybe the password.
+		errs = append(errs, errors.New(`pgsource: ConnString cannot be parsed; want one such as "postgres://user:password@host/database", with special characters in the password escaped`))
 	}
 	if cfg.Table.Placeholder != "" {
 		errs = append(errs, fmt.Errorf("pgsource: Table.Placeholder is %q; want it empty", cfg.Table.Placeholder))

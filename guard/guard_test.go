@@ -178,6 +178,9 @@ func TestCORSHeadersAreNoTrailers(t *testing.T) {
 	t.Parallel()
 	h := middleware(t).Wrap(Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, "body")
+		if err := http.NewResponseController(w).Flush(); err != nil { // so that there can be trailers
+			t.Error(err)
+		}
 		w.Header().Set(http.TrailerPrefix+"access-control-allow-origin", "https://evil.example")
 		w.Header().Set(http.TrailerPrefix+"X-Sum", "7")
 	})))

@@ -16,8 +16,8 @@
 // submit pages of all. If hosts have different owners, use a separate key and Client for
 // each owner.
 //
-// The package starts no goroutine. Submit repeats a request only if [Config.Attempts] says
-// so; a Queue retries by itself.
+// The package starts no goroutine, but for the requests of a Queue that runs. Submit repeats a
+// request only if [Config.Attempts] says so; a Queue retries by itself.
 package indexnow
 
 import (

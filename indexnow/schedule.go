@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"container/heap"
 	"errors"
+	"iter"
 	"slices"
 	"time"
 )
@@ -19,7 +20,8 @@ type schedule struct {
 	hosts   map[string]*host  // of these URLs
 	byReady hostHeap          // the hosts that have a URL that waits, and are not in round and have no request
 	byDue   hostHeap          // the same hosts
-	round   hostHeap          // the hosts that get a request now
+	round   hostHeap          // the first hosts that get a request now
+	fired   time.Time         // hosts that were ready then get a request now
 
 	engine     backoff // for all requests
 	generation int     // how often engine was set
@@ -122,7 +124,7 @@ func (s *schedule) unschedule(h *host) {
 // are ready do not wait for others.
 func (s *schedule) next(isLast bool) (at time.Time, ok bool) {
 	switch {
-	case len(s.round.hosts) > 0:
+	case len(s.round.hosts) > 0 || s.isReady(s.fired):
 		return s.engine.until, true
 	case len(s.byDue.hosts) == 0:
 		return time.Time{}, false
@@ -135,16 +137,19 @@ func (s *schedule) next(isLast bool) (at time.Time, ok bool) {
 // take returns the URLs of the next request, at most max, in their order; nil if there is
 // none now. When one host is due, all hosts that are ready get a request.
 func (s *schedule) take(now time.Time, isLast bool, max int) []*entry {
-	isPast := func(t time.Time) bool { return !t.After(now) }
-	if len(s.byDue.hosts) > 0 && (isLast || isPast(s.byDue.hosts[0].dueAt)) {
-		for len(s.byReady.hosts) > 0 && isPast(s.byReady.hosts[0].readyAt) {
-			h := s.byReady.hosts[0]
-			s.unschedule(h)
-			h.isInRound = true
-			heap.Push(&s.round, h)
-		}
+	if len(s.byDue.hosts) > 0 && (isLast || !s.byDue.hosts[0].dueAt.After(now)) {
+		s.fired = now
 	}
-	if len(s.round.hosts) == 0 || !isPast(s.engine.until) {
+	for len(s.round.hosts) < maxRound && s.isReady(s.fired) { // not all at once: that may be many
+		h := s.byReady.hosts[0]
+		s.unschedule(h)
+		h.isInRound = true
+		heap.Push(&s.round, h)
+	}
+	if !s.isReady(s.fired) {
+		s.fired = time.Time{} // what is added now waits for Delay
+	}
+	if len(s.round.hosts) == 0 || s.engine.until.After(now) {
 		return nil
 	}
 	h := heap.Pop(&s.round).(*host)
@@ -163,6 +168,19 @@ func (s *schedule) take(now time.Time, isLast bool, max int) []*entry {
 // counts twice.
 func (s *schedule) len() int { return len(s.urls) + s.again }
 
+// all returns the URLs that wait. It is faster than a loop over urls.
+func (s *schedule) all() iter.Seq[*entry] {
+	return func(yield func(*entry) bool) {
+		for _, h := range s.hosts {
+			for _, e := range h.waiting {
+				if !yield(e) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // addAgain notes that a URL was added while it is being sent.
 func (s *schedule) addAgain(e *entry) {
 	e.again = true
@@ -177,6 +195,14 @@ func (s *schedule) takeAgain(e *entry) bool {
 	e.again = false
 	s.again--
 	return true
+}
+
+// maxRound bounds the hosts whose failures are compared.
+const maxRound = 100
+
+// isReady reports whether a host was ready at a time.
+func (s *schedule) isReady(at time.Time) bool {
+	return len(s.byReady.hosts) > 0 && !s.byReady.hosts[0].readyAt.After(at)
 }
 
 // drop removes a URL that was sent.

@@ -21,6 +21,7 @@
 package indexnow
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -28,6 +29,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/internal/outbound"
@@ -59,6 +62,12 @@ type Config struct {
 
 	// Endpoint is the URL of the service to notify. If empty, [API] is used.
 	Endpoint string
+	// Failover is the URL of another service, which gets a request if Endpoint does not answer,
+	// or answers with [ErrServer]. If empty, there is none.
+	Failover string
+
+	// UserAgent is sent with each request. If empty, "ampcors-indexnow" is used.
+	UserAgent string
 
 	// Attempts is the maximum number of times that a request is sent. It is retried if
 	// there is no answer, or one that says "too many requests", "server error" or "key not
@@ -87,7 +96,8 @@ type Config struct {
 type Client struct {
 	key         *Key         // a pointer: fmt would print an unexported Key field unmasked
 	keyLocation *pageurl.URL // nil: at the root of each host
-	endpoint    string
+	endpoints   []string     // the first is asked first
+	userAgent   string
 	retry       outbound.Retry
 	http        *http.Client
 	log         *slog.Logger
@@ -99,12 +109,12 @@ type Client struct {
 func New(cfg Config) (*Client, error) {
 	var problems []error
 	c := &Client{
-		key:      &cfg.Key,
-		endpoint: cfg.Endpoint,
-		retry:    outbound.Retry{Attempts: cfg.Attempts, Backoff: cfg.Backoff, MaxWait: cfg.MaxWait},
-		http:     outbound.Client(cfg.HTTPClient),
-		log:      cfg.Logger,
-		clock:    cfg.clock,
+		key:       &cfg.Key,
+		userAgent: cfg.UserAgent,
+		retry:     outbound.Retry{Attempts: cfg.Attempts, Backoff: cfg.Backoff, MaxWait: cfg.MaxWait},
+		http:      outbound.Client(cfg.HTTPClient),
+		log:       cfg.Logger,
+		clock:     cfg.clock,
 	}
 	if problem := cfg.Key.check(); problem != nil {
 		problems = append(problems, problem)
@@ -120,12 +130,21 @@ func New(cfg Config) (*Client, error) {
 		}
 		c.keyLocation = &location
 	}
-	if c.endpoint == "" {
-		c.endpoint = API
-	} else if u, err := url.Parse(c.endpoint); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.Contains(c.endpoint, " ") {
-		// It may hold a password, or the key as a parameter.
-		value, _, _ := strings.Cut(c.endpoint[strings.LastIndexByte(c.endpoint, '@')+1:], "?")
-		problems = append(problems, c.maskProblem(&ampcors.ValueError{Path: "Endpoint", Value: value, Reason: "is not exactly the URL of an IndexNow service", Want: fmt.Sprintf("one such as %q", API)}))
+	if c.userAgent == "" {
+		c.userAgent = "ampcors-indexnow"
+	} else if !httpguts.ValidHeaderFieldValue(c.userAgent) {
+		problems = append(problems, &ampcors.ValueError{Package: "indexnow", Path: "UserAgent", Value: c.mask(c.userAgent), Reason: "has a character that headers cannot have", Want: "printable ASCII"})
+	}
+	for _, endpoint := range []struct{ path, url string }{{"Endpoint", cmp.Or(cfg.Endpoint, API)}, {"Failover", cfg.Failover}} {
+		if endpoint.url == "" {
+			continue
+		}
+		c.endpoints = append(c.endpoints, endpoint.url)
+		if u, err := url.Parse(endpoint.url); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.Contains(endpoint.url, " ") {
+			// It may hold a password, or the key as a parameter.
+			value, _, _ := strings.Cut(endpoint.url[strings.LastIndexByte(endpoint.url, '@')+1:], "?")
+			problems = append(problems, c.maskProblem(&ampcors.ValueError{Path: endpoint.path, Value: value, Reason: "is not exactly the URL of an IndexNow service", Want: fmt.Sprintf("one such as %q", API)}))
+		}
 	}
 	problems = append(problems, c.retry.Check("indexnow")...)
 	if len(problems) > 0 {

@@ -413,10 +413,87 @@ func TestBatchesThatWouldFailTooAreNotSent(t *testing.T) {
 					}
 				}
 			}
-			if int(requests.Load()) != 5-notSent || total != len(urls) {
+			parts := 0
+			if status == 400 || status == 422 {
+				parts = 2 * (maxHopeless - 1) // of the batches with 10,000 URLs; the third has one
+			}
+			if int(requests.Load()) != 5-notSent+parts || total != len(urls) {
 				t.Errorf("%d: %d requests, %d URLs in the report", status, requests.Load(), total)
 			}
 		})
+	}
+}
+
+// The engine rejects a request with a URL that it does not want. Few requests find it, and all
+// other URLs are accepted.
+func TestURLsAtFaultAreFound(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		urls, status int
+		bad          []int
+		most, failed int // requests, and URLs that fail
+	}{
+		"one of ten thousand":   {10_000, 422, []int{7_777}, 1 + 2*14, 1},
+		"the first":             {10_000, 400, []int{0}, 1 + 2*14, 1},
+		"the last":              {10_000, 413, []int{9_999}, 1 + 2*14, 1},
+		"two":                   {1000, 422, []int{10, 900}, 1 + 4*10, 2},
+		"three of five":         {5, 422, []int{0, 2, 4}, 9, 3},
+		"the only one":          {1, 422, []int{0}, 1, 1},
+		"too many to find each": {10_000, 422, []int{1, 2000, 4000, 6000, 8000, 9000}, 1 + maxSplits, 300},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bad := make(map[string]bool)
+			urls := make([]string, test.urls)
+			for i := range urls {
+				urls[i] = fmt.Sprintf("https://www.example.com/%d", i)
+			}
+			for _, i := range test.bad {
+				bad[urls[i]] = true
+			}
+			requests := 0
+			c, _ := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				requests++
+				var s submission
+				if err := json.NewDecoder(r.Body).Decode(&s); err != nil {
+					t.Error(err)
+				}
+				if slices.ContainsFunc(s.URLList, func(u string) bool { return bad[u] }) {
+					w.WriteHeader(test.status)
+				}
+			}), nil)
+			report, err := c.Submit(t.Context(), urls...)
+			var all []string
+			failed := 0
+			for _, b := range report.Batches {
+				all = append(all, b.URLs...)
+				isBad := slices.ContainsFunc(b.URLs, func(u string) bool { return bad[u] })
+				if isBad && b.Outcome() != Failed {
+					t.Errorf("%d URLs from %s are accepted", len(b.URLs), b.URLs[0])
+				}
+				if b.Outcome() == Failed {
+					failed += len(b.URLs)
+				}
+			}
+			if !slices.Equal(all, urls) || err == nil || requests > test.most {
+				t.Errorf("%d URLs in the report, %v, %d requests", len(all), err, requests)
+			}
+			if failed > test.failed {
+				t.Errorf("%d URLs failed", failed)
+			}
+		})
+	}
+}
+
+func TestOutcomes(t *testing.T) {
+	t.Parallel()
+	for want, b := range map[Outcome]Batch{Accepted: {}, Pending: {Pending: true}, Failed: {Err: errors.New("no"), Pending: true}} {
+		if got := b.Outcome(); got != want || got.String() != strings.ToLower(fmt.Sprint(want)) {
+			t.Errorf("%v: %v", want, got)
+		}
+	}
+	if got := Outcome(9).String(); got != "Outcome(9)" {
+		t.Error(got)
 	}
 }
 
@@ -687,6 +764,69 @@ func TestTheKeyIsMasked(t *testing.T) {
 	}
 }
 
+func TestTheKeyInKeyLocationIsMaskedInJSON(t *testing.T) {
+	t.Parallel()
+	located := Config{Key: testKey, KeyLocation: "https://www.example.com/" + string(testKey) + ".txt", Failover: "https://e.example/" + string(testKey), HTTPClient: new(http.Client)}
+	var out bytes.Buffer
+	for _, handler := range []slog.Handler{slog.NewTextHandler(&out, nil), slog.NewJSONHandler(&out, nil)} {
+		slog.New(handler).Info("test", "config", located, "pointer", &located, "in", []any{located, map[string]any{"a": &located}})
+	}
+	if err := json.NewEncoder(&out).Encode(located); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(out.String(), string(testKey)) || !strings.Contains(out.String(), `"KeyLocation":"https://www.example.com/7313….txt"`) {
+		t.Errorf("got\n%s", &out)
+	}
+}
+
+func TestAFailoverIsAskedIfTheEngineIsDown(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		status    int // of the first; 0 for no answer
+		wantAsked int
+	}{
+		"down":         {503, 2},
+		"no answer":    {0, 2},
+		"rate limited": {429, 1}, // the engines share what they receive
+		"denied":       {403, 1},
+		"accepted":     {200, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			asked := 0
+			transport := transportFunc(func(r *http.Request) (*http.Response, error) {
+				asked++
+				if r.Header.Get("User-Agent") != "us" {
+					t.Errorf("User-Agent %q", r.Header.Get("User-Agent"))
+				}
+				switch {
+				case r.URL.Host == "b.example":
+					return answer(200, ""), nil
+				case test.status == 0:
+					return nil, io.ErrUnexpectedEOF
+				}
+				return answer(test.status, ""), nil
+			})
+			c, err := New(Config{Key: testKey, Endpoint: "https://a.example/indexnow", Failover: "https://b.example/indexnow", UserAgent: "us", HTTPClient: &http.Client{Transport: transport}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			report, err := c.Submit(t.Context(), "https://www.example.com/")
+			if isAccepted := test.wantAsked == 2 || test.status == 200; asked != test.wantAsked || (err == nil) != isAccepted || report.Batches[0].Attempts != 1 {
+				t.Errorf("%d requests, %+v, %v", asked, report, err)
+			}
+		})
+	}
+	_, err := New(Config{Key: testKey, Failover: "x", UserAgent: "a\nb"})
+	if err == nil || !strings.Contains(err.Error(), "Failover") || !strings.Contains(err.Error(), "UserAgent") {
+		t.Error(err)
+	}
+}
+
+type transportFunc func(*http.Request) (*http.Response, error)
+
+func (f transportFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
 func TestTheKeyIsServed(t *testing.T) {
 	t.Parallel()
 	for location, path := range map[string]string{
@@ -739,8 +879,10 @@ func TestVerifyComparesTheKeyFile(t *testing.T) {
 		want    string // "" means no error
 	}{
 		"valid":        {handler: plain(string(testKey)), want: ""},
-		"a line break": {handler: plain(string(testKey) + "\n"), want: "also white space"},
-		"a BOM":        {handler: plain("\uFEFF" + string(testKey)), want: "byte order mark"},
+		"a line break": {handler: plain(string(testKey) + "\n"), want: ""},
+		"CRLF":         {handler: plain(string(testKey) + " \t\r\n\r\n"), want: ""},
+		"a BOM":        {handler: plain("\uFEFF" + string(testKey) + "\r\n"), want: ""},
+		"space before": {handler: plain("\n" + string(testKey)), want: "white space before it"},
 		"more":         {handler: plain("key: " + string(testKey)), want: "other text"},
 		"another key":  {handler: plain(string(NewKey())), want: "bytes that are not the key"},
 		"another case": {handler: plain(strings.ToUpper(string(testKey))), want: "not the key"},

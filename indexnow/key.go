@@ -4,11 +4,13 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/internal/outbound"
@@ -77,12 +79,29 @@ func (c Client) Format(f fmt.State, verb rune) {
 	fmt.Fprintf(f, fmt.FormatString(f, verb), "indexnow.Client with key "+c.key.String())
 }
 
+// masked returns cfg with the key masked in KeyLocation and in the endpoints too.
+func (cfg Config) masked() Config {
+	c := Client{key: &cfg.Key}
+	cfg.KeyLocation, cfg.Endpoint, cfg.Failover = c.mask(cfg.KeyLocation), c.mask(cfg.Endpoint), c.mask(cfg.Failover)
+	return cfg
+}
+
 // Format masks the key, which may be in KeyLocation as well.
 func (cfg Config) Format(f fmt.State, verb rune) {
 	type plain Config // without this method
-	c := Client{key: &cfg.Key}
-	cfg.KeyLocation, cfg.Endpoint = c.mask(cfg.KeyLocation), c.mask(cfg.Endpoint)
-	fmt.Fprintf(f, fmt.FormatString(f, verb), plain(cfg))
+	fmt.Fprintf(f, fmt.FormatString(f, verb), plain(cfg.masked()))
+}
+
+// MarshalJSON masks the key, as Format does. HTTPClient and Logger are omitted.
+func (cfg Config) MarshalJSON() ([]byte, error) {
+	cfg = cfg.masked()
+	return json.Marshal(struct {
+		Key                             Key
+		KeyLocation, Endpoint, Failover string        `json:",omitempty"`
+		UserAgent                       string        `json:",omitempty"`
+		Attempts                        int           `json:",omitempty"`
+		Backoff, MaxWait                time.Duration `json:",omitempty"`
+	}{cfg.Key, cfg.KeyLocation, cfg.Endpoint, cfg.Failover, cfg.UserAgent, cfg.Attempts, cfg.Backoff, cfg.MaxWait})
 }
 
 // mask masks the key in a text.
@@ -121,7 +140,9 @@ var ErrKeyFile = errors.New("search engines cannot use the key file")
 
 // Verify fetches the key file of each host, as a search engine would, and compares it with
 // the key. The answer must be 200 without a redirect, of the type text/plain, with the key
-// and nothing else. Verify checks the hosts one after the other, and joins all errors. Each
+// and nothing else but white space and line breaks behind it. A byte order mark, which some
+// engines may not accept, is logged (Warn). Verify checks the hosts one after the other, and
+// joins all errors. Each
 // error is an *[ampcors.ValueError] about a host, [ErrKeyFile], or an error of the network.
 //
 // With Config.KeyLocation there is only one file, and hosts may be empty.
@@ -155,7 +176,10 @@ func (c *Client) Verify(ctx context.Context, hosts ...string) error {
 		}
 		answer, err := outbound.Get(ctx, c.http, file)
 		if err == nil {
-			err = c.compare(string(answer.Body))
+			text, hasMark := strings.CutPrefix(string(answer.Body), "\uFEFF")
+			if err = c.compare(text); err == nil && hasMark {
+				c.log.WarnContext(ctx, "indexnow: the key file begins with a byte order mark", "file", c.mask(file))
+			}
 		}
 		switch {
 		case err != nil && answer.Status == 0:
@@ -170,10 +194,10 @@ func (c *Client) Verify(ctx context.Context, hosts ...string) error {
 // compare reports what is wrong with the contents of a key file.
 func (c *Client) compare(file string) error {
 	switch {
-	case file == string(*c.key):
+	case strings.TrimRight(file, " \t\r\n") == string(*c.key):
 		return nil
-	case strings.TrimSpace(strings.TrimPrefix(file, "\uFEFF")) == string(*c.key):
-		return errors.New("it holds the key, but also white space or a byte order mark; want the key and nothing else")
+	case strings.TrimSpace(file) == string(*c.key):
+		return errors.New("it holds the key, but also white space before it; want the key first")
 	case strings.Contains(file, string(*c.key)):
 		return errors.New("it holds the key, but also other text; want the key and nothing else")
 	}

@@ -33,6 +33,14 @@ type QueueConfig struct {
 	// no longer in the queue. Run and Shutdown wait for Failed, so it must not call
 	// Shutdown. Config.Logger gets the URLs as well (Error).
 	Failed func(Batch)
+	// Accepted is called with each batch that the engine accepts, also if it is pending. Run and
+	// Shutdown wait for it, as for Failed. A program that keeps its own list of URLs to submit
+	// can remove these from it.
+	Accepted func(Batch)
+	// ResubmitPending keeps the URLs of a batch that is [Pending] in the queue, and submits them
+	// again after the backoff of the host, until the engine has verified the key. Accepted is
+	// then called only at the end.
+	ResubmitPending bool
 }
 
 // A Queue gathers URLs of pages as they change, and submits them in batches. A URL that
@@ -92,7 +100,8 @@ type QueueStats struct {
 	Waiting  int    // in the queue now, including those being sent
 	Added    uint64 // not counting Repeated
 	Repeated uint64 // those that waited already
-	Accepted uint64 // by the engine
+	Accepted uint64 // by the engine, those that are pending included
+	Pending  uint64 // accepted with 202, so that the engine has yet to verify the key; each time, with ResubmitPending
 	Retried  uint64 // sent with a retryable error, counted each time
 	Failed   uint64 // rejected by the engine permanently
 	Err      error  // why the last request is retried, an *[Error], or nil
@@ -321,9 +330,10 @@ type result struct {
 	batch      Batch
 	entries    []*entry
 	host       *host
-	generation int // of the schedule, when it began
-	problem    *Error
-	panicked   any // what the caller's HTTPClient panicked with
+	generation int     // of the schedule, when it began
+	parts      []Batch // with the results, in the order of the entries
+	problem    *Error  // that the host or the engine has; nil if it answered about the URLs
+	panicked   any     // what the caller's HTTPClient panicked with
 }
 
 // take returns the next request, if there may be one more than there are.
@@ -352,22 +362,36 @@ func (q *Queue) send(ctx context.Context, r result) (done result) {
 		r.panicked = recover()
 		done = r
 	}()
-	r.problem = q.client.send(ctx, outbound.Retry{}, &r.batch)
+	r.parts, r.problem = q.client.send(ctx, outbound.Retry{}, r.batch)
 	return r
 }
 
-// settle updates the queue after a request.
+// settle updates the queue after a request, and calls the hooks.
 func (q *Queue) settle(ctx context.Context, r result) {
 	q.update(ctx, r)
 	if r.panicked != nil {
 		panic(r.panicked)
 	}
-	if r.problem != nil && !r.problem.Retryable() {
-		q.client.log.ErrorContext(ctx, "indexnow: rejected permanently", "host", r.batch.Host, "urls", r.batch.URLs, "error", r.problem)
-		if q.cfg.Failed != nil {
-			q.cfg.Failed(r.batch)
+	for _, b := range r.parts {
+		switch {
+		case q.isLeft(b):
+		case b.Err != nil:
+			q.client.log.ErrorContext(ctx, "indexnow: rejected permanently", "host", b.Host, "urls", b.URLs, "error", b.Err)
+			if q.cfg.Failed != nil {
+				q.cfg.Failed(b)
+			}
+		case q.cfg.Accepted != nil:
+			q.cfg.Accepted(b)
 		}
 	}
+}
+
+// isLeft reports whether the URLs of a batch stay in the queue.
+func (q *Queue) isLeft(b Batch) bool {
+	if problem := (*Error)(nil); errors.As(b.Err, &problem) {
+		return problem.Retryable()
+	}
+	return b.Pending && q.cfg.ResubmitPending
 }
 
 func (q *Queue) update(ctx context.Context, r result) {
@@ -376,41 +400,77 @@ func (q *Queue) update(ctx context.Context, r result) {
 	now := q.client.clock.Now()
 	r.host.isSending = false
 	defer q.schedule.update(r.host)
-	if r.panicked != nil || r.problem != nil && r.problem.Retryable() {
-		for _, e := range r.entries {
-			if q.schedule.takeAgain(e) {
-				q.stats.Added--
-				q.stats.Repeated++
-			}
-			q.schedule.enqueue(e)
-		}
-		if r.panicked == nil && ctx.Err() == nil { // otherwise the context may be the cause
-			q.stats.Retried += uint64(len(r.entries))
-			q.lastErr = r.problem
-			q.schedule.failed(r.host, r.problem, now, r.generation, q.client.retry.Wait)
-		}
+	if r.panicked != nil {
+		q.putBack(r.entries)
 		return
 	}
-	q.lastErr = nil
-	q.schedule.answered(r.host)
-	if r.problem == nil {
-		q.stats.Accepted += uint64(len(r.entries))
-	} else {
-		q.stats.Failed += uint64(len(r.entries))
-	}
-	for _, e := range r.entries {
-		if r.problem == nil {
-			q.sent[e.url] = now
-			q.sentLog = append(q.sentLog, sentAt{e.url, now})
+	retried, isPending := uint64(0), false
+	entries := r.entries
+	for _, b := range r.parts {
+		part := entries[:len(b.URLs)]
+		entries = entries[len(b.URLs):]
+		switch {
+		case b.Err != nil && q.isLeft(b):
+			q.putBack(part)
+			retried += uint64(len(part))
+			continue
+		case b.Err != nil:
+			q.stats.Failed += uint64(len(part))
+		case b.Pending:
+			q.stats.Pending += uint64(len(part))
 		}
-		if q.schedule.takeAgain(e) {
-			e.ready = q.readyAt(e.url, now)
-			q.schedule.enqueue(e)
-		} else {
-			q.schedule.drop(e)
+		if b.Err == nil && q.isLeft(b) {
+			q.putBack(part)
+			isPending = true
+			continue
+		}
+		if b.Err == nil {
+			q.stats.Accepted += uint64(len(part))
+		}
+		for _, e := range part {
+			q.remove(e, b.Err == nil, now)
 		}
 	}
 	q.forgetSent(now, 2*len(r.entries))
+	switch {
+	case r.problem == nil || !r.problem.Retryable():
+		q.lastErr = nil
+		failures := r.host.failures
+		q.schedule.answered(r.host)
+		if isPending {
+			r.host.failures = failures // so that the backoff goes on doubling
+			q.schedule.delayHost(r.host, now, 0, q.client.retry.Wait)
+		}
+	case ctx.Err() == nil: // otherwise the context may be the cause
+		q.stats.Retried += retried
+		q.lastErr = r.problem
+		q.schedule.failed(r.host, r.problem, now, r.generation, q.client.retry.Wait)
+	}
+}
+
+// putBack puts URLs that were sent back among those that wait.
+func (q *Queue) putBack(entries []*entry) {
+	for _, e := range entries {
+		if q.schedule.takeAgain(e) {
+			q.stats.Added--
+			q.stats.Repeated++
+		}
+		q.schedule.enqueue(e)
+	}
+}
+
+// remove removes a URL that is settled. If it was added again meanwhile, it waits again.
+func (q *Queue) remove(e *entry, isAccepted bool, now time.Time) {
+	if isAccepted {
+		q.sent[e.url] = now
+		q.sentLog = append(q.sentLog, sentAt{e.url, now})
+	}
+	if q.schedule.takeAgain(e) {
+		e.ready = q.readyAt(e.url, now)
+		q.schedule.enqueue(e)
+	} else {
+		q.schedule.drop(e)
+	}
 }
 
 // Stats returns the counts so far.

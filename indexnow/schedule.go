@@ -214,11 +214,20 @@ func (s *schedule) answered(h *host) {
 	s.width = min(s.width+1, s.maxWidth)
 }
 
+// delayHost sets the backoff of a host after a failure, or while the engine has yet to verify
+// its key.
+func (s *schedule) delayHost(h *host, now time.Time, retryAfter time.Duration, wait waitFunc) {
+	h.failures++
+	h.until = now.Add(max(wait(h.failures, maxHostWait), retryAfter))
+}
+
+// A waitFunc returns how long to wait after failures in a row.
+type waitFunc func(failures int, longest time.Duration) time.Duration
+
 // failed sets the backoff of the host and of the engine after a retryable error of a request
 // that began in a generation.
-func (s *schedule) failed(h *host, problem *Error, now time.Time, generation int, wait func(failures int, longest time.Duration) time.Duration) {
-	h.failures++
-	h.until = now.Add(max(wait(h.failures, maxHostWait), problem.RetryAfter))
+func (s *schedule) failed(h *host, problem *Error, now time.Time, generation int, wait waitFunc) {
+	s.delayHost(h, now, problem.RetryAfter, wait)
 	if problem.ofHost() {
 		s.engine = backoff{} // the engine is up
 		return

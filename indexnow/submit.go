@@ -2,11 +2,13 @@ package indexnow
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,6 +40,8 @@ var (
 	ErrForbidden = errors.New("the engine rejects the key")
 	// ErrUnprocessable: 422. A URL belongs to another host, or the key is malformed.
 	ErrUnprocessable = errors.New("the engine finds a URL of another host, or a malformed key")
+	// ErrTooLarge: 413.
+	ErrTooLarge = errors.New("the engine finds the request too large")
 	// ErrRateLimited: 429.
 	ErrRateLimited = errors.New("the engine says that there are too many requests")
 	// ErrServer: 500 and above, or 408, 421 or 425.
@@ -71,7 +75,7 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Retryable reports whether the engine may accept the same batch later without any change.
 func (e *Error) Retryable() bool {
-	for _, final := range []error{ErrMalformed, ErrKeyNotFound, ErrRotateKey, ErrForbidden, ErrUnprocessable, ErrUnexpected} {
+	for _, final := range []error{ErrMalformed, ErrKeyNotFound, ErrRotateKey, ErrForbidden, ErrUnprocessable, ErrTooLarge, ErrUnexpected} {
 		if errors.Is(e.Err, final) {
 			return false
 		}
@@ -79,16 +83,56 @@ func (e *Error) Retryable() bool {
 	return true
 }
 
+// ofURLs reports whether the engine may accept the batch without some of its URLs.
+func (e *Error) ofURLs() bool {
+	return errors.Is(e.Err, ErrMalformed) || errors.Is(e.Err, ErrUnprocessable) || errors.Is(e.Err, ErrTooLarge)
+}
+
 // ofHost reports whether the failure concerns the host's key, not the engine.
 func (e *Error) ofHost() bool { return e.Status == http.StatusForbidden }
 
-// A Batch is one request with up to 10,000 URLs of one host, and its result.
+// A Batch is one request with up to 10,000 URLs of one host, and its result. A request that the
+// engine rejects with 400, 413 or 422 is split, to find the URLs at fault: each part is then a
+// Batch of its own.
 type Batch struct {
 	Host     string
 	URLs     []string // escaped, as they are sent
 	Pending  bool     // accepted with 202: the engine has yet to verify the key
-	Attempts int      // how often it was sent
+	Attempts int      // how often it was sent; to Endpoint and Failover counts once
 	Err      error    // nil if it was accepted (any status from 200 to 299), otherwise an *[Error]
+}
+
+// An Outcome says what came of a [Batch].
+type Outcome int
+
+const (
+	Accepted Outcome = iota + 1 // the engine has the URLs
+	Pending                     // the engine has the URLs, and uses them once it has verified the key
+	Failed                      // the engine does not have the URLs
+)
+
+// String returns the outcome in lower case.
+func (o Outcome) String() string {
+	switch o {
+	case Accepted:
+		return "accepted"
+	case Pending:
+		return "pending"
+	case Failed:
+		return "failed"
+	}
+	return fmt.Sprintf("Outcome(%d)", int(o))
+}
+
+// Outcome returns what came of the batch.
+func (b Batch) Outcome() Outcome {
+	switch {
+	case b.Err != nil:
+		return Failed
+	case b.Pending:
+		return Pending
+	}
+	return Accepted
 }
 
 // A Report is the result of one [Client.Submit].
@@ -144,14 +188,18 @@ func (c *Client) Submit(ctx context.Context, urls ...string) (Report, error) {
 			cause = hostErrs[b.Host]
 		}
 		if cause != nil {
-			b.Err = &Error{Host: b.Host, Err: fmt.Errorf("%w: %w", ErrNotSent, cause.Err), RetryAfter: cause.RetryAfter}
+			b.Err = cause.notSent()
 			notSent += len(b.URLs)
-		} else if problem := c.send(ctx, c.retry, b); problem != nil && problem.ofHost() {
+			report.Batches = append(report.Batches, *b)
+			continue
+		}
+		parts, problem := c.send(ctx, c.retry, *b)
+		report.Batches = append(report.Batches, parts...)
+		if problem != nil && problem.ofHost() {
 			hostErrs[b.Host] = problem
 		} else if problem != nil && problem.Retryable() {
 			down = problem
 		}
-		report.Batches = append(report.Batches, *b)
 	}
 	if notSent > 0 {
 		c.log.WarnContext(ctx, "indexnow: not sent, after a failure", "urls", notSent)
@@ -209,9 +257,71 @@ func (c *Client) page(u string) (pageurl.URL, *ampcors.ValueError) {
 	return page, nil
 }
 
-// send sends a batch, with as many attempts as retry allows, and logs the result. A failure
-// is also stored in the batch.
-func (c *Client) send(ctx context.Context, retry outbound.Retry, b *Batch) *Error {
+// notSent returns the error of a batch that is not sent because of e.
+func (e *Error) notSent() *Error {
+	return &Error{Host: e.Host, Err: fmt.Errorf("%w: %w", ErrNotSent, e.Err), RetryAfter: e.RetryAfter}
+}
+
+// The most requests for the parts of a batch, which find a few URLs among 10,000; and after
+// how many that were all rejected there are no more.
+const (
+	maxSplits   = 64
+	maxHopeless = 1 + 2 + 4 + 8 + 16
+)
+
+// send sends a batch. If the engine rejects it because of its URLs, it sends halves of it, and
+// halves of these, until it has found the URLs at fault. It returns the parts, in the order of
+// the URLs, and the error after which nothing more was sent for this host, or nil.
+func (c *Client) send(ctx context.Context, retry outbound.Retry, b Batch) (parts []Batch, stopped *Error) {
+	type part struct {
+		at int // of its first URL in the batch
+		Batch
+	}
+	var whole Batch // with its own result
+	var done []part
+	requests, accepted := 0, 0
+	for level := []part{{0, b}}; len(level) > 0; {
+		var next []part
+		for _, p := range level {
+			var problem *Error
+			switch isHopeless := accepted == 0 && requests >= maxHopeless; {
+			case stopped != nil:
+				p.Err = stopped.notSent()
+			case isHopeless || requests > maxSplits: // p.Err is that of the part that it is half of
+			default:
+				problem = c.post(ctx, retry, &p.Batch)
+				if requests++; requests == 1 {
+					whole = p.Batch
+				}
+			}
+			switch {
+			case p.Err == nil:
+				accepted++
+			case problem != nil && problem.ofURLs() && len(p.URLs) > 1:
+				half := len(p.URLs) / 2
+				next = append(next, part{p.at, Batch{Host: b.Host, URLs: p.URLs[:half], Err: problem}}, part{p.at + half, Batch{Host: b.Host, URLs: p.URLs[half:], Err: problem}})
+				continue
+			case problem != nil && !problem.ofURLs():
+				stopped = problem
+			}
+			done = append(done, p)
+		}
+		level = next
+	}
+	if accepted == 0 && stopped == nil {
+		return []Batch{whole}, nil // all URLs are at fault, or the key
+	}
+	slices.SortFunc(done, func(a, b part) int { return cmp.Compare(a.at, b.at) })
+	for _, p := range done {
+		parts = append(parts, p.Batch)
+	}
+	return parts, stopped
+}
+
+// post sends one request, with as many attempts as retry allows, and logs the result. It sets
+// the result in the batch.
+func (c *Client) post(ctx context.Context, retry outbound.Retry, b *Batch) *Error {
+	b.Err = nil
 	request := struct {
 		Host        string   `json:"host"`
 		Key         string   `json:"key"`
@@ -227,7 +337,13 @@ func (c *Client) send(ctx context.Context, retry outbound.Retry, b *Batch) *Erro
 	_ = encoder.Encode(request)  // strings can be encoded
 	for {
 		b.Attempts++
-		problem := c.attempt(ctx, b, body.Bytes())
+		var problem *Error
+		for _, endpoint := range c.endpoints {
+			problem = c.attempt(ctx, endpoint, b, body.Bytes())
+			if isAnswered := problem == nil || problem.Status != 0 && !errors.Is(problem, ErrServer); isAnswered || ctx.Err() != nil {
+				break
+			}
+		}
 		if problem == nil {
 			c.log.InfoContext(ctx, "indexnow: accepted", "host", b.Host, "urls", len(b.URLs), "attempts", b.Attempts, "pending", b.Pending)
 			return nil
@@ -240,13 +356,14 @@ func (c *Client) send(ctx context.Context, retry outbound.Retry, b *Batch) *Erro
 	}
 }
 
-func (c *Client) attempt(ctx context.Context, b *Batch, body []byte) *Error {
+func (c *Client) attempt(ctx context.Context, endpoint string, b *Batch, body []byte) *Error {
 	fail := func(err error) *Error { return &Error{Host: b.Host, Err: maskedError{c, err}} }
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.endpoint, bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint, bytes.NewReader(body))
 	if err != nil {
 		return fail(err)
 	}
 	r.Header.Set("Content-Type", "application/json; charset=utf-8")
+	r.Header.Set("User-Agent", c.userAgent)
 	answer, err := outbound.Do(c.http, r)
 	if err != nil {
 		return fail(err)
@@ -273,6 +390,8 @@ func (c *Client) attempt(ctx context.Context, b *Batch, body []byte) *Error {
 		problem.Err = forbidden(code)
 	case answer.Status == http.StatusUnprocessableEntity:
 		problem.Err = ErrUnprocessable
+	case answer.Status == http.StatusRequestEntityTooLarge:
+		problem.Err = ErrTooLarge
 	case answer.Status == http.StatusTooManyRequests:
 		problem.Err = ErrRateLimited
 	case answer.Retryable():

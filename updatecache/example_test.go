@@ -6,13 +6,42 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"strings"
+	"syscall"
 
 	"github.com/ampcors/ampcors/updatecache"
 )
+
+// If tenants choose the domains, Verify must not reach hosts of the internal network. A domain
+// can lead to another address each time that it is looked up, so the address is checked when
+// the connection is made.
+func ExampleClient_Verify_publicHostsOnly() {
+	dialer := &net.Dialer{Control: func(_, address string, _ syscall.RawConn) error {
+		at, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return err
+		}
+		if ip := at.Addr().Unmap(); !ip.IsGlobalUnicast() || ip.IsPrivate() {
+			return fmt.Errorf("%s is not a public address", ip)
+		}
+		return nil
+	}}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.Proxy = nil // it would make the connection
+	transport.DialContext = dialer.DialContext
+	client := &http.Client{Transport: transport} // for Config.HTTPClient
+
+	_, err := client.Get("https://127.0.0.1/") // such as the address of a tenant's domain
+	fmt.Println(err)
+
+	// Output:
+	// Get "https://127.0.0.1/": dial tcp 127.0.0.1:443: 127.0.0.1 is not a public address
+}
 
 // A backend serves its key, verifies the key file, and flushes changed documents.
 func Example() {

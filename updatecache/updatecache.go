@@ -80,6 +80,10 @@ type Config struct {
 
 	// HTTPClient sends the requests. A copy of it is used, which follows no redirects, and
 	// has a timeout of 30 seconds if none is set. If nil, a new client is used.
+	//
+	// Verify asks the publishers' hosts. If tenants choose these names, they can lead to hosts
+	// of your own network. Then use a Transport whose net.Dialer has a Control that rejects
+	// addresses that are not public: see the example of Verify.
 	HTTPClient *http.Client
 	// Logger gets each flush (Info), each failure (Warn), and each attempt with its URL
 	// (Debug). If nil, slog.Default() is used.
@@ -209,6 +213,9 @@ var (
 	// ErrSignature: the cache has a key, and the signature does not match it. The cache may
 	// still have an old key.
 	ErrSignature = errors.New("the cache rejects the signature")
+	// ErrKey: the cache fetched the publisher's key, and cannot use it. See [Client.Verify]; the
+	// cache may repeat this error for about a day after the key is right.
+	ErrKey = errors.New("the cache cannot use the publisher's key")
 	// ErrIngestion: the cache could not fetch the publisher's key, or the document. If it
 	// was the key, the cache may repeat this error for about a day.
 	ErrIngestion = errors.New("the cache could not fetch the key or the document")
@@ -251,7 +258,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // Retryable reports whether a later flush of the same document may succeed without any
 // change.
 func (e *Error) Retryable() bool {
-	for _, final := range []error{ErrSignature, ErrIngestion, ErrForbidden, ErrUnexpected, ErrSigner} {
+	for _, final := range []error{ErrSignature, ErrKey, ErrIngestion, ErrForbidden, ErrUnexpected, ErrSigner} {
 		if errors.Is(e.Err, final) {
 			return false
 		}
@@ -445,6 +452,7 @@ func forbidden(message string) error {
 		words string
 		means error
 	}{
+		{"pem key", ErrKey},               // Google: "Invalid PEM key"
 		{"ingestion error", ErrIngestion}, // even if it mentions a signature: the key was not fetched
 		{"signature", ErrSignature},
 		{"ingest", ErrIngestion},
@@ -491,7 +499,7 @@ func (c *Client) Verify(ctx context.Context, publishers ...string) error {
 		file := "https://" + domain + KeyPath
 		answer, err := outbound.Get(ctx, c.http, file)
 		if err == nil {
-			err = c.compare(answer.Body)
+			err = c.compare(answer)
 		}
 		switch {
 		case err != nil && ctx.Err() != nil:
@@ -505,12 +513,14 @@ func (c *Client) Verify(ctx context.Context, publishers ...string) error {
 	return errors.Join(errs...)
 }
 
-// compare reports what is wrong with the contents of a key file.
-func (c *Client) compare(file []byte) error {
+// compare reports what is wrong with the contents of a key file. It does not repeat them: the
+// name may lead to an internal host.
+func (c *Client) compare(answer outbound.Answer) error {
+	file := answer.Body
 	block, rest := pem.Decode(file)
 	switch {
 	case block == nil:
-		return fmt.Errorf("%.100q is not PEM; want -----BEGIN PUBLIC KEY-----", file)
+		return fmt.Errorf("the answer, %d bytes of %s, is not PEM; want -----BEGIN PUBLIC KEY-----", len(file), answer.MediaType())
 	case block.Type != "PUBLIC KEY":
 		return fmt.Errorf("it holds a PEM block %q; want \"PUBLIC KEY\" (PKIX)", block.Type)
 	case len(bytes.TrimSpace(rest)) > 0 || !bytes.HasPrefix(bytes.TrimSpace(file), []byte("-----BEGIN")) || bytes.Count(file, []byte("-----BEGIN")) > 1:

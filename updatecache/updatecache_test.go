@@ -264,6 +264,7 @@ func TestEachResponseIsReported(t *testing.T) {
 		"200 with more than OK":          {handler: status(200, "OK OK"), want: ErrUnexpected, message: "OK OK", once: true},
 		"200 with OK in a button":        {handler: status(200, "<title>Log in</title><button>OK</button>"), want: ErrUnexpected, message: "OK", once: true},
 		"200 with a comment before OK":   {handler: status(200, "<!-- not flushed -->OK"), want: ErrUnexpected, message: "OK", once: true},
+		"invalid key":                    {handler: google403("Invalid PEM key."), want: ErrKey, message: "Invalid PEM key.", once: true},
 		"ingest":                         {handler: google403("We could not ingest it."), want: ErrIngestion, message: "ingest", once: true},
 		"signature and ingestion":        {handler: google403("Signature not verified: ingestion error."), want: ErrIngestion, message: "ingestion error", once: true},
 		"403 truncated":                  {handler: cut(403, "<p>Your client"), want: io.ErrUnexpectedEOF, message: "is truncated", once: false},
@@ -610,8 +611,8 @@ func TestVerifyComparesTheKeyFile(t *testing.T) {
 			w.Header().Set("Content-Type", "application/octet-stream")
 			io.WriteString(w, body)
 		}, want: `Content-Type is "application/octet-stream"`},
-		"garbage": {handler: plain("garbage"), want: `"garbage" is not PEM`},
-		"empty":   {handler: func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Content-Type", "text/plain") }, want: `"" is not PEM`},
+		"garbage": {handler: plain("garbage"), want: `the answer, 7 bytes of text/plain, is not PEM`},
+		"empty":   {handler: func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Content-Type", "text/plain") }, want: `0 bytes of text/plain, is not PEM`},
 		"endless": {handler: plain(strings.Repeat("a", 1<<20)), want: "longer than 65536"},
 		"truncated": {handler: func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Length", "1000")

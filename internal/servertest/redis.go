@@ -43,9 +43,10 @@ func RedisReplica(t testing.TB, master *Server, args ...string) *Server {
 	t.Helper()
 	host, port, _ := net.SplitHostPort(master.Addr)
 	s := Redis(t, append([]string{"--replicaof", host + " " + port}, args...)...)
-	s.await("it follows its master", func() bool {
-		info, _ := RedisDo(s.Addr, "INFO", "replication")
-		return strings.Contains(info, "master_link_status:up")
+	_, own, _ := net.SplitHostPort(s.Addr)
+	s.await("it follows its master", func() bool { // only then WAIT counts it
+		info, _ := RedisDo(master.Addr, "INFO", "replication")
+		return strings.Contains(info, "port="+own+",state=online")
 	})
 	return s
 }

@@ -12,9 +12,8 @@
 //     version.
 //
 // A Client serves any number of hosts, and is safe for concurrent use by multiple
-// goroutines. All its hosts serve the same key, so anyone who can read the files of one can
-// submit pages of all. If hosts have different owners, use a separate key and Client for
-// each owner.
+// goroutines. Hosts that serve the same key trust each other: anyone who can read the files of
+// one can submit pages of all. If hosts have different owners, [Config].KeysOf gives each its own.
 //
 // The package starts no goroutine, but for the requests of a Queue that runs. Submit repeats a
 // request only if [Config.Attempts] says so; a Queue retries by itself.
@@ -22,11 +21,13 @@ package indexnow
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -53,6 +54,17 @@ type Config struct {
 	// Key is sent with each submission. The host serves it as well, which proves to the
 	// engine that the submission comes from the host.
 	Key Key
+
+	// OldKeys are earlier keys of the hosts, which are served too. An engine may verify a
+	// submission long after it was sent: keep the old key here for some days after a change.
+	OldKeys []Key
+
+	// KeysOf returns the keys of a host, for hosts that do not share one. The first is sent; all
+	// are served, and accepted by Verify. An error that is [ErrNoKey] says that the host has
+	// none; any other, that it cannot be found now. It is called for each request and for each
+	// request of a key file, so it should remember its answers, and must be safe for concurrent
+	// use by multiple goroutines. If it is set, Key, OldKeys and KeyLocation must be empty.
+	KeysOf func(ctx context.Context, host string) ([]Key, error)
 
 	// KeyLocation is the URL of the key file, such as
 	// "https://www.example.com/catalog/indexnow.txt". If empty, the file is "/{key}.txt" at
@@ -94,7 +106,9 @@ type Config struct {
 
 // A Client submits URLs. [New] makes one.
 type Client struct {
-	key         *Key         // a pointer: fmt would print an unexported Key field unmasked
+	key         *Key // a pointer: fmt would print an unexported Key field unmasked
+	oldKeys     *[]Key
+	keysOf      func(ctx context.Context, host string) ([]Key, error)
 	keyLocation *pageurl.URL // nil: at the root of each host
 	endpoints   []string     // the first is asked first
 	userAgent   string
@@ -110,14 +124,28 @@ func New(cfg Config) (*Client, error) {
 	var problems []error
 	c := &Client{
 		key:       &cfg.Key,
+		oldKeys:   new(slices.Clone(cfg.OldKeys)),
+		keysOf:    cfg.KeysOf,
 		userAgent: cfg.UserAgent,
 		retry:     outbound.Retry{Attempts: cfg.Attempts, Backoff: cfg.Backoff, MaxWait: cfg.MaxWait},
 		http:      outbound.Client(cfg.HTTPClient),
 		log:       cfg.Logger,
 		clock:     cfg.clock,
 	}
-	if problem := cfg.Key.check(); problem != nil {
-		problems = append(problems, problem)
+	if cfg.KeysOf == nil {
+		if problem := cfg.Key.check("Key"); problem != nil {
+			problems = append(problems, problem)
+		}
+		for i, key := range cfg.OldKeys {
+			if problem := key.check(fmt.Sprintf("OldKeys[%d]", i)); problem != nil {
+				problems = append(problems, problem)
+			}
+		}
+		if cfg.KeyLocation != "" && len(cfg.OldKeys) > 0 {
+			problems = append(problems, &ampcors.ValueError{Package: "indexnow", Path: "OldKeys", Reason: "cannot be served, because the file of KeyLocation has one key", Want: "none, or no KeyLocation"})
+		}
+	} else if cfg.Key != "" || len(cfg.OldKeys) > 0 || cfg.KeyLocation != "" {
+		problems = append(problems, &ampcors.ValueError{Package: "indexnow", Path: "KeysOf", Reason: "is set, and so is Key, OldKeys or KeyLocation", Want: "one of the two"})
 	}
 	if cfg.KeyLocation != "" {
 		location, problem := pageurl.Parse(cfg.KeyLocation, pageurl.AsRFC3986)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -826,6 +827,125 @@ func TestAFailoverIsAskedIfTheEngineIsDown(t *testing.T) {
 type transportFunc func(*http.Request) (*http.Response, error)
 
 func (f transportFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// Publishers on one platform have keys of their own, in one Client. A key that is replaced is
+// still served.
+func TestKeysOfEachHost(t *testing.T) {
+	t.Parallel()
+	old, now, other := NewKey(), NewKey(), NewKey()
+	var down atomic.Bool
+	keysOf := func(_ context.Context, host string) ([]Key, error) {
+		switch {
+		case host == "down.example" && down.Load():
+			return nil, errors.New("the database is down")
+		case host == "a.example":
+			return []Key{now, old}, nil
+		case host == "b.example" || host == "down.example":
+			return []Key{other}, nil
+		case host == "short.example":
+			return []Key{"short"}, nil
+		case host == "none.example":
+			return nil, nil
+		}
+		return nil, fmt.Errorf("%s: %w", host, ErrNoKey)
+	}
+	var handler http.Handler
+	sent := make(map[string]string) // by host
+	c, err := New(Config{KeysOf: keysOf, HTTPClient: &http.Client{Transport: transportFunc(func(r *http.Request) (*http.Response, error) {
+		w := httptest.NewRecorder()
+		if r.Method == "POST" {
+			var s submission
+			err := json.NewDecoder(r.Body).Decode(&s)
+			sent[s.Host] = s.Key
+			return answer(200, ""), err
+		}
+		handler.ServeHTTP(w, httptest.NewRequest(r.Method, r.URL.String(), nil))
+		return w.Result(), nil
+	})}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler = c.ServeKeys(http.NotFoundHandler())
+
+	down.Store(true)
+	report, err := c.Submit(t.Context(), "https://a.example/1", "https://b.example/1", "https://down.example/1", "https://none.example/1", "https://short.example/1", "https://unknown.example/1", "https://a.example/2")
+	if want := map[string]string{"a.example": string(now), "b.example": string(other)}; !maps.Equal(sent, want) {
+		t.Errorf("sent %q; want %q", sent, want)
+	}
+	for _, b := range report.Batches {
+		problem := (*Error)(nil)
+		errors.As(b.Err, &problem)
+		switch b.Host {
+		case "a.example", "b.example":
+			if b.Err != nil {
+				t.Error(b.Err)
+			}
+		case "down.example":
+			if problem == nil || !problem.Retryable() || !strings.Contains(problem.Error(), "the database is down") {
+				t.Errorf("%s: %v", b.Host, b.Err)
+			}
+		default:
+			if problem == nil || problem.Retryable() || !errors.Is(problem, ErrNoKey) {
+				t.Errorf("%s: %v", b.Host, b.Err)
+			}
+		}
+	}
+	if err := c.Verify(t.Context(), "A.example", "b.example"); err != nil {
+		t.Error(err)
+	}
+	if err := c.Verify(t.Context(), "down.example", "none.example"); err == nil || !errors.Is(err, ErrNoKey) || !strings.Contains(err.Error(), "the database is down") {
+		t.Error(err)
+	}
+	for url, want := range map[string]int{
+		"https://a.example/" + string(now) + ".txt":     200,
+		"https://A.EXAMPLE:443/" + string(old) + ".txt": 200,
+		"https://a.example/" + string(other) + ".txt":   404, // another host's
+		"https://b.example/" + string(other) + ".txt":   200,
+		"https://b.example/" + string(now) + ".txt":     404,
+		"https://b.example/robots.txt":                  404,
+		"https://down.example/robots.txt":               404, // not looked up
+		"https://down.example/a-long-name.txt":          503,
+		"https://none.example/a-long-name.txt":          404,
+		"https://127.0.0.1/" + string(now) + ".txt":     404,
+	} {
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequest("GET", url, nil))
+		if w.Code != want || want == 200 && !strings.Contains(url, w.Body.String()) {
+			t.Errorf("%s: %d %q; want %d", url, w.Code, w.Body, want)
+		}
+	}
+	if text := fmt.Sprint(c, report, err); strings.Contains(text, string(now)) || strings.Contains(text, string(other)) {
+		t.Errorf("a key is in %s", text)
+	}
+}
+
+func TestOldKeysAreServedToo(t *testing.T) {
+	t.Parallel()
+	old := NewKey()
+	c, err := New(Config{Key: testKey, OldKeys: []Key{old}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]int{"/" + string(testKey) + ".txt": 200, "/" + string(old) + ".txt": 200, "/" + string(NewKey()) + ".txt": 404} {
+		w := httptest.NewRecorder()
+		c.KeyHandler().ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		if w.Code != want || want == 200 && path != "/"+w.Body.String()+".txt" {
+			t.Errorf("%s: %d %q", path, w.Code, w.Body)
+		}
+	}
+	keysOf := func(context.Context, string) ([]Key, error) { return nil, nil }
+	for _, cfg := range []Config{
+		{Key: testKey, OldKeys: []Key{"short"}},
+		{Key: testKey, OldKeys: []Key{old}, KeyLocation: "https://www.example.com/key.txt"},
+		{Key: testKey, KeysOf: keysOf},
+		{OldKeys: []Key{old}, KeysOf: keysOf},
+		{KeyLocation: "https://www.example.com/key.txt", KeysOf: keysOf},
+	} {
+		if _, err := New(cfg); err == nil || strings.Contains(err.Error(), string(old)) {
+			t.Errorf("%v: %v", cfg, err)
+		}
+	}
+}
 
 func TestTheKeyIsServed(t *testing.T) {
 	t.Parallel()

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,7 +39,7 @@ const (
 	keyChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-"
 )
 
-func (k Key) check() error {
+func (k Key) check(path string) error {
 	reason := ""
 	switch {
 	case k == "":
@@ -54,7 +55,7 @@ func (k Key) check() error {
 	default:
 		return nil
 	}
-	return &ampcors.ValueError{Package: "indexnow", Path: "Key", Value: k.String(), Reason: reason, Want: "8 to 128 of a-z, A-Z, 0-9 and hyphen; NewKey makes one"}
+	return &ampcors.ValueError{Package: "indexnow", Path: path, Value: k.String(), Reason: reason, Want: "8 to 128 of a-z, A-Z, 0-9 and hyphen; NewKey makes one"}
 }
 
 // String returns the key masked: at most an eighth of it, and no more than four characters.
@@ -76,12 +77,16 @@ func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
 // Format prints only the masked key of a Client.
 func (c Client) Format(f fmt.State, verb rune) {
-	fmt.Fprintf(f, fmt.FormatString(f, verb), "indexnow.Client with key "+c.key.String())
+	text := "indexnow.Client with key " + c.key.String()
+	if c.keysOf != nil {
+		text = "indexnow.Client with KeysOf"
+	}
+	fmt.Fprintf(f, fmt.FormatString(f, verb), text)
 }
 
 // masked returns cfg with the key masked in KeyLocation and in the endpoints too.
 func (cfg Config) masked() Config {
-	c := Client{key: &cfg.Key}
+	c := Client{key: &cfg.Key, oldKeys: &cfg.OldKeys}
 	cfg.KeyLocation, cfg.Endpoint, cfg.Failover = c.mask(cfg.KeyLocation), c.mask(cfg.Endpoint), c.mask(cfg.Failover)
 	return cfg
 }
@@ -97,20 +102,56 @@ func (cfg Config) MarshalJSON() ([]byte, error) {
 	cfg = cfg.masked()
 	return json.Marshal(struct {
 		Key                             Key
+		OldKeys                         []Key         `json:",omitempty"`
 		KeyLocation, Endpoint, Failover string        `json:",omitempty"`
 		UserAgent                       string        `json:",omitempty"`
 		Attempts                        int           `json:",omitempty"`
 		Backoff, MaxWait                time.Duration `json:",omitempty"`
-	}{cfg.Key, cfg.KeyLocation, cfg.Endpoint, cfg.Failover, cfg.UserAgent, cfg.Attempts, cfg.Backoff, cfg.MaxWait})
+	}{cfg.Key, cfg.OldKeys, cfg.KeyLocation, cfg.Endpoint, cfg.Failover, cfg.UserAgent, cfg.Attempts, cfg.Backoff, cfg.MaxWait})
 }
 
-// mask masks the key in a text.
+// mask masks the keys in a text.
 func (c *Client) mask(text string) string {
-	key := strings.TrimSpace(string(*c.key)) // white space makes a key invalid, but it is still secret
-	if len(key) < minKey {
-		return text // too short for a key
+	for _, key := range c.keys() {
+		secret := strings.TrimSpace(string(key)) // white space makes a key invalid, but it is still secret
+		if len(secret) >= minKey {               // otherwise it is too short for a key
+			text = strings.ReplaceAll(text, secret, key.String())
+		}
 	}
-	return strings.ReplaceAll(text, key, c.key.String())
+	return text
+}
+
+// keys returns the key and the old ones.
+func (c *Client) keys() []Key { return append([]Key{*c.key}, *c.oldKeys...) }
+
+// ErrNoKey: Config.KeysOf has no valid key for a host.
+var ErrNoKey = errors.New("the host has no key")
+
+// A keysError is an error of Config.KeysOf.
+type keysError struct{ error }
+
+func (e keysError) Unwrap() error { return e.error }
+
+// of returns a Client with the keys of a host.
+func (c *Client) of(ctx context.Context, host string) (*Client, error) {
+	if c.keysOf == nil {
+		return c, nil
+	}
+	keys, err := c.keysOf(ctx, host)
+	if err != nil {
+		return nil, keysError{fmt.Errorf("KeysOf: %w", err)}
+	}
+	if len(keys) == 0 {
+		return nil, keysError{ErrNoKey}
+	}
+	for i, key := range keys {
+		if err := key.check(fmt.Sprintf("KeysOf[%d]", i)); err != nil {
+			return nil, keysError{fmt.Errorf("%w: %w", ErrNoKey, err)}
+		}
+	}
+	own := *c
+	own.key, own.oldKeys, own.keysOf = new(keys[0]), new(slices.Clone(keys[1:])), nil
+	return &own, nil
 }
 
 // maskProblem masks the key in an error about a value that may contain it, such as a URL.
@@ -121,25 +162,60 @@ func (c *Client) maskProblem(problem *ampcors.ValueError) *ampcors.ValueError {
 }
 
 // KeyPath returns the path of the key file: "/{key}.txt", or that of Config.KeyLocation.
-// The path may contain the key, so do not log it.
-func (c *Client) KeyPath() string {
+// The path may contain the key, so do not log it. With Config.KeysOf there is none: use
+// [Client.ServeKeys].
+func (c *Client) KeyPath() string { return c.pathOf(*c.key) }
+
+func (c *Client) pathOf(key Key) string {
 	if c.keyLocation != nil {
 		return c.keyLocation.Path
 	}
-	return "/" + string(*c.key) + ".txt"
+	return "/" + string(key) + ".txt"
 }
 
 // KeyHandler serves the key at [Client.KeyPath], exactly and without a line break, and
-// answers 404 for any other path.
-func (c *Client) KeyHandler() http.Handler {
-	return outbound.TextFile(c.KeyPath(), []byte(*c.key))
+// answers 404 for any other path. It also serves the keys of Config.OldKeys and KeysOf.
+func (c *Client) KeyHandler() http.Handler { return c.ServeKeys(http.NotFoundHandler()) }
+
+// ServeKeys returns a handler that serves the key files, and calls next for all other paths.
+// With Config.KeysOf, the host is that of the request; if KeysOf cannot tell now, the answer to
+// a request that may be for a key file is 503.
+func (c *Client) ServeKeys(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		path, own := r.URL.EscapedPath(), c
+		if c.keysOf != nil {
+			name, isText := strings.CutSuffix(strings.TrimPrefix(path, "/"), ".txt")
+			host, _, _ := strings.Cut(r.Host, ":")
+			domain, problem := pageurl.Domain(host)
+			if !isText || Key(name).check("") != nil || problem != nil {
+				next.ServeHTTP(w, r)
+				return
+			}
+			var err error
+			if own, err = c.of(r.Context(), domain); errors.Is(err, ErrNoKey) {
+				next.ServeHTTP(w, r)
+				return
+			} else if err != nil {
+				c.log.ErrorContext(r.Context(), "indexnow: the key file cannot be served", "host", domain, "error", err)
+				http.Error(w, "503 service unavailable", http.StatusServiceUnavailable)
+				return
+			}
+		}
+		for _, key := range own.keys() {
+			if path == own.pathOf(key) {
+				outbound.TextFile(path, []byte(key)).ServeHTTP(w, r)
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // ErrKeyFile: [Client.Verify] got an answer, but not the key file that search engines need.
 var ErrKeyFile = errors.New("search engines cannot use the key file")
 
 // Verify fetches the key file of each host, as a search engine would, and compares it with
-// the key. The answer must be 200 without a redirect, of the type text/plain, with the key
+// the key; with Config.KeysOf and OldKeys, the files of all keys. The answer must be 200 without a redirect, of the type text/plain, with the key
 // and nothing else but white space and line breaks behind it. A byte order mark, which some
 // engines may not accept, is logged (Warn). Verify checks the hosts one after the other, and
 // joins all errors. Each
@@ -151,54 +227,70 @@ func (c *Client) Verify(ctx context.Context, hosts ...string) error {
 		return &ampcors.ValueError{Package: "indexnow", Path: path, Value: value, Reason: reason, Want: want}
 	}
 	at := func(i int) string { return fmt.Sprintf("hosts[%d]", i) }
+	type file struct {
+		own *Client
+		key Key
+		url string
+	}
 	var errs []error
-	var files []string
+	var files []file
 	for i, host := range hosts {
 		domain, problem := pageurl.Domain(host)
-		switch {
-		case problem != nil:
+		if problem != nil {
 			problem.Path = at(i)
 			errs = append(errs, c.maskProblem(problem))
-		case c.keyLocation == nil:
-			files = append(files, "https://"+domain+c.KeyPath())
-		case domain != c.keyLocation.Host:
-			errs = append(errs, reject(at(i), host, "is not the host of KeyLocation", fmt.Sprintf("%q", c.keyLocation.Host)))
+			continue
+		}
+		if c.keyLocation != nil {
+			if domain != c.keyLocation.Host {
+				errs = append(errs, reject(at(i), host, "is not the host of KeyLocation", fmt.Sprintf("%q", c.keyLocation.Host)))
+			}
+			continue
+		}
+		own, err := c.of(ctx, domain)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("indexnow: %s: %w", domain, err))
+			continue
+		}
+		for _, key := range own.keys() {
+			files = append(files, file{own, key, "https://" + domain + own.pathOf(key)})
 		}
 	}
 	if c.keyLocation != nil {
-		files = append(files, c.keyLocation.String())
+		files = append(files, file{c, *c.key, c.keyLocation.String()})
 	} else if len(hosts) == 0 {
 		errs = append(errs, reject("hosts", "", "names no host", `at least one, such as "www.example.com"`))
 	}
-	for _, file := range files {
+	for _, f := range files {
+		url := f.own.mask(f.url)
 		if err := ctx.Err(); err != nil {
-			return errors.Join(append(errs, fmt.Errorf("indexnow: not verified: %s and the files after it: %w", c.mask(file), err))...)
+			return errors.Join(append(errs, fmt.Errorf("indexnow: not verified: %s and the files after it: %w", url, err))...)
 		}
-		answer, err := outbound.Get(ctx, c.http, file)
+		answer, err := outbound.Get(ctx, c.http, f.url)
 		if err == nil {
 			text, hasMark := strings.CutPrefix(string(answer.Body), "\uFEFF")
-			if err = c.compare(text); err == nil && hasMark {
-				c.log.WarnContext(ctx, "indexnow: the key file begins with a byte order mark", "file", c.mask(file))
+			if err = f.key.compare(text); err == nil && hasMark {
+				c.log.WarnContext(ctx, "indexnow: the key file begins with a byte order mark", "file", url)
 			}
 		}
 		switch {
 		case err != nil && answer.Status == 0:
-			errs = append(errs, fmt.Errorf("indexnow: the key file %s cannot be fetched: %w", c.mask(file), maskedError{c, err}))
+			errs = append(errs, fmt.Errorf("indexnow: the key file %s cannot be fetched: %w", url, maskedError{f.own, err}))
 		case err != nil:
-			errs = append(errs, fmt.Errorf("indexnow: %s: %w: %w", c.mask(file), ErrKeyFile, maskedError{c, err}))
+			errs = append(errs, fmt.Errorf("indexnow: %s: %w: %w", url, ErrKeyFile, maskedError{f.own, err}))
 		}
 	}
 	return errors.Join(errs...)
 }
 
 // compare reports what is wrong with the contents of a key file.
-func (c *Client) compare(file string) error {
+func (k Key) compare(file string) error {
 	switch {
-	case strings.TrimRight(file, " \t\r\n") == string(*c.key):
+	case strings.TrimRight(file, " \t\r\n") == string(k):
 		return nil
-	case strings.TrimSpace(file) == string(*c.key):
+	case strings.TrimSpace(file) == string(k):
 		return errors.New("it holds the key, but also white space before it; want the key first")
-	case strings.Contains(file, string(*c.key)):
+	case strings.Contains(file, string(k)):
 		return errors.New("it holds the key, but also other text; want the key and nothing else")
 	}
 	return fmt.Errorf("it holds %d bytes that are not the key", len(file))

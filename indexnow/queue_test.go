@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -924,6 +925,52 @@ func TestPendingURLsAreCountedAndSubmittedAgain(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A host whose key cannot be found now waits, and does not stop the others.
+func TestAHostWhoseKeyCannotBeFoundWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var isDown atomic.Bool
+		isDown.Store(true)
+		e := &fakeEngine{began: time.Now()}
+		c, err := New(Config{HTTPClient: &http.Client{Transport: e}, KeysOf: func(_ context.Context, host string) ([]Key, error) {
+			switch {
+			case host == "none.example":
+				return nil, ErrNoKey
+			case host != "good.example" && isDown.Load():
+				return nil, errors.New("the database is down")
+			}
+			return []Key{testKey}, nil
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var failed []string
+		q, err := NewQueue(c, QueueConfig{Failed: func(b Batch) { failed = append(failed, b.Host) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { _ = q.Run(t.Context()) }()
+		for i := range 20 {
+			add(t, q, fmt.Sprintf("%d.example/1", i))
+		}
+		add(t, q, "good.example/1", "none.example/1")
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		if got := q.Stats(); got.Accepted != 1 || got.Failed != 1 || got.Waiting != 20 || !slices.Equal(failed, []string{"none.example"}) {
+			t.Errorf("%+v; failed: %q", got, failed)
+		}
+		isDown.Store(false)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if got := q.Stats(); got.Accepted != 21 || got.Waiting != 0 {
+			t.Errorf("%+v", got)
+		}
+		if _, err := q.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestFailedURLsAreLogged(t *testing.T) {

@@ -229,7 +229,9 @@ type waitFunc func(failures int, longest time.Duration) time.Duration
 func (s *schedule) failed(h *host, problem *Error, now time.Time, generation int, wait waitFunc) {
 	s.delayHost(h, now, problem.RetryAfter, wait)
 	if problem.ofHost() {
-		s.engine = backoff{} // the engine is up
+		if problem.Status != 0 { // the engine is up
+			s.engine = backoff{}
+		}
 		return
 	}
 	s.width = 1

@@ -75,7 +75,7 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Retryable reports whether the engine may accept the same batch later without any change.
 func (e *Error) Retryable() bool {
-	for _, final := range []error{ErrMalformed, ErrKeyNotFound, ErrRotateKey, ErrForbidden, ErrUnprocessable, ErrTooLarge, ErrUnexpected} {
+	for _, final := range []error{ErrNoKey, ErrMalformed, ErrKeyNotFound, ErrRotateKey, ErrForbidden, ErrUnprocessable, ErrTooLarge, ErrUnexpected} {
 		if errors.Is(e.Err, final) {
 			return false
 		}
@@ -89,7 +89,9 @@ func (e *Error) ofURLs() bool {
 }
 
 // ofHost reports whether the failure concerns the host's key, not the engine.
-func (e *Error) ofHost() bool { return e.Status == http.StatusForbidden }
+func (e *Error) ofHost() bool {
+	return e.Status == http.StatusForbidden || errors.As(e.Err, new(keysError))
+}
 
 // A Batch is one request with up to 10,000 URLs of one host, and its result. A request that the
 // engine rejects with 400, 413 or 422 is split, to find the URLs at fault: each part is then a
@@ -322,6 +324,14 @@ func (c *Client) send(ctx context.Context, retry outbound.Retry, b Batch) (parts
 // the result in the batch.
 func (c *Client) post(ctx context.Context, retry outbound.Retry, b *Batch) *Error {
 	b.Err = nil
+	own, err := c.of(ctx, b.Host)
+	if err != nil {
+		problem := &Error{Host: b.Host, Err: err}
+		c.log.WarnContext(ctx, "indexnow: not sent", "host", b.Host, "urls", len(b.URLs), "error", problem)
+		b.Err = problem
+		return problem
+	}
+	c = own
 	request := struct {
 		Host        string   `json:"host"`
 		Key         string   `json:"key"`

@@ -51,8 +51,7 @@ type URL struct {
 	// [ampcors.CanonicalDomain] must accept its host. [Parse] returns it in canonical form:
 	// the host in lower case with A-labels, no port, no fragment, and no dot segments.
 	// Characters that the URL standard escapes in a path or a query, such as spaces and
-	// non-ASCII characters, are percent-encoded (but not ' in a query). All other bytes are
-	// kept, since caches treat "?a", "?a=" and "?%61" as different documents.
+	// non-ASCII characters, are percent-encoded. All other bytes are kept, since caches treat "?a", "?a=" and "?%61" as different documents.
 	// https://url.spec.whatwg.org/#percent-encoded-bytes
 	Publisher string
 
@@ -60,7 +59,7 @@ type URL struct {
 	Cache ampcors.Cache
 
 	// Type is the content type. If empty, [URL.Build] uses SizedImage if there are
-	// ImageParams, and [GuessType] otherwise.
+	// ImageParams, and Document otherwise. [GuessType] guesses it.
 	Type ContentType
 
 	// ImageParams are the parameters of a [SizedImage], as written in the path: "w800" asks
@@ -70,13 +69,14 @@ type URL struct {
 	// CacheQuery are the query parameters of the cache and the viewer, which follow those
 	// of the publisher: "amp_js_v=0.1", without "?" or "&" before them. They are those that
 	// the AMP runtime removes from a URL: everything that begins with amp_js, and amp_gsa,
-	// amp_kit, amp_r and usqp.
+	// amp_kit, amp_r and usqp. Also amp_latest_update_time, which tells the cache how new a
+	// document must be: AMP's document has it as a parameter that only the cache sees.
 	CacheQuery string
 }
 
-// cacheParam is the runtime's own pattern.
+// cacheParam is the runtime's own pattern, and amp_latest_update_time.
 // Source: src/core/types/string/url.js in github.com/ampproject/amphtml.
-var cacheParam = regexp.MustCompile(`^(amp_(js[^&=]*|gsa|r|kit)|usqp)\b`)
+var cacheParam = regexp.MustCompile(`^(amp_(js[^&=]*|gsa|r|kit|latest_update_time)|usqp)\b`)
 
 func isCacheParam(param string) bool { return cacheParam.MatchString(param) }
 
@@ -113,7 +113,7 @@ func (u URL) Build() (string, error) {
 
 	contentType := u.Type
 	if contentType == "" {
-		contentType = guessType(page.Path)
+		contentType = Document
 		if u.ImageParams != "" {
 			contentType = SizedImage
 		}
@@ -145,8 +145,10 @@ func (u URL) Build() (string, error) {
 	}
 	if u.CacheQuery != "" {
 		for _, param := range strings.Split(u.CacheQuery, "&") {
-			if !isCacheParam(param) || strings.ContainsFunc(param, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '#' || r == '"' || r == '<' || r == '>' }) {
-				return reject("CacheQuery", u.CacheQuery, fmt.Sprintf("has %.80q", param), "amp_js_v, amp_gsa, amp_kit, amp_r and usqp, escaped and with & between them")
+			if !isCacheParam(param) || strings.ContainsFunc(param, func(r rune) bool {
+				return r <= ' ' || r >= 0x7f || r == '#' || r == '"' || r == '\'' || r == '<' || r == '>'
+			}) {
+				return reject("CacheQuery", u.CacheQuery, fmt.Sprintf("has %.80q", param), "amp_js_v, amp_gsa, amp_kit, amp_r, amp_latest_update_time and usqp, escaped and with & between them")
 			}
 		}
 		query = pageurl.AppendQuery(query, u.CacheQuery)
@@ -253,6 +255,9 @@ func Parse(cacheURL string, caches ...ampcors.Cache) (URL, error) {
 	}
 	if page.Host, problem = pageurl.Domain(pageHost); problem != nil {
 		return reject(fmt.Sprintf("has the host %.80q in its path, which %s", pageHost, problem.Reason), wantPath)
+	}
+	if !pageurl.IsDomainOfBrowsers(page.Host) {
+		return reject(fmt.Sprintf("has the host %q in its path, which browsers reject", page.Host), "a publisher's host")
 	}
 	if isOnCache(page.Host, u.Cache) {
 		return reject(fmt.Sprintf("has the host %q in its path, which is on a cache itself", page.Host), "a publisher's host")

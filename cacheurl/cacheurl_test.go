@@ -93,6 +93,9 @@ func TestPublicVectors(t *testing.T) {
 				u.CacheQuery = "amp_js_v=0.1"
 			}
 		}
+		if u.Type == "" && u.ImageParams == "" {
+			u.Type = GuessType(input) // as the toolbox does
+		}
 		got, err := u.Build()
 		key := [2]string{input, want}
 		switch reason := differs[key]; {
@@ -172,7 +175,9 @@ func TestBuildAndParse(t *testing.T) {
 		{url: URL{Publisher: "https://www.example.com?a", Type: Document}, want: g + "/c/s/www.example.com?a", as: ""},
 		{url: URL{Publisher: "https://www.example.com/?a=", Type: Document}, want: g + "/c/s/www.example.com/?a=", as: ""},
 		{url: URL{Publisher: "https://www.example.com/?a=%20+%2B%7e~&&a=b=c&", Type: Document}, want: g + "/c/s/www.example.com/?a=%20+%2B%7e~&&a=b=c&", as: ""},
-		{url: URL{Publisher: "https://www.example.com/?q[0]={|}^`\\'%zz%/?:@", Type: Document}, want: g + "/c/s/www.example.com/?q[0]={|}^`\\'%zz%/?:@", as: ""},
+		{url: URL{Publisher: "https://www.example.com/?q[0]={|}^`\\'%zz%/?:@", Type: Document}, want: g + "/c/s/www.example.com/?q[0]={|}^`\\%27%zz%/?:@", as: "https://www.example.com/?q[0]={|}^`\\%27%zz%/?:@"},
+		{url: URL{Publisher: "https://www.example.com/a?b", Type: Document, CacheQuery: "amp_latest_update_time=1700000000"}, want: g + "/c/s/www.example.com/a?b&amp_latest_update_time=1700000000", as: ""},
+		{url: URL{Publisher: "https://xn--ls8h.la/", Type: Document}, want: "https://xn---la-jd23b.cdn.ampproject.org/c/s/xn--ls8h.la/", as: ""}, // an emoji
 		{url: URL{Publisher: "https://www.example.com/a%2Fb//c;d=1,2/%7E~!$&'()*+|[]:@", Type: Document}, want: g + "/c/s/www.example.com/a%2Fb//c;d=1,2/%7E~!$&'()*+|[]:@", as: ""},
 		{url: URL{Publisher: "https://www.example.com//", Type: Document}, want: g + "/c/s/www.example.com//", as: ""},
 		{url: URL{Publisher: "https://www.example.com/s/www.example.org/c/s", Type: Document}, want: g + "/c/s/www.example.com/s/www.example.org/c/s", as: ""},
@@ -287,8 +292,9 @@ func TestInvalidURLsAreRejectedWithAReason(t *testing.T) {
 		"https://\u0130t-com.cdn.ampproject.org/c/s/it.com/":                         "not ASCII",
 		"https://a-b-com.cdn.ampproject.or\u212A/c/s/a.b.com/":                       "not ASCII",
 		"https://cdn-ampproject-org.cdn.ampproject.org/c/s/cdn.ampproject.org/v0.js": "on a cache itself",
-		g + "/ii/w800":                    "no image parameters",
-		g + "/ii/w8!/s/www.example.com/a": "no image parameters",
+		g + "/ii/w800": "no image parameters",
+		"https://www-xn--a-com.cdn.ampproject.org/c/s/www.xn--a.com/": "browsers reject",
+		g + "/ii/w8!/s/www.example.com/a":                             "no image parameters",
 
 		// The prefix is another publisher's.
 		g + "/c/s/evil.example/":                                                          `not one of "evil.example"`,
@@ -391,9 +397,12 @@ func TestGuessType(t *testing.T) {
 		"/photo.jpg":        Image,
 		"/photo.jpg?x=.ttf": Image,
 		"/photo.jpg#.ttf":   Image,
-		"/photo.JPG":        Document, // the case matters, as in the toolbox
-		"/photo.svg":        Image,    // the toolbox also lists it as a font
+		"/photo.JPG":        Image,
+		"/photo.Avif":       Image,
+		"/photo.heic":       Image,
+		"/photo.svg":        Image, // the toolbox also lists it as a font
 		"/photo.PI1":        Image,
+		"/photo.pi1":        Image,
 		"/serif.woff2":      Resource,
 		"/serif.ttf":        Resource,
 		"/service":          Document, // the toolbox takes "ice" for a font extension
@@ -413,7 +422,8 @@ func TestGuessType(t *testing.T) {
 		t.Errorf("a value that is not a URL is guessed to be %q", got)
 	}
 	for url, want := range map[URL]string{
-		{Publisher: "https://www.example.com/a.png"}:                      "/i/s/",
+		{Publisher: "https://www.example.com/a.png"}:                      "/c/s/", // guessing is asked for
+		{Publisher: "https://www.example.com/a.png", Type: Image}:         "/i/s/",
 		{Publisher: "https://www.example.com/a.png", ImageParams: "w100"}: "/ii/w100/s/",
 		{Publisher: "https://www.example.com/a.png", Type: Document}:      "/c/s/",
 	} {
@@ -462,10 +472,11 @@ func FuzzBuildThenParse(f *testing.F) {
 		// A query in the publisher's URL that needs no escaping is unchanged.
 		asWritten, _, _ := strings.Cut(u.Publisher, "#")
 		_, query, hasQuery := strings.Cut(asWritten, "?")
-		if _, parsedQuery, has := strings.Cut(parsed.Publisher, "?"); has != hasQuery || !strings.ContainsAny(query, ` "<>`) && isPrintable(query) && parsedQuery != query {
+		if _, parsedQuery, has := strings.Cut(parsed.Publisher, "?"); has != hasQuery || !strings.ContainsAny(query, ` "'<>`) && isPrintable(query) && parsedQuery != query {
 			t.Fatalf("%+v: parsed %+v", u, parsed)
 		}
-		if !isPrintable(built) || strings.ContainsAny(built, " #\"<>") {
+		_, builtQuery, _ := strings.Cut(built, "?")
+		if !isPrintable(built) || strings.ContainsAny(built, " #\"<>") || strings.Contains(builtQuery, "'") {
 			t.Fatalf("%+v: %q is not a URL", u, built)
 		}
 		if std, err := url.Parse(built); err == nil { // it rejects "%zz"

@@ -27,7 +27,7 @@ func Example() {
 func ExampleURL_Build() {
 	for _, u := range []cacheurl.URL{
 		{Publisher: "https://www.example.com/article?id=7"},
-		{Publisher: "http://bücher.example/photo.jpg"},
+		{Publisher: "http://bücher.example/photo.jpg", Type: cacheurl.Image},
 		{Publisher: "https://www.example.com/photo.jpg", ImageParams: "w800"},
 		{Publisher: "https://www.example.com/article", Cache: ampcors.DefaultCaches()[1]},
 	} {

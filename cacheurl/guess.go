@@ -8,12 +8,12 @@ import (
 
 // GuessType returns the content type that the extension of a publisher's URL suggests:
 // [Image] for "/photo.jpg", [Resource] for the font "/serif.woff2", and [Document] for
-// everything else, even if it is not a URL. The extensions are those of the AMP toolbox,
-// and their case matters. GuessType can be wrong: the toolbox knows nearly three hundred
+// everything else, even if it is not a URL. The extensions are those of the AMP toolbox, in
+// any case, and avif and heic. GuessType can be wrong: the toolbox knows nearly three hundred
 // extensions, such as ".ai", ".max" and ".75", so a document at "/agents.ai" is guessed to
 // be an image. Set [URL.Type] if the type is known.
 //
-// Unlike the toolbox, GuessType requires the dot: the toolbox treats "/service" as a font,
+// Unlike in the toolbox, case does not matter, and GuessType requires the dot: the toolbox treats "/service" as a font,
 // because it ends in the letters of ".ice".
 func GuessType(publisherURL string) ContentType {
 	u, problem := pageurl.Split(publisherURL, pageurl.AsBrowsers)
@@ -25,7 +25,7 @@ func GuessType(publisherURL string) ContentType {
 
 func guessType(path string) ContentType {
 	if i := strings.LastIndexByte(path, '.'); i >= 0 {
-		if t, ok := typeOfExtension[path[i+1:]]; ok {
+		if t, ok := typeOfExtension[strings.ToLower(path[i+1:])]; ok {
 			return t
 		}
 	}
@@ -34,8 +34,8 @@ func guessType(path string) ContentType {
 
 var typeOfExtension = func() map[string]ContentType {
 	types := make(map[string]ContentType)
-	for _, extension := range strings.Fields(imageExtensions) {
-		types[extension] = Image
+	for _, extension := range strings.Fields(imageExtensions + "avif heic") {
+		types[strings.ToLower(extension)] = Image
 	}
 	for _, extension := range strings.Fields(fontExtensions) {
 		types[extension] = Resource

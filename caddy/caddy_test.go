@@ -640,7 +640,7 @@ func TestResponsesAreStreamed(t *testing.T) {
 }
 
 func TestConnectionsAreUpgraded(t *testing.T) {
-	s := newServer(t, "\tampcors www.example.com {\n\t\tpublisher_header Ampcors-Publisher\n\t}\n\treverse_proxy "+backend(t, func(w http.ResponseWriter, r *http.Request) {
+	s := newServer(t, "\tlog\n\tampcors www.example.com {\n\t\tpublisher_header Ampcors-Publisher\n\t}\n\treverse_proxy "+backend(t, func(w http.ResponseWriter, r *http.Request) {
 		conn, buffered, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			t.Error(err)
@@ -677,6 +677,9 @@ func TestConnectionsAreUpgraded(t *testing.T) {
 				t.Errorf("%q, %v; want %q", line, err, want)
 			}
 		}
+		// To stop Caddy 2.11.9 while a connection is open is a data race in it.
+		conn.Close()
+		eventually(t, "Caddy has closed the connection", func() bool { return strings.Contains(s.log(), `"status":101`) })
 	}
 }
 

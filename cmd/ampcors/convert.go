@@ -91,7 +91,11 @@ func newCacheURL() *cobra.Command {
 			if u, err := cacheurl.Parse(arg); err == nil {
 				return u.Publisher, nil
 			}
-			return cacheurl.URL{Publisher: arg, Cache: ampcors.DefaultCaches()[i], Type: cacheurl.ContentType(*contentType), ImageParams: *params}.Build()
+			t := cacheurl.ContentType(*contentType)
+			if t == "" && *params == "" {
+				t = cacheurl.GuessType(arg)
+			}
+			return cacheurl.URL{Publisher: arg, Cache: ampcors.DefaultCaches()[i], Type: t, ImageParams: *params}.Build()
 		})
 	}
 	return cmd

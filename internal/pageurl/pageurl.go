@@ -12,6 +12,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"golang.org/x/net/idna"
+
 	"github.com/ampcors/ampcors"
 )
 
@@ -31,9 +33,9 @@ type Escaping int
 
 const (
 	// AsBrowsers escapes what the URL standard makes browsers escape, and keeps all other
-	// bytes, because AMP Caches and servers compare bytes. Unlike in the standard, ' is
-	// kept in a query. Some browsers also escape | in a path.
-	// https://url.spec.whatwg.org/#path-percent-encode-set
+	// bytes, because AMP Caches and servers compare bytes. Some browsers also escape | in a
+	// path.
+	// https://url.spec.whatwg.org/#path-percent-encode-set and #special-query-percent-encode-set
 	AsBrowsers Escaping = iota
 	// AsRFC3986 also escapes what RFC 3986 does not allow, such as [ and | in a query, and
 	// writes each escape in one way: %7e becomes ~, and %c3 becomes %C3 (section 6.2.2). A
@@ -49,7 +51,7 @@ const (
 )
 
 var keeps = [2]struct{ path, query byteSet }{
-	AsBrowsers: {setOf(pathChars + "|[]"), setOf(queryChars + "`{}|^[]\\")},
+	AsBrowsers: {setOf(pathChars + "|[]"), setOf(strings.ReplaceAll(queryChars, "'", "") + "`{}|^[]\\")},
 	AsRFC3986:  {setOf(pathChars), setOf(queryChars)},
 }
 
@@ -73,9 +75,26 @@ func Parse(value string, escaping Escaping) (URL, *ampcors.ValueError) {
 	if problem != nil {
 		return URL{}, Problem(value, fmt.Sprintf("has the host %.80q, which %s", u.Host, problem.Reason), "a URL with "+problem.Want)
 	}
+	if escaping == AsBrowsers && !IsDomainOfBrowsers(domain) {
+		return URL{}, Problem(value, fmt.Sprintf("has the host %.80q, which browsers reject: an xn-- label has characters that no domain can have", u.Host), want)
+	}
 	u.Host = domain
 	return u, nil
 }
+
+// IsDomainOfBrowsers reports whether browsers accept a canonical domain.
+func IsDomainOfBrowsers(domain string) bool {
+	if !strings.Contains(domain, "xn--") {
+		return true
+	}
+	ascii, err := browsers.ToASCII(domain)
+	return err == nil && ascii == domain
+}
+
+// browsers is "domain to ASCII" of the URL standard, https://url.spec.whatwg.org/#concept-domain-to-ascii.
+var browsers = idna.New(idna.MapForLookup(), idna.BidiRule(), idna.CheckJoiners(true), idna.CheckHyphens(false), idna.StrictDomainName(false), idna.VerifyDNSLength(false), idna.Transitional(false))
+
+const want = `a URL such as "https://www.example.com/article"`
 
 // Domain is [ampcors.CanonicalDomain], but returns a typed error.
 func Domain(host string) (string, *ampcors.ValueError) {
@@ -105,7 +124,6 @@ func Problem(value, reason, want string) *ampcors.ValueError {
 // Split parses a URL. It escapes what must be escaped, removes dot segments and the default
 // port as browsers do, and removes the fragment. The host is returned as written.
 func Split(value string, escaping Escaping) (URL, *ampcors.ValueError) {
-	const want = `a URL such as "https://www.example.com/article"`
 	scheme, rest, ok := strings.Cut(value, "://")
 	switch scheme = strings.ToLower(scheme); {
 	case value == "":

@@ -97,22 +97,12 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return err
 	}
 	h.PublisherHeader = http.CanonicalHeaderKey(h.PublisherHeader)
-	if h.SourceRaw != nil {
-		module, err := ctx.LoadModule(h, "SourceRaw")
-		if err != nil {
-			return err
-		}
-		source, ok := module.(Source)
-		if !ok {
-			return fmt.Errorf("%T is not a source of publishers", module)
-		}
-		if h.source, err = openSource(source); err != nil {
-			return err
-		}
-	}
-	isOpen := true
 	var source ampcors.Source
-	if h.source != nil {
+	isOpen := true
+	if h.SourceRaw != nil {
+		if err := h.openSource(ctx); err != nil {
+			return err
+		}
 		source, isOpen = h.source.get()
 	}
 	inline := h.inline()
@@ -126,43 +116,61 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return plain(err)
 	}
 	h.mw = mw
+	h.follow(ctx, inline, isOpen)
+	h.unregister, err = measure(ctx, h)
+	return err
+}
 
+func (h *Handler) openSource(ctx caddy.Context) error {
+	module, err := ctx.LoadModule(h, "SourceRaw")
+	if err != nil {
+		return err
+	}
+	source, ok := module.(Source)
+	if !ok {
+		return fmt.Errorf("%T is not a source of publishers", module)
+	}
+	h.source, err = openSource(source)
+	return err
+}
+
+// follow applies the list of publishers after each change, and the source once it is open,
+// until h.stop is called.
+func (h *Handler) follow(ctx caddy.Context, inline configfile.Inline, isOpen bool) {
 	reload := make(chan os.Signal)
-	watcher := inline.NewWatcher(mw, configfile.WatcherConfig{Logger: ctx.Slogger(), Reload: reload, Set: func(cfg *ampcors.Config) {
+	h.watcher = inline.NewWatcher(h.mw, configfile.WatcherConfig{Logger: ctx.Slogger(), Reload: reload, Set: func(cfg *ampcors.Config) {
 		if h.source != nil {
 			cfg.Source, _ = h.source.get()
 		}
 	}})
 	running, cancel := context.WithCancel(ctx)
 	var background sync.WaitGroup
-	background.Go(func() { _ = watcher.Run(running) }) // it ends with running
-	if !isOpen {
-		background.Go(func() {
-			select {
-			case <-running.Done():
-				return
-			case <-h.source.connected:
-			}
-			cfg := mw.Config()
-			cfg.Source, _ = h.source.get()
-			if err := mw.Reconfigure(cfg); err != nil {
-				ctx.Slogger().Error("the source is not used", "error", err)
-			}
-			// The Watcher may just have read the list, with the Source from before. Any signal
-			// makes it do so again.
-			select {
-			case <-running.Done():
-			case reload <- os.Interrupt:
-			}
-		})
-	}
 	h.stop = func() {
 		cancel()
 		background.Wait()
 	}
-	h.watcher = watcher
-	h.unregister, err = measure(ctx, h)
-	return err
+	background.Go(func() { _ = h.watcher.Run(running) }) // it ends with running
+	if isOpen {
+		return
+	}
+	background.Go(func() {
+		select {
+		case <-running.Done():
+			return
+		case <-h.source.connected:
+		}
+		cfg := h.mw.Config()
+		cfg.Source, _ = h.source.get()
+		if err := h.mw.Reconfigure(cfg); err != nil {
+			ctx.Slogger().Error("the source is not used", "error", err)
+		}
+		// The Watcher may just have read the list, with the Source from before. Any signal
+		// makes it do so again.
+		select {
+		case <-running.Done():
+		case reload <- os.Interrupt:
+		}
+	})
 }
 
 // checkPublisherHeader reports whether the name can be that of the PublisherHeader. A name that

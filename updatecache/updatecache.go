@@ -306,6 +306,26 @@ func (c *Client) Flush(ctx context.Context, page string) ([]Result, error) {
 	return results, errors.Join(errs...)
 }
 
+// SignedURLs returns the URL of the request that [Client.Flush] would send to each cache, in the
+// order of Config.Caches, for a program that sends it itself. It is a GET, and the answer "OK".
+// Caches accept a URL within a minute of the time at which it was signed. Anybody who has it can
+// send it in that time. Errors are those of Flush about the page, and [ErrSigner].
+func (c *Client) SignedURLs(page string) ([]string, error) {
+	urls := make([]string, len(c.caches))
+	for i, cache := range c.caches {
+		t, err := newTarget(page, cache)
+		if err != nil {
+			return nil, err
+		}
+		uri, err := c.signedURI(t)
+		if err != nil {
+			return nil, fmt.Errorf("updatecache: %w", err)
+		}
+		urls[i] = "https://" + t.host + uri
+	}
+	return urls, nil
+}
+
 // A target is a document on one cache.
 type target struct {
 	page, cache string

@@ -189,6 +189,34 @@ func TestPublicVectors(t *testing.T) {
 	}
 }
 
+// A signed URL is the one that Flush asks for, and a cache accepts it.
+func TestSignedURLs(t *testing.T) {
+	t.Parallel()
+	google := &cache{key: &toolboxKey().PublicKey}
+	c, clock := client(t, google, func(cfg *Config) { cfg.Caches = ampcors.DefaultCaches() })
+	google.clock = clock
+	const page = "https://bücher.example/a?b=c d"
+	urls, err := c.SignedURLs(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Flush(t.Context(), page); err != nil {
+		t.Error(err)
+	}
+	if want := []string{"https://" + google.seen[0], "https://" + google.seen[1]}; !slices.Equal(urls, want) {
+		t.Errorf("%q; Flush asked for %q", urls, want)
+	}
+	if urls, err := c.SignedURLs("x"); urls != nil || err == nil || !strings.Contains(err.Error(), "page") {
+		t.Errorf("%q, %v", urls, err)
+	}
+	failing, _ := client(t, google, func(cfg *Config) {
+		cfg.Signer = service{toolboxKey().Public(), func([]byte) ([]byte, error) { return nil, errors.New("no") }}
+	})
+	if urls, err := failing.SignedURLs(page); urls != nil || !errors.Is(err, ErrSigner) {
+		t.Errorf("%q, %v", urls, err)
+	}
+}
+
 func TestEachCacheIsAsked(t *testing.T) {
 	t.Parallel()
 	google := &cache{key: &toolboxKey().PublicKey}

@@ -169,7 +169,7 @@ func TestChangesAreSeenByThreeServers(t *testing.T) {
 }
 
 // record returns the messages that a Source reports.
-func record(t *testing.T, s *Source) (take func() []string) {
+func record(t *testing.T, s *Source, conn *pgx.Conn, channel string) (take func() []string) {
 	t.Helper()
 	var mu sync.Mutex
 	var messages []string
@@ -179,20 +179,21 @@ func record(t *testing.T, s *Source) (take func() []string) {
 		messages = append(messages, strings.Join(slices.Sorted(slices.Values(domains)), " "))
 	})
 	t.Cleanup(stop)
-	return func() []string {
-		for n := -1; ; time.Sleep(50 * time.Millisecond) { // until none has come for a while
+	return func() (taken []string) {
+		t.Helper()
+		// Messages come in the order of the commits, so this one is the last.
+		const last = "last.example"
+		exec(t, conn, fmt.Sprintf("SELECT pg_notify('%s', '%s')", channel, last))
+		until(t, "reported", 10*time.Second, func() bool {
 			mu.Lock()
-			same := len(messages) == n
-			n = len(messages)
-			mu.Unlock()
-			if same {
-				break
+			defer mu.Unlock()
+			i := slices.Index(messages, last)
+			if i < 0 {
+				return false
 			}
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		taken := messages
-		messages = nil
+			taken, messages = messages[:i:i], messages[i+1:]
+			return true
+		})
 		return taken
 	}
 }
@@ -214,7 +215,7 @@ func TestOnlyWhatChangedIsReported(t *testing.T) {
 		exec(t, conn, statements)
 	}
 	until(t, "ready", 5*time.Second, func() bool { return s.Ping(t.Context()) == nil })
-	take := record(t, s)
+	take := record(t, s, conn, "ampcors_cms_sites")
 	long := strings.Repeat("a", 254)
 	for _, test := range []struct {
 		name, sql string

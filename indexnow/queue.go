@@ -275,14 +275,9 @@ func (q *Queue) Run(ctx context.Context) error {
 func (q *Queue) submit(ctx context.Context, stop <-chan struct{}, isLast bool) {
 	results := make(chan result)
 	requests := 0
-	finish := func() {
-		r := <-results
-		requests--
-		q.settle(ctx, r)
-	}
 	defer func() { // their URLs come back, even if the caller's HTTPClient or Failed panics
-		for requests > 0 {
-			finish()
+		for ; requests > 0; requests-- {
+			q.settle(ctx, <-results)
 		}
 	}()
 	isStopped := func() bool {
@@ -407,25 +402,25 @@ func (q *Queue) update(ctx context.Context, r result) {
 	retried, isPending := uint64(0), false
 	entries := r.entries
 	for _, b := range r.parts {
-		part := entries[:len(b.URLs)]
+		part, n := entries[:len(b.URLs)], uint64(len(b.URLs))
 		entries = entries[len(b.URLs):]
+		outcome := b.Outcome()
+		if outcome == Pending {
+			q.stats.Pending += n
+		}
 		switch {
-		case b.Err != nil && q.isLeft(b):
+		case q.isLeft(b):
 			q.putBack(part)
-			retried += uint64(len(part))
+			if outcome == Failed {
+				retried += n
+			} else {
+				isPending = true
+			}
 			continue
-		case b.Err != nil:
-			q.stats.Failed += uint64(len(part))
-		case b.Pending:
-			q.stats.Pending += uint64(len(part))
-		}
-		if b.Err == nil && q.isLeft(b) {
-			q.putBack(part)
-			isPending = true
-			continue
-		}
-		if b.Err == nil {
-			q.stats.Accepted += uint64(len(part))
+		case outcome == Failed:
+			q.stats.Failed += n
+		default:
+			q.stats.Accepted += n
 		}
 		for _, e := range part {
 			q.remove(e, b.Err == nil, now)
@@ -436,7 +431,9 @@ func (q *Queue) update(ctx context.Context, r result) {
 	case r.problem == nil || !r.problem.Retryable():
 		q.lastErr = nil
 		failures := r.host.failures
-		q.schedule.answered(r.host)
+		if r.problem == nil || r.problem.Status != 0 { // otherwise the host has no key
+			q.schedule.answered(r.host)
+		}
 		if isPending {
 			r.host.failures = failures // so that the backoff goes on doubling
 			q.schedule.delayHost(r.host, now, 0, q.client.retry.Wait)

@@ -181,8 +181,7 @@ func queryParams(query string) []string {
 }
 
 // Parse parses a cache URL of one of the caches. If none are given, [ampcors.DefaultCaches]
-// is used. Other URLs, such as those of Google's viewer (https://www.google.com/amp/s/...),
-// are rejected. A fragment is removed: in a viewer's URL it is a message from the viewer to
+// is used. Other URLs are rejected, such as those of viewers: see [ParseViewer]. A fragment is removed: in a viewer's URL it is a message from the viewer to
 // the page, and no server sees it. An error is an *[ampcors.ValueError], or several of them
 // joined if the caches have problems.
 //
@@ -240,24 +239,9 @@ func Parse(cacheURL string, caches ...ampcors.Cache) (URL, error) {
 		}
 		u.ImageParams, rest = rest[:n-len("/")], rest[n:]
 	}
-	page := pageurl.URL{Scheme: "http"}
-	if after, ok := strings.CutPrefix(rest, "s/"); ok {
-		page.Scheme, rest = "https", after
-	}
-	if i := strings.IndexByte(rest, '/'); i >= 0 {
-		rest, page.Path = rest[:i], rest[i:]
-	}
-	// The URL format requires A-labels here, but AMP's toolbox writes Unicode, which
-	// browsers escape. The runtime unescapes any escape.
-	pageHost, err := url.PathUnescape(rest)
-	if err != nil {
-		pageHost = rest
-	}
-	if page.Host, problem = pageurl.Domain(pageHost); problem != nil {
-		return reject(fmt.Sprintf("has the host %.80q in its path, which %s", pageHost, problem.Reason), wantPath)
-	}
-	if !pageurl.IsDomainOfBrowsers(page.Host) {
-		return reject(fmt.Sprintf("has the host %q in its path, which browsers reject", page.Host), "a publisher's host")
+	page, reason := parsePage(rest)
+	if reason != "" {
+		return reject(reason, wantPath)
 	}
 	if isOnCache(page.Host, u.Cache) {
 		return reject(fmt.Sprintf("has the host %q in its path, which is on a cache itself", page.Host), "a publisher's host")
@@ -266,8 +250,42 @@ func Parse(cacheURL string, caches ...ampcors.Cache) (URL, error) {
 		return reject(fmt.Sprintf("has the domain prefix %.80q, which is not one of %q", prefix, page.Host), "the prefix of the host in the path")
 	}
 
+	page.Query, u.CacheQuery = splitQuery(whole.Query)
+	u.Publisher = page.String()
+	return u, nil
+}
+
+// parsePage parses what follows the content type: "s/" for https, the host and the path. The
+// reason says why it is rejected; "" if it is not.
+func parsePage(rest string) (page pageurl.URL, reason string) {
+	page.Scheme = "http"
+	if after, ok := strings.CutPrefix(rest, "s/"); ok {
+		page.Scheme, rest = "https", after
+	}
+	if i := strings.IndexByte(rest, '/'); i >= 0 {
+		rest, page.Path = rest[:i], rest[i:]
+	}
+	// The URL format requires A-labels here, but AMP's toolbox writes Unicode, which
+	// browsers escape. The runtime unescapes any escape.
+	host, err := url.PathUnescape(rest)
+	if err != nil {
+		host = rest
+	}
+	domain, problem := pageurl.Domain(host)
+	if problem != nil {
+		return page, fmt.Sprintf("has the host %.80q in its path, which %s", host, problem.Reason)
+	}
+	if !pageurl.IsDomainOfBrowsers(domain) {
+		return page, fmt.Sprintf("has the host %q in its path, which browsers reject", domain)
+	}
+	page.Host = domain
+	return page, ""
+}
+
+// splitQuery splits a query into that of the publisher, and the parameters of the cache.
+func splitQuery(query string) (publisher, cache string) {
 	var own, theirs []string
-	for _, param := range queryParams(whole.Query) {
+	for _, param := range queryParams(query) {
 		if isCacheParam(param) {
 			theirs = append(theirs, param)
 		} else {
@@ -275,10 +293,47 @@ func Parse(cacheURL string, caches ...ampcors.Cache) (URL, error) {
 		}
 	}
 	if len(own) > 0 {
-		page.Query = "?" + strings.Join(own, "&")
+		publisher = "?" + strings.Join(own, "&")
 	}
-	u.Publisher, u.CacheQuery = page.String(), strings.Join(theirs, "&")
-	return u, nil
+	return publisher, strings.Join(theirs, "&")
+}
+
+// viewerHosts are Google's and Bing's hosts whose path /amp/ shows AMP documents.
+var viewerHosts = regexp.MustCompile(`^www\.(google\.(com|[a-z]{2}|com?\.[a-z]{2})|bing\.com)$`)
+
+// ParseViewer returns the publisher's URL of a document in the AMP viewer of Google or Bing:
+// "https://www.google.com/amp/s/www.example.com/article" is that of
+// "https://www.example.com/article". Parameters of the cache and a fragment are removed. An
+// error is an *[ampcors.ValueError].
+//
+// Unlike with a cache URL, there is no prefix to check, and anybody can write such a URL with
+// any host: it does not say that the document is in a cache, or is AMP.
+func ParseViewer(viewerURL string) (publisher string, err error) {
+	reject := func(reason, want string) (string, error) {
+		return "", &ampcors.ValueError{Package: "cacheurl", Path: "viewerURL", Value: viewerURL, Reason: reason, Want: want}
+	}
+	whole, problem := pageurl.Split(viewerURL, pageurl.AsBrowsers)
+	if problem != nil {
+		problem.Package, problem.Path = "cacheurl", "viewerURL"
+		return "", problem
+	}
+	const want = `a URL such as "https://www.google.com/amp/s/www.example.com/article"`
+	if whole.Scheme != "https" || !viewerHosts.MatchString(strings.ToLower(whole.Host)) {
+		return reject("is not that of Google's or Bing's viewer", want)
+	}
+	rest, ok := strings.CutPrefix(whole.Path, "/amp/")
+	if !ok {
+		return reject("has a path that does not begin with /amp/", want)
+	}
+	page, reason := parsePage(rest)
+	switch {
+	case reason != "":
+		return reject(reason, want)
+	case isOnCache(page.Host, ampcors.DefaultCaches()[0]):
+		return reject(fmt.Sprintf("has the host %q in its path, which is on a cache", page.Host), "a publisher's host")
+	}
+	page.Query, _ = splitQuery(whole.Query)
+	return page.String(), nil
 }
 
 // belongsTo reports whether the prefix is one that [ampcors.Middleware] accepts for the

@@ -75,7 +75,7 @@ func newCacheURL() *cobra.Command {
 		Use:   "cacheurl [URL ...]",
 		Short: "Convert URLs of publishers to those of an AMP Cache, and back",
 		Long: "Convert URLs of publishers to those of an AMP Cache, and back.\n\n" +
-			"The URL of a publisher becomes that of the cache. The URL of any known cache becomes that of the publisher.",
+			"The URL of a publisher becomes that of the cache. The URL of any known cache, or of Google's or Bing's viewer, becomes that of the publisher.",
 		Example: "  ampcors cacheurl 'https://www.example.com/article?id=7'\n  ampcors cacheurl --cache bing --type i https://www.example.com/photo.jpg",
 	}
 	output := addOutput(cmd)
@@ -90,6 +90,9 @@ func newCacheURL() *cobra.Command {
 		return answer(cmd, args, *output, func(arg string) (any, error) {
 			if u, err := cacheurl.Parse(arg); err == nil {
 				return u.Publisher, nil
+			}
+			if publisher, err := cacheurl.ParseViewer(arg); err == nil {
+				return publisher, nil
 			}
 			t := cacheurl.ContentType(*contentType)
 			if t == "" && *params == "" {

@@ -333,6 +333,16 @@ type target struct {
 	path        string // path and query, without the parameters of update-cache
 }
 
+// isFile has the extensions that no document has. There are other images and fonts, but a
+// document can be at "/agents.ai".
+var isFile = func() map[string]bool {
+	files := make(map[string]bool)
+	for _, extension := range strings.Fields("avif bmp eot gif heic ico jpeg jpg otf png svg tif tiff ttf webp woff woff2") {
+		files[extension] = true
+	}
+	return files
+}()
+
 func newTarget(page string, cache ampcors.Cache) (target, error) {
 	built, err := cacheurl.URL{Publisher: page, Cache: cache, Type: cacheurl.Document}.Build()
 	if problem := (*ampcors.ValueError)(nil); errors.As(err, &problem) {
@@ -344,7 +354,10 @@ func newTarget(page string, cache ampcors.Cache) (target, error) {
 	if err != nil {
 		return target{}, err
 	}
-	_, query, _ := strings.Cut(built, "?")
+	file, query, _ := strings.Cut(built, "?")
+	if extension := file[strings.LastIndexByte(file, '.')+1:]; isFile[strings.ToLower(extension)] {
+		return target{}, &ampcors.ValueError{Package: "updatecache", Path: "page", Value: page, Reason: "is an image or a font by its extension, which caches do not flush", Want: "the URL of a document"}
+	}
 	for param := range strings.SplitSeq(query, "&") {
 		name, _, _ := strings.Cut(param, "=")
 		if unescaped, err := url.QueryUnescape(name); err == nil {

@@ -137,7 +137,7 @@ func TestCacheAcceptsFlushRequests(t *testing.T) {
 		"https://www.example.com":                   "www-example-com.cdn.ampproject.org/update-cache/c/s/www.example.com?amp_action=flush&amp_ts=1795262400",
 		"https://www.example.com/?":                 "www-example-com.cdn.ampproject.org/update-cache/c/s/www.example.com/?&amp_action=flush&amp_ts=1795262400",
 		"http://bücher.example/straße":              "xn--bcher-example-wob.cdn.ampproject.org/update-cache/c/xn--bcher-kva.example/stra%C3%9Fe?amp_action=flush&amp_ts=1795262400",
-		"https://my-pub.com/a.png":                  "0-my--pub-com-0.cdn.ampproject.org/update-cache/c/s/my-pub.com/a.png?amp_action=flush&amp_ts=1795262400",
+		"https://my-pub.com/agents.ai?a.png":        "0-my--pub-com-0.cdn.ampproject.org/update-cache/c/s/my-pub.com/agents.ai?a.png&amp_action=flush&amp_ts=1795262400",
 		"https://www.example.com/a%2Fb//":           "www-example-com.cdn.ampproject.org/update-cache/c/s/www.example.com/a%2Fb//?amp_action=flush&amp_ts=1795262400",
 	} {
 		t.Run(page, func(t *testing.T) {
@@ -205,6 +205,11 @@ func TestSignedURLs(t *testing.T) {
 	}
 	if want := []string{"https://" + google.seen[0], "https://" + google.seen[1]}; !slices.Equal(urls, want) {
 		t.Errorf("%q; Flush asked for %q", urls, want)
+	}
+	for _, image := range []string{"https://www.example.com/a.PNG", "https://www.example.com/a/b.woff2?c"} {
+		if results, err := c.Flush(t.Context(), image); results != nil || err == nil || !strings.Contains(err.Error(), "is an image or a font") {
+			t.Errorf("%s: %v, %v", image, results, err)
+		}
 	}
 	if urls, err := c.SignedURLs("x"); urls != nil || err == nil || !strings.Contains(err.Error(), "page") {
 		t.Errorf("%q, %v", urls, err)

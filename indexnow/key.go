@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -112,14 +113,24 @@ func (cfg Config) MarshalJSON() ([]byte, error) {
 
 // mask masks the keys in a text.
 func (c *Client) mask(text string) string {
-	for _, key := range c.keys() {
+	keys := c.keys()
+	slices.SortStableFunc(keys, func(a, b Key) int { return len(b) - len(a) }) // one may be a part of another
+	for _, key := range keys {
 		secret := strings.TrimSpace(string(key)) // white space makes a key invalid, but it is still secret
 		if len(secret) >= minKey {               // otherwise it is too short for a key
 			text = strings.ReplaceAll(text, secret, key.String())
 		}
 	}
+	if c.keysOf != nil { // the keys are not known here
+		text = keyFile.ReplaceAllStringFunc(text, func(path string) string {
+			return "/" + Key(path[len("/"):len(path)-len(".txt")]).String() + ".txt"
+		})
+	}
 	return text
 }
+
+// keyFile matches what may be the path of a key file.
+var keyFile = regexp.MustCompile(`/[A-Za-z0-9-]{8,128}\.txt`)
 
 // keys returns the key and the old ones.
 func (c *Client) keys() []Key { return append([]Key{*c.key}, *c.oldKeys...) }

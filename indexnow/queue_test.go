@@ -482,7 +482,7 @@ func TestEngineBackoff(t *testing.T) {
 			if problem != nil {
 				problem.Host = name
 			}
-			q.settle(t.Context(), result{host: newHost(&q.schedule, name), generation: q.schedule.generation, problem: problem})
+			q.settle(t.Context(), result{parts: []Batch{}, host: newHost(&q.schedule, name), generation: q.schedule.generation, problem: problem})
 			return max(0, time.Until(q.schedule.engine.until))
 		}
 		between := func(least, got, most time.Duration) {

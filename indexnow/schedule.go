@@ -23,6 +23,9 @@ type schedule struct {
 	round   hostHeap          // the first hosts that get a request now
 	fired   time.Time         // hosts that were ready then get a request now
 
+	lastFired time.Time
+	takes     int // to give each host a turn
+
 	engine     backoff // for all requests
 	generation int     // how often engine was set
 	width      int     // how many requests may be in progress now
@@ -38,6 +41,7 @@ type host struct {
 	work    *int
 	backoff
 	isSending, isInRound bool
+	err                  error // of its last request, nil if that was answered
 
 	readyAt, dueAt time.Time // when a request may be made, and when it does not wait any longer
 	index          [3]int    // in byReady, byDue and round
@@ -65,7 +69,7 @@ func newSchedule(delay time.Duration, maxWidth int) schedule {
 	s.byDue = hostHeap{which: 1, less: func(a, b *host) bool { return a.dueAt.Before(b.dueAt) }}
 	// Hosts whose requests failed come last, so that they do not delay the others.
 	s.round = hostHeap{which: 2, less: func(a, b *host) bool {
-		return cmp.Or(cmp.Compare(a.failures, b.failures), cmp.Compare(a.name, b.name)) < 0
+		return cmp.Or(cmp.Compare(a.failures, b.failures), a.readyAt.Compare(b.readyAt), cmp.Compare(a.name, b.name)) < 0
 	}}
 	return s
 }
@@ -135,13 +139,24 @@ func (s *schedule) next(isLast bool) (at time.Time, ok bool) {
 }
 
 // take returns the URLs of the next request, at most max, in their order; nil if there is
-// none now. When one host is due, all hosts that are ready get a request.
+// none now. When one host is due, all hosts that are ready get a request, but not more often
+// than once in each Delay.
 func (s *schedule) take(now time.Time, isLast bool, max int) []*entry {
-	if len(s.byDue.hosts) > 0 && (isLast || !s.byDue.hosts[0].dueAt.After(now)) {
-		s.fired = now
+	isDue := func() bool { return len(s.byDue.hosts) > 0 && !s.byDue.hosts[0].dueAt.After(now) }
+	if isLast || isDue() && now.Sub(s.lastFired) >= s.delay {
+		s.fired, s.lastFired = now, now
 	}
-	for len(s.round.hosts) < maxRound && s.isReady(s.fired) { // not all at once: that may be many
-		h := s.byReady.hosts[0]
+	for len(s.round.hosts) < maxRound { // not all at once: that may be many
+		var h *host
+		switch {
+		case s.isReady(s.fired):
+			h = s.byReady.hosts[0]
+		case isDue():
+			h = s.byDue.hosts[0]
+		}
+		if h == nil {
+			break
+		}
 		s.unschedule(h)
 		h.isInRound = true
 		heap.Push(&s.round, h)
@@ -152,7 +167,15 @@ func (s *schedule) take(now time.Time, isLast bool, max int) []*entry {
 	if len(s.round.hosts) == 0 || s.engine.until.After(now) {
 		return nil
 	}
-	h := heap.Pop(&s.round).(*host)
+	next := 0
+	if s.takes++; s.takes%4 == 0 { // the one that waits longest, even if it failed
+		for i, h := range s.round.hosts {
+			if h.readyAt.Before(s.round.hosts[next].readyAt) {
+				next = i
+			}
+		}
+	}
+	h := heap.Remove(&s.round, next).(*host)
 	h.isInRound, h.isSending = false, true
 	var batch []*entry
 	for len(batch) < max && len(h.waiting) > 0 && !h.waiting[0].ready.After(now) {
@@ -208,9 +231,13 @@ func (s *schedule) isReady(at time.Time) bool {
 // drop removes a URL that was sent.
 func (s *schedule) drop(e *entry) { delete(s.urls, e.url) }
 
-// answered notes that the engine answered a request for a host.
-func (s *schedule) answered(h *host) {
-	s.engine, h.backoff = backoff{}, backoff{}
+// answered notes that the engine answered a request for a host, which began in a generation.
+func (s *schedule) answered(h *host, generation int) {
+	h.backoff, h.err = backoff{}, nil
+	if generation != s.generation {
+		return // the engine has a backoff since then
+	}
+	s.engine = backoff{}
 	s.width = min(s.width+1, s.maxWidth)
 }
 
@@ -229,14 +256,17 @@ type waitFunc func(failures int, longest time.Duration) time.Duration
 func (s *schedule) failed(h *host, problem *Error, now time.Time, generation int, wait waitFunc) {
 	s.delayHost(h, now, problem.RetryAfter, wait)
 	if problem.ofHost() {
-		if problem.Status != 0 { // the engine is up
+		if problem.Status != 0 && generation == s.generation { // the engine is up
 			s.engine = backoff{}
 		}
 		return
 	}
 	s.width = 1
-	if generation != s.generation {
-		return // the engine has a backoff since then
+	if generation != s.generation { // the engine has a backoff since then
+		if errors.Is(problem, ErrRateLimited) {
+			s.engine.until = later(s.engine.until, h.until)
+		}
+		return
 	}
 	s.engine.failures++
 	switch {

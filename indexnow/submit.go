@@ -95,7 +95,8 @@ func (e *Error) ofHost() bool {
 
 // A Batch is one request with up to 10,000 URLs of one host, and its result. A request that the
 // engine rejects with 400, 413 or 422 is split, to find the URLs at fault: each part is then a
-// Batch of its own.
+// Batch of its own. There are at most 128 requests, and 63 if all are rejected: if many URLs are
+// at fault, others may fail with them.
 type Batch struct {
 	Host     string
 	URLs     []string // escaped, as they are sent
@@ -195,7 +196,10 @@ func (c *Client) Submit(ctx context.Context, urls ...string) (Report, error) {
 			report.Batches = append(report.Batches, *b)
 			continue
 		}
-		parts, problem := c.send(ctx, c.retry, *b)
+		parts, problem, panicked := c.send(ctx, c.retry, *b, func() bool { return true })
+		if panicked != nil {
+			panic(panicked)
+		}
 		report.Batches = append(report.Batches, parts...)
 		if problem != nil && problem.ofHost() {
 			hostErrs[b.Host] = problem
@@ -264,17 +268,18 @@ func (e *Error) notSent() *Error {
 	return &Error{Host: e.Host, Err: fmt.Errorf("%w: %w", ErrNotSent, e.Err), RetryAfter: e.RetryAfter}
 }
 
-// The most requests for the parts of a batch, which find a few URLs among 10,000; and after
-// how many that were all rejected there are no more.
+// The most requests for a batch, which find some URLs among 10,000; and after how many that were
+// all rejected there are no more.
 const (
-	maxSplits   = 64
-	maxHopeless = 1 + 2 + 4 + 8 + 16
+	maxSplits   = 128
+	maxHopeless = maxSplits/2 - 1
 )
 
 // send sends a batch. If the engine rejects it because of its URLs, it sends halves of it, and
 // halves of these, until it has found the URLs at fault. It returns the parts, in the order of
-// the URLs, and the error after which nothing more was sent for this host, or nil.
-func (c *Client) send(ctx context.Context, retry outbound.Retry, b Batch) (parts []Batch, stopped *Error) {
+// the URLs, and the error after which nothing more was sent for this host, or nil. It is
+// [ErrNotSent] if mayGoOn has returned false, or if the caller's code has panicked.
+func (c *Client) send(ctx context.Context, retry outbound.Retry, b Batch, mayGoOn func() bool) (parts []Batch, stopped *Error, panicked any) {
 	type part struct {
 		at int // of its first URL in the batch
 		Batch
@@ -286,12 +291,18 @@ func (c *Client) send(ctx context.Context, retry outbound.Retry, b Batch) (parts
 		var next []part
 		for _, p := range level {
 			var problem *Error
+			if requests > 0 && stopped == nil && !mayGoOn() {
+				stopped = &Error{Host: b.Host, Err: ErrNotSent}
+			}
 			switch isHopeless := accepted == 0 && requests >= maxHopeless; {
 			case stopped != nil:
 				p.Err = stopped.notSent()
-			case isHopeless || requests > maxSplits: // p.Err is that of the part that it is half of
+			case isHopeless || requests >= maxSplits: // p.Err is that of the part that it is half of
 			default:
-				problem = c.post(ctx, retry, &p.Batch)
+				if problem, panicked = c.tryPost(ctx, retry, &p.Batch); panicked != nil {
+					problem = &Error{Host: b.Host, Err: ErrNotSent}
+					p.Err = problem
+				}
 				if requests++; requests == 1 {
 					whole = p.Batch
 				}
@@ -301,7 +312,7 @@ func (c *Client) send(ctx context.Context, retry outbound.Retry, b Batch) (parts
 				accepted++
 			case problem != nil && problem.ofURLs() && len(p.URLs) > 1:
 				half := len(p.URLs) / 2
-				next = append(next, part{p.at, Batch{Host: b.Host, URLs: p.URLs[:half], Err: problem}}, part{p.at + half, Batch{Host: b.Host, URLs: p.URLs[half:], Err: problem}})
+				next = append(next, part{p.at, Batch{Host: b.Host, URLs: p.URLs[:half:half], Err: problem}}, part{p.at + half, Batch{Host: b.Host, URLs: p.URLs[half:], Err: problem}})
 				continue
 			case problem != nil && !problem.ofURLs():
 				stopped = problem
@@ -311,13 +322,19 @@ func (c *Client) send(ctx context.Context, retry outbound.Retry, b Batch) (parts
 		level = next
 	}
 	if accepted == 0 && stopped == nil {
-		return []Batch{whole}, nil // all URLs are at fault, or the key
+		return []Batch{whole}, nil, nil // all URLs are at fault, or the key
 	}
 	slices.SortFunc(done, func(a, b part) int { return cmp.Compare(a.at, b.at) })
 	for _, p := range done {
 		parts = append(parts, p.Batch)
 	}
-	return parts, stopped
+	return parts, stopped, panicked
+}
+
+// tryPost is post, but returns what the caller's code panics with.
+func (c *Client) tryPost(ctx context.Context, retry outbound.Retry, b *Batch) (problem *Error, panicked any) {
+	defer func() { panicked = recover() }()
+	return c.post(ctx, retry, b), nil
 }
 
 // post sends one request, with as many attempts as retry allows, and logs the result. It sets
@@ -349,7 +366,10 @@ func (c *Client) post(ctx context.Context, retry outbound.Retry, b *Batch) *Erro
 		b.Attempts++
 		var problem *Error
 		for _, endpoint := range c.endpoints {
-			problem = c.attempt(ctx, endpoint, b, body.Bytes())
+			before := problem
+			if problem = c.attempt(ctx, endpoint, b, body.Bytes()); problem != nil && before != nil {
+				problem.RetryAfter = max(problem.RetryAfter, before.RetryAfter)
+			}
 			if isAnswered := problem == nil || problem.Status != 0 && !errors.Is(problem, ErrServer); isAnswered || ctx.Err() != nil {
 				break
 			}

@@ -266,9 +266,8 @@ const isDecided = "ampcors.is_decided"
 
 // tell gives the decision to the log, the other handlers and the backend.
 func (h *Handler) tell(r *http.Request, d ampcors.Decision) {
-	known := &decision{d}
 	if extra, ok := r.Context().Value(caddyhttp.ExtraLogFieldsCtxKey).(*caddyhttp.ExtraLogFields); ok {
-		extra.Set(zap.Object("ampcors", known))
+		extra.Set(zap.Object("ampcors", decision{d}))
 	}
 	if placeholders, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
 		placeholders.Set("http.ampcors.publisher", d.Publisher)
@@ -303,7 +302,7 @@ func (h *Handler) tell(r *http.Request, d ampcors.Decision) {
 
 // isPublisherHeader reports whether a backend may take a header for the PublisherHeader.
 func (h *Handler) isPublisherHeader(key string) bool {
-	return strings.EqualFold(hyphens.Replace(key), hyphens.Replace(h.PublisherHeader))
+	return strings.EqualFold(hyphens.Replace(key), h.PublisherHeader)
 }
 
 // hyphens undoes what CGI and its kin do to the names of headers: they cannot tell these
@@ -314,7 +313,7 @@ var hyphens = strings.NewReplacer("_", "-", ".", "-")
 type decision struct{ ampcors.Decision }
 
 // MarshalLogObject implements zapcore.ObjectMarshaler.
-func (d *decision) MarshalLogObject(enc zapcore.ObjectEncoder) error {
+func (d decision) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 	for _, attr := range d.LogValue().Group() {
 		zap.Any(attr.Key, attr.Value.Any()).AddTo(enc)
 	}

@@ -18,16 +18,20 @@ import (
 	"github.com/ampcors/ampcors/internal/servertest"
 )
 
-// startGatewayCaddy starts Caddy with the handler of ampcors. Arguments are those of "caddy run".
-func startGatewayCaddy(t *testing.T, addr string, args ...string) {
+// gatewayCaddy builds Caddy with the handler of ampcors. It returns a function that makes a
+// command of it.
+func gatewayCaddy(t *testing.T) (command func(args ...string) *exec.Cmd) {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), "caddy")
+	dir := t.TempDir()
+	binary := filepath.Join(dir, "caddy")
 	if out, err := exec.Command("go", "build", "-o", binary, "github.com/ampcors/ampcors/caddy/cmd/caddy").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	cmd := exec.Command(binary, append([]string{"run"}, args...)...)
-	cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "XDG_DATA_HOME=", "XDG_CONFIG_HOME=")
-	start(t, addr, cmd)
+	return func(args ...string) *exec.Cmd {
+		cmd := exec.Command(binary, args...)
+		cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_DATA_HOME=", "XDG_CONFIG_HOME=")
+		return cmd
+	}
 }
 
 // startJavaScript starts a program for Node.js, which listens at addr.
@@ -84,7 +88,7 @@ func TestWhatEachPageCanReadAndDoThroughAGateway(t *testing.T) {
 			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			startGatewayCaddy(t, addr, "--config", file)
+			start(t, addr, gatewayCaddy(t)("run", "--config", file))
 			return addr
 		},
 		"nginx": func(t *testing.T, backend string) string {
@@ -109,14 +113,15 @@ func TestWhatEachPageCanReadAndDoThroughAGateway(t *testing.T) {
 	}
 }
 
-// TestTheCaddyExample runs examples/caddy at free addresses.
+// TestTheCaddyExample runs examples/caddy at free addresses. Caddy's other commands accept it, and
+// its metrics have the decisions.
 func TestTheCaddyExample(t *testing.T) {
 	text, err := os.ReadFile("../examples/caddy/Caddyfile")
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr, backend := servertest.FreeAddress(t), servertest.FreeAddress(t)
-	site := "{\n\tadmin off\n}\n" + string(text)
+	addr, backend, admin := servertest.FreeAddress(t), servertest.FreeAddress(t), servertest.FreeAddress(t)
+	site := "{\n\tadmin " + admin + "\n\tpersist_config off\n}\n" + string(text)
 	for old, now := range map[string]string{"localhost:8080": addr, "localhost:3000": backend, "examples/caddy/publishers.txt": "../examples/caddy/publishers.txt"} {
 		if strings.Count(site, old) != 1 {
 			t.Fatalf("%s is not once in the Caddyfile", old)
@@ -128,7 +133,13 @@ func TestTheCaddyExample(t *testing.T) {
 		t.Fatal(err)
 	}
 	startJavaScript(t, backend, "../examples/caddy/backend.js")
-	startGatewayCaddy(t, addr, "--config", file)
+	caddy := gatewayCaddy(t)
+	for _, args := range [][]string{{"adapt", "--config", file}, {"validate", "--config", file}, {"fmt", "../examples/caddy/Caddyfile"}} {
+		if out, err := caddy(args...).CombinedOutput(); err != nil {
+			t.Errorf("caddy %q: %v\n%s", args, err, out)
+		}
+	}
+	start(t, addr, caddy("run", "--config", file))
 	for _, test := range []struct {
 		origin string
 		status int
@@ -158,6 +169,12 @@ func TestTheCaddyExample(t *testing.T) {
 		}
 		if acao := resp.Header.Get("Access-Control-Allow-Origin"); err != nil || resp.StatusCode != test.status || strings.TrimSpace(string(body)) != test.body || acao != wantACAO {
 			t.Errorf("%s: %s %q %q, %v", test.origin, resp.Status, acao, body, err)
+		}
+	}
+	metrics := get(t, "http://"+admin+"/metrics")
+	for _, want := range []string{`{allowed="true",handler="",reason="cache_origin"} 2`, `{allowed="true",handler="",reason="no_origin"} 1`, `{allowed="false",handler="",reason="publisher_not_allowed"} 1`} {
+		if !strings.Contains(metrics, "\nampcors_decisions_total"+want+"\n") {
+			t.Errorf("the metrics do not have %s", want)
 		}
 	}
 }

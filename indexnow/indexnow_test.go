@@ -488,9 +488,17 @@ func TestURLsAtFaultAreFound(t *testing.T) {
 
 func TestOutcomes(t *testing.T) {
 	t.Parallel()
-	for want, b := range map[Outcome]Batch{Accepted: {}, Pending: {Pending: true}, Failed: {Err: errors.New("no"), Pending: true}} {
-		if got := b.Outcome(); got != want || got.String() != strings.ToLower(fmt.Sprint(want)) {
-			t.Errorf("%v: %v", want, got)
+	for _, test := range []struct {
+		batch Batch
+		want  Outcome
+		text  string
+	}{
+		{Batch{}, Accepted, "accepted"},
+		{Batch{Pending: true}, Pending, "pending"},
+		{Batch{Err: errors.New("no"), Pending: true}, Failed, "failed"},
+	} {
+		if got := test.batch.Outcome(); got != test.want || got.String() != test.text {
+			t.Errorf("%+v: %d, %s; want %s", test.batch, int(got), got, test.text)
 		}
 	}
 	if got := Outcome(9).String(); got != "Outcome(9)" {

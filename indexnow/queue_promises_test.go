@@ -473,15 +473,22 @@ func TestAGoexitOfTheTransportLosesNothing(t *testing.T) {
 		add(t, q, "a.example/1")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		done := make(chan error, 1)
+		done := make(chan any, 1)
 		go func() {
-			defer func() { done <- fmt.Errorf("%v", recover()) }()
+			defer func() { done <- recover() }()
 			_ = q.Run(ctx)
 		}()
 		select {
-		case <-done:
+		case got := <-done:
+			if got != errGoexit {
+				t.Errorf("Run panicked with %v", got)
+			}
 		case <-time.After(time.Hour):
-			t.Error("Run does not return an hour after its context ended")
+			t.Fatal("Run does not return an hour after its context ended")
+		}
+		e.acceptAll()
+		if unsent, err := q.Shutdown(t.Context()); unsent != nil || err != nil || q.Stats().Accepted != 1 {
+			t.Errorf("%q, %v, %+v", unsent, err, q.Stats())
 		}
 		time.Sleep(time.Minute) // net/http waits for its timeout
 	})

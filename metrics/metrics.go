@@ -61,16 +61,9 @@ type Counts struct {
 // New returns a Collector for a Middleware. If there are several Middlewares, register each
 // with prometheus.WrapRegistererWith and a label that tells them apart.
 func New(mw *ampcors.Middleware) *Collector {
-	c := new(Collector)
-	c.counts = func() Counts {
-		counts := Counts{Decisions: mw.Stats(), Publishers: mw.NumPublishers(), Source: mw.SourceStats()}
-		if c.Watcher != nil {
-			status := c.Watcher.Status()
-			counts.Config = &status
-		}
-		return counts
-	}
-	return c
+	return NewFunc(func() Counts {
+		return Counts{Decisions: mw.Stats(), Publishers: mw.NumPublishers(), Source: mw.SourceStats()}
+	})
 }
 
 // NewFunc returns a Collector for what counts returns, such as the sums for several
@@ -93,6 +86,10 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 		metrics <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), labels...)
 	}
 	counts := c.counts()
+	if c.Watcher != nil {
+		status := c.Watcher.Status()
+		counts.Config = &status
+	}
 	for _, reason := range slices.Sorted(maps.Keys(counts.Decisions)) {
 		allowed := "false"
 		if reason.Allowed() {

@@ -1120,3 +1120,14 @@ func TestTheLogHasTheResultsButNotTheKey(t *testing.T) {
 func answer(status int, body string) *http.Response {
 	return &http.Response{StatusCode: status, Status: strconv.Itoa(status), Header: make(http.Header), Body: io.NopCloser(strings.NewReader(body))}
 }
+
+func TestCanonicalIsTheURLThatSubmitSends(t *testing.T) {
+	c, _ := client(t, http.NotFoundHandler(), nil)
+	canonical, host, err := c.Canonical("HTTPS://Bücher.example:443/a b#top")
+	if want := "https://xn--bcher-kva.example/a%20b"; canonical != want || host != "xn--bcher-kva.example" || err != nil {
+		t.Errorf("%q, %q, %v; want %q", canonical, host, err, want)
+	}
+	if canonical, host, err := c.Canonical("ftp://www.example.com/"); canonical != "" || host != "" || !errors.As(err, new(*ampcors.ValueError)) {
+		t.Errorf("%q, %q, %v", canonical, host, err)
+	}
+}

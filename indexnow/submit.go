@@ -240,6 +240,17 @@ func (r Report) err() error {
 	return errors.Join(errs...)
 }
 
+// Canonical returns a URL in the form in which Submit sends it, and its host, or the
+// *[ampcors.ValueError] with which Submit would reject it. A program that keeps its own list of
+// URLs can compare them in this form.
+func (c *Client) Canonical(url string) (canonical, host string, err error) {
+	page, problem := c.page(url)
+	if problem != nil {
+		return "", "", problem
+	}
+	return page.String(), page.Host, nil
+}
+
 // page parses a URL and checks that the key file covers it.
 func (c *Client) page(u string) (pageurl.URL, *ampcors.ValueError) {
 	page, problem := pageurl.Parse(u, pageurl.AsRFC3986)

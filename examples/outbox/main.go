@@ -1,0 +1,118 @@
+// Outbox is a server that tells search engines of changed pages and loses none, even if it is
+// killed: an example of package indexnow with PostgreSQL and the job queue River. Any number of
+// servers can share a database.
+//
+//	INDEXNOW_KEY=… go run . -database postgres://localhost/site
+//	curl --data-binary 'https://www.example.com/article' http://localhost:8080/pages
+//	curl http://localhost:8080/stats
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"io"
+	"log"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/indexnow"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("outbox", flag.ContinueOnError)
+	database := flags.String("database", "", "connection string of PostgreSQL")
+	address := flags.String("listen", "localhost:8080", "address of this server")
+	endpoint := flags.String("endpoint", indexnow.API, "URL of the IndexNow service")
+	agent := flags.String("user-agent", "", "User-Agent of requests to it")
+	var cfg Config
+	flags.DurationVar(&cfg.Delay, "delay", 5*time.Second, "how long a URL waits for others")
+	flags.DurationVar(&cfg.Hold, "hold", 10*time.Minute, "how long a URL is held back after it was sent")
+	flags.DurationVar(&cfg.Timeout, "timeout", time.Minute, "how long a job may last")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+
+	client, err := indexnow.New(indexnow.Config{
+		Key:       indexnow.Key(os.Getenv("INDEXNOW_KEY")),
+		Endpoint:  *endpoint,
+		UserAgent: *agent,
+	})
+	if err != nil {
+		return err
+	}
+	pool, err := pgxpool.New(ctx, *database)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	if err := Migrate(ctx, pool); err != nil {
+		return err
+	}
+	outbox, err := NewOutbox(pool, client, cfg)
+	if err != nil {
+		return err
+	}
+	if err := outbox.Start(context.WithoutCancel(ctx)); err != nil {
+		return err
+	}
+
+	server := &http.Server{Addr: *address, Handler: handler(pool, outbox)}
+	failed := make(chan error, 1)
+	go func() { failed <- server.ListenAndServe() }()
+	select {
+	case err = <-failed:
+	case <-ctx.Done():
+	}
+	end, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return errors.Join(err, server.Shutdown(end), outbox.Stop(end))
+}
+
+func handler(pool *pgxpool.Pool, outbox *Outbox) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /pages", func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		err = pgx.BeginFunc(r.Context(), pool, func(tx pgx.Tx) error {
+			// Here a publisher's program changes its pages, in the same transaction.
+			return outbox.Add(r.Context(), tx, strings.Fields(string(body))...)
+		})
+		if problem := (*ampcors.ValueError)(nil); errors.As(err, &problem) {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+		} else if err != nil {
+			http.Error(w, "the database has a problem", http.StatusServiceUnavailable)
+			log.Print(err)
+		}
+	})
+	mux.HandleFunc("GET /stats", func(w http.ResponseWriter, r *http.Request) {
+		stats, err := outbox.Stats(r.Context())
+		if err != nil {
+			http.Error(w, "the database has a problem", http.StatusServiceUnavailable)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(stats)
+	})
+	return mux
+}

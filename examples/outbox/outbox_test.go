@@ -1,0 +1,481 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ampcors/ampcors/indexnow"
+	"github.com/ampcors/ampcors/internal/servertest"
+)
+
+// TestMain runs the program itself if a test has started it.
+func TestMain(m *testing.M) {
+	if os.Getenv("OUTBOX_SERVER") != "" {
+		if err := run(context.Background(), os.Args[1:]); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// An engine is an IndexNow service that is slow, and sometimes busy.
+type engine struct {
+	t        *testing.T
+	mu       sync.Mutex
+	requests []*request
+	killed   map[string]time.Time                         // when, by server
+	changed  *sync.Cond                                   // requests
+	answer   func(n int) (status int, header http.Header) // to request n
+}
+
+// A request is one that the engine got.
+type request struct {
+	server string // its User-Agent
+	urls   []string
+	status int
+	ended  time.Time // zero: the engine is still at work
+}
+
+func newEngine(t *testing.T, answer func(n int) (int, http.Header)) (*engine, string) {
+	e := &engine{t: t, answer: answer, killed: make(map[string]time.Time)}
+	e.changed = sync.NewCond(&e.mu)
+	s := httptest.NewServer(e)
+	t.Cleanup(s.Close)
+	return e, s.URL
+}
+
+func (e *engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var body struct {
+		URLList []string
+	}
+	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+		e.t.Error(err)
+	}
+	e.mu.Lock()
+	q := &request{server: r.Header.Get("User-Agent"), urls: body.URLList}
+	n := len(e.requests)
+	e.requests = append(e.requests, q)
+	e.changed.Broadcast()
+	e.mu.Unlock()
+	var header http.Header
+	q.status, header = e.answer(n)
+	maps.Copy(w.Header(), header)
+	time.Sleep(rand.N(100 * time.Millisecond))
+	w.WriteHeader(q.status)
+	e.mu.Lock()
+	q.ended = time.Now()
+	e.mu.Unlock()
+}
+
+// kill waits until a server has a request in progress, and then kills it.
+func (e *engine) kill(server *program) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	isActive := func(q *request) bool { return q.server == server.name && q.ended.IsZero() }
+	for !slices.ContainsFunc(e.requests, isActive) {
+		e.changed.Wait()
+	}
+	_ = server.cmd.Process.Kill()
+	e.killed[server.name] = time.Now()
+	_ = server.cmd.Wait()
+}
+
+// wasLost reports whether the server of a request was killed before it can have written the
+// answer.
+func (e *engine) wasLost(q *request) bool {
+	at, wasKilled := e.killed[q.server]
+	return wasKilled && q.ended.After(at.Add(-time.Second))
+}
+
+// sent returns how often the engine accepted each URL, and how often without the answers that were lost.
+func (e *engine) sent() (kept, all map[string]int) {
+	kept, all = make(map[string]int), make(map[string]int)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, q := range e.requests {
+		for _, u := range q.urls {
+			if q.status == http.StatusOK {
+				all[u]++
+				if !e.wasLost(q) {
+					kept[u]++
+				}
+			}
+		}
+	}
+	return kept, all
+}
+
+// A program is a server in a process of its own.
+type program struct {
+	name, url string
+	cmd       *exec.Cmd
+}
+
+func start(t *testing.T, dsn, endpoint, name string) *program {
+	t.Helper()
+	address := servertest.FreeAddress(t)
+	p := &program{name: name, url: "http://" + address}
+	p.cmd = exec.Command(os.Args[0], "-database", dsn, "-listen", address, "-endpoint", endpoint, "-user-agent", name,
+		"-delay", "1s", "-hold", "1h", "-timeout", "2s")
+	p.cmd.Env = append(os.Environ(), "OUTBOX_SERVER=1", "INDEXNOW_KEY=0123456789abcdef")
+	p.cmd.Stdout, p.cmd.Stderr = t.Output(), t.Output()
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		_ = p.cmd.Wait()
+	})
+	for begun := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		if _, err := p.stats(); err == nil {
+			return p
+		}
+		if time.Since(begun) > 30*time.Second {
+			t.Fatalf("%s is not ready", name)
+		}
+	}
+}
+
+func (p *program) add(urls ...string) error {
+	resp, err := http.Post(p.url+"/pages", "text/plain", strings.NewReader(strings.Join(urls, "\n")))
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(resp.Body)
+		return fmt.Errorf("%s %q", resp.Status, text)
+	}
+	return nil
+}
+
+func (p *program) stats() (s Stats, err error) {
+	resp, err := http.Get(p.url + "/stats")
+	if err != nil {
+		return s, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return s, fmt.Errorf("%s", resp.Status)
+	}
+	return s, json.NewDecoder(resp.Body).Decode(&s)
+}
+
+// drain waits until nothing is to be sent.
+func (p *program) drain(t *testing.T, within time.Duration) Stats {
+	t.Helper()
+	for begun := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+		stats, err := p.stats()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if stats.Waiting == 0 {
+			return stats
+		}
+		if time.Since(begun) > within {
+			t.Fatalf("after %s: %+v", within, stats)
+		}
+	}
+}
+
+// An Outbox in the process of the test.
+type local struct {
+	*Outbox
+	t *testing.T
+	*engine
+}
+
+// add adds URLs in a transaction of their own.
+func (l local) add(urls ...string) {
+	l.t.Helper()
+	if err := pgx.BeginFunc(l.t.Context(), l.pool, func(tx pgx.Tx) error { return l.Add(l.t.Context(), tx, urls...) }); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// await waits until so many requests have been answered and the outbox counts its URLs like this.
+func (l local) await(requests int, want Stats) {
+	l.t.Helper()
+	for begun := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		got, err := l.Stats(l.t.Context())
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		l.mu.Lock()
+		n := len(l.requests)
+		l.mu.Unlock()
+		if got == want && n == requests {
+			return
+		}
+		if time.Since(begun) > 30*time.Second {
+			l.t.Fatalf("%d requests, %+v; want %d, %+v", n, got, requests, want)
+		}
+	}
+}
+
+func TestAnOutbox(t *testing.T) {
+	server := servertest.Postgres(t)
+	var databases atomic.Int64
+	start := func(t *testing.T, hold time.Duration, answer func(n int) (status int, header http.Header)) local {
+		t.Helper()
+		t.Parallel()
+		ctx := context.Background()
+		admin, err := pgx.Connect(ctx, servertest.DSN(server.Addr))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer admin.Close(ctx)
+		name := fmt.Sprintf("outbox%d", databases.Add(1))
+		if _, err := admin.Exec(ctx, "CREATE DATABASE "+name); err != nil {
+			t.Fatal(err)
+		}
+		pool, err := pgxpool.New(ctx, strings.Replace(servertest.DSN(server.Addr), "/postgres?", "/"+name+"?", 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(pool.Close)
+		if err := Migrate(ctx, pool); err != nil {
+			t.Fatal(err)
+		}
+		e, endpoint := newEngine(t, answer)
+		client, err := indexnow.New(indexnow.Config{Key: "0123456789abcdef", Endpoint: endpoint})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := NewOutbox(pool, client, Config{Delay: time.Second, Hold: hold, Timeout: 10 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := o.Start(ctx); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = o.Stop(ctx) })
+		return local{o, t, e}
+	}
+	ok := func(int) (int, http.Header) { return http.StatusOK, nil }
+	const page = "https://www.example.com/"
+
+	t.Run("sends the URLs of a host together, and each once", func(t *testing.T) {
+		l := start(t, time.Hour, ok)
+		l.add(page+"1", page+"2", "HTTPS://WWW.EXAMPLE.COM/1")
+		l.add(page+"2", page+"3")
+		if stats, err := l.Stats(t.Context()); err != nil || stats != (Stats{Waiting: 3}) {
+			t.Errorf("%+v, %v", stats, err)
+		}
+		l.await(1, Stats{Sent: 3})
+	})
+
+	t.Run("holds back what it has just sent", func(t *testing.T) {
+		l := start(t, 8*time.Second, ok)
+		l.add(page)
+		l.await(1, Stats{Sent: 1})
+		l.add(page)
+		l.await(1, Stats{Waiting: 1})
+		l.await(2, Stats{Sent: 1})
+		if wait := l.requests[1].ended.Sub(l.requests[0].ended); wait < 8*time.Second {
+			t.Errorf("sent again after %s", wait)
+		}
+	})
+
+	t.Run("sends again what changes while it is sent", func(t *testing.T) {
+		var l local
+		l = start(t, time.Second, func(n int) (int, http.Header) {
+			if n == 0 {
+				l.add(page)
+			}
+			return http.StatusOK, nil
+		})
+		l.add(page)
+		l.await(2, Stats{Sent: 1})
+	})
+
+	t.Run("announces nothing that was rolled back", func(t *testing.T) {
+		l := start(t, time.Hour, ok)
+		tx, err := l.pool.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Add(t.Context(), tx, page+"draft"); err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.Rollback(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		l.add(page + "1")
+		l.await(1, Stats{Sent: 1})
+		if got := l.requests[0].urls; len(got) != 1 || got[0] != page+"1" {
+			t.Errorf("%q", got)
+		}
+	})
+
+	t.Run("sends what a slow transaction adds while the job of its host works", func(t *testing.T) {
+		var l local
+		committed := make(chan error, 1)
+		l = start(t, time.Hour, func(n int) (int, http.Header) {
+			if n == 0 {
+				// As if the transaction had begun in the same window: it finds this job.
+				go func() {
+					committed <- pgx.BeginFunc(context.Background(), l.pool, func(tx pgx.Tx) error {
+						if err := l.Add(context.Background(), tx, page+"2"); err != nil {
+							return err
+						}
+						_, err := tx.Exec(context.Background(), `
+							UPDATE outbox SET ready_at = (SELECT max(scheduled_at) FROM river_job) WHERE job IS NULL;
+							DELETE FROM river_job WHERE state IN ('available', 'scheduled');
+							SELECT FROM river_job FOR UPDATE;
+							SELECT pg_sleep(2)`)
+						return err
+					})
+				}()
+				time.Sleep(time.Second)
+			}
+			return http.StatusOK, nil
+		})
+		l.add(page + "1")
+		l.await(2, Stats{Sent: 2})
+		if err := <-committed; err != nil {
+			t.Error(err)
+		}
+	})
+
+	t.Run("retries what fails, and waits as long as the engine says", func(t *testing.T) {
+		l := start(t, time.Hour, func(n int) (int, http.Header) {
+			switch n {
+			case 0:
+				return http.StatusServiceUnavailable, nil
+			case 1:
+				return http.StatusTooManyRequests, http.Header{"Retry-After": {"3"}}
+			}
+			return http.StatusOK, nil
+		})
+		l.add(page)
+		l.await(3, Stats{Sent: 1})
+		if wait := l.requests[2].ended.Sub(l.requests[1].ended); wait < 3*time.Second {
+			t.Errorf("sent again after %s", wait)
+		}
+	})
+
+	t.Run("keeps what is rejected, until it is added again", func(t *testing.T) {
+		l := start(t, time.Hour, func(n int) (int, http.Header) {
+			if n == 0 {
+				return http.StatusForbidden, nil
+			}
+			return http.StatusOK, nil
+		})
+		l.add(page)
+		l.await(1, Stats{Failed: 1})
+		l.add(page)
+		l.await(2, Stats{Sent: 1})
+	})
+
+	t.Run("rejects what is not a URL, and adds nothing then", func(t *testing.T) {
+		l := start(t, time.Hour, ok)
+		w := httptest.NewRecorder()
+		handler(l.pool, l.Outbox).ServeHTTP(w, httptest.NewRequest("POST", "/pages", strings.NewReader(page+"\nftp://www.example.com/\n")))
+		if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "ftp://www.example.com/") {
+			t.Errorf("%d %q", w.Code, w.Body)
+		}
+		l.await(0, Stats{})
+	})
+}
+
+// Three servers share an outbox, and are killed ten times while they wait for an answer.
+func TestNoURLIsLostWhenServersAreKilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
+	dsn := servertest.DSN(servertest.Postgres(t).Addr)
+	e, endpoint := newEngine(t, func(int) (int, http.Header) {
+		if rand.N(10) == 0 {
+			return http.StatusServiceUnavailable, nil
+		}
+		return http.StatusOK, nil
+	})
+	servers := make([]*program, 3)
+	for i := range servers {
+		servers[i] = start(t, dsn, endpoint, fmt.Sprintf("server-%d", i))
+	}
+	var mu sync.Mutex // guards servers and added
+	added, unknown := make(map[string]bool), make(map[string]bool)
+	stop, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for n := 0; ; n++ {
+			select {
+			case <-stop:
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+			urls := make([]string, 5)
+			for i := range urls {
+				urls[i] = fmt.Sprintf("https://site%d.example/%d", n%20, 5*n+i)
+			}
+			mu.Lock()
+			server := servers[rand.N(len(servers))]
+			mu.Unlock()
+			into := added
+			if server.add(urls...) != nil {
+				into = unknown // it may have been killed after its commit
+			}
+			for _, u := range urls {
+				into[u] = true
+			}
+		}
+	}()
+	for n := range 10 {
+		i := rand.N(len(servers))
+		e.kill(servers[i])
+		next := start(t, dsn, endpoint, fmt.Sprintf("server-%d", len(servers)+n))
+		mu.Lock()
+		servers[i] = next
+		mu.Unlock()
+	}
+	close(stop)
+	<-ended
+	stats := servers[0].drain(t, 2*time.Minute)
+
+	kept, all := e.sent()
+	twice, shared := 0, make(map[string]bool)
+	for u := range added {
+		if all[u] == 0 {
+			t.Errorf("%s was added and never sent", u)
+		}
+	}
+	for u, n := range all {
+		if !added[u] && !unknown[u] {
+			t.Errorf("%s was sent, but not added", u)
+		}
+		if kept[u] > 1 {
+			t.Errorf("%s was sent %d times by servers that were not killed then", u, kept[u])
+		}
+		if n > 1 {
+			twice++
+		}
+	}
+	for _, q := range e.requests {
+		shared[q.server] = true
+	}
+	if stats.Sent != len(all) || stats.Failed != 0 {
+		t.Errorf("%+v; want %d sent", stats, len(all))
+	}
+	t.Logf("%d URLs in %d requests of %d servers; %d were sent again because a server was killed before it noted the answer", len(all), len(e.requests), len(shared), twice)
+}

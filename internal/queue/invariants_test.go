@@ -1,14 +1,15 @@
-package indexnow
+package queue
 
 import (
+	"context"
+	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"math/rand/v2"
-	"net/http"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/ampcors/ampcors/internal/outbound"
 )
 
 // checkSchedule checks the bookkeeping.
@@ -84,32 +85,22 @@ func TestTheScheduleKeepsItsInvariants(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 7))
-		c, err := New(Config{Key: testKey, HTTPClient: &http.Client{Transport: acceptingTransport{}}, Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
+		clock := &stepClock{now: time.Now()}
+		cfg := Config{Parallel: 1 + r.IntN(5), Capacity: 400, Hold: 20 * time.Second, Delay: 5 * time.Second, MaxBatch: 10_000, Clock: clock, Wait: outbound.Retry{Backoff: time.Second}.Wait}
+		q, problems := New("test", cfg)
+		if problems != nil {
+			t.Fatal(problems)
 		}
-		fc := &stepClock{now: time.Now()}
-		c.clock = fc
-		reported := map[string]int{}
-		taken := map[string]int{}
-		hook := func(b Batch) {
-			for _, u := range b.URLs {
-				reported[u]++
-			}
-		}
-		q, _ := NewQueue(c, QueueConfig{Parallel: 1 + r.IntN(5), Capacity: 400, Hold: 20 * time.Second, Accepted: hook, Failed: hook, ResubmitPending: seed%2 == 0})
+		reported := make(map[string]int)
 		var open []result
 		hosts := 3 + r.IntN(200)
 		for step := range 1500 {
 			switch r.IntN(6) {
 			case 0, 1:
-				u := fmt.Sprintf("https://%d.example/%d", r.IntN(hosts), r.IntN(5))
-				before := q.Stats().Added
-				if q.Add(u) == nil && q.Stats().Added > before {
-					taken[u]++
-				}
+				host := fmt.Sprintf("%d.example", r.IntN(hosts))
+				_ = q.Add(fmt.Sprintf("https://%s/%d", host, r.IntN(5)), host) // it may be full
 			case 2:
-				fc.now = fc.now.Add(time.Duration(r.IntN(3000)) * time.Millisecond)
+				clock.now = clock.now.Add(time.Duration(r.IntN(3000)) * time.Millisecond)
 			case 3, 4:
 				if x, ok := q.take(r.IntN(10) == 0, len(open)); ok {
 					for _, o := range open {
@@ -118,18 +109,18 @@ func TestTheScheduleKeepsItsInvariants(t *testing.T) {
 						}
 					}
 					for _, e := range x.entries {
-						if e.ready.After(fc.now) {
+						if e.ready.After(clock.now) {
 							t.Fatal("not ready")
 						}
 					}
-					if q.schedule.engine.until.After(fc.now) || x.host.until.After(fc.now) {
+					if q.schedule.engine.until.After(clock.now) || x.host.until.After(clock.now) {
 						t.Fatal("backoff")
 					}
 					if len(open) >= q.cfg.Parallel {
 						t.Fatal("parallel")
 					}
 					open = append(open, x)
-				} else if at, waits := q.schedule.next(false); waits && !at.After(fc.now) && len(open) < q.schedule.width {
+				} else if at, waits := q.schedule.next(false); waits && !at.After(clock.now) && len(open) < q.schedule.width {
 					t.Fatalf("seed %d step %d: busy loop", seed, step)
 				}
 			case 5:
@@ -139,36 +130,10 @@ func TestTheScheduleKeepsItsInvariants(t *testing.T) {
 				i := r.IntN(len(open))
 				x := open[i]
 				open = slices.Delete(open, i, i+1)
-				random := rand.New(rand.NewPCG(seed, uint64(step)))
-				sub := *c
-				sub.http = &http.Client{Transport: transportFunc(func(*http.Request) (*http.Response, error) {
-					switch random.IntN(9) {
-					case 0:
-						return answer(503, ""), nil
-					case 1:
-						return answer(429, ""), nil
-					case 2, 3, 4:
-						return answer(422, ""), nil
-					case 5:
-						return answer(202, ""), nil
-					case 6:
-						return answer(403, `{"errorCode":"SiteVerificationNotCompleted"}`), nil
-					case 7:
-						return nil, io.EOF
-					}
-					return answer(200, ""), nil
-				})}
-				if random.IntN(20) == 0 {
+				if r.IntN(20) == 0 {
 					x.panicked = "x"
 				} else {
-					x.parts, x.problem, _ = sub.send(t.Context(), c.retry, x.batch, func() bool { return true })
-					var all []string
-					for _, p := range x.parts {
-						all = append(all, p.URLs...)
-					}
-					if !slices.Equal(all, x.batch.URLs) {
-						t.Fatal("urls of parts")
-					}
+					x.parts, x.problem = randomParts(r, x.urls, reported)
 				}
 				func() {
 					defer func() { _ = recover() }()
@@ -182,8 +147,44 @@ func TestTheScheduleKeepsItsInvariants(t *testing.T) {
 			if st.Added != st.Accepted+st.Failed+uint64(st.Waiting) {
 				t.Fatalf("seed %d: %+v", seed, st)
 			}
+			n := 0
+			for _, times := range reported {
+				n += times
+			}
+			if uint64(n) != st.Accepted+st.Failed {
+				t.Fatalf("seed %d: %d URLs were reported, %+v", seed, n, st)
+			}
 		}
 	}
+}
+
+// randomParts returns what may come of a batch. It counts the URLs that are then reported.
+func randomParts(r *rand.Rand, urls []string, reported map[string]int) (parts []Part, problem *Problem) {
+	failed := errors.New("failed")
+	for len(urls) > 0 {
+		part := urls[:1+r.IntN(len(urls))]
+		urls = urls[len(part):]
+		p := Part{URLs: len(part)}
+		switch r.IntN(6) {
+		case 0:
+			p.Err = failed
+		case 1:
+			p.IsPending = true
+		case 2:
+			p.IsPending, p.IsLeft = true, true
+		case 3:
+			problem = &Problem{Err: failed, IsRetryable: true, IsAnswer: r.IntN(2) == 0, IsOfHost: r.IntN(3) == 0, IsRateLimit: r.IntN(3) == 0}
+			p.URLs += len(urls)
+			p.Err, p.IsLeft, urls = failed, true, nil
+		}
+		p.Report = func(context.Context) {
+			for _, u := range part {
+				reported[u]++
+			}
+		}
+		parts = append(parts, p)
+	}
+	return parts, problem
 }
 
 type stepClock struct{ now time.Time }

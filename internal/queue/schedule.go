@@ -1,9 +1,8 @@
-package indexnow
+package queue
 
 import (
 	"cmp"
 	"container/heap"
-	"errors"
 	"iter"
 	"slices"
 	"time"
@@ -253,24 +252,24 @@ type waitFunc func(failures int, longest time.Duration) time.Duration
 
 // failed sets the backoff of the host and of the engine after a retryable error of a request
 // that began in a generation.
-func (s *schedule) failed(h *host, problem *Error, now time.Time, generation int, wait waitFunc) {
+func (s *schedule) failed(h *host, problem *Problem, now time.Time, generation int, wait waitFunc) {
 	s.delayHost(h, now, problem.RetryAfter, wait)
-	if problem.ofHost() {
-		if problem.Status != 0 && generation == s.generation { // the engine is up
+	if problem.IsOfHost {
+		if problem.IsAnswer && generation == s.generation { // the engine is up
 			s.engine = backoff{}
 		}
 		return
 	}
 	s.width = 1
 	if generation != s.generation { // the engine has a backoff since then
-		if errors.Is(problem, ErrRateLimited) {
+		if problem.IsRateLimit {
 			s.engine.until = later(s.engine.until, h.until)
 		}
 		return
 	}
 	s.engine.failures++
 	switch {
-	case errors.Is(problem, ErrRateLimited):
+	case problem.IsRateLimit:
 		s.engine.until = h.until
 		s.generation++
 	case s.engine.failures%engineFailures == 0:

@@ -8,56 +8,10 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 )
-
-// workOf returns the steps in heaps for each request, while this many URLs wait at this many
-// hosts and are sent.
-func workOf(t *testing.T, urls, hosts int) float64 {
-	t.Helper()
-	s := newSchedule(time.Second, 1)
-	now := time.Now()
-	for i := range urls {
-		s.add(fmt.Sprint("https://", i%hosts, ".example/", i), fmt.Sprint(i%hosts, ".example"), now.Add(time.Duration(i*7919%urls)))
-	}
-	s.work = 0
-	sent, requests := 0, 0
-	for now = now.Add(time.Minute); ; requests++ {
-		batch := s.take(now, false, 10)
-		if batch == nil {
-			break
-		}
-		h := batch[0].host
-		h.isSending = false
-		s.answered(h, s.generation)
-		for _, e := range batch {
-			s.drop(e)
-		}
-		s.update(h)
-		sent += len(batch)
-	}
-	if sent != urls || s.len() != 0 || len(s.hosts) != 0 {
-		t.Errorf("%d of %d URLs were sent; %d are left, at %d hosts", sent, urls, s.len(), len(s.hosts))
-	}
-	return float64(s.work) / float64(requests)
-}
-
-// The work for a request grows with the logarithm of what waits.
-func TestTheWorkForARequestDoesNotGrow(t *testing.T) {
-	t.Parallel()
-	for name, hosts := range map[string]func(urls int) int{
-		"one host":   func(int) int { return 1 },
-		"many hosts": func(urls int) int { return urls / 10 },
-	} {
-		few, many := workOf(t, 1000, hosts(1000)), workOf(t, 100_000, hosts(100_000))
-		if many > 2.5*few { // log2(100,000)/log2(1,000) is 1.7
-			t.Errorf("%s: %.0f steps for a request while 100,000 URLs wait, %.0f while 1,000 do", name, many, few)
-		}
-	}
-}
 
 // slowEngine returns an engine whose answers take a time.
 func slowEngine(d time.Duration) *fakeEngine {
@@ -162,34 +116,6 @@ func TestParallelIsALimit(t *testing.T) {
 	})
 }
 
-// A backoff of the engine begins once, however many requests were under way.
-func TestRequestsUnderWayCountOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var isDown atomic.Bool
-		e := &fakeEngine{}
-		e.answer = func(*http.Request, submission) *http.Response {
-			time.Sleep(time.Second)
-			if isDown.Load() {
-				return answer(503, "")
-			}
-			return answer(200, "")
-		}
-		q := newQueue(t, e, QueueConfig{Parallel: 16})
-		drain(t, q, 100)
-		isDown.Store(true)
-		for i := range 100 {
-			add(t, q, fmt.Sprintf("%d.other.example/", i))
-		}
-		time.Sleep(q.cfg.Delay + 1500*time.Millisecond)
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		if q.schedule.engine.failures != engineFailures || time.Until(q.schedule.engine.until) > time.Second {
-			t.Errorf("%+v", q.schedule.engine)
-		}
-	})
-}
-
 // With many URLs, Add does not wait, and Shutdown keeps its deadline. BenchmarkQueue has the
 // times.
 func TestShutdownWithManyURLs(t *testing.T) {
@@ -218,13 +144,14 @@ func (acceptingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer(200, ""), err
 }
 
-func filledQueue(b *testing.B, waiting int) (q *Queue, urls func(i int) string) {
+func filledQueue(b *testing.B, waiting int, cfg QueueConfig) (q *Queue, urls func(i int) string) {
 	b.Helper()
 	client, err := New(Config{Key: testKey, HTTPClient: &http.Client{Transport: acceptingTransport{}}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		b.Fatal(err)
 	}
-	q, err = NewQueue(client, QueueConfig{Capacity: 2_000_000, Hold: 1, Delay: 1})
+	cfg.Capacity, cfg.Hold, cfg.Delay = 2_000_000, 1, 1
+	q, err = NewQueue(client, cfg)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -243,25 +170,31 @@ func filledQueue(b *testing.B, waiting int) (q *Queue, urls func(i int) string) 
 func BenchmarkQueue(b *testing.B) {
 	for _, waiting := range []int{1000, 100_000, 1_000_000} {
 		b.Run(fmt.Sprintf("waiting=%d", waiting), func(b *testing.B) {
-			q, _ := filledQueue(b, waiting)
-			results := make(chan result, 1)
-			b.ReportAllocs()
-			for b.Loop() {
-				r, ok := q.take(false, 0)
-				if !ok {
-					b.Fatal("nothing to send")
-				}
-				q.send(b.Context(), r, results)
-				q.settle(b.Context(), <-results)
-				for _, u := range r.batch.URLs {
+			next, done := make(chan struct{}), make(chan struct{})
+			var q *Queue
+			q, _ = filledQueue(b, waiting, QueueConfig{Parallel: 1, Accepted: func(batch Batch) {
+				for _, u := range batch.URLs {
 					if err := q.Add(u); err != nil {
-						b.Fatal(err)
+						b.Error(err)
 					}
 				}
+				select {
+				case done <- struct{}{}:
+					<-next
+				case <-b.Context().Done():
+				}
+			}})
+			go func() { _ = q.Run(b.Context()) }()
+			<-done
+			b.ReportAllocs()
+			for b.Loop() {
+				next <- struct{}{}
+				<-done
 			}
-			if q.Stats().Waiting != waiting {
-				b.Errorf("%d URLs wait", q.Stats().Waiting)
+			if got := q.Stats().Waiting; got != waiting {
+				b.Errorf("%d URLs wait", got)
 			}
+			close(next)
 		})
 	}
 }
@@ -272,7 +205,7 @@ func BenchmarkAdd(b *testing.B) {
 	const waiting = 1_000_000
 	var slowest, late time.Duration
 	for b.Loop() {
-		q, urls := filledQueue(b, waiting)
+		q, urls := filledQueue(b, waiting, QueueConfig{})
 		go func() { _ = q.Run(b.Context()) }()
 		for i := range 200_000 {
 			begun := time.Now()

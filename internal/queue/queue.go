@@ -1,0 +1,512 @@
+// Package queue keeps URLs until a service has them. It sends them in batches by host, several
+// hosts at once, again after failures, and not again too soon. Packages indexnow and updatecache
+// say how a batch is sent; their Queues document what this one does.
+package queue
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/internal/outbound"
+)
+
+// Config configures a [Queue].
+type Config struct {
+	Delay    time.Duration // how long a URL waits for others of its host
+	Hold     time.Duration // how long a URL that was sent is held back
+	Capacity int           // of URLs that wait, and of those remembered for Hold
+	Parallel int           // requests at one time, each for another host
+	MaxBatch int           // URLs in a request
+
+	Clock outbound.Clock
+	// Wait returns the wait after failures in a row.
+	Wait func(failures int, longest time.Duration) time.Duration
+
+	// Send sends a batch. It returns what came of its parts, in the order of the URLs, and why
+	// it stopped, or nil. If the batch is sent in several requests, mayGoOn reports whether
+	// there may be one more. panicked is what the caller's code panicked with, or nil.
+	Send func(ctx context.Context, host string, urls []string, mayGoOn func() bool) (parts []Part, stopped *Problem, panicked any)
+}
+
+// A Part is the result of some URLs of a batch.
+type Part struct {
+	URLs   int   // how many
+	Err    error // nil: accepted
+	IsLeft bool  // they stay in the queue
+	// IsPending is set if the service has them, but has yet to verify something.
+	IsPending bool
+	// Report is called once the URLs are no longer in the queue. It may be nil.
+	Report func(ctx context.Context)
+}
+
+// A Problem is why the rest of a batch was not accepted, other than because of its URLs.
+type Problem struct {
+	Err         error
+	IsRetryable bool
+	IsOfHost    bool // and says nothing about the service
+	IsAnswer    bool // the service answered
+	IsRateLimit bool
+	IsNotSent   bool // nothing failed: mayGoOn returned false, or the caller's code panicked
+	RetryAfter  time.Duration
+}
+
+// A Queue holds URLs. [New] makes one.
+type Queue struct {
+	cfg    Config
+	wake   chan struct{} // wakes Run
+	closed chan struct{} // closed by Shutdown
+
+	mu       sync.Mutex
+	schedule schedule
+	sent     map[string]time.Time // for Hold
+	sentLog  []sentAt             // sent, oldest first
+	lastErr  error                // why the last request is retried, or nil
+	running  bool
+	stopped  chan struct{} // closed when Run returns; nil if it was never called
+	abort    context.CancelFunc
+	stats    Stats
+}
+
+const (
+	// The longest backoffs, unless Retry-After is longer. The engine's is shorter, because
+	// failures of some hosts do not mean that the engine is down.
+	maxHostWait   = 10 * time.Minute
+	maxEngineWait = time.Minute
+	// The engine backs off each time this many requests in a row have failed.
+	engineFailures = 3
+)
+
+type sentAt struct {
+	url string
+	at  time.Time
+}
+
+// Stats counts what happened to the URLs of a [Queue]. See indexnow.QueueStats.
+type Stats struct {
+	Waiting  int
+	Added    uint64
+	Repeated uint64
+	Accepted uint64
+	Pending  uint64
+	Retried  uint64
+	Failed   uint64
+	Err      error
+}
+
+// The errors of a Queue.
+var (
+	ErrFull    = errors.New("the queue is full")
+	ErrClosed  = errors.New("the queue is closed")
+	ErrRunning = errors.New("the queue is already running")
+)
+
+// Default sets a value that is zero.
+func Default[T comparable](value *T, def T) {
+	var zero T
+	if *value == zero {
+		*value = def
+	}
+}
+
+// New returns a Queue, or the problems of the configuration, for the Queue of a package.
+func New(pkg string, cfg Config) (*Queue, []error) {
+	var problems []error
+	atLeast := func(path string, value, least int64, text, want string) {
+		if value < least {
+			problems = append(problems, &ampcors.ValueError{Package: pkg, Path: path, Value: text, Reason: "is negative", Want: want})
+		}
+	}
+	atLeast("Delay", int64(cfg.Delay), 0, cfg.Delay.String(), "some seconds")
+	atLeast("Hold", int64(cfg.Hold), 0, cfg.Hold.String(), "some minutes")
+	atLeast("Capacity", int64(cfg.Capacity), 0, strconv.Itoa(cfg.Capacity), "a number of URLs")
+	atLeast("Parallel", int64(cfg.Parallel), 0, strconv.Itoa(cfg.Parallel), "a number of requests")
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	return &Queue{
+		cfg:      cfg,
+		wake:     make(chan struct{}, 1),
+		closed:   make(chan struct{}),
+		schedule: newSchedule(cfg.Delay, cfg.Parallel),
+		sent:     make(map[string]time.Time),
+	}, nil
+}
+
+// Add puts a URL of a host into the queue, and does not wait.
+func (q *Queue) Add(url, host string) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.isClosed() {
+		return ErrClosed
+	}
+	e := q.schedule.urls[url]
+	switch {
+	case e != nil && (e.isQueued || e.again):
+		q.stats.Repeated++
+		return nil
+	case q.schedule.len() >= q.cfg.Capacity:
+		return ErrFull
+	case e != nil: // it is being sent, and may have changed since
+		q.schedule.addAgain(e)
+		q.stats.Added++
+		return nil
+	}
+	now := q.cfg.Clock.Now()
+	q.forgetSent(now, 2)
+	q.stats.Added++
+	before, waits := q.schedule.next(false)
+	q.schedule.add(url, host, q.readyAt(url, now))
+	if after, _ := q.schedule.next(false); !waits || after.Before(before) {
+		select {
+		case q.wake <- struct{}{}:
+		default:
+		}
+	}
+	return nil
+}
+
+// readyAt returns when a URL may be sent: it is held back if it was sent a short time ago.
+func (q *Queue) readyAt(url string, now time.Time) time.Time {
+	if at, ok := q.sent[url]; ok {
+		return later(now, at.Add(q.cfg.Hold))
+	}
+	return now
+}
+
+func (q *Queue) isClosed() bool {
+	select {
+	case <-q.closed:
+		return true
+	default:
+		return false
+	}
+}
+
+// forgetSent removes URLs that no longer have to be held back. It removes at most most, so that
+// no call takes long; it is called at least as often as URLs are sent.
+func (q *Queue) forgetSent(now time.Time, most int) {
+	n := 0
+	for n < min(most, len(q.sentLog)) {
+		s := q.sentLog[n]
+		if len(q.sentLog)-n <= q.cfg.Capacity && now.Sub(s.at) < q.cfg.Hold {
+			break
+		}
+		if q.sent[s.url].Equal(s.at) {
+			delete(q.sent, s.url)
+		}
+		n++
+	}
+	q.sentLog = q.sentLog[n:]
+}
+
+// Run sends the URLs when they are due, until the context ends or Shutdown is called.
+func (q *Queue) Run(ctx context.Context) error {
+	ctx, abort := context.WithCancel(ctx)
+	defer abort()
+	q.mu.Lock()
+	switch {
+	case q.isClosed():
+		q.mu.Unlock()
+		return nil
+	case q.running:
+		q.mu.Unlock()
+		return ErrRunning
+	}
+	q.running, q.stopped, q.abort = true, make(chan struct{}), abort
+	q.mu.Unlock()
+	defer func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.running = false
+		close(q.stopped)
+	}()
+	q.sendAll(ctx, q.closed, false)
+	if q.isClosed() {
+		return nil
+	}
+	return ctx.Err()
+}
+
+// sendAll sends batches until stop is closed or ctx ends. If isLast is set, it sends what is
+// ready and does not wait for more: it returns when nothing is left that may be sent before
+// the deadline of ctx.
+func (q *Queue) sendAll(ctx context.Context, stop <-chan struct{}, isLast bool) {
+	results := make(chan result)
+	requests := 0
+	defer func() { q.settleAll(ctx, results, requests) }() // even if the caller's code panics
+	_, isBounded := ctx.Deadline()
+	isStopped := func() bool {
+		select {
+		case <-stop:
+			return true
+		default:
+			return ctx.Err() != nil
+		}
+	}
+	for !isStopped() {
+		if r, ok := q.take(isLast, requests); ok {
+			r.isLast, r.isOnce = isLast, isLast && !isBounded
+			requests++
+			go q.send(ctx, r, results)
+			continue
+		}
+		q.mu.Lock()
+		at, waits := q.schedule.next(isLast)
+		isFull := requests >= q.schedule.width
+		q.mu.Unlock()
+		wait := at.Sub(q.cfg.Clock.Now())
+		if isLast && requests == 0 {
+			if deadline, _ := ctx.Deadline(); !waits || wait > 0 && (!isBounded || at.After(deadline)) {
+				return
+			}
+		}
+		var alarm <-chan time.Time
+		if waits && !isFull {
+			alarm = q.cfg.Clock.After(wait)
+		}
+		select {
+		case r := <-results:
+			requests--
+			q.settle(ctx, r)
+		case <-stop:
+		case <-ctx.Done():
+		case <-q.wake:
+		case <-alarm:
+		}
+	}
+}
+
+// A result is a request and what came of it.
+type result struct {
+	urls       []string
+	entries    []*entry // of these URLs
+	host       *host
+	generation int  // of the schedule, when it began
+	isLast     bool // it is Shutdown's
+	isOnce     bool // and is not retried
+
+	parts    []Part
+	problem  *Problem
+	panicked any
+}
+
+// take returns the next request, if there may be one more than there are.
+func (q *Queue) take(isLast bool, requests int) (r result, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if requests >= q.schedule.width {
+		return r, false
+	}
+	entries := q.schedule.take(q.cfg.Clock.Now(), isLast, q.cfg.MaxBatch)
+	if entries == nil {
+		return r, false
+	}
+	r = result{entries: entries, host: entries[0].host, generation: q.schedule.generation}
+	r.urls = make([]string, len(entries))
+	for i, e := range entries {
+		r.urls[i] = e.url
+	}
+	return r, true
+}
+
+var errGoexit = errors.New("a request called runtime.Goexit")
+
+// send makes a request. settle panics with what it panicked with, in the caller's goroutine.
+func (q *Queue) send(ctx context.Context, r result, results chan<- result) {
+	r.panicked = errGoexit
+	defer func() { results <- r }()
+	r.parts, r.problem, r.panicked = q.cfg.Send(ctx, r.host.name, r.urls, func() bool { return ctx.Err() == nil && q.mayGoOn(r) })
+}
+
+// mayGoOn reports whether the parts of a batch that is split may still be sent.
+func (q *Queue) mayGoOn(r result) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return r.generation == q.schedule.generation && (r.isLast || !q.isClosed())
+}
+
+// settleAll settles requests that are in progress. If one panics, the others are settled too.
+func (q *Queue) settleAll(ctx context.Context, results <-chan result, requests int) {
+	if requests > 0 {
+		defer q.settleAll(ctx, results, requests-1)
+		q.settle(ctx, <-results)
+	}
+}
+
+// settle updates the queue after a request, and calls the hooks.
+func (q *Queue) settle(ctx context.Context, r result) {
+	q.update(ctx, r)
+	if r.panicked != nil {
+		defer panic(r.panicked)
+	}
+	q.report(ctx, r.parts)
+}
+
+// report reports the parts of a batch. If one panics, the others are reported too.
+func (q *Queue) report(ctx context.Context, parts []Part) {
+	if len(parts) == 0 {
+		return
+	}
+	defer q.report(ctx, parts[1:])
+	if p := parts[0]; !p.IsLeft && p.Report != nil {
+		p.Report(ctx)
+	}
+}
+
+func (q *Queue) update(ctx context.Context, r result) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.cfg.Clock.Now()
+	r.host.isSending = false
+	defer q.schedule.update(r.host)
+	if r.parts == nil { // it did not return
+		q.putBack(r.entries)
+		return
+	}
+	retried, isPending := uint64(0), false
+	entries := r.entries
+	for _, p := range r.parts {
+		part, n := entries[:p.URLs], uint64(p.URLs)
+		entries = entries[p.URLs:]
+		if p.IsPending {
+			q.stats.Pending += n
+		}
+		switch {
+		case p.IsLeft:
+			q.putBack(part)
+			if p.Err != nil {
+				retried += n
+			} else {
+				isPending = true
+			}
+			continue
+		case p.Err != nil:
+			q.stats.Failed += n
+		default:
+			q.stats.Accepted += n
+		}
+		for _, e := range part {
+			q.remove(e, p.Err == nil, now)
+		}
+	}
+	q.forgetSent(now, 2*len(r.entries))
+	wait := q.cfg.Wait
+	if r.isOnce {
+		wait = func(int, time.Duration) time.Duration { return never }
+	}
+	switch {
+	case r.problem == nil || !r.problem.IsRetryable:
+		q.lastErr = nil
+		failures := r.host.failures
+		if r.problem == nil || r.problem.IsAnswer { // otherwise the host has no key
+			q.schedule.answered(r.host, r.generation)
+		}
+		if isPending {
+			r.host.failures = failures // so that the backoff goes on doubling
+			q.schedule.delayHost(r.host, now, 0, wait)
+		}
+	case r.problem.IsNotSent:
+	case ctx.Err() == nil || r.problem.IsAnswer: // otherwise the context may be the cause
+		q.stats.Retried += retried
+		q.lastErr, r.host.err = r.problem.Err, r.problem.Err
+		if len(r.parts) > 1 {
+			q.schedule.answered(r.host, r.generation) // before it failed
+		}
+		q.schedule.failed(r.host, r.problem, now, r.generation, wait)
+	}
+}
+
+// never is a backoff that outlasts a Shutdown.
+const never = 365 * 24 * time.Hour
+
+// putBack puts URLs that were sent back among those that wait.
+func (q *Queue) putBack(entries []*entry) {
+	for _, e := range entries {
+		if q.schedule.takeAgain(e) {
+			q.stats.Added--
+			q.stats.Repeated++
+		}
+		q.schedule.enqueue(e)
+	}
+}
+
+// remove removes a URL that is settled. If it was added again meanwhile, it waits again.
+func (q *Queue) remove(e *entry, isAccepted bool, now time.Time) {
+	if isAccepted {
+		q.sent[e.url] = now
+		q.sentLog = append(q.sentLog, sentAt{e.url, now})
+	}
+	if q.schedule.takeAgain(e) {
+		e.ready = q.readyAt(e.url, now)
+		q.schedule.enqueue(e)
+	} else {
+		q.schedule.drop(e)
+	}
+}
+
+// Stats returns the counts so far.
+func (q *Queue) Stats() Stats {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	stats := q.stats
+	stats.Waiting = q.schedule.len()
+	stats.Err = q.lastErr
+	return stats
+}
+
+// Shutdown closes the queue, lets the requests in progress finish, and sends what is ready until
+// the deadline, or once if there is none. It returns the URLs that are left.
+func (q *Queue) Shutdown(ctx context.Context) (unsent []string, err error) {
+	q.mu.Lock()
+	if q.isClosed() {
+		q.mu.Unlock()
+		return nil, ErrClosed
+	}
+	close(q.closed)
+	stopped, abort := q.stopped, q.abort
+	// Listing the URLs that are left takes up to 0.2 s for a million.
+	toList := (time.Duration(q.schedule.len()) * 200 * time.Nanosecond).Truncate(time.Millisecond)
+	q.mu.Unlock()
+	if deadline, isBounded := ctx.Deadline(); isBounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-toList))
+		defer cancel()
+	}
+	if stopped != nil {
+		select {
+		case <-stopped:
+		case <-ctx.Done():
+			abort() // interrupts the request of Run, whose URLs come back
+			<-stopped
+		}
+	}
+
+	q.sendAll(ctx, nil, true)
+
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.cfg.Clock.Now()
+	late := 0
+	var why error
+	unsent = slices.Grow(unsent, len(q.schedule.urls))
+	for e := range q.schedule.all() {
+		unsent = append(unsent, e.url)
+		if !e.ready.After(now) {
+			late++
+		}
+	}
+	for _, h := range q.schedule.hosts {
+		why = cmp.Or(why, h.err)
+	}
+	if late == 0 {
+		return unsent, nil
+	}
+	return unsent, fmt.Errorf("the queue is shut down with %d URLs that were not sent in time: %w", late, cmp.Or(why, q.lastErr, ctx.Err(), context.DeadlineExceeded))
+}

@@ -113,7 +113,7 @@ func TestTheScheduleKeepsItsInvariants(t *testing.T) {
 							t.Fatal("not ready")
 						}
 					}
-					if q.schedule.engine.until.After(clock.now) || x.host.until.After(clock.now) {
+					if q.schedule.service.until.After(clock.now) || x.host.until.After(clock.now) {
 						t.Fatal("backoff")
 					}
 					if len(open) >= q.cfg.Parallel {

@@ -75,12 +75,12 @@ type Queue struct {
 }
 
 const (
-	// The longest backoffs, unless Retry-After is longer. The engine's is shorter, because
-	// failures of some hosts do not mean that the engine is down.
-	maxHostWait   = 10 * time.Minute
-	maxEngineWait = time.Minute
-	// The engine backs off each time this many requests in a row have failed.
-	engineFailures = 3
+	// The longest backoffs, unless Retry-After is longer. That of the service is shorter, because
+	// failures of some hosts do not mean that the service is down.
+	maxHostWait    = 10 * time.Minute
+	maxServiceWait = time.Minute
+	// The service backs off each time this many requests in a row have failed.
+	serviceFailures = 3
 )
 
 type sentAt struct {

@@ -25,8 +25,8 @@ type schedule struct {
 	lastFired time.Time
 	takes     int // to give each host a turn
 
-	engine     backoff // for all requests
-	generation int     // how often engine was set
+	service    backoff // for all requests
+	generation int     // how often service was set
 	width      int     // how many requests may be in progress now
 	maxWidth   int
 
@@ -56,7 +56,7 @@ type entry struct {
 	again    bool // see schedule.again
 }
 
-// A backoff says until when a host, or the engine, gets no requests.
+// A backoff says until when a host, or the service, gets no requests.
 type backoff struct {
 	failures int // in a row
 	until    time.Time
@@ -128,13 +128,13 @@ func (s *schedule) unschedule(h *host) {
 func (s *schedule) next(isLast bool) (at time.Time, ok bool) {
 	switch {
 	case len(s.round.hosts) > 0 || s.isReady(s.fired):
-		return s.engine.until, true
+		return s.service.until, true
 	case len(s.byDue.hosts) == 0:
 		return time.Time{}, false
 	case isLast:
-		return later(s.byReady.hosts[0].readyAt, s.engine.until), true
+		return later(s.byReady.hosts[0].readyAt, s.service.until), true
 	}
-	return later(s.byDue.hosts[0].dueAt, s.engine.until), true
+	return later(s.byDue.hosts[0].dueAt, s.service.until), true
 }
 
 // take returns the URLs of the next request, at most max, in their order; nil if there is
@@ -163,7 +163,7 @@ func (s *schedule) take(now time.Time, isLast bool, max int) []*entry {
 	if !s.isReady(s.fired) {
 		s.fired = time.Time{} // what is added now waits for Delay
 	}
-	if len(s.round.hosts) == 0 || s.engine.until.After(now) {
+	if len(s.round.hosts) == 0 || s.service.until.After(now) {
 		return nil
 	}
 	next := 0
@@ -230,17 +230,17 @@ func (s *schedule) isReady(at time.Time) bool {
 // drop removes a URL that was sent.
 func (s *schedule) drop(e *entry) { delete(s.urls, e.url) }
 
-// answered notes that the engine answered a request for a host, which began in a generation.
+// answered notes that the service answered a request for a host, which began in a generation.
 func (s *schedule) answered(h *host, generation int) {
 	h.backoff, h.err = backoff{}, nil
 	if generation != s.generation {
-		return // the engine has a backoff since then
+		return // the service has a backoff since then
 	}
-	s.engine = backoff{}
+	s.service = backoff{}
 	s.width = min(s.width+1, s.maxWidth)
 }
 
-// delayHost sets the backoff of a host after a failure, or while the engine has yet to verify
+// delayHost sets the backoff of a host after a failure, or while the service has yet to verify
 // its key.
 func (s *schedule) delayHost(h *host, now time.Time, retryAfter time.Duration, wait waitFunc) {
 	h.failures++
@@ -250,30 +250,30 @@ func (s *schedule) delayHost(h *host, now time.Time, retryAfter time.Duration, w
 // A waitFunc returns how long to wait after failures in a row.
 type waitFunc func(failures int, longest time.Duration) time.Duration
 
-// failed sets the backoff of the host and of the engine after a retryable error of a request
+// failed sets the backoff of the host and of the service after a retryable error of a request
 // that began in a generation.
 func (s *schedule) failed(h *host, problem *Problem, now time.Time, generation int, wait waitFunc) {
 	s.delayHost(h, now, problem.RetryAfter, wait)
 	if problem.IsOfHost {
-		if problem.IsAnswer && generation == s.generation { // the engine is up
-			s.engine = backoff{}
+		if problem.IsAnswer && generation == s.generation { // the service is up
+			s.service = backoff{}
 		}
 		return
 	}
 	s.width = 1
-	if generation != s.generation { // the engine has a backoff since then
+	if generation != s.generation { // the service has a backoff since then
 		if problem.IsRateLimit {
-			s.engine.until = later(s.engine.until, h.until)
+			s.service.until = later(s.service.until, h.until)
 		}
 		return
 	}
-	s.engine.failures++
+	s.service.failures++
 	switch {
 	case problem.IsRateLimit:
-		s.engine.until = h.until
+		s.service.until = h.until
 		s.generation++
-	case s.engine.failures%engineFailures == 0:
-		s.engine.until = now.Add(max(wait(s.engine.failures/engineFailures, maxEngineWait), problem.RetryAfter))
+	case s.service.failures%serviceFailures == 0:
+		s.service.until = now.Add(max(wait(s.service.failures/serviceFailures, maxServiceWait), problem.RetryAfter))
 		s.generation++
 	}
 }

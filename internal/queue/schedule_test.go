@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -62,16 +62,12 @@ func TestTheWorkForARequestDoesNotGrow(t *testing.T) {
 // A service takes the batches of a Queue.
 type service struct {
 	delay  time.Duration
-	isDown bool
-	seen   []string // batches, with their time
-	began  time.Time
+	isDown atomic.Bool
 }
 
 func (s *service) send(_ context.Context, _ string, urls []string, _ func() bool) ([]Part, *Problem, any) {
-	s.seen = append(s.seen, fmt.Sprint(time.Since(s.began), " ", strings.Join(urls, " ")))
-	isDown := s.isDown
 	time.Sleep(s.delay)
-	if isDown {
+	if s.isDown.Load() {
 		err := errors.New("down")
 		return []Part{{URLs: len(urls), Err: err, IsLeft: true}}, &Problem{Err: err, IsRetryable: true, IsAnswer: true}, nil
 	}
@@ -81,7 +77,6 @@ func (s *service) send(_ context.Context, _ string, urls []string, _ func() bool
 // newQueue returns a Queue that does not run.
 func newQueue(t *testing.T, s *service, cfg Config) *Queue {
 	t.Helper()
-	s.began = time.Now()
 	Default(&cfg.Delay, 5*time.Second)
 	Default(&cfg.Capacity, 1000)
 	Default(&cfg.Parallel, 1)
@@ -123,31 +118,21 @@ func add(t *testing.T, q *Queue, urls ...string) {
 func TestRequestsUnderWayCountOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex // of s, whose requests are at once
 		s := &service{delay: time.Second}
-		q := newQueue(t, s, Config{Parallel: 16})
-		q.cfg.Send = func(ctx context.Context, host string, urls []string, mayGoOn func() bool) ([]Part, *Problem, any) {
-			mu.Lock()
-			copied := *s
-			mu.Unlock()
-			return copied.send(ctx, host, urls, mayGoOn)
-		}
-		run(t, q)
+		q := run(t, newQueue(t, s, Config{Parallel: 16}))
 		for i := range 100 {
 			add(t, q, fmt.Sprintf("%d.example/", i))
 		}
 		time.Sleep(time.Minute)
-		mu.Lock()
-		s.isDown = true
-		mu.Unlock()
+		s.isDown.Store(true)
 		for i := range 100 {
 			add(t, q, fmt.Sprintf("%d.other.example/", i))
 		}
 		time.Sleep(q.cfg.Delay + 1500*time.Millisecond)
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		if q.schedule.engine.failures != engineFailures || time.Until(q.schedule.engine.until) > time.Second {
-			t.Errorf("%+v", q.schedule.engine)
+		if q.schedule.service.failures != serviceFailures || time.Until(q.schedule.service.until) > time.Second {
+			t.Errorf("%+v", q.schedule.service)
 		}
 	})
 }
@@ -157,7 +142,12 @@ func TestWhatWasSentIsForgotten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q := run(t, newQueue(t, &service{}, Config{Hold: 10 * time.Minute, Capacity: 3}))
-		remembered := func() int { return max(len(q.sent), len(q.sentLog)) }
+		remembered := func() int {
+			synctest.Wait()
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			return max(len(q.sent), len(q.sentLog))
+		}
 		add(t, q, "a/1", "a/2", "a/3")
 		time.Sleep(10 * time.Second)
 		add(t, q, "a/4", "a/5")
@@ -168,7 +158,6 @@ func TestWhatWasSentIsForgotten(t *testing.T) {
 		time.Sleep(time.Hour)
 		add(t, q, "a/6")
 		time.Sleep(10 * time.Second)
-		synctest.Wait()
 		if n := remembered(); n != 1 {
 			t.Errorf("%d are remembered after Hold", n)
 		}
@@ -183,7 +172,7 @@ func TestServiceBackoff(t *testing.T) {
 		settle := func(problem *Problem) time.Duration {
 			name := fmt.Sprint(rand.Int(), ".example")
 			q.settle(t.Context(), result{parts: []Part{}, host: newHost(&q.schedule, name), generation: q.schedule.generation, problem: problem})
-			return max(0, time.Until(q.schedule.engine.until))
+			return max(0, time.Until(q.schedule.service.until))
 		}
 		between := func(least, got, most time.Duration) {
 			t.Helper()
@@ -216,7 +205,7 @@ func TestServiceBackoff(t *testing.T) {
 			settle(down())
 			between(wait/2, settle(down()), wait)
 			wait = min(2*wait, time.Minute)
-			q.schedule.engine.until = time.Time{}
+			q.schedule.service.until = time.Time{}
 		}
 		settle(nil)
 		settle(down())

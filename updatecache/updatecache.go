@@ -12,10 +12,23 @@
 //  3. Once that is served, call [Client.Verify] for each host before its first flush: a
 //     cache that finds no key, or a wrong one, remembers that for about a day.
 //  4. Call [Client.Flush] when an AMP document has changed or is gone. It waits for the
-//     caches, so do not call it in a request's handler.
+//     caches, so do not call it in a request's handler: let a [Queue] do it.
+//
+// What update-cache does, and what it does not, by its documentation:
+//
+//   - It ensures that a document is updated within its max-age (of Cache-Control), and no more.
+//   - If the publisher answers with a redirect, the requested URL is flushed, and not the target
+//     of the redirect.
+//   - The key comes from exactly the host in the URL: not from a domain above or below it, and
+//     not from that of the canonical page. A flush is for that host alone.
+//   - The key is fetched by https, and robots.txt must allow it. KeyHandler serves it as
+//     text/plain, which caches want.
+//
+// A cache keeps its copy of the key. When the key changes, serve the new one, and flush with it
+// once [Client.VerifyCaches] finds it in the caches.
 //
 // A Client serves any number of publishers, and is safe for concurrent use by multiple
-// goroutines. The package starts no goroutine, and repeats no request unless
+// goroutines. It starts no goroutine, but for a Queue that runs, and repeats no request unless
 // [Config.Attempts] says so.
 package updatecache
 
@@ -35,6 +48,7 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -274,49 +288,62 @@ type Result struct {
 }
 
 // Flush asks each cache, one after the other, to fetch a document again. The page is the
-// URL of the AMP document itself, not of its canonical page; update-cache does not support
-// images or fonts. There is one result for each cache, in the order of Config.Caches, even
-// if some fail. The error joins the errors of all results. If page is not a valid
-// [cacheurl.URL.Publisher], there are no results, and the error is an
-// *[ampcors.ValueError].
+// URL of the AMP document itself, not of its canonical page. There is one result for each
+// cache, in the order of Config.Caches, even if some fail. The error joins the errors of all
+// results. If page is not a valid [cacheurl.URL.Publisher], or by its extension an image or a
+// font, there are no results, and the error is an *[ampcors.ValueError].
 //
 // The rate limit is 10 requests in any second to one host of a cache, such as
-// www-example-com.cdn.ampproject.org. A request over the limit waits. (If a server closes a
-// connection, net/http may repeat a request on its own, outside the limit.)
+// www-example-com.cdn.ampproject.org. A request over the limit waits. A [Queue] does not let its
+// caller wait. (If a server closes a connection, net/http may repeat a request on its own,
+// outside the limit.)
 func (c *Client) Flush(ctx context.Context, page string) ([]Result, error) {
-	targets := make([]target, len(c.caches))
-	for i, cache := range c.caches {
-		var err error
-		if targets[i], err = newTarget(page, cache); err != nil {
-			return nil, err
-		}
+	return c.FlushURL(ctx, cacheurl.URL{Publisher: page})
+}
+
+// FlushURL does the same as [Client.Flush] for what a URL names by Publisher, Type and
+// ImageParams, such as an image. If u.Cache is not zero, only that cache is asked; it must be one
+// of Config.Caches. There must be no CacheQuery.
+//
+// The documentation of update-cache speaks of documents only. It says neither that a cache
+// flushes other types, nor that an image is flushed with the documents that show it.
+func (c *Client) FlushURL(ctx context.Context, u cacheurl.URL) ([]Result, error) {
+	targets, err := c.targets(u)
+	if err != nil {
+		return nil, err
 	}
 	results := make([]Result, len(targets))
 	var errs []error
 	for i, t := range targets {
 		attempts, err := c.flush(ctx, t)
 		results[i] = Result{Cache: t.cache, Attempts: attempts, Err: err}
+		c.logResult(ctx, t, attempts, err)
 		if err != nil {
 			errs = append(errs, err)
-			c.log.WarnContext(ctx, "updatecache: not flushed", "page", page, "cache", t.cache, "attempts", attempts, "error", err)
-			continue
 		}
-		c.log.InfoContext(ctx, "updatecache: flushed", "page", page, "cache", t.cache, "attempts", attempts)
 	}
 	return results, errors.Join(errs...)
 }
 
-// SignedURLs returns the URL of the request that [Client.Flush] would send to each cache, in the
-// order of Config.Caches, for a program that sends it itself. It is a GET, and the answer "OK".
-// Caches accept a URL within a minute of the time at which it was signed. Anybody who has it can
-// send it in that time. Errors are those of Flush about the page, and [ErrSigner].
-func (c *Client) SignedURLs(page string) ([]string, error) {
-	urls := make([]string, len(c.caches))
-	for i, cache := range c.caches {
-		t, err := newTarget(page, cache)
-		if err != nil {
-			return nil, err
-		}
+func (c *Client) logResult(ctx context.Context, t target, attempts int, err error) {
+	if err != nil {
+		c.log.WarnContext(ctx, "updatecache: not flushed", "page", t.page, "cache", t.cache, "attempts", attempts, "error", err)
+		return
+	}
+	c.log.InfoContext(ctx, "updatecache: flushed", "page", t.page, "cache", t.cache, "attempts", attempts)
+}
+
+// SignedURLs returns the URL of the request that [Client.FlushURL] would send to each cache, for a
+// program that sends it itself. It is a GET, and the answer "OK". Caches accept a URL within a
+// minute of the time at which it was signed. Anybody who has it can send it in that time. Errors
+// are those of FlushURL about the URL, and [ErrSigner].
+func (c *Client) SignedURLs(u cacheurl.URL) ([]string, error) {
+	targets, err := c.targets(u)
+	if err != nil {
+		return nil, err
+	}
+	urls := make([]string, len(targets))
+	for i, t := range targets {
 		uri, err := c.signedURI(t)
 		if err != nil {
 			return nil, fmt.Errorf("updatecache: %w", err)
@@ -326,11 +353,37 @@ func (c *Client) SignedURLs(page string) ([]string, error) {
 	return urls, nil
 }
 
-// A target is a document on one cache.
+// A target is a document, or something else, on one cache.
 type target struct {
 	page, cache string
+	url         string // on the cache
 	host        string // to which the requests go
 	path        string // path and query, without the parameters of update-cache
+}
+
+// targets returns a URL on each of its caches.
+func (c *Client) targets(u cacheurl.URL) ([]target, error) {
+	if u.CacheQuery != "" {
+		return nil, &ampcors.ValueError{Package: "updatecache", Path: "CacheQuery", Value: u.CacheQuery, Reason: "is not empty", Want: "none: a cache flushes what it has for all of them"}
+	}
+	caches := c.caches
+	if u.Cache != (ampcors.Cache{}) {
+		i := slices.Index(c.caches, u.Cache)
+		if i < 0 {
+			return nil, &ampcors.ValueError{Package: "updatecache", Path: "Cache", Value: u.Cache.ID, Reason: "is not in Config.Caches", Want: "one of these, or none for all of them"}
+		}
+		caches = c.caches[i : i+1]
+	}
+	var targets []target
+	for _, cache := range caches {
+		u.Cache = cache
+		t, err := newTarget(u)
+		if err != nil {
+			return nil, err
+		}
+		targets = append(targets, t)
+	}
+	return targets, nil
 }
 
 // isFile has the extensions that no document has. There are other images and fonts, but a
@@ -343,8 +396,15 @@ var isFile = func() map[string]bool {
 	return files
 }()
 
-func newTarget(page string, cache ampcors.Cache) (target, error) {
-	built, err := cacheurl.URL{Publisher: page, Cache: cache, Type: cacheurl.Document}.Build()
+func isDocument(t cacheurl.ContentType) bool {
+	return t == cacheurl.Document || t == cacheurl.Viewer || t == cacheurl.SignedExchange
+}
+
+func newTarget(u cacheurl.URL) (target, error) {
+	if u.Type == "" && u.ImageParams == "" {
+		u.Type = cacheurl.Document
+	}
+	built, err := u.Build()
 	if problem := (*ampcors.ValueError)(nil); errors.As(err, &problem) {
 		problem.Package = "updatecache"
 		if problem.Path == "Publisher" {
@@ -355,8 +415,8 @@ func newTarget(page string, cache ampcors.Cache) (target, error) {
 		return target{}, err
 	}
 	file, query, _ := strings.Cut(built, "?")
-	if extension := file[strings.LastIndexByte(file, '.')+1:]; isFile[strings.ToLower(extension)] {
-		return target{}, &ampcors.ValueError{Package: "updatecache", Path: "page", Value: page, Reason: "is an image or a font by its extension, which caches do not flush", Want: "the URL of a document"}
+	if extension := file[strings.LastIndexByte(file, '.')+1:]; isDocument(u.Type) && isFile[strings.ToLower(extension)] {
+		return target{}, &ampcors.ValueError{Package: "updatecache", Path: "page", Value: u.Publisher, Reason: "is an image or a font by its extension, and not a document", Want: "the URL of a document, or FlushURL with its Type"}
 	}
 	for param := range strings.SplitSeq(query, "&") {
 		name, _, _ := strings.Cut(param, "=")
@@ -365,12 +425,22 @@ func newTarget(page string, cache ampcors.Cache) (target, error) {
 		}
 		switch name {
 		case "amp_action", "amp_ts", "amp_url_signature":
-			return target{}, &ampcors.ValueError{Package: "updatecache", Path: "page", Value: page, Reason: fmt.Sprintf("has the query parameter %.80q, which is reserved for update-cache", param), Want: "the URL of a document"}
+			return target{}, &ampcors.ValueError{Package: "updatecache", Path: "page", Value: u.Publisher, Reason: fmt.Sprintf("has the query parameter %.80q, which is reserved for update-cache", param), Want: "the URL without it"}
 		}
 	}
-	host, path, _ := strings.Cut(strings.TrimPrefix(built, "https://"), "/")
+	return targetOf(u.Publisher, built, u.Cache), nil
+}
+
+// targetOf returns the target of a page's URL on a cache.
+func targetOf(page, url string, cache ampcors.Cache) target {
+	host, path, _ := strings.Cut(strings.TrimPrefix(url, "https://"), "/")
+	return target{page: page, cache: cache.ID, url: url, host: updateHost(host, cache), path: "/update-cache/" + path}
+}
+
+// updateHost returns the host for requests about a cache's host.
+func updateHost(host string, cache ampcors.Cache) string {
 	prefix, _, _ := strings.Cut(host, ".")
-	return target{page: page, cache: cache.ID, host: prefix + "." + cache.UpdateCacheAPIDomainSuffix, path: "/update-cache/" + path}, nil
+	return prefix + "." + cache.UpdateCacheAPIDomainSuffix
 }
 
 func (c *Client) flush(ctx context.Context, t target) (attempts int, err error) {
@@ -518,6 +588,34 @@ func withoutRequest(message string) string {
 // The answer must be 200 without a redirect, of the type text/plain, with a single PEM
 // block "PUBLIC KEY" (PKIX).
 func (c *Client) Verify(ctx context.Context, publishers ...string) error {
+	return c.verify(ctx, publishers, outbound.Get, func(domain string) ([]string, error) {
+		return []string{"https://" + domain + KeyPath}, nil
+	})
+}
+
+// VerifyCaches fetches the copy of the key file that each cache has for each publisher domain, and
+// compares it with the Signer's key. Errors are those of [Client.Verify].
+//
+// The request is also the way to have a cache fetch the key again, once its copy is stale; the
+// cache may still answer it with the old copy. So after a change of the key, call VerifyCaches
+// until it returns nil. A cache that found no key may repeat that for about a day.
+// https://developers.google.com/amp/cache/update-cache#update-rsa-keys
+func (c *Client) VerifyCaches(ctx context.Context, publishers ...string) error {
+	return c.verify(ctx, publishers, outbound.GetAnyType, func(domain string) (copies []string, err error) {
+		for _, cache := range c.caches {
+			built, err := cacheurl.URL{Publisher: "https://" + domain + KeyPath, Cache: cache, Type: cacheurl.Resource}.Build()
+			if err != nil {
+				return nil, err
+			}
+			host, path, _ := strings.Cut(strings.TrimPrefix(built, "https://"), "/")
+			copies = append(copies, "https://"+updateHost(host, cache)+"/"+path)
+		}
+		return copies, nil
+	})
+}
+
+// verify fetches the key files of each publisher, and compares them with the Signer's key.
+func (c *Client) verify(ctx context.Context, publishers []string, get func(context.Context, *http.Client, string) (outbound.Answer, error), filesOf func(domain string) ([]string, error)) error {
 	if len(publishers) == 0 {
 		return &ampcors.ValueError{Package: "updatecache", Path: "publishers", Reason: "names no publisher", Want: `at least one domain, such as "www.example.com"`}
 	}
@@ -529,18 +627,23 @@ func (c *Client) Verify(ctx context.Context, publishers ...string) error {
 			errs = append(errs, problem)
 			continue
 		}
-		file := "https://" + domain + KeyPath
-		answer, err := outbound.Get(ctx, c.http, file)
-		if err == nil {
-			err = c.compare(answer)
+		files, err := filesOf(domain)
+		if err != nil {
+			errs = append(errs, err)
 		}
-		switch {
-		case err != nil && ctx.Err() != nil:
-			return errors.Join(append(errs, fmt.Errorf("updatecache: not verified: %s and the files after it: %w", file, ctx.Err()))...)
-		case err != nil && answer.Status == 0:
-			errs = append(errs, fmt.Errorf("updatecache: the key file %s cannot be fetched: %w", file, outbound.ShortError{Err: err}))
-		case err != nil:
-			errs = append(errs, fmt.Errorf("updatecache: %s: %w: %w", file, ErrKeyFile, outbound.ShortError{Err: err}))
+		for _, file := range files {
+			answer, err := get(ctx, c.http, file)
+			if err == nil {
+				err = c.compare(answer)
+			}
+			switch {
+			case err != nil && ctx.Err() != nil:
+				return errors.Join(append(errs, fmt.Errorf("updatecache: not verified: %s and the files after it: %w", file, ctx.Err()))...)
+			case err != nil && answer.Status == 0:
+				errs = append(errs, fmt.Errorf("updatecache: the key file %s cannot be fetched: %w", file, outbound.ShortError{Err: err}))
+			case err != nil:
+				errs = append(errs, fmt.Errorf("updatecache: %s: %w: %w", file, ErrKeyFile, outbound.ShortError{Err: err}))
+			}
 		}
 	}
 	return errors.Join(errs...)

@@ -32,6 +32,7 @@ import (
 	"time"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/internal/servertest"
 )
 
@@ -196,7 +197,7 @@ func TestSignedURLs(t *testing.T) {
 	c, clock := client(t, google, func(cfg *Config) { cfg.Caches = ampcors.DefaultCaches() })
 	google.clock = clock
 	const page = "https://bücher.example/a?b=c d"
-	urls, err := c.SignedURLs(page)
+	urls, err := c.SignedURLs(cacheurl.URL{Publisher: page})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,13 +212,13 @@ func TestSignedURLs(t *testing.T) {
 			t.Errorf("%s: %v, %v", image, results, err)
 		}
 	}
-	if urls, err := c.SignedURLs("x"); urls != nil || err == nil || !strings.Contains(err.Error(), "page") {
+	if urls, err := c.SignedURLs(cacheurl.URL{Publisher: "x"}); urls != nil || err == nil || !strings.Contains(err.Error(), "page") {
 		t.Errorf("%q, %v", urls, err)
 	}
 	failing, _ := client(t, google, func(cfg *Config) {
 		cfg.Signer = service{toolboxKey().Public(), func([]byte) ([]byte, error) { return nil, errors.New("no") }}
 	})
-	if urls, err := failing.SignedURLs(page); urls != nil || !errors.Is(err, ErrSigner) {
+	if urls, err := failing.SignedURLs(cacheurl.URL{Publisher: page}); urls != nil || !errors.Is(err, ErrSigner) {
 		t.Errorf("%q, %v", urls, err)
 	}
 }
@@ -1015,5 +1016,86 @@ func TestTheLogSaysWhatHappened(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the log\n%s\ndoes not have %s", &out, want)
 		}
+	}
+}
+
+// A cache's copy of the key is compared with the Signer's, of whatever media type it is.
+func TestVerifyCaches(t *testing.T) {
+	t.Parallel()
+	var copies sync.Map // by host
+	c, _ := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		key, ok := copies.Load(r.Host)
+		if prefix, _, _ := strings.Cut(r.Host, "."); !ok || r.RequestURI != "/r/s/"+strings.ReplaceAll(prefix, "-", ".")+KeyPath {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/octet-stream")
+		w.Write(key.([]byte))
+	}), func(cfg *Config) { cfg.Caches = ampcors.DefaultCaches() })
+	google, bing := "www-example-com.cdn.ampproject.org", "www-example-com.www.bing-amp.com"
+	other, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKIXPublicKey(other.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
+
+	copies.Store(google, c.pem)
+	err = c.VerifyCaches(t.Context(), "www.example.com")
+	if !errors.Is(err, ErrKeyFile) || !strings.Contains(err.Error(), bing) || strings.Contains(err.Error(), google) {
+		t.Errorf("bing has no key: %v", err)
+	}
+	copies.Store(bing, c.pem)
+	if err := c.VerifyCaches(t.Context(), "WWW.example.com"); err != nil {
+		t.Error(err)
+	}
+	copies.Store(google, old)
+	if err := c.VerifyCaches(t.Context(), "www.example.com"); !errors.Is(err, ErrKeyFile) || !strings.Contains(err.Error(), "another key") || strings.Contains(err.Error(), bing) {
+		t.Errorf("google has an old key: %v", err)
+	}
+	if err := c.VerifyCaches(t.Context()); !errors.As(err, new(*ampcors.ValueError)) {
+		t.Errorf("no publisher: %v", err)
+	}
+}
+
+// Each content type has its own path.
+func TestFlushURL(t *testing.T) {
+	t.Parallel()
+	for contentType, want := range map[cacheurl.ContentType]string{
+		"":                      "c",
+		cacheurl.Document:       "c",
+		cacheurl.Viewer:         "v",
+		cacheurl.SignedExchange: "wp",
+		cacheurl.Certificate:    "cert",
+		cacheurl.Image:          "i",
+		cacheurl.SizedImage:     "ii/w800",
+		cacheurl.Resource:       "r",
+	} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+			var seen []string
+			c, _ := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				seen = append(seen, r.RequestURI)
+				io.WriteString(w, "OK")
+			}), nil)
+			u := cacheurl.URL{Publisher: "https://www.example.com/a.png?b", Type: contentType}
+			if contentType == cacheurl.SizedImage {
+				u.ImageParams = "w800"
+			}
+			results, err := c.FlushURL(t.Context(), u)
+			if want == "c" || want == "v" || want == "wp" {
+				if results != nil || !errors.As(err, new(*ampcors.ValueError)) || seen != nil {
+					t.Errorf("an image was flushed as a document: %v, %v, %q", results, err, seen)
+				}
+				u.Publisher = "https://www.example.com/a?b"
+				results, err = c.FlushURL(t.Context(), u)
+			}
+			if err != nil || len(results) != 1 || len(seen) != 1 || !strings.HasPrefix(seen[0], "/update-cache/"+want+"/s/www.example.com/a") {
+				t.Errorf("%v, %v, %q", results, err, seen)
+			}
+		})
 	}
 }

@@ -180,6 +180,15 @@ func Shorten(text string) string {
 // error unless the answer is 200, complete and plain text. If there was no answer, Status
 // is 0.
 func Get(ctx context.Context, client *http.Client, url string) (Answer, error) {
+	a, err := GetAnyType(ctx, client, url)
+	if err == nil && a.MediaType() != "text/plain" {
+		err = fmt.Errorf("the Content-Type is %.100q; want text/plain", a.Header.Get("Content-Type"))
+	}
+	return a, err
+}
+
+// GetAnyType does the same for a file of any media type.
+func GetAnyType(ctx context.Context, client *http.Client, url string) (Answer, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return Answer{}, err
@@ -196,8 +205,6 @@ func Get(ctx context.Context, client *http.Client, url string) (Answer, error) {
 		return a, fmt.Errorf("the answer is longer than %d bytes; want the key and nothing else", maxBody)
 	case a.BodyErr != nil:
 		return a, fmt.Errorf("the answer is truncated: %w", a.BodyErr)
-	case a.MediaType() != "text/plain":
-		return a, fmt.Errorf("the Content-Type is %.100q; want text/plain", a.Header.Get("Content-Type"))
 	}
 	return a, nil
 }

@@ -1,0 +1,253 @@
+package updatecache
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
+	"github.com/ampcors/ampcors/internal/queue"
+)
+
+// QueueConfig configures a [Queue].
+type QueueConfig struct {
+	// Delay is how long a URL waits, so that a document that changes several times is flushed
+	// once. If zero, 1 second is used.
+	Delay time.Duration
+	// Capacity bounds the URLs that wait or are being sent, for each cache. If zero, 100,000 is
+	// used.
+	Capacity int
+	// Parallel is how many hosts of a cache are asked at one time. If zero, 16 is used.
+	Parallel int
+	// Flushed is called with each URL that a cache has flushed; u.Cache is that cache. Run and
+	// Shutdown wait for it, so it must not call Shutdown.
+	Flushed func(u cacheurl.URL)
+	// Failed is called with each URL that a cache denies, as Flushed is. It is no longer in the
+	// queue.
+	Failed func(u cacheurl.URL, err *Error)
+}
+
+// A Queue flushes URLs, and its caller does not wait. A URL that waits already is not added again.
+//
+// A URL that fails with a retryable [Error], or because the Signer fails, stays in the queue. It
+// is retried after a backoff, or after Retry-After if that is longer. The backoff begins with
+// Config.Backoff, doubles with each failure up to 10 minutes, and is reduced at random by up to
+// half. Each host of a cache has its own. After every three failures in a row that do not concern
+// a host alone, the cache gets no requests for up to a minute. Caches are independent of each
+// other. A Queue does not use Config.Attempts and Config.MaxWait.
+//
+// The rate limit of [Client.Flush] applies. A Queue is only in memory: if the process is killed,
+// the waiting URLs are lost.
+type Queue struct {
+	client  *Client
+	cfg     QueueConfig
+	queues  []*queue.Queue // of Config.Caches
+	running sync.Mutex
+}
+
+// QueueStats counts what happened to the URLs of a [Queue], once for each cache.
+type QueueStats struct {
+	Waiting  int    // in the queue now, including those being sent
+	Added    uint64 // not counting Repeated
+	Repeated uint64 // those that waited already
+	Flushed  uint64 // by a cache
+	Retried  uint64 // sent with a retryable error, counted each time
+	Failed   uint64 // denied by a cache
+	Err      error  // why the last request is retried, or nil
+}
+
+// The errors of a [Queue].
+var (
+	// ErrFull is returned by [Queue.Add] when the queue is full.
+	ErrFull = queue.ErrFull
+	// ErrClosed is returned by [Queue.Add] and [Queue.Shutdown] once Shutdown was called.
+	ErrClosed = queue.ErrClosed
+	// ErrRunning is returned by [Queue.Run] if it is already running.
+	ErrRunning = queue.ErrRunning
+)
+
+// maxBatch is how many URLs of a host are sent at once: those that the rate limit allows in a
+// second.
+const maxBatch = maxRequests
+
+// NewQueue returns a Queue, or all the problems of the configuration, joined, each an
+// *[ampcors.ValueError]. [Queue.Run] flushes its URLs.
+func NewQueue(client *Client, cfg QueueConfig) (*Queue, error) {
+	if client == nil {
+		return nil, &ampcors.ValueError{Package: "updatecache", Path: "client", Reason: "is missing", Want: "a Client from New"}
+	}
+	queue.Default(&cfg.Delay, time.Second)
+	queue.Default(&cfg.Capacity, 100_000)
+	queue.Default(&cfg.Parallel, 16)
+	if cfg.Flushed == nil {
+		cfg.Flushed = func(cacheurl.URL) {}
+	}
+	if cfg.Failed == nil {
+		cfg.Failed = func(cacheurl.URL, *Error) {}
+	}
+	q := &Queue{client: client, cfg: cfg}
+	for _, cache := range client.caches {
+		of, problems := queue.New("updatecache", queue.Config{
+			Delay: cfg.Delay, Capacity: cfg.Capacity, Parallel: cfg.Parallel, MaxBatch: maxBatch,
+			Clock: client.clock, Wait: client.retry.Wait,
+			Send: func(ctx context.Context, _ string, urls []string, _ func() bool) ([]queue.Part, *queue.Problem, any) {
+				return q.send(ctx, cache, urls)
+			},
+		})
+		if len(problems) > 0 {
+			return nil, errors.Join(problems...)
+		}
+		q.queues = append(q.queues, of)
+	}
+	return q, nil
+}
+
+// Add puts the URL of a document into the queue of each cache, and does not wait. It returns the
+// *[ampcors.ValueError] with which [Client.Flush] would reject it, [ErrFull] or [ErrClosed]. After
+// an error, the caller may add it again later.
+func (q *Queue) Add(page string) error { return q.AddURL(cacheurl.URL{Publisher: page}) }
+
+// AddURL does the same for anything that [Client.FlushURL] takes.
+func (q *Queue) AddURL(u cacheurl.URL) error {
+	targets, err := q.client.targets(u)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, t := range targets {
+		i := slices.IndexFunc(q.client.caches, func(c ampcors.Cache) bool { return c.ID == t.cache })
+		if err := q.queues[i].Add(t.url, t.host); err != nil {
+			errs = append(errs, fmt.Errorf("updatecache: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Run flushes the URLs in the queue when they are due. It returns the context's error when the
+// context ends, and nil when [Queue.Shutdown] is called. Run it in a goroutine. The end of the
+// context interrupts the requests in progress; Shutdown lets them finish, so prefer Shutdown.
+func (q *Queue) Run(ctx context.Context) error {
+	if !q.running.TryLock() {
+		return ErrRunning
+	}
+	defer q.running.Unlock()
+	errs := make([]error, len(q.queues))
+	q.atOnce(func(i int, of *queue.Queue) { errs[i] = of.Run(ctx) })
+	return cmp.Or(errs...)
+}
+
+// Shutdown closes the queue to new URLs, and lets [Queue.Run] finish the requests in progress.
+// Then it flushes the URLs that are left, whether or not Run was called. It retries until the
+// context's deadline; without a deadline, it tries once. It returns the URLs that are left, in
+// any order, each with its Cache. The error says why they are left.
+func (q *Queue) Shutdown(ctx context.Context) (unsent []cacheurl.URL, err error) {
+	left, errs := make([][]string, len(q.queues)), make([]error, len(q.queues))
+	q.atOnce(func(i int, of *queue.Queue) { left[i], errs[i] = of.Shutdown(ctx) })
+	for i, urls := range left {
+		for _, u := range urls {
+			unsent = append(unsent, parse(u, q.client.caches[i]))
+		}
+		if errs[i] != nil {
+			errs[i] = fmt.Errorf("updatecache: %s: %w", q.client.caches[i].ID, errs[i])
+		}
+	}
+	return unsent, errors.Join(errs...)
+}
+
+// atOnce calls f with the queues of all caches at once. If one panics, so does atOnce, once all
+// have returned.
+func (q *Queue) atOnce(f func(i int, of *queue.Queue)) {
+	var wg sync.WaitGroup
+	panicked := make([]any, len(q.queues))
+	for i, of := range q.queues {
+		wg.Go(func() {
+			defer func() { panicked[i] = recover() }()
+			f(i, of)
+		})
+	}
+	wg.Wait()
+	for _, p := range panicked {
+		if p != nil {
+			panic(p)
+		}
+	}
+}
+
+// Stats returns the counts so far.
+func (q *Queue) Stats() QueueStats {
+	var sum QueueStats
+	for _, of := range q.queues {
+		s := of.Stats()
+		sum.Waiting += s.Waiting
+		sum.Added += s.Added
+		sum.Repeated += s.Repeated
+		sum.Flushed += s.Accepted
+		sum.Retried += s.Retried
+		sum.Failed += s.Failed
+		if s.Err != nil {
+			sum.Err = s.Err
+		}
+	}
+	return sum
+}
+
+// parse returns what a URL of the queue names.
+func parse(url string, cache ampcors.Cache) cacheurl.URL {
+	u, _ := cacheurl.Parse(url, cache) // Build has made it
+	return u
+}
+
+// send flushes URLs of one host of a cache, all at once, but for the rate limit.
+func (q *Queue) send(ctx context.Context, cache ampcors.Cache, urls []string) (parts []queue.Part, stopped *queue.Problem, panicked any) {
+	parts = make([]queue.Part, len(urls))
+	results, panics := make([]error, len(urls)), make([]any, len(urls))
+	var wg sync.WaitGroup
+	for i, url := range urls {
+		results[i] = errNotSent
+		wg.Go(func() {
+			defer func() { panics[i] = recover() }()
+			results[i] = q.flush(ctx, targetOf(parse(url, cache).Publisher, url, cache))
+		})
+	}
+	wg.Wait()
+	for i, url := range urls {
+		u := parse(url, cache)
+		if panics[i] != nil {
+			panicked = panics[i]
+		}
+		problem := (*Error)(nil)
+		isError := errors.As(results[i], &problem)
+		switch {
+		case results[i] == nil:
+			parts[i] = queue.Part{URLs: 1, Report: func(context.Context) { q.cfg.Flushed(u) }}
+			continue
+		case isError && !problem.Retryable() && !errors.Is(problem, ErrSigner):
+			parts[i] = queue.Part{URLs: 1, Err: problem, Report: func(context.Context) { q.cfg.Failed(u, problem) }}
+			continue
+		}
+		parts[i] = queue.Part{URLs: 1, Err: results[i], IsLeft: true}
+		if stopped == nil || stopped.IsOfHost { // a problem of the cache outranks one of the host
+			stopped = &queue.Problem{Err: results[i], IsRetryable: true, IsNotSent: !isError}
+			if isError {
+				stopped.IsOfHost, stopped.IsAnswer, stopped.RetryAfter = errors.Is(problem, ErrRateLimited), problem.Status != 0, problem.RetryAfter
+			}
+		}
+	}
+	return parts, stopped, panicked
+}
+
+var errNotSent = errors.New("the Signer or the HTTPClient panicked")
+
+// flush asks a cache once.
+func (q *Queue) flush(ctx context.Context, t target) (err error) {
+	if _, problem := q.client.attempt(ctx, t); problem != nil {
+		err = problem
+	}
+	q.client.logResult(ctx, t, 1, err)
+	return err
+}

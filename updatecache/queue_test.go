@@ -1,0 +1,388 @@
+package updatecache
+
+import (
+	"context"
+	"crypto"
+	"crypto/rand"
+	"crypto/rsa"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
+)
+
+// caches answers the requests of a Queue, and remembers them.
+type caches struct {
+	t       *testing.T
+	delay   time.Duration
+	answer  func(r *http.Request) (status int, retryAfter string)
+	mu      sync.Mutex
+	seen    []string // hosts and paths
+	at      []time.Duration
+	flushed []cacheurl.URL
+	failed  map[string]error // by URL
+	began   time.Time
+}
+
+func (c *caches) RoundTrip(r *http.Request) (*http.Response, error) {
+	status, retryAfter := http.StatusOK, ""
+	c.mu.Lock()
+	file, _, _ := strings.Cut(r.URL.Opaque, "?")
+	c.seen = append(c.seen, r.URL.Host+file)
+	c.at = append(c.at, time.Since(c.began))
+	if c.answer != nil {
+		status, retryAfter = c.answer(r)
+	}
+	c.mu.Unlock()
+	time.Sleep(c.delay)
+	if status == 0 {
+		return nil, io.ErrUnexpectedEOF
+	}
+	return &http.Response{StatusCode: status, Header: http.Header{"Retry-After": {retryAfter}}, Body: io.NopCloser(strings.NewReader("OK"))}, nil
+}
+
+// asked returns how often each host and path was asked for.
+func (c *caches) asked() map[string]int {
+	synctest.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	asked := make(map[string]int)
+	for _, s := range c.seen {
+		asked[s]++
+	}
+	return asked
+}
+
+// newQueue returns a Queue. Call it in a synctest bubble.
+func newQueue(c *caches, change func(*Config, *QueueConfig)) *Queue {
+	c.t.Helper()
+	c.began, c.failed = time.Now(), make(map[string]error)
+	client := Config{Signer: toolboxKey(), HTTPClient: &http.Client{Transport: c}}
+	cfg := QueueConfig{
+		Flushed: func(u cacheurl.URL) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.flushed = append(c.flushed, u)
+		},
+		Failed: func(u cacheurl.URL, err *Error) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.failed[u.Publisher] = err
+		},
+	}
+	if change != nil {
+		change(&client, &cfg)
+	}
+	own, err := New(client)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	q, err := NewQueue(own, cfg)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return q
+}
+
+// run runs a queue until the test ends.
+func run(t *testing.T, q *Queue) *Queue {
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- q.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	synctest.Wait()
+	return q
+}
+
+func add(t *testing.T, q *Queue, pages ...string) {
+	t.Helper()
+	for _, page := range pages {
+		if err := q.Add("https://" + page); err != nil {
+			t.Errorf("Add(%s): %v", page, err)
+		}
+	}
+}
+
+func TestAQueueFlushesEachURLOnceOnEachCache(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &caches{t: t}
+		q := run(t, newQueue(c, func(cfg *Config, _ *QueueConfig) { cfg.Caches = ampcors.DefaultCaches() }))
+		add(t, q, "www.example.com/a", "WWW.example.com/a#top", "www.example.com/a")
+		sized := cacheurl.URL{Publisher: "https://www.example.com/b.png", Type: cacheurl.SizedImage, ImageParams: "w800"}
+		if err := q.AddURL(sized); err != nil {
+			t.Error(err)
+		}
+		one := cacheurl.URL{Publisher: "https://www.example.com/c.woff2", Type: cacheurl.Resource, Cache: ampcors.DefaultCaches()[1]}
+		if err := q.AddURL(one); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(10 * time.Second)
+		want := map[string]int{
+			"www-example-com.cdn.ampproject.org/update-cache/c/s/www.example.com/a":           1,
+			"www-example-com.cdn.ampproject.org/update-cache/ii/w800/s/www.example.com/b.png": 1,
+			"www-example-com.www.bing-amp.com/update-cache/c/s/www.example.com/a":             1,
+			"www-example-com.www.bing-amp.com/update-cache/ii/w800/s/www.example.com/b.png":   1,
+			"www-example-com.www.bing-amp.com/update-cache/r/s/www.example.com/c.woff2":       1,
+		}
+		if got := c.asked(); !maps.Equal(got, want) {
+			t.Errorf("%v", got)
+		}
+		if got := q.Stats(); got != (QueueStats{Added: 5, Repeated: 4, Flushed: 5}) || len(c.flushed) != 5 {
+			t.Errorf("%+v, %v", got, c.flushed)
+		}
+		if !slices.Contains(c.flushed, one) {
+			t.Errorf("%+v; want %+v", c.flushed, one)
+		}
+		add(t, q, "www.example.com/a") // it has changed again
+		time.Sleep(10 * time.Second)
+		if got := q.Stats().Flushed; got != 7 {
+			t.Errorf("%d flushes", got)
+		}
+	})
+}
+
+// Nobody waits for 50 flushes, of which a host gets 10 in any second.
+func TestAQueueKeepsTheRateLimit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &caches{t: t, delay: 200 * time.Millisecond}
+		q := run(t, newQueue(c, nil))
+		begun := time.Now()
+		for i := range 50 {
+			add(t, q, fmt.Sprintf("www.example.com/%d", i))
+		}
+		if took := time.Since(begun); took > 0 {
+			t.Errorf("Add waited for %v", took)
+		}
+		time.Sleep(8 * time.Second) // 1 s for others, and 5 times 10 requests with 1.2 s between them
+		if got := q.Stats(); got.Flushed != 50 {
+			t.Errorf("%+v", got)
+		}
+		for i := maxRequests; i < len(c.at); i++ {
+			if gap := c.at[i] - c.at[i-maxRequests]; gap < time.Second {
+				t.Errorf("%d requests in %v", maxRequests+1, gap)
+			}
+		}
+	})
+}
+
+func TestWhatFailsStaysInTheQueue(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		status     int
+		retryAfter string
+		atLeast    time.Duration
+	}{
+		"no answer":     {0, "", 500 * time.Millisecond},
+		"503":           {503, "", 500 * time.Millisecond},
+		"429":           {429, "", 500 * time.Millisecond},
+		"429 for later": {429, "60", time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := &caches{t: t}
+				c.answer = func(*http.Request) (int, string) {
+					if len(c.seen) == 1 {
+						return test.status, test.retryAfter
+					}
+					return 200, ""
+				}
+				q := run(t, newQueue(c, nil))
+				add(t, q, "www.example.com/")
+				time.Sleep(2 * time.Minute)
+				synctest.Wait()
+				if got := q.Stats(); got.Flushed != 1 || got.Retried != 1 || got.Err != nil || len(c.at) != 2 || c.at[1]-c.at[0] < test.atLeast {
+					t.Errorf("%+v, at %v", got, c.at)
+				}
+			})
+		})
+	}
+}
+
+func TestADeniedURLIsReported(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &caches{t: t, answer: func(r *http.Request) (int, string) {
+			if strings.Contains(r.URL.Opaque, "/bad") {
+				return 403, ""
+			}
+			return 200, ""
+		}}
+		q := run(t, newQueue(c, nil))
+		add(t, q, "www.example.com/bad", "www.example.com/good")
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if got := q.Stats(); got.Failed != 1 || got.Flushed != 1 || got.Waiting != 0 || len(c.seen) != 2 {
+			t.Errorf("%+v, %q", got, c.seen)
+		}
+		if err := c.failed["https://www.example.com/bad"]; !errors.Is(err, ErrForbidden) || len(c.failed) != 1 {
+			t.Errorf("%v", c.failed)
+		}
+	})
+}
+
+// A rate limit concerns a host, and a failure a cache.
+func TestFailuresDoNotDelayOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &caches{t: t, answer: func(r *http.Request) (int, string) {
+			switch {
+			case strings.Contains(r.URL.Host, "bing"):
+				return 500, "3600"
+			case strings.HasPrefix(r.URL.Host, "busy-example."):
+				return 429, "3600"
+			}
+			return 200, ""
+		}}
+		q := run(t, newQueue(c, func(cfg *Config, _ *QueueConfig) { cfg.Caches = ampcors.DefaultCaches() }))
+		for i := range 20 {
+			add(t, q, fmt.Sprintf("busy.example/%d", i), fmt.Sprintf("www%d.example/", i))
+		}
+		time.Sleep(10 * time.Second)
+		if got := q.Stats(); got.Flushed != 20 || got.Waiting != 60 || got.Failed != 0 || got.Err == nil {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// A key management service that is down loses no URL.
+func TestAFailingSignerLosesNothing(t *testing.T) {
+	t.Parallel()
+	for name, fail := range map[string]func() error{
+		"error": func() error { return errors.New("no connection") },
+		"panic": func() error { panic("no connection") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var mu sync.Mutex
+				isDown := true
+				signer := service{toolboxKey().Public(), func(digest []byte) ([]byte, error) {
+					mu.Lock()
+					defer mu.Unlock()
+					if isDown {
+						return nil, fail()
+					}
+					return rsa.SignPKCS1v15(rand.Reader, toolboxKey(), crypto.SHA256, digest)
+				}}
+				c := &caches{t: t}
+				q := newQueue(c, func(cfg *Config, _ *QueueConfig) { cfg.Signer = signer })
+				add(t, q, "www.example.com/a", "www.example.com/b")
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				panicked := func() (p any) {
+					defer func() { p = recover() }()
+					_ = q.Run(ctx)
+					return nil
+				}()
+				if (panicked != nil) != (name == "panic") {
+					t.Errorf("Run panicked with %v", panicked)
+				}
+				if got := q.Stats(); got.Waiting != 2 || len(c.seen) != 0 {
+					t.Errorf("%+v, %q", got, c.seen)
+				}
+				mu.Lock()
+				isDown = false
+				mu.Unlock()
+				time.Sleep(time.Hour) // the backoff
+				if unsent, err := q.Shutdown(t.Context()); unsent != nil || err != nil || q.Stats().Flushed != 2 {
+					t.Errorf("%v, %v, %+v", unsent, err, q.Stats())
+				}
+			})
+		})
+	}
+}
+
+// What Shutdown returns can be added again.
+func TestShutdownReturnsWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &caches{t: t, answer: func(r *http.Request) (int, string) {
+			if strings.Contains(r.URL.Host, "bing") {
+				return 503, ""
+			}
+			return 200, ""
+		}}
+		config := func(cfg *Config, _ *QueueConfig) { cfg.Caches = ampcors.DefaultCaches() }
+		q := newQueue(c, config)
+		add(t, q, "www.example.com/a?b='c'", "bücher.example/")
+		unsent, err := q.Shutdown(t.Context())
+		if len(unsent) != 2 || !errors.Is(err, ErrServer) || q.Stats().Flushed != 2 {
+			t.Errorf("%v, %v, %+v", unsent, err, q.Stats())
+		}
+		if err := q.Add("https://www.example.com/"); !errors.Is(err, ErrClosed) {
+			t.Errorf("Add: %v", err)
+		}
+		if _, err := q.Shutdown(t.Context()); !errors.Is(err, ErrClosed) {
+			t.Errorf("Shutdown: %v", err)
+		}
+		c = &caches{t: t}
+		q = newQueue(c, config)
+		for _, u := range unsent {
+			if err := q.AddURL(u); err != nil {
+				t.Error(err)
+			}
+		}
+		if unsent, err := q.Shutdown(t.Context()); unsent != nil || err != nil {
+			t.Errorf("%v, %v", unsent, err)
+		}
+		for asked := range c.asked() {
+			if host, _, _ := strings.Cut(asked, "/"); !strings.HasSuffix(host, ".www.bing-amp.com") {
+				t.Errorf("asked %s", host)
+			}
+		}
+		if len(c.seen) != 2 {
+			t.Errorf("%q", c.seen)
+		}
+	})
+}
+
+func TestAQueueRejects(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(&caches{t: t}, func(_ *Config, cfg *QueueConfig) { cfg.Capacity = 1 })
+		add(t, q, "www.example.com/1")
+		if err := q.Add("https://www.example.com/2"); !errors.Is(err, ErrFull) {
+			t.Errorf("Add: %v", err)
+		}
+		for want, u := range map[string]cacheurl.URL{
+			"an image or a font":      {Publisher: "https://www.example.com/a.png"},
+			"a query of a cache":      {Publisher: "https://www.example.com/a", CacheQuery: "amp_js_v=1"},
+			"a cache of nobody":       {Publisher: "https://www.example.com/a", Cache: ampcors.DefaultCaches()[1]},
+			"a scheme of other pages": {Publisher: "ftp://www.example.com/a"},
+		} {
+			if err := q.AddURL(u); !errors.As(err, new(*ampcors.ValueError)) {
+				t.Errorf("%s: %v", want, err)
+			}
+		}
+		run(t, q)
+		if err := q.Run(t.Context()); !errors.Is(err, ErrRunning) {
+			t.Errorf("Run: %v", err)
+		}
+		for _, cfg := range []QueueConfig{{Delay: -1}, {Capacity: -1}, {Parallel: -1}} {
+			if _, err := NewQueue(q.client, cfg); !errors.As(err, new(*ampcors.ValueError)) {
+				t.Errorf("%+v: %v", cfg, err)
+			}
+		}
+		if _, err := NewQueue(nil, QueueConfig{}); !errors.As(err, new(*ampcors.ValueError)) {
+			t.Errorf("no client: %v", err)
+		}
+	})
+}

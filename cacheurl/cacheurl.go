@@ -181,14 +181,27 @@ func queryParams(query string) []string {
 }
 
 // Parse parses a cache URL of one of the caches. If none are given, [ampcors.DefaultCaches]
-// is used. Other URLs are rejected, such as those of viewers: see [ParseViewer]. A fragment is removed: in a viewer's URL it is a message from the viewer to
-// the page, and no server sees it. An error is an *[ampcors.ValueError], or several of them
-// joined if the caches have problems.
+// is used. Other URLs are rejected, such as those of viewers: see [ParseViewer], and
+// [ParseUntyped]. A fragment is removed: in a viewer's URL it is a message from the viewer to the
+// page, and no server sees it. An error is an *[ampcors.ValueError], or several of them joined if
+// the caches have problems.
 //
 // The domain prefix must belong to the host in the path, either in readable form or as a
 // hash prefix. No cache serves a document under another prefix, and a reader who looks only
 // at the prefix would believe that the page is another publisher's.
 func Parse(cacheURL string, caches ...ampcors.Cache) (URL, error) {
+	return parse(cacheURL, true, caches)
+}
+
+// ParseUntyped parses a cache URL whose path has no content type, such as
+// "https://www-example-com.cdn.ampproject.org/s/www.example.com/article". AMP's document does not
+// have such URLs, but people share them. The Type is empty. Everything else is as with [Parse],
+// which rejects them.
+func ParseUntyped(cacheURL string, caches ...ampcors.Cache) (URL, error) {
+	return parse(cacheURL, false, caches)
+}
+
+func parse(cacheURL string, isTyped bool, caches []ampcors.Cache) (URL, error) {
 	if len(caches) == 0 {
 		caches = ampcors.DefaultCaches()
 	} else if _, err := ampcors.CacheOrigins("www.example.com", caches...); err != nil {
@@ -221,10 +234,15 @@ func Parse(cacheURL string, caches ...ampcors.Cache) (URL, error) {
 		return reject("has no domain prefix", `a host such as "www-example-com.`+u.Cache.CacheDomain+`"`)
 	}
 
-	const wantPath = `a path such as "/c/s/www.example.com/article"`
-	segment, rest, _ := strings.Cut(strings.TrimPrefix(whole.Path, "/"), "/")
-	if u.Type = ContentType(segment); !u.Type.known() {
-		return reject(fmt.Sprintf("has the content type %.80q", segment), wantPath+", whose first segment is c, v, wp, cert, i, ii or r")
+	wantPath := `a path such as "/s/www.example.com/article"`
+	rest := strings.TrimPrefix(whole.Path, "/")
+	if isTyped {
+		wantPath = `a path such as "/c/s/www.example.com/article"`
+		var segment string
+		segment, rest, _ = strings.Cut(rest, "/")
+		if u.Type = ContentType(segment); !u.Type.known() {
+			return reject(fmt.Sprintf("has the content type %.80q", segment), wantPath+", whose first segment is c, v, wp, cert, i, ii or r")
+		}
 	}
 	if u.Type == SizedImage {
 		n := 0 // bytes of the parameters, each with a slash

@@ -195,7 +195,7 @@ func Parse(cacheURL string, caches ...ampcors.Cache) (URL, error) {
 
 // ParseUntyped parses a cache URL whose path has no content type, such as
 // "https://www-example-com.cdn.ampproject.org/s/www.example.com/article". AMP's document does not
-// have such URLs, but people share them. The Type is empty. Everything else is as with [Parse],
+// have such URLs. The Type is empty. Everything else is as with [Parse],
 // which rejects them.
 func ParseUntyped(cacheURL string, caches ...ampcors.Cache) (URL, error) {
 	return parse(cacheURL, false, caches)

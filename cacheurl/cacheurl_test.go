@@ -583,13 +583,13 @@ func TestParseUntyped(t *testing.T) {
 	t.Parallel()
 	for input, want := range map[string]string{ // "": it is rejected
 		"https://www-example-com.cdn.ampproject.org/s/www.example.com/a?b&amp_js_v=1#c": "https://www.example.com/a?b",
-		"https://www-example-com.cdn.ampproject.org/www.example.com/s/c/":              "http://www.example.com/s/c/",
-		"https://www-example-com.www.bing-amp.com/s/www.example.com":                   "https://www.example.com",
-		"https://www-example-com.cdn.ampproject.org/c/s/www.example.com/a":             "",
-		"https://www-example-com.cdn.ampproject.org/s/www.example.org/a":               "",
-		"https://www-example-com.cdn.ampproject.org/":                                  "",
-		"https://www-example-com.cdn.ampproject.org/s/s/www.example.com/":              "",
-		"https://www.example.com/s/www.example.com/":                                   "",
+		"https://www-example-com.cdn.ampproject.org/www.example.com/s/c/":               "http://www.example.com/s/c/",
+		"https://www-example-com.www.bing-amp.com/s/www.example.com":                    "https://www.example.com",
+		"https://www-example-com.cdn.ampproject.org/c/s/www.example.com/a":              "",
+		"https://www-example-com.cdn.ampproject.org/s/www.example.org/a":                "",
+		"https://www-example-com.cdn.ampproject.org/":                                   "",
+		"https://www-example-com.cdn.ampproject.org/s/s/www.example.com/":               "",
+		"https://www.example.com/s/www.example.com/":                                    "",
 	} {
 		u, err := ParseUntyped(input)
 		if u.Publisher != want || u.Type != "" || (err != nil) != (want == "") {

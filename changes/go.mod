@@ -3,7 +3,7 @@ module github.com/ampcors/ampcors/changes
 go 1.26.0
 
 require (
-	github.com/ampcors/ampcors v0.0.0
+	github.com/ampcors/ampcors v0.0.0-00010101000000-000000000000
 	github.com/mmcdole/gofeed v1.4.2
 	golang.org/x/net v0.62.0
 )

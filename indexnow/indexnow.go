@@ -15,6 +15,9 @@
 // goroutines. Hosts that serve the same key trust each other: anyone who can read the files of
 // one can submit pages of all. If hosts have different owners, [Config].KeysOf gives each its own.
 //
+// The protocol also has a GET for a single URL. This package does not offer it: the key would be
+// in the URL of the request, which proxies and servers log. A POST with one URL does the same.
+//
 // The package starts no goroutine, but for the requests of a Queue that runs. Submit repeats a
 // request only if [Config.Attempts] says so; a Queue retries by itself.
 package indexnow

@@ -75,12 +75,13 @@ func newCacheURL() *cobra.Command {
 		Use:   "cacheurl [URL ...]",
 		Short: "Convert URLs of publishers to those of an AMP Cache, and back",
 		Long: "Convert URLs of publishers to those of an AMP Cache, and back.\n\n" +
-			"The URL of a publisher becomes that of the cache. The URL of any known cache, or of Google's or Bing's viewer, becomes that of the publisher.",
+			"The URL of a publisher becomes that of the cache. The URL of any known cache, with or without a content type, or of Google's or Bing's viewer, becomes that of the publisher.",
 		Example: "  ampcors cacheurl 'https://www.example.com/article?id=7'\n  ampcors cacheurl --cache bing --type i https://www.example.com/photo.jpg",
 	}
 	output := addOutput(cmd)
 	cacheID := cmd.Flags().String("cache", "google", "the id of the AMP Cache: "+strings.Join(cacheIDs(), " or "))
 	contentType := cmd.Flags().String("type", "", "the content type: c, v, wp, cert, i, ii or r; if empty, it is guessed from the extension")
+	query := cmd.Flags().String("cache-query", "", "query parameters for the cache, such as amp_latest_update_time=1795262400")
 	params := cmd.Flags().String("image-params", "", "parameters of a sized image (type ii), such as w800")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		i := slices.IndexFunc(ampcors.DefaultCaches(), func(c ampcors.Cache) bool { return c.ID == *cacheID })
@@ -91,6 +92,9 @@ func newCacheURL() *cobra.Command {
 			if u, err := cacheurl.Parse(arg); err == nil {
 				return u.Publisher, nil
 			}
+			if u, err := cacheurl.ParseUntyped(arg); err == nil {
+				return u.Publisher, nil
+			}
 			if publisher, err := cacheurl.ParseViewer(arg); err == nil {
 				return publisher, nil
 			}
@@ -98,7 +102,7 @@ func newCacheURL() *cobra.Command {
 			if t == "" && *params == "" {
 				t = cacheurl.GuessType(arg)
 			}
-			return cacheurl.URL{Publisher: arg, Cache: ampcors.DefaultCaches()[i], Type: t, ImageParams: *params}.Build()
+			return cacheurl.URL{Publisher: arg, Cache: ampcors.DefaultCaches()[i], Type: t, ImageParams: *params, CacheQuery: *query}.Build()
 		})
 	}
 	return cmd

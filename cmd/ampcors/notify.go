@@ -5,11 +5,10 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
-	"encoding/xml"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/indexnow"
 	"github.com/ampcors/ampcors/updatecache"
 	"github.com/spf13/cobra"
@@ -96,14 +96,38 @@ func readKey(file string) (*rsa.PrivateKey, error) {
 	return key, nil
 }
 
-// newSubmitter returns an IndexNow client. It reads the key from the environment, because a
+// indexNowFlags are the flags about the keys of IndexNow and about its services.
+type indexNowFlags struct{ location, keys, endpoint, failover string }
+
+func addIndexNow(cmd *cobra.Command) *indexNowFlags {
+	f := &indexNowFlags{}
+	cmd.Flags().StringVar(&f.location, "key-location", "", "URL of IndexNow's key file, if it is not at the root")
+	cmd.Flags().StringVar(&f.keys, "keys", "", "JSON file with the keys of each host, the current one first: {\"www.example.com\": [\"…\"]}")
+	return f
+}
+
+// client returns an IndexNow client. It reads the key from a file or the environment, because a
 // flag would show it in the shell's history and the list of processes.
-func newSubmitter(endpoint, location string) (*indexnow.Client, error) {
+func (f *indexNowFlags) client() (*indexnow.Client, error) {
+	cfg := indexnow.Config{KeyLocation: f.location, Endpoint: f.endpoint, Failover: f.failover, Attempts: 3, Logger: silent, HTTPClient: httpClient}
+	if f.keys != "" {
+		data, err := os.ReadFile(f.keys)
+		if err != nil {
+			return nil, err
+		}
+		var keys map[string][]indexnow.Key
+		if err := json.Unmarshal(data, &keys); err != nil {
+			return nil, fmt.Errorf("%s: %w; want a JSON object that has a list of keys for each host", f.keys, err)
+		}
+		cfg.KeysOf = func(_ context.Context, host string) ([]indexnow.Key, error) { return keys[host], nil }
+		return indexnow.New(cfg)
+	}
 	key := strings.TrimSpace(os.Getenv("INDEXNOW_KEY"))
 	if key == "" {
-		return nil, errors.New("INDEXNOW_KEY is not set; set it to the IndexNow key")
+		return nil, errors.New("INDEXNOW_KEY is not set; set it to the IndexNow key, or use --keys")
 	}
-	return indexnow.New(indexnow.Config{Key: indexnow.Key(key), KeyLocation: location, Endpoint: endpoint, Attempts: 3, Logger: silent, HTTPClient: httpClient})
+	cfg.Key = indexnow.Key(key)
+	return indexnow.New(cfg)
 }
 
 func newVerify() *cobra.Command {
@@ -111,14 +135,16 @@ func newVerify() *cobra.Command {
 		Use:   "verify [domain ...]",
 		Short: "Check that sites serve the key files of update-cache or IndexNow",
 		Long: "Check that sites serve the key files that AMP Caches or search engines fetch.\n\n" +
-			"With --key, check the key file of update-cache. Otherwise, check the key file of IndexNow; set INDEXNOW_KEY to its key.",
-		Example: "  ampcors verify --key private.pem www.example.com\n  INDEXNOW_KEY=… ampcors verify www.example.com",
+			"With --key, check the key file of update-cache; with --caches too, the copy that each AMP Cache has, which also makes a cache fetch a stale one again. " +
+			"Otherwise, check the key file of IndexNow; set INDEXNOW_KEY to its key, or use --keys.",
+		Example: "  ampcors verify --key private.pem www.example.com\n  ampcors verify --key private.pem --caches www.example.com\n  INDEXNOW_KEY=… ampcors verify www.example.com",
 	}
 	output := addOutput(cmd)
 	file := cmd.Flags().String("key", "", "file with the RSA key of update-cache")
-	location := cmd.Flags().String("key-location", "", "URL of IndexNow's key file, if it is not at the root")
+	caches := cmd.Flags().Bool("caches", false, "with --key, check the copies of the key file that AMP Caches have")
+	keys := addIndexNow(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		verify, err := verifier(*file, *location)
+		verify, err := verifier(*file, *caches, keys)
 		if err != nil {
 			return err
 		}
@@ -132,15 +158,21 @@ func newVerify() *cobra.Command {
 	return cmd
 }
 
-func verifier(file, location string) (func(context.Context, ...string) error, error) {
+func verifier(file string, caches bool, keys *indexNowFlags) (func(context.Context, ...string) error, error) {
 	if file != "" {
-		c, err := newFlusher(file, false)
+		c, err := newFlusher(file, caches)
 		if err != nil {
 			return nil, err
 		}
+		if caches {
+			return c.VerifyCaches, nil
+		}
 		return c.Verify, nil
 	}
-	c, err := newSubmitter("", location)
+	if caches {
+		return nil, errors.New("--caches needs --key")
+	}
+	c, err := keys.client()
 	if err != nil {
 		return nil, err
 	}
@@ -151,33 +183,49 @@ func newFlush() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "flush [URL of an AMP document ...]",
 		Short: "Ask AMP Caches to fetch documents again",
-		Long:  "Ask AMP Caches to fetch documents again, with signed update-cache requests.\n\nArguments, lines of standard input, and the pages of --sitemap are the URLs of AMP documents.",
+		Long:  "Ask AMP Caches to fetch documents again, with signed update-cache requests.\n\nArguments, lines of standard input, or the pages of --sitemap are the URLs of AMP documents." + pagesHelp,
 		Example: "  ampcors flush --key private.pem https://www.example.com/amp/article\n" +
-			"  ampcors flush --key private.pem --dry-run --sitemap sitemap.xml",
+			"  ampcors flush --key private.pem --dry-run --sitemap amp-sitemap.xml\n" +
+			"  ampcors flush --key private.pem --type i https://www.example.com/photo.jpg",
 	}
 	output := addOutput(cmd)
 	file := cmd.Flags().String("key", "", "file with the RSA key")
 	all := cmd.Flags().Bool("all-caches", false, "ask each known cache; otherwise only Google's")
-	sitemap := cmd.Flags().String("sitemap", "", "sitemap file with the URLs")
+	contentType := cmd.Flags().String("type", "c", "the content type: c, v, wp, cert, i, ii or r")
+	params := cmd.Flags().String("image-params", "", "parameters of a sized image (type ii), such as w800")
+	source := addPages(cmd)
 	dryRun := cmd.Flags().Bool("dry-run", false, "send nothing, and print what would be flushed")
+	sign := cmd.Flags().Bool("sign", false, "send nothing, and print the signed URLs, which caches accept for a minute")
 	_ = cmd.MarkFlagRequired("key")
+	cmd.MarkFlagsMutuallyExclusive("dry-run", "sign")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, err := newFlusher(*file, *all)
 		if err != nil {
 			return err
 		}
-		if args, err = withSitemap(args, *sitemap); err != nil {
+		pages, err := source.pages(cmd, args)
+		if err != nil {
 			return err
 		}
-		return answer(cmd, args, *output, func(page string) (any, error) {
-			if *dryRun {
+		err = answerAll(cmd, pages, *output, func(page string) (any, error) {
+			u := cacheurl.URL{Publisher: page, Type: cacheurl.ContentType(*contentType), ImageParams: *params}
+			if *sign || *dryRun {
+				urls, err := c.SignedURLs(u)
+				if err != nil || *sign {
+					return urls, err
+				}
 				return page + ": would be flushed", nil
 			}
-			if _, err := c.Flush(cmd.Context(), page); err != nil {
+			if _, err := c.FlushURL(cmd.Context(), u); err != nil {
 				return nil, err
 			}
+			source.state.Done(page)
 			return page + ": flushed", nil
 		})
+		if *dryRun || *sign {
+			return err
+		}
+		return source.finish(err)
 	}
 	return cmd
 }
@@ -186,41 +234,47 @@ func newSubmit() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "submit [URL ...]",
 		Short: "Tell search engines about changed pages with IndexNow",
-		Long:  "Tell search engines about changed pages with IndexNow. Set INDEXNOW_KEY to the key.\n\nArguments, lines of standard input, and the pages of --sitemap are the canonical URLs.",
+		Long:  "Tell search engines about changed pages with IndexNow. Set INDEXNOW_KEY to the key, or use --keys.\n\nArguments, lines of standard input, or the pages of --sitemap are the canonical URLs." + pagesHelp,
 		Example: "  INDEXNOW_KEY=… ampcors submit https://www.example.com/article\n" +
-			"  INDEXNOW_KEY=… ampcors submit --sitemap sitemap.xml",
+			"  INDEXNOW_KEY=… ampcors submit --sitemap https://www.example.com/sitemap.xml --state state.json",
 	}
 	output := addOutput(cmd)
-	endpoint := cmd.Flags().String("endpoint", "", "URL of the service; if empty, "+indexnow.API)
-	location := cmd.Flags().String("key-location", "", "URL of the key file, if it is not at the root")
-	sitemap := cmd.Flags().String("sitemap", "", "sitemap file with the URLs")
+	client := addIndexNow(cmd)
+	cmd.Flags().StringVar(&client.endpoint, "endpoint", "", "URL of the service; if empty, "+indexnow.API)
+	cmd.Flags().StringVar(&client.failover, "failover", "", "URL of another service, which is used if the first one fails")
+	source := addPages(cmd)
 	dryRun := cmd.Flags().Bool("dry-run", false, "send nothing, and print what would be submitted")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := newSubmitter(*endpoint, *location)
+		c, err := client.client()
 		if err != nil {
 			return err
 		}
-		if args, err = withSitemap(args, *sitemap); err != nil {
-			return err
-		}
-		urls, err := inputs(cmd.InOrStdin(), args)
+		urls, err := source.pages(cmd, args)
 		if err != nil {
 			return err
 		}
 		if *dryRun {
-			return answer(cmd, urls, *output, func(u string) (any, error) { return u + ": would be submitted", nil })
+			return answerAll(cmd, urls, *output, func(u string) (any, error) {
+				_, _, err := c.Canonical(u)
+				return u + ": would be submitted", err
+			})
 		}
 		report, err := c.Submit(cmd.Context(), urls...)
-		return writeSubmission(cmd, *output, report, err)
+		for _, b := range report.Batches {
+			if b.Err == nil {
+				source.state.Done(b.URLs...)
+			}
+		}
+		return source.finish(writeSubmission(cmd, *output, report, err))
 	}
 	return cmd
 }
 
 // writeSubmission writes the result of a submission: a line for each batch, and the errors.
 func writeSubmission(cmd *cobra.Command, output format, report indexnow.Report, err error) error {
-	var results []result
+	results := []result{}
 	for _, b := range report.Batches {
-		r := result{Input: b.Host, Output: fmt.Sprintf("%s: %d URLs accepted", b.Host, len(b.URLs))}
+		r := result{Input: b.Host, Output: fmt.Sprintf("%s: %d URLs %s", b.Host, len(b.URLs), b.Outcome())}
 		if b.Err != nil {
 			r = result{Input: b.Host, Error: b.Err.Error()}
 		}
@@ -242,36 +296,6 @@ func writeSubmission(cmd *cobra.Command, output format, report indexnow.Report, 
 		return exitError{code: exitFindings}
 	}
 	return nil
-}
-
-// maxSitemap is the largest size of a sitemap, in bytes:
-// https://www.sitemaps.org/protocol.html.
-const maxSitemap = 50 << 20
-
-// withSitemap adds the URLs of a sitemap file to the arguments.
-func withSitemap(args []string, file string) ([]string, error) {
-	if file == "" {
-		return args, nil
-	}
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	var sitemap struct {
-		XMLName xml.Name
-		URLs    []string `xml:"url>loc"`
-	}
-	if err := xml.NewDecoder(io.LimitReader(f, maxSitemap)).Decode(&sitemap); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	if sitemap.XMLName.Local != "urlset" || len(sitemap.URLs) == 0 {
-		return nil, fmt.Errorf("%s: not a sitemap with URLs; want the root element urlset (for a sitemap index, use one of its sitemaps)", file)
-	}
-	for _, u := range sitemap.URLs {
-		args = append(args, strings.TrimSpace(u))
-	}
-	return args, nil
 }
 
 // httpClient sends the requests. Tests replace it.

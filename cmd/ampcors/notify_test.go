@@ -134,6 +134,163 @@ func TestVerifyAndFlush(t *testing.T) {
 	})
 }
 
+func TestFlushOfOtherTypesAndSigned(t *testing.T) {
+	file := privateKey(t)
+	w := useWeb(t, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "OK") })
+	t.Run("image", func(t *testing.T) {
+		code, stdout, stderr := run(t, "", "flush", "--key", file, "--type", "ii", "--image-params", "w800", "https://www.example.com/a.jpg")
+		want := []string{"GET www-example-com.cdn.ampproject.org/update-cache/ii/w800/s/www.example.com/a.jpg"}
+		if code != exitClean || stdout != "https://www.example.com/a.jpg: flushed\n" || !slices.Equal(w.seen, want) {
+			t.Errorf("exit code %d\n%s\n%s\n%q", code, stdout, stderr, w.seen)
+		}
+	})
+	w.seen = nil
+	t.Run("image as a document", func(t *testing.T) {
+		for _, flag := range []string{"--dry-run", "--dry-run=false"} {
+			code, stdout, stderr := run(t, "", "flush", "--key", file, flag, "https://www.example.com/a.jpg")
+			if code != exitFindings || stdout != "" || !strings.Contains(stderr, "is an image or a font") {
+				t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
+			}
+		}
+	})
+	t.Run("signed", func(t *testing.T) {
+		code, stdout, stderr := run(t, "", "flush", "--key", file, "--sign", "--all-caches", "https://www.example.com/a")
+		lines := strings.Split(strings.TrimSpace(stdout), "\n")
+		if code != exitClean || len(lines) != 2 || !strings.HasPrefix(lines[1], "https://www-example-com.www.bing-amp.com/update-cache/c/s/www.example.com/a?amp_action=flush&amp_ts=") {
+			t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
+		}
+	})
+	if len(w.seen) != 0 {
+		t.Errorf("asked for %q", w.seen)
+	}
+}
+
+func TestVerifyCaches(t *testing.T) {
+	file := privateKey(t)
+	_, public, _ := run(t, "", "key", "updatecache", "--public", file)
+	useWeb(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Host != "www-example-com.cdn.ampproject.org" || r.URL.Path != "/r/s/www.example.com"+updatecache.KeyPath {
+			http.NotFound(w, r)
+			return
+		}
+		io.WriteString(w, public)
+	})
+	code, stdout, stderr := run(t, "", "verify", "--key", file, "--caches", "www.example.com")
+	if code != exitFindings || stdout != "" || !strings.Contains(stderr, "bing-amp.com") || strings.Contains(stderr, "cdn.ampproject.org") {
+		t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
+	}
+	if code, _, stderr := run(t, "", "verify", "--caches", "www.example.com"); code != exitUsage || !strings.Contains(stderr, "--caches needs --key") {
+		t.Errorf("exit code %d\n%s", code, stderr)
+	}
+}
+
+// A sitemap and a state: only what is new or has changed is submitted, and what fails is submitted
+// again.
+func TestSubmitWithAState(t *testing.T) {
+	t.Setenv("INDEXNOW_KEY", "73134416ae45434d98edc086e0bf6740")
+	pages, isDown, sitemapIsDown := "", false, false
+	var submitted []string
+	useWeb(t, func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/sitemap.xml" && sitemapIsDown, isDown && r.Method == http.MethodPost:
+			w.WriteHeader(http.StatusForbidden)
+		case r.URL.Path == "/sitemap.xml":
+			fmt.Fprintf(w, "<urlset>%s</urlset>", pages)
+		default:
+			var s struct{ URLList []string }
+			if err := json.NewDecoder(r.Body).Decode(&s); err != nil {
+				t.Error(err)
+			}
+			submitted = append(submitted, s.URLList...)
+			w.WriteHeader(http.StatusAccepted)
+		}
+	})
+	page := func(n int) string { return fmt.Sprintf("<url><loc>https://www.example.com/%d</loc></url>", n) }
+	state := filepath.Join(t.TempDir(), "state.json")
+	for _, step := range []struct {
+		name           string
+		change         func()
+		args           []string
+		code           int
+		stdout, stderr string
+		submitted      string
+	}{
+		{"the sitemap is down", func() { sitemapIsDown = true }, nil, exitFindings, "", "nothing is recorded", ""},
+		{"the first run", func() { sitemapIsDown, pages = false, page(1)+page(2) }, nil, exitClean, "", "2 pages are recorded", ""},
+		{"nothing has changed", func() {}, nil, exitClean, "", "no page is new or has changed", ""},
+		{"a dry run", func() { pages += page(3) }, []string{"--dry-run"}, exitClean, "https://www.example.com/3: would be submitted\n", "", ""},
+		{"the engine is down", func() { isDown = true }, nil, exitFindings, "", "403", ""},
+		{"it is up again", func() { isDown = false; pages += page(4) }, nil, exitClean, "www.example.com: 2 URLs pending\n", "", "https://www.example.com/3 https://www.example.com/4"},
+		{"and nothing is left", func() {}, nil, exitClean, "", "no page is new", ""},
+		{"the sitemap is down later", func() { sitemapIsDown = true }, nil, exitFindings, "", "403", ""},
+	} {
+		t.Run(step.name, func(t *testing.T) {
+			step.change()
+			submitted = nil
+			code, stdout, stderr := run(t, "", append([]string{"submit", "--sitemap", "https://www.example.com/sitemap.xml", "--state", state}, step.args...)...)
+			if code != step.code || stdout != step.stdout || !strings.Contains(stderr, step.stderr) || step.stderr == "" && stderr != "" || strings.Join(submitted, " ") != step.submitted {
+				t.Errorf("exit code %d\n%s\n%s\nsubmitted %q", code, stdout, stderr, submitted)
+			}
+		})
+	}
+	t.Run("all of a new state", func(t *testing.T) {
+		sitemapIsDown, submitted = false, nil
+		other := filepath.Join(t.TempDir(), "other.json")
+		code, stdout, stderr := run(t, "", "submit", "--sitemap", "https://www.example.com/sitemap.xml", "--state", other, "--all")
+		if code != exitClean || stdout != "www.example.com: 4 URLs pending\n" || len(submitted) != 4 {
+			t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
+		}
+	})
+	t.Run("JSON", func(t *testing.T) {
+		if code, stdout, stderr := run(t, "", "submit", "--sitemap", "https://www.example.com/sitemap.xml", "--state", state, "-o", "json"); code != exitClean || stdout != "[]\n" {
+			t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
+		}
+	})
+	for name, args := range map[string][]string{
+		"a state without a sitemap": {"submit", "--state", state},
+		"a state of a file":         {"submit", "--state", state, "--sitemap", state},
+		"a state that is none":      {"submit", "--state", "pages.go", "--sitemap", "https://www.example.com/sitemap.xml"},
+		"no directory":              {"submit", "--state", filepath.Join(state, "x"), "--sitemap", "https://www.example.com/sitemap.xml"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if code, _, stderr := run(t, "", args...); code != exitUsage || stderr == "" {
+				t.Errorf("exit code %d\n%s", code, stderr)
+			}
+		})
+	}
+}
+
+func TestSubmitWithKeysOfHosts(t *testing.T) {
+	t.Setenv("INDEXNOW_KEY", "")
+	var keys []string
+	isDown := true
+	w := useWeb(t, func(w http.ResponseWriter, r *http.Request) {
+		if isDown && r.URL.Host == "first.example" {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		var s struct{ Host, Key string }
+		if err := json.NewDecoder(r.Body).Decode(&s); err != nil {
+			t.Error(err)
+		}
+		keys = append(keys, s.Host+" "+s.Key)
+	})
+	file := filepath.Join(t.TempDir(), "keys.json")
+	if err := os.WriteFile(file, []byte(`{"a.example": ["aaaaaaaaaa", "older-key"], "b.example": ["bbbbbbbbbb"]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr := run(t, "", "submit", "--keys", file, "--endpoint", "https://first.example/", "--failover", "https://second.example/", "https://a.example/", "https://b.example/", "https://c.example/")
+	if code != exitFindings || stdout != "a.example: 1 URLs accepted\nb.example: 1 URLs accepted\n" || !strings.Contains(stderr, "c.example: the host has no key") {
+		t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
+	}
+	if !slices.Equal(keys, []string{"a.example aaaaaaaaaa", "b.example bbbbbbbbbb"}) || w.seen[0] != "POST first.example/" {
+		t.Errorf("%q, %q", keys, w.seen)
+	}
+	if code, _, stderr := run(t, "", "submit", "--keys", "pages.go", "https://a.example/"); code != exitUsage || !strings.Contains(stderr, "want a JSON object") {
+		t.Errorf("exit code %d\n%s", code, stderr)
+	}
+}
+
 func TestSubmit(t *testing.T) {
 	const key = "73134416ae45434d98edc086e0bf6740"
 	var submitted []string

@@ -84,6 +84,11 @@ func answer(cmd *cobra.Command, args []string, output format, f func(arg string)
 	if err != nil {
 		return err
 	}
+	return answerAll(cmd, inputs, output, f)
+}
+
+// answerAll does the same for inputs, of which there may be none.
+func answerAll(cmd *cobra.Command, inputs []string, output format, f func(input string) (any, error)) error {
 	results, failed := []result{}, false
 	for _, input := range inputs {
 		r := result{Input: input}

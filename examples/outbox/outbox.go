@@ -115,7 +115,7 @@ func (o *Outbox) Add(ctx context.Context, tx pgx.Tx, urls ...string) error {
 	return o.schedule(ctx, tx, `
 		INSERT INTO outbox AS o (url, host, ready_at)
 		SELECT url, host, outbox_window(clock_timestamp(), $3) FROM unnest($1::text[], $2::text[]) AS added (url, host)
-		ON CONFLICT (url) DO UPDATE SET
+		ON CONFLICT (sha256(url::bytea)) DO UPDATE SET
 			version = o.version + 1,
 			error = NULL,
 			ready_at = coalesce(o.ready_at, outbox_window(greatest(clock_timestamp(), o.sent_at + $4), $3))

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -276,12 +277,16 @@ func TestAnOutbox(t *testing.T) {
 
 	t.Run("sends the URLs of a host together, and each once", func(t *testing.T) {
 		l := start(t, time.Hour, ok)
-		l.add(page+"1", page+"2", "HTTPS://WWW.EXAMPLE.COM/1")
-		l.add(page+"2", page+"3")
-		if stats, err := l.Stats(t.Context()); err != nil || stats != (Stats{Waiting: 3}) {
+		long := page // as long as a URL may be, and hard to compress
+		for len(long) < 7900 {
+			long += strconv.FormatUint(rand.Uint64(), 36)
+		}
+		l.add(page+"1", page+"2", "HTTPS://WWW.EXAMPLE.COM/1", long)
+		l.add(page+"2", page+"3", long)
+		if stats, err := l.Stats(t.Context()); err != nil || stats != (Stats{Waiting: 4}) {
 			t.Errorf("%+v, %v", stats, err)
 		}
-		l.await(1, Stats{Sent: 3})
+		l.await(1, Stats{Sent: 4})
 	})
 
 	t.Run("holds back what it has just sent", func(t *testing.T) {

@@ -1,5 +1,6 @@
 CREATE TABLE IF NOT EXISTS outbox (
-	url      text PRIMARY KEY, -- as it is sent
+	id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+	url      text NOT NULL, -- as it is sent
 	host     text NOT NULL,
 	version  bigint NOT NULL DEFAULT 1, -- one more with each change
 	ready_at timestamptz,      -- when it is to be sent; NULL if it is not
@@ -7,6 +8,8 @@ CREATE TABLE IF NOT EXISTS outbox (
 	sent_at  timestamptz,
 	error    text              -- why the engine rejected it
 );
+-- A URL has up to 8,000 bytes, an entry of an index up to 2,704.
+CREATE UNIQUE INDEX IF NOT EXISTS outbox_url ON outbox (sha256(url::bytea));
 CREATE INDEX IF NOT EXISTS outbox_ready ON outbox (host, ready_at) WHERE ready_at IS NOT NULL;
 CREATE INDEX IF NOT EXISTS outbox_sent ON outbox (sent_at) WHERE ready_at IS NULL AND error IS NULL;
 

@@ -44,8 +44,10 @@ func (*sender) NextRetry(job *river.Job[SendArgs]) time.Time {
 	return time.Now().Add(min(time.Second<<min(job.Attempt, 10), 10*time.Minute))
 }
 
-// claimed has the URLs that a job sends, with their versions.
-type claimed map[string]int64
+// claimed has the rows of the URLs that a job sends.
+type claimed map[string]row
+
+type row struct{ id, version int64 }
 
 func (c claimed) names() (urls []string) {
 	for u := range c {
@@ -58,19 +60,19 @@ func (c claimed) names() (urls []string) {
 // repeats the job, which then has the same URLs.
 func (o *Outbox) claim(ctx context.Context, job *river.Job[SendArgs]) (claimed, error) {
 	rows, err := o.pool.Query(ctx, `
-		UPDATE outbox SET job = $2 WHERE url IN (
-			SELECT url FROM outbox
+		UPDATE outbox SET job = $2 WHERE id IN (
+			SELECT id FROM outbox
 			WHERE host = $1 AND ready_at <= now() AND (job IS NULL OR job = $2)
 			ORDER BY ready_at LIMIT $3 FOR UPDATE SKIP LOCKED)
-		RETURNING url, version`, job.Args.Host, job.ID, maxBatch)
+		RETURNING url, id, version`, job.Args.Host, job.ID, maxBatch)
 	if err != nil {
 		return nil, err
 	}
 	urls := make(claimed)
 	var url string
-	var version int64
-	_, err = pgx.ForEachRow(rows, []any{&url, &version}, func() error {
-		urls[url] = version
+	var r row
+	_, err = pgx.ForEachRow(rows, []any{&url, &r.id, &r.version}, func() error {
+		urls[url] = r
 		return nil
 	})
 	return urls, err
@@ -129,9 +131,9 @@ func (o *Outbox) write(ctx context.Context, job *river.Job[SendArgs], urls claim
 // settle writes the result of a batch that is accepted or permanently rejected. A URL that has
 // changed meanwhile is scheduled again.
 func (o *Outbox) settle(ctx context.Context, tx pgx.Tx, b indexnow.Batch, urls claimed) error {
-	versions := make([]int64, len(b.URLs))
+	ids, versions := make([]int64, len(b.URLs)), make([]int64, len(b.URLs))
 	for i, u := range b.URLs {
-		versions[i] = urls[u]
+		ids[i], versions[i] = urls[u].id, urls[u].version
 	}
 	var failure *string
 	hold := o.cfg.Hold
@@ -146,15 +148,15 @@ func (o *Outbox) settle(ctx context.Context, tx pgx.Tx, b indexnow.Batch, urls c
 			sent_at = CASE WHEN $4::text IS NULL THEN clock_timestamp() ELSE o.sent_at END,
 			error = CASE WHEN o.version = sent.version THEN $4 END,
 			ready_at = CASE WHEN o.version <> sent.version THEN outbox_window(clock_timestamp() + $5, $3) END
-		FROM unnest($1::text[], $2::bigint[]) AS sent (url, version)
-		WHERE o.url = sent.url`, b.URLs, versions, o.cfg.Delay, failure, hold)
+		FROM unnest($1::bigint[], $2::bigint[]) AS sent (id, version)
+		WHERE o.id = sent.id`, ids, versions, o.cfg.Delay, failure, hold)
 	if err != nil {
 		return err
 	}
 	// A URL is kept for Hold, or longer if it was rejected.
 	_, err = tx.Exec(ctx, `
-		DELETE FROM outbox WHERE url IN (
-			SELECT url FROM outbox WHERE ready_at IS NULL AND error IS NULL AND sent_at < now() - $1::interval
+		DELETE FROM outbox WHERE id IN (
+			SELECT id FROM outbox WHERE ready_at IS NULL AND error IS NULL AND sent_at < now() - $1::interval
 			LIMIT 1000 FOR UPDATE SKIP LOCKED)`, o.cfg.Hold)
 	return err
 }

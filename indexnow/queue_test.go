@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/internal/servertest"
 )
 
 // A fakeEngine answers without a network, so that synctest's clock applies. answer returns
@@ -80,15 +81,7 @@ func (e *fakeEngine) submissions() []sentSubmission {
 func newQueue(t *testing.T, e *fakeEngine, cfg QueueConfig) *Queue {
 	t.Helper()
 	q := idleQueue(t, e, cfg)
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- q.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
-			t.Errorf("Run: %v", err)
-		}
-	})
+	servertest.Background(t, q.Run)
 	synctest.Wait()
 	return q
 }

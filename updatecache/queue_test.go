@@ -19,6 +19,7 @@ import (
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/cacheurl"
+	"github.com/ampcors/ampcors/internal/servertest"
 )
 
 // caches answers the requests of a Queue, and remembers them.
@@ -96,15 +97,8 @@ func newQueue(c *caches, change func(*Config, *QueueConfig)) *Queue {
 
 // run runs a queue until the test ends.
 func run(t *testing.T, q *Queue) *Queue {
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- q.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Errorf("Run: %v", err)
-		}
-	})
+	t.Helper()
+	servertest.Background(t, q.Run)
 	synctest.Wait()
 	return q
 }

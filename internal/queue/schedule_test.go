@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ampcors/ampcors/internal/outbound"
+	"github.com/ampcors/ampcors/internal/servertest"
 )
 
 // workOf returns the steps in heaps for each request, while this many URLs wait at this many
@@ -91,15 +92,8 @@ func newQueue(t *testing.T, s *service, cfg Config) *Queue {
 
 // run runs a queue until the test ends. Call it in a synctest bubble.
 func run(t *testing.T, q *Queue) *Queue {
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- q.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Errorf("Run: %v", err)
-		}
-	})
+	t.Helper()
+	servertest.Background(t, q.Run)
 	synctest.Wait()
 	return q
 }

@@ -48,10 +48,11 @@ func (t ContentType) known() bool {
 // A URL is a parsed cache URL.
 type URL struct {
 	// Publisher is the publisher's URL, http or https, on the scheme's default port.
-	// [ampcors.CanonicalDomain] must accept its host. [Parse] returns it in canonical form:
-	// the host in lower case with A-labels, no port, no fragment, and no dot segments.
-	// Characters that the URL standard escapes in a path or a query, such as spaces and
-	// non-ASCII characters, are percent-encoded. All other bytes are kept, since caches treat "?a", "?a=" and "?%61" as different documents.
+	// [ampcors.CanonicalDomain] must accept its host. [Parse] returns it in canonical form: the
+	// host in lower case with A-labels, no port, no fragment, and no dot segments. Characters that
+	// the URL standard escapes in a path or a query, such as spaces and non-ASCII characters, are
+	// percent-encoded. All other bytes are kept, since caches treat "?a", "?a=" and "?%61" as
+	// different documents.
 	// https://url.spec.whatwg.org/#percent-encoded-bytes
 	Publisher string
 
@@ -66,11 +67,11 @@ type URL struct {
 	// for a width of 800 pixels. Several are separated by slashes. Other types have none.
 	ImageParams string
 
-	// CacheQuery are the query parameters of the cache and the viewer, which follow those
-	// of the publisher: "amp_js_v=0.1", without "?" or "&" before them. They are those that
-	// the AMP runtime removes from a URL: everything that begins with amp_js, and amp_gsa,
-	// amp_kit, amp_r and usqp. Also amp_latest_update_time, which tells the cache how new a
-	// document must be: AMP's document has it as a parameter that only the cache sees.
+	// CacheQuery are the query parameters of the cache and the viewer, which follow those of the
+	// publisher: "amp_js_v=0.1", without "?" or "&" before them. They are the parameters that the
+	// AMP runtime removes from a URL (amp_gsa, amp_kit, amp_r, usqp, and everything that begins
+	// with amp_js) and amp_latest_update_time. The latter tells the cache how new a document must
+	// be; by AMP's document, only the cache sees it.
 	CacheQuery string
 }
 
@@ -84,8 +85,8 @@ func isCacheParam(param string) bool { return cacheParam.MatchString(param) }
 // fragment of the publisher's URL is removed. An error is an *[ampcors.ValueError], or
 // several of them joined.
 //
-// A publisher's URL is rejected if it has one of the cache's query parameters: [Parse]
-// could not tell that it is the publisher's.
+// A publisher's URL is rejected if it has one of the cache's query parameters, because [Parse]
+// would return that in CacheQuery.
 func (u URL) Build() (string, error) {
 	page, problem := pageurl.Parse(u.Publisher, pageurl.AsBrowsers)
 	if problem != nil {
@@ -186,17 +187,17 @@ func queryParams(query string) []string {
 // page, and no server sees it. An error is an *[ampcors.ValueError], or several of them joined if
 // the caches have problems.
 //
-// The domain prefix must belong to the host in the path, either in readable form or as a
-// hash prefix. No cache serves a document under another prefix, and a reader who looks only
-// at the prefix would believe that the page is another publisher's.
+// The domain prefix must belong to the host in the path, either in readable form or as a hash
+// prefix. No cache serves a document under another prefix, and a reader who looks only at the
+// prefix would believe that the page is from another publisher.
 func Parse(cacheURL string, caches ...ampcors.Cache) (URL, error) {
 	return parse(cacheURL, true, caches)
 }
 
 // ParseUntyped parses a cache URL whose path has no content type, such as
 // "https://www-example-com.cdn.ampproject.org/s/www.example.com/article". AMP's document does not
-// have such URLs. The Type is empty. Everything else is as with [Parse],
-// which rejects them.
+// define such URLs, and [Parse] rejects them. The Type of the result is empty. Everything else is
+// as with Parse.
 func ParseUntyped(cacheURL string, caches ...ampcors.Cache) (URL, error) {
 	return parse(cacheURL, false, caches)
 }
@@ -265,7 +266,7 @@ func parse(cacheURL string, isTyped bool, caches []ampcors.Cache) (URL, error) {
 		return reject(fmt.Sprintf("has the host %q in its path, which is on a cache itself", page.Host), "a publisher's host")
 	}
 	if !belongsTo(prefix, page.Host) {
-		return reject(fmt.Sprintf("has the domain prefix %.80q, which is not one of %q", prefix, page.Host), "the prefix of the host in the path")
+		return reject(fmt.Sprintf("has the domain prefix %.80q, which is not one of the prefixes of %q", prefix, page.Host), "the prefix of the host in the path")
 	}
 
 	page.Query, u.CacheQuery = splitQuery(whole.Query)
@@ -319,10 +320,10 @@ func splitQuery(query string) (publisher, cache string) {
 // viewerHosts are Google's and Bing's hosts whose path /amp/ shows AMP documents.
 var viewerHosts = regexp.MustCompile(`^www\.(google\.(com|[a-z]{2}|com?\.[a-z]{2})|bing\.com)$`)
 
-// ParseViewer returns the publisher's URL of a document in the AMP viewer of Google or Bing:
-// "https://www.google.com/amp/s/www.example.com/article" is that of
-// "https://www.example.com/article". Parameters of the cache and a fragment are removed. An
-// error is an *[ampcors.ValueError].
+// ParseViewer returns the publisher's URL of a document in the AMP viewer of Google or Bing. For
+// "https://www.google.com/amp/s/www.example.com/article", it returns
+// "https://www.example.com/article". Parameters of the cache and a fragment are removed. An error
+// is an *[ampcors.ValueError].
 //
 // Unlike with a cache URL, there is no prefix to check, and anybody can write such a URL with
 // any host: it does not say that the document is in a cache, or is AMP.

@@ -297,7 +297,7 @@ func TestInvalidURLsAreRejectedWithAReason(t *testing.T) {
 		g + "/ii/w8!/s/www.example.com/a":                             "no image parameters",
 
 		// The prefix is another publisher's.
-		g + "/c/s/evil.example/":                                                          `not one of "evil.example"`,
+		g + "/c/s/evil.example/":                                                          `not one of the prefixes of "evil.example"`,
 		g + "/c/s/www.example.com.evil.example/":                                          "not one of",
 		g + "/c/s/www.example.com/../evil.example/":                                       "not one of",
 		g + "/c/s/www.example.com/%2e%2E/evil.example/":                                   "not one of",

@@ -55,5 +55,5 @@ func ExampleParse() {
 	fmt.Println(err)
 	// Output:
 	// https://www.example.com/article?id=7 google v amp_js_v=0.1
-	// cacheurl: cacheURL "https://www-example-com.cdn.ampproject.org/c/s/evil.example/article" has the domain prefix "www-example-com", which is not one of "evil.example"; want the prefix of the host in the path
+	// cacheurl: cacheURL "https://www-example-com.cdn.ampproject.org/c/s/evil.example/article" has the domain prefix "www-example-com", which is not one of the prefixes of "evil.example"; want the prefix of the host in the path
 }

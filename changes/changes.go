@@ -9,11 +9,12 @@
 //	state.Done(accepted...)
 //
 // A page is new if the state does not have it, and has changed if its lastmod (in a feed: updated,
-// or else published) is another than before. So if a lastmod is only a date, a second change on
-// that day is not found, and if a site changes it without need, pages are announced without need.
-// A page that is gone is in no sitemap, so this package does not find it.
+// or else published) differs from before. So if a lastmod is only a date, a second change on that
+// day is not found. If a site changes a lastmod but not the page, the page is announced again. A
+// page that is gone is in no sitemap, so this package does not find it.
 //
-// At first, every page is new. To announce only what changes from then on, clear State.Pending.
+// At first, every page is new. To announce only what changes from then on, call
+// state.Done(state.PendingURLs()...) after the first Update.
 package changes
 
 import (
@@ -35,7 +36,8 @@ import (
 type State struct {
 	// Files are the sitemaps and feeds that have been read, by URL.
 	Files map[string]File `json:"files,omitempty"`
-	// Pages are the pages that are known, with their lastmod. A date with a time is in UTC.
+	// Pages are the pages for which Done was called, with the lastmod that they had then. A date
+	// with a time is in UTC.
 	Pages map[string]string `json:"pages,omitempty"`
 	// Pending are the pages that are new or have changed, until Done is called.
 	Pending map[string]string `json:"pending,omitempty"`
@@ -49,7 +51,7 @@ type File struct {
 }
 
 // PendingURLs returns the pages to announce, sorted. They are escaped as package indexnow sends
-// them, so those of an indexnow.Batch can be given to Done.
+// them, so the URLs of an indexnow.Batch can be given to Done.
 func (s *State) PendingURLs() []string {
 	urls := make([]string, 0, len(s.Pending))
 	for u := range s.Pending {
@@ -59,7 +61,7 @@ func (s *State) PendingURLs() []string {
 	return urls
 }
 
-// Done notes that pages were announced. Other URLs are ignored.
+// Done notes that pages were announced. URLs that are not in Pending are ignored.
 func (s *State) Done(urls ...string) {
 	for _, u := range urls {
 		if modified, ok := s.Pending[u]; ok {
@@ -106,7 +108,8 @@ type Config struct {
 	OtherHosts bool
 }
 
-// A Reader reads sitemaps and feeds. It is safe for concurrent use by multiple goroutines.
+// A Reader reads sitemaps and feeds. It is safe for concurrent use by multiple goroutines, each
+// with a State of its own.
 type Reader struct {
 	cfg  Config
 	http *http.Client
@@ -150,13 +153,14 @@ func (e *Error) Error() string { return fmt.Sprintf("changes: %s: %v", e.File, e
 // Unwrap returns e.Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Update reads a sitemap, a sitemap index with its sitemaps, or a feed, and notes in the state
-// what is new or has changed. Files may be compressed with gzip. A file is not read again if its
-// server says so (304), or if its lastmod in the index has a time and is the same.
+// Update reads a sitemap (XML or text), a sitemap index with its sitemaps, or a feed, and notes in
+// the state what is new or has changed. Files may be compressed with gzip. A file is not read again
+// if its server answers 304 (Not Modified), or if its lastmod in the index has a time and has not
+// changed.
 //
-// The error joins an *[Error] for each file that cannot be read. It is read again the next time,
-// and the others are not affected. Pages that are not URLs of the file's host are skipped; for the
-// first ten of a file, the Error wraps an *[ampcors.ValueError].
+// The error joins an *[Error] for each file that cannot be read. Such a file is read again the next
+// time, and the other files are not affected. Pages that are not URLs of the file's host are
+// skipped; for the first ten of a file, the Error wraps an *[ampcors.ValueError].
 func (r *Reader) Update(ctx context.Context, s *State, file string) error {
 	return errors.Join(r.update(ctx, s, file, "", false)...)
 }
@@ -164,7 +168,7 @@ func (r *Reader) Update(ctx context.Context, s *State, file string) error {
 // update reads one file, which has a lastmod if it is in an index.
 func (r *Reader) update(ctx context.Context, s *State, file, lastMod string, isInIndex bool) []error {
 	known, isKnown := s.Files[file]
-	if isKnown && lastMod == known.LastMod && strings.Contains(lastMod, "T") { // it has a time; a day has many changes
+	if isKnown && lastMod == known.LastMod && strings.Contains(lastMod, "T") { // with only a date, it may be the same after a change
 		return nil
 	}
 	fail := func(err error) []error { return []error{&Error{File: file, Err: err}} }
@@ -216,7 +220,7 @@ func (r *Reader) update(ctx context.Context, s *State, file, lastMod string, isI
 		}
 		errs = append(errs, fail(errors.Join(skipped...))...)
 	}
-	if len(c.sitemaps) == 0 { // an index is read each time: not all of its sitemaps need have a lastmod
+	if len(c.sitemaps) == 0 { // an index is read each time: some of its sitemaps may have no lastmod
 		set(&s.Files, file, fetched.state)
 	}
 	return errs

@@ -21,11 +21,11 @@ import (
 	"github.com/ampcors/ampcors/internal/servertest"
 )
 
-// A site serves files, with an ETag each.
+// A site serves files, each with an ETag.
 type site struct {
 	mu    sync.Mutex
 	files map[string]string
-	asked []string // paths, and "304" behind those that were not sent
+	asked []string // paths, with " 304" after those that were not sent
 }
 
 func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -58,7 +58,7 @@ func newReader(t *testing.T, s *site, cfg changes.Config) *changes.Reader {
 
 const home = "https://www.example.com"
 
-// sitemap returns a sitemap of paths, each with its lastmod behind a space if it has one.
+// sitemap returns a sitemap. An entry is a path, or a path, a space and its lastmod.
 func sitemap(entries ...string) string {
 	var b strings.Builder
 	b.WriteString(`<?xml version="1.0" encoding="UTF-8"?><urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:image="http://www.google.com/schemas/sitemap-image/1.1">`)
@@ -73,7 +73,7 @@ func sitemap(entries ...string) string {
 	return b.String() + "</urlset>"
 }
 
-// index returns a sitemap index, in the same way.
+// index returns a sitemap index. Its entries are as those of sitemap.
 func index(entries ...string) string {
 	return strings.NewReplacer("urlset", "sitemapindex", "<url>", "<sitemap>", "</url>", "</sitemap>").Replace(sitemap(entries...))
 }

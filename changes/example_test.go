@@ -28,7 +28,7 @@ func Example() {
 	var state changes.State // a program reads it from JSON, and writes it after each run
 	for range 2 {           // such as every ten minutes
 		if err := reader.Update(ctx, &state, "https://www.example.com/sitemap.xml"); err != nil {
-			log.Print(err) // the files that could not be read; the others were
+			log.Print(err) // names the files that could not be read; the others were read
 		}
 		fmt.Printf("%d pages are new or have changed\n", len(state.Pending))
 		report, err := client.Submit(ctx, state.PendingURLs()...)

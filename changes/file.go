@@ -77,7 +77,7 @@ func (r *Reader) read(body io.Reader) ([]byte, error) {
 	return data, nil
 }
 
-// A content is what a file has: pages, or in a sitemap index sitemaps.
+// A content is what a file lists: pages, or sitemaps if it is a sitemap index.
 type content struct{ pages, sitemaps []page }
 
 // A page is an entry of a file.
@@ -167,9 +167,9 @@ func parseSitemap(d *xml.Decoder) (c content, err error) {
 	}
 }
 
-// normalize returns a lastmod, which is a W3C date (https://www.w3.org/TR/NOTE-datetime), in UTC
-// if it has a time. Anything else is returned as it is: if it is another than before, the page has
-// changed as well.
+// normalize returns a lastmod, which is a W3C date (https://www.w3.org/TR/NOTE-datetime), in UTC if
+// it has a time. Anything else is returned as it is, and the page has changed if it differs from
+// before.
 func normalize(lastMod string) string {
 	lastMod = strings.TrimSpace(lastMod)
 	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04Z07:00"} {

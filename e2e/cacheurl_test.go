@@ -16,7 +16,7 @@ import (
 	"github.com/ampcors/ampcors/internal/servertest"
 )
 
-// randomURL returns a URL as pages have them, and sometimes as nobody should write them.
+// randomURL returns a random URL such as those of pages, and sometimes a malformed or unusual one.
 func randomURL(r *rand.Rand) string {
 	pick := func(from ...string) string { return from[r.IntN(len(from))] }
 	var b strings.Builder
@@ -67,7 +67,7 @@ func randomURL(r *rand.Rand) string {
 }
 
 // Build agrees with the URL standard about paths and queries, and with AMP's toolbox about the
-// prefix. What it rejects besides, it rejects for one of a few reasons.
+// prefix. It rejects more URLs than they do, but only for the reasons below.
 func TestBuildAgreesWithTheURLStandard(t *testing.T) {
 	node := servertest.Program(t, "install Node.js (Debian: apt-get install nodejs)", "node")
 	if _, err := os.Stat("peers/node_modules/@ampproject/toolbox-cache-url"); err != nil {
@@ -94,7 +94,7 @@ func TestBuildAgreesWithTheURLStandard(t *testing.T) {
 	if len(wants) != urls {
 		t.Fatalf("%d answers", len(wants))
 	}
-	// Build is stricter than browsers, and says so.
+	// The reasons for which Build rejects URLs that browsers accept.
 	reasons := regexp.MustCompile(`does not begin with http|has a \\, which browsers read as /|has a control character|has white space around it|` +
 		`has the host ".*", which (has no dot|ends in a number|has an empty label|is an IP address|has a trailing dot|has a label|has the character|has a port)|` +
 		`has user information|has the port "0443"`)

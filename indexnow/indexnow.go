@@ -5,7 +5,8 @@
 //  1. Make a [Key] once (openssl rand -hex 16, or [NewKey]), and keep it with the
 //     configuration.
 //  2. Serve [Client.KeyHandler] at [Client.KeyPath] on each host whose pages are to be
-//     submitted, or wrap its handler by [Client.ServeKeys] if there are OldKeys or KeysOf.
+//     submitted, or wrap the host's handler with [Client.ServeKeys] if there are OldKeys or
+//     KeysOf.
 //  3. Once that is served, call [Client.Verify].
 //  4. Call [Client.Submit] for pages that change together, or let a [Queue] gather those
 //     that change one by one. The URL is the page's canonical one, not that of its AMP

@@ -15,7 +15,7 @@ type QueueConfig struct {
 	// Delay is how long a URL waits for others, to be sent together. If zero, 5 seconds is
 	// used.
 	Delay time.Duration
-	// Hold is how long a URL that was sent is held back if it is added again, because
+	// Hold is how long a URL that the engine accepted is held back if it is added again, because
 	// engines treat repetition as spam. If zero, 10 minutes is used.
 	Hold time.Duration
 	// Capacity bounds the URLs that wait or are being sent. It also bounds the URLs that
@@ -29,13 +29,12 @@ type QueueConfig struct {
 	// no longer in the queue. Run and Shutdown wait for Failed, so it must not call
 	// Shutdown. Config.Logger gets the URLs as well (Error).
 	Failed func(Batch)
-	// Accepted is called with each batch that the engine accepts, also if it is pending. Run and
-	// Shutdown wait for it, as for Failed. A program that keeps its own list of URLs to submit
-	// can remove these from it.
+	// Accepted is called with each batch that the engine accepts, even if it is pending. Run and
+	// Shutdown wait for it, as for Failed. A program that keeps its own list of URLs to submit can
+	// remove the URLs of the batch from it.
 	Accepted func(Batch)
-	// ResubmitPending keeps the URLs of a batch that is [Pending] in the queue, and submits them
-	// again after the backoff of the host, until the engine has verified the key. Accepted is
-	// then called only at the end.
+	// ResubmitPending keeps the URLs of a pending batch in the queue, and submits them again after
+	// the backoff of the host, until the engine has verified the key. Accepted is called only then.
 	ResubmitPending bool
 }
 
@@ -43,8 +42,9 @@ type QueueConfig struct {
 // waits already is not added again. Batches that the engine rejects permanently are passed
 // to QueueConfig.Failed. URLs that are left at the end are returned by [Queue.Shutdown].
 //
-// Each host has one request at a time. Several hosts have theirs at once: after each answer,
-// one more, up to QueueConfig.Parallel, and after a failure of the engine one alone.
+// Each host has at most one request at a time. Several hosts can have one at the same time: first
+// one host, one more after each answer, up to QueueConfig.Parallel, and again only one after a
+// failure of the engine.
 //
 // A batch with a retryable error stays in the queue. It is retried after a backoff, or
 // after Retry-After if that is longer. The backoff begins with Config.Backoff, doubles with
@@ -58,9 +58,9 @@ type QueueConfig struct {
 // Queue does not know which URLs were sent within Hold. The module examples/outbox keeps both in
 // PostgreSQL.
 //
-// What waits hardly slows it down: with a million URLs, a request with 10 of them and adding
-// them again took 47 µs, with a thousand 32 µs, and the slowest Add 20 ms (on a 2-core AMD EPYC;
-// go test -run '^$' -bench 'Queue|Add' ./indexnow).
+// A long queue is hardly slower than a short one. To send a request with 10 URLs and add them again
+// took 47 µs while a million URLs waited, and 32 µs while a thousand did. The slowest Add took
+// 20 ms (on a 2-core AMD EPYC; go test -run '^$' -bench 'Queue|Add' ./indexnow).
 type Queue struct {
 	client *Client
 	cfg    QueueConfig
@@ -73,7 +73,7 @@ type QueueStats struct {
 	Added    uint64 // not counting Repeated
 	Repeated uint64 // those that waited already
 	Accepted uint64 // by the engine, those that are pending included
-	Pending  uint64 // accepted with 202, so that the engine has yet to verify the key; each time, with ResubmitPending
+	Pending  uint64 // answered with 202, counted each time: the engine has yet to verify the key
 	Retried  uint64 // sent with a retryable error, counted each time
 	Failed   uint64 // rejected by the engine permanently
 	Err      error  // why the last request is retried, an *[Error], or nil
@@ -128,7 +128,7 @@ func (q *Queue) Add(url string) error {
 // for another Run if only the context ended.
 func (q *Queue) Run(ctx context.Context) error { return q.queue.Run(ctx) }
 
-// send sends a batch, once.
+// send sends a batch, without retries.
 func (q *Queue) send(ctx context.Context, host string, urls []string, mayGoOn func() bool) (parts []queue.Part, stopped *queue.Problem, panicked any) {
 	batches, problem, panicked := q.client.send(ctx, outbound.Retry{}, Batch{Host: host, URLs: urls}, mayGoOn)
 	for _, b := range batches {
@@ -162,7 +162,7 @@ func (q *Queue) isLeft(b Batch) bool {
 	return b.Pending && q.cfg.ResubmitPending
 }
 
-// report calls the hooks with a batch that is not left.
+// report calls the hooks with a batch that is no longer in the queue.
 func (q *Queue) report(ctx context.Context, b Batch) {
 	switch {
 	case b.Err != nil:
@@ -182,14 +182,15 @@ func (q *Queue) report(ctx context.Context, b Batch) {
 // Stats returns the counts so far.
 func (q *Queue) Stats() QueueStats { return QueueStats(q.queue.Stats()) }
 
-// Shutdown closes the queue to new URLs, and lets [Queue.Run] finish the request in
-// progress. Then it submits the URLs that are left and not held back, whether or not Run
-// was called. It retries until the context's deadline; without a deadline, it tries once.
-// It returns the unsent URLs, in any order: those that are held back, and those that the
-// engine did not accept in time. The error says why the engine did not accept them.
+// Shutdown closes the queue to new URLs, and lets [Queue.Run] finish the requests in progress. Then
+// it submits the URLs that wait, whether or not Run was called. It retries until the context's
+// deadline, and also submits the URLs that are held back, but not beyond the deadline. Without a
+// deadline, it tries once. It returns the unsent URLs, in any order: those that are still held
+// back, and those that the engine did not accept in time. The error says why the engine did not
+// accept them.
 //
-// Shutdown can be late if QueueConfig.Failed is slow, or if the transport of
-// Config.HTTPClient ignores its context.
+// Shutdown can be late if QueueConfig.Failed or QueueConfig.Accepted is slow, or if the transport
+// of Config.HTTPClient ignores its context.
 func (q *Queue) Shutdown(ctx context.Context) (unsent []string, err error) {
 	return q.queue.Shutdown(ctx)
 }

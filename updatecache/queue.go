@@ -22,24 +22,27 @@ type QueueConfig struct {
 	// Capacity bounds the URLs that wait or are being sent, for each cache. If zero, 100,000 is
 	// used.
 	Capacity int
-	// Parallel is how many hosts of a cache are asked at one time. If zero, 16 is used.
+	// Parallel is the maximum number of hosts of a cache that are asked at one time. Each gets up
+	// to 10 requests at once. If zero, 16 is used.
 	Parallel int
 	// Flushed is called with each URL that a cache has flushed; u.Cache is that cache. Run and
-	// Shutdown wait for it, so it must not call Shutdown.
+	// Shutdown wait for it, so it must not call Shutdown. If Config.Caches has several caches, it
+	// must be safe for concurrent use by multiple goroutines.
 	Flushed func(u cacheurl.URL)
-	// Failed is called with each URL that a cache denies, as Flushed is. It is no longer in the
-	// queue.
+	// Failed is called with each URL that a cache rejects permanently. The URL is no longer in the
+	// queue of that cache. What is said of Flushed holds for Failed too.
 	Failed func(u cacheurl.URL, err *Error)
 }
 
 // A Queue flushes URLs, and its caller does not wait. A URL that waits already is not added again.
 //
-// A URL that fails with a retryable [Error], or because the Signer fails, stays in the queue. It
-// is retried after a backoff, or after Retry-After if that is longer. The backoff begins with
+// A URL that fails with a retryable [Error], or because the Signer fails, stays in the queue. It is
+// retried after a backoff, or after Retry-After if that is longer. The backoff begins with
 // Config.Backoff, doubles with each failure up to 10 minutes, and is reduced at random by up to
-// half. Each host of a cache has its own. After every three failures in a row that do not concern
-// a host alone, the cache gets no requests for up to a minute. Caches are independent of each
-// other. A Queue does not use Config.Attempts and Config.MaxWait.
+// half. Each host of a cache has its own. [ErrRateLimited] delays only its host. After every three
+// other failures in a row, the cache gets no requests for up to a minute, or for Retry-After if
+// that is longer. Caches are independent of each other. A Queue does not use Config.Attempts and
+// Config.MaxWait.
 //
 // The rate limit of [Client.Flush] applies. A Queue is only in memory: if the process is killed,
 // the waiting URLs are lost.
@@ -50,15 +53,15 @@ type Queue struct {
 	running sync.Mutex
 }
 
-// QueueStats counts what happened to the URLs of a [Queue], once for each cache.
+// QueueStats counts what happened to the URLs of a [Queue]. Each URL counts once for each cache.
 type QueueStats struct {
 	Waiting  int    // in the queue now, including those being sent
 	Added    uint64 // not counting Repeated
 	Repeated uint64 // those that waited already
 	Flushed  uint64 // by a cache
-	Retried  uint64 // sent with a retryable error, counted each time
-	Failed   uint64 // denied by a cache
-	Err      error  // why the last request is retried, or nil
+	Retried  uint64 // failed and kept in the queue, counted each time
+	Failed   uint64 // rejected permanently by a cache
+	Err      error  // why the last request to a cache is retried, or nil
 }
 
 // The errors of a [Queue].
@@ -109,7 +112,8 @@ func NewQueue(client *Client, cfg QueueConfig) (*Queue, error) {
 
 // Add puts the URL of a document into the queue of each cache, and does not wait. It returns the
 // *[ampcors.ValueError] with which [Client.Flush] would reject it, [ErrFull] or [ErrClosed]. After
-// an error, the caller may add it again later.
+// an error, the caller may add it again later; after ErrFull, the queues of some caches may have it
+// already.
 func (q *Queue) Add(page string) error { return q.AddURL(cacheurl.URL{Publisher: page}) }
 
 // AddURL does the same for anything that [Client.FlushURL] takes.
@@ -141,10 +145,10 @@ func (q *Queue) Run(ctx context.Context) error {
 	return cmp.Or(errs...)
 }
 
-// Shutdown closes the queue to new URLs, and lets [Queue.Run] finish the requests in progress.
-// Then it flushes the URLs that are left, whether or not Run was called. It retries until the
-// context's deadline; without a deadline, it tries once. It returns the URLs that are left, in
-// any order, each with its Cache. The error says why they are left.
+// Shutdown closes the queue to new URLs, and lets [Queue.Run] finish the requests in progress. Then
+// it flushes the URLs that wait, whether or not Run was called. It retries until the context's
+// deadline; without a deadline, it tries once. It returns the URLs that are still in the queue, in
+// any order, each with its Cache. The error says why.
 func (q *Queue) Shutdown(ctx context.Context) (unsent []cacheurl.URL, err error) {
 	left, errs := make([][]string, len(q.queues)), make([]error, len(q.queues))
 	q.atOnce(func(i int, of *queue.Queue) { left[i], errs[i] = of.Shutdown(ctx) })
@@ -159,8 +163,8 @@ func (q *Queue) Shutdown(ctx context.Context) (unsent []cacheurl.URL, err error)
 	return unsent, errors.Join(errs...)
 }
 
-// atOnce calls f with the queues of all caches at once. If one panics, so does atOnce, once all
-// have returned.
+// atOnce calls f with the queue of each cache, in a goroutine each. If a call panics, atOnce panics
+// with the same value after all calls have returned.
 func (q *Queue) atOnce(f func(i int, of *queue.Queue)) {
 	var wg sync.WaitGroup
 	panicked := make([]any, len(q.queues))
@@ -198,11 +202,11 @@ func (q *Queue) Stats() QueueStats {
 
 // parse returns what a URL of the queue names.
 func parse(url string, cache ampcors.Cache) cacheurl.URL {
-	u, _ := cacheurl.Parse(url, cache) // Build has made it
+	u, _ := cacheurl.Parse(url, cache) // no error: Build has made the URL
 	return u
 }
 
-// send flushes URLs of one host of a cache, all at once, but for the rate limit.
+// send flushes URLs of one host of a cache, as many at once as the rate limit allows.
 func (q *Queue) send(ctx context.Context, cache ampcors.Cache, urls []string) (parts []queue.Part, stopped *queue.Problem, panicked any) {
 	parts = make([]queue.Part, len(urls))
 	results, panics := make([]error, len(urls)), make([]any, len(urls))

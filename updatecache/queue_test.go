@@ -151,7 +151,7 @@ func TestAQueueFlushesEachURLOnceOnEachCache(t *testing.T) {
 	})
 }
 
-// Nobody waits for 50 flushes, of which a host gets 10 in any second.
+// Add does not wait, although a host gets at most 10 requests in any second.
 func TestAQueueKeepsTheRateLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -164,7 +164,7 @@ func TestAQueueKeepsTheRateLimit(t *testing.T) {
 		if took := time.Since(begun); took > 0 {
 			t.Errorf("Add waited for %v", took)
 		}
-		time.Sleep(8 * time.Second) // 1 s for others, and 5 times 10 requests with 1.2 s between them
+		time.Sleep(8 * time.Second) // Delay is 1 s, and each 10 requests take 1.2 s
 		if got := q.Stats(); got.Flushed != 50 {
 			t.Errorf("%+v", got)
 		}
@@ -183,10 +183,10 @@ func TestWhatFailsStaysInTheQueue(t *testing.T) {
 		retryAfter string
 		atLeast    time.Duration
 	}{
-		"no answer":     {0, "", 500 * time.Millisecond},
-		"503":           {503, "", 500 * time.Millisecond},
-		"429":           {429, "", 500 * time.Millisecond},
-		"429 for later": {429, "60", time.Minute},
+		"no answer":            {0, "", 500 * time.Millisecond},
+		"503":                  {503, "", 500 * time.Millisecond},
+		"429":                  {429, "", 500 * time.Millisecond},
+		"429 with Retry-After": {429, "60", time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -232,7 +232,7 @@ func TestADeniedURLIsReported(t *testing.T) {
 	})
 }
 
-// A rate limit concerns a host, and a failure a cache.
+// A 429 delays only its host, and a failure only its cache.
 func TestFailuresDoNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -256,7 +256,7 @@ func TestFailuresDoNotDelayOthers(t *testing.T) {
 	})
 }
 
-// A key management service that is down loses no URL.
+// No URL is lost while the key management service of the Signer is down.
 func TestAFailingSignerLosesNothing(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func() error{
@@ -357,10 +357,10 @@ func TestAQueueRejects(t *testing.T) {
 			t.Errorf("Add: %v", err)
 		}
 		for want, u := range map[string]cacheurl.URL{
-			"an image or a font":      {Publisher: "https://www.example.com/a.png"},
-			"a query of a cache":      {Publisher: "https://www.example.com/a", CacheQuery: "amp_js_v=1"},
-			"a cache of nobody":       {Publisher: "https://www.example.com/a", Cache: ampcors.DefaultCaches()[1]},
-			"a scheme of other pages": {Publisher: "ftp://www.example.com/a"},
+			"an image or a font":                {Publisher: "https://www.example.com/a.png"},
+			"a query of a cache":                {Publisher: "https://www.example.com/a", CacheQuery: "amp_js_v=1"},
+			"a cache that is not configured":    {Publisher: "https://www.example.com/a", Cache: ampcors.DefaultCaches()[1]},
+			"a scheme other than http or https": {Publisher: "ftp://www.example.com/a"},
 		} {
 			if err := q.AddURL(u); !errors.As(err, new(*ampcors.ValueError)) {
 				t.Errorf("%s: %v", want, err)

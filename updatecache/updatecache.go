@@ -16,7 +16,7 @@
 //
 // What update-cache does, and what it does not, by its documentation:
 //
-//   - It ensures that a document is updated within its max-age (of Cache-Control), and no more.
+//   - It ensures only that a document is updated within its max-age (of Cache-Control).
 //   - If the publisher answers with a redirect, the requested URL is flushed, and not the target
 //     of the redirect.
 //   - The key comes from exactly the host in the URL: not from a domain above or below it, and
@@ -27,9 +27,9 @@
 // A cache keeps its copy of the key. When the key changes, serve the new one, and flush with it
 // once [Client.VerifyCaches] finds it in the caches.
 //
-// A Client serves any number of publishers, and is safe for concurrent use by multiple
-// goroutines. It starts no goroutine, but for a Queue that runs, and repeats no request unless
-// [Config.Attempts] says so.
+// A Client serves any number of publishers, and is safe for concurrent use by multiple goroutines.
+// The package starts no goroutine, except in a Queue. Flush repeats a request only if
+// [Config.Attempts] says so; a Queue retries by itself.
 package updatecache
 
 import (
@@ -244,7 +244,7 @@ var (
 	// ErrSigner: the Signer failed, or its result is not a signature by RSASSA-PKCS1-v1_5
 	// with SHA-256.
 	ErrSigner = errors.New("the Signer failed")
-	// ErrKeyFile: Verify got an answer, but not the key file that caches need.
+	// ErrKeyFile: Verify or VerifyCaches got an answer, but not the key file that caches need.
 	ErrKeyFile = errors.New("caches cannot use the publisher's key file")
 )
 
@@ -287,16 +287,17 @@ type Result struct {
 	Err      error  // nil if the cache said OK, otherwise an *[Error]
 }
 
-// Flush asks each cache, one after the other, to fetch a document again. The page is the
-// URL of the AMP document itself, not of its canonical page. There is one result for each
-// cache, in the order of Config.Caches, even if some fail. The error joins the errors of all
-// results. If page is not a valid [cacheurl.URL.Publisher], or by its extension an image or a
-// font, there are no results, and the error is an *[ampcors.ValueError].
+// Flush asks each cache, one after the other, to fetch a document again. The page is the URL of the
+// AMP document itself, not of its canonical page. There is one result for each cache, in the order
+// of Config.Caches, even if some fail. The error joins the errors of all results. There are no
+// results, and the error is an *[ampcors.ValueError], if page is not a valid
+// [cacheurl.URL.Publisher], is an image or a font by its extension, or has a query parameter of
+// update-cache.
 //
 // The rate limit is 10 requests in any second to one host of a cache, such as
-// www-example-com.cdn.ampproject.org. A request over the limit waits. A [Queue] does not let its
-// caller wait. (If a server closes a connection, net/http may repeat a request on its own,
-// outside the limit.)
+// www-example-com.cdn.ampproject.org. A request over the limit waits; the caller of a [Queue] does
+// not. (If a server closes a connection, net/http may repeat a request on its own, outside the
+// limit.)
 func (c *Client) Flush(ctx context.Context, page string) ([]Result, error) {
 	return c.FlushURL(ctx, cacheurl.URL{Publisher: page})
 }
@@ -334,9 +335,9 @@ func (c *Client) logResult(ctx context.Context, t target, attempts int, err erro
 }
 
 // SignedURLs returns the URL of the request that [Client.FlushURL] would send to each cache, for a
-// program that sends it itself. It is a GET, and the answer "OK". Caches accept a URL within a
-// minute of the time at which it was signed. Anybody who has it can send it in that time. Errors
-// are those of FlushURL about the URL, and [ErrSigner].
+// program that sends it itself. The request is a GET; the answer is "OK" if the flush succeeds.
+// Caches accept a URL within a minute of the time at which it was signed. Anybody who has it can
+// send it in that time. Errors are those of FlushURL about the URL, and [ErrSigner].
 func (c *Client) SignedURLs(u cacheurl.URL) ([]string, error) {
 	targets, err := c.targets(u)
 	if err != nil {
@@ -361,10 +362,10 @@ type target struct {
 	path        string // path and query, without the parameters of update-cache
 }
 
-// targets returns a URL on each of its caches.
+// targets returns the target of a URL on each cache that u.Cache names.
 func (c *Client) targets(u cacheurl.URL) ([]target, error) {
 	if u.CacheQuery != "" {
-		return nil, &ampcors.ValueError{Package: "updatecache", Path: "CacheQuery", Value: u.CacheQuery, Reason: "is not empty", Want: "none: a cache flushes what it has for all of them"}
+		return nil, &ampcors.ValueError{Package: "updatecache", Path: "CacheQuery", Value: u.CacheQuery, Reason: "is not empty", Want: "none, because a flush does not depend on it"}
 	}
 	caches := c.caches
 	if u.Cache != (ampcors.Cache{}) {
@@ -386,8 +387,8 @@ func (c *Client) targets(u cacheurl.URL) ([]target, error) {
 	return targets, nil
 }
 
-// isFile has the extensions that no document has. There are other images and fonts, but a
-// document can be at "/agents.ai".
+// isFile has the extensions of images and fonts that no document has. Others are not in it, because
+// a document can have one, as in "/agents.ai".
 var isFile = func() map[string]bool {
 	files := make(map[string]bool)
 	for _, extension := range strings.Fields("avif bmp eot gif heic ico jpeg jpg otf png svg tif tiff ttf webp woff woff2") {
@@ -437,7 +438,7 @@ func targetOf(page, url string, cache ampcors.Cache) target {
 	return target{page: page, cache: cache.ID, url: url, host: updateHost(host, cache), path: "/update-cache/" + path}
 }
 
-// updateHost returns the host for requests about a cache's host.
+// updateHost returns the host that gets the update-cache requests for a host of a cache.
 func updateHost(host string, cache ampcors.Cache) string {
 	prefix, _, _ := strings.Cut(host, ".")
 	return prefix + "." + cache.UpdateCacheAPIDomainSuffix
@@ -488,7 +489,7 @@ func (c *Client) request(ctx context.Context, t target) (*http.Request, *Error) 
 	return nil, &Error{Page: t.page, Cache: t.cache, Err: err}
 }
 
-// ask sends a request.
+// ask sends a request. It returns nil if the cache has flushed the document.
 func (c *Client) ask(r *http.Request, t target) *Error {
 	answer, err := outbound.Do(c.http, r)
 	if err != nil {
@@ -502,7 +503,7 @@ func (c *Client) ask(r *http.Request, t target) *Error {
 	problem.Message = outbound.Shorten(text)
 	switch {
 	case answer.Status == http.StatusForbidden && answer.Truncated() && forbidden(text) == ErrForbidden:
-		problem.Err = fmt.Errorf("the answer is truncated: %w", answer.BodyErr) // before its reason
+		problem.Err = fmt.Errorf("the answer is truncated: %w", answer.BodyErr) // so its reason is not known
 	case answer.Status == http.StatusForbidden:
 		problem.Err = forbidden(text)
 	case answer.Status == http.StatusTooManyRequests:
@@ -540,7 +541,8 @@ func (c *Client) sign(text string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrSigner, outbound.ShortError{Err: err})
 	}
-	// A service may use another scheme, and a cache would report only a bad signature.
+	// A key management service may use another scheme, and a cache would report only a bad
+	// signature.
 	if err := rsa.VerifyPKCS1v15(c.public, crypto.SHA256, sum[:], signature); err != nil {
 		return "", fmt.Errorf("%w: its signature is not RSASSA-PKCS1-v1_5 with SHA-256 by its public key: %w", ErrSigner, err)
 	}
@@ -567,8 +569,8 @@ func forbidden(message string) error {
 	return ErrForbidden
 }
 
-// withoutRequest removes the request, which Google repeats, from a message. It is long, and
-// contains "signature" and the words of the page's path.
+// withoutRequest removes the request from a message, because Google repeats it there. The request
+// is long, and contains "signature" and the words of the page's path.
 func withoutRequest(message string) string {
 	words := strings.Fields(message)
 	kept := words[:0]
@@ -596,9 +598,9 @@ func (c *Client) Verify(ctx context.Context, publishers ...string) error {
 // VerifyCaches fetches the copy of the key file that each cache has for each publisher domain, and
 // compares it with the Signer's key. Errors are those of [Client.Verify].
 //
-// The request is also the way to have a cache fetch the key again, once its copy is stale; the
-// cache may still answer it with the old copy. So after a change of the key, call VerifyCaches
-// until it returns nil. A cache that found no key may repeat that for about a day.
+// The request also makes a cache fetch the key again if its copy is stale, but the answer may still
+// be the old copy. So after a change of the key, call VerifyCaches until it returns nil. A cache
+// that found no key may answer so for about a day.
 // https://developers.google.com/amp/cache/update-cache#update-rsa-keys
 func (c *Client) VerifyCaches(ctx context.Context, publishers ...string) error {
 	return c.verify(ctx, publishers, outbound.GetAnyType, func(domain string) (copies []string, err error) {
@@ -649,8 +651,8 @@ func (c *Client) verify(ctx context.Context, publishers []string, get func(conte
 	return errors.Join(errs...)
 }
 
-// compare reports what is wrong with the contents of a key file. It does not repeat them: the
-// name may lead to an internal host.
+// compare reports what is wrong with the contents of a key file. Its errors do not quote the
+// contents, because the publisher's domain may lead to an internal host.
 func (c *Client) compare(answer outbound.Answer) error {
 	file := answer.Body
 	block, rest := pem.Decode(file)
@@ -667,7 +669,7 @@ func (c *Client) compare(answer outbound.Answer) error {
 		return fmt.Errorf("its PEM block is not a public key: %w", err)
 	}
 	if !c.public.Equal(key) {
-		return errors.New("it holds another key, not the Signer's")
+		return errors.New("it holds another key; want the public key of the Signer")
 	}
 	return nil
 }

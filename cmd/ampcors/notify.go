@@ -65,7 +65,7 @@ func newKey() *cobra.Command {
 			}
 			return pem.Encode(cmd.OutOrStdout(), &pem.Block{Type: "PRIVATE KEY", Bytes: der})
 		}
-		return fmt.Errorf("there is no such key; want updatecache or indexnow, and --public only with updatecache")
+		return fmt.Errorf("the key must be updatecache or indexnow, and --public works only with updatecache")
 	}
 	return cmd
 }
@@ -135,8 +135,8 @@ func newVerify() *cobra.Command {
 		Use:   "verify [domain ...]",
 		Short: "Check that sites serve the key files of update-cache or IndexNow",
 		Long: "Check that sites serve the key files that AMP Caches or search engines fetch.\n\n" +
-			"With --key, check the key file of update-cache; with --caches too, the copy that each AMP Cache has, which also makes a cache fetch a stale one again. " +
-			"Otherwise, check the key file of IndexNow; set INDEXNOW_KEY to its key, or use --keys.",
+			"With --key, check the key file of update-cache. With --key and --caches, check instead the copies of it that AMP Caches have; this also makes a cache fetch a stale copy again. " +
+			"Without --key, check the key file of IndexNow; set INDEXNOW_KEY to its key, or use --keys.",
 		Example: "  ampcors verify --key private.pem www.example.com\n  ampcors verify --key private.pem --caches www.example.com\n  INDEXNOW_KEY=… ampcors verify www.example.com",
 	}
 	output := addOutput(cmd)
@@ -191,7 +191,7 @@ func newFlush() *cobra.Command {
 	output := addOutput(cmd)
 	file := cmd.Flags().String("key", "", "file with the RSA key")
 	all := cmd.Flags().Bool("all-caches", false, "ask each known cache; otherwise only Google's")
-	contentType := cmd.Flags().String("type", "c", "the content type: c, v, wp, cert, i, ii or r")
+	contentType := cmd.Flags().String("type", "c", "content type: c (document), v (document in a viewer), wp (signed exchange), cert (its certificate), i (image), ii (sized image) or r (other file)")
 	params := cmd.Flags().String("image-params", "", "parameters of a sized image (type ii), such as w800")
 	source := addPages(cmd)
 	dryRun := cmd.Flags().Bool("dry-run", false, "send nothing, and print what would be flushed")

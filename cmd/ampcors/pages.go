@@ -13,8 +13,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A pageSource has the pages of flush and submit: arguments, lines of standard input, or what
-// sitemaps and feeds have. With a state, it has only what is new or has changed.
+// A pageSource has the pages for flush and submit: the arguments and the pages of sitemaps and
+// feeds, or lines of standard input if there are neither. With a state, it has only those pages of
+// the sitemaps that are new or have changed.
 type pageSource struct {
 	sitemaps []string
 	file     string
@@ -26,13 +27,13 @@ type pageSource struct {
 
 func addPages(cmd *cobra.Command) *pageSource {
 	s := &pageSource{}
-	cmd.Flags().StringArrayVar(&s.sitemaps, "sitemap", nil, "file or URL of a sitemap, sitemap index, or feed with the URLs; may be repeated")
+	cmd.Flags().StringArrayVar(&s.sitemaps, "sitemap", nil, "file or URL of a sitemap or feed, or URL of a sitemap index; may be repeated")
 	cmd.Flags().StringVar(&s.file, "state", "", "file that remembers the pages of --sitemap, so that only new and changed ones are announced")
-	cmd.Flags().BoolVar(&s.all, "all", false, "announce all pages if the file of --state is new; otherwise they are only recorded")
+	cmd.Flags().BoolVar(&s.all, "all", false, "if the file of --state is new, announce all pages; without --all, they are only recorded")
 	return s
 }
 
-const pagesHelp = "\n\nWith --sitemap and --state, run it regularly: the first run records the pages, and the others announce what has changed since. What fails is announced by the next run."
+const pagesHelp = "\n\nWith --sitemap and --state, run it regularly: the first run records the pages, and later runs announce those that are new or have changed since. Pages that fail are tried again by the next run."
 
 // pages returns the pages to announce.
 func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) {
@@ -117,7 +118,7 @@ func (s *pageSource) finish(err error) error {
 	return errors.Join(err, s.save())
 }
 
-// save replaces the file at once, so that it is never incomplete.
+// save replaces the file atomically, so that it is never incomplete.
 func (s *pageSource) save() error {
 	data, err := json.Marshal(s.state)
 	if err != nil {

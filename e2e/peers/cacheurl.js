@@ -1,6 +1,7 @@
 // Reads URLs, one on each line as a JSON string. Writes the URL of Google's AMP Cache for each, by
-// the URL standard as Node implements it and the domain prefix of @ampproject/toolbox-cache-url;
-// an empty line for what is not the http or https URL of a page on its default port.
+// the URL standard as Node implements it and the domain prefix of @ampproject/toolbox-cache-url.
+// Writes an empty line if the URL is not http or https, has a port that is not the default, or has
+// user information.
 import readline from 'node:readline';
 import cache from '@ampproject/toolbox-cache-url';
 
@@ -15,11 +16,11 @@ for await (const line of readline.createInterface({input: process.stdin})) {
 		continue;
 	}
 	url.hash = '';
-	// The standard escapes ^ in paths since 2024, Node not yet.
+	// Since 2024, the standard escapes ^ in paths. Node 20 does not.
 	url.pathname = url.pathname.replaceAll('^', '%5E');
 	const prefix = await cache.createCurlsSubdomain(url.origin);
 	let page = url.href.slice(url.protocol.length + 2);
-	// An empty path is kept as it is written, as the toolbox does.
+	// An empty path stays empty, as in the toolbox; class URL makes it "/".
 	if (!/^https?:\/\/[^/?#]*\//i.test(input)) page = page.replace('/', '');
 	console.log(`https://${prefix}.cdn.ampproject.org/c/${url.protocol === 'https:' ? 's/' : ''}${page}`);
 }

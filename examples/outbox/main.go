@@ -1,6 +1,6 @@
-// Outbox is a server that tells search engines of changed pages and loses none, even if it is
-// killed: an example of package indexnow with PostgreSQL and the job queue River. Any number of
-// servers can share a database.
+// Outbox is a server that tells search engines about changed pages, and loses none, even if it is
+// killed. It is an example of package indexnow with PostgreSQL and the job queue River. Any number
+// of servers can share a database.
 //
 //	INDEXNOW_KEY=… go run . -database postgres://localhost/site
 //	curl --data-binary 'https://www.example.com/article' http://localhost:8080/pages

@@ -24,8 +24,8 @@ import (
 // a row for each URL. A River job for a host sends what is ready, as one batch. So a URL that
 // changes ten times is sent once, and several servers can share an Outbox.
 //
-// The row says what is to be sent, and the job only when. Both are written in the transaction
-// that changes the page: no change is lost, and none is announced that was rolled back.
+// The row says what is to be sent, and the job says only when. Both are written in the transaction
+// that changes the page: no change is lost, and a change that was rolled back is not announced.
 type Outbox struct {
 	pool   *pgxpool.Pool
 	client *indexnow.Client
@@ -35,8 +35,9 @@ type Outbox struct {
 
 // Config configures an [Outbox].
 type Config struct {
-	// Delay is how long a URL waits for others of its host: they are sent at the next multiple
-	// of Delay. River adds up to 5 seconds. A whole number of seconds.
+	// Delay is how long a URL waits for others of its host, at most: they are sent at the next
+	// multiple of Delay. River adds up to 5 seconds. Delay must be a whole number of seconds, 1 or
+	// more.
 	Delay time.Duration
 	// Hold is how long a URL is held back after it was sent.
 	Hold time.Duration
@@ -59,7 +60,7 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool) error {
 		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtext('outbox'))`); err != nil {
 			return err
 		}
-		// River's migrations cannot share a transaction.
+		// River's migrations cannot run in one transaction, so they do not run in tx.
 		if _, err := migrator.Migrate(ctx, rivermigrate.DirectionUp, nil); err != nil {
 			return err
 		}
@@ -71,7 +72,7 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool) error {
 // NewOutbox returns an Outbox. Start sends its URLs.
 func NewOutbox(pool *pgxpool.Pool, client *indexnow.Client, cfg Config) (*Outbox, error) {
 	if cfg.Delay < time.Second || cfg.Delay%time.Second != 0 {
-		return nil, fmt.Errorf("outbox: Delay is %s; want whole seconds", cfg.Delay) // River compares seconds
+		return nil, fmt.Errorf("outbox: Delay is %s; want a whole number of seconds, 1 or more", cfg.Delay) // River compares seconds
 	}
 	o := &Outbox{pool: pool, client: client, cfg: cfg}
 	workers := river.NewWorkers()
@@ -97,7 +98,7 @@ func (o *Outbox) Stop(ctx context.Context) error { return o.river.Stop(ctx) }
 // Add adds the URLs of changed pages, in the transaction that changes them. Call it once in a
 // transaction, with all URLs: calls in different orders can deadlock.
 //
-// If a URL waits already, nothing changes. If it is being sent, it is sent again after Hold.
+// If a URL waits already, it is still sent once. If it is being sent, it is sent again after Hold.
 func (o *Outbox) Add(ctx context.Context, tx pgx.Tx, urls ...string) error {
 	hosts := make(map[string]string, len(urls)) // by URL
 	for _, u := range urls {
@@ -125,7 +126,7 @@ func (o *Outbox) Add(ctx context.Context, tx pgx.Tx, urls ...string) error {
 // Stats counts the URLs of an [Outbox].
 type Stats struct {
 	Waiting int // to be sent, or sent again
-	Sent    int // within Hold
+	Sent    int // accepted, until their rows are removed some time after Hold
 	Failed  int // rejected permanently
 }
 
@@ -156,8 +157,8 @@ func (o *Outbox) schedule(ctx context.Context, tx pgx.Tx, query string, args ...
 	for _, d := range slices.CompactFunc(all, func(a, b due) bool { return a.Host == b.Host && a.At.Equal(b.At) }) {
 		jobs = append(jobs, river.InsertManyParams{Args: SendArgs{Host: d.Host}, InsertOpts: &river.InsertOpts{
 			ScheduledAt: d.At,
-			// One job for a host at a time. If there is one, River locks it until this
-			// transaction ends. finish relies on that.
+			// One job for a host in each window of Delay. If there is one, River locks it until
+			// this transaction ends. write relies on that.
 			UniqueOpts: river.UniqueOpts{ByArgs: true, ByPeriod: o.cfg.Delay, ByState: []rivertype.JobState{
 				rivertype.JobStateAvailable, rivertype.JobStatePending, rivertype.JobStateRetryable, rivertype.JobStateRunning, rivertype.JobStateScheduled,
 			}},

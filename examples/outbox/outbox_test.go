@@ -100,14 +100,14 @@ func (e *engine) kill(server *program) {
 	_ = server.cmd.Wait()
 }
 
-// wasLost reports whether the server of a request was killed before it can have written the
-// answer.
+// wasLost reports whether the server of a request may have been killed before it stored the answer.
 func (e *engine) wasLost(q *request) bool {
 	at, wasKilled := e.killed[q.server]
 	return wasKilled && q.ended.After(at.Add(-time.Second))
 }
 
-// sent returns how often the engine accepted each URL, and how often without the answers that were lost.
+// sent returns how often the engine accepted each URL: kept counts only the requests whose answers
+// were not lost, and all counts all of them.
 func (e *engine) sent() (kept, all map[string]int) {
 	kept, all = make(map[string]int), make(map[string]int)
 	e.mu.Lock()
@@ -198,7 +198,7 @@ func (p *program) drain(t *testing.T, within time.Duration) Stats {
 	}
 }
 
-// An Outbox in the process of the test.
+// A local is an Outbox in the process of the test.
 type local struct {
 	*Outbox
 	t *testing.T
@@ -213,7 +213,7 @@ func (l local) add(urls ...string) {
 	}
 }
 
-// await waits until so many requests have been answered and the outbox counts its URLs like this.
+// await waits until the engine has got this many requests and the outbox has these Stats.
 func (l local) await(requests int, want Stats) {
 	l.t.Helper()
 	for begun := time.Now(); ; time.Sleep(20 * time.Millisecond) {
@@ -403,7 +403,7 @@ func TestAnOutbox(t *testing.T) {
 	})
 }
 
-// Three servers share an outbox, and are killed ten times while they wait for an answer.
+// Three servers share an outbox. Ten times, one is killed while it waits for an answer.
 func TestNoURLIsLostWhenServersAreKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute")
@@ -419,7 +419,7 @@ func TestNoURLIsLostWhenServersAreKilled(t *testing.T) {
 	for i := range servers {
 		servers[i] = start(t, dsn, endpoint, fmt.Sprintf("server-%d", i))
 	}
-	var mu sync.Mutex // guards servers and added
+	var mu sync.Mutex // guards servers
 	added, unknown := make(map[string]bool), make(map[string]bool)
 	stop, ended := make(chan struct{}), make(chan struct{})
 	go func() {

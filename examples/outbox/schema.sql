@@ -13,6 +13,6 @@ CREATE UNIQUE INDEX IF NOT EXISTS outbox_url ON outbox (sha256(url::bytea));
 CREATE INDEX IF NOT EXISTS outbox_ready ON outbox (host, ready_at) WHERE ready_at IS NOT NULL;
 CREATE INDEX IF NOT EXISTS outbox_sent ON outbox (sent_at) WHERE ready_at IS NULL AND error IS NULL;
 
--- outbox_window returns the end of the window of a length in which a time is.
+-- outbox_window returns the end of the window that contains a time. Each window has this length.
 CREATE OR REPLACE FUNCTION outbox_window(at timestamptz, length interval) RETURNS timestamptz
 	LANGUAGE sql IMMUTABLE AS 'SELECT date_bin(length, at, timestamptz ''epoch'') + length';

@@ -13,7 +13,7 @@ import (
 	"github.com/ampcors/ampcors/indexnow"
 )
 
-// SendArgs are the arguments of the job that sends what is ready of a host.
+// SendArgs are the arguments of the job that sends the ready URLs of a host.
 type SendArgs struct {
 	Host string `json:"host"`
 }
@@ -35,7 +35,7 @@ func (s *sender) Work(ctx context.Context, job *river.Job[SendArgs]) error {
 	if err != nil {
 		return err
 	}
-	report, _ := s.outbox.client.Submit(ctx, urls.names()...) // finish has its errors
+	report, _ := s.outbox.client.Submit(ctx, urls.names()...) // the report has the errors
 	return s.outbox.finish(ctx, job, urls, report)
 }
 
@@ -113,8 +113,8 @@ func (o *Outbox) write(ctx context.Context, job *river.Job[SendArgs], urls claim
 			return nil
 		}
 
-		// An Add that has found this job inserts none of its own, and locks this one until it
-		// commits. So completing the job waits for it, and what it added is seen after that.
+		// An Add that finds this job inserts none of its own, and locks this job until it commits.
+		// So JobCompleteTx waits for that Add, and the query below sees the URLs that it added.
 		if _, err := river.JobCompleteTx[*riverpgxv5.Driver](ctx, tx, job); err != nil {
 			return err
 		}

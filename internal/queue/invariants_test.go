@@ -12,41 +12,41 @@ import (
 	"github.com/ampcors/ampcors/internal/outbound"
 )
 
-// checkSchedule checks the bookkeeping.
+// checkSchedule checks that the maps, heaps and counts of a schedule agree.
 func checkSchedule(s *schedule) error {
 	again := 0
 	queued := 0
 	for u, e := range s.urls {
 		if e.url != u {
-			return fmt.Errorf("url %s", u)
+			return fmt.Errorf("%s is the key of another URL", u)
 		}
 		if s.hosts[e.host.name] != e.host {
-			return fmt.Errorf("host of %s", u)
+			return fmt.Errorf("the host of %s is not in hosts", u)
 		}
 		if e.again {
 			again++
 			if e.isQueued {
-				return fmt.Errorf("again and queued")
+				return fmt.Errorf("a URL is marked as queued and as added again")
 			}
 		}
 		if e.isQueued {
 			queued++
 		} else if !e.host.isSending {
-			return fmt.Errorf("%s is nowhere", u)
+			return fmt.Errorf("%s neither waits nor is being sent", u)
 		}
 	}
 	if again != s.again {
-		return fmt.Errorf("again %d %d", again, s.again)
+		return fmt.Errorf("%d URLs are marked as added again; the count is %d", again, s.again)
 	}
 	n := 0
 	for _, h := range s.hosts {
 		n += len(h.waiting)
 		for i, e := range h.waiting {
 			if !e.isQueued || e.host != h || s.urls[e.url] != e {
-				return fmt.Errorf("waiting")
+				return fmt.Errorf("a host has a URL that does not wait")
 			}
 			if i > 0 && e.ready.Before(h.waiting[(i-1)/2].ready) {
-				return fmt.Errorf("heap of host")
+				return fmt.Errorf("the heap of a host is out of order")
 			}
 		}
 		inRound := slices.Contains(s.round.hosts, h)
@@ -56,27 +56,27 @@ func checkSchedule(s *schedule) error {
 			return fmt.Errorf("%s: round %v ready %v due %v %+v", h.name, inRound, inReady, inDue, h)
 		}
 		if !h.isSending && len(h.waiting) == 0 {
-			return fmt.Errorf("empty")
+			return fmt.Errorf("a host without URLs is kept")
 		}
 		if inReady && (!h.readyAt.Equal(later(h.waiting[0].ready, h.until)) || !h.dueAt.Equal(later(h.waiting[0].ready.Add(s.delay), h.until))) {
-			return fmt.Errorf("times")
+			return fmt.Errorf("readyAt or dueAt is wrong")
 		}
 	}
 	if n != queued {
-		return fmt.Errorf("queued %d %d", n, queued)
+		return fmt.Errorf("%d URLs are in the heaps of hosts; %d are marked as queued", n, queued)
 	}
 	for _, a := range []*hostHeap{&s.byReady, &s.byDue, &s.round} {
 		for i, h := range a.hosts {
 			if h.index[a.which] != i || s.hosts[h.name] != h {
-				return fmt.Errorf("index")
+				return fmt.Errorf("a heap has a host with a wrong index, or one that was removed")
 			}
 			if i > 0 && a.less(h, a.hosts[(i-1)/2]) {
-				return fmt.Errorf("heap %d", a.which)
+				return fmt.Errorf("the heap of hosts %d is out of order", a.which)
 			}
 		}
 	}
 	if len(s.round.hosts) > maxRound {
-		return fmt.Errorf("round")
+		return fmt.Errorf("round has more than maxRound hosts")
 	}
 	return nil
 }
@@ -105,19 +105,19 @@ func TestTheScheduleKeepsItsInvariants(t *testing.T) {
 				if x, ok := q.take(r.IntN(10) == 0, len(open)); ok {
 					for _, o := range open {
 						if o.host == x.host {
-							t.Fatal("two for a host")
+							t.Fatal("a host has two requests in progress")
 						}
 					}
 					for _, e := range x.entries {
 						if e.ready.After(clock.now) {
-							t.Fatal("not ready")
+							t.Fatal("a URL is sent before it is ready")
 						}
 					}
 					if q.schedule.service.until.After(clock.now) || x.host.until.After(clock.now) {
-						t.Fatal("backoff")
+						t.Fatal("a request is made during a backoff")
 					}
 					if len(open) >= q.cfg.Parallel {
-						t.Fatal("parallel")
+						t.Fatal("more than Parallel requests are in progress")
 					}
 					open = append(open, x)
 				} else if at, waits := q.schedule.next(false); waits && !at.After(clock.now) && len(open) < q.schedule.width {
@@ -158,7 +158,7 @@ func TestTheScheduleKeepsItsInvariants(t *testing.T) {
 	}
 }
 
-// randomParts returns what may come of a batch. It counts the URLs that are then reported.
+// randomParts returns random results of a batch. Their Report counts the URLs.
 func randomParts(r *rand.Rand, urls []string, reported map[string]int) (parts []Part, problem *Problem) {
 	failed := errors.New("failed")
 	for len(urls) > 0 {

@@ -1,6 +1,7 @@
-// Package queue keeps URLs until a service has them. It sends them in batches by host, several
-// hosts at once, again after failures, and not again too soon. Packages indexnow and updatecache
-// say how a batch is sent; their Queues document what this one does.
+// Package queue keeps URLs until a service accepts or rejects them. It sends them in batches, each
+// for one host, to several hosts at once. It retries failures, and holds back URLs that were
+// accepted a short time ago. Packages indexnow and updatecache say how a batch is sent; their
+// Queues document what this one does.
 package queue
 
 import (
@@ -20,18 +21,19 @@ import (
 // Config configures a [Queue].
 type Config struct {
 	Delay    time.Duration // how long a URL waits for others of its host
-	Hold     time.Duration // how long a URL that was sent is held back
-	Capacity int           // of URLs that wait, and of those remembered for Hold
+	Hold     time.Duration // how long a URL that was accepted is held back
+	Capacity int           // of URLs that wait or are being sent, and of those remembered for Hold
 	Parallel int           // requests at one time, each for another host
 	MaxBatch int           // URLs in a request
 
 	Clock outbound.Clock
-	// Wait returns the wait after failures in a row.
+	// Wait returns how long to wait after this many failures in a row, at most longest.
 	Wait func(failures int, longest time.Duration) time.Duration
 
-	// Send sends a batch. It returns what came of its parts, in the order of the URLs, and why
-	// it stopped, or nil. If the batch is sent in several requests, mayGoOn reports whether
-	// there may be one more. panicked is what the caller's code panicked with, or nil.
+	// Send sends a batch. It returns the results of its parts, in the order of the URLs. stopped
+	// says why the rest was not accepted, or is nil. If the batch is sent in several requests,
+	// mayGoOn reports whether the next one may be sent. panicked is what the caller's code panicked
+	// with, or nil.
 	Send func(ctx context.Context, host string, urls []string, mayGoOn func() bool) (parts []Part, stopped *Problem, panicked any)
 }
 
@@ -46,14 +48,14 @@ type Part struct {
 	Report func(ctx context.Context)
 }
 
-// A Problem is why the rest of a batch was not accepted, other than because of its URLs.
+// A Problem says why the rest of a batch was not accepted, if its URLs are not the cause.
 type Problem struct {
 	Err         error
 	IsRetryable bool
-	IsOfHost    bool // and says nothing about the service
+	IsOfHost    bool // it concerns the host alone, not the service
 	IsAnswer    bool // the service answered
 	IsRateLimit bool
-	IsNotSent   bool // nothing failed: mayGoOn returned false, or the caller's code panicked
+	IsNotSent   bool // no request failed: mayGoOn returned false, or the caller's code panicked
 	RetryAfter  time.Duration
 }
 
@@ -79,7 +81,7 @@ const (
 	// failures of some hosts do not mean that the service is down.
 	maxHostWait    = 10 * time.Minute
 	maxServiceWait = time.Minute
-	// The service backs off each time this many requests in a row have failed.
+	// Each time this many requests in a row have failed, the service gets no requests for a while.
 	serviceFailures = 3
 )
 
@@ -107,7 +109,7 @@ var (
 	ErrRunning = errors.New("the queue is already running")
 )
 
-// Default sets a value that is zero.
+// Default sets a value to def if it is zero.
 func Default[T comparable](value *T, def T) {
 	var zero T
 	if *value == zero {
@@ -115,7 +117,7 @@ func Default[T comparable](value *T, def T) {
 	}
 }
 
-// New returns a Queue, or the problems of the configuration, for the Queue of a package.
+// New returns a Queue, or the problems of the configuration, as errors of the package pkg.
 func New(pkg string, cfg Config) (*Queue, []error) {
 	var problems []error
 	atLeast := func(path string, value, least int64, text, want string) {
@@ -123,10 +125,10 @@ func New(pkg string, cfg Config) (*Queue, []error) {
 			problems = append(problems, &ampcors.ValueError{Package: pkg, Path: path, Value: text, Reason: "is negative", Want: want})
 		}
 	}
-	atLeast("Delay", int64(cfg.Delay), 0, cfg.Delay.String(), "some seconds")
-	atLeast("Hold", int64(cfg.Hold), 0, cfg.Hold.String(), "some minutes")
-	atLeast("Capacity", int64(cfg.Capacity), 0, strconv.Itoa(cfg.Capacity), "a number of URLs")
-	atLeast("Parallel", int64(cfg.Parallel), 0, strconv.Itoa(cfg.Parallel), "a number of requests")
+	atLeast("Delay", int64(cfg.Delay), 0, cfg.Delay.String(), "0 for the default, or some seconds")
+	atLeast("Hold", int64(cfg.Hold), 0, cfg.Hold.String(), "0 for the default, or some minutes")
+	atLeast("Capacity", int64(cfg.Capacity), 0, strconv.Itoa(cfg.Capacity), "0 for the default, or a number of URLs")
+	atLeast("Parallel", int64(cfg.Parallel), 0, strconv.Itoa(cfg.Parallel), "0 for the default, or a number of requests")
 	if len(problems) > 0 {
 		return nil, problems
 	}
@@ -153,7 +155,7 @@ func (q *Queue) Add(url, host string) error {
 		return nil
 	case q.schedule.len() >= q.cfg.Capacity:
 		return ErrFull
-	case e != nil: // it is being sent, and may have changed since
+	case e != nil: // it is being sent, and its page may have changed since
 		q.schedule.addAgain(e)
 		q.stats.Added++
 		return nil
@@ -189,8 +191,9 @@ func (q *Queue) isClosed() bool {
 	}
 }
 
-// forgetSent removes URLs that no longer have to be held back. It removes at most most, so that
-// no call takes long; it is called at least as often as URLs are sent.
+// forgetSent removes the URLs that no longer have to be held back, and the oldest if there are more
+// than Capacity. It removes only some of them, up to most, so that no call takes long. Together,
+// its calls remove URLs at least as fast as URLs are sent.
 func (q *Queue) forgetSent(now time.Time, most int) {
 	n := 0
 	for n < min(most, len(q.sentLog)) {
@@ -289,15 +292,15 @@ type result struct {
 	entries    []*entry // of these URLs
 	host       *host
 	generation int  // of the schedule, when it began
-	isLast     bool // it is Shutdown's
-	isOnce     bool // and is not retried
+	isLast     bool // Shutdown sends it
+	isOnce     bool // it is not retried, because Shutdown has no deadline
 
 	parts    []Part
 	problem  *Problem
 	panicked any
 }
 
-// take returns the next request, if there may be one more than there are.
+// take returns the next request, if one is ready and fewer than allowed are in progress.
 func (q *Queue) take(isLast bool, requests int) (r result, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -316,9 +319,10 @@ func (q *Queue) take(isLast bool, requests int) (r result, ok bool) {
 	return r, true
 }
 
-var errGoexit = errors.New("a request called runtime.Goexit")
+var errGoexit = errors.New("the code that sends a request called runtime.Goexit")
 
-// send makes a request. settle panics with what it panicked with, in the caller's goroutine.
+// send sends a request. If that panics, settle panics with the same value, in the goroutine of Run
+// or Shutdown.
 func (q *Queue) send(ctx context.Context, r result, results chan<- result) {
 	r.panicked = errGoexit
 	defer func() { results <- r }()
@@ -366,7 +370,7 @@ func (q *Queue) update(ctx context.Context, r result) {
 	now := q.cfg.Clock.Now()
 	r.host.isSending = false
 	defer q.schedule.update(r.host)
-	if r.parts == nil { // it did not return
+	if r.parts == nil { // Send did not return
 		q.putBack(r.entries)
 		return
 	}
@@ -405,7 +409,7 @@ func (q *Queue) update(ctx context.Context, r result) {
 	case r.problem == nil || !r.problem.IsRetryable:
 		q.lastErr = nil
 		failures := r.host.failures
-		if r.problem == nil || r.problem.IsAnswer { // otherwise the host has no key
+		if r.problem == nil || r.problem.IsAnswer { // otherwise nothing was sent, because the host has no key
 			q.schedule.answered(r.host, r.generation)
 		}
 		if isPending {
@@ -426,7 +430,7 @@ func (q *Queue) update(ctx context.Context, r result) {
 // never is a backoff that outlasts a Shutdown.
 const never = 365 * 24 * time.Hour
 
-// putBack puts URLs that were sent back among those that wait.
+// putBack lets URLs wait again, because their request failed or they are pending.
 func (q *Queue) putBack(entries []*entry) {
 	for _, e := range entries {
 		if q.schedule.takeAgain(e) {
@@ -483,7 +487,7 @@ func (q *Queue) Shutdown(ctx context.Context) (unsent []string, err error) {
 		select {
 		case <-stopped:
 		case <-ctx.Done():
-			abort() // interrupts the request of Run, whose URLs come back
+			abort() // interrupts the requests of Run; their URLs wait again
 			<-stopped
 		}
 	}

@@ -8,39 +8,39 @@ import (
 	"time"
 )
 
-// A schedule has the URLs that wait, and says which batch is sent next. Its work for a batch
-// does not grow with what waits, but for the logarithm: the URLs of a host are in a heap by
-// time, and so are the hosts. A Queue guards it.
+// A schedule has the URLs that wait or are being sent, and says which batch is sent next. Its work
+// for a batch grows only with the logarithm of the number of URLs: those of a host are in a heap by
+// time, and so are the hosts. Queue.mu guards it.
 type schedule struct {
 	delay time.Duration
 
 	urls    map[string]*entry // that wait or are being sent
-	again   int               // of these, were added again while they are being sent
+	again   int               // how many of these were added again while they are being sent
 	hosts   map[string]*host  // of these URLs
-	byReady hostHeap          // the hosts that have a URL that waits, and are not in round and have no request
+	byReady hostHeap          // the hosts with a URL that waits, except those in round or with a request in progress
 	byDue   hostHeap          // the same hosts
-	round   hostHeap          // the first hosts that get a request now
-	fired   time.Time         // hosts that were ready then get a request now
+	round   hostHeap          // up to maxRound of the hosts that get a request now
+	fired   time.Time         // hosts that were ready at this time get a request now; zero: none
 
 	lastFired time.Time
-	takes     int // to give each host a turn
+	takes     int // how many batches; each fourth is for the host that waits longest
 
 	service    backoff // for all requests
-	generation int     // how often service was set
+	generation int     // how many backoffs of the service have begun
 	width      int     // how many requests may be in progress now
 	maxWidth   int
 
 	work int // steps in heaps, for a test
 }
 
-// A host has the URLs of one host.
+// A host has the URLs of one host that wait, and its backoff.
 type host struct {
 	name    string
 	waiting []*entry // a heap by ready
 	work    *int
 	backoff
 	isSending, isInRound bool
-	err                  error // of its last request, nil if that was answered
+	err                  error // why its last request is retried, or nil
 
 	readyAt, dueAt time.Time // when a request may be made, and when it does not wait any longer
 	index          [3]int    // in byReady, byDue and round
@@ -123,8 +123,9 @@ func (s *schedule) unschedule(h *host) {
 	heap.Remove(&s.byDue, h.index[1])
 }
 
-// next returns when a request may be made; false if no URL waits. If isLast is set, URLs that
-// are ready do not wait for others.
+// next returns when the next request may be made. ok is false if there is none: no URL waits, or
+// only those of hosts that have a request in progress. If isLast is set, URLs that are ready do not
+// wait for others.
 func (s *schedule) next(isLast bool) (at time.Time, ok bool) {
 	switch {
 	case len(s.round.hosts) > 0 || s.isReady(s.fired):
@@ -137,15 +138,15 @@ func (s *schedule) next(isLast bool) (at time.Time, ok bool) {
 	return later(s.byDue.hosts[0].dueAt, s.service.until), true
 }
 
-// take returns the URLs of the next request, at most max, in their order; nil if there is
-// none now. When one host is due, all hosts that are ready get a request, but not more often
-// than once in each Delay.
+// take returns the URLs of the next request, sorted, at most max; nil if there is none now. When
+// one host is due, all hosts that are ready get a request, but not more often than once in each
+// Delay.
 func (s *schedule) take(now time.Time, isLast bool, max int) []*entry {
 	isDue := func() bool { return len(s.byDue.hosts) > 0 && !s.byDue.hosts[0].dueAt.After(now) }
 	if isLast || isDue() && now.Sub(s.lastFired) >= s.delay {
 		s.fired, s.lastFired = now, now
 	}
-	for len(s.round.hosts) < maxRound { // not all at once: that may be many
+	for len(s.round.hosts) < maxRound { // not all at once: there may be many
 		var h *host
 		switch {
 		case s.isReady(s.fired):
@@ -219,7 +220,7 @@ func (s *schedule) takeAgain(e *entry) bool {
 	return true
 }
 
-// maxRound bounds the hosts whose failures are compared.
+// maxRound bounds round, because each fourth batch searches all of it.
 const maxRound = 100
 
 // isReady reports whether a host was ready at a time.
@@ -230,11 +231,12 @@ func (s *schedule) isReady(at time.Time) bool {
 // drop removes a URL that was sent.
 func (s *schedule) drop(e *entry) { delete(s.urls, e.url) }
 
-// answered notes that the service answered a request for a host, which began in a generation.
+// answered resets the backoffs after the service answered a request for a host. generation is that
+// in which the request began.
 func (s *schedule) answered(h *host, generation int) {
 	h.backoff, h.err = backoff{}, nil
 	if generation != s.generation {
-		return // the service has a backoff since then
+		return // a backoff of the service began after the request
 	}
 	s.service = backoff{}
 	s.width = min(s.width+1, s.maxWidth)
@@ -250,8 +252,8 @@ func (s *schedule) delayHost(h *host, now time.Time, retryAfter time.Duration, w
 // A waitFunc returns how long to wait after failures in a row.
 type waitFunc func(failures int, longest time.Duration) time.Duration
 
-// failed sets the backoff of the host and of the service after a retryable error of a request
-// that began in a generation.
+// failed sets the backoffs of the host and of the service after a retryable error. generation is
+// that in which the request began.
 func (s *schedule) failed(h *host, problem *Problem, now time.Time, generation int, wait waitFunc) {
 	s.delayHost(h, now, problem.RetryAfter, wait)
 	if problem.IsOfHost {
@@ -261,7 +263,7 @@ func (s *schedule) failed(h *host, problem *Problem, now time.Time, generation i
 		return
 	}
 	s.width = 1
-	if generation != s.generation { // the service has a backoff since then
+	if generation != s.generation { // a backoff of the service began after the request
 		if problem.IsRateLimit {
 			s.service.until = later(s.service.until, h.until)
 		}
@@ -298,7 +300,7 @@ func (h *host) Pop() any {
 	return e
 }
 
-// A hostHeap has hosts in an order.
+// A hostHeap is a heap of hosts, ordered by less.
 type hostHeap struct {
 	hosts []*host
 	which int // of host.index

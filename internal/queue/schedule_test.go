@@ -15,8 +15,7 @@ import (
 	"github.com/ampcors/ampcors/internal/servertest"
 )
 
-// workOf returns the steps in heaps for each request, while this many URLs wait at this many
-// hosts and are sent.
+// workOf returns the heap steps per request when this many URLs of this many hosts are sent.
 func workOf(t *testing.T, urls, hosts int) float64 {
 	t.Helper()
 	s := newSchedule(time.Second, 1)
@@ -108,7 +107,7 @@ func add(t *testing.T, q *Queue, urls ...string) {
 	}
 }
 
-// A backoff of the service begins once, however many requests were under way.
+// A backoff of the service begins once, however many requests are in progress.
 func TestRequestsUnderWayCountOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -131,7 +130,7 @@ func TestRequestsUnderWayCountOnce(t *testing.T) {
 	})
 }
 
-// What was sent is remembered for Hold, and no more of it than Capacity.
+// URLs that were sent are remembered for Hold, and at most Capacity of them.
 func TestWhatWasSentIsForgotten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -180,7 +179,7 @@ func TestServiceBackoff(t *testing.T) {
 			"accepted":              func() *Problem { return nil },
 			"rejected":              func() *Problem { return &Problem{Err: failed, IsAnswer: true} },
 			"a problem of the host": func() *Problem { return &Problem{Err: failed, IsAnswer: true, IsOfHost: true} },
-			"that may be over later": func() *Problem {
+			"a retryable problem of the host": func() *Problem {
 				return &Problem{Err: failed, IsAnswer: true, IsOfHost: true, IsRetryable: true, RetryAfter: time.Hour}
 			},
 		} {

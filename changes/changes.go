@@ -36,9 +36,9 @@ import (
 type State struct {
 	// Files are the sitemaps and feeds that have been read, by URL.
 	Files map[string]File `json:"files,omitempty"`
-	// Pages are the pages for which Done was called, with the lastmod that they had then. A date
-	// with a time is in UTC.
-	Pages map[string]string `json:"pages,omitempty"`
+	// Announced are the pages for which Done was called, with the lastmod that they had then. A
+	// date with a time is in UTC.
+	Announced map[string]string `json:"announced,omitempty"`
 	// Pending are the pages that are new or have changed, until Done is called.
 	Pending map[string]string `json:"pending,omitempty"`
 }
@@ -65,18 +65,20 @@ func (s *State) PendingURLs() []string {
 func (s *State) Done(urls ...string) {
 	for _, u := range urls {
 		if modified, ok := s.Pending[u]; ok {
-			set(&s.Pages, u, modified)
+			set(&s.Announced, u, modified)
 			delete(s.Pending, u)
 		}
 	}
 }
 
 // IsNew reports whether nothing has been read yet.
-func (s *State) IsNew() bool { return len(s.Files) == 0 && len(s.Pages) == 0 && len(s.Pending) == 0 }
+func (s *State) IsNew() bool {
+	return len(s.Files) == 0 && len(s.Announced) == 0 && len(s.Pending) == 0
+}
 
 // found notes a page of a sitemap or feed.
-func (s *State) found(p page) {
-	known, isKnown := s.Pages[p.url]
+func (s *State) found(p entry) {
+	known, isKnown := s.Announced[p.url]
 	if pending, isPending := s.Pending[p.url]; isPending {
 		known, isKnown = pending, true
 	}
@@ -181,7 +183,7 @@ func (r *Reader) update(ctx context.Context, s *State, file, lastMod string, isI
 		return fail(err)
 	}
 	fetched.state.LastMod = lastMod
-	if fetched.isSame {
+	if fetched.notModified {
 		set(&s.Files, file, fetched.state)
 		return nil
 	}
@@ -193,24 +195,24 @@ func (r *Reader) update(ctx context.Context, s *State, file, lastMod string, isI
 		return fail(errors.New("it is a sitemap index in a sitemap index, which the protocol does not allow"))
 	}
 	var errs, skipped []error
-	for i, entry := range c.pages {
-		canonical, problem := r.canonical(at, entry.url, fmt.Sprintf("url[%d]", i))
+	for i, e := range c.pages {
+		canonical, problem := r.canonical(at, e.url, fmt.Sprintf("url[%d]", i))
 		if problem != nil {
 			skipped = append(skipped, problem)
 			continue
 		}
-		s.found(page{canonical, entry.modified})
+		s.found(entry{canonical, e.modified})
 	}
-	for i, entry := range c.sitemaps {
+	for i, e := range c.sitemaps {
 		if err := ctx.Err(); err != nil {
 			return append(errs, fail(err)...)
 		}
-		child, problem := r.resolve(at, entry.url, fmt.Sprintf("sitemap[%d]", i))
+		child, problem := r.resolve(at, e.url, fmt.Sprintf("sitemap[%d]", i))
 		if problem != nil {
 			skipped = append(skipped, problem)
 			continue
 		}
-		errs = append(errs, r.update(ctx, s, child.String(), entry.modified, true)...)
+		errs = append(errs, r.update(ctx, s, child.String(), e.modified, true)...)
 	}
 	const most = 10
 	if n := len(skipped); n > 0 {

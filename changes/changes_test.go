@@ -157,7 +157,7 @@ func TestAStateIsJSON(t *testing.T) {
 	}
 }
 
-func TestAnIndexAndGzip(t *testing.T) {
+func TestTheSitemapsOfAnIndexAreRead(t *testing.T) {
 	t.Parallel()
 	web := &site{files: map[string]string{
 		"/index.xml":    index("/timed.xml.gz 2026-11-22T10:00:00Z", "/dated.xml 2026-11-22", "/plain.xml"),
@@ -180,7 +180,7 @@ func TestAnIndexAndGzip(t *testing.T) {
 }
 
 // A file that fails is read again, and does not affect the others.
-func TestAFileThatFails(t *testing.T) {
+func TestAFileThatFailsIsReadAgain(t *testing.T) {
 	t.Parallel()
 	web := &site{files: map[string]string{
 		"/index.xml":  index("/a.xml 2026-11-22T10:00:00Z", "/b.xml 2026-11-22T10:00:00Z", "/nested.xml"),
@@ -202,7 +202,7 @@ func TestAFileThatFails(t *testing.T) {
 	want(t, pending(&s), "/a", "/b")
 }
 
-func TestFeeds(t *testing.T) {
+func TestPagesOfFeedsAreFound(t *testing.T) {
 	t.Parallel()
 	const item = "<item><title>T</title><link>%s/rss%d</link><pubDate>Sun, 22 Nov 2026 10:0%d:00 GMT</pubDate></item>"
 	web := &site{files: map[string]string{
@@ -267,7 +267,7 @@ func TestOtherHostsAreErrors(t *testing.T) {
 	want(t, pending(&s), "https://other.example/theirs")
 }
 
-func TestWhatIsNoFileIsAnError(t *testing.T) {
+func TestAFileThatCannotBeReadIsAnError(t *testing.T) {
 	t.Parallel()
 	web := &site{files: map[string]string{
 		"/empty.xml": " \n",
@@ -308,7 +308,7 @@ func TestWhatIsNoFileIsAnError(t *testing.T) {
 	}
 }
 
-func TestPagesOfAFile(t *testing.T) {
+func TestPagesReturnsTheURLsOfAFile(t *testing.T) {
 	t.Parallel()
 	if urls, err := changes.Pages(strings.NewReader(zipped(sitemap("/a", "/b 2026")))); err != nil || !slices.Equal(urls, []string{home + "/a", home + "/b"}) {
 		t.Errorf("%q, %v", urls, err)

@@ -20,9 +20,9 @@ import (
 
 // A fetched is the answer to a request for a file.
 type fetched struct {
-	data   []byte // not compressed
-	isSame bool   // as the last time
-	state  File
+	data        []byte // not compressed
+	notModified bool   // as the last time
+	state       File
 }
 
 // fetch fetches a file, unless it is the same as the last time.
@@ -47,7 +47,7 @@ func (r *Reader) fetch(ctx context.Context, file string, known File) (fetched, e
 	defer resp.Body.Close()
 	switch resp.StatusCode {
 	case http.StatusNotModified:
-		return fetched{isSame: true, state: known}, nil
+		return fetched{notModified: true, state: known}, nil
 	case http.StatusOK:
 	default:
 		return fetched{}, fmt.Errorf("the answer is %d; want 200", resp.StatusCode)
@@ -78,10 +78,10 @@ func (r *Reader) read(body io.Reader) ([]byte, error) {
 }
 
 // A content is what a file lists: pages, or sitemaps if it is a sitemap index.
-type content struct{ pages, sitemaps []page }
+type content struct{ pages, sitemaps []entry }
 
-// A page is an entry of a file.
-type page struct{ url, modified string }
+// An entry is a page or a sitemap of a file.
+type entry struct{ url, modified string }
 
 // Pages returns the URLs in a sitemap or feed, as they are written there. It is for files that
 // are not on the web. A sitemap index is an error.
@@ -149,19 +149,19 @@ func parseSitemap(d *xml.Decoder) (c content, err error) {
 		case xml.EndElement:
 			return c, nil
 		case xml.StartElement:
-			var entry struct {
+			var fields struct {
 				Loc     string `xml:"loc"`
 				LastMod string `xml:"lastmod"`
 			}
-			if err := d.DecodeElement(&entry, &element); err != nil {
+			if err := d.DecodeElement(&fields, &element); err != nil {
 				return content{}, fmt.Errorf("its XML has an error: %w", err)
 			}
-			p := page{strings.TrimSpace(entry.Loc), normalize(entry.LastMod)}
+			e := entry{strings.TrimSpace(fields.Loc), normalize(fields.LastMod)}
 			switch element.Name.Local {
 			case "url":
-				c.pages = append(c.pages, p)
+				c.pages = append(c.pages, e)
 			case "sitemap":
-				c.sitemaps = append(c.sitemaps, p)
+				c.sitemaps = append(c.sitemaps, e)
 			}
 		}
 	}
@@ -188,7 +188,7 @@ func parseText(data []byte) (c content, err error) {
 		if !strings.HasPrefix(line, "https://") && !strings.HasPrefix(line, "http://") {
 			return content{}, fmt.Errorf("it is neither XML nor a list of URLs: it has the line %.100q", line)
 		}
-		c.pages = append(c.pages, page{url: line})
+		c.pages = append(c.pages, entry{url: line})
 	}
 	return c, nil
 }
@@ -209,7 +209,7 @@ func parseFeed(data []byte) (c content, err error) {
 			modified = item.Updated
 		}
 		if link := strings.TrimSpace(item.Link); link != "" { // some items have only text
-			c.pages = append(c.pages, page{link, modified})
+			c.pages = append(c.pages, entry{link, modified})
 		}
 	}
 	return c, nil

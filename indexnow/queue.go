@@ -135,7 +135,7 @@ func (q *Queue) send(ctx context.Context, host string, urls []string, mayGoOn fu
 		parts = append(parts, queue.Part{
 			URLs:      len(b.URLs),
 			Err:       b.Err,
-			IsLeft:    q.isLeft(b),
+			IsKept:    q.isKept(b),
 			IsPending: b.Outcome() == Pending,
 			Report:    func(ctx context.Context) { q.report(ctx, b) },
 		})
@@ -144,18 +144,20 @@ func (q *Queue) send(ctx context.Context, host string, urls []string, mayGoOn fu
 		stopped = &queue.Problem{
 			Err:         problem,
 			IsRetryable: problem.Retryable(),
-			IsOfHost:    problem.ofHost(),
-			IsAnswer:    problem.Status != 0,
+			IsHostOnly:  problem.ofHost(),
+			IsAnswered:  problem.Status != 0,
 			IsRateLimit: errors.Is(problem, ErrRateLimited),
 			IsNotSent:   errors.Is(problem, ErrNotSent),
-			RetryAfter:  problem.RetryAfter,
+
+			IsAfterAnswer: len(batches) > 1, // it was split because of an answer
+			RetryAfter:    problem.RetryAfter,
 		}
 	}
 	return parts, stopped, panicked
 }
 
-// isLeft reports whether the URLs of a batch stay in the queue.
-func (q *Queue) isLeft(b Batch) bool {
+// isKept reports whether the URLs of a batch stay in the queue.
+func (q *Queue) isKept(b Batch) bool {
 	if problem := (*Error)(nil); errors.As(b.Err, &problem) {
 		return problem.Retryable()
 	}

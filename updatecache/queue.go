@@ -95,7 +95,7 @@ func NewQueue(client *Client, cfg QueueConfig) (*Queue, error) {
 	}
 	q := &Queue{client: client, cfg: cfg}
 	for _, cache := range client.caches {
-		of, problems := queue.New("updatecache", queue.Config{
+		cacheQueue, problems := queue.New("updatecache", queue.Config{
 			Delay: cfg.Delay, Capacity: cfg.Capacity, Parallel: cfg.Parallel, MaxBatch: maxBatch,
 			Clock: client.clock, Wait: client.retry.Wait,
 			Send: func(ctx context.Context, _ string, urls []string, _ func() bool) ([]queue.Part, *queue.Problem, any) {
@@ -105,7 +105,7 @@ func NewQueue(client *Client, cfg QueueConfig) (*Queue, error) {
 		if len(problems) > 0 {
 			return nil, errors.Join(problems...)
 		}
-		q.queues = append(q.queues, of)
+		q.queues = append(q.queues, cacheQueue)
 	}
 	return q, nil
 }
@@ -140,8 +140,18 @@ func (q *Queue) Run(ctx context.Context) error {
 		return ErrRunning
 	}
 	defer q.running.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	errs := make([]error, len(q.queues))
-	q.atOnce(func(i int, of *queue.Queue) { errs[i] = of.Run(ctx) })
+	q.atOnce(func(i int, cacheQueue *queue.Queue) {
+		defer func() {
+			if p := recover(); p != nil {
+				cancel() // so that Run panics, and does not wait for the other caches
+				panic(p)
+			}
+		}()
+		errs[i] = cacheQueue.Run(ctx)
+	})
 	return cmp.Or(errs...)
 }
 
@@ -151,7 +161,7 @@ func (q *Queue) Run(ctx context.Context) error {
 // any order, each with its Cache. The error says why.
 func (q *Queue) Shutdown(ctx context.Context) (unsent []cacheurl.URL, err error) {
 	left, errs := make([][]string, len(q.queues)), make([]error, len(q.queues))
-	q.atOnce(func(i int, of *queue.Queue) { left[i], errs[i] = of.Shutdown(ctx) })
+	q.atOnce(func(i int, cacheQueue *queue.Queue) { left[i], errs[i] = cacheQueue.Shutdown(ctx) })
 	for i, urls := range left {
 		for _, u := range urls {
 			unsent = append(unsent, parse(u, q.client.caches[i]))
@@ -165,13 +175,13 @@ func (q *Queue) Shutdown(ctx context.Context) (unsent []cacheurl.URL, err error)
 
 // atOnce calls f with the queue of each cache, in a goroutine each. If a call panics, atOnce panics
 // with the same value after all calls have returned.
-func (q *Queue) atOnce(f func(i int, of *queue.Queue)) {
+func (q *Queue) atOnce(f func(i int, cacheQueue *queue.Queue)) {
 	var wg sync.WaitGroup
 	panicked := make([]any, len(q.queues))
-	for i, of := range q.queues {
+	for i, cacheQueue := range q.queues {
 		wg.Go(func() {
 			defer func() { panicked[i] = recover() }()
-			f(i, of)
+			f(i, cacheQueue)
 		})
 	}
 	wg.Wait()
@@ -185,8 +195,8 @@ func (q *Queue) atOnce(f func(i int, of *queue.Queue)) {
 // Stats returns the counts so far.
 func (q *Queue) Stats() QueueStats {
 	var sum QueueStats
-	for _, of := range q.queues {
-		s := of.Stats()
+	for _, cacheQueue := range q.queues {
+		s := cacheQueue.Stats()
 		sum.Waiting += s.Waiting
 		sum.Added += s.Added
 		sum.Repeated += s.Repeated
@@ -212,13 +222,14 @@ func (q *Queue) send(ctx context.Context, cache ampcors.Cache, urls []string) (p
 	results, panics := make([]error, len(urls)), make([]any, len(urls))
 	var wg sync.WaitGroup
 	for i, url := range urls {
-		results[i] = errNotSent
+		results[i] = errPanicked
 		wg.Go(func() {
 			defer func() { panics[i] = recover() }()
 			results[i] = q.flush(ctx, targetOf(parse(url, cache).Publisher, url, cache))
 		})
 	}
 	wg.Wait()
+	isAnswered := false
 	for i, url := range urls {
 		u := parse(url, cache)
 		if panics[i] != nil {
@@ -228,24 +239,29 @@ func (q *Queue) send(ctx context.Context, cache ampcors.Cache, urls []string) (p
 		isError := errors.As(results[i], &problem)
 		switch {
 		case results[i] == nil:
+			isAnswered = true
 			parts[i] = queue.Part{URLs: 1, Report: func(context.Context) { q.cfg.Flushed(u) }}
 			continue
 		case isError && !problem.Retryable() && !errors.Is(problem, ErrSigner):
+			isAnswered = true
 			parts[i] = queue.Part{URLs: 1, Err: problem, Report: func(context.Context) { q.cfg.Failed(u, problem) }}
 			continue
 		}
-		parts[i] = queue.Part{URLs: 1, Err: results[i], IsLeft: true}
-		if stopped == nil || stopped.IsOfHost { // a problem of the cache outranks one of the host
+		parts[i] = queue.Part{URLs: 1, Err: results[i], IsKept: true}
+		if stopped == nil || stopped.IsHostOnly { // a problem of the cache outranks one of the host
 			stopped = &queue.Problem{Err: results[i], IsRetryable: true, IsNotSent: !isError}
 			if isError {
-				stopped.IsOfHost, stopped.IsAnswer, stopped.RetryAfter = errors.Is(problem, ErrRateLimited), problem.Status != 0, problem.RetryAfter
+				stopped.IsHostOnly, stopped.IsAnswered, stopped.RetryAfter = errors.Is(problem, ErrRateLimited), problem.Status != 0, problem.RetryAfter
 			}
 		}
+	}
+	if stopped != nil {
+		stopped.IsAfterAnswer = isAnswered
 	}
 	return parts, stopped, panicked
 }
 
-var errNotSent = errors.New("the Signer or the HTTPClient panicked")
+var errPanicked = errors.New("the Signer or the HTTPClient panicked")
 
 // flush asks a cache once.
 func (q *Queue) flush(ctx context.Context, t target) (err error) {

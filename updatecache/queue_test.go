@@ -348,7 +348,7 @@ func TestShutdownReturnsWhatIsLeft(t *testing.T) {
 	})
 }
 
-func TestAQueueRejects(t *testing.T) {
+func TestAQueueRejectsInvalidUse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(&caches{t: t}, func(_ *Config, cfg *QueueConfig) { cfg.Capacity = 1 })
@@ -377,6 +377,53 @@ func TestAQueueRejects(t *testing.T) {
 		}
 		if _, err := NewQueue(nil, QueueConfig{}); !errors.As(err, new(*ampcors.ValueError)) {
 			t.Errorf("no client: %v", err)
+		}
+	})
+}
+
+// The backoffs double, however many URLs wait.
+func TestTheBackoffGrowsWithAnyNumberOfURLs(t *testing.T) {
+	t.Parallel()
+	for _, urls := range []int{1, 2, 25} {
+		synctest.Test(t, func(t *testing.T) {
+			c := &caches{t: t, answer: func(*http.Request) (int, string) { return 500, "" }}
+			q := run(t, newQueue(c, nil))
+			for i := range urls {
+				add(t, q, fmt.Sprintf("www.example.com/%d", i))
+			}
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if n := len(c.seen); n > 30*min(urls, maxBatch) {
+				t.Errorf("%d URLs: %d requests in an hour to a cache that is down", urls, n)
+			}
+		})
+	}
+}
+
+// Run panics with what a hook panics with, although other caches have nothing to do.
+func TestAPanicOfAHookIsSeenAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &caches{t: t}
+		q := newQueue(c, func(cfg *Config, queue *QueueConfig) {
+			cfg.Caches = ampcors.DefaultCaches()
+			queue.Flushed = func(u cacheurl.URL) {
+				if u.Cache.ID == "google" {
+					panic("hook")
+				}
+			}
+		})
+		add(t, q, "www.example.com/")
+		begun := time.Now()
+		panicked := func() (p any) {
+			defer func() { p = recover() }()
+			_ = q.Run(t.Context())
+			return nil
+		}()
+		if took := time.Since(begun); panicked != "hook" || took > time.Minute {
+			t.Errorf("%v after %v", panicked, took)
 		}
 	})
 }

@@ -70,8 +70,8 @@ func newKey() *cobra.Command {
 	return cmd
 }
 
-// newFlusher returns an update-cache client with the RSA key from a file.
-func newFlusher(file string, allCaches bool) (*updatecache.Client, error) {
+// newUpdateClient returns an update-cache client with the RSA key from a file.
+func newUpdateClient(file string, allCaches bool) (*updatecache.Client, error) {
 	key, err := readKey(file)
 	if err != nil {
 		return nil, err
@@ -142,9 +142,9 @@ func newVerify() *cobra.Command {
 	output := addOutput(cmd)
 	file := cmd.Flags().String("key", "", "file with the RSA key of update-cache")
 	caches := cmd.Flags().Bool("caches", false, "with --key, check the copies of the key file that AMP Caches have")
-	keys := addIndexNow(cmd)
+	flags := addIndexNow(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		verify, err := verifier(*file, *caches, keys)
+		verify, err := verifier(*file, *caches, flags)
 		if err != nil {
 			return err
 		}
@@ -158,9 +158,9 @@ func newVerify() *cobra.Command {
 	return cmd
 }
 
-func verifier(file string, caches bool, keys *indexNowFlags) (func(context.Context, ...string) error, error) {
+func verifier(file string, caches bool, flags *indexNowFlags) (func(context.Context, ...string) error, error) {
 	if file != "" {
-		c, err := newFlusher(file, caches)
+		c, err := newUpdateClient(file, caches)
 		if err != nil {
 			return nil, err
 		}
@@ -172,7 +172,7 @@ func verifier(file string, caches bool, keys *indexNowFlags) (func(context.Conte
 	if caches {
 		return nil, errors.New("--caches needs --key")
 	}
-	c, err := keys.client()
+	c, err := flags.client()
 	if err != nil {
 		return nil, err
 	}
@@ -199,11 +199,11 @@ func newFlush() *cobra.Command {
 	_ = cmd.MarkFlagRequired("key")
 	cmd.MarkFlagsMutuallyExclusive("dry-run", "sign")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := newFlusher(*file, *all)
+		c, err := newUpdateClient(*file, *all)
 		if err != nil {
 			return err
 		}
-		pages, err := source.pages(cmd, args)
+		pages, err := source.pages(cmd, args, *dryRun || *sign)
 		if err != nil {
 			return err
 		}
@@ -239,17 +239,17 @@ func newSubmit() *cobra.Command {
 			"  INDEXNOW_KEY=… ampcors submit --sitemap https://www.example.com/sitemap.xml --state state.json",
 	}
 	output := addOutput(cmd)
-	client := addIndexNow(cmd)
-	cmd.Flags().StringVar(&client.endpoint, "endpoint", "", "URL of the service; if empty, "+indexnow.API)
-	cmd.Flags().StringVar(&client.failover, "failover", "", "URL of another service, which is used if the first one fails")
+	flags := addIndexNow(cmd)
+	cmd.Flags().StringVar(&flags.endpoint, "endpoint", "", "URL of the service; if empty, "+indexnow.API)
+	cmd.Flags().StringVar(&flags.failover, "failover", "", "URL of another service, which is used if the first one fails")
 	source := addPages(cmd)
 	dryRun := cmd.Flags().Bool("dry-run", false, "send nothing, and print what would be submitted")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := client.client()
+		c, err := flags.client()
 		if err != nil {
 			return err
 		}
-		urls, err := source.pages(cmd, args)
+		urls, err := source.pages(cmd, args, *dryRun)
 		if err != nil {
 			return err
 		}

@@ -216,6 +216,7 @@ func TestSubmitWithAState(t *testing.T) {
 		submitted      string
 	}{
 		{"the sitemap is down", func() { sitemapIsDown = true }, nil, exitFindings, "", "nothing is recorded", ""},
+		{"a dry run before the first", func() { sitemapIsDown, pages = false, page(1) }, []string{"--dry-run"}, exitClean, "", "1 pages would be recorded", ""},
 		{"the first run", func() { sitemapIsDown, pages = false, page(1)+page(2) }, nil, exitClean, "", "2 pages are recorded", ""},
 		{"nothing has changed", func() {}, nil, exitClean, "", "no page is new or has changed", ""},
 		{"a dry run", func() { pages += page(3) }, []string{"--dry-run"}, exitClean, "https://www.example.com/3: would be submitted\n", "", ""},

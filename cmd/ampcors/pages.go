@@ -36,7 +36,7 @@ func addPages(cmd *cobra.Command) *pageSource {
 const pagesHelp = "\n\nWith --sitemap and --state, run it regularly: the first run records the pages, and later runs announce those that are new or have changed since. Pages that fail are tried again by the next run."
 
 // pages returns the pages to announce.
-func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) {
+func (s *pageSource) pages(cmd *cobra.Command, args []string, isDryRun bool) ([]string, error) {
 	if len(s.sitemaps) == 0 {
 		if s.file != "" {
 			return nil, errors.New("--state needs --sitemap")
@@ -69,7 +69,11 @@ func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) 
 	case isNew && s.file != "" && !s.all && s.failed:
 		return nil, exitError{exitFindings, errors.New("nothing is recorded, because not every sitemap could be read")}
 	case isNew && s.file != "" && !s.all:
-		fmt.Fprintf(cmd.ErrOrStderr(), "ampcors: %s is new: %d pages are recorded, and none is announced (--all announces them)\n", s.file, len(s.state.Pending))
+		recorded := "are recorded"
+		if isDryRun {
+			recorded = "would be recorded"
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "ampcors: %s is new: %d pages %s, and none is announced (--all announces them)\n", s.file, len(s.state.Pending), recorded)
 		s.state.Done(s.state.PendingURLs()...)
 	case len(s.state.Pending) == 0 && s.file != "":
 		fmt.Fprintln(cmd.ErrOrStderr(), "ampcors: no page is new or has changed")

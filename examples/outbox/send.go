@@ -35,7 +35,7 @@ func (s *sender) Work(ctx context.Context, job *river.Job[SendArgs]) error {
 	if err != nil {
 		return err
 	}
-	report, _ := s.outbox.client.Submit(ctx, urls.names()...) // the report has the errors
+	report, _ := s.outbox.client.Submit(ctx, urls.urls()...) // the report has the errors
 	return s.outbox.finish(ctx, job, urls, report)
 }
 
@@ -49,7 +49,7 @@ type claimed map[string]row
 
 type row struct{ id, version int64 }
 
-func (c claimed) names() (urls []string) {
+func (c claimed) urls() (urls []string) {
 	for u := range c {
 		urls = append(urls, u)
 	}

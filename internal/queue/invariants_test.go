@@ -23,7 +23,7 @@ func checkSchedule(s *schedule) error {
 		if s.hosts[e.host.name] != e.host {
 			return fmt.Errorf("the host of %s is not in hosts", u)
 		}
-		if e.again {
+		if e.isAddedAgain {
 			again++
 			if e.isQueued {
 				return fmt.Errorf("a URL is marked as queued and as added again")
@@ -35,8 +35,8 @@ func checkSchedule(s *schedule) error {
 			return fmt.Errorf("%s neither waits nor is being sent", u)
 		}
 	}
-	if again != s.again {
-		return fmt.Errorf("%d URLs are marked as added again; the count is %d", again, s.again)
+	if again != s.addedAgain {
+		return fmt.Errorf("%d URLs are marked as added again; the count is %d", again, s.addedAgain)
 	}
 	n := 0
 	for _, h := range s.hosts {
@@ -92,7 +92,7 @@ func TestTheScheduleKeepsItsInvariants(t *testing.T) {
 			t.Fatal(problems)
 		}
 		reported := make(map[string]int)
-		var open []result
+		var open []request
 		hosts := 3 + r.IntN(200)
 		for step := range 1500 {
 			switch r.IntN(6) {
@@ -171,11 +171,11 @@ func randomParts(r *rand.Rand, urls []string, reported map[string]int) (parts []
 		case 1:
 			p.IsPending = true
 		case 2:
-			p.IsPending, p.IsLeft = true, true
+			p.IsPending, p.IsKept = true, true
 		case 3:
-			problem = &Problem{Err: failed, IsRetryable: true, IsAnswer: r.IntN(2) == 0, IsOfHost: r.IntN(3) == 0, IsRateLimit: r.IntN(3) == 0}
+			problem = &Problem{Err: failed, IsRetryable: true, IsAnswered: r.IntN(2) == 0, IsHostOnly: r.IntN(3) == 0, IsRateLimit: r.IntN(3) == 0}
 			p.URLs += len(urls)
-			p.Err, p.IsLeft, urls = failed, true, nil
+			p.Err, p.IsKept, urls = failed, true, nil
 		}
 		p.Report = func(context.Context) {
 			for _, u := range part {

@@ -41,7 +41,7 @@ type Config struct {
 type Part struct {
 	URLs   int   // how many
 	Err    error // nil: accepted
-	IsLeft bool  // they stay in the queue
+	IsKept bool  // they stay in the queue
 	// IsPending is set if the service has them, but has yet to verify something.
 	IsPending bool
 	// Report is called once the URLs are no longer in the queue. It may be nil.
@@ -52,11 +52,13 @@ type Part struct {
 type Problem struct {
 	Err         error
 	IsRetryable bool
-	IsOfHost    bool // it concerns the host alone, not the service
-	IsAnswer    bool // the service answered
-	IsRateLimit bool
-	IsNotSent   bool // no request failed: mayGoOn returned false, or the caller's code panicked
-	RetryAfter  time.Duration
+	IsHostOnly  bool // it concerns the host alone, not the service
+	IsAnswered  bool // the service answered
+	// IsAfterAnswer is set if the service answered another request for the batch.
+	IsAfterAnswer bool
+	IsRateLimit   bool
+	IsNotSent     bool // no request failed: mayGoOn returned false, or the caller's code panicked
+	RetryAfter    time.Duration
 }
 
 // A Queue holds URLs. [New] makes one.
@@ -120,15 +122,15 @@ func Default[T comparable](value *T, def T) {
 // New returns a Queue, or the problems of the configuration, as errors of the package pkg.
 func New(pkg string, cfg Config) (*Queue, []error) {
 	var problems []error
-	atLeast := func(path string, value, least int64, text, want string) {
-		if value < least {
+	notNegative := func(path string, value int64, text, want string) {
+		if value < 0 {
 			problems = append(problems, &ampcors.ValueError{Package: pkg, Path: path, Value: text, Reason: "is negative", Want: want})
 		}
 	}
-	atLeast("Delay", int64(cfg.Delay), 0, cfg.Delay.String(), "0 for the default, or some seconds")
-	atLeast("Hold", int64(cfg.Hold), 0, cfg.Hold.String(), "0 for the default, or some minutes")
-	atLeast("Capacity", int64(cfg.Capacity), 0, strconv.Itoa(cfg.Capacity), "0 for the default, or a number of URLs")
-	atLeast("Parallel", int64(cfg.Parallel), 0, strconv.Itoa(cfg.Parallel), "0 for the default, or a number of requests")
+	notNegative("Delay", int64(cfg.Delay), cfg.Delay.String(), "0 for the default, or some seconds")
+	notNegative("Hold", int64(cfg.Hold), cfg.Hold.String(), "0 for the default, or some minutes")
+	notNegative("Capacity", int64(cfg.Capacity), strconv.Itoa(cfg.Capacity), "0 for the default, or a number of URLs")
+	notNegative("Parallel", int64(cfg.Parallel), strconv.Itoa(cfg.Parallel), "0 for the default, or a number of requests")
 	if len(problems) > 0 {
 		return nil, problems
 	}
@@ -150,7 +152,7 @@ func (q *Queue) Add(url, host string) error {
 	}
 	e := q.schedule.urls[url]
 	switch {
-	case e != nil && (e.isQueued || e.again):
+	case e != nil && (e.isQueued || e.isAddedAgain):
 		q.stats.Repeated++
 		return nil
 	case q.schedule.len() >= q.cfg.Capacity:
@@ -241,9 +243,9 @@ func (q *Queue) Run(ctx context.Context) error {
 // ready and does not wait for more: it returns when nothing is left that may be sent before
 // the deadline of ctx.
 func (q *Queue) sendAll(ctx context.Context, stop <-chan struct{}, isLast bool) {
-	results := make(chan result)
+	ended := make(chan request)
 	requests := 0
-	defer func() { q.settleAll(ctx, results, requests) }() // even if the caller's code panics
+	defer func() { q.settleAll(ctx, ended, requests) }() // even if the caller's code panics
 	_, isBounded := ctx.Deadline()
 	isStopped := func() bool {
 		select {
@@ -257,7 +259,7 @@ func (q *Queue) sendAll(ctx context.Context, stop <-chan struct{}, isLast bool) 
 		if r, ok := q.take(isLast, requests); ok {
 			r.isLast, r.isOnce = isLast, isLast && !isBounded
 			requests++
-			go q.send(ctx, r, results)
+			go q.send(ctx, r, ended)
 			continue
 		}
 		q.mu.Lock()
@@ -275,7 +277,7 @@ func (q *Queue) sendAll(ctx context.Context, stop <-chan struct{}, isLast bool) 
 			alarm = q.cfg.Clock.After(wait)
 		}
 		select {
-		case r := <-results:
+		case r := <-ended:
 			requests--
 			q.settle(ctx, r)
 		case <-stop:
@@ -286,8 +288,8 @@ func (q *Queue) sendAll(ctx context.Context, stop <-chan struct{}, isLast bool) 
 	}
 }
 
-// A result is a request and what came of it.
-type result struct {
+// A request is one request, and what came of it.
+type request struct {
 	urls       []string
 	entries    []*entry // of these URLs
 	host       *host
@@ -301,7 +303,7 @@ type result struct {
 }
 
 // take returns the next request, if one is ready and fewer than allowed are in progress.
-func (q *Queue) take(isLast bool, requests int) (r result, ok bool) {
+func (q *Queue) take(isLast bool, requests int) (r request, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if requests >= q.schedule.width {
@@ -311,7 +313,7 @@ func (q *Queue) take(isLast bool, requests int) (r result, ok bool) {
 	if entries == nil {
 		return r, false
 	}
-	r = result{entries: entries, host: entries[0].host, generation: q.schedule.generation}
+	r = request{entries: entries, host: entries[0].host, generation: q.schedule.generation}
 	r.urls = make([]string, len(entries))
 	for i, e := range entries {
 		r.urls[i] = e.url
@@ -323,29 +325,29 @@ var errGoexit = errors.New("the code that sends a request called runtime.Goexit"
 
 // send sends a request. If that panics, settle panics with the same value, in the goroutine of Run
 // or Shutdown.
-func (q *Queue) send(ctx context.Context, r result, results chan<- result) {
+func (q *Queue) send(ctx context.Context, r request, ended chan<- request) {
 	r.panicked = errGoexit
-	defer func() { results <- r }()
+	defer func() { ended <- r }()
 	r.parts, r.problem, r.panicked = q.cfg.Send(ctx, r.host.name, r.urls, func() bool { return ctx.Err() == nil && q.mayGoOn(r) })
 }
 
 // mayGoOn reports whether the parts of a batch that is split may still be sent.
-func (q *Queue) mayGoOn(r result) bool {
+func (q *Queue) mayGoOn(r request) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return r.generation == q.schedule.generation && (r.isLast || !q.isClosed())
 }
 
 // settleAll settles requests that are in progress. If one panics, the others are settled too.
-func (q *Queue) settleAll(ctx context.Context, results <-chan result, requests int) {
+func (q *Queue) settleAll(ctx context.Context, ended <-chan request, requests int) {
 	if requests > 0 {
-		defer q.settleAll(ctx, results, requests-1)
-		q.settle(ctx, <-results)
+		defer q.settleAll(ctx, ended, requests-1)
+		q.settle(ctx, <-ended)
 	}
 }
 
 // settle updates the queue after a request, and calls the hooks.
-func (q *Queue) settle(ctx context.Context, r result) {
+func (q *Queue) settle(ctx context.Context, r request) {
 	q.update(ctx, r)
 	if r.panicked != nil {
 		defer panic(r.panicked)
@@ -359,12 +361,12 @@ func (q *Queue) report(ctx context.Context, parts []Part) {
 		return
 	}
 	defer q.report(ctx, parts[1:])
-	if p := parts[0]; !p.IsLeft && p.Report != nil {
+	if p := parts[0]; !p.IsKept && p.Report != nil {
 		p.Report(ctx)
 	}
 }
 
-func (q *Queue) update(ctx context.Context, r result) {
+func (q *Queue) update(ctx context.Context, r request) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := q.cfg.Clock.Now()
@@ -383,7 +385,7 @@ func (q *Queue) update(ctx context.Context, r result) {
 			q.stats.Pending += n
 		}
 		switch {
-		case p.IsLeft:
+		case p.IsKept:
 			q.putBack(part)
 			if p.Err != nil {
 				retried += n
@@ -409,7 +411,7 @@ func (q *Queue) update(ctx context.Context, r result) {
 	case r.problem == nil || !r.problem.IsRetryable:
 		q.lastErr = nil
 		failures := r.host.failures
-		if r.problem == nil || r.problem.IsAnswer { // otherwise nothing was sent, because the host has no key
+		if r.problem == nil || r.problem.IsAnswered { // otherwise nothing was sent, because the host has no key
 			q.schedule.answered(r.host, r.generation)
 		}
 		if isPending {
@@ -417,11 +419,11 @@ func (q *Queue) update(ctx context.Context, r result) {
 			q.schedule.delayHost(r.host, now, 0, wait)
 		}
 	case r.problem.IsNotSent:
-	case ctx.Err() == nil || r.problem.IsAnswer: // otherwise the context may be the cause
+	case ctx.Err() == nil || r.problem.IsAnswered: // otherwise the context may be the cause
 		q.stats.Retried += retried
 		q.lastErr, r.host.err = r.problem.Err, r.problem.Err
-		if len(r.parts) > 1 {
-			q.schedule.answered(r.host, r.generation) // before it failed
+		if r.problem.IsAfterAnswer {
+			q.schedule.answered(r.host, r.generation)
 		}
 		q.schedule.failed(r.host, r.problem, now, r.generation, wait)
 	}
@@ -433,7 +435,7 @@ const never = 365 * 24 * time.Hour
 // putBack lets URLs wait again, because their request failed or they are pending.
 func (q *Queue) putBack(entries []*entry) {
 	for _, e := range entries {
-		if q.schedule.takeAgain(e) {
+		if q.schedule.clearAgain(e) {
 			q.stats.Added--
 			q.stats.Repeated++
 		}
@@ -447,7 +449,7 @@ func (q *Queue) remove(e *entry, isAccepted bool, now time.Time) {
 		q.sent[e.url] = now
 		q.sentLog = append(q.sentLog, sentAt{e.url, now})
 	}
-	if q.schedule.takeAgain(e) {
+	if q.schedule.clearAgain(e) {
 		e.ready = q.readyAt(e.url, now)
 		q.schedule.enqueue(e)
 	} else {

@@ -14,16 +14,16 @@ import (
 type schedule struct {
 	delay time.Duration
 
-	urls    map[string]*entry // that wait or are being sent
-	again   int               // how many of these were added again while they are being sent
-	hosts   map[string]*host  // of these URLs
-	byReady hostHeap          // the hosts with a URL that waits, except those in round or with a request in progress
-	byDue   hostHeap          // the same hosts
-	round   hostHeap          // up to maxRound of the hosts that get a request now
-	fired   time.Time         // hosts that were ready at this time get a request now; zero: none
+	urls       map[string]*entry // that wait or are being sent
+	addedAgain int               // how many of these were added again while they are being sent
+	hosts      map[string]*host  // of these URLs
+	byReady    hostHeap          // the hosts with a URL that waits, except those in round or with a request in progress
+	byDue      hostHeap          // the same hosts
+	round      hostHeap          // up to maxRound of the hosts that get a request now
+	roundAt    time.Time         // hosts that were ready at this time get a request now; zero: none
 
-	lastFired time.Time
-	takes     int // how many batches; each fourth is for the host that waits longest
+	lastRoundAt time.Time
+	batches     int // how many batches; each fourth is for the host that waits longest
 
 	service    backoff // for all requests
 	generation int     // how many backoffs of the service have begun
@@ -49,11 +49,11 @@ type host struct {
 // An entry is a URL. It is not sent before it is ready, and does not wait for others for longer
 // than Delay after that.
 type entry struct {
-	url      string
-	host     *host
-	ready    time.Time
-	isQueued bool // in host.waiting, and not being sent
-	again    bool // see schedule.again
+	url          string
+	host         *host
+	ready        time.Time
+	isQueued     bool // in host.waiting, and not being sent
+	isAddedAgain bool // see schedule.again
 }
 
 // A backoff says until when a host, or the service, gets no requests.
@@ -128,7 +128,7 @@ func (s *schedule) unschedule(h *host) {
 // wait for others.
 func (s *schedule) next(isLast bool) (at time.Time, ok bool) {
 	switch {
-	case len(s.round.hosts) > 0 || s.isReady(s.fired):
+	case len(s.round.hosts) > 0 || s.isReady(s.roundAt):
 		return s.service.until, true
 	case len(s.byDue.hosts) == 0:
 		return time.Time{}, false
@@ -143,13 +143,13 @@ func (s *schedule) next(isLast bool) (at time.Time, ok bool) {
 // Delay.
 func (s *schedule) take(now time.Time, isLast bool, max int) []*entry {
 	isDue := func() bool { return len(s.byDue.hosts) > 0 && !s.byDue.hosts[0].dueAt.After(now) }
-	if isLast || isDue() && now.Sub(s.lastFired) >= s.delay {
-		s.fired, s.lastFired = now, now
+	if isLast || isDue() && now.Sub(s.lastRoundAt) >= s.delay {
+		s.roundAt, s.lastRoundAt = now, now
 	}
 	for len(s.round.hosts) < maxRound { // not all at once: there may be many
 		var h *host
 		switch {
-		case s.isReady(s.fired):
+		case s.isReady(s.roundAt):
 			h = s.byReady.hosts[0]
 		case isDue():
 			h = s.byDue.hosts[0]
@@ -161,14 +161,14 @@ func (s *schedule) take(now time.Time, isLast bool, max int) []*entry {
 		h.isInRound = true
 		heap.Push(&s.round, h)
 	}
-	if !s.isReady(s.fired) {
-		s.fired = time.Time{} // what is added now waits for Delay
+	if !s.isReady(s.roundAt) {
+		s.roundAt = time.Time{} // what is added now waits for Delay
 	}
 	if len(s.round.hosts) == 0 || s.service.until.After(now) {
 		return nil
 	}
 	next := 0
-	if s.takes++; s.takes%4 == 0 { // the one that waits longest, even if it failed
+	if s.batches++; s.batches%4 == 0 { // the one that waits longest, even if it failed
 		for i, h := range s.round.hosts {
 			if h.readyAt.Before(s.round.hosts[next].readyAt) {
 				next = i
@@ -189,7 +189,7 @@ func (s *schedule) take(now time.Time, isLast bool, max int) []*entry {
 
 // len returns how many URLs wait or are being sent. One that is being sent and was added again
 // counts twice.
-func (s *schedule) len() int { return len(s.urls) + s.again }
+func (s *schedule) len() int { return len(s.urls) + s.addedAgain }
 
 // all returns the URLs that wait. It is faster than a loop over urls.
 func (s *schedule) all() iter.Seq[*entry] {
@@ -206,17 +206,17 @@ func (s *schedule) all() iter.Seq[*entry] {
 
 // addAgain notes that a URL was added while it is being sent.
 func (s *schedule) addAgain(e *entry) {
-	e.again = true
-	s.again++
+	e.isAddedAgain = true
+	s.addedAgain++
 }
 
-// takeAgain reports whether a URL was added while it was being sent, and forgets it.
-func (s *schedule) takeAgain(e *entry) bool {
-	if !e.again {
+// clearAgain reports whether a URL was added while it was being sent, and forgets it.
+func (s *schedule) clearAgain(e *entry) bool {
+	if !e.isAddedAgain {
 		return false
 	}
-	e.again = false
-	s.again--
+	e.isAddedAgain = false
+	s.addedAgain--
 	return true
 }
 
@@ -256,8 +256,8 @@ type waitFunc func(failures int, longest time.Duration) time.Duration
 // that in which the request began.
 func (s *schedule) failed(h *host, problem *Problem, now time.Time, generation int, wait waitFunc) {
 	s.delayHost(h, now, problem.RetryAfter, wait)
-	if problem.IsOfHost {
-		if problem.IsAnswer && generation == s.generation { // the service is up
+	if problem.IsHostOnly {
+		if problem.IsAnswered && generation == s.generation { // the service is up
 			s.service = backoff{}
 		}
 		return

@@ -46,7 +46,7 @@ func workOf(t *testing.T, urls, hosts int) float64 {
 }
 
 // The work for a request grows with the logarithm of what waits.
-func TestTheWorkForARequestDoesNotGrow(t *testing.T) {
+func TestTheWorkForARequestGrowsWithTheLogarithm(t *testing.T) {
 	t.Parallel()
 	for name, hosts := range map[string]func(urls int) int{
 		"one host":   func(int) int { return 1 },
@@ -69,7 +69,7 @@ func (s *service) send(_ context.Context, _ string, urls []string, _ func() bool
 	time.Sleep(s.delay)
 	if s.isDown.Load() {
 		err := errors.New("down")
-		return []Part{{URLs: len(urls), Err: err, IsLeft: true}}, &Problem{Err: err, IsRetryable: true, IsAnswer: true}, nil
+		return []Part{{URLs: len(urls), Err: err, IsKept: true}}, &Problem{Err: err, IsRetryable: true, IsAnswered: true}, nil
 	}
 	return []Part{{URLs: len(urls)}}, nil, nil
 }
@@ -108,7 +108,7 @@ func add(t *testing.T, q *Queue, urls ...string) {
 }
 
 // A backoff of the service begins once, however many requests are in progress.
-func TestRequestsUnderWayCountOnce(t *testing.T) {
+func TestABackoffOfTheServiceBeginsOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{delay: time.Second}
@@ -157,14 +157,14 @@ func TestWhatWasSentIsForgotten(t *testing.T) {
 	})
 }
 
-// TestServiceBackoff checks step by step how long the service gets no requests.
-func TestServiceBackoff(t *testing.T) {
+// TestTheServiceBackoffDoublesAndEndsWithAnAnswer checks step by step how long the service gets no requests.
+func TestTheServiceBackoffDoublesAndEndsWithAnAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(t, &service{}, Config{})
 		settle := func(problem *Problem) time.Duration {
 			name := fmt.Sprint(rand.Int(), ".example")
-			q.settle(t.Context(), result{parts: []Part{}, host: newHost(&q.schedule, name), generation: q.schedule.generation, problem: problem})
+			q.settle(t.Context(), request{parts: []Part{}, host: newHost(&q.schedule, name), generation: q.schedule.generation, problem: problem})
 			return max(0, time.Until(q.schedule.service.until))
 		}
 		between := func(least, got, most time.Duration) {
@@ -174,13 +174,13 @@ func TestServiceBackoff(t *testing.T) {
 			}
 		}
 		failed := errors.New("failed")
-		down := func() *Problem { return &Problem{Err: failed, IsRetryable: true, IsAnswer: true} }
+		down := func() *Problem { return &Problem{Err: failed, IsRetryable: true, IsAnswered: true} }
 		for name, answer := range map[string]func() *Problem{
 			"accepted":              func() *Problem { return nil },
-			"rejected":              func() *Problem { return &Problem{Err: failed, IsAnswer: true} },
-			"a problem of the host": func() *Problem { return &Problem{Err: failed, IsAnswer: true, IsOfHost: true} },
+			"rejected":              func() *Problem { return &Problem{Err: failed, IsAnswered: true} },
+			"a problem of the host": func() *Problem { return &Problem{Err: failed, IsAnswered: true, IsHostOnly: true} },
 			"a retryable problem of the host": func() *Problem {
-				return &Problem{Err: failed, IsAnswer: true, IsOfHost: true, IsRetryable: true, RetryAfter: time.Hour}
+				return &Problem{Err: failed, IsAnswered: true, IsHostOnly: true, IsRetryable: true, RetryAfter: time.Hour}
 			},
 		} {
 			for range 10 { // an answer between failures shows that the service is up
@@ -207,8 +207,8 @@ func TestServiceBackoff(t *testing.T) {
 		asked.RetryAfter = time.Hour
 		between(time.Hour, settle(asked), time.Hour)
 		between(0, settle(nil), 0)
-		between(time.Hour, settle(&Problem{Err: failed, IsRetryable: true, IsAnswer: true, IsRateLimit: true, RetryAfter: time.Hour}), time.Hour)
+		between(time.Hour, settle(&Problem{Err: failed, IsRetryable: true, IsAnswered: true, IsRateLimit: true, RetryAfter: time.Hour}), time.Hour)
 		between(0, settle(nil), 0)
-		between(time.Second/2, settle(&Problem{Err: failed, IsRetryable: true, IsAnswer: true, IsRateLimit: true}), time.Second)
+		between(time.Second/2, settle(&Problem{Err: failed, IsRetryable: true, IsAnswered: true, IsRateLimit: true}), time.Second)
 	})
 }

@@ -187,9 +187,9 @@ func (q *Queue) Stats() QueueStats { return QueueStats(q.queue.Stats()) }
 // Shutdown closes the queue to new URLs, and lets [Queue.Run] finish the requests in progress. Then
 // it submits the URLs that wait, whether or not Run was called. It retries until the context's
 // deadline, and also submits the URLs that are held back, but not beyond the deadline. Without a
-// deadline, it tries once. It returns the unsent URLs, in any order: those that are still held
-// back, and those that the engine did not accept in time. The error says why the engine did not
-// accept them.
+// deadline, a host gets no more requests after its first failure. It returns the unsent URLs, in any
+// order: those that are still held back, and those that the engine did not accept in time. The error
+// says why the engine did not accept them.
 //
 // Shutdown can be late if QueueConfig.Failed or QueueConfig.Accepted is slow, or if the transport
 // of Config.HTTPClient ignores its context.

@@ -2,6 +2,8 @@ package updatecache
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -13,6 +15,9 @@ const (
 	maxRequests = 10
 	perPeriod   = time.Second
 )
+
+// errNoSlot: the context ends before the rate limit allows another request.
+var errNoSlot = errors.New("not sent, because of the rate limit")
 
 // A limiter delays requests, so that at most maxRequests arrive at one host in any second.
 // Each host has that many slots. A request takes a slot and frees it a second after its
@@ -42,13 +47,13 @@ func (l *limiter) acquire(ctx context.Context, host string) (release func(used b
 	case from = <-h.free:
 	case <-ctx.Done():
 		l.leave(h, false)
-		return nil, ctx.Err()
+		return nil, fmt.Errorf("%w: %w", errNoSlot, ctx.Err())
 	}
 	// No wait is longer than a second, even if the clock is set back.
 	if err := outbound.Wait(ctx, l.clock, min(from.Sub(l.clock.Now()), perPeriod)); err != nil {
 		h.free <- from
 		l.leave(h, false)
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", errNoSlot, err)
 	}
 	return func(used bool) {
 		if used {

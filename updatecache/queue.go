@@ -16,8 +16,8 @@ import (
 
 // QueueConfig configures a [Queue].
 type QueueConfig struct {
-	// Delay is how long a URL waits, so that a document that changes several times is flushed
-	// once. If zero, 1 second is used.
+	// Delay is the longest time that a URL waits, so that a document that changes several times is
+	// flushed once. It waits less if another one is due. If zero, 1 second is used.
 	Delay time.Duration
 	// Capacity bounds the URLs that wait or are being sent, for each cache. If zero, 100,000 is
 	// used.
@@ -74,10 +74,6 @@ var (
 	ErrRunning = queue.ErrRunning
 )
 
-// maxBatch is how many URLs of a host are sent at once: those that the rate limit allows in a
-// second.
-const maxBatch = maxRequests
-
 // NewQueue returns a Queue, or all the problems of the configuration, joined, each an
 // *[ampcors.ValueError]. [Queue.Run] flushes its URLs.
 func NewQueue(client *Client, cfg QueueConfig) (*Queue, error) {
@@ -96,7 +92,7 @@ func NewQueue(client *Client, cfg QueueConfig) (*Queue, error) {
 	q := &Queue{client: client, cfg: cfg}
 	for _, cache := range client.caches {
 		cacheQueue, problems := queue.New("updatecache", queue.Config{
-			Delay: cfg.Delay, Capacity: cfg.Capacity, Parallel: cfg.Parallel, MaxBatch: maxBatch,
+			Delay: cfg.Delay, Capacity: cfg.Capacity, Parallel: cfg.Parallel, MaxBatch: maxRequests, Pause: perPeriod,
 			Clock: client.clock, Wait: client.retry.Wait,
 			Send: func(ctx context.Context, _ string, urls []string, _ func() bool) ([]queue.Part, *queue.Problem, any) {
 				return q.send(ctx, cache, urls)
@@ -157,8 +153,8 @@ func (q *Queue) Run(ctx context.Context) error {
 
 // Shutdown closes the queue to new URLs, and lets [Queue.Run] finish the requests in progress. Then
 // it flushes the URLs that wait, whether or not Run was called. It retries until the context's
-// deadline; without a deadline, it tries once. It returns the URLs that are still in the queue, in
-// any order, each with its Cache. The error says why.
+// deadline; without a deadline, a host gets no more requests after its first failure. It returns the
+// URLs that are still in the queue, in any order, each with its Cache. The error says why.
 func (q *Queue) Shutdown(ctx context.Context) (unsent []cacheurl.URL, err error) {
 	left, errs := make([][]string, len(q.queues)), make([]error, len(q.queues))
 	q.atOnce(func(i int, cacheQueue *queue.Queue) { left[i], errs[i] = cacheQueue.Shutdown(ctx) })
@@ -216,20 +212,25 @@ func parse(url string, cache ampcors.Cache) cacheurl.URL {
 	return u
 }
 
-// send flushes URLs of one host of a cache, as many at once as the rate limit allows.
+// send flushes URLs of one host of a cache, all at once: they are no more than the rate limit allows.
 func (q *Queue) send(ctx context.Context, cache ampcors.Cache, urls []string) (parts []queue.Part, stopped *queue.Problem, panicked any) {
 	parts = make([]queue.Part, len(urls))
 	results, panics := make([]error, len(urls)), make([]any, len(urls))
 	var wg sync.WaitGroup
 	for i, url := range urls {
-		results[i] = errPanicked
+		results[i], panics[i] = errPanicked, errPanicked // if it calls runtime.Goexit
 		wg.Go(func() {
-			defer func() { panics[i] = recover() }()
+			defer func() {
+				if p := recover(); p != nil {
+					panics[i] = p
+				}
+			}()
 			results[i] = q.flush(ctx, targetOf(parse(url, cache).Publisher, url, cache))
+			panics[i] = nil
 		})
 	}
 	wg.Wait()
-	isAnswered := false
+	isAnswered, retryAfter := false, time.Duration(0)
 	for i, url := range urls {
 		u := parse(url, cache)
 		if panics[i] != nil {
@@ -248,20 +249,31 @@ func (q *Queue) send(ctx context.Context, cache ampcors.Cache, urls []string) (p
 			continue
 		}
 		parts[i] = queue.Part{URLs: 1, Err: results[i], IsKept: true}
+		if isError {
+			retryAfter = max(retryAfter, problem.RetryAfter)
+		}
 		if stopped == nil || stopped.IsHostOnly { // a problem of the cache outranks one of the host
-			stopped = &queue.Problem{Err: results[i], IsRetryable: true, IsNotSent: !isError}
-			if isError {
-				stopped.IsHostOnly, stopped.IsAnswered, stopped.RetryAfter = errors.Is(problem, ErrRateLimited), problem.Status != 0, problem.RetryAfter
-			}
+			stopped = q.problem(results[i], problem)
 		}
 	}
 	if stopped != nil {
-		stopped.IsAfterAnswer = isAnswered
+		stopped.IsAfterAnswer, stopped.RetryAfter = isAnswered, max(stopped.RetryAfter, retryAfter)
 	}
 	return parts, stopped, panicked
 }
 
-var errPanicked = errors.New("the Signer or the HTTPClient panicked")
+// problem returns why a URL stays in the queue. problem is nil if a panic is the cause.
+func (q *Queue) problem(err error, problem *Error) *queue.Problem {
+	switch {
+	case problem == nil:
+		return &queue.Problem{Err: err, IsRetryable: true, IsNotSent: true}
+	case errors.Is(problem, errNoSlot): // another call of Flush has used up the rate limit
+		return &queue.Problem{Err: problem, IsRetryable: true, IsHostOnly: true, RetryAfter: perPeriod}
+	}
+	return &queue.Problem{Err: problem, IsRetryable: true, IsHostOnly: errors.Is(problem, ErrRateLimited), IsAnswered: problem.Status != 0}
+}
+
+var errPanicked = errors.New("the Signer or the HTTPClient panicked, or called runtime.Goexit")
 
 // flush asks a cache once.
 func (q *Queue) flush(ctx context.Context, t target) (err error) {

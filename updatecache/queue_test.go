@@ -10,6 +10,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -262,6 +263,7 @@ func TestAFailingSignerLosesNothing(t *testing.T) {
 	for name, fail := range map[string]func() error{
 		"error": func() error { return errors.New("no connection") },
 		"panic": func() error { panic("no connection") },
+		"exit":  func() error { runtime.Goexit(); return nil }, // as testing.T.FailNow does
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -286,7 +288,7 @@ func TestAFailingSignerLosesNothing(t *testing.T) {
 					_ = q.Run(ctx)
 					return nil
 				}()
-				if (panicked != nil) != (name == "panic") {
+				if (panicked == nil) != (name == "error") {
 					t.Errorf("Run panicked with %v", panicked)
 				}
 				if got := q.Stats(); got.Waiting != 2 || len(c.seen) != 0 {
@@ -395,7 +397,7 @@ func TestTheBackoffGrowsWithAnyNumberOfURLs(t *testing.T) {
 			synctest.Wait()
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			if n := len(c.seen); n > 30*min(urls, maxBatch) {
+			if n := len(c.seen); n > 30*min(urls, maxRequests) {
 				t.Errorf("%d URLs: %d requests in an hour to a cache that is down", urls, n)
 			}
 		})
@@ -424,6 +426,115 @@ func TestAPanicOfAHookIsSeenAtOnce(t *testing.T) {
 		}()
 		if took := time.Since(begun); panicked != "hook" || took > time.Minute {
 			t.Errorf("%v after %v", panicked, took)
+		}
+	})
+}
+
+// A host with many URLs does not hold a place in Parallel while it waits for the rate limit.
+func TestManyURLsDoNotDelayAnotherHost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &caches{t: t, delay: 50 * time.Millisecond}
+		q := newQueue(c, nil)
+		for i := range 16 * 600 {
+			add(t, q, fmt.Sprintf("big%d.example/%d", i%16, i))
+		}
+		run(t, q)
+		time.Sleep(10 * time.Second)
+		add(t, q, "small.example/")
+		time.Sleep(3 * time.Second)
+		if c.asked()["small-example.cdn.ampproject.org/update-cache/c/s/small.example/"] != 1 {
+			t.Errorf("it is not flushed after 3 s: %+v", q.Stats())
+		}
+	})
+}
+
+func TestTheLongestRetryAfterOfABatchCounts(t *testing.T) {
+	t.Parallel()
+	type answer struct {
+		status     int
+		retryAfter string
+	}
+	for name, answers := range map[string][2]answer{
+		"two of the host":            {{429, "120"}, {429, "1"}},
+		"of the cache, then of host": {{503, ""}, {429, "120"}},
+		"of the host, then of cache": {{429, "120"}, {503, "1"}},
+		"two of the cache":           {{503, ""}, {503, "120"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := &caches{t: t}
+				c.answer = func(r *http.Request) (int, string) {
+					a := answer{status: 200}
+					if len(c.seen) <= 2 {
+						a = answers[0]
+						if strings.Contains(r.URL.Opaque, "/b") {
+							a = answers[1]
+						}
+					}
+					return a.status, a.retryAfter
+				}
+				q := run(t, newQueue(c, nil))
+				add(t, q, "www.example.com/a", "www.example.com/b")
+				time.Sleep(10 * time.Minute)
+				synctest.Wait()
+				if len(c.at) != 4 || c.at[2]-c.at[1] < 2*time.Minute {
+					t.Errorf("asked at %v", c.at)
+				}
+			})
+		})
+	}
+}
+
+// In a short Shutdown, URLs that wait for the rate limit do not stop those of other hosts.
+func TestTheRateLimitIsNoFailureOfTheCache(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &caches{t: t, delay: 50 * time.Millisecond}
+		q := newQueue(c, nil)
+		for i := range 16 * 20 {
+			add(t, q, fmt.Sprintf("big%d.example/%d", i%16, i))
+		}
+		time.Sleep(time.Second)
+		for i := range 50 {
+			add(t, q, fmt.Sprintf("small%d.example/", i))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 900*time.Millisecond)
+		defer cancel()
+		unsent, _ := q.Shutdown(ctx)
+		for _, u := range unsent {
+			if strings.HasPrefix(u.Publisher, "https://small") {
+				t.Errorf("%s is left", u.Publisher)
+			}
+		}
+		if got := q.Stats(); len(unsent) != 160 || got.Retried != 0 {
+			t.Errorf("%d are left, %+v", len(unsent), got)
+		}
+	})
+}
+
+// Flushes of the program itself use up the rate limit too.
+func TestAQueueSharesTheRateLimitWithFlush(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &caches{t: t}
+		q := run(t, newQueue(c, nil))
+		for i := range 5 {
+			add(t, q, fmt.Sprintf("www.example.com/%d", i))
+		}
+		for range 30 {
+			go q.client.Flush(t.Context(), "https://www.example.com/")
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := q.Stats(); got.Flushed != 5 || len(c.at) != 35 {
+			t.Errorf("%+v, %d requests", got, len(c.at))
+		}
+		for i := maxRequests; i < len(c.at); i++ {
+			if gap := c.at[i] - c.at[i-maxRequests]; gap < time.Second {
+				t.Errorf("%d requests in %v", maxRequests+1, gap)
+			}
 		}
 	})
 }

@@ -58,7 +58,7 @@ func checkSchedule(s *schedule) error {
 		if !h.isSending && len(h.waiting) == 0 {
 			return fmt.Errorf("a host without URLs is kept")
 		}
-		if inReady && (!h.readyAt.Equal(later(h.waiting[0].ready, h.until)) || !h.dueAt.Equal(later(h.waiting[0].ready.Add(s.delay), h.until))) {
+		if inReady && (!h.readyAt.Equal(later(h.waiting[0].ready, later(h.until, h.pausedUntil))) || !h.dueAt.Equal(later(h.waiting[0].ready.Add(s.delay), later(h.until, h.pausedUntil)))) {
 			return fmt.Errorf("readyAt or dueAt is wrong")
 		}
 	}
@@ -86,7 +86,7 @@ func TestTheScheduleKeepsItsInvariants(t *testing.T) {
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		clock := &stepClock{now: time.Now()}
-		cfg := Config{Parallel: 1 + r.IntN(5), Capacity: 400, Hold: 20 * time.Second, Delay: 5 * time.Second, MaxBatch: 10_000, Clock: clock, Wait: outbound.Retry{Backoff: time.Second}.Wait}
+		cfg := Config{Parallel: 1 + r.IntN(5), Capacity: 400, Hold: 20 * time.Second, Delay: 5 * time.Second, MaxBatch: 10_000, Pause: time.Duration(r.IntN(2)) * time.Second, Clock: clock, Wait: outbound.Retry{Backoff: time.Second}.Wait}
 		q, problems := New("test", cfg)
 		if problems != nil {
 			t.Fatal(problems)
@@ -113,7 +113,7 @@ func TestTheScheduleKeepsItsInvariants(t *testing.T) {
 							t.Fatal("a URL is sent before it is ready")
 						}
 					}
-					if q.schedule.service.until.After(clock.now) || x.host.until.After(clock.now) {
+					if q.schedule.service.until.After(clock.now) || later(x.host.until, x.host.pausedUntil).After(clock.now) {
 						t.Fatal("a request is made during a backoff")
 					}
 					if len(open) >= q.cfg.Parallel {

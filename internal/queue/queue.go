@@ -25,6 +25,7 @@ type Config struct {
 	Capacity int           // of URLs that wait or are being sent, and of those remembered for Hold
 	Parallel int           // requests at one time, each for another host
 	MaxBatch int           // URLs in a request
+	Pause    time.Duration // after each request, until the next one for the same host
 
 	Clock outbound.Clock
 	// Wait returns how long to wait after this many failures in a row, at most longest.
@@ -401,6 +402,9 @@ func (q *Queue) update(ctx context.Context, r request) {
 		for _, e := range part {
 			q.remove(e, p.Err == nil, now)
 		}
+	}
+	if q.cfg.Pause > 0 {
+		r.host.pausedUntil = now.Add(q.cfg.Pause)
 	}
 	q.forgetSent(now, 2*len(r.entries))
 	wait := q.cfg.Wait

@@ -40,6 +40,7 @@ type host struct {
 	work    *int
 	backoff
 	isSending, isInRound bool
+	pausedUntil          time.Time
 	err                  error // why its last request is retried, or nil
 
 	readyAt, dueAt time.Time // when a request may be made, and when it does not wait any longer
@@ -107,7 +108,8 @@ func (s *schedule) update(h *host) {
 		return
 	}
 	first := h.waiting[0].ready
-	h.readyAt, h.dueAt = later(first, h.until), later(first.Add(s.delay), h.until)
+	after := later(h.until, h.pausedUntil)
+	h.readyAt, h.dueAt = later(first, after), later(first.Add(s.delay), after)
 	for _, all := range []*hostHeap{&s.byReady, &s.byDue} {
 		s.work++
 		if isScheduled {

@@ -76,13 +76,14 @@ func (s *State) IsNew() bool {
 	return len(s.Files) == 0 && len(s.Announced) == 0 && len(s.Pending) == 0
 }
 
-// found notes a page of a sitemap or feed.
+// found notes a page of a sitemap or feed. Two files may have different dates for a page, so only a
+// later one is a change.
 func (s *State) found(p entry) {
 	known, isKnown := s.Announced[p.url]
 	if pending, isPending := s.Pending[p.url]; isPending {
 		known, isKnown = pending, true
 	}
-	if !isKnown || p.modified != "" && p.modified != known {
+	if !isKnown || isLater(p.modified, known) {
 		set(&s.Pending, p.url, p.modified)
 	}
 }
@@ -106,8 +107,13 @@ type Config struct {
 	// protocol. A file is read into memory.
 	MaxBytes int64
 	// OtherHosts accepts pages and sitemaps of other hosts than that of the file. Without it,
-	// they are errors, because a site could announce the pages of another one.
+	// they are errors, because a site could announce the pages of another one. A port that is not
+	// the default makes another host.
 	OtherHosts bool
+	// ForCaches escapes the URLs of pages as browsers do, for package updatecache: AMP Caches
+	// compare their bytes. Otherwise they are escaped as package indexnow does. Use another State
+	// then.
+	ForCaches bool
 }
 
 // A Reader reads sitemaps and feeds. It is safe for concurrent use by multiple goroutines, each
@@ -136,7 +142,7 @@ func New(cfg Config) *Reader {
 		if len(via) >= 10 {
 			return errors.New("it redirects ten times")
 		}
-		if from := via[0].URL; !strings.EqualFold(r.URL.Hostname(), from.Hostname()) {
+		if !isSameHost(r.URL, via[0].URL) {
 			return fmt.Errorf("it redirects to the host %.100q; use the URL there", r.URL.Host)
 		}
 		return nil
@@ -146,8 +152,9 @@ func New(cfg Config) *Reader {
 
 // An Error says why a sitemap or feed was not read, or not all of it.
 type Error struct {
-	File string // its URL
-	Err  error
+	File    string // its URL, without a password
+	Skipped int    // entries that were skipped; 0 if the file could not be read
+	Err     error
 }
 
 func (e *Error) Error() string { return fmt.Sprintf("changes: %s: %v", e.File, e.Err) }
@@ -156,95 +163,137 @@ func (e *Error) Error() string { return fmt.Sprintf("changes: %s: %v", e.File, e
 func (e *Error) Unwrap() error { return e.Err }
 
 // Update reads a sitemap (XML or text), a sitemap index with its sitemaps, or a feed, and notes in
-// the state what is new or has changed. Files may be compressed with gzip. A file is not read again
-// if its server answers 304 (Not Modified), or if its lastmod in the index has a time and has not
-// changed.
+// the state what is new or has changed. Files may be compressed with gzip, and have at most 50,000
+// entries. A file is not read again if its server answers 304 (Not Modified), or if its lastmod in
+// the index has a time and has not changed.
 //
 // The error joins an *[Error] for each file that cannot be read. Such a file is read again the next
-// time, and the other files are not affected. Pages that are not URLs of the file's host are
+// time, and the other files are not affected. Entries that are not URLs of the file's host are
 // skipped; for the first ten of a file, the Error wraps an *[ampcors.ValueError].
 func (r *Reader) Update(ctx context.Context, s *State, file string) error {
-	return errors.Join(r.update(ctx, s, file, "", false)...)
+	u := updater{r, s, make(map[string]bool), nil}
+	at, err := url.Parse(file)
+	if err != nil {
+		at = &url.URL{Opaque: "(not a URL)"} // the error could have a password
+	}
+	u.update(ctx, at, "", false)
+	return errors.Join(u.errs...)
+}
+
+// An updater is one call of Update.
+type updater struct {
+	*Reader
+	state *State
+	seen  map[string]bool // files
+	errs  []error
 }
 
 // update reads one file, which has a lastmod if it is in an index.
-func (r *Reader) update(ctx context.Context, s *State, file, lastMod string, isInIndex bool) []error {
-	known, isKnown := s.Files[file]
-	if isKnown && lastMod == known.LastMod && strings.Contains(lastMod, "T") { // with only a date, it may be the same after a change
-		return nil
+func (u *updater) update(ctx context.Context, at *url.URL, lastMod string, isInIndex bool) {
+	withoutUser := *at
+	withoutUser.User = nil
+	file := withoutUser.String()
+	if u.seen[file] {
+		return
 	}
-	fail := func(err error) []error { return []error{&Error{File: file, Err: err}} }
-	at, err := url.Parse(file)
-	if err != nil || at.Scheme != "https" && at.Scheme != "http" || at.Hostname() == "" {
-		return fail(&ampcors.ValueError{Package: "changes", Path: "file", Value: file, Reason: "is not the URL of a file", Want: `one such as "https://www.example.com/sitemap.xml"`})
+	u.seen[file] = true
+	fail := func(err error) { u.errs = append(u.errs, &Error{File: file, Err: err}) }
+	if at.Scheme != "https" && at.Scheme != "http" || at.Hostname() == "" {
+		fail(&ampcors.ValueError{Package: "changes", Path: "file", Value: file, Reason: "is not the URL of a file", Want: `one such as "https://www.example.com/sitemap.xml"`})
+		return
 	}
-	fetched, err := r.fetch(ctx, file, known)
+	known, isKnown := u.state.Files[file]
+	if isKnown && lastMod == known.LastMod && hasTime(lastMod) { // with only a date, it may be the same after a change
+		return
+	}
+	fetched, err := u.fetch(ctx, at, known)
 	if err != nil {
-		return fail(err)
+		fail(err)
+		return
 	}
 	fetched.state.LastMod = lastMod
 	if fetched.notModified {
-		set(&s.Files, file, fetched.state)
-		return nil
+		set(&u.state.Files, file, fetched.state)
+		return
 	}
-	c, err := parse(fetched.data)
-	if err != nil {
-		return fail(err)
+	c, err := parse(ctx, fetched.data)
+	switch {
+	case err != nil:
+		fail(err)
+		return
+	case len(c.sitemaps) > 0 && isInIndex:
+		fail(errors.New("it is a sitemap index in a sitemap index, which the protocol does not allow"))
+		return
 	}
-	if len(c.sitemaps) > 0 && isInIndex {
-		return fail(errors.New("it is a sitemap index in a sitemap index, which the protocol does not allow"))
-	}
-	var errs, skipped []error
+	base := *fetched.at // after redirects
+	base.User = at.User
+	skipped := &Error{File: file}
 	for i, e := range c.pages {
-		canonical, problem := r.canonical(at, e.url, fmt.Sprintf("url[%d]", i))
-		if problem != nil {
-			skipped = append(skipped, problem)
-			continue
+		if canonical, problem := u.canonical(&base, e.url, fmt.Sprintf("url[%d]", i)); problem != nil {
+			skipped.skip(problem)
+		} else {
+			u.state.found(entry{canonical, e.modified})
 		}
-		s.found(entry{canonical, e.modified})
 	}
 	for i, e := range c.sitemaps {
 		if err := ctx.Err(); err != nil {
-			return append(errs, fail(err)...)
+			fail(err)
+			return
 		}
-		child, problem := r.resolve(at, e.url, fmt.Sprintf("sitemap[%d]", i))
-		if problem != nil {
-			skipped = append(skipped, problem)
-			continue
+		if child, problem := u.resolve(&base, e.url, fmt.Sprintf("sitemap[%d]", i)); problem != nil {
+			skipped.skip(problem)
+		} else {
+			u.update(ctx, child, e.modified, true)
 		}
-		errs = append(errs, r.update(ctx, s, child.String(), e.modified, true)...)
 	}
-	const most = 10
-	if n := len(skipped); n > 0 {
-		skipped = skipped[:min(n, most)]
-		if n > most {
-			skipped = append(skipped, fmt.Errorf("and %d more", n-most))
+	if skipped.Skipped > 0 {
+		if more := skipped.Skipped - maxListed; more > 0 {
+			skipped.Err = fmt.Errorf("%w\nand %d more", skipped.Err, more)
 		}
-		errs = append(errs, fail(errors.Join(skipped...))...)
+		u.errs = append(u.errs, skipped)
+		return // it is read again, so that the error is not forgotten
 	}
 	if len(c.sitemaps) == 0 { // an index is read each time: some of its sitemaps may have no lastmod
-		set(&s.Files, file, fetched.state)
+		set(&u.state.Files, file, fetched.state)
 	}
-	return errs
 }
 
-// canonical returns the URL of a page as package indexnow sends it.
+// maxListed bounds the entries of a file that are listed in an error.
+const maxListed = 10
+
+func (e *Error) skip(problem error) {
+	if e.Skipped++; e.Skipped <= maxListed {
+		e.Err = errors.Join(e.Err, problem)
+	}
+}
+
+// canonical returns the URL of a page as it is announced.
 func (r *Reader) canonical(file *url.URL, entry, path string) (string, *ampcors.ValueError) {
 	at, problem := r.resolve(file, entry, path)
 	if problem != nil {
 		return "", problem
 	}
-	absolute := strings.TrimSpace(entry) // net/url would escape some of it again
-	if parsed, _ := url.Parse(absolute); !parsed.IsAbs() {
+	absolute := entry // net/url would escape some of it again
+	if parsed, _ := url.Parse(entry); !parsed.IsAbs() {
+		at.User = nil // that of the file
 		absolute = at.String()
 	}
-	parsed, problem := pageurl.Parse(absolute, pageurl.AsRFC3986)
+	escaping := pageurl.AsRFC3986
+	if r.cfg.ForCaches {
+		escaping = pageurl.AsBrowsers
+	}
+	parsed, problem := pageurl.Parse(absolute, escaping)
+	if problem == nil {
+		if parsed.Path == "" && !r.cfg.ForCaches {
+			parsed.Path = "/"
+		}
+		if n := len(parsed.String()); n > pageurl.MaxBytes {
+			problem = pageurl.Problem(entry, fmt.Sprintf("has %d bytes, escaped", n), fmt.Sprintf("at most %d", pageurl.MaxBytes))
+		}
+	}
 	if problem != nil {
 		problem.Package, problem.Path = "changes", path
 		return "", problem
-	}
-	if parsed.Path == "" {
-		parsed.Path = "/"
 	}
 	return parsed.String(), nil
 }
@@ -254,13 +303,38 @@ func (r *Reader) resolve(file *url.URL, entry, path string) (*url.URL, *ampcors.
 	reject := func(reason string) (*url.URL, *ampcors.ValueError) {
 		return nil, &ampcors.ValueError{Package: "changes", Path: path, Value: entry, Reason: reason, Want: "a URL of " + file.Host}
 	}
-	at, err := url.Parse(strings.TrimSpace(entry))
-	if err != nil || entry == "" {
+	at, err := url.Parse(entry)
+	switch {
+	case err != nil || entry == "":
 		return reject("is not a URL")
+	case at.User != nil:
+		return reject("has user information")
 	}
 	at = file.ResolveReference(at)
-	if !r.cfg.OtherHosts && !strings.EqualFold(at.Hostname(), file.Hostname()) {
+	switch isSame := isSameHost(at, file); {
+	case isSame:
+		at.User = file.User
+	case !r.cfg.OtherHosts:
 		return reject("is on another host than the file")
 	}
 	return at, nil
+}
+
+// isSameHost reports whether two URLs are on one host. http and https are the same.
+func isSameHost(a, b *url.URL) bool {
+	return canonicalHost(a) == canonicalHost(b)
+}
+
+// canonicalHost returns the host of a URL, with the port if it is not the default.
+func canonicalHost(u *url.URL) string {
+	host := strings.ToLower(u.Hostname())
+	if domain, problem := pageurl.Domain(host); problem == nil {
+		host = domain
+	}
+	switch port := u.Port(); {
+	case port == "", port == "443" && u.Scheme == "https", port == "80" && u.Scheme == "http":
+		return host
+	default:
+		return host + ":" + port
+	}
 }

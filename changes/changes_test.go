@@ -9,15 +9,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/changes"
+	"github.com/ampcors/ampcors/indexnow"
 	"github.com/ampcors/ampcors/internal/servertest"
 )
 
@@ -129,8 +132,8 @@ func TestNewAndChangedPagesAreFound(t *testing.T) {
 	s.Done(home + "/c")
 	want(t, update(t, r, &s, "/s.xml"), "/", "/e") // until they are done
 
-	web.files["/s.xml"] = sitemap("/a 2026-11-22T11:00+01:00", "/b 2026-11-24", "/c 2026-11-22", "/e")
-	want(t, update(t, r, &s, "/s.xml"), "/", "/b", "/c", "/e")
+	web.files["/s.xml"] = sitemap("/a 2026-11-22T11:00+01:00", "/b 2026-11-24", "/c 2026-11-22", "/e") // an earlier date is no change
+	want(t, update(t, r, &s, "/s.xml"), "/", "/b", "/e")
 }
 
 // A state survives JSON, so nothing is lost if a program ends before it has announced a page.
@@ -222,7 +225,7 @@ func TestPagesOfFeedsAreFound(t *testing.T) {
 		want(t, update(t, r, &s, path))
 	}
 	web.files["/rss"] = strings.Replace(web.files["/rss"], "10:00:00 GMT</pubDate></item><item>", "11:11:11 GMT</pubDate></item>  <item>", 1)
-	web.files["/atom"] = strings.Replace(web.files["/atom"], "<updated>2026-11-22T10", "<updated>2026-11-22T11 ", 1)
+	web.files["/atom"] = strings.Replace(web.files["/atom"], "<updated>2026-11-22T10", "<updated>2026-11-22T11", 1)
 	want(t, update(t, r, &s, "/rss"), "/rss1")
 	want(t, update(t, r, &s, "/atom"), "/atom1", "/rss1")
 }
@@ -270,30 +273,34 @@ func TestOtherHostsAreErrors(t *testing.T) {
 func TestAFileThatCannotBeReadIsAnError(t *testing.T) {
 	t.Parallel()
 	web := &site{files: map[string]string{
-		"/empty.xml": " \n",
-		"/page":      "<!DOCTYPE html><html></html>",
-		"/text":      "not a URL",
-		"/xml":       "<urlset><url>",
-		"/cut.gz":    zipped(sitemap("/a"))[:40],
-		"/not.gz":    "\x1f\x8b not gzip",
-		"/bomb.gz":   zipped(strings.Repeat(" ", 2000)),
-		"/loop":      "->/loop",
-		"/feed":      "{x}",
+		"/empty.xml":  " \n",
+		"/page":       "<!DOCTYPE html><html></html>",
+		"/text":       "not a URL",
+		"/xml":        "<urlset><url>",
+		"/cut.gz":     zipped(sitemap("/a"))[:40],
+		"/not.gz":     "\x1f\x8b not gzip",
+		"/bomb.gz":    zipped(strings.Repeat(" ", 2000)),
+		"/loop":       "->/loop",
+		"/feed":       "{x}",
+		"/other.json": "{}",
+		"/deep.xml":   strings.Repeat("<rss>", 120),
 	}}
 	r := newReader(t, web, changes.Config{MaxBytes: 1000})
 	for file, text := range map[string]string{
-		home + "/missing":   "the answer is 404; want 200",
-		home + "/empty.xml": "it is empty",
-		home + "/page":      `its root element is "html"`,
-		home + "/text":      `it is neither XML nor a list of URLs: it has the line "not a URL"`,
-		home + "/xml":       "its XML has an error",
-		home + "/cut.gz":    "unexpected EOF",
-		home + "/not.gz":    "gzip: ",
-		home + "/bomb.gz":   "it has more than 1000 bytes",
-		home + "/loop":      "it redirects ten times",
-		home + "/feed":      "it is not a feed",
-		"www.example.com":   "is not the URL of a file",
-		"file:///etc/hosts": "is not the URL of a file",
+		home + "/missing":    "the answer is 404; want 200",
+		home + "/empty.xml":  "it is empty",
+		home + "/page":       `its root element is "html"`,
+		home + "/text":       `it is neither XML nor a list of URLs: it has the line "not a URL"`,
+		home + "/xml":        "its XML has an error",
+		home + "/cut.gz":     "unexpected EOF",
+		home + "/not.gz":     "gzip: ",
+		home + "/bomb.gz":    "it has more than 1000 bytes",
+		home + "/loop":       "it redirects ten times",
+		home + "/feed":       "it is not a JSON Feed",
+		home + "/other.json": "want a version of jsonfeed.org",
+		home + "/deep.xml":   "nested more than 100 deep",
+		"www.example.com":    "is not the URL of a file",
+		"file:///etc/hosts":  "is not the URL of a file",
 	} {
 		var s changes.State
 		err := r.Update(t.Context(), &s, file)
@@ -317,6 +324,187 @@ func TestPagesReturnsTheURLsOfAFile(t *testing.T) {
 		if urls, err := changes.Pages(strings.NewReader(text)); urls != nil || err == nil || !strings.HasPrefix(err.Error(), "changes: ") {
 			t.Errorf("%q: %q, %v", text, urls, err)
 		}
+	}
+}
+
+// Other people's files cost no more than their size.
+func TestAFileCostsNoMoreThanItsSize(t *testing.T) {
+	t.Parallel()
+	namespaces := "<rss><channel"
+	for i := range 5000 {
+		namespaces += fmt.Sprintf(` xmlns:a%d="u"`, i)
+	}
+	many := strings.Repeat(home+"/a\n", 50_001)
+	for name, test := range map[string]struct{ text, err string }{
+		"nested elements":     {`<rss xmlns:x="u"><channel><item>` + strings.Repeat("<x:a>", 3_000_000), "nested more than 100 deep"},
+		"nested bases":        {"<rss><channel>" + strings.Repeat(`<a xml:base="aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/">`, 20_000), "nested more than 100 deep"},
+		"namespaces":          {namespaces + ">" + strings.Repeat("<a/>", 20_000) + "</channel></rss>", ""},
+		"comments":            {`<rss><channel><item><link>` + strings.Repeat("a<!---->", 500_000) + `</link></item></channel></rss>`, "escaped; want at most 8000"},
+		"entries":             {"<urlset>" + strings.Repeat("<url/>", 50_001) + "</urlset>", "more than 50000 entries"},
+		"entries of a text":   {many, "more than 50000 entries"},
+		"entries of JSON":     {`{"version": "https://jsonfeed.org/version/1.1", "items": [{}` + strings.Repeat(",{}", 50_000) + "]}", "more than 50000 entries"},
+		"entries of others":   {strings.Repeat("http://a\n", 50_000), "and 49990 more"},
+		"entity":              {`<!DOCTYPE a [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;">]><urlset><url><loc>&b;</loc></url></urlset>`, "invalid character entity"},
+		"the index of itself": {index("/f", "/f", "/f"), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			web := &site{files: map[string]string{"/f": zipped(test.text)}}
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // a second is enough
+			defer cancel()
+			var s changes.State
+			err := newReader(t, web, changes.Config{}).Update(ctx, &s, home+"/f")
+			if (err == nil) != (test.err == "") || err != nil && (!strings.Contains(err.Error(), test.err) || len(err.Error()) > 10_000) {
+				t.Errorf("%.300v", err)
+			}
+			if len(web.asked) != 1 {
+				t.Errorf("%d requests", len(web.asked))
+			}
+		})
+	}
+}
+
+// A page is announced once, although two files, or two entries, have different dates for it.
+func TestAPageWithTwoDatesIsAnnouncedOnce(t *testing.T) {
+	t.Parallel()
+	feed := func(paths ...string) string {
+		var b strings.Builder
+		for _, p := range paths {
+			fmt.Fprintf(&b, `<entry><link rel="self" href="/self"/><link rel="alternate" href="%s%s"/><updated>2026-11-22T10:00:00Z</updated></entry>`, home, p)
+		}
+		return `<feed xmlns="http://www.w3.org/2005/Atom">` + b.String() + `</feed>`
+	}
+	web := &site{files: map[string]string{"/s.xml": sitemap("/a 2026-11-22", "/b 2026-11-22", "/b 2026-11-23"), "/feed": feed("/a", "/b")}}
+	r := newReader(t, web, changes.Config{})
+	var s changes.State
+	both := func() []string {
+		update(t, r, &s, "/s.xml")
+		return update(t, r, &s, "/feed")
+	}
+	want(t, both(), "/a", "/b")
+	s.Done(s.PendingURLs()...)
+	web.files["/s.xml"], web.files["/feed"] = sitemap("/b 2026-11-23", "/b 2026-11-22", "/a 2026-11-22", "/c 2026-11-23"), feed("/a", "/b", "/c")
+	want(t, both(), "/c")
+}
+
+// A file of which an entry is skipped is read again: its error must not be forgotten.
+func TestSkippedPagesStayAnError(t *testing.T) {
+	t.Parallel()
+	web := &site{files: map[string]string{"/s.xml": strings.ReplaceAll(sitemap("/a", "/b"), home, "https://shop.example.com")}}
+	var s changes.State
+	for range 2 {
+		err := newReader(t, web, changes.Config{}).Update(t.Context(), &s, home+"/s.xml")
+		if problem := (*changes.Error)(nil); !errors.As(err, &problem) || problem.Skipped != 2 {
+			t.Errorf("%v", err)
+		}
+	}
+	if err := newReader(t, web, changes.Config{OtherHosts: true}).Update(t.Context(), &s, home+"/s.xml"); err != nil || len(s.Pending) != 2 {
+		t.Errorf("%v, %v", s.Pending, err)
+	}
+}
+
+// A lastmod that is no time does not keep a sitemap of an index from being read again.
+func TestASitemapWhoseLastmodHasNoTimeIsReadAgain(t *testing.T) {
+	t.Parallel()
+	for _, lastMod := range []string{"Tue, 24 Nov 2026", "{{DATE}}", "2026-11-24"} {
+		web := &site{files: map[string]string{"/i.xml": index("/s.xml " + lastMod), "/s.xml": sitemap("/a")}}
+		r := newReader(t, web, changes.Config{})
+		var s changes.State
+		update(t, r, &s, "/i.xml")
+		web.files["/s.xml"] = sitemap("/a", "/b")
+		want(t, update(t, r, &s, "/i.xml"), "/a", "/b")
+	}
+}
+
+// Everything that is accepted can be submitted, and everything that is submitted can be done.
+func TestPagesAreThoseOfIndexNow(t *testing.T) {
+	t.Parallel()
+	client, err := indexnow.New(indexnow.Config{Key: "73134416ae45434d98edc086e0bf6740", Logger: slog.New(slog.DiscardHandler), HTTPClient: &http.Client{Transport: answers{}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := &site{files: map[string]string{"/s.xml": sitemap("", "/?", "/a b", "/%7e%c3", "/?a[]=|'", "/../x/./y", "/"+strings.Repeat("x", 7970), "/"+strings.Repeat("x", 7980))}}
+	r := newReader(t, web, changes.Config{})
+	var s changes.State
+	if err := r.Update(t.Context(), &s, home+"/s.xml"); err == nil || !strings.Contains(err.Error(), "has 8004 bytes, escaped") {
+		t.Errorf("%v", err)
+	}
+	report, err := client.Submit(t.Context(), s.PendingURLs()...)
+	if err != nil || len(s.Pending) != 7 {
+		t.Errorf("%d pages, %v", len(s.Pending), err)
+	}
+	s.Done(report.Batches[0].URLs...)
+	want(t, pending(&s))
+}
+
+// For AMP Caches, URLs keep their bytes.
+func TestPagesForCaches(t *testing.T) {
+	t.Parallel()
+	web := &site{files: map[string]string{"/s.xml": sitemap("/%7e?a[]=%c3|", "")}}
+	var s changes.State
+	want(t, update(t, newReader(t, web, changes.Config{ForCaches: true}), &s, "/s.xml"), "", "/%7e?a[]=%c3|")
+}
+
+// A port is another server.
+func TestAPortIsAnotherHost(t *testing.T) {
+	t.Parallel()
+	var asked []string
+	web := servertest.Loopback(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.Host)
+		switch r.URL.Path {
+		case "/i.xml":
+			_, _ = io.WriteString(w, strings.ReplaceAll(index("/s.xml"), home+"/s", "http://www.example.com:6379/s"))
+		case "/r.xml":
+			http.Redirect(w, r, "http://www.example.com:22/s.xml", http.StatusFound)
+		default:
+			_, _ = io.WriteString(w, sitemap("/production"))
+		}
+	}))
+	var s changes.State
+	for _, path := range []string{"/i.xml", "/r.xml", "/s.xml"} {
+		if err := changes.New(changes.Config{HTTPClient: web}).Update(t.Context(), &s, home+":8443"+path); err == nil || !strings.Contains(err.Error(), "host") {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	want(t, asked, "www.example.com:8443", "www.example.com:8443", "www.example.com:8443")
+	want(t, pending(&s))
+}
+
+func TestFilesAreReadAsBrowsersReadURLs(t *testing.T) {
+	t.Parallel()
+	const feed = `<feed xmlns="http://www.w3.org/2005/Atom"><entry><link href="post1"/></entry></feed>`
+	var users []string
+	web := servertest.Loopback(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		user, _, _ := r.BasicAuth()
+		users = append(users, user)
+		switch r.URL.Path {
+		case "/feed":
+			http.Redirect(w, r, "/blog/feed", http.StatusFound)
+		case "/i.xml":
+			_, _ = io.WriteString(w, index("/s.xml"))
+		case "/s.xml":
+			_, _ = io.WriteString(w, sitemap("/a"))
+		case "/names.xml":
+			_, _ = io.WriteString(w, strings.ReplaceAll(sitemap("/b"), "www.example.com", "bücher.example"))
+		case "/guid":
+			_, _ = io.WriteString(w, `<rss version="2.0" xmlns:atom="http://www.w3.org/2005/Atom"><channel><atom:link href="/self"/><item><guid>`+home+`/guid</guid><atom:link href="/self"/></item><item><guid isPermaLink="false">17</guid></item></channel></rss>`)
+		default:
+			_, _ = io.WriteString(w, feed)
+		}
+	}))
+	r := changes.New(changes.Config{HTTPClient: web})
+	var s changes.State
+	for _, file := range []string{home + "/feed", "https://user:s3cret@www.example.com/blog/feed2", "https://user:s3cret@www.example.com/i.xml", home + "/guid", "https://xn--bcher-kva.example/names.xml"} {
+		if err := r.Update(t.Context(), &s, file); err != nil {
+			t.Error(err)
+		}
+	}
+	want(t, pending(&s), "/a", "/blog/post1", "/guid", "https://xn--bcher-kva.example/b")
+	want(t, users, "", "", "user", "user", "user", "", "")
+	err := r.Update(t.Context(), &s, "https://user:s3cret@www.example.com:99999999/")
+	data, _ := json.Marshal(s)
+	if text := fmt.Sprint(err, string(data)); err == nil || strings.Contains(text, "s3cret") {
+		t.Error(text)
 	}
 }
 

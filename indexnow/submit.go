@@ -17,10 +17,7 @@ import (
 	"github.com/ampcors/ampcors/internal/pageurl"
 )
 
-const (
-	maxURLs = 10_000 // in one request, by the protocol
-	maxURL  = 8000   // bytes; RFC 9110 section 4.1 recommends support for at least this
-)
+const maxURLs = 10_000 // in one request, by the protocol
 
 // The errors that an [Error] can wrap. Test for them with errors.Is.
 var (
@@ -260,8 +257,8 @@ func (c *Client) page(u string) (pageurl.URL, *ampcors.ValueError) {
 	if page.Path == "" {
 		page.Path = "/" // RFC 3986 section 6.2.3
 	}
-	if n := len(page.String()); n > maxURL {
-		return page, c.maskProblem(pageurl.Problem(u, fmt.Sprintf("has %d bytes, escaped", n), fmt.Sprintf("at most %d", maxURL)))
+	if n := len(page.String()); n > pageurl.MaxBytes {
+		return page, c.maskProblem(pageurl.Problem(u, fmt.Sprintf("has %d bytes, escaped", n), fmt.Sprintf("at most %d", pageurl.MaxBytes)))
 	}
 	if file := c.keyLocation; file != nil {
 		// pageurl has removed the ".." segments. But a server that unescapes first may read

@@ -2,23 +2,14 @@ module github.com/ampcors/ampcors/cmd/ampcors
 
 go 1.26.0
 
-replace (
-	github.com/ampcors/ampcors => ../../
-	github.com/ampcors/ampcors/changes => ../../changes
-)
+replace github.com/ampcors/ampcors => ../../
 
 require (
 	github.com/ampcors/ampcors v0.0.0-00010101000000-000000000000
-	github.com/ampcors/ampcors/changes v0.0.0-00010101000000-000000000000
 	github.com/spf13/cobra v1.10.2
 	golang.org/x/net v0.62.0
 	golang.org/x/time v0.16.0
 	google.golang.org/api v0.290.0
-)
-
-require (
-	github.com/mmcdole/gofeed v1.4.2 // indirect
-	github.com/mmcdole/goxpp/v2 v2.0.0 // indirect
 )
 
 require (

@@ -69,7 +69,8 @@ func (e *engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		URLList []string
 	}
 	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
-		e.t.Error(err)
+		w.WriteHeader(http.StatusBadRequest) // the server was killed while it sent the request
+		return
 	}
 	e.mu.Lock()
 	q := &request{server: r.Header.Get("User-Agent"), urls: body.URLList}

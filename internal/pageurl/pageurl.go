@@ -26,6 +26,10 @@ type URL struct {
 	Query  string // escaped; "" or begins with "?"
 }
 
+// MaxBytes is the length of the longest URL that search engines get: RFC 9110 section 4.1
+// recommends support for at least this.
+const MaxBytes = 8000
+
 func (u URL) String() string { return u.Scheme + "://" + u.Host + u.Path + u.Query }
 
 // Escaping says which characters are escaped.

@@ -9,7 +9,7 @@
 //	state.Done(accepted...)
 //
 // A page is new if the state does not have it, and has changed if its lastmod (in a feed: updated,
-// or else published) differs from before. So if a lastmod is only a date, a second change on that
+// or else published) is later than before. So if a lastmod is only a date, a second change on that
 // day is not found. If a site changes a lastmod but not the page, the page is announced again. A
 // page that is gone is in no sitemap, so this package does not find it.
 //
@@ -61,7 +61,9 @@ func (s *State) PendingURLs() []string {
 	return urls
 }
 
-// Done notes that pages were announced. URLs that are not in Pending are ignored.
+// Done notes that pages were announced, as the last Update found them. So call no Update between
+// PendingURLs and Done: it could find a change that was not announced. URLs that are not in Pending
+// are ignored.
 func (s *State) Done(urls ...string) {
 	for _, u := range urls {
 		if modified, ok := s.Pending[u]; ok {

@@ -6,6 +6,7 @@ replace github.com/ampcors/ampcors => ../../
 
 require (
 	github.com/ampcors/ampcors v0.0.0-00010101000000-000000000000
+	github.com/gofrs/flock v0.13.0
 	github.com/spf13/cobra v1.10.2
 	golang.org/x/net v0.62.0
 	golang.org/x/time v0.16.0

@@ -115,9 +115,17 @@ func (f *indexNowFlags) client() (*indexnow.Client, error) {
 		if err != nil {
 			return nil, err
 		}
-		var keys map[string][]indexnow.Key
-		if err := json.Unmarshal(data, &keys); err != nil {
+		var written map[string][]indexnow.Key
+		if err := json.Unmarshal(data, &written); err != nil {
 			return nil, fmt.Errorf("%s: %w; want a JSON object that has a list of keys for each host", f.keys, err)
+		}
+		keys := make(map[string][]indexnow.Key, len(written))
+		for host, own := range written {
+			domain, err := ampcors.CanonicalDomain(host)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", f.keys, err)
+			}
+			keys[domain] = own
 		}
 		cfg.KeysOf = func(_ context.Context, host string) ([]indexnow.Key, error) { return keys[host], nil }
 		return indexnow.New(cfg)
@@ -203,7 +211,9 @@ func newFlush() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		pages, err := source.pages(cmd, args, *dryRun || *sign)
+		source.isDryRun = *dryRun || *sign
+		defer source.unlock()
+		pages, err := source.pages(cmd, args)
 		if err != nil {
 			return err
 		}
@@ -219,12 +229,8 @@ func newFlush() *cobra.Command {
 			if _, err := c.FlushURL(cmd.Context(), u); err != nil {
 				return nil, err
 			}
-			source.state.Done(page)
-			return page + ": flushed", nil
+			return page + ": flushed", source.done(page)
 		})
-		if *dryRun || *sign {
-			return err
-		}
 		return source.finish(err)
 	}
 	return cmd
@@ -249,15 +255,17 @@ func newSubmit() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		urls, err := source.pages(cmd, args, *dryRun)
+		source.isDryRun = *dryRun
+		defer source.unlock()
+		urls, err := source.pages(cmd, args)
 		if err != nil {
 			return err
 		}
 		if *dryRun {
-			return answerAll(cmd, urls, *output, func(u string) (any, error) {
+			return source.finish(answerAll(cmd, urls, *output, func(u string) (any, error) {
 				_, _, err := c.Canonical(u)
 				return u + ": would be submitted", err
-			})
+			}))
 		}
 		report, err := c.Submit(cmd.Context(), urls...)
 		for _, b := range report.Batches {

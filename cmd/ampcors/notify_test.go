@@ -247,10 +247,19 @@ func TestSubmitWithAState(t *testing.T) {
 			t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
 		}
 	})
+	keys, flushed := filepath.Join(t.TempDir(), "keys.json"), filepath.Join(t.TempDir(), "flushed.json")
+	const keysText = `{"www.example.com": ["73134416ae45434d98edc086e0bf6740"]}`
+	if err := os.WriteFile(keys, []byte(keysText), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := run(t, "", "flush", "--key", privateKey(t), "--state", flushed, "--sitemap", "https://www.example.com/sitemap.xml"); code != exitClean {
+		t.Errorf("exit code %d\n%s", code, stderr)
+	}
 	for name, args := range map[string][]string{
 		"a state without a sitemap": {"submit", "--state", state},
 		"a state of a file":         {"submit", "--state", state, "--sitemap", state},
-		"a state that is none":      {"submit", "--state", "pages.go", "--sitemap", "https://www.example.com/sitemap.xml"},
+		"a state that is none":      {"submit", "--state", keys, "--sitemap", "https://www.example.com/sitemap.xml"},
+		"a state of flush":          {"submit", "--state", flushed, "--sitemap", "https://www.example.com/sitemap.xml"},
 		"no directory":              {"submit", "--state", filepath.Join(state, "x"), "--sitemap", "https://www.example.com/sitemap.xml"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -258,6 +267,48 @@ func TestSubmitWithAState(t *testing.T) {
 				t.Errorf("exit code %d\n%s", code, stderr)
 			}
 		})
+	}
+	if data, err := os.ReadFile(keys); err != nil || string(data) != keysText {
+		t.Errorf("the file of the keys is now %s, %v", data, err)
+	}
+}
+
+// An entry of another host is an error of each run, but does not keep the others from being recorded.
+func TestAStateWithSkippedPages(t *testing.T) {
+	t.Setenv("INDEXNOW_KEY", "73134416ae45434d98edc086e0bf6740")
+	pages := "https://www.example.com/1\nhttps://shop.example.com/2\n"
+	useWeb(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/sitemap.xml" {
+			io.WriteString(w, pages)
+		}
+	})
+	args := []string{"submit", "--sitemap", "https://www.example.com/sitemap.xml", "--state", filepath.Join(t.TempDir(), "state.json")}
+	if code, _, stderr := run(t, "", args...); code != exitFindings || !strings.Contains(stderr, "1 pages are recorded") || !strings.Contains(stderr, "shop.example.com") {
+		t.Errorf("exit code %d\n%s", code, stderr)
+	}
+	pages += "https://www.example.com/3\n"
+	if code, stdout, stderr := run(t, "", args...); code != exitFindings || stdout != "www.example.com: 1 URLs accepted\n" || !strings.Contains(stderr, "shop.example.com") {
+		t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
+	}
+}
+
+// Two runs at one time do not announce the same pages.
+func TestAStateIsLocked(t *testing.T) {
+	key := privateKey(t)
+	args := []string{"flush", "--key", key, "--all", "--sitemap", "https://www.example.com/sitemap.xml", "--state", filepath.Join(t.TempDir(), "state.json")}
+	inner := ""
+	useWeb(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/sitemap.xml" {
+			io.WriteString(w, "https://www.example.com/a[1]?%7e\n")
+			return
+		}
+		code, _, stderr := run(t, "", args...) // the next run begins while this one flushes
+		inner = fmt.Sprint(code, stderr)
+		io.WriteString(w, "OK")
+	})
+	code, stdout, stderr := run(t, "", args...)
+	if code != exitClean || stdout != "https://www.example.com/a[1]?%7e: flushed\n" || !strings.HasPrefix(inner, "2ampcors: another ampcors uses the state") {
+		t.Errorf("exit code %d\n%s\n%s\n%s", code, stdout, stderr, inner)
 	}
 }
 
@@ -277,7 +328,7 @@ func TestSubmitWithKeysOfHosts(t *testing.T) {
 		keys = append(keys, s.Host+" "+s.Key)
 	})
 	file := filepath.Join(t.TempDir(), "keys.json")
-	if err := os.WriteFile(file, []byte(`{"a.example": ["aaaaaaaaaa", "older-key"], "b.example": ["bbbbbbbbbb"]}`), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(`{"A.example": ["aaaaaaaaaa", "older-key"], "b.example": ["bbbbbbbbbb"]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	code, stdout, stderr := run(t, "", "submit", "--keys", file, "--endpoint", "https://first.example/", "--failover", "https://second.example/", "https://a.example/", "https://b.example/", "https://c.example/")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,8 +9,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/ampcors/ampcors/changes"
+	"github.com/gofrs/flock"
 	"github.com/spf13/cobra"
 )
 
@@ -20,15 +23,24 @@ type pageSource struct {
 	sitemaps []string
 	file     string
 	all      bool
+	isDryRun bool // the state is not saved
 
-	state  changes.State
-	failed bool // a sitemap could not be read
+	lock   *flock.Flock
+	state  savedState
+	saved  time.Time
+	failed bool // a sitemap could not be read, or not all of it
+}
+
+// A savedState is what the file of --state has.
+type savedState struct {
+	Command string `json:"command"` // flush or submit: a page that one has announced is new for the other
+	changes.State
 }
 
 func addPages(cmd *cobra.Command) *pageSource {
 	s := &pageSource{}
 	cmd.Flags().StringArrayVar(&s.sitemaps, "sitemap", nil, "file or URL of a sitemap or feed, or URL of a sitemap index; may be repeated")
-	cmd.Flags().StringVar(&s.file, "state", "", "file that remembers the pages of --sitemap, so that only new and changed ones are announced")
+	cmd.Flags().StringVar(&s.file, "state", "", "file that remembers the pages of --sitemap, so that only new and changed ones are announced; each command needs its own")
 	cmd.Flags().BoolVar(&s.all, "all", false, "if the file of --state is new, announce all pages; without --all, they are only recorded")
 	return s
 }
@@ -36,23 +48,29 @@ func addPages(cmd *cobra.Command) *pageSource {
 const pagesHelp = "\n\nWith --sitemap and --state, run it regularly: the first run records the pages, and later runs announce those that are new or have changed since. Pages that fail are tried again by the next run."
 
 // pages returns the pages to announce.
-func (s *pageSource) pages(cmd *cobra.Command, args []string, isDryRun bool) ([]string, error) {
+func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) {
 	if len(s.sitemaps) == 0 {
 		if s.file != "" {
 			return nil, errors.New("--state needs --sitemap")
 		}
 		return inputs(cmd.InOrStdin(), args)
 	}
-	if err := s.load(); err != nil {
-		return nil, err
+	if s.file != "" {
+		if err := s.load(cmd.Name()); err != nil {
+			return nil, err
+		}
 	}
-	isNew := s.state.IsNew()
-	reader := changes.New(changes.Config{HTTPClient: httpClient})
+	isFirst := s.file != "" && s.state.IsNew() && !s.all
+	reader := changes.New(changes.Config{HTTPClient: httpClient, ForCaches: cmd.Name() == "flush"})
 	for _, name := range s.sitemaps {
 		if strings.HasPrefix(name, "https://") || strings.HasPrefix(name, "http://") {
-			if err := reader.Update(cmd.Context(), &s.state, name); err != nil {
-				fmt.Fprintln(cmd.ErrOrStderr(), "ampcors:", err)
-				s.failed = true
+			err := reader.Update(cmd.Context(), &s.state.State, name)
+			if err == nil {
+				continue
+			}
+			fmt.Fprintln(cmd.ErrOrStderr(), "ampcors:", err)
+			if s.failed = true; isFirst && !isRead(err) {
+				return nil, exitError{exitFindings, errors.New("nothing is recorded, because not every sitemap could be read")}
 			}
 			continue
 		}
@@ -66,19 +84,30 @@ func (s *pageSource) pages(cmd *cobra.Command, args []string, isDryRun bool) ([]
 		args = append(args, urls...)
 	}
 	switch {
-	case isNew && s.file != "" && !s.all && s.failed:
-		return nil, exitError{exitFindings, errors.New("nothing is recorded, because not every sitemap could be read")}
-	case isNew && s.file != "" && !s.all:
-		recorded := "are recorded"
-		if isDryRun {
-			recorded = "would be recorded"
-		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "ampcors: %s is new: %d pages %s, and none is announced (--all announces them)\n", s.file, len(s.state.Pending), recorded)
+	case isFirst && s.isDryRun:
+		fmt.Fprintf(cmd.ErrOrStderr(), "ampcors: %s is new: %d pages would be recorded, and none announced (--all announces them)\n", s.file, len(s.state.Pending))
+		return args, nil
+	case isFirst:
+		fmt.Fprintf(cmd.ErrOrStderr(), "ampcors: %s is new: %d pages are recorded, and none is announced (--all announces them)\n", s.file, len(s.state.Pending))
 		s.state.Done(s.state.PendingURLs()...)
-	case len(s.state.Pending) == 0 && s.file != "":
+	case s.file != "" && len(s.state.Pending) == 0:
 		fmt.Fprintln(cmd.ErrOrStderr(), "ampcors: no page is new or has changed")
 	}
-	return append(args, s.state.PendingURLs()...), nil
+	return append(args, s.state.PendingURLs()...), s.save() // before anything is sent
+}
+
+// isRead reports whether all files of an Update were read, although some entries were skipped.
+func isRead(err error) bool {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return false
+	}
+	for _, err := range joined.Unwrap() {
+		if problem := (*changes.Error)(nil); !errors.As(err, &problem) || problem.Skipped == 0 {
+			return false
+		}
+	}
+	return true
 }
 
 func readPages(name string) ([]string, error) {
@@ -94,36 +123,70 @@ func readPages(name string) ([]string, error) {
 	return urls, nil
 }
 
-func (s *pageSource) load() error {
-	if s.file == "" {
-		return nil
+// load locks and reads the file of the state.
+func (s *pageSource) load(command string) error {
+	if !s.isDryRun {
+		s.lock = flock.New(s.file + ".lock")
+		if isLocked, err := s.lock.TryLock(); err != nil {
+			return fmt.Errorf("the state cannot be locked: %w", err)
+		} else if !isLocked {
+			return fmt.Errorf("another ampcors uses the state %s", s.file)
+		}
 	}
 	data, err := os.ReadFile(s.file)
 	if errors.Is(err, fs.ErrNotExist) {
+		s.state.Command = command
 		return nil
 	}
 	if err == nil {
-		err = json.Unmarshal(data, &s.state)
+		decoder := json.NewDecoder(bytes.NewReader(data))
+		decoder.DisallowUnknownFields() // it may be another file, which would be overwritten
+		err = decoder.Decode(&s.state)
 	}
 	if err != nil {
 		return fmt.Errorf("the state cannot be read: %s: %w", s.file, err)
 	}
+	if s.state.Command != command {
+		return fmt.Errorf("the state %s is not of ampcors %s; use another file", s.file, command)
+	}
 	return nil
+}
+
+// saveEach is how often the state is saved while pages are announced.
+const saveEach = 5 * time.Second
+
+// done notes that pages were announced.
+func (s *pageSource) done(pages ...string) error {
+	s.state.Done(pages...)
+	if time.Since(s.saved) < saveEach {
+		return nil
+	}
+	return s.save()
 }
 
 // finish saves the state, and returns the error of the command.
 func (s *pageSource) finish(err error) error {
+	if problem := s.save(); problem != nil {
+		return exitError{exitFindings, problem}
+	}
 	if err == nil && s.failed {
 		err = exitError{code: exitFindings}
 	}
-	if s.file == "" {
-		return err
+	return err
+}
+
+// unlock unlocks the file of the state, as the end of the program does.
+func (s *pageSource) unlock() {
+	if s.lock != nil {
+		_ = s.lock.Unlock()
 	}
-	return errors.Join(err, s.save())
 }
 
 // save replaces the file atomically, so that it is never incomplete.
 func (s *pageSource) save() error {
+	if s.file == "" || s.isDryRun {
+		return nil
+	}
 	data, err := json.Marshal(s.state)
 	if err != nil {
 		return err
@@ -140,5 +203,6 @@ func (s *pageSource) save() error {
 	if err != nil {
 		return fmt.Errorf("the state cannot be saved: %w", err)
 	}
+	s.saved = time.Now()
 	return nil
 }

@@ -237,7 +237,7 @@ func (l local) await(requests int, want Stats) {
 func TestAnOutbox(t *testing.T) {
 	server := servertest.Postgres(t)
 	var databases atomic.Int64
-	start := func(t *testing.T, hold time.Duration, answer func(n int) (status int, header http.Header)) local {
+	start := func(t *testing.T, hold, timeout time.Duration, answer func(n int) (status int, header http.Header)) local {
 		t.Helper()
 		t.Parallel()
 		ctx := context.Background()
@@ -263,7 +263,7 @@ func TestAnOutbox(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o, err := NewOutbox(pool, client, Config{Delay: time.Second, Hold: hold, Timeout: 10 * time.Second})
+		o, err := NewOutbox(pool, client, Config{Delay: time.Second, Hold: hold, Timeout: timeout})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -277,7 +277,7 @@ func TestAnOutbox(t *testing.T) {
 	const page = "https://www.example.com/"
 
 	t.Run("sends the URLs of a host together, and each once", func(t *testing.T) {
-		l := start(t, time.Hour, ok)
+		l := start(t, time.Hour, 30*time.Second, ok)
 		long := page // as long as a URL may be, and hard to compress
 		for len(long) < 7900 {
 			long += strconv.FormatUint(rand.Uint64(), 36)
@@ -291,7 +291,7 @@ func TestAnOutbox(t *testing.T) {
 	})
 
 	t.Run("holds back what it has just sent", func(t *testing.T) {
-		l := start(t, 8*time.Second, ok)
+		l := start(t, 8*time.Second, 30*time.Second, ok)
 		l.add(page)
 		l.await(1, Stats{Sent: 1})
 		l.add(page)
@@ -304,18 +304,18 @@ func TestAnOutbox(t *testing.T) {
 
 	t.Run("sends again what changes while it is sent", func(t *testing.T) {
 		var l local
-		l = start(t, time.Second, func(n int) (int, http.Header) {
+		l = start(t, time.Second, 30*time.Second, func(n int) (int, http.Header) {
 			if n == 0 {
 				l.add(page)
 			}
 			return http.StatusOK, nil
 		})
 		l.add(page)
-		l.await(2, Stats{Sent: 1})
+		l.await(2, Stats{})
 	})
 
 	t.Run("announces nothing that was rolled back", func(t *testing.T) {
-		l := start(t, time.Hour, ok)
+		l := start(t, time.Hour, 30*time.Second, ok)
 		tx, err := l.pool.Begin(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -333,38 +333,99 @@ func TestAnOutbox(t *testing.T) {
 		}
 	})
 
-	t.Run("sends what a slow transaction adds while the job of its host works", func(t *testing.T) {
+	t.Run("sends others' URLs while a transaction is slow, and then its own", func(t *testing.T) {
 		var l local
-		committed := make(chan error, 1)
-		l = start(t, time.Hour, func(n int) (int, http.Header) {
-			if n == 0 {
-				// As if the transaction had begun in the same window: it finds this job.
-				go func() {
-					committed <- pgx.BeginFunc(context.Background(), l.pool, func(tx pgx.Tx) error {
-						if err := l.Add(context.Background(), tx, page+"2"); err != nil {
-							return err
-						}
-						_, err := tx.Exec(context.Background(), `
-							UPDATE outbox SET ready_at = (SELECT max(scheduled_at) FROM river_job) WHERE job IS NULL;
-							DELETE FROM river_job WHERE state IN ('available', 'scheduled');
-							SELECT FROM river_job FOR UPDATE;
-							SELECT pg_sleep(2)`)
-						return err
-					})
-				}()
-				time.Sleep(time.Second)
+		var slow pgx.Tx
+		l = start(t, time.Hour, 30*time.Second, func(n int) (int, http.Header) {
+			if n == 0 { // page 1 and 2 are being sent
+				var err error
+				if slow, err = l.pool.Begin(context.Background()); err != nil {
+					t.Error(err)
+				}
+				if err := l.Add(context.Background(), slow, page+"2", page+"3", "https://other.example/1"); err != nil {
+					t.Error(err)
+				}
 			}
 			return http.StatusOK, nil
 		})
-		l.add(page + "1")
-		l.await(2, Stats{Sent: 2})
-		if err := <-committed; err != nil {
+		l.add(page+"1", page+"2")
+		l.await(1, Stats{Waiting: 1, Sent: 1}) // the result of page 2 has to wait
+		l.add(page+"4", "https://other.example/2")
+		l.await(2, Stats{Waiting: 2, Sent: 2}) // the host's job is at work
+		if err := slow.Commit(t.Context()); err != nil {
 			t.Error(err)
+		}
+		l.await(4, Stats{Waiting: 1, Sent: 5}) // page 2 has changed, and is held back
+	})
+
+	t.Run("sends what is left of a large batch after a failure", func(t *testing.T) {
+		l := start(t, time.Hour, 30*time.Second, func(n int) (int, http.Header) {
+			if n == 0 {
+				return http.StatusServiceUnavailable, nil
+			}
+			return http.StatusOK, nil
+		})
+		var urls []string
+		for i := range maxBatch + 1000 {
+			urls = append(urls, fmt.Sprint(page, i))
+		}
+		l.add(urls...)
+		l.await(3, Stats{Sent: len(urls)})
+	})
+
+	t.Run("keeps what was accepted when the time of a job is over", func(t *testing.T) {
+		l := start(t, time.Hour, 3*time.Second, func(n int) (int, http.Header) {
+			switch n {
+			case 0:
+				return http.StatusBadRequest, nil // it is split
+			case 2:
+				time.Sleep(4 * time.Second)
+			}
+			return http.StatusOK, nil
+		})
+		l.add(page+"1", page+"2")
+		l.await(4, Stats{Sent: 2})
+		sent := make(map[string]int)
+		for _, q := range l.requests[1:] {
+			for _, u := range q.urls {
+				sent[u]++
+			}
+		}
+		if sent[page+"1"]+sent[page+"2"] != 3 { // one was sent again
+			t.Errorf("%v", sent)
 		}
 	})
 
+	t.Run("sends URLs whose job was canceled, deleted or made by nobody", func(t *testing.T) {
+		var l local
+		l = start(t, time.Hour, 30*time.Second, func(n int) (int, http.Header) {
+			if n == 0 {
+				return http.StatusTooManyRequests, http.Header{"Retry-After": {"3600"}}
+			}
+			return http.StatusOK, nil
+		})
+		l.add(page)
+		l.await(1, Stats{Waiting: 1})
+		for begun := time.Now(); time.Since(begun) < 10*time.Second; time.Sleep(100 * time.Millisecond) {
+			if tag, err := l.pool.Exec(t.Context(), `DELETE FROM outbox.river_job WHERE kind = 'outbox_send' AND state = 'scheduled'`); err != nil {
+				t.Fatal(err)
+			} else if tag.RowsAffected() > 0 {
+				break
+			}
+		}
+		l.await(2, Stats{Sent: 1})
+	})
+
+	t.Run("removes rows after Hold", func(t *testing.T) {
+		l := start(t, time.Second, 30*time.Second, ok)
+		for i := range 3 {
+			l.add(fmt.Sprint(page, i))
+		}
+		l.await(1, Stats{})
+	})
+
 	t.Run("retries what fails, and waits as long as the engine says", func(t *testing.T) {
-		l := start(t, time.Hour, func(n int) (int, http.Header) {
+		l := start(t, time.Hour, 30*time.Second, func(n int) (int, http.Header) {
 			switch n {
 			case 0:
 				return http.StatusServiceUnavailable, nil
@@ -374,14 +435,16 @@ func TestAnOutbox(t *testing.T) {
 			return http.StatusOK, nil
 		})
 		l.add(page)
-		l.await(3, Stats{Sent: 1})
+		l.await(2, Stats{Waiting: 1})
+		l.add(page + "other") // it has to wait too
+		l.await(3, Stats{Sent: 2})
 		if wait := l.requests[2].ended.Sub(l.requests[1].ended); wait < 3*time.Second {
 			t.Errorf("sent again after %s", wait)
 		}
 	})
 
 	t.Run("keeps what is rejected, until it is added again", func(t *testing.T) {
-		l := start(t, time.Hour, func(n int) (int, http.Header) {
+		l := start(t, time.Hour, 30*time.Second, func(n int) (int, http.Header) {
 			if n == 0 {
 				return http.StatusForbidden, nil
 			}
@@ -394,7 +457,7 @@ func TestAnOutbox(t *testing.T) {
 	})
 
 	t.Run("rejects what is not a URL, and adds nothing then", func(t *testing.T) {
-		l := start(t, time.Hour, ok)
+		l := start(t, time.Hour, 30*time.Second, ok)
 		w := httptest.NewRecorder()
 		handler(l.pool, l.Outbox).ServeHTTP(w, httptest.NewRequest("POST", "/pages", strings.NewReader(page+"\nftp://www.example.com/\n")))
 		if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "ftp://www.example.com/") {

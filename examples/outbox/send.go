@@ -4,14 +4,24 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/riverqueue/river"
-	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivertype"
 
 	"github.com/ampcors/ampcors/indexnow"
 )
+
+// FindArgs are the arguments of the job that finds the hosts that have ready URLs.
+type FindArgs struct{}
+
+// Kind names the job in River's tables.
+func (FindArgs) Kind() string { return "outbox_find" }
+
+// InsertOpts has it run once: the next one comes soon.
+func (FindArgs) InsertOpts() river.InsertOpts { return river.InsertOpts{MaxAttempts: 1} }
 
 // SendArgs are the arguments of the job that sends the ready URLs of a host.
 type SendArgs struct {
@@ -21,22 +31,70 @@ type SendArgs struct {
 // Kind names the job in River's tables.
 func (SendArgs) Kind() string { return "outbox_send" }
 
+// InsertOpts has each host have one job. Its state does not matter, as long as it is not over: a
+// host gets no requests while it waits for a retry.
+func (SendArgs) InsertOpts() river.InsertOpts {
+	return river.InsertOpts{
+		MaxAttempts: 10_000, // the engine may be down for days
+		UniqueOpts: river.UniqueOpts{ByArgs: true, ByState: []rivertype.JobState{
+			rivertype.JobStateAvailable, rivertype.JobStatePending, rivertype.JobStateRetryable, rivertype.JobStateRunning, rivertype.JobStateScheduled,
+		}},
+	}
+}
+
+type finder struct {
+	river.WorkerDefaults[FindArgs]
+	outbox *Outbox
+}
+
+// Work inserts a job for each host that has ready URLs, unless it has one. It also removes the rows
+// that are no longer needed.
+func (f *finder) Work(ctx context.Context, _ *river.Job[FindArgs]) error {
+	o := f.outbox
+	rows, err := o.pool.Query(ctx, `SELECT DISTINCT host FROM outbox.page WHERE ready_at <= clock_timestamp()`)
+	if err != nil {
+		return err
+	}
+	hosts, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return err
+	}
+	for some := range slices.Chunk(hosts, 1000) {
+		var jobs []river.InsertManyParams
+		for _, host := range some {
+			jobs = append(jobs, river.InsertManyParams{Args: SendArgs{Host: host}})
+		}
+		if _, err := o.river.InsertMany(ctx, jobs); err != nil {
+			return err
+		}
+	}
+	_, err = o.pool.Exec(ctx, `
+		DELETE FROM outbox.page WHERE id IN (
+			SELECT id FROM outbox.page WHERE ready_at IS NULL AND error IS NULL AND sent_at < clock_timestamp() - $1::interval
+			FOR UPDATE SKIP LOCKED)`, o.cfg.Hold)
+	return err
+}
+
 type sender struct {
 	river.WorkerDefaults[SendArgs]
 	outbox *Outbox
 }
 
-// maxBatch is how many URLs IndexNow takes in one request.
-const maxBatch = 10_000
-
-// Work sends a batch.
+// Work sends a batch. What is left of the host is for its next job.
 func (s *sender) Work(ctx context.Context, job *river.Job[SendArgs]) error {
-	urls, err := s.outbox.claim(ctx, job)
+	pages, err := s.outbox.ready(ctx, job.Args.Host)
 	if err != nil {
 		return err
 	}
-	report, _ := s.outbox.client.Submit(ctx, urls.urls()...) // the report has the errors
-	return s.outbox.finish(ctx, job, urls, report)
+	var urls []string
+	for u := range pages {
+		urls = append(urls, u)
+	}
+	report, _ := s.outbox.client.Submit(ctx, urls...) // the report has the errors
+	if err := s.outbox.settle(ctx, pages, report); err != nil {
+		return err
+	}
+	return retry(report)
 }
 
 // NextRetry doubles the wait with each failure, up to 10 minutes.
@@ -44,119 +102,113 @@ func (*sender) NextRetry(job *river.Job[SendArgs]) time.Time {
 	return time.Now().Add(min(time.Second<<min(job.Attempt, 10), 10*time.Minute))
 }
 
-// claimed has the rows of the URLs that a job sends.
-type claimed map[string]row
-
-type row struct{ id, version int64 }
-
-func (c claimed) urls() (urls []string) {
-	for u := range c {
-		urls = append(urls, u)
+// retry returns the error with which River retries the job, or nil.
+func retry(report indexnow.Report) (err error) {
+	var wait time.Duration
+	for _, b := range report.Batches {
+		if problem := retryable(b); problem != nil {
+			err, wait = problem, max(wait, problem.RetryAfter)
+		}
 	}
-	return urls
+	if wait > 0 {
+		return river.JobSnooze(wait)
+	}
+	return err
 }
 
-// claim marks the URLs of the job, so that no other job sends them. If the server dies, River
-// repeats the job, which then has the same URLs.
-func (o *Outbox) claim(ctx context.Context, job *river.Job[SendArgs]) (claimed, error) {
+// retryable returns the error of a batch whose URLs are to be sent again, or nil.
+func retryable(b indexnow.Batch) *indexnow.Error {
+	if problem := (*indexnow.Error)(nil); errors.As(b.Err, &problem) && problem.Retryable() {
+		return problem
+	}
+	return nil
+}
+
+// A page is a row that is being sent.
+type page struct{ id, version int64 }
+
+// maxBatch is how many URLs IndexNow takes in one request.
+const maxBatch = 10_000
+
+// ready returns the rows of a host that are to be sent, by URL.
+func (o *Outbox) ready(ctx context.Context, host string) (map[string]page, error) {
 	rows, err := o.pool.Query(ctx, `
-		UPDATE outbox SET job = $2 WHERE id IN (
-			SELECT id FROM outbox
-			WHERE host = $1 AND ready_at <= now() AND (job IS NULL OR job = $2)
-			ORDER BY ready_at LIMIT $3 FOR UPDATE SKIP LOCKED)
-		RETURNING url, id, version`, job.Args.Host, job.ID, maxBatch)
+		SELECT url, id, version FROM outbox.page
+		WHERE host = $1 AND ready_at <= clock_timestamp() ORDER BY ready_at LIMIT $2`, host, maxBatch)
 	if err != nil {
 		return nil, err
 	}
-	urls := make(claimed)
+	pages := make(map[string]page)
 	var url string
-	var r row
-	_, err = pgx.ForEachRow(rows, []any{&url, &r.id, &r.version}, func() error {
-		urls[url] = r
+	var p page
+	_, err = pgx.ForEachRow(rows, []any{&url, &p.id, &p.version}, func() error {
+		pages[url] = p
 		return nil
 	})
-	return urls, err
+	return pages, err
 }
 
-// finish writes the result. It tries for as long as the job may last, because a URL whose result
-// is lost is sent again.
-func (o *Outbox) finish(ctx context.Context, job *river.Job[SendArgs], urls claimed, report indexnow.Report) error {
-	for {
-		retry, err := o.write(ctx, job, urls, report)
-		if err == nil {
-			return retry
+// settle writes what came of the batches that are accepted or permanently rejected. A URL that has
+// changed meanwhile is sent again. It goes on after the end of the job's context, because a URL
+// whose result is lost is sent again.
+func (o *Outbox) settle(ctx context.Context, pages map[string]page, report indexnow.Report) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.cfg.Timeout/2)
+	defer cancel()
+	for _, b := range report.Batches {
+		if retryable(b) != nil {
+			continue
 		}
-		slog.WarnContext(ctx, "outbox: the result cannot be written", "host", job.Args.Host, "error", err)
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(100 * time.Millisecond):
+		var failure *string
+		hold := o.cfg.Hold
+		if b.Err != nil {
+			failure, hold = new(b.Err.Error()), o.cfg.Delay
+			slog.ErrorContext(ctx, "outbox: rejected permanently", "host", b.Host, "urls", len(b.URLs), "error", b.Err)
 		}
-	}
-}
-
-// write writes the result, and completes the job, in one transaction. retry is the error with
-// which River retries the job, or nil.
-func (o *Outbox) write(ctx context.Context, job *river.Job[SendArgs], urls claimed, report indexnow.Report) (retry, err error) {
-	err = pgx.BeginFunc(ctx, o.pool, func(tx pgx.Tx) error {
-		for _, b := range report.Batches {
-			problem := (*indexnow.Error)(nil)
-			if errors.As(b.Err, &problem) && problem.Retryable() {
-				retry = problem
-				continue
+		left := make(map[int64]int64, len(b.URLs)) // versions, by id
+		for _, u := range b.URLs {
+			left[pages[u].id] = pages[u].version
+		}
+		for {
+			err := o.write(ctx, left, failure, hold)
+			if len(left) == 0 {
+				break
 			}
-			if err := o.settle(ctx, tx, b, urls); err != nil {
-				return err
+			if err != nil {
+				slog.WarnContext(ctx, "outbox: the result cannot be written", "host", b.Host, "error", err)
+			}
+			select {
+			case <-ctx.Done():
+				return errors.Join(err, ctx.Err())
+			case <-time.After(100 * time.Millisecond):
 			}
 		}
-		if retry != nil {
-			return nil
-		}
-
-		// An Add that finds this job inserts none of its own, and locks this job until it commits.
-		// So JobCompleteTx waits for that Add, and the query below sees the URLs that it added.
-		if _, err := river.JobCompleteTx[*riverpgxv5.Driver](ctx, tx, job); err != nil {
-			return err
-		}
-		return o.schedule(ctx, tx, `
-			SELECT host, min(ready_at) FROM outbox
-			WHERE host = $1 AND ready_at IS NOT NULL AND job IS NULL GROUP BY host`, job.Args.Host)
-	})
-	if problem := (*indexnow.Error)(nil); err == nil && errors.As(retry, &problem) && problem.RetryAfter > 0 {
-		retry = river.JobSnooze(problem.RetryAfter)
 	}
-	return retry, err
+	return nil
 }
 
-// settle writes the result of a batch that is accepted or permanently rejected. A URL that has
-// changed meanwhile is scheduled again.
-func (o *Outbox) settle(ctx context.Context, tx pgx.Tx, b indexnow.Batch, urls claimed) error {
-	ids, versions := make([]int64, len(b.URLs)), make([]int64, len(b.URLs))
-	for i, u := range b.URLs {
-		ids[i], versions[i] = urls[u].id, urls[u].version
+// write writes the result of rows, and removes them from left. Rows that a transaction of Add has
+// locked are left: the others do not wait for it.
+func (o *Outbox) write(ctx context.Context, left map[int64]int64, failure *string, hold time.Duration) error {
+	var ids, versions []int64
+	for id, version := range left {
+		ids, versions = append(ids, id), append(versions, version)
 	}
-	var failure *string
-	hold := o.cfg.Hold
-	if b.Err != nil {
-		hold = 0
-		failure = new(b.Err.Error())
-		slog.ErrorContext(ctx, "outbox: rejected permanently", "host", b.Host, "urls", len(b.URLs), "error", b.Err)
-	}
-	_, err := tx.Exec(ctx, `
-		UPDATE outbox AS o SET
-			job = NULL,
-			sent_at = CASE WHEN $4::text IS NULL THEN clock_timestamp() ELSE o.sent_at END,
-			error = CASE WHEN o.version = sent.version THEN $4 END,
-			ready_at = CASE WHEN o.version <> sent.version THEN outbox_window(clock_timestamp() + $5, $3) END
-		FROM unnest($1::bigint[], $2::bigint[]) AS sent (id, version)
-		WHERE o.id = sent.id`, ids, versions, o.cfg.Delay, failure, hold)
+	rows, err := o.pool.Query(ctx, `
+		UPDATE outbox.page AS p SET
+			sent_at = CASE WHEN $3::text IS NULL THEN clock_timestamp() ELSE p.sent_at END,
+			error = CASE WHEN p.version = sent.version THEN $3 END,
+			ready_at = CASE WHEN p.version <> sent.version THEN clock_timestamp() + $4 END
+		FROM (
+			SELECT page.id, sent.version FROM outbox.page JOIN unnest($1::bigint[], $2::bigint[]) AS sent (id, version) USING (id)
+			FOR UPDATE OF page SKIP LOCKED) AS sent
+		WHERE p.id = sent.id
+		RETURNING p.id`, ids, versions, failure, hold)
 	if err != nil {
 		return err
 	}
-	// A URL is kept for Hold, or longer if it was rejected.
-	_, err = tx.Exec(ctx, `
-		DELETE FROM outbox WHERE id IN (
-			SELECT id FROM outbox WHERE ready_at IS NULL AND error IS NULL AND sent_at < now() - $1::interval
-			LIMIT 1000 FOR UPDATE SKIP LOCKED)`, o.cfg.Hold)
+	written, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	for _, id := range written {
+		delete(left, id)
+	}
 	return err
 }

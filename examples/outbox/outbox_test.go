@@ -396,9 +396,8 @@ func TestAnOutbox(t *testing.T) {
 		}
 	})
 
-	t.Run("sends URLs whose job was canceled, deleted or made by nobody", func(t *testing.T) {
-		var l local
-		l = start(t, time.Hour, 30*time.Second, func(n int) (int, http.Header) {
+	t.Run("sends URLs whose job was deleted", func(t *testing.T) {
+		l := start(t, time.Hour, 30*time.Second, func(n int) (int, http.Header) {
 			if n == 0 {
 				return http.StatusTooManyRequests, http.Header{"Retry-After": {"3600"}}
 			}

@@ -387,18 +387,22 @@ func TestPostgres(t *testing.T) {
 func FuzzCaddyfile(f *testing.F) {
 	f.Add("publishers a.example\nmax_age 1h\nemail {\nsenders a@b.example\n}\nsource redis redis://a")
 	f.Add("caches google {\nid x\ncache_domain c.example\n}\nlookup {\nttl\n}\nname {\n}")
+	f.Add("<<0") // an incomplete heredoc
 	f.Add("publishers {\na.example {\n}\n}\ncredentialed {\nx\n}\nsource fake {\n}\n} }")
 	f.Fuzz(func(t *testing.T, options string) {
-		d := caddyfile.NewTestDispenser("ampcors a.example {\n" + options + "\n}\n")
+		tokens, err := caddyfile.Tokenize([]byte("ampcors a.example {\n"+options+"\n}\n"), "Testfile")
+		if err != nil {
+			return // Caddy's own syntax, such as an incomplete heredoc
+		}
 		h := new(Handler)
-		if err := h.UnmarshalCaddyfile(d); err != nil {
+		if err := h.UnmarshalCaddyfile(caddyfile.NewDispenser(tokens)); err != nil {
 			if !strings.Contains(err.Error(), ", at Testfile:") {
 				t.Errorf("%v has no line", err)
 			}
 			return
 		}
 		source := ampcors.SourceFunc(func(context.Context, string) (bool, error) { return false, nil })
-		_, err := h.inline().Load(func(cfg *ampcors.Config) { cfg.Source = source })
+		_, err = h.inline().Load(func(cfg *ampcors.Config) { cfg.Source = source })
 		if err != nil && !strings.Contains(err.Error(), "publishersFile") {
 			t.Errorf("%q is accepted as %s, which has an error: %v", options, h.Config, err)
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"log"
@@ -35,6 +36,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	_ = flag.Set("test.parallel", "16") // the tests wait more than they work
 	os.Exit(m.Run())
 }
 
@@ -235,6 +237,7 @@ func (l local) await(requests int, want Stats) {
 }
 
 func TestAnOutbox(t *testing.T) {
+	t.Parallel()
 	server := servertest.Postgres(t)
 	var databases atomic.Int64
 	start := func(t *testing.T, hold, timeout time.Duration, answer func(n int) (status int, header http.Header)) local {
@@ -471,6 +474,7 @@ func TestNoURLIsLostWhenServersAreKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute")
 	}
+	t.Parallel()
 	dsn := servertest.DSN(servertest.Postgres(t).Addr)
 	e, endpoint := newEngine(t, func(int) (int, http.Header) {
 		if rand.N(10) == 0 {

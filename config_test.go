@@ -46,6 +46,20 @@ func TestEveryProblemOfAConfigIsReportedAtOnce(t *testing.T) {
 	}
 }
 
+func TestAPublisherWithATwinIsAWarning(t *testing.T) {
+	cfg := ampcors.Config{Publishers: []string{"www.example.com", "bücher.example", "www.lāstekas.lv", "*.lāstekas.lv", "xn-www.lstekas.lv.pub"}}
+	newMiddleware(t, cfg)
+	warnings := cfg.Warnings()
+	if len(warnings) != 1 || warnings[0].Path != "publishers[2]" || warnings[0].Value != "www.lāstekas.lv" ||
+		!strings.Contains(warnings[0].Error(), `the domain prefix "xn--www-lstekas-lv-pub", which AMP's implementations also give to "xn-www.lstekas.lv.pub"`) {
+		t.Errorf("%v", warnings)
+	}
+	cfg.DangerouslyAllowAmbiguousPrefixes = true
+	if warnings := cfg.Warnings(); len(warnings) > 0 {
+		t.Errorf("%v", warnings)
+	}
+}
+
 func TestEachProblemSaysWhatWouldBeRight(t *testing.T) {
 	for _, test := range []struct {
 		cfg          ampcors.Config
@@ -210,7 +224,7 @@ func TestAConfigSurvivesJSON(t *testing.T) {
 		Methods: []string{"PUT"}, RequestHeaders: []string{"X-A"}, ResponseHeaders: []string{"X-B"}, MaxAge: time.Minute,
 		Email:      ampcors.Email{Senders: []string{"a@example.com"}, Clients: []string{"https://mail.example"}, DangerouslyAllowMailProviderWildcards: true},
 		ReportOnly: true, CacheSize: 7, DangerouslyAllowHTTPOwnOrigins: true, DangerouslyAllowPublicSuffixWildcards: true,
-		DangerouslyAllowUnsafeRequestsWithoutOrigin: true,
+		DangerouslyAllowUnsafeRequestsWithoutOrigin: true, DangerouslyAllowAmbiguousPrefixes: true,
 		Lookup: ampcors.Lookup{TTL: 1, NegativeTTL: 2, MaxStale: 3, Timeout: 4, MaxConcurrent: 5, MaxRate: 6, MaxEntries: 7},
 	}
 	for i, v := 0, reflect.ValueOf(cfg); i < v.NumField(); i++ {

@@ -223,6 +223,8 @@ func (cl *claim) prefixDenial() Reason {
 	switch {
 	case cl.problem == problemChar:
 		return ReasonMalformed
+	case cl.problem == problemAmbiguous:
+		return ReasonAmbiguousPrefix
 	case !cl.namesDomain():
 		return ReasonNotCanonical
 	case cl.form == formHash:

@@ -53,12 +53,11 @@
 //     publisher. "a-.b.com" and "a.-b.com" share one prefix.
 //   - A prefix that begins "xn--" is punycode. AMP's own implementations also leave the
 //     prefix of "xn-shop.com" unwrapped, as "xn--shop-com". This is accepted if it is not
-//     punycode of a name with a dot, as here. Otherwise it is read as that name:
-//     "xn--foo-ru-com" is "fo\u08fao.ru" and never "xn-foo.ru.com". A cache that used this
-//     prefix for both would give both the same origin in every browser.
+//     punycode of a name with a dot, as here. If it is, it may be the prefix of two hosts:
+//     see "Hosts that share a prefix".
 //   - A domain whose first label begins "xn-" and has other than ASCII letters ("xn-é.com")
-//     is accepted as a wrapped prefix or as a hash prefix. The form that AMP's
-//     implementations write has a reserved label, and is denied.
+//     is accepted as a wrapped prefix or as a hash prefix. The form that toolbox-cache-url
+//     writes has a reserved label, and is denied.
 //   - A prefix with an A-label that was not decoded is denied: the algorithm decodes it
 //     first.
 //
@@ -70,19 +69,37 @@
 // # Hosts that share a prefix
 //
 // AMP's algorithm, or an official implementation of it, gives some hosts the prefix of
-// another domain:
+// another domain. Their pages then have one origin in every browser, and no server can tell
+// them apart.
+//
+// Twins are denied. "www.lāstekas.lv" and "xn-www.lstekas.lv.pub" both get
+// "xn--www-lstekas-lv-pub": for the first it is punycode, and the second, which anybody can
+// register, is left unwrapped. A prefix is denied with [ReasonAmbiguousPrefix] if it is
+// punycode of a domain, and also ends in a top-level domain when it is read without decoding
+// it. (Top-level domains are those of the Public Suffix List's ICANN section, as
+// golang.org/x/net/publicsuffix has it.) Publishers whose prefix is denied can still use their
+// own origin and their hash prefix. [Config.Warnings] lists them.
+//
+// The others cannot be denied by a rule, because the form is the usual one of the domain that it
+// is read as. Of these pairs, it is read as the second:
 //
 //   - "abcd.-.evil.com" and "abcd--evil.com" share "abcd----evil-com", because a label "-" is
 //     written like a hyphen.
-//   - "foo.xn--.evil.com" and "foo-evil.com" share "foo--evil-com", because the label "xn--"
-//     decodes to nothing.
-//   - "straße.de" gets "strasse-de", the prefix of "strasse.de", from amppackager, which maps
-//     ß to ss. The document's prefix for it is "xn--strae-de-tya".
+//   - "xn--alice-.platform.com" and "alice.platform.com" share "alice-platform-com", and
+//     "foo.xn--.evil.com" and "foo-evil.com" share "foo--evil-com", because these A-labels
+//     decode to ASCII or to nothing.
+//   - "xn---bbb.example" and "xn--xbbb.example" share "xn---example-6ojj" in toolbox-cache-url,
+//     whose punycode decoder reads a hyphen at the start as "x".
+//   - "straße.de" gets "strasse-de" from amppackager, which maps ß to ss, ς to σ, and removes
+//     joiners (U+200C and U+200D). The document's prefix for it is "xn--strae-de-tya".
+//   - "xn-é.shop.pub" gets "xn---shop-9ra81j", the prefix of "éƕ.shop", from amppackager, which
+//     decodes what it has not encoded.
 //
-// Such a prefix is read as the second domain of each line. The first two hosts are not valid
-// host names, and [DomainPrefix] rejects them. If a cache served their pages all the same, or
-// pages of straße.de as strasse-de, these pages would have the origin of the other domain in
-// every browser, and no server could tell them apart.
+// The hosts of the first three lines are not valid host names (RFC 952, RFC 5890), and
+// [DomainPrefix] rejects them. A platform whose customers choose labels below its domain must
+// not give out labels that begin or end with a hyphen, or that begin with "xn--" and are not
+// punycode. The last two lines concern the pages that a cache serves under amppackager's form.
+// No cache is known to use it.
 //
 // # What is decided
 //

@@ -116,6 +116,10 @@ func (e *Explanation) explainPrefix(p *policy, v *verdict) {
 
 	switch cl.problem {
 	case noProblem:
+	case problemAmbiguous:
+		e.step("publisher", false, cl.domain(), fmt.Sprintf("The prefix is punycode of this domain, and without decoding it is that of the host %q. "+
+			"AMP's implementations give it to both, so a page of either can be at this origin.", twin(cl.name)))
+		return
 	case problemReserved:
 		e.step("publisher", false, cl.domain(), "It cannot be a publisher: it "+cl.problem.String()+".")
 		return

@@ -6,8 +6,9 @@ import "time"
 // API, as a user does.
 
 const (
-	NoProblem  = noProblem
-	NumReasons = numReasons
+	NoProblem        = noProblem
+	ProblemAmbiguous = problemAmbiguous
+	NumReasons       = numReasons
 )
 
 var (
@@ -15,10 +16,18 @@ var (
 	DecodeALabel   = decodeALabel
 	DecodeDomain   = decodeDomain
 	DecodeHash     = decodeHash
-	Reverse        = reverse
+	Twin           = twin
 	Unfold         = unfold
 	UnfoldPlain    = unfoldPlain
 )
+
+// Reverse returns no domain if there is a problem.
+func Reverse(buf []byte, prefix string) (domain []byte, text string, p problem) {
+	if domain, text, p = reverse(buf, prefix); p != noProblem {
+		domain = nil
+	}
+	return domain, text, p
+}
 
 func CheckDomain(d []byte) (hasALabel bool, p problem) { return checkDomain(d) }
 

@@ -96,7 +96,12 @@ func (id *identity) findUnlisted(p *policy, c *caller, cl *claim) {
 		return
 	}
 
-	if cl.check(); cl.problem != noProblem {
+	cl.check()
+	isAmbiguous := cl.problem == problemAmbiguous
+	if isAmbiguous && p.cfg.DangerouslyAllowAmbiguousPrefixes {
+		cl.problem = noProblem
+	}
+	if cl.problem != noProblem {
 		return
 	}
 	domain := cl.domain()
@@ -104,7 +109,7 @@ func (id *identity) findUnlisted(p *policy, c *caller, cl *claim) {
 	case formHash:
 		id.name, ok = p.list.findHash(cl.name, cl.sum())
 	case formEncoded:
-		id.name, ok = p.list.findDomain(domain) // by a form of prefix that newAllowlist does not compute
+		id.name, ok = p.list.findDomain(domain) // by a form of prefix that is not in the allowlist
 	}
 	if ok {
 		id.standing = listed
@@ -122,7 +127,7 @@ func (id *identity) findUnlisted(p *policy, c *caller, cl *claim) {
 		id.set(source.FindByAlias(c.context(), strings.Clone(cl.name)))
 	case source != nil:
 		id.set(source.Find(c.context(), strings.Clone(domain)))
-		if byPrefix && id.name != "" {
+		if byPrefix && id.name != "" && !isAmbiguous { // the answer outlives this policy
 			source.AddAlias(strings.Clone(cl.name), id.name)
 		}
 	}

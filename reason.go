@@ -31,6 +31,7 @@ const (
 	ReasonNotHTTPS                                                 // not_https: the scheme is not https
 	ReasonUnknownHost                                              // unknown_host: not an allowed publisher's domain, and not below the domain of a trusted AMP Cache
 	ReasonNotCanonical                                             // not_canonical: below a cache's domain, but not in a form that an AMP Cache writes
+	ReasonAmbiguousPrefix                                          // ambiguous_prefix: an AMP Cache's origin with a prefix that two hosts share; see "Hosts that share a prefix" in the package documentation
 	ReasonPublisherNotAllowed                                      // publisher_not_allowed: an AMP Cache's origin of a publisher that is not allowed
 	ReasonHashNotKnown                                             // hash_not_known: an AMP Cache's origin with a hash prefix; no publisher that is listed exactly or known to the Source has it
 	ReasonNoOriginUnsafe                                           // no_origin_unsafe: an unsafe method with neither Origin nor AMP-Same-Origin
@@ -58,6 +59,7 @@ var reasons = [numReasons]struct{ label, text string }{
 	ReasonNotHTTPS:              {"not_https", "not https"},
 	ReasonUnknownHost:           {"unknown_host", "unknown host"},
 	ReasonNotCanonical:          {"not_canonical", "not a canonical cache origin"},
+	ReasonAmbiguousPrefix:       {"ambiguous_prefix", "ambiguous prefix"},
 	ReasonPublisherNotAllowed:   {"publisher_not_allowed", "publisher not allowed"},
 	ReasonHashNotKnown:          {"hash_not_known", "hash prefix not known"},
 	ReasonNoOriginUnsafe:        {"no_origin_unsafe", "no origin on an unsafe method"},

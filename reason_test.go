@@ -26,6 +26,7 @@ func TestReasonsAreStable(t *testing.T) {
 		ampcors.ReasonNotHTTPS:              {"not_https", "not https"},
 		ampcors.ReasonUnknownHost:           {"unknown_host", "unknown host"},
 		ampcors.ReasonNotCanonical:          {"not_canonical", "not a canonical cache origin"},
+		ampcors.ReasonAmbiguousPrefix:       {"ambiguous_prefix", "ambiguous prefix"},
 		ampcors.ReasonPublisherNotAllowed:   {"publisher_not_allowed", "publisher not allowed"},
 		ampcors.ReasonHashNotKnown:          {"hash_not_known", "hash prefix not known"},
 		ampcors.ReasonNoOriginUnsafe:        {"no_origin_unsafe", "no origin on an unsafe method"},

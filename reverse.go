@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"golang.org/x/net/idna"
+	"golang.org/x/net/publicsuffix"
 )
 
 // ErrHashPrefix is returned by [PublisherDomain] for a prefix without a dash. Such a prefix
@@ -69,7 +70,8 @@ func reverse(buf []byte, prefix string) (domain []byte, text string, p problem) 
 // reverseACE reads a prefix that begins with "xn--". It is punycode, as it is for DNS. But
 // both official implementations leave "xn-shop.com" unwrapped and so write "xn--shop-com".
 // If a prefix cannot be decoded, or decodes to a text without a dot, it can only be such an
-// unwrapped prefix, and is read as one.
+// unwrapped prefix, and is read as one. If it is punycode of a domain and an unwrapped prefix
+// as well, it also returns the domain.
 func reverseACE(buf []byte, prefix string) (domain []byte, text string, p problem) {
 	text, err := idna.Punycode.ToUnicode(prefix)
 	if err != nil || !bytes.Contains(unfold(nil, text), []byte(".")) {
@@ -84,8 +86,23 @@ func reverseACE(buf []byte, prefix string) (domain []byte, text string, p proble
 	// It may be wrapped or not, because implementations count positions 3 and 4
 	// differently. This is not ambiguous, because the last label of a domain cannot be "0".
 	text, _ = unwrap(text)
-	domain, p = readUnicode(buf, text)
+	if domain, p = readUnicode(buf, text); p == noProblem && twin(prefix) != "" {
+		p = problemAmbiguous
+	}
 	return domain, text, p
+}
+
+// twin returns the host that a prefix of punycode names if it is read without decoding it, such
+// as "xn-www.lstekas.lv.pub" for "xn--www-lstekas-lv-pub". It returns "" unless that host can
+// exist, which is if its last label is a top-level domain. Nothing else is asked of it:
+// whoever has a domain can have hosts of any labels below it.
+func twin(prefix string) string {
+	host := string(unfold(nil, prefix))
+	last := host[strings.LastIndexByte(host, '.')+1:]
+	if _, isICANN := publicsuffix.PublicSuffix("a." + last); !isICANN { // "a." because of rules such as "*.ck"
+		return ""
+	}
+	return host
 }
 
 // readASCII reads the text of a prefix that is not punycode.

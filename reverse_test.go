@@ -44,7 +44,7 @@ func TestPrefixesThatBeginWithXN(t *testing.T) {
 		"xn--my--shop-com":   "xn-my-shop.com", // as punycode it has hyphens and no dot
 		"0-xn--foo-com-0":    "xn-foo.com",
 		"0-xn--foo-ru-com-0": "xn-foo.ru.com",
-		"xn--foo-ru-com":     "xn--foo-cdh.ru",
+		"xn--foo-ru-nex":     "foo.xn--ru-45j", // and not xn-foo.ru.nex: there is no top-level domain "nex"
 	} {
 		t.Run(prefix, func(t *testing.T) {
 			if got, err := ampcors.PublisherDomain(prefix); err != nil || got != want {
@@ -59,6 +59,7 @@ func TestHostsThatShareAPrefix(t *testing.T) {
 	for _, test := range []struct{ host, decoded, prefix, domain string }{
 		{host: "abcd.-.evil.com", decoded: "abcd.-.evil.com", prefix: "abcd----evil-com", domain: "abcd--evil.com"},
 		{host: "foo.xn--.evil.com", decoded: "foo..evil.com", prefix: "foo--evil-com", domain: "foo-evil.com"},
+		{host: "xn--alice-.platform.com", decoded: "alice.platform.com", prefix: "alice-platform-com", domain: "alice.platform.com"},
 	} {
 		t.Run(test.host, func(t *testing.T) {
 			if got := formDocument(test.decoded); got != test.prefix {
@@ -75,14 +76,21 @@ func TestHostsThatShareAPrefix(t *testing.T) {
 			}
 		})
 	}
-	t.Run("straße.de", func(t *testing.T) {
-		if got, err := ampcors.DomainPrefix("straße.de"); got != "xn--strae-de-tya" || err != nil {
-			t.Errorf("the prefix is %q, %v", got, err)
-		}
-		if got, err := ampcors.PublisherDomain("strasse-de"); got != "strasse.de" || err != nil {
-			t.Errorf("strasse-de is read as %q, %v", got, err)
-		}
-	})
+	// By amppackager, and by toolbox-cache-url, as package e2e shows.
+	for _, test := range []struct{ host, own, prefix, domain string }{
+		{host: "straße.de", own: "xn--strae-de-tya", prefix: "strasse-de", domain: "strasse.de"},
+		{host: "xn-é.shop.pub", own: "xn--0-xn---shop-pub-0-gtb", prefix: "xn---shop-9ra81j", domain: "xn--9ca85a.shop"}, // éƕ.shop
+		{host: "xn---bbb.example", prefix: "xn---example-6ojj", domain: "xn--xbbb.example"},
+	} {
+		t.Run(test.host, func(t *testing.T) {
+			if got, err := ampcors.DomainPrefix(test.host); got != test.own || (err == nil) != (test.own != "") {
+				t.Errorf("the prefix is %q, %v", got, err)
+			}
+			if got, err := ampcors.PublisherDomain(test.prefix); got != test.domain || err != nil {
+				t.Errorf("%s is read as %q, %v", test.prefix, got, err)
+			}
+		})
+	}
 }
 
 func TestPublisherDomainRejectsEverythingElse(t *testing.T) {

@@ -169,7 +169,79 @@ func TestThreatPunycodeThatReadsAsAnotherName(t *testing.T) {
 	m := newMiddleware(t, ampcors.Config{Publishers: []string{"*.shop.com", "*.ch.65a", "*.ru.com"}, DangerouslyAllowPublicSuffixWildcards: true})
 	wantDenied(t, m, "https://xn--xn--paypal-shop-com.cdn.ampproject.org", ampcors.ReasonNotCanonical)
 	wantDenied(t, m, "https://xn--bcher-ch-65a.cdn.ampproject.org", ampcors.ReasonPublisherNotAllowed)
-	wantDenied(t, m, "https://xn--foo-ru-com.cdn.ampproject.org", ampcors.ReasonPublisherNotAllowed)
+	wantDenied(t, m, "https://xn--foo-ru-com.cdn.ampproject.org", ampcors.ReasonAmbiguousPrefix)
+}
+
+// TestThreatATwin: AMP's implementations give one prefix to a listed publisher and to a host that
+// anybody can register. However the publisher is known, the prefix is denied, and the hash prefix
+// is not.
+func TestThreatATwin(t *testing.T) {
+	const (
+		publisher = "www.xn--lstekas-s3a.lv" // www.lāstekas.lv
+		prefix    = "xn--www-lstekas-lv-pub"
+	)
+	if text, _ := ampcors.DecodeDomain(publisher); formToolbox(text) != prefix || formToolbox("xn-www.lstekas.lv.pub") != prefix {
+		t.Fatal("these are no twins")
+	}
+	origin, hash := "https://"+prefix+".cdn.ampproject.org", "https://"+plainHash(publisher)+".cdn.ampproject.org"
+	fromSource, _ := withSource(ampcors.Config{Publishers: []string{publisher, "xn-www.lstekas.lv.pub"}})
+	for name, cfg := range map[string]ampcors.Config{
+		"listed":      {Publishers: []string{publisher}},
+		"both listed": {Publishers: []string{publisher, "xn-www.lstekas.lv.pub"}},
+		"pattern":     {Publishers: []string{"*.xn--lstekas-s3a.lv", "*.lv.pub"}},
+		"source":      fromSource,
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMiddleware(t, cfg)
+			wantDenied(t, m, origin, ampcors.ReasonAmbiguousPrefix)
+			if d := m.CheckOrigin(origin); d.ClaimedPublisher != "" {
+				t.Errorf("the prefix is said to be that of %q", d.ClaimedPublisher)
+			}
+			if d := m.CheckOrigin(hash); d.Publisher != publisher && name != "pattern" {
+				t.Errorf("the hash prefix is decided as %+v", d)
+			}
+			steps := m.Explain(origin).Steps
+			if step := steps[len(steps)-2]; step.Value != publisher || step.OK || !strings.Contains(step.Detail, `"xn-www.lstekas.lv.pub"`) {
+				t.Errorf("it is explained by %+v", step)
+			}
+
+			cfg.DangerouslyAllowAmbiguousPrefixes = true
+			if err := m.Reconfigure(cfg); err != nil {
+				t.Fatal(err)
+			}
+			if d := m.CheckOrigin(origin); d.Publisher != publisher {
+				t.Errorf("with the switch, it is decided as %+v", d)
+			}
+			cfg.DangerouslyAllowAmbiguousPrefixes = false
+			if err := m.Reconfigure(cfg); err != nil {
+				t.Fatal(err)
+			}
+			wantDenied(t, m, origin, ampcors.ReasonAmbiguousPrefix) // a Source's remembered answer does not let it in
+		})
+	}
+	if _, err := ampcors.PublisherDomain(prefix); err == nil || !strings.Contains(err.Error(), "also the prefix of a host") {
+		t.Errorf("PublisherDomain: %v", err)
+	}
+}
+
+// The labels of a twin are free, but for the last: whoever has a domain names the hosts below it.
+func TestWhatATwinIs(t *testing.T) {
+	for prefix, want := range map[string]bool{
+		"xn--www-lstekas-lv-pub":           true,
+		plainToASCII("é-foo-com"):          false, // xn-.foo.com.p9a
+		"xn---foo-com-pub":                 true,  // xn-.foo.com.pub
+		"xn--foo-ru-ck":                    true,  // the list has *.ck, and no ck
+		"xn--foo-ru-github":                false, // the list has github.io
+		"xn--foo-ru--com":                  false, // one label, ru-com
+		"xn--foo-ru---com":                 true,
+		plainToASCII("www-bücher-com"):     false,
+		plainToASCII("0-é-foo-com-0"):      false,
+		"xn--" + strings.Repeat("a", 1000): false,
+	} {
+		if got := ampcors.Twin(prefix) != ""; got != want {
+			t.Errorf("%.40q is also read as %q", prefix, ampcors.Twin(prefix))
+		}
+	}
 }
 
 // TestThreatAnObserverThatChangesTheRequest: what was checked is what is granted.

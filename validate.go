@@ -22,6 +22,33 @@ func (cfg Config) Validate() error {
 	return joinValueErrors(v.problems)
 }
 
+// Warnings returns what New accepts but should be known before readers notice it: each
+// publisher whose readable cache origins are denied with ReasonAmbiguousPrefix, because its
+// domain prefix is also that of another host. Its hash prefix and its own origin still get in.
+//
+// Publishers of a Source are not among them, nor those that a pattern matches. For these,
+// PublisherDomain returns an error for the prefix that DomainPrefix returns.
+func (cfg Config) Warnings() (warnings []*ValueError) {
+	if cfg.DangerouslyAllowAmbiguousPrefixes {
+		return nil
+	}
+	newValidator(&cfg).publishers(&cfg, func(i int, domain string, isPattern bool) {
+		if isPattern || !strings.Contains(domain, acePrefix) {
+			return
+		}
+		prefix := basicPrefix(domain)
+		if _, _, p := reverse(nil, prefix); p != problemAmbiguous {
+			return
+		}
+		warnings = append(warnings, &ValueError{
+			Path: element("publishers", i), Value: cfg.Publishers[i],
+			Reason: fmt.Sprintf("gets the domain prefix %q, which AMP's implementations also give to %q, so cache origins with it are denied", prefix, twin(prefix)),
+			Want:   "pages at its hash prefix or its own origin, or dangerouslyAllowAmbiguousPrefixes if that host is yours or does not exist",
+		})
+	})
+	return warnings
+}
+
 // A validator checks a Config, and collects the problems.
 type validator struct {
 	hosts    hosts

@@ -86,6 +86,7 @@ func TestTheCaddyfileHasAllOfConfig(t *testing.T) {
 			max_entries 9
 		}
 		cache_size 10
+		dangerously_allow_ambiguous_prefixes
 		dangerously_allow_http_own_origins
 		dangerously_allow_public_suffix_wildcards
 		dangerously_allow_unsafe_requests_without_origin
@@ -123,6 +124,7 @@ func TestTheCaddyfileHasAllOfConfig(t *testing.T) {
 			MaxConcurrent: 7, MaxRate: 8, MaxEntries: 9,
 		},
 		CacheSize:                                   10,
+		DangerouslyAllowAmbiguousPrefixes:           true,
 		DangerouslyAllowHTTPOwnOrigins:              true,
 		DangerouslyAllowPublicSuffixWildcards:       true,
 		DangerouslyAllowUnsafeRequestsWithoutOrigin: true,
@@ -224,7 +226,7 @@ email takes no value; want a block, at Caddyfile:16
 unknown option "sendrs"; want one of clients, dangerously_allow_mail_provider_wildcards, senders, at Caddyfile:20
 ampcors: lookup.ttl is "1x"; want a duration such as "10m" or "90s", at Caddyfile:23
 ampcors: lookup.timeout "-1s" is negative; want a duration such as 30s, or 0 for the default, at Caddyfile:24
-unknown option "nonsense"; want one of cache_size, caches, credentialed, dangerously_allow_http_own_origins, dangerously_allow_public_suffix_wildcards, dangerously_allow_unsafe_requests_without_origin, email, lookup, max_age, methods, name, origins, publisher_header, publishers, publishers_file, report_only, request_headers, response_headers, source, at Caddyfile:26
+unknown option "nonsense"; want one of cache_size, caches, credentialed, dangerously_allow_ambiguous_prefixes, dangerously_allow_http_own_origins, dangerously_allow_public_suffix_wildcards, dangerously_allow_unsafe_requests_without_origin, email, lookup, max_age, methods, name, origins, publisher_header, publishers, publishers_file, report_only, request_headers, response_headers, source, at Caddyfile:26
 source has no name; want one of fake, postgres, redis, at Caddyfile:31
 source occurs twice, at Caddyfile:32
 name has no value, at Caddyfile:33

@@ -49,6 +49,7 @@ func TestEveryFieldCanBeSetInAFile(t *testing.T) {
 	"reportOnly": true,
 	"lookup": {"ttl": "90s", "negativeTTL": "5s", "maxStale": "1h30m", "timeout": "250ms", "maxConcurrent": 8, "maxRate": 100, "maxEntries": 5000},
 	"cacheSize": 1000,
+	"dangerouslyAllowAmbiguousPrefixes": true,
 	"dangerouslyAllowHTTPOwnOrigins": true,
 	"dangerouslyAllowPublicSuffixWildcards": true,
 	"dangerouslyAllowUnsafeRequestsWithoutOrigin": true
@@ -72,7 +73,7 @@ func TestEveryFieldCanBeSetInAFile(t *testing.T) {
 		MaxAge:     10 * time.Minute,
 		ReportOnly: true,
 		Lookup:     ampcors.Lookup{TTL: 90 * time.Second, NegativeTTL: 5 * time.Second, MaxStale: 90 * time.Minute, Timeout: 250 * time.Millisecond, MaxConcurrent: 8, MaxRate: 100, MaxEntries: 5000},
-		CacheSize:  1000, DangerouslyAllowHTTPOwnOrigins: true, DangerouslyAllowPublicSuffixWildcards: true, DangerouslyAllowUnsafeRequestsWithoutOrigin: true,
+		CacheSize:  1000, DangerouslyAllowAmbiguousPrefixes: true, DangerouslyAllowHTTPOwnOrigins: true, DangerouslyAllowPublicSuffixWildcards: true, DangerouslyAllowUnsafeRequestsWithoutOrigin: true,
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
@@ -92,7 +93,7 @@ func TestErrorsAreReportedWithTheirPosition(t *testing.T) {
 		want string
 	}{
 		{name: "unknown members", file: "{\n\t\"sites\": [\"a.example\", {\"b\": [1]}],\n\t\"email\": {\"to\": null}\n}", text: "",
-			want: `config.json:2:2: "sites" is unknown; want one of publishers, caches, origins, email, credentialed, methods, requestHeaders, responseHeaders, maxAge, reportOnly, lookup, cacheSize, dangerouslyAllowHTTPOwnOrigins, dangerouslyAllowPublicSuffixWildcards, dangerouslyAllowUnsafeRequestsWithoutOrigin, publishersFile
+			want: `config.json:2:2: "sites" is unknown; want one of publishers, caches, origins, email, credentialed, methods, requestHeaders, responseHeaders, maxAge, reportOnly, lookup, cacheSize, dangerouslyAllowAmbiguousPrefixes, dangerouslyAllowHTTPOwnOrigins, dangerouslyAllowPublicSuffixWildcards, dangerouslyAllowUnsafeRequestsWithoutOrigin, publishersFile
 config.json:3:12: "email.to" is unknown; want one of senders, clients, dangerouslyAllowMailProviderWildcards`},
 		{name: "misspelled members", file: "{\n\t\"publisher\": [\"a.example\"],\n\t\"email\": {\"sendrs\": null}, \"Publishers\": [], \"lookup\": {\"tll\": \"1s\"}, \"max_age\": 1\n}", text: "",
 			want: `config.json:2:2: "publisher" is unknown; did you mean "publishers"?

@@ -25,8 +25,9 @@ type WatcherConfig struct {
 	// NewWatcher was called.
 	Set func(*ampcors.Config)
 
-	// Logger gets a line for each configuration that is applied (level Info), and one when a
-	// configuration cannot be applied (level Error). If nil, slog.Default() is used.
+	// Logger gets a line for each configuration that is applied (level Info), one when a
+	// configuration cannot be applied (level Error), and one for each of the first ten
+	// ampcors.Config.Warnings (level Warn). If nil, slog.Default() is used.
 	Logger *slog.Logger
 
 	// Each signal on Reload applies the file at once, even if it did not change. To reload
@@ -145,6 +146,7 @@ func baseWatcher(mw *ampcors.Middleware, cfg WatcherConfig) *Watcher {
 // returns the error of ctx. A configuration that is already in force is applied again only
 // after a signal of WatcherConfig.Reload. Call it once, in its own goroutine.
 func (w *Watcher) Run(ctx context.Context) error {
+	w.warn(w.mw.Config())
 	w.seen = w.first()
 	ticker := time.NewTicker(w.interval)
 	defer ticker.Stop()
@@ -202,6 +204,19 @@ func (w *Watcher) apply(expected snapshot) {
 	}
 	w.reported = ""
 	w.log.Info("ampcors: the configuration is applied", "file", w.path, "publishers", len(c.cfg.Publishers))
+	w.warn(c.cfg)
+}
+
+// warn logs what does not keep a configuration from being applied.
+func (w *Watcher) warn(cfg ampcors.Config) {
+	const most = 10
+	warnings := cfg.Warnings()
+	for _, warning := range warnings[:min(most, len(warnings))] {
+		w.log.Warn("ampcors: a publisher's cache origins are denied", "file", w.path, "problem", warning)
+	}
+	if more := len(warnings) - most; more > 0 {
+		w.log.Warn("ampcors: the cache origins of more publishers are denied; ampcors check lists them", "file", w.path, "publishers", more)
+	}
 }
 
 // isInForce reports whether the configuration is the one that the Middleware has. Applying

@@ -554,6 +554,34 @@ func TestLoadReadsFilesThatBelongTogether(t *testing.T) {
 	}
 }
 
+// A publisher whose cache origins are denied is named at the start, and when a change brings it.
+func TestWarningsAreLogged(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "config.json")
+	writeFile(t, path, listing("www.lāstekas.lv"))
+	mw, err := New(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		log := new(servertest.Buffer)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer func() { cancel(); synctest.Wait() }()
+		go func() {
+			_ = NewWatcher(path, mw, WatcherConfig{Logger: slog.New(slog.NewTextHandler(log, nil))}).Run(ctx)
+		}()
+		pass(5 * time.Second)
+		if text := log.String(); strings.Count(text, "level=WARN") != 1 || !strings.Contains(text, "xn-www.lstekas.lv.pub") {
+			t.Errorf("log:\n%s", text)
+		}
+		writeFile(t, path, `{"publishers": ["a.example"`+strings.Repeat(`, "www.lāstekas.lv"`, 12)+`]}`)
+		pass(5 * time.Second)
+		if text := log.String(); strings.Count(text, "level=WARN") != 12 || !strings.HasSuffix(text, "publishers=2\n") {
+			t.Errorf("log:\n%s", text)
+		}
+	})
+}
+
 // What is in force already is not applied again: not at the start, and not when a file is
 // written again as it was. A signal on Reload applies it in any case.
 func TestAConfigurationInForceIsNotAppliedAgain(t *testing.T) {

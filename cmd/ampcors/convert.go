@@ -168,6 +168,7 @@ func newCheck() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "check file",
 		Short:   "Check a configuration file, and show what it allows",
+		Long:    "Check a configuration file, and show what it allows. Warnings name publishers whose cache origins are denied because another host has the same domain prefix.",
 		Example: "  ampcors check config.json",
 		Args:    cobra.ExactArgs(1),
 	}
@@ -176,6 +177,9 @@ func newCheck() *cobra.Command {
 		cfg, err := configfile.Load(args[0])
 		if err != nil {
 			return exitError{exitFindings, err}
+		}
+		for _, warning := range cfg.Warnings() {
+			fmt.Fprintln(cmd.ErrOrStderr(), "warning:", warning)
 		}
 		if *output == formatJSON {
 			return writeJSON(cmd.OutOrStdout(), cfg)
@@ -218,6 +222,7 @@ func summary(cfg ampcors.Config) string {
 	}
 	var dangers []string
 	for name, isSet := range map[string]bool{
+		"ambiguous prefixes":              cfg.DangerouslyAllowAmbiguousPrefixes,
 		"own origins with http":           cfg.DangerouslyAllowHTTPOwnOrigins,
 		"patterns over public suffixes":   cfg.DangerouslyAllowPublicSuffixWildcards,
 		"unsafe requests without Origin":  cfg.DangerouslyAllowUnsafeRequestsWithoutOrigin,

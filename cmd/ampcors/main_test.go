@@ -98,6 +98,12 @@ func TestCheck(t *testing.T) {
 			t.Errorf("exit code %d\n%s", code, stdout)
 		}
 	})
+	t.Run("a twin", func(t *testing.T) {
+		code, stdout, stderr := run(t, "", "check", write("twin.json", `{"publishers": ["a.example", "www.lāstekas.lv"]}`))
+		if code != exitClean || !strings.Contains(stdout, "publishers: 2") || !strings.HasPrefix(stderr, `warning: ampcors: publishers[1] "www.lāstekas.lv" gets the domain prefix`) {
+			t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
+		}
+	})
 	t.Run("invalid", func(t *testing.T) {
 		code, stdout, stderr := run(t, "", "check", write("invalid.json", `{"publishers": ["b"]}`))
 		if code != exitFindings || stdout != "" || !strings.Contains(stderr, `invalid.json:1:17: publishers[0] "b" has no dot`) {

@@ -163,8 +163,10 @@
 // The handler gets the server's own ResponseWriter, so it can change the headers. If it
 // sets Access-Control-Allow-Origin, it replaces the value; if it adds one, browsers get two
 // and reject them. If it replaces Vary, a shared cache may give one publisher's answer to
-// another. With nginx before 1.23, an added Vary line has the same effect. Package guard, a
-// separate module, prevents this.
+// another. With nginx before 1.23, an added Vary line has the same effect. A
+// [net/http/httputil.ReverseProxy] as the handler does both: it adds the backend's headers, and clears all
+// headers after a 1xx response of the backend, such as 103 Early Hints. (A client cannot cause
+// one: Expect is removed from the request.) Package guard, a separate module, prevents all this.
 //
 // # Related packages
 //

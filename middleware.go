@@ -176,6 +176,8 @@ func DecisionFromContext(ctx context.Context) (Decision, bool) {
 //
 // It must see every request, OPTIONS included. A router that answers 404 or 405 to OPTIONS
 // before it calls Handle breaks preflights.
+//
+// It removes Expect from a request that goes on: the server has seen it, and answers it.
 func (m *Middleware) Handle(w http.ResponseWriter, r *http.Request) (proceed bool) {
 	var v verdict
 	return m.handle(&v, w, r)
@@ -195,7 +197,15 @@ func (m *Middleware) handle(v *verdict, w http.ResponseWriter, r *http.Request) 
 	if p.cfg.Observe != nil {
 		p.cfg.Observe(r, v.decision())
 	}
-	return p.respond(v, w, r)
+	if !p.respond(v, w, r) {
+		return false
+	}
+	// The server sends 100 Continue by itself when the body is read. If a
+	// httputil.ReverseProxy passed Expect on, the backend would send it too, and ReverseProxy
+	// clears all headers after it: Vary and the CORS headers. net/http's HTTP/2 server also
+	// removes Expect.
+	delete(r.Header, "Expect")
+	return true
 }
 
 // Check returns the decision that Handle would make on r. It writes nothing, does not count

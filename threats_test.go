@@ -1,6 +1,7 @@
 package ampcors_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
 	"runtime"
 	"strings"
@@ -240,6 +242,57 @@ func TestWhatATwinIs(t *testing.T) {
 	} {
 		if got := ampcors.Twin(prefix) != ""; got != want {
 			t.Errorf("%.40q is also read as %q", prefix, ampcors.Twin(prefix))
+		}
+	}
+}
+
+// TestThreatAClientThatExpects100Continue: httputil.ReverseProxy clears all headers after a 1xx
+// response of its backend, and a client can cause one.
+func TestThreatAClientThatExpects100Continue(t *testing.T) {
+	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Expect") != "" {
+			w.WriteHeader(http.StatusContinue)
+		}
+		w.Header().Set("Cache-Control", "public")
+		_, _ = io.Copy(w, r.Body)
+	}))
+	t.Cleanup(backend.Close)
+	target, err := url.Parse(backend.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(newMiddleware(t, testConfig()).Wrap(httputil.NewSingleHostReverseProxy(target)))
+	t.Cleanup(server.Close)
+	for _, request := range []string{
+		"GET / HTTP/1.1\r\nHost: a.example\r\nOrigin: " + cacheOrigin + "\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nhi",
+		"POST / HTTP/1.1\r\nHost: a.example\r\nOrigin: " + cacheOrigin + "\r\nExpect: 100-Continue\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: a.example\r\nOrigin: " + cacheOrigin + "\r\nExpect: 100-continue\r\n\r\n",
+	} {
+		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := io.WriteString(conn, request); err != nil {
+			t.Fatal(err)
+		}
+		in, continues := bufio.NewReader(conn), 0
+		resp, err := http.ReadResponse(in, nil)
+		for ; err == nil && resp.StatusCode == http.StatusContinue; resp, err = http.ReadResponse(in, nil) {
+			continues++
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.Header.Get("Vary") != "Origin" || resp.Header.Get("Access-Control-Allow-Origin") != cacheOrigin {
+			t.Errorf("%.10q: %v", request, resp.Header)
+		}
+		if want := strings.Count(request, "hi"); continues != want || string(body) != strings.Repeat("hi", want) {
+			t.Errorf("%.10q: %d times 100, and %q; the server answers Expect by itself, if there is a body", request, continues, body)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package changes_test
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"context"
@@ -11,12 +12,13 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"net"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/changes"
@@ -205,29 +207,25 @@ func TestAFileThatFailsIsReadAgain(t *testing.T) {
 	want(t, pending(&s), "/a", "/b")
 }
 
-func TestPagesOfFeedsAreFound(t *testing.T) {
+func TestTextFilesAreRead(t *testing.T) {
 	t.Parallel()
-	const item = "<item><title>T</title><link>%s/rss%d</link><pubDate>Sun, 22 Nov 2026 10:0%d:00 GMT</pubDate></item>"
-	web := &site{files: map[string]string{
-		"/rss":  `<?xml version="1.0"?><rss version="2.0"><channel><title>T</title>` + fmt.Sprintf(item+item, home, 1, 0, home, 2, 0) + `<item><description>no link</description></item></channel></rss>`,
-		"/atom": `<feed xmlns="http://www.w3.org/2005/Atom"><title>T</title><entry><id>1</id><link href="/atom1"/><published>2026-11-22T10:00:00Z</published><updated>2026-11-22T10:00:00Z</updated></entry></feed>`,
-		"/json": `{"version": "https://jsonfeed.org/version/1.1", "title": "T", "items": [{"id": "1", "url": "` + home + `/json1", "content_text": ""}]}`,
-		"/rdf":  `<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns="http://purl.org/rss/1.0/"><channel><title>T</title></channel><item><title>T</title><link>` + home + `/rdf1</link></item></rdf:RDF>`,
-		"/text": "\uFEFF" + home + "/text1\r\n\r\n" + home + "/text2\n",
-	}}
+	web := &site{files: map[string]string{"/text": "\uFEFF" + home + "/text1\r\n\r\n" + home + "/text2\n"}}
 	r := newReader(t, web, changes.Config{})
 	var s changes.State
-	for path, pages := range map[string][]string{
-		"/rss": {"/rss1", "/rss2"}, "/atom": {"/atom1"}, "/json": {"/json1"}, "/rdf": {"/rdf1"}, "/text": {"/text1", "/text2"},
-	} {
-		want(t, update(t, r, &s, path), pages...)
-		s.Done(s.PendingURLs()...)
-		want(t, update(t, r, &s, path))
+	want(t, update(t, r, &s, "/text"), "/text1", "/text2")
+}
+
+// Elements of the protocol may have a prefix. Those of other protocols are no pages.
+func TestElementsAreKnownByThePrefixOfTheRoot(t *testing.T) {
+	t.Parallel()
+	web := &site{files: map[string]string{"/s.xml": `<s:urlset xmlns:s="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:x="x"><s:url><x:loc>` + home + `/x</x:loc><s:loc><![CDATA[` + home + `/a?b&]]>c</s:loc><s:lastmod> 2026 </s:lastmod><x:lastmod>2027</x:lastmod></s:url>` +
+		`<x:url><x:loc>` + home + `/y</x:loc></x:url><x:more><s:url><s:loc>` + home + `/z</s:loc></s:url></x:more></s:urlset>`}}
+	r := newReader(t, web, changes.Config{})
+	var s changes.State
+	want(t, update(t, r, &s, "/s.xml"), "/a?b&c")
+	if s.Pending[home+"/a?b&c"] != "2026" {
+		t.Errorf("%q", s.Pending)
 	}
-	web.files["/rss"] = strings.Replace(web.files["/rss"], "10:00:00 GMT</pubDate></item><item>", "11:11:11 GMT</pubDate></item>  <item>", 1)
-	web.files["/atom"] = strings.Replace(web.files["/atom"], "<updated>2026-11-22T10", "<updated>2026-11-22T11", 1)
-	want(t, update(t, r, &s, "/rss"), "/rss1")
-	want(t, update(t, r, &s, "/atom"), "/atom1", "/rss1")
 }
 
 // A site cannot announce the pages of another one.
@@ -247,9 +245,9 @@ func TestOtherHostsAreErrors(t *testing.T) {
 		err   string
 		pages []string
 	}{
-		"/s.xml":      {`url[0] "https://other.example/theirs" is on another host than the file; want a URL of www.example.com`, []string{"/ours"}},
-		"/index.xml":  {`sitemap[0] "https://other.example/s2.xml" is on another host than the file`, nil},
-		"/moved.xml":  {`it redirects to the host "other.example"; use the URL there`, nil},
+		"/s.xml":      {`url[0] "" is on another host than the file; want a URL of www.example.com`, []string{"/ours"}},
+		"/index.xml":  {`sitemap[0] "" is on another host than the file`, nil},
+		"/moved.xml":  {`it redirects to another host; use the URL there`, nil},
 		"/moved2.xml": {"", []string{"/moved"}},
 	} {
 		var s changes.State
@@ -273,34 +271,36 @@ func TestOtherHostsAreErrors(t *testing.T) {
 func TestAFileThatCannotBeReadIsAnError(t *testing.T) {
 	t.Parallel()
 	web := &site{files: map[string]string{
-		"/empty.xml":  " \n",
-		"/page":       "<!DOCTYPE html><html></html>",
-		"/text":       "not a URL",
-		"/xml":        "<urlset><url>",
-		"/cut.gz":     zipped(sitemap("/a"))[:40],
-		"/not.gz":     "\x1f\x8b not gzip",
-		"/bomb.gz":    zipped(strings.Repeat(" ", 2000)),
-		"/loop":       "->/loop",
-		"/feed":       "{x}",
-		"/other.json": "{}",
-		"/deep.xml":   strings.Repeat("<rss>", 120),
+		"/empty.xml": " \n",
+		"/page":      "<!DOCTYPE html><html></html>",
+		"/text":      "not a URL",
+		"/xml":       "<urlset><url>",
+		"/cut.gz":    zipped(sitemap("/a"))[:40],
+		"/not.gz":    "\x1f\x8b not gzip",
+		"/bomb.gz":   zipped(strings.Repeat(" ", 2000)),
+		"/loop":      "->/loop",
+		"/latin":     `<?xml version="1.0" encoding="ISO-8859-1"?><urlset/>`,
+		"/deep.xml":  "<urlset>" + strings.Repeat("<a>", 120),
+		"/ends.xml":  "<urlset></urlset></urlset>",
+		"/other.xml": "<urlset><url></loc></urlset>",
 	}}
 	r := newReader(t, web, changes.Config{MaxBytes: 1000})
 	for file, text := range map[string]string{
-		home + "/missing":    "the answer is 404; want 200",
-		home + "/empty.xml":  "it is empty",
-		home + "/page":       `its root element is "html"`,
-		home + "/text":       `it is neither XML nor a list of URLs: it has the line "not a URL"`,
-		home + "/xml":        "its XML has an error",
-		home + "/cut.gz":     "unexpected EOF",
-		home + "/not.gz":     "gzip: ",
-		home + "/bomb.gz":    "it has more than 1000 bytes",
-		home + "/loop":       "it redirects ten times",
-		home + "/feed":       "it is not a JSON Feed",
-		home + "/other.json": "want a version of jsonfeed.org",
-		home + "/deep.xml":   "nested more than 100 deep",
-		"www.example.com":    "is not the URL of a file",
-		"file:///etc/hosts":  "is not the URL of a file",
+		home + "/missing":   "the answer is 404; want 200",
+		home + "/empty.xml": "it is empty",
+		home + "/page":      "its root element is not that of a sitemap (urlset or sitemapindex); it is text/html, of which 28 bytes were read",
+		home + "/text":      "it is neither XML nor a list of URLs; it is text/plain, of which 9 bytes were read",
+		home + "/xml":       "its XML has an error at line 1",
+		home + "/ends.xml":  "its XML has an error at line 1",
+		home + "/other.xml": "its XML has an error at line 1",
+		home + "/latin":     "it is not UTF-8",
+		home + "/cut.gz":    "unexpected EOF",
+		home + "/not.gz":    "gzip: ",
+		home + "/bomb.gz":   "it has more than 1000 bytes",
+		home + "/loop":      "it redirects ten times",
+		home + "/deep.xml":  "nested more than 100 deep",
+		"www.example.com":   "is not the URL of a file",
+		"file:///etc/hosts": "is not the URL of a file",
 	} {
 		var s changes.State
 		err := r.Update(t.Context(), &s, file)
@@ -327,63 +327,268 @@ func TestPagesReturnsTheURLsOfAFile(t *testing.T) {
 	}
 }
 
-// Other people's files cost no more than their size.
-func TestAFileCostsNoMoreThanItsSize(t *testing.T) {
-	t.Parallel()
-	namespaces := "<rss><channel"
-	for i := range 5000 {
-		namespaces += fmt.Sprintf(` xmlns:a%d="u"`, i)
+// A repeated is a text that is repeated, and that is never in memory as a whole. It notes the most
+// memory that is in use while it is read.
+type repeated struct {
+	before, text, after string
+	times               int64
+	most                *uint64
+
+	at, measured int64
+}
+
+func (r *repeated) Read(p []byte) (n int, err error) {
+	middle := int64(len(r.before)) + r.times*int64(len(r.text))
+	for n < len(p) {
+		var rest string
+		switch at := r.at; {
+		case at < int64(len(r.before)):
+			rest = r.before[at:]
+		case at < middle:
+			rest = r.text[(at-int64(len(r.before)))%int64(len(r.text)):]
+		case at < middle+int64(len(r.after)):
+			rest = r.after[at-middle:]
+		default:
+			return n, io.EOF
+		}
+		copied := copy(p[n:], rest)
+		n, r.at = n+copied, r.at+int64(copied)
 	}
-	many := strings.Repeat(home+"/a\n", 50_001)
-	for name, test := range map[string]struct{ text, err string }{
-		"nested elements":     {`<rss xmlns:x="u"><channel><item>` + strings.Repeat("<x:a>", 3_000_000), "nested more than 100 deep"},
-		"nested bases":        {"<rss><channel>" + strings.Repeat(`<a xml:base="aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/">`, 20_000), "nested more than 100 deep"},
-		"namespaces":          {namespaces + ">" + strings.Repeat("<a/>", 20_000) + "</channel></rss>", ""},
-		"comments":            {`<rss><channel><item><link>` + strings.Repeat("a<!---->", 500_000) + `</link></item></channel></rss>`, "escaped; want at most 8000"},
-		"entries":             {"<urlset>" + strings.Repeat("<url/>", 50_001) + "</urlset>", "more than 50000 entries"},
-		"entries of a text":   {many, "more than 50000 entries"},
-		"entries of JSON":     {`{"version": "https://jsonfeed.org/version/1.1", "items": [{}` + strings.Repeat(",{}", 50_000) + "]}", "more than 50000 entries"},
-		"entries of others":   {strings.Repeat("http://a\n", 50_000), "and 49990 more"},
-		"entity":              {`<!DOCTYPE a [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;">]><urlset><url><loc>&b;</loc></url></urlset>`, "invalid character entity"},
-		"the index of itself": {index("/f", "/f", "/f"), ""},
+	if r.at-r.measured > 1<<20 || r.at == int64(n) {
+		r.measured = r.at
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		*r.most = max(*r.most, m.HeapAlloc)
+	}
+	return n, nil
+}
+
+// Whatever a site answers, an Update takes little memory and ends.
+func TestAnyFileTakesLittleMemory(t *testing.T) {
+	const (
+		url   = "<url><loc>" + home + "/a</loc></url>"
+		child = "<sitemap><loc>" + home + "/%d%s</loc></sitemap>"
+	)
+	endless := int64(1 << 40)
+	for name, test := range map[string]struct {
+		file     repeated
+		times    int64
+		err      string
+		isZipped bool
+	}{
+		"attributes":         {file: repeated{before: "<urlset", text: ` a=""`, times: endless}, err: "a tag, text or comment of more than 65536 bytes"},
+		"attributes of many": {file: repeated{before: "<urlset>", text: "<url" + strings.Repeat(` a=""`, 12_000) + "/>", times: endless}, err: "has more than 52428800 bytes"},
+		"namespaces":         {file: repeated{before: "<urlset>", text: "<a" + strings.Repeat(` xmlns:a="b"`, 5000) + ">", times: endless}, err: "nested more than 100 deep"},
+		"elements":           {file: repeated{before: "<urlset>", text: "<a>", times: endless}, err: "nested more than 100 deep"},
+		"names":              {file: repeated{before: "<urlset>", text: "<" + strings.Repeat("a", 65_000) + ">", times: endless}, err: "nested more than 100 deep"},
+		"a name":             {file: repeated{before: "<", text: "a", times: endless}, err: "a tag, text or comment"},
+		"a comment":          {file: repeated{before: "<urlset><!--", text: "-a", times: endless}, err: "a tag, text or comment"},
+		"comments":           {file: repeated{before: "<urlset><url><loc>a", text: "<!---->a", times: endless}, err: "has more than 52428800 bytes"},
+		"text":               {file: repeated{before: "<urlset><url><loc>", text: "a<b/>", times: endless}, err: "has more than 52428800 bytes"},
+		"a directive":        {file: repeated{before: "<!DOCTYPE", text: " <!ENTITY a 'b'>", times: endless}, err: "a tag, text or comment"},
+		"an entity":          {file: repeated{before: "<urlset><url><loc>&", text: "a", times: endless}, err: "a tag, text or comment"},
+		"entities":           {file: repeated{before: `<!DOCTYPE a [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;">]><urlset><url><loc>`, text: "&b;", times: 5, after: "</loc></url></urlset>"}, err: "its XML has an error"},
+		"pages":              {file: repeated{before: "<urlset>", text: url, times: endless}, err: "more than 50000 entries"},
+		"empty pages":        {file: repeated{before: "<urlset>", text: "<url/>", times: endless}, err: "more than 50000 entries"},
+		"lines":              {file: repeated{text: home + "/a\n", times: endless}, err: "more than 50000 entries"},
+		"wrong lines":        {file: repeated{text: "http://a\n", times: endless}, err: "more than 50000 entries"},
+		"empty lines":        {file: repeated{text: "\n", times: endless}, err: "has more than 52428800 bytes"},
+		"a line":             {file: repeated{text: "https://a", times: endless}, err: "a line of more than 10000 bytes"},
+		"sitemaps":           {file: repeated{before: "<sitemapindex>", text: fmt.Sprintf(child, 1, strings.Repeat("a", 9000)), times: endless}, err: "more than 1000 sitemaps"},
+		"the same sitemap":   {file: repeated{before: "<sitemapindex>", text: fmt.Sprintf(child, 1, ""), times: 900, after: "</sitemapindex>"}, err: "a sitemap index in a sitemap index"},
+		"other sitemaps":     {file: repeated{before: "<sitemapindex>", text: "<sitemap><loc>" + strings.Repeat("https://other.example/", 400) + "</loc></sitemap>", times: endless}, err: "more than 52428800 bytes"},
+		"zipped attributes":  {file: repeated{before: "<urlset", text: ` a=""`, times: 30_000_000}, isZipped: true, err: "a tag, text or comment of more than 65536 bytes"},
+		"zipped white space": {file: repeated{text: " ", times: 60 << 20}, isZipped: true, err: "has more than 52428800 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			web := &site{files: map[string]string{"/f": zipped(test.text)}}
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // a second is enough
-			defer cancel()
-			var s changes.State
-			err := newReader(t, web, changes.Config{}).Update(ctx, &s, home+"/f")
-			if (err == nil) != (test.err == "") || err != nil && (!strings.Contains(err.Error(), test.err) || len(err.Error()) > 10_000) {
-				t.Errorf("%.300v", err)
+			runtime.GC()
+			var before runtime.MemStats
+			runtime.ReadMemStats(&before)
+			var most uint64
+			open := func() io.Reader {
+				file := test.file
+				file.most = &most
+				if !test.isZipped {
+					return &file
+				}
+				r, w := io.Pipe()
+				go func() {
+					z, _ := gzip.NewWriterLevel(w, gzip.BestSpeed)
+					_, err := io.Copy(z, &file)
+					_ = w.CloseWithError(errors.Join(err, z.Close()))
+				}()
+				return r
 			}
-			if len(web.asked) != 1 {
-				t.Errorf("%d requests", len(web.asked))
+			web := &http.Client{Transport: roundTrip(func(*http.Request) (*http.Response, error) {
+				return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(open())}, nil
+			})}
+			var s changes.State
+			err := changes.New(changes.Config{HTTPClient: web}).Update(t.Context(), &s, home+"/f")
+			if err == nil || !strings.Contains(err.Error(), test.err) || len(err.Error()) > 10_000 {
+				t.Errorf("%.300v; want %s", err, test.err)
+			}
+			if used := int64(most) - int64(before.HeapAlloc); used > 64<<20 {
+				t.Errorf("%d MB were in use", used>>20)
 			}
 		})
+	}
+}
+
+// A roundTrip is a Transport of one function.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// A site with pages without end fills the State to its limit, and no further.
+func TestAStateHasALimit(t *testing.T) {
+	t.Parallel()
+	files := 0
+	web := &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+		text := index("/1.xml", "/2.xml", "/3.xml")
+		if files++; r.URL.Path != "/index.xml" {
+			var paths []string
+			for i := range 400 {
+				paths = append(paths, fmt.Sprintf("%s/%d %d", r.URL.Path, i, files)) // another lastmod each time
+			}
+			text = sitemap(paths...)
+		}
+		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(text))}, nil
+	})}
+	const most = 100_000
+	size := func(s changes.State) (n int) {
+		data, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(data)
+	}
+	r := changes.New(changes.Config{HTTPClient: web, MaxState: most})
+	var s changes.State
+	for range 5 {
+		err := r.Update(t.Context(), &s, home+"/index.xml")
+		if err == nil || !strings.Contains(err.Error(), "Config.MaxState") || len(s.Pending) < 600 || size(s) > most {
+			t.Fatalf("%v; %d pages, %d bytes", err, len(s.Pending), size(s))
+		}
+	}
+	// With more, nothing was lost.
+	r = changes.New(changes.Config{HTTPClient: web})
+	if err := r.Update(t.Context(), &s, home+"/index.xml"); err != nil || len(s.Pending) != 1200 || len(s.Files) != 3 {
+		t.Errorf("%v; %d pages, %d files", err, len(s.Pending), len(s.Files))
+	}
+}
+
+// A user and password go where the caller sends them, and not to http.
+func TestCredentials(t *testing.T) {
+	t.Parallel()
+	var asked []string
+	web := &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+		_, password, _ := r.BasicAuth()
+		asked = append(asked, r.URL.Scheme+"://"+r.URL.Host+r.URL.Path+" "+password)
+		answer := &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(sitemap("/a"))), Request: r}
+		switch r.URL.Path {
+		case "/i.xml":
+			text := index("/1.xml", "/2.xml", "/3.xml")
+			text = strings.ReplaceAll(text, home+"/2.xml", "http://www.example.com/2.xml")
+			answer.Body = io.NopCloser(strings.NewReader(strings.ReplaceAll(text, home+"/3.xml", "https://other.example/3.xml")))
+		case "/moved.xml":
+			answer.StatusCode = http.StatusFound
+			answer.Header.Set("Location", "http://www.example.com/i.xml")
+		case "/there.xml":
+			answer.StatusCode = http.StatusFound
+			answer.Header.Set("Location", home+"/1.xml")
+		}
+		return answer, nil
+	})}
+	for file, requests := range map[string][]string{
+		"https://user:s3cret@www.example.com/i.xml":     {home + "/i.xml s3cret", home + "/1.xml s3cret", "http://www.example.com/2.xml ", "https://other.example/3.xml "},
+		"https://user:s3cret@www.example.com/moved.xml": {home + "/moved.xml s3cret", "http://www.example.com/i.xml ", home + "/1.xml s3cret", "http://www.example.com/2.xml ", "https://other.example/3.xml "},
+		"http://user:s3cret@www.example.com/i.xml":      {"http://www.example.com/i.xml s3cret", home + "/1.xml s3cret", "http://www.example.com/2.xml s3cret", "https://other.example/3.xml "},
+		"https://user:s3cret@www.example.com/there.xml": {home + "/there.xml s3cret", home + "/1.xml s3cret"},
+	} {
+		asked = nil
+		var s changes.State
+		if err := changes.New(changes.Config{HTTPClient: web, OtherHosts: true}).Update(t.Context(), &s, file); err != nil {
+			t.Error(err)
+		}
+		want(t, asked, requests...)
+		if data, _ := json.Marshal(s); strings.Contains(string(data), "s3cret") {
+			t.Errorf("%s", data)
+		}
+	}
+}
+
+// Whoever can choose the URL does not see in an error what a server of an internal network answered.
+func TestErrorsDoNotQuoteAnswers(t *testing.T) {
+	t.Parallel()
+	const secret = "hunter2"
+	file := func(text string) string {
+		return fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%s", len(text), text)
+	}
+	for _, answer := range []string{
+		secret + "\r\n\r\n", "HTTP/1.1 " + secret + "\r\n\r\n", "HTTP/1.1 500 " + secret + "\r\n\r\n", "HTTP/1.1 200 OK\r\n" + secret + "\r\n\r\n",
+		"HTTP/1.1 302 Found\r\nLocation: http://" + secret + ".internal/\r\n\r\n", "HTTP/1.1 302 Found\r\nLocation: " + secret + "://%zz\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: " + secret + "\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: " + secret + "\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + secret + "\r\n",
+		file(secret), file("http://" + secret + "\n"), file("<" + secret + "/>"), file("<urlset><" + secret + "></urlset>"), file("<urlset>&" + secret + ";</urlset>"),
+		file("<urlset><url><loc>" + secret + "</loc></url></urlset>"), file("<urlset><url><loc>http://u:" + secret + "@www.example.com/</loc></url></urlset>"),
+		file("<urlset><url><loc>http://www.example.com:80/%" + secret + "</loc></url></urlset>"), file(`<?xml version="` + secret + `"?><urlset/>`),
+		file(`<?xml version="1.0" encoding="` + secret + `"?><urlset/>`), file("<urlset a=" + secret + "/>"), file("<sitemapindex><sitemap><loc>" + secret + "</loc></sitemap></sitemapindex>"),
+		file("<urlset><url><loc>http://www.example.com/" + strings.Repeat(secret, 1200) + "</loc></url></urlset>"),
+	} {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			for {
+				conn, err := listener.Accept()
+				if err != nil {
+					return
+				}
+				_, _ = http.ReadRequest(bufio.NewReader(conn))
+				_, _ = io.WriteString(conn, answer)
+				_ = conn.Close()
+			}
+		}()
+		web := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, listener.Addr().String())
+		}}}
+		err = changes.New(changes.Config{HTTPClient: web}).Update(t.Context(), new(changes.State), "http://www.example.com/s.xml")
+		if err == nil || strings.Contains(err.Error(), secret) {
+			t.Errorf("%.80q: %v", answer, err)
+		}
+		_ = listener.Close()
+	}
+}
+
+// An answer with many headers is no answer.
+func TestHeadersHaveALimit(t *testing.T) {
+	t.Parallel()
+	web := servertest.Loopback(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("ETag", `"`+strings.Repeat("e", 2000)+`"`)
+		for i := range 10_000 {
+			w.Header().Set(fmt.Sprintf("X-%d", i), "a")
+		}
+	}))
+	if err := changes.New(changes.Config{HTTPClient: web}).Update(t.Context(), new(changes.State), home+"/"); err == nil || !strings.Contains(err.Error(), "did not answer") {
+		t.Error(err)
 	}
 }
 
 // A page is announced once, although two files, or two entries, have different dates for it.
 func TestAPageWithTwoDatesIsAnnouncedOnce(t *testing.T) {
 	t.Parallel()
-	feed := func(paths ...string) string {
-		var b strings.Builder
-		for _, p := range paths {
-			fmt.Fprintf(&b, `<entry><link rel="self" href="/self"/><link rel="alternate" href="%s%s"/><updated>2026-11-22T10:00:00Z</updated></entry>`, home, p)
-		}
-		return `<feed xmlns="http://www.w3.org/2005/Atom">` + b.String() + `</feed>`
-	}
-	web := &site{files: map[string]string{"/s.xml": sitemap("/a 2026-11-22", "/b 2026-11-22", "/b 2026-11-23"), "/feed": feed("/a", "/b")}}
+	web := &site{files: map[string]string{"/s.xml": sitemap("/a 2026-11-22", "/b 2026-11-22", "/b 2026-11-23"), "/news.xml": sitemap("/a 2026-11-22T10:00:00Z", "/b 2026-11-22T10:00:00Z")}}
 	r := newReader(t, web, changes.Config{})
 	var s changes.State
 	both := func() []string {
 		update(t, r, &s, "/s.xml")
-		return update(t, r, &s, "/feed")
+		return update(t, r, &s, "/news.xml")
 	}
 	want(t, both(), "/a", "/b")
 	s.Done(s.PendingURLs()...)
-	web.files["/s.xml"], web.files["/feed"] = sitemap("/b 2026-11-23", "/b 2026-11-22", "/a 2026-11-22", "/c 2026-11-23"), feed("/a", "/b", "/c")
+	web.files["/s.xml"] = sitemap("/b 2026-11-23", "/b 2026-11-22", "/a 2026-11-22", "/c 2026-11-23")
+	web.files["/news.xml"] = sitemap("/a 2026-11-22T10:00:00Z", "/b 2026-11-22T10:00:00Z", "/c 2026-11-22T10:00:00Z")
 	want(t, both(), "/c")
 }
 
@@ -470,48 +675,35 @@ func TestAPortIsAnotherHost(t *testing.T) {
 	want(t, pending(&s))
 }
 
-func TestFilesAreReadAsBrowsersReadURLs(t *testing.T) {
+func TestURLsOfFiles(t *testing.T) {
 	t.Parallel()
-	const feed = `<feed xmlns="http://www.w3.org/2005/Atom"><entry><link href="post1"/></entry></feed>`
-	var users []string
-	web := servertest.Loopback(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		user, _, _ := r.BasicAuth()
-		users = append(users, user)
-		switch r.URL.Path {
-		case "/feed":
-			http.Redirect(w, r, "/blog/feed", http.StatusFound)
-		case "/i.xml":
-			_, _ = io.WriteString(w, index("/s.xml"))
-		case "/s.xml":
-			_, _ = io.WriteString(w, sitemap("/a"))
-		case "/names.xml":
-			_, _ = io.WriteString(w, strings.ReplaceAll(sitemap("/b"), "www.example.com", "bücher.example"))
-		case "/guid":
-			_, _ = io.WriteString(w, `<rss version="2.0" xmlns:atom="http://www.w3.org/2005/Atom"><channel><atom:link href="/self"/><item><guid>`+home+`/guid</guid><atom:link href="/self"/></item><item><guid isPermaLink="false">17</guid></item></channel></rss>`)
-		default:
-			_, _ = io.WriteString(w, feed)
-		}
-	}))
-	r := changes.New(changes.Config{HTTPClient: web})
+	web := &site{files: map[string]string{
+		"/old.xml": "->/blog/s.xml", "/blog/s.xml": sitemap("/a"),
+		"/names.xml":    strings.ReplaceAll(sitemap("/b"), "www.example.com", "bücher.example"),
+		"/relative.xml": "<urlset><url><loc>/c</loc></url></urlset>",
+	}}
+	r := newReader(t, web, changes.Config{})
 	var s changes.State
-	for _, file := range []string{home + "/feed", "https://user:s3cret@www.example.com/blog/feed2", "https://user:s3cret@www.example.com/i.xml", home + "/guid", "https://xn--bcher-kva.example/names.xml"} {
+	for _, file := range []string{home + "/old.xml", "https://xn--bcher-kva.example/names.xml"} {
 		if err := r.Update(t.Context(), &s, file); err != nil {
 			t.Error(err)
 		}
 	}
-	want(t, pending(&s), "/a", "/blog/post1", "/guid", "https://xn--bcher-kva.example/b")
-	want(t, users, "", "", "user", "user", "user", "", "")
-	err := r.Update(t.Context(), &s, "https://user:s3cret@www.example.com:99999999/")
-	data, _ := json.Marshal(s)
-	if text := fmt.Sprint(err, string(data)); err == nil || strings.Contains(text, "s3cret") {
-		t.Error(text)
+	want(t, pending(&s), "/a", "https://xn--bcher-kva.example/b")
+	if err := r.Update(t.Context(), &s, home+"/relative.xml"); err == nil || !strings.Contains(err.Error(), `url[0] "" is not a URL that begins with https:// or http://`) {
+		t.Error(err)
+	}
+	for file, text := range map[string]string{"https://user:s3cret@www.example.com:99999999/": "invalid port", "https://user:s3cret@%zz/": "is not the URL of a file"} {
+		if err := changes.New(changes.Config{}).Update(t.Context(), &s, file); err == nil || !strings.Contains(err.Error(), text) || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%v; want %s", err, text)
+		}
 	}
 }
 
 // FuzzUpdate checks that no file makes the reader panic, and that what it finds are pages of the
 // host, which can be marked as done.
 func FuzzUpdate(f *testing.F) {
-	for _, seed := range []string{sitemap("/a 2026"), index("/a"), zipped(sitemap("/b")), `<rss><channel><item><link>/a</link></item></channel></rss>`, `<feed><entry><link href="//x/"/></entry></feed>`, `{"version": "1", "items": [{"url": "a"}]}`, home} {
+	for _, seed := range []string{sitemap("/a 2026"), index("/a"), zipped(sitemap("/b")), `<a:urlset><a:url><a:loc>/a</a:loc></a:url></a:urlset>`, home} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -4,22 +4,68 @@ import (
 	"bufio"
 	"compress/gzip"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"mime"
+	"net"
 	"net/http"
 	"net/url"
+	"time"
 )
+
+const (
+	maxHeaders = 64 << 10 // bytes of an answer's headers
+	maxTag     = 1000     // bytes of an ETag or Last-Modified that is kept
+)
+
+var (
+	errElsewhere = errors.New("it redirects to another host; use the URL there")
+	errRedirects = errors.New("it redirects ten times")
+)
+
+// newHTTPClient returns a copy of the client with the limits of this package.
+func newHTTPClient(client *http.Client) *http.Client {
+	var c http.Client
+	if client != nil {
+		c = *client
+	}
+	if c.Timeout == 0 {
+		c.Timeout = time.Minute
+	}
+	transport := c.Transport
+	if transport == nil {
+		transport = http.DefaultTransport
+	}
+	if t, ok := transport.(*http.Transport); ok && t.MaxResponseHeaderBytes == 0 {
+		t = t.Clone()
+		t.MaxResponseHeaderBytes = maxHeaders
+		c.Transport = t
+	}
+	c.CheckRedirect = func(r *http.Request, via []*http.Request) error {
+		switch {
+		case len(via) >= 10:
+			return errRedirects
+		case !isSameHost(r.URL, via[0].URL):
+			return errElsewhere
+		}
+		r.URL.User = credentials(via[0].URL, r.URL)
+		return nil
+	}
+	return &c
+}
 
 // A fetched is the answer to a request for a file.
 type fetched struct {
-	data        []byte   // not compressed
+	body        io.ReadCloser
+	mediaType   string
 	at          *url.URL // after redirects
 	notModified bool     // since the last time
 	state       File
 }
 
-// fetch fetches a file, unless it has not been modified since the last time.
+// fetch requests a file, unless it has not been modified since the last time.
 func (r *Reader) fetch(ctx context.Context, file *url.URL, known File) (fetched, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, file.String(), nil)
 	if err != nil {
@@ -32,45 +78,109 @@ func (r *Reader) fetch(ctx context.Context, file *url.URL, known File) (fetched,
 		}
 	}
 	resp, err := r.http.Do(request)
-	if wrapped := (*url.Error)(nil); errors.As(err, &wrapped) {
-		err = wrapped.Err // without the URL, which Error has
-	}
 	if err != nil {
-		return fetched{}, err
+		return fetched{}, withoutAnswer(err)
 	}
-	defer resp.Body.Close()
+	f := fetched{body: answer{resp.Body}, at: file}
+	if resp.Request != nil { // a Transport need not set it
+		f.at = resp.Request.URL
+	}
 	switch resp.StatusCode {
 	case http.StatusNotModified:
-		return fetched{notModified: true, state: known}, nil
+		f.notModified, f.state = true, known
+		return f, nil
 	case http.StatusOK:
 	default:
+		resp.Body.Close()
 		return fetched{}, fmt.Errorf("the answer is %d; want 200", resp.StatusCode)
 	}
-	at := file
-	if resp.Request != nil { // a Transport need not set it
-		at = resp.Request.URL
+	f.mediaType, _, _ = mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if tag := resp.Header.Get("ETag"); len(tag) <= maxTag {
+		f.state.ETag = tag
 	}
-	data, err := r.read(resp.Body)
-	return fetched{data: data, at: at, state: File{ETag: resp.Header.Get("ETag"), LastModified: resp.Header.Get("Last-Modified")}}, err
+	if modified := resp.Header.Get("Last-Modified"); len(modified) <= maxTag {
+		f.state.LastModified = modified
+	}
+	return f, nil
 }
 
-// read reads a file, and decompresses it.
-func (r *Reader) read(body io.Reader) ([]byte, error) {
-	buffered := bufio.NewReader(body)
-	body = buffered
-	if magic, _ := buffered.Peek(2); string(magic) == "\x1f\x8b" { // a file such as sitemap.xml.gz
-		unzipped, err := gzip.NewReader(buffered)
-		if err != nil {
-			return nil, fmt.Errorf("gzip: %w", err)
-		}
-		body = unzipped
+// An unansweredError is an error of net/http that is not shown: it may quote what a server sent,
+// such as its first line, if that is not HTTP, or the names in its certificate.
+type unansweredError struct {
+	text string
+	err  error
+}
+
+func (e unansweredError) Error() string { return e.text }
+func (e unansweredError) Unwrap() error { return e.err }
+
+// withoutAnswer returns an error of net/http without the URL, which Error has, and without what the
+// server sent.
+func withoutAnswer(err error) error {
+	if wrapped := (*url.Error)(nil); errors.As(err, &wrapped) && wrapped.Err != nil {
+		err = wrapped.Err
 	}
-	data, err := io.ReadAll(io.LimitReader(body, r.cfg.MaxBytes+1))
+	var (
+		op   *net.OpError
+		dns  *net.DNSError
+		cert *tls.CertificateVerificationError
+		wait interface{ Timeout() bool }
+	)
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.As(err, &wait) && wait.Timeout(),
+		errors.As(err, &dns), errors.As(err, &op) && op.Op == "dial", errors.Is(err, errElsewhere), errors.Is(err, errRedirects), errors.Is(err, io.ErrUnexpectedEOF), err == io.EOF:
+		return err
+	case errors.As(err, &cert):
+		return unansweredError{"its server's certificate is not valid", err}
+	}
+	return unansweredError{"its server did not answer with HTTP, or ended the connection", err}
+}
+
+// An answer is the body of an answer, whose errors do not quote what the server sent.
+type answer struct{ io.ReadCloser }
+
+func (a answer) Read(p []byte) (int, error) {
+	n, err := a.ReadCloser.Read(p)
 	if err != nil {
-		return nil, err
+		err = withoutAnswer(err)
 	}
-	if int64(len(data)) > r.cfg.MaxBytes {
-		return nil, fmt.Errorf("it has more than %d bytes", r.cfg.MaxBytes)
+	return n, err
+}
+
+// A limited is a reader that returns an error after some bytes. io.LimitReader would return io.EOF,
+// as if the file ended there.
+type limited struct {
+	io.Reader
+	left, limit int64
+}
+
+func limit(r io.Reader, n int64) *limited { return &limited{r, n, n} }
+
+// read returns how many bytes were read.
+func (l *limited) read() int64 { return l.limit - l.left }
+
+func (l *limited) Read(p []byte) (int, error) {
+	if l.left == 0 {
+		if n, err := l.Reader.Read(p[:min(1, len(p))]); n == 0 {
+			return 0, err
+		}
+		return 0, fmt.Errorf("it has more than %d bytes", l.limit)
 	}
-	return data, nil
+	n, err := l.Reader.Read(p[:min(int64(len(p)), l.left)])
+	l.left -= int64(n)
+	return n, err
+}
+
+// plain returns the content of a file, decompressed if it is a file such as sitemap.xml.gz. Both
+// sides have the limit: a compressed file may also have parts without content, one after another.
+func plain(body io.Reader, maxBytes int64) (*limited, error) {
+	buffered := bufio.NewReader(limit(body, maxBytes))
+	if magic, _ := buffered.Peek(2); string(magic) != "\x1f\x8b" {
+		return limit(buffered, maxBytes), nil
+	}
+	unzipped, err := gzip.NewReader(buffered)
+	if err != nil {
+		return nil, fmt.Errorf("gzip: %w", err)
+	}
+	return limit(unzipped, maxBytes), nil
 }

@@ -1,177 +1,228 @@
 package changes
 
 import (
+	"bufio"
 	"bytes"
+	"cmp"
 	"context"
-	"encoding/json"
 	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"time"
-
-	"golang.org/x/net/html/charset"
 )
-
-// A content is what a file lists: pages, or sitemaps if it is a sitemap index.
-type content struct{ pages, sitemaps []entry }
 
 // An entry is a page or a sitemap of a file.
-type entry struct{ url, modified string }
+type entry struct {
+	url, modified string
+	isSitemap     bool
+	path          string // its place in the file
+}
 
+// All limits are checked before memory is taken for what is beyond them.
 const (
-	maxEntries = 50_000 // of a sitemap or an index: https://www.sitemaps.org/protocol.html
-	maxDepth   = 100    // of elements; feeds contain HTML
-	maxText    = 10_000 // bytes of a URL or a date
+	maxEntries = 50_000   // of a sitemap or an index: https://www.sitemaps.org/protocol.html
+	maxToken   = 64 << 10 // bytes of a tag with its attributes, of a text between tags, or of a comment
+	maxDepth   = 100      // of elements
+	maxText    = 10_000   // bytes of a URL or a date
 )
 
-var errTooMany = fmt.Errorf("it has more than %d entries", maxEntries)
-
-// Pages returns the URLs in a sitemap or feed, as they are written there. It is for files that
-// are not on the web. A sitemap index is an error.
+// Pages returns the URLs in a sitemap, as they are written there. It is for files that are not on
+// the web. A sitemap index is an error.
 func Pages(file io.Reader) (urls []string, err error) {
-	data, err := New(Config{}).read(file)
+	err = New(Config{}).parse(context.Background(), fetched{body: io.NopCloser(file)}, func(e entry) error {
+		if e.isSitemap {
+			return errors.New("it is a sitemap index; use its sitemaps")
+		}
+		urls = append(urls, e.url)
+		return nil
+	})
 	if err != nil {
 		return nil, fmt.Errorf("changes: %w", err)
-	}
-	c, err := parse(context.Background(), data)
-	if err != nil {
-		return nil, fmt.Errorf("changes: %w", err)
-	}
-	if len(c.sitemaps) > 0 {
-		return nil, errors.New("changes: it is a sitemap index; use its sitemaps")
-	}
-	for _, p := range c.pages {
-		urls = append(urls, p.url)
 	}
 	return urls, nil
 }
 
-// parse parses a sitemap, a sitemap index, a feed, or a text file with a URL on each line.
-func parse(ctx context.Context, data []byte) (content, error) {
-	data = bytes.TrimSpace(bytes.TrimPrefix(data, []byte("\uFEFF")))
-	switch {
-	case len(data) == 0:
-		return content{}, errors.New("it is empty")
-	case data[0] == '{':
-		return parseJSONFeed(data)
-	case data[0] != '<':
-		return parseText(data)
+// parse parses a sitemap, a sitemap index, or a text file with a URL on each line, and calls found
+// with each entry. It ends with the first error of found.
+func (r *Reader) parse(ctx context.Context, f fetched, found func(entry) error) error {
+	content, err := plain(f.body, r.cfg.MaxBytes)
+	if err != nil {
+		return err
 	}
-	return parseXML(ctx, data)
+	buffered := bufio.NewReader(content)
+	if mark, _ := buffered.Peek(3); string(mark) == "\uFEFF" {
+		_, _ = buffered.Discard(3)
+	}
+	first := byte(' ')
+	for first == ' ' || first == '\t' || first == '\r' || first == '\n' {
+		if first, err = buffered.ReadByte(); err == io.EOF {
+			return errors.New("it is empty")
+		} else if err != nil {
+			return err
+		}
+	}
+	if err := buffered.UnreadByte(); err != nil {
+		return err
+	}
+	p := parser{ctx: ctx, found: found, what: func() string {
+		return fmt.Sprintf("%s, of which %d bytes were read", cmp.Or(f.mediaType, "a file without a media type"), content.read())
+	}}
+	if first == '<' {
+		return p.xml(buffered)
+	}
+	return p.text(buffered)
 }
 
-// The elements that list a page or a sitemap, by the root element: those of the protocol of
-// sitemaps, RSS 2.0 and 1.0, and Atom (RFC 4287).
-var entryOf = map[string]string{"urlset": "url", "sitemapindex": "sitemap", "rss": "item", "RDF": "item", "feed": "entry"}
+// A parser reads the entries of one file.
+type parser struct {
+	ctx     context.Context
+	found   func(entry) error
+	what    func() string // the file, for errors
+	entries int
+}
 
-// dublinCore is the namespace of the date in RSS 1.0.
-const dublinCore = "http://purl.org/dc/elements/1.1/"
+// add passes on an entry of the kind "url" or "sitemap".
+func (p *parser) add(kind, url, modified string) error {
+	if p.entries == maxEntries {
+		return fmt.Errorf("it has more than %d entries", maxEntries)
+	}
+	p.entries++
+	return p.found(entry{url, normalize(modified), kind == "sitemap", fmt.Sprintf("%s[%d]", kind, p.entries-1)})
+}
 
-// parseXML does not use a library for feeds: those that exist need a stack as deep as the file
-// nests, and time or memory in its square. Other people's feeds can nest a million elements in
-// some kilobytes.
-func parseXML(ctx context.Context, data []byte) (c content, err error) {
-	d := xml.NewDecoder(bytes.NewReader(data))
-	d.CharsetReader = charset.NewReaderLabel
-	d.Entity = xml.HTMLEntity // some feeds have &nbsp;
-	var root, name, space string
-	var fields map[string]string // of the entry that is open
-	depth, entryDepth := 0, 0
-	text, field := "", ""
+// entryOf has the elements that list a page or a sitemap, by the root element.
+var entryOf = map[string]string{"urlset": "url", "sitemapindex": "sitemap"}
+
+var (
+	errToken   = fmt.Errorf("it has a tag, text or comment of more than %d bytes", maxToken)
+	errCharset = errors.New("it is not UTF-8, which the protocol wants")
+)
+
+// A tokenReader limits what is read for one token.
+type tokenReader struct {
+	*bufio.Reader
+	left int
+	err  error // why reading ended
+}
+
+func (t *tokenReader) ReadByte() (c byte, err error) {
+	if t.left == 0 {
+		t.err = errToken
+		return 0, t.err
+	}
+	t.left--
+	c, t.err = t.Reader.ReadByte()
+	return c, t.err
+}
+
+// xml reads a sitemap or an index. It does not use Decoder.Token, which keeps all namespaces of all
+// open elements. An element is one of the protocol if it has the same prefix as the root element.
+func (p *parser) xml(in *bufio.Reader) error {
+	tokens := &tokenReader{Reader: in}
+	d := xml.NewDecoder(tokens) // uses ReadByte only
+	d.CharsetReader = func(string, io.Reader) (io.Reader, error) { return nil, errCharset }
+	var open []xml.Name // elements
+	var kind string     // of the entries
+	var url, modified string
+	var text *bytes.Buffer // of the field that is open
+	isIn := func(depth int, name string) bool {
+		return len(open) == depth && open[depth-1] == xml.Name{Space: open[0].Space, Local: name}
+	}
 	for n := 0; ; n++ {
-		if n%1000 == 0 && ctx.Err() != nil {
-			return content{}, ctx.Err()
+		if n%1000 == 0 && p.ctx.Err() != nil {
+			return p.ctx.Err()
 		}
-		token, err := d.Token()
+		tokens.left = maxToken
+		token, err := d.RawToken()
 		switch {
-		case err != nil && root == "":
-			return content{}, fmt.Errorf("it is not XML: %w", err)
-		case err == io.EOF:
-			return c, nil
-		case err != nil:
-			return content{}, fmt.Errorf("its XML has an error: %w", err)
+		case err == nil:
+		case err == io.EOF && len(open) == 0 && kind != "":
+			return nil
+		case errors.Is(err, errCharset):
+			return errCharset
+		case tokens.err != nil && tokens.err != io.EOF:
+			return tokens.err
+		default:
+			return p.xmlError(d)
 		}
 		switch t := token.(type) {
 		case xml.StartElement:
-			if depth++; depth > maxDepth {
-				return content{}, fmt.Errorf("its elements are nested more than %d deep", maxDepth)
+			if open = append(open, t.Name); len(open) > maxDepth {
+				return fmt.Errorf("its elements are nested more than %d deep", maxDepth)
 			}
 			switch {
-			case depth == 1:
-				if root = t.Name.Local; entryOf[root] == "" {
-					return content{}, fmt.Errorf("its root element is %.50q; want a sitemap (urlset or sitemapindex) or a feed (rss, RDF or feed)", root)
+			case len(open) == 1:
+				if kind = entryOf[t.Name.Local]; kind == "" {
+					return fmt.Errorf("its root element is not that of a sitemap (urlset or sitemapindex); it is %s", p.what())
 				}
-				name = entryOf[root]
-			case fields == nil && t.Name.Local == name && depth <= 3: // rss has a channel between them
-				fields, entryDepth, space = make(map[string]string), depth, t.Name.Space
-			case fields != nil && depth == entryDepth+1 && (t.Name.Space == space || t.Name.Space == dublinCore):
-				field, text = t.Name.Local, ""
-				addAttributes(fields, t)
+			case isIn(2, kind):
+				url, modified = "", ""
+			case isIn(3, "loc"), isIn(3, "lastmod"):
+				text = new(bytes.Buffer)
 			}
 		case xml.CharData:
-			if field != "" && depth == entryDepth+1 && len(text) <= maxText {
-				text += string(t[:min(len(t), maxText+1)])
+			if text != nil && len(open) == 3 && text.Len() <= maxText {
+				text.Write(t[:min(len(t), maxText+1)])
 			}
 		case xml.EndElement:
+			if len(open) == 0 || open[len(open)-1] != t.Name {
+				return p.xmlError(d)
+			}
 			switch {
-			case field != "" && depth == entryDepth+1:
-				if text = strings.TrimSpace(text); fields[field] == "" {
-					fields[field] = text
+			case text != nil && isIn(3, "loc"):
+				url, text = cmp.Or(url, trimmed(text)), nil
+			case text != nil && isIn(3, "lastmod"):
+				modified, text = cmp.Or(modified, trimmed(text)), nil
+			case isIn(2, kind):
+				if err := p.add(kind, url, modified); err != nil {
+					return err
 				}
-				field = ""
-			case fields != nil && depth == entryDepth:
-				e := entry{url: or(fields["loc"], fields["link"], fields["guid"]), modified: normalize(or(fields["lastmod"], fields["updated"], fields["published"], fields["pubDate"], fields["date"]))}
-				switch {
-				case name == "sitemap":
-					c.sitemaps = append(c.sitemaps, e)
-				case e.url != "" || root == "urlset": // some items of feeds have only text
-					c.pages = append(c.pages, e)
-				}
-				if len(c.pages)+len(c.sitemaps) > maxEntries {
-					return content{}, errTooMany
-				}
-				fields = nil
 			}
-			depth--
+			open = open[:len(open)-1]
 		}
 	}
 }
 
-// addAttributes adds the fields that are in attributes: Atom's link to the page itself, and whether
-// an RSS guid is a URL.
-func addAttributes(fields map[string]string, t xml.StartElement) {
-	attribute := func(name string) string {
-		for _, a := range t.Attr {
-			if a.Name.Local == name && a.Name.Space == "" {
-				return a.Value
-			}
-		}
-		return ""
-	}
-	switch rel := attribute("rel"); {
-	case t.Name.Local == "link" && (rel == "" || rel == "alternate") && fields["link"] == "":
-		fields["link"] = strings.TrimSpace(attribute("href"))
-	case t.Name.Local == "guid" && attribute("isPermaLink") == "false":
-		fields["guid"] = " " // not empty, so that its text is ignored
-	}
+// trimmed returns a text without white space, which would stay in memory.
+func trimmed(text *bytes.Buffer) string { return string(bytes.TrimSpace(text.Bytes())) }
+
+// xmlError returns an error of the XML. Those of encoding/xml quote the file.
+func (p *parser) xmlError(d *xml.Decoder) error {
+	line, _ := d.InputPos()
+	return fmt.Errorf("its XML has an error at line %d; it is %s", line, p.what())
 }
 
-// or returns the first text that is not only white space.
-func or(texts ...string) string {
-	for _, text := range texts {
-		if text = strings.TrimSpace(text); text != "" {
-			return text
+// text reads a list of URLs.
+func (p *parser) text(in *bufio.Reader) error {
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, maxText)
+	for lines.Scan() {
+		if p.entries%1000 == 0 && p.ctx.Err() != nil {
+			return p.ctx.Err()
+		}
+		line := strings.TrimSpace(lines.Text())
+		switch {
+		case line == "":
+			continue
+		case !strings.HasPrefix(line, "https://") && !strings.HasPrefix(line, "http://"):
+			return fmt.Errorf("it is neither XML nor a list of URLs; it is %s", p.what())
+		}
+		if err := p.add("url", line, ""); err != nil {
+			return err
 		}
 	}
-	return ""
+	if errors.Is(lines.Err(), bufio.ErrTooLong) {
+		return fmt.Errorf("it has a line of more than %d bytes; it is %s", maxText, p.what())
+	}
+	return lines.Err()
 }
 
-// normalize returns a lastmod, which is a W3C date (https://www.w3.org/TR/NOTE-datetime), or the
-// date of RSS (RFC 822), in UTC if it has a time. Anything else is returned as it is.
+// normalize returns a lastmod, which is a W3C date (https://www.w3.org/TR/NOTE-datetime), in UTC if
+// it has a time. Anything else is returned as it is.
 func normalize(lastMod string) string {
-	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04Z07:00", time.RFC1123Z, time.RFC1123, "Mon, 2 Jan 2006 15:04:05 -0700", "Mon, 2 Jan 2006 15:04:05 MST", "2 Jan 2006 15:04:05 -0700"} {
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04Z07:00"} {
 		if at, err := time.Parse(layout, lastMod); err == nil {
 			return at.UTC().Format(time.RFC3339Nano)
 		}
@@ -200,46 +251,4 @@ func isLater(lastMod, than string) bool {
 	at1, _ := time.Parse(time.RFC3339, lastMod)
 	at2, _ := time.Parse(time.RFC3339, than)
 	return at1.After(at2)
-}
-
-func parseText(data []byte) (c content, err error) {
-	for line := range strings.Lines(string(data)) {
-		if line = strings.TrimSpace(line); line == "" {
-			continue
-		}
-		if !strings.HasPrefix(line, "https://") && !strings.HasPrefix(line, "http://") {
-			return content{}, fmt.Errorf("it is neither XML nor a list of URLs: it has the line %.100q", line)
-		}
-		if c.pages = append(c.pages, entry{url: line}); len(c.pages) > maxEntries {
-			return content{}, errTooMany
-		}
-	}
-	return c, nil
-}
-
-// parseJSONFeed parses a JSON Feed (https://www.jsonfeed.org/version/1.1/).
-func parseJSONFeed(data []byte) (c content, err error) {
-	var feed struct {
-		Version string `json:"version"`
-		Items   []struct {
-			URL       string `json:"url"`
-			Modified  string `json:"date_modified"`
-			Published string `json:"date_published"`
-		} `json:"items"`
-	}
-	if err := json.Unmarshal(data, &feed); err != nil {
-		return content{}, fmt.Errorf("it is not a JSON Feed: %w", err)
-	}
-	if !strings.Contains(feed.Version, "jsonfeed.org") {
-		return content{}, errors.New("it is not a JSON Feed: want a version of jsonfeed.org")
-	}
-	if len(feed.Items) > maxEntries {
-		return content{}, errTooMany
-	}
-	for _, item := range feed.Items {
-		if url := strings.TrimSpace(item.URL); url != "" {
-			c.pages = append(c.pages, entry{url, normalize(or(item.Modified, item.Published))})
-		}
-	}
-	return c, nil
 }

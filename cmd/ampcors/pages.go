@@ -16,13 +16,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A pageSource has the pages for flush and submit: the arguments and the pages of sitemaps and
-// feeds, or lines of standard input if there are neither. With a state, it has only those pages of
+// A pageSource has the pages for flush and submit: the arguments and the pages of sitemaps, or
+// lines of standard input if there are neither. With a state, it has only those pages of
 // the sitemaps that are new or have changed.
 type pageSource struct {
 	sitemaps []string
 	file     string
 	all      bool
+	maxState int64 // MiB
 	isDryRun bool // the state is not saved
 
 	lock   *flock.Flock
@@ -39,9 +40,10 @@ type savedState struct {
 
 func addPages(cmd *cobra.Command) *pageSource {
 	s := &pageSource{}
-	cmd.Flags().StringArrayVar(&s.sitemaps, "sitemap", nil, "file or URL of a sitemap or feed, or URL of a sitemap index; may be repeated")
+	cmd.Flags().StringArrayVar(&s.sitemaps, "sitemap", nil, "file or URL of a sitemap, or URL of a sitemap index; may be repeated")
 	cmd.Flags().StringVar(&s.file, "state", "", "file that remembers the pages of --sitemap, so that only new and changed ones are announced; each command needs its own")
 	cmd.Flags().BoolVar(&s.all, "all", false, "if the file of --state is new, announce all pages; without --all, they are only recorded")
+	cmd.Flags().Int64Var(&s.maxState, "max-state", 256, "limit of the pages that --sitemap finds and --state remembers, in MiB of memory; a page takes about 200 bytes")
 	return s
 }
 
@@ -60,8 +62,11 @@ func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) 
 			return nil, err
 		}
 	}
+	if s.maxState < 1 || s.maxState > 1<<20 {
+		return nil, fmt.Errorf("--max-state %d is not from 1 to 1048576", s.maxState)
+	}
 	isFirst := s.file != "" && s.state.IsNew() && !s.all
-	reader := changes.New(changes.Config{HTTPClient: httpClient, ForCaches: cmd.Name() == "flush"})
+	reader := changes.New(changes.Config{HTTPClient: httpClient, MaxFiles: 50_000, MaxState: s.maxState << 20, ForCaches: cmd.Name() == "flush"})
 	for _, name := range s.sitemaps {
 		if strings.HasPrefix(name, "https://") || strings.HasPrefix(name, "http://") {
 			err := reader.Update(cmd.Context(), &s.state.State, name)

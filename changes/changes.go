@@ -183,8 +183,7 @@ func (e *Error) Unwrap() error { return e.Err }
 //
 // The error joins an *[Error] for each file that cannot be read. Such a file is read again the next
 // time, and the other files are not affected. Entries that are not URLs of the file's host are
-// skipped; for the first ten of a file, the Error wraps an *[ampcors.ValueError], which has their
-// place and no value.
+// skipped; the Error names the place of the first ten in the file.
 //
 // A user and password in the URL of the file are sent with each request for a file of the same
 // host, but not from https to http.
@@ -293,17 +292,17 @@ func (u *updater) update(ctx context.Context, at *url.URL, lastMod string, isInI
 		case e.isSitemap && len(children) == u.cfg.MaxFiles:
 			return fmt.Errorf("it lists more than %d sitemaps, which is Config.MaxFiles", u.cfg.MaxFiles)
 		case e.isSitemap:
-			child, wrong := u.resolve(fetched.at, e.url, e.path)
-			if wrong != nil {
-				problem.skip(wrong)
+			child, err := u.resolve(fetched.at, e.url)
+			if err != nil {
+				problem.skip(e, err)
 				return nil
 			}
 			children = append(children, entry{url: child.String(), modified: e.modified})
 			return nil
 		}
-		canonical, wrong := u.canonical(fetched.at, e.url, e.path)
-		if wrong != nil {
-			problem.skip(wrong)
+		canonical, err := u.canonical(fetched.at, e.url)
+		if err != nil {
+			problem.skip(e, err)
 			return nil
 		}
 		return u.notePage(canonical, e.modified)
@@ -339,16 +338,16 @@ func (u *updater) update(ctx context.Context, at *url.URL, lastMod string, isInI
 // maxListed bounds the entries of a file that are listed in an error.
 const maxListed = 10
 
-func (e *Error) skip(problem error) {
+func (e *Error) skip(skipped entry, reason error) {
 	if e.Skipped++; e.Skipped <= maxListed {
-		e.Err = errors.Join(e.Err, problem)
+		e.Err = errors.Join(e.Err, fmt.Errorf("%s, of %d bytes, %w", skipped.path, len(skipped.url), reason))
 	}
 }
 
 // canonical returns the URL of a page as it is announced.
-func (r *Reader) canonical(file *url.URL, page, path string) (string, *ampcors.ValueError) {
-	if _, problem := r.resolve(file, page, path); problem != nil {
-		return "", problem
+func (r *Reader) canonical(file *url.URL, page string) (string, error) {
+	if _, err := r.resolve(file, page); err != nil {
+		return "", err
 	}
 	escaping := pageurl.AsRFC3986
 	if r.cfg.ForCaches {
@@ -356,35 +355,30 @@ func (r *Reader) canonical(file *url.URL, page, path string) (string, *ampcors.V
 	}
 	parsed, problem := pageurl.Parse(page, escaping)
 	if problem != nil {
-		return "", wrong(path, "is not a URL of a page that can be announced", "an https URL as packages indexnow and updatecache accept it")
+		return "", errors.New("is not a URL that packages indexnow and updatecache accept")
 	}
 	if parsed.Path == "" && !r.cfg.ForCaches {
 		parsed.Path = "/"
 	}
 	if n := len(parsed.String()); n > pageurl.MaxBytes {
-		return "", wrong(path, fmt.Sprintf("has %d bytes, escaped", n), fmt.Sprintf("at most %d", pageurl.MaxBytes))
+		return "", fmt.Errorf("has %d bytes, escaped; want at most %d", n, pageurl.MaxBytes)
 	}
 	return parsed.String(), nil
 }
 
-// resolve returns the URL of an entry. The protocol wants it to be absolute.
-func (r *Reader) resolve(file *url.URL, value, path string) (*url.URL, *ampcors.ValueError) {
+// resolve returns the URL of an entry. The protocol wants it to be absolute. Its errors do not have
+// the entry, because a server of an internal network may have answered it.
+func (r *Reader) resolve(file *url.URL, value string) (*url.URL, error) {
 	at, err := url.Parse(value)
-	switch want := "a URL of " + file.Host; {
+	switch {
 	case err != nil || at.Scheme != "https" && at.Scheme != "http":
-		return nil, wrong(path, "is not a URL that begins with https:// or http://", want)
+		return nil, errors.New("is not a URL that begins with https:// or http://")
 	case at.User != nil:
-		return nil, wrong(path, "has user information", want)
+		return nil, errors.New("has user information; want none")
 	case !r.cfg.OtherHosts && !isSameHost(at, file):
-		return nil, wrong(path, "is on another host than the file", want)
+		return nil, errors.New("is on another host than the file; want a URL of " + file.Host)
 	}
 	return at, nil
-}
-
-// wrong returns an error about an entry. It does not have the entry: a server of an internal
-// network may have answered it.
-func wrong(path, reason, want string) *ampcors.ValueError {
-	return &ampcors.ValueError{Package: "changes", Path: path, Reason: reason, Want: want}
 }
 
 // credentials returns the user and password of a URL that may be sent to another URL.

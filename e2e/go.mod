@@ -26,6 +26,7 @@ require (
 	github.com/redis/rueidis v1.0.79
 	github.com/rs/cors v1.11.1
 	golang.org/x/image v0.47.0
+	golang.org/x/net v0.62.0
 	modernc.org/sqlite v1.50.0
 )
 
@@ -42,7 +43,6 @@ require (
 	github.com/mattn/go-isatty v0.0.20 // indirect
 	github.com/ncruces/go-strftime v1.0.0 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
-	golang.org/x/net v0.62.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.43.0 // indirect

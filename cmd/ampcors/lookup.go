@@ -1,20 +1,76 @@
 package main
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/ampcors/ampcors/cacheurl"
+	"github.com/ampcors/ampcors/internal/outbound"
 	"github.com/spf13/cobra"
-	amp "google.golang.org/api/acceleratedmobilepageurl/v1"
-	"google.golang.org/api/option"
 )
 
-// lookupBatch is how many URLs the API takes in one request.
+// The AMP URL API of Google.
 // https://developers.google.com/amp/cache/reference/acceleratedmobilepageurl/rest/v1/ampUrls/batchGet
-const lookupBatch = 50
+const (
+	lookupAPI   = "https://acceleratedmobilepageurl.googleapis.com/v1/ampUrls:batchGet"
+	lookupBatch = 50      // URLs in one request
+	lookupBytes = 1 << 20 // of an answer, which has three URLs for each
+)
+
+// A batchAnswer is an answer of the API, or an error.
+type batchAnswer struct {
+	AMPURLs []struct {
+		OriginalURL string `json:"originalUrl"`
+		AMPURL      string `json:"ampUrl"`
+		CDNAMPURL   string `json:"cdnAmpUrl"`
+	} `json:"ampUrls"`
+	URLErrors []struct {
+		OriginalURL  string `json:"originalUrl"`
+		ErrorCode    string `json:"errorCode"`
+		ErrorMessage string `json:"errorMessage"`
+	} `json:"urlErrors"`
+	Error struct {
+		Message string `json:"message"`
+	} `json:"error"`
+}
+
+// batchGet asks the API about pages. The key is in a header, so that no error or log shows it with
+// the URL.
+func batchGet(ctx context.Context, api, key string, urls []string) (answer batchAnswer, err error) {
+	body, err := json.Marshal(map[string]any{"urls": urls, "lookupStrategy": "IN_INDEX_DOC"})
+	if err != nil {
+		return answer, err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, api, bytes.NewReader(body))
+	if err != nil {
+		return answer, err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("X-Goog-Api-Key", key)
+	a, err := outbound.DoUpTo(lookupBytes, outbound.Client(httpClient), r)
+	if err != nil {
+		return answer, err
+	}
+	unread := json.Unmarshal(a.Body, &answer)
+	switch {
+	case a.Status != http.StatusOK && answer.Error.Message != "":
+		return answer, fmt.Errorf("the answer is %d: %s", a.Status, strings.ReplaceAll(outbound.Shorten(answer.Error.Message), key, "…"))
+	case a.Status != http.StatusOK:
+		return answer, fmt.Errorf("the answer is %d; want 200", a.Status)
+	case a.BodyErr != nil:
+		return answer, fmt.Errorf("the answer cannot be read: %w", a.BodyErr)
+	case unread != nil:
+		return answer, fmt.Errorf("the answer is not that of the API: %w", unread)
+	}
+	return answer, nil
+}
 
 // A found is the answer of the API for one page.
 type found struct {
@@ -38,41 +94,33 @@ func newLookup() *cobra.Command {
 		Example: "  GOOGLE_API_KEY=… ampcors lookup https://www.example.com/article",
 	}
 	output := addOutput(cmd)
-	endpoint := cmd.Flags().String("endpoint", "", "URL of the API, for tests")
+	endpoint := cmd.Flags().String("endpoint", lookupAPI, "URL of the API, for tests")
 	_ = cmd.Flags().MarkHidden("endpoint")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		key := os.Getenv("GOOGLE_API_KEY")
+		key := strings.TrimSpace(os.Getenv("GOOGLE_API_KEY"))
 		if key == "" {
 			return errors.New("GOOGLE_API_KEY is not set; set it to the key of the AMP URL API")
 		}
-		urls, err := inputs(cmd.InOrStdin(), args)
-		if err != nil {
-			return err
-		}
-		options := []option.ClientOption{option.WithAPIKey(key)}
-		if *endpoint != "" {
-			options = append(options, option.WithEndpoint(*endpoint))
-		}
-		service, err := amp.NewService(cmd.Context(), options...)
+		urls, err := inputs(cmd, args)
 		if err != nil {
 			return err
 		}
 		answers := make(map[string]found)
 		failures := make(map[string]error)
 		for batch := range slices.Chunk(urls, lookupBatch) {
-			resp, err := service.AmpUrls.BatchGet(&amp.BatchGetAmpUrlsRequest{Urls: batch, LookupStrategy: "IN_INDEX_DOC"}).Context(cmd.Context()).Do()
+			resp, err := batchGet(cmd.Context(), *endpoint, key, batch)
 			if err != nil {
 				return exitError{exitUntested, fmt.Errorf("the AMP URL API: %w", err)}
 			}
-			for _, a := range resp.AmpUrls {
-				computed, err := cacheurl.URL{Publisher: a.AmpUrl, Type: cacheurl.Document}.Build()
+			for _, a := range resp.AMPURLs {
+				computed, err := cacheurl.URL{Publisher: a.AMPURL, Type: cacheurl.Document}.Build()
 				if err != nil {
 					computed = err.Error()
 				}
-				answers[a.OriginalUrl] = found{a.AmpUrl, a.CdnAmpUrl, computed}
+				answers[a.OriginalURL] = found{a.AMPURL, a.CDNAMPURL, computed}
 			}
-			for _, e := range resp.UrlErrors {
-				failures[e.OriginalUrl] = fmt.Errorf("%s: %s (%s)", e.OriginalUrl, e.ErrorMessage, e.ErrorCode)
+			for _, e := range resp.URLErrors {
+				failures[e.OriginalURL] = fmt.Errorf("%s: %s (%s)", e.OriginalURL, e.ErrorMessage, e.ErrorCode)
 			}
 		}
 		return answer(cmd, urls, *output, func(u string) (any, error) {

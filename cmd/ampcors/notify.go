@@ -30,21 +30,21 @@ const keyBits = 2048
 
 func newKey() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "key updatecache|indexnow",
+		Use:   "key updatecache FILE | key indexnow",
 		Short: "Make a key for update-cache or IndexNow",
-		Long: "Make a key for update-cache (an RSA key, in PEM) or IndexNow, and print it. Keep it secret.\n\n" +
+		Long: "Make a key for update-cache or IndexNow, and keep it secret. The key for update-cache is an RSA key in PEM: it is written to a new file that only you can read. The key for IndexNow is printed.\n\n" +
 			"With --public, read the RSA key from a file, and print what the site serves at " + updatecache.KeyPath + ".",
-		Example:   "  ampcors key updatecache >private.pem\n  ampcors key updatecache --public private.pem >apikey.pub\n  ampcors key indexnow",
-		Args:      cobra.ExactArgs(1),
+		Example:   "  ampcors key updatecache private.pem\n  ampcors key updatecache --public private.pem >apikey.pub\n  ampcors key indexnow",
+		Args:      cobra.RangeArgs(1, 2),
 		ValidArgs: []string{"updatecache", "indexnow"},
 	}
 	public := cmd.Flags().String("public", "", "file with the RSA key whose public key is printed")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		switch {
-		case args[0] == "indexnow" && *public == "":
+		switch kind, hasFile := args[0], len(args) == 2; {
+		case kind == "indexnow" && !hasFile && *public == "":
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), string(indexnow.NewKey()))
 			return err
-		case args[0] == "updatecache" && *public != "":
+		case kind == "updatecache" && !hasFile && *public != "":
 			key, err := readKey(*public)
 			if err != nil {
 				return err
@@ -54,20 +54,35 @@ func newKey() *cobra.Command {
 				return err
 			}
 			return pem.Encode(cmd.OutOrStdout(), &pem.Block{Type: "PUBLIC KEY", Bytes: der})
-		case args[0] == "updatecache":
-			key, err := rsa.GenerateKey(rand.Reader, keyBits)
-			if err != nil {
-				return err
-			}
-			der, err := x509.MarshalPKCS8PrivateKey(key)
-			if err != nil {
-				return err
-			}
-			return pem.Encode(cmd.OutOrStdout(), &pem.Block{Type: "PRIVATE KEY", Bytes: der})
+		case kind == "updatecache" && hasFile && *public == "":
+			return writeKey(args[1])
+		case kind == "updatecache" && !hasFile:
+			return errors.New("there is no file for the key; want ampcors key updatecache private.pem")
 		}
-		return fmt.Errorf("the key must be updatecache or indexnow, and --public works only with updatecache")
+		return errors.New("want updatecache and a file, updatecache and --public, or indexnow")
 	}
 	return cmd
+}
+
+// writeKey makes an RSA key, and writes it to a new file that only its owner can read. It never
+// replaces a file: the key in it may be in use.
+func writeKey(file string) error {
+	key, err := rsa.GenerateKey(rand.Reader, keyBits)
+	if err != nil {
+		return err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(pem.Encode(f, &pem.Block{Type: "PRIVATE KEY", Bytes: der}), f.Sync(), f.Close()); err != nil {
+		return errors.Join(err, os.Remove(file))
+	}
+	return nil
 }
 
 // newUpdateClient returns an update-cache client with the RSA key from a file.

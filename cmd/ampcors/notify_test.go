@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -8,12 +9,12 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/ampcors/ampcors/updatecache"
-	amp "google.golang.org/api/acceleratedmobilepageurl/v1"
 )
 
 // A web is an http.RoundTripper that passes every request to a handler, and records it.
@@ -46,15 +47,27 @@ func useWeb(t *testing.T, handler http.HandlerFunc) *web {
 // privateKey makes an RSA key with the command, and returns the name of its file.
 func privateKey(t *testing.T) string {
 	t.Helper()
-	code, key, stderr := run(t, "", "key", "updatecache")
-	if code != exitClean || !strings.HasPrefix(key, "-----BEGIN PRIVATE KEY-----\n") {
-		t.Fatalf("exit code %d: %s", code, stderr)
-	}
 	file := filepath.Join(t.TempDir(), "private.pem")
-	if err := os.WriteFile(file, []byte(key), 0o600); err != nil {
-		t.Fatal(err)
+	if code, stdout, stderr := run(t, "", "key", "updatecache", file); code != exitClean || stdout != "" {
+		t.Fatalf("exit code %d: %s%s", code, stdout, stderr)
 	}
 	return file
+}
+
+// The file of a key is for its owner alone, and no file is replaced.
+func TestAKeyIsANewFile(t *testing.T) {
+	file := privateKey(t)
+	key, err := os.ReadFile(file)
+	if err != nil || !strings.HasPrefix(string(key), "-----BEGIN PRIVATE KEY-----\n") {
+		t.Errorf("%.40s, %v", key, err)
+	}
+	if info, err := os.Stat(file); err != nil || runtime.GOOS != "windows" && info.Mode() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	code, _, stderr := run(t, "", "key", "updatecache", file)
+	if again, err := os.ReadFile(file); code != exitUsage || !strings.Contains(stderr, "exists") || err != nil || !bytes.Equal(again, key) {
+		t.Errorf("exit code %d: %s, %v", code, stderr, err)
+	}
 }
 
 func TestKey(t *testing.T) {
@@ -67,7 +80,8 @@ func TestKey(t *testing.T) {
 	if code != exitClean || len(first) != 33 || first == second {
 		t.Errorf("exit code %d: %q, %q", code, first, second)
 	}
-	for _, args := range [][]string{{"key", "amp"}, {"key"}, {"key", "indexnow", "--public", "a"}, {"key", "updatecache", "--public", "none.pem"}} {
+	for _, args := range [][]string{{"key", "amp"}, {"key"}, {"key", "indexnow", "--public", "a"}, {"key", "updatecache", "--public", "none.pem"},
+		{"key", "updatecache"}, {"key", "updatecache", "--public", "a", "b"}, {"key", "indexnow", "a"}, {"key", "updatecache", filepath.Join(t.TempDir(), "none", "private.pem")}} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			if code, stdout, stderr := run(t, "", args...); code != exitUsage || stdout != "" || stderr == "" {
 				t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
@@ -283,11 +297,11 @@ func TestAStateWithSkippedPages(t *testing.T) {
 		}
 	})
 	args := []string{"submit", "--sitemap", "https://www.example.com/sitemap.xml", "--state", filepath.Join(t.TempDir(), "state.json")}
-	if code, _, stderr := run(t, "", args...); code != exitFindings || !strings.Contains(stderr, "1 pages are recorded") || !strings.Contains(stderr, "shop.example.com") {
+	if code, _, stderr := run(t, "", args...); code != exitFindings || !strings.Contains(stderr, "1 pages are recorded") || !strings.Contains(stderr, "url[1], of 26 bytes, is on another host") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
 	pages += "https://www.example.com/3\n"
-	if code, stdout, stderr := run(t, "", args...); code != exitFindings || stdout != "www.example.com: 1 URLs accepted\n" || !strings.Contains(stderr, "shop.example.com") {
+	if code, stdout, stderr := run(t, "", args...); code != exitFindings || stdout != "www.example.com: 1 URLs accepted\n" || !strings.Contains(stderr, "url[1], of 26 bytes, is on another host") {
 		t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
 	}
 }
@@ -406,22 +420,25 @@ func TestSubmit(t *testing.T) {
 func TestLookup(t *testing.T) {
 	batches := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var request amp.BatchGetAmpUrlsRequest
-		if err := json.NewDecoder(r.Body).Decode(&request); err != nil || r.URL.Path != "/v1/ampUrls:batchGet" || r.URL.Query().Get("key") != "s3cret" || len(request.Urls) > 50 {
-			t.Errorf("%s, %d URLs, %v", r.URL, len(request.Urls), err)
+		var request struct {
+			URLs     []string `json:"urls"`
+			Strategy string   `json:"lookupStrategy"`
+		}
+		if err := json.NewDecoder(r.Body).Decode(&request); err != nil || r.Method != http.MethodPost || r.URL.String() != "/v1/ampUrls:batchGet" || r.Header.Get("X-Goog-Api-Key") != "s3cret" || request.Strategy != "IN_INDEX_DOC" || len(request.URLs) > 50 {
+			t.Errorf("%s %s %v, %+v, %v", r.Method, r.URL, r.Header, request, err)
 		}
 		batches++
-		var answer amp.BatchGetAmpUrlsResponse
-		for _, u := range request.Urls {
+		found, errs := []map[string]string{}, []map[string]string{}
+		for _, u := range request.URLs {
 			if strings.Contains(u, "none") {
-				answer.UrlErrors = append(answer.UrlErrors, &amp.AmpUrlError{OriginalUrl: u, ErrorCode: "NO_AMP_URL", ErrorMessage: "Couldn't find any AMP version of the URL."})
+				errs = append(errs, map[string]string{"originalUrl": u, "errorCode": "NO_AMP_URL", "errorMessage": "Couldn't find any AMP version of the URL."})
 				continue
 			}
 			ampURL := strings.Replace(u, "/article/", "/amp/", 1)
-			answer.AmpUrls = append(answer.AmpUrls, &amp.AmpUrl{OriginalUrl: u, AmpUrl: ampURL, CdnAmpUrl: strings.Replace(ampURL, "https://www.example.com", "https://www-example-com.cdn.ampproject.org/c/s/www.example.com", 1)})
+			found = append(found, map[string]string{"originalUrl": u, "ampUrl": ampURL, "cdnAmpUrl": strings.Replace(ampURL, "https://www.example.com", "https://www-example-com.cdn.ampproject.org/c/s/www.example.com", 1)})
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(&answer)
+		_ = json.NewEncoder(w).Encode(map[string]any{"ampUrls": found, "urlErrors": errs})
 	}))
 	defer server.Close()
 	t.Run("no key", func(t *testing.T) {
@@ -432,7 +449,7 @@ func TestLookup(t *testing.T) {
 	})
 	t.Setenv("GOOGLE_API_KEY", "s3cret")
 	t.Run("found and not", func(t *testing.T) {
-		code, stdout, stderr := run(t, "", "lookup", "--endpoint", server.URL, "https://www.example.com/article/1", "https://www.example.com/none")
+		code, stdout, stderr := run(t, "", "lookup", "--endpoint", server.URL+"/v1/ampUrls:batchGet", "https://www.example.com/article/1", "https://www.example.com/none")
 		want := "https://www.example.com/amp/1\n  https://www-example-com.cdn.ampproject.org/c/s/www.example.com/amp/1\n"
 		if code != exitFindings || stdout != want || !strings.Contains(stderr, "NO_AMP_URL") || strings.Contains(stderr, "s3cret") {
 			t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
@@ -444,17 +461,35 @@ func TestLookup(t *testing.T) {
 		for i := range 101 {
 			fmt.Fprintf(&lines, "https://www.example.com/article/%d\n", i)
 		}
-		if code, stdout, stderr := run(t, lines.String(), "lookup", "--endpoint", server.URL); code != exitClean || batches != 3 || strings.Count(stdout, "\n") != 202 {
+		if code, stdout, stderr := run(t, lines.String(), "lookup", "--endpoint", server.URL+"/v1/ampUrls:batchGet"); code != exitClean || batches != 3 || strings.Count(stdout, "\n") != 202 {
 			t.Errorf("exit code %d, %d requests\n%s\n%s", code, batches, stdout, stderr)
 		}
 	})
-	t.Run("an API that fails", func(t *testing.T) {
-		down := httptest.NewServer(http.NotFoundHandler())
-		defer down.Close()
-		if code, _, stderr := run(t, "", "lookup", "--endpoint", down.URL, "https://www.example.com/"); code != exitUntested || !strings.Contains(stderr, "404") || strings.Contains(stderr, "s3cret") {
-			t.Errorf("exit code %d\n%s", code, stderr)
-		}
-	})
+	for name, answer := range map[string]struct {
+		handler http.HandlerFunc
+		want    string
+	}{
+		"not found": {http.NotFound, "the answer is 404; want 200"},
+		"an error": {func(w http.ResponseWriter, r *http.Request) {
+			http.Error(w, `{"error": {"code": 400, "message": "The key s3cret is not valid."}}`, 400)
+		}, "the answer is 400: The key … is not valid."},
+		"no JSON":         {func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "<html>") }, "the answer is not that of the API"},
+		"a long answer":   {func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, strings.Repeat(" ", 2<<20)) }, "the answer cannot be read"},
+		"a redirect":      {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://evil.example/", 307) }, "the answer is 307"},
+		"no answer":       {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "EOF"},
+		"no other answer": {nil, "connection refused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			down := httptest.NewServer(answer.handler)
+			defer down.Close()
+			if answer.handler == nil {
+				down.Close()
+			}
+			if code, stdout, stderr := run(t, "", "lookup", "--endpoint", down.URL, "https://www.example.com/"); code != exitUntested || !strings.Contains(stderr, answer.want) || strings.Contains(stdout+stderr, "s3cret") {
+				t.Errorf("exit code %d\n%s", code, stderr)
+			}
+		})
+	}
 }
 
 // TestEachCommandHasAnExample checks that --help shows an example.

@@ -24,7 +24,7 @@ type pageSource struct {
 	file     string
 	all      bool
 	maxState int64 // MiB
-	isDryRun bool // the state is not saved
+	isDryRun bool  // the state is not saved
 
 	lock   *flock.Flock
 	state  savedState
@@ -55,7 +55,7 @@ func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) 
 		if s.file != "" {
 			return nil, errors.New("--state needs --sitemap")
 		}
-		return inputs(cmd.InOrStdin(), args)
+		return inputs(cmd, args)
 	}
 	if s.file != "" {
 		if err := s.load(cmd.Name()); err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -92,7 +93,12 @@ func runProbe(cmd *cobra.Command, args []string, f probeFlags) error {
 	case err != nil:
 		return exitError{exitUntested, err}
 	}
-	if err := write(cmd.OutOrStdout(), report, useColor(cmd)); err != nil {
+	if terminal := colored(cmd); terminal != nil && f.output == "table" {
+		err = writeTable(terminal, report, true)
+	} else {
+		err = write(cmd.OutOrStdout(), report)
+	}
+	if err != nil {
 		return err
 	}
 	isSevere := slices.ContainsFunc(report.Findings, func(f probe.Finding) bool { return f.Severity.AtLeast(failOn) })
@@ -160,23 +166,27 @@ func (f *probeFlags) config(cmd *cobra.Command, args []string) (probe.Config, er
 }
 
 func (f *probeFlags) readList(cmd *cobra.Command) (urls []string, err error) {
-	in := cmd.InOrStdin()
-	if f.list != "-" {
-		file, err := os.Open(f.list)
-		if err != nil {
+	if f.list == "-" {
+		urls, err = stdinLines(cmd)
+	} else {
+		var file *os.File
+		if file, err = os.Open(f.list); err != nil {
 			return nil, err
 		}
 		defer file.Close()
-		in = file
+		urls, err = lines(file)
 	}
-	urls, err = lines(in)
 	return slices.DeleteFunc(urls, func(line string) bool { return strings.HasPrefix(line, "#") }), err
 }
 
-// useColor reports whether the output is for a terminal with colors, https://no-color.org.
-func useColor(cmd *cobra.Command) bool {
-	out, ok := cmd.OutOrStdout().(*os.File)
-	return ok && os.Getenv("NO_COLOR") == "" && isTerminal(out)
+// colored returns the terminal that shows the output with colors (https://no-color.org), or nil. What
+// is written to it must be printable, except the colors.
+func colored(cmd *cobra.Command) io.Writer {
+	out, ok := cmd.OutOrStdout().(*printer).out.(*os.File)
+	if !ok || os.Getenv("NO_COLOR") != "" || !isTerminal(out) {
+		return nil
+	}
+	return out
 }
 
 func isTerminal(f *os.File) bool {

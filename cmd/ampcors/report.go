@@ -7,15 +7,14 @@ import (
 	"html/template"
 	"io"
 	"strings"
-	"unicode"
 
 	"github.com/ampcors/ampcors/cmd/ampcors/probe"
 )
 
 // writers write a report, by the name of the format.
-var writers = map[string]func(w io.Writer, report *probe.Report, color bool) error{
-	"table": writeTable,
-	"json":  func(w io.Writer, report *probe.Report, _ bool) error { return writeJSON(w, report) },
+var writers = map[string]func(w io.Writer, report *probe.Report) error{
+	"table": func(w io.Writer, report *probe.Report) error { return writeTable(w, report, false) },
+	"json":  func(w io.Writer, report *probe.Report) error { return writeJSON(w, report) },
 	"junit": writeJUnit,
 	"html":  writeHTML,
 }
@@ -23,20 +22,20 @@ var writers = map[string]func(w io.Writer, report *probe.Report, color bool) err
 // colors are the escape sequences of severities.
 var colors = map[probe.Severity]string{probe.High: "\x1b[31m", probe.Medium: "\x1b[33m", probe.Low: "\x1b[36m"}
 
-// writeTable writes the report as text.
+// writeTable writes the report as text. With color, it writes escape sequences, and w is not the
+// printer: then this function makes what comes from outside printable.
 func writeTable(w io.Writer, report *probe.Report, color bool) error {
 	var b strings.Builder
-	clean := func(s string) string { return strings.ReplaceAll(s, "\x1b", "�") }
 	for _, f := range report.Findings {
 		severity := fmt.Sprintf("%-6s", f.Severity)
 		if color {
 			severity = colors[f.Severity] + severity + "\x1b[0m"
 		}
-		fmt.Fprintf(&b, "%s  %s: %s\n", severity, f.ID, f.Title)
+		fmt.Fprintf(&b, "%s  %s: %s\n", severity, f.ID, printable(f.Title))
 		for _, line := range []struct{ name, text string }{
 			{"endpoint", f.Endpoint}, {"page at", f.Origin}, {"evidence", f.Evidence}, {"remedy", f.Remedy}, {"try it", f.Curl},
 		} {
-			fmt.Fprintf(&b, "        %-9s %s\n", line.name, clean(line.text))
+			fmt.Fprintf(&b, "        %-9s %s\n", line.name, printable(line.text))
 		}
 		b.WriteString("\n")
 	}
@@ -44,22 +43,17 @@ func writeTable(w io.Writer, report *probe.Report, color bool) error {
 		b.WriteString("Snippets for nginx, Apache, Express and Caddy are in the formats json and html. Or put ampcors in front.\n\n")
 	}
 	for _, u := range report.Untested {
-		fmt.Fprintf(&b, "not tested: %s: %s\n", clean(u.Endpoint), clean(u.Reason))
+		fmt.Fprintf(&b, "not tested: %s: %s\n", printable(u.Endpoint), printable(u.Reason))
 	}
 	for _, u := range report.Unknown {
-		fmt.Fprintf(&b, "known only in the browser: %s: %s\n", clean(u.Component), clean(u.What))
+		fmt.Fprintf(&b, "known only in the browser: %s: %s\n", printable(u.Component), printable(u.What))
 	}
 	for _, note := range report.Notes {
-		fmt.Fprintf(&b, "note: %s\n", clean(note))
+		fmt.Fprintf(&b, "note: %s\n", printable(note))
 	}
 	s := report.Summary
 	fmt.Fprintf(&b, "%d endpoints, %d requests; findings: %d high, %d medium, %d low\n", s.Endpoints, s.Requests, s.High, s.Medium, s.Low)
-	_, err := io.WriteString(w, strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\n' && r != '\x1b' || r == '\x1b' && !color {
-			return '�' // a server's escape sequence must not reach a terminal
-		}
-		return r
-	}, b.String()))
+	_, err := io.WriteString(w, b.String())
 	return err
 }
 
@@ -90,7 +84,7 @@ type (
 	}
 )
 
-func writeJUnit(w io.Writer, report *probe.Report, _ bool) error {
+func writeJUnit(w io.Writer, report *probe.Report) error {
 	suite := junitSuite{Name: "ampcors probe " + report.Target}
 	seen := make(map[string]bool)
 	for _, e := range report.Endpoints {
@@ -135,6 +129,6 @@ var reportHTML string
 
 var reportTemplate = template.Must(template.New("report").Parse(reportHTML))
 
-func writeHTML(w io.Writer, report *probe.Report, _ bool) error {
+func writeHTML(w io.Writer, report *probe.Report) error {
 	return reportTemplate.Execute(w, report)
 }

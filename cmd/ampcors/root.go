@@ -27,6 +27,11 @@ func newRoot() *cobra.Command {
 // execute runs the command, and returns the exit code. An error that is not an exitError
 // counts as wrong usage.
 func execute(ctx context.Context, root *cobra.Command) int {
+	out, errs := &printer{out: root.OutOrStdout()}, &printer{out: root.ErrOrStderr()}
+	root.SetOut(out)
+	root.SetErr(errs)
+	defer errs.flush()
+	defer out.flush()
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return exitClean
@@ -80,7 +85,7 @@ type result struct {
 // It writes the results as text, or as one JSON list. If f returns an error, answer writes
 // the error, goes on with the next argument, and returns an exitError with code 1.
 func answer(cmd *cobra.Command, args []string, output format, f func(arg string) (any, error)) error {
-	inputs, err := inputs(cmd.InOrStdin(), args)
+	inputs, err := inputs(cmd, args)
 	if err != nil {
 		return err
 	}
@@ -136,19 +141,38 @@ func text(v any) string {
 	return fmt.Sprint(v)
 }
 
-// inputs returns the arguments or, if there are none, the lines of r that are not empty.
-func inputs(r io.Reader, args []string) ([]string, error) {
+// inputs returns the arguments or, if there are none, the lines of standard input that are not
+// empty.
+func inputs(cmd *cobra.Command, args []string) ([]string, error) {
 	if len(args) > 0 {
 		return args, nil
 	}
-	args, err := lines(r)
+	args, err := stdinLines(cmd)
 	if err != nil {
-		return nil, fmt.Errorf("standard input: %w", err)
+		return nil, err
 	}
 	if len(args) == 0 {
 		return nil, errors.New("there is no argument, and nothing on standard input")
 	}
 	return args, nil
+}
+
+// stdinLines returns the lines of standard input that are not empty. A signal ends it.
+func stdinLines(cmd *cobra.Command) (found []string, err error) {
+	done := make(chan struct{})
+	go func() { // a read cannot be interrupted; it ends with the program
+		defer close(done)
+		found, err = lines(cmd.InOrStdin())
+	}()
+	select {
+	case <-cmd.Context().Done():
+		return nil, exitError{exitUntested, errors.New("interrupted while it was waiting for standard input")}
+	case <-done:
+	}
+	if err != nil {
+		return nil, fmt.Errorf("standard input: %w", err)
+	}
+	return found, nil
 }
 
 // lines returns the lines of r that are not empty, without the space around them.

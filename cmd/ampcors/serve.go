@@ -55,7 +55,7 @@ func newServeAuthz() *cobra.Command {
 		log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 		log.Info("answering", "proxy", proxy.String(), "address", listener.Addr().String(), "config", *config)
 
-		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+		ctx, stop := context.WithCancel(cmd.Context())
 		defer stop()
 		reload := make(chan os.Signal, 1)
 		signal.Notify(reload, syscall.SIGHUP)

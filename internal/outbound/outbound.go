@@ -58,13 +58,16 @@ const maxBody = 64 << 10
 type Answer struct {
 	Status  int
 	Header  http.Header
-	Body    []byte // its first 64 KiB
+	Body    []byte // its first 64 KiB, or as many bytes as DoUpTo reads
 	BodyErr error  // why it was not read to its end; io.ErrShortBuffer if it is longer
 }
 
 // Do sends the request. It returns the error of the network or the context without the URL,
 // which may hold a secret.
-func Do(client *http.Client, r *http.Request) (Answer, error) {
+func Do(client *http.Client, r *http.Request) (Answer, error) { return DoUpTo(maxBody, client, r) }
+
+// DoUpTo is Do for answers of up to most bytes.
+func DoUpTo(most int, client *http.Client, r *http.Request) (Answer, error) {
 	resp, err := client.Do(r)
 	for wrapped := (*url.Error)(nil); errors.As(err, &wrapped) && wrapped.Err != nil; {
 		err = wrapped.Err
@@ -77,9 +80,9 @@ func Do(client *http.Client, r *http.Request) (Answer, error) {
 	if a.Status == http.StatusSwitchingProtocols {
 		return a, nil // the body is the open connection, which no timeout ends
 	}
-	a.Body, a.BodyErr = io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
-	if len(a.Body) > maxBody {
-		a.Body, a.BodyErr = a.Body[:maxBody], io.ErrShortBuffer
+	a.Body, a.BodyErr = io.ReadAll(io.LimitReader(resp.Body, int64(most)+1))
+	if len(a.Body) > most {
+		a.Body, a.BodyErr = a.Body[:most], io.ErrShortBuffer
 	}
 	return a, nil
 }

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/ampcors/ampcors/cmd/ampcors/probe"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv("AMPCORS_TEST_RUNS_MAIN") != "" {
+		main() // in another process
+	}
+	os.Exit(m.Run())
+}
+
+// hostile has what acts in a terminal, or changes how text is shown: an escape sequence, a title,
+// backspaces, C1 controls, bidirectional overrides, a tag character, and bytes that are not UTF-8.
+const hostile = "a\x1b[31mb\x1b]0;title\a\b\r\x7f\u0085\u009b2J\u200b\u202e\u2066\ufeff\U000e0041\xff\xc3z"
+
+func isPrintable(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) && r != '\n' && r != '\t' })
+}
+
+func TestPrintable(t *testing.T) {
+	const want = `a\u001b[31mb\u001b]0;title\u0007\u0008\u000d\u007f\u0085\u009b2J\u200b\u202e\u2066\ufeff\udb40\udc41\ufffd\ufffdz`
+	for _, step := range []int{1, 2, 3, 5, len(hostile)} {
+		var out bytes.Buffer
+		p := &printer{out: &out}
+		for at := 0; at < len(hostile); at += step {
+			if n, err := p.Write([]byte(hostile[at:min(at+step, len(hostile))])); n != min(step, len(hostile)-at) || err != nil {
+				t.Fatal(n, err)
+			}
+		}
+		if out.String() != want {
+			t.Errorf("%d bytes at a time: %s\nwant %s", step, out.String(), want)
+		}
+	}
+	const plain = "Bücher 日本語 🐘 \t\n"
+	var out bytes.Buffer
+	p := &printer{out: &out}
+	for i := range len(plain) {
+		_, _ = p.Write([]byte{plain[i]})
+	}
+	_, _ = p.Write([]byte("\xf0\x9f"))
+	if err := p.flush(); err != nil || out.String() != plain+`\ufffd\ufffd` {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+}
+
+// Nothing that comes from outside reaches the terminal unescaped, in any format.
+func TestOutputIsPrintable(t *testing.T) {
+	t.Setenv("GOOGLE_API_KEY", "key")
+	t.Setenv("INDEXNOW_KEY", "73134416ae45434d98edc086e0bf6740")
+	text, err := json.Marshal(strings.ToValidUTF8(hostile, ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/api":
+			io.WriteString(w, `{"ampUrls": [{"originalUrl": "https://a.example/", "ampUrl": `+string(text)+`, "cdnAmpUrl": `+string(text)+`}], "urlErrors": [{"originalUrl": "https://b.example/", "errorMessage": `+string(text)+`}]}`)
+		case r.URL.Path == "/article":
+			io.WriteString(w, `<!doctype html><html ⚡><body><amp-list src="/list?`+hostile+`"></amp-list><amp-list src="/list" [src]="`+hostile+`"></amp-list></body></html>`)
+		default:
+			w.Header().Set("Access-Control-Allow-Origin", "https://a\u009b2J\u202e.example")
+			io.WriteString(w, "{}")
+		}
+	}))
+	defer server.Close()
+	for _, command := range [][]string{
+		{"explain", "--publisher", "a.example"}, {"explain", "--publisher", hostile}, {"reverse"}, {"prefix"}, {"origins"}, {"cacheurl"}, {"submit", "--dry-run"}, {"check", hostile}, {hostile}, {"explain", "--" + hostile},
+		{"flush", "--dry-run", "--key", privateKey(t)}, {"lookup", "--endpoint", server.URL + "/api", "https://a.example/", "https://b.example/", hostile},
+	} {
+		for _, format := range []string{"text", "json"} {
+			args := append([]string{"-o", format}, command...)
+			if command[0] == hostile {
+				args = command
+			}
+			code, stdout, stderr := run(t, hostile+"\nhttps://"+hostile+".cdn.ampproject.org/"+hostile+"\n", args...)
+			if !isPrintable(stdout+stderr) || stdout+stderr == "" {
+				t.Errorf("%q: %q, %q", args, stdout, stderr)
+			}
+			if format == "json" && stdout != "" && !json.Valid([]byte(stdout)) {
+				t.Errorf("%q: exit code %d, and no JSON: %s", args, code, stdout)
+			}
+		}
+	}
+	for _, format := range []string{"table", "json", "junit", "html"} {
+		code, stdout, stderr := run(t, "", "probe", "--rate", "0", "--publisher", "www.example.com", "-o", format, server.URL+"/article")
+		if code == exitUsage || !isPrintable(stdout+stderr) || !strings.Contains(stdout, `\u009b`) {
+			t.Errorf("probe -o %s: exit code %d\n%q\n%q", format, code, stdout, stderr)
+		}
+		if format == "json" && !json.Valid([]byte(stdout)) || format == "junit" && xml.Unmarshal([]byte(stdout), new(junitSuites)) != nil {
+			t.Errorf("probe -o %s: %s", format, stdout)
+		}
+	}
+	// With colors, escape sequences are those of the program.
+	var colored strings.Builder
+	if err := writeTable(&colored, &probe.Report{Target: hostile, Notes: []string{hostile}, Untested: []probe.Untested{{Endpoint: hostile, Reason: hostile}}, Unknown: []probe.Unknown{{Component: hostile, What: hostile}},
+		Findings: []probe.Finding{{ID: "id", Severity: probe.High, Title: hostile, Endpoint: hostile, Origin: hostile, Evidence: hostile, Remedy: hostile, Curl: hostile}}}, true); err != nil {
+		t.Fatal(err)
+	}
+	if rest := strings.Replace(strings.Replace(colored.String(), "\x1b[31m", "", 1), "\x1b[0m", "", 1); !isPrintable(rest) {
+		t.Errorf("%q", rest)
+	}
+}
+
+// A signal ends the program while it waits for standard input.
+func TestASignalEndsWaiting(t *testing.T) {
+	t.Parallel()
+	for _, signal := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+		for _, args := range [][]string{{"prefix"}, {"probe", "--publisher", "a.example", "--list", "-"}} {
+			cmd := exec.Command(os.Args[0], args...)
+			cmd.Env = append(os.Environ(), "AMPCORS_TEST_RUNS_MAIN=1")
+			stdin, err := cmd.StdinPipe() // stays open
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer stdin.Close()
+			var stderr bytes.Buffer
+			cmd.Stderr = &stderr
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan error, 1)
+			go func() { ended <- cmd.Wait() }()
+			for wait := time.After(10 * time.Second); ; {
+				if err := cmd.Process.Signal(signal); err != nil && err != os.ErrProcessDone {
+					_ = cmd.Process.Kill()
+					t.Skipf("%v cannot be sent on this system: %v", signal, err)
+				}
+				select {
+				case <-ended:
+				case <-time.After(100 * time.Millisecond): // perhaps it came before the program was ready
+					continue
+				case <-wait:
+					_ = cmd.Process.Kill()
+					t.Fatalf("%q does not end", args)
+				}
+				break
+			}
+		}
+	}
+}

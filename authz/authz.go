@@ -19,6 +19,9 @@
 //	X-Ampcors-Reason: cache_origin   see [ampcors.Reason.Label]
 //	X-Ampcors-Publisher: example.com only if it is known
 //
+// If Envoy asks, and the publisher of a request that may go on is not known, the answer also has
+// X-Envoy-Auth-Headers-To-Remove: the backend must not get an X-Ampcors-Publisher from the client.
+//
 // # What it trusts
 //
 // It trusts what it is told about the request. A client that reaches it directly learns the
@@ -130,6 +133,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set(ReasonHeader, decision.Reason.Label())
 	if decision.Publisher != "" {
 		w.Header().Set(PublisherHeader, decision.Publisher)
+	} else if h.proxy == Envoy && proceed {
+		// https://www.envoyproxy.io/docs/envoy/latest/configuration/http/http_filters/ext_authz_filter
+		w.Header().Set("X-Envoy-Auth-Headers-To-Remove", PublisherHeader)
 	}
 	if h.proxy == NGINX && a.status == http.StatusServiceUnavailable {
 		a.status = http.StatusForbidden

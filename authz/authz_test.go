@@ -107,6 +107,8 @@ func TestEachProxyGetsTheMiddlewaresDecision(t *testing.T) {
 				want.Header().Set(authz.ReasonHeader, decision.Reason.Label())
 				if decision.Publisher != "" {
 					want.Header().Set(authz.PublisherHeader, decision.Publisher)
+				} else if proxy == authz.Envoy && proceed {
+					want.Header().Set("X-Envoy-Auth-Headers-To-Remove", authz.PublisherHeader)
 				}
 				if proxy == authz.NGINX && status == http.StatusServiceUnavailable {
 					status = http.StatusForbidden
@@ -146,6 +148,24 @@ func TestARequestWithoutItsMethodIsDenied(t *testing.T) {
 	w := httptest.NewRecorder()
 	if newHandler(t, config(), authz.Envoy).ServeHTTP(w, r); w.Code != http.StatusForbidden {
 		t.Errorf("a forged POST gets %d", w.Code)
+	}
+}
+
+// Envoy replaces a client's X-Ampcors-Publisher if the answer has one, and otherwise removes it if
+// the answer says so.
+func TestEnvoyRemovesAForgedPublisher(t *testing.T) {
+	t.Parallel()
+	for origin, want := range map[string][2]string{cachePage: {"www.example.com", ""}, "": {"", "X-Ampcors-Publisher"}} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header.Set("X-Ampcors-Publisher", "www.example.com")
+		if origin != "" {
+			r.Header.Set("Origin", origin)
+		}
+		w := httptest.NewRecorder()
+		newHandler(t, config(), authz.Envoy).ServeHTTP(w, r)
+		if got := [2]string{w.Header().Get("X-Ampcors-Publisher"), w.Header().Get("X-Envoy-Auth-Headers-To-Remove")}; got != want || w.Code != http.StatusOK {
+			t.Errorf("%q: %d %q", origin, w.Code, got)
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"slices"
@@ -276,16 +277,11 @@ func (h *Handler) tell(r *http.Request, d ampcors.Decision) {
 	if h.PublisherHeader == "" {
 		return
 	}
-	for key := range r.Header {
-		if h.isPublisherHeader(key) {
-			delete(r.Header, key)
-		}
-	}
-	for key := range r.Trailer {
-		if h.isPublisherHeader(key) {
-			r.Trailer = nil // no trailer is passed on then; only a forged one has this name
-			break
-		}
+	h.removeForged(r.Header)
+	if h.removeForged(r.Trailer); r.Trailer != nil {
+		// With HTTP/1.1, net/http also adds the trailers that the client did not announce, when
+		// it has read the body.
+		r.Body = &bodyWithTrailers{r.Body, func() { h.removeForged(r.Trailer) }}
 	}
 	if d.Publisher != "" {
 		r.Header.Set(h.PublisherHeader, d.Publisher)
@@ -300,9 +296,27 @@ func (h *Handler) tell(r *http.Request, d ampcors.Decision) {
 	}
 }
 
-// isPublisherHeader reports whether a backend may take a header for the PublisherHeader.
-func (h *Handler) isPublisherHeader(key string) bool {
-	return strings.EqualFold(hyphens.Replace(key), h.PublisherHeader)
+// removeForged removes the headers or trailers that a backend may take for the PublisherHeader.
+func (h *Handler) removeForged(from http.Header) {
+	for key := range from {
+		if strings.EqualFold(hyphens.Replace(key), h.PublisherHeader) {
+			delete(from, key)
+		}
+	}
+}
+
+// A bodyWithTrailers calls a function when it has been read, and before its trailers are.
+type bodyWithTrailers struct {
+	io.ReadCloser
+	isRead func()
+}
+
+func (b *bodyWithTrailers) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		b.isRead()
+	}
+	return n, err
 }
 
 // hyphens undoes what CGI and its kin do to the names of headers: they cannot tell these

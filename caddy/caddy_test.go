@@ -304,7 +304,7 @@ func TestThePublisherHeaderCannotBeForged(t *testing.T) {
 					t.Errorf("%q: %s is forged", origin, name)
 				}
 			}
-			if r.Trailer != nil {
+			if _, ok := r.Trailer["Other"]; !ok || len(r.Trailer) != 1 {
 				t.Errorf("%q: trailers %q", origin, r.Trailer)
 			}
 			if connection := r.Header["Connection"]; !slices.Equal(connection, []string{"keep-alive, Upgrade"}) {
@@ -313,6 +313,62 @@ func TestThePublisherHeaderCannotBeForged(t *testing.T) {
 			return nil
 		}))
 		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A client that announces one trailer can send others, with HTTP/1.1.
+func TestThePublisherHeaderCannotBeForgedInATrailer(t *testing.T) {
+	trailers := make(chan http.Header, 1)
+	s := newServer(t, "\tampcors www.example.com {\n\t\tpublisher_header Ampcors-Publisher\n\t}\n\treverse_proxy "+backend(t, func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		trailers <- r.Trailer
+	}))
+	for _, announced := range []string{"Other", "Ampcors-Publisher", "ampcors_publisher, Other", ""} {
+		conn, err := net.Dial("tcp", s.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		announcement := ""
+		if announced != "" {
+			announcement = "Trailer: " + announced + "\r\n"
+		}
+		fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: %s\r\nOrigin: %s\r\n%sTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nOther: 1\r\nAmpcors-Publisher: forged.example\r\nAmpcors_Publisher: forged.example\r\n\r\n", s.addr, cached, announcement)
+		if resp, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatal(resp, err)
+		}
+		got := <-trailers
+		for name := range got {
+			if name != "Other" {
+				t.Errorf("%q is announced, and the backend gets %q", announced, got)
+			}
+		}
+		if strings.Contains(announced, "Other") && got.Get("Other") != "1" {
+			t.Errorf("%q is announced, and the backend gets %q", announced, got)
+		}
+	}
+}
+
+// With a matcher of paths, backends that read these paths as /api/x get requests that nothing has
+// decided. Without one, all are decided.
+func TestAMatcherOfPathsIsBypassed(t *testing.T) {
+	ok := backend(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
+	for directive, want := range map[string]int{"ampcors /api/* {\n\t\tpublishers www.example.com\n\t}": http.StatusOK, "ampcors www.example.com": http.StatusForbidden} {
+		s := newServer(t, "\t"+directive+"\n\treverse_proxy "+ok)
+		for _, path := range []string{"/x/..;/api/x", "/api;/x", `/\api/x`, "/x/..%5capi/x"} {
+			conn, err := net.Dial("tcp", s.addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: %s\r\nOrigin: %s\r\nContent-Length: 0\r\n\r\n", path, s.addr, evil)
+			if resp, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || resp.StatusCode != want {
+				t.Errorf("%.20s, %s: %v, %v; want %d", directive, path, resp, err, want)
+			}
+		}
+		if err := caddy.Stop(); err != nil {
 			t.Error(err)
 		}
 	}

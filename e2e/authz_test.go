@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -56,6 +57,42 @@ func TestNginxAsksAuthz(t *testing.T) {
 	}
 	nginx := startAuthzNginx(t, serve(t, handler), serve(t, http.HandlerFunc(gatewaytest.Backend)))
 	gatewaytest.Compare(t, "http://"+nginx, guard.Handler, gatewaytest.NoPreflight503)
+}
+
+// While ampcors is down, nginx answers 500, and the backend gets nothing. With a second one, nginx
+// asks that.
+func TestNginxWhileAuthzIsDown(t *testing.T) {
+	handler, err := authz.New(gatewaytest.NewMiddleware(t), authz.NGINX)
+	if err != nil {
+		t.Fatal(err)
+	}
+	down := servertest.FreeAddress(t)
+	for name, test := range map[string]struct {
+		servers string
+		status  int
+	}{
+		"one": {down, http.StatusInternalServerError},
+		"two": {down + ";\n\tserver " + serve(t, handler), http.StatusOK},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var asked atomic.Int32
+			nginx := startAuthzNginx(t, test.servers, serve(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) })))
+			before := asked.Load()
+			r, err := http.NewRequest("GET", "http://"+nginx, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Origin", "https://www-example-com.cdn.ampproject.org")
+			resp, err := http.DefaultClient.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if isAllowed := test.status == http.StatusOK; resp.StatusCode != test.status || (asked.Load() > before) != isAllowed || (resp.Header.Get("Access-Control-Allow-Origin") != "") != isAllowed {
+				t.Errorf("%s %v, and the backend was asked %d times", resp.Status, resp.Header, asked.Load()-before)
+			}
+		})
+	}
 }
 
 // BenchmarkNginx measures requests through nginx to a backend, with and without asking. Both

@@ -114,5 +114,6 @@ func handler(pool *pgxpool.Pool, outbox *Outbox) http.Handler {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(stats)
 	})
-	return mux
+	// Otherwise any page in a browser on this machine could post pages to localhost.
+	return http.NewCrossOriginProtection().Handler(mux)
 }

@@ -469,6 +469,19 @@ func TestAnOutbox(t *testing.T) {
 	})
 }
 
+// A page of another site, in a browser on the same machine, cannot post.
+func TestCrossSiteRequestsAreDenied(t *testing.T) {
+	t.Parallel()
+	for header, value := range map[string]string{"Sec-Fetch-Site": "cross-site", "Origin": "https://evil.example"} {
+		r := httptest.NewRequest("POST", "http://localhost:8080/pages", strings.NewReader("https://www.example.com/a"))
+		r.Header.Set(header, value)
+		w := httptest.NewRecorder()
+		if handler(nil, nil).ServeHTTP(w, r); w.Code != http.StatusForbidden {
+			t.Errorf("%s: %s: %d", header, value, w.Code)
+		}
+	}
+}
+
 // Three servers share an outbox. Ten times, one is killed while it waits for an answer.
 func TestNoURLIsLostWhenServersAreKilled(t *testing.T) {
 	if testing.Short() {

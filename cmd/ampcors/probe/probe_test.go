@@ -356,6 +356,20 @@ func TestARedirectNeedsAPreflightOfItsOwn(t *testing.T) {
 	}
 }
 
+// A backend may deny a prefix that another host has too.
+func TestAnAmbiguousPrefixIsNotTested(t *testing.T) {
+	mw, err := ampcors.New(ampcors.Config{Publishers: []string{"www.lāstekas.lv"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(mw.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "{}") })))
+	defer server.Close()
+	report, err := Run(t.Context(), Config{Publishers: []string{"www.lāstekas.lv"}, Endpoints: []Endpoint{{URL: server.URL, Component: "endpoint", Method: "GET", Answer: AnswerJSON}}})
+	if err != nil || len(report.Findings) > 0 || len(report.Pages) != 3 || len(report.Untested) != 2 || report.Untested[0].Failed || !strings.Contains(report.Untested[0].Reason, "xn--www-lstekas-lv-pub.cdn.ampproject.org") {
+		t.Errorf("%v, %+v", err, report)
+	}
+}
+
 func TestAConfigWithoutCachesIsAnError(t *testing.T) {
 	_, err := Run(t.Context(), Config{Endpoints: []Endpoint{formGet}, Publishers: []string{publisher}, Caches: []ampcors.Cache{}})
 	if !errors.Is(err, ErrConfig) {

@@ -18,11 +18,11 @@ func TestEvictionChangesNoDecision(t *testing.T) {
 	}
 	for round := range 3 {
 		for _, name := range names {
-			d := m.CheckOrigin("https://" + fallbackPrefix(name) + ".cdn.ampproject.org")
+			d := m.CheckOrigin("https://" + hashPrefixOf(name) + ".cdn.ampproject.org")
 			if d.Reason != ReasonCacheOriginHash || d.Publisher != name {
 				t.Fatalf("round %d: %s is decided as %+v", round, name, d)
 			}
-			if _, ok := m.current().list.findRecentHash(fallbackPrefix(name)); !ok {
+			if _, ok := m.current().list.findRecentHash(hashPrefixOf(name)); !ok {
 				t.Fatalf("round %d: the hash of %s is not remembered", round, name)
 			}
 		}
@@ -41,13 +41,13 @@ func TestInventedHashesEvictNothing(t *testing.T) {
 	}
 	lru := m.current().list.recent
 	for _, name := range []string{"a.example", "c.example"} {
-		if d := m.CheckOrigin("https://" + fallbackPrefix(name) + ".cdn.ampproject.org"); d.Publisher != name {
+		if d := m.CheckOrigin("https://" + hashPrefixOf(name) + ".cdn.ampproject.org"); d.Publisher != name {
 			t.Fatalf("the hash of %s: %+v", name, d)
 		}
 	}
 	before := lru.Keys()
 	for i := range 10_000 {
-		if d := m.CheckOrigin("https://" + fallbackPrefix(fmt.Sprint(i)) + ".cdn.ampproject.org"); d.Reason != ReasonHashNotKnown {
+		if d := m.CheckOrigin("https://" + hashPrefixOf(fmt.Sprint(i)) + ".cdn.ampproject.org"); d.Reason != ReasonHashNotKnown {
 			t.Fatalf("an invented hash: %+v", d)
 		}
 	}
@@ -60,16 +60,16 @@ func TestInventedHashesEvictNothing(t *testing.T) {
 // names have the same start. No such pair of names is known.
 func TestHashesWithTheSameStartAreDistinct(t *testing.T) {
 	a := newAllowlist(listOf("a.example", "b.example"), nil, 1)
-	sum, _ := decodeHash(fallbackPrefix("b.example"))
+	sum, _ := decodeHash(hashPrefixOf("b.example"))
 	start := hashStart(&sum)
 	a.hashes = []hashEntry{{start, 0}, {start, 1}}
 	a.recent.Purge()
-	if name, ok := a.findHash(fallbackPrefix("b.example"), &sum); !ok || name != "b.example" {
+	if name, ok := a.findHash(hashPrefixOf("b.example"), &sum); !ok || name != "b.example" {
 		t.Errorf("found %q, %t; want b.example", name, ok)
 	}
 	a.recent.Purge()
 	sum[31] ^= 1
-	if name, ok := a.findHash(fallbackPrefix("b.example"), &sum); ok {
+	if name, ok := a.findHash(hashPrefixOf("b.example"), &sum); ok {
 		t.Errorf("%q is found by a hash that only has the same start as its own", name)
 	}
 }
@@ -93,7 +93,7 @@ func TestAPatternMatchesNoHash(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := m.CheckOrigin("https://" + fallbackPrefix("www.example.com") + ".cdn.ampproject.org"); d.Reason != ReasonHashNotKnown {
+	if d := m.CheckOrigin("https://" + hashPrefixOf("www.example.com") + ".cdn.ampproject.org"); d.Reason != ReasonHashNotKnown {
 		t.Errorf("decided as %+v", d)
 	}
 }

@@ -90,8 +90,8 @@ func TestInvalidPublishersAreRejectedWithASuggestion(t *testing.T) {
 			if n := len(v.Error()); n > 500 {
 				t.Errorf("DomainPrefix(%.10q): a message of %d bytes", test.value, n)
 			}
-			if _, err2 := ampcors.FallbackPrefix(test.value); err2 == nil || err2.Error() != err.Error() {
-				t.Errorf("FallbackPrefix(%q) = %v; want %v", test.value, err2, err)
+			if _, err2 := ampcors.HashPrefix(test.value); err2 == nil || err2.Error() != err.Error() {
+				t.Errorf("HashPrefix(%q) = %v; want %v", test.value, err2, err)
 			}
 			if _, err2 := ampcors.CacheOrigins(test.value); err2 == nil || err2.Error() != err.Error() {
 				t.Errorf("CacheOrigins(%q) = %v; want %v", test.value, err2, err)

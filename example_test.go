@@ -229,7 +229,7 @@ func ExampleMiddleware_Wrap_incorrect() {
 type tenants struct {
 	mu      sync.RWMutex
 	domains map[string]bool   // as CanonicalDomain returns them
-	hashes  map[string]string // domains by hash prefix, as FallbackPrefix returns it
+	hashes  map[string]string // domains by hash prefix, as HashPrefix returns it
 }
 
 func (t *tenants) HasPublisher(_ context.Context, domain string) (bool, error) {
@@ -238,7 +238,7 @@ func (t *tenants) HasPublisher(_ context.Context, domain string) (bool, error) {
 	return t.domains[domain], nil // or an error, if it cannot answer now
 }
 
-func (t *tenants) PublisherByPrefix(_ context.Context, prefix string) (string, error) {
+func (t *tenants) PublisherByHash(_ context.Context, prefix string) (string, error) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.hashes[prefix], nil
@@ -249,7 +249,7 @@ func (t *tenants) set(publisher string, hosted bool) {
 	if err != nil {
 		panic(err) // the publishers here are constants
 	}
-	prefix, _ := ampcors.FallbackPrefix(domain)
+	prefix, _ := ampcors.HashPrefix(domain)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if hosted {

@@ -18,7 +18,7 @@ func CanonicalDomain(publisher string) (string, error) { return publisherArg(pub
 // publisher's documents: "www.example.com" gives "www-example-com". It follows
 // the combined algorithm of the AMP document "AMP Cache URL Format and Request
 // Handling": the readable form if that is a DNS label, otherwise the hash prefix that
-// [FallbackPrefix] returns.
+// [HashPrefix] returns.
 //
 // The publisher may be written in Unicode or ASCII and in any case. An error is a
 // *[ValueError].
@@ -40,16 +40,16 @@ func DomainPrefix(publisher string) (string, error) {
 	return combinedPrefix(domain), nil
 }
 
-// FallbackPrefix returns the hash prefix of the publisher: the
+// HashPrefix returns the hash prefix of the publisher: the
 // lower-case base32 of the SHA-256 of its ASCII domain, 52 characters. Caches use
 // it where the readable form is not a DNS label. Arguments and errors are those of
 // [DomainPrefix].
-func FallbackPrefix(publisher string) (string, error) {
+func HashPrefix(publisher string) (string, error) {
 	domain, err := publisherArg(publisher)
 	if err != nil {
 		return "", err
 	}
-	return fallbackPrefix(domain), nil
+	return hashPrefixOf(domain), nil
 }
 
 // CacheOrigins returns the origin at which each of the caches serves the
@@ -89,7 +89,7 @@ func combinedPrefix(domain string) string {
 	if prefix := basicPrefix(domain); prefix != "" {
 		return prefix
 	}
-	return fallbackPrefix(domain)
+	return hashPrefixOf(domain)
 }
 
 // bidiRule checks the Bidi Rule of RFC 5893 section 2, and nothing else.
@@ -143,7 +143,7 @@ func encodeHash(sum *[sha256.Size]byte) (prefix hashPrefix) {
 	return prefix
 }
 
-func fallbackPrefix(domain string) string {
+func hashPrefixOf(domain string) string {
 	sum := sha256.Sum256([]byte(domain))
 	prefix := encodeHash(&sum)
 	return string(prefix[:])

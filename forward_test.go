@@ -44,11 +44,11 @@ func TestDomainPrefixOfEachKindOfDomain(t *testing.T) {
 	}
 }
 
-func TestFallbackPrefixHashesTheASCIIDomain(t *testing.T) {
+func TestHashPrefixHashesTheASCIIDomain(t *testing.T) {
 	for _, domain := range []string{"bücher.ch", "BÜCHER.ch", "xn--bcher-kva.ch", "XN--BCHER-KVA.ch"} {
 		t.Run(domain, func(t *testing.T) {
-			if got, err := ampcors.FallbackPrefix(domain); err != nil || got != plainHash("xn--bcher-kva.ch") {
-				t.Errorf("FallbackPrefix(%q) = %q, %v", domain, got, err)
+			if got, err := ampcors.HashPrefix(domain); err != nil || got != plainHash("xn--bcher-kva.ch") {
+				t.Errorf("HashPrefix(%q) = %q, %v", domain, got, err)
 			}
 		})
 	}

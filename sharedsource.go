@@ -35,9 +35,9 @@ func (s *SharedSource) HasPublisher(ctx context.Context, domain string) (bool, e
 	return s.source.HasPublisher(ctx, domain)
 }
 
-// PublisherByPrefix asks the Source, and remembers nothing.
-func (s *SharedSource) PublisherByPrefix(ctx context.Context, prefix string) (string, error) {
-	return s.source.PublisherByPrefix(ctx, prefix)
+// PublisherByHash asks the Source, and remembers nothing.
+func (s *SharedSource) PublisherByHash(ctx context.Context, prefix string) (string, error) {
+	return s.source.PublisherByHash(ctx, prefix)
 }
 
 // Stats returns how the Source was used by all Middlewares since ShareSource. Only what is in

@@ -96,7 +96,7 @@ func TestASharedSourceWithoutASourceIsAnError(t *testing.T) {
 func TestASharedSourceAsksItsSource(t *testing.T) {
 	shared := ampcors.ShareSource(newSetSource("www.example.com"))
 	has, err := shared.HasPublisher(t.Context(), "www.example.com")
-	domain, err2 := shared.PublisherByPrefix(t.Context(), plainHash("www.example.com"))
+	domain, err2 := shared.PublisherByHash(t.Context(), plainHash("www.example.com"))
 	if !has || domain != "www.example.com" || err != nil || err2 != nil {
 		t.Errorf("%t, %q, %v, %v", has, domain, err, err2)
 	}

@@ -125,7 +125,7 @@ func (s *oddSource) HasPublisher(_ context.Context, domain string) (bool, error)
 	return isOdd, nil
 }
 
-func (s *oddSource) PublisherByPrefix(_ context.Context, prefix string) (string, error) {
+func (s *oddSource) PublisherByHash(_ context.Context, prefix string) (string, error) {
 	if plainHash(s.last) != prefix {
 		return "", nil
 	}

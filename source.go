@@ -28,10 +28,10 @@ type Source interface {
 	// HasPublisher reports whether domain is a publisher.
 	HasPublisher(ctx context.Context, domain string) (bool, error)
 
-	// PublisherByPrefix returns the publisher whose hash prefix this is, as FallbackPrefix
+	// PublisherByHash returns the publisher whose hash prefix this is, as HashPrefix
 	// returns it; "" if there is none, or if the Source does not know prefixes. An answer
 	// that does not have the prefix is an error.
-	PublisherByPrefix(ctx context.Context, prefix string) (domain string, err error)
+	PublisherByHash(ctx context.Context, prefix string) (domain string, err error)
 }
 
 // A SourceFunc is a [Source] made of one function, such as a lookup in a map. It does not
@@ -44,8 +44,8 @@ func (f SourceFunc) HasPublisher(ctx context.Context, domain string) (bool, erro
 	return f(ctx, domain)
 }
 
-// PublisherByPrefix returns "".
-func (SourceFunc) PublisherByPrefix(context.Context, string) (string, error) { return "", nil }
+// PublisherByHash returns "".
+func (SourceFunc) PublisherByHash(context.Context, string) (string, error) { return "", nil }
 
 // A Notifier is a [Source] that reports changes. A changed publisher is then looked up
 // again at once, and not only after [Lookup].TTL.
@@ -69,7 +69,7 @@ type Notifier interface {
 // as the nodes of a Redis Cluster. Each shard then has slots, a queue and circuit breakers of
 // its own, so that one that fails or hangs does not affect publishers on the others.
 //
-// PublisherByPrefix may then return a domain that is no longer a publisher: HasPublisher is
+// PublisherByHash may then return a domain that is no longer a publisher: HasPublisher is
 // asked for it afterwards, because domain and prefix may be in different shards. A decision
 // can therefore take up to four times Lookup.Timeout.
 type Sharded interface {
@@ -114,7 +114,7 @@ var (
 	ErrSourceCircuitOpen = lookup.ErrCircuitOpen // the Source failed just before: backoff, or an open circuit breaker
 	ErrSourceTimeout     = lookup.ErrTimeout     // the Source did not answer within Lookup.Timeout
 	ErrSourcePanicked    = lookup.ErrPanicked    // the Source panicked, in the lookup of another request or in the background
-	ErrSourceBadAnswer   = lookup.ErrBadAnswer   // PublisherByPrefix returned a domain that is invalid or has another hash prefix
+	ErrSourceBadAnswer   = lookup.ErrBadAnswer   // PublisherByHash returned a domain that is invalid or has another hash prefix
 )
 
 // Lookup says how a [Config].Source is asked, and how long its answers are remembered. If a

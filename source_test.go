@@ -98,7 +98,7 @@ func (s *setSource) HasPublisher(ctx context.Context, domain string) (bool, erro
 	return known, err
 }
 
-func (s *setSource) PublisherByPrefix(ctx context.Context, prefix string) (string, error) {
+func (s *setSource) PublisherByHash(ctx context.Context, prefix string) (string, error) {
 	_, domain, err := s.answer(ctx, prefix)
 	return domain, err
 }
@@ -642,7 +642,7 @@ func TestALookupThatGetsNoSlotInTimeHoldsNone(t *testing.T) {
 type stuckSource struct{ ask func() }
 
 func (s *stuckSource) HasPublisher(context.Context, string) (bool, error) { s.ask(); return true, nil }
-func (s *stuckSource) PublisherByPrefix(context.Context, string) (string, error) {
+func (s *stuckSource) PublisherByHash(context.Context, string) (string, error) {
 	return "", nil
 }
 
@@ -755,7 +755,7 @@ func (p *panickingSource) HasPublisher(context.Context, string) (bool, error) {
 	return false, nil
 }
 
-func (*panickingSource) PublisherByPrefix(context.Context, string) (string, error) { return "", nil }
+func (*panickingSource) PublisherByHash(context.Context, string) (string, error) { return "", nil }
 
 func TestForgetTakesEffectAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -944,7 +944,7 @@ func TestAConfirmationReplacesTheNegativeAnswer(t *testing.T) {
 type reusingSource struct{ row []byte }
 
 func (s *reusingSource) HasPublisher(context.Context, string) (bool, error) { return false, nil }
-func (s *reusingSource) PublisherByPrefix(context.Context, string) (string, error) {
+func (s *reusingSource) PublisherByHash(context.Context, string) (string, error) {
 	return unsafeString(s.row), nil
 }
 
@@ -1145,7 +1145,7 @@ type funcSource func(string) bool
 func (f funcSource) HasPublisher(_ context.Context, domain string) (bool, error) {
 	return f(domain), nil
 }
-func (f funcSource) PublisherByPrefix(context.Context, string) (string, error) { return "", nil }
+func (f funcSource) PublisherByHash(context.Context, string) (string, error) { return "", nil }
 
 func TestReconfigureKeepsTheAnswersOfTheSameSource(t *testing.T) {
 	s := newSetSource("www.example.com")
@@ -1372,7 +1372,7 @@ func TestThreatInventedHashesThatMakeTheSourceFail(t *testing.T) {
 // on them.
 type slowHashSource struct{ *setSource }
 
-func (slowHashSource) PublisherByPrefix(ctx context.Context, _ string) (string, error) {
+func (slowHashSource) PublisherByHash(ctx context.Context, _ string) (string, error) {
 	<-ctx.Done()
 	return "", ctx.Err()
 }

@@ -31,7 +31,7 @@ func newSourceCache(source Source, l Lookup, h hosts) *sourceCache {
 	checked := newCheckedSource(asked, &h)
 	options.Shards = checked.shards
 	return &sourceCache{
-		Cache:   lookup.New(checked, options, fallbackPrefix),
+		Cache:   lookup.New(checked, options, hashPrefixOf),
 		source:  source,
 		shared:  shared,
 		asked:   asked,
@@ -160,7 +160,7 @@ func (s checkedSource) HasName(ctx context.Context, domain string) (bool, error)
 }
 
 func (s checkedSource) NameByAlias(ctx context.Context, prefix string) (string, error) {
-	domain, err := s.source.PublisherByPrefix(ctx, prefix)
+	domain, err := s.source.PublisherByHash(ctx, prefix)
 	// Copied before it is checked: the Source may reuse its memory, or it may be a part of a
 	// large string.
 	domain = strings.Clone(domain[:min(len(domain), maxDomain+1)])
@@ -169,7 +169,7 @@ func (s checkedSource) NameByAlias(ctx context.Context, prefix string) (string, 
 		return "", err
 	case !s.canBePublisher(domain):
 		return "", fmt.Errorf("%w: %q is not a publisher domain in lower-case ASCII", ErrSourceBadAnswer, domain)
-	case fallbackPrefix(domain) != prefix:
+	case hashPrefixOf(domain) != prefix:
 		return "", fmt.Errorf("%w: %q does not have the hash prefix %q", ErrSourceBadAnswer, domain, prefix)
 	}
 	return domain, nil

@@ -49,7 +49,7 @@ func TestThreatAnotherPublishersPageOnARealCache(t *testing.T) {
 			for _, origin := range origins {
 				wantDenied(t, m, origin, ampcors.ReasonPublisherNotAllowed)
 			}
-			hash, _ := ampcors.FallbackPrefix(publisher)
+			hash, _ := ampcors.HashPrefix(publisher)
 			wantDenied(t, m, "https://"+hash+".cdn.ampproject.org", ampcors.ReasonHashNotKnown)
 		})
 	}

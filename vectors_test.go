@@ -107,7 +107,7 @@ func TestPublicVectors(t *testing.T) {
 			case "domain_to_prefix", "domain_to_prefix_observed", "domain_to_prefix_legacy", "domainPrefixBasic":
 				got, err = ampcors.DomainPrefix(input)
 			case "domainPrefixFallback":
-				got, err = ampcors.FallbackPrefix(input)
+				got, err = ampcors.HashPrefix(input)
 			case "prefix_to_domain":
 				got, err = ampcors.PublisherDomain(input)
 			case "prefix_to_unicode_joined":

@@ -26,7 +26,7 @@ func newSource(tb testing.TB, publishers []string) *source {
 		if err != nil {
 			continue // a pattern
 		}
-		prefix, _ := ampcors.FallbackPrefix(domain)
+		prefix, _ := ampcors.HashPrefix(domain)
 		s.domains[domain], s.prefixes[prefix] = true, domain
 	}
 	return s
@@ -37,7 +37,7 @@ func (s *source) HasPublisher(_ context.Context, domain string) (bool, error) {
 	return s.domains[domain], nil
 }
 
-func (s *source) PublisherByPrefix(_ context.Context, prefix string) (string, error) {
+func (s *source) PublisherByHash(_ context.Context, prefix string) (string, error) {
 	s.lookups.Add(1)
 	return s.prefixes[prefix], nil
 }

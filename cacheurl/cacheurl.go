@@ -360,7 +360,7 @@ func ParseViewer(viewerURL string) (publisher string, err error) {
 func belongsTo(prefix, domain string) bool {
 	of, err := ampcors.PublisherDomain(prefix)
 	if errors.Is(err, ampcors.ErrHashPrefix) {
-		hash, err := ampcors.FallbackPrefix(domain)
+		hash, err := ampcors.HashPrefix(domain)
 		return err == nil && hash == prefix
 	}
 	return err == nil && of == domain

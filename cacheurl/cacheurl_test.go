@@ -223,7 +223,7 @@ func TestBuildAndParse(t *testing.T) {
 }
 
 func hash(t *testing.T, domain string) string {
-	prefix, err := ampcors.FallbackPrefix(domain)
+	prefix, err := ampcors.HashPrefix(domain)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -159,7 +159,7 @@ func (unreachable) HasPublisher(context.Context, string) (bool, error) {
 	return false, errNotConnected
 }
 
-func (unreachable) PublisherByPrefix(context.Context, string) (string, error) {
+func (unreachable) PublisherByHash(context.Context, string) (string, error) {
 	return "", errNotConnected
 }
 

@@ -453,8 +453,8 @@ func TestAnInlineWithoutAListHasNothingToFollow(t *testing.T) {
 // everyDomain is a Source in which every domain is a publisher.
 type everyDomain struct{}
 
-func (everyDomain) HasPublisher(context.Context, string) (bool, error)        { return true, nil }
-func (everyDomain) PublisherByPrefix(context.Context, string) (string, error) { return "", nil }
+func (everyDomain) HasPublisher(context.Context, string) (bool, error)      { return true, nil }
+func (everyDomain) PublisherByHash(context.Context, string) (string, error) { return "", nil }
 
 // TestEachRequestSeesOneConfiguration replaces JSON and list together, while requests are
 // made. Each configuration has its own publisher and its own header.

@@ -188,7 +188,7 @@ func originsOf(publisher string) [3]string {
 	if err != nil {
 		panic(err)
 	}
-	hash, _ := ampcors.FallbackPrefix(publisher)
+	hash, _ := ampcors.HashPrefix(publisher)
 	return [3]string{"https://" + prefix + ".cdn.ampproject.org", "https://" + hash + ".www.bing-amp.com", "https://" + publisher}
 }
 

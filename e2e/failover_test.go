@@ -265,7 +265,7 @@ func (s *mariaStore) fill(t *testing.T, publishers []string) {
 	for part := range slices.Chunk(publishers, 1000) {
 		var args []any
 		for _, publisher := range part {
-			prefix, err := ampcors.FallbackPrefix(publisher)
+			prefix, err := ampcors.HashPrefix(publisher)
 			if err != nil {
 				t.Fatal(err)
 			}

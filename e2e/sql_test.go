@@ -117,7 +117,7 @@ func open(t *testing.T, driver, name string) *sql.DB {
 
 func hashOrigin(t *testing.T, domain string) string {
 	t.Helper()
-	prefix, err := ampcors.FallbackPrefix(domain)
+	prefix, err := ampcors.HashPrefix(domain)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -96,7 +96,7 @@ const sqlTTL = time.Second
 func (s *sqlStore) longest() time.Duration { return sqlTTL }
 
 func (s *sqlStore) add(ctx context.Context, publisher string) error {
-	prefix, err := ampcors.FallbackPrefix(publisher)
+	prefix, err := ampcors.HashPrefix(publisher)
 	if err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func (s *postgresStore) fill(t *testing.T, publishers []string) {
 			if i < old {
 				return []any{publishers[i], nil}, nil
 			}
-			prefix, err := ampcors.FallbackPrefix(publishers[i])
+			prefix, err := ampcors.HashPrefix(publishers[i])
 			return []any{publishers[i], prefix}, err
 		}))
 	if err != nil || int(copied) != len(publishers) {

@@ -103,7 +103,7 @@ func fill(t *testing.T, addr string, publishers int) {
 		if i >= publishers {
 			name = newDomain(i - publishers)
 		}
-		prefix, err := ampcors.FallbackPrefix(name)
+		prefix, err := ampcors.HashPrefix(name)
 		return []any{name, prefix}, err
 	})
 	if _, err := conn.CopyFrom(t.Context(), pgx.Identifier{"publishers"}, []string{"domain", "fallback_prefix"}, rows); err != nil {

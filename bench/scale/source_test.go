@@ -65,7 +65,7 @@ func (m *model) HasPublisher(ctx context.Context, name string) (bool, error) {
 	return isPublisher(name), nil
 }
 
-func (*model) PublisherByPrefix(context.Context, string) (string, error) { return "", nil }
+func (*model) PublisherByHash(context.Context, string) (string, error) { return "", nil }
 
 // A hinting model gives hints like those of a filter: publishers are likely, and so is about
 // one in 256 other names. The tests of package filter check that a filter does this.

@@ -25,7 +25,7 @@ func newPrefix() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return answer(cmd, args, *output, func(domain string) (any, error) {
 			if *hash {
-				return ampcors.FallbackPrefix(domain)
+				return ampcors.HashPrefix(domain)
 			}
 			return ampcors.DomainPrefix(domain)
 		})

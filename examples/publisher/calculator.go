@@ -50,7 +50,7 @@ func calculate(value string) (c calculation) {
 	}
 	// These fail only if the domain is invalid, and Parse has checked it.
 	c.Prefix, _ = ampcors.DomainPrefix(u.Host)
-	c.Hash, _ = ampcors.FallbackPrefix(u.Host)
+	c.Hash, _ = ampcors.HashPrefix(u.Host)
 	c.Origins, _ = ampcors.CacheOrigins(u.Host)
 	c.Origins = append([]string{"https://" + u.Host}, c.Origins...)
 	for _, cache := range ampcors.DefaultCaches() {

@@ -29,8 +29,8 @@ func (Source) HasPublisher(_ context.Context, domain string) (bool, error) {
 	return domain == "www.source.example", nil
 }
 
-// PublisherByPrefix implements [ampcors.Source].
-func (Source) PublisherByPrefix(context.Context, string) (string, error) { return "", nil }
+// PublisherByHash implements [ampcors.Source].
+func (Source) PublisherByHash(context.Context, string) (string, error) { return "", nil }
 
 // NewMiddleware returns a Middleware with the configuration that the gateway must have.
 func NewMiddleware(t testing.TB) *ampcors.Middleware {

@@ -47,12 +47,12 @@ func (d *database) HasPublisher(_ context.Context, domain string) (bool, error) 
 	return d.names[domain], nil
 }
 
-func (d *database) PublisherByPrefix(_ context.Context, prefix string) (string, error) {
+func (d *database) PublisherByHash(_ context.Context, prefix string) (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.lookups++
 	for name := range d.names {
-		if own, _ := ampcors.FallbackPrefix(name); own == prefix {
+		if own, _ := ampcors.HashPrefix(name); own == prefix {
 			return name, nil
 		}
 	}
@@ -154,7 +154,7 @@ func run(t *testing.T, s *Source) {
 
 func prefixOf(t *testing.T, domain string) string {
 	t.Helper()
-	prefix, err := ampcors.FallbackPrefix(domain)
+	prefix, err := ampcors.HashPrefix(domain)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -591,7 +591,7 @@ func BenchmarkIsLikely(b *testing.B) {
 	if err := s.build(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	prefix, _ := ampcors.FallbackPrefix("www.site-7.example")
+	prefix, _ := ampcors.HashPrefix("www.site-7.example")
 	for name, key := range map[string]string{"domain": "www.site-7.example", "prefix": prefix} {
 		b.Run("key="+name, func(b *testing.B) {
 			for b.Loop() {

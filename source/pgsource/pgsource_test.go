@@ -44,7 +44,7 @@ func add(t testing.TB, conn *pgx.Conn, domains ...string) {
 	t.Helper()
 	rows := make([][]any, len(domains))
 	for i, domain := range domains {
-		prefix, err := ampcors.FallbackPrefix(domain)
+		prefix, err := ampcors.HashPrefix(domain)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,7 +99,7 @@ func newServers(t testing.TB, n int, addrs ...string) (servers []*ampcors.Middle
 // origins returns a publisher's origins: on a cache, by hash prefix, and its own.
 func origins(publisher string) []string {
 	prefix, _ := ampcors.DomainPrefix(publisher)
-	hash, _ := ampcors.FallbackPrefix(publisher)
+	hash, _ := ampcors.HashPrefix(publisher)
 	return []string{"https://" + prefix + ".cdn.ampproject.org", "https://" + hash + ".www.bing-amp.com", "https://" + publisher}
 }
 

@@ -173,9 +173,9 @@ func (s *Source) HasPublisher(ctx context.Context, domain string) (bool, error) 
 	return s.client.Do(ctx, s.client.B().Exists().Key(s.publisher+domain).Build()).AsBool()
 }
 
-// PublisherByPrefix implements [ampcors.Source]. With Redis Cluster, the domain may be one
+// PublisherByHash implements [ampcors.Source]. With Redis Cluster, the domain may be one
 // that is no longer a publisher, as [ampcors.Sharded] allows.
-func (s *Source) PublisherByPrefix(ctx context.Context, prefix string) (string, error) {
+func (s *Source) PublisherByHash(ctx context.Context, prefix string) (string, error) {
 	domain, err := s.client.Do(ctx, s.client.B().Get().Key(s.hash+prefix).Build()).ToString()
 	if rueidis.IsRedisNil(err) {
 		return "", nil
@@ -372,7 +372,7 @@ func (s *Source) write(ctx context.Context, publishers []string, changes func(do
 	for part := range slices.Chunk(domains, batch) {
 		var first, second []change
 		for _, domain := range part {
-			prefix, err := ampcors.FallbackPrefix(domain)
+			prefix, err := ampcors.HashPrefix(domain)
 			if err != nil {
 				return err
 			}

@@ -44,7 +44,7 @@ func forms(t testing.TB, publisher string) []string {
 		t.Fatal(err)
 	}
 	prefix, _ := ampcors.DomainPrefix(domain)
-	hash, _ := ampcors.FallbackPrefix(domain)
+	hash, _ := ampcors.HashPrefix(domain)
 	return []string{"https://" + prefix + ".cdn.ampproject.org", "https://" + hash + ".www.bing-amp.com", "https://" + domain}
 }
 
@@ -124,8 +124,8 @@ func TestThePublishersKeyAloneDecides(t *testing.T) {
 	within(t, time.Second, mw, "www.example.com", true)
 	do("DEL", "ampcors:publisher:www.example.com") // but not the key of the hash prefix
 	within(t, time.Second, mw, "www.example.com", false)
-	own, _ := ampcors.FallbackPrefix("www.example.com")
-	if domain, err := s.PublisherByPrefix(t.Context(), own); domain != "" || err != nil {
+	own, _ := ampcors.HashPrefix("www.example.com")
+	if domain, err := s.PublisherByHash(t.Context(), own); domain != "" || err != nil {
 		t.Errorf("the hash prefix gives %q, %v", domain, err)
 	}
 	do("SET", "ampcors:publisher:www.example.com", "by hand", "PX", "2000")
@@ -140,7 +140,7 @@ func TestThePublishersKeyAloneDecides(t *testing.T) {
 	within(t, time.Second, mw, "www.example.com", false)
 
 	// A hash prefix whose key has another publisher's domain gives no access.
-	hash, _ := ampcors.FallbackPrefix("evil.example")
+	hash, _ := ampcors.HashPrefix("evil.example")
 	if err := s.Add(t.Context(), "www.example.com"); err != nil {
 		t.Fatal(err)
 	}
@@ -203,8 +203,8 @@ func TestTheHashPrefixIsWrittenBeforeThePublisher(t *testing.T) {
 		group.Go(func() {
 			for range batch / 8 {
 				domain := <-told
-				hash, _ := ampcors.FallbackPrefix(domain)
-				if got, err := s.PublisherByPrefix(t.Context(), hash); got != domain || err != nil {
+				hash, _ := ampcors.HashPrefix(domain)
+				if got, err := s.PublisherByHash(t.Context(), hash); got != domain || err != nil {
 					t.Errorf("%s was reported, but its hash prefix gives %q, %v", domain, got, err)
 				}
 			}

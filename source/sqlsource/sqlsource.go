@@ -3,7 +3,7 @@
 // # Schema
 //
 // It needs a table with two columns: the publisher domain as [ampcors.CanonicalDomain]
-// returns it, and its hash prefix as [ampcors.FallbackPrefix] does, with an index on
+// returns it, and its hash prefix as [ampcors.HashPrefix] does, with an index on
 // each. Comparisons on the columns must not ignore case or trailing spaces.
 //
 // In PostgreSQL:
@@ -192,10 +192,10 @@ func (s *Source) HasPublisher(ctx context.Context, domain string) (bool, error) 
 	return found != "", err
 }
 
-// PublisherByPrefix returns the domain of the row with this prefix.
-func (s *Source) PublisherByPrefix(ctx context.Context, prefix string) (string, error) {
+// PublisherByHash returns the domain of the row with this prefix.
+func (s *Source) PublisherByHash(ctx context.Context, prefix string) (string, error) {
 	return s.find(ctx, s.byPrefix, prefix, func(row string) bool {
-		own, err := ampcors.FallbackPrefix(row)
+		own, err := ampcors.HashPrefix(row)
 		return err == nil && own == prefix && isCanonical(row)
 	})
 }
@@ -209,7 +209,7 @@ func isCanonical(domain string) bool {
 // at its start to check that the database answers and that the table has its columns.
 func (s *Source) Ping(ctx context.Context) error {
 	_, err := s.HasPublisher(ctx, "")
-	_, err2 := s.PublisherByPrefix(ctx, "")
+	_, err2 := s.PublisherByHash(ctx, "")
 	return errors.Join(err, err2)
 }
 
@@ -364,7 +364,7 @@ func (s *Source) FillPrefixes(ctx context.Context) (filled int, err error) {
 			report(fmt.Errorf("sqlsource: the domain %.300q in %s: %w", domain, s.table.Table, err))
 			continue
 		}
-		prefix, err := ampcors.FallbackPrefix(domain)
+		prefix, err := ampcors.HashPrefix(domain)
 		if err != nil {
 			return filled, err
 		}

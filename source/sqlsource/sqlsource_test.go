@@ -103,8 +103,8 @@ func TestStatementsUseTheConfig(t *testing.T) {
 			if ok, err := s.HasPublisher(t.Context(), "b.example"); !ok || err != nil {
 				t.Error(ok, err)
 			}
-			hash, _ := ampcors.FallbackPrefix("b.example")
-			if domain, err := s.PublisherByPrefix(t.Context(), hash); domain != "b.example" || err != nil {
+			hash, _ := ampcors.HashPrefix("b.example")
+			if domain, err := s.PublisherByHash(t.Context(), hash); domain != "b.example" || err != nil {
 				t.Error(domain, err)
 			}
 			if n, err := s.FillPrefixes(t.Context()); n != 2 || err != nil {
@@ -116,7 +116,7 @@ func TestStatementsUseTheConfig(t *testing.T) {
 			if len(f.statements) != 6 || f.statements[0] != test.byDomain || f.statements[1] != test.byPrefix || f.statements[3] != test.update {
 				t.Errorf("%q", f.statements)
 			}
-			hashA, _ := ampcors.FallbackPrefix("a.example")
+			hashA, _ := ampcors.HashPrefix("a.example")
 			var args []any
 			for _, a := range f.args[3] {
 				args = append(args, a.Value)
@@ -131,14 +131,14 @@ func TestStatementsUseTheConfig(t *testing.T) {
 // A database's collation may find rows that are not equal byte for byte.
 func TestRowsAreComparedByteByByte(t *testing.T) {
 	f, s := newFake(t, Config{})
-	hash, _ := ampcors.FallbackPrefix("example.com")
+	hash, _ := ampcors.HashPrefix("example.com")
 	for _, rows := range [][]string{nil, {"EXAMPLE.com"}, {"éxample.com"}, {"example.com "}, {"evil.example", "example.com."}} {
 		f.rows = rows
 		if ok, err := s.HasPublisher(t.Context(), "example.com"); ok || err != nil {
 			t.Errorf("%q: %t, %v", rows, ok, err)
 		}
 		f.rows = rows
-		if domain, err := s.PublisherByPrefix(t.Context(), hash); domain != "" || err != nil {
+		if domain, err := s.PublisherByHash(t.Context(), hash); domain != "" || err != nil {
 			t.Errorf("%q: %q, %v", rows, domain, err)
 		}
 	}
@@ -149,7 +149,7 @@ func TestRowsAreComparedByteByByte(t *testing.T) {
 func TestTheRightRowIsFoundAfterOthers(t *testing.T) {
 	f, s := newFake(t, Config{})
 	s.db.SetMaxOpenConns(1)
-	hash, _ := ampcors.FallbackPrefix("example.com")
+	hash, _ := ampcors.HashPrefix("example.com")
 	f.rows = []string{"EXAMPLE.com", "example.com", "Example.com"}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
@@ -157,7 +157,7 @@ func TestTheRightRowIsFoundAfterOthers(t *testing.T) {
 		if ok, err := s.HasPublisher(ctx, "example.com"); !ok || err != nil {
 			t.Error(ok, err)
 		}
-		if domain, err := s.PublisherByPrefix(ctx, hash); domain != "example.com" || err != nil {
+		if domain, err := s.PublisherByHash(ctx, hash); domain != "example.com" || err != nil {
 			t.Error(domain, err)
 		}
 	}
@@ -183,7 +183,7 @@ func TestAnErrorIsNeverANegativeAnswer(t *testing.T) {
 			if ok, err := s.HasPublisher(ctx, "a.example"); ok || err == nil {
 				t.Errorf("%s: %t, %v", name, ok, err)
 			}
-			if domain, err := s.PublisherByPrefix(ctx, "a"); domain != "" || err == nil {
+			if domain, err := s.PublisherByHash(ctx, "a"); domain != "" || err == nil {
 				t.Errorf("%s: %q, %v", name, domain, err)
 			}
 			if n, err := s.FillPrefixes(ctx); n != 0 || err == nil {

@@ -43,7 +43,7 @@ func pagesOf(publisher string, caches []ampcors.Cache) ([]page, error) {
 	if err != nil {
 		return nil, err
 	}
-	hash, err := ampcors.FallbackPrefix(publisher)
+	hash, err := ampcors.HashPrefix(publisher)
 	if err != nil {
 		return nil, err
 	}

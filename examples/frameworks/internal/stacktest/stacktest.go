@@ -282,7 +282,7 @@ func (s server) hijacking(t *testing.T) {
 // the same memory for them.
 func (s server) oneConnection(t *testing.T) {
 	hash := func(publisher string) string {
-		prefix, err := ampcors.FallbackPrefix(publisher)
+		prefix, err := ampcors.HashPrefix(publisher)
 		if err != nil {
 			t.Fatal(err)
 		}

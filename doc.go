@@ -133,13 +133,13 @@
 //
 // # Where to put it
 //
-// Put it before the router, or before a whole router that another one mounts, because
-// preflights must reach it. They do not reach it behind a single route, because no route
-// matches OPTIONS. So do not put it behind a ServeMux pattern with a method, chi's With and
-// Group, or a gin group without a route for OPTIONS. A framework that has handlers of its
-// own must stop when [Middleware.Handle] returns false. In gin, call Abort: gin.WrapH would
-// run the handler after the denial. fiber reuses a request's memory, so clone what
-// Config.Observe keeps. examples/frameworks has a program for each, and examples of what
+// Wrap the router: that of net/http, chi, gin or echo is an [http.Handler], so Wrap(router) sees
+// every request before the router does. Preflights must reach the Middleware, and they do not
+// reach it behind a single route, because no route matches OPTIONS. So do not put it behind a
+// ServeMux pattern with a method, chi's With and Group, or a gin group. A framework that has
+// handlers of its own must stop when [Middleware.Handle] returns false. In gin, call Abort:
+// gin.WrapH would run the handler after the denial. fiber reuses a request's memory, so clone
+// what Config.Observe keeps. examples/frameworks has a program for each, and examples of what
 // goes wrong.
 //
 // Files that anybody may read, such as most fonts, do not need this package: serve them

@@ -196,13 +196,13 @@ func TestREADMEsCodeIsThatOfTestedPrograms(t *testing.T) {
 		return section
 	}
 	t.Run("frameworks", func(t *testing.T) {
-		block := blocks(t, section("In your framework"), "go")[0]
-		functions := regexp.MustCompile(`(?m)^// .*\n`).Split(block, -1)[1:]
-		for i, framework := range []string{"gin", "echo", "fiber"} {
-			t.Run(framework, func(t *testing.T) {
-				has(t, "examples/frameworks/"+framework+"/main.go", functions[i])
-			})
+		code := blocks(t, section("In your framework"), "go")
+		for _, framework := range []string{"servemux", "chi", "gin", "echo"} {
+			program := "examples/frameworks/" + framework + "/main.go"
+			has(t, program, strings.Replace(code[0], "mw.Wrap(router)", "wrapped(mw)", 1))
+			has(t, program, "return mw.Wrap(")
 		}
+		has(t, "examples/frameworks/fiber/main.go", strings.TrimPrefix(code[1], "// fiber v3\n"))
 	})
 	t.Run("the table of frameworks", func(t *testing.T) {
 		cells := regexp.MustCompile(`(?m)^\| \[.*\]\((\w+/main.go)\) (.*)$`).FindAllStringSubmatch(file(t, "examples/frameworks/README.md"), -1)

@@ -1,5 +1,5 @@
-// Command chi is an API in a chi router. Middleware added by Use sees every request to its
-// router, including preflights. That is so for the main router and for one that Route
+// Command chi is an API in a chi router, which is an http.Handler: Wrap around it sees every
+// request. Middleware added by Use before the routes sees every request to its router, including preflights. That is so for the main router and for one that Route
 // mounts. With and Group do not mount a router: middleware added there runs only after a
 // route is found, and no route is found for a preflight.
 package main
@@ -19,10 +19,18 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	log.Fatal(http.ListenAndServe("localhost:8080", global(mw)))
+	log.Fatal(http.ListenAndServe("localhost:8080", wrapped(mw)))
 }
 
-// global puts ampcors before everything.
+// wrapped puts ampcors around the router.
+func wrapped(mw *ampcors.Middleware) http.Handler {
+	r := chi.NewRouter()
+	r.Get("/healthz", func(w http.ResponseWriter, r *http.Request) {})
+	r.Route("/api", routes)
+	return mw.Wrap(r)
+}
+
+// global puts ampcors before everything in the router.
 func global(mw *ampcors.Middleware) http.Handler {
 	r := chi.NewRouter()
 	r.Use(middleware.SetHeader("Vary", "Accept-Encoding"))

@@ -1,5 +1,5 @@
-// Command echo is an API in echo. Middleware added by Use, on the Echo or on a group, sees
-// every request, including preflights. For a group, echo adds the routes that this needs,
+// Command echo is an API in echo. A *echo.Echo is an http.Handler, so Wrap needs no glue, and sees
+// every request. Middleware added by Use, on the Echo or on a group, sees every request, including preflights. For a group, echo adds the routes that this needs,
 // unless it is configured with NoGroupAutoRegister404Routes. Middleware on a route does not
 // see preflights: echo answers them itself, with 204 and no CORS headers.
 //
@@ -22,10 +22,18 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	log.Fatal(http.ListenAndServe("localhost:8080", global(mw)))
+	log.Fatal(http.ListenAndServe("localhost:8080", wrapped(mw)))
 }
 
-// cors returns ampcors as an echo middleware.
+// wrapped puts ampcors around the router.
+func wrapped(mw *ampcors.Middleware) http.Handler {
+	e := echo.New()
+	e.GET("/healthz", func(c *echo.Context) error { return c.NoContent(http.StatusOK) })
+	routes(e.Group("/api"))
+	return mw.Wrap(e)
+}
+
+// cors returns ampcors as an echo middleware, for those who must use Use.
 func cors(mw *ampcors.Middleware) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c *echo.Context) error {
@@ -37,7 +45,7 @@ func cors(mw *ampcors.Middleware) echo.MiddlewareFunc {
 	}
 }
 
-// global puts ampcors before everything.
+// global puts ampcors before everything in the router.
 func global(mw *ampcors.Middleware) http.Handler {
 	e := echo.New()
 	e.Use(varies)

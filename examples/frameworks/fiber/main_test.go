@@ -11,7 +11,7 @@ import (
 
 func TestStack(t *testing.T) {
 	quiet := fiber.ListenConfig{DisableStartupMessage: true}
-	stacktest.Run(t,
+	stacktest.Run(t, nil,
 		func(mw *ampcors.Middleware, l net.Listener) error { return global(mw).Listener(l, quiet) },
 		func(mw *ampcors.Middleware, l net.Listener) error { return group(mw).Listener(l, quiet) },
 		stacktest.Limits{})

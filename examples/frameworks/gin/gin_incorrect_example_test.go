@@ -61,6 +61,30 @@ func Example_incorrectOrder() {
 	// status 200, deleted: true
 }
 
+// Incorrect: a group that is made before Use. It keeps the middleware that the engine had then, so
+// its routes are not protected, even those that are added later. Wrap the engine.
+func Example_incorrectGroupBeforeUse() {
+	gin.SetMode(gin.ReleaseMode)
+	mw := stacktest.Middleware()
+	for _, name := range []string{"Use", "Wrap"} {
+		deleted := false
+		r := gin.New()
+		api := r.Group("/api")
+		if name == "Use" {
+			r.Use(cors(mw))
+		}
+		api.DELETE("/comments", func(*gin.Context) { deleted = true })
+		var h http.Handler = r
+		if name == "Wrap" {
+			h = mw.Wrap(r)
+		}
+		fmt.Printf("%s: status %d, deleted: %t\n", name, stacktest.Forge(h), deleted)
+	}
+	// Output:
+	// Use: status 200, deleted: true
+	// Wrap: status 403, deleted: false
+}
+
 // Incorrect: redirects that add or remove a trailing slash. gin sends them before any
 // middleware runs, so they have no CORS headers and the page's request fails. global and
 // group turn them off.

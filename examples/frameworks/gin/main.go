@@ -1,11 +1,12 @@
-// Command gin is an API in gin. Middleware added by Use on the engine, before the routes,
-// sees every request, including preflights. gin's redirects that add or remove a trailing
-// slash run before any middleware, so a page cannot follow them. They are turned off here.
+// Command gin is an API in gin. A *gin.Engine is an http.Handler, so Wrap needs no glue, and sees
+// every request: preflights, routes of every group, redirects and 404.
 //
-// Middleware on a group runs only after a route is found. The group therefore needs a route
-// for OPTIONS of "/*path". That does not match the group's own path: if the group has a
-// route for "", it needs another for OPTIONS of "". A 404 below the group has no CORS
-// headers. Prefer the engine.
+// With Use, in global and group, the order matters: gin gives a route, and a group, only the
+// middleware that was added before. Middleware on a group runs only after a route is found. The
+// group therefore needs a route for OPTIONS of "/*path". That does not match the group's own path:
+// if the group has a route for "", it needs another for OPTIONS of "". A 404 below the group has no
+// CORS headers. gin's redirects that add or remove a trailing slash run before any middleware, so a
+// page cannot follow them. They are turned off there.
 //
 // gin goes on to the next handler until Abort is called, even if a response was written.
 // gin.WrapH around a middleware never calls Abort.
@@ -26,10 +27,18 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	log.Fatal(global(mw).Run("localhost:8080"))
+	log.Fatal(http.ListenAndServe("localhost:8080", wrapped(mw)))
 }
 
-// cors returns ampcors as a gin handler.
+// wrapped puts ampcors around the router.
+func wrapped(mw *ampcors.Middleware) http.Handler {
+	r := gin.New()
+	r.GET("/healthz", func(c *gin.Context) {})
+	routes(r.Group("/api"))
+	return mw.Wrap(r)
+}
+
+// cors returns ampcors as a gin handler, for those who must use Use.
 func cors(mw *ampcors.Middleware) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		if !mw.Handle(c.Writer, c.Request) {
@@ -38,19 +47,19 @@ func cors(mw *ampcors.Middleware) gin.HandlerFunc {
 	}
 }
 
-// global puts ampcors before everything.
-func global(mw *ampcors.Middleware) *gin.Engine {
+// global puts ampcors before everything in the router.
+func global(mw *ampcors.Middleware) http.Handler {
 	r := gin.New()
 	r.RedirectTrailingSlash = false // a page could not follow the redirect
 	r.Use(varies)
-	r.Use(cors(mw)) // before the routes: earlier routes are not protected
+	r.Use(cors(mw)) // before the routes and groups: earlier ones are not protected
 	r.GET("/healthz", func(c *gin.Context) {})
 	routes(r.Group("/api"))
 	return r
 }
 
 // group puts ampcors only before /api.
-func group(mw *ampcors.Middleware) *gin.Engine {
+func group(mw *ampcors.Middleware) http.Handler {
 	r := gin.New()
 	r.RedirectTrailingSlash = false
 	r.Use(varies)

@@ -18,15 +18,15 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	log.Fatal(http.ListenAndServe("localhost:8080", global(mw)))
+	log.Fatal(http.ListenAndServe("localhost:8080", wrapped(mw)))
 }
 
-// global puts ampcors before everything.
-func global(mw *ampcors.Middleware) http.Handler {
+// wrapped puts ampcors around the mux.
+func wrapped(mw *ampcors.Middleware) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {})
 	routes(mux)
-	return varies(mw.Wrap(mux))
+	return mw.Wrap(mux)
 }
 
 // group puts ampcors only before /api.

@@ -6,4 +6,4 @@ import (
 	"github.com/ampcors/ampcors/examples/frameworks/internal/stacktest"
 )
 
-func TestStack(t *testing.T) { stacktest.RunHTTP(t, global, group, stacktest.Limits{}) }
+func TestStack(t *testing.T) { stacktest.RunHTTP(t, wrapped, nil, group, stacktest.Limits{}) }

@@ -9,7 +9,7 @@ import (
 
 // Incorrect: the middleware is behind a pattern that has a method. The mux has no pattern
 // for the preflight's OPTIONS and answers 405 itself, so a page can never send DELETE. Wrap
-// the mux, as group and global do.
+// the mux, as group and wrapped do.
 func Example_incorrectMethodPattern() {
 	mw := stacktest.Middleware()
 	mux := http.NewServeMux()
@@ -26,7 +26,7 @@ func Example_incorrectMethodPattern() {
 // redirects such paths without CORS headers, so the page's request fails.
 func Example_incorrectRedirects() {
 	mw := stacktest.Middleware()
-	for _, h := range []http.Handler{group(mw), global(mw)} {
+	for _, h := range []http.Handler{group(mw), wrapped(mw)} {
 		status, acao := stacktest.Read(h, "/api")
 		fmt.Printf("status %d, Access-Control-Allow-Origin %q\n", status, acao)
 	}

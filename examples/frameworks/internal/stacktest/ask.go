@@ -50,3 +50,8 @@ func ask(h http.Handler, method, path, origin string) *httptest.ResponseRecorder
 	h.ServeHTTP(w, r)
 	return w
 }
+
+// Body returns what a page of www.example.com reads at "/".
+func Body(h http.Handler) string {
+	return ask(h, "GET", "/", cacheOrigin).Body.String()
+}

@@ -33,7 +33,7 @@ func hashStart(sum *[sha256.Size]byte) uint64 { return binary.BigEndian.Uint64(s
 // newAllowlist builds an allowlist of domains and bases of patterns that are in the
 // form that parseDomain returns. All hashes are computed here, so that no request has to.
 // The prefixes that begin "xn--" are also computed here, because to decode one takes
-// several times as long as to look it up. A prefix that has a twin is not among them.
+// several times as long as to look it up. Ambiguous ones are left out, so that they are checked.
 func newAllowlist(names *nameList, patterns []string, cacheSize int) *allowlist {
 	a := &allowlist{names: names, hashes: make([]hashEntry, names.len())}
 	if names.len() > 0 {
@@ -50,7 +50,7 @@ func newAllowlist(names *nameList, patterns []string, cacheSize int) *allowlist 
 		if !strings.Contains(name, acePrefix) {
 			continue
 		}
-		if prefix := basicPrefix(name); strings.HasPrefix(prefix, acePrefix) && twin(prefix) == "" {
+		if prefix := basicPrefix(name); strings.HasPrefix(prefix, acePrefix) && otherHost(prefix) == "" {
 			if a.punycode == nil {
 				a.punycode = make(map[string]uint32)
 			}

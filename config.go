@@ -117,11 +117,10 @@ type Config struct {
 	// the same. If zero, 4096 is used.
 	CacheSize int `json:"cacheSize,omitempty"`
 
-	// DangerouslyAllowAmbiguousPrefixes reads a prefix that is punycode of a publisher's domain
-	// as that of the publisher, although AMP's implementations give it to another host, too.
-	// Whoever has that host can then call in the publisher's name from its page on an AMP Cache.
-	// Set it only if you have each such host yourself, or know that it does not exist:
-	// Warnings lists them.
+	// DangerouslyAllowAmbiguousPrefixes accepts a prefix that names a publisher as punycode,
+	// although AMP's implementations give the same prefix to another host. The owner of that
+	// host can then call in the publisher's name from its pages on an AMP Cache. Set it only if
+	// you own each such host, or know that nobody can register it. Warnings lists them.
 	DangerouslyAllowAmbiguousPrefixes bool `json:"dangerouslyAllowAmbiguousPrefixes,omitempty"`
 
 	// DangerouslyAllowHTTPOwnOrigins also accepts own origins with http. Anybody on

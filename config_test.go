@@ -46,7 +46,7 @@ func TestEveryProblemOfAConfigIsReportedAtOnce(t *testing.T) {
 	}
 }
 
-func TestAPublisherWithATwinIsAWarning(t *testing.T) {
+func TestAnAmbiguousPrefixIsAWarning(t *testing.T) {
 	cfg := ampcors.Config{Publishers: []string{"www.example.com", "bücher.example", "www.lāstekas.lv", "*.lāstekas.lv", "xn-www.lstekas.lv.pub"}}
 	newMiddleware(t, cfg)
 	warnings := cfg.Warnings()

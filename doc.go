@@ -23,7 +23,7 @@
 // # What is promised
 //
 // Sound: an accepted cache origin names exactly one publisher domain, and that
-// domain is allowed.
+// domain is allowed. What "Hosts that share a prefix" lists is the exception.
 //
 // Complete: every form that a known implementation issues for an allowed publisher
 // is accepted, unless it is also a form of another domain. The exceptions are named
@@ -53,8 +53,8 @@
 //     publisher. "a-.b.com" and "a.-b.com" share one prefix.
 //   - A prefix that begins "xn--" is punycode. AMP's own implementations also leave the
 //     prefix of "xn-shop.com" unwrapped, as "xn--shop-com". This is accepted if it is not
-//     punycode of a name with a dot, as here. If it is, it may be the prefix of two hosts:
-//     see "Hosts that share a prefix".
+//     punycode of a name with a dot, as here. Otherwise it is read as that name, unless it is
+//     ambiguous: see "Hosts that share a prefix".
 //   - A domain whose first label begins "xn-" and has other than ASCII letters ("xn-é.com")
 //     is accepted as a wrapped prefix or as a hash prefix. The form that toolbox-cache-url
 //     writes has a reserved label, and is denied.
@@ -72,16 +72,16 @@
 // another domain. Their pages then have one origin in every browser, and no server can tell
 // them apart.
 //
-// Twins are denied. "www.lāstekas.lv" and "xn-www.lstekas.lv.pub" both get
-// "xn--www-lstekas-lv-pub": for the first it is punycode, and the second, which anybody can
-// register, is left unwrapped. A prefix is denied with [ReasonAmbiguousPrefix] if it is
-// punycode of a domain, and also ends in a top-level domain when it is read without decoding
-// it. (Top-level domains are those of the Public Suffix List's ICANN section, as
-// golang.org/x/net/publicsuffix has it.) Publishers whose prefix is denied can still use their
-// own origin and their hash prefix. [Config.Warnings] lists them.
+// An ambiguous prefix is denied, with [ReasonAmbiguousPrefix]. "www.lāstekas.lv" and
+// "xn-www.lstekas.lv.pub" both get "xn--www-lstekas-lv-pub": for the first it is punycode, and for
+// the second, which anybody can register, it is not. A prefix is ambiguous if it is punycode of a
+// domain, and ends in a top-level domain when it is read without decoding it. (Top-level domains
+// are those of the Public Suffix List's ICANN section, as golang.org/x/net/publicsuffix has it.)
+// The publisher's own origin still gets in, and so does its hash prefix, if a cache uses that.
+// [Config.Warnings] lists such publishers.
 //
-// The others cannot be denied by a rule, because the form is the usual one of the domain that it
-// is read as. Of these pairs, it is read as the second:
+// Other shared prefixes cannot be denied by a rule, because each is the usual prefix of a valid
+// domain. In each of these items, the prefix is read as that of the second host:
 //
 //   - "abcd.-.evil.com" and "abcd--evil.com" share "abcd----evil-com", because a label "-" is
 //     written like a hyphen.
@@ -90,16 +90,17 @@
 //     decode to ASCII or to nothing.
 //   - "xn---bbb.example" and "xn--xbbb.example" share "xn---example-6ojj" in toolbox-cache-url,
 //     whose punycode decoder reads a hyphen at the start as "x".
-//   - "straße.de" gets "strasse-de" from amppackager, which maps ß to ss, ς to σ, and removes
-//     joiners (U+200C and U+200D). The document's prefix for it is "xn--strae-de-tya".
-//   - "xn-é.shop.pub" gets "xn---shop-9ra81j", the prefix of "éƕ.shop", from amppackager, which
-//     decodes what it has not encoded.
+//   - "straße.de" and "strasse.de" share "strasse-de" in amppackager, which maps ß to ss and ς to
+//     σ, and removes joiners (U+200C and U+200D). The document's prefix for the first is
+//     "xn--strae-de-tya".
+//   - "xn-é.shop.pub" and "éƕ.shop" share "xn---shop-9ra81j" in amppackager, which decodes what
+//     it has not encoded.
 //
-// The hosts of the first three lines are not valid host names (RFC 952, RFC 5890), and
+// The first hosts of the first three items are not valid host names (RFC 952, RFC 5890), and
 // [DomainPrefix] rejects them. A platform whose customers choose labels below its domain must
 // not give out labels that begin or end with a hyphen, or that begin with "xn--" and are not
-// punycode. The last two lines concern the pages that a cache serves under amppackager's form.
-// No cache is known to use it.
+// punycode. The last two items matter only for a cache that uses amppackager's forms, and none is
+// known to.
 //
 // # What is decided
 //
@@ -164,9 +165,10 @@
 // sets Access-Control-Allow-Origin, it replaces the value; if it adds one, browsers get two
 // and reject them. If it replaces Vary, a shared cache may give one publisher's answer to
 // another. With nginx before 1.23, an added Vary line has the same effect. A
-// [net/http/httputil.ReverseProxy] as the handler does both: it adds the backend's headers, and clears all
-// headers after a 1xx response of the backend, such as 103 Early Hints. (A client cannot cause
-// one: Expect is removed from the request.) Package guard, a separate module, prevents all this.
+// [net/http/httputil.ReverseProxy] as the handler adds the backend's headers, and clears all headers
+// after a 1xx response of the backend, such as 103 Early Hints. (A client cannot cause 100
+// Continue: Expect is removed from the request.) Package guard, a separate module, prevents all
+// this.
 //
 // # Related packages
 //

@@ -118,7 +118,7 @@ func (e *Explanation) explainPrefix(p *policy, v *verdict) {
 	case noProblem:
 	case problemAmbiguous:
 		e.step("publisher", false, cl.domain(), fmt.Sprintf("The prefix is punycode of this domain, and without decoding it is that of the host %q. "+
-			"AMP's implementations give it to both, so a page of either can be at this origin.", twin(cl.name)))
+			"AMP's implementations give it to both, so a page of either can be at this origin.", otherHost(cl.name)))
 		return
 	case problemReserved:
 		e.step("publisher", false, cl.domain(), "It cannot be a publisher: it "+cl.problem.String()+".")

@@ -16,7 +16,7 @@ var (
 	DecodeALabel   = decodeALabel
 	DecodeDomain   = decodeDomain
 	DecodeHash     = decodeHash
-	Twin           = twin
+	OtherHost      = otherHost
 	Unfold         = unfold
 	UnfoldPlain    = unfoldPlain
 )

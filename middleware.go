@@ -177,7 +177,8 @@ func DecisionFromContext(ctx context.Context) (Decision, bool) {
 // It must see every request, OPTIONS included. A router that answers 404 or 405 to OPTIONS
 // before it calls Handle breaks preflights.
 //
-// It removes Expect from a request that goes on: the server has seen it, and answers it.
+// It removes the Expect header before the handler runs. net/http sends 100 Continue by itself when
+// the handler reads the body.
 func (m *Middleware) Handle(w http.ResponseWriter, r *http.Request) (proceed bool) {
 	var v verdict
 	return m.handle(&v, w, r)

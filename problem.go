@@ -50,7 +50,7 @@ var problemText = [...]string{
 	problemNotWrapped:   "has dashes at positions 3 and 4 but is not wrapped in 0- and -0",
 	problemNotPunycode:  "begins with xn-- but is not punycode of a domain",
 	problemEncoded:      "holds an xn-- label, which AMP Caches decode",
-	problemAmbiguous:    "is also the prefix of a host that begins with xn-, under a top-level domain that exists",
+	problemAmbiguous:    "is also the prefix of another host, whose name begins with xn-",
 }
 
 // String returns the problem in words that complete "the name ...".

@@ -109,7 +109,7 @@ func (id *identity) findUnlisted(p *policy, c *caller, cl *claim) {
 	case formHash:
 		id.name, ok = p.list.findHash(cl.name, cl.sum())
 	case formEncoded:
-		id.name, ok = p.list.findDomain(domain) // by a form of prefix that is not in the allowlist
+		id.name, ok = p.list.findDomain(domain) // newAllowlist did not compute this form of its prefix
 	}
 	if ok {
 		id.standing = listed
@@ -127,7 +127,7 @@ func (id *identity) findUnlisted(p *policy, c *caller, cl *claim) {
 		id.set(source.FindByAlias(c.context(), strings.Clone(cl.name)))
 	case source != nil:
 		id.set(source.Find(c.context(), strings.Clone(domain)))
-		if byPrefix && id.name != "" && !isAmbiguous { // the answer outlives this policy
+		if byPrefix && id.name != "" && !isAmbiguous { // it would still get in after Reconfigure turns the switch off
 			source.AddAlias(strings.Clone(cl.name), id.name)
 		}
 	}

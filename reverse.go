@@ -70,8 +70,8 @@ func reverse(buf []byte, prefix string) (domain []byte, text string, p problem) 
 // reverseACE reads a prefix that begins with "xn--". It is punycode, as it is for DNS. But
 // both official implementations leave "xn-shop.com" unwrapped and so write "xn--shop-com".
 // If a prefix cannot be decoded, or decodes to a text without a dot, it can only be such an
-// unwrapped prefix, and is read as one. If it is punycode of a domain and an unwrapped prefix
-// as well, it also returns the domain.
+// unwrapped prefix, and is read as one. If it is punycode of a domain, but another host has the
+// same prefix, it returns the domain with problemAmbiguous.
 func reverseACE(buf []byte, prefix string) (domain []byte, text string, p problem) {
 	text, err := idna.Punycode.ToUnicode(prefix)
 	if err != nil || !bytes.Contains(unfold(nil, text), []byte(".")) {
@@ -86,17 +86,20 @@ func reverseACE(buf []byte, prefix string) (domain []byte, text string, p proble
 	// It may be wrapped or not, because implementations count positions 3 and 4
 	// differently. This is not ambiguous, because the last label of a domain cannot be "0".
 	text, _ = unwrap(text)
-	if domain, p = readUnicode(buf, text); p == noProblem && twin(prefix) != "" {
+	if domain, p = readUnicode(buf, text); p == noProblem && otherHost(prefix) != "" {
 		p = problemAmbiguous
 	}
 	return domain, text, p
 }
 
-// twin returns the host that a prefix of punycode names if it is read without decoding it, such
-// as "xn-www.lstekas.lv.pub" for "xn--www-lstekas-lv-pub". It returns "" unless that host can
-// exist, which is if its last label is a top-level domain. Nothing else is asked of it:
-// whoever has a domain can have hosts of any labels below it.
-func twin(prefix string) string {
+// otherHost returns the host that a prefix of punycode names if it is read without decoding it, such
+// as "xn-www.lstekas.lv.pub" for "xn--www-lstekas-lv-pub". It returns "" if the prefix is no
+// punycode, or if the last label is not a top-level domain, because that host cannot exist. The
+// other labels do not matter: whoever has a domain can have hosts of any labels below it.
+func otherHost(prefix string) string {
+	if !strings.HasPrefix(prefix, acePrefix) {
+		return ""
+	}
 	host := string(unfold(nil, prefix))
 	last := host[strings.LastIndexByte(host, '.')+1:]
 	if _, isICANN := publicsuffix.PublicSuffix("a." + last); !isICANN { // "a." because of rules such as "*.ck"

@@ -174,16 +174,16 @@ func TestThreatPunycodeThatReadsAsAnotherName(t *testing.T) {
 	wantDenied(t, m, "https://xn--foo-ru-com.cdn.ampproject.org", ampcors.ReasonAmbiguousPrefix)
 }
 
-// TestThreatATwin: AMP's implementations give one prefix to a listed publisher and to a host that
+// TestThreatAnAmbiguousPrefix: AMP's implementations give one prefix to a listed publisher and to a host that
 // anybody can register. However the publisher is known, the prefix is denied, and the hash prefix
 // is not.
-func TestThreatATwin(t *testing.T) {
+func TestThreatAnAmbiguousPrefix(t *testing.T) {
 	const (
 		publisher = "www.xn--lstekas-s3a.lv" // www.lāstekas.lv
 		prefix    = "xn--www-lstekas-lv-pub"
 	)
 	if text, _ := ampcors.DecodeDomain(publisher); formToolbox(text) != prefix || formToolbox("xn-www.lstekas.lv.pub") != prefix {
-		t.Fatal("these are no twins")
+		t.Fatal("these do not share a prefix")
 	}
 	origin, hash := "https://"+prefix+".cdn.ampproject.org", "https://"+plainHash(publisher)+".cdn.ampproject.org"
 	fromSource, _ := withSource(ampcors.Config{Publishers: []string{publisher, "xn-www.lstekas.lv.pub"}})
@@ -221,13 +221,13 @@ func TestThreatATwin(t *testing.T) {
 			wantDenied(t, m, origin, ampcors.ReasonAmbiguousPrefix) // a Source's remembered answer does not let it in
 		})
 	}
-	if _, err := ampcors.PublisherDomain(prefix); err == nil || !strings.Contains(err.Error(), "also the prefix of a host") {
+	if _, err := ampcors.PublisherDomain(prefix); err == nil || !strings.Contains(err.Error(), "also the prefix of another host") {
 		t.Errorf("PublisherDomain: %v", err)
 	}
 }
 
-// The labels of a twin are free, but for the last: whoever has a domain names the hosts below it.
-func TestWhatATwinIs(t *testing.T) {
+// Only the last label of the other host matters: whoever has a domain names the hosts below it.
+func TestWhichPrefixesAreAmbiguous(t *testing.T) {
 	for prefix, want := range map[string]bool{
 		"xn--www-lstekas-lv-pub":           true,
 		plainToASCII("é-foo-com"):          false, // xn-.foo.com.p9a
@@ -240,8 +240,8 @@ func TestWhatATwinIs(t *testing.T) {
 		plainToASCII("0-é-foo-com-0"):      false,
 		"xn--" + strings.Repeat("a", 1000): false,
 	} {
-		if got := ampcors.Twin(prefix) != ""; got != want {
-			t.Errorf("%.40q is also read as %q", prefix, ampcors.Twin(prefix))
+		if got := ampcors.OtherHost(prefix) != ""; got != want {
+			t.Errorf("%.40q is also read as %q", prefix, ampcors.OtherHost(prefix))
 		}
 	}
 }

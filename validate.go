@@ -22,12 +22,12 @@ func (cfg Config) Validate() error {
 	return joinValueErrors(v.problems)
 }
 
-// Warnings returns what New accepts but should be known before readers notice it: each
-// publisher whose readable cache origins are denied with ReasonAmbiguousPrefix, because its
-// domain prefix is also that of another host. Its hash prefix and its own origin still get in.
+// Warnings returns the publishers that New accepts, but whose domain prefix is denied with
+// ReasonAmbiguousPrefix, because another host has the same prefix. Their pages on an AMP Cache get in
+// only if the cache uses the hash prefix. Their own origins get in.
 //
-// Publishers of a Source are not among them, nor those that a pattern matches. For these,
-// PublisherDomain returns an error for the prefix that DomainPrefix returns.
+// It does not check publishers of a Source or of a pattern. To check one, call PublisherDomain with
+// the result of DomainPrefix: it returns an error.
 func (cfg Config) Warnings() (warnings []*ValueError) {
 	if cfg.DangerouslyAllowAmbiguousPrefixes {
 		return nil
@@ -37,13 +37,14 @@ func (cfg Config) Warnings() (warnings []*ValueError) {
 			return
 		}
 		prefix := basicPrefix(domain)
-		if _, _, p := reverse(nil, prefix); p != problemAmbiguous {
+		other := otherHost(prefix)
+		if other == "" {
 			return
 		}
 		warnings = append(warnings, &ValueError{
 			Path: element("publishers", i), Value: cfg.Publishers[i],
-			Reason: fmt.Sprintf("gets the domain prefix %q, which AMP's implementations also give to %q, so cache origins with it are denied", prefix, twin(prefix)),
-			Want:   "pages at its hash prefix or its own origin, or dangerouslyAllowAmbiguousPrefixes if that host is yours or does not exist",
+			Reason: fmt.Sprintf("has the domain prefix %q, which AMP's implementations also give to %q, so cache origins with it are denied", prefix, other),
+			Want:   "dangerouslyAllowAmbiguousPrefixes, if you own that host or know that nobody can register it",
 		})
 	})
 	return warnings

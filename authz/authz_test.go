@@ -153,7 +153,7 @@ func TestARequestWithoutItsMethodIsDenied(t *testing.T) {
 
 // Envoy replaces a client's X-Ampcors-Publisher if the answer has one, and otherwise removes it if
 // the answer says so.
-func TestEnvoyRemovesAForgedPublisher(t *testing.T) {
+func TestTheAnswerTellsEnvoyToRemoveAForgedPublisher(t *testing.T) {
 	t.Parallel()
 	for origin, want := range map[string][2]string{cachePage: {"www.example.com", ""}, "": {"", "X-Ampcors-Publisher"}} {
 		r := httptest.NewRequest("GET", "/", nil)

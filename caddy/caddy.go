@@ -242,7 +242,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	}
 	if caddyhttp.GetVar(r.Context(), isDecided) != nil {
 		// The guard of the first one would replace the headers of this one.
-		return caddyhttp.Error(http.StatusInternalServerError, errors.New("ampcors: two handlers are to decide on this request; want matchers or handle blocks that do not overlap"))
+		return caddyhttp.Error(http.StatusInternalServerError, errors.New("ampcors: two handlers are to decide on this request; want handle blocks that do not overlap"))
 	}
 	d, proceed := h.mw.HandleDecision(w, r)
 	h.tell(r, d)
@@ -278,9 +278,10 @@ func (h *Handler) tell(r *http.Request, d ampcors.Decision) {
 		return
 	}
 	h.removeForged(r.Header)
-	if h.removeForged(r.Trailer); r.Trailer != nil {
-		// With HTTP/1.1, net/http also adds the trailers that the client did not announce, when
-		// it has read the body.
+	h.removeForged(r.Trailer)
+	if r.Trailer != nil {
+		// With HTTP/1.1, net/http adds all trailers at the end of the body, announced or not.
+		// (If none is announced, reverse_proxy passes none on.)
 		r.Body = &bodyWithTrailers{r.Body, func() { h.removeForged(r.Trailer) }}
 	}
 	if d.Publisher != "" {
@@ -305,16 +306,16 @@ func (h *Handler) removeForged(from http.Header) {
 	}
 }
 
-// A bodyWithTrailers calls a function when it has been read, and before its trailers are.
+// A bodyWithTrailers calls onEnd at the end of the body, before anybody reads the trailers.
 type bodyWithTrailers struct {
 	io.ReadCloser
-	isRead func()
+	onEnd func()
 }
 
 func (b *bodyWithTrailers) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil {
-		b.isRead()
+		b.onEnd()
 	}
 	return n, err
 }

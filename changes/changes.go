@@ -16,9 +16,10 @@
 // At first, every page is new. To announce only what changes from then on, call
 // state.Done(state.PendingURLs()...) after the first Update.
 //
-// A site cannot use up memory: besides the State, which has a limit, an Update takes at most 64 MB,
-// whatever it reads. Errors say nothing of what a server answered but its status, media type and
-// length, so that they can be shown to whoever chose the URL.
+// A site cannot use up memory: besides the State, which has a limit, an Update takes at most 64 MB
+// with the default limits, whatever it reads. Errors can be shown to whoever chose the URL: of what a
+// server answered, they have only the status, the media type, lengths and places, and the URLs of an
+// index's sitemaps.
 package changes
 
 import (
@@ -28,106 +29,26 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
-	"strings"
 
 	"github.com/ampcors/ampcors"
-	"github.com/ampcors/ampcors/internal/pageurl"
 )
 
-// A State says which pages are known, and which are to be announced. The zero State knows none.
-// Store it as JSON. Config.MaxState limits its size.
-type State struct {
-	// Files are the sitemaps that have been read, by URL.
-	Files map[string]File `json:"files,omitempty"`
-	// Announced are the pages for which Done was called, with the lastmod that they had then. A
-	// date with a time is in UTC.
-	Announced map[string]string `json:"announced,omitempty"`
-	// Pending are the pages that are new or have changed, until Done is called.
-	Pending map[string]string `json:"pending,omitempty"`
-}
-
-// A File says what is known of a sitemap, so that it is not read again without need.
-type File struct {
-	LastMod      string `json:"lastmod,omitempty"` // in the sitemap index
-	ETag         string `json:"etag,omitempty"`
-	LastModified string `json:"lastModified,omitempty"` // header
-}
-
-// PendingURLs returns the pages to announce, sorted. They are escaped as package indexnow sends
-// them, so the URLs of an indexnow.Batch can be given to Done.
-func (s *State) PendingURLs() []string {
-	urls := make([]string, 0, len(s.Pending))
-	for u := range s.Pending {
-		urls = append(urls, u)
-	}
-	slices.Sort(urls)
-	return urls
-}
-
-// Done notes that pages were announced, as the last Update found them. So call no Update between
-// PendingURLs and Done: it could find a change that was not announced. URLs that are not in Pending
-// are ignored.
-func (s *State) Done(urls ...string) {
-	for _, u := range urls {
-		if modified, ok := s.Pending[u]; ok {
-			set(&s.Announced, u, modified)
-			delete(s.Pending, u)
-		}
-	}
-}
-
-// IsNew reports whether nothing has been read yet.
-func (s *State) IsNew() bool {
-	return len(s.Files) == 0 && len(s.Announced) == 0 && len(s.Pending) == 0
-}
-
-func set[V any](m *map[string]V, key string, value V) {
-	if *m == nil {
-		*m = make(map[string]V)
-	}
-	(*m)[key] = value
-}
-
-// cost returns about how many bytes of memory an entry of a State takes: its texts, and 100 for the
-// headers of the strings and the part of a map that is not in use.
-func cost(texts ...string) int64 {
-	n := 100
-	for _, text := range texts {
-		n += len(text)
-	}
-	return int64(n)
-}
-
-func (f File) cost(name string) int64 { return cost(name, f.LastMod, f.ETag, f.LastModified) }
-
-// cost returns about how many bytes of memory the state takes.
-func (s *State) cost() (n int64) {
-	for _, pages := range []map[string]string{s.Announced, s.Pending} {
-		for u, modified := range pages {
-			n += cost(u, modified)
-		}
-	}
-	for name, f := range s.Files {
-		n += f.cost(name)
-	}
-	return n
-}
-
 // Config configures a [Reader]. If a limit is zero, its default is used. What is beyond a limit is
-// an error, and what was found before it stays in the State.
+// an error, and what comes before it is used.
 type Config struct {
 	// HTTPClient fetches the files. A copy of it is used, which follows redirects on the same
-	// host only, has a timeout of 1 minute if none is set, and, if its Transport is nil or a
-	// *http.Transport, accepts at most 64 KiB of headers. If tenants choose the URLs, these can
-	// lead to hosts of your own network: see the example of updatecache.Client.Verify.
+	// host only, has a timeout of 1 minute if none is set. If its Transport is nil or a
+	// *http.Transport without MaxResponseHeaderBytes, it accepts at most 64 KiB of headers. If
+	// tenants choose the URLs, these can lead to hosts of your own network: see the example of
+	// updatecache.Client.Verify.
 	HTTPClient *http.Client
 	// UserAgent is sent with each request. If empty, "ampcors-changes" is used.
 	UserAgent string
 	// MaxBytes limits a file, before and after decompression. If zero, 50 MiB is used, the limit
 	// of the protocol. A file is not kept in memory.
 	MaxBytes int64
-	// MaxFiles limits the sitemaps of an index. If zero, 1,000 is used. The protocol allows 50,000.
+	// MaxFiles limits the sitemaps of an index that are read: the first ones. If zero, 1,000 is
+	// used. The protocol allows 50,000, which can take 200 MB.
 	MaxFiles int
 	// MaxState limits the State, in bytes of memory. A page takes about 100 bytes beyond its URL.
 	// If zero, 256 MiB is used, which is enough for more than a million pages.
@@ -149,11 +70,13 @@ type Reader struct {
 	http *http.Client
 }
 
+const defaultMaxBytes = 50 << 20
+
 // New returns a Reader.
 func New(cfg Config) *Reader {
 	cfg.UserAgent = cmp.Or(cfg.UserAgent, "ampcors-changes")
 	if cfg.MaxBytes <= 0 {
-		cfg.MaxBytes = 50 << 20
+		cfg.MaxBytes = defaultMaxBytes
 	}
 	if cfg.MaxFiles <= 0 {
 		cfg.MaxFiles = 1000
@@ -183,17 +106,24 @@ func (e *Error) Unwrap() error { return e.Err }
 //
 // The error joins an *[Error] for each file that cannot be read. Such a file is read again the next
 // time, and the other files are not affected. Entries that are not URLs of the file's host are
-// skipped; the Error names the place of the first ten in the file.
+// skipped; the Error names the first ten of a file by their place, such as url[3].
 //
-// A user and password in the URL of the file are sent with each request for a file of the same
-// host, but not from https to http.
+// The user and password of the URL are sent to the same host only, and never to http if the URL is
+// https.
 func (r *Reader) Update(ctx context.Context, s *State, file string) error {
 	at, err := url.Parse(file)
 	if err != nil {
 		at = &url.URL{Opaque: "(not a URL)"} // the error could have a password
 	}
-	u := updater{Reader: r, state: s, seen: make(map[string]bool), left: r.cfg.MaxState - s.cost(), start: at}
-	u.update(ctx, at, "", false)
+	u := updater{Reader: r, state: s, seen: make(map[string]bool), left: r.cfg.MaxState - s.cost()}
+	for _, child := range u.update(ctx, at, "", false) {
+		if err := ctx.Err(); err != nil {
+			u.fail(&Error{File: withoutUser(at), Err: err})
+			break
+		}
+		child.at.User = credentials(at, child.at)
+		u.update(ctx, child.at, child.lastMod, true)
+	}
 	return errors.Join(u.errs...)
 }
 
@@ -201,34 +131,45 @@ func (r *Reader) Update(ctx context.Context, s *State, file string) error {
 type updater struct {
 	*Reader
 	state *State
-	start *url.URL        // of the first file, with its user and password
 	seen  map[string]bool // files
 	left  int64           // bytes that may be added to the state
 	errs  []error
 }
 
-var errStateFull = errors.New("the State is as large as Config.MaxState allows")
+func (u *updater) fail(err *Error) { u.errs = append(u.errs, err) }
 
-// spend counts what is added to the state, in place of what it replaces.
+// A child is a sitemap of an index.
+type child struct {
+	at      *url.URL
+	lastMod string
+}
+
+// ErrStateFull is wrapped by an [Error] of a file that was not read to its end, or is not noted as
+// read, because the State has reached its limit.
+var ErrStateFull = errors.New("the State is as large as Config.MaxState allows")
+
+var errNested = errors.New("it is a sitemap index in a sitemap index, which the protocol does not allow")
+
+// spend subtracts added-replaced from what may still be added to the state.
 func (u *updater) spend(added, replaced int64) error {
 	if added-replaced > u.left {
-		return errStateFull
+		return ErrStateFull
 	}
 	u.left -= added - replaced
 	return nil
 }
 
 // noteFile notes that a file was read.
-func (u *updater) noteFile(name string, f File) error {
+func (u *updater) noteFile(name string, f File) {
 	replaced := int64(0)
 	if old, isKnown := u.state.Files[name]; isKnown {
 		replaced = old.cost(name)
 	}
 	if err := u.spend(f.cost(name), replaced); err != nil {
-		return err
+		u.fail(&Error{File: name, Err: err})
+		return
 	}
 	set(&u.state.Files, name, f)
-	return nil
 }
 
 // notePage notes a page if it is new or has changed. Two files may have different dates for a page,
@@ -249,90 +190,87 @@ func (u *updater) notePage(page, modified string) error {
 	return nil
 }
 
-// update reads one file, which has a lastmod if it is in an index.
-func (u *updater) update(ctx context.Context, at *url.URL, lastMod string, isInIndex bool) {
-	withoutUser := *at
-	withoutUser.User = nil
-	file := withoutUser.String()
+// update reads one file, which has a lastmod if it is in an index. It returns the sitemaps of an index.
+func (u *updater) update(ctx context.Context, at *url.URL, lastMod string, isInIndex bool) []child {
+	file := withoutUser(at)
 	if u.seen[file] {
-		return
+		return nil
 	}
 	u.seen[file] = true
-	problem := &Error{File: file}
-	fail := func(err error) {
-		problem.Skipped, problem.Err = 0, err
-		u.errs = append(u.errs, problem)
-	}
 	if at.Scheme != "https" && at.Scheme != "http" || at.Hostname() == "" {
-		fail(&ampcors.ValueError{Package: "changes", Path: "file", Value: file, Reason: "is not the URL of a file", Want: `one such as "https://www.example.com/sitemap.xml"`})
-		return
+		u.fail(&Error{File: file, Err: &ampcors.ValueError{Package: "changes", Path: "file", Value: file, Reason: "is not the URL of a file", Want: `one such as "https://www.example.com/sitemap.xml"`}})
+		return nil
 	}
 	known, isKnown := u.state.Files[file]
 	if isKnown && lastMod == known.LastMod && hasTime(lastMod) { // with only a date, it may be the same after a change
-		return
+		return nil
 	}
 	fetched, err := u.fetch(ctx, at, known)
 	if err != nil {
-		fail(err)
-		return
+		u.fail(&Error{File: file, Err: err})
+		return nil
 	}
 	defer fetched.body.Close()
 	fetched.state.LastMod = lastMod
 	if fetched.notModified {
-		if err := u.noteFile(file, fetched.state); err != nil {
-			fail(err)
-		}
-		return
+		u.noteFile(file, fetched.state)
+		return nil
 	}
-	var children []entry
-	err = u.parse(ctx, fetched, func(e entry) error {
-		switch {
-		case e.isSitemap && isInIndex:
-			return errors.New("it is a sitemap index in a sitemap index, which the protocol does not allow")
-		case e.isSitemap && len(children) == u.cfg.MaxFiles:
-			return fmt.Errorf("it lists more than %d sitemaps, which is Config.MaxFiles", u.cfg.MaxFiles)
-		case e.isSitemap:
-			child, err := u.resolve(fetched.at, e.url)
-			if err != nil {
-				problem.skip(e, err)
-				return nil
-			}
-			children = append(children, entry{url: child.String(), modified: e.modified})
-			return nil
-		}
-		canonical, err := u.canonical(fetched.at, e.url)
-		if err != nil {
-			problem.skip(e, err)
-			return nil
-		}
-		return u.notePage(canonical, e.modified)
-	})
+	entries := reading{updater: u, at: fetched.at, isInIndex: isInIndex, skipped: &Error{File: file}}
+	err = parse(ctx, fetched.body, fetched.mediaType, u.cfg.MaxBytes, entries.add)
 	if err != nil {
-		fail(err)
-		return
+		u.fail(&Error{File: file, Err: err})
+		return entries.children
 	}
-	fetched.body.Close() // the others may take hours
-	for _, c := range children {
-		if err := ctx.Err(); err != nil {
-			fail(err)
-			return
+	if n := entries.beyond; n > 0 {
+		u.fail(&Error{File: file, Skipped: n, Err: fmt.Errorf("it lists %d sitemaps more than the %d that Config.MaxFiles allows; these are not read", n, u.cfg.MaxFiles)})
+	}
+	if n := entries.skipped.Skipped; n > 0 {
+		if n > maxListed {
+			entries.skipped.Err = fmt.Errorf("%w\nand %d more", entries.skipped.Err, n-maxListed)
 		}
-		child, _ := url.Parse(c.url) // resolve has parsed it
-		child.User = credentials(u.start, child)
-		u.update(ctx, child, c.modified, true)
+		u.fail(entries.skipped) // and the file is read again, so that this is not forgotten
 	}
-	if problem.Skipped > 0 {
-		if more := problem.Skipped - maxListed; more > 0 {
-			problem.Err = fmt.Errorf("%w\nand %d more", problem.Err, more)
+	// An index is read each time: some of its sitemaps may have no lastmod.
+	if len(entries.children)+entries.beyond+entries.skipped.Skipped == 0 {
+		u.noteFile(file, fetched.state)
+	}
+	return entries.children
+}
+
+// A reading is what one file lists.
+type reading struct {
+	*updater
+	at        *url.URL // of the file, after redirects
+	isInIndex bool
+	children  []child
+	beyond    int // sitemaps beyond MaxFiles
+	skipped   *Error
+}
+
+// add adds an entry of the file. An error ends the reading.
+func (r *reading) add(e entry) error {
+	switch {
+	case !e.isSitemap:
+		page, err := r.canonical(r.at, e.url)
+		if err != nil {
+			r.skipped.skip(e, err)
+			return nil
 		}
-		u.errs = append(u.errs, problem)
-		return // it is read again, so that the error is not forgotten
+		return r.notePage(page, e.modified)
+	case r.isInIndex:
+		return errNested
 	}
-	if len(children) == 0 { // an index is read each time: some of its sitemaps may have no lastmod
-		if err := u.noteFile(file, fetched.state); err != nil {
-			fail(err)
-		}
+	at, err := r.resolve(r.at, e.url)
+	switch {
+	case err != nil:
+		r.skipped.skip(e, err)
+	case len(r.children) == r.cfg.MaxFiles:
+		r.beyond++
+	default:
+		r.children = append(r.children, child{at, e.modified})
 	}
+	return nil
 }
 
 // maxListed bounds the entries of a file that are listed in an error.
@@ -340,70 +278,6 @@ const maxListed = 10
 
 func (e *Error) skip(skipped entry, reason error) {
 	if e.Skipped++; e.Skipped <= maxListed {
-		e.Err = errors.Join(e.Err, fmt.Errorf("%s, of %d bytes, %w", skipped.path, len(skipped.url), reason))
-	}
-}
-
-// canonical returns the URL of a page as it is announced.
-func (r *Reader) canonical(file *url.URL, page string) (string, error) {
-	if _, err := r.resolve(file, page); err != nil {
-		return "", err
-	}
-	escaping := pageurl.AsRFC3986
-	if r.cfg.ForCaches {
-		escaping = pageurl.AsBrowsers
-	}
-	parsed, problem := pageurl.Parse(page, escaping)
-	if problem != nil {
-		return "", errors.New("is not a URL that packages indexnow and updatecache accept")
-	}
-	if parsed.Path == "" && !r.cfg.ForCaches {
-		parsed.Path = "/"
-	}
-	if n := len(parsed.String()); n > pageurl.MaxBytes {
-		return "", fmt.Errorf("has %d bytes, escaped; want at most %d", n, pageurl.MaxBytes)
-	}
-	return parsed.String(), nil
-}
-
-// resolve returns the URL of an entry. The protocol wants it to be absolute. Its errors do not have
-// the entry, because a server of an internal network may have answered it.
-func (r *Reader) resolve(file *url.URL, value string) (*url.URL, error) {
-	at, err := url.Parse(value)
-	switch {
-	case err != nil || at.Scheme != "https" && at.Scheme != "http":
-		return nil, errors.New("is not a URL that begins with https:// or http://")
-	case at.User != nil:
-		return nil, errors.New("has user information; want none")
-	case !r.cfg.OtherHosts && !isSameHost(at, file):
-		return nil, errors.New("is on another host than the file; want a URL of " + file.Host)
-	}
-	return at, nil
-}
-
-// credentials returns the user and password of a URL that may be sent to another URL.
-func credentials(from, to *url.URL) *url.Userinfo {
-	if isSameHost(from, to) && (to.Scheme == from.Scheme || to.Scheme == "https") {
-		return from.User
-	}
-	return nil
-}
-
-// isSameHost reports whether two URLs are on one host. http and https are the same.
-func isSameHost(a, b *url.URL) bool {
-	return canonicalHost(a) == canonicalHost(b)
-}
-
-// canonicalHost returns the host of a URL, with the port if it is not the default.
-func canonicalHost(u *url.URL) string {
-	host := strings.ToLower(u.Hostname())
-	if domain, problem := pageurl.Domain(host); problem == nil {
-		host = domain
-	}
-	switch port := u.Port(); {
-	case port == "", port == "443" && u.Scheme == "https", port == "80" && u.Scheme == "http":
-		return host
-	default:
-		return host + ":" + port
+		e.Err = errors.Join(e.Err, fmt.Errorf("%s (%d bytes) %w", skipped.place(), len(skipped.url), reason))
 	}
 }

@@ -245,8 +245,8 @@ func TestOtherHostsAreErrors(t *testing.T) {
 		err   string
 		pages []string
 	}{
-		"/s.xml":      {`url[0], of 28 bytes, is on another host than the file; want a URL of www.example.com`, []string{"/ours"}},
-		"/index.xml":  {`sitemap[0], of 28 bytes, is on another host than the file`, nil},
+		"/s.xml":      {`url[0] (28 bytes) is on another host than the file; want a URL of www.example.com`, []string{"/ours"}},
+		"/index.xml":  {`sitemap[0] (28 bytes) is on another host than the file`, nil},
 		"/moved.xml":  {`it redirects to another host; use the URL there`, nil},
 		"/moved2.xml": {"", []string{"/moved"}},
 	} {
@@ -288,8 +288,8 @@ func TestAFileThatCannotBeReadIsAnError(t *testing.T) {
 	for file, text := range map[string]string{
 		home + "/missing":   "the answer is 404; want 200",
 		home + "/empty.xml": "it is empty",
-		home + "/page":      "its root element is not that of a sitemap (urlset or sitemapindex); it is text/html, of which 28 bytes were read",
-		home + "/text":      "it is neither XML nor a list of URLs; it is text/plain, of which 9 bytes were read",
+		home + "/page":      "its root element is not that of a sitemap (urlset or sitemapindex); its media type is text/html, and 28 bytes were read",
+		home + "/text":      "it is neither XML nor a list of URLs; its media type is text/plain, and 9 bytes were read",
 		home + "/xml":       "its XML has an error at line 1",
 		home + "/ends.xml":  "its XML has an error at line 1",
 		home + "/other.xml": "its XML has an error at line 1",
@@ -327,8 +327,8 @@ func TestPagesReturnsTheURLsOfAFile(t *testing.T) {
 	}
 }
 
-// A repeated is a text that is repeated, and that is never in memory as a whole. It notes the most
-// memory that is in use while it is read.
+// A repeated reads a long text without holding it in memory. It notes the most memory that is in use
+// meanwhile.
 type repeated struct {
 	before, text, after string
 	times               int64
@@ -399,7 +399,7 @@ func TestAnyFileTakesLittleMemory(t *testing.T) {
 		"wrong lines":        {file: repeated{text: "http://a\n", times: endless}, err: "more than 50000 entries"},
 		"empty lines":        {file: repeated{text: "\n", times: endless}, err: tooLong},
 		"a line":             {file: repeated{text: "https://a", times: endless}, err: "a line of more than 10000 bytes"},
-		"sitemaps":           {file: repeated{before: "<sitemapindex>", text: fmt.Sprintf(child, 1, strings.Repeat("a", 7000)), times: endless}, err: "more than 1000 sitemaps"},
+		"sitemaps":           {file: repeated{before: "<sitemapindex>", text: fmt.Sprintf(child, 1, strings.Repeat("a", 7000)), times: endless}, err: tooLong},
 		"the same sitemap":   {file: repeated{before: "<sitemapindex>", text: fmt.Sprintf(child, 1, ""), times: 900, after: "</sitemapindex>"}, err: "a sitemap index in a sitemap index"},
 		"other sitemaps":     {file: repeated{before: "<sitemapindex>", text: "<sitemap><loc>" + strings.Repeat("https://other.example/", 400) + "</loc></sitemap>", times: endless}, err: tooLong},
 		"zipped attributes":  {file: repeated{before: "<urlset", text: ` a=""`, times: 30_000_000}, isZipped: true, err: "a tag, text or comment of more than 65536 bytes"},
@@ -482,7 +482,7 @@ func TestAStateHasALimit(t *testing.T) {
 	}
 }
 
-// A user and password go where the caller sends them, and not to http.
+// A user and password are sent to the same host only, and never from https to http.
 func TestCredentials(t *testing.T) {
 	t.Parallel()
 	var asked []string
@@ -566,18 +566,38 @@ func TestErrorsDoNotQuoteAnswers(t *testing.T) {
 	}
 }
 
-// An answer with many headers is no answer.
+// An answer with many headers is an error, and a long ETag is not kept.
 func TestHeadersHaveALimit(t *testing.T) {
 	t.Parallel()
-	web := servertest.Loopback(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	web := servertest.Loopback(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("ETag", `"`+strings.Repeat("e", 2000)+`"`)
-		for i := range 10_000 {
+		for i := range len(r.URL.Query()["header"]) * 10_000 {
 			w.Header().Set(fmt.Sprintf("X-%d", i), "a")
 		}
+		_, _ = io.WriteString(w, sitemap("/a"))
 	}))
-	if err := changes.New(changes.Config{HTTPClient: web}).Update(t.Context(), new(changes.State), home+"/"); err == nil || !strings.Contains(err.Error(), "did not answer") {
+	var s changes.State
+	if err := changes.New(changes.Config{HTTPClient: web}).Update(t.Context(), &s, home+"/?header"); err == nil || !strings.Contains(err.Error(), "the request failed") {
 		t.Error(err)
 	}
+	if err := changes.New(changes.Config{HTTPClient: web}).Update(t.Context(), &s, home+"/"); err != nil || len(s.Pending) != 1 || s.Files[home+"/"].ETag != "" {
+		t.Errorf("%v, %+v", err, s)
+	}
+}
+
+// Of an index with too many sitemaps, the first ones are read.
+func TestAnIndexHasALimit(t *testing.T) {
+	t.Parallel()
+	web := &site{files: map[string]string{"/i.xml": index("/1.xml", "/2.xml", "/3.xml", "/4.xml")}}
+	for _, n := range "1234" {
+		web.files[fmt.Sprintf("/%c.xml", n)] = sitemap(fmt.Sprintf("/%c", n))
+	}
+	var s changes.State
+	err := newReader(t, web, changes.Config{MaxFiles: 2}).Update(t.Context(), &s, home+"/i.xml")
+	if problem := (*changes.Error)(nil); !errors.As(err, &problem) || problem.Skipped != 2 || !strings.Contains(err.Error(), "it lists 2 sitemaps more than the 2 that Config.MaxFiles allows") {
+		t.Error(err)
+	}
+	want(t, pending(&s), "/1", "/2")
 }
 
 // A page is announced once, although two files, or two entries, have different dates for it.
@@ -680,7 +700,7 @@ func TestAPortIsAnotherHost(t *testing.T) {
 	want(t, pending(&s))
 }
 
-func TestURLsOfFiles(t *testing.T) {
+func TestURLsAreAbsoluteAndOnTheFilesHost(t *testing.T) {
 	t.Parallel()
 	web := &site{files: map[string]string{
 		"/old.xml": "->/blog/s.xml", "/blog/s.xml": sitemap("/a"),
@@ -695,7 +715,7 @@ func TestURLsOfFiles(t *testing.T) {
 		}
 	}
 	want(t, pending(&s), "/a", "https://xn--bcher-kva.example/b")
-	if err := r.Update(t.Context(), &s, home+"/relative.xml"); err == nil || !strings.Contains(err.Error(), `url[0], of 2 bytes, is not a URL that begins with https:// or http://`) {
+	if err := r.Update(t.Context(), &s, home+"/relative.xml"); err == nil || !strings.Contains(err.Error(), `url[0] (2 bytes) is not a URL that begins with https:// or http://`) {
 		t.Error(err)
 	}
 	for file, text := range map[string]string{"https://user:s3cret@www.example.com:99999999/": "invalid port", "https://user:s3cret@%zz/": "is not the URL of a file"} {

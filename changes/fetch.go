@@ -79,9 +79,9 @@ func (r *Reader) fetch(ctx context.Context, file *url.URL, known File) (fetched,
 	}
 	resp, err := r.http.Do(request)
 	if err != nil {
-		return fetched{}, withoutAnswer(err)
+		return fetched{}, redact(err)
 	}
-	f := fetched{body: answer{resp.Body}, at: file}
+	f := fetched{body: safeBody{resp.Body}, at: file}
 	if resp.Request != nil { // a Transport need not set it
 		f.at = resp.Request.URL
 	}
@@ -104,45 +104,57 @@ func (r *Reader) fetch(ctx context.Context, file *url.URL, known File) (fetched,
 	return f, nil
 }
 
-// An unansweredError is an error of net/http that is not shown: it may quote what a server sent,
-// such as its first line, if that is not HTTP, or the names in its certificate.
-type unansweredError struct {
+// A redactedError is an error of net/http whose text may quote what a server sent, such as its first
+// line, if that is not HTTP, or the names in its certificate.
+type redactedError struct {
 	text string
 	err  error
 }
 
-func (e unansweredError) Error() string { return e.text }
-func (e unansweredError) Unwrap() error { return e.err }
+func (e redactedError) Error() string { return e.text }
+func (e redactedError) Unwrap() error { return e.err }
 
-// withoutAnswer returns an error of net/http without the URL, which Error has, and without what the
-// server sent.
-func withoutAnswer(err error) error {
+// redact returns an error of net/http without the URL, which Error has, and without what the server
+// sent.
+func redact(err error) error {
 	if wrapped := (*url.Error)(nil); errors.As(err, &wrapped) && wrapped.Err != nil {
 		err = wrapped.Err
 	}
-	var (
-		op   *net.OpError
-		dns  *net.DNSError
-		cert *tls.CertificateVerificationError
-		wait interface{ Timeout() bool }
-	)
-	switch {
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.As(err, &wait) && wait.Timeout(),
-		errors.As(err, &dns), errors.As(err, &op) && op.Op == "dial", errors.Is(err, errElsewhere), errors.Is(err, errRedirects), errors.Is(err, io.ErrUnexpectedEOF), err == io.EOF:
+	switch cert := (*tls.CertificateVerificationError)(nil); {
+	case isOurs(err):
 		return err
 	case errors.As(err, &cert):
-		return unansweredError{"its server's certificate is not valid", err}
+		return redactedError{"its server's certificate is not valid", err}
 	}
-	return unansweredError{"its server did not answer with HTTP, or ended the connection", err}
+	return redactedError{"the request failed; the reason is not shown, because it may quote the server", err}
 }
 
-// An answer is the body of an answer, whose errors do not quote what the server sent.
-type answer struct{ io.ReadCloser }
+// isOurs reports whether an error says nothing but what this side of the connection saw.
+func isOurs(err error) bool {
+	var (
+		op  *net.OpError
+		dns *net.DNSError
+		end interface{ Timeout() bool }
+	)
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case errors.As(err, &end) && end.Timeout():
+	case errors.As(err, &dns), errors.As(err, &op) && op.Op == "dial":
+	case errors.Is(err, errElsewhere), errors.Is(err, errRedirects):
+	case errors.Is(err, io.ErrUnexpectedEOF):
+	default:
+		return false
+	}
+	return true
+}
 
-func (a answer) Read(p []byte) (int, error) {
-	n, err := a.ReadCloser.Read(p)
-	if err != nil {
-		err = withoutAnswer(err)
+// A safeBody is the body of an answer. Its errors do not quote what the server sent.
+type safeBody struct{ io.ReadCloser }
+
+func (b safeBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && err != io.EOF {
+		err = redact(err)
 	}
 	return n, err
 }
@@ -156,8 +168,8 @@ type limited struct {
 
 func limit(r io.Reader, n int64) *limited { return &limited{r, n, n} }
 
-// read returns how many bytes were read.
-func (l *limited) read() int64 { return l.limit - l.left }
+// consumed returns how many bytes were read.
+func (l *limited) consumed() int64 { return l.limit - l.left }
 
 func (l *limited) Read(p []byte) (int, error) {
 	if l.left == 0 {
@@ -171,8 +183,8 @@ func (l *limited) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// plain returns the content of a file, decompressed if it is a file such as sitemap.xml.gz. Both
-// sides have the limit: a compressed file may also have parts without content, one after another.
+// plain returns the content of a file, decompressed if it is a file such as sitemap.xml.gz. The limit
+// applies before and after decompression, because a gzip file can have any number of empty members.
 func plain(body io.Reader, maxBytes int64) (*limited, error) {
 	buffered := bufio.NewReader(limit(body, maxBytes))
 	if magic, _ := buffered.Peek(2); string(magic) != "\x1f\x8b" {
@@ -180,7 +192,7 @@ func plain(body io.Reader, maxBytes int64) (*limited, error) {
 	}
 	unzipped, err := gzip.NewReader(buffered)
 	if err != nil {
-		return nil, fmt.Errorf("gzip: %w", err)
+		return nil, err
 	}
 	return limit(unzipped, maxBytes), nil
 }

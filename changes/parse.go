@@ -17,7 +17,15 @@ import (
 type entry struct {
 	url, modified string
 	isSitemap     bool
-	path          string // its place in the file
+	index         int // in the file
+}
+
+// place returns the place of an entry in its file, such as "url[3]".
+func (e entry) place() string {
+	if e.isSitemap {
+		return fmt.Sprintf("sitemap[%d]", e.index)
+	}
+	return fmt.Sprintf("url[%d]", e.index)
 }
 
 // All limits are checked before memory is taken for what is beyond them.
@@ -31,7 +39,7 @@ const (
 // Pages returns the URLs in a sitemap, as they are written there. It is for files that are not on
 // the web. A sitemap index is an error.
 func Pages(file io.Reader) (urls []string, err error) {
-	err = New(Config{}).parse(context.Background(), fetched{body: io.NopCloser(file)}, func(e entry) error {
+	err = parse(context.Background(), file, "", defaultMaxBytes, func(e entry) error {
 		if e.isSitemap {
 			return errors.New("it is a sitemap index; use its sitemaps")
 		}
@@ -46,8 +54,8 @@ func Pages(file io.Reader) (urls []string, err error) {
 
 // parse parses a sitemap, a sitemap index, or a text file with a URL on each line, and calls found
 // with each entry. It ends with the first error of found.
-func (r *Reader) parse(ctx context.Context, f fetched, found func(entry) error) error {
-	content, err := plain(f.body, r.cfg.MaxBytes)
+func parse(ctx context.Context, file io.Reader, mediaType string, maxBytes int64, found func(entry) error) error {
+	content, err := plain(file, maxBytes)
 	if err != nil {
 		return err
 	}
@@ -66,8 +74,11 @@ func (r *Reader) parse(ctx context.Context, f fetched, found func(entry) error) 
 	if err := buffered.UnreadByte(); err != nil {
 		return err
 	}
-	p := parser{ctx: ctx, found: found, what: func() string {
-		return fmt.Sprintf("%s, of which %d bytes were read", cmp.Or(f.mediaType, "a file without a media type"), content.read())
+	p := parser{ctx: ctx, found: found, about: func() string {
+		if mediaType != "" {
+			return fmt.Sprintf("; its media type is %.100s, and %d bytes were read", mediaType, content.consumed())
+		}
+		return fmt.Sprintf("; %d bytes were read", content.consumed())
 	}}
 	if first == '<' {
 		return p.xml(buffered)
@@ -79,17 +90,17 @@ func (r *Reader) parse(ctx context.Context, f fetched, found func(entry) error) 
 type parser struct {
 	ctx     context.Context
 	found   func(entry) error
-	what    func() string // the file, for errors
+	about   func() string // what an error says about the file
 	entries int
 }
 
-// add passes on an entry of the kind "url" or "sitemap".
-func (p *parser) add(kind, url, modified string) error {
+// add passes on an entry.
+func (p *parser) add(url, modified string, isSitemap bool) error {
 	if p.entries == maxEntries {
 		return fmt.Errorf("it has more than %d entries", maxEntries)
 	}
 	p.entries++
-	return p.found(entry{url, normalize(modified), kind == "sitemap", fmt.Sprintf("%s[%d]", kind, p.entries-1)})
+	return p.found(entry{url, normalize(modified), isSitemap, p.entries - 1})
 }
 
 // entryOf has the elements that list a page or a sitemap, by the root element.
@@ -97,7 +108,7 @@ var entryOf = map[string]string{"urlset": "url", "sitemapindex": "sitemap"}
 
 var (
 	errToken   = fmt.Errorf("it has a tag, text or comment of more than %d bytes", maxToken)
-	errCharset = errors.New("it is not UTF-8, which the protocol wants")
+	errCharset = errors.New("it is not UTF-8, which the protocol requires")
 )
 
 // A tokenReader limits what is read for one token.
@@ -127,6 +138,7 @@ func (p *parser) xml(in *bufio.Reader) error {
 	var kind string     // of the entries
 	var url, modified string
 	var text *bytes.Buffer // of the field that is open
+	// isIn reports whether an element of the protocol is the innermost one, at its depth.
 	isIn := func(depth int, name string) bool {
 		return len(open) == depth && open[depth-1] == xml.Name{Space: open[0].Space, Local: name}
 	}
@@ -155,7 +167,7 @@ func (p *parser) xml(in *bufio.Reader) error {
 			switch {
 			case len(open) == 1:
 				if kind = entryOf[t.Name.Local]; kind == "" {
-					return fmt.Errorf("its root element is not that of a sitemap (urlset or sitemapindex); it is %s", p.what())
+					return fmt.Errorf("its root element is not that of a sitemap (urlset or sitemapindex)%s", p.about())
 				}
 			case isIn(2, kind):
 				url, modified = "", ""
@@ -176,7 +188,7 @@ func (p *parser) xml(in *bufio.Reader) error {
 			case text != nil && isIn(3, "lastmod"):
 				modified, text = cmp.Or(modified, trimmed(text)), nil
 			case isIn(2, kind):
-				if err := p.add(kind, url, modified); err != nil {
+				if err := p.add(url, modified, kind == "sitemap"); err != nil {
 					return err
 				}
 			}
@@ -191,7 +203,7 @@ func trimmed(text *bytes.Buffer) string { return string(bytes.TrimSpace(text.Byt
 // xmlError returns an error of the XML. Those of encoding/xml quote the file.
 func (p *parser) xmlError(d *xml.Decoder) error {
 	line, _ := d.InputPos()
-	return fmt.Errorf("its XML has an error at line %d; it is %s", line, p.what())
+	return fmt.Errorf("its XML has an error at line %d%s", line, p.about())
 }
 
 // text reads a list of URLs.
@@ -207,14 +219,14 @@ func (p *parser) text(in *bufio.Reader) error {
 		case line == "":
 			continue
 		case !strings.HasPrefix(line, "https://") && !strings.HasPrefix(line, "http://"):
-			return fmt.Errorf("it is neither XML nor a list of URLs; it is %s", p.what())
+			return fmt.Errorf("it is neither XML nor a list of URLs%s", p.about())
 		}
-		if err := p.add("url", line, ""); err != nil {
+		if err := p.add(line, "", false); err != nil {
 			return err
 		}
 	}
 	if errors.Is(lines.Err(), bufio.ErrTooLong) {
-		return fmt.Errorf("it has a line of more than %d bytes; it is %s", maxText, p.what())
+		return fmt.Errorf("it has a line of more than %d bytes%s", maxText, p.about())
 	}
 	return lines.Err()
 }

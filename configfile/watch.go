@@ -207,15 +207,15 @@ func (w *Watcher) apply(expected snapshot) {
 	w.warn(c.cfg)
 }
 
-// warn logs what does not keep a configuration from being applied.
+// warn logs the warnings of a configuration.
 func (w *Watcher) warn(cfg ampcors.Config) {
 	const most = 10
 	warnings := cfg.Warnings()
 	for _, warning := range warnings[:min(most, len(warnings))] {
-		w.log.Warn("ampcors: a publisher's cache origins are denied", "file", w.path, "problem", warning)
+		w.log.Warn("ampcors: cache origins with a publisher's domain prefix are denied, because another host has the same prefix", "file", w.path, "problem", warning)
 	}
 	if more := len(warnings) - most; more > 0 {
-		w.log.Warn("ampcors: the cache origins of more publishers are denied; ampcors check lists them", "file", w.path, "publishers", more)
+		w.log.Warn("ampcors: the same holds for more publishers; ampcors check lists them", "file", w.path, "publishers", more)
 	}
 }
 

@@ -168,7 +168,7 @@ func newCheck() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "check file",
 		Short:   "Check a configuration file, and show what it allows",
-		Long:    "Check a configuration file, and show what it allows. Warnings name publishers whose cache origins are denied because another host has the same domain prefix.",
+		Long:    "Check a configuration file, and show what it allows. Warnings name publishers whose domain prefix is denied, because another host has the same one.",
 		Example: "  ampcors check config.json",
 		Args:    cobra.ExactArgs(1),
 	}

@@ -54,14 +54,14 @@ func batchGet(ctx context.Context, api, key string, urls []string) (answer batch
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("X-Goog-Api-Key", key)
-	a, err := outbound.DoUpTo(lookupBytes, outbound.Client(httpClient), r)
+	a, err := outbound.DoLimit(outbound.Client(httpClient), r, lookupBytes)
 	if err != nil {
 		return answer, err
 	}
 	unread := json.Unmarshal(a.Body, &answer)
 	switch {
 	case a.Status != http.StatusOK && answer.Error.Message != "":
-		return answer, fmt.Errorf("the answer is %d: %s", a.Status, strings.ReplaceAll(outbound.Shorten(answer.Error.Message), key, "…"))
+		return answer, fmt.Errorf("the answer is %d: %s", a.Status, outbound.Shorten(strings.ReplaceAll(answer.Error.Message, key, "…")))
 	case a.Status != http.StatusOK:
 		return answer, fmt.Errorf("the answer is %d; want 200", a.Status)
 	case a.BodyErr != nil:

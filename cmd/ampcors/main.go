@@ -39,10 +39,7 @@ func (e exitError) Unwrap() error { return e.err }
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	go func() {
-		<-ctx.Done()
-		stop() // a second signal ends the program at once
-	}()
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	root := newRoot()
 	root.SetArgs(os.Args[1:])
 	os.Exit(execute(ctx, root))

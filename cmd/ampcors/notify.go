@@ -30,9 +30,9 @@ const keyBits = 2048
 
 func newKey() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "key updatecache FILE | key indexnow",
+		Use:   "key updatecache FILE | updatecache --public FILE | indexnow",
 		Short: "Make a key for update-cache or IndexNow",
-		Long: "Make a key for update-cache or IndexNow, and keep it secret. The key for update-cache is an RSA key in PEM: it is written to a new file that only you can read. The key for IndexNow is printed.\n\n" +
+		Long: "Make a key for update-cache or IndexNow. Keep it secret. The key for update-cache is an RSA key in PEM, which is written to a new file that only you can read. The key for IndexNow is printed.\n\n" +
 			"With --public, read the RSA key from a file, and print what the site serves at " + updatecache.KeyPath + ".",
 		Example:   "  ampcors key updatecache private.pem\n  ampcors key updatecache --public private.pem >apikey.pub\n  ampcors key indexnow",
 		Args:      cobra.RangeArgs(1, 2),
@@ -59,7 +59,7 @@ func newKey() *cobra.Command {
 		case kind == "updatecache" && !hasFile:
 			return errors.New("there is no file for the key; want ampcors key updatecache private.pem")
 		}
-		return errors.New("want updatecache and a file, updatecache and --public, or indexnow")
+		return fmt.Errorf("%q is wrong; want updatecache and a file, updatecache and --public, or indexnow", strings.Join(args, " "))
 	}
 	return cmd
 }

@@ -297,11 +297,11 @@ func TestAStateWithSkippedPages(t *testing.T) {
 		}
 	})
 	args := []string{"submit", "--sitemap", "https://www.example.com/sitemap.xml", "--state", filepath.Join(t.TempDir(), "state.json")}
-	if code, _, stderr := run(t, "", args...); code != exitFindings || !strings.Contains(stderr, "1 pages are recorded") || !strings.Contains(stderr, "url[1], of 26 bytes, is on another host") {
+	if code, _, stderr := run(t, "", args...); code != exitFindings || !strings.Contains(stderr, "1 pages are recorded") || !strings.Contains(stderr, "url[1] (26 bytes) is on another host") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
 	pages += "https://www.example.com/3\n"
-	if code, stdout, stderr := run(t, "", args...); code != exitFindings || stdout != "www.example.com: 1 URLs accepted\n" || !strings.Contains(stderr, "url[1], of 26 bytes, is on another host") {
+	if code, stdout, stderr := run(t, "", args...); code != exitFindings || stdout != "www.example.com: 1 URLs accepted\n" || !strings.Contains(stderr, "url[1] (26 bytes) is on another host") {
 		t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
 	}
 }
@@ -473,11 +473,11 @@ func TestLookup(t *testing.T) {
 		"an error": {func(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, `{"error": {"code": 400, "message": "The key s3cret is not valid."}}`, 400)
 		}, "the answer is 400: The key … is not valid."},
-		"no JSON":         {func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "<html>") }, "the answer is not that of the API"},
-		"a long answer":   {func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, strings.Repeat(" ", 2<<20)) }, "the answer cannot be read"},
-		"a redirect":      {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://evil.example/", 307) }, "the answer is 307"},
-		"no answer":       {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "EOF"},
-		"no other answer": {nil, "connection refused"},
+		"no JSON":            {func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "<html>") }, "the answer is not that of the API"},
+		"a long answer":      {func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, strings.Repeat(" ", 2<<20)) }, "the answer cannot be read"},
+		"a redirect":         {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://evil.example/", 307) }, "the answer is 307"},
+		"no answer":          {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "EOF"},
+		"connection refused": {nil, "connection refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			down := httptest.NewServer(answer.handler)

@@ -63,7 +63,7 @@ func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) 
 		}
 	}
 	if s.maxState < 1 || s.maxState > 1<<20 {
-		return nil, fmt.Errorf("--max-state %d is not from 1 to 1048576", s.maxState)
+		return nil, fmt.Errorf("--max-state %d is out of range; want 1 to 1048576 MiB", s.maxState)
 	}
 	isFirst := s.file != "" && s.state.IsNew() && !s.all
 	reader := changes.New(changes.Config{HTTPClient: httpClient, MaxFiles: 50_000, MaxState: s.maxState << 20, ForCaches: cmd.Name() == "flush"})
@@ -74,6 +74,9 @@ func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) 
 				continue
 			}
 			fmt.Fprintln(cmd.ErrOrStderr(), "ampcors:", err)
+			if errors.Is(err, changes.ErrStateFull) {
+				fmt.Fprintln(cmd.ErrOrStderr(), "ampcors: use a larger --max-state")
+			}
 			if s.failed = true; isFirst && !isRead(err) {
 				return nil, exitError{exitFindings, errors.New("nothing is recorded, because not every sitemap could be read")}
 			}

@@ -10,9 +10,10 @@ import (
 	"unicode/utf8"
 )
 
-// A printer passes on what it gets to another writer, made printable. All output of the program
-// goes through one, because it has texts from outside: origins from logs, and answers of servers.
-// In a terminal, an escape sequence in them could act, and a bidirectional override could hide text.
+// A printer passes on what it gets to another writer, made printable. All output of the program goes
+// through one, except a table with colors, which writeTable makes printable itself. The output has
+// texts from outside: origins from logs, and answers of servers. In a terminal, an escape sequence in
+// them could act, and a bidirectional override could hide text.
 type printer struct {
 	out  io.Writer
 	rest []byte // the start of a character

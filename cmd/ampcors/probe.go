@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -93,8 +92,8 @@ func runProbe(cmd *cobra.Command, args []string, f probeFlags) error {
 	case err != nil:
 		return exitError{exitUntested, err}
 	}
-	if terminal := colored(cmd); terminal != nil && f.output == "table" {
-		err = writeTable(terminal, report, true)
+	if out, ok := terminal(cmd); ok && f.output == "table" {
+		err = writeTable(out, report, true)
 	} else {
 		err = write(cmd.OutOrStdout(), report)
 	}
@@ -179,14 +178,12 @@ func (f *probeFlags) readList(cmd *cobra.Command) (urls []string, err error) {
 	return slices.DeleteFunc(urls, func(line string) bool { return strings.HasPrefix(line, "#") }), err
 }
 
-// colored returns the terminal that shows the output with colors (https://no-color.org), or nil. What
-// is written to it must be printable, except the colors.
-func colored(cmd *cobra.Command) io.Writer {
-	out, ok := cmd.OutOrStdout().(*printer).out.(*os.File)
-	if !ok || os.Getenv("NO_COLOR") != "" || !isTerminal(out) {
-		return nil
+// terminal returns the terminal that the output goes to, if it shows colors (https://no-color.org).
+func terminal(cmd *cobra.Command) (out *os.File, ok bool) {
+	if p, isPrinter := cmd.OutOrStdout().(*printer); isPrinter {
+		out, ok = p.out.(*os.File)
 	}
-	return out
+	return out, ok && os.Getenv("NO_COLOR") == "" && isTerminal(out)
 }
 
 func isTerminal(f *os.File) bool {

@@ -22,8 +22,8 @@ var writers = map[string]func(w io.Writer, report *probe.Report) error{
 // colors are the escape sequences of severities.
 var colors = map[probe.Severity]string{probe.High: "\x1b[31m", probe.Medium: "\x1b[33m", probe.Low: "\x1b[36m"}
 
-// writeTable writes the report as text. With color, it writes escape sequences, and w is not the
-// printer: then this function makes what comes from outside printable.
+// writeTable writes the report as text. It makes what comes from outside printable itself, because
+// the escape sequences of colors must not go through a printer.
 func writeTable(w io.Writer, report *probe.Report, color bool) error {
 	var b strings.Builder
 	for _, f := range report.Findings {

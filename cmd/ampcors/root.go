@@ -157,22 +157,27 @@ func inputs(cmd *cobra.Command, args []string) ([]string, error) {
 	return args, nil
 }
 
-// stdinLines returns the lines of standard input that are not empty. A signal ends it.
-func stdinLines(cmd *cobra.Command) (found []string, err error) {
-	done := make(chan struct{})
+// stdinLines returns the lines of standard input that are not empty. A signal ends the wait for
+// them.
+func stdinLines(cmd *cobra.Command) ([]string, error) {
+	type result struct {
+		lines []string
+		err   error
+	}
+	read := make(chan result, 1)
 	go func() { // a read cannot be interrupted; it ends with the program
-		defer close(done)
-		found, err = lines(cmd.InOrStdin())
+		found, err := lines(cmd.InOrStdin())
+		read <- result{found, err}
 	}()
 	select {
 	case <-cmd.Context().Done():
 		return nil, exitError{exitUntested, errors.New("interrupted while it was waiting for standard input")}
-	case <-done:
+	case r := <-read:
+		if r.err != nil {
+			return nil, fmt.Errorf("standard input: %w", r.err)
+		}
+		return r.lines, nil
 	}
-	if err != nil {
-		return nil, fmt.Errorf("standard input: %w", err)
-	}
-	return found, nil
 }
 
 // lines returns the lines of r that are not empty, without the space around them.

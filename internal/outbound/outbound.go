@@ -58,16 +58,16 @@ const maxBody = 64 << 10
 type Answer struct {
 	Status  int
 	Header  http.Header
-	Body    []byte // its first 64 KiB, or as many bytes as DoUpTo reads
+	Body    []byte // its first 64 KiB, or as many bytes as DoLimit reads
 	BodyErr error  // why it was not read to its end; io.ErrShortBuffer if it is longer
 }
 
 // Do sends the request. It returns the error of the network or the context without the URL,
 // which may hold a secret.
-func Do(client *http.Client, r *http.Request) (Answer, error) { return DoUpTo(maxBody, client, r) }
+func Do(client *http.Client, r *http.Request) (Answer, error) { return DoLimit(client, r, maxBody) }
 
-// DoUpTo is Do for answers of up to most bytes.
-func DoUpTo(most int, client *http.Client, r *http.Request) (Answer, error) {
+// DoLimit is Do, but reads up to limit bytes of the body.
+func DoLimit(client *http.Client, r *http.Request, limit int) (Answer, error) {
 	resp, err := client.Do(r)
 	for wrapped := (*url.Error)(nil); errors.As(err, &wrapped) && wrapped.Err != nil; {
 		err = wrapped.Err
@@ -80,9 +80,9 @@ func DoUpTo(most int, client *http.Client, r *http.Request) (Answer, error) {
 	if a.Status == http.StatusSwitchingProtocols {
 		return a, nil // the body is the open connection, which no timeout ends
 	}
-	a.Body, a.BodyErr = io.ReadAll(io.LimitReader(resp.Body, int64(most)+1))
-	if len(a.Body) > most {
-		a.Body, a.BodyErr = a.Body[:most], io.ErrShortBuffer
+	a.Body, a.BodyErr = io.ReadAll(io.LimitReader(resp.Body, int64(limit)+1))
+	if len(a.Body) > limit {
+		a.Body, a.BodyErr = a.Body[:limit], io.ErrShortBuffer
 	}
 	return a, nil
 }

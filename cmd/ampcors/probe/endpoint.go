@@ -47,14 +47,15 @@ func pagesOf(publisher string, caches []ampcors.Cache) ([]page, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, ambiguous := ampcors.PublisherDomain(prefix)
+	_, err = ampcors.PublisherDomain(prefix) // an error, if this is not the hash prefix, says that it is ambiguous
+	isAmbiguous := err != nil
 	for _, c := range caches {
 		if prefix != hash {
 			f := formReadable
 			if strings.HasPrefix(prefix, "xn--") {
 				f = formPunycode
 			}
-			pages = append(pages, page{"https://" + prefix + "." + c.CacheDomain, f, c.ID, ambiguous != nil})
+			pages = append(pages, page{"https://" + prefix + "." + c.CacheDomain, f, c.ID, isAmbiguous})
 		}
 		pages = append(pages, page{"https://" + hash + "." + c.CacheDomain, formHash, c.ID, false})
 	}

@@ -1,0 +1,82 @@
+package changes
+
+import "slices"
+
+// A State says which pages are known, and which are to be announced. The zero State knows none.
+// Store it as JSON. Config.MaxState limits its size.
+type State struct {
+	// Files are the sitemaps that have been read, by URL.
+	Files map[string]File `json:"files,omitempty"`
+	// Announced are the pages for which Done was called, with the lastmod that they had then. A
+	// date with a time is in UTC.
+	Announced map[string]string `json:"announced,omitempty"`
+	// Pending are the pages that are new or have changed, until Done is called.
+	Pending map[string]string `json:"pending,omitempty"`
+}
+
+// A File says what is known of a sitemap, so that it is not read again without need.
+type File struct {
+	LastMod      string `json:"lastmod,omitempty"` // in the sitemap index
+	ETag         string `json:"etag,omitempty"`
+	LastModified string `json:"lastModified,omitempty"` // header
+}
+
+// PendingURLs returns the pages to announce, sorted. They are escaped as package indexnow sends
+// them, so the URLs of an indexnow.Batch can be given to Done.
+func (s *State) PendingURLs() []string {
+	urls := make([]string, 0, len(s.Pending))
+	for u := range s.Pending {
+		urls = append(urls, u)
+	}
+	slices.Sort(urls)
+	return urls
+}
+
+// Done notes that pages were announced, as the last Update found them. So call no Update between
+// PendingURLs and Done: it could find a change that was not announced. URLs that are not in Pending
+// are ignored.
+func (s *State) Done(urls ...string) {
+	for _, u := range urls {
+		if modified, ok := s.Pending[u]; ok {
+			set(&s.Announced, u, modified)
+			delete(s.Pending, u)
+		}
+	}
+}
+
+// IsNew reports whether nothing has been read yet.
+func (s *State) IsNew() bool {
+	return len(s.Files) == 0 && len(s.Announced) == 0 && len(s.Pending) == 0
+}
+
+func set[V any](m *map[string]V, key string, value V) {
+	if *m == nil {
+		*m = make(map[string]V)
+	}
+	(*m)[key] = value
+}
+
+// cost returns about how many bytes of memory an entry of a State takes: its texts, and 100 for the
+// headers of the strings and the part of a map that is not in use.
+func cost(texts ...string) int64 {
+	n := 100
+	for _, text := range texts {
+		n += len(text)
+	}
+	return int64(n)
+}
+
+func (f File) cost(name string) int64 { return cost(name, f.LastMod, f.ETag, f.LastModified) }
+
+// cost returns about how many bytes of memory the state takes.
+func (s *State) cost() (n int64) {
+	for _, pages := range []map[string]string{s.Announced, s.Pending} {
+		for u, modified := range pages {
+			n += cost(u, modified)
+		}
+	}
+	for name, f := range s.Files {
+		n += f.cost(name)
+	}
+	return n
+}

@@ -1,0 +1,83 @@
+package changes
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/ampcors/ampcors/internal/pageurl"
+)
+
+// This file decides which URLs are read and announced, and where a user and password are sent.
+
+// canonical returns the URL of a page as it is announced.
+func (r *Reader) canonical(file *url.URL, page string) (string, error) {
+	if _, err := r.resolve(file, page); err != nil {
+		return "", err
+	}
+	escaping := pageurl.AsRFC3986
+	if r.cfg.ForCaches {
+		escaping = pageurl.AsBrowsers
+	}
+	parsed, problem := pageurl.Parse(page, escaping)
+	if problem != nil {
+		return "", errors.New("is not a URL that packages indexnow and updatecache accept, such as one with a port or with a % that escapes nothing")
+	}
+	if parsed.Path == "" && !r.cfg.ForCaches {
+		parsed.Path = "/"
+	}
+	if n := len(parsed.String()); n > pageurl.MaxBytes {
+		return "", fmt.Errorf("has %d bytes, escaped; want at most %d", n, pageurl.MaxBytes)
+	}
+	return parsed.String(), nil
+}
+
+// resolve returns the URL of an entry. The protocol wants it to be absolute. Its errors do not have
+// the entry, because a server of an internal network may have answered it.
+func (r *Reader) resolve(file *url.URL, value string) (*url.URL, error) {
+	at, err := url.Parse(value)
+	switch {
+	case err != nil || at.Scheme != "https" && at.Scheme != "http":
+		return nil, errors.New("is not a URL that begins with https:// or http://")
+	case at.User != nil:
+		return nil, errors.New("has user information; want none")
+	case !r.cfg.OtherHosts && !isSameHost(at, file):
+		return nil, errors.New("is on another host than the file; want a URL of " + file.Host)
+	}
+	return at, nil
+}
+
+// credentials returns the user and password of a URL that may be sent to another URL.
+func credentials(from, to *url.URL) *url.Userinfo {
+	if isSameHost(from, to) && (to.Scheme == from.Scheme || to.Scheme == "https") {
+		return from.User
+	}
+	return nil
+}
+
+// isSameHost reports whether two URLs are on one host. http and https are the same.
+func isSameHost(a, b *url.URL) bool {
+	return canonicalHost(a) == canonicalHost(b)
+}
+
+// canonicalHost returns the host of a URL, with the port if it is not the default.
+func canonicalHost(u *url.URL) string {
+	host := strings.ToLower(u.Hostname())
+	if domain, problem := pageurl.Domain(host); problem == nil {
+		host = domain
+	}
+	switch port := u.Port(); {
+	case port == "", port == "443" && u.Scheme == "https", port == "80" && u.Scheme == "http":
+		return host
+	default:
+		return host + ":" + port
+	}
+}
+
+// withoutUser returns a URL without its user and password.
+func withoutUser(at *url.URL) string {
+	without := *at
+	without.User = nil
+	return without.String()
+}

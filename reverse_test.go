@@ -93,6 +93,34 @@ func TestHostsThatShareAPrefix(t *testing.T) {
 	}
 }
 
+// A prefix has at most 63 bytes, whether it is plain, wrapped or punycode.
+func TestPrefixesOf63Bytes(t *testing.T) {
+	for _, prefix := range []string{
+		strings.Repeat("a", 59) + "-com",
+		"0-en--us-" + strings.Repeat("a", 48) + "-com-0",
+		plainToASCII("é" + strings.Repeat("a", 51) + "-com"),
+	} {
+		longer := strings.Replace(prefix, "a", "aa", 1)
+		if strings.HasPrefix(prefix, "xn--") {
+			longer = plainToASCII("é" + strings.Repeat("a", 52) + "-com")
+		}
+		if len(prefix) != 63 || len(longer) != 64 {
+			t.Fatalf("%q has %d bytes, %q has %d", prefix, len(prefix), longer, len(longer))
+		}
+		domain, err := ampcors.PublisherDomain(prefix)
+		if err != nil {
+			t.Errorf("%q: %v", prefix, err)
+		}
+		m := newMiddleware(t, ampcors.Config{Publishers: []string{"*.com"}, DangerouslyAllowPublicSuffixWildcards: true})
+		if d := m.CheckOrigin("https://" + prefix + ".cdn.ampproject.org"); d.Publisher != domain || domain == "" {
+			t.Errorf("%q is decided as %+v", prefix, d)
+		}
+		if domain, err := ampcors.PublisherDomain(longer); err == nil {
+			t.Errorf("%q is read as %q", longer, domain)
+		}
+	}
+}
+
 func TestPublisherDomainRejectsEverythingElse(t *testing.T) {
 	for prefix, reason := range map[string]string{
 		"":                       "1 to 63",

@@ -297,6 +297,25 @@ func TestThreatAClientThatExpects100Continue(t *testing.T) {
 	}
 }
 
+// The header names of a preflight may have twice the bytes of a list of all allowed names, and those
+// of AMP-Same-Origin. A line counts as one more.
+func TestTheLimitOfHeaderNamesIsExact(t *testing.T) {
+	const most = len("amp-same-origin") + 2*len("content-type, ")
+	m := newMiddleware(t, ampcors.Config{Publishers: []string{"www.example.com"}})
+	for bytes, allowed := range map[int]bool{most - 1: true, most: true, most + 1: false} {
+		one := "content-type" + strings.Repeat(" ", bytes-len("content-type")-1)
+		two := []string{"content-type", strings.Repeat(" ", bytes-len("content-type")-2)}
+		for _, lines := range [][]string{{one}, two} {
+			d := m.Check(&http.Request{Method: "OPTIONS", Header: http.Header{
+				"Origin": {cacheOrigin}, "Access-Control-Request-Method": {"POST"}, "Access-Control-Request-Headers": lines,
+			}})
+			if d.Allowed != allowed {
+				t.Errorf("%d bytes in %d lines: %s", bytes, len(lines), d.Reason)
+			}
+		}
+	}
+}
+
 // TestThreatAnObserverThatChangesTheRequest: what was checked is what is granted.
 func TestThreatAnObserverThatChangesTheRequest(t *testing.T) {
 	cfg := testConfig()

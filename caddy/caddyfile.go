@@ -63,8 +63,8 @@ func parseHandler(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 // A list can also be a block with a value on each line, and can occur several times. All
 // errors are reported at once, each with its line.
 //
-// All requests to the handlers behind it must pass through it, preflights too. So a matcher
-// should match paths only.
+// All requests to the handlers behind it must pass through it, preflights too. So use no matcher:
+// see the README.
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the directive
 	p := parser{directive: d.Token(), places: make(map[string]caddyfile.Token)}

@@ -305,6 +305,17 @@ func TestOverwritingAHeaderValueInPlaceChangesNothing(t *testing.T) {
 	}
 }
 
+func TestTheStatusIsTheHandlers(t *testing.T) {
+	t.Parallel()
+	resp, body := get(t, middleware(t).Wrap(Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusTeapot)
+		fmt.Fprint(w, "body")
+	}))), "GET", cacheOrigin)
+	if resp.StatusCode != http.StatusTeapot || body != "body" || resp.Header.Get("Access-Control-Allow-Origin") != cacheOrigin {
+		t.Errorf("%s %v %q", resp.Status, resp.Header, body)
+	}
+}
+
 // http.TimeoutHandler sends the headers when the handler has returned.
 func TestAnOuterHandlerThatSendsHeadersLateGetsTheDecidedOnes(t *testing.T) {
 	mw, err := ampcors.New(ampcors.Config{Publishers: []string{"www.example.com"}})

@@ -271,6 +271,7 @@ func TestSubmitWithAState(t *testing.T) {
 	}
 	for name, args := range map[string][]string{
 		"a state without a sitemap": {"submit", "--state", state},
+		"no memory for a state":     {"submit", "--state", state, "--sitemap", "https://www.example.com/sitemap.xml", "--max-state", "0"},
 		"a state of a file":         {"submit", "--state", state, "--sitemap", state},
 		"a state that is none":      {"submit", "--state", keys, "--sitemap", "https://www.example.com/sitemap.xml"},
 		"a state of flush":          {"submit", "--state", flushed, "--sitemap", "https://www.example.com/sitemap.xml"},

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/internal/header"
 )
 
 const (
@@ -302,6 +303,63 @@ func TestOverwritingAHeaderValueInPlaceChangesNothing(t *testing.T) {
 	}))), "GET", cacheOrigin)
 	if got := resp.Header.Get("Access-Control-Allow-Origin"); got != cacheOrigin {
 		t.Errorf("%q", got)
+	}
+}
+
+// Each single change of the headers is undone, whether or not there were CORS headers and Vary.
+func TestEachChangeIsUndone(t *testing.T) {
+	t.Parallel()
+	const acao, expose = "Access-Control-Allow-Origin", "Access-Control-Expose-Headers"
+	mw, err := ampcors.New(ampcors.Config{Publishers: []string{"www.example.com"}, Credentialed: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(h http.Header){
+		"nothing":                          func(http.Header) {},
+		"Vary is deleted":                  func(h http.Header) { delete(h, "Vary") },
+		"Vary is empty":                    func(h http.Header) { h["Vary"] = []string{} },
+		"Vary has an empty line":           func(h http.Header) { h["Vary"] = []string{""} },
+		"Vary is another":                  func(h http.Header) { h["Vary"] = []string{"Accept"} },
+		"Vary has another line":            func(h http.Header) { h["Vary"] = []string{"Origin", "Accept"} },
+		"Vary has the same line twice":     func(h http.Header) { h["Vary"] = []string{"Origin", "Origin"} },
+		"Vary is in another spelling":      func(h http.Header) { delete(h, "Vary"); h["vary"] = []string{"Origin"} },
+		"Vary is in two spellings":         func(h http.Header) { h["VARY"] = []string{"Accept"} },
+		"an origin is deleted":             func(h http.Header) { delete(h, acao) },
+		"an origin is empty":               func(h http.Header) { h[acao] = nil },
+		"an origin is another":             func(h http.Header) { h[acao] = []string{"*"} },
+		"an origin has another line":       func(h http.Header) { h.Add(acao, "*") },
+		"an origin is in another spelling": func(h http.Header) { h["access-control-allow-origin"] = h[acao]; delete(h, acao) },
+		"an origin is in two spellings":    func(h http.Header) { h["access-control-allow-origin"] = []string{"*"} },
+		"one is replaced by another":       func(h http.Header) { delete(h, expose); h["Access-Control-Max-Age"] = []string{"1"} },
+		"two change places":                func(h http.Header) { h[acao], h[expose] = h[expose], h[acao] },
+		"one is added":                     func(h http.Header) { h["Amp-Email-Allow-Sender"] = []string{"*"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, request := range [][2]string{{"GET", cacheOrigin}, {"GET", ""}, {"OPTIONS", ""}} {
+				resp, _ := get(t, mw.Wrap(Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					change(w.Header())
+					fmt.Fprint(w, "body")
+				}))), request[0], request[1])
+				want := http.Header{}
+				if request[1] != "" {
+					want = http.Header{acao: {cacheOrigin}, "Access-Control-Allow-Credentials": {"true"}, expose: {"AMP-Redirect-To"}}
+				}
+				got := http.Header{}
+				for key, values := range resp.Header {
+					if header.IsCORS(key) {
+						got[key] = values
+					}
+				}
+				if !reflect.DeepEqual(got, want) {
+					t.Errorf("%s: %v; want %v", request, got, want)
+				}
+				vary := resp.Header["Vary"]
+				if isOptions := request[0] == "OPTIONS"; len(vary) > 1 || !isOptions && (len(vary) != 1 || strings.Count(vary[0], "Origin") != 1) {
+					t.Errorf("%s: Vary is %q", request, vary)
+				}
+			}
+		})
 	}
 }
 

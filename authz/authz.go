@@ -126,8 +126,11 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	a := answer{header: w.Header()}
 	decision, proceed := h.mw.HandleDecision(&a, r)
-	if proceed {
+	switch {
+	case proceed:
 		a.WriteHeader(http.StatusOK)
+	case !decision.Allowed && a.status < 300:
+		a.status = decision.StatusCode() // a proxy takes 2xx for permission, whatever Config.Denied wrote
 	}
 	w.Header().Set(StatusHeader, strconv.Itoa(a.status))
 	w.Header().Set(ReasonHeader, decision.Reason.Label())

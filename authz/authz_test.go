@@ -135,7 +135,7 @@ func TestARequestWithoutItsMethodIsDenied(t *testing.T) {
 				}
 				w := httptest.NewRecorder()
 				newHandler(t, config(), proxy).ServeHTTP(w, r)
-				if w.Code != http.StatusForbidden || w.Header().Get("Access-Control-Allow-Origin") != "" || w.Header().Get(authz.ReasonHeader) != "no_method" || !strings.Contains(w.Body.String(), name) {
+				if w.Code != http.StatusForbidden || w.Header().Get("Access-Control-Allow-Origin") != "" || w.Header().Get(authz.ReasonHeader) != "no_method" || w.Header().Get("Cache-Control") != "no-store" || !strings.Contains(w.Body.String(), name) {
 					t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
 				}
 			})
@@ -165,6 +165,29 @@ func TestTheAnswerTellsEnvoyToRemoveAForgedPublisher(t *testing.T) {
 		newHandler(t, config(), authz.Envoy).ServeHTTP(w, r)
 		if got := [2]string{w.Header().Get("X-Ampcors-Publisher"), w.Header().Get("X-Envoy-Auth-Headers-To-Remove")}; got != want || w.Code != http.StatusOK {
 			t.Errorf("%q: %d %q", origin, w.Code, got)
+		}
+	}
+}
+
+// A proxy takes 2xx for permission, so a Config.Denied that forgets the status must not answer 200.
+func TestADeniedThatWritesNoStatus(t *testing.T) {
+	t.Parallel()
+	for _, proxy := range []authz.Proxy{authz.NGINX, authz.Envoy, authz.Traefik} {
+		for name, denied := range map[string]func(http.ResponseWriter){
+			"nothing": func(http.ResponseWriter) {},
+			"a body":  func(w http.ResponseWriter) { fmt.Fprint(w, "no") },
+			"204":     func(w http.ResponseWriter) { w.WriteHeader(http.StatusNoContent) },
+		} {
+			cfg := config()
+			cfg.Denied = func(w http.ResponseWriter, _ *http.Request, _ ampcors.Decision) { denied(w) }
+			r := httptest.NewRequest("GET", "/", nil)
+			r.Header.Set("Origin", evilPage)
+			r.Header.Set("X-Original-Method", "GET")
+			r.Header.Set("X-Forwarded-Method", "GET")
+			w := httptest.NewRecorder()
+			if newHandler(t, cfg, proxy).ServeHTTP(w, r); w.Code != http.StatusForbidden || w.Header().Get(authz.StatusHeader) != "403" {
+				t.Errorf("%v, %s: a denied request gets %d %v", proxy, name, w.Code, w.Header())
+			}
 		}
 	}
 }

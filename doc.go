@@ -172,9 +172,9 @@
 //
 // # Related packages
 //
-// Package cacheurl converts the URLs of AMP Caches, updatecache asks the caches to fetch a
-// document again, and indexnow tells search engines about it. This package does not import
-// them.
+// Package cacheurl converts the URLs of AMP Caches. Package announce/updatecache asks the caches to
+// fetch a document again, announce/indexnow tells search engines about it, and announce/sitemap finds
+// what has changed. This package does not import them.
 //
 // # Sources
 //

@@ -17,8 +17,8 @@ import (
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/cacheurl"
-	"github.com/ampcors/ampcors/indexnow"
-	"github.com/ampcors/ampcors/updatecache"
+	"github.com/ampcors/ampcors/announce/indexnow"
+	"github.com/ampcors/ampcors/announce/updatecache"
 	"github.com/spf13/cobra"
 )
 

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ampcors/ampcors/updatecache"
+	"github.com/ampcors/ampcors/announce/updatecache"
 )
 
 // A web is an http.RoundTripper that passes every request to a handler, and records it.

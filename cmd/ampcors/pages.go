@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ampcors/ampcors/changes"
+	"github.com/ampcors/ampcors/announce/sitemap"
 	"github.com/gofrs/flock"
 	"github.com/spf13/cobra"
 )
@@ -35,7 +35,7 @@ type pageSource struct {
 // A savedState is what the file of --state has.
 type savedState struct {
 	Command string `json:"command"` // flush or submit: a page that one has announced is new for the other
-	changes.State
+	sitemap.State
 }
 
 func addPages(cmd *cobra.Command) *pageSource {
@@ -66,7 +66,7 @@ func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) 
 		return nil, fmt.Errorf("--max-state %d is out of range; want 1 to 1048576 MiB", s.maxState)
 	}
 	isFirst := s.file != "" && s.state.IsNew() && !s.all
-	reader := changes.New(changes.Config{HTTPClient: httpClient, MaxFiles: 50_000, MaxState: s.maxState << 20, ForCaches: cmd.Name() == "flush"})
+	reader := sitemap.New(sitemap.Config{HTTPClient: httpClient, MaxFiles: 50_000, MaxState: s.maxState << 20, ForCaches: cmd.Name() == "flush"})
 	for _, name := range s.sitemaps {
 		if strings.HasPrefix(name, "https://") || strings.HasPrefix(name, "http://") {
 			err := reader.Update(cmd.Context(), &s.state.State, name)
@@ -74,7 +74,7 @@ func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) 
 				continue
 			}
 			fmt.Fprintln(cmd.ErrOrStderr(), "ampcors:", err)
-			if errors.Is(err, changes.ErrStateFull) {
+			if errors.Is(err, sitemap.ErrStateFull) {
 				fmt.Fprintln(cmd.ErrOrStderr(), "ampcors: use a larger --max-state")
 			}
 			if s.failed = true; isFirst && !isRead(err) {
@@ -111,7 +111,7 @@ func isRead(err error) bool {
 		return false
 	}
 	for _, err := range joined.Unwrap() {
-		if problem := (*changes.Error)(nil); !errors.As(err, &problem) || problem.Skipped == 0 {
+		if problem := (*sitemap.Error)(nil); !errors.As(err, &problem) || problem.Skipped == 0 {
 			return false
 		}
 	}
@@ -124,7 +124,7 @@ func readPages(name string) ([]string, error) {
 		return nil, err
 	}
 	defer f.Close()
-	urls, err := changes.Pages(f)
+	urls, err := sitemap.Pages(f)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}

@@ -19,8 +19,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ampcors/ampcors/indexnow"
-	"github.com/ampcors/ampcors/updatecache"
+	"github.com/ampcors/ampcors/announce/indexnow"
+	"github.com/ampcors/ampcors/announce/updatecache"
 )
 
 // A loopbackWeb is three servers on loopback, and a client that reaches them as

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/ampcors/ampcors/cacheurl"
-	"github.com/ampcors/ampcors/indexnow"
-	"github.com/ampcors/ampcors/updatecache"
+	"github.com/ampcors/ampcors/announce/indexnow"
+	"github.com/ampcors/ampcors/announce/updatecache"
 )
 
 // notify shows what happens when articles change: AMP Caches are asked to fetch them again,

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/announce/internal/queue"
 	"github.com/ampcors/ampcors/cacheurl"
-	"github.com/ampcors/ampcors/internal/queue"
 )
 
 // QueueConfig configures a [Queue].

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/announce/internal/queue"
 	"github.com/ampcors/ampcors/internal/outbound"
-	"github.com/ampcors/ampcors/internal/queue"
 )
 
 // QueueConfig configures a [Queue].
@@ -55,7 +55,7 @@ type QueueConfig struct {
 // Config.Attempts and Config.MaxWait.
 //
 // A Queue is only in memory. If the process is killed, the waiting URLs are lost. A new
-// Queue does not know which URLs were sent within Hold. The module examples/outbox keeps both in
+// Queue does not know which URLs were sent within Hold. The module announce/outbox keeps both in
 // PostgreSQL.
 //
 // A long queue is hardly slower than a short one. To send a request with 10 URLs and add them again

@@ -1,4 +1,4 @@
-module github.com/ampcors/ampcors/examples/outbox
+module github.com/ampcors/ampcors/announce/outbox
 
 go 1.26.0
 

@@ -1,9 +1,9 @@
-// Package changes finds out which pages of a site are new or have changed, by its sitemaps
+// Package sitemap finds out which pages of a site are new or have changed, by its sitemaps
 // (https://www.sitemaps.org/protocol.html). What it finds can be given to packages indexnow and
 // updatecache.
 //
-//	reader := changes.New(changes.Config{})
-//	var state changes.State // kept as JSON between runs
+//	reader := sitemap.New(sitemap.Config{})
+//	var state sitemap.State // kept as JSON between runs
 //	err := reader.Update(ctx, &state, "https://www.example.com/sitemap.xml")
 //	report, err := client.Submit(ctx, state.PendingURLs()...)
 //	state.Done(accepted...)
@@ -20,7 +20,7 @@
 // with the default limits, whatever it reads. Errors can be shown to whoever chose the URL: of what a
 // server answered, they have only the status, the media type, lengths and places, and the URLs of an
 // index's sitemaps.
-package changes
+package sitemap
 
 import (
 	"cmp"
@@ -42,7 +42,7 @@ type Config struct {
 	// tenants choose the URLs, these can lead to hosts of your own network: see the example of
 	// updatecache.Client.Verify.
 	HTTPClient *http.Client
-	// UserAgent is sent with each request. If empty, "ampcors-changes" is used.
+	// UserAgent is sent with each request. If empty, "ampcors-sitemap" is used.
 	UserAgent string
 	// MaxBytes limits a file, before and after decompression. If zero, 50 MiB is used, the limit
 	// of the protocol. A file is not kept in memory.
@@ -74,7 +74,7 @@ const defaultMaxBytes = 50 << 20
 
 // New returns a Reader.
 func New(cfg Config) *Reader {
-	cfg.UserAgent = cmp.Or(cfg.UserAgent, "ampcors-changes")
+	cfg.UserAgent = cmp.Or(cfg.UserAgent, "ampcors-sitemap")
 	if cfg.MaxBytes <= 0 {
 		cfg.MaxBytes = defaultMaxBytes
 	}
@@ -94,7 +94,7 @@ type Error struct {
 	Err     error
 }
 
-func (e *Error) Error() string { return fmt.Sprintf("changes: %.300s: %v", e.File, e.Err) }
+func (e *Error) Error() string { return fmt.Sprintf("sitemap: %.300s: %v", e.File, e.Err) }
 
 // Unwrap returns e.Err.
 func (e *Error) Unwrap() error { return e.Err }
@@ -198,7 +198,7 @@ func (u *updater) update(ctx context.Context, at *url.URL, lastMod string, isInI
 	}
 	u.seen[file] = true
 	if at.Scheme != "https" && at.Scheme != "http" || at.Hostname() == "" {
-		u.fail(&Error{File: file, Err: &ampcors.ValueError{Package: "changes", Path: "file", Value: file, Reason: "is not the URL of a file", Want: `one such as "https://www.example.com/sitemap.xml"`}})
+		u.fail(&Error{File: file, Err: &ampcors.ValueError{Package: "sitemap", Path: "file", Value: file, Reason: "is not the URL of a file", Want: `one such as "https://www.example.com/sitemap.xml"`}})
 		return nil
 	}
 	known, isKnown := u.state.Files[file]

@@ -1,4 +1,4 @@
-package changes_test
+package sitemap_test
 
 import (
 	"bufio"
@@ -21,8 +21,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/ampcors/ampcors/changes"
-	"github.com/ampcors/ampcors/indexnow"
+	"github.com/ampcors/ampcors/announce/indexnow"
+	"github.com/ampcors/ampcors/announce/sitemap"
 	"github.com/ampcors/ampcors/internal/servertest"
 )
 
@@ -56,15 +56,15 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, text)
 }
 
-func newReader(t *testing.T, s *site, cfg changes.Config) *changes.Reader {
+func newReader(t *testing.T, s *site, cfg sitemap.Config) *sitemap.Reader {
 	cfg.HTTPClient = servertest.Loopback(t, s)
-	return changes.New(cfg)
+	return sitemap.New(cfg)
 }
 
 const home = "https://www.example.com"
 
-// sitemap returns a sitemap. An entry is a path, or a path, a space and its lastmod.
-func sitemap(entries ...string) string {
+// urlset returns a sitemap. An entry is a path, or a path, a space and its lastmod.
+func urlset(entries ...string) string {
 	var b strings.Builder
 	b.WriteString(`<?xml version="1.0" encoding="UTF-8"?><urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:image="http://www.google.com/schemas/sitemap-image/1.1">`)
 	for _, e := range entries {
@@ -78,9 +78,9 @@ func sitemap(entries ...string) string {
 	return b.String() + "</urlset>"
 }
 
-// index returns a sitemap index. Its entries are as those of sitemap.
+// index returns a sitemap index. Its entries are as those of urlset.
 func index(entries ...string) string {
-	return strings.NewReplacer("urlset", "sitemapindex", "<url>", "<sitemap>", "</url>", "</sitemap>").Replace(sitemap(entries...))
+	return strings.NewReplacer("urlset", "sitemapindex", "<url>", "<sitemap>", "</url>", "</sitemap>").Replace(urlset(entries...))
 }
 
 func zipped(text string) string {
@@ -92,7 +92,7 @@ func zipped(text string) string {
 }
 
 // update updates the state, and returns the paths of the pages to announce.
-func update(t *testing.T, r *changes.Reader, s *changes.State, path string) []string {
+func update(t *testing.T, r *sitemap.Reader, s *sitemap.State, path string) []string {
 	t.Helper()
 	if err := r.Update(t.Context(), s, home+path); err != nil {
 		t.Errorf("%s: %v", path, err)
@@ -100,7 +100,7 @@ func update(t *testing.T, r *changes.Reader, s *changes.State, path string) []st
 	return pending(s)
 }
 
-func pending(s *changes.State) (paths []string) {
+func pending(s *sitemap.State) (paths []string) {
 	for _, u := range s.PendingURLs() {
 		paths = append(paths, strings.TrimPrefix(u, home))
 	}
@@ -116,9 +116,9 @@ func want(t *testing.T, got []string, want ...string) {
 
 func TestNewAndChangedPagesAreFound(t *testing.T) {
 	t.Parallel()
-	web := &site{files: map[string]string{"/s.xml": sitemap("/a 2026-11-22T10:00:00Z", "/b", "/c 2026-11-22", "/d?x=1&amp;y=%7e")}}
-	r := newReader(t, web, changes.Config{})
-	var s changes.State
+	web := &site{files: map[string]string{"/s.xml": urlset("/a 2026-11-22T10:00:00Z", "/b", "/c 2026-11-22", "/d?x=1&amp;y=%7e")}}
+	r := newReader(t, web, sitemap.Config{})
+	var s sitemap.State
 	if !s.IsNew() {
 		t.Error("the zero State is not new")
 	}
@@ -129,34 +129,34 @@ func TestNewAndChangedPagesAreFound(t *testing.T) {
 	s.Done(home+"/a", home+"/b", home+"/c", home+"/d?x=1&y=~", home+"/never-seen")
 	want(t, update(t, r, &s, "/s.xml"))
 
-	web.files["/s.xml"] = sitemap("/a 2026-11-22T11:00:00+01:00", "/b", "/c 2026-11-23", "/e", "/") // the same time in another zone
+	web.files["/s.xml"] = urlset("/a 2026-11-22T11:00:00+01:00", "/b", "/c 2026-11-23", "/e", "/") // the same time in another zone
 	want(t, update(t, r, &s, "/s.xml"), "/", "/c", "/e")
 	s.Done(home + "/c")
 	want(t, update(t, r, &s, "/s.xml"), "/", "/e") // until they are done
 
-	web.files["/s.xml"] = sitemap("/a 2026-11-22T11:00+01:00", "/b 2026-11-24", "/c 2026-11-22", "/e") // an earlier date is no change
+	web.files["/s.xml"] = urlset("/a 2026-11-22T11:00+01:00", "/b 2026-11-24", "/c 2026-11-22", "/e") // an earlier date is no change
 	want(t, update(t, r, &s, "/s.xml"), "/", "/b", "/e")
 }
 
 // A state survives JSON, so nothing is lost if a program ends before it has announced a page.
 func TestAStateIsJSON(t *testing.T) {
 	t.Parallel()
-	web := &site{files: map[string]string{"/s.xml": sitemap("/a 2026-11-22", "/b")}}
-	r := newReader(t, web, changes.Config{})
-	var s changes.State
+	web := &site{files: map[string]string{"/s.xml": urlset("/a 2026-11-22", "/b")}}
+	r := newReader(t, web, sitemap.Config{})
+	var s sitemap.State
 	update(t, r, &s, "/s.xml")
 	s.Done(home + "/a")
 	data, err := json.Marshal(s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var again changes.State
+	var again sitemap.State
 	if err := json.Unmarshal(data, &again); err != nil {
 		t.Fatal(err)
 	}
 	want(t, update(t, r, &again, "/s.xml"), "/b")
 	want(t, web.asked, "/s.xml", "/s.xml 304")
-	web.files["/s.xml"] = sitemap("/a 2026-11-23", "/b")
+	web.files["/s.xml"] = urlset("/a 2026-11-23", "/b")
 	if err := r.Update(t.Context(), &again, home+"/s.xml"); err != nil || !maps.Equal(again.Pending, map[string]string{home + "/a": "2026-11-23", home + "/b": ""}) {
 		t.Errorf("%v, %v", again.Pending, err)
 	}
@@ -166,12 +166,12 @@ func TestTheSitemapsOfAnIndexAreRead(t *testing.T) {
 	t.Parallel()
 	web := &site{files: map[string]string{
 		"/index.xml":    index("/timed.xml.gz 2026-11-22T10:00:00Z", "/dated.xml 2026-11-22", "/plain.xml"),
-		"/timed.xml.gz": zipped(sitemap("/a", "/b")),
-		"/dated.xml":    sitemap("/c 2026-11-22"),
-		"/plain.xml":    sitemap("/d"),
+		"/timed.xml.gz": zipped(urlset("/a", "/b")),
+		"/dated.xml":    urlset("/c 2026-11-22"),
+		"/plain.xml":    urlset("/d"),
 	}}
-	r := newReader(t, web, changes.Config{})
-	var s changes.State
+	r := newReader(t, web, sitemap.Config{})
+	var s sitemap.State
 	want(t, update(t, r, &s, "/index.xml"), "/a", "/b", "/c", "/d")
 	s.Done(s.PendingURLs()...)
 	web.asked = nil
@@ -179,8 +179,8 @@ func TestTheSitemapsOfAnIndexAreRead(t *testing.T) {
 	want(t, web.asked, "/index.xml", "/dated.xml 304", "/plain.xml 304")
 
 	web.files["/index.xml"] = index("/timed.xml.gz 2026-11-22T11:00:00Z", "/dated.xml 2026-11-22", "/plain.xml")
-	web.files["/timed.xml.gz"] = zipped(sitemap("/a", "/b", "/e"))
-	web.files["/dated.xml"] = sitemap("/c 2026-11-22", "/f") // again on the same day
+	web.files["/timed.xml.gz"] = zipped(urlset("/a", "/b", "/e"))
+	web.files["/dated.xml"] = urlset("/c 2026-11-22", "/f") // again on the same day
 	want(t, update(t, r, &s, "/index.xml"), "/e", "/f")
 }
 
@@ -189,12 +189,12 @@ func TestAFileThatFailsIsReadAgain(t *testing.T) {
 	t.Parallel()
 	web := &site{files: map[string]string{
 		"/index.xml":  index("/a.xml 2026-11-22T10:00:00Z", "/b.xml 2026-11-22T10:00:00Z", "/nested.xml"),
-		"/a.xml":      sitemap("/a")[:100] + "<url><loc>" + home + "/half</loc></url>",
-		"/b.xml":      sitemap("/b"),
+		"/a.xml":      urlset("/a")[:100] + "<url><loc>" + home + "/half</loc></url>",
+		"/b.xml":      urlset("/b"),
 		"/nested.xml": index("/c.xml"),
 	}}
-	r := newReader(t, web, changes.Config{})
-	var s changes.State
+	r := newReader(t, web, sitemap.Config{})
+	var s sitemap.State
 	err := r.Update(t.Context(), &s, home+"/index.xml")
 	for _, text := range []string{"/a.xml: ", "/nested.xml: it is a sitemap index in a sitemap index"} {
 		if err == nil || !strings.Contains(err.Error(), text) {
@@ -202,7 +202,7 @@ func TestAFileThatFailsIsReadAgain(t *testing.T) {
 		}
 	}
 	want(t, pending(&s), "/b")
-	web.files["/a.xml"] = sitemap("/a")
+	web.files["/a.xml"] = urlset("/a")
 	_ = r.Update(t.Context(), &s, home+"/index.xml")
 	want(t, pending(&s), "/a", "/b")
 }
@@ -210,8 +210,8 @@ func TestAFileThatFailsIsReadAgain(t *testing.T) {
 func TestTextFilesAreRead(t *testing.T) {
 	t.Parallel()
 	web := &site{files: map[string]string{"/text": "\uFEFF" + home + "/text1\r\n\r\n" + home + "/text2\n"}}
-	r := newReader(t, web, changes.Config{})
-	var s changes.State
+	r := newReader(t, web, sitemap.Config{})
+	var s sitemap.State
 	want(t, update(t, r, &s, "/text"), "/text1", "/text2")
 }
 
@@ -220,8 +220,8 @@ func TestElementsAreKnownByThePrefixOfTheRoot(t *testing.T) {
 	t.Parallel()
 	web := &site{files: map[string]string{"/s.xml": `<s:urlset xmlns:s="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:x="x"><s:url><x:loc>` + home + `/x</x:loc><s:loc><![CDATA[` + home + `/a?b&]]>c</s:loc><s:lastmod> 2026 </s:lastmod><x:lastmod>2027</x:lastmod></s:url>` +
 		`<x:url><x:loc>` + home + `/y</x:loc></x:url><x:more><s:url><s:loc>` + home + `/z</s:loc></s:url></x:more></s:urlset>`}}
-	r := newReader(t, web, changes.Config{})
-	var s changes.State
+	r := newReader(t, web, sitemap.Config{})
+	var s sitemap.State
 	want(t, update(t, r, &s, "/s.xml"), "/a?b&c")
 	if s.Pending[home+"/a?b&c"] != "2026" {
 		t.Errorf("%q", s.Pending)
@@ -231,16 +231,16 @@ func TestElementsAreKnownByThePrefixOfTheRoot(t *testing.T) {
 // A site cannot announce the pages of another one.
 func TestOtherHostsAreErrors(t *testing.T) {
 	t.Parallel()
-	other := strings.ReplaceAll(sitemap("/theirs"), home, "https://other.example")
+	other := strings.ReplaceAll(urlset("/theirs"), home, "https://other.example")
 	web := &site{files: map[string]string{
 		"/s.xml":      strings.Replace(other, "</urlset>", "<url><loc>"+home+"/ours</loc></url><url><loc>ftp://www.example.com/</loc></url><url><loc></loc></url></urlset>", 1),
 		"/index.xml":  strings.ReplaceAll(index("/s2.xml"), home, "https://other.example"),
 		"/s2.xml":     other,
 		"/moved.xml":  "->https://other.example/s2.xml",
 		"/moved2.xml": "->/s3.xml",
-		"/s3.xml":     sitemap("/moved"),
+		"/s3.xml":     urlset("/moved"),
 	}}
-	r := newReader(t, web, changes.Config{})
+	r := newReader(t, web, sitemap.Config{})
 	for path, test := range map[string]struct {
 		err   string
 		pages []string
@@ -250,19 +250,19 @@ func TestOtherHostsAreErrors(t *testing.T) {
 		"/moved.xml":  {`it redirects to another host; use the URL there`, nil},
 		"/moved2.xml": {"", []string{"/moved"}},
 	} {
-		var s changes.State
+		var s sitemap.State
 		err := r.Update(t.Context(), &s, home+path)
 		if (err == nil) != (test.err == "") || !strings.Contains(fmt.Sprint(err), test.err) {
 			t.Errorf("%s: %v; want %s", path, err, test.err)
 		}
 		want(t, pending(&s), test.pages...)
 	}
-	var s changes.State
+	var s sitemap.State
 	if err := r.Update(t.Context(), &s, home+"/s.xml"); err == nil || strings.Count(err.Error(), "url[") != 3 {
 		t.Errorf("%v", err)
 	}
-	s = changes.State{}
-	if err := newReader(t, web, changes.Config{OtherHosts: true}).Update(t.Context(), &s, home+"/index.xml"); err != nil {
+	s = sitemap.State{}
+	if err := newReader(t, web, sitemap.Config{OtherHosts: true}).Update(t.Context(), &s, home+"/index.xml"); err != nil {
 		t.Error(err)
 	}
 	want(t, pending(&s), "https://other.example/theirs")
@@ -275,7 +275,7 @@ func TestAFileThatCannotBeReadIsAnError(t *testing.T) {
 		"/page":      "<!DOCTYPE html><html></html>",
 		"/text":      "not a URL",
 		"/xml":       "<urlset><url>",
-		"/cut.gz":    zipped(sitemap("/a"))[:40],
+		"/cut.gz":    zipped(urlset("/a"))[:40],
 		"/not.gz":    "\x1f\x8b not gzip",
 		"/bomb.gz":   zipped(strings.Repeat(" ", 2000)),
 		"/loop":      "->/loop",
@@ -284,7 +284,7 @@ func TestAFileThatCannotBeReadIsAnError(t *testing.T) {
 		"/ends.xml":  "<urlset></urlset></urlset>",
 		"/other.xml": "<urlset><url></loc></urlset>",
 	}}
-	r := newReader(t, web, changes.Config{MaxBytes: 1000})
+	r := newReader(t, web, sitemap.Config{MaxBytes: 1000})
 	for file, text := range map[string]string{
 		home + "/missing":   "the answer is 404; want 200",
 		home + "/empty.xml": "it is empty",
@@ -302,26 +302,26 @@ func TestAFileThatCannotBeReadIsAnError(t *testing.T) {
 		"www.example.com":   "is not the URL of a file",
 		"file:///etc/hosts": "is not the URL of a file",
 	} {
-		var s changes.State
+		var s sitemap.State
 		err := r.Update(t.Context(), &s, file)
-		if problem := (*changes.Error)(nil); !errors.As(err, &problem) || problem.File != file || !strings.Contains(err.Error(), text) || !s.IsNew() {
+		if problem := (*sitemap.Error)(nil); !errors.As(err, &problem) || problem.File != file || !strings.Contains(err.Error(), text) || !s.IsNew() {
 			t.Errorf("%s: %v, %+v; want %s", file, err, s, text)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := r.Update(ctx, new(changes.State), home+"/xml"); !errors.Is(err, context.Canceled) {
+	if err := r.Update(ctx, new(sitemap.State), home+"/xml"); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }
 
 func TestPagesReturnsTheURLsOfAFile(t *testing.T) {
 	t.Parallel()
-	if urls, err := changes.Pages(strings.NewReader(zipped(sitemap("/a", "/b 2026")))); err != nil || !slices.Equal(urls, []string{home + "/a", home + "/b"}) {
+	if urls, err := sitemap.Pages(strings.NewReader(zipped(urlset("/a", "/b 2026")))); err != nil || !slices.Equal(urls, []string{home + "/a", home + "/b"}) {
 		t.Errorf("%q, %v", urls, err)
 	}
 	for _, text := range []string{"", "\x1f\x8b", "x", index("/a.xml")} {
-		if urls, err := changes.Pages(strings.NewReader(text)); urls != nil || err == nil || !strings.HasPrefix(err.Error(), "changes: ") {
+		if urls, err := sitemap.Pages(strings.NewReader(text)); urls != nil || err == nil || !strings.HasPrefix(err.Error(), "sitemap: ") {
 			t.Errorf("%q: %q, %v", text, urls, err)
 		}
 	}
@@ -427,8 +427,8 @@ func TestAnyFileTakesLittleMemory(t *testing.T) {
 			web := &http.Client{Transport: roundTrip(func(*http.Request) (*http.Response, error) {
 				return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(open())}, nil
 			})}
-			var s changes.State
-			err := changes.New(changes.Config{HTTPClient: web, MaxBytes: maxBytes}).Update(t.Context(), &s, home+"/f")
+			var s sitemap.State
+			err := sitemap.New(sitemap.Config{HTTPClient: web, MaxBytes: maxBytes}).Update(t.Context(), &s, home+"/f")
 			if err == nil || !strings.Contains(err.Error(), test.err) || len(err.Error()) > 10_000 {
 				t.Errorf("%.300v; want %s", err, test.err)
 			}
@@ -455,20 +455,20 @@ func TestAStateHasALimit(t *testing.T) {
 			for i := range 400 {
 				paths = append(paths, fmt.Sprintf("%s/%d %d", r.URL.Path, i, files)) // another lastmod each time
 			}
-			text = sitemap(paths...)
+			text = urlset(paths...)
 		}
 		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(text))}, nil
 	})}
 	const most = 100_000
-	size := func(s changes.State) (n int) {
+	size := func(s sitemap.State) (n int) {
 		data, err := json.Marshal(s)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return len(data)
 	}
-	r := changes.New(changes.Config{HTTPClient: web, MaxState: most})
-	var s changes.State
+	r := sitemap.New(sitemap.Config{HTTPClient: web, MaxState: most})
+	var s sitemap.State
 	for range 5 {
 		err := r.Update(t.Context(), &s, home+"/index.xml")
 		if err == nil || !strings.Contains(err.Error(), "Config.MaxState") || len(s.Pending) < 600 || size(s) > most {
@@ -476,7 +476,7 @@ func TestAStateHasALimit(t *testing.T) {
 		}
 	}
 	// With more, nothing was lost.
-	r = changes.New(changes.Config{HTTPClient: web})
+	r = sitemap.New(sitemap.Config{HTTPClient: web})
 	if err := r.Update(t.Context(), &s, home+"/index.xml"); err != nil || len(s.Pending) != 1200 || len(s.Files) != 3 {
 		t.Errorf("%v; %d pages, %d files", err, len(s.Pending), len(s.Files))
 	}
@@ -489,7 +489,7 @@ func TestCredentials(t *testing.T) {
 	web := &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
 		_, password, _ := r.BasicAuth()
 		asked = append(asked, r.URL.Scheme+"://"+r.URL.Host+r.URL.Path+" "+password)
-		answer := &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(sitemap("/a"))), Request: r}
+		answer := &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(urlset("/a"))), Request: r}
 		switch r.URL.Path {
 		case "/i.xml":
 			text := index("/1.xml", "/2.xml", "/3.xml")
@@ -511,8 +511,8 @@ func TestCredentials(t *testing.T) {
 		"https://user:s3cret@www.example.com/there.xml": {home + "/there.xml s3cret", home + "/1.xml s3cret"},
 	} {
 		asked = nil
-		var s changes.State
-		if err := changes.New(changes.Config{HTTPClient: web, OtherHosts: true}).Update(t.Context(), &s, file); err != nil {
+		var s sitemap.State
+		if err := sitemap.New(sitemap.Config{HTTPClient: web, OtherHosts: true}).Update(t.Context(), &s, file); err != nil {
 			t.Error(err)
 		}
 		want(t, asked, requests...)
@@ -558,7 +558,7 @@ func TestErrorsDoNotQuoteAnswers(t *testing.T) {
 		web := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, network, listener.Addr().String())
 		}}}
-		err = changes.New(changes.Config{HTTPClient: web}).Update(t.Context(), new(changes.State), "http://www.example.com/s.xml")
+		err = sitemap.New(sitemap.Config{HTTPClient: web}).Update(t.Context(), new(sitemap.State), "http://www.example.com/s.xml")
 		if err == nil || strings.Contains(err.Error(), secret) {
 			t.Errorf("%.80q: %v", answer, err)
 		}
@@ -574,13 +574,13 @@ func TestHeadersHaveALimit(t *testing.T) {
 		for i := range len(r.URL.Query()["header"]) * 10_000 {
 			w.Header().Set(fmt.Sprintf("X-%d", i), "a")
 		}
-		_, _ = io.WriteString(w, sitemap("/a"))
+		_, _ = io.WriteString(w, urlset("/a"))
 	}))
-	var s changes.State
-	if err := changes.New(changes.Config{HTTPClient: web}).Update(t.Context(), &s, home+"/?header"); err == nil || !strings.Contains(err.Error(), "the request failed") {
+	var s sitemap.State
+	if err := sitemap.New(sitemap.Config{HTTPClient: web}).Update(t.Context(), &s, home+"/?header"); err == nil || !strings.Contains(err.Error(), "the request failed") {
 		t.Error(err)
 	}
-	if err := changes.New(changes.Config{HTTPClient: web}).Update(t.Context(), &s, home+"/"); err != nil || len(s.Pending) != 1 || s.Files[home+"/"].ETag != "" {
+	if err := sitemap.New(sitemap.Config{HTTPClient: web}).Update(t.Context(), &s, home+"/"); err != nil || len(s.Pending) != 1 || s.Files[home+"/"].ETag != "" {
 		t.Errorf("%v, %+v", err, s)
 	}
 }
@@ -590,11 +590,11 @@ func TestAnIndexHasALimit(t *testing.T) {
 	t.Parallel()
 	web := &site{files: map[string]string{"/i.xml": index("/1.xml", "/2.xml", "/3.xml", "/4.xml")}}
 	for _, n := range "1234" {
-		web.files[fmt.Sprintf("/%c.xml", n)] = sitemap(fmt.Sprintf("/%c", n))
+		web.files[fmt.Sprintf("/%c.xml", n)] = urlset(fmt.Sprintf("/%c", n))
 	}
-	var s changes.State
-	err := newReader(t, web, changes.Config{MaxFiles: 2}).Update(t.Context(), &s, home+"/i.xml")
-	if problem := (*changes.Error)(nil); !errors.As(err, &problem) || problem.Skipped != 2 || !strings.Contains(err.Error(), "it lists 2 sitemaps more than the 2 that Config.MaxFiles allows") {
+	var s sitemap.State
+	err := newReader(t, web, sitemap.Config{MaxFiles: 2}).Update(t.Context(), &s, home+"/i.xml")
+	if problem := (*sitemap.Error)(nil); !errors.As(err, &problem) || problem.Skipped != 2 || !strings.Contains(err.Error(), "it lists 2 sitemaps more than the 2 that Config.MaxFiles allows") {
 		t.Error(err)
 	}
 	want(t, pending(&s), "/1", "/2")
@@ -603,32 +603,32 @@ func TestAnIndexHasALimit(t *testing.T) {
 // A page is announced once, although two files, or two entries, have different dates for it.
 func TestAPageWithTwoDatesIsAnnouncedOnce(t *testing.T) {
 	t.Parallel()
-	web := &site{files: map[string]string{"/s.xml": sitemap("/a 2026-11-22", "/b 2026-11-22", "/b 2026-11-23"), "/news.xml": sitemap("/a 2026-11-22T10:00:00Z", "/b 2026-11-22T10:00:00Z")}}
-	r := newReader(t, web, changes.Config{})
-	var s changes.State
+	web := &site{files: map[string]string{"/s.xml": urlset("/a 2026-11-22", "/b 2026-11-22", "/b 2026-11-23"), "/news.xml": urlset("/a 2026-11-22T10:00:00Z", "/b 2026-11-22T10:00:00Z")}}
+	r := newReader(t, web, sitemap.Config{})
+	var s sitemap.State
 	both := func() []string {
 		update(t, r, &s, "/s.xml")
 		return update(t, r, &s, "/news.xml")
 	}
 	want(t, both(), "/a", "/b")
 	s.Done(s.PendingURLs()...)
-	web.files["/s.xml"] = sitemap("/b 2026-11-23", "/b 2026-11-22", "/a 2026-11-22", "/c 2026-11-23")
-	web.files["/news.xml"] = sitemap("/a 2026-11-22T10:00:00Z", "/b 2026-11-22T10:00:00Z", "/c 2026-11-22T10:00:00Z")
+	web.files["/s.xml"] = urlset("/b 2026-11-23", "/b 2026-11-22", "/a 2026-11-22", "/c 2026-11-23")
+	web.files["/news.xml"] = urlset("/a 2026-11-22T10:00:00Z", "/b 2026-11-22T10:00:00Z", "/c 2026-11-22T10:00:00Z")
 	want(t, both(), "/c")
 }
 
 // A file of which an entry is skipped is read again: its error must not be forgotten.
 func TestSkippedPagesStayAnError(t *testing.T) {
 	t.Parallel()
-	web := &site{files: map[string]string{"/s.xml": strings.ReplaceAll(sitemap("/a", "/b"), home, "https://shop.example.com")}}
-	var s changes.State
+	web := &site{files: map[string]string{"/s.xml": strings.ReplaceAll(urlset("/a", "/b"), home, "https://shop.example.com")}}
+	var s sitemap.State
 	for range 2 {
-		err := newReader(t, web, changes.Config{}).Update(t.Context(), &s, home+"/s.xml")
-		if problem := (*changes.Error)(nil); !errors.As(err, &problem) || problem.Skipped != 2 {
+		err := newReader(t, web, sitemap.Config{}).Update(t.Context(), &s, home+"/s.xml")
+		if problem := (*sitemap.Error)(nil); !errors.As(err, &problem) || problem.Skipped != 2 {
 			t.Errorf("%v", err)
 		}
 	}
-	if err := newReader(t, web, changes.Config{OtherHosts: true}).Update(t.Context(), &s, home+"/s.xml"); err != nil || len(s.Pending) != 2 {
+	if err := newReader(t, web, sitemap.Config{OtherHosts: true}).Update(t.Context(), &s, home+"/s.xml"); err != nil || len(s.Pending) != 2 {
 		t.Errorf("%v, %v", s.Pending, err)
 	}
 }
@@ -637,11 +637,11 @@ func TestSkippedPagesStayAnError(t *testing.T) {
 func TestASitemapWhoseLastmodHasNoTimeIsReadAgain(t *testing.T) {
 	t.Parallel()
 	for _, lastMod := range []string{"Tue, 24 Nov 2026", "{{DATE}}", "2026-11-24"} {
-		web := &site{files: map[string]string{"/i.xml": index("/s.xml " + lastMod), "/s.xml": sitemap("/a")}}
-		r := newReader(t, web, changes.Config{})
-		var s changes.State
+		web := &site{files: map[string]string{"/i.xml": index("/s.xml " + lastMod), "/s.xml": urlset("/a")}}
+		r := newReader(t, web, sitemap.Config{})
+		var s sitemap.State
 		update(t, r, &s, "/i.xml")
-		web.files["/s.xml"] = sitemap("/a", "/b")
+		web.files["/s.xml"] = urlset("/a", "/b")
 		want(t, update(t, r, &s, "/i.xml"), "/a", "/b")
 	}
 }
@@ -653,9 +653,9 @@ func TestPagesAreThoseOfIndexNow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	web := &site{files: map[string]string{"/s.xml": sitemap("", "/?", "/a b", "/%7e%c3", "/?a[]=|'", "/../x/./y", "/"+strings.Repeat("x", 7970), "/"+strings.Repeat("x", 7980))}}
-	r := newReader(t, web, changes.Config{})
-	var s changes.State
+	web := &site{files: map[string]string{"/s.xml": urlset("", "/?", "/a b", "/%7e%c3", "/?a[]=|'", "/../x/./y", "/"+strings.Repeat("x", 7970), "/"+strings.Repeat("x", 7980))}}
+	r := newReader(t, web, sitemap.Config{})
+	var s sitemap.State
 	if err := r.Update(t.Context(), &s, home+"/s.xml"); err == nil || !strings.Contains(err.Error(), "has 8004 bytes, escaped") {
 		t.Errorf("%v", err)
 	}
@@ -670,9 +670,9 @@ func TestPagesAreThoseOfIndexNow(t *testing.T) {
 // For AMP Caches, URLs keep their bytes.
 func TestPagesForCaches(t *testing.T) {
 	t.Parallel()
-	web := &site{files: map[string]string{"/s.xml": sitemap("/%7e?a[]=%c3|", "")}}
-	var s changes.State
-	want(t, update(t, newReader(t, web, changes.Config{ForCaches: true}), &s, "/s.xml"), "", "/%7e?a[]=%c3|")
+	web := &site{files: map[string]string{"/s.xml": urlset("/%7e?a[]=%c3|", "")}}
+	var s sitemap.State
+	want(t, update(t, newReader(t, web, sitemap.Config{ForCaches: true}), &s, "/s.xml"), "", "/%7e?a[]=%c3|")
 }
 
 // A port is another server.
@@ -687,12 +687,12 @@ func TestAPortIsAnotherHost(t *testing.T) {
 		case "/r.xml":
 			http.Redirect(w, r, "http://www.example.com:22/s.xml", http.StatusFound)
 		default:
-			_, _ = io.WriteString(w, sitemap("/production"))
+			_, _ = io.WriteString(w, urlset("/production"))
 		}
 	}))
-	var s changes.State
+	var s sitemap.State
 	for _, path := range []string{"/i.xml", "/r.xml", "/s.xml"} {
-		if err := changes.New(changes.Config{HTTPClient: web}).Update(t.Context(), &s, home+":8443"+path); err == nil || !strings.Contains(err.Error(), "host") {
+		if err := sitemap.New(sitemap.Config{HTTPClient: web}).Update(t.Context(), &s, home+":8443"+path); err == nil || !strings.Contains(err.Error(), "host") {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
@@ -703,12 +703,12 @@ func TestAPortIsAnotherHost(t *testing.T) {
 func TestURLsAreAbsoluteAndOnTheFilesHost(t *testing.T) {
 	t.Parallel()
 	web := &site{files: map[string]string{
-		"/old.xml": "->/blog/s.xml", "/blog/s.xml": sitemap("/a"),
-		"/names.xml":    strings.ReplaceAll(sitemap("/b"), "www.example.com", "bücher.example"),
+		"/old.xml": "->/blog/s.xml", "/blog/s.xml": urlset("/a"),
+		"/names.xml":    strings.ReplaceAll(urlset("/b"), "www.example.com", "bücher.example"),
 		"/relative.xml": "<urlset><url><loc>/c</loc></url></urlset>",
 	}}
-	r := newReader(t, web, changes.Config{})
-	var s changes.State
+	r := newReader(t, web, sitemap.Config{})
+	var s sitemap.State
 	for _, file := range []string{home + "/old.xml", "https://xn--bcher-kva.example/names.xml"} {
 		if err := r.Update(t.Context(), &s, file); err != nil {
 			t.Error(err)
@@ -719,7 +719,7 @@ func TestURLsAreAbsoluteAndOnTheFilesHost(t *testing.T) {
 		t.Error(err)
 	}
 	for file, text := range map[string]string{"https://user:s3cret@www.example.com:99999999/": "invalid port", "https://user:s3cret@%zz/": "is not the URL of a file"} {
-		if err := changes.New(changes.Config{}).Update(t.Context(), &s, file); err == nil || !strings.Contains(err.Error(), text) || strings.Contains(err.Error(), "s3cret") {
+		if err := sitemap.New(sitemap.Config{}).Update(t.Context(), &s, file); err == nil || !strings.Contains(err.Error(), text) || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%v; want %s", err, text)
 		}
 	}
@@ -728,12 +728,12 @@ func TestURLsAreAbsoluteAndOnTheFilesHost(t *testing.T) {
 // FuzzUpdate checks that no file makes the reader panic, and that what it finds are pages of the
 // host, which can be marked as done.
 func FuzzUpdate(f *testing.F) {
-	for _, seed := range []string{sitemap("/a 2026"), index("/a"), zipped(sitemap("/b")), `<a:urlset><a:url><a:loc>/a</a:loc></a:url></a:urlset>`, home} {
+	for _, seed := range []string{urlset("/a 2026"), index("/a"), zipped(urlset("/b")), `<a:urlset><a:url><a:loc>/a</a:loc></a:url></a:urlset>`, home} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		r := changes.New(changes.Config{MaxBytes: 1 << 20, HTTPClient: &http.Client{Transport: file(data)}})
-		var s changes.State
+		r := sitemap.New(sitemap.Config{MaxBytes: 1 << 20, HTTPClient: &http.Client{Transport: file(data)}})
+		var s sitemap.State
 		_ = r.Update(t.Context(), &s, home+"/file")
 		for _, u := range s.PendingURLs() {
 			if !strings.HasPrefix(u, home+"/") && !strings.HasPrefix(u, "http://www.example.com/") {

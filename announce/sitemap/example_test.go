@@ -1,4 +1,4 @@
-package changes_test
+package sitemap_test
 
 import (
 	"context"
@@ -9,14 +9,14 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/ampcors/ampcors/changes"
-	"github.com/ampcors/ampcors/indexnow"
+	"github.com/ampcors/ampcors/announce/indexnow"
+	"github.com/ampcors/ampcors/announce/sitemap"
 )
 
 // Pages of a sitemap are submitted when they are new or have changed.
 func Example() {
 	ctx := context.Background()
-	reader := changes.New(changes.Config{HTTPClient: web})
+	reader := sitemap.New(sitemap.Config{HTTPClient: web})
 	client, err := indexnow.New(indexnow.Config{
 		Key:        "73134416ae45434d98edc086e0bf6740",
 		HTTPClient: web, // for this example only
@@ -25,7 +25,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	var state changes.State // a program reads it from JSON, and writes it after each run
+	var state sitemap.State // a program reads it from JSON, and writes it after each run
 	for range 2 {           // such as every ten minutes
 		if err := reader.Update(ctx, &state, "https://www.example.com/sitemap.xml"); err != nil {
 			log.Print(err) // names the files that could not be read; the others were read

@@ -15,7 +15,7 @@ import (
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivermigrate"
 
-	"github.com/ampcors/ampcors/indexnow"
+	"github.com/ampcors/ampcors/announce/indexnow"
 )
 
 // An Outbox keeps the URLs of changed pages in PostgreSQL until search engines have them. It has

@@ -1,4 +1,4 @@
-package changes
+package sitemap
 
 import (
 	"bufio"
@@ -47,7 +47,7 @@ func Pages(file io.Reader) (urls []string, err error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("changes: %w", err)
+		return nil, fmt.Errorf("sitemap: %w", err)
 	}
 	return urls, nil
 }

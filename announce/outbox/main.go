@@ -25,7 +25,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ampcors/ampcors"
-	"github.com/ampcors/ampcors/indexnow"
+	"github.com/ampcors/ampcors/announce/indexnow"
 )
 
 func main() {

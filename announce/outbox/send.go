@@ -11,7 +11,7 @@ import (
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/rivertype"
 
-	"github.com/ampcors/ampcors/indexnow"
+	"github.com/ampcors/ampcors/announce/indexnow"
 )
 
 // FindArgs are the arguments of the job that finds the hosts that have ready URLs.

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ampcors/ampcors/indexnow"
+	"github.com/ampcors/ampcors/announce/indexnow"
 )
 
 // A backend serves the key, and queues the pages that change.

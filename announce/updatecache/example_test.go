@@ -14,7 +14,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/ampcors/ampcors/updatecache"
+	"github.com/ampcors/ampcors/announce/updatecache"
 )
 
 // If tenants choose the domains, Verify must not reach hosts of the internal network. A domain

@@ -30,20 +30,29 @@ type hashEntry struct {
 
 func hashStart(sum *[sha256.Size]byte) uint64 { return binary.BigEndian.Uint64(sum[:]) }
 
+// recentHashes is the size of the LRU. A hash prefix that is not in it costs one SHA-256 more. An
+// entry takes up to 400 bytes, so all take at most 1.6 MiB.
+const recentHashes = 4096
+
 // newAllowlist builds an allowlist of domains and bases of patterns that are in the
 // form that parseDomain returns. All hashes are computed here, so that no request has to.
 // The prefixes that begin "xn--" are also computed here, because to decode one takes
 // several times as long as to look it up. Ambiguous ones are left out, so that they are checked.
-func newAllowlist(names *nameList, patterns []string, cacheSize int) *allowlist {
+//
+// The first hash prefixes are put into the LRU, so that they are found by a map from the start.
+func newAllowlist(names *nameList, patterns []string, recentHashes int) *allowlist {
 	a := &allowlist{names: names, hashes: make([]hashEntry, names.len())}
 	if names.len() > 0 {
 		// The only error is a size below one, which cannot happen here.
-		a.recent, _ = lru.New[hashPrefix, uint32](min(cacheSize, names.len()))
+		a.recent, _ = lru.New[hashPrefix, uint32](min(recentHashes, names.len()))
 	}
 	for i := range a.hashes {
 		name, index := names.name(uint32(i)), uint32(i)
 		sum := sha256.Sum256([]byte(name))
 		a.hashes[i] = hashEntry{hashStart(&sum), index}
+		if i < recentHashes {
+			a.recent.Add(encodeHash(&sum), index)
+		}
 		if i%yieldEvery == 0 {
 			runtime.Gosched()
 		}

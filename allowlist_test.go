@@ -5,6 +5,29 @@ import (
 	"testing"
 )
 
+// withRecentHashes returns a Middleware whose LRU has n entries.
+func withRecentHashes(t *testing.T, n int, publishers ...string) *Middleware {
+	t.Helper()
+	m, err := New(Config{Publishers: publishers})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := m.current()
+	p.list = newAllowlist(p.list.names, nil, n)
+	return m
+}
+
+// The LRU has the first publishers from the start.
+func TestTheLRUIsWarm(t *testing.T) {
+	t.Parallel()
+	list := withRecentHashes(t, 2, "a.example", "b.example", "c.example").current().list
+	for name, want := range map[string]bool{"a.example": true, "b.example": true, "c.example": false} {
+		if found, ok := list.findRecentHash(hashPrefixOf(name)); ok != want || ok && found != name {
+			t.Errorf("%s is found as %q, %t", name, found, ok)
+		}
+	}
+}
+
 // TestEvictionChangesNoDecision checks more hashes than the LRU holds, three times.
 func TestEvictionChangesNoDecision(t *testing.T) {
 	t.Parallel()
@@ -12,10 +35,7 @@ func TestEvictionChangesNoDecision(t *testing.T) {
 	for i := range 500 {
 		names = append(names, fmt.Sprintf("site-%d.example", i))
 	}
-	m, err := New(Config{Publishers: names, CacheSize: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := withRecentHashes(t, 3, names...)
 	for round := range 3 {
 		for _, name := range names {
 			d := m.CheckOrigin("https://" + hashPrefixOf(name) + ".cdn.ampproject.org")
@@ -35,10 +55,7 @@ func TestEvictionChangesNoDecision(t *testing.T) {
 // TestInventedHashesEvictNothing sends hashes of no publisher. None may be stored.
 func TestInventedHashesEvictNothing(t *testing.T) {
 	t.Parallel()
-	m, err := New(Config{Publishers: []string{"a.example", "b.example", "c.example"}, CacheSize: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := withRecentHashes(t, 2, "a.example", "b.example", "c.example")
 	lru := m.current().list.recent
 	for _, name := range []string{"a.example", "c.example"} {
 		if d := m.CheckOrigin("https://" + hashPrefixOf(name) + ".cdn.ampproject.org"); d.Publisher != name {

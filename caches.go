@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -239,4 +240,71 @@ func checkCaches(path string, caches []Cache) (problems []*ValueError) {
 		}
 	}
 	return problems
+}
+
+// hosts are the hosts of AMP Caches.
+type hosts struct {
+	caches   []cacheHost // that are trusted
+	reserved []reservedHost
+}
+
+// A reservedHost is a domain whose hosts, itself and all below it, cannot be publishers,
+// because anybody's page or ad can be there.
+type reservedHost struct {
+	domain  string
+	isCache bool // false for third-party frames
+}
+
+// A cacheHost recognizes the origins of one AMP Cache.
+type cacheHost struct{ id, domain string }
+
+// newHosts returns the hosts of trusted caches. The reserved hosts are the domains and the
+// third-party frame domains of the trusted caches and of all caches in the registry.
+func newHosts(trusted []Cache) hosts {
+	var h hosts
+	for _, c := range trusted {
+		h.caches = append(h.caches, cacheHost{c.ID, c.CacheDomain})
+	}
+	for _, c := range slices.Concat(trusted, DefaultCaches()) {
+		for _, host := range []reservedHost{{c.CacheDomain, true}, {c.ThirdPartyFrameDomainSuffix, false}} {
+			if host.domain != "" && !slices.Contains(h.reserved, host) {
+				h.reserved = append(h.reserved, host)
+			}
+		}
+	}
+	return h
+}
+
+// reservedFor returns the reserved host whose domain is host or contains it.
+func (h *hosts) reservedFor(host string) (*reservedHost, bool) {
+	for i := range h.reserved {
+		if isOrIsBelow(host, h.reserved[i].domain) {
+			return &h.reserved[i], true
+		}
+	}
+	return nil, false
+}
+
+func (h *hosts) isReserved(host string) bool {
+	_, reserved := h.reservedFor(host)
+	return reserved
+}
+
+// split cuts the domain of a trusted AMP Cache off the host of an origin, and returns the
+// domain prefix: "" for the bare cache domain. It returns any other host unchanged.
+func (h *hosts) split(host string) (name string, cache *cacheHost) {
+	for i := range h.caches {
+		if c := &h.caches[i]; isOrIsBelow(host, c.domain) {
+			return host[:max(0, len(host)-len(c.domain)-len("."))], c
+		}
+	}
+	return host, nil
+}
+
+// isOrIsBelow reports whether host is the domain or one of its subdomains. It looks for the
+// dot first, because few hosts have one at that place. The dot is needed: without it,
+// evilcdn.ampproject.org would be below cdn.ampproject.org.
+func isOrIsBelow(host, domain string) bool {
+	n := len(host) - len(domain)
+	return (n == 0 || n > 0 && host[n-1] == '.') && host[n:] == domain
 }

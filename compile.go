@@ -1,7 +1,6 @@
 package ampcors
 
 import (
-	"cmp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -25,8 +24,6 @@ type policy struct {
 	exposed               string              // Access-Control-Expose-Headers, or ""
 	maxAge                string              // Access-Control-Max-Age, or ""
 }
-
-const defaultCacheSize = 4096 // at most about 1.6 MiB
 
 // yieldEvery is the number of publishers after which other goroutines may run. Compiling
 // millions of publishers takes seconds, and requests should not wait for it.
@@ -58,7 +55,7 @@ func compile(cfg Config) (*policy, error) {
 		cfg:        cfg,
 		publishers: written,
 		hosts:      v.hosts,
-		list:       newAllowlist(written.names, patterns, cmp.Or(cfg.CacheSize, defaultCacheSize)),
+		list:       newAllowlist(written.names, patterns, recentHashes),
 		origins:    setOf(cfg.Origins),
 		methods:    append([]string{"GET", "HEAD", "POST"}, cfg.Methods...),
 		vary:       "Origin",

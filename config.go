@@ -112,11 +112,6 @@ type Config struct {
 	// Lookup says how the Source is asked. Without a Source it has no effect, but is checked.
 	Lookup Lookup `json:"lookup,omitzero"`
 
-	// CacheSize is how many hash prefixes of listed publishers are kept in the LRU, at up to
-	// 400 bytes each. A prefix that is not there costs one SHA-256 more, and the decision is
-	// the same. If zero, 4096 is used.
-	CacheSize int `json:"cacheSize,omitempty"`
-
 	// DangerouslyAllowAmbiguousPrefixes accepts a prefix that names a publisher as punycode,
 	// although AMP's implementations give the same prefix to another host. The owner of that
 	// host can then call in the publisher's name from its pages on an AMP Cache. Set it only if

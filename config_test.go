@@ -24,7 +24,6 @@ func TestEveryProblemOfAConfigIsReportedAtOnce(t *testing.T) {
 		RequestHeaders:  []string{"X-Good", "*"},
 		ResponseHeaders: []string{"Set-Cookie"},
 		MaxAge:          -time.Second,
-		CacheSize:       -1,
 	})
 	if err == nil {
 		t.Fatal("accepted")
@@ -39,7 +38,7 @@ func TestEveryProblemOfAConfigIsReportedAtOnce(t *testing.T) {
 	}
 	want := []string{
 		"caches[1].id", "caches[1].cacheDomain", "origins[0]", "origins[1]", "methods[1]", "responseHeaders[0]", "maxAge",
-		"publishers[1]", "publishers[2]", "publishers[3]", "publishers[4]", "requestHeaders[1]", "cacheSize",
+		"publishers[1]", "publishers[2]", "publishers[3]", "publishers[4]", "requestHeaders[1]",
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
@@ -204,7 +203,7 @@ func TestValidConfigsAreAccepted(t *testing.T) {
 		"duplicates":                     {Publishers: []string{"example.com", "EXAMPLE.com", "bücher.example", "xn--bcher-kva.example"}},
 		"origins":                        {Origins: []string{"https://playground.amp.dev", "http://localhost:8080", "http://localhost", "http://127.0.0.1:3000", "http://[::1]:3000", "https://my_host.example", "https://foo-.example.com", "https://xn--bcher-kva.example", cacheOrigin, "https://x.example:80"}},
 		"methods and headers":            {Origins: []string{"https://a.example"}, Methods: []string{"GET", "PUT", "PATCH", "OPTIONS", "Custom"}, RequestHeaders: []string{"Content-Type", "X-Requested-With"}, ResponseHeaders: []string{}},
-		"the longest MaxAge":             {Origins: []string{"https://a.example"}, MaxAge: 24 * time.Hour, CacheSize: 1},
+		"the longest MaxAge":             {Origins: []string{"https://a.example"}, MaxAge: 24 * time.Hour},
 		"caches":                         {Publishers: []string{"a.example"}, Caches: ampcors.DefaultCaches()[:1]},
 		"senders":                        {Email: ampcors.Email{Senders: []string{"a@example.com", "a.b+c@Bücher.example", "*@example.com", strings.Repeat("a", 64) + "@" + strings.Repeat("a.", 94) + "a"}}},
 		"no clients":                     {Email: ampcors.Email{Senders: []string{"a@example.com"}, Clients: []string{}}},
@@ -223,7 +222,7 @@ func TestAConfigSurvivesJSON(t *testing.T) {
 		Publishers: []string{"*.example.com"}, Caches: ampcors.DefaultCaches(), Origins: []string{"https://a.example"}, Credentialed: true,
 		Methods: []string{"PUT"}, RequestHeaders: []string{"X-A"}, ResponseHeaders: []string{"X-B"}, MaxAge: time.Minute,
 		Email:      ampcors.Email{Senders: []string{"a@example.com"}, Clients: []string{"https://mail.example"}, DangerouslyAllowMailProviderWildcards: true},
-		ReportOnly: true, CacheSize: 7, DangerouslyAllowHTTPOwnOrigins: true, DangerouslyAllowPublicSuffixWildcards: true,
+		ReportOnly: true, DangerouslyAllowHTTPOwnOrigins: true, DangerouslyAllowPublicSuffixWildcards: true,
 		DangerouslyAllowUnsafeRequestsWithoutOrigin: true, DangerouslyAllowAmbiguousPrefixes: true,
 		Lookup: ampcors.Lookup{TTL: 1, NegativeTTL: 2, MaxStale: 3, Timeout: 4, MaxConcurrent: 5, MaxRate: 6, MaxEntries: 7},
 	}

@@ -30,7 +30,6 @@ func TestEachLimitIsExact(t *testing.T) {
 		"no MaxAge":          {ampcors.Config{Publishers: []string{"a.example"}, MaxAge: 0}, ampcors.Config{Publishers: []string{"a.example"}, MaxAge: -time.Second}},
 		"an extra origin":    {ampcors.Config{Origins: []string{"https://" + labels(253) + ":65535"}}, ampcors.Config{Origins: []string{"https://" + labels(254) + ":65535"}}},
 		"a port":             {ampcors.Config{Origins: []string{"https://a.example:65535"}}, ampcors.Config{Origins: []string{"https://a.example:65536"}}},
-		"CacheSize":          {ampcors.Config{Publishers: []string{"a.example"}, CacheSize: 1}, ampcors.Config{Publishers: []string{"a.example"}, CacheSize: -1}},
 		"Lookup.TTL":         {ampcors.Config{Publishers: []string{"a.example"}, Lookup: ampcors.Lookup{TTL: 720 * time.Hour}}, ampcors.Config{Publishers: []string{"a.example"}, Lookup: ampcors.Lookup{TTL: 720*time.Hour + 1}}},
 		"Lookup.MaxStale":    {ampcors.Config{Publishers: []string{"a.example"}, Lookup: ampcors.Lookup{TTL: time.Hour, MaxStale: time.Hour}}, ampcors.Config{Publishers: []string{"a.example"}, Lookup: ampcors.Lookup{TTL: time.Hour, MaxStale: time.Hour - 1}}},
 		"Lookup.Timeout":     {ampcors.Config{Publishers: []string{"a.example"}, Lookup: ampcors.Lookup{Timeout: 1}}, ampcors.Config{Publishers: []string{"a.example"}, Lookup: ampcors.Lookup{Timeout: -1}}},

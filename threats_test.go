@@ -621,8 +621,8 @@ func TestThreatAHandlerThatChangesHeaderSlices(t *testing.T) {
 // from one of the two configurations, never from both. Run it with -race.
 func TestThreatReconfigurationUnderLoad(t *testing.T) {
 	before := runtime.NumGoroutine()
-	one := ampcors.Config{Publishers: []string{"one.example"}, Credentialed: true, ResponseHeaders: []string{"X-One"}, CacheSize: 1}
-	two := ampcors.Config{Publishers: []string{"two.example"}, ResponseHeaders: []string{"X-Two"}, CacheSize: 1, Observe: func(*http.Request, ampcors.Decision) {}}
+	one := ampcors.Config{Publishers: []string{"one.example"}, Credentialed: true, ResponseHeaders: []string{"X-One"}}
+	two := ampcors.Config{Publishers: []string{"two.example"}, ResponseHeaders: []string{"X-Two"}, Observe: func(*http.Request, ampcors.Decision) {}}
 	m := newMiddleware(t, one)
 	origins := []string{
 		"https://one-example.cdn.ampproject.org", "https://two-example.cdn.ampproject.org",

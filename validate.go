@@ -86,9 +86,6 @@ func (v *validator) config(cfg *Config, publisher func(i int, domain string, isP
 	v.maxAge(cfg.MaxAge)
 	v.publishers(cfg, publisher)
 	v.requestHeaders(cfg.RequestHeaders)
-	if cfg.CacheSize < 0 {
-		v.report("cacheSize", strconv.Itoa(cfg.CacheSize), "is negative", "a number of entries, or 0 for the default")
-	}
 	v.lookup(cfg.Lookup)
 	if shared, ok := cfg.Source.(*SharedSource); ok && (shared == nil || shared.source == nil) {
 		v.report("source", "", "is a SharedSource without a Source", "one that ShareSource returns")

@@ -85,7 +85,6 @@ func TestTheCaddyfileHasAllOfConfig(t *testing.T) {
 			max_rate 8
 			max_entries 9
 		}
-		cache_size 10
 		dangerously_allow_ambiguous_prefixes
 		dangerously_allow_http_own_origins
 		dangerously_allow_public_suffix_wildcards
@@ -123,7 +122,6 @@ func TestTheCaddyfileHasAllOfConfig(t *testing.T) {
 			TTL: 24 * time.Hour, NegativeTTL: 5 * time.Second, MaxStale: 48 * time.Hour, Timeout: 500 * time.Millisecond,
 			MaxConcurrent: 7, MaxRate: 8, MaxEntries: 9,
 		},
-		CacheSize:                                   10,
 		DangerouslyAllowAmbiguousPrefixes:           true,
 		DangerouslyAllowHTTPOwnOrigins:              true,
 		DangerouslyAllowPublicSuffixWildcards:       true,
@@ -181,7 +179,7 @@ func TestEachErrorHasItsLine(t *testing.T) {
 		max_age 1d
 		max_age 2d
 		credentialed yes
-		cache_size many
+		report_only
 		caches google {
 			id other
 		}
@@ -193,7 +191,7 @@ func TestEachErrorHasItsLine(t *testing.T) {
 		}
 		lookup {
 			ttl 1x
-			timeout -1s
+			max_rate many
 		}
 		nonsense a b {
 			c {
@@ -220,13 +218,12 @@ func TestEachErrorHasItsLine(t *testing.T) {
 ampcors: publishers[4] "bad_." has a trailing dot; want a domain such as "www.example.com", at Caddyfile:6
 max_age occurs twice, at Caddyfile:10
 credentialed takes no value; remove "yes", or the line, at Caddyfile:11
-ampcors: cache_size is "many"; want a whole number, at Caddyfile:12
 ampcors: caches[1].cache_domain "" is empty; want a domain such as "www.example.com", at Caddyfile:14
 email takes no value; want a block, at Caddyfile:16
 unknown option "sendrs"; want one of clients, dangerously_allow_mail_provider_wildcards, senders, at Caddyfile:20
 ampcors: lookup.ttl is "1x"; want a duration such as "10m" or "90s", at Caddyfile:23
-ampcors: lookup.timeout "-1s" is negative; want a duration such as 30s, or 0 for the default, at Caddyfile:24
-unknown option "nonsense"; want one of cache_size, caches, credentialed, dangerously_allow_ambiguous_prefixes, dangerously_allow_http_own_origins, dangerously_allow_public_suffix_wildcards, dangerously_allow_unsafe_requests_without_origin, email, lookup, max_age, methods, name, origins, publisher_header, publishers, publishers_file, report_only, request_headers, response_headers, source, at Caddyfile:26
+ampcors: lookup.max_rate is "many"; want a whole number, at Caddyfile:24
+unknown option "nonsense"; want one of caches, credentialed, dangerously_allow_ambiguous_prefixes, dangerously_allow_http_own_origins, dangerously_allow_public_suffix_wildcards, dangerously_allow_unsafe_requests_without_origin, email, lookup, max_age, methods, name, origins, publisher_header, publishers, publishers_file, report_only, request_headers, response_headers, source, at Caddyfile:26
 source has no name; want one of fake, postgres, redis, at Caddyfile:31
 source occurs twice, at Caddyfile:32
 name has no value, at Caddyfile:33

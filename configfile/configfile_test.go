@@ -48,7 +48,6 @@ func TestEveryFieldCanBeSetInAFile(t *testing.T) {
 	"maxAge": "10m",
 	"reportOnly": true,
 	"lookup": {"ttl": "90s", "negativeTTL": "5s", "maxStale": "1h30m", "timeout": "250ms", "maxConcurrent": 8, "maxRate": 100, "maxEntries": 5000},
-	"cacheSize": 1000,
 	"dangerouslyAllowAmbiguousPrefixes": true,
 	"dangerouslyAllowHTTPOwnOrigins": true,
 	"dangerouslyAllowPublicSuffixWildcards": true,
@@ -70,10 +69,10 @@ func TestEveryFieldCanBeSetInAFile(t *testing.T) {
 		Email:        ampcors.Email{Senders: []string{"news@example.com"}, Clients: []string{}},
 		Credentialed: true,
 		Methods:      []string{"PUT"}, RequestHeaders: []string{"Authorization"}, ResponseHeaders: []string{},
-		MaxAge:     10 * time.Minute,
-		ReportOnly: true,
-		Lookup:     ampcors.Lookup{TTL: 90 * time.Second, NegativeTTL: 5 * time.Second, MaxStale: 90 * time.Minute, Timeout: 250 * time.Millisecond, MaxConcurrent: 8, MaxRate: 100, MaxEntries: 5000},
-		CacheSize:  1000, DangerouslyAllowAmbiguousPrefixes: true, DangerouslyAllowHTTPOwnOrigins: true, DangerouslyAllowPublicSuffixWildcards: true, DangerouslyAllowUnsafeRequestsWithoutOrigin: true,
+		MaxAge:                            10 * time.Minute,
+		ReportOnly:                        true,
+		Lookup:                            ampcors.Lookup{TTL: 90 * time.Second, NegativeTTL: 5 * time.Second, MaxStale: 90 * time.Minute, Timeout: 250 * time.Millisecond, MaxConcurrent: 8, MaxRate: 100, MaxEntries: 5000},
+		DangerouslyAllowAmbiguousPrefixes: true, DangerouslyAllowHTTPOwnOrigins: true, DangerouslyAllowPublicSuffixWildcards: true, DangerouslyAllowUnsafeRequestsWithoutOrigin: true,
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
@@ -93,7 +92,7 @@ func TestErrorsAreReportedWithTheirPosition(t *testing.T) {
 		want string
 	}{
 		{name: "unknown members", file: "{\n\t\"sites\": [\"a.example\", {\"b\": [1]}],\n\t\"email\": {\"to\": null}\n}", text: "",
-			want: `config.json:2:2: "sites" is unknown; want one of publishers, caches, origins, email, credentialed, methods, requestHeaders, responseHeaders, maxAge, reportOnly, lookup, cacheSize, dangerouslyAllowAmbiguousPrefixes, dangerouslyAllowHTTPOwnOrigins, dangerouslyAllowPublicSuffixWildcards, dangerouslyAllowUnsafeRequestsWithoutOrigin, publishersFile
+			want: `config.json:2:2: "sites" is unknown; want one of publishers, caches, origins, email, credentialed, methods, requestHeaders, responseHeaders, maxAge, reportOnly, lookup, dangerouslyAllowAmbiguousPrefixes, dangerouslyAllowHTTPOwnOrigins, dangerouslyAllowPublicSuffixWildcards, dangerouslyAllowUnsafeRequestsWithoutOrigin, publishersFile
 config.json:3:12: "email.to" is unknown; want one of senders, clients, dangerouslyAllowMailProviderWildcards`},
 		{name: "misspelled members", file: "{\n\t\"publisher\": [\"a.example\"],\n\t\"email\": {\"sendrs\": null}, \"Publishers\": [], \"lookup\": {\"tll\": \"1s\"}, \"max_age\": 1\n}", text: "",
 			want: `config.json:2:2: "publisher" is unknown; did you mean "publishers"?
@@ -104,7 +103,7 @@ config.json:3:72: "max_age" is unknown; did you mean "maxAge"?`},
 		{name: "a cache that is not known", file: `{"publishers": ["a.example"], "caches": ["bing", "cloudflare"]}`, text: "",
 			want: `config.json:1:50: caches[1] "cloudflare" is not the id of a cache in DefaultCaches; want "google" or "bing", or an object as in caches.json`},
 		{name: "wrong types", file: `{"publishers": "a.example", "origins": [1, "https://a.example", null, {"x": []}], "credentialed": "yes",
-  "maxAge": "10 minutes", "cacheSize": 1.5, "caches": null, "email": [], "reportOnly": 0, "publishersFile": ["a"],
+  "maxAge": "10 minutes", "caches": null, "email": [], "reportOnly": 0, "publishersFile": ["a"],
   "lookup": {"ttl": true, "maxRate": "7", "timeout": 1e3, "maxConcurrent": 99999999999999999999}}`, text: "",
 			want: `config.json:1:16: publishers is "a.example"; want a list, or remove it
 config.json:1:41: origins[0] is 1; want a string
@@ -112,11 +111,10 @@ config.json:1:65: origins[2] is null; want a string
 config.json:1:71: origins[3] is an object; want a string
 config.json:1:99: credentialed is "yes"; want true or false
 config.json:2:13: maxAge is "10 minutes"; want a duration such as "10m" or "90s"
-config.json:2:40: cacheSize is 1.5; want a whole number
-config.json:2:55: caches is null; want a list, or remove it
-config.json:2:70: email is a list; want an object
-config.json:2:88: reportOnly is 0; want true or false
-config.json:2:109: publishersFile is a list; want a string
+config.json:2:37: caches is null; want a list, or remove it
+config.json:2:52: email is a list; want an object
+config.json:2:70: reportOnly is 0; want true or false
+config.json:2:91: publishersFile is a list; want a string
 config.json:3:21: lookup.ttl is true; want a duration such as "10m" or "90s"
 config.json:3:38: lookup.maxRate is "7"; want a whole number
 config.json:3:54: lookup.timeout is 1e3; want a duration such as "10m" or "90s"
@@ -142,14 +140,13 @@ config.json:5:25: lookup.maxStale "1s" is less than lookup.ttl, during which a p
 	"publishers": ["a.example", "ü.example", "https://b.example"],
 	"caches": [{"id": "g", "cacheDomain": "CDN.example"}, {"cacheDomain": "b.example"}],
 	"email": {"senders": ["nobody"]}, "maxAge": "1.5s",
-	"lookup": {"maxStale": "1s"}, "cacheSize": -1
+	"lookup": {"maxStale": "1s"}
 }`, text: "", want: `config.json:2:43: publishers[2] "https://b.example" has a scheme; want "b.example"
 config.json:3:40: caches[0].cacheDomain "CDN.example" is not in lower-case ASCII; want "cdn.example"
 config.json:3:56: caches[1].id "" is empty; want a short name such as "google"
 config.json:4:24: email.senders[0] "nobody" is not an email address; want an address such as "news@example.com", or "*@example.com"
 config.json:4:46: maxAge "1.5s" is not a whole number of seconds; want whole seconds, such as 10m0s
-config.json:5:25: lookup.maxStale "1s" is less than lookup.ttl, during which a publisher gets in anyway; want 1m0s at least
-config.json:5:45: cacheSize "-1" is negative; want a number of entries, or 0 for the default`},
+config.json:5:25: lookup.maxStale "1s" is less than lookup.ttl, during which a publisher gets in anyway; want 1m0s at least`},
 		{name: "no publisher", file: "\n {}", text: "", want: `config.json:2:2: publishers is missing, and nothing else allows anybody: no origins, email.senders or Source; want at least one publisher, such as "example.com"`},
 		{name: "a list of publishers", file: `{"publishers": ["-a.example"], "publishersFile": "publishers.txt"}`, text: "a.example\n# b\n\n  http://b.example # c\nü.example\n\tc.example/\n",
 			want: `config.json:1:17: publishers[0] "-a.example" has a label that begins or ends with a hyphen; want a domain such as "www.example.com"
@@ -217,8 +214,8 @@ func TestReadReadsAConfigurationThatIsNotAFile(t *testing.T) {
 	}
 	t.Run("with a list", func(t *testing.T) {
 		text := fmt.Sprintf(`{"publishers": ["a.example"], "publishersFile": %s}`, quoted)
-		cfg, err := Read("AMPCORS_CONFIG", strings.NewReader(text), func(cfg *ampcors.Config) { cfg.CacheSize = 7 })
-		if err != nil || !slices.Equal(cfg.Publishers, []string{"a.example", "listed.example"}) || cfg.CacheSize != 7 {
+		cfg, err := Read("AMPCORS_CONFIG", strings.NewReader(text), func(cfg *ampcors.Config) { cfg.ReportOnly = true })
+		if err != nil || !slices.Equal(cfg.Publishers, []string{"a.example", "listed.example"}) || !cfg.ReportOnly {
 			t.Errorf("got %+v, %v", cfg, err)
 		}
 	})
@@ -316,7 +313,7 @@ p:2:1: "b" has no dot; want a domain such as "www.example.com"`
 func TestEveryFieldIsFound(t *testing.T) {
 	bad := ampcors.Config{
 		Publishers: []string{"/"}, Origins: []string{"/"}, Methods: []string{"/"}, RequestHeaders: []string{"/"}, ResponseHeaders: []string{"/"},
-		Email: ampcors.Email{Senders: []string{"/"}, Clients: []string{"/"}}, MaxAge: -1, CacheSize: -1, Caches: []ampcors.Cache{{}},
+		Email: ampcors.Email{Senders: []string{"/"}, Clients: []string{"/"}}, MaxAge: -1, Caches: []ampcors.Cache{{}},
 		Lookup: ampcors.Lookup{TTL: -1, NegativeTTL: -1, MaxStale: -1, Timeout: -1, MaxConcurrent: -1, MaxRate: -1, MaxEntries: -1},
 	}
 	err := bad.Validate()

@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"github.com/ampcors/ampcors"
-	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/announce/indexnow"
 	"github.com/ampcors/ampcors/announce/updatecache"
+	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/spf13/cobra"
 )
 

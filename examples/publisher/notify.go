@@ -10,9 +10,9 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/announce/indexnow"
 	"github.com/ampcors/ampcors/announce/updatecache"
+	"github.com/ampcors/ampcors/cacheurl"
 )
 
 // notify shows what happens when articles change: AMP Caches are asked to fetch them again,

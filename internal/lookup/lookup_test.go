@@ -465,3 +465,49 @@ func TestANameIsRefreshedOnce(t *testing.T) {
 		}
 	})
 }
+
+// After ForgetAll, everything is asked for again. What is remembered is served if that fails.
+func TestForgetAllExpiresEverything(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake("a")
+		c := newTestCache(f)
+		c.Find(t.Context(), "a")
+		c.Find(t.Context(), "b")
+		c.ForgetAll()
+		if _, ok := c.Get("a"); ok {
+			t.Error("a is still fresh")
+		}
+		f.set(func() { f.err = errors.New("down") })
+		if r := c.Find(t.Context(), "a"); r.Name != "a" || !r.Stale {
+			t.Errorf("%+v", r)
+		}
+		f.set(func() { f.err, f.names = nil, map[string]bool{"b": true} })
+		time.Sleep(5 * time.Second) // longer than any backoff
+		if a, b := c.Find(t.Context(), "a"), c.Find(t.Context(), "b"); a.Name != "" || b.Name != "b" {
+			t.Errorf("%+v, %+v", a, b)
+		}
+	})
+}
+
+// A wrong answer is an error of the lookup. It opens no circuit breaker, because the source answers.
+func TestABadAnswerIsAnErrorAndOpensNoBreaker(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake("a")
+		c := newTestCache(badAliases{f})
+		for i := range 10 {
+			if r := c.FindByAlias(t.Context(), fmt.Sprintf("@a%d", i)); !errors.Is(r.Err, ErrBadAnswer) {
+				t.Errorf("%d: %+v", i, r)
+			}
+		}
+		if s := c.Stats(); s.Lookups != 10 || s.Errors != 10 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// badAliases answers each alias wrongly.
+type badAliases struct{ *fake }
+
+func (badAliases) NameByAlias(context.Context, string) (string, error) { return "", ErrBadAnswer }

@@ -76,6 +76,23 @@ func newAllowlist(names *nameList, patterns []string, recentHashes int) *allowli
 	return a
 }
 
+// find finds the exactly listed publisher that a claim names. If the claim is not checked yet, it only
+// does what is fast: it finds nearly every listed publisher, and never another one. A prefix that it
+// does not find then may be found once it is checked.
+func (a *allowlist) find(cl *claim) (name string, ok bool) {
+	switch {
+	case cl.form == formHash && cl.checked:
+		return a.findHash(cl.name, cl.sum())
+	case cl.form == formHash:
+		return a.findRecentHash(cl.name)
+	case cl.form == formEncoded && cl.checked:
+		return a.findDomain(cl.domain()) // by a form of prefix that is not in punycode
+	case cl.form == formEncoded:
+		return a.findPunycode(cl.name)
+	}
+	return a.findDomain(cl.key())
+}
+
 // findDomain finds an exactly listed publisher.
 func (a *allowlist) findDomain(domain string) (name string, ok bool) {
 	if i, ok := a.names.find(domain); ok {

@@ -75,8 +75,9 @@
 // An ambiguous prefix is denied, with [ReasonAmbiguousPrefix]. "www.lāstekas.lv" and
 // "xn-www.lstekas.lv.pub" both get "xn--www-lstekas-lv-pub": for the first it is punycode, and for
 // the second, which anybody can register, it is not. A prefix is ambiguous if it is punycode of a
-// domain, and ends in a top-level domain when it is read without decoding it. (Top-level domains
-// are those of the Public Suffix List's ICANN section, as golang.org/x/net/publicsuffix has it.)
+// domain, and when it is read without decoding it, ends in a top-level domain and has no A-label.
+// (Top-level domains are those of the Public Suffix List's ICANN section, as
+// golang.org/x/net/publicsuffix has it.)
 // The publisher's own origin still gets in, and so does its hash prefix, if a cache uses that.
 // [Config.Warnings] lists such publishers.
 //
@@ -89,7 +90,7 @@
 //     "foo.xn--.evil.com" and "foo-evil.com" share "foo--evil-com", because these A-labels
 //     decode to ASCII or to nothing.
 //   - "xn---bbb.example" and "xn--xbbb.example" share "xn---example-6ojj" in toolbox-cache-url,
-//     whose punycode decoder reads a hyphen at the start as "x".
+//     whose punycode decoder reads a hyphen at the start as "x", and accepts surrogates.
 //   - "straße.de" and "strasse.de" share "strasse-de" in amppackager, which maps ß to ss and ς to
 //     σ, and removes joiners (U+200C and U+200D). The document's prefix for the first is
 //     "xn--strae-de-tya".
@@ -167,7 +168,7 @@
 // another. With nginx before 1.23, an added Vary line has the same effect. A
 // [net/http/httputil.ReverseProxy] as the handler adds the backend's headers, and clears all headers
 // after a 1xx response of the backend, such as 103 Early Hints. (A client cannot cause 100
-// Continue: Expect is removed from the request.) Package guard, a separate module, prevents all
+// Continue, except over HTTP/3: Expect is removed from the request.) Package guard, a separate module, prevents all
 // this.
 //
 // # Related packages

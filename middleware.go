@@ -177,8 +177,8 @@ func DecisionFromContext(ctx context.Context) (Decision, bool) {
 // It must see every request, OPTIONS included. A router that answers 404 or 405 to OPTIONS
 // before it calls Handle breaks preflights.
 //
-// It removes the Expect header before the handler runs. net/http sends 100 Continue by itself when
-// the handler reads the body.
+// It removes the Expect header before the handler runs, except over HTTP/3. net/http sends 100
+// Continue by itself when the handler reads the body.
 func (m *Middleware) Handle(w http.ResponseWriter, r *http.Request) (proceed bool) {
 	var v verdict
 	return m.handle(&v, w, r)
@@ -204,8 +204,8 @@ func (m *Middleware) handle(v *verdict, w http.ResponseWriter, r *http.Request) 
 	// The server sends 100 Continue by itself when the body is read. If a
 	// httputil.ReverseProxy passed Expect on, the backend would send it too, and ReverseProxy
 	// clears all headers after it: Vary and the CORS headers. net/http's HTTP/2 server also
-	// removes Expect.
-	if r.Header["Expect"] != nil { // faster than to delete what is not there
+	// removes Expect. Servers of HTTP/3 leave the answer to the handler.
+	if r.Header["Expect"] != nil && r.ProtoMajor < 3 { // faster than to delete what is not there
 		delete(r.Header, "Expect")
 	}
 	return true

@@ -272,11 +272,15 @@ func plainReverse(t testing.TB, prefix string) string {
 // more label.
 var plainLastLabel = regexp.MustCompile(`[^-](?:--)*-([^-]+)$`)
 
+// plainUndecoded matches a prefix that has an A-label if it is read without decoding it. No host gets
+// such a prefix, because the algorithm decodes it.
+var plainUndecoded = regexp.MustCompile(`(^|[^-](?:--)*-)xn----`)
+
 // plainIsAmbiguous reports whether a prefix that begins with "xn--" is, without decoding it, that
 // of a host below a top-level domain of the Public Suffix List.
 func plainIsAmbiguous(prefix string) bool {
 	last := plainLastLabel.FindStringSubmatch(prefix)
-	if last == nil {
+	if last == nil || plainUndecoded.MatchString(prefix) {
 		return false
 	}
 	_, isICANN := publicsuffix.PublicSuffix("example." + last[1])

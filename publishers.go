@@ -56,15 +56,7 @@ func (id *identity) find(p *policy, c *caller, cl *claim) {
 	}
 	if cl.mayNamePublisher() && (cl.form != formHTTPHost || p.cfg.DangerouslyAllowHTTPOwnOrigins) {
 		var ok bool
-		switch cl.form {
-		case formHash:
-			id.name, ok = p.list.findRecentHash(cl.name)
-		case formEncoded:
-			id.name, ok = p.list.findPunycode(cl.name)
-		default:
-			id.name, ok = p.list.findDomain(cl.key())
-		}
-		if ok {
+		if id.name, ok = p.list.find(cl); ok {
 			id.standing = listed
 			return
 		}
@@ -104,17 +96,13 @@ func (id *identity) findUnlisted(p *policy, c *caller, cl *claim) {
 	if cl.problem != noProblem {
 		return
 	}
+	if byPrefix {
+		if id.name, ok = p.list.find(cl); ok {
+			id.standing = listed
+			return
+		}
+	}
 	domain := cl.domain()
-	switch cl.form {
-	case formHash:
-		id.name, ok = p.list.findHash(cl.name, cl.sum())
-	case formEncoded:
-		id.name, ok = p.list.findDomain(domain) // newAllowlist did not compute this form of its prefix
-	}
-	if ok {
-		id.standing = listed
-		return
-	}
 	isMatched := p.list.matches(domain)
 	if isMatched || source != nil {
 		cl.checkAll(&p.hosts)

@@ -232,6 +232,7 @@ func TestWhichPrefixesAreAmbiguous(t *testing.T) {
 		"xn--www-lstekas-lv-pub":           true,
 		plainToASCII("é-foo-com"):          false, // xn-.foo.com.p9a
 		"xn---foo-com-pub":                 true,  // xn-.foo.com.pub
+		"xn----shop-de-pub":                false, // xn--shop.de.pub has an A-label, which is decoded
 		"xn--foo-ru-ck":                    true,  // the list has *.ck, and no ck
 		"xn--foo-ru-github":                false, // the list has github.io
 		"xn--foo-ru--com":                  false, // one label, ru-com

@@ -33,13 +33,20 @@ func (cfg Config) Warnings() (warnings []*ValueError) {
 		return nil
 	}
 	newValidator(&cfg).publishers(&cfg, func(i int, domain string, isPattern bool) {
-		if isPattern || !strings.Contains(domain, acePrefix) {
+		if isPattern || !strings.Contains(domain, acePrefix) && !strings.HasPrefix(domain, "xn-") {
 			return
 		}
 		prefix := basicPrefix(domain)
-		other := otherHost(prefix)
-		if other == "" {
+		if inside, isWrapped := unwrap(prefix); isWrapped && strings.HasPrefix(inside, acePrefix) {
+			prefix = inside // as AMP's implementations write it
+		}
+		named, _, p := reverse(nil, prefix)
+		if p != problemAmbiguous {
 			return
+		}
+		other := otherHost(prefix)
+		if other == domain {
+			other = string(named)
 		}
 		warnings = append(warnings, &ValueError{
 			Path: element("publishers", i), Value: cfg.Publishers[i],

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 )
 
@@ -94,7 +95,9 @@ func (r *Reader) fetch(ctx context.Context, file *url.URL, known File) (fetched,
 		resp.Body.Close()
 		return fetched{}, fmt.Errorf("the answer is %d; want 200", resp.StatusCode)
 	}
-	f.mediaType, _, _ = mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if mediaType, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type")); err == nil && len(mediaType) <= 100 {
+		f.mediaType = strings.Clone(mediaType)
+	}
 	if tag := resp.Header.Get("ETag"); len(tag) <= maxTag {
 		f.state.ETag = tag
 	}

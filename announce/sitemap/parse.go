@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -76,7 +77,7 @@ func parse(ctx context.Context, file io.Reader, mediaType string, maxBytes int64
 	}
 	p := parser{ctx: ctx, found: found, about: func() string {
 		if mediaType != "" {
-			return fmt.Sprintf("; its media type is %.100s, and %d bytes were read", mediaType, content.consumed())
+			return fmt.Sprintf("; its media type is %s, and %d bytes were read", mediaType, content.consumed())
 		}
 		return fmt.Sprintf("; %d bytes were read", content.consumed())
 	}}
@@ -133,10 +134,17 @@ func (t *tokenReader) ReadByte() (c byte, err error) {
 func (p *parser) xml(in *bufio.Reader) error {
 	tokens := &tokenReader{Reader: in}
 	d := xml.NewDecoder(tokens) // uses ReadByte only
-	d.CharsetReader = func(string, io.Reader) (io.Reader, error) { return nil, errCharset }
+	d.CharsetReader = func(charset string, in io.Reader) (io.Reader, error) {
+		switch strings.ToLower(charset) {
+		case "utf8", "us-ascii", "ascii": // parts, and other names, of UTF-8
+			return in, nil
+		}
+		return nil, errCharset
+	}
 	var open []xml.Name // elements
 	var kind string     // of the entries
 	var url, modified string
+	hasOthers := false     // elements that are no entries
 	var text *bytes.Buffer // of the field that is open
 	// isIn reports whether an element of the protocol is the innermost one, at its depth.
 	isIn := func(depth int, name string) bool {
@@ -151,6 +159,9 @@ func (p *parser) xml(in *bufio.Reader) error {
 		switch {
 		case err == nil:
 		case err == io.EOF && len(open) == 0 && kind != "":
+			if hasOthers && p.entries == 0 {
+				return fmt.Errorf("none of its elements is a %s of the protocol, with the prefix of the root element%s", kind, p.about())
+			}
 			return nil
 		case errors.Is(err, errCharset):
 			return errCharset
@@ -171,12 +182,14 @@ func (p *parser) xml(in *bufio.Reader) error {
 				}
 			case isIn(2, kind):
 				url, modified = "", ""
+			case len(open) == 2:
+				hasOthers = true
 			case isIn(3, "loc"), isIn(3, "lastmod"):
 				text = new(bytes.Buffer)
 			}
 		case xml.CharData:
-			if text != nil && len(open) == 3 && text.Len() <= maxText {
-				text.Write(t[:min(len(t), maxText+1)])
+			if text != nil && len(open) == 3 {
+				text.Write(t[:min(len(t), maxText+1-text.Len())]) // one byte too many shows that it is too long
 			}
 		case xml.EndElement:
 			if len(open) == 0 || open[len(open)-1] != t.Name {
@@ -206,6 +219,8 @@ func (p *parser) xmlError(d *xml.Decoder) error {
 	return fmt.Errorf("its XML has an error at line %d%s", line, p.about())
 }
 
+var isURL = regexp.MustCompile(`^(?i:https?://)`)
+
 // text reads a list of URLs.
 func (p *parser) text(in *bufio.Reader) error {
 	lines := bufio.NewScanner(in)
@@ -218,7 +233,7 @@ func (p *parser) text(in *bufio.Reader) error {
 		switch {
 		case line == "":
 			continue
-		case !strings.HasPrefix(line, "https://") && !strings.HasPrefix(line, "http://"):
+		case !isURL.MatchString(line):
 			return fmt.Errorf("it is neither XML nor a list of URLs%s", p.about())
 		}
 		if err := p.add(line, "", false); err != nil {

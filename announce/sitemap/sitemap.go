@@ -50,7 +50,7 @@ type Config struct {
 	// MaxFiles limits the sitemaps of an index that are read: the first ones. If zero, 1,000 is
 	// used. The protocol allows 50,000, which can take 200 MB.
 	MaxFiles int
-	// MaxState limits the State, in bytes of memory. A page takes about 100 bytes beyond its URL.
+	// MaxState limits the State, in bytes of memory. A page takes about 120 bytes beyond its URL.
 	// If zero, 256 MiB is used, which is enough for more than a million pages.
 	MaxState int64
 	// OtherHosts accepts pages and sitemaps of other hosts than that of the file. Without it,
@@ -104,7 +104,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // 50,000 entries. A file is not read again if its server answers 304 (Not Modified), or if its
 // lastmod in the index has a time and has not changed.
 //
-// The error joins an *[Error] for each file that cannot be read. Such a file is read again the next
+// The error joins an *[Error] for each of the first 100 files that cannot be read. Such a file is read again the next
 // time, and the other files are not affected. Entries that are not URLs of the file's host are
 // skipped; the Error names the first ten of a file by their place, such as url[3].
 //
@@ -124,6 +124,9 @@ func (r *Reader) Update(ctx context.Context, s *State, file string) error {
 		child.at.User = credentials(at, child.at)
 		u.update(ctx, child.at, child.lastMod, true)
 	}
+	if more := u.failed - maxErrors; more > 0 {
+		u.errs = append(u.errs, fmt.Errorf("sitemap: %d more files have errors", more))
+	}
 	return errors.Join(u.errs...)
 }
 
@@ -134,9 +137,18 @@ type updater struct {
 	seen  map[string]bool // files
 	left  int64           // bytes that may be added to the state
 	errs  []error
+
+	failed int // files, also those that have no error of their own
 }
 
-func (u *updater) fail(err *Error) { u.errs = append(u.errs, err) }
+// maxErrors is how many files that cannot be read have an error of their own.
+const maxErrors = 100
+
+func (u *updater) fail(err *Error) {
+	if u.failed++; u.failed <= maxErrors {
+		u.errs = append(u.errs, err)
+	}
+}
 
 // A child is a sitemap of an index.
 type child struct {
@@ -261,7 +273,7 @@ func (r *reading) add(e entry) error {
 	case r.isInIndex:
 		return errNested
 	}
-	at, err := r.resolve(r.at, e.url)
+	at, err := r.resolveFile(r.at, e.url)
 	switch {
 	case err != nil:
 		r.skipped.skip(e, err)

@@ -209,10 +209,14 @@ func TestAFileThatFailsIsReadAgain(t *testing.T) {
 
 func TestTextFilesAreRead(t *testing.T) {
 	t.Parallel()
-	web := &site{files: map[string]string{"/text": "\uFEFF" + home + "/text1\r\n\r\n" + home + "/text2\n"}}
+	web := &site{files: map[string]string{
+		"/text":  "\uFEFF" + home + "/text1\r\n\r\nHTTPS://www.example.com/text2\n",
+		"/ascii": `<?xml version="1.0" encoding="US-ASCII"?>` + urlset("/a")[len(`<?xml version="1.0" encoding="UTF-8"?>`):],
+	}}
 	r := newReader(t, web, sitemap.Config{})
 	var s sitemap.State
 	want(t, update(t, r, &s, "/text"), "/text1", "/text2")
+	want(t, update(t, r, &s, "/ascii"), "/a", "/text1", "/text2")
 }
 
 // Elements of the protocol may have a prefix. Those of other protocols are no pages.
@@ -444,6 +448,41 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
+// The sitemaps of an index take little memory too, and their errors.
+func TestAnIndexTakesLittleMemory(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("<sitemapindex>")
+	for i := range 1000 {
+		fmt.Fprintf(&b, "<sitemap><loc>%s/%d%s</loc></sitemap>", home, i, strings.Repeat("a", 2000))
+	}
+	for i := range 100 { // escaped, these are too long
+		fmt.Fprintf(&b, "<sitemap><loc>%s/%d%s</loc></sitemap>", home, i, strings.Repeat(`"`, 9000))
+	}
+	files, text := 0, b.String()+"</sitemapindex>"
+	var most uint64
+	web := &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		most = max(most, m.HeapAlloc)
+		answer := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"x/" + strings.Repeat("y", 60_000)}}, Body: io.NopCloser(strings.NewReader("no"))}
+		if files++; r.URL.Path == "/index.xml" {
+			answer.Body = io.NopCloser(strings.NewReader(text))
+		}
+		return answer, nil
+	})}
+	runtime.GC()
+	var before runtime.MemStats
+	runtime.ReadMemStats(&before)
+	var s sitemap.State
+	err := sitemap.New(sitemap.Config{HTTPClient: web}).Update(t.Context(), &s, home+"/index.xml")
+	if err == nil || files != 1001 || len(err.Error()) > 200_000 || !strings.Contains(err.Error(), "901 more files have errors") || !strings.Contains(err.Error(), "sitemap[1000] (9025 bytes) has more than 2048 bytes") {
+		t.Errorf("%d files; %.3000v", files, err)
+	}
+	if used := int64(most) - int64(before.HeapAlloc); used > 64<<20 {
+		t.Errorf("%d MB were in use", used>>20)
+	}
+}
+
 // A site with pages without end fills the State to its limit, and no further.
 func TestAStateHasALimit(t *testing.T) {
 	t.Parallel()
@@ -518,6 +557,33 @@ func TestCredentials(t *testing.T) {
 		want(t, asked, requests...)
 		if data, _ := json.Marshal(s); strings.Contains(string(data), "s3cret") {
 			t.Errorf("%s", data)
+		}
+	}
+}
+
+// Two hosts whose URLs look alike are two hosts.
+func TestHostsAreToldApart(t *testing.T) {
+	t.Parallel()
+	for _, pair := range [][2]string{
+		{"https://[fd00::1]:8443", "https://[fd00::1:8443]"}, {"https://www.example.com:8443", "https://www.example.com"},
+		{"https://straße.example", "https://strasse.example"}, {"https://www.example.com", "https://www.example.com.evil.example"},
+	} {
+		var users []string
+		web := &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+			if _, password, ok := r.BasicAuth(); ok {
+				users = append(users, r.URL.Host+" "+password)
+			}
+			return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("<sitemapindex><sitemap><loc>" + pair[1] + "/s.xml</loc></sitemap></sitemapindex>"))}, nil
+		})}
+		var s sitemap.State
+		file := strings.Replace(pair[0], "https://", "https://user:s3cret@", 1) + "/index.xml"
+		err := sitemap.New(sitemap.Config{HTTPClient: web}).Update(t.Context(), &s, file)
+		if err == nil || !strings.Contains(err.Error(), "is on another host") {
+			t.Errorf("%q: %v", pair, err)
+		}
+		_ = sitemap.New(sitemap.Config{HTTPClient: web, OtherHosts: true}).Update(t.Context(), &s, file)
+		if len(users) != 2 { // the index, twice
+			t.Errorf("%q: %q", pair, users)
 		}
 	}
 }

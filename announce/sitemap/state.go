@@ -42,6 +42,9 @@ func (s *State) Done(urls ...string) {
 			delete(s.Pending, u)
 		}
 	}
+	if len(s.Pending) == 0 {
+		s.Pending = nil // the map would keep its memory
+	}
 }
 
 // IsNew reports whether nothing has been read yet.
@@ -56,17 +59,13 @@ func set[V any](m *map[string]V, key string, value V) {
 	(*m)[key] = value
 }
 
-// cost returns about how many bytes of memory an entry of a State takes: its texts, and 100 for the
-// headers of the strings and the part of a map that is not in use.
-func cost(texts ...string) int64 {
-	n := 100
-	for _, text := range texts {
-		n += len(text)
-	}
-	return int64(n)
-}
+// cost returns about how many bytes of memory a page of a State takes: its texts, and 120 for the
+// headers of the strings and the part of the map that is not in use.
+func cost(page, modified string) int64 { return int64(len(page) + len(modified) + 120) }
 
-func (f File) cost(name string) int64 { return cost(name, f.LastMod, f.ETag, f.LastModified) }
+func (f File) cost(name string) int64 {
+	return int64(len(name) + len(f.LastMod) + len(f.ETag) + len(f.LastModified) + 240)
+}
 
 // cost returns about how many bytes of memory the state takes.
 func (s *State) cost() (n int64) {

@@ -3,10 +3,12 @@ package sitemap
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"strings"
 
 	"github.com/ampcors/ampcors/internal/pageurl"
+	"golang.org/x/net/idna"
 )
 
 // This file decides which URLs are read and announced, and where a user and password are sent.
@@ -31,6 +33,18 @@ func (r *Reader) canonical(file *url.URL, page string) (string, error) {
 		return "", fmt.Errorf("has %d bytes, escaped; want at most %d", n, pageurl.MaxBytes)
 	}
 	return parsed.String(), nil
+}
+
+// maxFileURL is the length of the longest URL of a sitemap, in bytes, which is that of the protocol.
+const maxFileURL = 2048
+
+// resolveFile returns the URL of a sitemap.
+func (r *Reader) resolveFile(file *url.URL, value string) (*url.URL, error) {
+	at, err := r.resolve(file, value)
+	if err == nil && len(at.String()) > maxFileURL {
+		return nil, fmt.Errorf("has more than %d bytes, escaped", maxFileURL)
+	}
+	return at, err
 }
 
 // resolve returns the URL of an entry. The protocol wants it to be absolute. Its errors do not have
@@ -61,17 +75,18 @@ func isSameHost(a, b *url.URL) bool {
 	return canonicalHost(a) == canonicalHost(b)
 }
 
-// canonicalHost returns the host of a URL, with the port if it is not the default.
+// canonicalHost returns the host of a URL as net/http connects to it, with the port if that is not the
+// default.
 func canonicalHost(u *url.URL) string {
 	host := strings.ToLower(u.Hostname())
-	if domain, problem := pageurl.Domain(host); problem == nil {
-		host = domain
+	if ascii, err := idna.Lookup.ToASCII(host); err == nil {
+		host = ascii
 	}
 	switch port := u.Port(); {
 	case port == "", port == "443" && u.Scheme == "https", port == "80" && u.Scheme == "http":
 		return host
 	default:
-		return host + ":" + port
+		return net.JoinHostPort(host, port)
 	}
 }
 

@@ -56,12 +56,12 @@ func batchGet(ctx context.Context, api, key string, urls []string) (answer batch
 	r.Header.Set("X-Goog-Api-Key", key)
 	a, err := outbound.DoLimit(outbound.Client(httpClient), r, lookupBytes)
 	if err != nil {
-		return answer, err
+		return answer, errors.New(strings.ReplaceAll(err.Error(), key, "…")) // it may quote the answer
 	}
-	unread := json.Unmarshal(a.Body, &answer)
+	unread := json.Unmarshal(bytes.ReplaceAll(a.Body, []byte(key), []byte("…")), &answer)
 	switch {
 	case a.Status != http.StatusOK && answer.Error.Message != "":
-		return answer, fmt.Errorf("the answer is %d: %s", a.Status, outbound.Shorten(strings.ReplaceAll(answer.Error.Message, key, "…")))
+		return answer, fmt.Errorf("the answer is %d: %s", a.Status, outbound.Shorten(answer.Error.Message))
 	case a.Status != http.StatusOK:
 		return answer, fmt.Errorf("the answer is %d; want 200", a.Status)
 	case a.BodyErr != nil:

@@ -474,6 +474,14 @@ func TestLookup(t *testing.T) {
 		"an error": {func(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, `{"error": {"code": 400, "message": "The key s3cret is not valid."}}`, 400)
 		}, "the answer is 400: The key … is not valid."},
+		"an answer with the key": {func(w http.ResponseWriter, r *http.Request) {
+			io.WriteString(w, `{"urlErrors": [{"originalUrl": "https://www.example.com/", "errorMessage": "s3cret"}]}`)
+		}, "https://www.example.com/: …"},
+		"a status line with the key": {func(w http.ResponseWriter, r *http.Request) {
+			conn, _, _ := http.NewResponseController(w).Hijack()
+			io.WriteString(conn, "HTTP/1.1 s3cret\r\n\r\n")
+			conn.Close()
+		}, "malformed"},
 		"no JSON":            {func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "<html>") }, "the answer is not that of the API"},
 		"a long answer":      {func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, strings.Repeat(" ", 2<<20)) }, "the answer cannot be read"},
 		"a redirect":         {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://evil.example/", 307) }, "the answer is 307"},
@@ -486,7 +494,7 @@ func TestLookup(t *testing.T) {
 			if answer.handler == nil {
 				down.Close()
 			}
-			if code, stdout, stderr := run(t, "", "lookup", "--endpoint", down.URL, "https://www.example.com/"); code != exitUntested || !strings.Contains(stderr, answer.want) || strings.Contains(stdout+stderr, "s3cret") {
+			if code, stdout, stderr := run(t, "", "lookup", "--endpoint", down.URL, "https://www.example.com/"); code == exitClean || code == exitUsage || !strings.Contains(stderr, answer.want) || strings.Contains(stdout+stderr, "s3cret") {
 				t.Errorf("exit code %d\n%s", code, stderr)
 			}
 		})

@@ -85,7 +85,7 @@ func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) 
 		if s.file != "" {
 			return nil, fmt.Errorf("--state needs the URL of a sitemap, and not the file %s", name)
 		}
-		urls, err := readPages(name)
+		urls, err := interruptible(cmd.Context(), func() ([]string, error) { return readPages(name) })
 		if err != nil {
 			return nil, err
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"encoding/xml"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -117,11 +119,31 @@ func TestOutputIsPrintable(t *testing.T) {
 	}
 }
 
-// A signal ends the program while it waits for standard input.
+// A signal ends a long list of answers.
+func TestASignalEndsAnswers(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	root := newRoot()
+	root.SetArgs([]string{"prefix", "a.example", "b.example"})
+	var out, errs bytes.Buffer
+	root.SetOut(&out)
+	root.SetErr(&errs)
+	if code := execute(ctx, root); code != exitUntested || out.Len() > 0 || errs.String() != "ampcors: interrupted\n" {
+		t.Errorf("exit code %d: %s%s", code, &out, &errs)
+	}
+}
+
+// A signal ends the program while it waits for its input.
 func TestASignalEndsWaiting(t *testing.T) {
 	t.Parallel()
 	for _, signal := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
-		for _, args := range [][]string{{"prefix"}, {"probe", "--publisher", "a.example", "--list", "-"}} {
+		for _, args := range [][]string{
+			{"prefix"}, {"probe", "--publisher", "a.example", "--list", "-"}, {"probe", "--publisher", "a.example", "--list", "/dev/stdin"},
+			{"flush", "--key", privateKey(t), "--dry-run", "--sitemap", "/dev/stdin"},
+		} {
+			if _, err := os.Stat("/dev/stdin"); err != nil && slices.Contains(args, "/dev/stdin") {
+				continue // on Windows
+			}
 			cmd := exec.Command(os.Args[0], args...)
 			cmd.Env = append(os.Environ(), "AMPCORS_TEST_RUNS_MAIN=1")
 			stdin, err := cmd.StdinPipe() // stays open

@@ -173,7 +173,7 @@ func (f *probeFlags) readList(cmd *cobra.Command) (urls []string, err error) {
 			return nil, err
 		}
 		defer file.Close()
-		urls, err = lines(file)
+		urls, err = interruptible(cmd.Context(), func() ([]string, error) { return lines(file) })
 	}
 	return slices.DeleteFunc(urls, func(line string) bool { return strings.HasPrefix(line, "#") }), err
 }

@@ -96,6 +96,9 @@ func answer(cmd *cobra.Command, args []string, output format, f func(arg string)
 func answerAll(cmd *cobra.Command, inputs []string, output format, f func(input string) (any, error)) error {
 	results, failed := []result{}, false
 	for _, input := range inputs {
+		if cmd.Context().Err() != nil {
+			return errInterrupted
+		}
 		r := result{Input: input}
 		out, err := f(input)
 		if err != nil {
@@ -157,26 +160,36 @@ func inputs(cmd *cobra.Command, args []string) ([]string, error) {
 	return args, nil
 }
 
-// stdinLines returns the lines of standard input that are not empty. A signal ends the wait for
-// them.
+// stdinLines returns the lines of standard input that are not empty.
 func stdinLines(cmd *cobra.Command) ([]string, error) {
+	found, err := interruptible(cmd.Context(), func() ([]string, error) { return lines(cmd.InOrStdin()) })
+	if err != nil {
+		return nil, fmt.Errorf("standard input: %w", err)
+	}
+	return found, nil
+}
+
+// errInterrupted is the error of a command that a signal ended.
+var errInterrupted = exitError{exitUntested, errors.New("interrupted")}
+
+// interruptible returns what read returns, or errInterrupted once ctx is done. A read cannot be
+// interrupted: it goes on until the program ends.
+func interruptible[T any](ctx context.Context, read func() (T, error)) (T, error) {
 	type result struct {
-		lines []string
+		value T
 		err   error
 	}
-	read := make(chan result, 1)
-	go func() { // a read cannot be interrupted; it ends with the program
-		found, err := lines(cmd.InOrStdin())
-		read <- result{found, err}
+	done := make(chan result, 1)
+	go func() {
+		value, err := read()
+		done <- result{value, err}
 	}()
 	select {
-	case <-cmd.Context().Done():
-		return nil, exitError{exitUntested, errors.New("interrupted while it was waiting for standard input")}
-	case r := <-read:
-		if r.err != nil {
-			return nil, fmt.Errorf("standard input: %w", r.err)
-		}
-		return r.lines, nil
+	case <-ctx.Done():
+		var none T
+		return none, errInterrupted
+	case r := <-done:
+		return r.value, r.err
 	}
 }
 

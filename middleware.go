@@ -247,7 +247,7 @@ type verdict struct {
 //
 //	caller    caller.go      what the request says
 //	claim     claim.go       whose page its Origin names
-//	identity  publishers.go  whether that publisher, or the sender, is allowed
+//	identity  identity.go    whether that publisher, or the sender, is allowed
 //	reason    decision.go    whether the request is allowed, and why
 //
 // respond, in response.go, then writes the headers. Each stage reads the values of the

@@ -484,7 +484,7 @@ func TestLookup(t *testing.T) {
 		}, "malformed"},
 		"no JSON":            {func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "<html>") }, "the answer is not that of the API"},
 		"a long answer":      {func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, strings.Repeat(" ", 2<<20)) }, "the answer cannot be read"},
-		"a redirect":         {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://evil.example/", 307) }, "the answer is 307"},
+		"a redirect":         {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://evil.example/", http.StatusTemporaryRedirect) }, "the answer is 307"},
 		"no answer":          {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "EOF"},
 		"connection refused": {nil, "connection refused"},
 	} {

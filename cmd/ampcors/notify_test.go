@@ -482,9 +482,11 @@ func TestLookup(t *testing.T) {
 			io.WriteString(conn, "HTTP/1.1 s3cret\r\n\r\n")
 			conn.Close()
 		}, "malformed"},
-		"no JSON":            {func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "<html>") }, "the answer is not that of the API"},
-		"a long answer":      {func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, strings.Repeat(" ", 2<<20)) }, "the answer cannot be read"},
-		"a redirect":         {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://evil.example/", http.StatusTemporaryRedirect) }, "the answer is 307"},
+		"no JSON":       {func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "<html>") }, "the answer is not that of the API"},
+		"a long answer": {func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, strings.Repeat(" ", 2<<20)) }, "the answer cannot be read"},
+		"a redirect": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://evil.example/", http.StatusTemporaryRedirect)
+		}, "the answer is 307"},
 		"no answer":          {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "EOF"},
 		"connection refused": {nil, "connection refused"},
 	} {

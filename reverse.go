@@ -93,14 +93,11 @@ func reverseACE(buf []byte, prefix string) (domain []byte, text string, p proble
 }
 
 // otherHost returns the host that a prefix of punycode names if it is read without decoding it, such
-// as "xn-www.lstekas.lv.pub" for "xn--www-lstekas-lv-pub". It returns "" if the prefix is no
-// punycode, or if no such host gets this prefix: because its last label is not a top-level domain, or
-// because it has an A-label, which AMP's implementations decode. The other labels do not matter:
-// whoever has a domain can have hosts of any labels below it.
+// as "xn-www.lstekas.lv.pub" for "xn--www-lstekas-lv-pub". It returns "" if no such host gets this
+// prefix: because its last label is not a top-level domain, or because it has an A-label, which AMP's
+// implementations decode. The other labels do not matter: whoever has a domain can have hosts of any
+// labels below it.
 func otherHost(prefix string) string {
-	if !strings.HasPrefix(prefix, acePrefix) {
-		return ""
-	}
 	host := string(unfold(nil, prefix))
 	last := host[strings.LastIndexByte(host, '.')+1:]
 	_, isICANN := publicsuffix.PublicSuffix("a." + last) // "a." because of rules such as "*.ck"

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -14,13 +15,17 @@ import (
 // through one, except a table with colors, which writeTable makes printable itself. The output has
 // texts from outside: origins from logs, and answers of servers. In a terminal, an escape sequence in
 // them could act, and a bidirectional override could hide text.
+// It is safe for concurrent use by multiple goroutines.
 type printer struct {
+	mu   sync.Mutex
 	out  io.Writer
 	rest []byte // the start of a character
 }
 
 // Write implements [io.Writer].
 func (p *printer) Write(data []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	text := append(p.rest, data...)
 	whole := len(text)
 	for i := 1; i < utf8.UTFMax && i <= len(text); i++ {
@@ -38,6 +43,8 @@ func (p *printer) Write(data []byte) (int, error) {
 
 // flush writes a character of which only the start was written.
 func (p *printer) flush() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	_, err := io.WriteString(p.out, printable(string(p.rest)))
 	p.rest = nil
 	return err

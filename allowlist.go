@@ -86,7 +86,7 @@ func (a *allowlist) find(cl *claim) (name string, ok bool) {
 	case cl.form == formHash:
 		return a.findRecentHash(cl.name)
 	case cl.form == formEncoded && cl.checked:
-		return a.findDomain(cl.domain()) // by a form of prefix that is not in punycode
+		return a.findDomain(cl.domain()) // by a form of prefix that newAllowlist did not compute
 	case cl.form == formEncoded:
 		return a.findPunycode(cl.name)
 	}

@@ -37,7 +37,7 @@ import (
 // an error, and what comes before it is used.
 type Config struct {
 	// HTTPClient fetches the files. A copy of it is used, which follows redirects on the same
-	// host only, has a timeout of 1 minute if none is set. If its Transport is nil or a
+	// host only, and has a timeout of 1 minute if none is set. If its Transport is nil or a
 	// *http.Transport without MaxResponseHeaderBytes, it accepts at most 64 KiB of headers. If
 	// tenants choose the URLs, these can lead to hosts of your own network: see the example of
 	// updatecache.Client.Verify.
@@ -104,9 +104,9 @@ func (e *Error) Unwrap() error { return e.Err }
 // 50,000 entries. A file is not read again if its server answers 304 (Not Modified), or if its
 // lastmod in the index has a time and has not changed.
 //
-// The error joins an *[Error] for each of the first 100 files that cannot be read. Such a file is read again the next
-// time, and the other files are not affected. Entries that are not URLs of the file's host are
-// skipped; the Error names the first ten of a file by their place, such as url[3].
+// The error joins an *[Error] for each of the first 100 files that cannot be read. Such a file is read
+// again the next time, and the other files are not affected. Entries that are not URLs of the file's
+// host are skipped; the Error names the first ten of a file by their place, such as url[3].
 //
 // The user and password of the URL are sent to the same host only, and never to http if the URL is
 // https.
@@ -133,15 +133,14 @@ func (r *Reader) Update(ctx context.Context, s *State, file string) error {
 // An updater is one call of Update.
 type updater struct {
 	*Reader
-	state *State
-	seen  map[string]bool // files
-	left  int64           // bytes that may be added to the state
-	errs  []error
-
-	failed int // files, also those that have no error of their own
+	state  *State
+	seen   map[string]bool // files
+	left   int64           // bytes that may be added to the state
+	errs   []error         // of the first maxErrors
+	failed int             // how many errors there were
 }
 
-// maxErrors is how many files that cannot be read have an error of their own.
+// maxErrors bounds the errors that are kept: an index may have 50,000 files.
 const maxErrors = 100
 
 func (u *updater) fail(err *Error) {

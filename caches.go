@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/ampcors/ampcors/internal/dns"
 )
 
 // Cache is an AMP Cache, as described by an entry of caches.json, the AMP
@@ -197,12 +199,12 @@ func checkCaches(path string, caches []Cache) (problems []*ValueError) {
 			problems = append(problems, &ValueError{Path: element(path, i) + "." + member, Value: value, Reason: reason, Want: want})
 		}
 		domain := func(member, value string) bool {
-			canonical, err := parseDomain(value)
+			canonical, err := dns.Parse(value)
 			if err == nil && canonical != value {
-				err = &domainError{reason: "is not in lower-case ASCII", instead: canonical}
+				err = &problem{Reason: "is not in lower-case ASCII", Instead: canonical}
 			}
 			if err != nil {
-				problems = append(problems, err.at(element(path, i)+"."+member, value, ""))
+				problems = append(problems, valueError(element(path, i)+"."+member, value, err))
 			}
 			return err == nil
 		}
@@ -221,8 +223,8 @@ func checkCaches(path string, caches []Cache) (problems []*ValueError) {
 				// Anybody could register a host below it that looks like a prefix.
 				report("cacheDomain", c.CacheDomain, "is a public suffix", "the domain of one AMP Cache")
 			}
-			if len(c.CacheDomain) > maxDomain-maxLabel-len(".") {
-				report("cacheDomain", c.CacheDomain, "leaves no room for a domain prefix", fmt.Sprintf("at most %d bytes", maxDomain-maxLabel-len(".")))
+			if len(c.CacheDomain) > dns.MaxDomain-dns.MaxLabel-len(".") {
+				report("cacheDomain", c.CacheDomain, "leaves no room for a domain prefix", fmt.Sprintf("at most %d bytes", dns.MaxDomain-dns.MaxLabel-len(".")))
 			}
 			for j, other := range caches[:i] {
 				if isOrIsBelow(c.CacheDomain, other.CacheDomain) || isOrIsBelow(other.CacheDomain, c.CacheDomain) {
@@ -241,6 +243,9 @@ func checkCaches(path string, caches []Cache) (problems []*ValueError) {
 	}
 	return problems
 }
+
+// problemReserved is that of a host that is reserved: see reservedHost.
+var problemReserved = &problem{Reason: "is a host of an AMP Cache, where anybody's page can be"}
 
 // hosts are the hosts of AMP Caches.
 type hosts struct {

@@ -4,17 +4,19 @@ import (
 	"crypto/sha256"
 	"strings"
 	"unsafe"
+
+	"github.com/ampcors/ampcors/internal/dns"
 )
 
 // maxOrigin is the length of the longest origin that can be allowed:
 // "https://", a domain, and a port.
-const maxOrigin = len("https://") + maxDomain + len(":65535")
+const maxOrigin = len("https://") + dns.MaxDomain + len(":65535")
 
 // A claim says which publisher's page an Origin value names, if any. It is read from the
 // value alone.
 type claim struct {
 	form    form
-	problem problem    // why the host or the prefix names no publisher
+	problem *problem   // why the host or the prefix names no publisher
 	checked bool       // problem and domain are set
 	aLabel  bool       // of a host: a label is marked as an A-label, and has not been decoded
 	length  uint8      // of the domain in buf
@@ -25,7 +27,7 @@ type claim struct {
 
 	// What a prefix spells: a domain, or the SHA-256 of one. It is stored here and not in a
 	// string, so that nothing is allocated.
-	buf [maxLabel]byte
+	buf [dns.MaxLabel]byte
 }
 
 // domain returns the publisher domain that the claim names, if it has been checked and has
@@ -78,7 +80,7 @@ const (
 // listed.
 func (cl *claim) read(origin string, h *hosts) {
 	if len(origin) > maxOrigin {
-		cl.form, cl.problem = formMalformed, problemTooLong
+		cl.form, cl.problem = formMalformed, dns.ProblemTooLong
 		return
 	}
 	host, isHTTPS := strings.CutPrefix(origin, "https://")
@@ -92,9 +94,9 @@ func (cl *claim) read(origin string, h *hosts) {
 		cl.form = formHost
 	case cl.name == "":
 		cl.form, cl.problem = formBareCache, problemNoPrefix
-	case strings.HasPrefix(cl.name, acePrefix):
+	case strings.HasPrefix(cl.name, dns.ACEPrefix):
 		cl.form = formEncoded
-	case len(cl.name) == len(hashPrefix{}) && isHashPrefix(cl.name):
+	case len(cl.name) == len(dns.HashPrefix{}) && isHashPrefix(cl.name):
 		cl.form = formHash
 	default:
 		cl.readPrefix()
@@ -135,7 +137,7 @@ func (cl *claim) check() {
 	cl.checked = true
 	switch cl.form {
 	case formHTTPHost, formHost, formPlain:
-		cl.aLabel, cl.problem = checkDomain(cl.domain())
+		cl.aLabel, cl.problem = dns.Check(cl.domain())
 	case formEncoded:
 		domain, text, problem := reverse(cl.buf[:0], cl.name)
 		if cl.problem, cl.length = problem, uint8(len(domain)); len(domain) > len(cl.buf) {
@@ -154,17 +156,17 @@ func (cl *claim) check() {
 // they do not change the decision, and to check punycode takes long.
 func (cl *claim) checkAll(h *hosts) {
 	cl.check()
-	if cl.problem == noProblem && h.isReserved(cl.domain()) {
+	if cl.problem == nil && h.isReserved(cl.domain()) {
 		cl.problem = problemReserved
 	}
-	if cl.aLabel && cl.problem == noProblem {
-		_, cl.problem = decodeDomain(cl.name)
+	if cl.aLabel && cl.problem == nil {
+		_, cl.problem = dns.Decode(cl.name)
 	}
 }
 
 // namesDomain reports whether a checked claim names a domain, even if it is reserved.
 func (cl *claim) namesDomain() bool {
-	return cl.problem == noProblem || cl.problem == problemReserved
+	return cl.problem == nil || cl.problem == problemReserved
 }
 
 // mayNamePublisher reports whether the claim may name a publisher.

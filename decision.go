@@ -7,6 +7,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/ampcors/ampcors/internal/dns"
 )
 
 // A Decision says whether a request, or an origin, is allowed, and why. Origin, EmailSender
@@ -213,7 +215,7 @@ func (p *policy) denial(cl *claim) Reason {
 
 func (cl *claim) hostDenial() Reason {
 	switch cl.problem {
-	case noProblem, problemReserved, problemSingleLabel, problemNumber, problemEdgeHyphen, problemALabel:
+	case nil, problemReserved, dns.ProblemSingleLabel, dns.ProblemNumber, dns.ProblemEdgeHyphen, dns.ProblemALabel:
 		return ReasonUnknownHost // an origin, but not of an allowed publisher
 	}
 	return ReasonMalformed
@@ -221,7 +223,7 @@ func (cl *claim) hostDenial() Reason {
 
 func (cl *claim) prefixDenial() Reason {
 	switch {
-	case cl.problem == problemChar:
+	case cl.problem == dns.ProblemChar:
 		return ReasonMalformed
 	case cl.problem == problemAmbiguous:
 		return ReasonAmbiguousPrefix
@@ -256,7 +258,7 @@ func (p *policy) allowsHeaders(lines []string, isOwnOrigin bool) bool {
 			}
 			lower := strings.ToLower(name)
 			_, ok := p.requestHeaders[lower]
-			if !isASCII(name) || !ok && !(isOwnOrigin && lower == ampSameOrigin) { // ToLower maps some non-ASCII letters to ASCII
+			if !dns.IsASCII(name) || !ok && !(isOwnOrigin && lower == ampSameOrigin) { // ToLower maps some non-ASCII letters to ASCII
 				return false
 			}
 		}

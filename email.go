@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/ampcors/ampcors/internal/dns"
 	"golang.org/x/net/publicsuffix"
 )
 
@@ -122,26 +123,26 @@ const wantAddress = `an address such as "news@example.com", or "*@example.com"`
 
 // parseSender returns one of Email.Senders with its domain in lower-case ASCII, or what
 // is wrong with it.
-func parseSender(value string) (address, reason, want string) {
+func parseSender(value string) (address string, p *problem) {
 	at := strings.LastIndexByte(value, '@')
 	if at < 0 {
-		return "", "is not an email address", wantAddress
+		return "", &problem{Reason: "is not an email address", Want: wantAddress}
 	}
 	local, base := value[:at], value[at+1:]
-	domain, err := parseDomain(base)
+	domain, err := dns.Parse(base)
 	switch {
 	case strings.TrimSpace(value) != value:
-		return "", "has white space around it", fmt.Sprintf("%q", strings.TrimSpace(value))
+		return "", &problem{Reason: "has white space around it", Instead: strings.TrimSpace(value)}
 	case local != "*" && !isLocalPart(local):
-		return "", fmt.Sprintf("has a part before the @ that is not 1 to %d ASCII letters, digits, single dots inside and !#$%%&'+-/=?^_`{|}~", maxLocalPart), wantAddress
-	case err != nil && err.instead != "":
-		return "", "has a domain that " + err.reason, fmt.Sprintf("%q", local+"@"+err.instead)
+		return "", &problem{Reason: fmt.Sprintf("has a part before the @ that is not 1 to %d ASCII letters, digits, single dots inside and !#$%%&'+-/=?^_`{|}~", maxLocalPart), Want: wantAddress}
+	case err != nil && err.Instead != "":
+		return "", &problem{Reason: "has a domain that " + err.Reason, Instead: local + "@" + err.Instead}
 	case err != nil:
-		return "", "has a domain that " + err.reason, wantAddress
+		return "", &problem{Reason: "has a domain that " + err.Reason, Want: wantAddress}
 	case len(local)+len("@")+len(domain) > maxAddress:
-		return "", fmt.Sprintf("is longer than %d bytes", maxAddress), wantAddress
+		return "", &problem{Reason: fmt.Sprintf("is longer than %d bytes", maxAddress), Want: wantAddress}
 	}
-	return local + "@" + domain, "", ""
+	return local + "@" + domain, nil
 }
 
 // atext is that of RFC 5322 section 3.2.3 without "*". A response repeats the sender, and
@@ -160,7 +161,7 @@ func isLocalPart(s string) bool {
 
 // standing returns the standing of an address: emailSender, otherSender or noSender.
 func (e *emailPolicy) standing(address string) standing {
-	if len(address) > maxAddress || !isASCII(address) {
+	if len(address) > maxAddress || !dns.IsASCII(address) {
 		return noSender
 	}
 	at := strings.LastIndexByte(address, '@')
@@ -168,7 +169,7 @@ func (e *emailPolicy) standing(address string) standing {
 		return noSender
 	}
 	domain := strings.ToLower(address[at+1:])
-	if _, p := checkDomain(domain); p != noProblem {
+	if _, p := dns.Check(domain); p != nil {
 		return noSender
 	}
 	if _, ok := e.domains[domain]; ok {

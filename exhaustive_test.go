@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/internal/dns"
 )
 
 // words calls f with every word of 1 to n letters of the alphabet. A letter may be any
@@ -145,7 +146,7 @@ func TestEveryLabelIsDecidedAsTheOracleDoes(t *testing.T) {
 				var plainBuf [63]byte
 				if length, _, plain := ampcors.UnfoldPlain(&plainBuf, label); plain && strings.Contains(label, "-") {
 					domain := plainBuf[:length]
-					if _, problem := ampcors.CheckDomain(domain); problem == ampcors.NoProblem && string(domain) != got || problem != ampcors.NoProblem && got != "" {
+					if _, problem := dns.Check(domain); problem == nil && string(domain) != got || problem != nil && got != "" {
 						t.Fatalf("%q only has to be unfolded, to %q (%s); but it reverses to %q", label, domain, problem, got)
 					}
 				}
@@ -156,8 +157,8 @@ func TestEveryLabelIsDecidedAsTheOracleDoes(t *testing.T) {
 					return
 				}
 				accepted[label], listed[got] = got, struct{}{}
-				text, problem := ampcors.DecodeDomain(got)
-				if problem != ampcors.NoProblem || plainDomain(text) != got {
+				text, problem := dns.Decode(got)
+				if problem != nil || plainDomain(text) != got {
 					t.Fatalf("%q reverses to %q, which is no publisher domain", label, got)
 				}
 				folded := strings.ReplaceAll(strings.ReplaceAll(text, "-", "--"), ".", "-")

@@ -3,6 +3,8 @@ package ampcors
 import (
 	"fmt"
 	"strings"
+
+	"github.com/ampcors/ampcors/internal/dns"
 )
 
 // An Explanation shows how an Origin value was decided, one step after another.
@@ -74,12 +76,12 @@ func (e *Explanation) explain(p *policy, v *verdict) {
 
 func (e *Explanation) explainHost(p *policy, v *verdict, host string) {
 	if v.reason == ReasonMalformed {
-		e.step("cache", false, host, "As a host name, this "+v.claim.problem.String()+". An origin has no path and no user information, and here no port.")
+		e.step("cache", false, host, "As a host name, this "+v.claim.problem.Reason+". An origin has no path and no user information, and here no port.")
 		return
 	}
 	e.step("cache", true, "none", "Not below the domain of an AMP Cache that is trusted here, so it is read as a publisher's own origin.")
-	if v.claim.problem != noProblem {
-		e.step("publisher", false, host, "It cannot be a publisher: it "+v.claim.problem.String()+".")
+	if v.claim.problem != nil {
+		e.step("publisher", false, host, "It cannot be a publisher: it "+v.claim.problem.Reason+".")
 		return
 	}
 	e.step("publisher", true, host, "The host is the publisher domain.")
@@ -90,7 +92,7 @@ func (e *Explanation) explainPrefix(p *policy, v *verdict) {
 	cl := &v.claim
 	switch cl.problem {
 	case problemNoPrefix, problemTwoLabels, problemPrefixLength, problemNotHash:
-		e.step("prefix", false, cl.name, "What is before the cache domain "+cl.problem.String()+".")
+		e.step("prefix", false, cl.name, "What is before the cache domain "+cl.problem.Reason+".")
 		return
 	}
 	if cl.form == formHash {
@@ -105,26 +107,26 @@ func (e *Explanation) explainPrefix(p *policy, v *verdict) {
 		text = *cl.text
 	}
 	switch {
-	case !isASCII(text):
+	case !dns.IsASCII(text):
 		detail = "Punycode is decoded. A 0- and -0 around it are removed if they were there."
 	case text != cl.name:
 		detail = "The 0- and -0 around it are removed."
-	case strings.HasPrefix(cl.name, acePrefix):
+	case strings.HasPrefix(cl.name, dns.ACEPrefix):
 		detail = "As it is: not canonical punycode of a name with a dot."
 	}
 	e.step("unwrapped", true, text, detail)
 
 	switch cl.problem {
-	case noProblem:
+	case nil:
 	case problemAmbiguous:
 		e.step("publisher", false, cl.domain(), fmt.Sprintf("The prefix is punycode of this domain, and without decoding it is that of the host %q. "+
 			"AMP's implementations give it to both, so a page of either can be at this origin.", otherHost(cl.name)))
 		return
 	case problemReserved:
-		e.step("publisher", false, cl.domain(), "It cannot be a publisher: it "+cl.problem.String()+".")
+		e.step("publisher", false, cl.domain(), "It cannot be a publisher: it "+cl.problem.Reason+".")
 		return
 	default:
-		e.step("publisher", false, "", "It is not the prefix of a publisher domain: it "+cl.problem.String()+".")
+		e.step("publisher", false, "", "It is not the prefix of a publisher domain: it "+cl.problem.Reason+".")
 		return
 	}
 	e.step("publisher", true, cl.domain(), `Read from left to right: "--" is a hyphen, "-" is a dot.`)

@@ -5,16 +5,12 @@ import "time"
 // Tests in package ampcors_test use these internals. Otherwise they use only the exported
 // API, as a user does.
 
-const (
-	NoProblem        = noProblem
-	ProblemAmbiguous = problemAmbiguous
-	NumReasons       = numReasons
-)
+const NumReasons = numReasons
 
 var (
+	ProblemAmbiguous = problemAmbiguous
+
 	CombinedPrefix = combinedPrefix
-	DecodeALabel   = decodeALabel
-	DecodeDomain   = decodeDomain
 	DecodeHash     = decodeHash
 	OtherHost      = otherHost
 	Unfold         = unfold
@@ -22,13 +18,11 @@ var (
 )
 
 // Reverse returns no domain if there is a problem.
-func Reverse(buf []byte, prefix string) (domain []byte, text string, p problem) {
-	if domain, text, p = reverse(buf, prefix); p != noProblem {
+func Reverse(buf []byte, prefix string) (domain []byte, text string, p *problem) {
+	if domain, text, p = reverse(buf, prefix); p != nil {
 		domain = nil
 	}
 	return domain, text, p
 }
-
-func CheckDomain(d []byte) (hasALabel bool, p problem) { return checkDomain(d) }
 
 func (l Lookup) DefaultMaxStale() time.Duration { return l.withDefaults().MaxStale }

@@ -1,10 +1,9 @@
 package ampcors
 
 import (
-	"crypto/sha256"
-	"encoding/base32"
 	"strings"
 
+	"github.com/ampcors/ampcors/internal/dns"
 	"golang.org/x/net/idna"
 )
 
@@ -49,7 +48,7 @@ func HashPrefix(publisher string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return hashPrefixOf(domain), nil
+	return dns.Hash(domain), nil
 }
 
 // CacheOrigins returns the origin at which each of the caches serves the
@@ -75,12 +74,12 @@ func CacheOrigins(publisher string, caches ...Cache) ([]string, error) {
 }
 
 func publisherArg(publisher string) (string, error) {
-	domain, err := parseDomain(publisher)
+	domain, err := dns.Parse(publisher)
 	if err != nil && strings.HasPrefix(publisher, "*.") {
-		err = &domainError{reason: "is a pattern", want: "one domain; patterns are for Config.Publishers"}
+		err = &problem{Reason: "is a pattern", Want: "one domain; patterns are for Config.Publishers"}
 	}
 	if err != nil {
-		return "", err.at("publisher", publisher, "")
+		return "", valueError("publisher", publisher, err)
 	}
 	return domain, nil
 }
@@ -89,7 +88,7 @@ func combinedPrefix(domain string) string {
 	if prefix := basicPrefix(domain); prefix != "" {
 		return prefix
 	}
-	return hashPrefixOf(domain)
+	return dns.Hash(domain)
 }
 
 // bidiRule checks the Bidi Rule of RFC 5893 section 2, and nothing else.
@@ -99,8 +98,8 @@ var bidiRule = idna.New(idna.BidiRule())
 // AMP document. It returns "" if the combined algorithm must use the fallback algorithm.
 func basicPrefix(domain string) string {
 	// 1. Decode punycode.
-	text, p := decodeDomain(domain)
-	if p != noProblem || hyphens34(text) {
+	text, p := dns.Decode(domain)
+	if p != nil || hyphens34(text) {
 		return ""
 	}
 	// 2. Replace "-" with "--".
@@ -115,7 +114,7 @@ func basicPrefix(domain string) string {
 	// 5. Encode punycode. The document encodes "the output of step 3", which would
 	// lose the wrapping.
 	prefix, err := idna.Punycode.ToASCII(text)
-	if err != nil || len(prefix) > maxLabel {
+	if err != nil || len(prefix) > dns.MaxLabel {
 		return ""
 	}
 	if _, err := bidiRule.ToUnicode(prefix); err != nil {
@@ -129,22 +128,4 @@ func basicPrefix(domain string) string {
 // after encoding, and both official ones then do not wrap the text.
 func hyphens34(s string) bool {
 	return len(s) >= 4 && s[2] == '-' && s[3] == '-' && s[0] < 0x80 && s[1] < 0x80
-}
-
-// base32Lower is the alphabet of RFC 4648 section 6 in lower case. The document
-// drops the padding, which is always four "=" for 32 bytes.
-var base32Lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
-
-// A hashPrefix is a hash prefix. It is an array, so it shares no memory with a request.
-type hashPrefix [52]byte
-
-func encodeHash(sum *[sha256.Size]byte) (prefix hashPrefix) {
-	base32Lower.Encode(prefix[:], sum[:])
-	return prefix
-}
-
-func hashPrefixOf(domain string) string {
-	sum := sha256.Sum256([]byte(domain))
-	prefix := encodeHash(&sum)
-	return string(prefix[:])
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/internal/dns"
 )
 
 // fuzzConfig allows publishers of every kind, so that mutations come near to one.
@@ -99,8 +100,8 @@ func FuzzCheckOrigin(f *testing.F) {
 		if verr != nil {
 			return
 		}
-		text, problem := ampcors.DecodeDomain(domain)
-		if problem != ampcors.NoProblem || plainDomain(text) != domain || plainParse(domain) != domain {
+		text, problem := dns.Decode(domain)
+		if problem != nil || plainDomain(text) != domain || plainParse(domain) != domain {
 			t.Fatalf("CanonicalDomain(%q) = %q, which is no publisher domain", s, domain)
 		}
 		checkForms(t, domain)

@@ -91,9 +91,9 @@ func (id *identity) findUnlisted(p *policy, c *caller, cl *claim) {
 	cl.check()
 	isAmbiguous := cl.problem == problemAmbiguous
 	if isAmbiguous && p.cfg.DangerouslyAllowAmbiguousPrefixes {
-		cl.problem = noProblem
+		cl.problem = nil
 	}
-	if cl.problem != noProblem {
+	if cl.problem != nil {
 		return
 	}
 	if byPrefix {
@@ -108,7 +108,7 @@ func (id *identity) findUnlisted(p *policy, c *caller, cl *claim) {
 		cl.checkAll(&p.hosts)
 	}
 	switch {
-	case cl.problem != noProblem:
+	case cl.problem != nil:
 	case isMatched:
 		id.standing = matched
 	case source != nil && cl.form == formHash:

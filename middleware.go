@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"github.com/ampcors/ampcors/internal/dns"
 )
 
 // Middleware answers CORS for the publishers of its [Config], and denies what the
@@ -121,9 +123,9 @@ func (m *Middleware) Forget(publishers ...string) error {
 	var problems []*ValueError
 	source := m.current().source
 	for i, publisher := range publishers {
-		domain, err := parseDomain(publisher)
+		domain, err := dns.Parse(publisher)
 		if err != nil {
-			problems = append(problems, err.at(fmt.Sprintf("publishers[%d]", i), publisher, ""))
+			problems = append(problems, valueError(fmt.Sprintf("publishers[%d]", i), publisher, err))
 		} else if source != nil {
 			source.Forget(domain)
 		}

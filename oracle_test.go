@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/internal/dns"
 	"golang.org/x/net/publicsuffix"
 )
 
@@ -394,7 +395,7 @@ func formAmppackager(host string) string {
 // checkForms fails unless the domain's own prefix and each form that an implementation
 // gives it are accepted for this domain. It returns the readable ones.
 func checkForms(t testing.TB, domain string) (accepted []string) {
-	text, _ := ampcors.DecodeDomain(domain)
+	text, _ := dns.Decode(domain)
 	prefix := ampcors.CombinedPrefix(domain)
 	if !strings.Contains(prefix, "-") && prefix != plainHash(domain) {
 		t.Fatalf("%q has the prefix %q, which is neither readable nor its hash", domain, prefix)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/ampcors/ampcors/internal/dns"
 	"golang.org/x/net/idna"
 	"golang.org/x/net/publicsuffix"
 )
@@ -28,10 +29,10 @@ func PublisherDomain(prefix string) (string, error) {
 		return "", fmt.Errorf("%w: %.80q", ErrHashPrefix, prefix)
 	}
 	domain, _, p := reverse(nil, prefix)
-	if p != noProblem {
+	if p != nil {
 		return "", &ValueError{
 			Path: "prefix", Value: prefix,
-			Reason: "is not the prefix of a publisher domain: it " + p.String(), Want: `a domain prefix as AMP Caches write it, such as "www-example-com"`,
+			Reason: "is not the prefix of a publisher domain: it " + p.Reason, Want: `a domain prefix as AMP Caches write it, such as "www-example-com"`,
 		}
 	}
 	return string(domain), nil
@@ -46,13 +47,13 @@ func isHashPrefix(prefix string) bool {
 // reverse writes into buf the publisher domain that a prefix with a dash names. It does not
 // allocate for ASCII if buf holds as many bytes as the prefix. text is the prefix decoded
 // and unwrapped, as far as it was read.
-func reverse(buf []byte, prefix string) (domain []byte, text string, p problem) {
+func reverse(buf []byte, prefix string) (domain []byte, text string, p *problem) {
 	switch {
-	case len(prefix) == 0 || len(prefix) > maxLabel:
+	case len(prefix) == 0 || len(prefix) > dns.MaxLabel:
 		return nil, prefix, problemPrefixLength
 	case strings.Contains(prefix, "."):
 		return nil, prefix, problemTwoLabels
-	case strings.HasPrefix(prefix, acePrefix):
+	case strings.HasPrefix(prefix, dns.ACEPrefix):
 		return reverseACE(buf, prefix)
 	}
 	// Caches wrap a prefix exactly if the text inside needs it. They write no other form.
@@ -72,21 +73,21 @@ func reverse(buf []byte, prefix string) (domain []byte, text string, p problem) 
 // If a prefix cannot be decoded, or decodes to a text without a dot, it can only be such an
 // unwrapped prefix, and is read as one. If it is punycode of a domain, but another host has the
 // same prefix, it returns the domain with problemAmbiguous.
-func reverseACE(buf []byte, prefix string) (domain []byte, text string, p problem) {
+func reverseACE(buf []byte, prefix string) (domain []byte, text string, p *problem) {
 	text, err := idna.Punycode.ToUnicode(prefix)
 	if err != nil || !bytes.Contains(unfold(nil, text), []byte(".")) {
-		if domain, p = readASCII(buf, prefix); p != noProblem {
+		if domain, p = readASCII(buf, prefix); p != nil {
 			p = problemNotPunycode
 		}
 		return domain, prefix, p
 	}
-	if !isEncodedAs(text, prefix) {
-		return nil, prefix, problemALabel
+	if !dns.IsEncodedAs(text, prefix) {
+		return nil, prefix, dns.ProblemALabel
 	}
 	// It may be wrapped or not, because implementations count positions 3 and 4
 	// differently. This is not ambiguous, because the last label of a domain cannot be "0".
 	text, _ = unwrap(text)
-	if domain, p = readUnicode(buf, text); p == noProblem && otherHost(prefix) != "" {
+	if domain, p = readUnicode(buf, text); p == nil && otherHost(prefix) != "" {
 		p = problemAmbiguous
 	}
 	return domain, text, p
@@ -101,36 +102,36 @@ func otherHost(prefix string) string {
 	host := string(unfold(nil, prefix))
 	last := host[strings.LastIndexByte(host, '.')+1:]
 	_, isICANN := publicsuffix.PublicSuffix("a." + last) // "a." because of rules such as "*.ck"
-	if !isICANN || strings.Contains("."+host, "."+acePrefix) {
+	if !isICANN || strings.Contains("."+host, "."+dns.ACEPrefix) {
 		return ""
 	}
 	return host
 }
 
 // readASCII reads the text of a prefix that is not punycode.
-func readASCII(buf []byte, text string) ([]byte, problem) {
+func readASCII(buf []byte, text string) ([]byte, *problem) {
 	domain := unfold(buf[:0], text)
-	hasALabel, p := checkDomain(domain)
+	hasALabel, p := dns.Check(domain)
 	switch {
-	case p != noProblem:
+	case p != nil:
 		return nil, p
 	case hasALabel:
 		return nil, problemEncoded
 	}
-	return domain, noProblem
+	return domain, nil
 }
 
 // readUnicode reads the text of a prefix that was punycode.
-func readUnicode(buf []byte, text string) ([]byte, problem) {
+func readUnicode(buf []byte, text string) ([]byte, *problem) {
 	domain := buf[:0]
 	for label := range strings.SplitSeq(string(unfold(nil, text)), ".") {
 		a, err := idna.Punycode.ToASCII(label)
 		switch {
 		case label == "":
-			return nil, problemEmptyLabel
-		case hasEdgeHyphen(label):
-			return nil, problemEdgeHyphen
-		case err != nil || strings.HasPrefix(label, acePrefix):
+			return nil, dns.ProblemEmptyLabel
+		case dns.HasEdgeHyphen(label):
+			return nil, dns.ProblemEdgeHyphen
+		case err != nil || strings.HasPrefix(label, dns.ACEPrefix):
 			return nil, problemEncoded
 		}
 		if len(domain) > 0 {
@@ -138,10 +139,10 @@ func readUnicode(buf []byte, text string) ([]byte, problem) {
 		}
 		domain = append(domain, a...)
 	}
-	if _, p := checkDomain(domain); p != noProblem {
+	if _, p := dns.Check(domain); p != nil {
 		return nil, p
 	}
-	return domain, noProblem
+	return domain, nil
 }
 
 // unwrap removes the "0-" and "-0" around the text. It does so only if these are whole runs
@@ -151,7 +152,7 @@ func unwrap(text string) (inside string, wrapped bool) {
 	if wrapped {
 		inside, wrapped = strings.CutSuffix(inside, "-0")
 	}
-	if !wrapped || hasEdgeHyphen(inside) {
+	if !wrapped || dns.HasEdgeHyphen(inside) {
 		return text, false
 	}
 	return inside, true
@@ -159,7 +160,7 @@ func unwrap(text string) (inside string, wrapped bool) {
 
 // unfold appends the text to dst, and reads "--" as "-" and "-" as "." from left to right.
 // An odd run of three or more dashes has several readings. It leaves a label with a hyphen
-// at its edge, which checkDomain rejects.
+// at its edge, which dns.Check rejects.
 func unfold(dst []byte, text string) []byte {
 	for i := 0; i < len(text); i++ {
 		c := text[i]
@@ -179,15 +180,15 @@ func unfold(dst []byte, text string) []byte {
 // not punycode, is not wrapped, does not need to be wrapped, and has no A-label. For such a
 // prefix, reverse does only this before it checks the domain. The caller still has to check
 // the domain.
-func unfoldPlain(buf *[maxLabel]byte, prefix string) (length int, hasDash, plain bool) {
-	if len(prefix) > maxLabel || hyphens34(prefix) || strings.HasPrefix(prefix, "0-") {
+func unfoldPlain(buf *[dns.MaxLabel]byte, prefix string) (length int, hasDash, plain bool) {
+	if len(prefix) > dns.MaxLabel || hyphens34(prefix) || strings.HasPrefix(prefix, "0-") {
 		return 0, false, false
 	}
 	n := 0
 	for i := 0; i < len(prefix); i++ {
 		c := prefix[i]
 		switch {
-		case c > '.': // a letter or digit, or a byte that checkDomain rejects
+		case c > '.': // a letter or digit, or a byte that dns.Check rejects
 		case c != '-':
 			return 0, false, false
 		case i+1 == len(prefix) || prefix[i+1] != '-':
@@ -206,8 +207,8 @@ func unfoldPlain(buf *[maxLabel]byte, prefix string) (length int, hasDash, plain
 
 // decodeHash returns the SHA-256 that a hash prefix spells in base32.
 // encoding/base32 would allocate, and ignores line breaks.
-func decodeHash(prefix string) (sum [sha256.Size]byte, p problem) {
-	if len(prefix) != len(hashPrefix{}) {
+func decodeHash(prefix string) (sum [sha256.Size]byte, p *problem) {
+	if len(prefix) != len(dns.HashPrefix{}) {
 		return sum, problemNotHash
 	}
 	out, acc, bits := 0, uint(0), 0
@@ -232,5 +233,18 @@ func decodeHash(prefix string) (sum [sha256.Size]byte, p problem) {
 		// leave them zero; anything else would be a second spelling of the same sum.
 		return sum, problemNotHash
 	}
-	return sum, noProblem
+	return sum, nil
 }
+
+// The rules that a domain prefix can break. It can also break those of the domain that it names.
+var (
+	problemNoPrefix     = &problem{Reason: "has nothing before the cache domain, and so names no publisher"}
+	problemTwoLabels    = &problem{Reason: "has more than one label"}
+	problemPrefixLength = &problem{Reason: "is not 1 to 63 bytes long"}
+	problemNotHash      = &problem{Reason: "has no dash, and is not a hash prefix of 52 characters"}
+	problemWrapped      = &problem{Reason: "is wrapped in 0- and -0 without need"}
+	problemNotWrapped   = &problem{Reason: "has dashes at positions 3 and 4 but is not wrapped in 0- and -0"}
+	problemNotPunycode  = &problem{Reason: "begins with xn-- but is not punycode of a domain"}
+	problemEncoded      = &problem{Reason: "holds an xn-- label, which AMP Caches decode"}
+	problemAmbiguous    = &problem{Reason: "is also the prefix of another host, whose name begins with xn-"}
+)

@@ -205,12 +205,12 @@ func TestALongDomainOfAShortPrefix(t *testing.T) {
 func TestAHashHasOneSpelling(t *testing.T) {
 	hash := plainHash("example.com")
 	sum, problem := ampcors.DecodeHash(hash)
-	if problem != ampcors.NoProblem || strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:])) != hash {
+	if problem != nil || strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:])) != hash {
 		t.Fatalf("decodeHash(%q) = %x, %s", hash, sum, problem)
 	}
 	accepted := 0
 	for _, c := range "abcdefghijklmnopqrstuvwxyz234567" {
-		if _, problem := ampcors.DecodeHash(hash[:51] + string(c)); problem == ampcors.NoProblem {
+		if _, problem := ampcors.DecodeHash(hash[:51] + string(c)); problem == nil {
 			accepted++
 		}
 	}
@@ -219,7 +219,7 @@ func TestAHashHasOneSpelling(t *testing.T) {
 	}
 	for _, bad := range []string{"", hash[:51], hash + "a", strings.ToUpper(hash), hash[:50] + "1a", hash[:50] + "\na", hash[:50] + "\xffa"} {
 		t.Run(bad, func(t *testing.T) {
-			if _, problem := ampcors.DecodeHash(bad); problem == ampcors.NoProblem {
+			if _, problem := ampcors.DecodeHash(bad); problem == nil {
 				t.Errorf("decodeHash(%q) is accepted", bad)
 			}
 		})

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ampcors/ampcors/internal/dns"
 	"github.com/ampcors/ampcors/internal/lookup"
 )
 
@@ -31,7 +32,7 @@ func newSourceCache(source Source, l Lookup, h hosts) *sourceCache {
 	checked := newCheckedSource(asked, &h)
 	options.Shards = checked.shards
 	return &sourceCache{
-		Cache:   lookup.New(checked, options, hashPrefixOf),
+		Cache:   lookup.New(checked, options, dns.Hash),
 		source:  source,
 		shared:  shared,
 		asked:   asked,
@@ -67,7 +68,7 @@ func (s *sourceCache) subscribe() {
 			s.ForgetAll()
 		}
 		for _, publisher := range domains {
-			if domain, err := parseDomain(publisher); err == nil {
+			if domain, err := dns.Parse(publisher); err == nil {
 				s.Forget(domain)
 			} else {
 				s.ForgetAll() // it may mean any publisher
@@ -163,13 +164,13 @@ func (s checkedSource) NameByAlias(ctx context.Context, prefix string) (string, 
 	domain, err := s.source.PublisherByHash(ctx, prefix)
 	// Copied before it is checked: the Source may reuse its memory, or it may be a part of a
 	// large string.
-	domain = strings.Clone(domain[:min(len(domain), maxDomain+1)])
+	domain = strings.Clone(domain[:min(len(domain), dns.MaxDomain+1)])
 	switch {
 	case domain == "" || err != nil:
 		return "", err
 	case !s.canBePublisher(domain):
 		return "", fmt.Errorf("%w: %q is not a publisher domain in lower-case ASCII", ErrSourceBadAnswer, domain)
-	case hashPrefixOf(domain) != prefix:
+	case dns.Hash(domain) != prefix:
 		return "", fmt.Errorf("%w: %q does not have the hash prefix %q", ErrSourceBadAnswer, domain, prefix)
 	}
 	return domain, nil
@@ -178,6 +179,6 @@ func (s checkedSource) NameByAlias(ctx context.Context, prefix string) (string, 
 // canBePublisher reports whether a domain that a Source returned can be a publisher.
 // Domains that a Source is asked about were checked with the claim.
 func (s checkedSource) canBePublisher(domain string) bool {
-	canonical, err := parseDomain(domain)
+	canonical, err := dns.Parse(domain)
 	return err == nil && canonical == domain && !s.hosts.isReserved(domain)
 }

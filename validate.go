@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ampcors/ampcors/internal/dns"
 	"golang.org/x/net/publicsuffix"
 )
 
@@ -33,11 +34,11 @@ func (cfg Config) Warnings() (warnings []*ValueError) {
 		return nil
 	}
 	newValidator(&cfg).publishers(&cfg, func(i int, domain string, isPattern bool) {
-		if isPattern || !strings.Contains(domain, acePrefix) && !strings.HasPrefix(domain, "xn-") {
+		if isPattern || !strings.Contains(domain, dns.ACEPrefix) && !strings.HasPrefix(domain, "xn-") {
 			return
 		}
 		prefix := basicPrefix(domain)
-		if inside, isWrapped := unwrap(prefix); isWrapped && strings.HasPrefix(inside, acePrefix) {
+		if inside, isWrapped := unwrap(prefix); isWrapped && strings.HasPrefix(inside, dns.ACEPrefix) {
 			prefix = inside // as AMP's implementations write it
 		}
 		named, _, p := reverse(nil, prefix)
@@ -76,8 +77,12 @@ func newValidator(cfg *Config) *validator {
 	return v
 }
 
+func (v *validator) add(path, value string, p *problem) {
+	v.problems = append(v.problems, valueError(path, value, p))
+}
+
 func (v *validator) report(path, value, reason, want string) {
-	v.problems = append(v.problems, &ValueError{Path: path, Value: value, Reason: reason, Want: want})
+	v.add(path, value, &problem{Reason: reason, Want: want})
 }
 
 // element returns the path of an element of a list.
@@ -105,23 +110,26 @@ func (v *validator) config(cfg *Config, publisher func(i int, domain string, isP
 func (v *validator) publishers(cfg *Config, yield func(i int, domain string, isPattern bool)) {
 	for i, value := range cfg.Publishers {
 		base, isPattern := strings.CutPrefix(value, "*.")
-		domain, err := parseDomain(base)
+		domain, err := dns.Parse(base)
 		if isPattern && err != nil && !strings.Contains(base, ".") {
 			// Only a pattern may have a single label: "*.example".
-			if below, err2 := parseDomain("a." + base); err2 == nil {
+			if below, err2 := dns.Parse("a." + base); err2 == nil {
 				domain, err = strings.TrimPrefix(below, "a."), nil
 			}
 		}
 		if err != nil {
-			problem := err.at(element("publishers", i), value, value[:len(value)-len(base)])
+			if err.Instead != "" {
+				err.Instead = value[:len(value)-len(base)] + err.Instead
+			}
+			problem := valueError(element("publishers", i), value, err)
 			if origin := developmentOrigin(value); origin != "" {
 				problem.Want = fmt.Sprintf("%q in origins, for local development", origin)
 			}
 			v.problems = append(v.problems, problem)
 			continue
 		}
-		if reason, want := v.hosts.publisherProblem(domain, isPattern, cfg.DangerouslyAllowPublicSuffixWildcards); reason != "" {
-			v.report(element("publishers", i), value, reason, want)
+		if p := v.hosts.publisherProblem(domain, isPattern, cfg.DangerouslyAllowPublicSuffixWildcards); p != nil {
+			v.add(element("publishers", i), value, p)
 			continue
 		}
 		yield(i, domain, isPattern)
@@ -129,32 +137,36 @@ func (v *validator) publishers(cfg *Config, yield func(i int, domain string, isP
 }
 
 // publisherProblem returns why a valid domain, or a pattern over it, must not be allowed.
-func (h *hosts) publisherProblem(domain string, isPattern, allowsPublicSuffix bool) (reason, want string) {
+func (h *hosts) publisherProblem(domain string, isPattern, allowsPublicSuffix bool) *problem {
 	if host, ok := h.reservedFor(domain); ok {
-		want = "the domain whose documents the cache serves"
+		p := &problem{Reason: fmt.Sprintf("is a host of an AMP Cache, %q, not a publisher", host.domain), Want: "the domain whose documents the cache serves"}
 		prefix, _ := strings.CutSuffix(domain, "."+host.domain)
 		if publisher, err := PublisherDomain(prefix); err == nil && host.isCache {
-			want = fmt.Sprintf("%q", publisher)
+			p.Instead = publisher
 		}
-		return fmt.Sprintf("is a host of an AMP Cache, %q, not a publisher", host.domain), want
+		return p
 	}
 	if !isPattern {
-		return "", ""
+		return nil
 	}
 	if isPublicSuffix(domain) {
 		if allowsPublicSuffix {
-			return "", "" // hosts of AMP Caches below it are denied in each request
+			return nil // hosts of AMP Caches below it are denied in each request
 		}
-		return "allows everybody who can register a name below that public suffix",
-			`a pattern over a domain that is yours, such as "*.example.com", or dangerouslyAllowPublicSuffixWildcards`
+		return &problem{
+			Reason: "allows everybody who can register a name below that public suffix",
+			Want:   `a pattern over a domain that is yours, such as "*.example.com", or dangerouslyAllowPublicSuffixWildcards`,
+		}
 	}
 	for _, host := range h.reserved {
 		if isOrIsBelow(host.domain, domain) {
-			return fmt.Sprintf("matches %q, a host of an AMP Cache, where anybody's page can be", host.domain),
-				"publishers one by one, or a pattern that does not match that host"
+			return &problem{
+				Reason: fmt.Sprintf("matches %q, a host of an AMP Cache, where anybody's page can be", host.domain),
+				Want:   "publishers one by one, or a pattern that does not match that host",
+			}
 		}
 	}
-	return "", ""
+	return nil
 }
 
 // isPublicSuffix reports whether anybody can register names directly below domain.
@@ -167,12 +179,12 @@ func isPublicSuffix(domain string) bool {
 
 func (v *validator) origins(values []string) {
 	for i, value := range values {
-		reason, want := originProblem(value)
+		p := originProblem(value)
 		if slices.ContainsFunc(v.hosts.reserved, func(host reservedHost) bool { return host.domain == hostOf(value) }) {
-			reason, want = "is the bare domain of an AMP Cache, and not the origin of a publisher's page", removeIt
+			p = &problem{Reason: "is the bare domain of an AMP Cache, and not the origin of a publisher's page", Want: removeIt}
 		}
-		if reason != "" {
-			v.report(element("origins", i), value, reason, want)
+		if p != nil {
+			v.add(element("origins", i), value, p)
 		}
 	}
 }
@@ -257,18 +269,18 @@ func (v *validator) maxAge(d time.Duration) {
 
 func (v *validator) email(cfg Email, yield func(address string)) {
 	for i, client := range cfg.Clients {
-		reason, want := originProblem(client)
+		p := originProblem(client)
 		if v.hosts.isReserved(hostOf(client)) {
-			reason, want = "is an AMP Cache's host, not a mail client's origin", removeIt
+			p = &problem{Reason: "is an AMP Cache's host, not a mail client's origin", Want: removeIt}
 		}
-		if reason != "" {
-			v.report(element("email.clients", i), client, reason, want)
+		if p != nil {
+			v.add(element("email.clients", i), client, p)
 		}
 	}
 	for i, value := range cfg.Senders {
-		address, reason, want := parseSender(value)
-		if reason != "" {
-			v.report(element("email.senders", i), value, reason, want)
+		address, p := parseSender(value)
+		if p != nil {
+			v.add(element("email.senders", i), value, p)
 			continue
 		}
 		if domain, all := strings.CutPrefix(address, "*@"); all && !cfg.DangerouslyAllowMailProviderWildcards && isMailProvider(domain) {

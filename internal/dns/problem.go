@@ -1,0 +1,25 @@
+package dns
+
+// A Problem says what is wrong with a value. A request breaks only rules that have a variable,
+// so that nothing is allocated for it.
+type Problem struct {
+	Reason  string // completes "the value ..."
+	Instead string // the domain that was probably meant, or ""
+	Want    string // what would be right if Instead is ""; "" for WantDomain
+}
+
+// WantDomain is the Want of a value that has to be a publisher domain.
+const WantDomain = `a domain such as "www.example.com"`
+
+// The rules that a publisher domain can break.
+var (
+	ProblemEmpty       = &Problem{Reason: "is empty"}
+	ProblemTooLong     = &Problem{Reason: "is longer than 253 bytes"}
+	ProblemChar        = &Problem{Reason: "has a character that is not a-z, 0-9, hyphen, underscore or dot"}
+	ProblemEmptyLabel  = &Problem{Reason: "has an empty label"}
+	ProblemLongLabel   = &Problem{Reason: "has a label longer than 63 bytes"}
+	ProblemEdgeHyphen  = &Problem{Reason: "has a label that begins or ends with a hyphen"}
+	ProblemSingleLabel = &Problem{Reason: "has no dot"}
+	ProblemNumber      = &Problem{Reason: "ends in a number, so that URL parsers take it for an IP address"}
+	ProblemALabel      = &Problem{Reason: "has an xn-- label that is not canonical punycode"}
+)

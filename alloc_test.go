@@ -23,10 +23,10 @@ func (d discard) WriteHeader(int)             {}
 
 func TestCheckOriginDoesNotAllocate(t *testing.T) {
 	m := newMiddleware(t, testConfig())
-	cfg, _ := withSource(testConfig())
+	cfg, s := withSource(t, testConfig())
 	remembering := newMiddleware(t, cfg)
 	longName := strings.Repeat("long-name.", 5) + "example" // too long for the compiler's buffer on the stack
-	cfg.Source.(*setSource).add(longName)
+	s.add(longName)
 	longPrefix, _ := ampcors.DomainPrefix(longName)
 	for _, origin := range []string{cacheOrigin, bingOrigin, hashOrigin, idnOrigin, ownOrigin, "https://" + longPrefix + ".cdn.ampproject.org", "https://" + longName} {
 		t.Run(origin, func(t *testing.T) {

@@ -31,9 +31,9 @@ type hashEntry struct {
 
 func hashStart(sum *[sha256.Size]byte) uint64 { return binary.BigEndian.Uint64(sum[:]) }
 
-// recentHashes is the size of the LRU. A hash prefix that is not in it costs one SHA-256 more. An
-// entry takes up to 400 bytes, so all take at most 1.6 MiB.
-const recentHashes = 4096
+// recentPrefixes is how many prefixes an LRU remembers. A hash prefix that is not in it costs one
+// SHA-256 more. An entry takes up to 400 bytes, so all take at most 1.6 MiB.
+const recentPrefixes = 4096
 
 // newAllowlist builds an allowlist of domains and bases of patterns that are in the
 // form that dns.Parse returns. All hashes are computed here, so that no request has to.

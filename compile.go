@@ -5,16 +5,18 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
 )
 
-// A policy is a compiled Config. Only the Source's remembered answers and the allowlist's
-// LRU in it change. Each request is decided by one policy.
+// A policy is a compiled Config. Only what it remembers changes: the LRU of the allowlist, and
+// decoded. Each request is decided by one policy.
 type policy struct {
 	cfg                   Config // without its Publishers
 	publishers            writtenList
 	hosts                 hosts
 	list                  *allowlist
-	source                *sourceCache // nil without a Source
+	decoded               *lru.Cache[string, string] // domains that the Source confirmed, by punycode or wrapped prefix; nil without a Source
 	origins               map[string]struct{}
 	email                 *emailPolicy        // nil if AMP for Email requests are not allowed
 	methods               []string            // that a preflight may ask for
@@ -55,14 +57,14 @@ func compile(cfg Config) (*policy, error) {
 		cfg:        cfg,
 		publishers: written,
 		hosts:      v.hosts,
-		list:       newAllowlist(written.names, patterns, recentHashes),
+		list:       newAllowlist(written.names, patterns, recentPrefixes),
 		origins:    setOf(cfg.Origins),
 		methods:    append([]string{"GET", "HEAD", "POST"}, cfg.Methods...),
 		vary:       "Origin",
 		exposed:    "AMP-Redirect-To",
 	}
 	if cfg.Source != nil {
-		p.source = newSourceCache(cfg.Source, cfg.Lookup, p.hosts)
+		p.decoded, _ = lru.New[string, string](recentPrefixes) // the only error is a size below one
 	}
 	if len(cfg.Email.Senders) > 0 {
 		p.email, p.vary = email, "Origin, AMP-Email-Sender"

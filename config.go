@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/ampcors/ampcors/source"
 )
 
 // Config says which callers are allowed, and what they may do. Its zero value allows
@@ -103,14 +105,13 @@ type Config struct {
 	// request.
 	Observe func(*http.Request, Decision) `json:"-"`
 
-	// Source knows further publishers, such as those in a database. It is asked about
-	// publisher domains and hash prefixes that Publishers does not cover, and its answers
-	// are remembered. If it fails, a request is answered with status 503 and Retry-After,
-	// unless the Source confirmed the publisher within Lookup.MaxStale.
-	Source Source `json:"-"`
-
-	// Lookup says how the Source is asked. Without a Source it has no effect, but is checked.
-	Lookup Lookup `json:"lookup,omitzero"`
+	// Source knows further publishers, such as those in a database, and remembers them. The
+	// program makes it, closes it, and can give it to several Middlewares. It is asked about
+	// publisher domains and hash prefixes that Publishers does not cover, after the origin has
+	// been read and checked; also about origins in Origins, because they may be a publisher's;
+	// but not about the API host's own pages. If it fails, a request is answered with status
+	// 503 and Retry-After, unless the publisher was confirmed within its Options.MaxStale.
+	Source *source.Cache `json:"-"`
 
 	// DangerouslyAllowAmbiguousPrefixes accepts a prefix that names a publisher as punycode,
 	// although AMP's implementations give the same prefix to another host. The owner of that

@@ -35,11 +35,11 @@ type Decision struct {
 	// request is allowed.
 	EmailSender string
 
-	// Stale is set if Config.Source confirmed the publisher within Lookup.MaxStale, but
+	// Stale is set if Config.Source confirmed the publisher within its MaxStale, but
 	// failed to do so now.
 	Stale bool
 
-	// SourceErr is why Config.Source gave no answer: an error such as [ErrSourceTimeout], the
+	// SourceErr is why Config.Source gave no answer: an error such as [source.ErrTimeout], the
 	// Source's own error wrapped, or the cause for which the request was canceled. It is nil
 	// unless Stale is set or the Reason is ReasonSourceUnavailable.
 	SourceErr error

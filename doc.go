@@ -9,7 +9,7 @@
 // publisher's domain and looks up whether that publisher is allowed. Only then does the
 // page get Access-Control-Allow-Origin, and only then does an unsafe request reach the
 // handler. A hash prefix cannot be reversed. It is looked up among the hash prefixes of the
-// listed publishers, or by a [Source].
+// listed publishers, or by Config.Source.
 //
 //	mw, err := ampcors.New(ampcors.Config{
 //		Publishers:   []string{"www.example.com", "*.news.example"},
@@ -121,16 +121,16 @@
 //
 // Config.Publishers is a list in memory; a million take about 60 MB, and package
 // configfile reads and follows one in a file. For publishers in a database that change
-// often, there is [Source]; packages source/sqlsource, source/pgsource and
-// source/redissource implement it.
-// Its answers are remembered for [Lookup].TTL. While the Source works, a revoked publisher
-// gets in for at most this long, or for less if [Middleware.Forget] is called or the Source
-// is a [Notifier]. A publisher in use is refreshed before that in the background.
+// often, there is package source, with packages sqlsource, pgsource and redissource below it. A
+// program makes one [source.Cache], and gives it to any number of Middlewares as Config.Source. The
+// answers of the database are remembered for [source.Options].TTL. While it works, a revoked
+// publisher gets in for at most this long, or for less if [source.Cache.Forget] is called or the
+// database reports its changes. A publisher in use is refreshed before that in the background.
 //
-// If the Source fails, publishers that it confirmed within [Lookup].MaxStale still get in.
+// If the Source fails, publishers that it confirmed within MaxStale still get in.
 // If no answer is remembered, a request gets status 503 and Retry-After, and the failure is
 // not remembered as a denial. [ReasonSourceUnavailable], Decision.SourceErr and
-// [Middleware.SourceStats] say why. Invented origins reach the Source at a limited rate. If
+// [source.Cache.Stats] say why. Invented origins reach the Source at a limited rate. If
 // more of them come, a publisher that is not yet remembered may also get 503.
 //
 // # Where to put it
@@ -139,7 +139,7 @@
 // every request before the router does. Preflights must reach the Middleware, and they do not
 // reach it behind a single route, because no route matches OPTIONS. So do not put it behind a
 // ServeMux pattern with a method, chi's With and Group, or a gin group. A framework that has
-// handlers of its own must stop when [Middleware.Handle] returns false. In gin, call Abort:
+// handlers of its own must stop when [Middleware.Handle] does not say to proceed. In gin, call Abort:
 // gin.WrapH would run the handler after the denial. fiber reuses a request's memory, so clone
 // what Config.Observe keeps. examples/frameworks has a program for each, and examples of what
 // goes wrong.

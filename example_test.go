@@ -8,9 +8,9 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/source"
 )
 
 func Example() {
@@ -66,16 +66,21 @@ func ExampleConfig_denied() {
 }
 
 // A Source can be a map.
-func ExampleSourceFunc() {
+func ExampleConfig_source() {
 	hosted := map[string]bool{"www.example.com": true}
-	mw, err := ampcors.New(ampcors.Config{
-		Source: ampcors.SourceFunc(func(_ context.Context, domain string) (bool, error) { return hosted[domain], nil }),
-	})
+	customers, err := source.New(source.Source{
+		HasPublisher: func(_ context.Context, domain string) (bool, error) { return hosted[domain], nil },
+	}, source.Options{})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	defer mw.Close()
+	defer customers.Close()
+	mw, err := ampcors.New(ampcors.Config{Source: customers})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	fmt.Println(mw.CheckOrigin("https://www-example-com.cdn.ampproject.org").Reason)
 	// Output: cache origin
 }
@@ -223,62 +228,4 @@ func ExampleMiddleware_Wrap_incorrect() {
 	// Output:
 	// 405 ""
 	// 204 "https://www-example-com.cdn.ampproject.org"
-}
-
-// tenants is a custom Source: the domains that a platform hosts.
-type tenants struct {
-	mu      sync.RWMutex
-	domains map[string]bool   // as CanonicalDomain returns them
-	hashes  map[string]string // domains by hash prefix, as HashPrefix returns it
-}
-
-func (t *tenants) HasPublisher(_ context.Context, domain string) (bool, error) {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return t.domains[domain], nil // or an error, if it cannot answer now
-}
-
-func (t *tenants) PublisherByHash(_ context.Context, prefix string) (string, error) {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return t.hashes[prefix], nil
-}
-
-func (t *tenants) set(publisher string, hosted bool) {
-	domain, err := ampcors.CanonicalDomain(publisher)
-	if err != nil {
-		panic(err) // the publishers here are constants
-	}
-	prefix, _ := ampcors.HashPrefix(domain)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if hosted {
-		t.domains[domain], t.hashes[prefix] = true, domain
-	} else {
-		delete(t.domains, domain)
-		delete(t.hashes, prefix)
-	}
-}
-
-func ExampleSource() {
-	register := &tenants{domains: make(map[string]bool), hashes: make(map[string]string)}
-	register.set("Bücher.example", true)
-	mw, err := ampcors.New(ampcors.Config{Source: register})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	page := "https://xn--bcher-example-wob.cdn.ampproject.org"
-	fmt.Println(mw.CheckOrigin(page).Reason)
-
-	register.set("Bücher.example", false)
-	fmt.Println(mw.CheckOrigin(page).Reason, "(remembered for up to a minute)")
-	if err := mw.Forget("Bücher.example"); err != nil {
-		fmt.Println(err)
-	}
-	fmt.Println(mw.CheckOrigin(page).Reason)
-	// Output:
-	// cache origin
-	// cache origin (remembered for up to a minute)
-	// publisher not allowed
 }

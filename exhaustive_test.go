@@ -61,7 +61,7 @@ func listedAndFromSource(t *testing.T, publishers []string) [2]*ampcors.Middlewa
 	t.Helper()
 	cfg := ampcors.Config{Publishers: publishers, Caches: ampcors.DefaultCaches()[:1]}
 	listed := newMiddleware(t, cfg)
-	cfg, _ = withSource(cfg)
+	cfg, _ = withSource(t, cfg)
 	return [2]*ampcors.Middleware{listed, newMiddleware(t, cfg)}
 }
 

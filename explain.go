@@ -159,7 +159,7 @@ func (e *Explanation) explainIdentity(p *policy, v *verdict) {
 		if isHash {
 			detail = "No publisher that is listed exactly has this hash prefix"
 		}
-		if p.source != nil {
+		if p.cfg.Source != nil {
 			detail += ", and the Source does not know it"
 		}
 		if detail += "."; isHash {

@@ -1,7 +1,5 @@
 package ampcors
 
-import "time"
-
 // Tests in package ampcors_test use these internals. Otherwise they use only the exported
 // API, as a user does.
 
@@ -24,5 +22,3 @@ func Reverse(buf []byte, prefix string) (domain []byte, text string, p *problem)
 	}
 	return domain, text, p
 }
-
-func (l Lookup) DefaultMaxStale() time.Duration { return l.withDefaults().MaxStale }

@@ -8,7 +8,7 @@ import (
 )
 
 // CanonicalDomain returns the publisher domain as this package compares it: in lower-case
-// ASCII, with A-labels. "Bücher.example" gives "xn--bcher-kva.example". A [Source] is asked
+// ASCII, with A-labels. "Bücher.example" gives "xn--bcher-kva.example". A [source.Source] is asked
 // about domains in this form, and must store them in it. Arguments and errors are those of
 // [DomainPrefix].
 func CanonicalDomain(publisher string) (string, error) { return publisherArg(publisher) }

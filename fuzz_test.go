@@ -51,7 +51,7 @@ func FuzzCheckOrigin(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	sourceConfig, _ := withSource(fuzzConfig)
+	sourceConfig, _ := withSource(f, fuzzConfig)
 	withSource, err := ampcors.New(sourceConfig)
 	if err != nil {
 		f.Fatal(err)

@@ -3,7 +3,7 @@ package ampcors
 import (
 	"strings"
 
-	"github.com/ampcors/ampcors/internal/lookup"
+	"github.com/ampcors/ampcors/source"
 )
 
 // An identity says which caller a request comes from, and where Config allows it.
@@ -23,7 +23,7 @@ const (
 	listed                 // in Config.Publishers
 	matched                // by a pattern in Config.Publishers
 	confirmed              // by the Source
-	stale                  // by the Source within Lookup.MaxStale; now it fails
+	stale                  // by the Source within Options.MaxStale; now it fails
 	extraOrigin            // in Config.Origins
 	emailSender            // in Config.Email, version 2
 	emailSenderV1          // in Config.Email, version 1
@@ -71,20 +71,11 @@ func (id *identity) find(p *policy, c *caller, cl *claim) {
 }
 
 func (id *identity) findUnlisted(p *policy, c *caller, cl *claim) {
-	source, byPrefix := p.source, cl.form == formEncoded || cl.form == formHash
-	if source != nil && cl.cache == nil && c.isSameOrigin() {
-		source = nil // the API host's own page gets through in any case
+	customers := p.cfg.Source
+	if customers != nil && cl.cache == nil && c.isSameOrigin() {
+		customers = nil // the API host's own page gets through in any case
 	}
-	var ok bool
-	switch {
-	case source == nil:
-	case byPrefix:
-		id.name, ok = source.GetByAlias(cl.name)
-	default:
-		id.name, ok = source.Get(cl.key())
-	}
-	if ok {
-		id.standing = confirmed
+	if customers != nil && id.findRemembered(p, customers, cl) {
 		return
 	}
 
@@ -96,7 +87,8 @@ func (id *identity) findUnlisted(p *policy, c *caller, cl *claim) {
 	if cl.problem != nil {
 		return
 	}
-	if byPrefix {
+	if cl.form == formEncoded || cl.form == formHash {
+		var ok bool
 		if id.name, ok = p.list.find(cl); ok {
 			id.standing = listed
 			return
@@ -104,32 +96,59 @@ func (id *identity) findUnlisted(p *policy, c *caller, cl *claim) {
 	}
 	domain := cl.domain()
 	isMatched := p.list.matches(domain)
-	if isMatched || source != nil {
+	if isMatched || customers != nil {
 		cl.checkAll(&p.hosts)
 	}
 	switch {
 	case cl.problem != nil:
 	case isMatched:
 		id.standing = matched
-	case source != nil && cl.form == formHash:
-		id.set(source.FindByAlias(c.context(), strings.Clone(cl.name)))
-	case source != nil:
-		id.set(source.Find(c.context(), strings.Clone(domain)))
-		if byPrefix && id.name != "" && !isAmbiguous { // it would still get in after Reconfigure turns the switch off
-			source.AddAlias(strings.Clone(cl.name), id.name)
+	case customers == nil:
+	case cl.form == formHash:
+		id.set(customers.FindByHash(c.context(), cl.name))
+		if p.hosts.isReserved(id.name) {
+			*id, cl.problem = identity{}, problemReserved
+		}
+	default:
+		id.set(customers.Find(c.context(), domain))
+		if cl.form == formEncoded && id.name != "" && !isAmbiguous { // it would still get in after Reconfigure turns the switch off
+			p.decoded.Add(strings.Clone(cl.name), id.name)
 		}
 	}
 }
 
+// findRemembered finds a publisher that the Source confirmed before. The claim is not checked
+// yet: a name that is remembered passed all checks when it was asked for. But it may have been
+// asked for by a Middleware that trusts other caches.
+func (id *identity) findRemembered(p *policy, customers *source.Cache, cl *claim) bool {
+	var name string
+	var ok bool
+	switch cl.form {
+	case formHash:
+		name, ok = customers.RememberedByHash(cl.name)
+	case formEncoded:
+		if name, ok = p.decoded.Peek(cl.name); ok {
+			name, ok = customers.Remembered(name)
+		}
+	default:
+		name, ok = customers.Remembered(cl.key())
+	}
+	if !ok || p.hosts.isReserved(name) {
+		return false
+	}
+	id.standing, id.name = confirmed, name
+	return true
+}
+
 // set records the Source's answer.
-func (id *identity) set(answer lookup.Result) {
-	id.name, id.err = answer.Name, answer.Err
+func (id *identity) set(answer source.Answer) {
+	id.name, id.err = answer.Publisher, answer.Err
 	switch {
 	case answer.Stale:
 		id.standing = stale
 	case answer.Err != nil:
 		id.standing = undecided
-	case answer.Name != "":
+	case answer.Publisher != "":
 		id.standing = confirmed
 	}
 }

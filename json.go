@@ -45,29 +45,3 @@ func (cfg *Config) UnmarshalJSON(data []byte) error {
 	cfg.MaxAge = time.Duration(v.MaxAge)
 	return err
 }
-
-// A lookupJSON has Lookup's fields without its methods, as configJSON has Config's.
-type lookupJSON struct {
-	*plainLookup
-	TTL         jsonDuration `json:"ttl,omitzero"`
-	NegativeTTL jsonDuration `json:"negativeTTL,omitzero"`
-	MaxStale    jsonDuration `json:"maxStale,omitzero"`
-	Timeout     jsonDuration `json:"timeout,omitzero"`
-}
-
-type plainLookup Lookup
-
-func (l *Lookup) toJSON() lookupJSON {
-	return lookupJSON{(*plainLookup)(l), jsonDuration(l.TTL), jsonDuration(l.NegativeTTL), jsonDuration(l.MaxStale), jsonDuration(l.Timeout)}
-}
-
-// MarshalJSON implements [json.Marshaler].
-func (l Lookup) MarshalJSON() ([]byte, error) { return json.Marshal(l.toJSON()) }
-
-// UnmarshalJSON implements [json.Unmarshaler]. Fields of missing members are unchanged.
-func (l *Lookup) UnmarshalJSON(data []byte) error {
-	v := l.toJSON()
-	err := json.Unmarshal(data, &v)
-	l.TTL, l.NegativeTTL, l.MaxStale, l.Timeout = time.Duration(v.TTL), time.Duration(v.NegativeTTL), time.Duration(v.MaxStale), time.Duration(v.Timeout)
-	return err
-}

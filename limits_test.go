@@ -30,10 +30,6 @@ func TestEachLimitIsExact(t *testing.T) {
 		"no MaxAge":          {ampcors.Config{Publishers: []string{"a.example"}, MaxAge: 0}, ampcors.Config{Publishers: []string{"a.example"}, MaxAge: -time.Second}},
 		"an extra origin":    {ampcors.Config{Origins: []string{"https://" + labels(253) + ":65535"}}, ampcors.Config{Origins: []string{"https://" + labels(254) + ":65535"}}},
 		"a port":             {ampcors.Config{Origins: []string{"https://a.example:65535"}}, ampcors.Config{Origins: []string{"https://a.example:65536"}}},
-		"Lookup.TTL":         {ampcors.Config{Publishers: []string{"a.example"}, Lookup: ampcors.Lookup{TTL: 720 * time.Hour}}, ampcors.Config{Publishers: []string{"a.example"}, Lookup: ampcors.Lookup{TTL: 720*time.Hour + 1}}},
-		"Lookup.MaxStale":    {ampcors.Config{Publishers: []string{"a.example"}, Lookup: ampcors.Lookup{TTL: time.Hour, MaxStale: time.Hour}}, ampcors.Config{Publishers: []string{"a.example"}, Lookup: ampcors.Lookup{TTL: time.Hour, MaxStale: time.Hour - 1}}},
-		"Lookup.Timeout":     {ampcors.Config{Publishers: []string{"a.example"}, Lookup: ampcors.Lookup{Timeout: 1}}, ampcors.Config{Publishers: []string{"a.example"}, Lookup: ampcors.Lookup{Timeout: -1}}},
-		"Lookup.MaxEntries":  {ampcors.Config{Publishers: []string{"a.example"}, Lookup: ampcors.Lookup{MaxEntries: 1}}, ampcors.Config{Publishers: []string{"a.example"}, Lookup: ampcors.Lookup{MaxEntries: -1}}},
 		"a number at an end": {publishers("example.a0"), publishers("example.0")},
 	} {
 		t.Run(name, func(t *testing.T) {

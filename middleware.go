@@ -2,28 +2,18 @@ package ampcors
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/http"
 	"strings"
-	"sync"
 	"sync/atomic"
-
-	"github.com/ampcors/ampcors/internal/dns"
 )
 
 // Middleware answers CORS for the publishers of its [Config], and denies what the
 // configuration does not allow. It is safe for concurrent use by multiple goroutines. [New]
 // makes one; the zero value has no publishers and denies every origin.
 type Middleware struct {
-	policy   atomic.Pointer[policy]
-	changing sync.Mutex // guards closed, and changes of policy
-	closed   bool
-	counts   counters
+	policy atomic.Pointer[policy]
+	counts counters
 }
-
-// ErrClosed is returned by [Middleware.Reconfigure] after [Middleware.Close].
-var ErrClosed = errors.New("ampcors: the Middleware is closed")
 
 // New returns a Middleware for cfg. If cfg has problems, it returns all of them joined, each
 // a *[ValueError]: see [ValueErrors].
@@ -40,56 +30,14 @@ func New(cfg Config) (*Middleware, error) {
 
 // Reconfigure replaces the configuration while requests are served. Each request is decided
 // by exactly one configuration. If cfg has a problem, nothing changes, and the error is
-// that of [New]. The counts of [Middleware.Stats] are kept. Answers of the Source are kept
-// if Source, Lookup and Caches are the same, and the Source's type is comparable, such as a
-// pointer.
+// that of [New]. The counts of [Middleware.Stats] are kept.
 func (m *Middleware) Reconfigure(cfg Config) error {
 	p, err := compile(cfg)
 	if err != nil {
 		return err
 	}
-	return m.replace(p)
-}
-
-// Close ends the subscription to a [Notifier] and lookups in the background. From then on
-// the Middleware denies every origin, as the zero Middleware does, and cannot be
-// reconfigured. It returns nil, and can be called again.
-func (m *Middleware) Close() error {
-	m.changing.Lock()
-	m.closed = true
-	old := m.current().source
-	m.policy.Store(denyAll)
-	m.changing.Unlock()
-	old.close()
-	return nil
-}
-
-// replace makes p the current policy.
-func (m *Middleware) replace(p *policy) error {
-	old, err := m.swap(p)
-	if err == nil && old != p.source {
-		old.close() // not under the lock: it may wait for a goroutine that calls Reconfigure
-	}
-	return err
-}
-
-// swap makes p the current policy, and returns the sourceCache of the previous one.
-func (m *Middleware) swap(p *policy) (old *sourceCache, err error) {
-	m.changing.Lock()
-	defer m.changing.Unlock() // even if Notify panics
-	if m.closed {
-		return nil, ErrClosed
-	}
-	old = m.current().source
-	switch {
-	case p.source == nil:
-	case old.sameAs(p.source):
-		p.source = old
-	default:
-		p.source = p.source.start()
-	}
 	m.policy.Store(p)
-	return old, nil
+	return nil
 }
 
 // denyAll is the policy of the zero Middleware.
@@ -110,36 +58,10 @@ func (m *Middleware) Config() Config {
 	return cfg
 }
 
-// NumPublishers returns the number of publishers and patterns in the current configuration:
-// the length of Config.Publishers, without the cost of a copy.
-func (m *Middleware) NumPublishers() int { return m.current().publishers.n }
-
-// Forget drops what is remembered about publishers of the Source: the next request asks the
-// Source, and no stale answer is served. Use it for publishers that are revoked or added
-// and must not wait for [Lookup].TTL. Call it after the Source has changed. It affects only
-// this Middleware, and only publishers that Config.Publishers does not cover. Values that
-// are not domains are returned as joined *[ValueError]s; the others are forgotten.
-func (m *Middleware) Forget(publishers ...string) error {
-	var problems []*ValueError
-	source := m.current().source
-	for i, publisher := range publishers {
-		domain, err := dns.Parse(publisher)
-		if err != nil {
-			problems = append(problems, valueError(fmt.Sprintf("publishers[%d]", i), publisher, err))
-		} else if source != nil {
-			source.Forget(domain)
-		}
-	}
-	return joinValueErrors(problems)
+// Stats returns what Handle, Wrap and their variants have decided so far.
+func (m *Middleware) Stats() Stats {
+	return Stats{Requests: m.counts.byReason(), Publishers: m.current().publishers.n}
 }
-
-// Stats returns how many requests Handle, Wrap and their variants have decided, by reason.
-func (m *Middleware) Stats() Stats { return m.counts.stats() }
-
-// SourceStats returns how Config.Source has been used, by Check and CheckOrigin too.
-// Without a Source, all counts are zero. If Reconfigure does not keep what the Source
-// answered, the counts start again at zero.
-func (m *Middleware) SourceStats() SourceStats { return m.current().source.stats() }
 
 // Wrap returns a handler that calls next for allowed requests, with CORS headers set where
 // they apply, and answers preflights and denied requests itself. The ResponseWriter that next
@@ -147,7 +69,8 @@ func (m *Middleware) SourceStats() SourceStats { return m.current().source.stats
 // Wrap only makes a closure, so it can be called for every request. next must not be nil.
 func (m *Middleware) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if m.Handle(w, r) {
+		var v verdict
+		if m.handle(&v, w, r) { // Handle would copy the names of the decision
 			next.ServeHTTP(w, r)
 		}
 	})
@@ -157,7 +80,7 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 // [DecisionFromContext] finds it. That costs some allocations for each request.
 func (m *Middleware) WrapDecision(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if d, proceed := m.HandleDecision(w, r); proceed {
+		if d, proceed := m.Handle(w, r); proceed {
 			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), decisionKey{}, d)))
 		}
 	})
@@ -172,22 +95,17 @@ func DecisionFromContext(ctx context.Context) (Decision, bool) {
 	return d, ok
 }
 
-// Handle does what Wrap does, for frameworks with handlers of their own. If it returns true,
-// the caller must go on to the request's handler; if false, the response is complete, and
-// the caller must stop, in gin for example with Abort.
+// Handle does what Wrap does, for frameworks with handlers of their own, and returns the decision
+// that it enforced. If proceed is true, the caller must go on to the request's handler; if false,
+// the response is complete, and the caller must stop, in gin for example with Abort. An allowed
+// preflight does not proceed.
 //
 // It must see every request, OPTIONS included. A router that answers 404 or 405 to OPTIONS
 // before it calls Handle breaks preflights.
 //
 // It removes the Expect header before the handler runs, except over HTTP/3. net/http sends 100
 // Continue by itself when the handler reads the body.
-func (m *Middleware) Handle(w http.ResponseWriter, r *http.Request) (proceed bool) {
-	var v verdict
-	return m.handle(&v, w, r)
-}
-
-// HandleDecision is like Handle, and also returns the enforced decision, for the handler.
-func (m *Middleware) HandleDecision(w http.ResponseWriter, r *http.Request) (d Decision, proceed bool) {
+func (m *Middleware) Handle(w http.ResponseWriter, r *http.Request) (d Decision, proceed bool) {
 	var v verdict
 	proceed = m.handle(&v, w, r)
 	return v.decision(), proceed
@@ -215,8 +133,8 @@ func (m *Middleware) handle(v *verdict, w http.ResponseWriter, r *http.Request) 
 
 // Check returns the decision that Handle would make on r. It writes nothing, does not count
 // in Stats, and does not call Config.Observe. It decides again, so it may ask the Source,
-// and SourceStats counts that. A handler behind Handle or Wrap gets the decision that was
-// enforced from [Middleware.HandleDecision] or [DecisionFromContext].
+// and the Stats of that count it. A handler behind Handle or Wrap gets the decision that was
+// enforced from [Middleware.Handle] or [DecisionFromContext].
 func (m *Middleware) Check(r *http.Request) Decision {
 	var v verdict
 	m.current().judge(&v, r)
@@ -228,7 +146,7 @@ func (m *Middleware) Check(r *http.Request) Decision {
 // origin of a publisher that is listed exactly, or for its cache origins with the prefix
 // that DomainPrefix returns or, while it is remembered, HashPrefix. It also does not
 // allocate for an origin that names no publisher, unless punycode has to be decoded. With
-// Config.Source it may wait for at most twice Lookup.Timeout, if the Source obeys its context.
+// Config.Source it may wait for at most twice Options.Timeout, if the Source obeys its context.
 func (m *Middleware) CheckOrigin(origin string) Decision {
 	v := verdict{caller: caller{origin: origin, origins: 1}}
 	m.current().judge(&v, nil)

@@ -277,7 +277,7 @@ type request struct {
 func checkRequest(t *testing.T, cfg ampcors.Config, test request, want http.Header) {
 	t.Helper()
 	t.Run("listed", func(t *testing.T) { checkRequestWith(t, cfg, test, want) })
-	cfg, _ = withSource(cfg)
+	cfg, _ = withSource(t, cfg)
 	t.Run("of a Source", func(t *testing.T) { checkRequestWith(t, cfg, test, want) })
 }
 
@@ -308,7 +308,7 @@ func checkRequestWith(t *testing.T, cfg ampcors.Config, test request, want http.
 	if len(observed) != 1 || observed[0] != d {
 		t.Errorf("observed %+v; want once %+v", observed, d)
 	}
-	if s := m.Stats(); s[test.reason] != 1 || s.Allowed()+s.Denied() != 1 {
+	if s := m.Stats(); s.Requests[test.reason] != 1 || s.Allowed()+s.Denied() != 1 {
 		t.Errorf("counted as %v", s)
 	}
 	hint := ""
@@ -370,17 +370,17 @@ func TestStatsCountByReason(t *testing.T) {
 		h.ServeHTTP(httptest.NewRecorder(), &http.Request{Method: "GET", Header: headers("Origin: " + o)})
 	}
 	s := m.Stats()
-	if s[ampcors.ReasonCacheOrigin] != 2 || s[ampcors.ReasonPublisherNotAllowed] != 1 || s[ampcors.ReasonNull] != 3 || s.Allowed() != 2 || s.Denied() != 4 {
+	if s.Requests[ampcors.ReasonCacheOrigin] != 2 || s.Requests[ampcors.ReasonPublisherNotAllowed] != 1 || s.Requests[ampcors.ReasonNull] != 3 || s.Publishers != 3 || s.Allowed() != 2 || s.Denied() != 4 {
 		t.Errorf("Stats() = %v", s)
 	}
-	if len(s) != int(ampcors.NumReasons)-1 {
-		t.Errorf("Stats() has %d reasons; want each of %d", len(s), ampcors.NumReasons-1)
+	if len(s.Requests) != int(ampcors.NumReasons)-1 {
+		t.Errorf("Stats() has %d reasons; want each of %d", len(s.Requests), ampcors.NumReasons-1)
 	}
 	m.Check(&http.Request{Method: "GET", Header: headers("Origin: null")})
-	if m.Stats()[ampcors.ReasonNull] != 3 {
+	if m.Stats().Requests[ampcors.ReasonNull] != 3 {
 		t.Error("Check was counted")
 	}
-	if err := m.Reconfigure(testConfig()); err != nil || m.Stats()[ampcors.ReasonNull] != 3 {
+	if err := m.Reconfigure(testConfig()); err != nil || m.Stats().Requests[ampcors.ReasonNull] != 3 {
 		t.Errorf("Reconfigure forgot the counts, or failed: %v", err)
 	}
 }
@@ -399,7 +399,7 @@ func TestStatsLoseNoCount(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if n := m.Stats()[ampcors.ReasonNoOrigin]; n != workers*each {
+	if n := m.Stats().Requests[ampcors.ReasonNoOrigin]; n != workers*each {
 		t.Errorf("%d requests were counted as %d", workers*each, n)
 	}
 }

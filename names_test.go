@@ -95,7 +95,7 @@ func TestTheWrittenListIsReturnedAsItWas(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := m.NumPublishers(); n != len(list) {
+		if n := m.Stats().Publishers; n != len(list) {
 			t.Errorf("%d of %d", n, len(list))
 		}
 		if got := m.Config().Publishers; !slices.Equal(got, list) {

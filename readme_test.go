@@ -233,7 +233,9 @@ func TestREADMEsTableOfOrigins(t *testing.T) {
 	table, _, _ = strings.Cut(table, "\n## ")
 	m := newMiddleware(t, testConfig())
 	cfg := testConfig()
-	cfg.Source = &setSource{err: errDown}
+	failing := newSetSource()
+	failing.err = errDown
+	cfg.Source = failing.cache(t)
 	down := newMiddleware(t, cfg)
 	origins := 0
 	for row := range strings.Lines(table) {

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/source"
 )
 
 // behind returns the response to a request if an outer handler has set headers before.
@@ -73,7 +74,7 @@ func TestThreatADenialThatIsStored(t *testing.T) {
 	down := testConfig()
 	failing := newSetSource()
 	failing.err = errDown
-	down.Source = failing
+	down.Source = failing.cache(t)
 	for _, test := range []struct {
 		name   string
 		cfg    ampcors.Config
@@ -152,7 +153,7 @@ func TestDeniedGetsTheDecision(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig()
 	s := newSetSource()
-	cfg.Source = s
+	cfg.Source = s.cache(t)
 	cfg.Denied = func(w http.ResponseWriter, r *http.Request, d ampcors.Decision) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(d.StatusCode())
@@ -184,7 +185,7 @@ func TestDeniedGetsTheDecision(t *testing.T) {
 func TestTheHandlerGetsTheEnforcedDecision(t *testing.T) {
 	t.Parallel()
 	s := newSetSource("www.example.com")
-	m := newMiddleware(t, ampcors.Config{Source: s, Lookup: ampcors.Lookup{TTL: 1, MaxStale: 1}})
+	m := newMiddleware(t, ampcors.Config{Source: s.cache(t, source.Options{TTL: 1, MaxStale: 1})})
 	want := ampcors.Decision{Allowed: true, Reason: ampcors.ReasonCacheOrigin, Origin: cacheOrigin, Publisher: "www.example.com", CacheID: "google"}
 	ran := false
 	h := m.WrapDecision(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -208,20 +209,20 @@ func TestTheHandlerGetsTheEnforcedDecision(t *testing.T) {
 	}
 
 	s.add("www.example.com")
-	if err := m.Forget("www.example.com"); err != nil {
+	if err := m.Config().Source.Forget("www.example.com"); err != nil {
 		t.Error(err)
 	}
-	if d, proceed := m.HandleDecision(httptest.NewRecorder(), r); !proceed || d != want {
+	if d, proceed := m.Handle(httptest.NewRecorder(), r); !proceed || d != want {
 		t.Errorf("%+v, %t", d, proceed)
 	}
 	r.Header.Set("Origin", evilOrigin)
 	rec := httptest.NewRecorder()
 	h.ServeHTTP(rec, r)
-	d, proceed := m.HandleDecision(httptest.NewRecorder(), r)
+	d, proceed := m.Handle(httptest.NewRecorder(), r)
 	if rec.Code != http.StatusForbidden || proceed || d.Reason != ampcors.ReasonPublisherNotAllowed || d.Publisher != "" || d.ClaimedPublisher != "evil.example" {
 		t.Errorf("status %d, %+v, %t", rec.Code, d, proceed)
 	}
-	if counted := m.Stats()[ampcors.ReasonPublisherNotAllowed]; counted != 2 {
+	if counted := m.Stats().Requests[ampcors.ReasonPublisherNotAllowed]; counted != 2 {
 		t.Errorf("counted %d times", counted)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/source"
 )
 
 // heap returns how many bytes are in use after garbage collection.
@@ -73,24 +74,28 @@ func TestNewDoesNotRetainTheTextOfAList(t *testing.T) {
 }
 
 // TestTheMemoryOfASourceIsBounded stores twice as many publishers, or negative answers, as the
-// limit. Each is asked for by domain and by hash prefix.
+// limit.
 func TestTheMemoryOfASourceIsBounded(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector's own memory would count")
 	}
 	for _, test := range []struct {
 		name        string // a format that gives names of equal length
+		byHash      bool
 		isPublisher bool
 		most        float64 // bytes for each entry of MaxEntries
 	}{
-		{name: "www.%014d.com", isPublisher: true, most: 450},
+		{name: "www.%014d.com", isPublisher: true, most: 210},
+		{name: "www.%014d.com", byHash: true, isPublisher: true, most: 410},
 		{name: "www.%014d.com", isPublisher: false, most: 250},
-		{name: strings.Repeat("a.", 100) + "%051d.c", isPublisher: true, most: 700},
+		{name: "www.%014d.com", byHash: true, isPublisher: false, most: 250},
+		{name: strings.Repeat("a.", 100) + "%051d.c", isPublisher: true, most: 450},
 		{name: strings.Repeat("a.", 100) + "%051d.c", isPublisher: false, most: 500},
 	} {
-		t.Run(fmt.Sprintf("%.40s/publisher=%t", test.name, test.isPublisher), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%.40s/hash=%t/publisher=%t", test.name, test.byHash, test.isPublisher), func(t *testing.T) {
 			const size = 20_000
-			m := newMiddleware(t, ampcors.Config{Lookup: ampcors.Lookup{MaxEntries: size}, Source: new(oddSource)})
+			cache, asked := oddSource(t, source.Options{MaxEntries: size})
+			m := newMiddleware(t, ampcors.Config{Source: cache})
 			before := heap()
 			for i := range 2 * size {
 				n := 2 * i
@@ -98,11 +103,15 @@ func TestTheMemoryOfASourceIsBounded(t *testing.T) {
 					n++
 				}
 				domain := fmt.Sprintf(test.name, n)
-				m.CheckOrigin("https://" + domain)
-				m.CheckOrigin("https://" + plainHash(domain) + ".cdn.ampproject.org")
+				origin := "https://" + domain
+				if test.byHash {
+					origin = "https://" + plainHash(domain) + ".cdn.ampproject.org"
+					*asked = domain
+				}
+				m.CheckOrigin(origin)
 			}
 			each := float64(heap()-before) / size
-			stats := m.SourceStats()
+			stats := cache.Stats()
 			t.Logf("names of %d bytes, publishers: %t: %.0f bytes for each entry", len(fmt.Sprintf(test.name, 0)), test.isPublisher, each)
 			if stats.Publishers+stats.Negatives != size || each > test.most {
 				t.Errorf("%.0f bytes for each entry; want %.0f at most; %+v", each, test.most, stats)
@@ -112,24 +121,23 @@ func TestTheMemoryOfASourceIsBounded(t *testing.T) {
 	}
 }
 
-// An oddSource knows the names with an odd number. By hash prefix it knows only the last of
-// them that it was asked for, so that it needs no memory.
-type oddSource struct{ last string }
-
-func (s *oddSource) HasPublisher(_ context.Context, domain string) (bool, error) {
-	digits := strings.TrimRight(domain, ".com")
-	isOdd := (digits[len(digits)-1]-'0')%2 == 1
-	if isOdd {
-		s.last = domain
+// oddSource knows the names with an odd number. By hash prefix it knows only the one in asked, so
+// that it needs no memory.
+func oddSource(t *testing.T, options source.Options) (c *source.Cache, asked *string) {
+	asked = new(string)
+	isOdd := func(domain string) bool {
+		digits := strings.TrimRight(domain, ".com")
+		return (digits[len(digits)-1]-'0')%2 == 1
 	}
-	return isOdd, nil
-}
-
-func (s *oddSource) PublisherByHash(_ context.Context, prefix string) (string, error) {
-	if plainHash(s.last) != prefix {
-		return "", nil
-	}
-	return s.last, nil
+	return cacheOf(t, source.Source{
+		HasPublisher: func(_ context.Context, domain string) (bool, error) { return isOdd(domain), nil },
+		PublisherByHash: func(context.Context, string) (string, error) {
+			if !isOdd(*asked) {
+				return "", nil
+			}
+			return *asked, nil
+		},
+	}, options), asked
 }
 
 // TestInventedOriginsLeaveNothingBehind sends many different origins of every kind. None
@@ -178,10 +186,10 @@ func TestReconfigureReleasesTheOldList(t *testing.T) {
 	for i := range list {
 		list[i] = fmt.Sprintf("www.site-%d.example", i)
 	}
-	source := new(oddSource)
+	cache, _ := oddSource(t, source.Options{})
 	before := heap()
-	m := newMiddleware(t, ampcors.Config{Publishers: list, Source: source})
-	if err := m.Reconfigure(ampcors.Config{Publishers: list[:1], Source: source}); err != nil {
+	m := newMiddleware(t, ampcors.Config{Publishers: list, Source: cache})
+	if err := m.Reconfigure(ampcors.Config{Publishers: list[:1], Source: cache}); err != nil {
 		t.Fatal(err)
 	}
 	if grown := heap() - before; grown > 1<<20 {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/source"
 )
 
 // A setSource is a Source in memory that can be slow, fail or hang.
@@ -103,16 +104,32 @@ func (s *setSource) PublisherByHash(ctx context.Context, prefix string) (string,
 	return domain, err
 }
 
-// A notifyingSource is a setSource that reports changes.
-type notifyingSource struct{ *setSource }
+// source returns s with notifications.
+func (s *setSource) source() source.Source {
+	return source.Source{HasPublisher: s.HasPublisher, PublisherByHash: s.PublisherByHash, Notify: func(changed func(domains ...string)) (stop func()) {
+		s.notify = changed
+		return func() { s.stopped++ }
+	}}
+}
 
-func (s notifyingSource) Notify(changed func(domains ...string)) (stop func()) {
-	s.notify = changed
-	return func() { s.stopped++ }
+func (s *setSource) cache(t testing.TB, options ...source.Options) *source.Cache {
+	t.Helper()
+	return cacheOf(t, s.source(), options...)
+}
+
+// cacheOf returns a Cache of a Source. Without options, it has the defaults.
+func cacheOf(t testing.TB, s source.Source, options ...source.Options) *source.Cache {
+	t.Helper()
+	c, err := source.New(s, append(options, source.Options{})[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
 
 // withSource moves the publishers that are listed exactly to a Source.
-func withSource(cfg ampcors.Config) (ampcors.Config, *setSource) {
+func withSource(t testing.TB, cfg ampcors.Config) (ampcors.Config, *setSource) {
+	t.Helper()
 	s := newSetSource()
 	var patterns []string
 	for _, p := range cfg.Publishers {
@@ -122,12 +139,11 @@ func withSource(cfg ampcors.Config) (ampcors.Config, *setSource) {
 			s.add(plainParse(p))
 		}
 	}
-	cfg.Publishers, cfg.Source = patterns, s
-	cfg.Lookup.MaxRate = 1_000_000_000 // the tests that use it make many lookups
+	cfg.Publishers, cfg.Source = patterns, s.cache(t)
 	return cfg, s
 }
 
-// Copied from internal/lookup.
+// Copied from package source.
 const (
 	failuresToOpen = 3
 	openFor        = time.Second
@@ -147,7 +163,7 @@ func wantReason(t *testing.T, m *ampcors.Middleware, origin string, want ampcors
 
 func TestASourcesPublishersAreAllowedInEveryForm(t *testing.T) {
 	cfg := testConfig()
-	cfg, s := withSource(cfg)
+	cfg, s := withSource(t, cfg)
 	m := newMiddleware(t, cfg)
 	static := newMiddleware(t, testConfig())
 	for range 2 { // from the Source, then from memory
@@ -160,15 +176,14 @@ func TestASourcesPublishersAreAllowedInEveryForm(t *testing.T) {
 			}
 		}
 	}
-	// One lookup for each domain or hash, in every form: two publishers, and three that are
-	// not known.
-	if want := 5; s.lookups() != want {
+	// One lookup for each domain and each hash: two publishers by both, and three others.
+	if want := 7; s.lookups() != want {
 		t.Errorf("%d lookups, %q; want %d", s.lookups(), s.asked, want)
 	}
 }
 
 func TestASourceIsNotAskedWhatItCannotKnow(t *testing.T) {
-	cfg, s := withSource(testConfig())
+	cfg, s := withSource(t, testConfig())
 	cfg.Publishers = append(cfg.Publishers, "listed.example", "*.wild.example")
 	m := newMiddleware(t, cfg)
 	for _, origin := range []string{
@@ -191,7 +206,7 @@ func TestASourceIsNotAskedWhatItCannotKnow(t *testing.T) {
 func TestAnswersAreRememberedForTheTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource("www.example.com")
-		m := newMiddleware(t, ampcors.Config{Source: s, Lookup: ampcors.Lookup{TTL: time.Minute, NegativeTTL: 10 * time.Second}})
+		m := newMiddleware(t, ampcors.Config{Source: s.cache(t, source.Options{TTL: time.Minute, NegativeTTL: 10 * time.Second})})
 		for _, origin := range []string{cacheOrigin, hashOrigin, ownOrigin} {
 			s.add("www.example.com")
 			time.Sleep(time.Hour)
@@ -226,7 +241,7 @@ func TestConcurrentLookupsForOneKeyAreCoalesced(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSetSource("www.example.com")
 				s.delay = 100 * time.Millisecond
-				m := newMiddleware(t, ampcors.Config{Source: s})
+				m := newMiddleware(t, ampcors.Config{Source: s.cache(t)})
 				want := origin != evilOrigin
 				var group sync.WaitGroup
 				begun := time.Now()
@@ -255,48 +270,12 @@ func TestConcurrentLookupsForOneKeyAreCoalesced(t *testing.T) {
 				if s.lookups() != 1 {
 					t.Errorf("%s: %d lookups", origin, s.lookups())
 				}
-				if stats := m.SourceStats(); stats.Lookups != 1 || stats.Coalesced != 99 {
+				if stats := m.Config().Source.Stats(); stats.Lookups != 1 || stats.Coalesced != 99 {
 					t.Errorf("%+v", stats)
 				}
 			})
 		})
 	}
-}
-
-func TestLookupsAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSetSource()
-		s.delay = 300 * time.Millisecond
-		m := newMiddleware(t, ampcors.Config{Source: s, Lookup: ampcors.Lookup{MaxConcurrent: 4, MaxRate: 1_000_000, Timeout: time.Second}})
-		var group sync.WaitGroup
-		unavailable := atomic.Int32{}
-		for i := range 100 {
-			group.Go(func() {
-				begun := time.Now()
-				d := m.CheckOrigin(fmt.Sprintf("https://site-%d.example", i))
-				if d.Reason == ampcors.ReasonSourceUnavailable {
-					unavailable.Add(1)
-					if d.SourceErr != ampcors.ErrSourceBusy {
-						t.Error(d.SourceErr)
-					}
-				}
-				if waited := time.Since(begun); waited > 2*time.Second {
-					t.Errorf("waited %v", waited)
-				}
-			})
-		}
-		group.Wait()
-		if s.most.Load() != 3 { // one slot is kept for remembered publishers
-			t.Errorf("%d lookups at one time", s.most.Load())
-		}
-		if s.lookups() != 12 || unavailable.Load() != 100-12 { // four times three could begin within a second
-			t.Errorf("%d lookups, %d were told that the Source is unavailable", s.lookups(), unavailable.Load())
-		}
-		if stats := m.SourceStats(); stats.Busy != 100-12 || stats.Errors != 0 {
-			t.Errorf("%+v", stats)
-		}
-		wantReason(t, m, otherOrigin, ampcors.ReasonPublisherNotAllowed) // the Source works, so the circuit breaker is closed
-	})
 }
 
 func TestInventedOriginsDoNotEvictOrExceedTheRate(t *testing.T) {
@@ -306,7 +285,7 @@ func TestInventedOriginsDoNotEvictOrExceedTheRate(t *testing.T) {
 		for i := range size {
 			s.add(fmt.Sprintf("good-%d.example", i))
 		}
-		m := newMiddleware(t, ampcors.Config{Source: s, Lookup: ampcors.Lookup{MaxEntries: size, MaxRate: rate, TTL: time.Hour}})
+		m := newMiddleware(t, ampcors.Config{Source: s.cache(t, source.Options{MaxEntries: size, MaxRate: rate, TTL: time.Hour})})
 		for i := range size {
 			time.Sleep(time.Second)
 			wantReason(t, m, fmt.Sprintf("https://good-%d.example", i), ampcors.ReasonOwnOrigin)
@@ -317,7 +296,7 @@ func TestInventedOriginsDoNotEvictOrExceedTheRate(t *testing.T) {
 			switch d := m.CheckOrigin(fmt.Sprintf("https://bad-%d.example", i)); d.Reason {
 			case ampcors.ReasonUnknownHost:
 			case ampcors.ReasonSourceUnavailable:
-				if d.SourceErr != ampcors.ErrSourceRateLimited {
+				if d.SourceErr != source.ErrRateLimited {
 					t.Fatal(d.SourceErr)
 				}
 			default:
@@ -328,7 +307,7 @@ func TestInventedOriginsDoNotEvictOrExceedTheRate(t *testing.T) {
 		if asked > rate*seconds+rate/10+1 || asked < rate*seconds*9/10 {
 			t.Errorf("%d lookups in %d seconds; the rate is %d", asked, seconds, rate)
 		}
-		stats := m.SourceStats()
+		stats := m.Config().Source.Stats()
 		if stats.Publishers != size || stats.Negatives > size || int(stats.RateLimited) != seconds*1000-asked {
 			t.Errorf("%+v", stats)
 		}
@@ -344,7 +323,7 @@ func TestInventedOriginsDoNotEvictOrExceedTheRate(t *testing.T) {
 			wantReason(t, m, fmt.Sprintf("https://good-%d.example", i), ampcors.ReasonOwnOrigin)
 			m.CheckOrigin(fmt.Sprintf("https://worse-%d.example", i))
 		}
-		if m.CheckOrigin("https://worst.example").SourceErr != ampcors.ErrSourceRateLimited {
+		if m.CheckOrigin("https://worst.example").SourceErr != source.ErrRateLimited {
 			t.Error("the rate limit was not reached")
 		}
 
@@ -356,15 +335,15 @@ func TestInventedPrefixesAreNotRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size = 100
 		s := newSetSource("xn--bcher-kva.ch")
-		m := newMiddleware(t, ampcors.Config{Source: s, Lookup: ampcors.Lookup{MaxEntries: size, MaxRate: 50, TTL: time.Hour}})
+		m := newMiddleware(t, ampcors.Config{Source: s.cache(t, source.Options{MaxEntries: size, MaxRate: 50, TTL: time.Hour})})
 		wantReason(t, m, idnOrigin, ampcors.ReasonCacheOrigin)
-		prefixes := m.SourceStats().Prefixes
+		prefixes := m.Config().Source.Stats().Prefixes
 		for i := range size {
 			time.Sleep(time.Second)
 			m.CheckOrigin("https://" + plainToASCII(fmt.Sprintf("bücher-%d-ch", i)) + ".cdn.ampproject.org")
 			m.CheckOrigin("https://" + plainHash(fmt.Sprintf("bad-%d.example", i)) + ".cdn.ampproject.org")
 		}
-		if m.SourceStats().Prefixes != prefixes {
+		if m.Config().Source.Stats().Prefixes != prefixes {
 			t.Error("invented prefixes are remembered")
 		}
 	})
@@ -377,7 +356,7 @@ func TestInventedOriginsDoNotStarveKnownPublishers(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSetSource("www.example.com")
 				s.delay = delay
-				m := newMiddleware(t, ampcors.Config{Source: s, Lookup: ampcors.Lookup{TTL: 100 * time.Millisecond, MaxConcurrent: 16}})
+				m := newMiddleware(t, ampcors.Config{Source: s.cache(t, source.Options{TTL: 100 * time.Millisecond, MaxConcurrent: 16})})
 				wantReason(t, m, ownOrigin, ampcors.ReasonOwnOrigin)
 				ctx, cancel := context.WithCancel(t.Context())
 				var group sync.WaitGroup
@@ -395,7 +374,7 @@ func TestInventedOriginsDoNotStarveKnownPublishers(t *testing.T) {
 				}
 				cancel()
 				group.Wait()
-				if stats := m.SourceStats(); stats.Errors > 0 || stats.CircuitOpen > 0 || stats.Busy == 0 {
+				if stats := m.Config().Source.Stats(); stats.Errors > 0 || stats.CircuitOpen > 0 || stats.Busy == 0 {
 					t.Errorf("%v: %+v", delay, stats)
 				}
 			})
@@ -408,7 +387,7 @@ func TestWhileTheSourceIsDownOnlyStalePublishersAreAllowed(t *testing.T) {
 		s := newSetSource("www.example.com", "other.example")
 		var observed []ampcors.Decision
 		cfg := ampcors.Config{
-			Source: s, Lookup: ampcors.Lookup{TTL: time.Minute, MaxStale: 5 * time.Minute}, Credentialed: true,
+			Source: s.cache(t, source.Options{TTL: time.Minute, MaxStale: 5 * time.Minute}), Credentialed: true,
 			Observe: func(_ *http.Request, d ampcors.Decision) { observed = append(observed, d) },
 		}
 		m := newMiddleware(t, cfg)
@@ -442,10 +421,10 @@ func TestWhileTheSourceIsDownOnlyStalePublishersAreAllowed(t *testing.T) {
 		if d := observed[len(observed)-1]; d.Stale || d.Reason != ampcors.ReasonSourceUnavailable || d.SourceErr == nil || d.ClaimedPublisher != "other.example" {
 			t.Errorf("observed %+v", d)
 		}
-		if n := m.Stats()[ampcors.ReasonSourceUnavailable]; n != 1 {
+		if n := m.Stats().Requests[ampcors.ReasonSourceUnavailable]; n != 1 {
 			t.Errorf("counted %d times", n)
 		}
-		if stats := m.SourceStats(); stats.Stale != 3 || stats.Errors == 0 {
+		if stats := m.Config().Source.Stats(); stats.Stale != 3 || stats.Errors == 0 {
 			t.Errorf("%+v", stats)
 		}
 
@@ -467,7 +446,7 @@ func TestRequestsThatNeedNoSourceDoNotWaitForIt(t *testing.T) {
 	cfg := testConfig()
 	s := newSetSource()
 	s.err = errDown
-	cfg.Source, cfg.Email = s, ampcors.Email{Senders: []string{"news@example.com"}}
+	cfg.Source, cfg.Email = s.cache(t), ampcors.Email{Senders: []string{"news@example.com"}}
 	m := newMiddleware(t, cfg)
 	for _, origin := range []string{cacheOrigin, bingOrigin, hashOrigin, idnOrigin, ownOrigin, wildOrigin} {
 		t.Run(origin, func(t *testing.T) {
@@ -525,82 +504,11 @@ func TestRequestsThatNeedNoSourceDoNotWaitForIt(t *testing.T) {
 	}
 }
 
-func TestTheCircuitBreakerOpensAfterFailuresInARow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSetSource("www.example.com")
-		m := newMiddleware(t, ampcors.Config{Source: s})
-		wantReason(t, m, cacheOrigin, ampcors.ReasonCacheOrigin)
-		s.fail(errDown)
-		time.Sleep(time.Minute)
-		for i := range 1000 {
-			wantReason(t, m, fmt.Sprintf("https://site-%d.example", i), ampcors.ReasonSourceUnavailable)
-			wantReason(t, m, cacheOrigin, ampcors.ReasonCacheOrigin)
-		}
-		const known = 1 // for a remembered publisher: another circuit breaker counts these
-		if n := s.lookups(); n != 1+known+failuresToOpen {
-			t.Errorf("%d lookups", n)
-		}
-		// One lookup a second probes the Source.
-		s.hold = make(chan struct{})
-		for range 3 {
-			time.Sleep(openFor)
-			var group sync.WaitGroup
-			for i := range 100 {
-				group.Go(func() { wantReason(t, m, fmt.Sprintf("https://site-%d.example", i), ampcors.ReasonSourceUnavailable) })
-			}
-			group.Wait()
-		}
-		if n := s.lookups(); n != 1+known+failuresToOpen+3 {
-			t.Errorf("%d lookups", n)
-		}
-		if stats := m.SourceStats(); stats.CircuitOpen == 0 || stats.Errors != known+failuresToOpen+3 {
-			t.Errorf("%+v", stats)
-		}
-		s.fail(nil)
-		s.hold = nil
-		time.Sleep(openFor)
-		for i := range 10 {
-			wantReason(t, m, fmt.Sprintf("https://new-%d.example", i), ampcors.ReasonUnknownHost)
-		}
-		// Failures that are not in a row do not open the circuit breaker.
-		for i := range 10 {
-			s.fail(errDown)
-			wantReason(t, m, fmt.Sprintf("https://a-%d.example", i), ampcors.ReasonSourceUnavailable)
-			s.fail(nil)
-			wantReason(t, m, fmt.Sprintf("https://b-%d.example", i), ampcors.ReasonUnknownHost)
-		}
-	})
-}
-
-// Lookups that fail for one name alone do not open the circuit breaker, however many.
-func TestOneNameThatFailsDoesNotOpenTheCircuitBreaker(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSetSource("www.example.com")
-		m := newMiddleware(t, ampcors.Config{Source: failingFor{s, "bad.example"}})
-		for range 100 {
-			wantReason(t, m, "https://bad.example", ampcors.ReasonSourceUnavailable)
-		}
-		wantReason(t, m, ownOrigin, ampcors.ReasonOwnOrigin)
-	})
-}
-
-type failingFor struct {
-	*setSource
-	domain string
-}
-
-func (f failingFor) HasPublisher(ctx context.Context, domain string) (bool, error) {
-	if domain == f.domain {
-		return false, errDown
-	}
-	return f.setSource.HasPublisher(ctx, domain)
-}
-
 func TestLookupsThatWaitForASlotEndWhenTheCircuitBreakerOpens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource()
 		s.delay, s.err = 10*time.Millisecond, errDown
-		m := newMiddleware(t, ampcors.Config{Source: s, Lookup: ampcors.Lookup{MaxConcurrent: 1}})
+		m := newMiddleware(t, ampcors.Config{Source: s.cache(t, source.Options{MaxConcurrent: 1})})
 		var group sync.WaitGroup
 		for i := range 100 {
 			group.Go(func() {
@@ -617,65 +525,11 @@ func TestLookupsThatWaitForASlotEndWhenTheCircuitBreakerOpens(t *testing.T) {
 	})
 }
 
-// A lookup that gets only one of its two slots in time gives it back.
-func TestALookupThatGetsNoSlotInTimeHoldsNone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSetSource("a.example", "b.example")
-		m := newMiddleware(t, ampcors.Config{Source: s, Lookup: ampcors.Lookup{MaxConcurrent: 1}})
-		wantReason(t, m, "https://a.example", ampcors.ReasonOwnOrigin)
-		wantReason(t, m, "https://b.example", ampcors.ReasonOwnOrigin)
-		time.Sleep(time.Minute)
-		s.delay = 900 * time.Millisecond
-		go m.CheckOrigin("https://a.example")
-		synctest.Wait()
-		go m.CheckOrigin("https://b.example") // waits before the unknown publisher does
-		synctest.Wait()
-		if d := m.CheckOrigin(evilOrigin); d.SourceErr != ampcors.ErrSourceBusy {
-			t.Errorf("%+v", d)
-		}
-		time.Sleep(time.Second)
-		wantReason(t, m, evilOrigin, ampcors.ReasonPublisherNotAllowed)
-	})
-}
-
-// A stuckSource ignores its context, and may not return in time.
-type stuckSource struct{ ask func() }
-
-func (s *stuckSource) HasPublisher(context.Context, string) (bool, error) { s.ask(); return true, nil }
-func (s *stuckSource) PublisherByHash(context.Context, string) (string, error) {
-	return "", nil
-}
-
-func TestNoRequestWaitsForASourceThatDoesNotReturn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &stuckSource{func() {}}
-		m := newMiddleware(t, ampcors.Config{Source: s})
-		wantReason(t, m, ownOrigin, ampcors.ReasonOwnOrigin)
-		time.Sleep(time.Minute)
-		s.ask = func() { time.Sleep(time.Hour) }
-		go m.CheckOrigin(ownOrigin)
-		synctest.Wait()
-		begun := time.Now()
-		if d := m.CheckOrigin(ownOrigin); !d.Stale || d.SourceErr != ampcors.ErrSourceTimeout || time.Since(begun) > 2*time.Second {
-			t.Errorf("after %v: %+v", time.Since(begun), d)
-		}
-		time.Sleep(2 * time.Hour)
-
-		// A Source may even ask the middleware about the domain that it is asked about.
-		s.ask = func() {
-			if d := m.CheckOrigin("https://deep.example"); d.Allowed {
-				t.Errorf("%+v", d)
-			}
-		}
-		wantReason(t, m, "https://deep.example", ampcors.ReasonOwnOrigin)
-	})
-}
-
 // The requests of a publisher do not wait, one after another, for a Source that hangs.
 func TestAHangingSourceDelaysFewRequestsOfAPublisher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource("www.example.com")
-		m := newMiddleware(t, ampcors.Config{Source: s, Lookup: ampcors.Lookup{Timeout: 500 * time.Millisecond}})
+		m := newMiddleware(t, ampcors.Config{Source: s.cache(t, source.Options{Timeout: 500 * time.Millisecond})})
 		wantReason(t, m, cacheOrigin, ampcors.ReasonCacheOrigin)
 		time.Sleep(time.Minute)
 		s.hold = make(chan struct{})
@@ -701,31 +555,14 @@ func TestAHangingSourceDelaysFewRequestsOfAPublisher(t *testing.T) {
 	})
 }
 
-func TestALookupEndsAfterTheTimeout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSetSource("www.example.com")
-		m := newMiddleware(t, ampcors.Config{Source: s, Lookup: ampcors.Lookup{Timeout: 200 * time.Millisecond}})
-		wantReason(t, m, cacheOrigin, ampcors.ReasonCacheOrigin)
-		time.Sleep(time.Minute)
-		s.hold = make(chan struct{})
-		begun := time.Now()
-		if d := m.CheckOrigin(cacheOrigin); !d.Stale || !d.Allowed || !errors.Is(d.SourceErr, context.DeadlineExceeded) {
-			t.Errorf("%+v", d)
-		}
-		if waited := time.Since(begun); waited != 200*time.Millisecond {
-			t.Errorf("waited %v", waited)
-		}
-	})
-}
-
 func TestASourceThatPanicsHoldsNoSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &panickingSource{}
-		m := newMiddleware(t, ampcors.Config{Source: p, Lookup: ampcors.Lookup{MaxConcurrent: 1}})
+		m := newMiddleware(t, ampcors.Config{Source: p.cache(t, source.Options{MaxConcurrent: 1})})
 		for range 3 {
 			go func() {
 				time.Sleep(time.Millisecond)
-				if d := m.CheckOrigin(cacheOrigin); d.SourceErr != ampcors.ErrSourcePanicked {
+				if d := m.CheckOrigin(cacheOrigin); d.SourceErr != source.ErrPanicked {
 					t.Errorf("%+v", d)
 				}
 			}()
@@ -747,6 +584,11 @@ func TestASourceThatPanicsHoldsNoSlot(t *testing.T) {
 
 type panickingSource struct{ calm bool }
 
+func (p *panickingSource) cache(t testing.TB, options source.Options) *source.Cache {
+	t.Helper()
+	return cacheOf(t, source.Source{HasPublisher: p.HasPublisher}, options)
+}
+
 func (p *panickingSource) HasPublisher(context.Context, string) (bool, error) {
 	if !p.calm {
 		time.Sleep(time.Second / 2)
@@ -755,19 +597,17 @@ func (p *panickingSource) HasPublisher(context.Context, string) (bool, error) {
 	return false, nil
 }
 
-func (*panickingSource) PublisherByHash(context.Context, string) (string, error) { return "", nil }
-
 func TestForgetTakesEffectAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource("www.example.com")
-		m := newMiddleware(t, ampcors.Config{Source: s})
+		m := newMiddleware(t, ampcors.Config{Source: s.cache(t)})
 		all := map[string]ampcors.Reason{cacheOrigin: ampcors.ReasonCacheOrigin, hashOrigin: ampcors.ReasonCacheOriginHash, ownOrigin: ampcors.ReasonOwnOrigin}
 		for range 2 {
 			for origin, want := range all {
 				wantReason(t, m, origin, want)
 			}
 			s.remove("www.example.com")
-			if err := m.Forget("other.example", "WWW.example.com"); err != nil {
+			if err := m.Config().Source.Forget("other.example", "WWW.example.com"); err != nil {
 				t.Error(err)
 			}
 			for origin := range all {
@@ -776,29 +616,16 @@ func TestForgetTakesEffectAtOnce(t *testing.T) {
 				}
 			}
 			s.add("www.example.com")
-			_ = m.Forget("www.example.com")
+			_ = m.Config().Source.Forget("www.example.com")
 		}
 		// Even while the Source is down, a forgotten publisher is not served stale.
 		wantReason(t, m, cacheOrigin, ampcors.ReasonCacheOrigin)
 		s.fail(errDown)
-		_ = m.Forget("www.example.com")
+		_ = m.Config().Source.Forget("www.example.com")
 		for origin := range all {
 			wantReason(t, m, origin, ampcors.ReasonSourceUnavailable)
 		}
 	})
-}
-
-func TestForgetReportsInvalidDomains(t *testing.T) {
-	m := newMiddleware(t, ampcors.Config{Source: newSetSource()})
-	err := m.Forget("a.example", "https://b.example", "c.example", "")
-	const want = `ampcors: publishers[1] "https://b.example" has a scheme; want "b.example"` + "\n" +
-		`ampcors: publishers[3] "" is empty; want a domain such as "www.example.com"`
-	if err == nil || err.Error() != want {
-		t.Errorf("got  %v\nwant %s", err, want)
-	}
-	if err := newMiddleware(t, testConfig()).Forget("a.example"); err != nil {
-		t.Error("without a Source:", err)
-	}
 }
 
 // A lookup that runs while its publisher is revoked must not allow it again.
@@ -807,13 +634,13 @@ func TestForgetInvalidatesLookupsThatRun(t *testing.T) {
 		t.Run(origin, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSetSource("www.example.com")
-				m := newMiddleware(t, ampcors.Config{Source: s})
+				m := newMiddleware(t, ampcors.Config{Source: s.cache(t)})
 				hold := make(chan struct{})
 				s.hold = hold
 				go m.CheckOrigin(origin)
 				synctest.Wait()
 				s.remove("www.example.com")
-				_ = m.Forget("www.example.com")
+				_ = m.Config().Source.Forget("www.example.com")
 				s.hold = nil
 				if m.CheckOrigin(origin).Allowed {
 					t.Error("joined the lookup that began before Forget")
@@ -832,12 +659,12 @@ func TestForgetInvalidatesLookupsThatRun(t *testing.T) {
 func TestALookupFromBeforeForgetDoesNotEndANewerOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource("www.example.com")
-		m := newMiddleware(t, ampcors.Config{Source: s})
+		m := newMiddleware(t, ampcors.Config{Source: s.cache(t)})
 		first, second := make(chan struct{}), make(chan struct{})
 		s.hold = first
 		go m.CheckOrigin(ownOrigin)
 		synctest.Wait()
-		_ = m.Forget("www.example.com")
+		_ = m.Config().Source.Forget("www.example.com")
 		s.hold = second
 		go m.CheckOrigin(ownOrigin)
 		synctest.Wait()
@@ -857,17 +684,17 @@ func TestALookupFromBeforeForgetDoesNotEndANewerOne(t *testing.T) {
 func TestWhatIsRememberedIsCopiedFromTheRequest(t *testing.T) {
 	for _, origin := range []string{cacheOrigin, ownOrigin, hashOrigin, idnOrigin, "https://xn--bcher-kva.ch", evilOrigin, unknownHashOrigin} {
 		t.Run(origin, func(t *testing.T) {
-			cfg, s := withSource(testConfig())
+			cfg, s := withSource(t, testConfig())
 			m := newMiddleware(t, cfg)
 			buf := []byte(origin)
 			want := m.CheckOrigin(unsafeString(buf)).Reason
-			prefixes := m.SourceStats().Prefixes
+			prefixes := m.Config().Source.Stats().Prefixes
 			for i := range buf {
 				buf[i] = '#'
 			}
 			wantReason(t, m, origin, want)
-			if s.lookups() != 1 || m.SourceStats().Prefixes != prefixes {
-				t.Errorf("%s: %d lookups, %d prefixes; before, %d prefixes", origin, s.lookups(), m.SourceStats().Prefixes, prefixes)
+			if s.lookups() != 1 || m.Config().Source.Stats().Prefixes != prefixes {
+				t.Errorf("%s: %d lookups, %d prefixes; before, %d prefixes", origin, s.lookups(), m.Config().Source.Stats().Prefixes, prefixes)
 			}
 		})
 	}
@@ -876,15 +703,15 @@ func TestWhatIsRememberedIsCopiedFromTheRequest(t *testing.T) {
 // A lookup that began before notify and Forget does not bring back a stale answer.
 func TestForgetAfterANotificationWithoutDomains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := notifyingSource{newSetSource("www.example.com")}
-		m := newMiddleware(t, ampcors.Config{Source: s})
+		s := newSetSource("www.example.com")
+		m := newMiddleware(t, ampcors.Config{Source: s.cache(t)})
 		hold := make(chan struct{})
 		s.hold = hold
 		go m.CheckOrigin(ownOrigin)
 		synctest.Wait()
 		s.notify()
 		s.remove("www.example.com")
-		_ = m.Forget("www.example.com")
+		_ = m.Config().Source.Forget("www.example.com")
 		close(hold)
 		synctest.Wait()
 		s.hold = nil
@@ -902,7 +729,7 @@ func TestAnOlderAnswerDoesNotReplaceANewerOne(t *testing.T) {
 				if revoked {
 					s.add("www.example.com")
 				}
-				m := newMiddleware(t, ampcors.Config{Source: s})
+				m := newMiddleware(t, ampcors.Config{Source: s.cache(t)})
 				hold := make(chan struct{})
 				s.hold = hold
 				go m.CheckOrigin(asked[0])
@@ -930,7 +757,7 @@ func TestAnOlderAnswerDoesNotReplaceANewerOne(t *testing.T) {
 func TestAConfirmationReplacesTheNegativeAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource()
-		m := newMiddleware(t, ampcors.Config{Source: s, Lookup: ampcors.Lookup{TTL: time.Minute, NegativeTTL: time.Hour}})
+		m := newMiddleware(t, ampcors.Config{Source: s.cache(t, source.Options{TTL: time.Minute, NegativeTTL: time.Hour})})
 		wantReason(t, m, ownOrigin, ampcors.ReasonUnknownHost)
 		s.add("www.example.com")
 		time.Sleep(time.Minute)
@@ -940,14 +767,6 @@ func TestAConfirmationReplacesTheNegativeAnswer(t *testing.T) {
 	})
 }
 
-// A reusingSource returns strings whose memory it overwrites later.
-type reusingSource struct{ row []byte }
-
-func (s *reusingSource) HasPublisher(context.Context, string) (bool, error) { return false, nil }
-func (s *reusingSource) PublisherByHash(context.Context, string) (string, error) {
-	return unsafeString(s.row), nil
-}
-
 func TestWhatASourceReturnsIsCopied(t *testing.T) {
 	for _, length := range []int{3, 60} {
 		t.Run(fmt.Sprint(length), func(t *testing.T) {
@@ -955,11 +774,14 @@ func TestWhatASourceReturnsIsCopied(t *testing.T) {
 			if len(good) > 253 {
 				good, evil = good[len(good)-253+3:], evil[len(evil)-253+3:]
 			}
-			s := &reusingSource{[]byte(good)}
-			m := newMiddleware(t, ampcors.Config{Source: s})
+			row := []byte(good) // the Source returns its memory, and overwrites it later
+			m := newMiddleware(t, ampcors.Config{Source: cacheOf(t, source.Source{
+				HasPublisher:    func(context.Context, string) (bool, error) { return false, nil },
+				PublisherByHash: func(context.Context, string) (string, error) { return unsafeString(row), nil },
+			})})
 			byHash := "https://" + plainHash(good) + ".cdn.ampproject.org"
 			wantReason(t, m, byHash, ampcors.ReasonCacheOriginHash)
-			copy(s.row, evil)
+			copy(row, evil)
 			wantReason(t, m, "https://"+evil, ampcors.ReasonUnknownHost)
 			if d := m.CheckOrigin(byHash); d.Publisher != good {
 				t.Errorf("%+v", d)
@@ -972,7 +794,7 @@ func TestWhatASourceReturnsIsCopied(t *testing.T) {
 // many goroutines call.
 func TestNoRevokedPublisherIsAllowedAfterForget(t *testing.T) {
 	s := newSetSource()
-	m := newMiddleware(t, ampcors.Config{Source: s, Lookup: ampcors.Lookup{MaxEntries: 4, TTL: time.Millisecond, MaxRate: 1_000_000_000}})
+	m := newMiddleware(t, ampcors.Config{Source: s.cache(t, source.Options{MaxEntries: 4, TTL: time.Millisecond, MaxRate: 1_000_000_000})})
 	var group sync.WaitGroup
 	done := make(chan struct{})
 	forms := func(domain string) []string {
@@ -998,14 +820,14 @@ func TestNoRevokedPublisherIsAllowedAfterForget(t *testing.T) {
 	for i := range 600 {
 		domain := fmt.Sprintf("site%d.example", i%6)
 		s.add(domain)
-		_ = m.Forget(domain)
+		_ = m.Config().Source.Forget(domain)
 		for _, origin := range forms(domain) {
 			if !m.CheckOrigin(origin).Allowed {
 				t.Errorf("%s: denied after it was added", origin)
 			}
 		}
 		s.remove(domain)
-		_ = m.Forget(domain)
+		_ = m.Config().Source.Forget(domain)
 		for _, origin := range forms(domain) {
 			if m.CheckOrigin(origin).Allowed {
 				t.Errorf("%s: allowed after it was revoked", origin)
@@ -1018,8 +840,8 @@ func TestNoRevokedPublisherIsAllowedAfterForget(t *testing.T) {
 
 func TestChangesThatANotifierReportsTakeEffect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := notifyingSource{newSetSource("www.example.com")}
-		m := newMiddleware(t, ampcors.Config{Source: s})
+		s := newSetSource("www.example.com")
+		m := newMiddleware(t, ampcors.Config{Source: s.cache(t)})
 		wantReason(t, m, hashOrigin, ampcors.ReasonCacheOriginHash)
 		wantReason(t, m, otherOrigin, ampcors.ReasonPublisherNotAllowed)
 		s.remove("www.example.com")
@@ -1033,8 +855,8 @@ func TestChangesThatANotifierReportsTakeEffect(t *testing.T) {
 // A Notifier that reports no domains may have missed any change.
 func TestANotificationWithoutDomainsExpiresEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := notifyingSource{newSetSource("other.example")}
-		m := newMiddleware(t, ampcors.Config{Source: s})
+		s := newSetSource("other.example")
+		m := newMiddleware(t, ampcors.Config{Source: s.cache(t)})
 		wantReason(t, m, hashOrigin, ampcors.ReasonHashNotKnown)
 		wantReason(t, m, otherOrigin, ampcors.ReasonCacheOrigin)
 		s.add("www.example.com")
@@ -1054,8 +876,8 @@ func TestANotificationWithoutDomainsExpiresEverything(t *testing.T) {
 // The answer of such a lookup is not remembered, and no later request gets it.
 func TestALookupFromBeforeANotificationDoesNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := notifyingSource{newSetSource("www.example.com")}
-		m := newMiddleware(t, ampcors.Config{Source: s})
+		s := newSetSource("www.example.com")
+		m := newMiddleware(t, ampcors.Config{Source: s.cache(t)})
 		hold := make(chan struct{})
 		s.hold = hold
 		go m.CheckOrigin(ownOrigin)
@@ -1075,8 +897,8 @@ func TestReportedNamesNeedNotBeCanonical(t *testing.T) {
 	for _, name := range []string{"WWW.Example.com", "https://www.example.com"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := notifyingSource{newSetSource("www.example.com")}
-				m := newMiddleware(t, ampcors.Config{Source: s})
+				s := newSetSource("www.example.com")
+				m := newMiddleware(t, ampcors.Config{Source: s.cache(t)})
 				wantReason(t, m, ownOrigin, ampcors.ReasonOwnOrigin)
 				s.remove("www.example.com")
 				s.notify(name)
@@ -1084,107 +906,6 @@ func TestReportedNamesNeedNotBeCanonical(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Reconfigure stops a Notifier that is no longer the Source, and no other.
-func TestReconfigureStopsANotifierThatIsNoLongerTheSource(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := notifyingSource{newSetSource("www.example.com")}
-		cfg := ampcors.Config{Source: s}
-		m := newMiddleware(t, cfg)
-		cfg.Methods = []string{"PUT"}
-		if err := m.Reconfigure(cfg); err != nil || s.stopped != 0 {
-			t.Errorf("%v; stopped %d times", err, s.stopped)
-		}
-		if err := m.Reconfigure(ampcors.Config{Publishers: []string{"a.example"}}); err != nil || s.stopped != 1 {
-			t.Errorf("%v; stopped %d times", err, s.stopped)
-		}
-		if stats := m.SourceStats(); stats != (ampcors.SourceStats{}) {
-			t.Errorf("%+v without a Source", stats)
-		}
-	})
-}
-
-// stop may be nil, and may wait for a goroutine that calls Reconfigure.
-func TestStopMayBeNilOrWaitForReconfigure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var m *ampcors.Middleware
-		stop := func() {
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				if err := m.Reconfigure(testConfig()); err != nil {
-					t.Error(err)
-				}
-			}()
-			<-done
-		}
-		for _, stop := range []func(){nil, stop} {
-			m = newMiddleware(t, ampcors.Config{Source: stoppingSource{newSetSource(), &stop}})
-			if err := m.Reconfigure(testConfig()); err != nil {
-				t.Error(err)
-			}
-		}
-	})
-}
-
-type stoppingSource struct {
-	*setSource
-	stop *func()
-}
-
-func (s stoppingSource) Notify(changed func(domains ...string)) func() {
-	changed("a.example") // which must not need a lock that Reconfigure holds
-	changed()
-	return *s.stop
-}
-
-// A funcSource cannot be compared.
-type funcSource func(string) bool
-
-func (f funcSource) HasPublisher(_ context.Context, domain string) (bool, error) {
-	return f(domain), nil
-}
-func (f funcSource) PublisherByHash(context.Context, string) (string, error) { return "", nil }
-
-func TestReconfigureKeepsTheAnswersOfTheSameSource(t *testing.T) {
-	s := newSetSource("www.example.com")
-	f := funcSource(func(string) bool { return true })
-	other := []ampcors.Cache{{ID: "c", CacheDomain: "cache.example"}}
-	for _, test := range []struct {
-		change   string
-		from, to ampcors.Config
-		want     bool
-	}{
-		{change: "nothing", from: ampcors.Config{Source: s}, to: ampcors.Config{Source: s}, want: true},
-		{change: "other fields", from: ampcors.Config{Source: s}, to: ampcors.Config{Source: s, Methods: []string{"PUT"}, Publishers: []string{"a.example"}}, want: true},
-		{change: "the defaults spelt out", from: ampcors.Config{Source: s}, to: ampcors.Config{Source: s, Lookup: ampcors.Lookup{TTL: time.Minute, MaxConcurrent: 256, MaxEntries: 1 << 20}}, want: true},
-		{change: "TTL", from: ampcors.Config{Source: s}, to: ampcors.Config{Source: s, Lookup: ampcors.Lookup{TTL: time.Second}}, want: false},
-		{change: "size", from: ampcors.Config{Source: s}, to: ampcors.Config{Source: s, Lookup: ampcors.Lookup{MaxEntries: 7}}, want: false},
-		{change: "caches", from: ampcors.Config{Source: s}, to: ampcors.Config{Source: s, Caches: other}, want: false},
-		{change: "the Source", from: ampcors.Config{Source: s}, to: ampcors.Config{Source: newSetSource("www.example.com")}, want: false},
-		{change: "from one that can be compared", from: ampcors.Config{Source: s}, to: ampcors.Config{Source: f}, want: false},
-		{change: "to one that can be compared", from: ampcors.Config{Source: f}, to: ampcors.Config{Source: s}, want: false},
-		{change: "one that cannot be compared", from: ampcors.Config{Source: f}, to: ampcors.Config{Source: f}, want: false},
-	} {
-		t.Run(test.change, func(t *testing.T) {
-			m := newMiddleware(t, test.from)
-			wantReason(t, m, ownOrigin, ampcors.ReasonOwnOrigin)
-			if err := m.Reconfigure(test.to); err != nil {
-				t.Fatal(err)
-			}
-			if got := m.SourceStats().Publishers == 1; got != test.want {
-				t.Errorf("%s: remembered: %t", test.change, got)
-			}
-		})
-	}
-	// With other caches, a confirmed publisher can become a reserved host.
-	m := newMiddleware(t, ampcors.Config{Source: newSetSource("cache.example")})
-	wantReason(t, m, "https://cache.example", ampcors.ReasonOwnOrigin)
-	if err := m.Reconfigure(ampcors.Config{Source: m.Config().Source, Caches: other}); err != nil {
-		t.Fatal(err)
-	}
-	wantReason(t, m, "https://cache.example", ampcors.ReasonNotCanonical)
 }
 
 func TestAWrongAnswerIsAnError(t *testing.T) {
@@ -1195,17 +916,17 @@ func TestAWrongAnswerIsAnError(t *testing.T) {
 			s.prefixes[prefix] = wrong
 			s.prefixes[plainHash(wrong)] = wrong
 			s.add("good.example")
-			m := newMiddleware(t, ampcors.Config{Source: s})
+			m := newMiddleware(t, ampcors.Config{Source: s.cache(t)})
 			for range 2 * failuresToOpen { // and no circuit breaker opens
 				d := m.CheckOrigin(hashOrigin)
-				if d.Reason != ampcors.ReasonSourceUnavailable || !errors.Is(d.SourceErr, ampcors.ErrSourceBadAnswer) {
+				if d.Reason != ampcors.ReasonSourceUnavailable || !errors.Is(d.SourceErr, source.ErrBadAnswer) {
 					t.Errorf("%q: %+v", wrong, d)
 				}
 				if d := m.CheckOrigin("https://" + plainHash(wrong) + ".cdn.ampproject.org"); d.Allowed && d.Publisher != "evil.example" {
 					t.Errorf("%q: %+v", wrong, d)
 				}
 			}
-			if stats := m.SourceStats(); stats.CircuitOpen != 0 {
+			if stats := m.Config().Source.Stats(); stats.CircuitOpen != 0 {
 				t.Errorf("%q: %+v", wrong, stats)
 			}
 		})
@@ -1217,7 +938,7 @@ func TestAWrongAnswerClosesTheCircuitBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource("www.example.com")
 		s.prefixes[plainHash("wrong.example")] = "evil.example"
-		m := newMiddleware(t, ampcors.Config{Source: s})
+		m := newMiddleware(t, ampcors.Config{Source: s.cache(t)})
 		s.fail(errDown)
 		for i := range failuresToOpen {
 			wantReason(t, m, fmt.Sprintf("https://site-%d.example", i), ampcors.ReasonSourceUnavailable)
@@ -1231,8 +952,8 @@ func TestAWrongAnswerClosesTheCircuitBreaker(t *testing.T) {
 
 func TestNothingIsStaleIfMaxStaleIsTheTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := notifyingSource{newSetSource("www.example.com")}
-		m := newMiddleware(t, ampcors.Config{Source: s, Lookup: ampcors.Lookup{TTL: time.Hour, MaxStale: time.Hour}})
+		s := newSetSource("www.example.com")
+		m := newMiddleware(t, ampcors.Config{Source: s.cache(t, source.Options{TTL: time.Hour, MaxStale: time.Hour})})
 		wantReason(t, m, ownOrigin, ampcors.ReasonOwnOrigin)
 		s.notify()
 		s.fail(errDown)
@@ -1244,7 +965,7 @@ func TestNothingIsStaleIfMaxStaleIsTheTTL(t *testing.T) {
 func TestACanceledRequestGetsNoStaleAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource("www.example.com")
-		m := newMiddleware(t, ampcors.Config{Source: s})
+		m := newMiddleware(t, ampcors.Config{Source: s.cache(t)})
 		wantReason(t, m, ownOrigin, ampcors.ReasonOwnOrigin)
 		s.remove("www.example.com")
 		time.Sleep(time.Minute)
@@ -1264,7 +985,7 @@ func TestACanceledRequestGetsNoStaleAnswer(t *testing.T) {
 
 func TestExplainShowsTheSourcesAnswer(t *testing.T) {
 	s := newSetSource("www.example.com")
-	m := newMiddleware(t, ampcors.Config{Source: s})
+	m := newMiddleware(t, ampcors.Config{Source: s.cache(t)})
 	for origin, want := range map[string]string{
 		cacheOrigin:            "Known to the Source.",
 		hashOrigin:             "The hash prefix of this publisher, which the Source knows.",
@@ -1280,7 +1001,7 @@ func TestExplainShowsTheSourcesAnswer(t *testing.T) {
 	s.err = errDown
 	checkAllowlistStep(t, m, otherOrigin, "Not in Publishers, and the Source failed: the database is down.")
 	s.err = nil
-	if err := m.Reconfigure(ampcors.Config{Source: s, Lookup: ampcors.Lookup{TTL: 1}}); err != nil {
+	if err := m.Reconfigure(ampcors.Config{Source: s.cache(t, source.Options{TTL: 1})}); err != nil {
 		t.Fatal(err)
 	}
 	wantReason(t, m, cacheOrigin, ampcors.ReasonCacheOrigin)
@@ -1301,58 +1022,22 @@ func checkAllowlistStep(t *testing.T, m *ampcors.Middleware, origin, want string
 	t.Errorf("%s: no such step", origin)
 }
 
-func TestAnInvalidLookupIsReported(t *testing.T) {
-	for _, test := range []struct {
-		path   string
-		lookup ampcors.Lookup
-	}{
-		{path: "lookup.ttl", lookup: ampcors.Lookup{TTL: -1}},
-		{path: "lookup.negativeTTL", lookup: ampcors.Lookup{NegativeTTL: -1}},
-		{path: "lookup.maxStale", lookup: ampcors.Lookup{MaxStale: -1}},
-		{path: "lookup.maxStale", lookup: ampcors.Lookup{MaxStale: time.Second}}, // less than the default TTL
-		{path: "lookup.maxStale", lookup: ampcors.Lookup{TTL: time.Hour, MaxStale: time.Hour - 1}},
-		{path: "lookup.timeout", lookup: ampcors.Lookup{Timeout: -1}},
-		{path: "lookup.timeout", lookup: ampcors.Lookup{Timeout: 1<<63 - 1}},
-		{path: "lookup.maxConcurrent", lookup: ampcors.Lookup{MaxConcurrent: -1}},
-		{path: "lookup.maxRate", lookup: ampcors.Lookup{MaxRate: -1}},
-		{path: "lookup.maxEntries", lookup: ampcors.Lookup{MaxEntries: -1}},
-	} {
-		t.Run(test.path, func(t *testing.T) {
-			for _, source := range []ampcors.Source{newSetSource(), nil} { // it is checked even without a Source
-				cfg := ampcors.Config{Publishers: []string{"a.example"}, Source: source, Lookup: test.lookup}
-				problems := valueErrors(t, cfg.Validate())
-				if len(problems) != 1 || problems[0].Path != test.path {
-					t.Errorf("%+v has the problems %v; want one of %s", test.lookup, problems, test.path)
-				}
-			}
-		})
-	}
-	for name, lookup := range map[string]ampcors.Lookup{
-		"zero":                    {},
-		"TTL alone":               {TTL: time.Hour},
-		"MaxStale as long as TTL": {TTL: time.Hour, MaxStale: time.Hour},
-		"MaxStale alone":          {MaxStale: time.Minute},
-		"the longest":             {TTL: 720 * time.Hour, NegativeTTL: 720 * time.Hour, MaxStale: 720 * time.Hour, Timeout: 720 * time.Hour},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if err := (ampcors.Config{Source: newSetSource(), Lookup: lookup}).Validate(); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	if got := (ampcors.Lookup{TTL: time.Hour}).DefaultMaxStale(); got != 2*time.Hour {
-		t.Errorf("with a TTL of an hour, MaxStale is %v", got)
-	}
-}
-
 // TestThreatInventedHashesThatMakeTheSourceFail: failed lookups of
 // invented hash prefixes do not make known publishers stale, and do not deny others.
 func TestThreatInventedHashesThatMakeTheSourceFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource("www.example.com", "other.example")
-		slow := slowHashSource{s}
-		m := newMiddleware(t, ampcors.Config{Source: slow})
+		slow := s.source()
+		slow.PublisherByHash = func(ctx context.Context, prefix string) (string, error) { // like a database that is overloaded by unknown ones
+			if domain, err := s.PublisherByHash(ctx, prefix); domain != "" {
+				return domain, err
+			}
+			<-ctx.Done()
+			return "", ctx.Err()
+		}
+		m := newMiddleware(t, ampcors.Config{Source: cacheOf(t, slow)})
 		wantReason(t, m, ownOrigin, ampcors.ReasonOwnOrigin)
+		wantReason(t, m, hashOrigin, ampcors.ReasonCacheOriginHash)
 		time.Sleep(time.Minute)
 		for i := range 12 {
 			m.CheckOrigin("https://" + plainHash(fmt.Sprintf("unknown-%d.example", i)) + ".cdn.ampproject.org")
@@ -1360,32 +1045,11 @@ func TestThreatInventedHashesThatMakeTheSourceFail(t *testing.T) {
 				t.Errorf("after %d unknown hash prefixes: %+v", i, d)
 			}
 		}
-		if d := m.CheckOrigin("https://" + plainHash("a.example") + ".cdn.ampproject.org"); !errors.Is(d.SourceErr, ampcors.ErrSourceCircuitOpen) {
+		if d := m.CheckOrigin("https://" + plainHash("a.example") + ".cdn.ampproject.org"); !errors.Is(d.SourceErr, source.ErrCircuitOpen) {
 			t.Errorf("this test proves nothing: the circuit breaker is not open: %+v", d)
 		}
 		wantReason(t, m, otherOrigin, ampcors.ReasonCacheOrigin)
-		wantReason(t, m, hashOrigin, ampcors.ReasonCacheOriginHash) // whose publisher is remembered
-	})
-}
-
-// A slowHashSource times out on every hash prefix, like a database without an index
-// on them.
-type slowHashSource struct{ *setSource }
-
-func (slowHashSource) PublisherByHash(ctx context.Context, _ string) (string, error) {
-	<-ctx.Done()
-	return "", ctx.Err()
-}
-
-func TestAfterTheSourceRecoversNoPublisherIsDenied(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSetSource("www.example.com", "other.example")
-		m := newMiddleware(t, ampcors.Config{Source: s})
-		s.fail(errDown)
-		wantReason(t, m, ownOrigin, ampcors.ReasonSourceUnavailable)
-		s.fail(nil)
-		wantReason(t, m, otherOrigin, ampcors.ReasonCacheOrigin) // it works again
-		wantReason(t, m, ownOrigin, ampcors.ReasonOwnOrigin)
+		wantReason(t, m, hashOrigin, ampcors.ReasonCacheOriginHash) // which was found before
 	})
 }
 
@@ -1394,7 +1058,7 @@ func TestNoRequestOfAPublisherInUseWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource("www.example.com", "xn--bcher-kva.ch")
 		s.delay = 300 * time.Millisecond
-		m := newMiddleware(t, ampcors.Config{Source: s, Lookup: ampcors.Lookup{TTL: 10 * time.Second}})
+		m := newMiddleware(t, ampcors.Config{Source: s.cache(t, source.Options{TTL: 10 * time.Second})})
 		origins := []string{cacheOrigin, hashOrigin, ownOrigin, idnOrigin}
 		for _, origin := range origins {
 			m.CheckOrigin(origin)
@@ -1407,165 +1071,73 @@ func TestNoRequestOfAPublisherInUseWaits(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Second) // a refresh may still run
-		if stats := m.SourceStats(); stats.Refreshes != stats.Lookups-2 || stats.Lookups > 2*45 {
+		if stats := m.Config().Source.Stats(); stats.Refreshes != stats.Lookups-3 || stats.Lookups > 2*45 {
 			t.Errorf("%+v", stats)
 		}
 	})
 }
 
-func TestAClosedMiddlewareDeniesEveryOrigin(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := notifyingSource{newSetSource("www.example.com")}
-		cfg := testConfig()
-		cfg.Source = s
-		m := newMiddleware(t, cfg)
-		for range 2 {
-			if err := m.Close(); err != nil {
-				t.Error(err)
-			}
-		}
-		if s.stopped != 1 {
-			t.Errorf("stopped %d times", s.stopped)
-		}
-		for _, origin := range []string{cacheOrigin, hashOrigin, ownOrigin, playgroundOrigin, wildOrigin} {
-			if d := m.CheckOrigin(origin); d.Allowed {
+// Several Middlewares share a Cache, even if they trust other caches: a domain that is a
+// publisher for one may be a cache's host for another.
+func TestMiddlewaresShareACache(t *testing.T) {
+	t.Parallel()
+	s := newSetSource("www.example.com", "a.cache.example")
+	cache := s.cache(t)
+	one := newMiddleware(t, ampcors.Config{Source: cache})
+	two := newMiddleware(t, ampcors.Config{Source: cache, Caches: []ampcors.Cache{{ID: "other", CacheDomain: "cache.example"}}})
+	hash := "https://" + plainHash("a.cache.example")
+	for range 2 { // from the Source, then from memory
+		wantReason(t, one, ownOrigin, ampcors.ReasonOwnOrigin)
+		wantReason(t, two, ownOrigin, ampcors.ReasonOwnOrigin)
+		wantReason(t, one, "https://a.cache.example", ampcors.ReasonOwnOrigin)
+		wantReason(t, one, hash+".cdn.ampproject.org", ampcors.ReasonCacheOriginHash)
+		wantReason(t, two, "https://a.cache.example", ampcors.ReasonNotCanonical)
+		wantReason(t, two, hash+".cache.example", ampcors.ReasonHashNotKnown)
+	}
+	if s.lookups() != 3 || cache.Stats().Publishers != 2 {
+		t.Errorf("%d lookups, %q; %+v", s.lookups(), s.asked, cache.Stats())
+	}
+	s.remove("www.example.com")
+	if err := cache.Forget("www.example.com"); err != nil {
+		t.Error(err)
+	}
+	wantReason(t, one, ownOrigin, ampcors.ReasonUnknownHost)
+	wantReason(t, two, ownOrigin, ampcors.ReasonUnknownHost)
+}
+
+// A Middleware that outlives its Cache says that it cannot decide. Listed publishers get in.
+func TestAClosedCacheIsUnavailable(t *testing.T) {
+	t.Parallel()
+	s := newSetSource("www.example.com")
+	cache := s.cache(t)
+	m := newMiddleware(t, ampcors.Config{Source: cache, Publishers: []string{"listed.example", "*.wild.example"}})
+	wantReason(t, m, ownOrigin, ampcors.ReasonOwnOrigin)
+	wantReason(t, m, hashOrigin, ampcors.ReasonCacheOriginHash)
+	for range 2 {
+		cache.Close()
+	}
+	if s.stopped != 1 {
+		t.Errorf("stopped %d times", s.stopped)
+	}
+	for _, m := range []*ampcors.Middleware{m, newMiddleware(t, ampcors.Config{Source: new(source.Cache)})} {
+		for _, origin := range []string{cacheOrigin, hashOrigin, ownOrigin, idnOrigin} {
+			if d := m.CheckOrigin(origin); d.Reason != ampcors.ReasonSourceUnavailable || d.SourceErr != source.ErrClosed || d.Stale {
 				t.Errorf("%+v", d)
 			}
 		}
-		if s.lookups() != 0 {
-			t.Errorf("asked for %q", s.asked)
-		}
-		if err := m.Reconfigure(cfg); err != ampcors.ErrClosed {
-			t.Errorf("reconfigured: %v", err)
-		}
-		if s.stopped != 1 {
-			t.Errorf("stopped %d times", s.stopped)
-		}
-		if err := new(ampcors.Middleware).Close(); err != nil {
-			t.Errorf("the zero Middleware: %v", err)
-		}
-	})
-}
-
-// A Middleware can be used after a Notifier panicked.
-func TestANotifierThatPanicsLocksNothing(t *testing.T) {
-	m := newMiddleware(t, testConfig())
-	func() {
-		defer func() {
-			if recover() == nil {
-				t.Error("the panic was swallowed")
-			}
-		}()
-		_ = m.Reconfigure(ampcors.Config{Source: panickingNotifier{newSetSource()}})
-	}()
-	if err := m.Reconfigure(testConfig()); err != nil || !m.CheckOrigin(ownOrigin).Allowed {
-		t.Error(err)
 	}
-	if err := m.Close(); err != nil {
-		t.Error(err)
-	}
+	wantReason(t, m, "https://listed.example", ampcors.ReasonOwnOrigin)
+	wantReason(t, m, "https://a.wild.example", ampcors.ReasonOwnOrigin)
 }
 
-type panickingNotifier struct{ *setSource }
-
-func (panickingNotifier) Notify(func(...string)) func() { panic("a defect") }
-
-func TestCloseEndsARefresh(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSetSource("www.example.com")
-		m := newMiddleware(t, ampcors.Config{Source: s})
-		wantReason(t, m, ownOrigin, ampcors.ReasonOwnOrigin)
-		s.delay = 900 * time.Millisecond
-		time.Sleep(55 * time.Second)
-		wantReason(t, m, ownOrigin, ampcors.ReasonOwnOrigin)
-		synctest.Wait()
-		if s.running.Load() != 1 {
-			t.Fatal("no refresh")
-		}
-		_ = m.Close()
-		synctest.Wait()
-		if s.running.Load() != 0 {
-			t.Error("the refresh goes on")
-		}
-	})
-}
-
-// After Close every origin is denied, but a decision that began before gets its answer.
-func TestCloseWhileALookupRuns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSetSource("www.example.com")
-		s.hold = make(chan struct{})
-		m := newMiddleware(t, ampcors.Config{Source: s})
-		done := make(chan ampcors.Decision)
-		go func() { done <- m.CheckOrigin(ownOrigin) }()
-		synctest.Wait()
-		_ = m.Close()
-		if d := m.CheckOrigin(ownOrigin); d.Allowed {
-			t.Errorf("%+v", d)
-		}
-		close(s.hold)
-		if d := <-done; !d.Allowed { // its policy was in force when it began
-			t.Errorf("%+v", d)
-		}
-	})
-}
-
-func TestASourceFuncKnowsNoHashPrefixes(t *testing.T) {
-	m := newMiddleware(t, ampcors.Config{Source: ampcors.SourceFunc(func(_ context.Context, domain string) (bool, error) {
-		if domain == "down.example" {
-			return false, errDown
-		}
-		return domain == "www.example.com", nil
-	})})
-	wantReason(t, m, ownOrigin, ampcors.ReasonOwnOrigin)
-	wantReason(t, m, cacheOrigin, ampcors.ReasonCacheOrigin)
-	wantReason(t, m, otherOrigin, ampcors.ReasonPublisherNotAllowed)
-	wantReason(t, m, unknownHashOrigin, ampcors.ReasonHashNotKnown)
-	if d := m.CheckOrigin("https://down.example"); !errors.Is(d.SourceErr, errDown) {
-		t.Errorf("%+v", d)
-	}
-}
-
-// A hintedSource has hints, and shards that it numbers wrongly.
-type hintedSource struct {
-	*setSource
-	hints  map[string]ampcors.Hint
-	shards int
-	shard  int
-}
-
-func (s hintedSource) Hint(key string) ampcors.Hint { return s.hints[key] }
-func (s hintedSource) Shards() int                  { return s.shards }
-func (s hintedSource) Shard(string) int             { return s.shard }
-
-// A Hinter that knows that a name is no publisher saves the lookup. Other hints decide
-// nothing, and neither do shards, whatever their numbers are.
-func TestHintsAndShardsDecideNothingElse(t *testing.T) {
+// A host of one label is never a publisher, even if the Source knows it as a hash prefix.
+func TestThreatAHostThatIsAHashPrefix(t *testing.T) {
 	t.Parallel()
-	for _, hint := range []ampcors.Hint{ampcors.NoHint, ampcors.LikelyPublisher, ampcors.NotPublisher, 99} {
-		for _, shards := range []int{-1, 0, 1, 2, 1 << 30} {
-			for _, shard := range []int{0, 1, -1, 1 << 30} {
-				t.Run(fmt.Sprint(hint, shards, shard), func(t *testing.T) {
-					t.Parallel()
-					s := hintedSource{newSetSource("www.example.com"), map[string]ampcors.Hint{"www.example.com": hint, "evil.example": hint, plainHash("www.example.com"): hint}, shards, shard}
-					m := newMiddleware(t, ampcors.Config{Source: s})
-					isAsked := hint != ampcors.NotPublisher
-					for origin, want := range map[string]bool{
-						"https://www.example.com": isAsked, hashOf("www.example.com"): isAsked,
-						"https://evil.example": false, hashOf("evil.example"): false, "https://www.other.example": false,
-					} {
-						if d := m.CheckOrigin(origin); d.Allowed != want || d.SourceErr != nil {
-							t.Errorf("%s: %+v", origin, d)
-						}
-					}
-					stats := m.SourceStats()
-					if (stats.Hinted > 0) == isAsked || stats.Publishers > 1 || (stats.Publishers == 1) != isAsked {
-						t.Errorf("%+v", stats)
-					}
-				})
-			}
+	m := newMiddleware(t, ampcors.Config{Source: newSetSource("www.example.com").cache(t), DangerouslyAllowHTTPOwnOrigins: true})
+	wantReason(t, m, hashOrigin, ampcors.ReasonCacheOriginHash)
+	for _, origin := range []string{"https://" + plainHash("www.example.com"), "http://" + plainHash("www.example.com")} {
+		if d := m.CheckOrigin(origin); d.Allowed {
+			t.Errorf("%+v", d)
 		}
 	}
 }
-
-func hashOf(domain string) string { return "https://" + plainHash(domain) + ".cdn.ampproject.org" }

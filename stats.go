@@ -5,9 +5,15 @@ import (
 	"unsafe"
 )
 
-// Stats counts requests by the reason of the decision on them. It has every reason, even
-// those with a count of zero.
-type Stats map[Reason]uint64
+// Stats say what a [Middleware] has decided, and for how many publishers.
+type Stats struct {
+	// Requests counts requests by the reason of the decision on them. It has every reason, even
+	// those with a count of zero.
+	Requests map[Reason]uint64 `json:"requests"`
+
+	// Publishers is the length of Config.Publishers now.
+	Publishers int `json:"publishers"`
+}
 
 // Allowed returns the number of requests that were allowed.
 func (s Stats) Allowed() uint64 { return s.count(true) }
@@ -17,7 +23,7 @@ func (s Stats) Allowed() uint64 { return s.count(true) }
 func (s Stats) Denied() uint64 { return s.count(false) }
 
 func (s Stats) count(allowed bool) (n uint64) {
-	for r, count := range s {
+	for r, count := range s.Requests {
 		if r.Allowed() == allowed {
 			n += count
 		}
@@ -47,9 +53,9 @@ func (c *counters) add(r Reason) {
 	c[(at>>11^at>>16)%shards].byReason[r].Add(1)
 }
 
-// stats returns the sums over all shards.
-func (c *counters) stats() Stats {
-	s := make(Stats, numReasons)
+// byReason returns the sums over all shards.
+func (c *counters) byReason() map[Reason]uint64 {
+	s := make(map[Reason]uint64, numReasons)
 	for r := Reason(1); r < numReasons; r++ {
 		s[r] = 0
 		for i := range c {

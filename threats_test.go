@@ -20,6 +20,7 @@ import (
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/internal/dns"
+	"github.com/ampcors/ampcors/source"
 )
 
 // Each test in this file is named after a threat, and fails if the code that stops the
@@ -146,7 +147,7 @@ func TestThreatAPatternOverACachesHost(t *testing.T) {
 			cfg := ampcors.Config{Publishers: []string{"*.com", "*.org"}, Caches: append(ampcors.DefaultCaches(), own), DangerouslyAllowPublicSuffixWildcards: true}
 			if fromSource {
 				cfg.Publishers = nil
-				cfg.Source = ampcors.SourceFunc(func(context.Context, string) (bool, error) { return true, nil })
+				cfg.Source = cacheOf(t, source.Source{HasPublisher: func(context.Context, string) (bool, error) { return true, nil }})
 			}
 			m := newMiddleware(t, cfg)
 			for _, origin := range []string{
@@ -187,7 +188,7 @@ func TestThreatAnAmbiguousPrefix(t *testing.T) {
 		t.Fatal("these do not share a prefix")
 	}
 	origin, hash := "https://"+prefix+".cdn.ampproject.org", "https://"+plainHash(publisher)+".cdn.ampproject.org"
-	fromSource, _ := withSource(ampcors.Config{Publishers: []string{publisher, "xn-www.lstekas.lv.pub"}})
+	fromSource, _ := withSource(t, ampcors.Config{Publishers: []string{publisher, "xn-www.lstekas.lv.pub"}})
 	for name, cfg := range map[string]ampcors.Config{
 		"listed":      {Publishers: []string{publisher}},
 		"both listed": {Publishers: []string{publisher, "xn-www.lstekas.lv.pub"}},
@@ -670,7 +671,7 @@ func TestThreatReconfigurationUnderLoad(t *testing.T) {
 	work(func() { m.CheckOrigin(origins[rand.IntN(len(origins))]) })
 	work(func() { m.Explain(origins[rand.IntN(len(origins))]) })
 	reached := func() bool {
-		s := m.Stats()
+		s := m.Stats().Requests
 		return s[ampcors.ReasonCacheOrigin] > 100 && s[ampcors.ReasonCacheOriginHash] > 100 && s[ampcors.ReasonOwnOrigin] > 100 &&
 			s[ampcors.ReasonPublisherNotAllowed] > 100 && s[ampcors.ReasonHashNotKnown] > 100 && s[ampcors.ReasonUnknownHost] > 100
 	}

@@ -11,10 +11,7 @@ import (
 	"golang.org/x/net/publicsuffix"
 )
 
-const (
-	maxMaxAge = 24 * time.Hour
-	maxLookup = 30 * 24 * time.Hour // more than is useful; twice as long does not overflow
-)
+const maxMaxAge = 24 * time.Hour
 
 // Validate returns the error that [New] would return. It builds nothing.
 func (cfg Config) Validate() error {
@@ -98,10 +95,6 @@ func (v *validator) config(cfg *Config, publisher func(i int, domain string, isP
 	v.maxAge(cfg.MaxAge)
 	v.publishers(cfg, publisher)
 	v.requestHeaders(cfg.RequestHeaders)
-	v.lookup(cfg.Lookup)
-	if shared, ok := cfg.Source.(*SharedSource); ok && (shared == nil || shared.source == nil) {
-		v.report("source", "", "is a SharedSource without a Source", "one that ShareSource returns")
-	}
 	if len(cfg.Publishers) == 0 && len(cfg.Origins) == 0 && len(cfg.Email.Senders) == 0 && cfg.Source == nil {
 		v.report("publishers", "", "is missing, and nothing else allows anybody: no origins, email.senders or Source", `at least one publisher, such as "example.com"`)
 	}
@@ -291,35 +284,6 @@ func (v *validator) email(cfg Email, yield func(address string)) {
 	}
 	if len(cfg.Senders) == 0 && len(cfg.Clients) > 0 {
 		v.report("email.senders", "", "is missing, though there are clients", wantAddress)
-	}
-}
-
-func (v *validator) lookup(l Lookup) {
-	for _, d := range []struct {
-		path  string
-		value time.Duration
-	}{
-		{"lookup.ttl", l.TTL}, {"lookup.negativeTTL", l.NegativeTTL}, {"lookup.maxStale", l.MaxStale}, {"lookup.timeout", l.Timeout},
-	} {
-		if d.value < 0 {
-			v.report(d.path, d.value.String(), "is negative", "a duration such as 30s, or 0 for the default")
-		}
-		if d.value > maxLookup {
-			v.report(d.path, d.value.String(), "is too long", "720h at most")
-		}
-	}
-	if ttl := l.withDefaults().TTL; l.MaxStale > 0 && l.MaxStale < ttl {
-		v.report("lookup.maxStale", l.MaxStale.String(), "is less than lookup.ttl, during which a publisher gets in anyway", ttl.String()+" at least")
-	}
-	for _, n := range []struct {
-		path, unit string
-		value      int
-	}{
-		{"lookup.maxConcurrent", "lookups", l.MaxConcurrent}, {"lookup.maxRate", "lookups", l.MaxRate}, {"lookup.maxEntries", "entries", l.MaxEntries},
-	} {
-		if n.value < 0 {
-			v.report(n.path, strconv.Itoa(n.value), "is negative", "a number of "+n.unit+", or 0 for the default")
-		}
 	}
 }
 

@@ -125,7 +125,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, r.URL.RawQuery, _ = strings.Cut(r.Header.Get("X-Forwarded-Uri"), "?")
 	}
 	a := answer{header: w.Header()}
-	decision, proceed := h.mw.HandleDecision(&a, r)
+	decision, proceed := h.mw.Handle(&a, r)
 	switch {
 	case proceed:
 		a.WriteHeader(http.StatusOK)

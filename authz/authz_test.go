@@ -11,6 +11,7 @@ import (
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/authz"
+	"github.com/ampcors/ampcors/source"
 )
 
 func newMiddleware(t *testing.T, cfg ampcors.Config) *ampcors.Middleware {
@@ -19,7 +20,6 @@ func newMiddleware(t *testing.T, cfg ampcors.Config) *ampcors.Middleware {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = m.Close() })
 	return m
 }
 
@@ -42,7 +42,7 @@ func config() ampcors.Config {
 
 func failing() ampcors.Config {
 	cfg := config()
-	cfg.Source = ampcors.SourceFunc(func(context.Context, string) (bool, error) { return false, errors.New("down") })
+	cfg.Source, _ = source.New(source.Source{HasPublisher: func(context.Context, string) (bool, error) { return false, errors.New("down") }}, source.Options{})
 	return cfg
 }
 
@@ -85,7 +85,7 @@ func TestEachProxyGetsTheMiddlewaresDecision(t *testing.T) {
 					return r
 				}
 				want := httptest.NewRecorder()
-				decision, proceed := newMiddleware(t, test.cfg).HandleDecision(want, request(test.method))
+				decision, proceed := newMiddleware(t, test.cfg).Handle(want, request(test.method))
 				if proceed {
 					want.WriteHeader(http.StatusOK)
 				}

@@ -4,42 +4,33 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/source"
 )
 
-// A source is a database that answers at once.
-type source struct {
-	domains  map[string]bool
-	prefixes map[string]string
-	lookups  atomic.Int64
-}
-
-func newSource(tb testing.TB, publishers []string) *source {
+// cacheOf returns a Cache of publishers in a database that answers at once.
+func cacheOf(tb testing.TB, publishers []string, options source.Options) *source.Cache {
 	tb.Helper()
-	s := &source{domains: make(map[string]bool), prefixes: make(map[string]string)}
+	domains, hashes := make(map[string]bool), make(map[string]string)
 	for _, p := range publishers {
 		domain, err := ampcors.CanonicalDomain(p)
 		if err != nil {
 			continue // a pattern
 		}
 		prefix, _ := ampcors.HashPrefix(domain)
-		s.domains[domain], s.prefixes[prefix] = true, domain
+		domains[domain], hashes[prefix] = true, domain
 	}
-	return s
-}
-
-func (s *source) HasPublisher(_ context.Context, domain string) (bool, error) {
-	s.lookups.Add(1)
-	return s.domains[domain], nil
-}
-
-func (s *source) PublisherByHash(_ context.Context, prefix string) (string, error) {
-	s.lookups.Add(1)
-	return s.prefixes[prefix], nil
+	c, err := source.New(source.Source{
+		HasPublisher:    func(_ context.Context, domain string) (bool, error) { return domains[domain], nil },
+		PublisherByHash: func(_ context.Context, prefix string) (string, error) { return hashes[prefix], nil },
+	}, options)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return c
 }
 
 func sourceHandler(tb testing.TB, cfg ampcors.Config) http.Handler {
@@ -58,14 +49,13 @@ func sourceHandler(tb testing.TB, cfg ampcors.Config) http.Handler {
 func BenchmarkSource(b *testing.B) {
 	const n = 10_000
 	publishers := Publishers(n, ASCII, IDN, LongName)
-	known := newSource(b, publishers)
 	handlers := []struct {
 		lib string
 		h   http.Handler
 	}{
 		{lib: "listed", h: sourceHandler(b, ampcors.Config{Publishers: publishers})},
-		{lib: "remembered", h: sourceHandler(b, ampcors.Config{Source: known, Lookup: ampcors.Lookup{TTL: time.Hour, MaxRate: 1e9}})},
-		{lib: "asked", h: sourceHandler(b, ampcors.Config{Source: known, Lookup: ampcors.Lookup{TTL: 1, NegativeTTL: 1, MaxRate: 1e9}})},
+		{lib: "remembered", h: sourceHandler(b, ampcors.Config{Source: cacheOf(b, publishers, source.Options{TTL: time.Hour})})},
+		{lib: "asked", h: sourceHandler(b, ampcors.Config{Source: cacheOf(b, publishers, source.Options{TTL: 1, NegativeTTL: 1})})},
 	}
 	everyone := make([]http.Header, n)
 	for i, p := range publishers {

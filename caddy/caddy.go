@@ -16,8 +16,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -31,6 +29,7 @@ import (
 	"github.com/ampcors/ampcors/configfile"
 	"github.com/ampcors/ampcors/guard"
 	"github.com/ampcors/ampcors/internal/header"
+	"github.com/ampcors/ampcors/source"
 )
 
 func init() {
@@ -65,8 +64,7 @@ type Handler struct {
 	Config json.RawMessage `json:"config,omitempty"`
 
 	// Where publishers that config does not list are looked up. Handlers with the same source
-	// share its connections. If the members lookup and caches of their configurations are the
-	// same too, they share its answers. Connections and answers survive a reload.
+	// and the same member lookup share its connections and answers, which survive a reload.
 	SourceRaw json.RawMessage `json:"source,omitempty" caddy:"namespace=http.handlers.ampcors.sources inline_key=module"`
 
 	// The request header in which the backend gets the publisher whose page calls, such as
@@ -82,7 +80,6 @@ type Handler struct {
 	source     *pooledSource // nil without a source
 	watcher    *configfile.Watcher
 	stop       func() // ends what runs in the background
-	isClosed   atomic.Bool
 	unregister func()
 }
 
@@ -98,18 +95,18 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return err
 	}
 	h.PublisherHeader = http.CanonicalHeaderKey(h.PublisherHeader)
-	var source ampcors.Source
+	var cache *source.Cache
 	isOpen := true
 	if h.SourceRaw != nil {
 		if err := h.openSource(ctx); err != nil {
 			return err
 		}
-		source, isOpen = h.source.get()
+		cache, isOpen = h.source.get()
 	}
 	inline := h.inline()
 	mw, err := inline.New(func(cfg *ampcors.Config) {
 		h.reportOnly = cfg.ReportOnly
-		cfg.Source = source
+		cfg.Source = cache
 		// ServeHTTP returns the error.
 		cfg.Denied = func(http.ResponseWriter, *http.Request, ampcors.Decision) {}
 	})
@@ -127,11 +124,15 @@ func (h *Handler) openSource(ctx caddy.Context) error {
 	if err != nil {
 		return err
 	}
-	source, ok := module.(Source)
+	opener, ok := module.(Source)
 	if !ok {
 		return fmt.Errorf("%T is not a source of publishers", module)
 	}
-	h.source, err = openSource(source)
+	options, err := h.inline().Lookup()
+	if err != nil {
+		return plain(err)
+	}
+	h.source, err = openSource(opener, options)
 	return err
 }
 
@@ -211,11 +212,8 @@ func (h *Handler) inline() configfile.Inline {
 	return in
 }
 
-// closeAfter is how long a handler still works after Cleanup. Caddy calls Cleanup when some
-// requests that it has accepted have not reached the handler yet.
-var closeAfter = 10 * time.Second
-
-// Cleanup implements caddy.CleanerUpper.
+// Cleanup implements caddy.CleanerUpper. Requests that Caddy has accepted may still come. Listed
+// publishers are allowed as before, and others if another handler uses the source.
 func (h *Handler) Cleanup() error {
 	if h.unregister != nil {
 		h.unregister()
@@ -223,28 +221,19 @@ func (h *Handler) Cleanup() error {
 	if h.stop != nil {
 		h.stop()
 	}
-	time.AfterFunc(closeAfter, func() {
-		h.isClosed.Store(true)
-		if h.mw != nil {
-			_ = h.mw.Close()
-		}
-		if h.source != nil {
-			h.source.release()
-		}
-	})
+	if h.source != nil {
+		h.source.release()
+	}
 	return nil
 }
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	if h.isClosed.Load() { // the Middleware would deny it
-		return caddyhttp.Error(http.StatusServiceUnavailable, errors.New("ampcors: the request came too late for this configuration"))
-	}
 	if caddyhttp.GetVar(r.Context(), isDecided) != nil {
 		// The guard of the first one would replace the headers of this one.
 		return caddyhttp.Error(http.StatusInternalServerError, errors.New("ampcors: two handlers are to decide on this request; want handle blocks that do not overlap"))
 	}
-	d, proceed := h.mw.HandleDecision(w, r)
+	d, proceed := h.mw.Handle(w, r)
 	h.tell(r, d)
 	switch {
 	case !proceed && d.Allowed: // a preflight

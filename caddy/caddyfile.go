@@ -2,7 +2,6 @@ package caddy
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/configfile"
+	"github.com/ampcors/ampcors/source"
 )
 
 func parseHandler(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
@@ -98,7 +98,8 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 // options has the members of a configuration of package configfile.
 type options struct {
 	ampcors.Config
-	PublishersFile string `json:"publishersFile"`
+	PublishersFile string         `json:"publishersFile"`
+	Lookup         source.Options `json:"lookup"`
 }
 
 // A parser translates a block of a Caddyfile to the JSON of package configfile.
@@ -315,7 +316,7 @@ func (p *parser) validate(config map[string]any, hasSource bool) {
 	delete(config, "publishersFile")
 	_, err := configfile.Inline{JSON: caddyconfig.JSON(config, nil)}.Load(func(cfg *ampcors.Config) {
 		if hasSource || hasList { // without them, a configuration that lists no publisher is an error
-			cfg.Source = ampcors.SourceFunc(func(context.Context, string) (bool, error) { return false, nil })
+			cfg.Source = anySource
 		}
 	})
 	for _, err := range split(err) {
@@ -329,6 +330,9 @@ func (p *parser) validate(config map[string]any, hasSource bool) {
 		p.reportAt(token, err.Error())
 	}
 }
+
+// anySource is a Source that is never asked.
+var anySource, _ = source.New(unreachable, source.Options{})
 
 // split returns the errors that are joined in one.
 func split(err error) []error {

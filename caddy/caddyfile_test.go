@@ -1,7 +1,6 @@
 package caddy
 
 import (
-	"context"
 	"database/sql"
 	"encoding/json"
 	"os"
@@ -20,6 +19,7 @@ import (
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/configfile"
 	"github.com/ampcors/ampcors/internal/servertest"
+	"github.com/ampcors/ampcors/source"
 )
 
 // parse returns the handler that a Caddyfile describes.
@@ -110,27 +110,30 @@ func TestTheCaddyfileHasAllOfConfig(t *testing.T) {
 			ID: "other", Name: "Another one", Docs: "https://cache.example/docs", CacheDomain: "cache.example",
 			UpdateCacheAPIDomainSuffix: "update.cache.example", ThirdPartyFrameDomainSuffix: "frames.example",
 		}},
-		Origins:         []string{"https://playground.amp.dev"},
-		Email:           ampcors.Email{Senders: []string{"*@gmail.com", "news@example.com"}, Clients: []string{}, DangerouslyAllowMailProviderWildcards: true},
-		Credentialed:    true,
-		Methods:         []string{"PUT", "DELETE"},
-		RequestHeaders:  []string{"X-Requested-With"},
-		ResponseHeaders: []string{},
-		MaxAge:          90 * time.Minute,
-		ReportOnly:      true,
-		Lookup: ampcors.Lookup{
-			TTL: 24 * time.Hour, NegativeTTL: 5 * time.Second, MaxStale: 48 * time.Hour, Timeout: 500 * time.Millisecond,
-			MaxConcurrent: 7, MaxRate: 8, MaxEntries: 9,
-		},
-		DangerouslyAllowAmbiguousPrefixes:           true,
-		DangerouslyAllowHTTPOwnOrigins:              true,
-		DangerouslyAllowPublicSuffixWildcards:       true,
+		Origins:                               []string{"https://playground.amp.dev"},
+		Email:                                 ampcors.Email{Senders: []string{"*@gmail.com", "news@example.com"}, Clients: []string{}, DangerouslyAllowMailProviderWildcards: true},
+		Credentialed:                          true,
+		Methods:                               []string{"PUT", "DELETE"},
+		RequestHeaders:                        []string{"X-Requested-With"},
+		ResponseHeaders:                       []string{},
+		MaxAge:                                90 * time.Minute,
+		ReportOnly:                            true,
+		DangerouslyAllowAmbiguousPrefixes:     true,
+		DangerouslyAllowHTTPOwnOrigins:        true,
+		DangerouslyAllowPublicSuffixWildcards: true,
 		DangerouslyAllowUnsafeRequestsWithoutOrigin: true,
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
-	for _, value := range []any{want, want.Email, want.Lookup, want.Caches[1]} { // or a new field is missing above
+	lookup := source.Options{
+		TTL: 24 * time.Hour, NegativeTTL: 5 * time.Second, MaxStale: 48 * time.Hour, Timeout: 500 * time.Millisecond,
+		MaxConcurrent: 7, MaxRate: 8, MaxEntries: 9,
+	}
+	if got, err := h.inline().Lookup(); got != lookup || err != nil {
+		t.Errorf("%+v, %v; want %+v", got, err, lookup)
+	}
+	for _, value := range []any{want, want.Email, lookup, want.Caches[1]} { // or a new field is missing above
 		v := reflect.ValueOf(value)
 		for i := range v.NumField() {
 			if f := v.Type().Field(i); v.Field(i).IsZero() && jsonName(f) != "" {
@@ -400,8 +403,7 @@ func FuzzCaddyfile(f *testing.F) {
 			}
 			return
 		}
-		source := ampcors.SourceFunc(func(context.Context, string) (bool, error) { return false, nil })
-		_, err = h.inline().Load(func(cfg *ampcors.Config) { cfg.Source = source })
+		_, err = h.inline().Load(func(cfg *ampcors.Config) { cfg.Source = anySource })
 		if err != nil && !strings.Contains(err.Error(), "publishersFile") {
 			t.Errorf("%q is accepted as %s, which has an error: %v", options, h.Config, err)
 		}

@@ -2,6 +2,8 @@ package caddy
 
 import (
 	"maps"
+	"reflect"
+	"slices"
 	"sync"
 
 	"github.com/caddyserver/caddy/v2"
@@ -9,6 +11,7 @@ import (
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/metrics"
+	"github.com/ampcors/ampcors/source"
 )
 
 // A group is the handlers of one configuration that have the same name. Their counts are
@@ -50,15 +53,17 @@ func (g group) counts() metrics.Counts {
 	groupsMu.Lock()
 	handlers := maps.Clone(groups[g])
 	groupsMu.Unlock()
-	sum := metrics.Counts{Decisions: make(ampcors.Stats)}
-	sources := make(map[*pooledSource]struct{})
+	sum := metrics.Counts{Decisions: ampcors.Stats{Requests: make(map[ampcors.Reason]uint64)}}
+	caches := make(map[*source.Cache]struct{})
 	for h := range handlers {
-		for reason, n := range h.mw.Stats() {
-			sum.Decisions[reason] += n
+		stats := h.mw.Stats()
+		for reason, n := range stats.Requests {
+			sum.Decisions.Requests[reason] += n
 		}
-		sum.Publishers += h.mw.NumPublishers()
+		sum.Decisions.Publishers += stats.Publishers
 		if h.source != nil {
-			sources[h.source] = struct{}{}
+			cache, _ := h.source.get()
+			caches[cache] = struct{}{}
 		}
 		status := h.watcher.Status()
 		if status.Err == nil && status.AppliedAt.IsZero() {
@@ -69,8 +74,28 @@ func (g group) counts() metrics.Counts {
 			sum.Config = &status
 		}
 	}
-	for s := range sources {
-		sum.Source = sum.Source.Add(s.stats())
+	if len(caches) > 0 {
+		sum.Source = sumOf(slices.Collect(maps.Keys(caches)))
 	}
 	return sum
+}
+
+// sumOf returns the sums of the Caches' counts. Listening is true if each listens.
+func sumOf(caches []*source.Cache) *source.Stats {
+	sum := source.Stats{Listening: true}
+	to := reflect.ValueOf(&sum).Elem()
+	for _, cache := range caches {
+		stats := reflect.ValueOf(cache.Stats())
+		for i := range stats.NumField() {
+			switch field := to.Field(i); field.Kind() {
+			case reflect.Uint64:
+				field.SetUint(field.Uint() + stats.Field(i).Uint())
+			case reflect.Int:
+				field.SetInt(field.Int() + stats.Field(i).Int())
+			default:
+				field.SetBool(field.Bool() && stats.Field(i).Bool())
+			}
+		}
+	}
+	return &sum
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
+	"github.com/ampcors/ampcors/source"
 	"github.com/ampcors/ampcors/source/pgsource"
 	"github.com/ampcors/ampcors/source/sqlsource"
 )
@@ -47,11 +48,11 @@ func (p *Postgres) Provision(caddy.Context) (err error) {
 
 // Validate implements caddy.Validator.
 func (p *Postgres) Validate() error {
-	source, err := pgsource.New(p.config(slog.New(slog.DiscardHandler)))
+	table, err := pgsource.New(p.config(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return err
 	}
-	source.Close()
+	table.Close()
 	return nil
 }
 
@@ -65,7 +66,13 @@ func (p *Postgres) config(log *slog.Logger) pgsource.Config {
 }
 
 // Open implements Source. It does not wait for the database.
-func (p *Postgres) Open(log *slog.Logger) (OpenSource, error) { return pgsource.New(p.config(log)) }
+func (p *Postgres) Open(log *slog.Logger) (opened source.Source, end func(), err error) {
+	table, err := pgsource.New(p.config(log))
+	if err != nil {
+		return source.Source{}, nil, err
+	}
+	return table.Source(), table.Close, nil
+}
 
 // UnmarshalCaddyfile reads
 //

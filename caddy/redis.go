@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/redis/rueidis"
 
+	"github.com/ampcors/ampcors/source"
 	"github.com/ampcors/ampcors/source/redissource"
 )
 
@@ -52,12 +53,16 @@ func (r *Redis) option() (rueidis.ClientOption, error) {
 }
 
 // Open implements Source.
-func (r *Redis) Open(*slog.Logger) (OpenSource, error) {
+func (r *Redis) Open(*slog.Logger) (opened source.Source, end func(), err error) {
 	option, err := r.option()
 	if err != nil {
-		return nil, err
+		return source.Source{}, nil, err
 	}
-	return redissource.New(redissource.Config{Redis: option, KeyPrefix: r.KeyPrefix})
+	store, err := redissource.New(redissource.Config{Redis: option, KeyPrefix: r.KeyPrefix})
+	if err != nil {
+		return source.Source{}, nil, err
+	}
+	return store.Source(), store.Close, nil
 }
 
 // UnmarshalCaddyfile reads

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -11,7 +12,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap/exp/zapslog"
 
-	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/source"
 )
 
 // A Source is a Caddy module that looks up publishers, in the namespace
@@ -24,44 +25,43 @@ type Source interface {
 	// called again every second. Errors of the configuration must be found by Validate.
 	//
 	// The source may be used longer than the configuration that it comes from, so it must not
-	// use the caddy.Context of the module.
-	Open(*slog.Logger) (OpenSource, error)
+	// use the caddy.Context of the module. When it is no longer used, end is called.
+	Open(*slog.Logger) (opened source.Source, end func(), err error)
 }
 
-// An OpenSource is a source with connections.
-type OpenSource interface {
-	ampcors.Source
-	Close()
-}
-
-// pool has the sources of all configurations, by the JSON of their modules.
+// pool has the sources of all configurations, by the JSON of their modules and options.
 var pool = caddy.NewUsagePool()
 
-// A pooledSource is a source and its answers. Several handlers can use it.
+// A pooledSource is a source and its Cache. Several handlers can use it.
 type pooledSource struct {
 	key       string
 	log       *slog.Logger
+	options   source.Options
 	connected chan struct{} // closed once the source is open
 
 	stop context.CancelFunc
 	done sync.WaitGroup
 
-	mu     sync.Mutex
-	open   OpenSource // nil until it can be reached
-	shared *ampcors.SharedSource
+	mu    sync.Mutex
+	cache *source.Cache // of a source that always fails, until the module's own is open
+	end   func()        // closes the source; nil until it is open
 }
 
 // openSource returns the pooledSource for a module. If the source cannot be reached, it tries
 // again in the background, because Caddy can serve other requests meanwhile.
-func openSource(module Source) (*pooledSource, error) {
+func openSource(module Source, options source.Options) (*pooledSource, error) {
 	id := string(module.CaddyModule().ID)
 	fields, err := json.Marshal(module)
 	if err != nil {
 		return nil, err
 	}
-	key := id + " " + string(fields)
+	key := fmt.Sprint(id, " ", string(fields), " ", options)
 	s, _, err := pool.LoadOrNew(key, func() (caddy.Destructor, error) {
-		s := &pooledSource{key: key, log: slog.New(currentLog{name: id}), connected: make(chan struct{})}
+		failing, err := source.New(unreachable, options)
+		if err != nil {
+			return nil, err
+		}
+		s := &pooledSource{key: key, log: slog.New(currentLog{name: id}), options: options, connected: make(chan struct{}), cache: failing}
 		var ctx context.Context
 		ctx, s.stop = context.WithCancel(context.Background())
 		if err := s.connect(module); err != nil {
@@ -77,12 +77,17 @@ func openSource(module Source) (*pooledSource, error) {
 }
 
 func (s *pooledSource) connect(module Source) error {
-	source, err := module.Open(s.log)
+	opened, end, err := module.Open(s.log)
 	if err != nil {
 		return err
 	}
+	cache, err := source.New(opened, s.options)
+	if err != nil {
+		end()
+		return err
+	}
 	s.mu.Lock()
-	s.open, s.shared = source, ampcors.ShareSource(source)
+	s.cache, s.end = cache, end
 	s.mu.Unlock()
 	close(s.connected)
 	return nil
@@ -112,25 +117,11 @@ func (s *pooledSource) keepConnecting(ctx context.Context, module Source, report
 
 var errNotConnected = errors.New("the source has not been reached yet")
 
-// get returns the source. Until that can be reached, it returns one that always fails, and isOpen
-// is false.
-func (s *pooledSource) get() (source ampcors.Source, isOpen bool) {
+// get returns the Cache. isOpen is false until the source can be reached.
+func (s *pooledSource) get() (cache *source.Cache, isOpen bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.shared == nil {
-		return unreachable{}, false
-	}
-	return s.shared, true
-}
-
-// stats returns how the source was used by all handlers.
-func (s *pooledSource) stats() ampcors.SourceStats {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.shared == nil {
-		return ampcors.SourceStats{}
-	}
-	return s.shared.Stats()
+	return s.cache, s.end != nil
 }
 
 // release ends the use by a handler.
@@ -146,21 +137,17 @@ func (s *pooledSource) Destruct() error {
 	s.done.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.open != nil {
-		s.open.Close()
+	s.cache.Close()
+	if s.end != nil {
+		s.end()
 	}
 	return nil
 }
 
 // unreachable takes the place of a source that has not been reached yet.
-type unreachable struct{}
-
-func (unreachable) HasPublisher(context.Context, string) (bool, error) {
-	return false, errNotConnected
-}
-
-func (unreachable) PublisherByHash(context.Context, string) (string, error) {
-	return "", errNotConnected
+var unreachable = source.Source{
+	HasPublisher:    func(context.Context, string) (bool, error) { return false, errNotConnected },
+	PublisherByHash: func(context.Context, string) (string, error) { return "", errNotConnected },
 }
 
 // currentLog writes to the log of Caddy's current configuration, because a source may be used

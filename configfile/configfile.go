@@ -36,6 +36,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/source"
 )
 
 const (
@@ -160,6 +161,41 @@ func newFrom(name string, read func() contents) (mw *ampcors.Middleware, err err
 	return mw, err
 }
 
+// Lookup returns the member "lookup" of the file at path, for [source.New]. Errors are those of
+// [Load], but for what is wrong in the values of other members. A Watcher does not follow it.
+func Lookup(path string) (source.Options, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return source.Options{}, &Error{File: path, Reason: "cannot be read: " + reason(err), Err: err}
+	}
+	return Inline{Name: path, JSON: data}.Lookup()
+}
+
+// Lookup is like the function [Lookup].
+func (in Inline) Lookup() (source.Options, error) {
+	d := newDecoder(in.Name, in.JSON)
+	if d.decodeFile() {
+		d.locate(d.lookupErrors(), publisherLines{})
+	}
+	if len(d.problems) > 0 {
+		return source.Options{}, d.join(publisherLines{})
+	}
+	return d.result.Lookup, nil
+}
+
+// lookupErrors returns what is wrong in the member "lookup", as joined *[ampcors.ValueError]s.
+func (d *decoder) lookupErrors() error {
+	var errs []error
+	if joined, ok := d.result.Lookup.Validate().(interface{ Unwrap() []error }); ok {
+		for _, err := range joined.Unwrap() {
+			if e := (*source.OptionError)(nil); errors.As(err, &e) {
+				errs = append(errs, &ampcors.ValueError{Path: "lookup." + e.Name, Value: e.Value, Reason: e.Reason, Want: e.Want})
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // stable reads until no file changes during a read, and then calls use with the
 // configuration. use returns the problems that validation found.
 func stable(name string, read func() contents, use func(ampcors.Config) error) error {
@@ -251,10 +287,11 @@ func (c *contents) use(use func(ampcors.Config) error) error {
 	if c.err != nil {
 		return c.err
 	}
-	if len(c.decoder.problems) > 0 {
+	lookup := c.decoder.lookupErrors()
+	if len(c.decoder.problems) > 0 || lookup != nil {
 		use = ampcors.Config.Validate
 	}
-	if err := use(c.cfg); err != nil {
+	if err := errors.Join(lookup, use(c.cfg)); err != nil {
 		c.decoder.locate(err, c.lines)
 		if len(c.decoder.problems) == 0 {
 			return err // not about a value

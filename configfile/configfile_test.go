@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/source"
 )
 
 // write writes files into a new directory and returns its name.
@@ -71,11 +72,17 @@ func TestEveryFieldCanBeSetInAFile(t *testing.T) {
 		Methods:      []string{"PUT"}, RequestHeaders: []string{"Authorization"}, ResponseHeaders: []string{},
 		MaxAge:                            10 * time.Minute,
 		ReportOnly:                        true,
-		Lookup:                            ampcors.Lookup{TTL: 90 * time.Second, NegativeTTL: 5 * time.Second, MaxStale: 90 * time.Minute, Timeout: 250 * time.Millisecond, MaxConcurrent: 8, MaxRate: 100, MaxEntries: 5000},
 		DangerouslyAllowAmbiguousPrefixes: true, DangerouslyAllowHTTPOwnOrigins: true, DangerouslyAllowPublicSuffixWildcards: true, DangerouslyAllowUnsafeRequestsWithoutOrigin: true,
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	lookup := source.Options{TTL: 90 * time.Second, NegativeTTL: 5 * time.Second, MaxStale: 90 * time.Minute, Timeout: 250 * time.Millisecond, MaxConcurrent: 8, MaxRate: 100, MaxEntries: 5000}
+	if got, err := Lookup(filepath.Join(dir, "config.json")); got != lookup || err != nil {
+		t.Errorf("%+v, %v; want %+v", got, err, lookup)
+	}
+	if _, err := Lookup(filepath.Join(dir, "missing")); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
 	}
 	for v, i := reflect.ValueOf(got), 0; i < v.NumField(); i++ {
 		if f := v.Type().Field(i); f.IsExported() && v.Field(i).IsZero() && f.Tag.Get("json") != "-" {
@@ -92,7 +99,7 @@ func TestErrorsAreReportedWithTheirPosition(t *testing.T) {
 		want string
 	}{
 		{name: "unknown members", file: "{\n\t\"sites\": [\"a.example\", {\"b\": [1]}],\n\t\"email\": {\"to\": null}\n}", text: "",
-			want: `config.json:2:2: "sites" is unknown; want one of publishers, caches, origins, email, credentialed, methods, requestHeaders, responseHeaders, maxAge, reportOnly, lookup, dangerouslyAllowAmbiguousPrefixes, dangerouslyAllowHTTPOwnOrigins, dangerouslyAllowPublicSuffixWildcards, dangerouslyAllowUnsafeRequestsWithoutOrigin, publishersFile
+			want: `config.json:2:2: "sites" is unknown; want one of publishers, caches, origins, email, credentialed, methods, requestHeaders, responseHeaders, maxAge, reportOnly, dangerouslyAllowAmbiguousPrefixes, dangerouslyAllowHTTPOwnOrigins, dangerouslyAllowPublicSuffixWildcards, dangerouslyAllowUnsafeRequestsWithoutOrigin, publishersFile, lookup
 config.json:3:12: "email.to" is unknown; want one of senders, clients, dangerouslyAllowMailProviderWildcards`},
 		{name: "misspelled members", file: "{\n\t\"publisher\": [\"a.example\"],\n\t\"email\": {\"sendrs\": null}, \"Publishers\": [], \"lookup\": {\"tll\": \"1s\"}, \"max_age\": 1\n}", text: "",
 			want: `config.json:2:2: "publisher" is unknown; did you mean "publishers"?
@@ -135,7 +142,7 @@ config.json:3:56: caches[1].id "" is empty; want a short name such as "google"
 config.json:3:86: caches[2] is 7; want an object, or an id such as "google"
 config.json:4:24: email.senders[0] "nobody" is not an email address; want an address such as "news@example.com", or "*@example.com"
 config.json:4:46: maxAge "1.5s" is not a whole number of seconds; want whole seconds, such as 10m0s
-config.json:5:25: lookup.maxStale "1s" is less than lookup.ttl, during which a publisher gets in anyway; want 1m0s at least`},
+config.json:5:25: lookup.maxStale "1s" is less than the TTL, during which a publisher gets in anyway; want 1m0s at least`},
 		{name: "values", file: `{
 	"publishers": ["a.example", "ü.example", "https://b.example"],
 	"caches": [{"id": "g", "cacheDomain": "CDN.example"}, {"cacheDomain": "b.example"}],
@@ -146,7 +153,7 @@ config.json:3:40: caches[0].cacheDomain "CDN.example" is not in lower-case ASCII
 config.json:3:56: caches[1].id "" is empty; want a short name such as "google"
 config.json:4:24: email.senders[0] "nobody" is not an email address; want an address such as "news@example.com", or "*@example.com"
 config.json:4:46: maxAge "1.5s" is not a whole number of seconds; want whole seconds, such as 10m0s
-config.json:5:25: lookup.maxStale "1s" is less than lookup.ttl, during which a publisher gets in anyway; want 1m0s at least`},
+config.json:5:25: lookup.maxStale "1s" is less than the TTL, during which a publisher gets in anyway; want 1m0s at least`},
 		{name: "no publisher", file: "\n {}", text: "", want: `config.json:2:2: publishers is missing, and nothing else allows anybody: no origins, email.senders or Source; want at least one publisher, such as "example.com"`},
 		{name: "a list of publishers", file: `{"publishers": ["-a.example"], "publishersFile": "publishers.txt"}`, text: "a.example\n# b\n\n  http://b.example # c\nü.example\n\tc.example/\n",
 			want: `config.json:1:17: publishers[0] "-a.example" has a label that begins or ends with a hyphen; want a domain such as "www.example.com"
@@ -314,9 +321,9 @@ func TestEveryFieldIsFound(t *testing.T) {
 	bad := ampcors.Config{
 		Publishers: []string{"/"}, Origins: []string{"/"}, Methods: []string{"/"}, RequestHeaders: []string{"/"}, ResponseHeaders: []string{"/"},
 		Email: ampcors.Email{Senders: []string{"/"}, Clients: []string{"/"}}, MaxAge: -1, Caches: []ampcors.Cache{{}},
-		Lookup: ampcors.Lookup{TTL: -1, NegativeTTL: -1, MaxStale: -1, Timeout: -1, MaxConcurrent: -1, MaxRate: -1, MaxEntries: -1},
 	}
-	err := bad.Validate()
+	lookup := decoder{result: file{Lookup: source.Options{TTL: -1, NegativeTTL: -1, MaxStale: -1, Timeout: -1, MaxConcurrent: -1, MaxRate: -1, MaxEntries: -1}}}
+	err := errors.Join(bad.Validate(), lookup.lookupErrors())
 	d := decoder{offsets: map[string]int{"": 1}, lists: map[string][]int{}}
 	for problem := range ampcors.ValueErrors(err) {
 		path := problem.Path
@@ -412,7 +419,7 @@ func checkLoaded(t *testing.T, file, list string, cfg ampcors.Config, err error)
 		return
 	}
 	type config ampcors.Config // without its methods
-	type lookup ampcors.Lookup
+	type lookup source.Options // without the durations, which are strings here
 	var plain struct {
 		config
 		MaxAge string `json:"maxAge"`
@@ -444,15 +451,12 @@ func checkLoaded(t *testing.T, file, list string, cfg ampcors.Config, err error)
 	}
 	want := ampcors.Config(plain.config)
 	want.MaxAge = duration(plain.MaxAge)
-	want.Lookup = whole.Lookup
 	whole.Publishers = want.Publishers
-	for i, pair := range [][2]time.Duration{
-		{whole.Lookup.TTL, duration(plain.Lookup.TTL)}, {whole.Lookup.NegativeTTL, duration(plain.Lookup.NegativeTTL)},
-		{whole.Lookup.MaxStale, duration(plain.Lookup.MaxStale)}, {whole.Lookup.Timeout, duration(plain.Lookup.Timeout)},
-	} {
-		if pair[0] != pair[1] {
-			t.Fatalf("%q: duration %d is %v; want %v", file, i, pair[0], pair[1])
-		}
+	options := source.Options(plain.Lookup.lookup)
+	options.TTL, options.NegativeTTL = duration(plain.Lookup.TTL), duration(plain.Lookup.NegativeTTL)
+	options.MaxStale, options.Timeout = duration(plain.Lookup.MaxStale), duration(plain.Lookup.Timeout)
+	if got, err := (Inline{JSON: []byte(file)}).Lookup(); got != options || err != nil {
+		t.Fatalf("%q: Lookup returns %+v, %v; want %+v", file, got, err, options)
 	}
 	if !reflect.DeepEqual(want, cfg) || !reflect.DeepEqual(whole, cfg) {
 		t.Fatalf("%q is\n%+v; encoding/json has\n%+v\n%+v", file, cfg, want, whole)

@@ -12,12 +12,14 @@ import (
 	"time"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/source"
 )
 
 // A file is what a JSON file can hold.
 type file struct {
 	ampcors.Config
-	PublishersFile string `json:"publishersFile"`
+	PublishersFile string         `json:"publishersFile"`
+	Lookup         source.Options `json:"lookup"`
 }
 
 // A decoder decodes a JSON file more strictly than encoding/json, and remembers where each

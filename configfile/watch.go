@@ -223,7 +223,7 @@ func (w *Watcher) warn(cfg ampcors.Config) {
 // it again would change nothing, and takes seconds for a list of millions.
 func (w *Watcher) isInForce(c *contents) bool {
 	now := w.mw.Config()
-	if c.err != nil || len(c.decoder.problems) > 0 || w.reported != "" || !slices.Equal(c.cfg.Publishers, now.Publishers) || !isSameSource(c.cfg.Source, now.Source) {
+	if c.err != nil || len(c.decoder.problems) > 0 || w.reported != "" || !slices.Equal(c.cfg.Publishers, now.Publishers) || c.cfg.Source != now.Source {
 		return false
 	}
 	cfg := c.cfg
@@ -232,11 +232,4 @@ func (w *Watcher) isInForce(c *contents) bool {
 	}
 	cfg.Publishers, now.Publishers, cfg.Source, now.Source = nil, nil, nil, nil
 	return reflect.DeepEqual(cfg, now)
-}
-
-func isSameSource(a, b ampcors.Source) bool {
-	if a == nil || b == nil {
-		return a == nil && b == nil
-	}
-	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/internal/servertest"
+	"github.com/ampcors/ampcors/source"
 )
 
 // quick is an interval for tests that do not measure time. It is several times the
@@ -375,9 +376,9 @@ func TestTheWatcherAppliesSet(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(write(t, map[string]string{"c.json": `{}`}), "c.json")
 	// Source, Denied and Observe are kept.
-	source := everyDomain{}
+	cache := everyDomain(t)
 	observed := make(chan ampcors.Decision, 1)
-	mw, err := ampcors.New(ampcors.Config{Source: source, Denied: func(http.ResponseWriter, *http.Request, ampcors.Decision) {}, Observe: func(_ *http.Request, d ampcors.Decision) { observed <- d }})
+	mw, err := ampcors.New(ampcors.Config{Source: cache, Denied: func(http.ResponseWriter, *http.Request, ampcors.Decision) {}, Observe: func(_ *http.Request, d ampcors.Decision) { observed <- d }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -391,7 +392,7 @@ func TestTheWatcherAppliesSet(t *testing.T) {
 	for len(mw.Config().Publishers) == 0 {
 		time.Sleep(time.Millisecond)
 	}
-	if cfg := mw.Config(); cfg.Source != source || cfg.Denied == nil || cfg.Observe == nil || cfg.Publishers[0] != "set.example" || !w.allows("any.example") {
+	if cfg := mw.Config(); cfg.Source != cache || cfg.Denied == nil || cfg.Observe == nil || cfg.Publishers[0] != "set.example" || !w.allows("any.example") {
 		t.Errorf("%+v", cfg)
 	}
 	cancel()
@@ -450,11 +451,15 @@ func TestAnInlineWithoutAListHasNothingToFollow(t *testing.T) {
 	}
 }
 
-// everyDomain is a Source in which every domain is a publisher.
-type everyDomain struct{}
-
-func (everyDomain) HasPublisher(context.Context, string) (bool, error)      { return true, nil }
-func (everyDomain) PublisherByHash(context.Context, string) (string, error) { return "", nil }
+// everyDomain returns the Cache of a Source in which every domain is a publisher.
+func everyDomain(t *testing.T) *source.Cache {
+	t.Helper()
+	c, err := source.New(source.Source{HasPublisher: func(context.Context, string) (bool, error) { return true, nil }}, source.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
 
 // TestEachRequestSeesOneConfiguration replaces JSON and list together, while requests are
 // made. Each configuration has its own publisher and its own header.
@@ -597,7 +602,7 @@ func TestAConfigurationInForceIsNotAppliedAgain(t *testing.T) {
 		{name: "another field", set: nil, file: `{"publishers": ["first.example"], "credentialed": true}`, isApplied: true},
 		{name: "Set changes nothing", set: func(*ampcors.Config) {}, file: listing("first.example"), isApplied: false},
 		{name: "Set sets a function", set: func(cfg *ampcors.Config) { cfg.Observe = func(*http.Request, ampcors.Decision) {} }, file: listing("first.example"), isApplied: true},
-		{name: "Set sets a Source", set: func(cfg *ampcors.Config) { cfg.Source = ampcors.SourceFunc(nil) }, file: listing("first.example"), isApplied: true},
+		{name: "Set sets a Source", set: func(cfg *ampcors.Config) { cfg.Source = everyDomain(t) }, file: listing("first.example"), isApplied: true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

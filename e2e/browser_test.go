@@ -9,9 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/chromedp"
-
 	"github.com/ampcors/ampcors/internal/servertest"
+	"github.com/chromedp/chromedp"
 )
 
 // browser starts Chromium and returns a context for it. All names except localhost lead

@@ -25,6 +25,7 @@ import (
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/internal/readme"
 	"github.com/ampcors/ampcors/internal/servertest"
+	"github.com/ampcors/ampcors/source"
 )
 
 // TestAMillionPublishersOnThreeServers runs three server processes with one Redis, and then
@@ -125,7 +126,7 @@ func startNode(t *testing.T, binary string, e engine) *node {
 
 // stats is what a server reports at /stats.
 type stats struct {
-	Source      ampcors.SourceStats
+	Source      source.Stats
 	Goroutines  int
 	Connections int
 	Heap        int64

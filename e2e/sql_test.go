@@ -10,6 +10,7 @@ import (
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/internal/servertest"
+	"github.com/ampcors/ampcors/source"
 	"github.com/ampcors/ampcors/source/sqlsource"
 	_ "github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib"
@@ -49,17 +50,17 @@ func TestSQLSourceOnEachDatabase(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			ctx := t.Context()
 			db := test.open(t)
-			source, err := sqlsource.New(db, sqlsource.Config{Placeholder: test.placeholder})
+			table, err := sqlsource.New(db, sqlsource.Config{Placeholder: test.placeholder})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := source.Ping(ctx); err == nil {
+			if err := table.Ping(ctx); err == nil {
 				t.Error("Ping reports no error although there is no table")
 			}
 			if _, err := db.ExecContext(ctx, documentedTable(t, test.name)); err != nil {
 				t.Fatal(err)
 			}
-			if err := source.Ping(ctx); err != nil {
+			if err := table.Ping(ctx); err != nil {
 				t.Fatal(err)
 			}
 			for _, domain := range []string{"www.example.com", "xn--bcher-kva.example", "a_b.example"} {
@@ -68,14 +69,18 @@ func TestSQLSourceOnEachDatabase(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if filled, err := source.FillPrefixes(ctx); filled != 3 || err != nil {
+			if filled, err := table.FillPrefixes(ctx); filled != 3 || err != nil {
 				t.Fatalf("FillPrefixes: %d, %v; want 3", filled, err)
 			}
-			mw, err := ampcors.New(ampcors.Config{Source: source})
+			publishers, err := source.New(table.Source(), source.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer mw.Close()
+			defer publishers.Close()
+			mw, err := ampcors.New(ampcors.Config{Source: publishers})
+			if err != nil {
+				t.Fatal(err)
+			}
 			for origin, want := range map[string]ampcors.Reason{
 				"https://www-example-com.cdn.ampproject.org":       ampcors.ReasonCacheOrigin,
 				"https://www.xn--bcher-kva.example":                ampcors.ReasonUnknownHost,
@@ -92,7 +97,7 @@ func TestSQLSourceOnEachDatabase(t *testing.T) {
 			}
 			// Names that are equal only in some collations must not be found.
 			for _, other := range []string{"WWW.EXAMPLE.COM", "www.example.com "} {
-				if found, err := source.HasPublisher(ctx, other); err != nil || found {
+				if found, err := table.Source().HasPublisher(ctx, other); err != nil || found {
 					t.Errorf("%q: found %t, %v", other, found, err)
 				}
 			}

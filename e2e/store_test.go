@@ -29,7 +29,7 @@ type store interface {
 
 // A redisStore is a Redis, a Redis Cluster, or what Sentinels watch.
 type redisStore struct {
-	source *redissource.Source
+	source *redissource.Store
 	addrs  []string // of all servers, to count their clients
 	args   []string // of a server; nil for one Redis
 }

@@ -1,6 +1,6 @@
 // Package metrics exports the counts of a Middleware to Prometheus.
 //
-//	registry.MustRegister(metrics.New(mw))
+//	registry.MustRegister(metrics.New(mw, publishers))
 //
 // No metric has a label with a publisher or an origin: whoever invents origins could
 // otherwise fill the memory of Prometheus. To see those, log them in [ampcors.Config].Observe.
@@ -15,11 +15,11 @@ import (
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/configfile"
+	"github.com/ampcors/ampcors/source"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// The metrics. Those of the Source are zero without one. They begin again at zero if
-// Reconfigure does not keep what the Source answered.
+// The metrics. Those of the Source are missing without one.
 var (
 	decisions  = desc("decisions_total", "Requests by the reason of the decision, and by whether they were allowed.", "reason", "allowed")
 	publishers = desc("listed_publishers", "Publishers and patterns in the configuration in force.")
@@ -32,8 +32,8 @@ var (
 
 	refreshes = desc("source_refreshes_total", "The part of the lookups that was made in the background before an answer expired.")
 	entries   = desc("source_entries", "Answers in memory: publishers, negatives and prefixes.", "kind")
-	slots     = desc("source_slots", "Lookups that can run at one time now. It adapts to the Source.")
 	waiting   = desc("source_waiting_lookups", "Lookups that wait for a slot.")
+	listening = desc("source_listening", "1 if changes of the Source are reported, as far as it knows; 0 if they are seen only when an answer expires.")
 )
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -52,17 +52,22 @@ type Collector struct {
 
 // Counts are what a [Collector] exports.
 type Counts struct {
-	Decisions  ampcors.Stats
-	Publishers int // that are listed
-	Source     ampcors.SourceStats
-	Config     *configfile.Status // nil if there is no file
+	Decisions ampcors.Stats
+	Source    *source.Stats      // nil if there is none
+	Config    *configfile.Status // nil if there is no file
 }
 
-// New returns a Collector for a Middleware. If there are several Middlewares, register each
-// with prometheus.WrapRegistererWith and a label that tells them apart.
-func New(mw *ampcors.Middleware) *Collector {
+// New returns a Collector for a Middleware and its Config.Source, which may be nil. If there are
+// several Middlewares, register each with prometheus.WrapRegistererWith and a label that tells
+// them apart. Give a Cache that they share to one of them only.
+func New(mw *ampcors.Middleware, publishers *source.Cache) *Collector {
 	return NewFunc(func() Counts {
-		return Counts{Decisions: mw.Stats(), Publishers: mw.NumPublishers(), Source: mw.SourceStats()}
+		counts := Counts{Decisions: mw.Stats()}
+		if publishers != nil {
+			stats := publishers.Stats()
+			counts.Source = &stats
+		}
+		return counts
 	})
 }
 
@@ -72,7 +77,7 @@ func NewFunc(counts func() Counts) *Collector { return &Collector{counts: counts
 
 // Describe implements prometheus.Collector.
 func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{decisions, publishers, applied, inForce, lookups, avoided, rejected, refreshes, entries, slots, waiting} {
+	for _, d := range []*prometheus.Desc{decisions, publishers, applied, inForce, lookups, avoided, rejected, refreshes, entries, waiting, listening} {
 		descs <- d
 	}
 }
@@ -90,14 +95,14 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 		status := c.Watcher.Status()
 		counts.Config = &status
 	}
-	for _, reason := range slices.Sorted(maps.Keys(counts.Decisions)) {
+	for _, reason := range slices.Sorted(maps.Keys(counts.Decisions.Requests)) {
 		allowed := "false"
 		if reason.Allowed() {
 			allowed = "true"
 		}
-		count(decisions, counts.Decisions[reason], reason.Label(), allowed)
+		count(decisions, counts.Decisions.Requests[reason], reason.Label(), allowed)
 	}
-	gauge(publishers, counts.Publishers)
+	gauge(publishers, counts.Decisions.Publishers)
 	if status := counts.Config; status != nil {
 		at, ok := 0, 1
 		if !status.AppliedAt.IsZero() {
@@ -111,7 +116,10 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 	}
 
 	s := counts.Source
-	count(lookups, s.Lookups-min(s.Errors, s.Lookups), "ok") // they are read one after another
+	if s == nil {
+		return
+	}
+	count(lookups, s.Lookups-s.Errors, "ok")
 	count(lookups, s.Errors, "error")
 	count(avoided, s.Coalesced, "coalesced")
 	count(avoided, s.Hinted, "hint")
@@ -123,6 +131,10 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 	gauge(entries, s.Publishers, "publishers")
 	gauge(entries, s.Negatives, "negatives")
 	gauge(entries, s.Prefixes, "prefixes")
-	gauge(slots, s.Slots)
 	gauge(waiting, s.Waiting)
+	isListening := 0
+	if s.Listening {
+		isListening = 1
+	}
+	gauge(listening, isListening)
 }

@@ -19,27 +19,32 @@ import (
 	"github.com/ampcors/ampcors/configfile"
 	"github.com/ampcors/ampcors/internal/servertest"
 	"github.com/ampcors/ampcors/metrics"
+	"github.com/ampcors/ampcors/source"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/common/expfmt"
 )
 
-func newMiddleware(t *testing.T) *ampcors.Middleware {
+func newMiddleware(t *testing.T) (*ampcors.Middleware, *source.Cache) {
 	t.Helper()
-	m, err := ampcors.New(ampcors.Config{
-		Publishers: []string{"www.example.com", "*.news.example"},
-		Source: ampcors.SourceFunc(func(_ context.Context, domain string) (bool, error) {
+	cache, err := source.New(source.Source{
+		HasPublisher: func(_ context.Context, domain string) (bool, error) {
 			if domain == "down.example" {
 				return false, errors.New("the database is down")
 			}
 			return domain == "www.source.example", nil
-		}),
-	})
+		},
+		Notify: func(func(domains ...string)) (stop func()) { return func() {} },
+	}, source.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = m.Close() })
-	return m
+	t.Cleanup(cache.Close)
+	m, err := ampcors.New(ampcors.Config{Publishers: []string{"www.example.com", "*.news.example"}, Source: cache})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m, cache
 }
 
 // handle lets m handle a request from an origin.
@@ -51,12 +56,12 @@ func handle(m *ampcors.Middleware, origin string) {
 
 func TestTheCountsAreExported(t *testing.T) {
 	t.Parallel()
-	m := newMiddleware(t)
+	m, cache := newMiddleware(t)
 	for _, origin := range []string{"https://www.example.com", "https://www.source.example", "https://evil.example", "https://evil.example", "https://down.example"} {
 		handle(m, origin)
 	}
 	registry := prometheus.NewPedanticRegistry() // it checks Describe and Collect against each other
-	if err := registry.Register(metrics.New(m)); err != nil {
+	if err := registry.Register(metrics.New(m, cache)); err != nil {
 		t.Fatal(err)
 	}
 	const want = `
@@ -70,13 +75,13 @@ ampcors_source_lookups_total{result="ok"} 2
 # HELP ampcors_source_entries Answers in memory: publishers, negatives and prefixes.
 # TYPE ampcors_source_entries gauge
 ampcors_source_entries{kind="negatives"} 1
-ampcors_source_entries{kind="prefixes"} 1
+ampcors_source_entries{kind="prefixes"} 0
 ampcors_source_entries{kind="publishers"} 1
-# HELP ampcors_source_slots Lookups that can run at one time now. It adapts to the Source.
-# TYPE ampcors_source_slots gauge
-ampcors_source_slots 16
+# HELP ampcors_source_listening 1 if changes of the Source are reported, as far as it knows; 0 if they are seen only when an answer expires.
+# TYPE ampcors_source_listening gauge
+ampcors_source_listening 1
 `
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "ampcors_listed_publishers", "ampcors_source_lookups_total", "ampcors_source_entries", "ampcors_source_slots"); err != nil {
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "ampcors_listed_publishers", "ampcors_source_lookups_total", "ampcors_source_entries", "ampcors_source_listening"); err != nil {
 		t.Error(err)
 	}
 	families, err := registry.Gather()
@@ -109,8 +114,8 @@ ampcors_source_slots 16
 // Whatever clients send, the number of time series stays the same.
 func TestLabelsAreAClosedSet(t *testing.T) {
 	t.Parallel()
-	m := newMiddleware(t)
-	c := metrics.New(m)
+	m, cache := newMiddleware(t)
+	c := metrics.New(m, cache)
 	before := testutil.CollectAndCount(c)
 	for i := range 1000 {
 		handle(m, fmt.Sprintf("https://invented-%d.example", i))
@@ -134,8 +139,7 @@ func TestTheWatchersFileIsExported(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer m.Close()
-	c := metrics.New(m)
+	c := metrics.New(m, nil)
 	c.Watcher = configfile.NewWatcher(file, m, configfile.WatcherConfig{})
 	value := func(name string) string {
 		text, err := testutil.CollectAndFormat(c, expfmt.TypeTextPlain, name)

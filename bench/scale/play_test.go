@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/source"
 )
 
 // A scenario is what a server meets. Rates are for each second.
 type scenario struct {
-	newSource  func() (source ampcors.Source, lookups func() int64)
+	newSource  func() (asked source.Source, lookups func() int64)
 	publishers int           // that there are
 	s          float64       // the exponent of Zipf's law
 	honest     int           // requests from publishers
@@ -34,7 +35,7 @@ type result struct {
 	served   []time.Duration // how long new publishers took until they were served, sorted
 	unserved int             // new publishers that were not, after 15 s
 	lookups  float64         // a second
-	stats    ampcors.SourceStats
+	stats    source.Stats
 }
 
 // A tally counts decisions.
@@ -96,15 +97,28 @@ func each(n int, d time.Duration, do func(i int)) {
 	}
 }
 
-// play runs a scenario on a server that remembers no publisher.
-func play(t *testing.T, sc scenario) *result {
+// newServer returns the Middleware of a server with the defaults.
+func newServer(t *testing.T, asked source.Source) (m *ampcors.Middleware, end func()) {
 	t.Helper()
-	source, lookups := sc.newSource()
-	m, err := ampcors.New(ampcors.Config{Source: source})
+	cache, err := source.New(asked, source.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer m.Close()
+	if m, err = ampcors.New(ampcors.Config{Source: cache}); err != nil {
+		t.Fatal(err)
+	}
+	return m, func() {
+		cache.Close()
+		time.Sleep(2 * time.Second) // refreshes end, at the latest after their timeout
+	}
+}
+
+// play runs a scenario on a server that remembers no publisher.
+func play(t *testing.T, sc scenario) *result {
+	t.Helper()
+	asked, lookups := sc.newSource()
+	m, end := newServer(t, asked)
+	defer end()
 	r, ignored := new(result), new(tally)
 	ranks := zipf{rand.New(rand.NewPCG(15, 8)), sc.s, sc.publishers}
 	isKnown := make(map[string]bool)
@@ -163,7 +177,7 @@ func play(t *testing.T, sc scenario) *result {
 	})
 	time.Sleep(sc.time)
 	r.lookups = float64(lookups()-before) / sc.time.Seconds()
-	r.stats = m.SourceStats()
+	r.stats = m.Config().Source.Stats()
 	group.Wait()
 	slices.Sort(r.served)
 	return r

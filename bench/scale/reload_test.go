@@ -94,7 +94,6 @@ func BenchmarkReload(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			defer m.Close()
 			reload, applied := make(chan os.Signal), make(applications)
 			w := configfile.NewWatcher(path, m, configfile.WatcherConfig{Reload: reload, Logger: slog.New(applied)})
 			ctx, cancel := context.WithCancel(b.Context())

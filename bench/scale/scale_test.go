@@ -15,7 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/source"
 )
 
 const tenMillion = 10_000_000
@@ -28,10 +28,10 @@ func simulate(t *testing.T, sc scenario) (r *result) {
 	return r
 }
 
-func modelOf(delay time.Duration, servers int) func() (ampcors.Source, func() int64) {
-	return func() (ampcors.Source, func() int64) {
+func modelOf(delay time.Duration, servers int) func() (source.Source, func() int64) {
+	return func() (source.Source, func() int64) {
 		m := newModel(delay, servers)
-		return m, m.lookups.Load
+		return m.source(), m.lookups.Load
 	}
 }
 
@@ -76,15 +76,15 @@ func TestAFloodDoesNotShutOutPublishers(t *testing.T) {
 		for _, kind := range []string{"alone", "alone, each origin sent twice", "with a filter", "with a filter that answers no"} {
 			t.Run(fmt.Sprintf("%d/%s", flood, kind), func(t *testing.T) {
 				sc := scenario{
-					newSource: func() (ampcors.Source, func() int64) {
+					newSource: func() (source.Source, func() int64) {
 						m := newModel(2*time.Millisecond, 10)
 						switch kind {
 						case "with a filter":
-							return hinting{m, ampcors.NoHint}, m.lookups.Load
+							return m.hinting(source.NoHint), m.lookups.Load
 						case "with a filter that answers no":
-							return hinting{m, ampcors.NotPublisher}, m.lookups.Load
+							return m.hinting(source.NotPublisher), m.lookups.Load
 						}
-						return m, m.lookups.Load
+						return m.source(), m.lookups.Load
 					},
 					publishers: tenMillion,
 					s:          1.2, honest: 1000, new: 100, invented: flood, warm: 10 * time.Second, time: length(20*time.Second, 4*time.Second),
@@ -113,11 +113,8 @@ func TestANewServerServesATightLoop(t *testing.T) {
 	for _, parallel := range []bool{false, true} {
 		t.Run(fmt.Sprintf("parallel=%t", parallel), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m, err := ampcors.New(ampcors.Config{Source: newModel(5*time.Millisecond, 100)})
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer m.Close()
+				m, end := newServer(t, newModel(5*time.Millisecond, 100).source())
+				defer end()
 				var group sync.WaitGroup
 				var got tally
 				for rank := range 2000 {

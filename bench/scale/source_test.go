@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/source"
 )
 
 // domain returns the publisher with a rank: 0 is asked for most.
@@ -53,7 +53,9 @@ func newModel(delay time.Duration, servers int) *model {
 	return &model{delay: delay, servers: make(chan struct{}, servers)}
 }
 
-func (m *model) HasPublisher(ctx context.Context, name string) (bool, error) {
+func (m *model) source() source.Source { return source.Source{HasPublisher: m.hasPublisher} }
+
+func (m *model) hasPublisher(ctx context.Context, name string) (bool, error) {
 	m.lookups.Add(1)
 	select {
 	case m.servers <- struct{}{}:
@@ -65,20 +67,17 @@ func (m *model) HasPublisher(ctx context.Context, name string) (bool, error) {
 	return isPublisher(name), nil
 }
 
-func (*model) PublisherByHash(context.Context, string) (string, error) { return "", nil }
-
-// A hinting model gives hints like those of a filter: publishers are likely, and so is about
-// one in 256 other names. The tests of package filter check that a filter does this.
-type hinting struct {
-	*model
-	others ampcors.Hint // for other names
-}
-
-func (h hinting) Hint(name string) ampcors.Hint {
-	hash := fnv.New32a()
-	_, _ = hash.Write([]byte(name))
-	if isPublisher(name) || hash.Sum32()>>16%256 == 0 {
-		return ampcors.LikelyPublisher
+// hinting returns the Source with hints like those of a filter: publishers are likely, and so is
+// about one in 256 other names. The tests of package filter check that a filter does this.
+func (m *model) hinting(others source.Hint) source.Source {
+	s := m.source()
+	s.Hint = func(name string) source.Hint {
+		hash := fnv.New32a()
+		_, _ = hash.Write([]byte(name))
+		if isPublisher(name) || hash.Sum32()>>16%256 == 0 {
+			return source.LikelyPublisher
+		}
+		return others
 	}
-	return h.others
+	return s
 }

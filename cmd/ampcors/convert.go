@@ -129,7 +129,6 @@ func newExplain() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		defer mw.Close()
 		return answer(cmd, args, *output, func(origin string) (any, error) { return explanation(mw.Explain(origin)), nil })
 	}
 	return cmd

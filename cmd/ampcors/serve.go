@@ -43,7 +43,6 @@ func newServeAuthz() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		defer mw.Close()
 		handler, err := authz.New(mw, proxy)
 		if err != nil {
 			return err

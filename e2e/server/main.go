@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/source"
 	"github.com/ampcors/ampcors/source/pgsource"
 	"github.com/ampcors/ampcors/source/redissource"
 	"github.com/ampcors/ampcors/source/sqlsource"
@@ -30,7 +31,7 @@ import (
 // Stats is what /stats answers.
 type Stats struct {
 	Requests    ampcors.Stats
-	Source      ampcors.SourceStats
+	Source      source.Stats
 	Goroutines  int
 	Connections int   // to PostgreSQL
 	Heap        int64 // bytes
@@ -44,14 +45,14 @@ func main() {
 	flag.StringVar(&db.postgres, "postgres", "", "how to connect to PostgreSQL, without notifications")
 	flag.StringVar(&db.notifying, "notifying-postgres", "", "how to connect to PostgreSQL, with notifications")
 	flag.StringVar(&db.mariadb, "mariadb", "", "how to connect to MariaDB")
-	var lookup ampcors.Lookup
-	flag.DurationVar(&lookup.TTL, "ttl", 0, "Lookup.TTL")
-	flag.DurationVar(&lookup.NegativeTTL, "negative-ttl", 0, "Lookup.NegativeTTL")
-	flag.DurationVar(&lookup.MaxStale, "max-stale", 0, "Lookup.MaxStale")
-	flag.DurationVar(&lookup.Timeout, "timeout", 0, "Lookup.Timeout")
-	flag.IntVar(&lookup.MaxRate, "max-rate", 0, "Lookup.MaxRate")
+	var options source.Options
+	flag.DurationVar(&options.TTL, "ttl", 0, "Options.TTL")
+	flag.DurationVar(&options.NegativeTTL, "negative-ttl", 0, "Options.NegativeTTL")
+	flag.DurationVar(&options.MaxStale, "max-stale", 0, "Options.MaxStale")
+	flag.DurationVar(&options.Timeout, "timeout", 0, "Options.Timeout")
+	flag.IntVar(&options.MaxRate, "max-rate", 0, "Options.MaxRate")
 	flag.Parse()
-	if err := run(db, lookup); err != nil {
+	if err := run(db, options); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -59,54 +60,63 @@ func main() {
 // A database says which one the publishers are in.
 type database struct{ redis, sentinel, postgres, notifying, mariadb string }
 
-// open returns the Source of the database. db is nil if it does not use database/sql.
-func (d database) open() (source ampcors.Source, db *sql.DB, err error) {
+// open returns the Source of the database, and what closes it. db is nil if it does not use
+// database/sql.
+func (d database) open() (asked source.Source, db *sql.DB, end func(), err error) {
 	switch {
 	case d.redis != "":
-		source, err = redissource.New(redissource.Config{Redis: rueidis.ClientOption{
+		store, err := redissource.New(redissource.Config{Redis: rueidis.ClientOption{
 			InitAddress: strings.Split(d.redis, ","), Sentinel: rueidis.SentinelOption{MasterSet: d.sentinel}, ClientName: "server",
 		}})
-		return source, nil, err
+		if err != nil {
+			return source.Source{}, nil, nil, err
+		}
+		return store.Source(), nil, store.Close, nil
 	case d.notifying != "":
-		source, err = pgsource.New(pgsource.Config{ConnString: d.notifying})
-		return source, nil, err
+		table, err := pgsource.New(pgsource.Config{ConnString: d.notifying})
+		if err != nil {
+			return source.Source{}, nil, nil, err
+		}
+		return table.Source(), nil, table.Close, nil
 	case d.mariadb != "":
 		db, err = sql.Open("mysql", d.mariadb)
 	default:
 		db, err = sql.Open("pgx", d.postgres)
 	}
 	if err != nil {
-		return nil, nil, err
+		return source.Source{}, nil, nil, err
 	}
 	db.SetMaxOpenConns(16)
 	db.SetMaxIdleConns(16)
-	table := sqlsource.Config{}
+	cfg := sqlsource.Config{}
 	if d.mariadb != "" {
-		table.Placeholder = "?"
+		cfg.Placeholder = "?"
 	}
-	source, err = sqlsource.New(db, table)
-	return source, db, err
+	table, err := sqlsource.New(db, cfg)
+	if err != nil {
+		return source.Source{}, nil, nil, err
+	}
+	return table.Source(), db, func() { _ = db.Close() }, nil
 }
 
-func run(d database, lookup ampcors.Lookup) error {
+func run(d database, options source.Options) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 
-	source, db, err := d.open()
+	asked, db, end, err := d.open()
 	if err != nil {
 		return err
 	}
-	switch closer := source.(type) {
-	case interface{ Close() }:
-		defer closer.Close()
-	default:
-		defer db.Close()
-	}
-	mw, err := ampcors.New(ampcors.Config{Source: source, Lookup: lookup, Credentialed: true})
+	defer end()
+	publishers, err := source.New(asked, options)
 	if err != nil {
 		return err
 	}
-	defer mw.Close()
+	defer publishers.Close()
+	mw, err := ampcors.New(ampcors.Config{Source: publishers, Credentialed: true})
+	if err != nil {
+		return err
+	}
 
 	mux := http.NewServeMux()
 	mux.Handle("/", mw.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -115,7 +125,7 @@ func run(d database, lookup ampcors.Lookup) error {
 	mux.HandleFunc("GET /stats", func(w http.ResponseWriter, r *http.Request) {
 		var mem runtime.MemStats
 		runtime.ReadMemStats(&mem)
-		stats := Stats{Requests: mw.Stats(), Source: mw.SourceStats(), Goroutines: runtime.NumGoroutine(), Heap: int64(mem.HeapAlloc)}
+		stats := Stats{Requests: mw.Stats(), Source: publishers.Stats(), Goroutines: runtime.NumGoroutine(), Heap: int64(mem.HeapAlloc)}
 		if db != nil {
 			stats.Connections = db.Stats().OpenConnections
 		}

@@ -85,7 +85,6 @@ func run(ctx context.Context, addr, file string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer mw.Close()
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
 		return fmt.Errorf("%w (choose another address with -addr)", err)

@@ -13,37 +13,38 @@ import (
 	"testing"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/source"
 )
 
 // PublisherHeader is the request header in which the gateway must send the publisher.
 const PublisherHeader = "Ampcors-Publisher"
 
 // Source is the Source of the gateway. It fails for some domains.
-type Source struct{}
-
-// HasPublisher implements [ampcors.Source].
-func (Source) HasPublisher(_ context.Context, domain string) (bool, error) {
-	if strings.HasPrefix(domain, "down") {
-		return false, errors.New("the database is down")
-	}
-	return domain == "www.source.example", nil
+var Source = source.Source{
+	HasPublisher: func(_ context.Context, domain string) (bool, error) {
+		if strings.HasPrefix(domain, "down") {
+			return false, errors.New("the database is down")
+		}
+		return domain == "www.source.example", nil
+	},
 }
-
-// PublisherByHash implements [ampcors.Source].
-func (Source) PublisherByHash(context.Context, string) (string, error) { return "", nil }
 
 // NewMiddleware returns a Middleware with the configuration that the gateway must have.
 func NewMiddleware(t testing.TB) *ampcors.Middleware {
 	t.Helper()
+	cache, err := source.New(Source, source.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cache.Close)
 	m, err := ampcors.New(ampcors.Config{
 		Publishers: []string{"www.example.com", "*.news.example"}, Credentialed: true, RequestHeaders: []string{"X-Any"},
 		Email:  ampcors.Email{Senders: []string{"news@example.com"}},
-		Source: Source{},
+		Source: cache,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = m.Close() })
 	return m
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/source"
 	"github.com/ampcors/ampcors/source/filter"
 	"github.com/ampcors/ampcors/source/sqlsource"
 )
@@ -17,17 +18,22 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	publishers, err := sqlsource.New(db, sqlsource.Config{})
+	table, err := sqlsource.New(db, sqlsource.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}
-	source, err := filter.New(publishers, filter.Config{File: "/var/cache/api/publishers.filter"})
+	filtered, err := filter.New(table.Source(), filter.Config{File: "/var/cache/api/publishers.filter"})
 	if err != nil {
 		log.Fatal(err)
 	}
-	go func() { log.Print(source.Run(context.Background())) }()
+	go func() { log.Print(filtered.Run(context.Background())) }()
 
-	mw, err := ampcors.New(ampcors.Config{Source: source})
+	publishers, err := source.New(filtered.Source(), source.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer publishers.Close()
+	mw, err := ampcors.New(ampcors.Config{Source: publishers})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -1,29 +1,28 @@
-// Package filter wraps an [ampcors.Source] and keeps a filter of all its publishers, which
-// takes 9 bits for each of them. Before a lookup, the filter says whether a domain or hash
+// Package filter keeps a filter of all publishers of a [source.Source], which takes 9 bits for
+// each of them. Before a lookup, the filter says whether a domain or hash
 // prefix likely belongs to a publisher. So invented origins, however many there are, hardly
 // delay lookups for publishers.
 //
 // # What it decides
 //
-// By default, nothing. A [Source] is an [ampcors.Hinter]: lookups for likely publishers go
-// first, and the others take what capacity is left. Whatever the filter says, the wrapped
-// Source is asked. A filter that is stale or wrong changes the order of lookups, and never
+// By default, nothing. It gives the Source a Hint: lookups for likely publishers go first, and
+// the others take what capacity is left. Whatever the filter says, the Source is asked. A filter that is stale or wrong changes the order of lookups, and never
 // who is allowed.
 //
-// With Config.AnswerNo, and a wrapped Source that is an [ampcors.Notifier], the filter
-// answers by itself that a name is not a publisher. Then invented origins get 403 without a
+// With Config.AnswerNo, and a Source that has Notify, the filter answers by itself that a name
+// is not a publisher. Then invented origins get 403 without a
 // lookup, except for about one in 256. The filter never answers yes, so nobody is allowed
-// because of it. A publisher is not denied for longer than the Notifier takes to report it:
+// because of it. A publisher is not denied for longer than the Source takes to report it:
 //
 //   - The filter is built from a list of all publishers. A domain that was a publisher when
 //     the list began is in it, and one that became a publisher later is reported.
-//   - A reported name is added to the filter before the Middleware forgets its answers.
+//   - A reported name is added to the filter before the [source.Cache] forgets its answers.
 //   - After a report that changes may have been missed, the filter does not answer no until
 //     it has been built from a list that began later. The same holds until the first list
-//     is complete, when [Source.Run] has ended, and while a method IsListening of the
-//     wrapped Source, if it has one, returns false.
+//     is complete, when [Filter.Run] has ended, and while the Source's IsListening, if it has
+//     one, returns false.
 //
-// So AnswerNo relies on two promises of the wrapped Source: the list has every name that
+// So AnswerNo relies on two promises of the Source: the list has every name that
 // was a publisher from its beginning to its end, and each change is reported, or that
 // changes may have been missed. A new publisher is denied while the connection is dead and
 // that is not noticed yet.
@@ -36,7 +35,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"iter"
 	"log/slog"
 	"os"
 	"strings"
@@ -45,22 +43,13 @@ import (
 
 	"github.com/FastFilter/xorfilter"
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/source"
 )
 
-// A Lister is a Source that can list its publishers: sqlsource, pgsource, redissource, or
-// one of your own.
-type Lister interface {
-	ampcors.Source
-	// Publishers returns all domains that are publishers, in any order. A domain may come
-	// more than once. One that is added or removed meanwhile may be missing. An error ends
-	// the list.
-	Publishers(ctx context.Context) iter.Seq2[string, error]
-}
-
-// Config configures a [Source]. The zero value is fine.
+// Config configures a [Filter]. The zero value is fine.
 type Config struct {
 	// Every is how often the filter is built again. Publishers that are added meanwhile are
-	// in it only if the wrapped Source is a Notifier. If zero, 1 hour is used.
+	// in it only if the Source has Notify. If zero, 1 hour is used.
 	Every time.Duration
 
 	// File is where the filter is saved after each build, and from where New reads it, so
@@ -68,8 +57,8 @@ type Config struct {
 	// empty, the filter is not saved.
 	File string
 
-	// AnswerNo lets the filter answer no by itself, as the package says. The wrapped Source
-	// must be a Notifier.
+	// AnswerNo lets the filter answer no by itself, as the package says. The Source must have
+	// Notify.
 	AnswerNo bool
 
 	// Logger gets a line when the filter is built, read from File, and every 10 seconds
@@ -78,16 +67,13 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// A Source is a [Lister] with a filter of its publishers, which [Source.Run] builds. It is
-// safe for concurrent use by multiple goroutines.
-type Source struct {
-	Lister
-	notifier ampcors.Notifier // nil if the Lister is not one
-	listener listener         // nil if the Lister is not one
-	sharded  ampcors.Sharded  // nil if the Lister is not one
-	cfg      Config
-	log      *slog.Logger
-	rebuild  chan struct{} // gets a value when the filter should be built again soon
+// A Filter has all publishers of a Source, once [Filter.Run] has listed them. It is safe for
+// concurrent use by multiple goroutines.
+type Filter struct {
+	asked   source.Source
+	cfg     Config
+	log     *slog.Logger
+	rebuild chan struct{} // gets a value when the filter should be built again soon
 
 	mu        sync.RWMutex
 	filter    *xorfilter.BinaryFuse8 // nil before the first
@@ -100,15 +86,15 @@ type Source struct {
 	isTrusted bool                // the filter is from a list of this process, and Run has been running since
 }
 
-// A listener is a Notifier that knows whether it would be told of a change now.
-type listener interface{ IsListening() bool }
-
-// New returns a Source that wraps the Lister. It fails if the Lister is nil, if cfg.Every is
-// negative, or if cfg.AnswerNo is set and the Lister is not an [ampcors.Notifier].
-func New(lister Lister, cfg Config) (*Source, error) {
-	s := &Source{Lister: lister, cfg: cfg, log: cfg.Logger, rebuild: make(chan struct{}, 1), added: make(map[uint64]struct{})}
-	if lister == nil {
-		return nil, errors.New("filter: the Lister is nil")
+// New returns a Filter for the Source, which must have Publishers and must not have a Hint yet. It
+// also fails if cfg.Every is negative, or if cfg.AnswerNo is set and the Source has no Notify.
+func New(asked source.Source, cfg Config) (*Filter, error) {
+	s := &Filter{asked: asked, cfg: cfg, log: cfg.Logger, rebuild: make(chan struct{}, 1), added: make(map[uint64]struct{})}
+	if asked.Publishers == nil {
+		return nil, errors.New("filter: Source.Publishers is nil; want a function that lists all publishers")
+	}
+	if asked.Hint != nil {
+		return nil, errors.New("filter: Source.Hint is set already; want a Source without hints")
 	}
 	if s.cfg.Every == 0 {
 		s.cfg.Every = time.Hour
@@ -119,11 +105,8 @@ func New(lister Lister, cfg Config) (*Source, error) {
 	if s.log == nil {
 		s.log = slog.Default()
 	}
-	s.notifier, _ = lister.(ampcors.Notifier)
-	s.listener, _ = lister.(listener)
-	s.sharded, _ = lister.(ampcors.Sharded)
-	if cfg.AnswerNo && s.notifier == nil {
-		return nil, fmt.Errorf("filter: AnswerNo is set, but %T is not an ampcors.Notifier; it would keep out publishers that are added", lister)
+	if cfg.AnswerNo && asked.Notify == nil {
+		return nil, errors.New("filter: AnswerNo is set, but Source.Notify is nil; it would keep out publishers that are added")
 	}
 	if cfg.File != "" {
 		s.load()
@@ -131,26 +114,40 @@ func New(lister Lister, cfg Config) (*Source, error) {
 	return s, nil
 }
 
-// Hint implements [ampcors.Hinter]. Publishers that the filter knows are likely ones, and so
-// is about one in 256 other names. Other names are none, if AnswerNo is set and the filter is
-// complete.
-func (s *Source) Hint(key string) ampcors.Hint {
+// Source returns the Source with a Hint of the filter, for [source.New].
+func (s *Filter) Source() source.Source {
+	hinted := s.asked
+	hinted.Hint = s.hint
+	if s.asked.Notify != nil {
+		hinted.Notify = func(changed func(domains ...string)) (stop func()) {
+			return s.asked.Notify(func(domains ...string) {
+				s.note(domains) // first: the filter must not answer no after the Cache has forgotten its answer
+				changed(domains...)
+			})
+		}
+	}
+	return hinted
+}
+
+// hint finds that publishers that the filter knows are likely ones, and so is about one in 256
+// other names. Other names are none, if AnswerNo is set and the filter is complete.
+func (s *Filter) hint(key string) source.Hint {
 	sum, ok := sumOf(key)
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	switch {
 	case !ok:
-		return ampcors.NoHint
+		return source.NoHint
 	case s.contains(sum):
-		return ampcors.LikelyPublisher
+		return source.LikelyPublisher
 	case s.answersNo():
-		return ampcors.NotPublisher
+		return source.NotPublisher
 	}
-	return ampcors.NoHint
+	return source.NoHint
 }
 
 // contains reports whether a key may be in the filter. s.mu is held.
-func (s *Source) contains(sum uint64) bool {
+func (s *Filter) contains(sum uint64) bool {
 	if s.filter != nil && s.filter.Contains(sum) {
 		return true
 	}
@@ -160,8 +157,8 @@ func (s *Source) contains(sum uint64) bool {
 
 // answersNo reports whether the filter has all publishers, but for changes that are still to
 // be reported, and may say so. s.mu is held.
-func (s *Source) answersNo() bool {
-	return s.cfg.AnswerNo && s.isTrusted && s.missed == s.trusted && (s.listener == nil || s.listener.IsListening())
+func (s *Filter) answersNo() bool {
+	return s.cfg.AnswerNo && s.isTrusted && s.missed == s.trusted && (s.asked.IsListening == nil || s.asked.IsListening())
 }
 
 // sumOf returns the first 64 bits of a name's SHA-256. A hash prefix spells the SHA-256 of
@@ -183,36 +180,8 @@ func sumOf(key string) (sum uint64, ok bool) {
 
 var alphabet = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// Shards implements [ampcors.Sharded] for a wrapped Source that does.
-func (s *Source) Shards() int {
-	if s.sharded == nil {
-		return 1
-	}
-	return s.sharded.Shards()
-}
-
-// Shard implements [ampcors.Sharded].
-func (s *Source) Shard(key string) int {
-	if s.sharded == nil {
-		return 0
-	}
-	return s.sharded.Shard(key)
-}
-
-// Notify implements [ampcors.Notifier]. If the wrapped Source is not a Notifier, nothing is
-// ever reported.
-func (s *Source) Notify(changed func(domains ...string)) (stop func()) {
-	if s.notifier == nil {
-		return func() {}
-	}
-	return s.notifier.Notify(func(domains ...string) {
-		s.note(domains) // first: the filter must not answer no after the Middleware has forgotten its answer
-		changed(domains...)
-	})
-}
-
 // note adds reported domains to the filter.
-func (s *Source) note(domains []string) {
+func (s *Filter) note(domains []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	isMissed := len(domains) == 0
@@ -261,8 +230,11 @@ const (
 // and when many publishers were added. After an error it tries again within a minute, and
 // the last filter stays in use. It returns the error of ctx when ctx is done. Call it once,
 // in its own goroutine.
-func (s *Source) Run(ctx context.Context) error {
-	stop := s.Notify(func(...string) {})
+func (s *Filter) Run(ctx context.Context) error {
+	stop := func() {}
+	if s.asked.Notify != nil {
+		stop = s.asked.Notify(func(domains ...string) { s.note(domains) })
+	}
 	defer func() {
 		s.mu.Lock()
 		s.isTrusted = false
@@ -298,7 +270,7 @@ func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) error {
 }
 
 // build reads the list and replaces the filter.
-func (s *Source) build(ctx context.Context) error {
+func (s *Filter) build(ctx context.Context) error {
 	s.mu.Lock()
 	missed, before := s.missed, s.names
 	s.next = make(map[uint64]struct{})
@@ -316,7 +288,7 @@ func (s *Source) build(ctx context.Context) error {
 	begun := time.Now()
 	logged := begun
 	sums := make([]uint64, 0, before+before/16)
-	for domain, err := range s.Publishers(ctx) {
+	for domain, err := range s.asked.Publishers(ctx) {
 		if err != nil {
 			return fmt.Errorf("filter: listing publishers: %w", err)
 		}
@@ -360,7 +332,7 @@ func size(f *xorfilter.BinaryFuse8) int {
 	return len(f.Fingerprints)
 }
 
-func (s *Source) load() {
+func (s *Filter) load() {
 	filter, names, at, err := read(s.cfg.File)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
@@ -382,7 +354,7 @@ type Stats struct {
 }
 
 // Stats returns what the filter has now.
-func (s *Source) Stats() Stats {
+func (s *Filter) Stats() Stats {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return Stats{

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -20,9 +21,10 @@ import (
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/internal/servertest"
+	"github.com/ampcors/ampcors/source"
 )
 
-// A database is a Lister of names.
+// A database lists names.
 type database struct {
 	mu      sync.Mutex
 	names   map[string]bool
@@ -77,6 +79,10 @@ func (d *database) Publishers(ctx context.Context) iter.Seq2[string, error] {
 	}
 }
 
+func (d *database) source() source.Source {
+	return source.Source{HasPublisher: d.HasPublisher, PublisherByHash: d.PublisherByHash, Publishers: d.Publishers}
+}
+
 // A notifying database reports changes after a delay.
 type notifying struct {
 	*database
@@ -88,7 +94,11 @@ func newNotifying(names ...string) *notifying {
 	return &notifying{database: newDatabase(names...), listeners: make(map[int]func(...string))}
 }
 
-func (n *notifying) IsListening() bool { return !n.isDeaf.Load() }
+func (n *notifying) source() source.Source {
+	s := n.database.source()
+	s.Notify, s.IsListening = n.Notify, func() bool { return !n.isDeaf.Load() }
+	return s
+}
 
 func (n *notifying) Notify(changed func(...string)) func() {
 	n.mu.Lock()
@@ -125,20 +135,34 @@ func (d *database) fail(err error) {
 
 func quiet(t *testing.T) *slog.Logger { return slog.New(slog.NewTextHandler(t.Output(), nil)) }
 
-func newSource(t *testing.T, lister Lister, cfg Config) *Source {
+func newFilter(t *testing.T, db interface{ source() source.Source }, cfg Config) *Filter {
 	t.Helper()
 	if cfg.Logger == nil {
 		cfg.Logger = quiet(t)
 	}
-	s, err := New(lister, cfg)
+	s, err := New(db.source(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
+func newMiddleware(t *testing.T, s source.Source, options source.Options) *ampcors.Middleware {
+	t.Helper()
+	cache, err := source.New(s, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cache.Close)
+	m, err := ampcors.New(ampcors.Config{Source: cache})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
 // run runs s until the test ends, and returns when the first filter is built.
-func run(t *testing.T, s *Source) {
+func run(t *testing.T, s *Filter) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -164,17 +188,18 @@ func prefixOf(t *testing.T, domain string) string {
 func TestNewChecksItsArguments(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		name   string
-		lister Lister
-		cfg    Config
-		want   string
+		name  string
+		asked source.Source
+		cfg   Config
+		want  string
 	}{
-		{name: "no Lister", lister: nil, cfg: Config{}, want: "nil"},
-		{name: "AnswerNo without a Notifier", lister: newDatabase(), cfg: Config{AnswerNo: true}, want: "not an ampcors.Notifier"},
-		{name: "negative Every", lister: newDatabase(), cfg: Config{Every: -1}, want: "negative"},
+		{name: "no list", asked: source.Source{}, cfg: Config{}, want: "Publishers is nil"},
+		{name: "two filters", asked: newFilter(t, newDatabase(), Config{}).Source(), cfg: Config{}, want: "Hint is set"},
+		{name: "AnswerNo without Notify", asked: newDatabase().source(), cfg: Config{AnswerNo: true}, want: "Notify is nil"},
+		{name: "negative Every", asked: newDatabase().source(), cfg: Config{Every: -1}, want: "negative"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if _, err := New(test.lister, test.cfg); err == nil || !strings.Contains(err.Error(), test.want) {
+			if _, err := New(test.asked, test.cfg); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%v; want %q", err, test.want)
 			}
 		})
@@ -188,8 +213,8 @@ func TestTheFilterHasAllPublishersAndFewOthers(t *testing.T) {
 	for i := range n {
 		db.names[fmt.Sprintf("www.site-%d.example", i)] = true
 	}
-	s := newSource(t, db, Config{})
-	if s.Hint("www.site-1.example") != ampcors.NoHint {
+	s := newFilter(t, db, Config{})
+	if s.hint("www.site-1.example") != source.NoHint {
 		t.Error("likely without a filter")
 	}
 	if err := s.build(t.Context()); err != nil {
@@ -197,16 +222,16 @@ func TestTheFilterHasAllPublishersAndFewOthers(t *testing.T) {
 	}
 	for i := range n {
 		name := fmt.Sprintf("www.site-%d.example", i)
-		if s.Hint(name) != ampcors.LikelyPublisher {
+		if s.hint(name) != source.LikelyPublisher {
 			t.Fatalf("%s is not likely", name)
 		}
-		if i%100 == 0 && s.Hint(prefixOf(t, name)) != ampcors.LikelyPublisher {
+		if i%100 == 0 && s.hint(prefixOf(t, name)) != source.LikelyPublisher {
 			t.Fatalf("the hash prefix of %s is not likely", name)
 		}
 	}
 	wrong := 0
 	for i := range n {
-		if s.Hint(fmt.Sprintf("www.other-%d.example", i)) == ampcors.LikelyPublisher {
+		if s.hint(fmt.Sprintf("www.other-%d.example", i)) == source.LikelyPublisher {
 			wrong++
 		}
 	}
@@ -221,12 +246,12 @@ func TestTheFilterHasAllPublishersAndFewOthers(t *testing.T) {
 		t.Errorf("%+v", stats)
 	}
 	for _, key := range []string{"", "a", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "0123456789012345678901"} {
-		if s.Hint(key) != ampcors.NoHint {
+		if s.hint(key) != source.NoHint {
 			t.Errorf("%q is likely", key)
 		}
 	}
-	if db.lookups != 0 || s.Shards() != 1 || s.Shard("a") != 0 {
-		t.Error("lookups, or shards")
+	if db.lookups != 0 {
+		t.Errorf("%d lookups", db.lookups)
 	}
 }
 
@@ -245,11 +270,8 @@ func TestAWrongFilterChangesNoDecision(t *testing.T) {
 		}
 		return all
 	}()
-	decide := func(source ampcors.Source) (decisions []string) {
-		m, err := ampcors.New(ampcors.Config{Source: source})
-		if err != nil {
-			t.Fatal(err)
-		}
+	decide := func(s source.Source) (decisions []string) {
+		m := newMiddleware(t, s, source.Options{})
 		for range 2 {
 			for _, origin := range origins {
 				d := m.CheckOrigin(origin)
@@ -258,7 +280,7 @@ func TestAWrongFilterChangesNoDecision(t *testing.T) {
 		}
 		return decisions
 	}
-	want := decide(newDatabase(publishers...))
+	want := decide(newDatabase(publishers...).source())
 	if n := strings.Count(strings.Join(want, "\n"), "true"); n != 2*3*len(publishers) {
 		t.Fatalf("%d of the requests are allowed", n)
 	}
@@ -267,14 +289,14 @@ func TestAWrongFilterChangesNoDecision(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			db := newNotifying(list...)
-			s := newSource(t, db, Config{})
+			s := newFilter(t, db, Config{})
 			if list != nil {
 				if err := s.build(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 			}
 			db.names = newDatabase(publishers...).names
-			if got := decide(s); !slices.Equal(got, want) {
+			if got := decide(s.Source()); !slices.Equal(got, want) {
 				t.Errorf("%q\nwant %q", got, want)
 			}
 		})
@@ -285,15 +307,15 @@ func TestOnlyACompleteFilterAnswersNo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		db := newNotifying("a.example")
-		s := newSource(t, db, Config{AnswerNo: true})
+		s := newFilter(t, db, Config{AnswerNo: true})
 		// asks reports whether the database is asked, by domain and by hash prefix.
 		asks := func(name string) bool {
 			t.Helper()
-			byDomain, byPrefix := s.Hint(name), s.Hint(prefixOf(t, name))
+			byDomain, byPrefix := s.hint(name), s.hint(prefixOf(t, name))
 			if byDomain != byPrefix {
 				t.Errorf("%s: %d by domain, %d by hash prefix", name, byDomain, byPrefix)
 			}
-			return byDomain != ampcors.NotPublisher
+			return byDomain != source.NotPublisher
 		}
 		if !asks("b.example") {
 			t.Error("it answers without a filter")
@@ -349,14 +371,14 @@ func TestANameReportedDuringAListIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := newNotifying("a.example", "b.example", "c.example")
 		db.pause.Store(int64(time.Second))
-		s := newSource(t, db, Config{AnswerNo: true, Every: time.Minute})
+		s := newFilter(t, db, Config{AnswerNo: true, Every: time.Minute})
 		run(t, s)
 		time.Sleep(1500 * time.Millisecond)
 		db.add("0.example")
 		db.report("0.example")
 		for range 20 {
 			time.Sleep(400 * time.Millisecond)
-			if s.Hint("0.example") == ampcors.NotPublisher {
+			if s.hint("0.example") == source.NotPublisher {
 				t.Fatal("it is denied")
 			}
 		}
@@ -383,13 +405,9 @@ func TestAPublisherIsNeverDeniedAfterItsReport(t *testing.T) {
 				db.names[fmt.Sprintf("old-%d.example", i)] = true
 			}
 			db.pause.Store(int64(20 * time.Millisecond))
-			s := newSource(t, db, Config{AnswerNo: true, Every: 20 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+			s := newFilter(t, db, Config{AnswerNo: true, Every: 20 * time.Second, Logger: slog.New(slog.DiscardHandler)})
 			run(t, s)
-			m, err := ampcors.New(ampcors.Config{Source: s, Lookup: ampcors.Lookup{TTL: time.Hour, NegativeTTL: time.Hour}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer m.Close()
+			m := newMiddleware(t, s.Source(), source.Options{TTL: time.Hour, NegativeTTL: time.Hour})
 			isReported := make(map[string]bool)
 			answersNo := false
 			for i := range 1000 {
@@ -430,19 +448,19 @@ func TestRunKeepsTheFilterWhenTheListFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := newNotifying("a.example")
 		log := new(servertest.Buffer)
-		s := newSource(t, db, Config{AnswerNo: true, Logger: slog.New(slog.NewTextHandler(log, nil))})
+		s := newFilter(t, db, Config{AnswerNo: true, Logger: slog.New(slog.NewTextHandler(log, nil))})
 		run(t, s)
 		db.add("b.example")
 		db.fail(errors.New("the database is down"))
 		time.Sleep(time.Hour + time.Second)
-		if s.Hint("a.example") != ampcors.LikelyPublisher || s.Hint("b.example") != ampcors.NotPublisher || db.lists.Load() != 2 || strings.Count(log.String(), "the database is down") != 1 {
+		if s.hint("a.example") != source.LikelyPublisher || s.hint("b.example") != source.NotPublisher || db.lists.Load() != 2 || strings.Count(log.String(), "the database is down") != 1 {
 			t.Errorf("%d lists; the log:\n%s", db.lists.Load(), log)
 		}
 		if db.fail(nil); !s.Stats().AnswersNo { // the reports still come
 			t.Error("it does not answer")
 		}
 		time.Sleep(2 * time.Minute) // it is tried again soon
-		if s.Hint("b.example") != ampcors.LikelyPublisher || db.lists.Load() != 3 {
+		if s.hint("b.example") != source.LikelyPublisher || db.lists.Load() != 3 {
 			t.Errorf("%d lists; the log:\n%s", db.lists.Load(), log)
 		}
 	})
@@ -457,7 +475,7 @@ func TestALongListIsLogged(t *testing.T) {
 		}
 		db.pause.Store(int64(20 * time.Millisecond))
 		log := new(servertest.Buffer)
-		s := newSource(t, db, Config{Logger: slog.New(slog.NewTextHandler(log, nil))})
+		s := newFilter(t, db, Config{Logger: slog.New(slog.NewTextHandler(log, nil))})
 		if err := s.build(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -476,7 +494,7 @@ func TestManyReportsBuildTheFilterAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		db := newNotifying("a.example")
-		s := newSource(t, db, Config{})
+		s := newFilter(t, db, Config{})
 		run(t, s)
 		for i := range maxAdded + 1 {
 			s.note([]string{fmt.Sprintf("%d.example", i)})
@@ -494,13 +512,13 @@ func TestReportedNamesAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		db := newNotifying("a.example")
-		s := newSource(t, db, Config{AnswerNo: true})
+		s := newFilter(t, db, Config{AnswerNo: true})
 		run(t, s)
 		db.fail(errors.New("the database is down"))
 		for i := range 10*maxAdded + 1 {
 			s.note([]string{fmt.Sprintf("%d.example", i)})
 		}
-		if stats := s.Stats(); stats.Added > maxAdded || stats.AnswersNo || s.Hint("0.example") == ampcors.NotPublisher {
+		if stats := s.Stats(); stats.Added > maxAdded || stats.AnswersNo || s.hint("0.example") == source.NotPublisher {
 			t.Errorf("%+v", stats)
 		}
 	})
@@ -514,20 +532,20 @@ func TestASavedFilterIsReadByTheNextServer(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "publishers.filter")
 			cfg := Config{File: file, AnswerNo: true}
 			db := newNotifying(names...)
-			first := newSource(t, db, cfg)
+			first := newFilter(t, db, cfg)
 			if err := first.build(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			second := newSource(t, db, cfg)
+			second := newFilter(t, db, cfg)
 			if stats := second.Stats(); stats.Publishers != len(names) || stats.AnswersNo || stats.BuiltAt.IsZero() {
 				t.Errorf("%+v", stats)
 			}
 			for _, name := range names {
-				if second.Hint(name) != ampcors.LikelyPublisher {
+				if second.hint(name) != source.LikelyPublisher {
 					t.Errorf("%s is not likely", name)
 				}
 			}
-			if second.Hint("other.example") != ampcors.NoHint {
+			if second.hint("other.example") != source.NoHint {
 				t.Error("a filter from a file answers no")
 			}
 
@@ -548,7 +566,7 @@ func TestASavedFilterIsReadByTheNextServer(t *testing.T) {
 			}
 			log := new(servertest.Buffer)
 			cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
-			if third := newSource(t, db, cfg); third.Stats().Publishers != 0 || !strings.Contains(log.String(), "damaged") {
+			if third := newFilter(t, db, cfg); third.Stats().Publishers != 0 || !strings.Contains(log.String(), "damaged") {
 				t.Errorf("%s", log)
 			}
 		})
@@ -558,25 +576,35 @@ func TestASavedFilterIsReadByTheNextServer(t *testing.T) {
 func TestAFilterThatCannotBeSavedIsUsed(t *testing.T) {
 	t.Parallel()
 	log := new(servertest.Buffer)
-	s := newSource(t, newDatabase("a.example"), Config{File: filepath.Join(t.TempDir(), "missing", "file"), Logger: slog.New(slog.NewTextHandler(log, nil))})
-	if err := s.build(t.Context()); err != nil || s.Hint("a.example") != ampcors.LikelyPublisher || !strings.Contains(log.String(), "not saved") {
+	s := newFilter(t, newDatabase("a.example"), Config{File: filepath.Join(t.TempDir(), "missing", "file"), Logger: slog.New(slog.NewTextHandler(log, nil))})
+	if err := s.build(t.Context()); err != nil || s.hint("a.example") != source.LikelyPublisher || !strings.Contains(log.String(), "not saved") {
 		t.Errorf("%v, %s", err, log)
 	}
 }
 
-// sharded is a Lister in two shards.
-type sharded struct{ *database }
-
-func (sharded) Shards() int      { return 2 }
-func (sharded) Shard(string) int { return 1 }
-
-func TestShardsAreThoseOfTheWrappedSource(t *testing.T) {
+// The Source of a Filter keeps all that the Source can do, and a wrapper that copies it does too.
+func TestNoAbilityIsLost(t *testing.T) {
 	t.Parallel()
-	s := newSource(t, sharded{newDatabase()}, Config{})
-	if s.Shards() != 2 || s.Shard("a.example") != 1 {
-		t.Errorf("%d, %d", s.Shards(), s.Shard("a.example"))
+	db := newNotifying("a.example")
+	asked := db.source()
+	asked.Shards, asked.Shard = 2, func(string) int { return 1 }
+	f, err := New(asked, Config{})
+	if err != nil {
+		t.Fatal(err)
 	}
-	s.Notify(func(...string) { t.Error("it is no Notifier") })()
+	filtered := f.Source()
+	logged := filtered
+	logged.HasPublisher = func(ctx context.Context, domain string) (bool, error) {
+		return filtered.HasPublisher(ctx, domain)
+	}
+	for v, i := reflect.ValueOf(logged), 0; i < v.NumField(); i++ {
+		if v.Field(i).IsZero() {
+			t.Errorf("%s is lost", v.Type().Field(i).Name)
+		}
+	}
+	if without := newFilter(t, newDatabase(), Config{}).Source(); without.Notify != nil || without.Shard != nil {
+		t.Error("it can do what the database cannot")
+	}
 }
 
 func BenchmarkIsLikely(b *testing.B) {
@@ -584,7 +612,7 @@ func BenchmarkIsLikely(b *testing.B) {
 	for i := range 1_000_000 {
 		db.names[fmt.Sprintf("www.site-%d.example", i)] = true
 	}
-	s, err := New(db, Config{Logger: slog.New(slog.DiscardHandler)})
+	s, err := New(db.source(), Config{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -595,7 +623,7 @@ func BenchmarkIsLikely(b *testing.B) {
 	for name, key := range map[string]string{"domain": "www.site-7.example", "prefix": prefix} {
 		b.Run("key="+name, func(b *testing.B) {
 			for b.Loop() {
-				s.Hint(key)
+				s.hint(key)
 			}
 		})
 	}

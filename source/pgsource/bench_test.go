@@ -18,7 +18,7 @@ func BenchmarkWrite(b *testing.B) {
 		conn := connect(b, db.Addr)
 		exec(b, conn, createTable)
 		for range 3 {
-			s := newSource(b, sqlsource.Config{}, db.Addr)
+			s := newTable(b, sqlsource.Config{}, db.Addr)
 			if triggers == "yes" {
 				if err := s.Install(b.Context()); err != nil {
 					b.Fatal(err)

@@ -6,24 +6,30 @@ import (
 	"net/http"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/source"
 	"github.com/ampcors/ampcors/source/pgsource"
 )
 
 // This example needs PostgreSQL, so it is not run.
 func Example() {
-	source, err := pgsource.New(pgsource.Config{
+	table, err := pgsource.New(pgsource.Config{
 		ConnString: "postgres://ampcors@db-1.internal,db-2.internal/cms",
 	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer source.Close()
+	defer table.Close()
 	// Once, such as in a migration:
-	if err := source.Install(context.Background()); err != nil {
+	if err := table.Install(context.Background()); err != nil {
 		log.Fatal(err)
 	}
 
-	mw, err := ampcors.New(ampcors.Config{Source: source})
+	publishers, err := source.New(table.Source(), source.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer publishers.Close()
+	mw, err := ampcors.New(ampcors.Config{Source: publishers})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -1,19 +1,18 @@
-// Package pgsource is an [ampcors.Source] over PostgreSQL 12 or later. Every server learns of
-// a change as soon as it is committed.
+// Package pgsource looks up publishers in PostgreSQL 12 or later. Every server learns of a change as
+// soon as it is committed. [Table.Source] is for [source.New].
 //
 // # How it works
 //
 // Lookups are those of package [github.com/ampcors/ampcors/source/sqlsource], with its
 // table. Triggers on the table send the domains that a statement changed with NOTIFY, and
-// each server has a connection that listens. The Source is an [ampcors.Notifier]: it passes
-// the domains on to the Middleware, which forgets these publishers. PostgreSQL delivers a
+// each server has a connection that listens. Its [source.Cache] forgets these publishers. PostgreSQL delivers a
 // notification after the commit, so a lookup already sees the change.
 //
-//	source, err := pgsource.New(pgsource.Config{ConnString: "postgres://a,b/cms"})
-//	err = source.Install(ctx) // once, as the owner of the table
+//	table, err := pgsource.New(pgsource.Config{ConnString: "postgres://a,b/cms"})
+//	err = table.Install(ctx) // once, as the owner of the table
 //
-// [Source.Install] creates the triggers, and [InstallSQL] returns them for a migration.
-// [Source.Ping] reports if they are missing.
+// [Table.Install] creates the triggers, and [InstallSQL] returns them for a migration.
+// [Table.Ping] reports if they are missing.
 //
 // # When a connection is lost
 //
@@ -21,7 +20,7 @@
 // server whether it is there, and is closed if there is no answer within half a second. It is then made again, to the
 // first host of ConnString that takes writes, and everything is looked up again, as changes
 // may have been missed. While it cannot be made, a change is seen after
-// [ampcors.Lookup].TTL. If lookups fail as well, the last answer is used until MaxStale is
+// [source.Options].TTL. If lookups fail as well, the last answer is used until MaxStale is
 // over.
 //
 // All connections go to a server that takes writes (target_session_attrs=read-write), because
@@ -69,13 +68,14 @@ import (
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/internal/listeners"
+	"github.com/ampcors/ampcors/source"
 	"github.com/ampcors/ampcors/source/sqlsource"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
-// Config says how a Source uses PostgreSQL.
+// Config says how a Table is used.
 type Config struct {
 	// ConnString is a URL or a list of keywords and values, as libpq has them
 	// (https://www.postgresql.org/docs/current/libpq-connect.html). target_session_attrs is
@@ -95,10 +95,9 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// A Source looks up publishers in PostgreSQL. It is safe for concurrent use by multiple
-// goroutines, and by several Middlewares.
-type Source struct {
-	*sqlsource.Source
+// A Table has publishers. It is safe for concurrent use by multiple goroutines.
+type Table struct {
+	*sqlsource.Table
 	db       *sql.DB
 	conn     *pgx.ConnConfig
 	triggers triggers
@@ -121,9 +120,9 @@ const (
 	maxRetry = time.Second
 )
 
-// New returns a Source. It does not wait for a connection, so a server can start while the
-// database is down. Close the Source when it is no longer used.
-func New(cfg Config) (*Source, error) {
+// New returns a Table. It does not wait for a connection, so a server can start while the
+// database is down. Close the Table after the Caches that use it.
+func New(cfg Config) (*Table, error) {
 	var errs []error
 	conn, err := pgx.ParseConfig(cfg.ConnString)
 	if err != nil {
@@ -160,8 +159,8 @@ func New(cfg Config) (*Source, error) {
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	s := &Source{
-		Source: lookups, db: db, conn: conn, triggers: triggers, log: cfg.Logger,
+	s := &Table{
+		Table: lookups, db: db, conn: conn, triggers: triggers, log: cfg.Logger,
 		stop: stop, stopped: make(chan struct{}),
 	}
 	if s.log == nil {
@@ -172,39 +171,38 @@ func New(cfg Config) (*Source, error) {
 }
 
 // Close closes the connections. Lookups then fail, and nothing is reported.
-func (s *Source) Close() {
+func (s *Table) Close() {
 	s.stop()
 	<-s.stopped
 	_ = s.db.Close() // there is nothing to be done about an error
 }
 
 // Ping makes both lookups once, and checks that the triggers are installed. It also returns
-// an error if the Source is not listening for changes now.
-func (s *Source) Ping(ctx context.Context) error {
-	err := s.Source.Ping(ctx)
+// an error if the Table is not listening for changes now.
+func (s *Table) Ping(ctx context.Context) error {
+	err := s.Table.Ping(ctx)
 	if err == nil {
 		var n int
 		if err = s.db.QueryRowContext(ctx, countSQL, s.triggers.table, s.triggers.body).Scan(&n); err == nil && n != len(triggerNames) {
 			err = s.errNoTriggers()
 		}
 	}
-	if err == nil && !s.IsListening() {
+	if err == nil && !s.isListening.Load() {
 		err = errors.New("pgsource: not listening for changes: the connection is lost, or not made yet")
 	}
 	return err
 }
 
-// IsListening reports whether a change would be reported now: the connection that listens
-// answered within the last second, and the table has the triggers.
-func (s *Source) IsListening() bool { return s.isListening.Load() }
-
-// Notify implements [ampcors.Notifier].
-func (s *Source) Notify(changed func(domains ...string)) (stop func()) {
-	return s.listeners.Notify(changed)
+// Source returns what [source.New] needs. Its IsListening reports whether the connection that
+// listens answered within the last second, and the table has the triggers.
+func (s *Table) Source() source.Source {
+	src := s.Table.Source()
+	src.Notify, src.IsListening = s.listeners.Notify, s.isListening.Load
+	return src
 }
 
 // listen keeps a connection that listens, until ctx is done.
-func (s *Source) listen(ctx context.Context) {
+func (s *Table) listen(ctx context.Context) {
 	defer close(s.stopped)
 	retry, reported := minRetry, false
 	for ctx.Err() == nil {
@@ -228,7 +226,7 @@ func (s *Source) listen(ctx context.Context) {
 }
 
 // listenOnce listens on one connection until it fails. It calls ready when it listens.
-func (s *Source) listenOnce(ctx context.Context, ready func()) error {
+func (s *Table) listenOnce(ctx context.Context, ready func()) error {
 	conn, err := pgx.ConnectConfig(ctx, s.conn)
 	if err != nil {
 		return fmt.Errorf("pgsource: %w", err)
@@ -270,7 +268,7 @@ func (s *Source) listenOnce(ctx context.Context, ready func()) error {
 }
 
 // check returns an error if the server does not answer, or would not report a change.
-func (s *Source) check(ctx context.Context, conn *pgx.Conn) error {
+func (s *Table) check(ctx context.Context, conn *pgx.Conn) error {
 	var isStandby bool
 	var n int
 	if err := query(ctx, conn, "SELECT pg_is_in_recovery(), ("+countSQL+")", []any{s.triggers.table, s.triggers.body}, &isStandby, &n); err != nil {
@@ -286,7 +284,7 @@ func (s *Source) check(ctx context.Context, conn *pgx.Conn) error {
 }
 
 // report passes on the domains of a notification; "" says that anything may have changed.
-func (s *Source) report(payload string) {
+func (s *Table) report(payload string) {
 	if payload == "" {
 		s.listeners.Call()
 		return

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/internal/servertest"
+	"github.com/ampcors/ampcors/source"
 	"github.com/ampcors/ampcors/source/sqlsource"
 	"github.com/jackc/pgx/v5"
 )
@@ -55,7 +56,7 @@ func add(t testing.TB, conn *pgx.Conn, domains ...string) {
 	}
 }
 
-func newSource(t testing.TB, table sqlsource.Config, addrs ...string) *Source {
+func newTable(t testing.TB, table sqlsource.Config, addrs ...string) *Table {
 	t.Helper()
 	s, err := New(Config{ConnString: servertest.DSN(addrs...), Table: table, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
@@ -79,18 +80,28 @@ func until(t testing.TB, what string, limit time.Duration, holds func() bool) ti
 	return time.Since(begun)
 }
 
+func newMiddleware(t testing.TB, s *Table, options source.Options) *ampcors.Middleware {
+	t.Helper()
+	cache, err := source.New(s.Source(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cache.Close)
+	m, err := ampcors.New(ampcors.Config{Source: cache})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
 // newServers returns the Middlewares of n servers that listen.
 func newServers(t testing.TB, n int, addrs ...string) (servers []*ampcors.Middleware) {
 	t.Helper()
 	for range n {
-		s := newSource(t, sqlsource.Config{}, addrs...)
+		s := newTable(t, sqlsource.Config{}, addrs...)
 		// No test runs as long as the TTL, so all changes are seen by notifications.
-		m, err := ampcors.New(ampcors.Config{Source: s, Lookup: ampcors.Lookup{TTL: time.Hour, NegativeTTL: time.Hour}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = m.Close() })
-		until(t, "it listens", 10*time.Second, s.IsListening)
+		m := newMiddleware(t, s, source.Options{TTL: time.Hour, NegativeTTL: time.Hour})
+		until(t, "it listens", 10*time.Second, s.isListening.Load)
 		servers = append(servers, m)
 	}
 	return servers
@@ -123,7 +134,7 @@ func database(t testing.TB) (*servertest.Server, *pgx.Conn) {
 	db := servertest.Postgres(t)
 	conn := connect(t, db.Addr)
 	exec(t, conn, createTable)
-	if err := newSource(t, sqlsource.Config{}, db.Addr).Install(t.Context()); err != nil {
+	if err := newTable(t, sqlsource.Config{}, db.Addr).Install(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return db, conn
@@ -169,11 +180,11 @@ func TestChangesAreSeenByThreeServers(t *testing.T) {
 }
 
 // record returns the messages that a Source reports.
-func record(t *testing.T, s *Source, conn *pgx.Conn, channel string) (take func() []string) {
+func record(t *testing.T, s *Table, conn *pgx.Conn, channel string) (take func() []string) {
 	t.Helper()
 	var mu sync.Mutex
 	var messages []string
-	stop := s.Notify(func(domains ...string) {
+	stop := s.listeners.Notify(func(domains ...string) {
 		mu.Lock()
 		defer mu.Unlock()
 		messages = append(messages, strings.Join(slices.Sorted(slices.Values(domains)), " "))
@@ -206,7 +217,7 @@ func TestOnlyWhatChangedIsReported(t *testing.T) {
 		CREATE TABLE cms.sites (id serial PRIMARY KEY, host text, amp_hash text, visits int DEFAULT 0, active boolean DEFAULT true,
 			ampcors_count int DEFAULT 0, domain int DEFAULT 0, name int, part int)`)
 	table := sqlsource.Config{Table: "cms.sites", DomainColumn: "host", PrefixColumn: "amp_hash", Condition: "sites.active AND ampcors_count = 0 AND domain = 0 AND name IS NULL AND part IS NULL -- paid"}
-	s := newSource(t, table, db.Addr)
+	s := newTable(t, table, db.Addr)
 	statements, err := InstallSQL(table)
 	if err != nil {
 		t.Fatal(err)
@@ -260,7 +271,7 @@ func TestPingReportsMissingTriggers(t *testing.T) {
 	t.Parallel()
 	db := servertest.Postgres(t)
 	conn := connect(t, db.Addr)
-	s := newSource(t, sqlsource.Config{}, db.Addr)
+	s := newTable(t, sqlsource.Config{}, db.Addr)
 	ping := func(want string) {
 		t.Helper()
 		err := s.Ping(t.Context())
@@ -276,14 +287,14 @@ func TestPingReportsMissingTriggers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	until(t, "it listens", 5*time.Second, s.IsListening)
+	until(t, "it listens", 5*time.Second, s.isListening.Load)
 	ping("<nil>")
 	for _, change := range []string{"DISABLE TRIGGER", "ENABLE REPLICA TRIGGER"} {
 		exec(t, conn, "ALTER TABLE publishers "+change+" ampcors_delete")
 		ping("does not have the triggers")
-		until(t, "it does not listen", time.Second, func() bool { return !s.IsListening() })
+		until(t, "it does not listen", time.Second, func() bool { return !s.isListening.Load() })
 		exec(t, conn, "ALTER TABLE publishers ENABLE TRIGGER ampcors_delete")
-		until(t, "it listens", 5*time.Second, s.IsListening)
+		until(t, "it listens", 5*time.Second, s.isListening.Load)
 	}
 	// The triggers of another name of the table, or another Condition, report to nobody here.
 	for _, table := range []sqlsource.Config{{Table: "public.publishers"}, {Condition: "domain <> 'x'"}} {
@@ -296,7 +307,7 @@ func TestPingReportsMissingTriggers(t *testing.T) {
 		if err := s.Install(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		until(t, "it listens", 5*time.Second, s.IsListening)
+		until(t, "it listens", 5*time.Second, s.isListening.Load)
 		ping("<nil>")
 	}
 	exec(t, conn, "DROP TABLE publishers")
@@ -316,7 +327,7 @@ func TestInstallTriesTheCondition(t *testing.T) {
 	conn := connect(t, db.Addr)
 	exec(t, conn, createTable)
 	for _, condition := range []string{"public.publishers.domain <> ''", "no_such_column", "tableoid > 0", "domain"} {
-		if err := newSource(t, sqlsource.Config{Condition: condition}, db.Addr).Install(t.Context()); err == nil {
+		if err := newTable(t, sqlsource.Config{Condition: condition}, db.Addr).Install(t.Context()); err == nil {
 			t.Errorf("%q is installed", condition)
 		}
 		exec(t, conn, "INSERT INTO publishers (domain) VALUES ('a.example')")
@@ -330,16 +341,12 @@ func TestInstallReportsEverything(t *testing.T) {
 	db := servertest.Postgres(t)
 	conn := connect(t, db.Addr)
 	exec(t, conn, createTable)
-	s := newSource(t, sqlsource.Config{}, db.Addr)
-	m, err := ampcors.New(ampcors.Config{Source: s, Lookup: ampcors.Lookup{NegativeTTL: time.Hour}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer m.Close()
+	s := newTable(t, sqlsource.Config{}, db.Addr)
+	m := newMiddleware(t, s, source.Options{NegativeTTL: time.Hour})
 	servers := []*ampcors.Middleware{m}
 	seen(t, time.Second, servers, "www.example.com", false)
 	add(t, conn, "www.example.com")
-	if s.IsListening() {
+	if s.isListening.Load() {
 		t.Error("it listens without triggers")
 	}
 	if err := s.Install(t.Context()); err != nil {
@@ -480,17 +487,13 @@ func TestTheDatabaseMayStartLater(t *testing.T) {
 	db, conn := database(t)
 	add(t, conn, "www.example.com")
 	db.Stop()
-	s := newSource(t, sqlsource.Config{}, db.Addr)
-	m, err := ampcors.New(ampcors.Config{Source: s})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer m.Close()
-	if d := m.CheckOrigin("https://www.example.com"); d.SourceErr == nil || s.IsListening() || s.Ping(t.Context()) == nil {
+	s := newTable(t, sqlsource.Config{}, db.Addr)
+	m := newMiddleware(t, s, source.Options{})
+	if d := m.CheckOrigin("https://www.example.com"); d.SourceErr == nil || s.isListening.Load() || s.Ping(t.Context()) == nil {
 		t.Errorf("%+v", d)
 	}
 	db.Start()
-	until(t, "it listens", 5*time.Second, s.IsListening)
+	until(t, "it listens", 5*time.Second, s.isListening.Load)
 	if err := s.Ping(t.Context()); err != nil {
 		t.Error(err)
 	}

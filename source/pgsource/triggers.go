@@ -31,7 +31,7 @@ func InstallSQL(table sqlsource.Config) (string, error) {
 
 // Install creates the triggers, in one transaction. It can be called again. ConnString must
 // be that of the table's owner.
-func (s *Source) Install(ctx context.Context) error {
+func (s *Table) Install(ctx context.Context) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("pgsource: %w", err)
@@ -51,7 +51,7 @@ const countSQL = `SELECT count(*) FROM pg_trigger AS t JOIN pg_proc AS p ON p.oi
 	WHERE t.tgrelid = to_regclass($1) AND t.tgname LIKE 'ampcors\_%' AND t.tgenabled IN ('O', 'A') AND p.prosrc = $2`
 
 // errNoTriggers is the error for a table on which changes are not reported.
-func (s *Source) errNoTriggers() error {
+func (s *Table) errNoTriggers() error {
 	return fmt.Errorf("pgsource: the table %s does not have the triggers, or they are disabled, or those of another Config.Table; call Install", s.triggers.table)
 }
 

@@ -12,10 +12,11 @@ import (
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/internal/servertest"
+	"github.com/ampcors/ampcors/source"
 	"github.com/redis/rueidis"
 )
 
-func newReplicated(t testing.TB, replicas int, addrs ...string) *Source {
+func newReplicated(t testing.TB, replicas int, addrs ...string) *Store {
 	t.Helper()
 	s, err := New(Config{Redis: rueidis.ClientOption{InitAddress: addrs}, Replicas: replicas, ReplicaTimeout: time.Second})
 	if err != nil {
@@ -67,9 +68,9 @@ func TestAChangeHasReachedTheReplica(t *testing.T) {
 	}
 }
 
-func list(t *testing.T, s *Source) (names []string) {
+func list(t *testing.T, s *Store) (names []string) {
 	t.Helper()
-	for name, err := range s.Publishers(t.Context()) {
+	for name, err := range s.publishers(t.Context()) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,14 +100,14 @@ func TestPublishersListsAll(t *testing.T) {
 		if got := list(t, s); !slices.Equal(got, want) {
 			t.Errorf("%d publishers are listed; want %d", len(got), len(want))
 		}
-		for range s.Publishers(t.Context()) {
+		for range s.publishers(t.Context()) {
 			break // a caller may stop
 		}
 	}
-	s := newSource(t, redis.Addr)
+	s := newStore(t, redis.Addr)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for _, err := range s.Publishers(ctx) {
+	for _, err := range s.publishers(ctx) {
 		if err == nil {
 			t.Error("no error after a cancel")
 		}
@@ -114,9 +115,9 @@ func TestPublishersListsAll(t *testing.T) {
 }
 
 // fails reports whether a list ends with an error.
-func fails(t *testing.T, s *Source) bool {
+func fails(t *testing.T, s *Store) bool {
 	t.Helper()
-	for _, err := range s.Publishers(t.Context()) {
+	for _, err := range s.publishers(t.Context()) {
 		if err != nil {
 			return true
 		}
@@ -129,14 +130,14 @@ func TestAListWithoutEachMasterFails(t *testing.T) {
 	t.Parallel()
 	master := servertest.Redis(t)
 	replica := servertest.RedisReplica(t, master)
-	if s := newSource(t, replica.Addr); !fails(t, s) {
+	if s := newStore(t, replica.Addr); !fails(t, s) {
 		t.Error("a replica alone gives a list")
 	}
-	if s := newSource(t, master.Addr); fails(t, s) {
+	if s := newStore(t, master.Addr); fails(t, s) {
 		t.Error("a master gives no list")
 	}
 	nodes := servertest.RedisCluster(t, 3, time.Minute)
-	s := newSource(t, nodes[0].Addr)
+	s := newStore(t, nodes[0].Addr)
 	if fails(t, s) {
 		t.Error("a complete cluster gives no list")
 	}
@@ -163,7 +164,7 @@ func TestRemoveWorksWithoutMemory(t *testing.T) {
 	if err := s.Remove(t.Context(), "www.example.com"); err != nil {
 		t.Error(err)
 	}
-	if ok, err := s.HasPublisher(t.Context(), "www.example.com"); ok || err != nil {
+	if ok, err := s.hasPublisher(t.Context(), "www.example.com"); ok || err != nil {
 		t.Error(ok, err)
 	}
 }
@@ -178,11 +179,11 @@ func TestAClusterListsPublishersAndReportsChanges(t *testing.T) {
 	shards := make(map[int]bool)
 	for i := range want {
 		want[i] = fmt.Sprintf("www.site-%d.example", i)
-		shards[s.Shard(want[i])] = true
+		shards[s.shard(want[i])] = true
 	}
 	slices.Sort(want)
-	if s.Shards() != numShards || len(shards) < numShards/2 {
-		t.Errorf("%d shards, of which %d publishers use %d", s.Shards(), len(want), len(shards))
+	if s.Source().Shards != numShards || len(shards) < numShards/2 {
+		t.Errorf("%d shards, of which %d publishers use %d", s.Source().Shards, len(want), len(shards))
 	}
 	if err := s.Add(ctx, want...); err != nil {
 		t.Fatal(err)
@@ -214,11 +215,8 @@ func TestAClusterListsPublishersAndReportsChanges(t *testing.T) {
 func TestAMasterThatHangsAffectsNoOtherShard(t *testing.T) {
 	t.Parallel()
 	nodes := servertest.RedisCluster(t, 3, time.Minute) // no replica takes over
-	s := newSource(t, nodes[0].Addr)
-	mw, err := ampcors.New(ampcors.Config{Source: s, Lookup: ampcors.Lookup{TTL: 500 * time.Millisecond, NegativeTTL: 500 * time.Millisecond, Timeout: 300 * time.Millisecond}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := newStore(t, nodes[0].Addr)
+	mw := newMiddleware(t, s, source.Options{TTL: 500 * time.Millisecond, NegativeTTL: 500 * time.Millisecond, Timeout: 300 * time.Millisecond})
 	const n = 3000
 	domains := make([]string, n)
 	for i := range domains {
@@ -228,7 +226,7 @@ func TestAMasterThatHangsAffectsNoOtherShard(t *testing.T) {
 		t.Fatal(err)
 	}
 	isFrozen := func(key string) bool { // the keys of nodes[1] are in the second third of the slots
-		at := s.Shard(key)
+		at := s.shard(key)
 		return at >= numShards/3 && at <= 2*numShards/3
 	}
 	type result struct{ unavailable, stale, denied, requests int }
@@ -279,7 +277,7 @@ func TestAMasterThatHangsAffectsNoOtherShard(t *testing.T) {
 	if before.denied+after.denied > 0 || before.unavailable+before.stale > before.requests/100 || after.unavailable+after.stale > after.requests/100 {
 		t.Errorf("publishers on other masters are affected: before %+v, after %+v", before, after)
 	}
-	if stats := mw.SourceStats(); stats.Errors == 0 {
+	if stats := mw.Config().Source.Stats(); stats.Errors == 0 {
 		t.Errorf("no master hung: %+v", stats)
 	}
 }
@@ -289,7 +287,7 @@ func TestAMasterThatHangsAffectsNoOtherShard(t *testing.T) {
 func TestAPublisherThatMovesIsReported(t *testing.T) {
 	t.Parallel()
 	nodes := servertest.RedisCluster(t, 3, time.Minute)
-	s := newSource(t, nodes[0].Addr)
+	s := newStore(t, nodes[0].Addr)
 	if err := s.Add(t.Context(), "www.example.com"); err != nil {
 		t.Fatal(err)
 	}
@@ -309,7 +307,7 @@ func TestAPublisherThatMovesIsReported(t *testing.T) {
 	}
 	source, target := nodes[from], nodes[(from+1)%3]
 	reported := make(chan string, 100)
-	defer s.Notify(func(domains ...string) { reported <- strings.Join(domains, " ") })()
+	defer s.listeners.Notify(func(domains ...string) { reported <- strings.Join(domains, " ") })()
 	do(target, "CLUSTER", "SETSLOT", slot, "IMPORTING", do(source, "CLUSTER", "MYID"))
 	do(source, "CLUSTER", "SETSLOT", slot, "MIGRATING", do(target, "CLUSTER", "MYID"))
 	host, port, _ := net.SplitHostPort(target.Addr)

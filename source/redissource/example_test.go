@@ -7,30 +7,33 @@ import (
 	"time"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/source"
 	"github.com/ampcors/ampcors/source/redissource"
 	"github.com/redis/rueidis"
 )
 
 // This example needs Redis, so it is not run.
 func Example() {
-	source, err := redissource.New(redissource.Config{
+	store, err := redissource.New(redissource.Config{
 		Redis: rueidis.ClientOption{InitAddress: []string{"localhost:6379"}},
 	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer source.Close()
+	defer store.Close()
 
 	// Where publishers are managed:
-	if err := source.Add(context.Background(), "www.example.com", "bücher.example"); err != nil {
+	if err := store.Add(context.Background(), "www.example.com", "bücher.example"); err != nil {
 		log.Fatal(err)
 	}
 
 	// On each server:
-	mw, err := ampcors.New(ampcors.Config{
-		Source: source,
-		Lookup: ampcors.Lookup{MaxStale: time.Hour},
-	})
+	publishers, err := source.New(store.Source(), source.Options{MaxStale: time.Hour})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer publishers.Close()
+	mw, err := ampcors.New(ampcors.Config{Source: publishers})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -1,5 +1,5 @@
-// Package redissource is an [ampcors.Source] over Redis 6 or later. Every server learns of
-// a change as soon as it is made.
+// Package redissource looks up publishers in Redis 6 or later. Every server learns of a change as
+// soon as it is made. [Store.Source] is for [source.New].
 //
 // # How it works
 //
@@ -9,19 +9,18 @@
 //	ampcors:hash:qd6a7oj...            www.example.com
 //
 // The second is for cache origins with a hash prefix. It is used only while the first
-// exists, so DEL of the first revokes a publisher. [Source.Add] and [Source.Remove] write
+// exists, so DEL of the first revokes a publisher. [Store.Add] and [Store.Remove] write
 // both.
 //
 // Redis's server-assisted client-side caching, in broadcasting mode, sends each connection
-// the keys under ampcors:publisher: that have changed. The Source is an [ampcors.Notifier]:
-// it passes them on to the Middleware, which forgets these publishers. For this, Redis
-// stores only the key prefix, however many publishers there are. Answers are remembered in
-// the Middleware's own memory, within its limits; rueidis's cache is not used.
+// the keys under ampcors:publisher: that have changed. A [source.Cache] forgets these
+// publishers. For this, Redis stores only the key prefix, however many publishers there are.
+// rueidis's own cache is not used.
 //
 // When a connection is lost, changes may be missed. Everything is then looked up again. If
 // that fails, the last answer is used until MaxStale is over. A connection on which Redis
 // stops answering is closed after twice Dialer.KeepAlive plus ConnWriteTimeout, 5 seconds
-// by default. A change in that time is seen then, or after [ampcors.Lookup].TTL if that is
+// by default. A change in that time is seen then, or after [source.Options].TTL if that is
 // earlier.
 //
 // Redis reports an expired key when it removes it. If many keys expire, that can be most of
@@ -30,7 +29,7 @@
 // # Cluster and Sentinel
 //
 // Set InitAddress in Config.Redis as rueidis documents, and for Sentinel also
-// Sentinel.MasterSet. With Redis Cluster, the Source is an [ampcors.Sharded]: a node that
+// Sentinel.MasterSet. With Redis Cluster, the Source has shards: a node that
 // hangs or fails does not affect publishers on the others (but for less than 1 % of them, whose hash
 // slots are near those of that node). Lookups and writes go to masters
 // only, as a replica may get a change later than the message about it.
@@ -69,13 +68,14 @@ import (
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/internal/listeners"
+	"github.com/ampcors/ampcors/source"
 	"github.com/redis/rueidis"
 )
 
-// Config says how a Source uses Redis.
+// Config says how a Store uses Redis.
 type Config struct {
 	// Redis configures the client. ClientTrackingOptions and OnInvalidations must be empty,
-	// as the Source sets them. Client-side caching must not be disabled, and lookups must
+	// as the Store sets them. Client-side caching must not be disabled, and lookups must
 	// not go to replicas. If PipelineMultiplex is zero, one connection is used. If
 	// ConnWriteTimeout is zero, 3 seconds is used.
 	Redis rueidis.ClientOption
@@ -93,9 +93,8 @@ type Config struct {
 	ReplicaTimeout time.Duration
 }
 
-// A Source looks up publishers in Redis. It is safe for concurrent use by multiple
-// goroutines, and by several Middlewares.
-type Source struct {
+// A Store has publishers in Redis. It is safe for concurrent use by multiple goroutines.
+type Store struct {
 	client    rueidis.Client
 	publisher string // begins the key of a publisher
 	hash      string // begins the key of a hash prefix
@@ -107,8 +106,8 @@ type Source struct {
 
 // New connects to Redis. It fails if Redis is down, and can then be called again. An error
 // says what is wrong in cfg, or that Redis cannot be reached. Connections that are lost
-// later are made again. Close the Source when it is no longer used.
-func New(cfg Config) (*Source, error) {
+// later are made again. Close the Store after the Caches that use it.
+func New(cfg Config) (*Store, error) {
 	o := cfg.Redis
 	var errs []error
 	report := func(isWrong bool, text string) {
@@ -117,8 +116,8 @@ func New(cfg Config) (*Source, error) {
 		}
 	}
 	report(len(o.InitAddress) == 0, `Redis.InitAddress is empty; want an address such as "localhost:6379"`)
-	report(o.ClientTrackingOptions != nil, "Redis.ClientTrackingOptions is set; want it empty, as the Source sets it")
-	report(o.OnInvalidations != nil, "Redis.OnInvalidations is set; want it empty, as the Source sets it")
+	report(o.ClientTrackingOptions != nil, "Redis.ClientTrackingOptions is set; want it empty, as the Store sets it")
+	report(o.OnInvalidations != nil, "Redis.OnInvalidations is set; want it empty, as the Store sets it")
 	report(o.DisableCache, "Redis.DisableCache is set; without client-side caching no change would be noticed")
 	report(o.AlwaysRESP2, "Redis.AlwaysRESP2 is set; client-side caching needs RESP3")
 	report(o.DisableAutoPipelining, "Redis.DisableAutoPipelining is set; on such connections no change would be noticed")
@@ -133,7 +132,7 @@ func New(cfg Config) (*Source, error) {
 	if prefix == "" {
 		prefix = "ampcors:"
 	}
-	s := &Source{publisher: prefix + "publisher:", hash: prefix + "hash:", replicas: cfg.Replicas, timeout: cfg.ReplicaTimeout}
+	s := &Store{publisher: prefix + "publisher:", hash: prefix + "hash:", replicas: cfg.Replicas, timeout: cfg.ReplicaTimeout}
 	if s.timeout == 0 {
 		s.timeout = time.Second
 	}
@@ -157,25 +156,32 @@ func New(cfg Config) (*Source, error) {
 }
 
 // Close closes the connections. Lookups then fail.
-func (s *Source) Close() { s.client.Close() }
+func (s *Store) Close() { s.client.Close() }
 
 // Ping reports whether Redis answers. Use it for a readiness check if a server is to be
 // ready only while it can look up publishers that it does not remember.
-func (s *Source) Ping(ctx context.Context) error {
+func (s *Store) Ping(ctx context.Context) error {
 	if err := s.client.Do(ctx, s.client.B().Ping().Build()).Error(); err != nil {
 		return fmt.Errorf("redissource: %w", err)
 	}
 	return nil
 }
 
-// HasPublisher implements [ampcors.Source].
-func (s *Source) HasPublisher(ctx context.Context, domain string) (bool, error) {
+// Source returns what [source.New] needs.
+func (s *Store) Source() source.Source {
+	src := source.Source{HasPublisher: s.hasPublisher, PublisherByHash: s.publisherByHash, Notify: s.listeners.Notify, Publishers: s.publishers}
+	if s.isCluster() {
+		src.Shards, src.Shard = numShards, s.shard
+	}
+	return src
+}
+
+func (s *Store) hasPublisher(ctx context.Context, domain string) (bool, error) {
 	return s.client.Do(ctx, s.client.B().Exists().Key(s.publisher+domain).Build()).AsBool()
 }
 
-// PublisherByHash implements [ampcors.Source]. With Redis Cluster, the domain may be one
-// that is no longer a publisher, as [ampcors.Sharded] allows.
-func (s *Source) PublisherByHash(ctx context.Context, prefix string) (string, error) {
+// publisherByHash may return a domain that is no longer a publisher, with Redis Cluster.
+func (s *Store) publisherByHash(ctx context.Context, prefix string) (string, error) {
 	domain, err := s.client.Do(ctx, s.client.B().Get().Key(s.hash+prefix).Build()).ToString()
 	if rueidis.IsRedisNil(err) {
 		return "", nil
@@ -183,13 +189,13 @@ func (s *Source) PublisherByHash(ctx context.Context, prefix string) (string, er
 	if err != nil || s.isCluster() {
 		return domain, err
 	}
-	if ok, err := s.HasPublisher(ctx, domain); !ok {
+	if ok, err := s.hasPublisher(ctx, domain); !ok {
 		return "", err
 	}
 	return domain, nil
 }
 
-func (s *Source) isCluster() bool { return s.client.Mode() == rueidis.ClientModeCluster }
+func (s *Store) isCluster() bool { return s.client.Mode() == rueidis.ClientModeCluster }
 
 // A node of a Redis Cluster has one or a few ranges of hash slots, which move when nodes
 // come and go. A shard here is one of numShards ranges that do not move. Most are on one
@@ -199,16 +205,7 @@ const (
 	numSlots  = 16384
 )
 
-// Shards implements [ampcors.Sharded].
-func (s *Source) Shards() int {
-	if s.isCluster() {
-		return numShards
-	}
-	return 1
-}
-
-// Shard implements [ampcors.Sharded].
-func (s *Source) Shard(key string) int {
+func (s *Store) shard(key string) int {
 	name := s.hash + key
 	if strings.Contains(key, ".") {
 		name = s.publisher + key
@@ -217,12 +214,11 @@ func (s *Source) Shard(key string) int {
 	return int(cmd.Slot()) % numSlots * numShards / numSlots
 }
 
-// Publishers returns all publishers, for package
-// [github.com/ampcors/ampcors/source/filter]. It scans each master in steps of 1000 keys. A
+// publishers returns all publishers. It scans each master in steps of 1000 keys. A
 // publisher that is there from the beginning to the end is returned, except one whose hash
 // slot moves to a master that was scanned before: Redis reports it as changed. If a replica
 // is promoted meanwhile, that can be an error.
-func (s *Source) Publishers(ctx context.Context) iter.Seq2[string, error] {
+func (s *Store) publishers(ctx context.Context) iter.Seq2[string, error] {
 	match := globSpecial.Replace(s.publisher) + "*"
 	return func(yield func(string, error) bool) {
 		var covered [numSlots]bool // by the masters that are scanned
@@ -260,7 +256,7 @@ func (s *Source) Publishers(ctx context.Context) iter.Seq2[string, error] {
 
 // isMaster reports whether a node is a master, and adds the hash slots that it has. One that is
 // not in a cluster has all.
-func (s *Source) isMaster(ctx context.Context, node rueidis.Client, covered *[numSlots]bool) (bool, error) {
+func (s *Store) isMaster(ctx context.Context, node rueidis.Client, covered *[numSlots]bool) (bool, error) {
 	role, err := node.Do(ctx, node.B().Role().Build()).ToArray()
 	if err != nil || len(role) == 0 {
 		return false, err
@@ -308,14 +304,9 @@ var allSlots = func() (all [numSlots]bool) {
 // globSpecial escapes what a pattern of SCAN gives a meaning.
 var globSpecial = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)
 
-// Notify implements [ampcors.Notifier].
-func (s *Source) Notify(changed func(domains ...string)) (stop func()) {
-	return s.listeners.Notify(changed)
-}
-
 // onInvalidations is called with the keys that changed, and with nil when a connection is
 // lost or a database is flushed.
-func (s *Source) onInvalidations(keys []rueidis.RedisMessage) {
+func (s *Store) onInvalidations(keys []rueidis.RedisMessage) {
 	var domains []string
 	for _, key := range keys {
 		if name, err := key.ToString(); err == nil {
@@ -333,7 +324,7 @@ const batch = 1000
 // how soon they are on disk is Redis's setting (appendfsync). If some are not publisher
 // domains, the error lists them and none is written. After an error from Redis, some may be
 // written, on some servers; call it again.
-func (s *Source) Add(ctx context.Context, publishers ...string) error {
+func (s *Store) Add(ctx context.Context, publishers ...string) error {
 	return s.write(ctx, publishers, func(domain, prefix string) (first, second change) {
 		// The hash prefix first: alone it has no effect, and servers are told only of the
 		// second write.
@@ -344,7 +335,7 @@ func (s *Source) Add(ctx context.Context, publishers ...string) error {
 // Remove revokes publishers. Its arguments, promises and errors are those of Add. Without
 // Config.Replicas, a publisher that was removed can get in again if a master dies before its
 // replica has the change.
-func (s *Source) Remove(ctx context.Context, publishers ...string) error {
+func (s *Store) Remove(ctx context.Context, publishers ...string) error {
 	return s.write(ctx, publishers, func(domain, prefix string) (first, second change) {
 		return change{key: s.publisher + domain, isRemoval: true}, change{key: s.hash + prefix, isRemoval: true}
 	})
@@ -357,7 +348,7 @@ type change struct {
 }
 
 // write makes all first changes of a batch, and then all second ones.
-func (s *Source) write(ctx context.Context, publishers []string, changes func(domain, prefix string) (first, second change)) error {
+func (s *Store) write(ctx context.Context, publishers []string, changes func(domain, prefix string) (first, second change)) error {
 	domains := make([]string, len(publishers))
 	var problems []error
 	for i, publisher := range publishers {
@@ -390,7 +381,7 @@ func (s *Source) write(ctx context.Context, publishers []string, changes func(do
 }
 
 // make makes changes. It waits for replicas if that is configured.
-func (s *Source) make(ctx context.Context, changes []change) error {
+func (s *Store) make(ctx context.Context, changes []change) error {
 	switch {
 	case s.replicas == 0:
 		cmds := make([]rueidis.Completed, len(changes))
@@ -435,7 +426,7 @@ end
 return 1`
 
 // makeDurable makes changes on one connection, as WAIT waits only for changes of its own.
-func (s *Source) makeDurable(ctx context.Context, changes []change) error {
+func (s *Store) makeDurable(ctx context.Context, changes []change) error {
 	return s.client.Dedicated(func(conn rueidis.DedicatedClient) error {
 		cmds := make([]rueidis.Completed, len(changes))
 		for i, c := range changes {

@@ -12,10 +12,11 @@ import (
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/internal/servertest"
+	"github.com/ampcors/ampcors/source"
 	"github.com/redis/rueidis"
 )
 
-func newSource(t testing.TB, addr string) *Source {
+func newStore(t testing.TB, addr string) *Store {
 	t.Helper()
 	s, err := New(Config{Redis: rueidis.ClientOption{InitAddress: []string{addr}}})
 	if err != nil {
@@ -25,10 +26,16 @@ func newSource(t testing.TB, addr string) *Source {
 	return s
 }
 
-func newMiddleware(t testing.TB, s ampcors.Source) *ampcors.Middleware {
+// newMiddleware returns a Middleware. Without options, no test runs as long as the TTL, so all
+// changes are seen by messages.
+func newMiddleware(t testing.TB, s *Store, options ...source.Options) *ampcors.Middleware {
 	t.Helper()
-	// No test runs as long as the TTL, so all changes are seen by messages.
-	mw, err := ampcors.New(ampcors.Config{Source: s, Lookup: ampcors.Lookup{TTL: time.Hour, NegativeTTL: time.Hour}})
+	cache, err := source.New(s.Source(), append(options, source.Options{TTL: time.Hour, NegativeTTL: time.Hour})[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cache.Close)
+	mw, err := ampcors.New(ampcors.Config{Source: cache})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,10 +78,10 @@ func within(t testing.TB, limit time.Duration, mw *ampcors.Middleware, publisher
 func TestChangesAreSeenByEveryServerWithinASecond(t *testing.T) {
 	t.Parallel()
 	redis := servertest.Redis(t)
-	writer := newSource(t, redis.Addr)
+	writer := newStore(t, redis.Addr)
 	var servers []*ampcors.Middleware
 	for range 3 {
-		servers = append(servers, newMiddleware(t, newSource(t, redis.Addr)))
+		servers = append(servers, newMiddleware(t, newStore(t, redis.Addr)))
 	}
 	ctx := t.Context()
 	slowest := time.Duration(0)
@@ -97,11 +104,11 @@ func TestChangesAreSeenByEveryServerWithinASecond(t *testing.T) {
 	}
 	t.Logf("the slowest change was seen after %v", slowest)
 	// No key is polled: repeated requests for one publisher need at most one lookup.
-	before := servers[0].SourceStats().Lookups
+	before := servers[0].Config().Source.Stats().Lookups
 	for range 1000 {
 		servers[0].CheckOrigin("https://www.example.com")
 	}
-	if after := servers[0].SourceStats().Lookups; after > before+1 {
+	if after := servers[0].Config().Source.Stats().Lookups; after > before+1 {
 		t.Errorf("%d lookups", after-before)
 	}
 }
@@ -110,7 +117,7 @@ func TestChangesAreSeenByEveryServerWithinASecond(t *testing.T) {
 func TestThePublishersKeyAloneDecides(t *testing.T) {
 	t.Parallel()
 	redis := servertest.Redis(t)
-	s := newSource(t, redis.Addr)
+	s := newStore(t, redis.Addr)
 	mw := newMiddleware(t, s)
 	do := func(command ...string) {
 		t.Helper()
@@ -125,7 +132,7 @@ func TestThePublishersKeyAloneDecides(t *testing.T) {
 	do("DEL", "ampcors:publisher:www.example.com") // but not the key of the hash prefix
 	within(t, time.Second, mw, "www.example.com", false)
 	own, _ := ampcors.HashPrefix("www.example.com")
-	if domain, err := s.PublisherByHash(t.Context(), own); domain != "" || err != nil {
+	if domain, err := s.publisherByHash(t.Context(), own); domain != "" || err != nil {
 		t.Errorf("the hash prefix gives %q, %v", domain, err)
 	}
 	do("SET", "ampcors:publisher:www.example.com", "by hand", "PX", "2000")
@@ -153,7 +160,7 @@ func TestThePublishersKeyAloneDecides(t *testing.T) {
 func TestARestartIsSurvived(t *testing.T) {
 	t.Parallel()
 	redis := servertest.Redis(t)
-	s := newSource(t, redis.Addr)
+	s := newStore(t, redis.Addr)
 	mw := newMiddleware(t, s)
 	if err := s.Add(t.Context(), "a.example", "b.example"); err != nil {
 		t.Fatal(err)
@@ -171,14 +178,14 @@ func TestARestartIsSurvived(t *testing.T) {
 	}
 	redis.Start()
 	// Another server's source revokes it before this one is connected again.
-	if err := newSource(t, redis.Addr).Remove(t.Context(), "a.example"); err != nil {
+	if err := newStore(t, redis.Addr).Remove(t.Context(), "a.example"); err != nil {
 		t.Fatal(err)
 	}
 	within(t, 5*time.Second, mw, "a.example", false)
 	within(t, 5*time.Second, mw, "b.example", true)
 	within(t, 5*time.Second, mw, "c.example", false)
 	// Messages arrive again.
-	if err := newSource(t, redis.Addr).Remove(t.Context(), "b.example"); err != nil {
+	if err := newStore(t, redis.Addr).Remove(t.Context(), "b.example"); err != nil {
 		t.Fatal(err)
 	}
 	within(t, time.Second, mw, "b.example", false)
@@ -187,9 +194,9 @@ func TestARestartIsSurvived(t *testing.T) {
 // When a server learns of a new publisher, the hash prefix exists too.
 func TestTheHashPrefixIsWrittenBeforeThePublisher(t *testing.T) {
 	t.Parallel()
-	s := newSource(t, servertest.Redis(t).Addr)
+	s := newStore(t, servertest.Redis(t).Addr)
 	told := make(chan string, 2*batch)
-	defer s.Notify(func(domains ...string) {
+	defer s.listeners.Notify(func(domains ...string) {
 		for _, domain := range domains {
 			told <- domain
 		}
@@ -204,7 +211,7 @@ func TestTheHashPrefixIsWrittenBeforeThePublisher(t *testing.T) {
 			for range batch / 8 {
 				domain := <-told
 				hash, _ := ampcors.HashPrefix(domain)
-				if got, err := s.PublisherByHash(t.Context(), hash); got != domain || err != nil {
+				if got, err := s.publisherByHash(t.Context(), hash); got != domain || err != nil {
 					t.Errorf("%s was reported, but its hash prefix gives %q, %v", domain, got, err)
 				}
 			}
@@ -218,11 +225,11 @@ func TestTheHashPrefixIsWrittenBeforeThePublisher(t *testing.T) {
 
 func TestNotifySupportsSeveralListeners(t *testing.T) {
 	t.Parallel()
-	s := newSource(t, servertest.Redis(t).Addr)
+	s := newStore(t, servertest.Redis(t).Addr)
 	var mu sync.Mutex
 	var heard []string
 	listen := func(name string) func() {
-		return s.Notify(func(domains ...string) {
+		return s.listeners.Notify(func(domains ...string) {
 			mu.Lock()
 			defer mu.Unlock()
 			heard = append(heard, name+" "+strings.Join(domains, " "))
@@ -257,7 +264,7 @@ func TestNotifySupportsSeveralListeners(t *testing.T) {
 
 func TestManyPublishersAreWrittenInBatches(t *testing.T) {
 	t.Parallel()
-	s := newSource(t, servertest.Redis(t).Addr)
+	s := newStore(t, servertest.Redis(t).Addr)
 	publishers := make([]string, 2*batch+1)
 	for i := range publishers {
 		publishers[i] = fmt.Sprintf("www.site-%d.example", i)
@@ -272,7 +279,7 @@ func TestManyPublishersAreWrittenInBatches(t *testing.T) {
 	if err := s.Add(t.Context(), publishers...); err != nil || count() != int64(2*len(publishers)) {
 		t.Errorf("%v; %d keys", err, count())
 	}
-	if ok, err := s.HasPublisher(t.Context(), publishers[2*batch]); !ok || err != nil {
+	if ok, err := s.hasPublisher(t.Context(), publishers[2*batch]); !ok || err != nil {
 		t.Error(ok, err)
 	}
 	if err := s.Add(t.Context(), "a.example", "https://b.example", "c"); err == nil || strings.Count(err.Error(), "\n") != 1 || count() != int64(2*len(publishers)) {
@@ -291,7 +298,7 @@ func TestManyPublishersAreWrittenInBatches(t *testing.T) {
 func TestPingReportsWhetherRedisAnswers(t *testing.T) {
 	t.Parallel()
 	redis := servertest.Redis(t)
-	s := newSource(t, redis.Addr)
+	s := newStore(t, redis.Addr)
 	if err := s.Ping(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -320,7 +327,7 @@ func TestAWrongConfigIsReported(t *testing.T) {
 func TestAnotherKeyPrefixIsAnotherAllowlist(t *testing.T) {
 	t.Parallel()
 	redis := servertest.Redis(t)
-	a := newSource(t, redis.Addr)
+	a := newStore(t, redis.Addr)
 	b, err := New(Config{Redis: rueidis.ClientOption{InitAddress: []string{redis.Addr}}, KeyPrefix: "other:"})
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/source"
 	"github.com/ampcors/ampcors/source/sqlsource"
 )
 
@@ -18,17 +19,19 @@ func Example() {
 	db.SetMaxOpenConns(16)
 	db.SetMaxIdleConns(16)
 
-	source, err := sqlsource.New(db, sqlsource.Config{Table: "sites", DomainColumn: "host"})
+	table, err := sqlsource.New(db, sqlsource.Config{Table: "sites", DomainColumn: "host"})
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := source.Ping(ctx); err != nil {
+	if err := table.Ping(ctx); err != nil {
 		log.Print(err) // not ready yet: table, column or database is missing
 	}
-	mw, err := ampcors.New(ampcors.Config{
-		Source: source,
-		Lookup: ampcors.Lookup{TTL: time.Minute, MaxStale: time.Hour},
-	})
+	publishers, err := source.New(table.Source(), source.Options{TTL: time.Minute, MaxStale: time.Hour})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer publishers.Close()
+	mw, err := ampcors.New(ampcors.Config{Source: publishers})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -83,7 +83,7 @@ func TestALookupOnADeadConnectionIsRetriedOnALivingOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.generation.Add(1)
-	if ok, err := s.HasPublisher(t.Context(), "a.example"); !ok || err != nil {
+	if ok, err := s.hasPublisher(t.Context(), "a.example"); !ok || err != nil {
 		t.Errorf("%t, %v", ok, err)
 	}
 	if m.queries.Load() != 2 || m.dialed.Load() != pool+1 {
@@ -93,26 +93,26 @@ func TestALookupOnADeadConnectionIsRetriedOnALivingOne(t *testing.T) {
 	// It is retried maxRetries times, and not after a cancel or while nobody answers.
 	m.err = errors.New("no such table")
 	m.queries.Store(0)
-	if _, err := s.HasPublisher(t.Context(), "a.example"); !errors.Is(err, m.err) || m.queries.Load() != 1+maxRetries {
+	if _, err := s.hasPublisher(t.Context(), "a.example"); !errors.Is(err, m.err) || m.queries.Load() != 1+maxRetries {
 		t.Errorf("%v after %d queries", err, m.queries.Load())
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	m.queries.Store(0)
-	if _, err := s.HasPublisher(ctx, "a.example"); !errors.Is(err, context.Canceled) || m.queries.Load() > 1 {
+	if _, err := s.hasPublisher(ctx, "a.example"); !errors.Is(err, context.Canceled) || m.queries.Load() > 1 {
 		t.Errorf("%v after %d queries", err, m.queries.Load())
 	}
 	m.isDown.Store(true)
 	m.generation.Add(1)
-	if ok, err := s.HasPublisher(t.Context(), "a.example"); ok || err == nil {
+	if ok, err := s.hasPublisher(t.Context(), "a.example"); ok || err == nil {
 		t.Errorf("%t, %v", ok, err)
 	}
 }
 
 func TestPublishersListsAll(t *testing.T) {
 	t.Parallel()
-	list := func(s *Source) (names []string, err error) {
-		for name, err := range s.Publishers(t.Context()) {
+	list := func(s *Table) (names []string, err error) {
+		for name, err := range s.publishers(t.Context()) {
 			if err != nil {
 				return names, err
 			}
@@ -128,7 +128,7 @@ func TestPublishersListsAll(t *testing.T) {
 	if want := "SELECT host FROM sites WHERE host IS NOT NULL AND (active\n)"; f.statements[0] != want {
 		t.Errorf("%q", f.statements)
 	}
-	for range s.Publishers(t.Context()) {
+	for range s.publishers(t.Context()) {
 		break // a caller may stop
 	}
 	down := errors.New("down")
@@ -167,7 +167,7 @@ func TestLookupsAreLimitedIfThePoolIsNot(t *testing.T) {
 				var failed atomic.Int32
 				for range 100 {
 					group.Go(func() {
-						if _, err := s.HasPublisher(ctx, "a.example"); errors.Is(err, context.DeadlineExceeded) {
+						if _, err := s.hasPublisher(ctx, "a.example"); errors.Is(err, context.DeadlineExceeded) {
 							failed.Add(1)
 						}
 					})

@@ -1,4 +1,5 @@
-// Package sqlsource is an [ampcors.Source] over database/sql, for any driver.
+// Package sqlsource looks up publishers with database/sql, for any driver. [Table.Source] is for
+// [source.New].
 //
 // # Schema
 //
@@ -28,13 +29,13 @@
 //	) WITHOUT ROWID;
 //
 // SQLite locks its file while a program writes: set journal_mode to WAL, so that lookups do not
-// wait for that, and busy_timeout to less than [ampcors.Lookup].Timeout.
+// wait for that, and busy_timeout to less than [source.Options].Timeout.
 //
 // If you already have a table with domains, and an index on them, add the second column:
 //
 //	ALTER TABLE sites ADD COLUMN fallback_prefix text COLLATE "C";
 //
-//	filled, err := source.FillPrefixes(ctx) // also finds domains that are not canonical
+//	filled, err := table.FillPrefixes(ctx) // also finds domains that are not canonical
 //
 //	CREATE INDEX CONCURRENTLY sites_fallback_prefix ON sites (fallback_prefix);
 //
@@ -46,15 +47,15 @@
 //
 // # Starting
 //
-// [New] does not connect. Call [Source.Ping] when the server starts: it reports whether the
+// [New] does not connect. Call [Table.Ping] when the server starts: it reports whether the
 // database answers, and whether the table has both columns. Without the second column, every
 // cache origin with a hash prefix would get 503.
 //
 // # When changes take effect
 //
 // The database does not report changes. While it works, a publisher that was removed is
-// allowed for at most [ampcors.Lookup].TTL, and one that was added is denied for at most
-// NegativeTTL. [ampcors.Middleware.Forget] makes one server look it up at once. With
+// allowed for at most [source.Options].TTL, and one that was added is denied for at most
+// NegativeTTL. [source.Cache.Forget] makes one server look it up at once. With
 // PostgreSQL, package [github.com/ampcors/ampcors/source/pgsource] reports changes.
 //
 // This holds for the server that takes the writes. A replica lags behind it: a publisher
@@ -82,6 +83,7 @@ import (
 	"strings"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/source"
 )
 
 // A Config says where the publishers are. Names are written into statements unquoted, so
@@ -135,8 +137,8 @@ func (c Config) Complete() (Config, error) {
 	return c, errors.Join(errs...)
 }
 
-// A Source looks up publishers in a table. It is safe for concurrent use by multiple goroutines.
-type Source struct {
+// A Table has publishers. It is safe for concurrent use by multiple goroutines.
+type Table struct {
 	db       *sql.DB
 	table    Config
 	byDomain string
@@ -148,12 +150,12 @@ const defaultConns = 16
 
 var name = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// New returns a Source. It does not connect to the database, so a server can start while
+// New returns a Table. It does not connect to the database, so a server can start while
 // the database is down. The caller configures and closes db. Limit its connections
 // (SetMaxOpenConns), such as to 16, and keep them open (SetMaxIdleConns): otherwise lookups
-// wait for new connections. How many lookups run at one time adapts to that. If there is no
+// wait for new connections. Lookups wait for one that is free. If there is no
 // limit of connections when New is called, 16 lookups at one time use db.
-func New(db *sql.DB, table Config) (*Source, error) {
+func New(db *sql.DB, table Config) (*Table, error) {
 	table, err := table.Complete()
 	if db == nil {
 		err = errors.Join(errors.New("sqlsource: db is nil"), err)
@@ -161,7 +163,7 @@ func New(db *sql.DB, table Config) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Source{db: db, table: table}
+	s := &Table{db: db, table: table}
 	if db.Stats().MaxOpenConnections == 0 {
 		s.slots = make(chan struct{}, defaultConns)
 	}
@@ -170,7 +172,7 @@ func New(db *sql.DB, table Config) (*Source, error) {
 	return s, nil
 }
 
-func (s *Source) lookup(column string) string {
+func (s *Table) lookup(column string) string {
 	query := fmt.Sprintf("SELECT %s FROM %s WHERE %s = %s", s.table.DomainColumn, s.table.Table, column, s.placeholder(1))
 	if s.table.Condition != "" {
 		query += " AND (" + s.table.Condition + "\n)" // Condition may end in a comment
@@ -179,21 +181,26 @@ func (s *Source) lookup(column string) string {
 }
 
 // placeholder returns the placeholder of parameter n.
-func (s *Source) placeholder(n int) string {
+func (s *Table) placeholder(n int) string {
 	if s.table.Placeholder == "?" {
 		return "?"
 	}
 	return strings.TrimSuffix(s.table.Placeholder, "1") + strconv.Itoa(n)
 }
 
-// HasPublisher reports whether there is a row with this domain.
-func (s *Source) HasPublisher(ctx context.Context, domain string) (bool, error) {
+// Source returns what [source.New] needs. It cannot report changes.
+func (s *Table) Source() source.Source {
+	return source.Source{HasPublisher: s.hasPublisher, PublisherByHash: s.publisherByHash, Publishers: s.publishers}
+}
+
+// hasPublisher reports whether there is a row with this domain.
+func (s *Table) hasPublisher(ctx context.Context, domain string) (bool, error) {
 	found, err := s.find(ctx, s.byDomain, domain, func(row string) bool { return row == domain })
 	return found != "", err
 }
 
-// PublisherByHash returns the domain of the row with this prefix.
-func (s *Source) PublisherByHash(ctx context.Context, prefix string) (string, error) {
+// publisherByHash returns the domain of the row with this prefix.
+func (s *Table) publisherByHash(ctx context.Context, prefix string) (string, error) {
 	return s.find(ctx, s.byPrefix, prefix, func(row string) bool {
 		own, err := ampcors.HashPrefix(row)
 		return err == nil && own == prefix && isCanonical(row)
@@ -207,15 +214,15 @@ func isCanonical(domain string) bool {
 
 // Ping makes both lookups once, for names that no publisher can have. A server can call it
 // at its start to check that the database answers and that the table has its columns.
-func (s *Source) Ping(ctx context.Context) error {
-	_, err := s.HasPublisher(ctx, "")
-	_, err2 := s.PublisherByHash(ctx, "")
+func (s *Table) Ping(ctx context.Context) error {
+	_, err := s.hasPublisher(ctx, "")
+	_, err2 := s.publisherByHash(ctx, "")
 	return errors.Join(err, err2)
 }
 
 // find returns the domain of the first row for which matches returns true. Under the
 // database's collation, other rows may equal the key.
-func (s *Source) find(ctx context.Context, query, key string, matches func(domain string) bool) (_ string, err error) {
+func (s *Table) find(ctx context.Context, query, key string, matches func(domain string) bool) (_ string, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("sqlsource: %s: %w", query, err)
@@ -247,7 +254,7 @@ const maxRetries = 2
 
 // living returns a connection that has answered a ping. A dead one, which the driver reports
 // as such, leaves the pool. If the whole pool is dead, the last connection is a new one.
-func (s *Source) living(ctx context.Context) (*sql.Conn, error) {
+func (s *Table) living(ctx context.Context) (*sql.Conn, error) {
 	for range s.db.Stats().OpenConnections {
 		conn, err := s.db.Conn(ctx)
 		if err != nil {
@@ -284,9 +291,9 @@ func queryFor(ctx context.Context, db queryer, query, key string, matches func(d
 	return "", rows.Err()
 }
 
-// Publishers returns all domains, for package [github.com/ampcors/ampcors/source/filter]. It
+// publishers returns all domains. It
 // reads them in one statement. A row that is not canonical may be among them.
-func (s *Source) Publishers(ctx context.Context) iter.Seq2[string, error] {
+func (s *Table) publishers(ctx context.Context) iter.Seq2[string, error] {
 	query := fmt.Sprintf("SELECT %s FROM %s WHERE %s IS NOT NULL", s.table.DomainColumn, s.table.Table, s.table.DomainColumn)
 	if s.table.Condition != "" {
 		query += " AND (" + s.table.Condition + "\n)"
@@ -326,7 +333,7 @@ const (
 // A domain that is not canonical, such as one in upper case or in Unicode, would never be
 // found. It is skipped, and the error has the domain and what it should be. A row that the
 // database rejects is skipped and reported too. At most 100 are reported.
-func (s *Source) FillPrefixes(ctx context.Context) (filled int, err error) {
+func (s *Table) FillPrefixes(ctx context.Context) (filled int, err error) {
 	domains, err := s.withoutPrefix(ctx)
 	if err != nil {
 		return 0, err
@@ -383,7 +390,7 @@ func (s *Source) FillPrefixes(ctx context.Context) (filled int, err error) {
 	return filled, errors.Join(problems...)
 }
 
-func (s *Source) withoutPrefix(ctx context.Context) (domains []string, err error) {
+func (s *Table) withoutPrefix(ctx context.Context) (domains []string, err error) {
 	rows, err := s.db.QueryContext(ctx, fmt.Sprintf("SELECT %s FROM %s WHERE %s IS NULL AND %s IS NOT NULL",
 		s.table.DomainColumn, s.table.Table, s.table.PrefixColumn, s.table.DomainColumn))
 	if err != nil {
@@ -401,7 +408,7 @@ func (s *Source) withoutPrefix(ctx context.Context) (domains []string, err error
 }
 
 // fill writes prefixes with one statement, in SQL that all databases accept.
-func (s *Source) fill(ctx context.Context, pairs []any) (filled int, err error) {
+func (s *Table) fill(ctx context.Context, pairs []any) (filled int, err error) {
 	if len(pairs) == 0 {
 		return 0, nil
 	}

@@ -65,7 +65,7 @@ func (r *fakeRows) Next(dest []driver.Value) error {
 // Fake returns a database for the examples, which use only the exported API.
 func Fake(rows ...string) driver.Connector { return &fake{rows: rows} }
 
-func newFake(t *testing.T, table Config) (*fake, *Source) {
+func newFake(t *testing.T, table Config) (*fake, *Table) {
 	t.Helper()
 	f := new(fake)
 	db := sql.OpenDB(f)
@@ -76,8 +76,6 @@ func newFake(t *testing.T, table Config) (*fake, *Source) {
 	}
 	return f, s
 }
-
-var _ ampcors.Source = (*Source)(nil)
 
 func TestStatementsUseTheConfig(t *testing.T) {
 	for _, test := range []struct {
@@ -100,11 +98,11 @@ func TestStatementsUseTheConfig(t *testing.T) {
 		t.Run(test.byDomain, func(t *testing.T) {
 			f, s := newFake(t, test.table)
 			f.rows = []string{"a.example", "b.example"}
-			if ok, err := s.HasPublisher(t.Context(), "b.example"); !ok || err != nil {
+			if ok, err := s.hasPublisher(t.Context(), "b.example"); !ok || err != nil {
 				t.Error(ok, err)
 			}
 			hash, _ := ampcors.HashPrefix("b.example")
-			if domain, err := s.PublisherByHash(t.Context(), hash); domain != "b.example" || err != nil {
+			if domain, err := s.publisherByHash(t.Context(), hash); domain != "b.example" || err != nil {
 				t.Error(domain, err)
 			}
 			if n, err := s.FillPrefixes(t.Context()); n != 2 || err != nil {
@@ -134,11 +132,11 @@ func TestRowsAreComparedByteByByte(t *testing.T) {
 	hash, _ := ampcors.HashPrefix("example.com")
 	for _, rows := range [][]string{nil, {"EXAMPLE.com"}, {"éxample.com"}, {"example.com "}, {"evil.example", "example.com."}} {
 		f.rows = rows
-		if ok, err := s.HasPublisher(t.Context(), "example.com"); ok || err != nil {
+		if ok, err := s.hasPublisher(t.Context(), "example.com"); ok || err != nil {
 			t.Errorf("%q: %t, %v", rows, ok, err)
 		}
 		f.rows = rows
-		if domain, err := s.PublisherByHash(t.Context(), hash); domain != "" || err != nil {
+		if domain, err := s.publisherByHash(t.Context(), hash); domain != "" || err != nil {
 			t.Errorf("%q: %q, %v", rows, domain, err)
 		}
 	}
@@ -154,10 +152,10 @@ func TestTheRightRowIsFoundAfterOthers(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	for range 3 {
-		if ok, err := s.HasPublisher(ctx, "example.com"); !ok || err != nil {
+		if ok, err := s.hasPublisher(ctx, "example.com"); !ok || err != nil {
 			t.Error(ok, err)
 		}
-		if domain, err := s.PublisherByHash(ctx, hash); domain != "example.com" || err != nil {
+		if domain, err := s.publisherByHash(ctx, hash); domain != "example.com" || err != nil {
 			t.Error(domain, err)
 		}
 	}
@@ -180,10 +178,10 @@ func TestAnErrorIsNeverANegativeAnswer(t *testing.T) {
 			} else {
 				fail(f)
 			}
-			if ok, err := s.HasPublisher(ctx, "a.example"); ok || err == nil {
+			if ok, err := s.hasPublisher(ctx, "a.example"); ok || err == nil {
 				t.Errorf("%s: %t, %v", name, ok, err)
 			}
-			if domain, err := s.PublisherByHash(ctx, "a"); domain != "" || err == nil {
+			if domain, err := s.publisherByHash(ctx, "a"); domain != "" || err == nil {
 				t.Errorf("%s: %q, %v", name, domain, err)
 			}
 			if n, err := s.FillPrefixes(ctx); n != 0 || err == nil {

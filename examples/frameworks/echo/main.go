@@ -37,7 +37,7 @@ func wrapped(mw *ampcors.Middleware) http.Handler {
 func cors(mw *ampcors.Middleware) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c *echo.Context) error {
-			if !mw.Handle(c.Response(), c.Request()) {
+			if _, proceed := mw.Handle(c.Response(), c.Request()); !proceed {
 				return nil // the response is complete
 			}
 			return next(c)

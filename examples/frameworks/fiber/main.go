@@ -40,7 +40,7 @@ func cors(mw *ampcors.Middleware) fiber.Handler {
 		proceed := false
 		decide := adaptor.HTTPHandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			r.Header = c.GetReqHeaders() // the adaptor passes only the last line of each
-			proceed = mw.Handle(w, r)
+			_, proceed = mw.Handle(w, r)
 		})
 		if err := decide(c); err != nil || !proceed {
 			return err // nil: the response is complete

@@ -41,7 +41,7 @@ func wrapped(mw *ampcors.Middleware) http.Handler {
 // cors returns ampcors as a gin handler, for those who must use Use.
 func cors(mw *ampcors.Middleware) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		if !mw.Handle(c.Writer, c.Request) {
+		if _, proceed := mw.Handle(c.Writer, c.Request); !proceed {
 			c.Abort() // the response is complete; without this the handler would run
 		}
 	}

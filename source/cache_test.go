@@ -1,4 +1,4 @@
-package lookup
+package source
 
 import (
 	"context"
@@ -11,9 +11,12 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/ampcors/ampcors/internal/dns"
 )
 
-// A fake is a Source of names whose alias is "@" and the name.
+// A fake is a database. In these tests, "a" is the publisher a.example, and "@a" is its hash
+// prefix.
 type fake struct {
 	mu      sync.Mutex
 	names   map[string]bool
@@ -38,7 +41,13 @@ func (f *fake) set(change func()) {
 	change()
 }
 
-func (f *fake) HasName(ctx context.Context, name string) (bool, error) {
+func (f *fake) count(name string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.lookups[name]
+}
+
+func (f *fake) has(ctx context.Context, name string) (bool, error) {
 	f.running.Add(1)
 	defer f.running.Add(-1)
 	f.mu.Lock()
@@ -57,81 +66,124 @@ func (f *fake) HasName(ctx context.Context, name string) (bool, error) {
 	return ok, err
 }
 
-func (f *fake) NameByAlias(ctx context.Context, alias string) (string, error) {
-	name := strings.TrimPrefix(alias, "@")
-	if ok, err := f.HasName(ctx, name); !ok {
-		return "", err
+func (f *fake) source() Source {
+	return Source{
+		HasPublisher: func(ctx context.Context, domain string) (bool, error) { return f.has(ctx, nameOf(domain)) },
+		PublisherByHash: func(ctx context.Context, prefix string) (string, error) {
+			if ok, err := f.has(ctx, nameOf(prefix)); !ok {
+				return "", err
+			}
+			return domainOf(nameOf(prefix)), nil
+		},
+		Hint: func(key string) Hint {
+			switch name := nameOf(key); {
+			case strings.Contains(name, "likely"):
+				return LikelyPublisher
+			case strings.Contains(name, "absent"):
+				return NotPublisher
+			case strings.Contains(name, "panic"):
+				panic("a defect")
+			}
+			return NoHint
+		},
 	}
-	return name, nil
 }
 
-func (f *fake) Hint(key string) Hint {
-	switch {
-	case strings.Contains(key, "likely"):
-		return Likely
-	case strings.Contains(key, "absent"):
-		return Absent
-	case strings.Contains(key, "panic"):
-		panic("a defect")
-	}
-	return NoHint
-}
-
-// Shard returns the shard of a name such as "shard2/a"; 0 for others.
-func (f *fake) Shard(key string) int {
+// shardOf returns the shard of a name such as "shard2-a"; 0 for others.
+func shardOf(key string) int {
 	shard := 0
-	_, _ = fmt.Sscanf(strings.TrimPrefix(key, "@"), "shard%d/", &shard)
+	_, _ = fmt.Sscanf(nameOf(key), "shard%d-", &shard)
 	return shard
 }
 
-func (f *fake) count(name string) int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.lookups[name]
+func domainOf(name string) string { return name + ".example" }
+
+var hashed sync.Map // names by hash prefix
+
+// nameOf returns the name of a key.
+func nameOf(key string) string {
+	if name, ok := hashed.Load(key); ok {
+		return name.(string)
+	}
+	return strings.TrimSuffix(key, ".example")
+}
+
+// keyOf returns the key for "a" or "@a".
+func keyOf(name string) string {
+	name, isHash := strings.CutPrefix(name, "@")
+	key := domainOf(name)
+	if isHash {
+		key = dns.Hash(key)
+		hashed.Store(key, name)
+	}
+	return key
 }
 
 var testOptions = Options{
 	TTL: time.Minute, NegativeTTL: 10 * time.Second, MaxStale: 10 * time.Minute, Timeout: time.Second,
-	MaxConcurrent: 16, MaxRate: 1000, MaxEntries: 1000, Shards: 1,
+	MaxConcurrent: 16, MaxRate: 1000, MaxEntries: 1000,
 }
 
-func newTestCache(source Source, change ...func(*Options)) *Cache {
+// A testCache is a Cache that is asked for "a" and "@a".
+type testCache struct{ *Cache }
+
+func newTestCache(t testing.TB, s Source, change ...func(*Options)) testCache {
+	t.Helper()
 	options := testOptions
 	for _, f := range change {
 		f(&options)
 	}
-	return New(source, options, func(name string) string { return "@" + name })
+	c, err := New(s, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return testCache{c}
+}
+
+func (c testCache) Find(ctx context.Context, name string) Answer {
+	find := c.Cache.Find
+	if strings.HasPrefix(name, "@") {
+		find = c.FindByHash
+	}
+	a := find(ctx, keyOf(name))
+	a.Publisher = nameOf(a.Publisher)
+	return a
+}
+
+func (c testCache) Get(name string) (string, bool) {
+	get := c.Remembered
+	if strings.HasPrefix(name, "@") {
+		get = c.RememberedByHash
+	}
+	domain, ok := get(keyOf(name))
+	return nameOf(domain), ok
 }
 
 func TestFindAsksOnceAndGetRemembers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake("a")
-		c := newTestCache(f)
+		c := newTestCache(t, f.source())
 		if _, ok := c.Get("a"); ok {
 			t.Error("remembered before it was asked for")
 		}
 		for range 2 {
-			if r := c.Find(t.Context(), "a"); r != (Result{Name: "a"}) {
+			if r := c.Find(t.Context(), "a"); r != (Answer{Publisher: "a"}) {
 				t.Errorf("%+v", r)
 			}
-			if r := c.FindByAlias(t.Context(), "@a"); r != (Result{Name: "a"}) {
+			if r := c.Find(t.Context(), "@a"); r != (Answer{Publisher: "a"}) {
 				t.Errorf("%+v", r)
 			}
-			if r := c.FindByAlias(t.Context(), "@b"); r != (Result{}) {
+			if r := c.Find(t.Context(), "@b"); r != (Answer{}) {
 				t.Errorf("%+v", r)
 			}
 		}
-		for _, get := range []func() (string, bool){func() (string, bool) { return c.Get("a") }, func() (string, bool) { return c.GetByAlias("@a") }} {
+		for _, get := range []func() (string, bool){func() (string, bool) { return c.Get("a") }, func() (string, bool) { return c.Get("@a") }} {
 			if name, ok := get(); name != "a" || !ok {
 				t.Errorf("%q, %t", name, ok)
 			}
 		}
-		c.AddAlias("other", "a")
-		if name, ok := c.GetByAlias("other"); name != "a" || !ok {
-			t.Errorf("%q, %t", name, ok)
-		}
-		if s := c.Stats(); s.Lookups != 2 || s.Names != 1 || s.Negatives != 1 || s.Aliases != 2 {
+		if s := c.Stats(); s.Lookups != 3 || s.Publishers != 1 || s.Negatives != 1 || s.Prefixes != 1 {
 			t.Errorf("%+v", s)
 		}
 	})
@@ -144,7 +196,7 @@ func TestNoRequestWaitsForANameInUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake("a")
 		f.delay = 900 * time.Millisecond
-		c := newTestCache(f)
+		c := newTestCache(t, f.source())
 		c.Find(t.Context(), "a")
 		const minutes = 60
 		for range minutes * 60 * 10 {
@@ -175,7 +227,7 @@ func TestAFailedRefreshIsRetriedAndDelaysNoRequest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake("a")
-		c := newTestCache(f)
+		c := newTestCache(t, f.source())
 		c.Find(t.Context(), "a")
 		f.set(func() { f.err = errDown })
 		for range 59 * 10 { // until nearly the end of the TTL
@@ -190,7 +242,7 @@ func TestAFailedRefreshIsRetriedAndDelaysNoRequest(t *testing.T) {
 		}
 		f.set(func() { f.err = nil })
 		time.Sleep(4 * time.Second)
-		if r := c.Find(t.Context(), "a"); r != (Result{Name: "a"}) {
+		if r := c.Find(t.Context(), "a"); r != (Answer{Publisher: "a"}) {
 			t.Errorf("%+v", r)
 		}
 	})
@@ -200,7 +252,7 @@ func TestARefreshDoesNotWaitForASlot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake("a", "b")
-		c := newTestCache(f, func(o *Options) { o.MaxConcurrent = 1 })
+		c := newTestCache(t, f.source(), func(o *Options) { o.MaxConcurrent = 1 })
 		c.Find(t.Context(), "a")
 		time.Sleep(55 * time.Second)
 		f.set(func() { f.delay = 500 * time.Millisecond })
@@ -222,26 +274,19 @@ func TestARefreshDoesNotWaitForASlot(t *testing.T) {
 	})
 }
 
-type panicking struct{ calm atomic.Bool }
-
-func (p *panicking) HasName(context.Context, string) (bool, error) {
-	if !p.calm.Load() {
-		panic("a defect")
-	}
-	return true, nil
-}
-func (p *panicking) NameByAlias(context.Context, string) (string, error) { return "", nil }
-func (p *panicking) Hint(string) Hint                                    { return NoHint }
-func (p *panicking) Shard(string) int                                    { return 0 }
-
 func TestCacheRecoversFromAPanicInARefresh(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := new(panicking)
-		p.calm.Store(true)
-		c := newTestCache(p, func(o *Options) { o.MaxConcurrent = 1 })
+		var isCalm atomic.Bool
+		isCalm.Store(true)
+		c := newTestCache(t, Source{HasPublisher: func(context.Context, string) (bool, error) {
+			if !isCalm.Load() {
+				panic("a defect")
+			}
+			return true, nil
+		}}, func(o *Options) { o.MaxConcurrent = 1 })
 		c.Find(t.Context(), "a")
-		p.calm.Store(false)
+		isCalm.Store(false)
 		time.Sleep(55 * time.Second)
 		c.Get("a")
 		synctest.Wait()
@@ -249,8 +294,8 @@ func TestCacheRecoversFromAPanicInARefresh(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 		time.Sleep(10 * time.Second)
-		p.calm.Store(true)
-		if r := c.Find(t.Context(), "a"); r != (Result{Name: "a"}) { // the slot is free
+		isCalm.Store(true)
+		if r := c.Find(t.Context(), "a"); r != (Answer{Publisher: "a"}) { // the slot is free
 			t.Errorf("%+v", r)
 		}
 	})
@@ -261,32 +306,32 @@ func TestAFailureStopsOnlyItsClass(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake("known", "new")
-		c := newTestCache(f)
+		c := newTestCache(t, f.source())
 		c.Find(t.Context(), "known")
 		f.set(func() { f.err = errDown })
 		for i := range 12 {
-			if r := c.FindByAlias(t.Context(), fmt.Sprint("@unknown", i)); r.Err == nil {
+			if r := c.Find(t.Context(), fmt.Sprint("@unknown", i)); r.Err == nil {
 				t.Errorf("%+v", r)
 			}
 		}
 		f.set(func() { f.err = nil })
-		if r := c.FindByAlias(t.Context(), "@any"); !errors.Is(r.Err, ErrCircuitOpen) || !errors.Is(r.Err, errDown) {
+		if r := c.Find(t.Context(), "@any"); !errors.Is(r.Err, ErrCircuitOpen) || !errors.Is(r.Err, errDown) {
 			t.Errorf("the breaker of aliases is not open: %+v", r)
 		}
-		if r := c.Find(t.Context(), "new"); r != (Result{Name: "new"}) {
+		if r := c.Find(t.Context(), "new"); r != (Answer{Publisher: "new"}) {
 			t.Errorf("by name: %+v", r)
 		}
 		time.Sleep(time.Minute)
 		f.set(func() { f.err = errDown })
 		for i := range 12 {
 			c.Find(t.Context(), fmt.Sprint("unknown", i))
-			c.FindByAlias(t.Context(), fmt.Sprint("@unknown", i))
+			c.Find(t.Context(), fmt.Sprint("@unknown", i))
 		}
 		f.set(func() { f.err = nil })
 		if r := c.Find(t.Context(), "another"); !errors.Is(r.Err, ErrCircuitOpen) {
 			t.Errorf("the breaker of unknown names is not open: %+v", r)
 		}
-		if r := c.Find(t.Context(), "known"); r != (Result{Name: "known"}) {
+		if r := c.Find(t.Context(), "known"); r != (Answer{Publisher: "known"}) {
 			t.Errorf("a remembered name: %+v", r)
 		}
 	})
@@ -296,17 +341,17 @@ func TestAfterARecoveryTheKeyThatFailedLastIsAskedFor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake("a", "b")
-		c := newTestCache(f)
+		c := newTestCache(t, f.source())
 		f.set(func() { f.err = errDown })
 		c.Find(t.Context(), "b")
 		if r := c.Find(t.Context(), "b"); !errors.Is(r.Err, ErrCircuitOpen) || f.count("b") != 1 {
 			t.Errorf("asked for again at once: %+v", r)
 		}
 		f.set(func() { f.err = nil })
-		if r := c.Find(t.Context(), "a"); r.Name != "a" {
+		if r := c.Find(t.Context(), "a"); r.Publisher != "a" {
 			t.Errorf("%+v", r)
 		}
-		if r := c.Find(t.Context(), "b"); r.Name != "b" {
+		if r := c.Find(t.Context(), "b"); r.Publisher != "b" {
 			t.Errorf("the source works again, but %+v", r)
 		}
 	})
@@ -317,7 +362,7 @@ func TestErrorsSayWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		f.delay = time.Hour
-		c := newTestCache(f, func(o *Options) { o.MaxConcurrent = 1 })
+		c := newTestCache(t, f.source(), func(o *Options) { o.MaxConcurrent = 1 })
 		if r := c.Find(t.Context(), "slow"); !errors.Is(r.Err, ErrTimeout) || !errors.Is(r.Err, context.DeadlineExceeded) {
 			t.Errorf("%+v", r)
 		}
@@ -330,7 +375,7 @@ func TestErrorsSayWhy(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 
-		c = newTestCache(newFake(), func(o *Options) { o.MaxRate = 10 })
+		c = newTestCache(t, newFake().source(), func(o *Options) { o.MaxRate = 10 })
 		for i := range 3 {
 			if r := c.Find(t.Context(), fmt.Sprint(i)); errors.Is(r.Err, ErrRateLimited) != (i == 2) {
 				t.Errorf("lookup %d: %+v", i, r)
@@ -346,7 +391,7 @@ func TestCloseEndsARefresh(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake("a")
-		c := newTestCache(f)
+		c := newTestCache(t, f.source())
 		c.Find(t.Context(), "a")
 		f.set(func() { f.delay = 900 * time.Millisecond })
 		time.Sleep(55 * time.Second)
@@ -367,8 +412,10 @@ func TestCloseEndsARefresh(t *testing.T) {
 		if n := f.count("a"); n != 2 {
 			t.Errorf("a closed cache refreshes: asked %d times", n)
 		}
-		if r := c.Find(t.Context(), "b"); r.Err != nil || f.count("b") != 1 { // a caller may still use a closed cache
-			t.Errorf("%+v", r)
+		for _, name := range []string{"a", "b", "@a", "@b"} { // nothing stale either
+			if r := c.Find(t.Context(), name); r != (Answer{Err: ErrClosed}) || f.count("b") != 0 {
+				t.Errorf("%s: %+v", name, r)
+			}
 		}
 	})
 }
@@ -377,7 +424,7 @@ func TestNoOtherCallerWaitsForASourceThatIgnoresItsContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake("a")
-		c := newTestCache(f)
+		c := newTestCache(t, f.source())
 		f.delay, f.deaf = time.Hour, true
 		go c.Find(t.Context(), "a")
 		synctest.Wait()
@@ -399,7 +446,7 @@ func TestNoOtherCallerWaitsForASourceThatIgnoresItsContext(t *testing.T) {
 func TestUnderLoad(t *testing.T) {
 	t.Parallel()
 	f := newFake("a", "b", "c")
-	c := newTestCache(f, func(o *Options) {
+	c := newTestCache(t, f.source(), func(o *Options) {
 		o.TTL, o.MaxStale, o.MaxRate, o.MaxEntries = time.Millisecond, time.Second, 1_000_000, 2
 	})
 	var group sync.WaitGroup
@@ -409,21 +456,21 @@ func TestUnderLoad(t *testing.T) {
 				name := string(rune('a' + i%4))
 				switch i % 7 {
 				case 0:
-					c.Forget(name)
+					_ = c.Forget(keyOf(name))
 				case 1:
-					c.ForgetAll()
+					c.forgetAll()
 				case 2:
-					if r := c.FindByAlias(t.Context(), "@"+name); r.Name != "" && r.Name != name {
-						t.Errorf("%q is %q", name, r.Name)
+					if r := c.Find(t.Context(), "@"+name); r.Publisher != "" && r.Publisher != name {
+						t.Errorf("%q is %q", name, r.Publisher)
 					}
 				case 3:
-					if got, ok := c.GetByAlias("@" + name); ok && got != name {
+					if got, ok := c.Get("@" + name); ok && got != name {
 						t.Errorf("%q is %q", name, got)
 					}
 				case 4:
 					c.Stats()
 				default:
-					if r := c.Find(t.Context(), name); (r.Name != "") != (name != "d") && r.Err == nil {
+					if r := c.Find(t.Context(), name); (r.Publisher != "") != (name != "d") && r.Err == nil {
 						t.Errorf("%q is %+v", name, r)
 					}
 					c.Get(name)
@@ -440,22 +487,22 @@ func TestANameIsRefreshedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake("a")
-		c := newTestCache(f)
+		c := newTestCache(t, f.source())
 		c.Find(t.Context(), "a")
 		f.set(func() { f.delay = 100 * time.Millisecond })
 		time.Sleep(55 * time.Second)
 		for range 100 {
-			go c.refresh("a")
+			go c.refresh(keyOf("a"))
 		}
 		time.Sleep(time.Second)
-		c.refresh("a")
+		c.refresh(keyOf("a"))
 		synctest.Wait()
 		if n := f.count("a"); n != 2 {
 			t.Errorf("asked %d times", n)
 		}
 		// It is not refreshed while the breaker is open.
 		time.Sleep(55 * time.Second)
-		c.shards[0].breakers[byName][1] = breaker{failures: failuresToOpen, until: c.now() + time.Hour, err: ErrCircuitOpen}
+		c.shards[0].breakers[1][1] = breaker{failures: failuresToOpen, until: c.now() + time.Hour, err: ErrCircuitOpen}
 		if _, ok := c.Get("a"); !ok {
 			t.Error("not remembered")
 		}
@@ -471,20 +518,20 @@ func TestForgetAllExpiresEverything(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake("a")
-		c := newTestCache(f)
+		c := newTestCache(t, f.source())
 		c.Find(t.Context(), "a")
 		c.Find(t.Context(), "b")
-		c.ForgetAll()
+		c.forgetAll()
 		if _, ok := c.Get("a"); ok {
 			t.Error("a is still fresh")
 		}
 		f.set(func() { f.err = errors.New("down") })
-		if r := c.Find(t.Context(), "a"); r.Name != "a" || !r.Stale {
+		if r := c.Find(t.Context(), "a"); r.Publisher != "a" || !r.Stale {
 			t.Errorf("%+v", r)
 		}
 		f.set(func() { f.err, f.names = nil, map[string]bool{"b": true} })
 		time.Sleep(5 * time.Second) // longer than any backoff
-		if a, b := c.Find(t.Context(), "a"), c.Find(t.Context(), "b"); a.Name != "" || b.Name != "b" {
+		if a, b := c.Find(t.Context(), "a"), c.Find(t.Context(), "b"); a.Publisher != "" || b.Publisher != "b" {
 			t.Errorf("%+v, %+v", a, b)
 		}
 	})
@@ -495,9 +542,11 @@ func TestABadAnswerIsAnErrorAndOpensNoBreaker(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake("a")
-		c := newTestCache(badAliases{f})
+		asked := f.source()
+		asked.PublisherByHash = func(context.Context, string) (string, error) { return "", ErrBadAnswer }
+		c := newTestCache(t, asked)
 		for i := range 10 {
-			if r := c.FindByAlias(t.Context(), fmt.Sprintf("@a%d", i)); !errors.Is(r.Err, ErrBadAnswer) {
+			if r := c.Find(t.Context(), fmt.Sprintf("@a%d", i)); !errors.Is(r.Err, ErrBadAnswer) {
 				t.Errorf("%d: %+v", i, r)
 			}
 		}
@@ -506,8 +555,3 @@ func TestABadAnswerIsAnErrorAndOpensNoBreaker(t *testing.T) {
 		}
 	})
 }
-
-// badAliases answers each alias wrongly.
-type badAliases struct{ *fake }
-
-func (badAliases) NameByAlias(context.Context, string) (string, error) { return "", ErrBadAnswer }

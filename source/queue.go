@@ -1,4 +1,4 @@
-package lookup
+package source
 
 import (
 	"container/list"
@@ -10,13 +10,13 @@ import (
 type class int
 
 const (
-	known     class = iota // the name is remembered, though expired
-	likely                 // the source says that the name likely exists
-	returning              // it was rejected because of load a moment ago, and is asked for again
+	remembered class = iota // the publisher is remembered, though expired
+	likely                  // the Source says that there likely is such a publisher
+	returning               // it was rejected because of load a moment ago, and is asked for again
 	unknown
 	numClasses
 
-	absent class = -1 // the source says that there is no such name, so there is no lookup
+	absent class = -1 // the Source says that there is no such publisher, so there is no lookup
 )
 
 const (
@@ -29,19 +29,17 @@ const (
 	rotateEvery = 16
 )
 
-// A queue bounds the lookups that run at one time in one shard of the source. Those that do
+// A queue bounds the lookups that run at one time in one shard of the Source. Those that do
 // not find a free slot wait, the most urgent class first. Lookups for names that are not
 // remembered share three quarters of the slots, so that the others find a slot at once.
 type queue struct {
 	mu         sync.Mutex
-	limit      limit
+	slots      int // how many can run at one time
 	running    int
-	notKnown   int // the part of running for names that are not remembered
+	unfamiliar int // the part of running for names that are not remembered
 	waiting    [numClasses]list.List
 	numGranted int
 }
-
-func newQueue(maxConcurrent int) *queue { return &queue{limit: newLimit(maxConcurrent)} }
 
 // wait waits for a slot, and reports whether one became free in time. If maxWaiting lookups
 // of the class already wait, it reports false at once.
@@ -82,55 +80,39 @@ func (q *queue) wait(c class, timeout time.Duration) bool {
 func (q *queue) try() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.hasRoom(known) {
+	if !q.hasRoom(remembered) {
 		return false
 	}
-	q.take(known)
+	q.take(remembered)
 	return true
 }
 
-// leave frees a slot in which no lookup was made.
+// leave frees a slot.
 func (q *queue) leave(c class) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.free(c)
-}
-
-// finished frees the slot of a lookup that ended now.
-func (q *queue) finished(c class, now, took time.Duration, failed bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.limit.finished(now, took, failed)
-	q.free(c)
-}
-
-func (q *queue) hasRoom(c class) bool {
-	slots := q.limit.now()
-	return q.running < slots && (c == known || q.notKnown < max(1, slots*3/4))
-}
-
-func (q *queue) take(c class) {
-	q.running++
-	if c != known {
-		q.notKnown++
-	}
-	if !q.hasRoom(c) {
-		q.limit.isFull = true
-	}
-}
-
-func (q *queue) free(c class) {
 	q.running--
-	if c != known {
-		q.notKnown--
+	if c != remembered {
+		q.unfamiliar--
 	}
 	for q.grant() {
 	}
 }
 
+func (q *queue) hasRoom(c class) bool {
+	return q.running < q.slots && (c == remembered || q.unfamiliar < max(1, q.slots*3/4))
+}
+
+func (q *queue) take(c class) {
+	q.running++
+	if c != remembered {
+		q.unfamiliar++
+	}
+}
+
 // grant gives a free slot to the next lookup that waits, and reports whether it could.
 func (q *queue) grant() bool {
-	begin := known
+	begin := remembered
 	if q.numGranted%rotateEvery == rotateEvery-1 {
 		begin = likely + class(q.numGranted/rotateEvery)%(numClasses-likely)
 	}
@@ -149,12 +131,11 @@ func (q *queue) grant() bool {
 	return false
 }
 
-// state returns how many lookups may run at one time now, and how many wait.
-func (q *queue) state() (slots, waiting int) {
+func (q *queue) numWaiting() (n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for c := range q.waiting {
-		waiting += q.waiting[c].Len()
+		n += q.waiting[c].Len()
 	}
-	return q.limit.now(), waiting
+	return n
 }

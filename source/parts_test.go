@@ -1,4 +1,4 @@
-package lookup
+package source
 
 import (
 	"errors"
@@ -85,54 +85,63 @@ func TestTheRateLimitAllowsABurst(t *testing.T) {
 }
 
 func testMemory() *memory {
-	return newMemory(Options{TTL: 10, NegativeTTL: 5, MaxStale: 30, MaxEntries: 2}, func(name string) string { return "alias of " + name })
+	return newMemory(Options{TTL: 10, NegativeTTL: 5, MaxStale: 30, MaxEntries: 2})
+}
+
+// fresh returns what is remembered for a key: "yes", "no", or "" for nothing.
+func (m *memory) fresh(key string, now time.Duration) string {
+	switch domain, ok := m.answer(key, now); {
+	case !ok:
+		return ""
+	case domain == "":
+		return "no"
+	}
+	return "yes"
 }
 
 func TestMemoryKeepsAnswersForTheirTTL(t *testing.T) {
 	t.Parallel()
 	m := testMemory()
-	m.remember(&call{question: question{key: "a", name: "a"}, name: "a", began: 100})
-	m.remember(&call{question: question{key: "b", name: "b"}, began: 100})
+	m.remember(&call{key: "hash", domain: "a.b", began: 100})
+	m.remember(&call{key: "c.d", began: 100})
 	for _, test := range []struct {
-		now              time.Duration
-		a, b, isAnswered bool
-		stale            bool
+		now     time.Duration
+		a, c    string
+		isStale bool
 	}{
-		{now: 104, a: true, b: true, isAnswered: true, stale: true},
-		{now: 105, a: true, b: false, isAnswered: true, stale: true},
-		{now: 109, a: true, b: false, isAnswered: true, stale: true},
-		{now: 110, a: false, b: false, isAnswered: false, stale: true},
-		{now: 129, a: false, b: false, isAnswered: false, stale: true},
-		{now: 130, a: false, b: false, isAnswered: false, stale: false},
+		{now: 104, a: "yes", c: "no", isStale: true},
+		{now: 105, a: "yes", c: "", isStale: true},
+		{now: 109, a: "yes", c: "", isStale: true},
+		{now: 110, a: "", c: "", isStale: true},
+		{now: 129, a: "", c: "", isStale: true},
+		{now: 130, a: "", c: "", isStale: false},
 	} {
-		a := m.name("a", test.now) != nil
-		name, isA := m.answer(question{key: "a", name: "a"}, test.now)
-		_, isB := m.answer(question{key: "b", name: "b"}, test.now)
-		_, isStale := m.stale("a", test.now)
-		if a != test.a || isA != test.isAnswered || isA && name != "a" || isB != test.b || isStale != test.stale {
-			t.Errorf("at %d: a %t, answered %t %q, b %t, stale %t", test.now, a, isA, name, isB, isStale)
+		_, isStale := m.stale("a.b", test.now)
+		if a, c := m.fresh("a.b", test.now), m.fresh("c.d", test.now); a != test.a || c != test.c || isStale != test.isStale {
+			t.Errorf("at %d: %q, %q, stale %t", test.now, a, c, isStale)
 		}
 	}
-	if name, _ := m.aliases.Peek("alias of a"); name != "a" {
-		t.Errorf("the alias gives %q", name)
+	if domain, _ := m.prefixes.Peek("hash"); domain != "a.b" {
+		t.Errorf("the hash prefix gives %q", domain)
 	}
 }
 
 func TestMemoryKeepsTheLaterAnswer(t *testing.T) {
 	t.Parallel()
 	m := testMemory()
-	m.remember(&call{question: question{key: "a", name: "a"}, began: 8})
-	m.remember(&call{question: question{kind: byAlias, key: "alias of a"}, name: "a", began: 7})
-	if m.name("a", 9) != nil {
+	m.remember(&call{key: "a.b", began: 8})
+	m.remember(&call{key: "hash", domain: "a.b", began: 7})
+	if m.fresh("a.b", 9) != "no" {
 		t.Error("the earlier answer is remembered")
 	}
-	m.remember(&call{question: question{kind: byAlias, key: "alias of a"}, name: "a", began: 9})
-	if m.name("a", 9) == nil || m.negatives.Len() != 0 {
+	m.remember(&call{key: "hash", began: 8})
+	m.remember(&call{key: "hash", domain: "a.b", began: 9})
+	if m.fresh("a.b", 9) != "yes" || m.negatives.Len() != 0 {
 		t.Error("the later answer is not remembered, or the negative one still is")
 	}
-	m.remember(&call{question: question{key: "a", name: "a"}, began: 10})
-	if m.name("a", 10) != nil {
-		t.Error("a name that is gone is remembered")
+	m.remember(&call{key: "a.b", began: 10})
+	if m.fresh("a.b", 10) != "no" {
+		t.Error("a publisher that is gone is remembered")
 	}
 }
 
@@ -140,20 +149,15 @@ func TestMemoryIsBoundedByKind(t *testing.T) {
 	t.Parallel()
 	m := testMemory()
 	for i := range 10 {
-		name, none := fmt.Sprint("name", i), fmt.Sprint("none", i)
-		m.remember(&call{question: question{key: name, name: name}, name: name})
-		m.remember(&call{question: question{key: none, name: none}})
-		m.remember(&call{question: question{key: none + "!", name: none}})
+		m.remember(&call{key: fmt.Sprint("hash", i), domain: fmt.Sprintf("is-%d.example", i)})
+		m.remember(&call{key: fmt.Sprintf("is-not-%d.example", i)})
+		m.remember(&call{key: fmt.Sprint("other-hash", i)})
 	}
-	if m.names.Len() != 2 || m.negatives.Len() != 2 || m.aliases.Len() != 2 || m.name("name9", 0) == nil {
-		t.Errorf("%d names, %d negative answers, %d aliases", m.names.Len(), m.negatives.Len(), m.aliases.Len())
-	}
-	m.forget("name9")
-	if m.name("name9", 0) != nil {
-		t.Error("a forgotten name is remembered")
+	if m.publishers.Len() != 2 || m.negatives.Len() != 2 || m.prefixes.Len() != 2 || m.fresh("is-9.example", 0) != "yes" {
+		t.Errorf("%d publishers, %d negative answers, %d prefixes", m.publishers.Len(), m.negatives.Len(), m.prefixes.Len())
 	}
 	m.epoch.Add(1)
-	if m.name("name8", 0) != nil {
+	if m.fresh("is-9.example", 0) != "" {
 		t.Error("an entry of an earlier epoch is fresh")
 	}
 }

@@ -1,4 +1,4 @@
-package lookup
+package source
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 const (
 	// failuresToOpen failures in a row open a circuit breaker.
 	failuresToOpen = 3
-	// openFor is how long it stays open. Then one lookup finds out whether the source works
+	// openFor is how long it stays open. Then one lookup finds out whether the Source works
 	// again. So a database that restarts is not overloaded, and requests do not all wait
 	// for their timeout.
 	openFor = time.Second
@@ -18,8 +18,8 @@ const (
 )
 
 // A breaker is the circuit breaker of one class of lookups. There is one for each kind of
-// question, by name or by alias, and for names that are remembered or not. So failures in
-// one class do not stop another: invented names never stop the refresh of a remembered one.
+// key, domain or hash prefix, and for publishers that are remembered or not. So failures in
+// one class do not stop another: invented names never stop the refresh of a publisher.
 // Cache.mu guards it.
 type breaker struct {
 	failures int           // in a row; repeated failures of one key count once
@@ -50,8 +50,8 @@ func (b *breaker) begin(now time.Duration) (isProbe bool) {
 	return false
 }
 
-// success records that the source answered for a key. That closes the breaker. It also ends
-// the backoff of the key that failed last, because the source may have recovered. But if
+// success records that the Source answered for a key. That closes the breaker. It also ends
+// the backoff of the key that failed last, because the Source may have recovered. But if
 // that key fails again, the problem is that key, and only its own success ends the backoff.
 func (b *breaker) success(key string) {
 	if key == b.key || b.isOpen() {

@@ -1,0 +1,325 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func newTestQueue(slots int) *queue { return &queue{slots: slots} }
+
+func TestTheQueueKeepsSlotsForRememberedNames(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := newTestQueue(4)
+		for _, c := range []class{likely, returning, unknown} {
+			if !q.wait(c, 0) {
+				t.Fatal("no slot")
+			}
+		}
+		for _, c := range []class{likely, returning, unknown} {
+			if q.wait(c, time.Millisecond) {
+				t.Errorf("class %d has the last slot", c)
+			}
+		}
+		if !q.try() || q.try() || q.wait(remembered, time.Millisecond) {
+			t.Error("a remembered name does not get the last slot, or gets another")
+		}
+		if n := q.numWaiting(); n != 0 {
+			t.Errorf("%d wait", n)
+		}
+		q.leave(unknown)
+		if !q.wait(remembered, 0) || q.wait(unknown, time.Millisecond) {
+			t.Error("more slots are taken than there are")
+		}
+		if q.unfamiliar != 2 || q.running != 4 {
+			t.Errorf("%d, %d", q.unfamiliar, q.running)
+		}
+		if one := newTestQueue(1); !one.wait(unknown, 0) {
+			t.Error("with one slot, unknown names have none")
+		}
+	})
+}
+
+func TestTheQueueLetsTheMostUrgentGoFirst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := newTestQueue(1)
+		q.wait(remembered, 0)
+		var order []class
+		begin := func(c class) {
+			go func() {
+				if q.wait(c, time.Minute) {
+					order = append(order, c)
+					q.leave(c)
+				}
+			}()
+			synctest.Wait()
+		}
+		for _, c := range []class{unknown, returning, likely, remembered, unknown, remembered} {
+			begin(c)
+		}
+		if waiting := q.numWaiting(); waiting != 6 {
+			t.Errorf("%d wait", waiting)
+		}
+		q.leave(remembered)
+		synctest.Wait()
+		if want := []class{remembered, remembered, likely, returning, unknown, unknown}; !slices.Equal(order, want) {
+			t.Errorf("%v; want %v", order, want)
+		}
+		// No class waits forever.
+		order = nil
+		q.wait(remembered, 0)
+		for range numClasses * rotateEvery {
+			begin(remembered)
+			begin(unknown)
+		}
+		begin(returning)
+		begin(likely)
+		q.leave(remembered)
+		synctest.Wait()
+		for c := range numClasses {
+			if at := slices.Index(order, c); at < 0 || at >= 3*rotateEvery {
+				t.Errorf("a lookup of class %d waited behind %d others", c, at)
+			}
+		}
+	})
+}
+
+func TestTheQueueIsBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := newTestQueue(1)
+		q.wait(remembered, 0)
+		var timedOut atomic.Int32
+		for range maxWaiting {
+			go func() {
+				if !q.wait(unknown, time.Second) {
+					timedOut.Add(1)
+				}
+			}()
+		}
+		synctest.Wait()
+		begun := time.Now()
+		if q.wait(unknown, time.Second) || time.Since(begun) != 0 {
+			t.Error("one more waits")
+		}
+		time.Sleep(2 * time.Second)
+		if waiting := q.numWaiting(); waiting != 0 || timedOut.Load() != maxWaiting {
+			t.Errorf("%d wait, %d timed out", waiting, timedOut.Load())
+		}
+		if q.leave(remembered); q.running != 0 {
+			t.Errorf("%d slots are taken", q.running)
+		}
+	})
+}
+
+// A slot that is granted in the moment of the timeout is neither lost nor used twice.
+func TestASlotGrantedAtTheTimeoutIsNotLost(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			q := newTestQueue(1)
+			q.wait(remembered, 0)
+			var group sync.WaitGroup
+			for range 50 {
+				group.Go(func() {
+					if q.wait(unknown, time.Second) {
+						q.leave(unknown)
+					}
+				})
+			}
+			group.Go(func() {
+				time.Sleep(time.Second)
+				q.leave(remembered)
+			})
+			group.Wait()
+			if waiting := q.numWaiting(); q.running != 0 || q.unfamiliar != 0 || waiting != 0 {
+				t.Errorf("%d run, %d wait", q.running, waiting)
+			}
+		})
+	}
+}
+
+func TestARejectedKeyIsReturningForAWhile(t *testing.T) {
+	t.Parallel()
+	var r rejections
+	if r.isReturning("a", 0) {
+		t.Error("returning, but it was not rejected")
+	}
+	const at = 300 * period
+	r.add("a", at)
+	for periods, want := range map[time.Duration]bool{0: false, 1: true, maxPeriods: true, maxPeriods + 1: false} {
+		if r.isReturning("a", at+periods*period) != want {
+			t.Errorf("after %d periods: %t", periods, !want)
+		}
+	}
+	mistaken := 0
+	for i := range 100_000 {
+		r.add(fmt.Sprint(i), at)
+	}
+	kept := 0
+	for i := range 100_000 {
+		if r.isReturning(fmt.Sprint(i), at+period) {
+			kept++
+		}
+		if r.isReturning(fmt.Sprint("other", i), at+period) {
+			mistaken++
+		}
+	}
+	if kept < 90_000 || mistaken > 5 {
+		t.Errorf("%d of 100,000 are remembered; %d others are taken for one", kept, mistaken)
+	}
+}
+
+// A client that is rejected because of load goes first when it comes again.
+func TestAReturningNameGoesBeforeInventedOnes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake("honest", "likely")
+		f.delay = 100 * time.Millisecond
+		c := newTestCache(t, f.source(), func(o *Options) { o.MaxConcurrent, o.MaxRate = 4, 0 })
+		ctx, cancel := context.WithCancel(t.Context())
+		var group sync.WaitGroup
+		group.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				group.Go(func() { c.Find(ctx, fmt.Sprint("invented", i)) })
+				time.Sleep(time.Millisecond / 10)
+			}
+		})
+		time.Sleep(1550 * time.Millisecond) // the queue is full, and no slot becomes free now
+		if r := c.Find(t.Context(), "honest"); !errors.Is(r.Err, ErrBusy) {
+			t.Errorf("%+v", r)
+		}
+		time.Sleep(1100 * time.Millisecond)
+		for _, name := range []string{"honest", "likely"} {
+			if r := c.Find(t.Context(), name); r.Publisher != name {
+				t.Errorf("%s: %+v", name, r)
+			}
+		}
+		cancel()
+		group.Wait()
+	})
+}
+
+// Lookups that wait for a slot and get none take no token of the rate limit.
+func TestTheRateLimitCountsWhatReachesTheSource(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.delay = 900 * time.Millisecond
+		c := newTestCache(t, f.source(), func(o *Options) { o.MaxConcurrent, o.MaxRate = 1, 100 })
+		var group sync.WaitGroup
+		for i := range 50 {
+			group.Go(func() { c.Find(t.Context(), fmt.Sprint("slow", i)) })
+		}
+		group.Wait()
+		f.set(func() { f.delay = 0 })
+		for i := range 10 {
+			if r := c.Find(t.Context(), fmt.Sprint("fast", i)); r.Err != nil {
+				t.Errorf("%d: %+v", i, r)
+			}
+		}
+		if s := c.Stats(); s.RateLimited != 0 || s.Busy < 40 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// A shard that hangs or fails does not affect names in other shards. By its alias, a name is
+// found in two steps, each in the shard that it belongs to.
+func TestAShardThatHangsAffectsNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake("shard0-a", "shard1-a", "shard2-a")
+		var hangs atomic.Int32 // the shard that does not answer; 0 if all do
+		c := newTestCache(t, Source{
+			HasPublisher: func(ctx context.Context, domain string) (bool, error) {
+				if n := hangs.Load(); n != 0 && shardOf(domain) == int(n) {
+					<-ctx.Done()
+					return false, ctx.Err()
+				}
+				return f.has(ctx, nameOf(domain))
+			},
+			// It does not check that the publisher exists.
+			PublisherByHash: func(_ context.Context, prefix string) (string, error) { return domainOf(nameOf(prefix)), nil },
+			Shards:          3,
+			Shard:           shardOf,
+		}, func(o *Options) { o.MaxConcurrent, o.MaxRate = 2, 0 })
+		if r := c.Find(t.Context(), "@shard2-a"); r.Publisher != "shard2-a" || f.count("shard2-a") != 1 {
+			t.Errorf("%+v, %d lookups by name", r, f.count("shard2-a"))
+		}
+		hangs.Store(1)
+		ctx, cancel := context.WithCancel(t.Context())
+		var group sync.WaitGroup
+		group.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				group.Go(func() { c.Find(ctx, fmt.Sprint("shard1-", i)) })
+				time.Sleep(time.Millisecond)
+			}
+		})
+		time.Sleep(3 * time.Second)
+		for i := range 100 {
+			name := fmt.Sprint("shard2-", i)
+			f.set(func() { f.names[name] = true })
+			begun := time.Now()
+			for _, find := range []func() Answer{
+				func() Answer { return c.Find(t.Context(), "@"+name) },
+				func() Answer { return c.Find(t.Context(), name) },
+			} {
+				if r := find(); r != (Answer{Publisher: name}) || time.Since(begun) > 0 {
+					t.Errorf("%+v after %v", r, time.Since(begun))
+				}
+			}
+		}
+		cancel()
+		group.Wait()
+		// A name that was revoked after its alias was read is not found.
+		f.set(func() { f.names["shard2-late"] = false })
+		if r := c.Find(t.Context(), "@shard2-late"); r != (Answer{}) {
+			t.Errorf("%+v", r)
+		}
+		if r := c.Find(t.Context(), "@shard2-late"); r != (Answer{}) {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+func TestANameThatIsAbsentIsNotLookedUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake("absent", "other")
+		c := newTestCache(t, f.source())
+		for _, r := range []Answer{c.Find(t.Context(), "absent"), c.Find(t.Context(), "@absent")} {
+			if r != (Answer{}) {
+				t.Errorf("%+v", r)
+			}
+		}
+		if s := c.Stats(); s.Hinted != 2 || s.Lookups != 0 || s.Negatives != 0 || f.count("absent") != 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// A source that panics in a hint does not lock the Cache.
+func TestAPanicInAHintLocksNothing(t *testing.T) {
+	t.Parallel()
+	c := newTestCache(t, newFake("other").source())
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("no panic")
+			}
+		}()
+		c.Find(t.Context(), "panic")
+	}()
+	if r := c.Find(t.Context(), "other"); r != (Answer{Publisher: "other"}) {
+		t.Errorf("%+v", r)
+	}
+}

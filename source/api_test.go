@@ -1,0 +1,273 @@
+package source_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/source"
+)
+
+func isA(_ context.Context, domain string) (bool, error) { return domain == "a.example", nil }
+
+func newCache(t *testing.T, s source.Source, options source.Options) *source.Cache {
+	t.Helper()
+	c, err := source.New(s, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestNewReportsAllThatIsWrong(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		s       source.Source
+		options source.Options
+		want    []string
+	}{
+		{want: []string{"source: Source.HasPublisher is nil; want a function"}},
+		{s: source.Source{HasPublisher: isA, Shards: -1}, want: []string{"source: Source.Shards is -1; want 0 to 1024"}},
+		{s: source.Source{HasPublisher: isA, Shards: 1025}, want: []string{"source: Source.Shards is 1025; want 0 to 1024", "source: Source.Shards is set, but Shard is nil; want both or neither"}},
+		{s: source.Source{HasPublisher: isA}, options: source.Options{TTL: -1, NegativeTTL: -1, MaxStale: -1, Timeout: -1, MaxConcurrent: -1, MaxRate: -1, MaxEntries: -1}, want: []string{
+			"source: options.ttl -1ns is negative; want a duration such as 30s, or 0 for the default",
+			"source: options.negativeTTL -1ns is negative; want a duration such as 30s, or 0 for the default",
+			"source: options.maxStale -1ns is negative; want a duration such as 30s, or 0 for the default",
+			"source: options.timeout -1ns is negative; want a duration such as 30s, or 0 for the default",
+			"source: options.maxConcurrent -1 is negative; want a number, or 0 for the default",
+			"source: options.maxRate -1 is negative; want a number, or 0 for the default",
+			"source: options.maxEntries -1 is negative; want a number, or 0 for the default",
+		}},
+		{s: source.Source{HasPublisher: isA}, options: source.Options{Timeout: 720*time.Hour + 1}, want: []string{"source: options.timeout 720h0m0.000000001s is too long; want 720h at most"}},
+		{s: source.Source{HasPublisher: isA}, options: source.Options{MaxStale: time.Minute - 1}, want: []string{"source: options.maxStale 59.999999999s is less than the TTL, during which a publisher gets in anyway; want 1m0s at least"}},
+		{s: source.Source{HasPublisher: isA}, options: source.Options{TTL: time.Hour, MaxStale: time.Hour - 1}, want: []string{"source: options.maxStale 59m59.999999999s is less than the TTL, during which a publisher gets in anyway; want 1h0m0s at least"}},
+	} {
+		t.Run(fmt.Sprint(test.want), func(t *testing.T) {
+			t.Parallel()
+			if _, err := source.New(test.s, test.options); err == nil || err.Error() != strings.Join(test.want, "\n") {
+				t.Errorf("got\n%v\nwant\n%s", err, strings.Join(test.want, "\n"))
+			}
+		})
+	}
+	const most = 720 * time.Hour
+	for _, options := range []source.Options{{}, {TTL: time.Hour}, {TTL: time.Hour, MaxStale: time.Hour}, {MaxStale: time.Minute}, {TTL: most, NegativeTTL: most, MaxStale: most, Timeout: most}, {MaxEntries: 1, MaxConcurrent: 1, MaxRate: 1}} {
+		if err := options.Validate(); err != nil {
+			t.Errorf("%+v: %v", options, err)
+		}
+	}
+	newCache(t, source.Source{HasPublisher: isA, Shards: 1024, Shard: func(string) int { return 0 }}, source.Options{})
+}
+
+// With a long TTL, a stale answer is served for at least as long again.
+func TestTheDefaultMaxStale(t *testing.T) {
+	t.Parallel()
+	for ttl, want := range map[time.Duration]time.Duration{0: 10 * time.Minute, time.Minute: 10 * time.Minute, time.Hour: 2 * time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			var down error
+			c := newCache(t, source.Source{HasPublisher: func(context.Context, string) (bool, error) { return down == nil, down }}, source.Options{TTL: ttl})
+			c.Find(t.Context(), "a.example")
+			down = errors.New("down")
+			time.Sleep(want - 1)
+			if a := c.Find(t.Context(), "a.example"); !a.Stale || a.Publisher != "a.example" || !errors.Is(a.Err, down) {
+				t.Errorf("TTL %v: %+v after %v", ttl, a, want-1)
+			}
+			time.Sleep(1)
+			if a := c.Find(t.Context(), "a.example"); a.Publisher != "" || a.Err == nil {
+				t.Errorf("TTL %v: %+v after %v", ttl, a, want)
+			}
+		})
+	}
+}
+
+func TestANilCacheIsAClosedOne(t *testing.T) {
+	t.Parallel()
+	closed := newCache(t, source.Source{HasPublisher: isA}, source.Options{})
+	closed.Close()
+	for name, c := range map[string]*source.Cache{"nil": nil, "zero": new(source.Cache), "closed": closed} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, a := range []source.Answer{c.Find(t.Context(), "a.example"), c.Find(t.Context(), "b.example")} {
+				if a != (source.Answer{Err: source.ErrClosed}) {
+					t.Errorf("%+v", a)
+				}
+			}
+			if _, ok := c.Remembered("a.example"); ok {
+				t.Error("remembered")
+			}
+			if _, ok := c.RememberedByHash("a"); ok {
+				t.Error("remembered by hash")
+			}
+			if err := c.Forget("a.example"); err != nil || c.Stats() != (source.Stats{}) {
+				t.Errorf("%v, %+v", err, c.Stats())
+			}
+			c.Close()
+		})
+	}
+	if a := new(source.Cache).FindByHash(t.Context(), "a"); a.Err != source.ErrClosed {
+		t.Errorf("%+v", a)
+	}
+}
+
+func TestForgetReportsWhatIsNoDomain(t *testing.T) {
+	t.Parallel()
+	c := newCache(t, source.Source{HasPublisher: isA}, source.Options{})
+	c.Find(t.Context(), "a.example")
+	err := c.Forget("https://b.example", "A.Example", "")
+	const want = "source: the publisher \"https://b.example\" has a scheme\nsource: the publisher \"\" is empty"
+	if err == nil || err.Error() != want {
+		t.Errorf("got\n%v\nwant\n%s", err, want)
+	}
+	if _, ok := c.Remembered("a.example"); ok {
+		t.Error("a.example is not forgotten")
+	}
+}
+
+// A key of one kind is never taken for one of the other.
+func TestDomainsAndHashPrefixesAreKeptApart(t *testing.T) {
+	t.Parallel()
+	var asked []string
+	hash, _ := ampcors.HashPrefix("a.example")
+	c := newCache(t, source.Source{
+		HasPublisher: func(_ context.Context, domain string) (bool, error) { asked = append(asked, domain); return true, nil },
+		PublisherByHash: func(_ context.Context, prefix string) (string, error) {
+			asked = append(asked, prefix)
+			return "a.example", nil
+		},
+	}, source.Options{})
+	for range 2 {
+		if a := c.FindByHash(t.Context(), hash); a.Publisher != "a.example" {
+			t.Errorf("%+v", a)
+		}
+		for _, a := range []source.Answer{c.Find(t.Context(), hash), c.FindByHash(t.Context(), "a.example"), c.Find(t.Context(), "")} {
+			if a != (source.Answer{}) {
+				t.Errorf("%+v", a)
+			}
+		}
+		if _, ok := c.Remembered(hash); ok {
+			t.Error("a hash prefix is taken for a domain")
+		}
+		if _, ok := c.RememberedByHash("a.example"); ok {
+			t.Error("a domain is taken for a hash prefix")
+		}
+	}
+	if !slices.Equal(asked, []string{hash}) {
+		t.Errorf("asked for %q", asked)
+	}
+}
+
+// A Source may know no hash prefixes, and nil functions are never called.
+func TestHasPublisherIsEnough(t *testing.T) {
+	t.Parallel()
+	c := newCache(t, source.Source{HasPublisher: isA}, source.Options{})
+	hash, _ := ampcors.HashPrefix("a.example")
+	for range 2 {
+		if a := c.Find(t.Context(), "a.example"); a != (source.Answer{Publisher: "a.example"}) {
+			t.Errorf("%+v", a)
+		}
+		if a := c.FindByHash(t.Context(), hash); a != (source.Answer{}) {
+			t.Errorf("%+v", a)
+		}
+	}
+	if s := c.Stats(); s.Listening || s.Lookups != 1 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// A wrapper that copies a Source keeps all that it can do, and the Cache uses it: changes,
+// hints, shards and hash prefixes.
+func TestAWrapperThatLogsLosesNothing(t *testing.T) {
+	t.Parallel()
+	var report func(...string)
+	var isListening bool
+	hash, _ := ampcors.HashPrefix("a.example")
+	shards := make(map[string]bool)
+	asked := source.Source{
+		HasPublisher:    isA,
+		PublisherByHash: func(context.Context, string) (string, error) { return "a.example", nil },
+		Notify:          func(changed func(...string)) func() { report = changed; return nil },
+		IsListening:     func() bool { return isListening },
+		Hint: func(key string) source.Hint {
+			if key == "absent.example" {
+				return source.NotPublisher
+			}
+			return source.NoHint
+		},
+		Shards:     2,
+		Shard:      func(key string) int { shards[key] = true; return len(key) },
+		Publishers: nil, // only package filter calls it
+	}
+	var log []string
+	logged := asked
+	logged.HasPublisher = func(ctx context.Context, domain string) (bool, error) {
+		log = append(log, domain)
+		return asked.HasPublisher(ctx, domain)
+	}
+	for v, i := reflect.ValueOf(logged), 0; i < v.NumField(); i++ {
+		if name := v.Type().Field(i).Name; v.Field(i).IsZero() && name != "Publishers" {
+			t.Errorf("%s is lost, or this test does not set it", name)
+		}
+	}
+	c := newCache(t, logged, source.Options{})
+	defer c.Close() // a stop that is nil is not called
+	for range 2 {
+		if a := c.FindByHash(t.Context(), hash); a.Publisher != "a.example" {
+			t.Errorf("%+v", a)
+		}
+	}
+	c.Find(t.Context(), "absent.example")
+	report("A.EXAMPLE")
+	if _, ok := c.Remembered("a.example"); ok {
+		t.Error("a change is not seen")
+	}
+	for _, missed := range [][]string{{}, {"not a domain"}} {
+		c.Find(t.Context(), "a.example")
+		report(missed...)
+		if _, ok := c.Remembered("a.example"); ok {
+			t.Errorf("after %q, the answer counts", missed)
+		}
+	}
+	if want := []string{"a.example", "a.example", "a.example"}; !slices.Equal(log, want) || !shards[hash] || !shards["a.example"] || c.Stats().Hinted != 1 {
+		t.Errorf("%q, shards of %v, %+v", log, shards, c.Stats())
+	}
+	if c.Stats().Listening {
+		t.Error("it listens")
+	}
+	if isListening = true; !c.Stats().Listening {
+		t.Error("it does not listen")
+	}
+	if c.Close(); c.Stats().Listening {
+		t.Error("it listens after Close")
+	}
+}
+
+// Hints and shards decide nothing else, whatever their values are.
+func TestHintsAndShardsDecideNothingElse(t *testing.T) {
+	t.Parallel()
+	for _, hint := range []source.Hint{source.NoHint, source.LikelyPublisher, source.NotPublisher, 99} {
+		for _, shard := range []int{0, 1, -1, 1 << 30} {
+			t.Run(fmt.Sprint(hint, shard), func(t *testing.T) {
+				t.Parallel()
+				c := newCache(t, source.Source{
+					HasPublisher: isA, Hint: func(string) source.Hint { return hint }, Shards: 2, Shard: func(string) int { return shard },
+				}, source.Options{})
+				want := "a.example"
+				if hint == source.NotPublisher {
+					want = ""
+				}
+				if a := c.Find(t.Context(), "a.example"); a != (source.Answer{Publisher: want}) {
+					t.Errorf("%+v", a)
+				}
+				if a := c.Find(t.Context(), "b.example"); a != (source.Answer{}) {
+					t.Errorf("%+v", a)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,350 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ampcors/ampcors/internal/dns"
+)
+
+// Errors in an [Answer], and so in ampcors.Decision.SourceErr, that say why a [Source] could not
+// answer. Test with errors.Is. Other errors are the Source's own.
+var (
+	ErrRateLimited = errors.New("source not asked: Options.MaxRate is reached")
+	ErrBusy        = errors.New("source not asked: too many lookups wait, or no slot became free within Options.Timeout")
+	ErrCircuitOpen = errors.New("source not asked: it failed just before (backoff or open circuit breaker)")
+	ErrClosed      = errors.New("source not asked: its Cache is closed")
+	ErrTimeout     = errors.New("the source did not answer within Options.Timeout")
+	ErrPanicked    = errors.New("the source panicked") // in the lookup of another request, or in the background
+	ErrBadAnswer   = errors.New("the source gave an answer that cannot be right")
+)
+
+// A Cache remembers what a [Source] answered, and asks it as seldom as it can. It is safe for
+// concurrent use by multiple goroutines, and by several Middlewares, which then share its
+// answers. [New] makes one; a nil Cache, and the zero value, are closed ones.
+//
+// [Cache.Remembered] answers from memory alone. [Cache.Find] asks if memory has no answer:
+//
+//	memory -> call of another caller -> circuit breaker -> queue for a slot -> rate limit -> Source
+//
+// Each part has a file: memory.go, call.go, breaker.go, queue.go and rate.go. Each shard has
+// breakers, a queue and slots of its own, so that a shard that fails does not stop the others.
+type Cache struct {
+	asked    Source
+	options  Options
+	start    time.Time
+	memory   *memory // nil in the zero Cache
+	shards   []shard
+	rejected rejections // because of load
+
+	background context.Context // of refreshes; it is done once the Cache is closed
+	cancel     context.CancelFunc
+	stop       func() // ends the notifications
+
+	mu    sync.Mutex       // guards what follows, breakers, and changes of memory.publishers and memory.negatives
+	calls map[string]*call // by key
+	rate  rateLimit        // of lookups for names that are not remembered
+	stats Stats            // but for what is there now
+}
+
+// A shard is a part of the Source that can fail while the others work.
+type shard struct {
+	breakers [2][2]breaker // by kind of key, and by whether the publisher is remembered
+	queue    *queue
+}
+
+// New returns a Cache, and subscribes to the changes that the Source reports. An error says all
+// that is wrong in the arguments. Close the Cache when no Middleware uses it any more.
+func New(s Source, options Options) (*Cache, error) {
+	if err := errors.Join(s.check(), options.Validate()); err != nil {
+		return nil, err
+	}
+	options = options.withDefaults()
+	c := &Cache{
+		asked:   s,
+		options: options,
+		start:   time.Now(),
+		memory:  newMemory(options),
+		shards:  make([]shard, max(1, s.Shards)),
+		calls:   make(map[string]*call),
+		rate:    newRateLimit(options.MaxRate),
+		stop:    func() {},
+	}
+	for i := range c.shards {
+		c.shards[i].queue = &queue{slots: options.MaxConcurrent}
+	}
+	c.background, c.cancel = context.WithCancel(context.Background())
+	if s.Notify != nil {
+		if stop := s.Notify(c.changed); stop != nil {
+			c.stop = sync.OnceFunc(stop)
+		}
+	}
+	return c, nil
+}
+
+// changed is told of changes by the Source.
+func (c *Cache) changed(domains ...string) {
+	if len(domains) == 0 || c.Forget(domains...) != nil {
+		c.forgetAll() // a value that is not a domain may mean any publisher
+	}
+}
+
+// Close ends the subscription to changes and lookups in the background, and drops all answers.
+// Middlewares that still use the Cache answer with status 503 where they need it, because
+// nobody would tell it of a change. It can be called again.
+func (c *Cache) Close() {
+	if !c.isMade() {
+		return
+	}
+	c.cancel()
+	c.forgetAll()
+	c.stop()
+}
+
+func (c *Cache) isMade() bool { return c != nil && c.memory != nil }
+
+func (c *Cache) now() time.Duration { return time.Since(c.start) }
+
+// isDomain reports whether a key is a domain, and not a hash prefix.
+func isDomain(key string) bool { return strings.Contains(key, ".") }
+
+// Remembered reports whether a domain is remembered as a publisher, and has not expired. It
+// returns the Cache's own copy of the domain. It does not wait, and does not keep its argument.
+// A publisher that expires soon is refreshed in the background, so that in steady traffic no
+// request waits for the Source.
+func (c *Cache) Remembered(domain string) (publisher string, ok bool) {
+	if !c.isMade() {
+		return "", false
+	}
+	e, ok := c.memory.publishers.Peek(domain)
+	if !ok {
+		return "", false
+	}
+	now := c.now()
+	if !c.memory.isFresh(e, c.options.TTL, now) {
+		return "", false
+	}
+	if now >= e.refreshAt {
+		c.refresh(e.domain)
+	}
+	return e.domain, true
+}
+
+// RememberedByHash is Remembered for a publisher that was found by its hash prefix before.
+func (c *Cache) RememberedByHash(prefix string) (publisher string, ok bool) {
+	if !c.isMade() {
+		return "", false
+	}
+	domain, ok := c.memory.prefixes.Peek(prefix)
+	if !ok {
+		return "", false
+	}
+	return c.Remembered(domain)
+}
+
+// An Answer is what a [Cache] knows of a domain or hash prefix. If it is Stale, it has both a
+// Publisher and an Err.
+type Answer struct {
+	Publisher string // in lower-case ASCII; "" if there is none, or if that is not known
+	Stale     bool   // the publisher was confirmed within Options.MaxStale, and the Source fails now
+	Err       error  // why the Source could not answer
+}
+
+// Find returns whether a domain, as ampcors.CanonicalDomain returns it, is a publisher. It may
+// wait for the Source, for at most twice Options.Timeout if that obeys its context.
+func (c *Cache) Find(ctx context.Context, domain string) Answer {
+	if !isDomain(domain) {
+		return Answer{}
+	}
+	return c.find(ctx, domain)
+}
+
+// FindByHash returns the publisher with a well-formed hash prefix. It may wait as Find does, and
+// twice as long if the Source has shards.
+func (c *Cache) FindByHash(ctx context.Context, prefix string) Answer {
+	switch {
+	case isDomain(prefix), c.isMade() && c.asked.PublisherByHash == nil:
+		return Answer{}
+	case c.isMade():
+		if domain, ok := c.memory.prefixes.Peek(prefix); ok {
+			return c.find(ctx, domain)
+		}
+	}
+	a := c.find(ctx, prefix)
+	if a.Publisher != "" && c.isSharded() {
+		return c.find(ctx, a.Publisher)
+	}
+	return a
+}
+
+func (c *Cache) isSharded() bool { return len(c.shards) > 1 }
+
+// find asks the Source once for all concurrent callers with the same key. It keeps a copy of
+// the key, so that a request's memory stays on its stack.
+func (c *Cache) find(ctx context.Context, requested string) Answer {
+	if !c.isMade() {
+		return Answer{Err: ErrClosed}
+	}
+	key := strings.Clone(requested)
+	// Not under the lock: the Source may panic.
+	class, shard := c.class(key), c.shardOf(key)
+	c.mu.Lock()
+	if class == absent {
+		c.stats.Hinted++
+		c.mu.Unlock()
+		return Answer{}
+	}
+	if domain, ok := c.memory.answer(key, c.now()); ok {
+		c.mu.Unlock()
+		return Answer{Publisher: domain}
+	}
+	if running, ok := c.calls[key]; ok {
+		c.stats.Coalesced++
+		c.mu.Unlock()
+		return c.wait(ctx, running)
+	}
+	own, err := c.begin(key, class, shard)
+	c.mu.Unlock()
+	if err != nil {
+		return c.staleIfError(key, err)
+	}
+	c.run(context.WithoutCancel(ctx), own, false)
+	return c.answer(own)
+}
+
+// refresh asks about a remembered publisher in the background.
+func (c *Cache) refresh(domain string) {
+	shard := c.shardOf(domain) // not under the lock: the Source may panic
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.now()
+	e, ok := c.memory.publishers.Peek(domain)
+	if _, runs := c.calls[domain]; runs || !ok || now < e.refreshAt {
+		return // another request was faster
+	}
+	again := *e
+	again.refreshAt = now + c.options.TTL/refreshRetries // if this refresh fails
+	c.memory.publishers.Add(domain, &again)
+	if !shard.queue.try() {
+		return
+	}
+	own, err := c.begin(domain, remembered, shard)
+	if err != nil {
+		shard.queue.leave(remembered)
+		return
+	}
+	c.stats.Refreshes++
+	go func() {
+		defer func() { _ = recover() }() // finish has counted it, and there is no request to fail
+		c.run(c.background, own, true)
+	}()
+}
+
+// A publisher is refreshed when a random 70 to 90 % of its TTL is over, so that servers which
+// learned of it together do not refresh it together. A refresh that fails is tried again
+// after each TTL/refreshRetries.
+const (
+	refreshAfter   = 0.7
+	refreshJitter  = 0.2
+	refreshRetries = 20
+)
+
+func refreshAge(ttl time.Duration) time.Duration {
+	return time.Duration(float64(ttl) * (refreshAfter + refreshJitter*rand.Float64()))
+}
+
+// staleIfError returns a publisher that was confirmed within MaxStale, otherwise only err.
+func (c *Cache) staleIfError(key string, err error) Answer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if domain, ok := c.memory.stale(key, c.now()); ok && err != ErrClosed {
+		c.stats.Stale++
+		return Answer{Publisher: domain, Stale: true, Err: err}
+	}
+	return Answer{Err: err}
+}
+
+// Forget drops what is remembered of publishers, in any spelling: the next request asks the
+// Source, and no stale answer is served. Call it after the Source has changed, for publishers
+// that must not wait for Options.TTL. Values that are not domains are reported in the error;
+// the others are forgotten.
+func (c *Cache) Forget(publishers ...string) error {
+	var errs []error
+	for _, publisher := range publishers {
+		domain, problem := dns.Parse(publisher)
+		if problem != nil {
+			errs = append(errs, fmt.Errorf("source: the publisher %.80q %s", publisher, problem.Reason))
+		} else if c.isMade() {
+			c.forget(domain)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// forget removes a publisher, and the negative answers for it and its hash prefix. Answers of
+// its running lookups are not remembered.
+func (c *Cache) forget(domain string) {
+	prefix := dns.Hash(domain)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.memory.publishers.Remove(domain)
+	for _, key := range []string{domain, prefix} {
+		c.memory.negatives.Remove(key)
+		if running := c.calls[key]; running != nil {
+			running.forgotten = true
+			delete(c.calls, key)
+		}
+	}
+}
+
+// forgetAll expires everything. Publishers are still served as stale answers.
+func (c *Cache) forgetAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.memory.epoch.Add(1)
+	for _, running := range c.calls {
+		running.forgotten = true
+	}
+	clear(c.calls)
+}
+
+// Stats say how a [Source] was used since its [Cache] was made, and what is there now.
+type Stats struct {
+	Lookups     uint64 `json:"lookups"`     // calls of the Source
+	Refreshes   uint64 `json:"refreshes"`   // the part of Lookups that was made in the background before a publisher expired
+	Errors      uint64 `json:"errors"`      // the part of Lookups that failed
+	Coalesced   uint64 `json:"coalesced"`   // decisions that waited for the lookup of another one
+	RateLimited uint64 `json:"rateLimited"` // lookups that Options.MaxRate rejected
+	Busy        uint64 `json:"busy"`        // lookups that found no slot in time, or a full queue
+	CircuitOpen uint64 `json:"circuitOpen"` // lookups that a backoff or a circuit breaker rejected
+	Hinted      uint64 `json:"hinted"`      // decisions without a lookup because of the Hint NotPublisher
+	Stale       uint64 `json:"stale"`       // decisions from a stale answer, because the Source failed
+
+	Publishers int  `json:"publishers"` // in memory now, expired ones included
+	Negatives  int  `json:"negatives"`  // negative answers in memory now, expired ones included
+	Prefixes   int  `json:"prefixes"`   // hash prefixes of publishers in memory now
+	Waiting    int  `json:"waiting"`    // lookups that wait for a slot now
+	Listening  bool `json:"listening"`  // the Source would report a change now
+}
+
+// Stats returns the counts so far.
+func (c *Cache) Stats() Stats {
+	if !c.isMade() {
+		return Stats{}
+	}
+	isListening := c.asked.Notify != nil && c.background.Err() == nil && (c.asked.IsListening == nil || c.asked.IsListening())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.stats
+	s.Publishers, s.Negatives, s.Prefixes = c.memory.publishers.Len(), c.memory.negatives.Len(), c.memory.prefixes.Len()
+	s.Listening = isListening
+	for i := range c.shards {
+		s.Waiting += c.shards[i].queue.numWaiting()
+	}
+	return s
+}

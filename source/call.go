@@ -1,0 +1,212 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ampcors/ampcors/internal/dns"
+)
+
+// A call is a lookup that runs. Callers with the same key wait for one call (singleflight).
+type call struct {
+	key       string        // a domain or a hash prefix
+	began     time.Duration // the answer may miss later changes
+	epoch     uint32
+	class     class
+	isProbe   bool     // finds out whether the Source works again
+	breaker   *breaker // of its kind of key, and of publishers that are remembered or not
+	queue     *queue
+	forgotten bool // the answer must not be remembered; Cache.mu guards it
+
+	domain string // the answer, once done is closed
+	err    error
+	done   chan struct{}
+}
+
+// begin makes a call if the breaker allows it. c.mu is held.
+func (c *Cache) begin(key string, class class, shard *shard) (*call, error) {
+	if c.background.Err() != nil {
+		return nil, ErrClosed
+	}
+	now := c.now()
+	breakers := &shard.breakers[0]
+	if isDomain(key) {
+		breakers = &shard.breakers[1]
+	}
+	own := &call{
+		key:     key,
+		began:   now,
+		epoch:   c.memory.epoch.Load(),
+		class:   class,
+		breaker: &breakers[0],
+		queue:   shard.queue,
+		done:    make(chan struct{}),
+	}
+	if class == remembered {
+		own.breaker = &breakers[1]
+	}
+	if err := own.breaker.check(key, now); err != nil {
+		c.stats.CircuitOpen++
+		return nil, err
+	}
+	own.isProbe = own.breaker.begin(now)
+	c.calls[key] = own
+	return own, nil
+}
+
+// shardOf returns a shard that exists, whatever the Source returns.
+func (c *Cache) shardOf(key string) *shard {
+	if !c.isSharded() {
+		return &c.shards[0]
+	}
+	return &c.shards[uint(c.asked.Shard(key))%uint(len(c.shards))]
+}
+
+func (c *Cache) class(key string) class {
+	hint := NoHint
+	if c.asked.Hint != nil {
+		hint = c.asked.Hint(key)
+	}
+	switch {
+	case hint == NotPublisher:
+		return absent
+	case c.memory.publishers.Contains(key):
+		return remembered
+	case hint == LikelyPublisher:
+		return likely
+	case c.rejected.isReturning(key, c.now()):
+		return returning
+	default:
+		return unknown
+	}
+}
+
+// wait waits for the call of another caller.
+func (c *Cache) wait(ctx context.Context, running *call) Answer {
+	timer := time.NewTimer(2 * c.options.Timeout) // for a slot, and for the lookup
+	defer timer.Stop()
+	select {
+	case <-running.done:
+		return c.answer(running)
+	case <-ctx.Done():
+		return Answer{Err: context.Cause(ctx)} // the client is gone
+	case <-timer.C:
+		return c.staleIfError(running.key, ErrTimeout) // the Source ignores its context
+	}
+}
+
+// answer returns the Answer of a finished call.
+func (c *Cache) answer(done *call) Answer {
+	if done.err != nil {
+		return c.staleIfError(done.key, done.err)
+	}
+	return Answer{Publisher: done.domain}
+}
+
+// run asks the Source, once there is a slot. ctx must not end with the request that began it,
+// because others may wait for it.
+func (c *Cache) run(ctx context.Context, own *call, hasSlot bool) {
+	own.err = ErrPanicked // unless ask returns
+	defer c.finish(own)
+	if !hasSlot && !own.queue.wait(own.class, c.options.Timeout) {
+		own.err = ErrBusy
+		return
+	}
+	if err := c.stillAllowed(own); err != nil {
+		own.queue.leave(own.class)
+		own.err = err
+		return
+	}
+	defer own.queue.leave(own.class)
+	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
+	defer cancel()
+	own.domain, own.err = c.ask(ctx, own.key)
+	if own.err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		own.err = fmt.Errorf("%w: %w", ErrTimeout, own.err)
+	}
+}
+
+// ask asks the Source, and checks its answer to a hash prefix.
+func (c *Cache) ask(ctx context.Context, key string) (domain string, err error) {
+	if isDomain(key) {
+		ok, err := c.asked.HasPublisher(ctx, key)
+		if !ok {
+			return "", err
+		}
+		return key, err
+	}
+	domain, err = c.asked.PublisherByHash(ctx, key)
+	// Copied before it is checked: the Source may reuse its memory, or it may be a part of a
+	// large string.
+	domain = strings.Clone(domain[:min(len(domain), dns.MaxDomain+1)])
+	if domain == "" || err != nil {
+		return "", err
+	}
+	if canonical, problem := dns.Parse(domain); problem != nil || canonical != domain {
+		return "", fmt.Errorf("%w: %q is not a publisher domain in lower-case ASCII", ErrBadAnswer, domain)
+	}
+	if dns.Hash(domain) != key {
+		return "", fmt.Errorf("%w: %q does not have the hash prefix %q", ErrBadAnswer, domain, key)
+	}
+	return domain, nil
+}
+
+// stillAllowed checks the breaker again after the wait for a slot, because other calls may
+// have failed in the meantime. Then, unless the name is remembered, it takes a token of the
+// rate limit, which counts only lookups that reach the Source.
+func (c *Cache) stillAllowed(own *call) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.now()
+	if !own.isProbe {
+		if err := own.breaker.check(own.key, now); err != nil {
+			c.stats.CircuitOpen++
+			return err
+		}
+	}
+	if own.class != remembered && !c.rate.allow(now) {
+		c.stats.RateLimited++
+		return ErrRateLimited
+	}
+	c.stats.Lookups++
+	return nil
+}
+
+// finish remembers the answer of a call, updates its breaker and wakes the waiting callers.
+func (c *Cache) finish(own *call) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	defer close(own.done)
+	if c.calls[own.key] == own {
+		delete(c.calls, own.key)
+	}
+	switch err := own.err; {
+	case err == nil:
+		own.breaker.success(own.key)
+		switch {
+		case own.forgotten:
+		case own.domain != "" && own.key != own.domain && c.isSharded():
+			c.memory.prefixes.Add(own.key, own.domain) // it is still to be looked up by domain
+		default:
+			c.memory.remember(own)
+		}
+	case err == ErrBusy, err == ErrRateLimited:
+		if err == ErrBusy {
+			c.stats.Busy++
+		}
+		if own.class != remembered {
+			c.rejected.add(own.key, c.now())
+		}
+	case errors.Is(err, ErrCircuitOpen): // the Source was not asked
+	case errors.Is(err, ErrBadAnswer):
+		c.stats.Errors++
+		own.breaker.success(own.key) // it answers
+	default:
+		c.stats.Errors++
+		now := c.now()
+		own.breaker.failure(own.key, now, now-own.began, err)
+	}
+}

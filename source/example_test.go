@@ -1,0 +1,101 @@
+package source_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/source"
+)
+
+// tenants are the domains that a platform hosts.
+type tenants struct {
+	mu      sync.RWMutex
+	domains map[string]bool   // as ampcors.CanonicalDomain returns them
+	hashes  map[string]string // domains by hash prefix, as ampcors.HashPrefix returns it
+}
+
+func (t *tenants) set(publisher string, hosted bool) {
+	domain, err := ampcors.CanonicalDomain(publisher)
+	if err != nil {
+		panic(err) // the publishers here are constants
+	}
+	prefix, _ := ampcors.HashPrefix(domain)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if hosted {
+		t.domains[domain], t.hashes[prefix] = true, domain
+	} else {
+		delete(t.domains, domain)
+		delete(t.hashes, prefix)
+	}
+}
+
+func (t *tenants) source() source.Source {
+	return source.Source{
+		HasPublisher: func(_ context.Context, domain string) (bool, error) {
+			t.mu.RLock()
+			defer t.mu.RUnlock()
+			return t.domains[domain], nil // or an error, if it cannot answer now
+		},
+		PublisherByHash: func(_ context.Context, prefix string) (string, error) {
+			t.mu.RLock()
+			defer t.mu.RUnlock()
+			return t.hashes[prefix], nil
+		},
+	}
+}
+
+func Example() {
+	hosted := &tenants{domains: make(map[string]bool), hashes: make(map[string]string)}
+	hosted.set("Bücher.example", true)
+	cache, err := source.New(hosted.source(), source.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer cache.Close()
+	mw, err := ampcors.New(ampcors.Config{Source: cache})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	page := "https://xn--bcher-example-wob.cdn.ampproject.org"
+	fmt.Println(mw.CheckOrigin(page).Reason)
+
+	hosted.set("Bücher.example", false)
+	fmt.Println(mw.CheckOrigin(page).Reason, "(remembered for up to a minute)")
+	if err := cache.Forget("Bücher.example"); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println(mw.CheckOrigin(page).Reason)
+	// Output:
+	// cache origin
+	// cache origin (remembered for up to a minute)
+	// publisher not allowed
+}
+
+// A wrapper copies a Source and replaces a function. It calls the function of the original:
+// with one variable for both, it would call itself for ever.
+func Example_wrapper() {
+	hosted := &tenants{domains: make(map[string]bool), hashes: make(map[string]string)}
+	hosted.set("www.example.com", true)
+	asked := hosted.source()
+	logged := asked
+	logged.HasPublisher = func(ctx context.Context, domain string) (bool, error) {
+		ok, err := asked.HasPublisher(ctx, domain)
+		fmt.Println("asked for", domain, ok, err)
+		return ok, err
+	}
+	cache, err := source.New(logged, source.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer cache.Close()
+	fmt.Println(cache.Find(context.Background(), "www.example.com").Publisher)
+	// Output:
+	// asked for www.example.com true <nil>
+	// www.example.com
+}

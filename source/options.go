@@ -1,0 +1,110 @@
+package source
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Options say how a [Source] is asked, and how long its answers are remembered. If a field is
+// zero, its default is used. Negative values and durations of more than 720 hours are
+// prohibited.
+type Options struct {
+	// TTL is how long a publisher is remembered. While the Source works, a revoked
+	// publisher still gets in for at most this long, or for less if Forget is called or the
+	// Source has Notify. A publisher in use is refreshed in the background after 70 to
+	// 90 % of it. If zero, 1 minute is used.
+	TTL time.Duration `json:"ttl,omitzero"`
+
+	// NegativeTTL is how long it is remembered that a domain is not a publisher. A
+	// publisher that is added is denied for at most this long. If zero, 10 seconds is used.
+	NegativeTTL time.Duration `json:"negativeTTL,omitzero"`
+
+	// MaxStale is how long a publisher still gets in after the Source confirmed it, if the
+	// Source then fails (stale-if-error). It is at least TTL. If it equals TTL, nothing
+	// stale is served. If zero, 10 minutes is used, or twice TTL if that is more.
+	MaxStale time.Duration `json:"maxStale,omitzero"`
+
+	// Timeout is how long a lookup may take, and how long it may wait for a slot of
+	// MaxConcurrent before that. If zero, 1 second is used.
+	Timeout time.Duration `json:"timeout,omitzero"`
+
+	// MaxConcurrent is how many lookups run at one time, at most (in each shard of a Source).
+	// At most three quarters of these slots, but at least one, are for names that are not
+	// remembered as publishers. Lookups that find no free slot wait: remembered publishers
+	// first, then those that a Hint finds likely, then those that were rejected a moment
+	// ago and come again, then all others. At most 4096 of each of these classes wait. If
+	// zero, 256 is used. A pool of database connections bounds them further.
+	MaxConcurrent int `json:"maxConcurrent,omitzero"`
+
+	// MaxRate is how many lookups may begin in a second for names that are not remembered
+	// as publishers, for a Source that others use too and that should not be asked as often
+	// as it can answer. A request above it is answered as if the Source failed, even if it
+	// is the first of a real publisher, or the first after Forget. A tenth of it may begin
+	// at once. If zero, there is no such limit.
+	MaxRate int `json:"maxRate,omitzero"`
+
+	// MaxEntries is how many publishers of the Source are remembered, and how many hash
+	// prefixes. A publisher takes 200 bytes with a name of 22 bytes, so a server that has
+	// looked up a million uses 200 MB for them. A hash prefix that was asked for takes as much
+	// again. At most 65,536 negative answers are remembered, or MaxEntries if that is less.
+	// If zero, 1,048,576 is used.
+	MaxEntries int `json:"maxEntries,omitzero"`
+}
+
+// withDefaults returns o with defaults in place of zeros.
+func (o Options) withDefaults() Options {
+	o.TTL = cmp.Or(o.TTL, time.Minute)
+	o.NegativeTTL = cmp.Or(o.NegativeTTL, 10*time.Second)
+	o.MaxStale = cmp.Or(o.MaxStale, max(2*o.TTL, 10*time.Minute))
+	o.Timeout = cmp.Or(o.Timeout, time.Second)
+	o.MaxConcurrent = cmp.Or(o.MaxConcurrent, 256)
+	o.MaxEntries = cmp.Or(o.MaxEntries, 1<<20)
+	return o
+}
+
+const maxDuration = 30 * 24 * time.Hour // more than is useful; twice as long does not overflow
+
+// An OptionError says what is wrong with one of the [Options].
+type OptionError struct {
+	Name   string // as in JSON: "negativeTTL"
+	Value  string
+	Reason string // completes "the option ..."
+	Want   string // what would be right
+}
+
+func (e *OptionError) Error() string {
+	return fmt.Sprintf("source: options.%s %s %s; want %s", e.Name, e.Value, e.Reason, e.Want)
+}
+
+// Validate returns the error that [New] would return for o: one or more *[OptionError], joined.
+func (o Options) Validate() error {
+	var errs []error
+	report := func(name string, value any, reason, want string) {
+		errs = append(errs, &OptionError{name, fmt.Sprint(value), reason, want})
+	}
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{{"ttl", o.TTL}, {"negativeTTL", o.NegativeTTL}, {"maxStale", o.MaxStale}, {"timeout", o.Timeout}} {
+		if d.value < 0 {
+			report(d.name, d.value, "is negative", "a duration such as 30s, or 0 for the default")
+		}
+		if d.value > maxDuration {
+			report(d.name, d.value, "is too long", "720h at most")
+		}
+	}
+	if ttl := o.withDefaults().TTL; o.MaxStale > 0 && o.MaxStale < ttl {
+		report("maxStale", o.MaxStale, "is less than the TTL, during which a publisher gets in anyway", ttl.String()+" at least")
+	}
+	for _, n := range []struct {
+		name  string
+		value int
+	}{{"maxConcurrent", o.MaxConcurrent}, {"maxRate", o.MaxRate}, {"maxEntries", o.MaxEntries}} {
+		if n.value < 0 {
+			report(n.name, n.value, "is negative", "a number, or 0 for the default")
+		}
+	}
+	return errors.Join(errs...)
+}

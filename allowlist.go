@@ -15,7 +15,7 @@ import (
 // An allowlist holds the publishers that are allowed. After it is built, only its LRU
 // changes, and that never changes an answer.
 type allowlist struct {
-	names    *nameList                          // exact publishers; the fields below hold indices into it
+	names    *nameTable                         // exact publishers; the fields below hold indices into it
 	punycode map[string]uint32                  // by prefix, if that begins "xn--"
 	recent   *lru.Cache[dns.HashPrefix, uint32] // by hash prefix; nil without names
 	hashes   []hashEntry                        // by SHA-256, sorted
@@ -41,7 +41,7 @@ const recentPrefixes = 4096
 // several times as long as to look it up. Ambiguous ones are left out, so that they are checked.
 //
 // The first hash prefixes are put into the LRU, so that they are found by a map from the start.
-func newAllowlist(names *nameList, patterns []string, recentHashes int) *allowlist {
+func newAllowlist(names *nameTable, patterns []string, recentHashes int) *allowlist {
 	a := &allowlist{names: names, hashes: make([]hashEntry, names.len())}
 	if names.len() > 0 {
 		// The only error is a size below one, which cannot happen here.

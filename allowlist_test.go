@@ -94,7 +94,7 @@ func TestHashesWithTheSameStartAreDistinct(t *testing.T) {
 }
 
 func TestPatternsMatchSubdomainsAtAnyDepthButNotTheApex(t *testing.T) {
-	a := newAllowlist(newNameList(0), []string{"example.com", "deep.sub.example.net"}, 1)
+	a := newAllowlist(newNameTable(0), []string{"example.com", "deep.sub.example.net"}, 1)
 	for domain, want := range map[string]bool{
 		"example.com": false, "www.example.com": true, "a.b.c.example.com": true, "wwwexample.com": false, "www.example.com.evil": false,
 		"sub.example.net": false, "deep.sub.example.net": false, "x.deep.sub.example.net": true, "xdeep.sub.example.net": false,

@@ -15,7 +15,7 @@ import (
 // Nothing is trimmed, ignored or corrected: a value is either used as the field's comment
 // says, or it is an error.
 //
-// In JSON, durations are strings such as "10m".
+// The JSON names are those of package configfile.
 type Config struct {
 	_ [0]func() // so that fields must be named, and a Config is never compared
 

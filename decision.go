@@ -97,19 +97,19 @@ func printable(s string) string {
 func (v *verdict) decision() Decision {
 	d := Decision{Allowed: v.reason.Allowed(), Reason: v.reason, Origin: v.caller.origin}
 	switch {
-	case v.identity.standing.isSender():
+	case v.identity.found.isSender():
 		d.EmailSender = v.identity.name
 		return d
-	case v.reason == ReasonSameOrigin, v.identity.standing == extraOrigin:
+	case v.reason == ReasonSameOrigin, v.identity.found == extraOrigin:
 		return d // nothing that was read from the Origin is verified
 	case v.claim.cache != nil:
 		d.CacheID = v.claim.cache.id
 	}
-	d.Stale, d.SourceErr = v.identity.standing == stale, v.identity.err
+	d.Stale, d.SourceErr = v.identity.found == stale, v.identity.err
 	switch {
-	case v.identity.standing == matched:
+	case v.identity.found == matched:
 		d.Publisher = strings.Clone(v.claim.domain())
-	case v.identity.standing.isPublisher():
+	case v.identity.found.isPublisher():
 		d.Publisher = v.identity.name
 	case v.claim.cache != nil && v.claim.namesDomain():
 		d.ClaimedPublisher = strings.Clone(v.claim.domain())
@@ -119,7 +119,7 @@ func (v *verdict) decision() Decision {
 
 // decide implements the README's table "What each request gets".
 func (p *policy) decide(c *caller, cl *claim, id *identity) Reason {
-	if id.standing.isSender() { // AMP for Email, for which Origin does not matter
+	if id.found.isSender() { // AMP for Email, for which Origin does not matter
 		return p.decideEmail(c, id)
 	}
 	if c.origins == 0 {
@@ -128,28 +128,28 @@ func (p *policy) decide(c *caller, cl *claim, id *identity) Reason {
 	if c.origins > 1 {
 		return ReasonMalformed // browsers send exactly one, so several are ambiguous
 	}
-	isOwnOrigin := id.standing.isPublisher() && cl.cache == nil
-	if c.isPreflight && id.standing.isAllowed() {
+	isOwnOrigin := id.found.isPublisher() && cl.cache == nil
+	if c.isPreflight && id.found.isAllowed() {
 		if reason := p.decidePreflight(c, isOwnOrigin); reason != 0 {
 			return reason
 		}
 	}
 	switch {
-	case id.standing == extraOrigin:
+	case id.found == extraOrigin:
 		return ReasonExtraOrigin
 	case isOwnOrigin:
 		return ReasonOwnOrigin
-	case id.standing.isPublisher() && cl.form == formHash:
+	case id.found.isPublisher() && cl.form == formHash:
 		return ReasonCacheOriginHash
-	case id.standing.isPublisher():
+	case id.found.isPublisher():
 		return ReasonCacheOrigin
 
 	// The API host's own page. Its Origin may even be "null", if it hides its referrer.
 	case !c.isPreflight && c.isSameOrigin():
 		return ReasonSameOrigin
-	case id.standing == undecided:
+	case id.found == unanswered:
 		return ReasonSourceUnavailable
-	case id.standing == mailClient:
+	case id.found == mailClient:
 		return ReasonNoEmailSender
 	}
 	return p.denial(cl)
@@ -182,7 +182,7 @@ func (p *policy) decidePreflight(c *caller, isOwnOrigin bool) Reason {
 
 // decideEmail decides on an AMP for Email request.
 func (p *policy) decideEmail(c *caller, id *identity) Reason {
-	switch id.standing {
+	switch id.found {
 	case emailSender:
 		return ReasonEmail
 	case otherSender:
@@ -207,7 +207,9 @@ func (p *policy) denial(cl *claim) Reason {
 		return ReasonNull
 	case cl.form == formOtherScheme, cl.form == formHTTPHost && !p.cfg.DangerouslyAllowHTTPOwnOrigins:
 		return ReasonNotHTTPS
-	case cl.cache != nil:
+	}
+	cl.check() // unless identity.find has
+	if cl.cache != nil {
 		return cl.prefixDenial()
 	}
 	return cl.hostDenial()

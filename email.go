@@ -97,23 +97,23 @@ func (e *emailPolicy) identify(id *identity, c *caller) {
 	switch senders := c.senders(); len(senders) {
 	case 0:
 	case 1:
-		id.standing, id.name = e.standing(senders[0]), senders[0]
+		id.found, id.name = e.find(senders[0]), senders[0]
 		return
 	default:
-		id.standing = noSender // a mail client sends one, so several are ambiguous
+		id.found = noSender // a mail client sends one, so several are ambiguous
 		return
 	}
 
 	// 2. Version 1.
 	if _, isClient := e.clients[c.origin]; isClient {
 		if address, ok := c.sourceOrigin(); ok {
-			id.standing, id.name = e.standing(address), address
-			if id.standing == emailSender {
-				id.standing = emailSenderV1
+			id.found, id.name = e.find(address), address
+			if id.found == emailSender {
+				id.found = emailSenderV1
 			}
 			return
 		}
-		id.standing = mailClient
+		id.found = mailClient
 	}
 
 	// 3. Neither: a website's request.
@@ -159,8 +159,8 @@ func isLocalPart(s string) bool {
 	return len(s) <= maxLocalPart
 }
 
-// standing returns the standing of an address: emailSender, otherSender or noSender.
-func (e *emailPolicy) standing(address string) standing {
+// find returns what is found for an address: emailSender, otherSender or noSender.
+func (e *emailPolicy) find(address string) finding {
 	if len(address) > maxAddress || !dns.IsASCII(address) {
 		return noSender
 	}

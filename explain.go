@@ -49,10 +49,10 @@ func (e *Explanation) explain(p *policy, v *verdict) {
 	cl := &v.claim
 	scheme, host, _ := strings.Cut(v.caller.origin, "://")
 	switch {
-	case v.identity.standing == extraOrigin:
+	case v.identity.found == extraOrigin:
 		e.step("allowlist", true, v.caller.origin, "Listed in Origins.")
 		return
-	case v.identity.standing == mailClient:
+	case v.identity.found == mailClient:
 		e.step("allowlist", false, v.caller.origin, "The origin of a mail client. AMP for Email requests name their sender, and pages at this origin are not allowed.")
 		return
 	case v.reason == ReasonNull:
@@ -135,9 +135,9 @@ func (e *Explanation) explainPrefix(p *policy, v *verdict) {
 
 func (e *Explanation) explainIdentity(p *policy, v *verdict) {
 	id, isHash := &v.identity, v.claim.form == formHash
-	publisher, ok := e.Decision.Publisher, id.standing.isPublisher()
+	publisher, ok := e.Decision.Publisher, id.found.isPublisher()
 	detail := ""
-	switch id.standing {
+	switch id.found {
 	case listed:
 		detail = "Listed in Publishers."
 		if isHash {
@@ -152,7 +152,7 @@ func (e *Explanation) explainIdentity(p *policy, v *verdict) {
 		}
 	case stale:
 		detail = "Known to the Source when it last answered. Now it failed: " + id.err.Error() + "."
-	case undecided:
+	case unanswered:
 		publisher, detail = e.Decision.ClaimedPublisher, "Not in Publishers, and the Source failed: "+id.err.Error()+"."
 	default:
 		detail = "Neither listed in Publishers nor matched by a pattern there"

@@ -8,38 +8,38 @@ import (
 
 // An identity says which caller a request comes from, and where Config allows it.
 type identity struct {
-	standing standing
-	name     string // of the publisher, or the sender's address; "" if a pattern matches, as the claim has the name
-	err      error  // why the Source could not answer
+	found finding
+	name  string // of the publisher, or the sender's address; "" if a pattern matches, as the claim has the name
+	err   error  // why the Source could not answer
 }
 
-// A standing says where in the Config the caller was found, if anywhere. The order matters:
+// A finding says where the caller was found, if anywhere. The order matters:
 // isPublisher, isAllowed and isSender are ranges.
-type standing uint8
+type finding uint8
 
 const (
-	unknown       standing = iota
-	undecided              // not known now: the Source failed
-	listed                 // in Config.Publishers
-	matched                // by a pattern in Config.Publishers
-	confirmed              // by the Source
-	stale                  // by the Source within Options.MaxStale; now it fails
-	extraOrigin            // in Config.Origins
-	emailSender            // in Config.Email, version 2
-	emailSenderV1          // in Config.Email, version 1
-	otherSender            // an AMP for Email request with a sender that is not allowed
-	noSender               // an AMP for Email request without exactly one address as its sender
-	mailClient             // none of these, but the origin of a mail client
+	unknown       finding = iota
+	unanswered            // not known now: the Source failed
+	listed                // in Config.Publishers
+	matched               // by a pattern in Config.Publishers
+	confirmed             // by the Source
+	stale                 // by the Source within Options.MaxStale; now it fails
+	extraOrigin           // in Config.Origins
+	emailSender           // in Config.Email, version 2
+	emailSenderV1         // in Config.Email, version 1
+	otherSender           // an AMP for Email request with a sender that is not allowed
+	noSender              // an AMP for Email request without exactly one address as its sender
+	mailClient            // none of these, but the origin of a mail client
 )
 
 // isPublisher reports whether the caller is a known publisher.
-func (s standing) isPublisher() bool { return listed <= s && s <= stale }
+func (f finding) isPublisher() bool { return listed <= f && f <= stale }
 
 // isAllowed reports whether Config allows the caller by its Origin.
-func (s standing) isAllowed() bool { return listed <= s && s <= extraOrigin }
+func (f finding) isAllowed() bool { return listed <= f && f <= extraOrigin }
 
 // isSender reports whether this is an AMP for Email request, with an allowed sender or not.
-func (s standing) isSender() bool { return emailSender <= s && s <= noSender }
+func (f finding) isSender() bool { return emailSender <= f && f <= noSender }
 
 // find finds the identity of the caller. It is called once for each request.
 //
@@ -51,22 +51,22 @@ func (id *identity) find(p *policy, c *caller, cl *claim) {
 	if p.email != nil {
 		p.email.identify(id, c)
 	}
-	if id.standing.isSender() {
+	if id.found.isSender() {
 		return
 	}
 	if cl.mayNamePublisher() && (cl.form != formHTTPHost || p.cfg.DangerouslyAllowHTTPOwnOrigins) {
 		var ok bool
 		if id.name, ok = p.list.find(cl); ok {
-			id.standing = listed
+			id.found = listed
 			return
 		}
-		if id.findUnlisted(p, c, cl); id.standing.isPublisher() {
+		if id.findUnlisted(p, c, cl); id.found.isPublisher() {
 			return
 		}
 	}
 	// Last, because a publisher's own origin may also be listed in Origins.
 	if _, ok := p.origins[c.origin]; ok {
-		id.standing = extraOrigin
+		id.found = extraOrigin
 	}
 }
 
@@ -90,7 +90,7 @@ func (id *identity) findUnlisted(p *policy, c *caller, cl *claim) {
 	if cl.form == formEncoded || cl.form == formHash {
 		var ok bool
 		if id.name, ok = p.list.find(cl); ok {
-			id.standing = listed
+			id.found = listed
 			return
 		}
 	}
@@ -102,15 +102,12 @@ func (id *identity) findUnlisted(p *policy, c *caller, cl *claim) {
 	switch {
 	case cl.problem != nil:
 	case isMatched:
-		id.standing = matched
+		id.found = matched
 	case customers == nil:
 	case cl.form == formHash:
-		id.set(customers.FindByHash(c.context(), cl.name))
-		if p.hosts.isReserved(id.name) {
-			*id, cl.problem = identity{}, problemReserved
-		}
+		id.set(p, customers.FindByHash(c.context(), cl.name))
 	default:
-		id.set(customers.Find(c.context(), domain))
+		id.set(p, customers.Find(c.context(), domain))
 		if cl.form == formEncoded && id.name != "" && !isAmbiguous { // it would still get in after Reconfigure turns the switch off
 			p.decoded.Add(strings.Clone(cl.name), id.name)
 		}
@@ -118,8 +115,7 @@ func (id *identity) findUnlisted(p *policy, c *caller, cl *claim) {
 }
 
 // findRemembered finds a publisher that the Source confirmed before. The claim is not checked
-// yet: a name that is remembered passed all checks when it was asked for. But it may have been
-// asked for by a Middleware that trusts other caches.
+// yet: a name that is remembered passed all checks when it was asked for.
 func (id *identity) findRemembered(p *policy, customers *source.Cache, cl *claim) bool {
 	var name string
 	var ok bool
@@ -133,22 +129,25 @@ func (id *identity) findRemembered(p *policy, customers *source.Cache, cl *claim
 	default:
 		name, ok = customers.Remembered(cl.key())
 	}
-	if !ok || p.hosts.isReserved(name) {
-		return false
+	if ok {
+		id.set(p, source.Answer{Publisher: name})
 	}
-	id.standing, id.name = confirmed, name
-	return true
+	return id.found == confirmed
 }
 
-// set records the Source's answer.
-func (id *identity) set(answer source.Answer) {
+// set records the Source's answer, unless it names a reserved host. A Middleware that trusts other
+// caches may have asked for that, or the Source knows its hash prefix.
+func (id *identity) set(p *policy, answer source.Answer) {
+	if p.hosts.isReserved(answer.Publisher) {
+		return
+	}
 	id.name, id.err = answer.Publisher, answer.Err
 	switch {
 	case answer.Stale:
-		id.standing = stale
+		id.found = stale
 	case answer.Err != nil:
-		id.standing = undecided
+		id.found = unanswered
 	case answer.Publisher != "":
-		id.standing = confirmed
+		id.found = confirmed
 	}
 }

@@ -2,6 +2,8 @@ package ampcors
 
 import (
 	"fmt"
+	"net/netip"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -299,4 +301,90 @@ func isToken(s string) bool {
 		}
 	}
 	return s != ""
+}
+
+// originProblem returns why value is not an origin as browsers serialize it. Only that form
+// can be equal to an Origin header.
+// https://html.spec.whatwg.org/#ascii-serialization-of-an-origin
+func originProblem(value string) *problem {
+	const example = `an origin such as "https://www.example.com" or "http://localhost:8080"`
+	switch {
+	case value == "null":
+		return &problem{Reason: "is what every sandboxed frame and local file sends", Want: example}
+	case value == "*":
+		return &problem{Reason: "would allow everybody", Want: example}
+	case len(value) > maxOrigin:
+		return &problem{Reason: fmt.Sprintf("is longer than %d bytes", maxOrigin), Want: example}
+	}
+	u, err := url.Parse(value)
+	if err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") {
+		return &problem{Reason: "is not an http or https origin", Want: example}
+	}
+	host, port := strings.ToLower(u.Hostname()), u.Port() // url.Parse accepts only digits as a port
+	switch addr, err := netip.ParseAddr(host); {
+	case err == nil && (addr.Is4In6() || addr.Zone() != ""):
+		return &problem{Reason: "has an address that browsers write in another way", Want: example}
+	case err == nil && addr.Is6():
+		host = "[" + addr.String() + "]"
+	case !dns.IsASCII(host):
+		domain, err := dns.Parse("a." + host) // so that it may be a single label
+		if err != nil {
+			return &problem{Reason: "has a host that " + err.Reason, Want: example}
+		}
+		host = domain[len("a."):]
+	case err != nil && dns.IsNumber(host[strings.LastIndexByte(host, '.')+1:]):
+		return &problem{Reason: "has an address that browsers write in another way", Want: example}
+	case err != nil && !isHost(host):
+		return &problem{Reason: "has a host that is not letters, digits, hyphens and underscores between single dots", Want: example}
+	}
+	canonical := u.Scheme + "://" + host
+	if port != "" {
+		n, err := strconv.ParseUint(port, 10, 16)
+		if err != nil {
+			return &problem{Reason: "has a port above 65535", Want: example}
+		}
+		if isDefault := u.Scheme == "http" && n == 80 || u.Scheme == "https" && n == 443; !isDefault {
+			canonical += fmt.Sprintf(":%d", n)
+		}
+	}
+	if canonical != value {
+		return &problem{Reason: "is not how browsers write this origin", Instead: canonical}
+	}
+	return nil
+}
+
+// isHost reports whether s can be the host of an origin, which need not be a
+// publisher's domain: "localhost" and "foo-.example.com" are allowed.
+func isHost(s string) bool {
+	for label := range strings.SplitSeq(s, ".") {
+		if label == "" || strings.Trim(label, dns.Bytes) != "" {
+			return false
+		}
+	}
+	_, p := dns.Decode(s)
+	return p != dns.ProblemALabel
+}
+
+// hostOf returns the host of an origin.
+func hostOf(origin string) string {
+	_, host, _ := strings.Cut(origin, "://")
+	host, _, _ = strings.Cut(host, ":")
+	return host
+}
+
+// developmentOrigin returns the origin of a local address such as "localhost:8080", or "" if
+// value is not one.
+func developmentOrigin(value string) string {
+	_, host, found := strings.Cut(value, "//")
+	if !found {
+		host = value
+	}
+	host, _, _ = strings.Cut(host, "/")
+	name, _, _ := strings.Cut(host, ":")
+	if origin := "http://" + host; name == "localhost" || dns.IsIPAddress(name) {
+		if originProblem(origin) == nil {
+			return origin
+		}
+	}
+	return ""
 }

@@ -4,7 +4,6 @@ go 1.26.0
 
 replace (
 	github.com/ampcors/ampcors => ../
-	github.com/ampcors/ampcors/guard => ../guard
 	github.com/ampcors/ampcors/metrics => ../metrics
 	github.com/ampcors/ampcors/source/pgsource => ../source/pgsource
 	github.com/ampcors/ampcors/source/redissource => ../source/redissource
@@ -12,7 +11,6 @@ replace (
 
 require (
 	github.com/ampcors/ampcors v0.0.0-00010101000000-000000000000
-	github.com/ampcors/ampcors/guard v0.0.0-00010101000000-000000000000
 	github.com/ampcors/ampcors/metrics v0.0.0-00010101000000-000000000000
 	github.com/ampcors/ampcors/source/pgsource v0.0.0-00010101000000-000000000000
 	github.com/ampcors/ampcors/source/redissource v0.0.0-00010101000000-000000000000

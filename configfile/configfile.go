@@ -25,6 +25,7 @@ package configfile
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -194,6 +195,18 @@ func (d *decoder) lookupErrors() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// Marshal returns cfg as JSON that [Load] reads. It has no Source, Denied and Observe.
+func Marshal(cfg ampcors.Config) ([]byte, error) {
+	maxAge := ""
+	if cfg.MaxAge != 0 {
+		maxAge = cfg.MaxAge.String()
+	}
+	return json.Marshal(struct {
+		ampcors.Config
+		MaxAge string `json:"maxAge,omitempty"` // in place of Config's, which would be a number
+	}{cfg, maxAge})
 }
 
 // stable reads until no file changes during a read, and then calls use with the

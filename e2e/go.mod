@@ -6,8 +6,6 @@ replace github.com/ampcors/ampcors => ../
 
 replace github.com/ampcors/ampcors/cmd/ampcors => ../cmd/ampcors
 
-replace github.com/ampcors/ampcors/guard => ../guard
-
 replace github.com/ampcors/ampcors/source/pgsource => ../source/pgsource
 
 replace github.com/ampcors/ampcors/source/redissource => ../source/redissource
@@ -15,7 +13,6 @@ replace github.com/ampcors/ampcors/source/redissource => ../source/redissource
 require (
 	github.com/ampcors/ampcors v0.0.0-00010101000000-000000000000
 	github.com/ampcors/ampcors/cmd/ampcors v0.0.0-00010101000000-000000000000
-	github.com/ampcors/ampcors/guard v0.0.0-00010101000000-000000000000
 	github.com/ampcors/ampcors/source/pgsource v0.0.0-00010101000000-000000000000
 	github.com/ampcors/ampcors/source/redissource v0.0.0-00010101000000-000000000000
 	github.com/chromedp/cdproto v0.159.0
@@ -33,7 +30,6 @@ require (
 require (
 	filippo.io/edwards25519 v1.2.0 // indirect
 	github.com/dustin/go-humanize v1.0.1 // indirect
-	github.com/felixge/httpsnoop v1.1.0 // indirect
 	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/hashicorp/golang-lru/v2 v2.0.7 // indirect

@@ -14,10 +14,9 @@
 //   - A [net/http/httputil.ReverseProxy] clears all headers after a 1xx response of its backend, such as
 //     103 Early Hints, and adds those of the backend.
 //
-// It is opt-in, because it costs some allocations for each request. The wrapped
-// ResponseWriter implements those of http.Flusher, http.Hijacker, io.ReaderFrom and
-// http.Pusher that the server's ResponseWriter implements, and [http.ResponseController]
-// works with it.
+// It is opt-in, because it costs some allocations for each request. The ResponseWriter that
+// handlers get implements http.Flusher and http.Hijacker if the server's own does, and
+// [http.ResponseController] works with it. It does not implement http.Pusher.
 //
 // It must not be used with Config.ReportOnly: it would remove the CORS headers of the
 // middleware that protects the handler today.
@@ -28,8 +27,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-
-	"github.com/felixge/httpsnoop"
 
 	"github.com/ampcors/ampcors/internal/header"
 )
@@ -59,103 +56,74 @@ func Handler(next http.Handler) http.Handler {
 				}
 			}
 		}()
-		next.ServeHTTP(httpsnoop.Wrap(flushable(w), httpsnoop.Hooks{
-			WriteHeader: func(next httpsnoop.WriteHeaderFunc) httpsnoop.WriteHeaderFunc {
-				return func(status int) {
-					g.restore()
-					g.written = g.written || status >= http.StatusOK || status == http.StatusSwitchingProtocols // but not 103
-					next(status)
-				}
-			},
-			Write: func(next httpsnoop.WriteFunc) httpsnoop.WriteFunc {
-				return func(b []byte) (int, error) {
-					g.restoreOnce()
-					return next(b)
-				}
-			},
-			ReadFrom: func(next httpsnoop.ReadFromFunc) httpsnoop.ReadFromFunc {
-				return func(src io.Reader) (int64, error) {
-					g.restoreOnce()
-					return next(src)
-				}
-			},
-			Flush: func(next httpsnoop.FlushFunc) httpsnoop.FlushFunc {
-				return func() {
-					g.restoreOnce()
-					next()
-				}
-			},
-		}), r)
+		next.ServeHTTP(g.wrap(w), r)
 	})
 }
 
-// flushable returns a ResponseWriter that has Flush if [http.ResponseController] may be
-// able to flush w. If w had no Flush, the ResponseController would unwrap it and bypass the
-// guard.
-func flushable(w http.ResponseWriter) http.ResponseWriter {
-	switch w.(type) {
-	case http.Flusher:
-		return w
-	case interface{ FlushError() error }, interface{ Unwrap() http.ResponseWriter }:
-	default:
-		return w
-	}
-	// What else w implements must stay.
-	f := flusher{w}
+// wrap returns a ResponseWriter that restores the headers before w sends them. Handlers look for
+// Flush and Hijack, so it has them only if w does.
+func (g *guard) wrap(w http.ResponseWriter) http.ResponseWriter {
+	guarded := writer{w, g}
 	hijacker, canHijack := w.(http.Hijacker)
-	reader, canRead := w.(io.ReaderFrom)
-	pusher, canPush := w.(http.Pusher)
-	switch {
-	case canHijack && canRead && canPush:
+	switch flushes := canFlush(w); {
+	case flushes && canHijack:
 		return struct {
 			flusher
 			http.Hijacker
-			io.ReaderFrom
-			http.Pusher
-		}{f, hijacker, reader, pusher}
-	case canHijack && canRead:
-		return struct {
-			flusher
-			http.Hijacker
-			io.ReaderFrom
-		}{f, hijacker, reader}
-	case canHijack && canPush:
-		return struct {
-			flusher
-			http.Hijacker
-			http.Pusher
-		}{f, hijacker, pusher}
-	case canRead && canPush:
-		return struct {
-			flusher
-			io.ReaderFrom
-			http.Pusher
-		}{f, reader, pusher}
+		}{flusher{guarded}, hijacker}
+	case flushes:
+		return flusher{guarded}
 	case canHijack:
 		return struct {
-			flusher
+			writer
 			http.Hijacker
-		}{f, hijacker}
-	case canRead:
-		return struct {
-			flusher
-			io.ReaderFrom
-		}{f, reader}
-	case canPush:
-		return struct {
-			flusher
-			http.Pusher
-		}{f, pusher}
+		}{guarded, hijacker}
 	}
-	return f
+	return guarded
 }
 
-type flusher struct{ http.ResponseWriter }
+// canFlush reports whether [http.ResponseController] may be able to flush w. It would unwrap a
+// writer without Flush, and so bypass the guard.
+func canFlush(w http.ResponseWriter) bool {
+	switch w.(type) {
+	case http.Flusher, interface{ FlushError() error }, interface{ Unwrap() http.ResponseWriter }:
+		return true
+	}
+	return false
+}
 
-func (f flusher) Unwrap() http.ResponseWriter { return f.ResponseWriter }
+type writer struct {
+	http.ResponseWriter
+	guard *guard
+}
 
-func (f flusher) Flush() {
-	_ = http.NewResponseController(f.ResponseWriter).Flush() // as with any Flusher, an error shows later
+func (w writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w writer) WriteHeader(status int) {
+	w.guard.restore()
+	if status >= http.StatusOK || status == http.StatusSwitchingProtocols { // but not 103
+		w.guard.written = true
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w writer) Write(b []byte) (int, error) {
+	w.guard.restoreOnce()
+	return w.ResponseWriter.Write(b)
+}
+
+func (w writer) ReadFrom(src io.Reader) (int64, error) {
+	w.guard.restoreOnce()
+	return io.Copy(w.ResponseWriter, src)
+}
+
+type flusher struct{ writer }
+
+func (w flusher) Flush() { _ = w.FlushError() } // as with any Flusher, an error shows later
+
+func (w flusher) FlushError() error {
+	w.guard.restoreOnce()
+	return http.NewResponseController(w.ResponseWriter).Flush()
 }
 
 // A guard knows the headers of one response as they were before the handler ran.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -181,7 +182,11 @@ func newCheck() *cobra.Command {
 			fmt.Fprintln(cmd.ErrOrStderr(), "warning:", warning)
 		}
 		if *output == formatJSON {
-			return writeJSON(cmd.OutOrStdout(), cfg)
+			data, err := configfile.Marshal(cfg)
+			if err != nil {
+				return err
+			}
+			return writeJSON(cmd.OutOrStdout(), json.RawMessage(data))
 		}
 		_, err = fmt.Fprintln(cmd.OutOrStdout(), summary(cfg))
 		return err

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-func listOf(names ...string) *nameList {
-	l := newNameList(len(names))
+func listOf(names ...string) *nameTable {
+	l := newNameTable(len(names))
 	for _, name := range names {
 		l.add(name)
 	}
@@ -17,13 +17,13 @@ func listOf(names ...string) *nameList {
 	return l
 }
 
-func TestANameListFindsEachNameAndNoOther(t *testing.T) {
+func TestANameTableFindsEachNameAndNoOther(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{0, 1, 2, 3, 5, 63, 64, 65, 127, 128, 1000, 20_000} {
 		name := func(i int) string {
 			return strings.Repeat("x", i%200) + fmt.Sprintf("%d.example", i)
 		}
-		l := newNameList(n)
+		l := newNameTable(n)
 		for i := range n {
 			if !l.add(name(i)) || l.add(name(i/2)) {
 				t.Fatalf("of %d: name %d is there already, or name %d is not", n, i, i/2)

@@ -1,5 +1,0 @@
-//go:build race
-
-package ampcors_test
-
-const raceEnabled = true

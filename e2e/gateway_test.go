@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/configfile"
 	"github.com/ampcors/ampcors/authz"
 	"github.com/ampcors/ampcors/internal/servertest"
 	"golang.org/x/image/font/gofont/goregular"
@@ -75,7 +75,7 @@ func get(t *testing.T, url string) string {
 func TestWhatEachPageCanReadAndDoThroughAGateway(t *testing.T) {
 	for name, startGateway := range map[string]func(t *testing.T, backend string) (addr string){
 		"Caddy": func(t *testing.T, backend string) string {
-			cfg, err := json.Marshal(config())
+			cfg, err := configfile.Marshal(config())
 			if err != nil {
 				t.Fatal(err)
 			}

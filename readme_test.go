@@ -111,7 +111,7 @@ func TestREADMEsProgramRuns(t *testing.T) {
 func TestREADMEsCommandsAreRun(t *testing.T) {
 	t.Parallel()
 	ci := file(t, ".ci/run")
-	for _, name := range []string{"README.md", "announce/README.md", "authz/README.md", "bench/README.md", "caddy/README.md", "e2e/README.md", "source/README.md"} {
+	for _, name := range []string{"README.md", "announce/README.md", "authz/README.md", "bench/README.md", "caddy/README.md", "e2e/README.md", "source/README.md", "source/e2e/README.md"} {
 		t.Run(name, func(t *testing.T) {
 			for _, block := range blocks(t, file(t, name), "sh") {
 				if strings.Contains(block, "../ampcors") {

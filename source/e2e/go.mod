@@ -1,0 +1,39 @@
+module github.com/ampcors/ampcors/source/e2e
+
+go 1.26.0
+
+replace github.com/ampcors/ampcors => ../../
+
+replace github.com/ampcors/ampcors/source/pgsource => ../pgsource
+
+replace github.com/ampcors/ampcors/source/redissource => ../redissource
+
+require (
+	github.com/ampcors/ampcors v0.0.0-00010101000000-000000000000
+	github.com/ampcors/ampcors/source/pgsource v0.0.0-00010101000000-000000000000
+	github.com/ampcors/ampcors/source/redissource v0.0.0-00010101000000-000000000000
+	github.com/go-sql-driver/mysql v1.10.1
+	github.com/jackc/pgx/v5 v5.12.0
+	github.com/redis/rueidis v1.0.79
+	modernc.org/sqlite v1.50.0
+)
+
+require (
+	filippo.io/edwards25519 v1.2.0 // indirect
+	github.com/dustin/go-humanize v1.0.1 // indirect
+	github.com/google/uuid v1.6.0 // indirect
+	github.com/hashicorp/golang-lru/v2 v2.0.7 // indirect
+	github.com/jackc/pgpassfile v1.0.0 // indirect
+	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
+	github.com/jackc/puddle/v2 v2.2.3 // indirect
+	github.com/mattn/go-isatty v0.0.20 // indirect
+	github.com/ncruces/go-strftime v1.0.0 // indirect
+	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
+	golang.org/x/net v0.62.0 // indirect
+	golang.org/x/sync v0.24.0 // indirect
+	golang.org/x/sys v0.49.0 // indirect
+	golang.org/x/text v0.43.0 // indirect
+	modernc.org/libc v1.72.0 // indirect
+	modernc.org/mathutil v1.7.1 // indirect
+	modernc.org/memory v1.11.0 // indirect
+)

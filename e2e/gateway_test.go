@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/ampcors/ampcors"
-	"github.com/ampcors/ampcors/configfile"
 	"github.com/ampcors/ampcors/authz"
+	"github.com/ampcors/ampcors/configfile"
 	"github.com/ampcors/ampcors/internal/servertest"
 	"golang.org/x/image/font/gofont/goregular"
 )

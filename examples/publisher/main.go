@@ -100,11 +100,8 @@ func run(ctx context.Context, addr, file string, out io.Writer) error {
 
 	base := "http://" + listener.Addr().String()
 	if file != "" {
-		reload := make(chan os.Signal, 1)
-		notifyReload(reload)
-		defer signal.Stop(reload)
-		go configfile.NewWatcher(file, mw, configfile.WatcherConfig{Reload: reload}).Run(ctx)
-		fmt.Fprintf(out, "Configured by %s. Edit it; a change is applied within two seconds%s.\n", file, reloadHint())
+		go configfile.NewWatcher(file, mw, configfile.WatcherConfig{}).Run(ctx)
+		fmt.Fprintf(out, "Configured by %s. Edit it; a change is applied within two seconds.\n", file)
 	}
 	fmt.Fprintf(out, "A publisher's API is at %s/api/. Open %s/ to see how an Origin is decided.\n", base, base)
 	if file == "" { // with another configuration, their results may differ

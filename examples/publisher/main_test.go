@@ -1,13 +1,17 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"strings"
@@ -191,5 +195,101 @@ func TestThePageCalculatesCacheURLs(t *testing.T) {
 				t.Error("the page has the markup")
 			}
 		})
+	}
+}
+
+// TestNotifyPrintsWhatTheServersReceive, with keys and signatures shortened.
+func TestNotifyPrintsWhatTheServersReceive(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	if err := notify(t.Context(), &out); err != nil {
+		t.Fatalf("%v, after\n%s", err, &out)
+	}
+	for pattern, want := range map[string]int{
+		`AMP version at\n   https://www-example-com\.cdn\.ampproject\.org/c/s/www\.example\.com/amp/articles/`:                                                                                                                      3,
+		`www-example-com\.cdn\.ampproject\.org receives, from this program:\n      GET /update-cache/c/s/www\.example\.com/amp/articles/1\?amp_action=flush&amp_ts=\d{10}&amp_url_signature=[\w-]{8}…\n`:                            2,
+		`www-example-com\.cdn\.ampproject\.org receives, from this program:\n      GET /update-cache/c/s/www\.example\.com/amp/articles/2\?page=2&amp_action=flush&amp_ts=\d{10}&amp_url_signature=`:                                1,
+		`The cache verifies the signature with the site's key, and answers OK`:                                                                                                                                                      3,
+		`api\.indexnow\.org receives, from this program:\n      POST /indexnow \{"host":"www.example.com","key":"[0-9a-f]{4}…","urlList":\["https://www.example.com/articles/1","https://www.example.com/articles/2\?page=2"\]\}\n`: 1,
+		`The search engine finds the key on the site, and accepts the URLs`:                                                                                                                                                         1,
+		`receives, from the cache`:         3,
+		`receives, from the search engine`: 1,
+		`receives, from this program`:      6,
+		`[0-9a-f]{32}`:                     0,
+	} {
+		t.Run(pattern, func(t *testing.T) {
+			if got := len(regexp.MustCompile(pattern).FindAllString(out.String(), -1)); got != want {
+				t.Errorf("%s: %d times; want %d, in\n%s", pattern, got, want, &out)
+			}
+		})
+	}
+}
+
+func TestNotifyEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var out bytes.Buffer
+	if err := notify(ctx, &out); !errors.Is(err, context.Canceled) || strings.Contains(out.String(), "receives") {
+		t.Errorf("got %v, %s", err, &out)
+	}
+}
+
+// TestTheFileIsFollowed starts the program with a file, and changes it.
+func TestTheFileIsFollowed(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "config.json")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(`{"publishers": ["a.example"]}`)
+	ctx, cancel := context.WithCancel(t.Context())
+	out, in := io.Pipe()
+	done := make(chan error, 1)
+	go func() { done <- run(ctx, "localhost:0", file, in) }()
+	text := bufio.NewReader(out)
+	base := ""
+	for base == "" {
+		line, err := text.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found := regexp.MustCompile(`http://[^/]*`).FindString(line); found != "" {
+			base = found
+		}
+	}
+	go func() { _, _ = io.Copy(io.Discard, text) }()
+	status := func(publisher string) int {
+		r, _ := http.NewRequest("GET", base+"/api/articles", nil)
+		r.Header.Set("Origin", "https://"+publisher)
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		return resp.StatusCode
+	}
+	if a, b := status("a.example"), status("b.example"); a != 200 || b != 403 {
+		t.Errorf("at first: %d, %d", a, b)
+	}
+	write(`{"publishers": ["b.example"]}`)
+	for deadline := time.Now().Add(10 * time.Second); status("b.example") != 200; {
+		if time.Now().After(deadline) {
+			t.Fatal("the file is not applied")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if a := status("a.example"); a != 403 {
+		t.Errorf("afterwards: %d", a)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	write(`{"publisher": []}`)
+	if err := run(t.Context(), "localhost:0", file, io.Discard); err == nil || !strings.Contains(err.Error(), "config.json:1:2") {
+		t.Errorf("a broken file: %v", err)
 	}
 }

@@ -6,7 +6,7 @@
 //	go run ./examples/publisher -notify
 //
 // With -config it takes its configuration from a file, such as config.json beside this
-// one, and follows its changes; a SIGHUP applies them at once.
+// one, and follows its changes.
 //
 // With -notify it serves no API, but shows how AMP Caches and search engines are told of
 // changed articles, and exits.

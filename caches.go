@@ -16,7 +16,7 @@ import (
 )
 
 // Cache is an AMP Cache, as described by an entry of caches.json, the AMP
-// project's registry. The JSON names are those of that file. In the JSON of a [Config], the
+// project's registry. The JSON names are those of that file. In a file of package configfile, the
 // id of one of the [DefaultCaches] can be written in place of the object: "google".
 //
 // ID and CacheDomain are required.

@@ -99,18 +99,19 @@ type Config struct {
 	// answer is the reason in one line.
 	Denied func(http.ResponseWriter, *http.Request, Decision) `json:"-"`
 
-	// Observe is called with the decision on each request that Handle, Wrap or one of their
-	// variants gets, before anything is written. It must be safe for concurrent use by
+	// Observe is called with the decision on each request that Handle, Wrap or
+	// WrapDecision gets, before anything is written. It must be safe for concurrent use by
 	// multiple goroutines. The strings in the Decision are valid at least as long as the
 	// request.
 	Observe func(*http.Request, Decision) `json:"-"`
 
-	// Source knows further publishers, such as those in a database, and remembers them. The
-	// program makes it, closes it, and can give it to several Middlewares. It is asked about
-	// publisher domains and hash prefixes that Publishers does not cover, after the origin has
-	// been read and checked; also about origins in Origins, because they may be a publisher's;
-	// but not about the API host's own pages. If it fails, a request is answered with status
-	// 503 and Retry-After, unless the publisher was confirmed within its Options.MaxStale.
+	// Source is the Cache of a source.Source, which knows further publishers, such as those in a
+	// database. The program makes the Cache, closes it, and can give it to several Middlewares.
+	// It is asked about publisher domains and hash prefixes that Publishers does not cover, after
+	// the origin has been read and checked. It is also asked about values in Origins, because
+	// they may be a publisher's. It is not asked about the API host's own pages. If it fails, a
+	// request is answered with status 503 and Retry-After, unless the publisher was confirmed
+	// within source.Options.MaxStale.
 	Source *source.Cache `json:"-"`
 
 	// DangerouslyAllowAmbiguousPrefixes accepts a prefix that names a publisher as punycode,

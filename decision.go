@@ -35,8 +35,7 @@ type Decision struct {
 	// request is allowed.
 	EmailSender string
 
-	// Stale is set if Config.Source confirmed the publisher within its MaxStale, but
-	// failed to do so now.
+	// Stale is set if Config.Source failed now, but confirmed the publisher within MaxStale.
 	Stale bool
 
 	// SourceErr is why Config.Source gave no answer: an error such as [source.ErrTimeout], the

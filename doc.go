@@ -130,8 +130,9 @@
 // If the Source fails, publishers that it confirmed within MaxStale still get in.
 // If no answer is remembered, a request gets status 503 and Retry-After, and the failure is
 // not remembered as a denial. [ReasonSourceUnavailable], Decision.SourceErr and
-// [source.Cache.Stats] say why. Invented origins reach the Source at a limited rate. If
-// more of them come, a publisher that is not yet remembered may also get 503.
+// [source.Cache.Stats] say why. Only a limited number of
+// lookups run at one time. If too many wait because of invented origins, a publisher that is not
+// yet remembered may also get 503.
 //
 // # Where to put it
 //
@@ -139,7 +140,7 @@
 // every request before the router does. Preflights must reach the Middleware, and they do not
 // reach it behind a single route, because no route matches OPTIONS. So do not put it behind a
 // ServeMux pattern with a method, chi's With and Group, or a gin group. A framework that has
-// handlers of its own must stop when [Middleware.Handle] does not say to proceed. In gin, call Abort:
+// handlers of its own must stop if [Middleware.Handle] returns false for proceed. In gin, call Abort:
 // gin.WrapH would run the handler after the denial. fiber reuses a request's memory, so clone
 // what Config.Observe keeps. examples/frameworks has a program for each, and examples of what
 // goes wrong.
@@ -168,7 +169,7 @@
 // another. With nginx before 1.23, an added Vary line has the same effect. A
 // [net/http/httputil.ReverseProxy] as the handler adds the backend's headers, and clears all headers
 // after a 1xx response of the backend, such as 103 Early Hints. (A client cannot cause 100
-// Continue, except over HTTP/3: Expect is removed from the request.) Package guard, a separate module, prevents all
+// Continue, except over HTTP/3: Expect is removed from the request.) Package guard prevents all
 // this.
 //
 // # Related packages

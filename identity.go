@@ -71,17 +71,16 @@ func (id *identity) find(p *policy, c *caller, cl *claim) {
 }
 
 func (id *identity) findUnlisted(p *policy, c *caller, cl *claim) {
-	customers := p.cfg.Source
-	if customers != nil && cl.cache == nil && c.isSameOrigin() {
-		customers = nil // the API host's own page gets through in any case
+	publishers := p.cfg.Source
+	if publishers != nil && cl.cache == nil && c.isSameOrigin() {
+		publishers = nil // the API host's own page gets through in any case
 	}
-	if customers != nil && id.findRemembered(p, customers, cl) {
+	if publishers != nil && id.findRemembered(p, publishers, cl) {
 		return
 	}
 
 	cl.check()
-	isAmbiguous := cl.problem == problemAmbiguous
-	if isAmbiguous && p.cfg.DangerouslyAllowAmbiguousPrefixes {
+	if cl.problem == problemAmbiguous && p.cfg.DangerouslyAllowAmbiguousPrefixes {
 		cl.problem = nil
 	}
 	if cl.problem != nil {
@@ -96,19 +95,19 @@ func (id *identity) findUnlisted(p *policy, c *caller, cl *claim) {
 	}
 	domain := cl.domain()
 	isMatched := p.list.matches(domain)
-	if isMatched || customers != nil {
+	if isMatched || publishers != nil {
 		cl.checkAll(&p.hosts)
 	}
 	switch {
 	case cl.problem != nil:
 	case isMatched:
 		id.found = matched
-	case customers == nil:
+	case publishers == nil:
 	case cl.form == formHash:
-		id.set(p, customers.FindByHash(c.context(), cl.name))
+		id.set(p, publishers.FindByHash(c.context(), cl.name))
 	default:
-		id.set(p, customers.Find(c.context(), domain))
-		if cl.form == formEncoded && id.name != "" && !isAmbiguous { // it would still get in after Reconfigure turns the switch off
+		id.set(p, publishers.Find(c.context(), domain))
+		if cl.form == formEncoded && id.name != "" {
 			p.decoded.Add(strings.Clone(cl.name), id.name)
 		}
 	}
@@ -116,18 +115,18 @@ func (id *identity) findUnlisted(p *policy, c *caller, cl *claim) {
 
 // findRemembered finds a publisher that the Source confirmed before. The claim is not checked
 // yet: a name that is remembered passed all checks when it was asked for.
-func (id *identity) findRemembered(p *policy, customers *source.Cache, cl *claim) bool {
+func (id *identity) findRemembered(p *policy, publishers *source.Cache, cl *claim) bool {
 	var name string
 	var ok bool
 	switch cl.form {
 	case formHash:
-		name, ok = customers.RememberedByHash(cl.name)
+		name, ok = publishers.RememberedByHash(cl.name)
 	case formEncoded:
 		if name, ok = p.decoded.Peek(cl.name); ok {
-			name, ok = customers.Remembered(name)
+			name, ok = publishers.Remembered(name)
 		}
 	default:
-		name, ok = customers.Remembered(cl.key())
+		name, ok = publishers.Remembered(cl.key())
 	}
 	if ok {
 		id.set(p, source.Answer{Publisher: name})
@@ -135,8 +134,8 @@ func (id *identity) findRemembered(p *policy, customers *source.Cache, cl *claim
 	return id.found == confirmed
 }
 
-// set records the Source's answer, unless it names a reserved host. A Middleware that trusts other
-// caches may have asked for that, or the Source knows its hash prefix.
+// set records the Source's answer, unless it names a reserved host. The Cache may have that from a
+// Middleware that trusts other AMP Caches, or from a hash prefix.
 func (id *identity) set(p *policy, answer source.Answer) {
 	if p.hosts.isReserved(answer.Publisher) {
 		return

@@ -330,13 +330,14 @@ func TestInventedOriginsDoNotEvictOrExceedTheRate(t *testing.T) {
 	})
 }
 
-// Invented prefixes evict no prefix of a publisher.
+// Invented prefixes evict no prefix of a publisher, whose requests then need no lookup.
 func TestInventedPrefixesAreNotRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size = 100
-		s := newSetSource("xn--bcher-kva.ch")
+		s := newSetSource("xn--bcher-kva.ch", "www.example.com")
 		m := newMiddleware(t, ampcors.Config{Source: s.cache(t, source.Options{MaxEntries: size, MaxRate: 50, TTL: time.Hour})})
 		wantReason(t, m, idnOrigin, ampcors.ReasonCacheOrigin)
+		wantReason(t, m, hashOrigin, ampcors.ReasonCacheOriginHash)
 		prefixes := m.Config().Source.Stats().Prefixes
 		for i := range size {
 			time.Sleep(time.Second)
@@ -345,6 +346,12 @@ func TestInventedPrefixesAreNotRemembered(t *testing.T) {
 		}
 		if m.Config().Source.Stats().Prefixes != prefixes {
 			t.Error("invented prefixes are remembered")
+		}
+		before := s.lookups()
+		wantReason(t, m, idnOrigin, ampcors.ReasonCacheOrigin)
+		wantReason(t, m, hashOrigin, ampcors.ReasonCacheOriginHash)
+		if s.lookups() != before {
+			t.Error("publishers were asked for again")
 		}
 	})
 }
@@ -838,7 +845,7 @@ func TestNoRevokedPublisherIsAllowedAfterForget(t *testing.T) {
 	group.Wait()
 }
 
-func TestChangesThatANotifierReportsTakeEffect(t *testing.T) {
+func TestReportedChangesTakeEffect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource("www.example.com")
 		m := newMiddleware(t, ampcors.Config{Source: s.cache(t)})
@@ -852,7 +859,7 @@ func TestChangesThatANotifierReportsTakeEffect(t *testing.T) {
 	})
 }
 
-// A Notifier that reports no domains may have missed any change.
+// A Source that reports no domains may have missed any change.
 func TestANotificationWithoutDomainsExpiresEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource("other.example")

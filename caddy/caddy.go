@@ -128,7 +128,7 @@ func (h *Handler) openSource(ctx caddy.Context) error {
 	if !ok {
 		return fmt.Errorf("%T is not a source of publishers", module)
 	}
-	options, err := h.inline().Lookup()
+	options, err := h.inline().SourceOptions()
 	if err != nil {
 		return plain(err)
 	}
@@ -166,8 +166,8 @@ func (h *Handler) follow(ctx caddy.Context, inline configfile.Inline, isOpen boo
 		if err := h.mw.Reconfigure(cfg); err != nil {
 			ctx.Slogger().Error("the source is not used", "error", err)
 		}
-		// The Watcher may just have read the list, with the Source from before. Any signal
-		// makes it do so again.
+		// The Watcher may have read the list with the old Source at the same time. A signal makes
+		// it read again.
 		select {
 		case <-running.Done():
 		case reload <- os.Interrupt:

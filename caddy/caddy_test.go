@@ -22,6 +22,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ampcors/ampcors/internal/gatewaytest"
+	"github.com/ampcors/ampcors/internal/servertest"
+	"github.com/ampcors/ampcors/source"
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -29,11 +32,6 @@ import (
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/quic-go/quic-go/http3"
-
-	"github.com/ampcors/ampcors/guard"
-	"github.com/ampcors/ampcors/internal/gatewaytest"
-	"github.com/ampcors/ampcors/internal/servertest"
-	"github.com/ampcors/ampcors/source"
 )
 
 // A process has one Caddy, so these tests do not run in parallel.
@@ -234,7 +232,7 @@ func TestCaddyDecidesAsTheMiddleware(t *testing.T) {
 		publisher_header Ampcors-Publisher
 	}
 	reverse_proxy `+backend(t, gatewaytest.Backend))
-	gatewaytest.Compare(t, "http://"+s.addr, guard.Handler, gatewaytest.None)
+	gatewaytest.Compare(t, "http://"+s.addr, gatewaytest.None)
 	if fakeOf("compared").lookups.Load() == 0 {
 		t.Error("the source was not asked")
 	}

@@ -130,7 +130,7 @@ func TestTheCaddyfileHasAllOfConfig(t *testing.T) {
 		TTL: 24 * time.Hour, NegativeTTL: 5 * time.Second, MaxStale: 48 * time.Hour, Timeout: 500 * time.Millisecond,
 		MaxConcurrent: 7, MaxRate: 8, MaxEntries: 9,
 	}
-	if got, err := h.inline().Lookup(); got != lookup || err != nil {
+	if got, err := h.inline().SourceOptions(); got != lookup || err != nil {
 		t.Errorf("%+v, %v; want %+v", got, err, lookup)
 	}
 	for _, value := range []any{want, want.Email, lookup, want.Caches[1]} { // or a new field is missing above

@@ -3,7 +3,7 @@
 //
 // The file is JSON. Its members are those of [ampcors.Config], but a duration is a string
 // such as "10m". This package adds publishersFile, for lists that are long or written by
-// other programs:
+// other programs, and lookup, the options of a Source (see [SourceOptions]):
 //
 //	{
 //		"publishers": ["www.example.com", "*.news.example"],
@@ -19,7 +19,8 @@
 // does not deny every publisher.
 //
 // No problem in either file is ignored. A member that is unknown or occurs twice, a value
-// of the wrong type, and everything that [ampcors.New] finds is an error. All errors are
+// of the wrong type, and everything that [ampcors.New] or, in lookup, [source.New] finds is an
+// error. All errors are
 // reported at once, each with file, line and column and what would be right.
 package configfile
 
@@ -162,18 +163,20 @@ func newFrom(name string, read func() contents) (mw *ampcors.Middleware, err err
 	return mw, err
 }
 
-// Lookup returns the member "lookup" of the file at path, for [source.New]. Errors are those of
-// [Load], but for what is wrong in the values of other members. A Watcher does not follow it.
-func Lookup(path string) (source.Options, error) {
-	data, err := os.ReadFile(path)
+// SourceOptions returns the member "lookup" of the file at path, for [source.New]. It reports
+// malformed JSON, unknown members and wrong types anywhere, but checks the values of no other
+// member. A Watcher does not apply its changes.
+func SourceOptions(path string) (source.Options, error) {
+	file := look(path)
+	data, err := file.read()
 	if err != nil {
 		return source.Options{}, &Error{File: path, Reason: "cannot be read: " + reason(err), Err: err}
 	}
-	return Inline{Name: path, JSON: data}.Lookup()
+	return Inline{Name: path, JSON: data}.SourceOptions()
 }
 
-// Lookup is like the function [Lookup].
-func (in Inline) Lookup() (source.Options, error) {
+// SourceOptions is like the function [SourceOptions].
+func (in Inline) SourceOptions() (source.Options, error) {
 	d := newDecoder(in.Name, in.JSON)
 	if d.decodeFile() {
 		d.locate(d.lookupErrors(), publisherLines{})

@@ -78,10 +78,10 @@ func TestEveryFieldCanBeSetInAFile(t *testing.T) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 	lookup := source.Options{TTL: 90 * time.Second, NegativeTTL: 5 * time.Second, MaxStale: 90 * time.Minute, Timeout: 250 * time.Millisecond, MaxConcurrent: 8, MaxRate: 100, MaxEntries: 5000}
-	if got, err := Lookup(filepath.Join(dir, "config.json")); got != lookup || err != nil {
+	if got, err := SourceOptions(filepath.Join(dir, "config.json")); got != lookup || err != nil {
 		t.Errorf("%+v, %v; want %+v", got, err, lookup)
 	}
-	if _, err := Lookup(filepath.Join(dir, "missing")); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := SourceOptions(filepath.Join(dir, "missing")); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
 	for v, i := reflect.ValueOf(got), 0; i < v.NumField(); i++ {
@@ -450,7 +450,7 @@ func checkLoaded(t *testing.T, file, list string, cfg ampcors.Config, err error)
 	options := source.Options(plain.Lookup.lookup)
 	options.TTL, options.NegativeTTL = duration(plain.Lookup.TTL), duration(plain.Lookup.NegativeTTL)
 	options.MaxStale, options.Timeout = duration(plain.Lookup.MaxStale), duration(plain.Lookup.Timeout)
-	if got, err := (Inline{JSON: []byte(file)}).Lookup(); got != options || err != nil {
+	if got, err := (Inline{JSON: []byte(file)}).SourceOptions(); got != options || err != nil {
 		t.Fatalf("%q: Lookup returns %+v, %v; want %+v", file, got, err, options)
 	}
 	if !reflect.DeepEqual(want, cfg) {

@@ -17,7 +17,6 @@ import (
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/authz"
-	"github.com/ampcors/ampcors/guard"
 	"github.com/ampcors/ampcors/internal/gatewaytest"
 	"github.com/ampcors/ampcors/internal/servertest"
 )
@@ -56,7 +55,7 @@ func TestNginxAsksAuthz(t *testing.T) {
 		t.Fatal(err)
 	}
 	nginx := startAuthzNginx(t, serve(t, handler), serve(t, http.HandlerFunc(gatewaytest.Backend)))
-	gatewaytest.Compare(t, "http://"+nginx, guard.Handler, gatewaytest.NoPreflight503)
+	gatewaytest.Compare(t, "http://"+nginx, gatewaytest.NoPreflight503)
 }
 
 // While ampcors is down, nginx answers 500, and the backend gets nothing. With a second one, nginx

@@ -14,7 +14,7 @@
 //   - A [net/http/httputil.ReverseProxy] clears all headers after a 1xx response of its backend, such as
 //     103 Early Hints, and adds those of the backend.
 //
-// It is opt-in, because it costs some allocations for each request. The ResponseWriter that
+// It is a package of its own, because it costs some allocations for each request. The ResponseWriter that
 // handlers get implements http.Flusher and http.Hijacker if the server's own does, and
 // [http.ResponseController] works with it. It does not implement http.Pusher.
 //

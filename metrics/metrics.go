@@ -1,4 +1,4 @@
-// Package metrics exports the counts of a Middleware to Prometheus.
+// Package metrics exports the counts of a Middleware, and of its Source, to Prometheus.
 //
 //	registry.MustRegister(metrics.New(mw, publishers))
 //

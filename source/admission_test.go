@@ -232,8 +232,8 @@ func TestTheRateLimitCountsWhatReachesTheSource(t *testing.T) {
 	})
 }
 
-// A shard that hangs or fails does not affect names in other shards. By its alias, a name is
-// found in two steps, each in the shard that it belongs to.
+// A shard that hangs or fails does not affect names in other shards. By its hash prefix, a
+// publisher is found in two steps, each in the shard that it belongs to.
 func TestAShardThatHangsAffectsNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -280,7 +280,7 @@ func TestAShardThatHangsAffectsNoOther(t *testing.T) {
 		}
 		cancel()
 		group.Wait()
-		// A name that was revoked after its alias was read is not found.
+		// A publisher that was revoked after its hash prefix was read is not found.
 		f.set(func() { f.names["shard2-late"] = false })
 		if r := c.Find(t.Context(), "@shard2-late"); r != (Answer{}) {
 			t.Errorf("%+v", r)

@@ -35,7 +35,7 @@ func TestNewReportsAllThatIsWrong(t *testing.T) {
 	}{
 		{want: []string{"source: Source.HasPublisher is nil; want a function"}},
 		{s: source.Source{HasPublisher: isA, Shards: -1}, want: []string{"source: Source.Shards is -1; want 0 to 1024"}},
-		{s: source.Source{HasPublisher: isA, Shards: 1025}, want: []string{"source: Source.Shards is 1025; want 0 to 1024", "source: Source.Shards is set, but Shard is nil; want both or neither"}},
+		{s: source.Source{HasPublisher: isA, Shards: 1025}, want: []string{"source: Source.Shards is 1025; want 0 to 1024", "source: Source.Shards is set, but Shard is nil; want a function"}},
 		{s: source.Source{HasPublisher: isA}, options: source.Options{TTL: -1, NegativeTTL: -1, MaxStale: -1, Timeout: -1, MaxConcurrent: -1, MaxRate: -1, MaxEntries: -1}, want: []string{
 			"source: options.ttl -1ns is negative; want a duration such as 30s, or 0 for the default",
 			"source: options.negativeTTL -1ns is negative; want a duration such as 30s, or 0 for the default",
@@ -112,6 +112,38 @@ func TestANilCacheIsAClosedOne(t *testing.T) {
 	}
 	if a := new(source.Cache).FindByHash(t.Context(), "a"); a.Err != source.ErrClosed {
 		t.Errorf("%+v", a)
+	}
+}
+
+// A lookup that runs during Close still gives its answer, but nothing stale if it fails.
+func TestALookupThatRunsDuringClose(t *testing.T) {
+	t.Parallel()
+	for _, failed := range []error{nil, errors.New("down")} {
+		synctest.Test(t, func(t *testing.T) {
+			delay := time.Duration(0)
+			var err error
+			c := newCache(t, source.Source{HasPublisher: func(context.Context, string) (bool, error) {
+				time.Sleep(delay)
+				return err == nil, err
+			}}, source.Options{})
+			c.Find(t.Context(), "a.example")
+			time.Sleep(time.Minute)
+			delay, err = time.Second/2, failed
+			done := make(chan source.Answer)
+			go func() { done <- c.Find(t.Context(), "a.example") }()
+			synctest.Wait()
+			c.Close()
+			want := source.Answer{Publisher: "a.example"}
+			if failed != nil {
+				want = source.Answer{Err: failed}
+			}
+			if got := <-done; got != want {
+				t.Errorf("%+v; want %+v", got, want)
+			}
+			if got := c.Find(t.Context(), "a.example"); got != (source.Answer{Err: source.ErrClosed}) {
+				t.Errorf("afterwards: %+v", got)
+			}
+		})
 	}
 }
 

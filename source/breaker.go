@@ -17,8 +17,8 @@ const (
 	minPause = openFor / 10
 )
 
-// A breaker is the circuit breaker of one class of lookups. There is one for each kind of
-// key, domain or hash prefix, and for publishers that are remembered or not. So failures in
+// A breaker is the circuit breaker of one kind of lookups in one shard: those for remembered publishers, for
+// other domains, or for hash prefixes. So failures in
 // one class do not stop another: invented names never stop the refresh of a publisher.
 // Cache.mu guards it.
 type breaker struct {

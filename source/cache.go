@@ -30,10 +30,12 @@ var (
 //
 // [Cache.Remembered] answers from memory alone. [Cache.Find] asks if memory has no answer:
 //
-//	memory -> call of another caller -> circuit breaker -> queue for a slot -> rate limit -> Source
+//	Hint -> memory -> call of another caller -> circuit breaker -> queue for a slot ->
+//	circuit breaker again -> rate limit -> Source
 //
-// Each part has a file: memory.go, call.go, breaker.go, queue.go and rate.go. Each shard has
-// breakers, a queue and slots of its own, so that a shard that fails does not stop the others.
+// Each part has a file: memory.go, call.go, breaker.go, queue.go and rate.go; rejections.go is part
+// of the queue's order. Each shard has breakers, a queue and slots of its own, so that a shard that
+// fails does not stop the others.
 type Cache struct {
 	asked    Source
 	options  Options
@@ -49,13 +51,13 @@ type Cache struct {
 	mu    sync.Mutex       // guards what follows, breakers, and changes of memory.publishers and memory.negatives
 	calls map[string]*call // by key
 	rate  rateLimit        // of lookups for names that are not remembered
-	stats Stats            // but for what is there now
+	stats Stats            // only the counters; Stats adds the rest
 }
 
-// A shard is a part of the Source that can fail while the others work.
+// A shard is the state for one part of the Source, which can fail while the others work.
 type shard struct {
-	breakers [2][2]breaker // by kind of key, and by whether the publisher is remembered
-	queue    *queue
+	publishers, unknownDomains, unknownPrefixes breaker // for lookups of each kind
+	queue                                       *queue
 }
 
 // New returns a Cache, and subscribes to the changes that the Source reports. An error says all
@@ -94,9 +96,9 @@ func (c *Cache) changed(domains ...string) {
 	}
 }
 
-// Close ends the subscription to changes and lookups in the background, and drops all answers.
-// Middlewares that still use the Cache answer with status 503 where they need it, because
-// nobody would tell it of a change. It can be called again.
+// Close ends the subscription to changes and lookups in the background. From then on, no
+// remembered answer is served, because nobody reports changes: Middlewares that still use the
+// Cache answer with status 503 where they need it. It can be called again.
 func (c *Cache) Close() {
 	if !c.isMade() {
 		return
@@ -155,8 +157,8 @@ type Answer struct {
 	Err       error  // why the Source could not answer
 }
 
-// Find returns whether a domain, as ampcors.CanonicalDomain returns it, is a publisher. It may
-// wait for the Source, for at most twice Options.Timeout if that obeys its context.
+// Find looks up a domain, in the form that ampcors.CanonicalDomain returns. It waits for at most
+// twice Options.Timeout, if the Source obeys its context.
 func (c *Cache) Find(ctx context.Context, domain string) Answer {
 	if !isDomain(domain) {
 		return Answer{}
@@ -164,8 +166,8 @@ func (c *Cache) Find(ctx context.Context, domain string) Answer {
 	return c.find(ctx, domain)
 }
 
-// FindByHash returns the publisher with a well-formed hash prefix. It may wait as Find does, and
-// twice as long if the Source has shards.
+// FindByHash looks up the publisher with a well-formed hash prefix. It waits as Find does, or twice
+// as long if the Source has shards.
 func (c *Cache) FindByHash(ctx context.Context, prefix string) Answer {
 	switch {
 	case isDomain(prefix), c.isMade() && c.asked.PublisherByHash == nil:
@@ -262,7 +264,7 @@ func refreshAge(ttl time.Duration) time.Duration {
 func (c *Cache) staleIfError(key string, err error) Answer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if domain, ok := c.memory.stale(key, c.now()); ok && err != ErrClosed {
+	if domain, ok := c.memory.stale(key, c.now()); ok && c.background.Err() == nil {
 		c.stats.Stale++
 		return Answer{Publisher: domain, Stale: true, Err: err}
 	}

@@ -301,7 +301,7 @@ func TestCacheRecoversFromAPanicInARefresh(t *testing.T) {
 	})
 }
 
-// Each kind of question has its breakers: one for remembered names, and one for others.
+// Each kind of lookup has a breaker: remembered publishers, other domains, hash prefixes.
 func TestAFailureStopsOnlyItsClass(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -316,7 +316,7 @@ func TestAFailureStopsOnlyItsClass(t *testing.T) {
 		}
 		f.set(func() { f.err = nil })
 		if r := c.Find(t.Context(), "@any"); !errors.Is(r.Err, ErrCircuitOpen) || !errors.Is(r.Err, errDown) {
-			t.Errorf("the breaker of aliases is not open: %+v", r)
+			t.Errorf("the breaker of hash prefixes is not open: %+v", r)
 		}
 		if r := c.Find(t.Context(), "new"); r != (Answer{Publisher: "new"}) {
 			t.Errorf("by name: %+v", r)
@@ -502,7 +502,7 @@ func TestANameIsRefreshedOnce(t *testing.T) {
 		}
 		// It is not refreshed while the breaker is open.
 		time.Sleep(55 * time.Second)
-		c.shards[0].breakers[1][1] = breaker{failures: failuresToOpen, until: c.now() + time.Hour, err: ErrCircuitOpen}
+		c.shards[0].publishers = breaker{failures: failuresToOpen, until: c.now() + time.Hour, err: ErrCircuitOpen}
 		if _, ok := c.Get("a"); !ok {
 			t.Error("not remembered")
 		}
@@ -513,7 +513,7 @@ func TestANameIsRefreshedOnce(t *testing.T) {
 	})
 }
 
-// After ForgetAll, everything is asked for again. What is remembered is served if that fails.
+// After a notification without domains, everything is asked for again. What is remembered is served if that fails.
 func TestForgetAllExpiresEverything(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -17,7 +17,7 @@ type call struct {
 	epoch     uint32
 	class     class
 	isProbe   bool     // finds out whether the Source works again
-	breaker   *breaker // of its kind of key, and of publishers that are remembered or not
+	breaker   *breaker // of its kind
 	queue     *queue
 	forgotten bool // the answer must not be remembered; Cache.mu guards it
 
@@ -32,21 +32,20 @@ func (c *Cache) begin(key string, class class, shard *shard) (*call, error) {
 		return nil, ErrClosed
 	}
 	now := c.now()
-	breakers := &shard.breakers[0]
-	if isDomain(key) {
-		breakers = &shard.breakers[1]
-	}
 	own := &call{
 		key:     key,
 		began:   now,
 		epoch:   c.memory.epoch.Load(),
 		class:   class,
-		breaker: &breakers[0],
+		breaker: &shard.unknownPrefixes,
 		queue:   shard.queue,
 		done:    make(chan struct{}),
 	}
-	if class == remembered {
-		own.breaker = &breakers[1]
+	switch {
+	case class == remembered: // only a domain is
+		own.breaker = &shard.publishers
+	case isDomain(key):
+		own.breaker = &shard.unknownDomains
 	}
 	if err := own.breaker.check(key, now); err != nil {
 		c.stats.CircuitOpen++

@@ -14,8 +14,9 @@ const maxNegatives = 65_536
 // A memory holds the answers of the Source: publishers, negative answers, and which publisher a
 // hash prefix has. Each has its own limit, so that negative answers evict no publishers.
 //
-// Reading takes only the LRU's read lock (Peek). Entries are then evicted in the order of
-// their last confirmation or refresh, which for a publisher in use is at most a TTL ago.
+// Reading takes only the LRU's read lock (Peek), and does not change the order of eviction. The
+// entry that is evicted first is the one that was confirmed or refreshed longest ago; for a
+// publisher in use, that is at most a TTL.
 // Publishers and negative answers are written under Cache.mu.
 type memory struct {
 	options    Options

@@ -30,11 +30,11 @@ type Options struct {
 	// MaxConcurrent before that. If zero, 1 second is used.
 	Timeout time.Duration `json:"timeout,omitzero"`
 
-	// MaxConcurrent is how many lookups run at one time, at most (in each shard of a Source).
-	// At most three quarters of these slots, but at least one, are for names that are not
+	// MaxConcurrent is how many lookups run at one time, at most, in each shard of a Source. At
+	// most three quarters of these slots, but at least one, are for names that are not
 	// remembered as publishers. Lookups that find no free slot wait: remembered publishers
 	// first, then those that a Hint finds likely, then those that were rejected a moment
-	// ago and come again, then all others. At most 4096 of each of these classes wait. If
+	// ago and come again, then all others. At most 4096 of each of these classes wait, in each shard. If
 	// zero, 256 is used. A pool of database connections bounds them further.
 	MaxConcurrent int `json:"maxConcurrent,omitzero"`
 
@@ -66,7 +66,8 @@ func (o Options) withDefaults() Options {
 
 const maxDuration = 30 * 24 * time.Hour // more than is useful; twice as long does not overflow
 
-// An OptionError says what is wrong with one of the [Options].
+// An OptionError says what is wrong with one of the [Options]. (An *ampcors.ValueError would be an
+// import cycle.)
 type OptionError struct {
 	Name   string // as in JSON: "negativeTTL"
 	Value  string

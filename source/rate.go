@@ -2,7 +2,7 @@ package source
 
 import "time"
 
-// burst limits how many unused lookups are saved up: those of this much time.
+// burst is the time whose lookups may begin at once.
 const burst = 100 * time.Millisecond
 
 // A rateLimit is a token bucket that holds the lookups of a burst. Cache.mu guards it.

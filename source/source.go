@@ -19,8 +19,8 @@ import (
 	"iter"
 )
 
-// A Source is what a database can do, as functions. Only HasPublisher is required. A function
-// that is nil is one that the database does not have.
+// A Source describes a database by functions. Only HasPublisher is required. Leave a function nil
+// if the database cannot do that.
 //
 // To wrap a Source, copy it and replace a function. The copy keeps the others, so a wrapper
 // that logs or counts loses nothing:
@@ -65,14 +65,14 @@ type Source struct {
 	IsListening func() bool
 
 	// Hint returns what is known of a key without a lookup, so that invented origins delay
-	// lookups for publishers less. It is called before each lookup for a key that is not
-	// remembered. Package [github.com/ampcors/ampcors/source/filter] has one.
+	// lookups for publishers less. It is called for each request that no remembered publisher
+	// answers, even if its lookup is then shared or rejected. Package [github.com/ampcors/ampcors/source/filter] has one.
 	Hint func(key string) Hint
 
-	// Shards is in how many parts keys are that can fail separately, such as the nodes of a
-	// Redis Cluster, up to 1024. Shard returns the part of a key, from 0 to Shards-1. Each part
-	// then has slots, a queue and circuit breakers of its own, so that one that fails or hangs
-	// does not affect publishers in the others. 0 and 1 say that there are no parts.
+	// Shards is the number of parts that can fail separately, such as the nodes of a Redis
+	// Cluster, at most 1024. Shard returns the part that a key belongs to, from 0 to Shards-1.
+	// Each part has slots, a queue and circuit breakers of its own, so that one that fails or
+	// hangs does not affect publishers in the others. With 0 or 1, Shard is not called.
 	//
 	// With parts, PublisherByHash may return a domain that is no longer a publisher:
 	// HasPublisher is asked for it afterwards, because domain and prefix may be in different
@@ -98,7 +98,7 @@ func (s *Source) check() error {
 		errs = append(errs, fmt.Errorf("source: Source.Shards is %d; want 0 to %d", s.Shards, maxShards))
 	}
 	if s.Shards > 1 && s.Shard == nil {
-		errs = append(errs, errors.New("source: Source.Shards is set, but Shard is nil; want both or neither"))
+		errs = append(errs, errors.New("source: Source.Shards is set, but Shard is nil; want a function"))
 	}
 	return errors.Join(errs...)
 }

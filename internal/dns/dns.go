@@ -1,3 +1,4 @@
+// Package dns has the rules for publisher domains, and their hash prefixes.
 package dns
 
 import (

@@ -9,7 +9,7 @@ import (
 // drops the padding, which is always four "=" for 32 bytes.
 var base32Lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// A HashPrefix is a hash prefix. It is an array, so it shares no memory with a request.
+// A HashPrefix holds the 52 characters of a hash prefix, and shares no memory with a request.
 type HashPrefix [52]byte
 
 // EncodeHash returns the hash prefix that spells a SHA-256.

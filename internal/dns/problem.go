@@ -1,11 +1,11 @@
 package dns
 
-// A Problem says what is wrong with a value. A request breaks only rules that have a variable,
-// so that nothing is allocated for it.
+// A Problem says what is wrong with a value. For a request, only the variables below, and those of
+// package ampcors, are used, so that nothing is allocated.
 type Problem struct {
 	Reason  string // completes "the value ..."
 	Instead string // the domain that was probably meant, or ""
-	Want    string // what would be right if Instead is ""; "" for WantDomain
+	Want    string // what would be right, if Instead is ""; if both are "", WantDomain is used
 }
 
 // WantDomain is the Want of a value that has to be a publisher domain.

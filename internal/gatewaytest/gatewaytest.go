@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/guard"
 	"github.com/ampcors/ampcors/source"
 )
 
@@ -84,10 +85,10 @@ const (
 // Compare sends requests of many kinds to the gateway, which must be in front of [Backend], and
 // to the Middleware with its guard, in front of the same. Through both, the backend must get the
 // same requests, and the client the same status and CORS headers. The text of a denial may
-// differ. guard is Handler of package guard, another module.
-func Compare(t *testing.T, gateway string, guard func(http.Handler) http.Handler, limit Limit) {
+// differ.
+func Compare(t *testing.T, gateway string, limit Limit) {
 	t.Helper()
-	server := httptest.NewServer(NewMiddleware(t).WrapDecision(guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(NewMiddleware(t).WrapDecision(guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d, _ := ampcors.DecisionFromContext(r.Context())
 		r.Header.Set(PublisherHeader, d.Publisher)
 		Backend(w, r)

@@ -5,8 +5,8 @@
 //
 // # What it decides
 //
-// By default, nothing. It gives the Source a Hint: lookups for likely publishers go first, and
-// the others take what capacity is left. Whatever the filter says, the Source is asked. A filter that is stale or wrong changes the order of lookups, and never
+// By default, nothing. It only gives hints: the [source.Cache] looks up likely publishers first,
+// and the others take what capacity is left. Whatever the filter says, the Source is asked. A filter that is stale or wrong changes the order of lookups, and never
 // who is allowed.
 //
 // With Config.AnswerNo, and a Source that has Notify, the filter answers by itself that a name
@@ -86,8 +86,8 @@ type Filter struct {
 	isTrusted bool                // the filter is from a list of this process, and Run has been running since
 }
 
-// New returns a Filter for the Source, which must have Publishers and must not have a Hint yet. It
-// also fails if cfg.Every is negative, or if cfg.AnswerNo is set and the Source has no Notify.
+// New returns a Filter for a Source. It returns an error if the Source has no Publishers or already
+// has a Hint, if cfg.Every is negative, or if cfg.AnswerNo is set and the Source has no Notify.
 func New(asked source.Source, cfg Config) (*Filter, error) {
 	s := &Filter{asked: asked, cfg: cfg, log: cfg.Logger, rebuild: make(chan struct{}, 1), added: make(map[uint64]struct{})}
 	if asked.Publishers == nil {
@@ -129,8 +129,9 @@ func (s *Filter) Source() source.Source {
 	return hinted
 }
 
-// hint finds that publishers that the filter knows are likely ones, and so is about one in 256
-// other names. Other names are none, if AnswerNo is set and the filter is complete.
+// hint returns LikelyPublisher for all publishers in the filter, and for about one in 256 other
+// names. For the rest it returns NotPublisher if AnswerNo is set and the filter is complete,
+// otherwise NoHint.
 func (s *Filter) hint(key string) source.Hint {
 	sum, ok := sumOf(key)
 	s.mu.RLock()
@@ -231,7 +232,7 @@ const (
 // the last filter stays in use. It returns the error of ctx when ctx is done. Call it once,
 // in its own goroutine.
 func (s *Filter) Run(ctx context.Context) error {
-	stop := func() {}
+	stop := func() {} // its own subscription, because Run may begin before a Cache uses the Source
 	if s.asked.Notify != nil {
 		stop = s.asked.Notify(func(domains ...string) { s.note(domains) })
 	}

@@ -331,7 +331,7 @@ func TestOnlyACompleteFilterAnswersNo(t *testing.T) {
 		}
 		db.isDeaf.Store(true)
 		if !asks("c.example") || s.Stats().AnswersNo {
-			t.Error("it answers while the Notifier is deaf")
+			t.Error("it answers while the Source is deaf")
 		}
 		db.isDeaf.Store(false)
 

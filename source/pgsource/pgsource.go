@@ -1,5 +1,5 @@
 // Package pgsource looks up publishers in PostgreSQL 12 or later. Every server learns of a change as
-// soon as it is committed. [Table.Source] is for [source.New].
+// soon as it is committed. Pass [Table.Source] to [source.New].
 //
 // # How it works
 //
@@ -37,7 +37,7 @@
 // anything may have changed. An UPDATE that changes neither the domain, the prefix nor
 // whether the row satisfies Condition sends none. PostgreSQL lets transactions that send a
 // notification commit one after another. A transaction that changes publishers cannot use
-// PREPARE TRANSACTION. The README beside this package has the measured cost.
+// PREPARE TRANSACTION. source/README.md has the measured cost.
 //
 // The triggers run with the rights of the writer. If Condition uses another table, writers
 // need the right to read that.
@@ -51,8 +51,8 @@
 //
 //	SELECT pg_notify('ampcors_publishers', '') -- "ampcors_" and the table, with _ for the dot
 //
-// makes all servers look up everything again. A pool such as PgBouncer between must keep
-// sessions (pool_mode=session): otherwise nothing is reported, and nobody notices.
+// makes all servers look up everything again. A pool between servers and PostgreSQL, such as
+// PgBouncer, must keep sessions (pool_mode=session): otherwise nothing is reported, and nobody notices.
 package pgsource
 
 import (

@@ -1,5 +1,5 @@
 // Package redissource looks up publishers in Redis 6 or later. Every server learns of a change as
-// soon as it is made. [Store.Source] is for [source.New].
+// soon as it is made. Pass [Store.Source] to [source.New].
 //
 // # How it works
 //
@@ -30,8 +30,8 @@
 //
 // Set InitAddress in Config.Redis as rueidis documents, and for Sentinel also
 // Sentinel.MasterSet. With Redis Cluster, the Source has shards: a node that
-// hangs or fails does not affect publishers on the others (but for less than 1 % of them, whose hash
-// slots are near those of that node). Lookups and writes go to masters
+// hangs or fails does not affect publishers on the others, except for less than 1 % whose hash slots
+// are next to those of that node. Lookups and writes go to masters
 // only, as a replica may get a change later than the message about it.
 //
 // Redis replicates after it has answered. If a master dies, its last changes can be lost:
@@ -316,7 +316,7 @@ func (s *Store) onInvalidations(keys []rueidis.RedisMessage) {
 	s.listeners.Call(domains...)
 }
 
-// batch is how many publishers are written at once.
+// batch is how many publishers are written, or keys scanned, at once.
 const batch = 1000
 
 // Add writes publishers, in any spelling that [ampcors.CanonicalDomain] accepts. When it

@@ -1,4 +1,4 @@
-// Package sqlsource looks up publishers with database/sql, for any driver. [Table.Source] is for
+// Package sqlsource looks up publishers with database/sql, for any driver. Pass [Table.Source] to
 // [source.New].
 //
 // # Schema
@@ -291,8 +291,7 @@ func queryFor(ctx context.Context, db queryer, query, key string, matches func(d
 	return "", rows.Err()
 }
 
-// publishers returns all domains. It
-// reads them in one statement. A row that is not canonical may be among them.
+// publishers returns all domains. It reads them in one statement. A row that is not canonical may be among them.
 func (s *Table) publishers(ctx context.Context) iter.Seq2[string, error] {
 	query := fmt.Sprintf("SELECT %s FROM %s WHERE %s IS NOT NULL", s.table.DomainColumn, s.table.Table, s.table.DomainColumn)
 	if s.table.Condition != "" {

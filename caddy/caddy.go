@@ -166,6 +166,10 @@ func (h *Handler) follow(ctx caddy.Context, inline configfile.Inline, isOpen boo
 		if err := h.mw.Reconfigure(cfg); err != nil {
 			ctx.Slogger().Error("the source is not used", "error", err)
 		}
+		var list struct{ PublishersFile string }
+		if json.Unmarshal(inline.JSON, &list) != nil || list.PublishersFile == "" {
+			return
+		}
 		// The Watcher may have read the list with the old Source at the same time. A signal makes
 		// it read again.
 		select {

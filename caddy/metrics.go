@@ -62,8 +62,10 @@ func (g group) counts() metrics.Counts {
 		}
 		sum.Decisions.Publishers += stats.Publishers
 		if h.source != nil {
-			cache, _ := h.source.get()
-			caches[cache] = struct{}{}
+			cache, isOpen := h.source.get()
+			if isOpen { // the counts of one that is not open would end when it is, and counters must not go down
+				caches[cache] = struct{}{}
+			}
 		}
 		status := h.watcher.Status()
 		if status.Err == nil && status.AppliedAt.IsZero() {

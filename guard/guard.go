@@ -48,7 +48,6 @@ func Handler(next http.Handler) http.Handler {
 		// In case next wrote nothing, or panicked. And an outer ResponseWriter may keep the
 		// headers until next has returned, as that of http.TimeoutHandler does.
 		defer func() {
-			g.written = false
 			g.restore()
 			for key := range g.header {
 				if name, ok := strings.CutPrefix(key, http.TrailerPrefix); ok && header.IsCORS(name) {
@@ -101,20 +100,25 @@ func (w writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w writer) WriteHeader(status int) {
 	w.guard.restore()
-	if status >= http.StatusOK || status == http.StatusSwitchingProtocols { // but not 103
-		w.guard.written = true
-	}
 	w.ResponseWriter.WriteHeader(status)
 }
 
+// Write restores the headers each time, because an outer writer may send them late.
 func (w writer) Write(b []byte) (int, error) {
-	w.guard.restoreOnce()
+	w.guard.restore()
 	return w.ResponseWriter.Write(b)
 }
 
+// ReadFrom writes the beginning itself. The headers are sent after src was read for the first time,
+// and src may change them, or be empty.
 func (w writer) ReadFrom(src io.Reader) (int64, error) {
-	w.guard.restoreOnce()
-	return io.Copy(w.ResponseWriter, src)
+	const beginning = 512
+	n, err := io.Copy(struct{ io.Writer }{w}, io.LimitReader(src, beginning))
+	if err != nil || n < beginning {
+		return n, err
+	}
+	more, err := io.Copy(w.ResponseWriter, src)
+	return n + more, err
 }
 
 type flusher struct{ writer }
@@ -122,17 +126,16 @@ type flusher struct{ writer }
 func (w flusher) Flush() { _ = w.FlushError() } // as with any Flusher, an error shows later
 
 func (w flusher) FlushError() error {
-	w.guard.restoreOnce()
+	w.guard.restore()
 	return http.NewResponseController(w.ResponseWriter).Flush()
 }
 
 // A guard knows the headers of one response as they were before the handler ran.
 type guard struct {
-	header  http.Header
-	cors    []field
-	room    [8]field // for cors
-	vary    string   // its members, in one line; those that the handler added too, once restored
-	written bool     // the headers have been sent; later ones are trailers
+	header http.Header
+	cors   []field
+	room   [8]field // for cors
+	vary   string   // its members, in one line; those that the handler added too, once restored
 }
 
 type field struct {
@@ -140,14 +143,8 @@ type field struct {
 	values []string
 }
 
-// restoreOnce restores the headers before they are sent. Later calls do nothing.
-func (g *guard) restoreOnce() {
-	g.restore()
-	g.written = true
-}
-
 func (g *guard) restore() {
-	if g.written || g.isIntact() {
+	if g.isIntact() {
 		return
 	}
 	var lines []string

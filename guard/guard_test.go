@@ -433,3 +433,113 @@ func TestAHandlerFindsWhatTheServerCanDo(t *testing.T) {
 		})
 	}
 }
+
+// lateReader sets headers when it is read for the first time.
+type lateReader struct {
+	io.Reader
+	first func()
+}
+
+func (r *lateReader) Read(p []byte) (int, error) {
+	if r.first != nil {
+		r.first()
+		r.first = nil
+	}
+	return r.Reader.Read(p)
+}
+
+// A bufferingWriter sends the headers once it has 1 KiB, as handlers that compress do.
+type bufferingWriter struct {
+	http.ResponseWriter
+	buffered []byte
+	isSent   bool
+}
+
+func (w *bufferingWriter) WriteHeader(int) {}
+
+func (w *bufferingWriter) Write(b []byte) (int, error) {
+	w.buffered = append(w.buffered, b...)
+	if len(w.buffered) > 1024 || w.isSent {
+		w.isSent = true
+		_, _ = w.ResponseWriter.Write(w.buffered)
+		w.buffered = nil
+	}
+	return len(b), nil
+}
+
+// Headers are sent later than the first call of a ResponseWriter's method: with the first byte of
+// a body, or when an outer writer passes it on.
+func TestHeadersThatAreSentLateAreTheDecidedOnes(t *testing.T) {
+	t.Parallel()
+	spoil := func(w http.ResponseWriter) {
+		w.Header().Set("Access-Control-Allow-Origin", "*")
+		w.Header().Set("Vary", "Accept")
+	}
+	same := func(w http.ResponseWriter) http.ResponseWriter { return w }
+	for name, test := range map[string]struct {
+		outer   func(http.ResponseWriter) http.ResponseWriter
+		handler http.HandlerFunc
+	}{
+		"an empty body is copied": {same, func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.Copy(w, struct{ io.Reader }{strings.NewReader("")})
+			spoil(w)
+			http.Error(w, "no body", http.StatusBadGateway)
+		}},
+		"the body that is copied sets headers": {same, func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.Copy(w, &lateReader{strings.NewReader("a body"), func() { spoil(w) }})
+		}},
+		"a flush that is not supported": {
+			func(w http.ResponseWriter) http.ResponseWriter {
+				return onlyUnwraps{struct{ http.ResponseWriter }{w}}
+			},
+			func(w http.ResponseWriter, _ *http.Request) {
+				if err := http.NewResponseController(w).Flush(); err == nil {
+					t.Error("it is supported")
+				}
+				spoil(w)
+				_, _ = w.Write([]byte("x"))
+			},
+		},
+		"an outer writer keeps the status": {
+			func(w http.ResponseWriter) http.ResponseWriter { return &bufferingWriter{ResponseWriter: w} },
+			func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(http.StatusOK)
+				spoil(w)
+				_, _ = w.Write(make([]byte, 4000))
+			},
+		},
+		"an outer writer keeps the beginning": {
+			func(w http.ResponseWriter) http.ResponseWriter { return &bufferingWriter{ResponseWriter: w} },
+			func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = w.Write([]byte("x"))
+				spoil(w)
+				_, _ = w.Write(make([]byte, 4000))
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			guarded := middleware(t).Wrap(Handler(test.handler))
+			resp, _ := get(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { guarded.ServeHTTP(test.outer(w), r) }), "GET", cacheOrigin)
+			if resp.Header.Get("Access-Control-Allow-Origin") != cacheOrigin || !strings.HasPrefix(resp.Header.Get("Vary"), "Origin") {
+				t.Errorf("%v", resp.Header)
+			}
+		})
+	}
+}
+
+// A body of any length arrives whole.
+func TestABodyIsCopiedWhole(t *testing.T) {
+	t.Parallel()
+	for _, length := range []int{0, 1, 511, 512, 513, 100_000} {
+		want := strings.Repeat("x", length)
+		_, body := get(t, middleware(t).Wrap(Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if n, err := io.Copy(w, struct{ io.Reader }{strings.NewReader(want)}); n != int64(length) || err != nil {
+				t.Errorf("%d of %d bytes, %v", n, length, err)
+			}
+		}))), "GET", cacheOrigin)
+		if body != want {
+			t.Errorf("%d of %d bytes arrive", len(body), length)
+		}
+	}
+}

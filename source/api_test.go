@@ -303,3 +303,100 @@ func TestHintsAndShardsDecideNothingElse(t *testing.T) {
 		}
 	}
 }
+
+// The Source's own errors are its own, even if they are those of another Cache. They open the
+// breaker, count, and a publisher is served stale.
+func TestASourceMayReturnTheErrorsOfACache(t *testing.T) {
+	t.Parallel()
+	for _, err := range []error{source.ErrBusy, source.ErrRateLimited, source.ErrCircuitOpen, source.ErrClosed} {
+		t.Run(err.Error(), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var failing error
+				c := newCache(t, source.Source{HasPublisher: func(context.Context, string) (bool, error) { return failing == nil, failing }}, source.Options{})
+				c.Find(t.Context(), "a.example")
+				failing = err
+				for i := range 10 {
+					c.Find(t.Context(), fmt.Sprintf("%d.example", i))
+				}
+				if s := c.Stats(); s.Errors != 3 || s.CircuitOpen != 7 || s.Busy != 0 {
+					t.Errorf("%+v", s)
+				}
+				time.Sleep(time.Minute)
+				if a := c.Find(t.Context(), "a.example"); !a.Stale || !errors.Is(a.Err, err) {
+					t.Errorf("%+v", a)
+				}
+			})
+		})
+	}
+}
+
+// A refresh that the circuit breaker stops is no lookup.
+func TestRefreshesArePartOfLookups(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var down error
+		c := newCache(t, source.Source{HasPublisher: func(context.Context, string) (bool, error) { return true, down }}, source.Options{})
+		for i := range 100 {
+			c.Find(t.Context(), fmt.Sprintf("%d.example", i))
+		}
+		down = errors.New("down")
+		time.Sleep(55 * time.Second)
+		for i := range 100 {
+			c.Remembered(fmt.Sprintf("%d.example", i))
+		}
+		synctest.Wait()
+		if s := c.Stats(); s.Refreshes != s.Lookups-100 || s.Errors != s.Refreshes || s.CircuitOpen == 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// Once Close has returned, no lookup begins, because the program may close its database. Nothing
+// stays in memory.
+func TestNoLookupBeginsAfterClose(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		isClosed := false
+		c := newCache(t, source.Source{HasPublisher: func(context.Context, string) (bool, error) {
+			if isClosed {
+				t.Error("asked after Close")
+			}
+			time.Sleep(time.Second / 2)
+			return true, nil
+		}}, source.Options{MaxConcurrent: 1})
+		c.Find(t.Context(), "a.example")
+		waiting := make(chan source.Answer)
+		go c.Find(t.Context(), "b.example")
+		synctest.Wait()
+		go func() { waiting <- c.Find(t.Context(), "c.example") }()
+		synctest.Wait()
+		c.Close()
+		isClosed = true
+		if a := <-waiting; a != (source.Answer{Err: source.ErrClosed}) {
+			t.Errorf("%+v", a)
+		}
+		synctest.Wait()
+		if s := c.Stats(); s.Publishers != 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// What is no domain in lower-case ASCII is never asked for, and never a publisher, even if a
+// program looks it up itself.
+func TestOnlyDomainsAreFound(t *testing.T) {
+	t.Parallel()
+	c := newCache(t, source.Source{HasPublisher: func(_ context.Context, domain string) (bool, error) {
+		t.Errorf("asked for %q", domain)
+		return true, nil
+	}}, source.Options{})
+	for _, domain := range []string{"www.example.com:8080", "10.0.0.1", "WWW.EXAMPLE.COM", "user@evil.example", "api.local.", "bücher.example", "xn--zzzzzz99999.example"} {
+		if a := c.Find(t.Context(), domain); a != (source.Answer{}) {
+			t.Errorf("%s: %+v", domain, a)
+		}
+		if _, ok := c.Remembered(domain); ok {
+			t.Errorf("%s is remembered", domain)
+		}
+	}
+}

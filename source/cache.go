@@ -105,6 +105,7 @@ func (c *Cache) Close() {
 	}
 	c.cancel()
 	c.forgetAll()
+	c.memory.purge()
 	c.stop()
 }
 
@@ -157,7 +158,8 @@ type Answer struct {
 	Err       error  // why the Source could not answer
 }
 
-// Find looks up a domain, in the form that ampcors.CanonicalDomain returns. It waits for at most
+// Find looks up a domain, in the form that ampcors.CanonicalDomain returns; nothing else is a
+// publisher. It waits for at most
 // twice Options.Timeout, if the Source obeys its context.
 func (c *Cache) Find(ctx context.Context, domain string) Answer {
 	if !isDomain(domain) {
@@ -215,7 +217,7 @@ func (c *Cache) find(ctx context.Context, requested string) Answer {
 	if err != nil {
 		return c.staleIfError(key, err)
 	}
-	c.run(context.WithoutCancel(ctx), own, false)
+	c.run(context.WithoutCancel(ctx), own)
 	return c.answer(own)
 }
 
@@ -240,10 +242,10 @@ func (c *Cache) refresh(domain string) {
 		shard.queue.leave(remembered)
 		return
 	}
-	c.stats.Refreshes++
+	own.isRefresh = true
 	go func() {
 		defer func() { _ = recover() }() // finish has counted it, and there is no request to fail
-		c.run(c.background, own, true)
+		c.run(c.background, own)
 	}()
 }
 

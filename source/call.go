@@ -19,6 +19,8 @@ type call struct {
 	isProbe   bool     // finds out whether the Source works again
 	breaker   *breaker // of its kind
 	queue     *queue
+	isRefresh bool // it runs in the background, and has a slot
+	isAsked   bool // the Source was asked; otherwise err is the Cache's own
 	forgotten bool // the answer must not be remembered; Cache.mu guards it
 
 	domain string // the answer, once done is closed
@@ -107,10 +109,10 @@ func (c *Cache) answer(done *call) Answer {
 
 // run asks the Source, once there is a slot. ctx must not end with the request that began it,
 // because others may wait for it.
-func (c *Cache) run(ctx context.Context, own *call, hasSlot bool) {
+func (c *Cache) run(ctx context.Context, own *call) {
 	own.err = ErrPanicked // unless ask returns
 	defer c.finish(own)
-	if !hasSlot && !own.queue.wait(own.class, c.options.Timeout) {
+	if !own.isRefresh && !own.queue.wait(own.class, c.options.Timeout) {
 		own.err = ErrBusy
 		return
 	}
@@ -131,6 +133,9 @@ func (c *Cache) run(ctx context.Context, own *call, hasSlot bool) {
 // ask asks the Source, and checks its answer to a hash prefix.
 func (c *Cache) ask(ctx context.Context, key string) (domain string, err error) {
 	if isDomain(key) {
+		if canonical, problem := dns.Parse(key); problem != nil || canonical != key {
+			return "", nil // whoever asked did not check it
+		}
 		ok, err := c.asked.HasPublisher(ctx, key)
 		if !ok {
 			return "", err
@@ -159,6 +164,9 @@ func (c *Cache) ask(ctx context.Context, key string) (domain string, err error) 
 func (c *Cache) stillAllowed(own *call) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.background.Err() != nil {
+		return ErrClosed
+	}
 	now := c.now()
 	if !own.isProbe {
 		if err := own.breaker.check(own.key, now); err != nil {
@@ -171,6 +179,10 @@ func (c *Cache) stillAllowed(own *call) error {
 		return ErrRateLimited
 	}
 	c.stats.Lookups++
+	if own.isRefresh {
+		c.stats.Refreshes++
+	}
+	own.isAsked = true
 	return nil
 }
 
@@ -192,14 +204,13 @@ func (c *Cache) finish(own *call) {
 		default:
 			c.memory.remember(own)
 		}
-	case err == ErrBusy, err == ErrRateLimited:
+	case !own.isAsked:
 		if err == ErrBusy {
 			c.stats.Busy++
 		}
-		if own.class != remembered {
+		if own.class != remembered && (err == ErrBusy || err == ErrRateLimited) {
 			c.rejected.add(own.key, c.now())
 		}
-	case errors.Is(err, ErrCircuitOpen): // the Source was not asked
 	case errors.Is(err, ErrBadAnswer):
 		c.stats.Errors++
 		own.breaker.success(own.key) // it answers

@@ -84,6 +84,12 @@ func (m *memory) remember(c *call) {
 	}
 }
 
+func (m *memory) purge() {
+	m.publishers.Purge()
+	m.negatives.Purge()
+	m.prefixes.Purge()
+}
+
 // hasNewer reports whether a later answer is remembered. This can happen because a publisher
 // may be looked up by domain and by hash prefix at the same time.
 func (m *memory) hasNewer(c *call) bool {

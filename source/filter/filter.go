@@ -134,6 +134,7 @@ func (s *Filter) Source() source.Source {
 // otherwise NoHint.
 func (s *Filter) hint(key string) source.Hint {
 	sum, ok := sumOf(key)
+	isListening := s.isListening()
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	switch {
@@ -141,7 +142,7 @@ func (s *Filter) hint(key string) source.Hint {
 		return source.NoHint
 	case s.contains(sum):
 		return source.LikelyPublisher
-	case s.answersNo():
+	case isListening && s.isComplete():
 		return source.NotPublisher
 	}
 	return source.NoHint
@@ -156,11 +157,15 @@ func (s *Filter) contains(sum uint64) bool {
 	return ok
 }
 
-// answersNo reports whether the filter has all publishers, but for changes that are still to
-// be reported, and may say so. s.mu is held.
-func (s *Filter) answersNo() bool {
-	return s.cfg.AnswerNo && s.isTrusted && s.missed == s.trusted && (s.asked.IsListening == nil || s.asked.IsListening())
+// isComplete reports whether the filter has all publishers, but for changes that are still to be
+// reported, and may say so. s.mu is held.
+func (s *Filter) isComplete() bool {
+	return s.cfg.AnswerNo && s.isTrusted && s.missed == s.trusted
 }
+
+// isListening must not be called while s.mu is held: the Source may call note under a lock of its
+// own.
+func (s *Filter) isListening() bool { return s.asked.IsListening == nil || s.asked.IsListening() }
 
 // sumOf returns the first 64 bits of a name's SHA-256. A hash prefix spells the SHA-256 of
 // its name, so one entry serves both kinds of lookup.
@@ -272,6 +277,10 @@ func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) error {
 
 // build reads the list and replaces the filter.
 func (s *Filter) build(ctx context.Context) error {
+	select { // before missed is read, so that no later signal is lost
+	case <-s.rebuild:
+	default:
+	}
 	s.mu.Lock()
 	missed, before := s.missed, s.names
 	s.next = make(map[uint64]struct{})
@@ -281,11 +290,6 @@ func (s *Filter) build(ctx context.Context) error {
 		s.next = nil
 		s.mu.Unlock()
 	}()
-	select {
-	case <-s.rebuild: // this build serves it
-	default:
-	}
-
 	begun := time.Now()
 	logged := begun
 	sums := make([]uint64, 0, before+before/16)
@@ -356,6 +360,7 @@ type Stats struct {
 
 // Stats returns what the filter has now.
 func (s *Filter) Stats() Stats {
+	isListening := s.isListening()
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return Stats{
@@ -363,6 +368,6 @@ func (s *Filter) Stats() Stats {
 		Added:      len(s.added),
 		Bytes:      size(s.filter),
 		BuiltAt:    s.builtAt,
-		AnswersNo:  s.answersNo(),
+		AnswersNo:  isListening && s.isComplete(),
 	}
 }

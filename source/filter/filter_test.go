@@ -635,3 +635,45 @@ func BenchmarkIsLikely(b *testing.B) {
 		}
 	})
 }
+
+// A Source may report changes while it holds a lock that its IsListening takes.
+func TestIsListeningMayTakeALockThatReportsHold(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	db := newNotifying("a.example")
+	asked := db.source()
+	reporting, asking := make(chan struct{}), make(chan struct{})
+	asked.IsListening = func() bool {
+		select {
+		case <-asking:
+		default:
+			close(asking) // the reporter has the lock by then
+			<-reporting
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		return true
+	}
+	f, err := New(asked, Config{AnswerNo: true, Logger: quiet(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.build(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		<-asking
+		mu.Lock()
+		defer mu.Unlock()
+		close(reporting)
+		f.note([]string{"b.example"})
+	}()
+	go f.hint("c.example")
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Fatal("deadlock")
+	}
+}

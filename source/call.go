@@ -133,7 +133,7 @@ func (c *Cache) run(ctx context.Context, own *call) {
 // ask asks the Source, and checks its answer to a hash prefix.
 func (c *Cache) ask(ctx context.Context, key string) (domain string, err error) {
 	if isDomain(key) {
-		if canonical, problem := dns.Parse(key); problem != nil || canonical != key {
+		if !isCanonical(key) {
 			return "", nil // whoever asked did not check it
 		}
 		ok, err := c.asked.HasPublisher(ctx, key)
@@ -149,13 +149,22 @@ func (c *Cache) ask(ctx context.Context, key string) (domain string, err error) 
 	if domain == "" || err != nil {
 		return "", err
 	}
-	if canonical, problem := dns.Parse(domain); problem != nil || canonical != domain {
+	if !isCanonical(domain) {
 		return "", fmt.Errorf("%w: %q is not a publisher domain in lower-case ASCII", ErrBadAnswer, domain)
 	}
 	if dns.Hash(domain) != key {
 		return "", fmt.Errorf("%w: %q does not have the hash prefix %q", ErrBadAnswer, domain, key)
 	}
 	return domain, nil
+}
+
+// isCanonical reports whether a domain is one in lower-case ASCII.
+func isCanonical(domain string) bool {
+	hasALabel, problem := dns.Check(domain)
+	if hasALabel && problem == nil {
+		_, problem = dns.Decode(domain)
+	}
+	return problem == nil
 }
 
 // stillAllowed checks the breaker again after the wait for a slot, because other calls may

@@ -204,7 +204,7 @@ func plain(err error) error {
 	return errors.Join(errs...)
 }
 
-// inlineName is what errors call a handler's configuration.
+// inlineName is the file name in errors about a handler's configuration.
 const inlineName = "ampcors"
 
 // inline returns the configuration for package configfile.
@@ -317,7 +317,7 @@ func (b *bodyWithTrailers) Read(p []byte) (int, error) {
 // characters apart. Caddy drops such names too, unless its configuration expects them.
 var hyphens = strings.NewReplacer("_", "-", ".", "-")
 
-// A decision gives a Decision to the log.
+// A decision writes a Decision to Caddy's log.
 type decision struct{ ampcors.Decision }
 
 // MarshalLogObject implements zapcore.ObjectMarshaler.

@@ -15,7 +15,7 @@ import (
 	"github.com/ampcors/ampcors/source"
 )
 
-// A file is what a JSON file can hold.
+// A file has the members that a JSON file can have.
 type file struct {
 	ampcors.Config
 	PublishersFile string         `json:"publishersFile"`

@@ -66,6 +66,10 @@ func newTable(t testing.TB, table sqlsource.Config, addrs ...string) *Table {
 	return s
 }
 
+// soon is long on a busy machine, and much less than the TTL of an hour: what is seen by then was
+// reported.
+const soon = 10 * time.Second
+
 // until waits until a condition holds, for at most limit, and returns how long it took.
 func until(t testing.TB, what string, limit time.Duration, holds func() bool) time.Duration {
 	t.Helper()
@@ -101,7 +105,7 @@ func newServers(t testing.TB, n int, addrs ...string) (servers []*ampcors.Middle
 		s := newTable(t, sqlsource.Config{}, addrs...)
 		// No test runs as long as the TTL, so all changes are seen by notifications.
 		m := newMiddleware(t, s, source.Options{TTL: time.Hour, NegativeTTL: time.Hour})
-		until(t, "it listens", 10*time.Second, s.isListening.Load)
+		until(t, "it listens", soon, s.isListening.Load)
 		servers = append(servers, m)
 	}
 	return servers
@@ -144,13 +148,13 @@ func TestChangesAreSeenByThreeServers(t *testing.T) {
 	t.Parallel()
 	db, conn := database(t)
 	servers := newServers(t, 3, db.Addr)
-	seen(t, time.Second, servers, "www.example.com", false)
+	seen(t, soon, servers, "www.example.com", false)
 	var times []time.Duration
 	for range 50 {
 		add(t, conn, "www.example.com")
-		times = append(times, seen(t, time.Second, servers, "www.example.com", true))
+		times = append(times, seen(t, soon, servers, "www.example.com", true))
 		exec(t, conn, "DELETE FROM publishers WHERE domain = 'www.example.com'")
-		times = append(times, seen(t, time.Second, servers, "www.example.com", false))
+		times = append(times, seen(t, soon, servers, "www.example.com", false))
 	}
 	slices.Sort(times)
 	t.Logf("a change is seen by three servers after %v in the median, %v at most", times[len(times)/2], times[len(times)-1])
@@ -163,20 +167,20 @@ func TestChangesAreSeenByThreeServers(t *testing.T) {
 	add(t, conn, domains...)
 	some := []string{domains[0], domains[5_000], domains[9_999]}
 	for _, domain := range some {
-		seen(t, time.Second, servers, domain, true)
+		seen(t, soon, servers, domain, true)
 	}
 	exec(t, conn, "DELETE FROM publishers")
 	begun := time.Now()
 	for _, domain := range some {
-		seen(t, time.Second, servers, domain, false)
+		seen(t, soon, servers, domain, false)
 	}
 	t.Logf("10,000 rows that were deleted are seen after %v", time.Since(begun))
 
 	exec(t, conn, "INSERT INTO publishers (domain) VALUES ('www.example.com')")
-	seen(t, time.Second, servers, "www.other.example", false)
-	until(t, "allowed without a prefix", time.Second, func() bool { return servers[0].CheckOrigin("https://www.example.com").Allowed })
+	seen(t, soon, servers, "www.other.example", false)
+	until(t, "allowed without a prefix", soon, func() bool { return servers[0].CheckOrigin("https://www.example.com").Allowed })
 	exec(t, conn, "TRUNCATE publishers")
-	seen(t, time.Second, servers, "www.example.com", false)
+	seen(t, soon, servers, "www.example.com", false)
 }
 
 // record returns the messages that a Source reports.
@@ -195,7 +199,7 @@ func record(t *testing.T, s *Table, conn *pgx.Conn, channel string) (take func()
 		// Messages come in the order of the commits, so this one is the last.
 		const last = "last.example"
 		exec(t, conn, fmt.Sprintf("SELECT pg_notify('%s', '%s')", channel, last))
-		until(t, "reported", 10*time.Second, func() bool {
+		until(t, "reported", soon, func() bool {
 			mu.Lock()
 			defer mu.Unlock()
 			i := slices.Index(messages, last)
@@ -225,7 +229,7 @@ func TestOnlyWhatChangedIsReported(t *testing.T) {
 	for range 2 { // it can run again
 		exec(t, conn, statements)
 	}
-	until(t, "ready", 5*time.Second, func() bool { return s.Ping(t.Context()) == nil })
+	until(t, "ready", soon, func() bool { return s.Ping(t.Context()) == nil })
 	take := record(t, s, conn, "ampcors_cms_sites")
 	long := strings.Repeat("a", 254)
 	for _, test := range []struct {
@@ -287,14 +291,14 @@ func TestPingReportsMissingTriggers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	until(t, "it listens", 5*time.Second, s.isListening.Load)
+	until(t, "it listens", soon, s.isListening.Load)
 	ping("<nil>")
 	for _, change := range []string{"DISABLE TRIGGER", "ENABLE REPLICA TRIGGER"} {
 		exec(t, conn, "ALTER TABLE publishers "+change+" ampcors_delete")
 		ping("does not have the triggers")
-		until(t, "it does not listen", time.Second, func() bool { return !s.isListening.Load() })
+		until(t, "it does not listen", soon, func() bool { return !s.isListening.Load() })
 		exec(t, conn, "ALTER TABLE publishers ENABLE TRIGGER ampcors_delete")
-		until(t, "it listens", 5*time.Second, s.isListening.Load)
+		until(t, "it listens", soon, s.isListening.Load)
 	}
 	// The triggers of another name of the table, or another Condition, report to nobody here.
 	for _, table := range []sqlsource.Config{{Table: "public.publishers"}, {Condition: "domain <> 'x'"}} {
@@ -307,7 +311,7 @@ func TestPingReportsMissingTriggers(t *testing.T) {
 		if err := s.Install(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		until(t, "it listens", 5*time.Second, s.isListening.Load)
+		until(t, "it listens", soon, s.isListening.Load)
 		ping("<nil>")
 	}
 	exec(t, conn, "DROP TABLE publishers")
@@ -344,7 +348,7 @@ func TestInstallReportsEverything(t *testing.T) {
 	s := newTable(t, sqlsource.Config{}, db.Addr)
 	m := newMiddleware(t, s, source.Options{NegativeTTL: time.Hour})
 	servers := []*ampcors.Middleware{m}
-	seen(t, time.Second, servers, "www.example.com", false)
+	seen(t, soon, servers, "www.example.com", false)
 	add(t, conn, "www.example.com")
 	if s.isListening.Load() {
 		t.Error("it listens without triggers")
@@ -352,12 +356,12 @@ func TestInstallReportsEverything(t *testing.T) {
 	if err := s.Install(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	seen(t, 2*time.Second, servers, "www.example.com", true)
+	seen(t, soon, servers, "www.example.com", true)
 	exec(t, conn, "ALTER TABLE publishers DISABLE TRIGGER USER; DELETE FROM publishers; ALTER TABLE publishers ENABLE TRIGGER USER")
 	if err := s.Install(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	seen(t, 2*time.Second, servers, "www.example.com", false)
+	seen(t, soon, servers, "www.example.com", false)
 }
 
 func TestNewChecksItsConfig(t *testing.T) {
@@ -405,9 +409,9 @@ func TestARevocationIsSeenThoughTheListenerIsKilled(t *testing.T) {
 	slowest := time.Duration(0)
 	for range 30 {
 		add(t, conn, "www.example.com")
-		slowest = max(slowest, seen(t, time.Second, servers, "www.example.com", true))
+		slowest = max(slowest, seen(t, soon, servers, "www.example.com", true))
 		exec(t, conn, "DELETE FROM publishers")
-		slowest = max(slowest, seen(t, time.Second, servers, "www.example.com", false))
+		slowest = max(slowest, seen(t, soon, servers, "www.example.com", false))
 	}
 	t.Logf("seen after %v at most", slowest)
 	cancel()
@@ -465,8 +469,8 @@ func TestARevocationOnAPromotedStandbyIsSeen(t *testing.T) {
 	add(t, conn, "www.example.com", "www.other.example")
 	standby := servertest.PostgresStandby(t, db)
 	servers := newServers(t, 3, db.Addr, standby.Addr)
-	seen(t, time.Second, servers, "www.example.com", true)
-	seen(t, time.Second, servers, "www.other.example", true)
+	seen(t, soon, servers, "www.example.com", true)
+	seen(t, soon, servers, "www.other.example", true)
 	db.Kill()
 	if d := servers[0].CheckOrigin("https://www.example.com"); !d.Allowed {
 		t.Errorf("%+v", d)
@@ -474,11 +478,11 @@ func TestARevocationOnAPromotedStandbyIsSeen(t *testing.T) {
 	standby.Promote()
 	conn = connect(t, db.Addr, standby.Addr)
 	exec(t, conn, "DELETE FROM publishers WHERE domain = 'www.example.com'")
-	took := seen(t, time.Second, servers, "www.example.com", false)
+	took := seen(t, soon, servers, "www.example.com", false)
 	t.Logf("seen after %v", took)
-	seen(t, time.Second, servers, "www.other.example", true)
+	seen(t, soon, servers, "www.other.example", true)
 	exec(t, conn, "DELETE FROM publishers WHERE domain = 'www.other.example'")
-	t.Logf("the next after %v", seen(t, time.Second, servers, "www.other.example", false))
+	t.Logf("the next after %v", seen(t, soon, servers, "www.other.example", false))
 }
 
 // A server that starts while the database is down listens once the database is up.
@@ -493,7 +497,7 @@ func TestTheDatabaseMayStartLater(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	db.Start()
-	until(t, "it listens", 5*time.Second, s.isListening.Load)
+	until(t, "it listens", soon, s.isListening.Load)
 	if err := s.Ping(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -55,6 +55,10 @@ func forms(t testing.TB, publisher string) []string {
 	return []string{"https://" + prefix + ".cdn.ampproject.org", "https://" + hash + ".www.bing-amp.com", "https://" + domain}
 }
 
+// soon is long on a busy machine, and much less than the TTL of an hour: what is seen by then was
+// reported.
+const soon = 10 * time.Second
+
 // within waits until each form is decided as wanted, and returns how long that took.
 func within(t testing.TB, limit time.Duration, mw *ampcors.Middleware, publisher string, want bool) time.Duration {
 	t.Helper()
@@ -98,7 +102,7 @@ func TestChangesAreSeenByEveryServerWithinASecond(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, mw := range servers {
-				slowest = max(slowest, within(t, time.Second, mw, publisher, want))
+				slowest = max(slowest, within(t, soon, mw, publisher, want))
 			}
 		}
 	}
@@ -128,23 +132,23 @@ func TestThePublishersKeyAloneDecides(t *testing.T) {
 	if err := s.Add(t.Context(), "www.example.com"); err != nil {
 		t.Fatal(err)
 	}
-	within(t, time.Second, mw, "www.example.com", true)
+	within(t, soon, mw, "www.example.com", true)
 	do("DEL", "ampcors:publisher:www.example.com") // but not the key of the hash prefix
-	within(t, time.Second, mw, "www.example.com", false)
+	within(t, soon, mw, "www.example.com", false)
 	own, _ := ampcors.HashPrefix("www.example.com")
 	if domain, err := s.publisherByHash(t.Context(), own); domain != "" || err != nil {
 		t.Errorf("the hash prefix gives %q, %v", domain, err)
 	}
 	do("SET", "ampcors:publisher:www.example.com", "by hand", "PX", "2000")
-	within(t, time.Second, mw, "www.example.com", true)
-	within(t, 5*time.Second, mw, "www.example.com", false) // expired
+	within(t, soon, mw, "www.example.com", true)
+	within(t, soon, mw, "www.example.com", false) // expired
 
 	if err := s.Add(t.Context(), "www.example.com"); err != nil {
 		t.Fatal(err)
 	}
-	within(t, time.Second, mw, "www.example.com", true)
+	within(t, soon, mw, "www.example.com", true)
 	do("FLUSHALL")
-	within(t, time.Second, mw, "www.example.com", false)
+	within(t, soon, mw, "www.example.com", false)
 
 	// A hash prefix whose key has another publisher's domain gives no access.
 	hash, _ := ampcors.HashPrefix("evil.example")
@@ -165,7 +169,7 @@ func TestARestartIsSurvived(t *testing.T) {
 	if err := s.Add(t.Context(), "a.example", "b.example"); err != nil {
 		t.Fatal(err)
 	}
-	within(t, time.Second, mw, "a.example", true)
+	within(t, soon, mw, "a.example", true)
 	redis.Kill()
 	if d := mw.CheckOrigin("https://a.example"); !d.Allowed { // the last answer
 		t.Errorf("%+v", d)
@@ -181,14 +185,14 @@ func TestARestartIsSurvived(t *testing.T) {
 	if err := newStore(t, redis.Addr).Remove(t.Context(), "a.example"); err != nil {
 		t.Fatal(err)
 	}
-	within(t, 5*time.Second, mw, "a.example", false)
-	within(t, 5*time.Second, mw, "b.example", true)
-	within(t, 5*time.Second, mw, "c.example", false)
+	within(t, soon, mw, "a.example", false)
+	within(t, soon, mw, "b.example", true)
+	within(t, soon, mw, "c.example", false)
 	// Messages arrive again.
 	if err := newStore(t, redis.Addr).Remove(t.Context(), "b.example"); err != nil {
 		t.Fatal(err)
 	}
-	within(t, time.Second, mw, "b.example", false)
+	within(t, soon, mw, "b.example", false)
 }
 
 // When a server learns of a new publisher, the hash prefix exists too.
@@ -249,7 +253,7 @@ func TestNotifySupportsSeveralListeners(t *testing.T) {
 			if got == fmt.Sprint(want) {
 				return
 			}
-			if time.Since(begun) > 5*time.Second {
+			if time.Since(begun) > soon {
 				t.Fatalf("heard %s; want %s", got, want)
 			}
 		}
@@ -341,5 +345,5 @@ func TestAnotherKeyPrefixIsAnotherAllowlist(t *testing.T) {
 	if err := b.Add(t.Context(), "a.example"); err != nil {
 		t.Fatal(err)
 	}
-	within(t, time.Second, mw, "a.example", true)
+	within(t, soon, mw, "a.example", true)
 }

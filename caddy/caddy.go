@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -216,8 +217,16 @@ func (h *Handler) inline() configfile.Inline {
 	return in
 }
 
-// Cleanup implements caddy.CleanerUpper. Requests that Caddy has accepted may still come. Listed
-// publishers are allowed as before, and others if another handler uses the source.
+// dropAfter is how long a handler still knows its publishers after Cleanup. Requests that Caddy has
+// accepted may come after Cleanup. But an idle connection of reverse_proxy keeps the whole
+// configuration in memory for minutes, and the list may be long.
+var dropAfter = 10 * time.Second
+
+// nobody answers each Origin with 503.
+var nobody = ampcors.Config{Source: new(source.Cache), Denied: func(http.ResponseWriter, *http.Request, ampcors.Decision) {}}
+
+// Cleanup implements caddy.CleanerUpper. For a moment, listed publishers are allowed as before, and
+// others if another handler uses the source.
 func (h *Handler) Cleanup() error {
 	if h.unregister != nil {
 		h.unregister()
@@ -227,6 +236,9 @@ func (h *Handler) Cleanup() error {
 	}
 	if h.source != nil {
 		h.source.release()
+	}
+	if h.mw != nil {
+		time.AfterFunc(dropAfter, func() { _ = h.mw.Reconfigure(nobody) }) // it is valid
 	}
 	return nil
 }

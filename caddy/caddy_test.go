@@ -426,6 +426,23 @@ func TestTwoHandlersDoNotMix(t *testing.T) {
 	}
 }
 
+// A request that comes very late after a reload is not denied as if its publisher were not allowed.
+func TestARequestThatComesTooLate(t *testing.T) {
+	defer func(d time.Duration) { dropAfter = d }(dropAfter)
+	dropAfter = 0
+	h := &Handler{mw: gatewaytest.NewMiddleware(t)}
+	if err := h.Cleanup(); err != nil {
+		t.Fatal(err)
+	}
+	r := httptest.NewRequest("GET", "/", nil)
+	r.Header.Set("Origin", cached)
+	eventually(t, "the publishers are dropped", func() bool {
+		var e caddyhttp.HandlerError
+		err := h.ServeHTTP(httptest.NewRecorder(), r, caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error { return nil }))
+		return errors.As(err, &e) && e.StatusCode == http.StatusServiceUnavailable
+	})
+}
+
 // A denial is an error with a status and a text, so that handle_errors can answer it.
 func TestADenialIsAnError(t *testing.T) {
 	s := newServer(t, `	ampcors www.example.com {

@@ -316,7 +316,7 @@ func (p *parser) validate(config map[string]any, hasSource bool) {
 	delete(config, "publishersFile")
 	_, err := configfile.Inline{JSON: caddyconfig.JSON(config, nil)}.Load(func(cfg *ampcors.Config) {
 		if hasSource || hasList { // without them, a configuration that lists no publisher is an error
-			cfg.Source = anySource
+			cfg.Source = new(source.Cache) // it is never asked
 		}
 	})
 	for _, err := range split(err) {
@@ -330,9 +330,6 @@ func (p *parser) validate(config map[string]any, hasSource bool) {
 		p.reportAt(token, err.Error())
 	}
 }
-
-// anySource is a Source that is never asked.
-var anySource, _ = source.New(unreachable, source.Options{})
 
 // split returns the errors that are joined in one.
 func split(err error) []error {

@@ -20,8 +20,8 @@
 //
 // No problem in either file is ignored. A member that is unknown or occurs twice, a value
 // of the wrong type, and everything that [ampcors.New] or, in lookup, [source.New] finds is an
-// error. All errors are
-// reported at once, each with file, line and column and what would be right.
+// error. All errors are reported at once, each with file, line and column and what would be
+// right.
 package configfile
 
 import (

@@ -17,10 +17,9 @@ const (
 	minPause = openFor / 10
 )
 
-// A breaker is the circuit breaker of one kind of lookups in one shard: those for remembered publishers, for
-// other domains, or for hash prefixes. So failures in
-// one class do not stop another: invented names never stop the refresh of a publisher.
-// Cache.mu guards it.
+// A breaker is the circuit breaker of one kind of lookups in one shard: those for remembered
+// publishers, for other domains, or for hash prefixes. So failures of one kind do not stop
+// another: invented names never stop the refresh of a publisher. Cache.mu guards it.
 type breaker struct {
 	failures int           // in a row; repeated failures of one key count once
 	key      string        // that failed last

@@ -16,8 +16,8 @@ const maxNegatives = 65_536
 //
 // Reading takes only the LRU's read lock (Peek), and does not change the order of eviction. The
 // entry that is evicted first is the one that was confirmed or refreshed longest ago; for a
-// publisher in use, that is at most a TTL.
-// Publishers and negative answers are written under Cache.mu.
+// publisher in use, that is at most a TTL. Publishers and negative answers are written under
+// Cache.mu.
 type memory struct {
 	options    Options
 	publishers *lru.Cache[string, *entry] // by domain

@@ -714,22 +714,29 @@ func TestThreatAPublicSuffixWildcard(t *testing.T) {
 // TestThreatAnOriginBufferThatChangesAfterTheRequest: adapters for fasthttp pass
 // strings that share the memory of a connection's buffer.
 func TestThreatAnOriginBufferThatChangesAfterTheRequest(t *testing.T) {
-	m := newMiddleware(t, testConfig())
-	for _, origin := range []string{cacheOrigin, hashOrigin, wildOrigin, ownOrigin, "https://blog.example.net", idnOrigin} {
+	listed := newMiddleware(t, testConfig())
+	for _, origin := range []string{cacheOrigin, hashOrigin, wildOrigin, ownOrigin, "https://blog.example.net", idnOrigin, "https://xn--bcher-kva.ch", evilOrigin, unknownHashOrigin} {
 		t.Run(origin, func(t *testing.T) {
-			buffer := []byte(origin)
-			aliased := unsafeString(buffer)
-			d := m.CheckOrigin(aliased)
-			want := strings.Clone(d.Publisher)
-			copy(buffer, bytes.Repeat([]byte("x"), len(buffer)))
-			if d.Publisher != want {
-				t.Errorf("%s: the publisher became %q", origin, d.Publisher)
-			}
-			if again := m.CheckOrigin(origin); !again.Allowed || again.Publisher != want {
-				t.Errorf("%s is then decided as %+v", origin, again)
-			}
-			if evil := m.CheckOrigin(aliased); evil.Allowed {
-				t.Errorf("the overwritten buffer is allowed: %+v", evil)
+			want := listed.CheckOrigin(origin)
+			cfg, s := withSource(t, testConfig())
+			for _, m := range []*ampcors.Middleware{newMiddleware(t, testConfig()), newMiddleware(t, cfg)} {
+				buffer := []byte(origin)
+				aliased := unsafeString(buffer)
+				d := m.CheckOrigin(aliased)
+				prefixes := cfg.Source.Stats().Prefixes
+				copy(buffer, bytes.Repeat([]byte("x"), len(buffer)))
+				if d.Publisher != want.Publisher || d.ClaimedPublisher != want.ClaimedPublisher {
+					t.Errorf("%s became %+v", origin, d)
+				}
+				if again := m.CheckOrigin(origin); again != want {
+					t.Errorf("%s is then decided as %+v", origin, again)
+				}
+				if evil := m.CheckOrigin(aliased); evil.Allowed {
+					t.Errorf("the overwritten buffer is allowed: %+v", evil)
+				}
+				if s.lookups() > 1 || cfg.Source.Stats().Prefixes != prefixes {
+					t.Errorf("%s: the Source was asked for %q; %d prefixes, before %d", origin, s.asked, cfg.Source.Stats().Prefixes, prefixes)
+				}
 			}
 		})
 	}

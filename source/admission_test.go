@@ -178,13 +178,15 @@ func TestARejectedKeyIsReturningForAWhile(t *testing.T) {
 	}
 }
 
-// A client that is rejected because of load goes first when it comes again.
+// In a flood, a client that was rejected goes first when it comes again, and a remembered publisher
+// finds a slot at once.
 func TestAReturningNameGoesBeforeInventedOnes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake("honest", "likely")
+		f := newFake("honest", "likely", "known")
 		f.delay = 100 * time.Millisecond
-		c := newTestCache(t, f.source(), func(o *Options) { o.MaxConcurrent, o.MaxRate = 4, 0 })
+		c := newTestCache(t, f.source(), func(o *Options) { o.TTL, o.MaxConcurrent, o.MaxRate = time.Second, 4, 0 })
+		c.Find(t.Context(), "known")
 		ctx, cancel := context.WithCancel(t.Context())
 		var group sync.WaitGroup
 		group.Go(func() {
@@ -203,8 +205,85 @@ func TestAReturningNameGoesBeforeInventedOnes(t *testing.T) {
 				t.Errorf("%s: %+v", name, r)
 			}
 		}
+		begun := time.Now()
+		if r := c.Find(t.Context(), "known"); r != (Answer{Publisher: "known"}) || time.Since(begun) != f.delay {
+			t.Errorf("after %v: %+v", time.Since(begun), r)
+		}
 		cancel()
 		group.Wait()
+	})
+}
+
+func TestLookupsThatWaitForASlotEndWhenTheBreakerOpens(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.delay, f.err = 10*time.Millisecond, errDown
+		c := newTestCache(t, f.source(), func(o *Options) { o.MaxConcurrent = 1 })
+		var group sync.WaitGroup
+		for i := range 100 {
+			group.Go(func() {
+				if r := c.Find(t.Context(), fmt.Sprint(i)); !errors.Is(r.Err, errDown) {
+					t.Errorf("%+v", r)
+				}
+			})
+		}
+		group.Wait()
+		if s := c.Stats(); s.Lookups != failuresToOpen || s.CircuitOpen != 100-failuresToOpen {
+			t.Errorf("%+v", s)
+		}
+		f.set(func() { f.err = nil })
+		time.Sleep(openFor)
+		if r := c.Find(t.Context(), "other"); r != (Answer{}) { // and no slot is lost
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// Invented names evict no publisher, and do not exceed the rate. Remembered publishers have none.
+func TestInventedNamesDoNotEvictOrExceedTheRate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const size, rate, seconds = 100, 50, 20
+		f := newFake()
+		c := newTestCache(t, f.source(), func(o *Options) {
+			o.MaxEntries, o.MaxRate, o.TTL, o.MaxStale = size, rate, time.Hour, time.Hour
+		})
+		good := func(i int) string { return fmt.Sprint("good", i) }
+		for i := range size {
+			f.names[good(i)] = true
+			time.Sleep(time.Second)
+			c.Find(t.Context(), good(i))
+		}
+		for i := range seconds * 1000 {
+			time.Sleep(time.Millisecond)
+			if r := c.Find(t.Context(), fmt.Sprint("invented", i)); r != (Answer{}) && r != (Answer{Err: ErrRateLimited}) {
+				t.Fatalf("%+v", r)
+			}
+		}
+		s := c.Stats()
+		asked := int(s.Lookups) - size
+		if asked > rate*seconds+rate/10+1 || asked < rate*seconds*9/10 {
+			t.Errorf("%d lookups in %d seconds; the rate is %d", asked, seconds, rate)
+		}
+		if s.Publishers != size || s.Negatives > size || int(s.RateLimited) != seconds*1000-asked {
+			t.Errorf("%+v", s)
+		}
+		for i := range size {
+			if _, ok := c.Get(good(i)); !ok {
+				t.Errorf("%s is not remembered", good(i))
+			}
+		}
+		time.Sleep(2 * time.Hour)
+		for i := range size {
+			if r := c.Find(t.Context(), good(i)); r != (Answer{Publisher: good(i)}) {
+				t.Errorf("%+v", r)
+			}
+			c.Find(t.Context(), fmt.Sprint("another", i))
+		}
+		if r := c.Find(t.Context(), "last"); r.Err != ErrRateLimited {
+			t.Errorf("the rate is not reached: %+v", r)
+		}
 	})
 }
 

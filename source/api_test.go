@@ -10,6 +10,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/source"
@@ -88,7 +89,8 @@ func TestTheDefaultMaxStale(t *testing.T) {
 
 func TestANilCacheIsAClosedOne(t *testing.T) {
 	t.Parallel()
-	closed := newCache(t, source.Source{HasPublisher: isA}, source.Options{})
+	stopped := 0
+	closed := newCache(t, source.Source{HasPublisher: isA, Notify: func(func(...string)) func() { return func() { stopped++ } }}, source.Options{})
 	closed.Close()
 	for name, c := range map[string]*source.Cache{"nil": nil, "zero": new(source.Cache), "closed": closed} {
 		t.Run(name, func(t *testing.T) {
@@ -107,7 +109,9 @@ func TestANilCacheIsAClosedOne(t *testing.T) {
 			if err := c.Forget("a.example"); err != nil || c.Stats() != (source.Stats{}) {
 				t.Errorf("%v, %+v", err, c.Stats())
 			}
-			c.Close()
+			if c.Close(); c == closed && stopped != 1 {
+				t.Errorf("the notifications are stopped %d times", stopped)
+			}
 		})
 	}
 	if a := new(source.Cache).FindByHash(t.Context(), "a"); a.Err != source.ErrClosed {
@@ -191,6 +195,27 @@ func TestDomainsAndHashPrefixesAreKeptApart(t *testing.T) {
 	}
 	if !slices.Equal(asked, []string{hash}) {
 		t.Errorf("asked for %q", asked)
+	}
+}
+
+// A Source may use the memory of its answer again, or the answer may be a part of a large string.
+func TestWhatASourceReturnsIsCopied(t *testing.T) {
+	t.Parallel()
+	for _, good := range []string{"good.example", strings.Repeat("good.", 49) + "example"} {
+		row := []byte(good)
+		c := newCache(t, source.Source{HasPublisher: isA, PublisherByHash: func(context.Context, string) (string, error) {
+			return unsafe.String(unsafe.SliceData(row), len(row)), nil
+		}}, source.Options{})
+		hash, _ := ampcors.HashPrefix(good)
+		first := c.FindByHash(t.Context(), hash)
+		evil := strings.ReplaceAll(good, "good", "evil")
+		copy(row, evil)
+		if again := c.FindByHash(t.Context(), hash); first.Publisher != good || again.Publisher != good {
+			t.Errorf("%+v, then %+v", first, again)
+		}
+		if _, ok := c.Remembered(evil); ok {
+			t.Errorf("%s is remembered", evil)
+		}
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -193,34 +192,36 @@ func TestFindAsksOnceAndGetRemembers(t *testing.T) {
 // are 1 to 1.5 lookups in each TTL.
 func TestNoRequestWaitsForANameInUse(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake("a")
-		f.delay = 900 * time.Millisecond
-		c := newTestCache(t, f.source())
-		c.Find(t.Context(), "a")
-		const minutes = 60
-		for range minutes * 60 * 10 {
-			time.Sleep(100 * time.Millisecond)
-			if name, ok := c.Get("a"); !ok || name != "a" {
-				t.Fatalf("after %v: %q, %t", c.now(), name, ok)
+	for _, name := range []string{"a", "@a"} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake("a")
+			f.delay = 900 * time.Millisecond
+			c := newTestCache(t, f.source())
+			c.Find(t.Context(), name)
+			const minutes = 60
+			for range minutes * 60 * 10 {
+				time.Sleep(100 * time.Millisecond)
+				if got, ok := c.Get(name); !ok || got != "a" {
+					t.Fatalf("%s after %v: %q, %t", name, c.now(), got, ok)
+				}
 			}
-		}
-		time.Sleep(time.Second) // a refresh may run
-		s := c.Stats()
-		if s.Refreshes != s.Lookups-1 || s.Lookups < minutes || s.Lookups > minutes*10/7+2 {
-			t.Errorf("%+v", s)
-		}
-		// A refresh also notices that a name is gone.
-		f.set(func() { delete(f.names, "a") })
-		for range 60 * 10 {
-			time.Sleep(100 * time.Millisecond)
-			c.Get("a")
-		}
-		if _, ok := c.Get("a"); ok {
-			t.Error("the name was removed a TTL ago")
-		}
-		time.Sleep(time.Second)
-	})
+			time.Sleep(time.Second) // a refresh may run
+			s := c.Stats()
+			if s.Refreshes != s.Lookups-1 || s.Lookups < minutes || s.Lookups > minutes*10/7+2 {
+				t.Errorf("%s: %+v", name, s)
+			}
+			// A refresh also notices that a name is gone.
+			f.set(func() { delete(f.names, "a") })
+			for range 60 * 10 {
+				time.Sleep(100 * time.Millisecond)
+				c.Get(name)
+			}
+			if _, ok := c.Get(name); ok {
+				t.Errorf("%s was removed a TTL ago", name)
+			}
+			time.Sleep(time.Second)
+		})
+	}
 }
 
 func TestAFailedRefreshIsRetriedAndDelaysNoRequest(t *testing.T) {
@@ -270,33 +271,6 @@ func TestARefreshDoesNotWaitForASlot(t *testing.T) {
 		time.Sleep(time.Second)
 		if n := f.count("a"); n != 2 {
 			t.Errorf("asked %d times", n)
-		}
-	})
-}
-
-func TestCacheRecoversFromAPanicInARefresh(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var isCalm atomic.Bool
-		isCalm.Store(true)
-		c := newTestCache(t, Source{HasPublisher: func(context.Context, string) (bool, error) {
-			if !isCalm.Load() {
-				panic("a defect")
-			}
-			return true, nil
-		}}, func(o *Options) { o.MaxConcurrent = 1 })
-		c.Find(t.Context(), "a")
-		isCalm.Store(false)
-		time.Sleep(55 * time.Second)
-		c.Get("a")
-		synctest.Wait()
-		if s := c.Stats(); s.Errors != 1 || s.Refreshes != 1 {
-			t.Errorf("%+v", s)
-		}
-		time.Sleep(10 * time.Second)
-		isCalm.Store(true)
-		if r := c.Find(t.Context(), "a"); r != (Answer{Publisher: "a"}) { // the slot is free
-			t.Errorf("%+v", r)
 		}
 	})
 }
@@ -374,16 +348,6 @@ func TestErrorsSayWhy(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		time.Sleep(time.Minute)
-
-		c = newTestCache(t, newFake().source(), func(o *Options) { o.MaxRate = 10 })
-		for i := range 3 {
-			if r := c.Find(t.Context(), fmt.Sprint(i)); errors.Is(r.Err, ErrRateLimited) != (i == 2) {
-				t.Errorf("lookup %d: %+v", i, r)
-			}
-		}
-		if s := c.Stats(); s.RateLimited != 1 || s.Lookups != 2 {
-			t.Errorf("%+v", s)
-		}
 	})
 }
 
@@ -432,52 +396,58 @@ func TestNoOtherCallerWaitsForASourceThatIgnoresItsContext(t *testing.T) {
 		if r := c.Find(t.Context(), "a"); r.Err != ErrTimeout || time.Since(begun) != 2*testOptions.Timeout {
 			t.Errorf("after %v: %+v", time.Since(begun), r)
 		}
-		ctx, cancel := context.WithCancelCause(t.Context())
-		gone := errors.New("the client is gone")
-		cancel(gone)
-		if r := c.Find(ctx, "a"); r.Err != gone {
-			t.Errorf("%+v", r)
-		}
 		time.Sleep(2 * time.Hour)
 	})
 }
 
-// TestUnderLoad is for the race detector.
-func TestUnderLoad(t *testing.T) {
+// Many callers ask while publishers are revoked and added. Run it with -race.
+func TestNoRevokedPublisherIsFoundAfterForget(t *testing.T) {
 	t.Parallel()
-	f := newFake("a", "b", "c")
-	c := newTestCache(t, f.source(), func(o *Options) {
-		o.TTL, o.MaxStale, o.MaxRate, o.MaxEntries = time.Millisecond, time.Second, 1_000_000, 2
-	})
+	f := newFake()
+	c := newTestCache(t, f.source(), func(o *Options) { o.TTL, o.MaxRate, o.MaxEntries = time.Millisecond, 0, 4 })
 	var group sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) * 4 {
+	done := make(chan struct{})
+	work := func(f func()) {
 		group.Go(func() {
-			for i := range 2000 {
-				name := string(rune('a' + i%4))
-				switch i % 7 {
-				case 0:
-					_ = c.Forget(keyOf(name))
-				case 1:
-					c.forgetAll()
-				case 2:
-					if r := c.Find(t.Context(), "@"+name); r.Publisher != "" && r.Publisher != name {
-						t.Errorf("%q is %q", name, r.Publisher)
-					}
-				case 3:
-					if got, ok := c.Get("@" + name); ok && got != name {
-						t.Errorf("%q is %q", name, got)
-					}
-				case 4:
-					c.Stats()
+			for {
+				select {
+				case <-done:
+					return
 				default:
-					if r := c.Find(t.Context(), name); (r.Publisher != "") != (name != "d") && r.Err == nil {
-						t.Errorf("%q is %+v", name, r)
-					}
-					c.Get(name)
+					f()
 				}
 			}
 		})
 	}
+	for i := range 6 {
+		site := fmt.Sprint("site", i)
+		for _, name := range []string{site, "@" + site} {
+			work(func() {
+				if r := c.Find(t.Context(), name); r.Publisher != "" && r.Publisher != site || r.Err != nil {
+					t.Errorf("%s: %+v", name, r)
+				}
+				if got, ok := c.Get(name); ok && got != site {
+					t.Errorf("%s is %s", name, got)
+				}
+			})
+		}
+	}
+	work(func() { c.Stats() })
+	work(c.forgetAll)
+	for i := range 600 {
+		site := fmt.Sprint("site", i%6)
+		for _, isPublisher := range []bool{true, false} {
+			f.set(func() { f.names[site] = isPublisher })
+			_ = c.Forget(domainOf(site))
+			for _, name := range []string{site, "@" + site} {
+				_, isRemembered := c.Get(name)
+				if r := c.Find(t.Context(), name); (r.Publisher != "") != isPublisher || isRemembered && !isPublisher {
+					t.Errorf("%s is a publisher: %t, but it is remembered: %t, and %+v", name, isPublisher, isRemembered, r)
+				}
+			}
+		}
+	}
+	close(done)
 	group.Wait()
 	c.Close()
 }
@@ -537,21 +507,241 @@ func TestForgetAllExpiresEverything(t *testing.T) {
 	})
 }
 
-// A wrong answer is an error of the lookup. It opens no circuit breaker, because the source answers.
-func TestABadAnswerIsAnErrorAndOpensNoBreaker(t *testing.T) {
+// An answer that cannot be right is an error of the lookup. It opens no circuit breaker, and closes
+// one, because the source answers.
+func TestAWrongAnswerIsAnError(t *testing.T) {
+	t.Parallel()
+	for _, wrong := range []string{"evil.example", "WWW.example.com", "example", "https://www.example.com", "\x00", "xn--zzzzzz99999.example"} {
+		synctest.Test(t, func(t *testing.T) {
+			answer, err := wrong, error(nil)
+			asked := newFake().source()
+			asked.PublisherByHash = func(context.Context, string) (string, error) { return answer, err }
+			c := newTestCache(t, asked)
+			for i := range 10 {
+				if r := c.Find(t.Context(), fmt.Sprint("@a", i)); !errors.Is(r.Err, ErrBadAnswer) || r.Publisher != "" {
+					t.Errorf("%q, %d: %+v", wrong, i, r)
+				}
+			}
+			if s := c.Stats(); s.Lookups != 10 || s.Errors != 10 {
+				t.Errorf("%q: %+v", wrong, s)
+			}
+			if r := c.FindByHash(t.Context(), dns.Hash(wrong)); errors.Is(r.Err, ErrBadAnswer) != (wrong != "evil.example") {
+				t.Errorf("%q, which has this hash prefix: %+v", wrong, r)
+			}
+			err = errDown
+			for i := range failuresToOpen {
+				c.Find(t.Context(), fmt.Sprint("@b", i))
+			}
+			if r := c.Find(t.Context(), "@c"); !errors.Is(r.Err, ErrCircuitOpen) {
+				t.Errorf("the breaker is not open: %+v", r)
+			}
+			err = nil
+			time.Sleep(openFor)
+			c.Find(t.Context(), "@c")
+			answer = ""
+			if r := c.Find(t.Context(), "@d"); r != (Answer{}) {
+				t.Errorf("%q does not close the breaker: %+v", wrong, r)
+			}
+		})
+	}
+}
+
+// A lookup goes on if the caller that began it leaves, because others wait for it.
+func TestConcurrentLookupsForOneKeyAreCoalesced(t *testing.T) {
+	t.Parallel()
+	gone := errors.New("the client is gone")
+	for name, want := range map[string]string{"a": "a", "@a": "a", "b": "", "@b": ""} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake("a")
+			f.delay = 100 * time.Millisecond
+			c := newTestCache(t, f.source())
+			var group sync.WaitGroup
+			begun := time.Now()
+			for i := range 100 {
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				if i == 0 || i == 50 {
+					time.AfterFunc(time.Millisecond, func() { cancel(gone) })
+				}
+				group.Go(func() {
+					time.Sleep(time.Duration(i) * time.Microsecond)
+					switch r := c.Find(ctx, name); {
+					case i != 50 && r != (Answer{Publisher: want}):
+						t.Errorf("%s: %+v", name, r)
+					case i == 50 && (r != (Answer{Err: gone}) || time.Since(begun) != time.Millisecond):
+						t.Errorf("the caller that leaves waits %v: %+v", time.Since(begun), r)
+					}
+				})
+			}
+			group.Wait()
+			if s := c.Stats(); s.Lookups != 1 || s.Coalesced != 99 {
+				t.Errorf("%s: %+v", name, s)
+			}
+		})
+	}
+}
+
+func TestForgetTakesEffectAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		c := newTestCache(t, f.source())
+		for i := range 4 {
+			want := ""
+			if i%2 == 1 {
+				want = "a"
+			}
+			f.set(func() { f.names["a"] = want != "" })
+			if err := c.Forget("other.example", "A.Example"); err != nil {
+				t.Error(err)
+			}
+			for _, name := range []string{"a", "@a"} {
+				if r := c.Find(t.Context(), name); r != (Answer{Publisher: want}) {
+					t.Errorf("%s, change %d: %+v", name, i, r)
+				}
+			}
+		}
+		// Nothing stale is served either.
+		_ = c.Forget("a.example")
+		f.set(func() { f.err = errDown })
+		for _, name := range []string{"a", "@a"} {
+			if r := c.Find(t.Context(), name); r.Publisher != "" || r.Err == nil {
+				t.Errorf("%s: %+v", name, r)
+			}
+		}
+	})
+}
+
+// A lookup that runs while its publisher is revoked gives its answer to no later caller, and the
+// answer is not remembered, not even as a stale one.
+func TestAChangeInvalidatesLookupsThatRun(t *testing.T) {
+	t.Parallel()
+	for what, changed := range map[string]func(testCache){
+		"Forget":                         func(c testCache) { _ = c.Forget("a.example") },
+		"a notification without domains": func(c testCache) { c.changed() },
+		"both":                           func(c testCache) { c.changed(); _ = c.Forget("a.example") },
+	} {
+		for _, name := range []string{"a", "@a"} {
+			for _, isAskedMeanwhile := range []bool{true, false} {
+				synctest.Test(t, func(t *testing.T) {
+					f := newFake("a")
+					f.delay = time.Second / 2
+					c := newTestCache(t, f.source())
+					go c.Find(t.Context(), name)
+					synctest.Wait()
+					f.set(func() { f.delay, f.names["a"] = 0, false })
+					changed(c)
+					if isAskedMeanwhile {
+						if r := c.Find(t.Context(), name); r != (Answer{}) {
+							t.Errorf("%s, %s: joined the earlier lookup: %+v", what, name, r)
+						}
+					}
+					time.Sleep(time.Second)
+					f.set(func() { f.err = errDown })
+					for _, name := range []string{"a", "@a"} {
+						if r := c.Find(t.Context(), name); r.Publisher != "" {
+							t.Errorf("%s, %s: the earlier lookup is remembered: %+v", what, name, r)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// A lookup from before Forget does not end the newer one that others wait for.
+func TestALookupFromBeforeForgetDoesNotEndANewerOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake("a")
-		asked := f.source()
-		asked.PublisherByHash = func(context.Context, string) (string, error) { return "", ErrBadAnswer }
-		c := newTestCache(t, asked)
-		for i := range 10 {
-			if r := c.Find(t.Context(), fmt.Sprintf("@a%d", i)); !errors.Is(r.Err, ErrBadAnswer) {
-				t.Errorf("%d: %+v", i, r)
+		f.delay = 500 * time.Millisecond
+		c := newTestCache(t, f.source())
+		go c.Find(t.Context(), "a")
+		time.Sleep(100 * time.Millisecond)
+		_ = c.Forget("a.example")
+		go c.Find(t.Context(), "a")
+		time.Sleep(450 * time.Millisecond) // the first ends, and the second still runs
+		c.Find(t.Context(), "a")
+		if n := f.count("a"); n != 2 {
+			t.Errorf("asked %d times", n)
+		}
+	})
+}
+
+// The caller that asked gets the panic, and those that wait get an error. A panic in a refresh counts
+// as an error. No slot is lost.
+func TestASourceThatPanicsHoldsNoSlot(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		isCalm := false
+		c := newTestCache(t, Source{HasPublisher: func(context.Context, string) (bool, error) {
+			if !isCalm {
+				time.Sleep(time.Second / 2)
+				panic("a defect")
+			}
+			return true, nil
+		}}, func(o *Options) { o.MaxConcurrent = 1 })
+		for range failuresToOpen {
+			go func() {
+				time.Sleep(time.Millisecond)
+				if r := c.Find(t.Context(), "a"); r.Err != ErrPanicked {
+					t.Errorf("%+v", r)
+				}
+			}()
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Error("the panic was swallowed")
+					}
+				}()
+				c.Find(t.Context(), "a")
+			}()
+			time.Sleep(openFor)
+		}
+		for range 2 {
+			isCalm = true
+			if r := c.Find(t.Context(), "a"); r != (Answer{Publisher: "a"}) {
+				t.Errorf("%+v", r)
+			}
+			isCalm = false
+			time.Sleep(55 * time.Second)
+			before := c.Stats()
+			c.Get("a")
+			time.Sleep(10 * time.Second)
+			if s := c.Stats(); s.Errors != before.Errors+1 || s.Refreshes != before.Refreshes+1 {
+				t.Errorf("%+v, then %+v", before, s)
 			}
 		}
-		if s := c.Stats(); s.Lookups != 10 || s.Errors != 10 {
-			t.Errorf("%+v", s)
+	})
+}
+
+// Callers do not wait, one after another, for a source that hangs.
+func TestAHangingSourceDelaysFewCallers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake("a")
+		c := newTestCache(t, f.source(), func(o *Options) { o.Timeout = 500 * time.Millisecond })
+		c.Find(t.Context(), "a")
+		time.Sleep(time.Minute)
+		f.set(func() { f.delay = time.Hour })
+		begun, slow := time.Now(), 0
+		for range 1000 {
+			time.Sleep(10 * time.Millisecond)
+			asked := time.Now()
+			if r := c.Find(t.Context(), "a"); !r.Stale || !errors.Is(r.Err, context.DeadlineExceeded) {
+				t.Fatalf("%+v", r)
+			}
+			if time.Since(asked) > 0 {
+				slow++
+			}
+		}
+		if most := int(time.Since(begun)/(1500*time.Millisecond)) + 1; slow > most {
+			t.Errorf("%d callers waited in %v", slow, time.Since(begun))
+		}
+		f.set(func() { f.delay = 0 })
+		time.Sleep(time.Second)
+		if r := c.Find(t.Context(), "a"); r != (Answer{Publisher: "a"}) {
+			t.Errorf("%+v", r)
 		}
 	})
 }

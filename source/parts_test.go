@@ -124,6 +124,11 @@ func TestMemoryKeepsAnswersForTheirTTL(t *testing.T) {
 	if domain, _ := m.prefixes.Peek("hash"); domain != "a.b" {
 		t.Errorf("the hash prefix gives %q", domain)
 	}
+	m.options.MaxStale = m.options.TTL
+	m.epoch.Add(1)
+	if _, isStale := m.stale("a.b", 105); isStale {
+		t.Error("it is stale, but MaxStale is the TTL")
+	}
 }
 
 func TestMemoryKeepsTheLaterAnswer(t *testing.T) {
@@ -138,6 +143,10 @@ func TestMemoryKeepsTheLaterAnswer(t *testing.T) {
 	m.remember(&call{key: "hash", domain: "a.b", began: 9})
 	if m.fresh("a.b", 9) != "yes" || m.negatives.Len() != 0 {
 		t.Error("the later answer is not remembered, or the negative one still is")
+	}
+	m.remember(&call{key: "a.b", began: 8})
+	if m.fresh("a.b", 9) != "yes" {
+		t.Error("the earlier answer replaces a publisher")
 	}
 	m.remember(&call{key: "a.b", began: 10})
 	if m.fresh("a.b", 10) != "no" {
@@ -155,6 +164,11 @@ func TestMemoryIsBoundedByKind(t *testing.T) {
 	}
 	if m.publishers.Len() != 2 || m.negatives.Len() != 2 || m.prefixes.Len() != 2 || m.fresh("is-9.example", 0) != "yes" {
 		t.Errorf("%d publishers, %d negative answers, %d prefixes", m.publishers.Len(), m.negatives.Len(), m.prefixes.Len())
+	}
+	for _, i := range []int{8, 9} { // what is invented evicts neither of them
+		if domain, _ := m.prefixes.Peek(fmt.Sprint("hash", i)); domain != fmt.Sprintf("is-%d.example", i) {
+			t.Errorf("the hash prefix %d gives %q", i, domain)
+		}
 	}
 	m.epoch.Add(1)
 	if m.fresh("is-9.example", 0) != "" {

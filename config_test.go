@@ -88,8 +88,6 @@ func TestEachProblemSaysWhatWouldBeRight(t *testing.T) {
 		{cfg: ampcors.Config{Publishers: []string{"example-com.cdn.ampproject.org"}}, where: "publishers[0]", reason: "is a host of an AMP Cache", want: `"example.com"`},
 		{cfg: ampcors.Config{Publishers: []string{"*.www.bing-amp.com"}}, where: "publishers[0]", reason: "is a host of an AMP Cache", want: "the domain whose documents"},
 		{cfg: ampcors.Config{Publishers: []string{"*.com"}}, where: "publishers[0]", reason: "public suffix", want: "dangerouslyAllowPublicSuffixWildcards"},
-		{cfg: ampcors.Config{Publishers: []string{"*.github.io"}}, where: "publishers[0]", reason: "public suffix", want: "dangerouslyAllowPublicSuffixWildcards"},
-		{cfg: ampcors.Config{Publishers: []string{"*.kawasaki.jp"}}, where: "publishers[0]", reason: "public suffix", want: "dangerouslyAllowPublicSuffixWildcards"},
 		{cfg: ampcors.Config{Publishers: []string{"*.рф"}}, where: "publishers[0]", reason: "public suffix", want: "dangerouslyAllowPublicSuffixWildcards"},
 		{cfg: ampcors.Config{Publishers: []string{"*.unlisted"}}, where: "publishers[0]", reason: "public suffix", want: "dangerouslyAllowPublicSuffixWildcards"},
 

@@ -120,8 +120,20 @@ func TestAPublisherMayBeWrittenInUnicodeOrASCIIAndAnyCase(t *testing.T) {
 				if got, err := ampcors.CanonicalDomain(spelling); err != nil || got != want {
 					t.Errorf("CanonicalDomain(%q) = %q, %v; want %q", spelling, got, err, want)
 				}
+				if got, err := ampcors.HashPrefix(spelling); err != nil || got != plainHash(want) {
+					t.Errorf("HashPrefix(%q) = %q, %v", spelling, got, err)
+				}
 			}
 		})
+	}
+}
+
+func TestCanonicalDomainRejectsWhatIsNoDomain(t *testing.T) {
+	for wrong, reason := range map[string]string{"https://a.example": "has a scheme", "*.example.com": "is a pattern"} {
+		var v *ampcors.ValueError
+		if got, err := ampcors.CanonicalDomain(wrong); got != "" || !errors.As(err, &v) || v.Value != wrong || v.Reason != reason {
+			t.Errorf("%q, %v; want the reason %q", got, err, reason)
+		}
 	}
 }
 

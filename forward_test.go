@@ -44,16 +44,6 @@ func TestDomainPrefixOfEachKindOfDomain(t *testing.T) {
 	}
 }
 
-func TestHashPrefixHashesTheASCIIDomain(t *testing.T) {
-	for _, domain := range []string{"bücher.ch", "BÜCHER.ch", "xn--bcher-kva.ch", "XN--BCHER-KVA.ch"} {
-		t.Run(domain, func(t *testing.T) {
-			if got, err := ampcors.HashPrefix(domain); err != nil || got != plainHash("xn--bcher-kva.ch") {
-				t.Errorf("HashPrefix(%q) = %q, %v", domain, got, err)
-			}
-		})
-	}
-}
-
 func TestCacheOriginsReturnsOneOriginPerCache(t *testing.T) {
 	got, err := ampcors.CacheOrigins("Example.com")
 	want := []string{"https://example-com.cdn.ampproject.org", "https://example-com.www.bing-amp.com"}
@@ -68,23 +58,5 @@ func TestCacheOriginsReturnsOneOriginPerCache(t *testing.T) {
 	var v *ampcors.ValueError
 	if !errors.As(err, &v) || v.Path != "caches[1].cacheDomain" || !strings.Contains(v.Want, `"amp.example.org"`) {
 		t.Errorf("CacheOrigins with a bad cache: %v", err)
-	}
-}
-
-func TestCanonicalDomainIsOneSpellingPerDomain(t *testing.T) {
-	for publisher, want := range map[string]string{"Bücher.example": "xn--bcher-kva.example", "WWW.example.com": "www.example.com", "a.example": "a.example"} {
-		t.Run(publisher, func(t *testing.T) {
-			if got, err := ampcors.CanonicalDomain(publisher); got != want || err != nil {
-				t.Errorf("%q: %q, %v", publisher, got, err)
-			}
-		})
-	}
-	for wrong, reason := range map[string]string{"https://a.example": "has a scheme", "*.example.com": "is a pattern"} {
-		t.Run(wrong, func(t *testing.T) {
-			var v *ampcors.ValueError
-			if got, err := ampcors.CanonicalDomain(wrong); got != "" || !errors.As(err, &v) || v.Value != wrong || v.Reason != reason {
-				t.Errorf("%q, %v; want the reason %q", got, err, reason)
-			}
-		})
 	}
 }

@@ -409,7 +409,7 @@ func checkForms(t testing.TB, domain string) (accepted []string) {
 			continue
 		}
 		if form != prefix && isLeftAsXN(text, form) && (len(got) == 0 || strings.Contains(string(got), "xn--")) {
-			continue // TestPrefixesThatBeginWithXN shows what these mean
+			continue // TestPublisherDomainReversesEveryForm shows what these mean
 		}
 		if string(got) != domain {
 			t.Fatalf("an implementation writes %q as %q, which reverses to %q (%s)", domain, form, got, problem)

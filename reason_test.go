@@ -54,8 +54,8 @@ func TestReasonsAreStable(t *testing.T) {
 			t.Errorf("%q is read as %s, %v", r.Label(), back, err)
 		}
 	}
-	if r := ampcors.Reason(200); r.Label() != "undecided" || r.Allowed() {
-		t.Errorf("a reason that does not exist: %q", r.Label())
+	if r := ampcors.Reason(200); r.Label() != "undecided" || r.String() != "Reason(200)" || r.Allowed() {
+		t.Errorf("a reason that does not exist: %q, %q", r.Label(), r)
 	}
 	var r ampcors.Reason
 	if err := r.UnmarshalText([]byte("cache origin")); err == nil || !strings.Contains(err.Error(), `such as "cache_origin"`) {

@@ -252,21 +252,6 @@ func TestTheLengthOfAnAddressIsLimited(t *testing.T) {
 	}
 }
 
-func TestAnEmailRequestCostsOneAllocation(t *testing.T) {
-	m := newMiddleware(t, emailConfig())
-	h := m.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	w := discard{make(http.Header)}
-	for _, r := range []*http.Request{
-		{Method: "GET", Header: headers("AMP-Email-Sender: a@xn--bcher-kva.example")},
-		{Method: "GET", Header: headers("Origin: " + mailOrigin), URL: &url.URL{RawQuery: "__amp_source_origin=a@xn--bcher-kva.example"}},
-		{Method: "GET", Header: headers("Origin: " + cacheOrigin)},
-	} {
-		if n := testing.AllocsPerRun(100, func() { clear(w.h); h.ServeHTTP(w, r) }); n != 1 {
-			t.Errorf("%v: %v allocations; want 1", r.Header, n)
-		}
-	}
-}
-
 // plainEmail reports whether a request is an AMP for Email request, whether it is allowed,
 // and which headers it must get. It is written from AMP's document, and need not be fast.
 func plainEmail(cfg ampcors.Config, r *http.Request) (isEmail, allowed bool, grants http.Header) {

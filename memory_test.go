@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -85,6 +86,16 @@ func TestAnAllowedRequestCostsOneAllocation(t *testing.T) {
 				t.Errorf("%q is not allowed", origin)
 			}
 		})
+	}
+	withEmail := newMiddleware(t, emailConfig()).Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	for _, r := range []*http.Request{
+		{Method: "GET", Header: headers("AMP-Email-Sender: a@xn--bcher-kva.example")},
+		{Method: "GET", Header: headers("Origin: " + mailOrigin), URL: &url.URL{RawQuery: "__amp_source_origin=a@xn--bcher-kva.example"}},
+		{Method: "GET", Header: headers("Origin: " + cacheOrigin)},
+	} {
+		if n := testing.AllocsPerRun(100, func() { clear(w.h); withEmail.ServeHTTP(w, r) }); n != 1 {
+			t.Errorf("with Email, %v: %v allocations; want 1", r.Header, n)
+		}
 	}
 	for _, names := range []string{"content-type", "content-type,x-requested-with"} {
 		t.Run(names, func(t *testing.T) {

@@ -353,6 +353,13 @@ func TestEachLimitIsExact(t *testing.T) {
 	caches := func(c ampcors.Cache) ampcors.Config {
 		return ampcors.Config{Publishers: []string{"example.com"}, Caches: []ampcors.Cache{c}}
 	}
+	several := func(n int) (cfg ampcors.Config) {
+		cfg.Publishers = []string{"example.com"}
+		for i := range n {
+			cfg.Caches = append(cfg.Caches, ampcors.Cache{ID: fmt.Sprint(i), CacheDomain: fmt.Sprintf("c%d.example", i)})
+		}
+		return cfg
+	}
 	labels := func(n int) string { // a domain of n bytes
 		domain := strings.Repeat(strings.Repeat("a", 49)+".", 5)
 		return domain[:n-len("example")] + "example"
@@ -363,6 +370,7 @@ func TestEachLimitIsExact(t *testing.T) {
 		"a domain":           {publishers(labels(253)), publishers(labels(254))},
 		"a cache's id":       {caches(ampcors.Cache{ID: strings.Repeat("b", 100), CacheDomain: "c.example"}), caches(ampcors.Cache{ID: strings.Repeat("b", 101), CacheDomain: "c.example"})},
 		"a cache's domain":   {caches(ampcors.Cache{ID: "b", CacheDomain: labels(189)}), caches(ampcors.Cache{ID: "b", CacheDomain: labels(190)})},
+		"caches":             {several(100), several(101)},
 		"MaxAge":             {ampcors.Config{Publishers: []string{"a.example"}, MaxAge: 24 * time.Hour}, ampcors.Config{Publishers: []string{"a.example"}, MaxAge: 24*time.Hour + time.Second}},
 		"no MaxAge":          {ampcors.Config{Publishers: []string{"a.example"}, MaxAge: 0}, ampcors.Config{Publishers: []string{"a.example"}, MaxAge: -time.Second}},
 		"an extra origin":    {ampcors.Config{Origins: []string{"https://" + labels(253) + ":65535"}}, ampcors.Config{Origins: []string{"https://" + labels(254) + ":65535"}}},

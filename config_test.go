@@ -201,7 +201,6 @@ func TestValidConfigsAreAccepted(t *testing.T) {
 		"duplicates":                     {Publishers: []string{"example.com", "EXAMPLE.com", "bücher.example", "xn--bcher-kva.example"}},
 		"origins":                        {Origins: []string{"https://playground.amp.dev", "http://localhost:8080", "http://localhost", "http://127.0.0.1:3000", "http://[::1]:3000", "https://my_host.example", "https://foo-.example.com", "https://xn--bcher-kva.example", cacheOrigin, "https://x.example:80"}},
 		"methods and headers":            {Origins: []string{"https://a.example"}, Methods: []string{"GET", "PUT", "PATCH", "OPTIONS", "Custom"}, RequestHeaders: []string{"Content-Type", "X-Requested-With"}, ResponseHeaders: []string{}},
-		"the longest MaxAge":             {Origins: []string{"https://a.example"}, MaxAge: 24 * time.Hour},
 		"caches":                         {Publishers: []string{"a.example"}, Caches: ampcors.DefaultCaches()[:1]},
 		"senders":                        {Email: ampcors.Email{Senders: []string{"a@example.com", "a.b+c@Bücher.example", "*@example.com", strings.Repeat("a", 64) + "@" + strings.Repeat("a.", 94) + "a"}}},
 		"no clients":                     {Email: ampcors.Email{Senders: []string{"a@example.com"}, Clients: []string{}}},

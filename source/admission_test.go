@@ -368,11 +368,10 @@ func TestAShardThatHangsAffectsNoOther(t *testing.T) {
 		group.Wait()
 		// A publisher that was revoked after its hash prefix was read is not found.
 		f.set(func() { f.names["shard2-late"] = false })
-		if r := c.Find(t.Context(), "@shard2-late"); r != (Answer{}) {
-			t.Errorf("%+v", r)
-		}
-		if r := c.Find(t.Context(), "@shard2-late"); r != (Answer{}) {
-			t.Errorf("%+v", r)
+		for range 2 {
+			if r := c.Find(t.Context(), "@shard2-late"); r != (Answer{}) {
+				t.Errorf("%+v", r)
+			}
 		}
 	})
 }

@@ -192,10 +192,10 @@ func TestAReturningNameGoesBeforeInventedOnes(t *testing.T) {
 		group.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
 				group.Go(func() { c.Find(ctx, fmt.Sprint("invented", i)) })
-				time.Sleep(time.Millisecond / 10)
+				time.Sleep(5 * time.Millisecond) // many more would make it likely that the rejection is forgotten
 			}
 		})
-		time.Sleep(1550 * time.Millisecond) // the queue is full, and no slot becomes free now
+		time.Sleep(1550 * time.Millisecond) // no slot becomes free when all before it have left the queue
 		if r := c.Find(t.Context(), "honest"); !errors.Is(r.Err, ErrBusy) {
 			t.Errorf("%+v", r)
 		}

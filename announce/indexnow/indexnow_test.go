@@ -228,6 +228,13 @@ func TestTheScopeOfTheKeyFileIsEnforcedBeforeSending(t *testing.T) {
 				covered := slices.Contains(strings.Fields(coveredBy), name)
 				report, err := c.Submit(t.Context(), u)
 				var problem *ampcors.ValueError
+				q, err2 := NewQueue(c, QueueConfig{})
+				if err2 != nil {
+					t.Fatal(err2)
+				}
+				if canonical, host, err := c.Canonical(u); covered != (err == nil) || covered != (q.Add(u) == nil) || covered && (canonical != api.seen[0].URLList[0] || host != api.seen[0].Host) || !covered && canonical+host != "" {
+					t.Errorf("key file %q, %s: %q, %q, %v; covered: %v", location, u, canonical, host, err, covered)
+				}
 				if covered != (err == nil) || covered != (len(api.seen) == 1) || covered == (len(report.Rejected) == 1) || !covered && (!errors.As(err, &problem) || problem.Value != u && !strings.Contains(u, "@") || problem.Want == "") {
 					t.Errorf("key file %q, %s: got %+v, %v; covered: %v", location, u, report, err, covered)
 				}
@@ -283,11 +290,18 @@ func TestEachResponseIsReported(t *testing.T) {
 			w.WriteHeader(403)
 			io.WriteString(w, `{"errorCode":"KeyNo`)
 		}, want: io.ErrUnexpectedEOF, message: "KeyNo", again: true},
-		"422":       {handler: status(422, ""), want: ErrUnprocessable, message: "422", again: false},
-		"429":       {handler: status(429, "slow down"), want: ErrRateLimited, message: "slow down", again: true},
-		"500":       {handler: status(500, strings.Repeat("é", 1<<20)), want: ErrServer, message: "é…", again: true},
-		"503":       {handler: status(503, ""), want: ErrServer, message: "503", again: true},
-		"404":       {handler: status(404, "not here"), want: ErrUnexpected, message: "not here", again: false},
+		"422": {handler: status(422, ""), want: ErrUnprocessable, message: "422", again: false},
+		"429": {handler: status(429, "slow down"), want: ErrRateLimited, message: "slow down", again: true},
+		"500": {handler: status(500, strings.Repeat("é", 1<<20)), want: ErrServer, message: "é…", again: true},
+		"503": {handler: status(503, ""), want: ErrServer, message: "503", again: true},
+		"404": {handler: status(404, "not here"), want: ErrUnexpected, message: "not here", again: false},
+		// After 302 the POST would become a GET, and after 307 the key would go to another host.
+		"302": {handler: func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "https://evil.example/indexnow", 302)
+		}, want: ErrUnexpected, message: "302", again: false},
+		"307": {handler: func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "https://evil.example/indexnow", 307)
+		}, want: ErrUnexpected, message: "307", again: false},
 		"no answer": {handler: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, want: io.EOF, message: "EOF", again: true},
 		"slow":      {handler: func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body); <-r.Context().Done() }, want: errTimeout, message: "Timeout", again: true},
 	} {
@@ -333,24 +347,6 @@ func TestEachResponseIsReported(t *testing.T) {
 }
 
 var errTimeout = errors.New("any timeout")
-
-// TestARedirectIsNotFollowed: after 301, 302 and 303 the POST would become a GET, and after
-// 307 and 308 the key would go to another host.
-func TestARedirectIsNotFollowed(t *testing.T) {
-	t.Parallel()
-	for _, status := range []int{301, 302, 303, 307, 308} {
-		t.Run(fmt.Sprint(status), func(t *testing.T) {
-			var requests atomic.Int32
-			c, _ := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				requests.Add(1)
-				http.Redirect(w, r, "https://evil.example/indexnow", status)
-			}), nil)
-			if _, err := c.Submit(t.Context(), "https://www.example.com/a"); !errors.Is(err, ErrUnexpected) || requests.Load() != 1 {
-				t.Errorf("%d: %v after %d requests", status, err, requests.Load())
-			}
-		})
-	}
-}
 
 // TestBatchesThatWouldFailTooAreNotSent: the engine has said why, and more requests would
 // only add load.
@@ -429,6 +425,12 @@ func TestBatchesThatWouldFailTooAreNotSent(t *testing.T) {
 // other URLs are accepted.
 func TestURLsAtFaultAreFound(t *testing.T) {
 	t.Parallel()
+	each := func(step, n int) (bad []int) {
+		for i := 0; i < n; i += step {
+			bad = append(bad, i)
+		}
+		return bad
+	}
 	for name, test := range map[string]struct {
 		urls, status int
 		bad          []int
@@ -441,6 +443,11 @@ func TestURLsAtFaultAreFound(t *testing.T) {
 		"three of five":         {5, 422, []int{0, 2, 4}, 9, 3},
 		"the only one":          {1, 422, []int{0}, 1, 1},
 		"too many to find each": {10_000, 422, []int{1, 2000, 4000, 6000, 8000, 9000}, 1 + maxSplits, 500},
+		// Of the good URLs, 80% are accepted.
+		"half of 30":      {30, 422, each(2, 30), maxSplits, 30 - 12},
+		"half of 32":      {32, 422, each(2, 32), maxSplits, 32 - 13},
+		"half of 34":      {34, 422, each(2, 34), maxSplits, 34 - 14},
+		"one in each 600": {10_000, 422, each(600, 10_000), maxSplits, 10_000 - 7987},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -468,6 +475,7 @@ func TestURLsAtFaultAreFound(t *testing.T) {
 			failed := 0
 			for _, b := range report.Batches {
 				all = append(all, b.URLs...)
+				_ = append(b.URLs, "https://www.example.com/not-of-the-next") // the parts share no memory
 				isBad := slices.ContainsFunc(b.URLs, func(u string) bool { return bad[u] })
 				if isBad && b.Outcome() != Failed {
 					t.Errorf("%d URLs from %s are accepted", len(b.URLs), b.URLs[0])
@@ -623,14 +631,6 @@ type failingTransport struct{ err error }
 
 func (f failingTransport) RoundTrip(*http.Request) (*http.Response, error) { return nil, f.err }
 
-func TestTheDefaultClientHasATimeout(t *testing.T) {
-	t.Parallel()
-	c, err := New(Config{Key: testKey})
-	if err != nil || c.http.Timeout != 30*time.Second {
-		t.Errorf("got %v, %v", c.http.Timeout, err)
-	}
-}
-
 func TestAllConfigErrorsAreReported(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(*Config){
@@ -735,7 +735,13 @@ func TestTheKeyIsMasked(t *testing.T) {
 		_, err := New(cfg)
 		problems = append(problems, err)
 	}
-	_, err := c.Submit(t.Context(), "https://example.org/"+string(testKey), "https://www.example.com:1/"+string(testKey))
+	short, err := New(Config{Key: testKey[:16], OldKeys: []Key{testKey}}) // a key that contains another
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = short.Submit(t.Context(), "x/"+string(testKey)+".txt")
+	problems = append(problems, err)
+	_, err = c.Submit(t.Context(), "https://example.org/"+string(testKey), "https://www.example.com:1/"+string(testKey))
 	for _, err := range append(problems, err) {
 		if err == nil {
 			t.Error("there is no error")
@@ -792,13 +798,15 @@ func TestAFailoverIsAskedIfTheEngineIsDown(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		status    int // of the first; 0 for no answer
+		second    int // that of the failover
 		wantAsked int
 	}{
-		"down":         {503, 2},
-		"no answer":    {0, 2},
-		"rate limited": {429, 1}, // the engines share what they receive
-		"denied":       {403, 1},
-		"accepted":     {200, 1},
+		"down":         {503, 200, 2},
+		"no answer":    {0, 200, 2},
+		"both down":    {503, 0, 2},
+		"rate limited": {429, 200, 1}, // the engines share what they receive
+		"denied":       {403, 200, 1},
+		"accepted":     {200, 200, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -808,21 +816,25 @@ func TestAFailoverIsAskedIfTheEngineIsDown(t *testing.T) {
 				if r.Header.Get("User-Agent") != "us" {
 					t.Errorf("User-Agent %q", r.Header.Get("User-Agent"))
 				}
-				switch {
-				case r.URL.Host == "b.example":
-					return answer(200, ""), nil
-				case test.status == 0:
+				status := test.status
+				if r.URL.Host == "b.example" {
+					status = test.second
+				}
+				if status == 0 {
 					return nil, io.ErrUnexpectedEOF
 				}
-				return answer(test.status, ""), nil
+				return answerLater(status, "", "600"), nil
 			})
 			c, err := New(Config{Key: testKey, Endpoint: "https://a.example/indexnow", Failover: "https://b.example/indexnow", UserAgent: "us", HTTPClient: &http.Client{Transport: transport}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			report, err := c.Submit(t.Context(), "https://www.example.com/")
-			if isAccepted := test.wantAsked == 2 || test.status == 200; asked != test.wantAsked || (err == nil) != isAccepted || report.Batches[0].Attempts != 1 {
+			if isAccepted := test.wantAsked == 2 && test.second == 200 || test.status == 200; asked != test.wantAsked || (err == nil) != isAccepted || report.Batches[0].Attempts != 1 {
 				t.Errorf("%d requests, %+v, %v", asked, report, err)
+			}
+			if problem := (*Error)(nil); errors.As(err, &problem) && problem.RetryAfter != 10*time.Minute { // even if the failover says none
+				t.Errorf("%+v", problem)
 			}
 		})
 	}
@@ -876,7 +888,7 @@ func TestKeysOfEachHost(t *testing.T) {
 	handler = c.ServeKeys(http.NotFoundHandler())
 
 	down.Store(true)
-	report, err := c.Submit(t.Context(), "https://a.example/1", "https://b.example/1", "https://down.example/1", "https://none.example/1", "https://short.example/1", "https://unknown.example/1", "https://a.example/2")
+	report, err := c.Submit(t.Context(), "https://a.example/1", "https://b.example/1", "https://down.example/1", "https://none.example/1", "https://short.example/1", "https://unknown.example/1", "https://a.example/2", "https://a.example:99999/"+string(now)+".txt")
 	if want := map[string]string{"a.example": string(now), "b.example": string(other)}; !maps.Equal(sent, want) {
 		t.Errorf("sent %q; want %q", sent, want)
 	}
@@ -1119,15 +1131,4 @@ func TestTheLogHasTheResultsButNotTheKey(t *testing.T) {
 
 func answer(status int, body string) *http.Response {
 	return &http.Response{StatusCode: status, Status: strconv.Itoa(status), Header: make(http.Header), Body: io.NopCloser(strings.NewReader(body))}
-}
-
-func TestCanonicalIsTheURLThatSubmitSends(t *testing.T) {
-	c, _ := client(t, http.NotFoundHandler(), nil)
-	canonical, host, err := c.Canonical("HTTPS://Bücher.example:443/a b#top")
-	if want := "https://xn--bcher-kva.example/a%20b"; canonical != want || host != "xn--bcher-kva.example" || err != nil {
-		t.Errorf("%q, %q, %v; want %q", canonical, host, err, want)
-	}
-	if canonical, host, err := c.Canonical("ftp://www.example.com/"); canonical != "" || host != "" || !errors.As(err, new(*ampcors.ValueError)) {
-		t.Errorf("%q, %q, %v", canonical, host, err)
-	}
 }

@@ -10,8 +10,10 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -20,7 +22,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/internal/servertest"
 )
 
@@ -258,7 +259,13 @@ func TestRateLimitedURLsStayInTheQueue(t *testing.T) {
 func TestTheQueueWaitsLongerAfterEachFailure(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		e := &fakeEngine{answer: func(*http.Request, submission) *http.Response { return answer(503, "") }}
+		failures := math.MaxInt
+		e := &fakeEngine{answer: func(*http.Request, submission) *http.Response {
+			if failures--; failures >= 0 {
+				return answer(503, "")
+			}
+			return answer(200, "")
+		}}
 		q := newQueue(t, e, QueueConfig{Hold: time.Millisecond}) // the backoff does not depend on Hold
 		add(t, q, "a.example/1")
 		time.Sleep(24 * time.Hour)
@@ -275,10 +282,11 @@ func TestTheQueueWaitsLongerAfterEachFailure(t *testing.T) {
 		if !errors.Is(got.Err, ErrServer) || got.Waiting != 1 || got.Retried != uint64(len(seen)) || len(seen) < 24*6 {
 			t.Errorf("got %+v after %d submissions", got, len(seen))
 		}
-		e.acceptAll()
+		failures = 0
 		time.Sleep(10 * time.Minute)
+		failures = 1
 		add(t, q, "a.example/2")
-		time.Sleep(6 * time.Second)
+		time.Sleep(6 * time.Second) // the backoff begins anew
 		if got := q.Stats(); got.Waiting != 0 || got.Accepted != 2 || got.Err != nil {
 			t.Errorf("got %+v", got)
 		}
@@ -398,66 +406,200 @@ func TestAHostsRetryAfterAppliesToTheHost(t *testing.T) {
 	})
 }
 
-// TestEngineAndHostBackoffAreSeparate: the backoff of one host does not delay other hosts,
-// and does not shorten the backoff of the engine.
-func TestEngineAndHostBackoffAreSeparate(t *testing.T) {
+// A host is served after Delay, and not more often, although all others have failed for hours.
+func TestDelayIsKeptWhileOtherHostsFail(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := &fakeEngine{answer: func(_ *http.Request, s submission) *http.Response {
-			if s.Host == "new.example" {
+			if s.Host != "good.example" {
 				return answer(403, `{"errorCode":"SiteVerificationNotCompleted"}`)
 			}
 			return answer(200, "")
 		}}
-		q := newQueue(t, e, QueueConfig{})
-		add(t, q, "new.example/1")
-		time.Sleep(3 * time.Hour) // in which nothing is accepted
-		add(t, q, "good.example/1")
-		time.Sleep(6 * time.Second)
-		synctest.Wait()
-		if got := q.Stats(); got.Accepted != 1 { // the other host may have failed again since
-			t.Errorf("a good host waits for the key of another: %+v", got)
+		q := newQueue(t, e, QueueConfig{Parallel: 16})
+		for i := range 500 {
+			add(t, q, fmt.Sprintf("%d.new.example/", i))
+		}
+		time.Sleep(2 * time.Hour)
+		begin := time.Since(e.began)
+		for i := range 6000 { // ten minutes
+			add(t, q, fmt.Sprintf("good.example/%d", i))
+			time.Sleep(100 * time.Millisecond)
+		}
+		n, first := 0, time.Duration(0)
+		for _, s := range e.submissions() {
+			if strings.HasPrefix(s.urls, "good") {
+				n++
+				first = cmp.Or(first, s.at-begin)
+			}
+		}
+		if n > 121 || n < 100 || first > 6*time.Second {
+			t.Errorf("%d requests for one host in ten minutes, the first after %v; want one in each Delay", n, first)
 		}
 	})
+}
+
+// A host that failed once is not starved.
+func TestAHostThatFailedOnceIsServed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		failed := false
+		e := &fakeEngine{answer: func(_ *http.Request, s submission) *http.Response {
+			if s.Host == "0.example" && !failed {
+				failed = true
+				return answer(503, "")
+			}
+			time.Sleep(2 * time.Second)
+			return answer(200, "")
+		}}
+		q := newQueue(t, e, QueueConfig{Parallel: 16})
+		add(t, q, "0.example/")
+		for i := range 600 {
+			for h := range 80 {
+				add(t, q, fmt.Sprintf("h%02d.example/%d", h, i))
+			}
+			time.Sleep(time.Second)
+		}
+		synctest.Wait()
+		n := 0
+		for _, s := range e.submissions() {
+			if strings.HasPrefix(s.urls, "0.example") {
+				n++
+			}
+		}
+		if n < 2 {
+			t.Errorf("0.example was not retried in ten minutes")
+		}
+	})
+}
+
+func TestA429IsKeptWhateverOtherRequestsAreAnswered(t *testing.T) {
+	t.Parallel()
+	for _, second := range []string{"200", "429", "pending"} {
+		t.Run(second, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var armed atomic.Bool
+				e := &fakeEngine{answer: func(_ *http.Request, s submission) *http.Response {
+					if !armed.Load() {
+						return answer(200, "")
+					}
+					switch s.Host {
+					case "a.example": // first answer
+						time.Sleep(time.Second)
+						if second == "429" {
+							return answer(429, "")
+						}
+						return answerLater(429, "", "600")
+					case "b.example":
+						time.Sleep(1100 * time.Millisecond)
+						switch second {
+						case "429":
+							return answerLater(429, "", "600")
+						case "pending":
+							return answer(403, `{"errorCode":"SiteVerificationNotCompleted"}`)
+						}
+					}
+					return answer(200, "")
+				}}
+				q := newQueue(t, e, QueueConfig{Parallel: 2})
+				add(t, q, "x.example/")
+				time.Sleep(10 * time.Second) // two at once from now on
+				armed.Store(true)
+				add(t, q, "a.example/", "b.example/", "c.example/")
+				time.Sleep(5 * time.Minute)
+				synctest.Wait()
+				for _, s := range e.submissions()[3:] {
+					t.Errorf("%s was sent at %v, after 429 with Retry-After: 600 at about 16 s", s.urls, s.at)
+				}
+			})
+		})
+	}
+}
+
+func TestARetryAfterIsKeptWhenTheContextEnds(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := &fakeEngine{answer: func(_ *http.Request, s submission) *http.Response {
+			if s.Host == "b.example" {
+				time.Sleep(time.Second)
+				return answerLater(429, "", "600")
+			}
+			return answer(200, "")
+		}}
+		q := idleQueue(t, e, QueueConfig{Parallel: 2, Accepted: func(b Batch) {
+			if b.Host == "a.example" {
+				time.Sleep(5 * time.Second) // a slow hook
+			}
+		}})
+		ctx, cancel := context.WithTimeout(t.Context(), 18*time.Second)
+		defer cancel()
+		done := make(chan bool)
+		go func() { _ = q.Run(ctx); close(done) }()
+		add(t, q, "x.example/")
+		time.Sleep(10 * time.Second) // two at once
+		add(t, q, "a.example/", "b.example/")
+		<-done
+		if _, err := q.Shutdown(context.Background()); len(e.submissions()) != 3 {
+			t.Errorf("%v; b.example was sent again at once after Retry-After: 600; %v", e.submissions(), err)
+		}
+	})
+}
+
+func TestASplitStopsAfter429ForAnotherHost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var armed atomic.Bool
+		e := &fakeEngine{answer: func(_ *http.Request, s submission) *http.Response {
+			if !armed.Load() {
+				return answer(200, "")
+			}
+			time.Sleep(time.Second)
 			if s.Host == "a.example" {
-				return answer(403, `{"errorCode":"SiteVerificationNotCompleted"}`)
+				return answerLater(429, "", "600")
 			}
-			return answerLater(429, "", "600")
-		}}
-		q := newQueue(t, e, QueueConfig{})
-		add(t, q, "a.example/1", "b.example/1")
-		time.Sleep(10 * time.Minute)
-		synctest.Wait()
-		if got := e.submissions(); len(got) != 2 {
-			t.Errorf("the engine was asked before its Retry-After was over: %v", got)
-		}
-	})
-	synctest.Test(t, func(t *testing.T) {
-		failures := 0
-		e := &fakeEngine{answer: func(_ *http.Request, s submission) *http.Response {
-			if failures--; failures >= 0 {
-				return answer(403, `{"errorCode":"SiteVerificationNotCompleted"}`)
+			if slices.Contains(s.URLList, "https://b.example/0") {
+				return answer(422, "")
 			}
 			return answer(200, "")
 		}}
-		q := newQueue(t, e, QueueConfig{})
-		for i, fail := range []int{8, 1} {
-			failures = fail
-			add(t, q, fmt.Sprintf("a.example/%d", i))
-			time.Sleep(5 * time.Second)
-			for range fail {
-				time.Sleep(10 * time.Minute)
-			}
-			synctest.Wait()
-			if got := q.Stats(); got.Accepted != uint64(i+1) {
-				t.Errorf("got %+v", got)
-			}
+		q := newQueue(t, e, QueueConfig{Parallel: 2, Failed: func(Batch) {}})
+		add(t, q, "x.example/")
+		time.Sleep(10 * time.Second)
+		armed.Store(true)
+		add(t, q, "a.example/")
+		for i := range 1000 {
+			add(t, q, fmt.Sprintf("b.example/%d", i))
 		}
-		seen := e.submissions()
-		if gap := seen[len(seen)-1].at - seen[len(seen)-2].at; gap > time.Second {
-			t.Errorf("waited %v after the first failure of a host that had recovered", gap)
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		if n := len(e.submissions()) - 3; n > 1 {
+			t.Errorf("%d requests after 429", n)
+		}
+	})
+}
+
+// 422 is an answer, so these are not three failures in a row.
+func TestAnAnswerToAPartShowsThatTheEngineIsUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := &fakeEngine{answer: func(_ *http.Request, s submission) *http.Response {
+			if len(s.URLList) > 1 {
+				return answer(422, "") // the engine is up
+			}
+			return answerLater(503, "", "3600")
+		}}
+		q := newQueue(t, e, QueueConfig{})
+		for i := range 3 {
+			add(t, q, fmt.Sprintf("%d.example/1", i), fmt.Sprintf("%d.example/2", i))
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		before := len(e.submissions())
+		add(t, q, "other.example/1")
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if len(e.submissions()) == before {
+			t.Errorf("after %d requests, never with two failures in a row, the engine gets none", before)
 		}
 	})
 }
@@ -529,27 +671,28 @@ func TestShutdownWaitsForRetriesBeforeItsDeadline(t *testing.T) {
 	}
 }
 
-// TestTheQueueIgnoresAttempts: to retry one host at once would make the others wait.
-func TestTheQueueIgnoresAttempts(t *testing.T) {
+// Without a deadline, Shutdown asks for each host once, whatever Config.Attempts says. The error says
+// why one failed, although another was accepted since.
+func TestShutdownWithoutADeadlineTriesOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := &fakeEngine{answer: func(_ *http.Request, s submission) *http.Response {
+			time.Sleep(5 * time.Second)
+			if s.Host == "z.example" {
+				return answer(200, "")
+			}
 			return answer(403, `{"errorCode":"SiteVerificationNotCompleted"}`)
 		}}
-		e.began = time.Now()
-		c, err := New(Config{Key: testKey, HTTPClient: &http.Client{Transport: e}, Attempts: 5, Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
+		q := idleQueue(t, e, QueueConfig{Parallel: 16})
+		q.client.retry.Attempts = 5
+		for i := range 20 {
+			add(t, q, fmt.Sprintf("%d.example/", i))
 		}
-		q, err := NewQueue(c, QueueConfig{})
-		if err != nil {
-			t.Fatal(err)
+		add(t, q, "z.example/")
+		unsent, err := q.Shutdown(context.Background())
+		if n := len(e.submissions()); n != 21 || len(unsent) != 20 || !errors.Is(err, ErrKeyPending) || q.Stats().Err != nil {
+			t.Errorf("%d requests for 21 hosts; %d are unsent, %v", n, len(unsent), err)
 		}
-		add(t, q, "a.example/1", "b.example/1")
-		if unsent, err := q.Shutdown(t.Context()); len(unsent) != 2 || !errors.Is(err, ErrKeyPending) {
-			t.Errorf("got %v, %v", unsent, err)
-		}
-		wantSeen(t, e, sentSubmission{0, "a.example/1"}, sentSubmission{0, "b.example/1"})
 	})
 }
 
@@ -663,21 +806,6 @@ func TestShutdownReportsWhatItCouldNotSend(t *testing.T) {
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
-		// The deadline also holds for what Run is sending when Shutdown is called.
-		e := &fakeEngine{answer: func(r *http.Request, s submission) *http.Response { <-r.Context().Done(); return nil }}
-		q := newQueue(t, e, QueueConfig{})
-		add(t, q, "a.example/1")
-		time.Sleep(6 * time.Second)
-		add(t, q, "a.example/2")
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-		defer cancel()
-		began := time.Now()
-		unsent, err := q.Shutdown(ctx)
-		if !slices.Equal(unsent, []string{"https://a.example/1", "https://a.example/2"}) || err == nil || time.Since(began) != 3*time.Second {
-			t.Errorf("got %v, %v after %v", unsent, err, time.Since(began))
-		}
-	})
-	synctest.Test(t, func(t *testing.T) {
 		// The engine's Retry-After is not over.
 		e := &fakeEngine{answer: func(*http.Request, submission) *http.Response {
 			return answerLater(429, "", "60")
@@ -705,129 +833,133 @@ func TestShutdownReportsWhatItCouldNotSend(t *testing.T) {
 	})
 }
 
-// TestShutdownSendsWhatACanceledRunDidNot: a canceled context is not a failure of the
-// engine, so there is no backoff.
-func TestShutdownSendsWhatACanceledRunDidNot(t *testing.T) {
+// Shutdown keeps its deadline while a batch is split.
+func TestShutdownEndsASplit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		e := &fakeEngine{answer: func(r *http.Request, s submission) *http.Response { <-r.Context().Done(); return nil }}
-		q := idleQueue(t, e, QueueConfig{})
-		ctx, stop := context.WithCancel(t.Context())
-		go func() {
-			time.Sleep(7 * time.Second)
-			stop()
-		}()
-		add(t, q, "a.example/1", "b.example/1")
-		if err := q.Run(ctx); !errors.Is(err, context.Canceled) {
-			t.Errorf("got %v", err)
-		}
-		e.acceptAll()
-		if unsent, err := q.Shutdown(t.Context()); err != nil || unsent != nil {
-			t.Errorf("got %v, %v", unsent, err)
-		}
-		wantSeen(t, e, sentSubmission{5 * time.Second, "a.example/1"}, sentSubmission{7 * time.Second, "a.example/1"}, sentSubmission{7 * time.Second, "b.example/1"})
-	})
-}
-
-func TestShutdownRetriesWithinItsDeadline(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		failures := 2
 		e := &fakeEngine{answer: func(_ *http.Request, s submission) *http.Response {
-			if failures--; failures >= 0 {
-				return answer(503, "")
+			time.Sleep(20 * time.Second)
+			for _, u := range s.URLList {
+				if strings.HasSuffix(u, "00") {
+					return answer(422, "")
+				}
 			}
 			return answer(200, "")
 		}}
-		q := newQueue(t, e, QueueConfig{})
-		add(t, q, "a.example/1", "b.example/1")
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		q := newQueue(t, e, QueueConfig{Failed: func(Batch) {}})
+		for i := range 1000 {
+			add(t, q, fmt.Sprintf("a.example/%d", i))
+		}
+		time.Sleep(6 * time.Second)
+		begun := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if unsent, err := q.Shutdown(ctx); err != nil || unsent != nil {
-			t.Errorf("got %v, %v after %v", unsent, err, e.submissions())
+		unsent, err := q.Shutdown(ctx)
+		if took := time.Since(begun); err == nil || len(unsent) == 0 || took > 80*time.Second { // the transport ignores its context for 20 s
+			t.Errorf("after %v: %d unsent, %v", took, len(unsent), err)
 		}
 	})
 }
 
-func TestRunSendsNothingOnceItsContextHasEnded(t *testing.T) {
+// What panics in several requests at once loses nothing, if the caller recovers from it.
+func TestPanicsLoseNothing(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		e := &fakeEngine{}
-		q := idleQueue(t, e, QueueConfig{})
-		add(t, q, "a.example/1")
-		time.Sleep(time.Minute)
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if err := q.Run(ctx); !errors.Is(err, context.Canceled) {
-			t.Errorf("got %v", err)
-		}
-		wantSeen(t, e)
-		if got := q.Stats(); got.Waiting != 1 || got.Retried != 0 {
-			t.Errorf("got %+v", got)
-		}
-	})
-}
-
-// TestAPanicOfTheTransportLosesNothing, if the caller recovers from it.
-func TestAPanicOfTheTransportLosesNothing(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		e := &fakeEngine{answer: func(*http.Request, submission) *http.Response { panic("in the transport") }}
-		q := idleQueue(t, e, QueueConfig{})
-		add(t, q, "a.example/1", "a.example/2")
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Error("there is no panic")
+	for want, answerBad := range map[string]func() *http.Response{
+		"in the transport": func() *http.Response { panic("in the transport") },
+		"runtime.Goexit":   func() *http.Response { runtime.Goexit(); return nil },
+		"in Failed":        func() *http.Response { return answer(403, "") },
+	} {
+		t.Run(want, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := &fakeEngine{answer: func(_ *http.Request, s submission) *http.Response {
+					time.Sleep(time.Second)
+					if strings.Contains(s.Host, "bad") {
+						return answerBad()
+					}
+					return answer(200, "")
+				}}
+				q := idleQueue(t, e, QueueConfig{Parallel: 16, Failed: func(Batch) { panic("in Failed") }})
+				done := make(chan any)
+				go func() {
+					defer func() { done <- recover() }()
+					_ = q.Run(t.Context())
+				}()
+				for i := range 10 {
+					add(t, q, fmt.Sprintf("%d.ok.example/", i))
 				}
-			}()
-			_ = q.Run(t.Context())
-		}()
-		e.acceptAll()
-		if unsent, err := q.Shutdown(t.Context()); unsent != nil || err != nil || q.Stats().Accepted != 2 {
-			t.Errorf("got %v, %v, %+v", unsent, err, q.Stats())
-		}
-		time.Sleep(time.Minute) // until net/http's timeout has passed
-	})
+				time.Sleep(time.Minute) // ten at once from now on
+				for i := range 5 {
+					add(t, q, fmt.Sprintf("%d.bad.example/", i), fmt.Sprintf("%d.ok2.example/", i))
+				}
+				if got := fmt.Sprint(<-done); !strings.Contains(got, want) {
+					t.Errorf("Run panicked with %v", got)
+				}
+				e.acceptAll()
+				unsent, err := q.Shutdown(t.Context())
+				got := q.Stats()
+				if unsent != nil || err != nil || got.Accepted+got.Failed != 20 || (got.Failed == 0) == (want == "in Failed") {
+					t.Errorf("%q, %v, %+v", unsent, err, got)
+				}
+				time.Sleep(time.Minute) // until net/http's timeout has passed
+			})
+		})
+	}
 }
 
-// TestFailedURLsAreLogged: without QueueConfig.Failed, only the log has them.
-// Each URL of Add is passed to Accepted or Failed once, or returned by Shutdown, so that a program
-// can keep its own list.
-func TestTheHooksAccountForEachURL(t *testing.T) {
+// The hooks get each part, even if one of them panics.
+func TestAPanicOfFailedHidesNoPart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := &fakeEngine{answer: func(_ *http.Request, s submission) *http.Response {
-			switch {
-			case s.Host == "down.example":
-				return answer(503, "")
-			case slices.Contains(s.URLList, "https://a.example/bad"):
+			if slices.Contains(s.URLList, "https://a.example/1") {
 				return answer(422, "")
 			}
 			return answer(200, "")
 		}}
-		var got []string
-		note := func(what string) func(Batch) {
-			return func(b Batch) {
-				for _, u := range b.URLs {
-					got = append(got, what+" "+strings.TrimPrefix(u, "https://"))
-				}
+		var accepted []string
+		q := idleQueue(t, e, QueueConfig{Failed: func(Batch) { panic("in Failed") }, Accepted: func(b Batch) { accepted = append(accepted, b.URLs...) }})
+		add(t, q, "a.example/1", "a.example/2")
+		func() {
+			defer func() { _ = recover() }()
+			_ = q.Run(t.Context())
+		}()
+		unsent, err := q.Shutdown(t.Context())
+		if len(accepted)+len(unsent) != 1 {
+			t.Errorf("a.example/2 was reported to no hook and is not unsent: %q, %q, %v, %+v", accepted, unsent, err, q.Stats())
+		}
+	})
+}
+
+// What was accepted before a panic in a split is not sent again.
+func TestAPanicInASplitSendsNothingTwice(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := 0
+		ok := map[string]int{}
+		e := &fakeEngine{answer: func(_ *http.Request, s submission) *http.Response {
+			n++
+			switch n {
+			case 1:
+				return answer(422, "")
+			case 3:
+				panic("in the transport")
 			}
+			for _, u := range s.URLList {
+				ok[u]++
+			}
+			return answer(200, "")
+		}}
+		q := idleQueue(t, e, QueueConfig{})
+		add(t, q, "a.example/1", "a.example/2")
+		func() {
+			defer func() { _ = recover() }()
+			_ = q.Run(t.Context())
+		}()
+		_, err := q.Shutdown(t.Context())
+		if ok["https://a.example/1"] != 1 {
+			t.Errorf("accepted %v, %v", ok, err)
 		}
-		q := newQueue(t, e, QueueConfig{Accepted: note("accepted"), Failed: note("failed")})
-		add(t, q, "a.example/1", "a.example/bad", "a.example/2", "b.example/1", "down.example/1", "a.example/1")
 		time.Sleep(time.Minute)
-		synctest.Wait()
-		stats := q.Stats()
-		unsent, _ := q.Shutdown(t.Context())
-		note("unsent")(Batch{URLs: unsent})
-		slices.Sort(got)
-		if want := []string{"accepted a.example/1", "accepted a.example/2", "accepted b.example/1", "failed a.example/bad", "unsent down.example/1"}; !slices.Equal(got, want) {
-			t.Errorf("%q; want %q", got, want)
-		}
-		if stats.Accepted != 3 || stats.Failed != 1 || stats.Added != 5 || stats.Repeated != 1 {
-			t.Errorf("%+v", stats)
-		}
 	})
 }
 
@@ -907,6 +1039,7 @@ func TestAHostWhoseKeyCannotBeFoundWaits(t *testing.T) {
 	})
 }
 
+// Without QueueConfig.Failed, only the log has them. It does not have the key.
 func TestFailedURLsAreLogged(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
@@ -917,60 +1050,53 @@ func TestFailedURLsAreLogged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	add(t, q, "a.example/1", "a.example/2")
+	add(t, q, "a.example/1", "a.example/"+string(testKey)+".txt")
 	if unsent, err := q.Shutdown(t.Context()); unsent != nil || err != nil {
 		t.Errorf("got %v, %v", unsent, err)
 	}
-	if want := `level=ERROR msg="indexnow: rejected permanently" host=a.example urls="[https://a.example/1 https://a.example/2]" error="indexnow: a.example: the engine finds`; !strings.Contains(out.String(), want) {
+	if want := `level=ERROR msg="indexnow: rejected permanently" host=a.example urls="[https://a.example/1 https://a.example/7313….txt]" error="indexnow: a.example: the engine finds`; !strings.Contains(out.String(), want) || strings.Contains(out.String(), string(testKey)) {
 		t.Errorf("the log\n%s\ndoes not have %s", &out, want)
 	}
 }
 
+// A canceled context is not a failure of the engine, so there is no backoff: what it has interrupted
+// is sent at once.
 func TestRunEndsWithItsContextAndLosesNothing(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		e := &fakeEngine{answer: func(r *http.Request, s submission) *http.Response { <-r.Context().Done(); return nil }}
-		q := idleQueue(t, e, QueueConfig{})
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		add(t, q, "a.example/1") // before it runs
-		go func() {
-			time.Sleep(time.Second)
-			if err := q.Run(t.Context()); !errors.Is(err, ErrRunning) {
-				t.Errorf("a second Run: %v", err)
-			}
-		}()
-		if err := q.Run(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v", err)
-		}
-		if got := q.Stats(); got.Waiting != 1 {
-			t.Errorf("got %+v", got)
-		}
-		e.acceptAll()
-		ctx, cancel = context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		_ = q.Run(ctx)
-		if got := q.Stats(); got.Waiting != 0 || got.Accepted != 1 {
-			t.Errorf("got %+v", got)
-		}
-	})
-}
-
-func TestAddRejectsWhatSubmitRejects(t *testing.T) {
-	t.Parallel()
-	c, err := New(Config{Key: testKey, KeyLocation: "https://a.example/catalog/key.txt", Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	q, err := NewQueue(c, QueueConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, u := range []string{"", "a.example/catalog/1", "https://a.example/1", "https://b.example/catalog/1"} {
-		t.Run(u, func(t *testing.T) {
-			if problem := (*ampcors.ValueError)(nil); !errors.As(q.Add(u), &problem) {
-				t.Errorf("%q is accepted", u)
-			}
+	for _, next := range []string{"Run", "Shutdown"} {
+		t.Run(next, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := &fakeEngine{answer: func(r *http.Request, s submission) *http.Response { <-r.Context().Done(); return nil }}
+				q := idleQueue(t, e, QueueConfig{})
+				add(t, q, "a.example/1", "b.example/1") // before it runs
+				ctx, cancel := context.WithCancel(t.Context())
+				go func() {
+					time.Sleep(7 * time.Second)
+					if err := q.Run(t.Context()); !errors.Is(err, ErrRunning) {
+						t.Errorf("a second Run: %v", err)
+					}
+					cancel()
+				}()
+				for range 2 { // the second one sends nothing
+					if err := q.Run(ctx); !errors.Is(err, context.Canceled) {
+						t.Errorf("got %v", err)
+					}
+				}
+				if got := q.Stats(); got.Waiting != 2 || got.Retried != 0 {
+					t.Errorf("got %+v", got)
+				}
+				e.acceptAll()
+				ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				if next == "Shutdown" {
+					if unsent, err := q.Shutdown(t.Context()); err != nil || unsent != nil {
+						t.Errorf("got %v, %v", unsent, err)
+					}
+				} else if err := q.Run(ctx); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("got %v", err)
+				}
+				wantSeen(t, e, sentSubmission{5 * time.Second, "a.example/1"}, sentSubmission{7 * time.Second, "a.example/1"}, sentSubmission{7 * time.Second, "b.example/1"})
+			})
 		})
 	}
 }
@@ -992,15 +1118,15 @@ func TestAllQueueConfigErrorsAreReported(t *testing.T) {
 	}
 }
 
-// TestNothingIsLost: each URL that was added is accepted by the engine, reported as failed,
-// or returned by Shutdown. None that was accepted is sent again within Hold.
+// TestNothingIsLost: each URL that was added is accepted by the engine and passed to Accepted, or
+// passed to Failed, or returned by Shutdown. None that was accepted is sent again within Hold.
 func TestNothingIsLost(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
 		synctest.Test(t, func(t *testing.T) {
 			random, engines := rand.New(rand.NewPCG(seed, 1)), rand.New(rand.NewPCG(seed, 2))
 			accepted := map[string][]time.Time{}
-			failed := map[string]int{}
+			failed, hooked := map[string]int{}, map[string]int{}
 			e := &fakeEngine{answer: func(r *http.Request, s submission) *http.Response {
 				began := time.Now()
 				wait := time.NewTimer(time.Duration(engines.IntN(7)) * time.Second)
@@ -1026,11 +1152,14 @@ func TestNothingIsLost(t *testing.T) {
 				}
 				return answer(200, "")
 			}}
-			q := newQueue(t, e, QueueConfig{Capacity: 40, Hold: time.Minute, Failed: func(b Batch) {
-				for _, u := range b.URLs {
-					failed[u]++
+			count := func(times map[string]int) func(Batch) {
+				return func(b Batch) {
+					for _, u := range b.URLs {
+						times[u]++
+					}
 				}
-			}})
+			}
+			q := newQueue(t, e, QueueConfig{Capacity: 40, Hold: time.Minute, Failed: count(failed), Accepted: count(hooked)})
 			taken := map[string]int{}
 			for range 300 {
 				u := fmt.Sprintf("https://%c.example/%d", 'a'+random.IntN(3), random.IntN(12))
@@ -1054,8 +1183,8 @@ func TestNothingIsLost(t *testing.T) {
 				if slices.Contains(unsent, u) {
 					left = 1
 				}
-				if got := len(accepted[u]) + failed[u] + left; got > n || got == 0 {
-					t.Errorf("seed %d: %s was added %d times; accepted %d, failed %d, unsent %d", seed, u, n, len(accepted[u]), failed[u], left)
+				if got := len(accepted[u]) + failed[u] + left; got > n || got == 0 || hooked[u] != len(accepted[u]) {
+					t.Errorf("seed %d: %s was added %d times; accepted %d, Accepted got %d, failed %d, unsent %d", seed, u, n, len(accepted[u]), hooked[u], failed[u], left)
 				}
 				for i, at := range accepted[u] {
 					if i > 0 && at.Sub(accepted[u][i-1]) < time.Minute {

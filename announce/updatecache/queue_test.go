@@ -104,6 +104,16 @@ func run(t *testing.T, q *Queue) *Queue {
 	return q
 }
 
+// isWithinLimit checks that the rate limit was kept.
+func (c *caches) isWithinLimit() {
+	c.t.Helper()
+	for i := maxRequests; i < len(c.at); i++ {
+		if gap := c.at[i] - c.at[i-maxRequests]; gap < time.Second {
+			c.t.Errorf("%d requests in %v", maxRequests+1, gap)
+		}
+	}
+}
+
 func add(t *testing.T, q *Queue, pages ...string) {
 	t.Helper()
 	for _, page := range pages {
@@ -169,41 +179,47 @@ func TestAQueueKeepsTheRateLimit(t *testing.T) {
 		if got := q.Stats(); got.Flushed != 50 {
 			t.Errorf("%+v", got)
 		}
-		for i := maxRequests; i < len(c.at); i++ {
-			if gap := c.at[i] - c.at[i-maxRequests]; gap < time.Second {
-				t.Errorf("%d requests in %v", maxRequests+1, gap)
-			}
-		}
+		c.isWithinLimit()
 	})
 }
 
+// What fails is asked for again after a backoff, or after the longest Retry-After of the batch.
 func TestWhatFailsStaysInTheQueue(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]struct {
+	type answer struct {
 		status     int
 		retryAfter string
-		atLeast    time.Duration
+	}
+	for name, test := range map[string]struct {
+		a, b    answer
+		atLeast time.Duration
 	}{
-		"no answer":            {0, "", 500 * time.Millisecond},
-		"503":                  {503, "", 500 * time.Millisecond},
-		"429":                  {429, "", 500 * time.Millisecond},
-		"429 with Retry-After": {429, "60", time.Minute},
+		"no answer":                  {answer{0, ""}, answer{0, ""}, 500 * time.Millisecond},
+		"503":                        {answer{503, ""}, answer{503, ""}, 500 * time.Millisecond},
+		"429":                        {answer{429, ""}, answer{429, ""}, 500 * time.Millisecond},
+		"429 with Retry-After":       {answer{429, "120"}, answer{429, "1"}, 2 * time.Minute},
+		"503 with Retry-After":       {answer{503, ""}, answer{503, "120"}, 2 * time.Minute},
+		"of the cache, then of host": {answer{503, ""}, answer{429, "120"}, 2 * time.Minute},
+		"of the host, then of cache": {answer{429, "120"}, answer{503, "1"}, 2 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				c := &caches{t: t}
-				c.answer = func(*http.Request) (int, string) {
-					if len(c.seen) == 1 {
-						return test.status, test.retryAfter
+				c.answer = func(r *http.Request) (int, string) {
+					switch {
+					case len(c.seen) > 2:
+						return 200, ""
+					case strings.Contains(r.URL.Opaque, "/b"):
+						return test.b.status, test.b.retryAfter
 					}
-					return 200, ""
+					return test.a.status, test.a.retryAfter
 				}
 				q := run(t, newQueue(c, nil))
-				add(t, q, "www.example.com/")
-				time.Sleep(2 * time.Minute)
+				add(t, q, "www.example.com/a", "www.example.com/b")
+				time.Sleep(10 * time.Minute)
 				synctest.Wait()
-				if got := q.Stats(); got.Flushed != 1 || got.Retried != 1 || got.Err != nil || len(c.at) != 2 || c.at[1]-c.at[0] < test.atLeast {
+				if got := q.Stats(); got.Flushed != 2 || got.Retried != 2 || got.Err != nil || len(c.at) != 4 || c.at[2]-c.at[1] < test.atLeast {
 					t.Errorf("%+v, at %v", got, c.at)
 				}
 			})
@@ -257,7 +273,7 @@ func TestFailuresDoNotDelayOthers(t *testing.T) {
 	})
 }
 
-// No URL is lost while the key management service of the Signer is down.
+// No URL is lost, and no slot of the rate limit, while the key management service of the Signer is down.
 func TestAFailingSignerLosesNothing(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func() error{
@@ -300,6 +316,11 @@ func TestAFailingSignerLosesNothing(t *testing.T) {
 				time.Sleep(time.Hour) // the backoff
 				if unsent, err := q.Shutdown(t.Context()); unsent != nil || err != nil || q.Stats().Flushed != 2 {
 					t.Errorf("%v, %v, %+v", unsent, err, q.Stats())
+				}
+				for host, h := range q.client.limit.hosts {
+					if h.users != 0 || len(h.free) != maxRequests {
+						t.Errorf("%s has %d users, and %d slots are free", host, h.users, len(h.free))
+					}
 				}
 			})
 		})
@@ -449,44 +470,6 @@ func TestManyURLsDoNotDelayAnotherHost(t *testing.T) {
 	})
 }
 
-func TestTheLongestRetryAfterOfABatchCounts(t *testing.T) {
-	t.Parallel()
-	type answer struct {
-		status     int
-		retryAfter string
-	}
-	for name, answers := range map[string][2]answer{
-		"two of the host":            {{429, "120"}, {429, "1"}},
-		"of the cache, then of host": {{503, ""}, {429, "120"}},
-		"of the host, then of cache": {{429, "120"}, {503, "1"}},
-		"two of the cache":           {{503, ""}, {503, "120"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				c := &caches{t: t}
-				c.answer = func(r *http.Request) (int, string) {
-					a := answer{status: 200}
-					if len(c.seen) <= 2 {
-						a = answers[0]
-						if strings.Contains(r.URL.Opaque, "/b") {
-							a = answers[1]
-						}
-					}
-					return a.status, a.retryAfter
-				}
-				q := run(t, newQueue(c, nil))
-				add(t, q, "www.example.com/a", "www.example.com/b")
-				time.Sleep(10 * time.Minute)
-				synctest.Wait()
-				if len(c.at) != 4 || c.at[2]-c.at[1] < 2*time.Minute {
-					t.Errorf("asked at %v", c.at)
-				}
-			})
-		})
-	}
-}
-
 // In a short Shutdown, URLs that wait for the rate limit do not stop those of other hosts.
 func TestTheRateLimitIsNoFailureOfTheCache(t *testing.T) {
 	t.Parallel()
@@ -531,10 +514,6 @@ func TestAQueueSharesTheRateLimitWithFlush(t *testing.T) {
 		if got := q.Stats(); got.Flushed != 5 || len(c.at) != 35 {
 			t.Errorf("%+v, %d requests", got, len(c.at))
 		}
-		for i := maxRequests; i < len(c.at); i++ {
-			if gap := c.at[i] - c.at[i-maxRequests]; gap < time.Second {
-				t.Errorf("%d requests in %v", maxRequests+1, gap)
-			}
-		}
+		c.isWithinLimit()
 	})
 }

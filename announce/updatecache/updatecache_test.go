@@ -489,25 +489,6 @@ func TestParseKey(t *testing.T) {
 	}
 }
 
-// TestFlushIsLimited: the eleventh request to one host in a second waits.
-func TestFlushIsLimited(t *testing.T) {
-	t.Parallel()
-	google := &cache{key: &toolboxKey().PublicKey}
-	c, clock := client(t, google, nil)
-	google.clock = clock
-	for i := range 25 {
-		if _, err := c.Flush(t.Context(), fmt.Sprintf("https://www.example.com/%d", i)); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.Flush(t.Context(), fmt.Sprintf("https://%d.example.com/", i)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if waits := clock.Waits(); !slices.Equal(waits, []time.Duration{time.Second, time.Second}) {
-		t.Errorf("waits %v; want 1 s after 10, and after 20", waits)
-	}
-}
-
 func TestAllConfigErrorsAreReported(t *testing.T) {
 	t.Parallel()
 	elliptic, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -908,36 +889,6 @@ type transport func(*http.Request)
 func (see transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	see(r)
 	return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader("OK"))}, nil
-}
-
-// TestSlotsAreReleased even if the Signer panics.
-func TestSlotsAreReleased(t *testing.T) {
-	t.Parallel()
-	broken := true
-	c, clock := client(t, nil, func(cfg *Config) {
-		cfg.Signer = service{&toolboxKey().PublicKey, func(digest []byte) ([]byte, error) {
-			if broken {
-				panic("in the signer")
-			}
-			return rsa.SignPKCS1v15(nil, toolboxKey(), crypto.SHA256, digest)
-		}}
-		cfg.HTTPClient = &http.Client{Transport: transport(func(*http.Request) {})}
-	})
-	for range 20 {
-		func() {
-			defer func() { _ = recover() }()
-			_, _ = c.Flush(t.Context(), "https://www.example.com/")
-		}()
-	}
-	broken = false
-	if _, err := c.Flush(t.Context(), "https://www.example.com/"); err != nil || len(clock.Waits()) != 0 {
-		t.Errorf("%v after %v", err, clock.Waits())
-	}
-	for host, h := range c.limit.hosts {
-		if h.users != 0 || len(h.free) != maxRequests {
-			t.Errorf("%s has %d users, and %d slots are free", host, h.users, len(h.free))
-		}
-	}
 }
 
 // TestA101DoesNotHang: its body is the connection, and the server leaves it open.

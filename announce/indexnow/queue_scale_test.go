@@ -121,17 +121,13 @@ func TestShutdownWithManyURLs(t *testing.T) {
 	})
 }
 
-// An acceptingTransport accepts everything at once.
-type acceptingTransport struct{}
-
-func (acceptingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	_, err := io.Copy(io.Discard, r.Body)
-	return answer(200, ""), err
-}
-
 func filledQueue(b *testing.B, waiting int, cfg QueueConfig) (q *Queue, urls func(i int) string) {
 	b.Helper()
-	client, err := New(Config{Key: testKey, HTTPClient: &http.Client{Transport: acceptingTransport{}}, Logger: slog.New(slog.DiscardHandler)})
+	accept := transportFunc(func(r *http.Request) (*http.Response, error) {
+		_, err := io.Copy(io.Discard, r.Body)
+		return answer(200, ""), err
+	})
+	client, err := New(Config{Key: testKey, HTTPClient: &http.Client{Transport: accept}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		b.Fatal(err)
 	}

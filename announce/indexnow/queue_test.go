@@ -233,29 +233,6 @@ func TestTheQueueIsBounded(t *testing.T) {
 	})
 }
 
-func TestRateLimitedURLsStayInTheQueue(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		failures := 1
-		e := &fakeEngine{answer: func(*http.Request, submission) *http.Response {
-			if failures--; failures < 0 {
-				return answer(200, "")
-			}
-			return answerLater(429, "", "60")
-		}}
-		q := newQueue(t, e, QueueConfig{})
-		add(t, q, "a.example/1", "b.example/1") // after the 429, b.example/1 is not sent yet
-		time.Sleep(10 * time.Second)
-		add(t, q, "a.example/2")
-		time.Sleep(time.Hour)
-		at := 65 * time.Second
-		wantSeen(t, e, sentSubmission{5 * time.Second, "a.example/1"}, sentSubmission{at, "b.example/1"}, sentSubmission{at, "a.example/1 a.example/2"})
-		if got, want := q.Stats(), (QueueStats{Added: 3, Accepted: 3, Retried: 1}); got != want {
-			t.Errorf("got %+v; want %+v", got, want)
-		}
-	})
-}
-
 func TestTheQueueWaitsLongerAfterEachFailure(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -473,9 +450,11 @@ func TestAHostThatFailedOnceIsServed(t *testing.T) {
 	})
 }
 
+// After 429 no host gets a request until Retry-After is over, whatever is answered to one that was in
+// progress then. Then all URLs are sent.
 func TestA429IsKeptWhateverOtherRequestsAreAnswered(t *testing.T) {
 	t.Parallel()
-	for _, second := range []string{"200", "429", "pending"} {
+	for _, second := range []string{"200", "429", "pending", "422"} {
 		t.Run(second, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var armed atomic.Bool
@@ -497,6 +476,8 @@ func TestA429IsKeptWhateverOtherRequestsAreAnswered(t *testing.T) {
 							return answerLater(429, "", "600")
 						case "pending":
 							return answer(403, `{"errorCode":"SiteVerificationNotCompleted"}`)
+						case "422": // its parts have to wait too
+							return answer(422, "")
 						}
 					}
 					return answer(200, "")
@@ -505,11 +486,16 @@ func TestA429IsKeptWhateverOtherRequestsAreAnswered(t *testing.T) {
 				add(t, q, "x.example/")
 				time.Sleep(10 * time.Second) // two at once from now on
 				armed.Store(true)
-				add(t, q, "a.example/", "b.example/", "c.example/")
+				add(t, q, "a.example/", "b.example/1", "b.example/2", "c.example/")
 				time.Sleep(5 * time.Minute)
 				synctest.Wait()
 				for _, s := range e.submissions()[3:] {
 					t.Errorf("%s was sent at %v, after 429 with Retry-After: 600 at about 16 s", s.urls, s.at)
+				}
+				armed.Store(false)
+				time.Sleep(6 * time.Minute)
+				if got := q.Stats(); got.Waiting > 0 || got.Accepted != 5 {
+					t.Errorf("%+v", got)
 				}
 			})
 		})
@@ -541,39 +527,6 @@ func TestARetryAfterIsKeptWhenTheContextEnds(t *testing.T) {
 		<-done
 		if _, err := q.Shutdown(context.Background()); len(e.submissions()) != 3 {
 			t.Errorf("%v; b.example was sent again at once after Retry-After: 600; %v", e.submissions(), err)
-		}
-	})
-}
-
-func TestASplitStopsAfter429ForAnotherHost(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var armed atomic.Bool
-		e := &fakeEngine{answer: func(_ *http.Request, s submission) *http.Response {
-			if !armed.Load() {
-				return answer(200, "")
-			}
-			time.Sleep(time.Second)
-			if s.Host == "a.example" {
-				return answerLater(429, "", "600")
-			}
-			if slices.Contains(s.URLList, "https://b.example/0") {
-				return answer(422, "")
-			}
-			return answer(200, "")
-		}}
-		q := newQueue(t, e, QueueConfig{Parallel: 2, Failed: func(Batch) {}})
-		add(t, q, "x.example/")
-		time.Sleep(10 * time.Second)
-		armed.Store(true)
-		add(t, q, "a.example/")
-		for i := range 1000 {
-			add(t, q, fmt.Sprintf("b.example/%d", i))
-		}
-		time.Sleep(5 * time.Minute)
-		synctest.Wait()
-		if n := len(e.submissions()) - 3; n > 1 {
-			t.Errorf("%d requests after 429", n)
 		}
 	})
 }

@@ -285,18 +285,17 @@ func TestAnOutbox(t *testing.T) {
 	t.Parallel()
 	server := servertest.Postgres(t)
 	for name, test := range map[string]func(*testing.T, *servertest.Server){
-		"sends the URLs of a host together, and each once":                 sendsTheUrlsOfAHostTogether,
-		"holds back what it has just sent":                                 holdsBackWhatItHasJustSent,
-		"sends again what changes while it is sent":                        sendsAgainWhatChangesWhileItIsSent,
-		"announces nothing that was rolled back":                           announcesNothingThatWasRolledBack,
-		"sends others' URLs while a transaction is slow, and then its own": sendsOthersUrlsWhileATransactionIsSlow,
-		"sends what is left of a large batch after a failure":              sendsWhatIsLeftOfALargeBatchAfterAFailure,
-		"keeps what was accepted when the time of a job is over":           keepsWhatWasAcceptedWhenTheTimeOfAJobIsOver,
-		"sends URLs whose job was deleted":                                 sendsUrlsWhoseJobWasDeleted,
-		"removes rows after Hold":                                          removesRowsAfterHold,
-		"retries what fails, and waits as long as the engine says":         retriesWhatFails,
-		"keeps what is rejected, until it is added again":                  keepsWhatIsRejected,
-		"rejects what is not a URL, and adds nothing then":                 rejectsWhatIsNotAUrl,
+		"sends the URLs of a host together, and each once":                     sendsTheUrlsOfAHostTogether,
+		"holds back what it has just sent":                                     holdsBackWhatItHasJustSent,
+		"sends again what changes while it is sent, and removes it after Hold": sendsAgainWhatChangesWhileItIsSent,
+		"announces nothing that was rolled back":                               announcesNothingThatWasRolledBack,
+		"sends others' URLs while a transaction is slow, and then its own":     sendsOthersUrlsWhileATransactionIsSlow,
+		"sends what is left of a large batch after a failure":                  sendsWhatIsLeftOfALargeBatchAfterAFailure,
+		"keeps what was accepted when the time of a job is over":               keepsWhatWasAcceptedWhenTheTimeOfAJobIsOver,
+		"sends URLs whose job was deleted":                                     sendsUrlsWhoseJobWasDeleted,
+		"retries what fails, and waits as long as the engine says":             retriesWhatFails,
+		"keeps what is rejected, until it is added again":                      keepsWhatIsRejected,
+		"rejects what is not a URL, and adds nothing then":                     rejectsWhatIsNotAUrl,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, server) })
 	}
@@ -439,14 +438,6 @@ func sendsUrlsWhoseJobWasDeleted(t *testing.T, server *servertest.Server) {
 		}
 	}
 	l.await(2, Stats{Sent: 1})
-}
-
-func removesRowsAfterHold(t *testing.T, server *servertest.Server) {
-	l := newLocal(t, server, time.Second, 30*time.Second, ok)
-	for i := range 3 {
-		l.add(fmt.Sprint(pageURL, i))
-	}
-	l.await(1, Stats{})
 }
 
 func retriesWhatFails(t *testing.T, server *servertest.Server) {

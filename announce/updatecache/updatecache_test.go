@@ -33,6 +33,7 @@ import (
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/cacheurl"
+	"github.com/ampcors/ampcors/internal/outbound"
 	"github.com/ampcors/ampcors/internal/servertest"
 )
 
@@ -687,7 +688,7 @@ func TestVerifyEndsWithItsContext(t *testing.T) {
 func TestTenRequestsASecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := limiter{clock: systemClock{}}
+		l := limiter{clock: outbound.SystemClock{}}
 		began := time.Now()
 		var mu sync.Mutex
 		var arrivals []time.Duration
@@ -725,11 +726,6 @@ func TestTenRequestsASecond(t *testing.T) {
 	})
 }
 
-type systemClock struct{}
-
-func (systemClock) Now() time.Time                         { return time.Now() }
-func (systemClock) After(d time.Duration) <-chan time.Time { return time.After(d) }
-
 // use takes a slot for a request that takes no time.
 func use(t *testing.T, l *limiter, host string) {
 	t.Helper()
@@ -743,7 +739,7 @@ func use(t *testing.T, l *limiter, host string) {
 func TestCanceledCallsTakeNoSlot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := limiter{clock: systemClock{}}
+		l := limiter{clock: outbound.SystemClock{}}
 		began := time.Now()
 		for range 50 { // without a request to send
 			release, err := l.acquire(t.Context(), "a")
@@ -891,20 +887,28 @@ func (see transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader("OK"))}, nil
 }
 
-// TestA101DoesNotHang: its body is the connection, and the server leaves it open.
-func TestA101DoesNotHang(t *testing.T) {
-	t.Parallel()
-	hangUp := make(chan bool)
-	c, _ := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+// hijacking returns a Client whose server answers with these bytes, and then leaves the connection
+// open until hangUp is closed.
+func hijacking(t *testing.T, answer string) (c *Client, hangUp chan bool) {
+	t.Helper()
+	hangUp = make(chan bool)
+	c, _ = client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, _, err := w.(http.Hijacker).Hijack()
 		if err != nil {
 			t.Error(err)
 			return
 		}
 		defer conn.Close()
-		io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+		io.WriteString(conn, answer)
 		<-hangUp
 	}), nil)
+	return c, hangUp
+}
+
+// TestA101DoesNotHang: its body is the connection, and the server leaves it open.
+func TestA101DoesNotHang(t *testing.T) {
+	t.Parallel()
+	c, hangUp := hijacking(t, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
 	defer close(hangUp)
 	if _, err := c.Flush(t.Context(), "https://www.example.com/"); !errors.Is(err, ErrUnexpected) {
 		t.Errorf("got %v", err)
@@ -930,15 +934,8 @@ func TestAnswersAreReadInLinearTime(t *testing.T) {
 // TestNetworkErrorsAreShort, whatever a server sends.
 func TestNetworkErrorsAreShort(t *testing.T) {
 	t.Parallel()
-	c, _ := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		conn, _, err := w.(http.Hijacker).Hijack()
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer conn.Close()
-		io.WriteString(conn, strings.Repeat("garbage", 1<<12)+"\r\n\r\n")
-	}), nil)
+	c, hangUp := hijacking(t, strings.Repeat("garbage", 1<<12)+"\r\n\r\n")
+	defer close(hangUp)
 	if _, err := c.Flush(t.Context(), "https://www.example.com/"+strings.Repeat("a", 1000)); err == nil || len(err.Error()) > 800 {
 		t.Errorf("got %d bytes", len(err.Error()))
 	}

@@ -187,6 +187,7 @@ func TestAtMostTenThousandURLsInARequest(t *testing.T) {
 	}
 }
 
+// Submit, Canonical and Queue.Add agree on which URLs they take.
 func TestTheScopeOfTheKeyFileIsEnforcedBeforeSending(t *testing.T) {
 	t.Parallel()
 	for _, location := range []string{"https://www.example.com/catalog/key.txt", "https://www.example.com/key.txt", ""} {
@@ -221,6 +222,10 @@ func TestTheScopeOfTheKeyFileIsEnforcedBeforeSending(t *testing.T) {
 			} {
 				api := &engine{}
 				c, _ := client(t, api, func(cfg *Config) { cfg.KeyLocation = location })
+				q, err := NewQueue(c, QueueConfig{})
+				if err != nil {
+					t.Fatal(err)
+				}
 				name := map[bool]string{true: "catalog", false: "root"}[strings.Contains(location, "catalog")]
 				if location == "" {
 					name = "none"
@@ -228,10 +233,6 @@ func TestTheScopeOfTheKeyFileIsEnforcedBeforeSending(t *testing.T) {
 				covered := slices.Contains(strings.Fields(coveredBy), name)
 				report, err := c.Submit(t.Context(), u)
 				var problem *ampcors.ValueError
-				q, err2 := NewQueue(c, QueueConfig{})
-				if err2 != nil {
-					t.Fatal(err2)
-				}
 				if canonical, host, err := c.Canonical(u); covered != (err == nil) || covered != (q.Add(u) == nil) || covered && (canonical != api.seen[0].URLList[0] || host != api.seen[0].Host) || !covered && canonical+host != "" {
 					t.Errorf("key file %q, %s: %q, %q, %v; covered: %v", location, u, canonical, host, err, covered)
 				}
@@ -756,7 +757,7 @@ func TestTheKeyIsMasked(t *testing.T) {
 		}
 	}
 	hex := fmt.Sprintf("%x", string(testKey))
-	for _, secret := range []string{string(testKey), string(testKey[4:12]), hex, strings.ToUpper(hex), hex[12:24]} {
+	for _, secret := range []string{string(testKey), string(testKey[4:12]), string(testKey[16:]), hex, strings.ToUpper(hex), hex[12:24]} {
 		t.Run(secret, func(t *testing.T) {
 			if strings.Contains(out.String(), secret) {
 				t.Errorf("%q is in\n%s", secret, &out)

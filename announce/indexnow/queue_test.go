@@ -353,33 +353,6 @@ func TestManyHostsThatFailDoNotStarveOne(t *testing.T) {
 	})
 }
 
-// TestAHostsRetryAfterAppliesToTheHost, and to URLs that are added later.
-func TestAHostsRetryAfterAppliesToTheHost(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		e := &fakeEngine{answer: func(_ *http.Request, s submission) *http.Response {
-			resp := answer(200, "")
-			if s.Host == "new.example" {
-				resp = answer(403, `{"errorCode":"SiteVerificationNotCompleted"}`)
-				resp.Header.Set("Retry-After", "600")
-			}
-			return resp
-		}}
-		q := newQueue(t, e, QueueConfig{})
-		for i := range 60 {
-			add(t, q, fmt.Sprintf("new.example/%d", i))
-			time.Sleep(10 * time.Second)
-		}
-		if got := e.submissions(); len(got) != 1 {
-			t.Errorf("the engine got %v", got)
-		}
-		time.Sleep(6 * time.Second)
-		if got := e.submissions(); len(got) != 2 || len(strings.Fields(got[1].urls)) != 60 {
-			t.Errorf("the engine got %v", got)
-		}
-	})
-}
-
 // A host is served after Delay, and not more often, although all others have failed for hours.
 func TestDelayIsKeptWhileOtherHostsFail(t *testing.T) {
 	t.Parallel()

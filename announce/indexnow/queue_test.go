@@ -802,10 +802,12 @@ func TestPanicsLoseNothing(t *testing.T) {
 					return answer(200, "")
 				}}
 				q := idleQueue(t, e, QueueConfig{Parallel: 16, Failed: func(Batch) { panic("in Failed") }})
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
 				done := make(chan any)
 				go func() {
 					defer func() { done <- recover() }()
-					_ = q.Run(t.Context())
+					_ = q.Run(ctx)
 				}()
 				for i := range 10 {
 					add(t, q, fmt.Sprintf("%d.ok.example/", i))

@@ -141,7 +141,9 @@ func TestProbeWritesEachFormat(t *testing.T) {
 		for _, want := range []string{
 			"high    wildcard-with-credentials: Access-Control-Allow-Origin is * for a request with credentials\n",
 			"try it    curl -gsi -H 'Origin: https://www.example.com'",
-			"not tested: " + server.URL + "/form: it takes POST",
+			"not tested: " + server.URL + "/form: 66 trials: the method POST is only sent with --unsafe",
+			"denied     other sites, other publishers, ",
+			"not tested everything",
 			"known only in the browser: amp-list: the value of [src]",
 			"2 endpoints, ", "findings: 1 high, 0 medium, 0 low\n",
 		} {
@@ -214,7 +216,7 @@ func TestExitCodesOfProbe(t *testing.T) {
 		{name: "findings that are not severe enough", args: []string{"--endpoint", clean.URL + "/", "--publisher", "www.example.com", "--fail-on", "high"}, code: exitClean},
 		{name: "no argument", code: exitUsage, err: "nothing to test"},
 		{name: "no publisher", args: []string{"--endpoint", clean.URL}, code: exitUsage, err: "--publisher"},
-		{name: "an unknown severity", args: []string{"--fail-on", "awful", broken.URL}, code: exitUsage, err: "want low, medium or high"},
+		{name: "an unknown severity", args: []string{"--fail-on", "awful", broken.URL}, code: exitUsage, err: "want low, medium, high or none"},
 		{name: "an unknown format", args: []string{"-o", "pdf", broken.URL}, code: exitUsage, err: "html"},
 		{name: "a wrong header", args: []string{"-H", "secret", broken.URL}, code: exitUsage, err: "no name and colon"},
 		{name: "a wrong address", args: []string{"--resolve", "a.example", broken.URL}, code: exitUsage, err: "not host:addr"},
@@ -306,7 +308,7 @@ func TestREADMEsCommandsRun(t *testing.T) {
 		t.Run(args, func(t *testing.T) {
 			all := append(strings.Fields(args), "--insecure", "--rate", "0", "--resolve", "www.example.com:"+addr, "--resolve", "api.example.com:"+addr)
 			code, stdout, stderr := run(t, "", all...)
-			if code != exitClean && code != exitFindings || stderr != "" || !strings.Contains(stdout, " endpoints, ") {
+			if code != exitClean && code != exitFindings || stderr != "" || !strings.Contains(stdout, " trials: ") {
 				t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
 			}
 		})

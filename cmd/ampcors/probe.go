@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -10,87 +11,139 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ampcors/ampcors/announce/sitemap"
 	"github.com/ampcors/ampcors/cmd/ampcors/probe"
 	"github.com/spf13/cobra"
+	"golang.org/x/net/http/httpguts"
 )
 
 // A probeFlags has the values of the flags of the command probe.
 type probeFlags struct {
-	output, failOn, list          string
-	endpoints, publishers, header []string
-	method, body, contentType     string
-	credentials, unsafe, insecure bool
-	cookie                        string
-	allowHosts, resolve           []string
-	rate                          float64
-	timeout, maxTime              time.Duration
+	output, failOn, settings, baseline    string
+	pages, sitemap, list                  string
+	endpoints, publishers, header, ignore []string
+	pageHeader                            []string
+	method, body, contentType             string
+	credentials, unsafe, insecure         bool
+	plan, requireAll                      bool
+	cookie                                string
+	allowHosts, onlyHosts, resolve        []string
+	rate                                  float64
+	timeout, maxTime                      time.Duration
+	maxEndpoints                          int
 }
+
+// outputs are the formats of a report, in the order of the help.
+var outputs = []string{"table", "json", "junit", "github", "html"}
+
+// failOns are the values of --fail-on.
+var failOns = []string{"low", "medium", "high", "none"}
 
 func newProbe() *cobra.Command {
 	var f probeFlags
 	cmd := &cobra.Command{
-		Use:   "probe [URL of an AMP document]",
+		Use:   "probe [URLs of AMP documents]",
 		Short: "Test from outside whether a backend answers AMP pages, and only those of its publishers",
 		Long: `Test from outside whether a backend answers AMP pages, and only those of its publishers.
 
-It finds the endpoints in an AMP document, or takes them from --endpoint, and calls them as the
+It finds the endpoints in AMP documents, or takes them from --endpoint, and calls them as the
 AMP runtime does from each origin at which the publisher's pages run, and as pages of other
 sites could. It judges the answers as a browser does, and says what is wrong and how to fix it.
 The backend may be written in any language.
 
 It sends GET, HEAD and OPTIONS, and other methods only with --unsafe. It calls only the hosts of
-the document and of its endpoints, or those of --allow-host.
+the documents and of their endpoints, those of --endpoint and --list, and those of --allow-host.
+
+Between its requests, it repeats one that is known to be answered. If the backend limits requests
+or changes its answers, what was not tested is said, and is never counted as fine.
+
+A settings file (--settings) is a JSON object of flags, and "page" for the documents:
+{"page": ["https://www.example.com/article"], "rate": 5, "fail-on": "medium"}. The command line
+overrides it.
 
 Exit codes: 0 no finding at or above --fail-on, 1 such findings, 2 wrong usage, 3 something could
 not be tested because of an error, or nothing was tested.`,
 		Example: `  ampcors probe https://www.example.com/article
+  ampcors probe --sitemap https://www.example.com/sitemap.xml -o html >report.html
   ampcors probe --endpoint https://api.example.com/list --publisher www.example.com
-  ampcors probe --endpoint https://api.example.com/vote --method POST --content-type application/json --credentials --publisher www.example.com --unsafe
-  ampcors probe -o html https://www.example.com/article >report.html`,
-		Args: cobra.MaximumNArgs(1),
+  ampcors probe --endpoint https://api.example.com/vote --method POST --content-type application/json --credentials --publisher www.example.com --unsafe`,
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&f.output, "output", "o", "table", "table, json, junit or html")
-	flags.StringVar(&f.failOn, "fail-on", string(probe.Low), "the lowest severity of findings that lead to exit code 1: low, medium or high")
-	flags.StringSliceVar(&f.endpoints, "endpoint", nil, "URL to test; may be given several times")
+	flags.StringVarP(&f.output, "output", "o", "table", "table, json, junit, github (annotations of GitHub Actions) or html")
+	flags.StringVar(&f.failOn, "fail-on", string(probe.Low), "the lowest severity of findings that lead to exit code 1: low, medium or high; or none")
+	flags.StringArrayVar(&f.ignore, "ignore", nil, "id of findings that do not lead to exit code 1; may be given several times")
+	flags.StringVar(&f.baseline, "baseline", "", "file with a report (-o json): its findings do not lead to exit code 1")
+	flags.BoolVar(&f.requireAll, "require-all", false, "exit code 3 if anything was not tested, for example because of its method")
+	flags.StringVar(&f.settings, "settings", "", "JSON file with values of flags")
+	flags.StringVar(&f.pages, "pages", "", `file with URLs of AMP documents, one on each line; "-" is standard input`)
+	flags.StringVar(&f.sitemap, "sitemap", "", "file or URL of a sitemap whose pages are AMP documents")
+	flags.StringArrayVar(&f.endpoints, "endpoint", nil, "URL to test; may be given several times")
 	flags.StringVar(&f.list, "list", "", `file with URLs of endpoints, one on each line; "-" is standard input`)
 	flags.StringVar(&f.method, "method", http.MethodGet, "method of --endpoint and --list")
 	flags.StringVar(&f.contentType, "content-type", "", "Content-Type of the body")
 	flags.StringVar(&f.body, "body", "", "body of the request")
 	flags.BoolVar(&f.credentials, "credentials", false, "the page sends --endpoint and --list with the reader's cookies")
-	flags.StringSliceVar(&f.publishers, "publisher", nil, "domain whose pages must work; by default the host of the document")
+	flags.StringSliceVar(&f.publishers, "publisher", nil, "domain whose pages must work; by default the host of each document")
 	flags.StringArrayVarP(&f.header, "header", "H", nil, `header of each request, such as "Authorization: Bearer …"; it is not in the report`)
+	flags.StringArrayVar(&f.pageHeader, "page-header", nil, `header that the publisher's pages send, such as X-Token or "X-Token: 1": preflights ask for it`)
 	flags.StringVar(&f.cookie, "cookie", "", "cookies of the requests with credentials; they are not in the report")
 	flags.BoolVar(&f.unsafe, "unsafe", false, "also send methods that may change data")
-	flags.StringSliceVar(&f.allowHosts, "allow-host", nil, "the only hosts that may be called")
+	flags.StringSliceVar(&f.allowHosts, "allow-host", nil, "host that may be called as well, for example because of a redirect")
+	flags.StringSliceVar(&f.onlyHosts, "only-host", nil, "the only hosts that may be called")
 	flags.StringArrayVar(&f.resolve, "resolve", nil, "host:addr:port: connect to addr:port for this host")
 	flags.BoolVar(&f.insecure, "insecure", false, "accept any certificate")
-	flags.Float64Var(&f.rate, "rate", 10, "requests per second; 0 for no limit")
+	flags.Float64Var(&f.rate, "rate", 50, "requests per second; 0 for no limit")
 	flags.DurationVar(&f.timeout, "timeout", 10*time.Second, "time limit of a request")
 	flags.DurationVar(&f.maxTime, "max-time", 5*time.Minute, "time limit of the whole probe")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error { return runProbe(cmd, args, f) }
+	flags.IntVar(&f.maxEndpoints, "max-endpoints", 200, "endpoints of a document that are tested")
+	flags.BoolVar(&f.plan, "plan", false, "print what would be tested, and send nothing but the requests of the documents")
+	complete := func(name string, values []string) {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // fails only for unknown names
+	}
+	complete("output", outputs)
+	complete("fail-on", failOns)
+	complete("ignore", probe.IDs())
+	complete("method", []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodHead})
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		args, err := f.readSettings(cmd, args)
+		if err != nil {
+			return err
+		}
+		return runProbe(cmd, args, f)
+	}
 	return cmd
 }
 
 func runProbe(cmd *cobra.Command, args []string, f probeFlags) error {
 	write, ok := writers[f.output]
-	if !ok {
-		return fmt.Errorf("the output %q is unknown; want table, json, junit or html", f.output)
-	}
-	failOn, err := probe.ParseSeverity(f.failOn)
-	if err != nil {
-		return fmt.Errorf("--fail-on: %w", err)
+	switch {
+	case !ok:
+		return fmt.Errorf("the output %q is unknown; want %s", f.output, or(outputs))
+	case !slices.Contains(failOns, f.failOn):
+		return fmt.Errorf("--fail-on: %q is not a severity; want %s", f.failOn, or(failOns))
 	}
 	cfg, err := f.config(cmd, args)
 	if err != nil {
 		return err
 	}
-	report, err := probe.Run(cmd.Context(), cfg)
+	known, err := f.known()
+	if err != nil {
+		return err
+	}
+	test := probe.Run
+	if f.plan {
+		test = probe.Plan
+	}
+	report, err := test(cmd.Context(), cfg)
 	switch {
 	case errors.Is(err, probe.ErrConfig):
 		return err
 	case err != nil:
 		return exitError{exitUntested, err}
+	}
+	report.Know(known)
+	if f.plan {
+		return writePlan(cmd.OutOrStdout(), f.output, report)
 	}
 	if out, ok := terminal(cmd); ok && f.output == "table" {
 		err = writeTable(out, report, true)
@@ -100,29 +153,114 @@ func runProbe(cmd *cobra.Command, args []string, f probeFlags) error {
 	if err != nil {
 		return err
 	}
-	isSevere := slices.ContainsFunc(report.Findings, func(f probe.Finding) bool { return f.Severity.AtLeast(failOn) })
+	isSevere := slices.ContainsFunc(report.Findings, func(finding probe.Finding) bool {
+		return !finding.Known && f.failOn != "none" && finding.Severity.AtLeast(probe.Severity(f.failOn))
+	})
 	switch {
 	case isSevere:
 		return exitError{code: exitFindings}
-	case slices.ContainsFunc(report.Untested, func(u probe.Untested) bool { return u.Failed }),
+	case slices.ContainsFunc(report.Untested, func(u probe.Untested) bool { return u.Failed || f.requireAll }),
+		f.requireAll && len(report.Unknown) > 0,
 		!slices.ContainsFunc(report.Endpoints, func(e probe.Endpoint) bool { return e.Tested }):
 		return exitError{code: exitUntested}
 	}
 	return nil
 }
 
+// readSettings sets the flags that the settings file has and the command line does not. It returns the
+// arguments, or the file's.
+func (f *probeFlags) readSettings(cmd *cobra.Command, args []string) ([]string, error) {
+	if f.settings == "" {
+		return args, nil
+	}
+	data, err := os.ReadFile(f.settings)
+	if err != nil {
+		return nil, err
+	}
+	var settings map[string]any
+	if err := json.Unmarshal(data, &settings); err != nil {
+		return nil, fmt.Errorf("the settings %s are not a JSON object: %w", f.settings, err)
+	}
+	for name, value := range settings {
+		values, isList := value.([]any)
+		if !isList {
+			values = []any{value}
+		}
+		flag := cmd.Flags().Lookup(name)
+		switch {
+		case name == "page" && len(args) > 0, flag != nil && flag.Changed:
+			continue
+		case name != "page" && flag == nil, name == "settings", name == "help":
+			return nil, fmt.Errorf("the settings %s: there is no flag %q", f.settings, name)
+		}
+		var texts []string
+		for _, value := range values {
+			switch value.(type) {
+			case string, float64, bool:
+				texts = append(texts, fmt.Sprint(value))
+			default:
+				return nil, fmt.Errorf("the settings %s: %q is not a text, a number, true, false, or a list of these", f.settings, name)
+			}
+		}
+		if name == "page" {
+			args = texts
+			continue
+		}
+		for _, text := range texts {
+			if err := flag.Value.Set(text); err != nil {
+				return nil, fmt.Errorf("the settings %s: %q: %w", f.settings, name, err)
+			}
+		}
+	}
+	return args, nil
+}
+
+// known returns a function that reports whether a finding is ignored, or in the baseline.
+func (f *probeFlags) known() (func(probe.Finding) bool, error) {
+	for _, id := range f.ignore {
+		if !slices.Contains(probe.IDs(), id) {
+			return nil, fmt.Errorf("--ignore: there is no finding with the id %q", id)
+		}
+	}
+	var baseline probe.Report
+	if f.baseline != "" {
+		data, err := os.ReadFile(f.baseline)
+		if err == nil {
+			err = json.Unmarshal(data, &baseline)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("--baseline: %w", err)
+		}
+	}
+	return func(finding probe.Finding) bool {
+		return slices.Contains(f.ignore, finding.ID) || slices.ContainsFunc(baseline.Findings, func(known probe.Finding) bool {
+			return known.ID == finding.ID && known.Endpoint == finding.Endpoint
+		})
+	}, nil
+}
+
 // config returns the configuration that the flags describe.
 func (f *probeFlags) config(cmd *cobra.Command, args []string) (probe.Config, error) {
 	cfg := probe.Config{
-		Publishers: f.publishers, Unsafe: f.unsafe, Insecure: f.insecure, Cookie: f.cookie, AllowHosts: f.allowHosts,
-		Rate: f.rate, Timeout: f.timeout, MaxTime: f.maxTime, Header: make(http.Header), Resolve: make(map[string]string),
+		Documents: args, Publishers: f.publishers, Unsafe: f.unsafe, Insecure: f.insecure, Cookie: f.cookie, AllowHosts: f.allowHosts, OnlyHosts: f.onlyHosts,
+		Rate: f.rate, Timeout: f.timeout, MaxTime: f.maxTime, MaxEndpoints: f.maxEndpoints, Resolve: make(map[string]string),
 	}
-	if len(args) == 1 {
-		cfg.Document = args[0]
+	switch {
+	case f.rate < 0:
+		return cfg, errors.New("--rate is negative; 0 is no limit")
+	case f.timeout <= 0 || f.maxTime <= 0 || f.maxEndpoints <= 0:
+		return cfg, errors.New("--timeout, --max-time and --max-endpoints must be positive")
+	case !httpguts.ValidHeaderFieldName(f.method): // a method is a token, too
+		return cfg, fmt.Errorf("--method %q is not the name of a method", f.method)
 	}
+	more, err := f.morePages(cmd)
+	if err != nil {
+		return cfg, err
+	}
+	cfg.Documents = append(cfg.Documents, more...)
 	urls := f.endpoints
 	if f.list != "" {
-		lines, err := f.readList(cmd)
+		lines, err := readList(cmd, f.list)
 		if err != nil {
 			return cfg, err
 		}
@@ -133,18 +271,29 @@ func (f *probeFlags) config(cmd *cobra.Command, args []string) (probe.Config, er
 			URL: u, Component: "endpoint", Method: strings.ToUpper(f.method), ContentType: f.contentType, Body: f.body, Credentials: f.credentials, Answer: probe.AnswerJSON,
 		})
 	}
-	if cfg.Document == "" && len(cfg.Endpoints) == 0 {
+	if len(cfg.Documents) == 0 && len(cfg.Endpoints) == 0 {
 		return cfg, errors.New("there is nothing to test; give the URL of a document, --endpoint or --list")
 	}
-	if cfg.Document == "" && len(cfg.Publishers) == 0 {
+	if len(cfg.Endpoints) > 0 && len(cfg.Publishers) == 0 {
 		return cfg, errors.New("there is no publisher; use --publisher with the domain whose pages call the endpoint")
 	}
-	for _, line := range f.header {
-		name, value, ok := strings.Cut(line, ":")
-		if !ok || strings.TrimSpace(name) == "" {
-			return cfg, fmt.Errorf("the header %.20q… has no name and colon", line)
+	if cfg.Header, err = headers(f.header); err != nil {
+		return cfg, err
+	}
+	for _, line := range f.pageHeader {
+		if !strings.Contains(line, ":") {
+			line += ": ampcors-probe"
 		}
-		cfg.Header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
+		header, err := headers([]string{line})
+		if err != nil {
+			return cfg, fmt.Errorf("--page-header: %w", err)
+		}
+		if cfg.PageHeader == nil {
+			cfg.PageHeader = make(http.Header)
+		}
+		for name, values := range header {
+			cfg.PageHeader[name] = values
+		}
 	}
 	for _, r := range f.resolve {
 		host, addr, ok := strings.Cut(r, ":")
@@ -157,25 +306,84 @@ func (f *probeFlags) config(cmd *cobra.Command, args []string) (probe.Config, er
 		cfg.Resolve[host] = addr
 	}
 	if isTerminal(os.Stderr) {
-		cfg.Progress = func(done, total int, endpoint string) {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d: %s\n", done+1, total, endpoint)
-		}
+		cfg.Progress = progress(cmd)
 	}
 	return cfg, nil
 }
 
-func (f *probeFlags) readList(cmd *cobra.Command) (urls []string, err error) {
-	if f.list == "-" {
+// morePages returns the documents of --pages and --sitemap.
+func (f *probeFlags) morePages(cmd *cobra.Command) (pages []string, err error) {
+	if f.pages != "" {
+		if pages, err = readList(cmd, f.pages); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case f.sitemap == "":
+	case strings.HasPrefix(f.sitemap, "https://"), strings.HasPrefix(f.sitemap, "http://"):
+		var state sitemap.State
+		reader := sitemap.New(sitemap.Config{HTTPClient: httpClient, ForCaches: true})
+		if err := reader.Update(cmd.Context(), &state, f.sitemap); err != nil {
+			return nil, exitError{exitUntested, err} // pages that were not found are not tested
+		}
+		pages = append(pages, state.PendingURLs()...)
+	default:
+		urls, err := interruptible(cmd.Context(), func() ([]string, error) { return readPages(f.sitemap) })
+		if err != nil {
+			return nil, err
+		}
+		pages = append(pages, urls...)
+	}
+	return pages, nil
+}
+
+// headers parses lines such as "X-Token: 1".
+func headers(lines []string) (http.Header, error) {
+	h := make(http.Header)
+	for _, line := range lines {
+		name, value, ok := strings.Cut(line, ":")
+		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		switch {
+		case !ok || name == "":
+			return nil, fmt.Errorf("the header %.20q… has no name and colon", line)
+		case !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value):
+			return nil, fmt.Errorf("the header %.20q… is not valid", name)
+		}
+		h.Add(name, value)
+	}
+	return h, nil
+}
+
+// progress writes how far a probe is, at most once a second.
+func progress(cmd *cobra.Command) func(done, total int, endpoint string) {
+	last := time.Now()
+	return func(done, total int, endpoint string) {
+		if time.Since(last) >= time.Second {
+			last = time.Now()
+			fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d trials: %s\n", done, total, endpoint)
+		}
+	}
+}
+
+// readList returns the lines of a file, or of standard input, without comments.
+func readList(cmd *cobra.Command, name string) (urls []string, err error) {
+	if name == "-" {
 		urls, err = stdinLines(cmd)
 	} else {
 		var file *os.File
-		if file, err = os.Open(f.list); err != nil {
+		if file, err = os.Open(name); err != nil {
 			return nil, err
 		}
 		defer file.Close()
 		urls, err = interruptible(cmd.Context(), func() ([]string, error) { return lines(file) })
 	}
 	return slices.DeleteFunc(urls, func(line string) bool { return strings.HasPrefix(line, "#") }), err
+}
+
+// or lists values, such as "a, b or c".
+func or(values []string) string {
+	last := len(values) - 1
+	return strings.Join(values[:last], ", ") + " or " + values[last]
 }
 
 // terminal returns the terminal that the output goes to, if it shows colors (https://no-color.org).

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/ampcors/ampcors/cmd/ampcors/probe"
@@ -13,25 +14,51 @@ import (
 
 // writers write a report, by the name of the format.
 var writers = map[string]func(w io.Writer, report *probe.Report) error{
-	"table": func(w io.Writer, report *probe.Report) error { return writeTable(w, report, false) },
-	"json":  func(w io.Writer, report *probe.Report) error { return writeJSON(w, report) },
-	"junit": writeJUnit,
-	"html":  writeHTML,
+	"table":  func(w io.Writer, report *probe.Report) error { return writeTable(w, report, false) },
+	"json":   func(w io.Writer, report *probe.Report) error { return writeJSON(w, report) },
+	"junit":  writeJUnit,
+	"github": writeGitHub,
+	"html":   writeHTML,
 }
 
-// colors are the escape sequences of severities.
-var colors = map[probe.Severity]string{probe.High: "\x1b[31m", probe.Medium: "\x1b[33m", probe.Low: "\x1b[36m"}
+// colors are the escape sequences of severities and of the words of the matrix.
+var colors = map[string]string{"high": "\x1b[31m", "medium": "\x1b[33m", "low": "\x1b[36m", "blocked": "\x1b[31m", "ALLOWED": "\x1b[31m", "works": "\x1b[32m", "denied": "\x1b[32m", "not tested": "\x1b[33m"}
+
+// plural returns a number with a word, such as "1 endpoint" or "2 endpoints".
+func plural(n int, word string) string {
+	if n == 1 {
+		return "1 " + word
+	}
+	return fmt.Sprintf("%d %ss", n, word)
+}
+
+// maxUntested is how many reasons a table has.
+const maxUntested = 20
 
 // writeTable writes the report as text. It makes what comes from outside printable itself, because
 // the escape sequences of colors must not go through a printer.
 func writeTable(w io.Writer, report *probe.Report, color bool) error {
 	var b strings.Builder
-	for _, f := range report.Findings {
-		severity := fmt.Sprintf("%-6s", f.Severity)
-		if color {
-			severity = colors[f.Severity] + severity + "\x1b[0m"
+	paint := func(word string, width int) string {
+		text := fmt.Sprintf("%-*s", width, word)
+		if sequence, ok := colors[word]; ok && color {
+			return sequence + text + "\x1b[0m"
 		}
-		fmt.Fprintf(&b, "%s  %s: %s\n", severity, f.ID, printable(f.Title))
+		return text
+	}
+	for _, row := range matrix(report) {
+		fmt.Fprintf(&b, "%s %s, for pages of %s\n", row.Method, printable(row.Endpoint), row.Publisher)
+		for _, line := range row.lines() {
+			fmt.Fprintf(&b, "        %s %s\n", paint(line.word, 10), strings.Join(line.cells, ", "))
+		}
+		b.WriteString("\n")
+	}
+	for _, f := range report.Findings {
+		known := ""
+		if f.Known {
+			known = " (known)"
+		}
+		fmt.Fprintf(&b, "%s  %s%s: %s\n", paint(string(f.Severity), 6), f.ID, known, printable(f.Title))
 		for _, line := range []struct{ name, text string }{
 			{"endpoint", f.Endpoint}, {"page at", f.Origin}, {"evidence", f.Evidence}, {"remedy", f.Remedy}, {"try it", f.Curl},
 		} {
@@ -40,10 +67,18 @@ func writeTable(w io.Writer, report *probe.Report, color bool) error {
 		b.WriteString("\n")
 	}
 	if len(report.Snippets) > 0 {
-		b.WriteString("Snippets for nginx, Apache, Express and Caddy are in the formats json and html. Or put ampcors in front.\n\n")
+		var names []string
+		for _, s := range report.Snippets {
+			names = append(names, s.Server)
+		}
+		fmt.Fprintf(&b, "What to configure in %s is in the formats json and html. Or put ampcors in front.\n\n", or(names))
 	}
-	for _, u := range report.Untested {
-		fmt.Fprintf(&b, "not tested: %s: %s\n", printable(u.Endpoint), printable(u.Reason))
+	for i, u := range report.Untested {
+		if i == maxUntested {
+			fmt.Fprintf(&b, "not tested: %d more, which are in the format json\n", len(report.Untested)-i)
+			break
+		}
+		fmt.Fprintf(&b, "not tested: %s: %s\n", printable(u.Endpoint), printable(reasonOf(u)))
 	}
 	for _, u := range report.Unknown {
 		fmt.Fprintf(&b, "known only in the browser: %s: %s\n", printable(u.Component), printable(u.What))
@@ -51,14 +86,228 @@ func writeTable(w io.Writer, report *probe.Report, color bool) error {
 	for _, note := range report.Notes {
 		fmt.Fprintf(&b, "note: %s\n", printable(note))
 	}
-	s := report.Summary
-	fmt.Fprintf(&b, "%d endpoints, %d requests; findings: %d high, %d medium, %d low\n", s.Endpoints, s.Requests, s.High, s.Medium, s.Low)
+	fmt.Fprintf(&b, "%s\n%s\n", headline(report), counts(report))
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// The elements of JUnit's XML, as CI servers read it. A finding is a test case that fails,
-// an Untested is one that is skipped, and an endpoint without either is one that passes.
+// reasonOf says why something was not tested, and how much.
+func reasonOf(u probe.Untested) string {
+	if u.Trials == 0 {
+		return u.Reason
+	}
+	return plural(u.Trials, "trial") + ": " + u.Reason
+}
+
+// counts says what was tested.
+func counts(report *probe.Report) string {
+	s := report.Summary
+	return fmt.Sprintf("%s, %s: %d fine, %s, %d not tested; %s, %s; findings: %d high, %d medium, %d low",
+		plural(s.Endpoints, "endpoint"), plural(s.Planned, "trial"), s.Fine, plural(s.Problems, "problem"), s.NotTested,
+		plural(s.Requests, "request"), plural(s.Controls, "control"), s.High, s.Medium, s.Low)
+}
+
+// headline says in plain words what the report means.
+func headline(report *probe.Report) string {
+	var pages, works, hostile, allowed, unknown int
+	for _, t := range report.Trials {
+		switch {
+		case t.Outcome == probe.NotTested:
+			unknown++
+		case t.Kind == probe.KindPage:
+			pages++
+			if t.Works {
+				works++
+			}
+		case t.Kind.IsHostile():
+			hostile++
+			if t.Outcome == probe.Problem {
+				allowed++
+			}
+		}
+	}
+	var sentences []string
+	switch {
+	case pages == 0:
+		sentences = append(sentences, "Whether the publisher's pages work was not tested.")
+	case works == pages:
+		sentences = append(sentences, "The publisher's pages work wherever they were tested.")
+	default:
+		sentences = append(sentences, fmt.Sprintf("The publisher's pages do not work in %d of %d places.", pages-works, pages))
+	}
+	switch {
+	case hostile == 0:
+		sentences = append(sentences, "Whether other sites are denied was not tested.")
+	case allowed == 0:
+		sentences = append(sentences, "No other site that was tried got in.")
+	default:
+		sentences = append(sentences, fmt.Sprintf("Of %d tries of other sites to get in, %d succeeded.", hostile, allowed))
+	}
+	if unknown > 0 && pages+hostile > 0 {
+		sentences = append(sentences, plural(unknown, "trial")+" could not be made, so nothing is known about them.")
+	}
+	return strings.Join(sentences, " ")
+}
+
+// A matrixRow shows the outcomes of one endpoint for one publisher.
+type matrixRow struct {
+	Endpoint, Method, Publisher string
+	Cells                       []matrixCell
+}
+
+// A matrixCell is one page, or all hostile pages of a kind.
+type matrixCell struct {
+	Name string
+	Word string // works, blocked, denied, ALLOWED or not tested
+	Of   string // of how many it is true, such as "2 of 5"; "" if of all
+}
+
+// Class returns a name for style sheets.
+func (c matrixCell) Class() string {
+	switch c.Word {
+	case "works", "denied":
+		return "good"
+	case "not tested":
+		return "unknown"
+	}
+	return "bad"
+}
+
+// matrix returns the outcomes as a matrix that people can look at.
+func matrix(report *probe.Report) (rows []matrixRow) {
+	for i := 0; i < len(report.Trials); {
+		first := report.Trials[i]
+		row := matrixRow{Endpoint: first.Endpoint, Method: first.Method, Publisher: first.Publisher}
+		var trials []probe.Trial
+		for ; i < len(report.Trials) && report.Trials[i].Endpoint == first.Endpoint && report.Trials[i].Method == first.Method && report.Trials[i].Publisher == first.Publisher; i++ {
+			trials = append(trials, report.Trials[i])
+		}
+		for _, kind := range probe.Kinds() {
+			of := slices.DeleteFunc(slices.Clone(trials), func(t probe.Trial) bool { return t.Kind != kind })
+			switch {
+			case kind == probe.KindPage:
+				for _, t := range of {
+					row.Cells = append(row.Cells, pageCell(t))
+				}
+			case kind.IsHostile() && len(of) > 0:
+				row.Cells = append(row.Cells, kindCell(kind, of))
+			}
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func pageCell(t probe.Trial) matrixCell {
+	name := strings.TrimPrefix(strings.TrimPrefix(t.What, "the publisher's "), "page on the cache ")
+	cell := matrixCell{Name: strings.TrimSuffix(strings.Replace(name, ",", "", 1), " prefix"), Word: "blocked"}
+	switch {
+	case t.Outcome == probe.NotTested:
+		cell.Word = "not tested"
+	case t.Works:
+		cell.Word = "works"
+	}
+	return cell
+}
+
+func kindCell(kind probe.Kind, trials []probe.Trial) matrixCell {
+	var allowed, unknown int
+	for _, t := range trials {
+		switch t.Outcome {
+		case probe.Problem:
+			allowed++
+		case probe.NotTested:
+			unknown++
+		}
+	}
+	cell, n := matrixCell{Name: string(kind), Word: "denied"}, len(trials)
+	switch {
+	case allowed > 0:
+		cell.Word, n = "ALLOWED", allowed
+	case unknown > 0:
+		cell.Word, n = "not tested", unknown
+	}
+	if n < len(trials) {
+		cell.Of = fmt.Sprintf("%d of %d", n, len(trials))
+	}
+	return cell
+}
+
+// A matrixLine has the cells of a row with the same word.
+type matrixLine struct {
+	word  string
+	cells []string
+}
+
+func (r matrixRow) lines() (lines []matrixLine) {
+	for _, word := range []string{"works", "blocked", "denied", "ALLOWED", "not tested"} {
+		line := matrixLine{word: word}
+		for _, c := range r.Cells {
+			if c.Word != word {
+				continue
+			}
+			name := c.Name
+			if c.Of != "" {
+				name += " (" + c.Of + ")"
+			}
+			line.cells = append(line.cells, name)
+		}
+		if len(line.cells) == len(r.Cells) && word == "not tested" {
+			line.cells = []string{"everything"}
+		}
+		if len(line.cells) > 0 {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// writePlan writes what would be tested.
+func writePlan(w io.Writer, output string, report *probe.Report) error {
+	if output == "json" {
+		return writeJSON(w, report)
+	}
+	for _, t := range report.Trials {
+		skipped := ""
+		if t.Outcome == probe.NotTested {
+			skipped = " (not tested: " + t.Reason + ")"
+		}
+		if _, err := fmt.Fprintf(w, "%s %s: %s: %s %s%s\n", t.Method, t.Endpoint, t.Kind, t.What, t.Origin, skipped); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(w, "%s, %s\n", plural(len(report.Endpoints), "endpoint"), plural(len(report.Trials), "trial"))
+	return err
+}
+
+// writeGitHub writes annotations, which GitHub Actions shows beside a run.
+func writeGitHub(w io.Writer, report *probe.Report) error {
+	escape := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
+	property := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
+	commands := map[probe.Severity]string{probe.High: "error", probe.Medium: "warning", probe.Low: "notice"}
+	var b strings.Builder
+	for _, f := range report.Findings {
+		command := commands[f.Severity]
+		if f.Known {
+			command = "notice"
+		}
+		fmt.Fprintf(&b, "::%s title=%s::%s\n", command, property.Replace(f.ID), escape.Replace(f.Endpoint+": "+f.Title+"\n"+f.Evidence+"\n"+f.Remedy))
+	}
+	for i, u := range report.Untested {
+		if i == maxUntested {
+			fmt.Fprintf(&b, "::warning title=not tested::%d more\n", len(report.Untested)-i)
+			break
+		}
+		fmt.Fprintf(&b, "::warning title=not tested::%s\n", escape.Replace(u.Endpoint+": "+reasonOf(u)))
+	}
+	fmt.Fprintf(&b, "%s\n%s\n", headline(report), counts(report))
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// The elements of JUnit's XML, as CI servers read it. A finding is a test case that fails. What could
+// not be tested is an error, and what the settings do not allow is skipped. An endpoint without
+// these is a test case that passes.
 type (
 	junitSuites struct {
 		XMLName xml.Name   `xml:"testsuites"`
@@ -68,6 +317,7 @@ type (
 		Name     string      `xml:"name,attr"`
 		Tests    int         `xml:"tests,attr"`
 		Failures int         `xml:"failures,attr"`
+		Errors   int         `xml:"errors,attr"`
 		Skipped  int         `xml:"skipped,attr"`
 		Cases    []junitCase `xml:"testcase"`
 	}
@@ -75,6 +325,7 @@ type (
 		Class   string        `xml:"classname,attr"`
 		Name    string        `xml:"name,attr"`
 		Failure *junitFailure `xml:"failure,omitempty"`
+		Error   *junitFailure `xml:"error,omitempty"`
 		Skipped *junitFailure `xml:"skipped,omitempty"`
 	}
 	junitFailure struct {
@@ -86,29 +337,36 @@ type (
 
 func writeJUnit(w io.Writer, report *probe.Report) error {
 	suite := junitSuite{Name: "ampcors probe " + report.Target}
-	seen := make(map[string]bool)
+	hasCase := make(map[string]bool)
+	add := func(c junitCase) {
+		hasCase[c.Class] = true
+		suite.Cases = append(suite.Cases, c)
+	}
+	for _, f := range report.Findings {
+		c := junitCase{Class: f.Endpoint, Name: f.ID}
+		if f.Known {
+			suite.Skipped++
+			c.Skipped = &junitFailure{Message: "known: " + f.Title}
+		} else {
+			suite.Failures++
+			c.Failure = &junitFailure{f.Title, string(f.Severity), f.Evidence + "\n" + f.Remedy + "\n" + f.Curl}
+		}
+		add(c)
+	}
+	for _, u := range report.Untested {
+		c := junitCase{Class: u.Endpoint, Name: "not tested"}
+		if u.Failed {
+			suite.Errors++
+			c.Error = &junitFailure{Message: reasonOf(u)}
+		} else {
+			suite.Skipped++
+			c.Skipped = &junitFailure{Message: reasonOf(u)}
+		}
+		add(c)
+	}
 	for _, e := range report.Endpoints {
-		if seen[e.URL] {
-			continue
-		}
-		seen[e.URL] = true
-		isClean := true
-		for _, f := range report.Findings {
-			if f.Endpoint == e.URL {
-				isClean = false
-				suite.Failures++
-				suite.Cases = append(suite.Cases, junitCase{Class: e.URL, Name: f.ID, Failure: &junitFailure{f.Title, string(f.Severity), f.Evidence + "\n" + f.Remedy + "\n" + f.Curl}})
-			}
-		}
-		for _, u := range report.Untested {
-			if u.Endpoint == e.URL {
-				isClean = false
-				suite.Skipped++
-				suite.Cases = append(suite.Cases, junitCase{Class: e.URL, Name: "untested", Skipped: &junitFailure{Message: u.Reason}})
-			}
-		}
-		if isClean {
-			suite.Cases = append(suite.Cases, junitCase{Class: e.URL, Name: "clean"})
+		if !hasCase[e.URL] {
+			add(junitCase{Class: e.URL, Name: "clean"})
 		}
 	}
 	suite.Tests = len(suite.Cases)
@@ -127,7 +385,7 @@ func writeJUnit(w io.Writer, report *probe.Report) error {
 //go:embed report.html
 var reportHTML string
 
-var reportTemplate = template.Must(template.New("report").Parse(reportHTML))
+var reportTemplate = template.Must(template.New("report").Funcs(template.FuncMap{"headline": headline, "counts": counts, "matrix": matrix, "reason": reasonOf}).Parse(reportHTML))
 
 func writeHTML(w io.Writer, report *probe.Report) error {
 	return reportTemplate.Execute(w, report)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,9 +20,35 @@ func newRoot() *cobra.Command {
 		Short:         "Test backends that AMP pages call, and answer questions about AMP Caches",
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		Version:       version(),
 	}
+	root.SetHelpCommand(newHelp(root))
 	root.AddCommand(newProbe(), newExplain(), newPrefix(), newOrigins(), newReverse(), newCacheURL(), newCheck(), newLookup(), newKey(), newVerify(), newFlush(), newSubmit(), newServeAuthz())
 	return root
+}
+
+// version returns the version of the module, or the commit, with which the program was built.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	return info.Main.Version
+}
+
+// newHelp returns the command help. Unlike cobra's own, it ends with an error for an unknown command.
+func newHelp(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [command]",
+		Short: "Help about any command",
+		RunE: func(_ *cobra.Command, args []string) error {
+			cmd, rest, err := root.Find(args)
+			if err != nil || len(rest) > 0 {
+				return fmt.Errorf("there is no command %q", strings.Join(args, " "))
+			}
+			return cmd.Help()
+		},
+	}
 }
 
 // execute runs the command, and returns the exit code. An error that is not an exitError

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/publicsuffix"
@@ -22,14 +23,15 @@ const (
 	maxBody      = 1 << 20  // bytes of an answer
 	maxDocument  = 5 << 20  // bytes of a document; AMP Caches take less
 	maxHeader    = 64 << 10 // bytes of an answer's header
-	maxRedirects = 5        // browsers follow 20, more than APIs need
+	maxRedirects = 20       // as browsers do, by "HTTP-redirect fetch" of the Fetch standard
 	userAgent    = "ampcors-probe (+https://github.com/ampcors/ampcors)"
 )
 
 // Errors that end a request, or the probe.
 var (
 	ErrTooManyRequests = errors.New("the probe has reached its maximum number of requests")
-	ErrHost            = errors.New("the probe is not allowed to call this host")
+	ErrTime            = errors.New("the time limit of the probe is reached")
+	ErrHost            = errors.New("the probe is not allowed to call the host")
 )
 
 // A client sends the requests of a probe, within its limits.
@@ -41,7 +43,7 @@ type client struct {
 	cookie  string      // of requests with credentials
 	allowed map[string]bool
 	trusted map[string]bool // origins to which header and cookie are sent
-	left    int             // requests that may still be sent
+	left    atomic.Int64    // requests that may still be sent
 }
 
 func newClient(cfg Config) *client {
@@ -66,10 +68,10 @@ func newClient(cfg Config) *client {
 		limit = rate.Limit(cfg.Rate)
 	}
 	allowed := make(map[string]bool)
-	for _, host := range cfg.AllowHosts {
+	for _, host := range cfg.OnlyHosts {
 		allowed[strings.ToLower(host)] = true
 	}
-	return &client{
+	c := &client{
 		http: &http.Client{
 			Transport:     transport,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -80,8 +82,9 @@ func newClient(cfg Config) *client {
 		cookie:  cfg.Cookie,
 		allowed: allowed,
 		trusted: make(map[string]bool),
-		left:    cfg.MaxRequests,
 	}
+	c.left.Store(int64(cfg.MaxRequests))
+	return c
 }
 
 // A request is a request that a page makes the browser send.
@@ -109,15 +112,16 @@ func (c *client) send(ctx context.Context, req request) (*response, error) {
 		return nil, err
 	}
 	if !c.allowed[strings.ToLower(u.Host)] {
-		return nil, fmt.Errorf("%s: %w", u.Host, ErrHost)
+		return nil, fmt.Errorf("%w %s: use --allow-host %s", ErrHost, u.Host, u.Host)
 	}
-	if c.left <= 0 {
+	if c.left.Add(-1) < 0 {
+		c.left.Add(1)
 		return nil, ErrTooManyRequests
 	}
 	if err := c.limiter.Wait(ctx); err != nil {
-		return nil, err
+		c.left.Add(1)
+		return nil, ErrTime
 	}
-	c.left--
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	var body io.Reader
@@ -135,6 +139,9 @@ func (c *client) send(ctx context.Context, req request) (*response, error) {
 		// Browsers send no credentials with a preflight.
 		if isTrusted && !(isPreflight && (key == "Authorization" || key == "Cookie")) {
 			r.Header[key] = slices.Clone(values)
+			if key == "Host" {
+				r.Host = values[0]
+			}
 		}
 	}
 	for key, values := range req.header {
@@ -213,14 +220,18 @@ type fetch struct {
 	err      error     // a network error, or a limit that was reached; nil if none
 	blocked  error     // why the browser blocks the response; nil if it does not
 	hop      int       // redirects before the response
+
+	isEndless bool // there are more redirects than browsers follow
 }
 
 // fetch sends the request and follows redirects, by the section "HTTP-redirect fetch". The CORS
 // check is made on each answer, unless the page is at the target's own origin.
 func (c *client) fetch(ctx context.Context, req request) *fetch {
 	f := &fetch{request: req}
+	seen := make(map[string]bool) // without cookies, a URL that redirects to itself always does
 	for ; ; f.hop++ {
 		f.url = req.url
+		seen[req.url] = true
 		resp, err := c.send(ctx, req)
 		if err != nil {
 			f.err = err
@@ -242,8 +253,9 @@ func (c *client) fetch(ctx context.Context, req request) *fetch {
 		case err != nil || next.Scheme != "https" && next.Scheme != "http":
 			f.blocked = fmt.Errorf("the redirect to %.200q does not lead to a web server", location)
 			return f
-		case f.hop == maxRedirects:
-			f.blocked = fmt.Errorf("there are more than %d redirects", maxRedirects)
+		case f.hop == maxRedirects || seen[next.String()]:
+			f.isEndless = true
+			f.blocked = fmt.Errorf("the redirects do not end: the last leads to %.200q", location)
 			return f
 		case next.User != nil:
 			f.blocked = fmt.Errorf("the redirect to %.200q has user information", next.Redacted())
@@ -285,14 +297,21 @@ func (c *client) preflightOf(ctx context.Context, req request, target *url.URL) 
 	return nil, nil
 }
 
-// unsafeHeaders returns the names of a request's headers for which browsers send a preflight.
+// unsafeHeaders returns the names of a request's headers for which browsers send a preflight, in lower
+// case.
 func unsafeHeaders(h http.Header) (names []string) {
-	if contentType := h.Get("Content-Type"); contentType != "" && !isSafelistedContentType(contentType) {
-		names = append(names, "content-type")
+	for key := range h {
+		switch key {
+		case "Accept", "Cache-Control", "Pragma", "Referer": // safelisted, or set by the browser and not by the page
+		case "Content-Type":
+			if !isSafelistedContentType(h.Get(key)) {
+				names = append(names, "content-type")
+			}
+		default:
+			names = append(names, strings.ToLower(key))
+		}
 	}
-	if h.Get("AMP-Same-Origin") != "" {
-		names = append(names, "amp-same-origin")
-	}
+	slices.Sort(names)
 	return names
 }
 

@@ -11,7 +11,7 @@ import (
 
 // curl returns a command line that makes a request. Values of Config.Header and
 // Config.Cookie may be secrets, so the command line refers to environment variables for
-// them.
+// them, and has none of them for a host to which the probe does not send them.
 func (p *prober) curl(r request) string {
 	var b strings.Builder
 	b.WriteString("curl -gsi") // -g: brackets in a URL are no patterns
@@ -21,15 +21,18 @@ func (p *prober) curl(r request) string {
 	if r.origin != "" {
 		b.WriteString(" -H " + quote("Origin: "+r.origin))
 	}
-	for _, name := range []string{"AMP-Same-Origin", "Access-Control-Request-Method", "Access-Control-Request-Headers", "Content-Type"} {
-		if value := r.header.Get(name); value != "" {
-			b.WriteString(" -H " + quote(name+": "+value))
+	for _, name := range slices.Sorted(maps.Keys(r.header)) {
+		if name != "Accept" && name != "Pragma" && name != "Cache-Control" {
+			b.WriteString(" -H " + quote(name+": "+r.header.Get(name)))
 		}
 	}
+	isTrusted := p.client.trusted[originOfURL(r.url)]
 	for _, name := range slices.Sorted(maps.Keys(p.cfg.Header)) {
-		fmt.Fprintf(&b, " -H \"%s: $%s\"", name, variableName(name))
+		if isTrusted {
+			fmt.Fprintf(&b, " -H \"%s: $%s\"", name, variableName(name))
+		}
 	}
-	if r.credentials && p.cfg.Cookie != "" {
+	if isTrusted && r.credentials && p.cfg.Cookie != "" {
 		b.WriteString(` -H "Cookie: $COOKIE"`)
 	}
 	if r.body != "" {

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 
 	"golang.org/x/net/html"
@@ -65,15 +67,14 @@ const (
 	multipartBoundary = "----ampcors-probe"
 )
 
-// maxEndpoints limits how many requests a document can cause.
-const maxEndpoints = 200
-
 // A finder collects the endpoints of a document.
 type finder struct {
 	base      *url.URL
 	endpoints []Endpoint
 	unknown   []Unknown
 	seen      map[Endpoint]bool
+
+	isTemplate bool // the elements are those of a template
 }
 
 // FindEndpoints returns the endpoints in an AMP document that was fetched from base. They
@@ -81,20 +82,25 @@ type finder struct {
 // resolved, and variables are replaced by a sample value. URLs that are invalid or that
 // only the browser knows are in unknown.
 //
-// Source: the components in github.com/ampproject/amphtml as of March 2021, and a later
-// version of amp-render.
+// Source: the components in github.com/ampproject/amphtml as of March 2021, and later
+// versions of amp-render and of the components of amp-story.
 func FindEndpoints(document io.Reader, base *url.URL) (endpoints []Endpoint, unknown []Unknown, err error) {
 	root, err := html.Parse(document)
 	if err != nil {
 		return nil, nil, fmt.Errorf("the document is not HTML: %w", err)
 	}
 	f := &finder{base: base, seen: make(map[Endpoint]bool)}
+	f.elements(root)
+	return f.endpoints, f.unknown, nil
+}
+
+// elements adds the endpoints of all elements below a node.
+func (f *finder) elements(root *html.Node) {
 	for n := range root.Descendants() {
 		if n.Type == html.ElementNode {
 			f.element(n)
 		}
 	}
-	return f.endpoints, f.unknown, nil
 }
 
 // element adds the endpoints of one element.
@@ -128,7 +134,9 @@ func (f *finder) element(n *html.Node) {
 	case "amp-user-notification":
 		get(n.Data, attr(n, "data-show-if-href"), true)
 		f.add(n.Data, attr(n, "data-dismiss-href"), Endpoint{Method: http.MethodPost, ContentType: typeJSON, Body: "{}", Credentials: true, Answer: AnswerAny})
-	case "amp-story-bookend":
+	case "amp-story-auto-ads":
+		get(n.Data, attr(n, "src"), false)
+	case "amp-story-bookend", "amp-story-shopping-config", "amp-story-social-share":
 		get(n.Data, attr(n, "src"), attr(n, "data-credentials") == "include")
 	case "amp-story":
 		get(n.Data, attr(n, "bookend-config-src"), attr(n, "data-credentials") == "include")
@@ -189,6 +197,14 @@ func (f *finder) form(n *html.Node) {
 
 // script reads the JSON configuration of a component.
 func (f *finder) script(n *html.Node) {
+	if attr(n, "type") == "text/plain" && attr(n, "template") == "amp-mustache" {
+		if root, err := html.Parse(strings.NewReader(text(n))); err == nil && !f.isTemplate {
+			f.isTemplate = true // which has no templates
+			f.elements(root)
+			f.isTemplate = false
+		}
+		return
+	}
 	if attr(n, "type") != typeJSON {
 		return
 	}
@@ -239,14 +255,15 @@ func (f *finder) access(config any) {
 	}
 }
 
-// consent reads the configuration of amp-consent. In older documents, it has an object for
-// each consent.
+// consent reads the configuration of amp-consent. It has an object for each group of countries and, in
+// older documents, for each consent.
 func (f *finder) consent(config any) {
 	object, _ := config.(map[string]any)
 	all := []map[string]any{object}
-	if consents, ok := object["consents"].(map[string]any); ok {
-		for _, c := range consents {
-			if c, ok := c.(map[string]any); ok {
+	for _, member := range []string{"consents", "geoOverride"} {
+		objects, _ := object[member].(map[string]any)
+		for _, key := range slices.Sorted(maps.Keys(objects)) {
+			if c, ok := objects[key].(map[string]any); ok {
 				all = append(all, c)
 			}
 		}
@@ -288,7 +305,7 @@ func (f *finder) add(component, value string, e Endpoint) {
 		f.addUnknown(component, "the URL "+short(value)+", which a template makes")
 		return
 	}
-	u, err := f.base.Parse(expand(value))
+	u, err := f.base.Parse(strings.ReplaceAll(expand(value), " ", "%20")) // as browsers do
 	switch {
 	case err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "":
 		f.addUnknown(component, "the URL "+short(value)+", which is not the URL of a web server")
@@ -305,19 +322,13 @@ func (f *finder) add(component, value string, e Endpoint) {
 	if f.seen[e] {
 		return
 	}
-	if len(f.endpoints) == maxEndpoints {
-		f.addUnknown(component, fmt.Sprintf("%s: the document has more than %d endpoints", short(e.URL), maxEndpoints))
-		return
-	}
 	f.seen[e] = true
 	f.endpoints = append(f.endpoints, e)
 }
 
-// addUnknown adds what only the browser knows, up to a bound.
+// addUnknown adds what only the browser knows.
 func (f *finder) addUnknown(component, what string) {
-	if len(f.unknown) < maxEndpoints {
-		f.unknown = append(f.unknown, Unknown{component, what})
-	}
+	f.unknown = append(f.unknown, Unknown{component, what})
 }
 
 // variable matches variables of AMP's URL replacement: a name of variables, or any name

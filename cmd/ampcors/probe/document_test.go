@@ -2,6 +2,9 @@ package probe
 
 import (
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
@@ -43,6 +46,13 @@ func TestFindEndpoints(t *testing.T) {
 			want: []string{"POST https://www.example.com/check json credentials text/plain;charset=utf-8", "POST https://www.example.com/update any credentials text/plain;charset=utf-8 no-source-origin"}},
 		{name: "amp-consent, older", document: `<amp-consent><script type="application/json">{"consents": {"a": {"checkConsentHref": "/check"}}}</script></amp-consent>`,
 			want: []string{"POST https://www.example.com/check json credentials text/plain;charset=utf-8"}},
+		{name: "amp-consent, by country", document: `<amp-consent><script type="application/json">{"geoOverride": {"us": {"checkConsentHref": "/us"}, "eea": {"checkConsentHref": "/eea"}, "x": 1}}</script></amp-consent>`,
+			want: []string{"POST https://www.example.com/eea json credentials text/plain;charset=utf-8", "POST https://www.example.com/us json credentials text/plain;charset=utf-8"}},
+		{name: "components of amp-story", document: `<amp-story-shopping-config src="/1"></amp-story-shopping-config><amp-story-social-share src="/2" data-credentials="include"></amp-story-social-share><amp-story-auto-ads src="/3" data-credentials="include"></amp-story-auto-ads>`,
+			want: []string{"GET https://www.example.com/1 json", "GET https://www.example.com/2 json credentials", "GET https://www.example.com/3 json"}},
+		{name: "a form in a template", document: `<script type="text/plain" template="amp-mustache"><p>{{a}}</p><form method="post" enctype="application/x-www-form-urlencoded" action-xhr="/form"></form></script><template type="amp-mustache"><form action-xhr="/search"></form></template>`,
+			want: []string{"POST https://www.example.com/form form credentials application/x-www-form-urlencoded", "GET https://www.example.com/search form credentials"}},
+		{name: "a space in a URL", document: `<amp-list src="/a b?c=d e"></amp-list>`, want: []string{"GET https://www.example.com/a%20b?c=d%20e json"}},
 		{name: "invalid JSON", document: `<amp-consent><script type="application/json">{</script></amp-consent>`, unknown: "not JSON"},
 		{name: "amp-user-notification", document: `<amp-user-notification data-show-if-href="/show" data-dismiss-href="/dismiss"></amp-user-notification>`,
 			want: []string{"GET https://www.example.com/show json credentials", "POST https://www.example.com/dismiss any credentials application/json"}},
@@ -97,14 +107,21 @@ func TestFindEndpoints(t *testing.T) {
 	}
 }
 
-func TestManyEndpointsAreBounded(t *testing.T) {
+// Of a document with many endpoints, those that are not tested are named, each.
+func TestManyEndpointsAreNamed(t *testing.T) {
+	const all = 10_000
 	var document strings.Builder
-	for i := range 10 * maxEndpoints {
+	for i := range all {
 		fmt.Fprintf(&document, `<amp-list src="/%d"></amp-list>`, i)
 	}
-	endpoints, unknown, err := FindEndpoints(strings.NewReader(document.String()), &url.URL{Scheme: "https", Host: "www.example.com"})
-	if err != nil || len(endpoints) != maxEndpoints || len(unknown) != maxEndpoints {
-		t.Errorf("%d endpoints, %d unknown, %v", len(endpoints), len(unknown), err)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, document.String()) }))
+	defer server.Close()
+	report, err := Plan(t.Context(), Config{Documents: []string{server.URL + "/article"}, Publishers: []string{publisher}})
+	if err != nil || len(report.Endpoints) != 200 || len(report.Untested) != all-200 {
+		t.Fatalf("%v, %d endpoints, %d not tested", err, len(report.Endpoints), len(report.Untested))
+	}
+	if u := report.Untested[all-201]; u.Endpoint != server.URL+"/9999" || !u.Failed || !strings.Contains(u.Reason, "--max-endpoints 10000") {
+		t.Errorf("%+v", u)
 	}
 }
 
@@ -122,9 +139,6 @@ func FuzzFindEndpoints(f *testing.F) {
 		endpoints, _, err := FindEndpoints(strings.NewReader(document), base)
 		if err != nil {
 			return
-		}
-		if len(endpoints) > maxEndpoints {
-			t.Fatalf("%d endpoints", len(endpoints))
 		}
 		for _, e := range endpoints {
 			u, err := url.Parse(e.URL)

@@ -53,20 +53,20 @@ func CheckPreflight(origin string, credentials bool, method string, headers []st
 
 // checkGrants returns an error if the answer to a preflight does not grant the request.
 func checkGrants(credentials bool, method string, headers []string, h http.Header) error {
-	methods, err := list(h, "Access-Control-Allow-Methods")
+	methods, err := names(h, "Access-Control-Allow-Methods")
 	if err != nil {
 		return err
 	}
 	if !isSafelistedMethod(method) && !slices.Contains(methods, method) && (credentials || !slices.Contains(methods, "*")) {
 		return fmt.Errorf("Access-Control-Allow-Methods does not have %s", method)
 	}
-	names, err := list(h, "Access-Control-Allow-Headers")
+	granted, err := names(h, "Access-Control-Allow-Headers")
 	if err != nil {
 		return err
 	}
 	for _, header := range headers {
-		isNamed := slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(name, header) })
-		isWild := !credentials && slices.Contains(names, "*") && !strings.EqualFold(header, "Authorization")
+		isNamed := slices.ContainsFunc(granted, func(name string) bool { return strings.EqualFold(name, header) })
+		isWild := !credentials && slices.Contains(granted, "*") && !strings.EqualFold(header, "Authorization")
 		if !isNamed && !isWild {
 			return fmt.Errorf("Access-Control-Allow-Headers does not have %s", strings.ToLower(header))
 		}
@@ -77,8 +77,8 @@ func checkGrants(credentials bool, method string, headers []string, h http.Heade
 // isExposed reports whether a script can read a header of a response that passed the CORS check,
 // by "CORS filtered response". It is not for safelisted response headers.
 func isExposed(name string, credentials bool, h http.Header) bool {
-	names, err := list(h, "Access-Control-Expose-Headers")
-	return err == nil && slices.ContainsFunc(names, func(n string) bool {
+	exposed, err := names(h, "Access-Control-Expose-Headers")
+	return err == nil && slices.ContainsFunc(exposed, func(n string) bool {
 		return strings.EqualFold(n, name) || n == "*" && !credentials
 	})
 }
@@ -105,8 +105,8 @@ func combined(h http.Header, name string) (value string, ok bool) {
 	return strings.Join(lines, ", "), ok && len(lines) > 0
 }
 
-// list implements "extract header list values" for lists of tokens.
-func list(h http.Header, name string) ([]string, error) {
+// names implements "extract header list values" for lists of tokens.
+func names(h http.Header, name string) ([]string, error) {
 	value, ok := combined(h, name)
 	if !ok {
 		return nil, nil

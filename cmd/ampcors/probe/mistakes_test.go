@@ -23,7 +23,7 @@ func TestEachMistakeIsFound(t *testing.T) {
 			server := httptest.NewServer(c.Backend())
 			defer server.Close()
 			c.Endpoint.URL = server.URL + "/"
-			report, err := probe.Run(t.Context(), probe.Config{Endpoints: []probe.Endpoint{c.Endpoint}, Publishers: []string{c.Publisher}, Unsafe: c.Unsafe, Timeout: 5 * time.Second})
+			report, err := probe.Run(t.Context(), probe.Config{Endpoints: []probe.Endpoint{c.Endpoint}, Publishers: []string{c.Publisher}, Unsafe: c.Unsafe, Cookie: c.Cookie, Timeout: 5 * time.Second})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -35,8 +35,22 @@ func TestEachMistakeIsFound(t *testing.T) {
 				}
 			}
 			slices.Sort(got)
+			s := report.Summary
+			if s.Planned != s.Fine+s.Problems+s.NotTested || s.Planned != len(report.Trials) || s.Planned < 50 {
+				t.Errorf("not every trial has an outcome: %+v", s)
+			}
+			isFound := slices.ContainsFunc(report.Untested, func(u probe.Untested) bool { return c.NotTested != "" && strings.Contains(u.Reason, c.NotTested) })
+			if isFound != (c.NotTested != "") || c.NotTested == "" && len(c.Want) == 0 && s.NotTested > 0 {
+				t.Errorf("not tested: %+v; want %q", report.Untested, c.NotTested)
+			}
 			if !slices.Equal(got, c.Want) {
-				t.Errorf("got %q; want %q\n%+v", got, c.Want, report)
+				t.Errorf("got %q; want %q", got, c.Want)
+				for _, f := range report.Findings {
+					t.Logf("%s: %s", f.ID, f.Evidence)
+				}
+				for _, u := range report.Untested {
+					t.Logf("not tested: %+v", u)
+				}
 			}
 		})
 	}

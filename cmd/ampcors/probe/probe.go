@@ -4,35 +4,36 @@
 // Fetch standard. The backend may be written in any language.
 //
 // It sends GET, HEAD and OPTIONS, and other methods only with [Config.Unsafe]. It calls
-// only the hosts of [Config.AllowHosts].
+// only the hosts of the documents and of the endpoints, see [Config.AllowHosts].
+//
+// A probe is a plan of trials, see [Trial]. Between the trials, it repeats a request that is
+// known to be answered. If the answer changes, for example because the backend limits requests,
+// the trials since the last good answer are reported as not tested, and not as fine.
 package probe
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/ampcors/ampcors"
-	"github.com/ampcors/ampcors/cacheurl"
 )
 
 // Config says what is tested, and how.
 type Config struct {
-	// Document is the URL of an AMP document. The endpoints in it are tested. If empty,
-	// only Endpoints are tested. If it is a URL on an AMP Cache, the publisher's document
-	// is fetched.
-	Document string
-	// Endpoints are tested in addition to those of Document.
+	// Documents are the URLs of AMP documents. The endpoints in them are tested, each once. For
+	// a URL on an AMP Cache, the publisher's document is fetched.
+	Documents []string
+	// Endpoints are tested in addition to those of Documents.
 	Endpoints []Endpoint
-	// Publishers are the domains whose pages must work. If empty, the host of Document is
-	// used.
+	// Publishers are the domains whose pages must work. If empty, the host of each document is
+	// used for the endpoints in it.
 	Publishers []string
 	// Caches are the AMP Caches on which pages must work. If nil, ampcors.DefaultCaches() are
 	// used.
@@ -45,21 +46,29 @@ type Config struct {
 
 	// Unsafe allows methods other than GET, HEAD and OPTIONS. They may change data.
 	Unsafe bool
-	// AllowHosts are the hosts that may be called, with the port if the URL has one. If
-	// nil, the hosts of Document, of Endpoints, and of the endpoints in the document are
-	// used.
+	// AllowHosts are hosts that may be called in addition to those of Documents, of Endpoints,
+	// and of the endpoints in documents; with the port if the URL has one. Redirects may lead
+	// there, and Header and Cookie are sent there.
 	AllowHosts []string
+	// OnlyHosts are the only hosts that may be called, if it is not nil.
+	OnlyHosts []string
 	// Resolve maps a host name to the address to connect to, an IP address with a port.
 	Resolve map[string]string
 	// Insecure accepts any certificate.
 	Insecure bool
 
-	Rate        float64       // requests per second. If zero, there is no limit.
-	Timeout     time.Duration // of a request, its answer included. If zero, 10 seconds is used.
-	MaxTime     time.Duration // of the whole probe. If zero, 5 minutes is used.
-	MaxRequests int           // of the whole probe. If zero, 5000 is used.
+	Rate         float64       // requests per second. If zero, there is no limit.
+	Timeout      time.Duration // of a request, its answer included. If zero, 10 seconds is used.
+	MaxTime      time.Duration // of the whole probe. If zero, 5 minutes is used.
+	MaxRequests  int           // of the whole probe. If zero, 20,000 is used.
+	MaxEndpoints int           // of each document. If zero, 200 is used.
 
-	// Progress is called before each endpoint, if it is not nil.
+	// PageHeader are headers that the publisher's pages add to their requests. Browsers ask for
+	// them in preflights.
+	PageHeader http.Header
+
+	// Progress is called after each trial, if it is not nil, with the number of trials that have
+	// an outcome, and of all. It is not called at the same time from several goroutines.
 	Progress func(done, total int, endpoint string)
 }
 
@@ -67,41 +76,42 @@ type Config struct {
 type Report struct {
 	Target    string     `json:"target"` // the document, or the first endpoint
 	Endpoints []Endpoint `json:"endpoints"`
+	Trials    []Trial    `json:"trials"`   // the plan, with an outcome for each
 	Unknown   []Unknown  `json:"unknown"`  // parts of the document with a URL that only the browser knows
-	Untested  []Untested `json:"untested"` // tests that could not be made, and why
+	Untested  []Untested `json:"untested"` // why trials were not tested, and how many
 	Notes     []string   `json:"notes"`    // other problems, which break pages but are not CORS
-	Pages     []Page     `json:"pages"`    // the results of the requests of the publishers' pages
 	Findings  []Finding  `json:"findings"`
 	Snippets  []Snippet  `json:"snippets"` // for common servers, if a page does not work
 	Summary   Summary    `json:"summary"`
 }
 
-// A Page is an origin at which a publisher's page runs, and whether it can call an endpoint.
-type Page struct {
-	Endpoint string `json:"endpoint"`
-	Origin   string `json:"origin"`
-	Form     string `json:"form"` // of the origin: own origin, or readable, punycode or hash prefix
-	Works    bool   `json:"works"`
-	Why      string `json:"why,omitempty"` // why a browser blocks the request
-}
-
-// An Untested is a test that could not be made.
+// An Untested is a reason why trials were not tested.
 type Untested struct {
 	Endpoint string `json:"endpoint"`
 	Reason   string `json:"reason"`
-	Failed   bool   `json:"failed"` // it was tried; otherwise the configuration does not allow it
+	Trials   int    `json:"trials"` // how many; 0 if no trial was planned
+	Failed   bool   `json:"failed"` // it was tried; otherwise the settings do not allow it
 }
 
 // ErrConfig is what the errors of a wrong [Config] wrap.
-var ErrConfig = errors.New("probe: the configuration is wrong")
+var ErrConfig = errors.New("the configuration is wrong")
 
-func configError(err error) error { return fmt.Errorf("%w: %w", ErrConfig, err) }
+func configError(err error) error { return wrongConfig{err} }
 
-// A Summary has the counts of a report.
+// A wrongConfig is an error of a Config.
+type wrongConfig struct{ error }
+
+func (e wrongConfig) Unwrap() []error { return []error{e.error, ErrConfig} }
+
+// A Summary has the counts of a report. Planned is the sum of Fine, Problems and NotTested.
 type Summary struct {
 	Endpoints int `json:"endpoints"`
-	Untested  int `json:"untested"` // tests, not endpoints
+	Planned   int `json:"planned"` // trials
+	Fine      int `json:"fine"`
+	Problems  int `json:"problems"`
+	NotTested int `json:"notTested"`
 	Requests  int `json:"requests"`
+	Controls  int `json:"controls"` // requests of the publisher's page that were repeated between others
 	High      int `json:"high"`
 	Medium    int `json:"medium"`
 	Low       int `json:"low"`
@@ -111,9 +121,20 @@ type Summary struct {
 // configuration is invalid or the document cannot be fetched. Problems of endpoints are in
 // the report.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
+	return run(ctx, cfg, true)
+}
+
+// Plan returns the report that Run would return, with the trials, but sends none of them. It only
+// fetches the document.
+func Plan(ctx context.Context, cfg Config) (*Report, error) {
+	return run(ctx, cfg, false)
+}
+
+func run(ctx context.Context, cfg Config, sends bool) (*Report, error) {
 	cfg.Timeout = cmp.Or(cfg.Timeout, 10*time.Second)
 	cfg.MaxTime = cmp.Or(cfg.MaxTime, 5*time.Minute)
-	cfg.MaxRequests = cmp.Or(cfg.MaxRequests, 5000)
+	cfg.MaxRequests = cmp.Or(cfg.MaxRequests, 20_000)
+	cfg.MaxEndpoints = cmp.Or(cfg.MaxEndpoints, 200)
 	if cfg.Caches == nil {
 		cfg.Caches = ampcors.DefaultCaches()
 	}
@@ -122,150 +143,83 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, cfg.MaxTime)
 	defer cancel()
-	p := &prober{cfg: cfg, report: &Report{Endpoints: slices.Clone(cfg.Endpoints), Unknown: []Unknown{}, Untested: []Untested{}, Notes: []string{}, Pages: []Page{}, Findings: []Finding{}, Snippets: []Snippet{}}}
+	p := &prober{cfg: cfg, counts: make(map[Untested]int), report: &Report{Endpoints: []Endpoint{}, Trials: []Trial{}, Unknown: []Unknown{}, Untested: []Untested{}, Notes: []string{}, Findings: []Finding{}, Snippets: []Snippet{}}}
 	if err := p.prepare(ctx); err != nil {
 		return nil, err
 	}
-	for i := range p.report.Endpoints {
-		e := &p.report.Endpoints[i]
-		if cfg.Progress != nil {
-			cfg.Progress(i, len(p.report.Endpoints), e.URL)
+	var cells []*cell
+	total := 0
+	for _, pair := range p.pairs {
+		c, err := p.plan(&p.report.Endpoints[pair.endpoint], pair.publisher)
+		if err != nil {
+			return nil, err
 		}
-		for _, publisher := range p.publishers {
-			p.endpoint(ctx, e, publisher)
+		cells = append(cells, c)
+		total += len(c.trials)
+	}
+	if sends {
+		p.send(ctx, cells, total)
+	}
+	p.finish(cells)
+	return p.report, nil
+}
+
+// send sends and judges the trials, of several endpoints at once.
+func (p *prober) send(ctx context.Context, cells []*cell, total int) {
+	var mu sync.Mutex
+	done := 0
+	progress := func(t *trial) {
+		mu.Lock()
+		defer mu.Unlock()
+		if done++; p.cfg.Progress != nil {
+			p.cfg.Progress(done, total, t.Endpoint)
 		}
 	}
-	p.finish()
-	return p.report, nil
+	slots := make(chan struct{}, sideBySide)
+	var wait sync.WaitGroup
+	for _, c := range cells {
+		slots <- struct{}{}
+		wait.Go(func() {
+			defer func() { <-slots }()
+			c.run(ctx, progress)
+			c.judge()
+		})
+	}
+	wait.Wait()
 }
 
 // A prober runs one probe.
 type prober struct {
-	cfg        Config
-	client     *client
-	publishers []string
-	publisher  string // whose document it is
-	report     *Report
+	cfg    Config
+	client *client
+	pairs  []pair
+	report *Report
+	counts map[Untested]int // the index of each reason in report.Untested
 }
 
-// prepare fetches the document, and finds publishers and endpoints.
-func (p *prober) prepare(ctx context.Context) error {
-	var document *url.URL
-	hosts, isGiven := p.cfg.AllowHosts, p.cfg.AllowHosts != nil
-	if p.cfg.Document != "" {
-		source := p.cfg.Document
-		if u, err := cacheurl.Parse(source, p.cfg.Caches...); err == nil {
-			source = u.Publisher
-		}
-		var err error
-		if document, err = webURL(source); err != nil {
-			return configError(err)
-		}
-		p.report.Target = document.String()
-	}
-	for i := range p.report.Endpoints {
-		u, err := webURL(p.report.Endpoints[i].URL)
-		if err != nil {
-			return configError(err)
-		}
-		u.Fragment = ""
-		p.report.Endpoints[i].URL = u.String()
-		p.report.Target = cmp.Or(p.report.Target, u.String())
-		if !isGiven {
-			hosts = append(hosts, u.Host)
-		}
-	}
-	if document != nil && !isGiven {
-		hosts = append(hosts, document.Host)
-	}
-	p.cfg.AllowHosts = hosts
-	p.client = newClient(p.cfg)
-	for i := range p.report.Endpoints {
-		p.trust(p.report.Endpoints[i].URL)
-	}
-	if document != nil {
-		p.trust(document.String())
-	}
-	if isGiven {
-		for _, host := range p.cfg.AllowHosts {
-			p.trust("https://" + host)
-		}
-	}
-	if document != nil {
-		if err := p.fetchDocument(ctx, document, isGiven); err != nil {
-			return fmt.Errorf("the document %s: %w", document, err)
-		}
-	}
-	publishers := p.cfg.Publishers
-	if len(publishers) == 0 && p.publisher != "" {
-		publishers = []string{p.publisher}
-	}
-	for _, publisher := range publishers {
-		domain, err := ampcors.CanonicalDomain(publisher)
-		if err != nil {
-			return configError(err)
-		}
-		p.publishers = append(p.publishers, domain)
-	}
-	switch {
-	case len(p.publishers) == 0:
-		return errors.New("there is no publisher; name the domain whose pages call the endpoints")
-	case len(p.report.Endpoints) == 0 && len(p.report.Unknown) == 0:
-		return errors.New("the document has no endpoint")
-	}
-	return nil
-}
-
-// fetchDocument adds the endpoints of the document, and allows their hosts unless the hosts are
-// given.
-func (p *prober) fetchDocument(ctx context.Context, document *url.URL, hostsGiven bool) error {
-	f := p.client.fetch(ctx, request{method: http.MethodGet, url: document.String(), header: http.Header{"Accept": {"text/html"}}, limit: maxDocument})
-	if err := cmp.Or(f.err, f.blocked); err != nil {
-		return err
-	}
-	if f.response.Status != http.StatusOK {
-		return fmt.Errorf("the status is %d", f.response.Status)
-	}
-	base, err := url.Parse(f.url)
-	if err != nil {
-		return err
-	}
-	endpoints, unknown, err := FindEndpoints(bytes.NewReader(f.response.Body), base)
-	if err != nil {
-		return err
-	}
-	p.publisher = base.Hostname()
-	p.report.Unknown = append(p.report.Unknown, unknown...)
-	for _, e := range endpoints {
-		if u, err := url.Parse(e.URL); err == nil && !hostsGiven {
-			p.client.allowed[strings.ToLower(u.Host)] = true
-		}
-	}
-	p.report.Endpoints = append(p.report.Endpoints, endpoints...)
-	return nil
-}
-
-// trust lets header and cookie be sent to the origin of a URL.
-func (p *prober) trust(value string) {
-	if u, err := url.Parse(value); err == nil {
-		p.client.trusted[originOf(u)] = true
-	}
-}
-
-func webURL(value string) (*url.URL, error) {
-	u, err := url.Parse(value)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
-		return nil, fmt.Errorf("%.200q is not the URL of a web server", value)
-	}
-	if u.User != nil {
-		return nil, errors.New("the URL has user information; use a header")
-	}
-	return u, nil
-}
-
-// finish sorts the findings, and adds the summary and the snippets.
-func (p *prober) finish() {
+// finish makes the report of the cells.
+func (p *prober) finish(cells []*cell) {
 	r := p.report
+	s := &r.Summary
+	for _, c := range cells {
+		c.e.Tested = c.e.Tested || c.tested
+		for _, t := range c.trials {
+			r.Trials = append(r.Trials, t.Trial)
+			s.Planned++
+			switch t.Outcome {
+			case Fine:
+				s.Fine++
+			case Problem:
+				s.Problems++
+			case NotTested:
+				s.NotTested++
+				p.untested(t.Endpoint, t.Reason, !t.ByChoice, 1)
+			}
+		}
+		r.Findings = append(r.Findings, c.findings()...)
+		r.Notes = append(r.Notes, c.notes...)
+		s.Controls += c.requests
+	}
 	p.removeSecrets()
 	order := make(map[string]int)
 	for i, k := range kinds {
@@ -276,31 +230,33 @@ func (p *prober) finish() {
 	})
 	slices.Sort(r.Notes)
 	r.Notes = slices.Compact(r.Notes)
-	r.Summary = Summary{Endpoints: len(r.Endpoints), Untested: len(r.Untested), Requests: p.cfg.MaxRequests - p.client.left}
-	if slices.ContainsFunc(r.Pages, func(pg Page) bool { return !pg.Works }) {
+	s.Endpoints, s.Requests = len(r.Endpoints), p.cfg.MaxRequests-int(p.client.left.Load())
+	if len(r.Findings) > 0 {
 		r.Snippets = Snippets(p.origins())
 	}
-	for _, f := range r.Findings {
-		switch f.Severity {
-		case High:
-			r.Summary.High++
-		case Medium:
-			r.Summary.Medium++
-		case Low:
-			r.Summary.Low++
-		}
+	r.Know(func(Finding) bool { return false })
+}
+
+// untested counts trials that were not tested for the same reason.
+func (p *prober) untested(endpoint, reason string, failed bool, trials int) {
+	u := Untested{Endpoint: endpoint, Reason: reason, Failed: failed}
+	i, isKnown := p.counts[u]
+	if !isKnown {
+		i = len(p.report.Untested)
+		p.counts[u] = i
+		p.report.Untested = append(p.report.Untested, u)
 	}
+	p.report.Untested[i].Trials += trials
 }
 
 // origins returns every origin of the publishers' pages.
 func (p *prober) origins() (origins []string) {
-	for _, publisher := range p.publishers {
-		pages, err := pagesOf(publisher, p.cfg.Caches)
-		if err != nil {
-			continue // reported in Untested
-		}
+	for _, pair := range p.pairs {
+		pages, _ := pagesOf(pair.publisher, p.cfg.Caches) // plan has made the same call
 		for _, pg := range pages {
-			origins = append(origins, pg.origin)
+			if !pg.isAmbiguous && !slices.Contains(origins, pg.origin) {
+				origins = append(origins, pg.origin)
+			}
 		}
 	}
 	return origins
@@ -335,8 +291,8 @@ func (p *prober) removeSecrets() {
 		f := &p.report.Findings[i]
 		f.Evidence = clean.Replace(f.Evidence)
 	}
-	for i := range p.report.Pages {
-		p.report.Pages[i].Why = clean.Replace(p.report.Pages[i].Why)
+	for i := range p.report.Trials {
+		p.report.Trials[i].Reason = clean.Replace(p.report.Trials[i].Reason)
 	}
 	for i := range p.report.Untested {
 		p.report.Untested[i].Reason = clean.Replace(p.report.Untested[i].Reason)

@@ -124,6 +124,8 @@ type Case struct {
 	Endpoint  probe.Endpoint // without its URL
 	Publisher string
 	Unsafe    bool     // for probe.Config.Unsafe
+	Cookie    string   // for probe.Config.Cookie
+	NotTested string   // in a reason why something was not tested; if empty, everything must be
 	Want      []string // the ids that must be found, and no others; sorted
 }
 
@@ -131,7 +133,7 @@ type Case struct {
 func Cases() []Case {
 	list := make([]Case, len(cases))
 	for i, c := range cases {
-		list[i] = Case{Name: c.name, Backend: c.backend, Endpoint: c.endpoint, Publisher: c.publisher, Unsafe: c.unsafe, Want: c.want}
+		list[i] = Case{Name: c.name, Backend: c.backend, Endpoint: c.endpoint, Publisher: c.publisher, Unsafe: c.unsafe, Cookie: c.cookie, NotTested: c.notTested, Want: c.want}
 		if c.endpoint == (probe.Endpoint{}) {
 			list[i].Endpoint = probe.Endpoint{Method: "GET", Credentials: true, Answer: probe.AnswerJSON}
 		}
@@ -148,6 +150,8 @@ var cases = []struct {
 	endpoint  probe.Endpoint // if zero, a GET with credentials that reads JSON
 	publisher string         // if empty, Publisher
 	unsafe    bool
+	cookie    string
+	notTested string // in the reason, if not everything can be tested
 	want      []string
 }{
 	{name: "right", backend: as(backend{})},
@@ -251,9 +255,10 @@ var cases = []struct {
 
 	{name: "any origin", backend: as(backend{allows: everybody}), want: []string{"any-origin-allowed"}},
 	{name: "any publisher", backend: as(backend{allows: and(func(origin string) bool { return isHTTPS(origin) && strings.HasSuffix(origin, ".cdn.ampproject.org") })}), want: []string{"any-publisher-allowed"}},
-	{name: "a suffix without its dot", backend: as(backend{allows: and(func(origin string) bool { return isHTTPS(origin) && strings.HasSuffix(origin, "cdn.ampproject.org") })}), want: []string{"any-publisher-allowed", "lookalike-allowed"}},
+	{name: "a suffix without its dot", backend: as(backend{allows: and(func(origin string) bool { return isHTTPS(origin) && strings.HasSuffix(origin, "cdn.ampproject.org") })}), want: []string{"any-publisher-allowed", "cache-lookalike-allowed"}},
 	{name: "a prefix", backend: as(backend{allows: and(func(origin string) bool { return strings.HasPrefix(origin, ownOrigin) })}), want: []string{"lookalike-allowed"}},
-	{name: "the end of the host", backend: as(backend{allows: and(func(origin string) bool { return strings.HasSuffix(origin, Publisher) })}), want: []string{"http-allowed", "lookalike-allowed"}},
+	{name: "the end of the host", backend: as(backend{allows: and(func(origin string) bool { return strings.HasSuffix(origin, Publisher) })}), want: []string{"http-allowed"}}, // every such host is the publisher's
+	{name: "the end of the host, without its dot", backend: as(backend{allows: and(func(origin string) bool { return strings.HasSuffix(origin, "example.com") })}), want: []string{"http-allowed", "lookalike-allowed"}},
 	{name: "null", backend: as(backend{allows: and(func(origin string) bool { return origin == "null" })}), want: []string{"null-allowed"}},
 	{name: "http", backend: as(backend{allows: and(func(origin string) bool { return origin == "http://"+Publisher })}), want: []string{"http-allowed"}},
 	{name: "a former cache", backend: as(backend{allows: and(func(origin string) bool { return strings.HasSuffix(origin, ".amp.cloudflare.com") })}), want: []string{"dead-cache-allowed"}},
@@ -277,6 +282,207 @@ var cases = []struct {
 	}, grants: "amp-same-origin"}), want: []string{"same-origin-granted", "same-origin-header-trusted"}},
 	{name: "AMP-Same-Origin for caches", backend: as(backend{grants: "content-type, amp-same-origin"}), want: []string{"same-origin-granted"}},
 	{name: "a forged POST", backend: as(backend{runs: true}), endpoint: formPost, unsafe: true, want: []string{"unsafe-reaches-handler"}},
+
+	{name: "two lines of credentials", backend: as(backend{header: func(h http.Header, origin string) {
+		h.Set("Access-Control-Allow-Origin", origin)
+		h["Access-Control-Allow-Credentials"] = []string{"true", "true"}
+	}}), want: []string{"acac-duplicate"}},
+	{name: "any origin, no credentials, no Vary", backend: as(backend{allows: everybody, noVary: true, header: func(h http.Header, origin string) {
+		h.Set("Access-Control-Allow-Origin", origin)
+	}}), want: []string{"acac-missing", "any-origin-allowed", "vary-missing"}},
+	{name: "a redirect to itself", backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
+		fixed(r.Header.Get("Origin"))(w.Header(), "")
+		http.Redirect(w, r, r.URL.String(), http.StatusFound)
+		return true
+	}}), want: []string{"redirect-endless"}},
+	{name: "six redirects", backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
+		n := len(r.URL.Query()["hop"])
+		if n < 6 && slices.Contains(append(originsOf(Publisher), "null"), r.Header.Get("Origin")) {
+			fixed(r.Header.Get("Origin"))(w.Header(), "")
+			http.Redirect(w, r, r.URL.String()+"&hop=1", http.StatusFound)
+		}
+		return n < 6 && w.Header().Get("Location") != ""
+	}})},
+	{name: "every third answer without CORS", backend: func() http.Handler { return &sometimes{every: 3, otherwise: noCORS} }, want: []string{"answers-differ"}},
+	{name: "every third answer without CORS, a form", backend: func() http.Handler { return &sometimes{every: 3, otherwise: noCORS} }, endpoint: formPost, unsafe: true, want: []string{"answers-differ"}},
+	{name: "the claim of everybody is allowed if there is none", backend: as(backend{allows: func(r *http.Request, origin string) bool {
+		return slices.Contains(originsOf(Publisher), origin) || !r.URL.Query().Has("__amp_source_origin")
+	}}), want: []string{"no-claim-allowed"}},
+	{name: "the claim is repeated", backend: as(backend{allows: everybody, header: func(http.Header, string) {}, changes: func(w http.ResponseWriter, r *http.Request) bool {
+		fixed(r.URL.Query().Get("__amp_source_origin"))(w.Header(), "")
+		return false
+	}}), want: []string{"acao-source-origin", "source-origin-trusted"}},
+	{name: "a prefix that ends with the publisher's", backend: as(backend{allows: and(func(origin string) bool {
+		return isHTTPS(origin) && strings.HasSuffix(origin, "example-com.cdn.ampproject.org")
+	})}), want: []string{"prefix-lookalike-allowed"}},
+	{name: "a prefix that begins with the publisher's", backend: as(backend{allows: and(func(origin string) bool {
+		return strings.HasPrefix(origin, "https://www-example-com") && strings.HasSuffix(origin, ".cdn.ampproject.org")
+	})}), want: []string{"prefix-lookalike-allowed"}},
+	{name: "a prefix that has the publisher's", backend: as(backend{allows: and(func(origin string) bool {
+		return strings.Contains(origin, "www-example-com-") && strings.HasSuffix(origin, ".cdn.ampproject.org")
+	})}), want: []string{"prefix-lookalike-allowed"}},
+	{name: "naive decoding", backend: as(backend{allows: and(func(origin string) bool {
+		prefix, isCache := strings.CutSuffix(strings.TrimPrefix(origin, "https://"), ".cdn.ampproject.org")
+		return isCache && isHTTPS(origin) && strings.ReplaceAll(strings.ReplaceAll(prefix, "--", "-"), "-", ".") == Publisher
+	})}), want: []string{"naive-prefix-allowed"}},
+	{name: "any prefix of 52 characters", backend: as(backend{allows: and(isHash)}), want: []string{"any-publisher-allowed"}},
+	{name: "a prefix that another publisher has", backend: as(backend{allows: func(_ *http.Request, origin string) bool {
+		return slices.Contains(originsOf("www.lāstekas.lv"), origin)
+	}}),
+		publisher: "www.lāstekas.lv", want: []string{"twin-allowed"}},
+	{name: "another port", backend: as(backend{allows: func(_ *http.Request, origin string) bool {
+		return slices.Contains(originsOf(Publisher), strings.TrimSuffix(origin, ":8443"))
+	}}), want: []string{"port-allowed"}},
+	{name: "every host of the publisher", backend: as(backend{allows: and(func(origin string) bool {
+		return isHTTPS(origin) && strings.HasSuffix(origin, ".example.com")
+	})})},
+	{name: "localhost", backend: as(backend{allows: and(regexp.MustCompile(`^https?://localhost(:\d+)?$`).MatchString)}), want: []string{"localhost-allowed"}},
+	{name: "the end google.com", backend: as(backend{allows: and(func(origin string) bool { return strings.HasSuffix(origin, "google.com") })}), want: []string{"lookalike-allowed"}},
+	{name: "the Referer", backend: as(backend{allows: func(r *http.Request, origin string) bool {
+		return slices.Contains(originsOf(Publisher), origin) || strings.Contains(r.Referer(), ownOrigin)
+	}}), want: []string{"referer-trusted"}},
+	{name: "the bare domain of a former cache", backend: as(backend{allows: and(func(origin string) bool { return origin == "https://amp.cloudflare.com" })}), want: []string{"dead-cache-allowed"}},
+	{name: "the dotted form of a former cache", backend: as(backend{allows: and(func(origin string) bool { return origin == "https://www.example.com.amp.cloudflare.com" })}), want: []string{"dead-cache-allowed"}},
+	{name: "AMP-Same-Origin above Origin", backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Header.Get("AMP-Same-Origin") == "true" {
+			r.Header.Del("Origin")
+		}
+		return false
+	}}), want: []string{"same-origin-header-preferred"}},
+	{name: "open to all by design", backend: as(backend{allows: everybody, body: `{"posts": [1, 2]}`}), cookie: "session=1", want: []string{"open-to-all"}},
+	{name: "open to all, with the reader's name", backend: as(backend{allows: everybody, changes: func(w http.ResponseWriter, r *http.Request) bool {
+		fixed(r.Header.Get("Origin"))(w.Header(), "")
+		w.Header().Set("Vary", "Origin")
+		io.WriteString(w, `{"cookie": "`+r.Header.Get("Cookie")+`"}`)
+		return true
+	}}), cookie: "session=1", want: []string{"any-origin-allowed"}},
+	{name: "a claim or an origin, and look-alikes", backend: as(backend{allows: func(r *http.Request, origin string) bool {
+		return slices.Contains(originsOf(Publisher), origin) || r.URL.Query().Get("__amp_source_origin") == ownOrigin || strings.HasPrefix(origin, ownOrigin)
+	}}), want: []string{"lookalike-allowed", "source-origin-trusted"}},
+
+	{name: "a forged POST without a claim", backend: as(backend{body: `{"ok": true}`, changes: func(w http.ResponseWriter, r *http.Request) bool {
+		if !r.URL.Query().Has("__amp_source_origin") {
+			io.WriteString(w, `{"ok": true}`)
+			return true
+		}
+		return false
+	}}), endpoint: formPost, unsafe: true, want: []string{"unsafe-reaches-handler"}},
+	{name: "a forged POST from a cache", backend: as(backend{body: `{"ok": true}`, changes: func(w http.ResponseWriter, r *http.Request) bool {
+		isCache := strings.HasSuffix(r.Header.Get("Origin"), ".cdn.ampproject.org") && r.URL.Query().Get("__amp_source_origin") == ownOrigin && !slices.Contains(originsOf(Publisher), r.Header.Get("Origin"))
+		if isCache {
+			io.WriteString(w, `{"ok": true}`)
+		}
+		return isCache
+	}}), endpoint: formPost, unsafe: true, want: []string{"unsafe-reaches-handler"}},
+	{name: "a forged POST, accepted with a redirect", backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodPost {
+			if origin := r.Header.Get("Origin"); slices.Contains(originsOf(Publisher), origin) {
+				fixed(origin)(w.Header(), "")
+			}
+			http.Redirect(w, r, "/thanks", http.StatusSeeOther)
+		}
+		return r.Method == http.MethodPost
+	}}), endpoint: formPost, unsafe: true, want: []string{"unsafe-reaches-handler"}},
+	{name: "a forged POST of JSON, where every preflight is granted", backend: as(backend{body: `{"ok": true}`, changes: func(w http.ResponseWriter, r *http.Request) bool {
+		switch {
+		case r.Method == http.MethodOptions:
+			fixed(r.Header.Get("Origin"))(w.Header(), "")
+			w.Header().Set("Access-Control-Allow-Headers", "content-type")
+		case r.Header.Get("Content-Type") != "application/json":
+			w.WriteHeader(http.StatusUnsupportedMediaType)
+		case !slices.Contains(originsOf(Publisher), r.Header.Get("Origin")):
+			io.WriteString(w, `{"ok": true}`)
+		default:
+			return false
+		}
+		return true
+	}}), endpoint: jsonPost, unsafe: true, want: []string{"unsafe-reaches-handler"}},
+	{name: "a handler that runs although the answer is 403", backend: as(backend{body: `{"ok": true}`, changes: func(w http.ResponseWriter, r *http.Request) bool {
+		if slices.Contains(originsOf(Publisher), r.Header.Get("Origin")) {
+			return false
+		}
+		w.WriteHeader(http.StatusForbidden)
+		io.WriteString(w, `Forbidden{"ok": true}`)
+		return true
+	}}), endpoint: formPost, unsafe: true, want: []string{"unsafe-reaches-handler"}},
+	{name: "a POST with two lines", backend: as(backend{grants: "content-type", header: func(h http.Header, origin string) {
+		h["Access-Control-Allow-Origin"] = []string{origin, origin}
+		h.Set("Access-Control-Allow-Credentials", "true")
+	}}), endpoint: jsonPost, unsafe: true, want: []string{"acao-duplicate"}},
+	{name: "a POST with the bare cache", backend: as(backend{grants: "content-type", allows: everybody, header: fixed("https://cdn.ampproject.org")}), endpoint: jsonPost, unsafe: true, want: []string{"acao-bare-cache", "unsafe-reaches-handler"}},
+	{name: "a POST with a pattern", backend: as(backend{grants: "content-type", header: fixed("https://*.ampproject.org")}), endpoint: jsonPost, unsafe: true, want: []string{"acao-pattern"}},
+	{name: "a POST with *", backend: as(backend{grants: "content-type", header: fixed("*")}), endpoint: jsonPost, unsafe: true, want: []string{"wildcard-with-credentials"}},
+	{name: "a POST without credentials", backend: as(backend{grants: "content-type", header: func(h http.Header, origin string) { h.Set("Access-Control-Allow-Origin", origin) }}), endpoint: jsonPost, unsafe: true, want: []string{"acac-missing"}},
+	{name: "a limit of requests, without a mistake", backend: func() http.Handler { return &limited{left: 20, status: 503} }, notTested: "limits requests"},
+	{name: "a limit of requests, and null is allowed", backend: func() http.Handler {
+		return &limited{left: 20, status: 429, backend: backend{allows: and(func(origin string) bool { return origin == "null" })}}
+	}, notTested: "limits requests"},
+	{name: "a firewall after some requests", backend: func() http.Handler {
+		return &limited{left: 30, status: 403, backend: backend{allows: and(func(origin string) bool { return strings.HasPrefix(origin, "http:") })}}
+	}, notTested: "is answered with status 403 now"},
+	{name: "a firewall for this program", backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
+		w.WriteHeader(http.StatusForbidden)
+		return true
+	}}), notTested: "a login or a firewall"},
+	{name: "any origin, and unknown parameters are an error", backend: as(backend{allows: everybody, changes: noParameters}), want: []string{"any-origin-allowed"}},
+	{name: "null, and unknown parameters are an error, behind a cache", backend: func() http.Handler {
+		return &sharedCache{varies: true, backend: backend{allows: and(func(origin string) bool { return origin == "null" }), changes: noParameters}}
+	}, want: []string{"null-allowed"}},
+	{name: "a forged POST that is perhaps denied", backend: as(backend{runs: true, body: `{"ok": true}`, changes: func(w http.ResponseWriter, r *http.Request) bool {
+		isDenied := !slices.Contains(originsOf(Publisher), r.Header.Get("Origin"))
+		if isDenied {
+			io.WriteString(w, `{"ok": false}`)
+		}
+		return isDenied
+	}}), endpoint: formPost, unsafe: true, notTested: "only the backend knows"},
+}
+
+// noParameters answers a request with an unknown parameter with status 400.
+func noParameters(w http.ResponseWriter, r *http.Request) bool {
+	for name := range r.URL.Query() {
+		if name != "__amp_source_origin" {
+			w.WriteHeader(http.StatusBadRequest)
+			return true
+		}
+	}
+	return false
+}
+
+// noCORS answers without CORS headers.
+func noCORS(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "{}") }
+
+// A sometimes answers each nth request in another way.
+type sometimes struct {
+	mu        sync.Mutex
+	n, every  int
+	otherwise http.HandlerFunc
+}
+
+func (s *sometimes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.n++; s.n%s.every == 0 && slices.Contains(originsOf(Publisher), r.Header.Get("Origin")) {
+		s.otherwise(w, r)
+		return
+	}
+	backend{}.ServeHTTP(w, r)
+}
+
+// A limited answers some requests, and all others with an error status.
+type limited struct {
+	mu           sync.Mutex
+	left, status int
+	backend      backend
+}
+
+func (l *limited) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.left--; l.left < 0 {
+		w.WriteHeader(l.status)
+		return
+	}
+	l.backend.ServeHTTP(w, r)
 }
 
 // as returns a function that returns b.
@@ -290,22 +496,27 @@ func withAMPCORS() http.Handler {
 	return mw.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "{}") }))
 }
 
-// A sharedCache stores answers by method and URL, and ignores Vary.
+// A sharedCache stores answers by method and URL. Unless it varies, it ignores Vary.
 type sharedCache struct {
-	mu   sync.Mutex
-	kept map[string]*httptest.ResponseRecorder
+	backend backend
+	varies  bool
+	mu      sync.Mutex
+	kept    map[string]*httptest.ResponseRecorder
 }
 
 func (c *sharedCache) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	key := r.Method + r.URL.String()
+	if c.varies {
+		key += r.Header.Get("Origin")
+	}
 	if c.kept == nil {
 		c.kept = make(map[string]*httptest.ResponseRecorder)
 	}
 	if c.kept[key] == nil {
 		c.kept[key] = httptest.NewRecorder()
-		backend{}.ServeHTTP(c.kept[key], r)
+		c.backend.ServeHTTP(c.kept[key], r)
 	}
 	for name, values := range c.kept[key].Header() {
 		w.Header()[name] = values

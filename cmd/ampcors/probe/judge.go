@@ -1,0 +1,576 @@
+package probe
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ampcors/ampcors"
+)
+
+// This file gives each trial of a cell its outcome. It only reads the answers, and sends nothing.
+
+// judge gives each trial that was sent its outcome.
+func (c *cell) judge() {
+	var pages []*trial
+	for _, t := range c.trials {
+		if t.Outcome != NotTested && t.Kind == KindPage {
+			pages = append(pages, t)
+		}
+	}
+	c.judgePages(pages)
+	isOpen := false
+	for _, t := range c.trials {
+		switch {
+		case t.Outcome == NotTested:
+		case t.Kind == KindNoOrigin:
+			t.judgeSent()
+		case t.Kind == KindCookies:
+			isOpen = t.judgeCookies()
+		}
+	}
+	c.judgeHostile(pages)
+	c.attribute(isOpen)
+}
+
+// blame adds a cause of a problem.
+func (t *trial) blame(id string, a *answer) {
+	t.Outcome = Problem
+	t.because = a
+	if !slices.Contains(t.Causes, id) {
+		t.Causes = append(t.Causes, id)
+	}
+}
+
+// judgeSent is the outcome of a trial that has no right or wrong answer.
+func (t *trial) judgeSent() {
+	if err := t.answers[0].err; err != nil {
+		t.skip(err.Error(), false)
+	} else {
+		t.Outcome = Fine
+	}
+}
+
+// isOverloaded reports whether a status says that the backend did not look at the request.
+func isOverloaded(status int) bool {
+	return status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable
+}
+
+// judgePages judges what the publisher's pages were answered.
+func (c *cell) judgePages(pages []*trial) {
+	blocked := make(map[*trial]string) // the id of what blocks it
+	var judged []*trial
+	for _, t := range pages {
+		a := c.judged(t)
+		switch {
+		case a.err != nil:
+			t.skip(a.err.Error(), false)
+			continue
+		case isOverloaded(a.status()):
+			t.skip(fmt.Sprintf("the backend limits requests, or is down (status %d)", a.status()), false)
+			continue
+		case c.isWalled(t, a, pages):
+			t.skip(fmt.Sprintf("the backend answers every request with status %d, also without Origin: that is a login or a firewall, and not CORS", a.status()), false)
+			continue
+		}
+		t.because = a
+		judged = append(judged, t)
+		if err := a.why(); err != nil {
+			t.Reason = err.Error()
+			blocked[t] = c.blockedBy(a, t.origin)
+		} else {
+			t.Works = true
+		}
+	}
+	c.findBroken(judged, blocked)
+	c.findFlaws(judged)
+	for _, t := range judged {
+		c.tested = true
+		switch {
+		case t.Outcome == Problem:
+		case t.because.fetch == nil:
+			t.Works = false
+			t.skip("its preflight is granted; the method "+c.e.Method+" itself is only sent with --unsafe", true)
+		default:
+			t.Outcome = Fine
+		}
+	}
+}
+
+// judged returns the answer by which a page is judged. That is the first, unless a request that no
+// cache could answer had another result.
+func (c *cell) judged(t *trial) *answer {
+	first := t.answers[0]
+	if first.err != nil || first.isReadable() || len(t.answers) < 2 || !t.answers[1].isReadable() {
+		return first
+	}
+	fresh := t.answers[1]
+	isCached := len(t.answers) > 2 && !t.answers[2].isReadable() && t.answers[2].err == nil && c.e.Method != http.MethodPost
+	if isCached {
+		t.remark = "the same request with a new URL is allowed"
+		t.blame("cached-wrong-origin", first)
+	} else {
+		c.differs = first
+	}
+	return fresh
+}
+
+// isWalled reports whether every page, and a request without Origin, are answered with the same
+// status of a login or a firewall, and without CORS headers.
+func (c *cell) isWalled(t *trial, a *answer, pages []*trial) bool {
+	status := a.status()
+	if status != http.StatusUnauthorized && status != http.StatusForbidden && status != http.StatusProxyAuthRequired || a.isReadable() {
+		return false
+	}
+	isSame := func(t *trial) bool {
+		return len(t.answers) > 0 && t.answers[0].status() == status && !t.answers[0].isReadable()
+	}
+	without := slices.IndexFunc(c.trials, func(t *trial) bool { return t.Kind == KindNoOrigin })
+	return without >= 0 && len(c.trials[without].answers) > 0 && c.trials[without].answers[0].status() == status && !slices.ContainsFunc(pages, func(t *trial) bool { return !isSame(t) })
+}
+
+// blockedBy returns the id of the finding for an answer that a browser blocks.
+func (c *cell) blockedBy(a *answer, origin string) string {
+	_, resp := a.last()
+	if a.blocked != nil { // by the preflight
+		isAllowed := CheckCORS(origin, a.preflight.request.credentials || c.e.Credentials, resp.Header) == nil
+		switch {
+		case isRedirect(resp.Status):
+			return "preflight-redirected"
+		case isAllowed && resp.Status >= 200 && resp.Status <= 299:
+			return "preflight-incomplete"
+		case isAllowed, resp.Status < 200, resp.Status > 299, len(resp.Header["Access-Control-Allow-Origin"]) == 0:
+			return "preflight-failed"
+		}
+		return c.wrongHeaders(resp.Header, origin)
+	}
+	lines := resp.Header["Access-Control-Allow-Origin"]
+	switch {
+	case a.fetch.isEndless:
+		return "redirect-endless"
+	case isRedirect(resp.Status) || a.fetch.hop > 0:
+		return "redirect-without-cors"
+	case len(lines) == 0 && resp.Status >= 400:
+		return "error-without-cors"
+	case len(lines) == 0:
+		return "acao-missing"
+	}
+	return c.wrongHeaders(resp.Header, origin)
+}
+
+// wrongHeaders returns the id of the finding for CORS headers that a browser rejects.
+func (c *cell) wrongHeaders(h http.Header, origin string) string {
+	lines := h["Access-Control-Allow-Origin"]
+	value := lines[0]
+	isBare := slices.ContainsFunc(c.p.cfg.Caches, func(cache ampcors.Cache) bool {
+		return strings.TrimSuffix(strings.TrimPrefix(value, "https://"), "/") == cache.CacheDomain
+	})
+	switch {
+	case len(lines) > 1:
+		return "acao-duplicate"
+	case value == "*":
+		return "wildcard-with-credentials"
+	case isBare:
+		return "acao-bare-cache"
+	case strings.ContainsAny(value, "*, "):
+		return "acao-pattern"
+	case value == origin && len(h["Access-Control-Allow-Credentials"]) == 0:
+		return "acac-missing"
+	case value == origin && len(h["Access-Control-Allow-Credentials"]) > 1:
+		return "acac-duplicate"
+	case value == origin:
+		return "acac-invalid"
+	case value == c.own:
+		return "acao-source-origin"
+	}
+	return "acao-mismatch"
+}
+
+// denials are the ids of problems that can mean that the backend denies only some origins.
+var denials = []string{"acao-missing", "acao-mismatch", "acao-source-origin", "error-without-cors", "preflight-failed", "redirect-without-cors"}
+
+// findBroken names why pages do not work. If the backend denies only some origins, that is the cause.
+func (c *cell) findBroken(pages []*trial, blocked map[*trial]string) {
+	onCache := func(cache string) bool {
+		return slices.ContainsFunc(pages, func(t *trial) bool {
+			return t.page.form != formOwn && t.Works && (cache == "" || t.cache == cache)
+		})
+	}
+	target := originOfURL(c.e.URL)
+	ownWorks := slices.ContainsFunc(pages, func(t *trial) bool { return t.page.form == formOwn && t.Works && t.origin != target })
+	causes := make(map[string][]*trial)
+	for _, t := range pages {
+		id, isBlocked := blocked[t]
+		if !isBlocked {
+			continue
+		}
+		switch isDenial := slices.Contains(denials, id); {
+		case !isDenial:
+		case t.page.form == formOwn && onCache(""):
+			id = "own-origin-refused"
+		case t.page.form == formOwn:
+		case !onCache("") && ownWorks && id != "acao-mismatch" && id != "acao-source-origin":
+			id = "cache-refused"
+		case !onCache(""):
+		case t.page.form == formHash && onCache(t.cache):
+			id = "hash-origin-refused"
+		case t.page.form == formPunycode && onCache(t.cache):
+			id = "punycode-origin-refused"
+		default:
+			id = "cache-refused"
+		}
+		causes[id] = append(causes[id], t)
+	}
+	// If only the own origin has a mismatch and there are other causes, it has one of them.
+	if own := causes["acao-mismatch"]; len(own) == 1 && own[0].page.form == formOwn && len(causes) > 1 {
+		delete(causes, "acao-mismatch")
+		for id := range causes {
+			own[0].blame(id, own[0].because)
+			break
+		}
+	}
+	for id, ts := range causes {
+		for _, t := range ts {
+			t.blame(id, t.because)
+		}
+	}
+}
+
+// findFlaws names what is wrong with answers, also with those that a browser lets pages read.
+func (c *cell) findFlaws(pages []*trial) {
+	e := c.e
+	var echoes []*trial
+	target := originOfURL(e.URL)
+	for _, t := range pages {
+		_, resp := t.because.last()
+		if t.because.fetch != nil && t.origin != target && resp.Header.Get("Access-Control-Allow-Origin") == t.origin && len(resp.Header["Access-Control-Allow-Origin"]) == 1 {
+			echoes = append(echoes, t)
+		}
+	}
+	for _, t := range pages {
+		a := t.because
+		if !t.Works || a.fetch == nil {
+			continue
+		}
+		_, resp := a.last()
+		h := resp.Header
+		switch {
+		case e.Answer == AnswerForm && resp.Status >= 400 && resp.Status < 500 && isJSON(resp.Body):
+			// amp-form shows it to the reader
+		case (resp.Status < 200 || resp.Status > 299) && t.page.form == formOwn && t.origin == target && len(echoes) > 0:
+			t.Works = false
+			t.blame("own-origin-refused", a)
+		case resp.Status < 200 || resp.Status > 299:
+			t.Works = false
+			t.blame("http-error", a)
+		case e.Method == http.MethodHead, e.Component == "endpoint" && resp.Status == http.StatusNoContent:
+		case (e.Answer == AnswerJSON || e.Answer == AnswerForm) && !isJSON(resp.Body):
+			t.Works = false
+			t.blame("not-json", a)
+		case e.Answer == AnswerScript && !strings.Contains(h.Get("Content-Type"), "javascript"):
+			t.Works = false
+			t.blame("not-script", a)
+		}
+		if e.Answer == AnswerForm && h.Get("AMP-Redirect-To") != "" && !isExposed("AMP-Redirect-To", e.Credentials, h) && h.Get("Access-Control-Allow-Origin") != "" {
+			t.blame("expose-missing", a)
+		}
+		if e.Credentials && setsFirstPartyCookie(h) {
+			c.note(e.URL + " sets a cookie without SameSite=None and Secure: browsers do not send it from pages on AMP Caches. That is not CORS.")
+		}
+	}
+	if e.Credentials {
+		c.note("Some endpoints are called with cookies. On AMP Caches these are third-party cookies, which some browsers never send. That is not CORS.")
+	}
+	for _, t := range echoes {
+		_, resp := t.because.last()
+		if len(echoes) > 1 && !isRedirect(resp.Status) && isCacheable(e.Method, resp.Header) && !variesByOrigin(resp.Header) {
+			t.blame("vary-missing", t.because)
+		}
+	}
+	i := slices.IndexFunc(c.trials, func(t *trial) bool { return t.Kind == KindNoOrigin && len(t.answers) > 0 && t.answers[0].err == nil })
+	if i < 0 {
+		return
+	}
+	without := c.trials[i]
+	if _, resp := without.answers[0].last(); resp.Status < 300 && isCacheable(e.Method, resp.Header) && !variesByOrigin(resp.Header) {
+		value := resp.Header.Get("Access-Control-Allow-Origin")
+		if slices.ContainsFunc(echoes, func(t *trial) bool { return t.origin != value }) {
+			without.blame("vary-missing", without.answers[0])
+		}
+	}
+}
+
+func (c *cell) note(text string) { c.notes = append(c.notes, text) }
+
+// judgeCookies reports whether the answer is known not to depend on cookies.
+func (t *trial) judgeCookies() bool {
+	t.judgeSent()
+	if t.Outcome != Fine {
+		return false
+	}
+	var bodies [][]byte
+	for _, a := range t.answers {
+		if _, resp := a.last(); a.err == nil && resp.Status < 300 {
+			bodies = append(bodies, resp.Body)
+		}
+	}
+	switch {
+	case len(bodies) != len(t.steps):
+		t.skip("not every answer is a success", false)
+	case !bytes.Equal(bodies[0], bodies[2]):
+		t.skip("the answer changes from one time to the next", false)
+	default:
+		return bytes.Equal(bodies[0], bodies[1])
+	}
+	return false
+}
+
+// judgeHostile judges what the pages were answered that must be denied.
+func (c *cell) judgeHostile(pages []*trial) {
+	lacksCredentials := slices.ContainsFunc(pages, func(t *trial) bool {
+		return slices.Contains(t.Causes, "acac-missing") || slices.Contains(t.Causes, "acac-invalid") || slices.Contains(t.Causes, "acac-duplicate")
+	})
+	// allows reports whether the page can read the answer, or could if the backend answered its
+	// own pages rightly.
+	allows := func(t *trial, a *answer) bool {
+		if a.isReadable() {
+			return true
+		}
+		_, resp := a.last()
+		if lacksCredentials && resp != nil && resp.Header.Get("Access-Control-Allow-Origin") == t.origin {
+			t.remark = "the page can read it once Access-Control-Allow-Credentials is right"
+			return true
+		}
+		return false
+	}
+	for _, t := range c.trials {
+		if !t.Kind.IsHostile() || t.Outcome == NotTested {
+			continue
+		}
+		if why := c.provesNothing(t); why != nil {
+			t.skip(why.Error(), false)
+			continue
+		}
+		t.Outcome = Fine
+		first := t.answers[0]
+		switch {
+		case t.id == "unsafe-reaches-handler":
+			c.judgeForged(t)
+		case t.id == "same-origin-header-preferred":
+			if first.status() < 400 && t.answers[1].status() >= 400 {
+				t.blame(t.id, first)
+			}
+		case t.id == "same-origin-granted":
+			_, resp := first.last()
+			if first.isReadable() && resp.Header.Get("Access-Control-Allow-Origin") != "*" {
+				t.blame(t.id, first)
+			}
+		default:
+			if i := slices.IndexFunc(t.answers, func(a *answer) bool { return allows(t, a) }); i >= 0 {
+				t.blame(t.id, t.answers[i])
+			}
+		}
+	}
+}
+
+// provesNothing returns why the answers to a hostile page do not show whether it is denied.
+func (c *cell) provesNothing(t *trial) error {
+	if len(t.answers) == 0 {
+		return errors.New("it was not sent")
+	}
+	control := c.control.answers[0]
+	for i, a := range t.answers {
+		isOwn := t.steps[i].origin != ""
+		if a.isReadable() && !isOwn {
+			return nil // allowed, whatever the rest is
+		}
+		_, resp := a.last()
+		switch status := a.status(); {
+		case a.err != nil:
+			return a.err
+		case isOverloaded(status), slices.Contains(c.limits, status):
+			return fmt.Errorf("the backend limits requests (status %d)", status)
+		case isOwn:
+		case status >= 400 && control.status() >= 400 && !control.isReadable():
+			return fmt.Errorf("the backend answers its publisher's page with status %d, so that status %d denies nothing", control.status(), status)
+		case (c.fresh == byHeader || c.fresh == bySpelling && len(t.steps[i].claims) == 0) && isFromCache(resp.Header):
+			return fmt.Errorf("a cache in front of the backend answered (Age: %s)", resp.Header.Get("Age"))
+		}
+	}
+	return nil
+}
+
+// isFromCache reports whether a shared cache answered, by RFC 9111 section 5.1.
+func isFromCache(h http.Header) bool {
+	age, err := strconv.Atoi(h.Get("Age"))
+	return err == nil && age > 0
+}
+
+// judgeForged judges a request that changes data, and that any page can make a browser send. It can
+// only be compared with the publisher's own.
+func (c *cell) judgeForged(t *trial) {
+	_, own := t.answers[0].last()
+	a := t.answers[1]
+	if own.Status >= 400 {
+		t.skip(fmt.Sprintf("the publisher's own request is answered with status %d, so that the answer to a forged one proves nothing", own.Status), false)
+		return
+	}
+	if a.blocked != nil {
+		return // a browser does not send it
+	}
+	resp := a.fetch.response
+	isSame := resp.Status == own.Status && resp.Header.Get("Location") == own.Header.Get("Location") && isSameBody(resp.Body, own.Body)
+	switch {
+	case isSame:
+		t.remark = "it is answered as the publisher's own request"
+		t.blame(t.id, a)
+	case resp.Status >= 400 && len(own.Body) > 2 && bytes.Contains(resp.Body, own.Body):
+		t.remark = "the answer has what the handler writes, so that the handler ran"
+		t.blame(t.id, a)
+	case resp.Status >= 200 && resp.Status < 300:
+		t.skip(fmt.Sprintf("it is answered with status %d, and with another text than the publisher's own request: only the backend knows whether it was denied", resp.Status), false)
+	}
+}
+
+// isSameBody reports whether two bodies say the same: they are equal or, as values change, JSON with
+// the same members, and the same true, false and null.
+func isSameBody(a, b []byte) bool {
+	if bytes.Equal(a, b) {
+		return true
+	}
+	var x, y map[string]any
+	if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil || len(x) != len(y) {
+		return false
+	}
+	for key, value := range x {
+		other, ok := y[key]
+		_, isBool := value.(bool)
+		if !ok || (isBool || value == nil || other == nil) && value != other {
+			return false
+		}
+	}
+	return true
+}
+
+// attribute gives hostile pages that are allowed for the same reason the same cause.
+func (c *cell) attribute(isOpen bool) {
+	isAllowed := func(id string) func(*trial) bool {
+		return func(t *trial) bool { return slices.Contains(t.Causes, id) }
+	}
+	var anySite, isEchoed bool          // any origin, or any claim, is allowed
+	openCaches := make(map[string]bool) // their domains
+	likeCaches := make(map[string]bool) // those on which any similar prefix is allowed
+	var beginnings []string             // of origins, after which any text is allowed
+	for _, t := range c.trials {
+		switch t.id {
+		case "any-origin-allowed":
+			if t.Outcome == Problem && len(t.answers) > 1 && !t.answers[1].isReadable() && t.remark == "" {
+				t.Causes = []string{"source-origin-trusted"} // with another claim, it is denied
+				isEchoed = true
+			}
+			anySite = anySite || isAllowed("any-origin-allowed")(t)
+		case "lookalike-allowed":
+			if origin, isLonger := strings.CutSuffix(t.origin, "."+evilHost); isLonger && t.Outcome == Problem {
+				beginnings = append(beginnings, origin)
+			}
+		case "prefix-lookalike-allowed":
+			if _, domain, _ := strings.Cut(t.origin, "."); t.Outcome == Problem {
+				likeCaches[domain] = true
+			}
+		case "any-publisher-allowed":
+			if _, domain, _ := strings.Cut(t.origin, "."); t.Outcome == Problem {
+				openCaches[domain] = true
+			}
+		}
+	}
+	claimTrusted := slices.ContainsFunc(c.trials, func(t *trial) bool {
+		_, domain, _ := strings.Cut(t.origin, ".")
+		return t.id == "source-origin-trusted" && t.Outcome == Problem && !openCaches[domain] || slices.Contains(t.Causes, "source-origin-trusted")
+	})
+	for _, t := range c.trials {
+		if !t.Kind.IsHostile() || t.Outcome != Problem || t.Kind == KindForged || t.id == "same-origin-granted" {
+			continue
+		}
+		_, domain, _ := strings.Cut(t.origin, ".")
+		isBeginning := slices.ContainsFunc(beginnings, func(origin string) bool { return strings.HasPrefix(t.origin, origin) })
+		isAnyPublishers := openCaches[domain] && (t.Kind == KindClaims || t.Kind == KindPublishers || t.id == "prefix-lookalike-allowed" || t.id == "naive-prefix-allowed")
+		switch {
+		case isOpen && anySite:
+			t.Causes = []string{"open-to-all"}
+		case anySite:
+			t.Causes = []string{"any-origin-allowed"}
+		case isEchoed && (t.Kind == KindReferer || t.Kind == KindSameOrigin):
+			t.Causes = []string{"source-origin-trusted"}
+		case t.id == "same-origin-header-preferred":
+			if slices.ContainsFunc(c.trials, isAllowed("same-origin-header-trusted")) {
+				t.Causes = []string{"same-origin-header-trusted"}
+			}
+		case claimTrusted && c.needsOwnClaim(t):
+			t.Causes = []string{"source-origin-trusted"}
+		case isAnyPublishers:
+			t.Causes = []string{"any-publisher-allowed"}
+		case t.id == "naive-prefix-allowed" && likeCaches[domain]:
+			t.Causes = []string{"prefix-lookalike-allowed"}
+		case isBeginning && (t.id == "port-allowed" || t.id == "dead-cache-allowed"):
+			t.Causes = []string{"lookalike-allowed"} // any text may follow
+		case t.id == "own-host-allowed":
+			t.Outcome, t.Causes = Fine, nil
+			c.note("Other hosts below " + c.publisher + " can read the answers, too. Nobody else should be able to run pages there.")
+		}
+	}
+}
+
+// needsOwnClaim reports whether a page is allowed only if it claims to be the publisher's.
+func (c *cell) needsOwnClaim(t *trial) bool {
+	allowed, denied := false, false
+	for i, a := range t.answers {
+		isOwn := slices.Equal(t.steps[i].claims, []string{c.own})
+		allowed = allowed || isOwn && a.isReadable()
+		denied = denied || !isOwn && !a.isReadable()
+	}
+	return allowed && denied
+}
+
+// isJSON reports whether a body is JSON, before which browsers remove a byte order mark.
+func isJSON(body []byte) bool { return json.Valid(bytes.TrimPrefix(body, []byte("\ufeff"))) }
+
+// isCacheable reports whether a shared cache may keep a response.
+func isCacheable(method string, h http.Header) bool {
+	return (method == http.MethodGet || method == http.MethodHead) && !strings.Contains(strings.ToLower(h.Get("Cache-Control")), "no-store")
+}
+
+func variesByOrigin(h http.Header) bool {
+	for _, line := range h["Vary"] {
+		for member := range strings.SplitSeq(line, ",") {
+			if member = strings.TrimSpace(member); member == "*" || strings.EqualFold(member, "Origin") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// setsFirstPartyCookie reports whether a response sets a cookie that browsers send only
+// with requests from pages of the same site.
+func setsFirstPartyCookie(h http.Header) bool {
+	for _, line := range h["Set-Cookie"] {
+		if c, err := http.ParseSetCookie(line); err == nil && (c.SameSite != http.SameSiteNoneMode || !c.Secure) {
+			return true
+		}
+	}
+	return false
+}
+
+func originOfURL(value string) string {
+	u, err := url.Parse(value)
+	if err != nil {
+		return ""
+	}
+	return originOf(u)
+}

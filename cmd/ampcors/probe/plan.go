@@ -1,0 +1,351 @@
+package probe
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/ampcors/ampcors"
+)
+
+// A Trial is one question to an endpoint: can a page at this origin call it? The plan of a probe is
+// the list of its trials. It is made before anything is sent, and each trial ends with exactly one
+// [Outcome], so that nothing can be counted as fine that was not looked at.
+type Trial struct {
+	Endpoint  string   `json:"endpoint"`
+	Method    string   `json:"method"`
+	Publisher string   `json:"publisher"`
+	Kind      Kind     `json:"kind"`
+	What      string   `json:"what"`   // the page, in words
+	Origin    string   `json:"origin"` // of the page; "" if there is none
+	Form      string   `json:"form,omitempty"`
+	Outcome   Outcome  `json:"outcome"`
+	Works     bool     `json:"works,omitempty"`    // a browser gives the page a usable answer
+	Causes    []string `json:"causes,omitempty"`   // of a problem: ids of findings
+	Reason    string   `json:"reason,omitempty"`   // why a browser blocks the request, or why it was not tested
+	ByChoice  bool     `json:"byChoice,omitempty"` // not tested, because the settings do not allow it
+}
+
+// An Outcome says what is known about a trial.
+type Outcome string
+
+const (
+	Fine      Outcome = "fine"       // pages work, others are denied
+	Problem   Outcome = "problem"    // Causes says which
+	NotTested Outcome = "not tested" // Reason says why
+)
+
+// A Kind says what the pages of some trials have in common. Those of the first three are the
+// publisher's; all others must be denied.
+type Kind string
+
+const (
+	KindPage       Kind = "pages"            // at an origin of the publisher
+	KindNoOrigin   Kind = "no Origin"        // a program, or a browser that sends none
+	KindCookies    Kind = "cookies"          // whether the answer depends on them
+	KindSites      Kind = "other sites"      //
+	KindPublishers Kind = "other publishers" // on an AMP Cache
+	KindTwins      Kind = "shared prefixes"
+	KindLookalikes Kind = "look-alikes"
+	KindHTTP       Kind = "http"
+	KindNull       Kind = "null"
+	KindClaims     Kind = "__amp_source_origin"
+	KindSameOrigin Kind = "AMP-Same-Origin"
+	KindReferer    Kind = "Referer"
+	KindLocalhost  Kind = "localhost"
+	KindFormer     Kind = "former caches"
+	KindOwnHosts   Kind = "own hosts" // of the publisher, which are not its pages
+	KindForged     Kind = "forged POSTs"
+)
+
+// Kinds returns the kinds of trials, in the order of reports.
+func Kinds() []Kind {
+	return []Kind{KindPage, KindNoOrigin, KindCookies, KindSites, KindPublishers, KindTwins, KindLookalikes, KindHTTP, KindNull,
+		KindClaims, KindSameOrigin, KindReferer, KindLocalhost, KindFormer, KindOwnHosts, KindForged}
+}
+
+// IsHostile reports whether the pages of this kind must be denied.
+func (k Kind) IsHostile() bool { return k != KindPage && k != KindNoOrigin && k != KindCookies }
+
+// A trial is a Trial with its requests and answers.
+type trial struct {
+	Trial
+	page
+	id      string // of the finding, if a hostile page is allowed
+	steps   []step
+	answers []*answer // to the first steps
+	because *answer   // shows the outcome
+	remark  string    // what the answer alone does not show
+}
+
+// A step is a request of a trial.
+type step struct {
+	if_     condition // of the answer to the step before; if it is not met, the trial ends
+	mode    mode
+	origin  string      // of the page; if empty, that of the trial
+	claims  []string    // the values of __amp_source_origin
+	header  http.Header // that the page adds
+	cookies bool
+	isFresh bool // no cache may answer it
+}
+
+type condition int
+
+const (
+	always condition = iota
+	ifAllowed
+	ifDenied
+)
+
+type mode int
+
+const (
+	asPage     mode = iota // as a browser sends it for a page: with a preflight, if it needs one
+	preflights             // the preflight alone
+	direct                 // without a preflight
+	asForm                 // a POST that a form of any page can send, without a preflight
+)
+
+// A cell is the part of a plan that is about one endpoint and one publisher. Its trials are sent one
+// after another, with controls between them.
+type cell struct {
+	p         *prober
+	e         *Endpoint
+	publisher string
+	own       string // the publisher's own origin
+	trials    []*trial
+
+	fresh    freshness
+	control  *trial  // a page of the publisher, as it was answered at first
+	limits   []int   // statuses of controls that failed
+	differs  *answer // to a request that was answered with other CORS headers before
+	requests int     // of controls
+	notes    []string
+	tested   bool // an answer to a page was judged
+}
+
+// plan returns the trials of an endpoint for the pages of a publisher.
+func (p *prober) plan(e *Endpoint, publisher string) (*cell, error) {
+	pages, err := pagesOf(publisher, p.cfg.Caches)
+	if err != nil {
+		return nil, err
+	}
+	c := &cell{p: p, e: e, publisher: publisher, own: "https://" + publisher}
+	claims := c.claim(c.own)
+	if e.Method == http.MethodGet {
+		// A cache in front of the backend may keep this answer. If pages then get it,
+		// that is a finding.
+		c.add(KindNoOrigin, "a program that sends no Origin", page{}, "", step{claims: claims})
+	}
+	for _, pg := range pages {
+		if pg.isAmbiguous {
+			continue // below
+		}
+		c.add(KindPage, c.pageName(pg), pg, "",
+			step{claims: claims, cookies: e.Credentials},
+			step{if_: ifDenied, claims: claims, cookies: e.Credentials, isFresh: true},
+			step{if_: ifAllowed, claims: claims, cookies: e.Credentials})
+	}
+	if e.Credentials && p.cfg.Cookie != "" && e.Method == http.MethodGet {
+		with, without := step{claims: claims, cookies: true, isFresh: true}, step{claims: claims, isFresh: true}
+		c.add(KindCookies, "the answer with and without cookies", pages[0], "", with, without, with)
+	}
+	c.planHostile(pages)
+	for _, t := range c.trials {
+		isSentAlone := e.NeedsPreflight() && t.steps[0].mode != direct && t.Kind != KindForged // its preflight
+		if !p.maySend(e.Method) && !isSentAlone {
+			t.skip("the method "+e.Method+" is only sent with --unsafe", true)
+		}
+	}
+	return c, nil
+}
+
+// add adds a trial to the plan.
+func (c *cell) add(kind Kind, what string, pg page, id string, steps ...step) {
+	c.trials = append(c.trials, &trial{
+		Trial: Trial{Endpoint: c.e.URL, Method: c.e.Method, Publisher: c.publisher, Kind: kind, What: what, Origin: pg.origin, Form: string(pg.form)},
+		page:  pg, id: id, steps: steps,
+	})
+}
+
+// skip gives a trial that is not sent its outcome.
+func (t *trial) skip(reason string, byChoice bool) {
+	t.Outcome, t.Reason, t.ByChoice = NotTested, reason, byChoice
+}
+
+// claim returns the values of __amp_source_origin that the runtime sends for a page of this origin.
+func (c *cell) claim(origin string) []string {
+	if c.e.NoSourceOrigin {
+		return nil
+	}
+	return []string{origin}
+}
+
+func (c *cell) pageName(pg page) string {
+	if pg.form == formOwn {
+		return "the publisher's own page"
+	}
+	return "the publisher's page on the cache " + pg.cache + ", " + string(pg.form)
+}
+
+// evil is a site that no backend allows on purpose.
+const (
+	evilHost = "ampcors-probe.example"
+	evil     = "https://" + evilHost
+)
+
+// formerCache is the domain of an AMP Cache that is no longer in the registry.
+const formerCache = "amp.cloudflare.com"
+
+// planHostile adds the pages that must be denied. Each makes its requests with the reader's cookies:
+// an answer without them is not secret, because any program can read it.
+func (c *cell) planHostile(pages []page) {
+	hostile := func(kind Kind, id, what, origin string, steps ...step) {
+		for i := range steps {
+			steps[i].cookies, steps[i].isFresh = true, true
+		}
+		c.add(kind, what, page{origin: origin}, id, steps...)
+	}
+	own, foreign := c.claim(c.own), c.claim(evil)
+	// Most mistakes are about the origin. The page claims to be of the publisher, as a backend may
+	// want that as well. If it is allowed, a foreign claim shows what the backend compares.
+	plain := func(kind Kind, id, what, origin string) {
+		hostile(kind, id, what, origin, step{claims: own}, step{if_: ifAllowed, claims: foreign})
+	}
+	prefix, _ := ampcors.DomainPrefix(evilHost) // it is a constant
+	hash, _ := ampcors.HashPrefix(evilHost)
+	ownPrefix, _, _ := strings.Cut(strings.TrimPrefix(pages[1].origin, "https://"), ".")
+
+	hostile(KindSites, "any-origin-allowed", "another website", evil, step{claims: foreign}, step{if_: ifAllowed, claims: own})
+	if !c.e.NoSourceOrigin {
+		hostile(KindSites, "no-claim-allowed", "another website, without __amp_source_origin", evil, step{})
+	}
+	for i, cache := range c.p.cfg.Caches {
+		readable := "https://" + prefix + "." + cache.CacheDomain
+		hostile(KindPublishers, "any-publisher-allowed", "another publisher on the cache "+cache.ID, readable, step{claims: foreign})
+		hostile(KindPublishers, "any-publisher-allowed", "another publisher on the cache "+cache.ID+", hash prefix", "https://"+hash+"."+cache.CacheDomain, step{claims: foreign})
+		if i > 0 {
+			continue
+		}
+		if !c.e.NoSourceOrigin {
+			hostile(KindPublishers, "no-claim-allowed", "another publisher on the cache "+cache.ID+", without __amp_source_origin", readable, step{})
+			hostile(KindClaims, "source-origin-trusted", "another publisher's page on a cache, which claims its cache origin", readable, step{claims: []string{readable}})
+		}
+	}
+	for _, origin := range []string{evil, "https://" + prefix + "." + c.p.cfg.Caches[0].CacheDomain} {
+		for _, claims := range [][]string{{c.own}, {evil + "/" + c.own}, {c.own + "." + evilHost}, {evil, c.own}, {c.own, evil}} {
+			hostile(KindClaims, "source-origin-trusted", "another site's page, which claims "+strings.Join(claims, " and then "), origin, step{claims: claims})
+		}
+	}
+	for _, pg := range pages {
+		if pg.isAmbiguous {
+			plain(KindTwins, "twin-allowed", "another publisher with the same prefix on the cache "+pg.cache, pg.origin)
+		}
+	}
+	c.planLookalikes(pages, plain, hostile)
+	for _, pg := range pages {
+		plain(KindHTTP, "http-allowed", c.pageName(pg)+", over http", "http://"+strings.TrimPrefix(pg.origin, "https://"))
+	}
+	plain(KindNull, "null-allowed", "a sandboxed frame of any website", "null")
+	hostile(KindSameOrigin, "same-origin-header-trusted", "another website, which sends AMP-Same-Origin", evil, step{claims: foreign, header: sameOrigin})
+	c.add(KindSameOrigin, "the publisher's page on a cache, which asks to send AMP-Same-Origin", page{origin: pages[1].origin}, "same-origin-granted",
+		step{claims: own, cookies: c.e.Credentials, isFresh: true, header: sameOrigin, mode: preflights})
+	hostile(KindSameOrigin, "same-origin-header-preferred", "a program with a foreign Origin and AMP-Same-Origin", evil,
+		step{claims: foreign, header: sameOrigin, mode: direct}, step{claims: foreign, mode: direct})
+	hostile(KindReferer, "referer-trusted", "another website, with the publisher in its Referer", evil,
+		step{claims: foreign, header: http.Header{"Referer": {evil + "/?" + c.own + "/&" + pages[1].origin + "/"}}})
+	for _, origin := range []string{"http://localhost", "http://localhost:3000", "https://localhost"} {
+		plain(KindLocalhost, "localhost-allowed", "a program on the reader's machine", origin)
+	}
+	for _, host := range []string{ownPrefix + "." + formerCache, c.publisher + "." + formerCache, formerCache} {
+		plain(KindFormer, "dead-cache-allowed", "a page at the domain of a former AMP Cache", "https://"+host)
+	}
+	plain(KindOwnHosts, "own-host-allowed", "another host below the publisher", "https://ampcors-probe."+c.publisher)
+	for i, pg := range pages {
+		if i == 0 || pg.form == formReadable || pg.form == formPunycode {
+			plain(KindOwnHosts, "port-allowed", "another port of the same host", pg.origin+":8443")
+		}
+	}
+	if c.e.Method == http.MethodPost && c.e.Credentials {
+		// Only a comparison with the publisher's own request shows whether the handler ran.
+		forged := func(what, origin string, s step) {
+			hostile(KindForged, "unsafe-reaches-handler", what, origin, step{origin: c.own, claims: own, mode: direct}, s)
+		}
+		forged("a form of another website, with the publisher's claim", evil, step{claims: own, mode: asForm})
+		forged("a form of another publisher's page on a cache, with the publisher's claim", "https://"+prefix+"."+c.p.cfg.Caches[0].CacheDomain, step{claims: own, mode: asForm})
+		if !c.e.NoSourceOrigin {
+			forged("a form of another website, without a claim", evil, step{mode: asForm})
+		}
+		if c.e.NeedsPreflight() {
+			forged("a script of another website", evil, step{claims: own})
+		}
+	}
+}
+
+var sameOrigin = http.Header{"Amp-Same-Origin": {"true"}}
+
+// planLookalikes adds origins that wrong comparisons take for an allowed one. A host that only the
+// publisher or a cache can have is none of them.
+func (c *cell) planLookalikes(pages []page, plain func(kind Kind, id, what, origin string), hostile func(kind Kind, id, what, origin string, steps ...step)) {
+	registrable := site(c.publisher)
+	// On a cache: prefixes that end with, begin with and contain the publisher's, and those that
+	// are decoded wrongly.
+	domains := []string{"not" + registrable, c.publisher + "." + evilHost, "not" + c.publisher + "." + evilHost}
+	naive := len(domains)
+	for i, b := range []byte(c.publisher) {
+		if b == '.' && i < strings.LastIndexByte(c.publisher, '.') {
+			domains = append(domains, c.publisher[:i]+"-"+c.publisher[i+1:]) // "--" is read as "-", and then as "."
+		}
+	}
+	for i, domain := range domains {
+		prefix, err := ampcors.DomainPrefix(domain)
+		if err != nil || site(domain) == registrable || !strings.Contains(prefix, "-") {
+			continue // nobody else can register it, or it is not a domain
+		}
+		id, what := "prefix-lookalike-allowed", "the publisher "+domain
+		if i >= naive {
+			id, what = "naive-prefix-allowed", what+", whose prefix is "+prefix
+		}
+		for _, cache := range c.p.cfg.Caches {
+			hostile(KindLookalikes, id, what+", on the cache "+cache.ID, "https://"+prefix+"."+cache.CacheDomain,
+				step{claims: c.claim("https://" + domain)}, step{if_: ifDenied, claims: c.claim(c.own)})
+		}
+	}
+	// Of the whole origin.
+	lookalike := func(origin, like string) {
+		u, err := url.Parse(origin)
+		if err != nil || site(u.Hostname()) == site(like) {
+			return
+		}
+		plain(KindLookalikes, "lookalike-allowed", "a look-alike of "+like, origin)
+	}
+	for i, pg := range pages {
+		if i == 0 || pg.form != formHash {
+			lookalike(pg.origin+"."+evilHost, strings.TrimPrefix(pg.origin, "https://"))
+		}
+	}
+	lookalike("https://evil"+registrable, c.publisher)
+	for i, b := range []byte(c.publisher) {
+		if b == '.' && i < strings.LastIndexByte(c.publisher, '.') { // an unescaped dot of a regular expression
+			lookalike("https://"+c.publisher[:i]+"x"+c.publisher[i+1:], c.publisher)
+		}
+	}
+	lookalike("https://ampcors-probe-google.com", "google.com")
+	prefix, _, _ := strings.Cut(strings.TrimPrefix(pages[1].origin, "https://"), ".")
+	for _, cache := range c.p.cfg.Caches {
+		for _, host := range []string{"evil" + cache.CacheDomain, prefix + ".evil" + cache.CacheDomain} { // no dot before the domain
+			if site(host) == site(cache.CacheDomain) {
+				plain(KindLookalikes, "cache-lookalike-allowed", "a host that only the cache "+cache.ID+" can have", "https://"+host)
+			} else {
+				lookalike("https://"+host, cache.CacheDomain)
+			}
+		}
+		lookalike("https://"+prefix+"."+strings.Replace(cache.CacheDomain, ".", "x", 1), cache.CacheDomain)
+	}
+}
+
+// maySend reports whether the settings allow a method.
+func (p *prober) maySend(method string) bool {
+	return p.cfg.Unsafe || slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions}, method)
+}

@@ -1,0 +1,158 @@
+package probe
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
+)
+
+// A pair is an endpoint, by its index in the report, and a publisher whose pages call it.
+type pair struct {
+	endpoint  int
+	publisher string
+}
+
+// prepare fetches the documents, and finds publishers and endpoints.
+func (p *prober) prepare(ctx context.Context) error {
+	var publishers []string
+	for _, publisher := range p.cfg.Publishers {
+		domain, err := ampcors.CanonicalDomain(publisher)
+		if err != nil {
+			return configError(err)
+		}
+		publishers = append(publishers, domain)
+	}
+	var documents []*url.URL
+	for _, source := range p.cfg.Documents {
+		if u, err := cacheurl.Parse(source, p.cfg.Caches...); err == nil {
+			source = u.Publisher
+		}
+		document, err := webURL(source)
+		if err != nil {
+			return configError(err)
+		}
+		documents = append(documents, document)
+		p.report.Target = cmp.Or(p.report.Target, document.String())
+	}
+	p.client = newClient(p.cfg)
+	for _, host := range p.cfg.AllowHosts {
+		p.allow(&url.URL{Scheme: "https", Host: host}, true)
+	}
+	for _, host := range p.cfg.OnlyHosts {
+		p.client.trusted[originOf(&url.URL{Scheme: "https", Host: host})] = true
+	}
+	for _, document := range documents {
+		p.allow(document, true)
+	}
+	for _, e := range p.cfg.Endpoints {
+		u, err := webURL(e.URL)
+		if err != nil {
+			return configError(err)
+		}
+		u.Fragment = ""
+		e.URL = u.String()
+		p.report.Target = cmp.Or(p.report.Target, e.URL)
+		p.allow(u, true)
+		p.addEndpoint(e, publishers)
+	}
+	if len(p.cfg.Endpoints) > 0 && len(publishers) == 0 && len(documents) == 0 {
+		return configError(errors.New("there is no publisher; name the domain whose pages call the endpoints"))
+	}
+	var failed error
+	for _, document := range documents {
+		if err := p.fetchDocument(ctx, document, publishers); err != nil {
+			failed = fmt.Errorf("the document %s: %w", document, err)
+			p.untested(document.String(), err.Error(), true, 0)
+		}
+	}
+	if len(documents) == 1 && len(p.pairs) == 0 && failed != nil {
+		return failed
+	}
+	return nil
+}
+
+// addEndpoint adds an endpoint for the pages of publishers, unless it was added before.
+func (p *prober) addEndpoint(e Endpoint, publishers []string) {
+	i := slices.Index(p.report.Endpoints, e)
+	if i < 0 {
+		i = len(p.report.Endpoints)
+		p.report.Endpoints = append(p.report.Endpoints, e)
+	}
+	for _, publisher := range publishers {
+		if pair := (pair{i, publisher}); !slices.Contains(p.pairs, pair) {
+			p.pairs = append(p.pairs, pair)
+		}
+	}
+}
+
+// allow lets the host of a URL be called. If the user has named it, header and cookie are sent there.
+func (p *prober) allow(u *url.URL, isTrusted bool) {
+	if p.cfg.OnlyHosts == nil {
+		p.client.allowed[strings.ToLower(u.Host)] = true
+	}
+	if isTrusted {
+		p.client.trusted[originOf(u)] = true
+	}
+}
+
+// fetchDocument adds the endpoints of a document, and lets their hosts be called.
+func (p *prober) fetchDocument(ctx context.Context, document *url.URL, publishers []string) error {
+	f := p.client.fetch(ctx, request{method: http.MethodGet, url: document.String(), header: http.Header{"Accept": {"text/html"}}, limit: maxDocument})
+	if err := cmp.Or(f.err, f.blocked); err != nil {
+		return err
+	}
+	if f.response.Status != http.StatusOK {
+		return fmt.Errorf("the status is %d", f.response.Status)
+	}
+	base, err := url.Parse(f.url)
+	if err != nil {
+		return err
+	}
+	endpoints, unknown, err := FindEndpoints(bytes.NewReader(f.response.Body), base)
+	if err != nil {
+		return err
+	}
+	if len(publishers) == 0 {
+		domain, err := ampcors.CanonicalDomain(base.Hostname())
+		if err != nil {
+			return fmt.Errorf("name its publisher: %w", err)
+		}
+		publishers = []string{domain}
+	}
+	if len(endpoints) == 0 && len(unknown) == 0 {
+		p.report.Notes = append(p.report.Notes, document.String()+" has no endpoint: nothing in it needs CORS.")
+	}
+	p.report.Unknown = append(p.report.Unknown, unknown...)
+	for i, e := range endpoints {
+		if i >= p.cfg.MaxEndpoints {
+			p.untested(e.URL, fmt.Sprintf("the document has more than %d endpoints: use --max-endpoints %d", p.cfg.MaxEndpoints, len(endpoints)), true, 0)
+			continue
+		}
+		if u, err := url.Parse(e.URL); err == nil {
+			p.allow(u, false)
+		}
+		p.addEndpoint(e, publishers)
+	}
+	return nil
+}
+
+// webURL parses the URL of a web server. Browsers send a space as %20.
+func webURL(value string) (*url.URL, error) {
+	u, err := url.Parse(strings.ReplaceAll(value, " ", "%20"))
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
+		return nil, fmt.Errorf("%.200q is not the URL of a web server", value)
+	}
+	if u.User != nil {
+		return nil, errors.New("the URL has user information; use a header")
+	}
+	return u, nil
+}

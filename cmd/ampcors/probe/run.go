@@ -1,0 +1,190 @@
+package probe
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	sideBySide = 4                      // cells that are tested at once
+	groupSize  = 6                      // hostile trials between two controls, which are sent at once
+	pause      = 500 * time.Millisecond // before a control that failed is sent again
+)
+
+// run sends the trials of the cell. First the publisher's pages, as they are and one after another,
+// because a cache in front of the backend may keep one answer for the next page. Then the hostile
+// pages, in groups, with a control before and after each group.
+func (c *cell) run(ctx context.Context, done func(*trial)) {
+	var pages, hostile []*trial
+	for _, t := range c.trials {
+		switch {
+		case t.Outcome == NotTested:
+			done(t)
+		case t.Kind.IsHostile():
+			hostile = append(hostile, t)
+		default:
+			pages = append(pages, t)
+		}
+	}
+	var failed []error
+	for _, t := range pages {
+		if len(failed) == 2 {
+			t.skip(failed[0].Error(), false) // the others would wait as long
+		} else if c.ask(ctx, t); t.answers[0].err != nil {
+			failed = append(failed, t.answers[0].err)
+		} else {
+			failed = nil
+		}
+		done(t)
+	}
+	why := c.calibrate(ctx, pages)
+	for group := range slices.Chunk(hostile, groupSize) {
+		if why == nil {
+			why = c.askGroup(ctx, group)
+		}
+		for _, t := range group {
+			if why != nil {
+				t.skip(why.Error(), false)
+			}
+			done(t)
+		}
+	}
+}
+
+// ask sends the steps of a trial whose conditions are met.
+func (c *cell) ask(ctx context.Context, t *trial) {
+	t.answers = nil
+	for _, s := range t.steps {
+		if n := len(t.answers); n > 0 {
+			if before := t.answers[n-1]; before.err != nil || s.if_ != always && before.isReadable() != (s.if_ == ifAllowed) {
+				return
+			}
+		}
+		t.answers = append(t.answers, c.send(ctx, t, s))
+	}
+}
+
+// calibrate chooses the control, and how caches are kept from answering: in the first way that does
+// not change the answer to the control. The control is a page that works; if there is none, it is one
+// that was answered.
+func (c *cell) calibrate(ctx context.Context, pages []*trial) error {
+	rank := func(t *trial) int {
+		switch {
+		case t.Kind != KindPage || len(t.answers) == 0 || t.answers[0].err != nil:
+			return 0
+		case t.origin == originOfURL(c.e.URL):
+			return 1 // its requests are not CORS
+		case !slices.ContainsFunc(t.answers, (*answer).isReadable):
+			return 2
+		case t.form == formOwn:
+			return 3
+		}
+		return 4
+	}
+	var best *trial
+	for _, t := range pages {
+		if best == nil || rank(t) > rank(best) {
+			best = t
+		}
+	}
+	if best == nil || rank(best) == 0 {
+		for _, t := range pages {
+			if len(t.answers) > 0 && t.answers[0].err != nil {
+				return fmt.Errorf("no page of the publisher is answered: %w", t.answers[0].err)
+			}
+		}
+		return fmt.Errorf("no page of the publisher could be tested")
+	}
+	expected := best.answers[0]
+	if i := slices.IndexFunc(best.answers, (*answer).isReadable); i >= 0 {
+		expected = best.answers[i]
+	}
+	c.control = &trial{Trial: best.Trial, page: best.page, steps: []step{{claims: c.claim(c.own), cookies: c.e.Credentials, isFresh: true}}, answers: []*answer{expected}}
+	var last *answer
+	for _, c.fresh = range []freshness{byParameter, bySpelling, byHeader} {
+		if c.fresh == bySpelling && c.e.NoSourceOrigin {
+			continue // there is nothing to spell
+		}
+		if last = c.sendControl(ctx); c.isAsAtFirst(last) {
+			return nil
+		}
+		if last.err != nil {
+			break
+		}
+	}
+	time.Sleep(pause)
+	if last = c.sendControl(ctx); c.isAsAtFirst(last) {
+		return nil
+	}
+	c.remember(last)
+	return c.untested(last)
+}
+
+func (c *cell) sendControl(ctx context.Context) *answer {
+	c.requests++
+	return c.send(ctx, c.control, c.control.steps[0])
+}
+
+// isAsAtFirst reports whether the control is answered as at first: with the same status, and readable
+// or not as at first.
+func (c *cell) isAsAtFirst(a *answer) bool {
+	first := c.control.answers[0]
+	return a.err == nil && a.status() == first.status() && a.isReadable() == first.isReadable()
+}
+
+// remember keeps what the answer to a control that failed says about other answers.
+func (c *cell) remember(a *answer) {
+	switch first := c.control.answers[0]; {
+	case a.err != nil:
+	case a.status() == first.status():
+		c.differs = a
+	default:
+		c.limits = append(c.limits, a.status())
+	}
+}
+
+// untested returns why nothing is known about trials after which the control failed.
+func (c *cell) untested(last *answer) error {
+	status := last.status()
+	switch {
+	case last.err != nil:
+		return fmt.Errorf("the publisher's own request, which is repeated as a control, failed: %w", last.err)
+	case status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable:
+		if c.p.cfg.Rate > 1 {
+			return fmt.Errorf("the backend limits requests (status %d): use --rate %.0f", status, max(1, c.p.cfg.Rate/10))
+		}
+		return fmt.Errorf("the backend limits requests (status %d): use --rate 1", status)
+	case status != c.control.answers[0].status():
+		return fmt.Errorf("the publisher's own request, which is repeated as a control, is answered with status %d now, and was with %d", status, c.control.answers[0].status())
+	}
+	return fmt.Errorf("the publisher's own request, which is repeated as a control, is answered with other CORS headers each time")
+}
+
+// askGroup sends trials and then a control. If the control is not answered as at first, both are
+// sent once more, after a pause. It returns why the trials prove nothing.
+func (c *cell) askGroup(ctx context.Context, group []*trial) error {
+	for again := range 2 {
+		var wait sync.WaitGroup
+		for _, t := range group {
+			wait.Go(func() { c.ask(ctx, t) })
+		}
+		wait.Wait()
+		last := c.sendControl(ctx)
+		if c.isAsAtFirst(last) {
+			return nil
+		}
+		c.remember(last)
+		if again == 1 || ctx.Err() != nil {
+			return c.untested(last)
+		}
+		time.Sleep(pause)
+		if last = c.sendControl(ctx); !c.isAsAtFirst(last) {
+			return c.untested(last)
+		}
+	}
+	return nil
+}

@@ -124,6 +124,7 @@ type Case struct {
 	Endpoint  probe.Endpoint // without its URL
 	Publisher string
 	Unsafe    bool     // for probe.Config.Unsafe
+	Remembers bool     // its answers depend on earlier requests
 	Cookie    string   // for probe.Config.Cookie
 	NotTested string   // in a reason why something was not tested; if empty, everything must be
 	Want      []string // the ids that must be found, and no others; sorted
@@ -133,7 +134,7 @@ type Case struct {
 func Cases() []Case {
 	list := make([]Case, len(cases))
 	for i, c := range cases {
-		list[i] = Case{Name: c.name, Backend: c.backend, Endpoint: c.endpoint, Publisher: c.publisher, Unsafe: c.unsafe, Cookie: c.cookie, NotTested: c.notTested, Want: c.want}
+		list[i] = Case{Name: c.name, Backend: c.backend, Endpoint: c.endpoint, Publisher: c.publisher, Unsafe: c.unsafe, Remembers: c.remembers, Cookie: c.cookie, NotTested: c.notTested, Want: c.want}
 		if c.endpoint == (probe.Endpoint{}) {
 			list[i].Endpoint = probe.Endpoint{Method: "GET", Credentials: true, Answer: probe.AnswerJSON}
 		}
@@ -150,6 +151,7 @@ var cases = []struct {
 	endpoint  probe.Endpoint // if zero, a GET with credentials that reads JSON
 	publisher string         // if empty, Publisher
 	unsafe    bool
+	remembers bool // its answers depend on earlier requests
 	cookie    string
 	notTested string // in the reason, if not everything can be tested
 	want      []string
@@ -209,7 +211,7 @@ var cases = []struct {
 		}
 		return r.Header.Get("Origin") == ""
 	}}), want: []string{"vary-missing"}},
-	{name: "a cache that ignores Vary", backend: func() http.Handler { return new(sharedCache) }, want: []string{"cached-wrong-origin"}},
+	{name: "a cache that ignores Vary", remembers: true, backend: func() http.Handler { return new(sharedCache) }, want: []string{"cached-wrong-origin"}},
 	{name: "a redirect that is not exposed", backend: as(backend{header: func(h http.Header, origin string) {
 		fixed(origin)(h, origin)
 		h.Set("AMP-Redirect-To", "https://www.example.com/thanks")
@@ -303,8 +305,8 @@ var cases = []struct {
 		}
 		return n < 6 && w.Header().Get("Location") != ""
 	}})},
-	{name: "every third answer without CORS", backend: func() http.Handler { return &sometimes{every: 3, otherwise: noCORS} }, want: []string{"answers-differ"}},
-	{name: "every third answer without CORS, a form", backend: func() http.Handler { return &sometimes{every: 3, otherwise: noCORS} }, endpoint: formPost, unsafe: true, want: []string{"answers-differ"}},
+	{name: "every third answer without CORS", remembers: true, backend: func() http.Handler { return &sometimes{every: 3, otherwise: noCORS} }, want: []string{"answers-differ"}},
+	{name: "every third answer without CORS, a form", remembers: true, backend: func() http.Handler { return &sometimes{every: 3, otherwise: noCORS} }, endpoint: formPost, unsafe: true, want: []string{"answers-differ"}},
 	{name: "the claim of everybody is allowed if there is none", backend: as(backend{allows: func(r *http.Request, origin string) bool {
 		return slices.Contains(originsOf(Publisher), origin) || !r.URL.Query().Has("__amp_source_origin")
 	}}), want: []string{"no-claim-allowed"}},
@@ -413,11 +415,11 @@ var cases = []struct {
 	{name: "a POST with a pattern", backend: as(backend{grants: "content-type", header: fixed("https://*.ampproject.org")}), endpoint: jsonPost, unsafe: true, want: []string{"acao-pattern"}},
 	{name: "a POST with *", backend: as(backend{grants: "content-type", header: fixed("*")}), endpoint: jsonPost, unsafe: true, want: []string{"wildcard-with-credentials"}},
 	{name: "a POST without credentials", backend: as(backend{grants: "content-type", header: func(h http.Header, origin string) { h.Set("Access-Control-Allow-Origin", origin) }}), endpoint: jsonPost, unsafe: true, want: []string{"acac-missing"}},
-	{name: "a limit of requests, without a mistake", backend: func() http.Handler { return &limited{left: 20, status: 503} }, notTested: "limits requests"},
-	{name: "a limit of requests, and null is allowed", backend: func() http.Handler {
+	{name: "a limit of requests, without a mistake", remembers: true, backend: func() http.Handler { return &limited{left: 20, status: 503} }, notTested: "limits requests"},
+	{name: "a limit of requests, and null is allowed", remembers: true, backend: func() http.Handler {
 		return &limited{left: 20, status: 429, backend: backend{allows: and(func(origin string) bool { return origin == "null" })}}
 	}, notTested: "limits requests"},
-	{name: "a firewall after some requests", backend: func() http.Handler {
+	{name: "a firewall after some requests", remembers: true, backend: func() http.Handler {
 		return &limited{left: 30, status: 403, backend: backend{allows: and(func(origin string) bool { return strings.HasPrefix(origin, "http:") })}}
 	}, notTested: "is answered with status 403 now"},
 	{name: "a firewall for this program", backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {

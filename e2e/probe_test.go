@@ -209,7 +209,7 @@ echo '{}';
 			return mw.Wrap(ok(nil))
 		}},
 		{name: "toolbox-cors", api: func(t *testing.T) http.Handler { return toolbox(`{}`)(t, newSite(t)) },
-			want: []string{"any-publisher-allowed", "hash-origin-refused", "own-origin-refused", "vary-missing"}},
+			want: []string{"any-publisher-allowed", "hash-origin-refused", "own-origin-refused", "same-origin-header-preferred", "vary-missing"}},
 		{name: "toolbox-cors with a pattern", api: func(t *testing.T) http.Handler {
 			return toolbox(`{"sourceOriginPattern": "https:\\/\\/www\\.example\\.com$"}`)(t, newSite(t))
 		}, want: []string{"hash-origin-refused", "own-origin-refused", "source-origin-trusted", "vary-missing"}},

@@ -161,6 +161,8 @@ func (c *cell) finding(k kind, shown []*trial) Finding {
 	r, resp := a.last()
 	evidence := describe(r, resp)
 	switch why := a.why(); {
+	case k.id == "same-origin-header-preferred":
+		evidence += " Without AMP-Same-Origin, it is denied."
 	case first.Kind.IsHostile() && a.isReadable():
 		evidence += " A browser lets that page read the answer."
 		if strings.HasPrefix(first.origin, "http://") {

@@ -298,10 +298,10 @@ func TestEachResponseIsReported(t *testing.T) {
 		"404": {handler: status(404, "not here"), want: ErrUnexpected, message: "not here", again: false},
 		// After 302 the POST would become a GET, and after 307 the key would go to another host.
 		"302": {handler: func(w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, "https://evil.example/indexnow", 302)
+			http.Redirect(w, r, "https://evil.example/indexnow", http.StatusFound)
 		}, want: ErrUnexpected, message: "302", again: false},
 		"307": {handler: func(w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, "https://evil.example/indexnow", 307)
+			http.Redirect(w, r, "https://evil.example/indexnow", http.StatusTemporaryRedirect)
 		}, want: ErrUnexpected, message: "307", again: false},
 		"no answer": {handler: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, want: io.EOF, message: "EOF", again: true},
 		"slow":      {handler: func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body); <-r.Context().Done() }, want: errTimeout, message: "Timeout", again: true},

@@ -26,6 +26,7 @@ type probeFlags struct {
 	method, body, contentType             string
 	credentials, unsafe, insecure         bool
 	plan, requireAll                      bool
+	advice                                string
 	cookie                                string
 	allowHosts, onlyHosts, resolve        []string
 	rate                                  float64
@@ -97,12 +98,14 @@ not be tested because of an error, or nothing was tested.`,
 	flags.DurationVar(&f.maxTime, "max-time", 5*time.Minute, "time limit of the whole probe")
 	flags.IntVar(&f.maxEndpoints, "max-endpoints", 200, "endpoints of a document that are tested")
 	flags.BoolVar(&f.plan, "plan", false, "print what would be tested, and send nothing but the requests of the documents")
+	flags.StringVar(&f.advice, "advice", "", "print after the findings what to configure in this server: "+or(probe.Servers()))
 	complete := func(name string, values []string) {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // fails only for unknown names
 	}
 	complete("output", outputs)
 	complete("fail-on", failOns)
 	complete("ignore", probe.IDs())
+	complete("advice", probe.Servers())
 	complete("method", []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodHead})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		args, err := f.readSettings(cmd, args)
@@ -121,6 +124,9 @@ func runProbe(cmd *cobra.Command, args []string, f probeFlags) error {
 		return fmt.Errorf("the output %q is unknown; want %s", f.output, or(outputs))
 	case !slices.Contains(failOns, f.failOn):
 		return fmt.Errorf("--fail-on: %q is not a severity; want %s", f.failOn, or(failOns))
+	}
+	if f.advice != "" && !slices.Contains(probe.Servers(), f.advice) {
+		return fmt.Errorf("--advice: there is none for %q; want %s", f.advice, or(probe.Servers()))
 	}
 	cfg, err := f.config(cmd, args)
 	if err != nil {
@@ -152,6 +158,11 @@ func runProbe(cmd *cobra.Command, args []string, f probeFlags) error {
 	}
 	if err != nil {
 		return err
+	}
+	for _, s := range report.Snippets {
+		if s.Server == f.advice && f.output == "table" {
+			fmt.Fprintf(cmd.OutOrStdout(), "\n%s", s.Text)
+		}
 	}
 	isSevere := slices.ContainsFunc(report.Findings, func(finding probe.Finding) bool {
 		return !finding.Known && f.failOn != "none" && finding.Severity.AtLeast(probe.Severity(f.failOn))

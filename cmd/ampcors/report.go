@@ -67,11 +67,7 @@ func writeTable(w io.Writer, report *probe.Report, color bool) error {
 		b.WriteString("\n")
 	}
 	if len(report.Snippets) > 0 {
-		var names []string
-		for _, s := range report.Snippets {
-			names = append(names, s.Server)
-		}
-		fmt.Fprintf(&b, "What to configure in %s is in the formats json and html. Or put ampcors in front.\n\n", or(names))
+		fmt.Fprintf(&b, "What to configure: ampcors probe --advice SERVER prints it, and -o html has it, for %s.\n\n", or(probe.Servers()))
 	}
 	for i, u := range report.Untested {
 		if i == maxUntested {

@@ -63,7 +63,7 @@ type kind struct {
 	id       string
 	severity Severity
 	title    string
-	remedy   string // %[1]s is the page's origin
+	remedy   string // %[1]s is the page's origin, %[2]s and %[3]s are the policy's methods and headers
 }
 
 const (
@@ -88,9 +88,9 @@ var kinds = []kind{
 	{"vary-missing", Medium, "the answer depends on Origin, and has no Vary: Origin", "Send Vary: Origin with every answer, so that no cache gives one publisher's answer to another."},
 	{"cached-wrong-origin", High, "a cache in between gives the answer for one origin to another", "Send Vary: Origin with every answer, even if the request has no Origin. Configure the CDN to follow Vary, to put Origin into the cache key, or not to cache."},
 	{"expose-missing", Medium, "AMP-Redirect-To is not exposed", "Send Access-Control-Expose-Headers: AMP-Redirect-To."},
-	{"preflight-failed", High, "the answer to the preflight fails the CORS check, or has an error status", "Before routing and authentication, answer OPTIONS with status 204, Access-Control-Allow-Origin: %[1]s, Access-Control-Allow-Methods: POST, Access-Control-Allow-Headers: content-type and, if the request has cookies, Access-Control-Allow-Credentials: true."},
+	{"preflight-failed", High, "the answer to the preflight fails the CORS check, or has an error status", "Before routing and authentication, answer OPTIONS with status 204, Access-Control-Allow-Origin: %[1]s, Access-Control-Allow-Methods: %[2]s, Access-Control-Allow-Headers: %[3]s and, if the request has cookies, Access-Control-Allow-Credentials: true."},
 	{"preflight-redirected", High, "the preflight is redirected", "Browsers do not follow redirects of preflights. In the document, use the URL to which the redirect leads, or answer OPTIONS before the redirect."},
-	{"preflight-incomplete", High, "the preflight does not grant what the page asks for", "Grant the method in Access-Control-Allow-Methods, and the headers in Access-Control-Allow-Headers."},
+	{"preflight-incomplete", High, "the preflight does not grant what the page asks for", "Send Access-Control-Allow-Methods: %[2]s and Access-Control-Allow-Headers: %[3]s."},
 	{"error-without-cors", Medium, "an error has no CORS headers", "Send the CORS headers with every status, so that the page can read the error. In nginx: add_header … always."},
 	{"redirect-without-cors", High, "a redirect, or the answer after it, has no valid CORS headers", "Send the CORS headers with each redirect and the answer after it, or use the URL to which the redirect leads in the document. After a redirect to another origin, browsers send Origin: null."},
 	{"redirect-endless", High, "the redirects do not end", "A browser gives up after 20 redirects. Often the backend sets a cookie and redirects to itself until it gets that cookie back, which a page on a cache does not send. Answer without the redirect."},
@@ -190,8 +190,9 @@ func (c *cell) finding(k kind, shown []*trial) Finding {
 }
 
 func (c *cell) newFinding(k kind, origins []string, evidence string, r request) Finding {
+	policy := c.p.policy()
 	return Finding{ID: k.id, Severity: k.severity, Endpoint: c.e.URL, Origin: origins[0], Origins: origins, Request: r.method + " " + r.url,
-		Title: k.title, Evidence: evidence, Remedy: strings.ReplaceAll(k.remedy, "%[1]s", origins[0]), Curl: c.p.curl(r)}
+		Title: k.title, Evidence: evidence, Remedy: strings.NewReplacer("%[1]s", origins[0], "%[2]s", policy.Methods(), "%[3]s", policy.Headers()).Replace(k.remedy), Curl: c.p.curl(r)}
 }
 
 // list names at most n of the items.

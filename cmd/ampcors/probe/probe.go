@@ -81,7 +81,7 @@ type Report struct {
 	Untested  []Untested `json:"untested"` // why trials were not tested, and how many
 	Notes     []string   `json:"notes"`    // other problems, which break pages but are not CORS
 	Findings  []Finding  `json:"findings"`
-	Snippets  []Snippet  `json:"snippets"` // for common servers, if a page does not work
+	Snippets  []Snippet  `json:"snippets"` // for common servers, if there is a finding
 	Summary   Summary    `json:"summary"`
 }
 
@@ -232,7 +232,7 @@ func (p *prober) finish(cells []*cell) {
 	r.Notes = slices.Compact(r.Notes)
 	s.Endpoints, s.Requests = len(r.Endpoints), p.cfg.MaxRequests-int(p.client.left.Load())
 	if len(r.Findings) > 0 {
-		r.Snippets = Snippets(p.origins())
+		r.Snippets = Snippets(p.policy())
 	}
 	r.Know(func(Finding) bool { return false })
 }

@@ -1,0 +1,88 @@
+package probe
+
+import (
+	"embed"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"text/template"
+)
+
+// A Policy is what a backend should do: allow pages at these origins, for these methods and headers, and
+// deny all others.
+type Policy struct {
+	Publishers  []string
+	Origins     []string // of the publishers' pages
+	MoreMethods []string // beyond GET, HEAD and POST
+	MoreHeaders []string // beyond Content-Type
+}
+
+// Methods returns the value of Access-Control-Allow-Methods.
+func (p Policy) Methods() string { return strings.Join(append([]string{"GET", "POST"}, p.MoreMethods...), ", ") }
+
+// Headers returns the value of Access-Control-Allow-Headers.
+func (p Policy) Headers() string {
+	return strings.Join(append([]string{"Content-Type"}, p.MoreHeaders...), ", ")
+}
+
+// Pattern returns a regular expression of the origins, without anchors.
+func (p Policy) Pattern() string {
+	var alternatives []string
+	for _, origin := range p.Origins {
+		alternatives = append(alternatives, regexp.QuoteMeta(origin))
+	}
+	return strings.Join(alternatives, "|")
+}
+
+// A Snippet is what to remove and to add to make a server follow a policy. A publisher has up to five
+// origins on the default caches: for many publishers, put ampcors in front.
+type Snippet struct {
+	Server string `json:"server"` // such as "nginx"
+	Text   string `json:"text"`
+}
+
+//go:embed dialects
+var dialectFiles embed.FS
+
+var dialects = template.Must(template.ParseFS(dialectFiles, "dialects/*.tmpl"))
+
+// Servers are the servers and languages for which there are snippets.
+func Servers() []string {
+	return []string{"nginx", "Apache", "Caddy", "Express", "PHP", "WordPress", "Django", "Go"}
+}
+
+// Snippets returns a snippet for each of the Servers.
+func Snippets(p Policy) (snippets []Snippet) {
+	for _, server := range Servers() {
+		var b strings.Builder
+		if err := dialects.ExecuteTemplate(&b, server+".tmpl", p); err != nil {
+			panic(err) // a template is wrong
+		}
+		snippets = append(snippets, Snippet{server, b.String()})
+	}
+	return snippets
+}
+
+// policy returns the policy that the backend should follow, as far as the probe knows it.
+func (p *prober) policy() Policy {
+	policy := Policy{Origins: p.origins()}
+	add := func(list *[]string, value string) {
+		if !slices.Contains(*list, value) {
+			*list = append(*list, value)
+		}
+	}
+	for _, pair := range p.pairs {
+		add(&policy.Publishers, pair.publisher)
+	}
+	for _, e := range p.report.Endpoints {
+		if e.Method != http.MethodGet && e.Method != http.MethodHead && e.Method != http.MethodPost {
+			add(&policy.MoreMethods, e.Method)
+		}
+	}
+	for name := range p.cfg.PageHeader {
+		add(&policy.MoreHeaders, name)
+	}
+	slices.Sort(policy.MoreHeaders)
+	return policy
+}

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,8 +30,9 @@ func startNginx(t testing.TB, upstream string) string {
 `, upstream))
 }
 
-// startNginxWith starts nginx with directives of its http block and of its only location.
-func startNginxWith(t testing.TB, http, location string) string {
+// startNginxWith starts nginx with directives of its http block, of its only location and, if there is
+// a third, of its only server.
+func startNginxWith(t testing.TB, http, location string, server ...string) string {
 	t.Helper()
 	path := servertest.Program(t, "install nginx (Debian: apt-get install nginx-light)", "nginx", "/usr/sbin/nginx")
 	dir, addr := t.TempDir(), servertest.FreeAddress(t)
@@ -51,12 +53,13 @@ http {
 	%[3]s
 	server {
 		listen %[2]s;
+		%[5]s
 		location / {
 			%[4]s
 		}
 	}
 }
-`, dir, addr, http, location)
+`, dir, addr, http, location, strings.Join(server, "\n"))
 	file := filepath.Join(dir, "nginx.conf")
 	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
 		t.Fatal(err)

@@ -333,8 +333,9 @@ func (t *trial) judgeCookies() bool {
 
 // judgeHostile judges what the pages were answered that must be denied.
 func (c *cell) judgeHostile(pages []*trial) {
-	lacksCredentials := slices.ContainsFunc(pages, func(t *trial) bool {
-		return slices.Contains(t.Causes, "acac-missing") || slices.Contains(t.Causes, "acac-invalid") || slices.Contains(t.Causes, "acac-duplicate")
+	hides := []string{"acac-missing", "acac-invalid", "acac-duplicate", "preflight-incomplete", "preflight-failed"}
+	isHidden := slices.ContainsFunc(pages, func(t *trial) bool {
+		return slices.ContainsFunc(t.Causes, func(id string) bool { return slices.Contains(hides, id) })
 	})
 	// allows reports whether the page can read the answer, or could if the backend answered its
 	// own pages rightly.
@@ -343,8 +344,8 @@ func (c *cell) judgeHostile(pages []*trial) {
 			return true
 		}
 		_, resp := a.last()
-		if lacksCredentials && resp != nil && resp.Header.Get("Access-Control-Allow-Origin") == t.origin {
-			t.remark = "the page can read it once Access-Control-Allow-Credentials is right"
+		if isHidden && resp != nil && resp.Header.Get("Access-Control-Allow-Origin") == t.origin {
+			t.remark = "the page can read it as soon as the publisher's own page can"
 			return true
 		}
 		return false

@@ -1,0 +1,286 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ampcors/ampcors/cmd/ampcors/probe"
+	"github.com/ampcors/ampcors/cmd/ampcors/probe/probetest"
+	"github.com/ampcors/ampcors/internal/servertest"
+)
+
+// A dialect is a server or language with advice.
+type dialect struct {
+	api  string // the path of the API
+	hsts bool   // the server sends Strict-Transport-Security, which the advice must not drop
+
+	// mistake starts an API with a mistake that people make in it.
+	mistake func(t *testing.T) string
+	want    []string // what the probe finds then
+	// advised starts the same API after its rules were removed, and the advice was added.
+	advised func(t *testing.T, advice string) string
+}
+
+// careless is an application behind a proxy, which allows every origin. The advice for the proxy must
+// work even if nobody changes the application.
+var careless = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	if origin := r.Header.Get("Origin"); origin != "" {
+		w.Header().Set("Access-Control-Allow-Origin", origin)
+		w.Header().Set("Access-Control-Allow-Credentials", "true")
+	}
+	w.Header().Set("Content-Type", "application/json")
+	io.WriteString(w, `{"ok": true}`)
+})
+
+// foundInCareless is what the probe finds in careless.
+var foundInCareless = []string{"any-origin-allowed", "vary-missing"}
+
+var dialectsByServer = map[string]dialect{
+	"nginx": {hsts: true, want: foundInCareless,
+		mistake: func(t *testing.T) string {
+			return startNginxWith(t, "", "proxy_pass http://"+serve(t, careless)+";", hstsOfNginx)
+		},
+		advised: func(t *testing.T, advice string) string {
+			http, server, ok := strings.Cut(advice, "# In server { }")
+			if !ok {
+				t.Fatal("the advice has no part for server { }")
+			}
+			return startNginxWith(t, http, "proxy_pass http://"+serve(t, careless)+"; proxy_set_header Host $http_host;", hstsOfNginx, "#"+server)
+		}},
+	"Apache": {hsts: true, want: foundInCareless,
+		mistake: func(t *testing.T) string { return startApacheProxy(t, serve(t, careless), hstsOfApache) },
+		advised: func(t *testing.T, advice string) string {
+			return startApacheProxy(t, serve(t, careless), hstsOfApache+advice)
+		}},
+	"Caddy": {hsts: true, want: foundInCareless,
+		mistake: func(t *testing.T) string { return startCaddy(t, hstsOfCaddy+"reverse_proxy "+serve(t, careless)+"\n") },
+		advised: func(t *testing.T, advice string) string {
+			return startCaddy(t, hstsOfCaddy+advice+"reverse_proxy "+serve(t, careless)+"\n")
+		}},
+	"Express": {want: []string{"any-origin-allowed", "vary-missing"},
+		mistake: func(t *testing.T) string {
+			return startExpress(t, `app.use((req, res, next) => { res.set('Access-Control-Allow-Origin', req.get('Origin') || '*'); res.set('Access-Control-Allow-Credentials', 'true'); next(); });`)
+		},
+		advised: startExpress},
+	"PHP": {want: foundInCareless,
+		mistake: func(t *testing.T) string {
+			return startPHP(t, `<?php header('Access-Control-Allow-Origin: ' . ($_SERVER['HTTP_ORIGIN'] ?? '*')); header('Access-Control-Allow-Credentials: true'); echo '{}';`)
+		},
+		advised: func(t *testing.T, advice string) string {
+			file := filepath.Join(t.TempDir(), "cors.php")
+			writeFiles(t, map[string]string{file: advice})
+			return startPHP(t, `<?php echo '{"ok": true}';`, "-d", "auto_prepend_file="+file)
+		}},
+	"WordPress": {api: "/?rest_route=/shop/v1/list", want: []string{"any-origin-allowed"},
+		mistake: func(t *testing.T) string { return startWordPress(t, nil) },
+		advised: func(t *testing.T, advice string) string {
+			return startWordPress(t, map[string]string{"amp-cors.php": advice})
+		}},
+	"Django": {want: foundInCareless,
+		mistake: func(t *testing.T) string {
+			return startDjango(t, "Open", `
+class Open:
+    def __init__(self, get_response):
+        self.get_response = get_response
+
+    def __call__(self, request):
+        response = self.get_response(request)
+        response['Access-Control-Allow-Origin'] = request.headers.get('Origin', '*')
+        response['Access-Control-Allow-Credentials'] = 'true'
+        return response
+`)
+		},
+		advised: func(t *testing.T, advice string) string { return startDjango(t, "AMPCORS", advice) }},
+	"Go": {want: foundInCareless,
+		mistake: func(t *testing.T) string { return serve(t, careless) },
+		advised: startGo},
+}
+
+const (
+	hstsOfNginx  = "add_header Strict-Transport-Security max-age=600 always;\n"
+	hstsOfApache = "Header always set Strict-Transport-Security max-age=600\n"
+	hstsOfCaddy  = "header Strict-Transport-Security max-age=600\n"
+)
+
+// TestAdviceWorks starts from a mistake, follows the advice to the letter, and probes again.
+func TestAdviceWorks(t *testing.T) {
+	for _, server := range probe.Servers() {
+		d, ok := dialectsByServer[server]
+		if !ok {
+			t.Errorf("the advice for %s is not run", server)
+			continue
+		}
+		t.Run(server, func(t *testing.T) {
+			s := newSite(t)
+			api := apiOrigin + d.api
+			if d.api == "" {
+				api = apiOrigin + "/api/list"
+			}
+			// One endpoint asks for all that the advice must grant.
+			put := probe.Endpoint{URL: api, Method: http.MethodPut, ContentType: "application/json", Body: "{}", Credentials: true, Answer: probe.AnswerAny}
+			get := probe.Endpoint{URL: api, Method: http.MethodGet, Credentials: true, Answer: probe.AnswerJSON}
+
+			s.use(proxy(d.mistake(t)))
+			wantFindings(t, probeSite(t, s, get, probetest.Publisher, false), d.want)
+			report := probeAPI(t, s, get, put)
+			i := slices.IndexFunc(report.Snippets, func(s probe.Snippet) bool { return s.Server == server })
+			if i < 0 {
+				t.Fatalf("there is no advice for %s", server)
+			}
+
+			advised := proxy(d.advised(t, report.Snippets[i].Text))
+			s.use(advised)
+			form := probe.Endpoint{URL: api, Method: http.MethodPost, ContentType: "application/x-www-form-urlencoded", Body: "a=b", Credentials: true, Answer: probe.AnswerForm}
+			json := probe.Endpoint{URL: api, Method: http.MethodPost, ContentType: "application/json", Body: "{}", Credentials: true, Answer: probe.AnswerAny}
+			report = probeAPI(t, s, get, form, json, put)
+			wantFindings(t, report, nil)
+			for _, u := range report.Untested {
+				t.Errorf("not tested: %+v", u)
+			}
+			// The API's own pages can still post, and other headers are still there.
+			r := httptest.NewRequest(http.MethodPost, api, strings.NewReader("a=b"))
+			r.Header.Set("Origin", apiOrigin)
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			w := httptest.NewRecorder()
+			advised.ServeHTTP(w, r)
+			if w.Code != http.StatusOK {
+				t.Errorf("the API's own page gets status %d", w.Code)
+			}
+			if d.hsts && w.Header().Get("Strict-Transport-Security") == "" {
+				t.Errorf("Strict-Transport-Security is gone: %v", w.Header())
+			}
+		})
+	}
+}
+
+// probeAPI probes endpoints, also with methods that change data.
+func probeAPI(t *testing.T, s *site, endpoints ...probe.Endpoint) *probe.Report {
+	t.Helper()
+	report, err := probe.Run(t.Context(), probe.Config{
+		Endpoints: endpoints, Publishers: []string{probetest.Publisher}, Unsafe: true, PageHeader: http.Header{"X-Token": {"1"}},
+		Resolve: map[string]string{"api.example.org": s.https}, Insecure: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+// startApacheProxy starts Apache as a proxy with directives.
+func startApacheProxy(t *testing.T, upstream, directives string) string {
+	t.Helper()
+	path := servertest.Program(t, "install Apache (Debian: apt-get install apache2)", "apache2", "/usr/sbin/apache2", "httpd")
+	dir, addr := t.TempDir(), servertest.FreeAddress(t)
+	load := ""
+	for _, name := range []string{"mpm_event", "authz_core", "headers", "setenvif", "rewrite", "proxy", "proxy_http"} {
+		load += fmt.Sprintf("LoadModule %s_module /usr/lib/apache2/modules/mod_%s.so\n", name, name)
+	}
+	file := filepath.Join(dir, "apache.conf")
+	writeFiles(t, map[string]string{file: fmt.Sprintf("%sServerName localhost\nListen %s\nPidFile %s/pid\nMutex posixsem\nErrorLog /dev/stderr\nProxyPreserveHost On\n%s\nProxyPass / http://%s/\n", load, addr, dir, directives, upstream)})
+	start(t, addr, exec.Command(path, "-d", dir, "-f", file, "-X"))
+	return addr
+}
+
+// startDjango starts a Django site with one middleware.
+func startDjango(t *testing.T, class, middleware string) string {
+	t.Helper()
+	const install = "install Django (Debian: apt-get install python3-django)"
+	python := servertest.Program(t, install, "/usr/bin/python3")
+	if err := exec.Command(python, "-c", "import django").Run(); err != nil {
+		servertest.Missing(t, install)
+	}
+	dir, addr := t.TempDir(), servertest.FreeAddress(t)
+	writeFiles(t, map[string]string{filepath.Join(dir, "middleware.py"): middleware})
+	start(t, addr, exec.Command(python, "peers/site.py", addr, dir, class))
+	return addr
+}
+
+// startGo starts a program that is the advice, with an API.
+func startGo(t *testing.T, advice string) string {
+	t.Helper()
+	dir, addr := t.TempDir(), servertest.FreeAddress(t)
+	file, program := filepath.Join(dir, "main.go"), filepath.Join(dir, "program")
+	writeFiles(t, map[string]string{file: `package main
+
+import (
+	"io"
+	"log"
+	"net/http"
+
+	"github.com/ampcors/ampcors"
+)
+
+func main() {
+	const address = "` + addr + `"
+	api := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, "{\"ok\": true}")
+	})
+` + advice + "}\n"})
+	if out, err := exec.Command("go", "build", "-o", program, file).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	start(t, addr, exec.Command(program))
+	return addr
+}
+
+// startWordPress installs WordPress, with a plugin that has an API in the REST API, and with more
+// plugins.
+func startWordPress(t *testing.T, plugins map[string]string) string {
+	t.Helper()
+	const install = "install WordPress (Debian: apt-get install wordpress php-cli php-mysql)"
+	php := servertest.Program(t, install, "php")
+	if _, err := os.Stat("/usr/share/wordpress/wp-settings.php"); err != nil {
+		servertest.Missing(t, install)
+	}
+	database := servertest.MariaDB(t)
+	dir, addr := t.TempDir(), servertest.FreeAddress(t)
+	if err := os.CopyFS(dir, os.DirFS("/usr/share/wordpress")); err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{
+		filepath.Join(dir, "wp-config.php"): fmt.Sprintf(`<?php
+define('DB_NAME', 'test');
+define('DB_USER', 'root');
+define('DB_PASSWORD', '');
+define('DB_HOST', '%s');
+define('WP_HTTP_BLOCK_EXTERNAL', true);
+define('DISABLE_WP_CRON', true);
+$table_prefix = 'wp_';
+if (!defined('ABSPATH')) {
+    define('ABSPATH', __DIR__ . '/');
+}
+require_once ABSPATH . 'wp-settings.php';
+`, database.Addr),
+		filepath.Join(dir, "install.php"): `<?php
+define('WP_INSTALLING', true);
+$_SERVER['HTTP_HOST'] = 'api.example.org';
+require __DIR__ . '/wp-load.php';
+require ABSPATH . 'wp-admin/includes/upgrade.php';
+wp_install('shop', 'admin', 'admin@example.org', false, '', 'of a test');
+`,
+		filepath.Join(dir, "wp-content/mu-plugins/shop.php"): `<?php
+add_action('rest_api_init', function () {
+    register_rest_route('shop/v1', '/list', ['methods' => 'GET, POST, PUT', 'permission_callback' => '__return_true', 'callback' => fn () => ['ok' => true]]);
+});
+`,
+	}
+	for name, text := range plugins {
+		files[filepath.Join(dir, "wp-content/mu-plugins", name)] = text
+	}
+	writeFiles(t, files)
+	if out, err := exec.Command(php, filepath.Join(dir, "install.php")).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	cmd := exec.Command(php, "-S", addr, "-t", dir)
+	cmd.Env = append(os.Environ(), "PHP_CLI_SERVER_WORKERS=4")
+	start(t, addr, cmd)
+	return addr
+}

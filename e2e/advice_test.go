@@ -148,6 +148,7 @@ func TestAdviceWorks(t *testing.T) {
 			// The API's own pages can still post, and other headers are still there.
 			r := httptest.NewRequest(http.MethodPost, api, strings.NewReader("a=b"))
 			r.Header.Set("Origin", apiOrigin)
+			r.Header.Set("Sec-Fetch-Site", "same-origin")
 			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 			w := httptest.NewRecorder()
 			advised.ServeHTTP(w, r)

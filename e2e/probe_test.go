@@ -225,7 +225,7 @@ func TestALimitOfRequestsIsNotClean(t *testing.T) {
 	for _, origin := range append(origins, "null") {
 		allowed += fmt.Sprintf("%q $http_origin; ", origin)
 	}
-	s.use(proxy(startNginxWith(t, `map_hash_bucket_size 256; limit_req_zone $server_name zone=all:1m rate=60r/m; map $http_origin $allowed { default ""; `+allowed+`}`,
+	s.use(proxy(startNginxWith(t, `map_hash_bucket_size 256; limit_req_zone $server_port zone=all:1m rate=60r/m; map $http_origin $allowed { default ""; `+allowed+`}`,
 		`limit_req zone=all burst=8 nodelay; default_type application/json; add_header Access-Control-Allow-Origin $allowed; add_header Access-Control-Allow-Credentials true; add_header Vary Origin; proxy_pass http://`+serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "{}") }))+`;`)))
 	e := probe.Endpoint{URL: apiOrigin + "/api/read", Method: "GET", Credentials: true, Answer: probe.AnswerJSON}
 	report := probeSite(t, s, e, probetest.Publisher, false)

@@ -199,10 +199,10 @@ func (f *probeFlags) readSettings(cmd *cobra.Command, args []string) ([]string, 
 		}
 		flag := cmd.Flags().Lookup(name)
 		switch {
-		case name == "page" && len(args) > 0, flag != nil && flag.Changed:
-			continue
 		case name != "page" && flag == nil, name == "settings", name == "help":
 			return nil, fmt.Errorf("the settings %s: there is no flag %q", f.settings, name)
+		case name == "page" && len(args) > 0, flag != nil && flag.Changed:
+			continue // the command line has it
 		}
 		var texts []string
 		for _, value := range values {

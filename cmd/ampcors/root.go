@@ -69,8 +69,13 @@ func execute(ctx context.Context, root *cobra.Command) int {
 			return code
 		}
 	}
-	fmt.Fprintln(root.ErrOrStderr(), "ampcors:", err)
+	complain(root.ErrOrStderr(), err.Error())
 	return code
+}
+
+// complain writes an error with the name of the program, which errors of package ampcors have already.
+func complain(w io.Writer, text string) {
+	fmt.Fprintln(w, "ampcors:", strings.TrimPrefix(text, "ampcors: "))
 }
 
 // A format says how results are written.
@@ -152,7 +157,7 @@ func answerAll(cmd *cobra.Command, inputs []string, output format, f func(input 
 // printResult writes a result as text.
 func printResult(cmd *cobra.Command, r result) {
 	if r.Error != "" {
-		fmt.Fprintln(cmd.ErrOrStderr(), "ampcors:", r.Error)
+		complain(cmd.ErrOrStderr(), r.Error)
 	} else {
 		fmt.Fprintln(cmd.OutOrStdout(), text(r.Output))
 	}

@@ -19,7 +19,9 @@ type Policy struct {
 }
 
 // Methods returns the value of Access-Control-Allow-Methods.
-func (p Policy) Methods() string { return strings.Join(append([]string{"GET", "POST"}, p.MoreMethods...), ", ") }
+func (p Policy) Methods() string {
+	return strings.Join(append([]string{"GET", "POST"}, p.MoreMethods...), ", ")
+}
 
 // Headers returns the value of Access-Control-Allow-Headers.
 func (p Policy) Headers() string {

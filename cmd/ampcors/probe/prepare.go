@@ -139,6 +139,9 @@ func (p *prober) fetchDocument(ctx context.Context, document *url.URL, publisher
 		}
 		if u, err := url.Parse(e.URL); err == nil {
 			p.allow(u, false)
+			if hasSecrets := len(p.cfg.Header) > 0 || p.cfg.Cookie != ""; hasSecrets && !p.client.trusted[originOf(u)] {
+				p.report.Notes = append(p.report.Notes, "Your headers and cookies are withheld from "+originOf(u)+", which the document names: --allow-host "+u.Host+" sends them there.")
+			}
 		}
 		p.addEndpoint(e, publishers)
 	}

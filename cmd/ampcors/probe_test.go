@@ -1,0 +1,271 @@
+package main
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ampcors/ampcors/cmd/ampcors/probe"
+)
+
+// public starts an API that anybody may read, with pages.
+func public(t *testing.T) *httptest.Server {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Access-Control-Allow-Origin", "*")
+		switch r.URL.Path {
+		case "/1", "/2":
+			io.WriteString(w, `<amp-list src="/list"></amp-list><amp-list src="`+r.URL.Path+`/own"></amp-list>`)
+		case "/empty":
+			io.WriteString(w, "<p>no component</p>")
+		default:
+			io.WriteString(w, "{}")
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server
+}
+
+// probeJSON runs the probe, and returns its report.
+func probeJSON(t *testing.T, code int, args ...string) (report probe.Report) {
+	t.Helper()
+	got, stdout, stderr := run(t, "", append([]string{"probe", "--rate", "0", "-o", "json", "--publisher", "www.example.com"}, args...)...)
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil || got != code {
+		t.Fatalf("exit code %d; want %d: %v\n%s\n%s", got, code, err, stdout, stderr)
+	}
+	return report
+}
+
+func TestAnEndpointOfSeveralPagesIsTestedOnce(t *testing.T) {
+	server := public(t)
+	file := filepath.Join(t.TempDir(), "pages")
+	if err := os.WriteFile(file, []byte("# ours\n"+server.URL+"/2\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sitemap := filepath.Join(t.TempDir(), "sitemap.xml")
+	if err := os.WriteFile(sitemap, []byte(`<urlset><url><loc>`+server.URL+`/empty</loc></url></urlset>`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	report := probeJSON(t, exitClean, server.URL+"/1", "--pages", file, "--sitemap", sitemap)
+	var urls []string
+	for _, e := range report.Endpoints {
+		urls = append(urls, strings.TrimPrefix(e.URL, server.URL))
+	}
+	if !slices.Equal(urls, []string{"/list", "/1/own", "/2/own"}) {
+		t.Errorf("tested %q", urls)
+	}
+	if !slices.Contains(report.Notes, server.URL+"/empty has no endpoint: nothing in it needs CORS.") {
+		t.Errorf("notes: %q", report.Notes)
+	}
+}
+
+func TestAPageThatCannotBeFetchedIsNotTested(t *testing.T) {
+	server := public(t)
+	down := httptest.NewServer(http.NotFoundHandler())
+	defer down.Close()
+	report := probeJSON(t, exitUntested, server.URL+"/1", down.URL+"/3")
+	if u := report.Untested; len(u) != 1 || !u[0].Failed || u[0].Endpoint != down.URL+"/3" || !strings.Contains(u[0].Reason, "404") {
+		t.Errorf("%+v", u)
+	}
+}
+
+func TestAPlanSendsNoTrial(t *testing.T) {
+	asked := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked++
+		io.WriteString(w, `<amp-list src="/list"></amp-list>`)
+	}))
+	defer server.Close()
+	code, stdout, stderr := run(t, "", "probe", "--plan", "--publisher", "www.example.com", server.URL+"/article")
+	if code != exitClean || asked != 1 || !strings.Contains(stdout, "look-alikes: ") || !strings.Contains(stdout, "1 endpoint, 64 trials\n") {
+		t.Errorf("exit code %d, %d requests\n%s\n%s", code, asked, stdout, stderr)
+	}
+}
+
+// Findings can be ignored by id, or because an earlier report has them. They are still in the report.
+func TestKnownFindings(t *testing.T) {
+	server := article(t)
+	page := server.URL + "/article"
+	first := probeJSON(t, exitFindings, page)
+	if len(first.Findings) != 1 || first.Findings[0].Known || first.Summary.High != 1 {
+		t.Fatalf("%+v", first.Findings)
+	}
+	data, err := json.Marshal(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	baseline := filepath.Join(t.TempDir(), "baseline.json")
+	if err := os.WriteFile(baseline, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"--baseline", baseline}, {"--ignore", first.Findings[0].ID}} {
+		report := probeJSON(t, exitClean, append(args, page)...)
+		if len(report.Findings) != 1 || !report.Findings[0].Known || report.Summary.High != 0 {
+			t.Errorf("%q: %+v", args, report.Findings)
+		}
+	}
+	probeJSON(t, exitClean, "--fail-on", "none", page)
+	probeJSON(t, exitUntested, "--fail-on", "none", "--require-all", page) // it has a form
+}
+
+// What hangs is an error for CI, and not skipped.
+func TestJUnitTellsErrorsFromWhatIsSkipped(t *testing.T) {
+	down := httptest.NewServer(http.NotFoundHandler())
+	down.Close()
+	server := public(t)
+	code, stdout, _ := run(t, "", "probe", "--rate", "0", "-o", "junit", "--publisher", "www.example.com", "--endpoint", down.URL, "--endpoint", server.URL+"/a,b")
+	var suites junitSuites
+	if err := xml.Unmarshal([]byte(stdout), &suites); err != nil || code != exitUntested {
+		t.Fatalf("exit code %d, %v\n%s", code, err, stdout)
+	}
+	if s := suites.Suite; s.Errors == 0 || s.Failures != 0 || s.Skipped != 0 || s.Cases[len(s.Cases)-1] != (junitCase{Class: server.URL + "/a,b", Name: "clean"}) {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestGitHubAnnotations(t *testing.T) {
+	server := article(t)
+	_, stdout, _ := run(t, "", "probe", "--rate", "0", "-o", "github", "--publisher", "www.example.com", server.URL+"/article")
+	first, rest, _ := strings.Cut(stdout, "\n")
+	if !strings.HasPrefix(first, "::error title=wildcard-with-credentials::"+server.URL+"/list: ") || !strings.Contains(first, "%0A") || !strings.HasPrefix(rest, "::warning title=not tested::") {
+		t.Error(stdout)
+	}
+}
+
+func TestSettingsAreFlags(t *testing.T) {
+	server := public(t)
+	settings := func(text string) string {
+		file := filepath.Join(t.TempDir(), "probe.json")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	file := settings(fmt.Sprintf(`{"page": [%q], "rate": 0, "output": "json", "publisher": ["www.example.net", "www.example.com"], "credentials": false}`, server.URL+"/1"))
+	_, stdout, stderr := run(t, "", "probe", "--settings", file, "--publisher", "www.example.org")
+	var report probe.Report
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
+		t.Fatalf("%v\n%s", err, stderr)
+	}
+	if len(report.Endpoints) != 2 || len(report.Trials) == 0 || report.Trials[0].Publisher != "www.example.org" {
+		t.Errorf("the command line does not override the file: %+v", report.Trials[0])
+	}
+	for text, want := range map[string]string{
+		`{"rates": 1}`:          `no flag "rates"`,
+		`{"rate": "fast"}`:      `"rate"`,
+		`{"rate": {"max": 1}}`:  "not a text, a number",
+		`[1]`:                   "not a JSON object",
+		`{"settings": "other"}`: `no flag "settings"`,
+	} {
+		if code, _, stderr := run(t, "", "probe", "--settings", settings(text)); code != exitUsage || !strings.Contains(stderr, want) {
+			t.Errorf("%s: exit code %d, %s", text, code, stderr)
+		}
+	}
+}
+
+func TestWrongUsageIsAnError(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"help", "nonsense"}, `there is no command "nonsense"`},
+		{[]string{"probe", "--rate", "-1", "--endpoint", "https://a.example", "--publisher", "a.example"}, "--rate is negative"},
+		{[]string{"probe", "--timeout", "0s", "--endpoint", "https://a.example", "--publisher", "a.example"}, "must be positive"},
+		{[]string{"probe", "--method", "GE T", "--endpoint", "https://a.example", "--publisher", "a.example"}, "not the name of a method"},
+		{[]string{"probe", "--page-header", "X Token", "--endpoint", "https://a.example", "--publisher", "a.example"}, "is not valid"},
+		{[]string{"probe", "--ignore", "nonsense", "--endpoint", "https://a.example", "--publisher", "a.example"}, "no finding with the id"},
+		{[]string{"probe", "--advice", "IIS", "--endpoint", "https://a.example", "--publisher", "a.example"}, "there is none for"},
+		{[]string{"probe", "--baseline", "missing.json", "--endpoint", "https://a.example", "--publisher", "a.example"}, "--baseline"},
+		{[]string{"probe", "--endpoint", "https://a.example", "--publisher", "a"}, `ampcors: publisher "a" has no dot`},
+	} {
+		if code, _, stderr := run(t, "", test.args...); code != exitUsage || !strings.Contains(stderr, test.want) || strings.Contains(stderr, "configuration is wrong") || strings.Contains(stderr, "ampcors: ampcors:") {
+			t.Errorf("%q: exit code %d, %s", test.args, code, stderr)
+		}
+	}
+}
+
+func TestHelpVersionAndCompletion(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--version"}, "ampcors version "},
+		{[]string{"help", "probe"}, "--require-all"},
+		{[]string{"__complete", "probe", "--fail-on", ""}, "medium\n"},
+		{[]string{"__complete", "probe", "--ignore", "null"}, "null-allowed\n"},
+		{[]string{"__complete", "probe", "-o", ""}, "github\n"},
+		{[]string{"__complete", "probe", "--advice", ""}, "WordPress\n"},
+	} {
+		if code, stdout, stderr := run(t, "", test.args...); code != exitClean || !strings.Contains(stdout, test.want) {
+			t.Errorf("%q: exit code %d\n%s\n%s", test.args, code, stdout, stderr)
+		}
+	}
+}
+
+// Headers of the page lead to a preflight. A Host of the user replaces that of the URL.
+func TestHeadersOfThePageAndOfTheUser(t *testing.T) {
+	asked, host := "", ""
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host = r.Host
+		w.Header().Set("Access-Control-Allow-Origin", "*")
+		if r.Method == http.MethodOptions {
+			asked = r.Header.Get("Access-Control-Request-Headers")
+			w.Header().Set("Access-Control-Allow-Headers", "x-token")
+			return
+		}
+		io.WriteString(w, `{"token": "`+r.Header.Get("X-Token")+`"}`)
+	}))
+	defer server.Close()
+	report := probeJSON(t, exitClean, "--endpoint", server.URL, "--page-header", "X-Token: 1", "-H", "Host: api.example.com")
+	if !strings.Contains(asked, "x-token") || host != "api.example.com" || report.Summary.Fine != report.Summary.Planned {
+		t.Errorf("the preflight asks for %q, the host is %q, %+v", asked, host, report.Summary)
+	}
+}
+
+// A redirect to another host says how to allow it. Then the endpoint's own host is still allowed.
+func TestARedirectToAnotherHostNamesTheFlag(t *testing.T) {
+	other := public(t)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Access-Control-Allow-Origin", "*")
+		http.Redirect(w, r, other.URL+"/moved?"+r.URL.RawQuery, http.StatusFound)
+	}))
+	defer server.Close()
+	host := strings.TrimPrefix(other.URL, "http://")
+	report := probeJSON(t, exitUntested, "--endpoint", server.URL)
+	if u := report.Untested; len(u) == 0 || !strings.Contains(u[0].Reason, "use --allow-host "+host) {
+		t.Errorf("%+v", u)
+	}
+	probeJSON(t, exitClean, "--endpoint", server.URL, "--allow-host", host)
+}
+
+// The report names what was withheld: a host that the document chose gets no header of the user's.
+func TestSecretsAreWithheldFromOtherHosts(t *testing.T) {
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "" || r.Header.Get("Cookie") != "" {
+			t.Error("the other host gets a secret")
+		}
+		io.WriteString(w, "{}")
+	}))
+	defer other.Close()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, `<amp-list src="`+other.URL+`/list" credentials="include"></amp-list>`)
+	}))
+	defer server.Close()
+	report := probeJSON(t, exitFindings, server.URL+"/article", "-H", "Authorization: Bearer secret", "--cookie", "a=secret")
+	if !slices.ContainsFunc(report.Notes, func(note string) bool { return strings.Contains(note, "withheld from "+other.URL) }) {
+		t.Errorf("notes: %q", report.Notes)
+	}
+	for _, f := range report.Findings {
+		if strings.Contains(f.Curl, "$") {
+			t.Errorf("the command line has credentials for the other host: %s", f.Curl)
+		}
+	}
+}

@@ -164,18 +164,26 @@ func runProbe(cmd *cobra.Command, args []string, f probeFlags) error {
 			fmt.Fprintf(cmd.OutOrStdout(), "\n%s", s.Text)
 		}
 	}
+	if code := f.exitCode(report); code != exitClean {
+		return exitError{code: code}
+	}
+	return nil
+}
+
+// exitCode returns the exit code for a report.
+func (f *probeFlags) exitCode(report *probe.Report) int {
 	isSevere := slices.ContainsFunc(report.Findings, func(finding probe.Finding) bool {
 		return !finding.Known && f.failOn != "none" && finding.Severity.AtLeast(probe.Severity(f.failOn))
 	})
 	switch {
 	case isSevere:
-		return exitError{code: exitFindings}
+		return exitFindings
 	case slices.ContainsFunc(report.Untested, func(u probe.Untested) bool { return u.Failed || f.requireAll }),
 		f.requireAll && len(report.Unknown) > 0,
 		!slices.ContainsFunc(report.Endpoints, func(e probe.Endpoint) bool { return e.Tested }):
-		return exitError{code: exitUntested}
+		return exitUntested
 	}
-	return nil
+	return exitClean
 }
 
 // readSettings sets the flags that the settings file has and the command line does not. It returns the

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/ampcors/ampcors/cmd/ampcors/probe"
+	"github.com/ampcors/ampcors/cmd/ampcors/probe/probetest"
 )
 
 // public starts an API that anybody may read, with pages.
@@ -158,6 +159,18 @@ func TestSettingsAreFlags(t *testing.T) {
 	if len(report.Endpoints) != 2 || len(report.Trials) == 0 || report.Trials[0].Publisher != "www.example.org" {
 		t.Errorf("the command line does not override the file: %+v", report.Trials[0])
 	}
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, _ := strings.Cut(string(readme), "```json\n")
+	block, _, _ = strings.Cut(block, "```")
+	site := httptest.NewTLSServer(server.Config.Handler)
+	defer site.Close()
+	code, stdout, stderr := run(t, "", "probe", "--settings", settings(strings.Replace(block, "/article", "/1", 1)), "--rate", "0", "--insecure", "--resolve", "staging.example.com:"+strings.TrimPrefix(site.URL, "https://"))
+	if code != exitClean || !strings.Contains(stdout, "2 endpoints, 128 trials: 128 fine") {
+		t.Errorf("the README's settings: exit code %d\n%s\n%s", code, stdout, stderr)
+	}
 	for text, want := range map[string]string{
 		`{"rates": 1}`:          `no flag "rates"`,
 		`{"rate": "fast"}`:      `"rate"`,
@@ -168,6 +181,32 @@ func TestSettingsAreFlags(t *testing.T) {
 		if code, _, stderr := run(t, "", "probe", "--settings", settings(text)); code != exitUsage || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit code %d, %s", text, code, stderr)
 		}
+	}
+}
+
+// No backend with a mistake, and none that could not be tested, ends with exit code 0.
+func TestOnlyARightBackendIsClean(t *testing.T) {
+	for _, c := range probetest.Cases() {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewServer(c.Backend())
+			defer server.Close()
+			c.Endpoint.URL = server.URL + "/"
+			report, err := probe.Run(t.Context(), probe.Config{Endpoints: []probe.Endpoint{c.Endpoint}, Publishers: []string{c.Publisher}, Unsafe: c.Unsafe, Cookie: c.Cookie})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := exitClean
+			if len(c.Want) > 0 {
+				want = exitFindings
+			} else if c.NotTested != "" {
+				want = exitUntested
+			}
+			flags := probeFlags{failOn: "low"}
+			if got := flags.exitCode(report); got != want {
+				t.Errorf("exit code %d; want %d", got, want)
+			}
+		})
 	}
 }
 

@@ -68,7 +68,7 @@ type kind struct {
 
 const (
 	echo  = "Send Access-Control-Allow-Origin with exactly the value of Origin, here %[1]s, if the page's publisher is allowed."
-	deny  = "Compare the publisher, and not the end of the Origin: reverse the cache origin into the publisher's domain and look that up. ampcors in front of the API does this."
+	deny  = "Compare the whole Origin with the list of the publishers' origins, which ampcors origins DOMAIN prints. Do not compare only its end, and do not decode prefixes yourself: that is easy to get wrong. ampcors in front of the API does all of this."
 	exact = "Compare the whole Origin with the allowed origins. Do not compare only a prefix or a suffix. A regular expression needs ^, $ and escaped dots."
 )
 

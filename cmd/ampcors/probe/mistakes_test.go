@@ -35,6 +35,9 @@ func TestEachMistakeIsFound(t *testing.T) {
 				}
 			}
 			slices.Sort(got)
+			if hasAdvice := len(report.Snippets) == len(probe.Servers()); hasAdvice != (len(got) > 0) {
+				t.Errorf("%d findings, and advice for %d servers", len(got), len(report.Snippets))
+			}
 			s := report.Summary
 			if s.Planned != s.Fine+s.Problems+s.NotTested || s.Planned != len(report.Trials) || s.Planned < 50 {
 				t.Errorf("not every trial has an outcome: %+v", s)
@@ -76,8 +79,8 @@ func TestWhatOtherProbesFind(t *testing.T) {
 	table := "| backend | one GET for each cache | hostile origins by GET | `ampcors probe` |\n| --- | --- | --- | --- |\n"
 	mark := map[bool]string{true: "found", false: ""}
 	for _, c := range probetest.Cases() {
-		if len(c.Want) == 0 {
-			continue
+		if len(c.Want) == 0 || c.Remembers {
+			continue // simpler probes send fewer requests, so that they see another backend
 		}
 		server := httptest.NewServer(c.Backend())
 		table += fmt.Sprintf("| %s | %s | %s | %s |\n", c.Name, mark[getForEachCache(t, server.URL, c)], mark[hostileGets(t, server.URL, c)], strings.Join(c.Want, ", "))

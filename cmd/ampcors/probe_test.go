@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/ampcors/ampcors/cmd/ampcors/probe"
@@ -251,8 +252,11 @@ func TestHelpVersionAndCompletion(t *testing.T) {
 
 // Headers of the page lead to a preflight. A Host of the user replaces that of the URL.
 func TestHeadersOfThePageAndOfTheUser(t *testing.T) {
+	var mu sync.Mutex
 	asked, host := "", ""
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
 		host = r.Host
 		w.Header().Set("Access-Control-Allow-Origin", "*")
 		if r.Method == http.MethodOptions {

@@ -293,13 +293,18 @@ func TestARequestOfAnotherSiteThatFailsIsReported(t *testing.T) {
 // Secrets go to the servers that the user names, and come back in no report.
 func TestSecretsStay(t *testing.T) {
 	const secret = "s3cret value"
+	var mu sync.Mutex
 	leaked := false
 	third := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
 		leaked = leaked || r.Header.Get("X-Api-Key") != "" || r.Header.Get("Cookie") != ""
 	}))
 	defer third.Close()
 	var onPreflight string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
 		switch {
 		case r.URL.Path == "/":
 			fmt.Fprintf(w, `<amp-list src="%s/x" credentials="include"></amp-list><amp-list src="/list" credentials="include"></amp-list><amp-user-notification data-dismiss-href="/dismiss"></amp-user-notification>`, third.URL)

@@ -1,0 +1,149 @@
+package probe
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ampcors/ampcors"
+)
+
+// recorded returns an answer with a status, a body and headers: "name: value".
+func recorded(status int, body string, headers ...string) *answer {
+	h := make(http.Header)
+	for _, line := range headers {
+		name, value, _ := strings.Cut(line, ": ")
+		h.Add(name, value)
+	}
+	return &answer{fetch: &fetch{response: &response{status, h, []byte(body)}}}
+}
+
+// judgedCell returns the outcomes of a cell whose trials were answered as recorded, by their words. What is
+// not in answers is denied with status 403.
+func judgedCell(t *testing.T, e Endpoint, answers map[string][]*answer, change func(*cell)) map[string]*trial {
+	t.Helper()
+	p := &prober{cfg: Config{Caches: ampcors.DefaultCaches(), Unsafe: true}, report: &Report{}}
+	p.client = newClient(p.cfg)
+	c, err := p.plan(&e, publisher)
+	if err != nil {
+		t.Fatal(err)
+	}
+	allowed := func(origin string) *answer {
+		return recorded(200, `{"ok": true}`, "Access-Control-Allow-Origin: "+origin, "Access-Control-Allow-Credentials: true", "Vary: Origin")
+	}
+	outcomes := make(map[string]*trial)
+	for _, trial := range c.trials {
+		outcomes[trial.What] = trial
+		trial.answers = answers[trial.What]
+		if trial.answers == nil {
+			for _, s := range trial.steps {
+				a := recorded(403, "Forbidden", "Vary: Origin")
+				if trial.Kind == KindPage || s.origin != "" {
+					a = allowed(trial.origin)
+				}
+				trial.answers = append(trial.answers, a)
+			}
+		}
+		for _, a := range trial.answers {
+			if a.fetch != nil && trial.Kind != KindForged {
+				a.fetch.blocked = CheckCORS(trial.origin, true, a.fetch.response.Header)
+			}
+		}
+		if trial.Kind == KindPage {
+			trial.answers = trial.answers[:min(len(trial.answers), len(answers[trial.What])+1)]
+		}
+	}
+	c.control = c.trials[slices.IndexFunc(c.trials, func(t *trial) bool { return t.Kind == KindPage })]
+	if change != nil {
+		change(c)
+	}
+	c.judge()
+	for _, trial := range c.trials {
+		if trial.Outcome == "" || trial.Outcome == Problem && len(trial.Causes) == 0 || trial.Outcome == NotTested && trial.Reason == "" {
+			t.Errorf("%s: %+v", trial.What, trial.Trial)
+		}
+	}
+	return outcomes
+}
+
+// TestWhatAnswersProve judges recorded answers: what they prove, and what they do not.
+func TestWhatAnswersProve(t *testing.T) {
+	const (
+		null   = "a sandboxed frame of any website"
+		forged = "a form of another website, with the publisher's claim"
+		own    = "the publisher's own page"
+	)
+	get := Endpoint{URL: "https://api.example.org/", Component: "endpoint", Method: "GET", Credentials: true, Answer: AnswerJSON}
+	post := Endpoint{URL: "https://api.example.org/", Component: "endpoint", Method: "POST", ContentType: typeURLEncoded, Credentials: true, Answer: AnswerJSON}
+	ok := recorded(200, `{"ok": true, "id": 1}`)
+	for _, test := range []struct {
+		name    string
+		e       Endpoint
+		what    string
+		answers []*answer
+		change  func(*cell)
+		outcome Outcome
+		cause   string // or in the reason
+	}{
+		{name: "denied", e: get, what: null, outcome: Fine},
+		{name: "allowed", e: get, what: null, answers: []*answer{recorded(200, "{}", "Access-Control-Allow-Origin: null", "Access-Control-Allow-Credentials: true")}, outcome: Problem, cause: "null-allowed"},
+		{name: "allowed with an error status", e: get, what: null, answers: []*answer{recorded(500, "{}", "Access-Control-Allow-Origin: null", "Access-Control-Allow-Credentials: true")}, outcome: Problem, cause: "null-allowed"},
+		{name: "answered without CORS", e: get, what: null, answers: []*answer{recorded(200, "{}")}, outcome: Fine},
+		{name: "not answered", e: get, what: null, answers: []*answer{{err: http.ErrHandlerTimeout}}, outcome: NotTested, cause: "timeout"},
+		{name: "too many requests", e: get, what: null, answers: []*answer{recorded(429, "")}, outcome: NotTested, cause: "limits requests"},
+		{name: "the status of a control that failed", e: get, what: null, answers: []*answer{recorded(444, "")}, change: func(c *cell) { c.limits = []int{444} }, outcome: NotTested, cause: "limits requests"},
+		{name: "a status that the control never had", e: get, what: null, answers: []*answer{recorded(404, "")}, change: func(c *cell) { c.limits = []int{444} }, outcome: Fine},
+		{name: "from a cache", e: get, what: null, answers: []*answer{recorded(200, "{}", "Age: 5")}, change: func(c *cell) { c.fresh = byHeader }, outcome: NotTested, cause: "Age: 5"},
+		{name: "revalidated by a cache", e: get, what: null, answers: []*answer{recorded(200, "{}", "Age: 0")}, change: func(c *cell) { c.fresh = byHeader }, outcome: Fine},
+		{name: "with a new parameter, no cache has it", e: get, what: null, answers: []*answer{recorded(200, "{}", "Age: 5")}, outcome: Fine},
+		{name: "the publisher's own page fails as well", e: get, what: null, answers: []*answer{recorded(403, "")}, change: func(c *cell) {
+			failed := recorded(500, "")
+			failed.fetch.blocked = errors.New("no CORS")
+			c.control = &trial{answers: []*answer{failed}}
+		}, outcome: NotTested, cause: "denies nothing"},
+
+		{name: "a page that works", e: get, what: own, outcome: Fine},
+		{name: "a page and an overloaded backend", e: get, what: own, answers: []*answer{recorded(503, "")}, outcome: NotTested, cause: "is down"},
+		{name: "a page that gets an error", e: get, what: own, answers: []*answer{recorded(500, "{}", "Access-Control-Allow-Origin: "+ownOrigin, "Access-Control-Allow-Credentials: true", "Vary: Origin")}, outcome: Problem, cause: "http-error"},
+
+		{name: "a forged POST that is denied", e: post, what: forged, answers: []*answer{ok, recorded(403, "Forbidden")}, outcome: Fine},
+		{name: "a forged POST that is redirected elsewhere", e: post, what: forged, answers: []*answer{ok, recorded(303, "", "Location: /denied")}, outcome: Fine},
+		{name: "a forged POST that is answered the same", e: post, what: forged, answers: []*answer{ok, recorded(200, `{"ok": true, "id": 2}`)}, outcome: Problem, cause: "unsafe-reaches-handler"},
+		{name: "a forged POST that is answered otherwise", e: post, what: forged, answers: []*answer{ok, recorded(200, `{"ok": false, "id": 2}`)}, outcome: NotTested, cause: "only the backend knows"},
+		{name: "a forged POST that is answered with other members", e: post, what: forged, answers: []*answer{ok, recorded(200, `{"error": "no"}`)}, outcome: NotTested, cause: "only the backend knows"},
+		{name: "a forged POST with the handler's text", e: post, what: forged, answers: []*answer{ok, recorded(403, `Forbidden{"ok": true, "id": 1}`)}, outcome: Problem, cause: "unsafe-reaches-handler"},
+		{name: "a forged POST, and the publisher's own fails", e: post, what: forged, answers: []*answer{recorded(500, ""), recorded(403, "")}, outcome: NotTested, cause: "status 500"},
+		{name: "a forged POST, and too many requests", e: post, what: forged, answers: []*answer{ok, recorded(429, "")}, outcome: NotTested, cause: "limits requests"},
+		{name: "the publisher's own POST gets too many requests", e: post, what: forged, answers: []*answer{recorded(429, ""), recorded(403, "")}, outcome: NotTested, cause: "limits requests"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			answers := map[string][]*answer{}
+			if test.answers != nil {
+				answers[test.what] = test.answers
+			}
+			got := judgedCell(t, test.e, answers, test.change)[test.what]
+			if got.Outcome != test.outcome || test.outcome == Problem && !slices.Equal(got.Causes, []string{test.cause}) || test.outcome == NotTested && !strings.Contains(got.Reason, test.cause) {
+				t.Errorf("%s %q %q; want %s %q", got.Outcome, got.Causes, got.Reason, test.outcome, test.cause)
+			}
+		})
+	}
+}
+
+// A percent-encoding of the same text is another URL for a cache, and the same for the backend.
+func TestASpellingDecodesToTheSame(t *testing.T) {
+	const value = "https%3A%2F%2Fwww.example.com"
+	seen := make(map[string]bool)
+	for range 100 {
+		spelled := respell(value)
+		seen[spelled] = true
+		r, err := http.NewRequest("GET", "https://api.example.org/?a="+spelled, nil)
+		if err != nil || r.URL.Query().Get("a") != ownOrigin {
+			t.Fatalf("%q: %v", spelled, err)
+		}
+	}
+	if len(seen) < 90 {
+		t.Errorf("100 spellings have only %d forms", len(seen))
+	}
+}

@@ -47,7 +47,7 @@ func writeTable(w io.Writer, report *probe.Report, color bool) error {
 		return text
 	}
 	for _, row := range matrix(report) {
-		fmt.Fprintf(&b, "%s %s, for pages of %s\n", row.Method, printable(row.Endpoint), row.Publisher)
+		fmt.Fprintf(&b, "%s %s, %s, for pages of %s\n", row.Method, printable(row.Endpoint), row.How, row.Publisher)
 		for _, line := range row.lines() {
 			fmt.Fprintf(&b, "        %s %s\n", paint(line.word, 10), strings.Join(line.cells, ", "))
 		}
@@ -81,6 +81,9 @@ func writeTable(w io.Writer, report *probe.Report, color bool) error {
 	}
 	for _, note := range report.Notes {
 		fmt.Fprintf(&b, "note: %s\n", printable(note))
+	}
+	for _, more := range report.More {
+		fmt.Fprintf(&b, "to test more: %s\n", more)
 	}
 	fmt.Fprintf(&b, "%s\n%s\n", headline(report), counts(report))
 	_, err := io.WriteString(w, b.String())
@@ -148,6 +151,7 @@ func headline(report *probe.Report) string {
 // A matrixRow shows the outcomes of one endpoint for one publisher.
 type matrixRow struct {
 	Endpoint, Method, Publisher string
+	How                         string // with cookies or a preflight
 	Cells                       []matrixCell
 }
 
@@ -173,7 +177,7 @@ func (c matrixCell) Class() string {
 func matrix(report *probe.Report) (rows []matrixRow) {
 	for i := 0; i < len(report.Trials); {
 		first := report.Trials[i]
-		row := matrixRow{Endpoint: first.Endpoint, Method: first.Method, Publisher: first.Publisher}
+		row := matrixRow{Endpoint: first.Endpoint, Method: first.Method, Publisher: first.Publisher, How: how(report, first)}
 		var trials []probe.Trial
 		for ; i < len(report.Trials) && report.Trials[i].Endpoint == first.Endpoint && report.Trials[i].Method == first.Method && report.Trials[i].Publisher == first.Publisher; i++ {
 			trials = append(trials, report.Trials[i])
@@ -192,6 +196,22 @@ func matrix(report *probe.Report) (rows []matrixRow) {
 		rows = append(rows, row)
 	}
 	return rows
+}
+
+// how says how pages call the endpoint of a trial.
+func how(report *probe.Report, t probe.Trial) string {
+	cookies, preflight := "without cookies", "without a preflight"
+	for _, e := range report.Endpoints {
+		if e.URL == t.Endpoint && e.Method == t.Method {
+			if e.Credentials {
+				cookies = "with cookies"
+			}
+			if e.NeedsPreflight() {
+				preflight = "with a preflight"
+			}
+		}
+	}
+	return cookies + " and " + preflight
 }
 
 func pageCell(t probe.Trial) matrixCell {

@@ -81,7 +81,7 @@ type trial struct {
 
 // A step is a request of a trial.
 type step struct {
-	if_     condition // of the answer to the step before; if it is not met, the trial ends
+	when    condition // of the answer to the step before; if it is not met, the trial ends
 	mode    mode
 	origin  string      // of the page; if empty, that of the trial
 	claims  []string    // the values of __amp_source_origin
@@ -144,8 +144,8 @@ func (p *prober) plan(e *Endpoint, publisher string) (*cell, error) {
 		}
 		c.add(KindPage, c.pageName(pg), pg, "",
 			step{claims: claims, cookies: e.Credentials},
-			step{if_: ifDenied, claims: claims, cookies: e.Credentials, isFresh: true},
-			step{if_: ifAllowed, claims: claims, cookies: e.Credentials})
+			step{when: ifDenied, claims: claims, cookies: e.Credentials, isFresh: true},
+			step{when: ifAllowed, claims: claims, cookies: e.Credentials})
 	}
 	if e.Credentials && p.cfg.Cookie != "" && e.Method == http.MethodGet {
 		with, without := step{claims: claims, cookies: true, isFresh: true}, step{claims: claims, isFresh: true}
@@ -211,13 +211,13 @@ func (c *cell) planHostile(pages []page) {
 	// Most mistakes are about the origin. The page claims to be of the publisher, as a backend may
 	// want that as well. If it is allowed, a foreign claim shows what the backend compares.
 	plain := func(kind Kind, id, what, origin string) {
-		hostile(kind, id, what, origin, step{claims: own}, step{if_: ifAllowed, claims: foreign})
+		hostile(kind, id, what, origin, step{claims: own}, step{when: ifAllowed, claims: foreign})
 	}
 	prefix, _ := ampcors.DomainPrefix(evilHost) // it is a constant
 	hash, _ := ampcors.HashPrefix(evilHost)
 	ownPrefix, _, _ := strings.Cut(strings.TrimPrefix(pages[1].origin, "https://"), ".")
 
-	hostile(KindSites, "any-origin-allowed", "another website", evil, step{claims: foreign}, step{if_: ifAllowed, claims: own})
+	hostile(KindSites, "any-origin-allowed", "another website", evil, step{claims: foreign}, step{when: ifAllowed, claims: own})
 	if !c.e.NoSourceOrigin {
 		hostile(KindSites, "no-claim-allowed", "another website, without __amp_source_origin", evil, step{})
 	}
@@ -309,7 +309,7 @@ func (c *cell) planLookalikes(pages []page, plain func(kind Kind, id, what, orig
 		}
 		for _, cache := range c.p.cfg.Caches {
 			hostile(KindLookalikes, id, what+", on the cache "+cache.ID, "https://"+prefix+"."+cache.CacheDomain,
-				step{claims: c.claim("https://" + domain)}, step{if_: ifDenied, claims: c.claim(c.own)})
+				step{claims: c.claim("https://" + domain)}, step{when: ifDenied, claims: c.claim(c.own)})
 		}
 	}
 	// Of the whole origin.

@@ -80,6 +80,7 @@ type Report struct {
 	Unknown   []Unknown  `json:"unknown"`  // parts of the document with a URL that only the browser knows
 	Untested  []Untested `json:"untested"` // why trials were not tested, and how many
 	Notes     []string   `json:"notes"`    // other problems, which break pages but are not CORS
+	More      []string   `json:"more"`     // which settings would test more
 	Findings  []Finding  `json:"findings"`
 	Snippets  []Snippet  `json:"snippets"` // for common servers, if there is a finding
 	Summary   Summary    `json:"summary"`
@@ -235,6 +236,25 @@ func (p *prober) finish(cells []*cell) {
 		r.Snippets = Snippets(p.policy())
 	}
 	r.Know(func(Finding) bool { return false })
+	r.More = p.more()
+}
+
+// more returns which settings would test more.
+func (p *prober) more() []string {
+	more := []string{}
+	add := func(isUseful bool, text string) {
+		if isUseful {
+			more = append(more, text)
+		}
+	}
+	endpoints := p.report.Endpoints
+	has := func(is func(Endpoint) bool) bool { return slices.ContainsFunc(endpoints, is) }
+	isByHand := func(e Endpoint) bool { return e.Component == "endpoint" }
+	add(has(func(e Endpoint) bool { return isByHand(e) && !e.Credentials }), "--credentials tests endpoints as pages call them that send cookies")
+	add(p.cfg.Cookie == "" && has(func(e Endpoint) bool { return e.Credentials && e.Method == http.MethodGet }), "--cookie compares answers with and without the reader's cookies")
+	add(has(func(e Endpoint) bool { return !p.maySend(e.Method) }), "--unsafe sends methods that may change data, also forged ones")
+	add(has(isByHand) && !has(func(e Endpoint) bool { return e.NeedsPreflight() }) && p.cfg.PageHeader == nil, "--method, --content-type and --page-header test preflights")
+	return more
 }
 
 // untested counts trials that were not tested for the same reason.

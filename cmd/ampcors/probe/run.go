@@ -60,7 +60,7 @@ func (c *cell) ask(ctx context.Context, t *trial) {
 	t.answers = nil
 	for _, s := range t.steps {
 		if n := len(t.answers); n > 0 {
-			if before := t.answers[n-1]; before.err != nil || s.if_ != always && before.isReadable() != (s.if_ == ifAllowed) {
+			if before := t.answers[n-1]; before.err != nil || s.when != always && before.isReadable() != (s.when == ifAllowed) {
 				return
 			}
 		}

@@ -310,7 +310,7 @@ func TestOverwritingAHeaderValueInPlaceChangesNothing(t *testing.T) {
 func TestEachChangeIsUndone(t *testing.T) {
 	t.Parallel()
 	const acao, expose = "Access-Control-Allow-Origin", "Access-Control-Expose-Headers"
-	mw, err := ampcors.New(ampcors.Config{Publishers: []string{"www.example.com"}, Credentialed: true})
+	mw, err := ampcors.New(ampcors.Config{Publishers: []string{"www.example.com"}}) // so that there are two CORS headers
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -343,7 +343,7 @@ func TestEachChangeIsUndone(t *testing.T) {
 				}))), request[0], request[1])
 				want := http.Header{}
 				if request[1] != "" {
-					want = http.Header{acao: {cacheOrigin}, "Access-Control-Allow-Credentials": {"true"}, expose: {"AMP-Redirect-To"}}
+					want = http.Header{acao: {cacheOrigin}, expose: {"AMP-Redirect-To"}}
 				}
 				got := http.Header{}
 				for key, values := range resp.Header {
@@ -355,7 +355,7 @@ func TestEachChangeIsUndone(t *testing.T) {
 					t.Errorf("%s: %v; want %v", request, got, want)
 				}
 				vary := resp.Header["Vary"]
-				if isOptions := request[0] == "OPTIONS"; len(vary) > 1 || !isOptions && (len(vary) != 1 || strings.Count(vary[0], "Origin") != 1) {
+				if isOptions := request[0] == "OPTIONS"; len(vary) > 1 || slices.Contains(vary, "") || !isOptions && (len(vary) != 1 || strings.Count(vary[0], "Origin") != 1) {
 					t.Errorf("%s: Vary is %q", request, vary)
 				}
 			}

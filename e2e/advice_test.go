@@ -19,8 +19,8 @@ import (
 
 // A dialect is a server or language with advice.
 type dialect struct {
-	api  string // the path of the API
-	hsts bool   // the server sends Strict-Transport-Security, which the advice must not drop
+	apis []string // the paths of the API, if they are others than /api/list
+	hsts bool     // the server sends Strict-Transport-Security, which the advice must not drop
 
 	// mistake starts an API with a mistake that people make in it.
 	mistake func(t *testing.T) string
@@ -79,7 +79,7 @@ var dialectsByServer = map[string]dialect{
 			writeFiles(t, map[string]string{file: advice})
 			return startPHP(t, `<?php echo '{"ok": true}';`, "-d", "auto_prepend_file="+file)
 		}},
-	"WordPress": {api: "/?rest_route=/shop/v1/list", want: []string{"any-origin-allowed"},
+	"WordPress": {apis: []string{"/?rest_route=/shop/v1/list", "/wp-admin/admin-ajax.php?action=shop"}, want: []string{"any-origin-allowed"},
 		mistake: func(t *testing.T) string { return startWordPress(t, nil) },
 		advised: func(t *testing.T, advice string) string {
 			return startWordPress(t, map[string]string{"amp-cors.php": advice})
@@ -120,13 +120,13 @@ func TestAdviceWorks(t *testing.T) {
 		}
 		t.Run(server, func(t *testing.T) {
 			s := newSite(t)
-			api := apiOrigin + d.api
-			if d.api == "" {
-				api = apiOrigin + "/api/list"
+			apis := d.apis
+			if apis == nil {
+				apis = []string{"/api/list"}
 			}
 			// One endpoint asks for all that the advice must grant.
-			put := probe.Endpoint{URL: api, Method: http.MethodPut, ContentType: "application/json", Body: "{}", Credentials: true, Answer: probe.AnswerAny}
-			get := probe.Endpoint{URL: api, Method: http.MethodGet, Credentials: true, Answer: probe.AnswerJSON}
+			put := probe.Endpoint{URL: apiOrigin + apis[0], Method: http.MethodPut, ContentType: "application/json", Body: "{}", Credentials: true, Answer: probe.AnswerAny}
+			get := probe.Endpoint{URL: apiOrigin + apis[0], Method: http.MethodGet, Credentials: true, Answer: probe.AnswerJSON}
 
 			s.use(proxy(d.mistake(t)))
 			wantFindings(t, probeSite(t, s, get, probetest.Publisher, false), d.want)
@@ -138,25 +138,38 @@ func TestAdviceWorks(t *testing.T) {
 
 			advised := proxy(d.advised(t, report.Snippets[i].Text))
 			s.use(advised)
-			form := probe.Endpoint{URL: api, Method: http.MethodPost, ContentType: "application/x-www-form-urlencoded", Body: "a=b", Credentials: true, Answer: probe.AnswerForm}
-			json := probe.Endpoint{URL: api, Method: http.MethodPost, ContentType: "application/json", Body: "{}", Credentials: true, Answer: probe.AnswerAny}
-			report = probeAPI(t, s, get, form, json, put)
-			wantFindings(t, report, nil)
-			for _, u := range report.Untested {
-				t.Errorf("not tested: %+v", u)
-			}
-			// The API's own pages can still post, and other headers are still there.
-			r := httptest.NewRequest(http.MethodPost, api, strings.NewReader("a=b"))
-			r.Header.Set("Origin", apiOrigin)
-			r.Header.Set("Sec-Fetch-Site", "same-origin")
-			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-			w := httptest.NewRecorder()
-			advised.ServeHTTP(w, r)
-			if w.Code != http.StatusOK {
-				t.Errorf("the API's own page gets status %d", w.Code)
-			}
-			if d.hsts && w.Header().Get("Strict-Transport-Security") == "" {
-				t.Errorf("Strict-Transport-Security is gone: %v", w.Header())
+			for _, path := range apis {
+				form := probe.Endpoint{URL: apiOrigin + path, Method: http.MethodPost, ContentType: "application/x-www-form-urlencoded", Body: "a=b", Credentials: true, Answer: probe.AnswerForm}
+				json := form
+				json.ContentType, json.Body, json.Answer = "application/json", "{}", probe.AnswerAny
+				get.URL, put.URL = form.URL, form.URL
+				report = probeAPI(t, s, get, form, json, put)
+				wantFindings(t, report, nil)
+				for _, u := range report.Untested {
+					t.Errorf("not tested: %+v", u)
+				}
+				// The API's own pages can still post, also with Referrer-Policy: no-referrer and
+				// from old browsers, and other headers are still there.
+				for _, own := range []http.Header{
+					{"Origin": {apiOrigin}, "Sec-Fetch-Site": {"same-origin"}},
+					{"Origin": {"null"}, "Sec-Fetch-Site": {"same-origin"}},
+					{"Origin": {apiOrigin}},
+					{"Origin": {"null"}, "Sec-Fetch-Site": {"cross-site"}},
+					{"Origin": {strings.Replace(apiOrigin, "https:", "http:", 1)}, "Sec-Fetch-Site": {"cross-site"}},
+				} {
+					r := httptest.NewRequest(http.MethodPost, form.URL, strings.NewReader("a=b"))
+					r.Header = own
+					r.Header.Set("Content-Type", form.ContentType)
+					w := httptest.NewRecorder()
+					advised.ServeHTTP(w, r)
+					isOwn := own.Get("Sec-Fetch-Site") != "cross-site" && (own.Get("Sec-Fetch-Site") != "" || server != "Go") // ampcors trusts only Sec-Fetch-Site
+					if want := map[bool]int{true: 200, false: 403}[isOwn]; w.Code != want {
+						t.Errorf("a POST with %v has status %d; want %d", own, w.Code, want)
+					}
+					if d.hsts && w.Header().Get("Strict-Transport-Security") == "" {
+						t.Errorf("Strict-Transport-Security is gone: %v", w.Header())
+					}
+				}
 			}
 		})
 	}
@@ -271,6 +284,7 @@ wp_install('shop', 'admin', 'admin@example.org', false, '', 'of a test');
 add_action('rest_api_init', function () {
     register_rest_route('shop/v1', '/list', ['methods' => 'GET, POST, PUT', 'permission_callback' => '__return_true', 'callback' => fn () => ['ok' => true]]);
 });
+add_action('wp_ajax_nopriv_shop', fn () => wp_send_json(['ok' => true]));
 `,
 	}
 	for name, text := range plugins {

@@ -62,8 +62,9 @@ A settings file (--settings) is a JSON object of flags, and "page" for the docum
 {"page": ["https://www.example.com/article"], "rate": 5, "fail-on": "medium"}. The command line
 overrides it.
 
-Exit codes: 0 no finding at or above --fail-on, 1 such findings, 2 wrong usage, 3 something could
-not be tested because of an error, or nothing was tested.`,
+Exit codes: 0 no finding at or above --fail-on that is not known, 1 such findings, 2 wrong usage,
+3 something could not be tested because of an error, or nothing was tested, or with --require-all
+anything was not tested.`,
 		Example: `  ampcors probe https://www.example.com/article
   ampcors probe --sitemap https://www.example.com/sitemap.xml -o html >report.html
   ampcors probe --endpoint https://api.example.com/list --publisher www.example.com
@@ -74,7 +75,7 @@ not be tested because of an error, or nothing was tested.`,
 	flags.StringVar(&f.failOn, "fail-on", string(probe.Low), "the lowest severity of findings that lead to exit code 1: low, medium or high; or none")
 	flags.StringArrayVar(&f.ignore, "ignore", nil, "id of findings that do not lead to exit code 1; may be given several times")
 	flags.StringVar(&f.baseline, "baseline", "", "file with a report (-o json): its findings do not lead to exit code 1")
-	flags.BoolVar(&f.requireAll, "require-all", false, "exit code 3 if anything was not tested, for example because of its method")
+	flags.BoolVar(&f.requireAll, "require-all", false, "exit code 3 if anything was not tested, because of its method or because only the browser knows its URL")
 	flags.StringVar(&f.settings, "settings", "", "JSON file with values of flags")
 	flags.StringVar(&f.pages, "pages", "", `file with URLs of AMP documents, one on each line; "-" is standard input`)
 	flags.StringVar(&f.sitemap, "sitemap", "", "file or URL of a sitemap whose pages are AMP documents")
@@ -128,6 +129,12 @@ func runProbe(cmd *cobra.Command, args []string, f probeFlags) error {
 	if f.advice != "" && !slices.Contains(probe.Servers(), f.advice) {
 		return fmt.Errorf("--advice: there is none for %q; want %s", f.advice, or(probe.Servers()))
 	}
+	if f.advice != "" && f.output != "table" {
+		return errors.New("--advice needs the output table; json and html have it anyway")
+	}
+	if f.plan && f.output != "table" && f.output != "json" {
+		return errors.New("--plan needs the output table or json")
+	}
 	cfg, err := f.config(cmd, args)
 	if err != nil {
 		return err
@@ -160,7 +167,7 @@ func runProbe(cmd *cobra.Command, args []string, f probeFlags) error {
 		return err
 	}
 	for _, s := range report.Snippets {
-		if s.Server == f.advice && f.output == "table" {
+		if s.Server == f.advice {
 			fmt.Fprintf(cmd.OutOrStdout(), "\n%s", s.Text)
 		}
 	}

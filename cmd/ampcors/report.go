@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	_ "embed"
 	"encoding/xml"
 	"fmt"
@@ -60,14 +61,14 @@ func writeTable(w io.Writer, report *probe.Report, color bool) error {
 		}
 		fmt.Fprintf(&b, "%s  %s%s: %s\n", paint(string(f.Severity), 6), f.ID, known, printable(f.Title))
 		for _, line := range []struct{ name, text string }{
-			{"endpoint", f.Endpoint}, {"page at", f.Origin}, {"evidence", f.Evidence}, {"remedy", f.Remedy}, {"try it", f.Curl},
+			{"endpoint", f.Endpoint}, {"page at", cmp.Or(f.Origin, "none: a program that sends no Origin")}, {"evidence", f.Evidence}, {"remedy", f.Remedy}, {"try it", f.Curl},
 		} {
 			fmt.Fprintf(&b, "        %-9s %s\n", line.name, printable(line.text))
 		}
 		b.WriteString("\n")
 	}
 	if len(report.Snippets) > 0 {
-		fmt.Fprintf(&b, "What to configure: ampcors probe --advice SERVER prints it, and -o html has it, for %s.\n\n", or(probe.Servers()))
+		fmt.Fprintf(&b, "What to configure: --advice SERVER prints it, and -o html has it, for %s.\n\n", or(probe.Servers()))
 	}
 	for i, u := range report.Untested {
 		if i == maxUntested {
@@ -138,12 +139,12 @@ func headline(report *probe.Report) string {
 	case hostile == 0:
 		sentences = append(sentences, "Whether other sites are denied was not tested.")
 	case allowed == 0:
-		sentences = append(sentences, "No other site that was tried got in.")
+		sentences = append(sentences, "No other page could read with the reader's cookies.")
 	default:
-		sentences = append(sentences, fmt.Sprintf("Of %d tries of other sites to get in, %d succeeded.", hostile, allowed))
+		sentences = append(sentences, fmt.Sprintf("%d of %d requests of other pages were allowed.", allowed, hostile))
 	}
 	if unknown > 0 && pages+hostile > 0 {
-		sentences = append(sentences, plural(unknown, "trial")+" could not be made, so nothing is known about them.")
+		sentences = append(sentences, plural(unknown, "trial")+" of the plan have no result: see \"not tested\".")
 	}
 	return strings.Join(sentences, " ")
 }

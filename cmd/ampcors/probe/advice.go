@@ -66,8 +66,8 @@ func Snippets(p Policy) (snippets []Snippet) {
 	return snippets
 }
 
-// policy returns the policy that the backend should follow, as far as the probe knows it.
-func (p *prober) policy() Policy {
+// newPolicy returns the policy that the backend should follow, as far as the probe knows it.
+func (p *prober) newPolicy() Policy {
 	policy := Policy{Origins: p.origins()}
 	add := func(list *[]string, value string) {
 		if !slices.Contains(*list, value) {

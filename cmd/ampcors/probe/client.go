@@ -27,23 +27,23 @@ const (
 	userAgent    = "ampcors-probe (+https://github.com/ampcors/ampcors)"
 )
 
-// Errors that end a request, or the probe.
+// Limits of the probe, which end a request.
 var (
-	ErrTooManyRequests = errors.New("the probe has reached its maximum number of requests")
-	ErrTime            = errors.New("the time limit of the probe is reached")
-	ErrHost            = errors.New("the probe is not allowed to call the host")
+	errMaxRequests = errors.New("the probe has reached its maximum number of requests")
+	errMaxTime     = errors.New("the time limit of the probe is reached")
 )
 
 // A client sends the requests of a probe, within its limits.
 type client struct {
-	http    *http.Client
-	limiter *rate.Limiter
-	timeout time.Duration
-	header  http.Header // of each request
-	cookie  string      // of requests with credentials
-	allowed map[string]bool
-	trusted map[string]bool // origins to which header and cookie are sent
-	left    atomic.Int64    // requests that may still be sent
+	http     *http.Client
+	limiter  *rate.Limiter
+	timeout  time.Duration
+	header   http.Header // of each request
+	cookie   string      // of requests with credentials
+	allowed  map[string]bool
+	hostFlag string          // that allows another host
+	trusted  map[string]bool // origins to which header and cookie are sent
+	left     atomic.Int64    // requests that may still be sent
 }
 
 func newClient(cfg Config) *client {
@@ -71,7 +71,12 @@ func newClient(cfg Config) *client {
 	for _, host := range cfg.OnlyHosts {
 		allowed[strings.ToLower(host)] = true
 	}
+	hostFlag := "--allow-host"
+	if cfg.OnlyHosts != nil {
+		hostFlag = "--only-host"
+	}
 	c := &client{
+		hostFlag: hostFlag,
 		http: &http.Client{
 			Transport:     transport,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -112,15 +117,15 @@ func (c *client) send(ctx context.Context, req request) (*response, error) {
 		return nil, err
 	}
 	if !c.allowed[strings.ToLower(u.Host)] {
-		return nil, fmt.Errorf("%w %s: use --allow-host %s", ErrHost, u.Host, u.Host)
+		return nil, fmt.Errorf("the probe is not allowed to call the host %s: use %s %s", u.Host, c.hostFlag, u.Host)
 	}
 	if c.left.Add(-1) < 0 {
 		c.left.Add(1)
-		return nil, ErrTooManyRequests
+		return nil, errMaxRequests
 	}
 	if err := c.limiter.Wait(ctx); err != nil {
 		c.left.Add(1)
-		return nil, ErrTime
+		return nil, errMaxTime
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()

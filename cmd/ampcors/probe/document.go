@@ -44,6 +44,9 @@ const (
 
 // preflightHeaders returns the names of the request's headers that need a preflight.
 func (e *Endpoint) preflightHeaders() []string {
+	if e.ContentType == "" {
+		return nil
+	}
 	return unsafeHeaders(http.Header{"Content-Type": {e.ContentType}})
 }
 

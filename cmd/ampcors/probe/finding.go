@@ -82,10 +82,10 @@ var kinds = []kind{
 	{"acao-duplicate", High, "there are several Access-Control-Allow-Origin headers", "Set the header in one place: in the application or in the server, not in both."},
 	{"acao-source-origin", High, "Access-Control-Allow-Origin has the publisher's own origin, not that of the page", "A page on a cache does not run at the site's own origin, which __amp_source_origin has. " + echo},
 	{"acac-missing", High, "there is no Access-Control-Allow-Credentials", "The request has the reader's cookies. Send Access-Control-Allow-Credentials: true together with Access-Control-Allow-Origin: %[1]s."},
-	{"acac-invalid", High, "Access-Control-Allow-Credentials is not true", "Send exactly Access-Control-Allow-Credentials: true, in lower case."},
+	{"acac-invalid", High, "Access-Control-Allow-Credentials is not \"true\"", "Send exactly Access-Control-Allow-Credentials: true, in lower case."},
 	{"acac-duplicate", High, "there are several Access-Control-Allow-Credentials headers", "Set the header in one place: in the application or in the server, not in both."},
 	{"wildcard-with-credentials", High, "Access-Control-Allow-Origin is * for a request with credentials", "Browsers reject * for requests with cookies. " + echo + " Send Access-Control-Allow-Credentials: true with it."},
-	{"vary-missing", Medium, "the answer depends on Origin, and has no Vary: Origin", "Send Vary: Origin with every answer, so that no cache gives one publisher's answer to another."},
+	{"vary-missing", Medium, "the answer depends on Origin, and has no Vary: Origin", "Send Vary: Origin with every answer, so that no cache gives the answer for one origin to another."},
 	{"cached-wrong-origin", High, "a cache in between gives the answer for one origin to another", "Send Vary: Origin with every answer, even if the request has no Origin. Configure the CDN to follow Vary, to put Origin into the cache key, or not to cache."},
 	{"expose-missing", Medium, "AMP-Redirect-To is not exposed", "Send Access-Control-Expose-Headers: AMP-Redirect-To."},
 	{"preflight-failed", High, "the answer to the preflight fails the CORS check, or has an error status", "Before routing and authentication, answer OPTIONS with status 204, Access-Control-Allow-Origin: %[1]s, Access-Control-Allow-Methods: %[2]s, Access-Control-Allow-Headers: %[3]s and, if the request has cookies, Access-Control-Allow-Credentials: true."},
@@ -95,7 +95,7 @@ var kinds = []kind{
 	{"redirect-without-cors", High, "a redirect, or the answer after it, has no valid CORS headers", "Send the CORS headers with each redirect and the answer after it, or use the URL to which the redirect leads in the document. After a redirect to another origin, browsers send Origin: null."},
 	{"redirect-endless", High, "the redirects do not end", "A browser gives up after 20 redirects. Often the backend sets a cookie and redirects to itself until it gets that cookie back, which a page on a cache does not send. Answer without the redirect."},
 	{"answers-differ", Medium, "the same request is answered with other CORS headers from one time to the next", "Several servers may answer in turn, with different configurations, or a cache answers sometimes. Give all of them the same rules."},
-	{"http-error", Medium, "the endpoint answers with an error", "The runtime wants a status of 2xx."},
+	{"http-error", Medium, "the endpoint answers with an error", "Answer with a status of 2xx."},
 	{"not-json", Medium, "the answer is not JSON", "The component reads JSON. Send JSON even if the list is empty."},
 	{"not-script", Medium, "the answer is not JavaScript", "amp-script wants a JavaScript Content-Type, such as text/javascript."},
 	{"hash-origin-refused", Medium, "the origin with the hash prefix is denied", "Some caches use the hash prefix, and all caches use it for long names. Allow %[1]s, too."},
@@ -104,9 +104,9 @@ var kinds = []kind{
 	{"cache-refused", High, "the publisher's page is denied on a cache", "Allow the publisher's origin on each AMP Cache, here %[1]s."},
 
 	// The endpoint allows other sites.
-	{"any-origin-allowed", High, "any website can read answers with the reader's cookies", "The backend repeats whatever Origin it gets. Allow only the origins of publishers. " + deny},
+	{"any-origin-allowed", High, "any website can read answers with the reader's cookies", "The backend allows whatever Origin it gets. Allow only the origins of publishers. " + deny},
 	{"any-publisher-allowed", High, "every publisher on an AMP Cache can read answers with the reader's cookies", "Anyone's page can be on a cache. " + deny},
-	{"no-claim-allowed", High, "a page without __amp_source_origin can read answers with the reader's cookies", "A page leaves out __amp_source_origin if it wants to. Decide only by Origin."},
+	{"no-claim-allowed", High, "a page without __amp_source_origin can read answers with the reader's cookies", "Any page can omit __amp_source_origin. Decide only by Origin."},
 	{"source-origin-trusted", High, "__amp_source_origin decides who may read", "Every page can send any value of __amp_source_origin. Decide only by Origin."},
 	{"prefix-lookalike-allowed", High, "another publisher whose prefix is like an allowed one is allowed", "Compare the whole prefix. " + deny},
 	{"naive-prefix-allowed", High, "the prefix of another publisher is decoded into an allowed one", "In a prefix, \"--\" is a hyphen and \"-\" is a dot. Do not replace one after the other: the second replacement changes the result of the first. Compare with the prefixes of the allowed publishers, or use a library that reverses prefixes."},
@@ -117,11 +117,11 @@ var kinds = []kind{
 	{"http-allowed", Medium, "an origin with http is allowed", "Anyone on the reader's network can change a page over http. Allow only https."},
 	{"same-origin-header-trusted", High, "AMP-Same-Origin overrides Origin", "Use AMP-Same-Origin only if there is no Origin."},
 	{"same-origin-granted", Medium, "a page on a cache is allowed to send AMP-Same-Origin", "Remove amp-same-origin from Access-Control-Allow-Headers for cache origins. With this header, a page could claim to be at the API's own origin."},
-	{"same-origin-header-preferred", Low, "AMP-Same-Origin is used although there is an Origin", "No browser sends both for another website without a preflight, so only AMP's rule is broken: look at Origin first."},
+	{"same-origin-header-preferred", Low, "AMP-Same-Origin is used although there is an Origin", "Browsers send both only after a preflight, so no page can use this today. Look at Origin first."},
 	{"referer-trusted", High, "Referer decides who may read", "With referrerPolicy unsafe-url, a page sends its whole URL as Referer, which can have any text. Decide only by Origin."},
 	{"localhost-allowed", Medium, "localhost is allowed", "Any program on the reader's machine can serve a page at localhost. Allow it only while developing, and not in production."},
 	{"dead-cache-allowed", Medium, "the domain of a former AMP Cache is allowed", "A domain can change hands. Allow only the caches in the registry, https://cdn.ampproject.org/caches.json."},
-	{"port-allowed", Low, "another port of an allowed host is allowed", "It is the same host, which may run other software there. Compare the whole Origin, with its port."},
+	{"port-allowed", Low, "another port of an allowed host is allowed", "Other software may run at that port. Compare the whole Origin, with its port."},
 	{"open-to-all", Low, "any website can read the answers, which do not depend on cookies", "The answers that were compared are the same with and without the reader's cookies, so that this may be meant. If so, send Access-Control-Allow-Origin: * without Access-Control-Allow-Credentials: that cannot become a leak later."},
 	{"unsafe-reaches-handler", High, "a forged POST is not denied", "Browsers send simple POSTs with cookies and without a preflight. Answer 403 to an Origin that is not allowed, before the handler."},
 }
@@ -165,14 +165,14 @@ func (c *cell) finding(k kind, shown []*trial) Finding {
 		evidence += " Without AMP-Same-Origin, it is denied."
 	case first.Kind.IsHostile() && a.isReadable():
 		evidence += " A browser lets that page read the answer."
-		if strings.HasPrefix(first.origin, "http://") {
-			evidence += " (Chromium uses https for hosts of Google's cache by itself; other browsers do not.)"
+		if strings.HasPrefix(first.origin, "http://") && strings.HasSuffix(first.origin, ".cdn.ampproject.org") {
+			evidence += " (Chromium uses https for hosts of this cache by itself; other browsers do not.)"
 		}
 	case !first.Kind.IsHostile() && why != nil:
 		evidence += " A browser blocks it: " + why.Error() + "."
 	}
 	if first.remark != "" {
-		evidence += " But " + first.remark + "."
+		evidence += " Note: " + first.remark + "."
 	}
 	if k.id == "any-origin-allowed" && c.p.cfg.Cookie == "" {
 		evidence += " Whether the answers depend on cookies was not tested: --cookie compares them."
@@ -190,7 +190,7 @@ func (c *cell) finding(k kind, shown []*trial) Finding {
 }
 
 func (c *cell) newFinding(k kind, origins []string, evidence string, r request) Finding {
-	policy := c.p.policy()
+	policy := c.p.policy
 	return Finding{ID: k.id, Severity: k.severity, Endpoint: c.e.URL, Origin: origins[0], Origins: origins, Request: r.method + " " + r.url,
 		Title: k.title, Evidence: evidence, Remedy: strings.NewReplacer("%[1]s", origins[0], "%[2]s", policy.Methods(), "%[3]s", policy.Headers()).Replace(k.remedy), Curl: c.p.curl(r)}
 }

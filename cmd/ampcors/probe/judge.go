@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -48,7 +49,7 @@ func (t *trial) blame(id string, a *answer) {
 	}
 }
 
-// judgeSent is the outcome of a trial that has no right or wrong answer.
+// judgeSent marks a trial as fine if it was answered. It has no wrong answer.
 func (t *trial) judgeSent() {
 	if err := t.answers[0].err; err != nil {
 		t.skip(err.Error(), false)
@@ -230,10 +231,7 @@ func (c *cell) findBroken(pages []*trial, blocked map[*trial]string) {
 	// If only the own origin has a mismatch and there are other causes, it has one of them.
 	if own := causes["acao-mismatch"]; len(own) == 1 && own[0].page.form == formOwn && len(causes) > 1 {
 		delete(causes, "acao-mismatch")
-		for id := range causes {
-			own[0].blame(id, own[0].because)
-			break
-		}
+		own[0].blame(slices.Sorted(maps.Keys(causes))[0], own[0].because)
 	}
 	for id, ts := range causes {
 		for _, t := range ts {

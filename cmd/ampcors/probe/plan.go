@@ -153,7 +153,7 @@ func (p *prober) plan(e *Endpoint, publisher string) (*cell, error) {
 	}
 	c.planHostile(pages)
 	for _, t := range c.trials {
-		isSentAlone := e.NeedsPreflight() && t.steps[0].mode != direct && t.Kind != KindForged // its preflight
+		isSentAlone := e.NeedsPreflight() && t.steps[0].mode != direct && t.Kind != KindForged && t.origin != originOfURL(e.URL) // its preflight
 		if !p.maySend(e.Method) && !isSentAlone {
 			t.skip("the method "+e.Method+" is only sent with --unsafe", true)
 		}
@@ -201,7 +201,11 @@ const formerCache = "amp.cloudflare.com"
 // planHostile adds the pages that must be denied. Each makes its requests with the reader's cookies:
 // an answer without them is not secret, because any program can read it.
 func (c *cell) planHostile(pages []page) {
+	target := originOfURL(c.e.URL)
 	hostile := func(kind Kind, id, what, origin string, steps ...step) {
+		if origin == target {
+			return // it is the API's own page
+		}
 		for i := range steps {
 			steps[i].cookies, steps[i].isFresh = true, true
 		}
@@ -251,7 +255,7 @@ func (c *cell) planHostile(pages []page) {
 	hostile(KindSameOrigin, "same-origin-header-trusted", "another website, which sends AMP-Same-Origin", evil, step{claims: foreign, header: sameOrigin})
 	c.add(KindSameOrigin, "the publisher's page on a cache, which asks to send AMP-Same-Origin", page{origin: pages[1].origin}, "same-origin-granted",
 		step{claims: own, cookies: c.e.Credentials, isFresh: true, header: sameOrigin, mode: preflights})
-	hostile(KindSameOrigin, "same-origin-header-preferred", "a program with a foreign Origin and AMP-Same-Origin", evil,
+	hostile(KindSameOrigin, "same-origin-header-preferred", "a program with another site's Origin and AMP-Same-Origin", evil,
 		step{claims: foreign, header: sameOrigin, mode: direct}, step{claims: foreign, mode: direct})
 	hostile(KindReferer, "referer-trusted", "another website, with the publisher in its Referer", evil,
 		step{claims: foreign, header: http.Header{"Referer": {evil + "/?" + c.own + "/&" + pages[1].origin + "/"}}})

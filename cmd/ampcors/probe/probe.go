@@ -195,12 +195,14 @@ type prober struct {
 	client *client
 	pairs  []pair
 	report *Report
+	policy Policy
 	counts map[Untested]int // the index of each reason in report.Untested
 }
 
 // finish makes the report of the cells.
 func (p *prober) finish(cells []*cell) {
 	r := p.report
+	p.policy = p.newPolicy()
 	s := &r.Summary
 	for _, c := range cells {
 		c.e.Tested = c.e.Tested || c.tested
@@ -233,7 +235,7 @@ func (p *prober) finish(cells []*cell) {
 	r.Notes = slices.Compact(r.Notes)
 	s.Endpoints, s.Requests = len(r.Endpoints), p.cfg.MaxRequests-int(p.client.left.Load())
 	if len(r.Findings) > 0 {
-		r.Snippets = Snippets(p.policy())
+		r.Snippets = Snippets(p.policy)
 	}
 	r.Know(func(Finding) bool { return false })
 	r.More = p.more()

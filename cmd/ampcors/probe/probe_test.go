@@ -250,7 +250,7 @@ func TestOnlySafeMethodsAreSent(t *testing.T) {
 		t.Errorf("sent %v", methods)
 	}
 	for _, trial := range report.Trials {
-		isSent := trial.Method == "GET" || trial.Kind.IsHostile() && trial.What != "a program with a foreign Origin and AMP-Same-Origin" && trial.Kind != KindForged && trial.Outcome != NotTested
+		isSent := trial.Method == "GET" || trial.Kind.IsHostile() && trial.What != "a program with another site's Origin and AMP-Same-Origin" && trial.Kind != KindForged && trial.Outcome != NotTested
 		if !isSent && (trial.Outcome != NotTested || !trial.ByChoice) {
 			t.Errorf("%+v", trial)
 		}

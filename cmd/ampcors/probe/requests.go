@@ -4,7 +4,8 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/hex"
+	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
@@ -94,6 +95,9 @@ func (c *cell) send(ctx context.Context, t *trial, s step) *answer {
 		}
 	}
 	if !c.p.maySend(r.method) {
+		if a.preflight == nil {
+			a.err = errors.New("nothing of it may be sent")
+		}
 		return a
 	}
 	if s.mode == direct || s.mode == asForm {
@@ -161,7 +165,7 @@ func respell(value string) string {
 		case random[i]&1 == 0 || ch == '.' || ch == '-' || ch == '_' || ch == '~':
 			b.WriteByte(ch)
 		default:
-			b.WriteString("%" + strings.ToUpper(hex.EncodeToString([]byte{ch})))
+			fmt.Fprintf(&b, "%%%02X", ch)
 		}
 	}
 	return b.String()

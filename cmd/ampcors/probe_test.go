@@ -92,6 +92,24 @@ func TestAPlanSendsNoTrial(t *testing.T) {
 	}
 }
 
+// A POST that needs no preflight and may not be sent is not tested, whatever its answer would be.
+func TestAnUnsafeRequestIsNotTested(t *testing.T) {
+	server := public(t)
+	for _, args := range [][]string{{}, {"--content-type", "text/plain"}} {
+		report := probeJSON(t, exitUntested, append(args, "--endpoint", server.URL, "--method", "POST", "--credentials")...)
+		if s := report.Summary; s.NotTested != s.Planned || s.Requests != 0 {
+			t.Errorf("%q: %+v", args, s)
+		}
+	}
+	// The publisher's page at the endpoint's own origin sends no preflight.
+	report := probeJSON(t, exitFindings, "--endpoint", server.URL, "--method", "POST", "--content-type", "application/json", "--credentials", "--resolve", "www.example.com:"+strings.TrimPrefix(server.URL, "http://"), "--endpoint", "https://www.example.com/", "--insecure")
+	for _, trial := range report.Trials {
+		if trial.Origin == "https://www.example.com" && strings.HasPrefix(trial.Endpoint, "https:") && trial.Kind == probe.KindPage && (trial.Outcome != probe.NotTested || strings.Contains(trial.Reason, "granted")) {
+			t.Errorf("%+v", trial)
+		}
+	}
+}
+
 // Findings can be ignored by id, or because an earlier report has them. They are still in the report.
 func TestKnownFindings(t *testing.T) {
 	server := article(t)

@@ -9,9 +9,9 @@ import (
 	"text/template"
 )
 
-// A Policy is what a backend should do: allow pages at these origins, for these methods and headers, and
+// A policy is what a backend should do: allow pages at these origins, for these methods and headers, and
 // deny all others.
-type Policy struct {
+type policy struct {
 	Publishers  []string
 	Origins     []string // of the publishers' pages
 	MoreMethods []string // beyond GET, HEAD and POST
@@ -19,17 +19,17 @@ type Policy struct {
 }
 
 // Methods returns the value of Access-Control-Allow-Methods.
-func (p Policy) Methods() string {
+func (p policy) Methods() string {
 	return strings.Join(append([]string{"GET", "POST"}, p.MoreMethods...), ", ")
 }
 
 // Headers returns the value of Access-Control-Allow-Headers.
-func (p Policy) Headers() string {
+func (p policy) Headers() string {
 	return strings.Join(append([]string{"Content-Type"}, p.MoreHeaders...), ", ")
 }
 
 // Pattern returns a regular expression of the origins, without anchors.
-func (p Policy) Pattern() string {
+func (p policy) Pattern() string {
 	var alternatives []string
 	for _, origin := range p.Origins {
 		alternatives = append(alternatives, regexp.QuoteMeta(origin))
@@ -54,37 +54,37 @@ func Servers() []string {
 	return []string{"nginx", "Apache", "Caddy", "Express", "PHP", "WordPress", "Django", "Go"}
 }
 
-// Snippets returns a snippet for each of the Servers.
-func Snippets(p Policy) (snippets []Snippet) {
+// snippets returns a snippet for each of the Servers.
+func snippets(p policy) (all []Snippet) {
 	for _, server := range Servers() {
 		var b strings.Builder
 		if err := dialects.ExecuteTemplate(&b, server+".tmpl", p); err != nil {
 			panic(err) // a template is wrong
 		}
-		snippets = append(snippets, Snippet{server, b.String()})
+		all = append(all, Snippet{server, b.String()})
 	}
-	return snippets
+	return all
 }
 
 // newPolicy returns the policy that the backend should follow, as far as the probe knows it.
-func (p *prober) newPolicy() Policy {
-	policy := Policy{Origins: p.origins()}
+func (p *prober) newPolicy() policy {
+	found := policy{Origins: p.origins()}
 	add := func(list *[]string, value string) {
 		if !slices.Contains(*list, value) {
 			*list = append(*list, value)
 		}
 	}
 	for _, pair := range p.pairs {
-		add(&policy.Publishers, pair.publisher)
+		add(&found.Publishers, pair.publisher)
 	}
 	for _, e := range p.report.Endpoints {
 		if e.Method != http.MethodGet && e.Method != http.MethodHead && e.Method != http.MethodPost {
-			add(&policy.MoreMethods, e.Method)
+			add(&found.MoreMethods, e.Method)
 		}
 	}
 	for name := range p.cfg.PageHeader {
-		add(&policy.MoreHeaders, name)
+		add(&found.MoreHeaders, name)
 	}
-	slices.Sort(policy.MoreHeaders)
-	return policy
+	slices.Sort(found.MoreHeaders)
+	return found
 }

@@ -245,7 +245,7 @@ func (c *client) fetch(ctx context.Context, req request) *fetch {
 		f.response = resp
 		target, _ := url.Parse(req.url) // send has parsed it
 		if req.origin != "" && originOf(target) != req.origin {
-			if f.blocked = CheckCORS(req.origin, req.credentials, resp.Header); f.blocked != nil {
+			if f.blocked = checkCORS(req.origin, req.credentials, resp.Header); f.blocked != nil {
 				return f
 			}
 		}
@@ -296,7 +296,7 @@ func (c *client) preflightOf(ctx context.Context, req request, target *url.URL) 
 	if err != nil {
 		return nil, err
 	}
-	if why := CheckPreflight(req.origin, req.credentials, req.method, headers, resp.Status, resp.Header); why != nil {
+	if why := checkPreflight(req.origin, req.credentials, req.method, headers, resp.Status, resp.Header); why != nil {
 		return fmt.Errorf("the redirect to %.200q needs a preflight: %w", req.url, why), nil
 	}
 	return nil, nil

@@ -107,6 +107,20 @@ func TestFindEndpoints(t *testing.T) {
 	}
 }
 
+func TestWhatNeedsAPreflight(t *testing.T) {
+	for e, want := range map[Endpoint]bool{
+		{Method: "GET"}:  false,
+		{Method: "POST"}: false,
+		{Method: "PUT"}:  true,
+		{Method: "POST", ContentType: "Text/Plain; charset=utf-8"}: false,
+		{Method: "POST", ContentType: typeJSON}:                    true,
+	} {
+		if got := e.NeedsPreflight(); got != want {
+			t.Errorf("%+v: %t", e, got)
+		}
+	}
+}
+
 // Of a document with many endpoints, those that are not tested are named, each.
 func TestManyEndpointsAreNamed(t *testing.T) {
 	const all = 10_000

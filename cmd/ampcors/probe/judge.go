@@ -140,7 +140,7 @@ func (c *cell) isWalled(t *trial, a *answer, pages []*trial) bool {
 func (c *cell) blockedBy(a *answer, origin string) string {
 	_, resp := a.last()
 	if a.blocked != nil { // by the preflight
-		isAllowed := CheckCORS(origin, a.preflight.request.credentials || c.e.Credentials, resp.Header) == nil
+		isAllowed := checkCORS(origin, a.preflight.request.credentials || c.e.Credentials, resp.Header) == nil
 		switch {
 		case isRedirect(resp.Status):
 			return "preflight-redirected"

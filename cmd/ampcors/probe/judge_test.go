@@ -48,7 +48,7 @@ func judgedCell(t *testing.T, e Endpoint, answers map[string][]*answer, change f
 		}
 		for _, a := range trial.answers {
 			if a.fetch != nil && trial.Kind != KindForged {
-				a.fetch.blocked = CheckCORS(trial.origin, true, a.fetch.response.Header)
+				a.fetch.blocked = checkCORS(trial.origin, true, a.fetch.response.Header)
 			}
 		}
 		if trial.Kind == KindPage {

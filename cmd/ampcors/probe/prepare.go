@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -84,6 +85,9 @@ func (p *prober) prepare(ctx context.Context) error {
 func (p *prober) addEndpoint(e Endpoint, publishers []string) {
 	i := slices.Index(p.report.Endpoints, e)
 	if i < 0 {
+		if u, err := url.Parse(e.URL); err == nil && u.Scheme == "http" && !isLoopback(u.Hostname()) {
+			p.report.Notes = append(p.report.Notes, e.URL+" is http: pages with https cannot call it, which is mixed content and not CORS.")
+		}
 		i = len(p.report.Endpoints)
 		p.report.Endpoints = append(p.report.Endpoints, e)
 	}
@@ -146,6 +150,12 @@ func (p *prober) fetchDocument(ctx context.Context, document *url.URL, publisher
 		p.addEndpoint(e, publishers)
 	}
 	return nil
+}
+
+// isLoopback reports whether a host is on this machine: browsers take it for as safe as https.
+func isLoopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
 // webURL parses the URL of a web server. Browsers send a space as %20.

@@ -195,7 +195,7 @@ type prober struct {
 	client *client
 	pairs  []pair
 	report *Report
-	policy Policy
+	policy policy
 	counts map[Untested]int // the index of each reason in report.Untested
 }
 
@@ -235,7 +235,7 @@ func (p *prober) finish(cells []*cell) {
 	r.Notes = slices.Compact(r.Notes)
 	s.Endpoints, s.Requests = len(r.Endpoints), p.cfg.MaxRequests-int(p.client.left.Load())
 	if len(r.Findings) > 0 {
-		r.Snippets = Snippets(p.policy)
+		r.Snippets = snippets(p.policy)
 	}
 	r.Know(func(Finding) bool { return false })
 	r.More = p.more()

@@ -62,7 +62,7 @@ func TestCheckCORS(t *testing.T) {
 		{name: "TRUE", credentials: true, header: http.Header{"Access-Control-Allow-Origin": {origin}, "Access-Control-Allow-Credentials": {"TRUE"}}, want: `not "true"`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			err := CheckCORS(origin, test.credentials, test.header)
+			err := checkCORS(origin, test.credentials, test.header)
 			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v; want %q", err, test.want)
 			}
@@ -98,7 +98,7 @@ func TestCheckPreflight(t *testing.T) {
 		{name: "no list", method: "PUT", status: 200, header: header("PUT POST", ""), want: "not a list of names"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			err := CheckPreflight(origin, test.credentials, test.method, test.headers, test.status, test.header)
+			err := checkPreflight(origin, test.credentials, test.method, test.headers, test.status, test.header)
 			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v; want %q", err, test.want)
 			}

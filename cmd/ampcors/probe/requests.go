@@ -90,7 +90,7 @@ func (c *cell) send(ctx context.Context, t *trial, s step) *answer {
 			return a
 		}
 		resp := a.preflight.response
-		if a.blocked = CheckPreflight(origin, r.credentials, r.method, names, resp.Status, resp.Header); a.blocked != nil || s.mode == preflights {
+		if a.blocked = checkPreflight(origin, r.credentials, r.method, names, resp.Status, resp.Header); a.blocked != nil || s.mode == preflights {
 			return a
 		}
 	}
@@ -104,7 +104,7 @@ func (c *cell) send(ctx context.Context, t *trial, s step) *answer {
 		a.fetch = &fetch{request: r, url: r.url}
 		a.fetch.response, a.err = c.p.client.send(ctx, r)
 		if a.err == nil {
-			a.fetch.blocked = CheckCORS(origin, r.credentials, a.fetch.response.Header)
+			a.fetch.blocked = checkCORS(origin, r.credentials, a.fetch.response.Header)
 		}
 		return a
 	}

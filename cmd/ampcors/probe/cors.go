@@ -11,10 +11,10 @@ import (
 // This file judges responses as a browser does. Section names are those of the Fetch standard,
 // https://fetch.spec.whatwg.org/.
 
-// CheckCORS returns why a browser does not let a page at origin read a response with these
+// checkCORS returns why a browser does not let a page at origin read a response with these
 // headers, by the section "CORS check". It returns nil if the browser does. credentials is
 // true if the credentials mode of the request is "include".
-func CheckCORS(origin string, credentials bool, h http.Header) error {
+func checkCORS(origin string, credentials bool, h http.Header) error {
 	allowed, ok := combined(h, "Access-Control-Allow-Origin")
 	switch {
 	case !ok:
@@ -38,11 +38,11 @@ func CheckCORS(origin string, credentials bool, h http.Header) error {
 	return nil
 }
 
-// CheckPreflight returns why a browser does not send the actual request after this answer
+// checkPreflight returns why a browser does not send the actual request after this answer
 // to a preflight, by the section "CORS-preflight fetch". It returns nil if the browser
 // does. headers are the names of the request's headers that are not safelisted.
-func CheckPreflight(origin string, credentials bool, method string, headers []string, status int, h http.Header) error {
-	if err := CheckCORS(origin, credentials, h); err != nil {
+func checkPreflight(origin string, credentials bool, method string, headers []string, status int, h http.Header) error {
+	if err := checkCORS(origin, credentials, h); err != nil {
 		return err
 	}
 	if status < 200 || status > 299 {

@@ -73,7 +73,7 @@ func (c *cell) judgePages(pages []*trial) {
 		case a.err != nil:
 			t.skip(a.err.Error(), false)
 			continue
-		case isOverloaded(a.status()):
+		case isOverloaded(a.status()), slices.Contains(c.limits, a.status()) && !a.isReadable():
 			t.skip(fmt.Sprintf("the backend limits requests, or is down (status %d)", a.status()), false)
 			continue
 		case c.isWalled(t, a, pages):
@@ -112,6 +112,9 @@ func (c *cell) judged(t *trial) *answer {
 		return first
 	}
 	fresh := t.answers[1]
+	if first.status() >= 500 || slices.Contains(c.limits, first.status()) {
+		return fresh // the first was an accident
+	}
 	isCached := len(t.answers) > 2 && !t.answers[2].isReadable() && t.answers[2].err == nil && c.e.Method != http.MethodPost
 	if isCached {
 		t.remark = "the same request with a new URL is allowed"
@@ -320,9 +323,9 @@ func (t *trial) judgeCookies() bool {
 	}
 	switch {
 	case len(bodies) != len(t.steps):
-		t.skip("not every answer is a success", false)
+		t.skip("not every answer is a success", true) // which matters only if others are allowed
 	case !bytes.Equal(bodies[0], bodies[2]):
-		t.skip("the answer changes from one time to the next", false)
+		t.skip("the answer changes from one time to the next", true)
 	default:
 		return bytes.Equal(bodies[0], bodies[1])
 	}
@@ -362,7 +365,7 @@ func (c *cell) judgeHostile(pages []*trial) {
 		case t.id == "unsafe-reaches-handler":
 			c.judgeForged(t)
 		case t.id == "same-origin-header-preferred":
-			if first.status() < 400 && t.answers[1].status() >= 400 {
+			if denied := t.answers[1].status(); first.status() < 400 && (denied == http.StatusForbidden || denied == http.StatusUnauthorized) {
 				t.blame(t.id, first)
 			}
 		case t.id == "same-origin-granted":
@@ -371,8 +374,17 @@ func (c *cell) judgeHostile(pages []*trial) {
 				t.blame(t.id, first)
 			}
 		default:
-			if i := slices.IndexFunc(t.answers, func(a *answer) bool { return allows(t, a) }); i >= 0 {
-				t.blame(t.id, t.answers[i])
+			for i, a := range t.answers {
+				isReflectedError := t.sent[i].isSimple && a.status() >= 400 // by a backend that would deny the page's own
+				isRun := a.preflight != nil && a.blocked == nil && a.fetch != nil && a.status() < 400 && !isSafelistedMethod(c.e.Method)
+				if allows(t, a) && !isReflectedError {
+					t.blame(t.id, a)
+					break
+				} else if isRun {
+					t.remark = "its preflight is granted, so that the handler runs"
+					t.blame("unsafe-reaches-handler", a)
+					break
+				}
 			}
 		}
 	}
@@ -385,7 +397,7 @@ func (c *cell) provesNothing(t *trial) error {
 	}
 	control := c.control.answers[0]
 	for i, a := range t.answers {
-		isOwn := t.steps[i].origin != ""
+		isOwn := t.sent[i].origin != ""
 		if a.isReadable() && t.Kind != KindForged {
 			return nil // allowed, whatever the rest is
 		}
@@ -398,7 +410,7 @@ func (c *cell) provesNothing(t *trial) error {
 		case isOwn:
 		case status >= 400 && control.status() >= 400 && !control.isReadable():
 			return fmt.Errorf("the backend answers its publisher's page with status %d, so that status %d denies nothing", control.status(), status)
-		case (c.fresh == byHeader || c.fresh == bySpelling && len(t.steps[i].claims) == 0) && isFromCache(resp.Header):
+		case isFromCache(resp.Header):
 			return fmt.Errorf("a cache in front of the backend answered (Age: %s)", resp.Header.Get("Age"))
 		}
 	}
@@ -429,16 +441,33 @@ func (c *cell) judgeForged(t *trial) {
 	case isSame:
 		t.remark = "it is answered as the publisher's own request"
 		t.blame(t.id, a)
-	case resp.Status >= 400 && len(own.Body) > 2 && bytes.Contains(resp.Body, own.Body):
+	case resp.Status >= 400 && len(own.Body) > 2 && hasBody(resp.Body, own.Body):
 		t.remark = "the answer has what the handler writes, so that the handler ran"
 		t.blame(t.id, a)
-	case resp.Status >= 200 && resp.Status < 300:
-		t.skip(fmt.Sprintf("it is answered with status %d, and with another text than the publisher's own request: only the backend knows whether it was denied", resp.Status), false)
+	case resp.Status < 400, resp.Status >= 500, len(own.Body) > 0 && bytes.Equal(resp.Body, own.Body):
+		t.skip(fmt.Sprintf("it is answered with status %d, and not as the publisher's own request: only the backend knows whether it was denied", resp.Status), false)
 	}
 }
 
+// hasBody reports whether a body ends with another, as isSameBody compares them.
+func hasBody(body, end []byte) bool {
+	if bytes.Contains(body, end) {
+		return true
+	}
+	i := bytes.IndexByte(body, '{')
+	return i >= 0 && isSameBody(body[i:], end)
+}
+
+// isWord reports whether a value of JSON means something: true, false, null, or a text without digits.
+// Others, such as numbers and dates, may change from one answer to the next.
+func isWord(value any) bool {
+	text, isText := value.(string)
+	_, isBool := value.(bool)
+	return value == nil || isBool || isText && !strings.ContainsAny(text, "0123456789")
+}
+
 // isSameBody reports whether two bodies say the same: they are equal or, as values change, JSON with
-// the same members, and the same true, false and null.
+// the same members and words.
 func isSameBody(a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true
@@ -449,8 +478,7 @@ func isSameBody(a, b []byte) bool {
 	}
 	for key, value := range x {
 		other, ok := y[key]
-		_, isBool := value.(bool)
-		if !ok || (isBool || value == nil || other == nil) && value != other {
+		if !ok || isWord(value) && value != other || other == nil && value != nil {
 			return false
 		}
 	}
@@ -469,7 +497,7 @@ func (c *cell) attribute(isOpen bool) {
 	for _, t := range c.trials {
 		switch t.id {
 		case "any-origin-allowed":
-			if t.Outcome == Problem && len(t.answers) > 1 && !t.answers[1].isReadable() && t.remark == "" {
+			if t.Outcome == Problem && c.isDeniedWithOwnClaim(t) && t.remark == "" {
 				t.Causes = []string{"source-origin-trusted"} // with another claim, it is denied
 				isEchoed = true
 			}
@@ -492,8 +520,11 @@ func (c *cell) attribute(isOpen bool) {
 		_, domain, _ := strings.Cut(t.origin, ".")
 		return t.id == "source-origin-trusted" && t.Outcome == Problem && !openCaches[domain] || slices.Contains(t.Causes, "source-origin-trusted")
 	})
+	noClaimAllowed := slices.ContainsFunc(c.trials, func(t *trial) bool { return t.id == "no-claim-allowed" && t.origin == evil && t.Outcome == Problem })
+	refererTrusted := slices.ContainsFunc(c.trials, func(t *trial) bool { return t.id == "referer-trusted" && t.Outcome == Problem })
 	for _, t := range c.trials {
-		if !t.Kind.IsHostile() || t.Outcome != Problem || t.Kind == KindForged || t.id == "same-origin-granted" {
+		isRunning := slices.Contains(t.Causes, "unsafe-reaches-handler")
+		if !t.Kind.IsHostile() || t.Outcome != Problem || isRunning || t.id == "same-origin-granted" {
 			continue
 		}
 		_, domain, _ := strings.Cut(t.origin, ".")
@@ -504,8 +535,10 @@ func (c *cell) attribute(isOpen bool) {
 			t.Causes = []string{"open-to-all"}
 		case anySite:
 			t.Causes = []string{"any-origin-allowed"}
-		case isEchoed && (t.Kind == KindReferer || t.Kind == KindSameOrigin):
+		case isEchoed && c.isAllowedOnlyWith(t, t.origin):
 			t.Causes = []string{"source-origin-trusted"}
+		case noClaimAllowed && c.isAllowedOnlyWith(t):
+			t.Causes = []string{"no-claim-allowed"}
 		case t.id == "same-origin-header-preferred":
 			if slices.ContainsFunc(c.trials, isAllowed("same-origin-header-trusted")) {
 				t.Causes = []string{"same-origin-header-trusted"}
@@ -516,6 +549,8 @@ func (c *cell) attribute(isOpen bool) {
 			t.Causes = []string{"any-publisher-allowed"}
 		case t.id == "naive-prefix-allowed" && likeCaches[domain]:
 			t.Causes = []string{"prefix-lookalike-allowed"}
+		case refererTrusted && strings.HasPrefix(t.origin, c.own):
+			t.Causes = []string{"referer-trusted"} // which has its origin
 		case isBeginning && (t.id == "port-allowed" || t.id == "dead-cache-allowed"):
 			t.Causes = []string{"lookalike-allowed"} // any text may follow
 		case t.id == "own-host-allowed":
@@ -525,13 +560,33 @@ func (c *cell) attribute(isOpen bool) {
 	}
 }
 
+// isAllowedOnlyWith reports whether a page is allowed only if it makes these claims.
+func (c *cell) isAllowedOnlyWith(t *trial, claims ...string) bool {
+	for i, a := range t.answers {
+		if a.isReadable() && !slices.Equal(t.sent[i].claims, claims) {
+			return false
+		}
+	}
+	return true
+}
+
+// isDeniedWithOwnClaim reports whether a page was denied when it claimed to be the publisher's.
+func (c *cell) isDeniedWithOwnClaim(t *trial) bool {
+	for i, a := range t.answers {
+		if slices.Equal(t.sent[i].claims, []string{c.own}) && !t.sent[i].isSimple && !a.isReadable() {
+			return true
+		}
+	}
+	return false
+}
+
 // needsOwnClaim reports whether a page is allowed only if it claims to be the publisher's.
 func (c *cell) needsOwnClaim(t *trial) bool {
 	allowed, denied := false, false
 	for i, a := range t.answers {
-		isOwn := slices.Equal(t.steps[i].claims, []string{c.own})
+		isOwn := slices.Equal(t.sent[i].claims, []string{c.own})
 		allowed = allowed || isOwn && a.isReadable()
-		denied = denied || !isOwn && !a.isReadable()
+		denied = denied || !isOwn && len(t.sent[i].claims) > 0 && !a.isReadable()
 	}
 	return allowed && denied
 }

@@ -54,6 +54,7 @@ func judgedCell(t *testing.T, e Endpoint, answers map[string][]*answer, change f
 		if trial.Kind == KindPage {
 			trial.answers = trial.answers[:min(len(trial.answers), len(answers[trial.What])+1)]
 		}
+		trial.sent = trial.steps
 	}
 	c.control = c.trials[slices.IndexFunc(c.trials, func(t *trial) bool { return t.Kind == KindPage })]
 	if change != nil {
@@ -97,7 +98,7 @@ func TestWhatAnswersProve(t *testing.T) {
 		{name: "a status that the control never had", e: get, what: null, answers: []*answer{recorded(404, "")}, change: func(c *cell) { c.limits = []int{444} }, outcome: Fine},
 		{name: "from a cache", e: get, what: null, answers: []*answer{recorded(200, "{}", "Age: 5")}, change: func(c *cell) { c.fresh = byHeader }, outcome: NotTested, cause: "Age: 5"},
 		{name: "revalidated by a cache", e: get, what: null, answers: []*answer{recorded(200, "{}", "Age: 0")}, change: func(c *cell) { c.fresh = byHeader }, outcome: Fine},
-		{name: "with a new parameter, no cache has it", e: get, what: null, answers: []*answer{recorded(200, "{}", "Age: 5")}, outcome: Fine},
+		{name: "from a cache that ignores the query", e: get, what: null, answers: []*answer{recorded(200, "{}", "Age: 5")}, outcome: NotTested, cause: "Age: 5"},
 		{name: "the publisher's own page fails as well", e: get, what: null, answers: []*answer{recorded(403, "")}, change: func(c *cell) {
 			failed := recorded(500, "")
 			failed.fetch.blocked = errors.New("no CORS")
@@ -109,7 +110,10 @@ func TestWhatAnswersProve(t *testing.T) {
 		{name: "a page that gets an error", e: get, what: own, answers: []*answer{recorded(500, "{}", "Access-Control-Allow-Origin: "+ownOrigin, "Access-Control-Allow-Credentials: true", "Vary: Origin")}, outcome: Problem, cause: "http-error"},
 
 		{name: "a forged POST that is denied", e: post, what: forged, answers: []*answer{ok, recorded(403, "Forbidden")}, outcome: Fine},
-		{name: "a forged POST that is redirected elsewhere", e: post, what: forged, answers: []*answer{ok, recorded(303, "", "Location: /denied")}, outcome: Fine},
+		{name: "a forged POST that is redirected elsewhere", e: post, what: forged, answers: []*answer{ok, recorded(303, "", "Location: /denied")}, outcome: NotTested, cause: "only the backend knows"},
+		{name: "a forged POST after which the handler fails", e: post, what: forged, answers: []*answer{ok, recorded(500, "")}, outcome: NotTested, cause: "only the backend knows"},
+		{name: "a forged POST with the handler's text and another number", e: post, what: forged, answers: []*answer{ok, recorded(403, `Forbidden{"ok": true, "id": 2}`)}, outcome: Problem, cause: "unsafe-reaches-handler"},
+		{name: "a forged POST with another word", e: post, what: forged, answers: []*answer{recorded(200, `{"status": "saved"}`), recorded(200, `{"status": "denied"}`)}, outcome: NotTested, cause: "only the backend knows"},
 		{name: "a forged POST that is answered the same", e: post, what: forged, answers: []*answer{ok, recorded(200, `{"ok": true, "id": 2}`)}, outcome: Problem, cause: "unsafe-reaches-handler"},
 		{name: "a forged POST that is answered otherwise", e: post, what: forged, answers: []*answer{ok, recorded(200, `{"ok": false, "id": 2}`)}, outcome: NotTested, cause: "only the backend knows"},
 		{name: "a forged POST that is answered with other members", e: post, what: forged, answers: []*answer{ok, recorded(200, `{"error": "no"}`)}, outcome: NotTested, cause: "only the backend knows"},

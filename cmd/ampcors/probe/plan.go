@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/ampcors/ampcors"
+	"golang.org/x/net/publicsuffix"
 )
 
 // A Trial is one question to an endpoint: can a page at this origin call it? The plan of a probe is
@@ -74,21 +75,27 @@ type trial struct {
 	page
 	id      string // of the finding, if a hostile page is allowed
 	steps   []step
-	answers []*answer // to the first steps
+	sent    []step    // those whose conditions were met
+	answers []*answer // to them
 	because *answer   // shows the outcome
 	remark  string    // what the answer alone does not show
 }
 
 // A step is a request of a trial.
 type step struct {
-	when    condition // of the answer to the step before; if it is not met, the trial ends
-	mode    mode
-	origin  string      // of the page; if empty, that of the trial
-	claims  []string    // the values of __amp_source_origin
-	header  http.Header // that the page adds
-	cookies bool
-	isFresh bool // no cache may answer it
+	when        condition // of the answer before; if it is not met, the step is left out
+	mode        mode
+	origin      string      // of the page; if empty, that of the trial
+	claims      []string    // the values of __amp_source_origin
+	header      http.Header // that the page adds
+	contentType string      // in place of the endpoint's
+	isSimple    bool        // without headers that need a preflight
+	cookies     bool
+	isFresh     bool // no cache may answer it
 }
+
+// noType is a step's contentType for none.
+const noType = "none"
 
 type condition int
 
@@ -96,6 +103,7 @@ const (
 	always condition = iota
 	ifAllowed
 	ifDenied
+	ifRecovered // it was allowed, after one that was denied
 )
 
 type mode int
@@ -121,6 +129,8 @@ type cell struct {
 	limits   []int   // statuses of controls that failed
 	differs  *answer // to a request that was answered with other CORS headers before
 	requests int     // of controls
+	width    int     // trials that are sent at once
+	denial   *trial  // a page that is denied, as it was answered at first
 	notes    []string
 	tested   bool // an answer to a page was judged
 }
@@ -131,7 +141,7 @@ func (p *prober) plan(e *Endpoint, publisher string) (*cell, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &cell{p: p, e: e, publisher: publisher, own: "https://" + publisher}
+	c := &cell{p: p, e: e, publisher: publisher, own: "https://" + publisher, width: width}
 	claims := c.claim(c.own)
 	if e.Method == http.MethodGet {
 		// A cache in front of the backend may keep this answer. If pages then get it,
@@ -145,15 +155,15 @@ func (p *prober) plan(e *Endpoint, publisher string) (*cell, error) {
 		c.add(KindPage, c.pageName(pg), pg, "",
 			step{claims: claims, cookies: e.Credentials},
 			step{when: ifDenied, claims: claims, cookies: e.Credentials, isFresh: true},
-			step{when: ifAllowed, claims: claims, cookies: e.Credentials})
+			step{when: ifRecovered, claims: claims, cookies: e.Credentials})
 	}
-	if e.Credentials && p.cfg.Cookie != "" && e.Method == http.MethodGet {
+	if isSent := p.client.trusted[originOfURL(e.URL)]; e.Credentials && p.cfg.Cookie != "" && isSent && e.Method == http.MethodGet {
 		with, without := step{claims: claims, cookies: true, isFresh: true}, step{claims: claims, isFresh: true}
 		c.add(KindCookies, "the answer with and without cookies", pages[0], "", with, without, with)
 	}
 	c.planHostile(pages)
 	for _, t := range c.trials {
-		isSentAlone := e.NeedsPreflight() && t.steps[0].mode != direct && t.Kind != KindForged && t.origin != originOfURL(e.URL) // its preflight
+		isSentAlone := c.needsPreflight() && t.steps[0].mode != direct && t.Kind != KindForged && t.origin != originOfURL(e.URL) // its preflight
 		if !p.maySend(e.Method) && !isSentAlone {
 			t.skip("the method "+e.Method+" is only sent with --unsafe", true)
 		}
@@ -206,6 +216,11 @@ func (c *cell) planHostile(pages []page) {
 		if origin == target {
 			return // it is the API's own page
 		}
+		if isSimple := isSafelistedMethod(c.e.Method) && c.p.maySend(c.e.Method); isSimple && c.needsPreflight() && steps[0].mode == asPage && steps[0].header == nil {
+			first := steps[0] // the page may leave out what needs a preflight
+			first.isSimple = true
+			steps = append(steps, first)
+		}
 		for i := range steps {
 			steps[i].cookies, steps[i].isFresh = true, true
 		}
@@ -215,7 +230,14 @@ func (c *cell) planHostile(pages []page) {
 	// Most mistakes are about the origin. The page claims to be of the publisher, as a backend may
 	// want that as well. If it is allowed, a foreign claim shows what the backend compares.
 	plain := func(kind Kind, id, what, origin string) {
-		hostile(kind, id, what, origin, step{claims: own}, step{when: ifAllowed, claims: foreign})
+		steps := []step{{claims: own}, {when: ifAllowed, claims: foreign}}
+		if kind == KindLookalikes || kind == KindHTTP || kind == KindLocalhost {
+			steps = append(steps, step{when: ifDenied, claims: c.claim(origin)}) // it claims to be itself
+		}
+		if kind == KindNull || kind == KindLookalikes && strings.HasPrefix(origin, c.own) {
+			steps = append(steps, step{when: ifDenied})
+		}
+		hostile(kind, id, what, origin, steps...)
 	}
 	prefix, _ := ampcors.DomainPrefix(evilHost) // it is a constant
 	hash, _ := ampcors.HashPrefix(evilHost)
@@ -229,11 +251,10 @@ func (c *cell) planHostile(pages []page) {
 		readable := "https://" + prefix + "." + cache.CacheDomain
 		hostile(KindPublishers, "any-publisher-allowed", "another publisher on the cache "+cache.ID, readable, step{claims: foreign})
 		hostile(KindPublishers, "any-publisher-allowed", "another publisher on the cache "+cache.ID+", hash prefix", "https://"+hash+"."+cache.CacheDomain, step{claims: foreign})
-		if i > 0 {
-			continue
-		}
 		if !c.e.NoSourceOrigin {
 			hostile(KindPublishers, "no-claim-allowed", "another publisher on the cache "+cache.ID+", without __amp_source_origin", readable, step{})
+		}
+		if i == 0 && !c.e.NoSourceOrigin {
 			hostile(KindClaims, "source-origin-trusted", "another publisher's page on a cache, which claims its cache origin", readable, step{claims: []string{readable}})
 		}
 	}
@@ -258,16 +279,20 @@ func (c *cell) planHostile(pages []page) {
 	hostile(KindSameOrigin, "same-origin-header-preferred", "a program with another site's Origin and AMP-Same-Origin", evil,
 		step{claims: foreign, header: sameOrigin, mode: direct}, step{claims: foreign, mode: direct})
 	hostile(KindReferer, "referer-trusted", "another website, with the publisher in its Referer", evil,
-		step{claims: foreign, header: http.Header{"Referer": {evil + "/?" + c.own + "/&" + pages[1].origin + "/"}}})
-	for _, origin := range []string{"http://localhost", "http://localhost:3000", "https://localhost"} {
+		step{claims: foreign, header: http.Header{"Referer": {evil + "/?" + pages[1].origin + "/&" + c.own + "/"}}})
+	for _, origin := range []string{"http://localhost", "http://localhost:3000", "http://localhost:8080", "https://localhost", "http://127.0.0.1"} {
 		plain(KindLocalhost, "localhost-allowed", "a program on the reader's machine", origin)
 	}
 	for _, host := range []string{ownPrefix + "." + formerCache, c.publisher + "." + formerCache, formerCache} {
 		plain(KindFormer, "dead-cache-allowed", "a page at the domain of a former AMP Cache", "https://"+host)
 	}
-	plain(KindOwnHosts, "own-host-allowed", "another host below the publisher", "https://ampcors-probe."+c.publisher)
+	below := "own-host-allowed"
+	if suffix, _ := publicsuffix.PublicSuffix(c.publisher); suffix == c.publisher {
+		below = "lookalike-allowed" // anybody can register it
+	}
+	plain(KindOwnHosts, below, "another host below the publisher", "https://ampcors-probe."+c.publisher)
 	for i, pg := range pages {
-		if i == 0 || pg.form == formReadable || pg.form == formPunycode {
+		if i == 0 || pg.form != formHash || len(pages) == len(c.p.cfg.Caches)+1 { // then there is no other form
 			plain(KindOwnHosts, "port-allowed", "another port of the same host", pg.origin+":8443")
 		}
 	}
@@ -281,8 +306,12 @@ func (c *cell) planHostile(pages []page) {
 		if !c.e.NoSourceOrigin {
 			forged("a form of another website, without a claim", evil, step{mode: asForm})
 		}
+		forged("a form of a sandboxed frame, with the publisher's claim", "null", step{claims: own, mode: asForm})
+		forged("a form of a look-alike of the publisher, with the publisher's claim", c.own+"."+evilHost, step{claims: own, mode: asForm})
 		if c.e.NeedsPreflight() {
 			forged("a script of another website", evil, step{claims: own})
+			forged("a script of another website, with a Content-Type that has the right one", evil, step{claims: own, mode: asForm, contentType: "text/plain; " + c.e.ContentType})
+			forged("a script of another website, without a Content-Type", evil, step{claims: own, mode: asForm, contentType: noType})
 		}
 	}
 }
@@ -295,9 +324,12 @@ func (c *cell) planLookalikes(pages []page, plain func(kind Kind, id, what, orig
 	registrable := site(c.publisher)
 	// On a cache: prefixes that end with, begin with and contain the publisher's, and those that
 	// are decoded wrongly.
-	domains := []string{"not" + registrable, c.publisher + "." + evilHost, "not" + c.publisher + "." + evilHost}
+	domains := []string{"not" + registrable, "evil-" + registrable, otherTLD(c.publisher), c.publisher + "." + evilHost, "not" + c.publisher + "." + evilHost}
 	naive := len(domains)
 	for i, b := range []byte(c.publisher) {
+		if b == '-' {
+			domains = append(domains, c.publisher[:i]+"."+c.publisher[i+1:]) // a hyphen is not doubled
+		}
 		if b == '.' && i < strings.LastIndexByte(c.publisher, '.') {
 			domains = append(domains, c.publisher[:i]+"-"+c.publisher[i+1:]) // "--" is read as "-", and then as "."
 		}
@@ -324,12 +356,13 @@ func (c *cell) planLookalikes(pages []page, plain func(kind Kind, id, what, orig
 		}
 		plain(KindLookalikes, "lookalike-allowed", "a look-alike of "+like, origin)
 	}
-	for i, pg := range pages {
-		if i == 0 || pg.form != formHash {
-			lookalike(pg.origin+"."+evilHost, strings.TrimPrefix(pg.origin, "https://"))
-		}
+	for _, pg := range pages {
+		lookalike(pg.origin+"."+evilHost, strings.TrimPrefix(pg.origin, "https://"))
 	}
+	lookalike(c.own+"_."+evilHost, c.publisher)
 	lookalike("https://evil"+registrable, c.publisher)
+	lookalike("https://evil-"+registrable, c.publisher)
+	lookalike("https://"+otherTLD(c.publisher), c.publisher)
 	for i, b := range []byte(c.publisher) {
 		if b == '.' && i < strings.LastIndexByte(c.publisher, '.') { // an unescaped dot of a regular expression
 			lookalike("https://"+c.publisher[:i]+"x"+c.publisher[i+1:], c.publisher)
@@ -348,6 +381,18 @@ func (c *cell) planLookalikes(pages []page, plain func(kind Kind, id, what, orig
 		lookalike("https://"+prefix+"."+strings.Replace(cache.CacheDomain, ".", "x", 1), cache.CacheDomain)
 	}
 }
+
+// otherTLD returns the same name below another top-level domain.
+func otherTLD(host string) string {
+	name, tld := host[:strings.LastIndexByte(host, '.')], "net"
+	if strings.HasSuffix(host, ".net") {
+		tld = "org"
+	}
+	return name + "." + tld
+}
+
+// needsPreflight reports whether browsers send a preflight for a request of the publisher's pages.
+func (c *cell) needsPreflight() bool { return c.e.NeedsPreflight() || len(c.p.cfg.PageHeader) > 0 }
 
 // maySend reports whether the settings allow a method.
 func (p *prober) maySend(method string) bool {

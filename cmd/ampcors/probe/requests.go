@@ -138,11 +138,22 @@ func (c *cell) request(origin string, s step) request {
 	if e.ContentType != "" {
 		r.header.Set("Content-Type", e.ContentType)
 	}
-	if s.mode == asForm && !isSafelistedContentType(e.ContentType) {
+	isSimple := s.mode == asForm || s.isSimple
+	if isSimple && e.ContentType != "" && !isSafelistedContentType(e.ContentType) {
 		r.header.Set("Content-Type", typeText) // a form can send any text as text/plain
 	}
-	if s.mode != asForm { // a form sends no headers
+	switch s.contentType {
+	case "":
+	case noType: // as for a Blob without a type
+		r.header.Del("Content-Type")
+	default:
+		r.header.Set("Content-Type", s.contentType)
+	}
+	if !isSimple {
 		maps.Copy(r.header, c.p.cfg.PageHeader)
+	}
+	if origin != "" && origin != "null" {
+		r.header.Set("Referer", origin+"/") // by the default referrer policy
 	}
 	if target, err := url.Parse(u); err == nil && originOf(target) == origin {
 		r.header.Set("AMP-Same-Origin", "true")

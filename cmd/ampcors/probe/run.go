@@ -11,7 +11,8 @@ import (
 
 const (
 	sideBySide = 4                      // cells that are tested at once
-	groupSize  = 6                      // hostile trials between two controls, which are sent at once
+	groupSize  = 8                      // hostile trials between two controls
+	width      = 2                      // hostile trials that are sent at once
 	pause      = 500 * time.Millisecond // before a control that failed is sent again
 )
 
@@ -57,13 +58,18 @@ func (c *cell) run(ctx context.Context, done func(*trial)) {
 
 // ask sends the steps of a trial whose conditions are met.
 func (c *cell) ask(ctx context.Context, t *trial) {
-	t.answers = nil
+	t.answers, t.sent = nil, nil
 	for _, s := range t.steps {
 		if n := len(t.answers); n > 0 {
-			if before := t.answers[n-1]; before.err != nil || s.when != always && before.isReadable() != (s.when == ifAllowed) {
+			before := t.answers[n-1]
+			isMet := s.when == always || before.isReadable() == (s.when != ifDenied) && (s.when != ifRecovered || n > 1)
+			if before.err != nil {
 				return
+			} else if !isMet {
+				continue
 			}
 		}
+		t.sent = append(t.sent, s)
 		t.answers = append(t.answers, c.send(ctx, t, s))
 	}
 }
@@ -105,17 +111,17 @@ func (c *cell) calibrate(ctx context.Context, pages []*trial) error {
 	}
 	c.control = &trial{Trial: best.Trial, page: best.page, steps: []step{{claims: c.claim(c.own), cookies: c.e.Credentials, isFresh: true}}, answers: []*answer{expected}}
 	var last *answer
-	for _, c.fresh = range []freshness{byParameter, bySpelling, byHeader} {
-		if c.fresh == bySpelling && c.e.NoSourceOrigin {
-			continue // there is nothing to spell
-		}
-		if last = c.sendControl(ctx); c.isAsAtFirst(last) {
-			return nil
-		}
-		if last.err != nil {
-			break
+	for c.width = width; c.width > 0; c.width-- { // perhaps the backend takes one request at a time
+		for _, c.fresh = range []freshness{byParameter, bySpelling, byHeader} {
+			if c.fresh == bySpelling && c.e.NoSourceOrigin {
+				continue // there is nothing to spell
+			}
+			if last = c.sendControl(ctx); c.isAsAtFirst(last) {
+				return nil
+			}
 		}
 	}
+	c.width = 1
 	time.Sleep(pause)
 	if last = c.sendControl(ctx); c.isAsAtFirst(last) {
 		return nil
@@ -124,9 +130,20 @@ func (c *cell) calibrate(ctx context.Context, pages []*trial) error {
 	return c.untested(last)
 }
 
+// sendControl sends as many copies of the control at once as trials are sent. It returns an answer that is
+// not as at first, if there is one.
 func (c *cell) sendControl(ctx context.Context) *answer {
-	c.requests++
-	return c.send(ctx, c.control, c.control.steps[0])
+	answers := make([]*answer, c.width)
+	var wait sync.WaitGroup
+	for i := range answers {
+		wait.Go(func() { answers[i] = c.send(ctx, c.control, c.control.steps[0]) })
+	}
+	wait.Wait()
+	c.requests += c.width
+	if i := slices.IndexFunc(answers, func(a *answer) bool { return !c.isAsAtFirst(a) }); i >= 0 {
+		return answers[i]
+	}
+	return answers[0]
 }
 
 // isAsAtFirst reports whether the control is answered as at first: with the same status, and readable
@@ -164,27 +181,57 @@ func (c *cell) untested(last *answer) error {
 	return fmt.Errorf("the publisher's own request, which is repeated as a control, is answered with other CORS headers each time")
 }
 
-// askGroup sends trials and then a control. If the control is not answered as at first, both are
-// sent once more, after a pause. It returns why the trials prove nothing.
+// askGroup sends trials and then a control. If the control is not answered as at first, all are sent
+// once more, after a pause and one after another. It returns why the trials prove nothing.
 func (c *cell) askGroup(ctx context.Context, group []*trial) error {
 	for again := range 2 {
+		slots := make(chan struct{}, c.width)
 		var wait sync.WaitGroup
 		for _, t := range group {
-			wait.Go(func() { c.ask(ctx, t) })
+			slots <- struct{}{}
+			wait.Go(func() {
+				c.ask(ctx, t)
+				<-slots
+			})
 		}
 		wait.Wait()
 		last := c.sendControl(ctx)
 		if c.isAsAtFirst(last) {
-			return nil
+			return c.checkDenial(ctx, group)
 		}
 		c.remember(last)
 		if again == 1 || ctx.Err() != nil {
 			return c.untested(last)
 		}
 		time.Sleep(pause)
+		c.width = 1 // perhaps the backend takes one request at a time
 		if last = c.sendControl(ctx); !c.isAsAtFirst(last) {
 			return c.untested(last)
 		}
+	}
+	return nil
+}
+
+// checkDenial repeats the request of another website, which was the first that should be denied. If it is
+// answered in another way than at first, the backend may have begun to deny everything that this
+// program sends for other pages.
+func (c *cell) checkDenial(ctx context.Context, group []*trial) error {
+	if c.denial == nil {
+		i := slices.IndexFunc(group, func(t *trial) bool {
+			return t.id == "any-origin-allowed" && len(t.answers) > 0 && t.answers[0].err == nil
+		})
+		if i >= 0 {
+			c.denial = group[i]
+		}
+		return nil
+	}
+	c.requests++
+	now, first := c.send(ctx, c.denial, c.denial.steps[0]), c.denial.answers[0]
+	if now.err != nil {
+		return fmt.Errorf("the request of another website, which is repeated as a control, failed: %w", now.err)
+	}
+	if now.status() != first.status() || now.isReadable() != first.isReadable() {
+		return fmt.Errorf("another website is answered with status %d now, and was with %d at first: perhaps the backend takes this program for an attacker", now.status(), first.status())
 	}
 	return nil
 }

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/cmd/ampcors/probe"
@@ -176,7 +178,7 @@ var cases = []struct {
 			http.Redirect(w, r, "/denied", http.StatusSeeOther)
 		}
 		return isDenied
-	}}), endpoint: formPost, unsafe: true},
+	}}), endpoint: formPost, unsafe: true, notTested: "only the backend knows"},
 	{name: "a preflight denies what the request would get", backend: as(backend{runs: true, grants: "content-type", changes: func(w http.ResponseWriter, r *http.Request) bool {
 		if r.Method == http.MethodPost {
 			w.Header().Set("Vary", "Origin")
@@ -189,7 +191,7 @@ var cases = []struct {
 	}}), endpoint: jsonPost, unsafe: true},
 
 	{name: "no CORS", backend: as(backend{allows: everybody, header: func(http.Header, string) {}}), want: []string{"acao-missing"}},
-	{name: "another site's origin", backend: as(backend{allows: everybody, header: fixed("https://www.example.net")}), want: []string{"acao-mismatch"}},
+	{name: "another site's origin", backend: as(backend{allows: everybody, header: fixed("https://www.example.net")}), want: []string{"acao-mismatch", "lookalike-allowed"}},
 	{name: "the bare cache", backend: as(backend{allows: everybody, header: fixed("https://cdn.ampproject.org")}), want: []string{"acao-bare-cache"}},
 	{name: "a pattern", backend: as(backend{allows: everybody, header: fixed("https://*.ampproject.org")}), want: []string{"acao-pattern"}},
 	{name: "a list", backend: as(backend{allows: everybody, header: fixed("https://www-example-com.cdn.ampproject.org, https://www.example.com")}), want: []string{"acao-pattern"}},
@@ -327,7 +329,7 @@ var cases = []struct {
 		prefix, isCache := strings.CutSuffix(strings.TrimPrefix(origin, "https://"), ".cdn.ampproject.org")
 		return isCache && isHTTPS(origin) && strings.ReplaceAll(strings.ReplaceAll(prefix, "--", "-"), "-", ".") == Publisher
 	})}), want: []string{"naive-prefix-allowed"}},
-	{name: "any prefix of 52 characters", backend: as(backend{allows: and(isHash)}), want: []string{"any-publisher-allowed"}},
+	{name: "any prefix of 52 characters", backend: as(backend{allows: and(isHash)}), want: []string{"any-publisher-allowed", "lookalike-allowed"}},
 	{name: "a prefix that another publisher has", backend: as(backend{allows: func(_ *http.Request, origin string) bool {
 		return slices.Contains(originsOf("www.lāstekas.lv"), origin)
 	}}),
@@ -437,6 +439,83 @@ var cases = []struct {
 		}
 		return isDenied
 	}}), endpoint: formPost, unsafe: true, notTested: "only the backend knows"},
+	{name: "null, and the backend takes one request at a time", backend: func() http.Handler { return new(narrow) }, remembers: true, want: []string{"null-allowed"}},
+	{name: "null, and other pages are banned after some requests", backend: func() http.Handler { return &banning{left: 10} }, remembers: true, notTested: "perhaps the backend takes this program for an attacker"},
+	{name: "any origin, but no preflight", backend: as(backend{allows: everybody, changes: func(w http.ResponseWriter, r *http.Request) bool {
+		isDenied := r.Method == http.MethodOptions && !slices.Contains(originsOf(Publisher), r.Header.Get("Origin"))
+		if isDenied {
+			w.WriteHeader(http.StatusForbidden)
+		}
+		return isDenied
+	}, grants: "content-type"}), endpoint: jsonPost, unsafe: true, want: []string{"any-origin-allowed", "unsafe-reaches-handler"}},
+	{name: "every preflight for PUT is granted", backend: as(backend{runs: true, changes: func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodOptions {
+			fixed(r.Header.Get("Origin"))(w.Header(), "")
+			w.Header().Set("Access-Control-Allow-Methods", "PUT")
+		}
+		return r.Method == http.MethodOptions
+	}}), endpoint: probe.Endpoint{Method: "PUT", Credentials: true, Answer: probe.AnswerAny}, unsafe: true, want: []string{"unsafe-reaches-handler"}},
+	{name: "a forged POST from null", backend: as(backend{body: `{"ok": true}`, changes: func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Header.Get("Origin") == "null" {
+			io.WriteString(w, `{"ok": true}`)
+		}
+		return r.Header.Get("Origin") == "null"
+	}}), endpoint: formPost, unsafe: true, want: []string{"unsafe-reaches-handler"}},
+	{name: "a forged POST from a look-alike", backend: as(backend{body: `{"ok": true}`, changes: func(w http.ResponseWriter, r *http.Request) bool {
+		origin := r.Header.Get("Origin")
+		isLike := strings.HasPrefix(origin, ownOrigin) && origin != ownOrigin
+		if isLike {
+			io.WriteString(w, `{"ok": true}`)
+		}
+		return isLike
+	}}), endpoint: formPost, unsafe: true, want: []string{"unsafe-reaches-handler"}},
+	{name: "a claim that is the origin, by its end", backend: as(backend{allows: func(r *http.Request, origin string) bool {
+		return slices.Contains(originsOf(Publisher), origin) || origin == r.URL.Query().Get("__amp_source_origin") && strings.HasSuffix(origin, "example.com")
+	}}), want: []string{"http-allowed", "lookalike-allowed"}},
+	{name: "another top-level domain", backend: as(backend{allows: and(regexp.MustCompile(`^https://www\.example\.[a-z]{2,3}$`).MatchString)}), want: []string{"lookalike-allowed"}},
+	{name: "a hyphen that is not doubled", publisher: "my-site.com", backend: as(backend{allows: func(_ *http.Request, origin string) bool {
+		return slices.Contains(originsOf("my-site.com"), origin) || origin == "https://my-site-com.cdn.ampproject.org"
+	}}), want: []string{"naive-prefix-allowed"}},
+	{name: "the apex, after any subdomain", publisher: "example.com", backend: as(backend{allows: func(_ *http.Request, origin string) bool {
+		return slices.Contains(originsOf("example.com"), origin) || strings.HasSuffix(origin, "-example-com.cdn.ampproject.org")
+	}}), want: []string{"prefix-lookalike-allowed"}},
+	{name: "a cache that ignores the query, in front of any publisher who claims to be ours", backend: func() http.Handler {
+		return &sharedCache{varies: true, ignoresQuery: true, backend: backend{allows: func(r *http.Request, origin string) bool {
+			return slices.Contains(originsOf(Publisher), origin) || isHTTPS(origin) && strings.HasSuffix(origin, ".cdn.ampproject.org") && r.URL.Query().Get("__amp_source_origin") == ownOrigin
+		}}}
+	}, remembers: true, notTested: "a cache in front of the backend answered"},
+}
+
+// A narrow backend allows null. It answers one request at a time, and fails if there are others.
+type narrow struct{ running atomic.Int64 }
+
+func (n *narrow) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	defer n.running.Add(-1)
+	if n.running.Add(1) > 1 {
+		w.WriteHeader(http.StatusInternalServerError)
+		return
+	}
+	time.Sleep(5 * time.Millisecond)
+	backend{allows: and(func(origin string) bool { return origin == "null" })}.ServeHTTP(w, r)
+}
+
+// A banning backend allows null, and denies with status 200. After some requests of other pages, it
+// answers all of them with status 403.
+type banning struct {
+	mu   sync.Mutex
+	left int
+}
+
+func (b *banning) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !slices.Contains(originsOf(Publisher), r.Header.Get("Origin")) {
+		if b.left--; b.left < 0 {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+	}
+	backend{runs: true, allows: and(func(origin string) bool { return origin == "null" })}.ServeHTTP(w, r)
 }
 
 // noParameters answers a request with an unknown parameter with status 400.
@@ -500,28 +579,36 @@ func withAMPCORS() http.Handler {
 
 // A sharedCache stores answers by method and URL. Unless it varies, it ignores Vary.
 type sharedCache struct {
-	backend backend
-	varies  bool
-	mu      sync.Mutex
-	kept    map[string]*httptest.ResponseRecorder
+	backend      backend
+	varies       bool
+	ignoresQuery bool
+	mu           sync.Mutex
+	kept         map[string]*httptest.ResponseRecorder
 }
 
 func (c *sharedCache) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	key := r.Method + r.URL.String()
+	if c.ignoresQuery {
+		key = r.Method + r.URL.Path
+	}
 	if c.varies {
 		key += r.Header.Get("Origin")
 	}
 	if c.kept == nil {
 		c.kept = make(map[string]*httptest.ResponseRecorder)
 	}
-	if c.kept[key] == nil {
+	isHit := c.kept[key] != nil
+	if !isHit {
 		c.kept[key] = httptest.NewRecorder()
 		c.backend.ServeHTTP(c.kept[key], r)
 	}
 	for name, values := range c.kept[key].Header() {
 		w.Header()[name] = values
+	}
+	if isHit {
+		w.Header().Set("Age", "1")
 	}
 	w.WriteHeader(c.kept[key].Code)
 	w.Write(c.kept[key].Body.Bytes())

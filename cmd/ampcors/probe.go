@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -74,7 +76,7 @@ anything was not tested.`,
 	flags.StringVarP(&f.output, "output", "o", "table", "table, json, junit, github (annotations of GitHub Actions) or html")
 	flags.StringVar(&f.failOn, "fail-on", string(probe.Low), "the lowest severity of findings that lead to exit code 1: low, medium or high; or none")
 	flags.StringArrayVar(&f.ignore, "ignore", nil, "id of findings that do not lead to exit code 1; may be given several times")
-	flags.StringVar(&f.baseline, "baseline", "", "file with a report (-o json): its findings do not lead to exit code 1")
+	flags.StringVar(&f.baseline, "baseline", "", "file with a report (-o json): its findings, for the same or fewer origins, do not lead to exit code 1")
 	flags.BoolVar(&f.requireAll, "require-all", false, "exit code 3 if anything was not tested, because of its method or because only the browser knows its URL")
 	flags.StringVar(&f.settings, "settings", "", "JSON file with values of flags")
 	flags.StringVar(&f.pages, "pages", "", `file with URLs of AMP documents, one on each line; "-" is standard input`)
@@ -94,7 +96,7 @@ anything was not tested.`,
 	flags.StringSliceVar(&f.onlyHosts, "only-host", nil, "the only hosts that may be called")
 	flags.StringArrayVar(&f.resolve, "resolve", nil, "host:addr:port: connect to addr:port for this host")
 	flags.BoolVar(&f.insecure, "insecure", false, "accept any certificate")
-	flags.Float64Var(&f.rate, "rate", 50, "requests per second; 0 for no limit")
+	flags.Float64Var(&f.rate, "rate", 80, "requests per second; 0 for no limit")
 	flags.DurationVar(&f.timeout, "timeout", 10*time.Second, "time limit of a request")
 	flags.DurationVar(&f.maxTime, "max-time", 5*time.Minute, "time limit of the whole probe")
 	flags.IntVar(&f.maxEndpoints, "max-endpoints", 200, "endpoints of a document that are tested")
@@ -156,7 +158,13 @@ func runProbe(cmd *cobra.Command, args []string, f probeFlags) error {
 	}
 	report.Know(known)
 	if f.plan {
-		return writePlan(cmd.OutOrStdout(), f.output, report)
+		if err := writePlan(cmd.OutOrStdout(), f.output, report); err != nil {
+			return err
+		}
+		if slices.ContainsFunc(report.Untested, func(u probe.Untested) bool { return u.Failed }) {
+			return exitError{code: exitUntested}
+		}
+		return nil
 	}
 	if out, ok := terminal(cmd); ok && f.output == "table" {
 		err = writeTable(out, report, true)
@@ -204,8 +212,10 @@ func (f *probeFlags) readSettings(cmd *cobra.Command, args []string) ([]string, 
 		return nil, err
 	}
 	var settings map[string]any
-	if err := json.Unmarshal(data, &settings); err != nil {
-		return nil, fmt.Errorf("the settings %s are not a JSON object: %w", f.settings, err)
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.UseNumber()
+	if err := decoder.Decode(&settings); err != nil || settings == nil {
+		return nil, fmt.Errorf("the settings %s are not a JSON object: %w", f.settings, cmp.Or(err, errors.New("null")))
 	}
 	for name, value := range settings {
 		values, isList := value.([]any)
@@ -222,7 +232,7 @@ func (f *probeFlags) readSettings(cmd *cobra.Command, args []string) ([]string, 
 		var texts []string
 		for _, value := range values {
 			switch value.(type) {
-			case string, float64, bool:
+			case string, json.Number, bool:
 				texts = append(texts, fmt.Sprint(value))
 			default:
 				return nil, fmt.Errorf("the settings %s: %q is not a text, a number, true, false, or a list of these", f.settings, name)
@@ -260,7 +270,8 @@ func (f *probeFlags) known() (func(probe.Finding) bool, error) {
 	}
 	return func(finding probe.Finding) bool {
 		return slices.Contains(f.ignore, finding.ID) || slices.ContainsFunc(baseline.Findings, func(known probe.Finding) bool {
-			return known.ID == finding.ID && known.Endpoint == finding.Endpoint
+			isMore := slices.ContainsFunc(finding.Origins, func(origin string) bool { return !slices.Contains(known.Origins, origin) })
+			return known.ID == finding.ID && known.Endpoint == finding.Endpoint && known.Method == finding.Method && known.Publisher == finding.Publisher && !isMore
 		})
 	}, nil
 }
@@ -276,6 +287,8 @@ func (f *probeFlags) config(cmd *cobra.Command, args []string) (probe.Config, er
 		return cfg, errors.New("--rate is negative; 0 is no limit")
 	case f.timeout <= 0 || f.maxTime <= 0 || f.maxEndpoints <= 0:
 		return cfg, errors.New("--timeout, --max-time and --max-endpoints must be positive")
+	case slices.Contains([]string{http.MethodConnect, http.MethodTrace, "TRACK"}, strings.ToUpper(f.method)):
+		return cfg, fmt.Errorf("--method %s: browsers never send it for a page", f.method)
 	case !httpguts.ValidHeaderFieldName(f.method): // a method is a token, too
 		return cfg, fmt.Errorf("--method %q is not the name of a method", f.method)
 	}
@@ -372,6 +385,8 @@ func headers(lines []string) (http.Header, error) {
 		switch {
 		case !ok || name == "":
 			return nil, fmt.Errorf("the header %.20q… has no name and colon", line)
+		case strings.EqualFold(name, "Origin"), strings.HasPrefix(strings.ToLower(name), "access-control-"):
+			return nil, fmt.Errorf("the header %s is what the probe tests with", name)
 		case !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value):
 			return nil, fmt.Errorf("the header %.20q… is not valid", name)
 		}

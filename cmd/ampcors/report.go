@@ -293,6 +293,13 @@ func writePlan(w io.Writer, output string, report *probe.Report) error {
 			return err
 		}
 	}
+	for _, u := range report.Untested {
+		if u.Trials == 0 {
+			if _, err := fmt.Fprintf(w, "not tested: %s: %s\n", u.Endpoint, u.Reason); err != nil {
+				return err
+			}
+		}
+	}
 	_, err := fmt.Fprintf(w, "%s, %s\n", plural(len(report.Endpoints), "endpoint"), plural(len(report.Trials), "trial"))
 	return err
 }
@@ -316,6 +323,9 @@ func writeGitHub(w io.Writer, report *probe.Report) error {
 			break
 		}
 		fmt.Fprintf(&b, "::warning title=not tested::%s\n", escape.Replace(u.Endpoint+": "+reasonOf(u)))
+	}
+	for _, u := range report.Unknown {
+		fmt.Fprintf(&b, "::notice title=known only in the browser::%s\n", escape.Replace(u.Component+": "+u.What))
 	}
 	fmt.Fprintf(&b, "%s\n%s\n", headline(report), counts(report))
 	_, err := io.WriteString(w, b.String())
@@ -380,6 +390,10 @@ func writeJUnit(w io.Writer, report *probe.Report) error {
 			c.Skipped = &junitFailure{Message: reasonOf(u)}
 		}
 		add(c)
+	}
+	for _, u := range report.Unknown {
+		suite.Skipped++
+		add(junitCase{Class: u.Component, Name: "known only in the browser", Skipped: &junitFailure{Message: u.What}})
 	}
 	for _, e := range report.Endpoints {
 		if !hasCase[e.URL] {

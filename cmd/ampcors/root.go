@@ -229,7 +229,7 @@ func interruptible[T any](ctx context.Context, read func() (T, error)) (T, error
 func lines(r io.Reader) (found []string, err error) {
 	scanner := bufio.NewScanner(r)
 	for scanner.Scan() {
-		if line := strings.TrimSpace(scanner.Text()); line != "" {
+		if line := strings.TrimSpace(strings.TrimPrefix(scanner.Text(), "\ufeff")); line != "" {
 			found = append(found, line)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -42,6 +43,7 @@ type client struct {
 	cookie   string      // of requests with credentials
 	allowed  map[string]bool
 	hostFlag string          // that allows another host
+	secrets  *regexp.Regexp  // nil if there are none
 	trusted  map[string]bool // origins to which header and cookie are sent
 	left     atomic.Int64    // requests that may still be sent
 }
@@ -87,6 +89,7 @@ func newClient(cfg Config) *client {
 		cookie:  cfg.Cookie,
 		allowed: allowed,
 		trusted: make(map[string]bool),
+		secrets: secretsOf(cfg),
 	}
 	c.left.Store(int64(cfg.MaxRequests))
 	return c
@@ -256,18 +259,18 @@ func (c *client) fetch(ctx context.Context, req request) *fetch {
 		next, err := target.Parse(location)
 		switch {
 		case err != nil || next.Scheme != "https" && next.Scheme != "http":
-			f.blocked = fmt.Errorf("the redirect to %.200q does not lead to a web server", location)
+			f.blocked = fmt.Errorf("the redirect to %.200q does not lead to a web server", c.clean(location))
 			return f
 		case f.hop == maxRedirects || seen[next.String()]:
 			f.isEndless = true
-			f.blocked = fmt.Errorf("the redirects do not end: the last leads to %.200q", location)
+			f.blocked = fmt.Errorf("the redirects do not end: the last leads to %.200q", c.clean(location))
 			return f
 		case next.User != nil:
-			f.blocked = fmt.Errorf("the redirect to %.200q has user information", next.Redacted())
+			f.blocked = fmt.Errorf("the redirect to %.200q has user information", c.clean(next.Redacted()))
 			return f
 		}
 		if target.Scheme == "https" && next.Scheme == "http" {
-			f.blocked = fmt.Errorf("the redirect to %.200q is mixed content", location)
+			f.blocked = fmt.Errorf("the redirect to %.200q is mixed content", c.clean(location))
 			return f
 		}
 		if originOf(next) != originOf(target) && originOf(target) != req.origin && req.origin != "" {
@@ -297,7 +300,7 @@ func (c *client) preflightOf(ctx context.Context, req request, target *url.URL) 
 		return nil, err
 	}
 	if why := checkPreflight(req.origin, req.credentials, req.method, headers, resp.Status, resp.Header); why != nil {
-		return fmt.Errorf("the redirect to %.200q needs a preflight: %w", req.url, why), nil
+		return fmt.Errorf("the redirect to %.200q needs a preflight: %w", c.clean(req.url), why), nil
 	}
 	return nil, nil
 }

@@ -70,6 +70,9 @@ const (
 	multipartBoundary = "----ampcors-probe"
 )
 
+// maxURL is more bytes than servers take.
+const maxURL = 8 << 10
+
 // A finder collects the endpoints of a document.
 type finder struct {
 	base      *url.URL
@@ -304,11 +307,15 @@ func (f *finder) add(component, value string, e Endpoint) {
 	if value == "" || strings.HasPrefix(value, "amp-state:") || strings.HasPrefix(value, "amp-script:") || strings.HasPrefix(value, "data:") {
 		return
 	}
+	if len(value) > maxURL {
+		f.addUnknown(component, "the URL "+short(value)+fmt.Sprintf(", which is longer than %d bytes", maxURL))
+		return
+	}
 	if strings.Contains(value, "{{") {
 		f.addUnknown(component, "the URL "+short(value)+", which a template makes")
 		return
 	}
-	u, err := f.base.Parse(strings.ReplaceAll(expand(value), " ", "%20")) // as browsers do
+	u, err := f.base.Parse(asBrowsers.Replace(strayPercent.ReplaceAllString(expand(value), "%25$1")))
 	switch {
 	case err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "":
 		f.addUnknown(component, "the URL "+short(value)+", which is not the URL of a web server")
@@ -329,6 +336,13 @@ func (f *finder) add(component, value string, e Endpoint) {
 	f.endpoints = append(f.endpoints, e)
 }
 
+// Browsers remove line breaks and tabs from URLs, and send a space as %20 and a percent sign that encodes
+// nothing as it is. For Go, the latter must be encoded.
+var (
+	asBrowsers   = strings.NewReplacer("\t", "", "\n", "", "\r", "", " ", "%20")
+	strayPercent = regexp.MustCompile(`%($|[^0-9A-Fa-f]|[0-9A-Fa-f]($|[^0-9A-Fa-f]))`)
+)
+
 // addUnknown adds what only the browser knows.
 func (f *finder) addUnknown(component, what string) {
 	f.unknown = append(f.unknown, Unknown{component, what})
@@ -336,7 +350,7 @@ func (f *finder) addUnknown(component, what string) {
 
 // variable matches variables of AMP's URL replacement: a name of variables, or any name
 // after a "$", with or without arguments.
-var variable = regexp.MustCompile(`\$?\{?\b(?:` + strings.Join(variables, "|") + `)\b(\([^)]*\))?\}?`)
+var variable = regexp.MustCompile(`\$?\{?\b(?:` + strings.Join(variables, "|") + `)\b(\([^)]{0,200}\))?\}?`)
 
 // variables are names from spec/amp-var-substitutions.md that occur in the URLs of
 // endpoints.

@@ -26,17 +26,19 @@ func (s Severity) AtLeast(other Severity) bool {
 
 // A Finding is a problem of an endpoint.
 type Finding struct {
-	ID       string   `json:"id"` // its meaning never changes
-	Severity Severity `json:"severity"`
-	Endpoint string   `json:"endpoint"` // its URL
-	Origin   string   `json:"origin"`   // of the page; the first of Origins
-	Origins  []string `json:"origins"`  // of all trials that show it; "" is a program that sends none
-	Request  string   `json:"request"`  // its method and URL
-	Title    string   `json:"title"`
-	Evidence string   `json:"evidence"` // what the server answered, and what a browser does then
-	Remedy   string   `json:"remedy"`
-	Curl     string   `json:"curl"`            // a command line that repeats the request, without secrets
-	Known    bool     `json:"known,omitempty"` // set by [Report.Know]
+	ID        string   `json:"id"` // its meaning never changes
+	Severity  Severity `json:"severity"`
+	Endpoint  string   `json:"endpoint"` // its URL
+	Method    string   `json:"method"`
+	Publisher string   `json:"publisher"` // whose pages were tested
+	Origin    string   `json:"origin"`    // of the page; the first of Origins
+	Origins   []string `json:"origins"`   // of all trials that show it; "" is a program that sends none
+	Request   string   `json:"request"`   // its method and URL
+	Title     string   `json:"title"`
+	Evidence  string   `json:"evidence"` // what the server answered, and what a browser does then
+	Remedy    string   `json:"remedy"`
+	Curl      string   `json:"curl"`            // a command line that repeats the request, without secrets
+	Known     bool     `json:"known,omitempty"` // set by [Report.Know]
 }
 
 // Know marks the findings that are known, for example because they are accepted for now. The summary
@@ -150,7 +152,7 @@ func (c *cell) findings() (findings []Finding) {
 	if c.differs != nil {
 		r, resp := c.differs.last()
 		i := slices.IndexFunc(kinds, func(k kind) bool { return k.id == "answers-differ" })
-		findings = append(findings, c.newFinding(kinds[i], []string{r.origin}, describe(r, resp)+" The same request had other CORS headers at another time.", r))
+		findings = append(findings, c.newFinding(kinds[i], []string{r.origin}, c.p.client.describe(r, resp)+" The same request had other CORS headers at another time.", r))
 	}
 	return findings
 }
@@ -159,7 +161,7 @@ func (c *cell) finding(k kind, shown []*trial) Finding {
 	first := shown[0]
 	a := first.because
 	r, resp := a.last()
-	evidence := describe(r, resp)
+	evidence := c.p.client.describe(r, resp)
 	switch why := a.why(); {
 	case k.id == "same-origin-header-preferred":
 		evidence += " Without AMP-Same-Origin, it is denied."
@@ -191,7 +193,7 @@ func (c *cell) finding(k kind, shown []*trial) Finding {
 
 func (c *cell) newFinding(k kind, origins []string, evidence string, r request) Finding {
 	policy := c.p.policy
-	return Finding{ID: k.id, Severity: k.severity, Endpoint: c.e.URL, Origin: origins[0], Origins: origins, Request: r.method + " " + r.url,
+	return Finding{ID: k.id, Severity: k.severity, Endpoint: c.e.URL, Method: c.e.Method, Publisher: c.publisher, Origin: origins[0], Origins: origins, Request: r.method + " " + r.url,
 		Title: k.title, Evidence: evidence, Remedy: strings.NewReplacer("%[1]s", origins[0], "%[2]s", policy.Methods(), "%[3]s", policy.Headers()).Replace(k.remedy), Curl: c.p.curl(r)}
 }
 
@@ -208,7 +210,7 @@ func list(items []string, n int) string {
 }
 
 // describe returns a sentence about a request and its answer.
-func describe(r request, resp *response) string {
+func (c *client) describe(r request, resp *response) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s from %s", r.method, cmp.Or(r.origin, "a program that sends no Origin"))
 	if resp == nil {
@@ -217,7 +219,7 @@ func describe(r request, resp *response) string {
 	fmt.Fprintf(&b, " is answered with status %d", resp.Status)
 	for _, name := range []string{"Access-Control-Allow-Origin", "Access-Control-Allow-Credentials", "Access-Control-Allow-Methods", "Access-Control-Allow-Headers", "Vary", "Location", "Content-Type"} {
 		for _, value := range resp.Header[name] {
-			fmt.Fprintf(&b, ", %s: %.200s", name, printable(value))
+			fmt.Fprintf(&b, ", %s: %.200s", name, printable(c.clean(value)))
 		}
 	}
 	return b.String() + "."

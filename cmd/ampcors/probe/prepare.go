@@ -59,6 +59,9 @@ func (p *prober) prepare(ctx context.Context) error {
 		if err != nil {
 			return configError(err)
 		}
+		if u.Query().Has("__amp_source_origin") {
+			return configError(fmt.Errorf("%.200q has __amp_source_origin, which the probe adds itself", e.URL))
+		}
 		u.Fragment = ""
 		e.URL = u.String()
 		p.report.Target = cmp.Or(p.report.Target, e.URL)

@@ -17,7 +17,9 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -145,7 +147,11 @@ func run(ctx context.Context, cfg Config, sends bool) (*Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, cfg.MaxTime)
 	defer cancel()
 	p := &prober{cfg: cfg, counts: make(map[Untested]int), report: &Report{Endpoints: []Endpoint{}, Trials: []Trial{}, Unknown: []Unknown{}, Untested: []Untested{}, Notes: []string{}, Findings: []Finding{}, Snippets: []Snippet{}}}
-	if err := p.prepare(ctx); err != nil {
+	err := p.prepare(ctx)
+	if p.client != nil {
+		defer p.client.http.CloseIdleConnections()
+	}
+	if err != nil {
 		return nil, err
 	}
 	var cells []*cell
@@ -284,16 +290,18 @@ func (p *prober) origins() (origins []string) {
 	return origins
 }
 
-// removeSecrets removes the user's own header values and cookies from what servers may have
-// repeated.
-func (p *prober) removeSecrets() {
+// secretsOf returns a pattern of the user's own header values and cookies, also as they are in URLs and in
+// quoted texts, or nil if there are none.
+func secretsOf(cfg Config) *regexp.Regexp {
 	var secrets []string
 	add := func(value string) {
-		if len(value) >= 4 { // shorter ones are no secrets, and would hide what is not one
-			secrets = append(secrets, value, "…", url.QueryEscape(value), "…", url.PathEscape(value), "…")
+		if value = strings.TrimSpace(value); len(value) >= 4 { // shorter ones are no secrets, and would hide what is not one
+			for _, form := range []string{value, url.QueryEscape(value), url.PathEscape(value), strings.Trim(strconv.Quote(value), `"`)} {
+				secrets = append(secrets, regexp.QuoteMeta(form))
+			}
 		}
 	}
-	for _, values := range p.cfg.Header {
+	for _, values := range cfg.Header {
 		for _, value := range values {
 			add(value)
 			for word := range strings.FieldsSeq(value) {
@@ -301,22 +309,37 @@ func (p *prober) removeSecrets() {
 			}
 		}
 	}
-	for pair := range strings.SplitSeq(p.cfg.Cookie, ";") {
+	add(cfg.Cookie)
+	for pair := range strings.SplitSeq(cfg.Cookie, ";") {
 		_, value, _ := strings.Cut(pair, "=")
-		add(strings.TrimSpace(value))
+		add(value)
 	}
 	if len(secrets) == 0 {
-		return
+		return nil
 	}
-	clean := strings.NewReplacer(secrets...)
+	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) }) // the longest that matches
+	return regexp.MustCompile("(?i)" + strings.Join(secrets, "|"))
+}
+
+// clean removes secrets that a server has repeated.
+func (c *client) clean(text string) string {
+	if c.secrets == nil {
+		return text
+	}
+	return c.secrets.ReplaceAllString(text, "…")
+}
+
+// removeSecrets removes the user's own header values and cookies from the report.
+func (p *prober) removeSecrets() {
+	clean := p.client.clean
 	for i := range p.report.Findings {
 		f := &p.report.Findings[i]
-		f.Evidence = clean.Replace(f.Evidence)
+		f.Evidence = clean(f.Evidence)
 	}
 	for i := range p.report.Trials {
-		p.report.Trials[i].Reason = clean.Replace(p.report.Trials[i].Reason)
+		p.report.Trials[i].Reason = clean(p.report.Trials[i].Reason)
 	}
 	for i := range p.report.Untested {
-		p.report.Untested[i].Reason = clean.Replace(p.report.Untested[i].Reason)
+		p.report.Untested[i].Reason = clean(p.report.Untested[i].Reason)
 	}
 }

@@ -328,6 +328,21 @@ func TestSecretsStay(t *testing.T) {
 	}
 }
 
+// A secret that a server repeats is removed before a text is truncated or quoted.
+func TestSecretsAreRemovedFirst(t *testing.T) {
+	c := newClient(Config{Header: http.Header{"Authorization": {"Bearer abcdefghijklmnopqrstuvwxyz"}}, Cookie: `raw"cookie\`})
+	for _, text := range []string{
+		strings.Repeat("x", 190) + "abcdefghijklmnopqrstuvwxyz",
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZ",
+		fmt.Sprintf("%q", `raw"cookie\`),
+		url.QueryEscape(`raw"cookie\`),
+	} {
+		if got := c.describe(request{method: "GET"}, &response{Status: 302, Header: http.Header{"Location": {text}}}); strings.Contains(strings.ToLower(got), "abcdefg") || strings.Contains(got, "cookie") {
+			t.Errorf("%q is in %q", text, got)
+		}
+	}
+}
+
 // Browsers send no Origin with a GET within an origin.
 func TestARequestWithinAnOriginHasNoOrigin(t *testing.T) {
 	var seen []string

@@ -37,6 +37,7 @@ func (c *cell) judge() {
 		}
 	}
 	c.judgeHostile(pages)
+	c.findVaryOfDenials(pages)
 	c.attribute(isOpen)
 }
 
@@ -303,6 +304,26 @@ func (c *cell) findFlaws(pages []*trial) {
 		value := resp.Header.Get("Access-Control-Allow-Origin")
 		if slices.ContainsFunc(echoes, func(t *trial) bool { return t.origin != value }) {
 			without.blame("vary-missing", without.answers[0])
+		}
+	}
+}
+
+// findVaryOfDenials names a denial that a shared cache may keep and give to the publisher's pages.
+func (c *cell) findVaryOfDenials(pages []*trial) {
+	i := slices.IndexFunc(c.trials, func(t *trial) bool { return t.id == "any-origin-allowed" && t.Outcome == Fine })
+	if i < 0 {
+		return
+	}
+	denial := c.trials[i].answers[0]
+	_, resp := denial.last()
+	if denial.fetch == nil || resp.Status > 299 || !isCacheable(c.e.Method, resp.Header) || variesByOrigin(resp.Header) || resp.Header.Get("Access-Control-Allow-Origin") != "" {
+		return
+	}
+	for _, t := range pages {
+		if t.Outcome == Fine && t.because.fetch != nil && t.because.fetch.response.Header.Get("Access-Control-Allow-Origin") == t.origin {
+			t.remark = "a cache may give this answer to the publisher's pages"
+			t.blame("vary-missing", denial)
+			return
 		}
 	}
 }

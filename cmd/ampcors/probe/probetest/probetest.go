@@ -213,6 +213,10 @@ var cases = []struct {
 		}
 		return r.Header.Get("Origin") == ""
 	}}), want: []string{"vary-missing"}},
+	{name: "Vary only if the origin is allowed", backend: as(backend{noVary: true, runs: true, header: func(h http.Header, origin string) {
+		fixed(origin)(h, origin)
+		h.Set("Vary", "Origin")
+	}}), want: []string{"vary-missing"}},
 	{name: "a cache that ignores Vary", remembers: true, backend: func() http.Handler { return new(sharedCache) }, want: []string{"cached-wrong-origin"}},
 	{name: "a redirect that is not exposed", backend: as(backend{header: func(h http.Header, origin string) {
 		fixed(origin)(h, origin)

@@ -294,8 +294,6 @@ add_action('wp_ajax_nopriv_shop', fn () => wp_send_json(['ok' => true]));
 	if out, err := exec.Command(php, filepath.Join(dir, "install.php")).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	cmd := exec.Command(php, "-S", addr, "-t", dir)
-	cmd.Env = append(os.Environ(), "PHP_CLI_SERVER_WORKERS=4")
-	start(t, addr, cmd)
+	start(t, addr, exec.Command(php, "-S", addr, "-t", dir))
 	return addr
 }

@@ -164,6 +164,8 @@ func (e *Explanation) explainIdentity(p *policy, v *verdict) {
 		}
 		if detail += "."; isHash {
 			detail += " A pattern cannot match a hash prefix."
+		} else if _, isApex := p.list.patterns[v.claim.domain()]; isApex {
+			detail += fmt.Sprintf(" %[1]s is not below *.%[1]s: list it, too.", v.claim.domain())
 		}
 	}
 	e.step("allowlist", ok, publisher, detail)

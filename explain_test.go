@@ -81,6 +81,8 @@ func TestExplainSaysWhatIsWrongWithAPrefix(t *testing.T) {
 		unknownHashOrigin:                                              "A pattern cannot match a hash",
 		cacheOrigin:                                                    "Listed in Publishers",
 		wildOrigin:                                                     "Matched by a pattern",
+		"https://example-net.cdn.ampproject.org":                       "example.net is not below *.example.net: list it, too.",
+		"https://example.net":                                          "example.net is not below *.example.net: list it, too.",
 		hashOrigin:                                                     "The hash prefix of this publisher",
 		"https://www.example.com:8443":                                 "no port",
 		"https://" + strings.Repeat("a-", 32) + "a.cdn.ampproject.org": "1 to 63",

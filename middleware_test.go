@@ -313,10 +313,11 @@ func checkRequestWith(t *testing.T, cfg ampcors.Config, test request, want http.
 	if s := m.Stats(); s.Requests[test.reason] != 1 || s.Allowed()+s.Denied() != 1 {
 		t.Errorf("counted as %v", s)
 	}
-	hint := ""
-	if test.reason == ampcors.ReasonNoOriginUnsafe {
-		hint = `; same-origin requests of the AMP runtime have "AMP-Same-Origin: true"`
-	}
+	hint := map[ampcors.Reason]string{
+		ampcors.ReasonNoOriginUnsafe:   `; same-origin requests of the AMP runtime have "AMP-Same-Origin: true"`,
+		ampcors.ReasonMethodNotAllowed: "; Config.Methods lists those beyond GET, HEAD and POST",
+		ampcors.ReasonHeaderNotAllowed: "; Config.RequestHeaders lists those beyond Content-Type",
+	}[test.reason]
 	if rec.Code == http.StatusForbidden && rec.Body.String() != "Forbidden: "+test.reason.String()+hint+"\n" {
 		t.Errorf("body %q", rec.Body)
 	}

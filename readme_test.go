@@ -2,6 +2,7 @@ package ampcors_test
 
 import (
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -106,12 +107,42 @@ func TestREADMEsProgramRuns(t *testing.T) {
 	}
 }
 
+// Each link to a file of the repository leads to one.
+func TestLinksLeadSomewhere(t *testing.T) {
+	t.Parallel()
+	links := regexp.MustCompile(`\]\(([^)#\s]+)(#[^)]*)?\)`)
+	documents := 0
+	err := filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (entry.Name() == "node_modules" || entry.Name() == ".git"):
+			return filepath.SkipDir
+		case !strings.HasSuffix(name, ".md"):
+			return nil
+		}
+		documents++
+		for _, m := range links.FindAllStringSubmatch(file(t, name), -1) {
+			if strings.Contains(m[1], "://") || strings.HasPrefix(m[1], "mailto:") {
+				continue
+			}
+			if _, err := os.Stat(filepath.Join(filepath.Dir(name), m[1])); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		return nil
+	})
+	if err != nil || documents < 10 {
+		t.Errorf("%d documents, %v", documents, err)
+	}
+}
+
 // TestREADMEsCommandsAreRun checks that CI runs every command of these READMEs.
 // TestACheckoutCanBeUsed runs those that install ampcors.
 func TestREADMEsCommandsAreRun(t *testing.T) {
 	t.Parallel()
 	ci := file(t, ".ci/run")
-	for _, name := range []string{"README.md", "announce/README.md", "authz/README.md", "bench/README.md", "caddy/README.md", "e2e/README.md", "source/README.md", "source/e2e/README.md"} {
+	for _, name := range []string{"README.md", "CONTRIBUTING.md", "announce/README.md", "authz/README.md", "bench/README.md", "caddy/README.md", "e2e/README.md", "source/README.md", "source/e2e/README.md"} {
 		t.Run(name, func(t *testing.T) {
 			for _, block := range blocks(t, file(t, name), "sh") {
 				if strings.Contains(block, "../ampcors") {

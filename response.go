@@ -158,8 +158,13 @@ func removeRepresentation(w http.ResponseWriter, h http.Header) {
 var deniedText = func() (text [numReasons][]byte) {
 	for r := range text {
 		hint := ""
-		if Reason(r) == ReasonNoOriginUnsafe {
+		switch Reason(r) {
+		case ReasonNoOriginUnsafe:
 			hint = `; same-origin requests of the AMP runtime have "AMP-Same-Origin: true"`
+		case ReasonMethodNotAllowed:
+			hint = "; Config.Methods lists those beyond GET, HEAD and POST"
+		case ReasonHeaderNotAllowed:
+			hint = "; Config.RequestHeaders lists those beyond Content-Type"
 		}
 		text[r] = []byte(http.StatusText(Reason(r).statusCode()) + ": " + Reason(r).String() + hint + "\n")
 	}

@@ -19,7 +19,7 @@ func Example() {
 	db.SetMaxOpenConns(16)
 	db.SetMaxIdleConns(16)
 
-	table, err := sqlsource.New(db, sqlsource.Config{Table: "sites", DomainColumn: "host"})
+	table, err := sqlsource.New(db, sqlsource.Config{Table: "sites", DomainColumn: "host", Condition: "active"}) // not suspended
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -30,6 +30,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -373,12 +374,14 @@ func (d *decoder) addPublishers(file, text string) publisherLines {
 		d.problems = append(d.problems, problem)
 		return lines
 	}
-	if lines.text != "" && !strings.HasSuffix(lines.text, "\n") {
+	isTruncated := text != "" && !strings.HasSuffix(text, "\n")
+	if isTruncated {
 		line, column := position(text, len(text))
-		d.problems = append(d.problems, &Error{File: file, Line: line, Column: column, Reason: "the last line has no line break: the file may be truncated", Want: "a line break at the end"})
-		return lines
+		d.problems = append(d.problems, &Error{File: file, Line: line, Column: column, Reason: "the last line has no line break: the file may be truncated", Want: "a line break at the end", where: math.MaxInt})
+		text = text[:strings.LastIndexByte(text, '\n')+1] // the other lines are checked
+		lines.text = text
 	}
-	if i := strings.IndexByte(strings.ReplaceAll(lines.text, "\r\n", "\n\n"), '\r'); i >= 0 {
+	if i := strings.IndexByte(strings.ReplaceAll(text, "\r\n", "\n\n"), '\r'); i >= 0 {
 		line, column := position(text, i)
 		d.problems = append(d.problems, &Error{File: file, Line: line, Column: column, Reason: "has a carriage return inside a line", Want: "lines that end in a line feed"})
 		return lines
@@ -389,7 +392,7 @@ func (d *decoder) addPublishers(file, text string) publisherLines {
 			d.result.Publishers = append(d.result.Publishers, publisher)
 		}
 	}
-	if lines.end = len(d.result.Publishers); lines.end == lines.first {
+	if lines.end = len(d.result.Publishers); lines.end == lines.first && !isTruncated {
 		d.problems = append(d.problems, &Error{File: file, Line: 1, Column: 1, Reason: "names no publisher", Want: "at least one, or no publishersFile"})
 	}
 	return lines

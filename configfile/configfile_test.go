@@ -160,6 +160,9 @@ config.json:5:25: lookup.maxStale "1s" is less than the TTL, during which a publ
 publishers.txt:4:3: "http://b.example" has a scheme; want "b.example"
 publishers.txt:6:2: "c.example/" has a path, query or fragment; want "c.example"`},
 		{name: "a truncated list", file: `{"publishersFile": "publishers.txt"}`, text: "a.example\nwww.example.co", want: `publishers.txt:2:15: the last line has no line break: the file may be truncated; want a line break at the end`},
+		{name: "a truncated list with errors", file: `{"publishersFile": "publishers.txt"}`, text: "-a.example\nb.example\nhttp://c.example\nwww.exa", want: `publishers.txt:1:1: "-a.example" has a label that begins or ends with a hyphen; want a domain such as "www.example.com"
+publishers.txt:3:1: "http://c.example" has a scheme; want "c.example"
+publishers.txt:4:8: the last line has no line break: the file may be truncated; want a line break at the end`},
 		{name: "a list in another encoding", file: `{"publishersFile": "publishers.txt"}`, text: "a.example\nb\xfccher.example\n", want: `publishers.txt:2:2: is not UTF-8; want UTF-8`},
 		{name: "a list with a byte order mark", file: `{"publishersFile": "publishers.txt"}`, text: "\ufeffa.example\n", want: `publishers.txt:1:1: begins with a byte order mark; want UTF-8 without one`},
 		{name: "a list that was emptied", file: `{"publishersFile": "publishers.txt"}`, text: "", want: `publishers.txt:1:1: names no publisher; want at least one, or no publishersFile`},

@@ -8,6 +8,7 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -189,6 +190,7 @@ func (w *Watcher) apply(expected snapshot) {
 		w.setStatus(nil)
 		return
 	}
+	before := w.mw.Config().Publishers
 	err := c.use(w.mw.Reconfigure)
 	w.setStatus(err)
 	w.seen, w.handled = c.files, c.files
@@ -203,9 +205,41 @@ func (w *Watcher) apply(expected snapshot) {
 		return
 	}
 	w.reported = ""
-	w.log.Info("ampcors: the configuration is applied", "file", w.path, "publishers", len(c.cfg.Publishers))
+	added, removed := changes(before, c.cfg.Publishers)
+	w.log.Info("ampcors: the configuration is applied", "file", w.path, "publishers", len(c.cfg.Publishers),
+		"added", len(added), "removed", len(removed), "firstAdded", firstOf(added), "firstRemoved", firstOf(removed))
 	w.warn(c.cfg)
 }
+
+// changes returns the publishers that only one of two lists has, as they are written. What both lists
+// begin and end with is compared without memory: most changes of a list of millions are small. A name
+// that a list has twice may be returned although the other list has it.
+func changes(before, after []string) (added, removed []string) {
+	for len(before) > 0 && len(after) > 0 && before[0] == after[0] {
+		before, after = before[1:], after[1:]
+	}
+	for len(before) > 0 && len(after) > 0 && before[len(before)-1] == after[len(after)-1] {
+		before, after = before[:len(before)-1], after[:len(after)-1]
+	}
+	return without(after, before), without(before, after)
+}
+
+// without returns the names of a list that another does not have.
+func without(list, other []string) (only []string) {
+	has := make(map[string]bool, len(other))
+	for _, name := range other {
+		has[name] = true
+	}
+	for _, name := range list {
+		if !has[name] {
+			only = append(only, name)
+		}
+	}
+	return only
+}
+
+// firstOf returns the first few names, joined.
+func firstOf(names []string) string { return strings.Join(names[:min(5, len(names))], " ") }
 
 // warn logs the warnings of a configuration.
 func (w *Watcher) warn(cfg ampcors.Config) {

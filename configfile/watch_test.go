@@ -641,3 +641,23 @@ func TestAConfigurationInForceIsNotAppliedAgain(t *testing.T) {
 		})
 	}
 }
+
+// The log says who came and who went.
+func TestChangesOfALongList(t *testing.T) {
+	for name, test := range map[string]struct{ before, after, added, removed string }{
+		"nothing":       {"a b c", "a b c", "", ""},
+		"all":           {"", "a b", "a b", ""},
+		"none":          {"a b", "", "", "a b"},
+		"at the ends":   {"a b c", "x a b c y", "x y", ""},
+		"in between":    {"a b c d", "a x c d", "x", "b"},
+		"another order": {"a b c", "c a b", "", ""},
+	} {
+		added, removed := changes(strings.Fields(test.before), strings.Fields(test.after))
+		if got := strings.Join(added, " "); got != test.added {
+			t.Errorf("%s: added %q; want %q", name, got, test.added)
+		}
+		if got := strings.Join(removed, " "); got != test.removed {
+			t.Errorf("%s: removed %q; want %q", name, got, test.removed)
+		}
+	}
+}

@@ -63,6 +63,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -104,6 +105,8 @@ type Table struct {
 	log      *slog.Logger
 
 	isListening atomic.Bool
+	first       chan struct{}         // closed once the first connection listens, or cannot
+	problem     atomic.Pointer[error] // the last of the connection that listens; nil if there was none
 	stop        context.CancelFunc
 	stopped     chan struct{} // closed when the listener has ended
 
@@ -118,6 +121,9 @@ const (
 	// after up to maxRetry.
 	minRetry = 50 * time.Millisecond
 	maxRetry = time.Second
+
+	// A program may call Install after New, so a missing trigger is no error at once.
+	installTime = 2 * time.Second
 )
 
 // New returns a Table. It does not wait for a connection, so a server can start while the
@@ -161,7 +167,7 @@ func New(cfg Config) (*Table, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Table{
 		Table: lookups, db: db, conn: conn, triggers: triggers, log: cfg.Logger,
-		stop: stop, stopped: make(chan struct{}),
+		stop: stop, stopped: make(chan struct{}), first: make(chan struct{}),
 	}
 	if s.log == nil {
 		s.log = slog.Default()
@@ -178,19 +184,32 @@ func (s *Table) Close() {
 }
 
 // Ping makes both lookups once, and checks that the triggers are installed. It also returns
-// an error if the Table is not listening for changes now.
+// an error if the Table is not listening for changes. Right after New, it waits for the first
+// connection until ctx is done.
 func (s *Table) Ping(ctx context.Context) error {
 	err := s.Table.Ping(ctx)
 	if err == nil {
 		var n int
 		if err = s.db.QueryRowContext(ctx, countSQL, s.triggers.table, s.triggers.body).Scan(&n); err == nil && n != len(triggerNames) {
-			err = s.errNoTriggers()
+			err = noTriggers{s.triggers.table}
 		}
 	}
-	if err == nil && !s.isListening.Load() {
-		err = errors.New("pgsource: not listening for changes: the connection is lost, or not made yet")
+	if err != nil {
+		return err
 	}
-	return err
+	select {
+	case <-s.first:
+	case <-ctx.Done():
+		return fmt.Errorf("pgsource: not listening for changes yet: %w", ctx.Err())
+	}
+	if s.isListening.Load() {
+		return nil
+	}
+	problem := errors.New("the connection is lost")
+	if last := s.problem.Load(); last != nil {
+		problem = *last
+	}
+	return fmt.Errorf("pgsource: not listening for changes: %w", problem)
 }
 
 // Source returns what [source.New] needs. Its IsListening reports whether the connection that
@@ -204,16 +223,23 @@ func (s *Table) Source() source.Source {
 // listen keeps a connection that listens, until ctx is done.
 func (s *Table) listen(ctx context.Context) {
 	defer close(s.stopped)
-	retry, reported := minRetry, false
+	retry, reported, begun := minRetry, false, time.Now()
+	known := sync.OnceFunc(func() { close(s.first) })
 	for ctx.Err() == nil {
 		err := s.listenOnce(ctx, func() {
+			known()
 			s.log.Info("ampcors: listening for changes of publishers", "table", s.triggers.table)
 			retry, reported = minRetry, false
 		})
 		if ctx.Err() != nil {
 			return
 		}
-		if !reported {
+		s.problem.Store(&err)
+		isNew := errors.As(err, new(noTriggers)) && time.Since(begun) < installTime // Install may be under way
+		if !isNew {
+			known()
+		}
+		if !reported && !isNew {
 			s.log.Error("ampcors: not listening for changes of publishers; a change is seen when the remembered answer expires", "table", s.triggers.table, "error", err)
 			reported = true
 		}
@@ -278,7 +304,7 @@ func (s *Table) check(ctx context.Context, conn *pgx.Conn) error {
 	case isStandby: // a primary that has become a standby
 		return errors.New("pgsource: the server has become a standby")
 	case n != len(triggerNames):
-		return s.errNoTriggers()
+		return noTriggers{s.triggers.table}
 	}
 	return nil
 }

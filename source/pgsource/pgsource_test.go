@@ -271,6 +271,37 @@ func TestOnlyWhatChangedIsReported(t *testing.T) {
 	}
 }
 
+// A program calls New, then Install, then Ping. With a healthy database, none of them says that something
+// is wrong, and Ping waits for the connection.
+func TestTheOrderOfAProgramIsQuiet(t *testing.T) {
+	t.Parallel()
+	db := servertest.Postgres(t)
+	exec(t, connect(t, db.Addr), createTable)
+	log := new(servertest.Buffer)
+	for range 2 { // the second finds the triggers
+		s, err := New(Config{ConnString: servertest.DSN(db.Addr), Logger: slog.New(slog.NewTextHandler(log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		if err := s.Install(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Ping(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := log.String(); strings.Contains(got, "ERROR") || strings.Count(got, "msg=\"ampcors: listening") != 2 {
+		t.Errorf("the log is:\n%s", got)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	s := newTable(t, sqlsource.Config{}, db.Addr)
+	if err := s.Ping(ctx); err == nil {
+		t.Error("a Ping without time says that all is well")
+	}
+}
+
 func TestPingReportsMissingTriggers(t *testing.T) {
 	t.Parallel()
 	db := servertest.Postgres(t)

@@ -50,9 +50,11 @@ func (s *Table) Install(ctx context.Context) error {
 const countSQL = `SELECT count(*) FROM pg_trigger AS t JOIN pg_proc AS p ON p.oid = t.tgfoid
 	WHERE t.tgrelid = to_regclass($1) AND t.tgname LIKE 'ampcors\_%' AND t.tgenabled IN ('O', 'A') AND p.prosrc = $2`
 
-// errNoTriggers is the error for a table on which changes are not reported.
-func (s *Table) errNoTriggers() error {
-	return fmt.Errorf("pgsource: the table %s does not have the triggers, or they are disabled, or those of another Config.Table; call Install", s.triggers.table)
+// A noTriggers is the error for a table on which changes are not reported.
+type noTriggers struct{ table string }
+
+func (e noTriggers) Error() string {
+	return fmt.Sprintf("pgsource: the table %s does not have the triggers, or they are disabled, or those of another Config.Table; call Install", e.table)
 }
 
 // triggers are those of a table.

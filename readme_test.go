@@ -254,6 +254,7 @@ func TestREADMEsCodeIsThatOfTestedPrograms(t *testing.T) {
 		has(t, "examples/publisher/config.json", blocks(t, publishers, "json")[0])
 		has(t, "configfile/example_test.go", blocks(t, publishers, "go")[0])
 		has(t, "source/sqlsource/example_test.go", blocks(t, publishers, "go")[1])
+		has(t, "source/example_test.go", blocks(t, file(t, "source/README.md"), "go")[0])
 	})
 }
 

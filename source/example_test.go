@@ -2,8 +2,13 @@ package source_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/source"
@@ -98,4 +103,51 @@ func Example_wrapper() {
 	// Output:
 	// asked for www.example.com true <nil>
 	// www.example.com
+}
+
+// A server is ready once its database answered, and stays ready when that fails later: MaxStale is for
+// that. Ping is that of sqlsource, pgsource or redissource.
+func Example_readiness() {
+	ctx := context.Background()
+	database := &database{}
+	table := database
+
+	var isReady atomic.Bool
+	go func() {
+		for table.Ping(ctx) != nil {
+			time.Sleep(time.Second)
+		}
+		isReady.Store(true) // and never false again
+	}()
+	http.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
+		if !isReady.Load() {
+			http.Error(w, "the database did not answer yet", http.StatusServiceUnavailable)
+		}
+	})
+
+	ask := func() int {
+		w := httptest.NewRecorder()
+		http.DefaultServeMux.ServeHTTP(w, httptest.NewRequest("GET", "/ready", nil))
+		return w.Code
+	}
+	fmt.Println(ask())
+	database.isUp.Store(true)
+	for ask() != http.StatusOK {
+		time.Sleep(10 * time.Millisecond)
+	}
+	database.isUp.Store(false)
+	fmt.Println(ask())
+	// Output:
+	// 503
+	// 200
+}
+
+// A database is in place of a sqlsource.Table.
+type database struct{ isUp atomic.Bool }
+
+func (d *database) Ping(context.Context) error {
+	if !d.isUp.Load() {
+		return errors.New("down")
+	}
+	return nil
 }

@@ -18,8 +18,9 @@ import (
 // A file has the members that a JSON file can have.
 type file struct {
 	ampcors.Config
-	PublishersFile string         `json:"publishersFile"`
-	Lookup         source.Options `json:"lookup"`
+	PublishersFile string         `json:"publishersFile"` // a text file with a publisher on each line
+	Lookup         source.Options `json:"lookup"`         // the options of a source.Cache, if the program has one
+	Schema         string         `json:"$schema"`        // for editors: the URL or path of schema.json
 }
 
 // A decoder decodes a JSON file more strictly than encoding/json, and remembers where each

@@ -169,11 +169,21 @@ func newCheck() *cobra.Command {
 		Use:     "check file",
 		Short:   "Check a configuration file, and show what it allows",
 		Long:    "Check a configuration file, and show what it allows. Warnings name publishers whose domain prefix is denied, because another host has the same one.",
-		Example: "  ampcors check config.json",
-		Args:    cobra.ExactArgs(1),
+		Example: "  ampcors check config.json\n  ampcors check --schema >schema.json",
 	}
 	output := addOutput(cmd)
+	isSchema := cmd.Flags().Bool("schema", false, "print a JSON Schema of the file, with which editors complete and explain it")
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if *isSchema {
+			return cobra.NoArgs(cmd, args)
+		}
+		return cobra.ExactArgs(1)(cmd, args)
+	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if *isSchema {
+			_, err := cmd.OutOrStdout().Write(configfile.Schema())
+			return err
+		}
 		cfg, err := configfile.Load(args[0])
 		if err != nil {
 			return exitError{exitFindings, err}

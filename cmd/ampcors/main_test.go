@@ -104,6 +104,12 @@ func TestCheck(t *testing.T) {
 			t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
 		}
 	})
+	t.Run("the schema", func(t *testing.T) {
+		code, stdout, _ := run(t, "", "check", "--schema")
+		if code != exitClean || !json.Valid([]byte(stdout)) || !strings.Contains(stdout, `"publishers"`) {
+			t.Errorf("exit code %d\n%s", code, stdout)
+		}
+	})
 	t.Run("invalid", func(t *testing.T) {
 		code, stdout, stderr := run(t, "", "check", write("invalid.json", `{"publishers": ["b"]}`))
 		if code != exitFindings || stdout != "" || !strings.Contains(stderr, `invalid.json:1:17: publishers[0] "b" has no dot`) {

@@ -208,7 +208,7 @@ func TestDashboardAndAlertsUseMetricsThatExist(t *testing.T) {
 			if !ok {
 				t.Errorf("%s uses %s, which does not exist", name, u[1])
 			}
-			for _, label := range regexp.MustCompile(`(\w+)(?:=|=~)\\?"`).FindAllStringSubmatch(u[2], -1) {
+			for _, label := range regexp.MustCompile(`(\w+)(?:=|=~|!=)\\?"`).FindAllStringSubmatch(u[2], -1) {
 				if !slices.Contains(known, label[1]) {
 					t.Errorf("%s uses the label %s of %s, which has %q", name, label[1], u[1], known)
 				}
@@ -217,10 +217,12 @@ func TestDashboardAndAlertsUseMetricsThatExist(t *testing.T) {
 	}
 }
 
-func TestPromtoolAcceptsTheRules(t *testing.T) {
+func TestPromtoolAcceptsTheRulesAndTheirTests(t *testing.T) {
 	t.Parallel()
 	promtool := servertest.Program(t, "install promtool (Debian: apt-get install prometheus)", "promtool")
-	if out, err := exec.Command(promtool, "check", "rules", "alerts.yml").CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
+	for _, args := range [][]string{{"check", "rules", "alerts.yml"}, {"test", "rules", "alerts_test.yml"}} {
+		if out, err := exec.Command(promtool, args...).CombinedOutput(); err != nil {
+			t.Errorf("%q: %v\n%s", args, err, out)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 // Package metrics exports the counts of a Middleware, and of its Source, to Prometheus.
 //
-//	registry.MustRegister(metrics.New(mw, publishers))
+//	prometheus.MustRegister(metrics.New(mw, publishers)) // publishers is Config.Source, or nil
+//	admin.Handle("GET /metrics", promhttp.Handler())     // at an address that only Prometheus reaches
 //
 // No metric has a label with a publisher or an origin: whoever invents origins could
 // otherwise fill the memory of Prometheus. To see those, log them in [ampcors.Config].Observe.

@@ -103,16 +103,20 @@ func listedOrigins(t *testing.T) (origins []string) {
 
 // toolbox runs AMP's own middleware for Node with the options, in front of the same API.
 func toolbox(options string) func(*testing.T, *site) http.Handler {
-	return func(t *testing.T, s *site) http.Handler {
-		node := servertest.Program(t, "install Node.js (Debian: apt-get install nodejs npm)", "node")
-		if _, err := os.Stat(filepath.Join("peers", "node_modules")); err != nil {
-			servertest.Missing(t, "install toolbox-cors (npm ci --prefix e2e/peers)")
-		}
-		addr := servertest.FreeAddress(t)
-		cmd := exec.Command(node, filepath.Join("peers", "toolbox.js"), addr, serve(t, s.handler()), options)
-		start(t, addr, cmd)
-		return proxy(addr)
+	return func(t *testing.T, s *site) http.Handler { return toolboxBefore(t, s.handler(), options) }
+}
+
+// toolboxBefore returns toolbox-cors in front of an API.
+func toolboxBefore(t *testing.T, api http.Handler, options string) http.Handler {
+	t.Helper()
+	node := servertest.Program(t, "install Node.js (Debian: apt-get install nodejs npm)", "node")
+	if _, err := os.Stat(filepath.Join("peers", "node_modules")); err != nil {
+		servertest.Missing(t, "install toolbox-cors (npm ci --prefix e2e/peers)")
 	}
+	addr := servertest.FreeAddress(t)
+	cmd := exec.Command(node, filepath.Join("peers", "toolbox.js"), addr, serve(t, api), options)
+	start(t, addr, cmd)
+	return proxy(addr)
 }
 
 // peerLibrary returns library with a call that adds the claim to each URL. It also adds the

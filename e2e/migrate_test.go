@@ -1,0 +1,110 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/internal/readme"
+	jub0bs "github.com/jub0bs/cors"
+	rs "github.com/rs/cors"
+)
+
+// migrants are the requests of the tables in ../migrate.
+var migrants = []struct {
+	name, method, origin, claim string
+	header                      http.Header
+}{
+	{name: "the publisher's page on a cache reads", method: "GET", origin: cached, claim: own},
+	{name: "… with the hash prefix", method: "GET", origin: "https://qd6a7ojgnw33qp4fquh2bzsurnwxb3tizc23iexr33vg5pppaqca.cdn.ampproject.org", claim: own},
+	{name: "… without `__amp_source_origin`", method: "GET", origin: cached},
+	{name: "… asks by a preflight to post JSON", method: "OPTIONS", origin: cached, claim: own, header: http.Header{"Access-Control-Request-Method": {"POST"}, "Access-Control-Request-Headers": {"content-type"}}},
+	{name: "… posts a form", method: "POST", origin: cached, claim: own},
+	{name: "the publisher's own page reads", method: "GET", origin: own, claim: own},
+	{name: "another publisher's page on a cache reads", method: "GET", origin: evil, claim: "https://evil.example"},
+	{name: "… and claims to be the publisher's", method: "GET", origin: evil, claim: own},
+	{name: "any website reads, and claims nothing", method: "GET", origin: "https://evil.example"},
+	{name: "… posts a form", method: "POST", origin: "https://evil.example"},
+	{name: "a program reads, without `Origin`", method: "GET"},
+	{name: "… posts", method: "POST"},
+}
+
+// migrationTable sends the requests to both handlers, and returns what each answers.
+func migrationTable(t *testing.T, name string, before http.Handler) string {
+	t.Helper()
+	mw, err := ampcors.New(ampcors.Config{Publishers: []string{"www.example.com"}, Credentialed: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := mw.Wrap(api)
+	table := fmt.Sprintf("| | %s | ampcors |\n| --- | --- | --- |\n", name)
+	for _, m := range migrants {
+		answer := func(h http.Handler) string {
+			u := apiOrigin + "/api"
+			if m.claim != "" {
+				u += "?__amp_source_origin=" + m.claim
+			}
+			r := httptest.NewRequest(m.method, u, nil)
+			for name, values := range m.header {
+				r.Header[name] = values
+			}
+			if m.origin != "" {
+				r.Header.Set("Origin", m.origin)
+			}
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			switch header := w.Header(); {
+			case w.Code >= 400:
+				return fmt.Sprint("denied: ", w.Code)
+			case m.method == "OPTIONS" && strings.EqualFold(header.Get("Access-Control-Allow-Headers"), "content-type") && header.Get("Access-Control-Allow-Origin") == m.origin:
+				return "granted"
+			case m.method == "OPTIONS":
+				return "not granted"
+			case m.origin == "":
+				return "the handler runs"
+			case header.Get("Access-Control-Allow-Origin") == m.origin && header.Get("Access-Control-Allow-Credentials") == "true":
+				return "reads"
+			}
+			return "the handler runs; the page cannot read"
+		}
+		table += fmt.Sprintf("| %s | %s | %s |\n", m.name, answer(before), answer(after))
+	}
+	return table
+}
+
+// api is an API without CORS.
+var api = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "{}") })
+
+// TestMigrationPages compares what the pages in ../migrate say with what the servers answer. With
+// UPDATE_README=1, it writes the tables.
+func TestMigrationPages(t *testing.T) {
+	origins, err := ampcors.CacheOrigins("www.example.com")
+	if err != nil {
+		t.Fatal(err)
+	}
+	origins = append(origins, own)
+	t.Run("toolbox-cors", func(t *testing.T) {
+		before := toolboxBefore(t, api, `{"sourceOriginPattern": "^https:\\/\\/www\\.example\\.com$"}`)
+		readme.Check(t, "../migrate/toolbox-cors.md", "toolbox", migrationTable(t, "toolbox-cors", before))
+	})
+	t.Run("patterns", func(t *testing.T) {
+		addr := startNginxWith(t, `map $http_origin $amp_origin { default ""; "~^https://(www\.example\.com|[a-z0-9-]+\.cdn\.ampproject\.org)$" $http_origin; }`,
+			`add_header Access-Control-Allow-Origin $amp_origin; add_header Access-Control-Allow-Credentials true; proxy_pass http://`+serve(t, api)+`;`)
+		readme.Check(t, "../migrate/patterns.md", "patterns", migrationTable(t, "nginx with that rule", proxy(addr)))
+	})
+	t.Run("libraries", func(t *testing.T) {
+		table := migrationTable(t, "rs/cors", rs.New(rs.Options{AllowedOrigins: origins, AllowCredentials: true, AllowedHeaders: []string{"Content-Type"}}).Handler(api))
+		readme.Check(t, "../migrate/cors-libraries.md", "libraries", table)
+		mw, err := jub0bs.NewMiddleware(jub0bs.Config{Origins: origins, Credentialed: true, RequestHeaders: []string{"Content-Type"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if other := migrationTable(t, "rs/cors", mw.Wrap(api)); other != table {
+			t.Errorf("jub0bs/cors answers otherwise:\n%s", other)
+		}
+	})
+}

@@ -13,6 +13,7 @@ package metrics
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/configfile"
@@ -34,6 +35,9 @@ var (
 	refreshes = desc("source_refreshes_total", "The part of the lookups that was made in the background before an answer expired.")
 	entries   = desc("source_entries", "Answers in memory: publishers, negatives and prefixes.", "kind")
 	waiting   = desc("source_waiting_lookups", "Lookups that wait for a slot.")
+	waits     = desc("source_wait_seconds", "Time that decisions waited for a lookup of the Source. All others took about a microsecond.")
+	filtered  = desc("filter_publishers", "Publishers in the filter, if there is one.")
+	built     = desc("filter_built_timestamp_seconds", "When the list of the filter was made; 0 if there is none yet.")
 	listening = desc("source_listening", "1 if changes of the Source are reported, as far as it knows; 0 if they are seen only when an answer expires.")
 )
 
@@ -47,6 +51,12 @@ type Collector struct {
 	// If Watcher is set before the Collector is registered, the Collector also exports whether
 	// the Watcher's file is in force.
 	Watcher *configfile.Watcher
+
+	// If Filter is set before the Collector is registered, the Collector also exports what it
+	// returns: how many publishers a filter has, and when its list was made.
+	//
+	//	c.Filter = func() (int, time.Time) { s := filter.Stats(); return s.Publishers, s.BuiltAt }
+	Filter func() (publishers int, builtAt time.Time)
 
 	counts func() Counts
 }
@@ -78,7 +88,7 @@ func NewFunc(counts func() Counts) *Collector { return &Collector{counts: counts
 
 // Describe implements prometheus.Collector.
 func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{decisions, publishers, applied, inForce, lookups, avoided, rejected, refreshes, entries, waiting, listening} {
+	for _, d := range []*prometheus.Desc{decisions, publishers, applied, inForce, lookups, avoided, rejected, refreshes, entries, waiting, waits, filtered, built, listening} {
 		descs <- d
 	}
 }
@@ -104,15 +114,17 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 		count(decisions, counts.Decisions.Requests[reason], reason.Label(), allowed)
 	}
 	gauge(publishers, counts.Decisions.Publishers)
+	if c.Filter != nil {
+		names, at := c.Filter()
+		gauge(filtered, names)
+		gauge(built, timestamp(at))
+	}
 	if status := counts.Config; status != nil {
-		at, ok := 0, 1
-		if !status.AppliedAt.IsZero() {
-			at = int(status.AppliedAt.Unix())
-		}
+		ok := 1
 		if status.Err != nil {
 			ok = 0
 		}
-		gauge(applied, at)
+		gauge(applied, timestamp(status.AppliedAt))
 		gauge(inForce, ok)
 	}
 
@@ -133,9 +145,18 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 	gauge(entries, s.Negatives, "negatives")
 	gauge(entries, s.Prefixes, "prefixes")
 	gauge(waiting, s.Waiting)
+	metrics <- prometheus.MustNewConstSummary(waits, s.Waits, s.WaitTime.Seconds(), nil)
 	isListening := 0
 	if s.Listening {
 		isListening = 1
 	}
 	gauge(listening, isListening)
+}
+
+// timestamp returns the Unix time in seconds, or 0 for the zero time.
+func timestamp(at time.Time) int {
+	if at.IsZero() {
+		return 0
+	}
+	return int(at.Unix())
 }

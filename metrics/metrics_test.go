@@ -61,10 +61,18 @@ func TestTheCountsAreExported(t *testing.T) {
 		handle(m, origin)
 	}
 	registry := prometheus.NewPedanticRegistry() // it checks Describe and Collect against each other
-	if err := registry.Register(metrics.New(m, cache)); err != nil {
+	c := metrics.New(m, cache)
+	c.Filter = func() (int, time.Time) { return 7, time.Unix(1_700_000_000, 0) }
+	if err := registry.Register(c); err != nil {
 		t.Fatal(err)
 	}
 	const want = `
+# HELP ampcors_filter_built_timestamp_seconds When the list of the filter was made; 0 if there is none yet.
+# TYPE ampcors_filter_built_timestamp_seconds gauge
+ampcors_filter_built_timestamp_seconds 1.7e+09
+# HELP ampcors_filter_publishers Publishers in the filter, if there is one.
+# TYPE ampcors_filter_publishers gauge
+ampcors_filter_publishers 7
 # HELP ampcors_listed_publishers Publishers and patterns in the configuration in force.
 # TYPE ampcors_listed_publishers gauge
 ampcors_listed_publishers 2
@@ -81,7 +89,7 @@ ampcors_source_entries{kind="publishers"} 1
 # TYPE ampcors_source_listening gauge
 ampcors_source_listening 1
 `
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "ampcors_listed_publishers", "ampcors_source_lookups_total", "ampcors_source_entries", "ampcors_source_listening"); err != nil {
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "ampcors_listed_publishers", "ampcors_source_lookups_total", "ampcors_source_entries", "ampcors_source_listening", "ampcors_filter_publishers", "ampcors_filter_built_timestamp_seconds"); err != nil {
 		t.Error(err)
 	}
 	families, err := registry.Gather()
@@ -90,6 +98,11 @@ ampcors_source_listening 1
 	}
 	counts := make(map[string]float64)
 	for _, family := range families {
+		if family.GetName() == "ampcors_source_wait_seconds" {
+			if waits := family.GetMetric()[0].GetSummary(); waits.GetSampleCount() != 3 || waits.GetSampleSum() <= 0 {
+				t.Errorf("waits: %v; want 3", waits)
+			}
+		}
 		if family.GetName() != "ampcors_decisions_total" {
 			continue
 		}
@@ -204,7 +217,7 @@ func TestDashboardAndAlertsUseMetricsThatExist(t *testing.T) {
 			t.Errorf("%s uses %d metrics", name, len(used))
 		}
 		for _, u := range used {
-			known, ok := labels[u[1]]
+			known, ok := labels[strings.TrimSuffix(strings.TrimSuffix(u[1], "_sum"), "_count")]
 			if !ok {
 				t.Errorf("%s uses %s, which does not exist", name, u[1])
 			}

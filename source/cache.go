@@ -210,6 +210,7 @@ func (c *Cache) find(ctx context.Context, requested string) Answer {
 	if running, ok := c.calls[key]; ok {
 		c.stats.Coalesced++
 		c.mu.Unlock()
+		defer c.waited(c.now())
 		return c.wait(ctx, running)
 	}
 	own, err := c.begin(key, class, shard)
@@ -217,8 +218,17 @@ func (c *Cache) find(ctx context.Context, requested string) Answer {
 	if err != nil {
 		return c.staleIfError(key, err)
 	}
+	defer c.waited(c.now())
 	c.run(context.WithoutCancel(ctx), own)
 	return c.answer(own)
+}
+
+// waited counts a decision that waited for the Source.
+func (c *Cache) waited(since time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stats.Waits++
+	c.stats.WaitTime += c.now() - since
 }
 
 // refresh asks about a remembered publisher in the background.
@@ -328,6 +338,9 @@ type Stats struct {
 	CircuitOpen uint64 `json:"circuitOpen"` // lookups that a backoff or a circuit breaker rejected
 	Hinted      uint64 `json:"hinted"`      // decisions without a lookup because of the Hint NotPublisher
 	Stale       uint64 `json:"stale"`       // decisions from a stale answer, because the Source failed
+
+	Waits    uint64        `json:"waits"`    // decisions that waited for a lookup, their own or another's
+	WaitTime time.Duration `json:"waitTime"` // of all Waits together; nanoseconds in JSON
 
 	Publishers int  `json:"publishers"` // in memory now, expired ones included
 	Negatives  int  `json:"negatives"`  // negative answers in memory now, expired ones included

@@ -92,7 +92,7 @@ func sumOf(caches []*source.Cache) *source.Stats {
 			switch field := to.Field(i); field.Kind() {
 			case reflect.Uint64:
 				field.SetUint(field.Uint() + stats.Field(i).Uint())
-			case reflect.Int:
+			case reflect.Int, reflect.Int64:
 				field.SetInt(field.Int() + stats.Field(i).Int())
 			default:
 				field.SetBool(field.Bool() && stats.Field(i).Bool())

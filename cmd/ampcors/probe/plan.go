@@ -115,8 +115,8 @@ const (
 	asForm                 // a POST that a form of any page can send, without a preflight
 )
 
-// A cell is the part of a plan that is about one endpoint and one publisher. Its trials are sent one
-// after another, with controls between them.
+// A cell is the part of a plan that is about one endpoint and one publisher. Its trials are sent with
+// controls between them.
 type cell struct {
 	p         *prober
 	e         *Endpoint

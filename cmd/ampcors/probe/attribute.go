@@ -1,0 +1,133 @@
+package probe
+
+import (
+	"slices"
+	"strings"
+)
+
+// This file finds the mistake behind the hostile pages that are allowed. Many of them can have one
+// cause: a backend that allows every origin allows each look-alike as well.
+
+// wide are the mistakes that let in more than the pages that they were found with.
+type wide struct {
+	anyOrigin    bool
+	anyClaim     bool            // the backend allows the origin that the page claims
+	ownClaim     bool            // the claim to be the publisher's is enough
+	noClaim      bool            // no claim is enough
+	referer      bool            // the publisher in the Referer is enough
+	sameOrigin   bool            // AMP-Same-Origin is enough
+	anyPublisher map[string]bool // domains of caches on which any publisher is allowed
+	anyPrefix    map[string]bool // domains of caches on which any prefix like the publisher's is allowed
+	beginnings   []string        // of origins, after which any text is allowed
+}
+
+// wideMistakes returns the wide mistakes of a backend, from the trials that show them.
+func (c *cell) wideMistakes() wide {
+	w := wide{anyPublisher: make(map[string]bool), anyPrefix: make(map[string]bool)}
+	for _, t := range c.trials {
+		if t.Outcome != Problem {
+			continue
+		}
+		_, domain, _ := strings.Cut(t.origin, ".")
+		switch t.id {
+		case "any-origin-allowed":
+			w.anyClaim = c.isDeniedWithOwnClaim(t) && t.remark == ""
+			w.anyOrigin = !w.anyClaim && slices.Contains(t.Causes, t.id)
+		case "lookalike-allowed":
+			if origin, isLonger := strings.CutSuffix(t.origin, "."+evilHost); isLonger {
+				w.beginnings = append(w.beginnings, origin)
+			}
+		case "prefix-lookalike-allowed":
+			w.anyPrefix[domain] = true
+		case "any-publisher-allowed":
+			w.anyPublisher[domain] = true
+		case "no-claim-allowed":
+			w.noClaim = w.noClaim || t.origin == evil
+		case "referer-trusted":
+			w.referer = true
+		case "same-origin-header-trusted":
+			w.sameOrigin = true
+		}
+	}
+	w.ownClaim = w.anyClaim || slices.ContainsFunc(c.trials, func(t *trial) bool {
+		_, domain, _ := strings.Cut(t.origin, ".")
+		return t.id == "source-origin-trusted" && t.Outcome == Problem && !w.anyPublisher[domain]
+	})
+	return w
+}
+
+// attribute gives hostile pages that are allowed because of the same mistake the same cause. isOpen is
+// true if the answers are known not to depend on cookies.
+func (c *cell) attribute(isOpen bool) {
+	w := c.wideMistakes()
+	for _, t := range c.trials {
+		isRun := slices.Contains(t.Causes, "unsafe-reaches-handler")
+		switch {
+		case !t.Kind.IsHostile() || t.Outcome != Problem || isRun || t.id == "same-origin-granted":
+		case t.id == "own-host-allowed" && !w.anyOrigin && !(w.ownClaim && c.needsOwnClaim(t)):
+			t.Outcome, t.Causes = Fine, nil
+			c.note("Other hosts below " + c.publisher + " can read the answers, too. Nobody else should be able to run pages there.")
+		case w.anyOrigin && isOpen:
+			t.Causes = []string{"open-to-all"}
+		default:
+			t.Causes = []string{c.cause(t, w)}
+		}
+	}
+}
+
+// cause returns the id of the finding for a hostile page that is allowed.
+func (c *cell) cause(t *trial, w wide) string {
+	_, domain, _ := strings.Cut(t.origin, ".")
+	isPrefix := t.id == "prefix-lookalike-allowed" || t.id == "naive-prefix-allowed"
+	isLonger := slices.ContainsFunc(w.beginnings, func(origin string) bool { return strings.HasPrefix(t.origin, origin) })
+	switch {
+	case w.anyOrigin:
+		return "any-origin-allowed"
+	case w.anyClaim && c.isAllowedOnlyWith(t, t.origin), w.ownClaim && c.needsOwnClaim(t):
+		return "source-origin-trusted"
+	case w.noClaim && c.isAllowedOnlyWith(t):
+		return "no-claim-allowed"
+	case w.sameOrigin && t.id == "same-origin-header-preferred":
+		return "same-origin-header-trusted"
+	case w.anyPublisher[domain] && (t.Kind == KindClaims || t.Kind == KindPublishers || isPrefix):
+		return "any-publisher-allowed"
+	case w.anyPrefix[domain] && isPrefix:
+		return "prefix-lookalike-allowed"
+	case w.referer && strings.HasPrefix(t.origin, c.own):
+		return "referer-trusted" // browsers send the page's own origin in it
+	case isLonger && (t.id == "port-allowed" || t.id == "dead-cache-allowed"):
+		return "lookalike-allowed"
+	}
+	return t.id
+}
+
+// isAllowedOnlyWith reports whether a page is allowed only if it makes these claims.
+func (c *cell) isAllowedOnlyWith(t *trial, claims ...string) bool {
+	for i, a := range t.answers {
+		if a.isReadable() && !slices.Equal(t.sent[i].claims, claims) {
+			return false
+		}
+	}
+	return true
+}
+
+// isDeniedWithOwnClaim reports whether a page was denied when it claimed to be the publisher's.
+func (c *cell) isDeniedWithOwnClaim(t *trial) bool {
+	for i, a := range t.answers {
+		if slices.Equal(t.sent[i].claims, []string{c.own}) && !t.sent[i].isSimple && !a.isReadable() {
+			return true
+		}
+	}
+	return false
+}
+
+// needsOwnClaim reports whether a page is allowed only if it claims to be the publisher's.
+func (c *cell) needsOwnClaim(t *trial) bool {
+	allowed, denied := false, false
+	for i, a := range t.answers {
+		isOwn := slices.Equal(t.sent[i].claims, []string{c.own})
+		allowed = allowed || isOwn && a.isReadable()
+		denied = denied || !isOwn && len(t.sent[i].claims) > 0 && !a.isReadable()
+	}
+	return allowed && denied
+}

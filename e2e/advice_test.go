@@ -138,12 +138,16 @@ func TestAdviceWorks(t *testing.T) {
 
 			advised := proxy(d.advised(t, report.Snippets[i].Text))
 			s.use(advised)
-			for _, path := range apis {
+			for i, path := range apis {
 				form := probe.Endpoint{URL: apiOrigin + path, Method: http.MethodPost, ContentType: "application/x-www-form-urlencoded", Body: "a=b", Credentials: true, Answer: probe.AnswerForm}
 				json := form
 				json.ContentType, json.Body, json.Answer = "application/json", "{}", probe.AnswerAny
 				get.URL, put.URL = form.URL, form.URL
-				report = probeAPI(t, s, get, form, json, put)
+				endpoints := []probe.Endpoint{form, json, get, put}
+				if i > 0 {
+					endpoints = endpoints[:2] // the others depend on no path
+				}
+				report = probeAPI(t, s, endpoints...)
 				wantFindings(t, report, nil)
 				for _, u := range report.Untested {
 					t.Errorf("not tested: %+v", u)
@@ -294,6 +298,6 @@ add_action('wp_ajax_nopriv_shop', fn () => wp_send_json(['ok' => true]));
 	if out, err := exec.Command(php, filepath.Join(dir, "install.php")).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	start(t, addr, exec.Command(php, "-S", addr, "-t", dir))
+	start(t, addr, exec.Command(php, "-d", "opcache.enable_cli=1", "-S", addr, "-t", dir)) // it compiles each file once
 	return addr
 }

@@ -11,13 +11,18 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/authz"
 	"github.com/ampcors/ampcors/configfile"
+	"github.com/ampcors/ampcors/source"
 	"github.com/spf13/cobra"
 )
 
 // shutdownTimeout is how long requests may take that are answered when the server ends.
 const shutdownTimeout = 10 * time.Second
+
+// pingTimeout is how long the database may take before it is reported.
+const pingTimeout = 10 * time.Second
 
 func newServeAuthz() *cobra.Command {
 	cmd := &cobra.Command{
@@ -25,13 +30,16 @@ func newServeAuthz() *cobra.Command {
 		Short: "Answer a proxy that asks whether requests may go on",
 		Long: "Answer nginx (auth_request), Envoy (ext_authz over HTTP) or Traefik (ForwardAuth), which ask whether a request may go on, " +
 			"and with which response headers. So backends that are not in Go get the decisions of ampcors.\n\n" +
-			"The file is that of package configfile. It is read again when it changes, and on SIGHUP.",
+			"The file is that of package configfile. It is read again when it changes, and on SIGHUP. " +
+			"With a database, publishers in its table are allowed too; the file's member lookup says how long answers are remembered.",
 		Example: "  ampcors serve-authz --proxy nginx --config ampcors.json",
 		Args:    cobra.NoArgs,
 	}
 	proxyName := cmd.Flags().String("proxy", "", "who asks: nginx, envoy or traefik")
 	config := cmd.Flags().String("config", "", "JSON file with the configuration")
 	listen := cmd.Flags().String("listen", "127.0.0.1:9000", "address to listen at; only the proxy should reach it")
+	var d database
+	d.addFlags(cmd)
 	_ = cmd.MarkFlagRequired("proxy")
 	_ = cmd.MarkFlagRequired("config")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -39,7 +47,13 @@ func newServeAuthz() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		mw, err := configfile.New(*config)
+		log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+		publishers, end, err := d.cache(cmd.Context(), *config, log)
+		if err != nil {
+			return err
+		}
+		defer end()
+		mw, err := configfile.New(*config, func(cfg *ampcors.Config) { cfg.Source = publishers })
 		if err != nil {
 			return err
 		}
@@ -51,7 +65,6 @@ func newServeAuthz() *cobra.Command {
 		if err != nil {
 			return exitError{exitUntested, err}
 		}
-		log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 		log.Info("answering", "proxy", proxy.String(), "address", listener.Addr().String(), "config", *config)
 
 		ctx, stop := context.WithCancel(cmd.Context())
@@ -76,4 +89,36 @@ func newServeAuthz() *cobra.Command {
 		return <-closed
 	}
 	return cmd
+}
+
+// cache returns what is remembered of the publishers in the database, or nil if none is named.
+// It does not wait for the database: while that does not answer, publishers that are not listed in
+// the file get 503.
+func (d *database) cache(ctx context.Context, config string, log *slog.Logger) (cache *source.Cache, end func(), err error) {
+	if d.address() == "" {
+		return nil, func() {}, nil
+	}
+	options, err := configfile.SourceOptions(config)
+	if err != nil {
+		return nil, nil, err
+	}
+	opened, err := d.open(log)
+	if err != nil {
+		return nil, nil, err
+	}
+	cache, err = source.New(opened.Source, options)
+	if err != nil {
+		opened.end()
+		return nil, nil, err
+	}
+	go func() {
+		ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+		defer cancel()
+		if err := opened.ping(ctx); err != nil {
+			log.Error("the database cannot be used; until it can, publishers that are not listed get 503", "error", err)
+		} else {
+			log.Info("publishers are looked up", "table", d.table.Table)
+		}
+	}()
+	return cache, func() { cache.Close(); opened.end() }, nil
 }

@@ -23,56 +23,73 @@ func TestServeAuthzAnswersAndFollowsItsFile(t *testing.T) {
 		}
 	}
 	write("www.example.com")
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	log := new(servertest.Buffer)
-	root := newRoot()
-	root.SetArgs([]string{"serve-authz", "--proxy", "nginx", "--config", file, "--listen", "127.0.0.1:0"})
-	root.SetErr(log)
-	code := make(chan int, 1)
-	go func() { code <- execute(ctx, root) }()
-	within := func(what string, holds func() bool) {
-		t.Helper()
-		for begun := time.Now(); !holds(); time.Sleep(10 * time.Millisecond) {
-			if time.Since(begun) > 20*time.Second {
-				t.Fatalf("%s: not yet; the log:\n%s", what, log)
-			}
-		}
-	}
-	var url string
-	within("it listens", func() bool {
-		if m := regexp.MustCompile(`address=(\S+)`).FindStringSubmatch(log.String()); m != nil {
-			url = "http://" + m[1]
-		}
-		return url != ""
-	})
-	ask := func(origin string) int {
-		t.Helper()
-		r, err := http.NewRequest("GET", url, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("X-Original-Method", "POST")
-		r.Header.Set("Origin", origin)
-		resp, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		if got := resp.Header.Get("Access-Control-Allow-Origin"); (got == origin) != (resp.StatusCode == http.StatusOK) {
-			t.Errorf("%s: %s, %q", origin, resp.Status, got)
-		}
-		return resp.StatusCode
-	}
+	s := serve(t, "--config", file)
+	ask := func(origin string) int { return s.ask(t, origin) }
 	if ask("https://www-example-com.cdn.ampproject.org") != http.StatusOK || ask("https://www-other-example.cdn.ampproject.org") != http.StatusForbidden {
 		t.Error("wrong answers")
 	}
 	write("www.other.example")
-	within("the changed file is applied", func() bool { return ask("https://www-other-example.cdn.ampproject.org") == http.StatusOK })
-	cancel()
-	if got := <-code; got != exitClean {
-		t.Errorf("exit code %d; the log:\n%s", got, log)
+	s.within(t, "the changed file is applied", func() bool { return ask("https://www-other-example.cdn.ampproject.org") == http.StatusOK })
+	s.stop()
+	if got := <-s.code; got != exitClean {
+		t.Errorf("exit code %d; the log:\n%s", got, s.log)
 	}
+}
+
+// A serving is a running serve-authz.
+type serving struct {
+	url  string
+	log  *servertest.Buffer
+	stop context.CancelFunc
+	code chan int
+}
+
+// serve starts serve-authz for nginx.
+func serve(t *testing.T, args ...string) *serving {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	s := &serving{log: new(servertest.Buffer), stop: cancel, code: make(chan int, 1)}
+	root := newRoot()
+	root.SetArgs(append([]string{"serve-authz", "--proxy", "nginx", "--listen", "127.0.0.1:0"}, args...))
+	root.SetErr(s.log)
+	go func() { s.code <- execute(ctx, root) }()
+	s.within(t, "it listens", func() bool {
+		if m := regexp.MustCompile(`address=(\S+)`).FindStringSubmatch(s.log.String()); m != nil {
+			s.url = "http://" + m[1]
+		}
+		return s.url != ""
+	})
+	return s
+}
+
+func (s *serving) within(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for begun := time.Now(); !holds(); time.Sleep(10 * time.Millisecond) {
+		if time.Since(begun) > 20*time.Second {
+			t.Fatalf("%s: not yet; the log:\n%s", what, s.log)
+		}
+	}
+}
+
+// ask returns the status of the answer about a POST.
+func (s *serving) ask(t *testing.T, origin string) int {
+	t.Helper()
+	r, err := http.NewRequest("GET", s.url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("X-Original-Method", "POST")
+	r.Header.Set("Origin", origin)
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if got := resp.Header.Get("Access-Control-Allow-Origin"); (got == origin) != (resp.StatusCode == http.StatusOK) {
+		t.Errorf("%s: %s, %q", origin, resp.Status, got)
+	}
+	return resp.StatusCode
 }
 
 func TestServeAuthzReportsWhatIsWrong(t *testing.T) {

@@ -69,7 +69,7 @@ func TestSQLSourceOnEachDatabase(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if filled, err := table.FillPrefixes(ctx); filled != 3 || err != nil {
+			if filled, err := table.FillPrefixes(ctx, nil); filled != 3 || err != nil {
 				t.Fatalf("FillPrefixes: %d, %v; want 3", filled, err)
 			}
 			publishers, err := source.New(table.Source(), source.Options{})

@@ -177,7 +177,7 @@ func (s *postgresStore) fill(t *testing.T, publishers []string) {
 		t.Fatal(err)
 	}
 	begun := time.Now()
-	if filled, err := source.FillPrefixes(ctx); filled != old || err != nil {
+	if filled, err := source.FillPrefixes(ctx, nil); filled != old || err != nil {
 		t.Fatal(filled, err)
 	}
 	t.Logf("filled %d prefixes in %v", old, time.Since(begun))

@@ -187,15 +187,14 @@ func (s *Table) Close() {
 // an error if the Table is not listening for changes. Right after New, it waits for the first
 // connection until ctx is done.
 func (s *Table) Ping(ctx context.Context) error {
-	err := s.Table.Ping(ctx)
-	if err == nil {
-		var n int
-		if err = s.db.QueryRowContext(ctx, countSQL, s.triggers.table, s.triggers.body).Scan(&n); err == nil && n != len(triggerNames) {
-			err = noTriggers{s.triggers.table}
-		}
-	}
-	if err != nil {
+	if err := s.Table.Ping(ctx); err != nil {
 		return err
+	}
+	switch installed, err := s.IsInstalled(ctx); {
+	case err != nil:
+		return err
+	case !installed:
+		return noTriggers{s.triggers.table}
 	}
 	select {
 	case <-s.first:

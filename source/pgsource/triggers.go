@@ -46,6 +46,16 @@ func (s *Table) Install(ctx context.Context) error {
 	return nil
 }
 
+// IsInstalled reports whether the table has the triggers of this version and Config.Table, and
+// they are enabled.
+func (s *Table) IsInstalled(ctx context.Context) (bool, error) {
+	var n int
+	if err := s.db.QueryRowContext(ctx, countSQL, s.triggers.table, s.triggers.body).Scan(&n); err != nil {
+		return false, fmt.Errorf("pgsource: %w", err)
+	}
+	return n == len(triggerNames), nil
+}
+
 // countSQL counts the triggers of a table that fire, and that do what this package's do.
 const countSQL = `SELECT count(*) FROM pg_trigger AS t JOIN pg_proc AS p ON p.oid = t.tgfoid
 	WHERE t.tgrelid = to_regclass($1) AND t.tgname LIKE 'ampcors\_%' AND t.tgenabled IN ('O', 'A') AND p.prosrc = $2`

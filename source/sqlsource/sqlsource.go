@@ -35,7 +35,7 @@
 //
 //	ALTER TABLE sites ADD COLUMN fallback_prefix text COLLATE "C";
 //
-//	filled, err := table.FillPrefixes(ctx) // also finds domains that are not canonical
+//	filled, err := table.FillPrefixes(ctx, nil) // also finds domains that are not canonical
 //
 //	CREATE INDEX CONCURRENTLY sites_fallback_prefix ON sites (fallback_prefix);
 //
@@ -327,12 +327,13 @@ const (
 
 // FillPrefixes fills the prefix column where it is NULL, and returns how many rows it
 // filled. It writes 100 rows in one transaction. It keeps all domains without a prefix in
-// memory while it runs. It can be run again after an error, or at any time.
+// memory while it runs. It can be run again after an error, or at any time. If progress is not
+// nil, it is called after each transaction, with how many of all these domains were seen to.
 //
 // A domain that is not canonical, such as one in upper case or in Unicode, would never be
 // found. It is skipped, and the error has the domain and what it should be. A row that the
 // database rejects is skipped and reported too. At most 100 are reported.
-func (s *Table) FillPrefixes(ctx context.Context) (filled int, err error) {
+func (s *Table) FillPrefixes(ctx context.Context, progress func(done, all int)) (filled int, err error) {
 	domains, err := s.withoutPrefix(ctx)
 	if err != nil {
 		return 0, err
@@ -345,8 +346,13 @@ func (s *Table) FillPrefixes(ctx context.Context) (filled int, err error) {
 		}
 	}
 	var args []any // domain and prefix in turn
+	done := 0
 	flush := func() error {
-		defer func() { args = args[:0] }()
+		defer func() {
+			if args = args[:0]; progress != nil {
+				progress(done, len(domains))
+			}
+		}()
 		n, err := s.fill(ctx, args)
 		filled += n
 		if err == nil || ctx.Err() != nil {
@@ -362,6 +368,7 @@ func (s *Table) FillPrefixes(ctx context.Context) (filled int, err error) {
 		return ctx.Err()
 	}
 	for _, domain := range domains {
+		done++
 		canonical, err := ampcors.CanonicalDomain(domain)
 		if err == nil && canonical != domain {
 			err = fmt.Errorf("it is not canonical; want %q", canonical)

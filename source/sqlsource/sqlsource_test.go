@@ -105,7 +105,7 @@ func TestStatementsUseTheConfig(t *testing.T) {
 			if domain, err := s.publisherByHash(t.Context(), hash); domain != "b.example" || err != nil {
 				t.Error(domain, err)
 			}
-			if n, err := s.FillPrefixes(t.Context()); n != 2 || err != nil {
+			if n, err := s.FillPrefixes(t.Context(), nil); n != 2 || err != nil {
 				t.Error(n, err)
 			}
 			if err := s.Ping(t.Context()); err != nil {
@@ -184,7 +184,7 @@ func TestAnErrorIsNeverANegativeAnswer(t *testing.T) {
 			if domain, err := s.publisherByHash(ctx, "a"); domain != "" || err == nil {
 				t.Errorf("%s: %q, %v", name, domain, err)
 			}
-			if n, err := s.FillPrefixes(ctx); n != 0 || err == nil {
+			if n, err := s.FillPrefixes(ctx, nil); n != 0 || err == nil {
 				t.Errorf("%s: %d, %v", name, n, err)
 			}
 			if err := s.Ping(ctx); err == nil || !strings.Contains(err.Error(), "WHERE fallback_prefix = $1: ") {
@@ -197,7 +197,7 @@ func TestAnErrorIsNeverANegativeAnswer(t *testing.T) {
 func TestFillPrefixesNamesWhatIsNotCanonical(t *testing.T) {
 	f, s := newFake(t, Config{})
 	f.rows = []string{"A.example", "b.example", "bücher.example", "localhost"}
-	n, err := s.FillPrefixes(t.Context())
+	n, err := s.FillPrefixes(t.Context(), nil)
 	const want = `sqlsource: the domain "A.example" in publishers: it is not canonical; want "a.example"
 sqlsource: the domain "bücher.example" in publishers: it is not canonical; want "xn--bcher-kva.example"
 sqlsource: the domain "localhost" in publishers: ampcors: publisher "localhost" has no dot; want a domain such as "www.example.com"`
@@ -208,7 +208,7 @@ sqlsource: the domain "localhost" in publishers: ampcors: publisher "localhost" 
 	for i := range f.rows {
 		f.rows[i] = fmt.Sprintf("A%d.example", i)
 	}
-	_, err = s.FillPrefixes(t.Context())
+	_, err = s.FillPrefixes(t.Context(), nil)
 	if lines := strings.Split(err.Error(), "\n"); len(lines) != 101 || lines[100] != "sqlsource: 150 more domains in publishers have problems" {
 		t.Errorf("%d lines", len(lines))
 	}
@@ -220,7 +220,7 @@ func TestFillPrefixesWorksInBatchesAndGoesOnAfterAnError(t *testing.T) {
 	for i := range 2*batch + 1 {
 		f.rows = append(f.rows, fmt.Sprintf("a%d.example", i))
 	}
-	n, err := s.FillPrefixes(t.Context())
+	n, err := s.FillPrefixes(t.Context(), nil)
 	if n != 2*batch+1 || err == nil || len(f.statements) != 1+3 {
 		t.Errorf("%d, %v, %d statements", n, err, len(f.statements))
 	}
@@ -236,7 +236,7 @@ func TestFillPrefixesWorksInBatchesAndGoesOnAfterAnError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err = s.FillPrefixes(t.Context())
+	n, err = s.FillPrefixes(t.Context(), nil)
 	if n != 2*batch || !errors.Is(err, errExec) || !strings.Contains(err.Error(), "upper.example") || !strings.Contains(err.Error(), `the prefix of "twin.example"`) || strings.Count(err.Error(), "\n") != 1 {
 		t.Errorf("%d, %v", n, err)
 	}

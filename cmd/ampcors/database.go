@@ -1,0 +1,118 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/ampcors/ampcors/source"
+	"github.com/ampcors/ampcors/source/pgsource"
+	"github.com/ampcors/ampcors/source/sqlsource"
+	"github.com/go-sql-driver/mysql"
+	"github.com/spf13/cobra"
+)
+
+// databaseEnv has the URL of the database. Other users of the machine can read a command line,
+// and so a password on it.
+const databaseEnv = "AMPCORS_DATABASE"
+
+// A database has a table of publishers. Flags name both.
+type database struct {
+	url   string
+	table sqlsource.Config
+}
+
+func (d *database) addFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&d.url, "database", "", "PostgreSQL as postgres://user:password@host/name, or MySQL and MariaDB as mysql://…; if it has a password, use the environment's "+databaseEnv)
+	cmd.Flags().StringVar(&d.table.Table, "table", "publishers", "table of the publishers")
+	cmd.Flags().StringVar(&d.table.DomainColumn, "domain-column", "domain", "its column of domains")
+	cmd.Flags().StringVar(&d.table.PrefixColumn, "prefix-column", "fallback_prefix", "its column of hash prefixes")
+	cmd.Flags().StringVar(&d.table.Condition, "condition", "", `SQL that a row must also satisfy, such as "active AND NOT suspended"`)
+}
+
+// address returns the URL, or "" if no database is named.
+func (d *database) address() string { return cmp.Or(d.url, os.Getenv(databaseEnv)) }
+
+func (d *database) isMySQL() bool {
+	return strings.HasPrefix(d.address(), "mysql://") || strings.HasPrefix(d.address(), "mariadb://")
+}
+
+// A lookups is where publishers are looked up.
+type lookups struct {
+	source.Source
+	ping func(context.Context) error // whether lookups work, and with PostgreSQL, whether changes are reported
+	end  func()
+}
+
+// open does not wait for a connection.
+func (d *database) open(log *slog.Logger) (lookups, error) {
+	if !d.isMySQL() {
+		table, err := d.postgres(log)
+		if err != nil {
+			return lookups{}, err
+		}
+		return lookups{table.Source(), table.Ping, table.Close}, nil
+	}
+	db, err := d.mysql()
+	if err != nil {
+		return lookups{}, err
+	}
+	table, err := sqlsource.New(db, d.sqlTable())
+	if err != nil {
+		return lookups{}, err
+	}
+	return lookups{table.Source(), table.Ping, func() { _ = db.Close() }}, nil
+}
+
+func (d *database) postgres(log *slog.Logger) (*pgsource.Table, error) {
+	return pgsource.New(pgsource.Config{ConnString: d.address(), Table: d.table, Logger: log})
+}
+
+// mysql returns a pool for mysql://user:password@host:port/name?tls=true.
+func (d *database) mysql() (*sql.DB, error) {
+	u, err := url.Parse(d.address())
+	if err != nil { // the error has the URL, and so the password
+		return nil, errors.New("the database's URL cannot be parsed; want one such as mysql://user:password@host/name, with special characters in the password escaped")
+	}
+	config := mysql.NewConfig()
+	config.Net, config.Addr = "tcp", net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "3306"))
+	config.User, config.DBName = u.User.Username(), strings.TrimPrefix(u.Path, "/")
+	config.Passwd, _ = u.User.Password()
+	config.Timeout = 5 * time.Second
+	for name, values := range u.Query() {
+		switch name {
+		case "tls":
+			config.TLSConfig = values[0]
+		case "socket":
+			config.Net, config.Addr = "unix", values[0]
+		default:
+			return nil, fmt.Errorf("the database's URL has the parameter %q; want tls or socket", name)
+		}
+	}
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		return nil, err
+	}
+	db := sql.OpenDB(connector)
+	const conns = 16 // as many as pgsource has
+	db.SetMaxOpenConns(conns)
+	db.SetMaxIdleConns(conns)
+	return db, nil
+}
+
+// sqlTable returns the table for package sqlsource.
+func (d *database) sqlTable() sqlsource.Config {
+	table := d.table
+	if d.isMySQL() {
+		table.Placeholder = "?"
+	}
+	return table
+}

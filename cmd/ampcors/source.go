@@ -1,0 +1,304 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/source/pgsource"
+	"github.com/ampcors/ampcors/source/sqlsource"
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver pgx
+	"github.com/spf13/cobra"
+)
+
+func newSource() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "source",
+		Short: "Prepare a database's table of publishers",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newSourceInstall(), newSourceFill())
+	return cmd
+}
+
+func newSourceInstall() *cobra.Command {
+	var d database
+	cmd := &cobra.Command{
+		Use:   "install",
+		Short: "Add what lookups need: hash prefixes, indexes, and triggers that report changes",
+		Long: "Check a table of publishers, and add what lookups need: the column of hash prefixes, filled; an index on it and on the domains; " +
+			"and, in PostgreSQL, triggers that report changes to all servers. What is there already is not touched, so the command can run again.\n\n" +
+			"Run it as the table's owner. serve-authz and programs need only the right to read the table.",
+		Example: "  ampcors source install --database postgres:///cms --table sites --domain-column host --dry-run",
+		Args:    cobra.NoArgs,
+	}
+	d.addFlags(cmd)
+	create := cmd.Flags().Bool("create", false, "create the table if it does not exist")
+	dryRun := cmd.Flags().Bool("dry-run", false, "change nothing, and print the statements")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return d.prepare(cmd, *dryRun, func(p preparation) error { return p.install(*create) })
+	}
+	return cmd
+}
+
+func newSourceFill() *cobra.Command {
+	var d database
+	cmd := &cobra.Command{
+		Use:   "fill",
+		Short: "Fill the hash prefixes that are missing",
+		Long: "Fill the column of hash prefixes where it is NULL. A row without one is found by its domain, but not by its hash prefix. " +
+			"Domains that no lookup finds, such as one in upper case, are listed; the exit code is then 1.\n\n" +
+			"It can run on a timer, for programs that write domains without their prefixes.",
+		Example: "  ampcors source fill --database postgres:///cms --table sites --domain-column host",
+		Args:    cobra.NoArgs,
+	}
+	d.addFlags(cmd)
+	dryRun := cmd.Flags().Bool("dry-run", false, "change nothing, and count the rows")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return d.prepare(cmd, *dryRun, preparation.fill)
+	}
+	return cmd
+}
+
+// A preparation changes a table, or says what it would change.
+type preparation struct {
+	ctx       context.Context
+	out, errs io.Writer
+	dryRun    bool
+	database
+	dialect
+	db *sql.DB
+}
+
+// A dialect is how a database's statements are written. Names in them are unquoted: sqlsource has
+// checked that they consist of letters, digits and underscores.
+type dialect struct {
+	text, hash  string // the types of new columns
+	createIndex string
+	indexed     string // has a row if a column, %[2]s, is the first of an index of the table, %[1]s
+}
+
+var (
+	postgresDialect = dialect{
+		text: `text COLLATE "C"`, hash: `text COLLATE "C"`,
+		createIndex: "CREATE INDEX CONCURRENTLY",
+		indexed:     "SELECT 1 FROM pg_index AS i JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] WHERE i.indrelid = to_regclass('%[1]s') AND a.attname = lower('%[2]s') AND i.indisvalid AND i.indpred IS NULL",
+	}
+	mysqlDialect = dialect{
+		text: "varchar(253) CHARACTER SET ascii COLLATE ascii_bin", hash: "char(52) CHARACTER SET ascii COLLATE ascii_bin",
+		createIndex: "CREATE INDEX",
+		indexed:     "SHOW INDEX FROM %[1]s WHERE Column_name = '%[2]s' AND Seq_in_index = 1",
+	}
+)
+
+// prepare calls do with a connection. Errors of the database have exit code 3.
+func (d *database) prepare(cmd *cobra.Command, dryRun bool, do func(preparation) error) error {
+	if d.address() == "" {
+		return fmt.Errorf("no database is named: set --database or %s", databaseEnv)
+	}
+	p := preparation{ctx: cmd.Context(), out: cmd.OutOrStdout(), errs: cmd.ErrOrStderr(), dryRun: dryRun, database: *d, dialect: postgresDialect}
+	_, err := d.sqlTable().Complete()
+	switch {
+	case err != nil:
+	case d.isMySQL():
+		p.dialect = mysqlDialect
+		p.db, err = d.mysql()
+	default:
+		if err = d.checkURL(); err == nil {
+			p.db, err = sql.Open("pgx", d.address())
+		}
+	}
+	if err != nil {
+		return err
+	}
+	defer p.db.Close()
+	if err = do(p); err == nil {
+		return nil
+	}
+	if cmd.Context().Err() != nil {
+		return errInterrupted
+	}
+	if exit, ok := err.(exitError); ok {
+		return exit
+	}
+	return exitError{exitUntested, err}
+}
+
+// checkURL returns the error of a wrong URL without its password, which the driver's may have.
+func (d *database) checkURL() error {
+	table, err := d.postgres(slog.New(slog.DiscardHandler))
+	if err == nil {
+		table.Close()
+	}
+	return err
+}
+
+// install makes the table what lookups need.
+func (p preparation) install(create bool) error {
+	statements, err := p.missing(create)
+	if err != nil {
+		return err
+	}
+	var findings error
+	for _, statement := range statements {
+		if p.dryRun {
+			fmt.Fprintf(p.out, "%s;\n", strings.TrimSuffix(strings.TrimSpace(statement), ";"))
+		} else if statement == fillPrefixes {
+			if findings = p.fill(); findings != nil && !errors.As(findings, new(exitError)) {
+				return findings
+			}
+		} else if _, err := p.db.ExecContext(p.ctx, statement); err != nil {
+			return fmt.Errorf("%.200s: %w", statement, err)
+		}
+	}
+	if p.dryRun {
+		return nil
+	}
+	opened, err := p.open(slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	defer opened.end()
+	ctx, cancel := context.WithTimeout(p.ctx, 10*time.Second)
+	defer cancel()
+	if err := opened.ping(ctx); err != nil {
+		return err
+	}
+	fmt.Fprintf(p.out, "%s has what lookups need; %d statements were run\n", p.table.Table, len(statements))
+	return findings
+}
+
+// fillPrefixes stands for what [preparation.fill] does, which is many statements.
+const fillPrefixes = "-- the hash prefixes are filled"
+
+// missing returns the statements that the table needs.
+func (p preparation) missing(create bool) (statements []string, err error) {
+	add := func(format string, args ...any) { statements = append(statements, fmt.Sprintf(format, args...)) }
+	table, domain, prefix := p.table.Table, p.table.DomainColumn, p.table.PrefixColumn
+	columns, err := p.columns()
+	switch {
+	case err == nil:
+		has := func(column string) bool {
+			return slices.ContainsFunc(columns, func(c string) bool { return strings.EqualFold(c, column) })
+		}
+		if !has(domain) {
+			return nil, fmt.Errorf("the table %s has no column %s; it has %s", table, domain, strings.Join(columns, ", "))
+		}
+		if !has(prefix) {
+			add("ALTER TABLE %s ADD COLUMN %s %s", table, prefix, p.hash)
+		}
+		add(fillPrefixes)
+		for _, column := range []string{domain, prefix} {
+			switch indexed, err := p.isIndexed(column); {
+			case err != nil:
+				return nil, err
+			case !indexed:
+				add("%s %s_%s ON %s (%s)", p.createIndex, table[strings.LastIndex(table, ".")+1:], column, table, column)
+			}
+		}
+	case create:
+		add("CREATE TABLE %s (%s %s PRIMARY KEY, %s %s UNIQUE)", table, domain, p.text, prefix, p.hash)
+	default:
+		return nil, fmt.Errorf("the table %s cannot be read; if it does not exist, --create makes it: %w", table, err)
+	}
+	if p.isMySQL() {
+		return statements, nil
+	}
+	triggers, err := p.postgres(slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, err
+	}
+	defer triggers.Close()
+	installed, err := triggers.IsInstalled(p.ctx)
+	if err == nil && !installed {
+		var install string
+		install, err = pgsource.InstallSQL(p.table)
+		add("%s", install)
+	}
+	return statements, err
+}
+
+// columns returns the table's columns.
+func (p preparation) columns() ([]string, error) {
+	rows, err := p.db.QueryContext(p.ctx, fmt.Sprintf("SELECT * FROM %s WHERE 1 = 0", p.table.Table))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	return rows.Columns()
+}
+
+// isIndexed reports whether the table has an index on a column, if it has the column.
+func (p preparation) isIndexed(column string) (bool, error) {
+	rows, err := p.db.QueryContext(p.ctx, fmt.Sprintf(p.indexed, p.table.Table, column))
+	if err != nil {
+		return false, err
+	}
+	defer rows.Close()
+	return rows.Next(), rows.Err()
+}
+
+// fill fills the hash prefixes that are missing.
+func (p preparation) fill() error {
+	config := p.sqlTable()
+	config.Condition = "" // a row may satisfy it later
+	table, err := sqlsource.New(p.db, config)
+	if err != nil {
+		return err
+	}
+	var missing int
+	err = p.db.QueryRowContext(p.ctx, fmt.Sprintf("SELECT count(*) FROM %s WHERE %s IS NULL AND %s IS NOT NULL", p.table.Table, p.table.PrefixColumn, p.table.DomainColumn)).Scan(&missing)
+	if err != nil {
+		return err
+	}
+	if p.dryRun {
+		return p.check(table, missing)
+	}
+	var shown time.Time
+	filled, err := table.FillPrefixes(p.ctx, func(done, all int) {
+		if time.Since(shown) > time.Second {
+			shown = time.Now()
+			fmt.Fprintf(p.errs, "%d of %d rows\n", done, all)
+		}
+	})
+	fmt.Fprintf(p.out, "%d hash prefixes were filled\n", filled)
+	if p.ctx.Err() != nil {
+		return p.ctx.Err()
+	}
+	if err != nil {
+		return exitError{exitFindings, err}
+	}
+	return nil
+}
+
+// check says what fill would do.
+func (p preparation) check(table *sqlsource.Table, missing int) error {
+	var rows, canonical int
+	for domain, err := range table.Source().Publishers(p.ctx) {
+		if err != nil {
+			return err
+		}
+		rows++
+		switch c, err := ampcors.CanonicalDomain(domain); {
+		case err != nil:
+			complain(p.errs, err.Error())
+		case c != domain:
+			complain(p.errs, fmt.Sprintf("the domain %.300q is not canonical; want %q", domain, c))
+		default:
+			canonical++
+		}
+	}
+	fmt.Fprintf(p.out, "%d rows, %d of them without a hash prefix, %d with a domain that is not canonical\n", rows, missing, rows-canonical)
+	if rows > canonical {
+		return exitError{code: exitFindings}
+	}
+	return nil
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/internal/servertest"
+)
+
+// TestSourceInstallAndFill prepares tables as people have them, and serves from them.
+func TestSourceInstallAndFill(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name     string
+		database func(t *testing.T) (url, driver, dsn string)
+		triggers int // statements
+		other    string
+	}{
+		{"PostgreSQL", func(t *testing.T) (string, string, string) {
+			dsn := servertest.DSN(servertest.Postgres(t).Addr)
+			return dsn, "pgx", dsn
+		}, 1, "CREATE INDEX CONCURRENTLY"},
+		{"MariaDB", func(t *testing.T) (string, string, string) {
+			addr := servertest.MariaDB(t).Addr
+			return "mysql://root@" + addr + "/test", "mysql", "root@tcp(" + addr + ")/test"
+		}, 0, "CREATE INDEX"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			url, driver, dsn := test.database(t)
+			db, err := sql.Open(driver, dsn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			exec := func(statement string) {
+				t.Helper()
+				if _, err := db.Exec(statement); err != nil {
+					t.Fatalf("%s: %v", statement, err)
+				}
+			}
+			source := func(code int, args ...string) (stdout, stderr string) {
+				t.Helper()
+				got, stdout, stderr := run(t, "", append([]string{"source"}, append(args, "--database", url)...)...)
+				if got != code {
+					t.Fatalf("%q: exit code %d; want %d\n%s%s", args, got, code, stdout, stderr)
+				}
+				return stdout, stderr
+			}
+
+			// A table that does not exist.
+			if _, stderr := source(exitUntested, "install", "--table", "nowhere"); !strings.Contains(stderr, "--create") {
+				t.Error(stderr)
+			}
+			if out, _ := source(exitClean, "install", "--create", "--dry-run"); strings.Count(out, "CREATE TABLE publishers") != 1 || strings.Count(out, "CREATE OR REPLACE FUNCTION") != test.triggers {
+				t.Error(out)
+			}
+			source(exitUntested, "install") // the dry run has created nothing
+			source(exitClean, "install", "--create")
+
+			// One that a CMS has.
+			exec("CREATE TABLE sites (id int, host varchar(253), active int)")
+			exec("INSERT INTO sites VALUES (1, 'www.example.com', 1), (2, 'Upper.example', 1), (3, 'off.example', 0)")
+			on := func(table []string, args ...string) []string { return append(args, table...) }
+			sites := []string{"--table", "sites", "--domain-column", "host", "--condition", "active = 1"}
+			if _, stderr := source(exitUntested, "install", "--table", "sites"); !strings.Contains(stderr, "no column domain; it has id, host, active") {
+				t.Error(stderr)
+			}
+			out, _ := source(exitClean, on(sites, "install", "--dry-run")...)
+			for _, want := range []string{"ALTER TABLE sites ADD COLUMN fallback_prefix", fillPrefixes, test.other + " sites_host ON sites (host);", test.other + " sites_fallback_prefix ON sites (fallback_prefix);"} {
+				if !strings.Contains(out, want) {
+					t.Errorf("%q is not in\n%s", want, out)
+				}
+			}
+			out, stderr := source(exitFindings, on(sites, "install")...)
+			if want := fmt.Sprintf("2 hash prefixes were filled\nsites has what lookups need; %d statements were run\n", 4+test.triggers); out != want || !strings.Contains(stderr, `"Upper.example" in sites: it is not canonical`) {
+				t.Errorf("%s%s", out, stderr)
+			}
+			exec("UPDATE sites SET host = 'upper.example' WHERE id = 2")
+			if out, _ := source(exitClean, on(sites, "install", "--dry-run")...); out != fillPrefixes+";\n" {
+				t.Errorf("it has everything, and yet: %s", out)
+			}
+			out, _ = source(exitClean, on(sites, "fill", "--dry-run")...)
+			if out != "3 rows, 1 of them without a hash prefix, 0 with a domain that is not canonical\n" {
+				t.Error(out)
+			}
+			if out, _ = source(exitClean, on(sites, "fill")...); out != "1 hash prefixes were filled\n" {
+				t.Error(out)
+			}
+
+			serveFrom(t, url, sites)
+		})
+	}
+}
+
+// serveFrom asks a server that looks up publishers in the table of TestSourceInstallAndFill.
+func serveFrom(t *testing.T, url string, sites []string) {
+	config := filepath.Join(t.TempDir(), "config.json")
+	if err := os.WriteFile(config, []byte(`{"publishers": ["listed.example"], "lookup": {"ttl": "1m"}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	server := serve(t, append(sites, "--config", config, "--database", url)...)
+	for publisher, want := range map[string]int{"listed.example": http.StatusOK, "www.example.com": http.StatusOK, "upper.example": http.StatusOK, "off.example": http.StatusForbidden, "other.example": http.StatusForbidden} {
+		for _, prefix := range []func(string) (string, error){ampcors.DomainPrefix, ampcors.HashPrefix} {
+			p, err := prefix(publisher)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := server.ask(t, "https://"+p+".cdn.ampproject.org"); got != want {
+				t.Errorf("%s as %s: %d; want %d\n%s", publisher, p, got, want, server.log)
+			}
+		}
+	}
+}
+
+func TestSourceReportsWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	closed := servertest.FreeAddress(t)
+	for _, test := range []struct {
+		args []string
+		code int
+		err  string
+	}{
+		{[]string{"install"}, exitUsage, "AMPCORS_DATABASE"},
+		{[]string{"install", "--database", "postgres://u:secret@h:x/"}, exitUsage, "ConnString"},
+		{[]string{"install", "--database", "mysql://u:secret@h:x/"}, exitUsage, "cannot be parsed"},
+		{[]string{"fill", "--database", "mysql://u:secret@h/?parseTime=true"}, exitUsage, "parseTime"},
+		{[]string{"fill", "--database", "mysql://u:secret@h/?tls=nonsense"}, exitUsage, "nonsense"},
+		{[]string{"fill", "--database", "postgres://h/", "--table", "a;b"}, exitUsage, `"a;b" is not a name`},
+		{[]string{"fill", "--database", "postgres://u:secret@" + closed + "/x"}, exitUntested, "refused"},
+		{[]string{"install", "--database", "mysql://u:secret@" + closed + "/x"}, exitUntested, "refused"},
+		{[]string{"nonsense"}, exitUsage, "nonsense"},
+	} {
+		code, stdout, stderr := run(t, "", append([]string{"source"}, test.args...)...)
+		if code != test.code || !strings.Contains(stderr, test.err) || strings.Contains(stdout+stderr, "secret") {
+			t.Errorf("%q: exit code %d; want %d\n%s%s", test.args, code, test.code, stdout, stderr)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	root := newRoot()
+	root.SetArgs([]string{"source", "fill", "--database", "postgres://" + closed + "/x"})
+	root.SetErr(new(servertest.Buffer))
+	if code := execute(ctx, root); code != exitUntested {
+		t.Errorf("interrupted: exit code %d", code)
+	}
+}

@@ -20,10 +20,11 @@ import (
 
 func newSource() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "source",
-		Short: "Prepare a database's table of publishers",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Use:     "source",
+		Short:   "Prepare a database's table of publishers",
+		Example: "  ampcors source install --database postgres:///cms --create",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newSourceInstall(), newSourceFill())
 	return cmd

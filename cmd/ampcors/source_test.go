@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -17,6 +18,17 @@ import (
 // TestSourceInstallAndFill prepares tables as people have them, and serves from them.
 func TestSourceInstallAndFill(t *testing.T) {
 	t.Parallel()
+	text, err := os.ReadFile("../../source/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var commands []string
+	for _, m := range regexp.MustCompile(`(?m)^ampcors source (.*)$`).FindAllStringSubmatch(string(text), -1) {
+		commands = append(commands, m[1])
+	}
+	if len(commands) != 3 {
+		t.Fatalf("the README's commands are %q", commands)
+	}
 	for _, test := range []struct {
 		name     string
 		database func(t *testing.T) (url, driver, dsn string)
@@ -95,6 +107,9 @@ func TestSourceInstallAndFill(t *testing.T) {
 				t.Error(out)
 			}
 
+			for _, command := range commands {
+				source(exitClean, strings.Fields(command)...)
+			}
 			serveFrom(t, url, sites)
 		})
 	}

@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	_ "golang.org/x/crypto/x509roots/fallback" // for containers without certificates
 )
 
 // The exit codes.

@@ -23,12 +23,18 @@ func newRoot() *cobra.Command {
 		Version:       version(),
 	}
 	root.SetHelpCommand(newHelp(root))
-	root.AddCommand(newProbe(), newExplain(), newPrefix(), newOrigins(), newReverse(), newCacheURL(), newCheck(), newLookup(), newKey(), newVerify(), newFlush(), newSubmit(), newServeAuthz(), newSource())
+	root.AddCommand(newProbe(), newExplain(), newPrefix(), newOrigins(), newReverse(), newCacheURL(), newCheck(), newLookup(), newKey(), newVerify(), newFlush(), newSubmit(), newServeAuthz(), newHealth(), newSource())
 	return root
 }
 
-// version returns the version of the module, or the commit, with which the program was built.
+// release is the version of a release. The linker sets it.
+var release string
+
+// version returns the version of the release, or else that of the module or the commit.
 func version() string {
+	if release != "" {
+		return release
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"

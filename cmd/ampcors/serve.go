@@ -14,6 +14,7 @@ import (
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/authz"
 	"github.com/ampcors/ampcors/configfile"
+	"github.com/ampcors/ampcors/internal/health"
 	"github.com/ampcors/ampcors/source"
 	"github.com/spf13/cobra"
 )
@@ -121,4 +122,20 @@ func (d *database) cache(ctx context.Context, config string, log *slog.Logger) (
 		}
 	}()
 	return cache, func() { cache.Close(); opened.end() }, nil
+}
+
+func newHealth() *cobra.Command {
+	return &cobra.Command{
+		Use:     "health URL",
+		Short:   "Ask a server whether it answers, for containers without a shell",
+		Long:    "End with code 1 if the server does not answer within 2 seconds, or answers 5xx.",
+		Example: "  ampcors health http://127.0.0.1:9000/",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := health.Check(cmd.Context(), args[0]); err != nil {
+				return exitError{exitFindings, err}
+			}
+			return nil
+		},
+	}
 }

@@ -30,9 +30,15 @@ func TestServeAuthzAnswersAndFollowsItsFile(t *testing.T) {
 	}
 	write("www.other.example")
 	s.within(t, "the changed file is applied", func() bool { return ask("https://www-other-example.cdn.ampproject.org") == http.StatusOK })
+	if code, _, stderr := run(t, "", "health", s.url); code != exitClean {
+		t.Errorf("health: %d, %s", code, stderr)
+	}
 	s.stop()
 	if got := <-s.code; got != exitClean {
 		t.Errorf("exit code %d; the log:\n%s", got, s.log)
+	}
+	if code, _, stderr := run(t, "", "health", s.url); code != exitFindings || !strings.Contains(stderr, "refused") {
+		t.Errorf("health of a server that has ended: %d, %s", code, stderr)
 	}
 }
 

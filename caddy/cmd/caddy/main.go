@@ -2,10 +2,33 @@
 package main
 
 import (
+	"context"
+
+	"github.com/caddyserver/caddy/v2"
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 
 	_ "github.com/ampcors/ampcors/caddy"
+	"github.com/ampcors/ampcors/internal/health"
 )
+
+func init() {
+	caddycmd.RegisterCommand(caddycmd.Command{
+		Name:  "health",
+		Usage: "[<url>]",
+		Short: "Asks a server whether it answers, for containers without a shell",
+		Long:  "Ends with code 1 if the server does not answer within 2 seconds, or answers 5xx. The default is the API of a Caddy on this machine.",
+		Func: func(flags caddycmd.Flags) (int, error) {
+			url := flags.Arg(0)
+			if url == "" {
+				url = "http://" + caddy.DefaultAdminListen + "/config/"
+			}
+			if err := health.Check(context.Background(), url); err != nil {
+				return caddy.ExitCodeFailedStartup, err
+			}
+			return caddy.ExitCodeSuccess, nil
+		},
+	})
+}
 
 func main() { caddycmd.Main() }

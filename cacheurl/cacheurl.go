@@ -59,6 +59,10 @@ type URL struct {
 	// Cache is the AMP Cache. If zero, Google's is used.
 	Cache ampcors.Cache
 
+	// Prefix is the domain prefix, one of [Prefixes]. If empty, [URL.Build] uses that of
+	// [ampcors.DomainPrefix]. [Parse] returns it if it is another one.
+	Prefix string
+
 	// Type is the content type. If empty, [URL.Build] uses SizedImage if there are
 	// ImageParams, and Document otherwise. [GuessType] guesses it.
 	Type ContentType
@@ -81,8 +85,7 @@ var cacheParam = regexp.MustCompile(`^(amp_(js[^&=]*|gsa|r|kit|latest_update_tim
 
 func isCacheParam(param string) bool { return cacheParam.MatchString(param) }
 
-// Build returns the cache URL. The domain prefix is that of [ampcors.DomainPrefix]. A
-// fragment of the publisher's URL is removed. An error is an *[ampcors.ValueError], or
+// Build returns the cache URL. A fragment of the publisher's URL is removed. An error is an *[ampcors.ValueError], or
 // several of them joined.
 //
 // A publisher's URL is rejected if it has one of the cache's query parameters, because [Parse]
@@ -110,6 +113,17 @@ func (u URL) Build() (string, error) {
 	}
 	if isOnCache(page.Host, cache) {
 		return reject("Publisher", u.Publisher, "is on a cache already", "the publisher's own URL, which Parse returns")
+	}
+	origin := origins[0]
+	if u.Prefix != "" {
+		prefixes, err := Prefixes(page.Host)
+		if err != nil {
+			return "", err
+		}
+		if !slices.ContainsFunc(prefixes, func(p Prefix) bool { return p.Prefix == u.Prefix }) {
+			return reject("Prefix", u.Prefix, fmt.Sprintf("is not a prefix of %q", page.Host), "one that Prefixes returns, or none")
+		}
+		origin = "https://" + u.Prefix + "." + cache.CacheDomain
 	}
 
 	contentType := u.Type
@@ -154,7 +168,7 @@ func (u URL) Build() (string, error) {
 		}
 		query = pageurl.AppendQuery(query, u.CacheQuery)
 	}
-	return origins[0] + "/" + segments + "/" + page.Host + page.Path + query, nil
+	return origin + "/" + segments + "/" + page.Host + page.Path + query, nil
 }
 
 // isOnCache reports whether a host belongs to this AMP Cache or to a default one. Such a
@@ -267,6 +281,10 @@ func parse(cacheURL string, isTyped bool, caches []ampcors.Cache) (URL, error) {
 	}
 	if !belongsTo(prefix, page.Host) {
 		return reject(fmt.Sprintf("has the domain prefix %.80q, which is not one of the prefixes of %q", prefix, page.Host), "the prefix of the host in the path")
+	}
+
+	if usual, err := ampcors.DomainPrefix(page.Host); err != nil || usual != prefix {
+		u.Prefix = prefix
 	}
 
 	page.Query, u.CacheQuery = splitQuery(whole.Query)

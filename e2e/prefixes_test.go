@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/internal/servertest"
 	"golang.org/x/net/idna"
 	"golang.org/x/net/publicsuffix"
@@ -233,4 +234,35 @@ func unfolded(text string) string {
 		labels[i], _ = idna.Punycode.ToASCII(label)
 	}
 	return strings.Join(labels, ".")
+}
+
+// Package cacheurl says what the toolbox and the AMP document give. Both are asked here.
+func TestPrefixesOfOtherImplementations(t *testing.T) {
+	r, tlds := rand.New(rand.NewPCG(27, 1)), topLevelDomains()
+	inputs := make([]string, 100_000)
+	for i := range inputs {
+		inputs[i] = prefixFamilies[i%len(prefixFamilies)](r, tlds[r.IntN(len(tlds))])
+	}
+	compared, different := 0, 0
+	for _, h := range prefixesOf(t, inputs) {
+		prefixes, err := cacheurl.Prefixes(h.host)
+		if err != nil {
+			continue // not a publisher
+		}
+		for name, want := range map[string]string{"toolbox-cache-url": h.toolbox, "the AMP document": h.document} {
+			i := slices.IndexFunc(prefixes, func(p cacheurl.Prefix) bool { return slices.Contains(p.By, name) })
+			if want == "-" || len(want) > 63 {
+				want = prefixes[len(prefixes)-1].Prefix // the hash prefix
+			}
+			if compared++; prefixes[i].Prefix != want {
+				if different++; different <= 20 {
+					t.Errorf("%s by %s: %s; want %s", h.host, name, prefixes[i].Prefix, want)
+				}
+			}
+		}
+	}
+	if compared < 100_000 || different > 0 {
+		t.Errorf("%d compared, %d different", compared, different)
+	}
+	t.Logf("%d prefixes compared", compared)
 }

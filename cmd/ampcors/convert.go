@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"net/url"
+	"os"
 	"slices"
 	"strings"
 
@@ -19,13 +21,19 @@ func newPrefix() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "prefix [domain ...]",
 		Short:   "Print the domain prefix of publishers on AMP Caches",
-		Example: "  ampcors prefix www.example.com\n  ampcors prefix --hash <domains.txt",
+		Example: "  ampcors prefix www.example.com\n  ampcors prefix --all in--trouble.com\n  ampcors prefix --hash <domains.txt",
 	}
 	output := addOutput(cmd)
 	hash := cmd.Flags().Bool("hash", false, "print the hash prefix, which some caches use")
+	all := cmd.Flags().Bool("all", false, "print each prefix that a known implementation gives, and which do")
+	cmd.MarkFlagsMutuallyExclusive("hash", "all")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return answer(cmd, args, *output, func(domain string) (any, error) {
-			if *hash {
+			switch {
+			case *all:
+				found, err := cacheurl.Prefixes(domain)
+				return prefixes(found), err
+			case *hash:
 				return ampcors.HashPrefix(domain)
 			}
 			return ampcors.DomainPrefix(domain)
@@ -34,16 +42,37 @@ func newPrefix() *cobra.Command {
 	return cmd
 }
 
+// prefixes are printed with a line for each.
+type prefixes []cacheurl.Prefix
+
+func (all prefixes) String() string {
+	lines := make([]string, len(all))
+	for i, p := range all {
+		lines[i] = fmt.Sprintf("%-63s  %s", p.Prefix, strings.Join(p.By, ", "))
+		if len(p.By) == 0 {
+			lines[i] = p.Prefix + "  nobody today, but caches have used it"
+		}
+		if p.Denied {
+			lines[i] += "; denied, because another host has it too"
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
 func newOrigins() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "origins [domain ...]",
-		Short:   "Print every origin at which pages of publishers run",
-		Long:    "Print every origin at which pages of publishers run: the publisher's own, and on each AMP Cache the one with the readable prefix and the one with the hash prefix.",
+		Short:   "Print the origins at which pages of publishers run",
+		Long:    "Print the origins at which pages of publishers run: the publisher's own, and on each AMP Cache one for each domain prefix that a known implementation gives, unless another host has the same prefix. It is not public which one a cache uses.",
 		Example: "  ampcors origins www.example.com",
 	}
-	output := addOutput(cmd)
+	output, caches := addOutput(cmd), addCaches(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return answer(cmd, args, *output, func(domain string) (any, error) { return probe.Origins(domain, ampcors.DefaultCaches()...) })
+		known, err := caches.read()
+		if err != nil {
+			return err
+		}
+		return answer(cmd, args, *output, func(domain string) (any, error) { return probe.Origins(domain, known...) })
 	}
 	return cmd
 }
@@ -54,11 +83,15 @@ func newReverse() *cobra.Command {
 		Short:   "Print the publisher that a cache origin or a domain prefix names",
 		Example: "  ampcors reverse https://www-example-com.cdn.ampproject.org\n  ampcors reverse www-example-com",
 	}
-	output := addOutput(cmd)
+	output, caches := addOutput(cmd), addCaches(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		known, err := caches.read()
+		if err != nil {
+			return err
+		}
 		return answer(cmd, args, *output, func(arg string) (any, error) {
 			prefix := strings.TrimPrefix(arg, "https://")
-			for _, c := range ampcors.DefaultCaches() {
+			for _, c := range known {
 				prefix = strings.TrimSuffix(prefix, "."+c.CacheDomain)
 			}
 			domain, err := ampcors.PublisherDomain(prefix)
@@ -79,41 +112,82 @@ func newCacheURL() *cobra.Command {
 			"The URL of a publisher becomes that of the cache. The URL of any known cache, with or without a content type, or of Google's or Bing's viewer, becomes that of the publisher.",
 		Example: "  ampcors cacheurl 'https://www.example.com/article?id=7'\n  ampcors cacheurl --cache bing --type i https://www.example.com/photo.jpg",
 	}
-	output := addOutput(cmd)
-	cacheID := cmd.Flags().String("cache", "google", "the id of the AMP Cache: "+strings.Join(cacheIDs(), " or "))
+	output, caches := addOutput(cmd), addCaches(cmd)
+	cacheID := cmd.Flags().String("cache", "", "the id of the AMP Cache; if empty, the first of --caches is used, which is google without it")
+	prefix := cmd.Flags().String("prefix", "", "the domain prefix, one of ampcors prefix --all; if empty, that of ampcors prefix is used")
 	contentType := cmd.Flags().String("type", "", "the content type: c, v, wp, cert, i, ii or r; if empty, it is guessed from the extension")
 	query := cmd.Flags().String("cache-query", "", "query parameters for the cache, such as amp_latest_update_time=1795262400")
 	params := cmd.Flags().String("image-params", "", "parameters of a sized image (type ii), such as w800")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		i := slices.IndexFunc(ampcors.DefaultCaches(), func(c ampcors.Cache) bool { return c.ID == *cacheID })
+		known, err := caches.read()
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(known, func(c ampcors.Cache) bool { return c.ID == *cacheID || *cacheID == "" })
 		if i < 0 {
-			return fmt.Errorf("the cache %q is unknown; want %s", *cacheID, strings.Join(cacheIDs(), " or "))
+			return fmt.Errorf("the cache %q is unknown; want %s", *cacheID, strings.Join(cacheIDs(known), " or "))
 		}
 		return answer(cmd, args, *output, func(arg string) (any, error) {
-			if u, err := cacheurl.Parse(arg); err == nil {
+			u, notTyped := cacheurl.Parse(arg, known...)
+			if notTyped == nil {
 				return u.Publisher, nil
 			}
-			if u, err := cacheurl.ParseUntyped(arg); err == nil {
+			if u, err := cacheurl.ParseUntyped(arg, known...); err == nil {
 				return u.Publisher, nil
 			}
 			if publisher, err := cacheurl.ParseViewer(arg); err == nil {
 				return publisher, nil
 			}
+			if isOnCache(arg, known) {
+				return nil, notTyped
+			}
 			t := cacheurl.ContentType(*contentType)
 			if t == "" && *params == "" {
 				t = cacheurl.GuessType(arg)
 			}
-			return cacheurl.URL{Publisher: arg, Cache: ampcors.DefaultCaches()[i], Type: t, ImageParams: *params, CacheQuery: *query}.Build()
+			return cacheurl.URL{Publisher: arg, Cache: known[i], Prefix: *prefix, Type: t, ImageParams: *params, CacheQuery: *query}.Build()
 		})
 	}
 	return cmd
 }
 
-func cacheIDs() (ids []string) {
-	for _, c := range ampcors.DefaultCaches() {
+// isOnCache reports whether a URL's host is below the domain of a cache.
+func isOnCache(arg string, caches []ampcors.Cache) bool {
+	u, err := url.Parse(arg)
+	return err == nil && slices.ContainsFunc(caches, func(c ampcors.Cache) bool { return strings.HasSuffix("."+u.Hostname(), "."+c.CacheDomain) })
+}
+
+func cacheIDs(caches []ampcors.Cache) (ids []string) {
+	for _, c := range caches {
 		ids = append(ids, c.ID)
 	}
 	return ids
+}
+
+// A cachesFile is the file of --caches, or "".
+type cachesFile string
+
+// addCaches adds the flag --caches.
+func addCaches(cmd *cobra.Command) *cachesFile {
+	file := cmd.Flags().String("caches", "", "file with the AMP Caches, as https://cdn.ampproject.org/caches.json; if empty, Google's and Bing's are used")
+	return (*cachesFile)(file)
+}
+
+// read returns the caches in the file or, without a file, the default ones.
+func (f *cachesFile) read() ([]ampcors.Cache, error) {
+	if *f == "" {
+		return ampcors.DefaultCaches(), nil
+	}
+	file, err := os.Open(string(*f))
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	caches, err := ampcors.ParseCaches(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", string(*f), err)
+	}
+	return caches, nil
 }
 
 func newExplain() *cobra.Command {
@@ -219,14 +293,11 @@ func summary(cfg ampcors.Config) string {
 			fmt.Fprintf(&b, "\n%s: %s", name, strings.Join(values, ", "))
 		}
 	}
-	caches := cacheIDs()
-	if cfg.Caches != nil {
-		caches = nil
-		for _, c := range cfg.Caches {
-			caches = append(caches, c.ID)
-		}
+	caches := cfg.Caches
+	if caches == nil {
+		caches = ampcors.DefaultCaches()
 	}
-	line("caches", caches)
+	line("caches", cacheIDs(caches))
 	line("origins", cfg.Origins)
 	line("email senders", cfg.Email.Senders)
 	line("methods", append([]string{"GET", "HEAD", "POST"}, cfg.Methods...))

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -74,16 +75,41 @@ func batchGet(ctx context.Context, api, key string, urls []string) (answer batch
 
 // A found is the answer of the API for one page.
 type found struct {
-	AMP      string `json:"amp"`      // the URL of the AMP version
-	Cache    string `json:"cache"`    // its URL on Google's AMP Cache, from the API
-	Computed string `json:"computed"` // the same URL, from package cacheurl
+	AMP      string   `json:"amp"`          // the URL of the AMP version
+	Cache    string   `json:"cache"`        // its URL on Google's AMP Cache, from the API
+	Computed string   `json:"computed"`     // the same URL, from package cacheurl
+	By       []string `json:"by,omitempty"` // which implementations give the domain prefix of Cache, if Computed has another one
 }
 
 func (f found) String() string {
 	if f.Cache == f.Computed {
 		return f.AMP + "\n  " + f.Cache
 	}
-	return f.AMP + "\n  " + f.Cache + " (ampcors cacheurl prints " + f.Computed + ")"
+	differs := f.AMP + "\n  " + f.Cache + " (ampcors cacheurl prints " + f.Computed + ")"
+	if len(f.By) > 0 {
+		differs += "\n  This domain prefix is that of " + strings.Join(f.By, ", ") + "."
+	}
+	return differs
+}
+
+// whoGives returns which implementations give the domain prefix of a cache URL, if it is not
+// that of ampcors.
+func whoGives(cacheURL string) []string {
+	u, err := cacheurl.Parse(cacheURL)
+	if err != nil || u.Prefix == "" {
+		return nil
+	}
+	publisher, err := url.Parse(u.Publisher)
+	if err != nil {
+		return nil
+	}
+	all, _ := cacheurl.Prefixes(publisher.Hostname()) // Parse has accepted the host
+	for _, p := range all {
+		if p.Prefix == u.Prefix && len(p.By) > 0 {
+			return p.By
+		}
+	}
+	return []string{"no known implementation"}
 }
 
 func newLookup() *cobra.Command {
@@ -117,7 +143,7 @@ func newLookup() *cobra.Command {
 				if err != nil {
 					computed = err.Error()
 				}
-				answers[a.OriginalURL] = found{a.AMPURL, a.CDNAMPURL, computed}
+				answers[a.OriginalURL] = found{a.AMPURL, a.CDNAMPURL, computed, whoGives(a.CDNAMPURL)}
 			}
 			for _, e := range resp.URLErrors {
 				failures[e.OriginalURL] = fmt.Errorf("%s: %s (%s)", e.OriginalURL, e.ErrorMessage, e.ErrorCode)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"encoding/xml"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -31,6 +32,7 @@ func run(t *testing.T, stdin string, args ...string) (code int, stdout, stderr s
 }
 
 func TestConversions(t *testing.T) {
+	other := otherCaches(t)
 	for _, test := range []struct {
 		name  string
 		args  []string
@@ -42,6 +44,7 @@ func TestConversions(t *testing.T) {
 		{name: "prefix", args: []string{"prefix", "www.example.com", "bücher.example"}, want: "www-example-com\nxn--bcher-example-wob\n"},
 		{name: "prefix of lines", args: []string{"prefix"}, stdin: "a.example\n\n b.example \n", want: "a-example\nb-example\n"},
 		{name: "hash prefix", args: []string{"prefix", "--hash", "www.example.com"}, want: "qd6a7ojgnw33qp4fquh2bzsurnwxb3tizc23iexr33vg5pppaqca\n"},
+		{name: "all prefixes", args: []string{"prefix", "--all", "faß.de"}, want: fmt.Sprintf("%-63s  ampcors, toolbox-cache-url, snowflake, the AMP document\n%-63s  amppackager; denied, because another host has it too\nhr7lkydfj2a3j3xjh5qfs5sicrjlowpcmuj46imgsymx3wcysi4q  nobody today, but caches have used it\n", "xn--fa-de-mqa", "fass-de")},
 		{name: "an invalid domain among others", args: []string{"prefix", "a.example", "localhost", "b.example"}, code: exitFindings, want: "a-example\nb-example\n", err: `"localhost" has no dot`},
 		{name: "JSON", args: []string{"prefix", "-o", "json", "a.example", "localhost"}, code: exitFindings,
 			want: `[
@@ -57,10 +60,18 @@ func TestConversions(t *testing.T) {
 `},
 		{name: "nothing", args: []string{"prefix"}, code: exitUsage, err: "nothing on standard input"},
 		{name: "origins", args: []string{"origins", "a.example"}, want: "https://a.example\nhttps://a-example.cdn.ampproject.org\nhttps://xdtukm3ruasnvlqg6mlejewav7g6cnghor6bkwz5qpba3y2b5bkq.cdn.ampproject.org\nhttps://a-example.www.bing-amp.com\nhttps://xdtukm3ruasnvlqg6mlejewav7g6cnghor6bkwz5qpba3y2b5bkq.www.bing-amp.com\n"},
+		{name: "origins of all forms", args: []string{"origins", "--caches", other, "é-x.com"}, want: "https://xn---x-9ia.com\nhttps://xn----x-com-9xa.cache.example\nhttps://xn--0---x-com-0-cbb.cache.example\nhttps://6vyz5odpwzi24rhvlctdle6yqvr66pgdogi67dpqegncwquf5ava.cache.example\n"},
+		{name: "origins without another publisher's", args: []string{"origins", "--caches", other, "faß.de"}, want: "https://xn--fa-hia.de\nhttps://xn--fa-de-mqa.cache.example\nhttps://hr7lkydfj2a3j3xjh5qfs5sicrjlowpcmuj46imgsymx3wcysi4q.cache.example\n"},
+		{name: "caches that are not there", args: []string{"origins", "--caches", "nowhere.json", "a.example"}, code: exitUsage, err: "nowhere.json"},
+		{name: "reverse on another cache", args: []string{"reverse", "--caches", other, "https://www-example-com.cache.example"}, want: "www.example.com\n"},
 		{name: "reverse", args: []string{"reverse", "https://www-example-com.cdn.ampproject.org", "great--town-example"}, want: "www.example.com\ngreat-town.example\n"},
 		{name: "reverse a hash prefix", args: []string{"reverse", "qd6a7ojgnw33qp4fquh2bzsurnwxb3tizc23iexr33vg5pppaqca"}, code: exitFindings, err: "hash prefix"},
 		{name: "cacheurl", args: []string{"cacheurl", "https://www.example.com/article?id=7"}, want: "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/article?id=7\n"},
 		{name: "cacheurl of Bing", args: []string{"cacheurl", "--cache", "bing", "--type", "i", "https://www.example.com/a.jpg"}, want: "https://www-example-com.www.bing-amp.com/i/s/www.example.com/a.jpg\n"},
+		{name: "cacheurl of a cache in a file", args: []string{"cacheurl", "--caches", other, "https://www.example.com/a"}, want: "https://www-example-com.cache.example/c/s/www.example.com/a\n"},
+		{name: "cacheurl with another prefix", args: []string{"cacheurl", "--prefix", "0-in----trouble-com-0", "https://in--trouble.com/"}, want: "https://0-in----trouble-com-0.cdn.ampproject.org/c/s/in--trouble.com/\n"},
+		{name: "cacheurl with the prefix of another publisher", args: []string{"cacheurl", "--prefix", "www-example-org", "https://www.example.com/"}, code: exitFindings, err: "is not a prefix of"},
+		{name: "cacheurl of a type that is none", args: []string{"cacheurl", "https://www-example-com.cdn.ampproject.org/x/s/www.example.com/"}, code: exitFindings, err: "has the content type \"x\""},
 		{name: "cacheurl back", args: []string{"cacheurl", "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/article?id=7"}, want: "https://www.example.com/article?id=7\n"},
 		{name: "cacheurl of another cache", args: []string{"cacheurl", "--cache", "cloudflare", "https://www.example.com/"}, code: exitUsage, err: "want google or bing"},
 		{name: "explain", args: []string{"explain", "--publisher", "www.example.com", "null"}, want: "FAIL  scheme     null\n                  Sandboxed frames and local files send \"null\"; anybody can.\nFAIL  verdict    Denied\n                  Reason: null origin.\n"},

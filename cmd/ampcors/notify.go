@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -86,15 +87,12 @@ func writeKey(file string) error {
 }
 
 // newUpdateClient returns an update-cache client with the RSA key from a file.
-func newUpdateClient(file string, allCaches bool) (*updatecache.Client, error) {
+func newUpdateClient(file string, caches []ampcors.Cache) (*updatecache.Client, error) {
 	key, err := readKey(file)
 	if err != nil {
 		return nil, err
 	}
-	cfg := updatecache.Config{Signer: key, Attempts: 3, Logger: silent, HTTPClient: httpClient}
-	if allCaches {
-		cfg.Caches = ampcors.DefaultCaches()
-	}
+	cfg := updatecache.Config{Signer: key, Attempts: 3, Logger: silent, HTTPClient: httpClient, Caches: caches}
 	return updatecache.New(cfg)
 }
 
@@ -158,16 +156,17 @@ func newVerify() *cobra.Command {
 		Use:   "verify [domain ...]",
 		Short: "Check that sites serve the key files of update-cache or IndexNow",
 		Long: "Check that sites serve the key files that AMP Caches or search engines fetch.\n\n" +
-			"With --key, check the key file of update-cache. With --key and --caches, check instead the copies of it that AMP Caches have; this also makes a cache fetch a stale copy again. " +
+			"With --key, check the key file of update-cache. With --key and --copies, check instead the copies of it that AMP Caches have; this also makes a cache fetch a stale copy again. " +
 			"Without --key, check the key file of IndexNow; set INDEXNOW_KEY to its key, or use --keys.",
-		Example: "  ampcors verify --key private.pem www.example.com\n  ampcors verify --key private.pem --caches www.example.com\n  INDEXNOW_KEY=… ampcors verify www.example.com",
+		Example: "  ampcors verify --key private.pem www.example.com\n  ampcors verify --key private.pem --copies www.example.com\n  INDEXNOW_KEY=… ampcors verify www.example.com",
 	}
 	output := addOutput(cmd)
 	file := cmd.Flags().String("key", "", "file with the RSA key of update-cache")
-	caches := cmd.Flags().Bool("caches", false, "with --key, check the copies of the key file that AMP Caches have")
+	copies := cmd.Flags().Bool("copies", false, "with --key, check the copies of the key file that AMP Caches have")
+	caches := addCaches(cmd)
 	flags := addIndexNow(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		verify, err := verifier(*file, *caches, flags)
+		verify, err := verifier(*file, *copies, caches, flags)
 		if err != nil {
 			return err
 		}
@@ -181,19 +180,23 @@ func newVerify() *cobra.Command {
 	return cmd
 }
 
-func verifier(file string, caches bool, flags *indexNowFlags) (func(context.Context, ...string) error, error) {
+func verifier(file string, copies bool, caches *cachesFile, flags *indexNowFlags) (func(context.Context, ...string) error, error) {
 	if file != "" {
-		c, err := newUpdateClient(file, caches)
+		known, err := caches.read()
 		if err != nil {
 			return nil, err
 		}
-		if caches {
+		c, err := newUpdateClient(file, known)
+		if err != nil {
+			return nil, err
+		}
+		if copies {
 			return c.VerifyCaches, nil
 		}
 		return c.Verify, nil
 	}
-	if caches {
-		return nil, errors.New("--caches needs --key")
+	if copies || *caches != "" {
+		return nil, errors.New("--copies and --caches need --key")
 	}
 	c, err := flags.client()
 	if err != nil {
@@ -214,6 +217,8 @@ func newFlush() *cobra.Command {
 	output := addOutput(cmd)
 	file := cmd.Flags().String("key", "", "file with the RSA key")
 	all := cmd.Flags().Bool("all-caches", false, "ask each known cache; otherwise only Google's")
+	caches := addCaches(cmd)
+	forms := cmd.Flags().Bool("all-forms", false, "ask at each domain prefix of ampcors prefix --all, because it is not public which one a cache uses")
 	contentType := cmd.Flags().String("type", "c", "content type: c (document), v (document in a viewer), wp (signed exchange), cert (its certificate), i (image), ii (sized image) or r (other file)")
 	params := cmd.Flags().String("image-params", "", "parameters of a sized image (type ii), such as w800")
 	source := addPages(cmd)
@@ -222,7 +227,14 @@ func newFlush() *cobra.Command {
 	_ = cmd.MarkFlagRequired("key")
 	cmd.MarkFlagsMutuallyExclusive("dry-run", "sign")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := newUpdateClient(*file, *all)
+		known, err := caches.read()
+		if err != nil {
+			return err
+		}
+		if !*all && *caches == "" {
+			known = known[:1]
+		}
+		c, err := newUpdateClient(*file, known)
 		if err != nil {
 			return err
 		}
@@ -234,21 +246,52 @@ func newFlush() *cobra.Command {
 		}
 		err = answerAll(cmd, pages, *output, func(page string) (any, error) {
 			u := cacheurl.URL{Publisher: page, Type: cacheurl.ContentType(*contentType), ImageParams: *params}
-			if *sign || *dryRun {
-				urls, err := c.SignedURLs(u)
-				if err != nil || *sign {
-					return urls, err
+			prefixes := []string{""}
+			if *forms {
+				var err error
+				if prefixes, err = prefixesOf(page); err != nil {
+					return nil, err
 				}
-				return page + ": would be flushed", nil
 			}
-			if _, err := c.FlushURL(cmd.Context(), u); err != nil {
+			var signed []string
+			var errs []error
+			for _, u.Prefix = range prefixes {
+				var urls []string
+				var err error
+				if *sign || *dryRun {
+					urls, err = c.SignedURLs(u)
+				} else {
+					_, err = c.FlushURL(cmd.Context(), u)
+				}
+				signed, errs = append(signed, urls...), append(errs, err)
+			}
+			switch err := errors.Join(errs...); {
+			case err != nil:
 				return nil, err
+			case *sign:
+				return signed, nil
+			case *dryRun:
+				return page + ": would be flushed", nil
 			}
 			return page + ": flushed", source.done(page)
 		})
 		return source.finish(err)
 	}
 	return cmd
+}
+
+// prefixesOf returns the domain prefixes of a page's publisher.
+func prefixesOf(page string) ([]string, error) {
+	u, err := url.Parse(page)
+	if err != nil {
+		return nil, err
+	}
+	found, err := cacheurl.Prefixes(u.Hostname())
+	var prefixes []string
+	for _, p := range found {
+		prefixes = append(prefixes, p.Prefix)
+	}
+	return prefixes, err
 }
 
 func newSubmit() *cobra.Command {

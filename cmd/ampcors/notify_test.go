@@ -177,6 +177,27 @@ func TestFlushOfOtherTypesAndSigned(t *testing.T) {
 	if len(w.seen) != 0 {
 		t.Errorf("asked for %q", w.seen)
 	}
+	t.Run("all forms, of a cache in a file", func(t *testing.T) {
+		code, stdout, stderr := run(t, "", "flush", "--key", file, "--all-forms", "--caches", otherCaches(t), "https://é-x.com/a")
+		want := []string{
+			"GET xn----x-com-9xa.update.example/update-cache/c/s/xn---x-9ia.com/a",
+			"GET xn--0---x-com-0-cbb.update.example/update-cache/c/s/xn---x-9ia.com/a",
+			"GET 6vyz5odpwzi24rhvlctdle6yqvr66pgdogi67dpqegncwquf5ava.update.example/update-cache/c/s/xn---x-9ia.com/a",
+		}
+		if code != exitClean || stdout != "https://é-x.com/a: flushed\n" || !slices.Equal(w.seen, want) {
+			t.Errorf("exit code %d\n%s\n%s\n%q", code, stdout, stderr, w.seen)
+		}
+	})
+}
+
+// otherCaches returns a file with an AMP Cache that is not in the registry.
+func otherCaches(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "caches.json")
+	if err := os.WriteFile(file, []byte(`{"caches": [{"id": "other", "cacheDomain": "cache.example", "updateCacheApiDomainSuffix": "update.example"}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 func TestVerifyCaches(t *testing.T) {
@@ -189,11 +210,11 @@ func TestVerifyCaches(t *testing.T) {
 		}
 		io.WriteString(w, public)
 	})
-	code, stdout, stderr := run(t, "", "verify", "--key", file, "--caches", "www.example.com")
+	code, stdout, stderr := run(t, "", "verify", "--key", file, "--copies", "www.example.com")
 	if code != exitFindings || stdout != "" || !strings.Contains(stderr, "bing-amp.com") || strings.Contains(stderr, "cdn.ampproject.org") {
 		t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
 	}
-	if code, _, stderr := run(t, "", "verify", "--caches", "www.example.com"); code != exitUsage || !strings.Contains(stderr, "--caches needs --key") {
+	if code, _, stderr := run(t, "", "verify", "--copies", "www.example.com"); code != exitUsage || !strings.Contains(stderr, "need --key") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
 }
@@ -435,6 +456,10 @@ func TestLookup(t *testing.T) {
 				errs = append(errs, map[string]string{"originalUrl": u, "errorCode": "NO_AMP_URL", "errorMessage": "Couldn't find any AMP version of the URL."})
 				continue
 			}
+			if strings.Contains(u, "in--trouble") {
+				found = append(found, map[string]string{"originalUrl": u, "ampUrl": u, "cdnAmpUrl": "https://0-in----trouble-com-0.cdn.ampproject.org/c/s/in--trouble.com/"})
+				continue
+			}
 			ampURL := strings.Replace(u, "/article/", "/amp/", 1)
 			found = append(found, map[string]string{"originalUrl": u, "ampUrl": ampURL, "cdnAmpUrl": strings.Replace(ampURL, "https://www.example.com", "https://www-example-com.cdn.ampproject.org/c/s/www.example.com", 1)})
 		}
@@ -453,6 +478,13 @@ func TestLookup(t *testing.T) {
 		code, stdout, stderr := run(t, "", "lookup", "--endpoint", server.URL+"/v1/ampUrls:batchGet", "https://www.example.com/article/1", "https://www.example.com/none")
 		want := "https://www.example.com/amp/1\n  https://www-example-com.cdn.ampproject.org/c/s/www.example.com/amp/1\n"
 		if code != exitFindings || stdout != want || !strings.Contains(stderr, "NO_AMP_URL") || strings.Contains(stderr, "s3cret") {
+			t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
+		}
+	})
+	t.Run("another form of the prefix", func(t *testing.T) {
+		code, stdout, stderr := run(t, "", "lookup", "--endpoint", server.URL+"/v1/ampUrls:batchGet", "https://in--trouble.com/")
+		want := "https://in--trouble.com/\n  https://0-in----trouble-com-0.cdn.ampproject.org/c/s/in--trouble.com/ (ampcors cacheurl prints https://r5s7rxu53tjelpr7ngbxkxpirbrylvbwcuueckh7gmn5mim5cjna.cdn.ampproject.org/c/s/in--trouble.com/)\n  This domain prefix is that of snowflake, the AMP document.\n"
+		if code != exitClean || stdout != want {
 			t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
 		}
 	})

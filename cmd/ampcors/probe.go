@@ -34,6 +34,7 @@ type probeFlags struct {
 	rate                                  float64
 	timeout, maxTime                      time.Duration
 	maxEndpoints                          int
+	caches                                *cachesFile
 }
 
 // outputs are the formats of a report, in the order of the help.
@@ -100,6 +101,7 @@ anything was not tested.`,
 	flags.DurationVar(&f.timeout, "timeout", 10*time.Second, "time limit of a request")
 	flags.DurationVar(&f.maxTime, "max-time", 5*time.Minute, "time limit of the whole probe")
 	flags.IntVar(&f.maxEndpoints, "max-endpoints", 200, "endpoints of a document that are tested")
+	f.caches = addCaches(cmd)
 	flags.BoolVar(&f.plan, "plan", false, "print what would be tested, and send nothing but the requests of the documents")
 	flags.StringVar(&f.advice, "advice", "", "print after the findings what to configure in this server: "+or(probe.Servers()))
 	complete := func(name string, values []string) {
@@ -281,6 +283,10 @@ func (f *probeFlags) config(cmd *cobra.Command, args []string) (probe.Config, er
 	cfg := probe.Config{
 		Documents: args, Publishers: f.publishers, Unsafe: f.unsafe, Insecure: f.insecure, Cookie: f.cookie, AllowHosts: f.allowHosts, OnlyHosts: f.onlyHosts,
 		Rate: f.rate, Timeout: f.timeout, MaxTime: f.maxTime, MaxEndpoints: f.maxEndpoints, Resolve: make(map[string]string),
+	}
+	var err error
+	if cfg.Caches, err = f.caches.read(); err != nil {
+		return cfg, err
 	}
 	switch {
 	case f.rate < 0:

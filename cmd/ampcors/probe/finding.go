@@ -101,7 +101,7 @@ var kinds = []kind{
 	{"not-json", Medium, "the answer is not JSON", "The component reads JSON. Send JSON even if the list is empty."},
 	{"not-script", Medium, "the answer is not JavaScript", "amp-script wants a JavaScript Content-Type, such as text/javascript."},
 	{"hash-origin-refused", Medium, "the origin with the hash prefix is denied", "Some caches use the hash prefix, and all caches use it for long names. Allow %[1]s, too."},
-	{"punycode-origin-refused", Medium, "the origin with the punycode prefix is denied", "Allow %[1]s, too: the prefix of an internationalized name is punycode."},
+	{"punycode-origin-refused", Medium, "an origin with the punycode prefix, or another form of the prefix, is denied", "Allow %[1]s, too: the prefix of an internationalized name is punycode, and caches may write a name in other forms (ampcors prefix --all)."},
 	{"own-origin-refused", High, "the publisher's own origin is denied", "The page also runs at the publisher's own origin. Allow %[1]s, too."},
 	{"cache-refused", High, "the publisher's page is denied on a cache", "Allow the publisher's origin on each AMP Cache, here %[1]s."},
 

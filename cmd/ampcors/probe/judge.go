@@ -225,7 +225,7 @@ func (c *cell) findBroken(pages []*trial, blocked map[*trial]string) {
 		case !onCache(""):
 		case t.page.form == formHash && onCache(t.cache):
 			id = "hash-origin-refused"
-		case t.page.form == formPunycode && onCache(t.cache):
+		case (t.page.form == formPunycode || t.page.form == formOther) && onCache(t.cache):
 			id = "punycode-origin-refused"
 		default:
 			id = "cache-refused"

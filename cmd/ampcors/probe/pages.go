@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
 )
 
 // A form says how an origin names a publisher.
@@ -14,6 +15,7 @@ const (
 	formReadable form = "readable prefix"
 	formPunycode form = "punycode prefix"
 	formHash     form = "hash prefix"
+	formOther    form = "other prefix" // that another implementation gives
 )
 
 // A page is an origin at which a publisher's page runs.
@@ -30,43 +32,40 @@ type page struct {
 // pagesOf returns the origins of a publisher's pages: its own, and each form on each cache.
 func pagesOf(publisher string, caches []ampcors.Cache) ([]page, error) {
 	pages := []page{{origin: "https://" + publisher, form: formOwn}}
-	prefix, err := ampcors.DomainPrefix(publisher)
+	prefixes, err := cacheurl.Prefixes(publisher)
 	if err != nil {
 		return nil, err
 	}
-	hash, err := ampcors.HashPrefix(publisher)
-	if err != nil {
-		return nil, err
-	}
-	_, err = ampcors.PublisherDomain(prefix) // an error, if this is not the hash prefix, says that it is ambiguous
-	isAmbiguous := err != nil
+	hash := prefixes[len(prefixes)-1].Prefix
 	for _, c := range caches {
-		if prefix != hash {
+		for i, p := range prefixes {
 			f := formReadable
-			if strings.HasPrefix(prefix, "xn--") {
+			switch {
+			case p.Prefix == hash:
+				f = formHash
+			case i > 0:
+				f = formOther
+			case strings.HasPrefix(p.Prefix, "xn--"):
 				f = formPunycode
 			}
-			pages = append(pages, page{"https://" + prefix + "." + c.CacheDomain, f, c.ID, isAmbiguous})
+			pages = append(pages, page{"https://" + p.Prefix + "." + c.CacheDomain, f, c.ID, p.Denied})
 		}
-		pages = append(pages, page{"https://" + hash + "." + c.CacheDomain, formHash, c.ID, false})
 	}
 	return pages, nil
 }
 
-// Origins returns every origin at which pages of a publisher run: its own and, on each cache, the
-// one with the readable prefix and the one with the hash prefix.
-func Origins(publisher string, caches ...ampcors.Cache) ([]string, error) {
+// Origins returns every origin at which pages of a publisher run: its own and, on each cache, one
+// for each domain prefix of [cacheurl.Prefixes] that is no other host's.
+func Origins(publisher string, caches ...ampcors.Cache) (origins []string, err error) {
 	domain, err := ampcors.CanonicalDomain(publisher)
 	if err != nil {
 		return nil, err
 	}
 	pages, err := pagesOf(domain, caches)
-	if err != nil {
-		return nil, err
+	for _, pg := range pages {
+		if !pg.isAmbiguous {
+			origins = append(origins, pg.origin)
+		}
 	}
-	origins := make([]string, len(pages))
-	for i, pg := range pages {
-		origins[i] = pg.origin
-	}
-	return origins, nil
+	return origins, err
 }

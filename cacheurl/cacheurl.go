@@ -67,8 +67,12 @@ type URL struct {
 	// ImageParams, and Document otherwise. [GuessType] guesses it.
 	Type ContentType
 
+	// AnyType lets Build accept a Type that is none of the constants: AMP's document says that
+	// caches may have more. It must consist of lower-case letters, and not be "s".
+	AnyType bool
+
 	// ImageParams are the parameters of a [SizedImage], as written in the path: "w800" asks
-	// for a width of 800 pixels. Several are separated by slashes. Other types have none.
+	// for a maximum width of 800 pixels. Several are separated by slashes. Other types have none.
 	ImageParams string
 
 	// CacheQuery are the query parameters of the cache and the viewer, which follow those of the
@@ -133,8 +137,12 @@ func (u URL) Build() (string, error) {
 			contentType = SizedImage
 		}
 	}
-	if !contentType.known() {
-		return reject("Type", string(u.Type), "is not a content type", "one of the constants of type ContentType")
+	switch {
+	case contentType.known():
+	case !u.AnyType:
+		return reject("Type", string(u.Type), "is not a known content type", "c, v, wp, cert, i, ii or r")
+	case contentType == "s" || strings.Trim(string(contentType), "abcdefghijklmnopqrstuvwxyz") != "":
+		return reject("Type", string(u.Type), "is not a content type", `lower-case letters, and not "s", which stands for https`)
 	}
 	segments := string(contentType)
 	switch hasParams := u.ImageParams != ""; {
@@ -371,6 +379,22 @@ func ParseViewer(viewerURL string) (publisher string, err error) {
 	}
 	page.Query, _ = splitQuery(whole.Query)
 	return page.String(), nil
+}
+
+// PublisherURL returns the publisher's URL of a URL that [Parse], [ParseUntyped] or [ParseViewer]
+// accepts. An error is that of Parse.
+func PublisherURL(cacheURL string, caches ...ampcors.Cache) (string, error) {
+	u, err := Parse(cacheURL, caches...)
+	if err == nil {
+		return u.Publisher, nil
+	}
+	if u, err := ParseUntyped(cacheURL, caches...); err == nil {
+		return u.Publisher, nil
+	}
+	if publisher, err := ParseViewer(cacheURL); err == nil {
+		return publisher, nil
+	}
+	return "", err
 }
 
 // belongsTo reports whether the prefix is one that [ampcors.Middleware] accepts for the

@@ -60,8 +60,8 @@ func init() {
 //	{http.ampcors.reason}     the reason of the decision, such as cache_origin
 type Handler struct {
 	// The configuration, in the JSON that package configfile reads from a file: publishers,
-	// publishersFile, credentialed and so on. A relative publishersFile is relative to
-	// Caddy's working directory. The list is read again when it changes.
+	// publishersFile, credentialed and so on. A relative name of a file is relative to
+	// Caddy's working directory. The files are read again when they change.
 	Config json.RawMessage `json:"config,omitempty"`
 
 	// Where publishers that config does not list are looked up. Handlers with the same source
@@ -167,11 +167,11 @@ func (h *Handler) follow(ctx caddy.Context, inline configfile.Inline, isOpen boo
 		if err := h.mw.Reconfigure(cfg); err != nil {
 			ctx.Slogger().Error("the source is not used", "error", err)
 		}
-		var list struct{ PublishersFile string }
-		if json.Unmarshal(inline.JSON, &list) != nil || list.PublishersFile == "" {
+		var lists struct{ PublishersFile, CachesFile string }
+		if json.Unmarshal(inline.JSON, &lists) != nil || lists.PublishersFile+lists.CachesFile == "" {
 			return
 		}
-		// The Watcher may have read the list with the old Source at the same time. A signal makes
+		// The Watcher may have read a list with the old Source at the same time. A signal makes
 		// it read again.
 		select {
 		case <-running.Done():

@@ -34,6 +34,7 @@ func parseHandler(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 //		publishers       <domain or pattern...>
 //		publishers_file  <path>
 //		caches           <id...>
+//		caches_file      <path>
 //		caches {
 //			id           <name>
 //			cache_domain <domain>
@@ -99,6 +100,7 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 type options struct {
 	ampcors.Config
 	PublishersFile string         `json:"publishersFile"`
+	CachesFile     string         `json:"cachesFile"`
 	Lookup         source.Options `json:"lookup"`
 }
 
@@ -308,12 +310,13 @@ func (p *parser) source(d *caddyfile.Dispenser, h *Handler) {
 	h.SourceRaw = caddyconfig.JSONModuleObject(source, "module", name, nil)
 }
 
-// validate reports what is wrong in the configuration, each problem at its token. The file
-// that publishersFile names is not read: it may be on another machine.
+// validate reports what is wrong in the configuration, each problem at its token. The files
+// that it names are not read: they may be on another machine.
 func (p *parser) validate(config map[string]any, hasSource bool) {
 	config = maps.Clone(config)
 	_, hasList := config["publishersFile"]
 	delete(config, "publishersFile")
+	delete(config, "cachesFile")
 	_, err := configfile.Inline{JSON: caddyconfig.JSON(config, nil)}.Load(func(cfg *ampcors.Config) {
 		if hasSource || hasList { // without them, a configuration that lists no publisher is an error
 			cfg.Source = new(source.Cache) // it is never asked

@@ -3,7 +3,8 @@
 //
 // The file is JSON. Its members are those of [ampcors.Config], but a duration is a string
 // such as "10m". This package adds publishersFile, for lists that are long or written by
-// other programs, and lookup, the options of a Source (see [SourceOptions]):
+// other programs, cachesFile, for a copy of the registry of AMP Caches that is newer than this package, and
+// lookup, the options of a Source (see [SourceOptions]):
 //
 //	{
 //		"publishers": ["www.example.com", "*.news.example"],
@@ -16,7 +17,8 @@
 // relative to the JSON file's directory. Empty lines, spaces, tabs and comments that begin
 // with "#" are skipped. The last line must end in a line break too, so that a truncated
 // name is not read as another one. The list must have a publisher, so that an emptied file
-// does not deny every publisher.
+// does not deny every publisher. cachesFile is in place of caches, and is what [ampcors.ParseCaches]
+// reads. Nothing fetches it: get https://cdn.ampproject.org/caches.json when you trust what it says.
 //
 // No problem in either file is ignored. A member that is unknown or occurs twice, a value
 // of the wrong type, and everything that [ampcors.New] or, in lookup, [source.New] finds is an
@@ -25,6 +27,7 @@
 package configfile
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -47,6 +50,7 @@ const (
 	maxProblems = 100     // reported at most, so that a wrong file does not fill the log
 
 	publishersFile = "publishersFile"
+	cachesFile     = "cachesFile"
 )
 
 var errTooLong = errors.New("it is longer than 1 GiB")
@@ -256,8 +260,11 @@ func (c *contents) parse(path, dir string, data []byte, set []func(*ampcors.Conf
 		c.err = d.join(publisherLines{})
 		return
 	}
-	if name, ok := d.publishersFile(dir); ok {
+	if name, ok := d.named(publishersFile, d.result.PublishersFile, dir); ok {
 		c.readPublishers(d, name)
+	}
+	if name, ok := d.named(cachesFile, d.result.CachesFile, dir); ok {
+		c.readCaches(d, name)
 	}
 	c.decoder, c.cfg = d, d.result.Config
 	for _, f := range set {
@@ -265,22 +272,40 @@ func (c *contents) parse(path, dir string, data []byte, set []func(*ampcors.Conf
 	}
 }
 
-// publishersFile returns the path of the list that the JSON names. ok is false if there is
-// none.
-func (d *decoder) publishersFile(dir string) (name string, ok bool) {
-	offset, ok := d.offsets[publishersFile]
+// named returns the path of the file that a member of the JSON names. ok is false if there is none.
+func (d *decoder) named(member, name, dir string) (path string, ok bool) {
+	offset, ok := d.offsets[member]
 	if !ok || d.data[offset] != '"' { // otherwise it is not a name
 		return "", false
 	}
-	name = d.result.PublishersFile
 	if filepath.IsAbs(name) {
 		return name, true
 	}
 	if dir == "" {
-		d.report(offset, publishersFile, fmt.Sprintf("%.80q is a relative path, and this configuration has no directory", name), "an absolute path", nil)
+		d.report(offset, member, fmt.Sprintf("%.80q is a relative path, and this configuration has no directory", name), "an absolute path", nil)
 		return "", false
 	}
 	return filepath.Join(dir, name), true
+}
+
+// readCaches reads the list of AMP Caches.
+func (c *contents) readCaches(d *decoder, name string) {
+	list := look(name)
+	c.files = append(c.files, list)
+	data, err := list.read()
+	var caches []ampcors.Cache
+	if err == nil {
+		caches, err = ampcors.ParseCaches(bytes.NewReader(data))
+	}
+	_, hasCaches := d.offsets["caches"]
+	switch {
+	case err != nil:
+		d.report(d.offsets[cachesFile], cachesFile, fmt.Sprintf("cannot be read: %s: %s", name, reason(err)), "", err)
+	case hasCaches:
+		d.report(d.offsets[cachesFile], cachesFile, "stands beside caches", "one of them", nil)
+	default:
+		d.result.Caches = caches
+	}
 }
 
 // readPublishers reads the list of publishers.

@@ -19,6 +19,7 @@ import (
 type file struct {
 	ampcors.Config
 	PublishersFile string         `json:"publishersFile"` // a text file with a publisher on each line
+	CachesFile     string         `json:"cachesFile"`     // a file in the format of https://cdn.ampproject.org/caches.json, in place of caches
 	Lookup         source.Options `json:"lookup"`         // the options of a source.Cache, if the program has one
 	Schema         string         `json:"$schema"`        // for editors: the URL or path of schema.json
 }

@@ -41,7 +41,7 @@ type WatcherConfig struct {
 
 // A Watcher applies a file to a Middleware after each change. [Watcher.Run] does the work.
 //
-// The file, and the one that its publishersFile names, may be rewritten in place, replaced
+// The file, and those that its publishersFile and cachesFile name, may be rewritten in place, replaced
 // by renaming another file, or be behind a symbolic link that is replaced, as in a
 // Kubernetes ConfigMap. A change is applied after the files have stayed the same for half a
 // second. That takes at most 1.5 seconds, plus the time to read and check the files, which
@@ -109,19 +109,22 @@ func NewWatcher(path string, mw *ampcors.Middleware, cfg WatcherConfig) *Watcher
 }
 
 // NewWatcher returns a [Watcher], which applies the configuration to mw after each change of
-// the list that publishersFile names. If it names none, only
+// the files that publishersFile and cachesFile name. If there are none, only
 // WatcherConfig.Reload makes the Watcher do anything.
 func (in Inline) NewWatcher(mw *ampcors.Middleware, cfg WatcherConfig) *Watcher {
 	w := baseWatcher(mw, cfg)
 	w.path = in.Name
-	w.first = func() snapshot {
+	w.first = func() (first snapshot) {
 		d := newDecoder(in.Name, in.JSON)
 		if d.decodeFile() {
-			if list, ok := d.publishersFile(in.Dir); ok {
-				return snapshot{look(list)}
+			if list, ok := d.named(publishersFile, d.result.PublishersFile, in.Dir); ok {
+				first = append(first, look(list))
+			}
+			if list, ok := d.named(cachesFile, d.result.CachesFile, in.Dir); ok {
+				first = append(first, look(list))
 			}
 		}
-		return nil
+		return first
 	}
 	w.read = in.read
 	return w

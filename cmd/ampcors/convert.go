@@ -116,6 +116,7 @@ func newCacheURL() *cobra.Command {
 	cacheID := cmd.Flags().String("cache", "", "the id of the AMP Cache; if empty, the first of --caches is used, which is google without it")
 	prefix := cmd.Flags().String("prefix", "", "the domain prefix, one of ampcors prefix --all; if empty, that of ampcors prefix is used")
 	contentType := cmd.Flags().String("type", "", "the content type: c, v, wp, cert, i, ii or r; if empty, it is guessed from the extension")
+	anyType := cmd.Flags().Bool("any-type", false, "accept any --type: AMP's document does not name all")
 	query := cmd.Flags().String("cache-query", "", "query parameters for the cache, such as amp_latest_update_time=1795262400")
 	params := cmd.Flags().String("image-params", "", "parameters of a sized image (type ii), such as w800")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -128,24 +129,18 @@ func newCacheURL() *cobra.Command {
 			return fmt.Errorf("the cache %q is unknown; want %s", *cacheID, strings.Join(cacheIDs(known), " or "))
 		}
 		return answer(cmd, args, *output, func(arg string) (any, error) {
-			u, notTyped := cacheurl.Parse(arg, known...)
-			if notTyped == nil {
-				return u.Publisher, nil
-			}
-			if u, err := cacheurl.ParseUntyped(arg, known...); err == nil {
-				return u.Publisher, nil
-			}
-			if publisher, err := cacheurl.ParseViewer(arg); err == nil {
+			publisher, err := cacheurl.PublisherURL(arg, known...)
+			if err == nil {
 				return publisher, nil
 			}
 			if isOnCache(arg, known) {
-				return nil, notTyped
+				return nil, err
 			}
 			t := cacheurl.ContentType(*contentType)
 			if t == "" && *params == "" {
 				t = cacheurl.GuessType(arg)
 			}
-			return cacheurl.URL{Publisher: arg, Cache: known[i], Prefix: *prefix, Type: t, ImageParams: *params, CacheQuery: *query}.Build()
+			return cacheurl.URL{Publisher: arg, Cache: known[i], Prefix: *prefix, Type: t, AnyType: *anyType, ImageParams: *params, CacheQuery: *query}.Build()
 		})
 	}
 	return cmd

@@ -123,8 +123,8 @@ var contentTypes = []struct {
 // URL of a publisher or of a cache.
 func calculate(value string) (c calculation) {
 	c.URL = value
-	if u, err := cacheurl.Parse(value); err == nil {
-		value, c.Publisher = u.Publisher, u.Publisher
+	if publisher, err := cacheurl.PublisherURL(value); err == nil {
+		value, c.Publisher = publisher, publisher
 	}
 	u, problem := pageurl.Parse(value, pageurl.AsBrowsers)
 	if problem != nil {

@@ -34,8 +34,8 @@ func (p *prober) prepare(ctx context.Context) error {
 	}
 	var documents []*url.URL
 	for _, source := range p.cfg.Documents {
-		if u, err := cacheurl.Parse(source, p.cfg.Caches...); err == nil {
-			source = u.Publisher
+		if publisher, err := cacheurl.PublisherURL(source, p.cfg.Caches...); err == nil {
+			source = publisher
 		}
 		document, err := webURL(source)
 		if err != nil {

@@ -25,6 +25,7 @@ func public(t *testing.T) *httptest.Server {
 		w.Header().Set("Access-Control-Allow-Origin", "*")
 		switch r.URL.Path {
 		case "/1", "/2":
+			w.Header().Set("Cache-Control", map[string]string{"/1": "public, max-age=3600", "/2": "s-maxage=5, Max-Age=86400"}[r.URL.Path])
 			io.WriteString(w, `<amp-list src="/list"></amp-list><amp-list src="`+r.URL.Path+`/own"></amp-list>`)
 		case "/empty":
 			io.WriteString(w, "<p>no component</p>")
@@ -63,6 +64,10 @@ func TestAnEndpointOfSeveralPagesIsTestedOnce(t *testing.T) {
 	}
 	if !slices.Equal(urls, []string{"/list", "/1/own", "/2/own"}) {
 		t.Errorf("tested %q", urls)
+	}
+	slow := server.URL + "/2 has Cache-Control: max-age=86400. AMP Caches may serve an old copy for that long, and ampcors flush only makes them fetch a new one within it."
+	if !slices.Contains(report.Notes, slow) || strings.Count(strings.Join(report.Notes, "\n"), "max-age=") != 1 {
+		t.Errorf("notes: %q", report.Notes)
 	}
 	if !slices.Contains(report.Notes, server.URL+"/empty has no endpoint: nothing in it needs CORS.") {
 		t.Errorf("notes: %q", report.Notes)

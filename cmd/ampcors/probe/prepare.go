@@ -10,7 +10,9 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/cacheurl"
@@ -111,15 +113,34 @@ func (p *prober) allow(u *url.URL, isTrusted bool) {
 	}
 }
 
+// maxFresh is how old a document can be on a cache before that is noted. The number is a choice.
+const maxFresh = time.Hour
+
+// noteFreshness notes a Cache-Control that makes updates on AMP Caches slow.
+func (p *prober) noteFreshness(document *url.URL, h http.Header) {
+	for directive := range strings.SplitSeq(strings.ToLower(strings.Join(h.Values("Cache-Control"), ",")), ",") {
+		value, ok := strings.CutPrefix(strings.TrimSpace(directive), "max-age=")
+		seconds, err := strconv.Atoi(strings.Trim(value, `"`))
+		if ok && err == nil && time.Duration(min(seconds, 1<<31))*time.Second > maxFresh {
+			p.report.Notes = append(p.report.Notes, fmt.Sprintf("%s has Cache-Control: max-age=%d. AMP Caches may serve an old copy for that long, and ampcors flush only makes them fetch a new one within it.", document, seconds))
+		}
+	}
+}
+
 // fetchDocument adds the endpoints of a document, and lets their hosts be called.
 func (p *prober) fetchDocument(ctx context.Context, document *url.URL, publishers []string) error {
 	f := p.client.fetch(ctx, request{method: http.MethodGet, url: document.String(), header: http.Header{"Accept": {"text/html"}}, limit: maxDocument})
 	if err := cmp.Or(f.err, f.blocked); err != nil {
 		return err
 	}
-	if f.response.Status != http.StatusOK {
-		return fmt.Errorf("the status is %d", f.response.Status)
+	switch status := f.response.Status; status {
+	case http.StatusOK:
+	case http.StatusNotFound, http.StatusGone:
+		return fmt.Errorf("the status is %d; if the document has moved, redirect its old URL (301): readers still come to it from caches and search results", status)
+	default:
+		return fmt.Errorf("the status is %d", status)
 	}
+	p.noteFreshness(document, f.response.Header)
 	base, err := url.Parse(f.url)
 	if err != nil {
 		return err

@@ -16,8 +16,8 @@
 // goroutines. Hosts that serve the same key trust each other: anyone who can read the files of
 // one can submit pages of all. If hosts have different owners, [Config].KeysOf gives each its own.
 //
-// The protocol also has a GET for a single URL. This package does not offer it: the key would be
-// in the URL of the request, which proxies and servers log. A POST with one URL does the same.
+// The protocol also has a GET for a single URL. Submit does not use it, because the key would be in
+// the URL of the request, which proxies and servers log. [Client.GetURL] returns that URL.
 //
 // The package starts no goroutine, but for the requests of a Queue that runs. Submit repeats a
 // request only if [Config.Attempts] says so; a Queue retries by itself.
@@ -31,7 +31,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -39,7 +38,6 @@ import (
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/internal/outbound"
-	"github.com/ampcors/ampcors/internal/pageurl"
 )
 
 // The endpoints of the protocol's own service and of the participating engines, as listed
@@ -63,17 +61,17 @@ type Config struct {
 	// submission long after it was sent: keep the old key here for some days after a change.
 	OldKeys []Key
 
-	// KeysOf returns the keys of a host, for hosts that do not share one. The first is sent; all
-	// are served, and accepted by Verify. An error that is [ErrNoKey] says that the host has
-	// none; any other, that it cannot be found now. It is called for each request and for each
-	// request of a key file, so it should remember its answers, and must be safe for concurrent
-	// use by multiple goroutines. If it is set, Key, OldKeys and KeyLocation must be empty.
-	KeysOf func(ctx context.Context, host string) ([]Key, error)
+	// KeysOf returns the key files of a host, for hosts that do not share a key, or that have
+	// several, such as one for each of their teams. A page is submitted with the first whose file
+	// covers it; all are served, and checked by Verify. So to replace a key, put the new one before
+	// the old one. An error that is [ErrNoKey] says that the host has none; any other, that it
+	// cannot be found now. It is called for each batch and for each request of a key file, so it
+	// should remember its answers, and must be safe for concurrent use by multiple goroutines. If it
+	// is set, Key, OldKeys and KeyLocation must be empty.
+	KeysOf func(ctx context.Context, host string) ([]KeyFile, error)
 
-	// KeyLocation is the URL of the key file, such as
-	// "https://www.example.com/catalog/indexnow.txt". If empty, the file is "/{key}.txt" at
-	// the root of each host. A KeyLocation covers no other host, and only paths in its own
-	// directory or below it, here those that begin with "/catalog/".
+	// KeyLocation is the [KeyFile].Location of Key. If empty, the file is "/{key}.txt" at the root
+	// of each host.
 	KeyLocation string
 
 	// Endpoint is the URL of the service to notify. If empty, [API] is used.
@@ -110,16 +108,14 @@ type Config struct {
 
 // A Client submits URLs. [New] makes one.
 type Client struct {
-	key         *Key // a pointer: fmt would print an unexported Key field unmasked
-	oldKeys     *[]Key
-	keysOf      func(ctx context.Context, host string) ([]Key, error)
-	keyLocation *pageurl.URL // nil: at the root of each host
-	endpoints   []string     // the first is asked first
-	userAgent   string
-	retry       outbound.Retry
-	http        *http.Client
-	log         *slog.Logger
-	clock       outbound.Clock
+	files     *[]keyFile // a pointer: fmt would print an unexported Key unmasked; empty if there is keysOf
+	keysOf    func(ctx context.Context, host string) ([]KeyFile, error)
+	endpoints []string // the first is asked first
+	userAgent string
+	retry     outbound.Retry
+	http      *http.Client
+	log       *slog.Logger
+	clock     outbound.Clock
 }
 
 // New returns a Client, or all the problems of the configuration, joined, each an
@@ -127,8 +123,7 @@ type Client struct {
 func New(cfg Config) (*Client, error) {
 	var problems []error
 	c := &Client{
-		key:       &cfg.Key,
-		oldKeys:   new(slices.Clone(cfg.OldKeys)),
+		files:     cfg.files(),
 		keysOf:    cfg.KeysOf,
 		userAgent: cfg.UserAgent,
 		retry:     outbound.Retry{Attempts: cfg.Attempts, Backoff: cfg.Backoff, MaxWait: cfg.MaxWait},
@@ -146,21 +141,18 @@ func New(cfg Config) (*Client, error) {
 			}
 		}
 		if cfg.KeyLocation != "" && len(cfg.OldKeys) > 0 {
-			problems = append(problems, &ampcors.ValueError{Package: "indexnow", Path: "OldKeys", Reason: "cannot be served, because the file of KeyLocation has one key", Want: "none, or no KeyLocation"})
+			problems = append(problems, &ampcors.ValueError{Package: "indexnow", Path: "OldKeys", Reason: "cannot be served, because the file of KeyLocation has one key", Want: "none, or no KeyLocation; KeysOf can have a location for each key"})
 		}
 	} else if cfg.Key != "" || len(cfg.OldKeys) > 0 || cfg.KeyLocation != "" {
 		problems = append(problems, &ampcors.ValueError{Package: "indexnow", Path: "KeysOf", Reason: "is set, and so is Key, OldKeys or KeyLocation", Want: "one of the two"})
 	}
 	if cfg.KeyLocation != "" {
-		location, problem := pageurl.Parse(cfg.KeyLocation, pageurl.AsRFC3986)
-		if problem == nil && (location.Query != "" || location.Path == "" || strings.HasSuffix(location.Path, "/") || strings.Contains(location.Path, "//")) {
-			problem = pageurl.Problem(cfg.KeyLocation, "is not the URL of a file", `one such as "https://www.example.com/catalog/indexnow.txt"`)
-		}
+		location, problem := parseLocation(cfg.KeyLocation)
 		if problem != nil {
 			problem.Path = "KeyLocation"
 			problems = append(problems, c.maskProblem(problem))
 		}
-		c.keyLocation = &location
+		(*c.files)[0].location = &location
 	}
 	if c.userAgent == "" {
 		c.userAgent = "ampcors-indexnow"

@@ -63,6 +63,7 @@ type submission struct {
 // An engine accepts submissions as the protocol documents them. It shares only the key with
 // this package.
 type engine struct {
+	keys []Key // if there are none, testKey
 	mu   sync.Mutex
 	seen []submission
 }
@@ -81,7 +82,7 @@ func (e *engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
-	if s.Key != string(testKey) {
+	if !slices.Contains(append(e.keys, testKey)[:max(len(e.keys), 1)], Key(s.Key)) {
 		w.WriteHeader(http.StatusForbidden)
 		return
 	}
@@ -119,12 +120,12 @@ func TestEngineAcceptsSubmissions(t *testing.T) {
 				"https://www.example.com/a%20b%22%3C%3E%5E%7B%7C%7D%5B%5D%60?q%5B0%5D=%7B%7C%7D%5E%5C%60'%22%3C%3E%20%C3%A9",
 				"https://www.example.com/", "https://www.example.com/?x", "https://www.example.com/%2F/c?d=%20+",
 			}}}},
-		{location: "https://www.Example.com/catalog/key.txt", urls: []string{"https://www.example.com/catalog/a", "http://www.example.com/catalog/b/c", "https://www.example.com/catalog/"},
+		{location: "https://www.Example.com/catalog/key.txt", urls: []string{"https://www.example.com/catalog/a", "https://www.example.com/catalog/b/c", "https://www.example.com/catalog/"},
 			want: []submission{{Host: "www.example.com", KeyLocation: "https://www.example.com/catalog/key.txt", URLList: []string{
-				"https://www.example.com/catalog/a", "http://www.example.com/catalog/b/c", "https://www.example.com/catalog/",
+				"https://www.example.com/catalog/a", "https://www.example.com/catalog/b/c", "https://www.example.com/catalog/",
 			}}}},
-		{location: "http://www.example.com/key.txt", urls: []string{"https://www.example.com/a"},
-			want: []submission{{Host: "www.example.com", KeyLocation: "http://www.example.com/key.txt", URLList: []string{"https://www.example.com/a"}}}},
+		{location: "http://www.example.com/key.txt", urls: []string{"http://www.example.com/a"},
+			want: []submission{{Host: "www.example.com", KeyLocation: "http://www.example.com/key.txt", URLList: []string{"http://www.example.com/a"}}}},
 	} {
 		t.Run(test.location, func(t *testing.T) {
 			api := &engine{}
@@ -195,7 +196,8 @@ func TestTheScopeOfTheKeyFileIsEnforcedBeforeSending(t *testing.T) {
 			for u, coveredBy := range map[string]string{
 				"https://www.example.com/catalog/":                     "catalog root none",
 				"https://www.example.com/catalog/a":                    "catalog root none",
-				"http://www.example.com/catalog/a/b":                   "catalog root none",
+				"https://www.example.com/catalog/a/b":                  "catalog root none",
+				"http://www.example.com/catalog/a/b":                   "none", // not the scheme of the file
 				"https://www.example.com/a/../catalog/b":               "catalog root none",
 				"https://www.example.com/catalog":                      "root none",
 				"https://www.example.com/catalogue/a":                  "root none",
@@ -842,16 +844,16 @@ func TestKeysOfEachHost(t *testing.T) {
 	t.Parallel()
 	old, now, other := NewKey(), NewKey(), NewKey()
 	var down atomic.Bool
-	keysOf := func(_ context.Context, host string) ([]Key, error) {
+	keysOf := func(_ context.Context, host string) ([]KeyFile, error) {
 		switch {
 		case host == "down.example" && down.Load():
 			return nil, errors.New("the database is down")
 		case host == "a.example":
-			return []Key{now, old}, nil
+			return []KeyFile{{Key: now}, {Key: old}}, nil
 		case host == "b.example" || host == "down.example":
-			return []Key{other}, nil
+			return []KeyFile{{Key: other}}, nil
 		case host == "short.example":
-			return []Key{"short"}, nil
+			return []KeyFile{{Key: "short"}}, nil
 		case host == "none.example":
 			return nil, nil
 		}
@@ -927,6 +929,62 @@ func TestKeysOfEachHost(t *testing.T) {
 	}
 }
 
+// Teams of one host have keys of their own, whose files cover different pages (option 2 of the
+// protocol). A page is submitted with the first key that covers it.
+func TestSeveralKeyFilesOfAHost(t *testing.T) {
+	t.Parallel()
+	catalog, old, help, plain := NewKey(), NewKey(), NewKey(), NewKey()
+	files := []KeyFile{
+		{catalog, "https://www.example.com/catalog/" + string(catalog) + ".txt"}, {old, "https://www.example.com/catalog/indexnow.txt"},
+		{help, "https://www.example.com/help/indexnow.txt"}, {plain, "http://www.example.com/help/indexnow-http.txt"},
+	}
+	api := &engine{keys: []Key{catalog, old, help, plain}}
+	var out bytes.Buffer
+	c, _ := client(t, api, func(cfg *Config) {
+		cfg.Key = ""
+		cfg.KeysOf = func(context.Context, string) ([]KeyFile, error) { return files, nil }
+		cfg.Logger = slog.New(slog.NewTextHandler(&out, nil))
+	})
+	urls := []string{"https://www.example.com/help/1", "https://www.example.com/catalog/1", "https://www.example.com/", "http://www.example.com/help/2", "https://www.example.com/catalog/2", "https://www.example.com/help/..%2fcatalog/3"}
+	report, err := c.Submit(t.Context(), urls...)
+	want := []submission{
+		{Host: "www.example.com", Key: string(catalog), KeyLocation: files[0].Location, URLList: []string{urls[1], urls[4]}},
+		{Host: "www.example.com", Key: string(help), KeyLocation: files[2].Location, URLList: []string{urls[0]}},
+		{Host: "www.example.com", Key: string(plain), KeyLocation: files[3].Location, URLList: []string{urls[3]}},
+	}
+	if !reflect.DeepEqual(api.seen, want) {
+		t.Errorf("sent\n%+v\nwant\n%+v", api.seen, want)
+	}
+	if n := len(report.Batches); n != 4 || !errors.Is(report.Batches[3].Err, ErrNotCovered) || len(report.Batches[3].URLs) != 2 || !errors.Is(err, ErrNotCovered) || len(report.Batches[0].URLs) != 2 {
+		t.Errorf("%+v, %v", report, err)
+	}
+	handler := c.ServeKeys(http.NotFoundHandler())
+	for _, f := range files {
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequest("GET", f.Location, nil))
+		if w.Body.String() != string(f.Key) {
+			t.Errorf("%s: %d %q", f.Location, w.Code, w.Body)
+		}
+	}
+	for _, wrong := range []KeyFile{
+		{catalog, "https://www.example.org/catalog/indexnow.txt"}, {catalog, "https://www.example.com/robots"}, {catalog, "https://www.example.com/key.txt"},
+		{catalog, "https://www.example.com/catalog/" + string(catalog) + ".txt?x"}, {"short", ""},
+	} {
+		files = []KeyFile{wrong}
+		if report, err := c.Submit(t.Context(), urls[1]); !errors.Is(err, ErrNoKey) || strings.Contains(fmt.Sprint(report, err), string(catalog)) {
+			t.Errorf("%v: %v", wrong, err)
+		}
+	}
+	files = []KeyFile{{help, "https://www.example.com/help/indexnow.txt"}, {plain, "http://www.example.com/help/indexnow.txt"}}
+	if _, err := c.Submit(t.Context(), urls[0]); !errors.Is(err, ErrNoKey) || !strings.Contains(err.Error(), "another key at the same path") {
+		t.Errorf("two keys in one file: %v", err)
+	}
+	masked, err := json.Marshal(KeyFile{catalog, "https://www.example.com/catalog/" + string(catalog) + ".txt"})
+	if text := out.String() + string(masked) + fmt.Sprintf("%v %+v", files, KeyFile{catalog, "https://a.example/" + string(catalog) + ".txt"}); err != nil || strings.Contains(text, string(catalog)) || strings.Contains(text, string(help)) {
+		t.Errorf("a key is in %s, %v", text, err)
+	}
+}
+
 func TestOldKeysAreServedToo(t *testing.T) {
 	t.Parallel()
 	old := NewKey()
@@ -941,7 +999,7 @@ func TestOldKeysAreServedToo(t *testing.T) {
 			t.Errorf("%s: %d %q", path, w.Code, w.Body)
 		}
 	}
-	keysOf := func(context.Context, string) ([]Key, error) { return nil, nil }
+	keysOf := func(context.Context, string) ([]KeyFile, error) { return nil, nil }
 	for _, cfg := range []Config{
 		{Key: testKey, OldKeys: []Key{"short"}},
 		{Key: testKey, OldKeys: []Key{old}, KeyLocation: "https://www.example.com/key.txt"},
@@ -1105,7 +1163,7 @@ func TestTheLogHasTheResultsButNotTheKey(t *testing.T) {
 	for _, status = range []int{302, 400, 403, 429, 500} {
 		_, _ = c.Submit(t.Context(), "https://www.example.com/a")
 	}
-	c.keyLocation = nil
+	(*c.files)[0].location = nil
 	_, _ = c.Submit(t.Context(), "https://www.example.com/a", "https://a.example/", "https://b.example/1", "https://b.example/2")
 	if strings.Contains(out.String(), string(testKey)) {
 		t.Errorf("the key is in\n%s", &out)
@@ -1119,4 +1177,45 @@ func TestTheLogHasTheResultsButNotTheKey(t *testing.T) {
 
 func answer(status int, body string) *http.Response {
 	return &http.Response{StatusCode: status, Status: strconv.Itoa(status), Header: make(http.Header), Body: io.NopCloser(strings.NewReader(body))}
+}
+
+// GET has the parameters that https://www.indexnow.org/documentation shows.
+func TestTheRequestsCanBeSeenAndSentByAnother(t *testing.T) {
+	t.Parallel()
+	c, err := New(Config{Key: testKey, KeyLocation: "https://www.example.com/catalog/indexnow.txt"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	get, err := c.GetURL(t.Context(), "https://www.example.com/catalog/ö?a=b&c")
+	if want := API + "?url=https%3A%2F%2Fwww.example.com%2Fcatalog%2F%25C3%25B6%3Fa%3Db%26c&key=" + string(testKey) + "&keyLocation=https%3A%2F%2Fwww.example.com%2Fcatalog%2Findexnow.txt"; get != want || err != nil {
+		t.Errorf("%q, %v; want %q", get, err, want)
+	}
+	if get, err := c.GetURL(t.Context(), "https://www.example.com/"); get != "" || err == nil {
+		t.Errorf("%q, %v", get, err)
+	}
+
+	var sent []string
+	urls := []string{"https://a.example/1", "https://b.example/1", "https://a.example/2", "nonsense", "https://none.example/"}
+	c, _ = client(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		sent = append(sent, "https://"+r.Host+r.RequestURI+" "+string(body))
+	}), func(cfg *Config) {
+		cfg.Key = ""
+		cfg.KeysOf = func(_ context.Context, host string) ([]KeyFile, error) {
+			if host == "none.example" {
+				return nil, nil
+			}
+			return []KeyFile{{Key: testKey}}, nil
+		}
+	})
+	requests, err := c.Requests(t.Context(), urls...)
+	if len(sent) > 0 || len(requests) != 2 || !errors.Is(err, ErrNoKey) || !strings.Contains(err.Error(), "nonsense") || strings.Contains(err.Error(), string(testKey)) {
+		t.Errorf("%q, %v, sent %q", requests, err, sent)
+	}
+	_, _ = c.Submit(t.Context(), urls...)
+	for i, r := range requests {
+		if got := r.URL + " " + string(r.Body); i >= len(sent) || got != sent[i] {
+			t.Errorf("%s; sent were\n%s", got, sent)
+		}
+	}
 }

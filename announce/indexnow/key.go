@@ -59,6 +59,121 @@ func (k Key) check(path string) error {
 	return &ampcors.ValueError{Package: "indexnow", Path: path, Value: k.String(), Reason: reason, Want: "8 to 128 of a-z, A-Z, 0-9 and hyphen; NewKey makes one"}
 }
 
+// A KeyFile is a key, and the file that proves to engines that it is the host's. Packages fmt and
+// encoding/json print it with the key masked.
+type KeyFile struct {
+	Key Key `json:"key"`
+
+	// Location is the URL of the file, such as "https://www.example.com/catalog/indexnow.txt". If
+	// empty, the file is "/{key}.txt" at the root of the host, and covers all its pages. Otherwise
+	// it covers only pages with the same scheme and host, in the file's own directory or below it:
+	// here those that begin with "https://www.example.com/catalog/". The protocol calls this option
+	// 2 (https://www.indexnow.org/documentation).
+	Location string `json:"location,omitempty"`
+}
+
+// masked returns f with the key masked in Location too.
+func (f KeyFile) masked() KeyFile {
+	if secret := string(f.Key); len(secret) >= minKey {
+		f.Location = strings.ReplaceAll(f.Location, secret, f.Key.String())
+	}
+	return f
+}
+
+// Format masks the key.
+func (f KeyFile) Format(s fmt.State, verb rune) {
+	type plain KeyFile // without this method
+	fmt.Fprintf(s, fmt.FormatString(s, verb), plain(f.masked()))
+}
+
+// MarshalJSON masks the key.
+func (f KeyFile) MarshalJSON() ([]byte, error) {
+	type plain KeyFile // without this method
+	return json.Marshal(plain(f.masked()))
+}
+
+// A keyFile is a KeyFile whose location is parsed.
+type keyFile struct {
+	key      Key
+	location *pageurl.URL // nil: at the root of the host
+}
+
+// parseLocation parses KeyFile.Location.
+func parseLocation(location string) (pageurl.URL, *ampcors.ValueError) {
+	u, problem := pageurl.Parse(location, pageurl.AsRFC3986)
+	if problem == nil && (u.Query != "" || u.Path == "" || strings.HasSuffix(u.Path, "/") || strings.Contains(u.Path, "//")) {
+		problem = pageurl.Problem(location, "is not the URL of a file", `one such as "https://www.example.com/catalog/indexnow.txt"`)
+	}
+	return u, problem
+}
+
+// parse checks a key file of a host, at a path in an error.
+func (f KeyFile) parse(path, host string) (keyFile, error) {
+	if err := f.Key.check(path + ".Key"); err != nil || f.Location == "" {
+		return keyFile{f.Key, nil}, err
+	}
+	location, problem := parseLocation(f.Location)
+	switch {
+	case problem != nil:
+	case location.Host != host:
+		problem = pageurl.Problem(f.Location, "is not on the host "+host, "a file of the same host")
+	case !mayBeKeyFile(location.Path):
+		problem = pageurl.Problem(f.Location, "has a name for which ServeKeys does not ask KeysOf", `a file whose name is 8 to 128 of a-z, A-Z, 0-9 and hyphen, and ".txt", such as "indexnow.txt"`)
+	}
+	if problem != nil {
+		c := Client{files: &[]keyFile{{key: f.Key}}}
+		problem.Path = path + ".Location"
+		return keyFile{}, c.maskProblem(problem)
+	}
+	return keyFile{f.Key, &location}, nil
+}
+
+// mayBeKeyFile reports whether the last part of a path is named as a key file, and not such as
+// robots.txt.
+func mayBeKeyFile(path string) bool {
+	name, isText := strings.CutSuffix(path[strings.LastIndexByte(path, '/')+1:], ".txt")
+	return isText && Key(name).check("") == nil
+}
+
+func (f keyFile) path() string {
+	if f.location != nil {
+		return f.location.Path
+	}
+	return "/" + string(f.key) + ".txt"
+}
+
+// url returns the URL of the file on a host.
+func (f keyFile) url(host string) string {
+	if f.location != nil {
+		return f.location.String()
+	}
+	return "https://" + host + f.path()
+}
+
+// directory returns the part of the path that the paths of covered pages begin with.
+func (f keyFile) directory() string {
+	return f.location.Path[:strings.LastIndexByte(f.location.Path, '/')+1]
+}
+
+// covers reports whether engines accept the page with this file. The page's path has no ".."
+// segment, but a server that unescapes first may read "..%2f" as one.
+func (f keyFile) covers(page pageurl.URL) bool {
+	if f.location == nil {
+		return true
+	}
+	directory := f.directory()
+	return page.Scheme == f.location.Scheme && page.Host == f.location.Host && strings.HasPrefix(page.Path, directory) && (directory == "/" || !strings.Contains(page.Path, ".."))
+}
+
+// files returns the key and the old ones.
+func (cfg *Config) files() *[]keyFile {
+	files := []keyFile{{key: cfg.Key}}
+	for _, old := range cfg.OldKeys {
+		files = append(files, keyFile{key: old})
+	}
+	return &files
+}
+
 // String returns the key masked: at most an eighth of it, and no more than four characters.
 func (k Key) String() string {
 	if k == "" {
@@ -78,16 +193,16 @@ func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
 // Format prints only the masked key of a Client.
 func (c Client) Format(f fmt.State, verb rune) {
-	text := "indexnow.Client with key " + c.key.String()
-	if c.keysOf != nil {
-		text = "indexnow.Client with KeysOf"
+	text := "indexnow.Client with KeysOf"
+	if c.keysOf == nil {
+		text = "indexnow.Client with key " + (*c.files)[0].key.String()
 	}
 	fmt.Fprintf(f, fmt.FormatString(f, verb), text)
 }
 
 // masked returns cfg with the key masked in KeyLocation and in the endpoints too.
 func (cfg Config) masked() Config {
-	c := Client{key: &cfg.Key, oldKeys: &cfg.OldKeys}
+	c := Client{files: cfg.files()}
 	cfg.KeyLocation, cfg.Endpoint, cfg.Failover = c.mask(cfg.KeyLocation), c.mask(cfg.Endpoint), c.mask(cfg.Failover)
 	return cfg
 }
@@ -113,7 +228,10 @@ func (cfg Config) MarshalJSON() ([]byte, error) {
 
 // mask masks the keys in a text.
 func (c *Client) mask(text string) string {
-	keys := c.keys()
+	keys := make([]Key, len(*c.files))
+	for i, f := range *c.files {
+		keys[i] = f.key
+	}
 	slices.SortStableFunc(keys, func(a, b Key) int { return len(b) - len(a) }) // one may be a part of another
 	for _, key := range keys {
 		secret := strings.TrimSpace(string(key)) // white space makes a key invalid, but it is still secret
@@ -122,18 +240,15 @@ func (c *Client) mask(text string) string {
 		}
 	}
 	if c.keysOf != nil { // the keys are not known here
-		text = keyFile.ReplaceAllStringFunc(text, func(path string) string {
+		text = keyPath.ReplaceAllStringFunc(text, func(path string) string {
 			return "/" + Key(path[len("/"):len(path)-len(".txt")]).String() + ".txt"
 		})
 	}
 	return text
 }
 
-// keyFile matches what may be the path of a key file.
-var keyFile = regexp.MustCompile(`/[A-Za-z0-9-]{8,128}\.txt`)
-
-// keys returns the key and the old ones.
-func (c *Client) keys() []Key { return append([]Key{*c.key}, *c.oldKeys...) }
+// keyPath matches what may be the path of a key file.
+var keyPath = regexp.MustCompile(`/[A-Za-z0-9-]{8,128}\.txt`)
 
 // ErrNoKey: Config.KeysOf has no valid key for a host.
 var ErrNoKey = errors.New("the host has no key")
@@ -143,25 +258,29 @@ type keysError struct{ error }
 
 func (e keysError) Unwrap() error { return e.error }
 
-// of returns a Client with the keys of a host.
+// of returns a Client with the key files of a host.
 func (c *Client) of(ctx context.Context, host string) (*Client, error) {
 	if c.keysOf == nil {
 		return c, nil
 	}
-	keys, err := c.keysOf(ctx, host)
+	written, err := c.keysOf(ctx, host)
 	if err != nil {
 		return nil, keysError{fmt.Errorf("KeysOf: %w", err)}
 	}
-	if len(keys) == 0 {
+	if len(written) == 0 {
 		return nil, keysError{ErrNoKey}
 	}
-	for i, key := range keys {
-		if err := key.check(fmt.Sprintf("KeysOf[%d]", i)); err != nil {
+	files := make([]keyFile, len(written))
+	for i, f := range written {
+		if files[i], err = f.parse(fmt.Sprintf("KeysOf[%d]", i), host); err != nil {
 			return nil, keysError{fmt.Errorf("%w: %w", ErrNoKey, err)}
+		}
+		if slices.ContainsFunc(files[:i], func(g keyFile) bool { return g.path() == files[i].path() && g.key != files[i].key }) {
+			return nil, keysError{fmt.Errorf("%w: KeysOf[%d] has another key at the same path as one before it", ErrNoKey, i)}
 		}
 	}
 	own := *c
-	own.key, own.oldKeys, own.keysOf = new(keys[0]), new(slices.Clone(keys[1:])), nil
+	own.files, own.keysOf = &files, nil
 	return &own, nil
 }
 
@@ -175,14 +294,7 @@ func (c *Client) maskProblem(problem *ampcors.ValueError) *ampcors.ValueError {
 // KeyPath returns the path of the key file: "/{key}.txt", or that of Config.KeyLocation.
 // The path may contain the key, so do not log it. With Config.KeysOf there is none: use
 // [Client.ServeKeys].
-func (c *Client) KeyPath() string { return c.pathOf(*c.key) }
-
-func (c *Client) pathOf(key Key) string {
-	if c.keyLocation != nil {
-		return c.keyLocation.Path
-	}
-	return "/" + string(key) + ".txt"
-}
+func (c *Client) KeyPath() string { return (*c.files)[0].path() }
 
 // KeyHandler serves the key at [Client.KeyPath], exactly and without a line break, and
 // answers 404 for any other path. It also serves the keys of Config.OldKeys and KeysOf.
@@ -195,10 +307,9 @@ func (c *Client) ServeKeys(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		path, own := r.URL.EscapedPath(), c
 		if c.keysOf != nil {
-			name, isText := strings.CutSuffix(strings.TrimPrefix(path, "/"), ".txt")
 			host, _, _ := strings.Cut(r.Host, ":")
 			domain, problem := pageurl.Domain(host)
-			if !isText || Key(name).check("") != nil || problem != nil {
+			if !mayBeKeyFile(path) || problem != nil {
 				next.ServeHTTP(w, r)
 				return
 			}
@@ -212,9 +323,9 @@ func (c *Client) ServeKeys(next http.Handler) http.Handler {
 				return
 			}
 		}
-		for _, key := range own.keys() {
-			if path == own.pathOf(key) {
-				outbound.TextFile(path, []byte(key)).ServeHTTP(w, r)
+		for _, f := range *own.files {
+			if path == f.path() {
+				outbound.TextFile(path, []byte(f.key)).ServeHTTP(w, r)
 				return
 			}
 		}
@@ -243,6 +354,10 @@ func (c *Client) Verify(ctx context.Context, hosts ...string) error {
 		key Key
 		url string
 	}
+	var only *pageurl.URL // Config.KeyLocation
+	if c.keysOf == nil {
+		only = (*c.files)[0].location
+	}
 	var errs []error
 	var files []file
 	for i, host := range hosts {
@@ -252,9 +367,9 @@ func (c *Client) Verify(ctx context.Context, hosts ...string) error {
 			errs = append(errs, c.maskProblem(problem))
 			continue
 		}
-		if c.keyLocation != nil {
-			if domain != c.keyLocation.Host {
-				errs = append(errs, reject(at(i), host, "is not the host of KeyLocation", fmt.Sprintf("%q", c.keyLocation.Host)))
+		if only != nil {
+			if domain != only.Host {
+				errs = append(errs, reject(at(i), host, "is not the host of KeyLocation", fmt.Sprintf("%q", only.Host)))
 			}
 			continue
 		}
@@ -263,12 +378,12 @@ func (c *Client) Verify(ctx context.Context, hosts ...string) error {
 			errs = append(errs, fmt.Errorf("indexnow: %s: %w", domain, err))
 			continue
 		}
-		for _, key := range own.keys() {
-			files = append(files, file{own, key, "https://" + domain + own.pathOf(key)})
+		for _, f := range *own.files {
+			files = append(files, file{own, f.key, f.url(domain)})
 		}
 	}
-	if c.keyLocation != nil {
-		files = append(files, file{c, *c.key, c.keyLocation.String()})
+	if only != nil {
+		files = append(files, file{c, (*c.files)[0].key, only.String()})
 	} else if len(hosts) == 0 {
 		errs = append(errs, reject("hosts", "", "names no host", `at least one, such as "www.example.com"`))
 	}

@@ -133,7 +133,7 @@ func (q *Queue) send(ctx context.Context, host string, urls []string, mayGoOn fu
 	batches, problem, panicked := q.client.send(ctx, outbound.Retry{}, Batch{Host: host, URLs: urls}, mayGoOn)
 	for _, b := range batches {
 		parts = append(parts, queue.Part{
-			URLs:      len(b.URLs),
+			URLs:      b.URLs,
 			Err:       b.Err,
 			IsKept:    q.isKept(b),
 			IsPending: b.Outcome() == Pending,

@@ -926,14 +926,14 @@ func TestAHostWhoseKeyCannotBeFoundWaits(t *testing.T) {
 		isDown.Store(true)
 		var failed []string
 		q := idleQueue(t, &fakeEngine{}, QueueConfig{Parallel: 16, Failed: func(b Batch) { failed = append(failed, b.Host) }})
-		q.client.keysOf = func(_ context.Context, host string) ([]Key, error) {
+		q.client.keysOf = func(_ context.Context, host string) ([]KeyFile, error) {
 			switch {
 			case host == "none.example":
 				return nil, ErrNoKey
 			case host != "good.example" && isDown.Load():
 				return nil, errors.New("the database is down")
 			}
-			return []Key{testKey}, nil
+			return []KeyFile{{Key: testKey}}, nil
 		}
 		servertest.Background(t, q.Run)
 		for i := range 20 {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -72,7 +73,7 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Retryable reports whether the engine may accept the same batch later without any change.
 func (e *Error) Retryable() bool {
-	for _, final := range []error{ErrNoKey, ErrMalformed, ErrKeyNotFound, ErrRotateKey, ErrForbidden, ErrUnprocessable, ErrTooLarge, ErrUnexpected} {
+	for _, final := range []error{ErrNoKey, ErrNotCovered, ErrMalformed, ErrKeyNotFound, ErrRotateKey, ErrForbidden, ErrUnprocessable, ErrTooLarge, ErrUnexpected} {
 		if errors.Is(e.Err, final) {
 			return false
 		}
@@ -154,31 +155,7 @@ type Report struct {
 // remaining requests are not sent, and are in the report with [ErrNotSent]: those to the
 // same host after a 403, and all of them after no answer, [ErrRateLimited] or [ErrServer].
 func (c *Client) Submit(ctx context.Context, urls ...string) (Report, error) {
-	var report Report
-	var batches []*Batch
-	open := make(map[string]*Batch, 1) // the last batch of each host
-	seen := make(map[string]bool, len(urls))
-	for i, u := range urls {
-		page, problem := c.page(u)
-		if problem != nil {
-			problem.Path = fmt.Sprintf("urls[%d]", i)
-			report.Rejected = append(report.Rejected, problem)
-			continue
-		}
-		canonical := page.String()
-		if seen[canonical] {
-			continue
-		}
-		seen[canonical] = true
-		b := open[page.Host]
-		if b == nil || len(b.URLs) == maxURLs {
-			b = &Batch{Host: page.Host}
-			open[page.Host] = b
-			batches = append(batches, b)
-		}
-		b.URLs = append(b.URLs, canonical)
-	}
-
+	report, batches := c.group(urls)
 	notSent := 0
 	var down *Error // why nothing more is sent
 	hostErrs := make(map[string]*Error)
@@ -208,6 +185,33 @@ func (c *Client) Submit(ctx context.Context, urls ...string) (Report, error) {
 		c.log.WarnContext(ctx, "indexnow: not sent, after a failure", "urls", notSent)
 	}
 	return report, report.err()
+}
+
+// group returns the batches of URLs, by host, and a Report of those that are rejected.
+func (c *Client) group(urls []string) (report Report, batches []*Batch) {
+	open := make(map[string]*Batch, 1) // the last batch of each host
+	seen := make(map[string]bool, len(urls))
+	for i, u := range urls {
+		page, problem := c.page(u)
+		if problem != nil {
+			problem.Path = fmt.Sprintf("urls[%d]", i)
+			report.Rejected = append(report.Rejected, problem)
+			continue
+		}
+		canonical := page.String()
+		if seen[canonical] {
+			continue
+		}
+		seen[canonical] = true
+		b := open[page.Host]
+		if b == nil || len(b.URLs) == maxURLs {
+			b = &Batch{Host: page.Host}
+			open[page.Host] = b
+			batches = append(batches, b)
+		}
+		b.URLs = append(b.URLs, canonical)
+	}
+	return report, batches
 }
 
 // maxListed bounds the errors that are joined into one.
@@ -260,12 +264,9 @@ func (c *Client) page(u string) (pageurl.URL, *ampcors.ValueError) {
 	if n := len(page.String()); n > pageurl.MaxBytes {
 		return page, c.maskProblem(pageurl.Problem(u, fmt.Sprintf("has %d bytes, escaped", n), fmt.Sprintf("at most %d", pageurl.MaxBytes)))
 	}
-	if file := c.keyLocation; file != nil {
-		// pageurl has removed the ".." segments. But a server that unescapes first may read
-		// "..%2f" as one.
-		directory := file.Path[:strings.LastIndexByte(file.Path, '/')+1]
-		if page.Host != file.Host || !strings.HasPrefix(page.Path, directory) || directory != "/" && strings.Contains(page.Path, "..") {
-			return page, c.maskProblem(pageurl.Problem(u, "is not covered by the key file of KeyLocation", fmt.Sprintf("a page of %s below %q", file.Host, directory)))
+	if c.keysOf == nil {
+		if file := (*c.files)[0]; !file.covers(page) {
+			return page, c.maskProblem(pageurl.Problem(u, "is not covered by the key file of KeyLocation", fmt.Sprintf("a page below %q", file.location.Scheme+"://"+file.location.Host+file.directory())))
 		}
 	}
 	return page, nil
@@ -283,11 +284,135 @@ const (
 	maxHopeless = maxSplits/2 - 1
 )
 
-// send sends a batch. If the engine rejects it because of its URLs, it sends halves of it, and
+// ErrNotCovered: none of the host's key files covers the URLs, see [KeyFile].
+var ErrNotCovered = errors.New("no key file of the host covers the URLs")
+
+// send sends a batch, or one for each of the host's key files that its URLs need. Results are those
+// of sendTo.
+func (c *Client) send(ctx context.Context, retry outbound.Retry, b Batch, mayGoOn func() bool) (parts []Batch, stopped *Error, panicked any) {
+	own, err, panicked := c.tryOf(ctx, b.Host)
+	if err != nil || panicked != nil {
+		problem := &Error{Host: b.Host, Err: err}
+		if panicked != nil {
+			problem.Err = ErrNotSent
+		}
+		c.log.WarnContext(ctx, "indexnow: not sent", "host", b.Host, "urls", len(b.URLs), "error", problem)
+		b.Err = problem
+		return []Batch{b}, problem, panicked
+	}
+	sent := 0
+	for i, urls := range own.byFile(b.URLs) {
+		part := Batch{Host: b.Host, URLs: urls}
+		switch {
+		case len(urls) == 0:
+			continue
+		case i == len(*own.files):
+			part.Err = &Error{Host: b.Host, Err: ErrNotCovered}
+			own.log.WarnContext(ctx, "indexnow: not sent", "host", b.Host, "urls", len(urls), "error", part.Err)
+			parts = append(parts, part)
+			continue
+		case sent > 0 && stopped == nil && !mayGoOn():
+			stopped = &Error{Host: b.Host, Err: ErrNotSent}
+		}
+		if stopped != nil {
+			part.Err = stopped.notSent()
+			parts = append(parts, part)
+			continue
+		}
+		var some []Batch
+		some, stopped, panicked = own.sendTo(ctx, retry, (*own.files)[i], part, mayGoOn)
+		parts, sent = append(parts, some...), sent+1
+	}
+	return parts, stopped, panicked
+}
+
+// byFile returns the URLs that are sent with each key file of c, and last those that none covers.
+func (c *Client) byFile(urls []string) [][]string {
+	byFile := make([][]string, len(*c.files)+1)
+	for _, u := range urls {
+		page, _ := pageurl.Parse(u, pageurl.AsRFC3986) // page has parsed it before
+		i := slices.IndexFunc(*c.files, func(f keyFile) bool { return f.covers(page) })
+		if i < 0 {
+			i = len(*c.files)
+		}
+		byFile[i] = append(byFile[i], u)
+	}
+	return byFile
+}
+
+// A Request is a POST that [Client.Submit] sends.
+type Request struct {
+	URL  string // of the service
+	Body []byte // JSON, with the key
+}
+
+// Masked returns the body with the key masked, also in keyLocation.
+func (r Request) Masked() []byte {
+	var p payload
+	_ = json.Unmarshal(r.Body, &p) // Requests has made it
+	file := KeyFile{Key(p.Key), p.KeyLocation}.masked()
+	p.Key, p.KeyLocation = file.Key.String(), file.Location
+	return p.encode()
+}
+
+// Requests returns the requests that [Client.Submit] would send first, if all are accepted, for a
+// program that shows them or sends them itself. It sends nothing. An error joins those of URLs that
+// Submit would reject, and of hosts without a key.
+func (c *Client) Requests(ctx context.Context, urls ...string) (requests []Request, err error) {
+	report, batches := c.group(urls)
+	for _, b := range batches {
+		own, err := c.of(ctx, b.Host)
+		if err != nil {
+			b.Err = &Error{Host: b.Host, Err: err}
+			report.Batches = append(report.Batches, *b)
+			continue
+		}
+		for i, urls := range own.byFile(b.URLs) {
+			part := Batch{Host: b.Host, URLs: urls}
+			switch {
+			case len(urls) == 0:
+			case i == len(*own.files):
+				part.Err = &Error{Host: b.Host, Err: ErrNotCovered}
+				report.Batches = append(report.Batches, part)
+			default:
+				requests = append(requests, Request{c.endpoints[0], (*own.files)[i].body(&part)})
+			}
+		}
+	}
+	return requests, report.err()
+}
+
+// GetURL returns the URL of the GET with which the protocol submits a single page. The key is in it,
+// and proxies and servers log URLs: that is why Submit sends a POST. An answer has the meaning that
+// [Client.Submit]'s errors have. Errors are those of [Client.Requests].
+func (c *Client) GetURL(ctx context.Context, page string) (string, error) {
+	requests, err := c.Requests(ctx, page)
+	if err != nil {
+		return "", err
+	}
+	var r payload
+	if err := json.Unmarshal(requests[0].Body, &r); err != nil {
+		return "", err
+	}
+	get := requests[0].URL + "?url=" + url.QueryEscape(r.URLList[0]) + "&key=" + r.Key
+	if r.KeyLocation != "" {
+		get += "&keyLocation=" + url.QueryEscape(r.KeyLocation)
+	}
+	return get, nil
+}
+
+// tryOf is of, but returns what the caller's code panics with.
+func (c *Client) tryOf(ctx context.Context, host string) (own *Client, err error, panicked any) {
+	defer func() { panicked = recover() }()
+	own, err = c.of(ctx, host)
+	return own, err, nil
+}
+
+// sendTo sends a batch with a key. If the engine rejects it because of its URLs, it sends halves of it, and
 // halves of these, until it has found the URLs at fault. It returns the parts, in the order of
 // the URLs, and the error after which nothing more was sent for this host, or nil. It is
 // [ErrNotSent] if mayGoOn has returned false, or if the caller's code has panicked.
-func (c *Client) send(ctx context.Context, retry outbound.Retry, b Batch, mayGoOn func() bool) (parts []Batch, stopped *Error, panicked any) {
+func (c *Client) sendTo(ctx context.Context, retry outbound.Retry, file keyFile, b Batch, mayGoOn func() bool) (parts []Batch, stopped *Error, panicked any) {
 	type part struct {
 		at int // of its first URL in the batch
 		Batch
@@ -307,7 +432,7 @@ func (c *Client) send(ctx context.Context, retry outbound.Retry, b Batch, mayGoO
 				p.Err = stopped.notSent()
 			case isHopeless || requests >= maxSplits: // p.Err is that of the part that it is half of
 			default:
-				if problem, panicked = c.tryPost(ctx, retry, &p.Batch); panicked != nil {
+				if problem, panicked = c.tryPost(ctx, retry, file, &p.Batch); panicked != nil {
 					problem = &Error{Host: b.Host, Err: ErrNotSent}
 					p.Err = problem
 				}
@@ -340,42 +465,22 @@ func (c *Client) send(ctx context.Context, retry outbound.Retry, b Batch, mayGoO
 }
 
 // tryPost is post, but returns what the caller's code panics with.
-func (c *Client) tryPost(ctx context.Context, retry outbound.Retry, b *Batch) (problem *Error, panicked any) {
+func (c *Client) tryPost(ctx context.Context, retry outbound.Retry, file keyFile, b *Batch) (problem *Error, panicked any) {
 	defer func() { panicked = recover() }()
-	return c.post(ctx, retry, b), nil
+	return c.post(ctx, retry, file, b), nil
 }
 
 // post sends one request, with as many attempts as retry allows, and logs the result. It sets
 // the result in the batch.
-func (c *Client) post(ctx context.Context, retry outbound.Retry, b *Batch) *Error {
+func (c *Client) post(ctx context.Context, retry outbound.Retry, file keyFile, b *Batch) *Error {
 	b.Err = nil
-	own, err := c.of(ctx, b.Host)
-	if err != nil {
-		problem := &Error{Host: b.Host, Err: err}
-		c.log.WarnContext(ctx, "indexnow: not sent", "host", b.Host, "urls", len(b.URLs), "error", problem)
-		b.Err = problem
-		return problem
-	}
-	c = own
-	request := struct {
-		Host        string   `json:"host"`
-		Key         string   `json:"key"`
-		KeyLocation string   `json:"keyLocation,omitempty"`
-		URLList     []string `json:"urlList"`
-	}{Host: b.Host, Key: string(*c.key), URLList: b.URLs}
-	if c.keyLocation != nil {
-		request.KeyLocation = c.keyLocation.String()
-	}
-	var body bytes.Buffer
-	encoder := json.NewEncoder(&body)
-	encoder.SetEscapeHTML(false) // keeps an & in a URL
-	_ = encoder.Encode(request)  // strings can be encoded
+	body := file.body(b)
 	for {
 		b.Attempts++
 		var problem *Error
 		for _, endpoint := range c.endpoints {
 			before := problem
-			if problem = c.attempt(ctx, endpoint, b, body.Bytes()); problem != nil && before != nil {
+			if problem = c.attempt(ctx, endpoint, b, body); problem != nil && before != nil {
 				problem.RetryAfter = max(problem.RetryAfter, before.RetryAfter)
 			}
 			if isAnswered := problem == nil || problem.Status != 0 && !errors.Is(problem, ErrServer); isAnswered || ctx.Err() != nil {
@@ -392,6 +497,31 @@ func (c *Client) post(ctx context.Context, retry outbound.Retry, b *Batch) *Erro
 			return problem
 		}
 	}
+}
+
+// A payload is the body of a request.
+type payload struct {
+	Host        string   `json:"host"`
+	Key         string   `json:"key"`
+	KeyLocation string   `json:"keyLocation,omitempty"`
+	URLList     []string `json:"urlList"`
+}
+
+// body returns the body of the request that submits a batch with a key.
+func (f keyFile) body(b *Batch) []byte {
+	p := payload{Host: b.Host, Key: string(f.key), URLList: b.URLs}
+	if f.location != nil {
+		p.KeyLocation = f.location.String()
+	}
+	return p.encode()
+}
+
+func (p payload) encode() []byte {
+	var body bytes.Buffer
+	encoder := json.NewEncoder(&body)
+	encoder.SetEscapeHTML(false) // keeps an & in a URL
+	_ = encoder.Encode(p)        // strings can be encoded
+	return bytes.TrimSuffix(body.Bytes(), []byte("\n"))
 }
 
 func (c *Client) attempt(ctx context.Context, endpoint string, b *Batch, body []byte) *Error {

@@ -241,14 +241,14 @@ func (q *Queue) send(ctx context.Context, cache ampcors.Cache, urls []string) (p
 		switch {
 		case results[i] == nil:
 			isAnswered = true
-			parts[i] = queue.Part{URLs: 1, Report: func(context.Context) { q.cfg.Flushed(u) }}
+			parts[i] = queue.Part{URLs: urls[i : i+1], Report: func(context.Context) { q.cfg.Flushed(u) }}
 			continue
 		case isError && !problem.Retryable() && !errors.Is(problem, ErrSigner):
 			isAnswered = true
-			parts[i] = queue.Part{URLs: 1, Err: problem, Report: func(context.Context) { q.cfg.Failed(u, problem) }}
+			parts[i] = queue.Part{URLs: urls[i : i+1], Err: problem, Report: func(context.Context) { q.cfg.Failed(u, problem) }}
 			continue
 		}
-		parts[i] = queue.Part{URLs: 1, Err: results[i], IsKept: true}
+		parts[i] = queue.Part{URLs: urls[i : i+1], Err: results[i], IsKept: true}
 		if isError {
 			retryAfter = max(retryAfter, problem.RetryAfter)
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/rsa"
@@ -115,7 +116,7 @@ type indexNowFlags struct{ location, keys, endpoint, failover string }
 func addIndexNow(cmd *cobra.Command) *indexNowFlags {
 	f := &indexNowFlags{}
 	cmd.Flags().StringVar(&f.location, "key-location", "", "URL of IndexNow's key file, if it is not at the root")
-	cmd.Flags().StringVar(&f.keys, "keys", "", "JSON file with the keys of each host, the current one first: {\"www.example.com\": [\"…\"]}")
+	cmd.Flags().StringVar(&f.keys, "keys", "", "JSON file with the keys of each host, the current one first: {\"www.example.com\": [\"…\"]}; a key whose file is not at the root is {\"key\": \"…\", \"location\": \"https://…\"}")
 	return f
 }
 
@@ -128,19 +129,21 @@ func (f *indexNowFlags) client() (*indexnow.Client, error) {
 		if err != nil {
 			return nil, err
 		}
-		var written map[string][]indexnow.Key
+		var written map[string][]writtenKey
 		if err := json.Unmarshal(data, &written); err != nil {
 			return nil, fmt.Errorf("%s: %w; want a JSON object that has a list of keys for each host", f.keys, err)
 		}
-		keys := make(map[string][]indexnow.Key, len(written))
+		keys := make(map[string][]indexnow.KeyFile, len(written))
 		for host, own := range written {
 			domain, err := ampcors.CanonicalDomain(host)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", f.keys, err)
 			}
-			keys[domain] = own
+			for _, key := range own {
+				keys[domain] = append(keys[domain], indexnow.KeyFile(key))
+			}
 		}
-		cfg.KeysOf = func(_ context.Context, host string) ([]indexnow.Key, error) { return keys[host], nil }
+		cfg.KeysOf = func(_ context.Context, host string) ([]indexnow.KeyFile, error) { return keys[host], nil }
 		return indexnow.New(cfg)
 	}
 	key := strings.TrimSpace(os.Getenv("INDEXNOW_KEY"))
@@ -149,6 +152,18 @@ func (f *indexNowFlags) client() (*indexnow.Client, error) {
 	}
 	cfg.Key = indexnow.Key(key)
 	return indexnow.New(cfg)
+}
+
+// A writtenKey is a key in the file of --keys: a string, or an object with its location.
+type writtenKey indexnow.KeyFile
+
+func (k *writtenKey) UnmarshalJSON(data []byte) error {
+	if bytes.HasPrefix(data, []byte(`"`)) {
+		return json.Unmarshal(data, &k.Key)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	return decoder.Decode((*indexnow.KeyFile)(k))
 }
 
 func newVerify() *cobra.Command {
@@ -307,7 +322,7 @@ func newSubmit() *cobra.Command {
 	cmd.Flags().StringVar(&flags.endpoint, "endpoint", "", "URL of the service; if empty, "+indexnow.API)
 	cmd.Flags().StringVar(&flags.failover, "failover", "", "URL of another service, which is used if the first one fails")
 	source := addPages(cmd)
-	dryRun := cmd.Flags().Bool("dry-run", false, "send nothing, and print what would be submitted")
+	dryRun := cmd.Flags().Bool("dry-run", false, "send nothing, and print the requests, with the key masked")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, err := flags.client()
 		if err != nil {
@@ -320,10 +335,8 @@ func newSubmit() *cobra.Command {
 			return err
 		}
 		if *dryRun {
-			return source.finish(answerAll(cmd, urls, *output, func(u string) (any, error) {
-				_, _, err := c.Canonical(u)
-				return u + ": would be submitted", err
-			}))
+			requests, err := c.Requests(cmd.Context(), urls...)
+			return source.finish(writeRequests(cmd, *output, requests, err))
 		}
 		report, err := c.Submit(cmd.Context(), urls...)
 		for _, b := range report.Batches {
@@ -334,6 +347,34 @@ func newSubmit() *cobra.Command {
 		return source.finish(writeSubmission(cmd, *output, report, err))
 	}
 	return cmd
+}
+
+// A maskedRequest is a request of IndexNow as it is printed.
+type maskedRequest struct {
+	Method string          `json:"method"`
+	URL    string          `json:"url"`
+	Body   json.RawMessage `json:"body"`
+}
+
+// writeRequests writes requests that were not sent.
+func writeRequests(cmd *cobra.Command, output format, requests []indexnow.Request, problem error) error {
+	masked := make([]maskedRequest, len(requests))
+	for i, r := range requests {
+		masked[i] = maskedRequest{http.MethodPost, r.URL, r.Masked()}
+	}
+	if output == formatJSON {
+		if err := writeJSON(cmd.OutOrStdout(), masked); err != nil {
+			return err
+		}
+	} else {
+		for _, r := range masked {
+			fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n%s\n", r.Method, r.URL, r.Body)
+		}
+	}
+	if problem != nil {
+		return exitError{exitFindings, problem}
+	}
+	return nil
 }
 
 // writeSubmission writes the result of a submission: a line for each batch, and the errors.

@@ -254,7 +254,7 @@ func TestSubmitWithAState(t *testing.T) {
 		{"a dry run before the first", func() { sitemapIsDown, pages = false, page(1) }, []string{"--dry-run"}, exitClean, "", "1 pages would be recorded", ""},
 		{"the first run", func() { sitemapIsDown, pages = false, page(1)+page(2) }, nil, exitClean, "", "2 pages are recorded", ""},
 		{"nothing has changed", func() {}, nil, exitClean, "", "no page is new or has changed", ""},
-		{"a dry run", func() { pages += page(3) }, []string{"--dry-run"}, exitClean, "https://www.example.com/3: would be submitted\n", "", ""},
+		{"a dry run", func() { pages += page(3) }, []string{"--dry-run"}, exitClean, "POST https://api.indexnow.org/indexnow\n{\"host\":\"www.example.com\",\"key\":\"7313…\",\"urlList\":[\"https://www.example.com/3\"]}\n", "", ""},
 		{"the engine is down", func() { isDown = true }, nil, exitFindings, "", "403", ""},
 		{"it is up again", func() { isDown = false; pages += page(4) }, nil, exitClean, "www.example.com: 2 URLs pending\n", "", "https://www.example.com/3 https://www.example.com/4"},
 		{"and nothing is left", func() {}, nil, exitClean, "", "no page is new", ""},
@@ -364,7 +364,7 @@ func TestSubmitWithKeysOfHosts(t *testing.T) {
 		keys = append(keys, s.Host+" "+s.Key)
 	})
 	file := filepath.Join(t.TempDir(), "keys.json")
-	if err := os.WriteFile(file, []byte(`{"A.example": ["aaaaaaaaaa", "older-key"], "b.example": ["bbbbbbbbbb"]}`), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(`{"A.example": ["aaaaaaaaaa", "older-key"], "b.example": ["bbbbbbbbbb"], "d.example": [{"key": "dddddddddd", "location": "https://d.example/shop/dddddddddd.txt"}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	code, stdout, stderr := run(t, "", "submit", "--keys", file, "--endpoint", "https://first.example/", "--failover", "https://second.example/", "https://a.example/", "https://b.example/", "https://c.example/")
@@ -373,6 +373,24 @@ func TestSubmitWithKeysOfHosts(t *testing.T) {
 	}
 	if !slices.Equal(keys, []string{"a.example aaaaaaaaaa", "b.example bbbbbbbbbb"}) || w.seen[0] != "POST first.example/" {
 		t.Errorf("%q, %q", keys, w.seen)
+	}
+	code, stdout, stderr = run(t, "", "submit", "--keys", file, "--dry-run", "-o", "json", "https://d.example/shop/1", "https://d.example/2")
+	if want := `[
+  {
+    "method": "POST",
+    "url": "https://api.indexnow.org/indexnow",
+    "body": {
+      "host": "d.example",
+      "key": "d…",
+      "keyLocation": "https://d.example/shop/d….txt",
+      "urlList": [
+        "https://d.example/shop/1"
+      ]
+    }
+  }
+]
+`; code != exitFindings || stdout != want || !strings.Contains(stderr, "no key file of the host covers the URLs") {
+		t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
 	}
 	if code, _, stderr := run(t, "", "submit", "--keys", "pages.go", "https://a.example/"); code != exitUsage || !strings.Contains(stderr, "want a JSON object") {
 		t.Errorf("exit code %d\n%s", code, stderr)
@@ -416,7 +434,7 @@ func TestSubmit(t *testing.T) {
 	t.Run("dry run", func(t *testing.T) {
 		w.seen = nil
 		code, stdout, _ := run(t, "", "submit", "--dry-run", "https://www.example.com/1")
-		if code != exitClean || stdout != "https://www.example.com/1: would be submitted\n" || len(w.seen) != 0 {
+		if code != exitClean || stdout != "POST https://api.indexnow.org/indexnow\n{\"host\":\"www.example.com\",\"key\":\"7313…\",\"urlList\":[\"https://www.example.com/1\"]}\n" || len(w.seen) != 0 {
 			t.Errorf("exit code %d\n%s\n%q", code, stdout, w.seen)
 		}
 	})

@@ -164,7 +164,7 @@ func randomParts(r *rand.Rand, urls []string, reported map[string]int) (parts []
 	for len(urls) > 0 {
 		part := urls[:1+r.IntN(len(urls))]
 		urls = urls[len(part):]
-		p := Part{URLs: len(part)}
+		p := Part{URLs: part}
 		switch r.IntN(6) {
 		case 0:
 			p.Err = failed
@@ -174,7 +174,7 @@ func randomParts(r *rand.Rand, urls []string, reported map[string]int) (parts []
 			p.IsPending, p.IsKept = true, true
 		case 3:
 			problem = &Problem{Err: failed, IsRetryable: true, IsAnswered: r.IntN(2) == 0, IsHostOnly: r.IntN(3) == 0, IsRateLimit: r.IntN(3) == 0}
-			p.URLs += len(urls)
+			p.URLs = append(slices.Clone(part), urls...)
 			p.Err, p.IsKept, urls = failed, true, nil
 		}
 		p.Report = func(context.Context) {

@@ -31,7 +31,7 @@ type Config struct {
 	// Wait returns how long to wait after this many failures in a row, at most longest.
 	Wait func(failures int, longest time.Duration) time.Duration
 
-	// Send sends a batch. It returns the results of its parts, in the order of the URLs. stopped
+	// Send sends a batch. It returns the results of its parts, which together have all URLs. stopped
 	// says why the rest was not accepted, or is nil. If the batch is sent in several requests,
 	// mayGoOn reports whether the next one may be sent. panicked is what the caller's code panicked
 	// with, or nil.
@@ -40,7 +40,7 @@ type Config struct {
 
 // A Part is the result of some URLs of a batch.
 type Part struct {
-	URLs   int   // how many
+	URLs   []string
 	Err    error // nil: accepted
 	IsKept bool  // they stay in the queue
 	// IsPending is set if the service has them, but has yet to verify something.
@@ -378,10 +378,16 @@ func (q *Queue) update(ctx context.Context, r request) {
 		return
 	}
 	retried, isPending := uint64(0), false
-	entries := r.entries
+	byURL := make(map[string]*entry, len(r.entries))
+	for _, e := range r.entries {
+		byURL[e.url] = e
+	}
 	for _, p := range r.parts {
-		part, n := entries[:p.URLs], uint64(p.URLs)
-		entries = entries[p.URLs:]
+		n := uint64(len(p.URLs))
+		part := make([]*entry, n)
+		for i, u := range p.URLs {
+			part[i] = byURL[u]
+		}
 		if p.IsPending {
 			q.stats.Pending += n
 		}

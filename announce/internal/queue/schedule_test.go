@@ -69,9 +69,9 @@ func (s *service) send(_ context.Context, _ string, urls []string, _ func() bool
 	time.Sleep(s.delay)
 	if s.isDown.Load() {
 		err := errors.New("down")
-		return []Part{{URLs: len(urls), Err: err, IsKept: true}}, &Problem{Err: err, IsRetryable: true, IsAnswered: true}, nil
+		return []Part{{URLs: urls, Err: err, IsKept: true}}, &Problem{Err: err, IsRetryable: true, IsAnswered: true}, nil
 	}
-	return []Part{{URLs: len(urls)}}, nil, nil
+	return []Part{{URLs: urls}}, nil, nil
 }
 
 // newQueue returns a Queue that does not run.

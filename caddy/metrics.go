@@ -82,9 +82,9 @@ func (g group) counts() metrics.Counts {
 	return sum
 }
 
-// sumOf returns the sums of the Caches' counts. Listening is true if each listens.
+// sumOf returns the sums of the Caches' counts. Notifies and Listening are true if they are for each.
 func sumOf(caches []*source.Cache) *source.Stats {
-	sum := source.Stats{Listening: true}
+	sum := source.Stats{Notifies: true, Listening: true}
 	to := reflect.ValueOf(&sum).Elem()
 	for _, cache := range caches {
 		stats := reflect.ValueOf(cache.Stats())

@@ -3,7 +3,9 @@ package e2e
 import (
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/fcgi"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -21,8 +23,8 @@ import (
 	"github.com/ampcors/ampcors/internal/servertest"
 )
 
-// startAuthzNginx starts nginx with the configuration of package authz.
-func startAuthzNginx(t testing.TB, authz, backend string) (addr string) {
+// startAuthzNginx starts nginx with the configuration of package authz, and with others.
+func startAuthzNginx(t testing.TB, authz, backend string, others ...string) (addr string) {
 	t.Helper()
 	path := servertest.Program(t, "install nginx (Debian: apt-get install nginx-light)", "nginx", "/usr/sbin/nginx")
 	data, err := os.ReadFile("../authz/nginx.conf")
@@ -38,7 +40,7 @@ func startAuthzNginx(t testing.TB, authz, backend string) (addr string) {
 		site = strings.ReplaceAll(site, old, now)
 	}
 	conf := fmt.Sprintf("daemon off;\nmaster_process off;\npid %[1]s/pid;\nerror_log stderr;\nevents {}\nhttp {\naccess_log off;\nclient_body_temp_path %[1]s/body;\nproxy_temp_path %[1]s/proxy;\n"+
-		"fastcgi_temp_path %[1]s/fastcgi;\nuwsgi_temp_path %[1]s/uwsgi;\nscgi_temp_path %[1]s/scgi;\n%[2]s}\n", dir, site)
+		"fastcgi_temp_path %[1]s/fastcgi;\nuwsgi_temp_path %[1]s/uwsgi;\nscgi_temp_path %[1]s/scgi;\n%[2]s\n%[3]s}\n", dir, site, strings.Join(others, "\n"))
 	file := filepath.Join(dir, "nginx.conf")
 	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
 		t.Fatal(err)
@@ -55,6 +57,38 @@ func TestNginxAsksAuthz(t *testing.T) {
 		t.Fatal(err)
 	}
 	nginx := startAuthzNginx(t, serve(t, handler), serve(t, http.HandlerFunc(gatewaytest.Backend)))
+	gatewaytest.Compare(t, "http://"+nginx, gatewaytest.NoPreflight503)
+}
+
+// PHP-FPM is behind a server of its own, so that a client can neither send the publisher nor see the
+// backend's own headers.
+func TestNginxAsksAuthzBeforeFastCGI(t *testing.T) {
+	handler, err := authz.New(gatewaytest.NewMiddleware(t), authz.NGINX)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile("../authz/php-fpm.conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, socket := t.TempDir(), filepath.Join(t.TempDir(), "php")
+	if err := os.WriteFile(filepath.Join(root, "index.php"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	go func() { _ = fcgi.Serve(listener, http.HandlerFunc(gatewaytest.Backend)) }() // until the listener is closed
+	backend, php := servertest.FreeAddress(t), string(data)
+	for old, now := range map[string]string{"127.0.0.1:3000": backend, "/var/www/html": root, "/run/php/php-fpm.sock": socket, "include fastcgi_params": "include /etc/nginx/fastcgi_params"} {
+		if strings.Count(php, old) != 1 {
+			t.Fatalf("%s is not once in the configuration", old)
+		}
+		php = strings.ReplaceAll(php, old, now)
+	}
+	nginx := startAuthzNginx(t, serve(t, handler), backend, php)
 	gatewaytest.Compare(t, "http://"+nginx, gatewaytest.NoPreflight503)
 }
 

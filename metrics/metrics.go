@@ -38,7 +38,7 @@ var (
 	waits     = desc("source_wait_seconds", "Time that decisions waited for a lookup of the Source. All others took about a microsecond.")
 	filtered  = desc("filter_publishers", "Publishers in the filter, if there is one.")
 	built     = desc("filter_built_timestamp_seconds", "When the list of the filter was made; 0 if there is none yet.")
-	listening = desc("source_listening", "1 if changes of the Source are reported, as far as it knows; 0 if they are seen only when an answer expires.")
+	listening = desc("source_listening", "1 if changes of the Source are reported, as far as it knows; 0 if not now. Missing if the Source cannot report changes.")
 )
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -146,11 +146,13 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 	gauge(entries, s.Prefixes, "prefixes")
 	gauge(waiting, s.Waiting)
 	metrics <- prometheus.MustNewConstSummary(waits, s.Waits, s.WaitTime.Seconds(), nil)
-	isListening := 0
-	if s.Listening {
-		isListening = 1
+	switch {
+	case !s.Notifies: // so an alert need not know that the Source never reports changes
+	case s.Listening:
+		gauge(listening, 1)
+	default:
+		gauge(listening, 0)
 	}
-	gauge(listening, isListening)
 }
 
 // timestamp returns the Unix time in seconds, or 0 for the zero time.

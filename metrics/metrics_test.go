@@ -85,7 +85,7 @@ ampcors_source_lookups_total{result="ok"} 2
 ampcors_source_entries{kind="negatives"} 1
 ampcors_source_entries{kind="prefixes"} 0
 ampcors_source_entries{kind="publishers"} 1
-# HELP ampcors_source_listening 1 if changes of the Source are reported, as far as it knows; 0 if they are seen only when an answer expires.
+# HELP ampcors_source_listening 1 if changes of the Source are reported, as far as it knows; 0 if not now. Missing if the Source cannot report changes.
 # TYPE ampcors_source_listening gauge
 ampcors_source_listening 1
 `

@@ -346,6 +346,7 @@ type Stats struct {
 	Negatives  int  `json:"negatives"`  // negative answers in memory now, expired ones included
 	Prefixes   int  `json:"prefixes"`   // hash prefixes of publishers in memory now
 	Waiting    int  `json:"waiting"`    // lookups that wait for a slot now
+	Notifies   bool `json:"notifies"`   // the Source can report changes
 	Listening  bool `json:"listening"`  // the Source would report a change now
 }
 
@@ -359,7 +360,7 @@ func (c *Cache) Stats() Stats {
 	defer c.mu.Unlock()
 	s := c.stats
 	s.Publishers, s.Negatives, s.Prefixes = c.memory.publishers.Len(), c.memory.negatives.Len(), c.memory.prefixes.Len()
-	s.Listening = isListening
+	s.Notifies, s.Listening = c.asked.Notify != nil, isListening
 	for i := range c.shards {
 		s.Waiting += c.shards[i].queue.numWaiting()
 	}

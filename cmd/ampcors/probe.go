@@ -130,7 +130,9 @@ func runProbe(cmd *cobra.Command, args []string, f probeFlags) error {
 	case !slices.Contains(failOns, f.failOn):
 		return fmt.Errorf("--fail-on: %q is not a severity; want %s", f.failOn, or(failOns))
 	}
-	if f.advice != "" && !slices.Contains(probe.Servers(), f.advice) {
+	if i := slices.IndexFunc(probe.Servers(), func(s string) bool { return strings.EqualFold(s, f.advice) }); i >= 0 {
+		f.advice = probe.Servers()[i]
+	} else if f.advice != "" {
 		return fmt.Errorf("--advice: there is none for %q; want %s", f.advice, or(probe.Servers()))
 	}
 	if f.advice != "" && f.output != "table" {

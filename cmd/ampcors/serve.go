@@ -116,7 +116,7 @@ func (d *database) cache(ctx context.Context, config string, log *slog.Logger) (
 		ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 		defer cancel()
 		if err := opened.ping(ctx); err != nil {
-			log.Error("the database cannot be used; until it can, publishers that are not listed get 503", "error", err)
+			log.Error("publishers in the database are not looked up, or their changes are not reported", "error", err)
 		} else {
 			log.Info("publishers are looked up", "table", d.table.Table)
 		}

@@ -36,7 +36,8 @@ func newSourceInstall() *cobra.Command {
 		Use:   "install",
 		Short: "Add what lookups need: hash prefixes, indexes, and triggers that report changes",
 		Long: "Check a table of publishers, and add what lookups need: the column of hash prefixes, filled; an index on it and on the domains; " +
-			"and, in PostgreSQL, triggers that report changes to all servers. What is there already is not touched, so the command can run again.\n\n" +
+			"and, in PostgreSQL, triggers that report changes to all servers, under the same --condition. What is there already is not touched, so the command can run again. " +
+			"Domains that no lookup finds, such as one in upper case, are listed; the exit code is then 1.\n\n" +
 			"Run it as the table's owner. serve-authz and programs need only the right to read the table.",
 		Example: "  ampcors source install --database postgres:///cms --table sites --domain-column host --dry-run",
 		Args:    cobra.NoArgs,

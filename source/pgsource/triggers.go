@@ -64,7 +64,7 @@ const countSQL = `SELECT count(*) FROM pg_trigger AS t JOIN pg_proc AS p ON p.oi
 type noTriggers struct{ table string }
 
 func (e noTriggers) Error() string {
-	return fmt.Sprintf("pgsource: the table %s does not have the triggers, or they are disabled, or those of another Config.Table; call Install", e.table)
+	return fmt.Sprintf("pgsource: changes are not reported, and a revoked publisher is allowed until its TTL is over: the table %s does not have the triggers of this table, columns and condition, or they are disabled; call Install, or run ampcors source install with the same flags", e.table)
 }
 
 // triggers are those of a table.

@@ -85,6 +85,7 @@ func TestEachProblemSaysWhatWouldBeRight(t *testing.T) {
 		{cfg: ampcors.Config{Publishers: []string{"*.exa mple"}}, where: "publishers[0]", reason: "character", want: "www.example.com"},
 		{cfg: ampcors.Config{Publishers: []string{"*.-"}}, where: "publishers[0]", reason: "hyphen", want: "www.example.com"},
 		{cfg: ampcors.Config{Publishers: []string{"*.-a"}}, where: "publishers[0]", reason: "hyphen", want: "www.example.com"},
+		{cfg: ampcors.Config{Publishers: []string{"https://example-com.cdn.ampproject.org"}}, where: "publishers[0]", reason: "is a host of an AMP Cache", want: `"example.com"`},
 		{cfg: ampcors.Config{Publishers: []string{"example-com.cdn.ampproject.org"}}, where: "publishers[0]", reason: "is a host of an AMP Cache", want: `"example.com"`},
 		{cfg: ampcors.Config{Publishers: []string{"*.www.bing-amp.com"}}, where: "publishers[0]", reason: "is a host of an AMP Cache", want: "the domain whose documents"},
 		{cfg: ampcors.Config{Publishers: []string{"*.com"}}, where: "publishers[0]", reason: "public suffix", want: "dangerouslyAllowPublicSuffixWildcards"},

@@ -113,6 +113,11 @@ func (v *validator) publishers(cfg *Config, yield func(i int, domain string, isP
 			}
 		}
 		if err != nil {
+			if err.Instead != "" && !isPattern { // a pasted origin of a cache needs one correction, not two
+				if p := v.hosts.publisherProblem(err.Instead, false, false); p != nil {
+					err = p
+				}
+			}
 			if err.Instead != "" {
 				err.Instead = value[:len(value)-len(base)] + err.Instead
 			}

@@ -1,4 +1,4 @@
-// Package sitemap finds out which pages of a site are new or have changed, by its sitemaps
+// Package sitemap finds out which pages of a site are new, have changed or are gone, by its sitemaps
 // (https://www.sitemaps.org/protocol.html). What it finds can be given to packages indexnow and
 // updatecache.
 //
@@ -10,8 +10,8 @@
 //
 // A page is new if the state does not have it, and has changed if its lastmod is later than before.
 // So if a lastmod is only a date, a second change on that day is not found. If a site changes a
-// lastmod but not the page, the page is announced again. A page that is gone is in no sitemap, so
-// this package does not find it.
+// lastmod but not the page, the page is announced again. With Config.FindGone, a page is gone if it
+// was announced and the sitemaps no longer list it.
 //
 // At first, every page is new. To announce only what changes from then on, call
 // state.Done(state.PendingURLs()...) after the first Update.
@@ -61,6 +61,14 @@ type Config struct {
 	// compare their bytes. Otherwise they are escaped as package indexnow does. Use another State
 	// then.
 	ForCaches bool
+	// FindGone also finds announced pages that are no longer listed, so that engines and caches
+	// learn that they are gone. Each file is then read each time, and listed pages take as much
+	// memory again, up to MaxState. If a file cannot be read to its end, an entry is skipped, no
+	// page is listed, or too many are gone, none is taken to be gone, and the error says why.
+	FindGone bool
+	// MaxGone is the share of the announced pages that may be gone at one time, because a broken
+	// sitemap looks like one from which many pages are gone. Ten always may. If zero, 0.1 is used.
+	MaxGone float64
 }
 
 // A Reader reads sitemaps. It is safe for concurrent use by multiple goroutines, each with a State
@@ -84,6 +92,9 @@ func New(cfg Config) *Reader {
 	if cfg.MaxState <= 0 {
 		cfg.MaxState = 256 << 20
 	}
+	if cfg.MaxGone <= 0 {
+		cfg.MaxGone = 0.1
+	}
 	return &Reader{cfg: cfg, http: newHTTPClient(cfg.HTTPClient)}
 }
 
@@ -99,8 +110,8 @@ func (e *Error) Error() string { return fmt.Sprintf("sitemap: %.300s: %v", e.Fil
 // Unwrap returns e.Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Update reads a sitemap (XML or text) or a sitemap index with its sitemaps, and notes in the state
-// what is new or has changed. Files may be compressed with gzip, must be UTF-8, and have at most
+// Update reads sitemaps (XML or text) and sitemap indexes with their sitemaps, and notes in the state
+// what is new, has changed or is gone. Give it all files of a state at once. Files may be compressed with gzip, must be UTF-8, and have at most
 // 50,000 entries. A file is not read again if its server answers 304 (Not Modified), or if its
 // lastmod in the index has a time and has not changed.
 //
@@ -108,26 +119,68 @@ func (e *Error) Unwrap() error { return e.Err }
 // again the next time, and the other files are not affected. Entries that are not URLs of the file's
 // host are skipped; the Error names the first ten of a file by their place, such as url[3].
 //
-// The user and password of the URL are sent to the same host only, and never to http if the URL is
+// The user and password of a URL are sent to the same host only, and never to http if the URL is
 // https.
-func (r *Reader) Update(ctx context.Context, s *State, file string) error {
-	at, err := url.Parse(file)
-	if err != nil {
-		at = &url.URL{Opaque: "(not a URL)"} // the error could have a password
-	}
+func (r *Reader) Update(ctx context.Context, s *State, files ...string) error {
 	u := updater{Reader: r, state: s, seen: make(map[string]bool), left: r.cfg.MaxState - s.cost()}
-	for _, child := range u.update(ctx, at, "", false) {
-		if err := ctx.Err(); err != nil {
-			u.fail(&Error{File: withoutUser(at), Err: err})
-			break
+	if r.cfg.FindGone {
+		u.listed = make(map[string]bool)
+	}
+	for _, file := range files {
+		at, err := url.Parse(file)
+		if err != nil {
+			at = &url.URL{Opaque: "(not a URL)"} // the error could have a password
 		}
-		child.at.User = credentials(at, child.at)
-		u.update(ctx, child.at, child.lastMod, true)
+		for _, child := range u.update(ctx, at, "", false) {
+			if err := ctx.Err(); err != nil {
+				u.fail(&Error{File: withoutUser(at), Err: err})
+				break
+			}
+			child.at.User = credentials(at, child.at)
+			u.update(ctx, child.at, child.lastMod, true)
+		}
 	}
 	if more := u.failed - maxErrors; more > 0 {
 		u.errs = append(u.errs, fmt.Errorf("sitemap: %d more files have errors", more))
 	}
+	if u.listed != nil {
+		if err := u.noteGone(); err != nil {
+			u.errs = append(u.errs, err)
+		}
+	}
 	return errors.Join(u.errs...)
+}
+
+// ErrNoneGone is wrapped by an error that says why no page was taken to be gone.
+var ErrNoneGone = errors.New("sitemap: no page is taken to be gone")
+
+// noteGone notes the announced pages that are not listed.
+func (u *updater) noteGone() error {
+	var gone []string
+	for page := range u.state.Announced {
+		if !u.listed[page] && !u.state.Gone[page] {
+			gone = append(gone, page)
+		}
+	}
+	known := len(u.state.Announced)
+	switch {
+	case u.failed > 0:
+		return fmt.Errorf("%w, because not everything could be read", ErrNoneGone)
+	case len(gone) == 0:
+	case len(u.listed) == 0:
+		return fmt.Errorf("%w, because no page is listed", ErrNoneGone)
+	case len(gone) > 10 && float64(len(gone)) > u.cfg.MaxGone*float64(known):
+		return fmt.Errorf("%w, because %d of %d are no longer listed, which is more than Config.MaxGone", ErrNoneGone, len(gone), known)
+	}
+	for page := range u.state.Pending {
+		if !u.listed[page] { // nobody knows it, or it is gone
+			delete(u.state.Pending, page)
+		}
+	}
+	for _, page := range gone {
+		set(&u.state.Gone, page, true)
+	}
+	return nil
 }
 
 // An updater is one call of Update.
@@ -135,6 +188,7 @@ type updater struct {
 	*Reader
 	state  *State
 	seen   map[string]bool // files
+	listed map[string]bool // pages, if gone ones are looked for; otherwise nil
 	left   int64           // bytes that may be added to the state
 	errs   []error         // of the first maxErrors
 	failed int             // how many errors there were
@@ -186,6 +240,13 @@ func (u *updater) noteFile(name string, f File) {
 // notePage notes a page if it is new or has changed. Two files may have different dates for a page,
 // so only a later one is a change.
 func (u *updater) notePage(page, modified string) error {
+	if u.listed != nil && !u.listed[page] {
+		if err := u.spend(cost(page, ""), 0); err != nil {
+			return err
+		}
+		u.listed[page] = true
+		delete(u.state.Gone, page) // it has come back
+	}
 	replaced := int64(0)
 	known, isKnown := u.state.Announced[page]
 	if pending, isPending := u.state.Pending[page]; isPending {
@@ -213,6 +274,9 @@ func (u *updater) update(ctx context.Context, at *url.URL, lastMod string, isInI
 		return nil
 	}
 	known, isKnown := u.state.Files[file]
+	if u.listed != nil {
+		known, isKnown = File{}, false // all pages must be seen
+	}
 	if isKnown && lastMod == known.LastMod && hasTime(lastMod) { // with only a date, it may be the same after a change
 		return nil
 	}

@@ -806,3 +806,76 @@ type file []byte
 func (f file) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(bytes.NewReader(f))}, nil
 }
+
+func TestPagesThatAreGone(t *testing.T) {
+	t.Parallel()
+	many := make([]string, 30)
+	for i := range many {
+		many[i] = fmt.Sprintf("/many/%02d", i)
+	}
+	web := &site{files: map[string]string{
+		"/index.xml": index("/a.xml 2026-11-22T10:00:00Z", "/b.xml"), "/a.xml": urlset("/1", "/2"), "/b.xml": urlset("/3"),
+		"/other.xml": urlset(append(many, "/2")...),
+	}}
+	r := newReader(t, web, sitemap.Config{FindGone: true})
+	var s sitemap.State
+	all := func() error { return r.Update(t.Context(), &s, home+"/index.xml", home+"/other.xml") }
+	if err := all(); err != nil {
+		t.Fatal(err)
+	}
+	s.Done(s.PendingURLs()...)
+	none := func(when string, because string) {
+		t.Helper()
+		if err := all(); (err == nil) != (because == "") || because != "" && (!errors.Is(err, sitemap.ErrNoneGone) || !strings.Contains(err.Error(), because)) {
+			t.Errorf("%s: %v; want %q", when, err, because)
+		}
+		want(t, pending(&s))
+	}
+	none("nothing has changed", "")
+	web.files["/a.xml"] = urlset("/1")
+	none("another sitemap lists it", "")
+	web.files["/a.xml"] = urlset()
+	delete(web.files, "/b.xml")
+	none("a sitemap cannot be read", "not everything could be read")
+	web.files["/b.xml"] = urlset("/3") + "<"
+	none("a sitemap is truncated", "not everything could be read")
+	web.files["/b.xml"] = strings.Replace(urlset("/3"), home+"/3", "https://other.example/", 1)
+	none("an entry is skipped", "not everything could be read")
+	web.files["/b.xml"], web.files["/other.xml"] = urlset("/3"), urlset("/2")
+	none("too many are gone", "31 of 33 are no longer listed")
+	web.files["/b.xml"], web.files["/other.xml"] = urlset(), urlset()
+	none("all are empty", "no page is listed")
+
+	web.files["/b.xml"], web.files["/other.xml"] = urlset("/new"), urlset(append(many[:25:25], "/2")...)
+	if err := all(); err != nil { // and /1 and /3
+		t.Fatal(err)
+	}
+	want(t, pending(&s), "/1", "/3", "/many/25", "/many/26", "/many/27", "/many/28", "/many/29", "/new")
+	s.Done(home+"/1", home+"/many/25")
+	text, err := json.Marshal(s)
+	if s = (sitemap.State{}); err != nil || json.Unmarshal(text, &s) != nil {
+		t.Fatal(err)
+	}
+	web.files["/b.xml"] = urlset("/3") // it has come back, and /new was never announced
+	if err := all(); err != nil {
+		t.Fatal(err)
+	}
+	want(t, pending(&s), "/many/26", "/many/27", "/many/28", "/many/29")
+	s.Done(s.PendingURLs()...)
+	web.files["/b.xml"] = urlset("/3", "/many/29")
+	if err := all(); err != nil {
+		t.Fatal(err)
+	}
+	want(t, pending(&s), "/many/29") // is new again
+	if asked := strings.Join(web.asked, " "); strings.Contains(asked, "304") {
+		t.Errorf("a file was not read: %s", asked)
+	}
+
+	small := newReader(t, web, sitemap.Config{FindGone: true, MaxState: 7_000}) // the state takes more than half of it
+	if err := small.Update(t.Context(), &s, home+"/index.xml", home+"/other.xml"); !errors.Is(err, sitemap.ErrStateFull) || !errors.Is(err, sitemap.ErrNoneGone) {
+		t.Error(err)
+	}
+	if len(s.Gone) > 0 {
+		t.Errorf("gone: %v", s.Gone)
+	}
+}

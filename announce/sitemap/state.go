@@ -12,6 +12,8 @@ type State struct {
 	Announced map[string]string `json:"announced,omitempty"`
 	// Pending are the pages that are new or have changed, until Done is called.
 	Pending map[string]string `json:"pending,omitempty"`
+	// Gone are those of Announced that are no longer listed, until Done is called.
+	Gone map[string]bool `json:"gone,omitempty"`
 }
 
 // A File says what is known of a sitemap, so that it is not read again without need.
@@ -21,11 +23,14 @@ type File struct {
 	LastModified string `json:"lastModified,omitempty"` // header
 }
 
-// PendingURLs returns the pages to announce, sorted. They are escaped as package indexnow sends
+// PendingURLs returns the pages to announce, gone ones too, sorted. They are escaped as package indexnow sends
 // them, so the URLs of an indexnow.Batch can be given to Done.
 func (s *State) PendingURLs() []string {
-	urls := make([]string, 0, len(s.Pending))
+	urls := make([]string, 0, len(s.Pending)+len(s.Gone))
 	for u := range s.Pending {
+		urls = append(urls, u)
+	}
+	for u := range s.Gone {
 		urls = append(urls, u)
 	}
 	slices.Sort(urls)
@@ -33,13 +38,15 @@ func (s *State) PendingURLs() []string {
 }
 
 // Done notes that pages were announced, as the last Update found them. So call no Update between
-// PendingURLs and Done: it could find a change that was not announced. URLs that are not in Pending
-// are ignored.
+// PendingURLs and Done: it could find a change that was not announced. Other URLs are ignored.
 func (s *State) Done(urls ...string) {
 	for _, u := range urls {
 		if modified, ok := s.Pending[u]; ok {
 			set(&s.Announced, u, modified)
 			delete(s.Pending, u)
+		} else if s.Gone[u] {
+			delete(s.Announced, u)
+			delete(s.Gone, u)
 		}
 	}
 	if len(s.Pending) == 0 {
@@ -73,6 +80,9 @@ func (s *State) cost() (n int64) {
 		for u, modified := range pages {
 			n += cost(u, modified)
 		}
+	}
+	for u := range s.Gone {
+		n += cost(u, "")
 	}
 	for name, f := range s.Files {
 		n += f.cost(name)

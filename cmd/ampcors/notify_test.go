@@ -258,7 +258,10 @@ func TestSubmitWithAState(t *testing.T) {
 		{"the engine is down", func() { isDown = true }, nil, exitFindings, "", "403", ""},
 		{"it is up again", func() { isDown = false; pages += page(4) }, nil, exitClean, "www.example.com: 2 URLs pending\n", "", "https://www.example.com/3 https://www.example.com/4"},
 		{"and nothing is left", func() {}, nil, exitClean, "", "no page is new", ""},
-		{"the sitemap is down later", func() { sitemapIsDown = true }, nil, exitFindings, "", "403", ""},
+		{"a page is gone", func() { pages = strings.Replace(pages, page(2), "", 1) }, []string{"--gone"}, exitClean, "www.example.com: 1 URLs pending\n", "no longer list: 1", "https://www.example.com/2"},
+		{"and is announced once", func() {}, []string{"--gone"}, exitClean, "", "no page is new", ""},
+		{"the sitemap is empty", func() { pages = "" }, []string{"--gone"}, exitFindings, "", "because no page is listed", ""},
+		{"the sitemap is down later", func() { sitemapIsDown, pages = true, page(1)+page(3)+page(4) }, nil, exitFindings, "", "403", ""},
 	} {
 		t.Run(step.name, func(t *testing.T) {
 			step.change()
@@ -269,11 +272,16 @@ func TestSubmitWithAState(t *testing.T) {
 			}
 		})
 	}
+	for _, args := range [][]string{{"submit", "--gone", "https://www.example.com/"}, {"submit", "--gone", "--sitemap", "https://www.example.com/sitemap.xml"}} {
+		if code, _, stderr := run(t, "", args...); code != exitUsage || !strings.Contains(stderr, "--gone needs") {
+			t.Errorf("%q: exit code %d, %s", args, code, stderr)
+		}
+	}
 	t.Run("all of a new state", func(t *testing.T) {
 		sitemapIsDown, submitted = false, nil
 		other := filepath.Join(t.TempDir(), "other.json")
 		code, stdout, stderr := run(t, "", "submit", "--sitemap", "https://www.example.com/sitemap.xml", "--state", other, "--all")
-		if code != exitClean || stdout != "www.example.com: 4 URLs pending\n" || len(submitted) != 4 {
+		if code != exitClean || stdout != "www.example.com: 3 URLs pending\n" || len(submitted) != 3 {
 			t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
 		}
 	})

@@ -24,7 +24,8 @@ type pageSource struct {
 	file     string
 	all      bool
 	maxState int64 // MiB
-	isDryRun bool  // the state is not saved
+	gone     bool
+	isDryRun bool // the state is not saved
 
 	lock   *flock.Flock
 	state  savedState
@@ -43,11 +44,12 @@ func addPages(cmd *cobra.Command) *pageSource {
 	cmd.Flags().StringArrayVar(&s.sitemaps, "sitemap", nil, "file or URL of a sitemap, or URL of a sitemap index; may be repeated")
 	cmd.Flags().StringVar(&s.file, "state", "", "file that remembers the pages of --sitemap, so that only new and changed ones are announced; each command needs its own")
 	cmd.Flags().BoolVar(&s.all, "all", false, "if the file of --state is new, announce all pages; without --all, they are only recorded")
+	cmd.Flags().BoolVar(&s.gone, "gone", false, "with --state, also announce pages that the sitemaps no longer list; none if a sitemap cannot be read, or more than ten and a tenth of all are gone")
 	cmd.Flags().Int64Var(&s.maxState, "max-state", 256, "limit of the pages that --sitemap finds and --state remembers, in MiB of memory; a page takes about 200 bytes")
 	return s
 }
 
-const pagesHelp = "\n\nWith --sitemap and --state, run it regularly: the first run records the pages, and later runs announce those that are new or have changed since. Pages that fail are tried again by the next run."
+const pagesHelp = "\n\nWith --sitemap and --state, run it regularly: the first run records the pages, and later runs announce those that are new or have changed since, and with --gone those that are gone. Pages that fail are tried again by the next run."
 
 // pages returns the pages to announce.
 func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) {
@@ -55,7 +57,13 @@ func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) 
 		if s.file != "" {
 			return nil, errors.New("--state needs --sitemap")
 		}
+		if s.gone {
+			return nil, errors.New("--gone needs --sitemap and --state")
+		}
 		return inputs(cmd, args)
+	}
+	if s.gone && s.file == "" {
+		return nil, errors.New("--gone needs --state")
 	}
 	if s.file != "" {
 		if err := s.load(cmd.Name()); err != nil {
@@ -66,20 +74,11 @@ func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) 
 		return nil, fmt.Errorf("--max-state %d is out of range; want 1 to 1048576 MiB", s.maxState)
 	}
 	isFirst := s.file != "" && s.state.IsNew() && !s.all
-	reader := sitemap.New(sitemap.Config{HTTPClient: httpClient, MaxFiles: 50_000, MaxState: s.maxState << 20, ForCaches: cmd.Name() == "flush"})
+	reader := sitemap.New(sitemap.Config{HTTPClient: httpClient, MaxFiles: 50_000, MaxState: s.maxState << 20, FindGone: s.gone, ForCaches: cmd.Name() == "flush"})
+	var files []string
 	for _, name := range s.sitemaps {
 		if strings.HasPrefix(name, "https://") || strings.HasPrefix(name, "http://") {
-			err := reader.Update(cmd.Context(), &s.state.State, name)
-			if err == nil {
-				continue
-			}
-			fmt.Fprintln(cmd.ErrOrStderr(), "ampcors:", err)
-			if errors.Is(err, sitemap.ErrStateFull) {
-				fmt.Fprintln(cmd.ErrOrStderr(), "ampcors: use a larger --max-state")
-			}
-			if s.failed = true; isFirst && !isRead(err) {
-				return nil, exitError{exitFindings, errors.New("nothing is recorded, because not every sitemap could be read")}
-			}
+			files = append(files, name)
 			continue
 		}
 		if s.file != "" {
@@ -91,6 +90,15 @@ func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) 
 		}
 		args = append(args, urls...)
 	}
+	if err := reader.Update(cmd.Context(), &s.state.State, files...); err != nil {
+		fmt.Fprintln(cmd.ErrOrStderr(), "ampcors:", err)
+		if errors.Is(err, sitemap.ErrStateFull) {
+			fmt.Fprintln(cmd.ErrOrStderr(), "ampcors: use a larger --max-state")
+		}
+		if s.failed = true; isFirst && !isRead(err) {
+			return nil, exitError{exitFindings, errors.New("nothing is recorded, because not every sitemap could be read")}
+		}
+	}
 	switch {
 	case isFirst && s.isDryRun:
 		fmt.Fprintf(cmd.ErrOrStderr(), "ampcors: %s is new: %d pages would be recorded, and none announced (--all announces them)\n", s.file, len(s.state.Pending))
@@ -98,8 +106,10 @@ func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) 
 	case isFirst:
 		fmt.Fprintf(cmd.ErrOrStderr(), "ampcors: %s is new: %d pages are recorded, and none is announced (--all announces them)\n", s.file, len(s.state.Pending))
 		s.state.Done(s.state.PendingURLs()...)
-	case s.file != "" && len(s.state.Pending) == 0:
+	case s.file != "" && len(s.state.Pending)+len(s.state.Gone) == 0:
 		fmt.Fprintln(cmd.ErrOrStderr(), "ampcors: no page is new or has changed")
+	case len(s.state.Gone) > 0:
+		fmt.Fprintf(cmd.ErrOrStderr(), "ampcors: pages that the sitemaps no longer list: %d\n", len(s.state.Gone))
 	}
 	return append(args, s.state.PendingURLs()...), s.save() // before anything is sent
 }
@@ -111,7 +121,7 @@ func isRead(err error) bool {
 		return false
 	}
 	for _, err := range joined.Unwrap() {
-		if problem := (*sitemap.Error)(nil); !errors.As(err, &problem) || problem.Skipped == 0 {
+		if problem := (*sitemap.Error)(nil); !errors.Is(err, sitemap.ErrNoneGone) && (!errors.As(err, &problem) || problem.Skipped == 0) {
 			return false
 		}
 	}

@@ -290,7 +290,7 @@ var ErrNotCovered = errors.New("no key file of the host covers the URLs")
 // send sends a batch, or one for each of the host's key files that its URLs need. Results are those
 // of sendTo.
 func (c *Client) send(ctx context.Context, retry outbound.Retry, b Batch, mayGoOn func() bool) (parts []Batch, stopped *Error, panicked any) {
-	own, err, panicked := c.tryOf(ctx, b.Host)
+	own, panicked, err := c.tryOf(ctx, b.Host)
 	if err != nil || panicked != nil {
 		problem := &Error{Host: b.Host, Err: err}
 		if panicked != nil {
@@ -402,10 +402,10 @@ func (c *Client) GetURL(ctx context.Context, page string) (string, error) {
 }
 
 // tryOf is of, but returns what the caller's code panics with.
-func (c *Client) tryOf(ctx context.Context, host string) (own *Client, err error, panicked any) {
+func (c *Client) tryOf(ctx context.Context, host string) (own *Client, panicked any, err error) {
 	defer func() { panicked = recover() }()
 	own, err = c.of(ctx, host)
-	return own, err, nil
+	return own, nil, err
 }
 
 // sendTo sends a batch with a key. If the engine rejects it because of its URLs, it sends halves of it, and

@@ -954,6 +954,39 @@ func TestAHostWhoseKeyCannotBeFoundWaits(t *testing.T) {
 	})
 }
 
+// A host has several key files: each URL is sent with its own, and each result belongs to its URLs.
+func TestAQueueSendsURLsByTheirKeyFiles(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := &fakeEngine{answer: func(_ *http.Request, s submission) *http.Response {
+			if strings.Contains(s.KeyLocation, "/b/") {
+				return answer(503, "")
+			}
+			return answer(200, "")
+		}}
+		var failed []string
+		q := idleQueue(t, e, QueueConfig{Failed: func(b Batch) { failed = append(failed, b.URLs...) }})
+		q.client.keysOf = func(context.Context, string) ([]KeyFile, error) {
+			return []KeyFile{{testKey, "https://a.example/a/indexnow.txt"}, {testKey, "https://a.example/b/indexnow.txt"}}, nil
+		}
+		servertest.Background(t, q.Run)
+		add(t, q, "a.example/b/1", "a.example/a/1", "a.example/c", "a.example/b/2", "a.example/a/2")
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		if got := q.Stats(); got.Accepted != 2 || got.Failed != 1 || got.Waiting != 2 || !slices.Equal(failed, []string{"https://a.example/c"}) {
+			t.Errorf("%+v; failed: %q", got, failed)
+		}
+		e.mu.Lock()
+		e.answer = nil
+		e.mu.Unlock()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if got := q.Stats(); got.Accepted != 4 || got.Waiting != 0 || e.seen[len(e.seen)-1].urls != "a.example/b/1 a.example/b/2" {
+			t.Errorf("%+v, %+v", got, e.seen)
+		}
+	})
+}
+
 // Without QueueConfig.Failed, only the log has them. It does not have the key.
 func TestFailedURLsAreLogged(t *testing.T) {
 	t.Parallel()

@@ -61,6 +61,12 @@
 //   - A prefix with an A-label that was not decoded is denied: the algorithm decodes it
 //     first.
 //
+// This differs from AMP's document on purpose, each as hosts in testdata/implementations_disagree.tsv
+// show. The document allows labels with a hyphen at an edge ("a.-b.com"), which share a prefix. It wraps
+// by code points ("é-x.com", "éa-x.com"), and two implementations by bytes or after encoding. It has a
+// readable prefix for "in--trouble.com" and for "hello.xn--wgbh1c", which mixes directions of writing,
+// where both official implementations have the hash prefix. Package cacheurl's Prefixes returns all.
+//
 // An own origin is "https://" and an allowed publisher's domain, at the default port.
 // A host of an AMP Cache or of its third-party frames is never a publisher, even if a
 // pattern matches it or a Source confirms it. This holds for the trusted caches and for all

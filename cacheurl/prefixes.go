@@ -154,10 +154,10 @@ func mixesDirections(text string) bool {
 	return ltr && rtl
 }
 
-// amppackager uses UTS 46 with transitional mapping, so that ß becomes ss.
+// amppackager uses UTS 46 with transitional mapping: ß becomes ss, and joiners are removed.
 var (
 	amppackagerIDNA = idna.New(idna.MapForLookup(), idna.BidiRule())
-	deviations      = strings.NewReplacer("ß", "ss", "ς", "σ")
+	deviations      = strings.NewReplacer("ß", "ss", "ς", "σ", "\u200c", "", "\u200d", "")
 )
 
 func amppackagerPrefix(domain string) string {

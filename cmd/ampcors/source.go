@@ -122,7 +122,10 @@ func (d *database) prepare(cmd *cobra.Command, dryRun bool, do func(preparation)
 		return err
 	}
 	defer p.db.Close()
-	if err = do(p); err == nil {
+	if err = p.db.PingContext(p.ctx); err == nil {
+		err = do(p)
+	}
+	if err == nil {
 		return nil
 	}
 	if cmd.Context().Err() != nil {

@@ -150,7 +150,7 @@ func TestSourceReportsWhatIsWrong(t *testing.T) {
 		{[]string{"fill", "--database", "mysql://u:secret@h/?tls=nonsense"}, exitUsage, "nonsense"},
 		{[]string{"fill", "--database", "postgres://h/", "--table", "a;b"}, exitUsage, `"a;b" is not a name`},
 		{[]string{"fill", "--database", "postgres://u:secret@" + closed + "/x"}, exitUntested, "refused"},
-		{[]string{"install", "--database", "mysql://u:secret@" + closed + "/x"}, exitUntested, "refused"},
+		{[]string{"install", "--create", "--dry-run", "--database", "mysql://u:secret@" + closed + "/x"}, exitUntested, "refused"},
 		{[]string{"nonsense"}, exitUsage, "nonsense"},
 	} {
 		code, stdout, stderr := run(t, "", append([]string{"source"}, test.args...)...)

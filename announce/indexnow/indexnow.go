@@ -164,7 +164,7 @@ func New(cfg Config) (*Client, error) {
 			continue
 		}
 		c.endpoints = append(c.endpoints, endpoint.url)
-		if u, err := url.Parse(endpoint.url); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.Contains(endpoint.url, " ") {
+		if u, err := url.Parse(endpoint.url); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.ContainsAny(endpoint.url, " ?#") {
 			// It may hold a password, or the key as a parameter.
 			value, _, _ := strings.Cut(endpoint.url[strings.LastIndexByte(endpoint.url, '@')+1:], "?")
 			problems = append(problems, c.maskProblem(&ampcors.ValueError{Path: endpoint.path, Value: value, Reason: "is not exactly the URL of an IndexNow service", Want: fmt.Sprintf("one such as %q", API)}))

@@ -149,7 +149,7 @@ func (q *Queue) send(ctx context.Context, host string, urls []string, mayGoOn fu
 			IsRateLimit: errors.Is(problem, ErrRateLimited),
 			IsNotSent:   errors.Is(problem, ErrNotSent),
 
-			IsAfterAnswer: len(batches) > 1, // it was split because of an answer
+			IsAfterAnswer: problem.afterAnswer,
 			RetryAfter:    problem.RetryAfter,
 		}
 	}

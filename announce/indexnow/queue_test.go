@@ -987,6 +987,39 @@ func TestAQueueSendsURLsByTheirKeyFiles(t *testing.T) {
 	})
 }
 
+// An engine that does not answer gets as few requests as from hosts with one key each.
+func TestSeveralKeyFilesDoNotDefeatTheBackoff(t *testing.T) {
+	t.Parallel()
+	count := func(files ...KeyFile) (requests int) {
+		synctest.Test(t, func(t *testing.T) {
+			e := &fakeEngine{answer: func(*http.Request, submission) *http.Response { return nil }}
+			q := idleQueue(t, e, QueueConfig{Parallel: 16})
+			q.client.keysOf = func(_ context.Context, host string) ([]KeyFile, error) {
+				own := slices.Clone(files)
+				for i := range own {
+					own[i].Location = strings.Replace(own[i].Location, "HOST", host, 1)
+				}
+				return own, nil
+			}
+			servertest.Background(t, q.Run)
+			for i := range 50 {
+				add(t, q, fmt.Sprintf("%d.example/a/1", i), fmt.Sprintf("%d.example/b/1", i))
+			}
+			time.Sleep(20 * time.Second)
+			synctest.Wait()
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			requests = len(e.seen)
+		})
+		return requests
+	}
+	one := count(KeyFile{Key: testKey})
+	two := count(KeyFile{testKey, "https://HOST/a/indexnow.txt"}, KeyFile{testKey, "https://HOST/b/indexnow.txt"})
+	if one < 5 || two > 2*one {
+		t.Errorf("%d requests with one key file, %d with two", one, two)
+	}
+}
+
 // Without QueueConfig.Failed, only the log has them. It does not have the key.
 func TestFailedURLsAreLogged(t *testing.T) {
 	t.Parallel()

@@ -58,6 +58,9 @@ type Error struct {
 	Code       string        // the errorCode in it, if there is one
 	Message    string        // its message, on one line of at most 300 bytes
 	RetryAfter time.Duration // its Retry-After, or 0
+
+	afterAnswer bool // the engine answered an earlier request of the same batch
+	ofOneFile   bool // it concerns one of the host's key files, and not the others
 }
 
 func (e *Error) Error() string {
@@ -176,7 +179,9 @@ func (c *Client) Submit(ctx context.Context, urls ...string) (Report, error) {
 		}
 		report.Batches = append(report.Batches, parts...)
 		if problem != nil && problem.ofHost() {
-			hostErrs[b.Host] = problem
+			if !problem.ofOneFile {
+				hostErrs[b.Host] = problem
+			}
 		} else if problem != nil && problem.Retryable() {
 			down = problem
 		}
@@ -300,7 +305,7 @@ func (c *Client) send(ctx context.Context, retry outbound.Retry, b Batch, mayGoO
 		b.Err = problem
 		return []Batch{b}, problem, panicked
 	}
-	sent := 0
+	isAnswered := false
 	for i, urls := range own.byFile(b.URLs) {
 		part := Batch{Host: b.Host, URLs: urls}
 		switch {
@@ -311,17 +316,24 @@ func (c *Client) send(ctx context.Context, retry outbound.Retry, b Batch, mayGoO
 			own.log.WarnContext(ctx, "indexnow: not sent", "host", b.Host, "urls", len(urls), "error", part.Err)
 			parts = append(parts, part)
 			continue
-		case sent > 0 && stopped == nil && !mayGoOn():
-			stopped = &Error{Host: b.Host, Err: ErrNotSent}
+		case isAnswered && (stopped == nil || stopped.ofOneFile) && !mayGoOn():
+			stopped = &Error{Host: b.Host, Err: ErrNotSent, afterAnswer: true}
 		}
-		if stopped != nil {
+		if stopped != nil && !stopped.ofOneFile {
 			part.Err = stopped.notSent()
 			parts = append(parts, part)
 			continue
 		}
-		var some []Batch
-		some, stopped, panicked = own.sendTo(ctx, retry, (*own.files)[i], part, mayGoOn)
-		parts, sent = append(parts, some...), sent+1
+		some, problem, panic := own.sendTo(ctx, retry, (*own.files)[i], part, mayGoOn)
+		parts, panicked = append(parts, some...), panic
+		if problem != nil {
+			problem.afterAnswer = problem.afterAnswer || isAnswered
+			problem.ofOneFile = len(*own.files) > 1 && problem.ofHost()
+			if stopped == nil || !problem.ofOneFile || problem.Retryable() {
+				stopped = problem
+			}
+		}
+		isAnswered = isAnswered || problem == nil || problem.Status != 0 || problem.afterAnswer
 	}
 	return parts, stopped, panicked
 }
@@ -346,13 +358,11 @@ type Request struct {
 	Body []byte // JSON, with the key
 }
 
-// Masked returns the body with the key masked, also in keyLocation.
+// Masked returns the body with the key masked.
 func (r Request) Masked() []byte {
 	var p payload
-	_ = json.Unmarshal(r.Body, &p) // Requests has made it
-	file := KeyFile{Key(p.Key), p.KeyLocation}.masked()
-	p.Key, p.KeyLocation = file.Key.String(), file.Location
-	return p.encode()
+	_ = json.Unmarshal(r.Body, &p)                                              // Requests has made it
+	return bytes.ReplaceAll(r.Body, []byte(p.Key), []byte(Key(p.Key).String())) // it may also be in URLs
 }
 
 // Requests returns the requests that [Client.Submit] would send first, if all are accepted, for a
@@ -419,13 +429,13 @@ func (c *Client) sendTo(ctx context.Context, retry outbound.Retry, file keyFile,
 	}
 	var whole Batch // with its own result
 	var done []part
-	requests, accepted := 0, 0
+	requests, accepted, isAnswered := 0, 0, false
 	for level := []part{{0, b}}; len(level) > 0; {
 		var next []part
 		for _, p := range level {
 			var problem *Error
 			if requests > 0 && stopped == nil && !mayGoOn() {
-				stopped = &Error{Host: b.Host, Err: ErrNotSent}
+				stopped = &Error{Host: b.Host, Err: ErrNotSent, afterAnswer: isAnswered}
 			}
 			switch isHopeless := accepted == 0 && requests >= maxHopeless; {
 			case stopped != nil:
@@ -436,6 +446,10 @@ func (c *Client) sendTo(ctx context.Context, retry outbound.Retry, file keyFile,
 					problem = &Error{Host: b.Host, Err: ErrNotSent}
 					p.Err = problem
 				}
+				if problem != nil {
+					problem.afterAnswer = isAnswered
+				}
+				isAnswered = isAnswered || problem == nil || problem.Status != 0
 				if requests++; requests == 1 {
 					whole = p.Batch
 				}

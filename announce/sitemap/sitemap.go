@@ -66,8 +66,9 @@ type Config struct {
 	// memory again, up to MaxState. If a file cannot be read to its end, an entry is skipped, no
 	// page is listed, or too many are gone, none is taken to be gone, and the error says why.
 	FindGone bool
-	// MaxGone is the share of the announced pages that may be gone at one time, because a broken
+	// MaxGone is the share of the announced pages that may be gone and not yet Done, because a broken
 	// sitemap looks like one from which many pages are gone. Ten always may. If zero, 0.1 is used.
+	// When you have seen that more are gone, use 1 once.
 	MaxGone float64
 }
 
@@ -162,15 +163,14 @@ func (u *updater) noteGone() error {
 			gone = append(gone, page)
 		}
 	}
-	known := len(u.state.Announced)
+	known, missing := len(u.state.Announced), len(gone)+len(u.state.Gone)
 	switch {
 	case u.failed > 0:
 		return fmt.Errorf("%w, because not everything could be read", ErrNoneGone)
-	case len(gone) == 0:
-	case len(u.listed) == 0:
+	case len(u.listed) == 0 && known+len(u.state.Pending) > 0:
 		return fmt.Errorf("%w, because no page is listed", ErrNoneGone)
-	case len(gone) > 10 && float64(len(gone)) > u.cfg.MaxGone*float64(known):
-		return fmt.Errorf("%w, because %d of %d are no longer listed, which is more than Config.MaxGone", ErrNoneGone, len(gone), known)
+	case len(gone) > 0 && missing > 10 && float64(missing) > u.cfg.MaxGone*float64(known):
+		return fmt.Errorf("%w, because %d of %d are no longer listed, which is more than the share of Config.MaxGone, %g", ErrNoneGone, missing, known, u.cfg.MaxGone)
 	}
 	for page := range u.state.Pending {
 		if !u.listed[page] { // nobody knows it, or it is gone
@@ -245,8 +245,8 @@ func (u *updater) notePage(page, modified string) error {
 			return err
 		}
 		u.listed[page] = true
-		delete(u.state.Gone, page) // it has come back
 	}
+	delete(u.state.Gone, page) // it has come back
 	replaced := int64(0)
 	known, isKnown := u.state.Announced[page]
 	if pending, isPending := u.state.Pending[page]; isPending {

@@ -25,6 +25,7 @@ type pageSource struct {
 	all      bool
 	maxState int64 // MiB
 	gone     bool
+	maxGone  float64
 	isDryRun bool // the state is not saved
 
 	lock   *flock.Flock
@@ -44,7 +45,8 @@ func addPages(cmd *cobra.Command) *pageSource {
 	cmd.Flags().StringArrayVar(&s.sitemaps, "sitemap", nil, "file or URL of a sitemap, or URL of a sitemap index; may be repeated")
 	cmd.Flags().StringVar(&s.file, "state", "", "file that remembers the pages of --sitemap, so that only new and changed ones are announced; each command needs its own")
 	cmd.Flags().BoolVar(&s.all, "all", false, "if the file of --state is new, announce all pages; without --all, they are only recorded")
-	cmd.Flags().BoolVar(&s.gone, "gone", false, "with --state, also announce pages that the sitemaps no longer list; none if a sitemap cannot be read, or more than ten and a tenth of all are gone")
+	cmd.Flags().BoolVar(&s.gone, "gone", false, "with --state, also announce pages that the sitemaps no longer list; none if a sitemap cannot be read, or too many are gone")
+	cmd.Flags().Float64Var(&s.maxGone, "max-gone", 0.1, "with --gone, the share of all announced pages that may be gone at one time; ten always may")
 	cmd.Flags().Int64Var(&s.maxState, "max-state", 256, "limit of the pages that --sitemap finds and --state remembers, in MiB of memory; a page takes about 200 bytes")
 	return s
 }
@@ -74,7 +76,7 @@ func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) 
 		return nil, fmt.Errorf("--max-state %d is out of range; want 1 to 1048576 MiB", s.maxState)
 	}
 	isFirst := s.file != "" && s.state.IsNew() && !s.all
-	reader := sitemap.New(sitemap.Config{HTTPClient: httpClient, MaxFiles: 50_000, MaxState: s.maxState << 20, FindGone: s.gone, ForCaches: cmd.Name() == "flush"})
+	reader := sitemap.New(sitemap.Config{HTTPClient: httpClient, MaxFiles: 50_000, MaxState: s.maxState << 20, FindGone: s.gone, MaxGone: s.maxGone, ForCaches: cmd.Name() == "flush"})
 	var files []string
 	for _, name := range s.sitemaps {
 		if strings.HasPrefix(name, "https://") || strings.HasPrefix(name, "http://") {
@@ -94,6 +96,9 @@ func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) 
 		fmt.Fprintln(cmd.ErrOrStderr(), "ampcors:", err)
 		if errors.Is(err, sitemap.ErrStateFull) {
 			fmt.Fprintln(cmd.ErrOrStderr(), "ampcors: use a larger --max-state")
+		}
+		if errors.Is(err, sitemap.ErrNoneGone) && strings.Contains(err.Error(), "MaxGone") {
+			fmt.Fprintln(cmd.ErrOrStderr(), "ampcors: if they are gone, use --max-gone 1 once")
 		}
 		if s.failed = true; isFirst && !isRead(err) {
 			return nil, exitError{exitFindings, errors.New("nothing is recorded, because not every sitemap could be read")}

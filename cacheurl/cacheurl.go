@@ -68,7 +68,8 @@ type URL struct {
 	Type ContentType
 
 	// AnyType lets Build accept a Type that is none of the constants: AMP's document says that
-	// caches may have more. It must consist of lower-case letters, and not be "s".
+	// caches may have more. It must consist of lower-case letters, and not be "s". [Parse] rejects
+	// such a URL.
 	AnyType bool
 
 	// ImageParams are the parameters of a [SizedImage], as written in the path: "w800" asks

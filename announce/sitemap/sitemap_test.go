@@ -892,3 +892,45 @@ func TestPagesThatAreGone(t *testing.T) {
 		t.Errorf("the limit was reached %d times", full)
 	}
 }
+
+// What is gone, and was not announced as such yet, counts each time.
+func TestPagesThatAreGoneAddUp(t *testing.T) {
+	t.Parallel()
+	pages := make([]string, 100)
+	for i := range pages {
+		pages[i] = fmt.Sprintf("/%02d", i)
+	}
+	web := &site{files: map[string]string{"/s.xml": urlset()}}
+	var s sitemap.State
+	finds := func(maxGone float64) error {
+		return newReader(t, web, sitemap.Config{FindGone: true, MaxGone: maxGone}).Update(t.Context(), &s, home+"/s.xml")
+	}
+	if err := finds(0); err != nil { // there is nothing to lose
+		t.Error(err)
+	}
+	web.files["/s.xml"] = urlset(pages...)
+	if err := finds(0); err != nil {
+		t.Fatal(err)
+	}
+	web.files["/s.xml"] = urlset()
+	if err := finds(0); !errors.Is(err, sitemap.ErrNoneGone) || len(s.Pending) != 100 {
+		t.Errorf("an empty sitemap: %v, %d pending", err, len(s.Pending))
+	}
+	s.Done(s.PendingURLs()...)
+	web.files["/s.xml"] = urlset(pages[10:]...)
+	if err := finds(0); err != nil || len(s.Gone) != 10 {
+		t.Errorf("ten of a hundred: %v, %d", err, len(s.Gone))
+	}
+	web.files["/s.xml"] = urlset(pages[20:]...)
+	if err := finds(0); !errors.Is(err, sitemap.ErrNoneGone) || len(s.Gone) != 10 {
+		t.Errorf("ten more: %v, %d", err, len(s.Gone))
+	}
+	if err := finds(1); err != nil || len(s.Gone) != 20 {
+		t.Errorf("all may be gone: %v, %d", err, len(s.Gone))
+	}
+	// A Reader that does not look for gone pages sees that one has come back, and has changed.
+	web.files["/s.xml"] = urlset(append(pages[20:], "/00", "/01 2026-11-22")...)
+	if err := newReader(t, web, sitemap.Config{}).Update(t.Context(), &s, home+"/s.xml"); err != nil || len(s.Gone) != 18 || len(s.PendingURLs()) != 19 {
+		t.Errorf("two have come back: %v, %d gone, %q", err, len(s.Gone), pending(&s))
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/cmd/ampcors/probe"
 	"github.com/ampcors/ampcors/configfile"
+	"github.com/ampcors/ampcors/source"
 	"github.com/spf13/cobra"
 )
 
@@ -241,6 +242,7 @@ func newCheck() *cobra.Command {
 		Example: "  ampcors check config.json\n  ampcors check --schema >schema.json",
 	}
 	output := addOutput(cmd)
+	hasDatabase := cmd.Flags().Bool("with-database", false, "the server looks up publishers in a database: the file need not list any")
 	isSchema := cmd.Flags().Bool("schema", false, "print a JSON Schema of the file, with which editors complete and explain it")
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if *isSchema {
@@ -253,7 +255,11 @@ func newCheck() *cobra.Command {
 			_, err := cmd.OutOrStdout().Write(configfile.Schema())
 			return err
 		}
-		cfg, err := configfile.Load(args[0])
+		cfg, err := configfile.Load(args[0], func(cfg *ampcors.Config) {
+			if *hasDatabase {
+				cfg.Source = new(source.Cache) // it is never asked
+			}
+		})
 		if err != nil {
 			return exitError{exitFindings, err}
 		}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/url"
@@ -26,8 +25,9 @@ const databaseEnv = "AMPCORS_DATABASE"
 
 // A database has a table of publishers. Flags name both.
 type database struct {
-	url   string
-	table sqlsource.Config
+	url          string
+	table        sqlsource.Config
+	isTableNamed bool // by a flag
 }
 
 func (d *database) addFlags(cmd *cobra.Command) {
@@ -94,7 +94,8 @@ func (d *database) mysql() (*sql.DB, error) {
 		case "socket":
 			config.Net, config.Addr = "unix", values[0]
 		default:
-			return nil, fmt.Errorf("the database's URL has the parameter %q; want tls or socket", name)
+			// It may be a part of a password that is not escaped.
+			return nil, errors.New("the database's URL has an unknown parameter; want tls or socket, and special characters in the password escaped")
 		}
 	}
 	connector, err := mysql.NewConnector(config)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -49,6 +50,7 @@ func newServeAuthz() *cobra.Command {
 			return err
 		}
 		log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+		d.isTableNamed = cmd.Flags().Changed("table") || cmd.Flags().Changed("domain-column") || cmd.Flags().Changed("prefix-column")
 		publishers, end, err := d.cache(cmd.Context(), *config, log)
 		if err != nil {
 			return err
@@ -97,6 +99,9 @@ func newServeAuthz() *cobra.Command {
 // the file get 503.
 func (d *database) cache(ctx context.Context, config string, log *slog.Logger) (cache *source.Cache, end func(), err error) {
 	if d.address() == "" {
+		if d.table.Condition != "" || d.isTableNamed {
+			return nil, nil, fmt.Errorf("a table is named, and no database: set --database or %s", databaseEnv)
+		}
 		return nil, func() {}, nil
 	}
 	options, err := configfile.SourceOptions(config)

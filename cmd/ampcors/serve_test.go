@@ -114,6 +114,7 @@ func TestServeAuthzReportsWhatIsWrong(t *testing.T) {
 		{name: "no file", args: []string{"--proxy", "nginx"}, code: exitUsage, err: "config"},
 		{name: "unknown proxy", args: []string{"--proxy", "apache", "--config", good}, code: exitUsage, err: "nginx"},
 		{name: "missing file", args: []string{"--proxy", "nginx", "--config", good + "x"}, code: exitUsage, err: "cannot be read"},
+		{name: "a table without a database", args: []string{"--proxy", "nginx", "--config", good, "--table", "sites"}, code: exitUsage, err: "AMPCORS_DATABASE"},
 		{name: "address", args: []string{"--proxy", "nginx", "--config", good, "--listen", "127.0.0.1:99999"}, code: exitUntested, err: "99999"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

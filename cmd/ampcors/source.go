@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -85,19 +86,20 @@ type preparation struct {
 type dialect struct {
 	text, hash  string // the types of new columns
 	createIndex string
-	indexed     string // has a row if a column, %[2]s, is the first of an index of the table, %[1]s
+	indexed     string // has a row if a column, %[2]s, is the first of an index of the table, %[1]s, that finds single values
 }
 
 var (
 	postgresDialect = dialect{
 		text: `text COLLATE "C"`, hash: `text COLLATE "C"`,
 		createIndex: "CREATE INDEX CONCURRENTLY",
-		indexed:     "SELECT 1 FROM pg_index AS i JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] WHERE i.indrelid = to_regclass('%[1]s') AND a.attname = lower('%[2]s') AND i.indisvalid AND i.indpred IS NULL",
+		indexed: "SELECT 1 FROM pg_index AS i JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] JOIN pg_class AS c ON c.oid = i.indexrelid JOIN pg_am AS m ON m.oid = c.relam" +
+			" WHERE i.indrelid = to_regclass('%[1]s') AND a.attname = lower('%[2]s') AND i.indisvalid AND i.indpred IS NULL AND m.amname IN ('btree', 'hash')",
 	}
 	mysqlDialect = dialect{
 		text: "varchar(253) CHARACTER SET ascii COLLATE ascii_bin", hash: "char(52) CHARACTER SET ascii COLLATE ascii_bin",
 		createIndex: "CREATE INDEX",
-		indexed:     "SHOW INDEX FROM %[1]s WHERE Column_name = '%[2]s' AND Seq_in_index = 1",
+		indexed:     "SHOW INDEX FROM %[1]s WHERE Column_name = '%[2]s' AND Seq_in_index = 1 AND Index_type IN ('BTREE', 'HASH')",
 	}
 )
 
@@ -107,7 +109,9 @@ func (d *database) prepare(cmd *cobra.Command, dryRun bool, do func(preparation)
 		return fmt.Errorf("no database is named: set --database or %s", databaseEnv)
 	}
 	p := preparation{ctx: cmd.Context(), out: cmd.OutOrStdout(), errs: cmd.ErrOrStderr(), dryRun: dryRun, database: *d, dialect: postgresDialect}
-	_, err := d.sqlTable().Complete()
+	complete, err := d.sqlTable().Complete()
+	p.table = complete
+	p.table.Placeholder = d.table.Placeholder
 	switch {
 	case err != nil:
 	case d.isMySQL():
@@ -177,7 +181,9 @@ func (p preparation) install(create bool) error {
 	if err := opened.ping(ctx); err != nil {
 		return err
 	}
-	fmt.Fprintf(p.out, "%s has what lookups need; %d statements were run\n", p.table.Table, len(statements))
+	if findings == nil {
+		fmt.Fprintf(p.out, "%s has what lookups need\n", p.table.Table)
+	}
 	return findings
 }
 
@@ -197,17 +203,37 @@ func (p preparation) missing(create bool) (statements []string, err error) {
 		if !has(domain) {
 			return nil, fmt.Errorf("the table %s has no column %s; it has %s", table, domain, strings.Join(columns, ", "))
 		}
+		if _, err := p.hasRow(fmt.Sprintf("SELECT %s FROM %s WHERE 1 = 0 AND (%s\n)", domain, table, cmp.Or(p.table.Condition, "1 = 1"))); err != nil {
+			return nil, err
+		}
+		if p.createIndex, err = p.howToIndex(); err != nil {
+			return nil, err
+		}
 		if !has(prefix) {
 			add("ALTER TABLE %s ADD COLUMN %s %s", table, prefix, p.hash)
 		}
-		add(fillPrefixes)
-		for _, column := range []string{domain, prefix} {
-			switch indexed, err := p.isIndexed(column); {
-			case err != nil:
-				return nil, err
-			case !indexed:
-				add("%s %s_%s ON %s (%s)", p.createIndex, table[strings.LastIndex(table, ".")+1:], column, table, column)
+		index := func(column string) error {
+			isIndexed, err := p.hasRow(fmt.Sprintf(p.indexed, table, column))
+			if err != nil || isIndexed {
+				return err
 			}
+			schema, name := "", table
+			if i := strings.LastIndexByte(table, '.'); i >= 0 {
+				schema, name = table[:i+1], table[i+1:]
+			}
+			name = "ampcors_" + name + "_" + column
+			if !p.isMySQL() { // one that was interrupted is not valid, and is in the way
+				add("%s IF EXISTS %s%s", strings.Replace(p.createIndex, "CREATE", "DROP", 1), schema, name)
+			}
+			add("%s %s ON %s (%s)", p.createIndex, name, table, column)
+			return nil
+		}
+		if err := index(domain); err != nil { // before the prefixes are filled, domain by domain
+			return nil, err
+		}
+		add(fillPrefixes)
+		if err := index(prefix); err != nil {
+			return nil, err
 		}
 	case create:
 		add("CREATE TABLE %s (%s %s PRIMARY KEY, %s %s UNIQUE)", table, domain, p.text, prefix, p.hash)
@@ -241,9 +267,27 @@ func (p preparation) columns() ([]string, error) {
 	return rows.Columns()
 }
 
-// isIndexed reports whether the table has an index on a column, if it has the column.
-func (p preparation) isIndexed(column string) (bool, error) {
-	rows, err := p.db.QueryContext(p.ctx, fmt.Sprintf(p.indexed, p.table.Table, column))
+// howToIndex returns how an index is created on the table, which may be partitioned. A view has none.
+func (p preparation) howToIndex() (string, error) {
+	if p.isMySQL() {
+		return p.createIndex, nil
+	}
+	var kind string
+	if err := p.db.QueryRowContext(p.ctx, "SELECT relkind::text FROM pg_class WHERE oid = to_regclass($1)", p.table.Table).Scan(&kind); err != nil {
+		return "", fmt.Errorf("the table %s: %w", p.table.Table, err)
+	}
+	switch kind {
+	case "r":
+		return p.createIndex, nil
+	case "p":
+		return "CREATE INDEX", nil // PostgreSQL cannot do it concurrently; writers wait
+	}
+	return "", fmt.Errorf("%s is not a table; prepare the table that its rows come from", p.table.Table)
+}
+
+// hasRow reports whether a query has a row.
+func (p preparation) hasRow(query string) (bool, error) {
+	rows, err := p.db.QueryContext(p.ctx, query)
 	if err != nil {
 		return false, err
 	}
@@ -278,10 +322,46 @@ func (p preparation) fill() error {
 	if p.ctx.Err() != nil {
 		return p.ctx.Err()
 	}
+	if wrong := p.checkFilled(); wrong != nil {
+		err = errors.Join(err, wrong)
+	}
 	if err != nil {
 		return exitError{exitFindings, err}
 	}
 	return nil
+}
+
+// checkFilled returns what is wrong with rows that have a prefix: at most ten.
+func (p preparation) checkFilled() error {
+	rows, err := p.db.QueryContext(p.ctx, fmt.Sprintf("SELECT %[1]s, %[2]s FROM %[3]s WHERE %[1]s IS NOT NULL AND %[2]s IS NOT NULL", p.table.DomainColumn, p.table.PrefixColumn, p.table.Table))
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	wrong := 0
+	var errs []error
+	for rows.Next() {
+		var domain, prefix string
+		if err := rows.Scan(&domain, &prefix); err != nil {
+			return err
+		}
+		want, err := ampcors.HashPrefix(domain)
+		if canonical, _ := ampcors.CanonicalDomain(domain); err == nil && canonical != domain {
+			err = fmt.Errorf("it is not canonical; want %q", canonical)
+		}
+		if err == nil && want != prefix {
+			err = fmt.Errorf("its hash prefix is %.80q; want %q, or NULL and fill", prefix, want)
+		}
+		if err != nil {
+			if wrong++; wrong <= 10 {
+				errs = append(errs, fmt.Errorf("the domain %.300q in %s: %w", domain, p.table.Table, err))
+			}
+		}
+	}
+	if wrong > 10 {
+		errs = append(errs, fmt.Errorf("%d more rows with a prefix are wrong", wrong-10))
+	}
+	return errors.Join(append(errs, rows.Err())...)
 }
 
 // check says what fill would do.

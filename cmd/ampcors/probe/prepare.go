@@ -120,8 +120,8 @@ const maxFresh = time.Hour
 func (p *prober) noteFreshness(document *url.URL, h http.Header) {
 	for directive := range strings.SplitSeq(strings.ToLower(strings.Join(h.Values("Cache-Control"), ",")), ",") {
 		value, ok := strings.CutPrefix(strings.TrimSpace(directive), "max-age=")
-		seconds, err := strconv.Atoi(strings.Trim(value, `"`))
-		if ok && err == nil && time.Duration(min(seconds, 1<<31))*time.Second > maxFresh {
+		seconds, err := strconv.ParseInt(strings.Trim(value, `"`), 10, 64)
+		if ok && err == nil && seconds > int64(maxFresh/time.Second) {
 			p.report.Notes = append(p.report.Notes, fmt.Sprintf("%s has Cache-Control: max-age=%d. AMP Caches may serve an old copy for that long, and ampcors flush only makes them fetch a new one within it.", document, seconds))
 		}
 	}

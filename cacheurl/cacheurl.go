@@ -143,7 +143,7 @@ func (u URL) Build() (string, error) {
 	case !u.AnyType:
 		return reject("Type", string(u.Type), "is not a known content type", "c, v, wp, cert, i, ii or r")
 	case contentType == "s" || strings.Trim(string(contentType), "abcdefghijklmnopqrstuvwxyz") != "":
-		return reject("Type", string(u.Type), "is not a content type", `lower-case letters, and not "s", which stands for https`)
+		return reject("Type", string(u.Type), "is not a content type", `lower-case letters, and not "s", which means https`)
 	}
 	segments := string(contentType)
 	switch hasParams := u.ImageParams != ""; {

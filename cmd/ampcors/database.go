@@ -45,7 +45,7 @@ func (d *database) isMySQL() bool {
 	return strings.HasPrefix(d.address(), "mysql://") || strings.HasPrefix(d.address(), "mariadb://")
 }
 
-// A lookups is where publishers are looked up.
+// lookups are where publishers are looked up, and whether that works.
 type lookups struct {
 	source.Source
 	ping func(context.Context) error // whether lookups work, and with PostgreSQL, whether changes are reported

@@ -74,7 +74,7 @@ func TestConversions(t *testing.T) {
 		{name: "cacheurl of a type that is none", args: []string{"cacheurl", "https://www-example-com.cdn.ampproject.org/x/s/www.example.com/"}, code: exitFindings, err: "has the content type \"x\""},
 		{name: "cacheurl of an unknown type", args: []string{"cacheurl", "--type", "ad", "https://www.example.com/"}, code: exitFindings, err: "want c, v, wp, cert, i, ii or r"},
 		{name: "cacheurl of any type", args: []string{"cacheurl", "--type", "ad", "--any-type", "https://www.example.com/"}, want: "https://www-example-com.cdn.ampproject.org/ad/s/www.example.com/\n"},
-		{name: "cacheurl of no type at all", args: []string{"cacheurl", "--type", "s", "--any-type", "https://www.example.com/"}, code: exitFindings, err: "stands for https"},
+		{name: "cacheurl of no type at all", args: []string{"cacheurl", "--type", "s", "--any-type", "https://www.example.com/"}, code: exitFindings, err: "means https"},
 		{name: "cacheurl back", args: []string{"cacheurl", "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/article?id=7"}, want: "https://www.example.com/article?id=7\n"},
 		{name: "cacheurl of another cache", args: []string{"cacheurl", "--cache", "cloudflare", "https://www.example.com/"}, code: exitUsage, err: "want google or bing"},
 		{name: "explain", args: []string{"explain", "--publisher", "www.example.com", "null"}, want: "FAIL  scheme     null\n                  Sandboxed frames and local files send \"null\"; anybody can.\nFAIL  verdict    Denied\n                  Reason: null origin.\n"},

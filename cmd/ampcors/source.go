@@ -187,7 +187,7 @@ func (p preparation) install(create bool) error {
 	return findings
 }
 
-// fillPrefixes stands for what [preparation.fill] does, which is many statements.
+// fillPrefixes is in the list of statements where [preparation.fill] runs, which makes many.
 const fillPrefixes = "-- the hash prefixes are filled"
 
 // missing returns the statements that the table needs.

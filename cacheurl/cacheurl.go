@@ -90,8 +90,8 @@ var cacheParam = regexp.MustCompile(`^(amp_(js[^&=]*|gsa|r|kit|latest_update_tim
 
 func isCacheParam(param string) bool { return cacheParam.MatchString(param) }
 
-// Build returns the cache URL. A fragment of the publisher's URL is removed. An error is an *[ampcors.ValueError], or
-// several of them joined.
+// Build returns the cache URL. A fragment of the publisher's URL is removed. An error is an
+// *[ampcors.ValueError], or several of them joined.
 //
 // A publisher's URL is rejected if it has one of the cache's query parameters, because [Parse]
 // would return that in CacheQuery.

@@ -324,8 +324,8 @@ func (c *Client) send(ctx context.Context, retry outbound.Retry, b Batch, mayGoO
 			parts = append(parts, part)
 			continue
 		}
-		some, problem, panic := own.sendTo(ctx, retry, (*own.files)[i], part, mayGoOn)
-		parts, panicked = append(parts, some...), panic
+		some, problem, value := own.sendTo(ctx, retry, (*own.files)[i], part, mayGoOn)
+		parts, panicked = append(parts, some...), value
 		if problem != nil {
 			problem.afterAnswer = problem.afterAnswer || isAnswered
 			problem.ofOneFile = len(*own.files) > 1 && problem.ofHost()
@@ -418,9 +418,9 @@ func (c *Client) tryOf(ctx context.Context, host string) (own *Client, panicked 
 	return own, nil, err
 }
 
-// sendTo sends a batch with a key. If the engine rejects it because of its URLs, it sends halves of it, and
-// halves of these, until it has found the URLs at fault. It returns the parts, in the order of
-// the URLs, and the error after which nothing more was sent for this host, or nil. It is
+// sendTo sends a batch with a key. If the engine rejects it because of its URLs, it sends halves of
+// it, and halves of these, until it has found the URLs at fault. It returns the parts, in the order
+// of the URLs, and the error after which nothing more was sent for this host, or nil. It is
 // [ErrNotSent] if mayGoOn has returned false, or if the caller's code has panicked.
 func (c *Client) sendTo(ctx context.Context, retry outbound.Retry, file keyFile, b Batch, mayGoOn func() bool) (parts []Batch, stopped *Error, panicked any) {
 	type part struct {

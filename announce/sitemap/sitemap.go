@@ -111,10 +111,11 @@ func (e *Error) Error() string { return fmt.Sprintf("sitemap: %.300s: %v", e.Fil
 // Unwrap returns e.Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Update reads sitemaps (XML or text) and sitemap indexes with their sitemaps, and notes in the state
-// what is new, has changed or is gone. Give it all files of a state at once. Files may be compressed with gzip, must be UTF-8, and have at most
-// 50,000 entries. A file is not read again if its server answers 304 (Not Modified), or if its
-// lastmod in the index has a time and has not changed.
+// Update reads sitemaps (XML or text) and sitemap indexes with their sitemaps, and notes in the
+// state what is new, has changed or is gone. Give it all files of a state at once. Files may be
+// compressed with gzip, must be UTF-8, and have at most 50,000 entries. A file is not read again if
+// its server answers 304 (Not Modified), or if its lastmod in the index has a time and has not
+// changed.
 //
 // The error joins an *[Error] for each of the first 100 files that cannot be read. Such a file is read
 // again the next time, and the other files are not affected. Entries that are not URLs of the file's
@@ -155,6 +156,9 @@ func (r *Reader) Update(ctx context.Context, s *State, files ...string) error {
 // ErrNoneGone is wrapped by an error that says why no page was taken to be gone.
 var ErrNoneGone = errors.New("sitemap: no page is taken to be gone")
 
+// ErrManyGone is wrapped beside ErrNoneGone if more pages are gone than Config.MaxGone allows.
+var ErrManyGone = errors.New("that is more than the share of Config.MaxGone")
+
 // noteGone notes the announced pages that are not listed.
 func (u *updater) noteGone() error {
 	var gone []string
@@ -170,7 +174,7 @@ func (u *updater) noteGone() error {
 	case len(u.listed) == 0 && known+len(u.state.Pending) > 0:
 		return fmt.Errorf("%w, because no page is listed", ErrNoneGone)
 	case len(gone) > 0 && missing > 10 && float64(missing) > u.cfg.MaxGone*float64(known):
-		return fmt.Errorf("%w, because %d of %d are no longer listed, which is more than the share of Config.MaxGone, %g", ErrNoneGone, missing, known, u.cfg.MaxGone)
+		return fmt.Errorf("%w, because %d of %d are no longer listed, and %w, %g", ErrNoneGone, missing, known, ErrManyGone, u.cfg.MaxGone)
 	}
 	for page := range u.state.Pending {
 		if !u.listed[page] { // nobody knows it, or it is gone

@@ -922,7 +922,7 @@ func TestPagesThatAreGoneAddUp(t *testing.T) {
 		t.Errorf("ten of a hundred: %v, %d", err, len(s.Gone))
 	}
 	web.files["/s.xml"] = urlset(pages[20:]...)
-	if err := finds(0); !errors.Is(err, sitemap.ErrNoneGone) || len(s.Gone) != 10 {
+	if err := finds(0); !errors.Is(err, sitemap.ErrNoneGone) || !errors.Is(err, sitemap.ErrManyGone) || len(s.Gone) != 10 {
 		t.Errorf("ten more: %v, %d", err, len(s.Gone))
 	}
 	if err := finds(1); err != nil || len(s.Gone) != 20 {

@@ -23,8 +23,8 @@ type File struct {
 	LastModified string `json:"lastModified,omitempty"` // header
 }
 
-// PendingURLs returns the pages to announce, gone ones too, sorted. They are escaped as package indexnow sends
-// them, so the URLs of an indexnow.Batch can be given to Done.
+// PendingURLs returns the pages to announce, gone ones too, sorted. They are escaped as package
+// indexnow sends them, so the URLs of an indexnow.Batch can be given to Done.
 func (s *State) PendingURLs() []string {
 	urls := make([]string, 0, len(s.Pending)+len(s.Gone))
 	for u := range s.Pending {

@@ -25,9 +25,8 @@ const databaseEnv = "AMPCORS_DATABASE"
 
 // A database has a table of publishers. Flags name both.
 type database struct {
-	url          string
-	table        sqlsource.Config
-	isTableNamed bool // by a flag
+	url   string
+	table sqlsource.Config
 }
 
 func (d *database) addFlags(cmd *cobra.Command) {

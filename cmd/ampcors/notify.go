@@ -231,7 +231,7 @@ func newFlush() *cobra.Command {
 	}
 	output := addOutput(cmd)
 	file := cmd.Flags().String("key", "", "file with the RSA key")
-	all := cmd.Flags().Bool("all-caches", false, "ask each known cache; otherwise only Google's")
+	all := cmd.Flags().Bool("all-caches", false, "ask each known cache; otherwise only Google's, or those of --caches")
 	caches := addCaches(cmd)
 	forms := cmd.Flags().Bool("all-forms", false, "ask at each domain prefix of ampcors prefix --all, because it is not public which one a cache uses")
 	contentType := cmd.Flags().String("type", "c", "content type: c (document), v (document in a viewer), wp (signed exchange), cert (its certificate), i (image), ii (sized image) or r (other file)")

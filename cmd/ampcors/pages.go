@@ -97,7 +97,7 @@ func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) 
 		if errors.Is(err, sitemap.ErrStateFull) {
 			fmt.Fprintln(cmd.ErrOrStderr(), "ampcors: use a larger --max-state")
 		}
-		if errors.Is(err, sitemap.ErrNoneGone) && strings.Contains(err.Error(), "MaxGone") {
+		if errors.Is(err, sitemap.ErrManyGone) {
 			fmt.Fprintln(cmd.ErrOrStderr(), "ampcors: if they are gone, use --max-gone 1 once")
 		}
 		if s.failed = true; isFirst && !isRead(err) {

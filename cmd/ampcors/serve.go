@@ -50,7 +50,11 @@ func newServeAuthz() *cobra.Command {
 			return err
 		}
 		log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
-		d.isTableNamed = cmd.Flags().Changed("table") || cmd.Flags().Changed("domain-column") || cmd.Flags().Changed("prefix-column")
+		for _, flag := range []string{"table", "domain-column", "prefix-column", "condition"} {
+			if cmd.Flags().Changed(flag) && d.address() == "" {
+				return fmt.Errorf("--%s is set, and no database is named: set --database or %s", flag, databaseEnv)
+			}
+		}
 		publishers, end, err := d.cache(cmd.Context(), *config, log)
 		if err != nil {
 			return err
@@ -99,9 +103,6 @@ func newServeAuthz() *cobra.Command {
 // the file get 503.
 func (d *database) cache(ctx context.Context, config string, log *slog.Logger) (cache *source.Cache, end func(), err error) {
 	if d.address() == "" {
-		if d.table.Condition != "" || d.isTableNamed {
-			return nil, nil, fmt.Errorf("a table is named, and no database: set --database or %s", databaseEnv)
-		}
 		return nil, func() {}, nil
 	}
 	options, err := configfile.SourceOptions(config)

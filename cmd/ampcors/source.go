@@ -309,7 +309,12 @@ func (p preparation) fill() error {
 		return err
 	}
 	if p.dryRun {
-		return p.check(table, missing)
+		rows, wrong := p.check(false)
+		fmt.Fprintf(p.out, "%d rows, %d of them without a hash prefix\n", rows, missing)
+		if wrong != nil {
+			return exitError{exitFindings, wrong}
+		}
+		return nil
 	}
 	var shown time.Time
 	filled, err := table.FillPrefixes(p.ctx, func(done, all int) {
@@ -322,35 +327,40 @@ func (p preparation) fill() error {
 	if p.ctx.Err() != nil {
 		return p.ctx.Err()
 	}
-	if wrong := p.checkFilled(); wrong != nil {
-		err = errors.Join(err, wrong)
-	}
-	if err != nil {
+	_, wrong := p.check(true) // FillPrefixes has reported the others
+	if err = errors.Join(err, wrong); err != nil {
 		return exitError{exitFindings, err}
 	}
 	return nil
 }
 
-// checkFilled returns what is wrong with rows that have a prefix: at most ten.
-func (p preparation) checkFilled() error {
-	rows, err := p.db.QueryContext(p.ctx, fmt.Sprintf("SELECT %[1]s, %[2]s FROM %[3]s WHERE %[1]s IS NOT NULL AND %[2]s IS NOT NULL", p.table.DomainColumn, p.table.PrefixColumn, p.table.Table))
-	if err != nil {
-		return err
+// check returns what is wrong with rows, at most ten: domains that are not canonical, and prefixes
+// that are another domain's. If onlyFilled, rows without a prefix are not looked at.
+func (p preparation) check(onlyFilled bool) (rows int, err error) {
+	query := fmt.Sprintf("SELECT %[1]s, %[2]s FROM %[3]s WHERE %[1]s IS NOT NULL", p.table.DomainColumn, p.table.PrefixColumn, p.table.Table)
+	if onlyFilled {
+		query += fmt.Sprintf(" AND %s IS NOT NULL", p.table.PrefixColumn)
 	}
-	defer rows.Close()
+	found, err := p.db.QueryContext(p.ctx, query)
+	if err != nil {
+		return 0, err
+	}
+	defer found.Close()
 	wrong := 0
 	var errs []error
-	for rows.Next() {
-		var domain, prefix string
-		if err := rows.Scan(&domain, &prefix); err != nil {
-			return err
+	for found.Next() {
+		var domain string
+		var prefix sql.NullString
+		if err := found.Scan(&domain, &prefix); err != nil {
+			return rows, err
 		}
+		rows++
 		want, err := ampcors.HashPrefix(domain)
 		if canonical, _ := ampcors.CanonicalDomain(domain); err == nil && canonical != domain {
 			err = fmt.Errorf("it is not canonical; want %q", canonical)
 		}
-		if err == nil && want != prefix {
-			err = fmt.Errorf("its hash prefix is %.80q; want %q, or NULL and fill", prefix, want)
+		if err == nil && prefix.Valid && want != prefix.String {
+			err = fmt.Errorf("its hash prefix is %.80q; want %q, or NULL and fill", prefix.String, want)
 		}
 		if err != nil {
 			if wrong++; wrong <= 10 {
@@ -359,31 +369,7 @@ func (p preparation) checkFilled() error {
 		}
 	}
 	if wrong > 10 {
-		errs = append(errs, fmt.Errorf("%d more rows with a prefix are wrong", wrong-10))
+		errs = append(errs, fmt.Errorf("%d more rows are wrong", wrong-10))
 	}
-	return errors.Join(append(errs, rows.Err())...)
-}
-
-// check says what fill would do.
-func (p preparation) check(table *sqlsource.Table, missing int) error {
-	var rows, canonical int
-	for domain, err := range table.Source().Publishers(p.ctx) {
-		if err != nil {
-			return err
-		}
-		rows++
-		switch c, err := ampcors.CanonicalDomain(domain); {
-		case err != nil:
-			complain(p.errs, err.Error())
-		case c != domain:
-			complain(p.errs, fmt.Sprintf("the domain %.300q is not canonical; want %q", domain, c))
-		default:
-			canonical++
-		}
-	}
-	fmt.Fprintf(p.out, "%d rows, %d of them without a hash prefix, %d with a domain that is not canonical\n", rows, missing, rows-canonical)
-	if rows > canonical {
-		return exitError{code: exitFindings}
-	}
-	return nil
+	return rows, errors.Join(append(errs, found.Err())...)
 }

@@ -61,11 +61,17 @@
 //   - A prefix with an A-label that was not decoded is denied: the algorithm decodes it
 //     first.
 //
-// This differs from AMP's document on purpose, each as hosts in testdata/implementations_disagree.tsv
-// show. The document allows labels with a hyphen at an edge ("a.-b.com"), which share a prefix. It wraps
-// by code points ("é-x.com", "éa-x.com"), and two implementations by bytes or after encoding. It has a
-// readable prefix for "in--trouble.com" and for "hello.xn--wgbh1c", which mixes directions of writing,
-// where both official implementations have the hash prefix. Package cacheurl's Prefixes returns all.
+// This differs from AMP's document on purpose, as these hosts in conformance/prefixes.json show:
+//
+//   - "a.-b.com", "foo-.example.com": the document allows a hyphen at the edge of a label. It is
+//     rejected, because such labels share a prefix.
+//   - "é-x.com", "éa-x.com": the document wraps by code points, amppackager by bytes, and AMP's
+//     toolbox after encoding. All three forms are accepted.
+//   - "in--trouble.com" and "hello.xn--wgbh1c", which mixes directions of writing: the document has a
+//     readable prefix, which is accepted. DomainPrefix returns the hash prefix, as both official
+//     implementations do.
+//
+// Package cacheurl's Prefixes returns every form.
 //
 // An own origin is "https://" and an allowed publisher's domain, at the default port.
 // A host of an AMP Cache or of its third-party frames is never a publisher, even if a

@@ -27,21 +27,7 @@ var fuzzConfig = ampcors.Config{
 	Methods:        []string{"PUT"},
 }
 
-var fuzzPlainConfig = func() (c oracleConfig) {
-	for _, p := range fuzzConfig.Publishers {
-		if base, ok := strings.CutPrefix(p, "*."); ok {
-			ascii := strings.Split(base, ".")
-			for i := range ascii {
-				ascii[i] = plainToASCII(ascii[i])
-			}
-			c.bases = append(c.bases, strings.Join(ascii, "."))
-		} else {
-			c.domains = append(c.domains, plainParse(p))
-		}
-	}
-	c.origins = fuzzConfig.Origins
-	return c
-}()
+var fuzzPlainConfig = oracleConfigOf(fuzzConfig)
 
 // FuzzCheckOrigin uses a value as an Origin and as a prefix below a cache domain. The
 // decision must be the oracle's, and must be the same if a Source has the publishers. If

@@ -3,12 +3,10 @@ package ampcors_test
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -69,197 +67,74 @@ func headers(lines ...string) http.Header {
 	return h
 }
 
-// TestTheRequestTable compares, for each kind of request, all of the response's
-// headers, whether the handler ran, and the reason. An outer middleware has set a
-// Vary before.
-func TestTheRequestTable(t *testing.T) {
+// TestRequestVectors compares, for each kind of request, all of the response's headers, whether the
+// handler ran, and the reason. An outer middleware has set a Vary before. Config.Email changes only Vary
+// for requests that are no emails'.
+func TestRequestVectors(t *testing.T) {
 	t.Parallel()
-	const (
-		varyOuter = "Vary: Outer"
-		varyOwn   = "Vary: Outer, Origin" // in one line
-		noStore   = "Cache-Control: no-store"
-		varySpy   = "Vary: Accept"
-		ran       = "X-Handler: ran"
-		creds     = "Access-Control-Allow-Credentials: true"
-		exposed   = "Access-Control-Expose-Headers: AMP-Redirect-To"
-		plainText = "Content-Type: text/plain; charset=utf-8"
-		nosniff   = "X-Content-Type-Options: nosniff"
-		asksPOST  = "Access-Control-Request-Method: POST"
-		acamPOST  = "Access-Control-Allow-Methods: POST"
-	)
-	origin := func(o string) string { return "Origin: " + o }
-	acao := func(o string) string { return "Access-Control-Allow-Origin: " + o }
-	asks := func(names string) string { return "Access-Control-Request-Headers: " + names }
-	acah := func(names string) string { return "Access-Control-Allow-Headers: " + names }
-	granted := func(o string) []string {
-		return []string{varyOwn, varySpy, ran, acao(o), creds, exposed}
-	}
-	passed := []string{varyOwn, varySpy, ran}
-	denied := []string{varyOwn, noStore, plainText, nosniff}
-	deniedPreflight := []string{varyOuter, noStore, plainText, nosniff}
-
-	for _, config := range []struct {
-		name     string
-		change   func(*ampcors.Config)
-		requests []request
-	}{
-		{name: "credentialed", change: func(*ampcors.Config) {}, requests: []request{
-			{name: "cache origin", method: "GET", headers: []string{origin(cacheOrigin)}, status: 202, want: granted(cacheOrigin), reason: ampcors.ReasonCacheOrigin},
-			{name: "another cache", method: "GET", headers: []string{origin(bingOrigin)}, status: 202, want: granted(bingOrigin), reason: ampcors.ReasonCacheOrigin},
-			{name: "hash prefix", method: "GET", headers: []string{origin(hashOrigin)}, status: 202, want: granted(hashOrigin), reason: ampcors.ReasonCacheOriginHash},
-			{name: "internationalized", method: "GET", headers: []string{origin(idnOrigin)}, status: 202, want: granted(idnOrigin), reason: ampcors.ReasonCacheOrigin},
-			{name: "below a pattern", method: "GET", headers: []string{origin(wildOrigin)}, status: 202, want: granted(wildOrigin), reason: ampcors.ReasonCacheOrigin},
-			{name: "own origin", method: "GET", headers: []string{origin(ownOrigin)}, status: 202, want: granted(ownOrigin), reason: ampcors.ReasonOwnOrigin},
-			{name: "own origin below a pattern", method: "GET", headers: []string{origin("https://blog.example.net")}, status: 202, want: granted("https://blog.example.net"), reason: ampcors.ReasonOwnOrigin},
-			{name: "own origin, internationalized", method: "GET", headers: []string{origin("https://xn--bcher-kva.ch")}, status: 202, want: granted("https://xn--bcher-kva.ch"), reason: ampcors.ReasonOwnOrigin},
-			{name: "extra origin", method: "GET", headers: []string{origin(playgroundOrigin)}, status: 202, want: granted(playgroundOrigin), reason: ampcors.ReasonExtraOrigin},
-			{name: "unsafe method", method: "POST", headers: []string{origin(cacheOrigin)}, status: 202, want: granted(cacheOrigin), reason: ampcors.ReasonCacheOrigin},
-			{name: "unsafe method that no preflight may ask for", method: "DELETE", headers: []string{origin(cacheOrigin)}, status: 202, want: granted(cacheOrigin), reason: ampcors.ReasonCacheOrigin},
-			{name: "HEAD", method: "HEAD", headers: []string{origin(cacheOrigin)}, status: 202, want: granted(cacheOrigin), reason: ampcors.ReasonCacheOrigin},
-
-			{name: "another publisher", method: "GET", headers: []string{origin(evilOrigin)}, status: 403, want: denied, reason: ampcors.ReasonPublisherNotAllowed},
-			{name: "another publisher, unsafe", method: "POST", headers: []string{origin(evilOrigin)}, status: 403, want: denied, reason: ampcors.ReasonPublisherNotAllowed},
-			{name: "another publisher that calls itself same-origin", method: "POST", headers: []string{origin(evilOrigin), "AMP-Same-Origin: true"}, status: 403, want: denied, reason: ampcors.ReasonPublisherNotAllowed},
-			{name: "apex of a pattern", method: "GET", headers: []string{origin("https://example-net.cdn.ampproject.org")}, status: 403, want: denied, reason: ampcors.ReasonPublisherNotAllowed},
-			{name: "unknown hash", method: "GET", headers: []string{origin(unknownHashOrigin)}, status: 403, want: denied, reason: ampcors.ReasonHashNotKnown},
-			{name: "hash below a pattern", method: "GET", headers: []string{origin("https://" + plainHash("blog.example.net") + ".cdn.ampproject.org")}, status: 403, want: denied, reason: ampcors.ReasonHashNotKnown},
-			{name: "unknown host", method: "GET", headers: []string{origin("https://evil.example")}, status: 403, want: denied, reason: ampcors.ReasonUnknownHost},
-			{name: "null", method: "GET", headers: []string{origin("null")}, status: 403, want: denied, reason: ampcors.ReasonNull},
-			{name: "http own origin", method: "GET", headers: []string{origin("http://www.example.com")}, status: 403, want: denied, reason: ampcors.ReasonNotHTTPS},
-			{name: "empty", method: "GET", headers: []string{origin("")}, status: 403, want: denied, reason: ampcors.ReasonMalformed},
-			{name: "two Origins", method: "GET", headers: []string{origin(cacheOrigin), origin(cacheOrigin)}, status: 403, want: denied, reason: ampcors.ReasonMalformed},
-			{name: "two Origins from the host's own page", method: "GET", headers: []string{origin(cacheOrigin), origin(cacheOrigin), "Sec-Fetch-Site: same-origin"}, status: 403, want: denied, reason: ampcors.ReasonMalformed},
-
-			{name: "the API host's own page", method: "POST", headers: []string{origin("https://api.example.org"), "Sec-Fetch-Site: same-origin"}, status: 202, want: passed, reason: ampcors.ReasonSameOrigin},
-			{name: "the API host's own page, which hides its referrer", method: "POST", headers: []string{origin("null"), "Sec-Fetch-Site: same-origin"}, status: 202, want: passed, reason: ampcors.ReasonSameOrigin},
-			{name: "null from another site", method: "POST", headers: []string{origin("null"), "Sec-Fetch-Site: cross-site"}, status: 403, want: denied, reason: ampcors.ReasonNull},
-			{name: "the same site is not the same origin", method: "POST", headers: []string{origin("https://api.example.org"), "Sec-Fetch-Site: same-site"}, status: 403, want: denied, reason: ampcors.ReasonUnknownHost},
-			{name: "Sec-Fetch-Site twice", method: "POST", headers: []string{origin("https://api.example.org"), "Sec-Fetch-Site: same-origin", "Sec-Fetch-Site: same-origin"}, status: 403, want: denied, reason: ampcors.ReasonUnknownHost},
-
-			{name: "no Origin", method: "GET", status: 202, want: passed, reason: ampcors.ReasonNoOrigin},
-			{name: "no Origin, HEAD", method: "HEAD", status: 202, want: passed, reason: ampcors.ReasonNoOrigin},
-			{name: "no Origin, POST", method: "POST", status: 403, want: denied, reason: ampcors.ReasonNoOriginUnsafe},
-			{name: "no Origin, PUT", method: "PUT", status: 403, want: denied, reason: ampcors.ReasonNoOriginUnsafe},
-			{name: "no Origin, DELETE", method: "DELETE", status: 403, want: denied, reason: ampcors.ReasonNoOriginUnsafe},
-			{name: "no Origin, PATCH", method: "PATCH", status: 403, want: denied, reason: ampcors.ReasonNoOriginUnsafe},
-			{name: "no Origin, a method that HTTP does not define", method: "PURGE", status: 403, want: denied, reason: ampcors.ReasonNoOriginUnsafe},
-			{name: "no Origin, get in lower case", method: "get", status: 403, want: denied, reason: ampcors.ReasonNoOriginUnsafe},
-			{name: "no Origin, TRACE", method: "TRACE", status: 403, want: denied, reason: ampcors.ReasonNoOriginUnsafe},
-			{name: "no Origin, POST, AMP-Same-Origin", method: "POST", headers: []string{"AMP-Same-Origin: true"}, status: 202, want: passed, reason: ampcors.ReasonSameOrigin},
-			{name: "no Origin, POST, AMP-Same-Origin, same-origin", method: "POST", headers: []string{"AMP-Same-Origin: true", "Sec-Fetch-Site: same-origin"}, status: 202, want: passed, reason: ampcors.ReasonSameOrigin},
-			{name: "no Origin, POST, AMP-Same-Origin, cross-site", method: "POST", headers: []string{"AMP-Same-Origin: true", "Sec-Fetch-Site: cross-site"}, status: 403, want: denied, reason: ampcors.ReasonNoOriginUnsafe},
-			{name: "no Origin, POST, AMP-Same-Origin, same-site", method: "POST", headers: []string{"AMP-Same-Origin: true", "Sec-Fetch-Site: same-site"}, status: 403, want: denied, reason: ampcors.ReasonNoOriginUnsafe},
-			{name: "no Origin, POST, AMP-Same-Origin, none", method: "POST", headers: []string{"AMP-Same-Origin: true", "Sec-Fetch-Site: none"}, status: 403, want: denied, reason: ampcors.ReasonNoOriginUnsafe},
-			{name: "no Origin, POST, same-origin alone", method: "POST", headers: []string{"Sec-Fetch-Site: same-origin"}, status: 403, want: denied, reason: ampcors.ReasonNoOriginUnsafe},
-			{name: "no Origin, POST, AMP-Same-Origin True", method: "POST", headers: []string{"AMP-Same-Origin: True"}, status: 403, want: denied, reason: ampcors.ReasonNoOriginUnsafe},
-			{name: "no Origin, POST, AMP-Same-Origin 1", method: "POST", headers: []string{"AMP-Same-Origin: 1"}, status: 403, want: denied, reason: ampcors.ReasonNoOriginUnsafe},
-			{name: "no Origin, POST, AMP-Same-Origin twice", method: "POST", headers: []string{"AMP-Same-Origin: true", "AMP-Same-Origin: true"}, status: 403, want: denied, reason: ampcors.ReasonNoOriginUnsafe},
-
-			{name: "preflight", method: "OPTIONS", headers: []string{origin(cacheOrigin), asksPOST}, status: 204, want: []string{varyOuter, acao(cacheOrigin), creds, acamPOST}, reason: ampcors.ReasonCacheOrigin},
-			{name: "preflight for GET", method: "OPTIONS", headers: []string{origin(hashOrigin), "Access-Control-Request-Method: GET"}, status: 204, want: []string{varyOuter, acao(hashOrigin), creds, "Access-Control-Allow-Methods: GET"}, reason: ampcors.ReasonCacheOriginHash},
-			{name: "preflight with header", method: "OPTIONS", headers: []string{origin(cacheOrigin), asksPOST, asks("content-type")}, status: 204, want: []string{varyOuter, acao(cacheOrigin), creds, acamPOST, acah("content-type")}, reason: ampcors.ReasonCacheOrigin},
-			{name: "preflight with odd spacing", method: "OPTIONS", headers: []string{origin(cacheOrigin), asksPOST, asks(" ,\tContent-Type ,, ")}, status: 204, want: []string{varyOuter, acao(cacheOrigin), creds, acamPOST, acah(" ,\tContent-Type ,, ")}, reason: ampcors.ReasonCacheOrigin},
-			{name: "preflight with an empty list", method: "OPTIONS", headers: []string{origin(cacheOrigin), asksPOST, asks("")}, status: 204, want: []string{varyOuter, acao(cacheOrigin), creds, acamPOST}, reason: ampcors.ReasonCacheOrigin},
-			{name: "preflight from an own origin, redirected", method: "OPTIONS", headers: []string{origin(ownOrigin), asksPOST, asks("amp-same-origin,content-type")}, status: 204, want: []string{varyOuter, acao(ownOrigin), creds, acamPOST, acah("amp-same-origin,content-type")}, reason: ampcors.ReasonOwnOrigin},
-			{name: "preflight from a cache for amp-same-origin", method: "OPTIONS", headers: []string{origin(cacheOrigin), asksPOST, asks("amp-same-origin")}, status: 403, want: deniedPreflight, reason: ampcors.ReasonHeaderNotAllowed},
-			{name: "preflight from a hash prefix for amp-same-origin", method: "OPTIONS", headers: []string{origin(hashOrigin), asksPOST, asks("AMP-Same-Origin")}, status: 403, want: deniedPreflight, reason: ampcors.ReasonHeaderNotAllowed},
-			{name: "preflight from an extra origin for amp-same-origin", method: "OPTIONS", headers: []string{origin(playgroundOrigin), asksPOST, asks("amp-same-origin")}, status: 403, want: deniedPreflight, reason: ampcors.ReasonHeaderNotAllowed},
-			{name: "preflight with a header that is not allowed", method: "OPTIONS", headers: []string{origin(cacheOrigin), asksPOST, asks("content-type,authorization")}, status: 403, want: deniedPreflight, reason: ampcors.ReasonHeaderNotAllowed},
-			{name: "preflight for a method that is not allowed", method: "OPTIONS", headers: []string{origin(cacheOrigin), "Access-Control-Request-Method: DELETE"}, status: 403, want: deniedPreflight, reason: ampcors.ReasonMethodNotAllowed},
-			{name: "preflight for a method in lower case", method: "OPTIONS", headers: []string{origin(cacheOrigin), "Access-Control-Request-Method: post"}, status: 403, want: deniedPreflight, reason: ampcors.ReasonMethodNotAllowed},
-			{name: "preflight for two methods", method: "OPTIONS", headers: []string{origin(cacheOrigin), asksPOST, asksPOST}, status: 403, want: deniedPreflight, reason: ampcors.ReasonMethodNotAllowed},
-			{name: "preflight for no method", method: "OPTIONS", headers: []string{origin(cacheOrigin), "Access-Control-Request-Method: "}, status: 403, want: deniedPreflight, reason: ampcors.ReasonMethodNotAllowed},
-			{name: "preflight of another publisher", method: "OPTIONS", headers: []string{origin(evilOrigin), asksPOST}, status: 403, want: deniedPreflight, reason: ampcors.ReasonPublisherNotAllowed},
-			{name: "preflight of another publisher, for a method that is not allowed", method: "OPTIONS", headers: []string{origin(evilOrigin), "Access-Control-Request-Method: DELETE"}, status: 403, want: deniedPreflight, reason: ampcors.ReasonPublisherNotAllowed},
-			{name: "preflight cannot be same-origin", method: "OPTIONS", headers: []string{origin(evilOrigin), asksPOST, "Sec-Fetch-Site: same-origin"}, status: 403, want: deniedPreflight, reason: ampcors.ReasonPublisherNotAllowed},
-			{name: "preflight for a private network", method: "OPTIONS", headers: []string{origin(cacheOrigin), asksPOST, "Access-Control-Request-Private-Network: true"}, status: 204, want: []string{varyOuter, acao(cacheOrigin), creds, acamPOST}, reason: ampcors.ReasonCacheOrigin},
-
-			{name: "OPTIONS that is no preflight", method: "OPTIONS", headers: []string{origin(cacheOrigin)}, status: 202, want: []string{varyOuter, varySpy, ran, acao(cacheOrigin), creds, exposed}, reason: ampcors.ReasonCacheOrigin},
-			{name: "OPTIONS without Origin", method: "OPTIONS", headers: []string{asksPOST}, status: 202, want: []string{varyOuter, varySpy, ran}, reason: ampcors.ReasonNoOrigin},
-			{name: "OPTIONS of another publisher", method: "OPTIONS", headers: []string{origin(evilOrigin)}, status: 403, want: deniedPreflight, reason: ampcors.ReasonPublisherNotAllowed},
-			{name: "GET with a preflight's header", method: "GET", headers: []string{origin(cacheOrigin), asksPOST}, status: 202, want: granted(cacheOrigin), reason: ampcors.ReasonCacheOrigin},
-		}},
-		{name: "not credentialed, with lists", change: func(cfg *ampcors.Config) {
-			cfg.Credentialed = false
-			cfg.Methods = []string{"PUT", "Custom"}
-			cfg.RequestHeaders = []string{"X-Requested-With", "Authorization", "X-Kind"}
-			cfg.ResponseHeaders = []string{"X-A", "X-B"}
-			cfg.MaxAge = 10 * time.Minute
-		}, requests: []request{
-			{name: "cache origin", method: "GET", headers: []string{origin(cacheOrigin)}, status: 202, want: append(passed[:3:3], acao(cacheOrigin), "Access-Control-Expose-Headers: X-A,X-B"), reason: ampcors.ReasonCacheOrigin},
-			{name: "preflight", method: "OPTIONS", headers: []string{origin(cacheOrigin), "Access-Control-Request-Method: PUT", asks("authorization,x-requested-with")}, status: 204,
-				want: []string{varyOuter, acao(cacheOrigin), "Access-Control-Allow-Methods: PUT", acah("authorization,x-requested-with"), "Access-Control-Max-Age: 600"}, reason: ampcors.ReasonCacheOrigin},
-			{name: "preflight with several lines", method: "OPTIONS", headers: []string{origin(cacheOrigin), "Access-Control-Request-Method: Custom", asks("authorization"), asks("x-requested-with")}, status: 204,
-				want: []string{varyOuter, acao(cacheOrigin), "Access-Control-Allow-Methods: Custom", acah("authorization,x-requested-with"), "Access-Control-Max-Age: 600"}, reason: ampcors.ReasonCacheOrigin},
-			{name: "preflight with a name that only Unicode folding makes an allowed one", method: "OPTIONS", headers: []string{origin(cacheOrigin), asksPOST, asks("x-\u212aind")}, status: 403, want: deniedPreflight, reason: ampcors.ReasonHeaderNotAllowed},
-			{name: "preflight for a method in another case", method: "OPTIONS", headers: []string{origin(cacheOrigin), "Access-Control-Request-Method: CUSTOM"}, status: 403, want: deniedPreflight, reason: ampcors.ReasonMethodNotAllowed},
-		}},
-		{name: "origins that also belong to publishers", change: func(cfg *ampcors.Config) { cfg.Origins = []string{ownOrigin, cacheOrigin, evilOrigin} }, requests: []request{
-			{name: "own origin", method: "OPTIONS", headers: []string{origin(ownOrigin), asksPOST, asks("amp-same-origin")}, status: 204, want: []string{varyOuter, acao(ownOrigin), creds, acamPOST, acah("amp-same-origin")}, reason: ampcors.ReasonOwnOrigin},
-			{name: "cache origin", method: "GET", headers: []string{origin(cacheOrigin)}, status: 202, want: granted(cacheOrigin), reason: ampcors.ReasonCacheOrigin},
-			{name: "a cache origin of a publisher that is not allowed", method: "GET", headers: []string{origin(evilOrigin)}, status: 202, want: granted(evilOrigin), reason: ampcors.ReasonExtraOrigin},
-		}},
-		{name: "nothing exposed", change: func(cfg *ampcors.Config) { cfg.ResponseHeaders = []string{} }, requests: []request{
-			{name: "cache origin", method: "GET", headers: []string{origin(cacheOrigin)}, status: 202, want: append(passed[:3:3], acao(cacheOrigin), creds), reason: ampcors.ReasonCacheOrigin},
-		}},
-		{name: "one cache", change: func(cfg *ampcors.Config) { cfg.Caches = ampcors.DefaultCaches()[:1] }, requests: []request{
-			{name: "the cache that is trusted", method: "GET", headers: []string{origin(cacheOrigin)}, status: 202, want: granted(cacheOrigin), reason: ampcors.ReasonCacheOrigin},
-			{name: "a cache that is not trusted", method: "GET", headers: []string{origin(bingOrigin)}, status: 403, want: denied, reason: ampcors.ReasonUnknownHost},
-		}},
-		{name: "report only", change: func(cfg *ampcors.Config) { cfg.ReportOnly = true }, requests: []request{
-			{name: "allowed", method: "GET", headers: []string{origin(cacheOrigin)}, status: 202, want: granted(cacheOrigin), reason: ampcors.ReasonCacheOrigin},
-			{name: "another publisher", method: "POST", headers: []string{origin(evilOrigin)}, status: 202, want: passed, reason: ampcors.ReasonPublisherNotAllowed},
-			{name: "no Origin, POST", method: "POST", status: 202, want: passed, reason: ampcors.ReasonNoOriginUnsafe},
-			{name: "allowed preflight", method: "OPTIONS", headers: []string{origin(cacheOrigin), asksPOST}, status: 204, want: []string{varyOuter, acao(cacheOrigin), creds, acamPOST}, reason: ampcors.ReasonCacheOrigin},
-			{name: "denied preflight", method: "OPTIONS", headers: []string{origin(evilOrigin), asksPOST}, status: 202, want: []string{varyOuter, varySpy, ran}, reason: ampcors.ReasonPublisherNotAllowed},
-		}},
-		{name: "denied handler", change: func(cfg *ampcors.Config) {
-			cfg.Denied = func(w http.ResponseWriter, r *http.Request, d ampcors.Decision) {
-				w.Header().Set("X-Denied", d.Origin)
-				w.WriteHeader(http.StatusTeapot)
+	f := readVectors(t, "requests.json")
+	f.Reasons = readVectors(t, "origins.json").Reasons
+	for name, cfg := range policiesOf(t, f) {
+		withEmail := cfg
+		withEmail.Email.Senders = []string{"news@example.com"}
+		for _, v := range f.Requests {
+			if v.Policy != name {
+				continue
 			}
-		}, requests: []request{
-			{name: "allowed", method: "GET", headers: []string{origin(cacheOrigin)}, status: 202, want: granted(cacheOrigin), reason: ampcors.ReasonCacheOrigin},
-			{name: "denied", method: "GET", headers: []string{origin(evilOrigin)}, status: 418, want: []string{varyOwn, noStore, "X-Denied: " + evilOrigin}, reason: ampcors.ReasonPublisherNotAllowed},
-			{name: "denied preflight", method: "OPTIONS", headers: []string{origin(evilOrigin), asksPOST}, status: 418, want: []string{varyOuter, noStore, "X-Denied: " + evilOrigin}, reason: ampcors.ReasonPublisherNotAllowed},
-		}},
-		{name: "http own origins", change: func(cfg *ampcors.Config) {
-			cfg.DangerouslyAllowHTTPOwnOrigins = true
-			cfg.Caches = []ampcors.Cache{{ID: "own", CacheDomain: "cdn.example.net"}}
-			cfg.Publishers = []string{"www.example.com", "*.net"}
-			cfg.DangerouslyAllowPublicSuffixWildcards = true
-		}, requests: []request{
-			{name: "own origin", method: "GET", headers: []string{origin("http://www.example.com")}, status: 202, want: granted("http://www.example.com"), reason: ampcors.ReasonOwnOrigin},
-			{name: "another host", method: "GET", headers: []string{origin("http://evil.example")}, status: 403, want: denied, reason: ampcors.ReasonUnknownHost},
-			{name: "a cache over http", method: "GET", headers: []string{origin("http://www-example-com.cdn.ampproject.org")}, status: 403, want: denied, reason: ampcors.ReasonUnknownHost},
-			{name: "a cache over http, below a pattern", method: "GET", headers: []string{origin("http://cdn.example.net")}, status: 403, want: denied, reason: ampcors.ReasonUnknownHost},
-			{name: "another scheme", method: "GET", headers: []string{origin("ftp://www.example.com")}, status: 403, want: denied, reason: ampcors.ReasonNotHTTPS},
-		}},
-		{name: "unsafe requests without Origin", change: func(cfg *ampcors.Config) { cfg.DangerouslyAllowUnsafeRequestsWithoutOrigin = true }, requests: []request{
-			{name: "no Origin, POST", method: "POST", status: 202, want: passed, reason: ampcors.ReasonNoOrigin},
-			{name: "another publisher", method: "POST", headers: []string{origin(evilOrigin)}, status: 403, want: denied, reason: ampcors.ReasonPublisherNotAllowed},
-		}},
-	} {
-		for _, email := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, email %t", config.name, email), func(t *testing.T) {
+			test := request{name: v.Name, method: v.Method, query: "?" + v.Query, headers: v.Headers, status: v.Status, reason: reasonOf(t, f, v.Reason)}
+			if v.Query == "" && cfg.Email.Senders == nil {
+				test.query = "?__amp_source_origin=https%3A%2F%2Fwww.example.com"
+			}
+			t.Run(name+"/"+v.Name, func(t *testing.T) {
 				t.Parallel()
-				cfg := testConfig()
-				config.change(&cfg)
-				if email {
-					cfg.Email.Senders = []string{"news@example.com"} // which changes only Vary
-				}
-				for _, test := range config.requests {
-					t.Run(test.name, func(t *testing.T) {
-						want := headers(test.want...)
-						if i := slices.Index(want["Vary"], "Outer, Origin"); email && i >= 0 {
-							want["Vary"][i] = "Outer, Origin, AMP-Email-Sender"
-						}
-						test.query = "?__amp_source_origin=https%3A%2F%2Fwww.example.com"
-						checkRequest(t, cfg, test, want)
-					})
+				checkRequest(t, cfg, test, response(&test, v.Response, ""))
+				if cfg.Email.Senders == nil {
+					checkRequest(t, withEmail, test, response(&test, v.Response, ", AMP-Email-Sender"))
 				}
 			})
 		}
+	}
+}
+
+// response returns all headers of the answer to a request: those that concern CORS, those of the
+// outer middleware, and those of the handler or of a denial.
+func response(test *request, cors []string, alsoVaries string) http.Header {
+	h := headers(cors...)
+	if vary := h.Get("Vary"); vary != "" {
+		h.Set("Vary", "Outer, "+vary+alsoVaries)
+	} else {
+		h.Set("Vary", "Outer")
+	}
+	switch test.status {
+	case 0:
+		test.status = http.StatusAccepted
+		fallthrough
+	case http.StatusAccepted:
+		h.Add("Vary", "Accept")
+		h.Set("X-Handler", "ran")
+	case http.StatusForbidden:
+		h.Set("Content-Type", "text/plain; charset=utf-8")
+		h.Set("X-Content-Type-Options", "nosniff")
+	}
+	return h
+}
+
+// TestDeniedWritesTheAnswer: Config.Denied finds Vary and Cache-Control set.
+func TestDeniedWritesTheAnswer(t *testing.T) {
+	cfg := testConfig()
+	cfg.Denied = func(w http.ResponseWriter, r *http.Request, d ampcors.Decision) {
+		w.Header().Set("X-Denied", d.Origin)
+		w.WriteHeader(http.StatusTeapot)
+	}
+	const preflight = "Access-Control-Request-Method: POST"
+	for _, test := range []request{
+		{name: "denied", method: "GET", headers: []string{"Origin: " + evilOrigin}, want: []string{"Vary: Outer, Origin"}},
+		{name: "denied preflight", method: "OPTIONS", headers: []string{"Origin: " + evilOrigin, preflight}, want: []string{"Vary: Outer"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			test.status, test.reason = http.StatusTeapot, ampcors.ReasonPublisherNotAllowed
+			checkRequest(t, cfg, test, headers(append(test.want, "Cache-Control: no-store", "X-Denied: "+evilOrigin)...))
+		})
 	}
 }
 
@@ -320,39 +195,6 @@ func checkRequestWith(t *testing.T, cfg ampcors.Config, test request, want http.
 	}[test.reason]
 	if rec.Code == http.StatusForbidden && rec.Body.String() != "Forbidden: "+test.reason.String()+hint+"\n" {
 		t.Errorf("body %q", rec.Body)
-	}
-}
-
-func TestADecisionNamesThePublisherAndTheCache(t *testing.T) {
-	m := newMiddleware(t, testConfig())
-	for _, want := range []ampcors.Decision{
-		{Allowed: true, Reason: ampcors.ReasonCacheOrigin, Origin: cacheOrigin, Publisher: "www.example.com", CacheID: "google"},
-		{Allowed: true, Reason: ampcors.ReasonCacheOrigin, Origin: bingOrigin, Publisher: "www.example.com", CacheID: "bing"},
-		{Allowed: true, Reason: ampcors.ReasonCacheOriginHash, Origin: hashOrigin, Publisher: "www.example.com", CacheID: "google"},
-		{Allowed: true, Reason: ampcors.ReasonCacheOrigin, Origin: idnOrigin, Publisher: "xn--bcher-kva.ch", CacheID: "google"},
-		{Allowed: true, Reason: ampcors.ReasonCacheOrigin, Origin: wildOrigin, Publisher: "blog.example.net", CacheID: "google"},
-		{Allowed: true, Reason: ampcors.ReasonOwnOrigin, Origin: ownOrigin, Publisher: "www.example.com"},
-		{Allowed: true, Reason: ampcors.ReasonOwnOrigin, Origin: "https://a.b.example.net", Publisher: "a.b.example.net"},
-		{Allowed: true, Reason: ampcors.ReasonExtraOrigin, Origin: playgroundOrigin},
-		{Reason: ampcors.ReasonPublisherNotAllowed, Origin: evilOrigin, ClaimedPublisher: "evil.example", CacheID: "google"},
-		{Reason: ampcors.ReasonHashNotKnown, Origin: unknownHashOrigin, CacheID: "google"},
-		{Reason: ampcors.ReasonNotCanonical, Origin: "https://cdn.ampproject.org", CacheID: "google"},
-		{Reason: ampcors.ReasonUnknownHost, Origin: "https://evil.example"},
-		{Reason: ampcors.ReasonUnknownHost, Origin: "https://localhost"},
-		{Reason: ampcors.ReasonUnknownHost, Origin: "https://127.0.0.1"},
-		{Reason: ampcors.ReasonUnknownHost, Origin: "https://xn--zzzzzz99999.example.net"},
-		{Reason: ampcors.ReasonMalformed, Origin: "https://"},
-		{Reason: ampcors.ReasonMalformed, Origin: "example.com"},
-	} {
-		t.Run(want.Origin, func(t *testing.T) {
-			if got := m.CheckOrigin(want.Origin); got != want {
-				t.Errorf("got  %+v\nwant %+v", got, want)
-			}
-			r := &http.Request{Method: "GET", Header: http.Header{"Origin": {want.Origin}}}
-			if got := m.Check(r); got != want {
-				t.Errorf("Check: got  %+v\nwant %+v", got, want)
-			}
-		})
 	}
 }
 

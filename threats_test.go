@@ -24,7 +24,7 @@ import (
 )
 
 // Each test in this file is named after a threat, and fails if the code that stops the
-// threat is removed.
+// threat is removed. More origins that must not get in are in conformance/origins.json.
 
 // wantDenied fails if the origin is allowed, or if a POST from it reaches the handler or
 // gets CORS headers.
@@ -54,55 +54,6 @@ func TestThreatAnotherPublishersPageOnARealCache(t *testing.T) {
 			hash, _ := ampcors.HashPrefix(publisher)
 			wantDenied(t, m, "https://"+hash+".cdn.ampproject.org", ampcors.ReasonHashNotKnown)
 		})
-	}
-}
-
-func TestThreatLookAlikeHosts(t *testing.T) {
-	m := newMiddleware(t, testConfig())
-	for origin, reason := range map[string]ampcors.Reason{
-		"https://www-example-com.cdn.ampproject.org.evil.com": ampcors.ReasonUnknownHost,
-		"https://cdn.ampproject.org.evil.com":                 ampcors.ReasonUnknownHost,
-		"https://www-example-com.evilcdn.ampproject.org":      ampcors.ReasonUnknownHost,
-		"https://evilcdn.ampproject.org":                      ampcors.ReasonUnknownHost,
-		"https://www-example-comcdn.ampproject.org":           ampcors.ReasonUnknownHost,
-		"https://www-example-com.ampproject.org":              ampcors.ReasonUnknownHost,
-		"https://www-example-com.cdn-ampproject.org":          ampcors.ReasonUnknownHost,
-		"https://www-example-com.bing-amp.com":                ampcors.ReasonUnknownHost,
-		"https://www-example-com.ampproject.net":              ampcors.ReasonUnknownHost, // third-party frames
-		"https://www.example.com.evil.com":                    ampcors.ReasonUnknownHost,
-		"https://evilwww.example.com":                         ampcors.ReasonUnknownHost,
-		"https://evilexample.net":                             ampcors.ReasonUnknownHost,
-		"https://example.net.evil.com":                        ampcors.ReasonUnknownHost,
-		"https://playground.amp.dev.evil.com":                 ampcors.ReasonUnknownHost,
-		"https://evil.com/.example.net":                       ampcors.ReasonMalformed,
-		"https://evil.com#.example.net":                       ampcors.ReasonMalformed,
-		"https://evil.com?.example.net":                       ampcors.ReasonMalformed,
-		"https://evil.com\\.example.net":                      ampcors.ReasonMalformed,
-		"https://evil.com:443.example.net":                    ampcors.ReasonMalformed,
-		"https://evil.com%2f.example.net":                     ampcors.ReasonMalformed,
-		"https://evil.com/www-example-com.cdn.ampproject.org": ampcors.ReasonNotCanonical,
-		"https://evil.com/-com.cdn.ampproject.org":            ampcors.ReasonNotCanonical,
-		"xhttps://www-example-com.cdn.ampproject.org":         ampcors.ReasonNotHTTPS,
-		"https:www-example-com.cdn.ampproject.org":            ampcors.ReasonMalformed,
-		"//www-example-com.cdn.ampproject.org":                ampcors.ReasonMalformed,
-		"www-example-com.cdn.ampproject.org":                  ampcors.ReasonMalformed,
-		" https://www-example-com.cdn.ampproject.org":         ampcors.ReasonNotHTTPS,
-	} {
-		t.Run(origin, func(t *testing.T) {
-			wantDenied(t, m, origin, reason)
-		})
-	}
-}
-
-func TestThreatTheBareCacheDomain(t *testing.T) {
-	// The pattern matches the cache domain too, but that is never a publisher's own origin.
-	m := newMiddleware(t, ampcors.Config{Publishers: []string{"*.org", "www.example.com"}, DangerouslyAllowPublicSuffixWildcards: true})
-	wantDenied(t, m, "https://cdn.ampproject.org", ampcors.ReasonNotCanonical)
-	wantDenied(t, m, "https://.cdn.ampproject.org", ampcors.ReasonNotCanonical)
-	wantDenied(t, m, "https://www.bing-amp.com", ampcors.ReasonNotCanonical)
-	wantDenied(t, m, evilOrigin, ampcors.ReasonPublisherNotAllowed)
-	if d := m.CheckOrigin("https://blog.ampproject.org"); !d.Allowed {
-		t.Errorf("the pattern's own pages are denied: %s", d.Reason)
 	}
 }
 
@@ -165,15 +116,6 @@ func TestThreatAPatternOverACachesHost(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestThreatPunycodeThatReadsAsAnotherName: "xn--xn--paypal-shop-com" is punycode of
-// a name below .shop, and must not pass for one below shop.com.
-func TestThreatPunycodeThatReadsAsAnotherName(t *testing.T) {
-	m := newMiddleware(t, ampcors.Config{Publishers: []string{"*.shop.com", "*.ch.65a", "*.ru.com"}, DangerouslyAllowPublicSuffixWildcards: true})
-	wantDenied(t, m, "https://xn--xn--paypal-shop-com.cdn.ampproject.org", ampcors.ReasonNotCanonical)
-	wantDenied(t, m, "https://xn--bcher-ch-65a.cdn.ampproject.org", ampcors.ReasonPublisherNotAllowed)
-	wantDenied(t, m, "https://xn--foo-ru-com.cdn.ampproject.org", ampcors.ReasonAmbiguousPrefix)
 }
 
 // TestThreatAnAmbiguousPrefix: AMP's implementations give one prefix to a listed publisher and to a host that
@@ -378,84 +320,12 @@ func TestThreatPrefixesThatAreNotCanonical(t *testing.T) {
 	}
 }
 
-func TestThreatUpperCaseAndConfusableCharacters(t *testing.T) {
-	m := newMiddleware(t, testConfig())
-	for origin, reason := range map[string]ampcors.Reason{
-		"https://WWW-example-com.cdn.ampproject.org":                                       ampcors.ReasonMalformed,
-		"https://www-example-com.CDN.ampproject.org":                                       ampcors.ReasonMalformed,
-		"HTTPS://www-example-com.cdn.ampproject.org":                                       ampcors.ReasonNotHTTPS,
-		"https://WWW.example.com":                                                          ampcors.ReasonMalformed,
-		"https://ｗｗｗ-example-com.cdn.ampproject.org":                                       ampcors.ReasonMalformed,
-		"https://www－example－com.cdn.ampproject.org":                                       ampcors.ReasonNotCanonical, // no dash, and no hash
-		"https://www-example-com.cdn。ampproject.org":                                       ampcors.ReasonMalformed,
-		"https://www-exаmple-com.cdn.ampproject.org":                                       ampcors.ReasonMalformed, // a Cyrillic а
-		"https://xn--www-exmple-com-4nh.cdn.ampproject.org":                                ampcors.ReasonPublisherNotAllowed,
-		"https://www\u200b-example-com.cdn.ampproject.org":                                 ampcors.ReasonMalformed,
-		"https://" + strings.ToUpper(plainHash("www.example.com")) + ".cdn.ampproject.org": ampcors.ReasonNotCanonical,
-	} {
-		t.Run(origin, func(t *testing.T) {
-			wantDenied(t, m, origin, reason)
-		})
-	}
-	// The same as punycode: each is another domain.
-	for _, text := range []string{"www-exаmple-com", "ｗww-example-com", "www－example-com", "www-example。com-x", "www-examplе-com", "www-example-cοm"} {
-		t.Run(text, func(t *testing.T) {
-			wantDenied(t, m, "https://"+plainToASCII(text)+".cdn.ampproject.org", ampcors.ReasonPublisherNotAllowed)
-		})
-	}
-	wantDenied(t, m, "https://"+plainToASCII("BÜcher-ch")+".cdn.ampproject.org", ampcors.ReasonMalformed)
-	wantDenied(t, m, "https://"+plainToASCII("bÜcher-ch")+".cdn.ampproject.org", ampcors.ReasonPublisherNotAllowed)
-}
-
-func TestThreatNull(t *testing.T) {
-	wantDenied(t, newMiddleware(t, testConfig()), "null", ampcors.ReasonNull)
-	if _, err := ampcors.New(ampcors.Config{Publishers: []string{"www.example.com"}, Origins: []string{"null"}}); err == nil {
-		t.Error(`"null" can be configured`)
-	}
-}
-
-func TestThreatHTTP(t *testing.T) {
-	m := newMiddleware(t, testConfig())
-	wantDenied(t, m, "http://www-example-com.cdn.ampproject.org", ampcors.ReasonNotHTTPS)
-	wantDenied(t, m, "http://www.example.com", ampcors.ReasonNotHTTPS)
-	wantDenied(t, m, "http://"+plainHash("www.example.com")+".cdn.ampproject.org", ampcors.ReasonNotHTTPS)
-	wantDenied(t, m, "http://playground.amp.dev", ampcors.ReasonNotHTTPS)
-}
-
-func TestThreatPortsAndUserInfo(t *testing.T) {
-	m := newMiddleware(t, testConfig())
-	for _, origin := range []string{
-		"https://www-example-com.cdn.ampproject.org:443", "https://www-example-com.cdn.ampproject.org:8443",
-		"https://www-example-com.cdn.ampproject.org:", "https://www.example.com:443", "https://www.example.com:8443",
-		"https://user@www-example-com.cdn.ampproject.org", "https://user:pass@www.example.com", "https://evil.com@www.example.com",
-		"https://evil:x@www-example-com.cdn.ampproject.org", "https://blog.example.net:8443", "https://evil.com@blog.example.net",
-	} {
-		t.Run(origin, func(t *testing.T) {
-			wantDenied(t, m, origin, ampcors.ReasonMalformed)
-		})
-	}
-}
-
-func TestThreatTrailingDotPathAndSpace(t *testing.T) {
-	m := newMiddleware(t, testConfig())
-	for _, tail := range []string{".", "/", "/x", "?", "#", " ", "\t", ",", "\x00"} {
-		t.Run(tail, func(t *testing.T) {
-			wantDenied(t, m, cacheOrigin+tail, ampcors.ReasonMalformed)
-			wantDenied(t, m, ownOrigin+tail, ampcors.ReasonMalformed)
-			wantDenied(t, m, playgroundOrigin+tail, ampcors.ReasonMalformed)
-		})
-	}
-	wantDenied(t, m, cacheOrigin+", "+evilOrigin, ampcors.ReasonNotCanonical)
-	wantDenied(t, m, evilOrigin+" "+cacheOrigin, ampcors.ReasonNotCanonical)
-}
-
 // TestThreatLineBreaks: an adapter may pass values that net/http's server would
 // reject. Nothing with a line break may come back in a header.
 func TestThreatLineBreaks(t *testing.T) {
 	m := newMiddleware(t, ampcors.Config{Publishers: []string{"www.example.com", "*.example.net"}})
 	for _, tail := range []string{"\r\n", "\n", "\r", "\r\nSet-Cookie: a=b"} {
 		t.Run(tail, func(t *testing.T) {
-			wantDenied(t, m, cacheOrigin+tail, ampcors.ReasonMalformed)
 			wantDenied(t, m, "https://"+tail+"blog.example.net", ampcors.ReasonMalformed)
 			r := &http.Request{Method: "OPTIONS", Header: http.Header{
 				"Origin": {cacheOrigin}, "Access-Control-Request-Method": {"POST"}, "Access-Control-Request-Headers": {"content-type" + tail},

@@ -24,6 +24,7 @@ import (
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/internal/servertest"
+	"github.com/ampcors/ampcors/internal/vectors"
 )
 
 const testKey Key = "73134416ae45434d98edc086e0bf6740"
@@ -53,12 +54,7 @@ func client(t testing.TB, handler http.Handler, change func(*Config)) (*Client, 
 }
 
 // A submission is the body of a request, as the protocol documents it.
-type submission struct {
-	Host        string   `json:"host"`
-	Key         string   `json:"key"`
-	KeyLocation string   `json:"keyLocation"`
-	URLList     []string `json:"urlList"`
-}
+type submission = vectors.Submission
 
 // An engine accepts submissions as the protocol documents them. It shares only the key with
 // this package.
@@ -99,61 +95,44 @@ func (e *engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e.seen = append(e.seen, s)
 }
 
-func TestEngineAcceptsSubmissions(t *testing.T) {
+// TestVectors: the engine gets the requests of each vector, and no URL that is rejected.
+func TestVectors(t *testing.T) {
 	t.Parallel()
-	for _, test := range []struct {
-		location string
-		urls     []string
-		want     []submission // without the key
-	}{
-		{location: "", urls: []string{"https://www.example.com/a"}, want: []submission{{Host: "www.example.com", URLList: []string{"https://www.example.com/a"}}}},
-		{location: "", urls: nil, want: nil},
-		{location: "", urls: []string{ // grouped by host, in order, without duplicates; http and https together
-			"https://www.example.com/a?b=1&c#d", "https://bücher.example/straße?ö", "http://www.example.com/", "HTTPS://WWW.example.com:443/a?b=1&c",
-		}, want: []submission{
-			{Host: "www.example.com", URLList: []string{"https://www.example.com/a?b=1&c", "http://www.example.com/"}},
-			{Host: "xn--bcher-kva.example", URLList: []string{"https://xn--bcher-kva.example/stra%C3%9Fe?%C3%B6"}},
-		}},
-		{location: "", urls: []string{`https://www.example.com/a b"<>^{|}[\]?q[0]={|}^\` + "`'\"<> é", "https://www.example.com", "https://www.example.com?x", "https://www.example.com/%2F%zz?"}, want: nil},
-		{location: "", urls: []string{`https://www.example.com/a b"<>^{|}[]` + "`?q[0]={|}^\\`'\"<> é", "https://www.example.com", "https://www.example.com?x", "https://www.example.com/%2f/./b/../c?d=%20+"},
-			want: []submission{{Host: "www.example.com", URLList: []string{
-				"https://www.example.com/a%20b%22%3C%3E%5E%7B%7C%7D%5B%5D%60?q%5B0%5D=%7B%7C%7D%5E%5C%60'%22%3C%3E%20%C3%A9",
-				"https://www.example.com/", "https://www.example.com/?x", "https://www.example.com/%2F/c?d=%20+",
-			}}}},
-		{location: "https://www.Example.com/catalog/key.txt", urls: []string{"https://www.example.com/catalog/a", "https://www.example.com/catalog/b/c", "https://www.example.com/catalog/"},
-			want: []submission{{Host: "www.example.com", KeyLocation: "https://www.example.com/catalog/key.txt", URLList: []string{
-				"https://www.example.com/catalog/a", "https://www.example.com/catalog/b/c", "https://www.example.com/catalog/",
-			}}}},
-		{location: "http://www.example.com/key.txt", urls: []string{"http://www.example.com/a"},
-			want: []submission{{Host: "www.example.com", KeyLocation: "http://www.example.com/key.txt", URLList: []string{"http://www.example.com/a"}}}},
-	} {
-		t.Run(test.location, func(t *testing.T) {
-			api := &engine{}
-			c, _ := client(t, api, func(cfg *Config) { cfg.KeyLocation = test.location })
-			report, err := c.Submit(t.Context(), test.urls...)
-			if test.want == nil && len(test.urls) > 0 { // the one row with problems
-				if len(report.Rejected) != 2 || report.Rejected[0].Path != "urls[0]" || report.Rejected[1].Path != "urls[3]" || len(report.Batches) != 1 || len(api.seen) != 1 || len(api.seen[0].URLList) != 2 {
-					t.Errorf("got %+v, %v, %+v", report, err, api.seen)
-				}
-				for _, want := range []string{`has a \, which browsers`, "has a % without two"} {
-					if err == nil || !strings.Contains(err.Error(), want) {
-						t.Errorf("got %v; want %s", err, want)
-					}
-				}
-				return
-			}
-			var batches []Batch
-			for i := range test.want {
-				test.want[i].Key = string(testKey)
-				batches = append(batches, Batch{Host: test.want[i].Host, URLs: test.want[i].URLList, Attempts: 1})
-			}
-			if err != nil || !reflect.DeepEqual(report, Report{Batches: batches}) {
-				t.Errorf("%q: got %+v, %v", test.urls, report, err)
-			}
-			if !reflect.DeepEqual(api.seen, test.want) {
-				t.Errorf("%q: the engine got\n%+v; want\n%+v", test.urls, api.seen, test.want)
-			}
-		})
+	f, err := vectors.Read("../../conformance/indexnow.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(f.IndexNow) < 15 {
+		t.Fatalf("%d vectors", len(f.IndexNow))
+	}
+	for _, v := range f.IndexNow {
+		api := &engine{keys: []Key{Key(v.Key)}}
+		c, _ := client(t, api, func(cfg *Config) { cfg.Key, cfg.KeyLocation = Key(v.Key), v.KeyLocation })
+		report, err := c.Submit(t.Context(), v.URLs...)
+		var problems []string
+		for _, problem := range report.Rejected {
+			problems = append(problems, problem.Path+" "+problem.Reason)
+		}
+		var batches []Batch
+		for _, want := range v.Requests {
+			batches = append(batches, Batch{Host: want.Host, URLs: want.URLList, Attempts: 1})
+		}
+		if !slices.Equal(problems, v.Problems) || (err != nil) != (v.Problems != nil) || !reflect.DeepEqual(report.Batches, batches) {
+			t.Errorf("%q: %+v, %v; want %+v and %q", v.URLs, report, err, batches, v.Problems)
+		}
+		if !reflect.DeepEqual(api.seen, v.Requests) {
+			t.Errorf("%q: the engine got\n%+v; want\n%+v", v.URLs, api.seen, v.Requests)
+		}
+		if v.GET == "" {
+			continue
+		}
+		if got, err := c.GetURL(t.Context(), v.URLs[0]); err != nil || got != v.GET {
+			t.Errorf("%q: %s, %v; want %s", v.URLs, got, err, v.GET)
+		}
+	}
+	c, _ := client(t, &engine{}, nil)
+	if report, err := c.Submit(t.Context()); err != nil || report.Batches != nil {
+		t.Errorf("no URLs: %+v, %v", report, err)
 	}
 }
 

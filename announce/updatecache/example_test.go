@@ -48,7 +48,7 @@ func Example() {
 	ctx := context.Background()
 	mux := http.NewServeMux() // of https://www.example.com
 
-	data, err := os.ReadFile("testdata/toolbox_key.pem")
+	data, err := os.ReadFile("../../conformance/updatecache.pem")
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -35,11 +35,12 @@ import (
 	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/internal/outbound"
 	"github.com/ampcors/ampcors/internal/servertest"
+	"github.com/ampcors/ampcors/internal/vectors"
 )
 
-// toolboxKey is the key of AMP's own tests.
+// toolboxKey is the key of AMP's own tests, and of the vectors.
 var toolboxKey = sync.OnceValue(func() *rsa.PrivateKey {
-	data, err := os.ReadFile("testdata/toolbox_key.pem")
+	data, err := os.ReadFile("../../conformance/updatecache.pem")
 	if err != nil {
 		panic(err)
 	}
@@ -132,62 +133,30 @@ func (c *cache) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	io.WriteString(w, "OK\n")
 }
 
-func TestCacheAcceptsFlushRequests(t *testing.T) {
+// TestVectors: each request is the vector's, and the cache accepts it.
+func TestVectors(t *testing.T) {
 	t.Parallel()
-	for page, want := range map[string]string{
-		"https://www.example.com/article?a&b=%20#c": "www-example-com.cdn.ampproject.org/update-cache/c/s/www.example.com/article?a&b=%20&amp_action=flush&amp_ts=1795262400",
-		"https://www.example.com":                   "www-example-com.cdn.ampproject.org/update-cache/c/s/www.example.com?amp_action=flush&amp_ts=1795262400",
-		"https://www.example.com/?":                 "www-example-com.cdn.ampproject.org/update-cache/c/s/www.example.com/?&amp_action=flush&amp_ts=1795262400",
-		"http://bücher.example/straße":              "xn--bcher-example-wob.cdn.ampproject.org/update-cache/c/xn--bcher-kva.example/stra%C3%9Fe?amp_action=flush&amp_ts=1795262400",
-		"https://my-pub.com/agents.ai?a.png":        "0-my--pub-com-0.cdn.ampproject.org/update-cache/c/s/my-pub.com/agents.ai?a.png&amp_action=flush&amp_ts=1795262400",
-		"https://www.example.com/a%2Fb//":           "www-example-com.cdn.ampproject.org/update-cache/c/s/www.example.com/a%2Fb//?amp_action=flush&amp_ts=1795262400",
-	} {
-		t.Run(page, func(t *testing.T) {
-			google := &cache{key: &toolboxKey().PublicKey}
-			c, clock := client(t, google, nil)
-			google.clock = clock
-			results, err := c.Flush(t.Context(), page)
-			if err != nil || !slices.Equal(results, []Result{{Cache: "google", Attempts: 1}}) {
-				t.Errorf("%s: got %+v, %v", page, results, err)
-			}
-			if len(google.seen) != 1 || !strings.HasPrefix(google.seen[0], want+"&amp_url_signature=") {
-				t.Errorf("%s: the cache was asked for %q; want %s", page, google.seen, want)
-			}
-		})
-	}
-}
-
-// TestPublicVectors also checks the order of the parameters. The update_cache_url vector is
-// not a URL on a cache, so only its query is compared.
-func TestPublicVectors(t *testing.T) {
-	t.Parallel()
-	data, err := os.ReadFile("testdata/public_vectors.tsv")
+	f, err := vectors.Read("../../conformance/updatecache.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, _ := client(t, http.NotFoundHandler(), nil)
-	rows := 0
-	for line := range strings.Lines(string(data)) {
-		row := strings.Split(line, "\t")
-		switch input, want := row[1], row[2]; row[0] {
-		case "update_cache_sign":
-			rows++
-			if got, err := c.sign(input); err != nil || got != want {
-				t.Errorf("sign(%q) = %s, %v; want %s", input, got, err, want)
-			}
-		case "update_cache_url":
-			rows++
-			query := regexp.MustCompile(`\?.*amp_url_signature=`).FindString(want)
-			google := &cache{key: &toolboxKey().PublicKey}
-			c, _ := client(t, google, func(cfg *Config) { cfg.clock = servertest.NewClock(time.Unix(1, 0)) })
-			google.clock = c.clock.(*servertest.Clock)
-			if _, err := c.Flush(t.Context(), "https://test.com/"); err != nil || query == "" || !strings.Contains(google.seen[0], query) {
-				t.Errorf("asked for %q, %v; want %s", google.seen, err, query)
-			}
-		}
+	if f.Key != "updatecache.pem" || len(f.UpdateCache) < 7 {
+		t.Fatalf("%d vectors with the key %s", len(f.UpdateCache), f.Key)
 	}
-	if rows != 2 {
-		t.Errorf("%d vectors; want 2", rows)
+	for _, v := range f.UpdateCache {
+		google := &cache{key: &toolboxKey().PublicKey}
+		google.clock = servertest.NewClock(time.Unix(v.Time, 0))
+		c, _ := client(t, google, func(cfg *Config) { cfg.clock = google.clock })
+		if v.Text != "" {
+			if got, err := c.sign(v.Text); err != nil || got != v.Signature {
+				t.Errorf("sign(%q) = %s, %v; want %s", v.Text, got, err, v.Signature)
+			}
+			continue
+		}
+		results, err := c.Flush(t.Context(), v.URL)
+		if err != nil || !slices.Equal(results, []Result{{Cache: "google", Attempts: 1}}) || !slices.Equal(google.seen, []string{strings.TrimPrefix(v.Signed, "https://")}) {
+			t.Errorf("%s: %+v, %v; the cache was asked for %q; want %s", v.URL, results, err, google.seen, v.Signed)
+		}
 	}
 }
 

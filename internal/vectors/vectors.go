@@ -1,0 +1,144 @@
+// Package vectors reads the files of the folder conformance. The comments of its fields are the
+// descriptions in their schema.
+package vectors
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+)
+
+// A File is one of the files. Each has the members that it needs.
+type File struct {
+	Schema   string                     `json:"$schema"`            // path of this schema
+	About    string                     `json:"about"`              // what the vectors show
+	Sources  map[string]string          `json:"sources,omitempty"`  // who published a vector, by the name that vectors use
+	Notes    map[string]string          `json:"notes,omitempty"`    // why a vector differs from what others do, by the name that vectors use
+	Reasons  map[string]Reason          `json:"reasons,omitempty"`  // the possible answers, by the name that vectors use
+	Policies map[string]json.RawMessage `json:"policies,omitempty"` // configurations, by the name that vectors use
+	Key      string                     `json:"key,omitempty"`      // file beside this one with the RSA key that signs, in PEM. The key is public, and only for tests
+
+	Prefixes    []Domain      `json:"prefixes,omitempty"`    // domains, and every form of their prefix below an AMP Cache
+	Domains     []Prefix      `json:"domains,omitempty"`     // prefixes, and their domain
+	Origins     []Origin      `json:"origins,omitempty"`     // values of the header Origin, and whether they may call
+	Requests    []Request     `json:"requests,omitempty"`    // requests, and their answers
+	CacheURLs   []CacheURL    `json:"cacheURLs,omitempty"`   // URLs of publishers, and the same on an AMP Cache
+	UpdateCache []UpdateCache `json:"updateCache,omitempty"` // signatures, and requests that ask a cache to fetch a page again
+	IndexNow    []IndexNow    `json:"indexNow,omitempty"`    // URLs, and the requests that submit them
+}
+
+// A Reason is why an origin or a request is allowed or denied.
+type Reason struct {
+	Allowed bool   `json:"allowed"` // whether it is allowed
+	Rule    string `json:"rule"`    // the rule, in one sentence
+	Section string `json:"section"` // URL of the section of the standard from which the rule follows
+}
+
+// A Domain has every form of its prefix.
+type Domain struct {
+	Domain   string `json:"domain"`             // as people may write it
+	ASCII    string `json:"ascii,omitempty"`    // the domain in lower case and A-labels, if that is another spelling
+	Prefixes []Form `json:"prefixes,omitempty"` // the hash prefix is last. If the domain has a problem, these are the forms that others give it
+	Problem  string `json:"problem,omitempty"`  // for people: why it cannot be a publisher, if it cannot
+	Note     string `json:"note,omitempty"`     // one of the notes, if others give a prefix to a domain with a problem
+	Disagree bool   `json:"disagree,omitzero"`  // whether implementations give it different prefixes
+}
+
+// A Form is a prefix of a domain.
+type Form struct {
+	Prefix    string   `json:"prefix"`              // the prefix, in lower case
+	By        []string `json:"by,omitempty"`        // the implementations that give it
+	Published []string `json:"published,omitempty"` // the sources that have it
+	Denied    bool     `json:"denied,omitzero"`     // whether a server must not accept it for this domain, because it can be that of another one
+	Note      string   `json:"note,omitempty"`      // one of the notes
+}
+
+// A Prefix has one domain or none.
+type Prefix struct {
+	Prefix  string `json:"prefix"`            // a label below the domain of an AMP Cache
+	Domain  string `json:"domain,omitempty"`  // in lower case and A-labels
+	Problem string `json:"problem,omitempty"` // for people: why it has no domain, if it has none
+}
+
+// An Origin may call or not.
+type Origin struct {
+	Policy    string `json:"policy"`              // one of the policies
+	Name      string `json:"name"`                // what kind of origin it is
+	Origin    string `json:"origin"`              // the value of the header
+	Reason    string `json:"reason"`              // one of the reasons
+	Publisher string `json:"publisher,omitempty"` // the allowed publisher that it names
+	Claimed   string `json:"claimed,omitempty"`   // the publisher that a denied origin names
+	Cache     string `json:"cache,omitempty"`     // the ID of the AMP Cache below whose domain it is, or whose domain it is
+	Source    string `json:"source,omitempty"`    // one of the sources, if it allows the origin
+}
+
+// A Request has an answer.
+type Request struct {
+	Policy   string   `json:"policy"`             // one of the policies
+	Name     string   `json:"name"`               // what kind of request it is
+	Method   string   `json:"method"`             // in the case in which it is sent
+	Query    string   `json:"query,omitempty"`    // as it is sent, without "?"
+	Headers  []string `json:"headers,omitempty"`  // of the request, as "Name: value"
+	Reason   string   `json:"reason"`             // one of the reasons in origins.json
+	Status   int      `json:"status,omitempty"`   // of the answer, if the request does not go on to the API
+	Response []string `json:"response,omitempty"` // all headers of the answer that concern CORS: Access-Control-…, AMP-…, Vary and Cache-Control. The API may add more, and members to Vary
+	Toolbox  string   `json:"toolbox,omitempty"`  // what @ampproject/toolbox-cors does, if that is something else: "denies", "passes" (without CORS headers), "allows" (with them) or "answers" (a preflight)
+}
+
+// A CacheURL is the URL of a page, or of another file, on an AMP Cache.
+type CacheURL struct {
+	URL         string `json:"url,omitempty"`         // the publisher's. Without it, the vector is only about reading cacheURL
+	Type        string `json:"type,omitempty"`        // the content type in the path, such as "c"
+	ImageParams string `json:"imageParams,omitempty"` // the part of the path between the type "ii" and the host
+	CacheQuery  string `json:"cacheQuery,omitempty"`  // the parameters of the cache and of its viewer
+	Cache       string `json:"cache,omitempty"`       // domain of the cache, if it is not Google's
+	CacheURL    string `json:"cacheURL,omitempty"`    // on the cache
+	Canonical   string `json:"canonical,omitempty"`   // the publisher's URL that cacheURL is read as, if that is not url
+	Published   string `json:"published,omitempty"`   // what the source has instead of cacheURL: another one, or "error"
+	Source      string `json:"source,omitempty"`      // one of the sources
+	Note        string `json:"note,omitempty"`        // one of the notes, if the source differs
+	Problem     string `json:"problem,omitempty"`     // for people: why url has no cache URL, or why cacheURL is none
+}
+
+// An UpdateCache is a signature, or a signed request.
+type UpdateCache struct {
+	Text      string `json:"text,omitempty"`      // what is signed
+	Signature string `json:"signature,omitempty"` // RSASSA-PKCS1-v1_5 with SHA-256, in base64url without padding
+	URL       string `json:"url,omitempty"`       // the publisher's page
+	Time      int64  `json:"time,omitempty"`      // of the request, in seconds since 1970
+	Signed    string `json:"signed,omitempty"`    // the URL that is asked for
+	Source    string `json:"source,omitempty"`    // one of the sources
+}
+
+// An IndexNow has the requests that submit URLs.
+type IndexNow struct {
+	Key         string       `json:"key"`                   // the key of the site
+	KeyLocation string       `json:"keyLocation,omitempty"` // URL of its key file, if it is not at the root of the host
+	URLs        []string     `json:"urls"`                  // what is submitted
+	Requests    []Submission `json:"requests,omitempty"`    // the bodies of the POST requests, in this order
+	Problems    []string     `json:"problems,omitempty"`    // for people: why each URL that is in no request is rejected
+	GET         string       `json:"get,omitempty"`         // URL of the GET that submits the only URL
+}
+
+// A Submission is the body of a POST request.
+type Submission struct {
+	Host        string   `json:"host"`                  // the host of the URLs
+	Key         string   `json:"key"`                   // the key of the site
+	KeyLocation string   `json:"keyLocation,omitempty"` // URL of its key file
+	URLList     []string `json:"urlList"`               // escaped, without fragments
+}
+
+// Read reads a file. Members that it does not know are an error.
+func Read(name string) (f File, err error) {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return f, err
+	}
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&f); err != nil {
+		return f, fmt.Errorf("%s: %w", name, err)
+	}
+	return f, nil
+}

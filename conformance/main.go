@@ -30,6 +30,7 @@ import (
 	"github.com/ampcors/ampcors/announce/updatecache"
 	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/configfile"
+	"github.com/ampcors/ampcors/internal/jsonlines"
 	"github.com/ampcors/ampcors/internal/jsonschema"
 	"github.com/ampcors/ampcors/internal/vectors"
 )
@@ -73,11 +74,11 @@ func completeAll(folder, types string) error {
 	if err != nil {
 		return err
 	}
-	return write(filepath.Join(folder, "schema.json"), json.RawMessage(schema))
+	return os.WriteFile(filepath.Join(folder, "schema.json"), schema, 0o644)
 }
 
 func write(name string, value any) error {
-	data, err := format(value)
+	data, err := jsonlines.Format(value, 2)
 	if err != nil {
 		return err
 	}

@@ -3,14 +3,14 @@
 package jsonschema
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"reflect"
 	"strings"
+
+	"github.com/ampcors/ampcors/internal/jsonlines"
 )
 
 // A Maker makes schemas.
@@ -26,7 +26,7 @@ type Maker struct {
 	problem  error
 }
 
-// Make returns the schema of a type, as indented JSON.
+// Make returns the schema of a type.
 func (m *Maker) Make(title string, typ reflect.Type) ([]byte, error) {
 	m.comments = make(map[string]string)
 	for _, name := range m.Sources {
@@ -52,15 +52,10 @@ func (m *Maker) Make(title string, typ reflect.Type) ([]byte, error) {
 	schema := m.Object(typ)
 	schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
 	schema["title"] = title
-	var out bytes.Buffer
-	e := json.NewEncoder(&out)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	err := e.Encode(schema)
 	if m.problem != nil {
-		err = m.problem
+		return nil, m.problem
 	}
-	return out.Bytes(), err
+	return jsonlines.Format(schema, 100)
 }
 
 func (m *Maker) schemaOf(typ reflect.Type) map[string]any {

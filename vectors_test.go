@@ -124,9 +124,6 @@ func TestNotesAndSourcesAreThere(t *testing.T) {
 		}
 		for _, v := range f.CacheURLs {
 			notes[v.Note], sources[v.Source] = true, true
-			if v.Published != "" && v.Published != "error" && v.Note == "" {
-				t.Errorf("%s: %s has no note", name, v.URL)
-			}
 		}
 		for _, v := range f.Origins {
 			sources[v.Source] = true
@@ -206,6 +203,9 @@ func TestOriginVectors(t *testing.T) {
 					if handler.ran != want.Allowed || rec.Header().Get("Access-Control-Allow-Origin") != map[bool]string{true: v.Origin}[want.Allowed] {
 						t.Errorf("%q: the handler ran: %t, headers %v", v.Origin, handler.ran, rec.Header())
 					}
+				}
+				if cfg.DangerouslyAllowAmbiguousPrefixes {
+					return // the oracle does not have this
 				}
 				allowed, publisher, cache := plainCheckOrigin(t, oracle, v.Origin)
 				if allowed != want.Allowed || allowed && (publisher != v.Publisher || cache != v.Cache) {

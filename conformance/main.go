@@ -18,6 +18,7 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -66,7 +67,7 @@ func completeAll(folder, types string) error {
 	maker := jsonschema.Maker{Sources: []string{types}, Requires: true,
 		Known: func(_ *jsonschema.Maker, typ reflect.Type) map[string]any {
 			if typ == reflect.TypeFor[json.RawMessage]() {
-				return map[string]any{"$ref": "../configfile/schema.json"}
+				return map[string]any{"type": "object"}
 			}
 			return nil
 		}}
@@ -96,7 +97,7 @@ func complete(f *vectors.File, folder string) error {
 			domain, err := ampcors.PublisherDomain(v.Prefix)
 			v.Domain, v.Problem = domain, strings.TrimPrefix(problem(err), "is not the prefix of a publisher domain: it ")
 			if errors.Is(err, ampcors.ErrHashPrefix) {
-				v.Problem = "is a hash prefix, because it has no dash"
+				v.Problem = "has no dash, so that it can only be a hash prefix"
 			}
 		}
 	}
@@ -224,32 +225,32 @@ func cacheOf(v *vectors.CacheURL) ampcors.Cache {
 }
 
 func completeUpdateCache(v *vectors.UpdateCache, key *rsa.PrivateKey) error {
-	sign := func(text string) (string, error) {
-		sum := sha256.Sum256([]byte(text))
-		signature, err := rsa.SignPKCS1v15(nil, key, crypto.SHA256, sum[:])
-		return base64.RawURLEncoding.EncodeToString(signature), err
-	}
-	if v.Text != "" && v.Signature == "" {
-		signature, err := sign(v.Text)
-		v.Signature = signature
-		return err
-	}
-	if v.URL == "" || v.Signed != "" {
+	if v.Signature != "" {
 		return nil
 	}
-	client, err := updatecache.New(updatecache.Config{Signer: key})
-	if err != nil {
-		return err
+	if v.URL != "" {
+		client, err := updatecache.New(updatecache.Config{Signer: key})
+		if err != nil {
+			return err
+		}
+		now, err := client.SignedURLs(cacheurl.URL{Publisher: v.URL})
+		if err != nil {
+			return err
+		}
+		u, err := url.Parse(now[0])
+		if err != nil {
+			return err
+		}
+		before, _, _ := strings.Cut(u.RequestURI(), "&amp_ts=")
+		v.Text = before + "&amp_ts=" + strconv.FormatInt(v.Time, 10)
+		v.Signed = "https://" + u.Host + v.Text + "&amp_url_signature="
 	}
-	now, err := client.SignedURLs(cacheurl.URL{Publisher: v.URL})
-	if err != nil {
-		return err
+	sum := sha256.Sum256([]byte(v.Text))
+	signature, err := rsa.SignPKCS1v15(nil, key, crypto.SHA256, sum[:])
+	v.Signature = base64.RawURLEncoding.EncodeToString(signature)
+	if v.Signed != "" {
+		v.Signed += v.Signature
 	}
-	before, _, _ := strings.Cut(now[0], "&amp_ts=")
-	signed := before + "&amp_ts=" + strconv.FormatInt(v.Time, 10)
-	_, host, _ := strings.Cut(signed, "//")
-	signature, err := sign(host[strings.Index(host, "/"):])
-	v.Signed = signed + "&amp_url_signature=" + signature
 	return err
 }
 

@@ -67,7 +67,7 @@ func TestTheProgramMakesTheAnswers(t *testing.T) {
 		}
 		for i, v := range f.Prefixes {
 			isOurs := func(form vectors.Form) bool { return form.Note == "" && form.Published == nil }
-			if v.Problem == "" && !slices.ContainsFunc(v.Prefixes, func(form vectors.Form) bool { return !isOurs(form) }) {
+			if v.Problem == "" && v.Note == "" && !slices.ContainsFunc(v.Prefixes, func(form vectors.Form) bool { return !isOurs(form) }) {
 				f.Prefixes[i] = vectors.Domain{Domain: v.Domain}
 				removed++
 			}

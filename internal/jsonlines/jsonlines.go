@@ -7,11 +7,12 @@ import (
 	"fmt"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 )
 
 // Format returns a value as JSON. The value itself and its members have a line for each of their members.
 // What is deeper is on one line if it is in at least depth others, or if there is no list or object in it.
-// What is invisible is escaped.
+// Characters other than Latin-1 are escaped: many look like others, or change the direction of the line.
 func Format(value any, depth int) ([]byte, error) {
 	var compact, out bytes.Buffer
 	encoder := json.NewEncoder(&compact)
@@ -26,10 +27,12 @@ func Format(value any, depth int) ([]byte, error) {
 	inString, escaped := false, false
 	for i, c := range text {
 		if inString {
-			if unicode.IsPrint(c) {
+			if c <= unicode.MaxLatin1 && unicode.IsPrint(c) {
 				out.WriteRune(c)
 			} else {
-				fmt.Fprintf(&out, `\u%04x`, c)
+				for _, unit := range utf16.AppendRune(nil, c) {
+					fmt.Fprintf(&out, `\u%04x`, unit)
+				}
 			}
 			inString, escaped = escaped || c != '"', !escaped && c == '\\'
 			continue

@@ -16,7 +16,7 @@ type File struct {
 	Sources  map[string]string          `json:"sources,omitempty"`  // who published a vector, by the name that vectors use
 	Notes    map[string]string          `json:"notes,omitempty"`    // why a vector differs from what others do, by the name that vectors use
 	Reasons  map[string]Reason          `json:"reasons,omitempty"`  // the possible answers, by the name that vectors use
-	Policies map[string]json.RawMessage `json:"policies,omitempty"` // configurations, by the name that vectors use
+	Policies map[string]json.RawMessage `json:"policies,omitempty"` // configurations, by the name that vectors use. README.md says what their members mean
 	Key      string                     `json:"key,omitempty"`      // file beside this one with the RSA key that signs, in PEM. The key is public, and only for tests
 
 	Prefixes    []Domain      `json:"prefixes,omitempty"`    // domains, and every form of their prefix below an AMP Cache
@@ -39,9 +39,9 @@ type Reason struct {
 type Domain struct {
 	Domain   string `json:"domain"`             // as people may write it
 	ASCII    string `json:"ascii,omitempty"`    // the domain in lower case and A-labels, if that is another spelling
-	Prefixes []Form `json:"prefixes,omitempty"` // the hash prefix is last. If the domain has a problem, these are the forms that others give it
+	Prefixes []Form `json:"prefixes,omitempty"` // the last one is the hash prefix. If there is a problem, these are only what others give the domain
 	Problem  string `json:"problem,omitempty"`  // for people: why it cannot be a publisher, if it cannot
-	Note     string `json:"note,omitempty"`     // one of the notes, if others give a prefix to a domain with a problem
+	Note     string `json:"note,omitempty"`     // one of the notes
 	Disagree bool   `json:"disagree,omitzero"`  // whether implementations give it different prefixes
 }
 
@@ -50,7 +50,7 @@ type Form struct {
 	Prefix    string   `json:"prefix"`              // the prefix, in lower case
 	By        []string `json:"by,omitempty"`        // the implementations that give it
 	Published []string `json:"published,omitempty"` // the sources that have it
-	Denied    bool     `json:"denied,omitzero"`     // whether a server must not accept it for this domain, because it can be that of another one
+	Denied    bool     `json:"denied,omitzero"`     // whether a server must not accept it for this domain, for the reason in the note
 	Note      string   `json:"note,omitempty"`      // one of the notes
 }
 
@@ -69,8 +69,8 @@ type Origin struct {
 	Reason    string `json:"reason"`              // one of the reasons
 	Publisher string `json:"publisher,omitempty"` // the allowed publisher that it names
 	Claimed   string `json:"claimed,omitempty"`   // the publisher that a denied origin names
-	Cache     string `json:"cache,omitempty"`     // the ID of the AMP Cache below whose domain it is, or whose domain it is
-	Source    string `json:"source,omitempty"`    // one of the sources, if it allows the origin
+	Cache     string `json:"cache,omitempty"`     // the ID of the AMP Cache with whose domain it ends
+	Source    string `json:"source,omitempty"`    // one of the sources. It allows the origin
 }
 
 // A Request has an answer.
@@ -82,8 +82,8 @@ type Request struct {
 	Headers  []string `json:"headers,omitempty"`  // of the request, as "Name: value"
 	Reason   string   `json:"reason"`             // one of the reasons in origins.json
 	Status   int      `json:"status,omitempty"`   // of the answer, if the request does not go on to the API
-	Response []string `json:"response,omitempty"` // all headers of the answer that concern CORS: Access-Control-…, AMP-…, Vary and Cache-Control. The API may add more, and members to Vary
-	Toolbox  string   `json:"toolbox,omitempty"`  // what @ampproject/toolbox-cors does, if that is something else: "denies", "passes" (without CORS headers), "allows" (with them) or "answers" (a preflight)
+	Response []string `json:"response,omitempty"` // all headers of the answer with a name that begins with Access-Control- or AMP-, Vary and Cache-Control. The order does not matter
+	Toolbox  string   `json:"toolbox,omitempty"`  // what @ampproject/toolbox-cors does, if that is something else: it denies, passes (without Access-Control-Allow-Origin), allows (with it) or answers a preflight. It was run with the policy "credentialed"
 }
 
 // A CacheURL is the URL of a page, or of another file, on an AMP Cache.
@@ -95,19 +95,19 @@ type CacheURL struct {
 	Cache       string `json:"cache,omitempty"`       // domain of the cache, if it is not Google's
 	CacheURL    string `json:"cacheURL,omitempty"`    // on the cache
 	Canonical   string `json:"canonical,omitempty"`   // the publisher's URL that cacheURL is read as, if that is not url
-	Published   string `json:"published,omitempty"`   // what the source has instead of cacheURL: another one, or "error"
-	Source      string `json:"source,omitempty"`      // one of the sources
-	Note        string `json:"note,omitempty"`        // one of the notes, if the source differs
+	Source      string `json:"source,omitempty"`      // one of the sources. It has the same, or what follows
+	Instead     string `json:"instead,omitempty"`     // the cache URL that the source has instead, for the reason in the note
+	Note        string `json:"note,omitempty"`        // one of the notes
 	Problem     string `json:"problem,omitempty"`     // for people: why url has no cache URL, or why cacheURL is none
 }
 
 // An UpdateCache is a signature, or a signed request.
 type UpdateCache struct {
-	Text      string `json:"text,omitempty"`      // what is signed
+	Text      string `json:"text,omitempty"`      // what is signed: the path and query of a URL, up to the time
 	Signature string `json:"signature,omitempty"` // RSASSA-PKCS1-v1_5 with SHA-256, in base64url without padding
 	URL       string `json:"url,omitempty"`       // the publisher's page
 	Time      int64  `json:"time,omitempty"`      // of the request, in seconds since 1970
-	Signed    string `json:"signed,omitempty"`    // the URL that is asked for
+	Signed    string `json:"signed,omitempty"`    // the URL that is asked for, with the signature
 	Source    string `json:"source,omitempty"`    // one of the sources
 }
 

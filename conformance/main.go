@@ -1,8 +1,8 @@
-// Conformance completes the vectors in its folder: a person writes what goes in, and it adds what
-// comes out. It never changes an answer that is there: to have it made anew, remove it. The tests of
-// the packages compare all answers with the code, and with others' code and documents.
+// Conformance completes the vectors: people write what goes in, and it adds the answers that are missing. It
+// does not change an answer. To make one anew, remove it first. The tests of the packages compare all
+// answers with the code, and with what others publish.
 //
-//	go run ./conformance
+//	go run ./conformance # in the root of the repository
 package main
 
 import (
@@ -45,9 +45,9 @@ func main() {
 
 // completeAll completes each file of a folder, and writes the schema of the types in a Go file.
 func completeAll(folder, types string) error {
-	names, err := filepath.Glob(filepath.Join(folder, "*.json"))
-	if err != nil || len(names) == 0 {
-		return fmt.Errorf("there are no vectors in %s: %v", folder, err)
+	names, _ := filepath.Glob(filepath.Join(folder, "*.json"))
+	if len(names) == 0 {
+		return fmt.Errorf("there are no vectors in %s; run this in the root of the repository", folder)
 	}
 	for _, name := range names {
 		if filepath.Base(name) == "schema.json" {
@@ -95,7 +95,7 @@ func complete(f *vectors.File, folder string) error {
 		v := &f.Domains[i]
 		if v.Domain == "" && v.Problem == "" {
 			domain, err := ampcors.PublisherDomain(v.Prefix)
-			v.Domain, v.Problem = domain, strings.TrimPrefix(problem(err), "is not the prefix of a publisher domain: it ")
+			v.Domain, v.Problem = domain, problemOf(err)
 			if errors.Is(err, ampcors.ErrHashPrefix) {
 				v.Problem = "has no dash, so that it can only be a hash prefix"
 			}
@@ -146,8 +146,8 @@ func complete(f *vectors.File, folder string) error {
 	return nil
 }
 
-// problem returns what is wrong with a value, or "".
-func problem(err error) string {
+// problemOf returns what is wrong with a value, or "".
+func problemOf(err error) string {
 	if err == nil {
 		return ""
 	}
@@ -161,11 +161,12 @@ func problem(err error) string {
 	return strings.Join(texts, "; ")
 }
 
-func completeDomain(v *vectors.Domain) {
-	if ascii, err := ampcors.CanonicalDomain(v.Domain); err != nil {
-		v.Problem = problem(err)
-	} else if ascii != v.Domain {
-		v.ASCII = ascii
+func completeDomain(v *vectors.DomainPrefixes) {
+	if v.ASCII == "" && v.Problem == "" {
+		ascii, err := ampcors.CanonicalDomain(v.Domain)
+		if v.Problem = problemOf(err); ascii != v.Domain {
+			v.ASCII = ascii
+		}
 	}
 	if v.Prefixes == nil {
 		forms, _ := cacheurl.Prefixes(v.Domain)
@@ -173,8 +174,13 @@ func completeDomain(v *vectors.Domain) {
 			v.Prefixes = append(v.Prefixes, vectors.Form{Prefix: form.Prefix, By: form.By, Denied: form.Denied})
 		}
 	}
-	givers := slices.DeleteFunc(slices.Clone(v.Prefixes), func(form vectors.Form) bool { return len(form.By) == 0 })
-	v.Disagree = len(givers) > 1
+	given := 0
+	for _, form := range v.Prefixes {
+		if len(form.By) > 0 {
+			given++
+		}
+	}
+	v.Disagree = given > 1
 }
 
 func completeRequest(v *vectors.Request, mw *ampcors.Middleware) {
@@ -203,14 +209,14 @@ func completeRequest(v *vectors.Request, mw *ampcors.Middleware) {
 func completeCacheURL(v *vectors.CacheURL) {
 	if v.CacheURL == "" && v.Problem == "" {
 		cacheURL, err := cacheurl.URL{Publisher: v.URL, Cache: cacheOf(v), Type: cacheurl.ContentType(v.Type), ImageParams: v.ImageParams, CacheQuery: v.CacheQuery}.Build()
-		v.CacheURL, v.Problem = cacheURL, problem(err)
+		v.CacheURL, v.Problem = cacheURL, problemOf(err)
 	}
-	if v.CacheURL == "" || v.Canonical != "" {
+	if v.CacheURL == "" || v.Canonical != "" || v.Problem != "" {
 		return
 	}
 	u, err := cacheurl.Parse(v.CacheURL, cacheOf(v))
 	if v.URL == "" {
-		v.Problem = problem(err)
+		v.Problem = problemOf(err)
 	}
 	if u.Publisher != v.URL {
 		v.Canonical = u.Publisher
@@ -233,11 +239,11 @@ func completeUpdateCache(v *vectors.UpdateCache, key *rsa.PrivateKey) error {
 		if err != nil {
 			return err
 		}
-		now, err := client.SignedURLs(cacheurl.URL{Publisher: v.URL})
+		signed, err := client.SignedURLs(cacheurl.URL{Publisher: v.URL}) // with the time that it is now
 		if err != nil {
 			return err
 		}
-		u, err := url.Parse(now[0])
+		u, err := url.Parse(signed[0])
 		if err != nil {
 			return err
 		}

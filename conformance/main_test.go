@@ -66,14 +66,14 @@ func TestTheProgramMakesTheAnswers(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, v := range f.Prefixes {
-			isOurs := func(form vectors.Form) bool { return form.Note == "" && form.Published == nil }
-			if v.Problem == "" && v.Note == "" && !slices.ContainsFunc(v.Prefixes, func(form vectors.Form) bool { return !isOurs(form) }) {
-				f.Prefixes[i] = vectors.Domain{Domain: v.Domain}
+			recorded := slices.ContainsFunc(v.Prefixes, func(form vectors.Form) bool { return form.Note != "" || form.Published != nil })
+			if v.Problem == "" && v.Note == "" && !recorded {
+				f.Prefixes[i] = vectors.DomainPrefixes{Domain: v.Domain}
 				removed++
 			}
 		}
 		for i, v := range f.Domains {
-			f.Domains[i] = vectors.Prefix{Prefix: v.Prefix}
+			f.Domains[i] = vectors.PrefixDomain{Prefix: v.Prefix}
 			removed++
 		}
 		for i, v := range f.Origins {

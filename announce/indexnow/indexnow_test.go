@@ -130,8 +130,9 @@ func TestVectors(t *testing.T) {
 			t.Errorf("%q: %s, %v; want %s", v.URLs, got, err, v.GET)
 		}
 	}
-	c, _ := client(t, &engine{}, nil)
-	if report, err := c.Submit(t.Context()); err != nil || report.Batches != nil {
+	api := &engine{}
+	c, _ := client(t, api, nil)
+	if report, err := c.Submit(t.Context()); err != nil || report.Batches != nil || api.seen != nil {
 		t.Errorf("no URLs: %+v, %v", report, err)
 	}
 }

@@ -17,9 +17,9 @@ import (
 type Maker struct {
 	// Sources are the Go files that declare the types.
 	Sources []string
-	// Known returns the schema of a type that is not written as its fields are, or nil.
+	// Known returns the schema of a type that is not written as an object of its fields, or nil.
 	Known func(m *Maker, typ reflect.Type) map[string]any
-	// Requires adds which members are required: those that have no omitempty or omitzero.
+	// Requires makes members required whose fields have no option such as omitempty.
 	Requires bool
 
 	comments map[string]string // by type and field, such as "Config.Publishers"
@@ -77,7 +77,7 @@ func (m *Maker) schemaOf(typ reflect.Type) map[string]any {
 		return map[string]any{"type": "integer"}
 	}
 	m.problem = fmt.Errorf("a field has the type %s", typ)
-	return nil
+	return map[string]any{}
 }
 
 // Object returns the schema of a struct. Each of its fields needs a comment.

@@ -1,31 +1,32 @@
-// Package vectors reads the files of the folder conformance. The comments of its fields are the
-// descriptions in their schema.
+// Package vectors reads the files of the folder conformance. Their schema takes its descriptions from the
+// comments of the fields.
 package vectors
 
 import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 )
 
-// A File is one of the files. Each has the members that it needs.
+// A File has one kind of vectors, and what they refer to.
 type File struct {
 	Schema   string                     `json:"$schema"`            // path of this schema
 	About    string                     `json:"about"`              // what the vectors show
-	Sources  map[string]string          `json:"sources,omitempty"`  // who published a vector, by the name that vectors use
-	Notes    map[string]string          `json:"notes,omitempty"`    // why a vector differs from what others do, by the name that vectors use
-	Reasons  map[string]Reason          `json:"reasons,omitempty"`  // the possible answers, by the name that vectors use
-	Policies map[string]json.RawMessage `json:"policies,omitempty"` // configurations, by the name that vectors use. README.md says what their members mean
-	Key      string                     `json:"key,omitempty"`      // file beside this one with the RSA key that signs, in PEM. The key is public, and only for tests
+	Sources  map[string]string          `json:"sources,omitempty"`  // who published a vector, by short name
+	Notes    map[string]string          `json:"notes,omitempty"`    // why a vector differs from what others do, by short name
+	Reasons  map[string]Reason          `json:"reasons,omitempty"`  // the possible answers, by name
+	Policies map[string]json.RawMessage `json:"policies,omitempty"` // configurations, by name. README.md says what their members mean
+	Key      string                     `json:"key,omitempty"`      // name of the file with the RSA key that signs, in PEM. The key is public, and only for tests
 
-	Prefixes    []Domain      `json:"prefixes,omitempty"`    // domains, and every form of their prefix below an AMP Cache
-	Domains     []Prefix      `json:"domains,omitempty"`     // prefixes, and their domain
-	Origins     []Origin      `json:"origins,omitempty"`     // values of the header Origin, and whether they may call
-	Requests    []Request     `json:"requests,omitempty"`    // requests, and their answers
-	CacheURLs   []CacheURL    `json:"cacheURLs,omitempty"`   // URLs of publishers, and the same on an AMP Cache
-	UpdateCache []UpdateCache `json:"updateCache,omitempty"` // signatures, and requests that ask a cache to fetch a page again
-	IndexNow    []IndexNow    `json:"indexNow,omitempty"`    // URLs, and the requests that submit them
+	Prefixes    []DomainPrefixes `json:"prefixes,omitempty"`    // domains, and every form of their prefix below an AMP Cache
+	Domains     []PrefixDomain   `json:"domains,omitempty"`     // prefixes, and their domain
+	Origins     []Origin         `json:"origins,omitempty"`     // values of the header Origin, and whether they are allowed
+	Requests    []Request        `json:"requests,omitempty"`    // requests, and their answers
+	CacheURLs   []CacheURL       `json:"cacheURLs,omitempty"`   // URLs of publishers, and the same on an AMP Cache
+	UpdateCache []UpdateCache    `json:"updateCache,omitempty"` // signatures, and requests that ask a cache to fetch a page again
+	IndexNow    []IndexNow       `json:"indexNow,omitempty"`    // URLs, and the requests that submit them
 }
 
 // A Reason is why an origin or a request is allowed or denied.
@@ -35,8 +36,8 @@ type Reason struct {
 	Section string `json:"section"` // URL of the section of the standard from which the rule follows
 }
 
-// A Domain has every form of its prefix.
-type Domain struct {
+// A DomainPrefixes has a domain, and every form of its prefix.
+type DomainPrefixes struct {
 	Domain   string `json:"domain"`             // as people may write it
 	ASCII    string `json:"ascii,omitempty"`    // the domain in lower case and A-labels, if that is another spelling
 	Prefixes []Form `json:"prefixes,omitempty"` // the last one is the hash prefix. If there is a problem, these are only what others give the domain
@@ -54,14 +55,14 @@ type Form struct {
 	Note      string   `json:"note,omitempty"`      // one of the notes
 }
 
-// A Prefix has one domain or none.
-type Prefix struct {
+// A PrefixDomain has a prefix, and its domain if it has one.
+type PrefixDomain struct {
 	Prefix  string `json:"prefix"`            // a label below the domain of an AMP Cache
 	Domain  string `json:"domain,omitempty"`  // in lower case and A-labels
 	Problem string `json:"problem,omitempty"` // for people: why it has no domain, if it has none
 }
 
-// An Origin may call or not.
+// An Origin has a value of the header Origin, and whether it is allowed.
 type Origin struct {
 	Policy    string `json:"policy"`              // one of the policies
 	Name      string `json:"name"`                // what kind of origin it is
@@ -69,15 +70,15 @@ type Origin struct {
 	Reason    string `json:"reason"`              // one of the reasons
 	Publisher string `json:"publisher,omitempty"` // the allowed publisher that it names
 	Claimed   string `json:"claimed,omitempty"`   // the publisher that a denied origin names
-	Cache     string `json:"cache,omitempty"`     // the ID of the AMP Cache with whose domain it ends
-	Source    string `json:"source,omitempty"`    // one of the sources. It allows the origin
+	Cache     string `json:"cache,omitempty"`     // ID of the AMP Cache that the origin ends with
+	Source    string `json:"source,omitempty"`    // one of the sources, which allows the origin
 }
 
-// A Request has an answer.
+// A Request has a request, and its answer.
 type Request struct {
 	Policy   string   `json:"policy"`             // one of the policies
 	Name     string   `json:"name"`               // what kind of request it is
-	Method   string   `json:"method"`             // in the case in which it is sent
+	Method   string   `json:"method"`             // case matters
 	Query    string   `json:"query,omitempty"`    // as it is sent, without "?"
 	Headers  []string `json:"headers,omitempty"`  // of the request, as "Name: value"
 	Reason   string   `json:"reason"`             // one of the reasons in origins.json
@@ -94,11 +95,11 @@ type CacheURL struct {
 	CacheQuery  string `json:"cacheQuery,omitempty"`  // the parameters of the cache and of its viewer
 	Cache       string `json:"cache,omitempty"`       // domain of the cache, if it is not Google's
 	CacheURL    string `json:"cacheURL,omitempty"`    // on the cache
-	Canonical   string `json:"canonical,omitempty"`   // the publisher's URL that cacheURL is read as, if that is not url
+	Canonical   string `json:"canonical,omitempty"`   // the publisher's URL that cacheURL gives, if it is another spelling of url
 	Source      string `json:"source,omitempty"`      // one of the sources. It has the same, or what follows
 	Instead     string `json:"instead,omitempty"`     // the cache URL that the source has instead, for the reason in the note
 	Note        string `json:"note,omitempty"`        // one of the notes
-	Problem     string `json:"problem,omitempty"`     // for people: why url has no cache URL, or why cacheURL is none
+	Problem     string `json:"problem,omitempty"`     // for people: why url or cacheURL is rejected
 }
 
 // An UpdateCache is a signature, or a signed request.
@@ -139,6 +140,9 @@ func Read(name string) (f File, err error) {
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&f); err != nil {
 		return f, fmt.Errorf("%s: %w", name, err)
+	}
+	if _, err := decoder.Token(); err != io.EOF {
+		return f, fmt.Errorf("%s: something follows the object: %w", name, err)
 	}
 	return f, nil
 }

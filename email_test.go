@@ -93,14 +93,6 @@ func TestWithoutEmailTheSenderHeaderIsIgnored(t *testing.T) {
 	}
 }
 
-func TestReportOnlyDeniesNoEmailRequest(t *testing.T) {
-	cfg := emailConfig()
-	cfg.ReportOnly = true
-	vary := []string{"Vary: Outer, Origin, AMP-Email-Sender", "Vary: Accept", "X-Handler: ran"}
-	checkRequest(t, cfg, request{name: "version 2", method: "POST", headers: []string{"AMP-Email-Sender: evil@evil.example"}, status: 202, want: vary, reason: ampcors.ReasonEmailSenderNotAllowed}, headers(vary...))
-	checkRequest(t, cfg, request{name: "version 1", method: "POST", headers: []string{"Origin: " + mailOrigin}, status: 202, want: vary, reason: ampcors.ReasonNoEmailSender}, headers(vary...))
-}
-
 // TestThreatSendersThatAreNotAllowed: values that look like an allowed sender,
 // and values that must never be echoed.
 func TestThreatSendersThatAreNotAllowed(t *testing.T) {

@@ -103,6 +103,12 @@ func TestAHashHasOneSpelling(t *testing.T) {
 	if accepted != 2 {
 		t.Errorf("%d letters are accepted at the end of a hash; want a and q", accepted)
 	}
+	m := newMiddleware(t, ampcors.Config{Publishers: []string{"example.com"}})
+	for _, end := range []string{"a", "q"} {
+		if d := m.CheckOrigin("https://" + hash[:51] + end + ".cdn.ampproject.org"); d.Allowed != strings.HasSuffix(hash, end) {
+			t.Errorf("the hash of example.com with %s at its end: %s", end, d.Reason)
+		}
+	}
 	for _, bad := range []string{"", hash[:51], hash + "a", strings.ToUpper(hash), hash[:50] + "1a", hash[:50] + "\na", hash[:50] + "\xffa"} {
 		t.Run(bad, func(t *testing.T) {
 			if _, problem := ampcors.DecodeHash(bad); problem == nil {

@@ -63,8 +63,9 @@ type Config struct {
 	ForCaches bool
 	// FindGone also finds announced pages that are no longer listed, so that engines and caches
 	// learn that they are gone. Each file is then read each time, and listed pages take as much
-	// memory again, up to MaxState. If a file cannot be read to its end, an entry is skipped, no
-	// page is listed, or too many are gone, none is taken to be gone, and the error says why.
+	// memory again, up to MaxState. If a file cannot be read to its end or redirects to another of them,
+	// an entry is skipped, no page is listed, or too many are gone, none is taken to be gone, and the
+	// error says why.
 	FindGone bool
 	// MaxGone is the share of the announced pages that may be gone and not yet Done, because a broken
 	// sitemap looks like one from which many pages are gone. Ten always may. If zero, 0.1 is used.
@@ -124,7 +125,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // The user and password of a URL are sent to the same host only, and never to http if the URL is
 // https.
 func (r *Reader) Update(ctx context.Context, s *State, files ...string) error {
-	u := updater{Reader: r, state: s, seen: make(map[string]bool), left: r.cfg.MaxState - s.cost()}
+	u := updater{Reader: r, state: s, seen: make(map[string]bool), ends: make(map[string]string), left: r.cfg.MaxState - s.cost()}
 	if r.cfg.FindGone {
 		u.listed = make(map[string]bool)
 	}
@@ -191,11 +192,12 @@ func (u *updater) noteGone() error {
 type updater struct {
 	*Reader
 	state  *State
-	seen   map[string]bool // files
-	listed map[string]bool // pages, if gone ones are looked for; otherwise nil
-	left   int64           // bytes that may be added to the state
-	errs   []error         // of the first maxErrors
-	failed int             // how many errors there were
+	seen   map[string]bool   // files
+	ends   map[string]string // the file that was read at each URL, after redirects
+	listed map[string]bool   // pages, if gone ones are looked for; otherwise nil
+	left   int64             // bytes that may be added to the state
+	errs   []error           // of the first maxErrors
+	failed int               // how many errors there were
 }
 
 // maxErrors bounds the errors that are kept: an index may have 50,000 files.
@@ -290,6 +292,12 @@ func (u *updater) update(ctx context.Context, at *url.URL, lastMod string, isInI
 		return nil
 	}
 	defer fetched.body.Close()
+	end := withoutUser(fetched.at)
+	if other, isRead := u.ends[end]; isRead && u.listed != nil { // the pages that were in one of them are not gone
+		u.fail(&Error{File: file, Err: fmt.Errorf("it is the same file as %s, because one redirects to the other", other)})
+		return nil
+	}
+	u.ends[end] = file
 	fetched.state.LastMod = lastMod
 	if fetched.notModified {
 		u.noteFile(file, fetched.state)

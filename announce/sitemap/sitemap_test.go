@@ -841,6 +841,8 @@ func TestPagesThatAreGone(t *testing.T) {
 	none("a sitemap is truncated", "not everything could be read")
 	web.files["/b.xml"] = strings.Replace(urlset("/3"), home+"/3", "https://other.example/", 1)
 	none("an entry is skipped", "not everything could be read")
+	web.files["/b.xml"] = "->/a.xml"
+	none("two are the same", "it is the same file as https://www.example.com/a.xml, because one redirects to the other")
 	web.files["/b.xml"], web.files["/other.xml"] = urlset("/3"), urlset("/2")
 	none("too many are gone", "31 of 33 are no longer listed")
 	web.files["/b.xml"], web.files["/other.xml"] = urlset(), urlset()

@@ -51,8 +51,21 @@ type lookups struct {
 	end  func()
 }
 
+// checkEscapes returns an error if the password in the URL has a character that must be escaped. Drivers
+// take what follows for the host, and have it in their errors.
+func (d *database) checkEscapes() error {
+	_, rest, isURL := strings.Cut(d.address(), "://")
+	if at := strings.LastIndex(rest, "@"); isURL && at >= 0 && strings.ContainsAny(rest[:at], "@/?#") {
+		return errors.New("the database's URL has more than a user and a password before its last @; want special characters escaped, such as %40 for @ and %2F for /")
+	}
+	return nil
+}
+
 // open does not wait for a connection.
 func (d *database) open(log *slog.Logger) (lookups, error) {
+	if err := d.checkEscapes(); err != nil {
+		return lookups{}, err
+	}
 	if !d.isMySQL() {
 		table, err := d.postgres(log)
 		if err != nil {

@@ -110,6 +110,7 @@ func (d *database) prepare(cmd *cobra.Command, dryRun bool, do func(preparation)
 	}
 	p := preparation{ctx: cmd.Context(), out: cmd.OutOrStdout(), errs: cmd.ErrOrStderr(), dryRun: dryRun, database: *d, dialect: postgresDialect}
 	complete, err := d.sqlTable().Complete()
+	err = cmp.Or(d.checkEscapes(), err)
 	p.table = complete
 	p.table.Placeholder = d.table.Placeholder
 	switch {

@@ -112,13 +112,25 @@ func complete(f *vectors.File, folder string) error {
 		}
 	}
 	for i := range f.Origins {
-		if v := &f.Origins[i]; v.Reason == "" {
-			d := policies[v.Policy].CheckOrigin(v.Origin)
+		v := &f.Origins[i]
+		mw := policies[v.Policy]
+		if mw == nil {
+			return fmt.Errorf("origin %q: there is no policy %q", v.Origin, v.Policy)
+		}
+		if v.Reason == "" {
+			d := mw.CheckOrigin(v.Origin)
 			v.Reason, v.Publisher, v.Claimed, v.Cache = d.Reason.Label(), d.Publisher, d.ClaimedPublisher, d.CacheID
 		}
 	}
 	for i := range f.Requests {
-		completeRequest(&f.Requests[i], policies[f.Requests[i].Policy])
+		v := &f.Requests[i]
+		mw := policies[v.Policy]
+		if mw == nil {
+			return fmt.Errorf("request %q: there is no policy %q", v.Name, v.Policy)
+		}
+		if v.Reason == "" {
+			completeRequest(v, mw)
+		}
 	}
 	for i := range f.CacheURLs {
 		completeCacheURL(&f.CacheURLs[i])
@@ -184,9 +196,6 @@ func completeDomain(v *vectors.DomainPrefixes) {
 }
 
 func completeRequest(v *vectors.Request, mw *ampcors.Middleware) {
-	if v.Reason != "" {
-		return
-	}
 	r := httptest.NewRequest(v.Method, "https://api.example.org/data?"+v.Query, nil)
 	for _, header := range v.Headers {
 		name, value, _ := strings.Cut(header, ": ")

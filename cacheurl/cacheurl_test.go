@@ -116,6 +116,8 @@ func TestInvalidURLsAreRejectedWithAReason(t *testing.T) {
 		`has "usqp=\"`:                     func(u *URL) { u.CacheQuery = `usqp="` },
 		`has "usqp=1 2"`:                   func(u *URL) { u.CacheQuery = "usqp=1 2" },
 		`has "usqp=é"`:                     func(u *URL) { u.CacheQuery = "usqp=é" },
+		`has "usqp=\x7f"`:                  func(u *URL) { u.CacheQuery = "usqp=\x7f" },
+		`Prefix "evil-com" is not`:         func(u *URL) { u.Prefix = "evil-com" },
 		"https://x-y.amp.example/\" is on a": func(u *URL) {
 			u.Publisher, u.Cache.ID, u.Cache.CacheDomain = "https://x-y.amp.example/", "x", "amp.example"
 		},

@@ -382,7 +382,7 @@ func TestPostgres(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	exec("CREATE TABLE publishers (domain text COLLATE \"C\" PRIMARY KEY, fallback_prefix text COLLATE \"C\" UNIQUE)")
+	exec("CREATE TABLE publishers (domain text COLLATE \"C\" PRIMARY KEY, hash_prefix text COLLATE \"C\" UNIQUE)")
 	s := newServer(t, "\tampcors {\n\t\tsource postgres {env.TEST_DATABASE}\n\t}\n\trespond ok")
 	eventually(t, "PostgreSQL is asked", func() bool { status, _, _ := s.get(cached); return status == 403 })
 	exec("INSERT INTO publishers VALUES ('www.other.example', NULL)")

@@ -23,7 +23,7 @@ type Postgres struct {
 	// replaced.
 	ConnString string `json:"conn_string"`
 
-	// The table and its columns. Default: publishers, domain and fallback_prefix.
+	// The table and its columns. Default: publishers, domain and hash_prefix.
 	Table        string `json:"table,omitempty"`
 	DomainColumn string `json:"domain_column,omitempty"`
 	PrefixColumn string `json:"prefix_column,omitempty"`

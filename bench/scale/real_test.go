@@ -88,7 +88,7 @@ func fill(t *testing.T, addr string, publishers int) {
 		t.Fatal(err)
 	}
 	defer conn.Close(t.Context())
-	if _, err := conn.Exec(t.Context(), `CREATE TABLE publishers (domain text COLLATE "C" PRIMARY KEY, fallback_prefix text COLLATE "C" UNIQUE)`); err != nil {
+	if _, err := conn.Exec(t.Context(), `CREATE TABLE publishers (domain text COLLATE "C" PRIMARY KEY, hash_prefix text COLLATE "C" UNIQUE)`); err != nil {
 		t.Fatal(err)
 	}
 	const newcomers = 10_000
@@ -100,7 +100,7 @@ func fill(t *testing.T, addr string, publishers int) {
 		prefix, err := ampcors.HashPrefix(name)
 		return []any{name, prefix}, err
 	})
-	if _, err := conn.CopyFrom(t.Context(), pgx.Identifier{"publishers"}, []string{"domain", "fallback_prefix"}, rows); err != nil {
+	if _, err := conn.CopyFrom(t.Context(), pgx.Identifier{"publishers"}, []string{"domain", "hash_prefix"}, rows); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := conn.Exec(t.Context(), "ANALYZE publishers"); err != nil {

@@ -33,7 +33,7 @@ func (d *database) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&d.url, "database", "", "PostgreSQL as postgres://user:password@host/name, or MySQL and MariaDB as mysql://…; if it has a password, use the environment's "+databaseEnv)
 	cmd.Flags().StringVar(&d.table.Table, "table", "publishers", "table of the publishers")
 	cmd.Flags().StringVar(&d.table.DomainColumn, "domain-column", "domain", "its column of domains")
-	cmd.Flags().StringVar(&d.table.PrefixColumn, "prefix-column", "fallback_prefix", "its column of hash prefixes")
+	cmd.Flags().StringVar(&d.table.PrefixColumn, "prefix-column", "hash_prefix", "its column of hash prefixes")
 	cmd.Flags().StringVar(&d.table.Condition, "condition", "", `SQL that a row must also satisfy, such as "active AND NOT suspended"`)
 }
 

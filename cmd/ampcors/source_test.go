@@ -86,7 +86,7 @@ func TestSourceInstallAndFill(t *testing.T) {
 			}
 			out, _ := source(exitClean, on(sites, "install", "--dry-run")...)
 			order := -1 // the fill needs the first index
-			for _, want := range []string{"ALTER TABLE sites ADD COLUMN fallback_prefix", test.other + " ampcors_sites_host ON sites (host);", fillPrefixes, test.other + " ampcors_sites_fallback_prefix ON sites (fallback_prefix);"} {
+			for _, want := range []string{"ALTER TABLE sites ADD COLUMN hash_prefix", test.other + " ampcors_sites_host ON sites (host);", fillPrefixes, test.other + " ampcors_sites_hash_prefix ON sites (hash_prefix);"} {
 				at := strings.Index(out, want)
 				if at <= order {
 					t.Errorf("%q is not in its place in\n%s", want, out)
@@ -105,7 +105,7 @@ func TestSourceInstallAndFill(t *testing.T) {
 			if out != "3 rows, 1 of them without a hash prefix\n" {
 				t.Error(out)
 			}
-			exec("INSERT INTO sites (id, host, active, fallback_prefix) VALUES (4, 'wrong.example', 0, 'zzz'), (5, 'UPPER.example', 0, 'zzz')")
+			exec("INSERT INTO sites (id, host, active, hash_prefix) VALUES (4, 'wrong.example', 0, 'zzz'), (5, 'UPPER.example', 0, 'zzz')")
 			if _, stderr := source(exitFindings, on(sites, "fill", "--dry-run")...); !strings.Contains(stderr, `"wrong.example" in sites: its hash prefix is "zzz"`) {
 				t.Error(stderr)
 			}
@@ -116,7 +116,7 @@ func TestSourceInstallAndFill(t *testing.T) {
 			if _, stderr := source(exitUntested, "install", "--dry-run", "--table", "sites", "--domain-column", "host", "--condition", "nonsense = 1"); !strings.Contains(stderr, "nonsense") {
 				t.Error(stderr)
 			}
-			exec("UPDATE sites SET fallback_prefix = NULL WHERE id = 2")
+			exec("UPDATE sites SET hash_prefix = NULL WHERE id = 2")
 			if out, _ = source(exitClean, on(sites, "fill")...); out != "1 hash prefixes were filled\n" {
 				t.Error(out)
 			}

@@ -151,7 +151,7 @@ func (s *postgresStore) fill(t *testing.T, publishers []string) {
 	ctx := t.Context()
 	if _, err := s.db.ExecContext(ctx, `CREATE TABLE publishers (
 		domain          text COLLATE "C" PRIMARY KEY,
-		fallback_prefix text COLLATE "C" UNIQUE
+		hash_prefix text COLLATE "C" UNIQUE
 	)`); err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func (s *postgresStore) fill(t *testing.T, publishers []string) {
 	}
 	defer conn.Close(ctx)
 	old := len(publishers) / 50
-	copied, err := conn.CopyFrom(ctx, pgx.Identifier{"publishers"}, []string{"domain", "fallback_prefix"},
+	copied, err := conn.CopyFrom(ctx, pgx.Identifier{"publishers"}, []string{"domain", "hash_prefix"},
 		pgx.CopyFromSlice(len(publishers), func(i int) ([]any, error) {
 			if i < old {
 				return []any{publishers[i], nil}, nil

@@ -21,7 +21,7 @@ import (
 // createTable is the statement that sqlsource documents.
 const createTable = `CREATE TABLE publishers (
 	domain          text COLLATE "C" PRIMARY KEY,
-	fallback_prefix text COLLATE "C" UNIQUE
+	hash_prefix text COLLATE "C" UNIQUE
 )`
 
 func connect(t testing.TB, addrs ...string) *pgx.Conn {
@@ -51,7 +51,7 @@ func add(t testing.TB, conn *pgx.Conn, domains ...string) {
 		}
 		rows[i] = []any{domain, prefix}
 	}
-	if _, err := conn.CopyFrom(t.Context(), pgx.Identifier{"publishers"}, []string{"domain", "fallback_prefix"}, pgx.CopyFromRows(rows)); err != nil {
+	if _, err := conn.CopyFrom(t.Context(), pgx.Identifier{"publishers"}, []string{"domain", "hash_prefix"}, pgx.CopyFromRows(rows)); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -11,21 +11,21 @@
 //
 //	CREATE TABLE publishers (
 //		domain          text COLLATE "C" PRIMARY KEY,
-//		fallback_prefix text COLLATE "C" UNIQUE
+//		hash_prefix text COLLATE "C" UNIQUE
 //	);
 //
 // In MySQL and MariaDB, with Config.Placeholder "?":
 //
 //	CREATE TABLE publishers (
 //		domain          varchar(253) CHARACTER SET ascii COLLATE ascii_bin PRIMARY KEY,
-//		fallback_prefix char(52) CHARACTER SET ascii COLLATE ascii_bin UNIQUE
+//		hash_prefix char(52) CHARACTER SET ascii COLLATE ascii_bin UNIQUE
 //	);
 //
 // In SQLite, with Config.Placeholder "?":
 //
 //	CREATE TABLE publishers (
 //		domain          text PRIMARY KEY,
-//		fallback_prefix text UNIQUE
+//		hash_prefix text UNIQUE
 //	) WITHOUT ROWID;
 //
 // SQLite locks its file while a program writes: set journal_mode to WAL, so that lookups do not
@@ -33,11 +33,11 @@
 //
 // If you already have a table with domains, and an index on them, add the second column:
 //
-//	ALTER TABLE sites ADD COLUMN fallback_prefix text COLLATE "C";
+//	ALTER TABLE sites ADD COLUMN hash_prefix text COLLATE "C";
 //
 //	filled, err := table.FillPrefixes(ctx, nil) // also finds domains that are not canonical
 //
-//	CREATE INDEX CONCURRENTLY sites_fallback_prefix ON sites (fallback_prefix);
+//	CREATE INDEX CONCURRENTLY sites_hash_prefix ON sites (hash_prefix);
 //
 // A program that adds or changes a domain must also write its prefix, or NULL. A row
 // without a prefix is found by its domain, but not by its hash prefix, until FillPrefixes
@@ -91,7 +91,7 @@ import (
 type Config struct {
 	Table        string // "publishers"; it may be qualified by a schema, with a dot
 	DomainColumn string // "domain"
-	PrefixColumn string // "fallback_prefix"
+	PrefixColumn string // "hash_prefix"
 
 	// Condition is SQL that a row must also satisfy, such as "active AND plan <> 'free'".
 	// It is part of each lookup, but not of FillPrefixes. It must not contain untrusted
@@ -114,7 +114,7 @@ func (c Config) Complete() (Config, error) {
 	}{
 		{"Table", &c.Table, "publishers"},
 		{"DomainColumn", &c.DomainColumn, "domain"},
-		{"PrefixColumn", &c.PrefixColumn, "fallback_prefix"},
+		{"PrefixColumn", &c.PrefixColumn, "hash_prefix"},
 	} {
 		if *f.value == "" {
 			*f.value = f.defaultValue

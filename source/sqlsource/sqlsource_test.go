@@ -84,16 +84,16 @@ func TestStatementsUseTheConfig(t *testing.T) {
 	}{
 		{table: Config{},
 			byDomain: "SELECT domain FROM publishers WHERE domain = $1",
-			byPrefix: "SELECT domain FROM publishers WHERE fallback_prefix = $1",
-			update:   "UPDATE publishers SET fallback_prefix = CASE domain WHEN $1 THEN $2 WHEN $3 THEN $4 END WHERE fallback_prefix IS NULL AND domain IN ($5, $6)"},
+			byPrefix: "SELECT domain FROM publishers WHERE hash_prefix = $1",
+			update:   "UPDATE publishers SET hash_prefix = CASE domain WHEN $1 THEN $2 WHEN $3 THEN $4 END WHERE hash_prefix IS NULL AND domain IN ($5, $6)"},
 		{table: Config{Table: "cms.sites", DomainColumn: "host", PrefixColumn: "amp_hash", Condition: "active OR plan = 'paid'", Placeholder: "?"},
 			byDomain: "SELECT host FROM cms.sites WHERE host = ? AND (active OR plan = 'paid'\n)",
 			byPrefix: "SELECT host FROM cms.sites WHERE amp_hash = ? AND (active OR plan = 'paid'\n)",
 			update:   "UPDATE cms.sites SET amp_hash = CASE host WHEN ? THEN ? WHEN ? THEN ? END WHERE amp_hash IS NULL AND host IN (?, ?)"},
 		{table: Config{Placeholder: "@p1"},
 			byDomain: "SELECT domain FROM publishers WHERE domain = @p1",
-			byPrefix: "SELECT domain FROM publishers WHERE fallback_prefix = @p1",
-			update:   "UPDATE publishers SET fallback_prefix = CASE domain WHEN @p1 THEN @p2 WHEN @p3 THEN @p4 END WHERE fallback_prefix IS NULL AND domain IN (@p5, @p6)"},
+			byPrefix: "SELECT domain FROM publishers WHERE hash_prefix = @p1",
+			update:   "UPDATE publishers SET hash_prefix = CASE domain WHEN @p1 THEN @p2 WHEN @p3 THEN @p4 END WHERE hash_prefix IS NULL AND domain IN (@p5, @p6)"},
 	} {
 		t.Run(test.byDomain, func(t *testing.T) {
 			f, s := newFake(t, test.table)
@@ -187,7 +187,7 @@ func TestAnErrorIsNeverANegativeAnswer(t *testing.T) {
 			if n, err := s.FillPrefixes(ctx, nil); n != 0 || err == nil {
 				t.Errorf("%s: %d, %v", name, n, err)
 			}
-			if err := s.Ping(ctx); err == nil || !strings.Contains(err.Error(), "WHERE fallback_prefix = $1: ") {
+			if err := s.Ping(ctx); err == nil || !strings.Contains(err.Error(), "WHERE hash_prefix = $1: ") {
 				t.Errorf("%s: %v", name, err)
 			}
 		})
@@ -261,7 +261,7 @@ func TestNewChecksTheTable(t *testing.T) {
 	const want = `sqlsource: db is nil
 sqlsource: Table "a; DROP TABLE b" is not a name; want letters, digits and underscores, such as "publishers"
 sqlsource: DomainColumn "domain--" is not a name; want letters, digits and underscores, such as "domain"
-sqlsource: PrefixColumn "1" is not a name; want letters, digits and underscores, such as "fallback_prefix"
+sqlsource: PrefixColumn "1" is not a name; want letters, digits and underscores, such as "hash_prefix"
 sqlsource: Placeholder "%s" is unknown; want "$1", "?", "@p1" or ":1"`
 	if err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)

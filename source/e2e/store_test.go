@@ -150,7 +150,7 @@ func (s *postgresStore) flags(addr string) []string {
 func (s *postgresStore) fill(t *testing.T, publishers []string) {
 	ctx := t.Context()
 	if _, err := s.db.ExecContext(ctx, `CREATE TABLE publishers (
-		domain          text COLLATE "C" PRIMARY KEY,
+		domain      text COLLATE "C" PRIMARY KEY,
 		hash_prefix text COLLATE "C" UNIQUE
 	)`); err != nil {
 		t.Fatal(err)

@@ -20,7 +20,7 @@ import (
 
 // createTable is the statement that sqlsource documents.
 const createTable = `CREATE TABLE publishers (
-	domain          text COLLATE "C" PRIMARY KEY,
+	domain      text COLLATE "C" PRIMARY KEY,
 	hash_prefix text COLLATE "C" UNIQUE
 )`
 

@@ -10,21 +10,21 @@
 // In PostgreSQL:
 //
 //	CREATE TABLE publishers (
-//		domain          text COLLATE "C" PRIMARY KEY,
+//		domain      text COLLATE "C" PRIMARY KEY,
 //		hash_prefix text COLLATE "C" UNIQUE
 //	);
 //
 // In MySQL and MariaDB, with Config.Placeholder "?":
 //
 //	CREATE TABLE publishers (
-//		domain          varchar(253) CHARACTER SET ascii COLLATE ascii_bin PRIMARY KEY,
+//		domain      varchar(253) CHARACTER SET ascii COLLATE ascii_bin PRIMARY KEY,
 //		hash_prefix char(52) CHARACTER SET ascii COLLATE ascii_bin UNIQUE
 //	);
 //
 // In SQLite, with Config.Placeholder "?":
 //
 //	CREATE TABLE publishers (
-//		domain          text PRIMARY KEY,
+//		domain      text PRIMARY KEY,
 //		hash_prefix text UNIQUE
 //	) WITHOUT ROWID;
 //

@@ -41,8 +41,8 @@ func DomainPrefix(publisher string) (string, error) {
 
 // HashPrefix returns the hash prefix of the publisher: the
 // lower-case base32 of the SHA-256 of its ASCII domain, 52 characters. Caches use
-// it where the readable form is not a DNS label. Arguments and errors are those of
-// [DomainPrefix].
+// it where the readable form is not a DNS label, and have used it for other names. Arguments
+// and errors are those of [DomainPrefix].
 func HashPrefix(publisher string) (string, error) {
 	domain, err := publisherArg(publisher)
 	if err != nil {
@@ -51,10 +51,10 @@ func HashPrefix(publisher string) (string, error) {
 	return dns.Hash(domain), nil
 }
 
-// CacheOrigins returns the origin at which each of the caches serves the
-// publisher's documents, such as "https://www-example-com.cdn.ampproject.org", in
-// the order of the caches; without caches, for each of [DefaultCaches]. It uses
-// [DomainPrefix]. An error is a *[ValueError], or several of them joined.
+// CacheOrigins returns one origin for each of the caches, such as
+// "https://www-example-com.cdn.ampproject.org", in their order; without caches, for each of
+// [DefaultCaches]. It uses [DomainPrefix]. A cache may use another form: package cacheurl's
+// Prefixes returns all. An error is a *[ValueError], or several of them joined.
 func CacheOrigins(publisher string, caches ...Cache) ([]string, error) {
 	prefix, err := DomainPrefix(publisher)
 	if err != nil {

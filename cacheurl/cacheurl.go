@@ -45,6 +45,11 @@ func (t ContentType) known() bool {
 	return false
 }
 
+// valid reports whether it can be a content type.
+func (t ContentType) valid() bool {
+	return t != "" && t != "s" && strings.Trim(string(t), "abcdefghijklmnopqrstuvwxyz") == ""
+}
+
 // A URL is a parsed cache URL.
 type URL struct {
 	// Publisher is the publisher's URL, http or https, on the scheme's default port.
@@ -60,7 +65,8 @@ type URL struct {
 	Cache ampcors.Cache
 
 	// Prefix is the domain prefix, one of [Prefixes]. If empty, [URL.Build] uses that of
-	// [ampcors.DomainPrefix]. [Parse] returns it if it is another one.
+	// [ampcors.DomainPrefix]. [Parse] returns it if it is another one, and rejects it if a
+	// Middleware denies it; see [ParseAny].
 	Prefix string
 
 	// Type is the content type. If empty, [URL.Build] uses SizedImage if there are
@@ -68,8 +74,8 @@ type URL struct {
 	Type ContentType
 
 	// AnyType lets Build accept a Type that is none of the constants: AMP's document says that
-	// caches may have more. It must consist of lower-case letters, and not be "s". [Parse] rejects
-	// such a URL.
+	// caches may have more. It must consist of lower-case letters, and not be "s". [ParseAny] reads
+	// such a URL, and [Parse] rejects it.
 	AnyType bool
 
 	// ImageParams are the parameters of a [SizedImage], as written in the path: "w800" asks
@@ -125,7 +131,7 @@ func (u URL) Build() (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if !slices.ContainsFunc(prefixes, func(p Prefix) bool { return p.Prefix == u.Prefix }) {
+		if !isOneOf(u.Prefix, prefixes) {
 			return reject("Prefix", u.Prefix, fmt.Sprintf("is not a prefix of %q", page.Host), "one that Prefixes returns, or none")
 		}
 		origin = "https://" + u.Prefix + "." + cache.CacheDomain
@@ -142,7 +148,7 @@ func (u URL) Build() (string, error) {
 	case contentType.known():
 	case !u.AnyType:
 		return reject("Type", string(u.Type), "is not a known content type", "c, v, wp, cert, i, ii or r")
-	case contentType == "s" || strings.Trim(string(contentType), "abcdefghijklmnopqrstuvwxyz") != "":
+	case !contentType.valid():
 		return reject("Type", string(u.Type), "is not a content type", `lower-case letters, and not "s", which means https`)
 	}
 	segments := string(contentType)
@@ -205,8 +211,8 @@ func queryParams(query string) []string {
 }
 
 // Parse parses a cache URL of one of the caches. If none are given, [ampcors.DefaultCaches]
-// is used. Other URLs are rejected, such as those of viewers: see [ParseViewer], and
-// [ParseUntyped]. A fragment is removed: in a viewer's URL it is a message from the viewer to the
+// is used. Other URLs are rejected, such as those of viewers: see [ParseViewer],
+// [ParseUntyped] and [ParseAny]. A fragment is removed: in a viewer's URL it is a message from the viewer to the
 // page, and no server sees it. An error is an *[ampcors.ValueError], or several of them joined if
 // the caches have problems.
 //
@@ -214,18 +220,34 @@ func queryParams(query string) []string {
 // prefix. No cache serves a document under another prefix, and a reader who looks only at the
 // prefix would believe that the page is from another publisher.
 func Parse(cacheURL string, caches ...ampcors.Cache) (URL, error) {
-	return parse(cacheURL, true, caches)
+	return parse(cacheURL, typed, caches)
+}
+
+// ParseAny parses everything that [URL.Build] returns. That is also a URL with a content type that
+// AMP's document does not name, which sets AnyType, and a URL with one of the [Prefixes] that an
+// [ampcors.Middleware] denies. Everything else is as with [Parse].
+func ParseAny(cacheURL string, caches ...ampcors.Cache) (URL, error) {
+	return parse(cacheURL, anyTyped, caches)
 }
 
 // ParseUntyped parses a cache URL whose path has no content type, such as
-// "https://www-example-com.cdn.ampproject.org/s/www.example.com/article". AMP's document does not
-// define such URLs, and [Parse] rejects them. The Type of the result is empty. Everything else is
-// as with Parse.
+// "https://www-example-com.cdn.ampproject.org/s/www.example.com/article". AMP's document shows such
+// URLs, but its format has a content type, and [Parse] rejects them. The Type of the result is empty.
+// Everything else is as with Parse.
 func ParseUntyped(cacheURL string, caches ...ampcors.Cache) (URL, error) {
-	return parse(cacheURL, false, caches)
+	return parse(cacheURL, untyped, caches)
 }
 
-func parse(cacheURL string, isTyped bool, caches []ampcors.Cache) (URL, error) {
+// What a path may begin with.
+type typing int
+
+const (
+	typed    typing = iota // a known content type
+	anyTyped               // any content type
+	untyped                // none
+)
+
+func parse(cacheURL string, typing typing, caches []ampcors.Cache) (URL, error) {
 	if len(caches) == 0 {
 		caches = ampcors.DefaultCaches()
 	} else if _, err := ampcors.CacheOrigins("www.example.com", caches...); err != nil {
@@ -260,11 +282,13 @@ func parse(cacheURL string, isTyped bool, caches []ampcors.Cache) (URL, error) {
 
 	wantPath := `a path such as "/s/www.example.com/article"`
 	rest := strings.TrimPrefix(whole.Path, "/")
-	if isTyped {
+	if typing != untyped {
 		wantPath = `a path such as "/c/s/www.example.com/article"`
 		var segment string
 		segment, rest, _ = strings.Cut(rest, "/")
-		if u.Type = ContentType(segment); !u.Type.known() {
+		u.Type = ContentType(segment)
+		u.AnyType = typing == anyTyped && !u.Type.known() && u.Type.valid()
+		if !u.Type.known() && !u.AnyType {
 			return reject(fmt.Sprintf("has the content type %.80q", segment), wantPath+", whose first segment is c, v, wp, cert, i, ii or r")
 		}
 	}
@@ -288,7 +312,10 @@ func parse(cacheURL string, isTyped bool, caches []ampcors.Cache) (URL, error) {
 	if isOnCache(page.Host, u.Cache) {
 		return reject(fmt.Sprintf("has the host %q in its path, which is on a cache itself", page.Host), "a publisher's host")
 	}
-	if !belongsTo(prefix, page.Host) {
+	if prefixes, _ := Prefixes(page.Host); !belongsTo(prefix, page.Host) && (typing != anyTyped || !isOneOf(prefix, prefixes)) {
+		if isOneOf(prefix, prefixes) {
+			return reject(fmt.Sprintf("has the domain prefix %.80q, which %q shares with another host", prefix, page.Host), "another prefix of the host in the path; ParseAny accepts this one")
+		}
 		return reject(fmt.Sprintf("has the domain prefix %.80q, which is not one of the prefixes of %q", prefix, page.Host), "the prefix of the host in the path")
 	}
 
@@ -380,6 +407,16 @@ func ParseViewer(viewerURL string) (publisher string, err error) {
 	}
 	page.Query, _ = splitQuery(whole.Query)
 	return page.String(), nil
+}
+
+// IsOnCache reports whether the host of a URL is the domain of one of the caches, or below it. If none
+// are given, [ampcors.DefaultCaches] is used.
+func IsOnCache(rawURL string, caches ...ampcors.Cache) bool {
+	if len(caches) == 0 {
+		caches = ampcors.DefaultCaches()
+	}
+	u, err := url.Parse(rawURL)
+	return err == nil && slices.ContainsFunc(caches, func(c ampcors.Cache) bool { return isOrIsBelow(strings.ToLower(u.Hostname()), c.CacheDomain) })
 }
 
 // PublisherURL returns the publisher's URL of a URL that [Parse], [ParseUntyped] or [ParseViewer]

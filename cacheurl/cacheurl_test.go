@@ -25,7 +25,7 @@ func TestVectors(t *testing.T) {
 	}
 	built, parsed, rejected := 0, 0, 0
 	for _, v := range f.CacheURLs {
-		u := URL{Publisher: v.URL, Cache: google, Type: ContentType(v.Type), ImageParams: v.ImageParams, CacheQuery: v.CacheQuery}
+		u := URL{Publisher: v.URL, Cache: google, Prefix: v.Prefix, Type: ContentType(v.Type), AnyType: v.AnyType, ImageParams: v.ImageParams, CacheQuery: v.CacheQuery}
 		switch v.Cache {
 		case "", google.CacheDomain:
 		case bing.CacheDomain:
@@ -51,6 +51,16 @@ func TestVectors(t *testing.T) {
 		}
 		u.Publisher = cmp.Or(v.Canonical, v.URL)
 		got, err := Parse(v.CacheURL, u.Cache)
+		if isUsual := !v.Untyped && !v.AnyType && v.Note != "denied"; !isUsual {
+			if err == nil && v.Problem == "" {
+				t.Errorf("Parse(%s) = %+v", v.CacheURL, got)
+			}
+			parse := ParseAny
+			if v.Untyped {
+				parse = ParseUntyped
+			}
+			got, err = parse(v.CacheURL, u.Cache)
+		}
 		if u.Publisher == "" {
 			rejected++
 			var problem *ampcors.ValueError
@@ -61,9 +71,12 @@ func TestVectors(t *testing.T) {
 		}
 		parsed++
 		again, buildErr := got.Build()
-		if v.URL == "" { // Build writes another prefix, or another spelling
-			u.Type, u.Prefix = Document, got.Prefix
-			if parsed, _ := Parse(again, u.Cache); parsed != got || got.Prefix != "" && !strings.HasPrefix(v.CacheURL, "https://"+got.Prefix+".") {
+		if v.URL == "" { // in another spelling, or without a type
+			want := got
+			if v.Untyped {
+				want.Type = Document
+			}
+			if parsed, _ := Parse(again, u.Cache); parsed != want {
 				t.Errorf("%s is %+v, built as %s, which is %+v", v.CacheURL, got, again, parsed)
 			}
 		} else if again != v.CacheURL {
@@ -360,34 +373,47 @@ func BenchmarkParse(b *testing.B) {
 	}
 }
 
-func TestParseUntyped(t *testing.T) {
+// ParseAny undoes Build for every prefix and type.
+func TestParseAny(t *testing.T) {
 	t.Parallel()
-	for input, want := range map[string]string{ // "": it is rejected
-		"https://www-example-com.cdn.ampproject.org/s/www.example.com/a?b&amp_js_v=1#c": "https://www.example.com/a?b",
-		"https://www-example-com.cdn.ampproject.org/www.example.com/s/c/":               "http://www.example.com/s/c/",
-		"https://www-example-com.www.bing-amp.com/s/www.example.com":                    "https://www.example.com",
-		"https://www-example-com.cdn.ampproject.org/c/s/www.example.com/a":              "",
-		"https://www-example-com.cdn.ampproject.org/s/www.example.org/a":                "",
-		"https://www-example-com.cdn.ampproject.org/":                                   "",
-		"https://www-example-com.cdn.ampproject.org/s/s/www.example.com/":               "",
-		"https://www.example.com/s/www.example.com/":                                    "",
+	for _, want := range []URL{
+		{Publisher: "https://xn--fa-hia.de/a", Cache: google, Type: Document, Prefix: "fass-de"}, // which Parse rejects
+		{Publisher: "https://xn--fa-hia.de/a", Cache: google, Type: "ad", AnyType: true},
+		{Publisher: "http://www.example.com/a?b", Cache: bing, Type: "mp", AnyType: true, CacheQuery: "amp_js_v=1"},
 	} {
-		u, err := ParseUntyped(input)
-		if u.Publisher != want || u.Type != "" || (err != nil) != (want == "") {
-			t.Errorf("%s: %+v, %v; want %q", input, u, err, want)
-		}
-		if want == "" {
-			continue
-		}
-		if _, err := Parse(input); err == nil {
-			t.Errorf("Parse accepts %s", input)
-		}
-		built, err := u.Build()
+		built, err := want.Build()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, err := Parse(built); err != nil || again.Publisher != want {
-			t.Errorf("%s: %+v, %v", built, again, err)
+		if got, err := ParseAny(built); err != nil || got != want {
+			t.Errorf("%s: %+v, %v; want %+v", built, got, err, want)
 		}
+		if u, err := Parse(built); err == nil {
+			t.Errorf("Parse(%s) = %+v", built, u)
+		}
+	}
+	for _, rejected := range []string{
+		"https://www-example-com.cdn.ampproject.org/s/www.example.com/", "https://www-example-com.cdn.ampproject.org/C/s/www.example.com/",
+		"https://www-example-com.cdn.ampproject.org/c1/s/www.example.com/", "https://fass-de.cdn.ampproject.org/c/s/www.example.com/",
+	} {
+		if u, err := ParseAny(rejected); err == nil {
+			t.Errorf("ParseAny(%s) = %+v", rejected, u)
+		}
+	}
+}
+
+func TestIsOnCache(t *testing.T) {
+	t.Parallel()
+	other := ampcors.Cache{ID: "other", CacheDomain: "cache.example"}
+	for url, want := range map[string]bool{
+		"https://www-example-com.cdn.ampproject.org/x": true, "http://CDN.ampproject.org": true, "https://a.www.bing-amp.com:1/": true,
+		"https://www.example.com/": false, "https://acdn.ampproject.org": false, "https://a.cache.example": false, "%": false,
+	} {
+		if got := IsOnCache(url); got != want {
+			t.Errorf("%s: %t", url, got)
+		}
+	}
+	if !IsOnCache("https://a.cache.example", other) || IsOnCache("https://a.cdn.ampproject.org", other) {
+		t.Error("of other caches")
 	}
 }

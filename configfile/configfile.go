@@ -110,8 +110,8 @@ func New(path string, set ...func(*ampcors.Config)) (mw *ampcors.Middleware, err
 
 // Read is like [Load], but reads the configuration from r, up to io.EOF. It may come from
 // an environment variable, an embedded file or a pipe. Errors use name as the file's name.
-// There is no directory, so publishersFile must be an absolute path. More than 1 GiB is an
-// error.
+// There is no directory, so publishersFile and cachesFile must be absolute paths. More than 1 GiB
+// is an error.
 func Read(name string, r io.Reader, set ...func(*ampcors.Config)) (cfg ampcors.Config, err error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxFile+1))
 	if err == nil && len(data) > maxFile {
@@ -124,10 +124,10 @@ func Read(name string, r io.Reader, set ...func(*ampcors.Config)) (cfg ampcors.C
 }
 
 // An Inline is a configuration that is not a file, such as a part of another program's
-// configuration. The publishersFile that it may name is a file.
+// configuration. The publishersFile and cachesFile that it may name are files.
 type Inline struct {
 	Name string // for errors
-	Dir  string // for a relative publishersFile; if empty, publishersFile must be an absolute path
+	Dir  string // for a relative publishersFile and cachesFile; if empty, they must be absolute paths
 	JSON []byte // what the file would contain
 }
 

@@ -251,7 +251,7 @@ func (c *Client) mask(text string) string {
 var keyPath = regexp.MustCompile(`/[A-Za-z0-9-]{8,128}\.txt`)
 
 // ErrNoKey: Config.KeysOf has no valid key for a host.
-var ErrNoKey = errors.New("the host has no key")
+var ErrNoKey = errors.New("the host has no valid key")
 
 // A keysError is an error of Config.KeysOf.
 type keysError struct{ error }
@@ -276,7 +276,7 @@ func (c *Client) of(ctx context.Context, host string) (*Client, error) {
 			return nil, keysError{fmt.Errorf("%w: %w", ErrNoKey, err)}
 		}
 		if slices.ContainsFunc(files[:i], func(g keyFile) bool { return g.path() == files[i].path() && g.key != files[i].key }) {
-			return nil, keysError{fmt.Errorf("%w: KeysOf[%d] has another key at the same path as one before it", ErrNoKey, i)}
+			return nil, keysError{fmt.Errorf("%w: KeysOf[%d] has another key at the same path as one before it; want a path for each key", ErrNoKey, i)}
 		}
 	}
 	own := *c
@@ -292,9 +292,14 @@ func (c *Client) maskProblem(problem *ampcors.ValueError) *ampcors.ValueError {
 }
 
 // KeyPath returns the path of the key file: "/{key}.txt", or that of Config.KeyLocation.
-// The path may contain the key, so do not log it. With Config.KeysOf there is none: use
+// The path may contain the key, so do not log it. With Config.KeysOf, it is "": use
 // [Client.ServeKeys].
-func (c *Client) KeyPath() string { return (*c.files)[0].path() }
+func (c *Client) KeyPath() string {
+	if c.keysOf != nil {
+		return ""
+	}
+	return (*c.files)[0].path()
+}
 
 // KeyHandler serves the key at [Client.KeyPath], exactly and without a line break, and
 // answers 404 for any other path. It also serves the keys of Config.OldKeys and KeysOf.

@@ -312,7 +312,7 @@ func (c *Client) send(ctx context.Context, retry outbound.Retry, b Batch, mayGoO
 		case len(urls) == 0:
 			continue
 		case i == len(*own.files):
-			part.Err = &Error{Host: b.Host, Err: ErrNotCovered}
+			part.Err = &Error{Host: b.Host, Err: notCovered(urls)}
 			own.log.WarnContext(ctx, "indexnow: not sent", "host", b.Host, "urls", len(urls), "error", part.Err)
 			parts = append(parts, part)
 			continue
@@ -382,7 +382,7 @@ func (c *Client) Requests(ctx context.Context, urls ...string) (requests []Reque
 			switch {
 			case len(urls) == 0:
 			case i == len(*own.files):
-				part.Err = &Error{Host: b.Host, Err: ErrNotCovered}
+				part.Err = &Error{Host: b.Host, Err: notCovered(urls)}
 				report.Batches = append(report.Batches, part)
 			default:
 				requests = append(requests, Request{c.endpoints[0], (*own.files)[i].body(&part)})
@@ -390,6 +390,14 @@ func (c *Client) Requests(ctx context.Context, urls ...string) (requests []Reque
 		}
 	}
 	return requests, report.err()
+}
+
+// notCovered returns ErrNotCovered with the first of the URLs.
+func notCovered(urls []string) error {
+	if len(urls) == 1 {
+		return fmt.Errorf("%w: %.300s", ErrNotCovered, urls[0])
+	}
+	return fmt.Errorf("%w: %.300s and %d more", ErrNotCovered, urls[0], len(urls)-1)
 }
 
 // GetURL returns the URL of the GET with which the protocol submits a single page. The key is in it,

@@ -65,11 +65,11 @@ type Config struct {
 	// learn that they are gone. Each file is then read each time, and listed pages take as much
 	// memory again, up to MaxState. If a file cannot be read to its end or redirects to another of them,
 	// an entry is skipped, no page is listed, or too many are gone, none is taken to be gone, and the
-	// error says why.
+	// error says why. Pages that an earlier Update found gone wait then.
 	FindGone bool
 	// MaxGone is the share of the announced pages that may be gone and not yet Done, because a broken
-	// sitemap looks like one from which many pages are gone. Ten always may. If zero, 0.1 is used.
-	// When you have seen that more are gone, use 1 once.
+	// sitemap looks like one from which many pages are gone. Ten always may. If it is not above 0 and at
+	// most 1, 0.1 is used. When you have seen that more are gone, use 1 once.
 	MaxGone float64
 }
 
@@ -94,7 +94,7 @@ func New(cfg Config) *Reader {
 	if cfg.MaxState <= 0 {
 		cfg.MaxState = 256 << 20
 	}
-	if cfg.MaxGone <= 0 {
+	if !(cfg.MaxGone > 0 && cfg.MaxGone <= 1) { // so that NaN is not used, either
 		cfg.MaxGone = 0.1
 	}
 	return &Reader{cfg: cfg, http: newHTTPClient(cfg.HTTPClient)}
@@ -125,6 +125,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // The user and password of a URL are sent to the same host only, and never to http if the URL is
 // https.
 func (r *Reader) Update(ctx context.Context, s *State, files ...string) error {
+	s.holdsGone = true
 	u := updater{Reader: r, state: s, seen: make(map[string]bool), ends: make(map[string]string), left: r.cfg.MaxState - s.cost()}
 	if r.cfg.FindGone {
 		u.listed = make(map[string]bool)
@@ -185,6 +186,7 @@ func (u *updater) noteGone() error {
 	for _, page := range gone {
 		set(&u.state.Gone, page, true)
 	}
+	u.state.holdsGone = false
 	return nil
 }
 

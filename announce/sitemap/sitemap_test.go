@@ -12,6 +12,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -927,12 +928,20 @@ func TestPagesThatAreGoneAddUp(t *testing.T) {
 	if err := finds(0); !errors.Is(err, sitemap.ErrNoneGone) || !errors.Is(err, sitemap.ErrManyGone) || len(s.Gone) != 10 {
 		t.Errorf("ten more: %v, %d", err, len(s.Gone))
 	}
-	if err := finds(1); err != nil || len(s.Gone) != 20 {
+	if urls := s.PendingURLs(); len(urls) != 0 {
+		t.Errorf("the first ten are announced, although more are gone than may be: %q", urls)
+	}
+	for _, notAShare := range []float64{-1, 10, math.NaN()} {
+		if err := finds(notAShare); !errors.Is(err, sitemap.ErrManyGone) {
+			t.Errorf("a share of %v: %v", notAShare, err)
+		}
+	}
+	if err := finds(1); err != nil || len(s.Gone) != 20 || len(s.PendingURLs()) != 20 {
 		t.Errorf("all may be gone: %v, %d", err, len(s.Gone))
 	}
 	// A Reader that does not look for gone pages sees that one has come back, and has changed.
 	web.files["/s.xml"] = urlset(append(pages[20:], "/00", "/01 2026-11-22")...)
-	if err := newReader(t, web, sitemap.Config{}).Update(t.Context(), &s, home+"/s.xml"); err != nil || len(s.Gone) != 18 || len(s.PendingURLs()) != 19 {
+	if err := newReader(t, web, sitemap.Config{}).Update(t.Context(), &s, home+"/s.xml"); err != nil || len(s.Gone) != 18 || len(s.PendingURLs()) != 1 {
 		t.Errorf("two have come back: %v, %d gone, %q", err, len(s.Gone), pending(&s))
 	}
 }

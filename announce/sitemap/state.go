@@ -1,6 +1,9 @@
 package sitemap
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // A State says which pages are known, and which are to be announced. The zero State knows none.
 // Store it as JSON. Config.MaxState limits its size.
@@ -14,6 +17,8 @@ type State struct {
 	Pending map[string]string `json:"pending,omitempty"`
 	// Gone are those of Announced that are no longer listed, until Done is called.
 	Gone map[string]bool `json:"gone,omitempty"`
+
+	holdsGone bool // the last Update did not see that they are still gone
 }
 
 // A File says what is known of a sitemap, so that it is not read again without need.
@@ -23,15 +28,13 @@ type File struct {
 	LastModified string `json:"lastModified,omitempty"` // header
 }
 
-// PendingURLs returns the pages to announce, gone ones too, sorted. They are escaped as package
-// indexnow sends them, so the URLs of an indexnow.Batch can be given to Done.
+// PendingURLs returns the pages to announce, sorted. Gone ones are among them, unless the last Update did
+// not look for them, or could not tell. The URLs are escaped as package indexnow sends them, so those of
+// an indexnow.Batch can be given to Done.
 func (s *State) PendingURLs() []string {
-	urls := make([]string, 0, len(s.Pending)+len(s.Gone))
-	for u := range s.Pending {
-		urls = append(urls, u)
-	}
-	for u := range s.Gone {
-		urls = append(urls, u)
+	urls := slices.AppendSeq(make([]string, 0, len(s.Pending)+len(s.Gone)), maps.Keys(s.Pending))
+	if !s.holdsGone {
+		urls = slices.AppendSeq(urls, maps.Keys(s.Gone))
 	}
 	slices.Sort(urls)
 	return urls

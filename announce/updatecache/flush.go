@@ -99,8 +99,8 @@ func (c *Client) Flush(ctx context.Context, page string) ([]Result, error) {
 	return c.FlushURL(ctx, cacheurl.URL{Publisher: page})
 }
 
-// FlushURL does the same as [Client.Flush] for what a URL names by Publisher, Type and
-// ImageParams, such as an image. If u.Cache is not zero, only that cache is asked; it must be one
+// FlushURL does the same as [Client.Flush] for what a URL names by Publisher, Prefix, Type, AnyType
+// and ImageParams, such as an image. If u.Cache is not zero, only that cache is asked; it must be one
 // of Config.Caches. There must be no CacheQuery.
 //
 // The documentation of update-cache speaks of documents only. It says neither that a cache

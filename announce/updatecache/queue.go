@@ -208,7 +208,7 @@ func (q *Queue) Stats() QueueStats {
 
 // parse returns what a URL of the queue names.
 func parse(url string, cache ampcors.Cache) cacheurl.URL {
-	u, _ := cacheurl.Parse(url, cache) // no error: Build has made the URL
+	u, _ := cacheurl.ParseAny(url, cache) // no error: Build has made the URL
 	return u
 }
 

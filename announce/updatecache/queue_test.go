@@ -340,8 +340,13 @@ func TestShutdownReturnsWhatIsLeft(t *testing.T) {
 		config := func(cfg *Config, _ *QueueConfig) { cfg.Caches = ampcors.DefaultCaches() }
 		q := newQueue(c, config)
 		add(t, q, "www.example.com/a?b='c'", "bücher.example/")
+		for _, u := range []cacheurl.URL{{Publisher: "https://faß.de/", Prefix: "fass-de"}, {Publisher: "https://www.example.com/", Type: "ad", AnyType: true}} {
+			if err := q.AddURL(u); err != nil {
+				t.Fatal(err)
+			}
+		}
 		unsent, err := q.Shutdown(t.Context())
-		if len(unsent) != 2 || !errors.Is(err, ErrServer) || q.Stats().Flushed != 2 {
+		if len(unsent) != 4 || !errors.Is(err, ErrServer) || q.Stats().Flushed != 4 || slices.ContainsFunc(c.flushed, func(u cacheurl.URL) bool { return u.Publisher == "" }) {
 			t.Errorf("%v, %v, %+v", unsent, err, q.Stats())
 		}
 		if err := q.Add("https://www.example.com/"); !errors.Is(err, ErrClosed) {
@@ -360,12 +365,16 @@ func TestShutdownReturnsWhatIsLeft(t *testing.T) {
 		if unsent, err := q.Shutdown(t.Context()); unsent != nil || err != nil {
 			t.Errorf("%v, %v", unsent, err)
 		}
-		for asked := range c.asked() {
+		again := c.asked()
+		if again["fass-de.www.bing-amp.com/update-cache/c/s/xn--fa-hia.de/"] != 1 || again["www-example-com.www.bing-amp.com/update-cache/ad/s/www.example.com/"] != 1 {
+			t.Errorf("asked for %v", again)
+		}
+		for asked := range again {
 			if host, _, _ := strings.Cut(asked, "/"); !strings.HasSuffix(host, ".www.bing-amp.com") {
 				t.Errorf("asked %s", host)
 			}
 		}
-		if len(c.seen) != 2 {
+		if len(c.seen) != 4 {
 			t.Errorf("%q", c.seen)
 		}
 	})

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -49,10 +48,11 @@ type prefixes []cacheurl.Prefix
 func (all prefixes) String() string {
 	lines := make([]string, len(all))
 	for i, p := range all {
-		lines[i] = fmt.Sprintf("%-63s  %s", p.Prefix, strings.Join(p.By, ", "))
-		if len(p.By) == 0 {
-			lines[i] = p.Prefix + "  nobody today, but caches have used it"
+		by := strings.Join(p.By, ", ")
+		if by == "" {
+			by = "nobody today, but caches have used it"
 		}
+		lines[i] = fmt.Sprintf("%-63s  %s", p.Prefix, by)
 		if p.Denied {
 			lines[i] += "; denied, because another host has it too"
 		}
@@ -95,6 +95,9 @@ func newReverse() *cobra.Command {
 			for _, c := range known {
 				prefix = strings.TrimSuffix(prefix, "."+c.CacheDomain)
 			}
+			if arg != prefix && strings.Contains(prefix, ".") {
+				return nil, fmt.Errorf("%q is not an origin of a known cache, which has one label before the cache's domain; --caches names others", arg)
+			}
 			domain, err := ampcors.PublisherDomain(prefix)
 			if err != nil {
 				return nil, fmt.Errorf("%q: %w", arg, err)
@@ -117,7 +120,7 @@ func newCacheURL() *cobra.Command {
 	cacheID := cmd.Flags().String("cache", "", "the id of the AMP Cache; if empty, the first of --caches is used, which is google without it")
 	prefix := cmd.Flags().String("prefix", "", "the domain prefix, one of ampcors prefix --all; if empty, that of ampcors prefix is used")
 	contentType := cmd.Flags().String("type", "", "the content type: c, v, wp, cert, i, ii or r; if empty, it is guessed from the extension")
-	anyType := cmd.Flags().Bool("any-type", false, "accept any --type: AMP's document does not name all")
+	anyType := cmd.Flags().Bool("any-type", false, "accept any --type, also in URLs of a cache: AMP's document does not name all")
 	query := cmd.Flags().String("cache-query", "", "query parameters for the cache, such as amp_latest_update_time=1795262400")
 	params := cmd.Flags().String("image-params", "", "parameters of a sized image (type ii), such as w800")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -134,7 +137,10 @@ func newCacheURL() *cobra.Command {
 			if err == nil {
 				return publisher, nil
 			}
-			if isOnCache(arg, known) {
+			if u, err := cacheurl.ParseAny(arg, known...); err == nil && *anyType {
+				return u.Publisher, nil
+			}
+			if cacheurl.IsOnCache(arg, known...) {
 				return nil, err
 			}
 			t := cacheurl.ContentType(*contentType)
@@ -145,12 +151,6 @@ func newCacheURL() *cobra.Command {
 		})
 	}
 	return cmd
-}
-
-// isOnCache reports whether a URL's host is below the domain of a cache.
-func isOnCache(arg string, caches []ampcors.Cache) bool {
-	u, err := url.Parse(arg)
-	return err == nil && slices.ContainsFunc(caches, func(c ampcors.Cache) bool { return strings.HasSuffix("."+u.Hostname(), "."+c.CacheDomain) })
 }
 
 func cacheIDs(caches []ampcors.Cache) (ids []string) {

@@ -75,41 +75,59 @@ func batchGet(ctx context.Context, api, key string, urls []string) (answer batch
 
 // A found is the answer of the API for one page.
 type found struct {
-	AMP      string   `json:"amp"`          // the URL of the AMP version
-	Cache    string   `json:"cache"`        // its URL on Google's AMP Cache, from the API
-	Computed string   `json:"computed"`     // the same URL, from package cacheurl
-	By       []string `json:"by,omitempty"` // which implementations give the domain prefix of Cache, if Computed has another one
+	AMP      string   `json:"amp"`                // the URL of the AMP version
+	Cache    string   `json:"cache"`              // its URL on Google's AMP Cache, from the API
+	Computed string   `json:"computed,omitempty"` // the same URL, from package cacheurl; "" if that rejects AMP
+	Problem  string   `json:"problem,omitempty"`  // why it rejects AMP
+	Prefix   string   `json:"prefix,omitempty"`   // the domain prefix of Cache
+	By       []string `json:"by"`                 // which implementations give it
+	Denied   bool     `json:"denied,omitempty"`   // whether ampcors denies it, because another host has it too
+	isHash   bool
+}
+
+func newFound(amp, cache string) found {
+	f := found{AMP: amp, Cache: cache, By: []string{}}
+	computed, err := cacheurl.URL{Publisher: amp, Type: cacheurl.Document}.Build()
+	if err != nil {
+		f.Problem = err.Error()
+	}
+	f.Computed = computed
+	page, err := url.Parse(amp)
+	onCache, err2 := url.Parse(cache)
+	if err != nil || err2 != nil || cache == "" {
+		return f
+	}
+	f.Prefix, _, _ = strings.Cut(onCache.Hostname(), ".")
+	all, _ := cacheurl.Prefixes(page.Hostname()) // an error is in Problem
+	for i, p := range all {
+		if p.Prefix == f.Prefix {
+			f.By, f.Denied, f.isHash = p.By, p.Denied, i == len(all)-1
+		}
+	}
+	return f
 }
 
 func (f found) String() string {
-	if f.Cache == f.Computed {
-		return f.AMP + "\n  " + f.Cache
+	if f.Cache == "" {
+		return f.AMP + "\n  The API names no URL on Google's AMP Cache."
 	}
-	differs := f.AMP + "\n  " + f.Cache + " (ampcors cacheurl prints " + f.Computed + ")"
-	if len(f.By) > 0 {
-		differs += "\n  This domain prefix is that of " + strings.Join(f.By, ", ") + "."
+	kind := "that of " + strings.Join(f.By, ", ")
+	switch {
+	case f.isHash:
+		kind = "the hash prefix"
+	case len(f.By) == 0:
+		kind = "that of no known implementation"
+	case f.Denied:
+		kind += "; ampcors denies it, because another host has it too"
 	}
-	return differs
-}
-
-// whoGives returns which implementations give the domain prefix of a cache URL, if it is not
-// that of ampcors.
-func whoGives(cacheURL string) []string {
-	u, err := cacheurl.Parse(cacheURL)
-	if err != nil || u.Prefix == "" {
-		return nil
+	text := f.AMP + "\n  " + f.Cache + "\n  Google uses the domain prefix " + f.Prefix + ", " + kind + "."
+	switch {
+	case f.Problem != "":
+		text += "\n  ampcors cacheurl: " + f.Problem
+	case f.Computed != f.Cache:
+		text += "\n  ampcors cacheurl prints " + f.Computed
 	}
-	publisher, err := url.Parse(u.Publisher)
-	if err != nil {
-		return nil
-	}
-	all, _ := cacheurl.Prefixes(publisher.Hostname()) // Parse has accepted the host
-	for _, p := range all {
-		if p.Prefix == u.Prefix && len(p.By) > 0 {
-			return p.By
-		}
-	}
-	return []string{"no known implementation"}
+	return text
 }
 
 func newLookup() *cobra.Command {
@@ -139,11 +157,7 @@ func newLookup() *cobra.Command {
 				return exitError{exitUntested, fmt.Errorf("the AMP URL API: %w", err)}
 			}
 			for _, a := range resp.AMPURLs {
-				computed, err := cacheurl.URL{Publisher: a.AMPURL, Type: cacheurl.Document}.Build()
-				if err != nil {
-					computed = err.Error()
-				}
-				answers[a.OriginalURL] = found{a.AMPURL, a.CDNAMPURL, computed, whoGives(a.CDNAMPURL)}
+				answers[a.OriginalURL] = newFound(a.AMPURL, a.CDNAMPURL)
 			}
 			for _, e := range resp.URLErrors {
 				failures[e.OriginalURL] = fmt.Errorf("%s: %s (%s)", e.OriginalURL, e.ErrorMessage, e.ErrorCode)

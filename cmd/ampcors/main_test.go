@@ -44,7 +44,7 @@ func TestConversions(t *testing.T) {
 		{name: "prefix", args: []string{"prefix", "www.example.com", "bücher.example"}, want: "www-example-com\nxn--bcher-example-wob\n"},
 		{name: "prefix of lines", args: []string{"prefix"}, stdin: "a.example\n\n b.example \n", want: "a-example\nb-example\n"},
 		{name: "hash prefix", args: []string{"prefix", "--hash", "www.example.com"}, want: "qd6a7ojgnw33qp4fquh2bzsurnwxb3tizc23iexr33vg5pppaqca\n"},
-		{name: "all prefixes", args: []string{"prefix", "--all", "faß.de"}, want: fmt.Sprintf("%-63s  ampcors, toolbox-cache-url, snowflake, the AMP document\n%-63s  amppackager; denied, because another host has it too\nhr7lkydfj2a3j3xjh5qfs5sicrjlowpcmuj46imgsymx3wcysi4q  nobody today, but caches have used it\n", "xn--fa-de-mqa", "fass-de")},
+		{name: "all prefixes", args: []string{"prefix", "--all", "faß.de"}, want: fmt.Sprintf("%-63s  ampcors, toolbox-cache-url, snowflake, the AMP document\n%-63s  amppackager; denied, because another host has it too\n%-63s  nobody today, but caches have used it\n", "xn--fa-de-mqa", "fass-de", "hr7lkydfj2a3j3xjh5qfs5sicrjlowpcmuj46imgsymx3wcysi4q")},
 		{name: "an invalid domain among others", args: []string{"prefix", "a.example", "localhost", "b.example"}, code: exitFindings, want: "a-example\nb-example\n", err: `"localhost" has no dot`},
 		{name: "JSON", args: []string{"prefix", "-o", "json", "a.example", "localhost"}, code: exitFindings,
 			want: `[
@@ -72,6 +72,9 @@ func TestConversions(t *testing.T) {
 		{name: "cacheurl with another prefix", args: []string{"cacheurl", "--prefix", "0-in----trouble-com-0", "https://in--trouble.com/"}, want: "https://0-in----trouble-com-0.cdn.ampproject.org/c/s/in--trouble.com/\n"},
 		{name: "cacheurl with the prefix of another publisher", args: []string{"cacheurl", "--prefix", "www-example-org", "https://www.example.com/"}, code: exitFindings, err: "is not a prefix of"},
 		{name: "cacheurl of a type that is none", args: []string{"cacheurl", "https://www-example-com.cdn.ampproject.org/x/s/www.example.com/"}, code: exitFindings, err: "has the content type \"x\""},
+		{name: "cacheurl of any type", args: []string{"cacheurl", "--any-type", "https://fass-de.cdn.ampproject.org/ad/s/xn--fa-hia.de/"}, want: "https://xn--fa-hia.de/\n"},
+		{name: "cacheurl of a prefix that two hosts share", args: []string{"cacheurl", "https://fass-de.cdn.ampproject.org/c/s/xn--fa-hia.de/"}, code: exitFindings, err: "shares with another host"},
+		{name: "reverse on an unknown cache", args: []string{"reverse", "https://www-example-com.amp.example"}, code: exitFindings, err: "not an origin of a known cache"},
 		{name: "cacheurl of an unknown type", args: []string{"cacheurl", "--type", "ad", "https://www.example.com/"}, code: exitFindings, err: "want c, v, wp, cert, i, ii or r"},
 		{name: "cacheurl of any type", args: []string{"cacheurl", "--type", "ad", "--any-type", "https://www.example.com/"}, want: "https://www-example-com.cdn.ampproject.org/ad/s/www.example.com/\n"},
 		{name: "cacheurl of no type at all", args: []string{"cacheurl", "--type", "s", "--any-type", "https://www.example.com/"}, code: exitFindings, err: "means https"},

@@ -125,6 +125,9 @@ func addIndexNow(cmd *cobra.Command) *indexNowFlags {
 func (f *indexNowFlags) client() (*indexnow.Client, error) {
 	cfg := indexnow.Config{KeyLocation: f.location, Endpoint: f.endpoint, Failover: f.failover, Attempts: 3, Logger: silent, HTTPClient: httpClient}
 	if f.keys != "" {
+		if f.location != "" {
+			return nil, errors.New("--key-location is for INDEXNOW_KEY; with --keys, write the location beside its key in the file")
+		}
 		data, err := os.ReadFile(f.keys)
 		if err != nil {
 			return nil, err
@@ -233,7 +236,7 @@ func newFlush() *cobra.Command {
 	file := cmd.Flags().String("key", "", "file with the RSA key")
 	all := cmd.Flags().Bool("all-caches", false, "ask each known cache; otherwise only Google's, or those of --caches")
 	caches := addCaches(cmd)
-	forms := cmd.Flags().Bool("all-forms", false, "ask at each domain prefix of ampcors prefix --all, because it is not public which one a cache uses")
+	forms := cmd.Flags().Bool("all-forms", false, "ask at each domain prefix of ampcors prefix --all, because it is not public which one a cache uses; a page is flushed when the cache has accepted all")
 	contentType := cmd.Flags().String("type", "c", "content type: c (document), v (document in a viewer), wp (signed exchange), cert (its certificate), i (image), ii (sized image) or r (other file)")
 	params := cmd.Flags().String("image-params", "", "parameters of a sized image (type ii), such as w800")
 	source := addPages(cmd)
@@ -261,12 +264,12 @@ func newFlush() *cobra.Command {
 		}
 		err = answerAll(cmd, pages, *output, func(page string) (any, error) {
 			u := cacheurl.URL{Publisher: page, Type: cacheurl.ContentType(*contentType), ImageParams: *params}
+			if _, err := c.SignedURLs(u); err != nil { // before it has problems with each form
+				return nil, err
+			}
 			prefixes := []string{""}
 			if *forms {
-				var err error
-				if prefixes, err = prefixesOf(page); err != nil {
-					return nil, err
-				}
+				prefixes = prefixesOf(page)
 			}
 			var signed []string
 			var errs []error
@@ -285,6 +288,8 @@ func newFlush() *cobra.Command {
 				return nil, err
 			case *sign:
 				return signed, nil
+			case *dryRun && *forms:
+				return page + ": would be flushed, at " + strings.Join(prefixes, " "), nil
 			case *dryRun:
 				return page + ": would be flushed", nil
 			}
@@ -295,18 +300,19 @@ func newFlush() *cobra.Command {
 	return cmd
 }
 
-// prefixesOf returns the domain prefixes of a page's publisher.
-func prefixesOf(page string) ([]string, error) {
-	u, err := url.Parse(page)
+// prefixesOf returns the domain prefixes of the publisher of a page that can be flushed.
+func prefixesOf(page string) (prefixes []string) {
+	u, _ := cacheurl.URL{Publisher: page}.Build()
+	onCache, _ := cacheurl.Parse(u)
+	publisher, err := url.Parse(onCache.Publisher)
 	if err != nil {
-		return nil, err
+		return []string{""}
 	}
-	found, err := cacheurl.Prefixes(u.Hostname())
-	var prefixes []string
+	found, _ := cacheurl.Prefixes(publisher.Hostname())
 	for _, p := range found {
 		prefixes = append(prefixes, p.Prefix)
 	}
-	return prefixes, err
+	return prefixes
 }
 
 func newSubmit() *cobra.Command {

@@ -177,6 +177,13 @@ func TestFlushOfOtherTypesAndSigned(t *testing.T) {
 	if len(w.seen) != 0 {
 		t.Errorf("asked for %q", w.seen)
 	}
+	t.Run("all forms that would be flushed", func(t *testing.T) {
+		code, stdout, stderr := run(t, "", "flush", "--key", file, "--all-forms", "--dry-run", "--caches", otherCaches(t), "https://é-x.com/a", " https://a.example/", "not a URL")
+		want := "https://é-x.com/a: would be flushed, at xn----x-com-9xa xn--0---x-com-0-cbb 6vyz5odpwzi24rhvlctdle6yqvr66pgdogi67dpqegncwquf5ava\n"
+		if code != exitFindings || stdout != want || strings.Count(stderr, "\n") != 2 || !strings.Contains(stderr, "has white space around it") || !strings.Contains(stderr, "does not begin with http") {
+			t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
+		}
+	})
 	t.Run("all forms, of a cache in a file", func(t *testing.T) {
 		code, stdout, stderr := run(t, "", "flush", "--key", file, "--all-forms", "--caches", otherCaches(t), "https://é-x.com/a")
 		want := []string{
@@ -260,6 +267,11 @@ func TestSubmitWithAState(t *testing.T) {
 		{"and nothing is left", func() {}, nil, exitClean, "", "no page is new", ""},
 		{"a page is gone", func() { pages = strings.Replace(pages, page(2), "", 1) }, []string{"--gone"}, exitClean, "www.example.com: 1 URLs pending\n", "no longer list: 1", "https://www.example.com/2"},
 		{"and is announced once", func() {}, []string{"--gone"}, exitClean, "", "no page is new", ""},
+		{"a page is gone, and the engine is down", func() { isDown, pages = true, strings.Replace(pages, page(4), "", 1) }, []string{"--gone"}, exitFindings, "", "no longer list: 1", ""},
+		{"then the sitemap is down", func() { isDown, sitemapIsDown = false, true }, []string{"--gone"}, exitFindings, "", "that wait for a run with --gone that reads everything: 1", ""},
+		{"then nobody asks for gone pages", func() { sitemapIsDown = false }, nil, exitClean, "", "that wait for a run with --gone that reads everything: 1", ""},
+		{"then it is announced", func() {}, []string{"--gone"}, exitClean, "www.example.com: 1 URLs pending\n", "no longer list: 1", "https://www.example.com/4"},
+		{"it has come back", func() { pages += page(4) }, nil, exitClean, "www.example.com: 1 URLs pending\n", "", "https://www.example.com/4"},
 		{"the sitemap is empty", func() { pages = "" }, []string{"--gone"}, exitFindings, "", "because no page is listed", ""},
 		{"the sitemap is down later", func() { sitemapIsDown, pages = true, page(1)+page(3)+page(4) }, nil, exitFindings, "", "403", ""},
 	} {
@@ -274,6 +286,12 @@ func TestSubmitWithAState(t *testing.T) {
 	}
 	for _, args := range [][]string{{"submit", "--gone", "https://www.example.com/"}, {"submit", "--gone", "--sitemap", "https://www.example.com/sitemap.xml"}} {
 		if code, _, stderr := run(t, "", args...); code != exitUsage || !strings.Contains(stderr, "--gone needs") {
+			t.Errorf("%q: exit code %d, %s", args, code, stderr)
+		}
+	}
+	for _, args := range [][]string{{"--gone", "--max-gone", "10"}, {"--gone", "--max-gone", "NaN"}, {"--gone", "--max-gone", "0"}, {"--max-gone", "0.5"}} {
+		args = append([]string{"submit", "--sitemap", "https://www.example.com/sitemap.xml", "--state", state}, args...)
+		if code, _, stderr := run(t, "", args...); code != exitUsage || !strings.Contains(stderr, "--max-gone") {
 			t.Errorf("%q: exit code %d, %s", args, code, stderr)
 		}
 	}
@@ -376,7 +394,7 @@ func TestSubmitWithKeysOfHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, stdout, stderr := run(t, "", "submit", "--keys", file, "--endpoint", "https://first.example/", "--failover", "https://second.example/", "https://a.example/", "https://b.example/", "https://c.example/")
-	if code != exitFindings || stdout != "a.example: 1 URLs accepted\nb.example: 1 URLs accepted\n" || !strings.Contains(stderr, "c.example: the host has no key") {
+	if code != exitFindings || stdout != "a.example: 1 URLs accepted\nb.example: 1 URLs accepted\n" || !strings.Contains(stderr, "c.example: the host has no valid key") {
 		t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
 	}
 	if !slices.Equal(keys, []string{"a.example aaaaaaaaaa", "b.example bbbbbbbbbb"}) || w.seen[0] != "POST first.example/" {
@@ -482,8 +500,8 @@ func TestLookup(t *testing.T) {
 				errs = append(errs, map[string]string{"originalUrl": u, "errorCode": "NO_AMP_URL", "errorMessage": "Couldn't find any AMP version of the URL."})
 				continue
 			}
-			if strings.Contains(u, "in--trouble") {
-				found = append(found, map[string]string{"originalUrl": u, "ampUrl": u, "cdnAmpUrl": "https://0-in----trouble-com-0.cdn.ampproject.org/c/s/in--trouble.com/"})
+			if i := strings.Index(u, "#"); i >= 0 { // the answer
+				found = append(found, map[string]string{"originalUrl": u, "ampUrl": u[:i], "cdnAmpUrl": u[i+1:]})
 				continue
 			}
 			ampURL := strings.Replace(u, "/article/", "/amp/", 1)
@@ -502,25 +520,47 @@ func TestLookup(t *testing.T) {
 	t.Setenv("GOOGLE_API_KEY", "s3cret")
 	t.Run("found and not", func(t *testing.T) {
 		code, stdout, stderr := run(t, "", "lookup", "--endpoint", server.URL+"/v1/ampUrls:batchGet", "https://www.example.com/article/1", "https://www.example.com/none")
-		want := "https://www.example.com/amp/1\n  https://www-example-com.cdn.ampproject.org/c/s/www.example.com/amp/1\n"
+		want := "https://www.example.com/amp/1\n  https://www-example-com.cdn.ampproject.org/c/s/www.example.com/amp/1\n" +
+			"  Google uses the domain prefix www-example-com, that of ampcors, toolbox-cache-url, amppackager, snowflake, the AMP document.\n"
 		if code != exitFindings || stdout != want || !strings.Contains(stderr, "NO_AMP_URL") || strings.Contains(stderr, "s3cret") {
 			t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
 		}
 	})
-	t.Run("another form of the prefix", func(t *testing.T) {
-		code, stdout, stderr := run(t, "", "lookup", "--endpoint", server.URL+"/v1/ampUrls:batchGet", "https://in--trouble.com/")
-		want := "https://in--trouble.com/\n  https://0-in----trouble-com-0.cdn.ampproject.org/c/s/in--trouble.com/ (ampcors cacheurl prints https://r5s7rxu53tjelpr7ngbxkxpirbrylvbwcuueckh7gmn5mim5cjna.cdn.ampproject.org/c/s/in--trouble.com/)\n  This domain prefix is that of snowflake, the AMP document.\n"
-		if code != exitClean || stdout != want {
-			t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
-		}
-	})
+	for cacheURL, want := range map[string]string{ // after the page and the cache URL
+		"": "",
+		"https://0-in----trouble-com-0.cdn.ampproject.org/c/s/in--trouble.com/": "  Google uses the domain prefix 0-in----trouble-com-0, that of snowflake, the AMP document.\n" +
+			"  ampcors cacheurl prints https://r5s7rxu53tjelpr7ngbxkxpirbrylvbwcuueckh7gmn5mim5cjna.cdn.ampproject.org/c/s/in--trouble.com/\n",
+		"https://fass-de.cdn.ampproject.org/c/s/faß.de/": "  Google uses the domain prefix fass-de, that of amppackager; ampcors denies it, because another host has it too.\n" +
+			"  ampcors cacheurl prints https://xn--fa-de-mqa.cdn.ampproject.org/c/s/xn--fa-hia.de/\n",
+		"https://qd6a7ojgnw33qp4fquh2bzsurnwxb3tizc23iexr33vg5pppaqca.cdn.ampproject.org/c/s/www.example.com/": "  Google uses the domain prefix qd6a7ojgnw33qp4fquh2bzsurnwxb3tizc23iexr33vg5pppaqca, the hash prefix.\n" +
+			"  ampcors cacheurl prints https://www-example-com.cdn.ampproject.org/c/s/www.example.com/\n",
+		"https://foo.cdn.ampproject.org/c/s/www.example.com/": "  Google uses the domain prefix foo, that of no known implementation.\n" +
+			"  ampcors cacheurl prints https://www-example-com.cdn.ampproject.org/c/s/www.example.com/\n",
+		"https://www-example-com.cdn.ampproject.org/c/s/www.example.com/?amp_gsa=1": "  Google uses the domain prefix www-example-com, that of ampcors, toolbox-cache-url, amppackager, snowflake, the AMP document.\n" +
+			"  ampcors cacheurl: cacheurl: Publisher \"https://www.example.com/?amp_gsa=1\" has the query parameter \"amp_gsa=1\", which is reserved for the cache; want the URL without it, and the parameter in CacheQuery\n",
+	} {
+		t.Run("the answer "+cacheURL, func(t *testing.T) {
+			page := "https://www.example.com/"
+			if _, path, ok := strings.Cut(cacheURL, "/c/s/"); ok {
+				page = "https://" + path
+			}
+			code, stdout, stderr := run(t, "", "lookup", "--endpoint", server.URL+"/v1/ampUrls:batchGet", page+"#"+cacheURL)
+			want := page + "\n  " + cacheURL + "\n" + want
+			if cacheURL == "" {
+				want = page + "\n  The API names no URL on Google's AMP Cache.\n"
+			}
+			if code != exitClean || stdout != want {
+				t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
+			}
+		})
+	}
 	t.Run("fifty in a request", func(t *testing.T) {
 		batches = 0
 		var lines strings.Builder
 		for i := range 101 {
 			fmt.Fprintf(&lines, "https://www.example.com/article/%d\n", i)
 		}
-		if code, stdout, stderr := run(t, lines.String(), "lookup", "--endpoint", server.URL+"/v1/ampUrls:batchGet"); code != exitClean || batches != 3 || strings.Count(stdout, "\n") != 202 {
+		if code, stdout, stderr := run(t, lines.String(), "lookup", "--endpoint", server.URL+"/v1/ampUrls:batchGet"); code != exitClean || batches != 3 || strings.Count(stdout, "\n") != 303 {
 			t.Errorf("exit code %d, %d requests\n%s\n%s", code, batches, stdout, stderr)
 		}
 	})

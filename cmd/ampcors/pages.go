@@ -45,8 +45,8 @@ func addPages(cmd *cobra.Command) *pageSource {
 	cmd.Flags().StringArrayVar(&s.sitemaps, "sitemap", nil, "file or URL of a sitemap, or URL of a sitemap index; may be repeated")
 	cmd.Flags().StringVar(&s.file, "state", "", "file that remembers the pages of --sitemap, so that only new and changed ones are announced; each command needs its own")
 	cmd.Flags().BoolVar(&s.all, "all", false, "if the file of --state is new, announce all pages; without --all, they are only recorded")
-	cmd.Flags().BoolVar(&s.gone, "gone", false, "with --state, also announce pages that the sitemaps no longer list; none if a sitemap cannot be read, or too many are gone")
-	cmd.Flags().Float64Var(&s.maxGone, "max-gone", 0.1, "with --gone, the share of all announced pages that may be gone at one time; ten always may")
+	cmd.Flags().BoolVar(&s.gone, "gone", false, "with --state, also announce pages that the sitemaps no longer list; none if a sitemap cannot be read, or too many are gone. Each run needs all sitemaps of the state")
+	cmd.Flags().Float64Var(&s.maxGone, "max-gone", 0.1, "with --gone, the share of all announced pages that may be gone at one time, above 0 and at most 1; ten always may")
 	cmd.Flags().Int64Var(&s.maxState, "max-state", 256, "limit of the pages that --sitemap finds and --state remembers, in MiB of memory; a page takes about 200 bytes")
 	return s
 }
@@ -66,6 +66,12 @@ func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) 
 	}
 	if s.gone && s.file == "" {
 		return nil, errors.New("--gone needs --state")
+	}
+	if cmd.Flags().Changed("max-gone") && !s.gone {
+		return nil, errors.New("--max-gone needs --gone")
+	}
+	if !(s.maxGone > 0 && s.maxGone <= 1) {
+		return nil, fmt.Errorf("--max-gone %g is not a share; want one above 0 and at most 1, such as 0.1", s.maxGone)
 	}
 	if s.file != "" {
 		if err := s.load(cmd.Name()); err != nil {
@@ -104,19 +110,25 @@ func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) 
 			return nil, exitError{exitFindings, errors.New("nothing is recorded, because not every sitemap could be read")}
 		}
 	}
+	urls := s.state.PendingURLs()
+	gone := len(urls) - len(s.state.Pending)
+	if waiting := len(s.state.Gone) - gone; waiting > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "ampcors: pages that an earlier run found gone, and that wait for a run with --gone that reads everything: %d\n", waiting)
+	}
 	switch {
 	case isFirst && s.isDryRun:
 		fmt.Fprintf(cmd.ErrOrStderr(), "ampcors: %s is new: %d pages would be recorded, and none announced (--all announces them)\n", s.file, len(s.state.Pending))
 		return args, nil
 	case isFirst:
 		fmt.Fprintf(cmd.ErrOrStderr(), "ampcors: %s is new: %d pages are recorded, and none is announced (--all announces them)\n", s.file, len(s.state.Pending))
-		s.state.Done(s.state.PendingURLs()...)
-	case s.file != "" && len(s.state.Pending)+len(s.state.Gone) == 0:
+		s.state.Done(urls...)
+		urls = nil
+	case s.file != "" && len(urls) == 0:
 		fmt.Fprintln(cmd.ErrOrStderr(), "ampcors: no page is new or has changed")
-	case len(s.state.Gone) > 0:
-		fmt.Fprintf(cmd.ErrOrStderr(), "ampcors: pages that the sitemaps no longer list: %d\n", len(s.state.Gone))
+	case gone > 0:
+		fmt.Fprintf(cmd.ErrOrStderr(), "ampcors: pages that the sitemaps no longer list: %d\n", gone)
 	}
-	return append(args, s.state.PendingURLs()...), s.save() // before anything is sent
+	return append(args, urls...), s.save() // before anything is sent
 }
 
 // isRead reports whether all files of an Update were read, although some entries were skipped.

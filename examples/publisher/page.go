@@ -125,6 +125,9 @@ func calculate(value string) (c calculation) {
 	c.URL = value
 	if publisher, err := cacheurl.PublisherURL(value); err == nil {
 		value, c.Publisher = publisher, publisher
+	} else if cacheurl.IsOnCache(value) {
+		c.Err = err
+		return c
 	}
 	u, problem := pageurl.Parse(value, pageurl.AsBrowsers)
 	if problem != nil {

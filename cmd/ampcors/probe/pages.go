@@ -54,8 +54,8 @@ func pagesOf(publisher string, caches []ampcors.Cache) ([]page, error) {
 	return pages, nil
 }
 
-// Origins returns every origin at which pages of a publisher run: its own and, on each cache, one
-// for each domain prefix of [cacheurl.Prefixes] that is no other host's.
+// Origins returns the origins at which pages of a publisher may run: its own and, on each cache, one
+// for each domain prefix of [cacheurl.Prefixes] that is not denied.
 func Origins(publisher string, caches ...ampcors.Cache) (origins []string, err error) {
 	domain, err := ampcors.CanonicalDomain(publisher)
 	if err != nil {

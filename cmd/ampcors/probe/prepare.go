@@ -38,6 +38,8 @@ func (p *prober) prepare(ctx context.Context) error {
 	for _, source := range p.cfg.Documents {
 		if publisher, err := cacheurl.PublisherURL(source, p.cfg.Caches...); err == nil {
 			source = publisher
+		} else if cacheurl.IsOnCache(source, p.cfg.Caches...) {
+			return configError(err)
 		}
 		document, err := webURL(source)
 		if err != nil {

@@ -200,9 +200,14 @@ func newVerify() *cobra.Command {
 
 func verifier(file string, copies bool, caches *cachesFile, flags *indexNowFlags) (func(context.Context, ...string) error, error) {
 	if file != "" {
-		known, err := caches.read()
-		if err != nil {
-			return nil, err
+		known := ampcors.DefaultCaches()
+		if copies {
+			var err error
+			if known, err = caches.read(); err != nil {
+				return nil, err
+			}
+		} else if *caches != "" {
+			return nil, errors.New("--caches needs --copies: a site's own key file is the same for all caches")
 		}
 		c, err := newUpdateClient(file, known)
 		if err != nil {

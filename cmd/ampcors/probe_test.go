@@ -264,6 +264,7 @@ func TestWrongUsageIsAnError(t *testing.T) {
 		{[]string{"probe", "--advice", "IIS", "--endpoint", "https://a.example", "--publisher", "a.example"}, "there is none for"},
 		{[]string{"probe", "--baseline", "missing.json", "--endpoint", "https://a.example", "--publisher", "a.example"}, "--baseline"},
 		{[]string{"probe", "--endpoint", "https://a.example", "--publisher", "a"}, `ampcors: publisher "a" has no dot`},
+		{[]string{"probe", "https://www-example-com.cdn.ampproject.org/x/s/www.example.com/"}, `has the content type "x"`},
 	} {
 		if code, _, stderr := run(t, "", test.args...); code != exitUsage || !strings.Contains(stderr, test.want) || strings.Contains(stderr, "configuration is wrong") || strings.Contains(stderr, "ampcors: ampcors:") {
 			t.Errorf("%q: exit code %d, %s", test.args, code, stderr)

@@ -131,27 +131,6 @@ func wantReason(t *testing.T, m *ampcors.Middleware, origin string, want ampcors
 	}
 }
 
-func TestASourcesPublishersAreAllowedInEveryForm(t *testing.T) {
-	cfg := testConfig()
-	cfg, s := withSource(t, cfg)
-	m := newMiddleware(t, cfg)
-	static := newMiddleware(t, testConfig())
-	for range 2 { // from the Source, then from memory
-		for _, origin := range []string{
-			cacheOrigin, bingOrigin, hashOrigin, idnOrigin, ownOrigin, evilOrigin, unknownHashOrigin, wildOrigin, playgroundOrigin,
-			"https://xn--bcher-kva.ch", "https://" + plainHash("xn--bcher-kva.ch") + ".cdn.ampproject.org", "https://evil.example", "null",
-		} {
-			if got, want := m.CheckOrigin(origin), static.CheckOrigin(origin); got != want {
-				t.Errorf("with a Source  %+v\nwith a list    %+v", got, want)
-			}
-		}
-	}
-	// One lookup for each domain and each hash: two publishers by both, and three others.
-	if want := 7; s.lookups() != want {
-		t.Errorf("%d lookups, %q; want %d", s.lookups(), s.asked, want)
-	}
-}
-
 func TestASourceIsNotAskedWhatItCannotKnow(t *testing.T) {
 	cfg, s := withSource(t, testConfig())
 	cfg.Publishers = append(cfg.Publishers, "listed.example", "*.wild.example")

@@ -151,24 +151,6 @@ func TestARequestWithoutItsMethodIsDenied(t *testing.T) {
 	}
 }
 
-// Envoy replaces a client's X-Ampcors-Publisher if the answer has one, and otherwise removes it if
-// the answer says so.
-func TestTheAnswerTellsEnvoyToRemoveAForgedPublisher(t *testing.T) {
-	t.Parallel()
-	for origin, want := range map[string][2]string{cachePage: {"www.example.com", ""}, "": {"", "X-Ampcors-Publisher"}} {
-		r := httptest.NewRequest("GET", "/", nil)
-		r.Header.Set("X-Ampcors-Publisher", "www.example.com")
-		if origin != "" {
-			r.Header.Set("Origin", origin)
-		}
-		w := httptest.NewRecorder()
-		newHandler(t, config(), authz.Envoy).ServeHTTP(w, r)
-		if got := [2]string{w.Header().Get("X-Ampcors-Publisher"), w.Header().Get("X-Envoy-Auth-Headers-To-Remove")}; got != want || w.Code != http.StatusOK {
-			t.Errorf("%q: %d %q", origin, w.Code, got)
-		}
-	}
-}
-
 // A proxy takes 2xx for permission, so a Config.Denied that forgets the status must not answer 200.
 func TestADeniedThatWritesNoStatus(t *testing.T) {
 	t.Parallel()

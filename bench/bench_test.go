@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -263,20 +262,13 @@ func BenchmarkAdversarial(b *testing.B) {
 		granted bool
 	}{
 		{name: "origin-1MiB", method: "GET", headers: []http.Header{get(strings.Repeat("a", 1<<20))}, granted: false},
-		{name: "origin-1MiB-of-labels", method: "GET", headers: []http.Header{get("https://" + strings.Repeat("a.", 1<<19) + google)}, granted: false},
 		{name: "method-1MiB", method: "OPTIONS", headers: []http.Header{preflight(cacheOrigin(ASCII), strings.Repeat("A", 1<<20))}, granted: false},
 		{name: "header-names-1MiB", method: "OPTIONS", headers: names(strings.Repeat("x,", 1<<19)), granted: false},
-		{name: "header-names-1MiB-empty", method: "OPTIONS", headers: names(strings.Repeat(",", 1<<20)), granted: false},
-		{name: "header-names-1MiB-lines", method: "OPTIONS", headers: names(slices.Repeat([]string{"x"}, 1<<19)...), granted: false},
 		{name: "invented-hashes", method: "GET", headers: numbered(inventedHash), granted: false},
 		{name: "longest-punycode", method: "GET", headers: numbered(func(i int) string { return "https://" + longestPunycode(i, 63) + "." + google }), granted: false},
-		{name: "longest-punycode-host", method: "GET", headers: numbered(func(i int) string { return "https://" + longestHost(i, "else.example") }), granted: false},
 		{name: "longest-punycode-pattern", method: "GET", headers: numbered(func(i int) string { return "https://" + longestHost(i, Wildcard[len("*."):]) }), granted: true},
 	} {
 		for _, library := range compared {
-			if library == "chi" && c.name == "header-names-1MiB-empty" {
-				continue // it grants a list that has only empty names
-			}
 			b.Run(fmt.Sprintf("case=%s/publishers=10000/lib=%s", c.name, library), func(b *testing.B) {
 				h := wrap(b, library, policyOf(b, 10_000, ""))
 				conn, req, i := newConnection(), &http.Request{Method: c.method, Header: c.headers[0]}, 0
@@ -359,28 +351,6 @@ func longestPunycode(i, size int) string {
 func longestHost(i int, below string) string {
 	l := longestPunycode(i, 63)
 	return l + "." + l + "." + l + "." + longestPunycode(i, 48) + "." + below
-}
-
-// BenchmarkCheckOrigin decides on an origin without a request.
-func BenchmarkCheckOrigin(b *testing.B) {
-	m, err := ampcors.New(ampcors.Config{Publishers: Publishers(10_000, ASCII, IDN, LongName, Wildcard)})
-	if err != nil {
-		b.Fatal(err)
-	}
-	for _, r := range requests {
-		if r.method != "GET" || r.header == nil {
-			continue
-		}
-		b.Run(fmt.Sprintf("case=%s/publishers=10000/lib=ampcors", r.name), func(b *testing.B) {
-			origin := r.header["Origin"][0]
-			b.ReportAllocs()
-			for b.Loop() {
-				if m.CheckOrigin(origin).Allowed != r.granted {
-					b.Fatal("wrong decision")
-				}
-			}
-		})
-	}
 }
 
 // BenchmarkNew builds the policy.

@@ -299,17 +299,6 @@ func TestErrorsOfSources(t *testing.T) {
 	}
 }
 
-func TestSnakeCase(t *testing.T) {
-	for name, want := range map[string]string{
-		"negativeTTL": "negative_ttl", "ttl": "ttl", "dangerouslyAllowHTTPOwnOrigins": "dangerously_allow_http_own_origins",
-		"updateCacheApiDomainSuffix": "update_cache_api_domain_suffix", "caches[1].cacheDomain": "caches[1].cache_domain",
-	} {
-		if got := snakeCase(name); got != want {
-			t.Errorf("%s: %s; want %s", name, got, want)
-		}
-	}
-}
-
 // The example is formatted as caddy fmt does it, and valid.
 func TestTheExampleIsFormatted(t *testing.T) {
 	text, err := os.ReadFile("../examples/caddy/Caddyfile")

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -459,60 +458,6 @@ func everyDomain(t *testing.T) *source.Cache {
 		t.Fatal(err)
 	}
 	return c
-}
-
-// TestEachRequestSeesOneConfiguration replaces JSON and list together, while requests are
-// made. Each configuration has its own publisher and its own header.
-func TestEachRequestSeesOneConfiguration(t *testing.T) {
-	t.Parallel()
-	files := func(name string) map[string]string {
-		return map[string]string{
-			"c.json": fmt.Sprintf(`{"publishersFile": "p.txt", "responseHeaders": ["X-%s"]}`, name),
-			"p.txt":  fmt.Sprintf("%s.example\nboth.example\n", name),
-		}
-	}
-	c := newConfigMap(t, files("a"))
-	w := startWatching(t, filepath.Join(c.dir, "c.json"), quick)
-	waitFor := func(publisher string) {
-		for deadline := time.Now().Add(time.Minute); !w.allows(publisher); time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("%s is not allowed; log:\n%s", publisher, w.log)
-			}
-		}
-	}
-	waitFor("a.example")
-	handler := w.mw.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {}))
-	exposed := func(publisher string) string {
-		r, rec := httptest.NewRequest("GET", "/", nil), httptest.NewRecorder()
-		r.Header.Set("Origin", "https://"+publisher+".example")
-		handler.ServeHTTP(rec, r)
-		return rec.Header().Get("Access-Control-Expose-Headers")
-	}
-	stop := make(chan struct{})
-	var group sync.WaitGroup
-	for range 4 {
-		group.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				a, b, both := exposed("a"), exposed("b"), exposed("both")
-				if a != "" && a != "X-a" || b != "" && b != "X-b" || both != "X-a" && both != "X-b" {
-					t.Errorf("exposed to a: %q, to b: %q, to both: %q", a, b, both)
-					return
-				}
-			}
-		})
-	}
-	for i := range 20 {
-		name := string("ba"[i%2])
-		c.swap(t, files(name))
-		waitFor(name + ".example")
-	}
-	close(stop)
-	group.Wait()
 }
 
 // If the files are swapped while Load reads them, it must not mix old and new.

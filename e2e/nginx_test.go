@@ -7,15 +7,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"slices"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/ampcors/ampcors"
-	"github.com/ampcors/ampcors/guard"
 	"github.com/ampcors/ampcors/internal/servertest"
 )
 
@@ -132,81 +127,4 @@ type unvarying struct{ http.ResponseWriter }
 func (w unvarying) Write(b []byte) (int, error) {
 	w.Header().Del("Vary")
 	return w.ResponseWriter.Write(b)
-}
-
-// TestAHandlerThatAddsToVary: nginx before 1.23 keys its cache on the last Vary line only.
-// If a handler adds a line, one publisher's page can get the response for another's. The
-// guard keeps everything in one line.
-func TestAHandlerThatAddsToVary(t *testing.T) {
-	const other = "https://xn--bcher-example-wob.cdn.ampproject.org"
-	mw, err := ampcors.New(config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	adds := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Add("Vary", "Accept")
-		w.Header().Set("Cache-Control", "public, max-age=60")
-		fmt.Fprint(w, "an answer")
-	})
-	replaces := http.TimeoutHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Vary", "Accept")
-		w.Header().Set("Cache-Control", "public, max-age=60")
-		fmt.Fprint(w, "an answer")
-	}), time.Minute, "")
-	// An outer handler's Vary is on the same line in any case.
-	outer := func(h http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Vary", "Accept-Language")
-			h.ServeHTTP(w, r)
-		})
-	}
-	keepsAll := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Cache-Control", "public, max-age=60")
-		fmt.Fprint(w, "an answer")
-	})
-	for _, test := range []struct {
-		name    string
-		handler http.Handler
-		mixes   bool // one publisher gets the other's answer
-	}{
-		{name: "an outer handler has a Vary", handler: outer(mw.Wrap(keepsAll)), mixes: false},
-		{name: "adds, guarded", handler: outer(mw.Wrap(guard.Handler(adds))), mixes: false},
-		{name: "replaces, guarded", handler: mw.Wrap(guard.Handler(replaces)), mixes: false},
-		{name: "adds", handler: mw.Wrap(adds), mixes: keysOnLastLine(t)},
-		{name: "replaces", handler: mw.Wrap(replaces), mixes: true},
-	} {
-		addr := startNginx(t, serve(t, test.handler))
-		for _, origin := range []string{cached, other, cached} {
-			r, err := http.NewRequest("GET", "http://"+addr+"/api/shared", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.Header.Set("Origin", origin)
-			resp, err := http.DefaultClient.Do(r)
-			if err != nil {
-				t.Fatal(err)
-			}
-			resp.Body.Close()
-			got := resp.Header["Access-Control-Allow-Origin"]
-			if want := origin != cached && test.mixes; slices.Equal(got, []string{origin}) == want {
-				t.Errorf("%s: %s gets %q", test.name, origin, got)
-			}
-		}
-	}
-}
-
-// keysOnLastLine reports whether nginx is older than 1.23.
-func keysOnLastLine(t testing.TB) bool {
-	t.Helper()
-	path := servertest.Program(t, "install nginx (Debian: apt-get install nginx-light)", "nginx", "/usr/sbin/nginx")
-	out, err := exec.Command(path, "-v").CombinedOutput()
-	version := regexp.MustCompile(`nginx/1\.(\d+)\.`).FindSubmatch(out)
-	if err != nil || version == nil {
-		t.Fatalf("%s, %v", out, err)
-	}
-	minor, err := strconv.Atoi(string(version[1]))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return minor < 23
 }

@@ -155,13 +155,6 @@ func TestProbeOnRealServers(t *testing.T) {
 		{name: "Apache, a pattern (amp-wp 1356)", api: func(t *testing.T) http.Handler {
 			return proxy(startApache(t, `Header always set Access-Control-Allow-Origin "*.ampproject.org"`))
 		}, want: []string{"acao-pattern"}},
-		{name: "PHP by hand", api: func(t *testing.T) http.Handler {
-			return proxy(startPHP(t, `<?php
-header('Access-Control-Allow-Origin: ' . ($_SERVER['HTTP_ORIGIN'] ?? '*'));
-header('Access-Control-Allow-Credentials: true');
-echo '{}';
-`))
-		}, want: []string{"any-origin-allowed", "vary-missing"}},
 		{name: "PHP with the source origin (amphtml 21759)", api: func(t *testing.T) http.Handler {
 			return proxy(startPHP(t, `<?php
 header('Access-Control-Allow-Origin: ' . $_GET['__amp_source_origin']);

@@ -158,36 +158,6 @@ func (c testCache) Get(name string) (string, bool) {
 	return nameOf(domain), ok
 }
 
-func TestFindAsksOnceAndGetRemembers(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake("a")
-		c := newTestCache(t, f.source())
-		if _, ok := c.Get("a"); ok {
-			t.Error("remembered before it was asked for")
-		}
-		for range 2 {
-			if r := c.Find(t.Context(), "a"); r != (Answer{Publisher: "a"}) {
-				t.Errorf("%+v", r)
-			}
-			if r := c.Find(t.Context(), "@a"); r != (Answer{Publisher: "a"}) {
-				t.Errorf("%+v", r)
-			}
-			if r := c.Find(t.Context(), "@b"); r != (Answer{}) {
-				t.Errorf("%+v", r)
-			}
-		}
-		for _, get := range []func() (string, bool){func() (string, bool) { return c.Get("a") }, func() (string, bool) { return c.Get("@a") }} {
-			if name, ok := get(); name != "a" || !ok {
-				t.Errorf("%q, %t", name, ok)
-			}
-		}
-		if s := c.Stats(); s.Lookups != 3 || s.Publishers != 1 || s.Negatives != 1 || s.Prefixes != 1 {
-			t.Errorf("%+v", s)
-		}
-	})
-}
-
 // In steady traffic no request waits for the source, however long each lookup takes. There
 // are 1 to 1.5 lookups in each TTL.
 func TestNoRequestWaitsForANameInUse(t *testing.T) {
@@ -579,37 +549,6 @@ func TestConcurrentLookupsForOneKeyAreCoalesced(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestForgetTakesEffectAtOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
-		c := newTestCache(t, f.source())
-		for i := range 4 {
-			want := ""
-			if i%2 == 1 {
-				want = "a"
-			}
-			f.set(func() { f.names["a"] = want != "" })
-			if err := c.Forget("other.example", "A.Example"); err != nil {
-				t.Error(err)
-			}
-			for _, name := range []string{"a", "@a"} {
-				if r := c.Find(t.Context(), name); r != (Answer{Publisher: want}) {
-					t.Errorf("%s, change %d: %+v", name, i, r)
-				}
-			}
-		}
-		// Nothing stale is served either.
-		_ = c.Forget("a.example")
-		f.set(func() { f.err = errDown })
-		for _, name := range []string{"a", "@a"} {
-			if r := c.Find(t.Context(), name); r.Publisher != "" || r.Err == nil {
-				t.Errorf("%s: %+v", name, r)
-			}
-		}
-	})
 }
 
 // A lookup that runs while its publisher is revoked gives its answer to no later caller, and the

@@ -13,34 +13,6 @@ import (
 	"time"
 )
 
-// slowEngine returns an engine whose answers take a time.
-func slowEngine(d time.Duration) *fakeEngine {
-	return &fakeEngine{answer: func(r *http.Request, _ submission) *http.Response {
-		select {
-		case <-time.After(d):
-			return answer(200, "")
-		case <-r.Context().Done():
-			return nil
-		}
-	}}
-}
-
-// The time for each of many hosts does not grow with their number.
-func TestHostsAreServedAtOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		const hosts = 5000
-		q := newQueue(t, slowEngine(200*time.Millisecond), QueueConfig{Parallel: 16})
-		for i := range hosts {
-			add(t, q, fmt.Sprintf("%d.example/", i))
-		}
-		time.Sleep(q.cfg.Delay + hosts/16*200*time.Millisecond + 3*time.Second)
-		if n := q.Stats().Waiting; n > 0 {
-			t.Errorf("%d hosts wait", n)
-		}
-	})
-}
-
 // At most Parallel requests are in progress, and one for each host. After a failure there is
 // one alone.
 func TestParallelIsALimit(t *testing.T) {
@@ -97,26 +69,6 @@ func TestParallelIsALimit(t *testing.T) {
 		time.Sleep(time.Hour)
 		if got := q.Stats(); got.Accepted != 300 || got.Err != nil {
 			t.Errorf("%+v", got)
-		}
-	})
-}
-
-// With many URLs, Add does not wait, and Shutdown keeps its deadline. BenchmarkQueue has the
-// times.
-func TestShutdownWithManyURLs(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(t, slowEngine(10*time.Second), QueueConfig{})
-		for i := range 20_000 {
-			add(t, q, fmt.Sprintf("%d.example/", i))
-		}
-		time.Sleep(6 * time.Second) // a request is under way
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		begun := time.Now()
-		unsent, err := q.Shutdown(ctx)
-		if took := time.Since(begun); took > time.Second || err == nil || len(unsent) != 20_000 {
-			t.Errorf("%d unsent, %v, after %v", len(unsent), err, took)
 		}
 	})
 }

@@ -166,28 +166,6 @@ func TestTheSameURLIsHeldBack(t *testing.T) {
 	})
 }
 
-// TestAtMostOneSubmissionInEachDelay, even if each URL is held back until a different time.
-func TestAtMostOneSubmissionInEachDelay(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		e := &fakeEngine{}
-		q := newQueue(t, e, QueueConfig{Hold: time.Minute})
-		for i := range 6000 {
-			add(t, q, fmt.Sprintf("a.example/%d", i%500))
-			time.Sleep(100 * time.Millisecond)
-		}
-		seen := e.submissions()
-		for i := range seen[1:] {
-			if gap := seen[i+1].at - seen[i].at; gap < 5*time.Second {
-				t.Errorf("%v between submissions", gap)
-			}
-		}
-		if len(seen) < 50 {
-			t.Errorf("%d submissions in ten minutes", len(seen))
-		}
-	})
-}
-
 func TestAURLAddedWhileItIsSentIsSentAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -269,49 +247,6 @@ func TestTheQueueWaitsLongerAfterEachFailure(t *testing.T) {
 			t.Errorf("got %+v", got)
 		}
 	})
-}
-
-// TestOneHostDoesNotStopTheOthers: the requests for one host fail for two days.
-func TestOneHostDoesNotStopTheOthers(t *testing.T) {
-	t.Parallel()
-	for name, status := range map[string]int{"500": 500, "no answer": 0, "key pending": 403} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				e := &fakeEngine{answer: func(_ *http.Request, s submission) *http.Response {
-					switch {
-					case s.Host != "a.example":
-						return answer(200, "")
-					case status == 0:
-						return nil
-					}
-					return answer(status, `{"errorCode":"SiteVerificationNotCompleted"}`)
-				}}
-				q := newQueue(t, e, QueueConfig{})
-				bad := 0
-				for i := range 2 * 24 * 60 {
-					add(t, q, fmt.Sprintf("b.example/%d", i), fmt.Sprintf("c.example/%d", i))
-					if i%10 == 0 {
-						add(t, q, fmt.Sprintf("a.example/%d", i))
-						bad++
-					}
-					time.Sleep(time.Minute)
-				}
-				synctest.Wait()
-				if got := q.Stats(); got.Waiting != bad || got.Accepted != 2*2*24*60 {
-					t.Errorf("got %+v; want %d waiting", got, bad)
-				}
-				asked := 0
-				for _, s := range e.submissions() {
-					if strings.HasPrefix(s.urls, "a.example") {
-						asked++
-					}
-				}
-				if asked < 2*24*6 || asked > 2*24*12+20 {
-					t.Errorf("the failing host was tried %d times in two days; want every 5 to 10 min", asked)
-				}
-			})
-		})
-	}
 }
 
 // TestManyHostsThatFailDoNotStarveOne that comes after them and has not been tried.

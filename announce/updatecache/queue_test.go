@@ -413,27 +413,6 @@ func TestAQueueRejectsInvalidUse(t *testing.T) {
 	})
 }
 
-// The backoffs double, however many URLs wait.
-func TestTheBackoffGrowsWithAnyNumberOfURLs(t *testing.T) {
-	t.Parallel()
-	for _, urls := range []int{1, 2, 25} {
-		synctest.Test(t, func(t *testing.T) {
-			c := &caches{t: t, answer: func(*http.Request) (int, string) { return 500, "" }}
-			q := run(t, newQueue(c, nil))
-			for i := range urls {
-				add(t, q, fmt.Sprintf("www.example.com/%d", i))
-			}
-			time.Sleep(time.Hour)
-			synctest.Wait()
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			if n := len(c.seen); n > 30*min(urls, maxRequests) {
-				t.Errorf("%d URLs: %d requests in an hour to a cache that is down", urls, n)
-			}
-		})
-	}
-}
-
 // Run panics with what a hook panics with, although other caches have nothing to do.
 func TestAPanicOfAHookIsSeenAtOnce(t *testing.T) {
 	t.Parallel()
@@ -456,25 +435,6 @@ func TestAPanicOfAHookIsSeenAtOnce(t *testing.T) {
 		}()
 		if took := time.Since(begun); panicked != "hook" || took > time.Minute {
 			t.Errorf("%v after %v", panicked, took)
-		}
-	})
-}
-
-// A host with many URLs does not hold a place in Parallel while it waits for the rate limit.
-func TestManyURLsDoNotDelayAnotherHost(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		c := &caches{t: t, delay: 50 * time.Millisecond}
-		q := newQueue(c, nil)
-		for i := range 16 * 600 {
-			add(t, q, fmt.Sprintf("big%d.example/%d", i%16, i))
-		}
-		run(t, q)
-		time.Sleep(10 * time.Second)
-		add(t, q, "small.example/")
-		time.Sleep(3 * time.Second)
-		if c.asked()["small-example.cdn.ampproject.org/update-cache/c/s/small.example/"] != 1 {
-			t.Errorf("it is not flushed after 3 s: %+v", q.Stats())
 		}
 	})
 }

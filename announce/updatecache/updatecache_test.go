@@ -345,19 +345,6 @@ func TestEachAttemptIsSignedAgain(t *testing.T) {
 	}
 }
 
-func TestARetryAfterBeyondMaxWaitEndsTheCall(t *testing.T) {
-	t.Parallel()
-	c, clock := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Retry-After", start.Add(time.Hour).Format(http.TimeFormat))
-		w.WriteHeader(503)
-	}), func(cfg *Config) { cfg.Attempts = 5 })
-	results, err := c.Flush(t.Context(), "https://www.example.com/")
-	var problem *Error
-	if !errors.As(err, &problem) || problem.RetryAfter != time.Hour || results[0].Attempts != 1 || len(clock.Waits()) != 0 {
-		t.Errorf("got %+v, %+v", results, problem)
-	}
-}
-
 func TestFlushEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	c, _ := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(503) }), func(cfg *Config) {

@@ -15,7 +15,6 @@ import (
 	"testing"
 
 	"github.com/ampcors/ampcors/cmd/ampcors/probe"
-	"github.com/ampcors/ampcors/cmd/ampcors/probe/probetest"
 )
 
 // public starts an API that anybody may read, with pages.
@@ -216,32 +215,6 @@ func TestSettingsAreFlags(t *testing.T) {
 		if code, _, stderr := run(t, "", "probe", "--settings", settings(text)); code != exitUsage || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit code %d, %s", text, code, stderr)
 		}
-	}
-}
-
-// No backend with a mistake, and none that could not be tested, ends with exit code 0.
-func TestOnlyARightBackendIsClean(t *testing.T) {
-	for _, c := range probetest.Cases() {
-		t.Run(c.Name, func(t *testing.T) {
-			t.Parallel()
-			server := httptest.NewServer(c.Backend())
-			defer server.Close()
-			c.Endpoint.URL = server.URL + "/"
-			report, err := probe.Run(t.Context(), probe.Config{Endpoints: []probe.Endpoint{c.Endpoint}, Publishers: []string{c.Publisher}, Unsafe: c.Unsafe, Cookie: c.Cookie})
-			if err != nil {
-				t.Fatal(err)
-			}
-			want := exitClean
-			if len(c.Want) > 0 {
-				want = exitFindings
-			} else if c.NotTested != "" {
-				want = exitUntested
-			}
-			flags := probeFlags{failOn: "low"}
-			if got := flags.exitCode(report); got != want {
-				t.Errorf("exit code %d; want %d", got, want)
-			}
-		})
 	}
 }
 

@@ -22,7 +22,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/internal/readme"
 	"github.com/ampcors/ampcors/internal/servertest"
 	"github.com/ampcors/ampcors/source"
@@ -189,17 +188,6 @@ func (c *cluster) call(n *node, origin string) outcome {
 	return unavailable
 }
 
-// originsOf returns a publisher's origins: on a cache, on another by hash prefix, and its
-// own.
-func originsOf(publisher string) [3]string {
-	prefix, err := ampcors.DomainPrefix(publisher)
-	if err != nil {
-		panic(err)
-	}
-	hash, _ := ampcors.HashPrefix(publisher)
-	return [3]string{"https://" + prefix + ".cdn.ampproject.org", "https://" + hash + ".www.bing-amp.com", "https://" + publisher}
-}
-
 // A publisher is in the database, not in it, or being changed.
 type publisher struct {
 	origins [3]string
@@ -207,7 +195,7 @@ type publisher struct {
 }
 
 func newPublisher(name string) *publisher {
-	p := &publisher{origins: originsOf(name)}
+	p := &publisher{origins: servertest.Origins(name)}
 	p.state.Store(1)
 	return p
 }
@@ -244,12 +232,12 @@ func (c *cluster) work(ctx context.Context, n *node, seed uint64) {
 				c.Errorf("%s was denied", p.origins[2])
 			}
 		case d < 75:
-			origin := originsOf(publisherName(random.IntN(c.publishers)))[random.IntN(3)]
+			origin := servertest.Origins(publisherName(random.IntN(c.publishers)))[random.IntN(3)]
 			if c.others.Add(1); c.call(n, origin) == denied {
 				c.Errorf("%s was denied", origin)
 			}
 		case d < 90:
-			origin := originsOf(fmt.Sprintf("www.evil-%d-%d.example", seed, i))[random.IntN(3)]
+			origin := servertest.Origins(fmt.Sprintf("www.evil-%d-%d.example", seed, i))[random.IntN(3)]
 			o := c.call(n, origin)
 			if c.invented[o].Add(1); o == allowed {
 				c.Errorf("%s was allowed", origin)

@@ -147,20 +147,6 @@ func newFilter(t *testing.T, db interface{ source() source.Source }, cfg Config)
 	return s
 }
 
-func newMiddleware(t *testing.T, s source.Source, options source.Options) *ampcors.Middleware {
-	t.Helper()
-	cache, err := source.New(s, options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(cache.Close)
-	m, err := ampcors.New(ampcors.Config{Source: cache})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
-
 // run runs s until the test ends, and returns when the first filter is built.
 func run(t *testing.T, s *Filter) {
 	t.Helper()
@@ -271,7 +257,7 @@ func TestAWrongFilterChangesNoDecision(t *testing.T) {
 		return all
 	}()
 	decide := func(s source.Source) (decisions []string) {
-		m := newMiddleware(t, s, source.Options{})
+		m := servertest.Middleware(t, s, source.Options{})
 		for range 2 {
 			for _, origin := range origins {
 				d := m.CheckOrigin(origin)
@@ -407,7 +393,7 @@ func TestAPublisherIsNeverDeniedAfterItsReport(t *testing.T) {
 			db.pause.Store(int64(20 * time.Millisecond))
 			s := newFilter(t, db, Config{AnswerNo: true, Every: 20 * time.Second, Logger: slog.New(slog.DiscardHandler)})
 			run(t, s)
-			m := newMiddleware(t, s.Source(), source.Options{TTL: time.Hour, NegativeTTL: time.Hour})
+			m := servertest.Middleware(t, s.Source(), source.Options{TTL: time.Hour, NegativeTTL: time.Hour})
 			isReported := make(map[string]bool)
 			answersNo := false
 			for i := range 1000 {
@@ -605,35 +591,6 @@ func TestNoAbilityIsLost(t *testing.T) {
 	if without := newFilter(t, newDatabase(), Config{}).Source(); without.Notify != nil || without.Shard != nil {
 		t.Error("it can do what the database cannot")
 	}
-}
-
-func BenchmarkIsLikely(b *testing.B) {
-	db := newDatabase()
-	for i := range 1_000_000 {
-		db.names[fmt.Sprintf("www.site-%d.example", i)] = true
-	}
-	s, err := New(db.source(), Config{Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := s.build(b.Context()); err != nil {
-		b.Fatal(err)
-	}
-	prefix, _ := ampcors.HashPrefix("www.site-7.example")
-	for name, key := range map[string]string{"domain": "www.site-7.example", "prefix": prefix} {
-		b.Run("key="+name, func(b *testing.B) {
-			for b.Loop() {
-				s.hint(key)
-			}
-		})
-	}
-	b.Run("build", func(b *testing.B) {
-		for b.Loop() {
-			if err := s.build(b.Context()); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
 }
 
 // A Source may report changes while it holds a lock that its IsListening takes.

@@ -84,38 +84,17 @@ func until(t testing.TB, what string, limit time.Duration, holds func() bool) ti
 	return time.Since(begun)
 }
 
-func newMiddleware(t testing.TB, s *Table, options source.Options) *ampcors.Middleware {
-	t.Helper()
-	cache, err := source.New(s.Source(), options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(cache.Close)
-	m, err := ampcors.New(ampcors.Config{Source: cache})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
-
 // newServers returns the Middlewares of n servers that listen.
 func newServers(t testing.TB, n int, addrs ...string) (servers []*ampcors.Middleware) {
 	t.Helper()
 	for range n {
 		s := newTable(t, sqlsource.Config{}, addrs...)
 		// No test runs as long as the TTL, so all changes are seen by notifications.
-		m := newMiddleware(t, s, source.Options{TTL: time.Hour, NegativeTTL: time.Hour})
+		m := servertest.Middleware(t, s.Source(), source.Options{TTL: time.Hour, NegativeTTL: time.Hour})
 		until(t, "it listens", soon, s.isListening.Load)
 		servers = append(servers, m)
 	}
 	return servers
-}
-
-// origins returns a publisher's origins: on a cache, by hash prefix, and its own.
-func origins(publisher string) []string {
-	prefix, _ := ampcors.DomainPrefix(publisher)
-	hash, _ := ampcors.HashPrefix(publisher)
-	return []string{"https://" + prefix + ".cdn.ampproject.org", "https://" + hash + ".www.bing-amp.com", "https://" + publisher}
 }
 
 // seen waits until all servers decide by a change, and returns how long it took.
@@ -123,7 +102,7 @@ func seen(t testing.TB, limit time.Duration, servers []*ampcors.Middleware, publ
 	t.Helper()
 	return until(t, fmt.Sprintf("%s allowed: %t", publisher, want), limit, func() bool {
 		for _, m := range servers {
-			for _, origin := range origins(publisher) {
+			for _, origin := range servertest.Origins(publisher) {
 				if d := m.CheckOrigin(origin); d.Allowed != want || d.Stale || d.SourceErr != nil {
 					return false
 				}
@@ -377,7 +356,7 @@ func TestInstallReportsEverything(t *testing.T) {
 	conn := connect(t, db.Addr)
 	exec(t, conn, createTable)
 	s := newTable(t, sqlsource.Config{}, db.Addr)
-	m := newMiddleware(t, s, source.Options{NegativeTTL: time.Hour})
+	m := servertest.Middleware(t, s.Source(), source.Options{NegativeTTL: time.Hour})
 	servers := []*ampcors.Middleware{m}
 	seen(t, soon, servers, "www.example.com", false)
 	add(t, conn, "www.example.com")
@@ -523,7 +502,7 @@ func TestTheDatabaseMayStartLater(t *testing.T) {
 	add(t, conn, "www.example.com")
 	db.Stop()
 	s := newTable(t, sqlsource.Config{}, db.Addr)
-	m := newMiddleware(t, s, source.Options{})
+	m := servertest.Middleware(t, s.Source(), source.Options{})
 	if d := m.CheckOrigin("https://www.example.com"); d.SourceErr == nil || s.isListening.Load() || s.Ping(t.Context()) == nil {
 		t.Errorf("%+v", d)
 	}

@@ -242,7 +242,7 @@ func TestAMasterThatHangsAffectsNoOtherShard(t *testing.T) {
 					before := time.Now()
 					// By hash prefix, there are two lookups, perhaps in different shards.
 					byHash := i / n % 2
-					decision := mw.CheckOrigin(forms(t, domain)[byHash])
+					decision := mw.CheckOrigin(servertest.Origins(domain)[byHash])
 					took := time.Since(before)
 					time.Sleep(time.Millisecond)
 					prefix, _ := ampcors.HashPrefix(domain)

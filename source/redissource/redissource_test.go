@@ -30,29 +30,7 @@ func newStore(t testing.TB, addr string) *Store {
 // changes are seen by messages.
 func newMiddleware(t testing.TB, s *Store, options ...source.Options) *ampcors.Middleware {
 	t.Helper()
-	cache, err := source.New(s.Source(), append(options, source.Options{TTL: time.Hour, NegativeTTL: time.Hour})[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(cache.Close)
-	mw, err := ampcors.New(ampcors.Config{Source: cache})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return mw
-}
-
-// forms returns the origins of a publisher: with its readable prefix, with its hash prefix,
-// and its own.
-func forms(t testing.TB, publisher string) []string {
-	t.Helper()
-	domain, err := ampcors.CanonicalDomain(publisher)
-	if err != nil {
-		t.Fatal(err)
-	}
-	prefix, _ := ampcors.DomainPrefix(domain)
-	hash, _ := ampcors.HashPrefix(domain)
-	return []string{"https://" + prefix + ".cdn.ampproject.org", "https://" + hash + ".www.bing-amp.com", "https://" + domain}
+	return servertest.Middleware(t, s.Source(), append(options, source.Options{TTL: time.Hour, NegativeTTL: time.Hour})[0])
 }
 
 // soon is long on a busy machine, and much less than the TTL of an hour: what is seen by then was
@@ -63,7 +41,7 @@ const soon = 10 * time.Second
 func within(t testing.TB, limit time.Duration, mw *ampcors.Middleware, publisher string, want bool) time.Duration {
 	t.Helper()
 	begun := time.Now()
-	for _, origin := range forms(t, publisher) {
+	for _, origin := range servertest.Origins(publisher) {
 		for {
 			d := mw.CheckOrigin(origin)
 			if d.Allowed == want && !d.Stale && d.SourceErr == nil {

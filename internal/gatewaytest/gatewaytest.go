@@ -54,7 +54,12 @@ func NewMiddleware(t testing.TB) *ampcors.Middleware {
 func Backend(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Access-Control-Allow-Origin", "*")
 	w.Header().Set("Access-Control-Allow-Credentials", "true")
+	w.Header().Set("Access-Control-Allow-Methods", "PURGE")
+	w.Header().Set("Access-Control-Allow-Headers", "X-Wrong")
+	w.Header().Set("Access-Control-Expose-Headers", "X-Internal")
 	w.Header().Set("Access-Control-Max-Age", "86400")
+	w.Header().Set("AMP-Access-Control-Allow-Source-Origin", "https://evil.example")
+	w.Header().Set("AMP-Email-Allow-Sender", "evil@evil.example")
 	w.Header().Set("Vary", "Accept-Language")
 	body, _ := io.ReadAll(r.Body)
 	w.WriteHeader(http.StatusAccepted)

@@ -58,6 +58,14 @@ func TestNginxAsksAuthz(t *testing.T) {
 	}
 	nginx := startAuthzNginx(t, serve(t, handler), serve(t, http.HandlerFunc(gatewaytest.Backend)))
 	gatewaytest.Compare(t, "http://"+nginx, gatewaytest.NoPreflight503)
+	resp, err := http.Get("http://" + nginx + "/_ampcors")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusNotFound {
+		t.Errorf("a client that asks authz itself gets %d", resp.StatusCode)
+	}
 }
 
 // PHP-FPM is behind a server of its own, so that a client can neither send the publisher nor see the

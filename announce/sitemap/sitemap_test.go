@@ -945,3 +945,41 @@ func TestPagesThatAreGoneAddUp(t *testing.T) {
 		t.Errorf("two have come back: %v, %d gone, %q", err, len(s.Gone), pending(&s))
 	}
 }
+
+// cancelOnClose cancels a context when the body of an answer is closed.
+type cancelOnClose struct {
+	io.Reader
+	cancel context.CancelFunc
+}
+
+func (c cancelOnClose) Close() error {
+	c.cancel()
+	return nil
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// If the context ends between two sitemaps, the pages of the second one are not gone.
+func TestNothingIsGoneIfTheContextEnds(t *testing.T) {
+	t.Parallel()
+	web := &site{files: map[string]string{"/index.xml": index("/a.xml", "/b.xml"), "/a.xml": urlset("/1"), "/b.xml": urlset("/2")}}
+	var s sitemap.State
+	if err := newReader(t, web, sitemap.Config{FindGone: true}).Update(t.Context(), &s, home+"/index.xml"); err != nil {
+		t.Fatal(err)
+	}
+	s.Done(s.PendingURLs()...)
+	ctx, cancel := context.WithCancel(t.Context())
+	r := sitemap.New(sitemap.Config{FindGone: true, HTTPClient: &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		resp := &http.Response{StatusCode: 200, Header: http.Header{}, Request: r}
+		resp.Body = io.NopCloser(strings.NewReader(web.files[r.URL.Path]))
+		if r.URL.Path == "/a.xml" {
+			resp.Body = cancelOnClose{resp.Body, cancel}
+		}
+		return resp, nil
+	})}})
+	if err := r.Update(ctx, &s, home+"/index.xml"); !errors.Is(err, context.Canceled) || !errors.Is(err, sitemap.ErrNoneGone) || len(s.Gone) > 0 {
+		t.Errorf("%v; gone: %v", err, s.Gone)
+	}
+}

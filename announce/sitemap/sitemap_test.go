@@ -983,3 +983,16 @@ func TestNothingIsGoneIfTheContextEnds(t *testing.T) {
 		t.Errorf("%v; gone: %v", err, s.Gone)
 	}
 }
+
+// An Error names the first ten entries that were skipped.
+func TestTenSkippedEntriesAreNamed(t *testing.T) {
+	t.Parallel()
+	for n, more := range map[int]string{10: "", 12: "\nand 2 more"} {
+		web := &site{files: map[string]string{"/s.xml": strings.ReplaceAll(urlset(make([]string, n)...), home+" ", "https://other.example/ ")}}
+		var s sitemap.State
+		err := newReader(t, web, sitemap.Config{}).Update(t.Context(), &s, home+"/s.xml")
+		if err == nil || strings.Count(err.Error(), "url[") != 10 || !strings.HasSuffix(err.Error(), more) || strings.Contains(err.Error(), "more") != (more != "") {
+			t.Errorf("%d entries: %v", n, err)
+		}
+	}
+}

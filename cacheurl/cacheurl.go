@@ -312,11 +312,15 @@ func parse(cacheURL string, typing typing, caches []ampcors.Cache) (URL, error) 
 	if isOnCache(page.Host, u.Cache) {
 		return reject(fmt.Sprintf("has the host %q in its path, which is on a cache itself", page.Host), "a publisher's host")
 	}
-	if prefixes, _ := Prefixes(page.Host); !belongsTo(prefix, page.Host) && (typing != anyTyped || !isOneOf(prefix, prefixes)) {
-		if isOneOf(prefix, prefixes) {
+	if !belongsTo(prefix, page.Host) {
+		prefixes, _ := Prefixes(page.Host)
+		isShared := isOneOf(prefix, prefixes)
+		switch {
+		case !isShared:
+			return reject(fmt.Sprintf("has the domain prefix %.80q, which is not one of the prefixes of %q", prefix, page.Host), "the prefix of the host in the path")
+		case typing != anyTyped:
 			return reject(fmt.Sprintf("has the domain prefix %.80q, which %q shares with another host", prefix, page.Host), "another prefix of the host in the path; ParseAny accepts this one")
 		}
-		return reject(fmt.Sprintf("has the domain prefix %.80q, which is not one of the prefixes of %q", prefix, page.Host), "the prefix of the host in the path")
 	}
 
 	if usual, err := ampcors.DomainPrefix(page.Host); err != nil || usual != prefix {

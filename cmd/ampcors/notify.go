@@ -269,11 +269,11 @@ func newFlush() *cobra.Command {
 		}
 		err = answerAll(cmd, pages, *output, func(page string) (any, error) {
 			u := cacheurl.URL{Publisher: page, Type: cacheurl.ContentType(*contentType), ImageParams: *params}
-			if _, err := c.SignedURLs(u); err != nil { // before it has problems with each form
-				return nil, err
-			}
 			prefixes := []string{""}
 			if *forms {
+				if _, err := c.SignedURLs(u); err != nil { // so that a problem is not reported for each form
+					return nil, err
+				}
 				prefixes = prefixesOf(page)
 			}
 			var signed []string

@@ -122,7 +122,7 @@ func (u URL) Build() (string, error) {
 		}
 		return "", err
 	}
-	if isOnCache(page.Host, cache) {
+	if isCacheHost(page.Host, cache) {
 		return reject("Publisher", u.Publisher, "is on a cache already", "the publisher's own URL, which Parse returns")
 	}
 	origin := origins[0]
@@ -186,9 +186,9 @@ func (u URL) Build() (string, error) {
 	return origin + "/" + segments + "/" + page.Host + page.Path + query, nil
 }
 
-// isOnCache reports whether a host belongs to this AMP Cache or to a default one. Such a
+// isCacheHost reports whether a host belongs to this AMP Cache or to a default one. Such a
 // host is not a publisher.
-func isOnCache(host string, cache ampcors.Cache) bool {
+func isCacheHost(host string, cache ampcors.Cache) bool {
 	return slices.ContainsFunc(append(ampcors.DefaultCaches(), cache), func(c ampcors.Cache) bool { return isOrIsBelow(host, c.CacheDomain) })
 }
 
@@ -247,7 +247,7 @@ const (
 	untyped                // none
 )
 
-func parse(cacheURL string, typing typing, caches []ampcors.Cache) (URL, error) {
+func parse(cacheURL string, mode typing, caches []ampcors.Cache) (URL, error) {
 	if len(caches) == 0 {
 		caches = ampcors.DefaultCaches()
 	} else if _, err := ampcors.CacheOrigins("www.example.com", caches...); err != nil {
@@ -282,12 +282,12 @@ func parse(cacheURL string, typing typing, caches []ampcors.Cache) (URL, error) 
 
 	wantPath := `a path such as "/s/www.example.com/article"`
 	rest := strings.TrimPrefix(whole.Path, "/")
-	if typing != untyped {
+	if mode != untyped {
 		wantPath = `a path such as "/c/s/www.example.com/article"`
 		var segment string
 		segment, rest, _ = strings.Cut(rest, "/")
 		u.Type = ContentType(segment)
-		u.AnyType = typing == anyTyped && !u.Type.known() && u.Type.valid()
+		u.AnyType = mode == anyTyped && !u.Type.known() && u.Type.valid()
 		if !u.Type.known() && !u.AnyType {
 			return reject(fmt.Sprintf("has the content type %.80q", segment), wantPath+", whose first segment is c, v, wp, cert, i, ii or r")
 		}
@@ -309,7 +309,7 @@ func parse(cacheURL string, typing typing, caches []ampcors.Cache) (URL, error) 
 	if reason != "" {
 		return reject(reason, wantPath)
 	}
-	if isOnCache(page.Host, u.Cache) {
+	if isCacheHost(page.Host, u.Cache) {
 		return reject(fmt.Sprintf("has the host %q in its path, which is on a cache itself", page.Host), "a publisher's host")
 	}
 	if !belongsTo(prefix, page.Host) {
@@ -318,7 +318,7 @@ func parse(cacheURL string, typing typing, caches []ampcors.Cache) (URL, error) 
 		switch {
 		case !isShared:
 			return reject(fmt.Sprintf("has the domain prefix %.80q, which is not one of the prefixes of %q", prefix, page.Host), "the prefix of the host in the path")
-		case typing != anyTyped:
+		case mode != anyTyped:
 			return reject(fmt.Sprintf("has the domain prefix %.80q, which %q shares with another host", prefix, page.Host), "another prefix of the host in the path; ParseAny accepts this one")
 		}
 	}
@@ -406,7 +406,7 @@ func ParseViewer(viewerURL string) (publisher string, err error) {
 	switch {
 	case reason != "":
 		return reject(reason, want)
-	case isOnCache(page.Host, ampcors.DefaultCaches()[0]):
+	case isCacheHost(page.Host, ampcors.DefaultCaches()[0]):
 		return reject(fmt.Sprintf("has the host %q in its path, which is on a cache", page.Host), "a publisher's host")
 	}
 	page.Query, _ = splitQuery(whole.Query)

@@ -1,5 +1,5 @@
 // Conformance completes the vectors: people write what goes in, and it adds the answers that are missing. It
-// does not change an answer. To make one anew, remove it first. The tests of the packages compare all
+// does not change an answer. To recompute one, remove it first. The tests of the packages compare all
 // answers with the code, and with what others publish.
 //
 //	go run ./conformance # in the root of the repository
@@ -111,25 +111,25 @@ func complete(f *vectors.File, folder string) error {
 			return err
 		}
 	}
-	for i := range f.Origins {
-		v := &f.Origins[i]
-		mw := policies[v.Policy]
-		if mw == nil {
+	for _, v := range f.Origins {
+		if policies[v.Policy] == nil {
 			return fmt.Errorf("origin %q: there is no policy %q", v.Origin, v.Policy)
 		}
-		if v.Reason == "" {
-			d := mw.CheckOrigin(v.Origin)
+	}
+	for _, v := range f.Requests {
+		if policies[v.Policy] == nil {
+			return fmt.Errorf("request %q: there is no policy %q", v.Name, v.Policy)
+		}
+	}
+	for i := range f.Origins {
+		if v := &f.Origins[i]; v.Reason == "" {
+			d := policies[v.Policy].CheckOrigin(v.Origin)
 			v.Reason, v.Publisher, v.Claimed, v.Cache = d.Reason.Label(), d.Publisher, d.ClaimedPublisher, d.CacheID
 		}
 	}
 	for i := range f.Requests {
-		v := &f.Requests[i]
-		mw := policies[v.Policy]
-		if mw == nil {
-			return fmt.Errorf("request %q: there is no policy %q", v.Name, v.Policy)
-		}
-		if v.Reason == "" {
-			completeRequest(v, mw)
+		if v := &f.Requests[i]; v.Reason == "" {
+			completeRequest(v, policies[v.Policy])
 		}
 	}
 	for i := range f.CacheURLs {

@@ -53,7 +53,7 @@ func TestTheVectorsAreComplete(t *testing.T) {
 	compare(t, folder, files)
 }
 
-// Answers that are removed are made anew, and are the same.
+// Answers that are removed are computed again, and are the same.
 func TestTheProgramMakesTheAnswers(t *testing.T) {
 	folder, files := copyOf(t)
 	removed := 0

@@ -65,10 +65,10 @@ type Config struct {
 	// several, such as one for each of their teams. A page is submitted with the first whose file
 	// covers it; all are served, and checked by Verify. So to replace a key, put the new one before
 	// the old one, at another path: a server cannot serve two keys at one, not even at http and https,
-	// because a handler does not see the scheme. An error that is [ErrNoKey] says that the host has none; any other, that it
-	// cannot be found now. It is called for each batch and for each request of a key file, so it
-	// should remember its answers, and must be safe for concurrent use by multiple goroutines. If it
-	// is set, Key, OldKeys and KeyLocation must be empty.
+	// because a handler does not see the scheme. An error that is [ErrNoKey] says that the host has
+	// none; any other, that it cannot be found now. It is called for each batch and for each request
+	// of a key file, so it should remember its answers, and must be safe for concurrent use by
+	// multiple goroutines. If it is set, Key, OldKeys and KeyLocation must be empty.
 	KeysOf func(ctx context.Context, host string) ([]KeyFile, error)
 
 	// KeyLocation is the [KeyFile].Location of Key. If empty, the file is "/{key}.txt" at the root

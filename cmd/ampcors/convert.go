@@ -137,8 +137,10 @@ func newCacheURL() *cobra.Command {
 			if err == nil {
 				return publisher, nil
 			}
-			if u, err := cacheurl.ParseAny(arg, known...); err == nil && *anyType {
-				return u.Publisher, nil
+			if *anyType {
+				if u, err := cacheurl.ParseAny(arg, known...); err == nil {
+					return u.Publisher, nil
+				}
 			}
 			if cacheurl.IsOnCache(arg, known...) {
 				return nil, err

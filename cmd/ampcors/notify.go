@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -21,6 +20,7 @@ import (
 	"github.com/ampcors/ampcors/announce/indexnow"
 	"github.com/ampcors/ampcors/announce/updatecache"
 	"github.com/ampcors/ampcors/cacheurl"
+	"github.com/ampcors/ampcors/internal/pageurl"
 	"github.com/spf13/cobra"
 )
 
@@ -307,13 +307,8 @@ func newFlush() *cobra.Command {
 
 // prefixesOf returns the domain prefixes of the publisher of a page that can be flushed.
 func prefixesOf(page string) (prefixes []string) {
-	u, _ := cacheurl.URL{Publisher: page}.Build()
-	onCache, _ := cacheurl.Parse(u)
-	publisher, err := url.Parse(onCache.Publisher)
-	if err != nil {
-		return []string{""}
-	}
-	found, _ := cacheurl.Prefixes(publisher.Hostname())
+	u, _ := pageurl.Parse(page, pageurl.AsBrowsers)
+	found, _ := cacheurl.Prefixes(u.Host)
 	for _, p := range found {
 		prefixes = append(prefixes, p.Prefix)
 	}

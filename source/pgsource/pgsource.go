@@ -51,7 +51,12 @@
 //
 //	SELECT pg_notify('ampcors_publishers', '') -- "ampcors_" and the table, with _ for the dot
 //
-// makes all servers look up everything again. A pool between servers and PostgreSQL, such as
+// makes all servers look up everything again. PostgreSQL lets every role that may connect send
+// notifications. So of those that say that anything may have changed, the first has an effect at
+// once, and those that follow within 5 seconds have one effect together, after that time. A false
+// notification that names a domain costs one lookup on each server that remembers the domain.
+//
+// A pool between servers and PostgreSQL, such as
 // PgBouncer, must keep sessions (pool_mode=session): otherwise nothing is reported, and nobody notices.
 package pgsource
 
@@ -111,6 +116,7 @@ type Table struct {
 	stopped     chan struct{} // closed when the listener has ended
 
 	listeners listeners.List
+	all       everything // of the goroutine that listens
 }
 
 const (
@@ -121,6 +127,9 @@ const (
 	// after up to maxRetry.
 	minRetry = 50 * time.Millisecond
 	maxRetry = time.Second
+
+	// forgetEvery is how long passes between two notifications that empty the memory of every server.
+	forgetEvery = 5 * time.Second
 
 	// A program may call Install after New, so a missing trigger is no error at once.
 	installTime = 2 * time.Second
@@ -277,6 +286,9 @@ func (s *Table) listenOnce(ctx context.Context, ready func()) error {
 		case !pgconn.Timeout(err):
 			return fmt.Errorf("pgsource: %w", err)
 		}
+		if s.all.isDue(time.Now()) {
+			s.listeners.Call()
+		}
 		if time.Now().Before(next) {
 			continue
 		}
@@ -308,10 +320,26 @@ func (s *Table) check(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
+// An everything is the state of notifications that anything may have changed. Every role that may
+// connect can send them, and each makes all servers look up all their publishers again.
+type everything struct {
+	last    time.Time // when one was passed on
+	changed bool      // another one has come since
+}
+
+// isDue reports whether one is to be passed on now, and notes that it is.
+func (e *everything) isDue(now time.Time) bool {
+	if !e.changed || now.Sub(e.last) < forgetEvery {
+		return false
+	}
+	*e = everything{last: now}
+	return true
+}
+
 // report passes on the domains of a notification; "" says that anything may have changed.
 func (s *Table) report(payload string) {
 	if payload == "" {
-		s.listeners.Call()
+		s.all.changed = true // listenOnce passes it on
 		return
 	}
 	domains := strings.Fields(payload)

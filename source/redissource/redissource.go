@@ -161,10 +161,32 @@ func (s *Store) Close() { s.client.Close() }
 // Ping reports whether Redis answers. Use it for a readiness check if a server is to be
 // ready only while it can look up publishers that it does not remember.
 func (s *Store) Ping(ctx context.Context) error {
-	if err := s.client.Do(ctx, s.client.B().Ping().Build()).Error(); err != nil {
+	_, err := obey(ctx, func() (string, error) { return s.client.Do(ctx, s.client.B().Ping().Build()).ToString() })
+	if err != nil {
 		return fmt.Errorf("redissource: %w", err)
 	}
 	return nil
+}
+
+// obey calls do, and returns once ctx is done, even if do goes on: while a node hangs, rueidis may wait
+// for a new connection to it for several seconds, whatever its context says.
+func obey[T any](ctx context.Context, do func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		value, err := do()
+		done <- result{value, err}
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		var zero T
+		return zero, context.Cause(ctx)
+	}
 }
 
 // Source returns what [source.New] needs.
@@ -177,12 +199,16 @@ func (s *Store) Source() source.Source {
 }
 
 func (s *Store) hasPublisher(ctx context.Context, domain string) (bool, error) {
-	return s.client.Do(ctx, s.client.B().Exists().Key(s.publisher+domain).Build()).AsBool()
+	return obey(ctx, func() (bool, error) {
+		return s.client.Do(ctx, s.client.B().Exists().Key(s.publisher+domain).Build()).AsBool()
+	})
 }
 
 // publisherByHash may return a domain that is no longer a publisher, with Redis Cluster.
 func (s *Store) publisherByHash(ctx context.Context, prefix string) (string, error) {
-	domain, err := s.client.Do(ctx, s.client.B().Get().Key(s.hash+prefix).Build()).ToString()
+	domain, err := obey(ctx, func() (string, error) {
+		return s.client.Do(ctx, s.client.B().Get().Key(s.hash+prefix).Build()).ToString()
+	})
 	if rueidis.IsRedisNil(err) {
 		return "", nil
 	}
@@ -233,7 +259,9 @@ func (s *Store) publishers(ctx context.Context) iter.Seq2[string, error] {
 				continue
 			}
 			for cursor := uint64(0); ; {
-				page, err := node.Do(ctx, node.B().Scan().Cursor(cursor).Match(match).Count(batch).Build()).AsScanEntry()
+				page, err := obey(ctx, func() (rueidis.ScanEntry, error) {
+					return node.Do(ctx, node.B().Scan().Cursor(cursor).Match(match).Count(batch).Build()).AsScanEntry()
+				})
 				if err != nil {
 					fail(err)
 					return
@@ -370,10 +398,10 @@ func (s *Store) write(ctx context.Context, publishers []string, changes func(dom
 			a, b := changes(domain, prefix)
 			first, second = append(first, a), append(second, b)
 		}
-		if err := s.make(ctx, first); err != nil {
+		if _, err := obey(ctx, func() (any, error) { return nil, s.make(ctx, first) }); err != nil {
 			return err
 		}
-		if err := s.make(ctx, second); err != nil {
+		if _, err := obey(ctx, func() (any, error) { return nil, s.make(ctx, second) }); err != nil {
 			return err
 		}
 	}

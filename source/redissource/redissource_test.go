@@ -57,6 +57,52 @@ func within(t testing.TB, limit time.Duration, mw *ampcors.Middleware, publisher
 	return time.Since(begun)
 }
 
+// A stuckClient never answers, and ignores its context, as rueidis does while it connects to a node that hangs.
+type stuckClient struct {
+	rueidis.Client
+	end chan struct{}
+}
+
+func (c stuckClient) Do(context.Context, rueidis.Completed) rueidis.RedisResult {
+	<-c.end
+	return rueidis.RedisResult{}
+}
+
+func (c stuckClient) DoMulti(context.Context, ...rueidis.Completed) []rueidis.RedisResult {
+	<-c.end
+	return nil
+}
+
+// Everything that asks Redis ends with its context, even if the client ignores it.
+func TestTheContextIsObeyed(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, servertest.Redis(t).Addr)
+	stuck := *s
+	end := make(chan struct{})
+	stuck.client = stuckClient{s.client, end}
+	defer close(end)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	for name, ask := range map[string]func() error{
+		"HasPublisher":    func() error { _, err := stuck.Source().HasPublisher(ctx, "www.example.com"); return err },
+		"PublisherByHash": func() error { _, err := stuck.Source().PublisherByHash(ctx, strings.Repeat("a", 52)); return err },
+		"Ping":            func() error { return stuck.Ping(ctx) },
+		"Add":             func() error { return stuck.Add(ctx, "www.example.com") },
+		"Remove":          func() error { return stuck.Remove(ctx, "www.example.com") },
+	} {
+		ended := make(chan error, 1)
+		go func() { ended <- ask() }()
+		select {
+		case err := <-ended:
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: %v", name, err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Errorf("%s does not end with its context", name)
+		}
+	}
+}
+
 func TestChangesAreSeenByEveryServerWithinASecond(t *testing.T) {
 	t.Parallel()
 	redis := servertest.Redis(t)

@@ -5,7 +5,9 @@
 //
 // It needs a table with two columns: the publisher domain as [ampcors.CanonicalDomain]
 // returns it, and its hash prefix as [ampcors.HashPrefix] does, with an index on
-// each. Comparisons on the columns must not ignore case or trailing spaces.
+// each. Comparisons on the columns must not ignore case. They may ignore trailing spaces, as ascii_bin
+// does in MySQL and MariaDB: the rows found are compared again, byte by byte, and a row that is not
+// canonical is skipped.
 //
 // In PostgreSQL:
 //
@@ -43,8 +45,6 @@
 // without a prefix is found by its domain, but not by its hash prefix, until FillPrefixes
 // runs again. You can run it on a timer.
 //
-// The rows found are compared byte by byte, and a row that is not canonical is skipped.
-//
 // # Starting
 //
 // [New] does not connect. Call [Table.Ping] when the server starts: it reports whether the
@@ -68,7 +68,8 @@
 // # Connections
 //
 // A lookup that fails while there is time is retried, up to twice, on a connection that has
-// answered a ping. So connections that the database or a proxy has closed cause no errors.
+// answered a ping. So connections that the database or a proxy has closed cause few errors: only for a
+// lookup whose connections were closed three times in a row.
 package sqlsource
 
 import (

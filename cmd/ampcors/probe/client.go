@@ -1,7 +1,6 @@
 package probe
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -16,13 +15,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ampcors/ampcors/internal/outbound"
 	"golang.org/x/net/publicsuffix"
 	"golang.org/x/time/rate"
 )
 
 const (
-	maxBody      = 1 << 20  // bytes of an answer
-	maxDocument  = 5 << 20  // bytes of a document; AMP Caches take less
+	maxBody      = 1 << 20  // bytes of an answer, or of a document
 	maxHeader    = 64 << 10 // bytes of an answer's header
 	maxRedirects = 20       // as browsers do, by "HTTP-redirect fetch" of the Fetch standard
 	userAgent    = "ampcors-probe (+https://github.com/ampcors/ampcors)"
@@ -103,7 +102,6 @@ type request struct {
 	header      http.Header
 	body        string
 	credentials bool
-	limit       int64 // bytes of the answer; if zero, maxBody
 }
 
 // A response is an answer that was read.
@@ -167,23 +165,18 @@ func (c *client) send(ctx context.Context, req request) (*response, error) {
 	if req.credentials && isTrusted && c.cookie != "" {
 		r.Header.Set("Cookie", c.cookie)
 	}
-	resp, err := c.http.Do(r)
-	if err != nil {
-		if wrapped := (*url.Error)(nil); errors.As(err, &wrapped) {
-			err = wrapped.Err // without the URL
-		}
+	a, err := outbound.DoLimit(c.http, r, maxBody)
+	switch {
+	case err != nil:
 		return nil, err
+	case a.Status == http.StatusSwitchingProtocols:
+		return nil, errors.New("the answer is 101 Switching Protocols, which the request did not ask for")
+	case errors.Is(a.BodyErr, io.ErrShortBuffer):
+		return nil, fmt.Errorf("the answer is longer than %d bytes", maxBody)
+	case a.BodyErr != nil:
+		return nil, fmt.Errorf("the answer is truncated: %w", a.BodyErr)
 	}
-	defer resp.Body.Close()
-	limit := cmp.Or(req.limit, maxBody)
-	data, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
-	if err != nil {
-		return nil, fmt.Errorf("the answer is truncated: %w", err)
-	}
-	if int64(len(data)) > limit {
-		return nil, fmt.Errorf("the answer is longer than %d bytes", limit)
-	}
-	return &response{resp.StatusCode, resp.Header, data}, nil
+	return &response{a.Status, a.Header, a.Body}, nil
 }
 
 // fetchSite returns the value of Sec-Fetch-Site,

@@ -93,7 +93,7 @@ type finder struct {
 func FindEndpoints(document io.Reader, base *url.URL) (endpoints []Endpoint, unknown []Unknown, err error) {
 	root, err := html.Parse(document)
 	if err != nil {
-		return nil, nil, fmt.Errorf("the document is not HTML: %w", err)
+		return nil, nil, fmt.Errorf("the document cannot be parsed: %w", err)
 	}
 	f := &finder{base: base, seen: make(map[Endpoint]bool)}
 	f.elements(root)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -129,9 +130,23 @@ func (p *prober) noteFreshness(document *url.URL, h http.Header) {
 	}
 }
 
+// An untilDone reads until its context ends. So the probe's time limit also bounds how long a document is
+// parsed, which can take quadratic time.
+type untilDone struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (r untilDone) Read(p []byte) (int, error) {
+	if r.ctx.Err() != nil {
+		return 0, errMaxTime
+	}
+	return r.Reader.Read(p)
+}
+
 // fetchDocument adds the endpoints of a document, and lets their hosts be called.
 func (p *prober) fetchDocument(ctx context.Context, document *url.URL, publishers []string) error {
-	f := p.client.fetch(ctx, request{method: http.MethodGet, url: document.String(), header: http.Header{"Accept": {"text/html"}}, limit: maxDocument})
+	f := p.client.fetch(ctx, request{method: http.MethodGet, url: document.String(), header: http.Header{"Accept": {"text/html"}}})
 	if err := cmp.Or(f.err, f.blocked); err != nil {
 		return err
 	}
@@ -147,7 +162,7 @@ func (p *prober) fetchDocument(ctx context.Context, document *url.URL, publisher
 	if err != nil {
 		return err
 	}
-	endpoints, unknown, err := FindEndpoints(bytes.NewReader(f.response.Body), base)
+	endpoints, unknown, err := FindEndpoints(untilDone{ctx, bytes.NewReader(f.response.Body)}, base)
 	if err != nil {
 		return err
 	}

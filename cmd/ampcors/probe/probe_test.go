@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -189,7 +190,7 @@ func TestHostileServersCostLittle(t *testing.T) {
 		}
 	})
 	t.Run("a deep configuration", func(t *testing.T) {
-		document := `<script id="amp-access" type="application/json">` + strings.Repeat("[", 1<<20) + "</script>"
+		document := `<script id="amp-access" type="application/json">` + strings.Repeat("[", 1<<19) + "</script>"
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, document) }))
 		defer server.Close()
 		report, err := Run(t.Context(), Config{Documents: []string{server.URL + "/"}, Publishers: []string{publisher}})
@@ -410,15 +411,14 @@ func TestAConfigWithoutCachesIsAnError(t *testing.T) {
 	}
 }
 
-// TestADocumentIsFetchedAfterRedirects checks that relative URLs are those of the last redirect,
-// and that a document may be longer than an answer.
+// TestADocumentIsFetchedAfterRedirects checks that relative URLs are those of the last redirect.
 func TestADocumentIsFetchedAfterRedirects(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/article":
 			http.Redirect(w, r, "/amp/article", http.StatusFound)
 		case "/amp/article":
-			io.WriteString(w, strings.Repeat(" ", maxBody)+`<amp-list src="list"></amp-list>`)
+			io.WriteString(w, `<amp-list src="list"></amp-list>`)
 		}
 	}))
 	defer server.Close()
@@ -449,5 +449,48 @@ func TestARedirectFromHTTPSToHTTPIsNotFollowed(t *testing.T) {
 	cfg.MaxRequests, cfg.Timeout = 1, time.Second
 	if f := newClient(cfg).fetch(t.Context(), request{method: "GET", url: server.URL, origin: server.URL}); f.blocked == nil || f.err != nil {
 		t.Errorf("a request: %v, %v", f.blocked, f.err)
+	}
+}
+
+// After 101 Switching Protocols, net/http gives the open connection as the body, which no timeout ends.
+func TestAnAnswer101DoesNotHang(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		t.Cleanup(func() { conn.Close() })
+		fmt.Fprint(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+	}))
+	defer server.Close()
+	u, _ := url.Parse(server.URL)
+	c := newClient(Config{OnlyHosts: []string{u.Host}, MaxRequests: 1, Timeout: time.Minute})
+	failed := make(chan error, 1)
+	go func() {
+		_, err := c.send(t.Context(), request{method: "GET", url: server.URL})
+		failed <- err
+	}()
+	select {
+	case err := <-failed:
+		if err == nil || !strings.Contains(err.Error(), "101 Switching Protocols") {
+			t.Errorf("got %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("the request does not end")
+	}
+}
+
+// The time limit also ends the parsing of a document, and a document is at most 1 MiB long.
+func TestADocumentIsParsedWithinLimits(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := FindEndpoints(untilDone{ctx, strings.NewReader("<html amp>")}, &url.URL{}); !errors.Is(err, errMaxTime) {
+		t.Errorf("after the time limit: %v", err)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, 1<<20+1)) }))
+	defer server.Close()
+	if _, err := Plan(t.Context(), Config{Documents: []string{server.URL}, Publishers: []string{publisher}}); err == nil || !strings.Contains(err.Error(), "longer than 1048576 bytes") {
+		t.Errorf("more than 1 MiB: %v", err)
 	}
 }

@@ -45,6 +45,10 @@ func (t ContentType) known() bool {
 	return false
 }
 
+// hasParams reports whether parameters can follow t in a path. All types that this package does not know
+// may have some.
+func (t ContentType) hasParams() bool { return t == Image || t == SizedImage || !t.known() }
+
 // valid reports whether it can be a content type.
 func (t ContentType) valid() bool {
 	return t != "" && t != "s" && strings.Trim(string(t), "abcdefghijklmnopqrstuvwxyz") == ""
@@ -61,7 +65,8 @@ type URL struct {
 	// https://url.spec.whatwg.org/#percent-encoded-bytes
 	Publisher string
 
-	// Cache is the AMP Cache. If zero, Google's is used.
+	// Cache is the AMP Cache. If zero, the first of [ampcors.DefaultCaches] is used, Google's: a URL is
+	// on one cache.
 	Cache ampcors.Cache
 
 	// Prefix is the domain prefix, one of [Prefixes]. If empty, [URL.Build] uses that of
@@ -78,8 +83,9 @@ type URL struct {
 	// such a URL, and [Parse] rejects it.
 	AnyType bool
 
-	// ImageParams are the parameters of a [SizedImage], as written in the path: "w800" asks
-	// for a maximum width of 800 pixels. Several are separated by slashes. Other types have none.
+	// ImageParams are the parameters of an [Image] or a [SizedImage], or of another type with AnyType,
+	// such as the video "mbv", as written in the path: "w800" asks for a maximum width of 800 pixels.
+	// Several are separated by slashes. Other types have none.
 	ImageParams string
 
 	// CacheQuery are the query parameters of the cache and the viewer, which follow those of the
@@ -152,11 +158,11 @@ func (u URL) Build() (string, error) {
 		return reject("Type", string(u.Type), "is not a content type", `lower-case letters, and not "s", which means https`)
 	}
 	segments := string(contentType)
-	switch hasParams := u.ImageParams != ""; {
-	case hasParams != (contentType == SizedImage):
-		return reject("ImageParams", u.ImageParams, fmt.Sprintf("does not go with the content type %q", contentType), `parameters such as "w800" with SizedImage, and none with any other`)
-	case hasParams:
-		for _, param := range strings.Split(u.ImageParams, "/") {
+	if u.ImageParams != "" {
+		if !contentType.hasParams() {
+			return reject("ImageParams", u.ImageParams, fmt.Sprintf("does not go with the content type %q", contentType), `parameters such as "w800" with Image or SizedImage, and none with a document or a file`)
+		}
+		for param := range strings.SplitSeq(u.ImageParams, "/") {
 			if !isImageParam(param) {
 				return reject("ImageParams", u.ImageParams, "is not a list of parameters", `letters, digits, "-", "_", "=" and ",", such as "w800"`)
 			}
@@ -292,7 +298,7 @@ func parse(cacheURL string, mode typing, caches []ampcors.Cache) (URL, error) {
 			return reject(fmt.Sprintf("has the content type %.80q", segment), wantPath+", whose first segment is c, v, wp, cert, i, ii or r")
 		}
 	}
-	if u.Type == SizedImage {
+	if mode != untyped && u.Type.hasParams() {
 		n := 0 // bytes of the parameters, each with a slash
 		for param := range strings.SplitSeq(rest, "/") {
 			if !isImageParam(param) || n+len(param) == len(rest) {
@@ -300,10 +306,9 @@ func parse(cacheURL string, mode typing, caches []ampcors.Cache) (URL, error) {
 			}
 			n += len(param) + len("/")
 		}
-		if n == 0 {
-			return reject("has no image parameters", `a path such as "/ii/w800/s/www.example.com/image.jpg"`)
+		if n > 0 {
+			u.ImageParams, rest = rest[:n-len("/")], rest[n:]
 		}
-		u.ImageParams, rest = rest[:n-len("/")], rest[n:]
 	}
 	page, reason := parsePage(rest)
 	if reason != "" {

@@ -120,7 +120,6 @@ func TestInvalidURLsAreRejectedWithAReason(t *testing.T) {
 		"Publisher \"https://x-y.www":      func(u *URL) { u.Publisher = "https://x-y.www.bing-amp.com/" },
 		`Type "x"`:                         func(u *URL) { u.Type = "x" },
 		`content type "c"`:                 func(u *URL) { u.ImageParams = "w800" },
-		`content type "ii"`:                func(u *URL) { u.Type = SizedImage },
 		`ImageParams "w8.0"`:               func(u *URL) { u.Type, u.ImageParams = SizedImage, "w8.0" },
 		`ImageParams "w8/s"`:               func(u *URL) { u.Type, u.ImageParams = SizedImage, "w8/s" },
 		`ImageParams "w8/"`:                func(u *URL) { u.Type, u.ImageParams = SizedImage, "w8/" },
@@ -229,9 +228,9 @@ func TestGuessType(t *testing.T) {
 		"/photo.JPG":        Image,
 		"/photo.Avif":       Image,
 		"/photo.heic":       Image,
-		"/photo.svg":        Image, // the toolbox also lists it as a font
-		"/photo.PI1":        Image,
-		"/photo.pi1":        Image,
+		"/photo.svg":        Image,
+		"/photo.ICO":        Image,
+		"/agents.ai":        Document,
 		"/serif.woff2":      Resource,
 		"/serif.ttf":        Resource,
 		"/service":          Document, // the toolbox takes "ice" for a font extension
@@ -251,10 +250,11 @@ func TestGuessType(t *testing.T) {
 		t.Errorf("a value that is not a URL is guessed to be %q", got)
 	}
 	for url, want := range map[URL]string{
-		{Publisher: "https://www.example.com/a.png"}:                      "/c/s/", // guessing is asked for
-		{Publisher: "https://www.example.com/a.png", Type: Image}:         "/i/s/",
-		{Publisher: "https://www.example.com/a.png", ImageParams: "w100"}: "/ii/w100/s/",
-		{Publisher: "https://www.example.com/a.png", Type: Document}:      "/c/s/",
+		{Publisher: "https://www.example.com/a.png"}:                                                "/c/s/", // guessing is asked for
+		{Publisher: "https://www.example.com/a.png", Type: Image}:                                   "/i/s/",
+		{Publisher: "https://www.example.com/a.png", ImageParams: "w100"}:                           "/ii/w100/s/",
+		{Publisher: "https://www.example.com/a.png", Type: Document}:                                "/c/s/",
+		{Publisher: "https://www.example.com/a.mp4", Type: "mbv", AnyType: true, ImageParams: "w1"}: "/mbv/w1/s/www.example.com/a.mp4",
 	} {
 		if got, err := url.Build(); err != nil || !strings.Contains(got, want) {
 			t.Errorf("%+v: got %s, %v; want %s", url, got, err, want)

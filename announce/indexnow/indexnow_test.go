@@ -956,12 +956,18 @@ func TestSeveralKeyFilesOfAHost(t *testing.T) {
 		}
 	}
 	for _, wrong := range []KeyFile{
-		{catalog, "https://www.example.org/catalog/indexnow.txt"}, {catalog, "https://www.example.com/robots"}, {catalog, "https://www.example.com/key.txt"},
+		{catalog, "https://www.example.org/catalog/indexnow.txt"},
 		{catalog, "https://www.example.com/catalog/" + string(catalog) + ".txt?x"}, {"short", ""},
 	} {
 		files = []KeyFile{wrong}
 		if report, err := c.Submit(t.Context(), urls[1]); !errors.Is(err, ErrNoKey) || strings.Contains(fmt.Sprint(report, err), string(catalog)) {
 			t.Errorf("%v: %v", wrong, err)
+		}
+	}
+	for _, name := range []string{"key.txt", "indexnow_key.txt", "mykeyfile"} { // option 2 of the protocol has no rule for it
+		files = []KeyFile{{help, "https://www.example.com/help/" + name}}
+		if _, err := c.Submit(t.Context(), urls[0]); err != nil || api.seen[len(api.seen)-1].KeyLocation != files[0].Location {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 	files = []KeyFile{{help, "https://www.example.com/help/indexnow.txt"}, {plain, "http://www.example.com/help/indexnow.txt"}}
@@ -1205,6 +1211,29 @@ func TestTheRequestsCanBeSeenAndSentByAnother(t *testing.T) {
 	for i, r := range requests {
 		if got := r.URL + " " + string(r.Body); i >= len(sent) || got != sent[i] {
 			t.Errorf("%s; sent were\n%s", got, sent)
+		}
+	}
+}
+
+// To ask which key file covers a URL costs much less than to parse the URL again.
+func TestURLsAreNotParsedForEachKeyFile(t *testing.T) {
+	urls := make([]string, 1000)
+	for i := range urls {
+		urls[i] = fmt.Sprintf("https://www.example.com/help/%d?%%C3%%A9", i)
+	}
+	help, problem := parseLocation("https://www.example.com/help/indexnow.txt")
+	if problem != nil {
+		t.Fatal(problem)
+	}
+	for name, files := range map[string][]keyFile{
+		"at the root":  {{key: testKey}},
+		"below a path": {{key: testKey, location: &help}},
+	} {
+		c := Client{files: &files}
+		var covered int
+		allocations := testing.AllocsPerRun(10, func() { covered = len(c.byFile(urls)[0]) })
+		if covered != len(urls) || allocations > 100 {
+			t.Errorf("%s: %d of %d URLs are covered, with %v allocations", name, covered, len(urls), allocations)
 		}
 	}
 }

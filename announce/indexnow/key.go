@@ -68,7 +68,9 @@ type KeyFile struct {
 	// empty, the file is "/{key}.txt" at the root of the host, and covers all its pages. Otherwise
 	// it covers only pages with the same scheme and host, in the file's own directory or below it:
 	// here those that begin with "https://www.example.com/catalog/". The protocol calls this option
-	// 2 (https://www.indexnow.org/documentation).
+	// 2 (https://www.indexnow.org/documentation). It may have any name. But [Client.ServeKeys] serves
+	// it with Config.KeysOf only if the name is 8 to 128 of a-z, A-Z, 0-9 and hyphen, and ".txt", so
+	// that KeysOf is not asked about each request of a site.
 	Location string `json:"location,omitempty"`
 }
 
@@ -117,8 +119,6 @@ func (f KeyFile) parse(path, host string) (keyFile, error) {
 	case problem != nil:
 	case location.Host != host:
 		problem = pageurl.Problem(f.Location, "is not on the host "+host, "a file of the same host")
-	case !mayBeKeyFile(location.Path):
-		problem = pageurl.Problem(f.Location, "has a name for which ServeKeys does not ask KeysOf", `a file whose name is 8 to 128 of a-z, A-Z, 0-9 and hyphen, and ".txt", such as "indexnow.txt"`)
 	}
 	if problem != nil {
 		c := Client{files: &[]keyFile{{key: f.Key}}}
@@ -155,14 +155,16 @@ func (f keyFile) directory() string {
 	return f.location.Path[:strings.LastIndexByte(f.location.Path, '/')+1]
 }
 
-// covers reports whether engines accept the page with this file. The page's path has no ".."
-// segment, but a server that unescapes first may read "..%2f" as one.
-func (f keyFile) covers(page pageurl.URL) bool {
+// covers reports whether engines accept the page with this file. The page is canonical, and so its
+// path has no ".." segment, but a server that unescapes first may read "..%2f" as one.
+func (f keyFile) covers(page string) bool {
 	if f.location == nil {
 		return true
 	}
 	directory := f.directory()
-	return page.Scheme == f.location.Scheme && page.Host == f.location.Host && strings.HasPrefix(page.Path, directory) && (directory == "/" || !strings.Contains(page.Path, ".."))
+	path, isBelow := strings.CutPrefix(page, f.location.Scheme+"://"+f.location.Host+directory)
+	path, _, _ = strings.Cut(path, "?")
+	return isBelow && (directory == "/" || !strings.Contains(path, ".."))
 }
 
 // files returns the key and the old ones.

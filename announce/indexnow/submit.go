@@ -266,11 +266,12 @@ func (c *Client) page(u string) (pageurl.URL, *ampcors.ValueError) {
 	if page.Path == "" {
 		page.Path = "/" // RFC 3986 section 6.2.3
 	}
-	if n := len(page.String()); n > pageurl.MaxBytes {
+	canonical := page.String()
+	if n := len(canonical); n > pageurl.MaxBytes {
 		return page, c.maskProblem(pageurl.Problem(u, fmt.Sprintf("has %d bytes, escaped", n), fmt.Sprintf("at most %d", pageurl.MaxBytes)))
 	}
 	if c.keysOf == nil {
-		if file := (*c.files)[0]; !file.covers(page) {
+		if file := (*c.files)[0]; !file.covers(canonical) {
 			return page, c.maskProblem(pageurl.Problem(u, "is not covered by the key file of KeyLocation", fmt.Sprintf("a page below %q", file.location.Scheme+"://"+file.location.Host+file.directory())))
 		}
 	}
@@ -338,12 +339,16 @@ func (c *Client) send(ctx context.Context, retry outbound.Retry, b Batch, mayGoO
 	return parts, stopped, panicked
 }
 
-// byFile returns the URLs that are sent with each key file of c, and last those that none covers.
+// byFile returns the URLs that are sent with each key file of c, and last those that none covers. They
+// are canonical.
 func (c *Client) byFile(urls []string) [][]string {
 	byFile := make([][]string, len(*c.files)+1)
+	if (*c.files)[0].location == nil { // it covers all
+		byFile[0] = urls
+		return byFile
+	}
 	for _, u := range urls {
-		page, _ := pageurl.Parse(u, pageurl.AsRFC3986) // page has parsed it before
-		i := slices.IndexFunc(*c.files, func(f keyFile) bool { return f.covers(page) })
+		i := slices.IndexFunc(*c.files, func(f keyFile) bool { return f.covers(u) })
 		if i < 0 {
 			i = len(*c.files)
 		}

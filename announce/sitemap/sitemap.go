@@ -25,6 +25,7 @@ package sitemap
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/http"
@@ -126,9 +127,9 @@ func (e *Error) Unwrap() error { return e.Err }
 // https.
 func (r *Reader) Update(ctx context.Context, s *State, files ...string) error {
 	s.holdsGone = true
-	u := updater{Reader: r, state: s, seen: make(map[string]bool), ends: make(map[string]string), left: r.cfg.MaxState - s.cost()}
+	u := updater{Reader: r, state: s, seen: make(map[string]bool), left: r.cfg.MaxState - s.cost()}
 	if r.cfg.FindGone {
-		u.listed = make(map[string]bool)
+		u.listed, u.ends = make(map[string]bool), make(map[[sha256.Size]byte]string)
 	}
 	for _, file := range files {
 		at, err := url.Parse(file)
@@ -194,12 +195,14 @@ func (u *updater) noteGone() error {
 type updater struct {
 	*Reader
 	state  *State
-	seen   map[string]bool   // files
-	ends   map[string]string // the file that was read at each URL, after redirects
-	listed map[string]bool   // pages, if gone ones are looked for; otherwise nil
-	left   int64             // bytes that may be added to the state
-	errs   []error           // of the first maxErrors
-	failed int               // how many errors there were
+	seen   map[string]bool // files
+	left   int64           // bytes that may be added to the state
+	errs   []error         // of the first maxErrors
+	failed int             // how many errors there were
+
+	// If gone pages are looked for, otherwise nil:
+	listed map[string]bool              // pages
+	ends   map[[sha256.Size]byte]string // the file that was read at each URL, after redirects; the URL is hashed, because it may be long
 }
 
 // maxErrors bounds the errors that are kept: an index may have 50,000 files.
@@ -294,12 +297,14 @@ func (u *updater) update(ctx context.Context, at *url.URL, lastMod string, isInI
 		return nil
 	}
 	defer fetched.body.Close()
-	end := withoutUser(fetched.at)
-	if other, isRead := u.ends[end]; isRead && u.listed != nil { // the pages that were in one of them are not gone
-		u.fail(&Error{File: file, Err: fmt.Errorf("it is the same file as %s, because one redirects to the other", other)})
-		return nil
+	if u.listed != nil {
+		end := sha256.Sum256([]byte(withoutUser(fetched.at)))
+		if other, isRead := u.ends[end]; isRead { // the pages that were in one of them are not gone
+			u.fail(&Error{File: file, Err: fmt.Errorf("it is the same file as %s, because one redirects to the other", other)})
+			return nil
+		}
+		u.ends[end] = file
 	}
-	u.ends[end] = file
 	fetched.state.LastMod = lastMod
 	if fetched.notModified {
 		u.noteFile(file, fetched.state)

@@ -484,6 +484,47 @@ func TestAnIndexTakesLittleMemory(t *testing.T) {
 	}
 }
 
+// The sitemaps of an index redirect to URLs that are as long as headers may be. These URLs are not kept.
+func TestRedirectsTakeLittleMemory(t *testing.T) {
+	const all = 500
+	var index strings.Builder
+	index.WriteString("<sitemapindex>")
+	for i := range all {
+		fmt.Fprintf(&index, "<sitemap><loc>%s/%d</loc></sitemap>", home, i)
+	}
+	index.WriteString("</sitemapindex>")
+	inUse := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	for _, findGone := range []bool{false, true} {
+		before, after, files := inUse(), int64(0), 0
+		web := &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+			answer := &http.Response{StatusCode: http.StatusOK, Request: r.Clone(r.Context())}
+			if files++; r.URL.Path == "/index.xml" {
+				answer.Body = io.NopCloser(strings.NewReader(index.String()))
+				return answer, nil
+			}
+			if files == 1+all {
+				after = inUse()
+			}
+			answer.Request.URL.Path += strings.Repeat("a", 60_000)
+			answer.Body = io.NopCloser(strings.NewReader(home + r.URL.Path))
+			return answer, nil
+		})}
+		var s sitemap.State
+		err := sitemap.New(sitemap.Config{HTTPClient: web, FindGone: findGone}).Update(t.Context(), &s, home+"/index.xml")
+		if err != nil || files != 1+all || len(s.Pending) != all {
+			t.Errorf("%d files, %d pages, %v", files, len(s.Pending), err)
+		}
+		if used := after - before; used > 5<<20 {
+			t.Errorf("gone pages are looked for: %t: %d MB are kept", findGone, used>>20)
+		}
+	}
+}
+
 // A site with pages without end fills the State to its limit, and no further.
 func TestAStateHasALimit(t *testing.T) {
 	t.Parallel()

@@ -80,6 +80,7 @@ func Example() {
 	fmt.Println(errors.Is(err, updatecache.ErrIngestion), err)
 	// Output:
 	// true updatecache: "https://www.example.com/unknown" on the cache "google": the cache could not fetch the key or the document (403 "Ingestion error: 404.")
+	// updatecache: "https://www.example.com/unknown" on the cache "bing": the cache could not fetch the key or the document (403 "Ingestion error: 404.")
 }
 
 // web returns a client that reaches an AMP Cache and the site without a network.

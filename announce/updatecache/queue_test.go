@@ -69,7 +69,7 @@ func (c *caches) asked() map[string]int {
 func newQueue(c *caches, change func(*Config, *QueueConfig)) *Queue {
 	c.t.Helper()
 	c.began, c.failed = time.Now(), make(map[string]error)
-	client := Config{Signer: toolboxKey(), HTTPClient: &http.Client{Transport: c}}
+	client := Config{Signer: toolboxKey(), Caches: ampcors.DefaultCaches()[:1], HTTPClient: &http.Client{Transport: c}}
 	cfg := QueueConfig{
 		Flushed: func(u cacheurl.URL) {
 			c.mu.Lock()

@@ -44,16 +44,6 @@ func (c *Client) targets(u cacheurl.URL) ([]target, error) {
 	return targets, nil
 }
 
-// isFile has the extensions of images and fonts that no document has. Others are not in it, because
-// a document can have one, as in "/agents.ai".
-var isFile = func() map[string]bool {
-	files := make(map[string]bool)
-	for _, extension := range strings.Fields("avif bmp eot gif heic ico jpeg jpg otf png svg tif tiff ttf webp woff woff2") {
-		files[extension] = true
-	}
-	return files
-}()
-
 func isDocument(t cacheurl.ContentType) bool {
 	return t == cacheurl.Document || t == cacheurl.Viewer || t == cacheurl.SignedExchange
 }
@@ -72,10 +62,10 @@ func newTarget(u cacheurl.URL) (target, error) {
 	if err != nil {
 		return target{}, err
 	}
-	file, query, _ := strings.Cut(built, "?")
-	if extension := file[strings.LastIndexByte(file, '.')+1:]; isDocument(u.Type) && isFile[strings.ToLower(extension)] {
+	if isDocument(u.Type) && cacheurl.GuessType(u.Publisher) != cacheurl.Document {
 		return target{}, &ampcors.ValueError{Package: "updatecache", Path: "page", Value: u.Publisher, Reason: "is an image or a font by its extension, and not a document", Want: "the URL of a document, or FlushURL with its Type"}
 	}
+	_, query, _ := strings.Cut(built, "?")
 	for param := range strings.SplitSeq(query, "&") {
 		name, _, _ := strings.Cut(param, "=")
 		if unescaped, err := url.QueryUnescape(name); err == nil {

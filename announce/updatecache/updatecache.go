@@ -61,7 +61,7 @@ type Config struct {
 	// gets no context, so it needs a time limit of its own.
 	Signer crypto.Signer
 
-	// Caches are the caches to flush. If nil, only Google's is used. Each must have an
+	// Caches are the caches to flush; if nil, [ampcors.DefaultCaches]. Each must have an
 	// UpdateCacheAPIDomainSuffix.
 	Caches []ampcors.Cache
 
@@ -137,9 +137,9 @@ func New(cfg Config) (*Client, error) {
 	}
 
 	if cfg.Caches == nil {
-		c.caches = ampcors.DefaultCaches()[:1]
+		c.caches = ampcors.DefaultCaches()
 	} else if len(cfg.Caches) == 0 {
-		reject("Caches", "", "names no cache", "at least one, or nil for Google's")
+		reject("Caches", "", "names no cache", "at least one, or nil for DefaultCaches")
 	} else if _, err := ampcors.CacheOrigins("www.example.com", cfg.Caches...); err != nil {
 		for problem := range ampcors.ValueErrors(err) {
 			problem.Package, problem.Path = "updatecache", strings.Replace(problem.Path, "caches[", "Caches[", 1)

@@ -80,7 +80,7 @@ var start = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 func client(t *testing.T, handler http.Handler, change func(*Config)) (*Client, *servertest.Clock) {
 	t.Helper()
 	clock := servertest.NewClock(start)
-	cfg := Config{Signer: toolboxKey(), HTTPClient: servertest.Loopback(t, handler), clock: clock}
+	cfg := Config{Signer: toolboxKey(), Caches: ampcors.DefaultCaches()[:1], HTTPClient: servertest.Loopback(t, handler), clock: clock}
 	if change != nil {
 		change(&cfg)
 	}

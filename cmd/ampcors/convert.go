@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -122,15 +123,15 @@ func newCacheURL() *cobra.Command {
 	contentType := cmd.Flags().String("type", "", "the content type: c, v, wp, cert, i, ii or r; if empty, it is guessed from the extension")
 	anyType := cmd.Flags().Bool("any-type", false, "accept any --type, also in URLs of a cache: AMP's document does not name all")
 	query := cmd.Flags().String("cache-query", "", "query parameters for the cache, such as amp_latest_update_time=1795262400")
-	params := cmd.Flags().String("image-params", "", "parameters of a sized image (type ii), such as w800")
+	params := cmd.Flags().String("image-params", "", "parameters of an image (type i or ii), such as w800")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		known, err := caches.read()
 		if err != nil {
 			return err
 		}
-		i := slices.IndexFunc(known, func(c ampcors.Cache) bool { return c.ID == *cacheID || *cacheID == "" })
-		if i < 0 {
-			return fmt.Errorf("the cache %q is unknown; want %s", *cacheID, strings.Join(cacheIDs(known), " or "))
+		cache, err := cacheWithID(known, cmp.Or(*cacheID, known[0].ID))
+		if err != nil {
+			return err
 		}
 		return answer(cmd, args, *output, func(arg string) (any, error) {
 			publisher, err := cacheurl.PublisherURL(arg, known...)
@@ -145,14 +146,26 @@ func newCacheURL() *cobra.Command {
 			if cacheurl.IsOnCache(arg, known...) {
 				return nil, err
 			}
-			t := cacheurl.ContentType(*contentType)
+			t, guessed := cacheurl.ContentType(*contentType), cacheurl.GuessType(arg)
 			if t == "" && *params == "" {
-				t = cacheurl.GuessType(arg)
+				t = guessed
 			}
-			return cacheurl.URL{Publisher: arg, Cache: known[i], Prefix: *prefix, Type: t, AnyType: *anyType, ImageParams: *params, CacheQuery: *query}.Build()
+			if isDocument := t == cacheurl.Document || t == cacheurl.Viewer || t == cacheurl.SignedExchange; isDocument && guessed != cacheurl.Document {
+				fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s is an image or a font by its extension, and not a document; its type is %s\n", arg, guessed)
+			}
+			return cacheurl.URL{Publisher: arg, Cache: cache, Prefix: *prefix, Type: t, AnyType: *anyType, ImageParams: *params, CacheQuery: *query}.Build()
 		})
 	}
 	return cmd
+}
+
+// cacheWithID returns the cache with an ID.
+func cacheWithID(known []ampcors.Cache, id string) (ampcors.Cache, error) {
+	i := slices.IndexFunc(known, func(c ampcors.Cache) bool { return c.ID == id })
+	if i < 0 {
+		return ampcors.Cache{}, fmt.Errorf("the cache %q is unknown; want %s", id, strings.Join(cacheIDs(known), " or "))
+	}
+	return known[i], nil
 }
 
 func cacheIDs(caches []ampcors.Cache) (ids []string) {

@@ -234,16 +234,16 @@ func newFlush() *cobra.Command {
 		Short: "Ask AMP Caches to fetch documents again",
 		Long:  "Ask AMP Caches to fetch documents again, with signed update-cache requests.\n\nArguments, lines of standard input, or the pages of --sitemap are the URLs of AMP documents." + pagesHelp,
 		Example: "  ampcors flush --key private.pem https://www.example.com/amp/article\n" +
-			"  ampcors flush --key private.pem --dry-run --sitemap amp-sitemap.xml\n" +
+			"  ampcors flush --key private.pem --cache google --dry-run --sitemap amp-sitemap.xml\n" +
 			"  ampcors flush --key private.pem --type i https://www.example.com/photo.jpg",
 	}
 	output := addOutput(cmd)
 	file := cmd.Flags().String("key", "", "file with the RSA key")
-	all := cmd.Flags().Bool("all-caches", false, "ask each known cache; otherwise only Google's, or those of --caches")
 	caches := addCaches(cmd)
+	cacheID := cmd.Flags().String("cache", "", "the id of the one AMP Cache to ask; if empty, all of --caches are asked")
 	forms := cmd.Flags().Bool("all-forms", false, "ask at each domain prefix of ampcors prefix --all, because it is not public which one a cache uses; a page is flushed when the cache has accepted all")
 	contentType := cmd.Flags().String("type", "c", "content type: c (document), v (document in a viewer), wp (signed exchange), cert (its certificate), i (image), ii (sized image) or r (other file)")
-	params := cmd.Flags().String("image-params", "", "parameters of a sized image (type ii), such as w800")
+	params := cmd.Flags().String("image-params", "", "parameters of an image (type i or ii), such as w800")
 	source := addPages(cmd)
 	dryRun := cmd.Flags().Bool("dry-run", false, "send nothing, and print what would be flushed")
 	sign := cmd.Flags().Bool("sign", false, "send nothing, and print the signed URLs, which caches accept for a minute")
@@ -254,8 +254,12 @@ func newFlush() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if !*all && *caches == "" {
-			known = known[:1]
+		if *cacheID != "" {
+			only, err := cacheWithID(known, *cacheID)
+			if err != nil {
+				return err
+			}
+			known = []ampcors.Cache{only}
 		}
 		c, err := newUpdateClient(*file, known)
 		if err != nil {

@@ -126,7 +126,7 @@ func TestVerifyAndFlush(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.seen = nil
-		code, stdout, stderr := run(t, "", "flush", "--key", file, "--all-caches", "--sitemap", sitemap, "https://www.example.com/a", "https://www.example.com/broken")
+		code, stdout, stderr := run(t, "", "flush", "--key", file, "--sitemap", sitemap, "https://www.example.com/a", "https://www.example.com/broken")
 		if code != exitFindings || stdout != "https://www.example.com/a: flushed\nhttps://www.example.com/b: flushed\n" || !strings.Contains(stderr, "https://www.example.com/broken") || !strings.Contains(stderr, "could not fetch") {
 			t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
 		}
@@ -152,7 +152,7 @@ func TestFlushOfOtherTypesAndSigned(t *testing.T) {
 	file := privateKey(t)
 	w := useWeb(t, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "OK") })
 	t.Run("image", func(t *testing.T) {
-		code, stdout, stderr := run(t, "", "flush", "--key", file, "--type", "ii", "--image-params", "w800", "https://www.example.com/a.jpg")
+		code, stdout, stderr := run(t, "", "flush", "--key", file, "--cache", "google", "--type", "ii", "--image-params", "w800", "https://www.example.com/a.jpg")
 		want := []string{"GET www-example-com.cdn.ampproject.org/update-cache/ii/w800/s/www.example.com/a.jpg"}
 		if code != exitClean || stdout != "https://www.example.com/a.jpg: flushed\n" || !slices.Equal(w.seen, want) {
 			t.Errorf("exit code %d\n%s\n%s\n%q", code, stdout, stderr, w.seen)
@@ -168,7 +168,7 @@ func TestFlushOfOtherTypesAndSigned(t *testing.T) {
 		}
 	})
 	t.Run("signed", func(t *testing.T) {
-		code, stdout, stderr := run(t, "", "flush", "--key", file, "--sign", "--all-caches", "https://www.example.com/a")
+		code, stdout, stderr := run(t, "", "flush", "--key", file, "--sign", "https://www.example.com/a")
 		lines := strings.Split(strings.TrimSpace(stdout), "\n")
 		if code != exitClean || len(lines) != 2 || !strings.HasPrefix(lines[1], "https://www-example-com.www.bing-amp.com/update-cache/c/s/www.example.com/a?amp_action=flush&amp_ts=") {
 			t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)

@@ -6,7 +6,6 @@
 package pageurl
 
 import (
-	"encoding/hex"
 	"fmt"
 	"regexp"
 	"strings"
@@ -160,7 +159,7 @@ func Split(value string, escaping Escaping) (URL, *ampcors.ValueError) {
 		return URL{}, Problem(value, `has a \, which browsers read as /`, "/ or %5C")
 	case port != "" && (scheme != "https" || port != "443") && (scheme != "http" || port != "80"):
 		return URL{}, Problem(value, fmt.Sprintf("has the port %.80q", port), "none, or the default: caches and search engines support no other port")
-	case escaping == AsRFC3986 && strings.Count(tail, "%") != len(escapes.FindAllString(tail, -1)):
+	case escaping == AsRFC3986 && !hasOnlyEscapes(tail):
 		return URL{}, Problem(value, "has a % without two hexadecimal digits after it", "%25 for a percent sign")
 	}
 	keep := &keeps[escaping]
@@ -175,35 +174,81 @@ func Split(value string, escaping Escaping) (URL, *ampcors.ValueError) {
 	return u, nil
 }
 
-var escapes = regexp.MustCompile("%[0-9A-Fa-f]{2}")
-
-// normalizeEscapes unescapes unreserved characters, and writes other escapes in upper case.
-func normalizeEscapes(s string) string {
-	return escapes.ReplaceAllStringFunc(s, func(escape string) string {
-		char, _ := hex.DecodeString(escape[len("%"):])
-		if strings.Contains(unreserved, string(char)) {
-			return string(char)
+// hasOnlyEscapes reports whether each % has two hexadecimal digits after it.
+func hasOnlyEscapes(s string) bool {
+	for {
+		_, after, found := strings.Cut(s, "%")
+		if !found {
+			return true
 		}
-		return strings.ToUpper(escape)
-	})
+		if len(after) < 2 || hexDigit[after[0]] < 0 || hexDigit[after[1]] < 0 {
+			return false
+		}
+		s = after[2:]
+	}
+}
+
+// hexDigit has the value of each hexadecimal digit, and -1 for all other bytes.
+var hexDigit = func() (values [256]int8) {
+	for c := range values {
+		values[c] = int8(strings.IndexByte(upperHex, byte(c)))
+	}
+	for i, c := range "abcdef" {
+		values[c] = int8(10 + i)
+	}
+	return values
+}()
+
+const upperHex = "0123456789ABCDEF"
+
+// normalizeEscapes unescapes unreserved characters, and writes other escapes in upper case. Each % must
+// have two hexadecimal digits after it.
+func normalizeEscapes(s string) string {
+	if !strings.Contains(s, "%") {
+		return s
+	}
+	b := make([]byte, 0, len(s))
+	for i := 0; i < len(s); i++ {
+		if s[i] != '%' {
+			b = append(b, s[i])
+			continue
+		}
+		char := byte(hexDigit[s[i+1]]<<4 | hexDigit[s[i+2]])
+		if i += len("%7E") - 1; isUnreserved[char] {
+			b = append(b, char)
+		} else {
+			b = appendEscape(b, char)
+		}
+	}
+	return string(b)
+}
+
+var isUnreserved = setOf(unreserved)
+
+func appendEscape(b []byte, char byte) []byte {
+	return append(b, '%', upperHex[char>>4], upperHex[char&0xf])
 }
 
 // escape percent-encodes the bytes that are not kept.
 func escape(s string, keep *byteSet) string {
-	var b strings.Builder
-	from := 0
+	n := 0
 	for i := range len(s) {
 		if !keep[s[i]] {
-			b.WriteString(s[from:i])
-			fmt.Fprintf(&b, "%%%02X", s[i])
-			from = i + 1
+			n++
 		}
 	}
-	if from == 0 {
+	if n == 0 {
 		return s
 	}
-	b.WriteString(s[from:])
-	return b.String()
+	b := make([]byte, 0, len(s)+2*n)
+	for i := range len(s) {
+		if keep[s[i]] {
+			b = append(b, s[i])
+		} else {
+			b = appendEscape(b, s[i])
+		}
+	}
+	return string(b)
 }
 
 // removeDotSegments resolves "." and ".." as browsers do, even if a dot is escaped. It

@@ -7,6 +7,33 @@ import (
 	"unicode/utf8"
 )
 
+// A URL in another script does not cost an allocation for each byte that is escaped.
+func TestEscapingCostsLittle(t *testing.T) {
+	for name, path := range map[string]string{"not escaped": strings.Repeat("é", 1000), "escaped": strings.Repeat("%c3%A9%7e", 1000)} {
+		value := "https://www.example.com/" + path + "?" + path
+		var u URL
+		allocations := testing.AllocsPerRun(10, func() { u, _ = Parse(value, AsRFC3986) })
+		if len(u.Path) < 3000 || allocations > 20 {
+			t.Errorf("%s: %d bytes, %v allocations", name, len(u.Path), allocations)
+		}
+	}
+}
+
+// BenchmarkParse compares URLs of about the same length.
+func BenchmarkParse(b *testing.B) {
+	for _, bench := range []struct{ name, path string }{
+		{"ascii", strings.Repeat("a", 3000)}, {"unescaped", strings.Repeat("é", 1500)}, {"escaped", strings.Repeat("%c3", 1000)},
+	} {
+		b.Run("path="+bench.name, func(b *testing.B) {
+			for b.Loop() {
+				if _, problem := Parse("https://www.example.com/"+bench.path, AsRFC3986); problem != nil {
+					b.Fatal(problem)
+				}
+			}
+		})
+	}
+}
+
 // FuzzParse checks that a canonical URL does not change, that RFC 3986 is followed, and
 // that net/url reads the same URL. The packages that use this one have the other tests.
 func FuzzParse(f *testing.F) {

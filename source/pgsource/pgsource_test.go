@@ -412,19 +412,19 @@ func TestARevocationIsSeenThoughTheListenerIsKilled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup
 	killer := connect(t, db.Addr)
-	killed := int64(0)
+	var killed atomic.Int64
 	group.Go(func() {
 		for ctx.Err() == nil {
 			tag, err := killer.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' OR query LIKE 'SELECT pg_is_in_recovery()%'")
 			if err != nil && ctx.Err() == nil {
 				t.Error(err)
 			}
-			killed += tag.RowsAffected()
+			killed.Add(tag.RowsAffected())
 			time.Sleep(100 * time.Millisecond)
 		}
 	})
 	slowest := time.Duration(0)
-	for range 30 {
+	for begun, i := time.Now(), 0; i < 30 || killed.Load() < 3 && time.Since(begun) < soon; i++ {
 		add(t, conn, "www.example.com")
 		slowest = max(slowest, seen(t, soon, servers, "www.example.com", true))
 		exec(t, conn, "DELETE FROM publishers")
@@ -432,9 +432,9 @@ func TestARevocationIsSeenThoughTheListenerIsKilled(t *testing.T) {
 	}
 	cancel()
 	group.Wait()
-	t.Logf("seen after %v at most; %d listeners were killed", slowest, killed)
-	if killed < 3 {
-		t.Errorf("%d listeners were killed; want at least one of each server", killed)
+	t.Logf("seen after %v at most; %d listeners were killed", slowest, killed.Load())
+	if killed.Load() < 3 {
+		t.Errorf("%d listeners were killed; want at least three", killed.Load())
 	}
 }
 

@@ -300,8 +300,7 @@ func completeIndexNow(v *vectors.IndexNow) error {
 		v.Requests = append(v.Requests, s)
 	}
 	if len(v.URLs) == 1 && err == nil {
-		v.GET, err = client.GetURL(context.Background(), v.URLs[0])
-		return err
+		v.GET, _ = requests[0].GetURL()
 	}
 	return nil
 }

@@ -17,7 +17,7 @@
 // one can submit pages of all. If hosts have different owners, [Config].KeysOf gives each its own.
 //
 // The protocol also has a GET for a single URL. Submit does not use it, because the key would be in
-// the URL of the request, which proxies and servers log. [Client.GetURL] returns that URL.
+// the URL of the request, which proxies and servers log. [Request.GetURL] returns that URL.
 //
 // The package starts no goroutine, but for the requests of a Queue that runs. Submit repeats a
 // request only if [Config.Attempts] says so; a Queue retries by itself.

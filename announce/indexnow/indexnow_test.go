@@ -126,8 +126,11 @@ func TestVectors(t *testing.T) {
 		if v.GET == "" {
 			continue
 		}
-		if got, err := c.GetURL(t.Context(), v.URLs[0]); err != nil || got != v.GET {
-			t.Errorf("%q: %s, %v; want %s", v.URLs, got, err, v.GET)
+		requests, err := c.Requests(t.Context(), v.URLs...)
+		if err != nil || len(requests) != 1 {
+			t.Errorf("%q: %d requests, %v", v.URLs, len(requests), err)
+		} else if got, key := requests[0].GetURL(); got != v.GET || string(key) != v.Key {
+			t.Errorf("%q: %s; want %s", v.URLs, got, v.GET)
 		}
 	}
 	api := &engine{}
@@ -1181,12 +1184,20 @@ func TestTheRequestsCanBeSeenAndSentByAnother(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	get, err := c.GetURL(t.Context(), "https://www.example.com/catalog/ö?a=b&c")
-	if want := API + "?url=https%3A%2F%2Fwww.example.com%2Fcatalog%2F%25C3%25B6%3Fa%3Db%26c&key=" + string(testKey) + "&keyLocation=https%3A%2F%2Fwww.example.com%2Fcatalog%2Findexnow.txt"; get != want || err != nil {
-		t.Errorf("%q, %v; want %q", get, err, want)
+	one, err := c.Requests(t.Context(), "https://www.example.com/catalog/ö?a=b&c")
+	if err != nil {
+		t.Fatal(err)
 	}
-	if get, err := c.GetURL(t.Context(), "https://www.example.com/"); get != "" || err == nil {
-		t.Errorf("%q, %v", get, err)
+	get, key := one[0].GetURL()
+	if want := API + "?url=https%3A%2F%2Fwww.example.com%2Fcatalog%2F%25C3%25B6%3Fa%3Db%26c&key=" + string(testKey) + "&keyLocation=https%3A%2F%2Fwww.example.com%2Fcatalog%2Findexnow.txt"; get != want || key != testKey {
+		t.Errorf("%q; want %q", get, want)
+	}
+	two, err := c.Requests(t.Context(), "https://www.example.com/catalog/1", "https://www.example.com/catalog/2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if get, key := two[0].GetURL(); get != "" || key != "" {
+		t.Errorf("two pages in a GET: %q", get)
 	}
 
 	var sent []string

@@ -405,23 +405,19 @@ func notCovered(urls []string) error {
 	return fmt.Errorf("%w: %.300s and %d more", ErrNotCovered, urls[0], len(urls)-1)
 }
 
-// GetURL returns the URL of the GET with which the protocol submits a single page. The key is in it,
-// and proxies and servers log URLs: that is why Submit sends a POST. An answer has the meaning that
-// [Client.Submit]'s errors have. Errors are those of [Client.Requests].
-func (c *Client) GetURL(ctx context.Context, page string) (string, error) {
-	requests, err := c.Requests(ctx, page)
-	if err != nil {
-		return "", err
+// GetURL returns the URL of the GET with which the protocol submits a single page, and the key that is in
+// it. Proxies and servers log URLs: that is why Submit sends a POST. An answer has the meaning that
+// [Client.Submit]'s errors have. For a request with several pages, it returns "".
+func (r Request) GetURL() (get string, key Key) {
+	var p payload
+	if err := json.Unmarshal(r.Body, &p); err != nil || len(p.URLList) != 1 {
+		return "", ""
 	}
-	var r payload
-	if err := json.Unmarshal(requests[0].Body, &r); err != nil {
-		return "", err
+	get = r.URL + "?url=" + url.QueryEscape(p.URLList[0]) + "&key=" + p.Key
+	if p.KeyLocation != "" {
+		get += "&keyLocation=" + url.QueryEscape(p.KeyLocation)
 	}
-	get := requests[0].URL + "?url=" + url.QueryEscape(r.URLList[0]) + "&key=" + r.Key
-	if r.KeyLocation != "" {
-		get += "&keyLocation=" + url.QueryEscape(r.KeyLocation)
-	}
-	return get, nil
+	return get, Key(p.Key)
 }
 
 // tryOf is of, but returns what the caller's code panics with.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,10 +12,12 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/internal/outbound"
 	"github.com/spf13/cobra"
+	"golang.org/x/time/rate"
 )
 
 // The AMP URL API of Google.
@@ -42,23 +45,59 @@ type batchAnswer struct {
 	} `json:"error"`
 }
 
-// batchGet asks the API about pages. The key is in a header, so that no error or log shows it with
+// A lookup asks the API.
+type lookup struct {
+	api, key, strategy string
+	pace               *rate.Limiter
+}
+
+// The default quota of the API is ten requests in 100 seconds.
+// https://developers.google.com/amp/cache/reference/limits
+const lookupBurst, lookupEvery = 10, 10 * time.Second
+
+// lookupRetry says how a request is repeated that was answered 429 or 5xx. Tests shorten it.
+var lookupRetry = outbound.Retry{Attempts: 4, Backoff: 5 * time.Second, MaxWait: 2 * time.Minute}
+
+// batchGet asks the API about pages, and asks again if it is overloaded. The key is in a header, so that no error or log shows it with
 // the URL.
-func batchGet(ctx context.Context, api, key string, urls []string) (answer batchAnswer, err error) {
-	body, err := json.Marshal(map[string]any{"urls": urls, "lookupStrategy": "IN_INDEX_DOC"})
+func (l *lookup) batchGet(ctx context.Context, urls []string) (answer batchAnswer, err error) {
+	key := l.key
+	body, err := json.Marshal(map[string]any{"urls": urls, "lookupStrategy": l.strategy})
 	if err != nil {
 		return answer, err
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, api, bytes.NewReader(body))
+	for attempt := 1; ; attempt++ {
+		if err := l.pace.Wait(ctx); err != nil {
+			return answer, errInterrupted
+		}
+		a, err := l.post(ctx, body)
+		if err != nil {
+			return answer, err
+		}
+		isRetryable := a.Status == http.StatusTooManyRequests || a.Retryable()
+		if isRetryable && lookupRetry.Again(ctx, outbound.SystemClock{}, attempt, a.RetryAfter(time.Now())) {
+			continue
+		}
+		return readBatch(a, key)
+	}
+}
+
+// post sends a request.
+func (l *lookup) post(ctx context.Context, body []byte) (a outbound.Answer, err error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, l.api, bytes.NewReader(body))
 	if err != nil {
-		return answer, err
+		return a, err
 	}
 	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("X-Goog-Api-Key", key)
-	a, err := outbound.DoLimit(outbound.Client(httpClient), r, lookupBytes)
-	if err != nil {
-		return answer, errors.New(strings.ReplaceAll(err.Error(), key, "…")) // it may quote the answer
+	r.Header.Set("X-Goog-Api-Key", l.key)
+	if a, err = outbound.DoLimit(outbound.Client(httpClient), r, lookupBytes); err != nil {
+		return a, errors.New(strings.ReplaceAll(err.Error(), l.key, "…")) // it may quote the answer
 	}
+	return a, nil
+}
+
+// readBatch reads an answer.
+func readBatch(a outbound.Answer, key string) (answer batchAnswer, err error) {
 	unread := json.Unmarshal(bytes.ReplaceAll(a.Body, []byte(key), []byte("…")), &answer)
 	switch {
 	case a.Status != http.StatusOK && answer.Error.Message != "":
@@ -134,12 +173,13 @@ func newLookup() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "lookup [URL ...]",
 		Short:   "Ask Google which pages have AMP versions",
-		Long:    "Ask Google's AMP URL API which pages have AMP versions, and compare the URL on its AMP Cache with the one that ampcors computes.\n\nSet GOOGLE_API_KEY to the API key.",
+		Long:    "Ask Google's AMP URL API which pages have AMP versions, and compare the URL on its AMP Cache with the one that ampcors computes. After ten requests of 50 URLs, it sends one every 10 seconds, which is the quota of the API.\n\nSet GOOGLE_API_KEY to the API key.",
 		Example: "  GOOGLE_API_KEY=… ampcors lookup https://www.example.com/article",
 	}
 	output := addOutput(cmd)
 	endpoint := cmd.Flags().String("endpoint", lookupAPI, "URL of the API, for tests")
 	_ = cmd.Flags().MarkHidden("endpoint")
+	live := cmd.Flags().Bool("live", false, "let the API also fetch pages that are not in Google's index (FETCH_LIVE_DOC), which takes longer; otherwise it answers from the index alone (IN_INDEX_DOC)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		key := strings.TrimSpace(os.Getenv("GOOGLE_API_KEY"))
 		if key == "" {
@@ -149,13 +189,21 @@ func newLookup() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		l := &lookup{api: *endpoint, key: key, strategy: "IN_INDEX_DOC", pace: rate.NewLimiter(rate.Every(lookupEvery), lookupBurst)}
+		if *live {
+			l.strategy = "FETCH_LIVE_DOC"
+		}
 		answers := make(map[string]found)
 		failures := make(map[string]error)
+		asked := 0
+		var failed error // why the rest was not asked
 		for batch := range slices.Chunk(urls, lookupBatch) {
-			resp, err := batchGet(cmd.Context(), *endpoint, key, batch)
+			resp, err := l.batchGet(cmd.Context(), batch)
 			if err != nil {
-				return exitError{exitUntested, fmt.Errorf("the AMP URL API: %w", err)}
+				failed = exitError{exitUntested, fmt.Errorf("the AMP URL API: %w; URLs that were not looked up: %d of %d", err, len(urls)-asked, len(urls))}
+				break
 			}
+			asked += len(batch)
 			for _, a := range resp.AMPURLs {
 				answers[a.OriginalURL] = newFound(a.AMPURL, a.CDNAMPURL)
 			}
@@ -163,7 +211,7 @@ func newLookup() *cobra.Command {
 				failures[e.OriginalURL] = fmt.Errorf("%s: %s (%s)", e.OriginalURL, e.ErrorMessage, e.ErrorCode)
 			}
 		}
-		return answer(cmd, urls, *output, func(u string) (any, error) {
+		err = answerAll(cmd, urls[:asked], *output, func(u string) (any, error) {
 			if f, ok := answers[u]; ok {
 				return f, nil
 			}
@@ -172,6 +220,7 @@ func newLookup() *cobra.Command {
 			}
 			return nil, fmt.Errorf("%s: the API has no answer", u)
 		})
+		return cmp.Or(failed, err)
 	}
 	return cmd
 }

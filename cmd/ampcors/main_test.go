@@ -42,6 +42,10 @@ func TestConversions(t *testing.T) {
 		err   string // in stderr
 	}{
 		{name: "prefix", args: []string{"prefix", "www.example.com", "bücher.example"}, want: "www-example-com\nxn--bcher-example-wob\n"},
+		{name: "the capital ẞ", args: []string{"prefix", "STRAẞE.de", "straße.de", "GROẞ.DE"}, want: "xn--strae-de-tya\nxn--strae-de-tya\nxn--gro-de-dta\n"},
+		{name: "advice about the capital ẞ", args: []string{"prefix", "STRAẞE.ﬁn"}, code: exitFindings, err: `straße.fin`},
+		{name: "a sized image", args: []string{"cacheurl", "--type", "ii", "https://www.example.com/logo.png"}, want: "https://www-example-com.cdn.ampproject.org/ii/s/www.example.com/logo.png\n"},
+		{name: "an image as a document", args: []string{"cacheurl", "--type", "c", "https://www.example.com/logo.png"}, want: "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/logo.png\n", err: "warning: https://www.example.com/logo.png is an image or a font by its extension"},
 		{name: "prefix of lines", args: []string{"prefix"}, stdin: "a.example\n\n b.example \n", want: "a-example\nb-example\n"},
 		{name: "hash prefix", args: []string{"prefix", "--hash", "www.example.com"}, want: "qd6a7ojgnw33qp4fquh2bzsurnwxb3tizc23iexr33vg5pppaqca\n"},
 		{name: "all prefixes", args: []string{"prefix", "--all", "faß.de"}, want: fmt.Sprintf("%-63s  ampcors, toolbox-cache-url, snowflake, the AMP document\n%-63s  amppackager; denied, because another host has it too\n%-63s  nobody today, but caches have used it\n", "xn--fa-de-mqa", "fass-de", "hr7lkydfj2a3j3xjh5qfs5sicrjlowpcmuj46imgsymx3wcysi4q")},

@@ -174,7 +174,7 @@ func newVerify() *cobra.Command {
 		Use:   "verify [domain ...]",
 		Short: "Check that sites serve the key files of update-cache or IndexNow",
 		Long: "Check that sites serve the key files that AMP Caches or search engines fetch.\n\n" +
-			"With --key, check the key file of update-cache. With --key and --copies, check instead the copies of it that AMP Caches have; this also makes a cache fetch a stale copy again. " +
+			"With --key, check the key file of update-cache. With --key and --copies, check instead the copies of it that AMP Caches have; this also makes a cache fetch a stale copy again. It does not read robots.txt, which must allow caches to fetch the key file. " +
 			"Without --key, check the key file of IndexNow; set INDEXNOW_KEY to its key, or use --keys.",
 		Example: "  ampcors verify --key private.pem www.example.com\n  ampcors verify --key private.pem --copies www.example.com\n  INDEXNOW_KEY=… ampcors verify www.example.com",
 	}
@@ -188,11 +188,15 @@ func newVerify() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		isRight := ": the key file is correct"
+		if *file != "" && !*copies {
+			isRight += "; robots.txt, which must allow it, was not read"
+		}
 		return answer(cmd, args, *output, func(domain string) (any, error) {
 			if err := verify(cmd.Context(), domain); err != nil {
 				return nil, err
 			}
-			return domain + ": the key file is correct", nil
+			return domain + isRight, nil
 		})
 	}
 	return cmd
@@ -332,7 +336,7 @@ func newSubmit() *cobra.Command {
 	cmd.Flags().StringVar(&flags.endpoint, "endpoint", "", "URL of the service; if empty, "+indexnow.API)
 	cmd.Flags().StringVar(&flags.failover, "failover", "", "URL of another service, which is used if the first one fails")
 	source := addPages(cmd)
-	dryRun := cmd.Flags().Bool("dry-run", false, "send nothing, and print the requests, with the key masked")
+	dryRun := cmd.Flags().Bool("dry-run", false, "send nothing, and print the requests, with the key masked; for a single page also a curl command that sends it as a GET, once INDEXNOW_KEY is set in the shell")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, err := flags.client()
 		if err != nil {
@@ -346,7 +350,11 @@ func newSubmit() *cobra.Command {
 		}
 		if *dryRun {
 			requests, err := c.Requests(cmd.Context(), urls...)
-			return source.finish(writeRequests(cmd, *output, requests, err))
+			masked := make([]maskedRequest, len(requests))
+			for i, r := range requests {
+				masked[i] = maskedRequest{http.MethodPost, r.URL, r.Masked(), curlOf(r)}
+			}
+			return source.finish(writeRequests(cmd, *output, masked, err))
 		}
 		report, err := c.Submit(cmd.Context(), urls...)
 		for _, b := range report.Batches {
@@ -364,14 +372,20 @@ type maskedRequest struct {
 	Method string          `json:"method"`
 	URL    string          `json:"url"`
 	Body   json.RawMessage `json:"body"`
+	Curl   string          `json:"curl,omitempty"` // sends the same as a GET, which the protocol has for one page
+}
+
+// curlOf returns a command that sends the GET of a request with one page. The shell replaces the key.
+func curlOf(r indexnow.Request) string {
+	get, key := r.GetURL()
+	if get == "" {
+		return ""
+	}
+	return `curl -sSi "` + strings.ReplaceAll(get, string(key), "$INDEXNOW_KEY") + `"`
 }
 
 // writeRequests writes requests that were not sent.
-func writeRequests(cmd *cobra.Command, output format, requests []indexnow.Request, problem error) error {
-	masked := make([]maskedRequest, len(requests))
-	for i, r := range requests {
-		masked[i] = maskedRequest{http.MethodPost, r.URL, r.Masked()}
-	}
+func writeRequests(cmd *cobra.Command, output format, masked []maskedRequest, problem error) error {
 	if output == formatJSON {
 		if err := writeJSON(cmd.OutOrStdout(), masked); err != nil {
 			return err
@@ -379,6 +393,9 @@ func writeRequests(cmd *cobra.Command, output format, requests []indexnow.Reques
 	} else {
 		for _, r := range masked {
 			fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n%s\n", r.Method, r.URL, r.Body)
+			if r.Curl != "" {
+				fmt.Fprintln(cmd.OutOrStdout(), r.Curl)
+			}
 		}
 	}
 	if problem != nil {

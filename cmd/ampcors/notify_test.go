@@ -8,13 +8,17 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/ampcors/ampcors/announce/indexnow"
 	"github.com/ampcors/ampcors/announce/updatecache"
+	"github.com/ampcors/ampcors/internal/outbound"
 )
 
 // A web is an http.RoundTripper that passes every request to a handler, and records it.
@@ -108,7 +112,7 @@ func TestVerifyAndFlush(t *testing.T) {
 	})
 	t.Run("verify", func(t *testing.T) {
 		code, stdout, stderr := run(t, "", "verify", "--key", file, "www.example.com", "www.example.net")
-		if code != exitFindings || stdout != "www.example.com: the key file is correct\n" || !strings.Contains(stderr, "www.example.net") {
+		if code != exitFindings || stdout != "www.example.com: the key file is correct; robots.txt, which must allow it, was not read\n" || !strings.Contains(stderr, "www.example.net") {
 			t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
 		}
 	})
@@ -261,7 +265,7 @@ func TestSubmitWithAState(t *testing.T) {
 		{"a dry run before the first", func() { sitemapIsDown, pages = false, page(1) }, []string{"--dry-run"}, exitClean, "", "1 pages would be recorded", ""},
 		{"the first run", func() { sitemapIsDown, pages = false, page(1)+page(2) }, nil, exitClean, "", "2 pages are recorded", ""},
 		{"nothing has changed", func() {}, nil, exitClean, "", "no page is new or has changed", ""},
-		{"a dry run", func() { pages += page(3) }, []string{"--dry-run"}, exitClean, "POST https://api.indexnow.org/indexnow\n{\"host\":\"www.example.com\",\"key\":\"7313…\",\"urlList\":[\"https://www.example.com/3\"]}\n", "", ""},
+		{"a dry run", func() { pages += page(3) }, []string{"--dry-run"}, exitClean, "POST https://api.indexnow.org/indexnow\n{\"host\":\"www.example.com\",\"key\":\"7313…\",\"urlList\":[\"https://www.example.com/3\"]}\ncurl -sSi \"https://api.indexnow.org/indexnow?url=https%3A%2F%2Fwww.example.com%2F3&key=$INDEXNOW_KEY\"\n", "", ""},
 		{"the engine is down", func() { isDown = true }, nil, exitFindings, "", "403", ""},
 		{"it is up again", func() { isDown = false; pages += page(4) }, nil, exitClean, "www.example.com: 2 URLs pending\n", "", "https://www.example.com/3 https://www.example.com/4"},
 		{"and nothing is left", func() {}, nil, exitClean, "", "no page is new", ""},
@@ -306,6 +310,17 @@ func TestSubmitWithAState(t *testing.T) {
 	t.Run("JSON", func(t *testing.T) {
 		if code, stdout, stderr := run(t, "", "submit", "--sitemap", "https://www.example.com/sitemap.xml", "--state", state, "-o", "json"); code != exitClean || stdout != "[]\n" {
 			t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
+		}
+	})
+	t.Run("a killed process leaves nothing that stays", func(t *testing.T) {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "state.json.new"), []byte("half"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		code, _, stderr := run(t, "", "submit", "--sitemap", "https://www.example.com/sitemap.xml", "--state", filepath.Join(dir, "state.json"))
+		found, err := filepath.Glob(filepath.Join(dir, "*"))
+		if want := []string{filepath.Join(dir, "state.json"), filepath.Join(dir, "state.json.lock")}; code != exitClean || err != nil || !slices.Equal(found, want) {
+			t.Errorf("exit code %d, %q, %v\n%s", code, found, err, stderr)
 		}
 	})
 	keys, flushed := filepath.Join(t.TempDir(), "keys.json"), filepath.Join(t.TempDir(), "flushed.json")
@@ -412,7 +427,8 @@ func TestSubmitWithKeysOfHosts(t *testing.T) {
       "urlList": [
         "https://d.example/shop/1"
       ]
-    }
+    },
+    "curl": "curl -sSi \"https://api.indexnow.org/indexnow?url=https%3A%2F%2Fd.example%2Fshop%2F1&key=$INDEXNOW_KEY&keyLocation=https%3A%2F%2Fd.example%2Fshop%2F$INDEXNOW_KEY.txt\""
   }
 ]
 `; code != exitFindings || stdout != want || !strings.Contains(stderr, "no key file of the host covers the URLs") {
@@ -460,7 +476,7 @@ func TestSubmit(t *testing.T) {
 	t.Run("dry run", func(t *testing.T) {
 		w.seen = nil
 		code, stdout, _ := run(t, "", "submit", "--dry-run", "https://www.example.com/1")
-		if code != exitClean || stdout != "POST https://api.indexnow.org/indexnow\n{\"host\":\"www.example.com\",\"key\":\"7313…\",\"urlList\":[\"https://www.example.com/1\"]}\n" || len(w.seen) != 0 {
+		if code != exitClean || stdout != "POST https://api.indexnow.org/indexnow\n{\"host\":\"www.example.com\",\"key\":\"7313…\",\"urlList\":[\"https://www.example.com/1\"]}\ncurl -sSi \"https://api.indexnow.org/indexnow?url=https%3A%2F%2Fwww.example.com%2F1&key=$INDEXNOW_KEY\"\n" || len(w.seen) != 0 {
 			t.Errorf("exit code %d\n%s\n%q", code, stdout, w.seen)
 		}
 	})
@@ -480,6 +496,70 @@ func TestSubmit(t *testing.T) {
 			t.Errorf("exit code %d, %v\n%s", code, err, stdout)
 		}
 	})
+}
+
+// The curl line of a dry run sends the GET of the protocol: the shell replaces the key.
+func TestTheShellReadsTheCurlLine(t *testing.T) {
+	const key = "73134416ae45434d98edc086e0bf6740"
+	r := indexnow.Request{URL: indexnow.API, Body: []byte(`{"host": "a.example", "key": "` + key + `", "keyLocation": "https://a.example/` + key + `.txt", "urlList": ["https://a.example/$HOME/` + "`id`" + `?a=b&c"]}`)}
+	line := curlOf(r)
+	if strings.Contains(line, key) {
+		t.Errorf("the key is in %s", line)
+	}
+	shell := exec.Command("sh", "-c", `curl() { printf '%s\n' "$@"; }; `+line)
+	shell.Env = append(os.Environ(), "INDEXNOW_KEY="+key)
+	out, err := shell.Output()
+	if want, _ := r.GetURL(); err != nil || string(out) != "-sSi\n"+want+"\n" {
+		t.Errorf("%s is\n%s, %v; want\n%s", line, out, err, want)
+	}
+}
+
+// An API that is overloaded is asked again; if it stays so, what was answered before is printed.
+func TestLookupKeepsWhatWasAnswered(t *testing.T) {
+	defer func(before outbound.Retry) { lookupRetry = before }(lookupRetry)
+	lookupRetry.Backoff = time.Millisecond
+	t.Setenv("GOOGLE_API_KEY", "s3cret")
+	var lines strings.Builder
+	for i := range 101 {
+		fmt.Fprintf(&lines, "https://www.example.com/article/%d\n", i)
+	}
+	for _, test := range []struct {
+		fails    int // requests that are answered 429, after the first batch
+		code     int
+		answered int
+	}{{fails: 2, code: exitClean, answered: 101}, {fails: 100, code: exitUntested, answered: 50}} {
+		var strategies []string
+		requests := 0
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var request struct {
+				URLs     []string `json:"urls"`
+				Strategy string   `json:"lookupStrategy"`
+			}
+			_ = json.NewDecoder(r.Body).Decode(&request)
+			strategies = append(strategies, request.Strategy)
+			if requests++; requests > 1 && requests < 2+test.fails {
+				w.Header().Set("Retry-After", "0")
+				w.WriteHeader(http.StatusTooManyRequests)
+				return
+			}
+			var found []map[string]string
+			for _, u := range request.URLs {
+				found = append(found, map[string]string{"originalUrl": u, "ampUrl": u})
+			}
+			_ = json.NewEncoder(w).Encode(map[string]any{"ampUrls": found})
+		}))
+		defer server.Close()
+		code, stdout, stderr := run(t, lines.String(), "lookup", "--live", "--endpoint", server.URL)
+		if code != test.code || strings.Count(stdout, "https://www.example.com/article/") != test.answered {
+			t.Errorf("exit code %d, %d answers\n%s", code, strings.Count(stdout, "https://"), stderr)
+		}
+		if test.code == exitUntested && (!strings.Contains(stderr, "429") || !strings.Contains(stderr, "not looked up: 51 of 101")) {
+			t.Errorf("the error is %s", stderr)
+		}
+		if slices.ContainsFunc(strategies, func(s string) bool { return s != "FETCH_LIVE_DOC" }) || requests != 5 { // the batches and two retries, or four attempts of the second batch
+			t.Errorf("%d requests, %q", requests, strategies)
+		}
+	}
 }
 
 // TestLookup uses a server that answers as Google's documentation says.

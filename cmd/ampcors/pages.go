@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -226,14 +225,18 @@ func (s *pageSource) save() error {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(s.file), filepath.Base(s.file)+".*")
+	name := s.file + ".new" // one name, because a file that a killed process left must not stay
+	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("the state cannot be saved: %w", err)
+	}
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) // O_EXCL follows no link
 	if err != nil {
 		return fmt.Errorf("the state cannot be saved: %w", err)
 	}
-	defer os.Remove(f.Name()) // fails if it was renamed
+	defer os.Remove(name) // fails if it was renamed
 	_, err = f.Write(data)
 	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), s.file)
+		err = os.Rename(name, s.file)
 	}
 	if err != nil {
 		return fmt.Errorf("the state cannot be saved: %w", err)

@@ -23,6 +23,14 @@ import (
 // shutdownTimeout is how long requests may take that are answered when the server ends.
 const shutdownTimeout = 10 * time.Second
 
+// Limits of a connection, so that those of clients that are gone do not stay. A proxy must close idle
+// connections earlier, so that it does not use one that is being closed: nginx does so after 60 seconds by
+// default. Tests shorten them.
+var (
+	readTimeout = 10 * time.Second // of a request, with its header
+	idleTimeout = 2 * time.Minute
+)
+
 // pingTimeout is how long the database may take before it is reported.
 const pingTimeout = 10 * time.Second
 
@@ -82,7 +90,7 @@ func newServeAuthz() *cobra.Command {
 		go func() {
 			_ = configfile.NewWatcher(*config, mw, configfile.WatcherConfig{Logger: log, Reload: reload}).Run(ctx) // it ends with ctx
 		}()
-		server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelError)}
+		server := &http.Server{Handler: handler, ReadTimeout: readTimeout, IdleTimeout: idleTimeout, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelError)}
 		closed := make(chan error, 1)
 		go func() {
 			<-ctx.Done()

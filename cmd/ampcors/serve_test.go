@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
+	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -123,5 +126,33 @@ func TestServeAuthzReportsWhatIsWrong(t *testing.T) {
 				t.Errorf("exit code %d: %s", code, stderr)
 			}
 		})
+	}
+}
+
+// Connections of clients that send nothing more are closed.
+func TestServeAuthzClosesDeadConnections(t *testing.T) { // not parallel: it changes the limits
+	defer func(read, idle time.Duration) { readTimeout, idleTimeout = read, idle }(readTimeout, idleTimeout)
+	readTimeout, idleTimeout = 100*time.Millisecond, 100*time.Millisecond
+	file := filepath.Join(t.TempDir(), "config.json")
+	if err := os.WriteFile(file, []byte(`{"publishers": ["www.example.com"]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := serve(t, "--config", file)
+	for name, sent := range map[string]string{
+		"nothing":               "",
+		"part of a header":      "GET / HTTP/1.1\r\nHost: a",
+		"a header, and no body": "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n",
+		"one request":           "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+	} {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		_, _ = io.WriteString(conn, sent)
+		_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+		if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("after %s, the connection stays", name)
+		}
 	}
 }

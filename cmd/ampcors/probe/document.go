@@ -83,21 +83,37 @@ type finder struct {
 	isTemplate bool // the elements are those of a template
 }
 
-// FindEndpoints returns the endpoints in an AMP document that was fetched from base. They
-// are the URLs that need CORS if the document is on an AMP Cache. Relative URLs are
-// resolved, and variables are replaced by a sample value. URLs that are invalid or that
-// only the browser knows are in unknown.
+// A Document is what a probe needs of an AMP document.
+type Document struct {
+	Endpoints []Endpoint // that need CORS if the document is on an AMP Cache
+	Unknown   []Unknown  // URLs that are invalid or that only the browser knows
+	IsAMP     bool       // the html element is marked as that of an AMP document
+}
+
+// ReadDocument reads an AMP document that was fetched from base. Relative URLs are resolved, and
+// variables are replaced by a sample value.
 //
 // Source: the components in github.com/ampproject/amphtml as of March 2021, and later
 // versions of amp-render and of the components of amp-story.
-func FindEndpoints(document io.Reader, base *url.URL) (endpoints []Endpoint, unknown []Unknown, err error) {
+func ReadDocument(document io.Reader, base *url.URL) (Document, error) {
 	root, err := html.Parse(document)
 	if err != nil {
-		return nil, nil, fmt.Errorf("the document cannot be parsed: %w", err)
+		return Document{}, fmt.Errorf("the document cannot be parsed: %w", err)
 	}
 	f := &finder{base: base, seen: make(map[Endpoint]bool)}
 	f.elements(root)
-	return f.endpoints, f.unknown, nil
+	return Document{f.endpoints, f.unknown, isAMP(root)}, nil
+}
+
+// isAMP reports whether a document says that it is AMP.
+// https://amp.dev/documentation/guides-and-tutorials/learn/spec/amphtml#required-markup
+func isAMP(root *html.Node) bool {
+	for n := range root.ChildNodes() {
+		if n.Type == html.ElementNode && n.Data == "html" {
+			return hasAttr(n, "amp") || hasAttr(n, "⚡") || hasAttr(n, "⚡\ufe0f")
+		}
+	}
+	return false
 }
 
 // elements adds the endpoints of all elements below a node.

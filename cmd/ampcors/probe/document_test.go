@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestFindEndpoints tests the elements of each component.
-func TestFindEndpoints(t *testing.T) {
+// TestReadDocument tests the elements of each component.
+func TestReadDocument(t *testing.T) {
 	base, err := url.Parse("https://www.example.com/articles/1?a=b")
 	if err != nil {
 		t.Fatal(err)
@@ -82,12 +82,13 @@ func TestFindEndpoints(t *testing.T) {
 		{name: "not the URL of a web server", document: `<amp-list src="ftp://a.example/"></amp-list>`, unknown: `"ftp://a.example/"`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			endpoints, unknown, err := FindEndpoints(strings.NewReader("<!doctype html><html amp><body>"+test.document), base)
-			if err != nil {
-				t.Fatal(err)
+			document, err := ReadDocument(strings.NewReader("<!doctype html><html amp><body>"+test.document), base)
+			if err != nil || !document.IsAMP {
+				t.Fatal(err, document.IsAMP)
 			}
+			unknown := document.Unknown
 			var got []string
-			for _, e := range endpoints {
+			for _, e := range document.Endpoints {
 				words := []string{e.Method, e.URL, string(e.Answer)}
 				if e.Credentials {
 					words = append(words, "credentials")
@@ -142,9 +143,9 @@ func TestManyEndpointsAreNamed(t *testing.T) {
 	}
 }
 
-// FuzzFindEndpoints: whatever a document holds, its endpoints are bounded and are URLs of web
+// FuzzReadDocument: whatever a document holds, its endpoints are bounded and are URLs of web
 // servers.
-func FuzzFindEndpoints(f *testing.F) {
+func FuzzReadDocument(f *testing.F) {
 	f.Add(`<amp-list src="/list?id=CLIENT_ID(x)"></amp-list>`)
 	f.Add(`<form method=post action-xhr="//a.example/form" enctype=x></form>`)
 	f.Add(`<script id="amp-access" type="application/json">[{"authorization": 7}, null, {"pingback": "/p"}]</script>`)
@@ -153,11 +154,11 @@ func FuzzFindEndpoints(f *testing.F) {
 	f.Add(`<style amp-custom>@font-face { src: url(data:a) }</style>`)
 	base := &url.URL{Scheme: "https", Host: "www.example.com", Path: "/a"}
 	f.Fuzz(func(t *testing.T, document string) {
-		endpoints, _, err := FindEndpoints(strings.NewReader(document), base)
+		read, err := ReadDocument(strings.NewReader(document), base)
 		if err != nil {
 			return
 		}
-		for _, e := range endpoints {
+		for _, e := range read.Endpoints {
 			u, err := url.Parse(e.URL)
 			if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || e.Method != "GET" && e.Method != "POST" {
 				t.Fatalf("%+v, %v", e, err)

@@ -119,10 +119,14 @@ func (p *prober) allow(u *url.URL, isTrusted bool) {
 // maxFresh is how old a document can be on a cache before that is noted. The number is a choice.
 const maxFresh = time.Hour
 
-// noteFreshness notes a Cache-Control that makes updates on AMP Caches slow.
+// noteFreshness notes a Cache-Control that makes updates on AMP Caches slow, or that they ignore.
 func (p *prober) noteFreshness(document *url.URL, h http.Header) {
 	for directive := range strings.SplitSeq(strings.ToLower(strings.Join(h.Values("Cache-Control"), ",")), ",") {
-		value, ok := strings.CutPrefix(strings.TrimSpace(directive), "max-age=")
+		directive = strings.TrimSpace(directive)
+		if directive == "no-transform" {
+			p.report.Notes = append(p.report.Notes, document.String()+" has Cache-Control: no-transform, which AMP Caches ignore: they rewrite each document that they serve.")
+		}
+		value, ok := strings.CutPrefix(directive, "max-age=")
 		seconds, err := strconv.ParseInt(strings.Trim(value, `"`), 10, 64)
 		if ok && err == nil && seconds > int64(maxFresh/time.Second) {
 			p.report.Notes = append(p.report.Notes, fmt.Sprintf("%s has Cache-Control: max-age=%d. AMP Caches may serve an old copy for that long, and ampcors flush only makes them fetch a new one within it.", document, seconds))
@@ -155,6 +159,9 @@ func (p *prober) fetchDocument(ctx context.Context, document *url.URL, publisher
 	case http.StatusNotFound, http.StatusGone:
 		return fmt.Errorf("the status is %d; if the document has moved, redirect its old URL (301): readers still come to it from caches and search results", status)
 	default:
+		if status >= 500 {
+			return fmt.Errorf("the status is %d; an AMP Cache that has no copy of the document answers 404", status)
+		}
 		return fmt.Errorf("the status is %d", status)
 	}
 	p.noteFreshness(document, f.response.Header)
@@ -162,9 +169,13 @@ func (p *prober) fetchDocument(ctx context.Context, document *url.URL, publisher
 	if err != nil {
 		return err
 	}
-	endpoints, unknown, err := FindEndpoints(untilDone{ctx, bytes.NewReader(f.response.Body)}, base)
+	read, err := ReadDocument(untilDone{ctx, bytes.NewReader(f.response.Body)}, base)
 	if err != nil {
 		return err
+	}
+	endpoints, unknown := read.Endpoints, read.Unknown
+	if !read.IsAMP {
+		p.report.Notes = append(p.report.Notes, document.String()+" is not an AMP document: its html element has neither the attribute amp nor ⚡. An AMP Cache does not serve it, but redirects its readers to the canonical page.")
 	}
 	if len(publishers) == 0 {
 		domain, err := ampcors.CanonicalDomain(base.Hostname())

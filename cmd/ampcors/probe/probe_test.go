@@ -485,12 +485,54 @@ func TestAnAnswer101DoesNotHang(t *testing.T) {
 func TestADocumentIsParsedWithinLimits(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, _, err := FindEndpoints(untilDone{ctx, strings.NewReader("<html amp>")}, &url.URL{}); !errors.Is(err, errMaxTime) {
+	if _, err := ReadDocument(untilDone{ctx, strings.NewReader("<html amp>")}, &url.URL{}); !errors.Is(err, errMaxTime) {
 		t.Errorf("after the time limit: %v", err)
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, 1<<20+1)) }))
 	defer server.Close()
 	if _, err := Plan(t.Context(), Config{Documents: []string{server.URL}, Publishers: []string{publisher}}); err == nil || !strings.Contains(err.Error(), "longer than 1048576 bytes") {
 		t.Errorf("more than 1 MiB: %v", err)
+	}
+}
+
+// What a cache does with a document that it cannot serve is said.
+func TestWhatCachesDoWithADocumentIsSaid(t *testing.T) {
+	for _, test := range []struct {
+		name, document, cacheControl string
+		status                       int
+		note, err                    string
+	}{
+		{name: "amp", document: "<!doctype html><html amp><body>"},
+		{name: "a lightning", document: "<html ⚡ lang=en><body>"},
+		{name: "a lightning with a variation selector", document: "<html ⚡\ufe0f><body>"},
+		{name: "not AMP", document: "<html lang=en><body amp>", note: "redirects its readers to the canonical page"},
+		{name: "for email", document: "<html ⚡4email><body>", note: "redirects its readers to the canonical page"},
+		{name: "no-transform", document: "<html amp><body>", cacheControl: "max-age=60, No-Transform", note: "no-transform, which AMP Caches ignore"},
+		{name: "5xx", status: 502, err: "the status is 502; an AMP Cache that has no copy of the document answers 404"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Cache-Control", test.cacheControl)
+				if test.status != 0 {
+					w.WriteHeader(test.status)
+				}
+				io.WriteString(w, test.document)
+			}))
+			defer server.Close()
+			report, err := Plan(t.Context(), Config{Documents: []string{server.URL}, Publishers: []string{publisher}})
+			if test.err != "" {
+				if err == nil || !strings.Contains(err.Error(), test.err) {
+					t.Errorf("got %v", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			notes := strings.Join(report.Notes, "\n")
+			if !strings.Contains(notes, test.note) || test.note == "" && (strings.Contains(notes, "canonical") || strings.Contains(notes, "transform")) {
+				t.Errorf("the notes are:\n%s", notes)
+			}
+		})
 	}
 }

@@ -2,6 +2,7 @@ package ampcors
 
 import (
 	"fmt"
+	"hash/maphash"
 	"math/bits"
 	"slices"
 	"strings"
@@ -60,18 +61,16 @@ func TestNamesWithTheSameHashAreDistinct(t *testing.T) {
 	t.Parallel()
 	names := []string{"a.example", "b.example", "c.example", "d.example"}
 	l := listOf(names...)
-	// Without a seed that makes the hashes collide, all slots but one get an entry of another
-	// name, with the hash that is looked for.
+	// Without a seed that makes the hashes collide, the slot at which the lookup begins gets an entry of
+	// another name, with the hash that is looked for, and the next slot gets the name's own.
 	for _, name := range names {
 		want, _ := l.find(name)
-		at, _, _ := l.slot(name)
+		hash := maphash.String(l.seed, name)
 		saved := slices.Clone(l.slots)
-		tag := l.slots[at] &^ 0xffff_ffff
-		for i := range l.slots {
-			if i != at {
-				l.slots[i] = tag | uint64((want+1)%uint32(len(names))+1)
-			}
-		}
+		tag, mask := hash&^0xffff_ffff, uint64(len(l.slots)-1)
+		clear(l.slots)
+		l.slots[hash&mask] = tag | uint64((want+1)%uint32(len(names))+1)
+		l.slots[(hash+1)&mask] = tag | uint64(want+1)
 		if got, ok := l.find(name); !ok || got != want {
 			t.Errorf("%s is found as %d, %t; want %d", name, got, ok, want)
 		}

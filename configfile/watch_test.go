@@ -483,7 +483,7 @@ func TestLoadReadsFilesThatBelongTogether(t *testing.T) {
 			}
 		}
 	})
-	loaded := 0
+	loaded, found := 0, make(map[string]bool)
 	for range 500 {
 		cfg, err := Load(filepath.Join(c.dir, "c.json"))
 		if err != nil {
@@ -493,14 +493,15 @@ func TestLoadReadsFilesThatBelongTogether(t *testing.T) {
 			continue
 		}
 		loaded++
+		found[cfg.Publishers[0]] = true
 		if cfg.Publishers[0][1:2] != cfg.Methods[0][1:] {
 			t.Fatalf("%q with %q", cfg.Publishers, cfg.Methods)
 		}
 	}
 	close(stop)
 	group.Wait()
-	if loaded < 100 {
-		t.Errorf("only %d of 500 were loaded", loaded)
+	if loaded < 100 || len(found) < 2 {
+		t.Errorf("only %d of 500 were loaded, of %d versions", loaded, len(found))
 	}
 }
 

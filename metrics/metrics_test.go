@@ -97,8 +97,10 @@ ampcors_source_listening 1
 		t.Fatal(err)
 	}
 	counts := make(map[string]float64)
+	hasWaits := false
 	for _, family := range families {
 		if family.GetName() == "ampcors_source_wait_seconds" {
+			hasWaits = true
 			if waits := family.GetMetric()[0].GetSummary(); waits.GetSampleCount() != 3 || waits.GetSampleSum() <= 0 {
 				t.Errorf("waits: %v; want 3", waits)
 			}
@@ -114,6 +116,9 @@ ampcors_source_listening 1
 			counts[labels["reason"]+" "+labels["allowed"]] = metric.GetCounter().GetValue()
 		}
 	}
+	if !hasWaits {
+		t.Error("there are no waits")
+	}
 	for labels, want := range map[string]float64{"own_origin true": 2, "unknown_host false": 2, "source_unavailable false": 1, "null_origin false": 0} {
 		if got, ok := counts[labels]; !ok || got != want {
 			t.Errorf("%s: %v, %t; want %v", labels, got, ok, want)
@@ -121,6 +126,39 @@ ampcors_source_listening 1
 	}
 	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
 		t.Errorf("%v, %v", problems, err)
+	}
+}
+
+// Each count has the name and the label that the dashboard uses.
+func TestEachCountOfASourceIsExported(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewPedanticRegistry()
+	stats := source.Stats{Lookups: 9, Refreshes: 2, Errors: 3, Coalesced: 4, RateLimited: 5, Busy: 6, CircuitOpen: 7, Hinted: 8, Stale: 10, Waiting: 11}
+	if err := registry.Register(metrics.NewFunc(func() metrics.Counts { return metrics.Counts{Source: &stats} })); err != nil {
+		t.Fatal(err)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(map[string]float64)
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			name := strings.TrimPrefix(family.GetName(), "ampcors_source_")
+			for _, label := range metric.GetLabel() {
+				name += " " + label.GetValue()
+			}
+			got[name] = metric.GetCounter().GetValue() + metric.GetGauge().GetValue()
+		}
+	}
+	for name, want := range map[string]float64{
+		"lookups_total ok": 6, "lookups_total error": 3, "refreshes_total": 2, "waiting_lookups": 11,
+		"avoided_lookups_total coalesced": 4, "avoided_lookups_total hint": 8, "avoided_lookups_total stale": 10,
+		"rejected_lookups_total busy": 6, "rejected_lookups_total rate_limit": 5, "rejected_lookups_total circuit_breaker": 7,
+	} {
+		if value, ok := got[name]; !ok || value != want {
+			t.Errorf("%s is %v, %t; want %v", name, value, ok, want)
+		}
 	}
 }
 

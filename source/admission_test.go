@@ -366,6 +366,9 @@ func TestAShardThatHangsAffectsNoOther(t *testing.T) {
 		}
 		cancel()
 		group.Wait()
+		if c.Stats().Errors == 0 {
+			t.Error("no shard hangs")
+		}
 		// A publisher that was revoked after its hash prefix was read is not found.
 		f.set(func() { f.names["shard2-late"] = false })
 		for range 2 {

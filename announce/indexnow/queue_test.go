@@ -1152,6 +1152,9 @@ func TestTheQueueWithARealServer(t *testing.T) {
 	closing, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	unsent, err := q.Shutdown(closing)
+	if err != nil || len(unsent) > 0 || failures >= 0 || q.Stats().Retried == 0 {
+		t.Errorf("%v, %d unsent, %d more failures, %+v", err, len(unsent), failures, q.Stats())
+	}
 	if err := <-ran; err != nil {
 		t.Error(err)
 	}

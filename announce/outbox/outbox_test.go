@@ -430,7 +430,10 @@ func sendsUrlsWhoseJobWasDeleted(t *testing.T, server *servertest.Server) {
 	})
 	l.add(pageURL)
 	l.await(1, Stats{Waiting: 1})
-	for begun := time.Now(); time.Since(begun) < 10*time.Second; time.Sleep(100 * time.Millisecond) {
+	for begun := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+		if time.Since(begun) > 20*time.Second {
+			t.Fatal("no job waits for its Retry-After")
+		}
 		if tag, err := l.pool.Exec(t.Context(), `DELETE FROM outbox.river_job WHERE kind = 'outbox_send' AND state = 'scheduled'`); err != nil {
 			t.Fatal(err)
 		} else if tag.RowsAffected() > 0 {

@@ -20,6 +20,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/ampcors/ampcors/announce/indexnow"
@@ -636,8 +637,8 @@ func TestHostsAreToldApart(t *testing.T) {
 			}
 		}
 		_ = sitemap.New(sitemap.Config{HTTPClient: web, OtherHosts: true}).Update(t.Context(), &s, from+"/index.xml")
-		if len(users) != 4 { // the index, twice, and the other files
-			t.Errorf("%q: %q", pair, users)
+		if len(users) != 4 || len(asked) != 2 { // the index, twice, and the other files
+			t.Errorf("%q: %q, asked %v", pair, users, asked)
 		}
 	}
 }
@@ -664,12 +665,14 @@ func TestErrorsDoNotQuoteAnswers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		var answered atomic.Int32
 		go func() {
 			for {
 				conn, err := listener.Accept()
 				if err != nil {
 					return
 				}
+				answered.Add(1)
 				_, _ = http.ReadRequest(bufio.NewReader(conn))
 				_, _ = io.WriteString(conn, answer)
 				_ = conn.Close()
@@ -679,8 +682,8 @@ func TestErrorsDoNotQuoteAnswers(t *testing.T) {
 			return new(net.Dialer).DialContext(ctx, network, listener.Addr().String())
 		}}}
 		err = sitemap.New(sitemap.Config{HTTPClient: web}).Update(t.Context(), new(sitemap.State), "http://www.example.com/s.xml")
-		if err == nil || strings.Contains(err.Error(), secret) {
-			t.Errorf("%.80q: %v", answer, err)
+		if err == nil || strings.Contains(err.Error(), secret) || answered.Load() == 0 {
+			t.Errorf("%.80q, answered %d times: %v", answer, answered.Load(), err)
 		}
 		_ = listener.Close()
 	}

@@ -1,15 +1,18 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"encoding/xml"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"os/signal"
 	"slices"
 	"strings"
 	"syscall"
@@ -22,6 +25,8 @@ import (
 
 func TestMain(m *testing.M) {
 	if os.Getenv("AMPCORS_TEST_RUNS_MAIN") != "" {
+		signal.Notify(make(chan os.Signal, 1), os.Interrupt, syscall.SIGTERM) // a signal does not end the process before main is ready
+		fmt.Println("ready")
 		main() // in another process
 	}
 	os.Exit(m.Run())
@@ -151,27 +156,37 @@ func TestASignalEndsWaiting(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer stdin.Close()
+			ready, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
 			var stderr bytes.Buffer
 			cmd.Stderr = &stderr
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
+			if line, err := bufio.NewReader(ready).ReadString('\n'); err != nil {
+				t.Fatalf("%q, %v", line, err)
+			}
 			ended := make(chan error, 1)
 			go func() { ended <- cmd.Wait() }()
-			for wait := time.After(10 * time.Second); ; {
+			for wait := time.After(20 * time.Second); ; {
 				if err := cmd.Process.Signal(signal); err != nil && err != os.ErrProcessDone {
 					_ = cmd.Process.Kill()
 					t.Skipf("%v cannot be sent on this system: %v", signal, err)
 				}
 				select {
 				case <-ended:
-				case <-time.After(100 * time.Millisecond): // perhaps it came before the program was ready
+				case <-time.After(100 * time.Millisecond): // perhaps it came before main was ready
 					continue
 				case <-wait:
 					_ = cmd.Process.Kill()
 					t.Fatalf("%q does not end", args)
 				}
 				break
+			}
+			if code := cmd.ProcessState.ExitCode(); code != exitUntested || !strings.HasSuffix(stderr.String(), "interrupted\n") {
+				t.Errorf("%q: exit code %d: %s", args, code, &stderr)
 			}
 		}
 	}

@@ -130,6 +130,10 @@ func TestSourceInstallAndFill(t *testing.T) {
 				exec("CREATE INDEX CONCURRENTLY ampcors_sites_host ON sites (host)")
 				exec("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'ampcors_sites_host'::regclass") // as after an interruption
 				source(exitClean, on(sites, "install")...)
+				var isValid bool
+				if err := db.QueryRowContext(t.Context(), "SELECT indisvalid FROM pg_index WHERE indexrelid = 'ampcors_sites_host'::regclass").Scan(&isValid); err != nil || !isValid {
+					t.Errorf("after an interruption, the index is valid: %t, %v", isValid, err)
+				}
 				exec("CREATE TABLE parts (domain text, region int) PARTITION BY LIST (region)")
 				exec("CREATE TABLE parts_1 PARTITION OF parts FOR VALUES IN (1)")
 				source(exitClean, "install", "--table", "parts")
@@ -201,8 +205,9 @@ func TestSourceReportsWhatIsWrong(t *testing.T) {
 	cancel()
 	root := newRoot()
 	root.SetArgs([]string{"source", "fill", "--database", "postgres://" + closed + "/x"})
-	root.SetErr(new(servertest.Buffer))
-	if code := execute(ctx, root); code != exitUntested {
-		t.Errorf("interrupted: exit code %d", code)
+	stderr := new(servertest.Buffer)
+	root.SetErr(stderr)
+	if code := execute(ctx, root); code != exitUntested || stderr.String() != "ampcors: interrupted\n" {
+		t.Errorf("interrupted: exit code %d, %s", code, stderr)
 	}
 }

@@ -133,8 +133,11 @@ func TestDatabasesThatFailOver(t *testing.T) {
 				{title: "all connections closed by the database, again and again", run: func(c *cluster) string {
 					n := 0
 					for begun := time.Now(); time.Since(begun) < 3*time.Second; n++ {
-						if _, err := store.db.ExecContext(c.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"); err != nil {
+						result, err := store.db.ExecContext(c.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()")
+						if err != nil {
 							c.Error(err)
+						} else if closed, err := result.RowsAffected(); closed == 0 || err != nil {
+							c.Errorf("%d connections were closed: %v", closed, err)
 						}
 						out := c.toggle(n%numToggled, false, c.nodes)
 						if in := c.toggle(n%numToggled, true, c.nodes); max(in, out) > time.Second {

@@ -107,17 +107,14 @@ func TestPublishersListsAll(t *testing.T) {
 	s := newStore(t, redis.Addr)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for _, err := range s.publishers(ctx) {
-		if err == nil {
-			t.Error("no error after a cancel")
-		}
+	if !fails(ctx, s) {
+		t.Error("no error after a cancel")
 	}
 }
 
 // fails reports whether a list ends with an error.
-func fails(t *testing.T, s *Store) bool {
-	t.Helper()
-	for _, err := range s.publishers(t.Context()) {
+func fails(ctx context.Context, s *Store) bool {
+	for _, err := range s.publishers(ctx) {
 		if err != nil {
 			return true
 		}
@@ -130,21 +127,21 @@ func TestAListWithoutEachMasterFails(t *testing.T) {
 	t.Parallel()
 	master := servertest.Redis(t)
 	replica := servertest.RedisReplica(t, master)
-	if s := newStore(t, replica.Addr); !fails(t, s) {
+	if s := newStore(t, replica.Addr); !fails(t.Context(), s) {
 		t.Error("a replica alone gives a list")
 	}
-	if s := newStore(t, master.Addr); fails(t, s) {
+	if s := newStore(t, master.Addr); fails(t.Context(), s) {
 		t.Error("a master gives no list")
 	}
 	nodes := servertest.RedisCluster(t, 3, time.Minute)
 	s := newStore(t, nodes[0].Addr)
-	if fails(t, s) {
+	if fails(t.Context(), s) {
 		t.Error("a complete cluster gives no list")
 	}
 	if answer, err := servertest.RedisDo(nodes[1].Addr, "CLUSTER", "DELSLOTS", "7000"); answer != "OK" || err != nil {
 		t.Fatal(answer, err)
 	}
-	if !fails(t, s) {
+	if !fails(t.Context(), s) {
 		t.Error("a cluster without one slot gives a list")
 	}
 }
@@ -160,6 +157,9 @@ func TestRemoveWorksWithoutMemory(t *testing.T) {
 	}
 	if answer, err := servertest.RedisDo(master.Addr, "CONFIG", "SET", "maxmemory", "1"); answer != "OK" || err != nil {
 		t.Fatal(answer, err)
+	}
+	if err := s.Add(t.Context(), "www.other.example"); err == nil || !strings.Contains(err.Error(), "OOM") {
+		t.Errorf("Redis has memory left: %v", err)
 	}
 	if err := s.Remove(t.Context(), "www.example.com"); err != nil {
 		t.Error(err)

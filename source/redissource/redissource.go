@@ -285,7 +285,7 @@ func (s *Store) publishers(ctx context.Context) iter.Seq2[string, error] {
 // isMaster reports whether a node is a master, and adds the hash slots that it has. One that is
 // not in a cluster has all.
 func (s *Store) isMaster(ctx context.Context, node rueidis.Client, covered *[numSlots]bool) (bool, error) {
-	role, err := node.Do(ctx, node.B().Role().Build()).ToArray()
+	role, err := obey(ctx, func() ([]rueidis.RedisMessage, error) { return node.Do(ctx, node.B().Role().Build()).ToArray() })
 	if err != nil || len(role) == 0 {
 		return false, err
 	}
@@ -296,7 +296,7 @@ func (s *Store) isMaster(ctx context.Context, node rueidis.Client, covered *[num
 		*covered = allSlots
 		return true, nil
 	}
-	list, err := node.Do(ctx, node.B().ClusterNodes().Build()).ToString()
+	list, err := obey(ctx, func() (string, error) { return node.Do(ctx, node.B().ClusterNodes().Build()).ToString() })
 	for line := range strings.Lines(list) {
 		// id, address, flags, master, ping, pong, epoch, link, and then the slots, such as
 		// "0-5460", "7000" and, for one that is moving, "[93->-...]".

@@ -68,6 +68,8 @@ func (c stuckClient) Do(context.Context, rueidis.Completed) rueidis.RedisResult 
 	return rueidis.RedisResult{}
 }
 
+func (c stuckClient) Nodes() map[string]rueidis.Client { return map[string]rueidis.Client{"a": c} }
+
 func (c stuckClient) DoMulti(context.Context, ...rueidis.Completed) []rueidis.RedisResult {
 	<-c.end
 	return nil
@@ -77,21 +79,32 @@ func (c stuckClient) DoMulti(context.Context, ...rueidis.Completed) []rueidis.Re
 func TestTheContextIsObeyed(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, servertest.Redis(t).Addr)
-	stuck := *s
 	end := make(chan struct{})
-	stuck.client = stuckClient{s.client, end}
+	stuck := &Store{client: stuckClient{s.client, end}, publisher: s.publisher, hash: s.hash}
 	defer close(end)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	for name, ask := range map[string]func() error{
-		"HasPublisher":    func() error { _, err := stuck.Source().HasPublisher(ctx, "www.example.com"); return err },
-		"PublisherByHash": func() error { _, err := stuck.Source().PublisherByHash(ctx, strings.Repeat("a", 52)); return err },
-		"Ping":            func() error { return stuck.Ping(ctx) },
-		"Add":             func() error { return stuck.Add(ctx, "www.example.com") },
-		"Remove":          func() error { return stuck.Remove(ctx, "www.example.com") },
+	for name, ask := range map[string]func(context.Context) error{
+		"HasPublisher": func(ctx context.Context) error {
+			_, err := stuck.Source().HasPublisher(ctx, "www.example.com")
+			return err
+		},
+		"PublisherByHash": func(ctx context.Context) error {
+			_, err := stuck.Source().PublisherByHash(ctx, strings.Repeat("a", 52))
+			return err
+		},
+		"Ping":   stuck.Ping,
+		"Add":    func(ctx context.Context) error { return stuck.Add(ctx, "www.example.com") },
+		"Remove": func(ctx context.Context) error { return stuck.Remove(ctx, "www.example.com") },
+		"Publishers": func(ctx context.Context) error {
+			for _, err := range stuck.publishers(ctx) {
+				return err
+			}
+			return nil
+		},
 	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
 		ended := make(chan error, 1)
-		go func() { ended <- ask() }()
+		go func() { ended <- ask(ctx) }()
 		select {
 		case err := <-ended:
 			if !errors.Is(err, context.DeadlineExceeded) {

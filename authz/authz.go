@@ -5,7 +5,7 @@
 //	handler, err := authz.New(mw, authz.NGINX)
 //	err = http.ListenAndServe("127.0.0.1:9000", handler)
 //
-// The README beside this package has a tested configuration of nginx.
+// nginx.conf and envoy.yaml beside this package configure the proxies.
 //
 // # The answer
 //
@@ -27,8 +27,9 @@
 // It trusts what it is told about the request. A client that reaches it directly learns the
 // decision on its own request, and nothing else. The proxy must pass on the client's headers
 // and the query of the URL unchanged, and the method as [Proxy] says. A method that a client
-// could choose would let forged requests through. So the proxy must set the header with the
-// method for each request, and a request without it is denied.
+// could choose, or an Origin that does not arrive, would let forged requests through. So the proxy must
+// set a header for each request, which its configuration beside this package does, and a request
+// without it is denied.
 package authz
 
 import (
@@ -37,7 +38,6 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"github.com/ampcors/ampcors"
 )
@@ -51,36 +51,32 @@ const (
 	// its own failure, so 503 is answered as 403, with X-Ampcors-Status 503.
 	NGINX Proxy = iota + 1
 
-	// Envoy is Envoy's filter ext_authz over HTTP. It asks with the method and the headers of
-	// the request. If ampcors answers 5xx, Envoy answers the client itself: set
-	// status_on_error to ServiceUnavailable. Retry-After is then lost.
+	// Envoy is Envoy's filter ext_authz over HTTP. It asks with the method of the request and, of its
+	// headers, with those that allowed_headers lists: without that, no Origin arrives. It must
+	// set X-Ampcors-Proxy to "envoy", as envoy.yaml does, which lists all that are needed. If ampcors
+	// answers 5xx, Envoy answers the client itself, by status_on_error. Retry-After is then lost.
 	Envoy
-
-	// Traefik is Traefik's ForwardAuth. It asks with GET, and sets X-Forwarded-Method and
-	// X-Forwarded-Uri. Do not set trustForwardHeader: clients could then set them. It cannot
-	// add headers to a response of the backend. So it can deny requests and answer preflights,
-	// but no page can read a response.
-	Traefik
 )
 
 // String returns the name of the proxy, as [ParseProxy] reads it.
 func (p Proxy) String() string {
-	for name, proxy := range proxies {
-		if proxy == p {
-			return name
-		}
+	switch p {
+	case NGINX:
+		return "nginx"
+	case Envoy:
+		return "envoy"
 	}
 	return "Proxy(" + strconv.Itoa(int(p)) + ")"
 }
 
-var proxies = map[string]Proxy{"nginx": NGINX, "envoy": Envoy, "traefik": Traefik}
-
-// ParseProxy returns the Proxy with a name: "nginx", "envoy" or "traefik".
+// ParseProxy returns the Proxy with a name: "nginx" or "envoy".
 func ParseProxy(name string) (Proxy, error) {
-	if p, ok := proxies[name]; ok {
-		return p, nil
+	for _, p := range []Proxy{NGINX, Envoy} {
+		if p.String() == name {
+			return p, nil
+		}
 	}
-	return 0, fmt.Errorf(`authz: the proxy %.80q is unknown; want "nginx", "envoy" or "traefik"`, name)
+	return 0, fmt.Errorf(`authz: the proxy %.80q is unknown; want "nginx" or "envoy"`, name)
 }
 
 // The headers that the answer has for the proxy.
@@ -90,16 +86,19 @@ const (
 	PublisherHeader = "X-Ampcors-Publisher"
 )
 
-// methodHeaders are the headers with the method of the client's request.
-var methodHeaders = map[Proxy]string{NGINX: "X-Original-Method", Traefik: "X-Forwarded-Method"}
+// What only the configuration of the proxy sets, for each request.
+const (
+	methodHeader = "X-Original-Method" // of nginx: the method of the client's request
+	proxyHeader  = "X-Ampcors-Proxy"   // of Envoy: its name
+)
 
 // New returns a handler that answers a proxy with the decisions of mw.
 func New(mw *ampcors.Middleware, proxy Proxy) (http.Handler, error) {
 	switch {
 	case mw == nil:
 		return nil, errors.New("authz: the Middleware is nil")
-	case proxy < NGINX || proxy > Traefik:
-		return nil, fmt.Errorf("authz: %v is not a proxy; want NGINX, Envoy or Traefik", proxy)
+	case proxy != NGINX && proxy != Envoy:
+		return nil, fmt.Errorf("authz: %v is not a proxy; want NGINX or Envoy", proxy)
 	}
 	return &handler{mw, proxy}, nil
 }
@@ -110,19 +109,18 @@ type handler struct {
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if name, ok := methodHeaders[h.proxy]; ok {
-		methods := r.Header[name]
-		if len(methods) != 1 || methods[0] == "" {
-			w.Header().Set(ReasonHeader, "no_method")
-			w.Header().Set("Cache-Control", "no-store")
-			http.Error(w, "The proxy must set "+name+" once.", http.StatusForbidden)
+	switch set := r.Header[methodHeader]; {
+	case h.proxy == Envoy:
+		if set := r.Header[proxyHeader]; len(set) != 1 || set[0] != Envoy.String() {
+			denyProxy(w, "not_configured", "Envoy must set "+proxyHeader+" to envoy, and send the headers that envoy.yaml lists.")
 			return
 		}
+	case len(set) != 1 || set[0] == "":
+		denyProxy(w, "no_method", "The proxy must set "+methodHeader+" once.")
+		return
+	default:
 		r = r.Clone(r.Context()) // the server may use it again
-		r.Method = methods[0]
-	}
-	if h.proxy == Traefik { // the query of an AMP for Email request has its sender
-		_, r.URL.RawQuery, _ = strings.Cut(r.Header.Get("X-Forwarded-Uri"), "?")
+		r.Method = set[0]
 	}
 	a := answer{header: w.Header()}
 	decision, proceed := h.mw.Handle(&a, r)
@@ -145,6 +143,13 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.WriteHeader(a.status)
 	_, _ = w.Write(a.body.Bytes()) // an error means that the proxy is gone
+}
+
+// denyProxy answers a request that does not come from the proxy, or not by the right configuration.
+func denyProxy(w http.ResponseWriter, reason, text string) {
+	w.Header().Set(ReasonHeader, reason)
+	w.Header().Set("Cache-Control", "no-store")
+	http.Error(w, text, http.StatusForbidden)
 }
 
 // An answer keeps status and body until the decision, which has more headers, is known.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -54,7 +56,8 @@ const (
 // Each proxy gets the decision of the Middleware on the client's request.
 func TestEachProxyGetsTheMiddlewaresDecision(t *testing.T) {
 	t.Parallel()
-	for _, proxy := range []authz.Proxy{authz.NGINX, authz.Envoy, authz.Traefik} {
+	passedOn := headersOfEnvoy(t)
+	for _, proxy := range []authz.Proxy{authz.NGINX, authz.Envoy} {
 		for _, test := range []struct {
 			name, method, query string
 			headers             []string
@@ -94,11 +97,13 @@ func TestEachProxyGetsTheMiddlewaresDecision(t *testing.T) {
 				case authz.NGINX:
 					asked = request("GET")
 					asked.Header.Set("X-Original-Method", test.method)
-				case authz.Traefik:
-					asked = request("GET")
-					asked.Header.Set("X-Forwarded-Method", test.method)
-					asked.Header.Set("X-Forwarded-Uri", "/api"+test.query)
-					asked.URL.RawQuery = "" // it asks at a URL of its own
+				case authz.Envoy:
+					for key := range asked.Header {
+						if !passedOn[strings.ToLower(key)] {
+							asked.Header.Del(key)
+						}
+					}
+					asked.Header.Set("X-Ampcors-Proxy", "envoy")
 				}
 				got := httptest.NewRecorder()
 				newHandler(t, test.cfg, proxy).ServeHTTP(got, asked)
@@ -121,30 +126,57 @@ func TestEachProxyGetsTheMiddlewaresDecision(t *testing.T) {
 	}
 }
 
-// A proxy that does not say what the method is would let forged requests through.
-func TestARequestWithoutItsMethodIsDenied(t *testing.T) {
+// headersOfEnvoy returns the request headers that envoy.yaml lets Envoy send.
+func headersOfEnvoy(t *testing.T) map[string]bool {
+	t.Helper()
+	data, err := os.ReadFile("envoy.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, ok := strings.Cut(string(data), "allowed_headers:")
+	list, _, ok2 := strings.Cut(list, "http_service:")
+	if !ok || !ok2 || !strings.Contains(string(data), "{key: x-ampcors-proxy, value: envoy}") {
+		t.Fatal("envoy.yaml has another form")
+	}
+	passedOn := make(map[string]bool)
+	for _, found := range regexp.MustCompile(`exact: (\S+)`).FindAllStringSubmatch(list, -1) {
+		passedOn[found[1]] = true
+	}
+	return passedOn
+}
+
+// A proxy that does not say what the method is, or does not pass on Origin, would let forged requests
+// through. So what its configuration sets must be there.
+func TestARequestThatTheConfigurationDidNotMakeIsDenied(t *testing.T) {
 	t.Parallel()
-	for proxy, name := range map[authz.Proxy]string{authz.NGINX: "X-Original-Method", authz.Traefik: "X-Forwarded-Method"} {
-		for _, methods := range [][]string{nil, {""}, {"GET", "POST"}} {
-			t.Run(fmt.Sprint(proxy, methods), func(t *testing.T) {
+	for _, test := range []struct {
+		proxy        authz.Proxy
+		name, reason string
+		wrong        [][]string
+	}{
+		{authz.NGINX, "X-Original-Method", "no_method", [][]string{nil, {""}, {"GET", "POST"}}},
+		{authz.Envoy, "X-Ampcors-Proxy", "not_configured", [][]string{nil, {""}, {"nginx"}, {"envoy", "envoy"}}},
+	} {
+		for _, values := range test.wrong {
+			t.Run(fmt.Sprint(test.proxy, values), func(t *testing.T) {
 				t.Parallel()
-				r := httptest.NewRequest("GET", "/", nil)
-				r.Header.Set("Origin", cachePage)
-				if methods != nil {
-					r.Header[name] = methods
+				r := httptest.NewRequest("POST", "/", nil)
+				r.Header.Set("AMP-Same-Origin", "true") // a page of a cache can send it
+				if values != nil {
+					r.Header[test.name] = values
 				}
 				w := httptest.NewRecorder()
-				newHandler(t, config(), proxy).ServeHTTP(w, r)
-				if w.Code != http.StatusForbidden || w.Header().Get("Access-Control-Allow-Origin") != "" || w.Header().Get(authz.ReasonHeader) != "no_method" || w.Header().Get("Cache-Control") != "no-store" || !strings.Contains(w.Body.String(), name) {
+				newHandler(t, config(), test.proxy).ServeHTTP(w, r)
+				if w.Code != http.StatusForbidden || w.Header().Get("Access-Control-Allow-Origin") != "" || w.Header().Get(authz.ReasonHeader) != test.reason || w.Header().Get("Cache-Control") != "no-store" || !strings.Contains(w.Body.String(), test.name) {
 					t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
 				}
 			})
 		}
 	}
-	// Envoy asks with the method itself: the headers of others have no effect.
+	// Envoy asks with the method itself: the header of nginx has no effect.
 	r := httptest.NewRequest("POST", "/", nil)
+	r.Header.Set("X-Ampcors-Proxy", "envoy")
 	r.Header.Set("X-Original-Method", "GET")
-	r.Header.Set("X-Forwarded-Method", "GET")
 	w := httptest.NewRecorder()
 	if newHandler(t, config(), authz.Envoy).ServeHTTP(w, r); w.Code != http.StatusForbidden {
 		t.Errorf("a forged POST gets %d", w.Code)
@@ -154,7 +186,7 @@ func TestARequestWithoutItsMethodIsDenied(t *testing.T) {
 // A proxy takes 2xx for permission, so a Config.Denied that forgets the status must not answer 200.
 func TestADeniedThatWritesNoStatus(t *testing.T) {
 	t.Parallel()
-	for _, proxy := range []authz.Proxy{authz.NGINX, authz.Envoy, authz.Traefik} {
+	for _, proxy := range []authz.Proxy{authz.NGINX, authz.Envoy} {
 		for name, denied := range map[string]func(http.ResponseWriter){
 			"nothing": func(http.ResponseWriter) {},
 			"a body":  func(w http.ResponseWriter) { fmt.Fprint(w, "no") },
@@ -165,7 +197,7 @@ func TestADeniedThatWritesNoStatus(t *testing.T) {
 			r := httptest.NewRequest("GET", "/", nil)
 			r.Header.Set("Origin", evilPage)
 			r.Header.Set("X-Original-Method", "GET")
-			r.Header.Set("X-Forwarded-Method", "GET")
+			r.Header.Set("X-Ampcors-Proxy", "envoy")
 			w := httptest.NewRecorder()
 			if newHandler(t, cfg, proxy).ServeHTTP(w, r); w.Code != http.StatusForbidden || w.Header().Get(authz.StatusHeader) != "403" {
 				t.Errorf("%v, %s: a denied request gets %d %v", proxy, name, w.Code, w.Header())
@@ -179,12 +211,12 @@ func TestNewChecksItsArguments(t *testing.T) {
 	if _, err := authz.New(nil, authz.NGINX); err == nil {
 		t.Error("no Middleware")
 	}
-	for _, proxy := range []authz.Proxy{-1, 0, 4} {
+	for _, proxy := range []authz.Proxy{-1, 0, 3} {
 		if _, err := authz.New(newMiddleware(t, config()), proxy); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("Proxy(%d)", int(proxy))) {
 			t.Errorf("%d: %v", int(proxy), err)
 		}
 	}
-	for _, name := range []string{"nginx", "envoy", "traefik"} {
+	for _, name := range []string{"nginx", "envoy"} {
 		if p, err := authz.ParseProxy(name); err != nil || p.String() != name {
 			t.Errorf("%s: %v, %v", name, p, err)
 		}

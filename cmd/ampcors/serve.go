@@ -17,6 +17,7 @@ import (
 	"github.com/ampcors/ampcors/configfile"
 	"github.com/ampcors/ampcors/internal/health"
 	"github.com/ampcors/ampcors/source"
+	"github.com/ampcors/ampcors/source/pgsource"
 	"github.com/spf13/cobra"
 )
 
@@ -38,14 +39,14 @@ func newServeAuthz() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve-authz --proxy NAME --config FILE",
 		Short: "Answer a proxy that asks whether requests may go on",
-		Long: "Answer nginx (auth_request), Envoy (ext_authz over HTTP) or Traefik (ForwardAuth), which ask whether a request may go on, " +
+		Long: "Answer nginx (auth_request) or Envoy (ext_authz over HTTP), which ask whether a request may go on, " +
 			"and with which response headers. So backends that are not in Go get the decisions of ampcors.\n\n" +
 			"The file is that of package configfile. It is read again when it changes, and on SIGHUP. " +
 			"With a database, publishers in its table are allowed too; the file's member lookup says how long answers are remembered.",
 		Example: "  ampcors serve-authz --proxy nginx --config ampcors.json",
 		Args:    cobra.NoArgs,
 	}
-	proxyName := cmd.Flags().String("proxy", "", "who asks: nginx, envoy or traefik")
+	proxyName := cmd.Flags().String("proxy", "", "who asks: nginx or envoy")
 	config := cmd.Flags().String("config", "", "JSON file with the configuration")
 	listen := cmd.Flags().String("listen", "127.0.0.1:9000", "address to listen at; only the proxy should reach it")
 	var d database
@@ -63,7 +64,9 @@ func newServeAuthz() *cobra.Command {
 				return fmt.Errorf("--%s is set, and no database is named: set --database or %s", flag, databaseEnv)
 			}
 		}
-		publishers, end, err := d.cache(cmd.Context(), *config, log)
+		ctx, stop := context.WithCancelCause(cmd.Context())
+		defer stop(nil)
+		publishers, end, err := d.cache(ctx, *config, log, stop)
 		if err != nil {
 			return err
 		}
@@ -82,8 +85,6 @@ func newServeAuthz() *cobra.Command {
 		}
 		log.Info("answering", "proxy", proxy.String(), "address", listener.Addr().String(), "config", *config)
 
-		ctx, stop := context.WithCancel(cmd.Context())
-		defer stop()
 		reload := make(chan os.Signal, 1)
 		signal.Notify(reload, syscall.SIGHUP)
 		defer signal.Stop(reload)
@@ -101,15 +102,22 @@ func newServeAuthz() *cobra.Command {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			return exitError{exitUntested, err}
 		}
-		return <-closed
+		if err := <-closed; err != nil {
+			return err
+		}
+		if cause := context.Cause(ctx); errors.Is(cause, pgsource.ErrOtherTriggers) {
+			return exitError{exitUntested, cause}
+		}
+		return nil
 	}
 	return cmd
 }
 
 // cache returns what is remembered of the publishers in the database, or nil if none is named.
 // It does not wait for the database: while that does not answer, publishers that are not listed in
-// the file get 503.
-func (d *database) cache(ctx context.Context, config string, log *slog.Logger) (cache *source.Cache, end func(), err error) {
+// the file get 503. If the table's triggers have another condition than the flags, it calls stop: the server
+// must not go on, because who started it thinks that suspended publishers are denied.
+func (d *database) cache(ctx context.Context, config string, log *slog.Logger, stop context.CancelCauseFunc) (cache *source.Cache, end func(), err error) {
 	if d.address() == "" {
 		return nil, func() {}, nil
 	}
@@ -129,9 +137,12 @@ func (d *database) cache(ctx context.Context, config string, log *slog.Logger) (
 	go func() {
 		ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 		defer cancel()
-		if err := opened.ping(ctx); err != nil {
+		switch err := opened.ping(ctx); {
+		case errors.Is(err, pgsource.ErrOtherTriggers):
+			stop(err)
+		case err != nil:
 			log.Error("publishers in the database are not looked up, or their changes are not reported", "error", err)
-		} else {
+		default:
 			log.Info("publishers are looked up", "table", d.table.Table)
 		}
 	}()

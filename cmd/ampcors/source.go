@@ -250,6 +250,9 @@ func (p preparation) missing(create bool) (statements []string, err error) {
 	}
 	defer triggers.Close()
 	installed, err := triggers.IsInstalled(p.ctx)
+	if errors.Is(err, pgsource.ErrOtherTriggers) { // this command is how to replace them
+		err = nil
+	}
 	if err == nil && !installed {
 		var install string
 		install, err = pgsource.InstallSQL(p.table)

@@ -124,8 +124,15 @@ func TestSourceInstallAndFill(t *testing.T) {
 			for _, command := range commands {
 				source(exitClean, strings.Fields(command)...)
 			}
+			source(exitClean, on(sites, "install")...) // some of the commands have no condition
 			serveFrom(t, url, sites)
 			if driver == "pgx" {
+				wrong := serve(t, "--config", emptyConfig(t), "--database", url, "--table", "sites", "--domain-column", "host") // without the condition
+				if code := <-wrong.code; code != exitUntested || !strings.Contains(wrong.log.String(), "another condition") {
+					t.Errorf("without the condition: exit code %d\n%s", code, wrong.log)
+				}
+				source(exitClean, "install", "--table", "sites", "--domain-column", "host", "--condition", "active = 2")
+				source(exitClean, on(sites, "install")...)
 				exec("DROP INDEX ampcors_sites_host")
 				exec("CREATE INDEX CONCURRENTLY ampcors_sites_host ON sites (host)")
 				exec("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'ampcors_sites_host'::regclass") // as after an interruption
@@ -144,6 +151,14 @@ func TestSourceInstallAndFill(t *testing.T) {
 			}
 		})
 	}
+}
+
+func emptyConfig(t *testing.T) string {
+	file := filepath.Join(t.TempDir(), "config.json")
+	if err := os.WriteFile(file, []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 // serveFrom asks a server that looks up publishers in the table of TestSourceInstallAndFill.

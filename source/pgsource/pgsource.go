@@ -117,6 +117,7 @@ type Table struct {
 
 	listeners listeners.List
 	all       everything // of the goroutine that listens
+	fit       atomic.Int32
 }
 
 const (
@@ -193,7 +194,8 @@ func (s *Table) Close() {
 }
 
 // Ping makes both lookups once, and checks that the triggers are installed. It also returns
-// an error if the Table is not listening for changes. Right after New, it waits for the first
+// an error if the Table is not listening for changes, which is [ErrOtherTriggers] if it also fails
+// lookups. Right after New, it waits for the first
 // connection until ctx is done.
 func (s *Table) Ping(ctx context.Context) error {
 	if err := s.Table.Ping(ctx); err != nil {
@@ -221,9 +223,23 @@ func (s *Table) Ping(ctx context.Context) error {
 }
 
 // Source returns what [source.New] needs. Its IsListening reports whether the connection that
-// listens answered within the last second, and the table has the triggers.
+// listens answered within the last second, and the table has the triggers. Lookups fail with
+// [ErrOtherTriggers] while the table has triggers for another condition.
 func (s *Table) Source() source.Source {
 	src := s.Table.Source()
+	has, byHash := src.HasPublisher, src.PublisherByHash
+	src.HasPublisher = func(ctx context.Context, domain string) (bool, error) {
+		if err := s.checkFit(ctx); err != nil {
+			return false, err
+		}
+		return has(ctx, domain)
+	}
+	src.PublisherByHash = func(ctx context.Context, prefix string) (string, error) {
+		if err := s.checkFit(ctx); err != nil {
+			return "", err
+		}
+		return byHash(ctx, prefix)
+	}
 	src.Notify, src.IsListening = s.listeners.Notify, s.isListening.Load
 	return src
 }
@@ -307,14 +323,17 @@ func (s *Table) listenOnce(ctx context.Context, ready func()) error {
 // check returns an error if the server does not answer, or would not report a change.
 func (s *Table) check(ctx context.Context, conn *pgx.Conn) error {
 	var isStandby bool
-	var n int
-	if err := query(ctx, conn, "SELECT pg_is_in_recovery(), ("+countSQL+")", []any{s.triggers.table, s.triggers.body}, &isStandby, &n); err != nil {
+	var own, others int
+	if err := query(ctx, conn, "SELECT pg_is_in_recovery(), own, others FROM ("+countSQL+") AS found (own, others)", []any{s.triggers.table, s.triggers.body, s.triggers.mark}, &isStandby, &own, &others); err != nil {
+		return err
+	}
+	if err := s.fits(others); err != nil {
 		return err
 	}
 	switch {
 	case isStandby: // a primary that has become a standby
 		return errors.New("pgsource: the server has become a standby")
-	case n != len(triggerNames):
+	case own != len(triggerNames):
 		return noTriggers{s.triggers.table}
 	}
 	return nil

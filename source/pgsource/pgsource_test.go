@@ -2,6 +2,7 @@ package pgsource
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -313,13 +314,13 @@ func TestPingReportsMissingTriggers(t *testing.T) {
 		until(t, "it listens", soon, s.isListening.Load)
 	}
 	// The triggers of another name of the table, or another Condition, report to nobody here.
-	for _, table := range []sqlsource.Config{{Table: "public.publishers"}, {Condition: "domain <> 'x'"}} {
+	for table, want := range map[sqlsource.Config]string{{Table: "public.publishers"}: "does not have the triggers", {Condition: "domain <> 'x'"}: "another condition"} {
 		statements, err := InstallSQL(table)
 		if err != nil {
 			t.Fatal(err)
 		}
 		exec(t, conn, statements)
-		ping("does not have the triggers")
+		ping(want)
 		if err := s.Install(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -334,6 +335,52 @@ func TestPingReportsMissingTriggers(t *testing.T) {
 	if err := s.Install(t.Context()); err == nil {
 		t.Error("installed after Close")
 	}
+}
+
+// A server that does not have the condition with which the triggers were installed would let suspended
+// publishers in. Its lookups fail, from the first on, until the triggers fit.
+func TestLookupsFailWithoutTheConditionOfTheTriggers(t *testing.T) {
+	t.Parallel()
+	db := servertest.Postgres(t)
+	conn := connect(t, db.Addr)
+	exec(t, conn, createTable)
+	exec(t, conn, "ALTER TABLE publishers ADD COLUMN active boolean DEFAULT false")
+	add(t, conn, "www.suspended.example")
+	install := func(table sqlsource.Config) {
+		t.Helper()
+		statements, err := InstallSQL(table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		exec(t, conn, statements)
+	}
+	install(sqlsource.Config{Condition: "active"})
+	s := newTable(t, sqlsource.Config{}, db.Addr)
+	m := servertest.Middleware(t, s.Source(), source.Options{})
+	for _, origin := range servertest.Origins("www.suspended.example") {
+		if d := m.CheckOrigin(origin); d.Allowed || !errors.Is(d.SourceErr, ErrOtherTriggers) {
+			t.Errorf("%s: %+v", origin, d)
+		}
+	}
+	if err := s.Ping(t.Context()); !errors.Is(err, ErrOtherTriggers) {
+		t.Errorf("Ping: %v", err)
+	}
+	right := servertest.Middleware(t, newTable(t, sqlsource.Config{Condition: "active"}, db.Addr).Source(), source.Options{})
+	if d := right.CheckOrigin("https://www.suspended.example"); d.Allowed || d.SourceErr != nil {
+		t.Errorf("with the condition: %+v", d)
+	}
+	install(sqlsource.Config{})
+	seen(t, soon, []*ampcors.Middleware{m}, "www.suspended.example", true)
+	install(sqlsource.Config{Condition: "active"})
+	until(t, "lookups fail again", soon, func() bool {
+		_, err := s.Source().HasPublisher(t.Context(), "www.suspended.example")
+		return errors.Is(err, ErrOtherTriggers)
+	})
+	exec(t, conn, "DROP FUNCTION ampcors_notify_publishers CASCADE") // without triggers, a change is seen later
+	until(t, "lookups work", soon, func() bool {
+		ok, err := s.Source().HasPublisher(t.Context(), "www.suspended.example")
+		return ok && err == nil
+	})
 }
 
 // A Condition that cannot be used in a trigger is an error of Install, and not of a writer.

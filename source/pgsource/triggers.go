@@ -2,6 +2,8 @@ package pgsource
 
 import (
 	"context"
+	"crypto/sha256"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -43,22 +45,60 @@ func (s *Table) Install(ctx context.Context) error {
 	if err := tx.Commit(); err != nil {
 		return fmt.Errorf("pgsource: %w", err)
 	}
+	s.fit.Store(fittingTriggers)
 	return nil
 }
 
 // IsInstalled reports whether the table has the triggers of this version and Config.Table, and
-// they are enabled.
+// they are enabled. An error that is [ErrOtherTriggers] says that it has those of another
+// Config.Table.
 func (s *Table) IsInstalled(ctx context.Context) (bool, error) {
-	var n int
-	if err := s.db.QueryRowContext(ctx, countSQL, s.triggers.table, s.triggers.body).Scan(&n); err != nil {
+	var own, others int
+	if err := s.db.QueryRowContext(ctx, countSQL, s.triggers.table, s.triggers.body, s.triggers.mark).Scan(&own, &others); err != nil {
 		return false, fmt.Errorf("pgsource: %w", err)
 	}
-	return n == len(triggerNames), nil
+	return own == len(triggerNames), s.fits(others)
 }
 
-// countSQL counts the triggers of a table that fire, and that do what this package's do.
-const countSQL = `SELECT count(*) FROM pg_trigger AS t JOIN pg_proc AS p ON p.oid = t.tgfoid
-	WHERE t.tgrelid = to_regclass($1) AND t.tgname LIKE 'ampcors\_%' AND t.tgenabled IN ('O', 'A') AND p.prosrc = $2`
+// countSQL counts the triggers of a table that fire and do what this package's do, and those that are made
+// for other columns or another condition.
+const countSQL = `SELECT count(*) FILTER (WHERE t.tgenabled IN ('O', 'A') AND p.prosrc = $2), count(*) FILTER (WHERE strpos(p.prosrc, $3) = 0)
+	FROM pg_trigger AS t JOIN pg_proc AS p ON p.oid = t.tgfoid WHERE t.tgrelid = to_regclass($1) AND t.tgname LIKE 'ampcors\_%'`
+
+// ErrOtherTriggers says that the triggers on a table were installed with other columns or another
+// condition than a [Config] has. One of them is wrong: without the condition that they have, a
+// suspended publisher would get in. So lookups fail.
+var ErrOtherTriggers = errors.New("pgsource: the triggers of the table were installed with other columns or another condition; use the same, or call Install, or run ampcors source install with these flags")
+
+// What is known of the triggers on the table.
+const (
+	unknownTriggers int32 = iota // not looked at yet
+	fittingTriggers              // those of this Config, or none
+	otherTriggers
+)
+
+// fits notes whether there are triggers of another Config, and returns ErrOtherTriggers if so.
+func (s *Table) fits(others int) error {
+	if others > 0 {
+		s.fit.Store(otherTriggers)
+		return ErrOtherTriggers
+	}
+	s.fit.Store(fittingTriggers)
+	return nil
+}
+
+// checkFit returns ErrOtherTriggers while the triggers are those of another Config. The listening
+// connection looks at them all the time. Before it has, a lookup does.
+func (s *Table) checkFit(ctx context.Context) error {
+	switch s.fit.Load() {
+	case fittingTriggers:
+		return nil
+	case otherTriggers:
+		return ErrOtherTriggers
+	}
+	_, err := s.IsInstalled(ctx)
+	return err
+}
 
 // A noTriggers is the error for a table on which changes are not reported.
 type noTriggers struct{ table string }
@@ -71,6 +111,7 @@ func (e noTriggers) Error() string {
 type triggers struct {
 	table      string
 	channel    string // of the notifications
+	mark       string // in the body: which columns and condition they are for
 	body       string // of their function
 	statements string // that create them
 }
@@ -103,7 +144,9 @@ func triggersOn(t sqlsource.Config) (triggers, error) {
 	rows := func(columns, transition string) string {
 		return fmt.Sprintf("SELECT %s FROM %s AS %s%s", columns, transition, name, where)
 	}
-	body := fmt.Sprintf(`
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q", []string{t.DomainColumn, t.PrefixColumn, t.Condition}))
+	mark := fmt.Sprintf("-- ampcors %x", sum[:8])
+	body := mark + fmt.Sprintf(`
 #variable_conflict use_column
 DECLARE
 	ampcors_domains text[];
@@ -161,5 +204,5 @@ END
 	fmt.Fprintf(&b, "DELETE FROM %s WHERE false;\n", t.Table)
 	// Changes that were made before were not reported.
 	fmt.Fprintf(&b, "SELECT pg_notify('%s', '');\n", channel)
-	return triggers{t.Table, channel, body, b.String()}, nil
+	return triggers{t.Table, channel, mark, body, b.String()}, nil
 }

@@ -46,10 +46,10 @@ func TestEveryProblemOfAConfigIsReportedAtOnce(t *testing.T) {
 }
 
 func TestAnAmbiguousPrefixIsAWarning(t *testing.T) {
-	cfg := ampcors.Config{Publishers: []string{"www.example.com", "bücher.example", "www.lāstekas.lv", "*.lāstekas.lv", "xn-www.lstekas.lv.pub"}}
+	cfg := ampcors.Config{Publishers: []string{"www.example.com", "bücher.example", "www.lāstekas.lv", "*.lāstekas.lv", "xn-www.lstekas.lv.pub", "xn-aa.a.cpa", "xn--aa-cja.a"}}
 	newMiddleware(t, cfg)
 	warnings := cfg.Warnings()
-	if len(warnings) != 2 || warnings[1].Path != "publishers[4]" || !strings.Contains(warnings[1].Reason, `also give to "www.xn--lstekas-s3a.lv"`) || warnings[0].Path != "publishers[2]" || warnings[0].Value != "www.lāstekas.lv" ||
+	if len(warnings) != 3 || warnings[2].Path != "publishers[6]" || !strings.Contains(warnings[2].Reason, `also give to "xn-aa.a.cpa"`) || warnings[1].Path != "publishers[4]" || !strings.Contains(warnings[1].Reason, `also give to "www.xn--lstekas-s3a.lv"`) || warnings[0].Path != "publishers[2]" || warnings[0].Value != "www.lāstekas.lv" ||
 		!strings.Contains(warnings[0].Error(), `the domain prefix "xn--www-lstekas-lv-pub", which AMP's implementations also give to "xn-www.lstekas.lv.pub"`) {
 		t.Errorf("%v", warnings)
 	}

@@ -51,10 +51,11 @@
 //
 //   - A host that has a label with a hyphen at its edge ("a-.example.com") cannot be a
 //     publisher. "a-.b.com" and "a.-b.com" share one prefix.
-//   - A prefix that begins "xn--" is punycode. AMP's own implementations also leave the
-//     prefix of "xn-shop.com" unwrapped, as "xn--shop-com". This is accepted if it is not
-//     punycode of a name with a dot, as here. Otherwise it is read as that name, unless it is
-//     ambiguous: see "Hosts that share a prefix".
+//   - A prefix that begins "xn--" is punycode. But toolbox-cache-url leaves the prefix of
+//     "xn-shop.com" unwrapped, as "xn--shop-com". This is accepted if it is not punycode of a host
+//     that can exist: one with a dot or, if the host that begins "xn-" is below a top-level domain,
+//     one that is below a top-level domain too. Otherwise it is read as the name that punycode
+//     gives, unless it is ambiguous: see "Hosts that share a prefix".
 //   - A domain whose first label begins "xn-" and has other than ASCII letters ("xn-é.com")
 //     is accepted as a wrapped prefix or as a hash prefix. The form that toolbox-cache-url
 //     writes has a reserved label, and is denied.
@@ -87,8 +88,8 @@
 // An ambiguous prefix is denied, with [ReasonAmbiguousPrefix]. "www.lāstekas.lv" and
 // "xn-www.lstekas.lv.pub" both get "xn--www-lstekas-lv-pub": for the first it is punycode, and for
 // the second, which anybody can register, it is not. A prefix is ambiguous if it is punycode of a
-// domain, and when it is read without decoding it, ends in a top-level domain and has no A-label.
-// (Top-level domains are those of the Public Suffix List's ICANN section, as
+// domain below a top-level domain, and when it is read without decoding it, ends in a top-level
+// domain and has no A-label. (Top-level domains are those of the Public Suffix List's ICANN section, as
 // golang.org/x/net/publicsuffix has it.)
 // The publisher's own origin still gets in, and so does its hash prefix, if a cache uses that.
 // [Config.Warnings] lists such publishers.
@@ -107,7 +108,7 @@
 //     σ, and removes joiners (U+200C and U+200D). The document's prefix for the first is
 //     "xn--strae-de-tya".
 //   - "xn-é.shop.pub" and "éƕ.shop" share "xn---shop-9ra81j" in amppackager, which decodes what
-//     it has not encoded.
+//     it has not encoded if that is valid.
 //
 // The first hosts of the first three items are not valid host names (RFC 952, RFC 5890), and
 // [DomainPrefix] rejects them. A platform whose customers choose labels below its domain must

@@ -112,7 +112,7 @@ func (e *Explanation) explainPrefix(p *policy, v *verdict) {
 	case text != cl.name:
 		detail = "The 0- and -0 around it are removed."
 	case strings.HasPrefix(cl.name, dns.ACEPrefix):
-		detail = "As it is: not canonical punycode of a name with a dot."
+		detail = "As it is: not punycode of a host that can exist."
 	}
 	e.step("unwrapped", true, text, detail)
 

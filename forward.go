@@ -27,7 +27,8 @@ func CanonicalDomain(publisher string) (string, error) { return publisherArg(pub
 // hyphens at positions 3 and 4 ("in--trouble.com") gets a hash prefix, and so does a name
 // that mixes right-to-left with left-to-right text. Positions count only if the first two
 // characters are ASCII. But it follows the document for a first label that begins "xn-":
-// the implementations do not wrap it, and their result can be read as punycode.
+// toolbox-cache-url does not wrap it, amppackager only if it is not punycode, and such a result can be
+// read as punycode.
 //
 // It is not public which form a given cache uses. To verify an origin use [Middleware],
 // which accepts each known form.

@@ -246,9 +246,13 @@ func plainReverse(t testing.TB, prefix string) string {
 	if code, ok := strings.CutPrefix(prefix, "xn--"); ok {
 		text, ok := rfc3492Decode(code)
 		s := string(text)
-		hasDot := strings.Contains(strings.ReplaceAll(s, "--", ""), "-")
+		inside := s
+		if strings.HasPrefix(s, "0-") && strings.HasSuffix(s, "-0") && len(s) > 4 && !plainEdgeHyphen(s[2:len(s)-2]) {
+			inside = s[2 : len(s)-2]
+		}
+		hasDot := strings.Contains(strings.ReplaceAll(inside, "--", ""), "-")
 		switch {
-		case !ok || isASCII(s) || !hasDot:
+		case !ok || isASCII(s) || !hasDot || plainIsAmbiguous(prefix) && !plainEndsInTLD(inside):
 			domains = plainSources(prefix) // "xn-shop.com", left unwrapped
 		case plainIsAmbiguous(prefix):
 			domains = nil
@@ -273,6 +277,19 @@ func plainReverse(t testing.TB, prefix string) string {
 // plainLastLabel matches a prefix that ends in a dot, which is an odd number of dashes, and one
 // more label.
 var plainLastLabel = regexp.MustCompile(`[^-](?:--)*-([^-]+)$`)
+
+// plainEdgeHyphen reports whether a dash is at an edge of a text.
+func plainEdgeHyphen(text string) bool {
+	return strings.HasPrefix(text, "-") || strings.HasSuffix(text, "-")
+}
+
+// plainEndsInTLD reports whether a host with this prefix could be on the Internet: what comes after its
+// last dash is a top-level domain of the Public Suffix List.
+func plainEndsInTLD(text string) bool {
+	parts := strings.Split(strings.ReplaceAll(text, ".", "-"), "-")
+	_, isICANN := publicsuffix.PublicSuffix("example." + plainToASCII(parts[len(parts)-1]))
+	return isICANN
+}
 
 // plainUndecoded matches a prefix that has an A-label if it is read without decoding it. No host gets
 // such a prefix, because the algorithm decodes it.
@@ -373,9 +390,8 @@ func plainCheckOrigin(t testing.TB, c oracleConfig, origin string) (allowed bool
 	return true, host, ""
 }
 
-// isLeftAsXN reports whether form is one that the official implementations leave unwrapped
-// because the host begins with "xn-". Such a form is either accepted for the host, or is
-// punycode of another domain.
+// isLeftAsXN reports whether form is one that AMP Toolbox leaves unwrapped because the host begins with
+// "xn-". Such a form is either accepted for the host, or is punycode of another domain.
 func isLeftAsXN(host, form string) bool {
 	return strings.HasPrefix(host, "xn-") && strings.HasPrefix(form, "xn--")
 }
@@ -400,7 +416,7 @@ func formToolbox(host string) string {
 	return prefix
 }
 
-// formAmppackager counts bytes, and does not wrap what begins with xn.
+// formAmppackager counts bytes. It wraps what begins with xn or not, as formDocument and formToolbox do.
 func formAmppackager(host string) string {
 	text := strings.ReplaceAll(strings.ReplaceAll(host, "-", "--"), ".", "-")
 	if len(text) >= 4 && text[2:4] == "--" && text[:2] != "xn" {
@@ -422,8 +438,8 @@ func checkForms(t testing.TB, domain string) (accepted []string) {
 			continue
 		}
 		got, _, problem := ampcors.Reverse(nil, form)
-		if problem == ampcors.ProblemAmbiguous && plainIsAmbiguous(form) {
-			continue
+		if plainIsAmbiguous(form) && (problem == ampcors.ProblemAmbiguous || !plainEndsInTLD(text)) {
+			continue // no cache can fetch a page of a host without a top-level domain
 		}
 		if form != prefix && isLeftAsXN(text, form) && (len(got) == 0 || strings.Contains(string(got), "xn--")) {
 			continue // conformance/domains.json shows what these mean

@@ -69,28 +69,43 @@ func reverse(buf []byte, prefix string) (domain []byte, text string, p *problem)
 }
 
 // reverseACE reads a prefix that begins with "xn--". It is punycode, as it is for DNS. But
-// both official implementations leave "xn-shop.com" unwrapped and so write "xn--shop-com".
-// If a prefix cannot be decoded, or decodes to a text without a dot, it can only be such an
-// unwrapped prefix, and is read as one. If it is punycode of a domain, but another host has the
-// same prefix, it returns the domain with problemAmbiguous.
+// AMP Toolbox leaves "xn-shop.com" unwrapped and so writes "xn--shop-com". If a prefix is not
+// punycode of a host that can exist, it can only be such an unwrapped prefix, and is read as one. If
+// it is punycode of a domain, but another host has the same prefix, it returns the domain with
+// problemAmbiguous.
 func reverseACE(buf []byte, prefix string) (domain []byte, text string, p *problem) {
-	text, err := idna.Punycode.ToUnicode(prefix)
-	if err != nil || !bytes.Contains(unfold(nil, text), []byte(".")) {
+	decoded, err := idna.Punycode.ToUnicode(prefix)
+	// It may be wrapped or not, because implementations count positions 3 and 4
+	// differently. This is not ambiguous, because the last label of a domain cannot be "0".
+	text, _ = unwrap(decoded)
+	other := otherHost(prefix)
+	hasDot := bytes.Contains(unfold(nil, text), []byte("."))
+	if err != nil || !hasDot || other != "" && !endsInTLD(text) {
 		if domain, p = readASCII(buf, prefix); p != nil {
 			p = problemNotPunycode
 		}
 		return domain, prefix, p
 	}
-	if !dns.IsEncodedAs(text, prefix) {
+	if !dns.IsEncodedAs(decoded, prefix) {
 		return nil, prefix, dns.ProblemALabel
 	}
-	// It may be wrapped or not, because implementations count positions 3 and 4
-	// differently. This is not ambiguous, because the last label of a domain cannot be "0".
-	text, _ = unwrap(text)
-	if domain, p = readUnicode(buf, text); p == nil && otherHost(prefix) != "" {
+	if domain, p = readUnicode(buf, text); p == nil && other != "" {
 		p = problemAmbiguous
 	}
 	return domain, text, p
+}
+
+// endsInTLD reports whether the text of a prefix ends in a top-level domain. Caches cannot fetch pages of
+// other hosts.
+func endsInTLD(text string) bool {
+	last, err := idna.Punycode.ToASCII(text[strings.LastIndexByte(text, '-')+1:])
+	return err == nil && isTLD(last)
+}
+
+// isTLD reports whether a label is a top-level domain, by the ICANN section of the Public Suffix List.
+func isTLD(label string) bool {
+	_, isICANN := publicsuffix.PublicSuffix("a." + label) // "a." because of rules such as "*.ck"
+	return isICANN
 }
 
 // otherHost returns the host that a prefix of punycode names if it is read without decoding it, such
@@ -100,9 +115,7 @@ func reverseACE(buf []byte, prefix string) (domain []byte, text string, p *probl
 // labels below it.
 func otherHost(prefix string) string {
 	host := string(unfold(nil, prefix))
-	last := host[strings.LastIndexByte(host, '.')+1:]
-	_, isICANN := publicsuffix.PublicSuffix("a." + last) // "a." because of rules such as "*.ck"
-	if !isICANN || strings.Contains("."+host, "."+dns.ACEPrefix) {
+	if !isTLD(host[strings.LastIndexByte(host, '.')+1:]) || strings.Contains("."+host, "."+dns.ACEPrefix) {
 		return ""
 	}
 	return host

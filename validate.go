@@ -22,7 +22,7 @@ func (cfg Config) Validate() error {
 	return joinValueErrors(v.problems)
 }
 
-// Warnings returns the publishers that New accepts, but whose domain prefix is denied with
+// Warnings returns the publishers that New accepts, but whose domain prefix is denied, mostly with
 // ReasonAmbiguousPrefix, because another host has the same prefix. Their pages on an AMP Cache get in
 // only if the cache uses the hash prefix. Their own origins get in.
 //
@@ -41,17 +41,20 @@ func (cfg Config) Warnings() (warnings []*ValueError) {
 			prefix = inside // as AMP's implementations write it
 		}
 		named, _, p := reverse(nil, prefix)
-		if p != problemAmbiguous {
-			return
-		}
-		other := otherHost(prefix)
-		if other == domain {
+		other, want := otherHost(prefix), "dangerouslyAllowAmbiguousPrefixes, if you own that host or know that nobody can register it"
+		switch {
+		case p == problemAmbiguous && other == domain:
 			other = string(named)
+		case p == problemAmbiguous:
+		case p == nil && string(named) != domain && !strings.HasPrefix(domain, "xn-"): // it is read as that of the other host
+			want = "a host below a top-level domain of the Internet, which caches can reach"
+		default:
+			return
 		}
 		warnings = append(warnings, &ValueError{
 			Path: element("publishers", i), Value: cfg.Publishers[i],
 			Reason: fmt.Sprintf("has the domain prefix %q, which AMP's implementations also give to %q, so cache origins with it are denied", prefix, other),
-			Want:   "dangerouslyAllowAmbiguousPrefixes, if you own that host or know that nobody can register it",
+			Want:   want,
 		})
 	})
 	return warnings

@@ -51,7 +51,10 @@ var implementations = []implementation{
 // Prefixes returns every domain prefix that a known implementation gives the publisher, and who
 // gives it: [ampcors.DomainPrefix], which is first; @ampproject/toolbox-cache-url 2.10.1 for Node;
 // amppackager for Go, at 57974efc; the AMP cache of Snowflake for Go; and the text of the AMP
-// document "AMP Cache URL Format and Request Handling". The hash prefix is last, with nobody if none
+// document "AMP Cache URL Format and Request Handling". The first two are run in the tests of this
+// project. The others are transcribed, with the version of golang.org/x/net/idna that the program
+// has: 57974efc has an older one, without the characters that Unicode added since. amppackager hashes
+// the spelling that it gets: here, A-labels. The hash prefix is last, with nobody if none
 // of them gives it, because caches have used it for readable names as well. It is not public which
 // of these a cache uses.
 //
@@ -94,7 +97,7 @@ func decode(domain string) string {
 // fold applies the steps 2 to 5 of the AMP document's basic algorithm. It returns "" if the result
 // is not a DNS label.
 func fold(text string, wraps func(text string) bool, encode func(text string) (string, error)) string {
-	text = strings.ReplaceAll(strings.ReplaceAll(text, "-", "--"), ".", "-")
+	text = dashes(text)
 	if wraps(text) {
 		text = "0-" + text + "-0"
 	}
@@ -105,7 +108,12 @@ func fold(text string, wraps func(text string) bool, encode func(text string) (s
 	return prefix
 }
 
-// goEncode is what the implementations in Go use. It decodes a text that begins with "xn--" first.
+// dashes applies the steps 2 and 3.
+func dashes(text string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(text, "-", "--"), ".", "-")
+}
+
+// goEncode is what Snowflake's implementation uses. It decodes a text that begins with "xn--" first.
 var goEncode = idna.Punycode.ToASCII
 
 // punycode encodes any text, as the document says and the toolbox does.
@@ -121,7 +129,7 @@ func punycode(text string) (string, error) {
 // hyphens34 reports whether bytes 3 and 4 are hyphens.
 func hyphens34(s string) bool { return len(s) >= 4 && s[2:4] == "--" }
 
-// Both official implementations leave a text that begins with "xn" as it is.
+// The toolbox leaves a text that begins with "xn" as it is.
 func hyphens34NotXN(s string) bool { return hyphens34(s) && s[:2] != "xn" }
 
 // toolboxPrefix looks at positions 3 and 4 after the text is encoded.
@@ -158,22 +166,24 @@ func mixesDirections(text string) bool {
 	return ltr && rtl
 }
 
-// amppackager uses UTS 46 with transitional mapping: ß becomes ss, and joiners are removed.
-var (
-	amppackagerIDNA = idna.New(idna.MapForLookup(), idna.BidiRule())
-	deviations      = strings.NewReplacer("ß", "ss", "ς", "σ", "\u200c", "", "\u200d", "")
-)
+// amppackagerIDNA is the profile of amppackager: UTS 46 with transitional mapping, so that ß becomes ss and
+// joiners are removed. Which characters are valid depends on the version of Unicode that package idna has.
+var amppackagerIDNA = idna.New(idna.MapForLookup(), idna.VerifyDNSLength(true), idna.Transitional(true), idna.BidiRule())
 
+// amppackagerPrefix wraps a text only if it is not valid otherwise. So it leaves "xn--foo-com", which is
+// punycode, and wraps "xn--shop-com", which is not.
 func amppackagerPrefix(domain string) string {
 	text, err := amppackagerIDNA.ToUnicode(domain)
 	if err != nil {
 		return ""
 	}
-	prefix := fold(deviations.Replace(text), hyphens34NotXN, goEncode)
-	if _, err := bidi.ToUnicode(prefix); err != nil {
+	text = dashes(text)
+	prefix, err := amppackagerIDNA.ToASCII(text)
+	if err != nil && hyphens34(text) {
+		prefix, err = amppackagerIDNA.ToASCII("0-" + text + "-0")
+	}
+	if err != nil {
 		return ""
 	}
 	return prefix
 }
-
-var bidi = idna.New(idna.BidiRule())

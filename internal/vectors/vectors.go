@@ -12,13 +12,14 @@ import (
 
 // A File has one kind of vectors, and what they refer to.
 type File struct {
-	Schema   string                     `json:"$schema"`            // path of this schema
-	About    string                     `json:"about"`              // what the vectors show
-	Sources  map[string]string          `json:"sources,omitempty"`  // who published a vector, by short name
-	Notes    map[string]string          `json:"notes,omitempty"`    // why a vector differs from what others do, by short name
-	Reasons  map[string]Reason          `json:"reasons,omitempty"`  // the possible answers, by name
-	Policies map[string]json.RawMessage `json:"policies,omitempty"` // configurations, by name. README.md says what their members mean
-	Key      string                     `json:"key,omitempty"`      // name of the file with the RSA key that signs, in PEM. The key is public, and only for tests
+	Schema      string                     `json:"$schema"`               // path of this schema
+	About       string                     `json:"about"`                 // what the vectors show
+	Sources     map[string]string          `json:"sources,omitempty"`     // who published a vector, by short name
+	Transcribed map[string]string          `json:"transcribed,omitempty"` // implementations that cannot be run here: what their answers were made by
+	Notes       map[string]string          `json:"notes,omitempty"`       // why a vector differs from what others do, by short name
+	Reasons     map[string]Reason          `json:"reasons,omitempty"`     // the possible answers, by name
+	Policies    map[string]json.RawMessage `json:"policies,omitempty"`    // configurations, by name. README.md says what their members mean
+	Key         string                     `json:"key,omitempty"`         // name of the file with the RSA key that signs, in PEM. The key is public, and only for tests
 
 	Prefixes    []DomainPrefixes `json:"prefixes,omitempty"`    // domains, and every form of their prefix below an AMP Cache
 	Domains     []PrefixDomain   `json:"domains,omitempty"`     // prefixes, and their domain

@@ -144,6 +144,9 @@ func ParseCaches(r io.Reader) ([]Cache, error) {
 			problems = append(problems, &ValueError{Path: path, Value: name, Reason: "is a member that occurs twice, or in another case", Want: "each member once, spelled as in caches.json"})
 		}
 	}
+	if len(caches) == 0 {
+		problems = append(problems, &ValueError{Path: "caches", Reason: "names no cache", Want: "at least one"})
+	}
 	if len(problems) > 0 {
 		return nil, joinValueErrors(problems)
 	}
@@ -187,9 +190,6 @@ func ambiguousMember(object []byte, known ...string) string {
 
 // checkCaches returns every problem of the list of caches at path.
 func checkCaches(path string, caches []Cache) (problems []*ValueError) {
-	if len(caches) == 0 {
-		return []*ValueError{{Path: path, Reason: "names no cache", Want: "at least one"}}
-	}
 	if len(caches) > maxCaches {
 		return []*ValueError{{Path: path, Reason: fmt.Sprintf("names more than %d caches", maxCaches), Want: "only the caches to trust"}}
 	}

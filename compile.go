@@ -23,6 +23,7 @@ type policy struct {
 	requestHeaders        map[string]struct{} // in lower case, Content-Type included
 	maxRequestHeaderBytes int                 // in Access-Control-Request-Headers
 	vary                  string              // to add to Vary
+	varyOptions           string              // the same, in a response to OPTIONS
 	exposed               string              // Access-Control-Expose-Headers, or ""
 	maxAge                string              // Access-Control-Max-Age, or ""
 }
@@ -61,13 +62,18 @@ func compile(cfg Config) (*policy, error) {
 		origins:    setOf(cfg.Origins),
 		methods:    append([]string{"GET", "HEAD", "POST"}, cfg.Methods...),
 		vary:       "Origin",
-		exposed:    "AMP-Redirect-To",
+		// By RFC 9110 section 9.3.7, responses to OPTIONS are not cacheable. But some shared caches are
+		// told to store them all the same.
+		varyOptions: "Origin, Access-Control-Request-Method, Access-Control-Request-Headers",
+		exposed:     "AMP-Redirect-To",
 	}
 	if cfg.Source != nil {
 		p.decoded, _ = lru.New[string, string](recentPrefixes) // the only error is a size below one
 	}
 	if len(cfg.Email.Senders) > 0 {
-		p.email, p.vary = email, "Origin, AMP-Email-Sender"
+		p.email = email
+		p.vary += ", AMP-Email-Sender"
+		p.varyOptions += ", AMP-Email-Sender"
 	}
 	if cfg.ResponseHeaders != nil {
 		p.exposed = strings.Join(cfg.ResponseHeaders, ",")

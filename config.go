@@ -44,8 +44,9 @@ type Config struct {
 	// 3 and 4 of any label.
 	Publishers []string `json:"publishers,omitempty"`
 
-	// Caches are the AMP Caches to trust; if nil, those of DefaultCaches. See Cache for
-	// why a former cache's domain is a risk.
+	// Caches are the AMP Caches to trust; if nil, those of DefaultCaches. An empty list trusts none:
+	// only own origins, Origins and emails are allowed. That is for platforms whose customers' pages
+	// call one API without AMP. See Cache for why a former cache's domain is a risk.
 	Caches []Cache `json:"caches,omitzero"`
 
 	// Origins are further origins that may call, compared byte by byte, such as

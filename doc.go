@@ -74,6 +74,11 @@
 //
 // Package cacheurl's Prefixes returns every form.
 //
+// A publisher may be written in Unicode. Which letters are valid depends on the version of Unicode
+// that golang.org/x/net/idna has: 15 below Go 1.27, and 17 from it. So a list that starts a server that
+// was built with one release of Go may be rejected by the other. A-labels ("xn--...") are the same for
+// both, and no Origin is read by these tables.
+//
 // An own origin is "https://" and an allowed publisher's domain, at the default port.
 // A host of an AMP Cache or of its third-party frames is never a publisher, even if a
 // pattern matches it or a Source confirms it. This holds for the trusted caches and for all
@@ -123,7 +128,8 @@
 // with an Origin that is not allowed is denied, unless Sec-Fetch-Site says that it is
 // the API host's own page. A request without Origin passes if it is safe (GET, HEAD,
 // OPTIONS), or if it has AMP-Same-Origin and no Sec-Fetch-Site other than same-origin.
-// Every response except one to OPTIONS has Vary: Origin. The members of an earlier Vary are
+// Every response has Vary: Origin, and one to OPTIONS also Access-Control-Request-Method and
+// Access-Control-Request-Headers, because some shared caches store it. The members of an earlier Vary are
 // kept, in the same line. A denial is never stored by caches. The README has the whole
 // table.
 //

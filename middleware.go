@@ -41,7 +41,7 @@ func (m *Middleware) Reconfigure(cfg Config) error {
 }
 
 // denyAll is the policy of the zero Middleware.
-var denyAll = &policy{list: newAllowlist(newNameTable(0), nil, 1), vary: "Origin"}
+var denyAll = &policy{list: newAllowlist(newNameTable(0), nil, 1), vary: "Origin", varyOptions: "Origin, Access-Control-Request-Method, Access-Control-Request-Headers"}
 
 func (m *Middleware) current() *policy {
 	if p := m.policy.Load(); p != nil {

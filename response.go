@@ -17,13 +17,11 @@ import (
 func (p *policy) respond(v *verdict, w http.ResponseWriter, r *http.Request) (proceed bool) {
 	h, vary := w.Header(), p.vary
 	if v.caller.isOptions {
-		vary = "" // responses to OPTIONS are not cached
+		vary = p.varyOptions
 	}
 	allowed := v.reason.Allowed()
 	if !allowed && p.cfg.ReportOnly {
-		if vary != "" {
-			addVary(h, []string{vary})
-		}
+		addVary(h, []string{vary})
 		return true
 	}
 	if len(h) > 0 {
@@ -34,7 +32,7 @@ func (p *policy) respond(v *verdict, w http.ResponseWriter, r *http.Request) (pr
 		p.deny(v, w, r, vary)
 		return false
 	case v.isGrantedPreflight():
-		p.grantPreflight(h, v)
+		p.grantPreflight(h, v, vary)
 		w.WriteHeader(http.StatusNoContent)
 		return false
 	case v.reason <= ReasonExtraOrigin:
@@ -42,9 +40,7 @@ func (p *policy) respond(v *verdict, w http.ResponseWriter, r *http.Request) (pr
 	case v.reason == ReasonEmail, v.reason == ReasonEmailV1:
 		grantEmail(h, v, vary)
 	default:
-		if vary != "" {
-			addVary(h, []string{vary})
-		}
+		addVary(h, []string{vary})
 	}
 	return true
 }
@@ -59,8 +55,7 @@ func removeCORS(h http.Header) {
 	}
 }
 
-// grant writes the headers of an allowed actual request. A response to OPTIONS is not
-// cached, and so has no Vary.
+// grant writes the headers of an allowed actual request.
 func (p *policy) grant(h http.Header, origin, vary string) {
 	vals := &[4]string{origin, vary, "true", p.exposed}
 	addVary(h, vals[1:2:2])
@@ -75,8 +70,9 @@ func (p *policy) grant(h http.Header, origin, vary string) {
 
 // grantPreflight writes the headers of an allowed preflight: what was asked for and no more,
 // so that the answer does not show what else is allowed.
-func (p *policy) grantPreflight(h http.Header, v *verdict) {
-	vals := &[5]string{v.caller.origin, "true", v.caller.method, v.headers, p.maxAge}
+func (p *policy) grantPreflight(h http.Header, v *verdict, vary string) {
+	vals := &[6]string{v.caller.origin, "true", v.caller.method, v.headers, p.maxAge, vary}
+	addVary(h, vals[5:6:6])
 	h["Access-Control-Allow-Origin"] = vals[0:1:1]
 	if p.cfg.Credentialed && v.reason != ReasonEmailV1 {
 		h["Access-Control-Allow-Credentials"] = vals[1:2:2]
@@ -173,12 +169,8 @@ var deniedText = func() (text [numReasons][]byte) {
 
 // addVary adds the members of vary[0] to Vary, so that no shared cache gives one
 // publisher's answer to another. Members that are already there are kept, all in one line:
-// nginx before 1.23 reads only the last line. The header keeps vary's memory. If vary[0] is
-// "", as in a response to OPTIONS, nothing is added.
+// nginx before 1.23 reads only the last line. The header keeps vary's memory.
 func addVary(h http.Header, vary []string) {
-	if vary[0] == "" {
-		return
-	}
 	var before []string
 	if len(h) > 0 {
 		before = h["Vary"]

@@ -87,7 +87,7 @@ func reverseACE(buf []byte, prefix string) (domain []byte, text string, p *probl
 		return domain, prefix, p
 	}
 	if !dns.IsEncodedAs(decoded, prefix) {
-		return nil, prefix, dns.ProblemALabel
+		return nil, prefix, dns.ProblemALabel // browsers load no page from it
 	}
 	if domain, p = readUnicode(buf, text); p == nil && other != "" {
 		p = problemAmbiguous

@@ -46,7 +46,7 @@ func (cfg Config) Warnings() (warnings []*ValueError) {
 		case p == problemAmbiguous && other == domain:
 			other = string(named)
 		case p == problemAmbiguous:
-		case p == nil && string(named) != domain && !strings.HasPrefix(domain, "xn-"): // it is read as that of the other host
+		case p == nil && string(named) != domain && strings.Contains(domain, dns.ACEPrefix): // it is read as that of the other host
 			want = "a host below a top-level domain of the Internet, which caches can reach"
 		default:
 			return

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/ampcors/ampcors"
-	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/configfile"
 	"github.com/ampcors/ampcors/internal/dns"
 	"github.com/ampcors/ampcors/internal/vectors"
@@ -102,39 +101,6 @@ func TestPrefixVectors(t *testing.T) {
 		// begin with xn-, which they may leave unwrapped.
 		if len(official) == 1 && own != official[0] && !isLeftAsXN(v.Domain, official[0]) {
 			t.Errorf("DomainPrefix(%q) = %q; both official implementations give %q", v.Domain, own, official[0])
-		}
-	}
-}
-
-// Each implementation is in the vectors of each publisher once, with the prefix that package cacheurl says.
-func TestEachImplementationIsInEachPrefixVector(t *testing.T) {
-	for _, v := range readVectors(t, "prefixes.json").Prefixes {
-		if v.Problem != "" {
-			continue // it is no publisher
-		}
-		given := make(map[string]string)
-		for _, form := range v.Prefixes {
-			for _, by := range form.By {
-				if before, isTwice := given[by]; isTwice {
-					t.Errorf("%q: %s gives %s and %s", v.Domain, by, before, form.Prefix)
-				}
-				if given[by] = form.Prefix; form.Note != "" {
-					given[by] += " " + form.Note
-				}
-			}
-		}
-		prefixes, err := cacheurl.Prefixes(v.Domain)
-		if err != nil {
-			t.Error(err)
-		}
-		for _, p := range prefixes {
-			for _, by := range p.By {
-				prefix, note, _ := strings.Cut(given[by], " ")
-				isOfSpelling := note == "Unicode" || note == "case" || note == "XN--" || note == "64 bytes" // cacheurl canonicalizes
-				if prefix != p.Prefix && !isOfSpelling {
-					t.Errorf("%q: %s gives %s, and the vector says %q", v.Domain, by, p.Prefix, given[by])
-				}
-			}
 		}
 	}
 }

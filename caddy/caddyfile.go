@@ -33,7 +33,7 @@ func parseHandler(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 //	ampcors [<matcher>] [<publishers...>] {
 //		publishers       <domain or pattern...>
 //		publishers_file  <path>
-//		caches           <id...>
+//		caches           [<id...>]    without an id, none is trusted
 //		caches_file      <path>
 //		caches {
 //			id           <name>

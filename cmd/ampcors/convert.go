@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/cacheurl"
@@ -14,6 +15,7 @@ import (
 	"github.com/ampcors/ampcors/configfile"
 	"github.com/ampcors/ampcors/source"
 	"github.com/spf13/cobra"
+	"golang.org/x/net/idna"
 )
 
 // The commands of this file convert names and URLs. They send no requests.
@@ -278,6 +280,9 @@ func newCheck() *cobra.Command {
 		if err != nil {
 			return exitError{exitFindings, err}
 		}
+		if slices.ContainsFunc(cfg.Publishers, isUnicode) {
+			fmt.Fprintf(cmd.ErrOrStderr(), "note: publishers are written in Unicode, and which letters are valid depends on its version, here %s: Go 1.27 has a newer one than Go 1.26. A-labels (xn--...) are the same for all.\n", idna.UnicodeVersion)
+		}
 		for _, warning := range cfg.Warnings() {
 			fmt.Fprintln(cmd.ErrOrStderr(), "warning:", warning)
 		}
@@ -292,6 +297,10 @@ func newCheck() *cobra.Command {
 		return err
 	}
 	return cmd
+}
+
+func isUnicode(text string) bool {
+	return strings.ContainsFunc(text, func(r rune) bool { return r >= utf8.RuneSelf })
 }
 
 // summary returns a text that says what a configuration allows.
@@ -313,7 +322,9 @@ func summary(cfg ampcors.Config) string {
 	if caches == nil {
 		caches = ampcors.DefaultCaches()
 	}
-	line("caches", cacheIDs(caches))
+	if line("caches", cacheIDs(caches)); len(caches) == 0 {
+		b.WriteString("\ncaches: none")
+	}
 	line("origins", cfg.Origins)
 	line("email senders", cfg.Email.Senders)
 	line("methods", append([]string{"GET", "HEAD", "POST"}, cfg.Methods...))

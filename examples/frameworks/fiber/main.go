@@ -40,6 +40,10 @@ func cors(mw *ampcors.Middleware) fiber.Handler {
 		proceed := false
 		decide := adaptor.HTTPHandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			r.Header = c.GetReqHeaders() // the adaptor passes only the last line of each
+			if vary := string(c.Response().Header.Peek("Vary")); vary != "" {
+				w.Header().Set("Vary", vary) // otherwise, the adaptor would add a second line
+				c.Response().Header.Del("Vary")
+			}
 			_, proceed = mw.Handle(w, r)
 		})
 		if err := decide(c); err != nil || !proceed {

@@ -171,10 +171,10 @@ func (s server) requests(t *testing.T) {
 		{"forged", "POST", "/api/comments", nil, 403, "", true, `[]`},
 		{"allowed, unsafe", "POST", "/api/comments", []string{origin}, 201, cacheOrigin, true, `["hello"]`},
 		{"denied, another method", "DELETE", "/api/comments", []string{evil}, 403, "", true, `["hello"]`},
-		{"preflight, though there is no route for OPTIONS", "OPTIONS", "/api/comments", []string{origin, asks + "DELETE", "Access-Control-Request-Headers: content-type"}, 204, cacheOrigin, false, `["hello"]`},
-		{"preflight on another route", "OPTIONS", "/api/stream", []string{origin, asks + "DELETE", "Access-Control-Request-Headers: content-type"}, 204, cacheOrigin, false, `["hello"]`},
-		{"denied preflight", "OPTIONS", "/api/comments", []string{evil, asks + "DELETE"}, 403, "", false, `["hello"]`},
-		{"preflight for a method that is not allowed", "OPTIONS", "/api/comments", []string{origin, asks + "PUT"}, 403, "", false, `["hello"]`},
+		{"preflight, though there is no route for OPTIONS", "OPTIONS", "/api/comments", []string{origin, asks + "DELETE", "Access-Control-Request-Headers: content-type"}, 204, cacheOrigin, true, `["hello"]`},
+		{"preflight on another route", "OPTIONS", "/api/stream", []string{origin, asks + "DELETE", "Access-Control-Request-Headers: content-type"}, 204, cacheOrigin, true, `["hello"]`},
+		{"denied preflight", "OPTIONS", "/api/comments", []string{evil, asks + "DELETE"}, 403, "", true, `["hello"]`},
+		{"preflight for a method that is not allowed", "OPTIONS", "/api/comments", []string{origin, asks + "PUT"}, 403, "", true, `["hello"]`},
 		{"allowed, another method", "DELETE", "/api/comments", []string{origin}, 200, cacheOrigin, true, `[]`},
 		{"denied stream", "GET", "/api/stream", []string{evil}, 403, "", true, `[]`},
 		{"denied upgrade", "GET", "/api/upgrade", []string{evil, "Connection: Upgrade", "Upgrade: echo"}, 403, "", true, `[]`},
@@ -203,7 +203,7 @@ func (s server) requests(t *testing.T) {
 		}
 		check("want AMP-Redirect-To exposed only to allowed pages", resp.Header.Get("Access-Control-Expose-Headers") == exposed)
 		vary := splitVary(resp.Header)
-		check("an earlier Vary is kept", slices.Contains(vary, varyOuter))
+		check("an earlier Vary is kept, in one line", slices.Contains(vary, varyOuter) && len(resp.Header.Values("Vary")) == 1)
 		check("Vary on Origin", slices.Contains(vary, "Origin") == test.vary)
 		if test.status == 403 {
 			check("the reason", strings.HasPrefix(text, "Forbidden: "))

@@ -261,14 +261,17 @@ type reservedHost struct {
 }
 
 // A cacheHost recognizes the origins of one AMP Cache.
-type cacheHost struct{ id, domain string }
+type cacheHost struct {
+	id, domain string
+	counts     *counters // of its allowed requests
+}
 
 // newHosts returns the hosts of trusted caches. The reserved hosts are the domains and the
 // third-party frame domains of the trusted caches and of all caches in the registry.
 func newHosts(trusted []Cache) hosts {
 	var h hosts
 	for _, c := range trusted {
-		h.caches = append(h.caches, cacheHost{c.ID, c.CacheDomain})
+		h.caches = append(h.caches, cacheHost{id: c.ID, domain: c.CacheDomain})
 	}
 	for _, c := range slices.Concat(trusted, DefaultCaches()) {
 		for _, host := range []reservedHost{{c.CacheDomain, true}, {c.ThirdPartyFrameDomainSuffix, false}} {

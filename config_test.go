@@ -92,7 +92,6 @@ func TestEachProblemSaysWhatWouldBeRight(t *testing.T) {
 		{cfg: ampcors.Config{Publishers: []string{"*.рф"}}, where: "publishers[0]", reason: "public suffix", want: "dangerouslyAllowPublicSuffixWildcards"},
 		{cfg: ampcors.Config{Publishers: []string{"*.unlisted"}}, where: "publishers[0]", reason: "public suffix", want: "dangerouslyAllowPublicSuffixWildcards"},
 
-
 		{cfg: ampcors.Config{Origins: []string{"null"}}, where: "origins[0]", reason: "sandboxed", want: "https://www.example.com"},
 		{cfg: ampcors.Config{Origins: []string{"*"}}, where: "origins[0]", reason: "everybody", want: "https://www.example.com"},
 		{cfg: ampcors.Config{Origins: []string{""}}, where: "origins[0]", reason: "not an http or https origin", want: "https://www.example.com"},

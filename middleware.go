@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 )
 
@@ -12,7 +13,10 @@ import (
 // makes one; the zero value has no publishers and denies every origin.
 type Middleware struct {
 	policy atomic.Pointer[policy]
-	counts counters
+	counts counters // of requests that are not allowed pages on an AMP Cache
+
+	mu     sync.Mutex
+	caches map[string]*cacheCounters // by ID, of each AMP Cache that was ever trusted
 }
 
 // New returns a Middleware for cfg. If cfg has problems, it returns all of them joined, each
@@ -36,6 +40,7 @@ func (m *Middleware) Reconfigure(cfg Config) error {
 	if err != nil {
 		return err
 	}
+	m.countCaches(p)
 	m.policy.Store(p)
 	return nil
 }
@@ -56,11 +61,6 @@ func (m *Middleware) Config() Config {
 	cfg := p.cfg.clone()
 	cfg.Publishers = p.publishers.list()
 	return cfg
-}
-
-// Stats returns what Handle, Wrap and WrapDecision have decided so far.
-func (m *Middleware) Stats() Stats {
-	return Stats{Requests: m.counts.byReason(), Publishers: m.current().publishers.n}
 }
 
 // Wrap returns a handler that calls next for allowed requests, with CORS headers set where
@@ -114,7 +114,7 @@ func (m *Middleware) Handle(w http.ResponseWriter, r *http.Request) (d Decision,
 func (m *Middleware) handle(v *verdict, w http.ResponseWriter, r *http.Request) (proceed bool) {
 	p := m.current()
 	p.judge(v, r)
-	m.counts.add(v.reason)
+	m.count(v)
 	if p.cfg.Observe != nil {
 		p.cfg.Observe(r, v.decision())
 	}

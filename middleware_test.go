@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ampcors/ampcors"
+	"testing/synctest"
 )
 
 // Origins that the tests use, of www.example.com unless a name or comment says otherwise.
@@ -228,8 +229,75 @@ func TestStatsCountByReason(t *testing.T) {
 	}
 	data, err := json.Marshal(s)
 	var back ampcors.Stats
-	if err = errors.Join(err, json.Unmarshal(data, &back)); err != nil || !reflect.DeepEqual(back, s) {
-		t.Errorf("%s\nis read as %v, %v", data, back, err)
+	if err = errors.Join(err, json.Unmarshal(data, &back)); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := json.Marshal(back); err != nil || string(again) != string(data) || !reflect.DeepEqual(back.Requests, s.Requests) {
+		t.Errorf("%s\nis read as %s, %v", data, again, err)
+	}
+}
+
+// Stats says how many requests came from each cache, and when the last one did, also after it is no longer
+// trusted. Whatever clients send, no other cache is counted.
+func TestStatsCountByCache(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := testConfig()
+		m := newMiddleware(t, cfg)
+		ask := func(origins ...string) {
+			for _, origin := range origins {
+				m.Handle(httptest.NewRecorder(), &http.Request{Method: "GET", Header: headers("Origin: " + origin)})
+			}
+		}
+		want := func(google, bing ampcors.CacheStats) {
+			t.Helper()
+			s := m.Stats()
+			if len(s.Caches) != 2 || s.Caches["google"] != google || s.Caches["bing"] != bing {
+				t.Errorf("%+v; want google %+v, bing %+v", s.Caches, google, bing)
+			}
+			if n := s.Requests[ampcors.ReasonCacheOrigin] + s.Requests[ampcors.ReasonCacheOriginHash]; n != google.Requests+bing.Requests {
+				t.Errorf("%d requests of cache origins", n)
+			}
+		}
+		none := ampcors.CacheStats{}
+		want(none, none)
+		ask(cacheOrigin, "https://"+plainHash("www.example.com")+".cdn.ampproject.org", evilOrigin, ownOrigin, "null", "https://cdn.ampproject.org")
+		first := time.Now()
+		want(ampcors.CacheStats{Requests: 2, Last: first}, none)
+		time.Sleep(time.Hour)
+		ask(strings.Replace(cacheOrigin, "cdn.ampproject.org", "www.bing-amp.com", 1), evilOrigin)
+		bing := ampcors.CacheStats{Requests: 1, Last: time.Now()}
+		want(ampcors.CacheStats{Requests: 2, Last: first}, bing)
+		cfg.Caches = ampcors.DefaultCaches()[:1]
+		if err := m.Reconfigure(cfg); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		ask(cacheOrigin)
+		want(ampcors.CacheStats{Requests: 3, Last: time.Now()}, bing)
+	})
+}
+
+// net/http's protection against CSRF, behind ampcors, denies each POST of a page on a cache, which ampcors has
+// allowed. ampcors alone denies forged requests.
+func TestCrossOriginProtectionIsNotNeeded(t *testing.T) {
+	m, csrf, api := newMiddleware(t, testConfig()), http.NewCrossOriginProtection(), new(handler202)
+	for name, test := range map[string]struct {
+		handler         http.Handler
+		allowed, forged int
+	}{
+		"ampcors alone":         {m.Wrap(api), http.StatusAccepted, http.StatusForbidden},
+		"behind ampcors":        {m.Wrap(csrf.Handler(api)), http.StatusForbidden, http.StatusForbidden},
+		"in front of ampcors":   {csrf.Handler(m.Wrap(api)), http.StatusForbidden, http.StatusForbidden},
+		"alone, for comparison": {csrf.Handler(api), http.StatusForbidden, http.StatusForbidden},
+	} {
+		for origin, want := range map[string]int{cacheOrigin: test.allowed, evilOrigin: test.forged} {
+			rec := httptest.NewRecorder()
+			r := httptest.NewRequest("POST", "https://api.example.com/", nil)
+			r.Header = headers("Origin: "+origin, "Sec-Fetch-Site: cross-site")
+			if test.handler.ServeHTTP(rec, r); rec.Code != want {
+				t.Errorf("%s: a POST of %s gets %d; want %d", name, origin, rec.Code, want)
+			}
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package ampcors
 
 import (
 	"sync/atomic"
+	"time"
 	"unsafe"
 )
 
@@ -11,8 +12,17 @@ type Stats struct {
 	// those with a count of zero.
 	Requests map[Reason]uint64 `json:"requests"`
 
+	// Caches has, by its ID, each AMP Cache that was ever trusted.
+	Caches map[string]CacheStats `json:"caches"`
+
 	// Publishers is the length of Config.Publishers now.
 	Publishers int `json:"publishers"`
+}
+
+// CacheStats say how much an AMP Cache is used: whether it still matters to the publishers.
+type CacheStats struct {
+	Requests uint64    `json:"requests"`      // allowed ones of publishers' pages on this cache, preflights included
+	Last     time.Time `json:"last,omitzero"` // when Stats was called that first saw the latest of them; zero if there was none
 }
 
 // Allowed returns the number of requests that were allowed.
@@ -53,14 +63,64 @@ func (c *counters) add(r Reason) {
 	c[(at>>11^at>>16)%shards].byReason[r].Add(1)
 }
 
-// byReason returns the sums over all shards.
-func (c *counters) byReason() map[Reason]uint64 {
-	s := make(map[Reason]uint64, numReasons)
+// addTo adds the sums over all shards to s, and returns what it added.
+func (c *counters) addTo(s map[Reason]uint64) (n uint64) {
 	for r := Reason(1); r < numReasons; r++ {
-		s[r] = 0
+		sum := uint64(0)
 		for i := range c {
-			s[r] += c[i].byReason[r].Load()
+			sum += c[i].byReason[r].Load()
 		}
+		s[r] += sum
+		n += sum
+	}
+	return n
+}
+
+// cacheCounters counts the allowed requests of pages on one AMP Cache. To note the time of each would make
+// a request several percent slower, so Stats notes when it sees a new one.
+type cacheCounters struct {
+	counters
+	seen uint64
+	last time.Time
+}
+
+// countCaches gives each trusted cache its counters: those that it had before, if it was trusted before.
+func (m *Middleware) countCaches(p *policy) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range p.hosts.caches {
+		c := &p.hosts.caches[i]
+		if m.caches[c.id] == nil {
+			if m.caches == nil {
+				m.caches = make(map[string]*cacheCounters)
+			}
+			m.caches[c.id] = new(cacheCounters)
+		}
+		c.counts = &m.caches[c.id].counters
+	}
+}
+
+// count counts a decision.
+func (m *Middleware) count(v *verdict) {
+	switch v.reason {
+	case ReasonCacheOrigin, ReasonCacheOriginHash:
+		v.claim.cache.counts.add(v.reason)
+	default:
+		m.counts.add(v.reason)
+	}
+}
+
+// Stats returns what Handle, Wrap and WrapDecision have decided so far.
+func (m *Middleware) Stats() Stats {
+	s := Stats{Requests: make(map[Reason]uint64, numReasons), Caches: make(map[string]CacheStats), Publishers: m.current().publishers.n}
+	m.counts.addTo(s.Requests)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for id, c := range m.caches {
+		if n := c.addTo(s.Requests); n > c.seen {
+			c.seen, c.last = n, time.Now()
+		}
+		s.Caches[id] = CacheStats{c.seen, c.last}
 	}
 	return s
 }

@@ -53,12 +53,19 @@ func (g group) counts() metrics.Counts {
 	groupsMu.Lock()
 	handlers := maps.Clone(groups[g])
 	groupsMu.Unlock()
-	sum := metrics.Counts{Decisions: ampcors.Stats{Requests: make(map[ampcors.Reason]uint64)}}
+	sum := metrics.Counts{Decisions: ampcors.Stats{Requests: make(map[ampcors.Reason]uint64), Caches: make(map[string]ampcors.CacheStats)}}
 	caches := make(map[*source.Cache]struct{})
 	for h := range handlers {
 		stats := h.mw.Stats()
 		for reason, n := range stats.Requests {
 			sum.Decisions.Requests[reason] += n
+		}
+		for id, c := range stats.Caches {
+			before := sum.Decisions.Caches[id]
+			if before.Requests += c.Requests; c.Last.After(before.Last) {
+				before.Last = c.Last
+			}
+			sum.Decisions.Caches[id] = before
 		}
 		sum.Decisions.Publishers += stats.Publishers
 		if h.source != nil {

@@ -24,6 +24,8 @@ import (
 // The metrics. Those of the Source are missing without one.
 var (
 	decisions  = desc("decisions_total", "Requests by the reason of the decision, and by whether they were allowed.", "reason", "allowed")
+	ofCache    = desc("cache_requests_total", "Allowed requests of publishers' pages on an AMP Cache.", "cache")
+	lastOf     = desc("cache_last_request_timestamp_seconds", "When the counts were read that first had the latest such request; 0 if there was none.", "cache")
 	publishers = desc("listed_publishers", "Publishers and patterns in the configuration in force.")
 	applied    = desc("config_applied_timestamp_seconds", "When the configuration file was last applied or found to be in force; 0 if never.")
 	inForce    = desc("config_in_force", "1 if the configuration file as it is now is in force, 0 if it is wrong or missing.")
@@ -88,7 +90,7 @@ func NewFunc(counts func() Counts) *Collector { return &Collector{counts: counts
 
 // Describe implements prometheus.Collector.
 func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{decisions, publishers, applied, inForce, lookups, avoided, rejected, refreshes, entries, waiting, waits, filtered, built, listening} {
+	for _, d := range []*prometheus.Desc{decisions, ofCache, lastOf, publishers, applied, inForce, lookups, avoided, rejected, refreshes, entries, waiting, waits, filtered, built, listening} {
 		descs <- d
 	}
 }
@@ -112,6 +114,10 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 			allowed = "true"
 		}
 		count(decisions, counts.Decisions.Requests[reason], reason.Label(), allowed)
+	}
+	for id, cache := range counts.Decisions.Caches {
+		count(ofCache, cache.Requests, id)
+		gauge(lastOf, timestamp(cache.Last), id)
 	}
 	gauge(publishers, counts.Decisions.Publishers)
 	if c.Filter != nil {

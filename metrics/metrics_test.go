@@ -57,7 +57,7 @@ func handle(m *ampcors.Middleware, origin string) {
 func TestTheCountsAreExported(t *testing.T) {
 	t.Parallel()
 	m, cache := newMiddleware(t)
-	for _, origin := range []string{"https://www.example.com", "https://www.source.example", "https://evil.example", "https://evil.example", "https://down.example"} {
+	for _, origin := range []string{"https://www.example.com", "https://www.source.example", "https://evil.example", "https://evil.example", "https://down.example", "https://www-example-com.cdn.ampproject.org"} {
 		handle(m, origin)
 	}
 	registry := prometheus.NewPedanticRegistry() // it checks Describe and Collect against each other
@@ -73,6 +73,10 @@ ampcors_filter_built_timestamp_seconds 1.7e+09
 # HELP ampcors_filter_publishers Publishers in the filter, if there is one.
 # TYPE ampcors_filter_publishers gauge
 ampcors_filter_publishers 7
+# HELP ampcors_cache_requests_total Allowed requests of publishers' pages on an AMP Cache.
+# TYPE ampcors_cache_requests_total counter
+ampcors_cache_requests_total{cache="bing"} 0
+ampcors_cache_requests_total{cache="google"} 1
 # HELP ampcors_listed_publishers Publishers and patterns in the configuration in force.
 # TYPE ampcors_listed_publishers gauge
 ampcors_listed_publishers 2
@@ -89,7 +93,7 @@ ampcors_source_entries{kind="publishers"} 1
 # TYPE ampcors_source_listening gauge
 ampcors_source_listening 1
 `
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "ampcors_listed_publishers", "ampcors_source_lookups_total", "ampcors_source_entries", "ampcors_source_listening", "ampcors_filter_publishers", "ampcors_filter_built_timestamp_seconds"); err != nil {
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "ampcors_listed_publishers", "ampcors_source_lookups_total", "ampcors_source_entries", "ampcors_source_listening", "ampcors_filter_publishers", "ampcors_filter_built_timestamp_seconds", "ampcors_cache_requests_total"); err != nil {
 		t.Error(err)
 	}
 	families, err := registry.Gather()

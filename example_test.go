@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -41,6 +42,38 @@ func Example() {
 	// Output:
 	// 200 hello, reader of www.example.com
 	// 403 Forbidden: publisher not allowed
+}
+
+// An API with a path for each tenant compares the publisher with the tenant: the pages of all tenants are
+// allowed, and so the page of one could otherwise call the path of another.
+func ExampleDecision_tenants() {
+	tenants := map[string]string{"a": "www.a.example", "b": "www.b.example"} // and their domains
+	mw, err := ampcors.New(ampcors.Config{Publishers: slices.Collect(maps.Values(tenants)), Credentialed: true})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	api := http.NewServeMux()
+	api.HandleFunc("GET /tenants/{tenant}/cart", func(w http.ResponseWriter, r *http.Request) {
+		d, _ := ampcors.DecisionFromContext(r.Context())
+		if d.Origin != "" && d.Publisher != tenants[r.PathValue("tenant")] {
+			http.Error(w, "another tenant's page", http.StatusForbidden)
+			return
+		}
+		fmt.Fprintln(w, "the reader's cart")
+	})
+	handler := mw.WrapDecision(api)
+
+	for _, origin := range []string{"https://www-a-example.cdn.ampproject.org", "https://www-b-example.cdn.ampproject.org"} {
+		r := httptest.NewRequest("GET", "/tenants/a/cart", nil)
+		r.Header.Set("Origin", origin)
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		fmt.Println(origin, w.Code, strings.TrimSpace(w.Body.String()))
+	}
+	// Output:
+	// https://www-a-example.cdn.ampproject.org 200 the reader's cart
+	// https://www-b-example.cdn.ampproject.org 403 another tenant's page
 }
 
 // An API that answers in JSON can deny requests in JSON, too.

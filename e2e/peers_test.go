@@ -21,11 +21,12 @@ import (
 // sends its source origin, or a wrong one, in __amp_source_origin, unless claim is "". The
 // same-origin request has AMP-Same-Origin.
 var peerScenarios = []struct {
-	name  string
-	page  string
-	claim string
-	call  string
-	want  string // "reads"; "runs" if it cannot, but the handler processed a POST; or "blocked"
+	name   string
+	page   string
+	before string // a page that reads before, if any: the API sets a Partitioned cookie
+	claim  string
+	call   string
+	want   string // "reads"; "runs" if it cannot, but the handler processed a POST; or "blocked"
 }{
 	{name: "cache page reads with cookies", page: cached, claim: own, call: `call('/api/read', withCookies)`, want: "reads"},
 	{name: "cache page posts JSON", page: cached, claim: own, call: `call('/api/write', json('POST'))`, want: "reads"},
@@ -40,6 +41,7 @@ var peerScenarios = []struct {
 	{name: "… and claims to be both at once", page: evil, claim: "https://evil.example/" + own, call: `call('/api/read', withCookies)`, want: "blocked"},
 	{name: "… and posts a form, with the reader's cookies", page: evil, claim: "https://evil.example", call: `call('/api/write', {...post('a=1'), mode: 'no-cors'})`, want: "blocked"},
 	{name: "… and posts a form without any claim", page: evil, claim: "", call: `call('/api/write', {...post('a=1'), mode: 'no-cors'})`, want: "blocked"},
+	{name: "… and reads with a `Partitioned` cookie that the allowed page got", page: evil, before: cached, claim: "https://evil.example", call: `call('/api/read', withCookies)`, want: "blocked"},
 	{name: "any website reads with cookies", page: "https://evil.example", claim: own, call: `call('/api/read', withCookies)`, want: "blocked"},
 	{name: "sandboxed frame reads", page: cached, claim: own, call: `frame({sandbox: 'allow-scripts'}, "fetch('` + apiOrigin + `" + claimed('/api/read') + "', {credentials: 'include'}).then(() => '200', () => 'blocked')")`, want: "blocked"},
 	{name: "publisher's pages on two caches read through a shared HTTP cache", page: "", claim: own, call: "", want: "reads"},
@@ -155,6 +157,9 @@ func TestWhatEachLibraryLetsThrough(t *testing.T) {
 				}
 			} else {
 				s.use(api)
+				if sc.before != "" {
+					visit(t, page, sc.before, "{"+peerLibrary(own, n)+`call('/api/partitioned', withCookies)}`)
+				}
 				s.takeRuns()
 				got = visit(t, page, sc.page, "{"+script+sc.call+"}")
 			}

@@ -52,7 +52,9 @@ var prefixFamilies = []func(r *rand.Rand, tld string) string{
 	func(r *rand.Rand, tld string) string {
 		return letters(r, "xn", "-", ".", "a") + "." + word(r) + "." + tld
 	},
-	func(r *rand.Rand, tld string) string { return "xn-" + letters(r, "0", "-0", ".0", "1", "a", "kva") + "." + tld },
+	func(r *rand.Rand, tld string) string {
+		return "xn-" + letters(r, "0", "-0", ".0", "1", "a", "kva") + "." + tld
+	},
 	func(r *rand.Rand, tld string) string {
 		return "xn-" + letters(r, "kva", "a", "b") + "." + letters(r, "kva", "a", "10", "9") + "." + oneOf(r, "10", "2a", "com", "net") + "." + tld
 	},

@@ -158,6 +158,9 @@ func (s *site) handler() http.Handler {
 		w.Header().Set("X-Internal", "not for pages")
 		_ = json.NewEncoder(w).Encode(map[string]bool{"cookie": err == nil})
 	})
+	api.HandleFunc("GET /api/partitioned", func(w http.ResponseWriter, r *http.Request) {
+		http.SetCookie(w, &http.Cookie{Name: "partitioned", Value: "1", Path: "/", Secure: true, SameSite: http.SameSiteNoneMode, Partitioned: true})
+	})
 	api.HandleFunc("GET /api/shared", func(w http.ResponseWriter, r *http.Request) {
 		done(r, "shared")
 		w.Header().Set("Cache-Control", "public, max-age=60")

@@ -7,7 +7,11 @@ import (
 
 	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/internal/vectors"
+	"golang.org/x/net/idna"
 )
+
+// isUnicode15 reports whether package idna has the tables of Unicode 15, as below Go 1.27.
+const isUnicode15 = idna.UnicodeVersion == "15.0.0"
 
 // The vectors have what the implementations themselves returned.
 func TestPrefixesAreThoseOfTheImplementations(t *testing.T) {

@@ -80,8 +80,13 @@ func TestNginxAsksAuthzBeforeFastCGI(t *testing.T) {
 		t.Fatal(err)
 	}
 	root, socket := t.TempDir(), filepath.Join(t.TempDir(), "php")
-	if err := os.WriteFile(filepath.Join(root, "index.php"), nil, 0o644); err != nil {
+	if err := os.Mkdir(filepath.Join(root, "wp-admin"), 0o755); err != nil {
 		t.Fatal(err)
+	}
+	for _, script := range []string{"index.php", "wp-admin/index.php"} {
+		if err := os.WriteFile(filepath.Join(root, script), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
@@ -98,6 +103,15 @@ func TestNginxAsksAuthzBeforeFastCGI(t *testing.T) {
 	}
 	nginx := startAuthzNginx(t, serve(t, handler), backend, php)
 	gatewaytest.Compare(t, "http://"+nginx, gatewaytest.NoPreflight503)
+	for _, path := range []string{"/", "/wp-admin/", "/index.php", "/an/article"} { // a directory has a script
+		resp, err := http.Get("http://" + nginx + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.Body.Close(); resp.StatusCode != http.StatusAccepted {
+			t.Errorf("%s: %s", path, resp.Status)
+		}
+	}
 }
 
 // While ampcors is down, nginx answers 500, and the backend gets nothing. With a second one, nginx

@@ -28,6 +28,10 @@ type policy struct {
 	maxAge                string              // Access-Control-Max-Age, or ""
 }
 
+// varyOptions is the Vary of a response to OPTIONS. By RFC 9110 section 9.3.7, such responses are not
+// cacheable. But some shared caches are told to store them all the same.
+const varyOptions = "Origin, Access-Control-Request-Method, Access-Control-Request-Headers"
+
 // yieldEvery is the number of publishers after which other goroutines may run. Compiling
 // millions of publishers takes seconds, and requests should not wait for it.
 const yieldEvery = 256
@@ -55,16 +59,14 @@ func compile(cfg Config) (*policy, error) {
 	written.built()
 	cfg.Publishers = nil
 	p := &policy{
-		cfg:        cfg,
-		publishers: written,
-		hosts:      v.hosts,
-		list:       newAllowlist(written.names, patterns, recentPrefixes),
-		origins:    setOf(cfg.Origins),
-		methods:    append([]string{"GET", "HEAD", "POST"}, cfg.Methods...),
-		vary:       "Origin",
-		// By RFC 9110 section 9.3.7, responses to OPTIONS are not cacheable. But some shared caches are
-		// told to store them all the same.
-		varyOptions: "Origin, Access-Control-Request-Method, Access-Control-Request-Headers",
+		cfg:         cfg,
+		publishers:  written,
+		hosts:       v.hosts,
+		list:        newAllowlist(written.names, patterns, recentPrefixes),
+		origins:     setOf(cfg.Origins),
+		methods:     append([]string{"GET", "HEAD", "POST"}, cfg.Methods...),
+		vary:        "Origin",
+		varyOptions: varyOptions,
 		exposed:     "AMP-Redirect-To",
 	}
 	if cfg.Source != nil {

@@ -46,7 +46,7 @@ func (m *Middleware) Reconfigure(cfg Config) error {
 }
 
 // denyAll is the policy of the zero Middleware.
-var denyAll = &policy{list: newAllowlist(newNameTable(0), nil, 1), vary: "Origin", varyOptions: "Origin, Access-Control-Request-Method, Access-Control-Request-Headers"}
+var denyAll = &policy{list: newAllowlist(newNameTable(0), nil, 1), vary: "Origin", varyOptions: varyOptions}
 
 func (m *Middleware) current() *policy {
 	if p := m.policy.Load(); p != nil {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/announce/indexnow"
 	"github.com/ampcors/ampcors/announce/updatecache"
 	"github.com/ampcors/ampcors/cacheurl"
@@ -30,7 +31,7 @@ func notify(ctx context.Context, out io.Writer) error {
 	defer web.Close()
 
 	// What a publisher's backend needs.
-	flusher, err := updatecache.New(updatecache.Config{Signer: key, HTTPClient: web.client})
+	flusher, err := updatecache.New(updatecache.Config{Signer: key, Caches: ampcors.DefaultCaches()[:1], HTTPClient: web.client}) // Google's alone, for short
 	if err != nil {
 		return err
 	}

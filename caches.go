@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/ampcors/ampcors/internal/dns"
 )
@@ -211,7 +212,7 @@ func checkCaches(path string, caches []Cache) (problems []*ValueError) {
 		const wantID = `a short name such as "google"`
 		if c.ID == "" {
 			report("id", c.ID, "is empty", wantID)
-		} else if len(c.ID) > maxCacheID || strings.ContainsFunc(c.ID, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		} else if len(c.ID) > maxCacheID || !utf8.ValidString(c.ID) || strings.ContainsFunc(c.ID, func(r rune) bool { return !unicode.IsPrint(r) }) {
 			report("id", c.ID, fmt.Sprintf("is longer than %d bytes, or has characters that cannot be printed", maxCacheID), wantID)
 		} else if first, ok := seen[c.ID]; ok {
 			report("id", c.ID, fmt.Sprintf("is also the id of cache %d", first), "ids that differ")

@@ -87,6 +87,14 @@ func TestAnEmptyListOfCachesTrustsNone(t *testing.T) {
 	}
 }
 
+// Metrics have the ID as a label, which must be UTF-8.
+func TestTheIDOfACacheIsUTF8(t *testing.T) {
+	_, err := ampcors.New(ampcors.Config{Publishers: []string{"www.example.com"}, Caches: []ampcors.Cache{{ID: "x\xff", CacheDomain: "amp.example.com"}}})
+	if err == nil || !strings.Contains(err.Error(), "cannot be printed") {
+		t.Error(err)
+	}
+}
+
 func TestParseCachesRejectsABadListWithIndexAndField(t *testing.T) {
 	entry := func(id, domain string) string { return fmt.Sprintf(`{"id": %q, "cacheDomain": %q}`, id, domain) }
 	good := entry("google", "cdn.ampproject.org")

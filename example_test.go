@@ -55,8 +55,8 @@ func ExampleDecision_tenants() {
 	}
 	api := http.NewServeMux()
 	api.HandleFunc("GET /tenants/{tenant}/cart", func(w http.ResponseWriter, r *http.Request) {
-		d, _ := ampcors.DecisionFromContext(r.Context())
-		if d.Origin != "" && d.Publisher != tenants[r.PathValue("tenant")] {
+		d, ok := ampcors.DecisionFromContext(r.Context())
+		if !ok || d.Origin != "" && d.Publisher != tenants[r.PathValue("tenant")] {
 			http.Error(w, "another tenant's page", http.StatusForbidden)
 			return
 		}

@@ -252,7 +252,7 @@ func plainReverse(t testing.TB, prefix string) string {
 		}
 		hasDot := strings.Contains(strings.ReplaceAll(inside, "--", ""), "-")
 		switch {
-		case !ok || isASCII(s) || !hasDot || plainIsAmbiguous(prefix) && !plainEndsInTLD(inside):
+		case !ok || isASCII(s) || !hasDot || plainIsAmbiguous(prefix) && !plainEndsInTLD(plainDots.Replace(inside)):
 			domains = plainSources(prefix) // "xn-shop.com", left unwrapped
 		case plainIsAmbiguous(prefix):
 			domains = nil
@@ -283,11 +283,14 @@ func plainEdgeHyphen(text string) bool {
 	return strings.HasPrefix(text, "-") || strings.HasSuffix(text, "-")
 }
 
-// plainEndsInTLD reports whether a host with this prefix could be on the Internet: what comes after its
-// last dash is a top-level domain of the Public Suffix List.
-func plainEndsInTLD(text string) bool {
-	parts := strings.Split(strings.ReplaceAll(text, ".", "-"), "-")
-	_, isICANN := publicsuffix.PublicSuffix("example." + plainToASCII(parts[len(parts)-1]))
+// plainDots reads the dashes of a prefix.
+var plainDots = strings.NewReplacer("--", "-", "-", ".")
+
+// plainEndsInTLD reports whether a host could be on the Internet: its last label is a top-level domain of
+// the Public Suffix List.
+func plainEndsInTLD(host string) bool {
+	labels := strings.Split(host, ".")
+	_, isICANN := publicsuffix.PublicSuffix("example." + plainToASCII(labels[len(labels)-1]))
 	return isICANN
 }
 

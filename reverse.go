@@ -1,7 +1,6 @@
 package ampcors
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -79,8 +78,8 @@ func reverseACE(buf []byte, prefix string) (domain []byte, text string, p *probl
 	// differently. This is not ambiguous, because the last label of a domain cannot be "0".
 	text, _ = unwrap(decoded)
 	other := otherHost(prefix)
-	hasDot := bytes.Contains(unfold(nil, text), []byte("."))
-	if err != nil || !hasDot || other != "" && !endsInTLD(text) {
+	host := string(unfold(nil, text))
+	if err != nil || !strings.Contains(host, ".") || other != "" && !endsInTLD(host) {
 		if domain, p = readASCII(buf, prefix); p != nil {
 			p = problemNotPunycode
 		}
@@ -95,10 +94,9 @@ func reverseACE(buf []byte, prefix string) (domain []byte, text string, p *probl
 	return domain, text, p
 }
 
-// endsInTLD reports whether the text of a prefix ends in a top-level domain. Caches cannot fetch pages of
-// other hosts.
-func endsInTLD(text string) bool {
-	last, err := idna.Punycode.ToASCII(text[strings.LastIndexByte(text, '-')+1:])
+// endsInTLD reports whether a host ends in a top-level domain. Caches cannot fetch pages of other hosts.
+func endsInTLD(host string) bool {
+	last, err := idna.Punycode.ToASCII(host[strings.LastIndexByte(host, '.')+1:])
 	return err == nil && isTLD(last)
 }
 

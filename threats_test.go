@@ -190,6 +190,10 @@ func TestWhichPrefixesAreAmbiguous(t *testing.T) {
 			t.Errorf("%.40q is also read as %q", prefix, ampcors.OtherHost(prefix))
 		}
 	}
+	// As punycode, its last label is "lāstekas-lv", which is no top-level domain.
+	if got, err := ampcors.PublisherDomain("xn--www-lstekas--lv-pub"); got != "xn-www.lstekas-lv.pub" {
+		t.Errorf("%q, %v", got, err)
+	}
 }
 
 // TestThreatAClientThatExpects100Continue: httputil.ReverseProxy clears all headers after a 1xx

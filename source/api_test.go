@@ -87,6 +87,23 @@ func TestTheDefaultMaxStale(t *testing.T) {
 	}
 }
 
+// A Source that finds that its earlier answers may be wrong says so with ErrNoStale.
+func TestErrNoStale(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var wrong error
+		c := newCache(t, source.Source{HasPublisher: func(context.Context, string) (bool, error) { return wrong == nil, wrong }}, source.Options{TTL: time.Minute})
+		c.Find(t.Context(), "a.example")
+		wrong = fmt.Errorf("wrong: %w", source.ErrNoStale)
+		time.Sleep(time.Minute)
+		for range 10 { // also while a circuit breaker is open
+			if a := c.Find(t.Context(), "a.example"); a.Publisher != "" || a.Stale || !errors.Is(a.Err, source.ErrNoStale) {
+				t.Errorf("%+v", a)
+			}
+		}
+	})
+}
+
 func TestANilCacheIsAClosedOne(t *testing.T) {
 	t.Parallel()
 	stopped := 0

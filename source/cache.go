@@ -24,6 +24,10 @@ var (
 	ErrBadAnswer   = errors.New("the source gave an answer that cannot be right")
 )
 
+// ErrNoStale is for errors of a [Source] to wrap. It says that earlier answers may be wrong, too: no stale
+// answer is served.
+var ErrNoStale = errors.New("earlier answers do not count")
+
 // A Cache remembers what a [Source] answered, and asks it as seldom as it can. It is safe for
 // concurrent use by multiple goroutines, and by several Middlewares, which then share its
 // answers. [New] makes one; a nil Cache, and the zero value, are closed ones.
@@ -274,6 +278,9 @@ func refreshAge(ttl time.Duration) time.Duration {
 
 // staleIfError returns a publisher that was confirmed within MaxStale, otherwise only err.
 func (c *Cache) staleIfError(key string, err error) Answer {
+	if errors.Is(err, ErrNoStale) {
+		return Answer{Err: err}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if domain, ok := c.memory.stale(key, c.now()); ok && c.background.Err() == nil {

@@ -42,6 +42,7 @@ import (
 // for one key count as one. For a second, the Source is not asked. Then one lookup finds out
 // whether it works. HasPublisher and PublisherByHash have a breaker each, and another for
 // remembered publishers, so that failures of one kind of lookup do not stop the others.
+// After an error that wraps [ErrNoStale], no stale answer is served.
 type Source struct {
 	// HasPublisher reports whether domain is a publisher. What it confirms gets in, so it must
 	// compare names byte by byte. It knows domains, and no patterns.

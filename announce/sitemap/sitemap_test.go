@@ -416,28 +416,30 @@ func TestAnyFileTakesLittleMemory(t *testing.T) {
 			var before runtime.MemStats
 			runtime.ReadMemStats(&before)
 			var most uint64
-			open := func() io.Reader {
+			var zipping sync.WaitGroup
+			open := func() io.ReadCloser {
 				file := test.file
 				file.most = &most
 				if !test.isZipped {
-					return &file
+					return io.NopCloser(&file)
 				}
 				r, w := io.Pipe()
-				go func() {
+				zipping.Go(func() {
 					z, _ := gzip.NewWriterLevel(w, gzip.BestSpeed)
 					_, err := io.Copy(z, &file)
 					_ = w.CloseWithError(errors.Join(err, z.Close()))
-				}()
+				})
 				return r
 			}
 			web := &http.Client{Transport: roundTrip(func(*http.Request) (*http.Response, error) {
-				return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(open())}, nil
+				return &http.Response{StatusCode: http.StatusOK, Body: open()}, nil
 			})}
 			var s sitemap.State
 			err := sitemap.New(sitemap.Config{HTTPClient: web, MaxBytes: maxBytes}).Update(t.Context(), &s, home+"/f")
 			if err == nil || !strings.Contains(err.Error(), test.err) || len(err.Error()) > 10_000 {
 				t.Errorf("%.300v; want %s", err, test.err)
 			}
+			zipping.Wait() // it ends when the body is closed
 			if used := int64(most) - int64(before.HeapAlloc); used > 64<<20 {
 				t.Errorf("%d MB were in use", used>>20)
 			}

@@ -68,7 +68,7 @@ func (l *lookup) batchGet(ctx context.Context, urls []string) (answer batchAnswe
 	}
 	for attempt := 1; ; attempt++ {
 		if err := l.pace.Wait(ctx); err != nil {
-			return answer, errInterrupted
+			return answer, err
 		}
 		a, err := l.post(ctx, body)
 		if err != nil {
@@ -200,6 +200,9 @@ func newLookup() *cobra.Command {
 		for batch := range slices.Chunk(urls, lookupBatch) {
 			resp, err := l.batchGet(cmd.Context(), batch)
 			if err != nil {
+				if cmd.Context().Err() != nil {
+					err = errInterrupted
+				}
 				failed = exitError{exitUntested, fmt.Errorf("the AMP URL API: %w; URLs that were not looked up: %d of %d", err, len(urls)-asked, len(urls))}
 				break
 			}
@@ -211,6 +214,7 @@ func newLookup() *cobra.Command {
 				failures[e.OriginalURL] = fmt.Errorf("%s: %s (%s)", e.OriginalURL, e.ErrorMessage, e.ErrorCode)
 			}
 		}
+		cmd.SetContext(context.WithoutCancel(cmd.Context())) // an interruption loses no answer
 		err = answerAll(cmd, urls[:asked], *output, func(u string) (any, error) {
 			if f, ok := answers[u]; ok {
 				return f, nil

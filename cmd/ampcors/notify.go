@@ -381,7 +381,7 @@ func curlOf(r indexnow.Request) string {
 	if get == "" {
 		return ""
 	}
-	return `curl -sSi "` + strings.ReplaceAll(get, string(key), "$INDEXNOW_KEY") + `"`
+	return `curl -sSi "` + strings.ReplaceAll(get, string(key), "${INDEXNOW_KEY}") + `"`
 }
 
 // writeRequests writes requests that were not sent.

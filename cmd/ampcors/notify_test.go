@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -265,7 +266,7 @@ func TestSubmitWithAState(t *testing.T) {
 		{"a dry run before the first", func() { sitemapIsDown, pages = false, page(1) }, []string{"--dry-run"}, exitClean, "", "1 pages would be recorded", ""},
 		{"the first run", func() { sitemapIsDown, pages = false, page(1)+page(2) }, nil, exitClean, "", "2 pages are recorded", ""},
 		{"nothing has changed", func() {}, nil, exitClean, "", "no page is new or has changed", ""},
-		{"a dry run", func() { pages += page(3) }, []string{"--dry-run"}, exitClean, "POST https://api.indexnow.org/indexnow\n{\"host\":\"www.example.com\",\"key\":\"7313…\",\"urlList\":[\"https://www.example.com/3\"]}\ncurl -sSi \"https://api.indexnow.org/indexnow?url=https%3A%2F%2Fwww.example.com%2F3&key=$INDEXNOW_KEY\"\n", "", ""},
+		{"a dry run", func() { pages += page(3) }, []string{"--dry-run"}, exitClean, "POST https://api.indexnow.org/indexnow\n{\"host\":\"www.example.com\",\"key\":\"7313…\",\"urlList\":[\"https://www.example.com/3\"]}\ncurl -sSi \"https://api.indexnow.org/indexnow?url=https%3A%2F%2Fwww.example.com%2F3&key=${INDEXNOW_KEY}\"\n", "", ""},
 		{"the engine is down", func() { isDown = true }, nil, exitFindings, "", "403", ""},
 		{"it is up again", func() { isDown = false; pages += page(4) }, nil, exitClean, "www.example.com: 2 URLs pending\n", "", "https://www.example.com/3 https://www.example.com/4"},
 		{"and nothing is left", func() {}, nil, exitClean, "", "no page is new", ""},
@@ -314,7 +315,7 @@ func TestSubmitWithAState(t *testing.T) {
 	})
 	t.Run("a killed process leaves nothing that stays", func(t *testing.T) {
 		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, "state.json.new"), []byte("half"), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "state.json.ampcors-new"), []byte("half"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		code, _, stderr := run(t, "", "submit", "--sitemap", "https://www.example.com/sitemap.xml", "--state", filepath.Join(dir, "state.json"))
@@ -428,7 +429,7 @@ func TestSubmitWithKeysOfHosts(t *testing.T) {
         "https://d.example/shop/1"
       ]
     },
-    "curl": "curl -sSi \"https://api.indexnow.org/indexnow?url=https%3A%2F%2Fd.example%2Fshop%2F1&key=$INDEXNOW_KEY&keyLocation=https%3A%2F%2Fd.example%2Fshop%2F$INDEXNOW_KEY.txt\""
+    "curl": "curl -sSi \"https://api.indexnow.org/indexnow?url=https%3A%2F%2Fd.example%2Fshop%2F1&key=${INDEXNOW_KEY}&keyLocation=https%3A%2F%2Fd.example%2Fshop%2F${INDEXNOW_KEY}.txt\""
   }
 ]
 `; code != exitFindings || stdout != want || !strings.Contains(stderr, "no key file of the host covers the URLs") {
@@ -476,7 +477,7 @@ func TestSubmit(t *testing.T) {
 	t.Run("dry run", func(t *testing.T) {
 		w.seen = nil
 		code, stdout, _ := run(t, "", "submit", "--dry-run", "https://www.example.com/1")
-		if code != exitClean || stdout != "POST https://api.indexnow.org/indexnow\n{\"host\":\"www.example.com\",\"key\":\"7313…\",\"urlList\":[\"https://www.example.com/1\"]}\ncurl -sSi \"https://api.indexnow.org/indexnow?url=https%3A%2F%2Fwww.example.com%2F1&key=$INDEXNOW_KEY\"\n" || len(w.seen) != 0 {
+		if code != exitClean || stdout != "POST https://api.indexnow.org/indexnow\n{\"host\":\"www.example.com\",\"key\":\"7313…\",\"urlList\":[\"https://www.example.com/1\"]}\ncurl -sSi \"https://api.indexnow.org/indexnow?url=https%3A%2F%2Fwww.example.com%2F1&key=${INDEXNOW_KEY}\"\n" || len(w.seen) != 0 {
 			t.Errorf("exit code %d\n%s\n%q", code, stdout, w.seen)
 		}
 	})
@@ -500,17 +501,46 @@ func TestSubmit(t *testing.T) {
 
 // The curl line of a dry run sends the GET of the protocol: the shell replaces the key.
 func TestTheShellReadsTheCurlLine(t *testing.T) {
-	const key = "73134416ae45434d98edc086e0bf6740"
-	r := indexnow.Request{URL: indexnow.API, Body: []byte(`{"host": "a.example", "key": "` + key + `", "keyLocation": "https://a.example/` + key + `.txt", "urlList": ["https://a.example/$HOME/` + "`id`" + `?a=b&c"]}`)}
-	line := curlOf(r)
-	if strings.Contains(line, key) {
-		t.Errorf("the key is in %s", line)
+	for _, key := range []string{"73134416ae45434d98edc086e0bf6740", "articles"} {
+		r := indexnow.Request{URL: indexnow.API, Body: []byte(`{"host": "a.example", "key": "` + key + `", "keyLocation": "https://a.example/` + key + `.txt", "urlList": ["https://a.example/$HOME/` + "`id`" + `?a=b&c=` + key + `_2026"]}`)}
+		line := curlOf(r)
+		if strings.Contains(line, key) {
+			t.Errorf("the key is in %s", line)
+		}
+		shell := exec.Command("sh", "-c", `curl() { printf '%s\n' "$@"; }; `+line)
+		shell.Env = append(os.Environ(), "INDEXNOW_KEY="+key)
+		out, err := shell.Output()
+		if want, _ := r.GetURL(); err != nil || string(out) != "-sSi\n"+want+"\n" {
+			t.Errorf("%s is\n%s, %v; want\n%s", line, out, err, want)
+		}
 	}
-	shell := exec.Command("sh", "-c", `curl() { printf '%s\n' "$@"; }; `+line)
-	shell.Env = append(os.Environ(), "INDEXNOW_KEY="+key)
-	out, err := shell.Output()
-	if want, _ := r.GetURL(); err != nil || string(out) != "-sSi\n"+want+"\n" {
-		t.Errorf("%s is\n%s, %v; want\n%s", line, out, err, want)
+}
+
+// Whoever ends a lookup gets what was answered before.
+func TestAnInterruptedLookupKeepsWhatWasAnswered(t *testing.T) {
+	t.Setenv("GOOGLE_API_KEY", "s3cret")
+	ctx, interrupt := context.WithCancel(t.Context())
+	requests := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if requests++; requests == 2 {
+			interrupt()
+			return
+		}
+		io.WriteString(w, `{"ampUrls": [{"originalUrl": "https://www.example.com/0", "ampUrl": "https://www.example.com/0"}]}`)
+	}))
+	defer server.Close()
+	args := []string{"lookup", "--endpoint", server.URL}
+	for i := range 51 {
+		args = append(args, fmt.Sprintf("https://www.example.com/%d", i))
+	}
+	var out, errs bytes.Buffer
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetOut(&out)
+	root.SetErr(&errs)
+	code := execute(ctx, root)
+	if code != exitUntested || !strings.HasPrefix(out.String(), "https://www.example.com/0\n") || !strings.Contains(errs.String(), "interrupted; URLs that were not looked up: 1 of 51") {
+		t.Errorf("exit code %d after %d requests\n%s\n%s", code, requests, out.String(), errs.String())
 	}
 }
 

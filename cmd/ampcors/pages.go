@@ -225,7 +225,7 @@ func (s *pageSource) save() error {
 	if err != nil {
 		return err
 	}
-	name := s.file + ".new" // one name, because a file that a killed process left must not stay
+	name := s.file + ".ampcors-new" // one name, because a file that a killed process left must not stay
 	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("the state cannot be saved: %w", err)
 	}

@@ -6,7 +6,8 @@
 // Lookups are those of package [github.com/ampcors/ampcors/source/sqlsource], with its
 // table. Triggers on the table send the domains that a statement changed with NOTIFY, and
 // each server has a connection that listens. Its [source.Cache] forgets these publishers. PostgreSQL delivers a
-// notification after the commit, so a lookup already sees the change.
+// notification after the commit, so a lookup already sees the change. After a TRUNCATE, or a statement that
+// changes more than 30,000 rows, it may take 5 seconds (see What is not reported).
 //
 //	table, err := pgsource.New(pgsource.Config{ConnString: "postgres://a,b/cms"})
 //	err = table.Install(ctx) // once, as the owner of the table
@@ -250,7 +251,9 @@ func (s *Table) listen(ctx context.Context) {
 	retry, reported, begun := minRetry, false, time.Now()
 	known := sync.OnceFunc(func() { close(s.first) })
 	for ctx.Err() == nil {
+		listened := false
 		err := s.listenOnce(ctx, func() {
+			listened = true
 			known()
 			s.log.Info("ampcors: listening for changes of publishers", "table", s.triggers.table)
 			retry, reported = minRetry, false
@@ -259,12 +262,20 @@ func (s *Table) listen(ctx context.Context) {
 			return
 		}
 		s.problem.Store(&err)
-		isNew := errors.As(err, new(noTriggers)) && time.Since(begun) < installTime // Install may be under way
+		isOther, hasNone := errors.Is(err, ErrOtherTriggers), errors.As(err, new(noTriggers))
+		if !listened && !isOther && !hasNone {
+			s.fit.Store(unknownTriggers) // nobody looks at them now
+		}
+		isNew := hasNone && time.Since(begun) < installTime // Install may be under way
 		if !isNew {
 			known()
 		}
 		if !reported && !isNew {
-			s.log.Error("ampcors: not listening for changes of publishers; a change is seen when the remembered answer expires", "table", s.triggers.table, "error", err)
+			effect := "a change is seen when the remembered answer expires"
+			if isOther {
+				effect = "all lookups fail"
+			}
+			s.log.Error("ampcors: not listening for changes of publishers; "+effect, "table", s.triggers.table, "error", err)
 			reported = true
 		}
 		select {

@@ -371,16 +371,27 @@ func TestLookupsFailWithoutTheConditionOfTheTriggers(t *testing.T) {
 	}
 	install(sqlsource.Config{})
 	seen(t, soon, []*ampcors.Middleware{m}, "www.suspended.example", true)
+	exec(t, conn, "CREATE TRIGGER ampcors_audit BEFORE UPDATE ON publishers FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()")
+	if ok, err := s.IsInstalled(t.Context()); !ok || err != nil {
+		t.Errorf("with a trigger of another program: %t, %v", ok, err)
+	}
+	if ok, err := newTable(t, sqlsource.Config{DomainColumn: "DOMAIN"}, db.Addr).Source().HasPublisher(t.Context(), "www.suspended.example"); !ok || err != nil {
+		t.Errorf("the name in capitals: %t, %v", ok, err)
+	}
 	install(sqlsource.Config{Condition: "active"})
-	until(t, "lookups fail again", soon, func() bool {
-		_, err := s.Source().HasPublisher(t.Context(), "www.suspended.example")
-		return errors.Is(err, ErrOtherTriggers)
+	until(t, "lookups fail again", soon, func() bool { // and what is remembered does not count
+		d := m.CheckOrigin("https://www.suspended.example")
+		return !d.Allowed && errors.Is(d.SourceErr, ErrOtherTriggers)
 	})
+	// The triggers are looked at, though no connection can listen.
+	exec(t, conn, "ALTER ROLE ampcors NOLOGIN")
+	exec(t, conn, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' OR query LIKE 'SELECT pg_is_in_recovery()%'")
 	exec(t, conn, "DROP FUNCTION ampcors_notify_publishers CASCADE") // without triggers, a change is seen later
 	until(t, "lookups work", soon, func() bool {
 		ok, err := s.Source().HasPublisher(t.Context(), "www.suspended.example")
-		return ok && err == nil
+		return ok && err == nil && !s.isListening.Load()
 	})
+	exec(t, conn, "ALTER ROLE ampcors LOGIN")
 }
 
 // A Condition that cannot be used in a trigger is an error of Install, and not of a writer.
@@ -519,7 +530,8 @@ func TestNotificationsOfAnybodyCostLittle(t *testing.T) {
 	if lookups := cache.Stats().Lookups - before; lookups > uint64(calls)+1 {
 		t.Errorf("they cost %d lookups", lookups)
 	}
-	// The last ones are not lost.
+	// The last one is not lost.
+	exec(t, conn, "SELECT pg_notify('ampcors_publishers', '')")
 	until(t, "passed on", soon, func() bool { return len(take()) > 0 })
 }
 

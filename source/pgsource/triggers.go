@@ -3,10 +3,10 @@ package pgsource
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"strings"
 
+	"github.com/ampcors/ampcors/source"
 	"github.com/ampcors/ampcors/source/sqlsource"
 	"github.com/jackc/pgx/v5"
 )
@@ -60,15 +60,15 @@ func (s *Table) IsInstalled(ctx context.Context) (bool, error) {
 	return own == len(triggerNames), s.fits(others)
 }
 
-// countSQL counts the triggers of a table that fire and do what this package's do, and those that are made
-// for other columns or another condition.
-const countSQL = `SELECT count(*) FILTER (WHERE t.tgenabled IN ('O', 'A') AND p.prosrc = $2), count(*) FILTER (WHERE strpos(p.prosrc, $3) = 0)
-	FROM pg_trigger AS t JOIN pg_proc AS p ON p.oid = t.tgfoid WHERE t.tgrelid = to_regclass($1) AND t.tgname LIKE 'ampcors\_%'`
+// countSQL counts, of the triggers with the names of this package's, those that fire and do the same, and
+// those that are made for other columns or another condition.
+var countSQL = `SELECT count(*) FILTER (WHERE t.tgenabled IN ('O', 'A') AND p.prosrc = $2), count(*) FILTER (WHERE strpos(p.prosrc, $3) = 0)
+	FROM pg_trigger AS t JOIN pg_proc AS p ON p.oid = t.tgfoid WHERE t.tgrelid = to_regclass($1) AND t.tgname IN ('` + strings.Join(triggerNames, "', '") + `')`
 
 // ErrOtherTriggers says that the triggers on a table were installed with other columns or another
 // condition than a [Config] has. One of them is wrong: without the condition that they have, a
-// suspended publisher would get in. So lookups fail.
-var ErrOtherTriggers = errors.New("pgsource: the triggers of the table were installed with other columns or another condition; use the same, or call Install, or run ampcors source install with these flags")
+// suspended publisher would get in. So lookups fail, and it wraps [source.ErrNoStale].
+var ErrOtherTriggers = fmt.Errorf("pgsource: the triggers of the table were installed with other columns or another condition; use the same, or call Install, or run ampcors source install with these flags; %w", source.ErrNoStale)
 
 // What is known of the triggers on the table.
 const (
@@ -80,7 +80,9 @@ const (
 // fits notes whether there are triggers of another Config, and returns ErrOtherTriggers if so.
 func (s *Table) fits(others int) error {
 	if others > 0 {
-		s.fit.Store(otherTriggers)
+		if s.fit.Swap(otherTriggers) != otherTriggers {
+			s.listeners.Call() // what is remembered may be wrong
+		}
 		return ErrOtherTriggers
 	}
 	s.fit.Store(fittingTriggers)
@@ -88,7 +90,7 @@ func (s *Table) fits(others int) error {
 }
 
 // checkFit returns ErrOtherTriggers while the triggers are those of another Config. The listening
-// connection looks at them all the time. Before it has, a lookup does.
+// connection looks at them all the time. While there is none, lookups do.
 func (s *Table) checkFit(ctx context.Context) error {
 	switch s.fit.Load() {
 	case fittingTriggers:
@@ -144,7 +146,8 @@ func triggersOn(t sqlsource.Config) (triggers, error) {
 	rows := func(columns, transition string) string {
 		return fmt.Sprintf("SELECT %s FROM %s AS %s%s", columns, transition, name, where)
 	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q", []string{t.DomainColumn, t.PrefixColumn, t.Condition}))
+	// For PostgreSQL, names in capitals are the same.
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q", []string{strings.ToLower(t.DomainColumn), strings.ToLower(t.PrefixColumn), strings.TrimSpace(t.Condition)}))
 	mark := fmt.Sprintf("-- ampcors %x", sum[:8])
 	body := mark + fmt.Sprintf(`
 #variable_conflict use_column

@@ -178,6 +178,7 @@
 // A cache serves documents that it fetched over http (/c/) and over https (/c/s/) at one
 // origin. So the cached copy of an http page is accepted, even where own origins with http are
 // denied.
+//
 // Cookies with the attribute Partitioned (CHIPS) do not separate publishers on a cache: browsers partition
 // by site, and all of cdn.ampproject.org is one. A cookie that your API sets for a page of one publisher
 // is also sent from cached pages of all others. This package denies these the answer.
@@ -185,7 +186,7 @@
 // Publishers are not kept apart from each other: each may call every path. If paths belong to tenants, compare
 // Decision.Publisher with the tenant.
 //
-// It trusts Sec-Fetch-Site, because browsers do not let pages set it. An allowed publisher
+// This package trusts Sec-Fetch-Site, because browsers do not let pages set it. An allowed publisher
 // can read everything that the reader of its page can read. A page with a cross-site
 // scripting bug is still that publisher's page.
 //

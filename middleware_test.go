@@ -11,10 +11,10 @@ import (
 	"sync"
 	"testing"
 	"testing/fstest"
+	"testing/synctest"
 	"time"
 
 	"github.com/ampcors/ampcors"
-	"testing/synctest"
 )
 
 // Origins that the tests use, of www.example.com unless a name or comment says otherwise.

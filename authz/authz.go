@@ -109,18 +109,20 @@ type handler struct {
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	switch set := r.Header[methodHeader]; {
-	case h.proxy == Envoy:
-		if set := r.Header[proxyHeader]; len(set) != 1 || set[0] != Envoy.String() {
+	switch h.proxy {
+	case NGINX:
+		methods := r.Header[methodHeader]
+		if len(methods) != 1 || methods[0] == "" {
+			denyProxy(w, "no_method", "The proxy must set "+methodHeader+" once.")
+			return
+		}
+		r = r.Clone(r.Context()) // the server may use it again
+		r.Method = methods[0]
+	case Envoy:
+		if names := r.Header[proxyHeader]; len(names) != 1 || names[0] != Envoy.String() {
 			denyProxy(w, "not_configured", "Envoy must set "+proxyHeader+" to envoy, and send the headers that envoy.yaml lists.")
 			return
 		}
-	case len(set) != 1 || set[0] == "":
-		denyProxy(w, "no_method", "The proxy must set "+methodHeader+" once.")
-		return
-	default:
-		r = r.Clone(r.Context()) // the server may use it again
-		r.Method = set[0]
 	}
 	a := answer{header: w.Header()}
 	decision, proceed := h.mw.Handle(&a, r)

@@ -25,7 +25,7 @@ import (
 var (
 	decisions  = desc("decisions_total", "Requests by the reason of the decision, and by whether they were allowed.", "reason", "allowed")
 	ofCache    = desc("cache_requests_total", "Allowed requests of publishers' pages on an AMP Cache.", "cache")
-	lastOf     = desc("cache_last_request_timestamp_seconds", "When the counts were read that first had the latest such request; 0 if there was none.", "cache")
+	lastOf     = desc("cache_last_request_timestamp_seconds", "When a scrape first saw the latest such request; 0 if there was none.", "cache")
 	publishers = desc("listed_publishers", "Publishers and patterns in the configuration in force.")
 	applied    = desc("config_applied_timestamp_seconds", "When the configuration file was last applied or found to be in force; 0 if never.")
 	inForce    = desc("config_in_force", "1 if the configuration file as it is now is in force, 0 if it is wrong or missing.")

@@ -7,12 +7,12 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/cmd/ampcors/probe"
 	"github.com/ampcors/ampcors/configfile"
+	"github.com/ampcors/ampcors/internal/dns"
 	"github.com/ampcors/ampcors/source"
 	"github.com/spf13/cobra"
 	"golang.org/x/net/idna"
@@ -280,7 +280,7 @@ func newCheck() *cobra.Command {
 		if err != nil {
 			return exitError{exitFindings, err}
 		}
-		if slices.ContainsFunc(cfg.Publishers, isUnicode) {
+		if slices.ContainsFunc(cfg.Publishers, func(p string) bool { return !dns.IsASCII(p) }) {
 			fmt.Fprintf(cmd.ErrOrStderr(), "note: publishers are written in Unicode, and which letters are valid depends on its version, here %s: Go 1.27 has a newer one than Go 1.26. A-labels (xn--...) are the same for all.\n", idna.UnicodeVersion)
 		}
 		for _, warning := range cfg.Warnings() {
@@ -297,10 +297,6 @@ func newCheck() *cobra.Command {
 		return err
 	}
 	return cmd
-}
-
-func isUnicode(text string) bool {
-	return strings.ContainsFunc(text, func(r rune) bool { return r >= utf8.RuneSelf })
 }
 
 // summary returns a text that says what a configuration allows.

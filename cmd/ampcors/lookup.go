@@ -58,10 +58,8 @@ const lookupBurst, lookupEvery = 10, 10 * time.Second
 // lookupRetry says how a request is repeated that was answered 429 or 5xx. Tests shorten it.
 var lookupRetry = outbound.Retry{Attempts: 4, Backoff: 5 * time.Second, MaxWait: 2 * time.Minute}
 
-// batchGet asks the API about pages, and asks again if it is overloaded. The key is in a header, so that no error or log shows it with
-// the URL.
+// batchGet asks the API about pages, and asks again if it is overloaded.
 func (l *lookup) batchGet(ctx context.Context, urls []string) (answer batchAnswer, err error) {
-	key := l.key
 	body, err := json.Marshal(map[string]any{"urls": urls, "lookupStrategy": l.strategy})
 	if err != nil {
 		return answer, err
@@ -78,11 +76,11 @@ func (l *lookup) batchGet(ctx context.Context, urls []string) (answer batchAnswe
 		if isRetryable && lookupRetry.Again(ctx, outbound.SystemClock{}, attempt, a.RetryAfter(time.Now())) {
 			continue
 		}
-		return readBatch(a, key)
+		return readBatch(a, l.key)
 	}
 }
 
-// post sends a request.
+// post sends a request. The key is in a header, so that no error or log shows it with the URL.
 func (l *lookup) post(ctx context.Context, body []byte) (a outbound.Answer, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, l.api, bytes.NewReader(body))
 	if err != nil {

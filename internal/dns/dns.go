@@ -183,6 +183,9 @@ func Parse(value string) (string, *Problem) {
 
 // fold is Parse without the check for misspelling.
 func fold(value string) (string, *Problem) {
+	// Since Unicode 15.1, UTS 46 maps the capital ẞ to ß; before, to ss, which is another name.
+	// Which one package idna has depends on the release of Go.
+	value = strings.ReplaceAll(value, "ẞ", "ß")
 	labels := strings.Split(value, ".")
 	for i, label := range labels {
 		folded := strings.ToLower(label)
@@ -190,9 +193,6 @@ func fold(value string) (string, *Problem) {
 			labels[i] = folded
 			continue
 		}
-		// Since Unicode 15.1, UTS 46 maps the capital ẞ to ß; before, to ss, which is another name.
-		// Which one package idna has depends on the release of Go.
-		label = strings.ReplaceAll(label, "ẞ", "ß")
 		mapped, err := lookalikes.ToUnicode(label)
 		encoded, err2 := idna.Punycode.ToASCII(mapped)
 		switch {
@@ -204,7 +204,7 @@ func fold(value string) (string, *Problem) {
 		case mapped != folded && mapped != label: // some scripts fold to upper case
 			// Decomposed letters, ligatures, invisible characters and the like.
 			e := &Problem{Reason: "is not how browsers spell this name"}
-			if whole, err := lookalikes.ToUnicode(strings.ReplaceAll(value, "ẞ", "ß")); err == nil {
+			if whole, err := lookalikes.ToUnicode(value); err == nil {
 				if _, err := fold(whole); err == nil {
 					e.Instead = whole
 				}

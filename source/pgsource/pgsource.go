@@ -57,8 +57,8 @@
 // once, and those that follow within 5 seconds have one effect together, after that time. A false
 // notification that names a domain costs one lookup on each server that remembers the domain.
 //
-// A pool between servers and PostgreSQL, such as
-// PgBouncer, must keep sessions (pool_mode=session): otherwise nothing is reported, and nobody notices.
+// A pool between servers and PostgreSQL, such as PgBouncer, must keep sessions (pool_mode=session):
+// otherwise nothing is reported, and nobody notices.
 package pgsource
 
 import (
@@ -117,7 +117,7 @@ type Table struct {
 	stopped     chan struct{} // closed when the listener has ended
 
 	listeners listeners.List
-	all       everything // of the goroutine that listens
+	all       throttle // of the goroutine that listens
 	fit       atomic.Int32
 }
 
@@ -196,8 +196,7 @@ func (s *Table) Close() {
 
 // Ping makes both lookups once, and checks that the triggers are installed. It also returns
 // an error if the Table is not listening for changes, which is [ErrOtherTriggers] if it also fails
-// lookups. Right after New, it waits for the first
-// connection until ctx is done.
+// lookups. Right after New, it waits for the first connection until ctx is done.
 func (s *Table) Ping(ctx context.Context) error {
 	if err := s.Table.Ping(ctx); err != nil {
 		return err
@@ -350,26 +349,26 @@ func (s *Table) check(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// An everything is the state of notifications that anything may have changed. Every role that may
-// connect can send them, and each makes all servers look up all their publishers again.
-type everything struct {
+// A throttle passes on notifications that anything may have changed, at most one in forgetEvery. Every
+// role that may connect can send them, and each makes all servers look up all their publishers again.
+type throttle struct {
 	last    time.Time // when one was passed on
-	changed bool      // another one has come since
+	pending bool      // another one has come since
 }
 
 // isDue reports whether one is to be passed on now, and notes that it is.
-func (e *everything) isDue(now time.Time) bool {
-	if !e.changed || now.Sub(e.last) < forgetEvery {
+func (t *throttle) isDue(now time.Time) bool {
+	if !t.pending || now.Sub(t.last) < forgetEvery {
 		return false
 	}
-	*e = everything{last: now}
+	*t = throttle{last: now}
 	return true
 }
 
 // report passes on the domains of a notification; "" says that anything may have changed.
 func (s *Table) report(payload string) {
 	if payload == "" {
-		s.all.changed = true // listenOnce passes it on
+		s.all.pending = true // listenOnce passes it on
 		return
 	}
 	domains := strings.Fields(payload)

@@ -8,18 +8,20 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ampcors/ampcors/internal/dns"
 	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/ampcors/ampcors/internal/dns"
+	"github.com/ampcors/ampcors/internal/mapping"
 )
 
 // An allowlist holds the publishers that are allowed. After it is built, only its LRU
 // changes, and that never changes an answer.
 type allowlist struct {
-	names    *nameTable                         // exact publishers; the fields below hold indices into it
-	punycode map[string]uint32                  // by prefix, if that begins "xn--"
-	recent   *lru.Cache[dns.HashPrefix, uint32] // by hash prefix; nil without names
-	hashes   []hashEntry                        // by SHA-256, sorted
-	patterns map[string]struct{}                // what follows "*."
+	names    *nameTable                             // exact publishers; the fields below hold indices into it
+	punycode map[string]uint32                      // by prefix, if that begins "xn--"
+	recent   *lru.Cache[mapping.HashPrefix, uint32] // by hash prefix; nil without names
+	hashes   []hashEntry                            // by SHA-256, sorted
+	patterns map[string]struct{}                    // what follows "*."
 }
 
 // A hashEntry is the start of a publisher's SHA-256, and the publisher's index in names. It
@@ -45,14 +47,14 @@ func newAllowlist(names *nameTable, patterns []string, recentHashes int) *allowl
 	a := &allowlist{names: names, hashes: make([]hashEntry, names.len())}
 	if names.len() > 0 {
 		// The only error is a size below one, which cannot happen here.
-		a.recent, _ = lru.New[dns.HashPrefix, uint32](min(recentHashes, names.len()))
+		a.recent, _ = lru.New[mapping.HashPrefix, uint32](min(recentHashes, names.len()))
 	}
 	for i := range a.hashes {
 		name, index := names.name(uint32(i)), uint32(i)
 		sum := sha256.Sum256([]byte(name))
 		a.hashes[i] = hashEntry{hashStart(&sum), index}
 		if i < recentHashes {
-			a.recent.Add(dns.EncodeHash(&sum), index)
+			a.recent.Add(mapping.EncodeHash(&sum), index)
 		}
 		if i%yieldEvery == 0 {
 			runtime.Gosched()
@@ -60,7 +62,7 @@ func newAllowlist(names *nameTable, patterns []string, recentHashes int) *allowl
 		if !strings.Contains(name, dns.ACEPrefix) {
 			continue
 		}
-		if prefix := basicPrefix(name); strings.HasPrefix(prefix, dns.ACEPrefix) && otherHost(prefix) == "" {
+		if prefix := mapping.Basic(name); strings.HasPrefix(prefix, dns.ACEPrefix) && mapping.OtherHost(prefix) == "" {
 			if a.punycode == nil {
 				a.punycode = make(map[string]uint32)
 			}
@@ -129,7 +131,7 @@ func (a *allowlist) matches(domain string) bool {
 
 // findRecentHash finds a publisher by a hash prefix that the LRU remembers.
 func (a *allowlist) findRecentHash(prefix string) (name string, ok bool) {
-	var key dns.HashPrefix
+	var key mapping.HashPrefix
 	if a.recent == nil || len(prefix) != len(key) {
 		return "", false
 	}
@@ -156,7 +158,7 @@ func (a *allowlist) findHash(prefix string, sum *[sha256.Size]byte) (name string
 	for ; at < len(a.hashes) && a.hashes[at].start == start; at++ {
 		i := a.hashes[at].index
 		if sha256.Sum256([]byte(a.names.name(i))) == *sum {
-			a.recent.Add(dns.HashPrefix([]byte(prefix)), i)
+			a.recent.Add(mapping.HashPrefix([]byte(prefix)), i)
 			return a.names.name(i), true
 		}
 	}

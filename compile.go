@@ -1,6 +1,7 @@
 package ampcors
 
 import (
+	"errors"
 	"runtime"
 	"strconv"
 	"strings"
@@ -53,7 +54,7 @@ func compile(cfg Config) (*policy, error) {
 			runtime.Gosched()
 		}
 	}, email.add)
-	if err := joinValueErrors(v.problems); err != nil {
+	if err := errors.Join(v.problems...); err != nil {
 		return nil, err
 	}
 	written.built()

@@ -5,12 +5,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/source"
 )
 
 // Config says which callers are allowed, and what they may do. Its zero value allows
 // nothing and is an error: there is no "allow all". [New] and [Middleware.Reconfigure]
-// check the whole Config and report every problem at once, each as a *[ValueError].
+// check the whole Config and report every problem at once, each as a *[badvalue.Error].
 //
 // Nothing is trimmed, ignored or corrected: a value is either used as the field's comment
 // says, or it is an error.
@@ -47,7 +48,7 @@ type Config struct {
 	// Caches are the AMP Caches to trust; if nil, those of DefaultCaches. An empty list trusts none:
 	// only own origins, Origins and emails are allowed. That is for platforms whose customers' pages
 	// call one API without AMP. See Cache for why a former cache's domain is a risk.
-	Caches []Cache `json:"caches,omitzero"`
+	Caches []cacheurl.Cache `json:"caches,omitzero"`
 
 	// Origins are further origins that may call, compared byte by byte, such as
 	// "https://playground.amp.dev" or "http://localhost:8080". They have a scheme (http or

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/ampcors/ampcors/internal/dns"
+	"github.com/ampcors/ampcors/internal/mapping"
 )
 
 // A Decision says whether a request, or an origin, is allowed, and why. Origin, EmailSender
@@ -226,7 +227,7 @@ func (cl *claim) prefixDenial() Reason {
 	switch {
 	case cl.problem == dns.ProblemChar:
 		return ReasonMalformed
-	case cl.problem == problemAmbiguous:
+	case cl.problem == mapping.ProblemAmbiguous:
 		return ReasonAmbiguousPrefix
 	case !cl.namesDomain():
 		return ReasonNotCanonical

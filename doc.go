@@ -82,7 +82,7 @@
 // An own origin is "https://" and an allowed publisher's domain, at the default port.
 // A host of an AMP Cache or of its third-party frames is never a publisher, even if a
 // pattern matches it or a Source confirms it. This holds for the trusted caches and for all
-// of [DefaultCaches].
+// of [cacheurl.DefaultCaches].
 //
 // # Hosts that share a prefix
 //
@@ -116,7 +116,7 @@
 //     it has not encoded if that is valid.
 //
 // The first hosts of the first three items are not valid host names (RFC 952, RFC 5890), and
-// [DomainPrefix] rejects them. A platform whose customers choose labels below its domain must
+// [cacheurl.DomainPrefix] rejects them. A platform whose customers choose labels below its domain must
 // not give out labels that begin or end with a hyphen, or that begin with "xn--" and are not
 // punycode. The last two items matter only for a cache that uses amppackager's forms, and none is
 // known to.
@@ -174,7 +174,7 @@
 // This package protects readers' cookies and publishers' data from other pages in
 // readers' browsers. It does not authenticate programs: anybody can send any Origin without
 // a browser. It trusts that the configured caches serve a publisher's documents only under
-// that publisher's prefix, and that the domains of the caches belong to them: see [Cache].
+// that publisher's prefix, and that the domains of the caches belong to them: see [cacheurl.Cache].
 // A cache serves documents that it fetched over http (/c/) and over https (/c/s/) at one
 // origin. So the cached copy of an http page is accepted, even where own origins with http are
 // denied.

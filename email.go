@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/ampcors/ampcors/internal/dns"
 	"golang.org/x/net/publicsuffix"
+
+	"github.com/ampcors/ampcors/internal/dns"
 )
 
 // Email says which AMP emails may call. An email is not a page at an origin: the mail
@@ -123,24 +124,24 @@ const wantAddress = `an address such as "news@example.com", or "*@example.com"`
 
 // parseSender returns one of Email.Senders with its domain in lower-case ASCII, or what
 // is wrong with it.
-func parseSender(value string) (address string, p *problem) {
+func parseSender(value string) (address string, p *dns.Problem) {
 	at := strings.LastIndexByte(value, '@')
 	if at < 0 {
-		return "", &problem{Reason: "is not an email address", Want: wantAddress}
+		return "", &dns.Problem{Reason: "is not an email address", Want: wantAddress}
 	}
 	local, base := value[:at], value[at+1:]
 	domain, err := dns.Parse(base)
 	switch {
 	case strings.TrimSpace(value) != value:
-		return "", &problem{Reason: "has white space around it", Instead: strings.TrimSpace(value)}
+		return "", &dns.Problem{Reason: "has white space around it", Instead: strings.TrimSpace(value)}
 	case local != "*" && !isLocalPart(local):
-		return "", &problem{Reason: fmt.Sprintf("has a part before the @ that is not 1 to %d ASCII letters, digits, single dots inside and !#$%%&'+-/=?^_`{|}~", maxLocalPart), Want: wantAddress}
+		return "", &dns.Problem{Reason: fmt.Sprintf("has a part before the @ that is not 1 to %d ASCII letters, digits, single dots inside and !#$%%&'+-/=?^_`{|}~", maxLocalPart), Want: wantAddress}
 	case err != nil && err.Instead != "":
-		return "", &problem{Reason: "has a domain that " + err.Reason, Instead: local + "@" + err.Instead}
+		return "", &dns.Problem{Reason: "has a domain that " + err.Reason, Instead: local + "@" + err.Instead}
 	case err != nil:
-		return "", &problem{Reason: "has a domain that " + err.Reason, Want: wantAddress}
+		return "", &dns.Problem{Reason: "has a domain that " + err.Reason, Want: wantAddress}
 	case len(local)+len("@")+len(domain) > maxAddress:
-		return "", &problem{Reason: fmt.Sprintf("is longer than %d bytes", maxAddress), Want: wantAddress}
+		return "", &dns.Problem{Reason: fmt.Sprintf("is longer than %d bytes", maxAddress), Want: wantAddress}
 	}
 	return local + "@" + domain, nil
 }

@@ -2,7 +2,6 @@ package ampcors_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -11,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/source"
 )
 
@@ -118,19 +118,6 @@ func ExampleConfig_source() {
 	// Output: cache origin
 }
 
-func ExampleValueErrors() {
-	_, err := ampcors.New(ampcors.Config{
-		Publishers: []string{"www.example.com", "https://example.com/", "www-mynews-example.cdn.ampproject.org", "localhost:8080"},
-	})
-	for problem := range ampcors.ValueErrors(err) {
-		fmt.Printf("%s: want %s\n", problem.Path, problem.Want)
-	}
-	// Output:
-	// publishers[1]: want "example.com"
-	// publishers[2]: want "www.mynews.example"
-	// publishers[3]: want "http://localhost:8080" in origins, for local development
-}
-
 func ExampleEmail() {
 	mw, err := ampcors.New(ampcors.Config{
 		Email: ampcors.Email{Senders: []string{"news@example.com", "*@shop.example"}},
@@ -192,37 +179,9 @@ func ExampleMiddleware_Explain() {
 	// verdict true Allowed
 }
 
-func ExampleDomainPrefix() {
-	for _, publisher := range []string{"www.example.com", "en-us.example.com", "bücher.example"} {
-		prefix, err := ampcors.DomainPrefix(publisher)
-		fmt.Println(prefix, err)
-	}
-	// Output:
-	// www-example-com <nil>
-	// 0-en--us-example-com-0 <nil>
-	// xn--bcher-example-wob <nil>
-}
-
-func ExamplePublisherDomain() {
-	fmt.Println(ampcors.PublisherDomain("a--b-example-com"))
-	_, err := ampcors.PublisherDomain("v2c4ucasgcskftbjt4c7phpkbqedcdcqo23tkamleapoa5o6fygq")
-	fmt.Println(errors.Is(err, ampcors.ErrHashPrefix))
-	// Output:
-	// a-b.example.com <nil>
-	// true
-}
-
-func ExampleCacheOrigins() {
-	origins, err := ampcors.CacheOrigins("www.example.com")
-	fmt.Println(strings.Join(origins, "\n"), err)
-	// Output:
-	// https://www-example-com.cdn.ampproject.org
-	// https://www-example-com.www.bing-amp.com <nil>
-}
-
 // To trust only Google's AMP Cache, remove the others from the list.
-func ExampleDefaultCaches() {
-	caches := slices.DeleteFunc(ampcors.DefaultCaches(), func(c ampcors.Cache) bool { return c.ID != "google" })
+func ExampleConfig_caches() {
+	caches := slices.DeleteFunc(cacheurl.DefaultCaches(), func(c cacheurl.Cache) bool { return c.ID != "google" })
 	mw, err := ampcors.New(ampcors.Config{Publishers: []string{"www.example.com"}, Caches: caches})
 	if err != nil {
 		fmt.Println(err)

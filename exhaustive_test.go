@@ -8,7 +8,9 @@ import (
 	"testing"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/internal/dns"
+	"github.com/ampcors/ampcors/internal/mapping"
 )
 
 // words calls f with every word of 1 to n letters of the alphabet. A letter may be any
@@ -59,7 +61,7 @@ var alphabets = []struct {
 // them in a Source.
 func listedAndFromSource(t *testing.T, publishers []string) [2]*ampcors.Middleware {
 	t.Helper()
-	cfg := ampcors.Config{Publishers: publishers, Caches: ampcors.DefaultCaches()[:1]}
+	cfg := ampcors.Config{Publishers: publishers, Caches: cacheurl.DefaultCaches()[:1]}
 	listed := newMiddleware(t, cfg)
 	cfg, _ = withSource(t, cfg)
 	return [2]*ampcors.Middleware{listed, newMiddleware(t, cfg)}
@@ -79,7 +81,7 @@ func TestEveryHostRoundTrips(t *testing.T) {
 			hosts := 0
 			words(alphabet.letters, longest(alphabet.host), func(host string) {
 				domain := plainParse(host)
-				parsed, err := ampcors.CanonicalDomain(host)
+				parsed, err := cacheurl.CanonicalDomain(host)
 				if (err == nil) != (domain != "") || parsed != domain {
 					t.Fatalf("CanonicalDomain(%q) = %q, %v; want %q", host, parsed, err, domain)
 				}
@@ -136,21 +138,20 @@ func TestEveryLabelIsDecidedAsTheOracleDoes(t *testing.T) {
 				labels++
 				var got string
 				if strings.Contains(label, "-") {
-					domain, _, _ := ampcors.Reverse(buf[:], label)
-					got = string(domain)
+					got, _ = reversed(buf[:], label)
 				}
 				want := plainReverse(t, label)
 				if got != want {
 					t.Fatalf("%q reverses to %q; want %q", label, got, want)
 				}
 				var plainBuf [63]byte
-				if length, _, plain := ampcors.UnfoldPlain(&plainBuf, label); plain && strings.Contains(label, "-") {
+				if length, _, plain := mapping.UnfoldPlain(&plainBuf, label); plain && strings.Contains(label, "-") {
 					domain := plainBuf[:length]
 					if _, problem := dns.Check(domain); problem == nil && string(domain) != got || problem != nil && got != "" {
 						t.Fatalf("%q only has to be unfolded, to %q (%s); but it reverses to %q", label, domain, problem, got)
 					}
 				}
-				if domain, err := ampcors.CanonicalDomain(string(ampcors.Unfold(buf[:0], label))); err == nil {
+				if domain, err := cacheurl.CanonicalDomain(string(mapping.Unfold(buf[:0], label))); err == nil {
 					listed[domain] = struct{}{} // even if the label is not accepted for it
 				}
 				if got == "" {
@@ -195,11 +196,11 @@ func TestEveryEncodedLabelIsDecidedAsTheOracleDoes(t *testing.T) {
 			return
 		}
 		label := plainToASCII(text)
-		domain, _, problem := ampcors.Reverse(nil, label)
-		if want := plainReverse(t, label); string(domain) != want {
+		domain, problem := reversed(nil, label)
+		if want := plainReverse(t, label); domain != want {
 			t.Fatalf("%q (%q) reverses to %q (%s); want %q", label, text, domain, problem, want)
 		}
-		if decided[label] = string(domain); len(domain) > 0 {
+		if decided[label] = domain; domain != "" {
 			accepted++
 		}
 	}

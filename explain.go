@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/ampcors/ampcors/internal/dns"
+	"github.com/ampcors/ampcors/internal/mapping"
 )
 
 // An Explanation shows how an Origin value was decided, one step after another.
@@ -91,7 +92,7 @@ func (e *Explanation) explainHost(p *policy, v *verdict, host string) {
 func (e *Explanation) explainPrefix(p *policy, v *verdict) {
 	cl := &v.claim
 	switch cl.problem {
-	case problemNoPrefix, problemTwoLabels, problemPrefixLength, problemNotHash:
+	case mapping.ProblemNoPrefix, mapping.ProblemTwoLabels, mapping.ProblemPrefixLength, mapping.ProblemNotHash:
 		e.step("prefix", false, cl.name, "What is before the cache domain "+cl.problem.Reason+".")
 		return
 	}
@@ -118,9 +119,9 @@ func (e *Explanation) explainPrefix(p *policy, v *verdict) {
 
 	switch cl.problem {
 	case nil:
-	case problemAmbiguous:
+	case mapping.ProblemAmbiguous:
 		e.step("publisher", false, cl.domain(), fmt.Sprintf("The prefix is punycode of this domain, and without decoding it is that of the host %q. "+
-			"AMP's implementations give it to both, so a page of either can be at this origin.", otherHost(cl.name)))
+			"AMP's implementations give it to both, so a page of either can be at this origin.", mapping.OtherHost(cl.name)))
 		return
 	case problemReserved:
 		e.step("publisher", false, cl.domain(), "It cannot be a publisher: it "+cl.problem.Reason+".")

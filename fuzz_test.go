@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/internal/dns"
 )
 
@@ -43,7 +44,7 @@ func FuzzCheckOrigin(f *testing.F) {
 		f.Fatal(err)
 	}
 	for _, d := range fuzzPlainConfig.domains {
-		prefix, _ := ampcors.DomainPrefix(d)
+		prefix, _ := cacheurl.DomainPrefix(d)
 		f.Add("https://" + prefix + ".cdn.ampproject.org")
 		f.Add("https://" + plainHash(d) + ".www.bing-amp.com")
 		f.Add("https://" + d)
@@ -78,11 +79,11 @@ func FuzzCheckOrigin(f *testing.F) {
 		}
 
 		want := plainReverse(t, s)
-		if got, err := ampcors.PublisherDomain(s); got != want || (err == nil) != (want != "") {
+		if got, err := cacheurl.PublisherDomain(s); got != want || (err == nil) != (want != "") {
 			t.Fatalf("PublisherDomain(%q) = %q, %v; want %q", s, got, err, want)
 		}
 
-		domain, verr := ampcors.CanonicalDomain(s)
+		domain, verr := cacheurl.CanonicalDomain(s)
 		if verr != nil {
 			return
 		}

@@ -3,6 +3,7 @@ package ampcors
 import (
 	"strings"
 
+	"github.com/ampcors/ampcors/internal/mapping"
 	"github.com/ampcors/ampcors/source"
 )
 
@@ -80,7 +81,7 @@ func (id *identity) findUnlisted(p *policy, c *caller, cl *claim) {
 	}
 
 	cl.check()
-	if cl.problem == problemAmbiguous && p.cfg.DangerouslyAllowAmbiguousPrefixes {
+	if cl.problem == mapping.ProblemAmbiguous && p.cfg.DangerouslyAllowAmbiguousPrefixes {
 		cl.problem = nil
 	}
 	if cl.problem != nil {

@@ -13,6 +13,7 @@ import (
 	"unsafe"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/source"
 )
 
@@ -39,7 +40,7 @@ func TestCheckOriginDoesNotAllocate(t *testing.T) {
 	remembering := newMiddleware(t, cfg)
 	longName := strings.Repeat("long-name.", 5) + "example" // too long for the compiler's buffer on the stack
 	s.add(longName)
-	longPrefix, _ := ampcors.DomainPrefix(longName)
+	longPrefix, _ := cacheurl.DomainPrefix(longName)
 	for _, origin := range []string{cacheOrigin, bingOrigin, hashOrigin, idnOrigin, ownOrigin, "https://" + longPrefix + ".cdn.ampproject.org", "https://" + longName} {
 		t.Run(origin, func(t *testing.T) {
 			if !remembering.CheckOrigin(origin).Allowed {

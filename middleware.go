@@ -20,7 +20,7 @@ type Middleware struct {
 }
 
 // New returns a Middleware for cfg. If cfg has problems, it returns all of them joined, each
-// a *[ValueError]: see [ValueErrors].
+// a *[badvalue.Error]: see [badvalue.All].
 //
 // The Middleware keeps a copy of cfg: to change the lists later, call
 // [Middleware.Reconfigure].

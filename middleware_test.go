@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
 )
 
 // Origins that the tests use, of www.example.com unless a name or comment says otherwise.
@@ -267,7 +268,7 @@ func TestStatsCountByCache(t *testing.T) {
 		ask(strings.Replace(cacheOrigin, "cdn.ampproject.org", "www.bing-amp.com", 1), evilOrigin)
 		bing := ampcors.CacheStats{Requests: 1, Last: time.Now()}
 		want(ampcors.CacheStats{Requests: 2, Last: first}, bing)
-		cfg.Caches = ampcors.DefaultCaches()[:1]
+		cfg.Caches = cacheurl.DefaultCaches()[:1]
 		if err := m.Reconfigure(cfg); err != nil {
 			t.Fatal(err)
 		}

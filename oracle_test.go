@@ -11,9 +11,11 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
+	"golang.org/x/net/publicsuffix"
+
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/internal/dns"
-	"golang.org/x/net/publicsuffix"
+	"github.com/ampcors/ampcors/internal/mapping"
 )
 
 // This file is an oracle: a second, slow and simple implementation of the decision on an
@@ -428,11 +430,20 @@ func formAmppackager(host string) string {
 	return plainToASCII(text)
 }
 
+// reversed returns the domain of a prefix that has no problem.
+func reversed(buf []byte, prefix string) (string, *dns.Problem) {
+	domain, _, problem := mapping.Reverse(buf, prefix)
+	if problem != nil {
+		return "", problem
+	}
+	return string(domain), nil
+}
+
 // checkForms fails unless the domain's own prefix and each form that an implementation
 // gives it are accepted for this domain. It returns the readable ones.
 func checkForms(t testing.TB, domain string) (accepted []string) {
 	text, _ := dns.Decode(domain)
-	prefix := ampcors.CombinedPrefix(domain)
+	prefix := mapping.Combined(domain)
 	if !strings.Contains(prefix, "-") && prefix != plainHash(domain) {
 		t.Fatalf("%q has the prefix %q, which is neither readable nor its hash", domain, prefix)
 	}
@@ -440,14 +451,14 @@ func checkForms(t testing.TB, domain string) (accepted []string) {
 		if !strings.Contains(form, "-") || len(form) > 63 {
 			continue
 		}
-		got, _, problem := ampcors.Reverse(nil, form)
-		if plainIsAmbiguous(form) && (problem == ampcors.ProblemAmbiguous || !plainEndsInTLD(text)) {
+		got, problem := reversed(nil, form)
+		if plainIsAmbiguous(form) && (problem == mapping.ProblemAmbiguous || !plainEndsInTLD(text)) {
 			continue // no cache can fetch a page of a host without a top-level domain
 		}
-		if form != prefix && isLeftAsXN(text, form) && (len(got) == 0 || strings.Contains(string(got), "xn--")) {
+		if form != prefix && isLeftAsXN(text, form) && (got == "" || strings.Contains(got, "xn--")) {
 			continue // conformance/domains.json shows what these mean
 		}
-		if string(got) != domain {
+		if got != domain {
 			t.Fatalf("an implementation writes %q as %q, which reverses to %q (%s)", domain, form, got, problem)
 		}
 		accepted = append(accepted, form)

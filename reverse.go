@@ -2,260 +2,173 @@ package ampcors
 
 import (
 	"crypto/sha256"
-	"errors"
-	"fmt"
 	"strings"
+	"unsafe"
 
 	"github.com/ampcors/ampcors/internal/dns"
-	"golang.org/x/net/idna"
-	"golang.org/x/net/publicsuffix"
+	"github.com/ampcors/ampcors/internal/mapping"
 )
 
-// ErrHashPrefix is returned by [PublisherDomain] for a prefix without a dash. Such a prefix
-// is a hash prefix, which cannot be reversed. A [Middleware] recognizes the hash prefixes
-// of its publishers.
-var ErrHashPrefix = errors.New("ampcors: the domain prefix has no dash: it is a hash prefix, and cannot be reversed")
+// maxOrigin is the length of the longest origin that can be allowed:
+// "https://", a domain, and a port.
+const maxOrigin = len("https://") + dns.MaxDomain + len(":65535")
 
-// PublisherDomain reverses a domain prefix, such as "www-example-com", into the publisher
-// domain that it names, in lower-case ASCII: "www.example.com". The result says whose
-// prefix it is, not that the publisher is allowed.
-//
-// It accepts exactly those prefixes that are a form of one publisher domain: see
-// the package documentation. Any other is an error: a *[ValueError], or one
-// that is [ErrHashPrefix] if it has no dash.
-func PublisherDomain(prefix string) (string, error) {
-	if prefix != "" && isHashPrefix(prefix) {
-		return "", fmt.Errorf("%w: %.80q", ErrHashPrefix, prefix)
-	}
-	domain, _, p := reverse(nil, prefix)
-	if p != nil {
-		return "", &ValueError{
-			Path: "prefix", Value: prefix,
-			Reason: "is not the prefix of a publisher domain: it " + p.Reason, Want: `a domain prefix as AMP Caches write it, such as "www-example-com"`,
-		}
-	}
-	return string(domain), nil
+// A claim says which publisher's page an Origin value names, if any. It is read from the
+// value alone.
+type claim struct {
+	form    form
+	problem *dns.Problem // why the host or the prefix names no publisher
+	checked bool         // problem and domain are set
+	aLabel  bool         // of a host: a label is marked as an A-label, and has not been decoded
+	length  uint8        // of the domain in buf
+	cache   *cacheHost   // nil unless the host is below the domain of a trusted AMP Cache
+	name    string       // the domain prefix below a cache, otherwise the host
+	long    string       // a domain that is too long for buf
+	text    *string      // if not nil, where check stores the prefix decoded and unwrapped; for Explain
+
+	// What a prefix spells: a domain, or the SHA-256 of one. It is stored here and not in a
+	// string, so that nothing is allocated.
+	buf [dns.MaxLabel]byte
 }
 
-// isHashPrefix reports whether a prefix has no dash, and so cannot be reversed. A prefix
-// with a dot is not one label: reverse rejects it.
-func isHashPrefix(prefix string) bool {
-	return !strings.Contains(prefix, "-") && !strings.Contains(prefix, ".")
-}
-
-// reverse writes into buf the publisher domain that a prefix with a dash names. It does not
-// allocate for ASCII if buf holds as many bytes as the prefix. text is the prefix decoded
-// and unwrapped, as far as it was read.
-func reverse(buf []byte, prefix string) (domain []byte, text string, p *problem) {
+// domain returns the publisher domain that the claim names, if it has been checked and has
+// no problem. It returns "" for a hash prefix. The string is valid only as long as the
+// claim and the Origin's memory, which fasthttp adaptors reuse after the request. Clone it
+// to keep it.
+func (cl *claim) domain() string {
 	switch {
-	case len(prefix) == 0 || len(prefix) > dns.MaxLabel:
-		return nil, prefix, problemPrefixLength
-	case strings.Contains(prefix, "."):
-		return nil, prefix, problemTwoLabels
-	case strings.HasPrefix(prefix, dns.ACEPrefix):
-		return reverseACE(buf, prefix)
+	case cl.cache == nil:
+		return cl.name
+	case cl.long != "":
+		return cl.long
 	}
-	// Caches wrap a prefix exactly if the text inside needs it. They write no other form.
-	text, wrapped := unwrap(prefix)
-	switch needed := hyphens34(text); {
-	case wrapped && !needed:
-		return nil, text, problemWrapped
-	case !wrapped && needed:
-		return nil, text, problemNotWrapped
-	}
-	domain, p = readASCII(buf, text)
-	return domain, text, p
+	return unsafe.String(&cl.buf[0], cl.length)
 }
 
-// reverseACE reads a prefix that begins with "xn--". It is punycode, as it is for DNS. But
-// AMP Toolbox leaves "xn-shop.com" unwrapped and so writes "xn--shop-com". If a prefix is not
-// punycode of a host that can exist, it can only be such an unwrapped prefix, and is read as one. If
-// it is punycode of a domain, but another host has the same prefix, it returns the domain with
-// problemAmbiguous.
-func reverseACE(buf []byte, prefix string) (domain []byte, text string, p *problem) {
-	decoded, err := idna.Punycode.ToUnicode(prefix)
-	// It may be wrapped or not, because implementations count positions 3 and 4
-	// differently. This is not ambiguous, because the last label of a domain cannot be "0".
-	text, _ = unwrap(decoded)
-	other := otherHost(prefix)
-	host := string(unfold(nil, text))
-	if err != nil || !strings.Contains(host, ".") || other != "" && !endsInTLD(host) {
-		if domain, p = readASCII(buf, prefix); p != nil {
-			p = problemNotPunycode
-		}
-		return domain, prefix, p
+// key returns the string by which the publisher is looked up: see form. Like the result of
+// domain, it must not be kept.
+func (cl *claim) key() string {
+	if cl.form == formPlain {
+		return unsafe.String(&cl.buf[0], cl.length)
 	}
-	if !dns.IsEncodedAs(decoded, prefix) {
-		return nil, prefix, dns.ProblemALabel // browsers load no page from it
-	}
-	if domain, p = readUnicode(buf, text); p == nil && other != "" {
-		p = problemAmbiguous
-	}
-	return domain, text, p
+	return cl.name
 }
 
-// endsInTLD reports whether a host ends in a top-level domain. Caches cannot fetch pages of other hosts.
-func endsInTLD(host string) bool {
-	last, err := idna.Punycode.ToASCII(host[strings.LastIndexByte(host, '.')+1:])
-	return err == nil && isTLD(last)
-}
+// sum returns the SHA-256 that a checked hash prefix spells.
+func (cl *claim) sum() *[sha256.Size]byte { return (*[sha256.Size]byte)(cl.buf[:]) }
 
-// isTLD reports whether a label is a top-level domain, by the ICANN section of the Public Suffix List.
-func isTLD(label string) bool {
-	_, isICANN := publicsuffix.PublicSuffix("a." + label) // "a." because of rules such as "*.ck"
-	return isICANN
-}
+// A form says what kind of Origin value a claim is read from.
+type form uint8
 
-// otherHost returns the host that a prefix of punycode names if it is read without decoding it, such
-// as "xn-www.lstekas.lv.pub" for "xn--www-lstekas-lv-pub". It returns "" if no such host gets this
-// prefix: because its last label is not a top-level domain, or because it has an A-label, which AMP's
-// implementations decode. The other labels do not matter: whoever has a domain can have hosts of any
-// labels below it.
-func otherHost(prefix string) string {
-	host := string(unfold(nil, prefix))
-	if !isTLD(host[strings.LastIndexByte(host, '.')+1:]) || strings.Contains("."+host, "."+dns.ACEPrefix) {
-		return ""
-	}
-	return host
-}
+const (
+	// Forms that name no publisher.
+	formNone      form = iota // no Origin, or several
+	formMalformed             // not a scheme, "://" and a host
+	formNull
+	formOtherScheme
+	formBareCache // a cache's domain, without a prefix
 
-// readASCII reads the text of a prefix that is not punycode.
-func readASCII(buf []byte, text string) ([]byte, *problem) {
-	domain := unfold(buf[:0], text)
-	hasALabel, p := dns.Check(domain)
-	switch {
-	case p != nil:
-		return nil, p
-	case hasALabel:
-		return nil, problemEncoded
-	}
-	return domain, nil
-}
-
-// readUnicode reads the text of a prefix that was punycode.
-func readUnicode(buf []byte, text string) ([]byte, *problem) {
-	domain := buf[:0]
-	for label := range strings.SplitSeq(string(unfold(nil, text)), ".") {
-		a, err := idna.Punycode.ToASCII(label)
-		switch {
-		case label == "":
-			return nil, dns.ProblemEmptyLabel
-		case dns.HasEdgeHyphen(label):
-			return nil, dns.ProblemEdgeHyphen
-		case err != nil || strings.HasPrefix(label, dns.ACEPrefix):
-			return nil, problemEncoded
-		}
-		if len(domain) > 0 {
-			domain = append(domain, '.')
-		}
-		domain = append(domain, a...)
-	}
-	if _, p := dns.Check(domain); p != nil {
-		return nil, p
-	}
-	return domain, nil
-}
-
-// unwrap removes the "0-" and "-0" around the text. It does so only if these are whole runs
-// of dashes: in "0--a-b--0" they are parts of "--", which are the hyphens of "0-a.b-0".
-func unwrap(text string) (inside string, wrapped bool) {
-	inside, wrapped = strings.CutPrefix(text, "0-")
-	if wrapped {
-		inside, wrapped = strings.CutSuffix(inside, "-0")
-	}
-	if !wrapped || dns.HasEdgeHyphen(inside) {
-		return text, false
-	}
-	return inside, true
-}
-
-// unfold appends the text to dst, and reads "--" as "-" and "-" as "." from left to right.
-// An odd run of three or more dashes has several readings. It leaves a label with a hyphen
-// at its edge, which dns.Check rejects.
-func unfold(dst []byte, text string) []byte {
-	for i := 0; i < len(text); i++ {
-		c := text[i]
-		if c == '-' {
-			if i+1 < len(text) && text[i+1] == '-' {
-				i++
-			} else {
-				c = '.'
-			}
-		}
-		dst = append(dst, c)
-	}
-	return dst
-}
-
-// unfoldPlain writes into buf what unfold returns, for a plain prefix: one label that is
-// not punycode, is not wrapped, does not need to be wrapped, and has no A-label. For such a
-// prefix, reverse does only this before it checks the domain. The caller still has to check
-// the domain.
-func unfoldPlain(buf *[dns.MaxLabel]byte, prefix string) (length int, hasDash, plain bool) {
-	if len(prefix) > dns.MaxLabel || hyphens34(prefix) || strings.HasPrefix(prefix, "0-") {
-		return 0, false, false
-	}
-	n := 0
-	for i := 0; i < len(prefix); i++ {
-		c := prefix[i]
-		switch {
-		case c > '.': // a letter or digit, or a byte that dns.Check rejects
-		case c != '-':
-			return 0, false, false
-		case i+1 == len(prefix) || prefix[i+1] != '-':
-			c, hasDash = '.', true
-		case n > 0 && buf[n-1] == '-': // "----", as an A-label would have
-			return 0, false, false
-		default:
-			hasDash = true
-			i++
-		}
-		buf[n] = c
-		n++
-	}
-	return n, hasDash, true
-}
-
-// decodeHash returns the SHA-256 that a hash prefix spells in base32.
-// encoding/base32 would allocate, and ignores line breaks.
-func decodeHash(prefix string) (sum [sha256.Size]byte, p *problem) {
-	if len(prefix) != len(dns.HashPrefix{}) {
-		return sum, problemNotHash
-	}
-	out, acc, bits := 0, uint(0), 0
-	for i := range len(prefix) {
-		c := prefix[i]
-		switch {
-		case 'a' <= c && c <= 'z':
-			acc = acc<<5 | uint(c-'a')
-		case '2' <= c && c <= '7':
-			acc = acc<<5 | uint(c-'2'+26)
-		default:
-			return sum, problemNotHash
-		}
-		if bits += 5; bits >= 8 {
-			bits -= 8
-			sum[out] = byte(acc >> bits)
-			out++
-		}
-	}
-	if acc&(1<<bits-1) != 0 {
-		// 52 characters hold four bits more than the sum. Only "a" and "q" at the end
-		// leave them zero; anything else would be a second spelling of the same sum.
-		return sum, problemNotHash
-	}
-	return sum, nil
-}
-
-// The rules that a domain prefix can break. It can also break those of the domain that it names.
-var (
-	problemNoPrefix     = &problem{Reason: "has nothing before the cache domain, and so names no publisher"}
-	problemTwoLabels    = &problem{Reason: "has more than one label"}
-	problemPrefixLength = &problem{Reason: "is not 1 to 63 bytes long"}
-	problemNotHash      = &problem{Reason: "has no dash, and is not a hash prefix of 52 characters"}
-	problemWrapped      = &problem{Reason: "is wrapped in 0- and -0 without need"}
-	problemNotWrapped   = &problem{Reason: "has dashes at positions 3 and 4 but is not wrapped in 0- and -0"}
-	problemNotPunycode  = &problem{Reason: "begins with xn-- but is not punycode of a domain"}
-	problemEncoded      = &problem{Reason: "holds an xn-- label, which AMP Caches decode"}
-	problemAmbiguous    = &problem{Reason: "is also the prefix of another host, whose name begins with xn-"}
+	// Forms that may name a publisher.
+	formHTTPHost // http; the key is the host
+	formHost     // https, and not below a trusted cache's domain; the key is the host
+	formPlain    // a prefix that only has to be unfolded; the key is the domain
+	formEncoded  // any other prefix with a dash; the key is the prefix
+	formHash     // a hash prefix: no dash; the key is the prefix
 )
+
+// read reads an Origin value as far as a lookup needs it. check and checkAll do the more
+// expensive work. A listed name does not need them: it passed all checks before it was
+// listed.
+func (cl *claim) read(origin string, h *hosts) {
+	if len(origin) > maxOrigin {
+		cl.form, cl.problem = formMalformed, dns.ProblemTooLong
+		return
+	}
+	host, isHTTPS := strings.CutPrefix(origin, "https://")
+	if !isHTTPS {
+		cl.readWithoutHTTPS(origin)
+		return
+	}
+	cl.name, cl.cache = h.split(host)
+	switch {
+	case cl.cache == nil:
+		cl.form = formHost
+	case cl.name == "":
+		cl.form, cl.problem = formBareCache, mapping.ProblemNoPrefix
+	case strings.HasPrefix(cl.name, dns.ACEPrefix):
+		cl.form = formEncoded
+	case len(cl.name) == len(mapping.HashPrefix{}) && mapping.IsHash(cl.name):
+		cl.form = formHash
+	default:
+		cl.readPrefix()
+	}
+}
+
+func (cl *claim) readPrefix() {
+	length, hasDash, plain := mapping.UnfoldPlain(&cl.buf, cl.name)
+	switch {
+	case plain && hasDash:
+		cl.form, cl.length = formPlain, uint8(length)
+	case mapping.IsHash(cl.name):
+		cl.form = formHash // but not 52 characters long: check rejects it
+	default:
+		cl.form = formEncoded
+	}
+}
+
+func (cl *claim) readWithoutHTTPS(origin string) {
+	host, isHTTP := strings.CutPrefix(origin, "http://")
+	switch {
+	case origin == "null":
+		cl.form = formNull
+	case isHTTP:
+		cl.form, cl.name = formHTTPHost, host
+	case strings.Contains(origin, "://"):
+		cl.form = formOtherScheme
+	default:
+		cl.form = formMalformed
+	}
+}
+
+// check reads what a claim names, and finds nearly every problem.
+func (cl *claim) check() {
+	if cl.checked {
+		return
+	}
+	cl.checked = true
+	switch cl.form {
+	case formHTTPHost, formHost, formPlain:
+		cl.aLabel, cl.problem = dns.Check(cl.domain())
+	case formEncoded:
+		domain, text, problem := mapping.Reverse(cl.buf[:0], cl.name)
+		if cl.problem, cl.length = problem, uint8(len(domain)); len(domain) > len(cl.buf) {
+			cl.long = string(domain)
+		}
+		if cl.text != nil {
+			*cl.text = text
+		}
+	case formHash:
+		*cl.sum(), cl.problem = mapping.DecodeHash(cl.name)
+	}
+}
+
+// checkAll also finds the problems that check does not look for: whether the domain is
+// reserved, and whether a host's A-labels are punycode. If an origin is denied in any case,
+// they do not change the decision, and to check punycode takes long.
+func (cl *claim) checkAll(h *hosts) {
+	cl.check()
+	if cl.problem == nil && h.isReserved(cl.domain()) {
+		cl.problem = problemReserved
+	}
+	if cl.aLabel && cl.problem == nil {
+		_, cl.problem = dns.Decode(cl.name)
+	}
+}
+
+// namesDomain reports whether a checked claim names a domain, even if it is reserved.
+func (cl *claim) namesDomain() bool {
+	return cl.problem == nil || cl.problem == problemReserved
+}
+
+// mayNamePublisher reports whether the claim may name a publisher.
+func (cl *claim) mayNamePublisher() bool { return cl.form >= formHTTPHost }

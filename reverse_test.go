@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
+	"github.com/ampcors/ampcors/internal/mapping"
 )
 
 // TestHostsThatShareAPrefix shows what the documentation of the package says about them.
@@ -22,10 +24,10 @@ func TestHostsThatShareAPrefix(t *testing.T) {
 			if got := formDocument(test.domain); got != test.prefix {
 				t.Errorf("the document's prefix of the domain is %q; want %q", got, test.prefix)
 			}
-			if got, err := ampcors.PublisherDomain(test.prefix); got != test.domain || err != nil {
+			if got, err := cacheurl.PublisherDomain(test.prefix); got != test.domain || err != nil {
 				t.Errorf("the prefix is read as %q, %v; want %q", got, err, test.domain)
 			}
-			if got, err := ampcors.DomainPrefix(test.host); err == nil {
+			if got, err := cacheurl.DomainPrefix(test.host); err == nil {
 				t.Errorf("the host gets the prefix %q", got)
 			}
 		})
@@ -37,10 +39,10 @@ func TestHostsThatShareAPrefix(t *testing.T) {
 		{host: "xn---bbb.example", prefix: "xn---example-6ojj", domain: "xn--xbbb.example"},
 	} {
 		t.Run(test.host, func(t *testing.T) {
-			if got, err := ampcors.DomainPrefix(test.host); got != test.own || (err == nil) != (test.own != "") {
+			if got, err := cacheurl.DomainPrefix(test.host); got != test.own || (err == nil) != (test.own != "") {
 				t.Errorf("the prefix is %q, %v", got, err)
 			}
-			if got, err := ampcors.PublisherDomain(test.prefix); got != test.domain || err != nil {
+			if got, err := cacheurl.PublisherDomain(test.prefix); got != test.domain || err != nil {
 				t.Errorf("%s is read as %q, %v", test.prefix, got, err)
 			}
 		})
@@ -61,7 +63,7 @@ func TestPrefixesOf63Bytes(t *testing.T) {
 		if len(prefix) != 63 || len(longer) != 64 {
 			t.Fatalf("%q has %d bytes, %q has %d", prefix, len(prefix), longer, len(longer))
 		}
-		domain, err := ampcors.PublisherDomain(prefix)
+		domain, err := cacheurl.PublisherDomain(prefix)
 		if err != nil {
 			t.Errorf("%q: %v", prefix, err)
 		}
@@ -69,7 +71,7 @@ func TestPrefixesOf63Bytes(t *testing.T) {
 		if d := m.CheckOrigin("https://" + prefix + ".cdn.ampproject.org"); d.Publisher != domain || domain == "" {
 			t.Errorf("%q is decided as %+v", prefix, d)
 		}
-		if domain, err := ampcors.PublisherDomain(longer); err == nil {
+		if domain, err := cacheurl.PublisherDomain(longer); err == nil {
 			t.Errorf("%q is read as %q", longer, domain)
 		}
 	}
@@ -78,7 +80,7 @@ func TestPrefixesOf63Bytes(t *testing.T) {
 // The domain of a short prefix can be long, as A-labels are longer than what they spell.
 func TestALongDomainOfAShortPrefix(t *testing.T) {
 	domain := strings.Repeat(plainToASCII("é")+".", 12) + "example.net"
-	prefix, err := ampcors.DomainPrefix(domain)
+	prefix, err := cacheurl.DomainPrefix(domain)
 	if err != nil || len(domain) <= 63 || !strings.HasPrefix(prefix, "xn--") {
 		t.Fatalf("%q, %v: not what this test is about", prefix, err)
 	}
@@ -90,13 +92,13 @@ func TestALongDomainOfAShortPrefix(t *testing.T) {
 
 func TestAHashHasOneSpelling(t *testing.T) {
 	hash := plainHash("example.com")
-	sum, problem := ampcors.DecodeHash(hash)
+	sum, problem := mapping.DecodeHash(hash)
 	if problem != nil || strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:])) != hash {
 		t.Fatalf("decodeHash(%q) = %x, %s", hash, sum, problem)
 	}
 	accepted := 0
 	for _, c := range "abcdefghijklmnopqrstuvwxyz234567" {
-		if _, problem := ampcors.DecodeHash(hash[:51] + string(c)); problem == nil {
+		if _, problem := mapping.DecodeHash(hash[:51] + string(c)); problem == nil {
 			accepted++
 		}
 	}
@@ -111,7 +113,7 @@ func TestAHashHasOneSpelling(t *testing.T) {
 	}
 	for _, bad := range []string{"", hash[:51], hash + "a", strings.ToUpper(hash), hash[:50] + "1a", hash[:50] + "\na", hash[:50] + "\xffa"} {
 		t.Run(bad, func(t *testing.T) {
-			if _, problem := ampcors.DecodeHash(bad); problem == nil {
+			if _, problem := mapping.DecodeHash(bad); problem == nil {
 				t.Errorf("decodeHash(%q) is accepted", bad)
 			}
 		})

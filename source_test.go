@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/source"
 )
 
@@ -331,7 +332,7 @@ func TestMiddlewaresShareACache(t *testing.T) {
 	s := newSetSource("www.example.com", "a.cache.example")
 	cache := s.cache(t)
 	one := newMiddleware(t, ampcors.Config{Source: cache})
-	two := newMiddleware(t, ampcors.Config{Source: cache, Caches: []ampcors.Cache{{ID: "other", CacheDomain: "cache.example"}}})
+	two := newMiddleware(t, ampcors.Config{Source: cache, Caches: []cacheurl.Cache{{ID: "other", CacheDomain: "cache.example"}}})
 	hash := "https://" + plainHash("a.cache.example")
 	for range 2 { // from the Source, then from memory
 		wantReason(t, one, ownOrigin, ampcors.ReasonOwnOrigin)

@@ -20,7 +20,9 @@ import (
 	"time"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/internal/dns"
+	"github.com/ampcors/ampcors/internal/mapping"
 	"github.com/ampcors/ampcors/source"
 )
 
@@ -45,14 +47,14 @@ func TestThreatAnotherPublishersPageOnARealCache(t *testing.T) {
 	m := newMiddleware(t, testConfig())
 	for _, publisher := range []string{"evil.example", "example.com", "www.example.com.evil.example", "wwwexample.com", "www-example.com", "www.example-com.evil", "example.net", "evilexample.net"} {
 		t.Run(publisher, func(t *testing.T) {
-			origins, err := ampcors.CacheOrigins(publisher)
+			origins, err := cacheurl.Origins(publisher)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, origin := range origins {
 				wantDenied(t, m, origin, ampcors.ReasonPublisherNotAllowed)
 			}
-			hash, _ := ampcors.HashPrefix(publisher)
+			hash, _ := cacheurl.HashPrefix(publisher)
 			wantDenied(t, m, "https://"+hash+".cdn.ampproject.org", ampcors.ReasonHashNotKnown)
 		})
 	}
@@ -63,7 +65,7 @@ func TestThreatAnotherPublishersPageOnARealCache(t *testing.T) {
 func TestThreatAPatternOverAnAMPCache(t *testing.T) {
 	m := newMiddleware(t, ampcors.Config{
 		Publishers: []string{"*.org", "*.net"}, DangerouslyAllowPublicSuffixWildcards: true,
-		Caches: append(ampcors.DefaultCaches()[1:], ampcors.Cache{ID: "own", CacheDomain: "amp.example.org", ThirdPartyFrameDomainSuffix: "frames.example.net"}),
+		Caches: append(cacheurl.DefaultCaches()[1:], cacheurl.Cache{ID: "own", CacheDomain: "amp.example.org", ThirdPartyFrameDomainSuffix: "frames.example.net"}),
 	})
 	wantDenied(t, m, "https://d-1.frames.example.net", ampcors.ReasonUnknownHost)
 	wantDenied(t, m, evilOrigin, ampcors.ReasonUnknownHost)
@@ -77,9 +79,9 @@ func TestThreatAPatternOverAnAMPCache(t *testing.T) {
 
 // TestThreatAPatternOverACachesHost: the host is reserved however an origin names it.
 func TestThreatAPatternOverACachesHost(t *testing.T) {
-	own := ampcors.Cache{ID: "own", CacheDomain: "amp.example.com"}
+	own := cacheurl.Cache{ID: "own", CacheDomain: "amp.example.com"}
 	for _, cfg := range []ampcors.Config{
-		{Publishers: []string{"*.example.com"}, Caches: append(ampcors.DefaultCaches(), own)},
+		{Publishers: []string{"*.example.com"}, Caches: append(cacheurl.DefaultCaches(), own)},
 		{Publishers: []string{"*.ampproject.org"}},
 		{Publishers: []string{"*.bing-amp.com"}},
 		{Publishers: []string{"*.cdn.ampproject.org"}},
@@ -96,7 +98,7 @@ func TestThreatAPatternOverACachesHost(t *testing.T) {
 	// A pattern for a public suffix has caches below it. A switch allows such patterns.
 	for _, fromSource := range []bool{false, true} {
 		t.Run(fmt.Sprint(fromSource), func(t *testing.T) {
-			cfg := ampcors.Config{Publishers: []string{"*.com", "*.org"}, Caches: append(ampcors.DefaultCaches(), own), DangerouslyAllowPublicSuffixWildcards: true}
+			cfg := ampcors.Config{Publishers: []string{"*.com", "*.org"}, Caches: append(cacheurl.DefaultCaches(), own), DangerouslyAllowPublicSuffixWildcards: true}
 			if fromSource {
 				cfg.Publishers = nil
 				cfg.Source = cacheOf(t, source.Source{HasPublisher: func(context.Context, string) (bool, error) { return true, nil }})
@@ -166,7 +168,7 @@ func TestThreatAnAmbiguousPrefix(t *testing.T) {
 			wantDenied(t, m, origin, ampcors.ReasonAmbiguousPrefix) // a Source's remembered answer does not let it in
 		})
 	}
-	if _, err := ampcors.PublisherDomain(prefix); err == nil || !strings.Contains(err.Error(), "also the prefix of another host") {
+	if _, err := cacheurl.PublisherDomain(prefix); err == nil || !strings.Contains(err.Error(), "also the prefix of another host") {
 		t.Errorf("PublisherDomain: %v", err)
 	}
 }
@@ -186,12 +188,12 @@ func TestWhichPrefixesAreAmbiguous(t *testing.T) {
 		plainToASCII("0-é-foo-com-0"):      false,
 		"xn--" + strings.Repeat("a", 1000): false,
 	} {
-		if got := ampcors.OtherHost(prefix) != ""; got != want {
-			t.Errorf("%.40q is also read as %q", prefix, ampcors.OtherHost(prefix))
+		if got := mapping.OtherHost(prefix) != ""; got != want {
+			t.Errorf("%.40q is also read as %q", prefix, mapping.OtherHost(prefix))
 		}
 	}
 	// As punycode, its last label is "lāstekas-lv", which is no top-level domain.
-	if got, err := ampcors.PublisherDomain("xn--www-lstekas--lv-pub"); got != "xn-www.lstekas-lv.pub" {
+	if got, err := cacheurl.PublisherDomain("xn--www-lstekas--lv-pub"); got != "xn-www.lstekas-lv.pub" {
 		t.Errorf("%q, %v", got, err)
 	}
 }

@@ -1,6 +1,7 @@
 package ampcors
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -9,8 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ampcors/ampcors/badvalue"
+	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/internal/dns"
-	"golang.org/x/net/publicsuffix"
+	"github.com/ampcors/ampcors/internal/mapping"
 )
 
 const maxMaxAge = 24 * time.Hour
@@ -19,7 +22,7 @@ const maxMaxAge = 24 * time.Hour
 func (cfg Config) Validate() error {
 	v := newValidator(&cfg)
 	v.config(&cfg, func(int, string, bool) {}, func(string) {})
-	return joinValueErrors(v.problems)
+	return errors.Join(v.problems...)
 }
 
 // Warnings returns the publishers that New accepts, but whose domain prefix is denied, mostly with
@@ -28,7 +31,7 @@ func (cfg Config) Validate() error {
 //
 // It does not check publishers of a Source or of a pattern. To check one, call PublisherDomain with
 // the result of DomainPrefix: it returns an error.
-func (cfg Config) Warnings() (warnings []*ValueError) {
+func (cfg Config) Warnings() (warnings []*badvalue.Error) {
 	if cfg.DangerouslyAllowAmbiguousPrefixes {
 		return nil
 	}
@@ -36,22 +39,22 @@ func (cfg Config) Warnings() (warnings []*ValueError) {
 		if isPattern || !strings.Contains(domain, dns.ACEPrefix) && !strings.HasPrefix(domain, "xn-") {
 			return
 		}
-		prefix := basicPrefix(domain)
-		if inside, isWrapped := unwrap(prefix); isWrapped && strings.HasPrefix(inside, dns.ACEPrefix) {
+		prefix := mapping.Basic(domain)
+		if inside, isWrapped := mapping.Unwrap(prefix); isWrapped && strings.HasPrefix(inside, dns.ACEPrefix) {
 			prefix = inside // as AMP's implementations write it
 		}
-		named, _, p := reverse(nil, prefix)
-		other, want := otherHost(prefix), "dangerouslyAllowAmbiguousPrefixes, if you own that host or know that nobody can register it"
+		named, _, p := mapping.Reverse(nil, prefix)
+		other, want := mapping.OtherHost(prefix), "dangerouslyAllowAmbiguousPrefixes, if you own that host or know that nobody can register it"
 		switch {
-		case p == problemAmbiguous && other == domain:
+		case p == mapping.ProblemAmbiguous && other == domain:
 			other = string(named)
-		case p == problemAmbiguous:
+		case p == mapping.ProblemAmbiguous:
 		case p == nil && string(named) != domain && strings.Contains(domain, dns.ACEPrefix): // it is read as that of the other host
 			want = "a host below a top-level domain of the Internet, which caches can reach"
 		default:
 			return
 		}
-		warnings = append(warnings, &ValueError{
+		warnings = append(warnings, &badvalue.Error{
 			Path: element("publishers", i), Value: cfg.Publishers[i],
 			Reason: fmt.Sprintf("has the domain prefix %q, which AMP's implementations also give to %q, so cache origins with it are denied", prefix, other),
 			Want:   want,
@@ -63,7 +66,7 @@ func (cfg Config) Warnings() (warnings []*ValueError) {
 // A validator checks a Config, and collects the problems.
 type validator struct {
 	hosts    hosts
-	problems []*ValueError
+	problems []error
 }
 
 // newValidator checks the caches, because they determine which hosts are reserved.
@@ -71,20 +74,20 @@ func newValidator(cfg *Config) *validator {
 	v := new(validator)
 	caches := cfg.Caches
 	if caches == nil {
-		caches = DefaultCaches()
-	} else if problems := checkCaches("caches", caches); len(problems) > 0 {
-		v.problems, caches = problems, nil
+		caches = cacheurl.DefaultCaches()
+	} else if err := cacheurl.ValidateCaches(caches); err != nil {
+		v.problems, caches = []error{err}, nil
 	}
 	v.hosts = newHosts(caches)
 	return v
 }
 
-func (v *validator) add(path, value string, p *problem) {
-	v.problems = append(v.problems, valueError(path, value, p))
+func (v *validator) add(path, value string, p *dns.Problem) {
+	v.problems = append(v.problems, p.Of(path, value))
 }
 
 func (v *validator) report(path, value, reason, want string) {
-	v.add(path, value, &problem{Reason: reason, Want: want})
+	v.add(path, value, &dns.Problem{Reason: reason, Want: want})
 }
 
 // element returns the path of an element of a list.
@@ -124,7 +127,7 @@ func (v *validator) publishers(cfg *Config, yield func(i int, domain string, isP
 			if err.Instead != "" {
 				err.Instead = value[:len(value)-len(base)] + err.Instead
 			}
-			problem := valueError(element("publishers", i), value, err)
+			problem := err.Of(element("publishers", i), value)
 			if origin := developmentOrigin(value); origin != "" {
 				problem.Want = fmt.Sprintf("%q in origins, for local development", origin)
 			}
@@ -140,11 +143,11 @@ func (v *validator) publishers(cfg *Config, yield func(i int, domain string, isP
 }
 
 // publisherProblem returns why a valid domain, or a pattern over it, must not be allowed.
-func (h *hosts) publisherProblem(domain string, isPattern, allowsPublicSuffix bool) *problem {
+func (h *hosts) publisherProblem(domain string, isPattern, allowsPublicSuffix bool) *dns.Problem {
 	if host, ok := h.reservedFor(domain); ok {
-		p := &problem{Reason: fmt.Sprintf("is a host of an AMP Cache, %q, not a publisher", host.domain), Want: "the domain whose documents the cache serves"}
+		p := &dns.Problem{Reason: fmt.Sprintf("is a host of an AMP Cache, %q, not a publisher", host.domain), Want: "the domain whose documents the cache serves"}
 		prefix, _ := strings.CutSuffix(domain, "."+host.domain)
-		if publisher, err := PublisherDomain(prefix); err == nil && host.isCache {
+		if publisher, err := cacheurl.PublisherDomain(prefix); err == nil && host.isCache {
 			p.Instead = publisher
 		}
 		return p
@@ -152,18 +155,18 @@ func (h *hosts) publisherProblem(domain string, isPattern, allowsPublicSuffix bo
 	if !isPattern {
 		return nil
 	}
-	if isPublicSuffix(domain) {
+	if dns.IsPublicSuffix(domain) {
 		if allowsPublicSuffix {
 			return nil // hosts of AMP Caches below it are denied in each request
 		}
-		return &problem{
+		return &dns.Problem{
 			Reason: "allows everybody who can register a name below that public suffix",
 			Want:   `a pattern over a domain that is yours, such as "*.example.com", or dangerouslyAllowPublicSuffixWildcards`,
 		}
 	}
 	for _, host := range h.reserved {
-		if isOrIsBelow(host.domain, domain) {
-			return &problem{
+		if dns.IsOrIsBelow(host.domain, domain) {
+			return &dns.Problem{
 				Reason: fmt.Sprintf("matches %q, a host of an AMP Cache, where anybody's page can be", host.domain),
 				Want:   "publishers one by one, or a pattern that does not match that host",
 			}
@@ -172,19 +175,11 @@ func (h *hosts) publisherProblem(domain string, isPattern, allowsPublicSuffix bo
 	return nil
 }
 
-// isPublicSuffix reports whether anybody can register names directly below domain.
-// The list may also have "*." before the domain, as for kawasaki.jp.
-func isPublicSuffix(domain string) bool {
-	suffix, _ := publicsuffix.PublicSuffix(domain)
-	below, _ := publicsuffix.PublicSuffix("a." + domain)
-	return suffix == domain || below == "a."+domain
-}
-
 func (v *validator) origins(values []string) {
 	for i, value := range values {
 		p := originProblem(value)
 		if slices.ContainsFunc(v.hosts.reserved, func(host reservedHost) bool { return host.domain == hostOf(value) }) {
-			p = &problem{Reason: "is the bare domain of an AMP Cache, and not the origin of a publisher's page", Want: removeIt}
+			p = &dns.Problem{Reason: "is the bare domain of an AMP Cache, and not the origin of a publisher's page", Want: badvalue.RemoveIt}
 		}
 		if p != nil {
 			v.add(element("origins", i), value, p)
@@ -202,7 +197,7 @@ func (v *validator) methods(values []string) {
 			v.report(path, value, "is a wildcard", "the methods that the handler has, one by one")
 		case slices.Contains([]string{"CONNECT", "TRACE", "TRACK"}, upper):
 			// https://fetch.spec.whatwg.org/#forbidden-method
-			v.report(path, value, "is a method that browsers forbid", removeIt)
+			v.report(path, value, "is a method that browsers forbid", badvalue.RemoveIt)
 		case value != upper && slices.Contains([]string{"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"}, upper):
 			v.report(path, value, "is not in upper case", fmt.Sprintf("%q", upper))
 		}
@@ -218,11 +213,11 @@ func (v *validator) requestHeaders(values []string) {
 		case value == "*":
 			v.report(path, value, "is a wildcard", "the headers that the handler reads, one by one")
 		case lower == ampSameOrigin:
-			v.report(path, value, "is always granted to own origins, and never to others", removeIt)
+			v.report(path, value, "is always granted to own origins, and never to others", badvalue.RemoveIt)
 		case lower == ampEmailSender:
-			v.report(path, value, "is what mail clients send: a page that may send it could call in the name of any sender", removeIt)
+			v.report(path, value, "is what mail clients send: a page that may send it could call in the name of any sender", badvalue.RemoveIt)
 		case isForbiddenRequestHeader(lower):
-			v.report(path, value, "is a header that no script can set, so no browser asks for it", removeIt)
+			v.report(path, value, "is a header that no script can set, so no browser asks for it", badvalue.RemoveIt)
 		}
 	}
 }
@@ -256,7 +251,7 @@ func (v *validator) responseHeaders(values []string) {
 			v.report(path, value, "is a wildcard", "the headers that pages need, one by one")
 		case strings.EqualFold(value, "Set-Cookie"), strings.EqualFold(value, "Set-Cookie2"):
 			// https://fetch.spec.whatwg.org/#forbidden-response-header-name
-			v.report(path, value, "is never exposed to scripts", removeIt)
+			v.report(path, value, "is never exposed to scripts", badvalue.RemoveIt)
 		}
 	}
 }
@@ -274,7 +269,7 @@ func (v *validator) email(cfg Email, yield func(address string)) {
 	for i, client := range cfg.Clients {
 		p := originProblem(client)
 		if v.hosts.isReserved(hostOf(client)) {
-			p = &problem{Reason: "is an AMP Cache's host, not a mail client's origin", Want: removeIt}
+			p = &dns.Problem{Reason: "is an AMP Cache's host, not a mail client's origin", Want: badvalue.RemoveIt}
 		}
 		if p != nil {
 			v.add(element("email.clients", i), client, p)
@@ -314,49 +309,49 @@ func isToken(s string) bool {
 // originProblem returns why value is not an origin as browsers serialize it. Only that form
 // can be equal to an Origin header.
 // https://html.spec.whatwg.org/#ascii-serialization-of-an-origin
-func originProblem(value string) *problem {
+func originProblem(value string) *dns.Problem {
 	const example = `an origin such as "https://www.example.com" or "http://localhost:8080"`
 	switch {
 	case value == "null":
-		return &problem{Reason: "is what every sandboxed frame and local file sends", Want: example}
+		return &dns.Problem{Reason: "is what every sandboxed frame and local file sends", Want: example}
 	case value == "*":
-		return &problem{Reason: "would allow everybody", Want: example}
+		return &dns.Problem{Reason: "would allow everybody", Want: example}
 	case len(value) > maxOrigin:
-		return &problem{Reason: fmt.Sprintf("is longer than %d bytes", maxOrigin), Want: example}
+		return &dns.Problem{Reason: fmt.Sprintf("is longer than %d bytes", maxOrigin), Want: example}
 	}
 	u, err := url.Parse(value)
 	if err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") {
-		return &problem{Reason: "is not an http or https origin", Want: example}
+		return &dns.Problem{Reason: "is not an http or https origin", Want: example}
 	}
 	host, port := strings.ToLower(u.Hostname()), u.Port() // url.Parse accepts only digits as a port
 	switch addr, err := netip.ParseAddr(host); {
 	case err == nil && (addr.Is4In6() || addr.Zone() != ""):
-		return &problem{Reason: "has an address that browsers write in another way", Want: example}
+		return &dns.Problem{Reason: "has an address that browsers write in another way", Want: example}
 	case err == nil && addr.Is6():
 		host = "[" + addr.String() + "]"
 	case !dns.IsASCII(host):
 		domain, err := dns.Parse("a." + host) // so that it may be a single label
 		if err != nil {
-			return &problem{Reason: "has a host that " + err.Reason, Want: example}
+			return &dns.Problem{Reason: "has a host that " + err.Reason, Want: example}
 		}
 		host = domain[len("a."):]
 	case err != nil && dns.IsNumber(host[strings.LastIndexByte(host, '.')+1:]):
-		return &problem{Reason: "has an address that browsers write in another way", Want: example}
+		return &dns.Problem{Reason: "has an address that browsers write in another way", Want: example}
 	case err != nil && !isHost(host):
-		return &problem{Reason: "has a host that is not letters, digits, hyphens and underscores between single dots", Want: example}
+		return &dns.Problem{Reason: "has a host that is not letters, digits, hyphens and underscores between single dots", Want: example}
 	}
 	canonical := u.Scheme + "://" + host
 	if port != "" {
 		n, err := strconv.ParseUint(port, 10, 16)
 		if err != nil {
-			return &problem{Reason: "has a port above 65535", Want: example}
+			return &dns.Problem{Reason: "has a port above 65535", Want: example}
 		}
 		if isDefault := u.Scheme == "http" && n == 80 || u.Scheme == "https" && n == 443; !isDefault {
 			canonical += fmt.Sprintf(":%d", n)
 		}
 	}
 	if canonical != value {
-		return &problem{Reason: "is not how browsers write this origin", Instead: canonical}
+		return &dns.Problem{Reason: "is not how browsers write this origin", Instead: canonical}
 	}
 	return nil
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/badvalue"
+	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/configfile"
 	"github.com/ampcors/ampcors/internal/dns"
 	"github.com/ampcors/ampcors/internal/vectors"
@@ -58,12 +60,12 @@ func TestPrefixVectors(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), v.Problem) {
 				t.Errorf("%q: %v; want the problem %q", v.Domain, err, v.Problem)
 			}
-			if prefix, err := ampcors.DomainPrefix(v.Domain); err == nil {
+			if prefix, err := cacheurl.DomainPrefix(v.Domain); err == nil {
 				t.Errorf("%q has the prefix %q", v.Domain, prefix)
 			}
 			continue
 		}
-		ascii, _ := ampcors.CanonicalDomain(v.Domain)
+		ascii, _ := cacheurl.CanonicalDomain(v.Domain)
 		if err != nil || ascii != v.ASCII && (ascii != v.Domain || v.ASCII != "") || plainParse(ascii) != ascii {
 			t.Errorf("%q is %q in ASCII, %v; want %q", v.Domain, ascii, err, v.ASCII)
 			continue
@@ -84,17 +86,17 @@ func TestPrefixVectors(t *testing.T) {
 			if slices.Contains(form.By, "toolbox-cache-url") && slices.Contains(form.By, "amppackager") && form.Note != "Unicode" {
 				official = append(official, form.Prefix)
 			}
-			for _, c := range ampcors.DefaultCaches() {
+			for _, c := range cacheurl.DefaultCaches() {
 				d := m.CheckOrigin("https://" + form.Prefix + "." + c.CacheDomain)
 				if d.Allowed == form.Denied || d.Allowed && (d.Publisher != ascii || d.CacheID != c.ID) {
 					t.Errorf("%q as %+v is decided as %+v", v.Domain, form, d)
 				}
 			}
 		}
-		if prefix, err := ampcors.DomainPrefix(v.Domain); err != nil || prefix != own {
+		if prefix, err := cacheurl.DomainPrefix(v.Domain); err != nil || prefix != own {
 			t.Errorf("DomainPrefix(%q) = %q, %v; want %q", v.Domain, prefix, err, own)
 		}
-		if hash, err := ampcors.HashPrefix(v.Domain); err != nil || hash != v.Prefixes[len(v.Prefixes)-1].Prefix {
+		if hash, err := cacheurl.HashPrefix(v.Domain); err != nil || hash != v.Prefixes[len(v.Prefixes)-1].Prefix {
 			t.Errorf("HashPrefix(%q) = %q, %v", v.Domain, hash, err)
 		}
 		// The prefix is the one that both official implementations agree on, except for names that
@@ -158,7 +160,7 @@ func TestNotesAndSourcesAreThere(t *testing.T) {
 func TestDomainVectors(t *testing.T) {
 	read := 0
 	for _, v := range readVectors(t, "domains.json").Domains {
-		got, err := ampcors.PublisherDomain(v.Prefix)
+		got, err := cacheurl.PublisherDomain(v.Prefix)
 		if got != v.Domain || got != plainReverse(t, v.Prefix) || (err == nil) != (v.Domain != "") {
 			t.Errorf("PublisherDomain(%q) = %q, %v; want %q", v.Prefix, got, err, v.Domain)
 		}
@@ -166,8 +168,8 @@ func TestDomainVectors(t *testing.T) {
 			read++
 			continue
 		}
-		var problem *ampcors.ValueError
-		if isHash := !strings.Contains(v.Prefix, "-") && v.Prefix != "" && !strings.Contains(v.Prefix, "."); errors.Is(err, ampcors.ErrHashPrefix) != isHash {
+		var problem *badvalue.Error
+		if isHash := !strings.Contains(v.Prefix, "-") && v.Prefix != "" && !strings.Contains(v.Prefix, "."); errors.Is(err, cacheurl.ErrHashPrefix) != isHash {
 			t.Errorf("PublisherDomain(%q): %v", v.Prefix, err)
 		} else if !isHash && (!errors.As(err, &problem) || v.Problem == "" || problem.Reason != v.Problem) {
 			t.Errorf("PublisherDomain(%q): %v; want the problem %q", v.Prefix, err, v.Problem)

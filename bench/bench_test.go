@@ -14,9 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ampcors/ampcors"
-	"github.com/ampcors/ampcors/configfile"
 	"golang.org/x/net/idna"
+
+	"github.com/ampcors/ampcors/cacheurl"
+	"github.com/ampcors/ampcors/configfile"
 )
 
 var sink *[4]string
@@ -85,7 +86,7 @@ func preflight(origin, method string) http.Header {
 }
 
 func cacheOrigin(publisher string) string {
-	prefix, err := ampcors.DomainPrefix(publisher)
+	prefix, err := cacheurl.DomainPrefix(publisher)
 	if err != nil {
 		panic(err)
 	}

@@ -9,10 +9,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ampcors/ampcors"
 	chi "github.com/go-chi/cors"
 	jub0bs "github.com/jub0bs/cors"
 	rs "github.com/rs/cors"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
 )
 
 // Ballast returns as much memory as the rest of a server uses. Without it, the garbage
@@ -56,7 +58,7 @@ func NewPolicy(publishers ...string) (Policy, error) {
 	p := Policy{publishers: publishers}
 	for _, publisher := range publishers {
 		if !strings.HasPrefix(publisher, "*.") {
-			onCaches, err := ampcors.CacheOrigins(publisher)
+			onCaches, err := cacheurl.Origins(publisher)
 			if err != nil {
 				return p, err
 			}

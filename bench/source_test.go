@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/source"
 )
 
@@ -16,11 +17,11 @@ func cacheOf(tb testing.TB, publishers []string, options source.Options) *source
 	tb.Helper()
 	domains, hashes := make(map[string]bool), make(map[string]string)
 	for _, p := range publishers {
-		domain, err := ampcors.CanonicalDomain(p)
+		domain, err := cacheurl.CanonicalDomain(p)
 		if err != nil {
 			continue // a pattern
 		}
-		prefix, _ := ampcors.HashPrefix(domain)
+		prefix, _ := cacheurl.HashPrefix(domain)
 		domains[domain], hashes[prefix] = true, domain
 	}
 	c, err := source.New(source.Source{

@@ -18,7 +18,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/badvalue"
+	"github.com/ampcors/ampcors/internal/dns"
 	"github.com/ampcors/ampcors/internal/pageurl"
 )
 
@@ -57,7 +58,7 @@ func (t ContentType) valid() bool {
 // A URL is a parsed cache URL.
 type URL struct {
 	// Publisher is the publisher's URL, http or https, on the scheme's default port.
-	// [ampcors.CanonicalDomain] must accept its host. [Parse] returns it in canonical form: the
+	// [CanonicalDomain] must accept its host. [Parse] returns it in canonical form: the
 	// host in lower case with A-labels, no port, no fragment, and no dot segments. Characters that
 	// the URL standard escapes in a path or a query, such as spaces and non-ASCII characters, are
 	// percent-encoded. All other bytes are kept, since caches treat "?a", "?a=" and "?%61" as
@@ -65,12 +66,12 @@ type URL struct {
 	// https://url.spec.whatwg.org/#percent-encoded-bytes
 	Publisher string
 
-	// Cache is the AMP Cache. If zero, the first of [ampcors.DefaultCaches] is used, Google's: a URL is
+	// Cache is the AMP Cache. If zero, the first of [DefaultCaches] is used, Google's: a URL is
 	// on one cache.
-	Cache ampcors.Cache
+	Cache Cache
 
 	// Prefix is the domain prefix, one of [Prefixes]. If empty, [URL.Build] uses that of
-	// [ampcors.DomainPrefix]. [Parse] returns it if it is another one, and rejects it if a
+	// [DomainPrefix]. [Parse] returns it if it is another one, and rejects it if a
 	// Middleware denies it; see [ParseAny].
 	Prefix string
 
@@ -103,28 +104,28 @@ var cacheParam = regexp.MustCompile(`^(amp_(js[^&=]*|gsa|r|kit|latest_update_tim
 func isCacheParam(param string) bool { return cacheParam.MatchString(param) }
 
 // Build returns the cache URL. A fragment of the publisher's URL is removed. An error is an
-// *[ampcors.ValueError], or several of them joined.
+// *[badvalue.Error], or several of them joined.
 //
 // A publisher's URL is rejected if it has one of the cache's query parameters, because [Parse]
 // would return that in CacheQuery.
 func (u URL) Build() (string, error) {
 	page, problem := pageurl.Parse(u.Publisher, pageurl.AsBrowsers)
 	if problem != nil {
-		problem.Package, problem.Path = "cacheurl", "Publisher"
+		problem.Path = "Publisher"
 		return "", problem
 	}
 	reject := func(path, value, reason, want string) (string, error) {
-		return "", &ampcors.ValueError{Package: "cacheurl", Path: path, Value: value, Reason: reason, Want: want}
+		return "", &badvalue.Error{Path: path, Value: value, Reason: reason, Want: want}
 	}
 
 	cache := u.Cache
-	if cache == (ampcors.Cache{}) {
-		cache = ampcors.DefaultCaches()[0]
+	if cache == (Cache{}) {
+		cache = DefaultCaches()[0]
 	}
-	origins, err := ampcors.CacheOrigins(page.Host, cache)
+	origins, err := Origins(page.Host, cache)
 	if err != nil {
-		for problem := range ampcors.ValueErrors(err) {
-			problem.Package, problem.Path = "cacheurl", strings.Replace(problem.Path, "caches[0]", "Cache", 1)
+		for problem := range badvalue.All(err) {
+			problem.Path = strings.Replace(problem.Path, "caches[0]", "Cache", 1)
 		}
 		return "", err
 	}
@@ -194,8 +195,8 @@ func (u URL) Build() (string, error) {
 
 // isCacheHost reports whether a host belongs to this AMP Cache or to a default one. Such a
 // host is not a publisher.
-func isCacheHost(host string, cache ampcors.Cache) bool {
-	return slices.ContainsFunc(append(ampcors.DefaultCaches(), cache), func(c ampcors.Cache) bool { return isOrIsBelow(host, c.CacheDomain) })
+func isCacheHost(host string, cache Cache) bool {
+	return slices.ContainsFunc(append(DefaultCaches(), cache), func(c Cache) bool { return dns.IsOrIsBelow(host, c.CacheDomain) })
 }
 
 func isOrIsBelow(host, domain string) bool {
@@ -216,23 +217,23 @@ func queryParams(query string) []string {
 	return strings.Split(query[len("?"):], "&")
 }
 
-// Parse parses a cache URL of one of the caches. If none are given, [ampcors.DefaultCaches]
+// Parse parses a cache URL of one of the caches. If none are given, [DefaultCaches]
 // is used. Other URLs are rejected, such as those of viewers: see [ParseViewer],
 // [ParseUntyped] and [ParseAny]. A fragment is removed: in a viewer's URL it is a message from the viewer to the
-// page, and no server sees it. An error is an *[ampcors.ValueError], or several of them joined if
+// page, and no server sees it. An error is an *[badvalue.Error], or several of them joined if
 // the caches have problems.
 //
 // The domain prefix must belong to the host in the path, either in readable form or as a hash
 // prefix. No cache serves a document under another prefix, and a reader who looks only at the
 // prefix would believe that the page is from another publisher.
-func Parse(cacheURL string, caches ...ampcors.Cache) (URL, error) {
+func Parse(cacheURL string, caches ...Cache) (URL, error) {
 	return parse(cacheURL, typed, caches)
 }
 
 // ParseAny parses everything that [URL.Build] returns. That is also a URL with a content type that
 // AMP's document does not name, which sets AnyType, and a URL with one of the [Prefixes] that an
 // [ampcors.Middleware] denies. Everything else is as with [Parse].
-func ParseAny(cacheURL string, caches ...ampcors.Cache) (URL, error) {
+func ParseAny(cacheURL string, caches ...Cache) (URL, error) {
 	return parse(cacheURL, anyTyped, caches)
 }
 
@@ -240,7 +241,7 @@ func ParseAny(cacheURL string, caches ...ampcors.Cache) (URL, error) {
 // "https://www-example-com.cdn.ampproject.org/s/www.example.com/article". AMP's document shows such
 // URLs, but its format has a content type, and [Parse] rejects them. The Type of the result is empty.
 // Everything else is as with Parse.
-func ParseUntyped(cacheURL string, caches ...ampcors.Cache) (URL, error) {
+func ParseUntyped(cacheURL string, caches ...Cache) (URL, error) {
 	return parse(cacheURL, untyped, caches)
 }
 
@@ -253,18 +254,18 @@ const (
 	untyped                // none
 )
 
-func parse(cacheURL string, mode typing, caches []ampcors.Cache) (URL, error) {
+func parse(cacheURL string, mode typing, caches []Cache) (URL, error) {
 	if len(caches) == 0 {
-		caches = ampcors.DefaultCaches()
-	} else if _, err := ampcors.CacheOrigins("www.example.com", caches...); err != nil {
+		caches = DefaultCaches()
+	} else if err := ValidateCaches(caches); err != nil {
 		return URL{}, err
 	}
 	reject := func(reason, want string) (URL, error) {
-		return URL{}, &ampcors.ValueError{Package: "cacheurl", Path: "cacheURL", Value: cacheURL, Reason: reason, Want: want}
+		return URL{}, &badvalue.Error{Path: "cacheURL", Value: cacheURL, Reason: reason, Want: want}
 	}
 	whole, problem := pageurl.Split(cacheURL, pageurl.AsBrowsers)
 	if problem != nil {
-		problem.Package, problem.Path = "cacheurl", "cacheURL"
+		problem.Path = "cacheURL"
 		return URL{}, problem
 	}
 	if whole.Scheme != "https" {
@@ -276,7 +277,7 @@ func parse(cacheURL string, mode typing, caches []ampcors.Cache) (URL, error) {
 		return reject(fmt.Sprintf("has the host %.80q, which is not ASCII", whole.Host), "an ASCII host, with A-labels (xn--...)")
 	}
 	host := strings.ToLower(whole.Host)
-	i := slices.IndexFunc(caches, func(c ampcors.Cache) bool { return isOrIsBelow(host, c.CacheDomain) })
+	i := slices.IndexFunc(caches, func(c Cache) bool { return dns.IsOrIsBelow(host, c.CacheDomain) })
 	if i < 0 {
 		return reject(fmt.Sprintf("has the host %.80q, which is below no known cache's domain", host), `a URL such as "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/"`)
 	}
@@ -328,7 +329,7 @@ func parse(cacheURL string, mode typing, caches []ampcors.Cache) (URL, error) {
 		}
 	}
 
-	if usual, err := ampcors.DomainPrefix(page.Host); err != nil || usual != prefix {
+	if usual, err := DomainPrefix(page.Host); err != nil || usual != prefix {
 		u.Prefix = prefix
 	}
 
@@ -353,7 +354,7 @@ func parsePage(rest string) (page pageurl.URL, reason string) {
 	if err != nil {
 		host = rest
 	}
-	domain, problem := pageurl.Domain(host)
+	domain, problem := dns.ParsePublisher(host)
 	if problem != nil {
 		return page, fmt.Sprintf("has the host %.80q in its path, which %s", host, problem.Reason)
 	}
@@ -386,17 +387,17 @@ var viewerHosts = regexp.MustCompile(`^www\.(google\.(com|[a-z]{2}|com?\.[a-z]{2
 // ParseViewer returns the publisher's URL of a document in the AMP viewer of Google or Bing. For
 // "https://www.google.com/amp/s/www.example.com/article", it returns
 // "https://www.example.com/article". Parameters of the cache and a fragment are removed. An error
-// is an *[ampcors.ValueError].
+// is an *[badvalue.Error].
 //
 // Unlike with a cache URL, there is no prefix to check, and anybody can write such a URL with
 // any host: it does not say that the document is in a cache, or is AMP.
 func ParseViewer(viewerURL string) (publisher string, err error) {
 	reject := func(reason, want string) (string, error) {
-		return "", &ampcors.ValueError{Package: "cacheurl", Path: "viewerURL", Value: viewerURL, Reason: reason, Want: want}
+		return "", &badvalue.Error{Path: "viewerURL", Value: viewerURL, Reason: reason, Want: want}
 	}
 	whole, problem := pageurl.Split(viewerURL, pageurl.AsBrowsers)
 	if problem != nil {
-		problem.Package, problem.Path = "cacheurl", "viewerURL"
+		problem.Path = "viewerURL"
 		return "", problem
 	}
 	const want = `a URL such as "https://www.google.com/amp/s/www.example.com/article"`
@@ -411,7 +412,7 @@ func ParseViewer(viewerURL string) (publisher string, err error) {
 	switch {
 	case reason != "":
 		return reject(reason, want)
-	case isCacheHost(page.Host, ampcors.DefaultCaches()[0]):
+	case isCacheHost(page.Host, DefaultCaches()[0]):
 		return reject(fmt.Sprintf("has the host %q in its path, which is on a cache", page.Host), "a publisher's host")
 	}
 	page.Query, _ = splitQuery(whole.Query)
@@ -419,18 +420,18 @@ func ParseViewer(viewerURL string) (publisher string, err error) {
 }
 
 // IsOnCache reports whether the host of a URL is the domain of one of the caches, or below it. If none
-// are given, [ampcors.DefaultCaches] is used.
-func IsOnCache(rawURL string, caches ...ampcors.Cache) bool {
+// are given, [DefaultCaches] is used.
+func IsOnCache(rawURL string, caches ...Cache) bool {
 	if len(caches) == 0 {
-		caches = ampcors.DefaultCaches()
+		caches = DefaultCaches()
 	}
 	u, err := url.Parse(rawURL)
-	return err == nil && slices.ContainsFunc(caches, func(c ampcors.Cache) bool { return isOrIsBelow(strings.ToLower(u.Hostname()), c.CacheDomain) })
+	return err == nil && slices.ContainsFunc(caches, func(c Cache) bool { return dns.IsOrIsBelow(strings.ToLower(u.Hostname()), c.CacheDomain) })
 }
 
 // PublisherURL returns the publisher's URL of a URL that [Parse], [ParseUntyped] or [ParseViewer]
 // accepts. An error is that of Parse.
-func PublisherURL(cacheURL string, caches ...ampcors.Cache) (string, error) {
+func PublisherURL(cacheURL string, caches ...Cache) (string, error) {
 	u, err := Parse(cacheURL, caches...)
 	if err == nil {
 		return u.Publisher, nil
@@ -447,9 +448,9 @@ func PublisherURL(cacheURL string, caches ...ampcors.Cache) (string, error) {
 // belongsTo reports whether the prefix is one that [ampcors.Middleware] accepts for the
 // publisher domain.
 func belongsTo(prefix, domain string) bool {
-	of, err := ampcors.PublisherDomain(prefix)
-	if errors.Is(err, ampcors.ErrHashPrefix) {
-		hash, err := ampcors.HashPrefix(domain)
+	of, err := PublisherDomain(prefix)
+	if errors.Is(err, ErrHashPrefix) {
+		hash, err := HashPrefix(domain)
 		return err == nil && hash == prefix
 	}
 	return err == nil && of == domain

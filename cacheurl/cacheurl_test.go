@@ -10,11 +10,11 @@ import (
 
 	"golang.org/x/net/idna"
 
-	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/badvalue"
 	"github.com/ampcors/ampcors/internal/vectors"
 )
 
-var google, bing = ampcors.DefaultCaches()[0], ampcors.DefaultCaches()[1]
+var google, bing = DefaultCaches()[0], DefaultCaches()[1]
 
 // TestVectors builds, and parses, the URLs of conformance/cacheurls.json.
 func TestVectors(t *testing.T) {
@@ -31,7 +31,7 @@ func TestVectors(t *testing.T) {
 		case bing.CacheDomain:
 			u.Cache = bing
 		default:
-			u.Cache = ampcors.Cache{ID: "other", CacheDomain: v.Cache}
+			u.Cache = Cache{ID: "other", CacheDomain: v.Cache}
 		}
 		if v.URL != "" || v.CacheURL == "" {
 			built++
@@ -63,7 +63,7 @@ func TestVectors(t *testing.T) {
 		}
 		if u.Publisher == "" {
 			rejected++
-			var problem *ampcors.ValueError
+			var problem *badvalue.Error
 			if !errors.As(err, &problem) || problem.Path != "cacheURL" || problem.Want == "" || problem.Value != v.CacheURL && !strings.Contains(v.CacheURL, "@") || v.Problem == "" || problem.Reason != v.Problem || got != (URL{}) {
 				t.Errorf("Parse(%q) = %+v, %v; want the problem %q", v.CacheURL, got, err, v.Problem)
 			}
@@ -145,7 +145,7 @@ func TestInvalidURLsAreRejectedWithAReason(t *testing.T) {
 			u := ok
 			change(&u)
 			got, err := u.Build()
-			var problem *ampcors.ValueError
+			var problem *badvalue.Error
 			if got != "" || !errors.As(err, &problem) || !strings.Contains(err.Error(), want) {
 				t.Errorf("%+v: got %q, %v; want an error with %q", u, got, err, want)
 			}
@@ -155,7 +155,7 @@ func TestInvalidURLsAreRejectedWithAReason(t *testing.T) {
 
 func TestParseChecksTheCaches(t *testing.T) {
 	t.Parallel()
-	for want, caches := range map[string][]ampcors.Cache{
+	for want, caches := range map[string][]Cache{
 		"caches[0].id":          {{}},
 		"is a public suffix":    {{ID: "x", CacheDomain: "co.uk"}},
 		"not in lower-case":     {google, {ID: "x", CacheDomain: "AMP.example"}},
@@ -210,7 +210,7 @@ func TestParseViewer(t *testing.T) {
 		"https://www.google.com/amp/s/../search":                    "/amp/",
 		"x":                                                         "http",
 	} {
-		var problem *ampcors.ValueError
+		var problem *badvalue.Error
 		if got, err := ParseViewer(url); got != "" || !errors.As(err, &problem) || !strings.Contains(err.Error(), want) || problem.Path != "viewerURL" {
 			t.Errorf("%s: %s, %v; want %q", url, got, err, want)
 		}
@@ -272,14 +272,14 @@ func FuzzBuildThenParse(f *testing.F) {
 	f.Add("HTTPS", "my-pub.com:443", "/a", uint8(1), "", "amp_gsa")
 	types := []ContentType{"", Viewer, SignedExchange, Certificate, Image, SizedImage, Resource, Document}
 	f.Fuzz(func(t *testing.T, scheme, host, tail string, contentType uint8, imageParams, cacheQuery string) {
-		caches := ampcors.DefaultCaches()
+		caches := DefaultCaches()
 		u := URL{
 			Publisher: scheme + "://" + host + tail, Cache: caches[int(contentType/8)%len(caches)],
 			Type: types[contentType%8], ImageParams: imageParams, CacheQuery: cacheQuery,
 		}
 		built, err := u.Build()
 		if err != nil {
-			if problem := (*ampcors.ValueError)(nil); !errors.As(err, &problem) || built != "" {
+			if problem := (*badvalue.Error)(nil); !errors.As(err, &problem) || built != "" {
 				t.Fatalf("%+v: %q, %v", u, built, err)
 			}
 			return
@@ -327,7 +327,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, cacheURL string) {
 		u, err := Parse(cacheURL)
 		if err != nil {
-			if problem := (*ampcors.ValueError)(nil); !errors.As(err, &problem) || u != (URL{}) {
+			if problem := (*badvalue.Error)(nil); !errors.As(err, &problem) || u != (URL{}) {
 				t.Fatalf("%q: %+v, %v", cacheURL, u, err)
 			}
 			return
@@ -365,7 +365,7 @@ func BenchmarkBuild(b *testing.B) {
 }
 
 func BenchmarkParse(b *testing.B) {
-	caches := ampcors.DefaultCaches()
+	caches := DefaultCaches()
 	for b.Loop() {
 		if _, err := Parse("https://www-example-com.cdn.ampproject.org/c/s/www.example.com/news/article?id=7", caches...); err != nil {
 			b.Fatal(err)
@@ -404,7 +404,7 @@ func TestParseAny(t *testing.T) {
 
 func TestIsOnCache(t *testing.T) {
 	t.Parallel()
-	other := ampcors.Cache{ID: "other", CacheDomain: "cache.example"}
+	other := Cache{ID: "other", CacheDomain: "cache.example"}
 	for url, want := range map[string]bool{
 		"https://www-example-com.cdn.ampproject.org/x": true, "http://CDN.ampproject.org": true, "https://a.www.bing-amp.com:1/": true,
 		"https://www.example.com/": false, "https://acdn.ampproject.org": false, "https://a.cache.example": false, "%": false,

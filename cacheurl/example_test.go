@@ -1,10 +1,11 @@
 package cacheurl_test
 
 import (
+	"errors"
 	"fmt"
 	"log"
+	"strings"
 
-	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/cacheurl"
 )
 
@@ -29,7 +30,7 @@ func ExampleURL_Build() {
 		{Publisher: "https://www.example.com/article?id=7"},
 		{Publisher: "http://bücher.example/photo.jpg", Type: cacheurl.Image},
 		{Publisher: "https://www.example.com/photo.jpg", ImageParams: "w800"},
-		{Publisher: "https://www.example.com/article", Cache: ampcors.DefaultCaches()[1]},
+		{Publisher: "https://www.example.com/article", Cache: cacheurl.DefaultCaches()[1]},
 	} {
 		cacheURL, err := u.Build()
 		if err != nil {
@@ -55,5 +56,33 @@ func ExampleParse() {
 	fmt.Println(err)
 	// Output:
 	// https://www.example.com/article?id=7 google v amp_js_v=0.1
-	// cacheurl: cacheURL "https://www-example-com.cdn.ampproject.org/c/s/evil.example/article" has the domain prefix "www-example-com", which is not one of the prefixes of "evil.example"; want the prefix of the host in the path
+	// ampcors: cacheURL "https://www-example-com.cdn.ampproject.org/c/s/evil.example/article" has the domain prefix "www-example-com", which is not one of the prefixes of "evil.example"; want the prefix of the host in the path
+}
+
+func ExampleDomainPrefix() {
+	for _, publisher := range []string{"www.example.com", "en-us.example.com", "bücher.example"} {
+		prefix, err := cacheurl.DomainPrefix(publisher)
+		fmt.Println(prefix, err)
+	}
+	// Output:
+	// www-example-com <nil>
+	// 0-en--us-example-com-0 <nil>
+	// xn--bcher-example-wob <nil>
+}
+
+func ExamplePublisherDomain() {
+	fmt.Println(cacheurl.PublisherDomain("a--b-example-com"))
+	_, err := cacheurl.PublisherDomain("v2c4ucasgcskftbjt4c7phpkbqedcdcqo23tkamleapoa5o6fygq")
+	fmt.Println(errors.Is(err, cacheurl.ErrHashPrefix))
+	// Output:
+	// a-b.example.com <nil>
+	// true
+}
+
+func ExampleOrigins() {
+	origins, err := cacheurl.Origins("www.example.com")
+	fmt.Println(strings.Join(origins, "\n"), err)
+	// Output:
+	// https://www-example-com.cdn.ampproject.org
+	// https://www-example-com.www.bing-amp.com <nil>
 }

@@ -5,9 +5,10 @@ import (
 	"strings"
 	"unicode/utf16"
 
-	"github.com/ampcors/ampcors"
-	"github.com/ampcors/ampcors/internal/dns"
 	"golang.org/x/net/idna"
+
+	"github.com/ampcors/ampcors/internal/dns"
+	"github.com/ampcors/ampcors/internal/mapping"
 )
 
 // A Prefix is a domain prefix that implementations give a publisher.
@@ -29,7 +30,7 @@ type implementation struct {
 
 var implementations = []implementation{
 	{"ampcors", func(domain string) string {
-		prefix, err := ampcors.DomainPrefix(domain)
+		prefix, err := DomainPrefix(domain)
 		if err != nil {
 			return ""
 		}
@@ -49,7 +50,7 @@ var implementations = []implementation{
 }
 
 // Prefixes returns every domain prefix that a known implementation gives the publisher, and who
-// gives it: [ampcors.DomainPrefix], which is first; @ampproject/toolbox-cache-url 2.10.1 for Node;
+// gives it: [DomainPrefix], which is first; @ampproject/toolbox-cache-url 2.10.1 for Node;
 // amppackager for Go, at 57974efc; the AMP cache of Snowflake for Go; and the text of the AMP
 // document "AMP Cache URL Format and Request Handling". The first two are run in the tests of this
 // project. The others are transcribed, with the version of golang.org/x/net/idna that the program
@@ -60,13 +61,13 @@ var implementations = []implementation{
 //
 // Mostly there are two: the readable prefix, and the hash prefix. Internationalized names, names with
 // two adjacent hyphens, and those that mix directions of writing can have more. Arguments and errors are
-// those of [ampcors.DomainPrefix].
+// those of [DomainPrefix].
 func Prefixes(publisher string) ([]Prefix, error) {
-	domain, err := ampcors.CanonicalDomain(publisher)
+	domain, err := CanonicalDomain(publisher)
 	if err != nil {
 		return nil, err
 	}
-	hash := dns.Hash(domain)
+	hash := mapping.Hash(domain)
 	found := []Prefix{}
 	last := Prefix{Prefix: hash, By: []string{}}
 	for _, i := range implementations {

@@ -5,9 +5,10 @@ import (
 	"slices"
 	"testing"
 
+	"golang.org/x/net/idna"
+
 	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/internal/vectors"
-	"golang.org/x/net/idna"
 )
 
 // isUnicode15 reports whether package idna has the tables of Unicode 15, as below Go 1.27.

@@ -22,9 +22,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ampcors/ampcors/internal/gatewaytest"
-	"github.com/ampcors/ampcors/internal/servertest"
-	"github.com/ampcors/ampcors/source"
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -32,6 +29,10 @@ import (
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/quic-go/quic-go/http3"
+
+	"github.com/ampcors/ampcors/internal/gatewaytest"
+	"github.com/ampcors/ampcors/internal/servertest"
+	"github.com/ampcors/ampcors/source"
 )
 
 // A process has one Caddy, so these tests do not run in parallel.

@@ -17,6 +17,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/configfile"
 	"github.com/ampcors/ampcors/internal/servertest"
 	"github.com/ampcors/ampcors/source"
@@ -106,7 +107,7 @@ func TestTheCaddyfileHasAllOfConfig(t *testing.T) {
 	}
 	want := ampcors.Config{
 		Publishers: []string{"www.example.com", "*.news.example", "a.example", "b.example", "c.example", "d.example", "e.example", "file.example"},
-		Caches: []ampcors.Cache{ampcors.DefaultCaches()[0], {
+		Caches: []cacheurl.Cache{cacheurl.DefaultCaches()[0], {
 			ID: "other", Name: "Another one", Docs: "https://cache.example/docs", CacheDomain: "cache.example",
 			UpdateCacheAPIDomainSuffix: "update.cache.example", ThirdPartyFrameDomainSuffix: "frames.example",
 		}},

@@ -17,7 +17,7 @@
 // relative to the JSON file's directory. Empty lines, spaces, tabs and comments that begin
 // with "#" are skipped. The last line must end in a line break too, so that a truncated
 // name is not read as another one. The list must have a publisher, so that an emptied file
-// does not deny every publisher. cachesFile is in place of caches, and is what [ampcors.ParseCaches]
+// does not deny every publisher. cachesFile is in place of caches, and is what [cacheurl.ParseCaches]
 // reads. Nothing fetches it: get https://cdn.ampproject.org/caches.json when you trust what it says.
 //
 // No problem in either file is ignored. A member that is unknown or occurs twice, a value
@@ -42,6 +42,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/badvalue"
+	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/source"
 )
 
@@ -63,7 +65,7 @@ type Error struct {
 	Path   string // of the value, such as "email.senders[0]"; "" for the file as a whole
 	Reason string // what is wrong
 	Want   string // what would be right
-	Err    error  // the cause, such as a *ampcors.ValueError; it may be nil
+	Err    error  // the cause, such as a *badvalue.Error; it may be nil
 
 	where int // the offset in the JSON, or for the text file the index in Publishers
 }
@@ -192,13 +194,13 @@ func (in Inline) SourceOptions() (source.Options, error) {
 	return d.result.Lookup, nil
 }
 
-// lookupErrors returns what is wrong in the member "lookup", as joined *[ampcors.ValueError]s.
+// lookupErrors returns what is wrong in the member "lookup", as joined *[badvalue.Error]s.
 func (d *decoder) lookupErrors() error {
 	var errs []error
 	if joined, ok := d.result.Lookup.Validate().(interface{ Unwrap() []error }); ok {
 		for _, err := range joined.Unwrap() {
 			if e := (*source.OptionError)(nil); errors.As(err, &e) {
-				errs = append(errs, &ampcors.ValueError{Path: "lookup." + e.Name, Value: e.Value, Reason: e.Reason, Want: e.Want})
+				errs = append(errs, &badvalue.Error{Path: "lookup." + e.Name, Value: e.Value, Reason: e.Reason, Want: e.Want})
 			}
 		}
 	}
@@ -274,8 +276,8 @@ func (c *contents) parse(path, dir string, data []byte, set []func(*ampcors.Conf
 
 // named returns the path of the file that a member of the JSON names. ok is false if there is none.
 func (d *decoder) named(member, name, dir string) (path string, ok bool) {
-	offset, ok := d.offsets[member]
-	if !ok || d.data[offset] != '"' { // otherwise it is not a name
+	offset, ok := d.document.StringAt(member)
+	if !ok {
 		return "", false
 	}
 	if filepath.IsAbs(name) {
@@ -293,16 +295,15 @@ func (c *contents) readCaches(d *decoder, name string) {
 	list := look(name)
 	c.files = append(c.files, list)
 	data, err := list.read()
-	var caches []ampcors.Cache
+	var caches []cacheurl.Cache
 	if err == nil {
-		caches, err = ampcors.ParseCaches(bytes.NewReader(data))
+		caches, err = cacheurl.ParseCaches(bytes.NewReader(data))
 	}
-	_, hasCaches := d.offsets["caches"]
 	switch {
 	case err != nil:
-		d.report(d.offsets[cachesFile], cachesFile, fmt.Sprintf("cannot be read: %s: %s", name, reason(err)), "", err)
-	case hasCaches:
-		d.report(d.offsets[cachesFile], cachesFile, "stands beside caches", "one of them", nil)
+		d.report(d.document.Offset(cachesFile), cachesFile, fmt.Sprintf("cannot be read: %s: %s", name, reason(err)), "", err)
+	case d.document.Has("caches"):
+		d.report(d.document.Offset(cachesFile), cachesFile, "stands beside caches", "one of them", nil)
 	default:
 		d.result.Caches = caches
 	}
@@ -317,7 +318,7 @@ func (c *contents) readPublishers(d *decoder, name string) {
 	}
 	c.files = append(c.files, list)
 	if err != nil {
-		d.report(d.offsets[publishersFile], publishersFile, fmt.Sprintf("cannot be read: %s: %s", name, reason(err)), "", err)
+		d.report(d.document.Offset(publishersFile), publishersFile, fmt.Sprintf("cannot be read: %s: %s", name, reason(err)), "", err)
 	} else {
 		c.lines = d.addPublishers(name, text)
 	}
@@ -376,7 +377,7 @@ func (d *decoder) join(lines publisherLines) error {
 			f.Line, f.Column = position(data, f.where)
 		default:
 			var ok bool
-			if f.Line, f.Column, ok = lines.at(f.where, f.Err.(*ampcors.ValueError).Value); !ok {
+			if f.Line, f.Column, ok = lines.at(f.where, f.Err.(*badvalue.Error).Value); !ok {
 				f.File, f.Path = d.file, fmt.Sprintf("publishers[%d]", f.where) // set by the program
 			}
 		}

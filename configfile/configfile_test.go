@@ -15,6 +15,9 @@ import (
 	"time"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/badvalue"
+	"github.com/ampcors/ampcors/cacheurl"
+	"github.com/ampcors/ampcors/internal/strictjson"
 	"github.com/ampcors/ampcors/source"
 )
 
@@ -65,7 +68,7 @@ func TestEveryFieldCanBeSetInAFile(t *testing.T) {
 	}
 	want := ampcors.Config{
 		Publishers:   []string{"www.example.com", "*.news.example", "bücher.example", "a.example", "b.example", "*.d.example"},
-		Caches:       []ampcors.Cache{{ID: "google", Name: "G", Docs: "D", CacheDomain: "cdn.ampproject.org", UpdateCacheAPIDomainSuffix: "cdn.ampproject.org", ThirdPartyFrameDomainSuffix: "ampproject.net"}},
+		Caches:       []cacheurl.Cache{{ID: "google", Name: "G", Docs: "D", CacheDomain: "cdn.ampproject.org", UpdateCacheAPIDomainSuffix: "cdn.ampproject.org", ThirdPartyFrameDomainSuffix: "ampproject.net"}},
 		Origins:      []string{"https://playground.amp.dev"},
 		Email:        ampcors.Email{Senders: []string{"news@example.com"}, Clients: []string{}},
 		Credentialed: true,
@@ -108,7 +111,7 @@ config.json:3:29: "Publishers" is unknown; did you mean "publishers"?
 config.json:3:58: "lookup.tll" is unknown; did you mean "ttl"?
 config.json:3:72: "max_age" is unknown; did you mean "maxAge"?`},
 		{name: "a cache that is not known", file: `{"publishers": ["a.example"], "caches": ["bing", "cloudflare"]}`, text: "",
-			want: `config.json:1:50: caches[1] "cloudflare" is not the id of a cache in DefaultCaches; want "google" or "bing", or an object as in caches.json`},
+			want: `config.json:1:50: caches[1] "cloudflare" is not the id of a cache in cacheurl.DefaultCaches; want "google" or "bing", or an object as in caches.json`},
 		{name: "wrong types", file: `{"publishers": "a.example", "origins": [1, "https://a.example", null, {"x": []}], "credentialed": "yes",
   "maxAge": "10 minutes", "caches": null, "email": [], "reportOnly": 0, "publishersFile": ["a"],
   "lookup": {"ttl": true, "maxRate": "7", "timeout": 1e3, "maxConcurrent": 99999999999999999999}}`, text: "",
@@ -139,7 +142,7 @@ config.json:1:64: lookup.ttl is 60000000000; want a duration such as "10m" or "9
 }`, text: "", want: `config.json:2:43: publishers[2] "https://b.example" has a scheme; want "b.example"
 config.json:3:40: caches[0].cacheDomain "CDN.example" is not in lower-case ASCII; want "cdn.example"
 config.json:3:56: caches[1].id "" is empty; want a short name such as "google"
-config.json:3:86: caches[2] is 7; want an object, or an id such as "google"
+config.json:3:86: caches[2] is 7; want an object
 config.json:4:24: email.senders[0] "nobody" is not an email address; want an address such as "news@example.com", or "*@example.com"
 config.json:4:46: maxAge "1.5s" is not a whole number of seconds; want whole seconds, such as 10m0s
 config.json:5:25: lookup.maxStale "1s" is less than the TTL, during which a publisher gets in anyway; want 1m0s at least`},
@@ -178,7 +181,7 @@ config.json:1:52: publishers[0] "a" has no dot; want a domain such as "www.examp
 		{name: "text after the object", file: "{}\n}", text: "", want: `config.json:2:1: is not JSON: invalid character '}' after top-level value`},
 		{name: "another encoding", file: "{\"publishers\": [\"b\xfccher.example\"]}", text: "", want: `config.json:1:19: is not UTF-8; want UTF-8`},
 		{name: "a byte order mark", file: "\ufeff{}", text: "", want: `config.json:1:1: begins with a byte order mark; want UTF-8 without one`},
-		{name: "a list", file: ` ["a.example"]`, text: "", want: `config.json:1:2: the file is a list; want an object`},
+		{name: "a list", file: ` ["a.example"]`, text: "", want: `config.json:1:2: is a list; want an object`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -209,7 +212,7 @@ func TestACacheCanBeWrittenAsItsID(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []ampcors.Cache{ampcors.DefaultCaches()[1], {ID: "x", CacheDomain: "cache.example"}}
+	want := []cacheurl.Cache{cacheurl.DefaultCaches()[1], {ID: "x", CacheDomain: "cache.example"}}
 	if !slices.Equal(cfg.Caches, want) {
 		t.Errorf("got %+v; want %+v", cfg.Caches, want)
 	}
@@ -250,7 +253,7 @@ func TestAnErrorWrapsItsCause(t *testing.T) {
 	dir := write(t, map[string]string{"config.json": `{"publishers": ["a.example", "b"]}`})
 	_, err := Load(filepath.Join(dir, "config.json"))
 	var e *Error
-	var v *ampcors.ValueError
+	var v *badvalue.Error
 	if !errors.As(err, &e) || !errors.As(err, &v) || v.Path != "publishers[1]" || e.Path != "publishers[1]" || e.Column != 30 {
 		t.Errorf("%#v, %#v", e, v)
 	}
@@ -323,30 +326,30 @@ p:2:1: "b" has no dot; want a domain such as "www.example.com"`
 func TestEveryFieldIsFound(t *testing.T) {
 	bad := ampcors.Config{
 		Publishers: []string{"/"}, Origins: []string{"/"}, Methods: []string{"/"}, RequestHeaders: []string{"/"}, ResponseHeaders: []string{"/"},
-		Email: ampcors.Email{Senders: []string{"/"}, Clients: []string{"/"}}, MaxAge: -1, Caches: []ampcors.Cache{{}},
+		Email: ampcors.Email{Senders: []string{"/"}, Clients: []string{"/"}}, MaxAge: -1, Caches: []cacheurl.Cache{{}},
 	}
 	lookup := decoder{result: file{Lookup: source.Options{TTL: -1, NegativeTTL: -1, MaxStale: -1, Timeout: -1, MaxConcurrent: -1, MaxRate: -1, MaxEntries: -1}}}
 	err := errors.Join(bad.Validate(), lookup.lookupErrors())
-	d := decoder{offsets: map[string]int{"": 1}, lists: map[string][]int{}}
-	for problem := range ampcors.ValueErrors(err) {
+	document := strictjson.Decode([]byte(" {}"), new(file), strictjson.Options{})
+	for problem := range badvalue.All(err) {
 		path := problem.Path
 		name, member, _ := strings.Cut(path, ".")
 		name, _, _ = strings.Cut(name, "[")
-		_, fields := members(reflect.New(reflect.TypeFor[file]()).Elem())
+		_, fields := strictjson.Members(reflect.New(reflect.TypeFor[file]()).Elem())
 		field, ok := fields[name]
 		if ok && member != "" {
 			if field.Kind() == reflect.Slice {
 				field = reflect.New(field.Type().Elem()).Elem()
 			}
 			member, _, _ = strings.Cut(member, "[")
-			_, fields = members(field)
+			_, fields = strictjson.Members(field)
 			_, ok = fields[member]
 		}
 		if !ok {
 			t.Errorf("%v: there is no member %q", err, path)
 		}
 	}
-	if offset := d.offset("future[3].x"); offset != 1 {
+	if offset := document.Offset("future[3].x"); offset != 1 {
 		t.Errorf("at %d", offset)
 	}
 }
@@ -477,7 +480,7 @@ func unwrap(err error) []error {
 func TestMarshalIsReadAgain(t *testing.T) {
 	t.Parallel()
 	full := ampcors.Config{
-		Publishers: []string{"*.example.com"}, Caches: ampcors.DefaultCaches(), Origins: []string{"https://a.example"}, Credentialed: true,
+		Publishers: []string{"*.example.com"}, Caches: cacheurl.DefaultCaches(), Origins: []string{"https://a.example"}, Credentialed: true,
 		Methods: []string{"PUT"}, RequestHeaders: []string{"X-A"}, ResponseHeaders: []string{"X-B"}, MaxAge: 90 * time.Second,
 		Email:      ampcors.Email{Senders: []string{"a@example.com"}, Clients: []string{"https://mail.example"}, DangerouslyAllowMailProviderWildcards: true},
 		ReportOnly: true, DangerouslyAllowHTTPOwnOrigins: true, DangerouslyAllowPublicSuffixWildcards: true,

@@ -9,8 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ampcors/ampcors/internal/servertest"
 	"github.com/chromedp/chromedp"
+
+	"github.com/ampcors/ampcors/internal/servertest"
 )
 
 // browser starts Chromium and returns a context for it. All names except localhost lead

@@ -10,9 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ampcors/ampcors/internal/servertest"
 	cdppage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
+
+	"github.com/ampcors/ampcors/internal/servertest"
 )
 
 // TestTheExamplePage types, clicks and reads as a person does, at the size of a desktop and

@@ -10,11 +10,12 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/image/font/gofont/goregular"
+
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/authz"
 	"github.com/ampcors/ampcors/configfile"
 	"github.com/ampcors/ampcors/internal/servertest"
-	"golang.org/x/image/font/gofont/goregular"
 )
 
 // gatewayCaddy builds Caddy with the handler of ampcors. It returns a function that makes a

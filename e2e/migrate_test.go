@@ -8,10 +8,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ampcors/ampcors"
-	"github.com/ampcors/ampcors/internal/readme"
 	jub0bs "github.com/jub0bs/cors"
 	rs "github.com/rs/cors"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
+	"github.com/ampcors/ampcors/internal/readme"
 )
 
 // migrants are the requests of the tables in ../migrate.
@@ -82,7 +84,7 @@ var api = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.Wri
 // TestMigrationPages compares what the pages in ../migrate say with what the servers answer. With
 // UPDATE_README=1, it writes the tables.
 func TestMigrationPages(t *testing.T) {
-	origins, err := ampcors.CacheOrigins("www.example.com")
+	origins, err := cacheurl.Origins("www.example.com")
 	if err != nil {
 		t.Fatal(err)
 	}

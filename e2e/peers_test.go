@@ -10,11 +10,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ampcors/ampcors"
-	"github.com/ampcors/ampcors/internal/readme"
-	"github.com/ampcors/ampcors/internal/servertest"
 	jub0bs "github.com/jub0bs/cors"
 	rs "github.com/rs/cors"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
+	"github.com/ampcors/ampcors/internal/readme"
+	"github.com/ampcors/ampcors/internal/servertest"
 )
 
 // peerScenarios are what the libraries are compared by. As in AMP's runtime, each page
@@ -90,7 +92,7 @@ func listedOrigins(t *testing.T) (origins []string) {
 			origins = append(origins, "https://"+publisher)
 			continue
 		}
-		onCaches, err := ampcors.CacheOrigins(publisher)
+		onCaches, err := cacheurl.Origins(publisher)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,11 +11,12 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/net/idna"
+	"golang.org/x/net/publicsuffix"
+
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/internal/servertest"
-	"golang.org/x/net/idna"
-	"golang.org/x/net/publicsuffix"
 )
 
 // topLevelDomains returns the top-level domains of the Public Suffix List with two to four letters,
@@ -166,7 +167,7 @@ func TestNoPrefixIsAcceptedThatAnotherHostHas(t *testing.T) {
 
 	publishers := make(map[string]bool)
 	list := func(domain string) {
-		if canonical, err := ampcors.CanonicalDomain(domain); err == nil && canonical == domain {
+		if canonical, err := cacheurl.CanonicalDomain(domain); err == nil && canonical == domain {
 			publishers[domain] = true
 		}
 	}

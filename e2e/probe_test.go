@@ -13,12 +13,14 @@ import (
 	"testing"
 	"time"
 
+	jub0bs "github.com/jub0bs/cors"
+	rs "github.com/rs/cors"
+
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/cmd/ampcors/probe"
 	"github.com/ampcors/ampcors/cmd/ampcors/probe/probetest"
 	"github.com/ampcors/ampcors/internal/servertest"
-	jub0bs "github.com/jub0bs/cors"
-	rs "github.com/rs/cors"
 )
 
 // probeSite probes an endpoint of the site's API.
@@ -122,7 +124,7 @@ func TestProbeOnRealServers(t *testing.T) {
 			io.WriteString(w, "{}")
 		})
 	}
-	origins, err := probe.Origins(probetest.Publisher, ampcors.DefaultCaches()...)
+	origins, err := probe.Origins(probetest.Publisher, cacheurl.DefaultCaches()...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +171,7 @@ echo '{}';
 			return rs.New(rs.Options{AllowedOrigins: append(slices.Clone(origins), "https://*.cdn.ampproject.org"), AllowCredentials: true}).Handler(ok(nil))
 		}, want: []string{"any-publisher-allowed"}},
 		{name: "jub0bs/cors without hash prefixes", api: func(t *testing.T) http.Handler {
-			readable, err := ampcors.CacheOrigins(probetest.Publisher)
+			readable, err := cacheurl.Origins(probetest.Publisher)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -214,7 +216,7 @@ echo '{}';
 // backend allows null, and the probe cannot have seen it.
 func TestALimitOfRequestsIsNotClean(t *testing.T) {
 	s := newSite(t)
-	origins, err := probe.Origins(probetest.Publisher, ampcors.DefaultCaches()...)
+	origins, err := probe.Origins(probetest.Publisher, cacheurl.DefaultCaches()...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
 )
 
 const (
@@ -144,7 +145,7 @@ func (sc scenario) at(t testing.TB) string {
 	if sc.page != "" {
 		return sc.page
 	}
-	origins, err := ampcors.CacheOrigins(longName)
+	origins, err := cacheurl.Origins(longName)
 	if err != nil || strings.Contains(origins[0], "-") {
 		t.Fatalf("%q, %v; want a hash prefix", origins, err)
 	}

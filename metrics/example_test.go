@@ -7,10 +7,11 @@ import (
 	"net/http/httptest"
 	"strings"
 
-	"github.com/ampcors/ampcors"
-	"github.com/ampcors/ampcors/metrics"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/metrics"
 )
 
 // A program serves the metrics beside its API, at an address that only Prometheus reaches.

@@ -15,10 +15,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/configfile"
 	"github.com/ampcors/ampcors/source"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // The metrics. Those of the Source are missing without one.

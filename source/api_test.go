@@ -12,7 +12,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/source"
 )
 
@@ -188,7 +188,7 @@ func TestForgetReportsWhatIsNoDomain(t *testing.T) {
 func TestDomainsAndHashPrefixesAreKeptApart(t *testing.T) {
 	t.Parallel()
 	var asked []string
-	hash, _ := ampcors.HashPrefix("a.example")
+	hash, _ := cacheurl.HashPrefix("a.example")
 	c := newCache(t, source.Source{
 		HasPublisher: func(_ context.Context, domain string) (bool, error) { asked = append(asked, domain); return true, nil },
 		PublisherByHash: func(_ context.Context, prefix string) (string, error) {
@@ -225,7 +225,7 @@ func TestWhatASourceReturnsIsCopied(t *testing.T) {
 		c := newCache(t, source.Source{HasPublisher: isA, PublisherByHash: func(context.Context, string) (string, error) {
 			return unsafe.String(unsafe.SliceData(row), len(row)), nil
 		}}, source.Options{})
-		hash, _ := ampcors.HashPrefix(good)
+		hash, _ := cacheurl.HashPrefix(good)
 		first := c.FindByHash(t.Context(), hash)
 		evil := strings.ReplaceAll(good, "good", "evil")
 		copy(row, evil)
@@ -242,7 +242,7 @@ func TestWhatASourceReturnsIsCopied(t *testing.T) {
 func TestHasPublisherIsEnough(t *testing.T) {
 	t.Parallel()
 	c := newCache(t, source.Source{HasPublisher: isA}, source.Options{})
-	hash, _ := ampcors.HashPrefix("a.example")
+	hash, _ := cacheurl.HashPrefix("a.example")
 	for range 2 {
 		if a := c.Find(t.Context(), "a.example"); a != (source.Answer{Publisher: "a.example"}) {
 			t.Errorf("%+v", a)
@@ -262,7 +262,7 @@ func TestAWrapperThatLogsLosesNothing(t *testing.T) {
 	t.Parallel()
 	var report func(...string)
 	var isListening bool
-	hash, _ := ampcors.HashPrefix("a.example")
+	hash, _ := cacheurl.HashPrefix("a.example")
 	shards := make(map[string]bool)
 	asked := source.Source{
 		HasPublisher:    isA,

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ampcors/ampcors/internal/dns"
+	"github.com/ampcors/ampcors/internal/mapping"
 )
 
 // Errors in an [Answer], and so in ampcors.Decision.SourceErr, that say why a [Source] could not
@@ -162,7 +163,7 @@ type Answer struct {
 	Err       error  // why the Source could not answer
 }
 
-// Find looks up a domain, in the form that ampcors.CanonicalDomain returns; nothing else is a
+// Find looks up a domain, in the form that cacheurl.CanonicalDomain returns; nothing else is a
 // publisher. It waits for at most
 // twice Options.Timeout, if the Source obeys its context.
 func (c *Cache) Find(ctx context.Context, domain string) Answer {
@@ -310,7 +311,7 @@ func (c *Cache) Forget(publishers ...string) error {
 // forget removes a publisher, and the negative answers for it and its hash prefix. Answers of
 // its running lookups are not remembered.
 func (c *Cache) forget(domain string) {
-	prefix := dns.Hash(domain)
+	prefix := mapping.Hash(domain)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.memory.publishers.Remove(domain)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ampcors/ampcors/internal/dns"
+	"github.com/ampcors/ampcors/internal/mapping"
 )
 
 // A call is a lookup that runs. Callers with the same key wait for one call (singleflight).
@@ -152,7 +153,7 @@ func (c *Cache) ask(ctx context.Context, key string) (domain string, err error) 
 	if !isCanonical(domain) {
 		return "", fmt.Errorf("%w: %q is not a publisher domain in lower-case ASCII", ErrBadAnswer, domain)
 	}
-	if dns.Hash(domain) != key {
+	if mapping.Hash(domain) != key {
 		return "", fmt.Errorf("%w: %q does not have the hash prefix %q", ErrBadAnswer, domain, key)
 	}
 	return domain, nil

@@ -11,22 +11,23 @@ import (
 	"time"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/source"
 )
 
 // tenants are the domains that a platform hosts.
 type tenants struct {
 	mu      sync.RWMutex
-	domains map[string]bool   // as ampcors.CanonicalDomain returns them
-	hashes  map[string]string // domains by hash prefix, as ampcors.HashPrefix returns it
+	domains map[string]bool   // as cacheurl.CanonicalDomain returns them
+	hashes  map[string]string // domains by hash prefix, as cacheurl.HashPrefix returns it
 }
 
 func (t *tenants) set(publisher string, hosted bool) {
-	domain, err := ampcors.CanonicalDomain(publisher)
+	domain, err := cacheurl.CanonicalDomain(publisher)
 	if err != nil {
 		panic(err) // the publishers here are constants
 	}
-	prefix, _ := ampcors.HashPrefix(domain)
+	prefix, _ := cacheurl.HashPrefix(domain)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if hosted {

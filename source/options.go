@@ -66,7 +66,7 @@ func (o Options) withDefaults() Options {
 
 const maxDuration = 30 * 24 * time.Hour // more than is useful; twice as long does not overflow
 
-// An OptionError says what is wrong with one of the [Options]. (An *ampcors.ValueError would be an
+// An OptionError says what is wrong with one of the [Options]. (An *badvalue.Error would be an
 // import cycle.)
 type OptionError struct {
 	Name   string // as in JSON: "negativeTTL"

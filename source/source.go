@@ -34,7 +34,7 @@ import (
 //
 // The functions must be safe for concurrent use by multiple goroutines. Those that get a ctx
 // must return when it is done; the others must not wait. A key is a publisher domain as
-// ampcors.CanonicalDomain returns it, or a well-formed hash prefix, which has no dot.
+// cacheurl.CanonicalDomain returns it, or a well-formed hash prefix, which has no dot.
 //
 // An error says that the Source as a whole cannot answer now, and never that there is no such
 // publisher. After an error, the same key is not asked for again for twice as long as the call
@@ -48,7 +48,7 @@ type Source struct {
 	// compare names byte by byte. It knows domains, and no patterns.
 	HasPublisher func(ctx context.Context, domain string) (bool, error)
 
-	// PublisherByHash returns the publisher whose hash prefix this is, as ampcors.HashPrefix
+	// PublisherByHash returns the publisher whose hash prefix this is, as cacheurl.HashPrefix
 	// returns it, or "" if there is none. An answer that does not have the prefix is an error.
 	// If the function is nil, no origin with a hash prefix gets in because of the Source.
 	PublisherByHash func(ctx context.Context, prefix string) (domain string, err error)

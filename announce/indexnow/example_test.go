@@ -80,7 +80,7 @@ func ExampleClient_Submit() {
 	// www.example.com 1 <nil>
 	// xn--bcher-kva.example 1 indexnow: xn--bcher-kva.example: the engine does not find the key on the site (403 "KeyNotFound" "")
 	// indexnow: xn--bcher-kva.example: the engine does not find the key on the site (403 "KeyNotFound" "")
-	// indexnow: urls[2] "https://www.example.com:8443/" has the port "8443"; want none, or the default: caches and search engines support no other port
+	// ampcors: urls[2] "https://www.example.com:8443/" has the port "8443"; want none, or the default: caches and search engines support no other port
 }
 
 // web returns a client that reaches an engine and a site without a network.

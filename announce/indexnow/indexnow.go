@@ -36,7 +36,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
-	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/badvalue"
 	"github.com/ampcors/ampcors/internal/outbound"
 )
 
@@ -120,7 +120,7 @@ type Client struct {
 }
 
 // New returns a Client, or all the problems of the configuration, joined, each an
-// *[ampcors.ValueError].
+// *[badvalue.Error].
 func New(cfg Config) (*Client, error) {
 	var problems []error
 	c := &Client{
@@ -142,10 +142,10 @@ func New(cfg Config) (*Client, error) {
 			}
 		}
 		if cfg.KeyLocation != "" && len(cfg.OldKeys) > 0 {
-			problems = append(problems, &ampcors.ValueError{Package: "indexnow", Path: "OldKeys", Reason: "cannot be served, because the file of KeyLocation has one key", Want: "none, or no KeyLocation; KeysOf can have a location for each key"})
+			problems = append(problems, &badvalue.Error{Path: "OldKeys", Reason: "cannot be served, because the file of KeyLocation has one key", Want: "none, or no KeyLocation; KeysOf can have a location for each key"})
 		}
 	} else if cfg.Key != "" || len(cfg.OldKeys) > 0 || cfg.KeyLocation != "" {
-		problems = append(problems, &ampcors.ValueError{Package: "indexnow", Path: "KeysOf", Reason: "is set, and so is Key, OldKeys or KeyLocation", Want: "one of the two"})
+		problems = append(problems, &badvalue.Error{Path: "KeysOf", Reason: "is set, and so is Key, OldKeys or KeyLocation", Want: "one of the two"})
 	}
 	if cfg.KeyLocation != "" {
 		location, problem := parseLocation(cfg.KeyLocation)
@@ -158,7 +158,7 @@ func New(cfg Config) (*Client, error) {
 	if c.userAgent == "" {
 		c.userAgent = "ampcors-indexnow"
 	} else if !httpguts.ValidHeaderFieldValue(c.userAgent) {
-		problems = append(problems, &ampcors.ValueError{Package: "indexnow", Path: "UserAgent", Value: c.mask(c.userAgent), Reason: "has a character that headers cannot have", Want: "printable ASCII"})
+		problems = append(problems, &badvalue.Error{Path: "UserAgent", Value: c.mask(c.userAgent), Reason: "has a character that headers cannot have", Want: "printable ASCII"})
 	}
 	for _, endpoint := range []struct{ path, url string }{{"Endpoint", cmp.Or(cfg.Endpoint, API)}, {"Failover", cfg.Failover}} {
 		if endpoint.url == "" {
@@ -168,7 +168,7 @@ func New(cfg Config) (*Client, error) {
 		if u, err := url.Parse(endpoint.url); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.ContainsAny(endpoint.url, " ?#") {
 			// It may hold a password, or the key as a parameter.
 			value, _, _ := strings.Cut(endpoint.url[strings.LastIndexByte(endpoint.url, '@')+1:], "?")
-			problems = append(problems, c.maskProblem(&ampcors.ValueError{Path: endpoint.path, Value: value, Reason: "is not exactly the URL of an IndexNow service", Want: fmt.Sprintf("one such as %q", API)}))
+			problems = append(problems, c.maskProblem(&badvalue.Error{Path: endpoint.path, Value: value, Reason: "is not exactly the URL of an IndexNow service", Want: fmt.Sprintf("one such as %q", API)}))
 		}
 	}
 	problems = append(problems, c.retry.Check("indexnow")...)

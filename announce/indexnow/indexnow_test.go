@@ -22,7 +22,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/badvalue"
 	"github.com/ampcors/ampcors/internal/servertest"
 	"github.com/ampcors/ampcors/internal/vectors"
 )
@@ -217,7 +217,7 @@ func TestTheScopeOfTheKeyFileIsEnforcedBeforeSending(t *testing.T) {
 				}
 				covered := slices.Contains(strings.Fields(coveredBy), name)
 				report, err := c.Submit(t.Context(), u)
-				var problem *ampcors.ValueError
+				var problem *badvalue.Error
 				if canonical, host, err := c.Canonical(u); covered != (err == nil) || covered != (q.Add(u) == nil) || covered && (canonical != api.seen[0].URLList[0] || host != api.seen[0].Host) || !covered && canonical+host != "" {
 					t.Errorf("key file %q, %s: %q, %q, %v; covered: %v", location, u, canonical, host, err, covered)
 				}
@@ -647,7 +647,7 @@ func TestAllConfigErrorsAreReported(t *testing.T) {
 			cfg := Config{Key: testKey}
 			change(&cfg)
 			c, err := New(cfg)
-			if problem := (*ampcors.ValueError)(nil); c != nil || !errors.As(err, &problem) || !strings.Contains(err.Error(), want) {
+			if problem := (*badvalue.Error)(nil); c != nil || !errors.As(err, &problem) || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v; want an error with %s", err, want)
 			}
 		})

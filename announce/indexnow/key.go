@@ -14,7 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/badvalue"
+	"github.com/ampcors/ampcors/internal/dns"
 	"github.com/ampcors/ampcors/internal/outbound"
 	"github.com/ampcors/ampcors/internal/pageurl"
 )
@@ -56,7 +57,7 @@ func (k Key) check(path string) error {
 	default:
 		return nil
 	}
-	return &ampcors.ValueError{Package: "indexnow", Path: path, Value: k.String(), Reason: reason, Want: "8 to 128 of a-z, A-Z, 0-9 and hyphen; NewKey makes one"}
+	return &badvalue.Error{Path: path, Value: k.String(), Reason: reason, Want: "8 to 128 of a-z, A-Z, 0-9 and hyphen; NewKey makes one"}
 }
 
 // A KeyFile is a key, and the file that proves to engines that it is the host's. Packages fmt and
@@ -101,7 +102,7 @@ type keyFile struct {
 }
 
 // parseLocation parses KeyFile.Location.
-func parseLocation(location string) (pageurl.URL, *ampcors.ValueError) {
+func parseLocation(location string) (pageurl.URL, *badvalue.Error) {
 	u, problem := pageurl.Parse(location, pageurl.AsRFC3986)
 	if problem == nil && (u.Query != "" || u.Path == "" || strings.HasSuffix(u.Path, "/") || strings.Contains(u.Path, "//")) {
 		problem = pageurl.Problem(location, "is not the URL of a file", `one such as "https://www.example.com/catalog/indexnow.txt"`)
@@ -287,8 +288,7 @@ func (c *Client) of(ctx context.Context, host string) (*Client, error) {
 }
 
 // maskProblem masks the key in an error about a value that may contain it, such as a URL.
-func (c *Client) maskProblem(problem *ampcors.ValueError) *ampcors.ValueError {
-	problem.Package = "indexnow"
+func (c *Client) maskProblem(problem *badvalue.Error) *badvalue.Error {
 	problem.Value, problem.Reason, problem.Want = c.mask(problem.Value), c.mask(problem.Reason), c.mask(problem.Want)
 	return problem
 }
@@ -315,7 +315,7 @@ func (c *Client) ServeKeys(next http.Handler) http.Handler {
 		path, own := r.URL.EscapedPath(), c
 		if c.keysOf != nil {
 			host, _, _ := strings.Cut(r.Host, ":")
-			domain, problem := pageurl.Domain(host)
+			domain, problem := dns.ParsePublisher(host)
 			if !mayBeKeyFile(path) || problem != nil {
 				next.ServeHTTP(w, r)
 				return
@@ -348,12 +348,12 @@ var ErrKeyFile = errors.New("search engines cannot use the key file")
 // and nothing else but white space and line breaks behind it. A byte order mark, which some
 // engines may not accept, is logged (Warn). Verify checks the hosts one after the other, and
 // joins all errors. Each
-// error is an *[ampcors.ValueError] about a host, [ErrKeyFile], or an error of the network.
+// error is an *[badvalue.Error] about a host, [ErrKeyFile], or an error of the network.
 //
 // With Config.KeyLocation there is only one file, and hosts may be empty.
 func (c *Client) Verify(ctx context.Context, hosts ...string) error {
 	reject := func(path, value, reason, want string) error {
-		return &ampcors.ValueError{Package: "indexnow", Path: path, Value: value, Reason: reason, Want: want}
+		return &badvalue.Error{Path: path, Value: value, Reason: reason, Want: want}
 	}
 	at := func(i int) string { return fmt.Sprintf("hosts[%d]", i) }
 	type file struct {
@@ -368,7 +368,7 @@ func (c *Client) Verify(ctx context.Context, hosts ...string) error {
 	var errs []error
 	var files []file
 	for i, host := range hosts {
-		domain, problem := pageurl.Domain(host)
+		domain, problem := dns.ParsePublisher(host)
 		if problem != nil {
 			problem.Path = at(i)
 			errs = append(errs, c.maskProblem(problem))

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/announce/internal/queue"
+	"github.com/ampcors/ampcors/badvalue"
 	"github.com/ampcors/ampcors/internal/outbound"
 )
 
@@ -89,10 +89,10 @@ var (
 )
 
 // NewQueue returns a Queue, or all the problems of the configuration, joined, each an
-// *[ampcors.ValueError]. [Queue.Run] submits its URLs.
+// *[badvalue.Error]. [Queue.Run] submits its URLs.
 func NewQueue(client *Client, cfg QueueConfig) (*Queue, error) {
 	if client == nil {
-		return nil, &ampcors.ValueError{Package: "indexnow", Path: "client", Reason: "is missing", Want: "a Client from New"}
+		return nil, &badvalue.Error{Path: "client", Reason: "is missing", Want: "a Client from New"}
 	}
 	queue.Default(&cfg.Parallel, 16)
 	queue.Default(&cfg.Delay, 5*time.Second)
@@ -110,7 +110,7 @@ func NewQueue(client *Client, cfg QueueConfig) (*Queue, error) {
 	return q, nil
 }
 
-// Add puts a URL into the queue, and does not wait. It returns an *[ampcors.ValueError] for
+// Add puts a URL into the queue, and does not wait. It returns an *[badvalue.Error] for
 // a URL that [Client.Submit] would reject, [ErrFull] or [ErrClosed]. After an error, the
 // URL is not in the queue; the caller may add it again later.
 func (q *Queue) Add(url string) error {

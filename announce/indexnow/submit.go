@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/badvalue"
 	"github.com/ampcors/ampcors/internal/outbound"
 	"github.com/ampcors/ampcors/internal/pageurl"
 )
@@ -145,7 +145,7 @@ type Report struct {
 	// Rejected are the URLs that were not sent, because they are not URLs of web pages
 	// or because the key file does not cover them. Path is the index in the arguments, such
 	// as "urls[3]".
-	Rejected []*ampcors.ValueError
+	Rejected []*badvalue.Error
 }
 
 // Submit submits the URLs of pages that are new, have changed or are gone. It groups them
@@ -247,7 +247,7 @@ func (r Report) err() error {
 }
 
 // Canonical returns a URL in the form in which Submit sends it, and its host, or the
-// *[ampcors.ValueError] with which Submit would reject it. A program that keeps its own list of
+// *[badvalue.Error] with which Submit would reject it. A program that keeps its own list of
 // URLs can compare them in this form.
 func (c *Client) Canonical(url string) (canonical, host string, err error) {
 	page, problem := c.page(url)
@@ -258,7 +258,7 @@ func (c *Client) Canonical(url string) (canonical, host string, err error) {
 }
 
 // page parses a URL and checks that the key file covers it.
-func (c *Client) page(u string) (pageurl.URL, *ampcors.ValueError) {
+func (c *Client) page(u string) (pageurl.URL, *badvalue.Error) {
 	page, problem := pageurl.Parse(u, pageurl.AsRFC3986)
 	if problem != nil {
 		return page, c.maskProblem(problem)

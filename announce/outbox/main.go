@@ -24,8 +24,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/announce/indexnow"
+	"github.com/ampcors/ampcors/badvalue"
 )
 
 func main() {
@@ -98,7 +98,7 @@ func handler(pool *pgxpool.Pool, outbox *Outbox) http.Handler {
 			// Here a publisher's program changes its pages, in the same transaction.
 			return outbox.Add(r.Context(), tx, strings.Fields(string(body))...)
 		})
-		if problem := (*ampcors.ValueError)(nil); errors.As(err, &problem) {
+		if problem := (*badvalue.Error)(nil); errors.As(err, &problem) {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 		} else if err != nil {
 			http.Error(w, "the database has a problem", http.StatusServiceUnavailable)

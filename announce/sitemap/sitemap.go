@@ -31,7 +31,7 @@ import (
 	"net/http"
 	"net/url"
 
-	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/badvalue"
 )
 
 // Config configures a [Reader]. If a limit is zero, its default is used. What is beyond a limit is
@@ -281,7 +281,7 @@ func (u *updater) update(ctx context.Context, at *url.URL, lastMod string, isInI
 	}
 	u.seen[file] = true
 	if at.Scheme != "https" && at.Scheme != "http" || at.Hostname() == "" {
-		u.fail(&Error{File: file, Err: &ampcors.ValueError{Package: "sitemap", Path: "file", Value: file, Reason: "is not the URL of a file", Want: `one such as "https://www.example.com/sitemap.xml"`}})
+		u.fail(&Error{File: file, Err: &badvalue.Error{Path: "file", Value: file, Reason: "is not the URL of a file", Want: `one such as "https://www.example.com/sitemap.xml"`}})
 		return nil
 	}
 	known, isKnown := u.state.Files[file]

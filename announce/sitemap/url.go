@@ -7,8 +7,9 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/ampcors/ampcors/internal/pageurl"
 	"golang.org/x/net/idna"
+
+	"github.com/ampcors/ampcors/internal/pageurl"
 )
 
 // This file decides which URLs are read and announced, and where a user and password are sent.

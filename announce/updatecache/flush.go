@@ -87,7 +87,7 @@ type Result struct {
 // Flush asks each cache, one after the other, to fetch a document again. The page is the URL of the
 // AMP document itself, not of its canonical page. There is one result for each cache, in the order
 // of Config.Caches, even if some fail. The error joins the errors of all results. There are no
-// results, and the error is an *[ampcors.ValueError], if page is not a valid
+// results, and the error is an *[badvalue.Error], if page is not a valid
 // [cacheurl.URL.Publisher], is an image or a font by its extension, or has a query parameter of
 // update-cache.
 //

@@ -12,10 +12,10 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/badvalue"
 	"github.com/ampcors/ampcors/cacheurl"
+	"github.com/ampcors/ampcors/internal/dns"
 	"github.com/ampcors/ampcors/internal/outbound"
-	"github.com/ampcors/ampcors/internal/pageurl"
 )
 
 // KeyPath is where caches look for a publisher's public key.
@@ -69,7 +69,7 @@ func (c *Client) KeyHandler() http.Handler {
 
 // Verify fetches the key file of each publisher domain at [KeyPath], as a cache would, and
 // compares it with the Signer's key. It checks the publishers one after the other, and
-// joins all errors. Each error is an *[ampcors.ValueError] about a domain, [ErrKeyFile], or
+// joins all errors. Each error is an *[badvalue.Error] about a domain, [ErrKeyFile], or
 // an error of the network. Verify does not read robots.txt.
 //
 // The answer must be 200 without a redirect, of the type text/plain, with a single PEM
@@ -104,13 +104,13 @@ func (c *Client) VerifyCaches(ctx context.Context, publishers ...string) error {
 // verify fetches the key files of each publisher, and compares them with the Signer's key.
 func (c *Client) verify(ctx context.Context, publishers []string, get func(context.Context, *http.Client, string) (outbound.Answer, error), filesOf func(domain string) ([]string, error)) error {
 	if len(publishers) == 0 {
-		return &ampcors.ValueError{Package: "updatecache", Path: "publishers", Reason: "names no publisher", Want: `at least one domain, such as "www.example.com"`}
+		return &badvalue.Error{Path: "publishers", Reason: "names no publisher", Want: `at least one domain, such as "www.example.com"`}
 	}
 	var errs []error
 	for i, publisher := range publishers {
-		domain, problem := pageurl.Domain(publisher)
+		domain, problem := dns.ParsePublisher(publisher)
 		if problem != nil {
-			problem.Package, problem.Path = "updatecache", fmt.Sprintf("publishers[%d]", i)
+			problem.Path = fmt.Sprintf("publishers[%d]", i)
 			errs = append(errs, problem)
 			continue
 		}

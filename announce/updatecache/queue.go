@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/announce/internal/queue"
+	"github.com/ampcors/ampcors/badvalue"
 	"github.com/ampcors/ampcors/cacheurl"
 )
 
@@ -75,10 +75,10 @@ var (
 )
 
 // NewQueue returns a Queue, or all the problems of the configuration, joined, each an
-// *[ampcors.ValueError]. [Queue.Run] flushes its URLs.
+// *[badvalue.Error]. [Queue.Run] flushes its URLs.
 func NewQueue(client *Client, cfg QueueConfig) (*Queue, error) {
 	if client == nil {
-		return nil, &ampcors.ValueError{Package: "updatecache", Path: "client", Reason: "is missing", Want: "a Client from New"}
+		return nil, &badvalue.Error{Path: "client", Reason: "is missing", Want: "a Client from New"}
 	}
 	queue.Default(&cfg.Delay, time.Second)
 	queue.Default(&cfg.Capacity, 100_000)
@@ -107,7 +107,7 @@ func NewQueue(client *Client, cfg QueueConfig) (*Queue, error) {
 }
 
 // Add puts the URL of a document into the queue of each cache, and does not wait. It returns the
-// *[ampcors.ValueError] with which [Client.Flush] would reject it, [ErrFull] or [ErrClosed]. After
+// *[badvalue.Error] with which [Client.Flush] would reject it, [ErrFull] or [ErrClosed]. After
 // an error, the caller may add it again later; after ErrFull, the queues of some caches may have it
 // already.
 func (q *Queue) Add(page string) error { return q.AddURL(cacheurl.URL{Publisher: page}) }
@@ -120,7 +120,7 @@ func (q *Queue) AddURL(u cacheurl.URL) error {
 	}
 	var errs []error
 	for _, t := range targets {
-		i := slices.IndexFunc(q.client.caches, func(c ampcors.Cache) bool { return c.ID == t.cache })
+		i := slices.IndexFunc(q.client.caches, func(c cacheurl.Cache) bool { return c.ID == t.cache })
 		if err := q.queues[i].Add(t.url, t.host); err != nil {
 			errs = append(errs, fmt.Errorf("updatecache: %w", err))
 		}
@@ -207,13 +207,13 @@ func (q *Queue) Stats() QueueStats {
 }
 
 // parse returns what a URL of the queue names.
-func parse(url string, cache ampcors.Cache) cacheurl.URL {
+func parse(url string, cache cacheurl.Cache) cacheurl.URL {
 	u, _ := cacheurl.ParseAny(url, cache) // no error: Build has made the URL
 	return u
 }
 
 // send flushes URLs of one host of a cache, all at once: they are no more than the rate limit allows.
-func (q *Queue) send(ctx context.Context, cache ampcors.Cache, urls []string) (parts []queue.Part, stopped *queue.Problem, panicked any) {
+func (q *Queue) send(ctx context.Context, cache cacheurl.Cache, urls []string) (parts []queue.Part, stopped *queue.Problem, panicked any) {
 	parts = make([]queue.Part, len(urls))
 	results, panics := make([]error, len(urls)), make([]any, len(urls))
 	var wg sync.WaitGroup

@@ -18,7 +18,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/badvalue"
 	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/internal/servertest"
 )
@@ -69,7 +69,7 @@ func (c *caches) asked() map[string]int {
 func newQueue(c *caches, change func(*Config, *QueueConfig)) *Queue {
 	c.t.Helper()
 	c.began, c.failed = time.Now(), make(map[string]error)
-	client := Config{Signer: toolboxKey(), Caches: ampcors.DefaultCaches()[:1], HTTPClient: &http.Client{Transport: c}}
+	client := Config{Signer: toolboxKey(), Caches: cacheurl.DefaultCaches()[:1], HTTPClient: &http.Client{Transport: c}}
 	cfg := QueueConfig{
 		Flushed: func(u cacheurl.URL) {
 			c.mu.Lock()
@@ -127,13 +127,13 @@ func TestAQueueFlushesEachURLOnceOnEachCache(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := &caches{t: t}
-		q := run(t, newQueue(c, func(cfg *Config, _ *QueueConfig) { cfg.Caches = ampcors.DefaultCaches() }))
+		q := run(t, newQueue(c, func(cfg *Config, _ *QueueConfig) { cfg.Caches = cacheurl.DefaultCaches() }))
 		add(t, q, "www.example.com/a", "WWW.example.com/a#top", "www.example.com/a")
 		sized := cacheurl.URL{Publisher: "https://www.example.com/b.png", Type: cacheurl.SizedImage, ImageParams: "w800"}
 		if err := q.AddURL(sized); err != nil {
 			t.Error(err)
 		}
-		one := cacheurl.URL{Publisher: "https://www.example.com/c.woff2", Type: cacheurl.Resource, Cache: ampcors.DefaultCaches()[1]}
+		one := cacheurl.URL{Publisher: "https://www.example.com/c.woff2", Type: cacheurl.Resource, Cache: cacheurl.DefaultCaches()[1]}
 		if err := q.AddURL(one); err != nil {
 			t.Error(err)
 		}
@@ -262,7 +262,7 @@ func TestFailuresDoNotDelayOthers(t *testing.T) {
 			}
 			return 200, ""
 		}}
-		q := run(t, newQueue(c, func(cfg *Config, _ *QueueConfig) { cfg.Caches = ampcors.DefaultCaches() }))
+		q := run(t, newQueue(c, func(cfg *Config, _ *QueueConfig) { cfg.Caches = cacheurl.DefaultCaches() }))
 		for i := range 20 {
 			add(t, q, fmt.Sprintf("busy.example/%d", i), fmt.Sprintf("www%d.example/", i))
 		}
@@ -337,7 +337,7 @@ func TestShutdownReturnsWhatIsLeft(t *testing.T) {
 			}
 			return 200, ""
 		}}
-		config := func(cfg *Config, _ *QueueConfig) { cfg.Caches = ampcors.DefaultCaches() }
+		config := func(cfg *Config, _ *QueueConfig) { cfg.Caches = cacheurl.DefaultCaches() }
 		q := newQueue(c, config)
 		add(t, q, "www.example.com/a?b='c'", "bücher.example/")
 		for _, u := range []cacheurl.URL{{Publisher: "https://faß.de/", Prefix: "fass-de"}, {Publisher: "https://www.example.com/", Type: "ad", AnyType: true}} {
@@ -391,10 +391,10 @@ func TestAQueueRejectsInvalidUse(t *testing.T) {
 		for want, u := range map[string]cacheurl.URL{
 			"an image or a font":                {Publisher: "https://www.example.com/a.png"},
 			"a query of a cache":                {Publisher: "https://www.example.com/a", CacheQuery: "amp_js_v=1"},
-			"a cache that is not configured":    {Publisher: "https://www.example.com/a", Cache: ampcors.DefaultCaches()[1]},
+			"a cache that is not configured":    {Publisher: "https://www.example.com/a", Cache: cacheurl.DefaultCaches()[1]},
 			"a scheme other than http or https": {Publisher: "ftp://www.example.com/a"},
 		} {
-			if err := q.AddURL(u); !errors.As(err, new(*ampcors.ValueError)) {
+			if err := q.AddURL(u); !errors.As(err, new(*badvalue.Error)) {
 				t.Errorf("%s: %v", want, err)
 			}
 		}
@@ -403,11 +403,11 @@ func TestAQueueRejectsInvalidUse(t *testing.T) {
 			t.Errorf("Run: %v", err)
 		}
 		for _, cfg := range []QueueConfig{{Delay: -1}, {Capacity: -1}, {Parallel: -1}} {
-			if _, err := NewQueue(q.client, cfg); !errors.As(err, new(*ampcors.ValueError)) {
+			if _, err := NewQueue(q.client, cfg); !errors.As(err, new(*badvalue.Error)) {
 				t.Errorf("%+v: %v", cfg, err)
 			}
 		}
-		if _, err := NewQueue(nil, QueueConfig{}); !errors.As(err, new(*ampcors.ValueError)) {
+		if _, err := NewQueue(nil, QueueConfig{}); !errors.As(err, new(*badvalue.Error)) {
 			t.Errorf("no client: %v", err)
 		}
 	})
@@ -419,7 +419,7 @@ func TestAPanicOfAHookIsSeenAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &caches{t: t}
 		q := newQueue(c, func(cfg *Config, queue *QueueConfig) {
-			cfg.Caches = ampcors.DefaultCaches()
+			cfg.Caches = cacheurl.DefaultCaches()
 			queue.Flushed = func(u cacheurl.URL) {
 				if u.Cache.ID == "google" {
 					panic("hook")

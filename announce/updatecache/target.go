@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/badvalue"
 	"github.com/ampcors/ampcors/cacheurl"
 )
 
@@ -22,13 +22,13 @@ type target struct {
 // targets returns the target of a URL on each cache that u.Cache names.
 func (c *Client) targets(u cacheurl.URL) ([]target, error) {
 	if u.CacheQuery != "" {
-		return nil, &ampcors.ValueError{Package: "updatecache", Path: "CacheQuery", Value: u.CacheQuery, Reason: "is not empty", Want: "none, because a flush does not depend on it"}
+		return nil, &badvalue.Error{Path: "CacheQuery", Value: u.CacheQuery, Reason: "is not empty", Want: "none, because a flush does not depend on it"}
 	}
 	caches := c.caches
-	if u.Cache != (ampcors.Cache{}) {
+	if u.Cache != (cacheurl.Cache{}) {
 		i := slices.Index(c.caches, u.Cache)
 		if i < 0 {
-			return nil, &ampcors.ValueError{Package: "updatecache", Path: "Cache", Value: u.Cache.ID, Reason: "is not in Config.Caches", Want: "one of these, or none for all of them"}
+			return nil, &badvalue.Error{Path: "Cache", Value: u.Cache.ID, Reason: "is not in Config.Caches", Want: "one of these, or none for all of them"}
 		}
 		caches = c.caches[i : i+1]
 	}
@@ -53,8 +53,7 @@ func newTarget(u cacheurl.URL) (target, error) {
 		u.Type = cacheurl.Document
 	}
 	built, err := u.Build()
-	if problem := (*ampcors.ValueError)(nil); errors.As(err, &problem) {
-		problem.Package = "updatecache"
+	if problem := (*badvalue.Error)(nil); errors.As(err, &problem) {
 		if problem.Path == "Publisher" {
 			problem.Path = "page"
 		}
@@ -63,7 +62,7 @@ func newTarget(u cacheurl.URL) (target, error) {
 		return target{}, err
 	}
 	if isDocument(u.Type) && cacheurl.GuessType(u.Publisher) != cacheurl.Document {
-		return target{}, &ampcors.ValueError{Package: "updatecache", Path: "page", Value: u.Publisher, Reason: "is an image or a font by its extension, and not a document", Want: "the URL of a document, or FlushURL with its Type"}
+		return target{}, &badvalue.Error{Path: "page", Value: u.Publisher, Reason: "is an image or a font by its extension, and not a document", Want: "the URL of a document, or FlushURL with its Type"}
 	}
 	_, query, _ := strings.Cut(built, "?")
 	for param := range strings.SplitSeq(query, "&") {
@@ -73,20 +72,20 @@ func newTarget(u cacheurl.URL) (target, error) {
 		}
 		switch name {
 		case "amp_action", "amp_ts", "amp_url_signature":
-			return target{}, &ampcors.ValueError{Package: "updatecache", Path: "page", Value: u.Publisher, Reason: fmt.Sprintf("has the query parameter %.80q, which is reserved for update-cache", param), Want: "the URL without it"}
+			return target{}, &badvalue.Error{Path: "page", Value: u.Publisher, Reason: fmt.Sprintf("has the query parameter %.80q, which is reserved for update-cache", param), Want: "the URL without it"}
 		}
 	}
 	return targetOf(u.Publisher, built, u.Cache), nil
 }
 
 // targetOf returns the target of a page's URL on a cache.
-func targetOf(page, url string, cache ampcors.Cache) target {
+func targetOf(page, url string, cache cacheurl.Cache) target {
 	host, path, _ := strings.Cut(strings.TrimPrefix(url, "https://"), "/")
 	return target{page: page, cache: cache.ID, url: url, host: updateHost(host, cache), path: "/update-cache/" + path}
 }
 
 // updateHost returns the host that gets the update-cache requests for a host of a cache.
-func updateHost(host string, cache ampcors.Cache) string {
+func updateHost(host string, cache cacheurl.Cache) string {
 	prefix, _, _ := strings.Cut(host, ".")
 	return prefix + "." + cache.UpdateCacheAPIDomainSuffix
 }

@@ -45,10 +45,10 @@ import (
 	"log/slog"
 	"math"
 	"net/http"
-	"strings"
 	"time"
 
-	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/badvalue"
+	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/internal/outbound"
 )
 
@@ -61,9 +61,9 @@ type Config struct {
 	// gets no context, so it needs a time limit of its own.
 	Signer crypto.Signer
 
-	// Caches are the caches to flush; if nil, [ampcors.DefaultCaches]. Each must have an
+	// Caches are the caches to flush; if nil, [cacheurl.DefaultCaches]. Each must have an
 	// UpdateCacheAPIDomainSuffix.
-	Caches []ampcors.Cache
+	Caches []cacheurl.Cache
 
 	// Attempts is the maximum number of times that a request is sent. It is retried if
 	// there is no answer, or one that says "too many requests" or "server error". 0 and 1
@@ -97,7 +97,7 @@ type Client struct {
 	signer crypto.Signer
 	public *rsa.PublicKey
 	pem    []byte
-	caches []ampcors.Cache
+	caches []cacheurl.Cache
 	retry  outbound.Retry
 	http   *http.Client
 	log    *slog.Logger
@@ -106,15 +106,15 @@ type Client struct {
 }
 
 // New returns a Client, or all the problems of the configuration, joined, each an
-// *[ampcors.ValueError].
+// *[badvalue.Error].
 func New(cfg Config) (*Client, error) {
 	var problems []error
 	reject := func(path, value, reason, want string) {
-		problems = append(problems, &ampcors.ValueError{Package: "updatecache", Path: path, Value: value, Reason: reason, Want: want})
+		problems = append(problems, &badvalue.Error{Path: path, Value: value, Reason: reason, Want: want})
 	}
 	c := &Client{
 		signer: cfg.Signer,
-		caches: append([]ampcors.Cache(nil), cfg.Caches...),
+		caches: append([]cacheurl.Cache(nil), cfg.Caches...),
 		retry:  outbound.Retry{Attempts: cfg.Attempts, Backoff: cfg.Backoff, MaxWait: cfg.MaxWait},
 		http:   outbound.Client(cfg.HTTPClient),
 		log:    cfg.Logger,
@@ -137,12 +137,12 @@ func New(cfg Config) (*Client, error) {
 	}
 
 	if cfg.Caches == nil {
-		c.caches = ampcors.DefaultCaches()
+		c.caches = cacheurl.DefaultCaches()
 	} else if len(cfg.Caches) == 0 {
 		reject("Caches", "", "names no cache", "at least one, or nil for DefaultCaches")
-	} else if _, err := ampcors.CacheOrigins("www.example.com", cfg.Caches...); err != nil {
-		for problem := range ampcors.ValueErrors(err) {
-			problem.Package, problem.Path = "updatecache", strings.Replace(problem.Path, "caches[", "Caches[", 1)
+	} else if err := cacheurl.ValidateCaches(cfg.Caches); err != nil {
+		for problem := range badvalue.All(err) {
+			problem.Path = "C" + problem.Path[1:]
 			problems = append(problems, problem)
 		}
 	}

@@ -31,7 +31,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/badvalue"
 	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/internal/outbound"
 	"github.com/ampcors/ampcors/internal/servertest"
@@ -80,7 +80,7 @@ var start = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 func client(t *testing.T, handler http.Handler, change func(*Config)) (*Client, *servertest.Clock) {
 	t.Helper()
 	clock := servertest.NewClock(start)
-	cfg := Config{Signer: toolboxKey(), Caches: ampcors.DefaultCaches()[:1], HTTPClient: servertest.Loopback(t, handler), clock: clock}
+	cfg := Config{Signer: toolboxKey(), Caches: cacheurl.DefaultCaches()[:1], HTTPClient: servertest.Loopback(t, handler), clock: clock}
 	if change != nil {
 		change(&cfg)
 	}
@@ -164,7 +164,7 @@ func TestVectors(t *testing.T) {
 func TestSignedURLs(t *testing.T) {
 	t.Parallel()
 	google := &cache{key: &toolboxKey().PublicKey}
-	c, clock := client(t, google, func(cfg *Config) { cfg.Caches = ampcors.DefaultCaches() })
+	c, clock := client(t, google, func(cfg *Config) { cfg.Caches = cacheurl.DefaultCaches() })
 	google.clock = clock
 	const page = "https://bücher.example/a?b=c d"
 	urls, err := c.SignedURLs(cacheurl.URL{Publisher: page})
@@ -196,14 +196,14 @@ func TestSignedURLs(t *testing.T) {
 func TestEachCacheIsAsked(t *testing.T) {
 	t.Parallel()
 	google := &cache{key: &toolboxKey().PublicKey}
-	third := ampcors.Cache{ID: "third", CacheDomain: "amp.example", UpdateCacheAPIDomainSuffix: "update.amp.example"}
+	third := cacheurl.Cache{ID: "third", CacheDomain: "amp.example", UpdateCacheAPIDomainSuffix: "update.amp.example"}
 	c, clock := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.Host, ".www.bing-amp.com") {
 			http.Error(w, "no such thing", http.StatusNotFound)
 			return
 		}
 		google.ServeHTTP(w, r)
-	}), func(cfg *Config) { cfg.Caches = append(ampcors.DefaultCaches(), third) })
+	}), func(cfg *Config) { cfg.Caches = append(cacheurl.DefaultCaches(), third) })
 	google.clock = clock
 
 	results, err := c.Flush(t.Context(), "https://www.example.com/")
@@ -374,7 +374,7 @@ func TestInvalidPagesAreRejectedBeforeSending(t *testing.T) {
 	for _, page := range []string{"", "www.example.com", "https://127.0.0.1/", "https://www.example.com:8443/", "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/", "https://www.example.com/?amp_js_v=1", "https://www.example.com/?a&amp_ts=1", "https://www.example.com/?amp_action", "https://www.example.com/?amp_url_signature=x", "https://www.example.com/?amp%5Faction=x"} {
 		t.Run(page, func(t *testing.T) {
 			results, err := c.Flush(t.Context(), page)
-			if problem := (*ampcors.ValueError)(nil); !errors.As(err, &problem) || problem.Path != "page" || results != nil {
+			if problem := (*badvalue.Error)(nil); !errors.As(err, &problem) || problem.Path != "page" || results != nil {
 				t.Errorf("%q: got %v, %v", page, results, err)
 			}
 		})
@@ -469,9 +469,9 @@ func TestAllConfigErrorsAreReported(t *testing.T) {
 		"key that is not valid for RSA; want":                   {Signer: service{public: &rsa.PublicKey{N: toolboxKey().N, E: int(tooLarge)}}},
 		"has a public key that is not valid for RSA":            {Signer: service{public: &rsa.PublicKey{N: new(big.Int).Lsh(big.NewInt(1), 2048), E: 65537}}},
 		"RSA, 1024 bits":                                        {Signer: short},
-		"Caches \"\" names no cache":                            {Signer: toolboxKey(), Caches: []ampcors.Cache{}},
-		"Caches[0].cacheDomain \"\"":                            {Signer: toolboxKey(), Caches: []ampcors.Cache{{ID: "x", UpdateCacheAPIDomainSuffix: "x.example"}}},
-		"Caches[0].updateCacheApiDomainSuffix \"\"":             {Signer: toolboxKey(), Caches: []ampcors.Cache{{ID: "x", CacheDomain: "x.example"}}},
+		"Caches \"\" names no cache":                            {Signer: toolboxKey(), Caches: []cacheurl.Cache{}},
+		"Caches[0].cacheDomain \"\"":                            {Signer: toolboxKey(), Caches: []cacheurl.Cache{{ID: "x", UpdateCacheAPIDomainSuffix: "x.example"}}},
+		"Caches[0].updateCacheApiDomainSuffix \"\"":             {Signer: toolboxKey(), Caches: []cacheurl.Cache{{ID: "x", CacheDomain: "x.example"}}},
 		"Attempts \"-1\"":                                       {Signer: toolboxKey(), Attempts: -1},
 		"Attempts \"101\"":                                      {Signer: toolboxKey(), Attempts: 101},
 		"Backoff \"-1ns\"":                                      {Signer: toolboxKey(), Backoff: -1},
@@ -479,12 +479,12 @@ func TestAllConfigErrorsAreReported(t *testing.T) {
 	} {
 		t.Run(want, func(t *testing.T) {
 			c, err := New(cfg)
-			if problem := (*ampcors.ValueError)(nil); c != nil || !errors.As(err, &problem) || !strings.Contains(err.Error(), want) {
+			if problem := (*badvalue.Error)(nil); c != nil || !errors.As(err, &problem) || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v; want an error with %s", err, want)
 			}
 		})
 	}
-	_, err = New(Config{Caches: []ampcors.Cache{{}}, Attempts: -1, MaxWait: -1})
+	_, err = New(Config{Caches: []cacheurl.Cache{{}}, Attempts: -1, MaxWait: -1})
 	for _, want := range []string{"Signer", "Caches[0].id", "Caches[0].updateCache", "Attempts", "MaxWait"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not have %s", err, want)
@@ -494,11 +494,11 @@ func TestAllConfigErrorsAreReported(t *testing.T) {
 
 func TestCachesAreCopied(t *testing.T) {
 	t.Parallel()
-	caches := ampcors.DefaultCaches()
+	caches := cacheurl.DefaultCaches()
 	google := &cache{key: &toolboxKey().PublicKey}
 	c, clock := client(t, google, func(cfg *Config) { cfg.Caches = caches })
 	google.clock = clock
-	caches[0] = ampcors.Cache{}
+	caches[0] = cacheurl.Cache{}
 	if _, err := c.Flush(t.Context(), "https://www.example.com/"); err != nil || !strings.HasPrefix(google.seen[0], "www-example-com.cdn.ampproject.org/") {
 		t.Errorf("asked for %v, %v", google.seen, err)
 	}
@@ -928,7 +928,7 @@ func TestVerifyCaches(t *testing.T) {
 		}
 		w.Header().Set("Content-Type", "application/octet-stream")
 		w.Write(key.([]byte))
-	}), func(cfg *Config) { cfg.Caches = ampcors.DefaultCaches() })
+	}), func(cfg *Config) { cfg.Caches = cacheurl.DefaultCaches() })
 	google, bing := "www-example-com.cdn.ampproject.org", "www-example-com.www.bing-amp.com"
 	other, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -953,7 +953,7 @@ func TestVerifyCaches(t *testing.T) {
 	if err := c.VerifyCaches(t.Context(), "www.example.com"); !errors.Is(err, ErrKeyFile) || !strings.Contains(err.Error(), "another key") || strings.Contains(err.Error(), bing) {
 		t.Errorf("google has an old key: %v", err)
 	}
-	if err := c.VerifyCaches(t.Context()); !errors.As(err, new(*ampcors.ValueError)) {
+	if err := c.VerifyCaches(t.Context()); !errors.As(err, new(*badvalue.Error)) {
 		t.Errorf("no publisher: %v", err)
 	}
 }
@@ -984,7 +984,7 @@ func TestFlushURL(t *testing.T) {
 			}
 			results, err := c.FlushURL(t.Context(), u)
 			if want == "c" || want == "v" || want == "wp" {
-				if results != nil || !errors.As(err, new(*ampcors.ValueError)) || seen != nil {
+				if results != nil || !errors.As(err, new(*badvalue.Error)) || seen != nil {
 					t.Errorf("an image was flushed as a document: %v, %v, %q", results, err, seen)
 				}
 				u.Publisher = "https://www.example.com/a?b"

@@ -9,12 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ampcors/ampcors"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/internal/servertest"
 	"github.com/ampcors/ampcors/source"
 	"github.com/ampcors/ampcors/source/filter"
 	"github.com/ampcors/ampcors/source/pgsource"
-	"github.com/jackc/pgx/v5"
 )
 
 // TestPostgreSQLServesPublishersInAFlood plays floods like those of the simulation with
@@ -97,7 +98,7 @@ func fill(t *testing.T, addr string, publishers int) {
 		if i >= publishers {
 			name = newDomain(i - publishers)
 		}
-		prefix, err := ampcors.HashPrefix(name)
+		prefix, err := cacheurl.HashPrefix(name)
 		return []any{name, prefix}, err
 	})
 	if _, err := conn.CopyFrom(t.Context(), pgx.Identifier{"publishers"}, []string{"domain", "hash_prefix"}, rows); err != nil {

@@ -8,14 +8,15 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
+	"golang.org/x/net/idna"
+
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/cmd/ampcors/probe"
 	"github.com/ampcors/ampcors/configfile"
 	"github.com/ampcors/ampcors/internal/dns"
 	"github.com/ampcors/ampcors/source"
-	"github.com/spf13/cobra"
-	"golang.org/x/net/idna"
 )
 
 // The commands of this file convert names and URLs. They send no requests.
@@ -37,9 +38,9 @@ func newPrefix() *cobra.Command {
 				found, err := cacheurl.Prefixes(domain)
 				return prefixes(found), err
 			case *hash:
-				return ampcors.HashPrefix(domain)
+				return cacheurl.HashPrefix(domain)
 			}
-			return ampcors.DomainPrefix(domain)
+			return cacheurl.DomainPrefix(domain)
 		})
 	}
 	return cmd
@@ -101,7 +102,7 @@ func newReverse() *cobra.Command {
 			if arg != prefix && strings.Contains(prefix, ".") {
 				return nil, fmt.Errorf("%q is not an origin of a known cache, which has one label before the cache's domain; --caches names others", arg)
 			}
-			domain, err := ampcors.PublisherDomain(prefix)
+			domain, err := cacheurl.PublisherDomain(prefix)
 			if err != nil {
 				return nil, fmt.Errorf("%q: %w", arg, err)
 			}
@@ -162,15 +163,15 @@ func newCacheURL() *cobra.Command {
 }
 
 // cacheWithID returns the cache with an ID.
-func cacheWithID(known []ampcors.Cache, id string) (ampcors.Cache, error) {
-	i := slices.IndexFunc(known, func(c ampcors.Cache) bool { return c.ID == id })
+func cacheWithID(known []cacheurl.Cache, id string) (cacheurl.Cache, error) {
+	i := slices.IndexFunc(known, func(c cacheurl.Cache) bool { return c.ID == id })
 	if i < 0 {
-		return ampcors.Cache{}, fmt.Errorf("the cache %q is unknown; want %s", id, strings.Join(cacheIDs(known), " or "))
+		return cacheurl.Cache{}, fmt.Errorf("the cache %q is unknown; want %s", id, strings.Join(cacheIDs(known), " or "))
 	}
 	return known[i], nil
 }
 
-func cacheIDs(caches []ampcors.Cache) (ids []string) {
+func cacheIDs(caches []cacheurl.Cache) (ids []string) {
 	for _, c := range caches {
 		ids = append(ids, c.ID)
 	}
@@ -187,16 +188,16 @@ func addCaches(cmd *cobra.Command) *cachesFile {
 }
 
 // read returns the caches in the file or, without a file, the default ones.
-func (f *cachesFile) read() ([]ampcors.Cache, error) {
+func (f *cachesFile) read() ([]cacheurl.Cache, error) {
 	if *f == "" {
-		return ampcors.DefaultCaches(), nil
+		return cacheurl.DefaultCaches(), nil
 	}
 	file, err := os.Open(string(*f))
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	caches, err := ampcors.ParseCaches(file)
+	caches, err := cacheurl.ParseCaches(file)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", string(*f), err)
 	}
@@ -316,7 +317,7 @@ func summary(cfg ampcors.Config) string {
 	}
 	caches := cfg.Caches
 	if caches == nil {
-		caches = ampcors.DefaultCaches()
+		caches = cacheurl.DefaultCaches()
 	}
 	if line("caches", cacheIDs(caches)); len(caches) == 0 {
 		b.WriteString("\ncaches: none")

@@ -12,11 +12,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+	"github.com/spf13/cobra"
+
 	"github.com/ampcors/ampcors/source"
 	"github.com/ampcors/ampcors/source/pgsource"
 	"github.com/ampcors/ampcors/source/sqlsource"
-	"github.com/go-sql-driver/mysql"
-	"github.com/spf13/cobra"
 )
 
 // databaseEnv has the URL of the database. Other users of the machine can read a command line,

@@ -14,10 +14,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ampcors/ampcors/cacheurl"
-	"github.com/ampcors/ampcors/internal/outbound"
 	"github.com/spf13/cobra"
 	"golang.org/x/time/rate"
+
+	"github.com/ampcors/ampcors/cacheurl"
+	"github.com/ampcors/ampcors/internal/outbound"
 )
 
 // The AMP URL API of Google.

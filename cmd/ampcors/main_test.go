@@ -13,9 +13,10 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/net/html"
+
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/cmd/ampcors/probe"
-	"golang.org/x/net/html"
 )
 
 // run runs the command with a standard input.

@@ -16,12 +16,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ampcors/ampcors"
+	"github.com/spf13/cobra"
+
 	"github.com/ampcors/ampcors/announce/indexnow"
 	"github.com/ampcors/ampcors/announce/updatecache"
 	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/internal/pageurl"
-	"github.com/spf13/cobra"
 )
 
 // The commands of this file tell AMP Caches and search engines that pages have changed.
@@ -88,7 +88,7 @@ func writeKey(file string) error {
 }
 
 // newUpdateClient returns an update-cache client with the RSA key from a file.
-func newUpdateClient(file string, caches []ampcors.Cache) (*updatecache.Client, error) {
+func newUpdateClient(file string, caches []cacheurl.Cache) (*updatecache.Client, error) {
 	key, err := readKey(file)
 	if err != nil {
 		return nil, err
@@ -138,7 +138,7 @@ func (f *indexNowFlags) client() (*indexnow.Client, error) {
 		}
 		keys := make(map[string][]indexnow.KeyFile, len(written))
 		for host, own := range written {
-			domain, err := ampcors.CanonicalDomain(host)
+			domain, err := cacheurl.CanonicalDomain(host)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", f.keys, err)
 			}
@@ -204,7 +204,7 @@ func newVerify() *cobra.Command {
 
 func verifier(file string, copies bool, caches *cachesFile, flags *indexNowFlags) (func(context.Context, ...string) error, error) {
 	if file != "" {
-		known := ampcors.DefaultCaches()
+		known := cacheurl.DefaultCaches()
 		if copies {
 			var err error
 			if known, err = caches.read(); err != nil {
@@ -263,7 +263,7 @@ func newFlush() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			known = []ampcors.Cache{only}
+			known = []cacheurl.Cache{only}
 		}
 		c, err := newUpdateClient(*file, known)
 		if err != nil {

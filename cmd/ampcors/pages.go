@@ -10,9 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ampcors/ampcors/announce/sitemap"
 	"github.com/gofrs/flock"
 	"github.com/spf13/cobra"
+
+	"github.com/ampcors/ampcors/announce/sitemap"
 )
 
 // A pageSource has the pages for flush and submit: the arguments and the pages of sitemaps, or

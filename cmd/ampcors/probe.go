@@ -13,10 +13,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ampcors/ampcors/announce/sitemap"
-	"github.com/ampcors/ampcors/cmd/ampcors/probe"
 	"github.com/spf13/cobra"
 	"golang.org/x/net/http/httpguts"
+
+	"github.com/ampcors/ampcors/announce/sitemap"
+	"github.com/ampcors/ampcors/cmd/ampcors/probe"
 )
 
 // A probeFlags has the values of the flags of the command probe.

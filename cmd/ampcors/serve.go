@@ -12,13 +12,14 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/authz"
 	"github.com/ampcors/ampcors/configfile"
 	"github.com/ampcors/ampcors/internal/health"
 	"github.com/ampcors/ampcors/source"
 	"github.com/ampcors/ampcors/source/pgsource"
-	"github.com/spf13/cobra"
 )
 
 // shutdownTimeout is how long requests may take that are answered when the server ends.

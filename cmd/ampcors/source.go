@@ -12,11 +12,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ampcors/ampcors"
-	"github.com/ampcors/ampcors/source/pgsource"
-	"github.com/ampcors/ampcors/source/sqlsource"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver pgx
 	"github.com/spf13/cobra"
+
+	"github.com/ampcors/ampcors/cacheurl"
+	"github.com/ampcors/ampcors/source/pgsource"
+	"github.com/ampcors/ampcors/source/sqlsource"
 )
 
 func newSource() *cobra.Command {
@@ -359,8 +360,8 @@ func (p preparation) check(onlyFilled bool) (rows int, err error) {
 			return rows, err
 		}
 		rows++
-		want, err := ampcors.HashPrefix(domain)
-		if canonical, _ := ampcors.CanonicalDomain(domain); err == nil && canonical != domain {
+		want, err := cacheurl.HashPrefix(domain)
+		if canonical, _ := cacheurl.CanonicalDomain(domain); err == nil && canonical != domain {
 			err = fmt.Errorf("it is not canonical; want %q", canonical)
 		}
 		if err == nil && prefix.Valid && want != prefix.String {

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/internal/servertest"
 )
 
@@ -177,7 +177,7 @@ func serveFrom(t *testing.T, url string, sites []string) {
 	}
 	server := serve(t, append(sites, "--config", config, "--database", url)...)
 	for publisher, want := range map[string]int{"listed.example": http.StatusOK, "www.example.com": http.StatusOK, "upper.example": http.StatusOK, "off.example": http.StatusForbidden, "other.example": http.StatusForbidden} {
-		for _, prefix := range []func(string) (string, error){ampcors.DomainPrefix, ampcors.HashPrefix} {
+		for _, prefix := range []func(string) (string, error){cacheurl.DomainPrefix, cacheurl.HashPrefix} {
 			p, err := prefix(publisher)
 			if err != nil {
 				t.Fatal(err)

@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/configfile"
 )
 
@@ -143,7 +144,7 @@ func writeJSON(w http.ResponseWriter, v any) {
 
 // cacheOrigin returns the origin of the publisher's pages on Google's AMP Cache.
 func cacheOrigin(publisher string) string {
-	origins, err := ampcors.CacheOrigins(publisher)
+	origins, err := cacheurl.Origins(publisher)
 	if err != nil {
 		panic(err) // the publishers here are constants
 	}

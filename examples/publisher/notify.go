@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/announce/indexnow"
 	"github.com/ampcors/ampcors/announce/updatecache"
 	"github.com/ampcors/ampcors/cacheurl"
@@ -31,7 +30,7 @@ func notify(ctx context.Context, out io.Writer) error {
 	defer web.Close()
 
 	// What a publisher's backend needs.
-	flusher, err := updatecache.New(updatecache.Config{Signer: key, Caches: ampcors.DefaultCaches()[:1], HTTPClient: web.client}) // Google's alone, for short
+	flusher, err := updatecache.New(updatecache.Config{Signer: key, Caches: cacheurl.DefaultCaches()[:1], HTTPClient: web.client}) // Google's alone, for short
 	if err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ func samples() []sample {
 func completed(value string) string {
 	value = strings.TrimSpace(value)
 	host, _, _ := strings.Cut(value, "/")
-	if _, err := ampcors.CanonicalDomain(host); err == nil {
+	if _, err := cacheurl.CanonicalDomain(host); err == nil {
 		return "https://" + value
 	}
 	return value
@@ -135,11 +135,11 @@ func calculate(value string) (c calculation) {
 		return c
 	}
 	// These fail only if the domain is invalid, and Parse has checked it.
-	c.Prefix, _ = ampcors.DomainPrefix(u.Host)
-	c.Hash, _ = ampcors.HashPrefix(u.Host)
-	c.Origins, _ = ampcors.CacheOrigins(u.Host)
+	c.Prefix, _ = cacheurl.DomainPrefix(u.Host)
+	c.Hash, _ = cacheurl.HashPrefix(u.Host)
+	c.Origins, _ = cacheurl.Origins(u.Host)
 	c.Origins = append([]string{"https://" + u.Host}, c.Origins...)
-	for _, cache := range ampcors.DefaultCaches() {
+	for _, cache := range cacheurl.DefaultCaches() {
 		calculated := cacheCalculation{Name: cache.Name}
 		for _, t := range contentTypes {
 			built, err := cacheurl.URL{Publisher: value, Cache: cache, Type: t.t}.Build()

@@ -8,6 +8,9 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/net/idna"
+	"golang.org/x/net/publicsuffix"
+
+	"github.com/ampcors/ampcors/badvalue"
 )
 
 const (
@@ -278,4 +281,32 @@ func IsASCII(s string) bool {
 		}
 	}
 	return true
+}
+
+// IsOrIsBelow reports whether host is the domain or one of its subdomains. It looks for the
+// dot first, because few hosts have one at that place. The dot is needed: without it,
+// evilcdn.ampproject.org would be below cdn.ampproject.org.
+func IsOrIsBelow(host, domain string) bool {
+	n := len(host) - len(domain)
+	return (n == 0 || n > 0 && host[n-1] == '.') && host[n:] == domain
+}
+
+// IsPublicSuffix reports whether anybody can register names directly below domain.
+// The list may also have "*." before the domain, as for kawasaki.jp.
+func IsPublicSuffix(domain string) bool {
+	suffix, _ := publicsuffix.PublicSuffix(domain)
+	below, _ := publicsuffix.PublicSuffix("a." + domain)
+	return suffix == domain || below == "a."+domain
+}
+
+// ParsePublisher is [Parse] for the argument of a public function: its error says so.
+func ParsePublisher(publisher string) (string, *badvalue.Error) {
+	domain, err := Parse(publisher)
+	if err != nil && strings.HasPrefix(publisher, "*.") {
+		err = &Problem{Reason: "is a pattern", Want: "one domain; patterns are for Config.Publishers"}
+	}
+	if err != nil {
+		return "", err.Of("publisher", publisher)
+	}
+	return domain, nil
 }

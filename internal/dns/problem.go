@@ -1,11 +1,29 @@
 package dns
 
+import (
+	"fmt"
+
+	"github.com/ampcors/ampcors/badvalue"
+)
+
 // A Problem says what is wrong with a value. For a request, only the variables below, and those of
-// package ampcors, are used, so that nothing is allocated.
+// package mapping, are used, so that nothing is allocated.
 type Problem struct {
 	Reason  string // completes "the value ..."
 	Instead string // the domain that was probably meant, or ""
 	Want    string // what would be right, if Instead is ""; if both are "", WantDomain is used
+}
+
+// Of returns the problem as an error of the value at a path.
+func (p *Problem) Of(path, value string) *badvalue.Error {
+	want := p.Want
+	switch {
+	case p.Instead != "":
+		want = fmt.Sprintf("%q", p.Instead)
+	case want == "":
+		want = WantDomain
+	}
+	return &badvalue.Error{Path: path, Value: value, Reason: p.Reason, Want: want}
 }
 
 // WantDomain is the Want of a value that has to be a publisher domain.

@@ -17,8 +17,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/ampcors/ampcors"
 	"golang.org/x/net/html"
+
+	"github.com/ampcors/ampcors/badvalue"
 )
 
 // Clock tells the time and waits. Tests use their own.
@@ -227,14 +228,14 @@ func (r *Retry) Check(pkg string) (problems []error) {
 		def   time.Duration
 	}{{"Backoff", &r.Backoff, time.Second}, {"MaxWait", &r.MaxWait, time.Minute}} {
 		if *d.value < 0 || *d.value > maxRetryAfter {
-			problems = append(problems, &ampcors.ValueError{Package: pkg, Path: d.field, Value: d.value.String(), Reason: "is not from 0 to " + maxRetryAfter.String(), Want: "0 for the default, " + d.def.String() + ", or more"})
+			problems = append(problems, &badvalue.Error{Path: d.field, Value: d.value.String(), Reason: "is not from 0 to " + maxRetryAfter.String(), Want: "0 for the default, " + d.def.String() + ", or more"})
 		}
 		if *d.value == 0 {
 			*d.value = d.def
 		}
 	}
 	if r.Attempts < 0 || r.Attempts > 100 {
-		problems = append(problems, &ampcors.ValueError{Package: pkg, Path: "Attempts", Value: strconv.Itoa(r.Attempts), Reason: "is not from 0 to 100", Want: "0 or 1 for a single attempt, or more"})
+		problems = append(problems, &badvalue.Error{Path: "Attempts", Value: strconv.Itoa(r.Attempts), Reason: "is not from 0 to 100", Want: "0 or 1 for a single attempt, or more"})
 	}
 	return problems
 }

@@ -13,7 +13,8 @@ import (
 
 	"golang.org/x/net/idna"
 
-	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/badvalue"
+	"github.com/ampcors/ampcors/internal/dns"
 )
 
 // A URL is a publisher's URL. It has no fragment, since browsers do not send one to
@@ -69,12 +70,12 @@ func setOf(chars string) (set byteSet) {
 
 // Parse is [Split], but returns the host as a canonical publisher domain: in lower case,
 // with A-labels.
-func Parse(value string, escaping Escaping) (URL, *ampcors.ValueError) {
+func Parse(value string, escaping Escaping) (URL, *badvalue.Error) {
 	u, problem := Split(value, escaping)
 	if problem != nil {
 		return URL{}, problem
 	}
-	domain, problem := Domain(u.Host)
+	domain, problem := dns.ParsePublisher(u.Host)
 	if problem != nil {
 		return URL{}, Problem(value, fmt.Sprintf("has the host %.80q, which %s", u.Host, problem.Reason), "a URL with "+problem.Want)
 	}
@@ -99,15 +100,6 @@ var browsers = idna.New(idna.MapForLookup(), idna.BidiRule(), idna.CheckJoiners(
 
 const want = `a URL such as "https://www.example.com/article"`
 
-// Domain is [ampcors.CanonicalDomain], but returns a typed error.
-func Domain(host string) (string, *ampcors.ValueError) {
-	domain, err := ampcors.CanonicalDomain(host)
-	if err != nil {
-		return "", err.(*ampcors.ValueError)
-	}
-	return domain, nil
-}
-
 // AppendQuery appends escaped parameters to a query, which is "" or begins with "?".
 func AppendQuery(query, params string) string {
 	if query == "" {
@@ -120,13 +112,13 @@ var userInfo = regexp.MustCompile(`^([^/?#]*//)[^/?#]*@`)
 
 // Problem returns an error about a URL. It masks user information, which may hold a
 // password.
-func Problem(value, reason, want string) *ampcors.ValueError {
-	return &ampcors.ValueError{Path: "url", Value: userInfo.ReplaceAllString(value, "$1…@"), Reason: reason, Want: want}
+func Problem(value, reason, want string) *badvalue.Error {
+	return &badvalue.Error{Path: "url", Value: userInfo.ReplaceAllString(value, "$1…@"), Reason: reason, Want: want}
 }
 
 // Split parses a URL. It escapes what must be escaped, removes dot segments and the default
 // port as browsers do, and removes the fragment. The host is returned as written.
-func Split(value string, escaping Escaping) (URL, *ampcors.ValueError) {
+func Split(value string, escaping Escaping) (URL, *badvalue.Error) {
 	scheme, rest, ok := strings.Cut(value, "://")
 	switch scheme = strings.ToLower(scheme); {
 	case value == "":

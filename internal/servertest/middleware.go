@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/source"
 )
 
@@ -24,11 +25,11 @@ func Middleware(t testing.TB, s source.Source, options source.Options) *ampcors.
 
 // Origins returns a publisher's origins: on a cache, on another by hash prefix, and its own.
 func Origins(publisher string) [3]string {
-	prefix, err := ampcors.DomainPrefix(publisher)
+	prefix, err := cacheurl.DomainPrefix(publisher)
 	if err != nil {
 		panic(err)
 	}
-	hash, _ := ampcors.HashPrefix(publisher)
-	domain, _ := ampcors.CanonicalDomain(publisher)
+	hash, _ := cacheurl.HashPrefix(publisher)
+	domain, _ := cacheurl.CanonicalDomain(publisher)
 	return [3]string{"https://" + prefix + ".cdn.ampproject.org", "https://" + hash + ".www.bing-amp.com", "https://" + domain}
 }

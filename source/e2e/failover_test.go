@@ -11,11 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ampcors/ampcors"
-	"github.com/ampcors/ampcors/internal/servertest"
-	"github.com/ampcors/ampcors/source/pgsource"
 	"github.com/jackc/pgx/v5"
 	"github.com/redis/rueidis"
+
+	"github.com/ampcors/ampcors/cacheurl"
+	"github.com/ampcors/ampcors/internal/servertest"
+	"github.com/ampcors/ampcors/source/pgsource"
 )
 
 // TestDatabasesThatFailOver is like TestAMillionPublishersOnThreeServers, with databases
@@ -272,7 +273,7 @@ func (s *mariaStore) fill(t *testing.T, publishers []string) {
 	for part := range slices.Chunk(publishers, 1000) {
 		var args []any
 		for _, publisher := range part {
-			prefix, err := ampcors.HashPrefix(publisher)
+			prefix, err := cacheurl.HashPrefix(publisher)
 			if err != nil {
 				t.Fatal(err)
 			}

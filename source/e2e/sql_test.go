@@ -8,13 +8,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ampcors/ampcors"
-	"github.com/ampcors/ampcors/internal/servertest"
-	"github.com/ampcors/ampcors/source"
-	"github.com/ampcors/ampcors/source/sqlsource"
 	_ "github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
+	"github.com/ampcors/ampcors/internal/servertest"
+	"github.com/ampcors/ampcors/source"
+	"github.com/ampcors/ampcors/source/sqlsource"
 )
 
 // TestSQLSourceOnEachDatabase creates the table as the documentation of sqlsource says for the
@@ -122,7 +124,7 @@ func open(t *testing.T, driver, name string) *sql.DB {
 
 func hashOrigin(t *testing.T, domain string) string {
 	t.Helper()
-	prefix, err := ampcors.HashPrefix(domain)
+	prefix, err := cacheurl.HashPrefix(domain)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,13 +8,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ampcors/ampcors"
-	"github.com/ampcors/ampcors/internal/servertest"
-	"github.com/ampcors/ampcors/source/redissource"
-	"github.com/ampcors/ampcors/source/sqlsource"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/redis/rueidis"
+
+	"github.com/ampcors/ampcors/cacheurl"
+	"github.com/ampcors/ampcors/internal/servertest"
+	"github.com/ampcors/ampcors/source/redissource"
+	"github.com/ampcors/ampcors/source/sqlsource"
 )
 
 // A store is the database that the servers share.
@@ -96,7 +97,7 @@ const sqlTTL = time.Second
 func (s *sqlStore) longest() time.Duration { return sqlTTL }
 
 func (s *sqlStore) add(ctx context.Context, publisher string) error {
-	prefix, err := ampcors.HashPrefix(publisher)
+	prefix, err := cacheurl.HashPrefix(publisher)
 	if err != nil {
 		return err
 	}
@@ -166,7 +167,7 @@ func (s *postgresStore) fill(t *testing.T, publishers []string) {
 			if i < old {
 				return []any{publishers[i], nil}, nil
 			}
-			prefix, err := ampcors.HashPrefix(publishers[i])
+			prefix, err := cacheurl.HashPrefix(publishers[i])
 			return []any{publishers[i], prefix}, err
 		}))
 	if err != nil || int(copied) != len(publishers) {

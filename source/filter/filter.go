@@ -42,7 +42,8 @@ import (
 	"time"
 
 	"github.com/FastFilter/xorfilter"
-	"github.com/ampcors/ampcors"
+
+	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/source"
 )
 
@@ -192,7 +193,7 @@ func (s *Filter) note(domains []string) {
 	defer s.mu.Unlock()
 	isMissed := len(domains) == 0
 	for _, d := range domains {
-		domain, err := ampcors.CanonicalDomain(d)
+		domain, err := cacheurl.CanonicalDomain(d)
 		if err != nil {
 			isMissed = true // it may mean any publisher
 			continue

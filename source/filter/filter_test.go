@@ -19,7 +19,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/internal/servertest"
 	"github.com/ampcors/ampcors/source"
 )
@@ -54,7 +54,7 @@ func (d *database) PublisherByHash(_ context.Context, prefix string) (string, er
 	defer d.mu.Unlock()
 	d.lookups++
 	for name := range d.names {
-		if own, _ := ampcors.HashPrefix(name); own == prefix {
+		if own, _ := cacheurl.HashPrefix(name); own == prefix {
 			return name, nil
 		}
 	}
@@ -164,7 +164,7 @@ func run(t *testing.T, s *Filter) {
 
 func prefixOf(t *testing.T, domain string) string {
 	t.Helper()
-	prefix, err := ampcors.HashPrefix(domain)
+	prefix, err := cacheurl.HashPrefix(domain)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +248,7 @@ func TestAWrongFilterChangesNoDecision(t *testing.T) {
 	others := []string{"www.evil.example", "example.com", "xn--bcher-kva.evil.example"}
 	origins := func() (all []string) {
 		for _, name := range append(slices.Clone(publishers), others...) {
-			prefix, err := ampcors.DomainPrefix(name)
+			prefix, err := cacheurl.DomainPrefix(name)
 			if err != nil {
 				t.Fatal(err)
 			}

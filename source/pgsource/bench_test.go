@@ -5,9 +5,10 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/ampcors/ampcors/internal/servertest"
 	"github.com/ampcors/ampcors/source/sqlsource"
-	"github.com/jackc/pgx/v5"
 )
 
 // BenchmarkWrite inserts and deletes rows, with and without the triggers, while three

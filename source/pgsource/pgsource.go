@@ -73,13 +73,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ampcors/ampcors"
-	"github.com/ampcors/ampcors/internal/listeners"
-	"github.com/ampcors/ampcors/source"
-	"github.com/ampcors/ampcors/source/sqlsource"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/ampcors/ampcors/cacheurl"
+	"github.com/ampcors/ampcors/internal/listeners"
+	"github.com/ampcors/ampcors/source"
+	"github.com/ampcors/ampcors/source/sqlsource"
 )
 
 // Config says how a Table is used.
@@ -374,7 +375,7 @@ func (s *Table) report(payload string) {
 	domains := strings.Fields(payload)
 	// A row that is not canonical is never found, so its changes change nothing.
 	domains = slices.DeleteFunc(domains, func(domain string) bool {
-		canonical, err := ampcors.CanonicalDomain(domain)
+		canonical, err := cacheurl.CanonicalDomain(domain)
 		return err != nil || canonical != domain
 	})
 	if len(domains) > 0 {

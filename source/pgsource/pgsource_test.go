@@ -12,11 +12,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/internal/servertest"
 	"github.com/ampcors/ampcors/source"
 	"github.com/ampcors/ampcors/source/sqlsource"
-	"github.com/jackc/pgx/v5"
 )
 
 // createTable is the statement that sqlsource documents.
@@ -46,7 +48,7 @@ func add(t testing.TB, conn *pgx.Conn, domains ...string) {
 	t.Helper()
 	rows := make([][]any, len(domains))
 	for i, domain := range domains {
-		prefix, err := ampcors.HashPrefix(domain)
+		prefix, err := cacheurl.HashPrefix(domain)
 		if err != nil {
 			t.Fatal(err)
 		}

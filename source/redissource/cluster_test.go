@@ -10,10 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ampcors/ampcors"
+	"github.com/redis/rueidis"
+
+	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/internal/servertest"
 	"github.com/ampcors/ampcors/source"
-	"github.com/redis/rueidis"
 )
 
 func newReplicated(t testing.TB, replicas int, addrs ...string) *Store {
@@ -245,7 +246,7 @@ func TestAMasterThatHangsAffectsNoOtherShard(t *testing.T) {
 					decision := mw.CheckOrigin(servertest.Origins(domain)[byHash])
 					took := time.Since(before)
 					time.Sleep(time.Millisecond)
-					prefix, _ := ampcors.HashPrefix(domain)
+					prefix, _ := cacheurl.HashPrefix(domain)
 					if isFrozen(domain) || byHash == 1 && isFrozen(prefix) {
 						continue
 					}

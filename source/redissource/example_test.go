@@ -6,10 +6,11 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/source"
 	"github.com/ampcors/ampcors/source/redissource"
-	"github.com/redis/rueidis"
 )
 
 // This example needs Redis, so it is not run.

@@ -66,10 +66,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ampcors/ampcors"
+	"github.com/redis/rueidis"
+
+	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/internal/listeners"
 	"github.com/ampcors/ampcors/source"
-	"github.com/redis/rueidis"
 )
 
 // Config says how a Store uses Redis.
@@ -347,7 +348,7 @@ func (s *Store) onInvalidations(keys []rueidis.RedisMessage) {
 // batch is how many publishers are written, or keys scanned, at once.
 const batch = 1000
 
-// Add writes publishers, in any spelling that [ampcors.CanonicalDomain] accepts. When it
+// Add writes publishers, in any spelling that [cacheurl.CanonicalDomain] accepts. When it
 // returns nil, each master has them in memory, and so have Config.Replicas replicas of it;
 // how soon they are on disk is Redis's setting (appendfsync). If some are not publisher
 // domains, the error lists them and none is written. After an error from Redis, some may be
@@ -381,7 +382,7 @@ func (s *Store) write(ctx context.Context, publishers []string, changes func(dom
 	var problems []error
 	for i, publisher := range publishers {
 		var err error
-		if domains[i], err = ampcors.CanonicalDomain(publisher); err != nil {
+		if domains[i], err = cacheurl.CanonicalDomain(publisher); err != nil {
 			problems = append(problems, err)
 		}
 	}
@@ -391,7 +392,7 @@ func (s *Store) write(ctx context.Context, publishers []string, changes func(dom
 	for part := range slices.Chunk(domains, batch) {
 		var first, second []change
 		for _, domain := range part {
-			prefix, err := ampcors.HashPrefix(domain)
+			prefix, err := cacheurl.HashPrefix(domain)
 			if err != nil {
 				return err
 			}

@@ -10,10 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/internal/servertest"
 	"github.com/ampcors/ampcors/source"
-	"github.com/redis/rueidis"
 )
 
 func newStore(t testing.TB, addr string) *Store {
@@ -172,7 +174,7 @@ func TestThePublishersKeyAloneDecides(t *testing.T) {
 	within(t, soon, mw, "www.example.com", true)
 	do("DEL", "ampcors:publisher:www.example.com") // but not the key of the hash prefix
 	within(t, soon, mw, "www.example.com", false)
-	own, _ := ampcors.HashPrefix("www.example.com")
+	own, _ := cacheurl.HashPrefix("www.example.com")
 	if domain, err := s.publisherByHash(t.Context(), own); domain != "" || err != nil {
 		t.Errorf("the hash prefix gives %q, %v", domain, err)
 	}
@@ -188,7 +190,7 @@ func TestThePublishersKeyAloneDecides(t *testing.T) {
 	within(t, soon, mw, "www.example.com", false)
 
 	// A hash prefix whose key has another publisher's domain gives no access.
-	hash, _ := ampcors.HashPrefix("evil.example")
+	hash, _ := cacheurl.HashPrefix("evil.example")
 	if err := s.Add(t.Context(), "www.example.com"); err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +253,7 @@ func TestTheHashPrefixIsWrittenBeforeThePublisher(t *testing.T) {
 		group.Go(func() {
 			for range batch / 8 {
 				domain := <-told
-				hash, _ := ampcors.HashPrefix(domain)
+				hash, _ := cacheurl.HashPrefix(domain)
 				if got, err := s.publisherByHash(t.Context(), hash); got != domain || err != nil {
 					t.Errorf("%s was reported, but its hash prefix gives %q, %v", domain, got, err)
 				}

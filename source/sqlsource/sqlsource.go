@@ -3,8 +3,8 @@
 //
 // # Schema
 //
-// It needs a table with two columns: the publisher domain as [ampcors.CanonicalDomain]
-// returns it, and its hash prefix as [ampcors.HashPrefix] does, with an index on
+// It needs a table with two columns: the publisher domain as [cacheurl.CanonicalDomain]
+// returns it, and its hash prefix as [cacheurl.HashPrefix] does, with an index on
 // each. Comparisons on the columns must not ignore case. They may ignore trailing spaces, as ascii_bin
 // does in MySQL and MariaDB: the rows found are compared again, byte by byte, and a row that is not
 // canonical is skipped.
@@ -83,7 +83,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/source"
 )
 
@@ -203,13 +203,13 @@ func (s *Table) hasPublisher(ctx context.Context, domain string) (bool, error) {
 // publisherByHash returns the domain of the row with this prefix.
 func (s *Table) publisherByHash(ctx context.Context, prefix string) (string, error) {
 	return s.find(ctx, s.byPrefix, prefix, func(row string) bool {
-		own, err := ampcors.HashPrefix(row)
+		own, err := cacheurl.HashPrefix(row)
 		return err == nil && own == prefix && isCanonical(row)
 	})
 }
 
 func isCanonical(domain string) bool {
-	canonical, err := ampcors.CanonicalDomain(domain)
+	canonical, err := cacheurl.CanonicalDomain(domain)
 	return err == nil && canonical == domain
 }
 
@@ -370,7 +370,7 @@ func (s *Table) FillPrefixes(ctx context.Context, progress func(done, all int)) 
 	}
 	for _, domain := range domains {
 		done++
-		canonical, err := ampcors.CanonicalDomain(domain)
+		canonical, err := cacheurl.CanonicalDomain(domain)
 		if err == nil && canonical != domain {
 			err = fmt.Errorf("it is not canonical; want %q", canonical)
 		}
@@ -378,7 +378,7 @@ func (s *Table) FillPrefixes(ctx context.Context, progress func(done, all int)) 
 			report(fmt.Errorf("sqlsource: the domain %.300q in %s: %w", domain, s.table.Table, err))
 			continue
 		}
-		prefix, err := ampcors.HashPrefix(domain)
+		prefix, err := cacheurl.HashPrefix(domain)
 		if err != nil {
 			return filled, err
 		}

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
 )
 
 // A fake is a database with preset answers. It records the statements.
@@ -101,7 +101,7 @@ func TestStatementsUseTheConfig(t *testing.T) {
 			if ok, err := s.hasPublisher(t.Context(), "b.example"); !ok || err != nil {
 				t.Error(ok, err)
 			}
-			hash, _ := ampcors.HashPrefix("b.example")
+			hash, _ := cacheurl.HashPrefix("b.example")
 			if domain, err := s.publisherByHash(t.Context(), hash); domain != "b.example" || err != nil {
 				t.Error(domain, err)
 			}
@@ -114,7 +114,7 @@ func TestStatementsUseTheConfig(t *testing.T) {
 			if len(f.statements) != 6 || f.statements[0] != test.byDomain || f.statements[1] != test.byPrefix || f.statements[3] != test.update {
 				t.Errorf("%q", f.statements)
 			}
-			hashA, _ := ampcors.HashPrefix("a.example")
+			hashA, _ := cacheurl.HashPrefix("a.example")
 			var args []any
 			for _, a := range f.args[3] {
 				args = append(args, a.Value)
@@ -129,7 +129,7 @@ func TestStatementsUseTheConfig(t *testing.T) {
 // A database's collation may find rows that are not equal byte for byte.
 func TestRowsAreComparedByteByByte(t *testing.T) {
 	f, s := newFake(t, Config{})
-	hash, _ := ampcors.HashPrefix("example.com")
+	hash, _ := cacheurl.HashPrefix("example.com")
 	for _, rows := range [][]string{nil, {"EXAMPLE.com"}, {"éxample.com"}, {"example.com "}, {"evil.example", "example.com."}} {
 		f.rows = rows
 		if ok, err := s.hasPublisher(t.Context(), "example.com"); ok || err != nil {
@@ -147,7 +147,7 @@ func TestRowsAreComparedByteByByte(t *testing.T) {
 func TestTheRightRowIsFoundAfterOthers(t *testing.T) {
 	f, s := newFake(t, Config{})
 	s.db.SetMaxOpenConns(1)
-	hash, _ := ampcors.HashPrefix("example.com")
+	hash, _ := cacheurl.HashPrefix("example.com")
 	f.rows = []string{"EXAMPLE.com", "example.com", "Example.com"}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/badvalue"
 	"github.com/ampcors/ampcors/internal/outbound"
 )
 
@@ -125,7 +125,7 @@ func New(pkg string, cfg Config) (*Queue, []error) {
 	var problems []error
 	notNegative := func(path string, value int64, text, want string) {
 		if value < 0 {
-			problems = append(problems, &ampcors.ValueError{Package: pkg, Path: path, Value: text, Reason: "is negative", Want: want})
+			problems = append(problems, &badvalue.Error{Path: path, Value: text, Reason: "is negative", Want: want})
 		}
 	}
 	notNegative("Delay", int64(cfg.Delay), cfg.Delay.String(), "0 for the default, or some seconds")

@@ -15,9 +15,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ampcors/ampcors/internal/outbound"
 	"golang.org/x/net/publicsuffix"
 	"golang.org/x/time/rate"
+
+	"github.com/ampcors/ampcors/internal/outbound"
 )
 
 const (

@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
 )
 
 // This file gives each trial of a cell its outcome. It only reads the answers, and sends nothing.
@@ -173,7 +173,7 @@ func (c *cell) blockedBy(a *answer, origin string) string {
 func (c *cell) wrongHeaders(h http.Header, origin string) string {
 	lines := h["Access-Control-Allow-Origin"]
 	value := lines[0]
-	isBare := slices.ContainsFunc(c.p.cfg.Caches, func(cache ampcors.Cache) bool {
+	isBare := slices.ContainsFunc(c.p.cfg.Caches, func(cache cacheurl.Cache) bool {
 		return strings.TrimSuffix(strings.TrimPrefix(value, "https://"), "/") == cache.CacheDomain
 	})
 	switch {

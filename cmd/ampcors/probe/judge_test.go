@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
 )
 
 // recorded returns an answer with a status, a body and headers: "name: value".
@@ -24,7 +24,7 @@ func recorded(status int, body string, headers ...string) *answer {
 // not in answers is denied with status 403.
 func judgedCell(t *testing.T, e Endpoint, answers map[string][]*answer, change func(*cell)) map[string]*trial {
 	t.Helper()
-	p := &prober{cfg: Config{Caches: ampcors.DefaultCaches(), Unsafe: true}, report: &Report{}}
+	p := &prober{cfg: Config{Caches: cacheurl.DefaultCaches(), Unsafe: true}, report: &Report{}}
 	p.client = newClient(p.cfg)
 	c, err := p.plan(&e, publisher)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/cmd/ampcors/probe"
 	"github.com/ampcors/ampcors/cmd/ampcors/probe/probetest"
 	"github.com/ampcors/ampcors/internal/readme"
@@ -108,7 +108,7 @@ func get(t *testing.T, url, origin string) http.Header {
 // getForEachCache reports whether the test of AMP Toolbox's linter finds a problem. It
 // sends one GET for each cache. Access-Control-Allow-Origin must be the origin or *.
 func getForEachCache(t *testing.T, url string, c probetest.Case) bool {
-	origins, err := ampcors.CacheOrigins(c.Publisher)
+	origins, err := cacheurl.Origins(c.Publisher)
 	if err != nil {
 		t.Fatal(err)
 	}

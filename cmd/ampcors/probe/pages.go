@@ -3,7 +3,6 @@ package probe
 import (
 	"strings"
 
-	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/cacheurl"
 )
 
@@ -30,7 +29,7 @@ type page struct {
 }
 
 // pagesOf returns the origins of a publisher's pages: its own, and each form on each cache.
-func pagesOf(publisher string, caches []ampcors.Cache) ([]page, error) {
+func pagesOf(publisher string, caches []cacheurl.Cache) ([]page, error) {
 	pages := []page{{origin: "https://" + publisher, form: formOwn}}
 	prefixes, err := cacheurl.Prefixes(publisher)
 	if err != nil {
@@ -56,8 +55,8 @@ func pagesOf(publisher string, caches []ampcors.Cache) ([]page, error) {
 
 // Origins returns the origins at which pages of a publisher may run: its own and, on each cache, one
 // for each domain prefix of [cacheurl.Prefixes] that is not denied.
-func Origins(publisher string, caches ...ampcors.Cache) (origins []string, err error) {
-	domain, err := ampcors.CanonicalDomain(publisher)
+func Origins(publisher string, caches ...cacheurl.Cache) (origins []string, err error) {
+	domain, err := cacheurl.CanonicalDomain(publisher)
 	if err != nil {
 		return nil, err
 	}

@@ -6,8 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ampcors/ampcors"
 	"golang.org/x/net/publicsuffix"
+
+	"github.com/ampcors/ampcors/cacheurl"
 )
 
 // A Trial is one question to an endpoint: can a page at this origin call it? The plan of a probe is
@@ -239,8 +240,8 @@ func (c *cell) planHostile(pages []page) {
 		}
 		hostile(kind, id, what, origin, steps...)
 	}
-	prefix, _ := ampcors.DomainPrefix(evilHost) // it is a constant
-	hash, _ := ampcors.HashPrefix(evilHost)
+	prefix, _ := cacheurl.DomainPrefix(evilHost) // it is a constant
+	hash, _ := cacheurl.HashPrefix(evilHost)
 	ownPrefix, _, _ := strings.Cut(strings.TrimPrefix(pages[1].origin, "https://"), ".")
 
 	hostile(KindSites, "any-origin-allowed", "another website", evil, step{claims: foreign}, step{when: ifAllowed, claims: own})
@@ -335,7 +336,7 @@ func (c *cell) planLookalikes(pages []page, plain func(kind Kind, id, what, orig
 		}
 	}
 	for i, domain := range domains {
-		prefix, err := ampcors.DomainPrefix(domain)
+		prefix, err := cacheurl.DomainPrefix(domain)
 		if err != nil || site(domain) == registrable || !strings.Contains(prefix, "-") {
 			continue // nobody else can register it, or it is not a domain
 		}

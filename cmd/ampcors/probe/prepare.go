@@ -15,7 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/cacheurl"
 )
 
@@ -29,7 +28,7 @@ type pair struct {
 func (p *prober) prepare(ctx context.Context) error {
 	var publishers []string
 	for _, publisher := range p.cfg.Publishers {
-		domain, err := ampcors.CanonicalDomain(publisher)
+		domain, err := cacheurl.CanonicalDomain(publisher)
 		if err != nil {
 			return configError(err)
 		}
@@ -178,7 +177,7 @@ func (p *prober) fetchDocument(ctx context.Context, document *url.URL, publisher
 		p.report.Notes = append(p.report.Notes, document.String()+" is not an AMP document: its html element has neither the attribute amp nor ⚡. An AMP Cache does not serve it, but redirects its readers to the canonical page.")
 	}
 	if len(publishers) == 0 {
-		domain, err := ampcors.CanonicalDomain(base.Hostname())
+		domain, err := cacheurl.CanonicalDomain(base.Hostname())
 		if err != nil {
 			return fmt.Errorf("name its publisher: %w", err)
 		}

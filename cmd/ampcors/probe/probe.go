@@ -24,7 +24,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
 )
 
 // Config says what is tested, and how.
@@ -37,9 +37,9 @@ type Config struct {
 	// Publishers are the domains whose pages must work. If empty, the host of each document is
 	// used for the endpoints in it.
 	Publishers []string
-	// Caches are the AMP Caches on which pages must work. If nil, ampcors.DefaultCaches() are
+	// Caches are the AMP Caches on which pages must work. If nil, cacheurl.DefaultCaches() are
 	// used.
-	Caches []ampcors.Cache
+	Caches []cacheurl.Cache
 
 	// Header is sent with each request. Cookie is sent with each request with credentials.
 	// No report has their values.
@@ -139,7 +139,7 @@ func run(ctx context.Context, cfg Config, sends bool) (*Report, error) {
 	cfg.MaxRequests = cmp.Or(cfg.MaxRequests, 20_000)
 	cfg.MaxEndpoints = cmp.Or(cfg.MaxEndpoints, 200)
 	if cfg.Caches == nil {
-		cfg.Caches = ampcors.DefaultCaches()
+		cfg.Caches = cacheurl.DefaultCaches()
 	}
 	if len(cfg.Caches) == 0 {
 		return nil, configError(errors.New("there is no AMP Cache"))

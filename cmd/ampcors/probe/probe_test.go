@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
 )
 
 const (
@@ -405,7 +406,7 @@ func TestAnAmbiguousPrefixMustBeDenied(t *testing.T) {
 }
 
 func TestAConfigWithoutCachesIsAnError(t *testing.T) {
-	_, err := Run(t.Context(), Config{Endpoints: []Endpoint{formGet}, Publishers: []string{publisher}, Caches: []ampcors.Cache{}})
+	_, err := Run(t.Context(), Config{Endpoints: []Endpoint{formGet}, Publishers: []string{publisher}, Caches: []cacheurl.Cache{}})
 	if !errors.Is(err, ErrConfig) {
 		t.Errorf("got %v", err)
 	}

@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/ampcors/ampcors/examples/frameworks/internal/stacktest"
 	"github.com/go-chi/chi/v5"
+
+	"github.com/ampcors/ampcors/examples/frameworks/internal/stacktest"
 )
 
 // Incorrect: middleware added by With, or by Use within Group, runs behind each route and

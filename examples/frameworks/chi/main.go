@@ -8,10 +8,11 @@ import (
 	"log"
 	"net/http"
 
-	"github.com/ampcors/ampcors"
-	"github.com/ampcors/ampcors/examples/frameworks/internal/api"
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/examples/frameworks/internal/api"
 )
 
 func main() {

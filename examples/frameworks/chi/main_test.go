@@ -5,9 +5,10 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/go-chi/chi/v5"
+
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/examples/frameworks/internal/stacktest"
-	"github.com/go-chi/chi/v5"
 )
 
 func TestStack(t *testing.T) { stacktest.RunHTTP(t, wrapped, global, group, stacktest.Limits{}) }

@@ -3,8 +3,9 @@ package main
 import (
 	"fmt"
 
-	"github.com/ampcors/ampcors/examples/frameworks/internal/stacktest"
 	"github.com/labstack/echo/v5"
+
+	"github.com/ampcors/ampcors/examples/frameworks/internal/stacktest"
 )
 
 // Incorrect: middleware on a route. echo answers the preflight itself, with 204 but without

@@ -4,8 +4,9 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/ampcors/ampcors/examples/frameworks/internal/stacktest"
 	"github.com/labstack/echo/v5"
+
+	"github.com/ampcors/ampcors/examples/frameworks/internal/stacktest"
 )
 
 // echo.WrapMiddleware calls Wrap for each request, so Wrap must be cheap: it only makes a

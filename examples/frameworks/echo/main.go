@@ -12,9 +12,10 @@ import (
 	"log"
 	"net/http"
 
+	"github.com/labstack/echo/v5"
+
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/examples/frameworks/internal/api"
-	"github.com/labstack/echo/v5"
 )
 
 func main() {

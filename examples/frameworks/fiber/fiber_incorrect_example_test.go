@@ -9,11 +9,12 @@ import (
 	"net/http/httptest"
 	"strings"
 
+	"github.com/gofiber/fiber/v3"
+	"github.com/gofiber/fiber/v3/middleware/adaptor"
+
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/examples/frameworks/internal/api"
 	"github.com/ampcors/ampcors/examples/frameworks/internal/stacktest"
-	"github.com/gofiber/fiber/v3"
-	"github.com/gofiber/fiber/v3/middleware/adaptor"
 )
 
 // Incorrect: keeping a Decision's Origin after the request. fasthttp reuses its memory for

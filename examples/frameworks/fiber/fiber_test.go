@@ -5,9 +5,10 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/ampcors/ampcors/examples/frameworks/internal/stacktest"
 	"github.com/gofiber/fiber/v3"
 	"github.com/gofiber/fiber/v3/middleware/adaptor"
+
+	"github.com/ampcors/ampcors/examples/frameworks/internal/stacktest"
 )
 
 // The adaptor calls Wrap for each request, so Wrap must be cheap: it only makes a closure.

@@ -20,10 +20,11 @@ import (
 	"net"
 	"net/http"
 
-	"github.com/ampcors/ampcors"
-	"github.com/ampcors/ampcors/examples/frameworks/internal/api"
 	"github.com/gofiber/fiber/v3"
 	"github.com/gofiber/fiber/v3/middleware/adaptor"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/examples/frameworks/internal/api"
 )
 
 func main() {

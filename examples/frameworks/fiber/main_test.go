@@ -4,9 +4,10 @@ import (
 	"net"
 	"testing"
 
+	"github.com/gofiber/fiber/v3"
+
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/examples/frameworks/internal/stacktest"
-	"github.com/gofiber/fiber/v3"
 )
 
 func TestStack(t *testing.T) {

@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/ampcors/ampcors/examples/frameworks/internal/stacktest"
 	"github.com/gin-gonic/gin"
+
+	"github.com/ampcors/ampcors/examples/frameworks/internal/stacktest"
 )
 
 // Incorrect: gin.WrapH around the middleware. It writes 403, but gin goes on to the next

@@ -17,9 +17,10 @@ import (
 	"log"
 	"net/http"
 
+	"github.com/gin-gonic/gin"
+
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/examples/frameworks/internal/api"
-	"github.com/gin-gonic/gin"
 )
 
 func main() {

@@ -4,9 +4,10 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/gin-gonic/gin"
+
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/examples/frameworks/internal/stacktest"
-	"github.com/gin-gonic/gin"
 )
 
 func TestStack(t *testing.T) {

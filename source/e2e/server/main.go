@@ -18,14 +18,15 @@ import (
 	"syscall"
 	"time"
 
+	_ "github.com/go-sql-driver/mysql"
+	_ "github.com/jackc/pgx/v5/stdlib"
+	"github.com/redis/rueidis"
+
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/source"
 	"github.com/ampcors/ampcors/source/pgsource"
 	"github.com/ampcors/ampcors/source/redissource"
 	"github.com/ampcors/ampcors/source/sqlsource"
-	_ "github.com/go-sql-driver/mysql"
-	_ "github.com/jackc/pgx/v5/stdlib"
-	"github.com/redis/rueidis"
 )
 
 // Stats is what /stats answers.

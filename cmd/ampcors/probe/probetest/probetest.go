@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/cmd/ampcors/probe"
 )
 
@@ -24,7 +25,7 @@ const ownOrigin = "https://" + Publisher
 
 // originsOf returns every origin of a publisher's pages.
 func originsOf(publisher string) []string {
-	origins, err := probe.Origins(publisher, ampcors.DefaultCaches()...)
+	origins, err := probe.Origins(publisher, cacheurl.DefaultCaches()...)
 	if err != nil {
 		panic(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
 )
 
 const (
@@ -295,7 +296,7 @@ func (s server) hijacking(t *testing.T) {
 // the same memory for them.
 func (s server) oneConnection(t *testing.T) {
 	hash := func(publisher string) string {
-		prefix, err := ampcors.HashPrefix(publisher)
+		prefix, err := cacheurl.HashPrefix(publisher)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,9 +1,4 @@
-// Conformance completes the vectors: people write what goes in, and it adds the answers that are missing. It
-// does not change an answer. To recompute one, remove it first. The tests of the packages compare all
-// answers with the code, and with what others publish.
-//
-//	go run ./conformance # in the root of the repository
-package main
+package conformance
 
 import (
 	"bytes"
@@ -14,8 +9,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
-	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -25,78 +20,167 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf16"
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/announce/indexnow"
 	"github.com/ampcors/ampcors/announce/updatecache"
+	"github.com/ampcors/ampcors/badvalue"
 	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/configfile"
-	"github.com/ampcors/ampcors/internal/jsonlines"
 	"github.com/ampcors/ampcors/internal/jsonschema"
 	"github.com/ampcors/ampcors/internal/vectors"
 )
 
-func main() {
-	log.SetFlags(0)
-	if err := completeAll("conformance", "internal/vectors/vectors.go"); err != nil {
-		log.Fatal(err)
-	}
-}
+var update = flag.Bool("update", false, "write the answers into the files")
 
-// completeAll completes each file of a folder, and writes the schema of the types in a Go file.
-func completeAll(folder, types string) error {
-	names, _ := filepath.Glob(filepath.Join(folder, "*.json"))
-	if len(names) == 0 {
-		return fmt.Errorf("there are no vectors in %s; run this in the root of the repository", folder)
+// TestTheAnswersAreThoseOfTheCode computes all answers, and compares them with the files. What is recorded of
+// others is kept: a prefix with a note or a source.
+func TestTheAnswersAreThoseOfTheCode(t *testing.T) {
+	names, err := filepath.Glob("*s.json")
+	if err != nil || len(names) < 4 {
+		t.Fatalf("%q, %v", names, err)
 	}
-	for _, name := range names {
-		if filepath.Base(name) == "schema.json" {
-			continue
-		}
-		f, err := vectors.Read(name)
-		if err != nil {
-			return err
-		}
-		if err := complete(&f, folder); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		if err := write(name, f); err != nil {
-			return err
-		}
-	}
-	maker := jsonschema.Maker{Sources: []string{types}, Requires: true,
-		Known: func(_ *jsonschema.Maker, typ reflect.Type) map[string]any {
-			if typ == reflect.TypeFor[json.RawMessage]() {
-				return map[string]any{"type": "object"}
+	for _, name := range append(names, "indexnow.json", "updatecache.json") {
+		t.Run(name, func(t *testing.T) {
+			f, err := vectors.Read(name)
+			if err != nil {
+				t.Fatal(err)
 			}
-			return nil
-		}}
-	schema, err := maker.Make("Vectors of ampcors", reflect.TypeFor[vectors.File]())
-	if err != nil {
-		return err
+			removed := removeAnswers(&f)
+			if err := complete(&f); err != nil {
+				t.Fatal(err)
+			}
+			got, err := format(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if *update {
+				if err := os.WriteFile(name, got, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantLines := bytes.Split(want, []byte("\n"))
+			for i, line := range bytes.Split(got, []byte("\n")) {
+				if i >= len(wantLines) || !bytes.Equal(line, wantLines[i]) {
+					t.Fatalf("line %d differs; go test ./conformance -update writes\n%s", i+1, line)
+				}
+			}
+			if len(got) != len(want) || removed == 0 {
+				t.Errorf("%d bytes; want %d; %d answers computed", len(want), len(got), removed)
+			}
+		})
 	}
-	return os.WriteFile(filepath.Join(folder, "schema.json"), schema, 0o644)
 }
 
-func write(name string, value any) error {
-	data, err := jsonlines.Format(value, 2)
+func TestTheSchemaHasEachMember(t *testing.T) {
+	schema, err := os.ReadFile("schema.json")
 	if err != nil {
-		return err
+		t.Fatal(err)
 	}
-	return os.WriteFile(name, data, 0o644)
+	if err := jsonschema.Check(schema, reflect.TypeFor[vectors.File](), reflect.TypeFor[json.RawMessage]()); err != nil {
+		t.Error(err)
+	}
 }
 
-// complete adds the answers that are missing in a file of the folder.
-func complete(f *vectors.File, folder string) error {
+// removeAnswers removes what complete can compute, and returns how many vectors lost an answer.
+func removeAnswers(f *vectors.File) (removed int) {
+	for i, v := range f.Prefixes {
+		recorded := slices.ContainsFunc(v.Prefixes, func(form vectors.Form) bool { return form.Note != "" || form.Published != nil })
+		if v.Problem == "" && v.Note == "" && !recorded {
+			f.Prefixes[i] = vectors.DomainPrefixes{Domain: v.Domain}
+			removed++
+		}
+	}
+	for i, v := range f.Domains {
+		f.Domains[i] = vectors.PrefixDomain{Prefix: v.Prefix}
+	}
+	for i, v := range f.Origins {
+		f.Origins[i] = vectors.Origin{Policy: v.Policy, Name: v.Name, Origin: v.Origin, Source: v.Source}
+	}
+	for i := range f.Requests {
+		v := &f.Requests[i]
+		v.Reason, v.Status, v.Response = "", 0, nil
+	}
+	for i := range f.CacheURLs {
+		v := &f.CacheURLs[i]
+		if v.URL != "" {
+			v.CacheURL = ""
+		}
+		v.Canonical, v.Problem = "", ""
+	}
+	for i := range f.UpdateCache {
+		f.UpdateCache[i].Signature, f.UpdateCache[i].Signed = "", ""
+	}
+	for i := range f.IndexNow {
+		v := &f.IndexNow[i]
+		v.Requests, v.Problems, v.GET = nil, nil, ""
+	}
+	return removed + len(f.Domains) + len(f.Origins) + len(f.Requests) + len(f.CacheURLs) + len(f.UpdateCache) + len(f.IndexNow)
+}
+
+// format returns the file as JSON with a line for each vector. Characters other than Latin-1 are escaped:
+// many look like others, or change the direction of the line.
+func format(f vectors.File) ([]byte, error) {
+	var compact, out bytes.Buffer
+	encoder := json.NewEncoder(&compact)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(f); err != nil {
+		return nil, err
+	}
+	depth, inString, isEscaped := 0, false, false
+	for _, c := range compact.String() {
+		isEnd := !inString && (c == '}' || c == ']')
+		if isEnd {
+			depth--
+			if depth < 2 {
+				out.WriteString("\n" + strings.Repeat("\t", depth))
+			}
+		}
+		if c <= unicode.MaxLatin1 && (unicode.IsPrint(c) || c == '\n') {
+			out.WriteRune(c)
+		} else {
+			for _, unit := range utf16.AppendRune(nil, c) {
+				fmt.Fprintf(&out, `\u%04x`, unit)
+			}
+		}
+		if c == '"' && !isEscaped {
+			inString = !inString
+		}
+		isEscaped = c == '\\' && !isEscaped
+		switch {
+		case inString || isEnd:
+		case c == '{' || c == '[':
+			depth++
+			if depth <= 2 {
+				out.WriteString("\n" + strings.Repeat("\t", depth))
+			}
+		case c == ',' && depth <= 2:
+			out.WriteString("\n" + strings.Repeat("\t", depth))
+		case c == ',' || c == ':':
+			out.WriteByte(' ')
+		}
+	}
+	return out.Bytes(), nil
+}
+
+// complete adds the answers that are missing in a file.
+func complete(f *vectors.File) error {
 	for i := range f.Prefixes {
 		completeDomain(&f.Prefixes[i])
 	}
 	for i := range f.Domains {
 		v := &f.Domains[i]
 		if v.Domain == "" && v.Problem == "" {
-			domain, err := ampcors.PublisherDomain(v.Prefix)
+			domain, err := cacheurl.PublisherDomain(v.Prefix)
 			v.Domain, v.Problem = domain, problemOf(err)
-			if errors.Is(err, ampcors.ErrHashPrefix) {
+			if errors.Is(err, cacheurl.ErrHashPrefix) {
 				v.Problem = "has no dash, so that it can only be a hash prefix"
 			}
 		}
@@ -136,7 +220,7 @@ func complete(f *vectors.File, folder string) error {
 		completeCacheURL(&f.CacheURLs[i])
 	}
 	if len(f.UpdateCache) > 0 {
-		data, err := os.ReadFile(filepath.Join(folder, f.Key))
+		data, err := os.ReadFile(f.Key)
 		if err != nil {
 			return err
 		}
@@ -164,7 +248,7 @@ func problemOf(err error) string {
 		return ""
 	}
 	var texts []string
-	for v := range ampcors.ValueErrors(err) {
+	for v := range badvalue.All(err) {
 		texts = append(texts, v.Reason)
 	}
 	if texts == nil {
@@ -175,7 +259,7 @@ func problemOf(err error) string {
 
 func completeDomain(v *vectors.DomainPrefixes) {
 	if v.ASCII == "" && v.Problem == "" {
-		ascii, err := ampcors.CanonicalDomain(v.Domain)
+		ascii, err := cacheurl.CanonicalDomain(v.Domain)
 		if v.Problem = problemOf(err); ascii != v.Domain {
 			v.ASCII = ascii
 		}
@@ -243,11 +327,11 @@ func completeCacheURL(v *vectors.CacheURL) {
 	}
 }
 
-func cacheOf(v *vectors.CacheURL) ampcors.Cache {
+func cacheOf(v *vectors.CacheURL) cacheurl.Cache {
 	if v.Cache == "" {
-		return ampcors.DefaultCaches()[0]
+		return cacheurl.DefaultCaches()[0]
 	}
-	return ampcors.Cache{ID: "other", CacheDomain: v.Cache}
+	return cacheurl.Cache{ID: "other", CacheDomain: v.Cache}
 }
 
 func completeUpdateCache(v *vectors.UpdateCache, key *rsa.PrivateKey) error {
@@ -289,7 +373,7 @@ func completeIndexNow(v *vectors.IndexNow) error {
 		return err
 	}
 	requests, err := client.Requests(context.Background(), v.URLs...)
-	for problem := range ampcors.ValueErrors(err) {
+	for problem := range badvalue.All(err) {
 		v.Problems = append(v.Problems, problem.Path+" "+problem.Reason)
 	}
 	for _, request := range requests {

@@ -1,6 +1,8 @@
-package ampcors_test
+package cacheurl_test
 
 import (
+	"crypto/sha256"
+	"encoding/base32"
 	"errors"
 	"fmt"
 	"slices"
@@ -8,7 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/badvalue"
+	"github.com/ampcors/ampcors/cacheurl"
 )
 
 func TestInvalidPublishersAreRejectedWithASuggestion(t *testing.T) {
@@ -62,7 +65,7 @@ func TestInvalidPublishersAreRejectedWithASuggestion(t *testing.T) {
 		{value: strings.Repeat("a.", 125) + "comm", reason: "longer than 253", want: "www.example.com"}, // 254
 		{value: "xn--zzzzzz99999.com", reason: "not canonical punycode", want: "www.example.com"},
 		{value: "xn--example-.com", reason: "begins or ends with a hyphen", want: "www.example.com"},
-		{value: "xn--" + rfc3492Encode([]rune{'a', 0xd800}) + ".com", reason: "not canonical punycode", want: "www.example.com"}, // a surrogate
+		{value: "xn--a-rc4g.com", reason: "not canonical punycode", want: "www.example.com"}, // a surrogate
 		{value: "XN--ZZZZZZ99999.com", reason: "not canonical punycode", want: "www.example.com"},
 		{value: "xn--\u00e9.com", reason: "not a valid internationalized label", want: "A-label"},
 		{value: "bu\u0308cher.example", reason: "not how browsers spell", want: `"bücher.example"`},
@@ -73,28 +76,28 @@ func TestInvalidPublishersAreRejectedWithASuggestion(t *testing.T) {
 		{value: "a\xffb.com", reason: "is not UTF-8", want: "A-label"},
 	} {
 		t.Run(fmt.Sprintf("%.40s", test.value), func(t *testing.T) {
-			_, err := ampcors.DomainPrefix(test.value)
-			var v *ampcors.ValueError
+			_, err := cacheurl.DomainPrefix(test.value)
+			var v *badvalue.Error
 			if !errors.As(err, &v) {
-				t.Errorf("DomainPrefix(%q) = %v; want a *ValueError", test.value, err)
+				t.Errorf("DomainPrefix(%q) = %v; want a *badvalue.Error", test.value, err)
 				return
 			}
 			if v.Value != test.value || v.Path != "publisher" || !strings.Contains(v.Reason, test.reason) || !strings.Contains(v.Want, test.want) {
 				t.Errorf("DomainPrefix(%q): %+v; want reason %q and %q", test.value, *v, test.reason, test.want)
 			}
 			if instead, err := strconv.Unquote(v.Want); err == nil {
-				if _, err := ampcors.DomainPrefix(instead); err != nil {
+				if _, err := cacheurl.DomainPrefix(instead); err != nil {
 					t.Errorf("DomainPrefix(%q) suggests %s, which is rejected: %v", test.value, v.Want, err)
 				}
 			}
 			if n := len(v.Error()); n > 500 {
 				t.Errorf("DomainPrefix(%.10q): a message of %d bytes", test.value, n)
 			}
-			if _, err2 := ampcors.HashPrefix(test.value); err2 == nil || err2.Error() != err.Error() {
+			if _, err2 := cacheurl.HashPrefix(test.value); err2 == nil || err2.Error() != err.Error() {
 				t.Errorf("HashPrefix(%q) = %v; want %v", test.value, err2, err)
 			}
-			if _, err2 := ampcors.CacheOrigins(test.value); err2 == nil || err2.Error() != err.Error() {
-				t.Errorf("CacheOrigins(%q) = %v; want %v", test.value, err2, err)
+			if _, err2 := cacheurl.Origins(test.value); err2 == nil || err2.Error() != err.Error() {
+				t.Errorf("Origins(%q) = %v; want %v", test.value, err2, err)
 			}
 		})
 	}
@@ -117,10 +120,10 @@ func TestAPublisherMayBeWrittenInUnicodeOrASCIIAndAnyCase(t *testing.T) {
 	} {
 		t.Run(want, func(t *testing.T) {
 			for _, spelling := range spellings {
-				if got, err := ampcors.CanonicalDomain(spelling); err != nil || got != want {
+				if got, err := cacheurl.CanonicalDomain(spelling); err != nil || got != want {
 					t.Errorf("CanonicalDomain(%q) = %q, %v; want %q", spelling, got, err, want)
 				}
-				if got, err := ampcors.HashPrefix(spelling); err != nil || got != plainHash(want) {
+				if got, err := cacheurl.HashPrefix(spelling); err != nil || got != hashOf(want) {
 					t.Errorf("HashPrefix(%q) = %q, %v", spelling, got, err)
 				}
 			}
@@ -130,47 +133,32 @@ func TestAPublisherMayBeWrittenInUnicodeOrASCIIAndAnyCase(t *testing.T) {
 
 func TestCanonicalDomainRejectsWhatIsNoDomain(t *testing.T) {
 	for wrong, reason := range map[string]string{"https://a.example": "has a scheme", "*.example.com": "is a pattern"} {
-		var v *ampcors.ValueError
-		if got, err := ampcors.CanonicalDomain(wrong); got != "" || !errors.As(err, &v) || v.Value != wrong || v.Reason != reason {
+		var v *badvalue.Error
+		if got, err := cacheurl.CanonicalDomain(wrong); got != "" || !errors.As(err, &v) || v.Value != wrong || v.Reason != reason {
 			t.Errorf("%q, %v; want the reason %q", got, err, reason)
 		}
 	}
 }
 
-func TestValueErrorsFindsWrappedErrors(t *testing.T) {
-	a, b, c := &ampcors.ValueError{Path: "a"}, &ampcors.ValueError{Path: "b"}, &ampcors.ValueError{Path: "c"}
-	err := errors.Join(a, errors.New("another"), fmt.Errorf("wrapped: %w", errors.Join(b, fmt.Errorf("%w and %w", c, a))))
-	if got := slices.Collect(ampcors.ValueErrors(err)); !slices.Equal(got, []*ampcors.ValueError{a, b, c, a}) {
-		t.Errorf("%v", got)
+func TestOriginsReturnsOneOriginPerCache(t *testing.T) {
+	got, err := cacheurl.Origins("Example.com")
+	want := []string{"https://example-com.cdn.ampproject.org", "https://example-com.www.bing-amp.com"}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("Origins = %q, %v; want %q", got, err, want)
 	}
-	for first := range ampcors.ValueErrors(err) {
-		if first != a {
-			t.Error(first)
-		}
-		break
+	got, err = cacheurl.Origins("example.com", cacheurl.Cache{ID: "mine", CacheDomain: "amp.example.net"})
+	if want := []string{"https://example-com.amp.example.net"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("Origins = %q, %v; want %q", got, err, want)
 	}
-	if got := slices.Collect(ampcors.ValueErrors(nil)); len(got) != 0 {
-		t.Errorf("%v", got)
+	_, err = cacheurl.Origins("example.com", cacheurl.Cache{ID: "good", CacheDomain: "amp.example.net"}, cacheurl.Cache{ID: "bad", CacheDomain: "https://amp.example.org"})
+	var v *badvalue.Error
+	if !errors.As(err, &v) || v.Path != "caches[1].cacheDomain" || !strings.Contains(v.Want, `"amp.example.org"`) {
+		t.Errorf("Origins with a bad cache: %v", err)
 	}
 }
 
-func TestValueErrorNamesThePlaceAndCutsALongValue(t *testing.T) {
-	for _, test := range []struct {
-		err  ampcors.ValueError
-		want string
-	}{
-		{err: ampcors.ValueError{Path: "publishers[3]", Value: "a", Reason: "is bad", Want: "b"}, want: `ampcors: publishers[3] "a" is bad; want b`},
-		{err: ampcors.ValueError{Package: "indexnow", Path: "caches[0].id", Reason: "is empty", Want: "b"}, want: `indexnow: caches[0].id "" is empty; want b`},
-		{err: ampcors.ValueError{Path: "methods[0]", Value: "TRACE", Reason: "is bad", Want: "remove it"}, want: `ampcors: methods[0] "TRACE" is bad; remove it`},
-	} {
-		t.Run(test.want, func(t *testing.T) {
-			if got := test.err.Error(); got != test.want {
-				t.Errorf("got  %s\nwant %s", got, test.want)
-			}
-		})
-	}
-	long := ampcors.ValueError{Path: "publishers[0]", Value: strings.Repeat("x", 1<<20), Reason: "is bad", Want: "b"}
-	if n := len(long.Error()); n > 200 {
-		t.Errorf("the message for a value of 1 MiB has %d bytes", n)
-	}
+// hashOf is the fallback algorithm of AMP's document.
+func hashOf(domain string) string {
+	sum := sha256.Sum256([]byte(domain))
+	return strings.ToLower(strings.TrimRight(base32.StdEncoding.EncodeToString(sum[:]), "="))
 }

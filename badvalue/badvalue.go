@@ -1,0 +1,54 @@
+// Package badvalue has the error that every package of this module returns for a value that it
+// cannot use: one of a configuration, an argument, a command's flag.
+package badvalue
+
+import (
+	"fmt"
+	"iter"
+)
+
+// An Error names one value that cannot be used, what is wrong with it, and what would be right.
+// Functions that check several values return all their problems at once, joined: see [All].
+type Error struct {
+	Path   string // where the value is, spelled as in JSON: "publishers[3]", "caches[0].cacheDomain"
+	Value  string // as it was given
+	Reason string // what is wrong, completing "the value ..."
+	Want   string // what would be right, or [RemoveIt]
+}
+
+// RemoveIt is the Want of a value that must be removed.
+const RemoveIt = "remove it"
+
+func (e *Error) Error() string {
+	want := e.Want
+	if want != RemoveIt {
+		want = "want " + want
+	}
+	// A value may be a whole file that was read by mistake; 80 characters identify it.
+	return fmt.Sprintf("ampcors: %s %.80q %s; %s", e.Path, e.Value, e.Reason, want)
+}
+
+// All returns an iterator over the [*Error]s that err is, wraps or joins, in their order.
+//
+//	for problem := range badvalue.All(err) {
+//		fmt.Println(problem.Path, problem.Reason)
+//	}
+func All(err error) iter.Seq[*Error] {
+	return func(yield func(*Error) bool) { walk(err, yield) }
+}
+
+func walk(err error, yield func(*Error) bool) (more bool) {
+	switch e := err.(type) {
+	case *Error:
+		return yield(e)
+	case interface{ Unwrap() error }:
+		return walk(e.Unwrap(), yield)
+	case interface{ Unwrap() []error }:
+		for _, err := range e.Unwrap() {
+			if !walk(err, yield) {
+				return false
+			}
+		}
+	}
+	return true
+}

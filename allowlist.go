@@ -43,8 +43,8 @@ const recentPrefixes = 4096
 // several times as long as to look it up. Ambiguous ones are left out, so that they are checked.
 //
 // The first hash prefixes are put into the LRU, so that they are found by a map from the start.
-func newAllowlist(names *nameTable, patterns []string, recentHashes int) *allowlist {
-	a := &allowlist{names: names, hashes: make([]hashEntry, names.len())}
+func newAllowlist(names *nameTable, patterns map[string]struct{}, recentHashes int) *allowlist {
+	a := &allowlist{names: names, hashes: make([]hashEntry, names.len()), patterns: patterns}
 	if names.len() > 0 {
 		// The only error is a size below one, which cannot happen here.
 		a.recent, _ = lru.New[mapping.HashPrefix, uint32](min(recentHashes, names.len()))
@@ -70,30 +70,31 @@ func newAllowlist(names *nameTable, patterns []string, recentHashes int) *allowl
 		}
 	}
 	slices.SortFunc(a.hashes, func(x, y hashEntry) int { return cmp.Compare(x.start, y.start) })
-	if len(patterns) > 0 {
-		a.patterns = make(map[string]struct{}, len(patterns))
-		for _, base := range patterns {
-			a.patterns[base] = struct{}{}
-		}
-	}
 	return a
 }
 
-// find finds the exactly listed publisher that a claim names. If the claim is not checked yet, it only
-// does what is fast: it finds nearly every listed publisher, and never another one. A prefix that it
-// does not find then may be found once it is checked.
-func (a *allowlist) find(cl *claim) (name string, ok bool) {
-	switch {
-	case cl.form == formHash && cl.checked:
-		return a.findHash(cl.name, cl.sum())
-	case cl.form == formHash:
+// findByKey finds the exactly listed publisher of a claim that is not checked yet. It finds nearly
+// every listed publisher, and never another one.
+func (a *allowlist) findByKey(cl *claim) (name string, ok bool) {
+	switch cl.kind {
+	case kindHash:
 		return a.findRecentHash(cl.name)
-	case cl.form == formEncoded && cl.checked:
-		return a.findDomain(cl.domain()) // by a form of prefix that newAllowlist did not compute
-	case cl.form == formEncoded:
+	case kindEncoded:
 		return a.findPunycode(cl.name)
 	}
 	return a.findDomain(cl.key())
+}
+
+// findDecoded finds, for a checked claim, what findByKey did not find: by a hash prefix that is not in
+// the LRU, or by a prefix that newAllowlist did not compute.
+func (a *allowlist) findDecoded(cl *claim) (name string, ok bool) {
+	switch cl.kind {
+	case kindHash:
+		return a.findHash(cl.name, cl.sum())
+	case kindEncoded:
+		return a.findDomain(cl.domain())
+	}
+	return "", false
 }
 
 // findDomain finds an exactly listed publisher.

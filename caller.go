@@ -7,6 +7,12 @@ import (
 	"strings"
 )
 
+// In lower case, as preflights ask for them (Fetch standard).
+const (
+	ampSameOrigin  = "amp-same-origin"
+	ampEmailSender = "amp-email-sender"
+)
+
 // A caller is what a request says about its sender and its purpose. Only this file reads
 // requests.
 type caller struct {

@@ -14,7 +14,7 @@ import (
 // decoded. Each request is decided by one policy.
 type policy struct {
 	cfg                   Config // without its Publishers
-	publishers            writtenList
+	numPublishers         int
 	hosts                 hosts
 	list                  *allowlist
 	decoded               *lru.Cache[string, string] // domains that the Source confirmed, by punycode or wrapped prefix; nil without a Source
@@ -33,48 +33,43 @@ type policy struct {
 // cacheable. But some shared caches are told to store them all the same.
 const varyOptions = "Origin, Access-Control-Request-Method, Access-Control-Request-Headers"
 
-// yieldEvery is the number of publishers after which other goroutines may run. Compiling
-// millions of publishers takes seconds, and requests should not wait for it.
-const yieldEvery = 256
-
 // compile checks all of cfg and builds the policy that it describes.
 func compile(cfg Config) (*policy, error) {
-	publishers := cfg.Publishers // copied below, in another form: there may be millions
-	cfg.Publishers = nil
-	cfg = cfg.clone()
-	cfg.Publishers = publishers
 	v := newValidator(&cfg)
-	written, patterns, email := newWrittenList(len(publishers)), []string(nil), newEmailPolicy(cfg.Email)
-	v.config(&cfg, func(i int, domain string, isPattern bool) {
-		if isPattern {
-			patterns = append(patterns, strings.Clone(domain))
+	names, patterns := newNameTable(len(cfg.Publishers)), make(map[string]struct{})
+	for p := range v.publishers() {
+		if p.isPattern {
+			patterns[strings.Clone(p.domain)] = struct{}{}
+		} else {
+			names.add(p.domain)
 		}
-		written.add(publishers[i], domain, isPattern)
-		if i%yieldEvery == 0 {
+		if p.index%yieldEvery == 0 {
 			runtime.Gosched()
 		}
-	}, email.add)
+	}
+	v.others()
 	if err := errors.Join(v.problems...); err != nil {
 		return nil, err
 	}
-	written.built()
-	cfg.Publishers = nil
+	names.built()
+	numPublishers := len(cfg.Publishers)
+	cfg.Publishers = nil // names and patterns have them
 	p := &policy{
-		cfg:         cfg,
-		publishers:  written,
-		hosts:       v.hosts,
-		list:        newAllowlist(written.names, patterns, recentPrefixes),
-		origins:     setOf(cfg.Origins),
-		methods:     append([]string{"GET", "HEAD", "POST"}, cfg.Methods...),
-		vary:        "Origin",
-		varyOptions: varyOptions,
-		exposed:     "AMP-Redirect-To",
+		cfg:           cfg.clone(),
+		numPublishers: numPublishers,
+		hosts:         v.hosts,
+		list:          newAllowlist(names, patterns, recentPrefixes),
+		origins:       setOf(cfg.Origins),
+		methods:       append([]string{"GET", "HEAD", "POST"}, cfg.Methods...),
+		vary:          "Origin",
+		varyOptions:   varyOptions,
+		exposed:       "AMP-Redirect-To",
 	}
 	if cfg.Source != nil {
 		p.decoded, _ = lru.New[string, string](recentPrefixes) // the only error is a size below one
 	}
 	if len(cfg.Email.Senders) > 0 {
-		p.email = email
+		p.email = newEmailPolicy(v.senders, cfg.Email.Clients)
 		p.vary += ", AMP-Email-Sender"
 		p.varyOptions += ", AMP-Email-Sender"
 	}
@@ -94,12 +89,4 @@ func compile(cfg Config) (*policy, error) {
 		p.maxRequestHeaderBytes += 2 * (len(name) + len(", "))
 	}
 	return p, nil
-}
-
-func setOf(values []string) map[string]struct{} {
-	set := make(map[string]struct{}, len(values))
-	for _, value := range values {
-		set[value] = struct{}{}
-	}
-	return set
 }

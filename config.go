@@ -138,9 +138,8 @@ type Config struct {
 	DangerouslyAllowUnsafeRequestsWithoutOrigin bool `json:"dangerouslyAllowUnsafeRequestsWithoutOrigin,omitempty"`
 }
 
-// clone returns a copy that shares no mutable memory with cfg.
+// clone returns a copy that shares no mutable memory with cfg, except Publishers.
 func (cfg Config) clone() Config {
-	cfg.Publishers = slices.Clone(cfg.Publishers)
 	cfg.Caches = slices.Clone(cfg.Caches)
 	cfg.Origins = slices.Clone(cfg.Origins)
 	cfg.Email.Senders = slices.Clone(cfg.Email.Senders)

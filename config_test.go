@@ -38,8 +38,8 @@ func TestEveryProblemOfAConfigIsReportedAtOnce(t *testing.T) {
 		}
 	}
 	want := []string{
-		"caches[1].id", "caches[1].cacheDomain", "origins[0]", "origins[1]", "methods[1]", "responseHeaders[0]", "maxAge",
-		"publishers[1]", "publishers[2]", "publishers[3]", "publishers[4]", "requestHeaders[1]",
+		"publishers[1]", "publishers[2]", "publishers[3]", "publishers[4]", "caches[1].id", "caches[1].cacheDomain",
+		"origins[0]", "origins[1]", "methods[1]", "requestHeaders[1]", "responseHeaders[0]", "maxAge",
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
@@ -252,18 +252,31 @@ func TestAConfigCannotBeChangedFromOutside(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := ampcors.Config{
-		Publishers: []string{"example.com"}, Caches: cacheurl.DefaultCaches(), Origins: []string{"https://a.example"},
-		Methods: []string{"PUT"}, RequestHeaders: []string{"X-A"}, ResponseHeaders: []string{"X-B"},
-		Email: ampcors.Email{Senders: []string{"news@example.com"}, Clients: []string{"https://mail.example"}},
+	cfg.Publishers[0], cfg.Caches[0].CacheDomain, cfg.Origins[0] = "evil.example", "evil.example", "https://evil.example"
+	cfg.Methods[0], cfg.RequestHeaders[0], cfg.ResponseHeaders[0] = "EVIL", "X-Evil", "X-Evil"
+	cfg.Email.Senders[0], cfg.Email.Clients[0] = "evil@evil.example", "https://evil.example"
+	for headers, want := range map[string]string{
+		"X-A":    "204 PUT X-A",
+		"X-Evil": "403  ",
+	} {
+		w, r := httptest.NewRecorder(), httptest.NewRequest("OPTIONS", "/", nil)
+		r.Header.Set("Origin", "https://example.com")
+		r.Header.Set("Access-Control-Request-Method", "PUT")
+		r.Header.Set("Access-Control-Request-Headers", strings.ToLower(headers))
+		m.Handle(w, r)
+		if got := fmt.Sprint(w.Code, " ", w.Header().Get("Access-Control-Allow-Methods"), " ", w.Header().Get("Access-Control-Allow-Headers")); !strings.EqualFold(got, want) {
+			t.Errorf("a preflight for %s: %s; want %s", headers, got, want)
+		}
 	}
-	for _, c := range []ampcors.Config{cfg, m.Config()} {
-		c.Publishers[0], c.Caches[0].CacheDomain, c.Origins[0] = "evil.example", "evil.example", "https://evil.example"
-		c.Methods[0], c.RequestHeaders[0], c.ResponseHeaders[0] = "EVIL", "X-Evil", "X-Evil"
-		c.Email.Senders[0], c.Email.Clients[0] = "evil@evil.example", "https://evil.example"
+	w, r := httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil)
+	r.Header.Set("Origin", "https://a.example")
+	if m.Handle(w, r); w.Header().Get("Access-Control-Expose-Headers") != "X-B" {
+		t.Errorf("exposed: %v", w.Header())
 	}
-	if got := m.Config(); !reflect.DeepEqual(got, want) {
-		t.Errorf("the configuration became %+v; want %+v", got, want)
+	for sender, want := range map[string]ampcors.Reason{"news@example.com": ampcors.ReasonEmail, "evil@evil.example": ampcors.ReasonEmailSenderNotAllowed} {
+		if d := m.Check(&http.Request{Method: "GET", Header: headers("AMP-Email-Sender: " + sender)}); d.Reason != want {
+			t.Errorf("%s: %s", sender, d.Reason)
+		}
 	}
 	for origin, allowed := range map[string]bool{
 		"https://example-com.cdn.ampproject.org": true, "https://a.example": true,
@@ -304,9 +317,6 @@ func TestTheZeroMiddlewareDeniesEveryOrigin(t *testing.T) {
 				t.Errorf("%q: %s", origin, d.Reason)
 			}
 		})
-	}
-	if !reflect.DeepEqual(m.Config(), ampcors.Config{}) {
-		t.Error("the zero Middleware has a configuration")
 	}
 	rec := httptest.NewRecorder()
 	if _, proceed := m.Handle(rec, &http.Request{Method: "POST"}); proceed || rec.Header().Get("Vary") != "Origin" {

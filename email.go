@@ -73,51 +73,55 @@ type emailPolicy struct {
 	clients map[string]struct{} // origins
 }
 
-// newEmailPolicy returns the policy, with no senders yet.
-func newEmailPolicy(cfg Email) *emailPolicy {
-	clients := cfg.Clients
+// newEmailPolicy returns the policy for senders as parseSender returns them.
+func newEmailPolicy(senders, clients []string) *emailPolicy {
 	if clients == nil {
 		clients = []string{"https://mail.google.com"}
 	}
-	return &emailPolicy{senders: make(map[string]struct{}), domains: make(map[string]struct{}), clients: setOf(clients)}
+	e := &emailPolicy{senders: make(map[string]struct{}), domains: make(map[string]struct{}), clients: setOf(clients)}
+	for _, address := range senders {
+		if domain, all := strings.CutPrefix(address, "*@"); all {
+			e.domains[domain] = struct{}{}
+		} else {
+			e.senders[address] = struct{}{}
+		}
+	}
+	return e
 }
 
-// add adds one of Email.Senders, as parseSender returns it.
-func (e *emailPolicy) add(address string) {
-	if domain, all := strings.CutPrefix(address, "*@"); all {
-		e.domains[domain] = struct{}{}
-	} else {
-		e.senders[address] = struct{}{}
-	}
+// A sender is what a request says of the email that makes it.
+type sender struct {
+	reason       Reason // why the AMP for Email request is allowed or denied; 0 if it is a website's request
+	address      string
+	isMailClient bool // a website's request, from the origin of a mail client
 }
 
 // identify finds the sender of an AMP for Email request, by the steps of "Implementing
-// CORS" in AMP's document. For any other request it sets no sender.
-func (e *emailPolicy) identify(id *identity, c *caller) {
+// CORS" in AMP's document.
+func (e *emailPolicy) identify(c *caller) (s sender) {
 	// 1. Version 2. Not even Origin is read.
 	switch senders := c.senders(); len(senders) {
 	case 0:
 	case 1:
-		id.found, id.name = e.find(senders[0]), senders[0]
-		return
+		return sender{reason: e.decide(senders[0]), address: senders[0]}
 	default:
-		id.found = noSender // a mail client sends one, so several are ambiguous
-		return
+		return sender{reason: ReasonNoEmailSender} // a mail client sends one, so several are ambiguous
 	}
 
 	// 2. Version 1.
 	if _, isClient := e.clients[c.origin]; isClient {
-		if address, ok := c.sourceOrigin(); ok {
-			id.found, id.name = e.find(address), address
-			if id.found == emailSender {
-				id.found = emailSenderV1
-			}
-			return
+		address, ok := c.sourceOrigin()
+		if !ok {
+			return sender{isMailClient: true}
 		}
-		id.found = mailClient
+		s = sender{reason: e.decide(address), address: address}
+		if s.reason == ReasonEmail {
+			s.reason = ReasonEmailV1
+		}
 	}
 
 	// 3. Neither: a website's request.
+	return s
 }
 
 const wantAddress = `an address such as "news@example.com", or "*@example.com"`
@@ -160,26 +164,26 @@ func isLocalPart(s string) bool {
 	return len(s) <= maxLocalPart
 }
 
-// find returns what is found for an address: emailSender, otherSender or noSender.
-func (e *emailPolicy) find(address string) finding {
+// decide decides on a sender's address.
+func (e *emailPolicy) decide(address string) Reason {
 	if len(address) > maxAddress || !dns.IsASCII(address) {
-		return noSender
+		return ReasonNoEmailSender
 	}
 	at := strings.LastIndexByte(address, '@')
 	if at < 0 || !isLocalPart(address[:at]) {
-		return noSender
+		return ReasonNoEmailSender
 	}
 	domain := strings.ToLower(address[at+1:])
 	if _, p := dns.Check(domain); p != nil {
-		return noSender
+		return ReasonNoEmailSender
 	}
 	if _, ok := e.domains[domain]; ok {
-		return emailSender
+		return ReasonEmail
 	}
 	if _, ok := e.senders[address[:at+1]+domain]; ok {
-		return emailSender
+		return ReasonEmail
 	}
-	return otherSender
+	return ReasonEmailSenderNotAllowed
 }
 
 // isMailProvider reports whether domain belongs to a mail provider at which anybody can get

@@ -41,7 +41,7 @@ func Example() {
 	}
 	// Output:
 	// 200 hello, reader of www.example.com
-	// 403 Forbidden: publisher not allowed
+	// 403 Forbidden: publisher_not_allowed
 }
 
 // An API with a path for each tenant compares the publisher with the tenant: the pages of all tenants are
@@ -83,7 +83,7 @@ func ExampleConfig_denied() {
 		Denied: func(w http.ResponseWriter, _ *http.Request, d ampcors.Decision) {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(d.StatusCode())
-			fmt.Fprintf(w, "{%q: %q}\n", "error", d.Reason.Label())
+			fmt.Fprintf(w, "{%q: %q}\n", "error", d.Reason.String())
 		},
 	})
 	if err != nil {
@@ -115,7 +115,7 @@ func ExampleConfig_source() {
 		return
 	}
 	fmt.Println(mw.CheckOrigin("https://www-example-com.cdn.ampproject.org").Reason)
-	// Output: cache origin
+	// Output: cache_origin
 }
 
 func ExampleEmail() {
@@ -138,8 +138,8 @@ func ExampleEmail() {
 	fmt.Println(mw.Check(r).Reason)
 	// Output:
 	// email
-	// email, version 1
-	// unknown host
+	// email_v1
+	// unknown_host
 }
 
 func ExampleMiddleware_CheckOrigin() {
@@ -156,8 +156,8 @@ func ExampleMiddleware_CheckOrigin() {
 		fmt.Printf("%t, %s; publisher %q, claimed %q\n", d.Allowed, d.Reason, d.Publisher, d.ClaimedPublisher)
 	}
 	// Output:
-	// true, cache origin; publisher "xn--bcher-kva.example", claimed ""
-	// false, publisher not allowed; publisher "", claimed "bcher.example"
+	// true, cache_origin; publisher "xn--bcher-kva.example", claimed ""
+	// false, publisher_not_allowed; publisher "", claimed "bcher.example"
 }
 
 func ExampleMiddleware_Explain() {
@@ -190,8 +190,8 @@ func ExampleConfig_caches() {
 	fmt.Println(mw.CheckOrigin("https://www-example-com.cdn.ampproject.org").Reason)
 	fmt.Println(mw.CheckOrigin("https://www-example-com.www.bing-amp.com").Reason)
 	// Output:
-	// cache origin
-	// unknown host
+	// cache_origin
+	// unknown_host
 }
 
 // A router that knows only GET and POST answers 405 to a preflight before the

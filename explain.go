@@ -50,10 +50,10 @@ func (e *Explanation) explain(p *policy, v *verdict) {
 	cl := &v.claim
 	scheme, host, _ := strings.Cut(v.caller.origin, "://")
 	switch {
-	case v.identity.found == extraOrigin:
+	case v.identity.match == extraOrigin:
 		e.step("allowlist", true, v.caller.origin, "Listed in Origins.")
 		return
-	case v.identity.found == mailClient:
+	case v.sender.isMailClient && v.reason == ReasonNoEmailSender:
 		e.step("allowlist", false, v.caller.origin, "The origin of a mail client. AMP for Email requests name their sender, and pages at this origin are not allowed.")
 		return
 	case v.reason == ReasonNull:
@@ -62,8 +62,8 @@ func (e *Explanation) explain(p *policy, v *verdict) {
 	case v.reason == ReasonNotHTTPS:
 		e.step("scheme", false, scheme, "Only https keeps others on the network from changing the page.")
 		return
-	case host == "" || cl.form == formMalformed:
-		e.step("scheme", false, "", fmt.Sprintf("An origin is a scheme, \"://\" and a host, of %d bytes at most.", maxOrigin))
+	case host == "" || cl.kind == kindMalformed:
+		e.step("scheme", false, "", fmt.Sprintf("An origin is a scheme, \"://\" and a host, of %d bytes at most.", dns.MaxOrigin))
 		return
 	}
 	e.step("scheme", true, scheme, "Accepted.")
@@ -96,7 +96,7 @@ func (e *Explanation) explainPrefix(p *policy, v *verdict) {
 		e.step("prefix", false, cl.name, "What is before the cache domain "+cl.problem.Reason+".")
 		return
 	}
-	if cl.form == formHash {
+	if cl.kind == kindHash {
 		e.step("prefix", true, cl.name, "No dash: this is a hash prefix (fallback algorithm).")
 		e.explainIdentity(p, v)
 		return
@@ -104,7 +104,7 @@ func (e *Explanation) explainPrefix(p *policy, v *verdict) {
 	e.step("prefix", true, cl.name, "It has a dash, so it can be reversed.")
 
 	text, detail := cl.name, "As it is: neither punycode nor wrapped in 0- and -0."
-	if cl.form == formEncoded {
+	if cl.kind == kindEncoded {
 		text = *cl.text
 	}
 	switch {
@@ -135,10 +135,10 @@ func (e *Explanation) explainPrefix(p *policy, v *verdict) {
 }
 
 func (e *Explanation) explainIdentity(p *policy, v *verdict) {
-	id, isHash := &v.identity, v.claim.form == formHash
-	publisher, ok := e.Decision.Publisher, id.found.isPublisher()
+	id, isHash := &v.identity, v.claim.kind == kindHash
+	publisher, ok := e.Decision.Publisher, id.match.isPublisher()
 	detail := ""
-	switch id.found {
+	switch id.match {
 	case listed:
 		detail = "Listed in Publishers."
 		if isHash {

@@ -7,79 +7,69 @@ import (
 	"github.com/ampcors/ampcors/source"
 )
 
-// An identity says which caller a request comes from, and where Config allows it.
+// An identity says whether the caller is a publisher, or another origin that Config allows.
 type identity struct {
-	found finding
-	name  string // of the publisher, or the sender's address; "" if a pattern matches, as the claim has the name
+	match match
+	name  string // of the publisher; "" if a pattern matches, as the claim has the name
 	err   error  // why the Source could not answer
 }
 
-// A finding says where the caller was found, if anywhere. The order matters:
-// isPublisher, isAllowed and isSender are ranges.
-type finding uint8
+// A match says what the caller was found by. The order matters: isPublisher and isAllowed
+// are ranges.
+type match uint8
 
 const (
-	unknown       finding = iota
-	unanswered            // not known now: the Source failed
-	listed                // in Config.Publishers
-	matched               // by a pattern in Config.Publishers
-	confirmed             // by the Source
-	stale                 // by the Source within Options.MaxStale; now it fails
-	extraOrigin           // in Config.Origins
-	emailSender           // in Config.Email, version 2
-	emailSenderV1         // in Config.Email, version 1
-	otherSender           // an AMP for Email request with a sender that is not allowed
-	noSender              // an AMP for Email request without exactly one address as its sender
-	mailClient            // none of these, but the origin of a mail client
+	noMatch     match = iota
+	unanswered        // it cannot be said now: the Source failed
+	listed            // in Config.Publishers
+	matched           // by a pattern in Config.Publishers
+	confirmed         // by the Source
+	stale             // by the Source within MaxStale; now it fails
+	extraOrigin       // in Config.Origins
 )
 
-// isPublisher reports whether the caller is a known publisher.
-func (f finding) isPublisher() bool { return listed <= f && f <= stale }
+// isPublisher reports whether the caller is an allowed publisher.
+func (m match) isPublisher() bool { return listed <= m && m <= stale }
 
 // isAllowed reports whether Config allows the caller by its Origin.
-func (f finding) isAllowed() bool { return listed <= f && f <= extraOrigin }
+func (m match) isAllowed() bool { return listed <= m }
 
-// isSender reports whether this is an AMP for Email request, with an allowed sender or not.
-func (f finding) isSender() bool { return emailSender <= f && f <= noSender }
-
-// find finds the identity of the caller. It is called once for each request.
-//
-// The order is for speed. Nearly all requests are from listed publishers, so the claim's
-// key is looked up before the claim is checked: a name that is listed or remembered passed
-// all checks before. If the key is not found, the claim is checked. Only then may a pattern
-// match, or the Source be asked.
+// find finds the identity of the caller. It is called once for each request with an Origin.
 func (id *identity) find(p *policy, c *caller, cl *claim) {
-	if p.email != nil {
-		p.email.identify(id, c)
-	}
-	if id.found.isSender() {
-		return
-	}
-	if cl.mayNamePublisher() && (cl.form != formHTTPHost || p.cfg.DangerouslyAllowHTTPOwnOrigins) {
-		var ok bool
-		if id.name, ok = p.list.find(cl); ok {
-			id.found = listed
-			return
-		}
-		if id.findUnlisted(p, c, cl); id.found.isPublisher() {
+	if cl.mayNamePublisher() && (cl.kind != kindHTTPHost || p.cfg.DangerouslyAllowHTTPOwnOrigins) {
+		if id.findPublisher(p, c, cl); id.match.isPublisher() {
 			return
 		}
 	}
 	// Last, because a publisher's own origin may also be listed in Origins.
 	if _, ok := p.origins[c.origin]; ok {
-		id.found = extraOrigin
+		id.match = extraOrigin
 	}
 }
 
-func (id *identity) findUnlisted(p *policy, c *caller, cl *claim) {
+// findPublisher finds the claim's publisher. The order is for speed: nearly all requests are
+// from publishers that step 1 or 2 finds. These need no check of the claim, because a name that
+// is listed or remembered passed all checks before. Only a checked claim may match a pattern, or
+// reach the Source.
+func (id *identity) findPublisher(p *policy, c *caller, cl *claim) {
+	var ok bool
+
+	// 1. Listed, by the claim's key.
+	if id.name, ok = p.list.findByKey(cl); ok {
+		id.match = listed
+		return
+	}
+
+	// 2. Remembered. The API host's own page gets through in any case, and needs no Source.
 	publishers := p.cfg.Source
 	if publishers != nil && cl.cache == nil && c.isSameOrigin() {
-		publishers = nil // the API host's own page gets through in any case
+		publishers = nil
 	}
 	if publishers != nil && id.findRemembered(p, publishers, cl) {
 		return
 	}
 
+	// 3. Check what the claim names.
 	cl.check()
 	if cl.problem == mapping.ProblemAmbiguous && p.cfg.DangerouslyAllowAmbiguousPrefixes {
 		cl.problem = nil
@@ -87,30 +77,24 @@ func (id *identity) findUnlisted(p *policy, c *caller, cl *claim) {
 	if cl.problem != nil {
 		return
 	}
-	if cl.form == formEncoded || cl.form == formHash {
-		var ok bool
-		if id.name, ok = p.list.find(cl); ok {
-			id.found = listed
-			return
-		}
+
+	// 4. Listed, by what the check decoded.
+	if id.name, ok = p.list.findDecoded(cl); ok {
+		id.match = listed
+		return
 	}
-	domain := cl.domain()
-	isMatched := p.list.matches(domain)
+
+	// 5. Matched by a pattern, or confirmed by the Source, unless the host is reserved.
+	isMatched := p.list.matches(cl.domain())
 	if isMatched || publishers != nil {
 		cl.checkAll(&p.hosts)
 	}
 	switch {
 	case cl.problem != nil:
 	case isMatched:
-		id.found = matched
-	case publishers == nil:
-	case cl.form == formHash:
-		id.set(p, publishers.FindByHash(c.context(), cl.name))
-	default:
-		id.set(p, publishers.Find(c.context(), domain))
-		if cl.form == formEncoded && id.name != "" {
-			p.decoded.Add(strings.Clone(cl.name), id.name)
-		}
+		id.match = matched
+	case publishers != nil:
+		id.ask(p, publishers, c, cl)
 	}
 }
 
@@ -119,10 +103,10 @@ func (id *identity) findUnlisted(p *policy, c *caller, cl *claim) {
 func (id *identity) findRemembered(p *policy, publishers *source.Cache, cl *claim) bool {
 	var name string
 	var ok bool
-	switch cl.form {
-	case formHash:
+	switch cl.kind {
+	case kindHash:
 		name, ok = publishers.RememberedByHash(cl.name)
-	case formEncoded:
+	case kindEncoded:
 		if name, ok = p.decoded.Peek(cl.name); ok {
 			name, ok = publishers.Remembered(name)
 		}
@@ -132,7 +116,19 @@ func (id *identity) findRemembered(p *policy, publishers *source.Cache, cl *clai
 	if ok {
 		id.set(p, source.Answer{Publisher: name})
 	}
-	return id.found == confirmed
+	return id.match == confirmed
+}
+
+// ask asks the Source about a checked claim.
+func (id *identity) ask(p *policy, publishers *source.Cache, c *caller, cl *claim) {
+	if cl.kind == kindHash {
+		id.set(p, publishers.FindByHash(c.context(), cl.name))
+		return
+	}
+	id.set(p, publishers.Find(c.context(), cl.domain()))
+	if cl.kind == kindEncoded && id.name != "" {
+		p.decoded.Add(strings.Clone(cl.name), id.name)
+	}
 }
 
 // set records the Source's answer, unless it names a reserved host. The Cache may have that from a
@@ -144,10 +140,10 @@ func (id *identity) set(p *policy, answer source.Answer) {
 	id.name, id.err = answer.Publisher, answer.Err
 	switch {
 	case answer.Stale:
-		id.found = stale
+		id.match = stale
 	case answer.Err != nil:
-		id.found = unanswered
+		id.match = unanswered
 	case answer.Publisher != "":
-		id.found = confirmed
+		id.match = confirmed
 	}
 }

@@ -3,8 +3,6 @@ package ampcors
 import (
 	"context"
 	"net/http"
-	"strings"
-	"sync"
 	"sync/atomic"
 )
 
@@ -13,10 +11,7 @@ import (
 // makes one; the zero value has no publishers and denies every origin.
 type Middleware struct {
 	policy atomic.Pointer[policy]
-	counts counters // of requests that are not allowed pages on an AMP Cache
-
-	mu     sync.Mutex
-	caches map[string]*cacheCounters // by ID, of each AMP Cache that was ever trusted
+	tally  tally
 }
 
 // New returns a Middleware for cfg. If cfg has problems, it returns all of them joined, each
@@ -40,7 +35,10 @@ func (m *Middleware) Reconfigure(cfg Config) error {
 	if err != nil {
 		return err
 	}
-	m.countCaches(p)
+	for i := range p.hosts.caches {
+		c := &p.hosts.caches[i]
+		c.counts = m.tally.ofCache(c.id)
+	}
 	m.policy.Store(p)
 	return nil
 }
@@ -53,14 +51,6 @@ func (m *Middleware) current() *policy {
 		return p
 	}
 	return denyAll
-}
-
-// Config returns a copy of the current configuration, including its lists.
-func (m *Middleware) Config() Config {
-	p := m.current()
-	cfg := p.cfg.clone()
-	cfg.Publishers = p.publishers.list()
-	return cfg
 }
 
 // Wrap returns a handler that calls next for allowed requests, with CORS headers set where
@@ -114,7 +104,7 @@ func (m *Middleware) Handle(w http.ResponseWriter, r *http.Request) (d Decision,
 func (m *Middleware) handle(v *verdict, w http.ResponseWriter, r *http.Request) (proceed bool) {
 	p := m.current()
 	p.judge(v, r)
-	m.count(v)
+	m.tally.count(v)
 	if p.cfg.Observe != nil {
 		p.cfg.Observe(r, v.decision())
 	}
@@ -129,6 +119,13 @@ func (m *Middleware) handle(v *verdict, w http.ResponseWriter, r *http.Request) 
 		delete(r.Header, "Expect")
 	}
 	return true
+}
+
+// Stats returns what Handle, Wrap and WrapDecision have decided so far.
+func (m *Middleware) Stats() Stats {
+	s := m.tally.stats()
+	s.Publishers = m.current().numPublishers
+	return s
 }
 
 // Check returns the decision that Handle would make on r. It writes nothing, does not count
@@ -151,48 +148,4 @@ func (m *Middleware) CheckOrigin(origin string) Decision {
 	v := verdict{caller: caller{origin: origin, origins: 1}}
 	m.current().judge(&v, nil)
 	return v.decision()
-}
-
-// A verdict holds the result of each stage for one request. It is on the stack, and must
-// not be copied: parts of a claim point into it.
-type verdict struct {
-	caller   caller
-	claim    claim
-	identity identity
-	reason   Reason
-	headers  string // that an allowed preflight asked for, as it listed them
-}
-
-// judge takes a request through the stages, each in a file of its own:
-//
-//	caller    caller.go      what the request says
-//	claim     claim.go       whose page its Origin names
-//	identity  identity.go    whether that publisher, or the sender, is allowed
-//	reason    decision.go    whether the request is allowed, and why
-//
-// respond, in response.go, then writes the headers. Each stage reads the values of the
-// stages before it, and fills one field of v. To copy these values would cost more than a
-// lookup. If r is nil, the caller is already set.
-func (p *policy) judge(v *verdict, r *http.Request) {
-	if r != nil {
-		v.caller.read(r)
-	}
-	if v.caller.origins == 1 {
-		v.claim.read(v.caller.origin, &p.hosts)
-	}
-	if v.caller.origins == 1 || p.email != nil { // otherwise the request names no caller
-		v.identity.find(p, &v.caller, &v.claim)
-	}
-	v.reason = p.decide(&v.caller, &v.claim, &v.identity)
-	if v.isGrantedPreflight() {
-		// Kept, so that Config.Observe cannot change what was checked.
-		v.headers = strings.Join(v.caller.requestHeaders(), ",")
-	}
-}
-
-// isGrantedPreflight reports whether the request is an allowed preflight. Mail clients that
-// send AMP-Email-Sender send no preflights, so an OPTIONS request from them is like any
-// other request.
-func (v *verdict) isGrantedPreflight() bool {
-	return v.caller.isPreflight && v.reason.Allowed() && v.reason != ReasonEmail
 }

@@ -185,7 +185,7 @@ func checkRequestWith(t *testing.T, cfg ampcors.Config, test request, want http.
 	if len(observed) != 1 || observed[0] != d {
 		t.Errorf("observed %+v; want once %+v", observed, d)
 	}
-	if s := m.Stats(); s.Requests[test.reason] != 1 || s.Allowed()+s.Denied() != 1 {
+	if s := m.Stats(); s.Requests[test.reason] != 1 || total(s) != 1 {
 		t.Errorf("counted as %v", s)
 	}
 	hint := map[ampcors.Reason]string{
@@ -215,7 +215,7 @@ func TestStatsCountByReason(t *testing.T) {
 		h.ServeHTTP(httptest.NewRecorder(), &http.Request{Method: "GET", Header: headers("Origin: " + o)})
 	}
 	s := m.Stats()
-	if s.Requests[ampcors.ReasonCacheOrigin] != 2 || s.Requests[ampcors.ReasonPublisherNotAllowed] != 1 || s.Requests[ampcors.ReasonNull] != 3 || s.Publishers != 3 || s.Allowed() != 2 || s.Denied() != 4 {
+	if s.Requests[ampcors.ReasonCacheOrigin] != 2 || s.Requests[ampcors.ReasonPublisherNotAllowed] != 1 || s.Requests[ampcors.ReasonNull] != 3 || s.Publishers != 3 || total(s) != 6 {
 		t.Errorf("Stats() = %v", s)
 	}
 	if len(s.Requests) != int(ampcors.NumReasons)-1 {
@@ -229,12 +229,14 @@ func TestStatsCountByReason(t *testing.T) {
 		t.Errorf("Reconfigure forgot the counts, or failed: %v", err)
 	}
 	data, err := json.Marshal(s)
-	var back ampcors.Stats
-	if err = errors.Join(err, json.Unmarshal(data, &back)); err != nil {
+	var read struct{ Requests map[string]uint64 }
+	if err = errors.Join(err, json.Unmarshal(data, &read)); err != nil {
 		t.Fatal(err)
 	}
-	if again, err := json.Marshal(back); err != nil || string(again) != string(data) || !reflect.DeepEqual(back.Requests, s.Requests) {
-		t.Errorf("%s\nis read as %s, %v", data, again, err)
+	for reason, count := range s.Requests {
+		if read.Requests[reason.String()] != count {
+			t.Errorf("%s: %d in %s", reason, count, data)
+		}
 	}
 }
 
@@ -380,4 +382,12 @@ func TestEveryStatusOfAFileServerGetsCORSHeaders(t *testing.T) {
 			}
 		})
 	}
+}
+
+// total returns how many requests are counted.
+func total(s ampcors.Stats) (n uint64) {
+	for _, count := range s.Requests {
+		n += count
+	}
+	return n
 }

@@ -3,7 +3,6 @@ package ampcors
 import (
 	"hash/maphash"
 	"math/bits"
-	"strings"
 )
 
 // A nameTable holds distinct names in the order in which they were added, and finds them.
@@ -23,6 +22,10 @@ type nameTable struct {
 
 	last []byte // the text that is not full yet; only until the list is built
 }
+
+// yieldEvery is the number of publishers after which other goroutines may run. Compiling
+// millions of publishers takes seconds, and requests should not wait for it.
+const yieldEvery = 256
 
 // namesInText is the number of names in one text. A program that keeps a single name keeps
 // the whole text in memory: 64 names take at most 16 KiB.
@@ -106,70 +109,10 @@ func (l *nameTable) slot(name string) (at int, index uint32, found bool) {
 	}
 }
 
-// A writtenList is Config.Publishers as they were written, for [Middleware.Config]. Most are
-// written in the form in which they are compared, so only one copy of them is kept.
-type writtenList struct {
-	names  *nameTable
-	n      int
-	others []otherSpelling // by index
-}
-
-// An otherSpelling is a publisher that is not in the nameTable, or is there in another form:
-// a pattern, a name that is listed twice, one in Unicode or in upper case.
-type otherSpelling struct {
-	index  int
-	text   string
-	isName bool // the next name of the nameTable is another form of this publisher
-}
-
-func newWrittenList(n int) writtenList { return writtenList{names: newNameTable(n)} }
-
-// add adds a publisher as it was written, and its domain in the form in which it is compared.
-func (w *writtenList) add(text, domain string, isPattern bool) {
-	isName := !isPattern && w.names.add(domain)
-	if !isName || text != domain {
-		w.others = append(w.others, otherSpelling{w.n, text, isName})
+func setOf(values []string) map[string]struct{} {
+	set := make(map[string]struct{}, len(values))
+	for _, value := range values {
+		set[value] = struct{}{}
 	}
-	w.n++
-}
-
-// built ends the adding of publishers. It copies the texts, which may be parts of a large
-// string.
-func (w *writtenList) built() {
-	w.names.built()
-	length := 0
-	for _, o := range w.others {
-		length += len(o.text)
-	}
-	var b strings.Builder
-	b.Grow(length)
-	for _, o := range w.others {
-		b.WriteString(o.text)
-	}
-	rest, others := b.String(), make([]otherSpelling, len(w.others))
-	for i, o := range w.others {
-		others[i] = otherSpelling{o.index, rest[:len(o.text)], o.isName}
-		rest = rest[len(o.text):]
-	}
-	w.others = others
-}
-
-// list returns the publishers in their order; nil if there are none.
-func (w *writtenList) list() []string {
-	if w.n == 0 {
-		return nil
-	}
-	list, others, next := make([]string, w.n), w.others, uint32(0)
-	for i := range list {
-		isName := true
-		if len(others) > 0 && others[0].index == i {
-			list[i], isName, others = others[0].text, others[0].isName, others[1:]
-		} else {
-			list[i] = w.names.name(next)
-		}
-		if isName {
-			next++
-		}
-	}
-	return list
+	return set
 }

@@ -80,25 +80,3 @@ func TestNamesWithTheSameHashAreDistinct(t *testing.T) {
 		t.Errorf("%d slots", len(l.slots))
 	}
 }
-
-func TestTheWrittenListIsReturnedAsItWas(t *testing.T) {
-	t.Parallel()
-	for _, list := range [][]string{
-		nil,
-		{"a.example"},
-		{"*.example.com"},
-		{"A.example", "a.example", "b.example", "*.c.example", "bücher.example", "b.example", "xn--bcher-kva.example", "d.example"},
-		{"a.example", "b.example", "*.example.org", "C.example"},
-	} {
-		m, err := New(Config{Publishers: list, Origins: []string{"http://localhost:1"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n := m.Stats().Publishers; n != len(list) {
-			t.Errorf("%d of %d", n, len(list))
-		}
-		if got := m.Config().Publishers; !slices.Equal(got, list) {
-			t.Errorf("%q; want %q", got, list)
-		}
-	}
-}

@@ -188,7 +188,7 @@ import (
 )
 
 func main() {
-	_, _, _, _, _ = ampcors.New, configfile.New, guard.Handler, redissource.New, sqlsource.New
+	_, _, _, _, _ = ampcors.New, configfile.File.New, guard.Handler, redissource.New, sqlsource.New
 }
 `,
 	} {
@@ -280,16 +280,17 @@ func TestREADMEsTableOfOrigins(t *testing.T) {
 		if len(cells) != 3 || !strings.Contains(cells[0], "`") || cells[1] == "reason" {
 			continue
 		}
+		reason := strings.Trim(cells[1], "`")
 		for _, quoted := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[0], -1) {
 			origins++
 			origin := strings.Replace(quoted[1], "v2c4…fygq", "v2c4ucasgcskftbjt4c7phpkbqedcdcqo23tkamleapoa5o6fygq", 1)
 			t.Run(origin, func(t *testing.T) {
 				m := m
-				if cells[1] == ampcors.ReasonSourceUnavailable.String() {
+				if reason == ampcors.ReasonSourceUnavailable.String() {
 					m = down
 				}
-				if d := m.CheckOrigin(origin); d.Allowed || d.Reason.String() != cells[1] {
-					t.Errorf("the reason is %q; the README says %q", d.Reason, cells[1])
+				if d := m.CheckOrigin(origin); d.Allowed || d.Reason.String() != reason {
+					t.Errorf("the reason is %q; the README says %q", d.Reason, reason)
 				}
 			})
 		}

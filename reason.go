@@ -1,13 +1,11 @@
 package ampcors
 
 import (
-	"fmt"
 	"net/http"
-	"strconv"
 )
 
 // A Reason says why a request is allowed or denied. There are few, so that requests can be
-// counted by them. Labels and texts never change, but reasons may be added: store the label,
+// counted by them. Their strings never change, but reasons may be added: store the string,
 // and not the number.
 type Reason uint8
 
@@ -44,30 +42,30 @@ const (
 	numReasons = iota + 1 + ReasonNoOrigin
 )
 
-var reasons = [numReasons]struct{ label, text string }{
-	0:                           {"undecided", "not decided"},
-	ReasonOwnOrigin:             {"own_origin", "own origin"},
-	ReasonCacheOrigin:           {"cache_origin", "cache origin"},
-	ReasonCacheOriginHash:       {"cache_origin_hash", "cache origin with a hash prefix"},
-	ReasonExtraOrigin:           {"extra_origin", "extra origin"},
-	ReasonEmail:                 {"email", "email"},
-	ReasonEmailV1:               {"email_v1", "email, version 1"},
-	ReasonSameOrigin:            {"same_origin", "same origin"},
-	ReasonNoOrigin:              {"no_origin", "no origin"},
-	ReasonMalformed:             {"malformed_origin", "malformed origin"},
-	ReasonNull:                  {"null_origin", "null origin"},
-	ReasonNotHTTPS:              {"not_https", "not https"},
-	ReasonUnknownHost:           {"unknown_host", "unknown host"},
-	ReasonNotCanonical:          {"not_canonical", "not a canonical cache origin"},
-	ReasonAmbiguousPrefix:       {"ambiguous_prefix", "ambiguous prefix"},
-	ReasonPublisherNotAllowed:   {"publisher_not_allowed", "publisher not allowed"},
-	ReasonHashNotKnown:          {"hash_not_known", "hash prefix not known"},
-	ReasonNoOriginUnsafe:        {"no_origin_unsafe", "no origin on an unsafe method"},
-	ReasonNoEmailSender:         {"no_email_sender", "no email address as the sender"},
-	ReasonEmailSenderNotAllowed: {"email_sender_not_allowed", "email sender not allowed"},
-	ReasonMethodNotAllowed:      {"method_not_allowed", "method not allowed"},
-	ReasonHeaderNotAllowed:      {"header_not_allowed", "header not allowed"},
-	ReasonSourceUnavailable:     {"source_unavailable", "source unavailable"},
+var reasons = [numReasons]string{
+	0:                           "undecided",
+	ReasonOwnOrigin:             "own_origin",
+	ReasonCacheOrigin:           "cache_origin",
+	ReasonCacheOriginHash:       "cache_origin_hash",
+	ReasonExtraOrigin:           "extra_origin",
+	ReasonEmail:                 "email",
+	ReasonEmailV1:               "email_v1",
+	ReasonSameOrigin:            "same_origin",
+	ReasonNoOrigin:              "no_origin",
+	ReasonMalformed:             "malformed_origin",
+	ReasonNull:                  "null_origin",
+	ReasonNotHTTPS:              "not_https",
+	ReasonUnknownHost:           "unknown_host",
+	ReasonNotCanonical:          "not_canonical",
+	ReasonAmbiguousPrefix:       "ambiguous_prefix",
+	ReasonPublisherNotAllowed:   "publisher_not_allowed",
+	ReasonHashNotKnown:          "hash_not_known",
+	ReasonNoOriginUnsafe:        "no_origin_unsafe",
+	ReasonNoEmailSender:         "no_email_sender",
+	ReasonEmailSenderNotAllowed: "email_sender_not_allowed",
+	ReasonMethodNotAllowed:      "method_not_allowed",
+	ReasonHeaderNotAllowed:      "header_not_allowed",
+	ReasonSourceUnavailable:     "source_unavailable",
 }
 
 // Allowed reports whether requests with this reason are allowed. It is false for the zero
@@ -85,34 +83,15 @@ func (r Reason) statusCode() int {
 	return http.StatusForbidden
 }
 
-// String returns the reason in a few words, such as "publisher not allowed".
+// String returns the reason as one word of a-z, 0-9 and underscores, such as
+// "publisher_not_allowed". It never changes.
 func (r Reason) String() string {
 	if r < numReasons {
-		return reasons[r].text
+		return reasons[r]
 	}
-	return "Reason(" + strconv.Itoa(int(r)) + ")"
+	return reasons[0]
 }
 
-// Label returns the reason as one word of a-z, 0-9 and underscores, such as
-// "publisher_not_allowed", for metrics and logs.
-func (r Reason) Label() string {
-	if r < numReasons {
-		return reasons[r].label
-	}
-	return reasons[0].label
-}
-
-// MarshalText returns the label, so that in JSON a [Stats] is an object with a member for
+// MarshalText returns the result of String, so that in JSON a [Stats] is an object with a member for
 // each reason.
-func (r Reason) MarshalText() ([]byte, error) { return []byte(r.Label()), nil }
-
-// UnmarshalText reads a label.
-func (r *Reason) UnmarshalText(label []byte) error {
-	for i := range reasons {
-		if reasons[i].label == string(label) {
-			*r = Reason(i)
-			return nil
-		}
-	}
-	return fmt.Errorf("ampcors: %.80q is not the label of a Reason; want one such as %q", label, ReasonCacheOrigin.Label())
-}
+func (r Reason) MarshalText() ([]byte, error) { return []byte(r.String()), nil }

@@ -88,7 +88,7 @@ func (p *policy) grantPreflight(h http.Header, v *verdict, vary string) {
 
 // grantEmail writes the headers of the response to an allowed AMP for Email request.
 func grantEmail(h http.Header, v *verdict, vary string) {
-	vals := &[4]string{v.identity.name, vary, v.caller.origin, "AMP-Access-Control-Allow-Source-Origin"}
+	vals := &[4]string{v.sender.address, vary, v.caller.origin, "AMP-Access-Control-Allow-Source-Origin"}
 	addVary(h, vals[1:2:2])
 	if v.reason == ReasonEmail {
 		h["Amp-Email-Allow-Sender"] = vals[0:1:1]

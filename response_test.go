@@ -157,7 +157,7 @@ func TestDeniedGetsTheDecision(t *testing.T) {
 	cfg.Denied = func(w http.ResponseWriter, r *http.Request, d ampcors.Decision) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(d.StatusCode())
-		fmt.Fprintf(w, `{"error":%q}`, d.Reason.Label())
+		fmt.Fprintf(w, `{"error":%q}`, d.Reason.String())
 	}
 	for _, test := range []struct {
 		err    error
@@ -185,7 +185,8 @@ func TestDeniedGetsTheDecision(t *testing.T) {
 func TestTheHandlerGetsTheEnforcedDecision(t *testing.T) {
 	t.Parallel()
 	s := newSetSource("www.example.com")
-	m := newMiddleware(t, ampcors.Config{Source: s.cache(t, source.Options{TTL: 1, MaxStale: 1})})
+	cache := s.cache(t, source.Options{TTL: 1, MaxStale: 1})
+	m := newMiddleware(t, ampcors.Config{Source: cache})
 	want := ampcors.Decision{Allowed: true, Reason: ampcors.ReasonCacheOrigin, Origin: cacheOrigin, Publisher: "www.example.com", CacheID: "google"}
 	ran := false
 	h := m.WrapDecision(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -209,7 +210,7 @@ func TestTheHandlerGetsTheEnforcedDecision(t *testing.T) {
 	}
 
 	s.add("www.example.com")
-	if err := m.Config().Source.Forget("www.example.com"); err != nil {
+	if err := cache.Forget("www.example.com"); err != nil {
 		t.Error(err)
 	}
 	if d, proceed := m.Handle(httptest.NewRecorder(), r); !proceed || d != want {
@@ -257,7 +258,7 @@ func TestADenialBehindAHandlerThatCompresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	if body, err := io.ReadAll(resp.Body); string(body) != "Forbidden: publisher not allowed\n" || err != nil {
+	if body, err := io.ReadAll(resp.Body); string(body) != "Forbidden: publisher_not_allowed\n" || err != nil {
 		t.Errorf("%q, %v", body, err)
 	}
 }

@@ -9,14 +9,10 @@ import (
 	"github.com/ampcors/ampcors/internal/mapping"
 )
 
-// maxOrigin is the length of the longest origin that can be allowed:
-// "https://", a domain, and a port.
-const maxOrigin = len("https://") + dns.MaxDomain + len(":65535")
-
 // A claim says which publisher's page an Origin value names, if any. It is read from the
 // value alone.
 type claim struct {
-	form    form
+	kind    kind
 	problem *dns.Problem // why the host or the prefix names no publisher
 	checked bool         // problem and domain are set
 	aLabel  bool         // of a host: a label is marked as an A-label, and has not been decoded
@@ -45,10 +41,10 @@ func (cl *claim) domain() string {
 	return unsafe.String(&cl.buf[0], cl.length)
 }
 
-// key returns the string by which the publisher is looked up: see form. Like the result of
+// key returns the string by which the publisher is looked up: see kind. Like the result of
 // domain, it must not be kept.
 func (cl *claim) key() string {
-	if cl.form == formPlain {
+	if cl.kind == kindPlain {
 		return unsafe.String(&cl.buf[0], cl.length)
 	}
 	return cl.name
@@ -57,31 +53,31 @@ func (cl *claim) key() string {
 // sum returns the SHA-256 that a checked hash prefix spells.
 func (cl *claim) sum() *[sha256.Size]byte { return (*[sha256.Size]byte)(cl.buf[:]) }
 
-// A form says what kind of Origin value a claim is read from.
-type form uint8
+// A kind is that of the Origin value that a claim is read from.
+type kind uint8
 
 const (
-	// Forms that name no publisher.
-	formNone      form = iota // no Origin, or several
-	formMalformed             // not a scheme, "://" and a host
-	formNull
-	formOtherScheme
-	formBareCache // a cache's domain, without a prefix
+	// Kinds that name no publisher.
+	kindNone      kind = iota // no Origin, or several
+	kindMalformed             // not a scheme, "://" and a host
+	kindNull
+	kindOtherScheme
+	kindBareCache // a cache's domain, without a prefix
 
-	// Forms that may name a publisher.
-	formHTTPHost // http; the key is the host
-	formHost     // https, and not below a trusted cache's domain; the key is the host
-	formPlain    // a prefix that only has to be unfolded; the key is the domain
-	formEncoded  // any other prefix with a dash; the key is the prefix
-	formHash     // a hash prefix: no dash; the key is the prefix
+	// Kinds that may name a publisher.
+	kindHTTPHost // http; the key is the host
+	kindHost     // https, and not below a trusted cache's domain; the key is the host
+	kindPlain    // a prefix that only has to be unfolded; the key is the domain
+	kindEncoded  // any other prefix with a dash; the key is the prefix
+	kindHash     // a hash prefix: no dash; the key is the prefix
 )
 
 // read reads an Origin value as far as a lookup needs it. check and checkAll do the more
 // expensive work. A listed name does not need them: it passed all checks before it was
 // listed.
 func (cl *claim) read(origin string, h *hosts) {
-	if len(origin) > maxOrigin {
-		cl.form, cl.problem = formMalformed, dns.ProblemTooLong
+	if len(origin) > dns.MaxOrigin {
+		cl.kind, cl.problem = kindMalformed, dns.ProblemTooLong
 		return
 	}
 	host, isHTTPS := strings.CutPrefix(origin, "https://")
@@ -92,13 +88,13 @@ func (cl *claim) read(origin string, h *hosts) {
 	cl.name, cl.cache = h.split(host)
 	switch {
 	case cl.cache == nil:
-		cl.form = formHost
+		cl.kind = kindHost
 	case cl.name == "":
-		cl.form, cl.problem = formBareCache, mapping.ProblemNoPrefix
+		cl.kind, cl.problem = kindBareCache, mapping.ProblemNoPrefix
 	case strings.HasPrefix(cl.name, dns.ACEPrefix):
-		cl.form = formEncoded
+		cl.kind = kindEncoded
 	case len(cl.name) == len(mapping.HashPrefix{}) && mapping.IsHash(cl.name):
-		cl.form = formHash
+		cl.kind = kindHash
 	default:
 		cl.readPrefix()
 	}
@@ -108,11 +104,11 @@ func (cl *claim) readPrefix() {
 	length, hasDash, plain := mapping.UnfoldPlain(&cl.buf, cl.name)
 	switch {
 	case plain && hasDash:
-		cl.form, cl.length = formPlain, uint8(length)
+		cl.kind, cl.length = kindPlain, uint8(length)
 	case mapping.IsHash(cl.name):
-		cl.form = formHash // but not 52 characters long: check rejects it
+		cl.kind = kindHash // but not 52 characters long: check rejects it
 	default:
-		cl.form = formEncoded
+		cl.kind = kindEncoded
 	}
 }
 
@@ -120,13 +116,13 @@ func (cl *claim) readWithoutHTTPS(origin string) {
 	host, isHTTP := strings.CutPrefix(origin, "http://")
 	switch {
 	case origin == "null":
-		cl.form = formNull
+		cl.kind = kindNull
 	case isHTTP:
-		cl.form, cl.name = formHTTPHost, host
+		cl.kind, cl.name = kindHTTPHost, host
 	case strings.Contains(origin, "://"):
-		cl.form = formOtherScheme
+		cl.kind = kindOtherScheme
 	default:
-		cl.form = formMalformed
+		cl.kind = kindMalformed
 	}
 }
 
@@ -136,10 +132,10 @@ func (cl *claim) check() {
 		return
 	}
 	cl.checked = true
-	switch cl.form {
-	case formHTTPHost, formHost, formPlain:
+	switch cl.kind {
+	case kindHTTPHost, kindHost, kindPlain:
 		cl.aLabel, cl.problem = dns.Check(cl.domain())
-	case formEncoded:
+	case kindEncoded:
 		domain, text, problem := mapping.Reverse(cl.buf[:0], cl.name)
 		if cl.problem, cl.length = problem, uint8(len(domain)); len(domain) > len(cl.buf) {
 			cl.long = string(domain)
@@ -147,7 +143,7 @@ func (cl *claim) check() {
 		if cl.text != nil {
 			*cl.text = text
 		}
-	case formHash:
+	case kindHash:
 		*cl.sum(), cl.problem = mapping.DecodeHash(cl.name)
 	}
 }
@@ -171,4 +167,4 @@ func (cl *claim) namesDomain() bool {
 }
 
 // mayNamePublisher reports whether the claim may name a publisher.
-func (cl *claim) mayNamePublisher() bool { return cl.form >= formHTTPHost }
+func (cl *claim) mayNamePublisher() bool { return cl.kind >= kindHTTPHost }

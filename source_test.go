@@ -157,8 +157,9 @@ func TestWhileTheSourceIsDownOnlyStalePublishersAreAllowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource("www.example.com", "other.example")
 		var observed []ampcors.Decision
+		cache := s.cache(t, source.Options{TTL: time.Minute, MaxStale: 5 * time.Minute})
 		cfg := ampcors.Config{
-			Source: s.cache(t, source.Options{TTL: time.Minute, MaxStale: 5 * time.Minute}), Credentialed: true,
+			Source: cache, Credentialed: true,
 			Observe: func(_ *http.Request, d ampcors.Decision) { observed = append(observed, d) },
 		}
 		m := newMiddleware(t, cfg)
@@ -186,7 +187,7 @@ func TestWhileTheSourceIsDownOnlyStalePublishersAreAllowed(t *testing.T) {
 		time.Sleep(time.Second)
 		w, ran := get(otherOrigin)
 		want := http.Header{"Vary": {"Origin"}, "Cache-Control": {"no-store"}, "Retry-After": {"1"}, "Content-Type": {"text/plain; charset=utf-8"}, "X-Content-Type-Options": {"nosniff"}}
-		if ran || w.Code != http.StatusServiceUnavailable || fmt.Sprint(w.Header()) != fmt.Sprint(want) || w.Body.String() != "Service Unavailable: source unavailable\n" {
+		if ran || w.Code != http.StatusServiceUnavailable || fmt.Sprint(w.Header()) != fmt.Sprint(want) || w.Body.String() != "Service Unavailable: source_unavailable\n" {
 			t.Errorf("handler ran: %t; %d %v %q", ran, w.Code, w.Header(), w.Body)
 		}
 		if d := observed[len(observed)-1]; d.Stale || d.Reason != ampcors.ReasonSourceUnavailable || d.SourceErr == nil || d.ClaimedPublisher != "other.example" {
@@ -195,7 +196,7 @@ func TestWhileTheSourceIsDownOnlyStalePublishersAreAllowed(t *testing.T) {
 		if n := m.Stats().Requests[ampcors.ReasonSourceUnavailable]; n != 1 {
 			t.Errorf("counted %d times", n)
 		}
-		if stats := m.Config().Source.Stats(); stats.Stale != 3 || stats.Errors == 0 {
+		if stats := cache.Stats(); stats.Stale != 3 || stats.Errors == 0 {
 			t.Errorf("%+v", stats)
 		}
 	})

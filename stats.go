@@ -1,6 +1,7 @@
 package ampcors
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -23,22 +24,6 @@ type Stats struct {
 type CacheStats struct {
 	Requests uint64    `json:"requests"`      // allowed ones of publishers' pages on this cache, preflights included
 	Last     time.Time `json:"last,omitzero"` // when a call of Stats first saw the latest of them; zero if there was none
-}
-
-// Allowed returns the number of requests that were allowed.
-func (s Stats) Allowed() uint64 { return s.count(true) }
-
-// Denied returns the number of requests that were denied or, with Config.ReportOnly, would
-// have been.
-func (s Stats) Denied() uint64 { return s.count(false) }
-
-func (s Stats) count(allowed bool) (n uint64) {
-	for r, count := range s.Requests {
-		if r.Allowed() == allowed {
-			n += count
-		}
-	}
-	return n
 }
 
 // counters counts decisions by reason, in shards. With one counter for each reason,
@@ -84,39 +69,44 @@ type cacheCounters struct {
 	last time.Time
 }
 
-// countCaches gives each trusted cache its counters: those that it had before, if it was trusted before.
-func (m *Middleware) countCaches(p *policy) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for i := range p.hosts.caches {
-		c := &p.hosts.caches[i]
-		if m.caches[c.id] == nil {
-			if m.caches == nil {
-				m.caches = make(map[string]*cacheCounters)
-			}
-			m.caches[c.id] = new(cacheCounters)
-		}
-		c.counts = &m.caches[c.id].counters
+// A tally counts the decisions of a Middleware.
+type tally struct {
+	others counters // of requests that are not allowed pages on an AMP Cache
+
+	mu     sync.Mutex
+	caches map[string]*cacheCounters // by ID, of each AMP Cache that was ever trusted
+}
+
+// ofCache returns the counters of an AMP Cache: those that it had before, if it was trusted before.
+func (t *tally) ofCache(id string) *counters {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.caches == nil {
+		t.caches = make(map[string]*cacheCounters)
 	}
+	if t.caches[id] == nil {
+		t.caches[id] = new(cacheCounters)
+	}
+	return &t.caches[id].counters
 }
 
 // count counts a decision.
-func (m *Middleware) count(v *verdict) {
+func (t *tally) count(v *verdict) {
 	switch v.reason {
 	case ReasonCacheOrigin, ReasonCacheOriginHash:
 		v.claim.cache.counts.add(v.reason)
 	default:
-		m.counts.add(v.reason)
+		t.others.add(v.reason)
 	}
 }
 
-// Stats returns what Handle, Wrap and WrapDecision have decided so far.
-func (m *Middleware) Stats() Stats {
-	s := Stats{Requests: make(map[Reason]uint64, numReasons), Caches: make(map[string]CacheStats), Publishers: m.current().publishers.n}
-	m.counts.addTo(s.Requests)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for id, c := range m.caches {
+// stats returns the counts so far.
+func (t *tally) stats() Stats {
+	s := Stats{Requests: make(map[Reason]uint64, numReasons), Caches: make(map[string]CacheStats)}
+	t.others.addTo(s.Requests)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for id, c := range t.caches {
 		if n := c.addTo(s.Requests); n > c.seen {
 			c.seen, c.last = n, time.Now()
 		}

@@ -3,8 +3,7 @@ package ampcors
 import (
 	"errors"
 	"fmt"
-	"net/netip"
-	"net/url"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,7 +20,9 @@ const maxMaxAge = 24 * time.Hour
 // Validate returns the error that [New] would return. It builds nothing.
 func (cfg Config) Validate() error {
 	v := newValidator(&cfg)
-	v.config(&cfg, func(int, string, bool) {}, func(string) {})
+	for range v.publishers() {
+	}
+	v.others()
 	return errors.Join(v.problems...)
 }
 
@@ -35,48 +36,52 @@ func (cfg Config) Warnings() (warnings []*badvalue.Error) {
 	if cfg.DangerouslyAllowAmbiguousPrefixes {
 		return nil
 	}
-	newValidator(&cfg).publishers(&cfg, func(i int, domain string, isPattern bool) {
-		if isPattern || !strings.Contains(domain, dns.ACEPrefix) && !strings.HasPrefix(domain, "xn-") {
-			return
+	for p := range newValidator(&cfg).publishers() {
+		domain := p.domain
+		if p.isPattern || !strings.Contains(domain, dns.ACEPrefix) && !strings.HasPrefix(domain, "xn-") {
+			continue
 		}
 		prefix := mapping.Basic(domain)
 		if inside, isWrapped := mapping.Unwrap(prefix); isWrapped && strings.HasPrefix(inside, dns.ACEPrefix) {
 			prefix = inside // as AMP's implementations write it
 		}
-		named, _, p := mapping.Reverse(nil, prefix)
+		named, _, problem := mapping.Reverse(nil, prefix)
 		other, want := mapping.OtherHost(prefix), "dangerouslyAllowAmbiguousPrefixes, if you own that host or know that nobody can register it"
 		switch {
-		case p == mapping.ProblemAmbiguous && other == domain:
+		case problem == mapping.ProblemAmbiguous && other == domain:
 			other = string(named)
-		case p == mapping.ProblemAmbiguous:
-		case p == nil && string(named) != domain && strings.Contains(domain, dns.ACEPrefix): // it is read as that of the other host
+		case problem == mapping.ProblemAmbiguous:
+		case problem == nil && string(named) != domain && strings.Contains(domain, dns.ACEPrefix): // it is read as that of the other host
 			want = "a host below a top-level domain of the Internet, which caches can reach"
 		default:
-			return
+			continue
 		}
 		warnings = append(warnings, &badvalue.Error{
-			Path: element("publishers", i), Value: cfg.Publishers[i],
+			Path: element("publishers", p.index), Value: cfg.Publishers[p.index],
 			Reason: fmt.Sprintf("has the domain prefix %q, which AMP's implementations also give to %q, so cache origins with it are denied", prefix, other),
 			Want:   want,
 		})
-	})
+	}
 	return warnings
 }
 
 // A validator checks a Config, and collects the problems.
 type validator struct {
-	hosts    hosts
-	problems []error
+	cfg       *Config
+	hosts     hosts
+	cachesErr error
+	senders   []string // Email.Senders without a problem, as parseSender returns them
+	problems  []error
 }
 
 // newValidator checks the caches, because they determine which hosts are reserved.
 func newValidator(cfg *Config) *validator {
-	v := new(validator)
+	v := &validator{cfg: cfg}
 	caches := cfg.Caches
 	if caches == nil {
 		caches = cacheurl.DefaultCaches()
-	} else if err := cacheurl.ValidateCaches(caches); err != nil {
-		v.problems, caches = []error{err}, nil
+	} else if v.cachesErr = cacheurl.ValidateCaches(caches); v.cachesErr != nil {
+		caches = nil
 	}
 	v.hosts = newHosts(caches)
 	return v
@@ -93,53 +98,75 @@ func (v *validator) report(path, value, reason, want string) {
 // element returns the path of an element of a list.
 func element(list string, i int) string { return list + "[" + strconv.Itoa(i) + "]" }
 
-// config checks everything except the caches. Publishers and senders are passed on in the
-// form in which they are compared, so that they are parsed only once.
-func (v *validator) config(cfg *Config, publisher func(i int, domain string, isPattern bool), sender func(address string)) {
+// others checks everything except the publishers, in the order of the fields.
+func (v *validator) others() {
+	cfg := v.cfg
+	if v.cachesErr != nil {
+		v.problems = append(v.problems, v.cachesErr)
+	}
 	v.origins(cfg.Origins)
-	v.email(cfg.Email, sender)
+	v.email(cfg.Email)
 	v.methods(cfg.Methods)
+	v.requestHeaders(cfg.RequestHeaders)
 	v.responseHeaders(cfg.ResponseHeaders)
 	v.maxAge(cfg.MaxAge)
-	v.publishers(cfg, publisher)
-	v.requestHeaders(cfg.RequestHeaders)
 	if len(cfg.Publishers) == 0 && len(cfg.Origins) == 0 && len(cfg.Email.Senders) == 0 && cfg.Source == nil {
 		v.report("publishers", "", "is missing, and nothing else allows anybody: no origins, email.senders or Source", `at least one publisher, such as "example.com"`)
 	}
 }
 
-func (v *validator) publishers(cfg *Config, yield func(i int, domain string, isPattern bool)) {
-	for i, value := range cfg.Publishers {
-		base, isPattern := strings.CutPrefix(value, "*.")
-		domain, err := dns.Parse(base)
-		if isPattern && err != nil && !strings.Contains(base, ".") {
-			// Only a pattern may have a single label: "*.example".
-			if below, err2 := dns.Parse("a." + base); err2 == nil {
-				domain, err = strings.TrimPrefix(below, "a."), nil
+// A publisher is one of Config.Publishers.
+type publisher struct {
+	index     int
+	domain    string // in the form in which it is compared; of a pattern, what follows "*."
+	isPattern bool
+}
+
+// publishers checks Config.Publishers, and returns an iterator over those without a problem. There may be
+// millions, so each is parsed only once.
+func (v *validator) publishers() iter.Seq[publisher] {
+	return func(yield func(publisher) bool) {
+		for i, value := range v.cfg.Publishers {
+			domain, isPattern, problem := v.publisher(value)
+			if problem != nil {
+				problem.Path = element("publishers", i)
+				v.problems = append(v.problems, problem)
+			} else if !yield(publisher{i, domain, isPattern}) {
+				return
 			}
 		}
-		if err != nil {
-			if err.Instead != "" && !isPattern { // a pasted origin of a cache needs one correction, not two
-				if p := v.hosts.publisherProblem(err.Instead, false, false); p != nil {
-					err = p
-				}
-			}
-			if err.Instead != "" {
-				err.Instead = value[:len(value)-len(base)] + err.Instead
-			}
-			problem := err.Of(element("publishers", i), value)
-			if origin := developmentOrigin(value); origin != "" {
-				problem.Want = fmt.Sprintf("%q in origins, for local development", origin)
-			}
-			v.problems = append(v.problems, problem)
-			continue
-		}
-		if p := v.hosts.publisherProblem(domain, isPattern, cfg.DangerouslyAllowPublicSuffixWildcards); p != nil {
-			v.add(element("publishers", i), value, p)
-			continue
-		}
-		yield(i, domain, isPattern)
 	}
+}
+
+// publisher parses one of Config.Publishers. The problem has no Path.
+func (v *validator) publisher(value string) (domain string, isPattern bool, problem *badvalue.Error) {
+	base, isPattern := strings.CutPrefix(value, "*.")
+	domain, err := dns.Parse(base)
+	if isPattern && err != nil && !strings.Contains(base, ".") {
+		// Only a pattern may have a single label: "*.example".
+		if below, err2 := dns.Parse("a." + base); err2 == nil {
+			domain, err = strings.TrimPrefix(below, "a."), nil
+		}
+	}
+	if err != nil {
+		if err.Instead != "" && !isPattern { // a pasted origin of a cache needs one correction, not two
+			if p := v.hosts.publisherProblem(err.Instead, false, false); p != nil {
+				err = p
+			}
+		}
+		if err.Instead != "" {
+			err.Instead = value[:len(value)-len(base)] + err.Instead
+		}
+		problem = err.Of("", value)
+		if origin := dns.DevelopmentOrigin(value); origin != "" {
+			problem.Want = fmt.Sprintf("%q in origins, for local development", origin)
+		}
+		return "", false, problem
+	}
+	if p := v.hosts.publisherProblem(domain, isPattern, v.cfg.DangerouslyAllowPublicSuffixWildcards); p != nil {
+		return "", false, p.Of("", value)
+	}
+	return domain, isPattern, nil
 }
 
 // publisherProblem returns why a valid domain, or a pattern over it, must not be allowed.
@@ -177,8 +204,8 @@ func (h *hosts) publisherProblem(domain string, isPattern, allowsPublicSuffix bo
 
 func (v *validator) origins(values []string) {
 	for i, value := range values {
-		p := originProblem(value)
-		if slices.ContainsFunc(v.hosts.reserved, func(host reservedHost) bool { return host.domain == hostOf(value) }) {
+		p := dns.CheckOrigin(value)
+		if slices.ContainsFunc(v.hosts.reserved, func(host reservedHost) bool { return host.domain == dns.HostOf(value) }) {
 			p = &dns.Problem{Reason: "is the bare domain of an AMP Cache, and not the origin of a publisher's page", Want: badvalue.RemoveIt}
 		}
 		if p != nil {
@@ -222,12 +249,6 @@ func (v *validator) requestHeaders(values []string) {
 	}
 }
 
-// In lower case, as preflights ask for them (Fetch standard).
-const (
-	ampSameOrigin  = "amp-same-origin"
-	ampEmailSender = "amp-email-sender"
-)
-
 // isForbiddenRequestHeader implements the list in
 // https://fetch.spec.whatwg.org/#forbidden-request-header
 func isForbiddenRequestHeader(lower string) bool {
@@ -265,27 +286,28 @@ func (v *validator) maxAge(d time.Duration) {
 	}
 }
 
-func (v *validator) email(cfg Email, yield func(address string)) {
+func (v *validator) email(cfg Email) {
+	for i, value := range cfg.Senders {
+		path := element("email.senders", i)
+		address, p := parseSender(value)
+		domain, isAll := strings.CutPrefix(address, "*@")
+		switch {
+		case p != nil:
+			v.add(path, value, p)
+		case isAll && !cfg.DangerouslyAllowMailProviderWildcards && isMailProvider(domain):
+			v.report(path, value, "allows everybody who has an address at that mail provider", `the addresses that are yours, such as "news@`+domain+`", or email.dangerouslyAllowMailProviderWildcards`)
+		default:
+			v.senders = append(v.senders, address)
+		}
+	}
 	for i, client := range cfg.Clients {
-		p := originProblem(client)
-		if v.hosts.isReserved(hostOf(client)) {
+		p := dns.CheckOrigin(client)
+		if v.hosts.isReserved(dns.HostOf(client)) {
 			p = &dns.Problem{Reason: "is an AMP Cache's host, not a mail client's origin", Want: badvalue.RemoveIt}
 		}
 		if p != nil {
 			v.add(element("email.clients", i), client, p)
 		}
-	}
-	for i, value := range cfg.Senders {
-		address, p := parseSender(value)
-		if p != nil {
-			v.add(element("email.senders", i), value, p)
-			continue
-		}
-		if domain, all := strings.CutPrefix(address, "*@"); all && !cfg.DangerouslyAllowMailProviderWildcards && isMailProvider(domain) {
-			v.report(element("email.senders", i), value, "allows everybody who has an address at that mail provider", `the addresses that are yours, such as "`+"news@"+domain+`", or email.dangerouslyAllowMailProviderWildcards`)
-			continue
-		}
-		yield(address)
 	}
 	if len(cfg.Senders) == 0 && len(cfg.Clients) > 0 {
 		v.report("email.senders", "", "is missing, though there are clients", wantAddress)
@@ -304,90 +326,4 @@ func isToken(s string) bool {
 		}
 	}
 	return s != ""
-}
-
-// originProblem returns why value is not an origin as browsers serialize it. Only that form
-// can be equal to an Origin header.
-// https://html.spec.whatwg.org/#ascii-serialization-of-an-origin
-func originProblem(value string) *dns.Problem {
-	const example = `an origin such as "https://www.example.com" or "http://localhost:8080"`
-	switch {
-	case value == "null":
-		return &dns.Problem{Reason: "is what every sandboxed frame and local file sends", Want: example}
-	case value == "*":
-		return &dns.Problem{Reason: "would allow everybody", Want: example}
-	case len(value) > maxOrigin:
-		return &dns.Problem{Reason: fmt.Sprintf("is longer than %d bytes", maxOrigin), Want: example}
-	}
-	u, err := url.Parse(value)
-	if err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") {
-		return &dns.Problem{Reason: "is not an http or https origin", Want: example}
-	}
-	host, port := strings.ToLower(u.Hostname()), u.Port() // url.Parse accepts only digits as a port
-	switch addr, err := netip.ParseAddr(host); {
-	case err == nil && (addr.Is4In6() || addr.Zone() != ""):
-		return &dns.Problem{Reason: "has an address that browsers write in another way", Want: example}
-	case err == nil && addr.Is6():
-		host = "[" + addr.String() + "]"
-	case !dns.IsASCII(host):
-		domain, err := dns.Parse("a." + host) // so that it may be a single label
-		if err != nil {
-			return &dns.Problem{Reason: "has a host that " + err.Reason, Want: example}
-		}
-		host = domain[len("a."):]
-	case err != nil && dns.IsNumber(host[strings.LastIndexByte(host, '.')+1:]):
-		return &dns.Problem{Reason: "has an address that browsers write in another way", Want: example}
-	case err != nil && !isHost(host):
-		return &dns.Problem{Reason: "has a host that is not letters, digits, hyphens and underscores between single dots", Want: example}
-	}
-	canonical := u.Scheme + "://" + host
-	if port != "" {
-		n, err := strconv.ParseUint(port, 10, 16)
-		if err != nil {
-			return &dns.Problem{Reason: "has a port above 65535", Want: example}
-		}
-		if isDefault := u.Scheme == "http" && n == 80 || u.Scheme == "https" && n == 443; !isDefault {
-			canonical += fmt.Sprintf(":%d", n)
-		}
-	}
-	if canonical != value {
-		return &dns.Problem{Reason: "is not how browsers write this origin", Instead: canonical}
-	}
-	return nil
-}
-
-// isHost reports whether s can be the host of an origin, which need not be a
-// publisher's domain: "localhost" and "foo-.example.com" are allowed.
-func isHost(s string) bool {
-	for label := range strings.SplitSeq(s, ".") {
-		if label == "" || strings.Trim(label, dns.Bytes) != "" {
-			return false
-		}
-	}
-	_, p := dns.Decode(s)
-	return p != dns.ProblemALabel
-}
-
-// hostOf returns the host of an origin.
-func hostOf(origin string) string {
-	_, host, _ := strings.Cut(origin, "://")
-	host, _, _ = strings.Cut(host, ":")
-	return host
-}
-
-// developmentOrigin returns the origin of a local address such as "localhost:8080", or "" if
-// value is not one.
-func developmentOrigin(value string) string {
-	_, host, found := strings.Cut(value, "//")
-	if !found {
-		host = value
-	}
-	host, _, _ = strings.Cut(host, "/")
-	name, _, _ := strings.Cut(host, ":")
-	if origin := "http://" + host; name == "localhost" || dns.IsIPAddress(name) {
-		if originProblem(origin) == nil {
-			return origin
-		}
-	}
-	return ""
 }

@@ -133,7 +133,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.status = decision.StatusCode() // a proxy takes 2xx for permission, whatever Config.Denied wrote
 	}
 	w.Header().Set(StatusHeader, strconv.Itoa(a.status))
-	w.Header().Set(ReasonHeader, decision.Reason.Label())
+	w.Header().Set(ReasonHeader, decision.Reason.String())
 	if decision.Publisher != "" {
 		w.Header().Set(PublisherHeader, decision.Publisher)
 	} else if h.proxy == Envoy && proceed {

@@ -109,7 +109,7 @@ func TestEachProxyGetsTheMiddlewaresDecision(t *testing.T) {
 				newHandler(t, test.cfg, proxy).ServeHTTP(got, asked)
 				status := want.Code
 				want.Header().Set(authz.StatusHeader, fmt.Sprint(status))
-				want.Header().Set(authz.ReasonHeader, decision.Reason.Label())
+				want.Header().Set(authz.ReasonHeader, decision.Reason.String())
 				if decision.Publisher != "" {
 					want.Header().Set(authz.PublisherHeader, decision.Publisher)
 				} else if proxy == authz.Envoy && proceed {

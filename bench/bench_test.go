@@ -400,7 +400,7 @@ func BenchmarkNewFromFile(b *testing.B) {
 	}
 	b.Run(fmt.Sprintf("publishers=%d/lib=ampcors", n), func(b *testing.B) {
 		for b.Loop() {
-			if _, err := configfile.New(file); err != nil {
+			if _, err := (configfile.File{Path: file}).New(); err != nil {
 				b.Fatal(err)
 			}
 		}

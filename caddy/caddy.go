@@ -96,26 +96,29 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return err
 	}
 	h.PublisherHeader = http.CanonicalHeaderKey(h.PublisherHeader)
-	var cache *source.Cache
 	isOpen := true
 	if h.SourceRaw != nil {
 		if err := h.openSource(ctx); err != nil {
 			return err
 		}
-		cache, isOpen = h.source.get()
+		_, isOpen = h.source.get()
 	}
 	inline := h.inline()
-	mw, err := inline.New(func(cfg *ampcors.Config) {
-		h.reportOnly = cfg.ReportOnly
-		cfg.Source = cache
+	var once sync.Once
+	inline.Set = func(cfg *ampcors.Config) {
+		once.Do(func() { h.reportOnly = cfg.ReportOnly }) // it never changes; later calls are concurrent with requests
+		if h.source != nil {
+			cfg.Source, _ = h.source.get()
+		}
 		// ServeHTTP returns the error.
 		cfg.Denied = func(http.ResponseWriter, *http.Request, ampcors.Decision) {}
-	})
-	if err != nil {
+	}
+	reload := make(chan os.Signal)
+	var err error
+	if h.mw, h.watcher, err = inline.Watch(configfile.WatcherConfig{Logger: ctx.Slogger(), Reload: reload}); err != nil {
 		return plain(err)
 	}
-	h.mw = mw
-	h.follow(ctx, inline, isOpen)
+	h.follow(ctx, reload, isOpen)
 	h.unregister, err = measure(ctx, h)
 	return err
 }
@@ -139,13 +142,7 @@ func (h *Handler) openSource(ctx caddy.Context) error {
 
 // follow applies the list of publishers after each change, and the source once it is open,
 // until h.stop is called.
-func (h *Handler) follow(ctx caddy.Context, inline configfile.Inline, isOpen bool) {
-	reload := make(chan os.Signal)
-	h.watcher = inline.NewWatcher(h.mw, configfile.WatcherConfig{Logger: ctx.Slogger(), Reload: reload, Set: func(cfg *ampcors.Config) {
-		if h.source != nil {
-			cfg.Source, _ = h.source.get()
-		}
-	}})
+func (h *Handler) follow(ctx caddy.Context, reload chan<- os.Signal, isOpen bool) {
 	running, cancel := context.WithCancel(ctx)
 	var background sync.WaitGroup
 	h.stop = func() {
@@ -162,17 +159,6 @@ func (h *Handler) follow(ctx caddy.Context, inline configfile.Inline, isOpen boo
 			return
 		case <-h.source.connected:
 		}
-		cfg := h.mw.Config()
-		cfg.Source, _ = h.source.get()
-		if err := h.mw.Reconfigure(cfg); err != nil {
-			ctx.Slogger().Error("the source is not used", "error", err)
-		}
-		var lists struct{ PublishersFile, CachesFile string }
-		if json.Unmarshal(inline.JSON, &lists) != nil || lists.PublishersFile+lists.CachesFile == "" {
-			return
-		}
-		// The Watcher may have read a list with the old Source at the same time. A signal makes
-		// it read again.
 		select {
 		case <-running.Done():
 		case reload <- os.Interrupt:
@@ -277,7 +263,7 @@ func (h *Handler) tell(r *http.Request, d ampcors.Decision) {
 	}
 	if placeholders, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
 		placeholders.Set("http.ampcors.publisher", d.Publisher)
-		placeholders.Set("http.ampcors.reason", d.Reason.Label())
+		placeholders.Set("http.ampcors.reason", d.Reason.String())
 	}
 	if h.PublisherHeader == "" {
 		return

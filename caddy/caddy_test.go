@@ -454,8 +454,8 @@ func TestADenialIsAnError(t *testing.T) {
 		respond "{err.status_code} {err.message} for {http.ampcors.reason}"
 	}`)
 	for origin, want := range map[string]string{
-		evil: "403 ampcors: publisher not allowed for publisher_not_allowed",
-		"https://down-example.cdn.ampproject.org": "503 ampcors: source unavailable for source_unavailable",
+		evil: "403 ampcors: publisher_not_allowed for publisher_not_allowed",
+		"https://down-example.cdn.ampproject.org": "503 ampcors: source_unavailable for source_unavailable",
 	} {
 		resp := s.do("GET", origin)
 		body := read(t, resp)

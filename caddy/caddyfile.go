@@ -317,11 +317,11 @@ func (p *parser) validate(config map[string]any, hasSource bool) {
 	_, hasList := config["publishersFile"]
 	delete(config, "publishersFile")
 	delete(config, "cachesFile")
-	_, err := configfile.Inline{JSON: caddyconfig.JSON(config, nil)}.Load(func(cfg *ampcors.Config) {
+	_, err := configfile.Inline{JSON: caddyconfig.JSON(config, nil), Set: func(cfg *ampcors.Config) {
 		if hasSource || hasList { // without them, a configuration that lists no publisher is an error
 			cfg.Source = new(source.Cache) // it is never asked
 		}
-	})
+	}}.Config()
 	for _, err := range split(err) {
 		token := p.directive
 		if located := (*configfile.Error)(nil); errors.As(err, &located) {

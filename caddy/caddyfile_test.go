@@ -101,7 +101,7 @@ func TestTheCaddyfileHasAllOfConfig(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "publishers.txt"), []byte("file.example\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got, err := configfile.Inline{Dir: dir, JSON: h.Config}.Load()
+	got, err := configfile.Inline{Dir: dir, JSON: h.Config}.Config()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -327,7 +327,7 @@ func TestTheREADMEsConfigurationsAreValid(t *testing.T) {
 			if err := fields.Decode(h); err != nil {
 				t.Error(err)
 			}
-			if _, err := h.inline().Load(); err != nil {
+			if _, err := h.inline().Config(); err != nil {
 				t.Error(err)
 			}
 			continue
@@ -400,7 +400,9 @@ func FuzzCaddyfile(f *testing.F) {
 			}
 			return
 		}
-		_, err = h.inline().Load(func(cfg *ampcors.Config) { cfg.Source = new(source.Cache) })
+		inline := h.inline()
+		inline.Set = func(cfg *ampcors.Config) { cfg.Source = new(source.Cache) }
+		_, err = inline.Config()
 		if err != nil && !strings.Contains(err.Error(), "publishersFile") && !strings.Contains(err.Error(), "cachesFile") {
 			t.Errorf("%q is accepted as %s, which has an error: %v", options, h.Config, err)
 		}

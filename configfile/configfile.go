@@ -4,7 +4,7 @@
 // The file is JSON. Its members are those of [ampcors.Config], but a duration is a string
 // such as "10m". This package adds publishersFile, for lists that are long or written by
 // other programs, cachesFile, for a copy of the registry of AMP Caches that is newer than this package, and
-// lookup, the options of a Source (see [SourceOptions]):
+// lookup, the options of a Source (see [File.SourceOptions]):
 //
 //	{
 //		"publishers": ["www.example.com", "*.news.example"],
@@ -94,95 +94,56 @@ func (e *Error) Error() string {
 // Unwrap returns e.Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Load reads the file at path. It then calls the functions in set, which can set what a
-// file cannot hold: Source, Denied and Observe. They may be called several times, even if
-// the file has errors, so they must only set fields. Then the whole Config is checked. An
-// error is one or more *[Error], joined: at most 100, and one that counts the others.
-//
-// To make a Middleware, use [New]: Load and [ampcors.New] together check each publisher
-// twice.
-func Load(path string, set ...func(*ampcors.Config)) (cfg ampcors.Config, err error) {
-	return loadFrom(path, func() contents { return read(path, set) })
+// A File is the configuration in a file. [Inline] has the same methods.
+type File struct {
+	Path string
+	// Set, if not nil, sets what a file cannot hold: Source, Denied and Observe. It is called for each
+	// reading, even of a file with errors, so it must only set fields.
+	Set func(*ampcors.Config)
 }
 
-// New returns a Middleware for the file at path. Arguments and errors are those of [Load].
-func New(path string, set ...func(*ampcors.Config)) (mw *ampcors.Middleware, err error) {
-	return newFrom(path, func() contents { return read(path, set) })
-}
-
-// Read is like [Load], but reads the configuration from r, up to io.EOF. It may come from
-// an environment variable, an embedded file or a pipe. Errors use name as the file's name.
-// There is no directory, so publishersFile and cachesFile must be absolute paths. More than 1 GiB
-// is an error.
-func Read(name string, r io.Reader, set ...func(*ampcors.Config)) (cfg ampcors.Config, err error) {
-	data, err := io.ReadAll(io.LimitReader(r, maxFile+1))
-	if err == nil && len(data) > maxFile {
-		err = errTooLong
-	}
-	if err != nil {
-		return ampcors.Config{}, &Error{File: name, Reason: "cannot be read: " + reason(err), Err: err}
-	}
-	return Inline{Name: name, JSON: data}.Load(set...)
-}
-
-// An Inline is a configuration that is not a file, such as a part of another program's
-// configuration. The publishersFile and cachesFile that it may name are files.
+// Inline is a configuration that is a part of something else, such as an environment variable or
+// another server's configuration. Only the publishersFile and the cachesFile that it may name are files.
 type Inline struct {
 	Name string // for errors
 	Dir  string // for a relative publishersFile and cachesFile; if empty, they must be absolute paths
 	JSON []byte // what the file would contain
+	Set  func(*ampcors.Config)
 }
 
-// Load is like the function [Load].
-func (in Inline) Load(set ...func(*ampcors.Config)) (cfg ampcors.Config, err error) {
-	return loadFrom(in.Name, func() contents { return in.read(set) })
-}
+// Config reads and checks the configuration. An error is one or more *[Error], joined: at most 100, and one
+// that counts the others. To make a Middleware, use New or Watch: Config and [ampcors.New] together check
+// each publisher twice.
+func (f File) Config() (ampcors.Config, error) { return config(f.Path, f.read) }
 
-// New is like the function [New].
-func (in Inline) New(set ...func(*ampcors.Config)) (mw *ampcors.Middleware, err error) {
-	return newFrom(in.Name, func() contents { return in.read(set) })
-}
+// Config is [File.Config].
+func (in Inline) Config() (ampcors.Config, error) { return config(in.Name, in.read) }
 
-func (in Inline) read(set []func(*ampcors.Config)) (c contents) {
-	c.parse(in.Name, in.Dir, in.JSON, set)
-	return c
-}
-
-// loadFrom returns the configuration that read reads.
-func loadFrom(name string, read func() contents) (cfg ampcors.Config, err error) {
-	err = stable(name, read, func(read ampcors.Config) error {
-		cfg = read
-		return read.Validate()
-	})
-	if err != nil {
-		return ampcors.Config{}, err
-	}
-	return cfg, nil
-}
-
-// newFrom returns a Middleware for the configuration that read reads. It checks each publisher
-// only once.
-func newFrom(name string, read func() contents) (mw *ampcors.Middleware, err error) {
-	err = stable(name, read, func(cfg ampcors.Config) (err error) {
-		mw, err = ampcors.New(cfg)
-		return err
-	})
+// New returns a Middleware for the configuration. Errors are those of [File.Config].
+func (f File) New() (*ampcors.Middleware, error) {
+	mw, _, err := f.Watch(WatcherConfig{})
 	return mw, err
 }
 
-// SourceOptions returns the member "lookup" of the file at path, for [source.New]. It reports
-// malformed JSON, unknown members and wrong types anywhere, but checks the values of no other
-// member. A Watcher does not apply its changes.
-func SourceOptions(path string) (source.Options, error) {
-	file := look(path)
-	data, err := file.read()
-	if err != nil {
-		return source.Options{}, &Error{File: path, Reason: "cannot be read: " + reason(err), Err: err}
-	}
-	return Inline{Name: path, JSON: data}.SourceOptions()
+// New is [File.New].
+func (in Inline) New() (*ampcors.Middleware, error) {
+	mw, _, err := in.Watch(WatcherConfig{})
+	return mw, err
 }
 
-// SourceOptions is like the function [SourceOptions].
+// SourceOptions returns the member "lookup", for [source.New]. It reports
+// malformed JSON, unknown members and wrong types anywhere, but checks the values of no other
+// member. A Watcher does not apply its changes.
+func (f File) SourceOptions() (source.Options, error) {
+	file := look(f.Path)
+	data, err := file.read()
+	if err != nil {
+		return source.Options{}, &Error{File: f.Path, Reason: "cannot be read: " + reason(err), Err: err}
+	}
+	return Inline{Name: f.Path, JSON: data}.SourceOptions()
+}
+
+// SourceOptions is [File.SourceOptions].
 func (in Inline) SourceOptions() (source.Options, error) {
 	d := newDecoder(in.Name, in.JSON)
 	if d.decodeFile() {
@@ -192,6 +153,33 @@ func (in Inline) SourceOptions() (source.Options, error) {
 		return source.Options{}, d.join(publisherLines{})
 	}
 	return d.result.Lookup, nil
+}
+
+func (f File) read() contents {
+	c := contents{files: snapshot{look(f.Path)}}
+	data, err := c.files[0].read()
+	if err != nil {
+		c.err = &Error{File: f.Path, Reason: "cannot be read: " + reason(err), Err: err}
+		return c
+	}
+	c.parse(Inline{Name: f.Path, Dir: filepath.Dir(f.Path), JSON: data, Set: f.Set})
+	return c
+}
+
+func (in Inline) read() (c contents) {
+	c.parse(in)
+	return c
+}
+
+func config(name string, read func() contents) (ampcors.Config, error) {
+	c, err := stable(name, read)
+	if err != nil {
+		return ampcors.Config{}, err
+	}
+	if err := c.use(ampcors.Config.Validate); err != nil {
+		return ampcors.Config{}, err
+	}
+	return c.cfg, nil
 }
 
 // lookupErrors returns what is wrong in the member "lookup", as joined *[badvalue.Error]s.
@@ -207,7 +195,7 @@ func (d *decoder) lookupErrors() error {
 	return errors.Join(errs...)
 }
 
-// Marshal returns cfg as JSON that [Load] reads. It has no Source, Denied and Observe.
+// Marshal returns cfg as JSON that [Inline] reads. It has no Source, Denied and Observe.
 func Marshal(cfg ampcors.Config) ([]byte, error) {
 	maxAge := ""
 	if cfg.MaxAge != 0 {
@@ -219,19 +207,17 @@ func Marshal(cfg ampcors.Config) ([]byte, error) {
 	}{cfg, maxAge})
 }
 
-// stable reads until no file changes during a read, and then calls use with the
-// configuration. use returns the problems that validation found.
-func stable(name string, read func() contents, use func(ampcors.Config) error) error {
+// stable reads until no file changes during a read.
+func stable(name string, read func() contents) (contents, error) {
 	// A directory of files can be replaced, as Kubernetes does, after one file is read and
 	// before the other. That is rare, and the next try succeeds.
 	for range 10 {
-		c := read()
-		if c.files.haveNotChanged() {
-			return c.use(use)
+		if c := read(); c.files.haveNotChanged() {
+			return c, nil
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	return &Error{File: name, Reason: "changes all the time", Want: "a file that is replaced as a whole"}
+	return contents{}, &Error{File: name, Reason: "changes all the time", Want: "a file that is replaced as a whole"}
 }
 
 // contents are what was read of the files.
@@ -243,34 +229,23 @@ type contents struct {
 	cfg     ampcors.Config
 }
 
-func read(path string, set []func(*ampcors.Config)) contents {
-	c := contents{files: snapshot{look(path)}}
-	data, err := c.files[0].read()
-	if err != nil {
-		c.err = &Error{File: path, Reason: "cannot be read: " + reason(err), Err: err}
-		return c
-	}
-	c.parse(path, filepath.Dir(path), data, set)
-	return c
-}
-
-// parse parses the JSON, and reads the list that it names. If dir is "", the list must have
+// parse parses the JSON, and reads the list that it names. If in.Dir is "", the list must have
 // an absolute path.
-func (c *contents) parse(path, dir string, data []byte, set []func(*ampcors.Config)) {
-	d := newDecoder(path, data)
+func (c *contents) parse(in Inline) {
+	d := newDecoder(in.Name, in.JSON)
 	if !d.decodeFile() {
 		c.err = d.join(publisherLines{})
 		return
 	}
-	if name, ok := d.named(publishersFile, d.result.PublishersFile, dir); ok {
+	if name, ok := d.named(publishersFile, d.result.PublishersFile, in.Dir); ok {
 		c.readPublishers(d, name)
 	}
-	if name, ok := d.named(cachesFile, d.result.CachesFile, dir); ok {
+	if name, ok := d.named(cachesFile, d.result.CachesFile, in.Dir); ok {
 		c.readCaches(d, name)
 	}
 	c.decoder, c.cfg = d, d.result.Config
-	for _, f := range set {
-		f(&c.cfg)
+	if in.Set != nil {
+		in.Set(&c.cfg)
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/iotest"
 	"time"
 
 	"github.com/ampcors/ampcors"
@@ -62,7 +61,7 @@ func TestEveryFieldCanBeSetInAFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeFile(t, filepath.Join(dir, "lists", "publishers.txt"), "# all of them\n\na.example\r\n \tb.example\t # a comment\n#c.example\n*.d.example\n")
-	got, err := Load(filepath.Join(dir, "config.json"))
+	got, err := File{Path: filepath.Join(dir, "config.json")}.Config()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,10 +80,10 @@ func TestEveryFieldCanBeSetInAFile(t *testing.T) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 	lookup := source.Options{TTL: 90 * time.Second, NegativeTTL: 5 * time.Second, MaxStale: 90 * time.Minute, Timeout: 250 * time.Millisecond, MaxConcurrent: 8, MaxRate: 100, MaxEntries: 5000}
-	if got, err := SourceOptions(filepath.Join(dir, "config.json")); got != lookup || err != nil {
+	if got, err := (File{Path: filepath.Join(dir, "config.json")}).SourceOptions(); got != lookup || err != nil {
 		t.Errorf("%+v, %v; want %+v", got, err, lookup)
 	}
-	if _, err := SourceOptions(filepath.Join(dir, "missing")); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := (File{Path: filepath.Join(dir, "missing")}).SourceOptions(); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
 	for v, i := reflect.ValueOf(got), 0; i < v.NumField(); i++ {
@@ -186,7 +185,7 @@ config.json:1:52: publishers[0] "a" has no dot; want a domain such as "www.examp
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			dir := write(t, map[string]string{"config.json": test.file, "publishers.txt": test.text})
-			cfg, err := Load(filepath.Join(dir, "config.json"))
+			cfg, err := File{Path: filepath.Join(dir, "config.json")}.Config()
 			if err == nil {
 				t.Fatal("no problem was found")
 			}
@@ -208,7 +207,7 @@ config.json:1:52: publishers[0] "a" has no dot; want a domain such as "www.examp
 
 func TestACacheCanBeWrittenAsItsID(t *testing.T) {
 	dir := write(t, map[string]string{"config.json": `{"publishers": ["a.example"], "caches": ["bing", {"id": "x", "cacheDomain": "cache.example"}]}`})
-	cfg, err := Load(filepath.Join(dir, "config.json"))
+	cfg, err := File{Path: filepath.Join(dir, "config.json")}.Config()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +217,7 @@ func TestACacheCanBeWrittenAsItsID(t *testing.T) {
 	}
 }
 
-func TestReadReadsAConfigurationThatIsNotAFile(t *testing.T) {
+func TestAnInlineIsNotAFile(t *testing.T) {
 	dir := write(t, map[string]string{"p.txt": "listed.example\n"})
 	list := filepath.Join(dir, "p.txt")
 	quoted, err := json.Marshal(list)
@@ -227,37 +226,30 @@ func TestReadReadsAConfigurationThatIsNotAFile(t *testing.T) {
 	}
 	t.Run("with a list", func(t *testing.T) {
 		text := fmt.Sprintf(`{"publishers": ["a.example"], "publishersFile": %s}`, quoted)
-		cfg, err := Read("AMPCORS_CONFIG", strings.NewReader(text), func(cfg *ampcors.Config) { cfg.ReportOnly = true })
+		cfg, err := Inline{Name: "AMPCORS_CONFIG", JSON: []byte(text), Set: func(cfg *ampcors.Config) { cfg.ReportOnly = true }}.Config()
 		if err != nil || !slices.Equal(cfg.Publishers, []string{"a.example", "listed.example"}) || !cfg.ReportOnly {
 			t.Errorf("got %+v, %v", cfg, err)
 		}
 	})
 	t.Run("with errors", func(t *testing.T) {
-		cfg, err := Read("AMPCORS_CONFIG", strings.NewReader(`{"publishers": ["b"], "publishersFile": "p.txt"}`))
+		cfg, err := Inline{Name: "AMPCORS_CONFIG", JSON: []byte(`{"publishers": ["b"], "publishersFile": "p.txt"}`)}.Config()
 		want := `AMPCORS_CONFIG:1:17: publishers[0] "b" has no dot; want a domain such as "www.example.com"
 AMPCORS_CONFIG:1:41: publishersFile "p.txt" is a relative path, and this configuration has no directory; want an absolute path`
 		if err == nil || err.Error() != want || len(cfg.Publishers) != 0 {
 			t.Errorf("got\n%v\nwant\n%s", err, want)
 		}
 	})
-	t.Run("that fails", func(t *testing.T) {
-		failure := errors.New("the pipe is closed")
-		_, err := Read("stdin", iotest.ErrReader(failure))
-		if !errors.Is(err, failure) || err.Error() != "stdin: cannot be read: the pipe is closed" {
-			t.Error(err)
-		}
-	})
 }
 
 func TestAnErrorWrapsItsCause(t *testing.T) {
 	dir := write(t, map[string]string{"config.json": `{"publishers": ["a.example", "b"]}`})
-	_, err := Load(filepath.Join(dir, "config.json"))
+	_, err := File{Path: filepath.Join(dir, "config.json")}.Config()
 	var e *Error
 	var v *badvalue.Error
 	if !errors.As(err, &e) || !errors.As(err, &v) || v.Path != "publishers[1]" || e.Path != "publishers[1]" || e.Column != 30 {
 		t.Errorf("%#v, %#v", e, v)
 	}
-	_, err = Load(filepath.Join(dir, "none.json"))
+	_, err = File{Path: filepath.Join(dir, "none.json")}.Config()
 	if !errors.Is(err, fs.ErrNotExist) || err.Error() != filepath.Join(dir, "none.json")+": cannot be read: no such file or directory" {
 		t.Error(err)
 	}
@@ -266,7 +258,7 @@ func TestAnErrorWrapsItsCause(t *testing.T) {
 // An error in the list does not hide an error in what the program sets.
 func TestAnErrorInTheListHidesNoOther(t *testing.T) {
 	dir := write(t, map[string]string{"config.json": `{"publishersFile": "p"}`, "p": "a.example"})
-	_, err := Load(filepath.Join(dir, "config.json"), func(cfg *ampcors.Config) { cfg.MaxAge = -1 })
+	_, err := File{Path: filepath.Join(dir, "config.json"), Set: func(cfg *ampcors.Config) { cfg.MaxAge = -1 }}.Config()
 	if err == nil || !strings.Contains(err.Error(), "maxAge") || !strings.Contains(err.Error(), "p:1:10: the last line has no line break") {
 		t.Error(err)
 	}
@@ -275,9 +267,9 @@ func TestAnErrorInTheListHidesNoOther(t *testing.T) {
 // An error in what the program puts before the list has no line in the list.
 func TestErrorsOfTheProgramHaveNoLine(t *testing.T) {
 	dir := write(t, map[string]string{"config.json": `{"publishersFile": "p"}`, "p": "a.example\nb\n"})
-	_, err := Load(filepath.Join(dir, "config.json"), func(cfg *ampcors.Config) {
+	_, err := File{Path: filepath.Join(dir, "config.json"), Set: func(cfg *ampcors.Config) {
 		cfg.Publishers = append([]string{"bad one", "x.example"}, cfg.Publishers...)
-	})
+	}}.Config()
 	if err == nil || strings.Contains(err.Error(), "p:1") || !strings.Contains(err.Error(), `config.json: publishers[0] "bad one" has`) {
 		t.Error(err)
 	}
@@ -291,28 +283,28 @@ func TestAFileThatIsTooLongIsNotRead(t *testing.T) {
 		}
 		t.Skip("this file system has no sparse files: ", err)
 	}
-	if _, err := Load(path); err == nil || !strings.HasSuffix(err.Error(), "cannot be read: it is longer than 1 GiB") {
+	if _, err := (File{Path: path}).Config(); err == nil || !strings.HasSuffix(err.Error(), "cannot be read: it is longer than 1 GiB") {
 		t.Error(err)
 	}
 }
 
 func TestManyErrorsAreCounted(t *testing.T) {
 	dir := write(t, map[string]string{"config.json": `{"publishersFile": "p"}`, "p": strings.Repeat("/\n", 1234)})
-	_, err := Load(filepath.Join(dir, "config.json"))
+	_, err := File{Path: filepath.Join(dir, "config.json")}.Config()
 	errs := err.(interface{ Unwrap() []error }).Unwrap()
 	if len(errs) != maxProblems+1 || !strings.HasSuffix(errs[maxProblems].Error(), "p: 1134 more errors") || !strings.Contains(errs[99].Error(), "p:100:1: ") {
 		t.Errorf("%d errors, the last %v", len(errs), errs[len(errs)-1])
 	}
 }
 
-func TestLoadAppliesSet(t *testing.T) {
+func TestSetIsApplied(t *testing.T) {
 	dir := write(t, map[string]string{"config.json": `{"credentialed": true}`})
-	cfg, err := Load(filepath.Join(dir, "config.json"), func(cfg *ampcors.Config) { cfg.Publishers = []string{"a.example"} })
+	cfg, err := File{Path: filepath.Join(dir, "config.json"), Set: func(cfg *ampcors.Config) { cfg.Publishers = []string{"a.example"} }}.Config()
 	if err != nil || !cfg.Credentialed || len(cfg.Publishers) != 1 {
 		t.Errorf("%+v, %v", cfg, err)
 	}
 	dir = write(t, map[string]string{"config.json": ` {"publishersFile": "p", "maxAge": "-1ns"}`, "p": "a.example\nb\n"})
-	_, err = Load(filepath.Join(dir, "config.json"), func(cfg *ampcors.Config) { cfg.Publishers = append(cfg.Publishers, "c", "*") })
+	_, err = File{Path: filepath.Join(dir, "config.json"), Set: func(cfg *ampcors.Config) { cfg.Publishers = append(cfg.Publishers, "c", "*") }}.Config()
 	want := `config.json:1:2: publishers[2] "c" has no dot; want a domain such as "www.example.com"
 config.json:1:2: publishers[3] "*" has a * that does not stand alone before the first dot; want a domain such as "www.example.com"; in a list of publishers also a pattern such as "*.example.com"
 config.json:1:36: maxAge "-1ns" is out of range; want 0 to 24h
@@ -354,15 +346,15 @@ func TestEveryFieldIsFound(t *testing.T) {
 	}
 }
 
-// New returns the same errors as Load.
-func TestNewChecksAsLoadDoes(t *testing.T) {
+// New returns the same errors as Config.
+func TestNewChecksAsConfigDoes(t *testing.T) {
 	dir := write(t, map[string]string{"good.json": `{"publishersFile": "p"}`, "bad.json": `{"publishersFile": "q", "maxAge": 1}`, "p": "a.example\n", "q": "a.example\nhttps://b.example\n"})
-	mw, err := New(filepath.Join(dir, "good.json"), func(cfg *ampcors.Config) { cfg.Credentialed = true })
-	if err != nil || !mw.CheckOrigin("https://a.example").Allowed || !mw.Config().Credentialed {
+	mw, err := File{Path: filepath.Join(dir, "good.json"), Set: func(cfg *ampcors.Config) { cfg.Origins = []string{"https://set.example"} }}.New()
+	if err != nil || !mw.CheckOrigin("https://a.example").Allowed || !mw.CheckOrigin("https://set.example").Allowed {
 		t.Errorf("%v", err)
 	}
-	mw, err = New(filepath.Join(dir, "bad.json"))
-	_, want := Load(filepath.Join(dir, "bad.json"))
+	mw, err = File{Path: filepath.Join(dir, "bad.json")}.New()
+	_, want := File{Path: filepath.Join(dir, "bad.json")}.Config()
 	if mw != nil || err == nil || err.Error() != want.Error() || !strings.Contains(err.Error(), "q:2:1:") || !strings.Contains(err.Error(), "maxAge is 1") {
 		t.Errorf("got %v\nwant %v", err, want)
 	}
@@ -374,7 +366,7 @@ func TestAMillionPublishersAreFound(t *testing.T) {
 		fmt.Fprintf(&b, "www.site-%d.example\n", i)
 	}
 	dir := write(t, map[string]string{"config.json": `{"publishersFile": "publishers.txt"}`, "publishers.txt": b.String()})
-	cfg, err := Load(filepath.Join(dir, "config.json"))
+	cfg, err := File{Path: filepath.Join(dir, "config.json")}.Config()
 	if err != nil || len(cfg.Publishers) != 1_000_000 || cfg.Publishers[999_999] != "www.site-999999.example" {
 		t.Errorf("%d publishers, %v", len(cfg.Publishers), err)
 	}
@@ -398,7 +390,7 @@ func FuzzLoad(f *testing.F) {
 		defer os.RemoveAll(dir)
 		writeFile(t, filepath.Join(dir, "config.json"), file)
 		writeFile(t, filepath.Join(dir, "publishers.txt"), list)
-		cfg, err := Load(filepath.Join(dir, "config.json"))
+		cfg, err := File{Path: filepath.Join(dir, "config.json")}.Config()
 		checkLoaded(t, file, list, cfg, err)
 	})
 }
@@ -502,7 +494,7 @@ func TestMarshalIsReadAgain(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, err := (Inline{JSON: data}).Load(); err != nil || !reflect.DeepEqual(got, cfg) {
+			if got, err := (Inline{JSON: data}).Config(); err != nil || !reflect.DeepEqual(got, cfg) {
 				t.Errorf("%s\nis read as %+v, %v", data, got, err)
 			}
 		})

@@ -17,18 +17,18 @@ func Example() {
 		"publishers.txt": "www.example.com\n*.news.example # all of them\n",
 	})()
 
-	mw, err := configfile.New("config.json")
+	mw, watcher, err := configfile.File{Path: "config.json"}.Watch(configfile.WatcherConfig{})
 	if err != nil {
 		log.Fatal(err) // such as: publishers.txt:17:1: "https://a.example" has a scheme; want "a.example"
 	}
-	go configfile.NewWatcher("config.json", mw, configfile.WatcherConfig{}).Run(ctx)
+	go watcher.Run(ctx)
 
 	fmt.Println(mw.CheckOrigin("https://sports-news-example.cdn.ampproject.org").Publisher)
 	// Output: sports.news.example
 }
 
 // All problems are reported at once.
-func ExampleLoad_errors() {
+func ExampleFile_Config() {
 	defer inDirectoryWith(map[string]string{
 		"config.json": `{
 	"publishers": ["www.example.com", "https://shop.example"],
@@ -36,13 +36,14 @@ func ExampleLoad_errors() {
 	"credentials": true
 }`,
 	})()
-	_, err := configfile.Load("config.json")
+	file := configfile.File{Path: "config.json"}
+	_, err := file.Config()
 	fmt.Println(err)
 	defer inDirectoryWith(map[string]string{
 		"config.json":    `{"publishersFile": "publishers.txt", "maxAge": "36h"}`,
 		"publishers.txt": "# ours\nwww.example.com\nhttps://a.example\n",
 	})()
-	_, err = configfile.Load("config.json")
+	_, err = file.Config()
 	fmt.Println(err)
 	// Output:
 	// config.json:2:36: publishers[1] "https://shop.example" has a scheme; want "shop.example"

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"reflect"
 	"regexp"
-	"strings"
 	"testing"
 	"time"
 
@@ -51,7 +50,7 @@ func TestTheSchemaHasEachMember(t *testing.T) {
 	if err := jsonschema.Check(Schema(), reflect.TypeFor[file](), reflect.TypeFor[time.Duration](), reflect.TypeFor[cacheurl.Cache]()); err != nil {
 		t.Error(err)
 	}
-	if _, err := Read(t.TempDir()+"/config.json", strings.NewReader(`{"$schema": "schema.json", "publishers": ["a.example"]}`)); err != nil {
+	if _, err := (Inline{JSON: []byte(`{"$schema": "schema.json", "publishers": ["a.example"]}`)}).Config(); err != nil {
 		t.Error(err)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"reflect"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -21,11 +20,6 @@ const interval = 500 * time.Millisecond
 
 // WatcherConfig configures a [Watcher]. The zero value is fine.
 type WatcherConfig struct {
-	// Set is called before each configuration is checked and applied, as by Load. Source,
-	// Denied and Observe are already set to the values that the Middleware had when
-	// NewWatcher was called.
-	Set func(*ampcors.Config)
-
 	// Logger gets a line for each configuration that is applied (level Info), one when a
 	// configuration cannot be applied (level Error), and one for each of the first ten
 	// ampcors.Config.Warnings (level Warn). If nil, slog.Default() is used.
@@ -57,18 +51,17 @@ type WatcherConfig struct {
 // A program that writes slowly should write to another file and rename it. If it pauses for
 // half a second after a line break, an incomplete list looks complete.
 type Watcher struct {
-	path     string // of the file, or the name of the Inline
-	first    func() snapshot
-	read     func(set []func(*ampcors.Config)) contents
+	name     string // of the file
+	read     func() contents
 	mw       *ampcors.Middleware
-	set      []func(*ampcors.Config) // the first is the Watcher's own; WatcherConfig.Set may follow
 	log      *slog.Logger
 	reload   <-chan os.Signal
 	interval time.Duration
 
-	seen     snapshot // at the last check
-	handled  snapshot // the last that was applied or reported
-	reported string   // the error that was last reported, "" if the file is in force
+	applied  ampcors.Config // what is in force
+	seen     snapshot       // at the last check
+	handled  snapshot       // the last that was applied or reported
+	reported string         // the error that was last reported, "" if the file is in force
 
 	mu     sync.Mutex
 	status Status
@@ -99,59 +92,45 @@ func (w *Watcher) setStatus(err error) {
 	}
 }
 
-// NewWatcher returns a Watcher, which applies the file at path to mw once it runs.
-func NewWatcher(path string, mw *ampcors.Middleware, cfg WatcherConfig) *Watcher {
-	w := baseWatcher(mw, cfg)
-	w.path = path
-	w.first = func() snapshot { return snapshot{look(path)} }
-	w.read = func(set []func(*ampcors.Config)) contents { return read(path, set) }
-	return w
+// Watch returns a Middleware for the file, and a Watcher, which applies the file again after each change
+// once it runs. Errors are those of [File.Config].
+func (f File) Watch(cfg WatcherConfig) (*ampcors.Middleware, *Watcher, error) {
+	return watch(f.Path, f.read, cfg)
 }
 
-// NewWatcher returns a [Watcher], which applies the configuration to mw after each change of
-// the files that publishersFile and cachesFile name. If there are none, only
+// Watch is [File.Watch] for the files that publishersFile and cachesFile name. If there are none, only
 // WatcherConfig.Reload makes the Watcher do anything.
-func (in Inline) NewWatcher(mw *ampcors.Middleware, cfg WatcherConfig) *Watcher {
-	w := baseWatcher(mw, cfg)
-	w.path = in.Name
-	w.first = func() (first snapshot) {
-		d := newDecoder(in.Name, in.JSON)
-		if d.decodeFile() {
-			if list, ok := d.named(publishersFile, d.result.PublishersFile, in.Dir); ok {
-				first = append(first, look(list))
-			}
-			if list, ok := d.named(cachesFile, d.result.CachesFile, in.Dir); ok {
-				first = append(first, look(list))
-			}
-		}
-		return first
-	}
-	w.read = in.read
-	return w
+func (in Inline) Watch(cfg WatcherConfig) (*ampcors.Middleware, *Watcher, error) {
+	return watch(in.Name, in.read, cfg)
 }
 
-func baseWatcher(mw *ampcors.Middleware, cfg WatcherConfig) *Watcher {
-	w := &Watcher{mw: mw, log: cfg.Logger, reload: cfg.Reload, interval: interval}
-	if w.log == nil {
-		w.log = slog.Default()
+func watch(name string, read func() contents, cfg WatcherConfig) (*ampcors.Middleware, *Watcher, error) {
+	c, err := stable(name, read)
+	if err != nil {
+		return nil, nil, err
 	}
-	kept := mw.Config()
-	kept = ampcors.Config{Source: kept.Source, Denied: kept.Denied, Observe: kept.Observe} // but not its lists
-	w.set = append(w.set, func(cfg *ampcors.Config) {
-		cfg.Source, cfg.Denied, cfg.Observe = kept.Source, kept.Denied, kept.Observe
-	})
-	if cfg.Set != nil {
-		w.set = append(w.set, cfg.Set)
+	w := newWatcher(name, read, new(ampcors.Middleware), cfg)
+	if err := c.use(w.mw.Reconfigure); err != nil {
+		return nil, nil, err
 	}
-	return w
+	w.applied, w.seen, w.handled = c.cfg, c.files, c.files
+	w.setStatus(nil)
+	return w.mw, w, nil
 }
 
-// Run applies the file, first as it is and then after each change, until ctx is done, and
+func newWatcher(name string, read func() contents, mw *ampcors.Middleware, cfg WatcherConfig) *Watcher {
+	log := cfg.Logger
+	if log == nil {
+		log = slog.Default()
+	}
+	return &Watcher{name: name, read: read, mw: mw, log: log, reload: cfg.Reload, interval: interval}
+}
+
+// Run applies the file after each change, until ctx is done, and
 // returns the error of ctx. A configuration that is already in force is applied again only
 // after a signal of WatcherConfig.Reload. Call it once, in its own goroutine.
 func (w *Watcher) Run(ctx context.Context) error {
-	w.warn(w.mw.Config())
-	w.seen = w.first()
+	w.warn(w.applied)
 	ticker := time.NewTicker(w.interval)
 	defer ticker.Stop()
 	for {
@@ -183,7 +162,7 @@ func (w *Watcher) poll() {
 
 // apply applies the files if their state is the expected one; nil means any state.
 func (w *Watcher) apply(expected snapshot) {
-	c := w.read(w.set)
+	c := w.read()
 	if !c.files.haveNotChanged() || expected != nil && !c.files.equal(expected) {
 		w.seen = c.files // the file may name another list now
 		return
@@ -193,7 +172,7 @@ func (w *Watcher) apply(expected snapshot) {
 		w.setStatus(nil)
 		return
 	}
-	before := w.mw.Config().Publishers
+	before := w.applied.Publishers
 	err := c.use(w.mw.Reconfigure)
 	w.setStatus(err)
 	w.seen, w.handled = c.files, c.files
@@ -203,13 +182,13 @@ func (w *Watcher) apply(expected snapshot) {
 	if err != nil {
 		if err.Error() != w.reported {
 			w.reported = err.Error()
-			w.log.Error("ampcors: the configuration is not applied; the last good configuration stays in force", "file", w.path, "error", err)
+			w.log.Error("ampcors: the configuration is not applied; the last good configuration stays in force", "file", w.name, "error", err)
 		}
 		return
 	}
-	w.reported = ""
+	w.reported, w.applied = "", c.cfg
 	added, removed := changes(before, c.cfg.Publishers)
-	w.log.Info("ampcors: the configuration is applied", "file", w.path, "publishers", len(c.cfg.Publishers),
+	w.log.Info("ampcors: the configuration is applied", "file", w.name, "publishers", len(c.cfg.Publishers),
 		"added", len(added), "removed", len(removed), "firstAdded", firstOf(added), "firstRemoved", firstOf(removed))
 	w.warn(c.cfg)
 }
@@ -249,24 +228,15 @@ func (w *Watcher) warn(cfg ampcors.Config) {
 	const most = 10
 	warnings := cfg.Warnings()
 	for _, warning := range warnings[:min(most, len(warnings))] {
-		w.log.Warn("ampcors: cache origins with a publisher's domain prefix are denied, because another host has the same prefix", "file", w.path, "problem", warning)
+		w.log.Warn("ampcors: cache origins with a publisher's domain prefix are denied, because another host has the same prefix", "file", w.name, "problem", warning)
 	}
 	if more := len(warnings) - most; more > 0 {
-		w.log.Warn("ampcors: the same holds for more publishers; ampcors check lists them", "file", w.path, "publishers", more)
+		w.log.Warn("ampcors: the same holds for more publishers; ampcors check lists them", "file", w.name, "publishers", more)
 	}
 }
 
-// isInForce reports whether the configuration is the one that the Middleware has. Applying
-// it again would change nothing, and takes seconds for a list of millions.
+// isInForce reports whether the configuration is the one that was applied last. Applying
+// it again would change nothing, and takes seconds for a list of millions. Functions cannot be compared.
 func (w *Watcher) isInForce(c *contents) bool {
-	now := w.mw.Config()
-	if c.err != nil || len(c.decoder.problems) > 0 || w.reported != "" || !slices.Equal(c.cfg.Publishers, now.Publishers) || c.cfg.Source != now.Source {
-		return false
-	}
-	cfg := c.cfg
-	if len(w.set) == 1 { // Set may have changed them, and functions cannot be compared
-		cfg.Denied, now.Denied, cfg.Observe, now.Observe = nil, nil, nil, nil
-	}
-	cfg.Publishers, now.Publishers, cfg.Source, now.Source = nil, nil, nil, nil
-	return reflect.DeepEqual(cfg, now)
+	return c.err == nil && len(c.decoder.problems) == 0 && w.reported == "" && reflect.DeepEqual(c.cfg, w.applied)
 }

@@ -44,8 +44,8 @@ func startWatching(t *testing.T, path string, interval time.Duration) *watched {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		watcher := NewWatcher(path, mw, WatcherConfig{Logger: slog.New(slog.NewTextHandler(w.log, nil)), Reload: w.reload})
-		watcher.interval = interval
+		watcher := newWatcher(path, File{Path: path}.read, mw, WatcherConfig{Logger: slog.New(slog.NewTextHandler(w.log, nil)), Reload: w.reload})
+		watcher.interval, watcher.seen = interval, snapshot{look(path)}
 		if err := watcher.Run(ctx); err != context.Canceled {
 			t.Error(err)
 		}
@@ -232,13 +232,13 @@ func TestAFileThatComesBackIsReported(t *testing.T) {
 	})
 }
 
-// newWatcher returns a Watcher that polls only when the test calls poll.
-func newWatcher(t *testing.T, path string, set ...func(*ampcors.Config)) (*Watcher, *watched) {
+// newPolled returns a Watcher that polls only when the test calls poll.
+func newPolled(t *testing.T, path string, set func(*ampcors.Config)) (*Watcher, *watched) {
 	t.Helper()
-	mw := new(ampcors.Middleware)
-	w := &watched{T: t, path: path, mw: mw, log: new(servertest.Buffer)}
-	readFile := func(set []func(*ampcors.Config)) contents { return read(path, set) }
-	return &Watcher{path: path, read: readFile, mw: mw, set: set, log: slog.New(slog.NewTextHandler(w.log, nil)), seen: snapshot{look(path)}}, w
+	w := &watched{T: t, path: path, mw: new(ampcors.Middleware), log: new(servertest.Buffer)}
+	polled := newWatcher(path, File{Path: path, Set: set}.read, w.mw, WatcherConfig{Logger: slog.New(slog.NewTextHandler(w.log, nil))})
+	polled.seen = snapshot{look(path)}
+	return polled, w
 }
 
 // tick waits until the file system's time has changed, and polls.
@@ -251,7 +251,7 @@ func tick(w *Watcher) {
 func TestAFileIsNotAppliedWhileItIsWritten(t *testing.T) {
 	t.Parallel()
 	dir := write(t, map[string]string{"c.json": `{"publishersFile": "p.txt"}`, "p.txt": "a.example\nlast.example\n"})
-	polled, w := newWatcher(t, filepath.Join(dir, "c.json"))
+	polled, w := newPolled(t, filepath.Join(dir, "c.json"), nil)
 	for range 3 {
 		tick(polled)
 	}
@@ -280,7 +280,7 @@ func TestAnotherListIsAppliedOnceItIsStable(t *testing.T) {
 	t.Parallel()
 	dir := write(t, map[string]string{"c.json": listing("a.example"), "p.txt": "p.example\n"})
 	path := filepath.Join(dir, "c.json")
-	polled, w := newWatcher(t, path)
+	polled, w := newPolled(t, path, nil)
 	tick(polled)
 	replace(t, path, `{"publishersFile": "p.txt"}`)
 	tick(polled)
@@ -304,7 +304,7 @@ func TestAFileThatChangesWhileItIsReadIsNotApplied(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(write(t, map[string]string{"c.json": listing("a.example")}), "c.json")
 	meanwhile := func(*ampcors.Config) {}
-	polled, w := newWatcher(t, path, func(cfg *ampcors.Config) { meanwhile(cfg) })
+	polled, w := newPolled(t, path, func(cfg *ampcors.Config) { meanwhile(cfg) })
 	tick(polled)
 	meanwhile = func(*ampcors.Config) { // Set is called once the file has been read
 		meanwhile = func(*ampcors.Config) {}
@@ -333,7 +333,7 @@ func TestACopyWithTheSameTimesIsNoticed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	polled, w := newWatcher(t, path)
+	polled, w := newPolled(t, path, nil)
 	tick(polled)
 	writeFile(t, path, listing("b.example"))
 	if err := os.Chtimes(path, info.ModTime(), info.ModTime()); err != nil {
@@ -374,28 +374,27 @@ func TestASignalAppliesTheFileAtOnce(t *testing.T) {
 func TestTheWatcherAppliesSet(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(write(t, map[string]string{"c.json": `{}`}), "c.json")
-	// Source, Denied and Observe are kept.
 	cache := everyDomain(t)
-	observed := make(chan ampcors.Decision, 1)
-	mw, err := ampcors.New(ampcors.Config{Source: cache, Denied: func(http.ResponseWriter, *http.Request, ampcors.Decision) {}, Observe: func(_ *http.Request, d ampcors.Decision) { observed <- d }})
+	w := &watched{T: t, path: path, log: new(servertest.Buffer)}
+	file := File{Path: path, Set: func(cfg *ampcors.Config) {
+		cfg.Source, cfg.Publishers = cache, append(cfg.Publishers, "set.example")
+	}}
+	mw, watcher, err := file.Watch(WatcherConfig{Logger: slog.New(slog.NewTextHandler(w.log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = NewWatcher(path, mw, WatcherConfig{Set: func(cfg *ampcors.Config) { cfg.Publishers = append(cfg.Publishers, "set.example") }}).Run(ctx)
-	}()
-	w := &watched{T: t, mw: mw, log: new(servertest.Buffer)}
-	for len(mw.Config().Publishers) == 0 {
-		time.Sleep(time.Millisecond)
+	w.mw = mw
+	for _, text := range []string{`{}`, `{"methods": ["PUT"]}`} { // at the start, and after a change
+		writeFile(t, path, text)
+		watcher.poll()
+		watcher.poll()
+		if stats := mw.Stats(); stats.Publishers != 1 || !w.allows("set.example") || !w.allows("any.example") {
+			t.Errorf("%s: %+v", text, stats)
+		}
 	}
-	if cfg := mw.Config(); cfg.Source != cache || cfg.Denied == nil || cfg.Observe == nil || cfg.Publishers[0] != "set.example" || !w.allows("any.example") {
-		t.Errorf("%+v", cfg)
+	if n := strings.Count(w.log.String(), "is applied"); n != 1 {
+		t.Errorf("applied %d times:\n%s", n, w.log)
 	}
-	cancel()
-	<-done
 }
 
 // The list that an Inline names is followed. The rest of the configuration stays the same.
@@ -404,12 +403,12 @@ func TestAnInlinesListIsFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := write(t, map[string]string{"p.txt": "a.example\n"})
 		in := Inline{Name: "the program", Dir: dir, JSON: []byte(`{"publishers": ["own.example"], "publishersFile": "p.txt"}`)}
-		mw, err := in.New()
+		w := &watched{T: t, log: new(servertest.Buffer)}
+		mw, watcher, err := in.Watch(WatcherConfig{Logger: slog.New(slog.NewTextHandler(w.log, nil))})
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := &watched{T: t, mw: mw, log: new(servertest.Buffer)}
-		watcher := in.NewWatcher(mw, WatcherConfig{Logger: slog.New(slog.NewTextHandler(w.log, nil))})
+		w.mw = mw
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() { _ = watcher.Run(ctx) }()
 		pass(3 * time.Second)
@@ -433,20 +432,22 @@ func TestAnInlinesListIsFollowed(t *testing.T) {
 
 func TestAnInlineWithoutAListHasNothingToFollow(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{`{"publishers": ["own.example"]}`, `{"publishersFile": "relative.txt"}`, `{`} {
-		synctest.Test(t, func(t *testing.T) {
-			mw, err := ampcors.New(ampcors.Config{Publishers: []string{"own.example"}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			log := new(servertest.Buffer)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			err = Inline{JSON: []byte(text)}.NewWatcher(mw, WatcherConfig{Logger: slog.New(slog.NewTextHandler(log, nil))}).Run(ctx)
-			if err != context.DeadlineExceeded || log.String() != "" {
-				t.Errorf("%v; log: %s", err, log)
-			}
-		})
+	synctest.Test(t, func(t *testing.T) {
+		log := new(servertest.Buffer)
+		_, watcher, err := Inline{JSON: []byte(`{"publishers": ["own.example"]}`)}.Watch(WatcherConfig{Logger: slog.New(slog.NewTextHandler(log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := watcher.Run(ctx); err != context.DeadlineExceeded || log.String() != "" {
+			t.Errorf("%v; log: %s", err, log)
+		}
+	})
+	for _, text := range []string{`{"publishersFile": "relative.txt"}`, `{`} {
+		if mw, watcher, err := (Inline{JSON: []byte(text)}).Watch(WatcherConfig{}); mw != nil || watcher != nil || err == nil {
+			t.Errorf("%s is accepted", text)
+		}
 	}
 }
 
@@ -460,8 +461,8 @@ func everyDomain(t *testing.T) *source.Cache {
 	return c
 }
 
-// If the files are swapped while Load reads them, it must not mix old and new.
-func TestLoadReadsFilesThatBelongTogether(t *testing.T) {
+// If the files are swapped while they are read, it must not mix old and new.
+func TestOnlyFilesThatBelongTogetherAreUsed(t *testing.T) {
 	t.Parallel()
 	files := func(i int) map[string]string {
 		return map[string]string{
@@ -485,7 +486,7 @@ func TestLoadReadsFilesThatBelongTogether(t *testing.T) {
 	})
 	loaded, found := 0, make(map[string]bool)
 	for range 500 {
-		cfg, err := Load(filepath.Join(c.dir, "c.json"))
+		cfg, err := File{Path: filepath.Join(c.dir, "c.json")}.Config()
 		if err != nil {
 			if !strings.Contains(err.Error(), "changes all the time") {
 				t.Error(err)
@@ -510,16 +511,16 @@ func TestWarningsAreLogged(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "config.json")
 	writeFile(t, path, listing("www.lāstekas.lv"))
-	mw, err := New(path)
-	if err != nil {
-		t.Fatal(err)
-	}
 	synctest.Test(t, func(t *testing.T) {
 		log := new(servertest.Buffer)
+		_, watcher, err := File{Path: path}.Watch(WatcherConfig{Logger: slog.New(slog.NewTextHandler(log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer func() { cancel(); synctest.Wait() }()
 		go func() {
-			_ = NewWatcher(path, mw, WatcherConfig{Logger: slog.New(slog.NewTextHandler(log, nil))}).Run(ctx)
+			_ = watcher.Run(ctx)
 		}()
 		pass(5 * time.Second)
 		if text := log.String(); strings.Count(text, "level=WARN") != 1 || !strings.Contains(text, "xn-www.lstekas.lv.pub") {
@@ -533,14 +534,14 @@ func TestWarningsAreLogged(t *testing.T) {
 	})
 }
 
-// What is in force already is not applied again: not at the start, and not when a file is
+// What is in force already is not applied again: not when a file is
 // written again as it was. A signal on Reload applies it in any case.
 func TestAConfigurationInForceIsNotAppliedAgain(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name      string
 		set       func(*ampcors.Config)
-		file      string // the configuration that New gets is {"publishers": ["first.example"]}
+		file      string // written over {"publishers": ["first.example"]}
 		isApplied bool
 	}{
 		{name: "the same", set: nil, file: listing("first.example"), isApplied: false},
@@ -553,18 +554,17 @@ func TestAConfigurationInForceIsNotAppliedAgain(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), "config.json")
-			writeFile(t, path, test.file)
+			writeFile(t, path, listing("first.example"))
 			synctest.Test(t, func(t *testing.T) {
-				mw, err := ampcors.New(ampcors.Config{Publishers: []string{"first.example"}})
+				log, reload := new(servertest.Buffer), make(chan os.Signal)
+				_, watcher, err := File{Path: path, Set: test.set}.Watch(WatcherConfig{Logger: slog.New(slog.NewTextHandler(log, nil)), Reload: reload})
 				if err != nil {
 					t.Fatal(err)
 				}
-				log, reload := new(servertest.Buffer), make(chan os.Signal)
+				writeFile(t, path, test.file)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer func() { cancel(); synctest.Wait() }()
-				go func() {
-					_ = NewWatcher(path, mw, WatcherConfig{Set: test.set, Logger: slog.New(slog.NewTextHandler(log, nil)), Reload: reload}).Run(ctx)
-				}()
+				go func() { _ = watcher.Run(ctx) }()
 				pass(5 * time.Second)
 				if n := strings.Count(log.String(), "is applied"); n > 1 || (n == 1) != test.isApplied {
 					t.Errorf("applied %d times:\n%s", n, log)
@@ -619,7 +619,7 @@ func TestTheCachesAreThoseOfAFile(t *testing.T) {
 		`{"publishers": ["a.example"], "cachesFile": 1}`:                                   "cachesFile is 1; want a string",
 	} {
 		dir := write(t, map[string]string{"c.json": json, "caches.json": registry, "empty.json": `{"caches": []}`})
-		if _, err := Load(filepath.Join(dir, "c.json")); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := (File{Path: filepath.Join(dir, "c.json")}).Config(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v; want %s", json, err, want)
 		}
 	}

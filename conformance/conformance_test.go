@@ -187,7 +187,7 @@ func complete(f *vectors.File) error {
 	}
 	policies := make(map[string]*ampcors.Middleware)
 	for name, data := range f.Policies {
-		cfg, err := configfile.Read(name, bytes.NewReader(data))
+		cfg, err := configfile.Inline{Name: name, JSON: data}.Config()
 		if err != nil {
 			return err
 		}
@@ -208,7 +208,7 @@ func complete(f *vectors.File) error {
 	for i := range f.Origins {
 		if v := &f.Origins[i]; v.Reason == "" {
 			d := policies[v.Policy].CheckOrigin(v.Origin)
-			v.Reason, v.Publisher, v.Claimed, v.Cache = d.Reason.Label(), d.Publisher, d.ClaimedPublisher, d.CacheID
+			v.Reason, v.Publisher, v.Claimed, v.Cache = d.Reason.String(), d.Publisher, d.ClaimedPublisher, d.CacheID
 		}
 	}
 	for i := range f.Requests {
@@ -285,7 +285,7 @@ func completeRequest(v *vectors.Request, mw *ampcors.Middleware) {
 		name, value, _ := strings.Cut(header, ": ")
 		r.Header.Add(name, value)
 	}
-	v.Reason = mw.Check(r).Reason.Label()
+	v.Reason = mw.Check(r).Reason.String()
 	answer, passed := httptest.NewRecorder(), false
 	mw.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { passed = true })).ServeHTTP(answer, r)
 	if !passed {

@@ -114,7 +114,7 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 		if reason.Allowed() {
 			allowed = "true"
 		}
-		count(decisions, counts.Decisions.Requests[reason], reason.Label(), allowed)
+		count(decisions, counts.Decisions.Requests[reason], reason.String(), allowed)
 	}
 	for id, cache := range counts.Decisions.Caches {
 		count(ofCache, cache.Requests, id)

@@ -191,12 +191,12 @@ func TestTheWatchersFileIsExported(t *testing.T) {
 		}
 	}
 	write(`{"publishers": ["www.example.com"]}`)
-	m, err := configfile.New(file)
+	m, watcher, err := configfile.File{Path: file}.Watch(configfile.WatcherConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := metrics.New(m, nil)
-	c.Watcher = configfile.NewWatcher(file, m, configfile.WatcherConfig{})
+	c.Watcher = watcher
 	value := func(name string) string {
 		text, err := testutil.CollectAndFormat(c, expfmt.TypeTextPlain, name)
 		if err != nil {

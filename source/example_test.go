@@ -77,9 +77,9 @@ func Example() {
 	}
 	fmt.Println(mw.CheckOrigin(page).Reason)
 	// Output:
-	// cache origin
-	// cache origin (remembered for up to a minute)
-	// publisher not allowed
+	// cache_origin
+	// cache_origin (remembered for up to a minute)
+	// publisher_not_allowed
 }
 
 // A wrapper copies a Source and replaces a function. It calls the function of the original:

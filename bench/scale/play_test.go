@@ -98,7 +98,7 @@ func each(n int, d time.Duration, do func(i int)) {
 }
 
 // newServer returns the Middleware of a server with the defaults.
-func newServer(t *testing.T, asked source.Source) (m *ampcors.Middleware, end func()) {
+func newServer(t *testing.T, asked source.Source) (m *ampcors.Middleware, cache *source.Cache, end func()) {
 	t.Helper()
 	cache, err := source.New(asked, source.Options{})
 	if err != nil {
@@ -107,7 +107,7 @@ func newServer(t *testing.T, asked source.Source) (m *ampcors.Middleware, end fu
 	if m, err = ampcors.New(ampcors.Config{Source: cache}); err != nil {
 		t.Fatal(err)
 	}
-	return m, func() {
+	return m, cache, func() {
 		cache.Close()
 		time.Sleep(2 * time.Second) // refreshes end, at the latest after their timeout
 	}
@@ -117,7 +117,7 @@ func newServer(t *testing.T, asked source.Source) (m *ampcors.Middleware, end fu
 func play(t *testing.T, sc scenario) *result {
 	t.Helper()
 	asked, lookups := sc.newSource()
-	m, end := newServer(t, asked)
+	m, cache, end := newServer(t, asked)
 	defer end()
 	r, ignored := new(result), new(tally)
 	ranks := zipf{rand.New(rand.NewPCG(15, 8)), sc.s, sc.publishers}
@@ -177,7 +177,7 @@ func play(t *testing.T, sc scenario) *result {
 	})
 	time.Sleep(sc.time)
 	r.lookups = float64(lookups()-before) / sc.time.Seconds()
-	r.stats = m.Config().Source.Stats()
+	r.stats = cache.Stats()
 	group.Wait()
 	slices.Sort(r.served)
 	return r

@@ -90,12 +90,11 @@ func BenchmarkReload(b *testing.B) {
 			path := write("config.json", []byte(`{"publishersFile": "list"}`))
 			debug.FreeOSMemory()
 			before := footprint()
-			m, err := configfile.New(path)
+			reload, applied := make(chan os.Signal), make(applications)
+			m, w, err := configfile.File{Path: path}.Watch(configfile.WatcherConfig{Reload: reload, Logger: slog.New(applied)})
 			if err != nil {
 				b.Fatal(err)
 			}
-			reload, applied := make(chan os.Signal), make(applications)
-			w := configfile.NewWatcher(path, m, configfile.WatcherConfig{Reload: reload, Logger: slog.New(applied)})
 			ctx, cancel := context.WithCancel(b.Context())
 			defer cancel()
 			go func() { _ = w.Run(ctx) }()

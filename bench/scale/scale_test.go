@@ -113,7 +113,7 @@ func TestANewServerServesATightLoop(t *testing.T) {
 	for _, parallel := range []bool{false, true} {
 		t.Run(fmt.Sprintf("parallel=%t", parallel), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m, end := newServer(t, newModel(5*time.Millisecond, 100).source())
+				m, _, end := newServer(t, newModel(5*time.Millisecond, 100).source())
 				defer end()
 				var group sync.WaitGroup
 				var got tally

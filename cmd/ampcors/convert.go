@@ -226,7 +226,7 @@ func newExplain() *cobra.Command {
 // middleware returns a Middleware with the configuration of a file, publishers, or both.
 func middleware(file string, publishers []string) (*ampcors.Middleware, error) {
 	if file != "" {
-		return configfile.New(file, func(cfg *ampcors.Config) { cfg.Publishers = append(cfg.Publishers, publishers...) })
+		return configfile.File{Path: file, Set: func(cfg *ampcors.Config) { cfg.Publishers = append(cfg.Publishers, publishers...) }}.New()
 	}
 	if len(publishers) == 0 {
 		return nil, fmt.Errorf("there is no publisher; use --config or --publisher")
@@ -273,11 +273,11 @@ func newCheck() *cobra.Command {
 			_, err := cmd.OutOrStdout().Write(configfile.Schema())
 			return err
 		}
-		cfg, err := configfile.Load(args[0], func(cfg *ampcors.Config) {
+		cfg, err := configfile.File{Path: args[0], Set: func(cfg *ampcors.Config) {
 			if *hasDatabase {
 				cfg.Source = new(source.Cache) // it is never asked
 			}
-		})
+		}}.Config()
 		if err != nil {
 			return exitError{exitFindings, err}
 		}

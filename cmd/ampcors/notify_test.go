@@ -647,7 +647,7 @@ func TestLookup(t *testing.T) {
 		"https://foo.cdn.ampproject.org/c/s/www.example.com/": "  Google uses the domain prefix foo, that of no known implementation.\n" +
 			"  ampcors cacheurl prints https://www-example-com.cdn.ampproject.org/c/s/www.example.com/\n",
 		"https://www-example-com.cdn.ampproject.org/c/s/www.example.com/?amp_gsa=1": "  Google uses the domain prefix www-example-com, that of ampcors, toolbox-cache-url, amppackager, snowflake, the AMP document.\n" +
-			"  ampcors cacheurl: cacheurl: Publisher \"https://www.example.com/?amp_gsa=1\" has the query parameter \"amp_gsa=1\", which is reserved for the cache; want the URL without it, and the parameter in CacheQuery\n",
+			"  ampcors cacheurl: ampcors: Publisher \"https://www.example.com/?amp_gsa=1\" has the query parameter \"amp_gsa=1\", which is reserved for the cache; want the URL without it, and the parameter in CacheQuery\n",
 	} {
 		t.Run("the answer "+cacheURL, func(t *testing.T) {
 			page := "https://www.example.com/"

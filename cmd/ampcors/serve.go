@@ -72,7 +72,11 @@ func newServeAuthz() *cobra.Command {
 			return err
 		}
 		defer end()
-		mw, err := configfile.New(*config, func(cfg *ampcors.Config) { cfg.Source = publishers })
+		reload := make(chan os.Signal, 1)
+		signal.Notify(reload, syscall.SIGHUP)
+		defer signal.Stop(reload)
+		file := configfile.File{Path: *config, Set: func(cfg *ampcors.Config) { cfg.Source = publishers }}
+		mw, watcher, err := file.Watch(configfile.WatcherConfig{Logger: log, Reload: reload})
 		if err != nil {
 			return err
 		}
@@ -86,12 +90,7 @@ func newServeAuthz() *cobra.Command {
 		}
 		log.Info("answering", "proxy", proxy.String(), "address", listener.Addr().String(), "config", *config)
 
-		reload := make(chan os.Signal, 1)
-		signal.Notify(reload, syscall.SIGHUP)
-		defer signal.Stop(reload)
-		go func() {
-			_ = configfile.NewWatcher(*config, mw, configfile.WatcherConfig{Logger: log, Reload: reload}).Run(ctx) // it ends with ctx
-		}()
+		go func() { _ = watcher.Run(ctx) }() // it ends with ctx
 		server := &http.Server{Handler: handler, ReadTimeout: readTimeout, IdleTimeout: idleTimeout, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelError)}
 		closed := make(chan error, 1)
 		go func() {
@@ -122,7 +121,7 @@ func (d *database) cache(ctx context.Context, config string, log *slog.Logger, s
 	if d.address() == "" {
 		return nil, func() {}, nil
 	}
-	options, err := configfile.SourceOptions(config)
+	options, err := configfile.File{Path: config}.SourceOptions()
 	if err != nil {
 		return nil, nil, err
 	}

@@ -78,11 +78,14 @@ func main() {
 
 // run serves on addr until ctx ends, and then lets requests finish.
 func run(ctx context.Context, addr, file string, out io.Writer) error {
-	newMiddleware := func() (*ampcors.Middleware, error) { return ampcors.New(config()) }
+	var mw *ampcors.Middleware
+	var watcher *configfile.Watcher
+	var err error
 	if file != "" {
-		newMiddleware = func() (*ampcors.Middleware, error) { return configfile.New(file, observe) }
+		mw, watcher, err = configfile.File{Path: file, Set: observe}.Watch(configfile.WatcherConfig{})
+	} else {
+		mw, err = ampcors.New(config())
 	}
-	mw, err := newMiddleware()
 	if err != nil {
 		return err
 	}
@@ -101,7 +104,7 @@ func run(ctx context.Context, addr, file string, out io.Writer) error {
 
 	base := "http://" + listener.Addr().String()
 	if file != "" {
-		go configfile.NewWatcher(file, mw, configfile.WatcherConfig{}).Run(ctx)
+		go watcher.Run(ctx)
 		fmt.Fprintf(out, "Configured by %s. Edit it; a change is applied within two seconds.\n", file)
 	}
 	fmt.Fprintf(out, "A publisher's API is at %s/api/. Open %s/ to see how an Origin is decided.\n", base, base)
@@ -165,7 +168,7 @@ func curlExamples(base string) []curlExample {
 			get("https://www-example-com.cdn.ampproject.org")},
 		{"An origin with a hash prefix, for a publisher with a long name", "200, with Access-Control-Allow-Origin",
 			get(cacheOrigin(longName))},
-		{"Another publisher's page on the same cache", "403, publisher not allowed",
+		{"Another publisher's page on the same cache", "403, publisher_not_allowed",
 			get("https://evil-example.cdn.ampproject.org")},
 		{"A preflight for a JSON POST", "204, with what it asked for",
 			fmt.Sprintf("curl -si -X OPTIONS -H 'Origin: https://www-example-com.cdn.ampproject.org' -H 'Access-Control-Request-Method: POST' -H 'Access-Control-Request-Headers: content-type' %s/api/subscribe", base)},
@@ -173,7 +176,7 @@ func curlExamples(base string) []curlExample {
 			get("https://www.example.com")},
 		{"An AMP for Email request from an allowed sender", "200, with AMP-Email-Allow-Sender",
 			fmt.Sprintf("curl -si -H 'AMP-Email-Sender: news@example.com' %s/api/articles", base)},
-		{"A POST without Origin, as old browsers send for a forged form", "403, no origin on an unsafe method",
+		{"A POST without Origin, as old browsers send for a forged form", "403, no_origin_unsafe",
 			fmt.Sprintf("curl -si -X POST %s/api/subscribe", base)},
 	}
 }

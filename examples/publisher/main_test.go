@@ -80,7 +80,7 @@ func TestTheProgramServesAndItsCurlLinesShowWhatTheySay(t *testing.T) {
 
 // TestTheFileHasTheConfigurationOfTheProgram, so that config.json stays up to date.
 func TestTheFileHasTheConfigurationOfTheProgram(t *testing.T) {
-	got, err := configfile.Load("config.json")
+	got, err := configfile.File{Path: "config.json"}.Config()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestThePageShowsTheDecisionOnAnyOrigin(t *testing.T) {
 	}
 	for _, typed := range []string{"www.example.com", "+www.example.com%20"} {
 		t.Run(typed, func(t *testing.T) {
-			if _, body := get("/?origin=" + typed); !strings.Contains(body, `value="https://www.example.com"`) || !strings.Contains(body, "Allowed: own origin") {
+			if _, body := get("/?origin=" + typed); !strings.Contains(body, `value="https://www.example.com"`) || !strings.Contains(body, "Allowed: own_origin") {
 				t.Errorf("a host without a scheme is not completed:\n%s", body)
 			}
 		})

@@ -28,7 +28,6 @@ type pageData struct {
 	Asked       bool
 	Explanation ampcors.Explanation
 	Calculated  *calculation // nil if no URL was typed
-	Publishers  []string
 	Samples     []sample
 }
 
@@ -66,10 +65,9 @@ func completed(value string) string {
 func (p page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	data := pageData{
-		Origin:     completed(query.Get("origin")),
-		Asked:      query.Has("origin"),
-		Publishers: p.mw.Config().Publishers,
-		Samples:    samples(),
+		Origin:  completed(query.Get("origin")),
+		Asked:   query.Has("origin"),
+		Samples: samples(),
 	}
 	if data.Asked {
 		data.Explanation = p.mw.Explain(data.Origin)

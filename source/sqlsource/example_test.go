@@ -38,6 +38,6 @@ func Example() {
 	fmt.Println(mw.CheckOrigin("https://www-example-com.cdn.ampproject.org").Reason)
 	fmt.Println(mw.CheckOrigin("https://www-evil-example.cdn.ampproject.org").Reason)
 	// Output:
-	// cache origin
-	// publisher not allowed
+	// cache_origin
+	// publisher_not_allowed
 }

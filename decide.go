@@ -1,0 +1,151 @@
+package ampcors
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/ampcors/ampcors/internal/dns"
+	"github.com/ampcors/ampcors/internal/mapping"
+)
+
+// decide implements the README's table "What each request gets".
+func (p *policy) decide(c *caller, s *sender, cl *claim, id *identity) Reason {
+	switch {
+	case s.reason != 0: // AMP for Email, for which Origin does not matter
+		return p.decideEmail(c, s)
+	case c.origins == 0:
+		return p.decideWithoutOrigin(c)
+	case c.origins > 1:
+		return ReasonMalformed // browsers send exactly one, so several are ambiguous
+	}
+	isOwnOrigin := id.match.isPublisher() && cl.cache == nil
+	if c.isPreflight && id.match.isAllowed() {
+		if reason := p.decidePreflight(c, isOwnOrigin); reason != 0 {
+			return reason
+		}
+	}
+	switch {
+	case id.match == extraOrigin:
+		return ReasonExtraOrigin
+	case isOwnOrigin:
+		return ReasonOwnOrigin
+	case id.match.isPublisher() && cl.kind == kindHash:
+		return ReasonCacheOriginHash
+	case id.match.isPublisher():
+		return ReasonCacheOrigin
+
+	// The API host's own page. Its Origin may even be "null", if it hides its referrer.
+	case !c.isPreflight && c.isSameOrigin():
+		return ReasonSameOrigin
+	case id.match == unanswered:
+		return ReasonSourceUnavailable
+	case s.isMailClient:
+		return ReasonNoEmailSender
+	}
+	return p.denial(cl)
+}
+
+// decideWithoutOrigin decides on a request that has no Origin. Browsers send Origin with
+// every cross-origin request that is unsafe or whose response a script can read.
+func (p *policy) decideWithoutOrigin(c *caller) Reason {
+	switch {
+	case c.isSafe():
+		return ReasonNoOrigin
+	case c.hasAMPSameOrigin():
+		return ReasonSameOrigin
+	case p.cfg.DangerouslyAllowUnsafeRequestsWithoutOrigin:
+		return ReasonNoOrigin
+	}
+	return ReasonNoOriginUnsafe
+}
+
+// decidePreflight returns why the preflight of an allowed caller is denied, or 0.
+func (p *policy) decidePreflight(c *caller, isOwnOrigin bool) Reason {
+	switch {
+	case !slices.Contains(p.methods, c.method): // in a list, because a map would hash a method of any length
+		return ReasonMethodNotAllowed
+	case !p.allowsHeaders(c.requestHeaders(), isOwnOrigin):
+		return ReasonHeaderNotAllowed
+	}
+	return 0
+}
+
+// decideEmail decides on an AMP for Email request.
+func (p *policy) decideEmail(c *caller, s *sender) Reason {
+	if s.reason == ReasonEmailV1 && c.isPreflight {
+		if reason := p.decidePreflight(c, false); reason != 0 {
+			return reason
+		}
+	}
+	return s.reason
+}
+
+// denial returns why the claim of an unknown caller is denied.
+func (p *policy) denial(cl *claim) Reason {
+	switch {
+	case cl.kind == kindMalformed:
+		return ReasonMalformed
+	case cl.kind == kindNull:
+		return ReasonNull
+	case cl.kind == kindOtherScheme, cl.kind == kindHTTPHost && !p.cfg.DangerouslyAllowHTTPOwnOrigins:
+		return ReasonNotHTTPS
+	}
+	cl.check() // unless identity.find has
+	if cl.cache != nil {
+		return cl.prefixDenial()
+	}
+	return cl.hostDenial()
+}
+
+func (cl *claim) hostDenial() Reason {
+	switch cl.problem {
+	case nil, problemReserved, dns.ProblemSingleLabel, dns.ProblemNumber, dns.ProblemEdgeHyphen, dns.ProblemALabel:
+		return ReasonUnknownHost // an origin, but not of an allowed publisher
+	}
+	return ReasonMalformed
+}
+
+func (cl *claim) prefixDenial() Reason {
+	switch {
+	case cl.problem == dns.ProblemChar:
+		return ReasonMalformed
+	case cl.problem == mapping.ProblemAmbiguous:
+		return ReasonAmbiguousPrefix
+	case !cl.namesDomain():
+		return ReasonNotCanonical
+	case cl.kind == kindHash:
+		return ReasonHashNotKnown
+	}
+	return ReasonPublisherNotAllowed
+}
+
+// allowsHeaders reports whether all names in Access-Control-Request-Headers are allowed.
+// Proxies rewrite that list, so that it may have several lines, spaces, empty elements and
+// any case. It may not have more than twice the bytes of a list of all allowed names.
+//
+// AMP pages send AMP-Same-Origin to their own origin. If that redirects the request, such
+// as from the apex to www, the preflight asks for the header. A cache's page must never get
+// it: it could then claim to be a page of the API's own origin.
+func (p *policy) allowsHeaders(lines []string, isOwnOrigin bool) bool {
+	left := p.maxRequestHeaderBytes
+	for _, line := range lines {
+		if left -= len(line) + 1; left < 0 {
+			return false
+		}
+		if _, ok := p.requestHeaders[line]; ok {
+			continue // one name as browsers write it, which is what most ask for
+		}
+		for name := range strings.SplitSeq(line, ",") {
+			name = strings.Trim(name, " \t")
+			if name == "" {
+				continue
+			}
+			lower := strings.ToLower(name)
+			_, ok := p.requestHeaders[lower]
+			if !dns.IsASCII(name) || !ok && !(isOwnOrigin && lower == ampSameOrigin) { // ToLower maps some non-ASCII letters to ASCII
+				return false
+			}
+		}
+	}
+	return true
+}

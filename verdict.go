@@ -1,0 +1,78 @@
+package ampcors
+
+import (
+	"net/http"
+	"strings"
+)
+
+// A verdict holds the result of each stage for one request. It is on the stack, and must
+// not be copied: parts of a claim point into it.
+type verdict struct {
+	caller   caller
+	sender   sender
+	claim    claim
+	identity identity
+	reason   Reason
+	headers  string // that an allowed preflight asked for, as it listed them
+}
+
+// judge takes a request through the stages, each in a file of its own:
+//
+//	caller    caller.go      what the request says
+//	sender    email.go       which email it comes from, if any
+//	claim     reverse.go     whose page its Origin names
+//	identity  identity.go    whether that publisher is allowed
+//	reason    decide.go      whether the request is allowed, and why
+//
+// respond, in response.go, then writes the headers. Each stage reads the values of the
+// stages before it, and fills one field of v. To copy these values would cost more than a
+// lookup. If r is nil, the caller is already set.
+func (p *policy) judge(v *verdict, r *http.Request) {
+	if r != nil {
+		v.caller.read(r)
+	}
+	if p.email != nil {
+		v.sender = p.email.identify(&v.caller)
+	}
+	if v.sender.reason == 0 && v.caller.origins == 1 {
+		v.claim.read(v.caller.origin, &p.hosts)
+		v.identity.find(p, &v.caller, &v.claim)
+	}
+	v.reason = p.decide(&v.caller, &v.sender, &v.claim, &v.identity)
+	if v.isGrantedPreflight() {
+		// Kept, so that Config.Observe cannot change what was checked.
+		v.headers = strings.Join(v.caller.requestHeaders(), ",")
+	}
+}
+
+// isGrantedPreflight reports whether the request is an allowed preflight. Mail clients that
+// send AMP-Email-Sender send no preflights, so an OPTIONS request from them is like any
+// other request.
+func (v *verdict) isGrantedPreflight() bool {
+	return v.caller.isPreflight && v.reason.Allowed() && v.reason != ReasonEmail
+}
+
+// decision returns the verdict as a Decision. It copies a domain that it takes from the
+// claim.
+func (v *verdict) decision() Decision {
+	d := Decision{Allowed: v.reason.Allowed(), Reason: v.reason, Origin: v.caller.origin}
+	switch {
+	case v.sender.reason != 0:
+		d.EmailSender = v.sender.address
+		return d
+	case v.reason == ReasonSameOrigin, v.identity.match == extraOrigin:
+		return d // nothing that was read from the Origin is verified
+	case v.claim.cache != nil:
+		d.CacheID = v.claim.cache.id
+	}
+	d.Stale, d.SourceErr = v.identity.match == stale, v.identity.err
+	switch {
+	case v.identity.match == matched:
+		d.Publisher = strings.Clone(v.claim.domain())
+	case v.identity.match.isPublisher():
+		d.Publisher = v.identity.name
+	case v.claim.cache != nil && v.claim.namesDomain():
+		d.ClaimedPublisher = strings.Clone(v.claim.domain())
+	}
+	return d
+}

@@ -159,6 +159,13 @@ func (h *Handler) follow(ctx caddy.Context, reload chan<- os.Signal, isOpen bool
 			return
 		case <-h.source.connected:
 		}
+		cfg := h.watcher.Applied()
+		cfg.Source, _ = h.source.get()
+		if err := h.mw.Reconfigure(cfg); err != nil {
+			h.source.log.Error("the source is not used", "error", err)
+		}
+		// The Watcher may have read a list with the old Source at the same time. A signal makes
+		// it read again.
 		select {
 		case <-running.Done():
 		case reload <- os.Interrupt:

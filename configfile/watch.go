@@ -58,13 +58,13 @@ type Watcher struct {
 	reload   <-chan os.Signal
 	interval time.Duration
 
-	applied  ampcors.Config // what is in force
-	seen     snapshot       // at the last check
-	handled  snapshot       // the last that was applied or reported
-	reported string         // the error that was last reported, "" if the file is in force
+	seen     snapshot // at the last check
+	handled  snapshot // the last that was applied or reported
+	reported string   // the error that was last reported, "" if the file is in force
 
-	mu     sync.Mutex
-	status Status
+	mu      sync.Mutex
+	applied ampcors.Config
+	status  Status
 }
 
 // A Status says what a [Watcher] did last.
@@ -81,6 +81,13 @@ func (w *Watcher) Status() Status {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.status
+}
+
+// Applied returns the configuration that was applied last. It shares its lists, which must not be changed.
+func (w *Watcher) Applied() ampcors.Config {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.applied
 }
 
 // setStatus notes the result of the last reading of the file.
@@ -114,7 +121,9 @@ func watch(name string, read func() contents, cfg WatcherConfig) (*ampcors.Middl
 		return nil, nil, err
 	}
 	w.applied, w.seen, w.handled = c.cfg, c.files, c.files
-	w.setStatus(nil)
+	if len(c.files) > 0 {
+		w.setStatus(nil)
+	}
 	return w.mw, w, nil
 }
 
@@ -130,7 +139,7 @@ func newWatcher(name string, read func() contents, mw *ampcors.Middleware, cfg W
 // returns the error of ctx. A configuration that is already in force is applied again only
 // after a signal of WatcherConfig.Reload. Call it once, in its own goroutine.
 func (w *Watcher) Run(ctx context.Context) error {
-	w.warn(w.applied)
+	w.warn(w.Applied())
 	ticker := time.NewTicker(w.interval)
 	defer ticker.Stop()
 	for {
@@ -172,7 +181,7 @@ func (w *Watcher) apply(expected snapshot) {
 		w.setStatus(nil)
 		return
 	}
-	before := w.applied.Publishers
+	before := w.Applied().Publishers
 	err := c.use(w.mw.Reconfigure)
 	w.setStatus(err)
 	w.seen, w.handled = c.files, c.files
@@ -186,7 +195,10 @@ func (w *Watcher) apply(expected snapshot) {
 		}
 		return
 	}
-	w.reported, w.applied = "", c.cfg
+	w.reported = ""
+	w.mu.Lock()
+	w.applied = c.cfg
+	w.mu.Unlock()
 	added, removed := changes(before, c.cfg.Publishers)
 	w.log.Info("ampcors: the configuration is applied", "file", w.name, "publishers", len(c.cfg.Publishers),
 		"added", len(added), "removed", len(removed), "firstAdded", firstOf(added), "firstRemoved", firstOf(removed))
@@ -238,5 +250,5 @@ func (w *Watcher) warn(cfg ampcors.Config) {
 // isInForce reports whether the configuration is the one that was applied last. Applying
 // it again would change nothing, and takes seconds for a list of millions. Functions cannot be compared.
 func (w *Watcher) isInForce(c *contents) bool {
-	return c.err == nil && len(c.decoder.problems) == 0 && w.reported == "" && reflect.DeepEqual(c.cfg, w.applied)
+	return c.err == nil && len(c.decoder.problems) == 0 && w.reported == "" && reflect.DeepEqual(c.cfg, w.Applied())
 }

@@ -85,7 +85,7 @@ func TestConversions(t *testing.T) {
 		{name: "cacheurl of no type at all", args: []string{"cacheurl", "--type", "s", "--any-type", "https://www.example.com/"}, code: exitFindings, err: "means https"},
 		{name: "cacheurl back", args: []string{"cacheurl", "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/article?id=7"}, want: "https://www.example.com/article?id=7\n"},
 		{name: "cacheurl of another cache", args: []string{"cacheurl", "--cache", "cloudflare", "https://www.example.com/"}, code: exitUsage, err: "want google or bing"},
-		{name: "explain", args: []string{"explain", "--publisher", "www.example.com", "null"}, want: "FAIL  scheme     null\n                  Sandboxed frames and local files send \"null\"; anybody can.\nFAIL  verdict    Denied\n                  Reason: null origin.\n"},
+		{name: "explain", args: []string{"explain", "--publisher", "www.example.com", "null"}, want: "FAIL  scheme     null\n                  Sandboxed frames and local files send \"null\"; anybody can.\nFAIL  verdict    Denied\n                  Reason: null_origin.\n"},
 		{name: "explain without a publisher", args: []string{"explain", "null"}, code: exitUsage, err: "--publisher"},
 		{name: "an unknown output", args: []string{"prefix", "-o", "yaml", "a.example"}, code: exitUsage, err: "want text or json"},
 		{name: "an unknown flag", args: []string{"prefix", "--hsah"}, code: exitUsage, err: "unknown flag"},

@@ -46,14 +46,8 @@ func (t ContentType) known() bool {
 	return false
 }
 
-// hasParams reports whether parameters can follow t in a path. All types that this package does not know
-// may have some.
-func (t ContentType) hasParams() bool { return t == Image || t == SizedImage || !t.known() }
-
-// valid reports whether it can be a content type.
-func (t ContentType) valid() bool {
-	return t != "" && t != "s" && strings.Trim(string(t), "abcdefghijklmnopqrstuvwxyz") == ""
-}
+// hasParams reports whether parameters can follow t in a path.
+func (t ContentType) hasParams() bool { return t == Image || t == SizedImage }
 
 // A URL is a parsed cache URL.
 type URL struct {
@@ -70,22 +64,16 @@ type URL struct {
 	// on one cache.
 	Cache Cache
 
-	// Prefix is the domain prefix, one of [Prefixes]. If empty, [URL.Build] uses that of
-	// [DomainPrefix]. [Parse] returns it if it is another one, and rejects it if a
-	// Middleware denies it; see [ParseAny].
+	// Prefix is the domain prefix, one of [Prefixes] that is not Denied. If empty, [URL.Build] uses that
+	// of [DomainPrefix]. [Parse] returns it if it is another one.
 	Prefix string
 
 	// Type is the content type. If empty, [URL.Build] uses SizedImage if there are
 	// ImageParams, and Document otherwise. [GuessType] guesses it.
 	Type ContentType
 
-	// AnyType lets Build accept a Type that is none of the constants: AMP's document says that
-	// caches may have more. It must consist of lower-case letters, and not be "s". [ParseAny] reads
-	// such a URL, and [Parse] rejects it.
-	AnyType bool
-
-	// ImageParams are the parameters of an [Image] or a [SizedImage], or of another type with AnyType,
-	// such as the video "mbv", as written in the path: "w800" asks for a maximum width of 800 pixels.
+	// ImageParams are the parameters of an [Image] or a [SizedImage], as written in the path: "w800" asks
+	// for a maximum width of 800 pixels.
 	// Several are separated by slashes. Other types have none.
 	ImageParams string
 
@@ -138,8 +126,8 @@ func (u URL) Build() (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if !isOneOf(u.Prefix, prefixes) {
-			return reject("Prefix", u.Prefix, fmt.Sprintf("is not a prefix of %q", page.Host), "one that Prefixes returns, or none")
+		if !slices.ContainsFunc(prefixes, func(p Prefix) bool { return p.Prefix == u.Prefix && !p.Denied }) {
+			return reject("Prefix", u.Prefix, fmt.Sprintf("is not a prefix of %q, or that of another host as well", page.Host), "one that Prefixes returns and does not say to be denied, or none")
 		}
 		origin = "https://" + u.Prefix + "." + cache.CacheDomain
 	}
@@ -151,12 +139,8 @@ func (u URL) Build() (string, error) {
 			contentType = SizedImage
 		}
 	}
-	switch {
-	case contentType.known():
-	case !u.AnyType:
-		return reject("Type", string(u.Type), "is not a known content type", "c, v, wp, cert, i, ii or r")
-	case !contentType.valid():
-		return reject("Type", string(u.Type), "is not a content type", `lower-case letters, and not "s", which means https`)
+	if !contentType.known() {
+		return reject("Type", string(u.Type), "is not a content type that AMP's document names", "c, v, wp, cert, i, ii or r")
 	}
 	segments := string(contentType)
 	if u.ImageParams != "" {
@@ -218,43 +202,14 @@ func queryParams(query string) []string {
 }
 
 // Parse parses a cache URL of one of the caches. If none are given, [DefaultCaches]
-// is used. Other URLs are rejected, such as those of viewers: see [ParseViewer],
-// [ParseUntyped] and [ParseAny]. A fragment is removed: in a viewer's URL it is a message from the viewer to the
-// page, and no server sees it. An error is an *[badvalue.Error], or several of them joined if
+// is used. Other URLs are rejected, such as those of viewers: see [PublisherURL]. A fragment is removed: in a
+// viewer's URL it is a message from the viewer to the page, and no server sees it. An error is an *[badvalue.Error], or several of them joined if
 // the caches have problems.
 //
 // The domain prefix must belong to the host in the path, either in readable form or as a hash
 // prefix. No cache serves a document under another prefix, and a reader who looks only at the
 // prefix would believe that the page is from another publisher.
 func Parse(cacheURL string, caches ...Cache) (URL, error) {
-	return parse(cacheURL, typed, caches)
-}
-
-// ParseAny parses everything that [URL.Build] returns. That is also a URL with a content type that
-// AMP's document does not name, which sets AnyType, and a URL with one of the [Prefixes] that an
-// [ampcors.Middleware] denies. Everything else is as with [Parse].
-func ParseAny(cacheURL string, caches ...Cache) (URL, error) {
-	return parse(cacheURL, anyTyped, caches)
-}
-
-// ParseUntyped parses a cache URL whose path has no content type, such as
-// "https://www-example-com.cdn.ampproject.org/s/www.example.com/article". AMP's document shows such
-// URLs, but its format has a content type, and [Parse] rejects them. The Type of the result is empty.
-// Everything else is as with Parse.
-func ParseUntyped(cacheURL string, caches ...Cache) (URL, error) {
-	return parse(cacheURL, untyped, caches)
-}
-
-// What a path may begin with.
-type typing int
-
-const (
-	typed    typing = iota // a known content type
-	anyTyped               // any content type
-	untyped                // none
-)
-
-func parse(cacheURL string, mode typing, caches []Cache) (URL, error) {
 	if len(caches) == 0 {
 		caches = DefaultCaches()
 	} else if err := ValidateCaches(caches); err != nil {
@@ -287,19 +242,12 @@ func parse(cacheURL string, mode typing, caches []Cache) (URL, error) {
 		return reject("has no domain prefix", `a host such as "www-example-com.`+u.Cache.CacheDomain+`"`)
 	}
 
-	wantPath := `a path such as "/s/www.example.com/article"`
-	rest := strings.TrimPrefix(whole.Path, "/")
-	if mode != untyped {
-		wantPath = `a path such as "/c/s/www.example.com/article"`
-		var segment string
-		segment, rest, _ = strings.Cut(rest, "/")
-		u.Type = ContentType(segment)
-		u.AnyType = mode == anyTyped && !u.Type.known() && u.Type.valid()
-		if !u.Type.known() && !u.AnyType {
-			return reject(fmt.Sprintf("has the content type %.80q", segment), wantPath+", whose first segment is c, v, wp, cert, i, ii or r")
-		}
+	const wantPath = `a path such as "/c/s/www.example.com/article"`
+	segment, rest, _ := strings.Cut(strings.TrimPrefix(whole.Path, "/"), "/")
+	if u.Type = ContentType(segment); !u.Type.known() {
+		return reject(fmt.Sprintf("has the content type %.80q", segment), wantPath+", whose first segment is c, v, wp, cert, i, ii or r")
 	}
-	if mode != untyped && u.Type.hasParams() {
+	if u.Type.hasParams() {
 		n := 0 // bytes of the parameters, each with a slash
 		for param := range strings.SplitSeq(rest, "/") {
 			if !isImageParam(param) || n+len(param) == len(rest) {
@@ -320,13 +268,10 @@ func parse(cacheURL string, mode typing, caches []Cache) (URL, error) {
 	}
 	if !belongsTo(prefix, page.Host) {
 		prefixes, _ := Prefixes(page.Host)
-		isShared := isOneOf(prefix, prefixes)
-		switch {
-		case !isShared:
-			return reject(fmt.Sprintf("has the domain prefix %.80q, which is not one of the prefixes of %q", prefix, page.Host), "the prefix of the host in the path")
-		case mode != anyTyped:
-			return reject(fmt.Sprintf("has the domain prefix %.80q, which %q shares with another host", prefix, page.Host), "another prefix of the host in the path; ParseAny accepts this one")
+		if slices.ContainsFunc(prefixes, func(p Prefix) bool { return p.Prefix == prefix }) {
+			return reject(fmt.Sprintf("has the domain prefix %.80q, which %q shares with another host", prefix, page.Host), "another prefix of the host in the path")
 		}
+		return reject(fmt.Sprintf("has the domain prefix %.80q, which is not one of the prefixes of %q", prefix, page.Host), "the prefix of the host in the path")
 	}
 
 	if usual, err := DomainPrefix(page.Host); err != nil || usual != prefix {
@@ -384,14 +329,9 @@ func splitQuery(query string) (publisher, cache string) {
 // viewerHosts are Google's and Bing's hosts whose path /amp/ shows AMP documents.
 var viewerHosts = regexp.MustCompile(`^www\.(google\.(com|[a-z]{2}|com?\.[a-z]{2})|bing\.com)$`)
 
-// ParseViewer returns the publisher's URL of a document in the AMP viewer of Google or Bing. For
-// "https://www.google.com/amp/s/www.example.com/article", it returns
-// "https://www.example.com/article". Parameters of the cache and a fragment are removed. An error
-// is an *[badvalue.Error].
-//
-// Unlike with a cache URL, there is no prefix to check, and anybody can write such a URL with
-// any host: it does not say that the document is in a cache, or is AMP.
-func ParseViewer(viewerURL string) (publisher string, err error) {
+// parseViewer returns the publisher's URL of a document in the AMP viewer of Google or Bing, without the
+// parameters of the cache.
+func parseViewer(viewerURL string) (publisher string, err error) {
 	reject := func(reason, want string) (string, error) {
 		return "", &badvalue.Error{Path: "viewerURL", Value: viewerURL, Reason: reason, Want: want}
 	}
@@ -429,17 +369,19 @@ func IsOnCache(rawURL string, caches ...Cache) bool {
 	return err == nil && slices.ContainsFunc(caches, func(c Cache) bool { return dns.IsOrIsBelow(strings.ToLower(u.Hostname()), c.CacheDomain) })
 }
 
-// PublisherURL returns the publisher's URL of a URL that [Parse], [ParseUntyped] or [ParseViewer]
-// accepts. An error is that of Parse.
+// PublisherURL returns the publisher's URL of a URL that [Parse] accepts, or of a document in the AMP viewer
+// of Google or Bing: "https://www.google.com/amp/s/www.example.com/article" gives
+// "https://www.example.com/article". Parameters of the cache and a fragment are removed. An error is that of
+// Parse.
+//
+// Anybody can write a viewer's URL with any host: unlike that of a cache, it has no prefix to check. It
+// does not say that the document is in a cache, or is AMP.
 func PublisherURL(cacheURL string, caches ...Cache) (string, error) {
 	u, err := Parse(cacheURL, caches...)
 	if err == nil {
 		return u.Publisher, nil
 	}
-	if u, err := ParseUntyped(cacheURL, caches...); err == nil {
-		return u.Publisher, nil
-	}
-	if publisher, err := ParseViewer(cacheURL); err == nil {
+	if publisher, err := parseViewer(cacheURL); err == nil {
 		return publisher, nil
 	}
 	return "", err
@@ -454,4 +396,23 @@ func belongsTo(prefix, domain string) bool {
 		return err == nil && hash == prefix
 	}
 	return err == nil && of == domain
+}
+
+// GuessType returns the content type that the extension of a publisher's URL suggests:
+// [Image] for "/photo.jpg", [Resource] for the font "/serif.woff2", and [Document] for
+// everything else, even if it is not a URL. Case does not matter. It knows only extensions that no
+// document has. (AMP's toolbox knows nearly three hundred, such as ".ai", and so takes the document
+// "/agents.ai" for an image.) Set [URL.Type] if the type is known.
+func GuessType(publisherURL string) ContentType {
+	u, problem := pageurl.Split(publisherURL, pageurl.AsBrowsers)
+	if problem != nil {
+		return Document
+	}
+	switch strings.ToLower(u.Path[strings.LastIndexByte(u.Path, '.')+1:]) {
+	case "avif", "bmp", "gif", "heic", "ico", "jpeg", "jpg", "png", "svg", "tif", "tiff", "webp":
+		return Image
+	case "eot", "otf", "ttc", "ttf", "woff", "woff2":
+		return Resource
+	}
+	return Document
 }

@@ -25,7 +25,7 @@ func TestVectors(t *testing.T) {
 	}
 	built, parsed, rejected := 0, 0, 0
 	for _, v := range f.CacheURLs {
-		u := URL{Publisher: v.URL, Cache: google, Prefix: v.Prefix, Type: ContentType(v.Type), AnyType: v.AnyType, ImageParams: v.ImageParams, CacheQuery: v.CacheQuery}
+		u := URL{Publisher: v.URL, Cache: google, Prefix: v.Prefix, Type: ContentType(v.Type), ImageParams: v.ImageParams, CacheQuery: v.CacheQuery}
 		switch v.Cache {
 		case "", google.CacheDomain:
 		case bing.CacheDomain:
@@ -51,16 +51,6 @@ func TestVectors(t *testing.T) {
 		}
 		u.Publisher = cmp.Or(v.Canonical, v.URL)
 		got, err := Parse(v.CacheURL, u.Cache)
-		if isUsual := !v.Untyped && !v.AnyType && v.Note != "denied"; !isUsual {
-			if err == nil && v.Problem == "" {
-				t.Errorf("Parse(%s) = %+v", v.CacheURL, got)
-			}
-			parse := ParseAny
-			if v.Untyped {
-				parse = ParseUntyped
-			}
-			got, err = parse(v.CacheURL, u.Cache)
-		}
 		if u.Publisher == "" {
 			rejected++
 			var problem *badvalue.Error
@@ -72,11 +62,7 @@ func TestVectors(t *testing.T) {
 		parsed++
 		again, buildErr := got.Build()
 		if v.URL == "" { // in another spelling, or without a type
-			want := got
-			if v.Untyped {
-				want.Type = Document
-			}
-			if parsed, _ := Parse(again, u.Cache); parsed != want {
+			if parsed, _ := Parse(again, u.Cache); parsed != got {
 				t.Errorf("%s is %+v, built as %s, which is %+v", v.CacheURL, got, again, parsed)
 			}
 		} else if again != v.CacheURL {
@@ -191,7 +177,7 @@ func TestParseViewer(t *testing.T) {
 		"https://www.google.com.br/amp/s/www.example.com/":                                          "https://www.example.com/",
 		"https://www.bing.com/amp/s/www.example.com/a%2Fb//":                                        "https://www.example.com/a%2Fb//",
 	} {
-		if got, err := ParseViewer(url); err != nil || got != want {
+		if got, err := parseViewer(url); err != nil || got != want {
 			t.Errorf("%s: %s, %v; want %s", url, got, err, want)
 		}
 	}
@@ -211,7 +197,7 @@ func TestParseViewer(t *testing.T) {
 		"x":                                                         "http",
 	} {
 		var problem *badvalue.Error
-		if got, err := ParseViewer(url); got != "" || !errors.As(err, &problem) || !strings.Contains(err.Error(), want) || problem.Path != "viewerURL" {
+		if got, err := parseViewer(url); got != "" || !errors.As(err, &problem) || !strings.Contains(err.Error(), want) || problem.Path != "viewerURL" {
 			t.Errorf("%s: %s, %v; want %q", url, got, err, want)
 		}
 	}
@@ -250,11 +236,10 @@ func TestGuessType(t *testing.T) {
 		t.Errorf("a value that is not a URL is guessed to be %q", got)
 	}
 	for url, want := range map[URL]string{
-		{Publisher: "https://www.example.com/a.png"}:                                                "/c/s/", // guessing is asked for
-		{Publisher: "https://www.example.com/a.png", Type: Image}:                                   "/i/s/",
-		{Publisher: "https://www.example.com/a.png", ImageParams: "w100"}:                           "/ii/w100/s/",
-		{Publisher: "https://www.example.com/a.png", Type: Document}:                                "/c/s/",
-		{Publisher: "https://www.example.com/a.mp4", Type: "mbv", AnyType: true, ImageParams: "w1"}: "/mbv/w1/s/www.example.com/a.mp4",
+		{Publisher: "https://www.example.com/a.png"}:                      "/c/s/", // guessing is asked for
+		{Publisher: "https://www.example.com/a.png", Type: Image}:         "/i/s/",
+		{Publisher: "https://www.example.com/a.png", ImageParams: "w100"}: "/ii/w100/s/",
+		{Publisher: "https://www.example.com/a.png", Type: Document}:      "/c/s/",
 	} {
 		if got, err := url.Build(); err != nil || !strings.Contains(got, want) {
 			t.Errorf("%+v: got %s, %v; want %s", url, got, err, want)
@@ -369,35 +354,6 @@ func BenchmarkParse(b *testing.B) {
 	for b.Loop() {
 		if _, err := Parse("https://www-example-com.cdn.ampproject.org/c/s/www.example.com/news/article?id=7", caches...); err != nil {
 			b.Fatal(err)
-		}
-	}
-}
-
-// ParseAny undoes Build for every prefix and type.
-func TestParseAny(t *testing.T) {
-	t.Parallel()
-	for _, want := range []URL{
-		{Publisher: "https://xn--fa-hia.de/a", Cache: google, Type: Document, Prefix: "fass-de"}, // which Parse rejects
-		{Publisher: "https://xn--fa-hia.de/a", Cache: google, Type: "ad", AnyType: true},
-		{Publisher: "http://www.example.com/a?b", Cache: bing, Type: "mp", AnyType: true, CacheQuery: "amp_js_v=1"},
-	} {
-		built, err := want.Build()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, err := ParseAny(built); err != nil || got != want {
-			t.Errorf("%s: %+v, %v; want %+v", built, got, err, want)
-		}
-		if u, err := Parse(built); err == nil {
-			t.Errorf("Parse(%s) = %+v", built, u)
-		}
-	}
-	for _, rejected := range []string{
-		"https://www-example-com.cdn.ampproject.org/s/www.example.com/", "https://www-example-com.cdn.ampproject.org/C/s/www.example.com/",
-		"https://www-example-com.cdn.ampproject.org/c1/s/www.example.com/", "https://fass-de.cdn.ampproject.org/c/s/www.example.com/",
-	} {
-		if u, err := ParseAny(rejected); err == nil {
-			t.Errorf("ParseAny(%s) = %+v", rejected, u)
 		}
 	}
 }

@@ -85,10 +85,6 @@ func Prefixes(publisher string) ([]Prefix, error) {
 	return append(found, last), nil
 }
 
-func isOneOf(prefix string, prefixes []Prefix) bool {
-	return slices.ContainsFunc(prefixes, func(p Prefix) bool { return p.Prefix == prefix })
-}
-
 // decode returns the text of a canonical domain, which has valid A-labels.
 func decode(domain string) string {
 	text, _ := dns.Decode(domain)

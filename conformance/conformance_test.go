@@ -302,7 +302,7 @@ func completeRequest(v *vectors.Request, mw *ampcors.Middleware) {
 func completeCacheURL(v *vectors.CacheURL) {
 	if v.CacheURL == "" && v.Problem == "" {
 		cacheURL, err := cacheurl.URL{
-			Publisher: v.URL, Cache: cacheOf(v), Prefix: v.Prefix, Type: cacheurl.ContentType(v.Type), AnyType: v.AnyType,
+			Publisher: v.URL, Cache: cacheOf(v), Prefix: v.Prefix, Type: cacheurl.ContentType(v.Type),
 			ImageParams: v.ImageParams, CacheQuery: v.CacheQuery,
 		}.Build()
 		v.CacheURL, v.Problem = cacheURL, problemOf(err)
@@ -310,14 +310,7 @@ func completeCacheURL(v *vectors.CacheURL) {
 	if v.CacheURL == "" || v.Canonical != "" || v.Problem != "" {
 		return
 	}
-	parse := cacheurl.ParseAny
-	if v.Untyped {
-		parse = cacheurl.ParseUntyped
-	}
-	if v.URL == "" && !v.AnyType && v.Prefix == "" && !v.Untyped {
-		parse = cacheurl.Parse
-	}
-	u, err := parse(v.CacheURL, cacheOf(v))
+	u, err := cacheurl.Parse(v.CacheURL, cacheOf(v))
 	if v.URL == "" {
 		v.Problem = problemOf(err)
 		v.Prefix, v.Type, v.CacheQuery, v.ImageParams = u.Prefix, string(u.Type), u.CacheQuery, u.ImageParams

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ampcors/ampcors/announce/indexnow"
+	"github.com/ampcors/ampcors/announce/queue"
 )
 
 // A backend serves the key, and queues the pages that change.
@@ -35,28 +36,28 @@ func Example() {
 	if err := engines.Verify(ctx, "www.example.com"); err != nil {
 		log.Print(err)
 	}
-	queue, err := indexnow.NewQueue(engines, indexnow.QueueConfig{})
+	pages, err := engines.NewQueue(queue.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}
-	go queue.Run(ctx)
+	go pages.Run(ctx)
 
 	// When a page has changed:
-	if err := queue.Add("https://www.example.com/article"); err != nil {
+	if err := pages.Add("https://www.example.com/article"); err != nil {
 		log.Print(err)
 	}
 
 	// When the program ends:
 	closing, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	unsent, err := queue.Shutdown(closing)
+	unsent, err := pages.Shutdown(closing)
 	if err != nil {
 		log.Print(err)
 	}
 	for _, url := range unsent {
 		log.Print(url) // to be added at the next start
 	}
-	fmt.Println(queue.Stats().Accepted, "accepted")
+	fmt.Println(pages.Stats().Accepted, "accepted")
 	// Output:
 	// 1 accepted
 }

@@ -8,7 +8,7 @@
 //     submitted, or wrap the host's handler with [Client.ServeKeys] if there are OldKeys or
 //     KeysOf.
 //  3. Once that is served, call [Client.Verify].
-//  4. Call [Client.Submit] for pages that change together, or let a [Queue] gather those
+//  4. Call [Client.Submit] for pages that change together, or let [Client.NewQueue] gather those
 //     that change one by one. The URL is the page's canonical one, not that of its AMP
 //     version.
 //
@@ -51,7 +51,7 @@ const (
 	Yep    = "https://indexnow.yep.com/indexnow"
 )
 
-// Config configures a [Client]. Package fmt prints it with the key masked.
+// Config configures a [Client].
 type Config struct {
 	// Key is sent with each submission. The host serves it as well, which proves to the
 	// engine that the submission comes from the host.
@@ -99,8 +99,7 @@ type Config struct {
 	// HTTPClient sends the requests. A copy of it is used, which follows no redirects, and
 	// has a timeout of 30 seconds if none is set. If nil, a new client is used.
 	HTTPClient *http.Client
-	// Logger gets each batch that is accepted (Info) or not (Warn), and the URLs that a
-	// Queue drops because the engine rejects them (Error), but never the key. If nil,
+	// Logger gets each batch that is accepted (Info) or not (Warn), but never the key. If nil,
 	// slog.Default() is used.
 	Logger *slog.Logger
 
@@ -109,7 +108,7 @@ type Config struct {
 
 // A Client submits URLs. [New] makes one.
 type Client struct {
-	files     *[]keyFile // a pointer: fmt would print an unexported Key unmasked; empty if there is keysOf
+	files     *[]keyFile // a pointer: fmt would print an unexported Key unmasked; none with keysOf
 	keysOf    func(ctx context.Context, host string) ([]KeyFile, error)
 	endpoints []string // the first is asked first
 	userAgent string
@@ -171,7 +170,7 @@ func New(cfg Config) (*Client, error) {
 			problems = append(problems, c.maskProblem(&badvalue.Error{Path: endpoint.path, Value: value, Reason: "is not exactly the URL of an IndexNow service", Want: fmt.Sprintf("one such as %q", API)}))
 		}
 	}
-	problems = append(problems, c.retry.Check("indexnow")...)
+	problems = append(problems, c.retry.Check()...)
 	if len(problems) > 0 {
 		return nil, errors.Join(problems...)
 	}

@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ampcors/ampcors/announce/queue"
 	"github.com/ampcors/ampcors/badvalue"
 	"github.com/ampcors/ampcors/internal/servertest"
 	"github.com/ampcors/ampcors/internal/vectors"
@@ -207,7 +208,7 @@ func TestTheScopeOfTheKeyFileIsEnforcedBeforeSending(t *testing.T) {
 			} {
 				api := &engine{}
 				c, _ := client(t, api, func(cfg *Config) { cfg.KeyLocation = location })
-				q, err := NewQueue(c, QueueConfig{})
+				q, err := c.NewQueue(queue.Config{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -396,85 +397,8 @@ func TestBatchesThatWouldFailTooAreNotSent(t *testing.T) {
 					}
 				}
 			}
-			parts := 0
-			if status == 400 || status == 422 {
-				parts = 2 * (maxHopeless - 1) // of the batches with 10,000 URLs; the third has one
-			}
-			if int(requests.Load()) != 5-notSent+parts || total != len(urls) {
+			if int(requests.Load()) != 5-notSent || total != len(urls) {
 				t.Errorf("%d: %d requests, %d URLs in the report", status, requests.Load(), total)
-			}
-		})
-	}
-}
-
-// The engine rejects a request with a URL that it does not want. Few requests find it, and all
-// other URLs are accepted.
-func TestURLsAtFaultAreFound(t *testing.T) {
-	t.Parallel()
-	each := func(step, n int) (bad []int) {
-		for i := 0; i < n; i += step {
-			bad = append(bad, i)
-		}
-		return bad
-	}
-	for name, test := range map[string]struct {
-		urls, status int
-		bad          []int
-		most, failed int // requests, and URLs that fail
-	}{
-		"one of ten thousand":   {10_000, 422, []int{7_777}, 1 + 2*14, 1},
-		"the first":             {10_000, 400, []int{0}, 1 + 2*14, 1},
-		"the last":              {10_000, 413, []int{9_999}, 1 + 2*14, 1},
-		"two":                   {1000, 422, []int{10, 900}, 1 + 4*10, 2},
-		"three of five":         {5, 422, []int{0, 2, 4}, 9, 3},
-		"the only one":          {1, 422, []int{0}, 1, 1},
-		"too many to find each": {10_000, 422, []int{1, 2000, 4000, 6000, 8000, 9000}, 1 + maxSplits, 500},
-		// Of the good URLs, 80% are accepted.
-		"half of 30":      {30, 422, each(2, 30), maxSplits, 30 - 12},
-		"half of 32":      {32, 422, each(2, 32), maxSplits, 32 - 13},
-		"half of 34":      {34, 422, each(2, 34), maxSplits, 34 - 14},
-		"one in each 600": {10_000, 422, each(600, 10_000), maxSplits, 10_000 - 7987},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			bad := make(map[string]bool)
-			urls := make([]string, test.urls)
-			for i := range urls {
-				urls[i] = fmt.Sprintf("https://www.example.com/%d", i)
-			}
-			for _, i := range test.bad {
-				bad[urls[i]] = true
-			}
-			requests := 0
-			c, _ := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				requests++
-				var s submission
-				if err := json.NewDecoder(r.Body).Decode(&s); err != nil {
-					t.Error(err)
-				}
-				if slices.ContainsFunc(s.URLList, func(u string) bool { return bad[u] }) {
-					w.WriteHeader(test.status)
-				}
-			}), nil)
-			report, err := c.Submit(t.Context(), urls...)
-			var all []string
-			failed := 0
-			for _, b := range report.Batches {
-				all = append(all, b.URLs...)
-				_ = append(b.URLs, "https://www.example.com/not-of-the-next") // the parts share no memory
-				isBad := slices.ContainsFunc(b.URLs, func(u string) bool { return bad[u] })
-				if isBad && b.Outcome() != Failed {
-					t.Errorf("%d URLs from %s are accepted", len(b.URLs), b.URLs[0])
-				}
-				if b.Outcome() == Failed {
-					failed += len(b.URLs)
-				}
-			}
-			if !slices.Equal(all, urls) || err == nil || requests > test.most {
-				t.Errorf("%d URLs in the report, %v, %d requests", len(all), err, requests)
-			}
-			if failed > test.failed {
-				t.Errorf("%d URLs failed", failed)
 			}
 		})
 	}
@@ -701,11 +625,10 @@ func TestTheKeyIsMasked(t *testing.T) {
 	cfg := config{testKey}
 	var out bytes.Buffer
 	c, _ := client(t, http.NotFoundHandler(), func(cfg *Config) { cfg.KeyLocation = "https://www.example.com/" + string(testKey) })
-	full := Config{Key: testKey, KeyLocation: "https://www.example.com/" + string(testKey) + ".txt", Failover: "https://e.example/" + string(testKey), HTTPClient: new(http.Client)}
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%t", "%10s"} {
-		fmt.Fprintf(&out, verb+" "+verb+" "+verb+" "+verb+" "+verb+" "+verb+" "+verb+"\n", testKey, cfg, &cfg, c, *c, full, &full)
+		fmt.Fprintf(&out, verb+" "+verb+" "+verb+"\n", testKey, cfg, &cfg)
 	}
-	slog.New(slog.NewTextHandler(&out, nil)).Info("test", "client", c)
+	fmt.Fprintf(&out, "%v %+v\n", c, *c)
 	problems := []error{c.Verify(t.Context(), string(testKey))}
 	for _, change := range []func(*Config){
 		func(cfg *Config) { cfg.Endpoint = "https://api.indexnow.org/indexnow?key=" + string(cfg.Key) },
@@ -734,9 +657,9 @@ func TestTheKeyIsMasked(t *testing.T) {
 	}
 	fmt.Fprintln(&out, testKey, cfg, testKey.String())
 	for _, handler := range []slog.Handler{slog.NewTextHandler(&out, nil), slog.NewJSONHandler(&out, nil)} {
-		slog.New(handler).Info("test", "key", testKey, "config", cfg, "pointer", &cfg, "full", full, "in", []any{full, map[string]any{"a": &full}})
+		slog.New(handler).Info("test", "key", testKey, "config", cfg, "pointer", &cfg, "in", []any{cfg, map[string]any{"a": &cfg}})
 	}
-	for _, value := range []any{cfg, full} {
+	for _, value := range []any{cfg, Config{Key: testKey}.Key} {
 		if err := json.NewEncoder(&out).Encode(value); err != nil {
 			t.Fatal(err)
 		}
@@ -749,7 +672,7 @@ func TestTheKeyIsMasked(t *testing.T) {
 			}
 		})
 	}
-	for _, want := range []string{`key=7313…`, `{"Key":"7313…"}`, `"KeyLocation":"https://www.example.com/7313….txt"`} {
+	for _, want := range []string{`key=7313…`, `{"Key":"7313…"}`} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%s is not in\n%s", want, &out)
 		}
@@ -796,7 +719,9 @@ func TestAFailoverIsAskedIfTheEngineIsDown(t *testing.T) {
 				if status == 0 {
 					return nil, io.ErrUnexpectedEOF
 				}
-				return answerLater(status, "", "600"), nil
+				resp := answer(status, "")
+				resp.Header.Set("Retry-After", "600")
+				return resp, nil
 			})
 			c, err := New(Config{Key: testKey, Endpoint: "https://a.example/indexnow", Failover: "https://b.example/indexnow", UserAgent: "us", HTTPClient: &http.Client{Transport: transport}})
 			if err != nil {
@@ -977,8 +902,8 @@ func TestSeveralKeyFilesOfAHost(t *testing.T) {
 	if _, err := c.Submit(t.Context(), urls[0]); !errors.Is(err, ErrNoKey) || !strings.Contains(err.Error(), "another key at the same path") {
 		t.Errorf("two keys in one file: %v", err)
 	}
-	masked, err := json.Marshal(KeyFile{catalog, "https://www.example.com/catalog/" + string(catalog) + ".txt"})
-	if text := out.String() + string(masked) + fmt.Sprintf("%v %+v", files, KeyFile{catalog, "https://a.example/" + string(catalog) + ".txt"}); err != nil || strings.Contains(text, string(catalog)) || strings.Contains(text, string(help)) {
+	masked, err := json.Marshal(KeyFile{Key: catalog})
+	if text := out.String() + string(masked) + fmt.Sprintf("%v", files); err != nil || strings.Contains(text, string(catalog)) || strings.Contains(text, string(help)) {
 		t.Errorf("a key is in %s, %v", text, err)
 	}
 }

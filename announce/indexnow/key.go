@@ -4,15 +4,12 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/ampcors/ampcors/badvalue"
 	"github.com/ampcors/ampcors/internal/dns"
@@ -24,8 +21,8 @@ import (
 // guess the location of its file can submit the site's pages.
 //
 // Packages fmt, log/slog and encoding/json print it masked ("4f9a…"), by itself or in an
-// exported field. So do not store it with them: string(key) is the key itself. In an
-// unexported field, fmt prints the key unmasked, because it cannot call methods there.
+// exported field. So do not store it with them: string(key) is the key itself. A URL that has the key,
+// such as KeyLocation, and an unexported field are not masked.
 type Key string
 
 // NewKey returns a new random key of 32 hexadecimal digits.
@@ -60,8 +57,7 @@ func (k Key) check(path string) error {
 	return &badvalue.Error{Path: path, Value: k.String(), Reason: reason, Want: "8 to 128 of a-z, A-Z, 0-9 and hyphen; NewKey makes one"}
 }
 
-// A KeyFile is a key, and the file that proves to engines that it is the host's. Packages fmt and
-// encoding/json print it with the key masked.
+// A KeyFile is a key, and the file that proves to engines that it is the host's.
 type KeyFile struct {
 	Key Key `json:"key"`
 
@@ -73,26 +69,6 @@ type KeyFile struct {
 	// it with Config.KeysOf only if the name is 8 to 128 of a-z, A-Z, 0-9 and hyphen, and ".txt", so
 	// that KeysOf is not asked about each request of a site.
 	Location string `json:"location,omitempty"`
-}
-
-// masked returns f with the key masked in Location too.
-func (f KeyFile) masked() KeyFile {
-	if secret := string(f.Key); len(secret) >= minKey {
-		f.Location = strings.ReplaceAll(f.Location, secret, f.Key.String())
-	}
-	return f
-}
-
-// Format masks the key.
-func (f KeyFile) Format(s fmt.State, verb rune) {
-	type plain KeyFile // without this method
-	fmt.Fprintf(s, fmt.FormatString(s, verb), plain(f.masked()))
-}
-
-// MarshalJSON masks the key.
-func (f KeyFile) MarshalJSON() ([]byte, error) {
-	type plain KeyFile // without this method
-	return json.Marshal(plain(f.masked()))
 }
 
 // A keyFile is a KeyFile whose location is parsed.
@@ -188,46 +164,8 @@ func (k Key) String() string {
 // Format masks the key for package fmt.
 func (k Key) Format(f fmt.State, verb rune) { fmt.Fprintf(f, fmt.FormatString(f, verb), k.String()) }
 
-// LogValue masks the key for package log/slog.
-func (k Key) LogValue() slog.Value { return slog.StringValue(k.String()) }
-
-// MarshalText masks the key for packages that encode, such as encoding/json.
+// MarshalText masks the key for packages that encode, such as encoding/json and log/slog.
 func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
-
-// Format prints only the masked key of a Client.
-func (c Client) Format(f fmt.State, verb rune) {
-	text := "indexnow.Client with KeysOf"
-	if c.keysOf == nil {
-		text = "indexnow.Client with key " + (*c.files)[0].key.String()
-	}
-	fmt.Fprintf(f, fmt.FormatString(f, verb), text)
-}
-
-// masked returns cfg with the key masked in KeyLocation and in the endpoints too.
-func (cfg Config) masked() Config {
-	c := Client{files: cfg.files()}
-	cfg.KeyLocation, cfg.Endpoint, cfg.Failover = c.mask(cfg.KeyLocation), c.mask(cfg.Endpoint), c.mask(cfg.Failover)
-	return cfg
-}
-
-// Format masks the key, which may be in KeyLocation as well.
-func (cfg Config) Format(f fmt.State, verb rune) {
-	type plain Config // without this method
-	fmt.Fprintf(f, fmt.FormatString(f, verb), plain(cfg.masked()))
-}
-
-// MarshalJSON masks the key, as Format does. HTTPClient and Logger are omitted.
-func (cfg Config) MarshalJSON() ([]byte, error) {
-	cfg = cfg.masked()
-	return json.Marshal(struct {
-		Key                             Key
-		OldKeys                         []Key         `json:",omitempty"`
-		KeyLocation, Endpoint, Failover string        `json:",omitempty"`
-		UserAgent                       string        `json:",omitempty"`
-		Attempts                        int           `json:",omitempty"`
-		Backoff, MaxWait                time.Duration `json:",omitempty"`
-	}{cfg.Key, cfg.OldKeys, cfg.KeyLocation, cfg.Endpoint, cfg.Failover, cfg.UserAgent, cfg.Attempts, cfg.Backoff, cfg.MaxWait})
-}
 
 // mask masks the keys in a text.
 func (c *Client) mask(text string) string {

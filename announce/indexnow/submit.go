@@ -2,7 +2,6 @@ package indexnow
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -59,8 +58,7 @@ type Error struct {
 	Message    string        // its message, on one line of at most 300 bytes
 	RetryAfter time.Duration // its Retry-After, or 0
 
-	afterAnswer bool // the engine answered an earlier request of the same batch
-	ofOneFile   bool // it concerns one of the host's key files, and not the others
+	ofOneFile bool // it concerns one of the host's key files, and not the others
 }
 
 func (e *Error) Error() string {
@@ -84,20 +82,13 @@ func (e *Error) Retryable() bool {
 	return true
 }
 
-// ofURLs reports whether the engine may accept the batch without some of its URLs.
-func (e *Error) ofURLs() bool {
-	return errors.Is(e.Err, ErrMalformed) || errors.Is(e.Err, ErrUnprocessable) || errors.Is(e.Err, ErrTooLarge)
-}
-
 // ofHost reports whether the failure concerns the host's key, not the engine.
 func (e *Error) ofHost() bool {
 	return e.Status == http.StatusForbidden || errors.As(e.Err, new(keysError))
 }
 
-// A Batch is one request with up to 10,000 URLs of one host, and its result. A request that the
-// engine rejects with 400, 413 or 422 is split, to find the URLs at fault: each part is then a
-// Batch of its own. There are at most 128 requests, and 63 if all are rejected: if many URLs are
-// at fault, others may fail with them.
+// A Batch is one request with up to 10,000 URLs of one host, and its result. If the engine rejects it
+// with 400, 413 or 422, it accepts none of the URLs, and does not say which one is the cause.
 type Batch struct {
 	Host     string
 	URLs     []string // escaped, as they are sent
@@ -173,10 +164,7 @@ func (c *Client) Submit(ctx context.Context, urls ...string) (Report, error) {
 			report.Batches = append(report.Batches, *b)
 			continue
 		}
-		parts, problem, panicked := c.send(ctx, c.retry, *b, func() bool { return true })
-		if panicked != nil {
-			panic(panicked)
-		}
+		parts, problem := c.send(ctx, *b)
 		report.Batches = append(report.Batches, parts...)
 		if problem != nil && problem.ofHost() {
 			if !problem.ofOneFile {
@@ -283,30 +271,19 @@ func (e *Error) notSent() *Error {
 	return &Error{Host: e.Host, Err: fmt.Errorf("%w: %w", ErrNotSent, e.Err), RetryAfter: e.RetryAfter}
 }
 
-// The most requests for a batch, which find some URLs among 10,000; and after how many that were
-// all rejected there are no more.
-const (
-	maxSplits   = 128
-	maxHopeless = maxSplits/2 - 1
-)
-
 // ErrNotCovered: none of the host's key files covers the URLs, see [KeyFile].
 var ErrNotCovered = errors.New("no key file of the host covers the URLs")
 
-// send sends a batch, or one for each of the host's key files that its URLs need. Results are those
-// of sendTo.
-func (c *Client) send(ctx context.Context, retry outbound.Retry, b Batch, mayGoOn func() bool) (parts []Batch, stopped *Error, panicked any) {
-	own, panicked, err := c.tryOf(ctx, b.Host)
-	if err != nil || panicked != nil {
+// send sends a batch: a request for each of the host's key files that its URLs need. stopped is the error
+// after which nothing more is sent to the host or, if it is not ofHost, to any; nil if there is none.
+func (c *Client) send(ctx context.Context, b Batch) (parts []Batch, stopped *Error) {
+	own, err := c.of(ctx, b.Host)
+	if err != nil {
 		problem := &Error{Host: b.Host, Err: err}
-		if panicked != nil {
-			problem.Err = ErrNotSent
-		}
 		c.log.WarnContext(ctx, "indexnow: not sent", "host", b.Host, "urls", len(b.URLs), "error", problem)
 		b.Err = problem
-		return []Batch{b}, problem, panicked
+		return []Batch{b}, problem
 	}
-	isAnswered := false
 	for i, urls := range own.byFile(b.URLs) {
 		part := Batch{Host: b.Host, URLs: urls}
 		switch {
@@ -315,28 +292,21 @@ func (c *Client) send(ctx context.Context, retry outbound.Retry, b Batch, mayGoO
 		case i == len(*own.files):
 			part.Err = &Error{Host: b.Host, Err: notCovered(urls)}
 			own.log.WarnContext(ctx, "indexnow: not sent", "host", b.Host, "urls", len(urls), "error", part.Err)
-			parts = append(parts, part)
-			continue
-		case isAnswered && (stopped == nil || stopped.ofOneFile) && !mayGoOn():
-			stopped = &Error{Host: b.Host, Err: ErrNotSent, afterAnswer: true}
-		}
-		if stopped != nil && !stopped.ofOneFile {
+		case stopped != nil && !stopped.ofOneFile:
 			part.Err = stopped.notSent()
-			parts = append(parts, part)
-			continue
-		}
-		some, problem, value := own.sendTo(ctx, retry, (*own.files)[i], part, mayGoOn)
-		parts, panicked = append(parts, some...), value
-		if problem != nil {
-			problem.afterAnswer = problem.afterAnswer || isAnswered
+		default:
+			problem := own.post(ctx, (*own.files)[i], &part)
+			if problem == nil || !problem.ofHost() && !problem.Retryable() {
+				break
+			}
 			problem.ofOneFile = len(*own.files) > 1 && problem.ofHost()
 			if stopped == nil || !problem.ofOneFile || problem.Retryable() {
 				stopped = problem
 			}
 		}
-		isAnswered = isAnswered || problem == nil || problem.Status != 0 || problem.afterAnswer
+		parts = append(parts, part)
 	}
-	return parts, stopped, panicked
+	return parts, stopped
 }
 
 // byFile returns the URLs that are sent with each key file of c, and last those that none covers. They
@@ -420,83 +390,9 @@ func (r Request) GetURL() (get string, key Key) {
 	return get, Key(p.Key)
 }
 
-// tryOf is of, but returns what the caller's code panics with.
-func (c *Client) tryOf(ctx context.Context, host string) (own *Client, panicked any, err error) {
-	defer func() { panicked = recover() }()
-	own, err = c.of(ctx, host)
-	return own, nil, err
-}
-
-// sendTo sends a batch with a key. If the engine rejects it because of its URLs, it sends halves of
-// it, and halves of these, until it has found the URLs at fault. It returns the parts, in the order
-// of the URLs, and the error after which nothing more was sent for this host, or nil. It is
-// [ErrNotSent] if mayGoOn has returned false, or if the caller's code has panicked.
-func (c *Client) sendTo(ctx context.Context, retry outbound.Retry, file keyFile, b Batch, mayGoOn func() bool) (parts []Batch, stopped *Error, panicked any) {
-	type part struct {
-		at int // of its first URL in the batch
-		Batch
-	}
-	var whole Batch // with its own result
-	var done []part
-	requests, accepted, isAnswered := 0, 0, false
-	for level := []part{{0, b}}; len(level) > 0; {
-		var next []part
-		for _, p := range level {
-			var problem *Error
-			if requests > 0 && stopped == nil && !mayGoOn() {
-				stopped = &Error{Host: b.Host, Err: ErrNotSent, afterAnswer: isAnswered}
-			}
-			switch isHopeless := accepted == 0 && requests >= maxHopeless; {
-			case stopped != nil:
-				p.Err = stopped.notSent()
-			case isHopeless || requests >= maxSplits: // p.Err is that of the part that it is half of
-			default:
-				if problem, panicked = c.tryPost(ctx, retry, file, &p.Batch); panicked != nil {
-					problem = &Error{Host: b.Host, Err: ErrNotSent}
-					p.Err = problem
-				}
-				if problem != nil {
-					problem.afterAnswer = isAnswered
-				}
-				isAnswered = isAnswered || problem == nil || problem.Status != 0
-				if requests++; requests == 1 {
-					whole = p.Batch
-				}
-			}
-			switch {
-			case p.Err == nil:
-				accepted++
-			case problem != nil && problem.ofURLs() && len(p.URLs) > 1:
-				half := len(p.URLs) / 2
-				next = append(next, part{p.at, Batch{Host: b.Host, URLs: p.URLs[:half:half], Err: problem}}, part{p.at + half, Batch{Host: b.Host, URLs: p.URLs[half:], Err: problem}})
-				continue
-			case problem != nil && !problem.ofURLs():
-				stopped = problem
-			}
-			done = append(done, p)
-		}
-		level = next
-	}
-	if accepted == 0 && stopped == nil {
-		return []Batch{whole}, nil, nil // all URLs are at fault, or the key
-	}
-	slices.SortFunc(done, func(a, b part) int { return cmp.Compare(a.at, b.at) })
-	for _, p := range done {
-		parts = append(parts, p.Batch)
-	}
-	return parts, stopped, panicked
-}
-
-// tryPost is post, but returns what the caller's code panics with.
-func (c *Client) tryPost(ctx context.Context, retry outbound.Retry, file keyFile, b *Batch) (problem *Error, panicked any) {
-	defer func() { panicked = recover() }()
-	return c.post(ctx, retry, file, b), nil
-}
-
-// post sends one request, with as many attempts as retry allows, and logs the result. It sets
+// post sends one request, with as many attempts as Config.Attempts allows, and logs the result. It sets
 // the result in the batch.
-func (c *Client) post(ctx context.Context, retry outbound.Retry, file keyFile, b *Batch) *Error {
-	b.Err = nil
+func (c *Client) post(ctx context.Context, file keyFile, b *Batch) *Error {
 	body := file.body(b)
 	for {
 		b.Attempts++
@@ -514,7 +410,7 @@ func (c *Client) post(ctx context.Context, retry outbound.Retry, file keyFile, b
 			c.log.InfoContext(ctx, "indexnow: accepted", "host", b.Host, "urls", len(b.URLs), "attempts", b.Attempts, "pending", b.Pending)
 			return nil
 		}
-		if !problem.Retryable() || !retry.Again(ctx, c.clock, b.Attempts, problem.RetryAfter) {
+		if !problem.Retryable() || !c.retry.Again(ctx, c.clock, b.Attempts, problem.RetryAfter) {
 			c.log.WarnContext(ctx, "indexnow: not accepted", "host", b.Host, "urls", len(b.URLs), "attempts", b.Attempts, "error", problem)
 			b.Err = problem
 			return problem

@@ -92,14 +92,14 @@ type Result struct {
 // update-cache.
 //
 // The rate limit is 10 requests in any second to one host of a cache, such as
-// www-example-com.cdn.ampproject.org. A request over the limit waits; the caller of a [Queue] does
-// not. (If a server closes a connection, net/http may repeat a request on its own, outside the
+// www-example-com.cdn.ampproject.org. A request over the limit waits; the caller of
+// a Queue does not. (If a server closes a connection, net/http may repeat a request on its own, outside the
 // limit.)
 func (c *Client) Flush(ctx context.Context, page string) ([]Result, error) {
 	return c.FlushURL(ctx, cacheurl.URL{Publisher: page})
 }
 
-// FlushURL does the same as [Client.Flush] for what a URL names by Publisher, Prefix, Type, AnyType
+// FlushURL does the same as [Client.Flush] for what a URL names by Publisher, Prefix, Type
 // and ImageParams, such as an image. If u.Cache is not zero, only that cache is asked; it must be one
 // of Config.Caches. There must be no CacheQuery.
 //

@@ -12,7 +12,7 @@
 //  3. Once that is served, call [Client.Verify] for each host before its first flush: a
 //     cache that finds no key, or a wrong one, remembers that for about a day.
 //  4. Call [Client.Flush] when an AMP document has changed or is gone. It waits for the
-//     caches, so do not call it in a request's handler: let a [Queue] do it.
+//     caches, so do not call it in a request's handler: let [Client.NewQueue] do it.
 //
 // What update-cache does, and what it does not, by its documentation:
 //
@@ -152,7 +152,7 @@ func New(cfg Config) (*Client, error) {
 		}
 	}
 
-	problems = append(problems, c.retry.Check("updatecache")...)
+	problems = append(problems, c.retry.Check()...)
 	if len(problems) > 0 {
 		return nil, errors.Join(problems...)
 	}

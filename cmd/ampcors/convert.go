@@ -117,14 +117,13 @@ func newCacheURL() *cobra.Command {
 		Use:   "cacheurl [URL ...]",
 		Short: "Convert URLs of publishers to those of an AMP Cache, and back",
 		Long: "Convert URLs of publishers to those of an AMP Cache, and back.\n\n" +
-			"The URL of a publisher becomes that of the cache. The URL of any known cache, with or without a content type, or of Google's or Bing's viewer, becomes that of the publisher.",
+			"The URL of a publisher becomes that of the cache. The URL of any known cache, or of Google's or Bing's viewer, becomes that of the publisher.",
 		Example: "  ampcors cacheurl 'https://www.example.com/article?id=7'\n  ampcors cacheurl --cache bing --type i https://www.example.com/photo.jpg",
 	}
 	output, caches := addOutput(cmd), addCaches(cmd)
 	cacheID := cmd.Flags().String("cache", "", "the id of the AMP Cache; if empty, the first of --caches is used, which is google without it")
 	prefix := cmd.Flags().String("prefix", "", "the domain prefix, one of ampcors prefix --all; if empty, that of ampcors prefix is used")
 	contentType := cmd.Flags().String("type", "", "the content type: c, v, wp, cert, i, ii or r; if empty, it is guessed from the extension")
-	anyType := cmd.Flags().Bool("any-type", false, "accept any --type, also in URLs of a cache: AMP's document does not name all")
 	query := cmd.Flags().String("cache-query", "", "query parameters for the cache, such as amp_latest_update_time=1795262400")
 	params := cmd.Flags().String("image-params", "", "parameters of an image (type i or ii), such as w800")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -141,11 +140,6 @@ func newCacheURL() *cobra.Command {
 			if err == nil {
 				return publisher, nil
 			}
-			if *anyType {
-				if u, err := cacheurl.ParseAny(arg, known...); err == nil {
-					return u.Publisher, nil
-				}
-			}
 			if cacheurl.IsOnCache(arg, known...) {
 				return nil, err
 			}
@@ -156,7 +150,7 @@ func newCacheURL() *cobra.Command {
 			if isDocument := t == cacheurl.Document || t == cacheurl.Viewer || t == cacheurl.SignedExchange; isDocument && guessed != cacheurl.Document {
 				fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s is an image or a font by its extension, and not a document; its type is %s\n", arg, guessed)
 			}
-			return cacheurl.URL{Publisher: arg, Cache: cache, Prefix: *prefix, Type: t, AnyType: *anyType, ImageParams: *params, CacheQuery: *query}.Build()
+			return cacheurl.URL{Publisher: arg, Cache: cache, Prefix: *prefix, Type: t, ImageParams: *params, CacheQuery: *query}.Build()
 		})
 	}
 	return cmd

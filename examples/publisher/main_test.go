@@ -180,7 +180,6 @@ func TestThePageCalculatesCacheURLs(t *testing.T) {
 			"<code>https://xn--bcher-example-wob.cdn.ampproject.org/c/s/xn--bcher-kva.example/a?b=1</code>", "<code>https://xn--bcher-example-wob.www.bing-amp.com/r/s/xn--bcher-kva.example/a?b=1</code>"}},
 		{url: "www.example.com/a", want: []string{"<code>www-example-com</code>", "<code>https://www-example-com.cdn.ampproject.org/v/s/www.example.com/a</code>"}},
 		{url: "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/a", want: []string{"<dd><code>https://www.example.com/a</code></dd>"}},
-		{url: "https://amp-dev.cdn.ampproject.org/amp.dev/a", want: []string{"<dd><code>http://amp.dev/a</code></dd>"}},
 		{url: "https://www-example-com.cdn.ampproject.org/x/s/www.example.com/a", want: []string{`verdict bad`, "has the content type"}},
 		{url: "https://localhost/", want: []string{`verdict bad`, "has no dot"}},
 		{url: `"><script>`, want: []string{`verdict bad`}},

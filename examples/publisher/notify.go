@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ampcors/ampcors/announce/indexnow"
+	"github.com/ampcors/ampcors/announce/queue"
 	"github.com/ampcors/ampcors/announce/updatecache"
 	"github.com/ampcors/ampcors/cacheurl"
 )
@@ -51,16 +52,14 @@ func notify(ctx context.Context, out io.Writer) error {
 		return err
 	}
 
-	queue, err := indexnow.NewQueue(engines, indexnow.QueueConfig{
-		Failed: func(b indexnow.Batch) { fmt.Fprintf(out, "   rejected permanently: %v\n", b.Err) },
-	})
+	pages, err := engines.NewQueue(queue.Config{})
 	if err != nil {
 		return err
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop() // stops the queue too, if something fails before Shutdown
 	running := make(chan error, 1)
-	go func() { running <- queue.Run(ctx) }()
+	go func() { running <- pages.Run(ctx) }()
 
 	for i, article := range []string{"1", "2?page=2", "1"} {
 		page, amp := "https://www.example.com/articles/"+article, "https://www.example.com/amp/articles/"+article
@@ -72,7 +71,7 @@ func notify(ctx context.Context, out io.Writer) error {
 		if _, err := flusher.Flush(ctx, amp); err != nil {
 			return err
 		}
-		if err := queue.Add(page); err != nil {
+		if err := pages.Add(page); err != nil {
 			return err
 		}
 	}
@@ -80,7 +79,7 @@ func notify(ctx context.Context, out io.Writer) error {
 	fmt.Fprintf(out, "\n5. The queue has collected the changes, article 1 once, and sends them when it is closed.\n")
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
-	unsent, err := queue.Shutdown(closing)
+	unsent, err := pages.Shutdown(closing)
 	for _, url := range unsent {
 		fmt.Fprintf(out, "   to be kept for the next start: %s\n", url)
 	}

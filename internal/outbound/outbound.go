@@ -220,8 +220,8 @@ type Retry struct {
 	MaxWait  time.Duration // the longest wait. If zero, 1 minute is used.
 }
 
-// Check returns the problems of a package's Retry, and sets the defaults.
-func (r *Retry) Check(pkg string) (problems []error) {
+// Check returns what is wrong, and sets the defaults.
+func (r *Retry) Check() (problems []error) {
 	for _, d := range []struct {
 		field string
 		value *time.Duration

@@ -92,8 +92,6 @@ type Request struct {
 type CacheURL struct {
 	URL         string `json:"url,omitempty"`         // the publisher's. Without it, the vector is only about reading cacheURL
 	Type        string `json:"type,omitempty"`        // the content type in the path, such as "c"
-	Untyped     bool   `json:"untyped,omitzero"`      // whether the path has no content type. Such URLs are only read
-	AnyType     bool   `json:"anyType,omitzero"`      // whether AMP's document does not name the type
 	Prefix      string `json:"prefix,omitempty"`      // the domain prefix, if it is not the one by ampcors
 	ImageParams string `json:"imageParams,omitempty"` // the part of the path between the type "ii" and the host
 	CacheQuery  string `json:"cacheQuery,omitempty"`  // the parameters of the cache and of its viewer

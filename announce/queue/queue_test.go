@@ -1,0 +1,337 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A service takes items such as "a/1", of the host a.
+type service struct {
+	*testing.T
+	began  time.Time
+	takes  time.Duration                 // for each request
+	answer func(host, url string) Result // nil: everything is accepted
+	sent   []string                      // each request, with the time since began
+	done   map[string]error              // by URL
+	busy   map[string]bool               // hosts with a request on its way
+	most   int                           // requests at one time
+	mu     sync.Mutex
+}
+
+var errDown, errBad = errors.New("down"), errors.New("bad")
+
+func (s *service) send(ctx context.Context, host string, urls []string) []Result {
+	s.mu.Lock()
+	if s.busy[host] {
+		s.Errorf("%s has two requests at one time", host)
+	}
+	s.busy[host] = true
+	s.most = max(s.most, len(s.busy))
+	s.sent = append(s.sent, fmt.Sprintf("%v %s", time.Since(s.began), strings.Join(urls, " ")))
+	s.mu.Unlock()
+	interrupted := false
+	select {
+	case <-time.After(s.takes):
+	case <-ctx.Done():
+		interrupted = true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.busy, host)
+	results := make([]Result, len(urls))
+	for i, url := range urls {
+		switch {
+		case interrupted:
+			results[i] = Result{Err: ctx.Err(), Again: true}
+		case s.answer != nil:
+			results[i] = s.answer(host, url)
+		}
+	}
+	return results
+}
+
+// newQueue returns a Queue with batches of 3. Call it in a bubble of synctest.
+func newQueue(s *service, cfg Config) *Queue {
+	s.Helper()
+	s.began, s.done, s.busy = time.Now(), make(map[string]error), make(map[string]bool)
+	cfg.Done = func(url string, err error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.done[url] = err
+	}
+	items := func(url string) ([]Item, error) {
+		host, _, ok := strings.Cut(url, "/")
+		if !ok {
+			return nil, errBad
+		}
+		if host == "both" {
+			return []Item{{"a" + url, "a"}, {"b" + url, "b"}}, nil
+		}
+		return []Item{{url, host}}, nil
+	}
+	q, err := New(Service{Items: items, Send: s.send, Batch: 3}, cfg)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return q
+}
+
+func (s *service) add(q *Queue, urls ...string) {
+	s.Helper()
+	for _, url := range urls {
+		if err := q.Add(url); err != nil {
+			s.Errorf("Add(%s): %v", url, err)
+		}
+	}
+}
+
+// run runs the queue until the test ends.
+func (s *service) run(q *Queue) {
+	ctx, cancel := context.WithCancel(s.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = q.Run(ctx) }()
+	s.Cleanup(func() { cancel(); <-ended })
+}
+
+func (s *service) wants(sent ...string) {
+	s.Helper()
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	slices.Sort(s.sent) // hosts that are due at one time are in any order
+	slices.Sort(sent)
+	if !slices.Equal(s.sent, sent) {
+		s.Errorf("sent\n%s\nwant\n%s", strings.Join(s.sent, "\n"), strings.Join(sent, "\n"))
+	}
+}
+
+func TestURLsOfAHostAreGathered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{T: t}
+		q := newQueue(s, Config{})
+		s.run(q)
+		s.add(q, "a/1", "b/1", "a/2", "a/1") // the last waits already
+		time.Sleep(4 * time.Second)
+		s.add(q, "a/3", "a/4")
+		time.Sleep(30 * time.Second)
+		s.add(q, "a/1") // again: it has changed since
+		time.Sleep(10 * time.Second)
+		s.wants("5s a/1 a/2 a/3", "5s b/1", "10s a/4", "39s a/1")
+		if stats := q.Stats(); stats != (Stats{Accepted: 6}) {
+			t.Errorf("%+v", stats)
+		}
+	})
+}
+
+func TestWhatIsAddedWhileItIsSentIsSentAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{T: t, takes: 2 * time.Second}
+		q := newQueue(s, Config{})
+		s.run(q)
+		s.add(q, "a/1")
+		time.Sleep(6 * time.Second)
+		s.add(q, "a/1")
+		time.Sleep(20 * time.Second)
+		s.wants("5s a/1", "12s a/1")
+	})
+}
+
+func TestWhatFailsIsSentAgainLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{T: t}
+		s.answer = func(host, url string) Result {
+			switch {
+			case url == "a/bad":
+				return Result{Err: errBad}
+			case host == "a" && time.Since(s.began) < 18*time.Second:
+				return Result{Err: errDown, Again: true}
+			case url == "c/1" && time.Since(s.began) < time.Minute:
+				return Result{Err: errDown, Again: true, After: time.Minute}
+			}
+			return Result{}
+		}
+		q := newQueue(s, Config{})
+		s.run(q)
+		s.add(q, "a/1", "a/bad", "b/1", "c/1")
+		time.Sleep(10 * time.Second)
+		if stats := q.Stats(); stats.Err != errDown || stats.Waiting != 2 {
+			t.Errorf("%+v", stats)
+		}
+		time.Sleep(90 * time.Second)
+		// After 1, 2, 4 and 8 seconds; c after a minute. Other hosts do not wait for them.
+		s.wants("5s a/1 a/bad", "5s b/1", "5s c/1", "6s a/1", "8s a/1", "12s a/1", "20s a/1", "1m5s c/1")
+		if stats := q.Stats(); stats != (Stats{Accepted: 3, Failed: 1, Retried: 5}) {
+			t.Errorf("%+v", stats)
+		}
+		if err, ok := s.done["a/1"]; !ok || err != nil || s.done["a/bad"] != errBad || len(s.done) != 4 {
+			t.Errorf("done: %v", s.done)
+		}
+	})
+}
+
+func TestTheBackoffIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{T: t, answer: func(string, string) Result { return Result{Err: errDown, Again: true} }}
+		q := newQueue(s, Config{})
+		s.run(q)
+		s.add(q, "a/1")
+		time.Sleep(24 * time.Hour)
+		synctest.Wait()
+		if n := len(s.sent); n < 24*6 || n > 24*6+12 {
+			t.Errorf("%d requests in a day", n)
+		}
+	})
+}
+
+func TestTheQueueIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{T: t, takes: time.Second}
+		q := newQueue(s, Config{Capacity: 2})
+		s.run(q)
+		s.add(q, "both/1", "both/1")
+		for _, url := range []string{"a/2", "both/2"} {
+			if err := q.Add(url); err != ErrFull {
+				t.Errorf("%s: %v", url, err)
+			}
+		}
+		time.Sleep(5500 * time.Millisecond)
+		if err := q.Add("a/2"); err != ErrFull { // what is on its way counts too
+			t.Error(err)
+		}
+		time.Sleep(time.Second)
+		s.add(q, "a/2")
+		if err := q.Add("nonsense"); err != errBad {
+			t.Error(err)
+		}
+	})
+}
+
+// Each host has one request at a time, and there are few at one time.
+func TestRequestsAreFewAtOneTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{T: t, takes: time.Second}
+		q := newQueue(s, Config{})
+		s.run(q)
+		for host := range 100 {
+			for i := range 4 {
+				s.add(q, fmt.Sprintf("h%d/%d", host, i))
+			}
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if stats := q.Stats(); s.most != parallel || stats.Accepted != 400 || len(s.sent) != 200 {
+			t.Errorf("%d at one time, %d requests, %+v", s.most, len(s.sent), stats)
+		}
+	})
+}
+
+func TestShutdownSendsWhatWaits(t *testing.T) {
+	for _, isRunning := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &service{T: t, takes: time.Second}
+			s.answer = func(host, _ string) Result {
+				return map[string]Result{"down": {Err: errDown, Again: true}, "bad": {Err: errBad}}[host]
+			}
+			q := newQueue(s, Config{Delay: time.Hour})
+			if isRunning {
+				s.run(q)
+				synctest.Wait()
+			}
+			s.add(q, "a/1", "a/2", "a/3", "a/4", "down/2", "down/1", "bad/1")
+			unsent, err := q.Shutdown(t.Context())
+			if !slices.Equal(unsent, []string{"down/1", "down/2"}) || err != errDown || len(s.done) != 5 {
+				t.Errorf("%q, %v; done: %v", unsent, err, s.done)
+			}
+			if took := time.Since(s.began); took > 2*time.Second {
+				t.Errorf("it took %v", took)
+			}
+			if err := q.Add("a/1"); err != ErrClosed {
+				t.Error(err)
+			}
+			if _, err := q.Shutdown(t.Context()); err != ErrClosed {
+				t.Error(err)
+			}
+			if err := q.Run(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestTheEndOfAContextLosesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{T: t, takes: time.Minute}
+		q := newQueue(s, Config{})
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		s.add(q, "a/1", "b/1")
+		if err := q.Run(ctx); err != context.DeadlineExceeded {
+			t.Error(err)
+		}
+		s.add(q, "a/2")
+		closing, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		unsent, err := q.Shutdown(closing)
+		if !slices.Equal(unsent, []string{"a/1", "a/2", "b/1"}) || err != context.DeadlineExceeded {
+			t.Errorf("%q, %v", unsent, err)
+		}
+		s.wants("5s a/1", "5s b/1", "10s a/1 a/2", "10s b/1")
+	})
+}
+
+// What is added is done or returned, whatever the service answers.
+func TestNothingIsLost(t *testing.T) {
+	for seed := range uint64(50) {
+		synctest.Test(t, func(t *testing.T) {
+			random, answers := rand.New(rand.NewPCG(seed, 1)), rand.New(rand.NewPCG(seed, 2))
+			s := &service{T: t, takes: 700 * time.Millisecond}
+			s.answer = func(string, string) Result {
+				switch answers.IntN(4) {
+				case 0:
+					return Result{Err: errDown, Again: true, After: time.Duration(answers.IntN(3)) * time.Second}
+				case 1:
+					return Result{Err: errBad}
+				}
+				return Result{}
+			}
+			q := newQueue(s, Config{Capacity: 40})
+			s.run(q)
+			added := make(map[string]bool)
+			for range 300 {
+				url := fmt.Sprintf("h%d/%d", random.IntN(5), random.IntN(20))
+				if q.Add(url) == nil {
+					added[url] = true
+				}
+				time.Sleep(time.Duration(random.IntN(300)) * time.Millisecond)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(random.IntN(3000))*time.Millisecond)
+			defer cancel()
+			unsent, _ := q.Shutdown(ctx)
+			for _, url := range unsent {
+				s.done[url] = nil
+			}
+			for url := range added {
+				if _, ok := s.done[url]; !ok {
+					t.Errorf("seed %d: %s is lost", seed, url)
+				}
+			}
+			if stats := q.Stats(); stats.Waiting != len(unsent) {
+				t.Errorf("seed %d: %d unsent, %+v", seed, len(unsent), stats)
+			}
+		})
+	}
+}
+
+func TestANegativeConfigIsRejected(t *testing.T) {
+	if _, err := New(Service{}, Config{Delay: -1, Capacity: -1}); err == nil || strings.Count(err.Error(), "is negative") != 2 {
+		t.Error(err)
+	}
+}

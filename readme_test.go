@@ -142,7 +142,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 func TestREADMEsCommandsAreRun(t *testing.T) {
 	t.Parallel()
 	ci := "\n" + file(t, ".ci/run")
-	for _, name := range []string{"README.md", "CONTRIBUTING.md", "announce/README.md", "authz/README.md", "bench/README.md", "caddy/README.md", "conformance/README.md", "e2e/README.md", "source/README.md", "source/e2e/README.md"} {
+	for _, name := range []string{"README.md", "CONTRIBUTING.md", "announce/README.md", "authz/README.md", "bench/README.md", "caddy/README.md", "conformance/README.md", "e2e/README.md", "source/README.md", "e2e/source/README.md"} {
 		t.Run(name, func(t *testing.T) {
 			for _, block := range blocks(t, file(t, name), "sh") {
 				if strings.Contains(block, "../ampcors") {
@@ -231,26 +231,6 @@ func TestREADMEsCodeIsThatOfTestedPrograms(t *testing.T) {
 		section, _, _ = strings.Cut(section, "\n## ")
 		return section
 	}
-	t.Run("frameworks", func(t *testing.T) {
-		code := blocks(t, section("In your framework"), "go")
-		for _, framework := range []string{"servemux", "chi", "gin", "echo"} {
-			program := "examples/frameworks/" + framework + "/main.go"
-			has(t, program, strings.Replace(code[0], "mw.Wrap(router)", "wrapped(mw)", 1))
-			has(t, program, "return mw.Wrap(")
-		}
-		has(t, "examples/frameworks/fiber/main.go", strings.TrimPrefix(code[1], "// fiber v3\n"))
-	})
-	t.Run("the table of frameworks", func(t *testing.T) {
-		cells := regexp.MustCompile(`(?m)^\| \[.*\]\((\w+/main.go)\) (.*)$`).FindAllStringSubmatch(file(t, "examples/frameworks/README.md"), -1)
-		if len(cells) != 5 {
-			t.Fatalf("%d rows have a program; want 5", len(cells))
-		}
-		for _, row := range cells {
-			for _, quoted := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[2], -1) {
-				has(t, "examples/frameworks/"+row[1], quoted[1])
-			}
-		}
-	})
 	t.Run("emails", func(t *testing.T) {
 		has(t, "example_test.go", blocks(t, section("Emails"), "go")[0])
 	})

@@ -134,7 +134,7 @@ func hashOrigin(t *testing.T, domain string) string {
 // documentedTable returns the CREATE TABLE statement for a database in sqlsource's documentation.
 func documentedTable(t *testing.T, database string) string {
 	t.Helper()
-	f, err := parser.ParseFile(token.NewFileSet(), "../sqlsource/sqlsource.go", nil, parser.ParseComments|parser.PackageClauseOnly)
+	f, err := parser.ParseFile(token.NewFileSet(), "../../source/sqlsource/sqlsource.go", nil, parser.ParseComments|parser.PackageClauseOnly)
 	if err != nil {
 		t.Fatal(err)
 	}

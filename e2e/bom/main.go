@@ -1,7 +1,7 @@
 // Command bom writes the bill of materials of a Go program, in the JSON of CycloneDX
 // (https://cyclonedx.org/specification/overview/), from what the linker has written into the program.
 //
-//	go run ./packaging/bom PROGRAM VERSION
+//	go run ./e2e/bom PROGRAM VERSION
 package main
 
 import (

@@ -32,7 +32,7 @@ var (
 	inForce    = desc("config_in_force", "1 if the configuration file as it is now is in force, 0 if it is wrong or missing.")
 
 	lookups  = desc("source_lookups_total", "Lookups of the Source, by their result: ok or error.", "result")
-	avoided  = desc("source_avoided_lookups_total", "Decisions without a lookup of their own: coalesced with another one, denied by a hint, or from a stale answer because the Source failed.", "by")
+	avoided  = desc("source_avoided_lookups_total", "Decisions without a lookup of their own: coalesced with another one, or from a stale answer because the Source failed.", "by")
 	rejected = desc("source_rejected_lookups_total", "Lookups that were not made, so that requests got 503 or a stale answer: busy (too many lookups), rate_limit, or circuit_breaker (the Source failed just before).", "by")
 
 	refreshes = desc("source_refreshes_total", "The part of the lookups that was made in the background before an answer expired.")
@@ -142,7 +142,6 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 	count(lookups, s.Lookups-s.Errors, "ok")
 	count(lookups, s.Errors, "error")
 	count(avoided, s.Coalesced, "coalesced")
-	count(avoided, s.Hinted, "hint")
 	count(avoided, s.Stale, "stale")
 	count(rejected, s.Busy, "busy")
 	count(rejected, s.RateLimited, "rate_limit")

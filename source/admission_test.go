@@ -379,24 +379,8 @@ func TestAShardThatHangsAffectsNoOther(t *testing.T) {
 	})
 }
 
-func TestANameThatIsAbsentIsNotLookedUp(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake("absent", "other")
-		c := newTestCache(t, f.source())
-		for _, r := range []Answer{c.Find(t.Context(), "absent"), c.Find(t.Context(), "@absent")} {
-			if r != (Answer{}) {
-				t.Errorf("%+v", r)
-			}
-		}
-		if s := c.Stats(); s.Hinted != 2 || s.Lookups != 0 || s.Negatives != 0 || f.count("absent") != 0 {
-			t.Errorf("%+v", s)
-		}
-	})
-}
-
-// A source that panics in a hint does not lock the Cache.
-func TestAPanicInAHintLocksNothing(t *testing.T) {
+// A source that panics in IsLikely does not lock the Cache.
+func TestAPanicInIsLikelyLocksNothing(t *testing.T) {
 	t.Parallel()
 	c := newTestCache(t, newFake("other").source())
 	func() {

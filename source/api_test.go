@@ -257,7 +257,7 @@ func TestHasPublisherIsEnough(t *testing.T) {
 }
 
 // A wrapper that copies a Source keeps all that it can do, and the Cache uses it: changes,
-// hints, shards and hash prefixes.
+// likely names, shards and hash prefixes.
 func TestAWrapperThatLogsLosesNothing(t *testing.T) {
 	t.Parallel()
 	var report func(...string)
@@ -269,15 +269,10 @@ func TestAWrapperThatLogsLosesNothing(t *testing.T) {
 		PublisherByHash: func(context.Context, string) (string, error) { return "a.example", nil },
 		Notify:          func(changed func(...string)) func() { report = changed; return nil },
 		IsListening:     func() bool { return isListening },
-		Hint: func(key string) source.Hint {
-			if key == "absent.example" {
-				return source.NotPublisher
-			}
-			return source.NoHint
-		},
-		Shards:     2,
-		Shard:      func(key string) int { shards[key] = true; return len(key) },
-		Publishers: nil, // only package filter calls it
+		IsLikely:        func(key string) bool { return true },
+		Shards:          2,
+		Shard:           func(key string) int { shards[key] = true; return len(key) },
+		Publishers:      nil, // only package filter calls it
 	}
 	var log []string
 	logged := asked
@@ -297,7 +292,6 @@ func TestAWrapperThatLogsLosesNothing(t *testing.T) {
 			t.Errorf("%+v", a)
 		}
 	}
-	c.Find(t.Context(), "absent.example")
 	report("A.EXAMPLE")
 	if _, ok := c.Remembered("a.example"); ok {
 		t.Error("a change is not seen")
@@ -309,7 +303,7 @@ func TestAWrapperThatLogsLosesNothing(t *testing.T) {
 			t.Errorf("after %q, the answer counts", missed)
 		}
 	}
-	if want := []string{"a.example", "a.example", "a.example"}; !slices.Equal(log, want) || !shards[hash] || !shards["a.example"] || c.Stats().Hinted != 1 {
+	if want := []string{"a.example", "a.example", "a.example"}; !slices.Equal(log, want) || !shards[hash] || !shards["a.example"] {
 		t.Errorf("%q, shards of %v, %+v", log, shards, c.Stats())
 	}
 	if c.Stats().Listening {
@@ -323,21 +317,17 @@ func TestAWrapperThatLogsLosesNothing(t *testing.T) {
 	}
 }
 
-// Hints and shards decide nothing else, whatever their values are.
-func TestHintsAndShardsDecideNothingElse(t *testing.T) {
+// IsLikely and shards decide nothing else, whatever their values are.
+func TestIsLikelyAndShardsDecideNothing(t *testing.T) {
 	t.Parallel()
-	for _, hint := range []source.Hint{source.NoHint, source.LikelyPublisher, source.NotPublisher, 99} {
+	for _, isLikely := range []bool{false, true} {
 		for _, shard := range []int{0, 1, -1, 1 << 30} {
-			t.Run(fmt.Sprint(hint, shard), func(t *testing.T) {
+			t.Run(fmt.Sprint(isLikely, shard), func(t *testing.T) {
 				t.Parallel()
 				c := newCache(t, source.Source{
-					HasPublisher: isA, Hint: func(string) source.Hint { return hint }, Shards: 2, Shard: func(string) int { return shard },
+					HasPublisher: isA, IsLikely: func(string) bool { return isLikely }, Shards: 2, Shard: func(string) int { return shard },
 				}, source.Options{})
-				want := "a.example"
-				if hint == source.NotPublisher {
-					want = ""
-				}
-				if a := c.Find(t.Context(), "a.example"); a != (source.Answer{Publisher: want}) {
+				if a := c.Find(t.Context(), "a.example"); a != (source.Answer{Publisher: "a.example"}) {
 					t.Errorf("%+v", a)
 				}
 				if a := c.Find(t.Context(), "b.example"); a != (source.Answer{}) {

@@ -35,7 +35,7 @@ var ErrNoStale = errors.New("earlier answers do not count")
 //
 // [Cache.Remembered] answers from memory alone. [Cache.Find] asks if memory has no answer:
 //
-//	Hint -> memory -> call of another caller -> circuit breaker -> queue for a slot ->
+//	memory -> call of another caller -> circuit breaker -> queue for a slot ->
 //	circuit breaker again -> rate limit -> Source
 //
 // Each part has a file: memory.go, call.go, breaker.go, queue.go and rate.go; rejections.go is part
@@ -203,11 +203,6 @@ func (c *Cache) find(ctx context.Context, requested string) Answer {
 	// Not under the lock: the Source may panic.
 	class, shard := c.class(key), c.shardOf(key)
 	c.mu.Lock()
-	if class == absent {
-		c.stats.Hinted++
-		c.mu.Unlock()
-		return Answer{}
-	}
 	if domain, ok := c.memory.answer(key, c.now()); ok {
 		c.mu.Unlock()
 		return Answer{Publisher: domain}
@@ -344,7 +339,6 @@ type Stats struct {
 	RateLimited uint64 `json:"rateLimited"` // lookups that Options.MaxRate rejected
 	Busy        uint64 `json:"busy"`        // lookups that found no slot in time, or a full queue
 	CircuitOpen uint64 `json:"circuitOpen"` // lookups that a backoff or a circuit breaker rejected
-	Hinted      uint64 `json:"hinted"`      // decisions without a lookup because of the Hint NotPublisher
 	Stale       uint64 `json:"stale"`       // decisions from a stale answer, because the Source failed
 
 	Waits    uint64        `json:"waits"`    // decisions that waited for a lookup, their own or another's

@@ -74,16 +74,11 @@ func (f *fake) source() Source {
 			}
 			return domainOf(nameOf(prefix)), nil
 		},
-		Hint: func(key string) Hint {
-			switch name := nameOf(key); {
-			case strings.Contains(name, "likely"):
-				return LikelyPublisher
-			case strings.Contains(name, "absent"):
-				return NotPublisher
-			case strings.Contains(name, "panic"):
+		IsLikely: func(key string) bool {
+			if strings.Contains(nameOf(key), "panic") {
 				panic("a defect")
 			}
-			return NoHint
+			return strings.Contains(nameOf(key), "likely")
 		},
 	}
 }

@@ -68,16 +68,10 @@ func (c *Cache) shardOf(key string) *shard {
 }
 
 func (c *Cache) class(key string) class {
-	hint := NoHint
-	if c.asked.Hint != nil {
-		hint = c.asked.Hint(key)
-	}
 	switch {
-	case hint == NotPublisher:
-		return absent
 	case c.memory.publishers.Contains(key):
 		return remembered
-	case hint == LikelyPublisher:
+	case c.asked.IsLikely != nil && c.asked.IsLikely(key):
 		return likely
 	case c.rejected.isReturning(key, c.now()):
 		return returning

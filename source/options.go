@@ -33,7 +33,7 @@ type Options struct {
 	// MaxConcurrent is how many lookups run at one time, at most, in each shard of a Source. At
 	// most three quarters of these slots, but at least one, are for names that are not
 	// remembered as publishers. Lookups that find no free slot wait: remembered publishers
-	// first, then those that a Hint finds likely, then those that were rejected a moment
+	// first, then those that IsLikely says to be likely, then those that were rejected a moment
 	// ago and come again, then all others. At most 4096 of each of these classes wait, in each shard. If
 	// zero, 256 is used. A pool of database connections bounds them further.
 	MaxConcurrent int `json:"maxConcurrent,omitzero"`

@@ -15,8 +15,6 @@ const (
 	returning               // it was rejected because of load a moment ago, and is asked for again
 	unknown
 	numClasses
-
-	absent class = -1 // the Source says that there is no such publisher, so there is no lookup
 )
 
 const (

@@ -65,10 +65,10 @@ type Source struct {
 	// connection works. If nil, it always would.
 	IsListening func() bool
 
-	// Hint returns what is known of a key without a lookup, so that invented origins delay
-	// lookups for publishers less. It is called for each request that no remembered publisher
-	// answers, even if its lookup is then shared or rejected. Package [github.com/ampcors/ampcors/source/filter] has one.
-	Hint func(key string) Hint
+	// IsLikely reports whether a key is likely a publisher's, without a lookup. Such lookups go before
+	// those for other names that are not remembered, so that invented origins delay them less. It never
+	// decides who is allowed. Package [github.com/ampcors/ampcors/source/filter] has one.
+	IsLikely func(key string) bool
 
 	// Shards is the number of parts that can fail separately, such as the nodes of a Redis
 	// Cluster, at most 1024. Shard returns the part that a key belongs to, from 0 to Shards-1.
@@ -103,17 +103,3 @@ func (s *Source) check() error {
 	}
 	return errors.Join(errs...)
 }
-
-// A Hint is what a [Source] knows of a key without a lookup.
-type Hint int
-
-const (
-	// NoHint says nothing.
-	NoHint Hint = iota
-	// LikelyPublisher says that a lookup will likely find a publisher. Such lookups go before
-	// those for other names that are not remembered. It never decides who is allowed.
-	LikelyPublisher
-	// NotPublisher says that a lookup would find no publisher. So it is not made, and the
-	// request is denied. Nothing is remembered of it.
-	NotPublisher
-)

@@ -73,16 +73,13 @@ func TestHonestTrafficIsServed(t *testing.T) {
 func TestAFloodDoesNotShutOutPublishers(t *testing.T) {
 	rows := floodHead
 	for _, flood := range []int{2_000, 10_000, 50_000} {
-		for _, kind := range []string{"alone", "alone, each origin sent twice", "with a filter", "with a filter that answers no"} {
+		for _, kind := range []string{"alone", "alone, each origin sent twice", "with a filter"} {
 			t.Run(fmt.Sprintf("%d/%s", flood, kind), func(t *testing.T) {
 				sc := scenario{
 					newSource: func() (source.Source, func() int64) {
 						m := newModel(2*time.Millisecond, 10)
-						switch kind {
-						case "with a filter":
-							return m.hinting(source.NoHint), m.lookups.Load
-						case "with a filter that answers no":
-							return m.hinting(source.NotPublisher), m.lookups.Load
+						if kind == "with a filter" {
+							return m.filtered(), m.lookups.Load
 						}
 						return m.source(), m.lookups.Load
 					},

@@ -67,17 +67,14 @@ func (m *model) hasPublisher(ctx context.Context, name string) (bool, error) {
 	return isPublisher(name), nil
 }
 
-// hinting returns the Source with hints like those of a filter: publishers are likely, and so is
+// filtered returns the Source with an IsLikely like that of a filter: publishers are likely, and so is
 // about one in 256 other names. The tests of package filter check that a filter does this.
-func (m *model) hinting(others source.Hint) source.Source {
+func (m *model) filtered() source.Source {
 	s := m.source()
-	s.Hint = func(name string) source.Hint {
+	s.IsLikely = func(name string) bool {
 		hash := fnv.New32a()
 		_, _ = hash.Write([]byte(name))
-		if isPublisher(name) || hash.Sum32()>>16%256 == 0 {
-			return source.LikelyPublisher
-		}
-		return others
+		return isPublisher(name) || hash.Sum32()>>16%256 == 0
 	}
 	return s
 }

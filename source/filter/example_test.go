@@ -22,7 +22,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	filtered, err := filter.New(table.Source(), filter.Config{File: "/var/cache/api/publishers.filter"})
+	filtered, err := filter.New(table.Source(), filter.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -219,18 +219,8 @@ func (c *client) describe(r request, resp *response) string {
 	fmt.Fprintf(&b, " is answered with status %d", resp.Status)
 	for _, name := range []string{"Access-Control-Allow-Origin", "Access-Control-Allow-Credentials", "Access-Control-Allow-Methods", "Access-Control-Allow-Headers", "Vary", "Location", "Content-Type"} {
 		for _, value := range resp.Header[name] {
-			fmt.Fprintf(&b, ", %s: %.200s", name, printable(c.clean(value)))
+			fmt.Fprintf(&b, ", %s: %.200s", name, c.clean(value))
 		}
 	}
 	return b.String() + "."
-}
-
-// printable returns s with each control character replaced by U+FFFD.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return '\ufffd'
-		}
-		return r
-	}, s)
 }

@@ -107,14 +107,13 @@ type Config struct {
 	// request.
 	Observe func(*http.Request, Decision) `json:"-"`
 
-	// Source is the Cache of a source.Source, which knows further publishers, such as those in a
-	// database. The program makes the Cache, closes it, and can give it to several Middlewares.
-	// It is asked about publisher domains and hash prefixes that Publishers does not cover, after
-	// the origin has been read and checked. It is also asked about values in Origins, because
-	// they may be a publisher's. It is not asked about the API host's own pages. If it fails, a
+	// Source knows further publishers, such as those in a database. The program makes it, closes it, and can
+	// give it to several Middlewares. It is asked about publisher domains and hash prefixes that Publishers
+	// does not cover, after the origin has been read and checked. It is also asked about values in Origins,
+	// because they may be a publisher's. It is not asked about the API host's own pages. If it fails, a
 	// request is answered with status 503 and Retry-After, unless the publisher was confirmed
-	// within source.Options.MaxStale.
-	Source *source.Cache `json:"-"`
+	// within source.Config.MaxStale.
+	Source *source.Source `json:"-"`
 
 	// DangerouslyAllowAmbiguousPrefixes accepts a prefix that names a publisher as punycode,
 	// although AMP's implementations give the same prefix to another host. The owner of that

@@ -141,15 +141,15 @@
 // Config.Publishers is a list in memory; a million take about 60 MB, and package
 // configfile reads and follows one in a file. For publishers in a database that change
 // often, there is package source, with packages sqlsource, pgsource and redissource below it. A
-// program makes one [source.Cache], and gives it to any number of Middlewares as Config.Source. The
-// answers of the database are remembered for [source.Options].TTL. While it works, a revoked
-// publisher gets in for at most this long, or for less if [source.Cache.Forget] is called or the
+// program makes one [source.Source], and gives it to any number of Middlewares as Config.Source. The
+// answers of the database are remembered for [source.Config].TTL. While it works, a revoked
+// publisher gets in for at most this long, or for less if [source.Source.Forget] is called or the
 // database reports its changes. A publisher in use is refreshed before that in the background.
 //
 // If the Source fails, publishers that it confirmed within MaxStale still get in.
 // If no answer is remembered, a request gets status 503 and Retry-After, and the failure is
 // not remembered as a denial. [ReasonSourceUnavailable], Decision.SourceErr and
-// [source.Cache.Stats] say why. Only a limited number of
+// [source.Source.Stats] say why. Only a limited number of
 // lookups run at one time. If too many wait because of invented origins, a publisher that is not
 // yet remembered may also get 503.
 //

@@ -101,9 +101,9 @@ func ExampleConfig_denied() {
 // A Source can be a map.
 func ExampleConfig_source() {
 	hosted := map[string]bool{"www.example.com": true}
-	customers, err := source.New(source.Source{
+	customers, err := source.New(source.Database{
 		HasPublisher: func(_ context.Context, domain string) (bool, error) { return hosted[domain], nil },
-	}, source.Options{})
+	}, source.Config{})
 	if err != nil {
 		fmt.Println(err)
 		return

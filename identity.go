@@ -100,7 +100,7 @@ func (id *identity) findPublisher(p *policy, c *caller, cl *claim) {
 
 // findRemembered finds a publisher that the Source confirmed before. The claim is not checked
 // yet: a name that is remembered passed all checks when it was asked for.
-func (id *identity) findRemembered(p *policy, publishers *source.Cache, cl *claim) bool {
+func (id *identity) findRemembered(p *policy, publishers *source.Source, cl *claim) bool {
 	var name string
 	var ok bool
 	switch cl.kind {
@@ -120,7 +120,7 @@ func (id *identity) findRemembered(p *policy, publishers *source.Cache, cl *clai
 }
 
 // ask asks the Source about a checked claim.
-func (id *identity) ask(p *policy, publishers *source.Cache, c *caller, cl *claim) {
+func (id *identity) ask(p *policy, publishers *source.Source, c *caller, cl *claim) {
 	if cl.kind == kindHash {
 		id.set(p, publishers.FindByHash(c.context(), cl.name))
 		return
@@ -131,7 +131,7 @@ func (id *identity) ask(p *policy, publishers *source.Cache, c *caller, cl *clai
 	}
 }
 
-// set records the Source's answer, unless it names a reserved host. The Cache may have that from a
+// set records the Source's answer, unless it names a reserved host. The Source may have that from a
 // Middleware that trusts other AMP Caches, or from a hash prefix.
 func (id *identity) set(p *policy, answer source.Answer) {
 	if p.hosts.isReserved(answer.Publisher) {

@@ -193,7 +193,7 @@ func TestTheMemoryOfASourceIsBounded(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%.40s/hash=%t/publisher=%t", test.name, test.byHash, test.isPublisher), func(t *testing.T) {
 			const size = 20_000
-			cache, asked := oddSource(t, source.Options{MaxEntries: size})
+			cache, asked := oddSource(t, source.Config{MaxEntries: size})
 			m := newMiddleware(t, ampcors.Config{Source: cache})
 			before := heap()
 			for i := range 2 * size {
@@ -222,13 +222,13 @@ func TestTheMemoryOfASourceIsBounded(t *testing.T) {
 
 // oddSource knows the names with an odd number. By hash prefix it knows only the one in asked, so
 // that it needs no memory.
-func oddSource(t *testing.T, options source.Options) (c *source.Cache, asked *string) {
+func oddSource(t *testing.T, options source.Config) (c *source.Source, asked *string) {
 	asked = new(string)
 	isOdd := func(domain string) bool {
 		digits := strings.TrimRight(domain, ".com")
 		return (digits[len(digits)-1]-'0')%2 == 1
 	}
-	return cacheOf(t, source.Source{
+	return cacheOf(t, source.Database{
 		HasPublisher: func(_ context.Context, domain string) (bool, error) { return isOdd(domain), nil },
 		PublisherByHash: func(context.Context, string) (string, error) {
 			if !isOdd(*asked) {
@@ -285,7 +285,7 @@ func TestReconfigureReleasesTheOldList(t *testing.T) {
 	for i := range list {
 		list[i] = fmt.Sprintf("www.site-%d.example", i)
 	}
-	cache, _ := oddSource(t, source.Options{})
+	cache, _ := oddSource(t, source.Config{})
 	before := heap()
 	m := newMiddleware(t, ampcors.Config{Publishers: list, Source: cache})
 	if err := m.Reconfigure(ampcors.Config{Publishers: list[:1], Source: cache}); err != nil {

@@ -185,7 +185,7 @@ func TestDeniedGetsTheDecision(t *testing.T) {
 func TestTheHandlerGetsTheEnforcedDecision(t *testing.T) {
 	t.Parallel()
 	s := newSetSource("www.example.com")
-	cache := s.cache(t, source.Options{TTL: 1, MaxStale: 1})
+	cache := s.cache(t, source.Config{TTL: 1, MaxStale: 1})
 	m := newMiddleware(t, ampcors.Config{Source: cache})
 	want := ampcors.Decision{Allowed: true, Reason: ampcors.ReasonCacheOrigin, Origin: cacheOrigin, Publisher: "www.example.com", CacheID: "google"}
 	ran := false

@@ -89,15 +89,15 @@ func (s *setSource) PublisherByHash(ctx context.Context, prefix string) (string,
 	return domain, err
 }
 
-func (s *setSource) cache(t testing.TB, options ...source.Options) *source.Cache {
+func (s *setSource) cache(t testing.TB, options ...source.Config) *source.Source {
 	t.Helper()
-	return cacheOf(t, source.Source{HasPublisher: s.HasPublisher, PublisherByHash: s.PublisherByHash}, options...)
+	return cacheOf(t, source.Database{HasPublisher: s.HasPublisher, PublisherByHash: s.PublisherByHash}, options...)
 }
 
 // cacheOf returns a Cache of a Source. Without options, it has the defaults.
-func cacheOf(t testing.TB, s source.Source, options ...source.Options) *source.Cache {
+func cacheOf(t testing.TB, s source.Database, options ...source.Config) *source.Source {
 	t.Helper()
-	c, err := source.New(s, append(options, source.Options{})[0])
+	c, err := source.New(s, append(options, source.Config{})[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func TestWhileTheSourceIsDownOnlyStalePublishersAreAllowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource("www.example.com", "other.example")
 		var observed []ampcors.Decision
-		cache := s.cache(t, source.Options{TTL: time.Minute, MaxStale: 5 * time.Minute})
+		cache := s.cache(t, source.Config{TTL: time.Minute, MaxStale: 5 * time.Minute})
 		cfg := ampcors.Config{
 			Source: cache, Credentialed: true,
 			Observe: func(_ *http.Request, d ampcors.Decision) { observed = append(observed, d) },
@@ -305,7 +305,7 @@ func TestExplainShowsTheSourcesAnswer(t *testing.T) {
 	s.err = errDown
 	checkAllowlistStep(t, m, otherOrigin, "Not in Publishers, and the Source failed: the database is down.")
 	s.err = nil
-	if err := m.Reconfigure(ampcors.Config{Source: s.cache(t, source.Options{TTL: 1})}); err != nil {
+	if err := m.Reconfigure(ampcors.Config{Source: s.cache(t, source.Config{TTL: 1})}); err != nil {
 		t.Fatal(err)
 	}
 	wantReason(t, m, cacheOrigin, ampcors.ReasonCacheOrigin)
@@ -363,7 +363,7 @@ func TestAClosedCacheIsUnavailable(t *testing.T) {
 	wantReason(t, m, ownOrigin, ampcors.ReasonOwnOrigin)
 	wantReason(t, m, hashOrigin, ampcors.ReasonCacheOriginHash)
 	cache.Close()
-	for _, m := range []*ampcors.Middleware{m, newMiddleware(t, ampcors.Config{Source: new(source.Cache)})} {
+	for _, m := range []*ampcors.Middleware{m, newMiddleware(t, ampcors.Config{Source: new(source.Source)})} {
 		for _, origin := range []string{cacheOrigin, hashOrigin, ownOrigin, idnOrigin} {
 			if d := m.CheckOrigin(origin); d.Reason != ampcors.ReasonSourceUnavailable || d.SourceErr != source.ErrClosed || d.Stale {
 				t.Errorf("%+v", d)

@@ -101,7 +101,7 @@ func TestThreatAPatternOverACachesHost(t *testing.T) {
 			cfg := ampcors.Config{Publishers: []string{"*.com", "*.org"}, Caches: append(cacheurl.DefaultCaches(), own), DangerouslyAllowPublicSuffixWildcards: true}
 			if fromSource {
 				cfg.Publishers = nil
-				cfg.Source = cacheOf(t, source.Source{HasPublisher: func(context.Context, string) (bool, error) { return true, nil }})
+				cfg.Source = cacheOf(t, source.Database{HasPublisher: func(context.Context, string) (bool, error) { return true, nil }})
 			}
 			m := newMiddleware(t, cfg)
 			for _, origin := range []string{

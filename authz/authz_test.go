@@ -44,7 +44,7 @@ func config() ampcors.Config {
 
 func failing() ampcors.Config {
 	cfg := config()
-	cfg.Source, _ = source.New(source.Source{HasPublisher: func(context.Context, string) (bool, error) { return false, errors.New("down") }}, source.Options{})
+	cfg.Source, _ = source.New(source.Database{HasPublisher: func(context.Context, string) (bool, error) { return false, errors.New("down") }}, source.Config{})
 	return cfg
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 // cacheOf returns a Cache of publishers in a database that answers at once.
-func cacheOf(tb testing.TB, publishers []string, options source.Options) *source.Cache {
+func cacheOf(tb testing.TB, publishers []string, options source.Config) *source.Source {
 	tb.Helper()
 	domains, hashes := make(map[string]bool), make(map[string]string)
 	for _, p := range publishers {
@@ -24,7 +24,7 @@ func cacheOf(tb testing.TB, publishers []string, options source.Options) *source
 		prefix, _ := cacheurl.HashPrefix(domain)
 		domains[domain], hashes[prefix] = true, domain
 	}
-	c, err := source.New(source.Source{
+	c, err := source.New(source.Database{
 		HasPublisher:    func(_ context.Context, domain string) (bool, error) { return domains[domain], nil },
 		PublisherByHash: func(_ context.Context, prefix string) (string, error) { return hashes[prefix], nil },
 	}, options)
@@ -55,8 +55,8 @@ func BenchmarkSource(b *testing.B) {
 		h   http.Handler
 	}{
 		{lib: "listed", h: sourceHandler(b, ampcors.Config{Publishers: publishers})},
-		{lib: "remembered", h: sourceHandler(b, ampcors.Config{Source: cacheOf(b, publishers, source.Options{TTL: time.Hour})})},
-		{lib: "asked", h: sourceHandler(b, ampcors.Config{Source: cacheOf(b, publishers, source.Options{TTL: 1, NegativeTTL: 1})})},
+		{lib: "remembered", h: sourceHandler(b, ampcors.Config{Source: cacheOf(b, publishers, source.Config{TTL: time.Hour})})},
+		{lib: "asked", h: sourceHandler(b, ampcors.Config{Source: cacheOf(b, publishers, source.Config{TTL: 1, NegativeTTL: 1})})},
 	}
 	everyone := make([]http.Header, n)
 	for i, p := range publishers {

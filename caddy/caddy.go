@@ -65,7 +65,7 @@ type Handler struct {
 	Config json.RawMessage `json:"config,omitempty"`
 
 	// Where publishers that config does not list are looked up. Handlers with the same source
-	// and the same member lookup share its connections and answers, which survive a reload.
+	// and the same member source of config share its connections and answers, which survive a reload.
 	SourceRaw json.RawMessage `json:"source,omitempty" caddy:"namespace=http.handlers.ampcors.sources inline_key=module"`
 
 	// The request header in which the backend gets the publisher whose page calls, such as
@@ -132,7 +132,7 @@ func (h *Handler) openSource(ctx caddy.Context) error {
 	if !ok {
 		return fmt.Errorf("%T is not a source of publishers", module)
 	}
-	options, err := h.inline().SourceOptions()
+	options, err := h.inline().SourceConfig()
 	if err != nil {
 		return plain(err)
 	}
@@ -216,7 +216,7 @@ func (h *Handler) inline() configfile.Inline {
 var dropAfter = 10 * time.Second
 
 // nobody answers each Origin with 503.
-var nobody = ampcors.Config{Source: new(source.Cache), Denied: func(http.ResponseWriter, *http.Request, ampcors.Decision) {}}
+var nobody = ampcors.Config{Source: new(source.Source), Denied: func(http.ResponseWriter, *http.Request, ampcors.Decision) {}}
 
 // Cleanup implements caddy.CleanerUpper. For a moment, listed publishers are allowed as before, and
 // others if another handler uses the source.

@@ -195,13 +195,13 @@ func (s *fakeSource) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-func (s *fakeSource) Open(*slog.Logger) (opened source.Source, end func(), err error) {
+func (s *fakeSource) Open(*slog.Logger) (opened source.Database, end func(), err error) {
 	f := fakeOf(s.Label)
 	switch {
 	case f.down.Load() && f.isRejecting.Load():
-		return source.Source{}, nil, errors.New("wrong password")
+		return source.Database{}, nil, errors.New("wrong password")
 	case f.down.Load():
-		return source.Source{}, nil, io.ErrUnexpectedEOF
+		return source.Database{}, nil, io.ErrUnexpectedEOF
 	}
 	f.opened.Add(1)
 	opened = gatewaytest.Source
@@ -652,7 +652,7 @@ func TestAWrongConfigurationChangesNothing(t *testing.T) {
 		`{"handler":"ampcors","config":{"publishers":["a.example"]},"publisher_header":"a header"}`,
 		`{"handler":"ampcors","config":{"publishers":["a.example"]},"source":{"module":"fake","label":"wrong"},"nonsense":1}`,
 		`{"handler":"ampcors","config":{"nonsense":1}}`,
-		`{"handler":"ampcors","config":{"lookup":{"ttl":"-1s"}},"source":{"module":"fake","label":"wrong"}}`,
+		`{"handler":"ampcors","config":{"source":{"ttl":"-1s"}},"source":{"module":"fake","label":"wrong"}}`,
 		`{"handler":"ampcors","config":{"publishers":["b"]},"source":{"module":"fake","label":"wrong"}}`,
 		`{"handler":"ampcors","source":{"module":"redis","url":"x"}}`,
 		`{"handler":"ampcors","source":{"module":"postgres","max_conns":-1}}`,

@@ -50,7 +50,7 @@ func parseHandler(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 //		response_headers <name...>
 //		max_age          <duration>
 //		report_only
-//		lookup {
+//		source_config {
 //			ttl          <duration>
 //			negative_ttl <duration>
 //			...
@@ -99,9 +99,9 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 // options has the members of a configuration of package configfile.
 type options struct {
 	ampcors.Config
-	PublishersFile string         `json:"publishersFile"`
-	CachesFile     string         `json:"cachesFile"`
-	Lookup         source.Options `json:"lookup"`
+	PublishersFile string        `json:"publishersFile"`
+	CachesFile     string        `json:"cachesFile"`
+	SourceConfig   source.Config `json:"sourceConfig"` // the option source is a module
 }
 
 // A parser translates a block of a Caddyfile to the JSON of package configfile.
@@ -319,7 +319,7 @@ func (p *parser) validate(config map[string]any, hasSource bool) {
 	delete(config, "cachesFile")
 	_, err := configfile.Inline{JSON: caddyconfig.JSON(config, nil), Set: func(cfg *ampcors.Config) {
 		if hasSource || hasList { // without them, a configuration that lists no publisher is an error
-			cfg.Source = new(source.Cache) // it is never asked
+			cfg.Source = new(source.Source) // it is never asked
 		}
 	}}.Config()
 	for _, err := range split(err) {
@@ -366,6 +366,9 @@ func (p *parser) place(path string) caddyfile.Token {
 func fieldNamed(t reflect.Type, option string) (field reflect.Type, name string, ok bool) {
 	for _, f := range reflect.VisibleFields(t) {
 		if name = jsonName(f); name != "" && snakeCase(name) == option {
+			if name == "sourceConfig" {
+				name = "source" // as package configfile has it
+			}
 			return f.Type, name, true
 		}
 	}

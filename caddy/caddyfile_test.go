@@ -77,7 +77,7 @@ func TestTheCaddyfileHasAllOfConfig(t *testing.T) {
 		response_headers
 		max_age 1h30m
 		report_only
-		lookup {
+		source_config {
 			ttl 1d
 			negative_ttl 5s
 			max_stale 2d
@@ -127,11 +127,11 @@ func TestTheCaddyfileHasAllOfConfig(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
-	lookup := source.Options{
+	lookup := source.Config{
 		TTL: 24 * time.Hour, NegativeTTL: 5 * time.Second, MaxStale: 48 * time.Hour, Timeout: 500 * time.Millisecond,
 		MaxConcurrent: 7, MaxRate: 8, MaxEntries: 9,
 	}
-	if got, err := h.inline().SourceOptions(); got != lookup || err != nil {
+	if got, err := h.inline().SourceConfig(); got != lookup || err != nil {
 		t.Errorf("%+v, %v; want %+v", got, err, lookup)
 	}
 	for _, value := range []any{want, want.Email, lookup, want.Caches[1]} { // or a new field is missing above
@@ -200,7 +200,7 @@ func TestEachErrorHasItsLine(t *testing.T) {
 		email {
 			sendrs x
 		}
-		lookup {
+		source_config {
 			ttl 1x
 			max_rate many
 		}
@@ -232,9 +232,9 @@ credentialed takes no value; remove "yes", or the line, at Caddyfile:11
 ampcors: caches[1].cache_domain "" is empty; want a domain such as "www.example.com", at Caddyfile:14
 email takes no value; want a block, at Caddyfile:16
 unknown option "sendrs"; want one of clients, dangerously_allow_mail_provider_wildcards, senders, at Caddyfile:20
-ampcors: lookup.ttl is "1x"; want a duration such as "10m" or "90s", at Caddyfile:23
-ampcors: lookup.max_rate is "many"; want a whole number, at Caddyfile:24
-unknown option "nonsense"; want one of caches, caches_file, credentialed, dangerously_allow_ambiguous_prefixes, dangerously_allow_http_own_origins, dangerously_allow_public_suffix_wildcards, dangerously_allow_unsafe_requests_without_origin, email, lookup, max_age, methods, name, origins, publisher_header, publishers, publishers_file, report_only, request_headers, response_headers, source, at Caddyfile:26
+ampcors: source.ttl is "1x"; want a duration such as "10m" or "90s", at Caddyfile:23
+ampcors: source.max_rate is "many"; want a whole number, at Caddyfile:24
+unknown option "nonsense"; want one of caches, caches_file, credentialed, dangerously_allow_ambiguous_prefixes, dangerously_allow_http_own_origins, dangerously_allow_public_suffix_wildcards, dangerously_allow_unsafe_requests_without_origin, email, max_age, methods, name, origins, publisher_header, publishers, publishers_file, report_only, request_headers, response_headers, source, source_config, at Caddyfile:26
 source has no name; want one of fake, postgres, redis, at Caddyfile:31
 source occurs twice, at Caddyfile:32
 name has no value, at Caddyfile:33
@@ -385,7 +385,7 @@ func TestPostgres(t *testing.T) {
 // Every Caddyfile is either rejected with the line of the error, or accepted and then valid.
 func FuzzCaddyfile(f *testing.F) {
 	f.Add("publishers a.example\nmax_age 1h\nemail {\nsenders a@b.example\n}\nsource redis redis://a")
-	f.Add("caches google {\nid x\ncache_domain c.example\n}\nlookup {\nttl\n}\nname {\n}")
+	f.Add("caches google {\nid x\ncache_domain c.example\n}\nsource_config {\nttl\n}\nname {\n}")
 	f.Add("<<0") // an incomplete heredoc
 	f.Add("publishers {\na.example {\n}\n}\ncredentialed {\nx\n}\nsource fake {\n}\n} }")
 	f.Fuzz(func(t *testing.T, options string) {
@@ -401,7 +401,7 @@ func FuzzCaddyfile(f *testing.F) {
 			return
 		}
 		inline := h.inline()
-		inline.Set = func(cfg *ampcors.Config) { cfg.Source = new(source.Cache) }
+		inline.Set = func(cfg *ampcors.Config) { cfg.Source = new(source.Source) }
 		_, err = inline.Config()
 		if err != nil && !strings.Contains(err.Error(), "publishersFile") && !strings.Contains(err.Error(), "cachesFile") {
 			t.Errorf("%q is accepted as %s, which has an error: %v", options, h.Config, err)

@@ -54,7 +54,7 @@ func (g group) counts() metrics.Counts {
 	handlers := maps.Clone(groups[g])
 	groupsMu.Unlock()
 	sum := metrics.Counts{Decisions: ampcors.Stats{Requests: make(map[ampcors.Reason]uint64), Caches: make(map[string]ampcors.CacheStats)}}
-	caches := make(map[*source.Cache]struct{})
+	caches := make(map[*source.Source]struct{})
 	for h := range handlers {
 		stats := h.mw.Stats()
 		for reason, n := range stats.Requests {
@@ -90,7 +90,7 @@ func (g group) counts() metrics.Counts {
 }
 
 // sumOf returns the sums of the Caches' counts. Notifies and Listening are true if they are for each.
-func sumOf(caches []*source.Cache) *source.Stats {
+func sumOf(caches []*source.Source) *source.Stats {
 	sum := source.Stats{Notifies: true, Listening: true}
 	to := reflect.ValueOf(&sum).Elem()
 	for _, cache := range caches {

@@ -66,12 +66,12 @@ func (p *Postgres) config(log *slog.Logger) pgsource.Config {
 }
 
 // Open implements Source. It does not wait for the database.
-func (p *Postgres) Open(log *slog.Logger) (opened source.Source, end func(), err error) {
+func (p *Postgres) Open(log *slog.Logger) (opened source.Database, end func(), err error) {
 	table, err := pgsource.New(p.config(log))
 	if err != nil {
-		return source.Source{}, nil, err
+		return source.Database{}, nil, err
 	}
-	return table.Source(), table.Close, nil
+	return table.Database(), table.Close, nil
 }
 
 // UnmarshalCaddyfile reads

@@ -53,16 +53,16 @@ func (r *Redis) option() (rueidis.ClientOption, error) {
 }
 
 // Open implements Source.
-func (r *Redis) Open(*slog.Logger) (opened source.Source, end func(), err error) {
+func (r *Redis) Open(*slog.Logger) (opened source.Database, end func(), err error) {
 	option, err := r.option()
 	if err != nil {
-		return source.Source{}, nil, err
+		return source.Database{}, nil, err
 	}
 	store, err := redissource.New(redissource.Config{Redis: option, KeyPrefix: r.KeyPrefix})
 	if err != nil {
-		return source.Source{}, nil, err
+		return source.Database{}, nil, err
 	}
-	return store.Source(), store.Close, nil
+	return store.Database(), store.Close, nil
 }
 
 // UnmarshalCaddyfile reads

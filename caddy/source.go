@@ -26,7 +26,7 @@ type Source interface {
 	//
 	// The source may be used longer than the configuration that it comes from, so it must not
 	// use the caddy.Context of the module. When it is no longer used, end is called.
-	Open(*slog.Logger) (opened source.Source, end func(), err error)
+	Open(*slog.Logger) (opened source.Database, end func(), err error)
 }
 
 // pool has the sources of all configurations, by the JSON of their modules and options.
@@ -36,20 +36,20 @@ var pool = caddy.NewUsagePool()
 type pooledSource struct {
 	key       string
 	log       *slog.Logger
-	options   source.Options
+	options   source.Config
 	connected chan struct{} // closed once the source is open
 
 	stop context.CancelFunc
 	done sync.WaitGroup
 
 	mu    sync.Mutex
-	cache *source.Cache // of a source that always fails, until the module's own is open
-	end   func()        // closes the source; nil until it is open
+	cache *source.Source // of a source that always fails, until the module's own is open
+	end   func()         // closes the source; nil until it is open
 }
 
 // openSource returns the pooledSource for a module. If the source cannot be reached, it tries
 // again in the background, because Caddy can serve other requests meanwhile.
-func openSource(module Source, options source.Options) (*pooledSource, error) {
+func openSource(module Source, options source.Config) (*pooledSource, error) {
 	id := string(module.CaddyModule().ID)
 	fields, err := json.Marshal(module)
 	if err != nil {
@@ -118,7 +118,7 @@ func (s *pooledSource) keepConnecting(ctx context.Context, module Source, report
 var errNotConnected = errors.New("the source has not been reached yet")
 
 // get returns the Cache. isOpen is false until the source can be reached.
-func (s *pooledSource) get() (cache *source.Cache, isOpen bool) {
+func (s *pooledSource) get() (cache *source.Source, isOpen bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.cache, s.end != nil
@@ -145,7 +145,7 @@ func (s *pooledSource) Destruct() error {
 }
 
 // unreachable takes the place of a source that has not been reached yet.
-var unreachable = source.Source{
+var unreachable = source.Database{
 	HasPublisher:    func(context.Context, string) (bool, error) { return false, errNotConnected },
 	PublisherByHash: func(context.Context, string) (string, error) { return "", errNotConnected },
 }

@@ -4,7 +4,7 @@
 // The file is JSON. Its members are those of [ampcors.Config], but a duration is a string
 // such as "10m". This package adds publishersFile, for lists that are long or written by
 // other programs, cachesFile, for a copy of the registry of AMP Caches that is newer than this package, and
-// lookup, the options of a Source (see [File.SourceOptions]):
+// source, how a database is asked (see [File.SourceConfig]):
 //
 //	{
 //		"publishers": ["www.example.com", "*.news.example"],
@@ -21,7 +21,7 @@
 // reads. Nothing fetches it: get https://cdn.ampproject.org/caches.json when you trust what it says.
 //
 // No problem in either file is ignored. A member that is unknown or occurs twice, a value
-// of the wrong type, and everything that [ampcors.New] or, in lookup, [source.New] finds is an
+// of the wrong type, and everything that [ampcors.New] or, in source, [source.New] finds is an
 // error. All errors are reported at once, each with file, line and column and what would be
 // right.
 package configfile
@@ -131,28 +131,28 @@ func (in Inline) New() (*ampcors.Middleware, error) {
 	return mw, err
 }
 
-// SourceOptions returns the member "lookup", for [source.New]. It reports
+// SourceConfig returns the member "source", for [source.New]. It reports
 // malformed JSON, unknown members and wrong types anywhere, but checks the values of no other
 // member. A Watcher does not apply its changes.
-func (f File) SourceOptions() (source.Options, error) {
+func (f File) SourceConfig() (source.Config, error) {
 	file := look(f.Path)
 	data, err := file.read()
 	if err != nil {
-		return source.Options{}, &Error{File: f.Path, Reason: "cannot be read: " + reason(err), Err: err}
+		return source.Config{}, &Error{File: f.Path, Reason: "cannot be read: " + reason(err), Err: err}
 	}
-	return Inline{Name: f.Path, JSON: data}.SourceOptions()
+	return Inline{Name: f.Path, JSON: data}.SourceConfig()
 }
 
-// SourceOptions is [File.SourceOptions].
-func (in Inline) SourceOptions() (source.Options, error) {
+// SourceConfig is [File.SourceConfig].
+func (in Inline) SourceConfig() (source.Config, error) {
 	d := newDecoder(in.Name, in.JSON)
 	if d.decodeFile() {
-		d.locate(d.lookupErrors(), publisherLines{})
+		d.locate(d.sourceErrors(), publisherLines{})
 	}
 	if len(d.problems) > 0 {
-		return source.Options{}, d.join(publisherLines{})
+		return source.Config{}, d.join(publisherLines{})
 	}
-	return d.result.Lookup, nil
+	return d.result.Asked, nil
 }
 
 func (f File) read() contents {
@@ -182,17 +182,13 @@ func config(name string, read func() contents) (ampcors.Config, error) {
 	return c.cfg, nil
 }
 
-// lookupErrors returns what is wrong in the member "lookup", as joined *[badvalue.Error]s.
-func (d *decoder) lookupErrors() error {
-	var errs []error
-	if joined, ok := d.result.Lookup.Validate().(interface{ Unwrap() []error }); ok {
-		for _, err := range joined.Unwrap() {
-			if e := (*source.OptionError)(nil); errors.As(err, &e) {
-				errs = append(errs, &badvalue.Error{Path: "lookup." + e.Name, Value: e.Value, Reason: e.Reason, Want: e.Want})
-			}
-		}
+// sourceErrors returns what is wrong in the member "source", as joined *[badvalue.Error]s.
+func (d *decoder) sourceErrors() error {
+	err := d.result.Asked.Validate()
+	for problem := range badvalue.All(err) {
+		problem.Path = "source." + problem.Path
 	}
-	return errors.Join(errs...)
+	return err
 }
 
 // Marshal returns cfg as JSON that [Inline] reads. It has no Source, Denied and Observe.
@@ -305,11 +301,11 @@ func (c *contents) use(use func(ampcors.Config) error) error {
 	if c.err != nil {
 		return c.err
 	}
-	lookup := c.decoder.lookupErrors()
-	if len(c.decoder.problems) > 0 || lookup != nil {
+	sourceErr := c.decoder.sourceErrors()
+	if len(c.decoder.problems) > 0 || sourceErr != nil {
 		use = ampcors.Config.Validate
 	}
-	if err := errors.Join(lookup, use(c.cfg)); err != nil {
+	if err := errors.Join(sourceErr, use(c.cfg)); err != nil {
 		c.decoder.locate(err, c.lines)
 		if len(c.decoder.problems) == 0 {
 			return err // not about a value

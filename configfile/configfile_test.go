@@ -50,7 +50,7 @@ func TestEveryFieldCanBeSetInAFile(t *testing.T) {
 	"methods": ["PUT"], "requestHeaders": ["Authorization"], "responseHeaders": [],
 	"maxAge": "10m",
 	"reportOnly": true,
-	"lookup": {"ttl": "90s", "negativeTTL": "5s", "maxStale": "1h30m", "timeout": "250ms", "maxConcurrent": 8, "maxRate": 100, "maxEntries": 5000},
+	"source": {"ttl": "90s", "negativeTTL": "5s", "maxStale": "1h30m", "timeout": "250ms", "maxConcurrent": 8, "maxRate": 100, "maxEntries": 5000},
 	"dangerouslyAllowAmbiguousPrefixes": true,
 	"dangerouslyAllowHTTPOwnOrigins": true,
 	"dangerouslyAllowPublicSuffixWildcards": true,
@@ -79,11 +79,11 @@ func TestEveryFieldCanBeSetInAFile(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
-	lookup := source.Options{TTL: 90 * time.Second, NegativeTTL: 5 * time.Second, MaxStale: 90 * time.Minute, Timeout: 250 * time.Millisecond, MaxConcurrent: 8, MaxRate: 100, MaxEntries: 5000}
-	if got, err := (File{Path: filepath.Join(dir, "config.json")}).SourceOptions(); got != lookup || err != nil {
+	lookup := source.Config{TTL: 90 * time.Second, NegativeTTL: 5 * time.Second, MaxStale: 90 * time.Minute, Timeout: 250 * time.Millisecond, MaxConcurrent: 8, MaxRate: 100, MaxEntries: 5000}
+	if got, err := (File{Path: filepath.Join(dir, "config.json")}).SourceConfig(); got != lookup || err != nil {
 		t.Errorf("%+v, %v; want %+v", got, err, lookup)
 	}
-	if _, err := (File{Path: filepath.Join(dir, "missing")}).SourceOptions(); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := (File{Path: filepath.Join(dir, "missing")}).SourceConfig(); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
 	for v, i := reflect.ValueOf(got), 0; i < v.NumField(); i++ {
@@ -101,19 +101,19 @@ func TestErrorsAreReportedWithTheirPosition(t *testing.T) {
 		want string
 	}{
 		{name: "unknown members", file: "{\n\t\"sites\": [\"a.example\", {\"b\": [1]}],\n\t\"email\": {\"to\": null}\n}", text: "",
-			want: `config.json:2:2: "sites" is unknown; want one of publishers, caches, origins, email, credentialed, methods, requestHeaders, responseHeaders, maxAge, reportOnly, dangerouslyAllowAmbiguousPrefixes, dangerouslyAllowHTTPOwnOrigins, dangerouslyAllowPublicSuffixWildcards, dangerouslyAllowUnsafeRequestsWithoutOrigin, publishersFile, cachesFile, lookup, $schema
+			want: `config.json:2:2: "sites" is unknown; want one of publishers, caches, origins, email, credentialed, methods, requestHeaders, responseHeaders, maxAge, reportOnly, dangerouslyAllowAmbiguousPrefixes, dangerouslyAllowHTTPOwnOrigins, dangerouslyAllowPublicSuffixWildcards, dangerouslyAllowUnsafeRequestsWithoutOrigin, publishersFile, cachesFile, source, $schema
 config.json:3:12: "email.to" is unknown; want one of senders, clients, dangerouslyAllowMailProviderWildcards`},
-		{name: "misspelled members", file: "{\n\t\"publisher\": [\"a.example\"],\n\t\"email\": {\"sendrs\": null}, \"Publishers\": [], \"lookup\": {\"tll\": \"1s\"}, \"max_age\": 1\n}", text: "",
+		{name: "misspelled members", file: "{\n\t\"publisher\": [\"a.example\"],\n\t\"email\": {\"sendrs\": null}, \"Publishers\": [], \"source\": {\"tll\": \"1s\"}, \"max_age\": 1\n}", text: "",
 			want: `config.json:2:2: "publisher" is unknown; did you mean "publishers"?
 config.json:3:12: "email.sendrs" is unknown; did you mean "senders"?
 config.json:3:29: "Publishers" is unknown; did you mean "publishers"?
-config.json:3:58: "lookup.tll" is unknown; did you mean "ttl"?
+config.json:3:58: "source.tll" is unknown; did you mean "ttl"?
 config.json:3:72: "max_age" is unknown; did you mean "maxAge"?`},
 		{name: "a cache that is not known", file: `{"publishers": ["a.example"], "caches": ["bing", "cloudflare"]}`, text: "",
 			want: `config.json:1:50: caches[1] "cloudflare" is not the id of a cache in cacheurl.DefaultCaches; want "google" or "bing", or an object as in caches.json`},
 		{name: "wrong types", file: `{"publishers": "a.example", "origins": [1, "https://a.example", null, {"x": []}], "credentialed": "yes",
   "maxAge": "10 minutes", "caches": null, "email": [], "reportOnly": 0, "publishersFile": ["a"],
-  "lookup": {"ttl": true, "maxRate": "7", "timeout": 1e3, "maxConcurrent": 99999999999999999999}}`, text: "",
+  "source": {"ttl": true, "maxRate": "7", "timeout": 1e3, "maxConcurrent": 99999999999999999999}}`, text: "",
 			want: `config.json:1:16: publishers is "a.example"; want a list, or remove it
 config.json:1:41: origins[0] is 1; want a string
 config.json:1:65: origins[2] is null; want a string
@@ -124,38 +124,38 @@ config.json:2:37: caches is null; want a list, or remove it
 config.json:2:52: email is a list; want an object
 config.json:2:70: reportOnly is 0; want true or false
 config.json:2:91: publishersFile is a list; want a string
-config.json:3:21: lookup.ttl is true; want a duration such as "10m" or "90s"
-config.json:3:38: lookup.maxRate is "7"; want a whole number
-config.json:3:54: lookup.timeout is 1e3; want a duration such as "10m" or "90s"
-config.json:3:76: lookup.maxConcurrent is 99999999999999999999; want a whole number`},
-		{name: "a number for a duration", file: `{"publishers": ["a.example"], "maxAge": 600, "lookup": {"ttl": 60000000000}}`, text: "",
+config.json:3:21: source.ttl is true; want a duration such as "10m" or "90s"
+config.json:3:38: source.maxRate is "7"; want a whole number
+config.json:3:54: source.timeout is 1e3; want a duration such as "10m" or "90s"
+config.json:3:76: source.maxConcurrent is 99999999999999999999; want a whole number`},
+		{name: "a number for a duration", file: `{"publishers": ["a.example"], "maxAge": 600, "source": {"ttl": 60000000000}}`, text: "",
 			want: `config.json:1:41: maxAge is 600; want a duration such as "10m" or "90s"
-config.json:1:64: lookup.ttl is 60000000000; want a duration such as "10m" or "90s"`},
+config.json:1:64: source.ttl is 60000000000; want a duration such as "10m" or "90s"`},
 		{name: "an empty list", file: `{"publishersFile": "publishers.txt", "origins": ["https://a.example"]}`, text: "# none\n\n", want: `publishers.txt:1:1: names no publisher; want at least one, or no publishersFile`},
 		{name: "twice", file: "{\"publishers\": [\"a.example\"],\n \"publishers\": [\"b.example\"]}", text: "", want: `config.json:2:2: publishers occurs twice; want it once`},
 		{name: "values beside a wrong type", file: `{
 	"publishers": ["a.example", "ü.example", "https://b.example"],
 	"caches": [{"id": "g", "cacheDomain": "CDN.example"}, {"cacheDomain": "b.example"}, 7],
 	"email": {"senders": ["nobody"]}, "maxAge": "1.5s",
-	"lookup": {"maxStale": "1s"}
+	"source": {"maxStale": "1s"}
 }`, text: "", want: `config.json:2:43: publishers[2] "https://b.example" has a scheme; want "b.example"
 config.json:3:40: caches[0].cacheDomain "CDN.example" is not in lower-case ASCII; want "cdn.example"
 config.json:3:56: caches[1].id "" is empty; want a short name such as "google"
 config.json:3:86: caches[2] is 7; want an object
 config.json:4:24: email.senders[0] "nobody" is not an email address; want an address such as "news@example.com", or "*@example.com"
 config.json:4:46: maxAge "1.5s" is not a whole number of seconds; want whole seconds, such as 10m0s
-config.json:5:25: lookup.maxStale "1s" is less than the TTL, during which a publisher gets in anyway; want 1m0s at least`},
+config.json:5:25: source.maxStale "1s" is less than the TTL, during which a publisher gets in anyway; want 1m0s at least`},
 		{name: "values", file: `{
 	"publishers": ["a.example", "ü.example", "https://b.example"],
 	"caches": [{"id": "g", "cacheDomain": "CDN.example"}, {"cacheDomain": "b.example"}],
 	"email": {"senders": ["nobody"]}, "maxAge": "1.5s",
-	"lookup": {"maxStale": "1s"}
+	"source": {"maxStale": "1s"}
 }`, text: "", want: `config.json:2:43: publishers[2] "https://b.example" has a scheme; want "b.example"
 config.json:3:40: caches[0].cacheDomain "CDN.example" is not in lower-case ASCII; want "cdn.example"
 config.json:3:56: caches[1].id "" is empty; want a short name such as "google"
 config.json:4:24: email.senders[0] "nobody" is not an email address; want an address such as "news@example.com", or "*@example.com"
 config.json:4:46: maxAge "1.5s" is not a whole number of seconds; want whole seconds, such as 10m0s
-config.json:5:25: lookup.maxStale "1s" is less than the TTL, during which a publisher gets in anyway; want 1m0s at least`},
+config.json:5:25: source.maxStale "1s" is less than the TTL, during which a publisher gets in anyway; want 1m0s at least`},
 		{name: "no publisher", file: "\n {}", text: "", want: `config.json:2:2: publishers is missing, and nothing else allows anybody: no origins, email.senders or Source; want at least one publisher, such as "example.com"`},
 		{name: "a list of publishers", file: `{"publishers": ["-a.example"], "publishersFile": "publishers.txt"}`, text: "a.example\n# b\n\n  http://b.example # c\nü.example\n\tc.example/\n",
 			want: `config.json:1:17: publishers[0] "-a.example" has a label that begins or ends with a hyphen; want a domain such as "www.example.com"
@@ -320,8 +320,8 @@ func TestEveryFieldIsFound(t *testing.T) {
 		Publishers: []string{"/"}, Origins: []string{"/"}, Methods: []string{"/"}, RequestHeaders: []string{"/"}, ResponseHeaders: []string{"/"},
 		Email: ampcors.Email{Senders: []string{"/"}, Clients: []string{"/"}}, MaxAge: -1, Caches: []cacheurl.Cache{{}},
 	}
-	lookup := decoder{result: file{Lookup: source.Options{TTL: -1, NegativeTTL: -1, MaxStale: -1, Timeout: -1, MaxConcurrent: -1, MaxRate: -1, MaxEntries: -1}}}
-	err := errors.Join(bad.Validate(), lookup.lookupErrors())
+	lookup := decoder{result: file{Asked: source.Config{TTL: -1, NegativeTTL: -1, MaxStale: -1, Timeout: -1, MaxConcurrent: -1, MaxRate: -1, MaxEntries: -1}}}
+	err := errors.Join(bad.Validate(), lookup.sourceErrors())
 	document := strictjson.Decode([]byte(" {}"), new(file), strictjson.Options{})
 	for problem := range badvalue.All(err) {
 		path := problem.Path
@@ -377,7 +377,7 @@ func TestAMillionPublishersAreFound(t *testing.T) {
 func FuzzLoad(f *testing.F) {
 	f.Add(`{"publishers": ["a.example"], "credentialed": true}`, "a.example\n")
 	f.Add(`{"publishersFile": "publishers.txt", "caches": [{"id": "g", "cacheDomain": "cdn.ampproject.org"}]}`, "b.example # b\n")
-	f.Add(`{"lookup": {"ttl": "5m"}, "email": {"senders": ["*@a.example"], "clients": []}, "maxAge": "1h"}`, "")
+	f.Add(`{"source": {"ttl": "5m"}, "email": {"senders": ["*@a.example"], "clients": []}, "maxAge": "1h"}`, "")
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, file, list string) {
 		if strings.Contains(file, "publishersFile") && !strings.Contains(file, `"publishersFile": "publishers.txt"`) {
@@ -417,7 +417,7 @@ func checkLoaded(t *testing.T, file, list string, cfg ampcors.Config, err error)
 		return
 	}
 	type config ampcors.Config // without its methods
-	type lookup source.Options // without the durations, which are strings here
+	type lookup source.Config  // without the durations, which are strings here
 	var plain struct {
 		config
 		MaxAge string `json:"maxAge"`
@@ -427,7 +427,7 @@ func checkLoaded(t *testing.T, file, list string, cfg ampcors.Config, err error)
 			NegativeTTL string `json:"negativeTTL"`
 			MaxStale    string `json:"maxStale"`
 			Timeout     string `json:"timeout"`
-		} `json:"lookup"`
+		} `json:"source"`
 		PublishersFile string `json:"publishersFile"`
 	}
 	_ = plain.config // only encoding/json writes to it
@@ -445,10 +445,10 @@ func checkLoaded(t *testing.T, file, list string, cfg ampcors.Config, err error)
 	}
 	want := ampcors.Config(plain.config)
 	want.MaxAge = duration(plain.MaxAge)
-	options := source.Options(plain.Lookup.lookup)
+	options := source.Config(plain.Lookup.lookup)
 	options.TTL, options.NegativeTTL = duration(plain.Lookup.TTL), duration(plain.Lookup.NegativeTTL)
 	options.MaxStale, options.Timeout = duration(plain.Lookup.MaxStale), duration(plain.Lookup.Timeout)
-	if got, err := (Inline{JSON: []byte(file)}).SourceOptions(); got != options || err != nil {
+	if got, err := (Inline{JSON: []byte(file)}).SourceConfig(); got != options || err != nil {
 		t.Fatalf("%q: Lookup returns %+v, %v; want %+v", file, got, err, options)
 	}
 	if !reflect.DeepEqual(want, cfg) {

@@ -15,10 +15,10 @@ import (
 // A file has the members that a JSON file can have.
 type file struct {
 	ampcors.Config
-	PublishersFile string         `json:"publishersFile"` // a text file with a publisher on each line
-	CachesFile     string         `json:"cachesFile"`     // a file in the format of https://cdn.ampproject.org/caches.json, in place of caches
-	Lookup         source.Options `json:"lookup"`         // the options of a source.Cache, if the program has one
-	Schema         string         `json:"$schema"`        // for editors: the URL or path of schema.json
+	PublishersFile string        `json:"publishersFile"` // a text file with a publisher on each line
+	CachesFile     string        `json:"cachesFile"`     // a file in the format of https://cdn.ampproject.org/caches.json, in place of caches
+	Asked          source.Config `json:"source"`         // how a database is asked, if the program has a source.Source
+	Schema         string        `json:"$schema"`        // for editors: the URL or path of schema.json
 }
 
 // A decoder collects what is wrong with a JSON file and the files that it names.

@@ -19,7 +19,7 @@ func TestTheSchemaAcceptsTheDurationsThatTheDecoderAccepts(t *testing.T) {
 		t.Fatal(err)
 	}
 	pattern := regexp.MustCompile(schema.Properties["maxAge"].Pattern)
-	if lookup := schema.Properties["lookup"].Properties; lookup["ttl"].Pattern != pattern.String() || lookup["timeout"].Pattern != pattern.String() {
+	if lookup := schema.Properties["source"].Properties; lookup["ttl"].Pattern != pattern.String() || lookup["timeout"].Pattern != pattern.String() {
 		t.Error("durations have different patterns")
 	}
 	tokens := []string{"+", "-", "0", "7", ".", "ns", "us", "µs", "μs", "ms", "s", "m", "h", "d", " ", "e"}

@@ -452,9 +452,9 @@ func TestAnInlineWithoutAListHasNothingToFollow(t *testing.T) {
 }
 
 // everyDomain returns the Cache of a Source in which every domain is a publisher.
-func everyDomain(t *testing.T) *source.Cache {
+func everyDomain(t *testing.T) *source.Source {
 	t.Helper()
-	c, err := source.New(source.Source{HasPublisher: func(context.Context, string) (bool, error) { return true, nil }}, source.Options{})
+	c, err := source.New(source.Database{HasPublisher: func(context.Context, string) (bool, error) { return true, nil }}, source.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

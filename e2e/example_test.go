@@ -45,7 +45,7 @@ func TestTheExamplePage(t *testing.T) {
 			}
 
 			for _, try := range []struct{ name, typed, verdict, title, step string }{
-				{name: "allowed", typed: "https://www-example-com.cdn.ampproject.org", verdict: "Allowed: cache origin (www.example.com)", title: "Allowed: how an Origin is decided", step: "Listed in Publishers."},
+				{name: "allowed", typed: "https://www-example-com.cdn.ampproject.org", verdict: "Allowed: cache_origin (www.example.com)", title: "Allowed: how an Origin is decided", step: "Listed in Publishers."},
 				{name: "denied", typed: "https://evil-example.cdn.ampproject.org", verdict: "Denied: publisher_not_allowed (claims to be evil.example)", title: "Denied: how an Origin is decided", step: "Neither listed in Publishers nor matched by a pattern there."},
 				{name: "markup", typed: "<script>document.title='x'</script>", verdict: "Denied: malformed_origin", title: "Denied: how an Origin is decided", step: "An origin is a scheme"},
 				{name: "hash", typed: "https://v2c4ucasgcskftbjt4c7phpkbqedcdcqo23tkamleapoa5o6fygq.cdn.ampproject.org", verdict: "Denied: hash_not_known", title: "Denied: how an Origin is decided", step: "A pattern cannot match a hash prefix."},
@@ -65,7 +65,7 @@ func TestTheExamplePage(t *testing.T) {
 
 			// Click one of the samples by its name, then type an origin and press Enter.
 			do(t, page, loads(chromedp.Click(`//a[text()="Internationalized"]`)))
-			expect(t, page, "a sample", "Allowed: cache origin (xn--bcher-kva.example)", "Allowed: how an Origin is decided", "Punycode is decoded")
+			expect(t, page, "a sample", "Allowed: cache_origin (xn--bcher-kva.example)", "Allowed: how an Origin is decided", "Punycode is decoded")
 			do(t, page, chromedp.Clear(chromedp.CSS("#origin")))
 			do(t, page, loads(chromedp.SendKeys(chromedp.CSS("#origin"), "null\r")))
 			expect(t, page, "Enter", "Denied: null_origin", "Denied: how an Origin is decided", "Sandboxed frames")

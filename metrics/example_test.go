@@ -20,7 +20,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	prometheus.MustRegister(metrics.New(mw, nil)) // or the source.Cache that Config.Source is
+	prometheus.MustRegister(metrics.New(mw, nil)) // or the source.Source that Config.Source is
 	admin := http.NewServeMux()
 	admin.Handle("GET /metrics", promhttp.Handler())
 	// go http.ListenAndServe("localhost:9090", admin)

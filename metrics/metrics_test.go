@@ -26,9 +26,9 @@ import (
 	"github.com/ampcors/ampcors/source"
 )
 
-func newMiddleware(t *testing.T) (*ampcors.Middleware, *source.Cache) {
+func newMiddleware(t *testing.T) (*ampcors.Middleware, *source.Source) {
 	t.Helper()
-	cache, err := source.New(source.Source{
+	cache, err := source.New(source.Database{
 		HasPublisher: func(_ context.Context, domain string) (bool, error) {
 			if domain == "down.example" {
 				return false, errors.New("the database is down")
@@ -36,7 +36,7 @@ func newMiddleware(t *testing.T) (*ampcors.Middleware, *source.Cache) {
 			return domain == "www.source.example", nil
 		},
 		Notify: func(func(domains ...string)) (stop func()) { return func() {} },
-	}, source.Options{})
+	}, source.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -185,7 +185,7 @@ func TestAReturningNameGoesBeforeInventedOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake("honest", "likely", "known")
 		f.delay = 100 * time.Millisecond
-		c := newTestCache(t, f.source(), func(o *Options) { o.TTL, o.MaxConcurrent, o.MaxRate = time.Second, 4, 0 })
+		c := newTestSource(t, f.source(), func(o *Config) { o.TTL, o.MaxConcurrent, o.MaxRate = time.Second, 4, 0 })
 		c.Find(t.Context(), "known")
 		ctx, cancel := context.WithCancel(t.Context())
 		var group sync.WaitGroup
@@ -219,7 +219,7 @@ func TestLookupsThatWaitForASlotEndWhenTheBreakerOpens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		f.delay, f.err = 10*time.Millisecond, errDown
-		c := newTestCache(t, f.source(), func(o *Options) { o.MaxConcurrent = 1 })
+		c := newTestSource(t, f.source(), func(o *Config) { o.MaxConcurrent = 1 })
 		var group sync.WaitGroup
 		for i := range 100 {
 			group.Go(func() {
@@ -253,7 +253,7 @@ func TestInventedNamesDoNotEvictOrExceedTheRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size, rate, seconds = 100, 50, 20
 		f := newFake()
-		c := newTestCache(t, f.source(), func(o *Options) {
+		c := newTestSource(t, f.source(), func(o *Config) {
 			o.MaxEntries, o.MaxRate, o.TTL, o.MaxStale = size, rate, time.Hour, time.Hour
 		})
 		good := func(i int) string { return fmt.Sprint("good", i) }
@@ -300,7 +300,7 @@ func TestTheRateLimitCountsWhatReachesTheSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		f.delay = 900 * time.Millisecond
-		c := newTestCache(t, f.source(), func(o *Options) { o.MaxConcurrent, o.MaxRate = 1, 100 })
+		c := newTestSource(t, f.source(), func(o *Config) { o.MaxConcurrent, o.MaxRate = 1, 100 })
 		var group sync.WaitGroup
 		for i := range 50 {
 			group.Go(func() { c.Find(t.Context(), fmt.Sprint("slow", i)) })
@@ -325,7 +325,7 @@ func TestAShardThatHangsAffectsNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake("shard0-a", "shard1-a", "shard2-a")
 		var hangs atomic.Int32 // the shard that does not answer; 0 if all do
-		c := newTestCache(t, Source{
+		c := newTestSource(t, Database{
 			HasPublisher: func(ctx context.Context, domain string) (bool, error) {
 				if n := hangs.Load(); n != 0 && shardOf(domain) == int(n) {
 					<-ctx.Done()
@@ -337,7 +337,7 @@ func TestAShardThatHangsAffectsNoOther(t *testing.T) {
 			PublisherByHash: func(_ context.Context, prefix string) (string, error) { return domainOf(nameOf(prefix)), nil },
 			Shards:          3,
 			Shard:           shardOf,
-		}, func(o *Options) { o.MaxConcurrent, o.MaxRate = 2, 0 })
+		}, func(o *Config) { o.MaxConcurrent, o.MaxRate = 2, 0 })
 		if r := c.Find(t.Context(), "@shard2-a"); r.Publisher != "shard2-a" || f.count("shard2-a") != 1 {
 			t.Errorf("%+v, %d lookups by name", r, f.count("shard2-a"))
 		}
@@ -379,10 +379,10 @@ func TestAShardThatHangsAffectsNoOther(t *testing.T) {
 	})
 }
 
-// A source that panics in IsLikely does not lock the Cache.
+// A source that panics in IsLikely does not lock the Source.
 func TestAPanicInIsLikelyLocksNothing(t *testing.T) {
 	t.Parallel()
-	c := newTestCache(t, newFake("other").source())
+	c := newTestSource(t, newFake("other").source())
 	func() {
 		defer func() {
 			if recover() == nil {

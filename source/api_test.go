@@ -18,7 +18,7 @@ import (
 
 func isA(_ context.Context, domain string) (bool, error) { return domain == "a.example", nil }
 
-func newCache(t *testing.T, s source.Source, options source.Options) *source.Cache {
+func newSource(t *testing.T, s source.Database, options source.Config) *source.Source {
 	t.Helper()
 	c, err := source.New(s, options)
 	if err != nil {
@@ -30,14 +30,14 @@ func newCache(t *testing.T, s source.Source, options source.Options) *source.Cac
 func TestNewReportsAllThatIsWrong(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		s       source.Source
-		options source.Options
+		s       source.Database
+		options source.Config
 		want    []string
 	}{
 		{want: []string{"source: Source.HasPublisher is nil; want a function"}},
-		{s: source.Source{HasPublisher: isA, Shards: -1}, want: []string{"source: Source.Shards is -1; want 0 to 1024"}},
-		{s: source.Source{HasPublisher: isA, Shards: 1025}, want: []string{"source: Source.Shards is 1025; want 0 to 1024", "source: Source.Shards is set, but Shard is nil; want a function"}},
-		{s: source.Source{HasPublisher: isA}, options: source.Options{TTL: -1, NegativeTTL: -1, MaxStale: -1, Timeout: -1, MaxConcurrent: -1, MaxRate: -1, MaxEntries: -1}, want: []string{
+		{s: source.Database{HasPublisher: isA, Shards: -1}, want: []string{"source: Source.Shards is -1; want 0 to 1024"}},
+		{s: source.Database{HasPublisher: isA, Shards: 1025}, want: []string{"source: Source.Shards is 1025; want 0 to 1024", "source: Source.Shards is set, but Shard is nil; want a function"}},
+		{s: source.Database{HasPublisher: isA}, options: source.Config{TTL: -1, NegativeTTL: -1, MaxStale: -1, Timeout: -1, MaxConcurrent: -1, MaxRate: -1, MaxEntries: -1}, want: []string{
 			"source: options.ttl -1ns is negative; want a duration such as 30s, or 0 for the default",
 			"source: options.negativeTTL -1ns is negative; want a duration such as 30s, or 0 for the default",
 			"source: options.maxStale -1ns is negative; want a duration such as 30s, or 0 for the default",
@@ -46,9 +46,9 @@ func TestNewReportsAllThatIsWrong(t *testing.T) {
 			"source: options.maxRate -1 is negative; want a number, or 0 for the default",
 			"source: options.maxEntries -1 is negative; want a number, or 0 for the default",
 		}},
-		{s: source.Source{HasPublisher: isA}, options: source.Options{Timeout: 720*time.Hour + 1}, want: []string{"source: options.timeout 720h0m0.000000001s is too long; want 720h at most"}},
-		{s: source.Source{HasPublisher: isA}, options: source.Options{MaxStale: time.Minute - 1}, want: []string{"source: options.maxStale 59.999999999s is less than the TTL, during which a publisher gets in anyway; want 1m0s at least"}},
-		{s: source.Source{HasPublisher: isA}, options: source.Options{TTL: time.Hour, MaxStale: time.Hour - 1}, want: []string{"source: options.maxStale 59m59.999999999s is less than the TTL, during which a publisher gets in anyway; want 1h0m0s at least"}},
+		{s: source.Database{HasPublisher: isA}, options: source.Config{Timeout: 720*time.Hour + 1}, want: []string{"source: options.timeout 720h0m0.000000001s is too long; want 720h at most"}},
+		{s: source.Database{HasPublisher: isA}, options: source.Config{MaxStale: time.Minute - 1}, want: []string{"source: options.maxStale 59.999999999s is less than the TTL, during which a publisher gets in anyway; want 1m0s at least"}},
+		{s: source.Database{HasPublisher: isA}, options: source.Config{TTL: time.Hour, MaxStale: time.Hour - 1}, want: []string{"source: options.maxStale 59m59.999999999s is less than the TTL, during which a publisher gets in anyway; want 1h0m0s at least"}},
 	} {
 		t.Run(fmt.Sprint(test.want), func(t *testing.T) {
 			t.Parallel()
@@ -58,12 +58,12 @@ func TestNewReportsAllThatIsWrong(t *testing.T) {
 		})
 	}
 	const most = 720 * time.Hour
-	for _, options := range []source.Options{{}, {TTL: time.Hour}, {TTL: time.Hour, MaxStale: time.Hour}, {MaxStale: time.Minute}, {TTL: most, NegativeTTL: most, MaxStale: most, Timeout: most}, {MaxEntries: 1, MaxConcurrent: 1, MaxRate: 1}} {
+	for _, options := range []source.Config{{}, {TTL: time.Hour}, {TTL: time.Hour, MaxStale: time.Hour}, {MaxStale: time.Minute}, {TTL: most, NegativeTTL: most, MaxStale: most, Timeout: most}, {MaxEntries: 1, MaxConcurrent: 1, MaxRate: 1}} {
 		if err := options.Validate(); err != nil {
 			t.Errorf("%+v: %v", options, err)
 		}
 	}
-	newCache(t, source.Source{HasPublisher: isA, Shards: 1024, Shard: func(string) int { return 0 }}, source.Options{})
+	newSource(t, source.Database{HasPublisher: isA, Shards: 1024, Shard: func(string) int { return 0 }}, source.Config{})
 }
 
 // With a long TTL, a stale answer is served for at least as long again.
@@ -72,7 +72,7 @@ func TestTheDefaultMaxStale(t *testing.T) {
 	for ttl, want := range map[time.Duration]time.Duration{0: 10 * time.Minute, time.Minute: 10 * time.Minute, time.Hour: 2 * time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
 			var down error
-			c := newCache(t, source.Source{HasPublisher: func(context.Context, string) (bool, error) { return down == nil, down }}, source.Options{TTL: ttl})
+			c := newSource(t, source.Database{HasPublisher: func(context.Context, string) (bool, error) { return down == nil, down }}, source.Config{TTL: ttl})
 			c.Find(t.Context(), "a.example")
 			down = errors.New("down")
 			time.Sleep(want - 1)
@@ -87,12 +87,12 @@ func TestTheDefaultMaxStale(t *testing.T) {
 	}
 }
 
-// A Source that finds that its earlier answers may be wrong says so with ErrNoStale.
+// A Database that finds that its earlier answers may be wrong says so with ErrNoStale.
 func TestErrNoStale(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var wrong error
-		c := newCache(t, source.Source{HasPublisher: func(context.Context, string) (bool, error) { return wrong == nil, wrong }}, source.Options{TTL: time.Minute})
+		c := newSource(t, source.Database{HasPublisher: func(context.Context, string) (bool, error) { return wrong == nil, wrong }}, source.Config{TTL: time.Minute})
 		c.Find(t.Context(), "a.example")
 		wrong = fmt.Errorf("wrong: %w", source.ErrNoStale)
 		time.Sleep(time.Minute)
@@ -107,9 +107,9 @@ func TestErrNoStale(t *testing.T) {
 func TestANilCacheIsAClosedOne(t *testing.T) {
 	t.Parallel()
 	stopped := 0
-	closed := newCache(t, source.Source{HasPublisher: isA, Notify: func(func(...string)) func() { return func() { stopped++ } }}, source.Options{})
+	closed := newSource(t, source.Database{HasPublisher: isA, Notify: func(func(...string)) func() { return func() { stopped++ } }}, source.Config{})
 	closed.Close()
-	for name, c := range map[string]*source.Cache{"nil": nil, "zero": new(source.Cache), "closed": closed} {
+	for name, c := range map[string]*source.Source{"nil": nil, "zero": new(source.Source), "closed": closed} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, a := range []source.Answer{c.Find(t.Context(), "a.example"), c.Find(t.Context(), "b.example")} {
@@ -133,7 +133,7 @@ func TestANilCacheIsAClosedOne(t *testing.T) {
 			}
 		})
 	}
-	if a := new(source.Cache).FindByHash(t.Context(), "a"); a.Err != source.ErrClosed {
+	if a := new(source.Source).FindByHash(t.Context(), "a"); a.Err != source.ErrClosed {
 		t.Errorf("%+v", a)
 	}
 }
@@ -145,10 +145,10 @@ func TestALookupThatRunsDuringClose(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			delay := time.Duration(0)
 			var err error
-			c := newCache(t, source.Source{HasPublisher: func(context.Context, string) (bool, error) {
+			c := newSource(t, source.Database{HasPublisher: func(context.Context, string) (bool, error) {
 				time.Sleep(delay)
 				return err == nil, err
-			}}, source.Options{})
+			}}, source.Config{})
 			c.Find(t.Context(), "a.example")
 			time.Sleep(time.Minute)
 			delay, err = time.Second/2, failed
@@ -172,7 +172,7 @@ func TestALookupThatRunsDuringClose(t *testing.T) {
 
 func TestForgetReportsWhatIsNoDomain(t *testing.T) {
 	t.Parallel()
-	c := newCache(t, source.Source{HasPublisher: isA}, source.Options{})
+	c := newSource(t, source.Database{HasPublisher: isA}, source.Config{})
 	c.Find(t.Context(), "a.example")
 	err := c.Forget("https://b.example", "A.Example", "")
 	const want = "source: the publisher \"https://b.example\" has a scheme\nsource: the publisher \"\" is empty"
@@ -189,13 +189,13 @@ func TestDomainsAndHashPrefixesAreKeptApart(t *testing.T) {
 	t.Parallel()
 	var asked []string
 	hash, _ := cacheurl.HashPrefix("a.example")
-	c := newCache(t, source.Source{
+	c := newSource(t, source.Database{
 		HasPublisher: func(_ context.Context, domain string) (bool, error) { asked = append(asked, domain); return true, nil },
 		PublisherByHash: func(_ context.Context, prefix string) (string, error) {
 			asked = append(asked, prefix)
 			return "a.example", nil
 		},
-	}, source.Options{})
+	}, source.Config{})
 	for range 2 {
 		if a := c.FindByHash(t.Context(), hash); a.Publisher != "a.example" {
 			t.Errorf("%+v", a)
@@ -217,14 +217,14 @@ func TestDomainsAndHashPrefixesAreKeptApart(t *testing.T) {
 	}
 }
 
-// A Source may use the memory of its answer again, or the answer may be a part of a large string.
+// A Database may use the memory of its answer again, or the answer may be a part of a large string.
 func TestWhatASourceReturnsIsCopied(t *testing.T) {
 	t.Parallel()
 	for _, good := range []string{"good.example", strings.Repeat("good.", 49) + "example"} {
 		row := []byte(good)
-		c := newCache(t, source.Source{HasPublisher: isA, PublisherByHash: func(context.Context, string) (string, error) {
+		c := newSource(t, source.Database{HasPublisher: isA, PublisherByHash: func(context.Context, string) (string, error) {
 			return unsafe.String(unsafe.SliceData(row), len(row)), nil
-		}}, source.Options{})
+		}}, source.Config{})
 		hash, _ := cacheurl.HashPrefix(good)
 		first := c.FindByHash(t.Context(), hash)
 		evil := strings.ReplaceAll(good, "good", "evil")
@@ -238,10 +238,10 @@ func TestWhatASourceReturnsIsCopied(t *testing.T) {
 	}
 }
 
-// A Source may know no hash prefixes, and nil functions are never called.
+// A Database may know no hash prefixes, and nil functions are never called.
 func TestHasPublisherIsEnough(t *testing.T) {
 	t.Parallel()
-	c := newCache(t, source.Source{HasPublisher: isA}, source.Options{})
+	c := newSource(t, source.Database{HasPublisher: isA}, source.Config{})
 	hash, _ := cacheurl.HashPrefix("a.example")
 	for range 2 {
 		if a := c.Find(t.Context(), "a.example"); a != (source.Answer{Publisher: "a.example"}) {
@@ -256,7 +256,7 @@ func TestHasPublisherIsEnough(t *testing.T) {
 	}
 }
 
-// A wrapper that copies a Source keeps all that it can do, and the Cache uses it: changes,
+// A wrapper that copies a Database keeps all that it can do, and the Source uses it: changes,
 // likely names, shards and hash prefixes.
 func TestAWrapperThatLogsLosesNothing(t *testing.T) {
 	t.Parallel()
@@ -264,7 +264,7 @@ func TestAWrapperThatLogsLosesNothing(t *testing.T) {
 	var isListening bool
 	hash, _ := cacheurl.HashPrefix("a.example")
 	shards := make(map[string]bool)
-	asked := source.Source{
+	asked := source.Database{
 		HasPublisher:    isA,
 		PublisherByHash: func(context.Context, string) (string, error) { return "a.example", nil },
 		Notify:          func(changed func(...string)) func() { report = changed; return nil },
@@ -285,7 +285,7 @@ func TestAWrapperThatLogsLosesNothing(t *testing.T) {
 			t.Errorf("%s is lost, or this test does not set it", name)
 		}
 	}
-	c := newCache(t, logged, source.Options{})
+	c := newSource(t, logged, source.Config{})
 	defer c.Close() // a stop that is nil is not called
 	for range 2 {
 		if a := c.FindByHash(t.Context(), hash); a.Publisher != "a.example" {
@@ -324,9 +324,9 @@ func TestIsLikelyAndShardsDecideNothing(t *testing.T) {
 		for _, shard := range []int{0, 1, -1, 1 << 30} {
 			t.Run(fmt.Sprint(isLikely, shard), func(t *testing.T) {
 				t.Parallel()
-				c := newCache(t, source.Source{
+				c := newSource(t, source.Database{
 					HasPublisher: isA, IsLikely: func(string) bool { return isLikely }, Shards: 2, Shard: func(string) int { return shard },
-				}, source.Options{})
+				}, source.Config{})
 				if a := c.Find(t.Context(), "a.example"); a != (source.Answer{Publisher: "a.example"}) {
 					t.Errorf("%+v", a)
 				}
@@ -338,16 +338,16 @@ func TestIsLikelyAndShardsDecideNothing(t *testing.T) {
 	}
 }
 
-// The Source's own errors are its own, even if they are those of another Cache. They open the
+// The database's own errors are its own, even if they are those of another Source. They open the
 // breaker, count, and a publisher is served stale.
-func TestASourceMayReturnTheErrorsOfACache(t *testing.T) {
+func TestADatabaseMayReturnTheErrorsOfASource(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{source.ErrBusy, source.ErrRateLimited, source.ErrCircuitOpen, source.ErrClosed} {
 		t.Run(err.Error(), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				var failing error
-				c := newCache(t, source.Source{HasPublisher: func(context.Context, string) (bool, error) { return failing == nil, failing }}, source.Options{})
+				c := newSource(t, source.Database{HasPublisher: func(context.Context, string) (bool, error) { return failing == nil, failing }}, source.Config{})
 				c.Find(t.Context(), "a.example")
 				failing = err
 				for i := range 10 {
@@ -370,7 +370,7 @@ func TestRefreshesArePartOfLookups(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var down error
-		c := newCache(t, source.Source{HasPublisher: func(context.Context, string) (bool, error) { return true, down }}, source.Options{})
+		c := newSource(t, source.Database{HasPublisher: func(context.Context, string) (bool, error) { return true, down }}, source.Config{})
 		for i := range 100 {
 			c.Find(t.Context(), fmt.Sprintf("%d.example", i))
 		}
@@ -392,13 +392,13 @@ func TestNoLookupBeginsAfterClose(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		isClosed := false
-		c := newCache(t, source.Source{HasPublisher: func(context.Context, string) (bool, error) {
+		c := newSource(t, source.Database{HasPublisher: func(context.Context, string) (bool, error) {
 			if isClosed {
 				t.Error("asked after Close")
 			}
 			time.Sleep(time.Second / 2)
 			return true, nil
-		}}, source.Options{MaxConcurrent: 1})
+		}}, source.Config{MaxConcurrent: 1})
 		c.Find(t.Context(), "a.example")
 		waiting := make(chan source.Answer)
 		go c.Find(t.Context(), "b.example")
@@ -421,10 +421,10 @@ func TestNoLookupBeginsAfterClose(t *testing.T) {
 // program looks it up itself.
 func TestOnlyDomainsAreFound(t *testing.T) {
 	t.Parallel()
-	c := newCache(t, source.Source{HasPublisher: func(_ context.Context, domain string) (bool, error) {
+	c := newSource(t, source.Database{HasPublisher: func(_ context.Context, domain string) (bool, error) {
 		t.Errorf("asked for %q", domain)
 		return true, nil
-	}}, source.Options{})
+	}}, source.Config{})
 	for _, domain := range []string{"www.example.com:8080", "10.0.0.1", "WWW.EXAMPLE.COM", "user@evil.example", "api.local.", "bücher.example", "xn--zzzzzz99999.example"} {
 		if a := c.Find(t.Context(), domain); a != (source.Answer{}) {
 			t.Errorf("%s: %+v", domain, a)

@@ -8,7 +8,7 @@ import (
 const (
 	// failuresToOpen failures in a row open a circuit breaker.
 	failuresToOpen = 3
-	// openFor is how long it stays open. Then one lookup finds out whether the Source works
+	// openFor is how long it stays open. Then one lookup finds out whether the database works
 	// again. So a database that restarts is not overloaded, and requests do not all wait
 	// for their timeout.
 	openFor = time.Second
@@ -19,7 +19,7 @@ const (
 
 // A breaker is the circuit breaker of one kind of lookups in one shard: those for remembered
 // publishers, for other domains, or for hash prefixes. So failures of one kind do not stop
-// another: invented names never stop the refresh of a publisher. Cache.mu guards it.
+// another: invented names never stop the refresh of a publisher. Source.mu guards it.
 type breaker struct {
 	failures int           // in a row; repeated failures of one key count once
 	key      string        // that failed last
@@ -49,8 +49,8 @@ func (b *breaker) begin(now time.Duration) (isProbe bool) {
 	return false
 }
 
-// success records that the Source answered for a key. That closes the breaker. It also ends
-// the backoff of the key that failed last, because the Source may have recovered. But if
+// success records that the database answered for a key. That closes the breaker. It also ends
+// the backoff of the key that failed last, because the database may have recovered. But if
 // that key fails again, the problem is that key, and only its own success ends the backoff.
 func (b *breaker) success(key string) {
 	if key == b.key || b.isOpen() {

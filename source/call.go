@@ -17,12 +17,12 @@ type call struct {
 	began     time.Duration // the answer may miss later changes
 	epoch     uint32
 	class     class
-	isProbe   bool     // finds out whether the Source works again
+	isProbe   bool     // finds out whether the database works again
 	breaker   *breaker // of its kind
 	queue     *queue
 	isRefresh bool // it runs in the background, and has a slot
-	isAsked   bool // the Source was asked; otherwise err is the Cache's own
-	forgotten bool // the answer must not be remembered; Cache.mu guards it
+	isAsked   bool // the database was asked; otherwise err is the Source's own
+	forgotten bool // the answer must not be remembered; Source.mu guards it
 
 	domain string // the answer, once done is closed
 	err    error
@@ -30,7 +30,7 @@ type call struct {
 }
 
 // begin makes a call if the breaker allows it. c.mu is held.
-func (c *Cache) begin(key string, class class, shard *shard) (*call, error) {
+func (c *Source) begin(key string, class class, shard *shard) (*call, error) {
 	if c.background.Err() != nil {
 		return nil, ErrClosed
 	}
@@ -59,15 +59,15 @@ func (c *Cache) begin(key string, class class, shard *shard) (*call, error) {
 	return own, nil
 }
 
-// shardOf returns a shard that exists, whatever the Source returns.
-func (c *Cache) shardOf(key string) *shard {
+// shardOf returns a shard that exists, whatever the database returns.
+func (c *Source) shardOf(key string) *shard {
 	if !c.isSharded() {
 		return &c.shards[0]
 	}
 	return &c.shards[uint(c.asked.Shard(key))%uint(len(c.shards))]
 }
 
-func (c *Cache) class(key string) class {
+func (c *Source) class(key string) class {
 	switch {
 	case c.memory.publishers.Contains(key):
 		return remembered
@@ -81,7 +81,7 @@ func (c *Cache) class(key string) class {
 }
 
 // wait waits for the call of another caller.
-func (c *Cache) wait(ctx context.Context, running *call) Answer {
+func (c *Source) wait(ctx context.Context, running *call) Answer {
 	timer := time.NewTimer(2 * c.options.Timeout) // for a slot, and for the lookup
 	defer timer.Stop()
 	select {
@@ -90,21 +90,21 @@ func (c *Cache) wait(ctx context.Context, running *call) Answer {
 	case <-ctx.Done():
 		return Answer{Err: context.Cause(ctx)} // the client is gone
 	case <-timer.C:
-		return c.staleIfError(running.key, ErrTimeout) // the Source ignores its context
+		return c.staleIfError(running.key, ErrTimeout) // the database ignores its context
 	}
 }
 
 // answer returns the Answer of a finished call.
-func (c *Cache) answer(done *call) Answer {
+func (c *Source) answer(done *call) Answer {
 	if done.err != nil {
 		return c.staleIfError(done.key, done.err)
 	}
 	return Answer{Publisher: done.domain}
 }
 
-// run asks the Source, once there is a slot. ctx must not end with the request that began it,
+// run asks the database, once there is a slot. ctx must not end with the request that began it,
 // because others may wait for it.
-func (c *Cache) run(ctx context.Context, own *call) {
+func (c *Source) run(ctx context.Context, own *call) {
 	own.err = ErrPanicked // unless ask returns
 	defer c.finish(own)
 	if !own.isRefresh && !own.queue.wait(own.class, c.options.Timeout) {
@@ -125,8 +125,8 @@ func (c *Cache) run(ctx context.Context, own *call) {
 	}
 }
 
-// ask asks the Source, and checks its answer to a hash prefix.
-func (c *Cache) ask(ctx context.Context, key string) (domain string, err error) {
+// ask asks the database, and checks its answer to a hash prefix.
+func (c *Source) ask(ctx context.Context, key string) (domain string, err error) {
 	if isDomain(key) {
 		if !isCanonical(key) {
 			return "", nil // whoever asked did not check it
@@ -138,7 +138,7 @@ func (c *Cache) ask(ctx context.Context, key string) (domain string, err error) 
 		return key, err
 	}
 	domain, err = c.asked.PublisherByHash(ctx, key)
-	// Copied before it is checked: the Source may reuse its memory, or it may be a part of a
+	// Copied before it is checked: the database may reuse its memory, or it may be a part of a
 	// large string.
 	domain = strings.Clone(domain[:min(len(domain), dns.MaxDomain+1)])
 	if domain == "" || err != nil {
@@ -164,8 +164,8 @@ func isCanonical(domain string) bool {
 
 // stillAllowed checks the breaker again after the wait for a slot, because other calls may
 // have failed in the meantime. Then, unless the name is remembered, it takes a token of the
-// rate limit, which counts only lookups that reach the Source.
-func (c *Cache) stillAllowed(own *call) error {
+// rate limit, which counts only lookups that reach the database.
+func (c *Source) stillAllowed(own *call) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.background.Err() != nil {
@@ -191,7 +191,7 @@ func (c *Cache) stillAllowed(own *call) error {
 }
 
 // finish remembers the answer of a call, updates its breaker and wakes the waiting callers.
-func (c *Cache) finish(own *call) {
+func (c *Source) finish(own *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer close(own.done)

@@ -38,8 +38,8 @@ func (t *tenants) set(publisher string, hosted bool) {
 	}
 }
 
-func (t *tenants) source() source.Source {
-	return source.Source{
+func (t *tenants) source() source.Database {
+	return source.Database{
 		HasPublisher: func(_ context.Context, domain string) (bool, error) {
 			t.mu.RLock()
 			defer t.mu.RUnlock()
@@ -56,7 +56,7 @@ func (t *tenants) source() source.Source {
 func Example() {
 	hosted := &tenants{domains: make(map[string]bool), hashes: make(map[string]string)}
 	hosted.set("Bücher.example", true)
-	cache, err := source.New(hosted.source(), source.Options{})
+	cache, err := source.New(hosted.source(), source.Config{})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -82,7 +82,7 @@ func Example() {
 	// publisher_not_allowed
 }
 
-// A wrapper copies a Source and replaces a function. It calls the function of the original:
+// A wrapper copies a Database and replaces a function. It calls the function of the original:
 // with one variable for both, it would call itself for ever.
 func Example_wrapper() {
 	hosted := &tenants{domains: make(map[string]bool), hashes: make(map[string]string)}
@@ -94,7 +94,7 @@ func Example_wrapper() {
 		fmt.Println("asked for", domain, ok, err)
 		return ok, err
 	}
-	cache, err := source.New(logged, source.Options{})
+	cache, err := source.New(logged, source.Config{})
 	if err != nil {
 		fmt.Println(err)
 		return

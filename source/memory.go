@@ -11,30 +11,30 @@ import (
 // there is no end, should not fill the memory of a server.
 const maxNegatives = 65_536
 
-// A memory holds the answers of the Source: publishers, negative answers, and which publisher a
+// A memory holds the answers of the database: publishers, negative answers, and which publisher a
 // hash prefix has. Each has its own limit, so that negative answers evict no publishers.
 //
 // Reading takes only the LRU's read lock (Peek), and does not change the order of eviction. The
 // entry that is evicted first is the one that was confirmed or refreshed longest ago; for a
 // publisher in use, that is at most a TTL. Publishers and negative answers are written under
-// Cache.mu.
+// Source.mu.
 type memory struct {
-	options    Options
+	options    Config
 	publishers *lru.Cache[string, *entry] // by domain
 	negatives  *lru.Cache[string, *entry] // by key
 	prefixes   *lru.Cache[string, string] // domains by hash prefix; a prefix always belongs to the same domain, so there is no TTL
 	epoch      atomic.Uint32              // entries of an earlier one have expired
 }
 
-// An entry is one answer. It does not change. Times are since Cache.start.
+// An entry is one answer. It does not change. Times are since Source.start.
 type entry struct {
 	domain    string        // "" for a negative answer
-	at        time.Duration // when the Source was asked
+	at        time.Duration // when the database was asked
 	refreshAt time.Duration // when the publisher is to be refreshed
 	epoch     uint32
 }
 
-func newMemory(options Options) *memory {
+func newMemory(options Config) *memory {
 	m := &memory{options: options}
 	// The only error is a size below one.
 	m.publishers, _ = lru.New[string, *entry](options.MaxEntries)

@@ -85,7 +85,7 @@ func TestTheRateLimitAllowsABurst(t *testing.T) {
 }
 
 func testMemory() *memory {
-	return newMemory(Options{TTL: 10, NegativeTTL: 5, MaxStale: 30, MaxEntries: 2})
+	return newMemory(Config{TTL: 10, NegativeTTL: 5, MaxStale: 30, MaxEntries: 2})
 }
 
 // fresh returns what is remembered for a key: "yes", "no", or "" for nothing.

@@ -11,7 +11,7 @@ type class int
 
 const (
 	remembered class = iota // the publisher is remembered, though expired
-	likely                  // the Source says that there likely is such a publisher
+	likely                  // the database says that there likely is such a publisher
 	returning               // it was rejected because of load a moment ago, and is asked for again
 	unknown
 	numClasses
@@ -27,7 +27,7 @@ const (
 	rotateEvery = 16
 )
 
-// A queue bounds the lookups that run at one time in one shard of the Source. Those that do
+// A queue bounds the lookups that run at one time in one shard of the database. Those that do
 // not find a free slot wait, the most urgent class first. Lookups for names that are not
 // remembered share three quarters of the slots, so that the others find a slot at once.
 type queue struct {

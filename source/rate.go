@@ -5,7 +5,7 @@ import "time"
 // burst is the time whose lookups may begin at once.
 const burst = 100 * time.Millisecond
 
-// A rateLimit is a token bucket that holds the lookups of a burst. Cache.mu guards it.
+// A rateLimit is a token bucket that holds the lookups of a burst. Source.mu guards it.
 type rateLimit struct {
 	interval time.Duration // between two lookups; 0 if there is no limit
 	fullAt   time.Duration // when the bucket is full again

@@ -1,105 +1,370 @@
-// Package source remembers what a database knows of publishers. A program makes one [Cache]
-// of a [Source], and gives it to any number of Middlewares as Config.Source:
-//
-//	customers, err := source.New(source.Source{HasPublisher: isCustomer}, source.Options{})
-//	if err != nil {
-//		return err
-//	}
-//	defer customers.Close()
-//	mw, err := ampcors.New(ampcors.Config{Source: customers})
-//
-// Packages sqlsource, pgsource and redissource have Sources of databases, and package filter
-// adds a filter to one. The README beside this package compares them.
 package source
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ampcors/ampcors/internal/dns"
+	"github.com/ampcors/ampcors/internal/mapping"
 )
 
-// A Source describes a database by functions. Only HasPublisher is required. Leave a function nil
-// if the database cannot do that.
+// Errors in an [Answer], and so in ampcors.Decision.SourceErr, that say why a [Database] could not
+// answer. Test with errors.Is. Other errors are the database's own.
+var (
+	ErrRateLimited = errors.New("source not asked: Config.MaxRate is reached")
+	ErrBusy        = errors.New("source not asked: too many lookups wait, or no slot became free within Config.Timeout")
+	ErrCircuitOpen = errors.New("source not asked: it failed just before (backoff or open circuit breaker)")
+	ErrClosed      = errors.New("source not asked: it is closed")
+	ErrTimeout     = errors.New("the source did not answer within Config.Timeout")
+	ErrPanicked    = errors.New("the source panicked") // in the lookup of another request, or in the background
+	ErrBadAnswer   = errors.New("the source gave an answer that cannot be right")
+)
+
+// ErrNoStale is for errors of a [Database] to wrap. It says that earlier answers may be wrong, too: no stale
+// answer is served.
+var ErrNoStale = errors.New("earlier answers do not count")
+
+// A Source remembers what a [Database] answered, and asks it as seldom as it can. It is safe for
+// concurrent use by multiple goroutines, and by several Middlewares, which then share its
+// answers. [New] makes one; a nil Source, and the zero value, are closed ones.
 //
-// To wrap a Source, copy it and replace a function. The copy keeps the others, so a wrapper
-// that logs or counts loses nothing:
+// [Source.Remembered] answers from memory alone. [Source.Find] asks if memory has no answer:
 //
-//	logged := asked
-//	logged.HasPublisher = func(ctx context.Context, domain string) (bool, error) {
-//		ok, err := asked.HasPublisher(ctx, domain)
-//		log.Print(domain, ok, err)
-//		return ok, err
-//	}
+//	memory -> call of another caller -> circuit breaker -> queue for a slot ->
+//	circuit breaker again -> rate limit -> Database
 //
-// The functions must be safe for concurrent use by multiple goroutines. Those that get a ctx
-// must return when it is done; the others must not wait. A key is a publisher domain as
-// cacheurl.CanonicalDomain returns it, or a well-formed hash prefix, which has no dot.
-//
-// An error says that the Source as a whole cannot answer now, and never that there is no such
-// publisher. After an error, the same key is not asked for again for twice as long as the call
-// took, 0.1 to 1 second. After three errors in a row, a circuit breaker opens; repeated errors
-// for one key count as one. For a second, the Source is not asked. Then one lookup finds out
-// whether it works. HasPublisher and PublisherByHash have a breaker each, and another for
-// remembered publishers, so that failures of one kind of lookup do not stop the others.
-// After an error that wraps [ErrNoStale], no stale answer is served.
+// Each part has a file: memory.go, call.go, breaker.go, queue.go and rate.go; rejections.go is part
+// of the queue's order. Each shard has breakers, a queue and slots of its own, so that a shard that
+// fails does not stop the others.
 type Source struct {
-	// HasPublisher reports whether domain is a publisher. What it confirms gets in, so it must
-	// compare names byte by byte. It knows domains, and no patterns.
-	HasPublisher func(ctx context.Context, domain string) (bool, error)
+	asked    Database
+	options  Config
+	start    time.Time
+	memory   *memory // nil in the zero Source
+	shards   []shard
+	rejected rejections // because of load
 
-	// PublisherByHash returns the publisher whose hash prefix this is, as cacheurl.HashPrefix
-	// returns it, or "" if there is none. An answer that does not have the prefix is an error.
-	// If the function is nil, no origin with a hash prefix gets in because of the Source.
-	PublisherByHash func(ctx context.Context, prefix string) (domain string, err error)
+	background context.Context // of refreshes; it is done once the Source is closed
+	cancel     context.CancelFunc
+	stop       func() // ends the notifications
 
-	// Notify subscribes to changes. A changed publisher is then looked up again at once, and
-	// not only after Options.TTL. Until stop is called, the Source calls changed with the
-	// domains that became publishers or are no longer publishers. It must do so when a lookup
-	// already sees the change, and can do so from any goroutine. A call without domains says
-	// that changes may have been missed: everything is then looked up again, but an earlier
-	// answer may still be served if the Source fails.
-	Notify func(changed func(domains ...string)) (stop func())
-
-	// IsListening reports whether Notify would report a change now, such as whether its
-	// connection works. If nil, it always would.
-	IsListening func() bool
-
-	// IsLikely reports whether a key is likely a publisher's, without a lookup. Such lookups go before
-	// those for other names that are not remembered, so that invented origins delay them less. It never
-	// decides who is allowed. Package [github.com/ampcors/ampcors/source/filter] has one.
-	IsLikely func(key string) bool
-
-	// Shards is the number of parts that can fail separately, such as the nodes of a Redis
-	// Cluster, at most 1024. Shard returns the part that a key belongs to, from 0 to Shards-1.
-	// Each part has slots, a queue and circuit breakers of its own, so that one that fails or
-	// hangs does not affect publishers in the others. With 0 or 1, Shard is not called.
-	//
-	// With parts, PublisherByHash may return a domain that is no longer a publisher:
-	// HasPublisher is asked for it afterwards, because domain and prefix may be in different
-	// parts. A decision can therefore take up to four times Options.Timeout.
-	Shards int
-	Shard  func(key string) int
-
-	// Publishers returns all domains that are publishers, in any order, for package filter. A
-	// domain may come more than once. One that is added or removed meanwhile may be missing. An
-	// error ends the list.
-	Publishers func(ctx context.Context) iter.Seq2[string, error]
+	mu    sync.Mutex       // guards what follows, breakers, and changes of memory.publishers and memory.negatives
+	calls map[string]*call // by key
+	rate  rateLimit        // of lookups for names that are not remembered
+	stats Stats            // only the counters; Stats adds the rest
 }
 
-const maxShards = 1024
+// A shard is the state for one part of the database, which can fail while the others work.
+type shard struct {
+	publishers, unknownDomains, unknownPrefixes breaker // for lookups of each kind
+	queue                                       *queue
+}
 
-// check returns all that is wrong in s.
-func (s *Source) check() error {
+// New returns a Source, and subscribes to the changes that the database reports. An error says all
+// that is wrong in the arguments. Close the Source when no Middleware uses it any more.
+func New(s Database, options Config) (*Source, error) {
+	if err := errors.Join(s.check(), options.Validate()); err != nil {
+		return nil, err
+	}
+	options = options.withDefaults()
+	c := &Source{
+		asked:   s,
+		options: options,
+		start:   time.Now(),
+		memory:  newMemory(options),
+		shards:  make([]shard, max(1, s.Shards)),
+		calls:   make(map[string]*call),
+		rate:    newRateLimit(options.MaxRate),
+		stop:    func() {},
+	}
+	for i := range c.shards {
+		c.shards[i].queue = &queue{slots: options.MaxConcurrent}
+	}
+	c.background, c.cancel = context.WithCancel(context.Background())
+	if s.Notify != nil {
+		if stop := s.Notify(c.changed); stop != nil {
+			c.stop = sync.OnceFunc(stop)
+		}
+	}
+	return c, nil
+}
+
+// changed is told of changes by the database.
+func (c *Source) changed(domains ...string) {
+	if len(domains) == 0 || c.Forget(domains...) != nil {
+		c.forgetAll() // a value that is not a domain may mean any publisher
+	}
+}
+
+// Close ends the subscription to changes and lookups in the background. From then on, no
+// remembered answer is served, because nobody reports changes: Middlewares that still use the
+// Source answer with status 503 where they need it. It can be called again.
+func (c *Source) Close() {
+	if !c.isMade() {
+		return
+	}
+	c.cancel()
+	c.forgetAll()
+	c.memory.purge()
+	c.stop()
+}
+
+func (c *Source) isMade() bool { return c != nil && c.memory != nil }
+
+func (c *Source) now() time.Duration { return time.Since(c.start) }
+
+// isDomain reports whether a key is a domain, and not a hash prefix.
+func isDomain(key string) bool { return strings.Contains(key, ".") }
+
+// Remembered reports whether a domain is remembered as a publisher, and has not expired. It
+// returns the Source's own copy of the domain. It does not wait, and does not keep its argument.
+// A publisher that expires soon is refreshed in the background, so that in steady traffic no
+// request waits for the database.
+func (c *Source) Remembered(domain string) (publisher string, ok bool) {
+	if !c.isMade() {
+		return "", false
+	}
+	e, ok := c.memory.publishers.Peek(domain)
+	if !ok {
+		return "", false
+	}
+	now := c.now()
+	if !c.memory.isFresh(e, c.options.TTL, now) {
+		return "", false
+	}
+	if now >= e.refreshAt {
+		c.refresh(e.domain)
+	}
+	return e.domain, true
+}
+
+// RememberedByHash is Remembered for a publisher that was found by its hash prefix before.
+func (c *Source) RememberedByHash(prefix string) (publisher string, ok bool) {
+	if !c.isMade() {
+		return "", false
+	}
+	domain, ok := c.memory.prefixes.Peek(prefix)
+	if !ok {
+		return "", false
+	}
+	return c.Remembered(domain)
+}
+
+// An Answer is what a [Source] knows of a domain or hash prefix. If it is Stale, it has both a
+// Publisher and an Err.
+type Answer struct {
+	Publisher string // in lower-case ASCII; "" if there is none, or if that is not known
+	Stale     bool   // the publisher was confirmed within Config.MaxStale, and the database fails now
+	Err       error  // why the database could not answer
+}
+
+// Find looks up a domain, in the form that cacheurl.CanonicalDomain returns; nothing else is a
+// publisher. It waits for at most
+// twice Config.Timeout, if the database obeys its context.
+func (c *Source) Find(ctx context.Context, domain string) Answer {
+	if !isDomain(domain) {
+		return Answer{}
+	}
+	return c.find(ctx, domain)
+}
+
+// FindByHash looks up the publisher with a well-formed hash prefix. It waits as Find does, or twice
+// as long if the database has shards.
+func (c *Source) FindByHash(ctx context.Context, prefix string) Answer {
+	switch {
+	case isDomain(prefix), c.isMade() && c.asked.PublisherByHash == nil:
+		return Answer{}
+	case c.isMade():
+		if domain, ok := c.memory.prefixes.Peek(prefix); ok {
+			return c.find(ctx, domain)
+		}
+	}
+	a := c.find(ctx, prefix)
+	if a.Publisher != "" && c.isSharded() {
+		return c.find(ctx, a.Publisher)
+	}
+	return a
+}
+
+func (c *Source) isSharded() bool { return len(c.shards) > 1 }
+
+// find asks the database once for all concurrent callers with the same key. It keeps a copy of
+// the key, so that a request's memory stays on its stack.
+func (c *Source) find(ctx context.Context, requested string) Answer {
+	if !c.isMade() {
+		return Answer{Err: ErrClosed}
+	}
+	key := strings.Clone(requested)
+	// Not under the lock: the database may panic.
+	class, shard := c.class(key), c.shardOf(key)
+	c.mu.Lock()
+	if domain, ok := c.memory.answer(key, c.now()); ok {
+		c.mu.Unlock()
+		return Answer{Publisher: domain}
+	}
+	if running, ok := c.calls[key]; ok {
+		c.stats.Coalesced++
+		c.mu.Unlock()
+		defer c.waited(c.now())
+		return c.wait(ctx, running)
+	}
+	own, err := c.begin(key, class, shard)
+	c.mu.Unlock()
+	if err != nil {
+		return c.staleIfError(key, err)
+	}
+	defer c.waited(c.now())
+	c.run(context.WithoutCancel(ctx), own)
+	return c.answer(own)
+}
+
+// waited counts a decision that waited for the database.
+func (c *Source) waited(since time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stats.Waits++
+	c.stats.WaitTime += c.now() - since
+}
+
+// refresh asks about a remembered publisher in the background.
+func (c *Source) refresh(domain string) {
+	shard := c.shardOf(domain) // not under the lock: the database may panic
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.now()
+	e, ok := c.memory.publishers.Peek(domain)
+	if _, runs := c.calls[domain]; runs || !ok || now < e.refreshAt {
+		return // another request was faster
+	}
+	again := *e
+	again.refreshAt = now + c.options.TTL/refreshRetries // if this refresh fails
+	c.memory.publishers.Add(domain, &again)
+	if !shard.queue.try() {
+		return
+	}
+	own, err := c.begin(domain, remembered, shard)
+	if err != nil {
+		shard.queue.leave(remembered)
+		return
+	}
+	own.isRefresh = true
+	go func() {
+		defer func() { _ = recover() }() // finish has counted it, and there is no request to fail
+		c.run(c.background, own)
+	}()
+}
+
+// A publisher is refreshed when a random 70 to 90 % of its TTL is over, so that servers which
+// learned of it together do not refresh it together. A refresh that fails is tried again
+// after each TTL/refreshRetries.
+const (
+	refreshAfter   = 0.7
+	refreshJitter  = 0.2
+	refreshRetries = 20
+)
+
+func refreshAge(ttl time.Duration) time.Duration {
+	return time.Duration(float64(ttl) * (refreshAfter + refreshJitter*rand.Float64()))
+}
+
+// staleIfError returns a publisher that was confirmed within MaxStale, otherwise only err.
+func (c *Source) staleIfError(key string, err error) Answer {
+	if errors.Is(err, ErrNoStale) {
+		return Answer{Err: err}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if domain, ok := c.memory.stale(key, c.now()); ok && c.background.Err() == nil {
+		c.stats.Stale++
+		return Answer{Publisher: domain, Stale: true, Err: err}
+	}
+	return Answer{Err: err}
+}
+
+// Forget drops what is remembered of publishers, in any spelling: the next request asks the
+// Database, and no stale answer is served. Call it after the database has changed, for publishers
+// that must not wait for Config.TTL. Values that are not domains are reported in the error;
+// the others are forgotten.
+func (c *Source) Forget(publishers ...string) error {
 	var errs []error
-	if s.HasPublisher == nil {
-		errs = append(errs, errors.New("source: Source.HasPublisher is nil; want a function"))
-	}
-	if s.Shards < 0 || s.Shards > maxShards {
-		errs = append(errs, fmt.Errorf("source: Source.Shards is %d; want 0 to %d", s.Shards, maxShards))
-	}
-	if s.Shards > 1 && s.Shard == nil {
-		errs = append(errs, errors.New("source: Source.Shards is set, but Shard is nil; want a function"))
+	for _, publisher := range publishers {
+		domain, problem := dns.Parse(publisher)
+		if problem != nil {
+			errs = append(errs, fmt.Errorf("source: the publisher %.80q %s", publisher, problem.Reason))
+		} else if c.isMade() {
+			c.forget(domain)
+		}
 	}
 	return errors.Join(errs...)
+}
+
+// forget removes a publisher, and the negative answers for it and its hash prefix. Answers of
+// its running lookups are not remembered.
+func (c *Source) forget(domain string) {
+	prefix := mapping.Hash(domain)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.memory.publishers.Remove(domain)
+	for _, key := range []string{domain, prefix} {
+		c.memory.negatives.Remove(key)
+		if running := c.calls[key]; running != nil {
+			running.forgotten = true
+			delete(c.calls, key)
+		}
+	}
+}
+
+// forgetAll expires everything. Publishers are still served as stale answers.
+func (c *Source) forgetAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.memory.epoch.Add(1)
+	for _, running := range c.calls {
+		running.forgotten = true
+	}
+	clear(c.calls)
+}
+
+// Stats say how a [Database] was used since its [Source] was made, and what is there now.
+type Stats struct {
+	Lookups     uint64 `json:"lookups"`     // calls of the database
+	Refreshes   uint64 `json:"refreshes"`   // the part of Lookups that was made in the background before a publisher expired
+	Errors      uint64 `json:"errors"`      // the part of Lookups that failed
+	Coalesced   uint64 `json:"coalesced"`   // decisions that waited for the lookup of another one
+	RateLimited uint64 `json:"rateLimited"` // lookups that Config.MaxRate rejected
+	Busy        uint64 `json:"busy"`        // lookups that found no slot in time, or a full queue
+	CircuitOpen uint64 `json:"circuitOpen"` // lookups that a backoff or a circuit breaker rejected
+	Stale       uint64 `json:"stale"`       // decisions from a stale answer, because the database failed
+
+	Waits    uint64        `json:"waits"`    // decisions that waited for a lookup, their own or another's
+	WaitTime time.Duration `json:"waitTime"` // of all Waits together; nanoseconds in JSON
+
+	Publishers int  `json:"publishers"` // in memory now, expired ones included
+	Negatives  int  `json:"negatives"`  // negative answers in memory now, expired ones included
+	Prefixes   int  `json:"prefixes"`   // hash prefixes of publishers in memory now
+	Waiting    int  `json:"waiting"`    // lookups that wait for a slot now
+	Notifies   bool `json:"notifies"`   // the database can report changes
+	Listening  bool `json:"listening"`  // the database would report a change now
+}
+
+// Stats returns the counts so far.
+func (c *Source) Stats() Stats {
+	if !c.isMade() {
+		return Stats{}
+	}
+	isListening := c.asked.Notify != nil && c.background.Err() == nil && (c.asked.IsListening == nil || c.asked.IsListening())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.stats
+	s.Publishers, s.Negatives, s.Prefixes = c.memory.publishers.Len(), c.memory.negatives.Len(), c.memory.prefixes.Len()
+	s.Notifies, s.Listening = c.asked.Notify != nil, isListening
+	for i := range c.shards {
+		s.Waiting += c.shards[i].queue.numWaiting()
+	}
+	return s
 }

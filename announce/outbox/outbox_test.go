@@ -291,7 +291,6 @@ func TestAnOutbox(t *testing.T) {
 		"announces nothing that was rolled back":                               announcesNothingThatWasRolledBack,
 		"sends others' URLs while a transaction is slow, and then its own":     sendsOthersUrlsWhileATransactionIsSlow,
 		"sends what is left of a large batch after a failure":                  sendsWhatIsLeftOfALargeBatchAfterAFailure,
-		"keeps what was accepted when the time of a job is over":               keepsWhatWasAcceptedWhenTheTimeOfAJobIsOver,
 		"sends URLs whose job was deleted":                                     sendsUrlsWhoseJobWasDeleted,
 		"retries what fails, and waits as long as the engine says":             retriesWhatFails,
 		"keeps what is rejected, until it is added again":                      keepsWhatIsRejected,
@@ -396,29 +395,6 @@ func sendsWhatIsLeftOfALargeBatchAfterAFailure(t *testing.T, server *servertest.
 	}
 	l.add(urls...)
 	l.await(3, Stats{Sent: len(urls)})
-}
-
-func keepsWhatWasAcceptedWhenTheTimeOfAJobIsOver(t *testing.T, server *servertest.Server) {
-	l := newLocal(t, server, time.Hour, 3*time.Second, func(n int) (int, http.Header) {
-		switch n {
-		case 0:
-			return http.StatusBadRequest, nil // it is split
-		case 2:
-			time.Sleep(4 * time.Second)
-		}
-		return http.StatusOK, nil
-	})
-	l.add(pageURL+"1", pageURL+"2")
-	l.await(4, Stats{Sent: 2})
-	sent := make(map[string]int)
-	for _, q := range l.requests[1:] {
-		for _, u := range q.urls {
-			sent[u]++
-		}
-	}
-	if sent[pageURL+"1"]+sent[pageURL+"2"] != 3 { // one was sent again
-		t.Errorf("%v", sent)
-	}
 }
 
 func sendsUrlsWhoseJobWasDeleted(t *testing.T, server *servertest.Server) {

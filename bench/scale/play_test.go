@@ -14,7 +14,7 @@ import (
 
 // A scenario is what a server meets. Rates are for each second.
 type scenario struct {
-	newSource  func() (asked source.Source, lookups func() int64)
+	newSource  func() (asked source.Database, lookups func() int64)
 	publishers int           // that there are
 	s          float64       // the exponent of Zipf's law
 	honest     int           // requests from publishers
@@ -98,9 +98,9 @@ func each(n int, d time.Duration, do func(i int)) {
 }
 
 // newServer returns the Middleware of a server with the defaults.
-func newServer(t *testing.T, asked source.Source) (m *ampcors.Middleware, cache *source.Cache, end func()) {
+func newServer(t *testing.T, asked source.Database) (m *ampcors.Middleware, cache *source.Source, end func()) {
 	t.Helper()
-	cache, err := source.New(asked, source.Options{})
+	cache, err := source.New(asked, source.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,7 @@ func TestPostgreSQLServesPublishersInAFlood(t *testing.T) {
 	for table.Ping(t.Context()) != nil {
 		time.Sleep(10 * time.Millisecond)
 	}
-	filtered := func(asked source.Source) source.Source {
+	filtered := func(asked source.Database) source.Database {
 		f, err := filter.New(asked, filter.Config{Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 		if err != nil {
 			t.Fatal(err)
@@ -51,22 +51,22 @@ func TestPostgreSQLServesPublishersInAFlood(t *testing.T) {
 		for f.Stats().Publishers == 0 {
 			time.Sleep(10 * time.Millisecond)
 		}
-		return f.Source()
+		return f.Database()
 	}
 	rows := floodHead
 	for _, kind := range []string{"alone", "with a filter"} {
 		var lookups atomic.Int64
-		asked := table.Source()
+		asked := table.Database()
 		asked.HasPublisher = func(ctx context.Context, name string) (bool, error) {
 			lookups.Add(1)
-			return table.Source().HasPublisher(ctx, name)
+			return table.Database().HasPublisher(ctx, name)
 		}
 		if kind != "alone" {
 			asked = filtered(asked)
 		}
 		for _, flood := range rates {
 			r := play(t, scenario{
-				newSource:  func() (source.Source, func() int64) { return asked, lookups.Load },
+				newSource:  func() (source.Database, func() int64) { return asked, lookups.Load },
 				publishers: publishers,
 				s:          1.2, honest: 1000, new: 100, invented: flood, warm: seconds / 2, time: seconds,
 			})

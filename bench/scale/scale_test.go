@@ -28,8 +28,8 @@ func simulate(t *testing.T, sc scenario) (r *result) {
 	return r
 }
 
-func modelOf(delay time.Duration, servers int) func() (source.Source, func() int64) {
-	return func() (source.Source, func() int64) {
+func modelOf(delay time.Duration, servers int) func() (source.Database, func() int64) {
+	return func() (source.Database, func() int64) {
 		m := newModel(delay, servers)
 		return m.source(), m.lookups.Load
 	}
@@ -76,7 +76,7 @@ func TestAFloodDoesNotShutOutPublishers(t *testing.T) {
 		for _, kind := range []string{"alone", "alone, each origin sent twice", "with a filter"} {
 			t.Run(fmt.Sprintf("%d/%s", flood, kind), func(t *testing.T) {
 				sc := scenario{
-					newSource: func() (source.Source, func() int64) {
+					newSource: func() (source.Database, func() int64) {
 						m := newModel(2*time.Millisecond, 10)
 						if kind == "with a filter" {
 							return m.filtered(), m.lookups.Load

@@ -53,7 +53,7 @@ func newModel(delay time.Duration, servers int) *model {
 	return &model{delay: delay, servers: make(chan struct{}, servers)}
 }
 
-func (m *model) source() source.Source { return source.Source{HasPublisher: m.hasPublisher} }
+func (m *model) source() source.Database { return source.Database{HasPublisher: m.hasPublisher} }
 
 func (m *model) hasPublisher(ctx context.Context, name string) (bool, error) {
 	m.lookups.Add(1)
@@ -69,7 +69,7 @@ func (m *model) hasPublisher(ctx context.Context, name string) (bool, error) {
 
 // filtered returns the Source with an IsLikely like that of a filter: publishers are likely, and so is
 // about one in 256 other names. The tests of package filter check that a filter does this.
-func (m *model) filtered() source.Source {
+func (m *model) filtered() source.Database {
 	s := m.source()
 	s.IsLikely = func(name string) bool {
 		hash := fnv.New32a()

@@ -269,7 +269,7 @@ func newCheck() *cobra.Command {
 		}
 		cfg, err := configfile.File{Path: args[0], Set: func(cfg *ampcors.Config) {
 			if *hasDatabase {
-				cfg.Source = new(source.Cache) // it is never asked
+				cfg.Source = new(source.Source) // it is never asked
 			}
 		}}.Config()
 		if err != nil {

@@ -47,7 +47,7 @@ func (d *database) isMySQL() bool {
 
 // lookups are where publishers are looked up, and whether that works.
 type lookups struct {
-	source.Source
+	source.Database
 	ping func(context.Context) error // whether lookups work, and with PostgreSQL, whether changes are reported
 	end  func()
 }
@@ -72,7 +72,7 @@ func (d *database) open(log *slog.Logger) (lookups, error) {
 		if err != nil {
 			return lookups{}, err
 		}
-		return lookups{table.Source(), table.Ping, table.Close}, nil
+		return lookups{table.Database(), table.Ping, table.Close}, nil
 	}
 	db, err := d.mysql()
 	if err != nil {
@@ -82,7 +82,7 @@ func (d *database) open(log *slog.Logger) (lookups, error) {
 	if err != nil {
 		return lookups{}, err
 	}
-	return lookups{table.Source(), table.Ping, func() { _ = db.Close() }}, nil
+	return lookups{table.Database(), table.Ping, func() { _ = db.Close() }}, nil
 }
 
 func (d *database) postgres(log *slog.Logger) (*pgsource.Table, error) {

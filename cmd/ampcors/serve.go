@@ -117,11 +117,11 @@ func newServeAuthz() *cobra.Command {
 // It does not wait for the database: while that does not answer, publishers that are not listed in
 // the file get 503. If the table's triggers have another condition than the flags, it calls stop: the server
 // must not go on, because who started it thinks that suspended publishers are denied.
-func (d *database) cache(ctx context.Context, config string, log *slog.Logger, stop context.CancelCauseFunc) (cache *source.Cache, end func(), err error) {
+func (d *database) cache(ctx context.Context, config string, log *slog.Logger, stop context.CancelCauseFunc) (cache *source.Source, end func(), err error) {
 	if d.address() == "" {
 		return nil, func() {}, nil
 	}
-	options, err := configfile.File{Path: config}.SourceOptions()
+	options, err := configfile.File{Path: config}.SourceConfig()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -129,7 +129,7 @@ func (d *database) cache(ctx context.Context, config string, log *slog.Logger, s
 	if err != nil {
 		return nil, nil, err
 	}
-	cache, err = source.New(opened.Source, options)
+	cache, err = source.New(opened.Database, options)
 	if err != nil {
 		opened.end()
 		return nil, nil, err

@@ -111,9 +111,9 @@ func TestWhatGoesWrong(t *testing.T) {
 		handler http.Handler
 		want    string
 	}{
-		"net/http: behind a pattern with a method":     {mux, "the preflight for PUT /api/comments from a page of www.example.com is answered with status 405"},
-		"chi: With":                                    {with, "is answered with status 405"},
-		"chi: Use in a Group":                          {group, "is answered with status 405"},
+		"net/http: behind a pattern with a method": {mux, "the preflight for PUT /api/comments from a page of www.example.com is answered with status 405"},
+		"chi: With":           {with, "is answered with status 405"},
+		"chi: Use in a Group": {group, "is answered with status 405"},
 		"gin: a group without a route for OPTIONS":     {ginGroup, "is answered with status 404"},
 		"gin: Use after the routes":                    {lateGin, "the route is not behind the Middleware"},
 		"gin: WrapH, which does not abort":             {newGin(gin.WrapH(mw.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))), "the handler runs all the same"},

@@ -74,7 +74,7 @@ func TestSQLSourceOnEachDatabase(t *testing.T) {
 			if filled, err := table.FillPrefixes(ctx, nil); filled != 3 || err != nil {
 				t.Fatalf("FillPrefixes: %d, %v; want 3", filled, err)
 			}
-			publishers, err := source.New(table.Source(), source.Options{})
+			publishers, err := source.New(table.Database(), source.Config{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -99,7 +99,7 @@ func TestSQLSourceOnEachDatabase(t *testing.T) {
 			}
 			// Names that are equal only in some collations must not be found.
 			for _, other := range []string{"WWW.EXAMPLE.COM", "www.example.com "} {
-				if found, err := table.Source().HasPublisher(ctx, other); err != nil || found {
+				if found, err := table.Database().HasPublisher(ctx, other); err != nil || found {
 					t.Errorf("%q: found %t, %v", other, found, err)
 				}
 			}

@@ -21,7 +21,7 @@ import (
 const PublisherHeader = "Ampcors-Publisher"
 
 // Source is the Source of the gateway. It fails for some domains.
-var Source = source.Source{
+var Source = source.Database{
 	HasPublisher: func(_ context.Context, domain string) (bool, error) {
 		if strings.HasPrefix(domain, "down") {
 			return false, errors.New("the database is down")
@@ -33,7 +33,7 @@ var Source = source.Source{
 // NewMiddleware returns a Middleware with the configuration that the gateway must have.
 func NewMiddleware(t testing.TB) *ampcors.Middleware {
 	t.Helper()
-	cache, err := source.New(Source, source.Options{})
+	cache, err := source.New(Source, source.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // Middleware returns a Middleware that asks a Source.
-func Middleware(t testing.TB, s source.Source, options source.Options) *ampcors.Middleware {
+func Middleware(t testing.TB, s source.Database, options source.Config) *ampcors.Middleware {
 	t.Helper()
 	cache, err := source.New(s, options)
 	if err != nil {

@@ -22,13 +22,13 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	filtered, err := filter.New(table.Source(), filter.Config{})
+	filtered, err := filter.New(table.Database(), filter.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}
 	go func() { log.Print(filtered.Run(context.Background())) }()
 
-	publishers, err := source.New(filtered.Source(), source.Options{})
+	publishers, err := source.New(filtered.Database(), source.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}

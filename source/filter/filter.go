@@ -1,9 +1,9 @@
-// Package filter keeps a filter of all publishers of a [source.Source], which takes 9 bits for
+// Package filter keeps a filter of all publishers of a [source.Database], which takes 9 bits for
 // each of them. Before a lookup, the filter says whether a domain or hash prefix likely belongs to a
-// publisher. The [source.Cache] looks up these first, and all others take what capacity is left. So
+// publisher. The [source.Source] looks up these first, and all others take what capacity is left. So
 // invented origins, however many there are, hardly delay lookups for publishers.
 //
-// The filter decides nothing. Whatever it says, the Source is asked: a filter that is stale or wrong
+// The filter decides nothing. Whatever it says, the database is asked: a filter that is stale or wrong
 // changes the order of lookups, and never who is allowed.
 package filter
 
@@ -28,7 +28,7 @@ import (
 // Config configures a [Filter]. The zero value is fine.
 type Config struct {
 	// Every is how often the filter is built again. Publishers that are added meanwhile are
-	// in it only if the Source has Notify. If zero, 1 hour is used.
+	// in it only if the database has Notify. If zero, 1 hour is used.
 	Every time.Duration
 
 	// Logger gets a line when the filter is built, and every 10 seconds while it is being built
@@ -36,10 +36,10 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// A Filter has all publishers of a Source, once [Filter.Run] has listed them. It is safe for
+// A Filter has all publishers of a Database, once [Filter.Run] has listed them. It is safe for
 // concurrent use by multiple goroutines.
 type Filter struct {
-	asked   source.Source
+	asked   source.Database
 	every   time.Duration
 	log     *slog.Logger
 	rebuild chan struct{} // gets a value when the filter should be built again soon
@@ -52,9 +52,9 @@ type Filter struct {
 	next    map[uint64]struct{} // reported since the list that is being read began; nil if none is
 }
 
-// New returns a Filter for a Source. It returns an error if the Source has no Publishers or already
+// New returns a Filter for a Database. It returns an error if the database has no Publishers or already
 // has IsLikely, or if cfg.Every is negative.
-func New(asked source.Source, cfg Config) (*Filter, error) {
+func New(asked source.Database, cfg Config) (*Filter, error) {
 	f := &Filter{asked: asked, every: cfg.Every, log: cfg.Logger, rebuild: make(chan struct{}, 1), added: make(map[uint64]struct{})}
 	switch {
 	case asked.Publishers == nil:
@@ -72,8 +72,8 @@ func New(asked source.Source, cfg Config) (*Filter, error) {
 	return f, nil
 }
 
-// Source returns the Source with IsLikely of the filter, for [source.New].
-func (f *Filter) Source() source.Source {
+// Database returns the database with IsLikely of the filter, for [source.New].
+func (f *Filter) Database() source.Database {
 	filtered := f.asked
 	filtered.IsLikely = f.isLikely
 	return filtered

@@ -76,8 +76,8 @@ func (d *database) Publishers(ctx context.Context) iter.Seq2[string, error] {
 	}
 }
 
-func (d *database) source() source.Source {
-	return source.Source{HasPublisher: d.HasPublisher, PublisherByHash: d.PublisherByHash, Publishers: d.Publishers}
+func (d *database) source() source.Database {
+	return source.Database{HasPublisher: d.HasPublisher, PublisherByHash: d.PublisherByHash, Publishers: d.Publishers}
 }
 
 // A notifying database reports changes after a delay.
@@ -91,7 +91,7 @@ func newNotifying(names ...string) *notifying {
 	return &notifying{database: newDatabase(names...), listeners: make(map[int]func(...string))}
 }
 
-func (n *notifying) source() source.Source {
+func (n *notifying) source() source.Database {
 	s := n.database.source()
 	s.Notify, s.IsListening = n.Notify, func() bool { return !n.isDeaf.Load() }
 	return s
@@ -132,7 +132,7 @@ func (d *database) fail(err error) {
 
 func quiet(t *testing.T) *slog.Logger { return slog.New(slog.NewTextHandler(t.Output(), nil)) }
 
-func newFilter(t *testing.T, db interface{ source() source.Source }, cfg Config) *Filter {
+func newFilter(t *testing.T, db interface{ source() source.Database }, cfg Config) *Filter {
 	t.Helper()
 	if cfg.Logger == nil {
 		cfg.Logger = quiet(t)
@@ -172,12 +172,12 @@ func TestNewChecksItsArguments(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name  string
-		asked source.Source
+		asked source.Database
 		cfg   Config
 		want  string
 	}{
-		{name: "no list", asked: source.Source{}, cfg: Config{}, want: "Publishers is nil"},
-		{name: "two filters", asked: newFilter(t, newDatabase(), Config{}).Source(), cfg: Config{}, want: "IsLikely is set"},
+		{name: "no list", asked: source.Database{}, cfg: Config{}, want: "Publishers is nil"},
+		{name: "two filters", asked: newFilter(t, newDatabase(), Config{}).Database(), cfg: Config{}, want: "IsLikely is set"},
 		{name: "negative Every", asked: newDatabase().source(), cfg: Config{Every: -1}, want: "negative"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -252,8 +252,8 @@ func TestAWrongFilterChangesNoDecision(t *testing.T) {
 		}
 		return all
 	}()
-	decide := func(s source.Source) (decisions []string) {
-		m := servertest.Middleware(t, s, source.Options{})
+	decide := func(s source.Database) (decisions []string) {
+		m := servertest.Middleware(t, s, source.Config{})
 		for range 2 {
 			for _, origin := range origins {
 				d := m.CheckOrigin(origin)
@@ -278,7 +278,7 @@ func TestAWrongFilterChangesNoDecision(t *testing.T) {
 				}
 			}
 			db.names = newDatabase(publishers...).names
-			if got := decide(s.Source()); !slices.Equal(got, want) {
+			if got := decide(s.Database()); !slices.Equal(got, want) {
 				t.Errorf("%q\nwant %q", got, want)
 			}
 		})
@@ -389,7 +389,7 @@ func TestReportedNamesAreBounded(t *testing.T) {
 	})
 }
 
-// The Source of a Filter keeps all that the Source can do, and a wrapper that copies it does too.
+// The database of a Filter keeps all that the database can do, and a wrapper that copies it does too.
 func TestNoAbilityIsLost(t *testing.T) {
 	t.Parallel()
 	db := newNotifying("a.example")
@@ -399,7 +399,7 @@ func TestNoAbilityIsLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	filtered := f.Source()
+	filtered := f.Database()
 	logged := filtered
 	logged.HasPublisher = func(ctx context.Context, domain string) (bool, error) {
 		return filtered.HasPublisher(ctx, domain)
@@ -409,7 +409,7 @@ func TestNoAbilityIsLost(t *testing.T) {
 			t.Errorf("%s is lost", v.Type().Field(i).Name)
 		}
 	}
-	if without := newFilter(t, newDatabase(), Config{}).Source(); without.Notify != nil || without.Shard != nil {
+	if without := newFilter(t, newDatabase(), Config{}).Database(); without.Notify != nil || without.Shard != nil {
 		t.Error("it can do what the database cannot")
 	}
 }

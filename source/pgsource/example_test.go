@@ -24,7 +24,7 @@ func Example() {
 		log.Fatal(err)
 	}
 
-	publishers, err := source.New(table.Source(), source.Options{})
+	publishers, err := source.New(table.Database(), source.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -1,11 +1,11 @@
 // Package pgsource looks up publishers in PostgreSQL 12 or later. Every server learns of a change as
-// soon as it is committed. Pass [Table.Source] to [source.New].
+// soon as it is committed. Pass [Table.Database] to [source.New].
 //
 // # How it works
 //
 // Lookups are those of package [github.com/ampcors/ampcors/source/sqlsource], with its
 // table. Triggers on the table send the domains that a statement changed with NOTIFY, and
-// each server has a connection that listens. Its [source.Cache] forgets these publishers. PostgreSQL delivers a
+// each server has a connection that listens. Its [source.Source] forgets these publishers. PostgreSQL delivers a
 // notification after the commit, so a lookup already sees the change. After a TRUNCATE, or a statement that
 // changes more than 30,000 rows, it may take 5 seconds (see What is not reported).
 //
@@ -21,7 +21,7 @@
 // server whether it is there, and is closed if there is no answer within half a second. It is then made again, to the
 // first host of ConnString that takes writes, and everything is looked up again, as changes
 // may have been missed. While it cannot be made, a change is seen after
-// [source.Options].TTL. If lookups fail as well, the last answer is used until MaxStale is
+// [source.Config].TTL. If lookups fail as well, the last answer is used until MaxStale is
 // over.
 //
 // All connections go to a server that takes writes (target_session_attrs=read-write), because
@@ -223,11 +223,11 @@ func (s *Table) Ping(ctx context.Context) error {
 	return fmt.Errorf("pgsource: not listening for changes: %w", problem)
 }
 
-// Source returns what [source.New] needs. Its IsListening reports whether the connection that
+// Database returns what [source.New] needs. Its IsListening reports whether the connection that
 // listens answered within the last second, and the table has the triggers. Lookups fail with
 // [ErrOtherTriggers] while the table has triggers for another condition.
-func (s *Table) Source() source.Source {
-	src := s.Table.Source()
+func (s *Table) Database() source.Database {
+	src := s.Table.Database()
 	has, byHash := src.HasPublisher, src.PublisherByHash
 	src.HasPublisher = func(ctx context.Context, domain string) (bool, error) {
 		if err := s.checkFit(ctx); err != nil {

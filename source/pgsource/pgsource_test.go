@@ -93,7 +93,7 @@ func newServers(t testing.TB, n int, addrs ...string) (servers []*ampcors.Middle
 	for range n {
 		s := newTable(t, sqlsource.Config{}, addrs...)
 		// No test runs as long as the TTL, so all changes are seen by notifications.
-		m := servertest.Middleware(t, s.Source(), source.Options{TTL: time.Hour, NegativeTTL: time.Hour})
+		m := servertest.Middleware(t, s.Database(), source.Config{TTL: time.Hour, NegativeTTL: time.Hour})
 		until(t, "it listens", soon, s.isListening.Load)
 		servers = append(servers, m)
 	}
@@ -165,7 +165,7 @@ func TestChangesAreSeenByThreeServers(t *testing.T) {
 	seen(t, soon, servers, "www.example.com", false)
 }
 
-// record returns the messages that a Source reports.
+// record returns the messages that a Database reports.
 func record(t *testing.T, s *Table, conn *pgx.Conn, channel string) (take func() []string) {
 	t.Helper()
 	var mu sync.Mutex
@@ -358,7 +358,7 @@ func TestLookupsFailWithoutTheConditionOfTheTriggers(t *testing.T) {
 	}
 	install(sqlsource.Config{Condition: "active"})
 	s := newTable(t, sqlsource.Config{}, db.Addr)
-	m := servertest.Middleware(t, s.Source(), source.Options{})
+	m := servertest.Middleware(t, s.Database(), source.Config{})
 	for _, origin := range servertest.Origins("www.suspended.example") {
 		if d := m.CheckOrigin(origin); d.Allowed || !errors.Is(d.SourceErr, ErrOtherTriggers) {
 			t.Errorf("%s: %+v", origin, d)
@@ -367,7 +367,7 @@ func TestLookupsFailWithoutTheConditionOfTheTriggers(t *testing.T) {
 	if err := s.Ping(t.Context()); !errors.Is(err, ErrOtherTriggers) {
 		t.Errorf("Ping: %v", err)
 	}
-	right := servertest.Middleware(t, newTable(t, sqlsource.Config{Condition: "active"}, db.Addr).Source(), source.Options{})
+	right := servertest.Middleware(t, newTable(t, sqlsource.Config{Condition: "active"}, db.Addr).Database(), source.Config{})
 	if d := right.CheckOrigin("https://www.suspended.example"); d.Allowed || d.SourceErr != nil {
 		t.Errorf("with the condition: %+v", d)
 	}
@@ -377,7 +377,7 @@ func TestLookupsFailWithoutTheConditionOfTheTriggers(t *testing.T) {
 	if ok, err := s.IsInstalled(t.Context()); !ok || err != nil {
 		t.Errorf("with a trigger of another program: %t, %v", ok, err)
 	}
-	if ok, err := newTable(t, sqlsource.Config{DomainColumn: "DOMAIN"}, db.Addr).Source().HasPublisher(t.Context(), "www.suspended.example"); !ok || err != nil {
+	if ok, err := newTable(t, sqlsource.Config{DomainColumn: "DOMAIN"}, db.Addr).Database().HasPublisher(t.Context(), "www.suspended.example"); !ok || err != nil {
 		t.Errorf("the name in capitals: %t, %v", ok, err)
 	}
 	install(sqlsource.Config{Condition: "active"})
@@ -390,7 +390,7 @@ func TestLookupsFailWithoutTheConditionOfTheTriggers(t *testing.T) {
 	exec(t, conn, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' OR query LIKE 'SELECT pg_is_in_recovery()%'")
 	exec(t, conn, "DROP FUNCTION ampcors_notify_publishers CASCADE") // without triggers, a change is seen later
 	until(t, "lookups work", soon, func() bool {
-		ok, err := s.Source().HasPublisher(t.Context(), "www.suspended.example")
+		ok, err := s.Database().HasPublisher(t.Context(), "www.suspended.example")
 		return ok && err == nil && !s.isListening.Load()
 	})
 	exec(t, conn, "ALTER ROLE ampcors LOGIN")
@@ -418,7 +418,7 @@ func TestInstallReportsEverything(t *testing.T) {
 	conn := connect(t, db.Addr)
 	exec(t, conn, createTable)
 	s := newTable(t, sqlsource.Config{}, db.Addr)
-	m := servertest.Middleware(t, s.Source(), source.Options{NegativeTTL: time.Hour})
+	m := servertest.Middleware(t, s.Database(), source.Config{NegativeTTL: time.Hour})
 	servers := []*ampcors.Middleware{m}
 	seen(t, soon, servers, "www.example.com", false)
 	add(t, conn, "www.example.com")
@@ -506,7 +506,7 @@ func TestNotificationsOfAnybodyCostLittle(t *testing.T) {
 	add(t, conn, "www.example.com")
 	exec(t, conn, "CREATE ROLE anybody")
 	s := newTable(t, sqlsource.Config{}, db.Addr)
-	cache, err := source.New(s.Source(), source.Options{TTL: time.Hour})
+	cache, err := source.New(s.Database(), source.Config{TTL: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -637,7 +637,7 @@ func TestTheDatabaseMayStartLater(t *testing.T) {
 	add(t, conn, "www.example.com")
 	db.Stop()
 	s := newTable(t, sqlsource.Config{}, db.Addr)
-	m := servertest.Middleware(t, s.Source(), source.Options{})
+	m := servertest.Middleware(t, s.Database(), source.Config{})
 	if d := m.CheckOrigin("https://www.example.com"); d.SourceErr == nil || s.isListening.Load() || s.Ping(t.Context()) == nil {
 		t.Errorf("%+v", d)
 	}

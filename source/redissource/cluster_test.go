@@ -184,8 +184,8 @@ func TestAClusterListsPublishersAndReportsChanges(t *testing.T) {
 		shards[s.shard(want[i])] = true
 	}
 	slices.Sort(want)
-	if s.Source().Shards != numShards || len(shards) < numShards/2 {
-		t.Errorf("%d shards, of which %d publishers use %d", s.Source().Shards, len(want), len(shards))
+	if s.Database().Shards != numShards || len(shards) < numShards/2 {
+		t.Errorf("%d shards, of which %d publishers use %d", s.Database().Shards, len(want), len(shards))
 	}
 	if err := s.Add(ctx, want...); err != nil {
 		t.Fatal(err)
@@ -218,7 +218,7 @@ func TestAMasterThatHangsAffectsNoOtherShard(t *testing.T) {
 	t.Parallel()
 	nodes := servertest.RedisCluster(t, 3, time.Minute) // no replica takes over
 	s := newStore(t, nodes[0].Addr)
-	counted, failed := s.Source(), new(atomic.Int64)
+	counted, failed := s.Database(), new(atomic.Int64)
 	has := counted.HasPublisher
 	counted.HasPublisher = func(ctx context.Context, domain string) (bool, error) {
 		ok, err := has(ctx, domain)
@@ -227,7 +227,7 @@ func TestAMasterThatHangsAffectsNoOtherShard(t *testing.T) {
 		}
 		return ok, err
 	}
-	mw := servertest.Middleware(t, counted, source.Options{TTL: 500 * time.Millisecond, NegativeTTL: 500 * time.Millisecond, Timeout: 300 * time.Millisecond})
+	mw := servertest.Middleware(t, counted, source.Config{TTL: 500 * time.Millisecond, NegativeTTL: 500 * time.Millisecond, Timeout: 300 * time.Millisecond})
 	const n = 3000
 	domains := make([]string, n)
 	for i := range domains {

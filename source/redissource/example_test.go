@@ -29,7 +29,7 @@ func Example() {
 	}
 
 	// On each server:
-	publishers, err := source.New(store.Source(), source.Options{MaxStale: time.Hour})
+	publishers, err := source.New(store.Database(), source.Config{MaxStale: time.Hour})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -1,5 +1,5 @@
 // Package redissource looks up publishers in Redis 6 or later. Every server learns of a change as
-// soon as it is made. Pass [Store.Source] to [source.New].
+// soon as it is made. Pass [Store.Database] to [source.New].
 //
 // # How it works
 //
@@ -13,14 +13,14 @@
 // both.
 //
 // Redis's server-assisted client-side caching, in broadcasting mode, sends each connection
-// the keys under ampcors:publisher: that have changed. A [source.Cache] forgets these
+// the keys under ampcors:publisher: that have changed. A [source.Source] forgets these
 // publishers. For this, Redis stores only the key prefix, however many publishers there are.
 // rueidis's own cache is not used.
 //
 // When a connection is lost, changes may be missed. Everything is then looked up again. If
 // that fails, the last answer is used until MaxStale is over. A connection on which Redis
 // stops answering is closed after twice Dialer.KeepAlive plus ConnWriteTimeout, 5 seconds
-// by default. A change in that time is seen then, or after [source.Options].TTL if that is
+// by default. A change in that time is seen then, or after [source.Config].TTL if that is
 // earlier.
 //
 // Redis reports an expired key when it removes it. If many keys expire, that can be most of
@@ -29,7 +29,7 @@
 // # Cluster and Sentinel
 //
 // Set InitAddress in Config.Redis as rueidis documents, and for Sentinel also
-// Sentinel.MasterSet. With Redis Cluster, the Source has shards: a node that
+// Sentinel.MasterSet. With Redis Cluster, the database has shards: a node that
 // hangs or fails does not affect publishers on the others, except for less than 1 % whose hash slots
 // are next to those of that node. Lookups and writes go to masters
 // only, as a replica may get a change later than the message about it.
@@ -190,9 +190,9 @@ func obey[T any](ctx context.Context, do func() (T, error)) (T, error) {
 	}
 }
 
-// Source returns what [source.New] needs.
-func (s *Store) Source() source.Source {
-	src := source.Source{HasPublisher: s.hasPublisher, PublisherByHash: s.publisherByHash, Notify: s.listeners.Notify, Publishers: s.publishers}
+// Database returns what [source.New] needs.
+func (s *Store) Database() source.Database {
+	src := source.Database{HasPublisher: s.hasPublisher, PublisherByHash: s.publisherByHash, Notify: s.listeners.Notify, Publishers: s.publishers}
 	if s.isCluster() {
 		src.Shards, src.Shard = numShards, s.shard
 	}

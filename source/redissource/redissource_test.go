@@ -31,9 +31,9 @@ func newStore(t testing.TB, addr string) *Store {
 
 // newMiddleware returns a Middleware. Without options, no test runs as long as the TTL, so all
 // changes are seen by messages.
-func newMiddleware(t testing.TB, s *Store, options ...source.Options) *ampcors.Middleware {
+func newMiddleware(t testing.TB, s *Store, options ...source.Config) *ampcors.Middleware {
 	t.Helper()
-	return servertest.Middleware(t, s.Source(), append(options, source.Options{TTL: time.Hour, NegativeTTL: time.Hour})[0])
+	return servertest.Middleware(t, s.Database(), append(options, source.Config{TTL: time.Hour, NegativeTTL: time.Hour})[0])
 }
 
 // soon is long on a busy machine, and much less than the TTL of an hour: what is seen by then was
@@ -87,11 +87,11 @@ func TestTheContextIsObeyed(t *testing.T) {
 	defer close(end)
 	for name, ask := range map[string]func(context.Context) error{
 		"HasPublisher": func(ctx context.Context) error {
-			_, err := stuck.Source().HasPublisher(ctx, "www.example.com")
+			_, err := stuck.Database().HasPublisher(ctx, "www.example.com")
 			return err
 		},
 		"PublisherByHash": func(ctx context.Context) error {
-			_, err := stuck.Source().PublisherByHash(ctx, strings.Repeat("a", 52))
+			_, err := stuck.Database().PublisherByHash(ctx, strings.Repeat("a", 52))
 			return err
 		},
 		"Ping":   stuck.Ping,
@@ -123,13 +123,13 @@ func TestChangesAreSeenByEveryServerWithinASecond(t *testing.T) {
 	t.Parallel()
 	redis := servertest.Redis(t)
 	writer := newStore(t, redis.Addr)
-	counted, lookups := newStore(t, redis.Addr).Source(), new(atomic.Int64)
+	counted, lookups := newStore(t, redis.Addr).Database(), new(atomic.Int64)
 	has := counted.HasPublisher
 	counted.HasPublisher = func(ctx context.Context, domain string) (bool, error) {
 		lookups.Add(1)
 		return has(ctx, domain)
 	}
-	servers := []*ampcors.Middleware{servertest.Middleware(t, counted, source.Options{TTL: time.Hour, NegativeTTL: time.Hour})}
+	servers := []*ampcors.Middleware{servertest.Middleware(t, counted, source.Config{TTL: time.Hour, NegativeTTL: time.Hour})}
 	for range 2 {
 		servers = append(servers, newMiddleware(t, newStore(t, redis.Addr)))
 	}

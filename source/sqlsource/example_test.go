@@ -26,7 +26,7 @@ func Example() {
 	if err := table.Ping(ctx); err != nil {
 		log.Print(err) // not ready yet: table, column or database is missing
 	}
-	publishers, err := source.New(table.Source(), source.Options{TTL: time.Minute, MaxStale: time.Hour})
+	publishers, err := source.New(table.Database(), source.Config{TTL: time.Minute, MaxStale: time.Hour})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-// Package sqlsource looks up publishers with database/sql, for any driver. Pass [Table.Source] to
+// Package sqlsource looks up publishers with database/sql, for any driver. Pass [Table.Database] to
 // [source.New].
 //
 // # Schema
@@ -31,7 +31,7 @@
 //	) WITHOUT ROWID;
 //
 // SQLite locks its file while a program writes: set journal_mode to WAL, so that lookups do not
-// wait for that, and busy_timeout to less than [source.Options].Timeout.
+// wait for that, and busy_timeout to less than [source.Config].Timeout.
 //
 // If you already have a table with domains, and an index on them, add the second column:
 //
@@ -54,8 +54,8 @@
 // # When changes take effect
 //
 // The database does not report changes. While it works, a publisher that was removed is
-// allowed for at most [source.Options].TTL, and one that was added is denied for at most
-// NegativeTTL. [source.Cache.Forget] makes one server look it up at once. With
+// allowed for at most [source.Config].TTL, and one that was added is denied for at most
+// NegativeTTL. [source.Source.Forget] makes one server look it up at once. With
 // PostgreSQL, package [github.com/ampcors/ampcors/source/pgsource] reports changes.
 //
 // This holds for the server that takes the writes. A replica lags behind it: a publisher
@@ -189,9 +189,9 @@ func (s *Table) placeholder(n int) string {
 	return strings.TrimSuffix(s.table.Placeholder, "1") + strconv.Itoa(n)
 }
 
-// Source returns what [source.New] needs. It cannot report changes.
-func (s *Table) Source() source.Source {
-	return source.Source{HasPublisher: s.hasPublisher, PublisherByHash: s.publisherByHash, Publishers: s.publishers}
+// Database returns what [source.New] needs. It cannot report changes.
+func (s *Table) Database() source.Database {
+	return source.Database{HasPublisher: s.hasPublisher, PublisherByHash: s.publisherByHash, Publishers: s.publishers}
 }
 
 // hasPublisher reports whether there is a row with this domain.

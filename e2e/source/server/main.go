@@ -46,7 +46,7 @@ func main() {
 	flag.StringVar(&db.postgres, "postgres", "", "how to connect to PostgreSQL, without notifications")
 	flag.StringVar(&db.notifying, "notifying-postgres", "", "how to connect to PostgreSQL, with notifications")
 	flag.StringVar(&db.mariadb, "mariadb", "", "how to connect to MariaDB")
-	var options source.Options
+	var options source.Config
 	flag.DurationVar(&options.TTL, "ttl", 0, "Options.TTL")
 	flag.DurationVar(&options.NegativeTTL, "negative-ttl", 0, "Options.NegativeTTL")
 	flag.DurationVar(&options.MaxStale, "max-stale", 0, "Options.MaxStale")
@@ -61,31 +61,31 @@ func main() {
 // A database says which one the publishers are in.
 type database struct{ redis, sentinel, postgres, notifying, mariadb string }
 
-// open returns the Source of the database, and what closes it. db is nil if it does not use
+// open returns the database of the database, and what closes it. db is nil if it does not use
 // database/sql.
-func (d database) open() (asked source.Source, db *sql.DB, end func(), err error) {
+func (d database) open() (asked source.Database, db *sql.DB, end func(), err error) {
 	switch {
 	case d.redis != "":
 		store, err := redissource.New(redissource.Config{Redis: rueidis.ClientOption{
 			InitAddress: strings.Split(d.redis, ","), Sentinel: rueidis.SentinelOption{MasterSet: d.sentinel}, ClientName: "server",
 		}})
 		if err != nil {
-			return source.Source{}, nil, nil, err
+			return source.Database{}, nil, nil, err
 		}
-		return store.Source(), nil, store.Close, nil
+		return store.Database(), nil, store.Close, nil
 	case d.notifying != "":
 		table, err := pgsource.New(pgsource.Config{ConnString: d.notifying})
 		if err != nil {
-			return source.Source{}, nil, nil, err
+			return source.Database{}, nil, nil, err
 		}
-		return table.Source(), nil, table.Close, nil
+		return table.Database(), nil, table.Close, nil
 	case d.mariadb != "":
 		db, err = sql.Open("mysql", d.mariadb)
 	default:
 		db, err = sql.Open("pgx", d.postgres)
 	}
 	if err != nil {
-		return source.Source{}, nil, nil, err
+		return source.Database{}, nil, nil, err
 	}
 	db.SetMaxOpenConns(16)
 	db.SetMaxIdleConns(16)
@@ -95,12 +95,12 @@ func (d database) open() (asked source.Source, db *sql.DB, end func(), err error
 	}
 	table, err := sqlsource.New(db, cfg)
 	if err != nil {
-		return source.Source{}, nil, nil, err
+		return source.Database{}, nil, nil, err
 	}
-	return table.Source(), db, func() { _ = db.Close() }, nil
+	return table.Database(), db, func() { _ = db.Close() }, nil
 }
 
-func run(d database, options source.Options) error {
+func run(d database, options source.Config) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 

@@ -5,15 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/ampcors/ampcors/badvalue"
 )
 
-// Options say how a [Source] is asked, and how long its answers are remembered. If a field is
+// Config says how a [Database] is asked, and how long its answers are remembered. If a field is
 // zero, its default is used. Negative values and durations of more than 720 hours are
 // prohibited.
-type Options struct {
-	// TTL is how long a publisher is remembered. While the Source works, a revoked
+type Config struct {
+	// TTL is how long a publisher is remembered. While the database works, a revoked
 	// publisher still gets in for at most this long, or for less if Forget is called or the
-	// Source has Notify. A publisher in use is refreshed in the background after 70 to
+	// database has Notify. A publisher in use is refreshed in the background after 70 to
 	// 90 % of it. If zero, 1 minute is used.
 	TTL time.Duration `json:"ttl,omitzero"`
 
@@ -21,8 +23,8 @@ type Options struct {
 	// publisher that is added is denied for at most this long. If zero, 10 seconds is used.
 	NegativeTTL time.Duration `json:"negativeTTL,omitzero"`
 
-	// MaxStale is how long a publisher still gets in after the Source confirmed it, if the
-	// Source then fails (stale-if-error). It is at least TTL. If it equals TTL, nothing
+	// MaxStale is how long a publisher still gets in after the database confirmed it, if the
+	// database then fails (stale-if-error). It is at least TTL. If it equals TTL, nothing
 	// stale is served. If zero, 10 minutes is used, or twice TTL if that is more.
 	MaxStale time.Duration `json:"maxStale,omitzero"`
 
@@ -30,7 +32,7 @@ type Options struct {
 	// MaxConcurrent before that. If zero, 1 second is used.
 	Timeout time.Duration `json:"timeout,omitzero"`
 
-	// MaxConcurrent is how many lookups run at one time, at most, in each shard of a Source. At
+	// MaxConcurrent is how many lookups run at one time, at most, in each shard of a Database. At
 	// most three quarters of these slots, but at least one, are for names that are not
 	// remembered as publishers. Lookups that find no free slot wait: remembered publishers
 	// first, then those that IsLikely says to be likely, then those that were rejected a moment
@@ -39,13 +41,13 @@ type Options struct {
 	MaxConcurrent int `json:"maxConcurrent,omitzero"`
 
 	// MaxRate is how many lookups may begin in a second for names that are not remembered
-	// as publishers, for a Source that others use too and that should not be asked as often
-	// as it can answer. A request above it is answered as if the Source failed, even if it
+	// as publishers, for a database that others use too and that should not be asked as often
+	// as it can answer. A request above it is answered as if the database failed, even if it
 	// is the first of a real publisher, or the first after Forget. A tenth of it may begin
 	// at once. If zero, there is no such limit.
 	MaxRate int `json:"maxRate,omitzero"`
 
-	// MaxEntries is how many publishers of the Source are remembered, and how many hash
+	// MaxEntries is how many publishers of the database are remembered, and how many hash
 	// prefixes. A publisher takes 200 bytes with a name of 22 bytes, so a server that has
 	// looked up a million uses 200 MB for them. A hash prefix that was asked for takes as much
 	// again. At most 65,536 negative answers are remembered, or MaxEntries if that is less.
@@ -54,7 +56,7 @@ type Options struct {
 }
 
 // withDefaults returns o with defaults in place of zeros.
-func (o Options) withDefaults() Options {
+func (o Config) withDefaults() Config {
 	o.TTL = cmp.Or(o.TTL, time.Minute)
 	o.NegativeTTL = cmp.Or(o.NegativeTTL, 10*time.Second)
 	o.MaxStale = cmp.Or(o.MaxStale, max(2*o.TTL, 10*time.Minute))
@@ -66,24 +68,11 @@ func (o Options) withDefaults() Options {
 
 const maxDuration = 30 * 24 * time.Hour // more than is useful; twice as long does not overflow
 
-// An OptionError says what is wrong with one of the [Options]. (An *badvalue.Error would be an
-// import cycle.)
-type OptionError struct {
-	Name   string // as in JSON: "negativeTTL"
-	Value  string
-	Reason string // completes "the option ..."
-	Want   string // what would be right
-}
-
-func (e *OptionError) Error() string {
-	return fmt.Sprintf("source: options.%s %s %s; want %s", e.Name, e.Value, e.Reason, e.Want)
-}
-
-// Validate returns the error that [New] would return for o: one or more *[OptionError], joined.
-func (o Options) Validate() error {
+// Validate returns the error that [New] would return for o: one or more *[badvalue.Error], joined.
+func (o Config) Validate() error {
 	var errs []error
 	report := func(name string, value any, reason, want string) {
-		errs = append(errs, &OptionError{name, fmt.Sprint(value), reason, want})
+		errs = append(errs, &badvalue.Error{Path: name, Value: fmt.Sprint(value), Reason: reason, Want: want})
 	}
 	for _, d := range []struct {
 		name  string

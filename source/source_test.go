@@ -65,8 +65,8 @@ func (f *fake) has(ctx context.Context, name string) (bool, error) {
 	return ok, err
 }
 
-func (f *fake) source() Source {
-	return Source{
+func (f *fake) source() Database {
+	return Database{
 		HasPublisher: func(ctx context.Context, domain string) (bool, error) { return f.has(ctx, nameOf(domain)) },
 		PublisherByHash: func(ctx context.Context, prefix string) (string, error) {
 			if ok, err := f.has(ctx, nameOf(prefix)); !ok {
@@ -113,15 +113,15 @@ func keyOf(name string) string {
 	return key
 }
 
-var testOptions = Options{
+var testOptions = Config{
 	TTL: time.Minute, NegativeTTL: 10 * time.Second, MaxStale: 10 * time.Minute, Timeout: time.Second,
 	MaxConcurrent: 16, MaxRate: 1000, MaxEntries: 1000,
 }
 
-// A testCache is a Cache that is asked for "a" and "@a".
-type testCache struct{ *Cache }
+// A testSource is a Source that is asked for "a" and "@a".
+type testSource struct{ *Source }
 
-func newTestCache(t testing.TB, s Source, change ...func(*Options)) testCache {
+func newTestSource(t testing.TB, s Database, change ...func(*Config)) testSource {
 	t.Helper()
 	options := testOptions
 	for _, f := range change {
@@ -131,11 +131,11 @@ func newTestCache(t testing.TB, s Source, change ...func(*Options)) testCache {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return testCache{c}
+	return testSource{c}
 }
 
-func (c testCache) Find(ctx context.Context, name string) Answer {
-	find := c.Cache.Find
+func (c testSource) Find(ctx context.Context, name string) Answer {
+	find := c.Source.Find
 	if strings.HasPrefix(name, "@") {
 		find = c.FindByHash
 	}
@@ -144,7 +144,7 @@ func (c testCache) Find(ctx context.Context, name string) Answer {
 	return a
 }
 
-func (c testCache) Get(name string) (string, bool) {
+func (c testSource) Get(name string) (string, bool) {
 	get := c.Remembered
 	if strings.HasPrefix(name, "@") {
 		get = c.RememberedByHash
@@ -161,7 +161,7 @@ func TestNoRequestWaitsForANameInUse(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFake("a")
 			f.delay = 900 * time.Millisecond
-			c := newTestCache(t, f.source())
+			c := newTestSource(t, f.source())
 			c.Find(t.Context(), name)
 			const minutes = 60
 			for range minutes * 60 * 10 {
@@ -193,7 +193,7 @@ func TestAFailedRefreshIsRetriedAndDelaysNoRequest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake("a")
-		c := newTestCache(t, f.source())
+		c := newTestSource(t, f.source())
 		c.Find(t.Context(), "a")
 		f.set(func() { f.err = errDown })
 		for range 59 * 10 { // until nearly the end of the TTL
@@ -218,7 +218,7 @@ func TestARefreshDoesNotWaitForASlot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake("a", "b")
-		c := newTestCache(t, f.source(), func(o *Options) { o.MaxConcurrent = 1 })
+		c := newTestSource(t, f.source(), func(o *Config) { o.MaxConcurrent = 1 })
 		c.Find(t.Context(), "a")
 		time.Sleep(55 * time.Second)
 		f.set(func() { f.delay = 500 * time.Millisecond })
@@ -245,7 +245,7 @@ func TestAFailureStopsOnlyItsClass(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake("known", "new")
-		c := newTestCache(t, f.source())
+		c := newTestSource(t, f.source())
 		c.Find(t.Context(), "known")
 		f.set(func() { f.err = errDown })
 		for i := range 12 {
@@ -280,7 +280,7 @@ func TestAfterARecoveryTheKeyThatFailedLastIsAskedFor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake("a", "b")
-		c := newTestCache(t, f.source())
+		c := newTestSource(t, f.source())
 		f.set(func() { f.err = errDown })
 		c.Find(t.Context(), "b")
 		if r := c.Find(t.Context(), "b"); !errors.Is(r.Err, ErrCircuitOpen) || f.count("b") != 1 {
@@ -301,7 +301,7 @@ func TestErrorsSayWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		f.delay = time.Hour
-		c := newTestCache(t, f.source(), func(o *Options) { o.MaxConcurrent = 1 })
+		c := newTestSource(t, f.source(), func(o *Config) { o.MaxConcurrent = 1 })
 		if r := c.Find(t.Context(), "slow"); !errors.Is(r.Err, ErrTimeout) || !errors.Is(r.Err, context.DeadlineExceeded) {
 			t.Errorf("%+v", r)
 		}
@@ -320,7 +320,7 @@ func TestCloseEndsARefresh(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake("a")
-		c := newTestCache(t, f.source())
+		c := newTestSource(t, f.source())
 		c.Find(t.Context(), "a")
 		f.set(func() { f.delay = 900 * time.Millisecond })
 		time.Sleep(55 * time.Second)
@@ -353,7 +353,7 @@ func TestNoOtherCallerWaitsForASourceThatIgnoresItsContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake("a")
-		c := newTestCache(t, f.source())
+		c := newTestSource(t, f.source())
 		f.delay, f.deaf = time.Hour, true
 		go c.Find(t.Context(), "a")
 		synctest.Wait()
@@ -369,7 +369,7 @@ func TestNoOtherCallerWaitsForASourceThatIgnoresItsContext(t *testing.T) {
 func TestNoRevokedPublisherIsFoundAfterForget(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	c := newTestCache(t, f.source(), func(o *Options) { o.TTL, o.MaxRate, o.MaxEntries = time.Millisecond, 0, 4 })
+	c := newTestSource(t, f.source(), func(o *Config) { o.TTL, o.MaxRate, o.MaxEntries = time.Millisecond, 0, 4 })
 	var group sync.WaitGroup
 	done := make(chan struct{})
 	work := func(f func()) {
@@ -422,7 +422,7 @@ func TestANameIsRefreshedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake("a")
-		c := newTestCache(t, f.source())
+		c := newTestSource(t, f.source())
 		c.Find(t.Context(), "a")
 		f.set(func() { f.delay = 100 * time.Millisecond })
 		time.Sleep(55 * time.Second)
@@ -453,7 +453,7 @@ func TestForgetAllExpiresEverything(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake("a")
-		c := newTestCache(t, f.source())
+		c := newTestSource(t, f.source())
 		c.Find(t.Context(), "a")
 		c.Find(t.Context(), "b")
 		c.forgetAll()
@@ -481,7 +481,7 @@ func TestAWrongAnswerIsAnError(t *testing.T) {
 			answer, err := wrong, error(nil)
 			asked := newFake().source()
 			asked.PublisherByHash = func(context.Context, string) (string, error) { return answer, err }
-			c := newTestCache(t, asked)
+			c := newTestSource(t, asked)
 			for i := range 10 {
 				if r := c.Find(t.Context(), fmt.Sprint("@a", i)); !errors.Is(r.Err, ErrBadAnswer) || r.Publisher != "" {
 					t.Errorf("%q, %d: %+v", wrong, i, r)
@@ -519,7 +519,7 @@ func TestConcurrentLookupsForOneKeyAreCoalesced(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFake("a")
 			f.delay = 100 * time.Millisecond
-			c := newTestCache(t, f.source())
+			c := newTestSource(t, f.source())
 			var group sync.WaitGroup
 			begun := time.Now()
 			for i := range 100 {
@@ -550,17 +550,17 @@ func TestConcurrentLookupsForOneKeyAreCoalesced(t *testing.T) {
 // answer is not remembered, not even as a stale one.
 func TestAChangeInvalidatesLookupsThatRun(t *testing.T) {
 	t.Parallel()
-	for what, changed := range map[string]func(testCache){
-		"Forget":                         func(c testCache) { _ = c.Forget("a.example") },
-		"a notification without domains": func(c testCache) { c.changed() },
-		"both":                           func(c testCache) { c.changed(); _ = c.Forget("a.example") },
+	for what, changed := range map[string]func(testSource){
+		"Forget":                         func(c testSource) { _ = c.Forget("a.example") },
+		"a notification without domains": func(c testSource) { c.changed() },
+		"both":                           func(c testSource) { c.changed(); _ = c.Forget("a.example") },
 	} {
 		for _, name := range []string{"a", "@a"} {
 			for _, isAskedMeanwhile := range []bool{true, false} {
 				synctest.Test(t, func(t *testing.T) {
 					f := newFake("a")
 					f.delay = time.Second / 2
-					c := newTestCache(t, f.source())
+					c := newTestSource(t, f.source())
 					go c.Find(t.Context(), name)
 					synctest.Wait()
 					f.set(func() { f.delay, f.names["a"] = 0, false })
@@ -589,7 +589,7 @@ func TestALookupFromBeforeForgetDoesNotEndANewerOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake("a")
 		f.delay = 500 * time.Millisecond
-		c := newTestCache(t, f.source())
+		c := newTestSource(t, f.source())
 		go c.Find(t.Context(), "a")
 		time.Sleep(100 * time.Millisecond)
 		_ = c.Forget("a.example")
@@ -608,13 +608,13 @@ func TestASourceThatPanicsHoldsNoSlot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		isCalm := false
-		c := newTestCache(t, Source{HasPublisher: func(context.Context, string) (bool, error) {
+		c := newTestSource(t, Database{HasPublisher: func(context.Context, string) (bool, error) {
 			if !isCalm {
 				time.Sleep(time.Second / 2)
 				panic("a defect")
 			}
 			return true, nil
-		}}, func(o *Options) { o.MaxConcurrent = 1 })
+		}}, func(o *Config) { o.MaxConcurrent = 1 })
 		for range failuresToOpen {
 			go func() {
 				time.Sleep(time.Millisecond)
@@ -654,7 +654,7 @@ func TestAHangingSourceDelaysFewCallers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake("a")
-		c := newTestCache(t, f.source(), func(o *Options) { o.Timeout = 500 * time.Millisecond })
+		c := newTestSource(t, f.source(), func(o *Config) { o.Timeout = 500 * time.Millisecond })
 		c.Find(t.Context(), "a")
 		time.Sleep(time.Minute)
 		f.set(func() { f.delay = time.Hour })

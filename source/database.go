@@ -1,0 +1,105 @@
+// Package source remembers what a database knows of publishers. A program makes one [Source]
+// of a [Database], and gives it to any number of Middlewares as Config.Source:
+//
+//	customers, err := source.New(source.Database{HasPublisher: isCustomer}, source.Config{})
+//	if err != nil {
+//		return err
+//	}
+//	defer customers.Close()
+//	mw, err := ampcors.New(ampcors.Config{Source: customers})
+//
+// Packages sqlsource, pgsource and redissource have a Database each, and package filter
+// adds a filter to one. The README beside this package compares them.
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+)
+
+// A Database describes a database by functions. Only HasPublisher is required. Leave a function nil
+// if the database cannot do that.
+//
+// To wrap a Database, copy it and replace a function. The copy keeps the others, so a wrapper
+// that logs or counts loses nothing:
+//
+//	logged := asked
+//	logged.HasPublisher = func(ctx context.Context, domain string) (bool, error) {
+//		ok, err := asked.HasPublisher(ctx, domain)
+//		log.Print(domain, ok, err)
+//		return ok, err
+//	}
+//
+// The functions must be safe for concurrent use by multiple goroutines. Those that get a ctx
+// must return when it is done; the others must not wait. A key is a publisher domain as
+// cacheurl.CanonicalDomain returns it, or a well-formed hash prefix, which has no dot.
+//
+// An error says that the database as a whole cannot answer now, and never that there is no such
+// publisher. After an error, the same key is not asked for again for twice as long as the call
+// took, 0.1 to 1 second. After three errors in a row, a circuit breaker opens; repeated errors
+// for one key count as one. For a second, the database is not asked. Then one lookup finds out
+// whether it works. HasPublisher and PublisherByHash have a breaker each, and another for
+// remembered publishers, so that failures of one kind of lookup do not stop the others.
+// After an error that wraps [ErrNoStale], no stale answer is served.
+type Database struct {
+	// HasPublisher reports whether domain is a publisher. What it confirms gets in, so it must
+	// compare names byte by byte. It knows domains, and no patterns.
+	HasPublisher func(ctx context.Context, domain string) (bool, error)
+
+	// PublisherByHash returns the publisher whose hash prefix this is, as cacheurl.HashPrefix
+	// returns it, or "" if there is none. An answer that does not have the prefix is an error.
+	// If the function is nil, no origin with a hash prefix gets in because of the database.
+	PublisherByHash func(ctx context.Context, prefix string) (domain string, err error)
+
+	// Notify subscribes to changes. A changed publisher is then looked up again at once, and
+	// not only after Config.TTL. Until stop is called, the database calls changed with the
+	// domains that became publishers or are no longer publishers. It must do so when a lookup
+	// already sees the change, and can do so from any goroutine. A call without domains says
+	// that changes may have been missed: everything is then looked up again, but an earlier
+	// answer may still be served if the database fails.
+	Notify func(changed func(domains ...string)) (stop func())
+
+	// IsListening reports whether Notify would report a change now, such as whether its
+	// connection works. If nil, it always would.
+	IsListening func() bool
+
+	// IsLikely reports whether a key is likely a publisher's, without a lookup. Such lookups go before
+	// those for other names that are not remembered, so that invented origins delay them less. It never
+	// decides who is allowed. Package [github.com/ampcors/ampcors/source/filter] has one.
+	IsLikely func(key string) bool
+
+	// Shards is the number of parts that can fail separately, such as the nodes of a Redis
+	// Cluster, at most 1024. Shard returns the part that a key belongs to, from 0 to Shards-1.
+	// Each part has slots, a queue and circuit breakers of its own, so that one that fails or
+	// hangs does not affect publishers in the others. With 0 or 1, Shard is not called.
+	//
+	// With parts, PublisherByHash may return a domain that is no longer a publisher:
+	// HasPublisher is asked for it afterwards, because domain and prefix may be in different
+	// parts. A decision can therefore take up to four times Config.Timeout.
+	Shards int
+	Shard  func(key string) int
+
+	// Publishers returns all domains that are publishers, in any order, for package filter. A
+	// domain may come more than once. One that is added or removed meanwhile may be missing. An
+	// error ends the list.
+	Publishers func(ctx context.Context) iter.Seq2[string, error]
+}
+
+const maxShards = 1024
+
+// check returns all that is wrong in s.
+func (s *Database) check() error {
+	var errs []error
+	if s.HasPublisher == nil {
+		errs = append(errs, errors.New("source: Database.HasPublisher is nil; want a function"))
+	}
+	if s.Shards < 0 || s.Shards > maxShards {
+		errs = append(errs, fmt.Errorf("source: Database.Shards is %d; want 0 to %d", s.Shards, maxShards))
+	}
+	if s.Shards > 1 && s.Shard == nil {
+		errs = append(errs, errors.New("source: Database.Shards is set, but Shard is nil; want a function"))
+	}
+	return errors.Join(errs...)
+}

@@ -344,7 +344,7 @@ func TestREADMEsCommandsRun(t *testing.T) {
 }
 
 func TestAnUnknownFormatIsWrongUsage(t *testing.T) {
-	for _, name := range []string{"origins", "check", "explain", "lookup", "submit"} {
+	for _, name := range []string{"origins", "check", "explain", "submit"} {
 		t.Run(name, func(t *testing.T) {
 			if code, stdout, stderr := run(t, "", name, "-o", "xml", "www.example.com"); code != exitUsage || stdout != "" || !strings.Contains(stderr, "want text or json") {
 				t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)

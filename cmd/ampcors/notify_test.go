@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -15,11 +14,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/ampcors/ampcors/announce/indexnow"
 	"github.com/ampcors/ampcors/announce/updatecache"
-	"github.com/ampcors/ampcors/internal/outbound"
 )
 
 // A web is an http.RoundTripper that passes every request to a handler, and records it.
@@ -513,201 +510,6 @@ func TestTheShellReadsTheCurlLine(t *testing.T) {
 		if want, _ := r.GetURL(); err != nil || string(out) != "-sSi\n"+want+"\n" {
 			t.Errorf("%s is\n%s, %v; want\n%s", line, out, err, want)
 		}
-	}
-}
-
-// Whoever ends a lookup gets what was answered before.
-func TestAnInterruptedLookupKeepsWhatWasAnswered(t *testing.T) {
-	t.Setenv("GOOGLE_API_KEY", "s3cret")
-	ctx, interrupt := context.WithCancel(t.Context())
-	requests := 0
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if requests++; requests == 2 {
-			interrupt()
-			return
-		}
-		io.WriteString(w, `{"ampUrls": [{"originalUrl": "https://www.example.com/0", "ampUrl": "https://www.example.com/0"}]}`)
-	}))
-	defer server.Close()
-	args := []string{"lookup", "--endpoint", server.URL}
-	for i := range 51 {
-		args = append(args, fmt.Sprintf("https://www.example.com/%d", i))
-	}
-	var out, errs bytes.Buffer
-	root := newRoot()
-	root.SetArgs(args)
-	root.SetOut(&out)
-	root.SetErr(&errs)
-	code := execute(ctx, root)
-	if code != exitUntested || !strings.HasPrefix(out.String(), "https://www.example.com/0\n") || !strings.Contains(errs.String(), "interrupted; URLs that were not looked up: 1 of 51") {
-		t.Errorf("exit code %d after %d requests\n%s\n%s", code, requests, out.String(), errs.String())
-	}
-}
-
-// An API that is overloaded is asked again; if it stays so, what was answered before is printed.
-func TestLookupKeepsWhatWasAnswered(t *testing.T) {
-	defer func(before outbound.Retry) { lookupRetry = before }(lookupRetry)
-	lookupRetry.Backoff = time.Millisecond
-	t.Setenv("GOOGLE_API_KEY", "s3cret")
-	var lines strings.Builder
-	for i := range 101 {
-		fmt.Fprintf(&lines, "https://www.example.com/article/%d\n", i)
-	}
-	for _, test := range []struct {
-		fails    int // requests that are answered 429, after the first batch
-		code     int
-		answered int
-	}{{fails: 2, code: exitClean, answered: 101}, {fails: 100, code: exitUntested, answered: 50}} {
-		var strategies []string
-		requests := 0
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			var request struct {
-				URLs     []string `json:"urls"`
-				Strategy string   `json:"lookupStrategy"`
-			}
-			_ = json.NewDecoder(r.Body).Decode(&request)
-			strategies = append(strategies, request.Strategy)
-			if requests++; requests > 1 && requests < 2+test.fails {
-				w.Header().Set("Retry-After", "0")
-				w.WriteHeader(http.StatusTooManyRequests)
-				return
-			}
-			var found []map[string]string
-			for _, u := range request.URLs {
-				found = append(found, map[string]string{"originalUrl": u, "ampUrl": u})
-			}
-			_ = json.NewEncoder(w).Encode(map[string]any{"ampUrls": found})
-		}))
-		defer server.Close()
-		code, stdout, stderr := run(t, lines.String(), "lookup", "--live", "--endpoint", server.URL)
-		if code != test.code || strings.Count(stdout, "https://www.example.com/article/") != test.answered {
-			t.Errorf("exit code %d, %d answers\n%s", code, strings.Count(stdout, "https://"), stderr)
-		}
-		if test.code == exitUntested && (!strings.Contains(stderr, "429") || !strings.Contains(stderr, "not looked up: 51 of 101")) {
-			t.Errorf("the error is %s", stderr)
-		}
-		if slices.ContainsFunc(strategies, func(s string) bool { return s != "FETCH_LIVE_DOC" }) || requests != 5 { // the batches and two retries, or four attempts of the second batch
-			t.Errorf("%d requests, %q", requests, strategies)
-		}
-	}
-}
-
-// TestLookup uses a server that answers as Google's documentation says.
-func TestLookup(t *testing.T) {
-	batches := 0
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var request struct {
-			URLs     []string `json:"urls"`
-			Strategy string   `json:"lookupStrategy"`
-		}
-		if err := json.NewDecoder(r.Body).Decode(&request); err != nil || r.Method != http.MethodPost || r.URL.String() != "/v1/ampUrls:batchGet" || r.Header.Get("X-Goog-Api-Key") != "s3cret" || request.Strategy != "IN_INDEX_DOC" || len(request.URLs) > 50 {
-			t.Errorf("%s %s %v, %+v, %v", r.Method, r.URL, r.Header, request, err)
-		}
-		batches++
-		found, errs := []map[string]string{}, []map[string]string{}
-		for _, u := range request.URLs {
-			if strings.Contains(u, "none") {
-				errs = append(errs, map[string]string{"originalUrl": u, "errorCode": "NO_AMP_URL", "errorMessage": "Couldn't find any AMP version of the URL."})
-				continue
-			}
-			if i := strings.Index(u, "#"); i >= 0 { // the answer
-				found = append(found, map[string]string{"originalUrl": u, "ampUrl": u[:i], "cdnAmpUrl": u[i+1:]})
-				continue
-			}
-			ampURL := strings.Replace(u, "/article/", "/amp/", 1)
-			found = append(found, map[string]string{"originalUrl": u, "ampUrl": ampURL, "cdnAmpUrl": strings.Replace(ampURL, "https://www.example.com", "https://www-example-com.cdn.ampproject.org/c/s/www.example.com", 1)})
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(map[string]any{"ampUrls": found, "urlErrors": errs})
-	}))
-	defer server.Close()
-	t.Run("no key", func(t *testing.T) {
-		t.Setenv("GOOGLE_API_KEY", "")
-		if code, _, stderr := run(t, "", "lookup", "https://www.example.com/article/1"); code != exitUsage || !strings.Contains(stderr, "GOOGLE_API_KEY") {
-			t.Errorf("exit code %d\n%s", code, stderr)
-		}
-	})
-	t.Setenv("GOOGLE_API_KEY", "s3cret")
-	t.Run("found and not", func(t *testing.T) {
-		code, stdout, stderr := run(t, "", "lookup", "--endpoint", server.URL+"/v1/ampUrls:batchGet", "https://www.example.com/article/1", "https://www.example.com/none")
-		want := "https://www.example.com/amp/1\n  https://www-example-com.cdn.ampproject.org/c/s/www.example.com/amp/1\n" +
-			"  Google uses the domain prefix www-example-com, that of ampcors, toolbox-cache-url, amppackager, snowflake, the AMP document.\n"
-		if code != exitFindings || stdout != want || !strings.Contains(stderr, "NO_AMP_URL") || strings.Contains(stderr, "s3cret") {
-			t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
-		}
-	})
-	for cacheURL, want := range map[string]string{ // after the page and the cache URL
-		"": "",
-		"https://0-in----trouble-com-0.cdn.ampproject.org/c/s/in--trouble.com/": "  Google uses the domain prefix 0-in----trouble-com-0, that of snowflake, the AMP document.\n" +
-			"  ampcors cacheurl prints https://r5s7rxu53tjelpr7ngbxkxpirbrylvbwcuueckh7gmn5mim5cjna.cdn.ampproject.org/c/s/in--trouble.com/\n",
-		"https://fass-de.cdn.ampproject.org/c/s/faß.de/": "  Google uses the domain prefix fass-de, that of amppackager; ampcors denies it, because another host has it too.\n" +
-			"  ampcors cacheurl prints https://xn--fa-de-mqa.cdn.ampproject.org/c/s/xn--fa-hia.de/\n",
-		"https://qd6a7ojgnw33qp4fquh2bzsurnwxb3tizc23iexr33vg5pppaqca.cdn.ampproject.org/c/s/www.example.com/": "  Google uses the domain prefix qd6a7ojgnw33qp4fquh2bzsurnwxb3tizc23iexr33vg5pppaqca, the hash prefix.\n" +
-			"  ampcors cacheurl prints https://www-example-com.cdn.ampproject.org/c/s/www.example.com/\n",
-		"https://foo.cdn.ampproject.org/c/s/www.example.com/": "  Google uses the domain prefix foo, that of no known implementation.\n" +
-			"  ampcors cacheurl prints https://www-example-com.cdn.ampproject.org/c/s/www.example.com/\n",
-		"https://www-example-com.cdn.ampproject.org/c/s/www.example.com/?amp_gsa=1": "  Google uses the domain prefix www-example-com, that of ampcors, toolbox-cache-url, amppackager, snowflake, the AMP document.\n" +
-			"  ampcors cacheurl: ampcors: Publisher \"https://www.example.com/?amp_gsa=1\" has the query parameter \"amp_gsa=1\", which is reserved for the cache; want the URL without it, and the parameter in CacheQuery\n",
-	} {
-		t.Run("the answer "+cacheURL, func(t *testing.T) {
-			page := "https://www.example.com/"
-			if _, path, ok := strings.Cut(cacheURL, "/c/s/"); ok {
-				page = "https://" + path
-			}
-			code, stdout, stderr := run(t, "", "lookup", "--endpoint", server.URL+"/v1/ampUrls:batchGet", page+"#"+cacheURL)
-			want := page + "\n  " + cacheURL + "\n" + want
-			if cacheURL == "" {
-				want = page + "\n  The API names no URL on Google's AMP Cache.\n"
-			}
-			if code != exitClean || stdout != want {
-				t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
-			}
-		})
-	}
-	t.Run("fifty in a request", func(t *testing.T) {
-		batches = 0
-		var lines strings.Builder
-		for i := range 101 {
-			fmt.Fprintf(&lines, "https://www.example.com/article/%d\n", i)
-		}
-		if code, stdout, stderr := run(t, lines.String(), "lookup", "--endpoint", server.URL+"/v1/ampUrls:batchGet"); code != exitClean || batches != 3 || strings.Count(stdout, "\n") != 303 {
-			t.Errorf("exit code %d, %d requests\n%s\n%s", code, batches, stdout, stderr)
-		}
-	})
-	for name, answer := range map[string]struct {
-		handler http.HandlerFunc
-		want    string
-	}{
-		"not found": {http.NotFound, "the answer is 404; want 200"},
-		"an error": {func(w http.ResponseWriter, r *http.Request) {
-			http.Error(w, `{"error": {"code": 400, "message": "The key s3cret is not valid."}}`, 400)
-		}, "the answer is 400: The key … is not valid."},
-		"an answer with the key": {func(w http.ResponseWriter, r *http.Request) {
-			io.WriteString(w, `{"urlErrors": [{"originalUrl": "https://www.example.com/", "errorMessage": "s3cret"}]}`)
-		}, "https://www.example.com/: …"},
-		"a status line with the key": {func(w http.ResponseWriter, r *http.Request) {
-			conn, _, _ := http.NewResponseController(w).Hijack()
-			io.WriteString(conn, "HTTP/1.1 s3cret\r\n\r\n")
-			conn.Close()
-		}, "malformed"},
-		"no JSON":       {func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "<html>") }, "the answer is not that of the API"},
-		"a long answer": {func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, strings.Repeat(" ", 2<<20)) }, "the answer cannot be read"},
-		"a redirect": {func(w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, "http://evil.example/", http.StatusTemporaryRedirect)
-		}, "the answer is 307"},
-		"no answer":          {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "EOF"},
-		"connection refused": {nil, "connection refused"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			down := httptest.NewServer(answer.handler)
-			defer down.Close()
-			if answer.handler == nil {
-				down.Close()
-			}
-			if code, stdout, stderr := run(t, "", "lookup", "--endpoint", down.URL, "https://www.example.com/"); code == exitClean || code == exitUsage || !strings.Contains(stderr, answer.want) || strings.Contains(stdout+stderr, "s3cret") {
-				t.Errorf("exit code %d\n%s", code, stderr)
-			}
-		})
 	}
 }
 

@@ -23,7 +23,7 @@ func newRoot() *cobra.Command {
 		Version:       version(),
 	}
 	root.SetHelpCommand(newHelp(root))
-	root.AddCommand(newProbe(), newExplain(), newPrefix(), newOrigins(), newReverse(), newCacheURL(), newCheck(), newLookup(), newKey(), newVerify(), newFlush(), newSubmit(), newServeAuthz(), newHealth(), newSource())
+	root.AddCommand(newProbe(), newExplain(), newPrefix(), newOrigins(), newReverse(), newCacheURL(), newCheck(), newKey(), newVerify(), newFlush(), newSubmit(), newServeAuthz(), newHealth(), newSource())
 	return root
 }
 

@@ -43,7 +43,7 @@ func newServeAuthz() *cobra.Command {
 		Long: "Answer nginx (auth_request) or Envoy (ext_authz over HTTP), which ask whether a request may go on, " +
 			"and with which response headers. So backends that are not in Go get the decisions of ampcors.\n\n" +
 			"The file is that of package configfile. It is read again when it changes, and on SIGHUP. " +
-			"With a database, publishers in its table are allowed too; the file's member lookup says how long answers are remembered.",
+			"With a database, publishers in its table are allowed too; the file's member source says how long answers are remembered.",
 		Example: "  ampcors serve-authz --proxy nginx --config ampcors.json",
 		Args:    cobra.NoArgs,
 	}

@@ -34,21 +34,21 @@ func TestNewReportsAllThatIsWrong(t *testing.T) {
 		options source.Config
 		want    []string
 	}{
-		{want: []string{"source: Source.HasPublisher is nil; want a function"}},
-		{s: source.Database{HasPublisher: isA, Shards: -1}, want: []string{"source: Source.Shards is -1; want 0 to 1024"}},
-		{s: source.Database{HasPublisher: isA, Shards: 1025}, want: []string{"source: Source.Shards is 1025; want 0 to 1024", "source: Source.Shards is set, but Shard is nil; want a function"}},
+		{want: []string{"source: Database.HasPublisher is nil; want a function"}},
+		{s: source.Database{HasPublisher: isA, Shards: -1}, want: []string{"source: Database.Shards is -1; want 0 to 1024"}},
+		{s: source.Database{HasPublisher: isA, Shards: 1025}, want: []string{"source: Database.Shards is 1025; want 0 to 1024", "source: Database.Shards is set, but Shard is nil; want a function"}},
 		{s: source.Database{HasPublisher: isA}, options: source.Config{TTL: -1, NegativeTTL: -1, MaxStale: -1, Timeout: -1, MaxConcurrent: -1, MaxRate: -1, MaxEntries: -1}, want: []string{
-			"source: options.ttl -1ns is negative; want a duration such as 30s, or 0 for the default",
-			"source: options.negativeTTL -1ns is negative; want a duration such as 30s, or 0 for the default",
-			"source: options.maxStale -1ns is negative; want a duration such as 30s, or 0 for the default",
-			"source: options.timeout -1ns is negative; want a duration such as 30s, or 0 for the default",
-			"source: options.maxConcurrent -1 is negative; want a number, or 0 for the default",
-			"source: options.maxRate -1 is negative; want a number, or 0 for the default",
-			"source: options.maxEntries -1 is negative; want a number, or 0 for the default",
+			"ampcors: ttl \"-1ns\" is negative; want a duration such as 30s, or 0 for the default",
+			"ampcors: negativeTTL \"-1ns\" is negative; want a duration such as 30s, or 0 for the default",
+			"ampcors: maxStale \"-1ns\" is negative; want a duration such as 30s, or 0 for the default",
+			"ampcors: timeout \"-1ns\" is negative; want a duration such as 30s, or 0 for the default",
+			"ampcors: maxConcurrent \"-1\" is negative; want a number, or 0 for the default",
+			"ampcors: maxRate \"-1\" is negative; want a number, or 0 for the default",
+			"ampcors: maxEntries \"-1\" is negative; want a number, or 0 for the default",
 		}},
-		{s: source.Database{HasPublisher: isA}, options: source.Config{Timeout: 720*time.Hour + 1}, want: []string{"source: options.timeout 720h0m0.000000001s is too long; want 720h at most"}},
-		{s: source.Database{HasPublisher: isA}, options: source.Config{MaxStale: time.Minute - 1}, want: []string{"source: options.maxStale 59.999999999s is less than the TTL, during which a publisher gets in anyway; want 1m0s at least"}},
-		{s: source.Database{HasPublisher: isA}, options: source.Config{TTL: time.Hour, MaxStale: time.Hour - 1}, want: []string{"source: options.maxStale 59m59.999999999s is less than the TTL, during which a publisher gets in anyway; want 1h0m0s at least"}},
+		{s: source.Database{HasPublisher: isA}, options: source.Config{Timeout: 720*time.Hour + 1}, want: []string{"ampcors: timeout \"720h0m0.000000001s\" is too long; want 720h at most"}},
+		{s: source.Database{HasPublisher: isA}, options: source.Config{MaxStale: time.Minute - 1}, want: []string{"ampcors: maxStale \"59.999999999s\" is less than the TTL, during which a publisher gets in anyway; want 1m0s at least"}},
+		{s: source.Database{HasPublisher: isA}, options: source.Config{TTL: time.Hour, MaxStale: time.Hour - 1}, want: []string{"ampcors: maxStale \"59m59.999999999s\" is less than the TTL, during which a publisher gets in anyway; want 1h0m0s at least"}},
 	} {
 		t.Run(fmt.Sprint(test.want), func(t *testing.T) {
 			t.Parallel()

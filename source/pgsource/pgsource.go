@@ -78,7 +78,6 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/ampcors/ampcors/cacheurl"
-	"github.com/ampcors/ampcors/internal/listeners"
 	"github.com/ampcors/ampcors/source"
 	"github.com/ampcors/ampcors/source/sqlsource"
 )
@@ -117,7 +116,7 @@ type Table struct {
 	stop        context.CancelFunc
 	stopped     chan struct{} // closed when the listener has ended
 
-	listeners listeners.List
+	listeners source.Listeners
 	all       throttle // of the goroutine that listens
 	fit       atomic.Int32
 }

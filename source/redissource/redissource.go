@@ -69,7 +69,6 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/ampcors/ampcors/cacheurl"
-	"github.com/ampcors/ampcors/internal/listeners"
 	"github.com/ampcors/ampcors/source"
 )
 
@@ -102,7 +101,7 @@ type Store struct {
 	replicas  int
 	timeout   time.Duration // of the wait for replicas
 
-	listeners listeners.List
+	listeners source.Listeners
 }
 
 // New connects to Redis. It fails if Redis is down, and can then be called again. An error

@@ -258,3 +258,33 @@ func TestREADMEsTableOfOrigins(t *testing.T) {
 		t.Errorf("the table has %d origins; want 14", origins)
 	}
 }
+
+// What the middleware's packages are built on does not import it, and no published module imports the
+// internals of another: their versions differ.
+func TestWhoImportsWhom(t *testing.T) {
+	t.Parallel()
+	list := func(dir string, args ...string) string {
+		cmd := exec.Command("go", append([]string{"list"}, args...)...)
+		cmd.Dir = dir
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return "\n" + string(out)
+	}
+	const root = "github.com/ampcors/ampcors"
+	if deps := list(".", "-deps", "./badvalue", "./cacheurl", "./source/...", "./announce/...", "./internal/mapping"); strings.Contains(deps, "\n"+root+"\n") {
+		t.Error("a leaf imports the middleware")
+	}
+	if deps := list(".", "-deps", "./cacheurl", "./badvalue"); strings.Contains(deps, root+"/source") || strings.Contains(deps, root+"/announce") {
+		t.Error("cacheurl is no leaf")
+	}
+	for _, module := range []string{"metrics", "source/filter", "source/pgsource", "source/redissource", "announce/outbox"} {
+		if _, err := os.Stat(filepath.Join(module, "go.mod")); err != nil {
+			t.Skip("this is not the whole repository, but a module of it")
+		}
+		if imports := list(module, "-f", `{{join .Imports "\n"}}`, "./..."); strings.Contains(imports, root+"/internal/") {
+			t.Errorf("%s imports internals of the root module", module)
+		}
+	}
+}

@@ -1,20 +1,19 @@
-// Package listeners keeps the functions that subscribed to the changes of a Source.
-package listeners
+package source
 
 import (
 	"slices"
 	"sync"
 )
 
-// A List is a list of subscribed functions. Its zero value is empty. It is safe for
-// concurrent use by multiple goroutines.
-type List struct {
+// Listeners are the functions that subscribed to changes, for those who write a [Database] with Notify. The
+// zero value has none. It is safe for concurrent use by multiple goroutines.
+type Listeners struct {
 	mu  sync.Mutex
 	all []*func(domains ...string) // not changed in place, so that Call needs no lock while it calls
 }
 
-// Notify subscribes changed, until stop is called.
-func (l *List) Notify(changed func(domains ...string)) (stop func()) {
+// Notify subscribes changed, until stop is called: it is [Database].Notify.
+func (l *Listeners) Notify(changed func(domains ...string)) (stop func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	own := &changed
@@ -27,7 +26,7 @@ func (l *List) Notify(changed func(domains ...string)) (stop func()) {
 }
 
 // Call calls each subscribed function.
-func (l *List) Call(domains ...string) {
+func (l *Listeners) Call(domains ...string) {
 	l.mu.Lock()
 	all := l.all
 	l.mu.Unlock()

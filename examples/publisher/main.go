@@ -3,13 +3,9 @@
 // step how any Origin is decided.
 //
 //	go run ./examples/publisher [-addr localhost:8080] [-config file]
-//	go run ./examples/publisher -notify
 //
 // With -config it takes its configuration from a file, such as config.json beside this
 // one, and follows its changes.
-//
-// With -notify it serves no API, but shows how AMP Caches and search engines are told of
-// changed articles, and exits.
 package main
 
 import (
@@ -59,19 +55,10 @@ func observe(cfg *ampcors.Config) {
 func main() {
 	addr := flag.String("addr", "localhost:8080", "host and port to listen on")
 	file := flag.String("config", "", "JSON file with the configuration, to follow while the server runs")
-	notifies := flag.Bool("notify", false, "show how caches and search engines are told of changed articles")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	var err error
-	if *notifies && *file != "" {
-		err = errors.New("-notify and -config cannot be used together")
-	} else if *notifies {
-		err = notify(ctx, os.Stdout)
-	} else {
-		err = run(ctx, *addr, *file, os.Stdout)
-	}
-	if err != nil {
+	if err := run(ctx, *addr, *file, os.Stdout); err != nil {
 		log.Fatal(err)
 	}
 }

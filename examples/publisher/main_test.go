@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -166,77 +165,6 @@ func TestTheAPISeesTheCallingPublisher(t *testing.T) {
 	}
 }
 
-func TestThePageCalculatesCacheURLs(t *testing.T) {
-	mw, err := ampcors.New(config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, test := range []struct {
-		url  string
-		want []string
-	}{
-		{url: "https://bücher.example/a?b=1", want: []string{
-			"<code>xn--bcher-example-wob</code>", "<code>https://xn--bcher-example-wob.www.bing-amp.com</code>",
-			"<code>https://xn--bcher-example-wob.cdn.ampproject.org/c/s/xn--bcher-kva.example/a?b=1</code>", "<code>https://xn--bcher-example-wob.www.bing-amp.com/r/s/xn--bcher-kva.example/a?b=1</code>"}},
-		{url: "www.example.com/a", want: []string{"<code>www-example-com</code>", "<code>https://www-example-com.cdn.ampproject.org/v/s/www.example.com/a</code>"}},
-		{url: "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/a", want: []string{"<dd><code>https://www.example.com/a</code></dd>"}},
-		{url: "https://www-example-com.cdn.ampproject.org/x/s/www.example.com/a", want: []string{`verdict bad`, "has the content type"}},
-		{url: "https://localhost/", want: []string{`verdict bad`, "has no dot"}},
-		{url: `"><script>`, want: []string{`verdict bad`}},
-	} {
-		t.Run(test.url, func(t *testing.T) {
-			rec := httptest.NewRecorder()
-			handler(mw).ServeHTTP(rec, httptest.NewRequest("GET", "/?url="+url.QueryEscape(test.url), nil))
-			for _, want := range test.want {
-				if !strings.Contains(rec.Body.String(), want) {
-					t.Errorf("the page lacks %s:\n%s", want, rec.Body)
-				}
-			}
-			if strings.Contains(rec.Body.String(), "<script") {
-				t.Error("the page has the markup")
-			}
-		})
-	}
-}
-
-// TestNotifyPrintsWhatTheServersReceive, with keys and signatures shortened.
-func TestNotifyPrintsWhatTheServersReceive(t *testing.T) {
-	t.Parallel()
-	var out bytes.Buffer
-	if err := notify(t.Context(), &out); err != nil {
-		t.Fatalf("%v, after\n%s", err, &out)
-	}
-	for pattern, want := range map[string]int{
-		`AMP version at\n   https://www-example-com\.cdn\.ampproject\.org/c/s/www\.example\.com/amp/articles/`:                                                                                                                      3,
-		`www-example-com\.cdn\.ampproject\.org receives, from this program:\n      GET /update-cache/c/s/www\.example\.com/amp/articles/1\?amp_action=flush&amp_ts=\d{10}&amp_url_signature=[\w-]{8}…\n`:                            2,
-		`www-example-com\.cdn\.ampproject\.org receives, from this program:\n      GET /update-cache/c/s/www\.example\.com/amp/articles/2\?page=2&amp_action=flush&amp_ts=\d{10}&amp_url_signature=`:                                1,
-		`The cache verifies the signature with the site's key, and answers OK`:                                                                                                                                                      3,
-		`api\.indexnow\.org receives, from this program:\n      POST /indexnow \{"host":"www.example.com","key":"[0-9a-f]{4}…","urlList":\["https://www.example.com/articles/1","https://www.example.com/articles/2\?page=2"\]\}\n`: 1,
-		`The search engine finds the key on the site, and accepts the URLs`:                                                                                                                                                         1,
-		`receives, from the cache`:         3,
-		`receives, from the search engine`: 1,
-		`receives, from this program`:      6,
-		`[0-9a-f]{32}`:                     0,
-	} {
-		t.Run(pattern, func(t *testing.T) {
-			if got := len(regexp.MustCompile(pattern).FindAllString(out.String(), -1)); got != want {
-				t.Errorf("%s: %d times; want %d, in\n%s", pattern, got, want, &out)
-			}
-		})
-	}
-}
-
-func TestNotifyEndsWithItsContext(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	var out bytes.Buffer
-	if err := notify(ctx, &out); !errors.Is(err, context.Canceled) || strings.Contains(out.String(), "receives") {
-		t.Errorf("got %v, %s", err, &out)
-	}
-}
-
-// TestTheFileIsFollowed starts the program with a file, and changes it.
 func TestTheFileIsFollowed(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "config.json")

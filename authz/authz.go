@@ -16,7 +16,7 @@
 // the client:
 //
 //	X-Ampcors-Status: 200            what the status is or, for nginx, should be
-//	X-Ampcors-Reason: cache_origin   see [ampcors.Reason.Label]
+//	X-Ampcors-Reason: cache_origin   see [ampcors.Reason.String]
 //	X-Ampcors-Publisher: example.com only if it is known
 //
 // If Envoy asks, and the publisher of a request that may go on is not known, the answer also has

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -62,9 +63,10 @@ type Watcher struct {
 	handled  snapshot // the last that was applied or reported
 	reported string   // the error that was last reported, "" if the file is in force
 
-	mu      sync.Mutex
-	applied ampcors.Config
-	status  Status
+	mu         sync.Mutex
+	applied    ampcors.Config // without Publishers
+	publishers string         // of applied, one on each line: there may be millions, and a slice takes nearly twice as much
+	status     Status
 }
 
 // A Status says what a [Watcher] did last.
@@ -83,11 +85,23 @@ func (w *Watcher) Status() Status {
 	return w.status
 }
 
-// Applied returns the configuration that was applied last. It shares its lists, which must not be changed.
+// Applied returns the configuration that was applied last. It shares its lists, which must not be changed,
+// except Publishers.
 func (w *Watcher) Applied() ampcors.Config {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.applied
+	cfg := w.applied
+	if w.publishers != "" {
+		cfg.Publishers = strings.Split(w.publishers, "\n")
+	}
+	return cfg
+}
+
+func (w *Watcher) setApplied(cfg ampcors.Config) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.applied, w.publishers = cfg, strings.Join(cfg.Publishers, "\n")
+	w.applied.Publishers = nil
 }
 
 // setStatus notes the result of the last reading of the file.
@@ -120,7 +134,8 @@ func watch(name string, read func() contents, cfg WatcherConfig) (*ampcors.Middl
 	if err := c.use(w.mw.Reconfigure); err != nil {
 		return nil, nil, err
 	}
-	w.applied, w.seen, w.handled = c.cfg, c.files, c.files
+	w.setApplied(c.cfg)
+	w.seen, w.handled = c.files, c.files
 	if len(c.files) > 0 {
 		w.setStatus(nil)
 	}
@@ -196,9 +211,7 @@ func (w *Watcher) apply(expected snapshot) {
 		return
 	}
 	w.reported = ""
-	w.mu.Lock()
-	w.applied = c.cfg
-	w.mu.Unlock()
+	w.setApplied(c.cfg)
 	added, removed := changes(before, c.cfg.Publishers)
 	w.log.Info("ampcors: the configuration is applied", "file", w.name, "publishers", len(c.cfg.Publishers),
 		"added", len(added), "removed", len(removed), "firstAdded", firstOf(added), "firstRemoved", firstOf(removed))
@@ -250,5 +263,10 @@ func (w *Watcher) warn(cfg ampcors.Config) {
 // isInForce reports whether the configuration is the one that was applied last. Applying
 // it again would change nothing, and takes seconds for a list of millions. Functions cannot be compared.
 func (w *Watcher) isInForce(c *contents) bool {
-	return c.err == nil && len(c.decoder.problems) == 0 && w.reported == "" && reflect.DeepEqual(c.cfg, w.Applied())
+	now, cfg := w.Applied(), c.cfg
+	if c.err != nil || len(c.decoder.problems) > 0 || w.reported != "" || !slices.Equal(cfg.Publishers, now.Publishers) {
+		return false
+	}
+	cfg.Publishers, now.Publishers = nil, nil
+	return reflect.DeepEqual(cfg, now)
 }

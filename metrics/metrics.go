@@ -33,7 +33,7 @@ var (
 
 	lookups  = desc("source_lookups_total", "Lookups of the Source, by their result: ok or error.", "result")
 	avoided  = desc("source_avoided_lookups_total", "Decisions without a lookup of their own: coalesced with another one, or from a stale answer because the Source failed.", "by")
-	rejected = desc("source_rejected_lookups_total", "Lookups that were not made, so that requests got 503 or a stale answer: busy (too many lookups), rate_limit, or circuit_breaker (the Source failed just before).", "by")
+	rejected = desc("source_rejected_lookups_total", "Lookups that were not made, so that requests got 503 or a stale answer: busy (too many lookups), rateLimited, or circuitOpen (the Source failed just before).", "by")
 
 	refreshes = desc("source_refreshes_total", "The part of the lookups that was made in the background before an answer expired.")
 	entries   = desc("source_entries", "Answers in memory: publishers, negatives and prefixes.", "kind")
@@ -144,8 +144,8 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 	count(avoided, s.Coalesced, "coalesced")
 	count(avoided, s.Stale, "stale")
 	count(rejected, s.Busy, "busy")
-	count(rejected, s.RateLimited, "rate_limit")
-	count(rejected, s.CircuitOpen, "circuit_breaker")
+	count(rejected, s.RateLimited, "rateLimited")
+	count(rejected, s.CircuitOpen, "circuitOpen")
 	count(refreshes, s.Refreshes)
 	gauge(entries, s.Publishers, "publishers")
 	gauge(entries, s.Negatives, "negatives")

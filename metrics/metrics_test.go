@@ -159,7 +159,7 @@ func TestEachCountOfASourceIsExported(t *testing.T) {
 	for name, want := range map[string]float64{
 		"lookups_total ok": 6, "lookups_total error": 3, "refreshes_total": 2, "waiting_lookups": 11,
 		"avoided_lookups_total coalesced": 4, "avoided_lookups_total stale": 10,
-		"rejected_lookups_total busy": 6, "rejected_lookups_total rate_limit": 5, "rejected_lookups_total circuit_breaker": 7,
+		"rejected_lookups_total busy": 6, "rejected_lookups_total rateLimited": 5, "rejected_lookups_total circuitOpen": 7,
 	} {
 		if value, ok := got[name]; !ok || value != want {
 			t.Errorf("%s is %v, %t; want %v", name, value, ok, want)

@@ -72,6 +72,7 @@ func TestConversions(t *testing.T) {
 		{name: "reverse", args: []string{"reverse", "https://www-example-com.cdn.ampproject.org", "great--town-example"}, want: "www.example.com\ngreat-town.example\n"},
 		{name: "reverse a hash prefix", args: []string{"reverse", "qd6a7ojgnw33qp4fquh2bzsurnwxb3tizc23iexr33vg5pppaqca"}, code: exitFindings, err: "hash prefix"},
 		{name: "cacheurl", args: []string{"cacheurl", "https://www.example.com/article?id=7"}, want: "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/article?id=7\n"},
+		{name: "cacheurl with a query for the cache", args: []string{"cacheurl", "--cache-query", "amp_js_v=0.1", "https://www.example.com/a?b"}, want: "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/a?b&amp_js_v=0.1\n"},
 		{name: "cacheurl of Bing", args: []string{"cacheurl", "--cache", "bing", "--type", "i", "https://www.example.com/a.jpg"}, want: "https://www-example-com.www.bing-amp.com/i/s/www.example.com/a.jpg\n"},
 		{name: "cacheurl of a cache in a file", args: []string{"cacheurl", "--caches", other, "https://www.example.com/a"}, want: "https://www-example-com.cache.example/c/s/www.example.com/a\n"},
 		{name: "cacheurl with another prefix", args: []string{"cacheurl", "--prefix", "0-in----trouble-com-0", "https://in--trouble.com/"}, want: "https://0-in----trouble-com-0.cdn.ampproject.org/c/s/in--trouble.com/\n"},
@@ -161,8 +162,8 @@ func TestProbeWritesEachFormat(t *testing.T) {
 		}
 		return stdout
 	}
-	t.Run("table", func(t *testing.T) {
-		got := probeArticle(t, "table")
+	t.Run("text", func(t *testing.T) {
+		got := probeArticle(t, "text")
 		for _, want := range []string{
 			"high    wildcard-with-credentials: Access-Control-Allow-Origin is * for a request with credentials\n",
 			"try it    curl -gsi -H 'Origin: https://www.example.com'",

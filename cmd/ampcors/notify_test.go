@@ -15,6 +15,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
 	"github.com/ampcors/ampcors/announce/indexnow"
 	"github.com/ampcors/ampcors/announce/updatecache"
 )
@@ -525,5 +528,43 @@ func TestEachCommandHasAnExample(t *testing.T) {
 	}
 	if code, stdout, _ := run(t, "", "completion", "bash"); code != exitClean || !strings.Contains(stdout, "ampcors") {
 		t.Errorf("exit code %d; the completion is\n%s", code, stdout)
+	}
+}
+
+func TestSubmitWithAKeyLocation(t *testing.T) {
+	t.Setenv("INDEXNOW_KEY", "73134416ae45434d98edc086e0bf6740")
+	code, stdout, stderr := run(t, "", "submit", "--dry-run", "--key-location", "https://www.example.com/catalog/indexnow.txt", "https://www.example.com/catalog/a")
+	if code != exitClean || !strings.Contains(stdout, `"keyLocation":"https://www.example.com/catalog/indexnow.txt"`) {
+		t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
+	}
+}
+
+// TestEachFlagIsSetByATest looks for each flag in the texts of the tests.
+func TestEachFlagIsSetByATest(t *testing.T) {
+	names, _ := filepath.Glob("*_test.go")
+	var tests strings.Builder
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tests.Write(text)
+	}
+	flags := 0
+	var visit func(*cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			flags++
+			if !strings.Contains(tests.String(), `"--`+f.Name+`"`) && !strings.Contains(tests.String(), `"--`+f.Name+`=`) && (f.Shorthand == "" || !strings.Contains(tests.String(), `"-`+f.Shorthand+`"`)) {
+				t.Errorf("no test sets --%s of %s", f.Name, cmd.CommandPath())
+			}
+		})
+		for _, child := range cmd.Commands() {
+			visit(child)
+		}
+	}
+	visit(newRoot())
+	if flags < 30 {
+		t.Errorf("only %d flags", flags)
 	}
 }

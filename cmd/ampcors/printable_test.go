@@ -103,7 +103,7 @@ func TestOutputIsPrintable(t *testing.T) {
 			}
 		}
 	}
-	for _, format := range []string{"table", "json", "junit", "html"} {
+	for _, format := range []string{"text", "json", "junit", "html"} {
 		code, stdout, stderr := run(t, "", "probe", "--rate", "0", "--publisher", "www.example.com", "-o", format, server.URL+"/article")
 		if code == exitUsage || !isPrintable(stdout+stderr) || !strings.Contains(stdout, `\u009b`) {
 			t.Errorf("probe -o %s: exit code %d\n%q\n%q", format, code, stdout, stderr)

@@ -39,7 +39,7 @@ type probeFlags struct {
 }
 
 // outputs are the formats of a report, in the order of the help.
-var outputs = []string{"table", "json", "junit", "github", "html"}
+var outputs = []string{"text", "json", "junit", "github", "html"}
 
 // failOns are the values of --fail-on.
 var failOns = []string{"low", "medium", "high", "none"}
@@ -75,7 +75,7 @@ anything was not tested.`,
   ampcors probe --endpoint https://api.example.com/vote --method POST --content-type application/json --credentials --publisher www.example.com --unsafe`,
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&f.output, "output", "o", "table", "table, json, junit, github (annotations of GitHub Actions) or html")
+	flags.StringVarP(&f.output, "output", "o", "text", "text, json, junit, github (annotations of GitHub Actions) or html")
 	flags.StringVar(&f.failOn, "fail-on", string(probe.Low), "the lowest severity of findings that lead to exit code 1: low, medium or high; or none")
 	flags.StringArrayVar(&f.ignore, "ignore", nil, "id of findings that do not lead to exit code 1; may be given several times")
 	flags.StringVar(&f.baseline, "baseline", "", "file with a report (-o json): its findings, for the same or fewer origins, do not lead to exit code 1")
@@ -136,11 +136,11 @@ func runProbe(cmd *cobra.Command, args []string, f probeFlags) error {
 	} else if f.advice != "" {
 		return fmt.Errorf("--advice: there is none for %q; want %s", f.advice, or(probe.Servers()))
 	}
-	if f.advice != "" && f.output != "table" {
-		return errors.New("--advice needs the output table; json and html have it anyway")
+	if f.advice != "" && f.output != "text" {
+		return errors.New("--advice needs the output text; json and html have it anyway")
 	}
-	if f.plan && f.output != "table" && f.output != "json" {
-		return errors.New("--plan needs the output table or json")
+	if f.plan && f.output != "text" && f.output != "json" {
+		return errors.New("--plan needs the output text or json")
 	}
 	cfg, err := f.config(cmd, args)
 	if err != nil {
@@ -171,7 +171,7 @@ func runProbe(cmd *cobra.Command, args []string, f probeFlags) error {
 		}
 		return nil
 	}
-	if out, ok := terminal(cmd); ok && f.output == "table" {
+	if out, ok := terminal(cmd); ok && f.output == "text" {
 		err = writeTable(out, report, true)
 	} else {
 		err = write(cmd.OutOrStdout(), report)

@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -323,5 +324,31 @@ func TestSecretsAreWithheldFromOtherHosts(t *testing.T) {
 		if strings.Contains(f.Curl, "$") {
 			t.Errorf("the command line has credentials for the other host: %s", f.Curl)
 		}
+	}
+}
+
+// An unsafe method is sent with its body, and only to hosts that may be called.
+func TestProbeOfAnUnsafeEndpoint(t *testing.T) {
+	var mu sync.Mutex
+	var bodies []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			body, _ := io.ReadAll(r.Body)
+			mu.Lock()
+			defer mu.Unlock()
+			bodies = append(bodies, string(body))
+		}
+	}))
+	defer server.Close()
+	args := []string{"probe", "--endpoint", server.URL + "/vote", "--publisher", "www.example.com", "--method", "POST", "--body", "a=1", "--content-type", "application/x-www-form-urlencoded", "--max-endpoints", "1", "--max-time", "20s"}
+	if code, stdout, _ := run(t, "", args...); code != exitUntested && len(bodies) > 0 {
+		t.Errorf("without --unsafe: exit code %d, %d requests\n%s", code, len(bodies), stdout)
+	}
+	if run(t, "", append(args, "--unsafe", "--only-host", "other.example")...); len(bodies) > 0 {
+		t.Errorf("%d requests to a host that may not be called", len(bodies))
+	}
+	host, _, _ := net.SplitHostPort(server.Listener.Addr().String())
+	if code, stdout, stderr := run(t, "", append(args, "--unsafe", "--only-host", host)...); code != exitFindings || len(bodies) == 0 || bodies[0] != "a=1" {
+		t.Errorf("exit code %d, bodies %q\n%s\n%s", code, bodies, stdout, stderr)
 	}
 }

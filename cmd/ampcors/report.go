@@ -15,7 +15,7 @@ import (
 
 // writers write a report, by the name of the format.
 var writers = map[string]func(w io.Writer, report *probe.Report) error{
-	"table":  func(w io.Writer, report *probe.Report) error { return writeTable(w, report, false) },
+	"text":   func(w io.Writer, report *probe.Report) error { return writeTable(w, report, false) },
 	"json":   func(w io.Writer, report *probe.Report) error { return writeJSON(w, report) },
 	"junit":  writeJUnit,
 	"github": writeGitHub,

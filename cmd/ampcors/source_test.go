@@ -73,6 +73,9 @@ func TestSourceInstallAndFill(t *testing.T) {
 			if out, _ := source(exitClean, "install", "--create", "--dry-run"); strings.Count(out, "CREATE TABLE publishers") != 1 || strings.Count(out, "CREATE OR REPLACE FUNCTION") != test.triggers {
 				t.Error(out)
 			}
+			if out, _ := source(exitClean, "install", "--create", "--dry-run", "--prefix-column", "digest"); !strings.Contains(out, "digest") || strings.Contains(out, "hash_prefix") {
+				t.Error(out)
+			}
 			source(exitUntested, "install") // the dry run has created nothing
 			source(exitClean, "install", "--create")
 

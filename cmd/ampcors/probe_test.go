@@ -5,7 +5,6 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -347,7 +346,7 @@ func TestProbeOfAnUnsafeEndpoint(t *testing.T) {
 	if run(t, "", append(args, "--unsafe", "--only-host", "other.example")...); len(bodies) > 0 {
 		t.Errorf("%d requests to a host that may not be called", len(bodies))
 	}
-	host, _, _ := net.SplitHostPort(server.Listener.Addr().String())
+	host := server.Listener.Addr().String()
 	if code, stdout, stderr := run(t, "", append(args, "--unsafe", "--only-host", host)...); code != exitFindings || len(bodies) == 0 || bodies[0] != "a=1" {
 		t.Errorf("exit code %d, bodies %q\n%s\n%s", code, bodies, stdout, stderr)
 	}

@@ -80,3 +80,17 @@ func TestNamesWithTheSameHashAreDistinct(t *testing.T) {
 		t.Errorf("%d slots", len(l.slots))
 	}
 }
+
+func TestAnIterationOfPublishersCanEndEarly(t *testing.T) {
+	t.Parallel()
+	v := newValidator(&Config{Publishers: []string{"a.example", "https://b.example"}})
+	for p := range v.publishers() {
+		if p.domain != "a.example" {
+			t.Errorf("%+v", p)
+		}
+		break
+	}
+	if len(v.problems) > 0 {
+		t.Errorf("what comes after is read: %v", v.problems)
+	}
+}

@@ -183,10 +183,6 @@ func isCacheHost(host string, cache Cache) bool {
 	return slices.ContainsFunc(append(DefaultCaches(), cache), func(c Cache) bool { return dns.IsOrIsBelow(host, c.CacheDomain) })
 }
 
-func isOrIsBelow(host, domain string) bool {
-	return host == domain || strings.HasSuffix(host, "."+domain)
-}
-
 // isImageParam reports whether a segment can be one of a SizedImage's parameters. It must
 // not look like a host, which has a dot, or be the "s" of https.
 func isImageParam(segment string) bool {

@@ -13,7 +13,7 @@ import (
 
 // A call is a lookup that runs. Callers with the same key wait for one call (singleflight).
 type call struct {
-	key       string        // a domain or a hash prefix
+	key       key
 	began     time.Duration // the answer may miss later changes
 	epoch     uint32
 	class     class
@@ -30,13 +30,13 @@ type call struct {
 }
 
 // begin makes a call if the breaker allows it. c.mu is held.
-func (c *Source) begin(key string, class class, shard *shard) (*call, error) {
+func (c *Source) begin(k key, class class, shard *shard) (*call, error) {
 	if c.background.Err() != nil {
 		return nil, ErrClosed
 	}
 	now := c.now()
 	own := &call{
-		key:     key,
+		key:     k,
 		began:   now,
 		epoch:   c.memory.epoch.Load(),
 		class:   class,
@@ -47,15 +47,15 @@ func (c *Source) begin(key string, class class, shard *shard) (*call, error) {
 	switch {
 	case class == remembered: // only a domain is
 		own.breaker = &shard.publishers
-	case isDomain(key):
+	case !k.isHash:
 		own.breaker = &shard.unknownDomains
 	}
-	if err := own.breaker.check(key, now); err != nil {
+	if err := own.breaker.check(k.text, now); err != nil {
 		c.stats.CircuitOpen++
 		return nil, err
 	}
 	own.isProbe = own.breaker.begin(now)
-	c.calls[key] = own
+	c.calls[k] = own
 	return own, nil
 }
 
@@ -90,14 +90,14 @@ func (c *Source) wait(ctx context.Context, running *call) Answer {
 	case <-ctx.Done():
 		return Answer{Err: context.Cause(ctx)} // the client is gone
 	case <-timer.C:
-		return c.staleIfError(running.key, ErrTimeout) // the database ignores its context
+		return c.staleIfError(running.key.text, ErrTimeout) // the database ignores its context
 	}
 }
 
 // answer returns the Answer of a finished call.
 func (c *Source) answer(done *call) Answer {
 	if done.err != nil {
-		return c.staleIfError(done.key, done.err)
+		return c.staleIfError(done.key.text, done.err)
 	}
 	return Answer{Publisher: done.domain}
 }
@@ -126,18 +126,18 @@ func (c *Source) run(ctx context.Context, own *call) {
 }
 
 // ask asks the database, and checks its answer to a hash prefix.
-func (c *Source) ask(ctx context.Context, key string) (domain string, err error) {
-	if isDomain(key) {
-		if !isCanonical(key) {
+func (c *Source) ask(ctx context.Context, k key) (domain string, err error) {
+	if !k.isHash {
+		if !isCanonical(k.text) {
 			return "", nil // whoever asked did not check it
 		}
-		ok, err := c.asked.HasPublisher(ctx, key)
+		ok, err := c.asked.HasPublisher(ctx, k.text)
 		if !ok {
 			return "", err
 		}
-		return key, err
+		return k.text, err
 	}
-	domain, err = c.asked.PublisherByHash(ctx, key)
+	domain, err = c.asked.PublisherByHash(ctx, k.text)
 	// Copied before it is checked: the database may reuse its memory, or it may be a part of a
 	// large string.
 	domain = strings.Clone(domain[:min(len(domain), dns.MaxDomain+1)])
@@ -147,8 +147,8 @@ func (c *Source) ask(ctx context.Context, key string) (domain string, err error)
 	if !isCanonical(domain) {
 		return "", fmt.Errorf("%w: %q is not a publisher domain in lower-case ASCII", ErrBadAnswer, domain)
 	}
-	if mapping.Hash(domain) != key {
-		return "", fmt.Errorf("%w: %q does not have the hash prefix %q", ErrBadAnswer, domain, key)
+	if mapping.Hash(domain) != k.text {
+		return "", fmt.Errorf("%w: %q does not have the hash prefix %q", ErrBadAnswer, domain, k.text)
 	}
 	return domain, nil
 }
@@ -173,7 +173,7 @@ func (c *Source) stillAllowed(own *call) error {
 	}
 	now := c.now()
 	if !own.isProbe {
-		if err := own.breaker.check(own.key, now); err != nil {
+		if err := own.breaker.check(own.key.text, now); err != nil {
 			c.stats.CircuitOpen++
 			return err
 		}
@@ -200,11 +200,11 @@ func (c *Source) finish(own *call) {
 	}
 	switch err := own.err; {
 	case err == nil:
-		own.breaker.success(own.key)
+		own.breaker.success(own.key.text)
 		switch {
 		case own.forgotten:
-		case own.domain != "" && own.key != own.domain && c.isSharded():
-			c.memory.prefixes.Add(own.key, own.domain) // it is still to be looked up by domain
+		case own.domain != "" && own.key.isHash && c.isSharded():
+			c.memory.prefixes.Add(own.key.text, own.domain) // it is still to be looked up by domain
 		default:
 			c.memory.remember(own)
 		}
@@ -213,14 +213,14 @@ func (c *Source) finish(own *call) {
 			c.stats.Busy++
 		}
 		if own.class != remembered && (err == ErrBusy || err == ErrRateLimited) {
-			c.rejected.add(own.key, c.now())
+			c.rejected.add(own.key.text, c.now())
 		}
 	case errors.Is(err, ErrBadAnswer):
 		c.stats.Errors++
-		own.breaker.success(own.key) // it answers
+		own.breaker.success(own.key.text) // it answers
 	default:
 		c.stats.Errors++
 		now := c.now()
-		own.breaker.failure(own.key, now, now-own.began, err)
+		own.breaker.failure(own.key.text, now, now-own.began, err)
 	}
 }

@@ -72,15 +72,15 @@ func (m *memory) remember(c *call) {
 	}
 	e := &entry{domain: c.domain, at: c.began, refreshAt: c.began + refreshAge(m.options.TTL), epoch: c.epoch}
 	if c.domain == "" {
-		m.publishers.Remove(c.key)
-		m.negatives.Add(c.key, e)
+		m.publishers.Remove(c.key.text)
+		m.negatives.Add(c.key.text, e)
 		return
 	}
 	m.publishers.Add(c.domain, e)
 	m.negatives.Remove(c.domain)
-	if c.key != c.domain {
-		m.prefixes.Add(c.key, c.domain)
-		m.negatives.Remove(c.key)
+	if c.key.isHash {
+		m.prefixes.Add(c.key.text, c.domain)
+		m.negatives.Remove(c.key.text)
 	}
 }
 
@@ -93,7 +93,7 @@ func (m *memory) purge() {
 // hasNewer reports whether a later answer is remembered. This can happen because a publisher
 // may be looked up by domain and by hash prefix at the same time.
 func (m *memory) hasNewer(c *call) bool {
-	for _, key := range []string{c.key, c.domain} {
+	for _, key := range []string{c.key.text, c.domain} {
 		for _, kept := range []*lru.Cache[string, *entry]{m.publishers, m.negatives} {
 			if e, ok := kept.Peek(key); ok && e.at > c.began {
 				return true

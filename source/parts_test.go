@@ -89,7 +89,7 @@ func testMemory() *memory {
 	return newMemory(Config{TTL: 10, NegativeTTL: 5, MaxStale: 30, MaxEntries: 2})
 }
 
-// fresh returns what is remembered for a key: "yes", "no", or "" for nothing.
+// fresh returns what is remembered for a key: key{"yes", false}, "no", or "" for nothing.
 func (m *memory) fresh(key string, now time.Duration) string {
 	switch domain, ok := m.answer(key, now); {
 	case !ok:
@@ -103,8 +103,8 @@ func (m *memory) fresh(key string, now time.Duration) string {
 func TestMemoryKeepsAnswersForTheirTTL(t *testing.T) {
 	t.Parallel()
 	m := testMemory()
-	m.remember(&call{key: "hash", domain: "a.b", began: 100})
-	m.remember(&call{key: "c.d", began: 100})
+	m.remember(&call{key: key{"hash", true}, domain: "a.b", began: 100})
+	m.remember(&call{key: key{"c.d", false}, began: 100})
 	for _, test := range []struct {
 		now     time.Duration
 		a, c    string
@@ -135,21 +135,21 @@ func TestMemoryKeepsAnswersForTheirTTL(t *testing.T) {
 func TestMemoryKeepsTheLaterAnswer(t *testing.T) {
 	t.Parallel()
 	m := testMemory()
-	m.remember(&call{key: "a.b", began: 8})
-	m.remember(&call{key: "hash", domain: "a.b", began: 7})
+	m.remember(&call{key: key{"a.b", false}, began: 8})
+	m.remember(&call{key: key{"hash", true}, domain: "a.b", began: 7})
 	if m.fresh("a.b", 9) != "no" {
 		t.Error("the earlier answer is remembered")
 	}
-	m.remember(&call{key: "hash", began: 8})
-	m.remember(&call{key: "hash", domain: "a.b", began: 9})
+	m.remember(&call{key: key{"hash", true}, began: 8})
+	m.remember(&call{key: key{"hash", true}, domain: "a.b", began: 9})
 	if m.fresh("a.b", 9) != "yes" || m.negatives.Len() != 0 {
 		t.Error("the later answer is not remembered, or the negative one still is")
 	}
-	m.remember(&call{key: "a.b", began: 8})
+	m.remember(&call{key: key{"a.b", false}, began: 8})
 	if m.fresh("a.b", 9) != "yes" {
 		t.Error("the earlier answer replaces a publisher")
 	}
-	m.remember(&call{key: "a.b", began: 10})
+	m.remember(&call{key: key{"a.b", false}, began: 10})
 	if m.fresh("a.b", 10) != "no" {
 		t.Error("a publisher that is gone is remembered")
 	}
@@ -159,9 +159,9 @@ func TestMemoryIsBoundedByKind(t *testing.T) {
 	t.Parallel()
 	m := testMemory()
 	for i := range 10 {
-		m.remember(&call{key: fmt.Sprint("hash", i), domain: fmt.Sprintf("is-%d.example", i)})
-		m.remember(&call{key: fmt.Sprintf("is-not-%d.example", i)})
-		m.remember(&call{key: fmt.Sprint("other-hash", i)})
+		m.remember(&call{key: key{fmt.Sprint("hash", i), true}, domain: fmt.Sprintf("is-%d.example", i)})
+		m.remember(&call{key: key{fmt.Sprintf("is-not-%d.example", i), false}})
+		m.remember(&call{key: key{fmt.Sprint("other-hash", i), false}})
 	}
 	if m.publishers.Len() != 2 || m.negatives.Len() != 2 || m.prefixes.Len() != 2 || m.fresh("is-9.example", 0) != "yes" {
 		t.Errorf("%d publishers, %d negative answers, %d prefixes", m.publishers.Len(), m.negatives.Len(), m.prefixes.Len())

@@ -54,7 +54,7 @@ type Source struct {
 	stop       func() // ends the notifications
 
 	mu    sync.Mutex       // guards what follows, breakers, and changes of memory.publishers and memory.negatives
-	calls map[string]*call // by key
+	calls map[key]*call
 	rate  rateLimit        // of lookups for names that are not remembered
 	stats Stats            // only the counters; Stats adds the rest
 }
@@ -78,7 +78,7 @@ func New(s Database, options Config) (*Source, error) {
 		start:   time.Now(),
 		memory:  newMemory(options),
 		shards:  make([]shard, max(1, s.Shards)),
-		calls:   make(map[string]*call),
+		calls:   make(map[key]*call),
 		rate:    newRateLimit(options.MaxRate),
 		stop:    func() {},
 	}
@@ -118,8 +118,11 @@ func (c *Source) isMade() bool { return c != nil && c.memory != nil }
 
 func (c *Source) now() time.Duration { return time.Since(c.start) }
 
-// isDomain reports whether a key is a domain, and not a hash prefix.
-func isDomain(key string) bool { return strings.Contains(key, ".") }
+// A key is what a database is asked about: a domain, or a hash prefix.
+type key struct {
+	text   string
+	isHash bool
+}
 
 // Remembered reports whether a domain is remembered as a publisher, and has not expired. It
 // returns the Source's own copy of the domain. It does not wait, and does not keep its argument.
@@ -167,26 +170,26 @@ type Answer struct {
 // publisher. It waits for at most
 // twice Config.Timeout, if the database obeys its context.
 func (c *Source) Find(ctx context.Context, domain string) Answer {
-	if !isDomain(domain) {
+	if mapping.IsHash(domain) {
 		return Answer{}
 	}
-	return c.find(ctx, domain)
+	return c.find(ctx, key{text: domain})
 }
 
 // FindByHash looks up the publisher with a well-formed hash prefix. It waits as Find does, or twice
 // as long if the database has shards.
 func (c *Source) FindByHash(ctx context.Context, prefix string) Answer {
 	switch {
-	case isDomain(prefix), c.isMade() && c.asked.PublisherByHash == nil:
+	case !mapping.IsHash(prefix), c.isMade() && c.asked.PublisherByHash == nil:
 		return Answer{}
 	case c.isMade():
 		if domain, ok := c.memory.prefixes.Peek(prefix); ok {
-			return c.find(ctx, domain)
+			return c.find(ctx, key{text: domain})
 		}
 	}
-	a := c.find(ctx, prefix)
+	a := c.find(ctx, key{prefix, true})
 	if a.Publisher != "" && c.isSharded() {
-		return c.find(ctx, a.Publisher)
+		return c.find(ctx, key{text: a.Publisher})
 	}
 	return a
 }
@@ -195,28 +198,28 @@ func (c *Source) isSharded() bool { return len(c.shards) > 1 }
 
 // find asks the database once for all concurrent callers with the same key. It keeps a copy of
 // the key, so that a request's memory stays on its stack.
-func (c *Source) find(ctx context.Context, requested string) Answer {
+func (c *Source) find(ctx context.Context, k key) Answer {
 	if !c.isMade() {
 		return Answer{Err: ErrClosed}
 	}
-	key := strings.Clone(requested)
+	k.text = strings.Clone(k.text)
 	// Not under the lock: the database may panic.
-	class, shard := c.class(key), c.shardOf(key)
+	class, shard := c.class(k.text), c.shardOf(k.text)
 	c.mu.Lock()
-	if domain, ok := c.memory.answer(key, c.now()); ok {
+	if domain, ok := c.memory.answer(k.text, c.now()); ok {
 		c.mu.Unlock()
 		return Answer{Publisher: domain}
 	}
-	if running, ok := c.calls[key]; ok {
+	if running, ok := c.calls[k]; ok {
 		c.stats.Coalesced++
 		c.mu.Unlock()
 		defer c.waited(c.now())
 		return c.wait(ctx, running)
 	}
-	own, err := c.begin(key, class, shard)
+	own, err := c.begin(k, class, shard)
 	c.mu.Unlock()
 	if err != nil {
-		return c.staleIfError(key, err)
+		return c.staleIfError(k.text, err)
 	}
 	defer c.waited(c.now())
 	c.run(context.WithoutCancel(ctx), own)
@@ -238,7 +241,7 @@ func (c *Source) refresh(domain string) {
 	defer c.mu.Unlock()
 	now := c.now()
 	e, ok := c.memory.publishers.Peek(domain)
-	if _, runs := c.calls[domain]; runs || !ok || now < e.refreshAt {
+	if _, runs := c.calls[key{text: domain}]; runs || !ok || now < e.refreshAt {
 		return // another request was faster
 	}
 	again := *e
@@ -247,7 +250,7 @@ func (c *Source) refresh(domain string) {
 	if !shard.queue.try() {
 		return
 	}
-	own, err := c.begin(domain, remembered, shard)
+	own, err := c.begin(key{text: domain}, remembered, shard)
 	if err != nil {
 		shard.queue.leave(remembered)
 		return
@@ -273,15 +276,15 @@ func refreshAge(ttl time.Duration) time.Duration {
 }
 
 // staleIfError returns a publisher that was confirmed within MaxStale, otherwise only err.
-func (c *Source) staleIfError(key string, err error) Answer {
+func (c *Source) staleIfError(domain string, err error) Answer {
 	if errors.Is(err, ErrNoStale) {
 		return Answer{Err: err}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if domain, ok := c.memory.stale(key, c.now()); ok && c.background.Err() == nil {
+	if publisher, ok := c.memory.stale(domain, c.now()); ok && c.background.Err() == nil {
 		c.stats.Stale++
-		return Answer{Publisher: domain, Stale: true, Err: err}
+		return Answer{Publisher: publisher, Stale: true, Err: err}
 	}
 	return Answer{Err: err}
 }
@@ -310,11 +313,11 @@ func (c *Source) forget(domain string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.memory.publishers.Remove(domain)
-	for _, key := range []string{domain, prefix} {
-		c.memory.negatives.Remove(key)
-		if running := c.calls[key]; running != nil {
+	for _, k := range []key{{domain, false}, {prefix, true}} {
+		c.memory.negatives.Remove(k.text)
+		if running := c.calls[k]; running != nil {
 			running.forgotten = true
-			delete(c.calls, key)
+			delete(c.calls, k)
 		}
 	}
 }

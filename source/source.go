@@ -198,11 +198,11 @@ func (c *Source) isSharded() bool { return len(c.shards) > 1 }
 
 // find asks the database once for all concurrent callers with the same key. It keeps a copy of
 // the key, so that a request's memory stays on its stack.
-func (c *Source) find(ctx context.Context, k key) Answer {
+func (c *Source) find(ctx context.Context, requested key) Answer {
 	if !c.isMade() {
 		return Answer{Err: ErrClosed}
 	}
-	k.text = strings.Clone(k.text)
+	k := key{strings.Clone(requested.text), requested.isHash} // a new variable, so that requested does not escape
 	// Not under the lock: the database may panic.
 	class, shard := c.class(k.text), c.shardOf(k.text)
 	c.mu.Lock()

@@ -94,7 +94,7 @@ func (s *setSource) cache(t testing.TB, options ...source.Config) *source.Source
 	return cacheOf(t, source.Database{HasPublisher: s.HasPublisher, PublisherByHash: s.PublisherByHash}, options...)
 }
 
-// cacheOf returns a Cache of a Source. Without options, it has the defaults.
+// cacheOf returns a Source. Without options, it has the defaults.
 func cacheOf(t testing.TB, s source.Database, options ...source.Config) *source.Source {
 	t.Helper()
 	c, err := source.New(s, append(options, source.Config{})[0])
@@ -326,7 +326,7 @@ func checkAllowlistStep(t *testing.T, m *ampcors.Middleware, origin, want string
 	t.Errorf("%s: no such step", origin)
 }
 
-// Several Middlewares share a Cache, even if they trust other caches: a domain that is a
+// Several Middlewares share a Source, even if they trust other caches: a domain that is a
 // publisher for one may be a cache's host for another.
 func TestMiddlewaresShareACache(t *testing.T) {
 	t.Parallel()

@@ -12,7 +12,7 @@ import (
 	"github.com/ampcors/ampcors/source"
 )
 
-// cacheOf returns a Cache of publishers in a database that answers at once.
+// cacheOf returns a Source of publishers in a database that answers at once.
 func cacheOf(tb testing.TB, publishers []string, options source.Config) *source.Source {
 	tb.Helper()
 	domains, hashes := make(map[string]bool), make(map[string]string)

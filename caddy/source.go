@@ -32,7 +32,7 @@ type Source interface {
 // pool has the sources of all configurations, by the JSON of their modules and options.
 var pool = caddy.NewUsagePool()
 
-// A pooledSource is a source and its Cache. Several handlers can use it.
+// A pooledSource is a source.Source and what it asks. Several handlers can use it.
 type pooledSource struct {
 	key       string
 	log       *slog.Logger
@@ -117,7 +117,7 @@ func (s *pooledSource) keepConnecting(ctx context.Context, module Source, report
 
 var errNotConnected = errors.New("the source has not been reached yet")
 
-// get returns the Cache. isOpen is false until the source can be reached.
+// get returns the Source. isOpen is false until the source can be reached.
 func (s *pooledSource) get() (cache *source.Source, isOpen bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

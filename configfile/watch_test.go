@@ -451,7 +451,7 @@ func TestAnInlineWithoutAListHasNothingToFollow(t *testing.T) {
 	}
 }
 
-// everyDomain returns the Cache of a Source in which every domain is a publisher.
+// everyDomain returns a Source in which every domain is a publisher.
 func everyDomain(t *testing.T) *source.Source {
 	t.Helper()
 	c, err := source.New(source.Database{HasPublisher: func(context.Context, string) (bool, error) { return true, nil }}, source.Config{})

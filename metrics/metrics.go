@@ -73,7 +73,7 @@ type Counts struct {
 
 // New returns a Collector for a Middleware and its Config.Source, which may be nil. If there are
 // several Middlewares, register each with prometheus.WrapRegistererWith and a label that tells
-// them apart. Give a Cache that they share to one of them only.
+// them apart. Give a Source that they share to one of them only.
 func New(mw *ampcors.Middleware, publishers *source.Source) *Collector {
 	return NewFunc(func() Counts {
 		counts := Counts{Decisions: mw.Stats()}

@@ -47,11 +47,11 @@ func main() {
 	flag.StringVar(&db.notifying, "notifying-postgres", "", "how to connect to PostgreSQL, with notifications")
 	flag.StringVar(&db.mariadb, "mariadb", "", "how to connect to MariaDB")
 	var options source.Config
-	flag.DurationVar(&options.TTL, "ttl", 0, "Options.TTL")
-	flag.DurationVar(&options.NegativeTTL, "negative-ttl", 0, "Options.NegativeTTL")
-	flag.DurationVar(&options.MaxStale, "max-stale", 0, "Options.MaxStale")
-	flag.DurationVar(&options.Timeout, "timeout", 0, "Options.Timeout")
-	flag.IntVar(&options.MaxRate, "max-rate", 0, "Options.MaxRate")
+	flag.DurationVar(&options.TTL, "ttl", 0, "Config.TTL")
+	flag.DurationVar(&options.NegativeTTL, "negative-ttl", 0, "Config.NegativeTTL")
+	flag.DurationVar(&options.MaxStale, "max-stale", 0, "Config.MaxStale")
+	flag.DurationVar(&options.Timeout, "timeout", 0, "Config.Timeout")
+	flag.IntVar(&options.MaxRate, "max-rate", 0, "Config.MaxRate")
 	flag.Parse()
 	if err := run(db, options); err != nil {
 		log.Fatal(err)

@@ -53,10 +53,10 @@ type Source struct {
 	cancel     context.CancelFunc
 	stop       func() // ends the notifications
 
-	mu    sync.Mutex       // guards what follows, breakers, and changes of memory.publishers and memory.negatives
+	mu    sync.Mutex // guards what follows, breakers, and changes of memory.publishers and memory.negatives
 	calls map[key]*call
-	rate  rateLimit        // of lookups for names that are not remembered
-	stats Stats            // only the counters; Stats adds the rest
+	rate  rateLimit // of lookups for names that are not remembered
+	stats Stats     // only the counters; Stats adds the rest
 }
 
 // A shard is the state for one part of the database, which can fail while the others work.

@@ -252,6 +252,11 @@ func TestDashboardAndAlertsUseMetricsThatExist(t *testing.T) {
 		if name == "dashboard.json" && !json.Valid(data) {
 			t.Error("the dashboard is not JSON")
 		}
+		for metric := range labels {
+			if name == "dashboard.json" && !strings.Contains(string(data), metric) {
+				t.Errorf("%s is on no dashboard", metric)
+			}
+		}
 		used := regexp.MustCompile(`(ampcors_[a-z_]+)(\{[^}]*\})?`).FindAllStringSubmatch(string(data), -1)
 		if len(used) < 5 {
 			t.Errorf("%s uses %d metrics", name, len(used))

@@ -4,6 +4,7 @@ package servertest
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -39,15 +40,21 @@ func Missing(t testing.TB, install string) {
 	t.Skip(install)
 }
 
-// FreeAddress returns an address on loopback at which nothing listens.
+// FreeAddress returns an address on loopback at which nothing listens. Systems give no connection and
+// no listener of port 0 a port below 32768, so none can take this one before the test's program
+// listens, or while it starts again. Browsers block no port above 10080.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	var err error
+	for range 100 {
+		var l net.Listener
+		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 11000+rand.IntN(20000))); err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal(err)
+	return ""
 }
 
 // A Server is a program that listens at an address on loopback. It ends with the test.

@@ -42,7 +42,7 @@ type Service struct {
 // An Item is one thing to be sent. Items with the same URL are the same, and wait once.
 type Item struct{ URL, Host string }
 
-// A Result says what came of an [Item].
+// A Result is the outcome for one [Item].
 type Result struct {
 	Err   error         // nil: it is accepted
 	Again bool          // Err does not last: the item is sent again
@@ -80,6 +80,9 @@ type Queue struct {
 	wake    chan struct{} // a host may be due earlier, or there is an end
 	sender  chan struct{} // holds a value while somebody sends
 
+	life context.Context // of Run's requests: until Shutdown's context ends
+	end  context.CancelFunc
+
 	mu       sync.Mutex
 	hosts    map[string]*host
 	due      hostHeap // the hosts with items that have no request on its way
@@ -111,7 +114,15 @@ func New(service Service, cfg Config) (*Queue, error) {
 	if cfg.Done == nil {
 		cfg.Done = func(string, error) {}
 	}
-	return &Queue{cfg: cfg, service: service, wake: make(chan struct{}, 1), sender: make(chan struct{}, 1), hosts: make(map[string]*host)}, errors.Join(errs...)
+	if errs != nil {
+		return nil, errors.Join(errs...)
+	}
+	q := &Queue{
+		cfg: cfg, service: service, hosts: make(map[string]*host),
+		wake: make(chan struct{}, 1), sender: make(chan struct{}, 1),
+	}
+	q.life, q.end = context.WithCancel(context.Background())
+	return q, nil
 }
 
 // Add puts a URL into the queue, and does not wait. A URL that waits already is not added again. Other
@@ -161,6 +172,9 @@ func (q *Queue) wakeUp() {
 func (q *Queue) Run(ctx context.Context) error {
 	q.sender <- struct{}{}
 	defer func() { <-q.sender }()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(q.life, cancel)()
 	q.send(ctx, false)
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -172,7 +186,7 @@ func (q *Queue) Run(ctx context.Context) error {
 
 // Shutdown closes the queue, lets Run finish the requests on their way, and sends what waits at once, each
 // host until its first failure. It returns the URLs that are left, which the service may not have: those of
-// hosts that fail, and all that are not accepted before ctx ends.
+// hosts that fail, and all that are not accepted before ctx ends, which interrupts the requests.
 func (q *Queue) Shutdown(ctx context.Context) (unsent []string, err error) {
 	q.mu.Lock()
 	if q.isClosed {
@@ -182,6 +196,7 @@ func (q *Queue) Shutdown(ctx context.Context) (unsent []string, err error) {
 	q.isClosed = true
 	q.mu.Unlock()
 	q.wakeUp()
+	defer context.AfterFunc(ctx, q.end)()
 	q.sender <- struct{}{} // once Run has ended
 	defer func() { <-q.sender }()
 	q.send(ctx, true)

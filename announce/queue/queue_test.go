@@ -287,6 +287,23 @@ func TestTheEndOfAContextLosesNothing(t *testing.T) {
 	})
 }
 
+// Shutdown waits for the requests of Run, but not longer than its context.
+func TestShutdownInterruptsRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{T: t, takes: time.Minute}
+		q := newQueue(s, Config{})
+		s.run(q)
+		s.add(q, "a/1")
+		time.Sleep(10 * time.Second)
+		closing, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		unsent, err := q.Shutdown(closing)
+		if took := time.Since(s.began); !slices.Equal(unsent, []string{"a/1"}) || err != context.DeadlineExceeded || took != 11*time.Second {
+			t.Errorf("%q, %v after %v", unsent, err, took)
+		}
+	})
+}
+
 // What is added is done or returned, whatever the service answers.
 func TestNothingIsLost(t *testing.T) {
 	for seed := range uint64(50) {

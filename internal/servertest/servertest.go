@@ -42,13 +42,14 @@ func Missing(t testing.TB, install string) {
 
 // FreeAddress returns an address on loopback at which nothing listens. Systems give no connection and
 // no listener of port 0 a port below 32768, so none can take this one before the test's program
-// listens, or while it starts again. Browsers block no port above 10080.
+// listens, or while it starts again. The same is true of the port 10000 above it, at which a node of
+// a Redis Cluster listens too. Browsers block no port above 10080.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
 	var err error
 	for range 100 {
 		var l net.Listener
-		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 11000+rand.IntN(20000))); err == nil {
+		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 11000+rand.IntN(10000))); err == nil {
 			defer l.Close()
 			return l.Addr().String()
 		}

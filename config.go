@@ -9,7 +9,7 @@ import (
 	"github.com/ampcors/ampcors/source"
 )
 
-// Config says which callers are allowed, and what they may do. Its zero value allows
+// Config lists the callers that are allowed, and what they may do. Its zero value allows
 // nothing and is an error: there is no "allow all". [New] and [Middleware.Reconfigure]
 // check the whole Config and report every problem at once, each as a *[badvalue.Error].
 //

@@ -9,7 +9,7 @@ import (
 	"github.com/ampcors/ampcors/internal/dns"
 )
 
-// Email says which AMP emails may call. An email is not a page at an origin: the mail
+// Email lists the AMP emails that may call. An email is not a page at an origin: the mail
 // client, in Gmail's case a proxy, makes the request and names the email's sender, which
 // it has authenticated. There are two ways to do this, and both are accepted:
 //

@@ -7,14 +7,14 @@ import (
 	"github.com/ampcors/ampcors/source"
 )
 
-// An identity says whether the caller is a publisher, or another origin that Config allows.
+// An identity is what is known of the caller: a publisher, another origin that Config allows, or neither.
 type identity struct {
 	match match
 	name  string // of the publisher; "" if a pattern matches, as the claim has the name
 	err   error  // why the Source could not answer
 }
 
-// A match says what the caller was found by. The order matters: isPublisher and isAllowed
+// A match is the way in which the caller was found. The order matters: isPublisher and isAllowed
 // are ranges.
 type match uint8
 

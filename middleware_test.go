@@ -240,7 +240,7 @@ func TestStatsCountByReason(t *testing.T) {
 	}
 }
 
-// Stats says how many requests came from each cache, and when the last one did, also after it is no longer
+// Stats counts how many requests came from each cache, and when the last one did, also after it is no longer
 // trusted. Whatever clients send, no other cache is counted.
 func TestStatsCountByCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"net/http"
 )
 
-// A Reason says why a request is allowed or denied. There are few, so that requests can be
+// A Reason is why a request is allowed or denied. There are few, so that requests can be
 // counted by them. Their strings never change, but reasons may be added: store the string,
 // and not the number.
 type Reason uint8
@@ -19,22 +19,22 @@ const (
 	ReasonEmail                             // email: AMP for Email, version 2, from an allowed sender
 	ReasonEmailV1                           // email_v1: AMP for Email, version 1, from an allowed mail client and sender
 	ReasonSameOrigin                        // same_origin: the API host's own page, by Sec-Fetch-Site or AMP-Same-Origin
-	ReasonNoOrigin                          // no_origin: no Origin, and the method is safe, or DangerouslyAllowUnsafeRequestsWithoutOrigin is set
+	ReasonNoOrigin                          // no_origin: no Origin, and a safe method or DangerouslyAllowUnsafeRequestsWithoutOrigin
 )
 
 // The reasons for which a request is denied.
 const (
-	ReasonMalformed             Reason = iota + 1 + ReasonNoOrigin // malformed_origin: not exactly a scheme and a host name, for example with a port; or several Origins
+	ReasonMalformed             Reason = iota + 1 + ReasonNoOrigin // malformed_origin: not exactly a scheme and a host name; or several Origins
 	ReasonNull                                                     // null_origin: a sandboxed frame, a local file, some redirects
 	ReasonNotHTTPS                                                 // not_https: the scheme is not https
-	ReasonUnknownHost                                              // unknown_host: not an allowed publisher's domain, and not below the domain of a trusted AMP Cache
-	ReasonNotCanonical                                             // not_canonical: below a cache's domain, but not in a form that an AMP Cache writes
-	ReasonAmbiguousPrefix                                          // ambiguous_prefix: an AMP Cache's origin with a prefix that two hosts share; see "Hosts that share a prefix" in the package documentation
-	ReasonPublisherNotAllowed                                      // publisher_not_allowed: an AMP Cache's origin of a publisher that is not allowed
-	ReasonHashNotKnown                                             // hash_not_known: an AMP Cache's origin with a hash prefix; no publisher that is listed exactly or known to the Source has it
-	ReasonNoOriginUnsafe                                           // no_origin_unsafe: an unsafe method with neither Origin nor AMP-Same-Origin
-	ReasonNoEmailSender                                            // no_email_sender: AMP for Email, but not with exactly one address as its sender
-	ReasonEmailSenderNotAllowed                                    // email_sender_not_allowed: AMP for Email, from a sender that is not allowed
+	ReasonUnknownHost                                              // unknown_host: neither an allowed publisher nor below a trusted AMP Cache
+	ReasonNotCanonical                                             // not_canonical: below an AMP Cache, but not as a cache writes it
+	ReasonAmbiguousPrefix                                          // ambiguous_prefix: two hosts have it, see "Hosts that share a prefix" above
+	ReasonPublisherNotAllowed                                      // publisher_not_allowed: a cache origin of another publisher
+	ReasonHashNotKnown                                             // hash_not_known: a hash prefix of no publisher that is listed or in the Source
+	ReasonNoOriginUnsafe                                           // no_origin_unsafe: an unsafe method, no Origin, no AMP-Same-Origin
+	ReasonNoEmailSender                                            // no_email_sender: AMP for Email without exactly one sender
+	ReasonEmailSenderNotAllowed                                    // email_sender_not_allowed: AMP for Email of another sender
 	ReasonMethodNotAllowed                                         // method_not_allowed: a preflight asks for a method that is not allowed
 	ReasonHeaderNotAllowed                                         // header_not_allowed: a preflight asks for a header that is not allowed
 	ReasonSourceUnavailable                                        // source_unavailable: Config.Source could not answer; status 503

@@ -9,7 +9,7 @@ import (
 	"github.com/ampcors/ampcors/internal/mapping"
 )
 
-// A claim says which publisher's page an Origin value names, if any. It is read from the
+// A claim is the publisher whose page an Origin value names, if any. It is read from the
 // value alone.
 type claim struct {
 	kind    kind

@@ -58,8 +58,9 @@ func (cfg Config) Warnings() (warnings []*badvalue.Error) {
 		}
 		warnings = append(warnings, &badvalue.Error{
 			Path: element("publishers", p.index), Value: cfg.Publishers[p.index],
-			Reason: fmt.Sprintf("has the domain prefix %q, which AMP's implementations also give to %q, so cache origins with it are denied", prefix, other),
-			Want:   want,
+			Reason: fmt.Sprintf("has the domain prefix %q, which AMP's implementations also give to %q, so cache origins with it are denied",
+				prefix, other),
+			Want: want,
 		})
 	}
 	return warnings
@@ -111,7 +112,8 @@ func (v *validator) others() {
 	v.responseHeaders(cfg.ResponseHeaders)
 	v.maxAge(cfg.MaxAge)
 	if len(cfg.Publishers) == 0 && len(cfg.Origins) == 0 && len(cfg.Email.Senders) == 0 && cfg.Source == nil {
-		v.report("publishers", "", "is missing, and nothing else allows anybody: no origins, email.senders or Source", `at least one publisher, such as "example.com"`)
+		v.report("publishers", "", "is missing, and nothing else allows anybody: no origins, email.senders or Source",
+			`at least one publisher, such as "example.com"`)
 	}
 }
 
@@ -172,7 +174,8 @@ func (v *validator) publisher(value string) (domain string, isPattern bool, prob
 // publisherProblem returns why a valid domain, or a pattern over it, must not be allowed.
 func (h *hosts) publisherProblem(domain string, isPattern, allowsPublicSuffix bool) *dns.Problem {
 	if host, ok := h.reservedFor(domain); ok {
-		p := &dns.Problem{Reason: fmt.Sprintf("is a host of an AMP Cache, %q, not a publisher", host.domain), Want: "the domain whose documents the cache serves"}
+		p := &dns.Problem{Reason: fmt.Sprintf("is a host of an AMP Cache, %q, not a publisher", host.domain),
+			Want: "the domain whose documents the cache serves"}
 		prefix, _ := strings.CutSuffix(domain, "."+host.domain)
 		if publisher, err := cacheurl.PublisherDomain(prefix); err == nil && host.isCache {
 			p.Instead = publisher
@@ -295,7 +298,8 @@ func (v *validator) email(cfg Email) {
 		case p != nil:
 			v.add(path, value, p)
 		case isAll && !cfg.DangerouslyAllowMailProviderWildcards && isMailProvider(domain):
-			v.report(path, value, "allows everybody who has an address at that mail provider", `the addresses that are yours, such as "news@`+domain+`", or email.dangerouslyAllowMailProviderWildcards`)
+			v.report(path, value, "allows everybody who has an address at that mail provider",
+				`the addresses that are yours, such as "news@`+domain+`", or email.dangerouslyAllowMailProviderWildcards`)
 		default:
 			v.senders = append(v.senders, address)
 		}

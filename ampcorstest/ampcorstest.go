@@ -53,7 +53,8 @@ func Check(h http.Handler, route Route) error {
 
 	preflight := newRequest(http.MethodOptions, route.Path, origins[route.Publisher])
 	preflight.Header.Set("Access-Control-Request-Method", route.Method)
-	if w := send(h, preflight); w.Code != http.StatusNoContent || !isFor(w, origins[route.Publisher]) || w.Header().Get("Access-Control-Allow-Methods") != route.Method {
+	if w := send(h, preflight); w.Code != http.StatusNoContent || !isFor(w, origins[route.Publisher]) ||
+		w.Header().Get("Access-Control-Allow-Methods") != route.Method {
 		report("the preflight for %s %s from a page of %s is answered with status %d and %s; want 204 and its origin: the Middleware must see requests before the router does",
 			route.Method, route.Path, route.Publisher, w.Code, allowed(w))
 	}
@@ -74,7 +75,8 @@ func Check(h http.Handler, route Route) error {
 
 	const missing = "/ampcorstest-does-not-exist"
 	if w := send(h, newRequest(http.MethodGet, missing, origins[route.Publisher])); !isFor(w, origins[route.Publisher]) {
-		report("a page of %s cannot read the status %d of %s, which does not exist: its answer has %s", route.Publisher, w.Code, missing, allowed(w))
+		report("a page of %s cannot read the status %d of %s, which does not exist: its answer has %s", route.Publisher, w.Code, missing,
+			allowed(w))
 	}
 	return errors.Join(errs...)
 }
@@ -93,7 +95,8 @@ func send(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
 
 // isFor reports whether a response is for an origin alone, and shared caches know that.
 func isFor(w *httptest.ResponseRecorder, origin string) bool {
-	return slices.Equal(w.Header().Values("Access-Control-Allow-Origin"), []string{origin}) && strings.Contains(strings.Join(w.Header().Values("Vary"), ","), "Origin")
+	return slices.Equal(w.Header().Values("Access-Control-Allow-Origin"), []string{origin}) &&
+		strings.Contains(strings.Join(w.Header().Values("Vary"), ","), "Origin")
 }
 
 func allowed(w *httptest.ResponseRecorder) string {

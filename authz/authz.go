@@ -42,7 +42,7 @@ import (
 	"github.com/ampcors/ampcors"
 )
 
-// A Proxy says how a proxy asks.
+// A Proxy is the way in which a proxy asks.
 type Proxy int
 
 const (

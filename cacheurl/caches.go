@@ -138,7 +138,8 @@ func ValidateCaches(caches []Cache) error {
 		const wantID = `a short name such as "google"`
 		if c.ID == "" {
 			report("id", c.ID, "is empty", wantID)
-		} else if len(c.ID) > maxCacheID || !utf8.ValidString(c.ID) || strings.ContainsFunc(c.ID, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		} else if len(c.ID) > maxCacheID || !utf8.ValidString(c.ID) ||
+			strings.ContainsFunc(c.ID, func(r rune) bool { return !unicode.IsPrint(r) }) {
 			report("id", c.ID, fmt.Sprintf("is longer than %d bytes, or has characters that cannot be printed", maxCacheID), wantID)
 		} else if first, ok := seen[c.ID]; ok {
 			report("id", c.ID, fmt.Sprintf("is also the id of cache %d", first), "ids that differ")
@@ -151,7 +152,8 @@ func ValidateCaches(caches []Cache) error {
 				report("cacheDomain", c.CacheDomain, "is a public suffix", "the domain of one AMP Cache")
 			}
 			if len(c.CacheDomain) > dns.MaxDomain-dns.MaxLabel-len(".") {
-				report("cacheDomain", c.CacheDomain, "leaves no room for a domain prefix", fmt.Sprintf("at most %d bytes", dns.MaxDomain-dns.MaxLabel-len(".")))
+				report("cacheDomain", c.CacheDomain, "leaves no room for a domain prefix",
+					fmt.Sprintf("at most %d bytes", dns.MaxDomain-dns.MaxLabel-len(".")))
 			}
 			for j, other := range caches[:i] {
 				if dns.IsOrIsBelow(c.CacheDomain, other.CacheDomain) || dns.IsOrIsBelow(other.CacheDomain, c.CacheDomain) {

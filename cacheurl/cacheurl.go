@@ -127,7 +127,8 @@ func (u URL) Build() (string, error) {
 			return "", err
 		}
 		if !slices.ContainsFunc(prefixes, func(p Prefix) bool { return p.Prefix == u.Prefix && !p.Denied }) {
-			return reject("Prefix", u.Prefix, fmt.Sprintf("is not a prefix of %q, or that of another host as well", page.Host), "one that Prefixes returns and does not say to be denied, or none")
+			return reject("Prefix", u.Prefix, fmt.Sprintf("is not a prefix of %q, or that of another host as well", page.Host),
+				"one that Prefixes returns and does not say to be denied, or none")
 		}
 		origin = "https://" + u.Prefix + "." + cache.CacheDomain
 	}
@@ -145,7 +146,8 @@ func (u URL) Build() (string, error) {
 	segments := string(contentType)
 	if u.ImageParams != "" {
 		if !contentType.hasParams() {
-			return reject("ImageParams", u.ImageParams, fmt.Sprintf("does not go with the content type %q", contentType), `parameters such as "w800" with Image or SizedImage, and none with a document or a file`)
+			return reject("ImageParams", u.ImageParams, fmt.Sprintf("does not go with the content type %q", contentType),
+				`parameters such as "w800" with Image or SizedImage, and none with a document or a file`)
 		}
 		for param := range strings.SplitSeq(u.ImageParams, "/") {
 			if !isImageParam(param) {
@@ -161,7 +163,8 @@ func (u URL) Build() (string, error) {
 	query := page.Query
 	for _, param := range queryParams(query) {
 		if isCacheParam(param) {
-			return reject("Publisher", u.Publisher, fmt.Sprintf("has the query parameter %.80q, which is reserved for the cache", param), "the URL without it, and the parameter in CacheQuery")
+			return reject("Publisher", u.Publisher, fmt.Sprintf("has the query parameter %.80q, which is reserved for the cache", param),
+				"the URL without it, and the parameter in CacheQuery")
 		}
 	}
 	if u.CacheQuery != "" {
@@ -169,7 +172,8 @@ func (u URL) Build() (string, error) {
 			if !isCacheParam(param) || strings.ContainsFunc(param, func(r rune) bool {
 				return r <= ' ' || r >= 0x7f || r == '#' || r == '"' || r == '\'' || r == '<' || r == '>'
 			}) {
-				return reject("CacheQuery", u.CacheQuery, fmt.Sprintf("has %.80q", param), "amp_js_v, amp_gsa, amp_kit, amp_r, amp_latest_update_time and usqp, escaped and with & between them")
+				return reject("CacheQuery", u.CacheQuery, fmt.Sprintf("has %.80q", param),
+					"amp_js_v, amp_gsa, amp_kit, amp_r, amp_latest_update_time and usqp, escaped and with & between them")
 			}
 		}
 		query = pageurl.AppendQuery(query, u.CacheQuery)
@@ -197,10 +201,10 @@ func queryParams(query string) []string {
 	return strings.Split(query[len("?"):], "&")
 }
 
-// Parse parses a cache URL of one of the caches. If none are given, [DefaultCaches]
-// is used. Other URLs are rejected, such as those of viewers: see [PublisherURL]. A fragment is removed: in a
-// viewer's URL it is a message from the viewer to the page, and no server sees it. An error is an *[badvalue.Error], or several of them joined if
-// the caches have problems.
+// Parse parses a cache URL of one of the caches. If none are given, [DefaultCaches] is used. Other
+// URLs are rejected, such as those of viewers: see [PublisherURL]. A fragment is removed: in a
+// viewer's URL it is a message from the viewer to the page, and no server sees it. An error is a
+// *[badvalue.Error], or several of them joined if the caches have problems.
 //
 // The domain prefix must belong to the host in the path, either in readable form or as a hash
 // prefix. No cache serves a document under another prefix, and a reader who looks only at the
@@ -230,7 +234,8 @@ func Parse(cacheURL string, caches ...Cache) (URL, error) {
 	host := strings.ToLower(whole.Host)
 	i := slices.IndexFunc(caches, func(c Cache) bool { return dns.IsOrIsBelow(host, c.CacheDomain) })
 	if i < 0 {
-		return reject(fmt.Sprintf("has the host %.80q, which is below no known cache's domain", host), `a URL such as "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/"`)
+		return reject(fmt.Sprintf("has the host %.80q, which is below no known cache's domain", host),
+			`a URL such as "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/"`)
 	}
 	u := URL{Cache: caches[i]}
 	prefix := strings.TrimSuffix(strings.TrimSuffix(host, u.Cache.CacheDomain), ".")
@@ -265,9 +270,11 @@ func Parse(cacheURL string, caches ...Cache) (URL, error) {
 	if !belongsTo(prefix, page.Host) {
 		prefixes, _ := Prefixes(page.Host)
 		if slices.ContainsFunc(prefixes, func(p Prefix) bool { return p.Prefix == prefix }) {
-			return reject(fmt.Sprintf("has the domain prefix %.80q, which %q shares with another host", prefix, page.Host), "another prefix of the host in the path")
+			return reject(fmt.Sprintf("has the domain prefix %.80q, which %q shares with another host", prefix, page.Host),
+				"another prefix of the host in the path")
 		}
-		return reject(fmt.Sprintf("has the domain prefix %.80q, which is not one of the prefixes of %q", prefix, page.Host), "the prefix of the host in the path")
+		return reject(fmt.Sprintf("has the domain prefix %.80q, which is not one of the prefixes of %q", prefix, page.Host),
+			"the prefix of the host in the path")
 	}
 
 	if usual, err := DomainPrefix(page.Host); err != nil || usual != prefix {
@@ -362,7 +369,9 @@ func IsOnCache(rawURL string, caches ...Cache) bool {
 		caches = DefaultCaches()
 	}
 	u, err := url.Parse(rawURL)
-	return err == nil && slices.ContainsFunc(caches, func(c Cache) bool { return dns.IsOrIsBelow(strings.ToLower(u.Hostname()), c.CacheDomain) })
+	return err == nil && slices.ContainsFunc(caches, func(c Cache) bool {
+		return dns.IsOrIsBelow(strings.ToLower(u.Hostname()), c.CacheDomain)
+	})
 }
 
 // PublisherURL returns the publisher's URL of a URL that [Parse] accepts, or of a document in the AMP viewer

@@ -62,7 +62,8 @@ func HashPrefix(publisher string) (string, error) {
 
 // Origins returns one origin for each of the caches, such as
 // "https://www-example-com.cdn.ampproject.org", in their order; without caches, for each of
-// [DefaultCaches]. It uses [DomainPrefix]. A cache may use another form: [Prefixes] returns all. An error is a *[badvalue.Error], or several of them joined.
+// [DefaultCaches]. It uses [DomainPrefix]. A cache may use another form: [Prefixes] returns all. An error is
+// a *[badvalue.Error], or several of them joined.
 func Origins(publisher string, caches ...Cache) ([]string, error) {
 	prefix, err := DomainPrefix(publisher)
 	if err != nil {
@@ -101,7 +102,8 @@ func PublisherDomain(prefix string) (string, error) {
 	if p != nil {
 		return "", &badvalue.Error{
 			Path: "prefix", Value: prefix,
-			Reason: "is not the prefix of a publisher domain: it " + p.Reason, Want: `a domain prefix as AMP Caches write it, such as "www-example-com"`,
+			Reason: "is not the prefix of a publisher domain: it " + p.Reason,
+			Want:   `a domain prefix as AMP Caches write it, such as "www-example-com"`,
 		}
 	}
 	return string(domain), nil

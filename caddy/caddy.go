@@ -181,7 +181,8 @@ func checkPublisherHeader(name string) error {
 		return nil
 	case !httpguts.ValidHeaderFieldName(name) || strings.ContainsAny(name, "._"):
 		return fmt.Errorf("publisher_header %.80q is not a name of letters, digits and hyphens; want one such as Ampcors-Publisher", name)
-	case slices.Contains([]string{"Accept", "Authorization", "Connection", "Content-Length", "Content-Type", "Cookie", "Host", "Origin", "Referer", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "User-Agent"}, http.CanonicalHeaderKey(name)):
+	case slices.Contains([]string{"Accept", "Authorization", "Connection", "Content-Length", "Content-Type", "Cookie", "Host",
+		"Origin", "Referer", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "User-Agent"}, http.CanonicalHeaderKey(name)):
 		return fmt.Errorf("publisher_header %q has another meaning in HTTP; want one such as Ampcors-Publisher", name)
 	}
 	return nil
@@ -240,7 +241,8 @@ func (h *Handler) Cleanup() error {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	if caddyhttp.GetVar(r.Context(), isDecided) != nil {
 		// The guard of the first one would replace the headers of this one.
-		return caddyhttp.Error(http.StatusInternalServerError, errors.New("ampcors: two handlers are to decide on this request; want handle blocks that do not overlap"))
+		return caddyhttp.Error(http.StatusInternalServerError,
+			errors.New("ampcors: two handlers are to decide on this request; want handle blocks that do not overlap"))
 	}
 	d, proceed := h.mw.Handle(w, r)
 	h.tell(r, d)

@@ -374,13 +374,15 @@ func (d *decoder) addPublishers(file, text string) publisherLines {
 	isTruncated := text != "" && !strings.HasSuffix(text, "\n")
 	if isTruncated {
 		line, column := position(text, len(text))
-		d.problems = append(d.problems, &Error{File: file, Line: line, Column: column, Reason: "the last line has no line break: the file may be truncated", Want: "a line break at the end", where: math.MaxInt})
+		d.problems = append(d.problems, &Error{File: file, Line: line, Column: column,
+			Reason: "the last line has no line break: the file may be truncated", Want: "a line break at the end", where: math.MaxInt})
 		text = text[:strings.LastIndexByte(text, '\n')+1] // the other lines are checked
 		lines.text = text
 	}
 	if i := strings.IndexByte(strings.ReplaceAll(text, "\r\n", "\n\n"), '\r'); i >= 0 {
 		line, column := position(text, i)
-		d.problems = append(d.problems, &Error{File: file, Line: line, Column: column, Reason: "has a carriage return inside a line", Want: "lines that end in a line feed"})
+		d.problems = append(d.problems, &Error{File: file, Line: line, Column: column, Reason: "has a carriage return inside a line",
+			Want: "lines that end in a line feed"})
 		return lines
 	}
 	d.result.Publishers = slices.Grow(d.result.Publishers, strings.Count(text, "\n")) // there may be millions
@@ -390,7 +392,8 @@ func (d *decoder) addPublishers(file, text string) publisherLines {
 		}
 	}
 	if lines.end = len(d.result.Publishers); lines.end == lines.first && !isTruncated {
-		d.problems = append(d.problems, &Error{File: file, Line: 1, Column: 1, Reason: "names no publisher", Want: "at least one, or no publishersFile"})
+		d.problems = append(d.problems, &Error{File: file, Line: 1, Column: 1, Reason: "names no publisher",
+			Want: "at least one, or no publishersFile"})
 	}
 	return lines
 }

@@ -69,7 +69,7 @@ type Watcher struct {
 	status     Status
 }
 
-// A Status says what a [Watcher] did last.
+// A Status is what a [Watcher] did last.
 type Status struct {
 	// AppliedAt is when the Watcher last applied the file, or found that it is in force. Zero
 	// before that.
@@ -253,7 +253,8 @@ func (w *Watcher) warn(cfg ampcors.Config) {
 	const most = 10
 	warnings := cfg.Warnings()
 	for _, warning := range warnings[:min(most, len(warnings))] {
-		w.log.Warn("ampcors: cache origins with a publisher's domain prefix are denied, because another host has the same prefix", "file", w.name, "problem", warning)
+		w.log.Warn("ampcors: cache origins with a publisher's domain prefix are denied, because another host has the same prefix", "file",
+			w.name, "problem", warning)
 	}
 	if more := len(warnings) - most; more > 0 {
 		w.log.Warn("ampcors: the same holds for more publishers; ampcors check lists them", "file", w.name, "publishers", more)

@@ -588,7 +588,7 @@ func TestAConfigurationInForceIsNotAppliedAgain(t *testing.T) {
 	}
 }
 
-// The log says who came and who went.
+// The log names the publishers that were added and removed.
 func TestChangesOfALongList(t *testing.T) {
 	for name, test := range map[string]struct{ before, after, added, removed string }{
 		"nothing":       {"a b c", "a b c", "", ""},

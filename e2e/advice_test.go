@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ampcors/ampcors/cmd/ampcors/probe"
-	"github.com/ampcors/ampcors/cmd/ampcors/probe/probetest"
+	"github.com/ampcors/ampcors/cmd/ampcors/internal/probe"
+	"github.com/ampcors/ampcors/cmd/ampcors/internal/probe/probetest"
 	"github.com/ampcors/ampcors/internal/servertest"
 )
 

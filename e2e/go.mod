@@ -1,4 +1,5 @@
-module github.com/ampcors/ampcors/e2e
+// Below cmd/ampcors, because tests import its internal packages. Nobody imports this module.
+module github.com/ampcors/ampcors/cmd/ampcors/e2e
 
 go 1.26.0
 

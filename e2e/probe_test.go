@@ -18,8 +18,8 @@ import (
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/cacheurl"
-	"github.com/ampcors/ampcors/cmd/ampcors/probe"
-	"github.com/ampcors/ampcors/cmd/ampcors/probe/probetest"
+	"github.com/ampcors/ampcors/cmd/ampcors/internal/probe"
+	"github.com/ampcors/ampcors/cmd/ampcors/internal/probe/probetest"
 	"github.com/ampcors/ampcors/internal/servertest"
 )
 

@@ -91,7 +91,8 @@ func NewFunc(counts func() Counts) *Collector { return &Collector{counts: counts
 
 // Describe implements prometheus.Collector.
 func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{decisions, ofCache, lastOf, publishers, applied, inForce, lookups, avoided, rejected, refreshes, entries, waiting, waits, filtered, built, listening} {
+	for _, d := range []*prometheus.Desc{decisions, ofCache, lastOf, publishers, applied, inForce, lookups, avoided, rejected,
+		refreshes, entries, waiting, waits, filtered, built, listening} {
 		descs <- d
 	}
 }

@@ -36,7 +36,7 @@ import (
 // must return when it is done; the others must not wait. A key is a publisher domain as
 // cacheurl.CanonicalDomain returns it, or a well-formed hash prefix, which has no dot.
 //
-// An error says that the database as a whole cannot answer now, and never that there is no such
+// An error means that the database as a whole cannot answer now, and never that there is no such
 // publisher. After an error, the same key is not asked for again for twice as long as the call
 // took, 0.1 to 1 second. After three errors in a row, a circuit breaker opens; repeated errors
 // for one key count as one. For a second, the database is not asked. Then one lookup finds out

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A class says how urgent a lookup is. Honest callers must not wait behind invented names.
+// A class is the urgency of a lookup. Honest callers must not wait behind invented names.
 type class int
 
 const (

@@ -141,10 +141,13 @@ func New(cfg Config) (*Client, error) {
 			}
 		}
 		if cfg.KeyLocation != "" && len(cfg.OldKeys) > 0 {
-			problems = append(problems, &badvalue.Error{Path: "OldKeys", Reason: "cannot be served, because the file of KeyLocation has one key", Want: "none, or no KeyLocation; KeysOf can have a location for each key"})
+			problems = append(problems, &badvalue.Error{Path: "OldKeys",
+				Reason: "cannot be served, because the file of KeyLocation has one key",
+				Want:   "none, or no KeyLocation; KeysOf can have a location for each key"})
 		}
 	} else if cfg.Key != "" || len(cfg.OldKeys) > 0 || cfg.KeyLocation != "" {
-		problems = append(problems, &badvalue.Error{Path: "KeysOf", Reason: "is set, and so is Key, OldKeys or KeyLocation", Want: "one of the two"})
+		problems = append(problems, &badvalue.Error{Path: "KeysOf", Reason: "is set, and so is Key, OldKeys or KeyLocation",
+			Want: "one of the two"})
 	}
 	if cfg.KeyLocation != "" {
 		location, problem := parseLocation(cfg.KeyLocation)
@@ -157,17 +160,20 @@ func New(cfg Config) (*Client, error) {
 	if c.userAgent == "" {
 		c.userAgent = "ampcors-indexnow"
 	} else if !httpguts.ValidHeaderFieldValue(c.userAgent) {
-		problems = append(problems, &badvalue.Error{Path: "UserAgent", Value: c.mask(c.userAgent), Reason: "has a character that headers cannot have", Want: "printable ASCII"})
+		problems = append(problems, &badvalue.Error{Path: "UserAgent", Value: c.mask(c.userAgent),
+			Reason: "has a character that headers cannot have", Want: "printable ASCII"})
 	}
 	for _, endpoint := range []struct{ path, url string }{{"Endpoint", cmp.Or(cfg.Endpoint, API)}, {"Failover", cfg.Failover}} {
 		if endpoint.url == "" {
 			continue
 		}
 		c.endpoints = append(c.endpoints, endpoint.url)
-		if u, err := url.Parse(endpoint.url); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.ContainsAny(endpoint.url, " ?#") {
+		if u, err := url.Parse(endpoint.url); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" ||
+			u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.ContainsAny(endpoint.url, " ?#") {
 			// It may hold a password, or the key as a parameter.
 			value, _, _ := strings.Cut(endpoint.url[strings.LastIndexByte(endpoint.url, '@')+1:], "?")
-			problems = append(problems, c.maskProblem(&badvalue.Error{Path: endpoint.path, Value: value, Reason: "is not exactly the URL of an IndexNow service", Want: fmt.Sprintf("one such as %q", API)}))
+			problems = append(problems, c.maskProblem(&badvalue.Error{Path: endpoint.path, Value: value,
+				Reason: "is not exactly the URL of an IndexNow service", Want: fmt.Sprintf("one such as %q", API)}))
 		}
 	}
 	problems = append(problems, c.retry.Check()...)

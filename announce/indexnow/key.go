@@ -217,7 +217,8 @@ func (c *Client) of(ctx context.Context, host string) (*Client, error) {
 			return nil, keysError{fmt.Errorf("%w: %w", ErrNoKey, err)}
 		}
 		if slices.ContainsFunc(files[:i], func(g keyFile) bool { return g.path() == files[i].path() && g.key != files[i].key }) {
-			return nil, keysError{fmt.Errorf("%w: KeysOf[%d] has another key at the same path as one before it; want a path for each key", ErrNoKey, i)}
+			return nil, keysError{fmt.Errorf("%w: KeysOf[%d] has another key at the same path as one before it; want a path for each key",
+				ErrNoKey, i)}
 		}
 	}
 	own := *c
@@ -282,11 +283,10 @@ func (c *Client) ServeKeys(next http.Handler) http.Handler {
 var ErrKeyFile = errors.New("search engines cannot use the key file")
 
 // Verify fetches the key file of each host, as a search engine would, and compares it with
-// the key; with Config.KeysOf and OldKeys, the files of all keys. The answer must be 200 without a redirect, of the type text/plain, with the key
-// and nothing else but white space and line breaks behind it. A byte order mark, which some
-// engines may not accept, is logged (Warn). Verify checks the hosts one after the other, and
-// joins all errors. Each
-// error is an *[badvalue.Error] about a host, [ErrKeyFile], or an error of the network.
+// the key; with Config.KeysOf and OldKeys, the files of all keys. The answer must be 200 without
+// a redirect, of the type text/plain, with the key and nothing else but white space and line
+// breaks behind it. A byte order mark, which some engines may not accept, is logged (Warn). Verify
+// checks the hosts one after the other, and joins all errors. Each error is an *[badvalue.Error] about a host, [ErrKeyFile], or an error of the network.
 //
 // With Config.KeyLocation there is only one file, and hosts may be empty.
 func (c *Client) Verify(ctx context.Context, hosts ...string) error {

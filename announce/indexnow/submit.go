@@ -49,7 +49,7 @@ var (
 	ErrNotSent = errors.New("not sent, after an earlier failure")
 )
 
-// An Error says why a batch was not accepted.
+// An Error is the reason why a batch was not accepted.
 type Error struct {
 	Host       string        // the host of the URLs
 	Err        error         // one of the errors above, or an error of the network or the context
@@ -74,7 +74,8 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Retryable reports whether the engine may accept the same batch later without any change.
 func (e *Error) Retryable() bool {
-	for _, final := range []error{ErrNoKey, ErrNotCovered, ErrMalformed, ErrKeyNotFound, ErrRotateKey, ErrForbidden, ErrUnprocessable, ErrTooLarge, ErrUnexpected} {
+	for _, final := range []error{ErrNoKey, ErrNotCovered, ErrMalformed, ErrKeyNotFound, ErrRotateKey, ErrForbidden, ErrUnprocessable,
+		ErrTooLarge, ErrUnexpected} {
 		if errors.Is(e.Err, final) {
 			return false
 		}
@@ -97,7 +98,7 @@ type Batch struct {
 	Err      error    // nil if it was accepted (any status from 200 to 299), otherwise an *[Error]
 }
 
-// An Outcome says what came of a [Batch].
+// An Outcome is the result of a [Batch].
 type Outcome int
 
 const (
@@ -260,7 +261,8 @@ func (c *Client) page(u string) (pageurl.URL, *badvalue.Error) {
 	}
 	if c.keysOf == nil {
 		if file := (*c.files)[0]; !file.covers(canonical) {
-			return page, c.maskProblem(pageurl.Problem(u, "is not covered by the key file of KeyLocation", fmt.Sprintf("a page below %q", file.location.Scheme+"://"+file.location.Host+file.directory())))
+			return page, c.maskProblem(pageurl.Problem(u, "is not covered by the key file of KeyLocation",
+				fmt.Sprintf("a page below %q", file.location.Scheme+"://"+file.location.Host+file.directory())))
 		}
 	}
 	return page, nil

@@ -22,7 +22,7 @@ import (
 // a row for each URL. So a URL that changes ten times is sent once, and several servers can share
 // an Outbox.
 //
-// The row says what is to be sent, and is written in the transaction that changes the page: no
+// The row has what is to be sent, and is written in the transaction that changes the page: no
 // change is lost, and a change that was rolled back is not announced. The jobs of River only say
 // who sends, and when. If one is lost, another one is made.
 type Outbox struct {

@@ -105,10 +105,12 @@ type host struct {
 func New(service Service, cfg Config) (*Queue, error) {
 	var errs []error
 	if cfg.Delay < 0 {
-		errs = append(errs, &badvalue.Error{Path: "Delay", Value: cfg.Delay.String(), Reason: "is negative", Want: "0 for the default, or some seconds"})
+		errs = append(errs, &badvalue.Error{Path: "Delay", Value: cfg.Delay.String(), Reason: "is negative",
+			Want: "0 for the default, or some seconds"})
 	}
 	if cfg.Capacity < 0 {
-		errs = append(errs, &badvalue.Error{Path: "Capacity", Value: strconv.Itoa(cfg.Capacity), Reason: "is negative", Want: "0 for the default, or a number of URLs"})
+		errs = append(errs, &badvalue.Error{Path: "Capacity", Value: strconv.Itoa(cfg.Capacity), Reason: "is negative",
+			Want: "0 for the default, or a number of URLs"})
 	}
 	cfg.Delay, cfg.Capacity = cmp.Or(cfg.Delay, 5*time.Second), cmp.Or(cfg.Capacity, 100_000)
 	if cfg.Done == nil {

@@ -101,7 +101,7 @@ func New(cfg Config) *Reader {
 	return &Reader{cfg: cfg, http: newHTTPClient(cfg.HTTPClient)}
 }
 
-// An Error says why a sitemap was not read, or not all of it.
+// An Error is the reason why a sitemap was not read, or not all of it.
 type Error struct {
 	File    string // its URL, without a password
 	Skipped int    // entries that were skipped; 0 if the file could not be read to its end
@@ -281,7 +281,8 @@ func (u *updater) update(ctx context.Context, at *url.URL, lastMod string, isInI
 	}
 	u.seen[file] = true
 	if at.Scheme != "https" && at.Scheme != "http" || at.Hostname() == "" {
-		u.fail(&Error{File: file, Err: &badvalue.Error{Path: "file", Value: file, Reason: "is not the URL of a file", Want: `one such as "https://www.example.com/sitemap.xml"`}})
+		u.fail(&Error{File: file, Err: &badvalue.Error{Path: "file", Value: file, Reason: "is not the URL of a file",
+			Want: `one such as "https://www.example.com/sitemap.xml"`}})
 		return nil
 	}
 	known, isKnown := u.state.Files[file]

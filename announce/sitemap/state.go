@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// A State says which pages are known, and which are to be announced. The zero State knows none.
+// A State has the pages that are known, and those that are to be announced. The zero State knows none.
 // Store it as JSON. Config.MaxState limits its size.
 type State struct {
 	// Files are the sitemaps that have been read, by URL.
@@ -21,7 +21,7 @@ type State struct {
 	holdsGone bool // the last Update did not see that they are still gone
 }
 
-// A File says what is known of a sitemap, so that it is not read again without need.
+// A File has what is known of a sitemap, so that it is not read again without need.
 type File struct {
 	LastMod      string `json:"lastmod,omitempty"` // in the sitemap index
 	ETag         string `json:"etag,omitempty"`

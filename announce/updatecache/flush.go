@@ -45,7 +45,7 @@ var (
 	ErrKeyFile = errors.New("caches cannot use the publisher's key file")
 )
 
-// An Error says why a document was not flushed from one cache.
+// An Error is the reason why a document was not flushed from one cache.
 type Error struct {
 	Page       string        // the document's URL
 	Cache      string        // the cache's ID

@@ -102,7 +102,8 @@ func (c *Client) VerifyCaches(ctx context.Context, publishers ...string) error {
 }
 
 // verify fetches the key files of each publisher, and compares them with the Signer's key.
-func (c *Client) verify(ctx context.Context, publishers []string, get func(context.Context, *http.Client, string) (outbound.Answer, error), filesOf func(domain string) ([]string, error)) error {
+func (c *Client) verify(ctx context.Context, publishers []string,
+	get func(context.Context, *http.Client, string) (outbound.Answer, error), filesOf func(domain string) ([]string, error)) error {
 	if len(publishers) == 0 {
 		return &badvalue.Error{Path: "publishers", Reason: "names no publisher", Want: `at least one domain, such as "www.example.com"`}
 	}
@@ -146,7 +147,8 @@ func (c *Client) compare(answer outbound.Answer) error {
 		return fmt.Errorf("the answer, %d bytes of %s, is not PEM; want -----BEGIN PUBLIC KEY-----", len(file), answer.MediaType())
 	case block.Type != "PUBLIC KEY":
 		return fmt.Errorf("it holds a PEM block %q; want \"PUBLIC KEY\" (PKIX)", block.Type)
-	case len(bytes.TrimSpace(rest)) > 0 || !bytes.HasPrefix(bytes.TrimSpace(file), []byte("-----BEGIN")) || bytes.Count(file, []byte("-----BEGIN")) > 1:
+	case len(bytes.TrimSpace(rest)) > 0 || !bytes.HasPrefix(bytes.TrimSpace(file), []byte("-----BEGIN")) ||
+		bytes.Count(file, []byte("-----BEGIN")) > 1:
 		return errors.New("it holds something besides one PEM block; want the key and nothing else")
 	}
 	key, err := x509.ParsePKIXPublicKey(block.Bytes)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/cacheurl"
-	"github.com/ampcors/ampcors/cmd/ampcors/probe"
+	"github.com/ampcors/ampcors/cmd/ampcors/internal/probe"
 	"github.com/ampcors/ampcors/configfile"
 	"github.com/ampcors/ampcors/internal/dns"
 	"github.com/ampcors/ampcors/source"
@@ -147,7 +147,8 @@ func newCacheURL() *cobra.Command {
 			if t == "" && *params == "" {
 				t = guessed
 			}
-			if isDocument := t == cacheurl.Document || t == cacheurl.Viewer || t == cacheurl.SignedExchange; isDocument && guessed != cacheurl.Document {
+			if isDocument := t == cacheurl.Document || t == cacheurl.Viewer || t == cacheurl.SignedExchange; isDocument &&
+				guessed != cacheurl.Document {
 				fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s is an image or a font by its extension, and not a document; its type is %s\n", arg, guessed)
 			}
 			return cacheurl.URL{Publisher: arg, Cache: cache, Prefix: *prefix, Type: t, ImageParams: *params, CacheQuery: *query}.Build()

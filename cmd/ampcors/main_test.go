@@ -16,7 +16,7 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/ampcors/ampcors"
-	"github.com/ampcors/ampcors/cmd/ampcors/probe"
+	"github.com/ampcors/ampcors/cmd/ampcors/internal/probe"
 )
 
 // run runs the command with a standard input.

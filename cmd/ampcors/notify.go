@@ -123,7 +123,8 @@ func addIndexNow(cmd *cobra.Command) *indexNowFlags {
 // client returns an IndexNow client. It reads the key from a file or the environment, because a
 // flag would show it in the shell's history and the list of processes.
 func (f *indexNowFlags) client() (*indexnow.Client, error) {
-	cfg := indexnow.Config{KeyLocation: f.location, Endpoint: f.endpoint, Failover: f.failover, Attempts: 3, Logger: silent, HTTPClient: httpClient}
+	cfg := indexnow.Config{KeyLocation: f.location, Endpoint: f.endpoint, Failover: f.failover, Attempts: 3, Logger: silent,
+		HTTPClient: httpClient}
 	if f.keys != "" {
 		if f.location != "" {
 			return nil, errors.New("--key-location is for INDEXNOW_KEY; with --keys, write the location beside its key in the file")

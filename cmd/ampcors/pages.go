@@ -82,7 +82,8 @@ func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) 
 		return nil, fmt.Errorf("--max-state %d is out of range; want 1 to 1048576 MiB", s.maxState)
 	}
 	isFirst := s.file != "" && s.state.IsNew() && !s.all
-	reader := sitemap.New(sitemap.Config{HTTPClient: httpClient, MaxFiles: 50_000, MaxState: s.maxState << 20, FindGone: s.gone, MaxGone: s.maxGone, ForCaches: cmd.Name() == "flush"})
+	reader := sitemap.New(sitemap.Config{HTTPClient: httpClient, MaxFiles: 50_000, MaxState: s.maxState << 20, FindGone: s.gone,
+		MaxGone: s.maxGone, ForCaches: cmd.Name() == "flush"})
 	var files []string
 	for _, name := range s.sitemaps {
 		if strings.HasPrefix(name, "https://") || strings.HasPrefix(name, "http://") {
@@ -117,10 +118,12 @@ func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) 
 	}
 	switch {
 	case isFirst && s.isDryRun:
-		fmt.Fprintf(cmd.ErrOrStderr(), "ampcors: %s is new: %d pages would be recorded, and none announced (--all announces them)\n", s.file, len(s.state.Pending))
+		fmt.Fprintf(cmd.ErrOrStderr(), "ampcors: %s is new: %d pages would be recorded, and none announced (--all announces them)\n",
+			s.file, len(s.state.Pending))
 		return args, nil
 	case isFirst:
-		fmt.Fprintf(cmd.ErrOrStderr(), "ampcors: %s is new: %d pages are recorded, and none is announced (--all announces them)\n", s.file, len(s.state.Pending))
+		fmt.Fprintf(cmd.ErrOrStderr(), "ampcors: %s is new: %d pages are recorded, and none is announced (--all announces them)\n",
+			s.file, len(s.state.Pending))
 		s.state.Done(urls...)
 		urls = nil
 	case s.file != "" && len(urls) == 0:

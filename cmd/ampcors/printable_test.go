@@ -20,7 +20,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/ampcors/ampcors/cmd/ampcors/probe"
+	"github.com/ampcors/ampcors/cmd/ampcors/internal/probe"
 )
 
 func TestMain(m *testing.M) {

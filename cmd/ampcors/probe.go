@@ -17,7 +17,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/ampcors/ampcors/announce/sitemap"
-	"github.com/ampcors/ampcors/cmd/ampcors/probe"
+	"github.com/ampcors/ampcors/cmd/ampcors/internal/probe"
 )
 
 // A probeFlags has the values of the flags of the command probe.
@@ -76,7 +76,8 @@ anything was not tested.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&f.output, "output", "o", "text", "text, json, junit, github (annotations of GitHub Actions) or html")
-	flags.StringVar(&f.failOn, "fail-on", string(probe.Low), "the lowest severity of findings that lead to exit code 1: low, medium or high; or none")
+	flags.StringVar(&f.failOn, "fail-on", string(probe.Low),
+		"the lowest severity of findings that lead to exit code 1: low, medium or high; or none")
 	flags.StringArrayVar(&f.ignore, "ignore", nil, "id of findings that do not lead to exit code 1; may be given several times")
 	flags.StringVar(&f.baseline, "baseline", "", "file with a report (-o json): its findings, for the same or fewer origins, do not lead to exit code 1")
 	flags.BoolVar(&f.requireAll, "require-all", false, "exit code 3 if anything was not tested, because of its method or because only the browser knows its URL")
@@ -91,7 +92,8 @@ anything was not tested.`,
 	flags.BoolVar(&f.credentials, "credentials", false, "the page sends --endpoint and --list with the reader's cookies")
 	flags.StringSliceVar(&f.publishers, "publisher", nil, "domain whose pages must work; by default the host of each document")
 	flags.StringArrayVarP(&f.header, "header", "H", nil, `header of each request, such as "Authorization: Bearer …"; it is not in the report`)
-	flags.StringArrayVar(&f.pageHeader, "page-header", nil, `header that the publisher's pages send, such as X-Token or "X-Token: 1": preflights ask for it`)
+	flags.StringArrayVar(&f.pageHeader, "page-header", nil,
+		`header that the publisher's pages send, such as X-Token or "X-Token: 1": preflights ask for it`)
 	flags.StringVar(&f.cookie, "cookie", "", "cookies of the requests with credentials; they are not in the report")
 	flags.BoolVar(&f.unsafe, "unsafe", false, "also send methods that may change data")
 	flags.StringSliceVar(&f.allowHosts, "allow-host", nil, "host that may be called as well, for example because of a redirect")
@@ -106,7 +108,8 @@ anything was not tested.`,
 	flags.BoolVar(&f.plan, "plan", false, "print what would be tested, and send nothing but the requests of the documents")
 	flags.StringVar(&f.advice, "advice", "", "print after the findings what to configure in this server: "+or(probe.Servers()))
 	complete := func(name string, values []string) {
-		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // fails only for unknown names
+		// fails only for unknown names
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 	}
 	complete("output", outputs)
 	complete("fail-on", failOns)
@@ -276,7 +279,8 @@ func (f *probeFlags) known() (func(probe.Finding) bool, error) {
 	return func(finding probe.Finding) bool {
 		return slices.Contains(f.ignore, finding.ID) || slices.ContainsFunc(baseline.Findings, func(known probe.Finding) bool {
 			isMore := slices.ContainsFunc(finding.Origins, func(origin string) bool { return !slices.Contains(known.Origins, origin) })
-			return known.ID == finding.ID && known.Endpoint == finding.Endpoint && known.Method == finding.Method && known.Publisher == finding.Publisher && !isMore
+			return known.ID == finding.ID && known.Endpoint == finding.Endpoint && known.Method == finding.Method &&
+				known.Publisher == finding.Publisher && !isMore
 		})
 	}, nil
 }
@@ -284,8 +288,9 @@ func (f *probeFlags) known() (func(probe.Finding) bool, error) {
 // config returns the configuration that the flags describe.
 func (f *probeFlags) config(cmd *cobra.Command, args []string) (probe.Config, error) {
 	cfg := probe.Config{
-		Documents: args, Publishers: f.publishers, Unsafe: f.unsafe, Insecure: f.insecure, Cookie: f.cookie, AllowHosts: f.allowHosts, OnlyHosts: f.onlyHosts,
-		Rate: f.rate, Timeout: f.timeout, MaxTime: f.maxTime, MaxEndpoints: f.maxEndpoints, Resolve: make(map[string]string),
+		Documents: args, Publishers: f.publishers, Unsafe: f.unsafe, Insecure: f.insecure, Cookie: f.cookie, AllowHosts: f.allowHosts,
+		OnlyHosts: f.onlyHosts,
+		Rate:      f.rate, Timeout: f.timeout, MaxTime: f.maxTime, MaxEndpoints: f.maxEndpoints, Resolve: make(map[string]string),
 	}
 	var err error
 	if cfg.Caches, err = f.caches.read(); err != nil {
@@ -316,7 +321,8 @@ func (f *probeFlags) config(cmd *cobra.Command, args []string) (probe.Config, er
 	}
 	for _, u := range urls {
 		cfg.Endpoints = append(cfg.Endpoints, probe.Endpoint{
-			URL: u, Component: "endpoint", Method: strings.ToUpper(f.method), ContentType: f.contentType, Body: f.body, Credentials: f.credentials, Answer: probe.AnswerJSON,
+			URL: u, Component: "endpoint", Method: strings.ToUpper(f.method), ContentType: f.contentType, Body: f.body,
+			Credentials: f.credentials, Answer: probe.AnswerJSON,
 		})
 	}
 	if len(cfg.Documents) == 0 && len(cfg.Endpoints) == 0 {

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/ampcors/ampcors/cmd/ampcors/probe"
+	"github.com/ampcors/ampcors/cmd/ampcors/internal/probe"
 )
 
 // public starts an API that anybody may read, with pages.

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ampcors/ampcors/cmd/ampcors/probe"
+	"github.com/ampcors/ampcors/cmd/ampcors/internal/probe"
 )
 
 // writers write a report, by the name of the format.
@@ -23,7 +23,8 @@ var writers = map[string]func(w io.Writer, report *probe.Report) error{
 }
 
 // colors are the escape sequences of severities and of the words of the matrix.
-var colors = map[string]string{"high": "\x1b[31m", "medium": "\x1b[33m", "low": "\x1b[36m", "blocked": "\x1b[31m", "ALLOWED": "\x1b[31m", "works": "\x1b[32m", "denied": "\x1b[32m", "not tested": "\x1b[33m"}
+var colors = map[string]string{"high": "\x1b[31m", "medium": "\x1b[33m", "low": "\x1b[36m", "blocked": "\x1b[31m",
+	"ALLOWED": "\x1b[31m", "works": "\x1b[32m", "denied": "\x1b[32m", "not tested": "\x1b[33m"}
 
 // plural returns a number with a word, such as "1 endpoint" or "2 endpoints".
 func plural(n int, word string) string {
@@ -61,7 +62,8 @@ func writeTable(w io.Writer, report *probe.Report, color bool) error {
 		}
 		fmt.Fprintf(&b, "%s  %s%s: %s\n", paint(string(f.Severity), 6), f.ID, known, printable(f.Title))
 		for _, line := range []struct{ name, text string }{
-			{"endpoint", f.Endpoint}, {"page at", cmp.Or(f.Origin, "none: a program that sends no Origin")}, {"evidence", f.Evidence}, {"remedy", f.Remedy}, {"try it", f.Curl},
+			{"endpoint", f.Endpoint}, {"page at", cmp.Or(f.Origin, "none: a program that sends no Origin")}, {"evidence", f.Evidence},
+			{"remedy", f.Remedy}, {"try it", f.Curl},
 		} {
 			fmt.Fprintf(&b, "        %-9s %s\n", line.name, printable(line.text))
 		}
@@ -180,7 +182,8 @@ func matrix(report *probe.Report) (rows []matrixRow) {
 		first := report.Trials[i]
 		row := matrixRow{Endpoint: first.Endpoint, Method: first.Method, Publisher: first.Publisher, How: how(report, first)}
 		var trials []probe.Trial
-		for ; i < len(report.Trials) && report.Trials[i].Endpoint == first.Endpoint && report.Trials[i].Method == first.Method && report.Trials[i].Publisher == first.Publisher; i++ {
+		for ; i < len(report.Trials) && report.Trials[i].Endpoint == first.Endpoint && report.Trials[i].Method == first.Method &&
+			report.Trials[i].Publisher == first.Publisher; i++ {
 			trials = append(trials, report.Trials[i])
 		}
 		for _, kind := range probe.Kinds() {
@@ -315,7 +318,8 @@ func writeGitHub(w io.Writer, report *probe.Report) error {
 		if f.Known {
 			command = "notice"
 		}
-		fmt.Fprintf(&b, "::%s title=%s::%s\n", command, property.Replace(f.ID), escape.Replace(f.Endpoint+": "+f.Title+"\n"+f.Evidence+"\n"+f.Remedy))
+		fmt.Fprintf(&b, "::%s title=%s::%s\n", command, property.Replace(f.ID),
+			escape.Replace(f.Endpoint+": "+f.Title+"\n"+f.Evidence+"\n"+f.Remedy))
 	}
 	for i, u := range report.Untested {
 		if i == maxUntested {
@@ -416,7 +420,8 @@ func writeJUnit(w io.Writer, report *probe.Report) error {
 //go:embed report.html
 var reportHTML string
 
-var reportTemplate = template.Must(template.New("report").Funcs(template.FuncMap{"headline": headline, "counts": counts, "matrix": matrix, "reason": reasonOf}).Parse(reportHTML))
+var reportTemplate = template.Must(template.New("report").Funcs(template.FuncMap{"headline": headline, "counts": counts,
+	"matrix": matrix, "reason": reasonOf}).Parse(reportHTML))
 
 func writeHTML(w io.Writer, report *probe.Report) error {
 	return reportTemplate.Execute(w, report)

@@ -23,7 +23,8 @@ func newRoot() *cobra.Command {
 		Version:       version(),
 	}
 	root.SetHelpCommand(newHelp(root))
-	root.AddCommand(newProbe(), newExplain(), newPrefix(), newOrigins(), newReverse(), newCacheURL(), newCheck(), newKey(), newVerify(), newFlush(), newSubmit(), newServeAuthz(), newHealth(), newSource())
+	root.AddCommand(newProbe(), newExplain(), newPrefix(), newOrigins(), newReverse(), newCacheURL(), newCheck(), newKey(),
+		newVerify(), newFlush(), newSubmit(), newServeAuthz(), newHealth(), newSource())
 	return root
 }
 
@@ -84,7 +85,7 @@ func complain(w io.Writer, text string) {
 	fmt.Fprintln(w, "ampcors:", strings.TrimPrefix(text, "ampcors: "))
 }
 
-// A format says how results are written.
+// A format is a way to write results.
 type format string
 
 const (

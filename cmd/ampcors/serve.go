@@ -91,7 +91,8 @@ func newServeAuthz() *cobra.Command {
 		log.Info("answering", "proxy", proxy.String(), "address", listener.Addr().String(), "config", *config)
 
 		go func() { _ = watcher.Run(ctx) }() // it ends with ctx
-		server := &http.Server{Handler: handler, ReadTimeout: readTimeout, IdleTimeout: idleTimeout, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelError)}
+		server := &http.Server{Handler: handler, ReadTimeout: readTimeout, IdleTimeout: idleTimeout,
+			ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelError)}
 		closed := make(chan error, 1)
 		go func() {
 			<-ctx.Done()
@@ -117,7 +118,8 @@ func newServeAuthz() *cobra.Command {
 // It does not wait for the database: while that does not answer, publishers that are not listed in
 // the file get 503. If the table's triggers have another condition than the flags, it calls stop: the server
 // must not go on, because who started it thinks that suspended publishers are denied.
-func (d *database) cache(ctx context.Context, config string, log *slog.Logger, stop context.CancelCauseFunc) (cache *source.Source, end func(), err error) {
+func (d *database) cache(ctx context.Context, config string, log *slog.Logger, stop context.CancelCauseFunc) (cache *source.Source,
+	end func(), err error) {
 	if d.address() == "" {
 		return nil, func() {}, nil
 	}

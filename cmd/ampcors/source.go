@@ -109,7 +109,8 @@ func (d *database) prepare(cmd *cobra.Command, dryRun bool, do func(preparation)
 	if d.address() == "" {
 		return fmt.Errorf("no database is named: set --database or %s", databaseEnv)
 	}
-	p := preparation{ctx: cmd.Context(), out: cmd.OutOrStdout(), errs: cmd.ErrOrStderr(), dryRun: dryRun, database: *d, dialect: postgresDialect}
+	p := preparation{ctx: cmd.Context(), out: cmd.OutOrStdout(), errs: cmd.ErrOrStderr(), dryRun: dryRun, database: *d,
+		dialect: postgresDialect}
 	complete, err := d.sqlTable().Complete()
 	err = cmp.Or(d.checkEscapes(), err)
 	p.table = complete
@@ -205,7 +206,8 @@ func (p preparation) missing(create bool) (statements []string, err error) {
 		if !has(domain) {
 			return nil, fmt.Errorf("the table %s has no column %s; it has %s", table, domain, strings.Join(columns, ", "))
 		}
-		if _, err := p.hasRow(fmt.Sprintf("SELECT %s FROM %s WHERE 1 = 0 AND (%s\n)", domain, table, cmp.Or(p.table.Condition, "1 = 1"))); err != nil {
+		if _, err := p.hasRow(fmt.Sprintf("SELECT %s FROM %s WHERE 1 = 0 AND (%s\n)", domain, table,
+			cmp.Or(p.table.Condition, "1 = 1"))); err != nil {
 			return nil, err
 		}
 		if p.createIndex, err = p.howToIndex(); err != nil {
@@ -278,7 +280,8 @@ func (p preparation) howToIndex() (string, error) {
 		return p.createIndex, nil
 	}
 	var kind string
-	if err := p.db.QueryRowContext(p.ctx, "SELECT relkind::text FROM pg_class WHERE oid = to_regclass($1)", p.table.Table).Scan(&kind); err != nil {
+	if err := p.db.QueryRowContext(p.ctx, "SELECT relkind::text FROM pg_class WHERE oid = to_regclass($1)",
+		p.table.Table).Scan(&kind); err != nil {
 		return "", fmt.Errorf("the table %s: %w", p.table.Table, err)
 	}
 	switch kind {
@@ -309,7 +312,8 @@ func (p preparation) fill() error {
 		return err
 	}
 	var missing int
-	err = p.db.QueryRowContext(p.ctx, fmt.Sprintf("SELECT count(*) FROM %s WHERE %s IS NULL AND %s IS NOT NULL", p.table.Table, p.table.PrefixColumn, p.table.DomainColumn)).Scan(&missing)
+	err = p.db.QueryRowContext(p.ctx, fmt.Sprintf("SELECT count(*) FROM %s WHERE %s IS NULL AND %s IS NOT NULL", p.table.Table,
+		p.table.PrefixColumn, p.table.DomainColumn)).Scan(&missing)
 	if err != nil {
 		return err
 	}

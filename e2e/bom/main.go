@@ -31,7 +31,8 @@ func run() error {
 	bom := cyclonedx.NewBOM()
 	program := component(cyclonedx.ComponentTypeApplication, &debug.Module{Path: info.Path, Version: os.Args[2]})
 	bom.Metadata = &cyclonedx.Metadata{Component: &program}
-	components := []cyclonedx.Component{component(cyclonedx.ComponentTypeLibrary, &debug.Module{Path: "std", Version: info.GoVersion[len("go"):]})}
+	components := []cyclonedx.Component{component(cyclonedx.ComponentTypeLibrary,
+		&debug.Module{Path: "std", Version: info.GoVersion[len("go"):]})}
 	for _, module := range info.Deps {
 		if module.Replace != nil || module.Version == "(devel)" { // of this repository
 			module.Version = os.Args[2]

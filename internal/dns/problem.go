@@ -6,7 +6,7 @@ import (
 	"github.com/ampcors/ampcors/badvalue"
 )
 
-// A Problem says what is wrong with a value. For a request, only the variables below, and those of
+// A Problem is what is wrong with a value. For a request, only the variables below, and those of
 // package mapping, are used, so that nothing is allocated.
 type Problem struct {
 	Reason  string // completes "the value ..."

@@ -68,17 +68,19 @@ func Backend(w http.ResponseWriter, r *http.Request) {
 
 var origins = []string{
 	"", "https://www-example-com.cdn.ampproject.org", "https://www.example.com", "https://sport-news-example.cdn.ampproject.org",
-	"https://www-source-example.www.bing-amp.com", "https://www-evil-example.cdn.ampproject.org", "https://down-example.cdn.ampproject.org", "null", "https://cdn.ampproject.org",
+	"https://www-source-example.www.bing-amp.com", "https://www-evil-example.cdn.ampproject.org",
+	"https://down-example.cdn.ampproject.org", "null", "https://cdn.ampproject.org",
 	"https://mail.google.com",
 }
 
 var headers = []string{
 	"", "AMP-Same-Origin: true", "Access-Control-Request-Method: POST", "X-Original-Method: GET",
-	PublisherHeader + ": forged.example", strings.ReplaceAll(PublisherHeader, "-", "_") + ": forged.example", "Connection: " + PublisherHeader, "Sec-Fetch-Site: same-origin",
+	PublisherHeader + ": forged.example", strings.ReplaceAll(PublisherHeader, "-", "_") + ": forged.example",
+	"Connection: " + PublisherHeader, "Sec-Fetch-Site: same-origin",
 	"AMP-Email-Sender: news@example.com",
 }
 
-// A Limit says what a gateway cannot do.
+// A Limit is what a gateway cannot do.
 type Limit int
 
 // The limits.
@@ -116,7 +118,8 @@ func Compare(t *testing.T, gateway string, limit Limit) {
 					if got.status != want.status || got.body != want.body {
 						t.Errorf("%d %q; want %d %q", got.status, got.body, want.status, want.body)
 					}
-					names := []string{"Vary", "Cache-Control", "Retry-After", "Amp-Access-Control-Allow-Source-Origin", "Amp-Email-Allow-Sender", "X-Ampcors-Status", "X-Ampcors-Reason", "X-Ampcors-Publisher"}
+					names := []string{"Vary", "Cache-Control", "Retry-After", "Amp-Access-Control-Allow-Source-Origin", "Amp-Email-Allow-Sender",
+						"X-Ampcors-Status", "X-Ampcors-Reason", "X-Ampcors-Publisher"}
 					for _, all := range []http.Header{got.headers, want.headers} {
 						for name := range all {
 							if strings.HasPrefix(name, "Access-Control-") {

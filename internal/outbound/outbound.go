@@ -213,7 +213,7 @@ func GetAnyType(ctx context.Context, client *http.Client, url string) (Answer, e
 	return a, nil
 }
 
-// A Retry says how often and when a request is retried.
+// A Retry is how often and when a request is retried.
 type Retry struct {
 	Attempts int           // in total; 0 and 1 mean a single one
 	Backoff  time.Duration // the wait before the second; it doubles before each further one. If zero, 1 second is used.
@@ -228,14 +228,16 @@ func (r *Retry) Check() (problems []error) {
 		def   time.Duration
 	}{{"Backoff", &r.Backoff, time.Second}, {"MaxWait", &r.MaxWait, time.Minute}} {
 		if *d.value < 0 || *d.value > maxRetryAfter {
-			problems = append(problems, &badvalue.Error{Path: d.field, Value: d.value.String(), Reason: "is not from 0 to " + maxRetryAfter.String(), Want: "0 for the default, " + d.def.String() + ", or more"})
+			problems = append(problems, &badvalue.Error{Path: d.field, Value: d.value.String(),
+				Reason: "is not from 0 to " + maxRetryAfter.String(), Want: "0 for the default, " + d.def.String() + ", or more"})
 		}
 		if *d.value == 0 {
 			*d.value = d.def
 		}
 	}
 	if r.Attempts < 0 || r.Attempts > 100 {
-		problems = append(problems, &badvalue.Error{Path: "Attempts", Value: strconv.Itoa(r.Attempts), Reason: "is not from 0 to 100", Want: "0 or 1 for a single attempt, or more"})
+		problems = append(problems, &badvalue.Error{Path: "Attempts", Value: strconv.Itoa(r.Attempts), Reason: "is not from 0 to 100",
+			Want: "0 or 1 for a single attempt, or more"})
 	}
 	return problems
 }

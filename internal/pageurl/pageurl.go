@@ -32,7 +32,7 @@ const MaxBytes = 8000
 
 func (u URL) String() string { return u.Scheme + "://" + u.Host + u.Path + u.Query }
 
-// Escaping says which characters are escaped.
+// Escaping is the set of characters that are escaped.
 type Escaping int
 
 const (

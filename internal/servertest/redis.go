@@ -24,7 +24,8 @@ func Redis(t testing.TB, args ...string) *Server {
 	s := &Server{stop: syscall.SIGTERM}
 	s.command = func() *exec.Cmd {
 		_, port, _ := net.SplitHostPort(s.Addr)
-		return exec.Command(path, append([]string{"--bind", "127.0.0.1", "--port", port, "--dir", dir, "--save", "", "--appendonly", "yes", "--auto-aof-rewrite-percentage", "0",
+		return exec.Command(path, append([]string{"--bind", "127.0.0.1", "--port", port, "--dir", dir, "--save", "", "--appendonly",
+			"yes", "--auto-aof-rewrite-percentage", "0",
 			"--repl-diskless-sync-delay", "0", "--appendfsync", "no"}, // a killed process loses no writes: the system has them
 			args...)...)
 	}

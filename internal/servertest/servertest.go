@@ -169,7 +169,8 @@ func (s *Server) begin(t testing.TB) *Server {
 func Postgres(t testing.TB) *Server {
 	t.Helper()
 	p := newPostgres(t)
-	if out, err := p.command("initdb", "-D", p.data(), "-U", "ampcors", "-A", "trust", "-E", "UTF8", "--locale=C", "-N").CombinedOutput(); err != nil {
+	if out, err := p.command("initdb", "-D", p.data(), "-U", "ampcors", "-A", "trust", "-E", "UTF8", "--locale=C",
+		"-N").CombinedOutput(); err != nil {
 		t.Fatalf("initdb: %v\n%s", err, out)
 	}
 	return p.start(t)
@@ -257,7 +258,8 @@ func MariaDB(t testing.TB) *Server {
 	s := &Server{stop: syscall.SIGTERM}
 	s.command = func() *exec.Cmd {
 		host, port, _ := net.SplitHostPort(s.Addr)
-		return exec.Command(server, append(options, "--bind-address="+host, "--port="+port, "--socket="+filepath.Join(data, "socket"), "--pid-file="+filepath.Join(data, "pid"))...)
+		return exec.Command(server, append(options, "--bind-address="+host, "--port="+port, "--socket="+filepath.Join(data, "socket"),
+			"--pid-file="+filepath.Join(data, "pid"))...)
 	}
 	s.ready = func() error {
 		conn, err := net.Dial("tcp", s.Addr)

@@ -12,14 +12,16 @@ import (
 
 // A File has one kind of vectors, and what they refer to.
 type File struct {
-	Schema      string                     `json:"$schema"`               // path of this schema
-	About       string                     `json:"about"`                 // what the vectors show
-	Sources     map[string]string          `json:"sources,omitempty"`     // who published a vector, by short name
-	Transcribed map[string]string          `json:"transcribed,omitempty"` // implementations that cannot be run here: what their answers were made by
-	Notes       map[string]string          `json:"notes,omitempty"`       // why a vector differs from what others do, by short name
-	Reasons     map[string]Reason          `json:"reasons,omitempty"`     // the possible answers, by name
-	Policies    map[string]json.RawMessage `json:"policies,omitempty"`    // configurations, by name. README.md says what their members mean
-	Key         string                     `json:"key,omitempty"`         // name of the file with the RSA key that signs, in PEM. The key is public, and only for tests
+	Schema  string            `json:"$schema"`           // path of this schema
+	About   string            `json:"about"`             // what the vectors show
+	Sources map[string]string `json:"sources,omitempty"` // who published a vector, by short name
+	// implementations that cannot be run here: what their answers were made by
+	Transcribed map[string]string          `json:"transcribed,omitempty"`
+	Notes       map[string]string          `json:"notes,omitempty"`    // why a vector differs from what others do, by short name
+	Reasons     map[string]Reason          `json:"reasons,omitempty"`  // the possible answers, by name
+	Policies    map[string]json.RawMessage `json:"policies,omitempty"` // configurations, by name. README.md says what their members mean
+	// name of the file with the RSA key that signs, in PEM. The key is public, and only for tests
+	Key string `json:"key,omitempty"`
 
 	Prefixes    []DomainPrefixes `json:"prefixes,omitempty"`    // domains, and every form of their prefix below an AMP Cache
 	Domains     []PrefixDomain   `json:"domains,omitempty"`     // prefixes, and their domain
@@ -39,12 +41,13 @@ type Reason struct {
 
 // A DomainPrefixes has a domain, and every form of its prefix.
 type DomainPrefixes struct {
-	Domain   string `json:"domain"`             // as people may write it
-	ASCII    string `json:"ascii,omitempty"`    // the domain in lower case and A-labels, if that is another spelling
-	Prefixes []Form `json:"prefixes,omitempty"` // the last one is the hash prefix. If there is a problem, these are only what others give the domain
-	Problem  string `json:"problem,omitempty"`  // for people: why it cannot be a publisher, if it cannot
-	Note     string `json:"note,omitempty"`     // one of the notes
-	Disagree bool   `json:"disagree,omitzero"`  // whether implementations give it different prefixes
+	Domain string `json:"domain"`          // as people may write it
+	ASCII  string `json:"ascii,omitempty"` // the domain in lower case and A-labels, if that is another spelling
+	// the last one is the hash prefix. If there is a problem, these are only what others give the domain
+	Prefixes []Form `json:"prefixes,omitempty"`
+	Problem  string `json:"problem,omitempty"` // for people: why it cannot be a publisher, if it cannot
+	Note     string `json:"note,omitempty"`    // one of the notes
+	Disagree bool   `json:"disagree,omitzero"` // whether implementations give it different prefixes
 }
 
 // A Form is a prefix of a domain.
@@ -77,15 +80,20 @@ type Origin struct {
 
 // A Request has a request, and its answer.
 type Request struct {
-	Policy   string   `json:"policy"`             // one of the policies
-	Name     string   `json:"name"`               // what kind of request it is
-	Method   string   `json:"method"`             // case matters
-	Query    string   `json:"query,omitempty"`    // as it is sent, without "?"
-	Headers  []string `json:"headers,omitempty"`  // of the request, as "Name: value"
-	Reason   string   `json:"reason"`             // one of the reasons in origins.json
-	Status   int      `json:"status,omitempty"`   // of the answer, if the request does not go on to the API
-	Response []string `json:"response,omitempty"` // all headers of the answer with a name that begins with Access-Control- or AMP-, Vary and Cache-Control. The order does not matter
-	Toolbox  string   `json:"toolbox,omitempty"`  // what @ampproject/toolbox-cors does, if that is something else: it denies, passes (without Access-Control-Allow-Origin), allows (with it) or answers a preflight. It was run with the policy "credentialed"
+	Policy  string   `json:"policy"`            // one of the policies
+	Name    string   `json:"name"`              // what kind of request it is
+	Method  string   `json:"method"`            // case matters
+	Query   string   `json:"query,omitempty"`   // as it is sent, without "?"
+	Headers []string `json:"headers,omitempty"` // of the request, as "Name: value"
+	Reason  string   `json:"reason"`            // one of the reasons in origins.json
+	Status  int      `json:"status,omitempty"`  // of the answer, if the request does not go on to the API
+	// all headers of the answer with a name that begins with Access-Control- or AMP-, Vary and Cache-Control.
+	// The order does not matter
+	Response []string `json:"response,omitempty"`
+	// what @ampproject/toolbox-cors does, if that is something else: it denies, passes (without
+	// Access-Control-Allow-Origin), allows (with it) or answers a preflight. It was run with the policy
+	// "credentialed"
+	Toolbox string `json:"toolbox,omitempty"`
 }
 
 // A CacheURL is the URL of a page, or of another file, on an AMP Cache.

@@ -231,7 +231,8 @@ func (f *Filter) build(ctx context.Context) error {
 	f.filter, f.names, f.builtAt = built, len(sums), time.Now()
 	f.added, f.next = f.next, nil
 	f.mu.Unlock()
-	f.log.Info("ampcors: the filter of publishers is built", "publishers", len(sums), "bytes", size(built), "took", time.Since(begun).Round(time.Millisecond))
+	f.log.Info("ampcors: the filter of publishers is built", "publishers", len(sums), "bytes", size(built), "took",
+		time.Since(begun).Round(time.Millisecond))
 	return nil
 }
 

@@ -82,7 +82,7 @@ import (
 	"github.com/ampcors/ampcors/source/sqlsource"
 )
 
-// Config says how a Table is used.
+// Config is how a Table is used.
 type Config struct {
 	// ConnString is a URL or a list of keywords and values, as libpq has them
 	// (https://www.postgresql.org/docs/current/libpq-connect.html). target_session_attrs is
@@ -90,7 +90,7 @@ type Config struct {
 	// used.
 	ConnString string
 
-	// Table says where the publishers are. Placeholder must be empty.
+	// Table names where the publishers are. Placeholder must be empty.
 	Table sqlsource.Config
 
 	// MaxConns is how many connections lookups can use. They are kept open. If zero, 16 is
@@ -334,7 +334,8 @@ func (s *Table) listenOnce(ctx context.Context, ready func()) error {
 func (s *Table) check(ctx context.Context, conn *pgx.Conn) error {
 	var isStandby bool
 	var own, others int
-	if err := query(ctx, conn, "SELECT pg_is_in_recovery(), own, others FROM ("+countSQL+") AS found (own, others)", []any{s.triggers.table, s.triggers.body, s.triggers.mark}, &isStandby, &own, &others); err != nil {
+	if err := query(ctx, conn, "SELECT pg_is_in_recovery(), own, others FROM ("+countSQL+") AS found (own, others)",
+		[]any{s.triggers.table, s.triggers.body, s.triggers.mark}, &isStandby, &own, &others); err != nil {
 		return err
 	}
 	if err := s.fits(others); err != nil {

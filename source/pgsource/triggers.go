@@ -148,7 +148,8 @@ func triggersOn(t sqlsource.Config) (triggers, error) {
 		return fmt.Sprintf("SELECT %s FROM %s AS %s%s", columns, transition, name, where)
 	}
 	// For PostgreSQL, names in capitals are the same.
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q", []string{strings.ToLower(t.DomainColumn), strings.ToLower(t.PrefixColumn), strings.TrimSpace(t.Condition)}))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q", []string{strings.ToLower(t.DomainColumn), strings.ToLower(t.PrefixColumn),
+		strings.TrimSpace(t.Condition)}))
 	mark := fmt.Sprintf("-- ampcors %x", sum[:8])
 	body := mark + fmt.Sprintf(`
 #variable_conflict use_column

@@ -72,7 +72,7 @@ import (
 	"github.com/ampcors/ampcors/source"
 )
 
-// Config says how a Store uses Redis.
+// Config is how a Store uses Redis.
 type Config struct {
 	// Redis configures the client. ClientTrackingOptions and OnInvalidations must be empty,
 	// as the Store sets them. Client-side caching must not be disabled, and lookups must
@@ -124,7 +124,8 @@ func New(cfg Config) (*Store, error) {
 	report(o.Dialer.KeepAlive < 0, "Redis.Dialer.KeepAlive is negative; without it a connection that stops answering would never be closed")
 	report(o.SendToReplicas != nil || o.ReplicaOnly, "Redis.SendToReplicas or ReplicaOnly is set; a replica may give an answer from before a change")
 	report(cfg.Replicas < 0, fmt.Sprintf("Replicas %d is negative; want 0 for none, or more", cfg.Replicas))
-	report(cfg.ReplicaTimeout != 0 && cfg.ReplicaTimeout < time.Millisecond, fmt.Sprintf("ReplicaTimeout is %v; want at least 1ms, or 0 for the default", cfg.ReplicaTimeout))
+	report(cfg.ReplicaTimeout != 0 && cfg.ReplicaTimeout < time.Millisecond,
+		fmt.Sprintf("ReplicaTimeout is %v; want at least 1ms, or 0 for the default", cfg.ReplicaTimeout))
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
@@ -191,7 +192,8 @@ func obey[T any](ctx context.Context, do func() (T, error)) (T, error) {
 
 // Database returns what [source.New] needs.
 func (s *Store) Database() source.Database {
-	src := source.Database{HasPublisher: s.hasPublisher, PublisherByHash: s.publisherByHash, Notify: s.listeners.Notify, Publishers: s.publishers}
+	src := source.Database{HasPublisher: s.hasPublisher, PublisherByHash: s.publisherByHash, Notify: s.listeners.Notify,
+		Publishers: s.publishers}
 	if s.isCluster() {
 		src.Shards, src.Shard = numShards, s.shard
 	}
@@ -470,7 +472,8 @@ func (s *Store) makeDurable(ctx context.Context, changes []change) error {
 		wait := conn.B().Wait().Numreplicas(int64(s.replicas)).Timeout(s.timeout.Milliseconds()).Build()
 		n, err := lastOf([]rueidis.RedisResult{conn.Do(ctx, wait)})
 		if err == nil && n < int64(s.replicas) {
-			err = fmt.Errorf("redissource: after %v, %d of %d replicas have the change; if the master dies now, it may be undone", s.timeout, n, s.replicas)
+			err = fmt.Errorf("redissource: after %v, %d of %d replicas have the change; if the master dies now, it may be undone", s.timeout,
+				n, s.replicas)
 		}
 		return err
 	})

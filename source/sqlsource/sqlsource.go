@@ -87,7 +87,7 @@ import (
 	"github.com/ampcors/ampcors/source"
 )
 
-// A Config says where the publishers are. Names are written into statements unquoted, so
+// A Config names where the publishers are. Names are written into statements unquoted, so
 // they must consist of letters, digits and underscores. Each has a default.
 type Config struct {
 	Table        string // "publishers"; it may be qualified by a schema, with a dot
@@ -125,7 +125,8 @@ func (c Config) Complete() (Config, error) {
 			parts = strings.Split(*f.value, ".")
 		}
 		if slices.ContainsFunc(parts, func(part string) bool { return !name.MatchString(part) }) {
-			errs = append(errs, fmt.Errorf("sqlsource: %s %.80q is not a name; want letters, digits and underscores, such as %q", f.field, *f.value, f.defaultValue))
+			errs = append(errs, fmt.Errorf("sqlsource: %s %.80q is not a name; want letters, digits and underscores, such as %q", f.field,
+				*f.value, f.defaultValue))
 		}
 	}
 	switch c.Placeholder {

@@ -58,7 +58,7 @@ func main() {
 	}
 }
 
-// A database says which one the publishers are in.
+// A database is the one that has the publishers.
 type database struct{ redis, sentinel, postgres, notifying, mariadb string }
 
 // open returns the database of the database, and what closes it. db is nil if it does not use

@@ -189,7 +189,8 @@ func (p *prober) fetchDocument(ctx context.Context, document *url.URL, publisher
 	p.report.Unknown = append(p.report.Unknown, unknown...)
 	for i, e := range endpoints {
 		if i >= p.cfg.MaxEndpoints {
-			p.untested(e.URL, fmt.Sprintf("the document has more than %d endpoints: use --max-endpoints %d", p.cfg.MaxEndpoints, len(endpoints)), true, 0)
+			p.untested(e.URL, fmt.Sprintf("the document has more than %d endpoints: use --max-endpoints %d", p.cfg.MaxEndpoints,
+				len(endpoints)), true, 0)
 			continue
 		}
 		if u, err := url.Parse(e.URL); err == nil {

@@ -32,7 +32,7 @@ type Endpoint struct {
 	Tested bool `json:"tested"`
 }
 
-// An Answer says which answers a component accepts.
+// An Answer is the kind of answers that a component accepts.
 type Answer string
 
 const (
@@ -155,7 +155,8 @@ func (f *finder) element(n *html.Node) {
 		f.script(n)
 	case "amp-user-notification":
 		get(n.Data, attr(n, "data-show-if-href"), true)
-		f.add(n.Data, attr(n, "data-dismiss-href"), Endpoint{Method: http.MethodPost, ContentType: typeJSON, Body: "{}", Credentials: true, Answer: AnswerAny})
+		f.add(n.Data, attr(n, "data-dismiss-href"), Endpoint{Method: http.MethodPost, ContentType: typeJSON, Body: "{}",
+			Credentials: true, Answer: AnswerAny})
 	case "amp-story-auto-ads":
 		get(n.Data, attr(n, "src"), false)
 	case "amp-story-bookend", "amp-story-shopping-config", "amp-story-social-share":
@@ -189,7 +190,8 @@ func (f *finder) element(n *html.Node) {
 			if endpoint := strings.TrimSuffix(attr(n, "endpoint"), "/"); endpoint != "" {
 				id := url.PathEscape(attr(n, "id"))
 				get(n.Data, endpoint+"/"+id, false)
-				f.add(n.Data, endpoint+"/"+id+":vote", Endpoint{Method: http.MethodPost, ContentType: typeJSON, Body: `{"option_selected":0}`, Answer: AnswerAny})
+				f.add(n.Data, endpoint+"/"+id+":vote", Endpoint{Method: http.MethodPost, ContentType: typeJSON, Body: `{"option_selected":0}`,
+					Answer: AnswerAny})
 			}
 		}
 	}
@@ -253,7 +255,8 @@ func (f *finder) script(n *html.Node) {
 		for _, s := range services {
 			service, _ := s.(map[string]any)
 			f.add("amp-subscriptions", str(service, "authorizationUrl"), Endpoint{Method: http.MethodGet, Credentials: true, Answer: AnswerJSON})
-			f.add("amp-subscriptions", str(service, "pingbackUrl"), Endpoint{Method: http.MethodPost, ContentType: typeText, Credentials: true, Answer: AnswerAny})
+			f.add("amp-subscriptions", str(service, "pingbackUrl"),
+				Endpoint{Method: http.MethodPost, ContentType: typeText, Credentials: true, Answer: AnswerAny})
 		}
 	default:
 		f.consent(config)
@@ -273,7 +276,8 @@ func (f *finder) access(config any) {
 			answer = AnswerAny
 		}
 		f.add("amp-access", str(service, "authorization"), Endpoint{Method: http.MethodGet, Credentials: true, Answer: answer})
-		f.add("amp-access", str(service, "pingback"), Endpoint{Method: http.MethodPost, ContentType: typeURLEncoded, Credentials: true, Answer: AnswerAny})
+		f.add("amp-access", str(service, "pingback"), Endpoint{Method: http.MethodPost, ContentType: typeURLEncoded, Credentials: true,
+			Answer: AnswerAny})
 	}
 }
 
@@ -291,8 +295,10 @@ func (f *finder) consent(config any) {
 		}
 	}
 	for _, c := range all {
-		f.add("amp-consent", str(c, "checkConsentHref"), Endpoint{Method: http.MethodPost, ContentType: typeText, Body: "{}", Credentials: true, Answer: AnswerJSON})
-		f.add("amp-consent", str(c, "onUpdateHref"), Endpoint{Method: http.MethodPost, ContentType: typeText, Body: "{}", Credentials: true, Answer: AnswerAny, NoSourceOrigin: true})
+		f.add("amp-consent", str(c, "checkConsentHref"), Endpoint{Method: http.MethodPost, ContentType: typeText, Body: "{}",
+			Credentials: true, Answer: AnswerJSON})
+		f.add("amp-consent", str(c, "onUpdateHref"), Endpoint{Method: http.MethodPost, ContentType: typeText, Body: "{}",
+			Credentials: true, Answer: AnswerAny, NoSourceOrigin: true})
 	}
 }
 

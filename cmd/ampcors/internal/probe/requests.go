@@ -90,7 +90,8 @@ func (c *cell) send(ctx context.Context, t *trial, s step) *answer {
 			return a
 		}
 		resp := a.preflight.response
-		if a.blocked = checkPreflight(origin, r.credentials, r.method, names, resp.Status, resp.Header); a.blocked != nil || s.mode == preflights {
+		if a.blocked = checkPreflight(origin, r.credentials, r.method, names, resp.Status, resp.Header); a.blocked != nil ||
+			s.mode == preflights {
 			return a
 		}
 	}

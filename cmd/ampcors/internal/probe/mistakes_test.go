@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/ampcors/ampcors/cacheurl"
-	"github.com/ampcors/ampcors/cmd/ampcors/probe"
-	"github.com/ampcors/ampcors/cmd/ampcors/probe/probetest"
+	"github.com/ampcors/ampcors/cmd/ampcors/internal/probe"
+	"github.com/ampcors/ampcors/cmd/ampcors/internal/probe/probetest"
 	"github.com/ampcors/ampcors/internal/readme"
 )
 

@@ -137,7 +137,8 @@ func (c *cell) isWalled(t *trial, a *answer, pages []*trial) bool {
 		return len(t.answers) > 0 && t.answers[0].status() == status && !t.answers[0].isReadable()
 	}
 	without := slices.IndexFunc(c.trials, func(t *trial) bool { return t.Kind == KindNoOrigin })
-	return without >= 0 && len(c.trials[without].answers) > 0 && c.trials[without].answers[0].status() == status && !slices.ContainsFunc(pages, func(t *trial) bool { return !isSame(t) })
+	return without >= 0 && len(c.trials[without].answers) > 0 && c.trials[without].answers[0].status() == status &&
+		!slices.ContainsFunc(pages, func(t *trial) bool { return !isSame(t) })
 }
 
 // blockedBy returns the id of the finding for an answer that a browser blocks.
@@ -198,7 +199,8 @@ func (c *cell) wrongHeaders(h http.Header, origin string) string {
 }
 
 // denials are the ids of problems that can mean that the backend denies only some origins.
-var denials = []string{"acao-missing", "acao-mismatch", "acao-source-origin", "error-without-cors", "preflight-failed", "redirect-without-cors"}
+var denials = []string{"acao-missing", "acao-mismatch", "acao-source-origin", "error-without-cors", "preflight-failed",
+	"redirect-without-cors"}
 
 // findBroken names why pages do not work. If the backend denies only some origins, that is the cause.
 func (c *cell) findBroken(pages []*trial, blocked map[*trial]string) {
@@ -251,7 +253,8 @@ func (c *cell) findFlaws(pages []*trial) {
 	target := originOfURL(e.URL)
 	for _, t := range pages {
 		_, resp := t.because.last()
-		if t.because.fetch != nil && t.origin != target && resp.Header.Get("Access-Control-Allow-Origin") == t.origin && len(resp.Header["Access-Control-Allow-Origin"]) == 1 {
+		if t.because.fetch != nil && t.origin != target && resp.Header.Get("Access-Control-Allow-Origin") == t.origin &&
+			len(resp.Header["Access-Control-Allow-Origin"]) == 1 {
 			echoes = append(echoes, t)
 		}
 	}
@@ -279,7 +282,8 @@ func (c *cell) findFlaws(pages []*trial) {
 			t.Works = false
 			t.blame("not-script", a)
 		}
-		if e.Answer == AnswerForm && h.Get("AMP-Redirect-To") != "" && !isExposed("AMP-Redirect-To", e.Credentials, h) && h.Get("Access-Control-Allow-Origin") != "" {
+		if e.Answer == AnswerForm && h.Get("AMP-Redirect-To") != "" && !isExposed("AMP-Redirect-To", e.Credentials, h) &&
+			h.Get("Access-Control-Allow-Origin") != "" {
 			t.blame("expose-missing", a)
 		}
 		if e.Credentials && setsFirstPartyCookie(h) {
@@ -316,7 +320,8 @@ func (c *cell) findVaryOfDenials(pages []*trial) {
 	}
 	denial := c.trials[i].answers[0]
 	_, resp := denial.last()
-	if denial.fetch == nil || resp.Status > 299 || !isCacheable(c.e.Method, resp.Header) || variesByOrigin(resp.Header) || resp.Header.Get("Access-Control-Allow-Origin") != "" {
+	if denial.fetch == nil || resp.Status > 299 || !isCacheable(c.e.Method, resp.Header) || variesByOrigin(resp.Header) ||
+		resp.Header.Get("Access-Control-Allow-Origin") != "" {
 		return
 	}
 	for _, t := range pages {
@@ -450,7 +455,8 @@ func (c *cell) judgeForged(t *trial) {
 	_, own := t.answers[0].last()
 	a := t.answers[1]
 	if own.Status >= 400 {
-		t.skip(fmt.Sprintf("the publisher's own request is answered with status %d, so that the answer to a forged one proves nothing", own.Status), false)
+		t.skip(fmt.Sprintf("the publisher's own request is answered with status %d, so that the answer to a forged one proves nothing",
+			own.Status), false)
 		return
 	}
 	if a.blocked != nil {

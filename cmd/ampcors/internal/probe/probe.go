@@ -27,7 +27,7 @@ import (
 	"github.com/ampcors/ampcors/cacheurl"
 )
 
-// Config says what is tested, and how.
+// Config is what is tested, and how.
 type Config struct {
 	// Documents are the URLs of AMP documents. The endpoints in them are tested, each once. For
 	// a URL on an AMP Cache, the publisher's document is fetched.
@@ -146,7 +146,9 @@ func run(ctx context.Context, cfg Config, sends bool) (*Report, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, cfg.MaxTime)
 	defer cancel()
-	p := &prober{cfg: cfg, counts: make(map[Untested]int), report: &Report{Endpoints: []Endpoint{}, Trials: []Trial{}, Unknown: []Unknown{}, Untested: []Untested{}, Notes: []string{}, Findings: []Finding{}, Snippets: []Snippet{}}}
+	p := &prober{cfg: cfg, counts: make(map[Untested]int),
+		report: &Report{Endpoints: []Endpoint{}, Trials: []Trial{}, Unknown: []Unknown{}, Untested: []Untested{}, Notes: []string{},
+			Findings: []Finding{}, Snippets: []Snippet{}}}
 	err := p.prepare(ctx)
 	if p.client != nil {
 		defer p.client.http.CloseIdleConnections()
@@ -235,7 +237,8 @@ func (p *prober) finish(cells []*cell) {
 		order[k.id] = i
 	}
 	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
-		return cmp.Or(slices.Index(severities, b.Severity)-slices.Index(severities, a.Severity), cmp.Compare(a.Endpoint, b.Endpoint), order[a.ID]-order[b.ID])
+		return cmp.Or(slices.Index(severities, b.Severity)-slices.Index(severities, a.Severity), cmp.Compare(a.Endpoint, b.Endpoint),
+			order[a.ID]-order[b.ID])
 	})
 	slices.Sort(r.Notes)
 	r.Notes = slices.Compact(r.Notes)
@@ -258,10 +261,13 @@ func (p *prober) more() []string {
 	endpoints := p.report.Endpoints
 	has := func(is func(Endpoint) bool) bool { return slices.ContainsFunc(endpoints, is) }
 	isByHand := func(e Endpoint) bool { return e.Component == "endpoint" }
-	add(has(func(e Endpoint) bool { return isByHand(e) && !e.Credentials }), "--credentials tests endpoints as pages call them that send cookies")
-	add(p.cfg.Cookie == "" && has(func(e Endpoint) bool { return e.Credentials && e.Method == http.MethodGet }), "--cookie compares answers with and without the reader's cookies")
+	add(has(func(e Endpoint) bool { return isByHand(e) && !e.Credentials }),
+		"--credentials tests endpoints as pages call them that send cookies")
+	add(p.cfg.Cookie == "" && has(func(e Endpoint) bool { return e.Credentials && e.Method == http.MethodGet }),
+		"--cookie compares answers with and without the reader's cookies")
 	add(has(func(e Endpoint) bool { return !p.maySend(e.Method) }), "--unsafe sends methods that may change data, also forged ones")
-	add(has(isByHand) && !has(func(e Endpoint) bool { return e.NeedsPreflight() }) && p.cfg.PageHeader == nil, "--method, --content-type and --page-header test preflights")
+	add(has(isByHand) && !has(func(e Endpoint) bool { return e.NeedsPreflight() }) && p.cfg.PageHeader == nil,
+		"--method, --content-type and --page-header test preflights")
 	return more
 }
 

@@ -6,7 +6,7 @@ import (
 	"github.com/ampcors/ampcors/cacheurl"
 )
 
-// A form says how an origin names a publisher.
+// A form is a way in which an origin names a publisher.
 type form string
 
 const (

@@ -29,7 +29,7 @@ type Trial struct {
 	ByChoice  bool     `json:"byChoice,omitempty"` // not tested, because the settings do not allow it
 }
 
-// An Outcome says what is known about a trial.
+// An Outcome is what is known about a trial.
 type Outcome string
 
 const (
@@ -38,7 +38,7 @@ const (
 	NotTested Outcome = "not tested" // Reason says why
 )
 
-// A Kind says what the pages of some trials have in common. Those of the first three are the
+// A Kind is what the pages of some trials have in common. Those of the first three are the
 // publisher's; all others must be denied.
 type Kind string
 
@@ -175,8 +175,9 @@ func (p *prober) plan(e *Endpoint, publisher string) (*cell, error) {
 // add adds a trial to the plan.
 func (c *cell) add(kind Kind, what string, pg page, id string, steps ...step) {
 	c.trials = append(c.trials, &trial{
-		Trial: Trial{Endpoint: c.e.URL, Method: c.e.Method, Publisher: c.publisher, Kind: kind, What: what, Origin: pg.origin, Form: string(pg.form)},
-		page:  pg, id: id, steps: steps,
+		Trial: Trial{Endpoint: c.e.URL, Method: c.e.Method, Publisher: c.publisher, Kind: kind, What: what, Origin: pg.origin,
+			Form: string(pg.form)},
+		page: pg, id: id, steps: steps,
 	})
 }
 
@@ -217,7 +218,8 @@ func (c *cell) planHostile(pages []page) {
 		if origin == target {
 			return // it is the API's own page
 		}
-		if isSimple := isSafelistedMethod(c.e.Method) && c.p.maySend(c.e.Method); isSimple && c.needsPreflight() && steps[0].mode == asPage && steps[0].header == nil {
+		if isSimple := isSafelistedMethod(c.e.Method) && c.p.maySend(c.e.Method); isSimple && c.needsPreflight() &&
+			steps[0].mode == asPage && steps[0].header == nil {
 			first := steps[0] // the page may leave out what needs a preflight
 			first.isSimple = true
 			steps = append(steps, first)
@@ -251,17 +253,20 @@ func (c *cell) planHostile(pages []page) {
 	for i, cache := range c.p.cfg.Caches {
 		readable := "https://" + prefix + "." + cache.CacheDomain
 		hostile(KindPublishers, "any-publisher-allowed", "another publisher on the cache "+cache.ID, readable, step{claims: foreign})
-		hostile(KindPublishers, "any-publisher-allowed", "another publisher on the cache "+cache.ID+", hash prefix", "https://"+hash+"."+cache.CacheDomain, step{claims: foreign})
+		hostile(KindPublishers, "any-publisher-allowed", "another publisher on the cache "+cache.ID+", hash prefix",
+			"https://"+hash+"."+cache.CacheDomain, step{claims: foreign})
 		if !c.e.NoSourceOrigin {
 			hostile(KindPublishers, "no-claim-allowed", "another publisher on the cache "+cache.ID+", without __amp_source_origin", readable, step{})
 		}
 		if i == 0 && !c.e.NoSourceOrigin {
-			hostile(KindClaims, "source-origin-trusted", "another publisher's page on a cache, which claims its cache origin", readable, step{claims: []string{readable}})
+			hostile(KindClaims, "source-origin-trusted", "another publisher's page on a cache, which claims its cache origin", readable,
+				step{claims: []string{readable}})
 		}
 	}
 	for _, origin := range []string{evil, "https://" + prefix + "." + c.p.cfg.Caches[0].CacheDomain} {
 		for _, claims := range [][]string{{c.own}, {evil + "/" + c.own}, {c.own + "." + evilHost}, {evil, c.own}, {c.own, evil}} {
-			hostile(KindClaims, "source-origin-trusted", "another site's page, which claims "+strings.Join(claims, " and then "), origin, step{claims: claims})
+			hostile(KindClaims, "source-origin-trusted", "another site's page, which claims "+strings.Join(claims, " and then "), origin,
+				step{claims: claims})
 		}
 	}
 	for _, pg := range pages {
@@ -274,14 +279,17 @@ func (c *cell) planHostile(pages []page) {
 		plain(KindHTTP, "http-allowed", c.pageName(pg)+", over http", "http://"+strings.TrimPrefix(pg.origin, "https://"))
 	}
 	plain(KindNull, "null-allowed", "a sandboxed frame of any website", "null")
-	hostile(KindSameOrigin, "same-origin-header-trusted", "another website, which sends AMP-Same-Origin", evil, step{claims: foreign, header: sameOrigin})
-	c.add(KindSameOrigin, "the publisher's page on a cache, which asks to send AMP-Same-Origin", page{origin: pages[1].origin}, "same-origin-granted",
+	hostile(KindSameOrigin, "same-origin-header-trusted", "another website, which sends AMP-Same-Origin", evil,
+		step{claims: foreign, header: sameOrigin})
+	c.add(KindSameOrigin, "the publisher's page on a cache, which asks to send AMP-Same-Origin", page{origin: pages[1].origin},
+		"same-origin-granted",
 		step{claims: own, cookies: c.e.Credentials, isFresh: true, header: sameOrigin, mode: preflights})
 	hostile(KindSameOrigin, "same-origin-header-preferred", "a program with another site's Origin and AMP-Same-Origin", evil,
 		step{claims: foreign, header: sameOrigin, mode: direct}, step{claims: foreign, mode: direct})
 	hostile(KindReferer, "referer-trusted", "another website, with the publisher in its Referer", evil,
 		step{claims: foreign, header: http.Header{"Referer": {evil + "/?" + pages[1].origin + "/&" + c.own + "/"}}})
-	for _, origin := range []string{"http://localhost", "http://localhost:3000", "http://localhost:8080", "https://localhost", "http://127.0.0.1"} {
+	for _, origin := range []string{"http://localhost", "http://localhost:3000", "http://localhost:8080", "https://localhost",
+		"http://127.0.0.1"} {
 		plain(KindLocalhost, "localhost-allowed", "a program on the reader's machine", origin)
 	}
 	for _, host := range []string{ownPrefix + "." + formerCache, c.publisher + "." + formerCache, formerCache} {
@@ -303,7 +311,8 @@ func (c *cell) planHostile(pages []page) {
 			hostile(KindForged, "unsafe-reaches-handler", what, origin, step{origin: c.own, claims: own, mode: direct}, s)
 		}
 		forged("a form of another website, with the publisher's claim", evil, step{claims: own, mode: asForm})
-		forged("a form of another publisher's page on a cache, with the publisher's claim", "https://"+prefix+"."+c.p.cfg.Caches[0].CacheDomain, step{claims: own, mode: asForm})
+		forged("a form of another publisher's page on a cache, with the publisher's claim",
+			"https://"+prefix+"."+c.p.cfg.Caches[0].CacheDomain, step{claims: own, mode: asForm})
 		if !c.e.NoSourceOrigin {
 			forged("a form of another website, without a claim", evil, step{mode: asForm})
 		}
@@ -311,7 +320,8 @@ func (c *cell) planHostile(pages []page) {
 		forged("a form of a look-alike of the publisher, with the publisher's claim", c.own+"."+evilHost, step{claims: own, mode: asForm})
 		if c.e.NeedsPreflight() {
 			forged("a script of another website", evil, step{claims: own})
-			forged("a script of another website, with a Content-Type that has the right one", evil, step{claims: own, mode: asForm, contentType: "text/plain; " + c.e.ContentType})
+			forged("a script of another website, with a Content-Type that has the right one", evil,
+				step{claims: own, mode: asForm, contentType: "text/plain; " + c.e.ContentType})
 			forged("a script of another website, without a Content-Type", evil, step{claims: own, mode: asForm, contentType: noType})
 		}
 	}
@@ -321,11 +331,13 @@ var sameOrigin = http.Header{"Amp-Same-Origin": {"true"}}
 
 // planLookalikes adds origins that wrong comparisons take for an allowed one. A host that only the
 // publisher or a cache can have is none of them.
-func (c *cell) planLookalikes(pages []page, plain func(kind Kind, id, what, origin string), hostile func(kind Kind, id, what, origin string, steps ...step)) {
+func (c *cell) planLookalikes(pages []page, plain func(kind Kind, id, what, origin string),
+	hostile func(kind Kind, id, what, origin string, steps ...step)) {
 	registrable := site(c.publisher)
 	// On a cache: prefixes that end with, begin with and contain the publisher's, and those that
 	// are decoded wrongly.
-	domains := []string{"not" + registrable, "evil-" + registrable, otherTLD(c.publisher), c.publisher + "." + evilHost, "not" + c.publisher + "." + evilHost}
+	domains := []string{"not" + registrable, "evil-" + registrable, otherTLD(c.publisher), c.publisher + "." + evilHost,
+		"not" + c.publisher + "." + evilHost}
 	naive := len(domains)
 	for i, b := range []byte(c.publisher) {
 		if b == '-' {

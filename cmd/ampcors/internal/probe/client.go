@@ -270,7 +270,8 @@ func (c *client) fetch(ctx context.Context, req request) *fetch {
 		if originOf(next) != originOf(target) && originOf(target) != req.origin && req.origin != "" {
 			req.origin = "null" // a redirect across origins taints the origin
 		}
-		if resp.Status == http.StatusSeeOther && req.method != http.MethodHead || (resp.Status == http.StatusMovedPermanently || resp.Status == http.StatusFound) && req.method == http.MethodPost {
+		if resp.Status == http.StatusSeeOther && req.method != http.MethodHead ||
+			(resp.Status == http.StatusMovedPermanently || resp.Status == http.StatusFound) && req.method == http.MethodPost {
 			req.method, req.body = http.MethodGet, ""
 			req.header = req.header.Clone()
 			req.header.Del("Content-Type")

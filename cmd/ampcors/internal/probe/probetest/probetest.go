@@ -15,7 +15,7 @@ import (
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/cacheurl"
-	"github.com/ampcors/ampcors/cmd/ampcors/probe"
+	"github.com/ampcors/ampcors/cmd/ampcors/internal/probe"
 )
 
 // Publisher is the publisher of most backends.

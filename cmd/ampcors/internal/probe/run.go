@@ -109,7 +109,8 @@ func (c *cell) calibrate(ctx context.Context, pages []*trial) error {
 	if i := slices.IndexFunc(best.answers, (*answer).isReadable); i >= 0 {
 		expected = best.answers[i]
 	}
-	c.control = &trial{Trial: best.Trial, page: best.page, steps: []step{{claims: c.claim(c.own), cookies: c.e.Credentials, isFresh: true}}, answers: []*answer{expected}}
+	c.control = &trial{Trial: best.Trial, page: best.page,
+		steps: []step{{claims: c.claim(c.own), cookies: c.e.Credentials, isFresh: true}}, answers: []*answer{expected}}
 	var last *answer
 	for c.width = width; c.width > 0; c.width-- { // perhaps the backend takes one request at a time
 		for _, c.fresh = range []freshness{byParameter, bySpelling, byHeader} {
@@ -176,7 +177,8 @@ func (c *cell) untested(last *answer) error {
 		}
 		return fmt.Errorf("the backend limits requests (status %d): use --rate 1", status)
 	case status != c.control.answers[0].status():
-		return fmt.Errorf("the publisher's own request, which is repeated as a control, is answered with status %d now, and was with %d", status, c.control.answers[0].status())
+		return fmt.Errorf("the publisher's own request, which is repeated as a control, is answered with status %d now, and was with %d",
+			status, c.control.answers[0].status())
 	}
 	return fmt.Errorf("the publisher's own request, which is repeated as a control, is answered with other CORS headers each time")
 }

@@ -86,7 +86,7 @@ func TestWhatOtherProbesFind(t *testing.T) {
 		table += fmt.Sprintf("| %s | %s | %s | %s |\n", c.Name, mark[getForEachCache(t, server.URL, c)], mark[hostileGets(t, server.URL, c)], strings.Join(c.Want, ", "))
 		server.Close()
 	}
-	readme.Check(t, "../README.md", "probes", table)
+	readme.Check(t, "../../README.md", "probes", table)
 }
 
 // get returns the header of the answer to a GET from an origin.

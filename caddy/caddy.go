@@ -29,7 +29,6 @@ import (
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/configfile"
 	"github.com/ampcors/ampcors/guard"
-	"github.com/ampcors/ampcors/internal/header"
 	"github.com/ampcors/ampcors/source"
 )
 
@@ -290,9 +289,8 @@ func (h *Handler) tell(r *http.Request, d ampcors.Decision) {
 	// reverse_proxy removes the headers that Connection names (RFC 9110, section 7.6.1), so a
 	// client could remove this one.
 	if httpguts.HeaderValuesContainsToken(r.Header["Connection"], h.PublisherHeader) {
-		others := slices.DeleteFunc(slices.Collect(header.Members(r.Header["Connection"])), func(name string) bool {
-			return strings.EqualFold(name, h.PublisherHeader)
-		})
+		others := strings.FieldsFunc(strings.Join(r.Header["Connection"], ","), func(c rune) bool { return c == ',' || c == ' ' || c == '\t' })
+		others = slices.DeleteFunc(others, func(name string) bool { return strings.EqualFold(name, h.PublisherHeader) })
 		r.Header["Connection"] = []string{strings.Join(others, ", ")}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/net/idna"
@@ -15,7 +16,6 @@ import (
 	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/cmd/ampcors/internal/probe"
 	"github.com/ampcors/ampcors/configfile"
-	"github.com/ampcors/ampcors/internal/dns"
 	"github.com/ampcors/ampcors/source"
 )
 
@@ -276,7 +276,9 @@ func newCheck() *cobra.Command {
 		if err != nil {
 			return exitError{exitFindings, err}
 		}
-		if slices.ContainsFunc(cfg.Publishers, func(p string) bool { return !dns.IsASCII(p) }) {
+		if slices.ContainsFunc(cfg.Publishers, func(p string) bool {
+			return strings.ContainsFunc(p, func(r rune) bool { return r >= utf8.RuneSelf })
+		}) {
 			fmt.Fprintf(cmd.ErrOrStderr(), "note: publishers are written in Unicode, and which letters are valid depends on its version, here %s: Go 1.27 has a newer one than Go 1.26. A-labels (xn--...) are the same for all.\n", idna.UnicodeVersion)
 		}
 		for _, warning := range cfg.Warnings() {

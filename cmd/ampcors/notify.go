@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -21,7 +22,6 @@ import (
 	"github.com/ampcors/ampcors/announce/indexnow"
 	"github.com/ampcors/ampcors/announce/updatecache"
 	"github.com/ampcors/ampcors/cacheurl"
-	"github.com/ampcors/ampcors/internal/pageurl"
 )
 
 // The commands of this file tell AMP Caches and search engines that pages have changed.
@@ -283,7 +283,9 @@ func newFlush() *cobra.Command {
 				if _, err := c.SignedURLs(u); err != nil { // so that a problem is not reported for each form
 					return nil, err
 				}
-				prefixes = prefixesOf(page)
+				if prefixes, err = prefixesOf(page); err != nil {
+					return nil, err
+				}
 			}
 			var signed []string
 			var errs []error
@@ -315,13 +317,16 @@ func newFlush() *cobra.Command {
 }
 
 // prefixesOf returns the domain prefixes of the publisher of a page that can be flushed.
-func prefixesOf(page string) (prefixes []string) {
-	u, _ := pageurl.Parse(page, pageurl.AsBrowsers)
-	found, _ := cacheurl.Prefixes(u.Host)
+func prefixesOf(page string) (prefixes []string, err error) {
+	u, err := url.Parse(page)
+	if err != nil {
+		return nil, err
+	}
+	found, err := cacheurl.Prefixes(u.Hostname())
 	for _, p := range found {
 		prefixes = append(prefixes, p.Prefix)
 	}
-	return prefixes
+	return prefixes, err
 }
 
 func newSubmit() *cobra.Command {

@@ -17,7 +17,6 @@ import (
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/authz"
 	"github.com/ampcors/ampcors/configfile"
-	"github.com/ampcors/ampcors/internal/health"
 	"github.com/ampcors/ampcors/source"
 	"github.com/ampcors/ampcors/source/pgsource"
 )
@@ -159,10 +158,29 @@ func newHealth() *cobra.Command {
 		Example: "  ampcors health http://127.0.0.1:9000/",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := health.Check(cmd.Context(), args[0]); err != nil {
+			if err := checkHealth(cmd.Context(), args[0]); err != nil {
 				return exitError{exitFindings, err}
 			}
 			return nil
 		},
 	}
+}
+
+// checkHealth returns an error if the server at url does not answer within 2 seconds, or answers 5xx.
+func checkHealth(ctx context.Context, url string) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultTransport.RoundTrip(r) // follows no redirect
+	if err != nil {
+		return err
+	}
+	resp.Body.Close()
+	if resp.StatusCode >= 500 {
+		return fmt.Errorf("%s answers %s", url, resp.Status)
+	}
+	return nil
 }

@@ -3,13 +3,15 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"net/http"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 
 	_ "github.com/ampcors/ampcors/caddy"
-	"github.com/ampcors/ampcors/internal/health"
 )
 
 func init() {
@@ -23,7 +25,7 @@ func init() {
 			if url == "" {
 				url = "http://" + caddy.DefaultAdminListen + "/config/"
 			}
-			if err := health.Check(context.Background(), url); err != nil {
+			if err := checkHealth(context.Background(), url); err != nil {
 				return caddy.ExitCodeFailedStartup, err
 			}
 			return caddy.ExitCodeSuccess, nil
@@ -32,3 +34,22 @@ func init() {
 }
 
 func main() { caddycmd.Main() }
+
+// checkHealth returns an error if the server at url does not answer within 2 seconds, or answers 5xx.
+func checkHealth(ctx context.Context, url string) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultTransport.RoundTrip(r) // follows no redirect
+	if err != nil {
+		return err
+	}
+	resp.Body.Close()
+	if resp.StatusCode >= 500 {
+		return fmt.Errorf("%s answers %s", url, resp.Status)
+	}
+	return nil
+}

@@ -17,8 +17,6 @@ import (
 
 	"golang.org/x/net/publicsuffix"
 	"golang.org/x/time/rate"
-
-	"github.com/ampcors/ampcors/internal/outbound"
 )
 
 const (
@@ -166,18 +164,22 @@ func (c *client) send(ctx context.Context, req request) (*response, error) {
 	if req.credentials && isTrusted && c.cookie != "" {
 		r.Header.Set("Cookie", c.cookie)
 	}
-	a, err := outbound.DoLimit(c.http, r, maxBody)
+	resp, err := c.http.Transport.RoundTrip(r) // follows no redirect
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusSwitchingProtocols { // the body is the open connection, which no timeout ends
+		return nil, errors.New("the answer is 101 Switching Protocols, which the request did not ask for")
+	}
+	read, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
 	switch {
 	case err != nil:
-		return nil, err
-	case a.Status == http.StatusSwitchingProtocols:
-		return nil, errors.New("the answer is 101 Switching Protocols, which the request did not ask for")
-	case errors.Is(a.BodyErr, io.ErrShortBuffer):
+		return nil, fmt.Errorf("the answer is truncated: %w", err)
+	case len(read) > maxBody:
 		return nil, fmt.Errorf("the answer is longer than %d bytes", maxBody)
-	case a.BodyErr != nil:
-		return nil, fmt.Errorf("the answer is truncated: %w", a.BodyErr)
 	}
-	return &response{a.Status, a.Header, a.Body}, nil
+	return &response{resp.StatusCode, resp.Header, read}, nil
 }
 
 // fetchSite returns the value of Sec-Fetch-Site,

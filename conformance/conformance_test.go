@@ -53,6 +53,9 @@ func TestTheAnswersAreThoseOfTheCode(t *testing.T) {
 			if err := complete(&f); err != nil {
 				t.Fatal(err)
 			}
+			if err := number(&f); err != nil {
+				t.Error(err)
+			}
 			got, err := format(f)
 			if err != nil {
 				t.Fatal(err)
@@ -94,15 +97,15 @@ func removeAnswers(f *vectors.File) (removed int) {
 	for i, v := range f.Prefixes {
 		recorded := slices.ContainsFunc(v.Prefixes, func(form vectors.Form) bool { return form.Note != "" || form.Published != nil })
 		if v.Problem == "" && v.Note == "" && !recorded {
-			f.Prefixes[i] = vectors.DomainPrefixes{Domain: v.Domain}
+			f.Prefixes[i] = vectors.DomainPrefixes{ID: v.ID, Domain: v.Domain}
 			removed++
 		}
 	}
 	for i, v := range f.Domains {
-		f.Domains[i] = vectors.PrefixDomain{Prefix: v.Prefix}
+		f.Domains[i] = vectors.PrefixDomain{ID: v.ID, Prefix: v.Prefix}
 	}
 	for i, v := range f.Origins {
-		f.Origins[i] = vectors.Origin{Policy: v.Policy, Name: v.Name, Origin: v.Origin, Source: v.Source}
+		f.Origins[i] = vectors.Origin{ID: v.ID, Policy: v.Policy, Name: v.Name, Origin: v.Origin, Source: v.Source}
 	}
 	for i := range f.Requests {
 		v := &f.Requests[i]
@@ -123,6 +126,37 @@ func removeAnswers(f *vectors.File) (removed int) {
 		v.Requests, v.Problems, v.GET = nil, nil, ""
 	}
 	return removed + len(f.Domains) + len(f.Origins) + len(f.Requests) + len(f.CacheURLs) + len(f.UpdateCache) + len(f.IndexNow)
+}
+
+// number gives each vector without an ID the next one of its list, such as "origins-7".
+func number(f *vectors.File) error {
+	lists := reflect.ValueOf(f).Elem()
+	for i := range lists.NumField() {
+		list := lists.Field(i)
+		if list.Kind() != reflect.Slice {
+			continue
+		}
+		name, _, _ := strings.Cut(lists.Type().Field(i).Tag.Get("json"), ",")
+		last, seen := 0, make(map[string]bool)
+		for j := range list.Len() {
+			id := list.Index(j).FieldByName("ID").String()
+			if id == "" {
+				continue
+			}
+			n, err := strconv.Atoi(strings.TrimPrefix(id, name+"-"))
+			if err != nil || seen[id] {
+				return fmt.Errorf("the ID %q is malformed, or that of two vectors; leave it out, and -update writes one", id)
+			}
+			last, seen[id] = max(last, n), true
+		}
+		for j := range list.Len() {
+			if id := list.Index(j).FieldByName("ID"); id.String() == "" {
+				last++
+				id.SetString(fmt.Sprintf("%s-%d", name, last))
+			}
+		}
+	}
+	return nil
 }
 
 // format returns the file as JSON with a line for each vector. Characters other than Latin-1 are escaped:

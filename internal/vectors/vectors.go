@@ -41,6 +41,7 @@ type Reason struct {
 
 // A DomainPrefixes has a domain, and every form of its prefix.
 type DomainPrefixes struct {
+	ID     string `json:"id"`              // for citations; it never changes
 	Domain string `json:"domain"`          // as people may write it
 	ASCII  string `json:"ascii,omitempty"` // the domain in lower case and A-labels, if that is another spelling
 	// the last one is the hash prefix. If there is a problem, these are only what others give the domain
@@ -61,6 +62,7 @@ type Form struct {
 
 // A PrefixDomain has a prefix, and its domain if it has one.
 type PrefixDomain struct {
+	ID      string `json:"id"`                // for citations; it never changes
 	Prefix  string `json:"prefix"`            // a label below the domain of an AMP Cache
 	Domain  string `json:"domain,omitempty"`  // in lower case and A-labels
 	Problem string `json:"problem,omitempty"` // for people: why it has no domain, if it has none
@@ -68,6 +70,7 @@ type PrefixDomain struct {
 
 // An Origin has a value of the header Origin, and whether it is allowed.
 type Origin struct {
+	ID        string `json:"id"`                  // for citations; it never changes
 	Policy    string `json:"policy"`              // one of the policies
 	Name      string `json:"name"`                // what kind of origin it is
 	Origin    string `json:"origin"`              // the value of the header
@@ -80,6 +83,7 @@ type Origin struct {
 
 // A Request has a request, and its answer.
 type Request struct {
+	ID      string   `json:"id"`                // for citations; it never changes
 	Policy  string   `json:"policy"`            // one of the policies
 	Name    string   `json:"name"`              // what kind of request it is
 	Method  string   `json:"method"`            // case matters
@@ -98,6 +102,7 @@ type Request struct {
 
 // A CacheURL is the URL of a page, or of another file, on an AMP Cache.
 type CacheURL struct {
+	ID          string `json:"id"`                    // for citations; it never changes
 	URL         string `json:"url,omitempty"`         // the publisher's. Without it, the vector is only about reading cacheURL
 	Type        string `json:"type,omitempty"`        // the content type in the path, such as "c"
 	Prefix      string `json:"prefix,omitempty"`      // the domain prefix, if it is not the one by ampcors
@@ -114,6 +119,7 @@ type CacheURL struct {
 
 // An UpdateCache is a signature, or a signed request.
 type UpdateCache struct {
+	ID        string `json:"id"`                  // for citations; it never changes
 	Text      string `json:"text,omitempty"`      // what is signed: the path and query of a URL, up to the time
 	Signature string `json:"signature,omitempty"` // RSASSA-PKCS1-v1_5 with SHA-256, in base64url without padding
 	URL       string `json:"url,omitempty"`       // the publisher's page
@@ -124,6 +130,7 @@ type UpdateCache struct {
 
 // An IndexNow has the requests that submit URLs.
 type IndexNow struct {
+	ID          string       `json:"id"`                    // for citations; it never changes
 	Key         string       `json:"key"`                   // the key of the site
 	KeyLocation string       `json:"keyLocation,omitempty"` // URL of its key file, if it is not at the root of the host
 	URLs        []string     `json:"urls"`                  // what is submitted

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/ampcors/ampcors/source"
 )
 
 // A Decision is the answer to whether a request, or an origin, is allowed, and why. Origin, EmailSender
@@ -47,12 +49,13 @@ type Decision struct {
 func (d Decision) StatusCode() int { return d.Reason.statusCode() }
 
 // LogValue returns what is worth logging, for package log/slog. What the caller sent is
-// truncated to 300 bytes and "...", and control characters in it are escaped.
+// truncated to 300 bytes and "...", and control characters in it are escaped. The Source's error is one
+// line of at most 200 bytes.
 func (d Decision) LogValue() slog.Value {
 	attrs := []slog.Attr{slog.Bool("allowed", d.Allowed), slog.String("reason", d.Reason.String())}
 	add := func(key, value string) {
 		if value != "" {
-			attrs = append(attrs, slog.String(key, printable(value)))
+			attrs = append(attrs, slog.String(key, printable(value, 300)))
 		}
 	}
 	add("origin", d.Origin)
@@ -64,14 +67,13 @@ func (d Decision) LogValue() slog.Value {
 		attrs = append(attrs, slog.Bool("stale", true))
 	}
 	if d.SourceErr != nil {
-		add("source_error", d.SourceErr.Error())
+		attrs = append(attrs, slog.String("source_error", printable(source.LogText(d.SourceErr), 200-len("..."))))
 	}
 	return slog.GroupValue(attrs...)
 }
 
-// printable returns s with unprintable characters escaped, truncated to 300 bytes.
-func printable(s string) string {
-	const most = 300
+// printable returns s with unprintable characters escaped, truncated to most bytes.
+func printable(s string, most int) string {
 	var b strings.Builder
 	for len(s) > 0 {
 		r, size := utf8.DecodeRuneInString(s)

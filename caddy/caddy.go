@@ -159,6 +159,9 @@ func (h *Handler) follow(ctx caddy.Context, reload chan<- os.Signal, isOpen bool
 		case <-h.source.connected:
 		}
 		cfg := h.watcher.Applied()
+		if running.Err() != nil {
+			return // the Watcher has forgotten it
+		}
 		cfg.Source, _ = h.source.get()
 		if err := h.mw.Reconfigure(cfg); err != nil {
 			h.source.log.Error("the source is not used", "error", err)

@@ -65,7 +65,7 @@ func openSource(module Source, options source.Config) (*pooledSource, error) {
 		var ctx context.Context
 		ctx, s.stop = context.WithCancel(context.Background())
 		if err := s.connect(module); err != nil {
-			s.log.Error("the source cannot be reached; trying again every second", "error", err)
+			s.log.Error("the source cannot be reached; trying again every second", "error", source.LogText(err))
 			s.done.Go(func() { s.keepConnecting(ctx, module, err.Error()) })
 		}
 		return s, nil
@@ -109,7 +109,7 @@ func (s *pooledSource) keepConnecting(ctx context.Context, module Source, report
 			}
 			if text := err.Error(); text != reported {
 				reported = text
-				s.log.Error("the source cannot be reached; trying again every second", "error", err)
+				s.log.Error("the source cannot be reached; trying again every second", "error", source.LogText(err))
 			}
 		}
 	}

@@ -86,7 +86,7 @@ func (w *Watcher) Status() Status {
 }
 
 // Applied returns the configuration that was applied last. It shares its lists, which must not be changed,
-// except Publishers.
+// except Publishers. After Run has ended, it is the zero Config.
 func (w *Watcher) Applied() ampcors.Config {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -155,6 +155,7 @@ func newWatcher(name string, read func() contents, mw *ampcors.Middleware, cfg W
 // after a signal of WatcherConfig.Reload. Call it once, in its own goroutine.
 func (w *Watcher) Run(ctx context.Context) error {
 	w.warn(w.Applied())
+	defer w.setApplied(ampcors.Config{}) // who still has the Watcher need not keep a list of millions
 	ticker := time.NewTicker(w.interval)
 	defer ticker.Stop()
 	for {

@@ -7,6 +7,8 @@ replace github.com/ampcors/ampcors => ../
 
 replace github.com/ampcors/ampcors/cmd/ampcors => ../cmd/ampcors
 
+replace github.com/ampcors/ampcors/metrics => ../metrics
+
 replace github.com/ampcors/ampcors/source/pgsource => ../source/pgsource
 
 replace github.com/ampcors/ampcors/source/redissource => ../source/redissource

@@ -23,6 +23,7 @@ import (
 	"github.com/ampcors/ampcors/configfile"
 	"github.com/ampcors/ampcors/internal/servertest"
 	"github.com/ampcors/ampcors/metrics"
+	"github.com/ampcors/ampcors/metrics/text"
 	"github.com/ampcors/ampcors/source"
 )
 
@@ -95,6 +96,16 @@ ampcors_source_entries{kind="publishers"} 1
 ampcors_source_listening 1
 `
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "ampcors_listed_publishers", "ampcors_source_lookups_total", "ampcors_source_entries", "ampcors_source_listening", "ampcors_filter_publishers", "ampcors_filter_built_timestamp_seconds", "ampcors_cache_requests_total"); err != nil {
+		t.Error(err)
+	}
+	// Package text writes the same, for programs without a library of Prometheus.
+	answer := httptest.NewRecorder()
+	text.Handler(func() text.Counts {
+		counts := text.Of(m, cache, nil)
+		counts.Filter = &text.Filter{Publishers: 7, BuiltAt: time.Unix(1_700_000_000, 0)}
+		return counts
+	}).ServeHTTP(answer, nil)
+	if err := testutil.GatherAndCompare(registry, answer.Body); err != nil {
 		t.Error(err)
 	}
 	families, err := registry.Gather()

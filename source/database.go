@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 )
 
 // A Database describes a database by functions. Only HasPublisher is required. Leave a function nil
@@ -102,4 +103,15 @@ func (s *Database) check() error {
 		errs = append(errs, errors.New("source: Database.Shards is set, but Shard is nil; want a function"))
 	}
 	return errors.Join(errs...)
+}
+
+// LogText returns the text of an error in one line of at most 200 bytes, for logs: those of databases can have
+// many lines.
+func LogText(err error) string {
+	const most = 200
+	text := strings.Join(strings.Fields(err.Error()), " ")
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most-len("...")], "") + "..."
 }

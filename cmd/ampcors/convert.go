@@ -2,8 +2,11 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -13,6 +16,7 @@ import (
 	"golang.org/x/net/idna"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/badvalue"
 	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/cmd/ampcors/internal/probe"
 	"github.com/ampcors/ampcors/configfile"
@@ -201,36 +205,104 @@ func (f *cachesFile) read() ([]cacheurl.Cache, error) {
 
 func newExplain() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "explain [origin ...]",
-		Short:   "Show step by step why an Origin is allowed or denied",
-		Example: "  ampcors explain --publisher www.example.com https://www-example-com.cdn.ampproject.org\n  ampcors explain --config config.json null",
+		Use:   "explain [origin ...]",
+		Short: "Show step by step why an Origin is allowed or denied",
+		Long: "Show step by step why an Origin is allowed or denied, by a configuration file, a list of publishers, or both. " +
+			"With a database, publishers in its table are looked up, as serve-authz does.\n\n" +
+			"The exit code is 1 if an Origin is denied, and 3 if the database cannot say whether one is allowed.",
+		Example: "  ampcors explain --publisher www.example.com https://www-example-com.cdn.ampproject.org\n  ampcors explain --config config.json null\n" +
+			"  ampcors explain --config config.json --database postgres:///cms https://www.customer77.example",
 	}
 	output := addOutput(cmd)
 	file := cmd.Flags().String("config", "", "JSON file with the configuration")
 	publishers := cmd.Flags().StringSlice("publisher", nil, "a publisher that is allowed, or a pattern such as *.example.com")
+	var d database
+	d.addFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		mw, err := middleware(*file, *publishers)
+		if err := d.checkFlags(cmd); err != nil {
+			return err
+		}
+		mw, end, err := middleware(*file, *publishers, &d)
 		if err != nil {
 			return err
 		}
-		return answer(cmd, args, *output, func(origin string) (any, error) { return explanation(mw.Explain(origin)), nil })
+		defer end()
+		code := exitClean
+		err = answer(cmd, args, *output, func(origin string) (any, error) {
+			e := mw.Explain(origin)
+			switch {
+			case e.Decision.Reason == ampcors.ReasonSourceUnavailable:
+				code = exitUntested
+			case !e.Decision.Allowed && code == exitClean:
+				code = exitFindings
+			}
+			return newExplanation(e), nil
+		})
+		if err == nil && code != exitClean {
+			err = exitError{code: code}
+		}
+		return err
 	}
 	return cmd
 }
 
-// middleware returns a Middleware with the configuration of a file, publishers, or both.
-func middleware(file string, publishers []string) (*ampcors.Middleware, error) {
+// middleware returns a Middleware with the configuration of a file, publishers, a database, or all of them.
+func middleware(file string, publishers []string, d *database) (mw *ampcors.Middleware, end func(), err error) {
+	if file == "" && len(publishers) == 0 && d.address() == "" {
+		return nil, nil, errors.New("there is no publisher; use --config, --publisher or --database")
+	}
+	add := func(cfg *ampcors.Config) { cfg.Publishers = append(cfg.Publishers, publishers...) }
+	end = func() {}
+	if d.address() != "" {
+		asked, opened, err := d.source(file, slog.New(slog.DiscardHandler)) // errors are in the steps
+		if err != nil {
+			return nil, nil, err
+		}
+		end = opened.end
+		add = func(cfg *ampcors.Config) {
+			cfg.Publishers = append(cfg.Publishers, publishers...)
+			cfg.Source = asked
+		}
+	}
 	if file != "" {
-		return configfile.File{Path: file, Set: func(cfg *ampcors.Config) { cfg.Publishers = append(cfg.Publishers, publishers...) }}.New()
+		mw, err = configfile.File{Path: file, Set: add}.New()
+	} else {
+		var cfg ampcors.Config
+		add(&cfg)
+		mw, err = ampcors.New(cfg)
 	}
-	if len(publishers) == 0 {
-		return nil, fmt.Errorf("there is no publisher; use --config or --publisher")
+	if err != nil {
+		end()
+		return nil, nil, err
 	}
-	return ampcors.New(ampcors.Config{Publishers: publishers})
+	return mw, end, nil
 }
 
 // An explanation is printed with a line for each step.
-type explanation ampcors.Explanation
+type explanation struct {
+	Allowed   bool           `json:"allowed"`
+	Reason    ampcors.Reason `json:"reason"`
+	Publisher string         `json:"publisher,omitempty"`
+	Claimed   string         `json:"claimedPublisher,omitempty"`
+	Cache     string         `json:"cache,omitempty"`
+	Steps     []step         `json:"steps"`
+}
+
+type step struct {
+	Name   string `json:"name"`
+	OK     bool   `json:"ok"`
+	Value  string `json:"value"`
+	Detail string `json:"detail"`
+}
+
+func newExplanation(e ampcors.Explanation) explanation {
+	d := e.Decision
+	steps := make([]step, len(e.Steps))
+	for i, s := range e.Steps {
+		steps[i] = step(s)
+	}
+	return explanation{d.Allowed, d.Reason, d.Publisher, d.ClaimedPublisher, d.CacheID, steps}
+}
 
 func (e explanation) String() string {
 	var b strings.Builder
@@ -249,13 +321,16 @@ func (e explanation) String() string {
 
 func newCheck() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "check file",
-		Short:   "Check a configuration file, and show what it allows",
-		Long:    "Check a configuration file, and show what it allows. Warnings name publishers whose domain prefix is denied, because another host has the same one.",
-		Example: "  ampcors check config.json\n  ampcors check --schema >schema.json",
+		Use:   "check file",
+		Short: "Check a configuration file, and show what it allows",
+		Long: "Check a configuration file, and show what it allows. Warnings name publishers whose domain prefix is denied, because another host has the same one.\n\n" +
+			"With a database, also check that serve-authz with the same flags can look up publishers in it. The exit code is 3 if it cannot.",
+		Example: "  ampcors check config.json\n  ampcors check --database postgres:///cms config.json\n  ampcors check --schema >schema.json",
 	}
 	output := addOutput(cmd)
-	hasDatabase := cmd.Flags().Bool("with-database", false, "the server looks up publishers in a database: the file need not list any")
+	hasDatabase := cmd.Flags().Bool("with-database", false, "the server looks up publishers in a database, which is not asked now: the file need not list any")
+	var d database
+	d.addFlags(cmd)
 	isSchema := cmd.Flags().Bool("schema", false, "print a JSON Schema of the file, with which editors complete and explain it")
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if *isSchema {
@@ -268,11 +343,19 @@ func newCheck() *cobra.Command {
 			_, err := cmd.OutOrStdout().Write(configfile.Schema())
 			return err
 		}
+		if err := d.checkFlags(cmd); err != nil {
+			return err
+		}
 		cfg, err := configfile.File{Path: args[0], Set: func(cfg *ampcors.Config) {
-			if *hasDatabase {
+			if *hasDatabase || d.address() != "" {
 				cfg.Source = new(source.Source) // it is never asked
 			}
 		}}.Config()
+		for v := range badvalue.All(err) {
+			if v.Path == "publishers" && v.Value == "" {
+				err = fmt.Errorf("%w; if the server looks them up in a database, use --database or --with-database", err)
+			}
+		}
 		if err != nil {
 			return exitError{exitFindings, err}
 		}
@@ -291,8 +374,22 @@ func newCheck() *cobra.Command {
 			}
 			return writeJSON(cmd.OutOrStdout(), json.RawMessage(data))
 		}
-		_, err = fmt.Fprintln(cmd.OutOrStdout(), summary(cfg))
-		return err
+		fmt.Fprintln(cmd.OutOrStdout(), summary(cfg))
+		if d.address() == "" {
+			return nil
+		}
+		_, opened, err := d.source(args[0], slog.New(slog.DiscardHandler))
+		if err != nil {
+			return err
+		}
+		defer opened.end()
+		ctx, cancel := context.WithTimeout(cmd.Context(), pingTimeout)
+		defer cancel()
+		if err := opened.ping(ctx); err != nil {
+			return exitError{exitUntested, err}
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "database: publishers are looked up in the table %s\n", d.table.Table)
+		return nil
 	}
 	return cmd
 }

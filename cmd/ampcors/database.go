@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/url"
@@ -15,6 +16,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/spf13/cobra"
 
+	"github.com/ampcors/ampcors/configfile"
 	"github.com/ampcors/ampcors/source"
 	"github.com/ampcors/ampcors/source/pgsource"
 	"github.com/ampcors/ampcors/source/sqlsource"
@@ -60,6 +62,40 @@ func (d *database) checkEscapes() error {
 		return errors.New("the database's URL has more than a user and a password before its last @; want special characters escaped, such as %40 for @ and %2F for /")
 	}
 	return nil
+}
+
+// checkFlags returns an error if flags are about a database, and none is named.
+func (d *database) checkFlags(cmd *cobra.Command) error {
+	for _, flag := range []string{"table", "domain-column", "prefix-column", "condition"} {
+		if cmd.Flags().Changed(flag) && d.address() == "" {
+			return fmt.Errorf("--%s is set, and no database is named: set --database or %s", flag, databaseEnv)
+		}
+	}
+	return nil
+}
+
+// source returns a Source that asks the database, with the member source of a configuration file if one is
+// named. It does not wait for a connection. The end of the lookups closes it, too.
+func (d *database) source(config string, log *slog.Logger) (*source.Source, lookups, error) {
+	var cfg source.Config
+	if config != "" {
+		var err error
+		if cfg, err = (configfile.File{Path: config}).SourceConfig(); err != nil {
+			return nil, lookups{}, err
+		}
+	}
+	opened, err := d.open(log)
+	if err != nil {
+		return nil, lookups{}, err
+	}
+	end := opened.end
+	asked, err := source.New(opened.Database, cfg)
+	if err != nil {
+		end()
+		return nil, lookups{}, err
+	}
+	opened.end = func() { asked.Close(); end() }
+	return asked, opened, nil
 }
 
 // open does not wait for a connection.

@@ -28,6 +28,7 @@ require (
 )
 
 require (
+	github.com/ampcors/ampcors/metrics v0.0.0-00010101000000-000000000000
 	github.com/ampcors/ampcors/source/pgsource v0.0.0-00010101000000-000000000000
 	github.com/hashicorp/golang-lru/v2 v2.0.7 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
@@ -35,5 +36,7 @@ require (
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
 )
+
+replace github.com/ampcors/ampcors/metrics => ../../metrics
 
 replace github.com/ampcors/ampcors/source/pgsource => ../../source/pgsource

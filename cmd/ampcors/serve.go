@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/authz"
 	"github.com/ampcors/ampcors/configfile"
+	metricstext "github.com/ampcors/ampcors/metrics/text"
 	"github.com/ampcors/ampcors/source"
 	"github.com/ampcors/ampcors/source/pgsource"
 )
@@ -48,6 +50,7 @@ func newServeAuthz() *cobra.Command {
 	}
 	proxyName := cmd.Flags().String("proxy", "", "who asks: nginx or envoy")
 	config := cmd.Flags().String("config", "", "JSON file with the configuration")
+	metrics := cmd.Flags().String("metrics", "", "address at which Prometheus gets /metrics, such as 127.0.0.1:9001; if empty, there are none")
 	listen := cmd.Flags().String("listen", "127.0.0.1:9000", "address to listen at; only the proxy should reach it")
 	var d database
 	d.addFlags(cmd)
@@ -59,10 +62,8 @@ func newServeAuthz() *cobra.Command {
 			return err
 		}
 		log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
-		for _, flag := range []string{"table", "domain-column", "prefix-column", "condition"} {
-			if cmd.Flags().Changed(flag) && d.address() == "" {
-				return fmt.Errorf("--%s is set, and no database is named: set --database or %s", flag, databaseEnv)
-			}
+		if err := d.checkFlags(cmd); err != nil {
+			return err
 		}
 		ctx, stop := context.WithCancelCause(cmd.Context())
 		defer stop(nil)
@@ -87,23 +88,36 @@ func newServeAuthz() *cobra.Command {
 		if err != nil {
 			return exitError{exitUntested, err}
 		}
-		log.Info("answering", "proxy", proxy.String(), "address", listener.Addr().String(), "config", *config)
+		handlers := map[net.Listener]http.Handler{listener: handler}
+		if *metrics != "" {
+			other, err := net.Listen("tcp", *metrics)
+			if err != nil {
+				listener.Close()
+				return exitError{exitUntested, err}
+			}
+			mux := http.NewServeMux()
+			mux.Handle("GET /metrics", metricstext.Handler(func() metricstext.Counts { return metricstext.Of(mw, publishers, watcher) }))
+			handlers[other] = mux
+			*metrics = other.Addr().String()
+		}
+		log.Info("answering", "proxy", proxy.String(), "address", listener.Addr().String(), "config", *config, "metrics", *metrics)
 
 		go func() { _ = watcher.Run(ctx) }() // it ends with ctx
-		server := &http.Server{Handler: handler, ReadTimeout: readTimeout, IdleTimeout: idleTimeout,
-			ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelError)}
-		closed := make(chan error, 1)
-		go func() {
-			<-ctx.Done()
-			closing, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
-			defer cancel()
-			closed <- server.Shutdown(closing)
-		}()
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			return exitError{exitUntested, err}
+		ended := make(chan error, len(handlers))
+		for listener, handler := range handlers {
+			go func() {
+				err := answerUntil(ctx, listener, handler, log)
+				if err != nil {
+					stop(err) // the others end, too
+				}
+				ended <- err
+			}()
 		}
-		if err := <-closed; err != nil {
-			return err
+		for range handlers {
+			err = cmp.Or(<-ended, err)
+		}
+		if err != nil {
+			return exitError{exitUntested, err}
 		}
 		if cause := context.Cause(ctx); errors.Is(cause, pgsource.ErrOtherTriggers) {
 			return exitError{exitUntested, cause}
@@ -111,6 +125,23 @@ func newServeAuthz() *cobra.Command {
 		return nil
 	}
 	return cmd
+}
+
+// answerUntil answers until ctx is done, and then ends what was begun.
+func answerUntil(ctx context.Context, listener net.Listener, handler http.Handler, log *slog.Logger) error {
+	server := &http.Server{Handler: handler, ReadTimeout: readTimeout, IdleTimeout: idleTimeout,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelError)}
+	closed := make(chan error, 1)
+	go func() {
+		<-ctx.Done()
+		closing, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
+		defer cancel()
+		closed <- server.Shutdown(closing)
+	}()
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return <-closed
 }
 
 // cache returns what is remembered of the publishers in the database, or nil if none is named.
@@ -122,17 +153,8 @@ func (d *database) cache(ctx context.Context, config string, log *slog.Logger, s
 	if d.address() == "" {
 		return nil, func() {}, nil
 	}
-	options, err := configfile.File{Path: config}.SourceConfig()
+	cache, opened, err := d.source(config, log)
 	if err != nil {
-		return nil, nil, err
-	}
-	opened, err := d.open(log)
-	if err != nil {
-		return nil, nil, err
-	}
-	cache, err = source.New(opened.Database, options)
-	if err != nil {
-		opened.end()
 		return nil, nil, err
 	}
 	go func() {
@@ -142,12 +164,12 @@ func (d *database) cache(ctx context.Context, config string, log *slog.Logger, s
 		case errors.Is(err, pgsource.ErrOtherTriggers):
 			stop(err)
 		case err != nil:
-			log.Error("publishers in the database are not looked up, or their changes are not reported", "error", err)
+			log.Error("publishers in the database are not looked up, or their changes are not reported", "error", source.LogText(err))
 		default:
 			log.Info("publishers are looked up", "table", d.table.Table)
 		}
 	}()
-	return cache, func() { cache.Close(); opened.end() }, nil
+	return cache, opened.end, nil
 }
 
 func newHealth() *cobra.Command {

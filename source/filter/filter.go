@@ -162,7 +162,7 @@ func (f *Filter) Run(ctx context.Context) error {
 	for {
 		next := f.every
 		if err := f.build(ctx); err != nil && ctx.Err() == nil {
-			f.log.Error("ampcors: the filter of publishers is not built; the last one stays in use", "error", err)
+			f.log.Error("ampcors: the filter of publishers is not built; the last one stays in use", "error", source.LogText(err))
 			next = min(next, 6*pause)
 		}
 		if err := sleep(ctx, min(pause, next), nil); err != nil {

@@ -274,7 +274,7 @@ func (s *Table) listen(ctx context.Context) {
 			if isOther {
 				effect = "all lookups fail"
 			}
-			s.log.Error("ampcors: not listening for changes of publishers; "+effect, "table", s.triggers.table, "error", err)
+			s.log.Error("ampcors: not listening for changes of publishers; "+effect, "table", s.triggers.table, "error", source.LogText(err))
 			reported = true
 		}
 		select {

@@ -30,6 +30,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/ampcors/ampcors/badvalue"
 )
@@ -106,6 +107,10 @@ type Error struct {
 	File    string // its URL, without a password
 	Skipped int    // entries that were skipped; 0 if the file could not be read to its end
 	Err     error
+
+	// Entries are the first ten that were skipped, at most 200 bytes of each. They are not in the text of
+	// the error: whoever may name a file could otherwise read answers of servers that only this program reaches.
+	Entries []string
 }
 
 func (e *Error) Error() string { return fmt.Sprintf("sitemap: %.300s: %v", e.File, e.Err) }
@@ -373,6 +378,7 @@ const maxListed = 10
 
 func (e *Error) skip(skipped entry, reason error) {
 	if e.Skipped++; e.Skipped <= maxListed {
+		e.Entries = append(e.Entries, strings.ToValidUTF8(skipped.url[:min(200, len(skipped.url))], ""))
 		e.Err = errors.Join(e.Err, fmt.Errorf("%s (%d bytes) %w", skipped.place(), len(skipped.url), reason))
 	}
 }

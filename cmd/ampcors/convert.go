@@ -334,9 +334,9 @@ func newCheck() *cobra.Command {
 	isSchema := cmd.Flags().Bool("schema", false, "print a JSON Schema of the file, with which editors complete and explain it")
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if *isSchema {
-			return cobra.NoArgs(cmd, args)
+			return noArgs(cmd, args)
 		}
-		return cobra.ExactArgs(1)(cmd, args)
+		return oneArg("a configuration file")(cmd, args)
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if *isSchema {

@@ -83,11 +83,16 @@ func TestConversions(t *testing.T) {
 		{name: "cacheurl of an unknown type", args: []string{"cacheurl", "--type", "ad", "https://www.example.com/"}, code: exitFindings, err: "want c, v, wp, cert, i, ii or r"},
 		{name: "cacheurl back", args: []string{"cacheurl", "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/article?id=7"}, want: "https://www.example.com/article?id=7\n"},
 		{name: "cacheurl of another cache", args: []string{"cacheurl", "--cache", "cloudflare", "https://www.example.com/"}, code: exitUsage, err: "want google or bing"},
-		{name: "explain", args: []string{"explain", "--publisher", "www.example.com", "null"}, want: "FAIL  scheme     null\n                  Sandboxed frames and local files send \"null\"; anybody can.\nFAIL  verdict    Denied\n                  Reason: null_origin.\n"},
+		{name: "explain", args: []string{"explain", "--publisher", "www.example.com", "null"}, code: exitFindings, want: "FAIL  scheme     null\n                  Sandboxed frames and local files send \"null\"; anybody can.\nFAIL  verdict    Denied\n                  Reason: null_origin.\n"},
 		{name: "explain without a publisher", args: []string{"explain", "null"}, code: exitUsage, err: "--publisher"},
 		{name: "an unknown output", args: []string{"prefix", "-o", "yaml", "a.example"}, code: exitUsage, err: "want text or json"},
-		{name: "an unknown flag", args: []string{"prefix", "--hsah"}, code: exitUsage, err: "unknown flag"},
-		{name: "an unknown command", args: []string{"prefxi"}, code: exitUsage, err: "unknown command"},
+		{name: "an unknown flag", args: []string{"prefix", "--hsah"}, code: exitUsage, err: "ampcors prefix has no flag --hsah; did you mean --hash?"},
+		{name: "a flag without a value", args: []string{"explain", "--config"}, code: exitUsage, err: "--config needs a value"},
+		{name: "a value of another type", args: []string{"probe", "--rate", "fast"}, code: exitUsage, err: `--rate "fast" is wrong; want a number`},
+		{name: "no argument", args: []string{"check"}, code: exitUsage, err: "ampcors check takes a configuration file, and got 0 arguments"},
+		{name: "an argument of a command that takes none", args: []string{"version", "1"}, code: exitUsage, err: `takes no argument, and got "1"`},
+		{name: "a flag that is missing", args: []string{"flush", "https://www.example.com/"}, code: exitUsage, err: "ampcors flush needs --key"},
+		{name: "an unknown command", args: []string{"prefxi"}, code: exitUsage, err: `there is no command "prefxi"; did you mean prefix?`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			code, stdout, stderr := run(t, test.stdin, test.args...)

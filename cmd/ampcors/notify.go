@@ -37,14 +37,22 @@ func newKey() *cobra.Command {
 		Long: "Make a key for update-cache or IndexNow. Keep it secret. The key for update-cache is an RSA key in PEM, which is written to a new file that only you can read. The key for IndexNow is printed.\n\n" +
 			"With --public, read the RSA key from a file, and print what the site serves at " + updatecache.KeyPath + ".",
 		Example:   "  ampcors key updatecache private.pem\n  ampcors key updatecache --public private.pem >apikey.pub\n  ampcors key indexnow",
-		Args:      cobra.RangeArgs(1, 2),
 		ValidArgs: []string{"updatecache", "indexnow"},
 	}
 	public := cmd.Flags().String("public", "", "file with the RSA key whose public key is printed")
+	cmd.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) < 1 || len(args) > 2 {
+			return errors.New("want updatecache and a file, updatecache and --public, or indexnow")
+		}
+		return nil
+	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch kind, hasFile := args[0], len(args) == 2; {
 		case kind == "indexnow" && !hasFile && *public == "":
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), string(indexnow.NewKey()))
+			key := string(indexnow.NewKey())
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), key)
+			fmt.Fprintf(cmd.ErrOrStderr(), "Serve it as the only text of https://www.example.com/%s.txt, as text/plain, and at each other host of your pages.\n"+
+				"Then set INDEXNOW_KEY to it, and check: ampcors verify www.example.com\n", key)
 			return err
 		case kind == "updatecache" && !hasFile && *public != "":
 			key, err := readKey(*public)
@@ -57,7 +65,12 @@ func newKey() *cobra.Command {
 			}
 			return pem.Encode(cmd.OutOrStdout(), &pem.Block{Type: "PUBLIC KEY", Bytes: der})
 		case kind == "updatecache" && hasFile && *public == "":
-			return writeKey(args[1])
+			if err := writeKey(args[1]); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "The key is in %[1]s. Serve what ampcors key updatecache --public %[1]s prints at %[2]s of each site, as text/plain.\n"+
+				"Then check: ampcors verify --key %[1]s www.example.com\n", args[1], updatecache.KeyPath)
+			return nil
 		case kind == "updatecache" && !hasFile:
 			return errors.New("there is no file for the key; want ampcors key updatecache private.pem")
 		}
@@ -252,9 +265,11 @@ func newFlush() *cobra.Command {
 	source := addPages(cmd)
 	dryRun := cmd.Flags().Bool("dry-run", false, "send nothing, and print what would be flushed")
 	sign := cmd.Flags().Bool("sign", false, "send nothing, and print the signed URLs, which caches accept for a minute")
-	_ = cmd.MarkFlagRequired("key")
 	cmd.MarkFlagsMutuallyExclusive("dry-run", "sign")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := require(cmd, "key"); err != nil {
+			return err
+		}
 		known, err := caches.read()
 		if err != nil {
 			return err
@@ -304,10 +319,13 @@ func newFlush() *cobra.Command {
 				return nil, err
 			case *sign:
 				return signed, nil
-			case *dryRun && *forms:
-				return page + ": would be flushed, at " + strings.Join(prefixes, " "), nil
-			case *dryRun:
-				return page + ": would be flushed", nil
+			case *dryRun: // the signature is of this minute, and no use
+				lines := []string{page + ": would be flushed by"}
+				for _, u := range signed {
+					request, _, _ := strings.Cut(u, "&amp_url_signature=")
+					lines = append(lines, "GET "+request+"&amp_url_signature=…")
+				}
+				return lines, nil
 			}
 			return page + ": flushed", source.done(page)
 		})
@@ -414,7 +432,7 @@ func writeRequests(cmd *cobra.Command, output format, masked []maskedRequest, pr
 func writeSubmission(cmd *cobra.Command, output format, report indexnow.Report, err error) error {
 	results := []result{}
 	for _, b := range report.Batches {
-		r := result{Input: b.Host, Output: fmt.Sprintf("%s: %d URLs %s", b.Host, len(b.URLs), b.Outcome())}
+		r := result{Input: b.Host, Output: b.Host + ": " + count(len(b.URLs), "URL ", "URLs ") + outcome(b.Outcome())}
 		if b.Err != nil {
 			r = result{Input: b.Host, Error: b.Err.Error()}
 		}
@@ -436,6 +454,14 @@ func writeSubmission(cmd *cobra.Command, output format, report indexnow.Report, 
 		return exitError{code: exitFindings}
 	}
 	return nil
+}
+
+// outcome returns the text for people.
+func outcome(o indexnow.Outcome) string {
+	if o == indexnow.Pending {
+		return "accepted; the engine still checks the key"
+	}
+	return o.String()
 }
 
 // httpClient sends the requests. Tests replace it.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -120,7 +121,7 @@ func TestVerifyAndFlush(t *testing.T) {
 	t.Run("dry run", func(t *testing.T) {
 		w.seen = nil
 		code, stdout, _ := run(t, "", "flush", "--key", file, "--dry-run", "https://www.example.com/a")
-		if code != exitClean || stdout != "https://www.example.com/a: would be flushed\n" || len(w.seen) != 0 {
+		if code != exitClean || strings.Count(stdout, "\nGET https://www-example-com.") != 2 || strings.Count(stdout, "&amp_url_signature=…\n") != 2 || len(w.seen) != 0 {
 			t.Errorf("exit code %d\n%s\n%q", code, stdout, w.seen)
 		}
 	})
@@ -184,8 +185,8 @@ func TestFlushOfOtherTypesAndSigned(t *testing.T) {
 	}
 	t.Run("all forms that would be flushed", func(t *testing.T) {
 		code, stdout, stderr := run(t, "", "flush", "--key", file, "--all-forms", "--dry-run", "--caches", otherCaches(t), "https://é-x.com/a", " https://a.example/", "not a URL")
-		want := "https://é-x.com/a: would be flushed, at xn----x-com-9xa xn--0---x-com-0-cbb 6vyz5odpwzi24rhvlctdle6yqvr66pgdogi67dpqegncwquf5ava\n"
-		if code != exitFindings || stdout != want || strings.Count(stderr, "\n") != 2 || !strings.Contains(stderr, "has white space around it") || !strings.Contains(stderr, "does not begin with http") {
+		prefixes := regexp.MustCompile(`GET https://([^.]*)\.update\.example/update-cache/`).FindAllStringSubmatch(stdout, -1)
+		if code != exitFindings || len(prefixes) != 3 || prefixes[1][1] != "xn--0---x-com-0-cbb" || strings.Count(stderr, "\n") != 2 || !strings.Contains(stderr, "has white space around it") || !strings.Contains(stderr, "does not begin with http") {
 			t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
 		}
 	})
@@ -263,20 +264,20 @@ func TestSubmitWithAState(t *testing.T) {
 		submitted      string
 	}{
 		{"the sitemap is down", func() { sitemapIsDown = true }, nil, exitFindings, "", "nothing is recorded", ""},
-		{"a dry run before the first", func() { sitemapIsDown, pages = false, page(1) }, []string{"--dry-run"}, exitClean, "", "1 pages would be recorded", ""},
+		{"a dry run before the first", func() { sitemapIsDown, pages = false, page(1) }, []string{"--dry-run"}, exitClean, "", "1 page would be recorded", ""},
 		{"the first run", func() { sitemapIsDown, pages = false, page(1)+page(2) }, nil, exitClean, "", "2 pages are recorded", ""},
 		{"nothing has changed", func() {}, nil, exitClean, "", "no page is new or has changed", ""},
-		{"a dry run", func() { pages += page(3) }, []string{"--dry-run"}, exitClean, "POST https://api.indexnow.org/indexnow\n{\"host\":\"www.example.com\",\"key\":\"7313…\",\"urlList\":[\"https://www.example.com/3\"]}\ncurl -sSi \"https://api.indexnow.org/indexnow?url=https%3A%2F%2Fwww.example.com%2F3&key=${INDEXNOW_KEY}\"\n", "", ""},
+		{"a dry run", func() { pages += page(3) }, []string{"--dry-run"}, exitClean, "POST https://api.indexnow.org/indexnow\n{\"host\":\"www.example.com\",\"key\":\"7313…\",\"urlList\":[\"https://www.example.com/3\"]}\ncurl -sSi \"https://api.indexnow.org/indexnow?url=https%3A%2F%2Fwww.example.com%2F3&key=${INDEXNOW_KEY}\"\n", "+ https://www.example.com/3\n", ""},
 		{"the engine is down", func() { isDown = true }, nil, exitFindings, "", "403", ""},
-		{"it is up again", func() { isDown = false; pages += page(4) }, nil, exitClean, "www.example.com: 2 URLs pending\n", "", "https://www.example.com/3 https://www.example.com/4"},
+		{"it is up again", func() { isDown = false; pages += page(4) }, nil, exitClean, "www.example.com: 2 URLs accepted; the engine still checks the key\n", "", "https://www.example.com/3 https://www.example.com/4"},
 		{"and nothing is left", func() {}, nil, exitClean, "", "no page is new", ""},
-		{"a page is gone", func() { pages = strings.Replace(pages, page(2), "", 1) }, []string{"--gone"}, exitClean, "www.example.com: 1 URLs pending\n", "no longer list: 1", "https://www.example.com/2"},
+		{"a page is gone", func() { pages = strings.Replace(pages, page(2), "", 1) }, []string{"--gone"}, exitClean, "www.example.com: 1 URL accepted; the engine still checks the key\n", "no longer list: 1", "https://www.example.com/2"},
 		{"and is announced once", func() {}, []string{"--gone"}, exitClean, "", "no page is new", ""},
 		{"a page is gone, and the engine is down", func() { isDown, pages = true, strings.Replace(pages, page(4), "", 1) }, []string{"--gone"}, exitFindings, "", "no longer list: 1", ""},
 		{"then the sitemap is down", func() { isDown, sitemapIsDown = false, true }, []string{"--gone"}, exitFindings, "", "that wait for a run with --gone that reads everything: 1", ""},
 		{"then nobody asks for gone pages", func() { sitemapIsDown = false }, nil, exitClean, "", "that wait for a run with --gone that reads everything: 1", ""},
-		{"then it is announced", func() {}, []string{"--gone"}, exitClean, "www.example.com: 1 URLs pending\n", "no longer list: 1", "https://www.example.com/4"},
-		{"it has come back", func() { pages += page(4) }, nil, exitClean, "www.example.com: 1 URLs pending\n", "", "https://www.example.com/4"},
+		{"then it is announced", func() {}, []string{"--gone"}, exitClean, "www.example.com: 1 URL accepted; the engine still checks the key\n", "no longer list: 1", "https://www.example.com/4"},
+		{"it has come back", func() { pages += page(4) }, nil, exitClean, "www.example.com: 1 URL accepted; the engine still checks the key\n", "", "https://www.example.com/4"},
 		{"the sitemap is empty", func() { pages = "" }, []string{"--gone"}, exitFindings, "", "because no page is listed", ""},
 		{"the sitemap is down later", func() { sitemapIsDown, pages = true, page(1)+page(3)+page(4) }, nil, exitFindings, "", "403", ""},
 	} {
@@ -304,8 +305,25 @@ func TestSubmitWithAState(t *testing.T) {
 		sitemapIsDown, submitted = false, nil
 		other := filepath.Join(t.TempDir(), "other.json")
 		code, stdout, stderr := run(t, "", "submit", "--sitemap", "https://www.example.com/sitemap.xml", "--state", other, "--all")
-		if code != exitClean || stdout != "www.example.com: 3 URLs pending\n" || len(submitted) != 3 {
+		if code != exitClean || stdout != "www.example.com: 3 URLs accepted; the engine still checks the key\n" || len(submitted) != 3 {
 			t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
+		}
+	})
+	t.Run("a file", func(t *testing.T) {
+		file, own := filepath.Join(t.TempDir(), "sitemap.xml"), filepath.Join(t.TempDir(), "own.json")
+		for i, test := range []struct{ pages, args, want string }{
+			{page(1) + page(2), "", "own.json is new: 2 pages are recorded"},
+			{page(1) + page(3), "--gone --dry-run", "- https://www.example.com/2\n+ https://www.example.com/3\n"},
+			{page(1) + page(3), "--gone", "no longer list: 1"},
+		} {
+			if err := os.WriteFile(file, []byte("<urlset>"+test.pages+"</urlset>"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			submitted = nil
+			code, _, stderr := run(t, "", append([]string{"submit", "--sitemap", file, "--state", own}, strings.Fields(test.args)...)...)
+			if code != exitClean || !strings.Contains(stderr, test.want) || len(submitted) != i/2*2 {
+				t.Errorf("exit code %d\n%s\nsubmitted %q", code, stderr, submitted)
+			}
 		}
 	})
 	t.Run("JSON", func(t *testing.T) {
@@ -361,11 +379,11 @@ func TestAStateWithSkippedPages(t *testing.T) {
 		}
 	})
 	args := []string{"submit", "--sitemap", "https://www.example.com/sitemap.xml", "--state", filepath.Join(t.TempDir(), "state.json")}
-	if code, _, stderr := run(t, "", args...); code != exitFindings || !strings.Contains(stderr, "1 pages are recorded") || !strings.Contains(stderr, "url[1] (26 bytes) is on another host") {
+	if code, _, stderr := run(t, "", args...); code != exitFindings || !strings.Contains(stderr, "1 page is recorded") || !strings.Contains(stderr, "skipped: https://shop.example.com/2\n") || !strings.Contains(stderr, "url[1] (26 bytes) is on another host") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
 	pages += "https://www.example.com/3\n"
-	if code, stdout, stderr := run(t, "", args...); code != exitFindings || stdout != "www.example.com: 1 URLs accepted\n" || !strings.Contains(stderr, "url[1] (26 bytes) is on another host") {
+	if code, stdout, stderr := run(t, "", args...); code != exitFindings || stdout != "www.example.com: 1 URL accepted\n" || !strings.Contains(stderr, "url[1] (26 bytes) is on another host") {
 		t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
 	}
 }
@@ -410,7 +428,7 @@ func TestSubmitWithKeysOfHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, stdout, stderr := run(t, "", "submit", "--keys", file, "--endpoint", "https://first.example/", "--failover", "https://second.example/", "https://a.example/", "https://b.example/", "https://c.example/")
-	if code != exitFindings || stdout != "a.example: 1 URLs accepted\nb.example: 1 URLs accepted\n" || !strings.Contains(stderr, "c.example: the host has no valid key") {
+	if code != exitFindings || stdout != "a.example: 1 URL accepted\nb.example: 1 URL accepted\n" || !strings.Contains(stderr, "c.example: the host has no valid key") {
 		t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
 	}
 	if !slices.Equal(keys, []string{"a.example aaaaaaaaaa", "b.example bbbbbbbbbb"}) || w.seen[0] != "POST first.example/" {

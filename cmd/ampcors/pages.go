@@ -2,11 +2,16 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"net/http"
+	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -82,7 +87,10 @@ func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) 
 		return nil, fmt.Errorf("--max-state %d is out of range; want 1 to 1048576 MiB", s.maxState)
 	}
 	isFirst := s.file != "" && s.state.IsNew() && !s.all
-	reader := sitemap.New(sitemap.Config{HTTPClient: httpClient, MaxFiles: 50_000, MaxState: s.maxState << 20, FindGone: s.gone,
+	local := localFiles{others: httpClient.Transport}
+	client := *httpClient
+	client.Transport = &local
+	reader := sitemap.New(sitemap.Config{HTTPClient: &client, MaxFiles: 50_000, MaxState: s.maxState << 20, FindGone: s.gone,
 		MaxGone: s.maxGone, ForCaches: cmd.Name() == "flush"})
 	var files []string
 	for _, name := range s.sitemaps {
@@ -90,17 +98,27 @@ func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) 
 			files = append(files, name)
 			continue
 		}
-		if s.file != "" {
-			return nil, fmt.Errorf("--state needs the URL of a sitemap, and not the file %s", name)
-		}
 		urls, err := interruptible(cmd.Context(), func() ([]string, error) { return readPages(name) })
 		if err != nil {
 			return nil, err
 		}
-		args = append(args, urls...)
+		if s.file == "" {
+			args = append(args, urls...)
+			continue
+		}
+		file, err := local.add(name, urls)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, file)
 	}
 	if err := reader.Update(cmd.Context(), &s.state.State, files...); err != nil {
-		fmt.Fprintln(cmd.ErrOrStderr(), "ampcors:", err)
+		complain(cmd.ErrOrStderr(), err.Error())
+		for _, problem := range problemsOf(err) {
+			for _, entry := range problem.Entries {
+				fmt.Fprintf(cmd.ErrOrStderr(), "skipped: %s\n", entry)
+			}
+		}
 		if errors.Is(err, sitemap.ErrStateFull) {
 			fmt.Fprintln(cmd.ErrOrStderr(), "ampcors: use a larger --max-state")
 		}
@@ -118,12 +136,12 @@ func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) 
 	}
 	switch {
 	case isFirst && s.isDryRun:
-		fmt.Fprintf(cmd.ErrOrStderr(), "ampcors: %s is new: %d pages would be recorded, and none announced (--all announces them)\n",
-			s.file, len(s.state.Pending))
+		fmt.Fprintf(cmd.ErrOrStderr(), "ampcors: %s is new: %s would be recorded, and none announced (--all announces them)\n",
+			s.file, count(len(s.state.Pending), "page", "pages"))
 		return args, nil
 	case isFirst:
-		fmt.Fprintf(cmd.ErrOrStderr(), "ampcors: %s is new: %d pages are recorded, and none is announced (--all announces them)\n",
-			s.file, len(s.state.Pending))
+		fmt.Fprintf(cmd.ErrOrStderr(), "ampcors: %s is new: %s recorded, and none is announced (--all announces them)\n",
+			s.file, count(len(s.state.Pending), "page is", "pages are"))
 		s.state.Done(urls...)
 		urls = nil
 	case s.file != "" && len(urls) == 0:
@@ -131,7 +149,88 @@ func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) 
 	case gone > 0:
 		fmt.Fprintf(cmd.ErrOrStderr(), "ampcors: pages that the sitemaps no longer list: %d\n", gone)
 	}
+	if s.file != "" && s.isDryRun {
+		for _, u := range urls {
+			fmt.Fprintln(cmd.ErrOrStderr(), s.mark(u), u)
+		}
+	}
 	return append(args, urls...), s.save() // before anything is sent
+}
+
+// mark returns what is to be announced of a page: "+" that it is new, "~" that it has changed, "-" that it is gone.
+func (s *pageSource) mark(page string) string {
+	_, isPending := s.state.Pending[page]
+	_, isKnown := s.state.Announced[page]
+	switch {
+	case !isPending:
+		return "-"
+	case isKnown:
+		return "~"
+	}
+	return "+"
+}
+
+// localFiles answers for sitemaps that are files of this machine, as if their site served them.
+type localFiles struct {
+	others http.RoundTripper // nil is the default
+	names  map[string]string // by URL
+}
+
+// add returns the URL of a file with these pages, which is that of the same path on their host.
+func (l *localFiles) add(name string, pages []string) (string, error) {
+	path, err := filepath.Abs(name)
+	if err != nil {
+		return "", err
+	}
+	if len(pages) == 0 {
+		return "", fmt.Errorf("%s has no page", name)
+	}
+	page, err := url.Parse(pages[0])
+	if err != nil {
+		return "", fmt.Errorf("%s: %q is not a URL", name, pages[0])
+	}
+	file := (&url.URL{Scheme: page.Scheme, Host: page.Host, Path: filepath.ToSlash(path)}).String()
+	if l.names == nil {
+		l.names = make(map[string]string)
+	}
+	l.names[file] = path
+	return file, nil
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (l *localFiles) RoundTrip(r *http.Request) (*http.Response, error) {
+	name, ok := l.names[r.URL.String()]
+	if !ok {
+		return cmp.Or[http.RoundTripper](l.others, http.DefaultTransport).RoundTrip(r)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	kind := "text/plain"
+	if first := make([]byte, 512); true {
+		n, _ := io.ReadFull(f, first)
+		if bytes.Contains(first[:n], []byte("<")) {
+			kind = "application/xml"
+		}
+		if _, err := f.Seek(0, io.SeekStart); err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+	}
+	return &http.Response{StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r, Body: f,
+		Header: http.Header{"Content-Type": {kind}}}, nil
+}
+
+// problemsOf returns the errors about files that an Update has joined.
+func problemsOf(err error) (problems []*sitemap.Error) {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, err := range joined.Unwrap() {
+			if problem := (*sitemap.Error)(nil); errors.As(err, &problem) {
+				problems = append(problems, problem)
+			}
+		}
+	}
+	return problems
 }
 
 // isRead reports whether all files of an Update were read, although some entries were skipped.

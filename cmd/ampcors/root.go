@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // newRoot returns the command with all its subcommands.
@@ -22,10 +23,116 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 		Version:       version(),
 	}
+	root.SuggestionsMinimumDistance = 2 // edits of the name
+	root.Args = cobra.ArbitraryArgs     // so that RunE names what is wrong
+	root.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return cmd.Help()
+		}
+		return noCommand(root, args[0])
+	}
+	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(newHelp(root))
-	root.AddCommand(newProbe(), newExplain(), newPrefix(), newOrigins(), newReverse(), newCacheURL(), newCheck(), newKey(),
-		newVerify(), newFlush(), newSubmit(), newServeAuthz(), newHealth(), newSource())
+	cobra.EnableCommandSorting = false
+	for _, group := range []struct {
+		title    string
+		commands []*cobra.Command
+	}{
+		{"Test a backend:", []*cobra.Command{newProbe()}},
+		{"Decide, and see why:", []*cobra.Command{newExplain(), newCheck(), newServeAuthz(), newHealth(), newSource()}},
+		{"Names and URLs on AMP Caches:", []*cobra.Command{newPrefix(), newOrigins(), newReverse(), newCacheURL()}},
+		{"Announce changed pages:", []*cobra.Command{newKey(), newVerify(), newFlush(), newSubmit()}},
+	} {
+		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title})
+		for _, cmd := range group.commands {
+			cmd.GroupID = group.title
+			root.AddCommand(cmd)
+		}
+	}
+	root.AddCommand(newVersion())
 	return root
+}
+
+func newVersion() *cobra.Command {
+	return &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version",
+		Example: "  ampcors version",
+		Args:    noArgs,
+		Run:     func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), "ampcors", version()) },
+	}
+}
+
+// noCommand returns the error for a command that does not exist.
+func noCommand(root *cobra.Command, name string) error {
+	return fmt.Errorf("there is no command %q%s", name, suggest("", root.SuggestionsFor(name)))
+}
+
+// suggest returns a text about what may have been meant.
+func suggest(before string, names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return "; did you mean " + before + strings.Join(names, " or "+before) + "?"
+}
+
+// flagError returns the error for a wrong flag, in place of the library's.
+func flagError(cmd *cobra.Command, err error) error {
+	unknown, invalid, missing := (*pflag.NotExistError)(nil), (*pflag.InvalidValueError)(nil), (*pflag.ValueRequiredError)(nil)
+	switch {
+	case errors.As(err, &unknown):
+		names := &cobra.Command{SuggestionsMinimumDistance: 2} // it knows how to compare names
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			names.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
+		})
+		name := unknown.GetSpecifiedName()
+		if unknown.GetSpecifiedShortnames() != "" {
+			return fmt.Errorf("%s has no flag -%s", cmd.CommandPath(), name)
+		}
+		return fmt.Errorf("%s has no flag --%s%s", cmd.CommandPath(), name, suggest("--", names.SuggestionsFor(name)))
+	case errors.As(err, &invalid):
+		want := map[string]string{"bool": "true or false", "int": "a whole number", "int64": "a whole number", "float64": "a number",
+			"duration": "a duration such as 10s"}[invalid.GetFlag().Value.Type()]
+		if want == "" { // a type of ours
+			return fmt.Errorf("--%s %q is wrong: %w", invalid.GetFlag().Name, invalid.GetValue(), errors.Unwrap(err))
+		}
+		return fmt.Errorf("--%s %q is wrong; want %s", invalid.GetFlag().Name, invalid.GetValue(), want)
+	case errors.As(err, &missing):
+		return fmt.Errorf("--%s needs a value", missing.GetFlag().Name)
+	}
+	return err
+}
+
+// noArgs is for commands that take no arguments.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("%s takes no argument, and got %q", cmd.CommandPath(), args[0])
+	}
+	return nil
+}
+
+// oneArg returns what checks that there is one argument, such as a file.
+func oneArg(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return fmt.Errorf("%s takes %s, and got %d arguments", cmd.CommandPath(), what, len(args))
+		}
+		return nil
+	}
+}
+
+// require returns an error if flags are not set.
+func require(cmd *cobra.Command, flags ...string) error {
+	var missing []string
+	for _, name := range flags {
+		if !cmd.Flags().Changed(name) {
+			missing = append(missing, "--"+name)
+		}
+	}
+	if missing != nil {
+		return fmt.Errorf("%s needs %s", cmd.CommandPath(), strings.Join(missing, " and "))
+	}
+	return nil
 }
 
 // release is the version of a release. The linker sets it.
@@ -51,7 +158,7 @@ func newHelp(root *cobra.Command) *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			cmd, rest, err := root.Find(args)
 			if err != nil || len(rest) > 0 {
-				return fmt.Errorf("there is no command %q", strings.Join(args, " "))
+				return noCommand(root, strings.Join(args, " "))
 			}
 			return cmd.Help()
 		},
@@ -80,9 +187,9 @@ func execute(ctx context.Context, root *cobra.Command) int {
 	return code
 }
 
-// complain writes an error with the name of the program, which errors of package ampcors have already.
+// complain writes an error with the name of the program once, which errors of package ampcors have already.
 func complain(w io.Writer, text string) {
-	fmt.Fprintln(w, "ampcors:", strings.TrimPrefix(text, "ampcors: "))
+	fmt.Fprintln(w, "ampcors:", strings.ReplaceAll(text, "ampcors: ", ""))
 }
 
 // A format is a way to write results.
@@ -241,6 +348,14 @@ func lines(r io.Reader) (found []string, err error) {
 		}
 	}
 	return found, scanner.Err()
+}
+
+// count returns a number with its noun.
+func count(n int, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, more)
 }
 
 func writeJSON(w io.Writer, v any) error {

@@ -46,7 +46,7 @@ func newServeAuthz() *cobra.Command {
 			"The file is that of package configfile. It is read again when it changes, and on SIGHUP. " +
 			"With a database, publishers in its table are allowed too; the file's member source says how long answers are remembered.",
 		Example: "  ampcors serve-authz --proxy nginx --config ampcors.json",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 	}
 	proxyName := cmd.Flags().String("proxy", "", "who asks: nginx or envoy")
 	config := cmd.Flags().String("config", "", "JSON file with the configuration")
@@ -54,9 +54,10 @@ func newServeAuthz() *cobra.Command {
 	listen := cmd.Flags().String("listen", "127.0.0.1:9000", "address to listen at; only the proxy should reach it")
 	var d database
 	d.addFlags(cmd)
-	_ = cmd.MarkFlagRequired("proxy")
-	_ = cmd.MarkFlagRequired("config")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := require(cmd, "proxy", "config"); err != nil {
+			return err
+		}
 		proxy, err := authz.ParseProxy(*proxyName)
 		if err != nil {
 			return err
@@ -178,7 +179,7 @@ func newHealth() *cobra.Command {
 		Short:   "Ask a server whether it answers, for containers without a shell",
 		Long:    "End with code 1 if the server does not answer within 2 seconds, or answers 5xx.",
 		Example: "  ampcors health http://127.0.0.1:9000/",
-		Args:    cobra.ExactArgs(1),
+		Args:    oneArg("the URL of a server"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkHealth(cmd.Context(), args[0]); err != nil {
 				return exitError{exitFindings, err}

@@ -26,13 +26,26 @@ func TestServeAuthzAnswersAndFollowsItsFile(t *testing.T) {
 		}
 	}
 	write("www.example.com")
-	s := serve(t, "--config", file)
+	s := serve(t, "--config", file, "--metrics", "127.0.0.1:0")
 	ask := func(origin string) int { return s.ask(t, origin) }
 	if ask("https://www-example-com.cdn.ampproject.org") != http.StatusOK || ask("https://www-other-example.cdn.ampproject.org") != http.StatusForbidden {
 		t.Error("wrong answers")
 	}
 	write("www.other.example")
 	s.within(t, "the changed file is applied", func() bool { return ask("https://www-other-example.cdn.ampproject.org") == http.StatusOK })
+	_, metrics, _ := strings.Cut(s.log.String(), "metrics=")
+	metrics, _, _ = strings.Cut(metrics, "\n")
+	resp, err := http.Get("http://" + metrics + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	for _, want := range []string{`ampcors_decisions_total{allowed="false",reason="publisher_not_allowed"} `, "\nampcors_config_in_force 1\n", "\nampcors_listed_publishers 1\n"} {
+		if err != nil || !strings.Contains(string(body), want) {
+			t.Errorf("the metrics lack %q: %s, %v", want, body, err)
+		}
+	}
 	if code, _, stderr := run(t, "", "health", s.url); code != exitClean {
 		t.Errorf("health: %d, %s", code, stderr)
 	}

@@ -25,7 +25,7 @@ func newSource() *cobra.Command {
 		Use:     "source",
 		Short:   "Prepare a database's table of publishers",
 		Example: "  ampcors source install --database postgres:///cms --create",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newSourceInstall(), newSourceFill())
@@ -42,7 +42,7 @@ func newSourceInstall() *cobra.Command {
 			"Domains that no lookup finds, such as one in upper case, are listed; the exit code is then 1.\n\n" +
 			"Run it as the table's owner. serve-authz and programs need only the right to read the table.",
 		Example: "  ampcors source install --database postgres:///cms --table sites --domain-column host --dry-run",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 	}
 	d.addFlags(cmd)
 	create := cmd.Flags().Bool("create", false, "create the table if it does not exist")
@@ -62,7 +62,7 @@ func newSourceFill() *cobra.Command {
 			"Domains that no lookup finds, such as one in upper case, are listed; the exit code is then 1.\n\n" +
 			"It can run on a timer, for programs that write domains without their prefixes.",
 		Example: "  ampcors source fill --database postgres:///cms --table sites --domain-column host",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 	}
 	d.addFlags(cmd)
 	dryRun := cmd.Flags().Bool("dry-run", false, "change nothing, and count the rows")
@@ -160,6 +160,7 @@ func (p preparation) install(create bool) error {
 		return err
 	}
 	var findings error
+	var made []string
 	for _, statement := range statements {
 		if p.dryRun {
 			fmt.Fprintf(p.out, "%s;\n", strings.TrimSuffix(strings.TrimSpace(statement), ";"))
@@ -169,6 +170,8 @@ func (p preparation) install(create bool) error {
 			}
 		} else if _, err := p.db.ExecContext(p.ctx, statement); err != nil {
 			return fmt.Errorf("%.200s: %w", statement, err)
+		} else if what := p.whatIsMade(statement); what != "" {
+			made = append(made, what)
 		}
 	}
 	if p.dryRun {
@@ -184,10 +187,31 @@ func (p preparation) install(create bool) error {
 	if err := opened.ping(ctx); err != nil {
 		return err
 	}
-	if findings == nil {
-		fmt.Fprintf(p.out, "%s has what lookups need\n", p.table.Table)
+	if findings != nil {
+		return findings
 	}
-	return findings
+	if len(made) == 0 {
+		fmt.Fprintf(p.out, "%s has what lookups need: nothing to do\n", p.table.Table)
+	} else {
+		fmt.Fprintf(p.out, "%s has what lookups need; made: %s\n", p.table.Table, strings.Join(made, ", "))
+	}
+	return nil
+}
+
+// whatIsMade returns what a statement of install makes, in words, or "" if it makes nothing.
+func (p preparation) whatIsMade(statement string) string {
+	first, _, _ := strings.Cut(statement, "\n")
+	switch {
+	case strings.HasPrefix(first, "ALTER TABLE"):
+		return "the column " + p.table.PrefixColumn
+	case strings.HasPrefix(first, "CREATE TABLE"):
+		return "the table"
+	case strings.HasPrefix(first, "CREATE INDEX"):
+		return "an index on " + strings.Trim(first[strings.LastIndexByte(first, '('):], "()")
+	case strings.HasPrefix(first, "DROP INDEX"):
+		return ""
+	}
+	return "the triggers that report changes"
 }
 
 // fillPrefixes is in the list of statements where [preparation.fill] runs, which makes many.
@@ -332,7 +356,11 @@ func (p preparation) fill() error {
 			fmt.Fprintf(p.errs, "%d of %d rows\n", done, all)
 		}
 	})
-	fmt.Fprintf(p.out, "%d hash prefixes were filled\n", filled)
+	if filled == 0 {
+		fmt.Fprintln(p.out, "no hash prefix was missing")
+	} else {
+		fmt.Fprintf(p.out, "%s filled\n", count(filled, "hash prefix was", "hash prefixes were"))
+	}
 	if p.ctx.Err() != nil {
 		return p.ctx.Err()
 	}

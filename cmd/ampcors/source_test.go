@@ -120,7 +120,7 @@ func TestSourceInstallAndFill(t *testing.T) {
 				t.Error(stderr)
 			}
 			exec("UPDATE sites SET hash_prefix = NULL WHERE id = 2")
-			if out, _ = source(exitClean, on(sites, "fill")...); out != "1 hash prefixes were filled\n" {
+			if out, _ = source(exitClean, on(sites, "fill")...); out != "1 hash prefix was filled\n" {
 				t.Error(out)
 			}
 
@@ -173,6 +173,18 @@ func serveFrom(t *testing.T, url string, sites []string) {
 	for args, want := range map[string]int{"--with-database": exitClean, "--with-database=false": exitFindings} {
 		if code, _, stderr := run(t, "", "check", args, config); code != want {
 			t.Errorf("check %s: exit code %d, %s", args, code, stderr)
+		}
+	}
+	if code, stdout, stderr := run(t, "", append([]string{"check", "--database", url, config}, sites...)...); code != exitClean || !strings.Contains(stdout, "publishers are looked up in the table sites") {
+		t.Errorf("check with the database: exit code %d, %s%s", code, stdout, stderr)
+	}
+	if code, _, stderr := run(t, "", "check", "--database", url, "--table", "nowhere", config); code != exitUntested {
+		t.Errorf("check of a table that is not there: exit code %d, %s", code, stderr)
+	}
+	for publisher, want := range map[string]int{"www.example.com": exitClean, "off.example": exitFindings} {
+		code, stdout, stderr := run(t, "", append([]string{"explain", "--config", config, "--database", url, "https://" + publisher}, sites...)...)
+		if code != want || strings.Contains(stdout, "Known to the Source") != (want == exitClean) {
+			t.Errorf("explain %s: exit code %d, %s%s", publisher, code, stdout, stderr)
 		}
 	}
 	if err := os.WriteFile(config, []byte(`{"publishers": ["listed.example"], "source": {"ttl": "1m"}}`), 0o600); err != nil {

@@ -106,7 +106,7 @@ type CacheURL struct {
 	URL         string `json:"url,omitempty"`         // the publisher's. Without it, the vector is only about reading cacheURL
 	Type        string `json:"type,omitempty"`        // the content type in the path, such as "c"
 	Prefix      string `json:"prefix,omitempty"`      // the domain prefix, if it is not the one by ampcors
-	ImageParams string `json:"imageParams,omitempty"` // the part of the path between the type "i" or "ii" and the host: segments of A-Z, a-z, 0-9 and _
+	ImageParams string `json:"imageParams,omitempty"` // the part of the path between the type "i" or "ii" and the host: segments of letters, digits, -, _, = and a comma, other than s
 	CacheQuery  string `json:"cacheQuery,omitempty"`  // the parameters of the cache and of its viewer
 	Cache       string `json:"cache,omitempty"`       // domain of the cache, if it is not Google's
 	CacheURL    string `json:"cacheURL,omitempty"`    // on the cache

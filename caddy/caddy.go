@@ -34,7 +34,7 @@ import (
 
 func init() {
 	caddy.RegisterModule(new(Handler))
-	httpcaddyfile.RegisterHandlerDirective("ampcors", parseHandler)
+	httpcaddyfile.RegisterDirective("ampcors", parseDirective)
 	// Before redirects and authentication, because preflights carry no credentials, and
 	// browsers do not follow a redirect of a preflight. Also before header: one that deletes a
 	// header acts late, and could then remove Vary or replace Access-Control-Allow-Origin.
@@ -109,8 +109,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		if h.source != nil {
 			cfg.Source, _ = h.source.get()
 		}
-		// ServeHTTP returns the error.
-		cfg.Denied = func(http.ResponseWriter, *http.Request, ampcors.Decision) {}
+		cfg.Denied = deny
 	}
 	reload := make(chan os.Signal)
 	var err error
@@ -219,7 +218,7 @@ func (h *Handler) inline() configfile.Inline {
 var dropAfter = 10 * time.Second
 
 // nobody answers each Origin with 503.
-var nobody = ampcors.Config{Source: new(source.Source), Denied: func(http.ResponseWriter, *http.Request, ampcors.Decision) {}}
+var nobody = ampcors.Config{Source: new(source.Source), Denied: deny}
 
 // Cleanup implements caddy.CleanerUpper. For a moment, listed publishers are allowed as before, and
 // others if another handler uses the source.
@@ -251,8 +250,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	switch {
 	case !proceed && d.Allowed: // a preflight
 		return nil
-	case !proceed:
+	case !proceed && handlesErrors(r):
 		return caddyhttp.Error(d.StatusCode(), errors.New("ampcors: "+d.Reason.String()))
+	case !proceed: // deny has answered
+		return nil
 	case h.reportOnly: // the CORS headers of the handlers behind it must stay
 		return next.ServeHTTP(w, r)
 	}
@@ -262,6 +263,23 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		err = next.ServeHTTP(w, r)
 	})).ServeHTTP(w, r)
 	return err
+}
+
+// deny answers a denied request with the text of the other front ends, unless handle_errors will.
+func deny(w http.ResponseWriter, r *http.Request, d ampcors.Decision) {
+	if handlesErrors(r) {
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(d.StatusCode())
+	_, _ = fmt.Fprintf(w, "%s: %s\n", http.StatusText(d.StatusCode()), d.Reason) // an error means that the connection is broken
+}
+
+// handlesErrors reports whether the server has routes for errors.
+func handlesErrors(r *http.Request) bool {
+	server, ok := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
+	return ok && server.Errors != nil && len(server.Errors.Routes) > 0
 }
 
 // isDecided is a variable of a request that a handler has let through.

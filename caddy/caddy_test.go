@@ -358,10 +358,14 @@ func TestThePublisherHeaderCannotBeForgedInATrailer(t *testing.T) {
 }
 
 // With a matcher of paths, backends that read these paths as /api/x get requests that nothing has
-// decided. Without one, all are decided.
+// decided, so it is an error, and only handle can have one. Without one, all are decided.
 func TestAMatcherOfPathsIsBypassed(t *testing.T) {
+	_, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte("http://localhost {\n\tampcors /api/* {\n\t\tpublishers www.example.com\n\t}\n\trespond ok\n}\n"), nil)
+	if err == nil || !strings.Contains(err.Error(), "has a matcher") || !strings.Contains(err.Error(), "Caddyfile:2") {
+		t.Errorf("a matcher: %v", err)
+	}
 	ok := backend(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
-	for directive, want := range map[string]int{"ampcors /api/* {\n\t\tpublishers www.example.com\n\t}": http.StatusOK, "ampcors www.example.com": http.StatusForbidden} {
+	for directive, want := range map[string]int{"handle /api/* {\n\t\tampcors www.example.com\n\t}": http.StatusOK, "ampcors * {\n\t\tpublishers www.example.com\n\t}": http.StatusForbidden, "ampcors www.example.com": http.StatusForbidden} {
 		s := newServer(t, "\t"+directive+"\n\treverse_proxy "+ok)
 		for _, path := range []string{"/x/..;/api/x", "/api;/x", `/\api/x`, "/x/..%5capi/x"} {
 			conn, err := net.Dial("tcp", s.addr)
@@ -438,9 +442,9 @@ func TestARequestThatComesTooLate(t *testing.T) {
 	r := httptest.NewRequest("GET", "/", nil)
 	r.Header.Set("Origin", cached)
 	eventually(t, "the publishers are dropped", func() bool {
-		var e caddyhttp.HandlerError
-		err := h.ServeHTTP(httptest.NewRecorder(), r, caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error { return nil }))
-		return errors.As(err, &e) && e.StatusCode == http.StatusServiceUnavailable
+		w := httptest.NewRecorder()
+		err := h.ServeHTTP(w, r, caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error { return nil }))
+		return err == nil && w.Code == http.StatusServiceUnavailable
 	})
 }
 
@@ -462,6 +466,15 @@ func TestADenialIsAnError(t *testing.T) {
 		if status := strconv.Itoa(resp.StatusCode); body != want || !strings.HasPrefix(want, status) || resp.Header.Get("Cache-Control") != "no-store" || resp.Header.Get("Vary") != "Origin" {
 			t.Errorf("%s: %s %q, %v; want %q", origin, status, body, resp.Header, want)
 		}
+	}
+}
+
+// Without handle_errors, a denial has the text that the middleware and the other front ends send.
+func TestADenialHasAText(t *testing.T) {
+	s := newServer(t, "\tampcors www.example.com\n\trespond ok")
+	resp := s.do("GET", evil)
+	if body := read(t, resp); body != "Forbidden: publisher_not_allowed\n" || resp.Header.Get("Content-Type") != "text/plain; charset=utf-8" || resp.Header.Get("X-Content-Type-Options") != "nosniff" {
+		t.Errorf("%q, %v", body, resp.Header)
 	}
 }
 

@@ -16,21 +16,34 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/configfile"
 	"github.com/ampcors/ampcors/source"
 )
 
-func parseHandler(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
+// parseDirective rejects a matcher: what it does not match would reach the backend without a decision.
+func parseDirective(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error) {
+	h.Next()
+	matcher, err := h.ExtractMatcherSet()
+	if err != nil {
+		return nil, err
+	}
+	if matcher != nil {
+		h.Next()
+		return nil, h.Err("has a matcher: requests that it does not match, such as preflights, would reach the backend without a decision; " +
+			"want the directive in a handle block with that matcher, beside a last handle without one")
+	}
 	handler := new(Handler)
-	return handler, handler.UnmarshalCaddyfile(h.Dispenser)
+	if err := handler.UnmarshalCaddyfile(h.Dispenser); err != nil {
+		return nil, err
+	}
+	return h.NewRoute(nil, handler), nil
 }
 
 // UnmarshalCaddyfile reads
 //
-//	ampcors [<matcher>] [<publishers...>] {
+//	ampcors [<publishers...>] {
 //		publishers       <domain or pattern...>
 //		publishers_file  <path>
 //		caches           [<id...>]    without an id, none is trusted
@@ -64,7 +77,7 @@ func parseHandler(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 // A list can also be a block with a value on each line, and can occur several times. All
 // errors are reported at once, each with its line.
 //
-// All requests to the handlers behind it must pass through it, preflights too. So use no matcher:
+// All requests to the handlers behind it must pass through it, preflights too. So a matcher is an error:
 // see the README.
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the directive

@@ -171,12 +171,6 @@ func TestTheCaddyfileOfPostgres(t *testing.T) {
 	}
 }
 
-func TestAMatcherMayComeFirst(t *testing.T) {
-	if h := parse(t, "\tampcors /api/* www.example.com\n\trespond ok"); string(h.Config) != `{"publishers":["www.example.com"]}` {
-		t.Errorf("%s", h.Config)
-	}
-}
-
 // All errors of a block are reported at once, in the order of their lines.
 func TestEachErrorHasItsLine(t *testing.T) {
 	const text = `:80 {

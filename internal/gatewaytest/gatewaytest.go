@@ -91,8 +91,8 @@ const (
 
 // Compare sends requests of many kinds to the gateway, which must be in front of [Backend], and
 // to the Middleware with its guard, in front of the same. Through both, the backend must get the
-// same requests, and the client the same status and CORS headers. The text of a denial may
-// differ.
+// same requests, and the client the same status, CORS headers and reason. A hint behind the reason may
+// be missing.
 func Compare(t *testing.T, gateway string, limit Limit) {
 	t.Helper()
 	server := httptest.NewServer(NewMiddleware(t).WrapDecision(guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -106,20 +106,26 @@ func Compare(t *testing.T, gateway string, limit Limit) {
 			for _, header := range headers {
 				t.Run(fmt.Sprint(origin, " ", method, " ", header), func(t *testing.T) {
 					got, want := call(t, gateway, origin, method, header), call(t, server.URL, origin, method, header)
-					switch want.status {
-					case http.StatusServiceUnavailable:
-						if limit == NoPreflight503 && method == "OPTIONS" && strings.HasPrefix(header, "Access-Control-Request-Method") {
-							want.status = http.StatusForbidden
-						}
-						fallthrough
-					case http.StatusForbidden:
-						got.body, want.body = "", ""
+					isDenial := want.status == http.StatusForbidden || want.status == http.StatusServiceUnavailable
+					if isDenial && limit == NoPreflight503 && method == "OPTIONS" && strings.HasPrefix(header, "Access-Control-Request-Method") {
+						want.status, got.body, want.body = http.StatusForbidden, "", ""
+					} else if isDenial && method != "HEAD" {
+						text, _, _ := strings.Cut(strings.TrimSuffix(want.body, "\n"), ";") // a hint may follow
+						want.body = text + "\n"
 					}
 					if got.status != want.status || got.body != want.body {
 						t.Errorf("%d %q; want %d %q", got.status, got.body, want.status, want.body)
 					}
 					names := []string{"Vary", "Cache-Control", "Retry-After", "Amp-Access-Control-Allow-Source-Origin", "Amp-Email-Allow-Sender",
 						"X-Ampcors-Status", "X-Ampcors-Reason", "X-Ampcors-Publisher"}
+					if isDenial {
+						names = append(names, "X-Content-Type-Options")
+						for i, r := range []response{got, want} {
+							if kind, _, _ := strings.Cut(r.headers.Get("Content-Type"), ";"); kind != "text/plain" {
+								t.Errorf("the denial %d has the type %q", i, kind)
+							}
+						}
+					}
 					for _, all := range []http.Header{got.headers, want.headers} {
 						for name := range all {
 							if strings.HasPrefix(name, "Access-Control-") {

@@ -100,7 +100,7 @@ anything was not tested.`,
 	flags.StringSliceVar(&f.onlyHosts, "only-host", nil, "the only hosts that may be called")
 	flags.StringArrayVar(&f.resolve, "resolve", nil, "host:addr:port: connect to addr:port for this host")
 	flags.BoolVar(&f.insecure, "insecure", false, "accept any certificate")
-	flags.Float64Var(&f.rate, "rate", 100, "requests per second; 0 for no limit")
+	flags.Float64Var(&f.rate, "rate", probe.DefaultRate, "requests per second; 0 for no limit")
 	flags.DurationVar(&f.timeout, "timeout", 10*time.Second, "time limit of a request")
 	flags.DurationVar(&f.maxTime, "max-time", 5*time.Minute, "time limit of the whole probe")
 	flags.IntVar(&f.maxEndpoints, "max-endpoints", 200, "endpoints of a document that are tested")

@@ -15,6 +15,7 @@ type wide struct {
 	ownClaim     bool            // the claim to be the publisher's is enough
 	noClaim      bool            // no claim is enough
 	referer      bool            // the publisher in the Referer is enough
+	noReferer    bool            // no Referer is enough
 	sameOrigin   bool            // AMP-Same-Origin is enough
 	anyPublisher map[string]bool // domains of caches on which any publisher is allowed
 	anyPrefix    map[string]bool // domains of caches on which any prefix like the publisher's is allowed
@@ -45,6 +46,8 @@ func (c *cell) wideMistakes() wide {
 			w.noClaim = w.noClaim || t.origin == evil
 		case "referer-trusted":
 			w.referer = true
+		case "no-referer-allowed":
+			w.noReferer = true
 		case "same-origin-header-trusted":
 			w.sameOrigin = true
 		}
@@ -61,7 +64,7 @@ func (c *cell) wideMistakes() wide {
 func (c *cell) attribute(isOpen bool) {
 	w := c.wideMistakes()
 	for _, t := range c.trials {
-		isRun := slices.Contains(t.Causes, "unsafe-reaches-handler")
+		isRun := slices.Contains(t.Causes, "unsafe-reaches-handler") || t.Kind == KindForged
 		switch {
 		case !t.Kind.IsHostile() || t.Outcome != Problem || isRun || t.id == "same-origin-granted":
 		case t.id == "own-host-allowed" && !w.anyOrigin && !(w.ownClaim && c.needsOwnClaim(t)):
@@ -93,9 +96,11 @@ func (c *cell) cause(t *trial, w wide) string {
 		return "any-publisher-allowed"
 	case w.anyPrefix[domain] && isPrefix:
 		return "prefix-lookalike-allowed"
+	case w.noReferer && t.origin == "null":
+		return "no-referer-allowed" // browsers send none from there
 	case w.referer && strings.HasPrefix(t.origin, c.own):
 		return "referer-trusted" // browsers send the page's own origin in it
-	case isLonger && (t.id == "port-allowed" || t.id == "dead-cache-allowed"):
+	case isLonger && t.id == "dead-cache-allowed":
 		return "lookalike-allowed"
 	}
 	return t.id

@@ -24,6 +24,9 @@ const (
 	maxHeader    = 64 << 10 // bytes of an answer's header
 	maxRedirects = 20       // as browsers do, by "HTTP-redirect fetch" of the Fetch standard
 	userAgent    = "ampcors-probe (+https://github.com/ampcors/ampcors)"
+
+	// browserAgent is sent by default, because some backends treat browsers differently.
+	browserAgent = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36"
 )
 
 // Limits of the probe, which end a request.
@@ -137,7 +140,7 @@ func (c *client) send(ctx context.Context, req request) (*response, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.Header.Set("User-Agent", userAgent)
+	r.Header.Set("User-Agent", browserAgent)
 	isTrusted := c.trusted[originOf(u)]
 	isPreflight := req.method == http.MethodOptions && req.header.Get("Access-Control-Request-Method") != ""
 	for key, values := range c.header {
@@ -307,7 +310,8 @@ func (c *client) preflightOf(ctx context.Context, req request, target *url.URL) 
 func unsafeHeaders(h http.Header) (names []string) {
 	for key := range h {
 		switch key {
-		case "Accept", "Cache-Control", "Pragma", "Referer": // safelisted, or set by the browser and not by the page
+		case "Accept", "Cache-Control", "Pragma", "Referer", "User-Agent", "If-None-Match", "If-Modified-Since":
+			// safelisted, or set by the browser and not by the page
 		case "Content-Type":
 			if !isSafelistedContentType(h.Get(key)) {
 				names = append(names, "content-type")

@@ -65,6 +65,7 @@ type Unknown struct {
 const (
 	typeURLEncoded = "application/x-www-form-urlencoded"
 	typeJSON       = "application/json"
+	typeMultipart  = "multipart/form-data; boundary=ampcors"
 	typeText       = "text/plain;charset=utf-8"
 	// multipartBoundary separates the parts of multipart/form-data bodies.
 	multipartBoundary = "----ampcors-probe"

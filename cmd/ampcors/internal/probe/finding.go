@@ -99,7 +99,9 @@ var kinds = []kind{
 		"Send Vary: Origin with every answer, so that no cache gives the answer for one origin to another."},
 	{"cached-wrong-origin", High, "a cache in between gives the answer for one origin to another",
 		"Send Vary: Origin with every answer, even if the request has no Origin. Configure the CDN to follow Vary, to put Origin into the cache key, or not to cache."},
-	{"expose-missing", Medium, "AMP-Redirect-To is not exposed", "Send Access-Control-Expose-Headers: AMP-Redirect-To."},
+	{"revalidation-wrong-origin", High, "a 304 names another origin", "The headers of a 304 replace those in the browser's cache, so that the page can no longer read the answer. " + echo + " Send the same with status 304, or no Access-Control-Allow-Origin."},
+	{"expose-missing", Medium, "AMP-Redirect-To is not exposed", "Send Access-Control-Expose-Headers: AMP-Redirect-To. The value * exposes nothing if there are credentials."},
+	{"redirect-to-invalid", Medium, "AMP-Redirect-To is not an absolute https URL", "The AMP runtime rejects http and paths. Send a URL such as https://www.example.com/thanks."},
 	{"preflight-failed", High, "the answer to the preflight fails the CORS check, or has an error status",
 		"Before routing and authentication, answer OPTIONS with status 204, Access-Control-Allow-Origin: %[1]s, Access-Control-Allow-Methods: %[2]s, Access-Control-Allow-Headers: %[3]s and, if the request has cookies, Access-Control-Allow-Credentials: true."},
 	{"preflight-redirected", High, "the preflight is redirected",
@@ -123,7 +125,7 @@ var kinds = []kind{
 		"Allow %[1]s, too: the prefix of an internationalized name is punycode, and caches may write a name in other forms (ampcors prefix --all)."},
 	{"own-origin-refused", High, "the publisher's own origin is denied",
 		"The page also runs at the publisher's own origin. Allow %[1]s, too."},
-	{"cache-refused", High, "the publisher's page is denied on a cache", "Allow the publisher's origin on each AMP Cache, here %[1]s."},
+	{"cache-refused", High, "the publisher's page is denied on a cache", "Allow the publisher's origin on each AMP Cache, here %[1]s. A protection against CSRF that looks at Sec-Fetch-Site, Referer or Host denies every page on a cache: let requests of these origins pass it."},
 
 	// The endpoint allows other sites.
 	{"any-origin-allowed", High, "any website can read answers with the reader's cookies",
@@ -147,12 +149,13 @@ var kinds = []kind{
 	{"http-allowed", Medium, "an origin with http is allowed",
 		"Anyone on the reader's network can change a page over http. Allow only https."},
 	{"same-origin-header-trusted", High, "AMP-Same-Origin overrides Origin", "Use AMP-Same-Origin only if there is no Origin."},
-	{"same-origin-granted", Medium, "a page on a cache is allowed to send AMP-Same-Origin",
-		"Remove amp-same-origin from Access-Control-Allow-Headers for cache origins. With this header, a page could claim to be at the API's own origin."},
+	{"same-origin-granted", Low, "a page on a cache is allowed to send AMP-Same-Origin",
+		"Remove amp-same-origin from Access-Control-Allow-Headers for cache origins. With this header, a page could claim to be at the API's own origin, if the backend trusted it beside Origin. Many libraries repeat Access-Control-Request-Headers: with an exact list of origins that is harmless."},
 	{"same-origin-header-preferred", Low, "AMP-Same-Origin is used although there is an Origin",
 		"Browsers send both only after a preflight, so no page can use this today. Look at Origin first."},
 	{"referer-trusted", High, "Referer decides who may read",
 		"With referrerPolicy unsafe-url, a page sends its whole URL as Referer, which can have any text. Decide only by Origin."},
+	{"no-referer-allowed", High, "a page without a Referer is allowed", "A page can omit Referer with referrerPolicy no-referrer. Decide only by Origin."},
 	{"localhost-allowed", Medium, "localhost is allowed", "Any program on the reader's machine can serve a page at localhost. Allow it only while developing, and not in production."},
 	{"dead-cache-allowed", Medium, "the domain of a former AMP Cache is allowed",
 		"A domain can change hands. Allow only the caches in the registry, https://cdn.ampproject.org/caches.json."},
@@ -162,6 +165,7 @@ var kinds = []kind{
 		"The answers that were compared are the same with and without the reader's cookies, so that this may be meant. If so, send Access-Control-Allow-Origin: * without Access-Control-Allow-Credentials: that cannot become a leak later."},
 	{"unsafe-reaches-handler", High, "a forged POST is not denied",
 		"Browsers send simple POSTs with cookies and without a preflight. Answer 403 to an Origin that is not allowed, before the handler."},
+	{"unsafe-seems-to-run", Medium, "a forged POST seems to run", "It is answered with success, though not as the publisher's own request. Answer 403 to an Origin that is not allowed, before the handler. If nothing was done, a status of 4xx would say so."},
 }
 
 // IDs returns the ids that findings can have.
@@ -185,7 +189,7 @@ func (c *cell) findings() (findings []Finding) {
 			findings = append(findings, c.finding(k, shown))
 		}
 	}
-	if c.differs != nil {
+	if isShown := slices.ContainsFunc(findings, func(f Finding) bool { return f.ID == "answers-differ" }); c.differs != nil && !isShown {
 		r, resp := c.differs.last()
 		i := slices.IndexFunc(kinds, func(k kind) bool { return k.id == "answers-differ" })
 		findings = append(findings, c.newFinding(kinds[i], []string{r.origin},

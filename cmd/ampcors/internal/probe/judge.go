@@ -34,6 +34,12 @@ func (c *cell) judge() {
 			t.judgeSent()
 		case t.Kind == KindCookies:
 			isOpen = t.judgeCookies()
+		case t.Kind == KindRevalidate:
+			t.judgeRevalidation(c.control.origin)
+		case t.Kind == KindUserAgent:
+			if t.judgeSent(); t.Outcome == Fine && !c.isAsAtFirst(t.answers[0]) {
+				c.note(fmt.Sprintf("%s answers depend on User-Agent: as %q, the publisher's page gets status %d. What only this program could see was not tested.", c.e.URL, userAgent, t.answers[0].status()))
+			}
 		}
 	}
 	c.judgeHostile(pages)
@@ -59,6 +65,24 @@ func (t *trial) judgeSent() {
 	}
 }
 
+// judgeRevalidation judges an answer that a browser has revalidated. The headers of a 304 replace those that it
+// stored (RFC 9111 section 3.2), and the CORS check is made with them.
+func (t *trial) judgeRevalidation(origin string) {
+	if t.judgeSent(); t.Outcome != Fine || len(t.answers) < 2 { // without a validator, there is nothing to revalidate
+		return
+	}
+	a := t.answers[1]
+	if a.err != nil {
+		t.skip(a.err.Error(), false)
+		return
+	}
+	_, resp := a.last()
+	if lines := resp.Header["Access-Control-Allow-Origin"]; resp.Status == http.StatusNotModified && len(lines) > 0 &&
+		(len(lines) > 1 || lines[0] != origin && lines[0] != "*") {
+		t.blame("revalidation-wrong-origin", a)
+	}
+}
+
 // isOverloaded reports whether a status says that the backend did not look at the request.
 func isOverloaded(status int) bool {
 	return status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable
@@ -74,6 +98,8 @@ func (c *cell) judgePages(pages []*trial) {
 		case a.err != nil:
 			t.skip(a.err.Error(), false)
 			continue
+		case isOverloaded(a.status()) && c.isOnlyThisCache(t, pages):
+			t.remark = "pages on other caches are answered"
 		case isOverloaded(a.status()), slices.Contains(c.limits, a.status()) && !a.isReadable():
 			t.skip(fmt.Sprintf("the backend limits requests, or is down (status %d)", a.status()), false)
 			continue
@@ -85,13 +111,22 @@ func (c *cell) judgePages(pages []*trial) {
 		judged = append(judged, t)
 		if err := a.why(); err != nil {
 			t.Reason = err.Error()
-			blocked[t] = c.blockedBy(a, t.origin)
+			if blocked[t] = c.blockedBy(a, t.origin); t.isAllFromCache() {
+				blocked[t] = "cached-wrong-origin"
+			}
 		} else {
 			t.Works = true
 		}
 	}
 	c.findBroken(judged, blocked)
 	c.findFlaws(judged)
+	if c.differs != nil { // what only chance has found is no cause
+		for _, t := range judged {
+			if t.Outcome == Problem && blocked[t] != "" {
+				t.Causes = []string{"answers-differ"}
+			}
+		}
+	}
 	for _, t := range judged {
 		c.tested = true
 		switch {
@@ -105,6 +140,30 @@ func (c *cell) judgePages(pages []*trial) {
 	}
 }
 
+// isOnlyThisCache reports whether all pages on the cache of a page are answered with the same error status, each
+// time, and the pages on other caches are not.
+func (c *cell) isOnlyThisCache(t *trial, pages []*trial) bool {
+	others := 0
+	for _, other := range pages {
+		isSame := !slices.ContainsFunc(other.answers, func(a *answer) bool { return a.err != nil || a.status() != t.answers[0].status() })
+		if t.cache == "" || isSame != (other.cache == t.cache) || other.cache == t.cache && len(other.answers) < 2 {
+			return false
+		}
+		if other.cache != t.cache {
+			others++
+		}
+	}
+	return others > 0
+}
+
+// isAllFromCache reports whether a shared cache gave each answer.
+func (t *trial) isAllFromCache() bool {
+	return !slices.ContainsFunc(t.answers, func(a *answer) bool {
+		_, resp := a.last()
+		return resp == nil || !isFromCache(resp.Header)
+	})
+}
+
 // judged returns the answer by which a page is judged. That is the first, unless a request that no
 // cache could answer had another result.
 func (c *cell) judged(t *trial) *answer {
@@ -116,7 +175,9 @@ func (c *cell) judged(t *trial) *answer {
 	if first.status() >= 500 || slices.Contains(c.limits, first.status()) {
 		return fresh // the first was an accident
 	}
-	isCached := len(t.answers) > 2 && !t.answers[2].isReadable() && t.answers[2].err == nil && c.e.Method != http.MethodPost
+	// A cache gives the same wrong answer again, and never to a new URL. Several servers in turn do not.
+	isCached := len(t.answers) > 4 && !t.answers[2].isReadable() && t.answers[2].err == nil && t.answers[3].isReadable() &&
+		t.answers[4].isReadable() && (c.e.Method != http.MethodPost || first.blocked != nil)
 	if isCached {
 		t.remark = "the same request with a new URL is allowed"
 		t.blame("cached-wrong-origin", first)
@@ -211,6 +272,10 @@ func (c *cell) findBroken(pages []*trial, blocked map[*trial]string) {
 	}
 	target := originOfURL(c.e.URL)
 	ownWorks := slices.ContainsFunc(pages, func(t *trial) bool { return t.page.form == formOwn && t.Works && t.origin != target })
+	isAnswered := slices.ContainsFunc(c.trials, func(t *trial) bool { // without Origin, or at the API's own origin
+		return (t.Kind == KindNoOrigin || t.page.form == formOwn && t.origin == target) && len(t.answers) > 0 && t.answers[0].status() > 0 &&
+			t.answers[0].status() < 400
+	})
 	causes := make(map[string][]*trial)
 	for _, t := range pages {
 		id, isBlocked := blocked[t]
@@ -219,9 +284,11 @@ func (c *cell) findBroken(pages []*trial, blocked map[*trial]string) {
 		}
 		switch isDenial := slices.Contains(denials, id); {
 		case !isDenial:
-		case t.page.form == formOwn && onCache(""):
+		case t.page.form == formOwn && (onCache("") || isAnswered && isDenialStatus(t.because.status())):
 			id = "own-origin-refused"
 		case t.page.form == formOwn:
+		case !onCache("") && isAnswered && isDenialStatus(t.because.status()):
+			id = "cache-refused" // by a protection against CSRF, perhaps
 		case !onCache("") && ownWorks && id != "acao-mismatch" && id != "acao-source-origin":
 			id = "cache-refused"
 		case !onCache(""):
@@ -244,6 +311,11 @@ func (c *cell) findBroken(pages []*trial, blocked map[*trial]string) {
 			t.blame(id, t.because)
 		}
 	}
+}
+
+// isDenialStatus reports whether a status says that the backend does not want the request.
+func isDenialStatus(status int) bool {
+	return status == http.StatusUnauthorized || status == http.StatusForbidden
 }
 
 // findFlaws names what is wrong with answers, also with those that a browser lets pages read.
@@ -282,9 +354,13 @@ func (c *cell) findFlaws(pages []*trial) {
 			t.Works = false
 			t.blame("not-script", a)
 		}
-		if e.Answer == AnswerForm && h.Get("AMP-Redirect-To") != "" && !isExposed("AMP-Redirect-To", e.Credentials, h) &&
-			h.Get("Access-Control-Allow-Origin") != "" {
-			t.blame("expose-missing", a)
+		if to := h.Get("AMP-Redirect-To"); to != "" && (e.Answer == AnswerForm || e.Method == http.MethodPost) {
+			if !isExposed("AMP-Redirect-To", e.Credentials, h) && h.Get("Access-Control-Allow-Origin") != "" {
+				t.blame("expose-missing", a)
+			}
+			if u, err := url.Parse(to); err != nil || u.Scheme != "https" || u.Host == "" {
+				t.blame("redirect-to-invalid", a)
+			}
 		}
 		if e.Credentials && setsFirstPartyCookie(h) {
 			c.note(e.URL + " sets a cookie without SameSite=None and Secure: browsers do not send it from pages on AMP Caches. That is not CORS.")
@@ -304,7 +380,7 @@ func (c *cell) findFlaws(pages []*trial) {
 		return
 	}
 	without := c.trials[i]
-	if _, resp := without.answers[0].last(); resp.Status < 300 && isCacheable(e.Method, resp.Header) && !variesByOrigin(resp.Header) {
+	if _, resp := without.answers[0].last(); resp.Status < 300 && without.answers[0].fetch.hop == 0 && isCacheable(e.Method, resp.Header) && !variesByOrigin(resp.Header) {
 		value := resp.Header.Get("Access-Control-Allow-Origin")
 		if slices.ContainsFunc(echoes, func(t *trial) bool { return t.origin != value }) {
 			without.blame("vary-missing", without.answers[0])
@@ -314,7 +390,10 @@ func (c *cell) findFlaws(pages []*trial) {
 
 // findVaryOfDenials names a denial that a shared cache may keep and give to the publisher's pages.
 func (c *cell) findVaryOfDenials(pages []*trial) {
-	i := slices.IndexFunc(c.trials, func(t *trial) bool { return t.id == "any-origin-allowed" && t.Outcome == Fine })
+	// The denial must have the URL of the publisher's pages, and so their claim.
+	i := slices.IndexFunc(c.trials, func(t *trial) bool {
+		return t.Kind == KindNull && t.Outcome == Fine && !t.isMoot && slices.Equal(t.sent[0].claims, c.claim(c.own))
+	})
 	if i < 0 {
 		return
 	}
@@ -386,6 +465,9 @@ func (c *cell) judgeHostile(pages []*trial) {
 			continue
 		}
 		t.Outcome = Fine
+		if t.isMoot {
+			continue
+		}
 		first := t.answers[0]
 		switch {
 		case t.id == "unsafe-reaches-handler":
@@ -418,12 +500,15 @@ func (c *cell) judgeHostile(pages []*trial) {
 
 // provesNothing returns why the answers to a hostile page do not show whether it is denied.
 func (c *cell) provesNothing(t *trial) error {
+	if t.isMoot {
+		return nil
+	}
 	if len(t.answers) == 0 {
 		return errors.New("it was not sent")
 	}
 	control := c.control.answers[0]
 	for i, a := range t.answers {
-		isOwn := t.sent[i].origin != ""
+		isOwn := t.sent[i].isControl
 		if a.isReadable() && t.Kind != KindForged {
 			return nil // allowed, whatever the rest is
 		}
@@ -443,10 +528,11 @@ func (c *cell) provesNothing(t *trial) error {
 	return nil
 }
 
-// isFromCache reports whether a shared cache answered, by RFC 9111 section 5.1.
+// isFromCache reports whether a shared cache answered, by RFC 9111 section 5.1, or by the headers of common caches.
 func isFromCache(h http.Header) bool {
 	age, err := strconv.Atoi(h.Get("Age"))
-	return err == nil && age > 0
+	isHit := func(name string) bool { return strings.HasPrefix(strings.ToUpper(h.Get(name)), "HIT") }
+	return err == nil && age > 0 || isHit("X-Cache") || isHit("X-Cache-Status") || isHit("CF-Cache-Status")
 }
 
 // judgeForged judges a request that changes data, and that any page can make a browser send. It can
@@ -471,6 +557,9 @@ func (c *cell) judgeForged(t *trial) {
 	case resp.Status >= 400 && len(own.Body) > 2 && hasBody(resp.Body, own.Body):
 		t.remark = "the answer has what the handler writes, so that the handler ran"
 		t.blame(t.id, a)
+	case resp.Status == http.StatusCreated, resp.Status == http.StatusAccepted, resp.Status == http.StatusNoContent:
+		t.remark = fmt.Sprintf("the publisher's own request is answered with status %d", own.Status)
+		t.blame("unsafe-seems-to-run", a)
 	case resp.Status < 400, resp.Status >= 500, len(own.Body) > 0 && bytes.Equal(resp.Body, own.Body):
 		t.skip(fmt.Sprintf("it is answered with status %d, and not as the publisher's own request: only the backend knows whether it was denied", resp.Status), false)
 	}

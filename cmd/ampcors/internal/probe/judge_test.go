@@ -40,7 +40,7 @@ func judgedCell(t *testing.T, e Endpoint, answers map[string][]*answer, change f
 		if trial.answers == nil {
 			for _, s := range trial.steps {
 				a := recorded(403, "Forbidden", "Vary: Origin")
-				if trial.Kind == KindPage || s.origin != "" {
+				if trial.Kind == KindPage || s.isControl {
 					a = allowed(trial.origin)
 				}
 				trial.answers = append(trial.answers, a)

@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -38,7 +39,7 @@ const (
 	NotTested Outcome = "not tested" // Reason says why
 )
 
-// A Kind is what the pages of some trials have in common. Those of the first three are the
+// A Kind is what the pages of some trials have in common. Those of the first five are the
 // publisher's; all others must be denied.
 type Kind string
 
@@ -46,6 +47,8 @@ const (
 	KindPage       Kind = "pages"            // at an origin of the publisher
 	KindNoOrigin   Kind = "no Origin"        // a program, or a browser that sends none
 	KindCookies    Kind = "cookies"          // whether the answer depends on them
+	KindRevalidate Kind = "revalidation"     // of an answer in the browser's cache
+	KindUserAgent  Kind = "User-Agent"       // whether the answer depends on it
 	KindSites      Kind = "other sites"      //
 	KindPublishers Kind = "other publishers" // on an AMP Cache
 	KindTwins      Kind = "shared prefixes"
@@ -63,12 +66,14 @@ const (
 
 // Kinds returns the kinds of trials, in the order of reports.
 func Kinds() []Kind {
-	return []Kind{KindPage, KindNoOrigin, KindCookies, KindSites, KindPublishers, KindTwins, KindLookalikes, KindHTTP, KindNull,
+	return []Kind{KindPage, KindNoOrigin, KindCookies, KindRevalidate, KindUserAgent, KindSites, KindPublishers, KindTwins, KindLookalikes, KindHTTP, KindNull,
 		KindClaims, KindSameOrigin, KindReferer, KindLocalhost, KindFormer, KindOwnHosts, KindForged}
 }
 
 // IsHostile reports whether the pages of this kind must be denied.
-func (k Kind) IsHostile() bool { return k != KindPage && k != KindNoOrigin && k != KindCookies }
+func (k Kind) IsHostile() bool {
+	return slices.Index(Kinds(), k) > slices.Index(Kinds(), KindUserAgent)
+}
 
 // A trial is a Trial with its requests and answers.
 type trial struct {
@@ -80,6 +85,7 @@ type trial struct {
 	answers []*answer // to them
 	because *answer   // shows the outcome
 	remark  string    // what the answer alone does not show
+	isMoot  bool      // there is nothing to ask
 }
 
 // A step is a request of a trial.
@@ -93,6 +99,9 @@ type step struct {
 	isSimple    bool        // without headers that need a preflight
 	cookies     bool
 	isFresh     bool // no cache may answer it
+	revalidates bool // with the validator of the answer before
+	isControl   bool // from the page that is the control
+	toRedirect  bool // to the other origin to which the publisher's page was redirected
 }
 
 // noType is a step's contentType for none.
@@ -105,6 +114,7 @@ const (
 	ifAllowed
 	ifDenied
 	ifRecovered // it was allowed, after one that was denied
+	ifCached    // it was denied, and the one before that was not
 )
 
 type mode int
@@ -133,7 +143,9 @@ type cell struct {
 	width    int     // trials that are sent at once
 	denial   *trial  // a page that is denied, as it was answered at first
 	notes    []string
-	tested   bool // an answer to a page was judged
+	tested   bool   // an answer to a page was judged
+	first    *cell  // of the same group; nil for the first
+	redirect string // the URL at another origin to which the publisher's page was redirected
 }
 
 // plan returns the trials of an endpoint for the pages of a publisher.
@@ -147,7 +159,7 @@ func (p *prober) plan(e *Endpoint, publisher string) (*cell, error) {
 	if e.Method == http.MethodGet {
 		// A cache in front of the backend may keep this answer. If pages then get it,
 		// that is a finding.
-		c.add(KindNoOrigin, "a program that sends no Origin", page{}, "", step{claims: claims})
+		c.add(KindNoOrigin, "a program that sends no Origin", page{}, "", step{claims: claims, cookies: e.Credentials})
 	}
 	for _, pg := range pages {
 		if pg.isAmbiguous {
@@ -156,7 +168,18 @@ func (p *prober) plan(e *Endpoint, publisher string) (*cell, error) {
 		c.add(KindPage, c.pageName(pg), pg, "",
 			step{claims: claims, cookies: e.Credentials},
 			step{when: ifDenied, claims: claims, cookies: e.Credentials, isFresh: true},
-			step{when: ifRecovered, claims: claims, cookies: e.Credentials})
+			step{when: ifRecovered, claims: claims, cookies: e.Credentials},
+			step{when: ifCached, claims: claims, cookies: e.Credentials, isFresh: true},
+			step{when: ifCached, claims: claims, cookies: e.Credentials, isFresh: true})
+	}
+	control := step{claims: claims, cookies: e.Credentials, isFresh: true, isControl: true}
+	if e.Method == http.MethodGet {
+		again := control
+		again.revalidates = true
+		c.add(KindRevalidate, "the publisher's page, which revalidates its answer", pages[0], "", control, again)
+		withOurName := control
+		withOurName.header = http.Header{"User-Agent": {userAgent}}
+		c.add(KindUserAgent, "the publisher's page, as "+userAgent, pages[0], "", withOurName)
 	}
 	if isSent := p.client.trusted[originOfURL(e.URL)]; e.Credentials && p.cfg.Cookie != "" && isSent && e.Method == http.MethodGet {
 		with, without := step{claims: claims, cookies: true, isFresh: true}, step{claims: claims, isFresh: true}
@@ -170,6 +193,27 @@ func (p *prober) plan(e *Endpoint, publisher string) (*cell, error) {
 		}
 	}
 	return c, nil
+}
+
+// group returns a name for the cells that are about the same host, publisher and kind of request.
+func (c *cell) group() string {
+	return fmt.Sprint(originOfURL(c.e.URL), c.publisher, c.e.Method, c.e.Credentials, c.e.NoSourceOrigin, c.e.ContentType)
+}
+
+// knowsThatClaimsAreIgnored reports whether no page that was denied with one claim was allowed with another. Then
+// other endpoints of the group are not asked twice about each page.
+func (c *cell) knowsThatClaimsAreIgnored() bool {
+	isAsked := false
+	for _, t := range c.trials {
+		for i, s := range t.sent {
+			if t.Kind.IsHostile() && s.when == ifDenied {
+				if isAsked = true; t.Outcome != Fine || t.answers[i].isReadable() {
+					return false
+				}
+			}
+		}
+	}
+	return isAsked
 }
 
 // add adds a trial to the plan.
@@ -234,7 +278,7 @@ func (c *cell) planHostile(pages []page) {
 	// want that as well. If it is allowed, a foreign claim shows what the backend compares.
 	plain := func(kind Kind, id, what, origin string) {
 		steps := []step{{claims: own}, {when: ifAllowed, claims: foreign}}
-		if kind == KindLookalikes || kind == KindHTTP || kind == KindLocalhost {
+		if !c.e.NoSourceOrigin && (kind == KindLookalikes || kind == KindHTTP || kind == KindLocalhost) {
 			steps = append(steps, step{when: ifDenied, claims: c.claim(origin)}) // it claims to be itself
 		}
 		if kind == KindNull || kind == KindLookalikes && strings.HasPrefix(origin, c.own) {
@@ -263,8 +307,15 @@ func (c *cell) planHostile(pages []page) {
 				step{claims: []string{readable}})
 		}
 	}
-	for _, origin := range []string{evil, "https://" + prefix + "." + c.p.cfg.Caches[0].CacheDomain} {
-		for _, claims := range [][]string{{c.own}, {evil + "/" + c.own}, {c.own + "." + evilHost}, {evil, c.own}, {c.own, evil}} {
+	if !c.e.NoSourceOrigin {
+		hostile(KindClaims, "no-claim-allowed", "another website, with an empty __amp_source_origin", evil, step{claims: []string{""}})
+	}
+	for i, origin := range []string{evil, "https://" + prefix + "." + c.p.cfg.Caches[0].CacheDomain} {
+		all := [][]string{{c.own}, {evil + "/" + c.own}, {c.own + "." + evilHost}, {evil, c.own}, {c.own, evil}}
+		if i == 0 {
+			all = append(all, []string{c.own + "@" + evilHost}, []string{evil + "/?" + c.own}, []string{evil + "#" + c.own})
+		}
+		for _, claims := range all {
 			hostile(KindClaims, "source-origin-trusted", "another site's page, which claims "+strings.Join(claims, " and then "), origin,
 				step{claims: claims})
 		}
@@ -279,6 +330,8 @@ func (c *cell) planHostile(pages []page) {
 		plain(KindHTTP, "http-allowed", c.pageName(pg)+", over http", "http://"+strings.TrimPrefix(pg.origin, "https://"))
 	}
 	plain(KindNull, "null-allowed", "a sandboxed frame of any website", "null")
+	hostile(KindNull, "null-allowed", "a sandboxed frame of any website, at the other origin to which the page's request is redirected", "null",
+		step{toRedirect: true})
 	hostile(KindSameOrigin, "same-origin-header-trusted", "another website, which sends AMP-Same-Origin", evil,
 		step{claims: foreign, header: sameOrigin})
 	c.add(KindSameOrigin, "the publisher's page on a cache, which asks to send AMP-Same-Origin", page{origin: pages[1].origin},
@@ -288,6 +341,7 @@ func (c *cell) planHostile(pages []page) {
 		step{claims: foreign, header: sameOrigin, mode: direct}, step{claims: foreign, mode: direct})
 	hostile(KindReferer, "referer-trusted", "another website, with the publisher in its Referer", evil,
 		step{claims: foreign, header: http.Header{"Referer": {evil + "/?" + pages[1].origin + "/&" + c.own + "/"}}})
+	hostile(KindReferer, "no-referer-allowed", "another website, without a Referer", evil, step{claims: foreign, header: http.Header{"Referer": nil}})
 	for _, origin := range []string{"http://localhost", "http://localhost:3000", "http://localhost:8080", "https://localhost",
 		"http://127.0.0.1"} {
 		plain(KindLocalhost, "localhost-allowed", "a program on the reader's machine", origin)
@@ -308,11 +362,18 @@ func (c *cell) planHostile(pages []page) {
 	if c.e.Method == http.MethodPost && c.e.Credentials {
 		// Only a comparison with the publisher's own request shows whether the handler ran.
 		forged := func(what, origin string, s step) {
-			hostile(KindForged, "unsafe-reaches-handler", what, origin, step{origin: c.own, claims: own, mode: direct}, s)
+			hostile(KindForged, "unsafe-reaches-handler", what, origin, step{isControl: true, claims: own, mode: direct}, s)
 		}
 		forged("a form of another website, with the publisher's claim", evil, step{claims: own, mode: asForm})
-		forged("a form of another publisher's page on a cache, with the publisher's claim",
-			"https://"+prefix+"."+c.p.cfg.Caches[0].CacheDomain, step{claims: own, mode: asForm})
+		for _, cache := range c.p.cfg.Caches {
+			forged("a form of another publisher's page on the cache "+cache.ID+", with the publisher's claim", "https://"+prefix+"."+cache.CacheDomain,
+				step{claims: own, mode: asForm})
+		}
+		for _, kind := range []string{typeText, typeURLEncoded, typeMultipart} {
+			if kind != c.e.ContentType && !(kind == typeText && c.e.NeedsPreflight()) { // the others were sent as such
+				forged("a form of another website, as "+kind, evil, step{claims: own, mode: asForm, contentType: kind})
+			}
+		}
 		if !c.e.NoSourceOrigin {
 			forged("a form of another website, without a claim", evil, step{mode: asForm})
 		}
@@ -337,7 +398,7 @@ func (c *cell) planLookalikes(pages []page, plain func(kind Kind, id, what, orig
 	// On a cache: prefixes that end with, begin with and contain the publisher's, and those that
 	// are decoded wrongly.
 	domains := []string{"not" + registrable, "evil-" + registrable, otherTLD(c.publisher), c.publisher + "." + evilHost,
-		"not" + c.publisher + "." + evilHost}
+		"not" + c.publisher + "." + evilHost, sameShape(c.publisher)}
 	naive := len(domains)
 	for i, b := range []byte(c.publisher) {
 		if b == '-' {
@@ -373,6 +434,9 @@ func (c *cell) planLookalikes(pages []page, plain func(kind Kind, id, what, orig
 		lookalike(pg.origin+"."+evilHost, strings.TrimPrefix(pg.origin, "https://"))
 	}
 	lookalike(c.own+"_."+evilHost, c.publisher)
+	lookalike(c.own+longerTLD(c.publisher), c.publisher) // only letters follow
+	lookalike(c.own+".de", c.publisher)
+	lookalike("https://"+sameShape(c.publisher), c.publisher)
 	lookalike("https://evil"+registrable, c.publisher)
 	lookalike("https://evil-"+registrable, c.publisher)
 	lookalike("https://"+otherTLD(c.publisher), c.publisher)
@@ -391,8 +455,40 @@ func (c *cell) planLookalikes(pages []page, plain func(kind Kind, id, what, orig
 				lookalike("https://"+host, cache.CacheDomain)
 			}
 		}
-		lookalike("https://"+prefix+"."+strings.Replace(cache.CacheDomain, ".", "x", 1), cache.CacheDomain)
+		for i, b := range []byte(cache.CacheDomain) {
+			if b == '.' && i < strings.LastIndexByte(cache.CacheDomain, '.') {
+				lookalike("https://"+prefix+"."+cache.CacheDomain[:i]+"x"+cache.CacheDomain[i+1:], cache.CacheDomain)
+			}
+		}
+		lookalike("https://"+prefix+"."+cache.CacheDomain+longerTLD(cache.CacheDomain), cache.CacheDomain)
+		lookalike("https://"+prefix+"."+cache.CacheDomain+".de", cache.CacheDomain)
 	}
+}
+
+// longerTLD returns letters that make another top-level domain of a host's: ".com" and "munity" are
+// ".community". Where there is none, it returns letters that a pattern without an end accepts as well.
+func longerTLD(host string) string {
+	switch host[strings.LastIndexByte(host, '.')+1:] {
+	case "com":
+		return "munity"
+	case "org":
+		return "anic"
+	case "net":
+		return "work"
+	}
+	return "x"
+}
+
+// sameShape returns a host with as many labels as the publisher's, which somebody else can register:
+// "www.evilprobe.com" for "www.example.com".
+func sameShape(host string) string {
+	registrable := site(host)
+	name, suffix, _ := strings.Cut(registrable, ".")
+	other := "evilprobe"
+	if name == other {
+		other = "probeevil"
+	}
+	return strings.TrimSuffix(host, registrable) + other + "." + suffix
 }
 
 // otherTLD returns the same name below another top-level domain.

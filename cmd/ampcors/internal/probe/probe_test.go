@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -128,6 +129,42 @@ func TestRedirectsAreJudgedAsBrowsersDo(t *testing.T) {
 	f := c.fetch(t.Context(), request{method: "GET", url: first.URL, origin: ownOrigin})
 	if f.err != nil || f.blocked != nil || f.hop != 1 || seen != "null" {
 		t.Errorf("%+v; Origin was %q", f, seen)
+	}
+}
+
+// After a redirect to another origin, browsers send Origin: null there. A server that allows it allows every
+// sandboxed frame.
+func TestTheTargetOfARedirectMustNotAllowNull(t *testing.T) {
+	second := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Origin") == "null" {
+			w.Header().Set("Access-Control-Allow-Origin", "null")
+			w.Header().Set("Access-Control-Allow-Credentials", "true")
+		}
+		w.Header().Set("Vary", "Origin")
+		io.WriteString(w, "{}")
+	}))
+	defer second.Close()
+	first := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		origins, _ := Origins(publisher, cacheurl.DefaultCaches()...)
+		w.Header().Set("Vary", "Origin")
+		if origin := r.Header.Get("Origin"); slices.Contains(origins, origin) {
+			w.Header().Set("Access-Control-Allow-Origin", origin)
+			w.Header().Set("Access-Control-Allow-Credentials", "true")
+		} else if origin != "" {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		http.Redirect(w, r, second.URL, http.StatusFound)
+	}))
+	defer first.Close()
+	target, _ := url.Parse(second.URL)
+	report, err := Run(t.Context(), Config{Endpoints: []Endpoint{{URL: first.URL, Method: "GET", Credentials: true, Answer: AnswerJSON}},
+		Publishers: []string{publisher}, AllowHosts: []string{target.Host}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Findings) != 1 || report.Findings[0].ID != "null-allowed" || !strings.Contains(report.Findings[0].Request, second.URL) {
+		t.Errorf("%+v", report.Findings)
 	}
 }
 

@@ -75,7 +75,18 @@ const (
 // send sends a step of a trial. Errors are in the answer.
 func (c *cell) send(ctx context.Context, t *trial, s step) *answer {
 	origin := cmp.Or(s.origin, t.origin)
+	if s.isControl {
+		origin = c.control.origin
+	}
 	r := c.request(origin, s)
+	if s.revalidates {
+		_, before := t.answers[len(t.answers)-1].last()
+		for _, pair := range [][2]string{{"Etag", "If-None-Match"}, {"Last-Modified", "If-Modified-Since"}} {
+			if value := before.Header.Get(pair[0]); value != "" {
+				r.header.Set(pair[1], value)
+			}
+		}
+	}
 	target, err := url.Parse(r.url)
 	if err != nil {
 		return &answer{err: err}
@@ -117,6 +128,9 @@ func (c *cell) send(ctx context.Context, t *trial, s step) *answer {
 // request returns the actual request of a step, as the AMP runtime makes it.
 func (c *cell) request(origin string, s step) request {
 	e, u := c.e, c.e.URL
+	if s.toRedirect {
+		u = c.redirect
+	}
 	for _, claim := range s.claims {
 		value := url.QueryEscape(claim)
 		if s.isFresh && c.fresh == bySpelling {
@@ -125,7 +139,7 @@ func (c *cell) request(origin string, s step) request {
 		u = withQuery(u, "__amp_source_origin="+value)
 	}
 	r := request{method: e.Method, origin: origin, body: e.Body, credentials: s.cookies, header: http.Header{"Accept": {"application/json"}}}
-	if s.isFresh {
+	if s.isFresh && !s.toRedirect {
 		r.header.Set("Cache-Control", "no-cache")
 		r.header.Set("Pragma", "no-cache")
 		if c.fresh == byParameter {

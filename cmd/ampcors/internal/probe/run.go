@@ -11,7 +11,7 @@ import (
 
 const (
 	sideBySide = 4                      // cells that are tested at once
-	groupSize  = 8                      // hostile trials between two controls
+	groupSize  = 16                     // hostile trials between two controls
 	width      = 2                      // hostile trials that are sent at once
 	pause      = 500 * time.Millisecond // before a control that failed is sent again
 )
@@ -20,13 +20,15 @@ const (
 // because a cache in front of the backend may keep one answer for the next page. Then the hostile
 // pages, in groups, with a control before and after each group.
 func (c *cell) run(ctx context.Context, done func(*trial)) {
-	var pages, hostile []*trial
+	var pages, compared, hostile []*trial
 	for _, t := range c.trials {
 		switch {
 		case t.Outcome == NotTested:
 			done(t)
 		case t.Kind.IsHostile():
 			hostile = append(hostile, t)
+		case t.steps[0].isControl:
+			compared = append(compared, t)
 		default:
 			pages = append(pages, t)
 		}
@@ -43,6 +45,15 @@ func (c *cell) run(ctx context.Context, done func(*trial)) {
 		done(t)
 	}
 	why := c.calibrate(ctx, pages)
+	c.findRedirect(pages)
+	for _, t := range compared {
+		if why != nil {
+			t.skip(why.Error(), false)
+		} else {
+			c.ask(ctx, t)
+		}
+		done(t)
+	}
 	for group := range slices.Chunk(hostile, groupSize) {
 		if why == nil {
 			why = c.askGroup(ctx, group)
@@ -59,10 +70,25 @@ func (c *cell) run(ctx context.Context, done func(*trial)) {
 // ask sends the steps of a trial whose conditions are met.
 func (c *cell) ask(ctx context.Context, t *trial) {
 	t.answers, t.sent = nil, nil
+	if t.isMoot = t.steps[0].toRedirect && c.redirect == ""; t.isMoot {
+		return
+	}
 	for _, s := range t.steps {
 		if n := len(t.answers); n > 0 {
 			before := t.answers[n-1]
-			isMet := s.when == always || before.isReadable() == (s.when != ifDenied) && (s.when != ifRecovered || n > 1)
+			isMet := false
+			switch s.when {
+			case always:
+				isMet = !s.revalidates || hasValidator(before)
+			case ifAllowed:
+				isMet = before.isReadable()
+			case ifDenied:
+				isMet = !before.isReadable() && !(t.Kind.IsHostile() && c.first != nil && c.first.knowsThatClaimsAreIgnored())
+			case ifRecovered:
+				isMet = before.isReadable() && n > 1
+			case ifCached:
+				isMet = n == 3 && !before.isReadable() || n == 4
+			}
 			if before.err != nil {
 				return
 			} else if !isMet {
@@ -72,6 +98,24 @@ func (c *cell) ask(ctx context.Context, t *trial) {
 		t.sent = append(t.sent, s)
 		t.answers = append(t.answers, c.send(ctx, t, s))
 	}
+}
+
+// findRedirect notes where the publisher's page was redirected to, if that is another origin. A browser
+// sends Origin: null there.
+func (c *cell) findRedirect(pages []*trial) {
+	for _, t := range pages {
+		for _, a := range t.answers {
+			if a.fetch != nil && a.fetch.hop > 0 && originOfURL(a.fetch.url) != originOfURL(c.e.URL) {
+				c.redirect = a.fetch.url
+			}
+		}
+	}
+}
+
+// hasValidator reports whether a browser can revalidate an answer.
+func hasValidator(a *answer) bool {
+	_, resp := a.last()
+	return a.isReadable() && resp != nil && resp.Status == http.StatusOK && (resp.Header.Get("ETag") != "" || resp.Header.Get("Last-Modified") != "")
 }
 
 // calibrate chooses the control, and how caches are kept from answering: in the first way that does
@@ -117,30 +161,30 @@ func (c *cell) calibrate(ctx context.Context, pages []*trial) error {
 			if c.fresh == bySpelling && c.e.NoSourceOrigin {
 				continue // there is nothing to spell
 			}
-			if last = c.sendControl(ctx); c.isAsAtFirst(last) {
+			if last = c.sendControl(ctx, c.width); c.isAsAtFirst(last) {
 				return nil
 			}
 		}
 	}
 	c.width = 1
 	time.Sleep(pause)
-	if last = c.sendControl(ctx); c.isAsAtFirst(last) {
+	if last = c.sendControl(ctx, c.width); c.isAsAtFirst(last) {
 		return nil
 	}
 	c.remember(last)
 	return c.untested(last)
 }
 
-// sendControl sends as many copies of the control at once as trials are sent. It returns an answer that is
-// not as at first, if there is one.
-func (c *cell) sendControl(ctx context.Context) *answer {
-	answers := make([]*answer, c.width)
+// sendControl sends copies of the control at once. It returns an answer that is not as at first, if there
+// is one.
+func (c *cell) sendControl(ctx context.Context, copies int) *answer {
+	answers := make([]*answer, copies)
 	var wait sync.WaitGroup
 	for i := range answers {
 		wait.Go(func() { answers[i] = c.send(ctx, c.control, c.control.steps[0]) })
 	}
 	wait.Wait()
-	c.requests += c.width
+	c.requests += copies
 	if i := slices.IndexFunc(answers, func(a *answer) bool { return !c.isAsAtFirst(a) }); i >= 0 {
 		return answers[i]
 	}
@@ -197,7 +241,7 @@ func (c *cell) askGroup(ctx context.Context, group []*trial) error {
 			})
 		}
 		wait.Wait()
-		last := c.sendControl(ctx)
+		last := c.sendControl(ctx, 1)
 		if c.isAsAtFirst(last) {
 			return c.checkDenial(ctx, group)
 		}
@@ -207,7 +251,7 @@ func (c *cell) askGroup(ctx context.Context, group []*trial) error {
 		}
 		time.Sleep(pause)
 		c.width = 1 // perhaps the backend takes one request at a time
-		if last = c.sendControl(ctx); !c.isAsAtFirst(last) {
+		if last = c.sendControl(ctx, c.width); !c.isAsAtFirst(last) {
 			return c.untested(last)
 		}
 	}
@@ -222,10 +266,10 @@ func (c *cell) checkDenial(ctx context.Context, group []*trial) error {
 		i := slices.IndexFunc(group, func(t *trial) bool {
 			return t.id == "any-origin-allowed" && len(t.answers) > 0 && t.answers[0].err == nil
 		})
-		if i >= 0 {
-			c.denial = group[i]
+		if i < 0 {
+			return nil
 		}
-		return nil
+		c.denial = group[i]
 	}
 	c.requests++
 	now, first := c.send(ctx, c.denial, c.denial.steps[0]), c.denial.answers[0]

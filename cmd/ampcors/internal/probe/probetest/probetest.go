@@ -265,7 +265,7 @@ var cases = []struct {
 	{name: "any origin", backend: as(backend{allows: everybody}), want: []string{"any-origin-allowed"}},
 	{name: "any publisher", backend: as(backend{allows: and(func(origin string) bool { return isHTTPS(origin) && strings.HasSuffix(origin, ".cdn.ampproject.org") })}), want: []string{"any-publisher-allowed"}},
 	{name: "a suffix without its dot", backend: as(backend{allows: and(func(origin string) bool { return isHTTPS(origin) && strings.HasSuffix(origin, "cdn.ampproject.org") })}), want: []string{"any-publisher-allowed", "cache-lookalike-allowed"}},
-	{name: "a prefix", backend: as(backend{allows: and(func(origin string) bool { return strings.HasPrefix(origin, ownOrigin) })}), want: []string{"lookalike-allowed"}},
+	{name: "a prefix", backend: as(backend{allows: and(func(origin string) bool { return strings.HasPrefix(origin, ownOrigin) })}), want: []string{"lookalike-allowed", "port-allowed"}},
 	{name: "the end of the host", backend: as(backend{allows: and(func(origin string) bool { return strings.HasSuffix(origin, Publisher) })}), want: []string{"http-allowed"}}, // every such host is the publisher's
 	{name: "the end of the host, without its dot", backend: as(backend{allows: and(func(origin string) bool { return strings.HasSuffix(origin, "example.com") })}), want: []string{"http-allowed", "lookalike-allowed"}},
 	{name: "null", backend: as(backend{allows: and(func(origin string) bool { return origin == "null" })}), want: []string{"null-allowed"}},
@@ -284,7 +284,7 @@ var cases = []struct {
 	{name: "an unescaped dot", backend: as(backend{allows: and(func(origin string) bool { return regexp.MustCompile(`^https://www.example\.com$`).MatchString(origin) })}), want: []string{"lookalike-allowed"}},
 	{name: "a suffix on the other cache", backend: as(backend{allows: and(func(origin string) bool {
 		return isHTTPS(origin) && strings.HasPrefix(origin, "https://www-example-com.www.bing-amp.com")
-	})}), want: []string{"lookalike-allowed"}},
+	})}), want: []string{"lookalike-allowed", "port-allowed"}},
 	{name: "http on a cache", backend: as(backend{allows: and(func(origin string) bool { return origin == "http://www-example-com.www.bing-amp.com" })}), want: []string{"http-allowed"}},
 	{name: "AMP-Same-Origin", backend: as(backend{allows: func(r *http.Request, origin string) bool {
 		return slices.Contains(originsOf(Publisher), origin) || r.Header.Get("AMP-Same-Origin") == "true" || r.Method == http.MethodOptions
@@ -367,7 +367,7 @@ var cases = []struct {
 	}}), cookie: "session=1", want: []string{"any-origin-allowed"}},
 	{name: "a claim or an origin, and look-alikes", backend: as(backend{allows: func(r *http.Request, origin string) bool {
 		return slices.Contains(originsOf(Publisher), origin) || r.URL.Query().Get("__amp_source_origin") == ownOrigin || strings.HasPrefix(origin, ownOrigin)
-	}}), want: []string{"lookalike-allowed", "source-origin-trusted"}},
+	}}), want: []string{"lookalike-allowed", "port-allowed", "source-origin-trusted"}},
 
 	{name: "a forged POST without a claim", backend: as(backend{body: `{"ok": true}`, changes: func(w http.ResponseWriter, r *http.Request) bool {
 		if !r.URL.Query().Has("__amp_source_origin") {
@@ -489,6 +489,151 @@ var cases = []struct {
 			return slices.Contains(originsOf(Publisher), origin) || isHTTPS(origin) && strings.HasSuffix(origin, ".cdn.ampproject.org") && r.URL.Query().Get("__amp_source_origin") == ownOrigin
 		}}}
 	}, remembers: true, notTested: "a cache in front of the backend answered"},
+
+	// Kinds of mistakes, and of right answers, that earlier versions judged wrongly.
+	{name: "letters after the domain", backend: as(backend{allows: and(regexp.MustCompile(`^https://www\.example\.com[a-z]*$`).MatchString)}), want: []string{"lookalike-allowed"}},
+	{name: "a country after the domain", backend: as(backend{allows: and(regexp.MustCompile(`^https://www\.example\.com(\.[a-z]{2})?$`).MatchString)}), want: []string{"lookalike-allowed"}},
+	{name: "letters after the cache's domain", backend: as(backend{allows: and(regexp.MustCompile(`^https://www-example-com\.cdn\.ampproject\.org[a-z]*$`).MatchString)}), want: []string{"lookalike-allowed"}},
+	{name: "a dot that is not escaped, after www", publisher: "www.example.co.uk", backend: as(backend{allows: func(_ *http.Request, origin string) bool {
+		return slices.Contains(originsOf("www.example.co.uk"), origin) || regexp.MustCompile(`^https://www.example\.co\.uk$`).MatchString(origin)
+	}}), want: []string{"lookalike-allowed"}},
+	{name: "the second dot of a cache is not escaped", backend: as(backend{allows: and(regexp.MustCompile(`^https://www-example-com\.www.bing-amp\.com$`).MatchString)}), want: []string{"lookalike-allowed"}},
+	{name: "any publisher of the same shape", backend: as(backend{allows: and(regexp.MustCompile(`^https://www-[a-z]+-com\.cdn\.ampproject\.org$`).MatchString)}), want: []string{"prefix-lookalike-allowed"}},
+	{name: "a claim with user information", backend: as(backend{allows: func(r *http.Request, origin string) bool {
+		return slices.Contains(originsOf(Publisher), origin) || strings.HasPrefix(r.URL.Query().Get("__amp_source_origin"), ownOrigin+"@")
+	}}), want: []string{"source-origin-trusted"}},
+	{name: "a claim with the publisher in its query", backend: as(backend{allows: func(r *http.Request, origin string) bool {
+		return slices.Contains(originsOf(Publisher), origin) || strings.HasSuffix(r.URL.Query().Get("__amp_source_origin"), "?"+ownOrigin)
+	}}), want: []string{"source-origin-trusted"}},
+	{name: "a claim with the publisher in its fragment", backend: as(backend{allows: func(r *http.Request, origin string) bool {
+		return slices.Contains(originsOf(Publisher), origin) || strings.HasSuffix(r.URL.Query().Get("__amp_source_origin"), "#"+ownOrigin)
+	}}), want: []string{"source-origin-trusted"}},
+	{name: "an empty claim", backend: as(backend{allows: func(r *http.Request, origin string) bool {
+		return slices.Contains(originsOf(Publisher), origin) || r.URL.Query().Has("__amp_source_origin") && r.URL.Query().Get("__amp_source_origin") == ""
+	}}), want: []string{"no-claim-allowed"}},
+	{name: "any origin, for browsers", backend: as(backend{allows: func(r *http.Request, origin string) bool {
+		return slices.Contains(originsOf(Publisher), origin) || strings.HasPrefix(r.UserAgent(), "Mozilla/")
+	}}), want: []string{"any-origin-allowed"}},
+	{name: "a firewall that only lets browsers in", backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
+		isBrowser := strings.HasPrefix(r.UserAgent(), "Mozilla/")
+		if !isBrowser {
+			w.WriteHeader(http.StatusForbidden)
+		}
+		return !isBrowser
+	}})},
+	{name: "no Referer", backend: as(backend{allows: func(r *http.Request, origin string) bool {
+		return slices.Contains(originsOf(Publisher), origin) || r.Referer() == ""
+	}}), want: []string{"no-referer-allowed"}},
+	{name: "a 304 for another page", backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
+		w.Header().Set("ETag", `"1"`)
+		isSame := r.Header.Get("If-None-Match") == `"1"`
+		if isSame {
+			fixed("https://www.example.net")(w.Header(), "")
+			w.WriteHeader(http.StatusNotModified)
+		}
+		return isSame
+	}}), want: []string{"revalidation-wrong-origin"}},
+	{name: "a 304 without CORS", backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
+		w.Header().Set("ETag", `"1"`)
+		isSame := r.Header.Get("If-None-Match") == `"1"`
+		if isSame {
+			w.WriteHeader(http.StatusNotModified)
+		}
+		return isSame
+	}})},
+	{name: "a POST with a redirect that is not exposed", backend: as(backend{grants: "content-type", header: func(h http.Header, origin string) {
+		fixed(origin)(h, origin)
+		h.Set("AMP-Redirect-To", "https://www.example.com/thanks")
+		h.Set("Access-Control-Expose-Headers", "*")
+	}}), endpoint: jsonPost, unsafe: true, want: []string{"expose-missing"}},
+	{name: "a redirect to a path", backend: as(backend{header: func(h http.Header, origin string) {
+		fixed(origin)(h, origin)
+		h.Set("AMP-Redirect-To", "/thanks")
+		h.Set("Access-Control-Expose-Headers", "AMP-Redirect-To")
+	}}), endpoint: formPost, unsafe: true, want: []string{"redirect-to-invalid"}},
+	{name: "a library that repeats the headers that a preflight asks for", backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
+		origin := r.Header.Get("Origin")
+		if r.Method != http.MethodOptions || !slices.Contains(originsOf(Publisher), origin) {
+			return false
+		}
+		fixed(origin)(w.Header(), "")
+		w.Header().Set("Vary", "Origin")
+		w.Header().Set("Access-Control-Allow-Headers", r.Header.Get("Access-Control-Request-Headers"))
+		return true
+	}}), want: []string{"same-origin-granted"}},
+	{name: "Vary by the claim", backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
+		isForeign := r.URL.Query().Get("__amp_source_origin") != ownOrigin && slices.Contains([]string{"https://ampcors-probe.example"}, r.Header.Get("Origin"))
+		if isForeign { // a denial at a URL of its own
+			io.WriteString(w, "{}")
+		}
+		return isForeign
+	}})},
+	{name: "a login before everything without cookies", cookie: "session=1", backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path == "/login" {
+			io.WriteString(w, "log in")
+			return true
+		}
+		if r.Header.Get("Cookie") == "" {
+			http.Redirect(w, r, "/login", http.StatusFound)
+			return true
+		}
+		return false
+	}}), notTested: "not every answer is a success"},
+	{name: "a protection against CSRF that denies every cross-site page", backend: as(backend{allows: func(*http.Request, string) bool { return false }, changes: func(w http.ResponseWriter, r *http.Request) bool {
+		isCross := r.Header.Get("Origin") != "" && r.Header.Get("Sec-Fetch-Site") == "cross-site"
+		if isCross {
+			http.Error(w, "cross-origin request", http.StatusForbidden)
+		}
+		return isCross
+	}}), notTested: "denies nothing", want: []string{"cache-refused", "own-origin-refused"}},
+	{name: "preflights in a cache that knows only the URL", remembers: true, backend: func() http.Handler {
+		return &sharedCache{only: http.MethodOptions, backend: backend{grants: "content-type"}}
+	}, endpoint: jsonPost, unsafe: true, want: []string{"cached-wrong-origin"}},
+	{name: "answers in a cache that knows only the path", remembers: true, backend: func() http.Handler {
+		return &sharedCache{ignoresQuery: true}
+	}, notTested: "a cache in front of the backend answered", want: []string{"cached-wrong-origin"}},
+	{name: "one of three servers has no CORS", remembers: true, backend: func() http.Handler { return &sometimes{every: 3, otherwise: noCORS} }, notTested: "answered with other CORS headers", want: []string{"answers-differ"}},
+	{name: "a forged POST is accepted later", backend: as(backend{body: `{"ok": true}`, changes: func(w http.ResponseWriter, r *http.Request) bool {
+		isForged := !slices.Contains(originsOf(Publisher), r.Header.Get("Origin"))
+		if isForged {
+			w.WriteHeader(http.StatusAccepted)
+		}
+		return isForged
+	}}), endpoint: formPost, unsafe: true, want: []string{"unsafe-seems-to-run"}},
+	{name: "a forged POST from the second cache", backend: as(backend{body: `{"ok": true}`, changes: func(w http.ResponseWriter, r *http.Request) bool {
+		isCache := strings.HasSuffix(r.Header.Get("Origin"), ".www.bing-amp.com") && !slices.Contains(originsOf(Publisher), r.Header.Get("Origin"))
+		if isCache {
+			io.WriteString(w, `{"ok": true}`)
+		}
+		return isCache
+	}}), endpoint: formPost, unsafe: true, want: []string{"unsafe-reaches-handler"}},
+	{name: "a forged POST as multipart", backend: as(backend{body: `{"ok": true}`, changes: func(w http.ResponseWriter, r *http.Request) bool {
+		isForged := strings.HasPrefix(r.Header.Get("Content-Type"), "multipart/") && !slices.Contains(originsOf(Publisher), r.Header.Get("Origin"))
+		if isForged {
+			io.WriteString(w, `{"ok": true}`)
+		}
+		return isForged
+	}}), endpoint: formPost, unsafe: true, want: []string{"unsafe-reaches-handler"}},
+	{name: "503 for one cache", backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
+		isBing := strings.HasSuffix(r.Header.Get("Origin"), ".www.bing-amp.com")
+		if isBing {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		return isBing
+	}}), notTested: "limits requests", want: []string{"cache-refused"}},
+	{name: "the own page's POST is denied, and a forged one is not", backend: as(backend{body: `{"ok": true}`, changes: func(w http.ResponseWriter, r *http.Request) bool {
+		switch origin := r.Header.Get("Origin"); {
+		case origin == ownOrigin:
+			w.WriteHeader(http.StatusForbidden)
+		case slices.Contains(originsOf(Publisher), origin):
+			return false
+		default:
+			io.WriteString(w, `{"ok": true}`)
+		}
+		return true
+	}}), endpoint: formPost, unsafe: true, want: []string{"own-origin-refused", "unsafe-reaches-handler"}},
+	{name: "any website, without credentials", backend: as(backend{allows: everybody, header: func(h http.Header, origin string) { h.Set("Access-Control-Allow-Origin", origin) }}),
+		endpoint: probe.Endpoint{Method: "GET", Answer: probe.AnswerJSON}},
 }
 
 // A narrow backend allows null. It answers one request at a time, and fails if there are others.
@@ -587,6 +732,7 @@ type sharedCache struct {
 	backend      backend
 	varies       bool
 	ignoresQuery bool
+	only         string // the method of what is stored; if empty, any
 	mu           sync.Mutex
 	kept         map[string]*httptest.ResponseRecorder
 }
@@ -594,6 +740,10 @@ type sharedCache struct {
 func (c *sharedCache) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.only != "" && c.only != r.Method {
+		c.backend.ServeHTTP(w, r)
+		return
+	}
 	key := r.Method + r.URL.String()
 	if c.ignoresQuery {
 		key = r.Method + r.URL.Path

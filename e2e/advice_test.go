@@ -46,14 +46,17 @@ var foundInCareless = []string{"any-origin-allowed", "vary-missing"}
 var dialectsByServer = map[string]dialect{
 	"nginx": {hsts: true, want: foundInCareless,
 		mistake: func(t *testing.T) string {
-			return startNginxWith(t, "", "proxy_pass http://"+serve(t, careless)+";", hstsOfNginx)
+			return startNginxWith(t, hstsOfNginx, "proxy_pass http://"+serve(t, careless)+";")
 		},
 		advised: func(t *testing.T, advice string) string {
 			http, server, ok := strings.Cut(advice, "# In server { }")
 			if !ok {
 				t.Fatal("the advice has no part for server { }")
 			}
-			return startNginxWith(t, http, "proxy_pass http://"+serve(t, careless)+"; proxy_set_header Host $http_host;", hstsOfNginx, "#"+server)
+			if !strings.Contains(server, "copy those of http { }") {
+				t.Fatal("the advice would drop the headers of http { }")
+			}
+			return startNginxWith(t, hstsOfNginx+http, "proxy_pass http://"+serve(t, careless)+"; proxy_set_header Host $http_host;", hstsOfNginx, "#"+server)
 		}},
 	"Apache": {hsts: true, want: foundInCareless,
 		mistake: func(t *testing.T) string { return startApacheProxy(t, serve(t, careless), hstsOfApache) },
@@ -64,6 +67,11 @@ var dialectsByServer = map[string]dialect{
 		mistake: func(t *testing.T) string { return startCaddy(t, hstsOfCaddy+"reverse_proxy "+serve(t, careless)+"\n") },
 		advised: func(t *testing.T, advice string) string {
 			return startCaddy(t, hstsOfCaddy+advice+"reverse_proxy "+serve(t, careless)+"\n")
+		}},
+	"HAProxy": {hsts: true, want: foundInCareless,
+		mistake: func(t *testing.T) string { return startHAProxy(t, serve(t, careless), hstsOfHAProxy) },
+		advised: func(t *testing.T, advice string) string {
+			return startHAProxy(t, serve(t, careless), hstsOfHAProxy+advice)
 		}},
 	"Express": {want: []string{"any-origin-allowed", "vary-missing"},
 		mistake: func(t *testing.T) string {
@@ -77,6 +85,7 @@ var dialectsByServer = map[string]dialect{
 		advised: func(t *testing.T, advice string) string {
 			file := filepath.Join(t.TempDir(), "cors.php")
 			writeFiles(t, map[string]string{file: advice})
+			// The server in php has no .user.ini and no pool. The option is that of this server alone.
 			return startPHP(t, `<?php echo '{"ok": true}';`, "-d", "auto_prepend_file="+file)
 		}},
 	"WordPress": {apis: []string{"/?rest_route=/shop/v1/list", "/wp-admin/admin-ajax.php?action=shop"}, want: []string{"any-origin-allowed"},
@@ -105,9 +114,10 @@ class Open:
 }
 
 const (
-	hstsOfNginx  = "add_header Strict-Transport-Security max-age=600 always;\n"
-	hstsOfApache = "Header always set Strict-Transport-Security max-age=600\n"
-	hstsOfCaddy  = "header Strict-Transport-Security max-age=600\n"
+	hstsOfNginx   = "add_header Strict-Transport-Security max-age=600 always;\n"
+	hstsOfApache  = "Header always set Strict-Transport-Security max-age=600\n"
+	hstsOfHAProxy = "    http-after-response set-header Strict-Transport-Security max-age=600\n"
+	hstsOfCaddy   = "header Strict-Transport-Security max-age=600\n"
 )
 
 // TestAdviceWorks starts from a mistake, follows the advice to the letter, and probes again.
@@ -204,6 +214,18 @@ func startApacheProxy(t *testing.T, upstream, directives string) string {
 	file := filepath.Join(dir, "apache.conf")
 	writeFiles(t, map[string]string{file: fmt.Sprintf("%sServerName localhost\nListen %s\nPidFile %s/pid\nMutex posixsem\nErrorLog /dev/stderr\nProxyPreserveHost On\n%s\nProxyPass / http://%s/\n", load, addr, dir, directives, upstream)})
 	start(t, addr, exec.Command(path, "-d", dir, "-f", file, "-X"))
+	return addr
+}
+
+// startHAProxy starts HAProxy as a proxy with lines of its frontend.
+func startHAProxy(t *testing.T, upstream, lines string) string {
+	t.Helper()
+	path := servertest.Program(t, "install HAProxy (Debian: apt-get install haproxy)", "haproxy", "/usr/sbin/haproxy")
+	addr := servertest.FreeAddress(t)
+	file := filepath.Join(t.TempDir(), "haproxy.cfg")
+	writeFiles(t, map[string]string{file: fmt.Sprintf("defaults\n    mode http\n    timeout connect 5s\n    timeout client 30s\n    timeout server 30s\n"+
+		"frontend api\n    bind %s\n%s\n    default_backend api\nbackend api\n    server api %s\n", addr, lines, upstream)})
+	start(t, addr, exec.Command(path, "-f", file, "-db"))
 	return addr
 }
 

@@ -103,6 +103,38 @@ func TestConversions(t *testing.T) {
 	}
 }
 
+// Without a probe, advice is for any list of publishers, and for the configuration of a file.
+func TestAdvice(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.json")
+	if err := os.WriteFile(file, []byte(`{"publishers": ["www.example.org"], "caches": ["google"], "methods": ["PUT"], "requestHeaders": ["X-Token"]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		args []string
+		code int
+		want []string // in the output or the error
+	}{
+		{[]string{"nginx", "--publisher", "www.example.com,bücher.example"}, exitClean, []string{`"https://www-example-com.www.bing-amp.com" $http_origin;`, `"https://xn--bcher-kva.example" $http_origin;`}},
+		{[]string{"haproxy", "--config", file, "--publisher", "www.example.com"}, exitClean, []string{"-m str https://www-example-org.cdn.ampproject.org\n", "-m str https://www.example.com\n", `"GET, POST, PUT"`, `"Content-Type, X-Token"`}},
+		{[]string{"Caddy", "--caches", otherCaches(t), "--publisher", "www.example.com"}, exitClean, []string{`www-example-com\.cache\.example`}},
+		{[]string{"IIS", "--publisher", "www.example.com"}, exitUsage, []string{`there is no advice for "IIS"`}},
+		{[]string{"nginx"}, exitUsage, []string{"there is no publisher"}},
+		{[]string{"nginx", "--publisher", "*.example.com"}, exitUsage, []string{"name each domain"}},
+		{[]string{"nginx", "--publisher", "localhost"}, exitUsage, []string{"has no dot"}},
+		{nil, exitUsage, []string{"the name of a server, nginx, "}},
+	} {
+		code, stdout, stderr := run(t, "", append([]string{"advice"}, test.args...)...)
+		for _, want := range test.want {
+			if code != test.code || !strings.Contains(stdout+stderr, want) {
+				t.Errorf("%q: exit code %d\n%s%s\nwant %q", test.args, code, stdout, stderr, want)
+			}
+		}
+	}
+	if _, stdout, _ := run(t, "", "advice", "nginx", "--config", file); strings.Contains(stdout, "bing-amp.com") {
+		t.Error("the advice has a cache that the file does not trust")
+	}
+}
+
 func TestCheck(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"text/template"
+
+	"github.com/ampcors/ampcors/cacheurl"
 )
 
 // A policy is what a backend should do: allow pages at these origins, for these methods and headers, and
@@ -51,7 +53,7 @@ var dialects = template.Must(template.ParseFS(dialectFiles, "dialects/*.tmpl"))
 
 // Servers are the servers and languages for which there are snippets.
 func Servers() []string {
-	return []string{"nginx", "Apache", "Caddy", "Express", "PHP", "WordPress", "Django", "Go"}
+	return []string{"nginx", "Apache", "Caddy", "HAProxy", "Express", "PHP", "WordPress", "Django", "Go"}
 }
 
 // snippets returns a snippet for each of the Servers.
@@ -64,6 +66,29 @@ func snippets(p policy) (all []Snippet) {
 		all = append(all, Snippet{server, b.String()})
 	}
 	return all
+}
+
+// Advice returns the snippets for the pages of publishers on AMP Caches, without a probe: for GET and POST, and
+// further methods and headers. A publisher must be a domain.
+func Advice(publishers []string, caches []cacheurl.Cache, methods, headers []string) ([]Snippet, error) {
+	p := policy{MoreMethods: methods, MoreHeaders: headers}
+	for _, publisher := range publishers {
+		domain, err := cacheurl.CanonicalDomain(publisher)
+		if err != nil {
+			return nil, err
+		}
+		origins, err := Origins(domain, caches...)
+		if err != nil {
+			return nil, err
+		}
+		p.Publishers = append(p.Publishers, domain)
+		for _, origin := range origins {
+			if !slices.Contains(p.Origins, origin) {
+				p.Origins = append(p.Origins, origin)
+			}
+		}
+	}
+	return snippets(p), nil
 }
 
 // newPolicy returns the policy that the backend should follow, as far as the probe knows it.

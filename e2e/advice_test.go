@@ -194,7 +194,7 @@ func probeAPI(t *testing.T, s *site, endpoints ...probe.Endpoint) *probe.Report 
 	t.Helper()
 	report, err := probe.Run(t.Context(), probe.Config{
 		Endpoints: endpoints, Publishers: []string{probetest.Publisher}, Unsafe: true, PageHeader: http.Header{"X-Token": {"1"}},
-		Resolve: map[string]string{"api.example.org": s.https}, Insecure: true,
+		Resolve: map[string]string{"api.example.org:443": s.https}, Insecure: true,
 	})
 	if err != nil {
 		t.Fatal(err)

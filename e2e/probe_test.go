@@ -24,11 +24,11 @@ import (
 )
 
 // probeSite probes an endpoint of the site's API.
-func probeSite(t *testing.T, s *site, e probe.Endpoint, publisher string, unsafe bool) *probe.Report {
+func probeSite(t *testing.T, s *site, e probe.Endpoint, publisher string, unsafe bool, cookie ...string) *probe.Report {
 	t.Helper()
 	report, err := probe.Run(t.Context(), probe.Config{
-		Endpoints: []probe.Endpoint{e}, Publishers: []string{publisher}, Unsafe: unsafe,
-		Resolve: map[string]string{"api.example.org": s.https}, Insecure: true, Timeout: 10 * time.Second,
+		Endpoints: []probe.Endpoint{e}, Publishers: []string{publisher}, Unsafe: unsafe, Cookie: strings.Join(cookie, "; "),
+		Resolve: map[string]string{"api.example.org:443": s.https}, Insecure: true, Timeout: 10 * time.Second,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +50,7 @@ func TestChromiumAgreesWithTheProbe(t *testing.T) {
 			}
 			c.Endpoint.URL = fmt.Sprintf("%s/probe/%d", apiOrigin, i) // a new URL, for which Chromium has no cached preflight
 			s.use(c.Backend())
-			report := probeSite(t, s, c.Endpoint, c.Publisher, c.Unsafe)
+			report := probeSite(t, s, c.Endpoint, c.Publisher, c.Unsafe, c.Cookie)
 			pages := 0
 			for _, trial := range report.Trials {
 				if trial.Kind != probe.KindPage || trial.Outcome == probe.NotTested {
@@ -66,7 +66,7 @@ func TestChromiumAgreesWithTheProbe(t *testing.T) {
 				t.Errorf("%d pages; want the own origin, and at least one form on each of two caches", pages)
 			}
 			for _, f := range report.Findings {
-				isRead := strings.Contains(f.Evidence, "lets that page read the answer")
+				isRead := slices.Contains(f.Evidence, "A browser lets that page read the answer.")
 				if !isRead || strings.Contains(f.Origin, ":8443") || strings.Contains(f.Origin, "localhost") { // no server of the test is there
 					continue
 				}

@@ -115,7 +115,7 @@ func TestOutputIsPrintable(t *testing.T) {
 	// With colors, escape sequences are those of the program.
 	var colored strings.Builder
 	if err := writeTable(&colored, &probe.Report{Target: hostile, Notes: []string{hostile}, Untested: []probe.Untested{{Endpoint: hostile, Reason: hostile}}, Unknown: []probe.Unknown{{Component: hostile, What: hostile}},
-		Findings: []probe.Finding{{ID: "id", Severity: probe.High, Title: hostile, Endpoint: hostile, Origin: hostile, Evidence: hostile, Remedy: hostile, Curl: hostile}}}, true); err != nil {
+		Findings: []probe.Finding{{ID: "id", Severity: probe.High, Title: hostile, Endpoint: hostile, Origin: hostile, Evidence: []string{hostile}, Remedy: hostile, Curl: hostile}}}, true); err != nil {
 		t.Fatal(err)
 	}
 	if rest := strings.Replace(strings.Replace(colored.String(), "\x1b[31m", "", 1), "\x1b[0m", "", 1); !isPrintable(rest) {

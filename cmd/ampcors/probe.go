@@ -10,10 +10,12 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/ampcors/ampcors/announce/sitemap"
@@ -33,6 +35,7 @@ type probeFlags struct {
 	cookie                                string
 	allowHosts, onlyHosts, resolve        []string
 	rate                                  float64
+	maxAnswer                             int64
 	timeout, maxTime                      time.Duration
 	maxEndpoints                          int
 	caches                                *cachesFile
@@ -76,7 +79,7 @@ anything was not tested.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&f.output, "output", "o", "text", "text, json, junit, github (annotations of GitHub Actions) or html")
-	flags.StringVar(&f.failOn, "fail-on", string(probe.Low),
+	flags.StringVar(&f.failOn, "fail-on", string(probe.Medium),
 		"the lowest severity of findings that lead to exit code 1: low, medium or high; or none")
 	flags.StringArrayVar(&f.ignore, "ignore", nil, "id of findings that do not lead to exit code 1; may be given several times")
 	flags.StringVar(&f.baseline, "baseline", "", "file with a report (-o json): its findings, for the same or fewer origins, do not lead to exit code 1")
@@ -98,11 +101,12 @@ anything was not tested.`,
 	flags.BoolVar(&f.unsafe, "unsafe", false, "also send methods that may change data")
 	flags.StringSliceVar(&f.allowHosts, "allow-host", nil, "host that may be called as well, for example because of a redirect")
 	flags.StringSliceVar(&f.onlyHosts, "only-host", nil, "the only hosts that may be called")
-	flags.StringArrayVar(&f.resolve, "resolve", nil, "host:addr:port: connect to addr:port for this host")
+	flags.StringArrayVar(&f.resolve, "resolve", nil, "host:port:addr, as curl: connect to this address for the host and port; with another port as host:port:addr:port")
 	flags.BoolVar(&f.insecure, "insecure", false, "accept any certificate")
 	flags.Float64Var(&f.rate, "rate", probe.DefaultRate, "requests per second; 0 for no limit")
 	flags.DurationVar(&f.timeout, "timeout", 10*time.Second, "time limit of a request")
-	flags.DurationVar(&f.maxTime, "max-time", 5*time.Minute, "time limit of the whole probe")
+	flags.DurationVar(&f.maxTime, "max-time", 0, "time limit of the whole probe; if 0, 5 minutes, or thrice what --rate needs")
+	flags.Int64Var(&f.maxAnswer, "max-answer", 1, "MiB of an answer or a document that are read")
 	flags.IntVar(&f.maxEndpoints, "max-endpoints", 200, "endpoints of a document that are tested")
 	f.caches = addCaches(cmd)
 	flags.BoolVar(&f.plan, "plan", false, "print what would be tested, and send nothing but the requests of the documents")
@@ -165,6 +169,7 @@ func runProbe(cmd *cobra.Command, args []string, f probeFlags) error {
 		return exitError{exitUntested, err}
 	}
 	report.Know(known)
+	report.Version, report.Command = version(), commandLine(cmd, args)
 	if f.plan {
 		if err := writePlan(cmd.OutOrStdout(), f.output, report); err != nil {
 			return err
@@ -290,7 +295,8 @@ func (f *probeFlags) config(cmd *cobra.Command, args []string) (probe.Config, er
 	cfg := probe.Config{
 		Documents: args, Publishers: f.publishers, Unsafe: f.unsafe, Insecure: f.insecure, Cookie: f.cookie, AllowHosts: f.allowHosts,
 		OnlyHosts: f.onlyHosts,
-		Rate:      f.rate, Timeout: f.timeout, MaxTime: f.maxTime, MaxEndpoints: f.maxEndpoints, Resolve: make(map[string]string),
+		Rate:      f.rate, Timeout: f.timeout, MaxTime: f.maxTime, MaxEndpoints: f.maxEndpoints,
+		MaxAnswer: f.maxAnswer << 20, Resolve: make(map[string]string),
 	}
 	var err error
 	if cfg.Caches, err = f.caches.read(); err != nil {
@@ -299,8 +305,10 @@ func (f *probeFlags) config(cmd *cobra.Command, args []string) (probe.Config, er
 	switch {
 	case f.rate < 0:
 		return cfg, errors.New("--rate is negative; 0 is no limit")
-	case f.timeout <= 0 || f.maxTime <= 0 || f.maxEndpoints <= 0:
-		return cfg, errors.New("--timeout, --max-time and --max-endpoints must be positive")
+	case f.timeout <= 0 || f.maxTime < 0 || f.maxEndpoints <= 0:
+		return cfg, errors.New("--timeout and --max-endpoints must be positive, and --max-time not negative")
+	case f.maxAnswer < 1 || f.maxAnswer > 1024:
+		return cfg, fmt.Errorf("--max-answer %d is out of range; want 1 to 1024 MiB", f.maxAnswer)
 	case slices.Contains([]string{http.MethodConnect, http.MethodTrace, "TRACK"}, strings.ToUpper(f.method)):
 		return cfg, fmt.Errorf("--method %s: browsers never send it for a page", f.method)
 	case !httpguts.ValidHeaderFieldName(f.method): // a method is a token, too
@@ -350,19 +358,44 @@ func (f *probeFlags) config(cmd *cobra.Command, args []string) (probe.Config, er
 		}
 	}
 	for _, r := range f.resolve {
-		host, addr, ok := strings.Cut(r, ":")
-		if !ok || host == "" || addr == "" {
-			return cfg, fmt.Errorf("--resolve %q is not host:addr", r)
-		}
-		if _, _, err := net.SplitHostPort(addr); err != nil {
-			return cfg, fmt.Errorf("--resolve %q: the address needs a port: %w", r, err)
+		host, addr, err := resolved(r)
+		if err != nil {
+			return cfg, err
 		}
 		cfg.Resolve[host] = addr
 	}
 	if isTerminal(os.Stderr) {
+		cfg.Started = func(e probe.Estimate) { fmt.Fprintln(cmd.ErrOrStderr(), effort(e)) }
 		cfg.Progress = progress(cmd)
 	}
 	return cfg, nil
+}
+
+// resolved returns the host with its port, and the address, of a value of --resolve.
+func resolved(value string) (host, addr string, err error) {
+	host, rest, _ := strings.Cut(value, ":")
+	port, addr, ok := strings.Cut(rest, ":")
+	if _, _, err := net.SplitHostPort(addr); err != nil {
+		addr = net.JoinHostPort(strings.Trim(addr, "[]"), port)
+	}
+	ip, _, err := net.SplitHostPort(addr)
+	if number, portErr := strconv.ParseUint(port, 10, 16); !ok || host == "" || number == 0 || portErr != nil || err != nil || net.ParseIP(ip) == nil {
+		return "", "", fmt.Errorf("--resolve %q is not host:port:address; want one such as www.example.com:443:127.0.0.1", value)
+	}
+	return net.JoinHostPort(host, port), addr, nil
+}
+
+// commandLine returns the command, without the values of flags that may be secret.
+func commandLine(cmd *cobra.Command, args []string) string {
+	words := []string{cmd.CommandPath()}
+	cmd.Flags().Visit(func(flag *pflag.Flag) {
+		value := flag.Value.String()
+		if flag.Name == "header" || flag.Name == "cookie" || flag.Name == "body" {
+			value = "…"
+		}
+		words = append(words, "--"+flag.Name+"="+value)
+	})
+	return strings.Join(append(words, args...), " ")
 }
 
 // morePages returns the documents of --pages and --sitemap.

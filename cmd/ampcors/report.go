@@ -9,6 +9,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/ampcors/ampcors/cmd/ampcors/internal/probe"
 )
@@ -27,12 +28,7 @@ var colors = map[string]string{"high": "\x1b[31m", "medium": "\x1b[33m", "low": 
 	"ALLOWED": "\x1b[31m", "works": "\x1b[32m", "denied": "\x1b[32m", "not tested": "\x1b[33m"}
 
 // plural returns a number with a word, such as "1 endpoint" or "2 endpoints".
-func plural(n int, word string) string {
-	if n == 1 {
-		return "1 " + word
-	}
-	return fmt.Sprintf("%d %ss", n, word)
-}
+func plural(n int, word string) string { return count(n, word, word+"s") }
 
 // maxUntested is how many reasons a table has.
 const maxUntested = 20
@@ -62,10 +58,10 @@ func writeTable(w io.Writer, report *probe.Report, color bool) error {
 		}
 		fmt.Fprintf(&b, "%s  %s%s: %s\n", paint(string(f.Severity), 6), f.ID, known, printable(f.Title))
 		for _, line := range []struct{ name, text string }{
-			{"endpoint", f.Endpoint}, {"page at", cmp.Or(f.Origin, "none: a program that sends no Origin")}, {"evidence", f.Evidence},
-			{"remedy", f.Remedy}, {"try it", f.Curl},
+			{"endpoint", f.Endpoint}, {"page at", cmp.Or(f.Origin, "none: a program that sends no Origin")},
+			{"evidence", strings.Join(f.Evidence, "\n")}, {"remedy", f.Remedy}, {"try it", f.Curl},
 		} {
-			fmt.Fprintf(&b, "        %-9s %s\n", line.name, printable(line.text))
+			fmt.Fprintf(&b, "        %-9s %s\n", line.name, strings.ReplaceAll(printable(line.text), "\n", "\n                  "))
 		}
 		b.WriteString("\n")
 	}
@@ -88,7 +84,7 @@ func writeTable(w io.Writer, report *probe.Report, color bool) error {
 	for _, more := range report.More {
 		fmt.Fprintf(&b, "to test more: %s\n", more)
 	}
-	fmt.Fprintf(&b, "%s\n%s\n", headline(report), counts(report))
+	fmt.Fprintf(&b, "%s\n%s\n", printable(headline(report)), counts(report))
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -109,18 +105,21 @@ func counts(report *probe.Report) string {
 		plural(s.Requests, "request"), plural(s.Controls, "control"), s.High, s.Medium, s.Low)
 }
 
-// headline says in plain words what the report means.
+// headline says in plain words what the report means, for who reads nothing else.
 func headline(report *probe.Report) string {
-	var pages, works, hostile, allowed, unknown int
+	var pages, works, pagesUnknown, hostile, allowed, hostileUnknown int
 	for _, t := range report.Trials {
+		isUnknown := t.Outcome == probe.NotTested
 		switch {
-		case t.Outcome == probe.NotTested:
-			unknown++
+		case t.Kind == probe.KindPage && isUnknown:
+			pagesUnknown++
 		case t.Kind == probe.KindPage:
 			pages++
 			if t.Works {
 				works++
 			}
+		case t.Kind.IsHostile() && isUnknown:
+			hostileUnknown++
 		case t.Kind.IsHostile():
 			hostile++
 			if t.Outcome == probe.Problem {
@@ -128,27 +127,38 @@ func headline(report *probe.Report) string {
 			}
 		}
 	}
-	var sentences []string
+	var text string
 	switch {
 	case pages == 0:
-		sentences = append(sentences, "Whether the publisher's pages work was not tested.")
+		text = "Whether the publisher's pages work was not tested."
+	case works == pages && pagesUnknown == 0:
+		text = fmt.Sprintf("The publisher's pages work in all %d places.", pages)
 	case works == pages:
-		sentences = append(sentences, "The publisher's pages work wherever they were tested.")
+		text = fmt.Sprintf("The publisher's pages work in %d of %d places; the others were not tested.", works, pages+pagesUnknown)
 	default:
-		sentences = append(sentences, fmt.Sprintf("The publisher's pages do not work in %d of %d places.", pages-works, pages))
+		text = fmt.Sprintf("The publisher's pages do not work in %d of %d places.", pages-works, pages)
+		if pagesUnknown > 0 {
+			text += fmt.Sprintf(" %d more were not tested.", pagesUnknown)
+		}
 	}
 	switch {
 	case hostile == 0:
-		sentences = append(sentences, "Whether other sites are denied was not tested.")
+		text += " Whether other sites are denied was not tested."
+	case allowed == 0 && hostileUnknown == 0:
+		text += " No other page could read with the reader's cookies."
 	case allowed == 0:
-		sentences = append(sentences, "No other page could read with the reader's cookies.")
+		text += fmt.Sprintf(" No other page could read with the reader's cookies in %d trials; %d more were not tested.", hostile, hostileUnknown)
 	default:
-		sentences = append(sentences, fmt.Sprintf("%d of %d requests of other pages were allowed.", allowed, hostile))
+		text += fmt.Sprintf(" %d of %d requests of other pages were allowed.", allowed, hostile)
+		if hostileUnknown > 0 {
+			text += fmt.Sprintf(" %d more were not tested.", hostileUnknown)
+		}
 	}
-	if unknown > 0 && pages+hostile > 0 {
-		sentences = append(sentences, plural(unknown, "trial")+" of the plan have no result: see \"not tested\".")
+	if len(report.Untested) > 0 {
+		most := slices.MaxFunc(report.Untested, func(a, b probe.Untested) int { return cmp.Compare(a.Trials, b.Trials) })
+		text += fmt.Sprintf(" Not tested: %.200s.", strings.Join(strings.Fields(most.Reason), " "))
 	}
-	return strings.Join(sentences, " ")
+	return text
 }
 
 // A matrixRow shows the outcomes of one endpoint for one publisher.
@@ -282,6 +292,15 @@ func (r matrixRow) lines() (lines []matrixLine) {
 	return lines
 }
 
+// effort says how much a right backend is asked. Mistakes lead to more requests.
+func effort(e probe.Estimate) string {
+	text := fmt.Sprintf("%s, about %s", plural(e.Trials, "trial"), plural(e.Requests, "request"))
+	if e.Time > 0 {
+		text += fmt.Sprintf(", at least %v by --rate", e.Time.Round(time.Second))
+	}
+	return text
+}
+
 // writePlan writes what would be tested.
 func writePlan(w io.Writer, output string, report *probe.Report) error {
 	if output == "json" {
@@ -303,7 +322,7 @@ func writePlan(w io.Writer, output string, report *probe.Report) error {
 			}
 		}
 	}
-	_, err := fmt.Fprintf(w, "%s, %s\n", plural(len(report.Endpoints), "endpoint"), plural(len(report.Trials), "trial"))
+	_, err := fmt.Fprintf(w, "%s, %s\n", plural(len(report.Endpoints), "endpoint"), effort(report.Estimate))
 	return err
 }
 
@@ -319,7 +338,7 @@ func writeGitHub(w io.Writer, report *probe.Report) error {
 			command = "notice"
 		}
 		fmt.Fprintf(&b, "::%s title=%s::%s\n", command, property.Replace(f.ID),
-			escape.Replace(f.Endpoint+": "+f.Title+"\n"+f.Evidence+"\n"+f.Remedy))
+			escape.Replace(f.Endpoint+": "+f.Title+"\n"+strings.Join(f.Evidence, "\n")+"\n"+f.Remedy))
 	}
 	for i, u := range report.Untested {
 		if i == maxUntested {
@@ -336,9 +355,9 @@ func writeGitHub(w io.Writer, report *probe.Report) error {
 	return err
 }
 
-// The elements of JUnit's XML, as CI servers read it. A finding is a test case that fails. What could
-// not be tested is an error, and what the settings do not allow is skipped. An endpoint without
-// these is a test case that passes.
+// The elements of JUnit's XML, as CI servers read it. Each trial is a test case, so that CI shows what was mended.
+// A problem is a failure. What could not be tested is an error, and what the settings do not allow, or is
+// known, is skipped.
 type (
 	junitSuites struct {
 		XMLName xml.Name   `xml:"testsuites"`
@@ -368,41 +387,46 @@ type (
 
 func writeJUnit(w io.Writer, report *probe.Report) error {
 	suite := junitSuite{Name: "ampcors probe " + report.Target}
-	hasCase := make(map[string]bool)
-	add := func(c junitCase) {
-		hasCase[c.Class] = true
+	notTested := func(c junitCase, reason string, failed bool) {
+		if failure := (&junitFailure{Message: reason}); failed {
+			suite.Errors++
+			c.Error = failure
+		} else {
+			suite.Skipped++
+			c.Skipped = failure
+		}
 		suite.Cases = append(suite.Cases, c)
 	}
-	for _, f := range report.Findings {
-		c := junitCase{Class: f.Endpoint, Name: f.ID}
-		if f.Known {
-			suite.Skipped++
-			c.Skipped = &junitFailure{Message: "known: " + f.Title}
-		} else {
+	for _, t := range report.Trials {
+		c := junitCase{Class: t.Method + " " + t.Endpoint + " " + t.Publisher, Name: strings.TrimSpace(string(t.Kind) + ": " + t.What + " " + t.Origin)}
+		switch f := findingOf(report, t); {
+		case t.Outcome == probe.NotTested:
+			notTested(c, t.Reason, !t.ByChoice)
+			continue
+		case t.Outcome == probe.Problem && f.Known:
+			notTested(c, "known: "+f.Title, false)
+			continue
+		case t.Outcome == probe.Problem:
 			suite.Failures++
-			c.Failure = &junitFailure{f.Title, string(f.Severity), f.Evidence + "\n" + f.Remedy + "\n" + f.Curl}
+			c.Failure = &junitFailure{strings.Join(t.Causes, ", ") + ": " + f.Title, string(f.Severity),
+				strings.Join(f.Evidence, "\n") + "\n" + f.Remedy + "\n" + f.Curl}
 		}
-		add(c)
+		suite.Cases = append(suite.Cases, c)
+	}
+	for _, f := range report.Findings { // of no trial
+		if f.ID == "answers-differ" && !slices.ContainsFunc(report.Trials, func(t probe.Trial) bool { return findingOf(report, t).ID == f.ID }) {
+			suite.Failures++
+			suite.Cases = append(suite.Cases, junitCase{Class: f.Method + " " + f.Endpoint + " " + f.Publisher, Name: f.ID,
+				Failure: &junitFailure{f.Title, string(f.Severity), strings.Join(f.Evidence, "\n") + "\n" + f.Remedy}})
+		}
 	}
 	for _, u := range report.Untested {
-		c := junitCase{Class: u.Endpoint, Name: "not tested"}
-		if u.Failed {
-			suite.Errors++
-			c.Error = &junitFailure{Message: reasonOf(u)}
-		} else {
-			suite.Skipped++
-			c.Skipped = &junitFailure{Message: reasonOf(u)}
+		if u.Trials == 0 {
+			notTested(junitCase{Class: u.Endpoint, Name: "not tested"}, u.Reason, u.Failed)
 		}
-		add(c)
 	}
 	for _, u := range report.Unknown {
-		suite.Skipped++
-		add(junitCase{Class: u.Component, Name: "known only in the browser", Skipped: &junitFailure{Message: u.What}})
-	}
-	for _, e := range report.Endpoints {
-		if !hasCase[e.URL] {
-			add(junitCase{Class: e.URL, Name: "clean"})
-		}
+		notTested(junitCase{Class: u.Component, Name: "known only in the browser"}, u.What, false)
 	}
 	suite.Tests = len(suite.Cases)
 	if _, err := io.WriteString(w, xml.Header); err != nil {
@@ -422,6 +446,16 @@ var reportHTML string
 
 var reportTemplate = template.Must(template.New("report").Funcs(template.FuncMap{"headline": headline, "counts": counts,
 	"matrix": matrix, "reason": reasonOf}).Parse(reportHTML))
+
+// findingOf returns the finding for a trial with a problem.
+func findingOf(report *probe.Report, t probe.Trial) probe.Finding {
+	for _, f := range report.Findings {
+		if slices.Contains(t.Causes, f.ID) && f.Endpoint == t.Endpoint && f.Method == t.Method && f.Publisher == t.Publisher {
+			return f
+		}
+	}
+	return probe.Finding{}
+}
 
 func writeHTML(w io.Writer, report *probe.Report) error {
 	return reportTemplate.Execute(w, report)

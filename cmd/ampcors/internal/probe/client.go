@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -20,7 +21,6 @@ import (
 )
 
 const (
-	maxBody      = 1 << 20  // bytes of an answer, or of a document
 	maxHeader    = 64 << 10 // bytes of an answer's header
 	maxRedirects = 20       // as browsers do, by "HTTP-redirect fetch" of the Fetch standard
 	userAgent    = "ampcors-probe (+https://github.com/ampcors/ampcors)"
@@ -44,6 +44,7 @@ type client struct {
 	cookie   string      // of requests with credentials
 	allowed  map[string]bool
 	hostFlag string          // that allows another host
+	maxBody  int64           // of an answer
 	secrets  *regexp.Regexp  // nil if there are none
 	trusted  map[string]bool // origins to which header and cookie are sent
 	left     atomic.Int64    // requests that may still be sent
@@ -59,8 +60,7 @@ func newClient(cfg Config) *client {
 		MaxIdleConnsPerHost:    4,
 		TLSClientConfig:        &tls.Config{InsecureSkipVerify: cfg.Insecure},
 		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			host, _, err := net.SplitHostPort(addr)
-			if to, ok := cfg.Resolve[host]; ok && err == nil {
+			if to, ok := cfg.Resolve[addr]; ok {
 				addr = to
 			}
 			return dialer.DialContext(ctx, network, addr)
@@ -88,6 +88,7 @@ func newClient(cfg Config) *client {
 		timeout: cfg.Timeout,
 		header:  cfg.Header,
 		cookie:  cfg.Cookie,
+		maxBody: cmp.Or(cfg.MaxAnswer, 1<<20),
 		allowed: allowed,
 		trusted: make(map[string]bool),
 		secrets: secretsOf(cfg),
@@ -175,12 +176,12 @@ func (c *client) send(ctx context.Context, req request) (*response, error) {
 	if resp.StatusCode == http.StatusSwitchingProtocols { // the body is the open connection, which no timeout ends
 		return nil, errors.New("the answer is 101 Switching Protocols, which the request did not ask for")
 	}
-	read, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
+	read, err := io.ReadAll(io.LimitReader(resp.Body, c.maxBody+1))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("the answer is truncated: %w", err)
-	case len(read) > maxBody:
-		return nil, fmt.Errorf("the answer is longer than %d bytes", maxBody)
+	case int64(len(read)) > c.maxBody:
+		return nil, fmt.Errorf("the answer is longer than %d bytes: use a larger --max-answer", c.maxBody)
 	}
 	return &response{resp.StatusCode, resp.Header, read}, nil
 }

@@ -1,8 +1,8 @@
 package probe
 
 import (
-	"cmp"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 )
@@ -35,7 +35,7 @@ type Finding struct {
 	Origins   []string `json:"origins"`   // of all trials that show it; "" is a program that sends none
 	Request   string   `json:"request"`   // its method and URL
 	Title     string   `json:"title"`
-	Evidence  string   `json:"evidence"` // what the server answered, and what a browser does then
+	Evidence  []string `json:"evidence"` // what the server answered, and what a browser does then; in lines
 	Remedy    string   `json:"remedy"`
 	Curl      string   `json:"curl"`            // a command line that repeats the request, without secrets
 	Known     bool     `json:"known,omitempty"` // set by [Report.Know]
@@ -193,7 +193,7 @@ func (c *cell) findings() (findings []Finding) {
 		r, resp := c.differs.last()
 		i := slices.IndexFunc(kinds, func(k kind) bool { return k.id == "answers-differ" })
 		findings = append(findings, c.newFinding(kinds[i], []string{r.origin},
-			c.p.client.describe(r, resp)+" The same request had other CORS headers at another time.", r))
+			append(c.p.client.describe(r, resp), "The same request had other CORS headers at another time."), r))
 	}
 	return findings
 }
@@ -203,22 +203,23 @@ func (c *cell) finding(k kind, shown []*trial) Finding {
 	a := first.because
 	r, resp := a.last()
 	evidence := c.p.client.describe(r, resp)
+	add := func(line string) { evidence = append(evidence, line) }
 	switch why := a.why(); {
 	case k.id == "same-origin-header-preferred":
-		evidence += " Without AMP-Same-Origin, it is denied."
+		add("Without AMP-Same-Origin, it is denied.")
 	case first.Kind.IsHostile() && a.isReadable():
-		evidence += " A browser lets that page read the answer."
+		add("A browser lets that page read the answer.")
 		if strings.HasPrefix(first.origin, "http://") && strings.HasSuffix(first.origin, ".cdn.ampproject.org") {
-			evidence += " (Chromium uses https for hosts of this cache by itself; other browsers do not.)"
+			add("(Chromium uses https for hosts of this cache by itself; other browsers do not.)")
 		}
 	case !first.Kind.IsHostile() && why != nil:
-		evidence += " A browser blocks it: " + why.Error() + "."
+		add("A browser blocks it: " + why.Error() + ".")
 	}
 	if first.remark != "" {
-		evidence += " Note: " + first.remark + "."
+		add("Note: " + first.remark + ".")
 	}
 	if k.id == "any-origin-allowed" && c.p.cfg.Cookie == "" {
-		evidence += " Whether the answers depend on cookies was not tested: --cookie compares them."
+		add("Whether the answers depend on cookies was not tested: --cookie compares them.")
 	}
 	var origins []string
 	for _, t := range shown {
@@ -227,12 +228,15 @@ func (c *cell) finding(k kind, shown []*trial) Finding {
 		}
 	}
 	if others := origins[1:]; len(others) > 0 {
-		evidence += " The same is true for " + list(others, 5) + "."
+		add("The same is true for " + list(others, 5) + ".")
+	}
+	if resp != nil && resp.Header.Get("Access-Control-Allow-Credentials") != "true" {
+		k.title = strings.Replace(k.title, " with the reader's cookies", "", 1)
 	}
 	return c.newFinding(k, origins, evidence, r)
 }
 
-func (c *cell) newFinding(k kind, origins []string, evidence string, r request) Finding {
+func (c *cell) newFinding(k kind, origins, evidence []string, r request) Finding {
 	policy := c.p.policy
 	return Finding{ID: k.id, Severity: k.severity, Endpoint: c.e.URL, Method: c.e.Method, Publisher: c.publisher, Origin: origins[0],
 		Origins: origins, Request: r.method + " " + r.url,
@@ -252,19 +256,17 @@ func list(items []string, n int) string {
 	return strings.Join(items[:len(items)-1], ", ") + " and " + items[len(items)-1]
 }
 
-// describe returns a sentence about a request and its answer.
-func (c *client) describe(r request, resp *response) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s from %s", r.method, cmp.Or(r.origin, "a program that sends no Origin"))
+// describe returns an answer in lines: what was asked and the status, and the headers that matter.
+func (c *client) describe(r request, resp *response) (lines []string) {
 	if resp == nil {
-		return b.String() + "."
+		return []string{r.method + " is not answered."}
 	}
-	fmt.Fprintf(&b, " is answered with status %d", resp.Status)
+	lines = append(lines, fmt.Sprintf("%s is answered with status %d", r.method, resp.Status))
 	for _, name := range []string{"Access-Control-Allow-Origin", "Access-Control-Allow-Credentials", "Access-Control-Allow-Methods",
-		"Access-Control-Allow-Headers", "Vary", "Location", "Content-Type"} {
-		for _, value := range resp.Header[name] {
-			fmt.Fprintf(&b, ", %s: %.200s", name, c.clean(value))
+		"Access-Control-Allow-Headers", "Access-Control-Expose-Headers", "AMP-Redirect-To", "Vary", "Location", "Content-Type"} {
+		for _, value := range resp.Header[http.CanonicalHeaderKey(name)] {
+			lines = append(lines, fmt.Sprintf("%s: %.200s", name, c.clean(value)))
 		}
 	}
-	return b.String() + "."
+	return lines
 }

@@ -54,14 +54,15 @@ type Config struct {
 	AllowHosts []string
 	// OnlyHosts are the only hosts that may be called, if it is not nil.
 	OnlyHosts []string
-	// Resolve maps a host name to the address to connect to, an IP address with a port.
+	// Resolve maps a host and port, such as "www.example.com:443", to the address to connect to.
 	Resolve map[string]string
 	// Insecure accepts any certificate.
 	Insecure bool
 
 	Rate         float64       // requests per second. If zero, there is no limit.
 	Timeout      time.Duration // of a request, its answer included. If zero, 10 seconds is used.
-	MaxTime      time.Duration // of the whole probe. If zero, 5 minutes is used.
+	MaxTime      time.Duration // of the whole probe. If zero, 5 minutes is used, or thrice what Rate needs.
+	MaxAnswer    int64         // bytes of an answer. If zero, 1 MiB is used.
 	MaxRequests  int           // of the whole probe. If zero, 20,000 is used.
 	MaxEndpoints int           // of each document. If zero, 200 is used.
 
@@ -69,14 +70,27 @@ type Config struct {
 	// them in preflights.
 	PageHeader http.Header
 
+	// Started is called before the first trial is sent, if it is not nil.
+	Started func(Estimate)
 	// Progress is called after each trial, if it is not nil, with the number of trials that have
 	// an outcome, and of all. It is not called at the same time from several goroutines.
 	Progress func(done, total int, endpoint string)
 }
 
+// An Estimate is how much a right backend is asked.
+type Estimate struct {
+	Trials   int           `json:"trials"`
+	Requests int           `json:"requests"`
+	Time     time.Duration `json:"-"` // at least, by Config.Rate; 0 without a limit
+}
+
 // A Report is the result of a probe.
 type Report struct {
 	Target    string     `json:"target"` // the document, or the first endpoint
+	Date      time.Time  `json:"date"`
+	Version   string     `json:"version"` // of the command
+	Command   string     `json:"command"` // its flags, without secrets
+	Estimate  Estimate   `json:"estimate"`
 	Endpoints []Endpoint `json:"endpoints"`
 	Trials    []Trial    `json:"trials"`   // the plan, with an outcome for each
 	Unknown   []Unknown  `json:"unknown"`  // parts of the document with a URL that only the browser knows
@@ -124,9 +138,8 @@ type Summary struct {
 	Low       int `json:"low"`
 }
 
-// Run tests the endpoints. It returns an error if there is nothing to test, because the
-// configuration is invalid or the document cannot be fetched. Problems of endpoints are in
-// the report.
+// Run tests the endpoints. Its error is [ErrConfig], or that of the context. A document that cannot be fetched, and
+// problems of endpoints, are in the report.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
 	return run(ctx, cfg, true)
 }
@@ -139,7 +152,6 @@ func Plan(ctx context.Context, cfg Config) (*Report, error) {
 
 func run(ctx context.Context, cfg Config, sends bool) (*Report, error) {
 	cfg.Timeout = cmp.Or(cfg.Timeout, 10*time.Second)
-	cfg.MaxTime = cmp.Or(cfg.MaxTime, 5*time.Minute)
 	cfg.MaxRequests = cmp.Or(cfg.MaxRequests, 20_000)
 	cfg.MaxEndpoints = cmp.Or(cfg.MaxEndpoints, 200)
 	if cfg.Caches == nil {
@@ -148,12 +160,14 @@ func run(ctx context.Context, cfg Config, sends bool) (*Report, error) {
 	if len(cfg.Caches) == 0 {
 		return nil, configError(errors.New("there is no AMP Cache"))
 	}
-	ctx, cancel := context.WithTimeout(ctx, cfg.MaxTime)
+	// The documents have the same time as the trials by default: how many trials there are is not known yet.
+	preparing, cancel := context.WithTimeout(ctx, cmp.Or(cfg.MaxTime, defaultMaxTime))
 	defer cancel()
+	begun := time.Now()
 	p := &prober{cfg: cfg, counts: make(map[Untested]int),
-		report: &Report{Endpoints: []Endpoint{}, Trials: []Trial{}, Unknown: []Unknown{}, Untested: []Untested{}, Notes: []string{},
+		report: &Report{Date: begun.UTC().Truncate(time.Second), Endpoints: []Endpoint{}, Trials: []Trial{}, Unknown: []Unknown{}, Untested: []Untested{}, Notes: []string{},
 			Findings: []Finding{}, Snippets: []Snippet{}}}
-	err := p.prepare(ctx)
+	err := p.prepare(preparing)
 	if p.client != nil {
 		defer p.client.http.CloseIdleConnections()
 	}
@@ -170,11 +184,54 @@ func run(ctx context.Context, cfg Config, sends bool) (*Report, error) {
 		cells = append(cells, c)
 		total += len(c.trials)
 	}
+	p.report.Estimate = p.estimate(cells)
 	if sends {
-		p.send(ctx, cells, total)
+		if cfg.Started != nil {
+			cfg.Started(p.report.Estimate)
+		}
+		most := cfg.MaxTime - time.Since(begun)
+		if cfg.MaxTime == 0 {
+			most = max(defaultMaxTime, 3*p.report.Estimate.Time)
+		}
+		sending, cancel := context.WithTimeout(ctx, most)
+		defer cancel()
+		p.send(sending, cells, total)
 	}
 	p.finish(cells)
 	return p.report, nil
+}
+
+const defaultMaxTime = 5 * time.Minute
+
+// estimate returns how much a right backend is asked.
+func (p *prober) estimate(cells []*cell) (e Estimate) {
+	groups := make(map[string]bool)
+	for _, c := range cells {
+		isLater := groups[c.group()]
+		groups[c.group()] = true
+		hostile := 0
+		for _, t := range c.trials {
+			e.Trials++
+			if t.Outcome == NotTested || t.steps[0].toRedirect {
+				continue
+			}
+			if t.Kind.IsHostile() {
+				hostile++
+			}
+			for _, s := range t.steps {
+				if s.when == always && !s.revalidates || s.when == ifDenied && t.Kind.IsHostile() && !isLater {
+					e.Requests++
+				}
+			}
+		}
+		if hostile > 0 {
+			e.Requests += width + 2*((hostile+groupSize-1)/groupSize)
+		}
+	}
+	if p.cfg.Rate > 0 {
+		e.Time = time.Duration(float64(e.Requests) / p.cfg.Rate * float64(time.Second))
+	}
+	return e
 }
 
 // send sends and judges the trials, of several endpoints at once.
@@ -357,8 +414,9 @@ func (c *client) clean(text string) string {
 func (p *prober) removeSecrets() {
 	clean := p.client.clean
 	for i := range p.report.Findings {
-		f := &p.report.Findings[i]
-		f.Evidence = clean(f.Evidence)
+		for j := range p.report.Findings[i].Evidence {
+			p.report.Findings[i].Evidence[j] = clean(p.report.Findings[i].Evidence[j])
+		}
 	}
 	for i := range p.report.Trials {
 		p.report.Trials[i].Reason = clean(p.report.Trials[i].Reason)

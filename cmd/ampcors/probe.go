@@ -69,7 +69,7 @@ A settings file (--settings) is a JSON object of flags, and "page" for the docum
 {"page": ["https://www.example.com/article"], "rate": 5, "fail-on": "medium"}. The command line
 overrides it.
 
-Exit codes: 0 no finding at or above --fail-on that is not known, 1 such findings, 2 wrong usage,
+Exit codes: 0 no finding at or above --fail-on (medium by default) that is not known, 1 such findings, 2 wrong usage,
 3 something could not be tested because of an error, or nothing was tested, or with --require-all
 anything was not tested.`,
 		Example: `  ampcors probe https://www.example.com/article

@@ -10,7 +10,7 @@ import (
 	"github.com/ampcors/ampcors/source"
 )
 
-// A Decision is the answer to whether a request, or an origin, is allowed, and why. Origin, EmailSender
+// A Decision reports whether a request, or an origin, is allowed, and why. Origin, EmailSender
 // and Publisher may share memory with the request or with the list of publishers: clone
 // them to keep them after the request.
 type Decision struct {

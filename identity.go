@@ -14,7 +14,7 @@ type identity struct {
 	err   error  // why the Source could not answer
 }
 
-// A match is the way in which the caller was found. The order matters: isPublisher and isAllowed
+// A match is the rule that the caller matched. The order matters: isPublisher and isAllowed
 // are ranges.
 type match uint8
 

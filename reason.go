@@ -4,7 +4,7 @@ import (
 	"net/http"
 )
 
-// A Reason is why a request is allowed or denied. There are few, so that requests can be
+// A Reason explains why a request is allowed or denied. There are few, so that requests can be
 // counted by them. Their strings never change, but reasons may be added: store the string,
 // and not the number.
 type Reason uint8

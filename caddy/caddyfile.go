@@ -31,7 +31,7 @@ func parseDirective(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error)
 	}
 	if matcher != nil {
 		h.Next()
-		return nil, h.Err("has a matcher: requests that it does not match, such as preflights, would reach the backend without a decision; " +
+		return nil, h.Err("has a matcher: requests that it does not match would reach the backend without a decision; " +
 			"want the directive in a handle block with that matcher, beside a last handle without one")
 	}
 	handler := new(Handler)

@@ -82,9 +82,9 @@ func (c *Collector) Collect(found chan<- prometheus.Metric) {
 		case "summary":
 			found <- prometheus.MustNewConstSummary(desc, s.Count, s.Value, nil)
 		case "counter":
-			found <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, s.Value, s.Values...)
+			found <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, s.Value, s.LabelValues...)
 		default:
-			found <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, s.Value, s.Values...)
+			found <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, s.Value, s.LabelValues...)
 		}
 	}
 }

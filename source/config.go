@@ -9,7 +9,7 @@ import (
 	"github.com/ampcors/ampcors/badvalue"
 )
 
-// Config is how a [Database] is asked, and how long its answers are remembered. If a field is
+// Config configures how a [Database] is asked, and how long its answers are remembered. If a field is
 // zero, its default is used. Negative values and durations of more than 720 hours are
 // prohibited.
 type Config struct {

@@ -108,10 +108,10 @@ func (s *Database) check() error {
 // LogText returns the text of an error in one line of at most 200 bytes, for logs: those of databases can have
 // many lines.
 func LogText(err error) string {
-	const most = 200
+	const most, end = 200, 60 // the cause is often at the end
 	text := strings.Join(strings.Fields(err.Error()), " ")
 	if len(text) <= most {
 		return text
 	}
-	return strings.ToValidUTF8(text[:most-len("...")], "") + "..."
+	return strings.ToValidUTF8(text[:most-end-len("...")], "") + "..." + strings.ToValidUTF8(text[len(text)-end:], "")
 }

@@ -17,12 +17,12 @@ func newAdvice() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "advice SERVER",
 		Short: "Print what to configure in a server or framework, so that it answers the pages of publishers",
-		Long: "Print what to configure in a server or framework, so that it answers the pages of publishers and of nobody else: " +
+		Long: "Print what to configure in a server or framework, so that it answers the pages of publishers and of no other site: " +
 			or(probe.Servers()) + ". A publisher has up to five origins on the default caches. For patterns, or many publishers, " +
 			"put ampcors in front of the backend.\n\nTest the result with ampcors probe.",
 		Example: "  ampcors advice nginx --publisher www.example.com --publisher www.example.org\n  ampcors advice HAProxy --config config.json",
 		Args: func(cmd *cobra.Command, args []string) error {
-			return oneArg("the name of a server, "+or(probe.Servers())+",")(cmd, args)
+			return oneArg("the name of a server ("+or(probe.Servers())+")")(cmd, args)
 		},
 		ValidArgs: probe.Servers(),
 	}
@@ -54,7 +54,7 @@ func newAdvice() *cobra.Command {
 		case slices.ContainsFunc(cfg.Publishers, func(p string) bool { return strings.HasPrefix(p, "*.") }):
 			return errors.New("a pattern such as *.example.com cannot be written as a list of origins: name each domain, or put ampcors in front of the backend")
 		case len(cfg.Origins)+len(cfg.Email.Senders) > 0:
-			fmt.Fprintln(cmd.ErrOrStderr(), "note: the file's origins and email senders are not in it")
+			fmt.Fprintln(cmd.ErrOrStderr(), "note: the advice does not include the file's origins and email senders")
 		}
 		snippets, err := probe.Advice(cfg.Publishers, cfg.Caches, cfg.Methods, cfg.RequestHeaders)
 		if err != nil {

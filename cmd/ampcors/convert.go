@@ -372,9 +372,12 @@ func newCheck() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return writeJSON(cmd.OutOrStdout(), json.RawMessage(data))
+			if err := writeJSON(cmd.OutOrStdout(), json.RawMessage(data)); err != nil {
+				return err
+			}
+		} else {
+			fmt.Fprintln(cmd.OutOrStdout(), summary(cfg))
 		}
-		fmt.Fprintln(cmd.OutOrStdout(), summary(cfg))
 		if d.address() == "" {
 			return nil
 		}
@@ -388,7 +391,9 @@ func newCheck() *cobra.Command {
 		if err := opened.ping(ctx); err != nil {
 			return exitError{exitUntested, err}
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "database: publishers are looked up in the table %s\n", d.table.Table)
+		if *output == formatText {
+			fmt.Fprintf(cmd.OutOrStdout(), "database: publishers are looked up in the table %s\n", d.table.Table)
+		}
 		return nil
 	}
 	return cmd

@@ -90,6 +90,7 @@ func TestConversions(t *testing.T) {
 		{name: "an unknown flag", args: []string{"prefix", "--hsah"}, code: exitUsage, err: "ampcors prefix has no flag --hsah; did you mean --hash?"},
 		{name: "a flag without a value", args: []string{"explain", "--config"}, code: exitUsage, err: "--config needs a value"},
 		{name: "a value of another type", args: []string{"probe", "--rate", "fast"}, code: exitUsage, err: `--rate "fast" is wrong; want a number`},
+		{name: "an unknown command of a command", args: []string{"source", "instal"}, code: exitUsage, err: `there is no command "instal"; did you mean install?`},
 		{name: "no argument", args: []string{"check"}, code: exitUsage, err: "ampcors check takes a configuration file, and got 0 arguments"},
 		{name: "an argument of a command that takes none", args: []string{"version", "1"}, code: exitUsage, err: `takes no argument, and got "1"`},
 		{name: "a flag that is missing", args: []string{"flush", "https://www.example.com/"}, code: exitUsage, err: "ampcors flush needs --key"},
@@ -122,7 +123,7 @@ func TestAdvice(t *testing.T) {
 		{[]string{"nginx"}, exitUsage, []string{"there is no publisher"}},
 		{[]string{"nginx", "--publisher", "*.example.com"}, exitUsage, []string{"name each domain"}},
 		{[]string{"nginx", "--publisher", "localhost"}, exitUsage, []string{"has no dot"}},
-		{nil, exitUsage, []string{"the name of a server, nginx, "}},
+		{nil, exitUsage, []string{"the name of a server (nginx, "}},
 	} {
 		code, stdout, stderr := run(t, "", append([]string{"advice"}, test.args...)...)
 		for _, want := range test.want {
@@ -205,7 +206,7 @@ func TestProbeWritesEachFormat(t *testing.T) {
 		for _, want := range []string{
 			"high    wildcard-with-credentials: Access-Control-Allow-Origin is * for a request with credentials\n",
 			"try it    curl -gsi -H 'Origin: https://www.example.com'",
-			"not tested: " + server.URL + "/form: 99 trials: the method POST is only sent with --unsafe",
+			"not tested: " + server.URL + "/form: 97 trials: the method POST is only sent with --unsafe",
 			"denied     other sites, other publishers, ",
 			"not tested everything",
 			"known only in the browser: amp-list: the value of [src]",

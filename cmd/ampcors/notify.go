@@ -319,7 +319,7 @@ func newFlush() *cobra.Command {
 				return nil, err
 			case *sign:
 				return signed, nil
-			case *dryRun: // the signature is of this minute, and no use
+			case *dryRun: // the signature is valid for one minute only
 				lines := []string{page + ": would be flushed by"}
 				for _, u := range signed {
 					request, _, _ := strings.Cut(u, "&amp_url_signature=")

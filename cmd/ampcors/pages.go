@@ -208,14 +208,13 @@ func (l *localFiles) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	kind := "text/plain"
-	if first := make([]byte, 512); true {
-		n, _ := io.ReadFull(f, first)
-		if bytes.Contains(first[:n], []byte("<")) {
-			kind = "application/xml"
-		}
-		if _, err := f.Seek(0, io.SeekStart); err != nil {
-			return nil, errors.Join(err, f.Close())
-		}
+	first := make([]byte, 512)
+	n, _ := io.ReadFull(f, first) // a file that cannot be read fails again when it is read
+	if bytes.Contains(first[:n], []byte("<")) {
+		kind = "application/xml"
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return nil, errors.Join(err, f.Close())
 	}
 	return &http.Response{StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r, Body: f,
 		Header: http.Header{"Content-Type": {kind}}}, nil

@@ -101,12 +101,12 @@ anything was not tested.`,
 	flags.BoolVar(&f.unsafe, "unsafe", false, "also send methods that may change data")
 	flags.StringSliceVar(&f.allowHosts, "allow-host", nil, "host that may be called as well, for example because of a redirect")
 	flags.StringSliceVar(&f.onlyHosts, "only-host", nil, "the only hosts that may be called")
-	flags.StringArrayVar(&f.resolve, "resolve", nil, "host:port:addr, as curl: connect to this address for the host and port; with another port as host:port:addr:port")
+	flags.StringArrayVar(&f.resolve, "resolve", nil, "host:port:addr, as curl: connect to this address for the host and port; host:port:addr:port for another port")
 	flags.BoolVar(&f.insecure, "insecure", false, "accept any certificate")
 	flags.Float64Var(&f.rate, "rate", probe.DefaultRate, "requests per second; 0 for no limit")
 	flags.DurationVar(&f.timeout, "timeout", 10*time.Second, "time limit of a request")
 	flags.DurationVar(&f.maxTime, "max-time", 0, "time limit of the whole probe; if 0, 5 minutes, or thrice what --rate needs")
-	flags.Int64Var(&f.maxAnswer, "max-answer", 1, "MiB of an answer or a document that are read")
+	flags.Int64Var(&f.maxAnswer, "max-answer", 1, "largest answer or document that is read, in MiB")
 	flags.IntVar(&f.maxEndpoints, "max-endpoints", 200, "endpoints of a document that are tested")
 	f.caches = addCaches(cmd)
 	flags.BoolVar(&f.plan, "plan", false, "print what would be tested, and send nothing but the requests of the documents")
@@ -169,7 +169,7 @@ func runProbe(cmd *cobra.Command, args []string, f probeFlags) error {
 		return exitError{exitUntested, err}
 	}
 	report.Know(known)
-	report.Version, report.Command = version(), commandLine(cmd, args)
+	report.Version, report.Command, report.FailOn = version(), commandLine(cmd, args), probe.Severity(f.failOn)
 	if f.plan {
 		if err := writePlan(cmd.OutOrStdout(), f.output, report); err != nil {
 			return err
@@ -393,7 +393,7 @@ func commandLine(cmd *cobra.Command, args []string) string {
 		if flag.Name == "header" || flag.Name == "cookie" || flag.Name == "body" {
 			value = "…"
 		}
-		words = append(words, "--"+flag.Name+"="+value)
+		words = append(words, "--"+flag.Name+"="+strings.TrimSuffix(strings.TrimPrefix(value, "["), "]"))
 	})
 	return strings.Join(append(words, args...), " ")
 }

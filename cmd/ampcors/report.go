@@ -105,7 +105,7 @@ func counts(report *probe.Report) string {
 		plural(s.Requests, "request"), plural(s.Controls, "control"), s.High, s.Medium, s.Low)
 }
 
-// headline says in plain words what the report means, for who reads nothing else.
+// headline says in plain words what the report means, for people who read nothing else.
 func headline(report *probe.Report) string {
 	var pages, works, pagesUnknown, hostile, allowed, hostileUnknown int
 	for _, t := range report.Trials {
@@ -132,13 +132,13 @@ func headline(report *probe.Report) string {
 	case pages == 0:
 		text = "Whether the publisher's pages work was not tested."
 	case works == pages && pagesUnknown == 0:
-		text = fmt.Sprintf("The publisher's pages work in all %d places.", pages)
+		text = "The publisher's pages work in each of " + plural(pages, "place") + "."
 	case works == pages:
 		text = fmt.Sprintf("The publisher's pages work in %d of %d places; the others were not tested.", works, pages+pagesUnknown)
 	default:
 		text = fmt.Sprintf("The publisher's pages do not work in %d of %d places.", pages-works, pages)
 		if pagesUnknown > 0 {
-			text += fmt.Sprintf(" %d more were not tested.", pagesUnknown)
+			text += " Not tested: " + plural(pagesUnknown, "more place") + "."
 		}
 	}
 	switch {
@@ -147,16 +147,16 @@ func headline(report *probe.Report) string {
 	case allowed == 0 && hostileUnknown == 0:
 		text += " No other page could read with the reader's cookies."
 	case allowed == 0:
-		text += fmt.Sprintf(" No other page could read with the reader's cookies in %d trials; %d more were not tested.", hostile, hostileUnknown)
+		text += fmt.Sprintf(" No other page could read with the reader's cookies in %s; not tested: %d.", plural(hostile, "trial"), hostileUnknown)
 	default:
 		text += fmt.Sprintf(" %d of %d requests of other pages were allowed.", allowed, hostile)
 		if hostileUnknown > 0 {
-			text += fmt.Sprintf(" %d more were not tested.", hostileUnknown)
+			text += " Not tested: " + plural(hostileUnknown, "more request") + "."
 		}
 	}
 	if len(report.Untested) > 0 {
 		most := slices.MaxFunc(report.Untested, func(a, b probe.Untested) int { return cmp.Compare(a.Trials, b.Trials) })
-		text += fmt.Sprintf(" Not tested: %.200s.", strings.Join(strings.Fields(most.Reason), " "))
+		text += fmt.Sprintf(" The main reason: %.200s.", strings.Join(strings.Fields(most.Reason), " "))
 	}
 	return text
 }
@@ -355,7 +355,7 @@ func writeGitHub(w io.Writer, report *probe.Report) error {
 	return err
 }
 
-// The elements of JUnit's XML, as CI servers read it. Each trial is a test case, so that CI shows what was mended.
+// The elements of JUnit's XML, as CI servers read it. Each trial is a test case, so that CI shows what was fixed.
 // A problem is a failure. What could not be tested is an error, and what the settings do not allow, or is
 // known, is skipped.
 type (
@@ -406,6 +406,9 @@ func writeJUnit(w io.Writer, report *probe.Report) error {
 		case t.Outcome == probe.Problem && f.Known:
 			notTested(c, "known: "+f.Title, false)
 			continue
+		case t.Outcome == probe.Problem && (report.FailOn == "none" || !f.Severity.AtLeast(report.FailOn)):
+			notTested(c, "below --fail-on: "+f.Title, false)
+			continue
 		case t.Outcome == probe.Problem:
 			suite.Failures++
 			c.Failure = &junitFailure{strings.Join(t.Causes, ", ") + ": " + f.Title, string(f.Severity),
@@ -414,7 +417,7 @@ func writeJUnit(w io.Writer, report *probe.Report) error {
 		suite.Cases = append(suite.Cases, c)
 	}
 	for _, f := range report.Findings { // of no trial
-		if f.ID == "answers-differ" && !slices.ContainsFunc(report.Trials, func(t probe.Trial) bool { return findingOf(report, t).ID == f.ID }) {
+		if f.ID == "answers-differ" && !f.Known && !slices.ContainsFunc(report.Trials, func(t probe.Trial) bool { return findingOf(report, t).ID == f.ID }) {
 			suite.Failures++
 			suite.Cases = append(suite.Cases, junitCase{Class: f.Method + " " + f.Endpoint + " " + f.Publisher, Name: f.ID,
 				Failure: &junitFailure{f.Title, string(f.Severity), strings.Join(f.Evidence, "\n") + "\n" + f.Remedy}})
@@ -447,14 +450,15 @@ var reportHTML string
 var reportTemplate = template.Must(template.New("report").Funcs(template.FuncMap{"headline": headline, "counts": counts,
 	"matrix": matrix, "reason": reasonOf}).Parse(reportHTML))
 
-// findingOf returns the finding for a trial with a problem.
-func findingOf(report *probe.Report, t probe.Trial) probe.Finding {
+// findingOf returns the finding for a trial with a problem: one that is not known, if there is one.
+func findingOf(report *probe.Report, t probe.Trial) (found probe.Finding) {
 	for _, f := range report.Findings {
-		if slices.Contains(t.Causes, f.ID) && f.Endpoint == t.Endpoint && f.Method == t.Method && f.Publisher == t.Publisher {
-			return f
+		isOf := slices.Contains(t.Causes, f.ID) && f.Endpoint == t.Endpoint && f.Method == t.Method && f.Publisher == t.Publisher
+		if isOf && (found.ID == "" || found.Known) {
+			found = f
 		}
 	}
-	return probe.Finding{}
+	return found
 }
 
 func writeHTML(w io.Writer, report *probe.Report) error {

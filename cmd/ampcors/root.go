@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
+func init() { cobra.EnableCommandSorting = false } // the help has the commands in the order of newRoot
+
 // newRoot returns the command with all its subcommands.
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
@@ -33,7 +35,6 @@ func newRoot() *cobra.Command {
 	}
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(newHelp(root))
-	cobra.EnableCommandSorting = false
 	for _, group := range []struct {
 		title    string
 		commands []*cobra.Command
@@ -187,9 +188,15 @@ func execute(ctx context.Context, root *cobra.Command) int {
 	return code
 }
 
-// complain writes an error with the name of the program once, which errors of package ampcors have already.
+// complain writes an error with the name of the program once, which errors of package ampcors have already: at the
+// beginning of a line, or behind a file or a setting.
 func complain(w io.Writer, text string) {
-	fmt.Fprintln(w, "ampcors:", strings.ReplaceAll(text, "ampcors: ", ""))
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		line = strings.TrimPrefix(line, "ampcors: ")
+		lines[i] = strings.Replace(line, ": ampcors: ", ": ", 1)
+	}
+	fmt.Fprintln(w, "ampcors:", strings.Join(lines, "\n"))
 }
 
 // A format is a way to write results.

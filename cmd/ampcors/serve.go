@@ -115,7 +115,7 @@ func newServeAuthz() *cobra.Command {
 			}()
 		}
 		for range handlers {
-			err = cmp.Or(<-ended, err)
+			err = cmp.Or(err, <-ended)
 		}
 		if err != nil {
 			return exitError{exitUntested, err}
@@ -189,7 +189,8 @@ func newHealth() *cobra.Command {
 	}
 }
 
-// checkHealth returns an error if the server at url does not answer within 2 seconds, or answers 5xx.
+// checkHealth returns an error if the server at url does not answer within 2 seconds, or answers 5xx. The other program has
+// the same: no published module imports internals of another.
 func checkHealth(ctx context.Context, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

@@ -25,8 +25,13 @@ func newSource() *cobra.Command {
 		Use:     "source",
 		Short:   "Prepare a database's table of publishers",
 		Example: "  ampcors source install --database postgres:///cms --create",
-		Args:    noArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return noCommand(cmd, args[0])
+			}
+			return cmd.Help()
+		},
+		Args: cobra.ArbitraryArgs, SuggestionsMinimumDistance: 2,
 	}
 	cmd.AddCommand(newSourceInstall(), newSourceFill())
 	return cmd
@@ -161,17 +166,17 @@ func (p preparation) install(create bool) error {
 	}
 	var findings error
 	var made []string
-	for _, statement := range statements {
+	for _, s := range statements {
 		if p.dryRun {
-			fmt.Fprintf(p.out, "%s;\n", strings.TrimSuffix(strings.TrimSpace(statement), ";"))
-		} else if statement == fillPrefixes {
+			fmt.Fprintf(p.out, "%s;\n", strings.TrimSuffix(strings.TrimSpace(s.sql), ";"))
+		} else if s.sql == fillPrefixes {
 			if findings = p.fill(); findings != nil && !errors.As(findings, new(exitError)) {
 				return findings
 			}
-		} else if _, err := p.db.ExecContext(p.ctx, statement); err != nil {
-			return fmt.Errorf("%.200s: %w", statement, err)
-		} else if what := p.whatIsMade(statement); what != "" {
-			made = append(made, what)
+		} else if _, err := p.db.ExecContext(p.ctx, s.sql); err != nil {
+			return fmt.Errorf("%.200s: %w", s.sql, err)
+		} else if s.makes != "" {
+			made = append(made, s.makes)
 		}
 	}
 	if p.dryRun {
@@ -198,28 +203,17 @@ func (p preparation) install(create bool) error {
 	return nil
 }
 
-// whatIsMade returns what a statement of install makes, in words, or "" if it makes nothing.
-func (p preparation) whatIsMade(statement string) string {
-	first, _, _ := strings.Cut(statement, "\n")
-	switch {
-	case strings.HasPrefix(first, "ALTER TABLE"):
-		return "the column " + p.table.PrefixColumn
-	case strings.HasPrefix(first, "CREATE TABLE"):
-		return "the table"
-	case strings.HasPrefix(first, "CREATE INDEX"):
-		return "an index on " + strings.Trim(first[strings.LastIndexByte(first, '('):], "()")
-	case strings.HasPrefix(first, "DROP INDEX"):
-		return ""
-	}
-	return "the triggers that report changes"
-}
-
 // fillPrefixes is in the list of statements where [preparation.fill] runs, which makes many.
 const fillPrefixes = "-- the hash prefixes are filled"
 
+// A statement of install, and what it makes, in words.
+type statement struct{ sql, makes string }
+
 // missing returns the statements that the table needs.
-func (p preparation) missing(create bool) (statements []string, err error) {
-	add := func(format string, args ...any) { statements = append(statements, fmt.Sprintf(format, args...)) }
+func (p preparation) missing(create bool) (statements []statement, err error) {
+	add := func(makes, format string, args ...any) {
+		statements = append(statements, statement{fmt.Sprintf(format, args...), makes})
+	}
 	table, domain, prefix := p.table.Table, p.table.DomainColumn, p.table.PrefixColumn
 	columns, err := p.columns()
 	switch {
@@ -238,7 +232,7 @@ func (p preparation) missing(create bool) (statements []string, err error) {
 			return nil, err
 		}
 		if !has(prefix) {
-			add("ALTER TABLE %s ADD COLUMN %s %s", table, prefix, p.hash)
+			add("the column "+prefix, "ALTER TABLE %s ADD COLUMN %s %s", table, prefix, p.hash)
 		}
 		index := func(column string) error {
 			isIndexed, err := p.hasRow(fmt.Sprintf(p.indexed, table, column))
@@ -251,20 +245,20 @@ func (p preparation) missing(create bool) (statements []string, err error) {
 			}
 			name = "ampcors_" + name + "_" + column
 			if !p.isMySQL() { // one that was interrupted is not valid, and is in the way
-				add("%s IF EXISTS %s%s", strings.Replace(p.createIndex, "CREATE", "DROP", 1), schema, name)
+				add("", "%s IF EXISTS %s%s", strings.Replace(p.createIndex, "CREATE", "DROP", 1), schema, name)
 			}
-			add("%s %s ON %s (%s)", p.createIndex, name, table, column)
+			add("an index on "+column, "%s %s ON %s (%s)", p.createIndex, name, table, column)
 			return nil
 		}
 		if err := index(domain); err != nil { // before the prefixes are filled, domain by domain
 			return nil, err
 		}
-		add(fillPrefixes)
+		add("", fillPrefixes)
 		if err := index(prefix); err != nil {
 			return nil, err
 		}
 	case create:
-		add("CREATE TABLE %s (%s %s PRIMARY KEY, %s %s UNIQUE)", table, domain, p.text, prefix, p.hash)
+		add("the table", "CREATE TABLE %s (%s %s PRIMARY KEY, %s %s UNIQUE)", table, domain, p.text, prefix, p.hash)
 	default:
 		return nil, fmt.Errorf("the table %s cannot be read; if it does not exist, --create makes it: %w", table, err)
 	}
@@ -283,7 +277,7 @@ func (p preparation) missing(create bool) (statements []string, err error) {
 	if err == nil && !installed {
 		var install string
 		install, err = pgsource.InstallSQL(p.table)
-		add("%s", install)
+		add("the triggers that report changes", "%s", install)
 	}
 	return statements, err
 }

@@ -2,7 +2,7 @@
 // materials in the JSON of CycloneDX (https://cyclonedx.org/specification/overview/), and the licenses of
 // all modules as a text. The modules are read from the module cache.
 //
-//	go run ./e2e/bom PROGRAM VERSION BILL LICENSES
+//	go -C e2e run ./bom PROGRAM VERSION BILL LICENSES
 package main
 
 import (
@@ -109,7 +109,8 @@ func component(m *debug.Module, license string) (cyclonedx.Component, error) {
 	return c, nil
 }
 
-// licenses has words of licenses, by SPDX identifier. What stands behind has the words of what is before.
+// licenses has words of licenses, by SPDX identifier. The first match counts: BSD-3-Clause also has the words of
+// BSD-2-Clause.
 var licenses = []struct {
 	id    string
 	words *regexp.Regexp
@@ -131,6 +132,7 @@ func license(dir string) (id string, text []byte, err error) {
 	if err != nil {
 		return "", nil, err
 	}
+	var notices []byte
 	for _, e := range entries {
 		name := strings.ToLower(e.Name())
 		isLicense := strings.HasPrefix(name, "license") || strings.HasPrefix(name, "licence") || strings.HasPrefix(name, "copying")
@@ -141,12 +143,16 @@ func license(dir string) (id string, text []byte, err error) {
 		if err != nil {
 			return "", nil, err
 		}
+		if !isLicense {
+			notices = append(notices, data...)
+			continue
+		}
 		text = append(append(text, data...), '\n')
 	}
 	words := strings.Join(strings.Fields(string(text)), " ")
 	for _, l := range licenses {
 		if l.words.MatchString(words) {
-			return l.id, text, nil
+			return l.id, append(text, notices...), nil
 		}
 	}
 	return "", nil, fmt.Errorf("no known license in %s", dir)

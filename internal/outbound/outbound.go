@@ -213,7 +213,7 @@ func GetAnyType(ctx context.Context, client *http.Client, url string) (Answer, e
 	return a, nil
 }
 
-// A Retry is how often and when a request is retried.
+// A Retry limits how often and when a request is retried.
 type Retry struct {
 	Attempts int           // in total; 0 and 1 mean a single one
 	Backoff  time.Duration // the wait before the second; it doubles before each further one. If zero, 1 second is used.

@@ -90,15 +90,15 @@ func Metrics() []*Metric { return slices.Clone(all) }
 // A Sample is a value of a metric. Count is that of a summary, of which Value is the sum.
 type Sample struct {
 	*Metric
-	Values []string // of the labels
-	Value  float64
-	Count  uint64
+	LabelValues []string
+	Value       float64
+	Count       uint64
 }
 
 // Samples returns the counts. Samples of one metric follow each other.
 func (c Counts) Samples() (samples []Sample) {
 	add := func(m *Metric, value float64, labels ...string) {
-		samples = append(samples, Sample{Metric: m, Values: labels, Value: value})
+		samples = append(samples, Sample{Metric: m, LabelValues: labels, Value: value})
 	}
 	for _, reason := range slices.Sorted(maps.Keys(c.Decisions.Requests)) {
 		add(decisions, float64(c.Decisions.Requests[reason]), strconv.FormatBool(reason.Allowed()), reason.String())
@@ -173,7 +173,7 @@ func Handler(counts func() Counts) http.Handler {
 				continue
 			}
 			var labels []string
-			for i, value := range s.Values {
+			for i, value := range s.LabelValues {
 				labels = append(labels, s.Labels[i]+`="`+escape.Replace(value)+`"`)
 			}
 			b.WriteString(s.Name)

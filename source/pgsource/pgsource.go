@@ -82,7 +82,7 @@ import (
 	"github.com/ampcors/ampcors/source/sqlsource"
 )
 
-// Config is how a Table is used.
+// Config configures a Table.
 type Config struct {
 	// ConnString is a URL or a list of keywords and values, as libpq has them
 	// (https://www.postgresql.org/docs/current/libpq-connect.html). target_session_attrs is

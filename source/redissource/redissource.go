@@ -72,7 +72,7 @@ import (
 	"github.com/ampcors/ampcors/source"
 )
 
-// Config is how a Store uses Redis.
+// Config configures how a Store uses Redis.
 type Config struct {
 	// Redis configures the client. ClientTrackingOptions and OnInvalidations must be empty,
 	// as the Store sets them. Client-side caching must not be disabled, and lookups must

@@ -87,7 +87,7 @@ import (
 	"github.com/ampcors/ampcors/source"
 )
 
-// A Config names where the publishers are. Names are written into statements unquoted, so
+// A Config names the table and the columns of the publishers. Names are written into statements unquoted, so
 // they must consist of letters, digits and underscores. Each has a default.
 type Config struct {
 	Table        string // "publishers"; it may be qualified by a schema, with a dot

@@ -181,7 +181,7 @@ func (c *client) send(ctx context.Context, req request) (*response, error) {
 	case err != nil:
 		return nil, fmt.Errorf("the answer is truncated: %w", err)
 	case int64(len(read)) > c.maxBody:
-		return nil, fmt.Errorf("the answer is longer than %d bytes: use a larger --max-answer", c.maxBody)
+		return nil, fmt.Errorf("the answer is longer than %d bytes: use a larger --max-answer (MiB)", c.maxBody)
 	}
 	return &response{resp.StatusCode, resp.Header, read}, nil
 }

@@ -65,7 +65,7 @@ type Unknown struct {
 const (
 	typeURLEncoded = "application/x-www-form-urlencoded"
 	typeJSON       = "application/json"
-	typeMultipart  = "multipart/form-data; boundary=ampcors"
+	typeMultipart  = "multipart/form-data; boundary=" + multipartBoundary
 	typeText       = "text/plain;charset=utf-8"
 	// multipartBoundary separates the parts of multipart/form-data bodies.
 	multipartBoundary = "----ampcors-probe"
@@ -208,7 +208,7 @@ func (f *finder) form(n *html.Node) {
 	}
 	e := Endpoint{Method: method, Credentials: true, Answer: AnswerForm}
 	if method == http.MethodPost {
-		e.ContentType = "multipart/form-data; boundary=" + multipartBoundary
+		e.ContentType = typeMultipart
 		e.Body = "--" + multipartBoundary + "--\r\n"
 		if attr(n, "enctype") == typeURLEncoded {
 			e.ContentType, e.Body = typeURLEncoded, ""

@@ -392,7 +392,7 @@ func (c *cell) findFlaws(pages []*trial) {
 func (c *cell) findVaryOfDenials(pages []*trial) {
 	// The denial must have the URL of the publisher's pages, and so their claim.
 	i := slices.IndexFunc(c.trials, func(t *trial) bool {
-		return t.Kind == KindNull && t.Outcome == Fine && !t.isMoot && slices.Equal(t.sent[0].claims, c.claim(c.own))
+		return t.Kind == KindNull && t.Outcome == Fine && slices.Equal(t.sent[0].claims, c.claim(c.own))
 	})
 	if i < 0 {
 		return
@@ -465,9 +465,6 @@ func (c *cell) judgeHostile(pages []*trial) {
 			continue
 		}
 		t.Outcome = Fine
-		if t.isMoot {
-			continue
-		}
 		first := t.answers[0]
 		switch {
 		case t.id == "unsafe-reaches-handler":
@@ -500,9 +497,6 @@ func (c *cell) judgeHostile(pages []*trial) {
 
 // provesNothing returns why the answers to a hostile page do not show whether it is denied.
 func (c *cell) provesNothing(t *trial) error {
-	if t.isMoot {
-		return nil
-	}
 	if len(t.answers) == 0 {
 		return errors.New("it was not sent")
 	}

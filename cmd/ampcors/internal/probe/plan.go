@@ -1,7 +1,6 @@
 package probe
 
 import (
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -72,7 +71,11 @@ func Kinds() []Kind {
 
 // IsHostile reports whether the pages of this kind must be denied.
 func (k Kind) IsHostile() bool {
-	return slices.Index(Kinds(), k) > slices.Index(Kinds(), KindUserAgent)
+	switch k {
+	case KindPage, KindNoOrigin, KindCookies, KindRevalidate, KindUserAgent:
+		return false
+	}
+	return true
 }
 
 // A trial is a Trial with its requests and answers.
@@ -85,7 +88,6 @@ type trial struct {
 	answers []*answer // to them
 	because *answer   // shows the outcome
 	remark  string    // what the answer alone does not show
-	isMoot  bool      // there is nothing to ask
 }
 
 // A step is a request of a trial.
@@ -114,7 +116,7 @@ const (
 	ifAllowed
 	ifDenied
 	ifRecovered // it was allowed, after one that was denied
-	ifCached    // it was denied, and the one before that was not
+	ifCached    // the third step was denied, and the second was not
 )
 
 type mode int
@@ -195,9 +197,14 @@ func (p *prober) plan(e *Endpoint, publisher string) (*cell, error) {
 	return c, nil
 }
 
-// group returns a name for the cells that are about the same host, publisher and kind of request.
-func (c *cell) group() string {
-	return fmt.Sprint(originOfURL(c.e.URL), c.publisher, c.e.Method, c.e.Credentials, c.e.NoSourceOrigin, c.e.ContentType)
+// A group has the cells that are about the same host, publisher and kind of request.
+type group struct {
+	host, publisher, method, contentType string
+	credentials, noSourceOrigin          bool
+}
+
+func (c *cell) group() group {
+	return group{originOfURL(c.e.URL), c.publisher, c.e.Method, c.e.ContentType, c.e.Credentials, c.e.NoSourceOrigin}
 }
 
 // knowsThatClaimsAreIgnored reports whether no page that was denied with one claim was allowed with another. Then

@@ -27,7 +27,7 @@ import (
 	"github.com/ampcors/ampcors/cacheurl"
 )
 
-// Config is what is tested, and how.
+// Config configures a probe.
 type Config struct {
 	// Documents are the URLs of AMP documents. The endpoints in them are tested, each once. For
 	// a URL on an AMP Cache, the publisher's document is fetched.
@@ -77,7 +77,7 @@ type Config struct {
 	Progress func(done, total int, endpoint string)
 }
 
-// An Estimate is how much a right backend is asked.
+// An Estimate counts the trials and requests for a backend without mistakes.
 type Estimate struct {
 	Trials   int           `json:"trials"`
 	Requests int           `json:"requests"`
@@ -90,6 +90,7 @@ type Report struct {
 	Date      time.Time  `json:"date"`
 	Version   string     `json:"version"` // of the command
 	Command   string     `json:"command"` // its flags, without secrets
+	FailOn    Severity   `json:"failOn"`  // the lowest severity that is a failure; "none" for none
 	Estimate  Estimate   `json:"estimate"`
 	Endpoints []Endpoint `json:"endpoints"`
 	Trials    []Trial    `json:"trials"`   // the plan, with an outcome for each
@@ -138,7 +139,7 @@ type Summary struct {
 	Low       int `json:"low"`
 }
 
-// Run tests the endpoints. Its error is [ErrConfig], or that of the context. A document that cannot be fetched, and
+// Run tests the endpoints. Its error wraps [ErrConfig]. A document that cannot be fetched, and
 // problems of endpoints, are in the report.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
 	return run(ctx, cfg, true)
@@ -203,9 +204,9 @@ func run(ctx context.Context, cfg Config, sends bool) (*Report, error) {
 
 const defaultMaxTime = 5 * time.Minute
 
-// estimate returns how much a right backend is asked.
+// estimate counts the trials, and the requests for a backend without mistakes.
 func (p *prober) estimate(cells []*cell) (e Estimate) {
-	groups := make(map[string]bool)
+	groups := make(map[group]bool)
 	for _, c := range cells {
 		isLater := groups[c.group()]
 		groups[c.group()] = true
@@ -248,7 +249,7 @@ func (p *prober) send(ctx context.Context, cells []*cell, total int) {
 	slots := make(chan struct{}, sideBySide)
 	// The first cell of each group is sent before the others, which share what it shows.
 	var first, others []*cell
-	groups := make(map[string]*cell)
+	groups := make(map[group]*cell)
 	for _, c := range cells {
 		if group := c.group(); groups[group] == nil {
 			groups[group] = c

@@ -45,7 +45,10 @@ func (c *cell) run(ctx context.Context, done func(*trial)) {
 		done(t)
 	}
 	why := c.calibrate(ctx, pages)
-	c.findRedirect(pages)
+	if c.findRedirect(pages); c.redirect == "" { // there is nothing to ask
+		isMoot := func(t *trial) bool { return t.steps[0].toRedirect }
+		c.trials, hostile = slices.DeleteFunc(c.trials, isMoot), slices.DeleteFunc(hostile, isMoot)
+	}
 	for _, t := range compared {
 		if why != nil {
 			t.skip(why.Error(), false)
@@ -70,9 +73,6 @@ func (c *cell) run(ctx context.Context, done func(*trial)) {
 // ask sends the steps of a trial whose conditions are met.
 func (c *cell) ask(ctx context.Context, t *trial) {
 	t.answers, t.sent = nil, nil
-	if t.isMoot = t.steps[0].toRedirect && c.redirect == ""; t.isMoot {
-		return
-	}
 	for _, s := range t.steps {
 		if n := len(t.answers); n > 0 {
 			before := t.answers[n-1]

@@ -6,6 +6,7 @@ import (
 
 	"github.com/ampcors/ampcors/internal/dns"
 	"github.com/ampcors/ampcors/internal/mapping"
+	"github.com/ampcors/ampcors/source"
 )
 
 // An Explanation shows how an Origin value was decided, one step after another.
@@ -152,9 +153,9 @@ func (e *Explanation) explainIdentity(p *policy, v *verdict) {
 			detail = "The hash prefix of this publisher, which the Source knows."
 		}
 	case stale:
-		detail = "Known to the Source when it last answered. Now it failed: " + id.err.Error() + "."
+		detail = "Known to the Source when it last answered. Now it failed: " + source.LogText(id.err) + "."
 	case unanswered:
-		publisher, detail = e.Decision.ClaimedPublisher, "Not in Publishers, and the Source failed: "+id.err.Error()+"."
+		publisher, detail = e.Decision.ClaimedPublisher, "Not in Publishers, and the Source failed: "+source.LogText(id.err)+"."
 	default:
 		detail = "Neither listed in Publishers nor matched by a pattern there"
 		if isHash {

@@ -139,6 +139,9 @@ func newCacheURL() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if err := checkType(*contentType); err != nil {
+			return err
+		}
 		return answer(cmd, args, *output, func(arg string) (any, error) {
 			publisher, err := cacheurl.PublisherURL(arg, known...)
 			if err == nil {
@@ -159,6 +162,15 @@ func newCacheURL() *cobra.Command {
 		})
 	}
 	return cmd
+}
+
+// checkType returns an error for a value of --type that is no content type.
+func checkType(value string) error {
+	types := []string{"c", "v", "wp", "cert", "i", "ii", "r"}
+	if value != "" && !slices.Contains(types, value) {
+		return fmt.Errorf("--type %q is no content type; want %s", value, or(types))
+	}
+	return nil
 }
 
 // cacheWithID returns the cache with an ID.
@@ -227,8 +239,12 @@ func newExplain() *cobra.Command {
 			return err
 		}
 		defer end()
+		origins, err := inputs(cmd, args)
+		if err != nil {
+			return err
+		}
 		code := exitClean
-		err = answer(cmd, args, *output, func(origin string) (any, error) {
+		err = answer(cmd, origins, *output, func(origin string) (any, error) {
 			e := mw.Explain(origin)
 			switch {
 			case e.Decision.Reason == ampcors.ReasonSourceUnavailable:
@@ -236,7 +252,11 @@ func newExplain() *cobra.Command {
 			case !e.Decision.Allowed && code == exitClean:
 				code = exitFindings
 			}
-			return newExplanation(e), nil
+			explained := newExplanation(e)
+			if len(origins) > 1 {
+				explained.heading = origin
+			}
+			return explained, nil
 		})
 		if err == nil && code != exitClean {
 			err = exitError{code: code}
@@ -286,6 +306,8 @@ type explanation struct {
 	Claimed   string         `json:"claimedPublisher,omitempty"`
 	Cache     string         `json:"cache,omitempty"`
 	Steps     []step         `json:"steps"`
+
+	heading string // the origin, if there are several
 }
 
 type step struct {
@@ -301,11 +323,14 @@ func newExplanation(e ampcors.Explanation) explanation {
 	for i, s := range e.Steps {
 		steps[i] = step(s)
 	}
-	return explanation{d.Allowed, d.Reason, d.Publisher, d.ClaimedPublisher, d.CacheID, steps}
+	return explanation{Allowed: d.Allowed, Reason: d.Reason, Publisher: d.Publisher, Claimed: d.ClaimedPublisher, Cache: d.CacheID, Steps: steps}
 }
 
 func (e explanation) String() string {
 	var b strings.Builder
+	if e.heading != "" {
+		fmt.Fprintf(&b, "%s\n", e.heading)
+	}
 	for _, step := range e.Steps {
 		mark := "ok  "
 		if !step.OK {
@@ -315,6 +340,9 @@ func (e explanation) String() string {
 		if step.Detail != "" {
 			fmt.Fprintf(&b, "%18s%s\n", "", step.Detail)
 		}
+	}
+	if e.heading != "" { // an empty line before the next
+		return b.String()
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }
@@ -345,6 +373,9 @@ func newCheck() *cobra.Command {
 		}
 		if err := d.checkFlags(cmd); err != nil {
 			return err
+		}
+		if *hasDatabase && d.url != "" {
+			return errors.New("--with-database and --database exclude each other: the former asks none")
 		}
 		cfg, err := configfile.File{Path: args[0], Set: func(cfg *ampcors.Config) {
 			if *hasDatabase || d.address() != "" {
@@ -378,7 +409,7 @@ func newCheck() *cobra.Command {
 		} else {
 			fmt.Fprintln(cmd.OutOrStdout(), summary(cfg))
 		}
-		if d.address() == "" {
+		if d.address() == "" || *hasDatabase {
 			return nil
 		}
 		_, opened, err := d.source(args[0], slog.New(slog.DiscardHandler))

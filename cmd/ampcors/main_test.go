@@ -81,7 +81,7 @@ func TestConversions(t *testing.T) {
 		{name: "cacheurl of a type that is none", args: []string{"cacheurl", "https://www-example-com.cdn.ampproject.org/x/s/www.example.com/"}, code: exitFindings, err: "has the content type \"x\""},
 		{name: "cacheurl of a prefix that two hosts share", args: []string{"cacheurl", "https://fass-de.cdn.ampproject.org/c/s/xn--fa-hia.de/"}, code: exitFindings, err: "shares with another host"},
 		{name: "reverse on an unknown cache", args: []string{"reverse", "https://www-example-com.amp.example"}, code: exitFindings, err: "not an origin of a known cache"},
-		{name: "cacheurl of an unknown type", args: []string{"cacheurl", "--type", "ad", "https://www.example.com/"}, code: exitFindings, err: "want c, v, wp, cert, i, ii or r"},
+		{name: "cacheurl of an unknown type", args: []string{"cacheurl", "--type", "ad", "https://www.example.com/"}, code: exitUsage, err: "want c, v, wp, cert, i, ii or r"},
 		{name: "cacheurl back", args: []string{"cacheurl", "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/article?id=7"}, want: "https://www.example.com/article?id=7\n"},
 		{name: "cacheurl of another cache", args: []string{"cacheurl", "--cache", "cloudflare", "https://www.example.com/"}, code: exitUsage, err: "want google or bing"},
 		{name: "explain", args: []string{"explain", "--publisher", "www.example.com", "null"}, code: exitFindings, want: "FAIL  scheme     null\n                  Sandboxed frames and local files send \"null\"; anybody can.\nFAIL  verdict    Denied\n                  Reason: null_origin.\n"},
@@ -93,6 +93,13 @@ func TestConversions(t *testing.T) {
 		{name: "an unknown command of a command", args: []string{"source", "instal"}, code: exitUsage, err: `there is no command "instal"; did you mean install?`},
 		{name: "no argument", args: []string{"check"}, code: exitUsage, err: "ampcors check takes a configuration file, and got 0 arguments"},
 		{name: "an argument of a command that takes none", args: []string{"version", "1"}, code: exitUsage, err: `takes no argument, and got "1"`},
+		{name: "a misspelled command with a flag", args: []string{"explian", "--config", "x"}, code: exitUsage, err: `there is no command "explian"; did you mean explain?`},
+		{name: "a shell without completion", args: []string{"completion", "bsh"}, code: exitUsage, err: `there is no command "bsh"; did you mean bash`},
+		{name: "flags that exclude each other", args: []string{"prefix", "--all", "--hash", "a.example"}, code: exitUsage, err: "--hash and --all exclude each other"},
+		{name: "a server without a URL", args: []string{"health", "foo"}, code: exitUsage, err: "want one such as http://127.0.0.1:9000/"},
+		{name: "explain several", args: []string{"explain", "--publisher", "www.example.com", "null", "x"}, code: exitFindings,
+			want: "null\nFAIL  scheme     null\n                  Sandboxed frames and local files send \"null\"; anybody can.\nFAIL  verdict    Denied\n                  Reason: null_origin.\n\n" +
+				"x\nFAIL  scheme     \n                  An origin is a scheme, \"://\" and a host, of 267 bytes at most.\nFAIL  verdict    Denied\n                  Reason: malformed_origin.\n\n"},
 		{name: "a flag that is missing", args: []string{"flush", "https://www.example.com/"}, code: exitUsage, err: "ampcors flush needs --key"},
 		{name: "an unknown command", args: []string{"prefxi"}, code: exitUsage, err: `there is no command "prefxi"; did you mean prefix?`},
 	} {

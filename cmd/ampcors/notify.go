@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/rsa"
@@ -267,7 +268,7 @@ func newFlush() *cobra.Command {
 	sign := cmd.Flags().Bool("sign", false, "send nothing, and print the signed URLs, which caches accept for a minute")
 	cmd.MarkFlagsMutuallyExclusive("dry-run", "sign")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := require(cmd, "key"); err != nil {
+		if err := cmp.Or(require(cmd, "key"), checkType(*contentType)); err != nil {
 			return err
 		}
 		known, err := caches.read()

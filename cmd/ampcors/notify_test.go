@@ -291,7 +291,7 @@ func TestSubmitWithAState(t *testing.T) {
 		})
 	}
 	for _, args := range [][]string{{"submit", "--gone", "https://www.example.com/"}, {"submit", "--gone", "--sitemap", "https://www.example.com/sitemap.xml"}} {
-		if code, _, stderr := run(t, "", args...); code != exitUsage || !strings.Contains(stderr, "--gone needs") {
+		if code, _, stderr := run(t, "", args...); code != exitUsage || !strings.Contains(stderr, "--gone and --all need") {
 			t.Errorf("%q: exit code %d, %s", args, code, stderr)
 		}
 	}

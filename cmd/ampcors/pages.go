@@ -64,13 +64,13 @@ func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) 
 		if s.file != "" {
 			return nil, errors.New("--state needs --sitemap")
 		}
-		if s.gone {
-			return nil, errors.New("--gone needs --sitemap and --state")
+		if s.gone || s.all {
+			return nil, errors.New("--gone and --all need --sitemap and --state")
 		}
 		return inputs(cmd, args)
 	}
-	if s.gone && s.file == "" {
-		return nil, errors.New("--gone needs --state")
+	if (s.gone || s.all) && s.file == "" {
+		return nil, errors.New("--gone and --all need --state")
 	}
 	if cmd.Flags().Changed("max-gone") && !s.gone {
 		return nil, errors.New("--max-gone needs --gone")

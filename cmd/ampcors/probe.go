@@ -389,13 +389,29 @@ func resolved(value string) (host, addr string, err error) {
 func commandLine(cmd *cobra.Command, args []string) string {
 	words := []string{cmd.CommandPath()}
 	cmd.Flags().Visit(func(flag *pflag.Flag) {
-		value := flag.Value.String()
-		if flag.Name == "header" || flag.Name == "cookie" || flag.Name == "body" {
-			value = "…"
+		values := []string{flag.Value.String()}
+		if list, ok := flag.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
 		}
-		words = append(words, "--"+flag.Name+"="+strings.TrimSuffix(strings.TrimPrefix(value, "["), "]"))
+		for _, value := range values {
+			if flag.Name == "header" || flag.Name == "cookie" || flag.Name == "body" {
+				value = "…"
+			}
+			words = append(words, "--"+flag.Name+"="+quoted(value))
+		}
 	})
-	return strings.Join(append(words, args...), " ")
+	for _, arg := range args {
+		words = append(words, quoted(arg))
+	}
+	return strings.Join(words, " ")
+}
+
+// quoted returns a word for a POSIX shell, quoted if it must be.
+func quoted(word string) string {
+	if word != "" && strings.Trim(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=,@%+…") == "" {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 // morePages returns the documents of --pages and --sitemap.

@@ -2,16 +2,20 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/ampcors/ampcors/badvalue"
 )
 
 func init() { cobra.EnableCommandSorting = false } // the help has the commands in the order of newRoot
@@ -79,6 +83,9 @@ func suggest(before string, names []string) string {
 
 // flagError returns the error for a wrong flag, in place of the library's.
 func flagError(cmd *cobra.Command, err error) error {
+	if words := cmd.Flags().Args(); !cmd.HasParent() && len(words) > 0 {
+		return noCommand(cmd, words[0]) // its flags are not known
+	}
 	unknown, invalid, missing := (*pflag.NotExistError)(nil), (*pflag.InvalidValueError)(nil), (*pflag.ValueRequiredError)(nil)
 	switch {
 	case errors.As(err, &unknown):
@@ -174,10 +181,21 @@ func execute(ctx context.Context, root *cobra.Command) int {
 	root.SetErr(errs)
 	defer errs.flush()
 	defer out.flush()
+	root.InitDefaultCompletionCmd() // it keeps the writer that is set now
+	if completion, _, err := root.Find([]string{"completion"}); err == nil {
+		completion.Args, completion.SuggestionsMinimumDistance = cobra.ArbitraryArgs, 2
+		completion.RunE = func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			return noCommand(cmd, args[0])
+		}
+	}
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return exitClean
 	}
+	err = inOurWords(err)
 	code := exitUsage
 	if exit := (exitError{}); errors.As(err, &exit) {
 		if code = exit.code; exit.err == nil {
@@ -186,6 +204,23 @@ func execute(ctx context.Context, root *cobra.Command) int {
 	}
 	complain(root.ErrOrStderr(), err.Error())
 	return code
+}
+
+// exclusive is the library's text about flags that exclude each other.
+var exclusive = regexp.MustCompile(`^if any flags in the group \[(\S+) (\S+)\]`)
+
+// inOurWords returns an error with the names that the command's users know: flags, and not fields of Go.
+func inOurWords(err error) error {
+	if names := exclusive.FindStringSubmatch(err.Error()); names != nil {
+		return fmt.Errorf("--%s and --%s exclude each other", names[1], names[2])
+	}
+	names := map[string]string{"Key": "INDEXNOW_KEY", "KeyLocation": "--key-location", "Endpoint": "--endpoint", "Failover": "--failover",
+		"Type": "--type", "ImageParams": "--image-params", "CacheQuery": "--cache-query", "Prefix": "--prefix"}
+	for v := range badvalue.All(err) {
+		v.Path = cmp.Or(names[v.Path], v.Path)
+		v.Want = strings.Replace(v.Want, "NewKey makes one", "ampcors key indexnow makes one", 1)
+	}
+	return err
 }
 
 // complain writes an error with the name of the program once, which errors of package ampcors have already: at the
@@ -255,7 +290,7 @@ func answerAll(cmd *cobra.Command, inputs []string, output format, f func(input 
 		r := result{Input: input}
 		out, err := f(input)
 		if err != nil {
-			r.Error, failed = err.Error(), true
+			r.Error, failed = inOurWords(err).Error(), true
 		} else {
 			r.Output = out
 		}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/signal"
 	"syscall"
@@ -181,6 +182,9 @@ func newHealth() *cobra.Command {
 		Example: "  ampcors health http://127.0.0.1:9000/",
 		Args:    oneArg("the URL of a server"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if u, err := url.Parse(args[0]); err != nil || u.Host == "" {
+				return fmt.Errorf("%q is not the URL of a server; want one such as http://127.0.0.1:9000/", args[0])
+			}
 			if err := checkHealth(cmd.Context(), args[0]); err != nil {
 				return exitError{exitFindings, err}
 			}

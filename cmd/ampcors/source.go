@@ -43,7 +43,8 @@ func newSourceInstall() *cobra.Command {
 		Use:   "install",
 		Short: "Add what lookups need: hash prefixes, indexes, and triggers that report changes",
 		Long: "Check a table of publishers, and add what lookups need: the column of hash prefixes, filled; an index on it and on the domains; " +
-			"and, in PostgreSQL, triggers that report changes to all servers, under the same --condition. What is there already is not touched, so the command can run again. " +
+			"and, in PostgreSQL, triggers that report changes to all servers, under the same --condition. What is there already is not touched, so the command can run again: " +
+			"with the same flags, because servers and triggers must agree about --table, the columns and --condition. " +
 			"Domains that no lookup finds, such as one in upper case, are listed; the exit code is then 1.\n\n" +
 			"Run it as the table's owner. serve-authz and programs need only the right to read the table.",
 		Example: "  ampcors source install --database postgres:///cms --table sites --domain-column host --dry-run",
@@ -52,8 +53,9 @@ func newSourceInstall() *cobra.Command {
 	d.addFlags(cmd)
 	create := cmd.Flags().Bool("create", false, "create the table if it does not exist")
 	dryRun := cmd.Flags().Bool("dry-run", false, "change nothing, and print the statements")
+	replace := cmd.Flags().Bool("replace", false, "replace triggers for other columns or another --condition; servers that have these then fail")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return d.prepare(cmd, *dryRun, func(p preparation) error { return p.install(*create) })
+		return d.prepare(cmd, *dryRun, func(p preparation) error { return p.install(*create, *replace) })
 	}
 	return cmd
 }
@@ -159,8 +161,8 @@ func (d *database) checkURL() error {
 }
 
 // install makes the table what lookups need.
-func (p preparation) install(create bool) error {
-	statements, err := p.missing(create)
+func (p preparation) install(create, replace bool) error {
+	statements, err := p.missing(create, replace)
 	if err != nil {
 		return err
 	}
@@ -174,7 +176,7 @@ func (p preparation) install(create bool) error {
 				return findings
 			}
 		} else if _, err := p.db.ExecContext(p.ctx, s.sql); err != nil {
-			return fmt.Errorf("%.200s: %w", s.sql, err)
+			return fmt.Errorf("%s cannot be made; want the table's owner to run it: %w", cmp.Or(s.makes, "an index"), err)
 		} else if s.makes != "" {
 			made = append(made, s.makes)
 		}
@@ -192,15 +194,12 @@ func (p preparation) install(create bool) error {
 	if err := opened.ping(ctx); err != nil {
 		return err
 	}
-	if findings != nil {
-		return findings
-	}
-	if len(made) == 0 {
-		fmt.Fprintf(p.out, "%s has what lookups need: nothing to do\n", p.table.Table)
-	} else {
+	if len(made) > 0 {
 		fmt.Fprintf(p.out, "%s has what lookups need; made: %s\n", p.table.Table, strings.Join(made, ", "))
+	} else if findings == nil {
+		fmt.Fprintf(p.out, "%s has what lookups need: nothing to do\n", p.table.Table)
 	}
-	return nil
+	return findings
 }
 
 // fillPrefixes is in the list of statements where [preparation.fill] runs, which makes many.
@@ -210,7 +209,7 @@ const fillPrefixes = "-- the hash prefixes are filled"
 type statement struct{ sql, makes string }
 
 // missing returns the statements that the table needs.
-func (p preparation) missing(create bool) (statements []statement, err error) {
+func (p preparation) missing(create, replace bool) (statements []statement, err error) {
 	add := func(makes, format string, args ...any) {
 		statements = append(statements, statement{fmt.Sprintf(format, args...), makes})
 	}
@@ -271,15 +270,24 @@ func (p preparation) missing(create bool) (statements []statement, err error) {
 	}
 	defer triggers.Close()
 	installed, err := triggers.IsInstalled(p.ctx)
-	if errors.Is(err, pgsource.ErrOtherTriggers) { // this command is how to replace them
-		err = nil
+	switch {
+	case errors.Is(err, pgsource.ErrOtherTriggers) && !replace:
+		return nil, exitError{exitFindings, fmt.Errorf("the table %s has triggers for other columns or another condition, and servers that have these would fail: use the same flags as before, or --replace", table)}
+	case err != nil && !errors.Is(err, pgsource.ErrOtherTriggers), err == nil && installed:
+		return statements, err
 	}
-	if err == nil && !installed {
-		var install string
-		install, err = pgsource.InstallSQL(p.table)
-		add("the triggers that report changes", "%s", install)
+	install, err := pgsource.InstallSQL(p.table)
+	if err != nil {
+		return nil, err
 	}
-	return statements, err
+	what := "the triggers that report changes"
+	if hasEarlier, err := p.hasRow(fmt.Sprintf("SELECT 1 FROM pg_trigger WHERE tgrelid = to_regclass('%s') AND tgname LIKE 'ampcors%%'", table)); err != nil {
+		return nil, err
+	} else if hasEarlier {
+		what += ", in place of earlier ones (all servers must write --table and its columns as here)"
+	}
+	add(what, "%s", install)
+	return statements, nil
 }
 
 // columns returns the table's columns.

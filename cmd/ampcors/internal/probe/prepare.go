@@ -209,7 +209,7 @@ func isLoopback(host string) bool {
 func webURL(value string) (*url.URL, error) {
 	u, err := url.Parse(strings.ReplaceAll(value, " ", "%20"))
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
-		return nil, fmt.Errorf("%.200q is not the URL of a web server", value)
+		return nil, fmt.Errorf("%.200q is not the URL of a web server; want one such as %.200q", value, "https://"+value)
 	}
 	if u.User != nil {
 		return nil, errors.New("the URL has user information; use a header")

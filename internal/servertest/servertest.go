@@ -248,18 +248,24 @@ func MariaDB(t testing.TB) *Server {
 	server := Program(t, install, "mariadbd", "/usr/sbin/mariadbd")
 	installer := Program(t, install, "mariadb-install-db")
 	data := t.TempDir()
+	// A server that starts removes the temporary tables of all others in the same directory.
+	env := append(os.Environ(), "TMPDIR="+t.TempDir())
 	options := []string{"--no-defaults", "--datadir=" + data}
 	if os.Getuid() == 0 {
 		options = append(options, "--user=root")
 	}
-	if out, err := exec.Command(installer, append(options, "--auth-root-authentication-method=normal")...).CombinedOutput(); err != nil {
+	installation := exec.Command(installer, append(options, "--auth-root-authentication-method=normal")...)
+	installation.Env = env
+	if out, err := installation.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", installer, err, out)
 	}
 	s := &Server{stop: syscall.SIGTERM}
 	s.command = func() *exec.Cmd {
 		host, port, _ := net.SplitHostPort(s.Addr)
-		return exec.Command(server, append(options, "--bind-address="+host, "--port="+port, "--socket="+filepath.Join(data, "socket"),
+		cmd := exec.Command(server, append(options, "--bind-address="+host, "--port="+port, "--socket="+filepath.Join(data, "socket"),
 			"--pid-file="+filepath.Join(data, "pid"))...)
+		cmd.Env = env
+		return cmd
 	}
 	s.ready = func() error {
 		conn, err := net.Dial("tcp", s.Addr)

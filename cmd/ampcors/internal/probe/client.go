@@ -105,6 +105,7 @@ type request struct {
 	header      http.Header
 	body        string
 	credentials bool
+	navigates   bool // a form sends it, and not a script
 }
 
 // A response is an answer that was read.
@@ -164,6 +165,10 @@ func (c *client) send(ctx context.Context, req request) (*response, error) {
 		r.Header.Set("Sec-Fetch-Site", fetchSite(req.origin, u))
 		r.Header.Set("Sec-Fetch-Mode", "cors")
 		r.Header.Set("Sec-Fetch-Dest", "empty")
+		if req.navigates {
+			r.Header.Set("Sec-Fetch-Mode", "navigate")
+			r.Header.Set("Sec-Fetch-Dest", "document")
+		}
 	}
 	if req.credentials && isTrusted && c.cookie != "" {
 		r.Header.Set("Cookie", c.cookie)
@@ -223,6 +228,7 @@ func originOf(u *url.URL) string {
 // A fetch is a request with its redirects, as a browser follows them for a page.
 type fetch struct {
 	request  request   // the first
+	last     request   // after redirects
 	url      string    // of the last request, after redirects
 	response *response // the last; nil if there was none
 	err      error     // a network error, or a limit that was reached; nil if none
@@ -238,7 +244,7 @@ func (c *client) fetch(ctx context.Context, req request) *fetch {
 	f := &fetch{request: req}
 	seen := make(map[string]bool) // without cookies, a URL that redirects to itself always does
 	for ; ; f.hop++ {
-		f.url = req.url
+		f.url, f.last = req.url, req
 		seen[req.url] = true
 		resp, err := c.send(ctx, req)
 		if err != nil {

@@ -37,7 +37,8 @@ func (c *cell) judge() {
 		case t.Kind == KindRevalidate:
 			t.judgeRevalidation(c.control.origin)
 		case t.Kind == KindUserAgent:
-			if t.judgeSent(); t.Outcome == Fine && !c.isAsAtFirst(t.answers[0]) {
+			isLimit := isOverloaded(t.answers[0].status()) || slices.Contains(c.limits, t.answers[0].status())
+			if t.judgeSent(); t.Outcome == Fine && !isLimit && !c.isAsAtFirst(t.answers[0]) {
 				c.note(fmt.Sprintf("%s answers depend on User-Agent: as %q, the publisher's page gets status %d. What only this program could see was not tested.", c.e.URL, userAgent, t.answers[0].status()))
 			}
 		}
@@ -77,8 +78,12 @@ func (t *trial) judgeRevalidation(origin string) {
 		return
 	}
 	_, resp := a.last()
-	if lines := resp.Header["Access-Control-Allow-Origin"]; resp.Status == http.StatusNotModified && len(lines) > 0 &&
-		(len(lines) > 1 || lines[0] != origin && lines[0] != "*") {
+	isNamed := len(resp.Header["Access-Control-Allow-Origin"]) > 0 // otherwise the stored headers stay
+	isWrong := isNamed && checkCORS(origin, t.sent[1].cookies, resp.Header) != nil
+	if resp.Status != http.StatusNotModified {
+		isWrong = !a.isReadable() && !isOverloaded(resp.Status)
+	}
+	if isWrong {
 		t.blame("revalidation-wrong-origin", a)
 	}
 }
@@ -111,7 +116,7 @@ func (c *cell) judgePages(pages []*trial) {
 		judged = append(judged, t)
 		if err := a.why(); err != nil {
 			t.Reason = err.Error()
-			if blocked[t] = c.blockedBy(a, t.origin); t.isAllFromCache() {
+			if blocked[t] = c.blockedBy(a, t.origin); c.isOfAnother(t, blocked[t], pages) {
 				blocked[t] = "cached-wrong-origin"
 			}
 		} else {
@@ -122,7 +127,7 @@ func (c *cell) judgePages(pages []*trial) {
 	c.findFlaws(judged)
 	if c.differs != nil { // what only chance has found is no cause
 		for _, t := range judged {
-			if t.Outcome == Problem && blocked[t] != "" {
+			if t.Outcome == Problem && blocked[t] != "" && !isAlwaysBlocked(t.cache, pages) {
 				t.Causes = []string{"answers-differ"}
 			}
 		}
@@ -143,6 +148,9 @@ func (c *cell) judgePages(pages []*trial) {
 // isOnlyThisCache reports whether all pages on the cache of a page are answered with the same error status, each
 // time, and the pages on other caches are not.
 func (c *cell) isOnlyThisCache(t *trial, pages []*trial) bool {
+	if slices.Contains(c.limits, t.answers[0].status()) { // controls got it too
+		return false
+	}
 	others := 0
 	for _, other := range pages {
 		isSame := !slices.ContainsFunc(other.answers, func(a *answer) bool { return a.err != nil || a.status() != t.answers[0].status() })
@@ -154,6 +162,27 @@ func (c *cell) isOnlyThisCache(t *trial, pages []*trial) bool {
 		}
 	}
 	return others > 0
+}
+
+// isAlwaysBlocked reports whether each answer to each page on a cache is blocked. "" is the publisher's own page.
+func isAlwaysBlocked(cache string, pages []*trial) bool {
+	return !slices.ContainsFunc(pages, func(t *trial) bool {
+		return t.cache == cache && (len(t.answers) < 2 || slices.ContainsFunc(t.answers, (*answer).isReadable))
+	})
+}
+
+// isOfAnother reports whether a cache in front of the backend gave a page, each time, what it had stored for another:
+// one with another origin in it or, if the probe's request without Origin came first, one without.
+func (c *cell) isOfAnother(t *trial, id string, pages []*trial) bool {
+	switch {
+	case !t.isAllFromCache():
+		return false
+	case id == "acao-mismatch" || id == "acao-source-origin":
+		return true
+	}
+	without := slices.IndexFunc(c.trials, func(t *trial) bool { return t.Kind == KindNoOrigin && len(t.answers) > 0 })
+	return id == "acao-missing" && without >= 0 && !c.trials[without].isAllFromCache() &&
+		!slices.ContainsFunc(pages, func(t *trial) bool { return slices.ContainsFunc(t.answers, (*answer).isReadable) })
 }
 
 // isAllFromCache reports whether a shared cache gave each answer.
@@ -172,7 +201,8 @@ func (c *cell) judged(t *trial) *answer {
 		return first
 	}
 	fresh := t.answers[1]
-	if first.status() >= 500 || slices.Contains(c.limits, first.status()) {
+	isAgain := len(t.answers) > 4 && t.answers[2].status() == first.status() && t.answers[3].isReadable() && t.answers[4].isReadable()
+	if first.status() >= 500 && !isAgain || slices.Contains(c.limits, first.status()) {
 		return fresh // the first was an accident
 	}
 	// A cache gives the same wrong answer again, and never to a new URL. Several servers in turn do not.
@@ -399,7 +429,7 @@ func (c *cell) findVaryOfDenials(pages []*trial) {
 	}
 	denial := c.trials[i].answers[0]
 	_, resp := denial.last()
-	if denial.fetch == nil || resp.Status > 299 || !isCacheable(c.e.Method, resp.Header) || variesByOrigin(resp.Header) ||
+	if denial.fetch == nil || !isStored(resp) || !isCacheable(c.e.Method, resp.Header) || variesByOrigin(resp.Header) ||
 		resp.Header.Get("Access-Control-Allow-Origin") != "" {
 		return
 	}
@@ -516,17 +546,27 @@ func (c *cell) provesNothing(t *trial) error {
 		case status >= 400 && control.status() >= 400 && !control.isReadable():
 			return fmt.Errorf("the backend answers its publisher's page with status %d, so that status %d denies nothing", control.status(), status)
 		case isFromCache(resp.Header):
-			return fmt.Errorf("a cache in front of the backend answered (Age: %s)", resp.Header.Get("Age"))
+			return fmt.Errorf("a cache in front of the backend answered (%s)", hitOf(resp.Header))
 		}
 	}
 	return nil
 }
 
-// isFromCache reports whether a shared cache answered, by RFC 9111 section 5.1, or by the headers of common caches.
-func isFromCache(h http.Header) bool {
-	age, err := strconv.Atoi(h.Get("Age"))
-	isHit := func(name string) bool { return strings.HasPrefix(strings.ToUpper(h.Get(name)), "HIT") }
-	return err == nil && age > 0 || isHit("X-Cache") || isHit("X-Cache-Status") || isHit("CF-Cache-Status")
+// isFromCache reports whether a shared cache answered.
+func isFromCache(h http.Header) bool { return hitOf(h) != "" }
+
+// hitOf returns the header that says that a shared cache answered, by RFC 9111 section 5.1, RFC 9211, or as common caches
+// write it; or "".
+func hitOf(h http.Header) string {
+	if age, err := strconv.Atoi(h.Get("Age")); err == nil && age > 0 {
+		return "Age: " + h.Get("Age")
+	}
+	for _, name := range []string{"X-Cache", "X-Cache-Status", "X-Proxy-Cache", "Cf-Cache-Status", "Cache-Status"} {
+		if value := strings.Join(h[name], ", "); strings.Contains(strings.ToUpper(value), "HIT") {
+			return fmt.Sprintf("%s: %.100s", name, value)
+		}
+	}
+	return ""
 }
 
 // judgeForged judges a request that changes data, and that any page can make a browser send. It can
@@ -548,7 +588,7 @@ func (c *cell) judgeForged(t *trial) {
 	case isSame:
 		t.remark = "it is answered as the publisher's own request"
 		t.blame(t.id, a)
-	case resp.Status >= 400 && len(own.Body) > 2 && hasBody(resp.Body, own.Body):
+	case resp.Status >= 400 && len(bytes.TrimSpace(own.Body)) >= minBody && hasBody(resp.Body, own.Body):
 		t.remark = "the answer has what the handler writes, so that the handler ran"
 		t.blame(t.id, a)
 	case resp.Status == http.StatusCreated, resp.Status == http.StatusAccepted, resp.Status == http.StatusNoContent:
@@ -559,48 +599,86 @@ func (c *cell) judgeForged(t *trial) {
 	}
 }
 
-// hasBody reports whether a body ends with another, as isSameBody compares them.
+// minBody is how many bytes a body has that says something. "{}" is in many answers.
+const minBody = 8
+
+// hasBody reports whether a body has another behind a text of its own, as isSameBody compares them.
 func hasBody(body, end []byte) bool {
 	if bytes.Contains(body, end) {
 		return true
 	}
 	i := bytes.IndexByte(body, '{')
-	return i >= 0 && isSameBody(body[i:], end)
+	return i > 0 && isSameBody(body[i:], end)
 }
 
-// isWord reports whether a value of JSON means something: true, false, null, or a text without digits.
-// Others, such as numbers and dates, may change from one answer to the next.
-func isWord(value any) bool {
-	text, isText := value.(string)
-	_, isBool := value.(bool)
-	return value == nil || isBool || isText && !strings.ContainsAny(text, "0123456789")
-}
-
-// isSameBody reports whether two bodies say the same: they are equal or, as values change, JSON with
-// the same members and words.
+// isSameBody reports whether two bodies say the same: they are equal or, as values change, JSON with the same
+// members and words.
 func isSameBody(a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true
 	}
-	var x, y map[string]any
-	if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil || len(x) != len(y) {
-		return false
-	}
-	for key, value := range x {
-		other, ok := y[key]
-		if !ok || isWord(value) && value != other || other == nil && value != nil {
+	var x, y any
+	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && isSameValue("", x, y)
+}
+
+// verdicts are names of members whose numbers say whether a request succeeded.
+var verdicts = []string{"code", "status", "statuscode", "errno", "errcode", "error", "success", "ok", "ret", "result"}
+
+// isSameValue compares values of JSON, of the member of this name. Numbers, and the words of a text that have digits,
+// may change from one answer to the next.
+func isSameValue(name string, a, b any) bool {
+	switch x := a.(type) {
+	case map[string]any:
+		y, ok := b.(map[string]any)
+		if !ok || len(x) != len(y) {
 			return false
 		}
+		for key, value := range x {
+			if other, ok := y[key]; !ok || !isSameValue(key, value, other) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		y, ok := b.([]any)
+		if !ok || (len(x) == 0) != (len(y) == 0) {
+			return false
+		}
+		for i := range min(len(x), len(y)) {
+			if !isSameValue("", x[i], y[i]) {
+				return false
+			}
+		}
+		return true
+	case string:
+		y, ok := b.(string)
+		return ok && slices.Equal(wordsOf(x), wordsOf(y))
+	case float64:
+		y, ok := b.(float64)
+		return ok && (x == y || !slices.Contains(verdicts, strings.ToLower(name)))
 	}
-	return true
+	return a == b
+}
+
+// wordsOf returns the words of a text that have no digit.
+func wordsOf(text string) []string {
+	return slices.DeleteFunc(strings.Fields(text), func(word string) bool { return strings.ContainsAny(word, "0123456789") })
 }
 
 // isJSON reports whether a body is JSON, before which browsers remove a byte order mark.
 func isJSON(body []byte) bool { return json.Valid(bytes.TrimPrefix(body, []byte("\ufeff"))) }
 
+// isStored reports whether shared caches store a response with its status: by default (RFC 9110 section 15.1), or by
+// what its headers say.
+func isStored(resp *response) bool {
+	control := strings.ToLower(strings.Join(resp.Header["Cache-Control"], ","))
+	return resp.Status <= 299 || resp.Status == http.StatusNotFound || resp.Status == http.StatusGone ||
+		strings.Contains(control, "max-age") || strings.Contains(control, "s-maxage") || resp.Header.Get("Expires") != ""
+}
+
 // isCacheable reports whether a shared cache may keep a response.
 func isCacheable(method string, h http.Header) bool {
-	return (method == http.MethodGet || method == http.MethodHead) && !strings.Contains(strings.ToLower(h.Get("Cache-Control")), "no-store")
+	return (method == http.MethodGet || method == http.MethodHead) && !strings.Contains(strings.ToLower(strings.Join(h["Cache-Control"], ",")), "no-store")
 }
 
 func variesByOrigin(h http.Header) bool {

@@ -145,9 +145,8 @@ type cell struct {
 	width    int     // trials that are sent at once
 	denial   *trial  // a page that is denied, as it was answered at first
 	notes    []string
-	tested   bool   // an answer to a page was judged
-	first    *cell  // of the same group; nil for the first
-	redirect string // the URL at another origin to which the publisher's page was redirected
+	tested   bool     // an answer to a page was judged
+	redirect *request // of the publisher's page, after a redirect to another origin
 }
 
 // plan returns the trials of an endpoint for the pages of a publisher.
@@ -197,32 +196,6 @@ func (p *prober) plan(e *Endpoint, publisher string) (*cell, error) {
 	return c, nil
 }
 
-// A group has the cells that are about the same host, publisher and kind of request.
-type group struct {
-	host, publisher, method, contentType string
-	credentials, noSourceOrigin          bool
-}
-
-func (c *cell) group() group {
-	return group{originOfURL(c.e.URL), c.publisher, c.e.Method, c.e.ContentType, c.e.Credentials, c.e.NoSourceOrigin}
-}
-
-// knowsThatClaimsAreIgnored reports whether no page that was denied with one claim was allowed with another. Then
-// other endpoints of the group are not asked twice about each page.
-func (c *cell) knowsThatClaimsAreIgnored() bool {
-	isAsked := false
-	for _, t := range c.trials {
-		for i, s := range t.sent {
-			if t.Kind.IsHostile() && s.when == ifDenied {
-				if isAsked = true; t.Outcome != Fine || t.answers[i].isReadable() {
-					return false
-				}
-			}
-		}
-	}
-	return isAsked
-}
-
 // add adds a trial to the plan.
 func (c *cell) add(kind Kind, what string, pg page, id string, steps ...step) {
 	c.trials = append(c.trials, &trial{
@@ -266,8 +239,8 @@ const formerCache = "amp.cloudflare.com"
 func (c *cell) planHostile(pages []page) {
 	target := originOfURL(c.e.URL)
 	hostile := func(kind Kind, id, what, origin string, steps ...step) {
-		if origin == target {
-			return // it is the API's own page
+		if origin == target || slices.Contains(c.p.origins(), origin) {
+			return // the API's own page, or that of another publisher that must work
 		}
 		if isSimple := isSafelistedMethod(c.e.Method) && c.p.maySend(c.e.Method); isSimple && c.needsPreflight() &&
 			steps[0].mode == asPage && steps[0].header == nil {
@@ -336,6 +309,9 @@ func (c *cell) planHostile(pages []page) {
 	for _, pg := range pages {
 		plain(KindHTTP, "http-allowed", c.pageName(pg)+", over http", "http://"+strings.TrimPrefix(pg.origin, "https://"))
 	}
+	if registrable := site(c.publisher); registrable != c.publisher {
+		plain(KindHTTP, "http-allowed", "the publisher's domain, over http", "http://"+registrable)
+	}
 	plain(KindNull, "null-allowed", "a sandboxed frame of any website", "null")
 	hostile(KindNull, "null-allowed", "a sandboxed frame of any website, at the other origin to which the page's request is redirected", "null",
 		step{toRedirect: true})
@@ -349,8 +325,8 @@ func (c *cell) planHostile(pages []page) {
 	hostile(KindReferer, "referer-trusted", "another website, with the publisher in its Referer", evil,
 		step{claims: foreign, header: http.Header{"Referer": {evil + "/?" + pages[1].origin + "/&" + c.own + "/"}}})
 	hostile(KindReferer, "no-referer-allowed", "another website, without a Referer", evil, step{claims: foreign, header: http.Header{"Referer": nil}})
-	for _, origin := range []string{"http://localhost", "http://localhost:3000", "http://localhost:8080", "https://localhost",
-		"http://127.0.0.1"} {
+	for _, origin := range []string{"http://localhost", "http://localhost:3000", "http://localhost:5173", "http://localhost:8000",
+		"http://localhost:8080", "https://localhost", "http://127.0.0.1", "http://127.0.0.1:8000"} {
 		plain(KindLocalhost, "localhost-allowed", "a program on the reader's machine", origin)
 	}
 	for _, host := range []string{ownPrefix + "." + formerCache, c.publisher + "." + formerCache, formerCache} {
@@ -385,7 +361,9 @@ func (c *cell) planHostile(pages []page) {
 			forged("a form of another website, without a claim", evil, step{mode: asForm})
 		}
 		forged("a form of a sandboxed frame, with the publisher's claim", "null", step{claims: own, mode: asForm})
-		forged("a form of a look-alike of the publisher, with the publisher's claim", c.own+"."+evilHost, step{claims: own, mode: asForm})
+		for _, origin := range []string{c.own + "." + evilHost, "https://evil" + site(c.publisher), "http://" + c.publisher} {
+			forged("a form of a page at "+origin+", with the publisher's claim", origin, step{claims: own, mode: asForm})
+		}
 		if c.e.NeedsPreflight() {
 			forged("a script of another website", evil, step{claims: own})
 			forged("a script of another website, with a Content-Type that has the right one", evil,
@@ -406,15 +384,18 @@ func (c *cell) planLookalikes(pages []page, plain func(kind Kind, id, what, orig
 	// are decoded wrongly.
 	domains := []string{"not" + registrable, "evil-" + registrable, otherTLD(c.publisher), c.publisher + "." + evilHost,
 		"not" + c.publisher + "." + evilHost, sameShape(c.publisher)}
-	naive := len(domains)
+	naive, patterns := len(domains), []string{}
 	for i, b := range []byte(c.publisher) {
 		if b == '-' {
 			domains = append(domains, c.publisher[:i]+"."+c.publisher[i+1:]) // a hyphen is not doubled
 		}
 		if b == '.' && i < strings.LastIndexByte(c.publisher, '.') {
-			domains = append(domains, c.publisher[:i]+"-"+c.publisher[i+1:]) // "--" is read as "-", and then as "."
+			domains = append(domains, c.publisher[:i]+"-"+c.publisher[i+1:])   // "--" is read as "-", and then as "."
+			patterns = append(patterns, c.publisher[:i]+"x"+c.publisher[i+1:]) // a dot of a pattern, for the hyphen of the prefix
 		}
 	}
+	domains = append(patterns, domains...)
+	naive += len(patterns)
 	for i, domain := range domains {
 		prefix, err := cacheurl.DomainPrefix(domain)
 		if err != nil || site(domain) == registrable || !strings.Contains(prefix, "-") {

@@ -113,7 +113,7 @@ type Untested struct {
 
 // DefaultRate is the command's limit of requests per second: 50 endpoints that answer in 20 ms take half a
 // minute. With up to eight requests at once, slower backends get fewer.
-const DefaultRate = 200
+const DefaultRate = 300
 
 // ErrConfig is what the errors of a wrong [Config] wrap.
 var ErrConfig = errors.New("the configuration is wrong")
@@ -206,10 +206,7 @@ const defaultMaxTime = 5 * time.Minute
 
 // estimate counts the trials, and the requests for a backend without mistakes.
 func (p *prober) estimate(cells []*cell) (e Estimate) {
-	groups := make(map[group]bool)
 	for _, c := range cells {
-		isLater := groups[c.group()]
-		groups[c.group()] = true
 		hostile := 0
 		for _, t := range c.trials {
 			e.Trials++
@@ -220,7 +217,7 @@ func (p *prober) estimate(cells []*cell) (e Estimate) {
 				hostile++
 			}
 			for _, s := range t.steps {
-				if s.when == always && !s.revalidates || s.when == ifDenied && t.Kind.IsHostile() && !isLater {
+				if s.when == always && !s.revalidates || s.when == ifDenied && t.Kind.IsHostile() {
 					e.Requests++
 				}
 			}
@@ -247,30 +244,16 @@ func (p *prober) send(ctx context.Context, cells []*cell, total int) {
 		}
 	}
 	slots := make(chan struct{}, sideBySide)
-	// The first cell of each group is sent before the others, which share what it shows.
-	var first, others []*cell
-	groups := make(map[group]*cell)
+	var wait sync.WaitGroup
 	for _, c := range cells {
-		if group := c.group(); groups[group] == nil {
-			groups[group] = c
-			first = append(first, c)
-		} else {
-			c.first = groups[group]
-			others = append(others, c)
-		}
+		slots <- struct{}{}
+		wait.Go(func() {
+			defer func() { <-slots }()
+			c.run(ctx, progress)
+			c.judge()
+		})
 	}
-	for _, wave := range [][]*cell{first, others} {
-		var wait sync.WaitGroup
-		for _, c := range wave {
-			slots <- struct{}{}
-			wait.Go(func() {
-				defer func() { <-slots }()
-				c.run(ctx, progress)
-				c.judge()
-			})
-		}
-		wait.Wait()
-	}
+	wait.Wait()
 }
 
 // A prober runs one probe.

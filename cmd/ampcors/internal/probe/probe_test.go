@@ -168,6 +168,32 @@ func TestTheTargetOfARedirectMustNotAllowNull(t *testing.T) {
 	}
 }
 
+// Publishers of one API may look like each other: none of their pages is hostile.
+func TestPublishersThatLookAlike(t *testing.T) {
+	publishers := []string{"www.example.com", "www.example.net", "www-example.com"}
+	var origins []string
+	for _, publisher := range publishers {
+		own, err := Origins(publisher, cacheurl.DefaultCaches()...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		origins = append(origins, own...)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Vary", "Origin")
+		if origin := r.Header.Get("Origin"); slices.Contains(origins, origin) {
+			w.Header().Set("Access-Control-Allow-Origin", origin)
+			w.Header().Set("Access-Control-Allow-Credentials", "true")
+		}
+		io.WriteString(w, "{}")
+	}))
+	defer server.Close()
+	report, err := Run(t.Context(), Config{Endpoints: []Endpoint{{URL: server.URL, Method: "GET", Credentials: true, Answer: AnswerJSON}}, Publishers: publishers})
+	if err != nil || len(report.Findings) > 0 || report.Summary.Fine != report.Summary.Planned || report.Summary.Planned < 250 {
+		t.Errorf("%+v, %+v, %v", report.Findings, report.Summary, err)
+	}
+}
+
 // TestHostileServersCostLittle checks that a hostile server costs few requests and is
 // reported.
 func TestHostileServersCostLittle(t *testing.T) {

@@ -80,7 +80,8 @@ func (c *cell) send(ctx context.Context, t *trial, s step) *answer {
 	}
 	r := c.request(origin, s)
 	if s.revalidates {
-		_, before := t.answers[len(t.answers)-1].last()
+		asked, before := t.answers[len(t.answers)-1].last()
+		r.url = asked.url
 		for _, pair := range [][2]string{{"Etag", "If-None-Match"}, {"Last-Modified", "If-Modified-Since"}} {
 			if value := before.Header.Get(pair[0]); value != "" {
 				r.header.Set(pair[1], value)
@@ -127,10 +128,12 @@ func (c *cell) send(ctx context.Context, t *trial, s step) *answer {
 
 // request returns the actual request of a step, as the AMP runtime makes it.
 func (c *cell) request(origin string, s step) request {
-	e, u := c.e, c.e.URL
 	if s.toRedirect {
-		u = c.redirect
+		r := *c.redirect
+		r.credentials = s.cookies
+		return r
 	}
+	e, u := c.e, c.e.URL
 	for _, claim := range s.claims {
 		value := url.QueryEscape(claim)
 		if s.isFresh && c.fresh == bySpelling {
@@ -139,14 +142,14 @@ func (c *cell) request(origin string, s step) request {
 		u = withQuery(u, "__amp_source_origin="+value)
 	}
 	r := request{method: e.Method, origin: origin, body: e.Body, credentials: s.cookies, header: http.Header{"Accept": {"application/json"}}}
-	if s.isFresh && !s.toRedirect {
+	if s.isFresh {
 		r.header.Set("Cache-Control", "no-cache")
 		r.header.Set("Pragma", "no-cache")
 		if c.fresh == byParameter {
 			u = withQuery(u, "ampcors_probe="+strings.ToLower(rand.Text()))
 		}
 	}
-	r.url = u
+	r.url, r.navigates = u, s.mode == asForm && s.contentType == "" // with another type, a script sends it
 	if e.Answer == AnswerScript {
 		r.header.Set("Accept", "text/plain")
 	}

@@ -45,7 +45,7 @@ func (c *cell) run(ctx context.Context, done func(*trial)) {
 		done(t)
 	}
 	why := c.calibrate(ctx, pages)
-	if c.findRedirect(pages); c.redirect == "" { // there is nothing to ask
+	if c.findRedirect(pages); c.redirect == nil { // there is nothing to ask
 		isMoot := func(t *trial) bool { return t.steps[0].toRedirect }
 		c.trials, hostile = slices.DeleteFunc(c.trials, isMoot), slices.DeleteFunc(hostile, isMoot)
 	}
@@ -83,7 +83,7 @@ func (c *cell) ask(ctx context.Context, t *trial) {
 			case ifAllowed:
 				isMet = before.isReadable()
 			case ifDenied:
-				isMet = !before.isReadable() && !(t.Kind.IsHostile() && c.first != nil && c.first.knowsThatClaimsAreIgnored())
+				isMet = !before.isReadable()
 			case ifRecovered:
 				isMet = before.isReadable() && n > 1
 			case ifCached:
@@ -100,13 +100,13 @@ func (c *cell) ask(ctx context.Context, t *trial) {
 	}
 }
 
-// findRedirect notes where the publisher's page was redirected to, if that is another origin. A browser
-// sends Origin: null there.
+// findRedirect notes the request of the publisher's page after a redirect to another origin, for which a browser
+// sends Origin: null.
 func (c *cell) findRedirect(pages []*trial) {
 	for _, t := range pages {
 		for _, a := range t.answers {
-			if a.fetch != nil && a.fetch.hop > 0 && originOfURL(a.fetch.url) != originOfURL(c.e.URL) {
-				c.redirect = a.fetch.url
+			if a.fetch != nil && a.fetch.last.origin == "null" {
+				c.redirect = &a.fetch.last
 			}
 		}
 	}
@@ -163,6 +163,9 @@ func (c *cell) calibrate(ctx context.Context, pages []*trial) error {
 			}
 			if last = c.sendControl(ctx, c.width); c.isAsAtFirst(last) {
 				return nil
+			}
+			if isOverloaded(last.status()) {
+				c.remember(last)
 			}
 		}
 	}

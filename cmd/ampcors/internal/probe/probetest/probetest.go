@@ -632,6 +632,60 @@ var cases = []struct {
 		}
 		return true
 	}}), endpoint: formPost, unsafe: true, want: []string{"own-origin-refused", "unsafe-reaches-handler"}},
+	{name: "a denial as JSON", backend: as(backend{body: `{"code": 0, "errors": []}`, changes: func(w http.ResponseWriter, r *http.Request) bool {
+		isForged := !slices.Contains(originsOf(Publisher), r.Header.Get("Origin"))
+		if isForged {
+			w.WriteHeader(http.StatusForbidden)
+			io.WriteString(w, `{"code": 40301, "errors": ["origin not allowed"]}`)
+		}
+		return isForged
+	}}), endpoint: formPost, unsafe: true},
+	{name: "a forged form, which navigates", backend: as(backend{body: `{"ok": true}`, changes: func(w http.ResponseWriter, r *http.Request) bool {
+		isForm := r.Header.Get("Sec-Fetch-Mode") == "navigate"
+		if isForm {
+			io.WriteString(w, `{"ok": true}`)
+		}
+		return isForm
+	}}), endpoint: formPost, unsafe: true, want: []string{"unsafe-reaches-handler"}},
+	{name: "a forged POST over http", backend: as(backend{body: `{"ok": true}`, changes: func(w http.ResponseWriter, r *http.Request) bool {
+		isHTTP := r.Header.Get("Origin") == "http://www.example.com"
+		if isHTTP {
+			io.WriteString(w, `{"ok": true}`)
+		}
+		return isHTTP
+	}}), endpoint: formPost, unsafe: true, want: []string{"unsafe-reaches-handler"}},
+	{name: "502 for every URL that the probe has not made new", backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
+		isOld := r.Header.Get("Origin") != "" && !r.URL.Query().Has("ampcors_probe") && slices.Contains(originsOf(Publisher), r.Header.Get("Origin"))
+		if isOld {
+			w.WriteHeader(http.StatusBadGateway)
+		}
+		return isOld
+	}}), want: []string{"cached-wrong-origin"}},
+	{name: "a 304 for everybody, with credentials", backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
+		w.Header().Set("ETag", `"1"`)
+		isSame := r.Header.Get("If-None-Match") == `"1"`
+		if isSame {
+			w.Header().Set("Access-Control-Allow-Origin", "*")
+			w.WriteHeader(http.StatusNotModified)
+		}
+		return isSame
+	}}), want: []string{"revalidation-wrong-origin"}},
+	{name: "the publisher's domain over http", backend: as(backend{allows: and(func(origin string) bool { return origin == "http://example.com" })}), want: []string{"http-allowed"}},
+	{name: "a development server", backend: as(backend{allows: and(func(origin string) bool { return origin == "http://localhost:5173" })}), want: []string{"localhost-allowed"}},
+	{name: "a dot of a pattern for the prefix", backend: as(backend{allows: and(regexp.MustCompile(`^https://www.example.com\.cdn\.ampproject\.org$`).MatchString)}), want: []string{"prefix-lookalike-allowed"}},
+	{name: "a CDN without CORS, where everything is a hit", backend: as(backend{allows: everybody, header: func(h http.Header, _ string) { h.Set("X-Cache", "Hit from cloudfront") }}), want: []string{"acao-missing"}},
+	{name: "a cache that says MISS, HIT", remembers: true, backend: func() http.Handler {
+		return &sharedCache{ignoresQuery: true, hit: "X-Cache"}
+	}, notTested: "a cache in front of the backend answered (X-Cache: MISS, HIT)", want: []string{"cached-wrong-origin"}},
+	{name: "a denial of 404 that caches store", backend: as(backend{noVary: true, changes: func(w http.ResponseWriter, r *http.Request) bool {
+		isDenied := r.Header.Get("Origin") != "" && !slices.Contains(originsOf(Publisher), r.Header.Get("Origin"))
+		if isDenied {
+			w.WriteHeader(http.StatusNotFound)
+		} else {
+			w.Header().Set("Vary", "Origin")
+		}
+		return isDenied
+	}}), want: []string{"vary-missing"}},
 	{name: "any website, without credentials", backend: as(backend{allows: everybody, header: func(h http.Header, origin string) { h.Set("Access-Control-Allow-Origin", origin) }}),
 		endpoint: probe.Endpoint{Method: "GET", Answer: probe.AnswerJSON}},
 }
@@ -732,6 +786,7 @@ type sharedCache struct {
 	backend      backend
 	varies       bool
 	ignoresQuery bool
+	hit          string // the header of an answer that was stored; if empty, Age
 	only         string // the method of what is stored; if empty, any
 	mu           sync.Mutex
 	kept         map[string]*httptest.ResponseRecorder
@@ -762,7 +817,9 @@ func (c *sharedCache) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for name, values := range c.kept[key].Header() {
 		w.Header()[name] = values
 	}
-	if isHit {
+	if isHit && c.hit != "" {
+		w.Header().Set(c.hit, "MISS, HIT")
+	} else if isHit {
 		w.Header().Set("Age", "1")
 	}
 	w.WriteHeader(c.kept[key].Code)

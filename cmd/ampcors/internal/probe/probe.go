@@ -112,7 +112,7 @@ type Untested struct {
 }
 
 // DefaultRate is the command's limit of requests per second: 50 endpoints that answer in 20 ms take half a
-// minute. With up to eight requests at once, slower backends get fewer.
+// minute. With up to ten requests at once, slower backends get fewer.
 const DefaultRate = 300
 
 // ErrConfig is what the errors of a wrong [Config] wrap.

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	sideBySide = 4                      // cells that are tested at once
+	sideBySide = 5                      // cells that are tested at once
 	groupSize  = 16                     // hostile trials between two controls
 	width      = 2                      // hostile trials that are sent at once
 	pause      = 500 * time.Millisecond // before a control that failed is sent again

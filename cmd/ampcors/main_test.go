@@ -213,7 +213,7 @@ func TestProbeWritesEachFormat(t *testing.T) {
 		for _, want := range []string{
 			"high    wildcard-with-credentials: Access-Control-Allow-Origin is * for a request with credentials\n",
 			"try it    curl -gsi -H 'Origin: https://www.example.com'",
-			"not tested: " + server.URL + "/form: 105 trials: the method POST is only sent with --unsafe",
+			"not tested: " + server.URL + "/form: 103 trials: the method POST is only sent with --unsafe",
 			"denied     other sites, other publishers, ",
 			"not tested everything",
 			"known only in the browser: amp-list: the value of [src]",

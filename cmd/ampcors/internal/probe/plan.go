@@ -326,7 +326,7 @@ func (c *cell) planHostile(pages []page) {
 		step{claims: foreign, header: http.Header{"Referer": {evil + "/?" + pages[1].origin + "/&" + c.own + "/"}}})
 	hostile(KindReferer, "no-referer-allowed", "another website, without a Referer", evil, step{claims: foreign, header: http.Header{"Referer": nil}})
 	for _, origin := range []string{"http://localhost", "http://localhost:3000", "http://localhost:5173", "http://localhost:8000",
-		"http://localhost:8080", "https://localhost", "http://127.0.0.1", "http://127.0.0.1:8000"} {
+		"http://localhost:8080", "http://127.0.0.1"} {
 		plain(KindLocalhost, "localhost-allowed", "a program on the reader's machine", origin)
 	}
 	for _, host := range []string{ownPrefix + "." + formerCache, c.publisher + "." + formerCache, formerCache} {

@@ -11,7 +11,7 @@ import (
 
 const (
 	sideBySide = 5                      // cells that are tested at once
-	groupSize  = 16                     // hostile trials between two controls
+	groupSize  = 24                     // hostile trials between two controls
 	width      = 2                      // hostile trials that are sent at once
 	pause      = 500 * time.Millisecond // before a control that failed is sent again
 )

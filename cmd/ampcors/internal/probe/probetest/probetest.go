@@ -654,7 +654,7 @@ var cases = []struct {
 		}
 		return isHTTP
 	}}), endpoint: formPost, unsafe: true, want: []string{"unsafe-reaches-handler"}},
-	{name: "502 for every URL that the probe has not made new", backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
+	{name: "502 for every URL that the probe has not made new", remembers: true, backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
 		isOld := r.Header.Get("Origin") != "" && !r.URL.Query().Has("ampcors_probe") && slices.Contains(originsOf(Publisher), r.Header.Get("Origin"))
 		if isOld {
 			w.WriteHeader(http.StatusBadGateway)

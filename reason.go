@@ -24,14 +24,14 @@ const (
 
 // The reasons for which a request is denied.
 const (
-	ReasonMalformed             Reason = iota + 1 + ReasonNoOrigin // malformed_origin: not exactly a scheme and a host name; or several Origins
+	ReasonMalformed             Reason = iota + 1 + ReasonNoOrigin // malformed_origin: not a scheme and a host name; or several Origins
 	ReasonNull                                                     // null_origin: a sandboxed frame, a local file, some redirects
 	ReasonNotHTTPS                                                 // not_https: the scheme is not https
 	ReasonUnknownHost                                              // unknown_host: neither an allowed publisher nor below a trusted AMP Cache
 	ReasonNotCanonical                                             // not_canonical: below an AMP Cache, but not as a cache writes it
-	ReasonAmbiguousPrefix                                          // ambiguous_prefix: two hosts have it, see "Hosts that share a prefix" above
+	ReasonAmbiguousPrefix                                          // ambiguous_prefix: two hosts have it ("Hosts that share a prefix")
 	ReasonPublisherNotAllowed                                      // publisher_not_allowed: a cache origin of another publisher
-	ReasonHashNotKnown                                             // hash_not_known: a hash prefix of no publisher that is listed or in the Source
+	ReasonHashNotKnown                                             // hash_not_known: a hash prefix of no listed or known publisher
 	ReasonNoOriginUnsafe                                           // no_origin_unsafe: an unsafe method, no Origin, no AMP-Same-Origin
 	ReasonNoEmailSender                                            // no_email_sender: AMP for Email without exactly one sender
 	ReasonEmailSenderNotAllowed                                    // email_sender_not_allowed: AMP for Email of another sender

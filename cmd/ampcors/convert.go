@@ -323,7 +323,8 @@ func newExplanation(e ampcors.Explanation) explanation {
 	for i, s := range e.Steps {
 		steps[i] = step(s)
 	}
-	return explanation{Allowed: d.Allowed, Reason: d.Reason, Publisher: d.Publisher, Claimed: d.ClaimedPublisher, Cache: d.CacheID, Steps: steps}
+	return explanation{Allowed: d.Allowed, Reason: d.Reason, Publisher: d.Publisher, Claimed: d.ClaimedPublisher, Cache: d.CacheID,
+		Steps: steps}
 }
 
 func (e explanation) String() string {
@@ -356,7 +357,8 @@ func newCheck() *cobra.Command {
 		Example: "  ampcors check config.json\n  ampcors check --database postgres:///cms config.json\n  ampcors check --schema >schema.json",
 	}
 	output := addOutput(cmd)
-	hasDatabase := cmd.Flags().Bool("with-database", false, "the server looks up publishers in a database, which is not asked now: the file need not list any")
+	hasDatabase := cmd.Flags().Bool("with-database", false,
+		"the server looks up publishers in a database, which is not asked now: the file need not list any")
 	var d database
 	d.addFlags(cmd)
 	isSchema := cmd.Flags().Bool("schema", false, "print a JSON Schema of the file, with which editors complete and explain it")

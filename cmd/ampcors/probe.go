@@ -379,7 +379,8 @@ func resolved(value string) (host, addr string, err error) {
 		addr = net.JoinHostPort(strings.Trim(addr, "[]"), port)
 	}
 	ip, _, err := net.SplitHostPort(addr)
-	if number, portErr := strconv.ParseUint(port, 10, 16); !ok || host == "" || number == 0 || portErr != nil || err != nil || net.ParseIP(ip) == nil {
+	if number, portErr := strconv.ParseUint(port, 10, 16); !ok || host == "" || number == 0 || portErr != nil || err != nil ||
+		net.ParseIP(ip) == nil {
 		return "", "", fmt.Errorf("--resolve %q is not host:port:address; want one such as www.example.com:443:127.0.0.1", value)
 	}
 	return net.JoinHostPort(host, port), addr, nil

@@ -147,7 +147,8 @@ func headline(report *probe.Report) string {
 	case allowed == 0 && hostileUnknown == 0:
 		text += " No other page could read with the reader's cookies."
 	case allowed == 0:
-		text += fmt.Sprintf(" No other page could read with the reader's cookies in %s; not tested: %d.", plural(hostile, "trial"), hostileUnknown)
+		text += fmt.Sprintf(" No other page could read with the reader's cookies in %s; not tested: %d.", plural(hostile, "trial"),
+			hostileUnknown)
 	default:
 		text += fmt.Sprintf(" %d of %d requests of other pages were allowed.", allowed, hostile)
 		if hostileUnknown > 0 {
@@ -398,7 +399,8 @@ func writeJUnit(w io.Writer, report *probe.Report) error {
 		suite.Cases = append(suite.Cases, c)
 	}
 	for _, t := range report.Trials {
-		c := junitCase{Class: t.Method + " " + t.Endpoint + " " + t.Publisher, Name: strings.TrimSpace(string(t.Kind) + ": " + t.What + " " + t.Origin)}
+		c := junitCase{Class: t.Method + " " + t.Endpoint + " " + t.Publisher,
+			Name: strings.TrimSpace(string(t.Kind) + ": " + t.What + " " + t.Origin)}
 		switch f := findingOf(report, t); {
 		case t.Outcome == probe.NotTested:
 			notTested(c, t.Reason, !t.ByChoice)
@@ -417,7 +419,8 @@ func writeJUnit(w io.Writer, report *probe.Report) error {
 		suite.Cases = append(suite.Cases, c)
 	}
 	for _, f := range report.Findings { // of no trial
-		if f.ID == "answers-differ" && !f.Known && !slices.ContainsFunc(report.Trials, func(t probe.Trial) bool { return findingOf(report, t).ID == f.ID }) {
+		if f.ID == "answers-differ" && !f.Known && !slices.ContainsFunc(report.Trials,
+			func(t probe.Trial) bool { return findingOf(report, t).ID == f.ID }) {
 			suite.Failures++
 			suite.Cases = append(suite.Cases, junitCase{Class: f.Method + " " + f.Endpoint + " " + f.Publisher, Name: f.ID,
 				Failure: &junitFailure{f.Title, string(f.Severity), strings.Join(f.Evidence, "\n") + "\n" + f.Remedy}})

@@ -102,19 +102,21 @@ type Request struct {
 
 // A CacheURL is the URL of a page, or of another file, on an AMP Cache.
 type CacheURL struct {
-	ID          string `json:"id"`                    // for citations; it never changes
-	URL         string `json:"url,omitempty"`         // the publisher's. Without it, the vector is only about reading cacheURL
-	Type        string `json:"type,omitempty"`        // the content type in the path, such as "c"
-	Prefix      string `json:"prefix,omitempty"`      // the domain prefix, if it is not the one by ampcors
-	ImageParams string `json:"imageParams,omitempty"` // the part of the path between the type "i" or "ii" and the host: segments of letters, digits, -, _, = and a comma, other than s
-	CacheQuery  string `json:"cacheQuery,omitempty"`  // the parameters of the cache and of its viewer
-	Cache       string `json:"cache,omitempty"`       // domain of the cache, if it is not Google's
-	CacheURL    string `json:"cacheURL,omitempty"`    // on the cache
-	Canonical   string `json:"canonical,omitempty"`   // the publisher's URL that cacheURL gives, if it is another spelling of url
-	Source      string `json:"source,omitempty"`      // one of the sources. It has the same, or what follows
-	Instead     string `json:"instead,omitempty"`     // the cache URL that the source has instead, for the reason in the note
-	Note        string `json:"note,omitempty"`        // one of the notes
-	Problem     string `json:"problem,omitempty"`     // for people: why url or cacheURL is rejected
+	ID     string `json:"id"`               // for citations; it never changes
+	URL    string `json:"url,omitempty"`    // the publisher's. Without it, the vector is only about reading cacheURL
+	Type   string `json:"type,omitempty"`   // the content type in the path, such as "c"
+	Prefix string `json:"prefix,omitempty"` // the domain prefix, if it is not the one by ampcors
+	// the part of the path between the type "i" or "ii" and the host: segments of letters, digits, -, _, = and a
+	// comma, other than s
+	ImageParams string `json:"imageParams,omitempty"`
+	CacheQuery  string `json:"cacheQuery,omitempty"` // the parameters of the cache and of its viewer
+	Cache       string `json:"cache,omitempty"`      // domain of the cache, if it is not Google's
+	CacheURL    string `json:"cacheURL,omitempty"`   // on the cache
+	Canonical   string `json:"canonical,omitempty"`  // the publisher's URL that cacheURL gives, if it is another spelling of url
+	Source      string `json:"source,omitempty"`     // one of the sources. It has the same, or what follows
+	Instead     string `json:"instead,omitempty"`    // the cache URL that the source has instead, for the reason in the note
+	Note        string `json:"note,omitempty"`       // one of the notes
+	Problem     string `json:"problem,omitempty"`    // for people: why url or cacheURL is rejected
 }
 
 // An UpdateCache is a signature, or a signed request.

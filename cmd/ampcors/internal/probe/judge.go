@@ -410,7 +410,8 @@ func (c *cell) findFlaws(pages []*trial) {
 		return
 	}
 	without := c.trials[i]
-	if _, resp := without.answers[0].last(); resp.Status < 300 && without.answers[0].fetch.hop == 0 && isCacheable(e.Method, resp.Header) && !variesByOrigin(resp.Header) {
+	if _, resp := without.answers[0].last(); resp.Status < 300 && without.answers[0].fetch.hop == 0 &&
+		isCacheable(e.Method, resp.Header) && !variesByOrigin(resp.Header) {
 		value := resp.Header.Get("Access-Control-Allow-Origin")
 		if slices.ContainsFunc(echoes, func(t *trial) bool { return t.origin != value }) {
 			without.blame("vary-missing", without.answers[0])
@@ -678,7 +679,8 @@ func isStored(resp *response) bool {
 
 // isCacheable reports whether a shared cache may keep a response.
 func isCacheable(method string, h http.Header) bool {
-	return (method == http.MethodGet || method == http.MethodHead) && !strings.Contains(strings.ToLower(strings.Join(h["Cache-Control"], ",")), "no-store")
+	return (method == http.MethodGet || method == http.MethodHead) &&
+		!strings.Contains(strings.ToLower(strings.Join(h["Cache-Control"], ",")), "no-store")
 }
 
 func variesByOrigin(h http.Header) bool {

@@ -65,7 +65,8 @@ const (
 
 // Kinds returns the kinds of trials, in the order of reports.
 func Kinds() []Kind {
-	return []Kind{KindPage, KindNoOrigin, KindCookies, KindRevalidate, KindUserAgent, KindSites, KindPublishers, KindTwins, KindLookalikes, KindHTTP, KindNull,
+	return []Kind{KindPage, KindNoOrigin, KindCookies, KindRevalidate, KindUserAgent, KindSites, KindPublishers, KindTwins,
+		KindLookalikes, KindHTTP, KindNull,
 		KindClaims, KindSameOrigin, KindReferer, KindLocalhost, KindFormer, KindOwnHosts, KindForged}
 }
 
@@ -324,7 +325,8 @@ func (c *cell) planHostile(pages []page) {
 		step{claims: foreign, header: sameOrigin, mode: direct}, step{claims: foreign, mode: direct})
 	hostile(KindReferer, "referer-trusted", "another website, with the publisher in its Referer", evil,
 		step{claims: foreign, header: http.Header{"Referer": {evil + "/?" + pages[1].origin + "/&" + c.own + "/"}}})
-	hostile(KindReferer, "no-referer-allowed", "another website, without a Referer", evil, step{claims: foreign, header: http.Header{"Referer": nil}})
+	hostile(KindReferer, "no-referer-allowed", "another website, without a Referer", evil,
+		step{claims: foreign, header: http.Header{"Referer": nil}})
 	for _, origin := range []string{"http://localhost", "http://localhost:3000", "http://localhost:5173", "http://localhost:8000",
 		"http://localhost:8080", "http://127.0.0.1"} {
 		plain(KindLocalhost, "localhost-allowed", "a program on the reader's machine", origin)
@@ -349,7 +351,8 @@ func (c *cell) planHostile(pages []page) {
 		}
 		forged("a form of another website, with the publisher's claim", evil, step{claims: own, mode: asForm})
 		for _, cache := range c.p.cfg.Caches {
-			forged("a form of another publisher's page on the cache "+cache.ID+", with the publisher's claim", "https://"+prefix+"."+cache.CacheDomain,
+			forged("a form of another publisher's page on the cache "+cache.ID+", with the publisher's claim",
+				"https://"+prefix+"."+cache.CacheDomain,
 				step{claims: own, mode: asForm})
 		}
 		for _, kind := range []string{typeText, typeURLEncoded, typeMultipart} {

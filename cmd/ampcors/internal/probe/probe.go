@@ -166,7 +166,8 @@ func run(ctx context.Context, cfg Config, sends bool) (*Report, error) {
 	defer cancel()
 	begun := time.Now()
 	p := &prober{cfg: cfg, counts: make(map[Untested]int),
-		report: &Report{Date: begun.UTC().Truncate(time.Second), Endpoints: []Endpoint{}, Trials: []Trial{}, Unknown: []Unknown{}, Untested: []Untested{}, Notes: []string{},
+		report: &Report{Date: begun.UTC().Truncate(time.Second), Endpoints: []Endpoint{}, Trials: []Trial{}, Unknown: []Unknown{},
+			Untested: []Untested{}, Notes: []string{},
 			Findings: []Finding{}, Snippets: []Snippet{}}}
 	err := p.prepare(preparing)
 	if p.client != nil {

@@ -115,7 +115,8 @@ func (c *cell) findRedirect(pages []*trial) {
 // hasValidator reports whether a browser can revalidate an answer.
 func hasValidator(a *answer) bool {
 	_, resp := a.last()
-	return a.isReadable() && resp != nil && resp.Status == http.StatusOK && (resp.Header.Get("ETag") != "" || resp.Header.Get("Last-Modified") != "")
+	return a.isReadable() && resp != nil && resp.Status == http.StatusOK &&
+		(resp.Header.Get("ETag") != "" || resp.Header.Get("Last-Modified") != "")
 }
 
 // calibrate chooses the control, and how caches are kept from answering: in the first way that does

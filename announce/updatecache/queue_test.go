@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,10 +16,13 @@ import (
 // Each cache is asked by itself. What is left can be added again, for the cache that has not answered.
 func TestAQueueFlushesOnEachCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex // the caches are asked at the same time
 		var asked []string
 		isDown := true
 		transport := roundTripper(func(r *http.Request) (*http.Response, error) {
+			mu.Lock()
 			asked = append(asked, r.URL.Host)
+			mu.Unlock()
 			if isDown && strings.HasSuffix(r.URL.Host, "bing-amp.com") {
 				return nil, io.ErrUnexpectedEOF
 			}

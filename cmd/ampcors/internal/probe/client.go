@@ -37,7 +37,7 @@ var (
 
 // A client sends the requests of a probe, within its limits.
 type client struct {
-	http     *http.Client
+	http     *http.Transport
 	limiter  *rate.Limiter
 	timeout  time.Duration
 	header   http.Header // of each request
@@ -80,18 +80,15 @@ func newClient(cfg Config) *client {
 	}
 	c := &client{
 		hostFlag: hostFlag,
-		http: &http.Client{
-			Transport:     transport,
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
-		limiter: rate.NewLimiter(limit, 1),
-		timeout: cfg.Timeout,
-		header:  cfg.Header,
-		cookie:  cfg.Cookie,
-		maxBody: cmp.Or(cfg.MaxAnswer, 1<<20),
-		allowed: allowed,
-		trusted: make(map[string]bool),
-		secrets: secretsOf(cfg),
+		http:     transport,
+		limiter:  rate.NewLimiter(limit, 1),
+		timeout:  cfg.Timeout,
+		header:   cfg.Header,
+		cookie:   cfg.Cookie,
+		maxBody:  cmp.Or(cfg.MaxAnswer, 1<<20),
+		allowed:  allowed,
+		trusted:  make(map[string]bool),
+		secrets:  secretsOf(cfg),
 	}
 	c.left.Store(int64(cfg.MaxRequests))
 	return c
@@ -173,7 +170,7 @@ func (c *client) send(ctx context.Context, req request) (*response, error) {
 	if req.credentials && isTrusted && c.cookie != "" {
 		r.Header.Set("Cookie", c.cookie)
 	}
-	resp, err := c.http.Transport.RoundTrip(r) // follows no redirect
+	resp, err := c.http.RoundTrip(r) // follows no redirect
 	if err != nil {
 		return nil, err
 	}

@@ -196,12 +196,22 @@ func serve(t testing.TB, h http.Handler) string {
 	return server.Listener.Addr().String()
 }
 
-// proxy passes requests on to the server at addr, as they are.
+// proxy passes requests on to the server at addr, as they are. It reads a body first: ReverseProxy
+// alone cuts the answer of a server that answers before it has read the body.
 func proxy(addr string) http.Handler {
-	return &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+	passOn := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(&url.URL{Scheme: "http", Host: addr})
 		r.Out.Host = r.In.Host
 	}}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		passOn.ServeHTTP(w, r)
+	})
 }
 
 // start starts a server and waits until it listens at addr. It ends with the test.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"slices"
@@ -388,6 +389,9 @@ func newCheck() *cobra.Command {
 			if v.Path == "publishers" && v.Value == "" {
 				err = fmt.Errorf("%w; if the server looks them up in a database, use --database or --with-database", err)
 			}
+		}
+		if unread := (*fs.PathError)(nil); errors.As(err, &unread) {
+			return err
 		}
 		if err != nil {
 			return exitError{exitFindings, err}

@@ -92,6 +92,7 @@ func TestConversions(t *testing.T) {
 		{name: "a value of another type", args: []string{"probe", "--rate", "fast"}, code: exitUsage, err: `--rate "fast" is wrong; want a number`},
 		{name: "an unknown command of a command", args: []string{"source", "instal"}, code: exitUsage, err: `there is no command "instal"; did you mean install?`},
 		{name: "no argument", args: []string{"check"}, code: exitUsage, err: "ampcors check takes a configuration file, and got 0 arguments"},
+		{name: "no file", args: []string{"check", "nowhere.json"}, code: exitUsage, err: "nowhere.json"},
 		{name: "an argument of a command that takes none", args: []string{"version", "1"}, code: exitUsage, err: `takes no argument, and got "1"`},
 		{name: "a misspelled command with a flag", args: []string{"explian", "--config", "x"}, code: exitUsage, err: `there is no command "explian"; did you mean explain?`},
 		{name: "a shell without completion", args: []string{"completion", "bsh"}, code: exitUsage, err: `there is no command "bsh"; did you mean bash`},

@@ -123,7 +123,7 @@ func removeAnswers(f *vectors.File) (removed int) {
 	}
 	for i := range f.IndexNow {
 		v := &f.IndexNow[i]
-		v.Requests, v.Problems, v.GET = nil, nil, ""
+		v.Requests, v.Problems = nil, nil
 	}
 	return removed + len(f.Domains) + len(f.Origins) + len(f.Requests) + len(f.CacheURLs) + len(f.UpdateCache) + len(f.IndexNow)
 }
@@ -409,9 +409,6 @@ func completeIndexNow(v *vectors.IndexNow) error {
 			return err
 		}
 		v.Requests = append(v.Requests, s)
-	}
-	if len(v.URLs) == 1 && err == nil {
-		v.GET, _ = requests[0].GetURL()
 	}
 	return nil
 }

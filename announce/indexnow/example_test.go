@@ -30,7 +30,8 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	mux.Handle("GET "+engines.KeyPath(), engines.KeyHandler())
+	site := http.NotFoundHandler() // the site's own handler
+	mux.Handle("/", engines.ServeKeys(site))
 
 	// Once the server can be reached:
 	if err := engines.Verify(ctx, "www.example.com"); err != nil {

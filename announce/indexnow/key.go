@@ -57,27 +57,7 @@ func (k Key) check(path string) error {
 	return &badvalue.Error{Path: path, Value: k.String(), Reason: reason, Want: "8 to 128 of a-z, A-Z, 0-9 and hyphen; NewKey makes one"}
 }
 
-// A KeyFile is a key, and the file that proves to engines that it is the host's.
-type KeyFile struct {
-	Key Key `json:"key"`
-
-	// Location is the URL of the file, such as "https://www.example.com/catalog/indexnow.txt". If
-	// empty, the file is "/{key}.txt" at the root of the host, and covers all its pages. Otherwise
-	// it covers only pages with the same scheme and host, in the file's own directory or below it:
-	// here those that begin with "https://www.example.com/catalog/". The protocol calls this option
-	// 2 (https://www.indexnow.org/documentation). It may have any name. But [Client.ServeKeys] serves
-	// it with Config.KeysOf only if the name is 8 to 128 of a-z, A-Z, 0-9 and hyphen, and ".txt", so
-	// that KeysOf is not asked about each request of a site.
-	Location string `json:"location,omitempty"`
-}
-
-// A keyFile is a KeyFile whose location is parsed.
-type keyFile struct {
-	key      Key
-	location *pageurl.URL // nil: at the root of the host
-}
-
-// parseLocation parses KeyFile.Location.
+// parseLocation parses Config.KeyLocation.
 func parseLocation(location string) (pageurl.URL, *badvalue.Error) {
 	u, problem := pageurl.Parse(location, pageurl.AsRFC3986)
 	if problem == nil && (u.Query != "" || u.Path == "" || strings.HasSuffix(u.Path, "/") || strings.Contains(u.Path, "//")) {
@@ -86,71 +66,30 @@ func parseLocation(location string) (pageurl.URL, *badvalue.Error) {
 	return u, problem
 }
 
-// parse checks a key file of a host, at a path in an error.
-func (f KeyFile) parse(path, host string) (keyFile, error) {
-	if err := f.Key.check(path + ".Key"); err != nil || f.Location == "" {
-		return keyFile{f.Key, nil}, err
+// path returns the path of the file of a key.
+func (c *Client) path(key Key) string {
+	if c.location != nil {
+		return c.location.Path
 	}
-	location, problem := parseLocation(f.Location)
-	switch {
-	case problem != nil:
-	case location.Host != host:
-		problem = pageurl.Problem(f.Location, "is not on the host "+host, "a file of the same host")
-	}
-	if problem != nil {
-		c := Client{files: &[]keyFile{{key: f.Key}}}
-		problem.Path = path + ".Location"
-		return keyFile{}, c.maskProblem(problem)
-	}
-	return keyFile{f.Key, &location}, nil
+	return "/" + string(key) + ".txt"
 }
 
-// mayBeKeyFile reports whether the last part of a path is named as a key file, and not such as
-// robots.txt.
-func mayBeKeyFile(path string) bool {
-	name, isText := strings.CutSuffix(path[strings.LastIndexByte(path, '/')+1:], ".txt")
-	return isText && Key(name).check("") == nil
+// directory returns what the URLs of covered pages begin with, if there is a location.
+func (c *Client) directory() string {
+	path := c.location.Path
+	return c.location.Scheme + "://" + c.location.Host + path[:strings.LastIndexByte(path, '/')+1]
 }
 
-func (f keyFile) path() string {
-	if f.location != nil {
-		return f.location.Path
-	}
-	return "/" + string(f.key) + ".txt"
-}
-
-// url returns the URL of the file on a host.
-func (f keyFile) url(host string) string {
-	if f.location != nil {
-		return f.location.String()
-	}
-	return "https://" + host + f.path()
-}
-
-// directory returns the part of the path that the paths of covered pages begin with.
-func (f keyFile) directory() string {
-	return f.location.Path[:strings.LastIndexByte(f.location.Path, '/')+1]
-}
-
-// covers reports whether engines accept the page with this file. The page is canonical, and so its
+// covers reports whether engines accept the page with the key file. The page is canonical, and so its
 // path has no ".." segment, but a server that unescapes first may read "..%2f" as one.
-func (f keyFile) covers(page string) bool {
-	if f.location == nil {
+func (c *Client) covers(page string) bool {
+	if c.location == nil {
 		return true
 	}
-	directory := f.directory()
-	path, isBelow := strings.CutPrefix(page, f.location.Scheme+"://"+f.location.Host+directory)
+	path, isBelow := strings.CutPrefix(page, c.directory())
 	path, _, _ = strings.Cut(path, "?")
-	return isBelow && (directory == "/" || !strings.Contains(path, ".."))
-}
-
-// files returns the key and the old ones.
-func (cfg *Config) files() *[]keyFile {
-	files := []keyFile{{key: cfg.Key}}
-	for _, old := range cfg.OldKeys {
-		files = append(files, keyFile{key: old})
-	}
-	return &files
+	isRoot := strings.Count(c.location.Path, "/") == 1
+	return isBelow && (isRoot || !strings.Contains(path, ".."))
 }
 
 // String returns the key masked: at most an eighth of it, and no more than four characters.
@@ -169,10 +108,7 @@ func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
 // mask masks the keys in a text.
 func (c *Client) mask(text string) string {
-	keys := make([]Key, len(*c.files))
-	for i, f := range *c.files {
-		keys[i] = f.key
-	}
+	keys := slices.Clone(*c.keys)
 	slices.SortStableFunc(keys, func(a, b Key) int { return len(b) - len(a) }) // one may be a part of another
 	for _, key := range keys {
 		secret := strings.TrimSpace(string(key)) // white space makes a key invalid, but it is still secret
@@ -199,30 +135,25 @@ type keysError struct{ error }
 
 func (e keysError) Unwrap() error { return e.error }
 
-// of returns a Client with the key files of a host.
+// of returns a Client with the keys of a host.
 func (c *Client) of(ctx context.Context, host string) (*Client, error) {
 	if c.keysOf == nil {
 		return c, nil
 	}
-	written, err := c.keysOf(ctx, host)
+	keys, err := c.keysOf(ctx, host)
 	if err != nil {
 		return nil, keysError{fmt.Errorf("KeysOf: %w", err)}
 	}
-	if len(written) == 0 {
+	if len(keys) == 0 {
 		return nil, keysError{ErrNoKey}
 	}
-	files := make([]keyFile, len(written))
-	for i, f := range written {
-		if files[i], err = f.parse(fmt.Sprintf("KeysOf[%d]", i), host); err != nil {
+	for i, key := range keys {
+		if err := key.check(fmt.Sprintf("KeysOf[%d]", i)); err != nil {
 			return nil, keysError{fmt.Errorf("%w: %w", ErrNoKey, err)}
-		}
-		if slices.ContainsFunc(files[:i], func(g keyFile) bool { return g.path() == files[i].path() && g.key != files[i].key }) {
-			return nil, keysError{fmt.Errorf("%w: KeysOf[%d] has another key at the same path as one before it; want a path for each key",
-				ErrNoKey, i)}
 		}
 	}
 	own := *c
-	own.files, own.keysOf = &files, nil
+	own.keys, own.keysOf = &keys, nil
 	return &own, nil
 }
 
@@ -232,23 +163,9 @@ func (c *Client) maskProblem(problem *badvalue.Error) *badvalue.Error {
 	return problem
 }
 
-// KeyPath returns the path of the key file: "/{key}.txt", or that of Config.KeyLocation.
-// The path may contain the key, so do not log it. With Config.KeysOf, it is "": use
-// [Client.ServeKeys].
-func (c *Client) KeyPath() string {
-	if c.keysOf != nil {
-		return ""
-	}
-	return (*c.files)[0].path()
-}
-
-// KeyHandler serves the key at [Client.KeyPath], exactly and without a line break, and
-// answers 404 for any other path. It also serves the keys of Config.OldKeys and KeysOf.
-func (c *Client) KeyHandler() http.Handler { return c.ServeKeys(http.NotFoundHandler()) }
-
-// ServeKeys returns a handler that serves the key files, and calls next for all other paths.
-// With Config.KeysOf, the host is that of the request; if KeysOf cannot tell now, the answer to
-// a request that may be for a key file is 503.
+// ServeKeys returns a handler that serves the key files, exactly and without a line break, and calls next
+// for all other paths. With Config.KeysOf, the host is that of the request; if KeysOf cannot tell now, the
+// answer to a request that may be for a key file is 503.
 func (c *Client) ServeKeys(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		path, own := r.URL.EscapedPath(), c
@@ -269,9 +186,9 @@ func (c *Client) ServeKeys(next http.Handler) http.Handler {
 				return
 			}
 		}
-		for _, f := range *own.files {
-			if path == f.path() {
-				outbound.TextFile(path, []byte(f.key)).ServeHTTP(w, r)
+		for _, key := range *own.keys {
+			if path == own.path(key) {
+				outbound.TextFile(path, []byte(key)).ServeHTTP(w, r)
 				return
 			}
 		}
@@ -279,11 +196,18 @@ func (c *Client) ServeKeys(next http.Handler) http.Handler {
 	})
 }
 
+// mayBeKeyFile reports whether a path is that of a key file, and not such as /robots.txt: KeysOf is
+// not asked about each request of a site.
+func mayBeKeyFile(path string) bool {
+	name, isText := strings.CutSuffix(path, ".txt")
+	return isText && Key(strings.TrimPrefix(name, "/")).check("") == nil
+}
+
 // ErrKeyFile: [Client.Verify] got an answer, but not the key file that search engines need.
 var ErrKeyFile = errors.New("search engines cannot use the key file")
 
 // Verify fetches the key file of each host, as a search engine would, and compares it with
-// the key; with Config.KeysOf and OldKeys, the files of all keys. The answer must be 200 without
+// the key; with Config.KeysOf, the files of all keys. The answer must be 200 without
 // a redirect, of the type text/plain, with the key and nothing else but white space and line
 // breaks behind it. A byte order mark, which some engines may not accept, is logged (Warn). Verify
 // checks the hosts one after the other, and joins all errors. Each error is an *[badvalue.Error] about a
@@ -291,32 +215,25 @@ var ErrKeyFile = errors.New("search engines cannot use the key file")
 //
 // With Config.KeyLocation there is only one file, and hosts may be empty.
 func (c *Client) Verify(ctx context.Context, hosts ...string) error {
-	reject := func(path, value, reason, want string) error {
-		return &badvalue.Error{Path: path, Value: value, Reason: reason, Want: want}
-	}
-	at := func(i int) string { return fmt.Sprintf("hosts[%d]", i) }
-	type file struct {
-		own *Client
-		key Key
-		url string
-	}
-	var only *pageurl.URL // Config.KeyLocation
-	if c.keysOf == nil {
-		only = (*c.files)[0].location
-	}
 	var errs []error
-	var files []file
+	reject := func(path, value, reason, want string) {
+		errs = append(errs, &badvalue.Error{Path: path, Value: value, Reason: reason, Want: want})
+	}
+	if c.location != nil && len(hosts) == 0 {
+		hosts = []string{c.location.Host}
+	}
+	if len(hosts) == 0 {
+		reject("hosts", "", "names no host", `at least one, such as "www.example.com"`)
+	}
 	for i, host := range hosts {
 		domain, problem := dns.ParsePublisher(host)
 		if problem != nil {
-			problem.Path = at(i)
+			problem.Path = fmt.Sprintf("hosts[%d]", i)
 			errs = append(errs, c.maskProblem(problem))
 			continue
 		}
-		if only != nil {
-			if domain != only.Host {
-				errs = append(errs, reject(at(i), host, "is not the host of KeyLocation", fmt.Sprintf("%q", only.Host)))
-			}
+		if c.location != nil && domain != c.location.Host {
+			reject(fmt.Sprintf("hosts[%d]", i), host, "is not the host of KeyLocation", fmt.Sprintf("%q", c.location.Host))
 			continue
 		}
 		own, err := c.of(ctx, domain)
@@ -324,35 +241,37 @@ func (c *Client) Verify(ctx context.Context, hosts ...string) error {
 			errs = append(errs, fmt.Errorf("indexnow: %s: %w", domain, err))
 			continue
 		}
-		for _, f := range *own.files {
-			files = append(files, file{own, f.key, f.url(domain)})
-		}
-	}
-	if only != nil {
-		files = append(files, file{c, (*c.files)[0].key, only.String()})
-	} else if len(hosts) == 0 {
-		errs = append(errs, reject("hosts", "", "names no host", `at least one, such as "www.example.com"`))
-	}
-	for _, f := range files {
-		url := f.own.mask(f.url)
-		if err := ctx.Err(); err != nil {
-			return errors.Join(append(errs, fmt.Errorf("indexnow: not verified: %s and the files after it: %w", url, err))...)
-		}
-		answer, err := outbound.Get(ctx, c.http, f.url)
-		if err == nil {
-			text, hasMark := strings.CutPrefix(string(answer.Body), "\uFEFF")
-			if err = f.key.compare(text); err == nil && hasMark {
-				c.log.WarnContext(ctx, "indexnow: the key file begins with a byte order mark", "file", url)
+		for _, key := range *own.keys {
+			if err := ctx.Err(); err != nil {
+				return errors.Join(append(errs, fmt.Errorf("indexnow: not verified: %s and what is after it: %w", domain, err))...)
 			}
-		}
-		switch {
-		case err != nil && answer.Status == 0:
-			errs = append(errs, fmt.Errorf("indexnow: the key file %s cannot be fetched: %w", url, maskedError{f.own, err}))
-		case err != nil:
-			errs = append(errs, fmt.Errorf("indexnow: %s: %w: %w", url, ErrKeyFile, maskedError{f.own, err}))
+			errs = append(errs, own.verify(ctx, domain, key))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// verify fetches the file of one key.
+func (c *Client) verify(ctx context.Context, domain string, key Key) error {
+	file := "https://" + domain + c.path(key)
+	if c.location != nil {
+		file = c.location.String()
+	}
+	answer, err := outbound.Get(ctx, c.http, file)
+	file = c.mask(file)
+	if err == nil {
+		text, hasMark := strings.CutPrefix(string(answer.Body), "\uFEFF")
+		if err = key.compare(text); err == nil && hasMark {
+			c.log.WarnContext(ctx, "indexnow: the key file begins with a byte order mark", "file", file)
+		}
+	}
+	switch {
+	case err != nil && answer.Status == 0:
+		return fmt.Errorf("indexnow: the key file %s cannot be fetched: %w", file, maskedError{c, err})
+	case err != nil:
+		return fmt.Errorf("indexnow: %s: %w: %w", file, ErrKeyFile, maskedError{c, err})
+	}
+	return nil
 }
 
 // compare reports what is wrong with the contents of a key file.

@@ -2,13 +2,12 @@ package indexnow
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -37,8 +36,6 @@ var (
 	ErrForbidden = errors.New("the engine rejects the key")
 	// ErrUnprocessable: 422. A URL belongs to another host, or the key is malformed.
 	ErrUnprocessable = errors.New("the engine finds a URL of another host, or a malformed key")
-	// ErrTooLarge: 413.
-	ErrTooLarge = errors.New("the engine finds the request too large")
 	// ErrRateLimited: 429.
 	ErrRateLimited = errors.New("the engine says that there are too many requests")
 	// ErrServer: 500 and above, or 408, 421 or 425.
@@ -57,8 +54,6 @@ type Error struct {
 	Code       string        // the errorCode in it, if there is one
 	Message    string        // its message, on one line of at most 300 bytes
 	RetryAfter time.Duration // its Retry-After, or 0
-
-	ofOneFile bool // it concerns one of the host's key files, and not the others
 }
 
 func (e *Error) Error() string {
@@ -74,8 +69,7 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Retryable reports whether the engine may accept the same batch later without any change.
 func (e *Error) Retryable() bool {
-	for _, final := range []error{ErrNoKey, ErrNotCovered, ErrMalformed, ErrKeyNotFound, ErrRotateKey, ErrForbidden, ErrUnprocessable,
-		ErrTooLarge, ErrUnexpected} {
+	for _, final := range []error{ErrNoKey, ErrMalformed, ErrKeyNotFound, ErrRotateKey, ErrForbidden, ErrUnprocessable, ErrUnexpected} {
 		if errors.Is(e.Err, final) {
 			return false
 		}
@@ -91,44 +85,10 @@ func (e *Error) ofHost() bool {
 // A Batch is one request with up to 10,000 URLs of one host, and its result. If the engine rejects it
 // with 400, 413 or 422, it accepts none of the URLs, and does not say which one is the cause.
 type Batch struct {
-	Host     string
-	URLs     []string // escaped, as they are sent
-	Pending  bool     // accepted with 202: the engine has yet to verify the key
-	Attempts int      // how often it was sent; to Endpoint and Failover counts once
-	Err      error    // nil if it was accepted (any status from 200 to 299), otherwise an *[Error]
-}
-
-// An Outcome is the result of a [Batch].
-type Outcome int
-
-const (
-	Accepted Outcome = iota + 1 // the engine has the URLs
-	Pending                     // the engine has the URLs, and uses them once it has verified the key
-	Failed                      // the engine does not have the URLs
-)
-
-// String returns the outcome in lower case.
-func (o Outcome) String() string {
-	switch o {
-	case Accepted:
-		return "accepted"
-	case Pending:
-		return "pending"
-	case Failed:
-		return "failed"
-	}
-	return fmt.Sprintf("Outcome(%d)", int(o))
-}
-
-// Outcome returns what came of the batch.
-func (b Batch) Outcome() Outcome {
-	switch {
-	case b.Err != nil:
-		return Failed
-	case b.Pending:
-		return Pending
-	}
-	return Accepted
+	Host    string
+	URLs    []string // escaped, as they are sent
+	Pending bool     // accepted with 202: the engine has the URLs, and uses them once it has verified the key
+	Err     error    // nil if it was accepted (any status from 200 to 299), otherwise an *[Error]
 }
 
 // A Report is the result of one [Client.Submit].
@@ -155,25 +115,15 @@ func (c *Client) Submit(ctx context.Context, urls ...string) (Report, error) {
 	var down *Error // why nothing more is sent
 	hostErrs := make(map[string]*Error)
 	for _, b := range batches {
-		cause := down
-		if cause == nil {
-			cause = hostErrs[b.Host]
-		}
-		if cause != nil {
-			b.Err = cause.notSent()
+		if cause := cmp.Or(down, hostErrs[b.Host]); cause != nil {
+			b.Err = &Error{Host: cause.Host, Err: fmt.Errorf("%w: %w", ErrNotSent, cause.Err), RetryAfter: cause.RetryAfter}
 			notSent += len(b.URLs)
-			report.Batches = append(report.Batches, *b)
-			continue
-		}
-		parts, problem := c.send(ctx, *b)
-		report.Batches = append(report.Batches, parts...)
-		if problem != nil && problem.ofHost() {
-			if !problem.ofOneFile {
-				hostErrs[b.Host] = problem
-			}
+		} else if problem := c.send(ctx, b); problem != nil && problem.ofHost() {
+			hostErrs[b.Host] = problem
 		} else if problem != nil && problem.Retryable() {
 			down = problem
 		}
+		report.Batches = append(report.Batches, *b)
 	}
 	if notSent > 0 {
 		c.log.WarnContext(ctx, "indexnow: not sent, after a failure", "urls", notSent)
@@ -259,74 +209,26 @@ func (c *Client) page(u string) (pageurl.URL, *badvalue.Error) {
 	if n := len(canonical); n > pageurl.MaxBytes {
 		return page, c.maskProblem(pageurl.Problem(u, fmt.Sprintf("has %d bytes, escaped", n), fmt.Sprintf("at most %d", pageurl.MaxBytes)))
 	}
-	if c.keysOf == nil {
-		if file := (*c.files)[0]; !file.covers(canonical) {
-			return page, c.maskProblem(pageurl.Problem(u, "is not covered by the key file of KeyLocation",
-				fmt.Sprintf("a page below %q", file.location.Scheme+"://"+file.location.Host+file.directory())))
-		}
+	if !c.covers(canonical) {
+		return page, c.maskProblem(pageurl.Problem(u, "is not covered by the key file of KeyLocation", fmt.Sprintf("a page below %q", c.directory())))
 	}
 	return page, nil
 }
 
-// notSent returns the error of a batch that is not sent because of e.
-func (e *Error) notSent() *Error {
-	return &Error{Host: e.Host, Err: fmt.Errorf("%w: %w", ErrNotSent, e.Err), RetryAfter: e.RetryAfter}
-}
-
-// ErrNotCovered: none of the host's key files covers the URLs, see [KeyFile].
-var ErrNotCovered = errors.New("no key file of the host covers the URLs")
-
-// send sends a batch: a request for each of the host's key files that its URLs need. stopped is the error
-// after which nothing more is sent to the host or, if it is not ofHost, to any; nil if there is none.
-func (c *Client) send(ctx context.Context, b Batch) (parts []Batch, stopped *Error) {
+// send sends a batch, and logs the result. It sets the result in the batch, and returns its error.
+func (c *Client) send(ctx context.Context, b *Batch) *Error {
 	own, err := c.of(ctx, b.Host)
-	if err != nil {
-		problem := &Error{Host: b.Host, Err: err}
-		c.log.WarnContext(ctx, "indexnow: not sent", "host", b.Host, "urls", len(b.URLs), "error", problem)
-		b.Err = problem
-		return []Batch{b}, problem
+	problem := &Error{Host: b.Host, Err: err}
+	if err == nil {
+		problem = own.post(ctx, b)
 	}
-	for i, urls := range own.byFile(b.URLs) {
-		part := Batch{Host: b.Host, URLs: urls}
-		switch {
-		case len(urls) == 0:
-			continue
-		case i == len(*own.files):
-			part.Err = &Error{Host: b.Host, Err: notCovered(urls)}
-			own.log.WarnContext(ctx, "indexnow: not sent", "host", b.Host, "urls", len(urls), "error", part.Err)
-		case stopped != nil && !stopped.ofOneFile:
-			part.Err = stopped.notSent()
-		default:
-			problem := own.post(ctx, (*own.files)[i], &part)
-			if problem == nil || !problem.ofHost() && !problem.Retryable() {
-				break
-			}
-			problem.ofOneFile = len(*own.files) > 1 && problem.ofHost()
-			if stopped == nil || !problem.ofOneFile || problem.Retryable() {
-				stopped = problem
-			}
-		}
-		parts = append(parts, part)
+	if problem == nil {
+		c.log.InfoContext(ctx, "indexnow: accepted", "host", b.Host, "urls", len(b.URLs), "pending", b.Pending)
+		return nil
 	}
-	return parts, stopped
-}
-
-// byFile returns the URLs that are sent with each key file of c, and last those that none covers. They
-// are canonical.
-func (c *Client) byFile(urls []string) [][]string {
-	byFile := make([][]string, len(*c.files)+1)
-	if (*c.files)[0].location == nil { // it covers all
-		byFile[0] = urls
-		return byFile
-	}
-	for _, u := range urls {
-		i := slices.IndexFunc(*c.files, func(f keyFile) bool { return f.covers(u) })
-		if i < 0 {
-			i = len(*c.files)
-		}
-		byFile[i] = append(byFile[i], u)
-	}
-	return byFile
+	c.log.WarnContext(ctx, "indexnow: not accepted", "host", b.Host, "urls", len(b.URLs), "error", problem)
+	b.Err = problem
+	return problem
 }
 
 // A Request is a POST that [Client.Submit] sends.
@@ -354,70 +256,9 @@ func (c *Client) Requests(ctx context.Context, urls ...string) (requests []Reque
 			report.Batches = append(report.Batches, *b)
 			continue
 		}
-		for i, urls := range own.byFile(b.URLs) {
-			part := Batch{Host: b.Host, URLs: urls}
-			switch {
-			case len(urls) == 0:
-			case i == len(*own.files):
-				part.Err = &Error{Host: b.Host, Err: notCovered(urls)}
-				report.Batches = append(report.Batches, part)
-			default:
-				requests = append(requests, Request{c.endpoints[0], (*own.files)[i].body(&part)})
-			}
-		}
+		requests = append(requests, Request{c.endpoint, own.body(b)})
 	}
 	return requests, report.err()
-}
-
-// notCovered returns ErrNotCovered with the first of the URLs.
-func notCovered(urls []string) error {
-	if len(urls) == 1 {
-		return fmt.Errorf("%w: %.300s", ErrNotCovered, urls[0])
-	}
-	return fmt.Errorf("%w: %.300s and %d more", ErrNotCovered, urls[0], len(urls)-1)
-}
-
-// GetURL returns the URL of the GET with which the protocol submits a single page, and the key that is in
-// it. Proxies and servers log URLs: that is why Submit sends a POST. An answer has the meaning that
-// [Client.Submit]'s errors have. For a request with several pages, it returns "".
-func (r Request) GetURL() (get string, key Key) {
-	var p payload
-	if err := json.Unmarshal(r.Body, &p); err != nil || len(p.URLList) != 1 {
-		return "", ""
-	}
-	get = r.URL + "?url=" + url.QueryEscape(p.URLList[0]) + "&key=" + p.Key
-	if p.KeyLocation != "" {
-		get += "&keyLocation=" + url.QueryEscape(p.KeyLocation)
-	}
-	return get, Key(p.Key)
-}
-
-// post sends one request, with as many attempts as Config.Attempts allows, and logs the result. It sets
-// the result in the batch.
-func (c *Client) post(ctx context.Context, file keyFile, b *Batch) *Error {
-	body := file.body(b)
-	for {
-		b.Attempts++
-		var problem *Error
-		for _, endpoint := range c.endpoints {
-			before := problem
-			if problem = c.attempt(ctx, endpoint, b, body); problem != nil && before != nil {
-				problem.RetryAfter = max(problem.RetryAfter, before.RetryAfter)
-			}
-			if isAnswered := problem == nil || problem.Status != 0 && !errors.Is(problem, ErrServer); isAnswered || ctx.Err() != nil {
-				break
-			}
-		}
-		if problem == nil {
-			c.log.InfoContext(ctx, "indexnow: accepted", "host", b.Host, "urls", len(b.URLs), "attempts", b.Attempts, "pending", b.Pending)
-			return nil
-		}
-		if !problem.Retryable() || !c.retry.Again(ctx, c.clock, b.Attempts, problem.RetryAfter) {
-			c.log.WarnContext(ctx, "indexnow: not accepted", "host", b.Host, "urls", len(b.URLs), "attempts", b.Attempts, "error", problem)
-			b.Err = problem
-			return problem
-		}
-	}
 }
 
 // A payload is the body of a request.
@@ -428,11 +269,11 @@ type payload struct {
 	URLList     []string `json:"urlList"`
 }
 
-// body returns the body of the request that submits a batch with a key.
-func (f keyFile) body(b *Batch) []byte {
-	p := payload{Host: b.Host, Key: string(f.key), URLList: b.URLs}
-	if f.location != nil {
-		p.KeyLocation = f.location.String()
+// body returns the body of the request that submits a batch.
+func (c *Client) body(b *Batch) []byte {
+	p := payload{Host: b.Host, Key: string((*c.keys)[0]), URLList: b.URLs}
+	if c.location != nil {
+		p.KeyLocation = c.location.String()
 	}
 	return p.encode()
 }
@@ -445,9 +286,9 @@ func (p payload) encode() []byte {
 	return bytes.TrimSuffix(body.Bytes(), []byte("\n"))
 }
 
-func (c *Client) attempt(ctx context.Context, endpoint string, b *Batch, body []byte) *Error {
+func (c *Client) post(ctx context.Context, b *Batch) *Error {
 	fail := func(err error) *Error { return &Error{Host: b.Host, Err: maskedError{c, err}} }
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint, bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.endpoint, bytes.NewReader(c.body(b)))
 	if err != nil {
 		return fail(err)
 	}
@@ -461,7 +302,7 @@ func (c *Client) attempt(ctx context.Context, endpoint string, b *Batch, body []
 		b.Pending = answer.Status == http.StatusAccepted
 		return nil
 	}
-	problem := &Error{Host: b.Host, Status: answer.Status, RetryAfter: answer.RetryAfter(c.clock.Now())}
+	problem := &Error{Host: b.Host, Status: answer.Status, RetryAfter: answer.RetryAfter(time.Now())}
 	var said struct{ ErrorCode, Message any } // strings, if the engine follows the protocol
 	_ = json.Unmarshal(bytes.TrimPrefix(answer.Body, []byte("\uFEFF")), &said)
 	code, _ := said.ErrorCode.(string)
@@ -479,8 +320,6 @@ func (c *Client) attempt(ctx context.Context, endpoint string, b *Batch, body []
 		problem.Err = forbidden(code)
 	case answer.Status == http.StatusUnprocessableEntity:
 		problem.Err = ErrUnprocessable
-	case answer.Status == http.StatusRequestEntityTooLarge:
-		problem.Err = ErrTooLarge
 	case answer.Status == http.StatusTooManyRequests:
 		problem.Err = ErrRateLimited
 	case answer.Retryable():

@@ -79,9 +79,8 @@ func (e *Error) Retryable() bool {
 
 // A Result is the result of a flush on one cache.
 type Result struct {
-	Cache    string // its ID
-	Attempts int    // how often the cache was asked
-	Err      error  // nil if the cache said OK, otherwise an *[Error]
+	Cache string // its ID
+	Err   error  // nil if the cache said OK, otherwise an *[Error]
 }
 
 // Flush asks each cache, one after the other, to fetch a document again. The page is the URL of the
@@ -113,22 +112,13 @@ func (c *Client) FlushURL(ctx context.Context, u cacheurl.URL) ([]Result, error)
 	results := make([]Result, len(targets))
 	var errs []error
 	for i, t := range targets {
-		attempts, err := c.flush(ctx, t)
-		results[i] = Result{Cache: t.cache, Attempts: attempts, Err: err}
-		c.logResult(ctx, t, attempts, err)
-		if err != nil {
-			errs = append(errs, err)
+		results[i].Cache = t.cache
+		if problem := c.flush(ctx, t); problem != nil {
+			results[i].Err = problem
+			errs = append(errs, problem)
 		}
 	}
 	return results, errors.Join(errs...)
-}
-
-func (c *Client) logResult(ctx context.Context, t target, attempts int, err error) {
-	if err != nil {
-		c.log.WarnContext(ctx, "updatecache: not flushed", "page", t.page, "cache", t.cache, "attempts", attempts, "error", err)
-		return
-	}
-	c.log.InfoContext(ctx, "updatecache: flushed", "page", t.page, "cache", t.cache, "attempts", attempts)
 }
 
 // SignedURLs returns the URL of the request that [Client.FlushURL] would send to each cache, for a
@@ -151,34 +141,15 @@ func (c *Client) SignedURLs(u cacheurl.URL) ([]string, error) {
 	return urls, nil
 }
 
-func (c *Client) flush(ctx context.Context, t target) (attempts int, err error) {
-	for {
-		asked, problem := c.attempt(ctx, t)
-		if asked {
-			attempts++
-		}
-		if problem == nil {
-			return attempts, nil
-		}
-		if !asked || !problem.Retryable() || !c.retry.Again(ctx, c.clock, attempts, problem.RetryAfter) {
-			return attempts, problem
-		}
-	}
-}
-
-// attempt waits for the rate limit, signs a request, and sends it.
-func (c *Client) attempt(ctx context.Context, t target) (asked bool, problem *Error) {
-	release, err := c.limit.acquire(ctx, t.host)
-	if err != nil {
-		return false, &Error{Page: t.page, Cache: t.cache, Err: err}
-	}
-	defer func() { release(asked) }() // even if the Signer panics
-	r, problem := c.request(ctx, t)
+// flush sends a request when the rate limit allows it, and logs the result.
+func (c *Client) flush(ctx context.Context, t target) *Error {
+	problem := c.ask(ctx, t)
 	if problem != nil {
-		return false, problem
+		c.log.WarnContext(ctx, "updatecache: not flushed", "page", t.page, "cache", t.cache, "error", problem)
+	} else {
+		c.log.InfoContext(ctx, "updatecache: flushed", "page", t.page, "cache", t.cache)
 	}
-	asked = true
-	return asked, c.ask(r, t)
+	return problem
 }
 
 // request makes a signed request.
@@ -196,13 +167,25 @@ func (c *Client) request(ctx context.Context, t target) (*http.Request, *Error) 
 	return nil, &Error{Page: t.page, Cache: t.cache, Err: err}
 }
 
-// ask sends a request. It returns nil if the cache has flushed the document.
-func (c *Client) ask(r *http.Request, t target) *Error {
+// ask waits for the rate limit, signs a request and sends it. It returns nil if the cache has flushed the
+// document.
+func (c *Client) ask(ctx context.Context, t target) *Error {
+	release, err := c.limit.acquire(ctx, t.host)
+	if err != nil {
+		return &Error{Page: t.page, Cache: t.cache, Err: err}
+	}
+	isSent := false
+	defer func() { release(isSent) }() // even if the Signer panics
+	r, problem := c.request(ctx, t)
+	if problem != nil {
+		return problem
+	}
+	isSent = true
 	answer, err := outbound.Do(c.http, r)
 	if err != nil {
 		return &Error{Page: t.page, Cache: t.cache, Err: outbound.ShortError{Err: err}}
 	}
-	problem := &Error{Page: t.page, Cache: t.cache, Status: answer.Status, RetryAfter: answer.RetryAfter(c.clock.Now())}
+	problem = &Error{Page: t.page, Cache: t.cache, Status: answer.Status, RetryAfter: answer.RetryAfter(c.now())}
 	if answer.Status == http.StatusOK && answer.BodyErr == nil && strings.TrimSpace(string(answer.Body)) == "OK" {
 		return nil
 	}
@@ -232,7 +215,7 @@ func (c *Client) signedURI(t target) (string, error) {
 	if hasQuery {
 		query = "?" + query
 	}
-	signed := path + pageurl.AppendQuery(query, "amp_action=flush&amp_ts="+strconv.FormatInt(c.clock.Now().Unix(), 10))
+	signed := path + pageurl.AppendQuery(query, "amp_action=flush&amp_ts="+strconv.FormatInt(c.now().Unix(), 10))
 	signature, err := c.sign(signed)
 	if err != nil {
 		return "", err

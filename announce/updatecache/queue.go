@@ -11,7 +11,7 @@ import (
 
 // NewQueue returns a Queue that flushes documents as they change, and each cache by itself. The URLs that its
 // Shutdown returns, and Config.Done gets, are those of the documents on a cache. Add takes them too: then only
-// that cache is asked. The rate limit of [Client.Flush] applies, and Config.Attempts holds for each request.
+// that cache is asked. The rate limit of [Client.Flush] applies.
 func (c *Client) NewQueue(cfg queue.Config) (*queue.Queue, error) {
 	return queue.New(queue.Service{Items: c.items, Send: c.sendQueued, Batch: maxRequests}, cfg)
 }
@@ -37,10 +37,7 @@ func (c *Client) sendQueued(ctx context.Context, host string, urls []string) []q
 	results := make([]queue.Result, len(urls))
 	for j, url := range urls {
 		u, _ := cacheurl.Parse(url, c.caches[i]) // Build has made it
-		t := targetOf(u.Publisher, url, c.caches[i])
-		attempts, err := c.flush(ctx, t)
-		c.logResult(ctx, t, attempts, err)
-		if problem := (*Error)(nil); errors.As(err, &problem) {
+		if problem := c.flush(ctx, targetOf(u.Publisher, url, c.caches[i])); problem != nil {
 			results[j] = queue.Result{Err: problem, Again: problem.Retryable() || errors.Is(problem, ErrSigner), After: problem.RetryAfter}
 		}
 	}

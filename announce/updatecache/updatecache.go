@@ -31,8 +31,7 @@
 // once [Client.VerifyCaches] finds it in the caches.
 //
 // A Client serves any number of publishers, and is safe for concurrent use by multiple goroutines.
-// The package starts no goroutine, except in a Queue. Flush repeats a request only if
-// [Config.Attempts] says so; a Queue retries by itself.
+// The package starts no goroutine, except in a Queue. Flush sends each request once; a Queue retries.
 package updatecache
 
 import (
@@ -43,7 +42,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"net/http"
 	"time"
 
@@ -65,19 +63,6 @@ type Config struct {
 	// UpdateCacheAPIDomainSuffix.
 	Caches []cacheurl.Cache
 
-	// Attempts is the maximum number of times that a request is sent. It is retried if
-	// there is no answer, or one that says "too many requests" or "server error". 0 and 1
-	// mean once, and 100 is the maximum. Each attempt gets a new signature, since caches
-	// accept one for only a minute.
-	Attempts int
-	// Backoff is the wait before the second attempt. It doubles before each further one,
-	// and is reduced at random by up to half. If zero, 1 second is used. A Retry-After of
-	// the cache is added to it.
-	Backoff time.Duration
-	// MaxWait bounds the backoff. If a Retry-After is longer, there is no further attempt.
-	// If zero, 1 minute is used. Backoff and MaxWait are at most 24 hours.
-	MaxWait time.Duration
-
 	// HTTPClient sends the requests. A copy of it is used, which follows no redirects, and
 	// has a timeout of 30 seconds if none is set. If nil, a new client is used.
 	//
@@ -85,11 +70,11 @@ type Config struct {
 	// of your own network. Then use a Transport whose net.Dialer has a Control that rejects
 	// addresses that are not public: see the example of Verify.
 	HTTPClient *http.Client
-	// Logger gets each flush (Info), each failure (Warn), and each attempt with its URL
+	// Logger gets each flush (Info), each failure (Warn), and each request with its URL
 	// (Debug). If nil, slog.Default() is used.
 	Logger *slog.Logger
 
-	clock outbound.Clock // for tests
+	now func() time.Time // for tests
 }
 
 // A Client sends update-cache requests. [New] makes one.
@@ -98,10 +83,9 @@ type Client struct {
 	public *rsa.PublicKey
 	pem    []byte
 	caches []cacheurl.Cache
-	retry  outbound.Retry
 	http   *http.Client
 	log    *slog.Logger
-	clock  outbound.Clock
+	now    func() time.Time
 	limit  limiter
 }
 
@@ -115,10 +99,9 @@ func New(cfg Config) (*Client, error) {
 	c := &Client{
 		signer: cfg.Signer,
 		caches: append([]cacheurl.Cache(nil), cfg.Caches...),
-		retry:  outbound.Retry{Attempts: cfg.Attempts, Backoff: cfg.Backoff, MaxWait: cfg.MaxWait},
 		http:   outbound.Client(cfg.HTTPClient),
 		log:    cfg.Logger,
-		clock:  cfg.clock,
+		now:    cfg.now,
 	}
 
 	const wantKey = "an RSA key of 2048 bits or more"
@@ -126,8 +109,6 @@ func New(cfg Config) (*Client, error) {
 		reject("Signer", "", "is missing", wantKey)
 	} else if public, ok := publicKey(cfg.Signer).(*rsa.PublicKey); !ok || public == nil || public.N == nil {
 		reject("Signer", fmt.Sprintf("%T", cfg.Signer), "has no public key of type *rsa.PublicKey", wantKey)
-	} else if public.E < 3 || public.E > math.MaxInt32 || public.E%2 == 0 || public.N.Sign() < 0 || public.N.Bit(0) == 0 {
-		reject("Signer", fmt.Sprintf("%T", cfg.Signer), "has a public key that is not valid for RSA", wantKey)
 	} else if public.N.BitLen() < minKeyBits {
 		reject("Signer", fmt.Sprintf("RSA, %d bits", public.N.BitLen()), "is too short", wantKey)
 	} else if der, err := x509.MarshalPKIXPublicKey(public); err != nil {
@@ -152,16 +133,14 @@ func New(cfg Config) (*Client, error) {
 		}
 	}
 
-	problems = append(problems, c.retry.Check()...)
 	if len(problems) > 0 {
 		return nil, errors.Join(problems...)
 	}
 	if c.log == nil {
 		c.log = slog.Default()
 	}
-	if c.clock == nil {
-		c.clock = outbound.SystemClock{}
+	if c.now == nil {
+		c.now = time.Now
 	}
-	c.limit.clock = c.clock
 	return c, nil
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -107,7 +106,7 @@ func newUpdateClient(file string, caches []cacheurl.Cache) (*updatecache.Client,
 	if err != nil {
 		return nil, err
 	}
-	cfg := updatecache.Config{Signer: key, Attempts: 3, Logger: silent, HTTPClient: httpClient, Caches: caches}
+	cfg := updatecache.Config{Signer: key, Logger: silent, HTTPClient: httpClient, Caches: caches}
 	return updatecache.New(cfg)
 }
 
@@ -125,43 +124,40 @@ func readKey(file string) (*rsa.PrivateKey, error) {
 }
 
 // indexNowFlags are the flags about the keys of IndexNow and about its services.
-type indexNowFlags struct{ location, keys, endpoint, failover string }
+type indexNowFlags struct{ location, keys, endpoint string }
 
 func addIndexNow(cmd *cobra.Command) *indexNowFlags {
 	f := &indexNowFlags{}
 	cmd.Flags().StringVar(&f.location, "key-location", "", "URL of IndexNow's key file, if it is not at the root")
-	cmd.Flags().StringVar(&f.keys, "keys", "", "JSON file with the keys of each host, the current one first: {\"www.example.com\": [\"…\"]}; a key whose file is not at the root is {\"key\": \"…\", \"location\": \"https://…\"}")
+	cmd.Flags().StringVar(&f.keys, "keys", "", "JSON file with the keys of each host, the current one first: {\"www.example.com\": [\"…\"]}")
 	return f
 }
 
 // client returns an IndexNow client. It reads the key from a file or the environment, because a
 // flag would show it in the shell's history and the list of processes.
 func (f *indexNowFlags) client() (*indexnow.Client, error) {
-	cfg := indexnow.Config{KeyLocation: f.location, Endpoint: f.endpoint, Failover: f.failover, Attempts: 3, Logger: silent,
-		HTTPClient: httpClient}
+	cfg := indexnow.Config{KeyLocation: f.location, Endpoint: f.endpoint, Logger: silent, HTTPClient: httpClient}
 	if f.keys != "" {
 		if f.location != "" {
-			return nil, errors.New("--key-location is for INDEXNOW_KEY; with --keys, write the location beside its key in the file")
+			return nil, errors.New("--key-location and --keys exclude each other: the files of --keys are at the root")
 		}
 		data, err := os.ReadFile(f.keys)
 		if err != nil {
 			return nil, err
 		}
-		var written map[string][]writtenKey
+		var written map[string][]indexnow.Key
 		if err := json.Unmarshal(data, &written); err != nil {
 			return nil, fmt.Errorf("%s: %w; want a JSON object that has a list of keys for each host", f.keys, err)
 		}
-		keys := make(map[string][]indexnow.KeyFile, len(written))
+		keys := make(map[string][]indexnow.Key, len(written))
 		for host, own := range written {
 			domain, err := cacheurl.CanonicalDomain(host)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", f.keys, err)
 			}
-			for _, key := range own {
-				keys[domain] = append(keys[domain], indexnow.KeyFile(key))
-			}
+			keys[domain] = own
 		}
-		cfg.KeysOf = func(_ context.Context, host string) ([]indexnow.KeyFile, error) { return keys[host], nil }
+		cfg.KeysOf = func(_ context.Context, host string) ([]indexnow.Key, error) { return keys[host], nil }
 		return indexnow.New(cfg)
 	}
 	key := strings.TrimSpace(os.Getenv("INDEXNOW_KEY"))
@@ -170,18 +166,6 @@ func (f *indexNowFlags) client() (*indexnow.Client, error) {
 	}
 	cfg.Key = indexnow.Key(key)
 	return indexnow.New(cfg)
-}
-
-// A writtenKey is a key in the file of --keys: a string, or an object with its location.
-type writtenKey indexnow.KeyFile
-
-func (k *writtenKey) UnmarshalJSON(data []byte) error {
-	if bytes.HasPrefix(data, []byte(`"`)) {
-		return json.Unmarshal(data, &k.Key)
-	}
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.DisallowUnknownFields()
-	return decoder.Decode((*indexnow.KeyFile)(k))
 }
 
 func newVerify() *cobra.Command {
@@ -359,9 +343,8 @@ func newSubmit() *cobra.Command {
 	output := addOutput(cmd)
 	flags := addIndexNow(cmd)
 	cmd.Flags().StringVar(&flags.endpoint, "endpoint", "", "URL of the service; if empty, "+indexnow.API)
-	cmd.Flags().StringVar(&flags.failover, "failover", "", "URL of another service, which is used if the first one fails")
 	source := addPages(cmd)
-	dryRun := cmd.Flags().Bool("dry-run", false, "send nothing, and print the requests, with the key masked; for a single page also a curl command that sends it as a GET, once INDEXNOW_KEY is set in the shell")
+	dryRun := cmd.Flags().Bool("dry-run", false, "send nothing, and print the requests, with the key masked")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, err := flags.client()
 		if err != nil {
@@ -377,7 +360,7 @@ func newSubmit() *cobra.Command {
 			requests, err := c.Requests(cmd.Context(), urls...)
 			masked := make([]maskedRequest, len(requests))
 			for i, r := range requests {
-				masked[i] = maskedRequest{http.MethodPost, r.URL, r.Masked(), curlOf(r)}
+				masked[i] = maskedRequest{http.MethodPost, r.URL, r.Masked()}
 			}
 			return source.finish(writeRequests(cmd, *output, masked, err))
 		}
@@ -397,16 +380,6 @@ type maskedRequest struct {
 	Method string          `json:"method"`
 	URL    string          `json:"url"`
 	Body   json.RawMessage `json:"body"`
-	Curl   string          `json:"curl,omitempty"` // sends the same as a GET, which the protocol has for one page
-}
-
-// curlOf returns a command that sends the GET of a request with one page. The shell replaces the key.
-func curlOf(r indexnow.Request) string {
-	get, key := r.GetURL()
-	if get == "" {
-		return ""
-	}
-	return `curl -sSi "` + strings.ReplaceAll(get, string(key), "${INDEXNOW_KEY}") + `"`
 }
 
 // writeRequests writes requests that were not sent.
@@ -418,9 +391,6 @@ func writeRequests(cmd *cobra.Command, output format, masked []maskedRequest, pr
 	} else {
 		for _, r := range masked {
 			fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n%s\n", r.Method, r.URL, r.Body)
-			if r.Curl != "" {
-				fmt.Fprintln(cmd.OutOrStdout(), r.Curl)
-			}
 		}
 	}
 	if problem != nil {
@@ -433,7 +403,11 @@ func writeRequests(cmd *cobra.Command, output format, masked []maskedRequest, pr
 func writeSubmission(cmd *cobra.Command, output format, report indexnow.Report, err error) error {
 	results := []result{}
 	for _, b := range report.Batches {
-		r := result{Input: b.Host, Output: b.Host + ": " + count(len(b.URLs), "URL ", "URLs ") + outcome(b.Outcome())}
+		accepted := b.Host + ": " + count(len(b.URLs), "URL accepted", "URLs accepted")
+		if b.Pending {
+			accepted += "; the engine still checks the key"
+		}
+		r := result{Input: b.Host, Output: accepted}
 		if b.Err != nil {
 			r = result{Input: b.Host, Error: b.Err.Error()}
 		}
@@ -455,14 +429,6 @@ func writeSubmission(cmd *cobra.Command, output format, report indexnow.Report, 
 		return exitError{code: exitFindings}
 	}
 	return nil
-}
-
-// outcome returns the text for people.
-func outcome(o indexnow.Outcome) string {
-	if o == indexnow.Pending {
-		return "accepted; the engine still checks the key"
-	}
-	return o.String()
 }
 
 // httpClient sends the requests. Tests replace it.

@@ -214,7 +214,7 @@ func inOurWords(err error) error {
 	if names := exclusive.FindStringSubmatch(err.Error()); names != nil {
 		return fmt.Errorf("--%s and --%s exclude each other", names[1], names[2])
 	}
-	names := map[string]string{"Key": "INDEXNOW_KEY", "KeyLocation": "--key-location", "Endpoint": "--endpoint", "Failover": "--failover",
+	names := map[string]string{"Key": "INDEXNOW_KEY", "KeyLocation": "--key-location", "Endpoint": "--endpoint",
 		"Type": "--type", "ImageParams": "--image-params", "CacheQuery": "--cache-query", "Prefix": "--prefix"}
 	for v := range badvalue.All(err) {
 		v.Path = cmp.Or(names[v.Path], v.Path)

@@ -1,5 +1,5 @@
 // Package outbound is shared by the packages that send requests: it reads answers up to a
-// limit, waits, and retries.
+// limit.
 package outbound
 
 import (
@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -18,21 +17,7 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/net/html"
-
-	"github.com/ampcors/ampcors/badvalue"
 )
-
-// Clock tells the time and waits. Tests use their own.
-type Clock interface {
-	Now() time.Time
-	After(d time.Duration) <-chan time.Time // as time.After
-}
-
-// SystemClock is the Clock of package time.
-type SystemClock struct{}
-
-func (SystemClock) Now() time.Time                         { return time.Now() }
-func (SystemClock) After(d time.Duration) <-chan time.Time { return time.After(d) }
 
 // timeout bounds a request, answer included, of a client that has no timeout.
 const timeout = 30 * time.Second
@@ -59,16 +44,13 @@ const maxBody = 64 << 10
 type Answer struct {
 	Status  int
 	Header  http.Header
-	Body    []byte // its first 64 KiB, or as many bytes as DoLimit reads
+	Body    []byte // its first 64 KiB
 	BodyErr error  // why it was not read to its end; io.ErrShortBuffer if it is longer
 }
 
 // Do sends the request. It returns the error of the network or the context without the URL,
 // which may hold a secret.
-func Do(client *http.Client, r *http.Request) (Answer, error) { return DoLimit(client, r, maxBody) }
-
-// DoLimit is Do, but reads up to limit bytes of the body.
-func DoLimit(client *http.Client, r *http.Request, limit int) (Answer, error) {
+func Do(client *http.Client, r *http.Request) (Answer, error) {
 	resp, err := client.Do(r)
 	for wrapped := (*url.Error)(nil); errors.As(err, &wrapped) && wrapped.Err != nil; {
 		err = wrapped.Err
@@ -81,9 +63,9 @@ func DoLimit(client *http.Client, r *http.Request, limit int) (Answer, error) {
 	if a.Status == http.StatusSwitchingProtocols {
 		return a, nil // the body is the open connection, which no timeout ends
 	}
-	a.Body, a.BodyErr = io.ReadAll(io.LimitReader(resp.Body, int64(limit)+1))
-	if len(a.Body) > limit {
-		a.Body, a.BodyErr = a.Body[:limit], io.ErrShortBuffer
+	a.Body, a.BodyErr = io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
+	if len(a.Body) > maxBody {
+		a.Body, a.BodyErr = a.Body[:maxBody], io.ErrShortBuffer
 	}
 	return a, nil
 }
@@ -211,84 +193,6 @@ func GetAnyType(ctx context.Context, client *http.Client, url string) (Answer, e
 		return a, fmt.Errorf("the answer is truncated: %w", a.BodyErr)
 	}
 	return a, nil
-}
-
-// A Retry limits how often and when a request is retried.
-type Retry struct {
-	Attempts int           // in total; 0 and 1 mean a single one
-	Backoff  time.Duration // the wait before the second; it doubles before each further one. If zero, 1 second is used.
-	MaxWait  time.Duration // the longest wait. If zero, 1 minute is used.
-}
-
-// Check returns what is wrong, and sets the defaults.
-func (r *Retry) Check() (problems []error) {
-	for _, d := range []struct {
-		field string
-		value *time.Duration
-		def   time.Duration
-	}{{"Backoff", &r.Backoff, time.Second}, {"MaxWait", &r.MaxWait, time.Minute}} {
-		if *d.value < 0 || *d.value > maxRetryAfter {
-			problems = append(problems, &badvalue.Error{Path: d.field, Value: d.value.String(),
-				Reason: "is not from 0 to " + maxRetryAfter.String(), Want: "0 for the default, " + d.def.String() + ", or more"})
-		}
-		if *d.value == 0 {
-			*d.value = d.def
-		}
-	}
-	if r.Attempts < 0 || r.Attempts > 100 {
-		problems = append(problems, &badvalue.Error{Path: "Attempts", Value: strconv.Itoa(r.Attempts), Reason: "is not from 0 to 100",
-			Want: "0 or 1 for a single attempt, or more"})
-	}
-	return problems
-}
-
-// Wait returns how long to wait after this many failures in a row: Backoff, doubled with
-// each failure up to longest, and reduced at random by up to half, so that clients do not
-// retry all at once.
-func (r Retry) Wait(failures int, longest time.Duration) time.Duration {
-	wait := r.Backoff
-	for i := 1; i < failures && wait < longest; i++ {
-		wait *= 2
-	}
-	wait = min(wait, longest)
-	return wait/2 + rand.N(wait/2+1)
-}
-
-// Again waits before the attempt after the given one, which counts from 1, and reports
-// whether to make it. It returns false without waiting if the context would end before, or
-// if the server asks for a longer wait than MaxWait.
-func (r Retry) Again(ctx context.Context, clock Clock, attempt int, retryAfter time.Duration) bool {
-	if attempt >= r.Attempts {
-		return false
-	}
-	wait := r.Wait(attempt, r.MaxWait)
-	if retryAfter > 0 {
-		if retryAfter > r.MaxWait {
-			return false
-		}
-		wait += retryAfter
-	}
-	return Wait(ctx, clock, wait) == nil
-}
-
-// Wait waits for d. It returns the context's error, at once if the context would end
-// earlier.
-func Wait(ctx context.Context, clock Clock, d time.Duration) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < d {
-		return context.DeadlineExceeded
-	}
-	if d <= 0 {
-		return nil
-	}
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-clock.After(d):
-		return nil
-	}
 }
 
 // TextFile serves a text at one path, and 404 elsewhere.

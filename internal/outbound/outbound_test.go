@@ -88,24 +88,26 @@ func TestErrorsDoNotContainTheURL(t *testing.T) {
 	}
 }
 
-func TestTheBackoffDoubles(t *testing.T) {
+func TestRetryAfterIsRead(t *testing.T) {
 	t.Parallel()
-	r := Retry{Backoff: time.Second}
-	for failures, most := range []time.Duration{1: 1, 2: 2, 3: 4, 4: 8, 5: 10, 6: 10, 100: 10} {
-		if most == 0 {
-			continue
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	for value, want := range map[string]time.Duration{
+		"":                        0,
+		"0":                       0,
+		"120":                     2 * time.Minute,
+		" 120 ":                   2 * time.Minute,
+		"-1":                      0,
+		"1.5":                     0,
+		"soon":                    0,
+		"99999999999":             24 * time.Hour,
+		"9223372036854775807":     24 * time.Hour,
+		"99999999999999999999999": 24 * time.Hour,
+		now.Add(time.Hour).Format(http.TimeFormat):              time.Hour,
+		now.Add(-time.Hour).Format(http.TimeFormat):             0,
+		now.Add(10000 * 24 * time.Hour).Format(http.TimeFormat): 24 * time.Hour,
+	} {
+		if got := (Answer{Header: http.Header{"Retry-After": {value}}}).RetryAfter(now); got != want {
+			t.Errorf("%q: got %v; want %v", value, got, want)
 		}
-		most *= time.Second
-		var shortest, longest time.Duration = most, 0
-		for range 1000 {
-			wait := r.Wait(failures, 10*time.Second)
-			shortest, longest = min(shortest, wait), max(longest, wait)
-		}
-		if shortest < most/2 || shortest > most*6/10 || longest > most || longest < most*9/10 {
-			t.Errorf("after %d failures it waits %v to %v; want %v to %v", failures, shortest, longest, most/2, most)
-		}
-	}
-	if wait := (Retry{Backoff: time.Minute}).Wait(1, time.Second); wait > time.Second {
-		t.Errorf("waits %v", wait)
 	}
 }

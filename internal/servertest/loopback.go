@@ -6,9 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"sync"
 	"testing"
-	"time"
 )
 
 // Loopback starts a server on loopback, and returns a client that connects to it for every
@@ -23,46 +21,6 @@ func Loopback(t testing.TB, handler http.Handler) *http.Client {
 	transport := &http.Transport{DialContext: dial, DialTLSContext: dial}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport}
-}
-
-// A Clock is a fake clock: every wait ends at once, and moves its time forward.
-type Clock struct {
-	mu    sync.Mutex
-	now   time.Time
-	waits []time.Duration
-}
-
-// NewClock returns a Clock that shows the time.
-func NewClock(now time.Time) *Clock { return &Clock{now: now} }
-
-func (c *Clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *Clock) After(d time.Duration) <-chan time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-	c.waits = append(c.waits, d)
-	over := make(chan time.Time, 1)
-	over <- c.now
-	return over
-}
-
-// Set sets the time.
-func (c *Clock) Set(now time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = now
-}
-
-// Waits returns how long each wait was.
-func (c *Clock) Waits() []time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return append([]time.Duration(nil), c.waits...)
 }
 
 // Background calls run in a goroutine. At the end of the test it cancels the context, and waits

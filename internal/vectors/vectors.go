@@ -138,7 +138,6 @@ type IndexNow struct {
 	URLs        []string     `json:"urls"`                  // what is submitted
 	Requests    []Submission `json:"requests,omitempty"`    // the bodies of the POST requests, in this order
 	Problems    []string     `json:"problems,omitempty"`    // for people: why each URL that is in no request is rejected
-	GET         string       `json:"get,omitempty"`         // URL of the GET that submits the only URL
 }
 
 // A Submission is the body of a POST request.

@@ -21,41 +21,37 @@ import (
 
 	"github.com/FastFilter/xorfilter"
 
-	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/source"
 )
 
 // Config configures a [Filter]. The zero value is fine.
 type Config struct {
-	// Every is how often the filter is built again. Publishers that are added meanwhile are
-	// in it only if the database has Notify. If zero, 1 hour is used.
+	// Every is how often the filter is built again. Publishers that are added meanwhile are looked up
+	// as any other name is. If zero, 1 hour is used.
 	Every time.Duration
 
-	// Logger gets a line when the filter is built, and every 10 seconds while it is being built
-	// (level Info), and when it cannot be built (level Error). If nil, slog.Default() is used.
+	// Logger gets a line when the filter is built (level Info), and when it cannot be built (level
+	// Error). If nil, slog.Default() is used.
 	Logger *slog.Logger
 }
 
 // A Filter has all publishers of a Database, once [Filter.Run] has listed them. It is safe for
 // concurrent use by multiple goroutines.
 type Filter struct {
-	asked   source.Database
-	every   time.Duration
-	log     *slog.Logger
-	rebuild chan struct{} // gets a value when the filter should be built again soon
+	asked source.Database
+	every time.Duration
+	log   *slog.Logger
 
 	mu      sync.RWMutex
 	filter  *xorfilter.BinaryFuse8 // nil before the first
 	names   int                    // in filter
 	builtAt time.Time
-	added   map[uint64]struct{} // reported since the list of filter began
-	next    map[uint64]struct{} // reported since the list that is being read began; nil if none is
 }
 
 // New returns a Filter for a Database. It returns an error if the database has no Publishers or already
 // has IsLikely, or if cfg.Every is negative.
 func New(asked source.Database, cfg Config) (*Filter, error) {
-	f := &Filter{asked: asked, every: cfg.Every, log: cfg.Logger, rebuild: make(chan struct{}, 1), added: make(map[uint64]struct{})}
+	f := &Filter{asked: asked, every: cfg.Every, log: cfg.Logger}
 	switch {
 	case asked.Publishers == nil:
 		return nil, errors.New("filter: Source.Publishers is nil; want a function that lists all publishers")
@@ -84,11 +80,7 @@ func (f *Filter) isLikely(key string) bool {
 	sum, ok := sumOf(key)
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	if !ok || f.filter != nil && f.filter.Contains(sum) {
-		return ok
-	}
-	_, isAdded := f.added[sum]
-	return isAdded
+	return ok && f.filter != nil && f.filter.Contains(sum)
 }
 
 // sumOf returns the first 64 bits of a name's SHA-256. A hash prefix spells the SHA-256 of
@@ -109,101 +101,31 @@ func sumOf(key string) (sum uint64, ok bool) {
 	return binary.BigEndian.Uint64(start[:]), true
 }
 
-// note adds reported domains to the filter.
-func (f *Filter) note(domains ...string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	isMissed := len(domains) == 0
-	for _, d := range domains {
-		domain, err := cacheurl.CanonicalDomain(d)
-		if err != nil {
-			isMissed = true // it may mean any publisher
-			continue
-		}
-		sum, _ := sumOf(domain)
-		f.added[sum] = struct{}{}
-		if f.next != nil {
-			f.next[sum] = struct{}{}
-		}
-	}
-	if len(f.added) > 10*maxAdded { // the list fails again and again
-		clear(f.added)
-		clear(f.next)
-	}
-	if isMissed || len(f.added) > f.names/8+maxAdded {
-		select {
-		case f.rebuild <- struct{}{}:
-		default:
-		}
-	}
-}
+// afterError is the longest time until a filter that could not be built is tried again.
+const afterError = time.Minute
 
-const (
-	// Reported names are kept beside the filter, in about 20 bytes each. If there are more
-	// than maxAdded plus an eighth of the names in the filter, it is built again.
-	maxAdded = 100_000
-
-	// pause is the shortest time between two builds, so that lists are not read all the time
-	// while a connection is lost again and again.
-	pause = 10 * time.Second
-
-	// progress is how often a build that takes long is logged.
-	progress = 10 * time.Second
-)
-
-// Run builds the filter: at once, each Config.Every, after changes may have been missed,
-// and when many publishers were added. After an error it tries again within a minute, and
-// the last filter stays in use. It returns the error of ctx when ctx is done. Call it once,
-// in its own goroutine.
+// Run builds the filter: at once, and each Config.Every. After an error it tries again within a minute, and
+// the last filter stays in use. It returns the error of ctx when ctx is done. Call it once, in its own
+// goroutine.
 func (f *Filter) Run(ctx context.Context) error {
-	if f.asked.Notify != nil {
-		defer f.asked.Notify(f.note)()
-	}
 	for {
 		next := f.every
 		if err := f.build(ctx); err != nil && ctx.Err() == nil {
 			f.log.Error("ampcors: the filter of publishers is not built; the last one stays in use", "error", source.LogText(err))
-			next = min(next, 6*pause)
+			next = min(next, afterError)
 		}
-		if err := sleep(ctx, min(pause, next), nil); err != nil {
-			return err
-		}
-		if err := sleep(ctx, next-min(pause, next), f.rebuild); err != nil {
-			return err
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(next):
 		}
 	}
-}
-
-// sleep returns after d, or when wake gets a value, or with an error when ctx is done.
-func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-wake:
-	case <-timer.C:
-	}
-	return nil
 }
 
 // build reads the list and replaces the filter.
 func (f *Filter) build(ctx context.Context) error {
-	select { // before the list is read, so that no later signal is lost
-	case <-f.rebuild:
-	default:
-	}
-	f.mu.Lock()
-	before := f.names
-	f.next = make(map[uint64]struct{})
-	f.mu.Unlock()
-	defer func() {
-		f.mu.Lock()
-		f.next = nil
-		f.mu.Unlock()
-	}()
 	begun := time.Now()
-	logged := begun
+	before := f.Stats().Publishers
 	sums := make([]uint64, 0, before+before/16)
 	for domain, err := range f.asked.Publishers(ctx) {
 		if err != nil {
@@ -211,10 +133,6 @@ func (f *Filter) build(ctx context.Context) error {
 		}
 		if sum, ok := sumOf(domain); ok {
 			sums = append(sums, sum)
-		}
-		if now := time.Now(); len(sums)%1024 == 0 && now.Sub(logged) >= progress {
-			logged = now
-			f.log.Info("ampcors: building the filter of publishers", "read", len(sums), "before", before)
 		}
 	}
 	if err := ctx.Err(); err != nil {
@@ -229,7 +147,6 @@ func (f *Filter) build(ctx context.Context) error {
 	}
 	f.mu.Lock()
 	f.filter, f.names, f.builtAt = built, len(sums), time.Now()
-	f.added, f.next = f.next, nil
 	f.mu.Unlock()
 	f.log.Info("ampcors: the filter of publishers is built", "publishers", len(sums), "bytes", size(built), "took",
 		time.Since(begun).Round(time.Millisecond))
@@ -246,8 +163,7 @@ func size(f *xorfilter.BinaryFuse8) int {
 // Stats say what the filter has.
 type Stats struct {
 	Publishers int       `json:"publishers"` // in the filter
-	Added      int       `json:"added"`      // reported since its list began
-	Bytes      int       `json:"bytes"`      // that the filter takes, without those that were added
+	Bytes      int       `json:"bytes"`      // that the filter takes
 	BuiltAt    time.Time `json:"builtAt"`    // zero if there is none
 }
 
@@ -255,5 +171,5 @@ type Stats struct {
 func (f *Filter) Stats() Stats {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	return Stats{Publishers: f.names, Added: len(f.added), Bytes: size(f.filter), BuiltAt: f.builtAt}
+	return Stats{Publishers: f.names, Bytes: size(f.filter), BuiltAt: f.builtAt}
 }

@@ -3,12 +3,10 @@ package bench
 import (
 	"crypto/sha256"
 	"encoding/base32"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -17,7 +15,6 @@ import (
 	"golang.org/x/net/idna"
 
 	"github.com/ampcors/ampcors/cacheurl"
-	"github.com/ampcors/ampcors/configfile"
 )
 
 var sink *[4]string
@@ -286,45 +283,6 @@ func BenchmarkAdversarial(b *testing.B) {
 	}
 }
 
-// heapInUse returns how many bytes are in use after garbage collection.
-func heapInUse() float64 {
-	runtime.GC()
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return float64(m.HeapAlloc)
-}
-
-// BenchmarkGrowth answers requests that all differ, and reports how many more bytes are
-// in use afterwards. Set the number of requests with -benchtime, such as
-// -benchtime=10000000x.
-func BenchmarkGrowth(b *testing.B) {
-	for _, c := range []struct {
-		name   string
-		origin func(i int) string
-	}{
-		{name: "invented-hashes", origin: inventedHash},
-		{name: "punycode", origin: func(i int) string { return "https://" + punycode(fmt.Sprintf("é-%d-日", i)) + "." + google }},
-		{name: "pattern-hosts", origin: func(i int) string { return fmt.Sprintf("https://shop%d.wild.example", i) }},
-	} {
-		b.Run("case="+c.name, func(b *testing.B) {
-			h := wrap(b, "ampcors", policyOf(b, 10_000, ""))
-			conn, req := newConnection(), &http.Request{Method: "GET", Header: http.Header{}}
-			warmUp(b, h, req, false)
-			before := heapInUse()
-			for i := range b.N {
-				req.Header = get(c.origin(i))
-				clear(conn.header)
-				h.ServeHTTP(conn, req)
-			}
-			req.Header = nil
-			clear(conn.header)
-			b.ReportMetric(heapInUse()-before, "B-growth")
-			runtime.KeepAlive(h)
-		})
-	}
-}
-
 func inventedHash(i int) string {
 	sum := sha256.Sum256(fmt.Append(nil, i))
 	return "https://" + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:])[:52]) + "." + google
@@ -366,43 +324,4 @@ func BenchmarkNew(b *testing.B) {
 			})
 		}
 	}
-}
-
-// BenchmarkMemory reports how many bytes a library uses for the policy, including the
-// names.
-func BenchmarkMemory(b *testing.B) {
-	for _, n := range numbers {
-		for _, library := range compared {
-			b.Run(fmt.Sprintf("publishers=%d/lib=%s", n, library), func(b *testing.B) {
-				var h http.Handler
-				kept := 0.0
-				for b.Loop() {
-					h = nil
-					before := heapInUse()
-					h = wrap(b, library, policyOf(b, n, ASCII))
-					kept = heapInUse() - before
-				}
-				runtime.KeepAlive(h)
-				b.ReportMetric(kept, "policy-B")
-			})
-		}
-	}
-}
-
-// BenchmarkNewFromFile reads the publishers from a file, checks them and builds the policy.
-func BenchmarkNewFromFile(b *testing.B) {
-	const n = 1_000_000
-	dir := b.TempDir()
-	file := filepath.Join(dir, "config.json")
-	err := os.WriteFile(filepath.Join(dir, "publishers.txt"), []byte(strings.Join(Publishers(n), "\n")+"\n"), 0o600)
-	if err = errors.Join(err, os.WriteFile(file, []byte(`{"publishersFile": "publishers.txt"}`), 0o600)); err != nil {
-		b.Fatal(err)
-	}
-	b.Run(fmt.Sprintf("publishers=%d/lib=ampcors", n), func(b *testing.B) {
-		for b.Loop() {
-			if _, err := (configfile.File{Path: file}).New(); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
 }

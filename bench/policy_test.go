@@ -56,14 +56,3 @@ func TestAllLibrariesHaveTheSamePolicy(t *testing.T) {
 		t.Error("an unknown library is no error")
 	}
 }
-
-func TestTheLongestPunycodeIsAsLongAsItCanBe(t *testing.T) {
-	for i := range 1000 {
-		if label := longestPunycode(i, 63); len(label) != 63 {
-			t.Fatalf("%q has %d bytes", label, len(label))
-		}
-		if host := longestHost(i, "wild.example"); len(host) != 253 {
-			t.Fatalf("%q has %d bytes", host, len(host))
-		}
-	}
-}

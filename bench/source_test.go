@@ -76,7 +76,7 @@ func BenchmarkSource(b *testing.B) {
 	} {
 		for _, handler := range handlers {
 			name := fmt.Sprintf("case=%s/publishers=%d/lib=%s", c.name, n, handler.lib)
-			b.Run("serial/"+name, func(b *testing.B) {
+			b.Run(name, func(b *testing.B) {
 				conn, req := newConnection(), &http.Request{Method: "GET"}
 				for _, req.Header = range c.headers {
 					clear(conn.header)
@@ -89,16 +89,6 @@ func BenchmarkSource(b *testing.B) {
 					clear(conn.header)
 					handler.h.ServeHTTP(conn, req)
 				}
-			})
-			b.Run("parallel/"+name, func(b *testing.B) {
-				b.RunParallel(func(pb *testing.PB) {
-					conn, req := newConnection(), &http.Request{Method: "GET"}
-					for i := 0; pb.Next(); i++ {
-						req.Header = c.headers[i%len(c.headers)]
-						clear(conn.header)
-						handler.h.ServeHTTP(conn, req)
-					}
-				})
 			})
 		}
 	}

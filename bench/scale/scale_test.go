@@ -130,16 +130,3 @@ func TestANewServerServesATightLoop(t *testing.T) {
 		})
 	}
 }
-
-// TestASlowSourceDelaysFewKnownPublishers: each lookup takes 0.1 s. A publisher in use is
-// refreshed before it expires. Others wait for one lookup, and not in a queue.
-func TestASlowSourceDelaysFewKnownPublishers(t *testing.T) {
-	r := simulate(t, scenario{
-		newSource: modelOf(100*time.Millisecond, 1_000_000), publishers: tenMillion,
-		s: 1.2, honest: 1000, invented: 2000, warm: 70 * time.Second, time: 20 * time.Second,
-	})
-	t.Logf("p50 %v, p99 %v, %v", r.known.p(50), r.known.p(99), &r.known)
-	if r.known.p(50) > time.Millisecond || r.known.p(99) > 105*time.Millisecond || r.known.stale > 0 {
-		t.Errorf("p50 %v, p99 %v; %v", r.known.p(50), r.known.p(99), &r.known)
-	}
-}

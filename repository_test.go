@@ -212,16 +212,6 @@ func main() {
 	}
 }
 
-// The code of source/README.md is that of an example, which is tested itself.
-func TestSourcesREADMEHasTestedCode(t *testing.T) {
-	t.Parallel()
-	inOneLine := func(s string) string { return strings.Join(strings.Fields(s), " ") }
-	code := blocks(t, file(t, "source/README.md"), "go")[0]
-	if !strings.Contains(inOneLine(file(t, "source/example_test.go")), inOneLine(code)) {
-		t.Errorf("source/example_test.go has no %q", code)
-	}
-}
-
 // TestREADMEsTableOfOrigins checks that each origin in the table is denied for the reason there.
 func TestREADMEsTableOfOrigins(t *testing.T) {
 	t.Parallel()

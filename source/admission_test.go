@@ -233,7 +233,11 @@ func TestLookupsThatWaitForASlotEndWhenTheBreakerOpens(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 		f.set(func() { f.err = nil })
-		time.Sleep(openFor)
+		time.Sleep(openFor - 1)
+		if r := c.Find(t.Context(), "early"); !errors.Is(r.Err, ErrCircuitOpen) {
+			t.Errorf("%+v", r)
+		}
+		time.Sleep(1)
 		for i := range 10 { // one finds out whether the source works again
 			group.Go(func() { c.Find(t.Context(), fmt.Sprint("again", i)) })
 		}

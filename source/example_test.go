@@ -2,13 +2,8 @@ package source_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/cacheurl"
@@ -80,75 +75,4 @@ func Example() {
 	// cache_origin
 	// cache_origin (remembered for up to a minute)
 	// publisher_not_allowed
-}
-
-// A wrapper copies a Database and replaces a function. It calls the function of the original:
-// with one variable for both, it would call itself for ever.
-func Example_wrapper() {
-	hosted := &tenants{domains: make(map[string]bool), hashes: make(map[string]string)}
-	hosted.set("www.example.com", true)
-	asked := hosted.source()
-	logged := asked
-	logged.HasPublisher = func(ctx context.Context, domain string) (bool, error) {
-		ok, err := asked.HasPublisher(ctx, domain)
-		fmt.Println("asked for", domain, ok, err)
-		return ok, err
-	}
-	cache, err := source.New(logged, source.Config{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer cache.Close()
-	fmt.Println(cache.Find(context.Background(), "www.example.com").Publisher)
-	// Output:
-	// asked for www.example.com true <nil>
-	// www.example.com
-}
-
-// A server is ready once its database answered, and stays ready when that fails later: MaxStale is for
-// that. Ping is that of sqlsource, pgsource or redissource.
-func Example_readiness() {
-	ctx := context.Background()
-	database := &database{}
-	table := database
-
-	var isReady atomic.Bool
-	go func() {
-		for table.Ping(ctx) != nil {
-			time.Sleep(time.Second)
-		}
-		isReady.Store(true) // and never false again
-	}()
-	http.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
-		if !isReady.Load() {
-			http.Error(w, "the database did not answer yet", http.StatusServiceUnavailable)
-		}
-	})
-
-	ask := func() int {
-		w := httptest.NewRecorder()
-		http.DefaultServeMux.ServeHTTP(w, httptest.NewRequest("GET", "/ready", nil))
-		return w.Code
-	}
-	fmt.Println(ask())
-	database.isUp.Store(true)
-	for ask() != http.StatusOK {
-		time.Sleep(10 * time.Millisecond)
-	}
-	database.isUp.Store(false)
-	fmt.Println(ask())
-	// Output:
-	// 503
-	// 200
-}
-
-// A database is in place of a sqlsource.Table.
-type database struct{ isUp atomic.Bool }
-
-func (d *database) Ping(context.Context) error {
-	if !d.isUp.Load() {
-		return errors.New("down")
-	}
-	return nil
 }

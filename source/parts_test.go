@@ -10,32 +10,6 @@ import (
 
 var errDown = errors.New("the database is down")
 
-func TestABreakerOpensAfterFailuresInARowOfDifferentKeys(t *testing.T) {
-	t.Parallel()
-	var b breaker
-	for i := range failuresToOpen {
-		if err := b.check("other", 0); err != nil {
-			t.Fatalf("open after %d failures: %v", i, err)
-		}
-		b.failure(fmt.Sprint(i), 0, 0, errDown)
-	}
-	for now, want := range map[time.Duration]error{0: ErrCircuitOpen, openFor - 1: errDown, openFor: nil} {
-		if err := b.check("other", now); !errors.Is(err, want) || (err == nil) != (want == nil) {
-			t.Errorf("after %v: %v; want %v", now, err, want)
-		}
-	}
-	if !b.begin(openFor) {
-		t.Error("the first lookup after that is no probe")
-	}
-	if b.check("other", openFor+1) == nil {
-		t.Error("a second lookup begins during the probe")
-	}
-	b.success("any")
-	if b.check("other", openFor+1) != nil || b.begin(openFor+1) {
-		t.Error("a success does not close it")
-	}
-}
-
 func TestFailuresOfOneKeyDoNotOpenTheBreaker(t *testing.T) {
 	t.Parallel()
 	for took, pause := range map[time.Duration]time.Duration{0: minPause, 200 * time.Millisecond: 400 * time.Millisecond, time.Hour: openFor} {

@@ -537,25 +537,6 @@ func TestNotificationsOfAnybodyCostLittle(t *testing.T) {
 	until(t, "passed on", soon, func() bool { return len(take()) > 0 })
 }
 
-func TestNotificationsAreDueEveryFiveSeconds(t *testing.T) {
-	t.Parallel()
-	var e throttle
-	start := time.Now()
-	due := 0
-	for ms := range 20_000 { // one each millisecond for 20 seconds
-		e.pending = true
-		if e.isDue(start.Add(time.Duration(ms) * time.Millisecond)) {
-			due++
-		}
-	}
-	if due != 4 {
-		t.Errorf("%d are due; want one at once, and one after each 5 seconds", due)
-	}
-	if !e.pending || e.isDue(start.Add(19*time.Second)) || !e.isDue(start.Add(20*time.Second)) || e.isDue(start.Add(30*time.Second)) {
-		t.Error("the last one is lost, or is due twice")
-	}
-}
-
 // All connections are closed four times a second, while four lookups run. On average, fewer than one of
 // them fails: one that was closed three times in a row.
 func TestKilledConnectionsCauseFewErrors(t *testing.T) {

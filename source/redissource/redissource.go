@@ -61,7 +61,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -243,16 +242,15 @@ func (s *Store) shard(key string) int {
 }
 
 // publishers returns all publishers. It scans each master in steps of 1000 keys. A
-// publisher that is there from the beginning to the end is returned, except one whose hash
-// slot moves to a master that was scanned before: Redis reports it as changed. If a replica
-// is promoted meanwhile, that can be an error.
+// publisher that is there from the beginning to the end is returned, except those of a master that is not
+// there, and one whose hash slot moves to a master that was scanned before.
 func (s *Store) publishers(ctx context.Context) iter.Seq2[string, error] {
 	match := globSpecial.Replace(s.publisher) + "*"
 	return func(yield func(string, error) bool) {
-		var covered [numSlots]bool // by the masters that are scanned
+		hasMaster := false
 		for addr, node := range s.client.Nodes() {
 			fail := func(err error) { yield("", fmt.Errorf("redissource: %s: %w", addr, err)) }
-			isMaster, err := s.isMaster(ctx, node, &covered)
+			isMaster, err := isMaster(ctx, node)
 			if err != nil {
 				fail(err)
 				return
@@ -260,6 +258,7 @@ func (s *Store) publishers(ctx context.Context) iter.Seq2[string, error] {
 			if !isMaster {
 				continue
 			}
+			hasMaster = true
 			for cursor := uint64(0); ; {
 				page, err := obey(ctx, func() (rueidis.ScanEntry, error) {
 					return node.Do(ctx, node.B().Scan().Cursor(cursor).Match(match).Count(batch).Build()).AsScanEntry()
@@ -278,58 +277,20 @@ func (s *Store) publishers(ctx context.Context) iter.Seq2[string, error] {
 				}
 			}
 		}
-		if slices.Contains(covered[:], false) {
-			yield("", errors.New("redissource: no master was found for some publishers; a replica may be taking over"))
+		if !hasMaster {
+			yield("", errors.New("redissource: no master was found; a replica may be taking over"))
 		}
 	}
 }
 
-// isMaster reports whether a node is a master, and adds the hash slots that it has. One that is
-// not in a cluster has all.
-func (s *Store) isMaster(ctx context.Context, node rueidis.Client, covered *[numSlots]bool) (bool, error) {
+func isMaster(ctx context.Context, node rueidis.Client) (bool, error) {
 	role, err := obey(ctx, func() ([]rueidis.RedisMessage, error) { return node.Do(ctx, node.B().Role().Build()).ToArray() })
 	if err != nil || len(role) == 0 {
 		return false, err
 	}
-	if name, _ := role[0].ToString(); name != "master" {
-		return false, nil
-	}
-	if !s.isCluster() {
-		*covered = allSlots
-		return true, nil
-	}
-	list, err := obey(ctx, func() (string, error) { return node.Do(ctx, node.B().ClusterNodes().Build()).ToString() })
-	for line := range strings.Lines(list) {
-		// id, address, flags, master, ping, pong, epoch, link, and then the slots, such as
-		// "0-5460", "7000" and, for one that is moving, "[93->-...]".
-		fields := strings.Fields(line)
-		if len(fields) < 8 || !strings.Contains(fields[2], "myself") {
-			continue
-		}
-		for _, slots := range fields[8:] {
-			from, to, isRange := strings.Cut(slots, "-")
-			if !isRange {
-				to = from
-			}
-			first, err := strconv.Atoi(from)
-			last, err2 := strconv.Atoi(to)
-			if err != nil || err2 != nil {
-				continue
-			}
-			for slot := max(0, first); slot <= min(last, numSlots-1); slot++ {
-				covered[slot] = true
-			}
-		}
-	}
-	return true, err
+	name, _ := role[0].ToString()
+	return name == "master", nil
 }
-
-var allSlots = func() (all [numSlots]bool) {
-	for i := range all {
-		all[i] = true
-	}
-	return all
-}()
 
 // globSpecial escapes what a pattern of SCAN gives a meaning.
 var globSpecial = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)

@@ -273,45 +273,6 @@ func TestTheHashPrefixIsWrittenBeforeThePublisher(t *testing.T) {
 	group.Wait()
 }
 
-func TestNotifySupportsSeveralListeners(t *testing.T) {
-	t.Parallel()
-	s := newStore(t, servertest.Redis(t).Addr)
-	var mu sync.Mutex
-	var heard []string
-	listen := func(name string) func() {
-		return s.listeners.Notify(func(domains ...string) {
-			mu.Lock()
-			defer mu.Unlock()
-			heard = append(heard, name+" "+strings.Join(domains, " "))
-		})
-	}
-	stopA, stopB := listen("A"), listen("B")
-	defer stopB()
-	if err := s.Add(t.Context(), "a.example"); err != nil {
-		t.Fatal(err)
-	}
-	wait := func(want ...string) {
-		t.Helper()
-		for begun := time.Now(); ; time.Sleep(time.Millisecond) {
-			mu.Lock()
-			got := fmt.Sprint(heard)
-			mu.Unlock()
-			if got == fmt.Sprint(want) {
-				return
-			}
-			if time.Since(begun) > soon {
-				t.Fatalf("heard %s; want %s", got, want)
-			}
-		}
-	}
-	wait("A a.example", "B a.example")
-	stopA()
-	if err := s.Remove(t.Context(), "a.example"); err != nil {
-		t.Fatal(err)
-	}
-	wait("A a.example", "B a.example", "B a.example")
-}
-
 func TestManyPublishersAreWrittenInBatches(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, servertest.Redis(t).Addr)

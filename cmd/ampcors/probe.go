@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,7 +22,7 @@ import (
 
 // A probeFlags has the values of the flags of the command probe.
 type probeFlags struct {
-	output, failOn, settings, baseline    string
+	output, failOn, baseline              string
 	pages, sitemap, list                  string
 	endpoints, publishers, header, ignore []string
 	pageHeader                            []string
@@ -65,10 +63,6 @@ the documents and of their endpoints, those of --endpoint and --list, and those 
 Between its requests, it repeats one that is known to be answered. If the backend limits requests
 or changes its answers, what was not tested is said, and is never counted as fine.
 
-A settings file (--settings) is a JSON object of flags, and "page" for the documents:
-{"page": ["https://www.example.com/article"], "rate": 5, "fail-on": "medium"}. The command line
-overrides it.
-
 Exit codes: 0 no finding at or above --fail-on (medium by default) that is not known, 1 such findings, 2 wrong usage,
 3 something could not be tested because of an error, or nothing was tested, or with --require-all
 anything was not tested.`,
@@ -84,7 +78,6 @@ anything was not tested.`,
 	flags.StringArrayVar(&f.ignore, "ignore", nil, "id of findings that do not lead to exit code 1; may be given several times")
 	flags.StringVar(&f.baseline, "baseline", "", "file with a report (-o json): its findings, for the same or fewer origins, do not lead to exit code 1")
 	flags.BoolVar(&f.requireAll, "require-all", false, "exit code 3 if anything was not tested, because of its method or because only the browser knows its URL")
-	flags.StringVar(&f.settings, "settings", "", "JSON file with values of flags")
 	flags.StringVar(&f.pages, "pages", "", `file with URLs of AMP documents, one on each line; "-" is standard input`)
 	flags.StringVar(&f.sitemap, "sitemap", "", "file or URL of a sitemap whose pages are AMP documents")
 	flags.StringArrayVar(&f.endpoints, "endpoint", nil, "URL to test; may be given several times")
@@ -121,10 +114,6 @@ anything was not tested.`,
 	complete("advice", probe.Servers())
 	complete("method", []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodHead})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		args, err := f.readSettings(cmd, args)
-		if err != nil {
-			return err
-		}
 		return runProbe(cmd, args, f)
 	}
 	return cmd
@@ -212,56 +201,6 @@ func (f *probeFlags) exitCode(report *probe.Report) int {
 		return exitUntested
 	}
 	return exitClean
-}
-
-// readSettings sets the flags that the settings file has and the command line does not. It returns the
-// arguments, or the file's.
-func (f *probeFlags) readSettings(cmd *cobra.Command, args []string) ([]string, error) {
-	if f.settings == "" {
-		return args, nil
-	}
-	data, err := os.ReadFile(f.settings)
-	if err != nil {
-		return nil, err
-	}
-	var settings map[string]any
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.UseNumber()
-	if err := decoder.Decode(&settings); err != nil || settings == nil {
-		return nil, fmt.Errorf("the settings %s are not a JSON object: %w", f.settings, cmp.Or(err, errors.New("null")))
-	}
-	for name, value := range settings {
-		values, isList := value.([]any)
-		if !isList {
-			values = []any{value}
-		}
-		flag := cmd.Flags().Lookup(name)
-		switch {
-		case name != "page" && flag == nil, name == "settings", name == "help":
-			return nil, fmt.Errorf("the settings %s: there is no flag %q", f.settings, name)
-		case name == "page" && len(args) > 0, flag != nil && flag.Changed:
-			continue // the command line has it
-		}
-		var texts []string
-		for _, value := range values {
-			switch value.(type) {
-			case string, json.Number, bool:
-				texts = append(texts, fmt.Sprint(value))
-			default:
-				return nil, fmt.Errorf("the settings %s: %q is not a text, a number, true, false, or a list of these", f.settings, name)
-			}
-		}
-		if name == "page" {
-			args = texts
-			continue
-		}
-		for _, text := range texts {
-			if err := flag.Value.Set(text); err != nil {
-				return nil, fmt.Errorf("the settings %s: %q: %w", f.settings, name, err)
-			}
-		}
-	}
-	return args, nil
 }
 
 // known returns a function that reports whether a finding is ignored, or in the baseline.

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"encoding/xml"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -174,47 +173,21 @@ func TestGitHubAnnotations(t *testing.T) {
 	}
 }
 
-func TestSettingsAreFlags(t *testing.T) {
-	server := public(t)
-	settings := func(text string) string {
-		file := filepath.Join(t.TempDir(), "probe.json")
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return file
-	}
-	file := settings(fmt.Sprintf(`{"page": [%q], "rate": 0, "max-endpoints": 1000000, "output": "json", "publisher": ["www.example.net", "www.example.com"], "credentials": false}`, server.URL+"/1"))
-	_, stdout, stderr := run(t, "", "probe", "--settings", file, "--publisher", "www.example.org")
-	var report probe.Report
-	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
-		t.Fatalf("%v\n%s", err, stderr)
-	}
-	if len(report.Endpoints) != 2 || len(report.Trials) == 0 || report.Trials[0].Publisher != "www.example.org" {
-		t.Errorf("the command line does not override the file: %+v", report.Trials[0])
-	}
+func TestREADMEsCommandForCI(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, block, _ := strings.Cut(string(readme), "```json\n")
-	block, _, _ = strings.Cut(block, "```")
+	_, command, _ := strings.Cut(string(readme), "- run: ./ampcors ")
+	command, _, _ = strings.Cut(command, "\n")
+	server := public(t)
 	site := httptest.NewTLSServer(server.Config.Handler)
 	defer site.Close()
-	code, stdout, stderr := run(t, "", "probe", "--settings", settings(strings.Replace(block, "/article", "/1", 1)), "--rate", "0", "--insecure", "--resolve", "staging.example.com:443:"+strings.TrimPrefix(site.URL, "https://"))
+	args := append(strings.Fields(strings.Replace(command, "/article", "/1", 1)), "--rate", "0", "--insecure",
+		"--resolve", "staging.example.com:443:"+strings.TrimPrefix(site.URL, "https://"))
+	code, stdout, stderr := run(t, "", args...)
 	if code != exitClean || !strings.Contains(stdout, " fine, 0 problems, 0 not tested") {
-		t.Errorf("the README's settings: exit code %d\n%s\n%s", code, stdout, stderr)
-	}
-	for text, want := range map[string]string{
-		`{"rates": 1}`:          `no flag "rates"`,
-		`{"rate": "fast"}`:      `"rate"`,
-		`{"rate": {"max": 1}}`:  "not a text, a number",
-		`[1]`:                   "not a JSON object",
-		`null`:                  "not a JSON object",
-		`{"settings": "other"}`: `no flag "settings"`,
-	} {
-		if code, _, stderr := run(t, "", "probe", "--settings", settings(text)); code != exitUsage || !strings.Contains(stderr, want) {
-			t.Errorf("%s: exit code %d, %s", text, code, stderr)
-		}
+		t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
 	}
 }
 

@@ -357,7 +357,7 @@ func writeGitHub(w io.Writer, report *probe.Report) error {
 }
 
 // The elements of JUnit's XML, as CI servers read it. Each trial is a test case, so that CI shows what was fixed.
-// A problem is a failure. What could not be tested is an error, and what the settings do not allow, or is
+// A problem is a failure. What could not be tested is an error, and what the flags do not allow, or is
 // known, is skipped.
 type (
 	junitSuites struct {

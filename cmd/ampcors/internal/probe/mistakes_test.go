@@ -1,18 +1,14 @@
 package probe_test
 
 import (
-	"fmt"
-	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/cmd/ampcors/internal/probe"
 	"github.com/ampcors/ampcors/cmd/ampcors/internal/probe/probetest"
-	"github.com/ampcors/ampcors/internal/readme"
 )
 
 // TestEachMistakeIsFound checks that the probe finds exactly the ids of each backend.
@@ -71,62 +67,4 @@ func TestEachIDHasABackend(t *testing.T) {
 			t.Errorf("no backend shows %s", id)
 		}
 	}
-}
-
-// TestWhatOtherProbesFind compares the table in the README with what this probe and probes
-// with fewer requests find. With UPDATE_README=1, it writes the table.
-func TestWhatOtherProbesFind(t *testing.T) {
-	table := "| backend | one GET for each cache | hostile origins by GET | `ampcors probe` |\n| --- | --- | --- | --- |\n"
-	mark := map[bool]string{true: "found", false: ""}
-	for _, c := range probetest.Cases() {
-		if len(c.Want) == 0 || c.Remembers {
-			continue // simpler probes send fewer requests, so that they see another backend
-		}
-		server := httptest.NewServer(c.Backend())
-		table += fmt.Sprintf("| %s | %s | %s | %s |\n", c.Name, mark[getForEachCache(t, server.URL, c)], mark[hostileGets(t, server.URL, c)], strings.Join(c.Want, ", "))
-		server.Close()
-	}
-	readme.Check(t, "../../README.md", "probes", table)
-}
-
-// get returns the header of the answer to a GET from an origin.
-func get(t *testing.T, url, origin string) http.Header {
-	t.Helper()
-	r, err := http.NewRequest("GET", url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Origin", origin)
-	resp, err := http.DefaultTransport.RoundTrip(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp.Body.Close()
-	return resp.Header
-}
-
-// getForEachCache reports whether the test of AMP Toolbox's linter finds a problem. It
-// sends one GET for each cache. Access-Control-Allow-Origin must be the origin or *.
-func getForEachCache(t *testing.T, url string, c probetest.Case) bool {
-	origins, err := cacheurl.Origins(c.Publisher)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return slices.ContainsFunc(origins, func(origin string) bool {
-		allowed := get(t, url+"/?__amp_source_origin=https%3A%2F%2F"+c.Publisher, origin).Get("Access-Control-Allow-Origin")
-		return allowed != origin && allowed != "*"
-	})
-}
-
-// hostileGets reports whether the test of CORS scanners finds a problem. If the site's own
-// origin is allowed, it sends a GET from each of several hostile origins.
-func hostileGets(t *testing.T, url string, c probetest.Case) bool {
-	own := "https://" + c.Publisher
-	if get(t, url, own).Get("Access-Control-Allow-Origin") == "" {
-		return false
-	}
-	return slices.ContainsFunc([]string{"https://evil.example", "null", own + ".evil.example", "https://evil" + c.Publisher, "http://" + c.Publisher}, func(origin string) bool {
-		h := get(t, url, origin)
-		return h.Get("Access-Control-Allow-Origin") == origin && h.Get("Access-Control-Allow-Credentials") == "true" || h.Get("Access-Control-Allow-Origin") == "*" && h.Get("Access-Control-Allow-Credentials") == "true"
-	})
 }

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -10,11 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/image/font/gofont/goregular"
-
-	"github.com/ampcors/ampcors"
-	"github.com/ampcors/ampcors/authz"
-	"github.com/ampcors/ampcors/configfile"
 	"github.com/ampcors/ampcors/internal/servertest"
 )
 
@@ -44,19 +38,6 @@ func startJavaScript(t *testing.T, addr string, args ...string) {
 	start(t, addr, cmd)
 }
 
-// startBackend starts the API in Node.js. It returns its address, and a function that returns
-// what the API did since the last call.
-func startBackend(t *testing.T) (addr string, takeRuns func() string) {
-	t.Helper()
-	font := filepath.Join(t.TempDir(), "font.ttf")
-	if err := os.WriteFile(font, goregular.TTF, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	addr = servertest.FreeAddress(t)
-	startJavaScript(t, addr, "gateways/backend.mjs", addr, font)
-	return addr, func() string { return get(t, "http://"+addr+"/runs") }
-}
-
 func get(t *testing.T, url string) string {
 	t.Helper()
 	resp, err := http.Get(url)
@@ -69,48 +50,6 @@ func get(t *testing.T, url string) string {
 		t.Fatal(err)
 	}
 	return string(body)
-}
-
-// Through each gateway, pages can read and do the same as with the middleware, though the
-// backend sets CORS headers of its own.
-func TestWhatEachPageCanReadAndDoThroughAGateway(t *testing.T) {
-	for name, startGateway := range map[string]func(t *testing.T, backend string) (addr string){
-		"Caddy": func(t *testing.T, backend string) string {
-			cfg, err := configfile.Marshal(config())
-			if err != nil {
-				t.Fatal(err)
-			}
-			addr, file := servertest.FreeAddress(t), filepath.Join(t.TempDir(), "caddy.json")
-			text := fmt.Sprintf(`{"admin": {"disabled": true}, "apps": {"http": {"servers": {"api": {
-				"listen": [%q], "automatic_https": {"disable": true},
-				"routes": [{"handle": [{"handler": "ampcors", "config": %s}, {"handler": "reverse_proxy", "upstreams": [{"dial": %q}]}]}]
-			}}}}}`, addr, cfg, backend)
-			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			start(t, addr, gatewayCaddy(t)("run", "--config", file))
-			return addr
-		},
-		"nginx": func(t *testing.T, backend string) string {
-			mw, err := ampcors.New(config())
-			if err != nil {
-				t.Fatal(err)
-			}
-			handler, err := authz.New(mw, authz.NGINX)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return startAuthzNginx(t, serve(t, handler), backend)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newSite(t)
-			chromium := browser(t, s)
-			backend, takeRuns := startBackend(t)
-			s.use(proxy(startGateway(t, backend)))
-			runScenarios(t, tab(t, chromium), takeRuns)
-		})
-	}
 }
 
 // TestTheCaddyExample runs examples/caddy at free addresses. Caddy's other commands accept it, and

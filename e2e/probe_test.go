@@ -155,7 +155,7 @@ func TestProbeOnRealServers(t *testing.T) {
 			return proxy(startNginxWith(t, "", `proxy_pass http://`+addr+`; proxy_cache api; proxy_ignore_headers Vary;`))
 		}, want: []string{"cached-wrong-origin"}},
 		{name: "Apache, a pattern (amp-wp 1356)", api: func(t *testing.T) http.Handler {
-			return proxy(startApache(t, `Header always set Access-Control-Allow-Origin "*.ampproject.org"`))
+			return proxy(startApacheProxy(t, serve(t, ok(nil)), `Header always set Access-Control-Allow-Origin "*.ampproject.org"`))
 		}, want: []string{"acao-pattern"}},
 		{name: "PHP with the source origin (amphtml 21759)", api: func(t *testing.T) http.Handler {
 			return proxy(startPHP(t, `<?php
@@ -164,9 +164,6 @@ header('Access-Control-Allow-Credentials: true');
 echo '{}';
 `))
 		}, want: []string{"acao-source-origin", "source-origin-trusted"}},
-		{name: "rs/cors with *", api: func(t *testing.T) http.Handler {
-			return rs.New(rs.Options{AllowedOrigins: []string{"*"}, AllowCredentials: true}).Handler(ok(nil))
-		}, want: []string{"wildcard-with-credentials"}},
 		{name: "rs/cors with a wildcard over the cache", api: func(t *testing.T) http.Handler {
 			return rs.New(rs.Options{AllowedOrigins: append(slices.Clone(origins), "https://*.cdn.ampproject.org"), AllowCredentials: true}).Handler(ok(nil))
 		}, want: []string{"any-publisher-allowed"}},
@@ -181,20 +178,6 @@ echo '{}';
 			}
 			return mw.Wrap(ok(nil))
 		}, want: []string{"hash-origin-refused"}},
-		{name: "jub0bs/cors with every origin", api: func(t *testing.T) http.Handler {
-			mw, err := jub0bs.NewMiddleware(jub0bs.Config{Origins: origins, Credentialed: true})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return mw.Wrap(ok(nil))
-		}},
-		{name: "ampcors", api: func(t *testing.T) http.Handler {
-			mw, err := ampcors.New(ampcors.Config{Publishers: []string{probetest.Publisher}, Credentialed: true})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return mw.Wrap(ok(nil))
-		}},
 		{name: "toolbox-cors", api: func(t *testing.T) http.Handler { return toolbox(`{}`)(t, newSite(t)) },
 			want: []string{"any-publisher-allowed", "hash-origin-refused", "own-origin-refused", "same-origin-header-preferred", "vary-missing"}},
 		{name: "toolbox-cors with a pattern", api: func(t *testing.T) http.Handler {
@@ -247,43 +230,6 @@ func wantFindings(t *testing.T, report *probe.Report, want []string) {
 			t.Logf("%s: %s", f.ID, f.Evidence)
 		}
 	}
-}
-
-// startApache starts Apache with directives. It answers every path with a JSON file, and OPTIONS
-// with status 405.
-func startApache(t *testing.T, directives string) string {
-	t.Helper()
-	path := servertest.Program(t, "install Apache (Debian: apt-get install apache2)", "apache2", "/usr/sbin/apache2", "httpd")
-	dir, addr := t.TempDir(), servertest.FreeAddress(t)
-	modules := filepath.Join("/usr", "lib", "apache2", "modules")
-	load := ""
-	for _, name := range []string{"mpm_event", "authz_core", "headers", "setenvif", "rewrite"} {
-		load += fmt.Sprintf("LoadModule %s_module %s/mod_%s.so\n", name, modules, name)
-	}
-	root := filepath.Join(dir, "root")
-	writeFiles(t, map[string]string{
-		filepath.Join(root, "answer.json"): "{}",
-		filepath.Join(dir, "apache.conf"): fmt.Sprintf(`
-%s
-ServerName localhost
-Listen %s
-PidFile %s/pid
-Mutex posixsem
-ErrorLog /dev/stderr
-DocumentRoot %s
-<Directory %s>
-	Require all granted
-</Directory>
-%s
-RewriteEngine On
-RewriteCond %%{REQUEST_METHOD} =OPTIONS
-RewriteRule ^ - [R=405,L]
-RewriteRule ^ %s/answer.json [END]
-`, load, addr, dir, root, root, directives, root),
-	})
-	cmd := exec.Command(path, "-d", dir, "-f", filepath.Join(dir, "apache.conf"), "-X") // one process
-	start(t, addr, cmd)
-	return addr
 }
 
 // startPHP starts PHP's built-in server with more arguments. The script answers every path.

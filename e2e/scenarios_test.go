@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -160,22 +159,16 @@ func TestWhatEachPageCanReadAndDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.use(mw.Wrap(s.handler()))
-	runScenarios(t, tab(t, chromium), s.takeRuns)
-	t.Log(mw.Stats())
-}
-
-// runScenarios runs all scenarios in a tab. takeRuns returns what the API did since the last
-// call.
-func runScenarios(t *testing.T, page context.Context, takeRuns func() string) {
-	t.Helper()
+	page := tab(t, chromium)
 	visit(t, page, apiOrigin+"/login", "''")
 	for _, sc := range scenarios {
 		t.Run(sc.name, func(t *testing.T) {
-			takeRuns()
+			s.takeRuns()
 			got := visit(t, page, sc.at(t), "{"+library+sc.script+"}")
-			if runs := takeRuns(); got != sc.want || runs != sc.runs {
+			if runs := s.takeRuns(); got != sc.want || runs != sc.runs {
 				t.Errorf("the script has %q, want %q; the handler did %q, want %q", got, sc.want, runs, sc.runs)
 			}
 		})
 	}
+	t.Log(mw.Stats())
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/cmd/ampcors/internal/probe"
+	"github.com/ampcors/ampcors/internal/readme"
 )
 
 // run runs the command with a standard input.
@@ -209,22 +210,6 @@ func TestProbeWritesEachFormat(t *testing.T) {
 		}
 		return stdout
 	}
-	t.Run("text", func(t *testing.T) {
-		got := probeArticle(t, "text")
-		for _, want := range []string{
-			"high    wildcard-with-credentials: Access-Control-Allow-Origin is * for a request with credentials\n",
-			"try it    curl -gsi -H 'Origin: https://www.example.com'",
-			"not tested: " + server.URL + "/form: 103 trials: the method POST is only sent with --unsafe",
-			"denied     other sites, other publishers, ",
-			"not tested everything",
-			"known only in the browser: amp-list: the value of [src]",
-			"2 endpoints, ", "findings: 1 high, 0 medium, 0 low\n",
-		} {
-			if !strings.Contains(got, want) {
-				t.Errorf("the table does not have %q:\n%s", want, got)
-			}
-		}
-	})
 	t.Run("json", func(t *testing.T) {
 		var report probe.Report
 		if err := json.Unmarshal([]byte(probeArticle(t, "json")), &report); err != nil {
@@ -314,20 +299,6 @@ func TestExitCodesOfProbe(t *testing.T) {
 	}
 }
 
-// TestResolveFlagIsUsed connects to a local server for a public host name.
-func TestResolveFlagIsUsed(t *testing.T) {
-	server := article(t)
-	addr := strings.TrimPrefix(server.URL, "http://")
-	code, stdout, stderr := run(t, "", "probe", "--rate", "0", "--resolve", "www.example.com:80:"+addr, "--max-answer", "2", "-o", "json", "http://www.example.com/article")
-	var report probe.Report
-	if err := json.Unmarshal([]byte(stdout), &report); err != nil || code != exitFindings {
-		t.Fatalf("exit code %d, %v\n%s\n%s", code, err, stdout, stderr)
-	}
-	if report.Endpoints[0].URL != "http://www.example.com/list" || len(report.Findings) == 0 {
-		t.Errorf("%+v", report)
-	}
-}
-
 func TestTheListOfEndpointsIsRead(t *testing.T) {
 	server := article(t)
 	code, stdout, _ := run(t, "# ours\n\n"+server.URL+"/1\n"+server.URL+"/2\n", "probe", "--rate", "0", "--publisher", "www.example.com", "--list", "-", "-o", "json")
@@ -343,23 +314,8 @@ func TestREADMEsTranscript(t *testing.T) {
 	server := httptest.NewTLSServer(article(t).Config.Handler)
 	defer server.Close()
 	addr := strings.TrimPrefix(server.URL, "https://")
-	_, got, _ := run(t, "", "probe", "--insecure", "--rate", "0", "--resolve", "www.example.com:443:"+addr, "https://www.example.com/article")
-	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	head, rest, _ := strings.Cut(string(readme), "```text\n")
-	inside, tail, ok := strings.Cut(rest, "```\n")
-	switch {
-	case !ok:
-		t.Fatal("the README has no place for the transcript")
-	case os.Getenv("UPDATE_README") != "":
-		if err := os.WriteFile("README.md", []byte(head+"```text\n"+got+"```\n"+tail), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	case inside != got:
-		t.Errorf("the README's transcript is\n%s\nwant\n%s", inside, got)
-	}
+	_, got, _ := run(t, "", "probe", "--insecure", "--rate", "0", "--max-answer", "2", "--resolve", "www.example.com:443:"+addr, "https://www.example.com/article")
+	readme.Check(t, "README.md", "transcript", "```text\n"+got+"```\n")
 }
 
 // TestREADMEsCommandsRun runs the commands of the README against a local server in place of
@@ -391,15 +347,5 @@ func TestREADMEsCommandsRun(t *testing.T) {
 	}
 	if lines == 0 {
 		t.Error("the README has no command")
-	}
-}
-
-func TestAnUnknownFormatIsWrongUsage(t *testing.T) {
-	for _, name := range []string{"origins", "check", "explain", "submit"} {
-		t.Run(name, func(t *testing.T) {
-			if code, stdout, stderr := run(t, "", name, "-o", "xml", "www.example.com"); code != exitUsage || stdout != "" || !strings.Contains(stderr, "want text or json") {
-				t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
-			}
-		})
 	}
 }

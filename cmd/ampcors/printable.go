@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"strings"
-	"sync"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -15,39 +13,15 @@ import (
 // through one, except a table with colors, which writeTable makes printable itself. The output has
 // texts from outside: origins from logs, and answers of servers. In a terminal, an escape sequence in
 // them could act, and a bidirectional override could hide text.
-// It is safe for concurrent use by multiple goroutines.
-type printer struct {
-	mu   sync.Mutex
-	out  io.Writer
-	rest []byte // the start of a character
-}
+// It is safe for concurrent use by multiple goroutines if out is.
+//
+// Each Write must end with a whole character: the start of one is escaped as what is not UTF-8 is.
+type printer struct{ out io.Writer }
 
 // Write implements [io.Writer].
-func (p *printer) Write(data []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	text := append(p.rest, data...)
-	whole := len(text)
-	for i := 1; i < utf8.UTFMax && i <= len(text); i++ {
-		if last := text[len(text)-i:]; utf8.RuneStart(last[0]) {
-			if !utf8.FullRune(last) {
-				whole -= i
-			}
-			break
-		}
-	}
-	_, err := io.WriteString(p.out, printable(string(text[:whole])))
-	p.rest = bytes.Clone(text[whole:])
+func (p printer) Write(data []byte) (int, error) {
+	_, err := io.WriteString(p.out, printable(string(data)))
 	return len(data), err
-}
-
-// flush writes a character of which only the start was written.
-func (p *printer) flush() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_, err := io.WriteString(p.out, printable(string(p.rest)))
-	p.rest = nil
-	return err
 }
 
 // printable returns a text in which each character that [unicode.IsPrint] rejects is escaped as in

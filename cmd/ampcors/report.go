@@ -435,15 +435,11 @@ func writeJUnit(w io.Writer, report *probe.Report) error {
 		notTested(junitCase{Class: u.Component, Name: "known only in the browser"}, u.What, false)
 	}
 	suite.Tests = len(suite.Cases)
-	if _, err := io.WriteString(w, xml.Header); err != nil {
+	text, err := xml.MarshalIndent(junitSuites{Suite: suite}, "", "  ")
+	if err != nil {
 		return err
 	}
-	e := xml.NewEncoder(w)
-	e.Indent("", "  ")
-	if err := e.Encode(junitSuites{Suite: suite}); err != nil {
-		return err
-	}
-	_, err := io.WriteString(w, "\n")
+	_, err = fmt.Fprintf(w, "%s%s\n", xml.Header, text)
 	return err
 }
 

@@ -176,11 +176,9 @@ func newHelp(root *cobra.Command) *cobra.Command {
 // execute runs the command, and returns the exit code. An error that is not an exitError
 // counts as wrong usage.
 func execute(ctx context.Context, root *cobra.Command) int {
-	out, errs := &printer{out: root.OutOrStdout()}, &printer{out: root.ErrOrStderr()}
+	out, errs := printer{root.OutOrStdout()}, printer{root.ErrOrStderr()}
 	root.SetOut(out)
 	root.SetErr(errs)
-	defer errs.flush()
-	defer out.flush()
 	root.InitDefaultCompletionCmd() // it keeps the writer that is set now
 	if completion, _, err := root.Find([]string{"completion"}); err == nil {
 		completion.Args, completion.SuggestionsMinimumDistance = cobra.ArbitraryArgs, 2

@@ -2,10 +2,7 @@
 // to set up. It prints curl lines to try it with, and has a page that shows step by
 // step how any Origin is decided.
 //
-//	go run ./examples/publisher [-addr localhost:8080] [-config file]
-//
-// With -config it takes its configuration from a file, such as config.json beside this
-// one, and follows its changes.
+//	go run ./examples/publisher [-addr localhost:8080]
 package main
 
 import (
@@ -26,7 +23,6 @@ import (
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/cacheurl"
-	"github.com/ampcors/ampcors/configfile"
 )
 
 // longName is a publisher whose readable prefix does not fit into a DNS label, so
@@ -35,44 +31,30 @@ const longName = "the-weekly-gazette-of-a-town-with-a-rather-long-name.example.o
 
 // config returns the same configuration as config.json beside this file.
 func config() ampcors.Config {
-	cfg := ampcors.Config{
+	return ampcors.Config{
 		Publishers:   []string{"www.example.com", "bücher.example", "*.news.example", longName},
 		Email:        ampcors.Email{Senders: []string{"news@example.com"}},
 		Credentialed: true,
 		MaxAge:       10 * time.Minute,
-	}
-	observe(&cfg)
-	return cfg
-}
-
-// observe logs each decision. A file cannot configure that.
-func observe(cfg *ampcors.Config) {
-	cfg.Observe = func(r *http.Request, d ampcors.Decision) {
-		slog.Info("request", "method", r.Method, "path", fmt.Sprintf("%.100s", r.URL.Path), "decision", d) // d truncates what the client sent
+		Observe: func(r *http.Request, d ampcors.Decision) { // a file cannot configure it
+			slog.Info("request", "method", r.Method, "path", fmt.Sprintf("%.100s", r.URL.Path), "decision", d) // d truncates what the client sent
+		},
 	}
 }
 
 func main() {
 	addr := flag.String("addr", "localhost:8080", "host and port to listen on")
-	file := flag.String("config", "", "JSON file with the configuration, to follow while the server runs")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *addr, *file, os.Stdout); err != nil {
+	if err := run(ctx, *addr, os.Stdout); err != nil {
 		log.Fatal(err)
 	}
 }
 
 // run serves on addr until ctx ends, and then lets requests finish.
-func run(ctx context.Context, addr, file string, out io.Writer) error {
-	var mw *ampcors.Middleware
-	var watcher *configfile.Watcher
-	var err error
-	if file != "" {
-		mw, watcher, err = configfile.File{Path: file, Set: observe}.Watch(configfile.WatcherConfig{})
-	} else {
-		mw, err = ampcors.New(config())
-	}
+func run(ctx context.Context, addr string, out io.Writer) error {
+	mw, err := ampcors.New(config())
 	if err != nil {
 		return err
 	}
@@ -90,15 +72,9 @@ func run(ctx context.Context, addr, file string, out io.Writer) error {
 	}()
 
 	base := "http://" + listener.Addr().String()
-	if file != "" {
-		go watcher.Run(ctx)
-		fmt.Fprintf(out, "Configured by %s. Edit it; a change is applied within two seconds.\n", file)
-	}
 	fmt.Fprintf(out, "A publisher's API is at %s/api/. Open %s/ to see how an Origin is decided.\n", base, base)
-	if file == "" { // with another configuration, their results may differ
-		for _, e := range curlExamples(base) {
-			fmt.Fprintf(out, "\n# %s: %s\n%s\n", e.title, e.outcome, e.command)
-		}
+	for _, e := range curlExamples(base) {
+		fmt.Fprintf(out, "\n# %s: %s\n%s\n", e.title, e.outcome, e.command)
 	}
 	fmt.Fprintln(out)
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {

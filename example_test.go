@@ -1,7 +1,6 @@
 package ampcors_test
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"net/http"
@@ -10,8 +9,6 @@ import (
 	"strings"
 
 	"github.com/ampcors/ampcors"
-	"github.com/ampcors/ampcors/cacheurl"
-	"github.com/ampcors/ampcors/source"
 )
 
 func Example() {
@@ -98,26 +95,6 @@ func ExampleConfig_denied() {
 	// Output: 403 {"error": "publisher_not_allowed"}
 }
 
-// A Source can be a map.
-func ExampleConfig_source() {
-	hosted := map[string]bool{"www.example.com": true}
-	customers, err := source.New(source.Database{
-		HasPublisher: func(_ context.Context, domain string) (bool, error) { return hosted[domain], nil },
-	}, source.Config{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer customers.Close()
-	mw, err := ampcors.New(ampcors.Config{Source: customers})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println(mw.CheckOrigin("https://www-example-com.cdn.ampproject.org").Reason)
-	// Output: cache_origin
-}
-
 func ExampleEmail() {
 	mw, err := ampcors.New(ampcors.Config{
 		Email: ampcors.Email{Senders: []string{"news@example.com", "*@shop.example"}},
@@ -139,58 +116,6 @@ func ExampleEmail() {
 	// Output:
 	// email
 	// email_v1
-	// unknown_host
-}
-
-func ExampleMiddleware_CheckOrigin() {
-	mw, err := ampcors.New(ampcors.Config{Publishers: []string{"bücher.example"}})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	for _, origin := range []string{
-		"https://xn--bcher-example-wob.cdn.ampproject.org",
-		"https://bcher-example.cdn.ampproject.org",
-	} {
-		d := mw.CheckOrigin(origin)
-		fmt.Printf("%t, %s; publisher %q, claimed %q\n", d.Allowed, d.Reason, d.Publisher, d.ClaimedPublisher)
-	}
-	// Output:
-	// true, cache_origin; publisher "xn--bcher-kva.example", claimed ""
-	// false, publisher_not_allowed; publisher "", claimed "bcher.example"
-}
-
-func ExampleMiddleware_Explain() {
-	mw, err := ampcors.New(ampcors.Config{Publishers: []string{"en-us.example.com"}})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	for _, step := range mw.Explain("https://0-en--us-example-com-0.cdn.ampproject.org").Steps {
-		fmt.Println(step.Name, step.OK, step.Value)
-	}
-	// Output:
-	// scheme true https
-	// cache true cdn.ampproject.org
-	// prefix true 0-en--us-example-com-0
-	// unwrapped true en--us-example-com
-	// publisher true en-us.example.com
-	// allowlist true en-us.example.com
-	// verdict true Allowed
-}
-
-// To trust only Google's AMP Cache, remove the others from the list.
-func ExampleConfig_caches() {
-	caches := slices.DeleteFunc(cacheurl.DefaultCaches(), func(c cacheurl.Cache) bool { return c.ID != "google" })
-	mw, err := ampcors.New(ampcors.Config{Publishers: []string{"www.example.com"}, Caches: caches})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println(mw.CheckOrigin("https://www-example-com.cdn.ampproject.org").Reason)
-	fmt.Println(mw.CheckOrigin("https://www-example-com.www.bing-amp.com").Reason)
-	// Output:
-	// cache_origin
 	// unknown_host
 }
 

@@ -27,7 +27,7 @@ type CacheStats struct {
 }
 
 // counters counts decisions by reason, in shards. With one counter for each reason,
-// processors would contend for its cache line. BenchmarkCounters compares the two.
+// processors would contend for its cache line.
 type counters [shards]struct {
 	_        [shardSize - 8*int(numReasons)]byte // padding, so that no other data shares the cache lines
 	byReason [numReasons]atomic.Uint64

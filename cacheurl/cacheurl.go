@@ -202,8 +202,8 @@ func queryParams(query string) []string {
 }
 
 // Parse parses a cache URL of one of the caches. If none are given, [DefaultCaches] is used. Other
-// URLs are rejected, such as those of viewers: see [PublisherURL]. A fragment is removed: in a
-// viewer's URL it is a message from the viewer to the page, and no server sees it. An error is a
+// URLs are rejected, such as those of viewers. A fragment is removed: it is a message from a viewer to
+// the page, and no server sees it. An error is a
 // *[badvalue.Error], or several of them joined if the caches have problems.
 //
 // The domain prefix must belong to the host in the path, either in readable form or as a hash
@@ -329,39 +329,6 @@ func splitQuery(query string) (publisher, cache string) {
 	return publisher, strings.Join(theirs, "&")
 }
 
-// viewerHosts are Google's and Bing's hosts whose path /amp/ shows AMP documents.
-var viewerHosts = regexp.MustCompile(`^www\.(google\.(com|[a-z]{2}|com?\.[a-z]{2})|bing\.com)$`)
-
-// parseViewer returns the publisher's URL of a document in the AMP viewer of Google or Bing, without the
-// parameters of the cache.
-func parseViewer(viewerURL string) (publisher string, err error) {
-	reject := func(reason, want string) (string, error) {
-		return "", &badvalue.Error{Path: "viewerURL", Value: viewerURL, Reason: reason, Want: want}
-	}
-	whole, problem := pageurl.Split(viewerURL, pageurl.AsBrowsers)
-	if problem != nil {
-		problem.Path = "viewerURL"
-		return "", problem
-	}
-	const want = `a URL such as "https://www.google.com/amp/s/www.example.com/article"`
-	if whole.Scheme != "https" || !viewerHosts.MatchString(strings.ToLower(whole.Host)) {
-		return reject("is not that of Google's or Bing's viewer", want)
-	}
-	rest, ok := strings.CutPrefix(whole.Path, "/amp/")
-	if !ok {
-		return reject("has a path that does not begin with /amp/", want)
-	}
-	page, reason := parsePage(rest)
-	switch {
-	case reason != "":
-		return reject(reason, want)
-	case isCacheHost(page.Host, DefaultCaches()[0]):
-		return reject(fmt.Sprintf("has the host %q in its path, which is on a cache", page.Host), "a publisher's host")
-	}
-	page.Query, _ = splitQuery(whole.Query)
-	return page.String(), nil
-}
-
 // IsOnCache reports whether the host of a URL is the domain of one of the caches, or below it. If none
 // are given, [DefaultCaches] is used.
 func IsOnCache(rawURL string, caches ...Cache) bool {
@@ -372,24 +339,6 @@ func IsOnCache(rawURL string, caches ...Cache) bool {
 	return err == nil && slices.ContainsFunc(caches, func(c Cache) bool {
 		return dns.IsOrIsBelow(strings.ToLower(u.Hostname()), c.CacheDomain)
 	})
-}
-
-// PublisherURL returns the publisher's URL of a URL that [Parse] accepts, or of a document in the AMP viewer
-// of Google or Bing: "https://www.google.com/amp/s/www.example.com/article" gives
-// "https://www.example.com/article". Parameters of the cache and a fragment are removed. An error is that of
-// Parse.
-//
-// Anybody can write a viewer's URL with any host: unlike that of a cache, it has no prefix to check. It
-// does not say that the document is in a cache, or is AMP.
-func PublisherURL(cacheURL string, caches ...Cache) (string, error) {
-	u, err := Parse(cacheURL, caches...)
-	if err == nil {
-		return u.Publisher, nil
-	}
-	if publisher, err := parseViewer(cacheURL); err == nil {
-		return publisher, nil
-	}
-	return "", err
 }
 
 // belongsTo reports whether the prefix is one that [ampcors.Middleware] accepts for the

@@ -168,41 +168,6 @@ func TestParseTakesLinearTime(t *testing.T) {
 	}
 }
 
-func TestParseViewer(t *testing.T) {
-	t.Parallel()
-	for url, want := range map[string]string{
-		"https://www.google.com/amp/s/www.example.com/article?id=7&usqp=mq331AQ&amp_js_v=0.1#aoh=1": "https://www.example.com/article?id=7",
-		"https://www.google.com/amp/www.example.com/article":                                        "http://www.example.com/article",
-		"https://WWW.Google.co.uk/amp/s/b%C3%BCcher.example":                                        "https://xn--bcher-kva.example",
-		"https://www.google.com.br/amp/s/www.example.com/":                                          "https://www.example.com/",
-		"https://www.bing.com/amp/s/www.example.com/a%2Fb//":                                        "https://www.example.com/a%2Fb//",
-	} {
-		if got, err := parseViewer(url); err != nil || got != want {
-			t.Errorf("%s: %s, %v; want %s", url, got, err, want)
-		}
-	}
-	for url, want := range map[string]string{
-		"http://www.google.com/amp/s/www.example.com/":              "viewer",
-		"https://www.google.com.evil.example/amp/s/www.example.com": "viewer",
-		"https://www.google.evil/amp/s/www.example.com":             "viewer",
-		"https://www.g\u043e\u043egle.com/amp/s/www.example.com":    "viewer",
-		"https://www.google.com/search?q=/amp/s/www.example.com":    "/amp/",
-		"https://www.google.com/amp/":                               "host",
-		"https://www.google.com/amp/s/":                             "host",
-		"https://www.google.com/amp/s/127.0.0.1/":                   "host",
-		"https://www.google.com/amp/s/www.example.com:8080/":        "host",
-		"https://www.google.com/amp/s/www.xn--a.com/":               "browsers reject",
-		"https://www.google.com/amp/s/cdn.ampproject.org/":          "on a cache",
-		"https://www.google.com/amp/s/../search":                    "/amp/",
-		"x":                                                         "http",
-	} {
-		var problem *badvalue.Error
-		if got, err := parseViewer(url); got != "" || !errors.As(err, &problem) || !strings.Contains(err.Error(), want) || problem.Path != "viewerURL" {
-			t.Errorf("%s: %s, %v; want %q", url, got, err, want)
-		}
-	}
-}
-
 func TestGuessType(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]ContentType{
@@ -338,24 +303,6 @@ func FuzzParse(f *testing.F) {
 
 func isPrintable(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r >= 0x7f })
-}
-
-func BenchmarkBuild(b *testing.B) {
-	u := URL{Publisher: "https://www.example.com/news/article?id=7"}
-	for b.Loop() {
-		if _, err := u.Build(); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkParse(b *testing.B) {
-	caches := DefaultCaches()
-	for b.Loop() {
-		if _, err := Parse("https://www-example-com.cdn.ampproject.org/c/s/www.example.com/news/article?id=7", caches...); err != nil {
-			b.Fatal(err)
-		}
-	}
 }
 
 func TestIsOnCache(t *testing.T) {

@@ -131,15 +131,6 @@ func TestAPublisherMayBeWrittenInUnicodeOrASCIIAndAnyCase(t *testing.T) {
 	}
 }
 
-func TestCanonicalDomainRejectsWhatIsNoDomain(t *testing.T) {
-	for wrong, reason := range map[string]string{"https://a.example": "has a scheme", "*.example.com": "is a pattern"} {
-		var v *badvalue.Error
-		if got, err := cacheurl.CanonicalDomain(wrong); got != "" || !errors.As(err, &v) || v.Value != wrong || v.Reason != reason {
-			t.Errorf("%q, %v; want the reason %q", got, err, reason)
-		}
-	}
-}
-
 func TestOriginsReturnsOneOriginPerCache(t *testing.T) {
 	got, err := cacheurl.Origins("Example.com")
 	want := []string{"https://example-com.cdn.ampproject.org", "https://example-com.www.bing-amp.com"}

@@ -77,19 +77,3 @@ func TestPrefixesAreThoseOfTheImplementations(t *testing.T) {
 		t.Errorf("%s, %v; want %s", got, err, want)
 	}
 }
-
-func TestPublisherURL(t *testing.T) {
-	for cacheURL, want := range map[string]string{
-		"https://www-example-com.cdn.ampproject.org/c/s/www.example.com/a": "https://www.example.com/a",
-		"https://www.google.com/amp/s/www.example.com/a":                   "https://www.example.com/a",
-	} {
-		if got, err := cacheurl.PublisherURL(cacheURL); got != want || err != nil {
-			t.Errorf("%s: %q, %v", cacheURL, got, err)
-		}
-	}
-	const unknown = "https://www-example-com.cdn.ampproject.org/x/s/www.example.com/a"
-	_, want := cacheurl.Parse(unknown)
-	if got, err := cacheurl.PublisherURL(unknown); got != "" || want == nil || err == nil || err.Error() != want.Error() {
-		t.Errorf("%q, %v; want %v", got, err, want)
-	}
-}

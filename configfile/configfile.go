@@ -125,12 +125,6 @@ func (f File) New() (*ampcors.Middleware, error) {
 	return mw, err
 }
 
-// New is [File.New].
-func (in Inline) New() (*ampcors.Middleware, error) {
-	mw, _, err := in.Watch(WatcherConfig{})
-	return mw, err
-}
-
 // SourceConfig returns the member "source", for [source.New]. It reports
 // malformed JSON, unknown members and wrong types anywhere, but checks the values of no other
 // member. A Watcher does not apply its changes.

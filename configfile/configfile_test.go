@@ -360,18 +360,6 @@ func TestNewChecksAsConfigDoes(t *testing.T) {
 	}
 }
 
-func TestAMillionPublishersAreFound(t *testing.T) {
-	var b strings.Builder
-	for i := range 1_000_000 {
-		fmt.Fprintf(&b, "www.site-%d.example\n", i)
-	}
-	dir := write(t, map[string]string{"config.json": `{"publishersFile": "publishers.txt"}`, "publishers.txt": b.String()})
-	cfg, err := File{Path: filepath.Join(dir, "config.json")}.Config()
-	if err != nil || len(cfg.Publishers) != 1_000_000 || cfg.Publishers[999_999] != "www.site-999999.example" {
-		t.Errorf("%d publishers, %v", len(cfg.Publishers), err)
-	}
-}
-
 // FuzzLoad checks that encoding/json accepts every file that Load accepts, with the same
 // result.
 func FuzzLoad(f *testing.F) {

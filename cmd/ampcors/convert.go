@@ -122,7 +122,7 @@ func newCacheURL() *cobra.Command {
 		Use:   "cacheurl [URL ...]",
 		Short: "Convert URLs of publishers to those of an AMP Cache, and back",
 		Long: "Convert URLs of publishers to those of an AMP Cache, and back.\n\n" +
-			"The URL of a publisher becomes that of the cache. The URL of any known cache, or of Google's or Bing's viewer, becomes that of the publisher.",
+			"The URL of a publisher becomes that of the cache. The URL of any known cache becomes that of the publisher.",
 		Example: "  ampcors cacheurl 'https://www.example.com/article?id=7'\n  ampcors cacheurl --cache bing --type i https://www.example.com/photo.jpg",
 	}
 	output, caches := addOutput(cmd), addCaches(cmd)
@@ -144,12 +144,9 @@ func newCacheURL() *cobra.Command {
 			return err
 		}
 		return answer(cmd, args, *output, func(arg string) (any, error) {
-			publisher, err := cacheurl.PublisherURL(arg, known...)
-			if err == nil {
-				return publisher, nil
-			}
 			if cacheurl.IsOnCache(arg, known...) {
-				return nil, err
+				u, err := cacheurl.Parse(arg, known...)
+				return u.Publisher, err
 			}
 			t, guessed := cacheurl.ContentType(*contentType), cacheurl.GuessType(arg)
 			if t == "" && *params == "" {

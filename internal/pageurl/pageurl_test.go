@@ -19,21 +19,6 @@ func TestEscapingCostsLittle(t *testing.T) {
 	}
 }
 
-// BenchmarkParse compares URLs of about the same length.
-func BenchmarkParse(b *testing.B) {
-	for _, bench := range []struct{ name, path string }{
-		{"ascii", strings.Repeat("a", 3000)}, {"unescaped", strings.Repeat("é", 1500)}, {"escaped", strings.Repeat("%c3", 1000)},
-	} {
-		b.Run("path="+bench.name, func(b *testing.B) {
-			for b.Loop() {
-				if _, problem := Parse("https://www.example.com/"+bench.path, AsRFC3986); problem != nil {
-					b.Fatal(problem)
-				}
-			}
-		})
-	}
-}
-
 // FuzzParse checks that a canonical URL does not change, that RFC 3986 is followed, and
 // that net/url reads the same URL. The packages that use this one have the other tests.
 func FuzzParse(f *testing.F) {

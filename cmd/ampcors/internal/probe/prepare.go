@@ -36,10 +36,12 @@ func (p *prober) prepare(ctx context.Context) error {
 	}
 	var documents []*url.URL
 	for _, source := range p.cfg.Documents {
-		if publisher, err := cacheurl.PublisherURL(source, p.cfg.Caches...); err == nil {
-			source = publisher
-		} else if cacheurl.IsOnCache(source, p.cfg.Caches...) {
-			return configError(err)
+		if cacheurl.IsOnCache(source, p.cfg.Caches...) {
+			u, err := cacheurl.Parse(source, p.cfg.Caches...)
+			if err != nil {
+				return configError(err)
+			}
+			source = u.Publisher
 		}
 		document, err := webURL(source)
 		if err != nil {

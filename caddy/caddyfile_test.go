@@ -83,7 +83,6 @@ func TestTheCaddyfileHasAllOfConfig(t *testing.T) {
 			max_stale 2d
 			timeout 500ms
 			max_concurrent 7
-			max_rate 8
 			max_entries 9
 		}
 		dangerously_allow_ambiguous_prefixes
@@ -129,7 +128,7 @@ func TestTheCaddyfileHasAllOfConfig(t *testing.T) {
 	}
 	lookup := source.Config{
 		TTL: 24 * time.Hour, NegativeTTL: 5 * time.Second, MaxStale: 48 * time.Hour, Timeout: 500 * time.Millisecond,
-		MaxConcurrent: 7, MaxRate: 8, MaxEntries: 9,
+		MaxConcurrent: 7, MaxEntries: 9,
 	}
 	if got, err := h.inline().SourceConfig(); got != lookup || err != nil {
 		t.Errorf("%+v, %v; want %+v", got, err, lookup)
@@ -196,7 +195,7 @@ func TestEachErrorHasItsLine(t *testing.T) {
 		}
 		source_config {
 			ttl 1x
-			max_rate many
+			max_entries many
 		}
 		nonsense a b {
 			c {
@@ -227,7 +226,7 @@ ampcors: caches[1].cache_domain "" is empty; want a domain such as "www.example.
 email takes no value; want a block, at Caddyfile:16
 unknown option "sendrs"; want one of clients, dangerously_allow_mail_provider_wildcards, senders, at Caddyfile:20
 ampcors: source.ttl is "1x"; want a duration such as "10m" or "90s", at Caddyfile:23
-ampcors: source.max_rate is "many"; want a whole number, at Caddyfile:24
+ampcors: source.max_entries is "many"; want a whole number, at Caddyfile:24
 unknown option "nonsense"; want one of caches, caches_file, credentialed, dangerously_allow_ambiguous_prefixes, dangerously_allow_http_own_origins, dangerously_allow_public_suffix_wildcards, dangerously_allow_unsafe_requests_without_origin, email, max_age, methods, name, origins, publisher_header, publishers, publishers_file, report_only, request_headers, response_headers, source, source_config, at Caddyfile:26
 source has no name; want one of fake, postgres, redis, at Caddyfile:31
 source occurs twice, at Caddyfile:32

@@ -50,7 +50,7 @@ func TestEveryFieldCanBeSetInAFile(t *testing.T) {
 	"methods": ["PUT"], "requestHeaders": ["Authorization"], "responseHeaders": [],
 	"maxAge": "10m",
 	"reportOnly": true,
-	"source": {"ttl": "90s", "negativeTTL": "5s", "maxStale": "1h30m", "timeout": "250ms", "maxConcurrent": 8, "maxRate": 100, "maxEntries": 5000},
+	"source": {"ttl": "90s", "negativeTTL": "5s", "maxStale": "1h30m", "timeout": "250ms", "maxConcurrent": 8, "maxEntries": 5000},
 	"dangerouslyAllowAmbiguousPrefixes": true,
 	"dangerouslyAllowHTTPOwnOrigins": true,
 	"dangerouslyAllowPublicSuffixWildcards": true,
@@ -79,7 +79,7 @@ func TestEveryFieldCanBeSetInAFile(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
-	lookup := source.Config{TTL: 90 * time.Second, NegativeTTL: 5 * time.Second, MaxStale: 90 * time.Minute, Timeout: 250 * time.Millisecond, MaxConcurrent: 8, MaxRate: 100, MaxEntries: 5000}
+	lookup := source.Config{TTL: 90 * time.Second, NegativeTTL: 5 * time.Second, MaxStale: 90 * time.Minute, Timeout: 250 * time.Millisecond, MaxConcurrent: 8, MaxEntries: 5000}
 	if got, err := (File{Path: filepath.Join(dir, "config.json")}).SourceConfig(); got != lookup || err != nil {
 		t.Errorf("%+v, %v; want %+v", got, err, lookup)
 	}
@@ -113,7 +113,7 @@ config.json:3:72: "max_age" is unknown; did you mean "maxAge"?`},
 			want: `config.json:1:50: caches[1] "cloudflare" is not the id of a cache in cacheurl.DefaultCaches; want "google" or "bing", or an object as in caches.json`},
 		{name: "wrong types", file: `{"publishers": "a.example", "origins": [1, "https://a.example", null, {"x": []}], "credentialed": "yes",
   "maxAge": "10 minutes", "caches": null, "email": [], "reportOnly": 0, "publishersFile": ["a"],
-  "source": {"ttl": true, "maxRate": "7", "timeout": 1e3, "maxConcurrent": 99999999999999999999}}`, text: "",
+  "source": {"ttl": true, "maxEntries": "7", "timeout": 1e3, "maxConcurrent": 99999999999999999999}}`, text: "",
 			want: `config.json:1:16: publishers is "a.example"; want a list, or remove it
 config.json:1:41: origins[0] is 1; want a string
 config.json:1:65: origins[2] is null; want a string
@@ -125,9 +125,9 @@ config.json:2:52: email is a list; want an object
 config.json:2:70: reportOnly is 0; want true or false
 config.json:2:91: publishersFile is a list; want a string
 config.json:3:21: source.ttl is true; want a duration such as "10m" or "90s"
-config.json:3:38: source.maxRate is "7"; want a whole number
-config.json:3:54: source.timeout is 1e3; want a duration such as "10m" or "90s"
-config.json:3:76: source.maxConcurrent is 99999999999999999999; want a whole number`},
+config.json:3:41: source.maxEntries is "7"; want a whole number
+config.json:3:57: source.timeout is 1e3; want a duration such as "10m" or "90s"
+config.json:3:79: source.maxConcurrent is 99999999999999999999; want a whole number`},
 		{name: "a number for a duration", file: `{"publishers": ["a.example"], "maxAge": 600, "source": {"ttl": 60000000000}}`, text: "",
 			want: `config.json:1:41: maxAge is 600; want a duration such as "10m" or "90s"
 config.json:1:64: source.ttl is 60000000000; want a duration such as "10m" or "90s"`},
@@ -320,7 +320,7 @@ func TestEveryFieldIsFound(t *testing.T) {
 		Publishers: []string{"/"}, Origins: []string{"/"}, Methods: []string{"/"}, RequestHeaders: []string{"/"}, ResponseHeaders: []string{"/"},
 		Email: ampcors.Email{Senders: []string{"/"}, Clients: []string{"/"}}, MaxAge: -1, Caches: []cacheurl.Cache{{}},
 	}
-	lookup := decoder{result: file{Asked: source.Config{TTL: -1, NegativeTTL: -1, MaxStale: -1, Timeout: -1, MaxConcurrent: -1, MaxRate: -1, MaxEntries: -1}}}
+	lookup := decoder{result: file{Asked: source.Config{TTL: -1, NegativeTTL: -1, MaxStale: -1, Timeout: -1, MaxConcurrent: -1, MaxEntries: -1}}}
 	err := errors.Join(bad.Validate(), lookup.sourceErrors())
 	document := strictjson.Decode([]byte(" {}"), new(file), strictjson.Options{})
 	for problem := range badvalue.All(err) {

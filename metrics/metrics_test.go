@@ -149,7 +149,7 @@ ampcors_source_listening 1
 func TestEachCountOfASourceIsExported(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewPedanticRegistry()
-	stats := source.Stats{Lookups: 9, Refreshes: 2, Errors: 3, Coalesced: 4, RateLimited: 5, Busy: 6, CircuitOpen: 7, Stale: 10, Waiting: 11}
+	stats := source.Stats{Lookups: 9, Refreshes: 2, Errors: 3, Coalesced: 4, Busy: 6, CircuitOpen: 7, Stale: 10, Waiting: 11}
 	if err := registry.Register(metrics.NewFunc(func() metrics.Counts { return metrics.Counts{Source: &stats} })); err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestEachCountOfASourceIsExported(t *testing.T) {
 	for name, want := range map[string]float64{
 		"lookups_total ok": 6, "lookups_total error": 3, "refreshes_total": 2, "waiting_lookups": 11,
 		"avoided_lookups_total coalesced": 4, "avoided_lookups_total stale": 10,
-		"rejected_lookups_total busy": 6, "rejected_lookups_total rateLimited": 5, "rejected_lookups_total circuitOpen": 7,
+		"rejected_lookups_total busy": 6, "rejected_lookups_total circuitOpen": 7,
 	} {
 		if value, ok := got[name]; !ok || value != want {
 			t.Errorf("%s is %v, %t; want %v", name, value, ok, want)

@@ -185,7 +185,7 @@ func TestAReturningNameGoesBeforeInventedOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake("honest", "likely", "known")
 		f.delay = 100 * time.Millisecond
-		c := newTestSource(t, f.source(), func(o *Config) { o.TTL, o.MaxConcurrent, o.MaxRate = time.Second, 4, 0 })
+		c := newTestSource(t, f.source(), func(o *Config) { o.TTL, o.MaxConcurrent = time.Second, 4 })
 		c.Find(t.Context(), "known")
 		ctx, cancel := context.WithCancel(t.Context())
 		var group sync.WaitGroup
@@ -251,73 +251,30 @@ func TestLookupsThatWaitForASlotEndWhenTheBreakerOpens(t *testing.T) {
 	})
 }
 
-// Invented names evict no publisher, and do not exceed the rate. Remembered publishers have none.
-func TestInventedNamesDoNotEvictOrExceedTheRate(t *testing.T) {
+// Invented names evict no publisher.
+func TestInventedNamesEvictNoPublisher(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		const size, rate, seconds = 100, 50, 20
+		const size = 100
 		f := newFake()
-		c := newTestSource(t, f.source(), func(o *Config) {
-			o.MaxEntries, o.MaxRate, o.TTL, o.MaxStale = size, rate, time.Hour, time.Hour
-		})
+		c := newTestSource(t, f.source(), func(o *Config) { o.MaxEntries, o.TTL, o.MaxStale = size, time.Hour, time.Hour })
 		good := func(i int) string { return fmt.Sprint("good", i) }
 		for i := range size {
 			f.names[good(i)] = true
-			time.Sleep(time.Second)
 			c.Find(t.Context(), good(i))
 		}
-		for i := range seconds * 1000 {
-			time.Sleep(time.Millisecond)
-			if r := c.Find(t.Context(), fmt.Sprint("invented", i)); r != (Answer{}) && r != (Answer{Err: ErrRateLimited}) {
+		for i := range 20_000 {
+			if r := c.Find(t.Context(), fmt.Sprint("invented", i)); r != (Answer{}) {
 				t.Fatalf("%+v", r)
 			}
 		}
-		s := c.Stats()
-		asked := int(s.Lookups) - size
-		if asked > rate*seconds+rate/10+1 || asked < rate*seconds*9/10 {
-			t.Errorf("%d lookups in %d seconds; the rate is %d", asked, seconds, rate)
-		}
-		if s.Publishers != size || s.Negatives > size || int(s.RateLimited) != seconds*1000-asked {
+		if s := c.Stats(); s.Publishers != size || s.Negatives > size {
 			t.Errorf("%+v", s)
 		}
 		for i := range size {
 			if _, ok := c.Get(good(i)); !ok {
 				t.Errorf("%s is not remembered", good(i))
 			}
-		}
-		time.Sleep(2 * time.Hour)
-		for i := range size {
-			if r := c.Find(t.Context(), good(i)); r != (Answer{Publisher: good(i)}) {
-				t.Errorf("%+v", r)
-			}
-			c.Find(t.Context(), fmt.Sprint("another", i))
-		}
-		if r := c.Find(t.Context(), "last"); r.Err != ErrRateLimited {
-			t.Errorf("the rate is not reached: %+v", r)
-		}
-	})
-}
-
-// Lookups that wait for a slot and get none take no token of the rate limit.
-func TestTheRateLimitCountsWhatReachesTheSource(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
-		f.delay = 900 * time.Millisecond
-		c := newTestSource(t, f.source(), func(o *Config) { o.MaxConcurrent, o.MaxRate = 1, 100 })
-		var group sync.WaitGroup
-		for i := range 50 {
-			group.Go(func() { c.Find(t.Context(), fmt.Sprint("slow", i)) })
-		}
-		group.Wait()
-		f.set(func() { f.delay = 0 })
-		for i := range 10 {
-			if r := c.Find(t.Context(), fmt.Sprint("fast", i)); r.Err != nil {
-				t.Errorf("%d: %+v", i, r)
-			}
-		}
-		if s := c.Stats(); s.RateLimited != 0 || s.Busy != 50-2 {
-			t.Errorf("%+v", s)
 		}
 	})
 }
@@ -341,7 +298,7 @@ func TestAShardThatHangsAffectsNoOther(t *testing.T) {
 			PublisherByHash: func(_ context.Context, prefix string) (string, error) { return domainOf(nameOf(prefix)), nil },
 			Shards:          3,
 			Shard:           shardOf,
-		}, func(o *Config) { o.MaxConcurrent, o.MaxRate = 2, 0 })
+		}, func(o *Config) { o.MaxConcurrent = 2 })
 		if r := c.Find(t.Context(), "@shard2-a"); r.Publisher != "shard2-a" || f.count("shard2-a") != 1 {
 			t.Errorf("%+v, %d lookups by name", r, f.count("shard2-a"))
 		}

@@ -37,13 +37,12 @@ func TestNewReportsAllThatIsWrong(t *testing.T) {
 		{want: []string{"source: Database.HasPublisher is nil; want a function"}},
 		{s: source.Database{HasPublisher: isA, Shards: -1}, want: []string{"source: Database.Shards is -1; want 0 to 1024"}},
 		{s: source.Database{HasPublisher: isA, Shards: 1025}, want: []string{"source: Database.Shards is 1025; want 0 to 1024", "source: Database.Shards is set, but Shard is nil; want a function"}},
-		{s: source.Database{HasPublisher: isA}, options: source.Config{TTL: -1, NegativeTTL: -1, MaxStale: -1, Timeout: -1, MaxConcurrent: -1, MaxRate: -1, MaxEntries: -1}, want: []string{
+		{s: source.Database{HasPublisher: isA}, options: source.Config{TTL: -1, NegativeTTL: -1, MaxStale: -1, Timeout: -1, MaxConcurrent: -1, MaxEntries: -1}, want: []string{
 			"ampcors: ttl \"-1ns\" is negative; want a duration such as 30s, or 0 for the default",
 			"ampcors: negativeTTL \"-1ns\" is negative; want a duration such as 30s, or 0 for the default",
 			"ampcors: maxStale \"-1ns\" is negative; want a duration such as 30s, or 0 for the default",
 			"ampcors: timeout \"-1ns\" is negative; want a duration such as 30s, or 0 for the default",
 			"ampcors: maxConcurrent \"-1\" is negative; want a number, or 0 for the default",
-			"ampcors: maxRate \"-1\" is negative; want a number, or 0 for the default",
 			"ampcors: maxEntries \"-1\" is negative; want a number, or 0 for the default",
 		}},
 		{s: source.Database{HasPublisher: isA}, options: source.Config{Timeout: 720*time.Hour + 1}, want: []string{"ampcors: timeout \"720h0m0.000000001s\" is too long; want 720h at most"}},
@@ -58,7 +57,7 @@ func TestNewReportsAllThatIsWrong(t *testing.T) {
 		})
 	}
 	const most = 720 * time.Hour
-	for _, options := range []source.Config{{}, {TTL: time.Hour}, {TTL: time.Hour, MaxStale: time.Hour}, {MaxStale: time.Minute}, {TTL: most, NegativeTTL: most, MaxStale: most, Timeout: most}, {MaxEntries: 1, MaxConcurrent: 1, MaxRate: 1}} {
+	for _, options := range []source.Config{{}, {TTL: time.Hour}, {TTL: time.Hour, MaxStale: time.Hour}, {MaxStale: time.Minute}, {TTL: most, NegativeTTL: most, MaxStale: most, Timeout: most}, {MaxEntries: 1, MaxConcurrent: 1}} {
 		if err := options.Validate(); err != nil {
 			t.Errorf("%+v: %v", options, err)
 		}
@@ -342,7 +341,7 @@ func TestIsLikelyAndShardsDecideNothing(t *testing.T) {
 // breaker, count, and a publisher is served stale.
 func TestADatabaseMayReturnTheErrorsOfASource(t *testing.T) {
 	t.Parallel()
-	for _, err := range []error{source.ErrBusy, source.ErrRateLimited, source.ErrCircuitOpen, source.ErrClosed} {
+	for _, err := range []error{source.ErrBusy, source.ErrCircuitOpen, source.ErrClosed} {
 		t.Run(err.Error(), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {

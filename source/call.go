@@ -171,16 +171,11 @@ func (c *Source) stillAllowed(own *call) error {
 	if c.background.Err() != nil {
 		return ErrClosed
 	}
-	now := c.now()
 	if !own.isProbe {
-		if err := own.breaker.check(own.key.text, now); err != nil {
+		if err := own.breaker.check(own.key.text, c.now()); err != nil {
 			c.stats.CircuitOpen++
 			return err
 		}
-	}
-	if own.class != remembered && !c.rate.allow(now) {
-		c.stats.RateLimited++
-		return ErrRateLimited
 	}
 	c.stats.Lookups++
 	if own.isRefresh {
@@ -211,9 +206,9 @@ func (c *Source) finish(own *call) {
 	case !own.isAsked:
 		if err == ErrBusy {
 			c.stats.Busy++
-		}
-		if own.class != remembered && (err == ErrBusy || err == ErrRateLimited) {
-			c.rejected.add(own.key.text, c.now())
+			if own.class != remembered {
+				c.rejected.add(own.key.text, c.now())
+			}
 		}
 	case errors.Is(err, ErrBadAnswer):
 		c.stats.Errors++

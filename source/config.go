@@ -40,13 +40,6 @@ type Config struct {
 	// zero, 256 is used. A pool of database connections bounds them further.
 	MaxConcurrent int `json:"maxConcurrent,omitzero"`
 
-	// MaxRate is how many lookups may begin in a second for names that are not remembered
-	// as publishers, for a database that others use too and that should not be asked as often
-	// as it can answer. A request above it is answered as if the database failed, even if it
-	// is the first of a real publisher, or the first after Forget. A tenth of it may begin
-	// at once. If zero, there is no such limit.
-	MaxRate int `json:"maxRate,omitzero"`
-
 	// MaxEntries is how many publishers of the database are remembered, and how many hash
 	// prefixes. A publisher takes 200 bytes with a name of 22 bytes, so a server that has
 	// looked up a million uses 200 MB for them. A hash prefix that was asked for takes as much
@@ -91,7 +84,7 @@ func (o Config) Validate() error {
 	for _, n := range []struct {
 		name  string
 		value int
-	}{{"maxConcurrent", o.MaxConcurrent}, {"maxRate", o.MaxRate}, {"maxEntries", o.MaxEntries}} {
+	}{{"maxConcurrent", o.MaxConcurrent}, {"maxEntries", o.MaxEntries}} {
 		if n.value < 0 {
 			report(n.name, n.value, "is negative", "a number, or 0 for the default")
 		}

@@ -39,26 +39,6 @@ func TestFailuresOfOneKeyDoNotOpenTheBreaker(t *testing.T) {
 	}
 }
 
-func TestTheRateLimitAllowsABurst(t *testing.T) {
-	t.Parallel()
-	l := newRateLimit(100)
-	take := func(now time.Duration) (n int) {
-		for l.allow(now) {
-			n++
-		}
-		return n
-	}
-	if n := take(time.Hour); n != 11 { // those of a tenth of a second, and one more
-		t.Errorf("%d at first", n)
-	}
-	if n := take(time.Hour + 9*time.Millisecond); n != 0 {
-		t.Errorf("%d before the next", n)
-	}
-	if n := take(time.Hour + 50*time.Millisecond); n != 5 {
-		t.Errorf("%d in 50 ms", n)
-	}
-}
-
 func testMemory() *memory {
 	return newMemory(Config{TTL: 10, NegativeTTL: 5, MaxStale: 30, MaxEntries: 2})
 }

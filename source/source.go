@@ -16,7 +16,6 @@ import (
 // Errors in an [Answer], and so in ampcors.Decision.SourceErr, that say why a [Database] could not
 // answer. Test with errors.Is. Other errors are the database's own.
 var (
-	ErrRateLimited = errors.New("source not asked: Config.MaxRate is reached")
 	ErrBusy        = errors.New("source not asked: too many lookups wait, or no slot became free within Config.Timeout")
 	ErrCircuitOpen = errors.New("source not asked: it failed just before (backoff or open circuit breaker)")
 	ErrClosed      = errors.New("source not asked: it is closed")
@@ -55,8 +54,7 @@ type Source struct {
 
 	mu    sync.Mutex // guards what follows, breakers, and changes of memory.publishers and memory.negatives
 	calls map[key]*call
-	rate  rateLimit // of lookups for names that are not remembered
-	stats Stats     // only the counters; Stats adds the rest
+	stats Stats // only the counters; Stats adds the rest
 }
 
 // A shard is the state for one part of the database, which can fail while the others work.
@@ -79,7 +77,6 @@ func New(s Database, options Config) (*Source, error) {
 		memory:  newMemory(options),
 		shards:  make([]shard, max(1, s.Shards)),
 		calls:   make(map[key]*call),
-		rate:    newRateLimit(options.MaxRate),
 		stop:    func() {},
 	}
 	for i := range c.shards {
@@ -339,7 +336,6 @@ type Stats struct {
 	Refreshes   uint64 `json:"refreshes"`   // the part of Lookups that was made in the background before a publisher expired
 	Errors      uint64 `json:"errors"`      // the part of Lookups that failed
 	Coalesced   uint64 `json:"coalesced"`   // decisions that waited for the lookup of another one
-	RateLimited uint64 `json:"rateLimited"` // lookups that Config.MaxRate rejected
 	Busy        uint64 `json:"busy"`        // lookups that found no slot in time, or a full queue
 	CircuitOpen uint64 `json:"circuitOpen"` // lookups that a backoff or a circuit breaker rejected
 	Stale       uint64 `json:"stale"`       // decisions from a stale answer, because the database failed

@@ -115,7 +115,7 @@ func keyOf(name string) string {
 
 var testOptions = Config{
 	TTL: time.Minute, NegativeTTL: 10 * time.Second, MaxStale: 10 * time.Minute, Timeout: time.Second,
-	MaxConcurrent: 16, MaxRate: 1000, MaxEntries: 1000,
+	MaxConcurrent: 16, MaxEntries: 1000,
 }
 
 // A testSource is a Source that is asked for "a" and "@a".
@@ -349,7 +349,7 @@ func TestNoOtherCallerWaitsForASourceThatIgnoresItsContext(t *testing.T) {
 func TestNoRevokedPublisherIsFoundAfterForget(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	c := newTestSource(t, f.source(), func(o *Config) { o.TTL, o.MaxRate, o.MaxEntries = time.Millisecond, 0, 4 })
+	c := newTestSource(t, f.source(), func(o *Config) { o.TTL, o.MaxEntries = time.Millisecond, 4 })
 	var group sync.WaitGroup
 	done := make(chan struct{})
 	work := func(f func()) {

@@ -68,7 +68,7 @@ var (
 	avoided = metric("source_avoided_lookups_total", "counter",
 		"Decisions without a lookup of their own: coalesced with another one, or from a stale answer because the Source failed.", "by")
 	rejected = metric("source_rejected_lookups_total", "counter", "Lookups that were not made, so that requests got 503 or a stale answer: "+
-		"busy (too many lookups), rateLimited, or circuitOpen (the Source failed just before).", "by")
+		"busy (too many lookups) or circuitOpen (the Source failed just before).", "by")
 	refreshes = metric("source_refreshes_total", "counter",
 		"The part of the lookups that was made in the background before an answer expired.")
 	entries   = metric("source_entries", "gauge", "Answers in memory: publishers, negatives and prefixes.", "kind")
@@ -132,7 +132,6 @@ func (c Counts) Samples() (samples []Sample) {
 	add(avoided, float64(s.Coalesced), "coalesced")
 	add(avoided, float64(s.Stale), "stale")
 	add(rejected, float64(s.Busy), "busy")
-	add(rejected, float64(s.RateLimited), "rateLimited")
 	add(rejected, float64(s.CircuitOpen), "circuitOpen")
 	add(refreshes, float64(s.Refreshes))
 	add(entries, float64(s.Publishers), "publishers")

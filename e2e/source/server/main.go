@@ -51,7 +51,6 @@ func main() {
 	flag.DurationVar(&options.NegativeTTL, "negative-ttl", 0, "Config.NegativeTTL")
 	flag.DurationVar(&options.MaxStale, "max-stale", 0, "Config.MaxStale")
 	flag.DurationVar(&options.Timeout, "timeout", 0, "Config.Timeout")
-	flag.IntVar(&options.MaxRate, "max-rate", 0, "Config.MaxRate")
 	flag.Parse()
 	if err := run(db, options); err != nil {
 		log.Fatal(err)

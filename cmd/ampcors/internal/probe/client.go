@@ -29,11 +29,7 @@ const (
 	browserAgent = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36"
 )
 
-// Limits of the probe, which end a request.
-var (
-	errMaxRequests = errors.New("the probe has reached its maximum number of requests")
-	errMaxTime     = errors.New("the time limit of the probe is reached")
-)
+var errMaxTime = errors.New("the time limit of the probe is reached")
 
 // A client sends the requests of a probe, within its limits.
 type client struct {
@@ -47,7 +43,7 @@ type client struct {
 	maxBody  int64           // of an answer
 	secrets  *regexp.Regexp  // nil if there are none
 	trusted  map[string]bool // origins to which header and cookie are sent
-	left     atomic.Int64    // requests that may still be sent
+	sent     atomic.Int64    // requests
 }
 
 func newClient(cfg Config) *client {
@@ -90,7 +86,6 @@ func newClient(cfg Config) *client {
 		trusted:  make(map[string]bool),
 		secrets:  secretsOf(cfg),
 	}
-	c.left.Store(int64(cfg.MaxRequests))
 	return c
 }
 
@@ -121,14 +116,10 @@ func (c *client) send(ctx context.Context, req request) (*response, error) {
 	if !c.allowed[strings.ToLower(u.Host)] {
 		return nil, fmt.Errorf("the probe is not allowed to call the host %s: use %s %s", u.Host, c.hostFlag, u.Host)
 	}
-	if c.left.Add(-1) < 0 {
-		c.left.Add(1)
-		return nil, errMaxRequests
-	}
 	if err := c.limiter.Wait(ctx); err != nil {
-		c.left.Add(1)
 		return nil, errMaxTime
 	}
+	c.sent.Add(1)
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	var body io.Reader
@@ -226,7 +217,6 @@ func originOf(u *url.URL) string {
 type fetch struct {
 	request  request   // the first
 	last     request   // after redirects
-	url      string    // of the last request, after redirects
 	response *response // the last; nil if there was none
 	err      error     // a network error, or a limit that was reached; nil if none
 	blocked  error     // why the browser blocks the response; nil if it does not
@@ -241,7 +231,7 @@ func (c *client) fetch(ctx context.Context, req request) *fetch {
 	f := &fetch{request: req}
 	seen := make(map[string]bool) // without cookies, a URL that redirects to itself always does
 	for ; ; f.hop++ {
-		f.url, f.last = req.url, req
+		f.last = req
 		seen[req.url] = true
 		resp, err := c.send(ctx, req)
 		if err != nil {

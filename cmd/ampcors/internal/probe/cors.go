@@ -6,6 +6,8 @@ import (
 	"net/textproto"
 	"slices"
 	"strings"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 // This file judges responses as a browser does. Section names are those of the Fetch standard,
@@ -48,11 +50,6 @@ func checkPreflight(origin string, credentials bool, method string, headers []st
 	if status < 200 || status > 299 {
 		return fmt.Errorf("the status of the preflight is %d, not 2xx", status)
 	}
-	return checkGrants(credentials, method, headers, h)
-}
-
-// checkGrants returns an error if the answer to a preflight does not grant the request.
-func checkGrants(credentials bool, method string, headers []string, h http.Header) error {
 	methods, err := names(h, "Access-Control-Allow-Methods")
 	if err != nil {
 		return err
@@ -117,15 +114,10 @@ func names(h http.Header, name string) ([]string, error) {
 		if token == "" {
 			continue // the ABNF #rule allows empty members
 		}
-		if strings.ContainsFunc(token, func(r rune) bool { return !isTokenRune(r) }) {
+		if !httpguts.ValidHeaderFieldName(token) {
 			return nil, fmt.Errorf("%s is %.200q, which is not a list of names", name, value)
 		}
 		tokens = append(tokens, token)
 	}
 	return tokens, nil
-}
-
-// isTokenRune implements tchar of RFC 9110 section 5.6.2.
-func isTokenRune(r rune) bool {
-	return r < 0x7f && r > ' ' && !strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
 }

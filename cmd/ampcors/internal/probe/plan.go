@@ -95,7 +95,6 @@ type trial struct {
 type step struct {
 	when        condition // of the answer before; if it is not met, the step is left out
 	mode        mode
-	origin      string      // of the page; if empty, that of the trial
 	claims      []string    // the values of __amp_source_origin
 	header      http.Header // that the page adds
 	contentType string      // in place of the endpoint's
@@ -238,9 +237,9 @@ const formerCache = "amp.cloudflare.com"
 // planHostile adds the pages that must be denied. Each makes its requests with the reader's cookies:
 // an answer without them is not secret, because any program can read it.
 func (c *cell) planHostile(pages []page) {
-	target := originOfURL(c.e.URL)
+	target, working := originOfURL(c.e.URL), c.p.origins()
 	hostile := func(kind Kind, id, what, origin string, steps ...step) {
-		if origin == target || slices.Contains(c.p.origins(), origin) {
+		if origin == target || slices.Contains(working, origin) {
 			return // the API's own page, or that of another publisher that must work
 		}
 		if isSimple := isSafelistedMethod(c.e.Method) && c.p.maySend(c.e.Method); isSimple && c.needsPreflight() &&

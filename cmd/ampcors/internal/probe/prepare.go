@@ -161,7 +161,7 @@ func (p *prober) fetchDocument(ctx context.Context, document *url.URL, publisher
 		return fmt.Errorf("the status is %d", status)
 	}
 	p.noteFreshness(document, f.response.Header)
-	base, err := url.Parse(f.url)
+	base, err := url.Parse(f.last.url)
 	if err != nil {
 		return err
 	}

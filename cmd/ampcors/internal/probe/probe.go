@@ -63,7 +63,6 @@ type Config struct {
 	Timeout      time.Duration // of a request, its answer included. If zero, 10 seconds is used.
 	MaxTime      time.Duration // of the whole probe. If zero, 5 minutes is used, or thrice what Rate needs.
 	MaxAnswer    int64         // bytes of an answer. If zero, 1 MiB is used.
-	MaxRequests  int           // of the whole probe. If zero, 20,000 is used.
 	MaxEndpoints int           // of each document. If zero, 200 is used.
 
 	// PageHeader are headers that the publisher's pages add to their requests. Browsers ask for
@@ -153,7 +152,6 @@ func Plan(ctx context.Context, cfg Config) (*Report, error) {
 
 func run(ctx context.Context, cfg Config, sends bool) (*Report, error) {
 	cfg.Timeout = cmp.Or(cfg.Timeout, 10*time.Second)
-	cfg.MaxRequests = cmp.Or(cfg.MaxRequests, 20_000)
 	cfg.MaxEndpoints = cmp.Or(cfg.MaxEndpoints, 200)
 	if cfg.Caches == nil {
 		cfg.Caches = cacheurl.DefaultCaches()
@@ -302,7 +300,7 @@ func (p *prober) finish(cells []*cell) {
 	})
 	slices.Sort(r.Notes)
 	r.Notes = slices.Compact(r.Notes)
-	s.Endpoints, s.Requests = len(r.Endpoints), p.cfg.MaxRequests-int(p.client.left.Load())
+	s.Endpoints, s.Requests = len(r.Endpoints), int(p.client.sent.Load())
 	if len(r.Findings) > 0 {
 		r.Snippets = snippets(p.policy)
 	}

@@ -1,7 +1,6 @@
 package probe
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -74,7 +73,7 @@ const (
 
 // send sends a step of a trial. Errors are in the answer.
 func (c *cell) send(ctx context.Context, t *trial, s step) *answer {
-	origin := cmp.Or(s.origin, t.origin)
+	origin := t.origin
 	if s.isControl {
 		origin = c.control.origin
 	}
@@ -114,7 +113,7 @@ func (c *cell) send(ctx context.Context, t *trial, s step) *answer {
 		return a
 	}
 	if s.mode == direct || s.mode == asForm {
-		a.fetch = &fetch{request: r, url: r.url}
+		a.fetch = &fetch{request: r}
 		a.fetch.response, a.err = c.p.client.send(ctx, r)
 		if a.err == nil {
 			a.fetch.blocked = checkCORS(origin, r.credentials, a.fetch.response.Header)

@@ -220,10 +220,7 @@ func (c *cell) untested(last *answer) error {
 	case last.err != nil:
 		return fmt.Errorf("the publisher's own request, which is repeated as a control, failed: %w", last.err)
 	case status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable:
-		if c.p.cfg.Rate > 1 {
-			return fmt.Errorf("the backend limits requests (status %d): use --rate %.0f", status, max(1, c.p.cfg.Rate/10))
-		}
-		return fmt.Errorf("the backend limits requests (status %d): use --rate 1", status)
+		return fmt.Errorf("the backend limits requests (status %d): use --rate %.0f", status, max(1, c.p.cfg.Rate/10))
 	case status != c.control.answers[0].status():
 		return fmt.Errorf("the publisher's own request, which is repeated as a control, is answered with status %d now, and was with %d",
 			status, c.control.answers[0].status())

@@ -47,7 +47,6 @@ func parseDirective(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error)
 //		publishers       <domain or pattern...>
 //		publishers_file  <path>
 //		caches           [<id...>]    without an id, none is trusted
-//		caches_file      <path>
 //		caches {
 //			id           <name>
 //			cache_domain <domain>
@@ -113,7 +112,6 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 type options struct {
 	ampcors.Config
 	PublishersFile string        `json:"publishersFile"`
-	CachesFile     string        `json:"cachesFile"`
 	SourceConfig   source.Config `json:"sourceConfig"` // the option source is a module
 }
 
@@ -329,7 +327,6 @@ func (p *parser) validate(config map[string]any, hasSource bool) {
 	config = maps.Clone(config)
 	_, hasList := config["publishersFile"]
 	delete(config, "publishersFile")
-	delete(config, "cachesFile")
 	_, err := configfile.Inline{JSON: caddyconfig.JSON(config, nil), Set: func(cfg *ampcors.Config) {
 		if hasSource || hasList { // without them, a configuration that lists no publisher is an error
 			cfg.Source = new(source.Source) // it is never asked

@@ -146,13 +146,6 @@ func TestTheCaddyfileHasAllOfConfig(t *testing.T) {
 	}
 }
 
-func TestTheCaddyfileNamesAFileOfCaches(t *testing.T) {
-	h := parse(t, "	ampcors www.example.com {\n		caches_file caches.json\n	}\n	respond ok")
-	if want := `{"cachesFile":"caches.json","publishers":["www.example.com"]}`; string(h.Config) != want {
-		t.Errorf("%s; want %s", h.Config, want)
-	}
-}
-
 func TestTheCaddyfileOfPostgres(t *testing.T) {
 	h := parse(t, `	ampcors {
 		source postgres {env.DATABASE_URL} {
@@ -227,7 +220,7 @@ email takes no value; want a block, at Caddyfile:16
 unknown option "sendrs"; want one of clients, dangerously_allow_mail_provider_wildcards, senders, at Caddyfile:20
 ampcors: source.ttl is "1x"; want a duration such as "10m" or "90s", at Caddyfile:23
 ampcors: source.max_entries is "many"; want a whole number, at Caddyfile:24
-unknown option "nonsense"; want one of caches, caches_file, credentialed, dangerously_allow_ambiguous_prefixes, dangerously_allow_http_own_origins, dangerously_allow_public_suffix_wildcards, dangerously_allow_unsafe_requests_without_origin, email, max_age, methods, name, origins, publisher_header, publishers, publishers_file, report_only, request_headers, response_headers, source, source_config, at Caddyfile:26
+unknown option "nonsense"; want one of caches, credentialed, dangerously_allow_ambiguous_prefixes, dangerously_allow_http_own_origins, dangerously_allow_public_suffix_wildcards, dangerously_allow_unsafe_requests_without_origin, email, max_age, methods, name, origins, publisher_header, publishers, publishers_file, report_only, request_headers, response_headers, source, source_config, at Caddyfile:26
 source has no name; want one of fake, postgres, redis, at Caddyfile:31
 source occurs twice, at Caddyfile:32
 name has no value, at Caddyfile:33
@@ -396,7 +389,7 @@ func FuzzCaddyfile(f *testing.F) {
 		inline := h.inline()
 		inline.Set = func(cfg *ampcors.Config) { cfg.Source = new(source.Source) }
 		_, err = inline.Config()
-		if err != nil && !strings.Contains(err.Error(), "publishersFile") && !strings.Contains(err.Error(), "cachesFile") {
+		if err != nil && !strings.Contains(err.Error(), "publishersFile") {
 			t.Errorf("%q is accepted as %s, which has an error: %v", options, h.Config, err)
 		}
 	})

@@ -3,8 +3,7 @@
 //
 // The file is JSON. Its members are those of [ampcors.Config], but a duration is a string
 // such as "10m". This package adds publishersFile, for lists that are long or written by
-// other programs, cachesFile, for a copy of the registry of AMP Caches that is newer than this package, and
-// source, how a database is asked (see [File.SourceConfig]):
+// other programs, and source, how a database is asked (see [File.SourceConfig]):
 //
 //	{
 //		"publishers": ["www.example.com", "*.news.example"],
@@ -17,8 +16,7 @@
 // relative to the JSON file's directory. Empty lines, spaces, tabs and comments that begin
 // with "#" are skipped. The last line must end in a line break too, so that a truncated
 // name is not read as another one. The list must have a publisher, so that an emptied file
-// does not deny every publisher. cachesFile is in place of caches, and is what [cacheurl.ParseCaches]
-// reads. Nothing fetches it: get https://cdn.ampproject.org/caches.json when you trust what it says.
+// does not deny every publisher.
 //
 // No problem in either file is ignored. A member that is unknown or occurs twice, a value
 // of the wrong type, and everything that [ampcors.New] or, in source, [source.New] finds is an
@@ -27,7 +25,6 @@
 package configfile
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -43,7 +40,6 @@ import (
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/badvalue"
-	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/source"
 )
 
@@ -52,7 +48,6 @@ const (
 	maxProblems = 100     // reported at most, so that a wrong file does not fill the log
 
 	publishersFile = "publishersFile"
-	cachesFile     = "cachesFile"
 )
 
 var errTooLong = errors.New("it is longer than 1 GiB")
@@ -103,10 +98,10 @@ type File struct {
 }
 
 // Inline is a configuration that is a part of something else, such as an environment variable or
-// another server's configuration. Only the publishersFile and the cachesFile that it may name are files.
+// another server's configuration. Only the publishersFile that it may name is a file.
 type Inline struct {
 	Name string // for errors
-	Dir  string // for a relative publishersFile and cachesFile; if empty, they must be absolute paths
+	Dir  string // for a relative publishersFile; if empty, it must be an absolute path
 	JSON []byte // what the file would contain
 	Set  func(*ampcors.Config)
 }
@@ -230,9 +225,6 @@ func (c *contents) parse(in Inline) {
 	if name, ok := d.named(publishersFile, d.result.PublishersFile, in.Dir); ok {
 		c.readPublishers(d, name)
 	}
-	if name, ok := d.named(cachesFile, d.result.CachesFile, in.Dir); ok {
-		c.readCaches(d, name)
-	}
 	c.decoder, c.cfg = d, d.result.Config
 	if in.Set != nil {
 		in.Set(&c.cfg)
@@ -253,25 +245,6 @@ func (d *decoder) named(member, name, dir string) (path string, ok bool) {
 		return "", false
 	}
 	return filepath.Join(dir, name), true
-}
-
-// readCaches reads the list of AMP Caches.
-func (c *contents) readCaches(d *decoder, name string) {
-	list := look(name)
-	c.files = append(c.files, list)
-	data, err := list.read()
-	var caches []cacheurl.Cache
-	if err == nil {
-		caches, err = cacheurl.ParseCaches(bytes.NewReader(data))
-	}
-	switch {
-	case err != nil:
-		d.report(d.document.Offset(cachesFile), cachesFile, fmt.Sprintf("cannot be read: %s: %s", name, reason(err)), "", err)
-	case d.document.Has("caches"):
-		d.report(d.document.Offset(cachesFile), cachesFile, "stands beside caches", "one of them", nil)
-	default:
-		d.result.Caches = caches
-	}
 }
 
 // readPublishers reads the list of publishers.

@@ -101,7 +101,7 @@ func TestErrorsAreReportedWithTheirPosition(t *testing.T) {
 		want string
 	}{
 		{name: "unknown members", file: "{\n\t\"sites\": [\"a.example\", {\"b\": [1]}],\n\t\"email\": {\"to\": null}\n}", text: "",
-			want: `config.json:2:2: "sites" is unknown; want one of publishers, caches, origins, email, credentialed, methods, requestHeaders, responseHeaders, maxAge, reportOnly, dangerouslyAllowAmbiguousPrefixes, dangerouslyAllowHTTPOwnOrigins, dangerouslyAllowPublicSuffixWildcards, dangerouslyAllowUnsafeRequestsWithoutOrigin, publishersFile, cachesFile, source, $schema
+			want: `config.json:2:2: "sites" is unknown; want one of publishers, caches, origins, email, credentialed, methods, requestHeaders, responseHeaders, maxAge, reportOnly, dangerouslyAllowAmbiguousPrefixes, dangerouslyAllowHTTPOwnOrigins, dangerouslyAllowPublicSuffixWildcards, dangerouslyAllowUnsafeRequestsWithoutOrigin, publishersFile, source, $schema
 config.json:3:12: "email.to" is unknown; want one of senders, clients, dangerouslyAllowMailProviderWildcards`},
 		{name: "misspelled members", file: "{\n\t\"publisher\": [\"a.example\"],\n\t\"email\": {\"sendrs\": null}, \"Publishers\": [], \"source\": {\"tll\": \"1s\"}, \"max_age\": 1\n}", text: "",
 			want: `config.json:2:2: "publisher" is unknown; did you mean "publishers"?

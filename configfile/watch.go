@@ -36,7 +36,7 @@ type WatcherConfig struct {
 
 // A Watcher applies a file to a Middleware after each change. [Watcher.Run] does the work.
 //
-// The file, and those that its publishersFile and cachesFile name, may be rewritten in place, replaced
+// The file, and the one that its publishersFile names, may be rewritten in place, replaced
 // by renaming another file, or be behind a symbolic link that is replaced, as in a
 // Kubernetes ConfigMap. A change is applied after the files have stayed the same for half a
 // second. That takes at most 1.5 seconds, plus the time to read and check the files, which
@@ -119,7 +119,7 @@ func (f File) Watch(cfg WatcherConfig) (*ampcors.Middleware, *Watcher, error) {
 	return watch(f.Path, f.read, cfg)
 }
 
-// Watch is [File.Watch] for the files that publishersFile and cachesFile name. If there are none, only
+// Watch is [File.Watch] for the file that publishersFile names. If there is none, only
 // WatcherConfig.Reload makes the Watcher do anything.
 func (in Inline) Watch(cfg WatcherConfig) (*ampcors.Middleware, *Watcher, error) {
 	return watch(in.Name, in.read, cfg)

@@ -607,37 +607,3 @@ func TestChangesOfALongList(t *testing.T) {
 		}
 	}
 }
-
-func TestTheCachesAreThoseOfAFile(t *testing.T) {
-	t.Parallel()
-	const registry = `{"caches": [{"id": "other", "cacheDomain": "cache.example"}]}`
-	files := map[string]string{"caches.json": registry}
-	for json, want := range map[string]string{
-		`{"publishers": ["a.example"], "cachesFile": "nowhere.json"}`:                      "c.json:1:45: cachesFile cannot be read: ",
-		`{"publishers": ["a.example"], "cachesFile": "caches.json", "caches": ["google"]}`: "c.json:1:45: cachesFile stands beside caches; want one of them",
-		`{"publishers": ["a.example"], "cachesFile": "empty.json"}`:                        "cachesFile cannot be read: ",
-		`{"publishers": ["a.example"], "cachesFile": 1}`:                                   "cachesFile is 1; want a string",
-	} {
-		dir := write(t, map[string]string{"c.json": json, "caches.json": registry, "empty.json": `{"caches": []}`})
-		if _, err := (File{Path: filepath.Join(dir, "c.json")}).Config(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v; want %s", json, err, want)
-		}
-	}
-
-	files["c.json"] = `{"publishers": ["a.example"], "cachesFile": "caches.json"}`
-	synctest.Test(t, func(t *testing.T) {
-		path := filepath.Join(write(t, files), "c.json")
-		w := startWatching(t, path, interval)
-		isOn := func(domain string) bool { return w.mw.CheckOrigin("https://a-example." + domain).Allowed }
-		w.waitForLog(1, "is applied")
-		if !isOn("cache.example") || isOn("cdn.ampproject.org") {
-			t.Error("the caches are not those of the file")
-		}
-		time.Sleep(time.Second)
-		writeFile(t, filepath.Join(filepath.Dir(path), "caches.json"), strings.Replace(registry, "cache.example", "another.example", 1))
-		time.Sleep(2 * time.Second)
-		if isOn("cache.example") || !isOn("another.example") {
-			t.Errorf("the changed file is not applied; log:\n%s", w.log)
-		}
-	})
-}

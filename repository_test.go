@@ -1,6 +1,7 @@
 package ampcors_test
 
 import (
+	"errors"
 	"io"
 	"io/fs"
 	"net"
@@ -49,61 +50,6 @@ func run(t *testing.T, dir, line string, env ...string) {
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", line, err, out)
-	}
-}
-
-// TestREADMEsProgramRuns builds and starts the README's program, at a free port, and
-// asks it as a cache's page would.
-func TestREADMEsProgramRuns(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it builds programs, which takes seconds")
-	}
-	t.Parallel()
-	program := blocks(t, readme(t), "go")[0]
-	listener, err := net.Listen("tcp", "localhost:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := listener.Addr().String()
-	listener.Close()
-	if !strings.Contains(program, `"localhost:8080"`) {
-		t.Fatalf("the program does not listen where this test expects it:\n%s", program)
-	}
-	dir := t.TempDir()
-	source, binary := filepath.Join(dir, "main.go"), filepath.Join(dir, "program")
-	if err := os.WriteFile(source, []byte(strings.ReplaceAll(program, "localhost:8080", addr)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	run(t, ".", "go vet '"+source+"' && go build -o '"+binary+"' '"+source+"'")
-	cmd := exec.Command(binary)
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // its error is the kill
-	}()
-
-	r, err := http.NewRequest("GET", "http://"+addr+"/articles", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Origin", cacheOrigin)
-	var resp *http.Response
-	for range 100 {
-		if resp, err = http.DefaultClient.Do(r); err == nil {
-			break
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil || resp.Header.Get("Access-Control-Allow-Origin") != cacheOrigin || !strings.Contains(string(body), `"for":"www.example.com"`) {
-		t.Errorf("answer %v, %s, %v", resp.Header, body, err)
 	}
 }
 
@@ -163,52 +109,67 @@ func runs(script, command string) bool {
 	return regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(command) + `( [>&|].*)?$`).MatchString(script)
 }
 
-// TestACheckoutCanBeUsed installs ampcors as the README says, for the README's program, and for
-// one that imports more packages.
-func TestACheckoutCanBeUsed(t *testing.T) {
+// TestREADMEsProgramRuns installs ampcors from this checkout as the README says, builds and starts the
+// README's program, at a free port, and asks it as a cache's page would.
+func TestREADMEsProgramRuns(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds programs, which takes seconds")
 	}
 	t.Parallel()
-	install := blocks(t, readme(t), "sh")[1]
+	program, install := blocks(t, readme(t), "go")[0], blocks(t, readme(t), "sh")[1]
+	listener, err := net.Listen("tcp", "localhost:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := listener.Addr().String()
+	listener.Close()
+	if !strings.Contains(program, `"localhost:8080"`) {
+		t.Fatalf("the program does not listen where this test expects it:\n%s", program)
+	}
 	root, err := filepath.Abs(".")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, program := range map[string]string{
-		"the README's program": blocks(t, readme(t), "go")[0],
-		"more packages": `package main
+	parent := t.TempDir()
+	dir := filepath.Join(parent, "api")
+	if err := errors.Join(os.Symlink(root, filepath.Join(parent, "ampcors")), os.Mkdir(dir, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(strings.ReplaceAll(program, "localhost:8080", addr)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run(t, dir, "go mod init example.com/api && "+strings.ReplaceAll(strings.TrimSpace(install), "\n", " && ")+" && go vet . && go build -o program .",
+		"GOWORK=",     // not this checkout's
+		"GONOSUMDB=*") // this checkout's go.sum has the checksums, so the test needs no network
+	cmd := exec.Command(filepath.Join(dir, "program"))
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // its error is the kill
+	}()
 
-import (
-	"github.com/ampcors/ampcors"
-	"github.com/ampcors/ampcors/cacheurl"
-	"github.com/ampcors/ampcors/configfile"
-	"github.com/ampcors/ampcors/guard"
-	"github.com/ampcors/ampcors/source/sqlsource"
-)
-
-func main() {
-	_, _, _, _, _ = ampcors.New, configfile.File.New, guard.Handler, cacheurl.Parse, sqlsource.New
-}
-`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			parent := t.TempDir()
-			if err := os.Symlink(root, filepath.Join(parent, "ampcors")); err != nil {
-				t.Fatal(err)
-			}
-			dir := filepath.Join(parent, "api")
-			if err := os.Mkdir(dir, 0o700); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(program), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			run(t, dir, "go mod init example.com/api && "+strings.ReplaceAll(strings.TrimSpace(install), "\n", " && ")+" && go build -o program .",
-				"GOWORK=",     // not this checkout's
-				"GONOSUMDB=*") // this checkout's go.sum has the checksums, so the test needs no network
-		})
+	r, err := http.NewRequest("GET", "http://"+addr+"/articles", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Origin", cacheOrigin)
+	var resp *http.Response
+	for range 100 {
+		if resp, err = http.DefaultClient.Do(r); err == nil {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || resp.Header.Get("Access-Control-Allow-Origin") != cacheOrigin || !strings.Contains(string(body), `"for":"www.example.com"`) {
+		t.Errorf("answer %v, %s, %v", resp.Header, body, err)
 	}
 }
 

@@ -159,19 +159,22 @@ func TestDeniedGetsTheDecision(t *testing.T) {
 		w.WriteHeader(d.StatusCode())
 		fmt.Fprintf(w, `{"error":%q}`, d.Reason.String())
 	}
+	const preflightVary = "Origin, Access-Control-Request-Method, Access-Control-Request-Headers"
 	for _, test := range []struct {
-		err    error
-		origin string
-		want   string
+		err            error
+		method, origin string
+		want, vary     string
 	}{
-		{err: nil, origin: evilOrigin, want: `403 {"error":"publisher_not_allowed"} `},
-		{err: nil, origin: "null", want: `403 {"error":"null_origin"} `},
-		{err: errDown, origin: otherOrigin, want: `503 {"error":"source_unavailable"} 1`},
+		{err: nil, method: "GET", origin: evilOrigin, want: `403 {"error":"publisher_not_allowed"} `, vary: "Origin"},
+		{err: nil, method: "OPTIONS", origin: evilOrigin, want: `403 {"error":"publisher_not_allowed"} `, vary: preflightVary},
+		{err: nil, method: "GET", origin: "null", want: `403 {"error":"null_origin"} `, vary: "Origin"},
+		{err: errDown, method: "GET", origin: otherOrigin, want: `503 {"error":"source_unavailable"} 1`, vary: "Origin"},
 	} {
-		t.Run(test.origin, func(t *testing.T) {
+		t.Run(test.method+" "+test.origin, func(t *testing.T) {
 			s.fail(test.err)
-			rec := behind(t, cfg, &http.Request{Method: "GET", Header: headers("Origin: " + test.origin)}, "Content-Type: text/html")
-			if got := fmt.Sprint(rec.Code, " ", rec.Body, " ", rec.Header().Get("Retry-After")); got != test.want || rec.Header().Get("Cache-Control") != "no-store" || rec.Header().Get("Vary") != "Origin" {
+			r := &http.Request{Method: test.method, Header: headers("Origin: "+test.origin, "Access-Control-Request-Method: POST")}
+			rec := behind(t, cfg, r, "Content-Type: text/html")
+			if got := fmt.Sprint(rec.Code, " ", rec.Body, " ", rec.Header().Get("Retry-After")); got != test.want || rec.Header().Get("Cache-Control") != "no-store" || rec.Header().Get("Vary") != test.vary {
 				t.Errorf("%s: %s, %v; want %s", test.origin, got, rec.Header(), test.want)
 			}
 		})

@@ -9,19 +9,13 @@ import (
 	"strings"
 )
 
-// A Schema has what our files use of JSON Schema, draft 2020-12.
+// A Schema has what is compared of a JSON Schema, draft 2020-12.
 type Schema struct {
-	Schema      string             `json:"$schema"`
-	Title       string             `json:"title"`
 	Description string             `json:"description"`
 	Type        string             `json:"type"`
-	Pattern     string             `json:"pattern"`
-	Examples    []any              `json:"examples"`
 	Items       *Schema            `json:"items"`
 	Properties  map[string]*Schema `json:"properties"`
 	Additional  any                `json:"additionalProperties"`
-	Required    []string           `json:"required"`
-	OneOf       []*Schema          `json:"oneOf"`
 }
 
 // Check returns how the schema differs from the type: a member that only one of them has, another type, or

@@ -8,7 +8,6 @@ import (
 	"net/http/fcgi"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -26,12 +25,11 @@ import (
 // startAuthzNginx starts nginx with the configuration of package authz, and with others.
 func startAuthzNginx(t testing.TB, authz, backend string, others ...string) (addr string) {
 	t.Helper()
-	path := servertest.Program(t, "install nginx (Debian: apt-get install nginx-light)", "nginx", "/usr/sbin/nginx")
 	data, err := os.ReadFile("../authz/nginx.conf")
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, addr := t.TempDir(), servertest.FreeAddress(t)
+	addr = servertest.FreeAddress(t)
 	site := string(data)
 	for old, now := range map[string]string{"127.0.0.1:9000": authz, "127.0.0.1:3000": backend, "127.0.0.1:8080": addr} {
 		if strings.Count(site, old) != 1 {
@@ -39,13 +37,7 @@ func startAuthzNginx(t testing.TB, authz, backend string, others ...string) (add
 		}
 		site = strings.ReplaceAll(site, old, now)
 	}
-	conf := fmt.Sprintf("daemon off;\nmaster_process off;\npid %[1]s/pid;\nerror_log stderr;\nevents {}\nhttp {\naccess_log off;\nclient_body_temp_path %[1]s/body;\nproxy_temp_path %[1]s/proxy;\n"+
-		"fastcgi_temp_path %[1]s/fastcgi;\nuwsgi_temp_path %[1]s/uwsgi;\nscgi_temp_path %[1]s/scgi;\n%[2]s\n%[3]s}\n", dir, site, strings.Join(others, "\n"))
-	file := filepath.Join(dir, "nginx.conf")
-	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	start(t, addr, exec.Command(path, "-p", dir, "-c", file))
+	runNginx(t, addr, site+"\n"+strings.Join(others, "\n"))
 	return addr
 }
 

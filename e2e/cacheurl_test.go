@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -13,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/ampcors/ampcors/cacheurl"
-	"github.com/ampcors/ampcors/internal/servertest"
 )
 
 // randomURL returns a random URL such as those of pages, and sometimes a malformed or unusual one.
@@ -69,10 +67,7 @@ func randomURL(r *rand.Rand) string {
 // Build agrees with the URL standard about paths and queries, and with AMP's toolbox about the
 // prefix. It rejects more URLs than they do, but only for the reasons below.
 func TestBuildAgreesWithTheURLStandard(t *testing.T) {
-	node := servertest.Program(t, "install Node.js (Debian: apt-get install nodejs)", "node")
-	if _, err := os.Stat("peers/node_modules/@ampproject/toolbox-cache-url"); err != nil {
-		servertest.Missing(t, "install toolbox-cache-url (npm ci --prefix e2e/peers)")
-	}
+	node := nodeJS(t)
 	const urls = 170_000
 	r := rand.New(rand.NewPCG(17, 4))
 	inputs := make([]string, urls)

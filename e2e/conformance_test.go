@@ -10,13 +10,19 @@ import (
 	"github.com/ampcors/ampcors/internal/servertest"
 )
 
+// nodeJS returns the path of Node.js, for programs that need the packages in peers.
+func nodeJS(t *testing.T) string {
+	t.Helper()
+	program := servertest.Program(t, "install Node.js (Debian: apt-get install nodejs npm)", "node")
+	if _, err := os.Stat("peers/node_modules"); err != nil {
+		servertest.Missing(t, "install the packages for Node.js (npm ci --prefix e2e/peers)")
+	}
+	return program
+}
+
 func node(t *testing.T, args ...string) string {
 	t.Helper()
-	program := servertest.Program(t, "install Node.js (Debian: apt-get install nodejs)", "node")
-	if _, err := os.Stat("peers/node_modules/ajv"); err != nil {
-		servertest.Missing(t, "install the peers (npm ci --prefix e2e/peers)")
-	}
-	out, err := exec.Command(program, args...).CombinedOutput()
+	out, err := exec.Command(nodeJS(t), args...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -29,8 +29,16 @@ func startNginx(t testing.TB, upstream string) string {
 // a third, of its only server.
 func startNginxWith(t testing.TB, http, location string, server ...string) string {
 	t.Helper()
+	addr := servertest.FreeAddress(t)
+	runNginx(t, addr, fmt.Sprintf("%s\nserver {\nlisten %s;\n%s\nlocation / {\n%s\n}\n}\n", http, addr, strings.Join(server, "\n"), location))
+	return addr
+}
+
+// runNginx starts nginx with directives of its http block, and waits until it listens at addr.
+func runNginx(t testing.TB, addr, http string) {
+	t.Helper()
 	path := servertest.Program(t, "install nginx (Debian: apt-get install nginx-light)", "nginx", "/usr/sbin/nginx")
-	dir, addr := t.TempDir(), servertest.FreeAddress(t)
+	dir := t.TempDir()
 	conf := fmt.Sprintf(`
 daemon off;
 master_process off;
@@ -45,22 +53,14 @@ http {
 	uwsgi_temp_path %[1]s/uwsgi;
 	scgi_temp_path %[1]s/scgi;
 	proxy_cache_path %[1]s/cache keys_zone=api:1m;
-	%[3]s
-	server {
-		listen %[2]s;
-		%[5]s
-		location / {
-			%[4]s
-		}
-	}
+	%[2]s
 }
-`, dir, addr, http, location, strings.Join(server, "\n"))
+`, dir, http)
 	file := filepath.Join(dir, "nginx.conf")
 	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	start(t, addr, exec.Command(path, "-p", dir, "-c", file))
-	return addr
 }
 
 // readShared reads a response that shared caches may store, from a page.

@@ -3,7 +3,6 @@ package e2e
 import (
 	"net/http"
 	"net/url"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -113,12 +112,8 @@ func toolbox(options string) func(*testing.T, *site) http.Handler {
 // toolboxBefore returns toolbox-cors in front of an API.
 func toolboxBefore(t *testing.T, api http.Handler, options string) http.Handler {
 	t.Helper()
-	node := servertest.Program(t, "install Node.js (Debian: apt-get install nodejs npm)", "node")
-	if _, err := os.Stat(filepath.Join("peers", "node_modules")); err != nil {
-		servertest.Missing(t, "install toolbox-cors (npm ci --prefix e2e/peers)")
-	}
 	addr := servertest.FreeAddress(t)
-	cmd := exec.Command(node, filepath.Join("peers", "toolbox.js"), addr, serve(t, api), options)
+	cmd := exec.Command(nodeJS(t), filepath.Join("peers", "toolbox.js"), addr, serve(t, api), options)
 	start(t, addr, cmd)
 	return proxy(addr)
 }

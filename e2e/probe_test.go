@@ -246,14 +246,9 @@ func startPHP(t *testing.T, script string, args ...string) string {
 // startExpress starts Express. The code runs before the API and can use app.
 func startExpress(t *testing.T, code string) string {
 	t.Helper()
-	const install = "install Node.js and run npm ci --prefix e2e/peers"
-	node := servertest.Program(t, install, "node")
-	if _, err := os.Stat("peers/node_modules/express"); err != nil {
-		servertest.Missing(t, install)
-	}
 	file, addr := filepath.Join(t.TempDir(), "code.js"), servertest.FreeAddress(t)
 	writeFiles(t, map[string]string{file: code})
-	start(t, addr, exec.Command(node, "peers/express.js", addr, file))
+	start(t, addr, exec.Command(nodeJS(t), "peers/express.js", addr, file))
 	return addr
 }
 

@@ -72,7 +72,7 @@ func (r *Reader) fetch(ctx context.Context, file *url.URL, known File) (fetched,
 	if err != nil {
 		return fetched{}, err
 	}
-	request.Header.Set("User-Agent", r.cfg.UserAgent)
+	request.Header.Set("User-Agent", "ampcors-sitemap")
 	for header, value := range map[string]string{"If-None-Match": known.ETag, "If-Modified-Since": known.LastModified} {
 		if value != "" {
 			request.Header.Set(header, value)

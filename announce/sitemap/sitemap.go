@@ -23,7 +23,6 @@
 package sitemap
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -44,8 +43,6 @@ type Config struct {
 	// tenants choose the URLs, these can lead to hosts of your own network: see the example of
 	// updatecache.Client.Verify.
 	HTTPClient *http.Client
-	// UserAgent is sent with each request. If empty, "ampcors-sitemap" is used.
-	UserAgent string
 	// MaxBytes limits a file, before and after decompression. If zero, 50 MiB is used, the limit
 	// of the protocol. A file is not kept in memory.
 	MaxBytes int64
@@ -55,10 +52,6 @@ type Config struct {
 	// MaxState limits the State, in bytes of memory. A page takes about 120 bytes beyond its URL.
 	// If zero, 256 MiB is used, which is enough for more than a million pages.
 	MaxState int64
-	// OtherHosts accepts pages and sitemaps of other hosts than that of the file. Without it,
-	// they are errors, because a site could announce the pages of another one. A port that is not
-	// the default makes another host.
-	OtherHosts bool
 	// ForCaches escapes the URLs of pages as browsers do, for package updatecache: AMP Caches
 	// compare their bytes. Otherwise they are escaped as package indexnow does. Use another State
 	// then.
@@ -86,7 +79,6 @@ const defaultMaxBytes = 50 << 20
 
 // New returns a Reader.
 func New(cfg Config) *Reader {
-	cfg.UserAgent = cmp.Or(cfg.UserAgent, "ampcors-sitemap")
 	if cfg.MaxBytes <= 0 {
 		cfg.MaxBytes = defaultMaxBytes
 	}
@@ -361,7 +353,7 @@ func (r *reading) add(e entry) error {
 	case r.isInIndex:
 		return errNested
 	}
-	at, err := r.resolveFile(r.at, e.url)
+	at, err := resolveFile(r.at, e.url)
 	switch {
 	case err != nil:
 		r.skipped.skip(e, err)

@@ -16,7 +16,7 @@ import (
 
 // canonical returns the URL of a page as it is announced.
 func (r *Reader) canonical(file *url.URL, page string) (string, error) {
-	if _, err := r.resolve(file, page); err != nil {
+	if _, err := resolve(file, page); err != nil {
 		return "", err
 	}
 	escaping := pageurl.AsRFC3986
@@ -40,8 +40,8 @@ func (r *Reader) canonical(file *url.URL, page string) (string, error) {
 const maxFileURL = 2048
 
 // resolveFile returns the URL of a sitemap.
-func (r *Reader) resolveFile(file *url.URL, value string) (*url.URL, error) {
-	at, err := r.resolve(file, value)
+func resolveFile(file *url.URL, value string) (*url.URL, error) {
+	at, err := resolve(file, value)
 	if err == nil && len(at.String()) > maxFileURL {
 		return nil, fmt.Errorf("has more than %d bytes, escaped", maxFileURL)
 	}
@@ -50,14 +50,14 @@ func (r *Reader) resolveFile(file *url.URL, value string) (*url.URL, error) {
 
 // resolve returns the URL of an entry. The protocol wants it to be absolute. Its errors do not have
 // the entry, because a server of an internal network may have answered it.
-func (r *Reader) resolve(file *url.URL, value string) (*url.URL, error) {
+func resolve(file *url.URL, value string) (*url.URL, error) {
 	at, err := url.Parse(value)
 	switch {
 	case err != nil || at.Scheme != "https" && at.Scheme != "http":
 		return nil, errors.New("is not a URL that begins with https:// or http://")
 	case at.User != nil:
 		return nil, errors.New("has user information; want none")
-	case !r.cfg.OtherHosts && !isSameHost(at, file):
+	case !isSameHost(at, file): // a site could announce the pages of another one
 		return nil, errors.New("is on another host than the file; want a URL of " + file.Host)
 	}
 	return at, nil

@@ -151,11 +151,8 @@ func runProbe(cmd *cobra.Command, args []string, f probeFlags) error {
 		test = probe.Plan
 	}
 	report, err := test(cmd.Context(), cfg)
-	switch {
-	case errors.Is(err, probe.ErrConfig):
+	if err != nil {
 		return err
-	case err != nil:
-		return exitError{exitUntested, err}
 	}
 	report.Know(known)
 	report.Version, report.Command, report.FailOn = version(), commandLine(cmd, args), probe.Severity(f.failOn)

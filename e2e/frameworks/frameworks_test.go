@@ -143,21 +143,6 @@ func TestRedirectsOfARouter(t *testing.T) {
 	}
 }
 
-// WrapDecision around a router gives its handlers the decision.
-func TestHandlersGetTheDecision(t *testing.T) {
-	r := newGin()
-	r.GET("/", func(c *gin.Context) {
-		d, ok := ampcors.DecisionFromContext(c.Request.Context())
-		c.String(http.StatusOK, "%s %t", d.Publisher, ok)
-	})
-	w, get := httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil)
-	get.Header.Set("Origin", cacheOrigin)
-	newMiddleware(t, nil).WrapDecision(r).ServeHTTP(w, get)
-	if w.Body.String() != "www.example.com true" {
-		t.Errorf("the handler gets %q", w.Body)
-	}
-}
-
 // With fiber's adaptor alone, ampcors sees only the last line of a header.
 func TestFiberSeesSeveralLines(t *testing.T) {
 	mw := newMiddleware(t, nil)

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
@@ -22,7 +21,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ampcors/ampcors/internal/readme"
 	"github.com/ampcors/ampcors/internal/servertest"
 	"github.com/ampcors/ampcors/source"
 )
@@ -216,7 +214,6 @@ type cluster struct {
 	served   [numOutcomes]atomic.Int64 // requests for hot publishers
 	invented [numOutcomes]atomic.Int64 // requests from invented origins
 	others   atomic.Int64              // for toggled and rare publishers
-	rows     []string                  // of the table
 }
 
 // work sends requests to a server, one after another, until ctx ends.
@@ -332,9 +329,8 @@ func (c *cluster) phase(name string, do func() (remark string)) (stale uint64) {
 	for o := range numOutcomes {
 		served[o], invented[o] = c.served[o].Load()-served[o], c.invented[o].Load()-invented[o]
 	}
-	c.rows = append(c.rows, fmt.Sprintf("| %s | %.1f | %d | %d | %d | %d | %d | %s |", name, took.Seconds(),
-		served[allowed], served[unavailable], invented[denied], invented[unavailable], stale, remark))
-	c.Log(c.rows[len(c.rows)-1])
+	c.Logf("%s: %.1f s; publishers: %d allowed, %d answered 503; invented origins: %d denied, %d answered 503; %d stale answers; %s", name,
+		took.Seconds(), served[allowed], served[unavailable], invented[denied], invented[unavailable], stale, remark)
 	return stale
 }
 
@@ -367,9 +363,6 @@ func runCluster(t *testing.T, binary string, e engine) {
 	load.Wait()
 	c.client.CloseIdleConnections()
 	c.checkLeftovers(idle)
-	if os.Getenv("UPDATE_README") != "" { // the figures differ each time
-		readme.Write(t, "README.md", strings.ReplaceAll(path.Base(t.Name()), "_", " "), clusterTable(c.rows))
-	}
 }
 
 // newCluster fills the store, starts the servers, and waits until they know the publishers that
@@ -477,11 +470,6 @@ func (c *cluster) cutOne() string {
 		return ""
 	}
 	return fmt.Sprintf("seen by the others after %s, by that one after %s (MaxStale is %v); works again after %s", round(others), round(took), staleFor, round(recovered))
-}
-
-func clusterTable(rows []string) string {
-	return "| phase | seconds | publishers allowed | publishers answered 503 | invented origins denied | invented origins answered 503 | stale answers | |\n" +
-		"| --- | --- | --- | --- | --- | --- | --- | --- |\n" + strings.Join(rows, "\n") + "\n"
 }
 
 // checkLeftovers looks for goroutines and connections that load and failures left behind.

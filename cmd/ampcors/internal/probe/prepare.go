@@ -30,7 +30,7 @@ func (p *prober) prepare(ctx context.Context) error {
 	for _, publisher := range p.cfg.Publishers {
 		domain, err := cacheurl.CanonicalDomain(publisher)
 		if err != nil {
-			return configError(err)
+			return err
 		}
 		publishers = append(publishers, domain)
 	}
@@ -39,13 +39,13 @@ func (p *prober) prepare(ctx context.Context) error {
 		if cacheurl.IsOnCache(source, p.cfg.Caches...) {
 			u, err := cacheurl.Parse(source, p.cfg.Caches...)
 			if err != nil {
-				return configError(err)
+				return err
 			}
 			source = u.Publisher
 		}
 		document, err := webURL(source)
 		if err != nil {
-			return configError(err)
+			return err
 		}
 		documents = append(documents, document)
 		p.report.Target = cmp.Or(p.report.Target, document.String())
@@ -63,10 +63,10 @@ func (p *prober) prepare(ctx context.Context) error {
 	for _, e := range p.cfg.Endpoints {
 		u, err := webURL(e.URL)
 		if err != nil {
-			return configError(err)
+			return err
 		}
 		if u.Query().Has("__amp_source_origin") {
-			return configError(fmt.Errorf("%.200q has __amp_source_origin, which the probe adds itself", e.URL))
+			return fmt.Errorf("%.200q has __amp_source_origin, which the probe adds itself", e.URL)
 		}
 		u.Fragment = ""
 		e.URL = u.String()
@@ -75,7 +75,7 @@ func (p *prober) prepare(ctx context.Context) error {
 		p.addEndpoint(e, publishers)
 	}
 	if len(p.cfg.Endpoints) > 0 && len(publishers) == 0 && len(documents) == 0 {
-		return configError(errors.New("there is no publisher; name the domain whose pages call the endpoints"))
+		return errors.New("there is no publisher; name the domain whose pages call the endpoints")
 	}
 	for _, document := range documents {
 		if err := p.fetchDocument(ctx, document, publishers); err != nil {

@@ -114,16 +114,6 @@ type Untested struct {
 // minute. With up to ten requests at once, slower backends get fewer.
 const DefaultRate = 300
 
-// ErrConfig is what the errors of a wrong [Config] wrap.
-var ErrConfig = errors.New("the configuration is wrong")
-
-func configError(err error) error { return wrongConfig{err} }
-
-// A wrongConfig is an error of a Config.
-type wrongConfig struct{ error }
-
-func (e wrongConfig) Unwrap() []error { return []error{e.error, ErrConfig} }
-
 // A Summary has the counts of a report. Planned is the sum of Fine, Problems and NotTested.
 type Summary struct {
 	Endpoints int `json:"endpoints"`
@@ -138,7 +128,7 @@ type Summary struct {
 	Low       int `json:"low"`
 }
 
-// Run tests the endpoints. Its error wraps [ErrConfig]. A document that cannot be fetched, and
+// Run tests the endpoints. An error is about the Config. A document that cannot be fetched, and
 // problems of endpoints, are in the report.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
 	return run(ctx, cfg, true)
@@ -157,7 +147,7 @@ func run(ctx context.Context, cfg Config, sends bool) (*Report, error) {
 		cfg.Caches = cacheurl.DefaultCaches()
 	}
 	if len(cfg.Caches) == 0 {
-		return nil, configError(errors.New("there is no AMP Cache"))
+		return nil, errors.New("there is no AMP Cache")
 	}
 	// The documents have the same time as the trials by default: how many trials there are is not known yet.
 	preparing, cancel := context.WithTimeout(ctx, cmp.Or(cfg.MaxTime, defaultMaxTime))

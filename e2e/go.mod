@@ -16,7 +16,7 @@ replace github.com/ampcors/ampcors/source/redissource => ../source/redissource
 require (
 	github.com/ampcors/ampcors v0.0.0-00010101000000-000000000000
 	github.com/ampcors/ampcors/cmd/ampcors v0.0.0-00010101000000-000000000000
-	github.com/chromedp/cdproto v0.159.0
+	github.com/chromedp/cdproto v0.159.0 // indirect
 	github.com/chromedp/chromedp v0.23.0
 	github.com/jub0bs/cors v0.13.0
 	github.com/rs/cors v1.11.1

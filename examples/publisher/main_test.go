@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"html/template"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -127,9 +128,12 @@ func TestThePageShowsTheDecisionOnAnyOrigin(t *testing.T) {
 		}
 		t.Run(s.Title, func(t *testing.T) {
 			status, body := get(s.Link())
-			want := map[bool]string{true: "Allowed: ", false: "Denied: "}[d.Allowed] + d.Reason.String()
-			if status != 200 || !strings.Contains(body, want) || strings.Contains(body, "<script") {
-				t.Errorf("%s: status %d; want %q in\n%s", s.Title, status, want, body)
+			verdict := map[bool]string{true: "Allowed: ", false: "Denied: "}[d.Allowed]
+			steps := mw.Explain(s.Origin).Steps
+			for _, want := range []string{verdict + d.Reason.String(), "<title>" + verdict + "how", template.HTMLEscapeString(steps[len(steps)-2].Detail)} {
+				if status != 200 || !strings.Contains(body, want) || strings.Contains(body, "<script") {
+					t.Errorf("%s: status %d; want %q in\n%s", s.Title, status, want, body)
+				}
 			}
 		})
 	}

@@ -3,7 +3,6 @@ package caddy
 import (
 	"log/slog"
 	"strconv"
-	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -84,49 +83,19 @@ func (p *Postgres) Open(log *slog.Logger) (opened source.Database, end func(), e
 //		max_conns     <number>
 //	}
 func (p *Postgres) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	d.Next() // the module's name
-	if !d.Args(&p.ConnString) {
-		return d.Err("source postgres has no connection string; want one such as postgres://user:password@localhost/database")
+	maxConns := ""
+	err := readSource(d, &p.ConnString, "connection string", "postgres://user:password@localhost/database", map[string]*string{
+		"table": &p.Table, "domain_column": &p.DomainColumn, "prefix_column": &p.PrefixColumn, "condition": &p.Condition, "max_conns": &maxConns,
+	})
+	if err != nil {
+		return err
 	}
-	if d.CountRemainingArgs() > 0 { // not ArgErr, which has the value, and so the password
-		return d.Err("source postgres has more than one value; want its connection string, in quotes if it has spaces")
-	}
-	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		var value *string
-		var maxConns string
-		switch d.Val() {
-		case "table":
-			value = &p.Table
-		case "domain_column":
-			value = &p.DomainColumn
-		case "prefix_column":
-			value = &p.PrefixColumn
-		case "condition":
-			value = &p.Condition
-		case "max_conns":
-			value = &maxConns
-		default:
-			return d.Errf("unknown option %q of source postgres; want table, domain_column, prefix_column, condition or max_conns", d.Val())
-		}
-		if *value != "" || d.Val() == "max_conns" && p.MaxConns != 0 {
-			return d.Errf("%s occurs twice", d.Val())
-		}
-		if !d.AllArgs(value) {
-			return d.ArgErr()
-		}
-		if maxConns != "" {
-			var err error
-			if p.MaxConns, err = strconv.Atoi(maxConns); err != nil {
-				return d.Errf("max_conns %q is not a number", maxConns)
-			}
+	if maxConns != "" {
+		if p.MaxConns, err = strconv.Atoi(maxConns); err != nil {
+			return d.Errf("max_conns %q is not a number", maxConns)
 		}
 	}
-	if !strings.Contains(p.ConnString, "{") { // placeholders are replaced by Provision
-		if err := p.Validate(); err != nil {
-			return d.WrapErr(err)
-		}
-	}
-	return nil
+	return checkSource(d, p.ConnString, p.Validate)
 }
 
 var (

@@ -3,7 +3,6 @@ package caddy
 import (
 	"errors"
 	"log/slog"
-	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -71,32 +70,10 @@ func (r *Redis) Open(*slog.Logger) (opened source.Database, end func(), err erro
 //		key_prefix <prefix>
 //	}
 func (r *Redis) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	d.Next() // the module's name
-	if !d.Args(&r.URL) {
-		return d.Err("source redis has no URL; want one such as redis://localhost:6379")
+	if err := readSource(d, &r.URL, "URL", "redis://localhost:6379", map[string]*string{"key_prefix": &r.KeyPrefix}); err != nil {
+		return err
 	}
-	if d.CountRemainingArgs() > 0 { // not ArgErr, which has the value, and so the password
-		return d.Err("source redis has more than one value; want its URL, in quotes if it has spaces")
-	}
-	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		switch d.Val() {
-		case "key_prefix":
-			if r.KeyPrefix != "" {
-				return d.Err("key_prefix occurs twice")
-			}
-			if !d.AllArgs(&r.KeyPrefix) {
-				return d.ArgErr()
-			}
-		default:
-			return d.Errf("unknown option %q of source redis; want key_prefix", d.Val())
-		}
-	}
-	if !strings.Contains(r.URL, "{") { // placeholders are replaced by Provision
-		if err := r.Validate(); err != nil {
-			return d.WrapErr(err)
-		}
-	}
-	return nil
+	return checkSource(d, r.URL, r.Validate)
 }
 
 var (

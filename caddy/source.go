@@ -6,10 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"go.uber.org/zap/exp/zapslog"
 
 	"github.com/ampcors/ampcors/source"
@@ -45,6 +49,41 @@ type pooledSource struct {
 	mu    sync.Mutex
 	cache *source.Source // of a source that always fails, until the module's own is open
 	end   func()         // closes the source; nil until it is open
+}
+
+// readSource reads the directives of a source: its address, and its options, each at most once.
+func readSource(d *caddyfile.Dispenser, address *string, kind, example string, options map[string]*string) error {
+	d.Next()
+	name := "source " + d.Val()
+	if !d.Args(address) {
+		return d.Errf("%s has no %s; want one such as %s", name, kind, example)
+	}
+	if d.CountRemainingArgs() > 0 { // not ArgErr, which has the value, and so the password
+		return d.Errf("%s has more than one value; want its %s, in quotes if it has spaces", name, kind)
+	}
+	for nesting := d.Nesting(); d.NextBlock(nesting); {
+		value, ok := options[d.Val()]
+		switch {
+		case !ok:
+			return d.Errf("unknown option %q of %s; want %s", d.Val(), name, strings.Join(slices.Sorted(maps.Keys(options)), ", "))
+		case *value != "":
+			return d.Errf("%s occurs twice", d.Val())
+		case !d.AllArgs(value):
+			return d.ArgErr()
+		}
+	}
+	return nil
+}
+
+// checkSource checks a source, unless its address has placeholders, which Provision replaces.
+func checkSource(d *caddyfile.Dispenser, address string, validate func() error) error {
+	if strings.Contains(address, "{") {
+		return nil
+	}
+	if err := validate(); err != nil {
+		return d.WrapErr(err)
+	}
+	return nil
 }
 
 // openSource returns the pooledSource for a module. If the source cannot be reached, it tries

@@ -2,16 +2,14 @@ package scale
 
 import (
 	"bytes"
-	"context"
+	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime/debug"
 	"runtime/metrics"
 	"slices"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -90,19 +88,10 @@ func BenchmarkReload(b *testing.B) {
 			path := write("config.json", []byte(`{"publishersFile": "list"}`))
 			debug.FreeOSMemory()
 			before := footprint()
-			reload, applied := make(chan os.Signal), make(applications)
-			m, w, err := configfile.File{Path: path}.Watch(configfile.WatcherConfig{Reload: reload, Logger: slog.New(applied)})
+			file := configfile.File{Path: path}
+			m, err := file.New()
 			if err != nil {
 				b.Fatal(err)
-			}
-			ctx, cancel := context.WithCancel(b.Context())
-			defer cancel()
-			go func() { _ = w.Run(ctx) }()
-			time.Sleep(1500 * time.Millisecond) // long enough to apply the file, which it should not do
-			select {
-			case <-applied:
-				b.Error("the file was applied again, though it had not changed")
-			default:
 			}
 			debug.FreeOSMemory()
 			inUse := footprint() - before
@@ -112,8 +101,10 @@ func BenchmarkReload(b *testing.B) {
 			b.ResetTimer()
 			for b.Loop() {
 				p, t := during(b, m, func() {
-					reload <- syscall.SIGHUP
-					<-applied
+					cfg, err := file.Config()
+					if err = errors.Join(err, m.Reconfigure(cfg)); err != nil {
+						b.Error(err)
+					}
 				})
 				peak, busy = max(peak, p), max(busy, t)
 			}
@@ -123,18 +114,4 @@ func BenchmarkReload(b *testing.B) {
 			b.ReportMetric(float64(busy.Microseconds()), "µs-p99-during")
 		})
 	}
-}
-
-// applications is a log handler that reports when a configuration is applied.
-type applications chan struct{}
-
-func (a applications) Enabled(context.Context, slog.Level) bool { return true }
-func (a applications) WithAttrs([]slog.Attr) slog.Handler       { return a }
-func (a applications) WithGroup(string) slog.Handler            { return a }
-func (a applications) Handle(context.Context, slog.Record) error {
-	select {
-	case a <- struct{}{}:
-	case <-time.After(time.Second):
-	}
-	return nil
 }

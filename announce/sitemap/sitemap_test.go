@@ -345,6 +345,14 @@ func (r *repeated) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
+// heapInUse returns how many bytes are in use after garbage collection.
+func heapInUse() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
 // Whatever a site answers, an Update takes little memory and ends.
 func TestAnyFileTakesLittleMemory(t *testing.T) {
 	const (
@@ -388,9 +396,7 @@ func TestAnyFileTakesLittleMemory(t *testing.T) {
 		"zipped white space": {file: repeated{text: " ", times: 60 << 20}, isZipped: true, err: tooLong},
 	} {
 		t.Run(name, func(t *testing.T) {
-			runtime.GC()
-			var before runtime.MemStats
-			runtime.ReadMemStats(&before)
+			before := heapInUse()
 			var most uint64
 			var zipping sync.WaitGroup
 			open := func() io.ReadCloser {
@@ -416,7 +422,7 @@ func TestAnyFileTakesLittleMemory(t *testing.T) {
 				t.Errorf("%.300v; want %s", err, test.err)
 			}
 			zipping.Wait() // it ends when the body is closed
-			if used := int64(most) - int64(before.HeapAlloc); used > 64<<20 {
+			if used := int64(most) - before; used > 64<<20 {
 				t.Errorf("%d MB were in use", used>>20)
 			}
 		})
@@ -450,15 +456,13 @@ func TestAnIndexTakesLittleMemory(t *testing.T) {
 		}
 		return answer, nil
 	})}
-	runtime.GC()
-	var before runtime.MemStats
-	runtime.ReadMemStats(&before)
+	before := heapInUse()
 	var s sitemap.State
 	err := sitemap.New(sitemap.Config{HTTPClient: web}).Update(t.Context(), &s, home+"/index.xml")
 	if err == nil || files != 1001 || len(err.Error()) > 200_000 || !strings.Contains(err.Error(), "901 more files have errors") || !strings.Contains(err.Error(), "sitemap[1000] (9025 bytes) has more than 2048 bytes") {
 		t.Errorf("%d files; %.3000v", files, err)
 	}
-	if used := int64(most) - int64(before.HeapAlloc); used > 64<<20 {
+	if used := int64(most) - before; used > 64<<20 {
 		t.Errorf("%d MB were in use", used>>20)
 	}
 }
@@ -472,14 +476,8 @@ func TestRedirectsTakeLittleMemory(t *testing.T) {
 		fmt.Fprintf(&index, "<sitemap><loc>%s/%d</loc></sitemap>", home, i)
 	}
 	index.WriteString("</sitemapindex>")
-	inUse := func() int64 {
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return int64(m.HeapAlloc)
-	}
 	for _, findGone := range []bool{false, true} {
-		before, after, files := inUse(), int64(0), 0
+		before, after, files := heapInUse(), int64(0), 0
 		web := &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
 			answer := &http.Response{StatusCode: http.StatusOK, Request: r.Clone(r.Context())}
 			if files++; r.URL.Path == "/index.xml" {
@@ -487,7 +485,7 @@ func TestRedirectsTakeLittleMemory(t *testing.T) {
 				return answer, nil
 			}
 			if files == 1+all {
-				after = inUse()
+				after = heapInUse()
 			}
 			answer.Request.URL.Path += strings.Repeat("a", 60_000)
 			answer.Body = io.NopCloser(strings.NewReader(home + r.URL.Path))

@@ -275,30 +275,6 @@ func TestARedirectToAnotherHostNamesTheFlag(t *testing.T) {
 	probeJSON(t, exitClean, "--endpoint", server.URL, "--allow-host", host)
 }
 
-// The report names what was withheld: a host that the document chose gets no header of the user's.
-func TestSecretsAreWithheldFromOtherHosts(t *testing.T) {
-	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") != "" || r.Header.Get("Cookie") != "" {
-			t.Error("the other host gets a secret")
-		}
-		io.WriteString(w, "{}")
-	}))
-	defer other.Close()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		io.WriteString(w, `<amp-list src="`+other.URL+`/list" credentials="include"></amp-list>`)
-	}))
-	defer server.Close()
-	report := probeJSON(t, exitFindings, server.URL+"/article", "-H", "Authorization: Bearer secret", "--cookie", "a=secret")
-	if !slices.ContainsFunc(report.Notes, func(note string) bool { return strings.Contains(note, "withheld from "+other.URL) }) {
-		t.Errorf("notes: %q", report.Notes)
-	}
-	for _, f := range report.Findings {
-		if strings.Contains(f.Curl, "$") {
-			t.Errorf("the command line has credentials for the other host: %s", f.Curl)
-		}
-	}
-}
-
 // An unsafe method is sent with its body, and only to hosts that may be called.
 func TestProbeOfAnUnsafeEndpoint(t *testing.T) {
 	var mu sync.Mutex

@@ -259,10 +259,8 @@ func TestAFileThatCannotBeReadIsAnError(t *testing.T) {
 		"/xml":       "<urlset><url>",
 		"/cut.gz":    zipped(urlset("/a"))[:40],
 		"/not.gz":    "\x1f\x8b not gzip",
-		"/bomb.gz":   zipped(strings.Repeat(" ", 2000)),
 		"/loop":      "->/loop",
 		"/latin":     `<?xml version="1.0" encoding="ISO-8859-1"?><urlset/>`,
-		"/deep.xml":  "<urlset>" + strings.Repeat("<a>", 120),
 		"/ends.xml":  "<urlset></urlset></urlset>",
 		"/other.xml": "<urlset><url></loc></urlset>",
 	}}
@@ -278,9 +276,7 @@ func TestAFileThatCannotBeReadIsAnError(t *testing.T) {
 		home + "/latin":     "it is not UTF-8",
 		home + "/cut.gz":    "unexpected EOF",
 		home + "/not.gz":    "gzip: ",
-		home + "/bomb.gz":   "it has more than 1000 bytes",
 		home + "/loop":      "it redirects ten times",
-		home + "/deep.xml":  "nested more than 100 deep",
 		"www.example.com":   "is not the URL of a file",
 		"file:///etc/hosts": "is not the URL of a file",
 	} {

@@ -145,11 +145,6 @@ func TestVerifyAndFlush(t *testing.T) {
 			t.Errorf("exit code %d\n%s", code, stderr)
 		}
 	})
-	t.Run("no key", func(t *testing.T) {
-		if code, _, stderr := run(t, "", "flush", "https://www.example.com/a"); code != exitUsage || !strings.Contains(stderr, "key") {
-			t.Errorf("exit code %d\n%s", code, stderr)
-		}
-	})
 }
 
 func TestFlushOfOtherTypesAndSigned(t *testing.T) {

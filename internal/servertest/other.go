@@ -2,6 +2,14 @@
 
 package servertest
 
+import (
+	"syscall"
+	"testing"
+)
+
+// otherUser is only called as root, which does not exist here.
+func otherUser(testing.TB, string) *syscall.SysProcAttr { return nil }
+
 // Freeze would suspend the program. The test is skipped, because that is not possible here.
 func (s *Server) Freeze() { s.t.Skip("programs cannot be suspended on this system") }
 

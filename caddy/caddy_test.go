@@ -468,7 +468,6 @@ func TestADenialIsAnError(t *testing.T) {
 	}
 }
 
-// Without handle_errors, a denial has the text that the middleware and the other front ends send.
 // Other handlers and the log have the decision.
 func TestThePublisherIsAPlaceholderAndInTheLog(t *testing.T) {
 	s := newServer(t, "\tlog\n\tampcors www.example.com\n\trespond \"{http.ampcors.publisher} {http.ampcors.reason}\"")
@@ -659,7 +658,7 @@ func TestAWrongConfigurationChangesNothing(t *testing.T) {
 		`{"handler":"ampcors","config":{"source":{"ttl":"-1s"}},"source":{"module":"fake","label":"wrong"}}`,
 		`{"handler":"ampcors","config":{"publishers":["b"]},"source":{"module":"fake","label":"wrong"}}`,
 		`{"handler":"ampcors","source":{"module":"redis","url":"x"}}`,
-		`{"handler":"ampcors","source":{"module":"postgres","max_conns":-1}}`,
+		`{"handler":"ampcors","source":{"module":"postgres","table":"a; b"}}`,
 		`{"handler":"ampcors","source":{"module":"redis","url":"{env.AMPCORS_IS_NOT_SET}"}}`,
 	} {
 		err := caddy.Load([]byte(`{"admin":{"disabled":true,"config":{"persist":false}},"apps":{"http":{"servers":{"s":{"listen":["`+s.addr+`"],"routes":[{"handle":[`+wrong+`]}]}}}}}`), true)

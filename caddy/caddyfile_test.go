@@ -153,11 +153,10 @@ func TestTheCaddyfileOfPostgres(t *testing.T) {
 			domain_column host
 			prefix_column hash
 			condition "active AND plan <> 'free'"
-			max_conns 8
 		}
 	}
 	respond ok`)
-	const want = `{"condition":"active AND plan \u003c\u003e 'free'","conn_string":"{env.DATABASE_URL}","domain_column":"host","max_conns":8,"module":"postgres","prefix_column":"hash","table":"cms.sites"}`
+	const want = `{"condition":"active AND plan \u003c\u003e 'free'","conn_string":"{env.DATABASE_URL}","domain_column":"host","module":"postgres","prefix_column":"hash","table":"cms.sites"}`
 	if string(h.SourceRaw) != want {
 		t.Errorf("%s; want %s", h.SourceRaw, want)
 	}
@@ -256,25 +255,22 @@ func TestErrorsOfSources(t *testing.T) {
 	for text, want := range map[string]string{
 		"source redis":     "source redis has no URL; want one such as redis://localhost:6379",
 		"source mysql dsn": `unknown source "mysql"; want one of fake, postgres, redis`,
-		"source redis redis://a redis://:secret@b":                    "more than one value",
-		"source redis://:secret@b":                                    `unknown source "..."`,
-		"source redis redis://a {\nkey_prefix a\nkey_prefix b\n}":     "key_prefix occurs twice",
-		"source postgres user=bob password=secret":                    "more than one value",
-		"source postgres \"postgres://user:p@secret@a:port/b\"":       "ConnString cannot be parsed",
-		"source postgres \"host=a password = secret port=x\"":         "ConnString cannot be parsed",
-		"source postgres postgres://a {\ntable a\ntable b\n}":         "table occurs twice",
-		"source postgres postgres://a {\nmax_conns 1\nmax_conns 2\n}": "max_conns occurs twice",
-		"source redis redis://a {\nkey_prefix\n}":                     "wrong argument count",
-		"source redis redis://a {\ntable x\n}":                        `unknown option "table" of source redis; want key_prefix`,
-		"source redis mysql://user:secret@a":                          "the URL of Redis cannot be read",
-		"source postgres":                                             "source postgres has no connection string",
-		"source postgres a b":                                         "more than one value",
-		"source postgres postgres://a {\ntable\n}":                    "wrong argument count",
-		"source postgres postgres://a {\nmax_conns x\n}":              `max_conns "x" is not a number`,
-		"source postgres postgres://a {\nmax_conns -1\n}":             "MaxConns -1 is negative",
-		"source postgres postgres://a {\ntable \"a; b\"\n}":           "a; b",
-		"source postgres postgres://a {\nkey_prefix x\n}":             `unknown option "key_prefix" of source postgres`,
-		"source postgres postgres://user:secret@a:port/b":             "ConnString",
+		"source redis redis://a redis://:secret@b":                "more than one value",
+		"source redis://:secret@b":                                `unknown source "..."`,
+		"source redis redis://a {\nkey_prefix a\nkey_prefix b\n}": "key_prefix occurs twice",
+		"source postgres user=bob password=secret":                "more than one value",
+		"source postgres \"postgres://user:p@secret@a:port/b\"":   "ConnString cannot be parsed",
+		"source postgres \"host=a password = secret port=x\"":     "ConnString cannot be parsed",
+		"source postgres postgres://a {\ntable a\ntable b\n}":     "table occurs twice",
+		"source redis redis://a {\nkey_prefix\n}":                 "wrong argument count",
+		"source redis redis://a {\ntable x\n}":                    `unknown option "table" of source redis; want one of key_prefix`,
+		"source redis mysql://user:secret@a":                      "the URL of Redis cannot be read",
+		"source postgres":                                         "source postgres has no connection string",
+		"source postgres a b":                                     "more than one value",
+		"source postgres postgres://a {\ntable\n}":                "wrong argument count",
+		"source postgres postgres://a {\ntable \"a; b\"\n}":       "a; b",
+		"source postgres postgres://a {\nkey_prefix x\n}":         `unknown option "key_prefix" of source postgres`,
+		"source postgres postgres://user:secret@a:port/b":         "ConnString",
 	} {
 		_, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(":80 {\nampcors {\n"+text+"\n}\nrespond ok\n}\n"), map[string]any{"filename": "Caddyfile"})
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "at Caddyfile:") {

@@ -2,7 +2,6 @@ package caddy
 
 import (
 	"log/slog"
-	"strconv"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -29,9 +28,6 @@ type Postgres struct {
 
 	// SQL that a row must also satisfy.
 	Condition string `json:"condition,omitempty"`
-
-	// How many connections lookups can use. Default: 16.
-	MaxConns int `json:"max_conns,omitempty"`
 }
 
 // CaddyModule implements caddy.Module.
@@ -59,7 +55,6 @@ func (p *Postgres) config(log *slog.Logger) pgsource.Config {
 	return pgsource.Config{
 		ConnString: p.ConnString,
 		Table:      sqlsource.Config{Table: p.Table, DomainColumn: p.DomainColumn, PrefixColumn: p.PrefixColumn, Condition: p.Condition},
-		MaxConns:   p.MaxConns,
 		Logger:     log,
 	}
 }
@@ -80,20 +75,13 @@ func (p *Postgres) Open(log *slog.Logger) (opened source.Database, end func(), e
 //		domain_column <name>
 //		prefix_column <name>
 //		condition     <sql>
-//		max_conns     <number>
 //	}
 func (p *Postgres) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	maxConns := ""
 	err := readSource(d, &p.ConnString, "connection string", "postgres://user:password@localhost/database", map[string]*string{
-		"table": &p.Table, "domain_column": &p.DomainColumn, "prefix_column": &p.PrefixColumn, "condition": &p.Condition, "max_conns": &maxConns,
+		"table": &p.Table, "domain_column": &p.DomainColumn, "prefix_column": &p.PrefixColumn, "condition": &p.Condition,
 	})
 	if err != nil {
 		return err
-	}
-	if maxConns != "" {
-		if p.MaxConns, err = strconv.Atoi(maxConns); err != nil {
-			return d.Errf("max_conns %q is not a number", maxConns)
-		}
 	}
 	return checkSource(d, p.ConnString, p.Validate)
 }

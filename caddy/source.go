@@ -65,7 +65,7 @@ func readSource(d *caddyfile.Dispenser, address *string, kind, example string, o
 		value, ok := options[d.Val()]
 		switch {
 		case !ok:
-			return d.Errf("unknown option %q of %s; want %s", d.Val(), name, strings.Join(slices.Sorted(maps.Keys(options)), ", "))
+			return d.Errf("unknown option %q of %s; want one of %s", d.Val(), name, strings.Join(slices.Sorted(maps.Keys(options)), ", "))
 		case *value != "":
 			return d.Errf("%s occurs twice", d.Val())
 		case !d.AllArgs(value):

@@ -237,7 +237,7 @@ func TestLookupsThatWaitForASlotEndWhenTheBreakerOpens(t *testing.T) {
 		if r := c.Find(t.Context(), "early"); !errors.Is(r.Err, ErrCircuitOpen) {
 			t.Errorf("%+v", r)
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		for i := range 10 { // one finds out whether the source works again
 			group.Go(func() { c.Find(t.Context(), fmt.Sprint("again", i)) })
 		}

@@ -163,8 +163,7 @@ func isCanonical(domain string) bool {
 }
 
 // stillAllowed checks the breaker again after the wait for a slot, because other calls may
-// have failed in the meantime. Then, unless the name is remembered, it takes a token of the
-// rate limit, which counts only lookups that reach the database.
+// have failed in the meantime.
 func (c *Source) stillAllowed(own *call) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

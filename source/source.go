@@ -35,9 +35,9 @@ var ErrNoStale = errors.New("earlier answers do not count")
 // [Source.Remembered] answers from memory alone. [Source.Find] asks if memory has no answer:
 //
 //	memory -> call of another caller -> circuit breaker -> queue for a slot ->
-//	circuit breaker again -> rate limit -> Database
+//	circuit breaker again -> Database
 //
-// Each part has a file: memory.go, call.go, breaker.go, queue.go and rate.go; rejections.go is part
+// Each part has a file: memory.go, call.go, breaker.go and queue.go; rejections.go is part
 // of the queue's order. Each shard has breakers, a queue and slots of its own, so that a shard that
 // fails does not stop the others.
 type Source struct {

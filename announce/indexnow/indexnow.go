@@ -4,7 +4,7 @@
 //
 //  1. Make a [Key] once (openssl rand -hex 16, or [NewKey]), and keep it with the
 //     configuration.
-//  2. Wrap the handler of each host whose pages are to be submitted with [Client.ServeKeys].
+//  2. With [Client.ServeKeys], wrap the handler of each host whose pages are submitted.
 //  3. Once that is served, call [Client.Verify].
 //  4. Call [Client.Submit] for pages that change together, or let [Client.NewQueue] gather those
 //     that change one by one. The URL is the page's canonical one, not that of its AMP

@@ -424,6 +424,10 @@ func TestAllConfigErrorsAreReported(t *testing.T) {
 		`Endpoint "https://:443/x" is not`:                                        func(cfg *Config) { cfg.Endpoint = "https://:443/x" },
 		`Endpoint "https://api.indexnow.org/x " is not`:                           func(cfg *Config) { cfg.Endpoint = "https://api.indexnow.org/x " },
 		`UserAgent "a`: func(cfg *Config) { cfg.UserAgent = "a\nb" },
+		`KeysOf "" is set, and so is Key or KeyLocation; want one`: func(cfg *Config) {
+			cfg.Key, cfg.KeyLocation = "", "https://www.example.com/key.txt"
+			cfg.KeysOf = func(context.Context, string) ([]Key, error) { return nil, nil }
+		},
 		`KeysOf "" is set, and so is Key or KeyLocation`: func(cfg *Config) {
 			cfg.KeysOf = func(context.Context, string) ([]Key, error) { return nil, nil }
 		},
@@ -478,6 +482,12 @@ func TestTheKeyIsMasked(t *testing.T) {
 		_, err := New(cfg)
 		problems = append(problems, err)
 	}
+	// One key may be a part of another.
+	several, _ := New(Config{
+		KeysOf:     func(context.Context, string) ([]Key, error) { return []Key{testKey[:16], testKey}, nil },
+		HTTPClient: servertest.Loopback(t, http.RedirectHandler("/"+string(testKey), http.StatusFound)),
+	})
+	problems = append(problems, several.Verify(t.Context(), "www.example.com"))
 	_, err := c.Submit(t.Context(), "https://example.org/"+string(testKey), "https://www.example.com:1/"+string(testKey))
 	for _, err := range append(problems, err) {
 		if err == nil {

@@ -152,6 +152,7 @@ func (c *Client) of(ctx context.Context, host string) (*Client, error) {
 			return nil, keysError{fmt.Errorf("%w: %w", ErrNoKey, err)}
 		}
 	}
+	keys = slices.Clone(keys) // the caller may change its own
 	own := *c
 	own.keys, own.keysOf = &keys, nil
 	return &own, nil

@@ -1,6 +1,7 @@
 package updatecache
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"slices"
@@ -60,7 +61,29 @@ func TestAQueueFlushesOnEachCache(t *testing.T) {
 		if unsent := shutdown(unsent...); len(unsent) != 0 || !slices.Equal(asked, []string{"www-example-com.www.bing-amp.com"}) {
 			t.Errorf("%q; asked %q", unsent, asked)
 		}
-		q, _ := c.NewQueue(queue.Config{})
+		// A Retry-After is kept, and the request is signed again.
+		var signed []string
+		var at []time.Duration
+		began := time.Now()
+		c.http.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
+			signed, at = append(signed, r.URL.RawQuery), append(at, time.Since(began))
+			if len(signed) == 1 {
+				return &http.Response{StatusCode: 429, Header: http.Header{"Retry-After": {"90"}}, Body: http.NoBody}, nil
+			}
+			return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader("OK"))}, nil
+		})
+		q, _ := c.NewQueue(queue.Config{Delay: time.Nanosecond})
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { _ = q.Run(ctx) }()
+		if err := q.Add("https://www-example-com.cdn.ampproject.org/c/s/www.example.com/b"); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(2 * time.Minute)
+		cancel()
+		synctest.Wait()
+		if len(signed) != 2 || signed[0] == signed[1] || at[1] < 90*time.Second {
+			t.Errorf("%q after %v", signed, at)
+		}
 		for _, wrong := range []string{"", "https://www.example.com/a.jpg", "https://a-example.cdn.ampproject.org/c/s/b.example/"} {
 			if err := q.Add(wrong); err == nil {
 				t.Errorf("%q is accepted", wrong)

@@ -31,12 +31,14 @@
 // once [Client.VerifyCaches] finds it in the caches.
 //
 // A Client serves any number of publishers, and is safe for concurrent use by multiple goroutines.
-// The package starts no goroutine, except in a Queue. Flush sends each request once; a Queue retries.
+// Flush sends each request once; a Queue retries. The package starts no goroutine, except in a Queue, and
+// for a moment when a slot of the rate limit is free again.
 package updatecache
 
 import (
 	"crypto"
 	"crypto/rsa"
+	"crypto/sha256"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -111,6 +113,8 @@ func New(cfg Config) (*Client, error) {
 		reject("Signer", fmt.Sprintf("%T", cfg.Signer), "has no public key of type *rsa.PublicKey", wantKey)
 	} else if public.N.BitLen() < minKeyBits {
 		reject("Signer", fmt.Sprintf("RSA, %d bits", public.N.BitLen()), "is too short", wantKey)
+	} else if err := rsa.VerifyPKCS1v15(public, crypto.SHA256, make([]byte, sha256.Size), make([]byte, public.Size())); !errors.Is(err, rsa.ErrVerification) {
+		reject("Signer", fmt.Sprintf("%T", cfg.Signer), "has a public key that is not valid for RSA: "+err.Error(), wantKey)
 	} else if der, err := x509.MarshalPKIXPublicKey(public); err != nil {
 		reject("Signer", "", "has a public key that cannot be written: "+err.Error(), wantKey)
 	} else {

@@ -387,7 +387,7 @@ func newCheck() *cobra.Command {
 				err = fmt.Errorf("%w; if the server looks them up in a database, use --database or --with-database", err)
 			}
 		}
-		if unread := (*fs.PathError)(nil); errors.As(err, &unread) {
+		if unread := (*fs.PathError)(nil); errors.As(err, &unread) && unread.Path == args[0] {
 			return err
 		}
 		if err != nil {

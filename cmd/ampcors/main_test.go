@@ -178,6 +178,11 @@ func TestCheck(t *testing.T) {
 			t.Errorf("exit code %d\n%s", code, stdout)
 		}
 	})
+	t.Run("a list that is missing", func(t *testing.T) {
+		if code, _, stderr := run(t, "", "check", write("list.json", `{"publishersFile": "nowhere.txt"}`)); code != exitFindings {
+			t.Errorf("exit code %d\n%s", code, stderr)
+		}
+	})
 	t.Run("invalid", func(t *testing.T) {
 		code, stdout, stderr := run(t, "", "check", write("invalid.json", `{"publishers": ["b"]}`))
 		if code != exitFindings || stdout != "" || !strings.Contains(stderr, `invalid.json:1:17: publishers[0] "b" has no dot`) {

@@ -155,6 +155,9 @@ func (f *indexNowFlags) client() (*indexnow.Client, error) {
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", f.keys, err)
 			}
+			if keys[domain] != nil {
+				return nil, fmt.Errorf("%s: %s is there twice, also in another spelling", f.keys, domain)
+			}
 			keys[domain] = own
 		}
 		cfg.KeysOf = func(_ context.Context, host string) ([]indexnow.Key, error) { return keys[host], nil }

@@ -439,6 +439,12 @@ func TestSubmitWithKeysOfHosts(t *testing.T) {
 `; code != exitClean || stdout != want {
 		t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
 	}
+	if err := os.WriteFile(file, []byte(`{"A.example": ["aaaaaaaaaa"], "a.example": ["bbbbbbbbbb"]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := run(t, "", "submit", "--keys", file, "https://a.example/"); code != exitUsage || !strings.Contains(stderr, "a.example is there twice") {
+		t.Errorf("exit code %d\n%s", code, stderr)
+	}
 	if code, _, stderr := run(t, "", "submit", "--keys", "pages.go", "https://a.example/"); code != exitUsage || !strings.Contains(stderr, "want a JSON object") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}

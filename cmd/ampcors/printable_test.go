@@ -20,6 +20,8 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/spf13/cobra"
+
 	"github.com/ampcors/ampcors/cmd/ampcors/internal/probe"
 )
 
@@ -105,6 +107,25 @@ func TestOutputIsPrintable(t *testing.T) {
 	}
 	if rest := strings.Replace(strings.Replace(colored.String(), "\x1b[31m", "", 1), "\x1b[0m", "", 1); !isPrintable(rest) {
 		t.Errorf("%q", rest)
+	}
+}
+
+// A terminal is found behind the printer. The null device counts as one.
+func TestColorsAreForTerminals(t *testing.T) {
+	for noColor, want := range map[string]bool{"": true, "1": false} {
+		t.Setenv("NO_COLOR", noColor)
+		out, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer out.Close()
+		root, got := newRoot(), false
+		root.AddCommand(&cobra.Command{Use: "colors", Run: func(cmd *cobra.Command, _ []string) { _, got = terminal(cmd) }})
+		root.SetOut(out)
+		root.SetArgs([]string{"colors"})
+		if code := execute(t.Context(), root); code != exitClean || got != want {
+			t.Errorf("NO_COLOR=%q: exit code %d, %t", noColor, code, got)
+		}
 	}
 }
 

@@ -430,7 +430,7 @@ func or(values []string) string {
 
 // terminal returns the terminal that the output goes to, if it shows colors (https://no-color.org).
 func terminal(cmd *cobra.Command) (out *os.File, ok bool) {
-	if p, isPrinter := cmd.OutOrStdout().(*printer); isPrinter {
+	if p, isPrinter := cmd.OutOrStdout().(printer); isPrinter {
 		out, ok = p.out.(*os.File)
 	}
 	return out, ok && os.Getenv("NO_COLOR") == "" && isTerminal(out)

@@ -242,15 +242,15 @@ func (s *Store) shard(key string) int {
 }
 
 // publishers returns all publishers. It scans each master in steps of 1000 keys. A
-// publisher that is there from the beginning to the end is returned, except those of a master that is not
-// there, and one whose hash slot moves to a master that was scanned before.
+// publisher that is there from the beginning to the end is returned, except one whose hash slot moves to a
+// master that was scanned before. In a cluster, it is an error if some hash slots have no master that works.
 func (s *Store) publishers(ctx context.Context) iter.Seq2[string, error] {
 	match := globSpecial.Replace(s.publisher) + "*"
 	return func(yield func(string, error) bool) {
 		hasMaster := false
 		for addr, node := range s.client.Nodes() {
 			fail := func(err error) { yield("", fmt.Errorf("redissource: %s: %w", addr, err)) }
-			isMaster, err := isMaster(ctx, node)
+			isMaster, err := s.isMaster(ctx, node)
 			if err != nil {
 				fail(err)
 				return
@@ -283,13 +283,23 @@ func (s *Store) publishers(ctx context.Context) iter.Seq2[string, error] {
 	}
 }
 
-func isMaster(ctx context.Context, node rueidis.Client) (bool, error) {
+// isMaster reports whether a node is a master. It returns an error if the node's cluster is incomplete.
+func (s *Store) isMaster(ctx context.Context, node rueidis.Client) (bool, error) {
 	role, err := obey(ctx, func() ([]rueidis.RedisMessage, error) { return node.Do(ctx, node.B().Role().Build()).ToArray() })
 	if err != nil || len(role) == 0 {
 		return false, err
 	}
-	name, _ := role[0].ToString()
-	return name == "master", nil
+	if name, _ := role[0].ToString(); name != "master" {
+		return false, nil
+	}
+	if s.client.Mode() != rueidis.ClientModeCluster {
+		return true, nil
+	}
+	info, err := obey(ctx, func() (string, error) { return node.Do(ctx, node.B().ClusterInfo().Build()).ToString() })
+	if all := fmt.Sprintf("cluster_slots_ok:%d\r\n", numSlots); err == nil && !strings.Contains(info, all) {
+		err = errors.New("some hash slots have no master; a replica may be taking over")
+	}
+	return true, err
 }
 
 // globSpecial escapes what a pattern of SCAN gives a meaning.

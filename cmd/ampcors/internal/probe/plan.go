@@ -26,7 +26,7 @@ type Trial struct {
 	Works     bool     `json:"works,omitempty"`    // a browser gives the page a usable answer
 	Causes    []string `json:"causes,omitempty"`   // of a problem: ids of findings
 	Reason    string   `json:"reason,omitempty"`   // why a browser blocks the request, or why it was not tested
-	ByChoice  bool     `json:"byChoice,omitempty"` // not tested, because the settings do not allow it
+	ByChoice  bool     `json:"byChoice,omitempty"` // not tested, because the Config does not allow it
 }
 
 // An Outcome is what is known about a trial.
@@ -493,7 +493,7 @@ func otherTLD(host string) string {
 // needsPreflight reports whether browsers send a preflight for a request of the publisher's pages.
 func (c *cell) needsPreflight() bool { return c.e.NeedsPreflight() || len(c.p.cfg.PageHeader) > 0 }
 
-// maySend reports whether the settings allow a method.
+// maySend reports whether the Config allows a method.
 func (p *prober) maySend(method string) bool {
 	return p.cfg.Unsafe || slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions}, method)
 }

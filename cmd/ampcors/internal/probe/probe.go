@@ -96,7 +96,7 @@ type Report struct {
 	Unknown   []Unknown  `json:"unknown"`  // parts of the document with a URL that only the browser knows
 	Untested  []Untested `json:"untested"` // why trials were not tested, and how many
 	Notes     []string   `json:"notes"`    // other problems, which break pages but are not CORS
-	More      []string   `json:"more"`     // which settings would test more
+	More      []string   `json:"more"`     // which flags would test more
 	Findings  []Finding  `json:"findings"`
 	Snippets  []Snippet  `json:"snippets"` // for common servers, if there is a finding
 	Summary   Summary    `json:"summary"`
@@ -107,7 +107,7 @@ type Untested struct {
 	Endpoint string `json:"endpoint"`
 	Reason   string `json:"reason"`
 	Trials   int    `json:"trials"` // how many; 0 if no trial was planned
-	Failed   bool   `json:"failed"` // it was tried; otherwise the settings do not allow it
+	Failed   bool   `json:"failed"` // it was tried; otherwise the Config does not allow it
 }
 
 // DefaultRate is the command's limit of requests per second: 50 endpoints that answer in 20 ms take half a
@@ -298,7 +298,7 @@ func (p *prober) finish(cells []*cell) {
 	r.More = p.more()
 }
 
-// more returns which settings would test more.
+// more returns which flags would test more.
 func (p *prober) more() []string {
 	more := []string{}
 	add := func(isUseful bool, text string) {

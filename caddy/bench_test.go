@@ -1,25 +1,19 @@
 package caddy
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
-
 	"github.com/ampcors/ampcors/internal/gatewaytest"
-	"github.com/ampcors/ampcors/internal/servertest"
 )
 
 // BenchmarkReload reloads Caddy with a list of a million publishers, while a client sends
@@ -94,63 +88,5 @@ func BenchmarkReload(b *testing.B) {
 		if median := slices.Sorted(slices.Values(inUse[n/2:]))[n/4]; median > slices.Max(inUse[:n/2])*11/10 {
 			b.Errorf("the memory in use grows: %d MB", inUse)
 		}
-	}
-}
-
-// BenchmarkRequests measures requests through Caddy to a backend: with no CORS headers, with
-// headers written by hand for one origin, and with ampcors. wrk sends them to each in turn.
-func BenchmarkRequests(b *testing.B) {
-	wrk := servertest.Program(b, "install wrk (Debian: apt-get install wrk)", "wrk")
-	proxied := "\treverse_proxy " + backend(b, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "an answer\n") })
-	kinds := []string{"none", "by-hand", "ampcors"}
-	directives := map[string]string{
-		"none": "",
-		"by-hand": "\t@page header Origin " + cached + "\n\theader @page {\n\t\tAccess-Control-Allow-Origin " + cached +
-			"\n\t\tAccess-Control-Allow-Credentials true\n\t\tAccess-Control-Expose-Headers AMP-Redirect-To\n\t}\n\theader Vary Origin\n",
-		"ampcors": "\tampcors www.example.com {\n\t\tcredentialed\n\t}\n",
-	}
-	addrs := make(map[string]string)
-	config := fmt.Sprintf("{\n\tadmin off\n\tpersist_config off\n\tauto_https off\n\tstorage file_system %s\n\tlog {\n\t\toutput discard\n\t}\n}\n", b.TempDir())
-	for _, kind := range kinds {
-		addrs[kind] = servertest.FreeAddress(b)
-		config += fmt.Sprintf("http://%s {\n%s%s\n}\n", addrs[kind], directives[kind], proxied)
-	}
-	if err := caddy.Load(adapt(b, config), true); err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = caddy.Stop() })
-	perSecond := make(map[string][]float64)
-	for round := 0; b.Loop(); round++ {
-		for i := range kinds {
-			kind := kinds[(round+i)%len(kinds)]
-			out, err := exec.Command(wrk, "-t1", "-c16", "-d1s", "-H", "Origin: "+cached, "http://"+addrs[kind]+"/").Output()
-			if err != nil {
-				b.Fatalf("%v: %s", err, out)
-			}
-			if bytes.Contains(out, []byte("Non-2xx")) {
-				b.Fatalf("%s", out)
-			}
-			_, after, _ := strings.Cut(string(out), "Requests/sec:")
-			n, err := strconv.ParseFloat(strings.Fields(after)[0], 64)
-			if err != nil {
-				b.Fatal(err)
-			}
-			perSecond[kind] = append(perSecond[kind], n)
-		}
-	}
-	median := func(values []float64) float64 {
-		values = slices.Clone(values)
-		slices.Sort(values)
-		return values[len(values)/2]
-	}
-	for _, kind := range kinds {
-		b.ReportMetric(median(perSecond[kind]), "per-second-"+kind)
-	}
-	for _, kind := range kinds[:2] {
-		ratios := make([]float64, len(perSecond[kind]))
-		for i, n := range perSecond[kind] {
-			ratios[i] = perSecond["ampcors"][i] / n
-		}
-		b.ReportMetric(median(ratios), "ratio-to-"+kind)
 	}
 }

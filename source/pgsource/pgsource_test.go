@@ -69,24 +69,6 @@ func newTable(t testing.TB, table sqlsource.Config, addrs ...string) *Table {
 	return s
 }
 
-// soon is long on a busy machine, and much less than the TTL of an hour: what is seen by then was
-// reported.
-const soon = 10 * time.Second
-
-// until waits until a condition holds, for at most limit, and returns how long it took.
-func until(t testing.TB, what string, limit time.Duration, holds func() bool) time.Duration {
-	t.Helper()
-	begun := time.Now()
-	for !holds() {
-		if time.Since(begun) > limit {
-			t.Errorf("after %v, not yet: %s", limit, what)
-			return limit
-		}
-		time.Sleep(200 * time.Microsecond)
-	}
-	return time.Since(begun)
-}
-
 // newServers returns the Middlewares of n servers that listen.
 func newServers(t testing.TB, n int, addrs ...string) (servers []*ampcors.Middleware) {
 	t.Helper()
@@ -94,25 +76,10 @@ func newServers(t testing.TB, n int, addrs ...string) (servers []*ampcors.Middle
 		s := newTable(t, sqlsource.Config{}, addrs...)
 		// No test runs as long as the TTL, so all changes are seen by notifications.
 		m := servertest.Middleware(t, s.Database(), source.Config{TTL: time.Hour, NegativeTTL: time.Hour})
-		until(t, "it listens", soon, s.isListening.Load)
+		servertest.Until(t, "it listens", servertest.Soon, s.isListening.Load)
 		servers = append(servers, m)
 	}
 	return servers
-}
-
-// seen waits until all servers decide by a change, and returns how long it took.
-func seen(t testing.TB, limit time.Duration, servers []*ampcors.Middleware, publisher string, want bool) time.Duration {
-	t.Helper()
-	return until(t, fmt.Sprintf("%s allowed: %t", publisher, want), limit, func() bool {
-		for _, m := range servers {
-			for _, origin := range servertest.Origins(publisher) {
-				if d := m.CheckOrigin(origin); d.Allowed != want || d.Stale || d.SourceErr != nil {
-					return false
-				}
-			}
-		}
-		return true
-	})
 }
 
 func database(t testing.TB) (*servertest.Server, *pgx.Conn) {
@@ -130,13 +97,13 @@ func TestChangesAreSeenByThreeServers(t *testing.T) {
 	t.Parallel()
 	db, conn := database(t)
 	servers := newServers(t, 3, db.Addr)
-	seen(t, soon, servers, "www.example.com", false)
+	servertest.Seen(t, servertest.Soon, "www.example.com", false, servers...)
 	var times []time.Duration
 	for range 50 {
 		add(t, conn, "www.example.com")
-		times = append(times, seen(t, soon, servers, "www.example.com", true))
+		times = append(times, servertest.Seen(t, servertest.Soon, "www.example.com", true, servers...))
 		exec(t, conn, "DELETE FROM publishers WHERE domain = 'www.example.com'")
-		times = append(times, seen(t, soon, servers, "www.example.com", false))
+		times = append(times, servertest.Seen(t, servertest.Soon, "www.example.com", false, servers...))
 	}
 	slices.Sort(times)
 	t.Logf("a change is seen by three servers after %v in the median, %v at most", times[len(times)/2], times[len(times)-1])
@@ -149,20 +116,20 @@ func TestChangesAreSeenByThreeServers(t *testing.T) {
 	add(t, conn, domains...)
 	some := []string{domains[0], domains[5_000], domains[9_999]}
 	for _, domain := range some {
-		seen(t, soon, servers, domain, true)
+		servertest.Seen(t, servertest.Soon, domain, true, servers...)
 	}
 	exec(t, conn, "DELETE FROM publishers")
 	begun := time.Now()
 	for _, domain := range some {
-		seen(t, soon, servers, domain, false)
+		servertest.Seen(t, servertest.Soon, domain, false, servers...)
 	}
 	t.Logf("10,000 rows that were deleted are seen after %v", time.Since(begun))
 
 	exec(t, conn, "INSERT INTO publishers (domain) VALUES ('www.example.com')")
-	seen(t, soon, servers, "www.other.example", false)
-	until(t, "allowed without a prefix", soon, func() bool { return servers[0].CheckOrigin("https://www.example.com").Allowed })
+	servertest.Seen(t, servertest.Soon, "www.other.example", false, servers...)
+	servertest.Until(t, "allowed without a prefix", servertest.Soon, func() bool { return servers[0].CheckOrigin("https://www.example.com").Allowed })
 	exec(t, conn, "TRUNCATE publishers")
-	seen(t, soon, servers, "www.example.com", false)
+	servertest.Seen(t, servertest.Soon, "www.example.com", false, servers...)
 }
 
 // record returns the messages that a Database reports.
@@ -181,7 +148,7 @@ func record(t *testing.T, s *Table, conn *pgx.Conn, channel string) (take func()
 		// Messages come in the order of the commits, so this one is the last.
 		const last = "last.example"
 		exec(t, conn, fmt.Sprintf("SELECT pg_notify('%s', '%s')", channel, last))
-		until(t, "reported", soon, func() bool {
+		servertest.Until(t, "reported", servertest.Soon, func() bool {
 			mu.Lock()
 			defer mu.Unlock()
 			i := slices.Index(messages, last)
@@ -211,7 +178,7 @@ func TestOnlyWhatChangedIsReported(t *testing.T) {
 	for range 2 { // it can run again
 		exec(t, conn, statements)
 	}
-	until(t, "ready", soon, func() bool { return s.Ping(t.Context()) == nil })
+	servertest.Until(t, "ready", servertest.Soon, func() bool { return s.Ping(t.Context()) == nil })
 	take := record(t, s, conn, "ampcors_cms_sites")
 	long := strings.Repeat("a", 254)
 	for _, test := range []struct {
@@ -239,7 +206,7 @@ func TestOnlyWhatChangedIsReported(t *testing.T) {
 	}
 	for _, sql := range []string{"TRUNCATE cms.sites", "INSERT INTO cms.sites (host) SELECT 'site-' || n || '.example' FROM generate_series(1, 30001) AS n"} {
 		exec(t, conn, sql)
-		until(t, sql+": everything may have changed", soon, func() bool { return slices.Equal(take(), []string{""}) })
+		servertest.Until(t, sql+": everything may have changed", servertest.Soon, func() bool { return slices.Equal(take(), []string{""}) })
 	}
 	// Many rows are in few messages, and none is missing.
 	exec(t, conn, "DELETE FROM cms.sites WHERE host LIKE 'site-%' AND right(host, 9) IN ('0.example', '1.example', '2.example', '3.example', '4.example')")
@@ -306,14 +273,14 @@ func TestPingReportsMissingTriggers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	until(t, "it listens", soon, s.isListening.Load)
+	servertest.Until(t, "it listens", servertest.Soon, s.isListening.Load)
 	ping("<nil>")
 	for _, change := range []string{"DISABLE TRIGGER", "ENABLE REPLICA TRIGGER"} {
 		exec(t, conn, "ALTER TABLE publishers "+change+" ampcors_delete")
 		ping("does not have the triggers")
-		until(t, "it does not listen", soon, func() bool { return !s.isListening.Load() })
+		servertest.Until(t, "it does not listen", servertest.Soon, func() bool { return !s.isListening.Load() })
 		exec(t, conn, "ALTER TABLE publishers ENABLE TRIGGER ampcors_delete")
-		until(t, "it listens", soon, s.isListening.Load)
+		servertest.Until(t, "it listens", servertest.Soon, s.isListening.Load)
 	}
 	// The triggers of another name of the table, or another Condition, report to nobody here.
 	for table, want := range map[sqlsource.Config]string{{Table: "public.publishers"}: "does not have the triggers", {Condition: "domain <> 'x'"}: "another condition"} {
@@ -326,7 +293,7 @@ func TestPingReportsMissingTriggers(t *testing.T) {
 		if err := s.Install(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		until(t, "it listens", soon, s.isListening.Load)
+		servertest.Until(t, "it listens", servertest.Soon, s.isListening.Load)
 		ping("<nil>")
 	}
 	exec(t, conn, "DROP TABLE publishers")
@@ -372,7 +339,7 @@ func TestLookupsFailWithoutTheConditionOfTheTriggers(t *testing.T) {
 		t.Errorf("with the condition: %+v", d)
 	}
 	install(sqlsource.Config{})
-	seen(t, soon, []*ampcors.Middleware{m}, "www.suspended.example", true)
+	servertest.Seen(t, servertest.Soon, "www.suspended.example", true, m)
 	exec(t, conn, "CREATE TRIGGER ampcors_audit BEFORE UPDATE ON publishers FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()")
 	if ok, err := s.IsInstalled(t.Context()); !ok || err != nil {
 		t.Errorf("with a trigger of another program: %t, %v", ok, err)
@@ -381,7 +348,7 @@ func TestLookupsFailWithoutTheConditionOfTheTriggers(t *testing.T) {
 		t.Errorf("the name in capitals: %t, %v", ok, err)
 	}
 	install(sqlsource.Config{Condition: "active"})
-	until(t, "lookups fail again", soon, func() bool { // and what is remembered does not count
+	servertest.Until(t, "lookups fail again", servertest.Soon, func() bool { // and what is remembered does not count
 		d := m.CheckOrigin("https://www.suspended.example")
 		return !d.Allowed && errors.Is(d.SourceErr, ErrOtherTriggers)
 	})
@@ -389,7 +356,7 @@ func TestLookupsFailWithoutTheConditionOfTheTriggers(t *testing.T) {
 	exec(t, conn, "ALTER ROLE ampcors NOLOGIN")
 	exec(t, conn, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' OR query LIKE 'SELECT pg_is_in_recovery()%'")
 	exec(t, conn, "DROP FUNCTION ampcors_notify_publishers CASCADE") // without triggers, a change is seen later
-	until(t, "lookups work", soon, func() bool {
+	servertest.Until(t, "lookups work", servertest.Soon, func() bool {
 		ok, err := s.Database().HasPublisher(t.Context(), "www.suspended.example")
 		return ok && err == nil && !s.isListening.Load()
 	})
@@ -420,7 +387,7 @@ func TestInstallReportsEverything(t *testing.T) {
 	s := newTable(t, sqlsource.Config{}, db.Addr)
 	m := servertest.Middleware(t, s.Database(), source.Config{NegativeTTL: time.Hour})
 	servers := []*ampcors.Middleware{m}
-	seen(t, soon, servers, "www.example.com", false)
+	servertest.Seen(t, servertest.Soon, "www.example.com", false, servers...)
 	add(t, conn, "www.example.com")
 	if s.isListening.Load() {
 		t.Error("it listens without triggers")
@@ -428,12 +395,12 @@ func TestInstallReportsEverything(t *testing.T) {
 	if err := s.Install(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	seen(t, soon, servers, "www.example.com", true)
+	servertest.Seen(t, servertest.Soon, "www.example.com", true, servers...)
 	exec(t, conn, "ALTER TABLE publishers DISABLE TRIGGER USER; DELETE FROM publishers; ALTER TABLE publishers ENABLE TRIGGER USER")
 	if err := s.Install(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	seen(t, soon, servers, "www.example.com", false)
+	servertest.Seen(t, servertest.Soon, "www.example.com", false, servers...)
 }
 
 func TestNewChecksItsConfig(t *testing.T) {
@@ -477,9 +444,9 @@ func TestNotificationsOfAnybodyCostLittle(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(cache.Close)
-	until(t, "it listens", soon, s.isListening.Load)
+	servertest.Until(t, "it listens", servertest.Soon, s.isListening.Load)
 	found := func() bool { return cache.Find(t.Context(), "www.example.com").Publisher != "" }
-	until(t, "it is allowed", soon, found)
+	servertest.Until(t, "it is allowed", servertest.Soon, found)
 	take := record(t, s, conn, "ampcors_publishers")
 
 	exec(t, conn, "SET ROLE anybody")
@@ -500,7 +467,7 @@ func TestNotificationsOfAnybodyCostLittle(t *testing.T) {
 	}
 	// The last one is not lost.
 	exec(t, conn, "SELECT pg_notify('ampcors_publishers', '')")
-	until(t, "passed on", soon, func() bool { return len(take()) > 0 })
+	servertest.Until(t, "passed on", servertest.Soon, func() bool { return len(take()) > 0 })
 }
 
 // All connections, also those that listen, are closed again and again, while publishers are looked up. Each
@@ -548,11 +515,11 @@ func TestKilledConnections(t *testing.T) {
 		})
 	}
 	slowest := time.Duration(0)
-	for i := 0; i < 10 || kills.Load() < 3 && time.Since(begun) < soon; i++ {
+	for i := 0; i < 10 || kills.Load() < 3 && time.Since(begun) < servertest.Soon; i++ {
 		add(t, conn, "www.example.com")
-		slowest = max(slowest, seen(t, soon, servers, "www.example.com", true))
+		slowest = max(slowest, servertest.Seen(t, servertest.Soon, "www.example.com", true, servers...))
 		exec(t, conn, "DELETE FROM publishers WHERE domain = 'www.example.com'")
-		slowest = max(slowest, seen(t, soon, servers, "www.example.com", false))
+		slowest = max(slowest, servertest.Seen(t, servertest.Soon, "www.example.com", false, servers...))
 	}
 	workers.Wait()
 	cancel()
@@ -570,8 +537,8 @@ func TestARevocationOnAPromotedStandbyIsSeen(t *testing.T) {
 	add(t, conn, "www.example.com", "www.other.example")
 	standby := servertest.PostgresStandby(t, db)
 	servers := newServers(t, 3, db.Addr, standby.Addr)
-	seen(t, soon, servers, "www.example.com", true)
-	seen(t, soon, servers, "www.other.example", true)
+	servertest.Seen(t, servertest.Soon, "www.example.com", true, servers...)
+	servertest.Seen(t, servertest.Soon, "www.other.example", true, servers...)
 	db.Kill()
 	if d := servers[0].CheckOrigin("https://www.example.com"); !d.Allowed {
 		t.Errorf("%+v", d)
@@ -579,11 +546,11 @@ func TestARevocationOnAPromotedStandbyIsSeen(t *testing.T) {
 	standby.Promote()
 	conn = connect(t, db.Addr, standby.Addr)
 	exec(t, conn, "DELETE FROM publishers WHERE domain = 'www.example.com'")
-	took := seen(t, soon, servers, "www.example.com", false)
+	took := servertest.Seen(t, servertest.Soon, "www.example.com", false, servers...)
 	t.Logf("seen after %v", took)
-	seen(t, soon, servers, "www.other.example", true)
+	servertest.Seen(t, servertest.Soon, "www.other.example", true, servers...)
 	exec(t, conn, "DELETE FROM publishers WHERE domain = 'www.other.example'")
-	t.Logf("the next after %v", seen(t, soon, servers, "www.other.example", false))
+	t.Logf("the next after %v", servertest.Seen(t, servertest.Soon, "www.other.example", false, servers...))
 }
 
 // A server that starts while the database is down listens once the database is up.
@@ -598,7 +565,7 @@ func TestTheDatabaseMayStartLater(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	db.Start()
-	until(t, "it listens", soon, s.isListening.Load)
+	servertest.Until(t, "it listens", servertest.Soon, s.isListening.Load)
 	if err := s.Ping(t.Context()); err != nil {
 		t.Error(err)
 	}

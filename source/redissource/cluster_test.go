@@ -203,11 +203,11 @@ func TestAClusterListsPublishersAndReportsChanges(t *testing.T) {
 	if got := list(t, s); !slices.Equal(got, want) {
 		t.Errorf("%d publishers are listed; want %d", len(got), len(want))
 	}
-	within(t, soon, mw, want[0], true)
+	servertest.Seen(t, servertest.Soon, want[0], true, mw)
 	if err := s.Remove(ctx, want...); err != nil {
 		t.Fatal(err)
 	}
-	within(t, soon, mw, want[0], false)
+	servertest.Seen(t, servertest.Soon, want[0], false, mw)
 	if got := list(t, s); len(got) != 0 {
 		t.Errorf("%q are listed", got)
 	}
@@ -219,7 +219,7 @@ func TestAClusterListsPublishersAndReportsChanges(t *testing.T) {
 	if err := s.client.Do(ctx, s.client.B().Del().Key("ampcors:publisher:www.example.com").Build()).Error(); err != nil {
 		t.Fatal(err)
 	}
-	within(t, soon, mw, "www.example.com", false)
+	servertest.Seen(t, servertest.Soon, "www.example.com", false, mw)
 }
 
 // One master of three hangs. Publishers on the others are allowed as before: their requests

@@ -35,30 +35,6 @@ func newMiddleware(t testing.TB, s *Store, options ...source.Config) *ampcors.Mi
 	return servertest.Middleware(t, s.Database(), append(options, source.Config{TTL: time.Hour, NegativeTTL: time.Hour})[0])
 }
 
-// soon is long on a busy machine, and much less than the TTL of an hour: what is seen by then was
-// reported.
-const soon = 10 * time.Second
-
-// within waits until each form is decided as wanted, and returns how long that took.
-func within(t testing.TB, limit time.Duration, mw *ampcors.Middleware, publisher string, want bool) time.Duration {
-	t.Helper()
-	begun := time.Now()
-	for _, origin := range servertest.Origins(publisher) {
-		for {
-			d := mw.CheckOrigin(origin)
-			if d.Allowed == want && !d.Stale && d.SourceErr == nil {
-				break
-			}
-			if time.Since(begun) > limit {
-				t.Errorf("%s, after %v: %+v; want it allowed: %t", origin, limit, d, want)
-				return limit
-			}
-			time.Sleep(100 * time.Microsecond)
-		}
-	}
-	return time.Since(begun)
-}
-
 // A stuckClient never answers, and ignores its context, as rueidis does while it connects to a node that hangs.
 type stuckClient struct {
 	rueidis.Client
@@ -141,7 +117,7 @@ func TestChangesAreSeenByEveryServerWithinASecond(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, mw := range servers {
-				slowest = max(slowest, within(t, soon, mw, publisher, want))
+				slowest = max(slowest, servertest.Seen(t, servertest.Soon, publisher, want, mw))
 			}
 		}
 	}
@@ -163,23 +139,23 @@ func TestThePublishersKeyAloneDecides(t *testing.T) {
 	if err := s.Add(t.Context(), "www.example.com"); err != nil {
 		t.Fatal(err)
 	}
-	within(t, soon, mw, "www.example.com", true)
+	servertest.Seen(t, servertest.Soon, "www.example.com", true, mw)
 	do("DEL", "ampcors:publisher:www.example.com") // but not the key of the hash prefix
-	within(t, soon, mw, "www.example.com", false)
+	servertest.Seen(t, servertest.Soon, "www.example.com", false, mw)
 	own, _ := cacheurl.HashPrefix("www.example.com")
 	if domain, err := s.publisherByHash(t.Context(), own); domain != "" || err != nil {
 		t.Errorf("the hash prefix gives %q, %v", domain, err)
 	}
 	do("SET", "ampcors:publisher:www.example.com", "by hand", "PX", "2000")
-	within(t, soon, mw, "www.example.com", true)
-	within(t, soon, mw, "www.example.com", false) // expired
+	servertest.Seen(t, servertest.Soon, "www.example.com", true, mw)
+	servertest.Seen(t, servertest.Soon, "www.example.com", false, mw) // expired
 
 	if err := s.Add(t.Context(), "www.example.com"); err != nil {
 		t.Fatal(err)
 	}
-	within(t, soon, mw, "www.example.com", true)
+	servertest.Seen(t, servertest.Soon, "www.example.com", true, mw)
 	do("FLUSHALL")
-	within(t, soon, mw, "www.example.com", false)
+	servertest.Seen(t, servertest.Soon, "www.example.com", false, mw)
 
 	// A hash prefix whose key has another publisher's domain gives no access.
 	hash, _ := cacheurl.HashPrefix("evil.example")
@@ -200,7 +176,7 @@ func TestARestartIsSurvived(t *testing.T) {
 	if err := s.Add(t.Context(), "a.example", "b.example"); err != nil {
 		t.Fatal(err)
 	}
-	within(t, soon, mw, "a.example", true)
+	servertest.Seen(t, servertest.Soon, "a.example", true, mw)
 	redis.Kill()
 	if d := mw.CheckOrigin("https://a.example"); !d.Allowed { // the last answer
 		t.Errorf("%+v", d)
@@ -216,14 +192,14 @@ func TestARestartIsSurvived(t *testing.T) {
 	if err := newStore(t, redis.Addr).Remove(t.Context(), "a.example"); err != nil {
 		t.Fatal(err)
 	}
-	within(t, soon, mw, "a.example", false)
-	within(t, soon, mw, "b.example", true)
-	within(t, soon, mw, "c.example", false)
+	servertest.Seen(t, servertest.Soon, "a.example", false, mw)
+	servertest.Seen(t, servertest.Soon, "b.example", true, mw)
+	servertest.Seen(t, servertest.Soon, "c.example", false, mw)
 	// Messages arrive again.
 	if err := newStore(t, redis.Addr).Remove(t.Context(), "b.example"); err != nil {
 		t.Fatal(err)
 	}
-	within(t, soon, mw, "b.example", false)
+	servertest.Seen(t, servertest.Soon, "b.example", false, mw)
 }
 
 // When a server learns of a new publisher, the hash prefix exists too.
@@ -333,9 +309,9 @@ func TestAnotherKeyPrefixIsAnotherAllowlist(t *testing.T) {
 	if err := a.Add(t.Context(), "a.example"); err != nil {
 		t.Fatal(err)
 	}
-	within(t, 0, mw, "a.example", false)
+	servertest.Seen(t, 0, "a.example", false, mw)
 	if err := b.Add(t.Context(), "a.example"); err != nil {
 		t.Fatal(err)
 	}
-	within(t, soon, mw, "a.example", true)
+	servertest.Seen(t, servertest.Soon, "a.example", true, mw)
 }

@@ -364,27 +364,6 @@ func TestADatabaseMayReturnTheErrorsOfASource(t *testing.T) {
 	}
 }
 
-// A refresh that the circuit breaker stops is no lookup.
-func TestRefreshesArePartOfLookups(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var down error
-		c := newSource(t, source.Database{HasPublisher: func(context.Context, string) (bool, error) { return true, down }}, source.Config{})
-		for i := range 100 {
-			c.Find(t.Context(), fmt.Sprintf("%d.example", i))
-		}
-		down = errors.New("down")
-		time.Sleep(55 * time.Second)
-		for i := range 100 {
-			c.Remembered(fmt.Sprintf("%d.example", i))
-		}
-		synctest.Wait()
-		if s := c.Stats(); s.Refreshes != s.Lookups-100 || s.Errors != s.Refreshes || s.CircuitOpen == 0 {
-			t.Errorf("%+v", s)
-		}
-	})
-}
-
 // Once Close has returned, no lookup begins, because the program may close its database. Nothing
 // stays in memory.
 func TestNoLookupBeginsAfterClose(t *testing.T) {

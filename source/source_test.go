@@ -425,6 +425,9 @@ func TestANameIsRefreshedOnce(t *testing.T) {
 		if n := f.count("a"); n != 2 || c.shards[0].queue.running != 0 {
 			t.Errorf("asked %d times, %d slots taken", n, c.shards[0].queue.running)
 		}
+		if s := c.Stats(); s.Lookups != 2 || s.Refreshes != 1 || s.CircuitOpen != 1 { // what the breaker stops is no lookup
+			t.Errorf("%+v", s)
+		}
 	})
 }
 

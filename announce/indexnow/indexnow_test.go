@@ -557,12 +557,15 @@ func TestKeysOfEachHost(t *testing.T) {
 	t.Parallel()
 	old, now, other := NewKey(), NewKey(), NewKey()
 	var down atomic.Bool
+	var ofA []Key
 	keysOf := func(_ context.Context, host string) ([]Key, error) {
 		switch {
 		case host == "down.example" && down.Load():
 			return nil, errors.New("the database is down")
 		case host == "a.example":
-			return []Key{now, old}, nil
+			clear(ofA) // what was returned before belongs to KeysOf
+			ofA = []Key{now, old}
+			return ofA, nil
 		case host == "b.example" || host == "down.example":
 			return []Key{other}, nil
 		case host == "short.example":

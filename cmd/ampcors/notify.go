@@ -156,7 +156,7 @@ func (f *indexNowFlags) client() (*indexnow.Client, error) {
 				return nil, fmt.Errorf("%s: %w", f.keys, err)
 			}
 			if keys[domain] != nil {
-				return nil, fmt.Errorf("%s: %s is there twice, also in another spelling", f.keys, domain)
+				return nil, fmt.Errorf("%s: %s is there twice, also in another spelling; want one list of its keys", f.keys, domain)
 			}
 			keys[domain] = own
 		}

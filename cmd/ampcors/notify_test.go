@@ -442,7 +442,7 @@ func TestSubmitWithKeysOfHosts(t *testing.T) {
 	if err := os.WriteFile(file, []byte(`{"A.example": ["aaaaaaaaaa"], "a.example": ["bbbbbbbbbb"]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, stderr := run(t, "", "submit", "--keys", file, "https://a.example/"); code != exitUsage || !strings.Contains(stderr, "a.example is there twice") {
+	if code, _, stderr := run(t, "", "submit", "--keys", file, "https://a.example/"); code != exitUsage || !strings.Contains(stderr, "a.example is there twice, also in another spelling; want one list of its keys") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
 	if code, _, stderr := run(t, "", "submit", "--keys", "pages.go", "https://a.example/"); code != exitUsage || !strings.Contains(stderr, "want a JSON object") {

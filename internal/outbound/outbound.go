@@ -1,5 +1,5 @@
-// Package outbound is shared by the packages that send requests: it reads answers up to a
-// limit.
+// Package outbound is shared by the packages that send requests: it reads answers
+// up to a limit.
 package outbound
 
 import (

@@ -74,7 +74,7 @@ func newClient(cfg Config) *client {
 	if cfg.OnlyHosts != nil {
 		hostFlag = "--only-host"
 	}
-	c := &client{
+	return &client{
 		hostFlag: hostFlag,
 		http:     transport,
 		limiter:  rate.NewLimiter(limit, 1),
@@ -86,7 +86,6 @@ func newClient(cfg Config) *client {
 		trusted:  make(map[string]bool),
 		secrets:  secretsOf(cfg),
 	}
-	return c
 }
 
 // A request is a request that a page makes the browser send.

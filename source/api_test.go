@@ -86,8 +86,82 @@ func TestTheDefaultMaxStale(t *testing.T) {
 	}
 }
 
-// A Database that finds that its earlier answers may be wrong says so with ErrNoStale.
-func TestErrNoStale(t *testing.T) {
+// A Database that finds that its earlier answers may be wrong says so with ErrNoStale. Then an ordinary
+// failure does not make them valid again, whichever lookup found it, and however many shards there are.
+func TestWhatADatabaseShouldNotHaveSaidIsNotServedLater(t *testing.T) {
+	t.Parallel()
+	wrong, down := fmt.Errorf("wrong: %w", source.ErrNoStale), errors.New("down")
+	for name, find := range map[string]func(*source.Source){
+		"by the same publisher": func(c *source.Source) { c.Find(t.Context(), "a.example") },
+		"by another publisher":  func(c *source.Source) { c.Find(t.Context(), "b.example") },
+		"by a hash prefix":      func(c *source.Source) { c.FindByHash(t.Context(), hashPrefix(t, "b.example")) },
+		"by a refresh":          func(c *source.Source) { c.Remembered("refreshed.example") },
+	} {
+		for _, shards := range []int{1, 2} {
+			t.Run(fmt.Sprint(name, shards), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					var failure error
+					var slow chan bool // until it is closed, a lookup of slow.example waits
+					c := newSource(t, source.Database{
+						HasPublisher: func(_ context.Context, domain string) (bool, error) {
+							if domain == "slow.example" {
+								<-slow
+								return true, nil
+							}
+							return failure == nil, failure
+						},
+						PublisherByHash: func(context.Context, string) (string, error) { return "a.example", failure },
+						Shards:          shards,
+						Shard: func(key string) int { // a.example has its own
+							if key == "a.example" {
+								return 0
+							}
+							return 1
+						},
+					}, source.Config{TTL: time.Minute})
+					ask := func(domain string, want source.Answer) {
+						t.Helper()
+						a := c.Find(t.Context(), domain)
+						if a.Publisher != want.Publisher || a.Stale != want.Stale || !errors.Is(a.Err, want.Err) {
+							t.Errorf("%s: %+v; want %+v", domain, a, want)
+						}
+					}
+					c.FindByHash(t.Context(), hashPrefix(t, "a.example"))
+					ask("a.example", source.Answer{Publisher: "a.example"})
+					time.Sleep(6 * time.Second)
+					ask("refreshed.example", source.Answer{Publisher: "refreshed.example"})
+					time.Sleep(54*time.Second + 500*time.Millisecond)
+					failure, slow = wrong, make(chan bool)
+					go c.Find(t.Context(), "slow.example")
+					synctest.Wait()
+					find(c)
+					synctest.Wait()
+					close(slow)
+					synctest.Wait()
+					failure = down
+					time.Sleep(2 * time.Second) // circuit breakers have closed
+					ask("a.example", source.Answer{Err: down})
+					if a := c.FindByHash(t.Context(), hashPrefix(t, "a.example")); a.Publisher != "" || a.Stale {
+						t.Errorf("by hash prefix: %+v", a)
+					}
+					if domain, ok := c.Remembered("slow.example"); ok {
+						t.Errorf("%s is remembered, though its lookup began before", domain)
+					}
+					failure = nil
+					time.Sleep(2 * time.Second)
+					ask("a.example", source.Answer{Publisher: "a.example"})
+					time.Sleep(time.Minute)
+					failure = down
+					ask("a.example", source.Answer{Publisher: "a.example", Stale: true, Err: down}) // it was confirmed
+				})
+			})
+		}
+	}
+}
+
+// Also while a circuit breaker is open, the error is that of the Database.
+func TestNothingStaleIsServedBesideErrNoStale(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var wrong error
@@ -95,12 +169,55 @@ func TestErrNoStale(t *testing.T) {
 		c.Find(t.Context(), "a.example")
 		wrong = fmt.Errorf("wrong: %w", source.ErrNoStale)
 		time.Sleep(time.Minute)
-		for range 10 { // also while a circuit breaker is open
+		for range 10 {
 			if a := c.Find(t.Context(), "a.example"); a.Publisher != "" || a.Stale || !errors.Is(a.Err, source.ErrNoStale) {
 				t.Errorf("%+v", a)
 			}
 		}
 	})
+}
+
+// What is invalid stays so when the database fails afterwards, as source/README.md says: what was forgotten,
+// and what was remembered before Close. Only after a blanket notification, an earlier answer is served as stale.
+func TestAFailureBringsBackOnlyWhatABlanketNotificationExpired(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		invalidate func(c *source.Source, changed func(...string))
+		isStale    bool
+	}{
+		"Forget":                      {func(c *source.Source, _ func(...string)) { _ = c.Forget("A.example") }, false},
+		"a notification":              {func(_ *source.Source, changed func(...string)) { changed("a.example") }, false},
+		"one that also has no domain": {func(_ *source.Source, changed func(...string)) { changed("a.example", "?") }, false},
+		"a blanket notification":      {func(_ *source.Source, changed func(...string)) { changed() }, true},
+		"Close":                       {func(c *source.Source, _ func(...string)) { c.Close() }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var failure error
+				var changed func(...string)
+				c := newSource(t, source.Database{
+					HasPublisher: func(context.Context, string) (bool, error) { return failure == nil, failure },
+					Notify:       func(f func(...string)) func() { changed = f; return nil },
+				}, source.Config{})
+				c.Find(t.Context(), "a.example")
+				test.invalidate(c, changed)
+				failure = errors.New("down")
+				if a := c.Find(t.Context(), "a.example"); a.Stale != test.isStale || a.Stale != (a.Publisher != "") || a.Err == nil {
+					t.Errorf("%+v", a)
+				}
+			})
+		})
+	}
+}
+
+func hashPrefix(t *testing.T, domain string) string {
+	t.Helper()
+	prefix, err := cacheurl.HashPrefix(domain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return prefix
 }
 
 func TestANilCacheIsAClosedOne(t *testing.T) {

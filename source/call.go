@@ -192,6 +192,9 @@ func (c *Source) finish(own *call) {
 	if c.calls[own.key] == own {
 		delete(c.calls, own.key)
 	}
+	if own.isAsked && errors.Is(own.err, ErrNoStale) {
+		c.dropAll()
+	}
 	switch err := own.err; {
 	case err == nil:
 		own.breaker.success(own.key.text)

@@ -24,8 +24,8 @@ var (
 	ErrBadAnswer   = errors.New("the source gave an answer that cannot be right")
 )
 
-// ErrNoStale is for errors of a [Database] to wrap. It says that earlier answers may be wrong, too: no stale
-// answer is served.
+// ErrNoStale is for errors of a [Database] to wrap. It says that earlier answers may be wrong, too: a
+// [Source] drops all that it remembers of the Database, so that no later failure makes it serve a stale one.
 var ErrNoStale = errors.New("earlier answers do not count")
 
 // A Source remembers what a [Database] answered, and asks it as seldom as it can. It is safe for
@@ -106,8 +106,9 @@ func (c *Source) Close() {
 		return
 	}
 	c.cancel()
-	c.forgetAll()
-	c.memory.purge()
+	c.mu.Lock()
+	c.dropAll()
+	c.mu.Unlock()
 	c.stop()
 }
 
@@ -324,6 +325,17 @@ func (c *Source) forgetAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.memory.epoch.Add(1)
+	c.forgetCalls()
+}
+
+// dropAll removes everything, so that no stale answer is left. c.mu is held.
+func (c *Source) dropAll() {
+	c.memory.purge()
+	c.forgetCalls()
+}
+
+// forgetCalls keeps the answers of running lookups from being remembered. c.mu is held.
+func (c *Source) forgetCalls() {
 	for _, running := range c.calls {
 		running.forgotten = true
 	}

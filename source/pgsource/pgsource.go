@@ -263,7 +263,7 @@ func (s *Table) listen(ctx context.Context) {
 		s.problem.Store(&err)
 		isOther, hasNone := errors.Is(err, ErrOtherTriggers), errors.As(err, new(noTriggers))
 		if !listened && !isOther && !hasNone {
-			s.fit.Store(unknownTriggers) // nobody looks at them now
+			s.unwatched()
 		}
 		isNew := hasNone && time.Since(begun) < installTime // Install may be under way
 		if !isNew {

@@ -363,6 +363,54 @@ func TestLookupsFailWithoutTheConditionOfTheTriggers(t *testing.T) {
 	exec(t, conn, "ALTER ROLE ampcors LOGIN")
 }
 
+// A server without the condition remembers a suspended publisher. Once the right triggers are there, that
+// does not count, also when PostgreSQL stops: whether a lookup has noticed it before, or only the connection
+// that listens.
+func TestASuspendedPublisherStaysDeniedWhenPostgreSQLStops(t *testing.T) {
+	t.Parallel()
+	for name, isAsked := range map[string]bool{"after a lookup": true, "without a lookup": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db, conn := database(t)
+			exec(t, conn, "ALTER TABLE publishers ADD COLUMN active boolean DEFAULT false")
+			add(t, conn, "www.suspended.example")
+			s := newTable(t, sqlsource.Config{}, db.Addr)
+			m := servertest.Middleware(t, s.Database(), source.Config{TTL: time.Second})
+			servertest.Seen(t, servertest.Soon, "www.suspended.example", true, m)
+			isDenied := func() bool {
+				d := m.CheckOrigin("https://www.suspended.example")
+				return !d.Allowed && errors.Is(d.SourceErr, ErrOtherTriggers)
+			}
+			statements, err := InstallSQL(sqlsource.Config{Condition: "active"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			exec(t, conn, statements)
+			servertest.Until(t, "the triggers are noticed", servertest.Soon, func() bool {
+				return s.fit.Load() == otherTriggers && (!isAsked || isDenied())
+			})
+			db.Stop()
+			servertest.Until(t, "the connection is lost", servertest.Soon, func() bool { return s.fit.Load() == otherTriggersBefore })
+			for range 20 {
+				if !isDenied() {
+					t.Errorf("PostgreSQL is down: %+v", m.CheckOrigin("https://www.suspended.example"))
+				}
+			}
+			db.Start()
+			if statements, err = InstallSQL(sqlsource.Config{}); err != nil {
+				t.Fatal(err)
+			}
+			exec(t, connect(t, db.Addr), statements)
+			servertest.Seen(t, servertest.Soon, "www.suspended.example", true, m)
+			db.Stop() // what was confirmed after that counts
+			servertest.Until(t, "it is allowed as stale", servertest.Soon, func() bool {
+				d := m.CheckOrigin("https://www.suspended.example")
+				return d.Allowed && d.Stale
+			})
+		})
+	}
+}
+
 // A Condition that cannot be used in a trigger is an error of Install, and not of a writer.
 func TestInstallTriesTheCondition(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@ package pgsource
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -73,9 +74,10 @@ var ErrOtherTriggers = fmt.Errorf("pgsource: the triggers of the table were inst
 
 // What is known of the triggers on the table.
 const (
-	unknownTriggers int32 = iota // not looked at yet
+	unknownTriggers int32 = iota // nobody looks at them now
 	fittingTriggers              // those of this Config, or none
 	otherTriggers
+	otherTriggersBefore // nobody looks at them now, and the last who did found others
 )
 
 // fits notes whether there are triggers of another Config, and returns ErrOtherTriggers if so.
@@ -90,16 +92,27 @@ func (s *Table) fits(others int) error {
 	return nil
 }
 
+// unwatched notes that the listening connection, which looks at the triggers, is lost.
+func (s *Table) unwatched() {
+	s.fit.CompareAndSwap(fittingTriggers, unknownTriggers)
+	s.fit.CompareAndSwap(otherTriggers, otherTriggersBefore)
+}
+
 // checkFit returns ErrOtherTriggers while the triggers are those of another Config. The listening
-// connection looks at them all the time. While there is none, lookups do.
+// connection looks at them all the time. While there is none, lookups do. If they cannot either, what was
+// found last counts: a database that stops must not make earlier answers valid again.
 func (s *Table) checkFit(ctx context.Context) error {
-	switch s.fit.Load() {
+	fit := s.fit.Load()
+	switch fit {
 	case fittingTriggers:
 		return nil
 	case otherTriggers:
 		return ErrOtherTriggers
 	}
 	_, err := s.IsInstalled(ctx)
+	if err != nil && fit == otherTriggersBefore && !errors.Is(err, ErrOtherTriggers) {
+		return fmt.Errorf("%w; and they cannot be looked at now: %w", ErrOtherTriggers, err)
+	}
 	return err
 }
 

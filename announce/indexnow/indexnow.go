@@ -17,8 +17,9 @@
 // The protocol also has a GET for a single URL. Submit does not use it, because the key would be in
 // the URL of the request, which proxies and servers log.
 //
-// The package starts no goroutine, but for the requests of a Queue that runs. Submit sends each
-// request once; a Queue retries.
+// The package starts no goroutine, but for the requests of a Queue that runs. Submit sends each URL once,
+// unless the engine rejects a request because of one of its URLs: then it sends halves of that request, to find
+// the URL. A Queue does the same, and retries.
 package indexnow
 
 import (

@@ -227,7 +227,7 @@ func TestEachResponseIsReported(t *testing.T) {
 			w.Header().Set("Content-Length", "9")
 			io.WriteString(w, "x")
 		}, want: nil, message: "", again: false},
-		"400":                             {handler: status(400, `{"message":"Invalid request parameters"}`), want: ErrMalformed, message: "Invalid request parameters", again: false},
+		"400":                             {handler: status(400, `{"message":"Invalid request parameters"}`), want: ErrMalformed, message: "Invalid request parameters", again: true}, // because nothing is accepted
 		"403":                             {handler: status(403, "<b>Forbidden</b>"), want: ErrForbidden, message: `"Forbidden"`, again: false},
 		"403 with an unknown code":        {handler: coded("Whatever"), want: ErrForbidden, message: `403 "Whatever"`, again: false},
 		"SiteVerificationNotCompleted":    {handler: coded("SiteVerificationNotCompleted"), want: ErrKeyPending, message: "SiteVerificationNotCompleted", again: true},
@@ -249,7 +249,8 @@ func TestEachResponseIsReported(t *testing.T) {
 			w.WriteHeader(403)
 			io.WriteString(w, `{"errorCode":"KeyNo`)
 		}, want: io.ErrUnexpectedEOF, message: "KeyNo", again: true},
-		"422": {handler: status(422, ""), want: ErrUnprocessable, message: "422", again: false},
+		"413": {handler: status(413, ""), want: ErrTooLarge, message: "413", again: true},
+		"422": {handler: status(422, ""), want: ErrUnprocessable, message: "422", again: true},
 		"429": {handler: status(429, "slow down"), want: ErrRateLimited, message: "slow down", again: true},
 		"500": {handler: status(500, strings.Repeat("é", 1<<20)), want: ErrServer, message: "é…", again: true},
 		"503": {handler: status(503, ""), want: ErrServer, message: "503", again: true},
@@ -314,9 +315,7 @@ func TestBatchesThatWouldFailTooAreNotSent(t *testing.T) {
 	for status, want := range map[int][]string{
 		// The status of the answers for a.example, and the errors of the five batches.
 		200: {"", "", "", "", ""},
-		400: {"", "malformed", "malformed", "malformed", ""},
 		403: {"", "rejects the key", "not sent", "not sent", ""},
-		422: {"", "another host", "another host", "another host", ""},
 		404: {"", "by IndexNow", "by IndexNow", "by IndexNow", ""},
 		429: {"", "too many", "not sent", "not sent", "not sent"},
 		503: {"", "has a problem", "not sent", "not sent", "not sent"},

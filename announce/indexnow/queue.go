@@ -2,7 +2,6 @@ package indexnow
 
 import (
 	"context"
-	"slices"
 
 	"github.com/ampcors/ampcors/announce/queue"
 )
@@ -19,9 +18,19 @@ func (c *Client) items(url string) ([]queue.Item, error) {
 }
 
 func (c *Client) sendQueued(ctx context.Context, host string, urls []string) []queue.Result {
-	var result queue.Result
-	if problem := c.send(ctx, &Batch{Host: host, URLs: urls}); problem != nil {
-		result = queue.Result{Err: problem, Again: problem.Retryable(), After: problem.RetryAfter}
+	byURL := make(map[string]queue.Result, len(urls))
+	for _, b := range c.deliver(ctx, []*Batch{{Host: host, URLs: urls}}) {
+		var result queue.Result
+		if problem, _ := b.Err.(*Error); problem != nil {
+			result = queue.Result{Err: problem, Again: problem.Retryable(), After: problem.RetryAfter}
+		}
+		for _, url := range b.URLs {
+			byURL[url] = result
+		}
 	}
-	return slices.Repeat([]queue.Result{result}, len(urls))
+	results := make([]queue.Result, len(urls))
+	for i, url := range urls {
+		results[i] = byURL[url]
+	}
+	return results
 }

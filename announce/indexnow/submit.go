@@ -34,6 +34,8 @@ var (
 	ErrRotateKey = errors.New("the engine no longer accepts this key, and wants another")
 	// ErrForbidden: 403 with any other code, or none.
 	ErrForbidden = errors.New("the engine rejects the key")
+	// ErrTooLarge: 413. The request has too many URLs, or too long ones.
+	ErrTooLarge = errors.New("the engine finds the request too large")
 	// ErrUnprocessable: 422. A URL belongs to another host, or the key is malformed.
 	ErrUnprocessable = errors.New("the engine finds a URL of another host, or a malformed key")
 	// ErrRateLimited: 429.
@@ -42,13 +44,17 @@ var (
 	ErrServer = errors.New("the engine has a problem")
 	// ErrUnexpected: any other answer, such as a redirect.
 	ErrUnexpected = errors.New("the engine's answer is not defined by IndexNow")
-	// ErrNotSent: the batch was not sent, because an earlier one failed.
+	// ErrAllRejected: 400, 413 or 422 for all that was sent of the host in this call. The cause may be the key or
+	// the request, and no page is given up. Check the key first, with [Client.Verify].
+	ErrAllRejected = errors.New("the engine rejects all that was sent of this host, so the cause may be the key (verify it first), and not a page")
+	// ErrNotSent: the batch was not sent, because an earlier one failed, or too many were rejected.
 	ErrNotSent = errors.New("not sent, after an earlier failure")
 )
 
 // An Error is the reason why a batch was not accepted.
 type Error struct {
 	Host       string        // the host of the URLs
+	URL        string        // the page that the engine rejects, if it was found; the key in it is masked
 	Err        error         // one of the errors above, or an error of the network or the context
 	Status     int           // of the engine's answer, or 0
 	Code       string        // the errorCode in it, if there is one
@@ -57,7 +63,7 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	s := fmt.Sprintf("indexnow: %s: %v", e.Host, e.Err)
+	s := fmt.Sprintf("indexnow: %s: %v", cmp.Or(e.URL, e.Host), e.Err)
 	if e.Status != 0 {
 		s += fmt.Sprintf(" (%d %q %q)", e.Status, e.Code, e.Message)
 	}
@@ -69,7 +75,10 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Retryable reports whether the engine may accept the same batch later without any change.
 func (e *Error) Retryable() bool {
-	for _, final := range []error{ErrNoKey, ErrMalformed, ErrKeyNotFound, ErrRotateKey, ErrForbidden, ErrUnprocessable, ErrUnexpected} {
+	if errors.Is(e.Err, ErrAllRejected) {
+		return true
+	}
+	for _, final := range []error{ErrNoKey, ErrMalformed, ErrTooLarge, ErrKeyNotFound, ErrRotateKey, ErrForbidden, ErrUnprocessable, ErrUnexpected} {
 		if errors.Is(e.Err, final) {
 			return false
 		}
@@ -77,13 +86,18 @@ func (e *Error) Retryable() bool {
 	return true
 }
 
+// ofContent reports whether the engine may accept a part of the same URLs.
+func (e *Error) ofContent() bool {
+	return e.Status == http.StatusBadRequest || e.Status == http.StatusRequestEntityTooLarge || e.Status == http.StatusUnprocessableEntity
+}
+
 // ofHost reports whether the failure concerns the host's key, not the engine.
 func (e *Error) ofHost() bool {
 	return e.Status == http.StatusForbidden || errors.As(e.Err, new(keysError))
 }
 
-// A Batch is one request with up to 10,000 URLs of one host, and its result. If the engine rejects it
-// with 400, 413 or 422, it accepts none of the URLs, and does not say which one is the cause.
+// A Batch has URLs of one host with the same result: those of one request that was accepted or failed, one
+// page that the engine rejects, or URLs that were not sent. There are up to 10,000.
 type Batch struct {
 	Host    string
 	URLs    []string // escaped, as they are sent
@@ -105,25 +119,25 @@ type Report struct {
 // that is given twice is sent once. URLs are escaped as RFC 3986 requires, with hosts in
 // A-labels and without fragments.
 //
+// If the engine rejects a request with 400, 413 or 422, it accepts none of its URLs, and does not say which
+// one is the cause. Then Submit sends halves of the request, until it has found the page. At most 64 requests
+// of a call are rejected in this way, besides the first one for each 10,000 URLs of a host. What this leaves is
+// in the report with [ErrNotSent], and a further call goes on. After a 413, requests have no more URLs than
+// the engine has accepted. A page is only given up if another one of its host was accepted; otherwise the error
+// is [ErrAllRejected].
+//
 // The report has the result of each URL. The error is nil if all URLs were accepted, and
 // otherwise joins the errors in the report. After a failure that would happen again, the
 // remaining requests are not sent, and are in the report with [ErrNotSent]: those to the
 // same host after a 403, and all of them after no answer, [ErrRateLimited] or [ErrServer].
 func (c *Client) Submit(ctx context.Context, urls ...string) (Report, error) {
 	report, batches := c.group(urls)
+	report.Batches = c.deliver(ctx, batches)
 	notSent := 0
-	var down *Error // why nothing more is sent
-	hostErrs := make(map[string]*Error)
-	for _, b := range batches {
-		if cause := cmp.Or(down, hostErrs[b.Host]); cause != nil {
-			b.Err = &Error{Host: cause.Host, Err: fmt.Errorf("%w: %w", ErrNotSent, cause.Err), RetryAfter: cause.RetryAfter}
+	for _, b := range report.Batches {
+		if errors.Is(b.Err, ErrNotSent) {
 			notSent += len(b.URLs)
-		} else if problem := c.send(ctx, b); problem != nil && problem.ofHost() {
-			hostErrs[b.Host] = problem
-		} else if problem != nil && problem.Retryable() {
-			down = problem
 		}
-		report.Batches = append(report.Batches, *b)
 	}
 	if notSent > 0 {
 		c.log.WarnContext(ctx, "indexnow: not sent, after a failure", "urls", notSent)
@@ -215,22 +229,6 @@ func (c *Client) page(u string) (pageurl.URL, *badvalue.Error) {
 	return page, nil
 }
 
-// send sends a batch, and logs the result. It sets the result in the batch, and returns its error.
-func (c *Client) send(ctx context.Context, b *Batch) *Error {
-	own, err := c.of(ctx, b.Host)
-	problem := &Error{Host: b.Host, Err: err}
-	if err == nil {
-		problem = own.post(ctx, b)
-	}
-	if problem == nil {
-		c.log.InfoContext(ctx, "indexnow: accepted", "host", b.Host, "urls", len(b.URLs), "pending", b.Pending)
-		return nil
-	}
-	c.log.WarnContext(ctx, "indexnow: not accepted", "host", b.Host, "urls", len(b.URLs), "error", problem)
-	b.Err = problem
-	return problem
-}
-
 // A Request is a POST that [Client.Submit] sends.
 type Request struct {
 	URL  string // of the service
@@ -318,6 +316,8 @@ func (c *Client) post(ctx context.Context, b *Batch) *Error {
 		problem.Err = fmt.Errorf("the answer is truncated: %w", answer.BodyErr) // before its code
 	case answer.Status == http.StatusForbidden:
 		problem.Err = forbidden(code)
+	case answer.Status == http.StatusRequestEntityTooLarge:
+		problem.Err = ErrTooLarge
 	case answer.Status == http.StatusUnprocessableEntity:
 		problem.Err = ErrUnprocessable
 	case answer.Status == http.StatusTooManyRequests:

@@ -39,7 +39,8 @@ type Config struct {
 	Delay time.Duration
 	// Hold is how long a URL is held back after it was sent.
 	Hold time.Duration
-	// Timeout bounds the work of a job. The job of a server that died counts as failed after twice
+	// Timeout bounds the work of a job. What a job has not sent by then, such as in the search for a page that
+	// the engine rejects, is for the next one. The job of a server that died counts as failed after twice
 	// this time, and up to 30 seconds that River adds. Then it waits as after any failure.
 	Timeout time.Duration
 }

@@ -294,6 +294,7 @@ func TestAnOutbox(t *testing.T) {
 		"sends URLs whose job was deleted":                                     sendsUrlsWhoseJobWasDeleted,
 		"retries what fails, and waits as long as the engine says":             retriesWhatFails,
 		"keeps what is rejected, until it is added again":                      keepsWhatIsRejected,
+		"loses no page beside one that the engine rejects":                     losesNoPageBesideOneThatIsRejected,
 		"rejects what is not a URL, and adds nothing then":                     rejectsWhatIsNotAUrl,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, server) })
@@ -449,6 +450,34 @@ func keepsWhatIsRejected(t *testing.T, server *servertest.Server) {
 	l.await(1, Stats{Failed: 1})
 	l.add(pageURL)
 	l.await(2, Stats{Sent: 1})
+}
+
+func losesNoPageBesideOneThatIsRejected(t *testing.T, server *servertest.Server) {
+	var l local
+	l = newLocal(t, server, time.Hour, 30*time.Second, func(n int) (int, http.Header) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		switch urls := l.requests[n].urls; {
+		case len(urls) > 300:
+			return http.StatusRequestEntityTooLarge, nil
+		case slices.Contains(urls, pageURL+"5"):
+			return http.StatusUnprocessableEntity, nil
+		}
+		return http.StatusOK, nil
+	})
+	var urls []string
+	for i := range 400 {
+		urls = append(urls, fmt.Sprint(pageURL, i))
+	}
+	l.add(urls...)
+	servertest.Until(t, "all other pages are sent", time.Minute, func() bool {
+		stats, err := l.Stats(t.Context())
+		return err == nil && stats == Stats{Sent: 399, Failed: 1}
+	})
+	var why string
+	if err := l.pool.QueryRow(t.Context(), `SELECT error FROM outbox.page WHERE url = $1`, pageURL+"5").Scan(&why); err != nil || !strings.Contains(why, "422") {
+		t.Errorf("%q, %v", why, err)
+	}
 }
 
 func rejectsWhatIsNotAUrl(t *testing.T, server *servertest.Server) {

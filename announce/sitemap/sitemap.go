@@ -6,7 +6,7 @@
 //	var state sitemap.State // kept as JSON between runs
 //	err := reader.Update(ctx, &state, "https://www.example.com/sitemap.xml")
 //	report, err := client.Submit(ctx, state.PendingURLs()...)
-//	state.Done(accepted...)
+//	state.Done(accepted...) // and state.Reject for a page that the engine rejects
 //
 // A page is new if the state does not have it, and has changed if its lastmod is later than before.
 // So if a lastmod is only a date, a second change on that day is not found. If a site changes a
@@ -181,6 +181,11 @@ func (u *updater) noteGone() error {
 			delete(u.state.Pending, page)
 		}
 	}
+	for page := range u.state.Rejected {
+		if !u.listed[page] {
+			delete(u.state.Rejected, page)
+		}
+	}
 	for _, page := range gone {
 		set(&u.state.Gone, page, true)
 	}
@@ -257,6 +262,9 @@ func (u *updater) notePage(page, modified string) error {
 	delete(u.state.Gone, page) // it has come back
 	replaced := int64(0)
 	known, isKnown := u.state.Announced[page]
+	if rejected, isRejected := u.state.Rejected[page]; isRejected {
+		known, isKnown = rejected.LastMod, true
+	}
 	if pending, isPending := u.state.Pending[page]; isPending {
 		known, isKnown, replaced = pending, true, cost(page, pending)
 	}

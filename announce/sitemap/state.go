@@ -17,6 +17,8 @@ type State struct {
 	Pending map[string]string `json:"pending,omitempty"`
 	// Gone are those of Announced that are no longer listed, until Done is called.
 	Gone map[string]bool `json:"gone,omitempty"`
+	// Rejected are the pages for which Reject was called. They are pending again once their lastmod is later.
+	Rejected map[string]Rejection `json:"rejected,omitempty"`
 
 	holdsGone bool // the last Update did not see that they are still gone
 }
@@ -26,6 +28,12 @@ type File struct {
 	LastMod      string `json:"lastmod,omitempty"` // in the sitemap index
 	ETag         string `json:"etag,omitempty"`
 	LastModified string `json:"lastModified,omitempty"` // header
+}
+
+// A Rejection says why a page was rejected, and which lastmod it had then.
+type Rejection struct {
+	LastMod string `json:"lastmod,omitempty"`
+	Reason  string `json:"reason"`
 }
 
 // PendingURLs returns the pages to announce, sorted. Gone ones are among them, unless the last Update did
@@ -47,6 +55,7 @@ func (s *State) Done(urls ...string) {
 		if modified, ok := s.Pending[u]; ok {
 			set(&s.Announced, u, modified)
 			delete(s.Pending, u)
+			delete(s.Rejected, u)
 		} else if s.Gone[u] {
 			delete(s.Announced, u)
 			delete(s.Gone, u)
@@ -57,9 +66,21 @@ func (s *State) Done(urls ...string) {
 	}
 }
 
+// Reject notes that a page was rejected, and would be rejected again, as an indexnow.Error with a URL says. It
+// is not pending then, until its lastmod is later. Like Done, it ignores other URLs.
+func (s *State) Reject(u, reason string) {
+	if modified, ok := s.Pending[u]; ok {
+		set(&s.Rejected, u, Rejection{LastMod: modified, Reason: reason})
+		delete(s.Pending, u)
+	} else if s.Gone[u] { // nobody lists it any more
+		delete(s.Announced, u)
+		delete(s.Gone, u)
+	}
+}
+
 // IsNew reports whether nothing has been read yet.
 func (s *State) IsNew() bool {
-	return len(s.Files) == 0 && len(s.Announced) == 0 && len(s.Pending) == 0
+	return len(s.Files) == 0 && len(s.Announced) == 0 && len(s.Pending) == 0 && len(s.Rejected) == 0
 }
 
 func set[V any](m *map[string]V, key string, value V) {
@@ -86,6 +107,9 @@ func (s *State) cost() (n int64) {
 	}
 	for u := range s.Gone {
 		n += cost(u, "")
+	}
+	for u, r := range s.Rejected {
+		n += cost(u, r.LastMod) + int64(len(r.Reason)) + 16
 	}
 	for name, f := range s.Files {
 		n += f.cost(name)

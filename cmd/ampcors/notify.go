@@ -369,8 +369,12 @@ func newSubmit() *cobra.Command {
 		}
 		report, err := c.Submit(cmd.Context(), urls...)
 		for _, b := range report.Batches {
-			if b.Err == nil {
+			problem := (*indexnow.Error)(nil)
+			switch {
+			case b.Err == nil:
 				source.state.Done(b.URLs...)
+			case errors.As(b.Err, &problem) && problem.URL != "":
+				source.state.Reject(b.URLs[0], problem.Error())
 			}
 		}
 		return source.finish(writeSubmission(cmd, *output, report, err))
@@ -402,19 +406,34 @@ func writeRequests(cmd *cobra.Command, output format, masked []maskedRequest, pr
 	return nil
 }
 
-// writeSubmission writes the result of a submission: a line for each batch, and the errors.
+// writeSubmission writes the result of a submission: how many URLs of each host are accepted, and the errors.
 func writeSubmission(cmd *cobra.Command, output format, report indexnow.Report, err error) error {
 	results := []result{}
+	type outcome struct {
+		host    string
+		pending bool
+	}
+	accepted := make(map[outcome]int) // URLs; a host may have many batches
 	for _, b := range report.Batches {
-		accepted := b.Host + ": " + count(len(b.URLs), "URL accepted", "URLs accepted")
-		if b.Pending {
-			accepted += "; the engine still checks the key"
+		if b.Err == nil {
+			accepted[outcome{b.Host, b.Pending}] += len(b.URLs)
 		}
-		r := result{Input: b.Host, Output: accepted}
-		if b.Err != nil {
-			r = result{Input: b.Host, Error: b.Err.Error()}
+	}
+	for _, b := range report.Batches {
+		problem := (*indexnow.Error)(nil)
+		if errors.As(b.Err, &problem) {
+			results = append(results, result{Input: cmp.Or(problem.URL, b.Host), Error: problem.Error()})
+			continue
 		}
-		results = append(results, r)
+		kind := outcome{b.Host, b.Pending}
+		if n := accepted[kind]; n > 0 {
+			text := b.Host + ": " + count(n, "URL accepted", "URLs accepted")
+			if b.Pending {
+				text += "; the engine still checks the key"
+			}
+			results = append(results, result{Input: b.Host, Output: text})
+			delete(accepted, kind)
+		}
 	}
 	for _, problem := range report.Rejected {
 		results = append(results, result{Input: problem.Value, Error: problem.Error()})

@@ -225,6 +225,52 @@ func TestVerifyCaches(t *testing.T) {
 	}
 }
 
+// One page at fault does not keep the others from being announced. It is reported once, and again when it changes.
+func TestAPageThatTheEngineRejectsIsReportedOnce(t *testing.T) {
+	t.Setenv("INDEXNOW_KEY", "73134416ae45434d98edc086e0bf6740")
+	lastmod, accepted := "2024-01-01", []string{}
+	useWeb(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/sitemap.xml" {
+			fmt.Fprintf(w, "<urlset>")
+			for i := range 100 {
+				fmt.Fprintf(w, "<url><loc>https://www.example.com/%d</loc><lastmod>%s</lastmod></url>", i, lastmod)
+			}
+			fmt.Fprintf(w, "</urlset>")
+			return
+		}
+		var s struct{ URLList []string }
+		_ = json.NewDecoder(r.Body).Decode(&s)
+		if slices.Contains(s.URLList, "https://www.example.com/42") {
+			w.WriteHeader(http.StatusUnprocessableEntity)
+			fmt.Fprint(w, `{"errorCode":"InvalidUrl","message":"one of them"}`)
+			return
+		}
+		accepted = append(accepted, s.URLList...)
+	})
+	state := filepath.Join(t.TempDir(), "state.json")
+	submit := func(args ...string) (int, string, string) {
+		accepted = nil
+		return run(t, "", append([]string{"submit", "--sitemap", "https://www.example.com/sitemap.xml", "--state", state, "--all"}, args...)...)
+	}
+	const reason = `https://www.example.com/42: the engine finds a URL of another host, or a malformed key (422 \"InvalidUrl\" \"one of them\")`
+	reported := func() {
+		t.Helper()
+		code, stdout, stderr := submit("-o", "json")
+		if code != exitFindings || len(accepted) != 99 || !strings.Contains(stdout, `"output": "www.example.com: 99 URLs accepted"`) || !strings.Contains(stdout, reason) {
+			t.Errorf("exit code %d, %d accepted\n%s\n%s", code, len(accepted), stdout, stderr)
+		}
+		if data, _ := os.ReadFile(state); !strings.Contains(string(data), `"rejected":{"https://www.example.com/42":{"lastmod":"`+lastmod) {
+			t.Errorf("%s", data)
+		}
+	}
+	reported()
+	if code, stdout, stderr := submit(); code != exitClean || stdout != "" || len(accepted) != 0 || !strings.Contains(stderr, "no page is new") {
+		t.Errorf("the second run: exit code %d\n%s\n%s", code, stdout, stderr)
+	}
+	lastmod = "2024-01-02"
+	reported()
+}
+
 // A sitemap and a state: only what is new or has changed is submitted, and what fails is submitted
 // again.
 func TestSubmitWithAState(t *testing.T) {

@@ -56,7 +56,7 @@ func addPages(cmd *cobra.Command) *pageSource {
 	return s
 }
 
-const pagesHelp = "\n\nWith --sitemap and --state, run it regularly: the first run records the pages, and later runs announce those that are new or have changed since, and with --gone those that are gone. Pages that fail are tried again by the next run."
+const pagesHelp = "\n\nWith --sitemap and --state, run it regularly: the first run records the pages, and later runs announce those that are new or have changed since, and with --gone those that are gone. Pages that fail are tried again by the next run. A page that a search engine rejects by itself is reported once, listed in the file of --state (member rejected), and tried again when its lastmod changes."
 
 // pages returns the pages to announce.
 func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) {
@@ -161,10 +161,11 @@ func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) 
 func (s *pageSource) mark(page string) string {
 	_, isPending := s.state.Pending[page]
 	_, isKnown := s.state.Announced[page]
+	_, isRejected := s.state.Rejected[page]
 	switch {
 	case !isPending:
 		return "-"
-	case isKnown:
+	case isKnown || isRejected:
 		return "~"
 	}
 	return "+"

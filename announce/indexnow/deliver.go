@@ -1,0 +1,151 @@
+package indexnow
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+)
+
+// maxRejected is how many requests of a call may be rejected in the search for pages at fault. One page among
+// 10,000 takes 14.
+const maxRejected = 64
+
+var errBound = fmt.Errorf("%w: %d requests of this call were rejected; the next call goes on", ErrNotSent, maxRejected)
+
+// A delivery is one call of Submit, or of a queue.
+type delivery struct {
+	client   *Client
+	results  []Batch
+	size     int               // of a request in URLs, at most: what was not too large
+	largest  int               // size of a request that was accepted
+	rejected int               // requests, because of their content
+	accepted map[string]bool   // hosts
+	down     *Error            // why nothing more is sent
+	hosts    map[string]*Error // the same for a host
+	reserve  map[string]string // by host, a page that is sent last
+}
+
+// deliver sends batches, and halves of those that are rejected because of their content, and returns the
+// results of all URLs.
+func (c *Client) deliver(ctx context.Context, batches []*Batch) []Batch {
+	d := &delivery{client: c, size: maxURLs, accepted: make(map[string]bool), hosts: make(map[string]*Error), reserve: make(map[string]string)}
+	var rejected []*Batch
+	for _, b := range batches {
+		rejected = append(rejected, d.send(ctx, b.Host, b.URLs)...)
+	}
+	// Neither hosts nor halves have a fixed order: what one call leaves for the bound, another one begins with.
+	rand.Shuffle(len(rejected), func(i, j int) { rejected[i], rejected[j] = rejected[j], rejected[i] })
+	left := make(map[string]bool) // hosts whose search goes on in the next call
+	for len(rejected) > 0 {
+		b := rejected[len(rejected)-1]
+		rejected = rejected[:len(rejected)-1]
+		if d.rejected+2 > maxRejected {
+			d.leave(b.Host, b.URLs...)
+			left[b.Host] = true
+			continue
+		}
+		halves := [][]string{b.URLs[:len(b.URLs)/2], b.URLs[len(b.URLs)/2:]}
+		first := rand.N(2)
+		rejected = append(rejected, d.sendHalf(ctx, b.Host, halves[first])...)
+		rejected = append(rejected, d.sendHalf(ctx, b.Host, halves[1-first])...)
+	}
+	for host, page := range d.reserve {
+		if left[host] || d.rejected >= maxRejected {
+			d.leave(host, page)
+		} else {
+			d.send(ctx, host, []string{page})
+		}
+	}
+	for i := range d.results {
+		d.settle(ctx, &d.results[i])
+	}
+	return d.results
+}
+
+// leave notes that URLs are not sent because of the bound.
+func (d *delivery) leave(host string, urls ...string) {
+	d.results = append(d.results, Batch{Host: host, URLs: urls, Err: &Error{Host: host, Err: errBound}})
+}
+
+// sendHalf sends a half of a rejected request. It reserves one of its pages if the others are accepted: so
+// what the bound leaves has a page that is likely accepted, and without that no other one could be given up.
+func (d *delivery) sendHalf(ctx context.Context, host string, urls []string) (rejected []*Batch) {
+	last := len(urls) - 1
+	if d.reserve[host] != "" || last == 0 {
+		return d.send(ctx, host, urls)
+	}
+	rejected = d.send(ctx, host, urls[:last:last])
+	if len(rejected) == 0 {
+		d.reserve[host] = urls[last]
+	} else {
+		rejected[0].URLs = append(rejected[0].URLs, urls[last])
+	}
+	return rejected
+}
+
+// send sends URLs of a host, in requests that are not too large, and returns those whose halves are to be sent.
+func (d *delivery) send(ctx context.Context, host string, urls []string) (rejected []*Batch) {
+	for len(urls) > 0 {
+		n := min(len(urls), d.size)
+		cause := cmp.Or(d.down, d.hosts[host])
+		if cause != nil {
+			n = len(urls)
+		}
+		b := &Batch{Host: host, URLs: urls[:n:n]}
+		urls = urls[n:]
+		if cause != nil {
+			b.Err = &Error{Host: cause.Host, Err: fmt.Errorf("%w: %w", ErrNotSent, cause.Err), RetryAfter: cause.RetryAfter}
+		} else if problem := d.post(ctx, b); problem != nil && problem.ofContent() && n > 1 {
+			rejected = append(rejected, b)
+			continue
+		}
+		d.results = append(d.results, *b)
+	}
+	return rejected
+}
+
+// post sends a batch, and notes the result.
+func (d *delivery) post(ctx context.Context, b *Batch) *Error {
+	own, err := d.client.of(ctx, b.Host)
+	problem := &Error{Host: b.Host, Err: err}
+	if err == nil {
+		problem = own.post(ctx, b)
+	}
+	switch {
+	case problem == nil:
+		d.accepted[b.Host], d.largest = true, max(d.largest, len(b.URLs))
+		return nil
+	case problem.ofContent():
+		d.rejected++
+		if errors.Is(problem.Err, ErrTooLarge) && len(b.URLs) > d.largest {
+			d.size = max(len(b.URLs)/2, d.largest, 1)
+		}
+		d.client.log.DebugContext(ctx, "indexnow: rejected", "host", b.Host, "urls", len(b.URLs), "error", problem)
+	case problem.ofHost():
+		d.hosts[b.Host] = problem
+	case problem.Retryable():
+		d.down = problem
+	}
+	b.Err = problem
+	return problem
+}
+
+// settle decides what the engine's answer means for the URLs of a batch, and logs it.
+func (d *delivery) settle(ctx context.Context, b *Batch) {
+	problem, _ := b.Err.(*Error)
+	switch {
+	case problem == nil:
+		d.client.log.InfoContext(ctx, "indexnow: accepted", "host", b.Host, "urls", len(b.URLs), "pending", b.Pending)
+		return
+	case !problem.ofContent():
+	case d.accepted[b.Host]:
+		problem.URL = d.client.mask(b.URLs[0])
+	default:
+		problem.Err = fmt.Errorf("%w: %w", ErrAllRejected, problem.Err)
+	}
+	if !errors.Is(problem, ErrNotSent) { // Submit counts them
+		d.client.log.WarnContext(ctx, "indexnow: not accepted", "host", b.Host, "urls", len(b.URLs), "error", problem)
+	}
+}

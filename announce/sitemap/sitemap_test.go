@@ -911,16 +911,18 @@ func TestPagesThatAreGone(t *testing.T) {
 // A page that was rejected is not pending until its lastmod is later, and is forgotten when it is not listed.
 func TestARejectedPageIsPendingAgainWhenItChanges(t *testing.T) {
 	t.Parallel()
-	list := func(entries ...string) map[string]string { return map[string]string{"/sitemap.xml": urlset(entries...)} }
+	list := func(entries ...string) map[string]string {
+		return map[string]string{"/sitemap.xml": urlset(entries...)}
+	}
 	s := &site{files: list("/a 2024-01-01", "/b 2024-01-01")}
 	r := newReader(t, s, sitemap.Config{})
 	var state sitemap.State
 	want(t, update(t, r, &state, "/sitemap.xml"), "/a", "/b")
-	state.Done(home+"/a")
+	state.Done(home + "/a")
 	state.Reject(home+"/b", "422")
 	state.Reject(home+"/c", "422")
 	data, _ := json.Marshal(state)
-	if !strings.Contains(string(data), `"rejected":{home+"/b":{"lastmod":"2024-01-01","reason":"422"}}`) {
+	if !strings.Contains(string(data), `"rejected":{"`+home+`/b":{"lastmod":"2024-01-01","reason":"422"}}`) {
 		t.Errorf("%s", data)
 	}
 	want(t, update(t, r, &state, "/sitemap.xml"))
@@ -929,7 +931,7 @@ func TestARejectedPageIsPendingAgainWhenItChanges(t *testing.T) {
 	state.Reject(home+"/b", "422 again")
 	s.files = list("/a 2024-01-01", "/b 2024-01-03")
 	want(t, update(t, r, &state, "/sitemap.xml"), "/b")
-	if state.Done(home+"/b"); len(state.Rejected) != 0 {
+	if state.Done(home + "/b"); len(state.Rejected) != 0 {
 		t.Errorf("%+v", state.Rejected)
 	}
 	// Gone pages.

@@ -53,6 +53,29 @@ func run(t *testing.T, dir, line string, env ...string) {
 	}
 }
 
+// Each server that the repository starts ends the connections of clients that do not send or do not read.
+func TestEachServerHasTimeouts(t *testing.T) {
+	t.Parallel()
+	servers := 0
+	err := filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") || strings.Contains(name, "node_modules") {
+			return err
+		}
+		for _, literal := range regexp.MustCompile(`(?s)http\.Server\{.*?\}\n`).FindAllString(file(t, name), -1) {
+			servers++
+			for _, limit := range []string{"ReadTimeout:", "WriteTimeout:", "IdleTimeout:"} {
+				if !strings.Contains(literal, " "+limit) {
+					t.Errorf("%s: %s has no %s", name, literal, limit)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil || servers < 3 {
+		t.Errorf("%d servers, %v", servers, err)
+	}
+}
+
 // Each link to a file of the repository leads to one.
 func TestLinksLeadSomewhere(t *testing.T) {
 	t.Parallel()

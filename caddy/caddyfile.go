@@ -306,10 +306,7 @@ func (p *parser) source(d *caddyfile.Dispenser, h *Handler) {
 	}
 	name, at := d.Val(), d.Token()
 	if !slices.Contains(known, name) {
-		if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz") != "" {
-			name = "..." // it may be a URL with a password
-		}
-		p.report(d, "unknown source %q; want one of %s", name, strings.Join(known, ", "))
+		p.report(d, "unknown source %q; want one of %s", printable(name), strings.Join(known, ", "))
 		skip(d)
 		return
 	}

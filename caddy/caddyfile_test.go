@@ -3,11 +3,13 @@ package caddy
 import (
 	"database/sql"
 	"encoding/json"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -255,22 +257,25 @@ func TestErrorsOfSources(t *testing.T) {
 	for text, want := range map[string]string{
 		"source redis":     "source redis has no URL; want one such as redis://localhost:6379",
 		"source mysql dsn": `unknown source "mysql"; want one of fake, postgres, redis`,
-		"source redis redis://a redis://:secret@b":                "more than one value",
-		"source redis://:secret@b":                                `unknown source "..."`,
-		"source redis redis://a {\nkey_prefix a\nkey_prefix b\n}": "key_prefix occurs twice",
-		"source postgres user=bob password=secret":                "more than one value",
-		"source postgres \"postgres://user:p@secret@a:port/b\"":   "ConnString cannot be parsed",
-		"source postgres \"host=a password = secret port=x\"":     "ConnString cannot be parsed",
-		"source postgres postgres://a {\ntable a\ntable b\n}":     "table occurs twice",
-		"source redis redis://a {\nkey_prefix\n}":                 "wrong argument count",
-		"source redis redis://a {\ntable x\n}":                    `unknown option "table" of source redis; want one of key_prefix`,
-		"source redis mysql://user:secret@a":                      "the URL of Redis cannot be read",
-		"source postgres":                                         "source postgres has no connection string",
-		"source postgres a b":                                     "more than one value",
-		"source postgres postgres://a {\ntable\n}":                "wrong argument count",
-		"source postgres postgres://a {\ntable \"a; b\"\n}":       "a; b",
-		"source postgres postgres://a {\nkey_prefix x\n}":         `unknown option "key_prefix" of source postgres`,
-		"source postgres postgres://user:secret@a:port/b":         "ConnString",
+		"source redis redis://a redis://:secret@b":                           "more than one value",
+		"source redis://:secret@b":                                           `unknown source "..."`,
+		"source redis redis://a {\nkey_prefix a\nkey_prefix b\n}":            "key_prefix occurs twice",
+		"source postgres user=bob password=secret":                           "more than one value",
+		"source postgres \"postgres://user:p@secret@a:port/b\"":              "ConnString cannot be parsed",
+		"source postgres \"host=a password = secret port=x\"":                "ConnString cannot be parsed",
+		"source postgres postgres://a {\ntable a\ntable b\n}":                "table occurs twice",
+		"source redis redis://a {\nkey_prefix\n}":                            "key_prefix has no value, or more than one",
+		"source postgres postgres://a {\npostgres://u:secret@a\n}":           `unknown option "..." of source postgres`,
+		"source postgres postgres://a {\ntable postgres://u:secret@a/b\n}":   `table is a URL; want the connection string behind "source postgres"`,
+		"source postgres postgres://a {\ntable a postgres://u:secret@a/b\n}": "table has no value, or more than one",
+		"source redis redis://a {\ntable x\n}":                               `unknown option "table" of source redis; want one of key_prefix`,
+		"source redis mysql://user:secret@a":                                 "the URL of Redis cannot be read",
+		"source postgres":                                                    "source postgres has no connection string",
+		"source postgres a b":                                                "more than one value",
+		"source postgres postgres://a {\ntable\n}":                           "table has no value, or more than one",
+		"source postgres postgres://a {\ntable \"a; b\"\n}":                  "a; b",
+		"source postgres postgres://a {\nkey_prefix x\n}":                    `unknown option "key_prefix" of source postgres`,
+		"source postgres postgres://user:secret@a:port/b":                    "ConnString",
 	} {
 		_, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(":80 {\nampcors {\n"+text+"\n}\nrespond ok\n}\n"), map[string]any{"filename": "Caddyfile"})
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "at Caddyfile:") {
@@ -278,6 +283,29 @@ func TestErrorsOfSources(t *testing.T) {
 		}
 		if err != nil && strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: the error has the password: %v", text, err)
+		}
+	}
+}
+
+// Whatever is wrong with a connection string, no error has the password: not that of the Caddyfile, and not that
+// of a lookup.
+func TestNoErrorHasThePasswordOfADatabase(t *testing.T) {
+	for _, connString := range servertest.WrongConnStrings() {
+		text := ":80 {\nampcors {\nsource postgres " + strconv.Quote(connString) + "\n}\nrespond ok\n}\n"
+		if _, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(text), map[string]any{"filename": "Caddyfile"}); err != nil {
+			if strings.Contains(err.Error(), servertest.Secret) {
+				t.Errorf("%q: %v", connString, err)
+			}
+			continue
+		}
+		var output servertest.Buffer
+		opened, end, err := (&Postgres{ConnString: connString}).Open(slog.New(slog.NewTextHandler(&output, nil)))
+		if err == nil {
+			_, err = opened.HasPublisher(t.Context(), "www.example.com")
+			end()
+		}
+		if err == nil || strings.Contains(err.Error()+output.String(), servertest.Secret) {
+			t.Errorf("%q: %v\n%s", connString, err, &output)
 		}
 	}
 }

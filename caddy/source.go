@@ -62,17 +62,28 @@ func readSource(d *caddyfile.Dispenser, address *string, kind, example string, o
 		return d.Errf("%s has more than one value; want its %s, in quotes if it has spaces", name, kind)
 	}
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		value, ok := options[d.Val()]
+		option := d.Val()
+		value, ok := options[option]
 		switch {
 		case !ok:
-			return d.Errf("unknown option %q of %s; want one of %s", d.Val(), name, strings.Join(slices.Sorted(maps.Keys(options)), ", "))
+			return d.Errf("unknown option %q of %s; want one of %s", printable(option), name, strings.Join(slices.Sorted(maps.Keys(options)), ", "))
 		case *value != "":
-			return d.Errf("%s occurs twice", d.Val())
+			return d.Errf("%s occurs twice", option)
 		case !d.AllArgs(value):
-			return d.ArgErr()
+			return d.Errf("%s has no value, or more than one; want one, in quotes if it has spaces", option)
+		case option != "condition" && strings.Contains(*value, "://"):
+			return d.Errf("%s is a URL; want the %s behind %q, before the block", option, kind, name)
 		}
 	}
 	return nil
+}
+
+// printable returns a word of a Caddyfile, or "..." if it may be a URL with a password.
+func printable(word string) string {
+	if strings.Trim(word, "abcdefghijklmnopqrstuvwxyz_") != "" {
+		return "..."
+	}
+	return word
 }
 
 // checkSource checks a source, unless its address has placeholders, which Provision replaces.

@@ -2,10 +2,14 @@ module github.com/ampcors/ampcors/announce/outbox
 
 go 1.26.0
 
-replace github.com/ampcors/ampcors => ../../
+replace (
+	github.com/ampcors/ampcors => ../../
+	github.com/ampcors/ampcors/source/pgsource => ../../source/pgsource
+)
 
 require (
 	github.com/ampcors/ampcors v0.0.0-00010101000000-000000000000
+	github.com/ampcors/ampcors/source/pgsource v0.0.0-00010101000000-000000000000
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/riverqueue/river v0.51.1
 	github.com/riverqueue/river/riverdriver/riverpgxv5 v0.51.1

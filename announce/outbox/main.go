@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -26,6 +27,7 @@ import (
 
 	"github.com/ampcors/ampcors/announce/indexnow"
 	"github.com/ampcors/ampcors/badvalue"
+	"github.com/ampcors/ampcors/source/pgsource"
 )
 
 func main() {
@@ -35,6 +37,10 @@ func main() {
 		log.Fatal(err)
 	}
 }
+
+// limit is how long a request and its response may take, so that connections of clients that do not read or
+// write any more end.
+const limit = 30 * time.Second
 
 func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("outbox", flag.ContinueOnError)
@@ -58,9 +64,13 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	// Before pgx sees it, whose errors have the password.
+	if err := pgsource.CheckConnString(*database); err != nil {
+		return fmt.Errorf("-database: %w", err)
+	}
 	pool, err := pgxpool.New(ctx, *database)
 	if err != nil {
-		return err
+		return errors.New("-database: the settings of the pool cannot be used; want numbers such as pool_max_conns=16, and durations such as pool_max_conn_lifetime=1h")
 	}
 	defer pool.Close()
 	if err := Migrate(ctx, pool); err != nil {
@@ -74,7 +84,7 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 
-	server := &http.Server{Addr: *address, Handler: handler(pool, outbox)}
+	server := &http.Server{Addr: *address, Handler: handler(pool, outbox), ReadTimeout: limit, WriteTimeout: limit, IdleTimeout: 2 * time.Minute}
 	failed := make(chan error, 1)
 	go func() { failed <- server.ListenAndServe() }()
 	select {

@@ -58,17 +58,21 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool) error {
 	if err != nil {
 		return err
 	}
-	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtext($1))`, schemaName); err != nil {
-			return err
-		}
-		if _, err := pool.Exec(ctx, schema); err != nil {
-			return err
-		}
-		// River's migrations cannot run in one transaction, so they do not run in tx.
-		_, err := migrator.Migrate(ctx, rivermigrate.DirectionUp, nil)
+	// River's migrations cannot run in one transaction, so the lock is held by a connection that is not the
+	// pool's, which may have only one.
+	conn, err := pgx.ConnectConfig(ctx, pool.Config().ConnConfig)
+	if err != nil {
 		return err
-	})
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	if _, err := conn.Exec(ctx, `SELECT pg_advisory_lock(hashtext($1))`, schemaName); err != nil { // until the connection ends
+		return err
+	}
+	if _, err := conn.Exec(ctx, schema); err != nil {
+		return err
+	}
+	_, err = migrator.Migrate(ctx, rivermigrate.DirectionUp, nil)
+	return err
 }
 
 // NewOutbox returns an Outbox. Start sends its URLs.
@@ -89,6 +93,7 @@ func NewOutbox(pool *pgxpool.Pool, client *indexnow.Client, cfg Config) (*Outbox
 			func() (river.JobArgs, *river.InsertOpts) { return FindArgs{}, nil }, &river.PeriodicJobOpts{RunOnStart: true})},
 		JobTimeout:                  cfg.Timeout,
 		RescueStuckJobsAfter:        2 * cfg.Timeout,
+		PollOnly:                    pool.Config().MaxConns == 1, // otherwise a connection listens
 		SoftStopTimeout:             5 * time.Second,
 		CompletedJobRetentionPeriod: time.Hour,
 		Logger:                      slog.Default(),

@@ -296,6 +296,7 @@ func TestAnOutbox(t *testing.T) {
 		"keeps what is rejected, until it is added again":                      keepsWhatIsRejected,
 		"loses no page beside one that the engine rejects":                     losesNoPageBesideOneThatIsRejected,
 		"rejects what is not a URL, and adds nothing then":                     rejectsWhatIsNotAUrl,
+		"works with one connection":                                            worksWithOneConnection,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, server) })
 	}
@@ -488,6 +489,38 @@ func rejectsWhatIsNotAUrl(t *testing.T, server *servertest.Server) {
 		t.Errorf("%d %q", w.Code, w.Body)
 	}
 	l.await(0, Stats{})
+}
+
+// worksWithOneConnection starts the program, which also migrates.
+func worksWithOneConnection(t *testing.T, server *servertest.Server) {
+	t.Parallel()
+	e, endpoint := newEngine(t, ok)
+	admin, err := pgx.Connect(t.Context(), servertest.DSN(server.Addr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close(context.Background())
+	if _, err := admin.Exec(t.Context(), "CREATE DATABASE one"); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, strings.Replace(servertest.DSN(server.Addr), "/postgres?", "/one?", 1)+"&pool_max_conns=1", endpoint, "one")
+	if err := p.add(pageURL); err != nil {
+		t.Fatal(err)
+	}
+	p.drain(t, time.Minute)
+	if kept, _ := e.sent(); kept[pageURL] != 1 {
+		t.Errorf("%v", kept)
+	}
+}
+
+// Whatever is wrong with -database, the error does not have the password.
+func TestNoErrorHasThePassword(t *testing.T) {
+	t.Setenv("INDEXNOW_KEY", "0123456789abcdef")
+	for _, connString := range servertest.WrongConnStrings() {
+		if err := run(t.Context(), []string{"-database", connString}); err == nil || strings.Contains(err.Error(), servertest.Secret) {
+			t.Errorf("%q: %v", connString, err)
+		}
+	}
 }
 
 // A page of another site, in a browser on the same machine, cannot post.

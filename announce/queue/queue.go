@@ -61,6 +61,8 @@ type Stats struct {
 var (
 	// ErrFull is returned by [Queue.Add] if the queue is full.
 	ErrFull = errors.New("the queue is full")
+	// ErrRuns is returned by [Queue.Run] while another Run has not returned.
+	ErrRuns = errors.New("the queue runs already")
 	// ErrClosed is returned by [Queue.Add] and [Queue.Shutdown] once Shutdown was called.
 	ErrClosed = errors.New("the queue is closed")
 )
@@ -170,9 +172,13 @@ func (q *Queue) wakeUp() {
 
 // Run sends the URLs when they are due, until [Queue.Shutdown] is called, and then returns nil. If ctx ends,
 // Run returns its error; the requests on their way are interrupted, and their URLs wait for Shutdown or for
-// another Run. Call it in its own goroutine.
+// another Run. Call it in its own goroutine. While another Run or Shutdown sends, it returns [ErrRuns] at once.
 func (q *Queue) Run(ctx context.Context) error {
-	q.sender <- struct{}{}
+	select {
+	case q.sender <- struct{}{}:
+	default:
+		return ErrRuns
+	}
 	defer func() { <-q.sender }()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -287,6 +287,31 @@ func TestTheEndOfAContextLosesNothing(t *testing.T) {
 	})
 }
 
+// A second Run does not wait for the first one, whatever its context.
+func TestOneRunSendsAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{T: t, takes: time.Minute}
+		q := newQueue(s, Config{})
+		ctx, cancel := context.WithCancel(t.Context())
+		first := make(chan error, 1)
+		go func() { first <- q.Run(ctx) }()
+		synctest.Wait()
+		began := time.Now()
+		if err := q.Run(t.Context()); err != ErrRuns || time.Since(began) != 0 {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+		cancel()
+		if err := <-first; err != context.Canceled {
+			t.Error(err)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := q.Run(ended); err != context.Canceled { // the first has ended
+			t.Error(err)
+		}
+	})
+}
+
 // Shutdown waits for the requests of Run, but not longer than its context.
 func TestShutdownInterruptsRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -27,12 +27,13 @@ import (
 // shutdownTimeout is how long requests may take that are answered when the server ends.
 const shutdownTimeout = 10 * time.Second
 
-// Limits of a connection, so that those of clients that are gone do not stay. A proxy must close idle
+// Limits of a connection, so that those of clients that are gone, or that do not read, do not stay. A proxy must close idle
 // connections earlier, so that it does not use one that is being closed: nginx does so after 60 seconds by
 // default. Tests shorten them.
 var (
-	readTimeout = 10 * time.Second // of a request, with its header
-	idleTimeout = 2 * time.Minute
+	readTimeout  = 10 * time.Second // of a request, with its header
+	writeTimeout = 10 * time.Second // from then until the response is sent; a decision waits for up to 4 seconds
+	idleTimeout  = 2 * time.Minute
 )
 
 // pingTimeout is how long the database may take before it is reported.
@@ -131,7 +132,7 @@ func newServeAuthz() *cobra.Command {
 
 // answerUntil answers until ctx is done, and then ends what was begun.
 func answerUntil(ctx context.Context, listener net.Listener, handler http.Handler, log *slog.Logger) error {
-	server := &http.Server{Handler: handler, ReadTimeout: readTimeout, IdleTimeout: idleTimeout,
+	server := &http.Server{Handler: handler, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelError)}
 	closed := make(chan error, 1)
 	go func() {

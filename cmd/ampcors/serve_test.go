@@ -33,9 +33,7 @@ func TestServeAuthzAnswersAndFollowsItsFile(t *testing.T) {
 	}
 	write("www.other.example")
 	s.within(t, "the changed file is applied", func() bool { return ask("https://www-other-example.cdn.ampproject.org") == http.StatusOK })
-	_, metrics, _ := strings.Cut(s.log.String(), "metrics=")
-	metrics, _, _ = strings.Cut(metrics, "\n")
-	resp, err := http.Get("http://" + metrics + "/metrics")
+	resp, err := http.Get("http://" + s.metrics() + "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,6 +92,13 @@ func (s *serving) within(t *testing.T, what string, holds func() bool) {
 	}
 }
 
+// metrics returns the address of --metrics.
+func (s *serving) metrics() string {
+	_, address, _ := strings.Cut(s.log.String(), "metrics=")
+	address, _, _ = strings.Cut(address, "\n")
+	return address
+}
+
 // ask returns the status of the answer about a POST.
 func (s *serving) ask(t *testing.T, origin string) int {
 	t.Helper()
@@ -142,15 +147,29 @@ func TestServeAuthzReportsWhatIsWrong(t *testing.T) {
 	}
 }
 
-// Connections of clients that send nothing more are closed.
+// Connections of clients that send nothing more, or that do not read what they asked for, are closed.
 func TestServeAuthzClosesDeadConnections(t *testing.T) { // not parallel: it changes the limits
-	defer func(read, idle time.Duration) { readTimeout, idleTimeout = read, idle }(readTimeout, idleTimeout)
-	readTimeout, idleTimeout = 100*time.Millisecond, 100*time.Millisecond
+	defer func(read, write, idle time.Duration) { readTimeout, writeTimeout, idleTimeout = read, write, idle }(readTimeout, writeTimeout, idleTimeout)
+	readTimeout, writeTimeout, idleTimeout = 100*time.Millisecond, 100*time.Millisecond, 100*time.Millisecond
 	file := filepath.Join(t.TempDir(), "config.json")
 	if err := os.WriteFile(file, []byte(`{"publishers": ["www.example.com"]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := serve(t, "--config", file)
+	s := serve(t, "--config", file, "--metrics", "127.0.0.1:0")
+	for _, address := range []string{strings.TrimPrefix(s.url, "http://"), s.metrics()} {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		_ = conn.SetWriteDeadline(time.Now().Add(time.Minute))
+		for err == nil { // until nothing is buffered any more, and the server gives up
+			_, err = io.WriteString(conn, "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%s: the connection of a client that does not read stays", address)
+		}
+	}
 	for name, sent := range map[string]string{
 		"nothing":               "",
 		"part of a header":      "GET / HTTP/1.1\r\nHost: a",

@@ -128,7 +128,7 @@ func (d *database) prepare(cmd *cobra.Command, dryRun bool, do func(preparation)
 		p.dialect = mysqlDialect
 		p.db, err = d.mysql()
 	default:
-		if err = d.checkURL(); err == nil {
+		if err = pgsource.CheckConnString(d.address()); err == nil {
 			p.db, err = sql.Open("pgx", d.address())
 		}
 	}
@@ -149,15 +149,6 @@ func (d *database) prepare(cmd *cobra.Command, dryRun bool, do func(preparation)
 		return exit
 	}
 	return exitError{exitUntested, err}
-}
-
-// checkURL returns the error of a wrong URL without its password, which the driver's may have.
-func (d *database) checkURL() error {
-	table, err := d.postgres(slog.New(slog.DiscardHandler))
-	if err == nil {
-		table.Close()
-	}
-	return err
 }
 
 // install makes the table what lookups need.

@@ -218,6 +218,25 @@ func serveFrom(t *testing.T, url string, sites []string) {
 	}
 }
 
+// Whatever is wrong with the database's URL, no output has the password.
+func TestNoOutputHasThePasswordOfTheDatabase(t *testing.T) {
+	config := filepath.Join(t.TempDir(), "config.json")
+	if err := os.WriteFile(config, []byte(`{"publishers": ["www.example.com"]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, url := range append(servertest.WrongConnStrings(), "mysql://u:s3cret@127.0.0.1:x/db", "mysql://u:1/s3cret@127.0.0.1:1/db", "mysql://u@127.0.0.1:1/?s3cret", "mysql://u:s3cret@127.0.0.1:1/db") {
+		for _, args := range [][]string{{"check", config}, {"explain", "--config", config, "https://a.example"}, {"source", "install"}, {"source", "fill"}, {"serve-authz", "--proxy", "nginx", "--config", config, "--listen", "127.0.0.1:99999"}} {
+			t.Setenv(databaseEnv, "")
+			code, stdout, stderr := run(t, "", append(args, "--database", url)...)
+			t.Setenv(databaseEnv, url)
+			ofEnv, more, errs := run(t, "", args...)
+			if code == exitClean || ofEnv != code || strings.Contains(stdout+stderr+more+errs, servertest.Secret) {
+				t.Errorf("%q of %q: exit codes %d and %d\n%s%s%s%s", args, url, code, ofEnv, stdout, stderr, more, errs)
+			}
+		}
+	}
+}
+
 func TestSourceReportsWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	closed := servertest.FreeAddress(t)

@@ -62,7 +62,8 @@ func run(ctx context.Context, addr string, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("%w (choose another address with -addr)", err)
 	}
-	server := &http.Server{Handler: handler(mw), ReadHeaderTimeout: 5 * time.Second}
+	// A client that does not send or does not read keeps no connection.
+	server := &http.Server{Handler: handler(mw), ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
 	closed := make(chan error, 1)
 	go func() {
 		<-ctx.Done()

@@ -86,8 +86,8 @@ import (
 type Config struct {
 	// ConnString is a URL or a list of keywords and values, as libpq has them
 	// (https://www.postgresql.org/docs/current/libpq-connect.html). target_session_attrs is
-	// always read-write. If connect_timeout, which is for each host, is missing, 1 second is
-	// used.
+	// always read-write. If connect_timeout, which is for each host, is missing or 0 (also in the environment
+	// and a service file), 1 second is used.
 	ConnString string
 
 	// Table names where the publishers are. Placeholder must be empty.
@@ -141,10 +141,9 @@ const (
 // database is down. Close the Table after the Caches that use it.
 func New(cfg Config) (*Table, error) {
 	var errs []error
-	conn, err := pgx.ParseConfig(cfg.ConnString)
+	conn, err := parseConnString(cfg.ConnString)
 	if err != nil {
-		// pgx's error has parts of the string, and so maybe the password.
-		errs = append(errs, errors.New(`pgsource: ConnString cannot be parsed; want one such as "postgres://user:password@host/database", with special characters in the password escaped`))
+		errs = append(errs, err)
 	}
 	if cfg.Table.Placeholder != "" {
 		errs = append(errs, fmt.Errorf("pgsource: Table.Placeholder is %q; want it empty", cfg.Table.Placeholder))
@@ -160,9 +159,6 @@ func New(cfg Config) (*Table, error) {
 		return nil, errors.Join(errs...)
 	}
 	conn.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
-	if conn.ConnectTimeout == 2*time.Minute { // ParseConfig's default
-		conn.ConnectTimeout = time.Second
-	}
 	db := stdlib.OpenDB(*conn)
 	conns := cfg.MaxConns
 	if conns == 0 {

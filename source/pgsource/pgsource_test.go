@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -449,6 +452,76 @@ func TestInstallReportsEverything(t *testing.T) {
 		t.Fatal(err)
 	}
 	servertest.Seen(t, servertest.Soon, "www.example.com", false, servers...)
+}
+
+// Whatever is wrong with a connection string, no error and no line of the log has the password.
+func TestNoOutputHasThePassword(t *testing.T) {
+	t.Parallel()
+	for i, connString := range servertest.WrongConnStrings() {
+		var output servertest.Buffer
+		s, err := New(Config{ConnString: connString, Logger: slog.New(slog.NewTextHandler(&output, nil))})
+		if (err == nil) != (i >= len(servertest.WrongConnStrings())-6 || strings.Contains(connString, "pool_")) {
+			t.Errorf("%q: %v", connString, err)
+		}
+		if checked := CheckConnString(connString); fmt.Sprint(checked) != fmt.Sprint(err) {
+			t.Errorf("%q: %v; want %v", connString, checked, err)
+		}
+		if err == nil {
+			err = s.Ping(t.Context())
+			s.Close()
+		}
+		if err == nil || strings.Contains(err.Error()+output.String(), servertest.Secret) {
+			t.Errorf("%q: %v\n%s", connString, err, &output)
+		}
+	}
+	for _, right := range []string{"", "postgres://a/b", "host=a password='s3 cret' application_name=x pool_max_conns=4", "host=a work_mem=1MB"} {
+		if err := CheckConnString(right); err != nil {
+			t.Errorf("%q: %v", right, err)
+		}
+	}
+}
+
+// A host that does not answer is given up after a second, unless there is a connect_timeout: in the string, the
+// environment or a service file.
+func TestAHostThatDoesNotAnswerIsGivenUp(t *testing.T) {
+	services := filepath.Join(t.TempDir(), "services")
+	if err := os.WriteFile(services, []byte("[slow]\nhost=a\nconnect_timeout=7\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		connString, env string
+		want            time.Duration
+	}{
+		{"postgres://a", "", time.Second},
+		{"host=a", "", time.Second},
+		{"host=a connect_timeout=0", "", time.Second},
+		{"postgres://a?connect_timeout=120", "", 2 * time.Minute},
+		{"postgres://a", "5", 5 * time.Second},
+		{"postgres://a?connect_timeout=3", "5", 3 * time.Second},
+		{"service=slow servicefile=" + services, "", 7 * time.Second},
+	} {
+		t.Setenv("PGCONNECT_TIMEOUT", test.env)
+		if test.env == "" {
+			os.Unsetenv("PGCONNECT_TIMEOUT")
+		}
+		if conn, err := parseConnString(test.connString); err != nil || conn.ConnectTimeout != test.want {
+			t.Errorf("%q, %q: %v, %v; want %v", test.connString, test.env, conn, err, test.want)
+		}
+	}
+	// A server that accepts and says nothing, and one that answers.
+	os.Unsetenv("PGCONNECT_TIMEOUT")
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	db, _ := database(t)
+	s := newTable(t, sqlsource.Config{}, silent.Addr().String(), db.Addr)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := s.Ping(ctx); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestNewChecksItsConfig(t *testing.T) {

@@ -137,7 +137,7 @@ func run(d database, options source.Config) error {
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	server := &http.Server{Handler: mux, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute}
 	closed := make(chan error, 1)
 	go func() {
 		<-ctx.Done()

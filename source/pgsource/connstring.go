@@ -1,0 +1,62 @@
+package pgsource
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// CheckConnString returns the error of [New] for a connection string, for programs that also give it to
+// others. It does not have the string, nor a part of it, because that may be the password.
+func CheckConnString(connString string) error {
+	_, err := parseConnString(connString)
+	return err
+}
+
+const wantConnString = `; want one such as "postgres://user:password@host/database", with special characters in the password escaped`
+
+// parseConnString returns what pgx makes of a connection string. It also rejects strings in which a part of
+// the password would become a host, a database or a setting, because errors of pgx and of PostgreSQL have these.
+func parseConnString(connString string) (*pgx.ConnConfig, error) {
+	conn, err := pgx.ParseConfig(connString)
+	if err != nil {
+		return nil, errors.New("pgsource: ConnString cannot be parsed" + wantConnString)
+	}
+	scheme, rest, _ := strings.Cut(connString, "://")
+	isURL := scheme == "postgres" || scheme == "postgresql"
+	at := strings.LastIndex(rest, "@")
+	switch {
+	case isURL && at >= 0 && strings.ContainsAny(rest[:at], "/?#"):
+		return nil, errors.New("pgsource: ConnString has more than a user, a password and an @ before its host" + wantConnString +
+			", such as %2F for /, and with %40 for each @ behind the host")
+	case !isURL && hasOtherSetting(conn):
+		return nil, errors.New(`pgsource: ConnString has a keyword that is not one of libpq` + wantConnString + `, or keywords and values, ` +
+			`with a password that has spaces in quotes (password='…'), and other settings of the server as options='-c name=value'`)
+	}
+	if conn.ConnectTimeout == 0 { // as for libpq, 0 is the same as none
+		conn.ConnectTimeout = defaultConnectTimeout
+	}
+	return conn, nil
+}
+
+// defaultConnectTimeout is for each host. A host that does not answer must not keep others from being tried.
+const defaultConnectTimeout = time.Second
+
+// hasOtherSetting reports whether there is a keyword that PostgreSQL may not know, and that may be a part of the
+// password: behind it, or because the string is a URL of another scheme.
+func hasOtherSetting(conn *pgx.ConnConfig) bool {
+	for name := range conn.RuntimeParams {
+		if strings.ContainsAny(name, ":/@") || conn.Password != "" && !slices.Contains(commonSettings, strings.ToLower(name)) && !strings.HasPrefix(name, "pool_") {
+			return true
+		}
+	}
+	return false
+}
+
+// commonSettings are those of libpq's keywords that pgx passes on, and what programs often set beside them.
+// Those that begin with pool_ are of pgxpool.
+var commonSettings = []string{"application_name", "client_encoding", "datestyle", "fallback_application_name",
+	"idle_in_transaction_session_timeout", "lock_timeout", "options", "replication", "role", "search_path", "statement_timeout", "timezone"}

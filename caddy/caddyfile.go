@@ -325,8 +325,12 @@ func (p *parser) validate(config map[string]any, hasSource bool) {
 	_, hasList := config["publishersFile"]
 	delete(config, "publishersFile")
 	_, err := configfile.Inline{JSON: caddyconfig.JSON(config, nil), Set: func(cfg *ampcors.Config) {
-		if hasSource || hasList { // without them, a configuration that lists no publisher is an error
+		// Without the following, a configuration that lists no publisher is an error.
+		if hasSource {
 			cfg.Source = new(source.Source) // it is never asked
+		}
+		if hasList {
+			cfg.Publishers = append(cfg.Publishers, "www.listed.example")
 		}
 	}}.Config()
 	for _, err := range split(err) {
@@ -335,6 +339,9 @@ func (p *parser) validate(config map[string]any, hasSource bool) {
 			token = p.place(located.Path)
 			renamed := *located
 			renamed.Path = snakeCase(renamed.Path)
+			if name, rest, _ := strings.Cut(renamed.Path, "."); name == "source" { // it is sourceConfig in the struct
+				renamed.Path = strings.TrimSuffix("source_config."+rest, ".")
+			}
 			err = withoutPosition(&renamed)
 		}
 		p.reportAt(token, err.Error())

@@ -102,10 +102,11 @@ func TestTheCaddyfileHasAllOfConfig(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "publishers.txt"), []byte("file.example\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got, err := configfile.Inline{Dir: dir, JSON: h.Config}.Config()
+	got, err := configfile.Inline{Dir: dir, JSON: h.Config, Set: func(cfg *ampcors.Config) { cfg.Source = new(source.Source) }}.Config()
 	if err != nil {
 		t.Fatal(err)
 	}
+	got.Source = nil
 	want := ampcors.Config{
 		Publishers: []string{"www.example.com", "*.news.example", "a.example", "b.example", "c.example", "d.example", "e.example", "file.example"},
 		Caches: []cacheurl.Cache{cacheurl.DefaultCaches()[0], {
@@ -219,8 +220,8 @@ credentialed takes no value; remove "yes", or the line, at Caddyfile:11
 ampcors: caches[1].cache_domain "" is empty; want a domain such as "www.example.com", at Caddyfile:14
 email takes no value; want a block, at Caddyfile:16
 unknown option "sendrs"; want one of clients, dangerously_allow_mail_provider_wildcards, senders, at Caddyfile:20
-ampcors: source.ttl is "1x"; want a duration such as "10m" or "90s", at Caddyfile:23
-ampcors: source.max_entries is "many"; want a whole number, at Caddyfile:24
+ampcors: source_config.ttl is "1x"; want a duration such as "10m" or "90s", at Caddyfile:23
+ampcors: source_config.max_entries is "many"; want a whole number, at Caddyfile:24
 unknown option "nonsense"; want one of caches, credentialed, dangerously_allow_ambiguous_prefixes, dangerously_allow_http_own_origins, dangerously_allow_public_suffix_wildcards, dangerously_allow_unsafe_requests_without_origin, email, max_age, methods, name, origins, publisher_header, publishers, publishers_file, report_only, request_headers, response_headers, source, source_config, at Caddyfile:26
 source has no name; want one of fake, postgres, redis, at Caddyfile:31
 source occurs twice, at Caddyfile:32
@@ -255,8 +256,10 @@ func TestErrorsInImportedFiles(t *testing.T) {
 
 func TestErrorsOfSources(t *testing.T) {
 	for text, want := range map[string]string{
-		"source redis":     "source redis has no URL; want one such as redis://localhost:6379",
-		"source mysql dsn": `unknown source "mysql"; want one of fake, postgres, redis`,
+		"source redis": "source redis has no URL; want one such as redis://localhost:6379",
+		"publishers a.example\nsource_config {\nttl 1m\n}": "source_config says how a database is asked, and no database is named; want a database, or remove it, at Caddyfile:4",
+		"publishers_file list\nsource_config {\nttl 1m\n}": "source_config says how a database is asked, and no database is named; want a database, or remove it, at Caddyfile:4",
+		"source mysql dsn":                                                   `unknown source "mysql"; want one of fake, postgres, redis`,
 		"source redis redis://a redis://:secret@b":                           "more than one value",
 		"source redis://:secret@b":                                           `unknown source "..."`,
 		"source redis redis://a {\nkey_prefix a\nkey_prefix b\n}":            "key_prefix occurs twice",

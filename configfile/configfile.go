@@ -3,7 +3,8 @@
 //
 // The file is JSON. Its members are those of [ampcors.Config], but a duration is a string
 // such as "10m". This package adds publishersFile, for lists that are long or written by
-// other programs, and source, how a database is asked (see [File.SourceConfig]):
+// other programs, and source, how a database is asked (see [File.SourceConfig]). If there is source, Set must
+// give a Source:
 //
 //	{
 //		"publishers": ["www.example.com", "*.news.example"],
@@ -269,6 +270,10 @@ func (c *contents) use(use func(ampcors.Config) error) error {
 		return c.err
 	}
 	sourceErr := c.decoder.sourceErrors()
+	if c.decoder.document.Has("source") && c.cfg.Source == nil {
+		sourceErr = errors.Join(sourceErr, &badvalue.Error{Path: "source", Reason: "says how a database is asked, and no database is named",
+			Want: "a database, or remove it"})
+	}
 	if len(c.decoder.problems) > 0 || sourceErr != nil {
 		use = ampcors.Config.Validate
 	}

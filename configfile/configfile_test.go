@@ -37,6 +37,9 @@ func writeFile(t testing.TB, name, text string) {
 	}
 }
 
+// withSource is for files with the member source.
+func withSource(cfg *ampcors.Config) { cfg.Source = new(source.Source) }
+
 func TestEveryFieldCanBeSetInAFile(t *testing.T) {
 	dir := write(t, map[string]string{
 		"config.json": `
@@ -61,10 +64,11 @@ func TestEveryFieldCanBeSetInAFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeFile(t, filepath.Join(dir, "lists", "publishers.txt"), "# all of them\n\na.example\r\n \tb.example\t # a comment\n#c.example\n*.d.example\n")
-	got, err := File{Path: filepath.Join(dir, "config.json")}.Config()
+	got, err := File{Path: filepath.Join(dir, "config.json"), Set: withSource}.Config()
 	if err != nil {
 		t.Fatal(err)
 	}
+	got.Source = nil
 	want := ampcors.Config{
 		Publishers:   []string{"www.example.com", "*.news.example", "bücher.example", "a.example", "b.example", "*.d.example"},
 		Caches:       []cacheurl.Cache{{ID: "google", Name: "G", Docs: "D", CacheDomain: "cdn.ampproject.org", UpdateCacheAPIDomainSuffix: "cdn.ampproject.org", ThirdPartyFrameDomainSuffix: "ampproject.net"}},
@@ -156,6 +160,7 @@ config.json:3:56: caches[1].id "" is empty; want a short name such as "google"
 config.json:4:24: email.senders[0] "nobody" is not an email address; want an address such as "news@example.com", or "*@example.com"
 config.json:4:46: maxAge "1.5s" is not a whole number of seconds; want whole seconds, such as 10m0s
 config.json:5:25: source.maxStale "1s" is less than the TTL, during which a publisher gets in anyway; want 1m0s at least`},
+		{name: "a source and no database", file: `{"publishers": ["a.example"], "source": {}}`, text: "", want: `config.json:1:41: source says how a database is asked, and no database is named; want a database, or remove it`},
 		{name: "no publisher", file: "\n {}", text: "", want: `config.json:2:2: publishers is missing, and nothing else allows anybody: no origins, email.senders or Source; want at least one publisher, such as "example.com"`},
 		{name: "a list of publishers", file: `{"publishers": ["-a.example"], "publishersFile": "publishers.txt"}`, text: "a.example\n# b\n\n  http://b.example # c\nü.example\n\tc.example/\n",
 			want: `config.json:1:17: publishers[0] "-a.example" has a label that begins or ends with a hyphen; want a domain such as "www.example.com"
@@ -185,7 +190,11 @@ config.json:1:52: publishers[0] "a" has no dot; want a domain such as "www.examp
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			dir := write(t, map[string]string{"config.json": test.file, "publishers.txt": test.text})
-			cfg, err := File{Path: filepath.Join(dir, "config.json")}.Config()
+			file := File{Path: filepath.Join(dir, "config.json")}
+			if strings.Contains(test.file, `"source": {"`) {
+				file.Set = withSource
+			}
+			cfg, err := file.Config()
 			if err == nil {
 				t.Fatal("no problem was found")
 			}

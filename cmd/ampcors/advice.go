@@ -11,6 +11,7 @@ import (
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/cmd/ampcors/internal/probe"
 	"github.com/ampcors/ampcors/configfile"
+	"github.com/ampcors/ampcors/source"
 )
 
 func newAdvice() *cobra.Command {
@@ -40,7 +41,9 @@ func newAdvice() *cobra.Command {
 		}
 		cfg := ampcors.Config{Caches: known}
 		if *file != "" {
-			if cfg, err = (configfile.File{Path: *file}).Config(); err != nil {
+			if cfg, err = (configfile.File{Path: *file, Set: func(cfg *ampcors.Config) {
+				cfg.Source = new(source.Source) // it is never asked
+			}}).Config(); err != nil {
 				return err
 			}
 			if cfg.Caches == nil || *caches != "" {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,7 +16,6 @@ import (
 	"golang.org/x/net/idna"
 
 	"github.com/ampcors/ampcors"
-	"github.com/ampcors/ampcors/badvalue"
 	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/cmd/ampcors/internal/probe"
 	"github.com/ampcors/ampcors/configfile"
@@ -35,7 +33,6 @@ func newPrefix() *cobra.Command {
 	output := addOutput(cmd)
 	hash := cmd.Flags().Bool("hash", false, "print the hash prefix, which some caches use")
 	all := cmd.Flags().Bool("all", false, "print each prefix that a known implementation gives, and which do")
-	cmd.MarkFlagsMutuallyExclusive("hash", "all")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return answer(cmd, args, *output, func(domain string) (any, error) {
 			switch {
@@ -284,6 +281,7 @@ func middleware(file string, publishers []string, d *database) (mw *ampcors.Midd
 	}
 	if file != "" {
 		mw, err = configfile.File{Path: file, Set: add}.New()
+		err = withoutDatabase(err, "--database or "+databaseEnv)
 	} else {
 		var cfg ampcors.Config
 		add(&cfg)
@@ -374,19 +372,12 @@ func newCheck() *cobra.Command {
 		if err := d.checkFlags(cmd); err != nil {
 			return err
 		}
-		if *hasDatabase && d.url != "" {
-			return errors.New("--with-database and --database exclude each other: the former asks none")
-		}
 		cfg, err := configfile.File{Path: args[0], Set: func(cfg *ampcors.Config) {
 			if *hasDatabase || d.address() != "" {
 				cfg.Source = new(source.Source) // it is never asked
 			}
 		}}.Config()
-		for v := range badvalue.All(err) {
-			if v.Path == "publishers" && v.Value == "" {
-				err = fmt.Errorf("%w; if the server looks them up in a database, use --database or --with-database", err)
-			}
-		}
+		err = withoutDatabase(err, "--database, "+databaseEnv+" or --with-database")
 		if unread := (*fs.PathError)(nil); errors.As(err, &unread) && unread.Path == args[0] {
 			return err
 		}
@@ -415,18 +406,12 @@ func newCheck() *cobra.Command {
 		if d.address() == "" || *hasDatabase {
 			return nil
 		}
-		_, opened, err := d.source(args[0], slog.New(slog.DiscardHandler))
+		asked, err := d.check(cmd.Context(), args[0])
 		if err != nil {
-			return err
-		}
-		defer opened.end()
-		ctx, cancel := context.WithTimeout(cmd.Context(), pingTimeout)
-		defer cancel()
-		if err := opened.ping(ctx); err != nil {
 			return exitError{exitUntested, err}
 		}
 		if *output == formatText {
-			fmt.Fprintf(cmd.OutOrStdout(), "database: publishers are looked up in the table %s\n", d.table.Table)
+			fmt.Fprintln(cmd.OutOrStdout(), "database:", asked)
 		}
 		return nil
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/spf13/cobra"
 
+	"github.com/ampcors/ampcors/badvalue"
 	"github.com/ampcors/ampcors/configfile"
 	"github.com/ampcors/ampcors/source"
 	"github.com/ampcors/ampcors/source/pgsource"
@@ -96,6 +97,43 @@ func (d *database) source(config string, log *slog.Logger) (*source.Source, look
 	}
 	opened.end = func() { asked.Close(); end() }
 	return asked, opened, nil
+}
+
+// withoutDatabase adds to the error about a file that lacks a database how to name one.
+func withoutDatabase(err error, how string) error {
+	for v := range badvalue.All(err) {
+		if v.Path == "publishers" && v.Value == "" || v.Path == "source" {
+			return fmt.Errorf("%w; if publishers are looked up in a database, use %s", err, how)
+		}
+	}
+	return err
+}
+
+// check asks the database, and returns what it found.
+func (d *database) check(ctx context.Context, config string) (string, error) {
+	_, opened, err := d.source(config, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return "", err
+	}
+	defer opened.end()
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	if err := opened.ping(ctx); err != nil {
+		return "", err
+	}
+	found := "it has no publisher now"
+	for _, err := range opened.Publishers(ctx) {
+		if err != nil {
+			return "", err
+		}
+		found = "it has publishers"
+		break
+	}
+	changes := "it does not report changes: they are seen when an answer expires"
+	if opened.Notify != nil { // otherwise ping had failed
+		changes = "it reports changes at once"
+	}
+	return fmt.Sprintf("publishers are looked up in the table %s; %s; %s", d.table.Table, found, changes), nil
 }
 
 // open does not wait for a connection.

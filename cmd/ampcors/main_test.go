@@ -97,7 +97,7 @@ func TestConversions(t *testing.T) {
 		{name: "an argument of a command that takes none", args: []string{"version", "1"}, code: exitUsage, err: `takes no argument, and got "1"`},
 		{name: "a misspelled command with a flag", args: []string{"explian", "--config", "x"}, code: exitUsage, err: `there is no command "explian"; did you mean explain?`},
 		{name: "a shell without completion", args: []string{"completion", "bsh"}, code: exitUsage, err: `there is no command "bsh"; did you mean bash`},
-		{name: "flags that exclude each other", args: []string{"prefix", "--all", "--hash", "a.example"}, code: exitUsage, err: "--hash and --all exclude each other"},
+		{name: "flags that exclude each other", args: []string{"prefix", "--all", "--hash", "a.example"}, code: exitUsage, err: "--all and --hash exclude each other"},
 		{name: "a server without a URL", args: []string{"health", "foo"}, code: exitUsage, err: "want one such as http://127.0.0.1:9000/"},
 		{name: "explain several", args: []string{"explain", "--publisher", "www.example.com", "null", "x"}, code: exitFindings,
 			want: "null\nFAIL  scheme     null\n                  Sandboxed frames and local files send \"null\"; anybody can.\nFAIL  verdict    Denied\n                  Reason: null_origin.\n\n" +
@@ -111,6 +111,74 @@ func TestConversions(t *testing.T) {
 				t.Errorf("exit code %d; want %d\nstdout:\n%s\nwant:\n%s\nstderr: %s", code, test.code, stdout, test.want, stderr)
 			}
 		})
+	}
+}
+
+// A flag that would have no effect is an error, which names the flag that it needs, or that it excludes.
+func TestNoFlagIsIgnored(t *testing.T) {
+	t.Setenv(databaseEnv, "")
+	file := filepath.Join(t.TempDir(), "config.json")
+	if err := os.WriteFile(file, []byte(`{"publishers": ["www.example.com"], "source": {"ttl": "1m"}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const noDatabase = "source says how a database is asked, and no database is named"
+	for line, want := range map[string]string{
+		"prefix --all --hash a.example":                               "--all and --hash exclude each other",
+		"submit --state s.json":                                       "--state needs --sitemap",
+		"flush --key k --max-state 1":                                 "--max-state needs --sitemap",
+		"submit --all --sitemap s.xml":                                "--all needs --state",
+		"flush --key k --gone --sitemap s.xml":                        "--gone needs --state",
+		"submit --max-gone 1 --sitemap s.xml --state s.json":          "--max-gone needs --gone",
+		"flush --key k --dry-run --sign https://a.example/":           "--dry-run and --sign exclude each other",
+		"verify --copies a.example":                                   "--copies needs --key",
+		"verify --key k --caches c.json a.example":                    "--caches needs --copies",
+		"verify --key k --keys k.json a.example":                      "--key and --keys exclude each other",
+		"verify --key k --key-location https://a.example/b a.example": "--key and --key-location exclude each other",
+		"submit --keys k.json --key-location https://a.example/b":     "--keys and --key-location exclude each other",
+		"check --schema --with-database":                              "--schema and --with-database exclude each other",
+		"check --schema -o json":                                      "--schema and --output exclude each other",
+		"check --schema --table sites":                                "--schema and --table exclude each other",
+		"check --with-database --database postgres://a c.json":        "--with-database and --database exclude each other",
+		"check --table sites c.json":                                  "--table is set, and no database is named",
+		"explain --condition active https://a.example":                "--condition is set, and no database is named",
+		"serve-authz --proxy nginx --config c.json --domain-column a": "--domain-column is set, and no database is named",
+		"source install --replace --database mysql://a":               "--replace is about triggers",
+		"source fill --prefix-column a":                               "no database is named",
+		"probe --method POST https://a.example/":                      "--method needs --endpoint or --list",
+		"probe --content-type text/plain https://a.example/":          "--content-type needs --endpoint or --list",
+		"probe --body x https://a.example/":                           "--body needs --endpoint or --list",
+		"probe --credentials https://a.example/":                      "--credentials needs --endpoint or --list",
+		"probe --plan --advice nginx https://a.example/":              "--plan and --advice exclude each other",
+		"probe --plan --baseline b.json https://a.example/":           "--plan and --baseline exclude each other",
+		"probe --plan --fail-on low https://a.example/":               "--plan and --fail-on exclude each other",
+		"probe --plan --ignore x https://a.example/":                  "--plan and --ignore exclude each other",
+		"probe --plan --require-all https://a.example/":               "--plan and --require-all exclude each other",
+		"probe --advice nginx -o html https://a.example/":             "--advice needs the output text",
+		"key indexnow --public private.pem":                           `"indexnow" is wrong`,
+		"check " + file:                                               noDatabase,
+		"explain --config " + file + " null":                          noDatabase,
+		"serve-authz --proxy nginx --config " + file:                  noDatabase,
+	} {
+		code, stdout, stderr := run(t, "", strings.Fields(line)...)
+		if code == exitClean || stdout != "" || !strings.Contains(stderr, want) {
+			t.Errorf("%s: exit code %d, %q, %q; want %q", line, code, stdout, stderr, want)
+		}
+	}
+	if code, _, stderr := run(t, "", "check", "--with-database", file); code != exitClean {
+		t.Errorf("%d %s", code, stderr)
+	}
+	for _, rule := range flagRules { // a rule about a flag that was renamed would be none
+		for _, name := range strings.Fields(rule.commands) {
+			cmd, _, err := newRoot().Find([]string{name})
+			if err != nil || cmd.Name() != name {
+				t.Fatalf("%s: %v", name, err)
+			}
+			for _, flag := range strings.Fields(rule.flags + " " + rule.needs + " " + rule.excludes) {
+				if cmd.Flags().Lookup(flag) == nil {
+					t.Errorf("%s has no flag %s", name, flag)
+				}
+			}
+		}
 	}
 }
 

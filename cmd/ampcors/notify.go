@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -10,6 +11,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -138,27 +140,13 @@ func addIndexNow(cmd *cobra.Command) *indexNowFlags {
 func (f *indexNowFlags) client() (*indexnow.Client, error) {
 	cfg := indexnow.Config{KeyLocation: f.location, Endpoint: f.endpoint, Logger: silent, HTTPClient: httpClient}
 	if f.keys != "" {
-		if f.location != "" {
-			return nil, errors.New("--key-location and --keys exclude each other: the files of --keys are at the root")
-		}
 		data, err := os.ReadFile(f.keys)
 		if err != nil {
 			return nil, err
 		}
-		var written map[string][]indexnow.Key
-		if err := json.Unmarshal(data, &written); err != nil {
-			return nil, fmt.Errorf("%s: %w; want a JSON object that has a list of keys for each host", f.keys, err)
-		}
-		keys := make(map[string][]indexnow.Key, len(written))
-		for host, own := range written {
-			domain, err := cacheurl.CanonicalDomain(host)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", f.keys, err)
-			}
-			if keys[domain] != nil {
-				return nil, fmt.Errorf("%s: %s is there twice, also in another spelling; want one list of its keys", f.keys, domain)
-			}
-			keys[domain] = own
+		keys, err := parseKeys(data)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", f.keys, err)
 		}
 		cfg.KeysOf = func(_ context.Context, host string) ([]indexnow.Key, error) { return keys[host], nil }
 		return indexnow.New(cfg)
@@ -169,6 +157,40 @@ func (f *indexNowFlags) client() (*indexnow.Client, error) {
 	}
 	cfg.Key = indexnow.Key(key)
 	return indexnow.New(cfg)
+}
+
+// parseKeys returns the keys of each host. It reads the members one by one, because a host that is there twice
+// would otherwise have its last keys.
+func parseKeys(data []byte) (map[string][]indexnow.Key, error) {
+	errForm := errors.New(`is not a JSON object with a list of keys for each host; want {"www.example.com": ["…"]}`)
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	if begin, err := decoder.Token(); err != nil || begin != json.Delim('{') {
+		return nil, errForm
+	}
+	keys := make(map[string][]indexnow.Key)
+	for decoder.More() {
+		name, err := decoder.Token()
+		host, _ := name.(string)
+		var own []indexnow.Key
+		if err != nil || decoder.Decode(&own) != nil {
+			return nil, errForm
+		}
+		domain, err := cacheurl.CanonicalDomain(host)
+		if err != nil {
+			return nil, err
+		}
+		if _, isThere := keys[domain]; isThere {
+			return nil, fmt.Errorf("%s is there twice, also in another spelling; want one list of its keys", domain)
+		}
+		keys[domain] = own
+	}
+	if _, err := decoder.Token(); err != nil { // the end of the object
+		return nil, errForm
+	}
+	if _, err := decoder.Token(); err != io.EOF {
+		return nil, errForm
+	}
+	return keys, nil
 }
 
 func newVerify() *cobra.Command {
@@ -212,8 +234,6 @@ func verifier(file string, copies bool, caches *cachesFile, flags *indexNowFlags
 			if known, err = caches.read(); err != nil {
 				return nil, err
 			}
-		} else if *caches != "" {
-			return nil, errors.New("--caches needs --copies: a site's own key file is the same for all caches")
 		}
 		c, err := newUpdateClient(file, known)
 		if err != nil {
@@ -223,9 +243,6 @@ func verifier(file string, copies bool, caches *cachesFile, flags *indexNowFlags
 			return c.VerifyCaches, nil
 		}
 		return c.Verify, nil
-	}
-	if copies || *caches != "" {
-		return nil, errors.New("--copies and --caches need --key")
 	}
 	c, err := flags.client()
 	if err != nil {
@@ -253,7 +270,6 @@ func newFlush() *cobra.Command {
 	source := addPages(cmd)
 	dryRun := cmd.Flags().Bool("dry-run", false, "send nothing, and print what would be flushed")
 	sign := cmd.Flags().Bool("sign", false, "send nothing, and print the signed URLs, which caches accept for a minute")
-	cmd.MarkFlagsMutuallyExclusive("dry-run", "sign")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := cmp.Or(require(cmd, "key"), checkType(*contentType)); err != nil {
 			return err

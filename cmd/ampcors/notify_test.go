@@ -220,7 +220,7 @@ func TestVerifyCaches(t *testing.T) {
 	if code != exitFindings || stdout != "" || !strings.Contains(stderr, "bing-amp.com") || strings.Contains(stderr, "cdn.ampproject.org") {
 		t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
 	}
-	if code, _, stderr := run(t, "", "verify", "--copies", "www.example.com"); code != exitUsage || !strings.Contains(stderr, "need --key") {
+	if code, _, stderr := run(t, "", "verify", "--copies", "www.example.com"); code != exitUsage || !strings.Contains(stderr, "--copies needs --key") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
 }
@@ -330,7 +330,7 @@ func TestSubmitWithAState(t *testing.T) {
 		})
 	}
 	for _, args := range [][]string{{"submit", "--gone", "https://www.example.com/"}, {"submit", "--gone", "--sitemap", "https://www.example.com/sitemap.xml"}} {
-		if code, _, stderr := run(t, "", args...); code != exitUsage || !strings.Contains(stderr, "--gone and --all need") {
+		if code, _, stderr := run(t, "", args...); code != exitUsage || !strings.Contains(stderr, "--gone needs --state") {
 			t.Errorf("%q: exit code %d, %s", args, code, stderr)
 		}
 	}
@@ -491,7 +491,7 @@ func TestSubmitWithKeysOfHosts(t *testing.T) {
 	if code, _, stderr := run(t, "", "submit", "--keys", file, "https://a.example/"); code != exitUsage || !strings.Contains(stderr, "a.example is there twice, also in another spelling; want one list of its keys") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
-	if code, _, stderr := run(t, "", "submit", "--keys", "pages.go", "https://a.example/"); code != exitUsage || !strings.Contains(stderr, "want a JSON object") {
+	if code, _, stderr := run(t, "", "submit", "--keys", "pages.go", "https://a.example/"); code != exitUsage || !strings.Contains(stderr, "is not a JSON object") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
 }

@@ -61,19 +61,7 @@ const pagesHelp = "\n\nWith --sitemap and --state, run it regularly: the first r
 // pages returns the pages to announce.
 func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) {
 	if len(s.sitemaps) == 0 {
-		if s.file != "" {
-			return nil, errors.New("--state needs --sitemap")
-		}
-		if s.gone || s.all {
-			return nil, errors.New("--gone and --all need --sitemap and --state")
-		}
 		return inputs(cmd, args)
-	}
-	if (s.gone || s.all) && s.file == "" {
-		return nil, errors.New("--gone and --all need --state")
-	}
-	if cmd.Flags().Changed("max-gone") && !s.gone {
-		return nil, errors.New("--max-gone needs --gone")
 	}
 	if !(s.maxGone > 0 && s.maxGone <= 1) {
 		return nil, fmt.Errorf("--max-gone %g is not a share; want one above 0 and at most 1, such as 0.1", s.maxGone)

@@ -8,8 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -37,6 +37,7 @@ func newRoot() *cobra.Command {
 		}
 		return noCommand(root, args[0])
 	}
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return checkRules(cmd) }
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(newHelp(root))
 	for _, group := range []struct {
@@ -143,6 +144,50 @@ func require(cmd *cobra.Command, flags ...string) error {
 	return nil
 }
 
+// A flagRule says that a flag has no effect without others (one of needs), or beside others.
+type flagRule struct {
+	commands, flags, needs, excludes string // separated by spaces
+}
+
+var flagRules = []flagRule{
+	{"prefix", "all", "", "hash"},
+	{"flush submit", "state max-state", "sitemap", ""},
+	{"flush submit", "all gone", "state", ""},
+	{"flush submit", "max-gone", "gone", ""},
+	{"flush", "dry-run", "", "sign"},
+	{"verify", "copies", "key", ""},
+	{"verify", "caches", "copies", ""},
+	{"verify", "key", "", "keys key-location"},
+	{"submit verify", "keys", "", "key-location"}, // its files are at the root
+	{"check", "with-database", "", "database"},    // the former asks none
+	{"check", "schema", "", "output with-database database table domain-column prefix-column condition"},
+	{"probe", "method content-type body credentials", "endpoint list", ""},
+	{"probe", "plan", "", "advice baseline fail-on ignore require-all"},
+}
+
+// checkRules returns an error if a flag would have no effect.
+func checkRules(cmd *cobra.Command) error {
+	for _, rule := range flagRules {
+		if !slices.Contains(strings.Fields(rule.commands), cmd.Name()) {
+			continue
+		}
+		for _, flag := range strings.Fields(rule.flags) {
+			if !cmd.Flags().Changed(flag) {
+				continue
+			}
+			if needs := strings.Fields(rule.needs); len(needs) > 0 && !slices.ContainsFunc(needs, cmd.Flags().Changed) {
+				return fmt.Errorf("--%s needs --%s", flag, strings.Join(needs, " or --"))
+			}
+			for _, other := range strings.Fields(rule.excludes) {
+				if cmd.Flags().Changed(other) {
+					return fmt.Errorf("--%s and --%s exclude each other", flag, other)
+				}
+			}
+		}
+	}
+	return nil
+}
+
 // release is the version of a release. The linker sets it.
 var release string
 
@@ -204,14 +249,8 @@ func execute(ctx context.Context, root *cobra.Command) int {
 	return code
 }
 
-// exclusive is the library's text about flags that exclude each other.
-var exclusive = regexp.MustCompile(`^if any flags in the group \[(\S+) (\S+)\]`)
-
 // inOurWords returns an error with the names that the command's users know: flags, and not fields of Go.
 func inOurWords(err error) error {
-	if names := exclusive.FindStringSubmatch(err.Error()); names != nil {
-		return fmt.Errorf("--%s and --%s exclude each other", names[1], names[2])
-	}
 	names := map[string]string{"Key": "INDEXNOW_KEY", "KeyLocation": "--key-location", "Endpoint": "--endpoint",
 		"Type": "--type", "ImageParams": "--image-params", "CacheQuery": "--cache-query", "Prefix": "--prefix"}
 	for v := range badvalue.All(err) {

@@ -81,7 +81,7 @@ func newServeAuthz() *cobra.Command {
 		file := configfile.File{Path: *config, Set: func(cfg *ampcors.Config) { cfg.Source = publishers }}
 		mw, watcher, err := file.Watch(configfile.WatcherConfig{Logger: log, Reload: reload})
 		if err != nil {
-			return err
+			return withoutDatabase(err, "--database or "+databaseEnv)
 		}
 		handler, err := authz.New(mw, proxy)
 		if err != nil {

@@ -125,6 +125,10 @@ func TestServeAuthzReportsWhatIsWrong(t *testing.T) {
 	if err := os.WriteFile(good, []byte(`{"publishers": ["www.example.com"]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	asked := filepath.Join(t.TempDir(), "asked.json")
+	if err := os.WriteFile(asked, []byte(`{"publishers": ["www.example.com"], "source": {"ttl": "1m"}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, test := range []struct {
 		name string
 		args []string
@@ -136,6 +140,7 @@ func TestServeAuthzReportsWhatIsWrong(t *testing.T) {
 		{name: "unknown proxy", args: []string{"--proxy", "apache", "--config", good}, code: exitUsage, err: "nginx"},
 		{name: "missing file", args: []string{"--proxy", "nginx", "--config", good + "x"}, code: exitUsage, err: "cannot be read"},
 		{name: "a table without a database", args: []string{"--proxy", "nginx", "--config", good, "--table", "sites"}, code: exitUsage, err: "AMPCORS_DATABASE"},
+		{name: "a source without a database", args: []string{"--proxy", "nginx", "--config", asked}, code: exitUsage, err: "no database is named; want a database, or remove it; if publishers are looked up in a database, use --database or AMPCORS_DATABASE"},
 		{name: "address", args: []string{"--proxy", "nginx", "--config", good, "--listen", "127.0.0.1:99999"}, code: exitUntested, err: "99999"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -55,6 +55,9 @@ func newSourceInstall() *cobra.Command {
 	dryRun := cmd.Flags().Bool("dry-run", false, "change nothing, and print the statements")
 	replace := cmd.Flags().Bool("replace", false, "replace triggers for other columns or another --condition; servers that have these then fail")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *replace && d.isMySQL() {
+			return errors.New("--replace is about triggers, which MySQL and MariaDB do not get; remove it")
+		}
 		return d.prepare(cmd, *dryRun, func(p preparation) error { return p.install(*create, *replace) })
 	}
 	return cmd

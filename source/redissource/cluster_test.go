@@ -19,7 +19,7 @@ import (
 
 func newReplicated(t testing.TB, replicas int, addrs ...string) *Store {
 	t.Helper()
-	s, err := New(Config{Redis: rueidis.ClientOption{InitAddress: addrs}, Replicas: replicas, ReplicaTimeout: time.Second})
+	s, err := New(Config{Redis: rueidis.ClientOption{InitAddress: addrs}, Replicas: replicas})
 	if err != nil {
 		t.Fatal(err)
 	}

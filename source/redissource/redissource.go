@@ -125,6 +125,7 @@ func New(cfg Config) (*Store, error) {
 	report(cfg.Replicas < 0, fmt.Sprintf("Replicas %d is negative; want 0 for none, or more", cfg.Replicas))
 	report(cfg.ReplicaTimeout != 0 && cfg.ReplicaTimeout < time.Millisecond,
 		fmt.Sprintf("ReplicaTimeout is %v; want at least 1ms, or 0 for the default", cfg.ReplicaTimeout))
+	report(cfg.ReplicaTimeout != 0 && cfg.Replicas == 0, "ReplicaTimeout is set, and Replicas is 0; want Replicas, or remove it")
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -95,28 +94,25 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return err
 	}
 	h.PublisherHeader = http.CanonicalHeaderKey(h.PublisherHeader)
-	isOpen := true
 	if h.SourceRaw != nil {
 		if err := h.openSource(ctx); err != nil {
 			return err
 		}
-		_, isOpen = h.source.get()
 	}
 	inline := h.inline()
 	var once sync.Once
 	inline.Set = func(cfg *ampcors.Config) {
 		once.Do(func() { h.reportOnly = cfg.ReportOnly }) // it never changes; later calls are concurrent with requests
 		if h.source != nil {
-			cfg.Source, _ = h.source.get()
+			cfg.Source = h.source.Source
 		}
 		cfg.Denied = deny
 	}
-	reload := make(chan os.Signal)
 	var err error
-	if h.mw, h.watcher, err = inline.Watch(configfile.WatcherConfig{Logger: ctx.Slogger(), Reload: reload}); err != nil {
+	if h.mw, h.watcher, err = inline.Watch(configfile.WatcherConfig{Logger: ctx.Slogger()}); err != nil {
 		return plain(err)
 	}
-	h.follow(ctx, reload, isOpen)
+	h.follow(ctx)
 	h.unregister, err = measure(ctx, h)
 	return err
 }
@@ -138,40 +134,15 @@ func (h *Handler) openSource(ctx caddy.Context) error {
 	return err
 }
 
-// follow applies the list of publishers after each change, and the source once it is open,
-// until h.stop is called.
-func (h *Handler) follow(ctx caddy.Context, reload chan<- os.Signal, isOpen bool) {
+// follow applies the list of publishers after each change, until h.stop is called.
+func (h *Handler) follow(ctx caddy.Context) {
 	running, cancel := context.WithCancel(ctx)
 	var background sync.WaitGroup
+	background.Go(func() { _ = h.watcher.Run(running) }) // it ends with running
 	h.stop = func() {
 		cancel()
 		background.Wait()
 	}
-	background.Go(func() { _ = h.watcher.Run(running) }) // it ends with running
-	if isOpen {
-		return
-	}
-	background.Go(func() {
-		select {
-		case <-running.Done():
-			return
-		case <-h.source.connected:
-		}
-		cfg := h.watcher.Applied()
-		if running.Err() != nil {
-			return // the Watcher has forgotten it
-		}
-		cfg.Source, _ = h.source.get()
-		if err := h.mw.Reconfigure(cfg); err != nil {
-			h.source.log.Error("the source is not used", "error", err)
-		}
-		// The Watcher may have read a list with the old Source at the same time. A signal makes
-		// it read again.
-		select {
-		case <-running.Done():
-		case reload <- os.Interrupt:
-		}
-	})
 }
 
 // checkPublisherHeader reports whether the name can be that of the PublisherHeader. A name that

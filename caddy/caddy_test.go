@@ -177,7 +177,6 @@ type fakeSource struct {
 // A fake is what a fakeSource opens.
 type fake struct {
 	lookups, opened, closed atomic.Int32
-	down, isRejecting       atomic.Bool // Open fails, with one of two errors
 }
 
 var fakes sync.Map // of *fake, by Label
@@ -196,11 +195,8 @@ func (s *fakeSource) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 
 func (s *fakeSource) Open(*slog.Logger) (opened source.Database, end func(), err error) {
 	f := fakeOf(s.Label)
-	switch {
-	case f.down.Load() && f.isRejecting.Load():
-		return source.Database{}, nil, errors.New("wrong password")
-	case f.down.Load():
-		return source.Database{}, nil, io.ErrUnexpectedEOF
+	if s.Label == "rejected" {
+		return source.Database{}, nil, errors.New("wrong label")
 	}
 	f.opened.Add(1)
 	opened = gatewaytest.Source
@@ -592,57 +588,33 @@ func TestASourceSurvivesAReload(t *testing.T) {
 	}
 }
 
-// A source that is down does not keep Caddy from starting. It is used once it can be reached.
+// A Redis that is down does not keep Caddy from starting. It is used once it can be reached, and the log says when.
 func TestASourceThatIsDownAtTheStart(t *testing.T) {
+	redis := servertest.Redis(t)
+	redis.Kill()
+	s := newServer(t, "\tampcors www.example.com {\n\t\tsource redis redis://"+redis.Addr+"\n\t}\n\trespond ok")
 	const origin = "https://www-source-example.cdn.ampproject.org"
-	f := fakeOf("late")
-	f.down.Store(true)
-	s := newServer(t, "\tampcors www.example.com {\n\t\tsource fake late\n\t}\n\trespond ok")
 	if status, _, _ := s.get(origin); status != http.StatusServiceUnavailable {
 		t.Error(status)
 	}
 	if status, _, _ := s.get(cached); status != http.StatusOK {
 		t.Error("a listed publisher:", status)
 	}
-	f.down.Store(false)
+	redis.Start()
+	if answer, err := servertest.RedisDo(redis.Addr, "SET", "ampcors:publisher:www.source.example", "1"); answer != "OK" || err != nil {
+		t.Fatal(answer, err)
+	}
 	eventually(t, "the source is used", func() bool {
 		status, acao, _ := s.get(origin)
 		return status == http.StatusOK && acao == origin
 	})
-	for _, want := range []string{"the source cannot be reached; trying again every second", "the source can be reached now"} {
+	for _, want := range []string{"not listening for changes of publishers", "refused", `"ampcors: listening for changes of publishers`} {
 		if !strings.Contains(s.log(), want) {
 			t.Errorf("the log does not say %q", want)
 		}
 	}
-	// Even if the list is wrong by then, and each other error is logged once.
-	list := filepath.Join(t.TempDir(), "publishers.txt")
-	write := func(text string) {
-		if err := os.WriteFile(list, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("www.example.com\n")
-	f = fakeOf("later")
-	f.down.Store(true)
-	s.load("http", "\tampcors {\n\t\tpublishers_file "+list+"\n\t\tsource fake later\n\t}\n\trespond ok")
-	write("not a domain\n")
-	f.isRejecting.Store(true)
-	eventually(t, "the other error is logged", func() bool { return strings.Contains(s.log(), "wrong password") })
-	f.down.Store(false)
-	eventually(t, "the source is used", func() bool {
-		status, acao, _ := s.get(origin)
-		return status == http.StatusOK && acao == origin
-	})
-	if status, _, _ := s.get(cached); status != http.StatusOK {
-		t.Error("the last good list is not in force:", status)
-	}
-	if n := strings.Count(s.log(), "wrong password"); n != 1 {
-		t.Errorf("the error is logged %d times", n)
-	}
 	// Caddy also stops while a source is down.
-	f = fakeOf("never")
-	f.down.Store(true)
-	s.load("http", "\tampcors www.example.com {\n\t\tsource fake never\n\t}\n\trespond ok")
+	redis.Kill()
 	s.load("http", "\trespond ok")
 }
 
@@ -657,7 +629,9 @@ func TestAWrongConfigurationChangesNothing(t *testing.T) {
 		`{"handler":"ampcors","config":{"nonsense":1}}`,
 		`{"handler":"ampcors","config":{"source":{"ttl":"-1s"}},"source":{"module":"fake","label":"wrong"}}`,
 		`{"handler":"ampcors","config":{"publishers":["b"]},"source":{"module":"fake","label":"wrong"}}`,
+		`{"handler":"ampcors","source":{"module":"fake","label":"rejected"}}`,
 		`{"handler":"ampcors","source":{"module":"redis","url":"x"}}`,
+		`{"handler":"ampcors","source":{"module":"redis","url":"redis://localhost:6379","topology":"ring"}}`,
 		`{"handler":"ampcors","source":{"module":"postgres","table":"a; b"}}`,
 		`{"handler":"ampcors","source":{"module":"redis","url":"{env.AMPCORS_IS_NOT_SET}"}}`,
 	} {

@@ -54,7 +54,7 @@ func (g group) counts() metrics.Counts {
 	handlers := maps.Clone(groups[g])
 	groupsMu.Unlock()
 	sum := metrics.Counts{Decisions: ampcors.Stats{Requests: make(map[ampcors.Reason]uint64), Caches: make(map[string]ampcors.CacheStats)}}
-	caches := make(map[*source.Source]struct{})
+	sources := make(map[*source.Source]struct{})
 	for h := range handlers {
 		stats := h.mw.Stats()
 		for reason, n := range stats.Requests {
@@ -69,10 +69,7 @@ func (g group) counts() metrics.Counts {
 		}
 		sum.Decisions.Publishers += stats.Publishers
 		if h.source != nil {
-			cache, isOpen := h.source.get()
-			if isOpen { // the counts of one that is not open would end when it is, and counters must not go down
-				caches[cache] = struct{}{}
-			}
+			sources[h.source.Source] = struct{}{}
 		}
 		status := h.watcher.Status()
 		if status.Err == nil && status.AppliedAt.IsZero() {
@@ -83,18 +80,18 @@ func (g group) counts() metrics.Counts {
 			sum.Config = &status
 		}
 	}
-	if len(caches) > 0 {
-		sum.Source = sumOf(slices.Collect(maps.Keys(caches)))
+	if len(sources) > 0 {
+		sum.Source = sumOf(slices.Collect(maps.Keys(sources)))
 	}
 	return sum
 }
 
-// sumOf returns the sums of the Caches' counts. Notifies and Listening are true if they are for each.
-func sumOf(caches []*source.Source) *source.Stats {
+// sumOf returns the sums of the Sources' counts. Notifies and Listening are true if they are for each.
+func sumOf(sources []*source.Source) *source.Stats {
 	sum := source.Stats{Notifies: true, Listening: true}
 	to := reflect.ValueOf(&sum).Elem()
-	for _, cache := range caches {
-		stats := reflect.ValueOf(cache.Stats())
+	for _, s := range sources {
+		stats := reflect.ValueOf(s.Stats())
 		for i := range stats.NumField() {
 			switch field := to.Field(i); field.Kind() {
 			case reflect.Uint64:

@@ -23,6 +23,10 @@ type Redis struct {
 
 	// What all keys begin with. Default: ampcors:
 	KeyPrefix string `json:"key_prefix,omitempty"`
+
+	// What the URL names: standalone (one Redis), cluster or sentinel. Default: sentinel with master_set,
+	// otherwise standalone.
+	Topology string `json:"topology,omitempty"`
 }
 
 // CaddyModule implements caddy.Module.
@@ -38,26 +42,21 @@ func (r *Redis) Provision(caddy.Context) (err error) {
 
 // Validate implements caddy.Validator.
 func (r *Redis) Validate() error {
-	_, err := r.option()
+	_, end, err := r.Open(slog.New(slog.DiscardHandler))
+	if err == nil {
+		end()
+	}
 	return err
 }
 
-func (r *Redis) option() (rueidis.ClientOption, error) {
+// Open implements Source. It does not wait for Redis.
+func (r *Redis) Open(log *slog.Logger) (opened source.Database, end func(), err error) {
 	option, err := rueidis.ParseURL(r.URL)
 	if err != nil {
 		// The error of the parser has the URL, and so the password.
-		return option, errors.New("the URL of Redis cannot be read; want one such as redis://user:password@localhost:6379/0")
+		return source.Database{}, nil, errors.New("the URL of Redis cannot be read; want one such as redis://user:password@localhost:6379/0")
 	}
-	return option, nil
-}
-
-// Open implements Source.
-func (r *Redis) Open(*slog.Logger) (opened source.Database, end func(), err error) {
-	option, err := r.option()
-	if err != nil {
-		return source.Database{}, nil, err
-	}
-	store, err := redissource.New(redissource.Config{Redis: option, KeyPrefix: r.KeyPrefix})
+	store, err := redissource.New(redissource.Config{Redis: option, KeyPrefix: r.KeyPrefix, Topology: redissource.Topology(r.Topology), Logger: log})
 	if err != nil {
 		return source.Database{}, nil, err
 	}
@@ -68,9 +67,10 @@ func (r *Redis) Open(*slog.Logger) (opened source.Database, end func(), err erro
 //
 //	source redis <url> {
 //		key_prefix <prefix>
+//		topology   standalone|cluster|sentinel
 //	}
 func (r *Redis) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	if err := readSource(d, &r.URL, "URL", "redis://localhost:6379", map[string]*string{"key_prefix": &r.KeyPrefix}); err != nil {
+	if err := readSource(d, &r.URL, "URL", "redis://localhost:6379", map[string]*string{"key_prefix": &r.KeyPrefix, "topology": &r.Topology}); err != nil {
 		return err
 	}
 	return checkSource(d, r.URL, r.Validate)

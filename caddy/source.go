@@ -3,14 +3,11 @@ package caddy
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -25,8 +22,8 @@ import (
 type Source interface {
 	caddy.Module
 
-	// Open returns the source. An error means that it cannot be reached now: Open is then
-	// called again every second. Errors of the configuration must be found by Validate.
+	// Open returns the source. It does not wait for a connection, and an error is one of the configuration: while
+	// the database cannot be reached, lookups fail, and the source connects in the background.
 	//
 	// The source may be used longer than the configuration that it comes from, so it must not
 	// use the caddy.Context of the module. When it is no longer used, end is called.
@@ -38,17 +35,10 @@ var pool = caddy.NewUsagePool()
 
 // A pooledSource is a source.Source and what it asks. Several handlers can use it.
 type pooledSource struct {
-	key       string
-	log       *slog.Logger
-	options   source.Config
-	connected chan struct{} // closed once the source is open
-
-	stop context.CancelFunc
-	done sync.WaitGroup
-
-	mu    sync.Mutex
-	cache *source.Source // of a source that always fails, until the module's own is open
-	end   func()         // closes the source; nil until it is open
+	*source.Source
+	key string
+	log *slog.Logger
+	end func() // closes what is asked
 }
 
 // readSource reads the directives of a source: its address, and its options, each at most once.
@@ -97,8 +87,7 @@ func checkSource(d *caddyfile.Dispenser, address string, validate func() error) 
 	return nil
 }
 
-// openSource returns the pooledSource for a module. If the source cannot be reached, it tries
-// again in the background, because Caddy can serve other requests meanwhile.
+// openSource returns the pooledSource for a module.
 func openSource(module Source, options source.Config) (*pooledSource, error) {
 	id := string(module.CaddyModule().ID)
 	fields, err := json.Marshal(module)
@@ -107,71 +96,22 @@ func openSource(module Source, options source.Config) (*pooledSource, error) {
 	}
 	key := fmt.Sprint(id, " ", string(fields), " ", options)
 	s, _, err := pool.LoadOrNew(key, func() (caddy.Destructor, error) {
-		failing, err := source.New(unreachable, options)
+		log := slog.New(currentLog{name: id})
+		opened, end, err := module.Open(log)
 		if err != nil {
 			return nil, err
 		}
-		s := &pooledSource{key: key, log: slog.New(currentLog{name: id}), options: options, connected: make(chan struct{}), cache: failing}
-		var ctx context.Context
-		ctx, s.stop = context.WithCancel(context.Background())
-		if err := s.connect(module); err != nil {
-			s.log.Error("the source cannot be reached; trying again every second", "error", source.LogText(err))
-			s.done.Go(func() { s.keepConnecting(ctx, module, err.Error()) })
+		asked, err := source.New(opened, options)
+		if err != nil {
+			end()
+			return nil, err
 		}
-		return s, nil
+		return &pooledSource{asked, key, log, end}, nil
 	})
 	if err != nil {
 		return nil, err
 	}
 	return s.(*pooledSource), nil
-}
-
-func (s *pooledSource) connect(module Source) error {
-	opened, end, err := module.Open(s.log)
-	if err != nil {
-		return err
-	}
-	cache, err := source.New(opened, s.options)
-	if err != nil {
-		end()
-		return err
-	}
-	s.mu.Lock()
-	s.cache, s.end = cache, end
-	s.mu.Unlock()
-	close(s.connected)
-	return nil
-}
-
-// keepConnecting tries until ctx is done. An error is logged if it differs from the last one.
-func (s *pooledSource) keepConnecting(ctx context.Context, module Source, reported string) {
-	ticker := time.NewTicker(time.Second)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			err := s.connect(module)
-			if err == nil {
-				s.log.Info("the source can be reached now")
-				return
-			}
-			if text := err.Error(); text != reported {
-				reported = text
-				s.log.Error("the source cannot be reached; trying again every second", "error", source.LogText(err))
-			}
-		}
-	}
-}
-
-var errNotConnected = errors.New("the source has not been reached yet")
-
-// get returns the Source. isOpen is false until the source can be reached.
-func (s *pooledSource) get() (cache *source.Source, isOpen bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.cache, s.end != nil
 }
 
 // release ends the use by a handler.
@@ -183,21 +123,9 @@ func (s *pooledSource) release() {
 
 // Destruct implements caddy.Destructor.
 func (s *pooledSource) Destruct() error {
-	s.stop()
-	s.done.Wait()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.cache.Close()
-	if s.end != nil {
-		s.end()
-	}
+	s.Close()
+	s.end()
 	return nil
-}
-
-// unreachable takes the place of a source that has not been reached yet.
-var unreachable = source.Database{
-	HasPublisher:    func(context.Context, string) (bool, error) { return false, errNotConnected },
-	PublisherByHash: func(context.Context, string) (string, error) { return "", errNotConnected },
 }
 
 // currentLog writes to the log of Caddy's current configuration, because a source may be used

@@ -36,7 +36,7 @@ func TestDatabasesThatFailOver(t *testing.T) {
 		nodes := servertest.RedisCluster(t, 3, time.Second)
 		addrs := addressesOf(nodes)
 		runCluster(t, binary, engine{
-			store:      newRedisStoreOf(t, rueidis.ClientOption{InitAddress: addrs[:1]}, addrs, "-redis", strings.Join(addrs, ",")),
+			store:      newRedisStoreOf(t, rueidis.ClientOption{InitAddress: addrs[:1]}, addrs, "-cluster", "-redis", strings.Join(addrs, ",")),
 			publishers: publishers,
 			workers:    2, // as the tests run in parallel
 			goroutines: 6, // it connects to more nodes

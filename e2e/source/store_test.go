@@ -42,7 +42,11 @@ func newRedisStore(t *testing.T, addr string) *redisStore {
 
 func newRedisStoreOf(t *testing.T, option rueidis.ClientOption, addrs []string, args ...string) *redisStore {
 	t.Helper()
-	source, err := redissource.New(redissource.Config{Redis: option})
+	cfg := redissource.Config{Redis: option}
+	if slices.Contains(args, "-cluster") {
+		cfg.Topology = redissource.Cluster
+	}
+	source, err := redissource.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

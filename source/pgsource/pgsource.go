@@ -138,7 +138,7 @@ const (
 )
 
 // New returns a Table. It does not wait for a connection, so a server can start while the
-// database is down. Close the Table after the Caches that use it.
+// database is down. Close the Table after the Sources that use it.
 func New(cfg Config) (*Table, error) {
 	var errs []error
 	conn, err := parseConnString(cfg.ConnString)

@@ -19,7 +19,13 @@ import (
 
 func newReplicated(t testing.TB, replicas int, addrs ...string) *Store {
 	t.Helper()
-	s, err := New(Config{Redis: rueidis.ClientOption{InitAddress: addrs}, Replicas: replicas})
+	cfg := Config{Redis: rueidis.ClientOption{InitAddress: addrs}, Replicas: replicas}
+	if info, err := servertest.RedisDo(addrs[0], "INFO", "cluster"); err != nil {
+		t.Fatal(err)
+	} else if strings.Contains(info, "cluster_enabled:1") {
+		cfg.Topology = Cluster
+	}
+	s, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +141,7 @@ func TestAListWithoutEachMasterFails(t *testing.T) {
 		t.Error("a master gives no list")
 	}
 	nodes := servertest.RedisCluster(t, 3, time.Minute)
-	s := newStore(t, nodes[0].Addr)
+	s := newStore(t, nodes[0].Addr, Cluster)
 	want := []string{"a.example", "b.example", "c.example", "d.example", "e.example", "f.example"} // on all masters
 	if err := s.Add(t.Context(), want...); err != nil {
 		t.Fatal(err)
@@ -216,7 +222,7 @@ func TestAClusterListsPublishersAndReportsChanges(t *testing.T) {
 	if err := s.Add(ctx, "www.example.com"); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.client.Do(ctx, s.client.B().Del().Key("ampcors:publisher:www.example.com").Build()).Error(); err != nil {
+	if err := s.client(t).Do(ctx, s.client(t).B().Del().Key("ampcors:publisher:www.example.com").Build()).Error(); err != nil {
 		t.Fatal(err)
 	}
 	servertest.Seen(t, servertest.Soon, "www.example.com", false, mw)
@@ -227,7 +233,7 @@ func TestAClusterListsPublishersAndReportsChanges(t *testing.T) {
 func TestAMasterThatHangsAffectsNoOtherShard(t *testing.T) {
 	t.Parallel()
 	nodes := servertest.RedisCluster(t, 3, time.Minute) // no replica takes over
-	s := newStore(t, nodes[0].Addr)
+	s := newStore(t, nodes[0].Addr, Cluster)
 	counted, failed := s.Database(), new(atomic.Int64)
 	has := counted.HasPublisher
 	counted.HasPublisher = func(ctx context.Context, domain string) (bool, error) {

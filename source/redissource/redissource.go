@@ -17,19 +17,23 @@
 // publishers. For this, Redis stores only the key prefix, however many publishers there are.
 // rueidis's own cache is not used.
 //
-// When a connection is lost, changes may be missed. Everything is then looked up again. If
-// that fails, the last answer is used until MaxStale is over. A connection on which Redis
-// stops answering is closed after twice Dialer.KeepAlive plus ConnWriteTimeout, 5 seconds
-// by default. A change in that time is seen then, or after [source.Config].TTL if that is
-// earlier.
+// A server can start while Redis is down: [New] does not wait for it, and [Store.Ping] says what is wrong. When a
+// connection is lost, changes may be missed. Everything is then looked up again. If
+// that fails, the last answer is used until MaxStale is over.
+//
+// Each quarter of a second, Redis is asked whether it is there. If it has not answered half a second later, the
+// Store is not listening, and lookups fail at once, until it answers again: rueidis would let each wait for its
+// retries. The log has a line when this begins, and one when it ends. rueidis closes a connection on which Redis
+// stops answering only after twice Dialer.KeepAlive plus ConnWriteTimeout, 5 seconds by default. A change that
+// Redis could not report in that time is seen then, or after [source.Config].TTL if that is earlier.
 //
 // Redis reports an expired key when it removes it. If many keys expire, that can be most of
 // a second late. Redis does not report SWAPDB: run FLUSHDB on the other database after it.
 //
 // # Cluster and Sentinel
 //
-// Set InitAddress in Config.Redis as rueidis documents, and for Sentinel also
-// Sentinel.MasterSet. With Redis Cluster, the database has shards: a node that
+// Set InitAddress in Config.Redis as rueidis documents, for Sentinel also
+// Sentinel.MasterSet, and for a Cluster Config.Topology. With Redis Cluster, the database has shards: a node that
 // hangs or fails does not affect publishers on the others, except for less than 1 % whose hash slots
 // are next to those of that node. Lookups and writes go to masters
 // only, as a replica may get a change later than the message about it.
@@ -60,6 +64,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -90,30 +95,67 @@ type Config struct {
 	// ReplicaTimeout is how long Add and Remove wait for the replicas before they return an
 	// error. If zero, 1 second is used.
 	ReplicaTimeout time.Duration
+
+	// Topology is what Redis.InitAddress names. If empty, it is Sentinel if Redis.Sentinel.MasterSet is set,
+	// and otherwise Standalone. New does not wait for Redis, and so cannot find out. If Redis is something
+	// else, all lookups fail, and Ping and the log say why.
+	Topology Topology
+
+	// Logger gets a line when Redis, or a master of a Cluster, does not answer (level Error), and when all do
+	// (level Info). If nil, slog.Default() is used.
+	Logger *slog.Logger
 }
+
+// A Topology is a way in which Redis runs.
+type Topology string
+
+// The topologies.
+const (
+	Standalone Topology = "standalone" // one Redis
+	Cluster    Topology = "cluster"    // nodes of a Redis Cluster
+	Sentinel   Topology = "sentinel"   // Sentinels, which know the master
+)
 
 // A Store has publishers in Redis. It is safe for concurrent use by multiple goroutines.
 type Store struct {
-	client    rueidis.Client
+	link      link
+	topology  Topology
 	publisher string // begins the key of a publisher
 	hash      string // begins the key of a hash prefix
 	replicas  int
 	timeout   time.Duration // of the wait for replicas
+	log       *slog.Logger
+	stop      context.CancelFunc
 
 	listeners source.Listeners
 }
 
-// New connects to Redis. It fails if Redis is down, and can then be called again. An error
-// says what is wrong in cfg, or that Redis cannot be reached. Connections that are lost
-// later are made again. Close the Store after the Caches that use it.
+// New returns a Store. It does not wait for a connection, so a server can start while Redis is down. An error
+// says what is wrong in cfg. Connections are made in the background, and made again when they are lost. Close
+// the Store after the Sources that use it.
 func New(cfg Config) (*Store, error) {
 	o := cfg.Redis
+	o.InitAddress = slices.Clone(o.InitAddress)
+	topology := cfg.Topology
+	switch {
+	case topology != "":
+	case o.Sentinel.MasterSet != "":
+		topology = Sentinel
+	default:
+		topology = Standalone
+	}
 	var errs []error
 	report := func(isWrong bool, text string) {
 		if isWrong {
 			errs = append(errs, errors.New("redissource: "+text))
 		}
 	}
+	report(!slices.Contains([]Topology{Standalone, Cluster, Sentinel}, topology),
+		fmt.Sprintf("Topology %.80q is unknown; want %q, %q or %q", topology, Standalone, Cluster, Sentinel))
+	report((topology == Sentinel) != (o.Sentinel.MasterSet != ""),
+		fmt.Sprintf("Topology is %q, and Redis.Sentinel.MasterSet is %.80q; want a MasterSet with Sentinel, and none without", topology, o.Sentinel.MasterSet))
+	report(topology == Standalone && len(o.InitAddress) > 1,
+		fmt.Sprintf("Redis.InitAddress has %d addresses, and Topology is %q; want one, or Topology %q", len(o.InitAddress), topology, Cluster))
 	report(len(o.InitAddress) == 0, `Redis.InitAddress is empty; want an address such as "localhost:6379"`)
 	report(o.ClientTrackingOptions != nil, "Redis.ClientTrackingOptions is set; want it empty, as the Store sets it")
 	report(o.OnInvalidations != nil, "Redis.OnInvalidations is set; want it empty, as the Store sets it")
@@ -133,9 +175,13 @@ func New(cfg Config) (*Store, error) {
 	if prefix == "" {
 		prefix = "ampcors:"
 	}
-	s := &Store{publisher: prefix + "publisher:", hash: prefix + "hash:", replicas: cfg.Replicas, timeout: cfg.ReplicaTimeout}
+	s := &Store{link: link{first: make(chan struct{})}, topology: topology, publisher: prefix + "publisher:", hash: prefix + "hash:",
+		replicas: cfg.Replicas, timeout: cfg.ReplicaTimeout, log: cfg.Logger}
 	if s.timeout == 0 {
 		s.timeout = time.Second
+	}
+	if s.log == nil {
+		s.log = slog.Default()
 	}
 	if o.PipelineMultiplex == 0 {
 		o.PipelineMultiplex = -1 // one connection, as each is told of every change
@@ -143,28 +189,41 @@ func New(cfg Config) (*Store, error) {
 	if o.ConnWriteTimeout == 0 {
 		o.ConnWriteTimeout = 3 * time.Second
 	}
+	if o.RetryDelay == nil { // one retry, at once: a lookup that must fail should not wait
+		o.RetryDelay = func(attempts int, _ rueidis.Completed, _ error) time.Duration {
+			if attempts > 1 {
+				return -1
+			}
+			return 0
+		}
+	}
 	o.ClientTrackingOptions = []string{"BCAST", "PREFIX", s.publisher}
 	o.OnInvalidations = s.onInvalidations
-	client, err := rueidis.NewClient(o)
-	if errors.Is(err, rueidis.ErrNoCache) {
-		return nil, fmt.Errorf("redissource: Redis does not offer client-side caching; want Redis 6 or later, and a user with the permission +client|tracking: %w", err)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("redissource: connecting to Redis: %w", err)
-	}
-	s.client = client
+	var ctx context.Context
+	ctx, s.stop = context.WithCancel(context.Background())
+	go s.watch(ctx, o)
 	return s, nil
 }
 
-// Close closes the connections. Lookups then fail.
-func (s *Store) Close() { s.client.Close() }
+// Close closes the connections. Lookups then fail, and nothing is reported.
+func (s *Store) Close() {
+	s.link.mu.Lock()
+	s.link.client, s.link.closed = nil, true
+	s.link.mu.Unlock()
+	s.stop() // watch closes the client
+}
 
-// Ping reports whether Redis answers. Use it for a readiness check if a server is to be
-// ready only while it can look up publishers that it does not remember.
+// Ping reports whether Redis answers and would report a change, and otherwise why not: it cannot be reached, is
+// not what Config.Topology says, is too old, or rejects the password. Right after New, it waits for the first
+// connection until ctx is done. Use it for a readiness check if a server is to be ready only while it can look
+// up publishers that it does not remember.
 func (s *Store) Ping(ctx context.Context) error {
-	_, err := obey(ctx, func() (string, error) { return s.client.Do(ctx, s.client.B().Ping().Build()).ToString() })
+	client, err := s.open(ctx, "")
 	if err != nil {
-		return fmt.Errorf("redissource: %w", err)
+		return err
+	}
+	if o := s.look(ctx, client); o != nil {
+		return o.err
 	}
 	return nil
 }
@@ -190,31 +249,38 @@ func obey[T any](ctx context.Context, do func() (T, error)) (T, error) {
 	}
 }
 
-// Database returns what [source.New] needs.
+// Database returns what [source.New] needs. Its IsListening reports whether Redis, or each master of a Cluster,
+// answered within the last second.
 func (s *Store) Database() source.Database {
 	src := source.Database{HasPublisher: s.hasPublisher, PublisherByHash: s.publisherByHash, Notify: s.listeners.Notify,
-		Publishers: s.publishers}
-	if s.isCluster() {
+		IsListening: s.isListening, Publishers: s.publishers}
+	if s.topology == Cluster {
 		src.Shards, src.Shard = numShards, s.shard
 	}
 	return src
 }
 
 func (s *Store) hasPublisher(ctx context.Context, domain string) (bool, error) {
-	return obey(ctx, func() (bool, error) {
-		return s.client.Do(ctx, s.client.B().Exists().Key(s.publisher+domain).Build()).AsBool()
-	})
+	key := s.publisher + domain
+	client, err := s.open(ctx, key)
+	if err != nil {
+		return false, err
+	}
+	return obey(ctx, func() (bool, error) { return client.Do(ctx, client.B().Exists().Key(key).Build()).AsBool() })
 }
 
 // publisherByHash may return a domain that is no longer a publisher, with Redis Cluster.
 func (s *Store) publisherByHash(ctx context.Context, prefix string) (string, error) {
-	domain, err := obey(ctx, func() (string, error) {
-		return s.client.Do(ctx, s.client.B().Get().Key(s.hash+prefix).Build()).ToString()
-	})
+	key := s.hash + prefix
+	client, err := s.open(ctx, key)
+	if err != nil {
+		return "", err
+	}
+	domain, err := obey(ctx, func() (string, error) { return client.Do(ctx, client.B().Get().Key(key).Build()).ToString() })
 	if rueidis.IsRedisNil(err) {
 		return "", nil
 	}
-	if err != nil || s.isCluster() {
+	if err != nil || s.topology == Cluster {
 		return domain, err
 	}
 	if ok, err := s.hasPublisher(ctx, domain); !ok {
@@ -222,8 +288,6 @@ func (s *Store) publisherByHash(ctx context.Context, prefix string) (string, err
 	}
 	return domain, nil
 }
-
-func (s *Store) isCluster() bool { return s.client.Mode() == rueidis.ClientModeCluster }
 
 // A node of a Redis Cluster has one or a few ranges of hash slots, which move when nodes
 // come and go. A shard here is one of numShards ranges that do not move. Most are on one
@@ -238,8 +302,7 @@ func (s *Store) shard(key string) int {
 	if strings.Contains(key, ".") {
 		name = s.publisher + key
 	}
-	cmd := s.client.B().Exists().Key(name).Build()
-	return int(cmd.Slot()) % numSlots * numShards / numSlots
+	return hashSlot(name) * numShards / numSlots
 }
 
 // publishers returns all publishers. It scans each master in steps of 1000 keys. A
@@ -248,8 +311,13 @@ func (s *Store) shard(key string) int {
 func (s *Store) publishers(ctx context.Context) iter.Seq2[string, error] {
 	match := globSpecial.Replace(s.publisher) + "*"
 	return func(yield func(string, error) bool) {
+		client, err := s.open(ctx, "")
+		if err != nil {
+			yield("", err)
+			return
+		}
 		hasMaster := false
-		for addr, node := range s.client.Nodes() {
+		for addr, node := range client.Nodes() {
 			fail := func(err error) { yield("", fmt.Errorf("redissource: %s: %w", addr, err)) }
 			isMaster, err := s.isMaster(ctx, node)
 			if err != nil {
@@ -293,7 +361,7 @@ func (s *Store) isMaster(ctx context.Context, node rueidis.Client) (bool, error)
 	if name, _ := role[0].ToString(); name != "master" {
 		return false, nil
 	}
-	if s.client.Mode() != rueidis.ClientModeCluster {
+	if s.topology != Cluster {
 		return true, nil
 	}
 	info, err := obey(ctx, func() (string, error) { return node.Do(ctx, node.B().ClusterInfo().Build()).ToString() })
@@ -362,6 +430,10 @@ func (s *Store) write(ctx context.Context, publishers []string, changes func(dom
 	if len(problems) > 0 {
 		return errors.Join(problems...)
 	}
+	client, err := s.open(ctx, "")
+	if err != nil {
+		return err
+	}
 	for part := range slices.Chunk(domains, batch) {
 		var first, second []change
 		for _, domain := range part {
@@ -372,10 +444,10 @@ func (s *Store) write(ctx context.Context, publishers []string, changes func(dom
 			a, b := changes(domain, prefix)
 			first, second = append(first, a), append(second, b)
 		}
-		if _, err := obey(ctx, func() (any, error) { return nil, s.make(ctx, first) }); err != nil {
+		if _, err := obey(ctx, func() (any, error) { return nil, s.make(ctx, client, first) }); err != nil {
 			return err
 		}
-		if _, err := obey(ctx, func() (any, error) { return nil, s.make(ctx, second) }); err != nil {
+		if _, err := obey(ctx, func() (any, error) { return nil, s.make(ctx, client, second) }); err != nil {
 			return err
 		}
 	}
@@ -383,21 +455,21 @@ func (s *Store) write(ctx context.Context, publishers []string, changes func(dom
 }
 
 // make makes changes. It waits for replicas if that is configured.
-func (s *Store) make(ctx context.Context, changes []change) error {
+func (s *Store) make(ctx context.Context, client rueidis.Client, changes []change) error {
 	switch {
 	case s.replicas == 0:
 		cmds := make([]rueidis.Completed, len(changes))
 		for i, c := range changes {
 			if c.isRemoval {
-				cmds[i] = s.client.B().Del().Key(c.key).Build()
+				cmds[i] = client.B().Del().Key(c.key).Build()
 			} else {
-				cmds[i] = s.client.B().Set().Key(c.key).Value(c.value).Build()
+				cmds[i] = client.B().Set().Key(c.key).Value(c.value).Build()
 			}
 		}
-		_, err := lastOf(s.client.DoMulti(ctx, cmds...))
+		_, err := lastOf(client.DoMulti(ctx, cmds...))
 		return err
-	case !s.isCluster():
-		return s.makeDurable(ctx, changes)
+	case s.topology != Cluster:
+		return s.makeDurable(ctx, client, changes)
 	}
 	// In a cluster, a dedicated connection of rueidis takes only keys of one hash slot.
 	const parallel = 16
@@ -407,7 +479,7 @@ func (s *Store) make(ctx context.Context, changes []change) error {
 	for i, part := range parts {
 		group.Go(func() {
 			for at := range part {
-				if errs[i] = s.makeDurable(ctx, part[at:at+1]); errs[i] != nil {
+				if errs[i] = s.makeDurable(ctx, client, part[at:at+1]); errs[i] != nil {
 					return
 				}
 			}
@@ -428,8 +500,8 @@ end
 return 1`
 
 // makeDurable makes changes on one connection, as WAIT waits only for changes of its own.
-func (s *Store) makeDurable(ctx context.Context, changes []change) error {
-	return s.client.Dedicated(func(conn rueidis.DedicatedClient) error {
+func (s *Store) makeDurable(ctx context.Context, client rueidis.Client, changes []change) error {
+	return client.Dedicated(func(conn rueidis.DedicatedClient) error {
 		cmds := make([]rueidis.Completed, len(changes))
 		for i, c := range changes {
 			if c.isRemoval {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"strings"
 	"sync"
@@ -18,9 +19,10 @@ import (
 	"github.com/ampcors/ampcors/source"
 )
 
-func newStore(t testing.TB, addr string) *Store {
+func newStore(t testing.TB, addr string, topology ...Topology) *Store {
 	t.Helper()
-	s, err := New(Config{Redis: rueidis.ClientOption{InitAddress: []string{addr}}})
+	s, err := New(Config{Redis: rueidis.ClientOption{InitAddress: []string{addr}}, Topology: append(topology, "")[0],
+		Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,6 +35,16 @@ func newStore(t testing.TB, addr string) *Store {
 func newMiddleware(t testing.TB, s *Store, options ...source.Config) *ampcors.Middleware {
 	t.Helper()
 	return servertest.Middleware(t, s.Database(), append(options, source.Config{TTL: time.Hour, NegativeTTL: time.Hour})[0])
+}
+
+// client returns the client, once it is connected.
+func (s *Store) client(t testing.TB) rueidis.Client {
+	t.Helper()
+	client, err := s.open(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
 }
 
 // A stuckClient never answers, and ignores its context, as rueidis does while it connects to a node that hangs.
@@ -58,7 +70,7 @@ func TestTheContextIsObeyed(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, servertest.Redis(t).Addr)
 	end := make(chan struct{})
-	stuck := &Store{client: stuckClient{s.client, end}, publisher: s.publisher, hash: s.hash}
+	stuck := &Store{link: link{first: s.link.first, client: stuckClient{s.client(t), end}}, topology: Standalone, publisher: s.publisher, hash: s.hash}
 	defer close(end)
 	for name, ask := range map[string]func(context.Context) error{
 		"HasPublisher": func(ctx context.Context) error {
@@ -132,7 +144,7 @@ func TestThePublishersKeyAloneDecides(t *testing.T) {
 	mw := newMiddleware(t, s)
 	do := func(command ...string) {
 		t.Helper()
-		if err := s.client.Do(t.Context(), s.client.B().Arbitrary(command...).Build()).Error(); err != nil {
+		if err := s.client(t).Do(t.Context(), s.client(t).B().Arbitrary(command...).Build()).Error(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -242,7 +254,7 @@ func TestManyPublishersAreWrittenInBatches(t *testing.T) {
 		publishers[i] = fmt.Sprintf("www.site-%d.example", i)
 	}
 	count := func() int64 {
-		n, err := s.client.Do(t.Context(), s.client.B().Dbsize().Build()).AsInt64()
+		n, err := s.client(t).Do(t.Context(), s.client(t).B().Dbsize().Build()).AsInt64()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -290,9 +302,16 @@ func TestAWrongConfigIsReported(t *testing.T) {
 	if err == nil || strings.Count(err.Error(), "\n") != 9 {
 		t.Error(err)
 	}
-	addr := servertest.FreeAddress(t)
-	if _, err := New(Config{Redis: rueidis.ClientOption{InitAddress: []string{addr}}}); err == nil || !strings.Contains(err.Error(), addr) {
-		t.Errorf("nothing listens there, but: %v", err)
+	for want, cfg := range map[string]Config{
+		`Topology "ring" is unknown; want "standalone", "cluster" or "sentinel"`: {Redis: rueidis.ClientOption{InitAddress: []string{"a:1"}}, Topology: "ring"},
+		`has 2 addresses, and Topology is "standalone"`:                          {Redis: rueidis.ClientOption{InitAddress: []string{"a:1", "b:1"}}},
+		`want a MasterSet with Sentinel`:                                         {Redis: rueidis.ClientOption{InitAddress: []string{"a:1"}}, Topology: Sentinel},
+		`and none without`:                                                       {Redis: rueidis.ClientOption{InitAddress: []string{"a:1"}, Sentinel: rueidis.SentinelOption{MasterSet: "x"}}, Topology: Cluster},
+		`ReplicaTimeout is set, and Replicas is 0`:                               {Redis: rueidis.ClientOption{InitAddress: []string{"a:1"}}, ReplicaTimeout: time.Second},
+	} {
+		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v; want %q", err, want)
+		}
 	}
 }
 

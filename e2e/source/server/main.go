@@ -42,6 +42,7 @@ func main() {
 	log.SetFlags(0)
 	var db database
 	flag.StringVar(&db.redis, "redis", "", "addresses of Redis, separated by commas")
+	flag.BoolVar(&db.isCluster, "cluster", false, "the addresses are those of a Redis Cluster")
 	flag.StringVar(&db.sentinel, "sentinel", "", "name of the master, if the addresses are those of Sentinels")
 	flag.StringVar(&db.postgres, "postgres", "", "how to connect to PostgreSQL, without notifications")
 	flag.StringVar(&db.notifying, "notifying-postgres", "", "how to connect to PostgreSQL, with notifications")
@@ -58,16 +59,23 @@ func main() {
 }
 
 // A database is the one that has the publishers.
-type database struct{ redis, sentinel, postgres, notifying, mariadb string }
+type database struct {
+	redis, sentinel, postgres, notifying, mariadb string
+	isCluster                                     bool
+}
 
 // open returns the database of the database, and what closes it. db is nil if it does not use
 // database/sql.
 func (d database) open() (asked source.Database, db *sql.DB, end func(), err error) {
 	switch {
 	case d.redis != "":
-		store, err := redissource.New(redissource.Config{Redis: rueidis.ClientOption{
+		cfg := redissource.Config{Redis: rueidis.ClientOption{
 			InitAddress: strings.Split(d.redis, ","), Sentinel: rueidis.SentinelOption{MasterSet: d.sentinel}, ClientName: "server",
-		}})
+		}}
+		if d.isCluster {
+			cfg.Topology = redissource.Cluster
+		}
+		store, err := redissource.New(cfg)
 		if err != nil {
 			return source.Database{}, nil, nil, err
 		}

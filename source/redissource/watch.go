@@ -1,0 +1,281 @@
+package redissource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/ampcors/ampcors/source"
+)
+
+const (
+	// pingEvery is how often Redis is asked whether it is there, and pingTimeout how long it may take to answer.
+	// A change that it reports within this time is not missed: the connection stays.
+	pingEvery   = 250 * time.Millisecond
+	pingTimeout = 500 * time.Millisecond
+
+	// A first connection that cannot be made is tried again after minRetry, and then after up to maxRetry.
+	minRetry = 50 * time.Millisecond
+	maxRetry = time.Second
+)
+
+// A link is the client, and whether it listens.
+type link struct {
+	first chan struct{} // closed once the first connection is made, or cannot be made
+
+	mu     sync.Mutex
+	client rueidis.Client // nil until Redis could be reached, and after Close
+	outage *outage        // nil while everything answers
+	closed bool
+}
+
+// An outage says why Redis, or a part of a Cluster, does not answer now. Lookups there fail at once: they would
+// otherwise wait for the retries of rueidis.
+type outage struct {
+	err   error
+	slots [][2]int // hash slots, from and to; nil for all
+}
+
+var errClosed = errors.New("redissource: the Store is closed")
+
+// open returns the client for a key, or for any if it is "". Right after New, it waits for the first connection.
+func (s *Store) open(ctx context.Context, key string) (rueidis.Client, error) {
+	select {
+	case <-s.link.first:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	s.link.mu.Lock()
+	defer s.link.mu.Unlock()
+	switch o := s.link.outage; {
+	case s.link.closed:
+		return nil, errClosed
+	case s.link.client == nil, key != "" && o.has(key):
+		return nil, o.err
+	}
+	return s.link.client, nil
+}
+
+func (o *outage) has(key string) bool {
+	if o == nil || o.slots == nil {
+		return o != nil
+	}
+	at := hashSlot(key)
+	for _, slots := range o.slots {
+		if slots[0] <= at && at <= slots[1] {
+			return true
+		}
+	}
+	return false
+}
+
+// isListening reports whether Redis, or each master of a Cluster, answered the last time.
+func (s *Store) isListening() bool {
+	s.link.mu.Lock()
+	defer s.link.mu.Unlock()
+	return s.link.client != nil && s.link.outage == nil
+}
+
+// watch connects, and then asks Redis again and again whether it is there, until ctx is done.
+func (s *Store) watch(ctx context.Context, option rueidis.ClientOption) {
+	known := sync.OnceFunc(func() { close(s.link.first) })
+	defer known()
+	listening, said := false, ""
+	note := func(client rueidis.Client, o *outage) {
+		s.link.mu.Lock()
+		if s.link.outage = o; !s.link.closed {
+			s.link.client = client
+		}
+		s.link.mu.Unlock()
+		known()
+		switch was := listening; {
+		case ctx.Err() != nil:
+		case o == nil && !was:
+			s.log.Info("ampcors: listening for changes of publishers", "redis", strings.Join(option.InitAddress, ","))
+			listening = true
+		case o != nil && (was || client == nil && said != o.err.Error()): // until it is connected, the cause may change
+			s.log.Error("ampcors: not listening for changes of publishers; a change is seen when the remembered answer expires",
+				"redis", strings.Join(option.InitAddress, ","), "error", source.LogText(o.err))
+			listening, said = false, o.err.Error()
+		}
+	}
+	var client rueidis.Client
+	for retry := minRetry; client == nil; retry = min(2*retry, maxRetry) {
+		var err error
+		if client, err = connect(option, s.topology); err != nil {
+			note(nil, &outage{err: err})
+			if !sleep(ctx, retry) {
+				return
+			}
+		}
+	}
+	defer client.Close()
+	if ctx.Err() != nil {
+		return
+	}
+	note(client, nil)
+	for sleep(ctx, pingEvery) {
+		note(client, s.look(ctx, client))
+	}
+}
+
+// sleep waits for d, and reports whether ctx is not done.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
+}
+
+// connect makes the first connection, and checks that Redis is what Config says.
+func connect(option rueidis.ClientOption, topology Topology) (rueidis.Client, error) {
+	client, err := rueidis.NewClient(option)
+	switch {
+	case errors.Is(err, rueidis.ErrNoCache):
+		cause, _, _ := strings.Cut(err.Error(), "\n") // what follows advises to turn off what this package needs
+		return nil, fmt.Errorf("redissource: Redis does not offer client-side caching; want Redis 6 or later, and a user with the permission +client|tracking: %s", cause)
+	case err != nil && topology == Cluster && strings.Contains(err.Error(), "cluster support disabled"):
+		return nil, fmt.Errorf("redissource: Redis is not a Cluster, and Topology is %q; want %q: %w", topology, Standalone, err)
+	case err != nil && topology == Sentinel && strings.Contains(strings.ToLower(err.Error()), "unknown command"):
+		return nil, fmt.Errorf("redissource: Redis.InitAddress names no Sentinel; want the addresses of the Sentinels: %w", err)
+	case err != nil:
+		return nil, fmt.Errorf("redissource: connecting to Redis: %w", err)
+	}
+	if is := client.Mode() == rueidis.ClientModeCluster; is != (topology == Cluster) {
+		client.Close()
+		if is {
+			return nil, fmt.Errorf("redissource: Redis is a Cluster, and Topology is %q; want %q", topology, Cluster)
+		}
+		return nil, fmt.Errorf("redissource: Redis is not a Cluster, and Topology is %q; want %q", topology, Standalone)
+	}
+	return client, nil
+}
+
+// look asks Redis, or each master of a Cluster, whether it is there.
+func (s *Store) look(ctx context.Context, client rueidis.Client) *outage {
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	if s.topology != Cluster {
+		if err := ping(ctx, client); err != nil {
+			return &outage{err: fmt.Errorf("redissource: %w", err)}
+		}
+		return nil
+	}
+	nodes := client.Nodes()
+	masters, err := masters(ctx, nodes)
+	if err != nil {
+		return &outage{err: err}
+	}
+	var mu sync.Mutex
+	var found *outage
+	var group sync.WaitGroup
+	covered := 0
+	for addr, slots := range masters {
+		for _, some := range slots {
+			covered += some[1] - some[0] + 1
+		}
+		node := nodes[addr]
+		if node == nil { // rueidis learns of it by a lookup, which must go on
+			continue
+		}
+		group.Go(func() {
+			if err := ping(ctx, node); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				if found == nil {
+					found = &outage{err: fmt.Errorf("redissource: %s: %w", addr, err)}
+				}
+				found.slots = append(found.slots, slots...)
+			}
+		})
+	}
+	group.Wait()
+	if found == nil && covered != numSlots { // Redis answers these with an error
+		found = &outage{err: errors.New("redissource: some hash slots have no master; a replica may be taking over"), slots: [][2]int{}}
+	}
+	return found
+}
+
+func ping(ctx context.Context, client rueidis.Client) error {
+	_, err := obey(ctx, func() (string, error) { return client.Do(ctx, client.B().Ping().Build()).ToString() })
+	return err
+}
+
+// masters returns the hash slots of each master of a Cluster, by address, as the first node says that answers.
+func masters(ctx context.Context, nodes map[string]rueidis.Client) (map[string][][2]int, error) {
+	type result struct {
+		masters map[string][][2]int
+		err     error
+	}
+	results := make(chan result, len(nodes))
+	for addr, node := range nodes {
+		go func() {
+			ranges, err := obey(ctx, func() ([]rueidis.RedisMessage, error) { return node.Do(ctx, node.B().ClusterSlots().Build()).ToArray() })
+			found := make(map[string][][2]int)
+			for _, one := range ranges {
+				master, slots := slotRange(one, addr)
+				found[master] = append(found[master], slots)
+			}
+			results <- result{found, err}
+		}()
+	}
+	err := errors.New("redissource: the Cluster has no node")
+	for range nodes {
+		r := <-results
+		if r.err == nil {
+			return r.masters, nil
+		}
+		err = fmt.Errorf("redissource: %w", r.err)
+	}
+	return nil, err
+}
+
+// slotRange returns the address of the master in a range of CLUSTER SLOTS, which asked has returned.
+func slotRange(one rueidis.RedisMessage, asked string) (master string, slots [2]int) {
+	parts, err := one.ToArray()
+	if err != nil || len(parts) < 3 {
+		return asked, [2]int{0, -1}
+	}
+	from, _ := parts[0].AsInt64()
+	to, _ := parts[1].AsInt64()
+	node, _ := parts[2].ToArray()
+	host, port := "", int64(0)
+	if len(node) > 1 {
+		host, _ = node[0].ToString()
+		port, _ = node[1].AsInt64()
+	}
+	if host == "" || host == "?" { // that of the connection, by the documentation of CLUSTER SLOTS
+		host, _, _ = net.SplitHostPort(asked)
+	}
+	return net.JoinHostPort(host, strconv.FormatInt(port, 10)), [2]int{int(from), int(to)}
+}
+
+// hashSlot returns the hash slot of a key: CRC-16/XMODEM of what is in the first braces, or of the whole key, as
+// the specification of Redis Cluster says (Key distribution model, Hash tags).
+func hashSlot(key string) int {
+	if _, rest, ok := strings.Cut(key, "{"); ok {
+		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
+			key = tag
+		}
+	}
+	sum := uint16(0)
+	for i := range len(key) {
+		sum ^= uint16(key[i]) << 8
+		for range 8 {
+			if sum&0x8000 != 0 {
+				sum = sum<<1 ^ 0x1021
+			} else {
+				sum <<= 1
+			}
+		}
+	}
+	return int(sum) % numSlots
+}

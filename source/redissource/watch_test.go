@@ -1,0 +1,216 @@
+package redissource
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/ampcors/ampcors/internal/servertest"
+	"github.com/ampcors/ampcors/source"
+)
+
+// A deployment is Redis in one of the topologies.
+type deployment struct {
+	option   rueidis.ClientOption
+	topology Topology
+	all      []*servertest.Server
+	fails    []*servertest.Server // what is killed while a server runs
+}
+
+var deployments = map[Topology]func(*testing.T) deployment{
+	Standalone: func(t *testing.T) deployment {
+		redis := servertest.Redis(t)
+		return deployment{rueidis.ClientOption{InitAddress: []string{redis.Addr}}, Standalone, []*servertest.Server{redis}, []*servertest.Server{redis}}
+	},
+	Cluster: func(t *testing.T) deployment {
+		nodes := servertest.RedisCluster(t, 3, time.Minute) // no replica takes over
+		return deployment{rueidis.ClientOption{InitAddress: []string{nodes[0].Addr, nodes[1].Addr}}, Cluster, nodes, nodes}
+	},
+	Sentinel: func(t *testing.T) deployment {
+		master := servertest.Redis(t)
+		replica := servertest.RedisReplica(t, master)
+		sentinels := servertest.RedisSentinel(t, master.Addr, 3, time.Minute) // no replica takes over
+		option := rueidis.ClientOption{Sentinel: rueidis.SentinelOption{MasterSet: "ampcors"}}
+		for _, s := range sentinels {
+			option.InitAddress = append(option.InitAddress, s.Addr)
+		}
+		return deployment{option, Sentinel, append(sentinels, master, replica), []*servertest.Server{master}}
+	},
+}
+
+// A server can start while Redis is down, and says so once. When Redis is down later, the server says that it
+// does not listen, and serves stale answers at once. The same holds for each topology.
+func TestAServerStartsAndServesWhileRedisIsDown(t *testing.T) {
+	t.Parallel()
+	for topology, deploy := range deployments {
+		t.Run(string(topology), func(t *testing.T) {
+			t.Parallel()
+			d := deploy(t)
+			for _, s := range d.all {
+				s.Kill()
+			}
+			log := new(servertest.Buffer)
+			s, err := New(Config{Redis: d.option, Topology: d.topology, Logger: slog.New(slog.NewTextHandler(log, nil))})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(s.Close)
+			mw := newMiddleware(t, s, source.Config{TTL: 100 * time.Millisecond})
+			if err := s.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "refused") {
+				t.Errorf("Ping: %v", err)
+			}
+			if d := mw.CheckOrigin("https://www.example.com"); d.SourceErr == nil || d.Allowed || s.isListening() {
+				t.Errorf("%+v, listening: %t", d, s.isListening())
+			}
+			for _, s := range d.all {
+				s.Start()
+			}
+			servertest.Until(t, "it listens", time.Minute, s.isListening)
+			servertest.Until(t, "a publisher is added", time.Minute, func() bool { return s.Add(t.Context(), "www.example.com") == nil })
+			servertest.Seen(t, servertest.Soon, "www.example.com", true, mw)
+			if err := s.Ping(t.Context()); err != nil {
+				t.Errorf("Ping: %v", err)
+			}
+
+			for _, s := range d.fails {
+				s.Kill()
+			}
+			servertest.Until(t, "it does not listen", servertest.Soon, func() bool { return !s.isListening() })
+			var times []time.Duration
+			servertest.Until(t, "50 answers are stale", time.Minute, func() bool {
+				begun := time.Now()
+				d := mw.CheckOrigin("https://www.example.com")
+				if !d.Allowed {
+					t.Fatalf("%+v", d)
+				}
+				if d.Stale {
+					times = append(times, time.Since(begun))
+				}
+				return len(times) == 50
+			})
+			slices.Sort(times)
+			t.Logf("%s is down: a stale answer takes %v in the median, %v at most", topology, times[25], times[49])
+
+			for _, s := range d.fails {
+				s.Start()
+			}
+			servertest.Until(t, "it listens again", time.Minute, s.isListening)
+			servertest.Until(t, "the publisher is removed", time.Minute, func() bool { return s.Remove(t.Context(), "www.example.com") == nil })
+			servertest.Seen(t, servertest.Soon, "www.example.com", false, mw)
+			var levels []string
+			for line := range strings.Lines(log.String()) {
+				levels = append(levels, strings.Fields(line)[1])
+			}
+			levels = slices.Compact(levels) // until the first connection, the cause may change
+			if want := []string{"level=ERROR", "level=INFO", "level=ERROR", "level=INFO"}; !slices.Equal(levels, want) {
+				t.Errorf("the log:\n%s", log)
+			}
+			if n := strings.Count(log.String(), "level=INFO"); n != 2 {
+				t.Errorf("%d lines say that it listens:\n%s", n, log)
+			}
+		})
+	}
+}
+
+// While one master of a Cluster does not answer, lookups of its publishers fail at once, and those of the others
+// work.
+func TestAMasterThatIsDownFailsAtOnce(t *testing.T) {
+	t.Parallel()
+	nodes := servertest.RedisCluster(t, 3, time.Minute)
+	for _, addr := range nodes { // otherwise the others answer with CLUSTERDOWN
+		if answer, err := servertest.RedisDo(addr.Addr, "CONFIG", "SET", "cluster-require-full-coverage", "no"); answer != "OK" || err != nil {
+			t.Fatal(answer, err)
+		}
+	}
+	s := newStore(t, nodes[0].Addr, Cluster)
+	servertest.Until(t, "it listens", servertest.Soon, s.isListening)
+	nodes[1].Freeze()
+	servertest.Until(t, "it does not listen", servertest.Soon, func() bool { return !s.isListening() })
+	for i := range 300 {
+		domain := fmt.Sprintf("www.site-%d.example", i)
+		at := hashSlot(s.publisher + domain)
+		isDown := at >= numSlots/3 && at < 2*numSlots/3 // nodes[1] has the second third
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		_, err := s.hasPublisher(ctx, domain)
+		cancel()
+		if isBorder := at == numSlots/3 || at == 2*numSlots/3; (err != nil) != isDown && !isBorder {
+			t.Errorf("%s in slot %d: %v", domain, at, err)
+		}
+	}
+	nodes[1].Thaw()
+	servertest.Until(t, "it listens again", servertest.Soon, s.isListening)
+}
+
+// What is wrong is said by Ping and in the log, without the password.
+func TestWhatIsWrongWithRedisIsSaid(t *testing.T) {
+	t.Parallel()
+	single := servertest.Redis(t)
+	if answer, err := servertest.RedisDo(single.Addr, "CONFIG", "SET", "requirepass", "right"); answer != "OK" || err != nil {
+		t.Fatal(answer, err)
+	}
+	cluster := servertest.Redis(t, "--cluster-enabled", "yes")
+	limited, other := servertest.Redis(t), servertest.Redis(t)
+	if answer, err := servertest.RedisDo(limited.Addr, "ACL", "SETUSER", "default", "+@all", "-client|tracking"); answer != "OK" || err != nil {
+		t.Fatal(answer, err)
+	}
+	for name, test := range map[string]struct {
+		cfg  Config
+		want string
+	}{
+		"a wrong password":       {Config{Redis: rueidis.ClientOption{InitAddress: []string{single.Addr}, Password: "s3cret"}}, "WRONGPASS"},
+		"no password":            {Config{Redis: rueidis.ClientOption{InitAddress: []string{single.Addr}}}, "NOAUTH"},
+		"a Cluster":              {Config{Redis: rueidis.ClientOption{InitAddress: []string{cluster.Addr}}}, `Redis is a Cluster, and Topology is "standalone"; want "cluster"`},
+		"no Cluster":             {Config{Redis: rueidis.ClientOption{InitAddress: []string{single.Addr}, Password: "right"}, Topology: Cluster}, `Redis is not a Cluster, and Topology is "cluster"; want "standalone"`},
+		"no Cluster of two":      {Config{Redis: rueidis.ClientOption{InitAddress: []string{single.Addr, single.Addr}, Password: "right"}, Topology: Cluster}, `Redis is not a Cluster, and Topology is "cluster"; want "standalone"`},
+		"no Sentinel":            {Config{Redis: rueidis.ClientOption{InitAddress: []string{other.Addr}, Sentinel: rueidis.SentinelOption{MasterSet: "x"}}}, "names no Sentinel"},
+		"no client-side caching": {Config{Redis: rueidis.ClientOption{InitAddress: []string{limited.Addr}}}, "want Redis 6 or later, and a user with the permission +client|tracking"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			log := new(servertest.Buffer)
+			test.cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
+			s, err := New(test.cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			_, lookup := s.Database().HasPublisher(t.Context(), "www.example.com")
+			for _, err := range []error{s.Ping(t.Context()), lookup, s.Add(t.Context(), "www.example.com")} {
+				if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "s3cret") {
+					t.Errorf("%v; want %q", err, test.want)
+				}
+			}
+			if text := strings.ReplaceAll(log.String(), `\"`, `"`); !strings.Contains(text, source.LogText(s.Ping(t.Context()))) || strings.Contains(text, "s3cret") {
+				t.Errorf("the log:\n%s", log)
+			}
+		})
+	}
+}
+
+func TestHashSlotsAreThoseOfRedis(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, servertest.Redis(t).Addr)
+	builder := s.client(t).B()
+	for _, key := range []string{"", "a", "foo{bar}baz", "{}foo", "foo{", "foo{{bar}}zap", "foo{bar}{zap}", "123456789", "ampcors:publisher:www.example.com", "{tag}ampcors:hash:x"} {
+		cmd := builder.Get().Key(key).Build()
+		if got, want := hashSlot(key), int(cmd.Slot())%numSlots; got != want {
+			t.Errorf("%q: %d; want %d", key, got, want)
+		}
+	}
+}
+
+func TestAClosedStoreSaysSo(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, servertest.Redis(t).Addr)
+	s.client(t)
+	s.Close()
+	if _, err := s.Database().HasPublisher(t.Context(), "www.example.com"); err != errClosed || s.isListening() || s.Ping(t.Context()) != errClosed {
+		t.Errorf("%v, listening: %t", err, s.isListening())
+	}
+}

@@ -478,7 +478,7 @@ func (c *cluster) checkLeftovers(idle []int) {
 	within := func(what string, ok func() bool) {
 		c.Helper()
 		for begun := time.Now(); !ok(); time.Sleep(50 * time.Millisecond) {
-			if time.Since(begun) > 15*time.Second {
+			if time.Since(begun) > 2*time.Minute {
 				c.Error(what)
 				return
 			}

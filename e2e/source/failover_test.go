@@ -194,7 +194,7 @@ func (c *cluster) await(server *servertest.Server, command ...string) {
 		if err == nil && strings.Contains(answer, want) {
 			return
 		}
-		if time.Since(begun) > 30*time.Second {
+		if time.Since(begun) > 2*time.Minute {
 			c.Fatalf("%q is not in the answer of %q: %s, %v", want, command, answer, err)
 		}
 	}

@@ -37,8 +37,8 @@ func Origins(publisher string) [3]string {
 	return [3]string{"https://" + prefix + ".cdn.ampproject.org", "https://" + hash + ".www.bing-amp.com", "https://" + domain}
 }
 
-// Soon is long on a busy machine, and much less than a TTL of an hour: what is seen by then was reported.
-const Soon = 10 * time.Second
+// Soon is long even on a busy machine, and much less than a TTL of an hour: what is seen by then was reported.
+const Soon = time.Minute
 
 // Until waits until a condition holds, for at most limit, and returns how long it took.
 func Until(t testing.TB, what string, limit time.Duration, holds func() bool) time.Duration {

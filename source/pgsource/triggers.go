@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/ampcors/ampcors/source"
 	"github.com/ampcors/ampcors/source/sqlsource"
@@ -56,10 +57,22 @@ func (s *Table) Install(ctx context.Context) error {
 // Config.Table.
 func (s *Table) IsInstalled(ctx context.Context) (bool, error) {
 	var own, others int
-	if err := s.db.QueryRowContext(ctx, countSQL, s.triggers.table, s.triggers.body, s.triggers.mark).Scan(&own, &others); err != nil {
-		return false, fmt.Errorf("pgsource: %w", err)
+	for dead := s.db.Stats().OpenConnections; ; dead-- { // all that the pool has may be
+		err := s.db.QueryRowContext(ctx, countSQL, s.triggers.table, s.triggers.body, s.triggers.mark).Scan(&own, &others)
+		if err == nil {
+			return own == len(triggerNames), s.fits(others)
+		}
+		if dead <= 0 || ctx.Err() != nil || !isLost(err) {
+			return false, fmt.Errorf("pgsource: %w", err)
+		}
 	}
-	return own == len(triggerNames), s.fits(others)
+}
+
+// isLost reports whether an error says that the connection is lost, also because the server has ended it
+// (class 57 of PostgreSQL's error codes, operator intervention).
+func isLost(err error) bool {
+	said := (*pgconn.PgError)(nil)
+	return !errors.As(err, &said) || strings.HasPrefix(said.Code, "57P")
 }
 
 // countSQL counts, of the triggers with the names of this package's, those that fire and do the same, and

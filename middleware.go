@@ -143,7 +143,7 @@ func (m *Middleware) Check(r *http.Request) Decision {
 // origin of a publisher that is listed exactly, or for its cache origins with the prefix
 // that DomainPrefix returns or, while it is remembered, HashPrefix. It also does not
 // allocate for an origin that names no publisher, unless punycode has to be decoded. With
-// Config.Source it may wait for at most twice source.Config.Timeout if the Source obeys its context, or four times with shards.
+// Config.Source it may wait for at most twice source.Config.Timeout if the Database obeys its context, or four times with shards.
 func (m *Middleware) CheckOrigin(origin string) Decision {
 	v := verdict{caller: caller{origin: origin, origins: 1}}
 	m.current().judge(&v, nil)

@@ -205,7 +205,7 @@ func TestREADMEsTableOfOrigins(t *testing.T) {
 	cfg := testConfig()
 	failing := newSetSource()
 	failing.err = errDown
-	cfg.Source = failing.cache(t)
+	cfg.Source = failing.remembered(t)
 	down := newMiddleware(t, cfg)
 	origins := 0
 	for row := range strings.Lines(table) {

@@ -74,7 +74,7 @@ func TestThreatADenialThatIsStored(t *testing.T) {
 	down := testConfig()
 	failing := newSetSource()
 	failing.err = errDown
-	down.Source = failing.cache(t)
+	down.Source = failing.remembered(t)
 	for _, test := range []struct {
 		name   string
 		cfg    ampcors.Config
@@ -153,7 +153,7 @@ func TestDeniedGetsTheDecision(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig()
 	s := newSetSource()
-	cfg.Source = s.cache(t)
+	cfg.Source = s.remembered(t)
 	cfg.Denied = func(w http.ResponseWriter, r *http.Request, d ampcors.Decision) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(d.StatusCode())
@@ -188,7 +188,7 @@ func TestDeniedGetsTheDecision(t *testing.T) {
 func TestTheHandlerGetsTheEnforcedDecision(t *testing.T) {
 	t.Parallel()
 	s := newSetSource("www.example.com")
-	cache := s.cache(t, source.Config{TTL: 1, MaxStale: 1})
+	cache := s.remembered(t, source.Config{TTL: 1, MaxStale: 1})
 	m := newMiddleware(t, ampcors.Config{Source: cache})
 	want := ampcors.Decision{Allowed: true, Reason: ampcors.ReasonCacheOrigin, Origin: cacheOrigin, Publisher: "www.example.com", CacheID: "google"}
 	ran := false

@@ -89,7 +89,7 @@ func (s *setSource) PublisherByHash(ctx context.Context, prefix string) (string,
 	return domain, err
 }
 
-func (s *setSource) cache(t testing.TB, options ...source.Config) *source.Source {
+func (s *setSource) remembered(t testing.TB, options ...source.Config) *source.Source {
 	t.Helper()
 	return cacheOf(t, source.Database{HasPublisher: s.HasPublisher, PublisherByHash: s.PublisherByHash}, options...)
 }
@@ -116,7 +116,7 @@ func withSource(t testing.TB, cfg ampcors.Config) (ampcors.Config, *setSource) {
 			s.add(plainParse(p))
 		}
 	}
-	cfg.Publishers, cfg.Source = patterns, s.cache(t)
+	cfg.Publishers, cfg.Source = patterns, s.remembered(t)
 	return cfg, s
 }
 
@@ -157,9 +157,9 @@ func TestWhileTheSourceIsDownOnlyStalePublishersAreAllowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetSource("www.example.com", "other.example")
 		var observed []ampcors.Decision
-		cache := s.cache(t, source.Config{TTL: time.Minute, MaxStale: 5 * time.Minute})
+		publishers := s.remembered(t, source.Config{TTL: time.Minute, MaxStale: 5 * time.Minute})
 		cfg := ampcors.Config{
-			Source: cache, Credentialed: true,
+			Source: publishers, Credentialed: true,
 			Observe: func(_ *http.Request, d ampcors.Decision) { observed = append(observed, d) },
 		}
 		m := newMiddleware(t, cfg)
@@ -196,7 +196,7 @@ func TestWhileTheSourceIsDownOnlyStalePublishersAreAllowed(t *testing.T) {
 		if n := m.Stats().Requests[ampcors.ReasonSourceUnavailable]; n != 1 {
 			t.Errorf("counted %d times", n)
 		}
-		if stats := cache.Stats(); stats.Stale != 3 || stats.Errors == 0 {
+		if stats := publishers.Stats(); stats.Stale != 3 || stats.Errors == 0 {
 			t.Errorf("%+v", stats)
 		}
 	})
@@ -206,7 +206,7 @@ func TestRequestsThatNeedNoSourceDoNotWaitForIt(t *testing.T) {
 	cfg := testConfig()
 	s := newSetSource()
 	s.err = errDown
-	cfg.Source, cfg.Email = s.cache(t), ampcors.Email{Senders: []string{"news@example.com"}}
+	cfg.Source, cfg.Email = s.remembered(t), ampcors.Email{Senders: []string{"news@example.com"}}
 	m := newMiddleware(t, cfg)
 	for _, test := range []struct {
 		method string
@@ -259,7 +259,7 @@ func TestACanceledRequestGetsNoStaleAnswer(t *testing.T) {
 	for _, origin := range []string{ownOrigin, hashOrigin} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newSetSource("www.example.com")
-			m := newMiddleware(t, ampcors.Config{Source: s.cache(t)})
+			m := newMiddleware(t, ampcors.Config{Source: s.remembered(t)})
 			m.CheckOrigin(origin)
 			time.Sleep(time.Minute)
 			s.delay = time.Millisecond
@@ -279,7 +279,7 @@ func TestACanceledRequestGetsNoStaleAnswer(t *testing.T) {
 
 func TestExplainShowsTheSourcesAnswer(t *testing.T) {
 	s := newSetSource("www.example.com")
-	m := newMiddleware(t, ampcors.Config{Source: s.cache(t)})
+	m := newMiddleware(t, ampcors.Config{Source: s.remembered(t)})
 	for origin, want := range map[string]string{
 		cacheOrigin:            "Known to the Source.",
 		hashOrigin:             "The hash prefix of this publisher, which the Source knows.",
@@ -295,7 +295,7 @@ func TestExplainShowsTheSourcesAnswer(t *testing.T) {
 	s.err = errDown
 	checkAllowlistStep(t, m, otherOrigin, "Not in Publishers, and the Source failed: the database is down.")
 	s.err = nil
-	if err := m.Reconfigure(ampcors.Config{Source: s.cache(t, source.Config{TTL: 1})}); err != nil {
+	if err := m.Reconfigure(ampcors.Config{Source: s.remembered(t, source.Config{TTL: 1})}); err != nil {
 		t.Fatal(err)
 	}
 	wantReason(t, m, cacheOrigin, ampcors.ReasonCacheOrigin)
@@ -318,12 +318,12 @@ func checkAllowlistStep(t *testing.T, m *ampcors.Middleware, origin, want string
 
 // Several Middlewares share a Source, even if they trust other caches: a domain that is a
 // publisher for one may be a cache's host for another.
-func TestMiddlewaresShareACache(t *testing.T) {
+func TestMiddlewaresShareASource(t *testing.T) {
 	t.Parallel()
 	s := newSetSource("www.example.com", "a.cache.example")
-	cache := s.cache(t)
-	one := newMiddleware(t, ampcors.Config{Source: cache})
-	two := newMiddleware(t, ampcors.Config{Source: cache, Caches: []cacheurl.Cache{{ID: "other", CacheDomain: "cache.example"}}})
+	publishers := s.remembered(t)
+	one := newMiddleware(t, ampcors.Config{Source: publishers})
+	two := newMiddleware(t, ampcors.Config{Source: publishers, Caches: []cacheurl.Cache{{ID: "other", CacheDomain: "cache.example"}}})
 	hash := "https://" + plainHash("a.cache.example")
 	for range 2 { // from the Source, then from memory
 		wantReason(t, one, ownOrigin, ampcors.ReasonOwnOrigin)
@@ -333,11 +333,11 @@ func TestMiddlewaresShareACache(t *testing.T) {
 		wantReason(t, two, "https://a.cache.example", ampcors.ReasonNotCanonical)
 		wantReason(t, two, hash+".cache.example", ampcors.ReasonHashNotKnown)
 	}
-	if s.lookups() != 3 || cache.Stats().Publishers != 2 {
-		t.Errorf("%d lookups, %q; %+v", s.lookups(), s.asked, cache.Stats())
+	if s.lookups() != 3 || publishers.Stats().Publishers != 2 {
+		t.Errorf("%d lookups, %q; %+v", s.lookups(), s.asked, publishers.Stats())
 	}
 	s.remove("www.example.com")
-	if err := cache.Forget("www.example.com"); err != nil {
+	if err := publishers.Forget("www.example.com"); err != nil {
 		t.Error(err)
 	}
 	wantReason(t, one, ownOrigin, ampcors.ReasonUnknownHost)
@@ -348,11 +348,11 @@ func TestMiddlewaresShareACache(t *testing.T) {
 func TestAClosedCacheIsUnavailable(t *testing.T) {
 	t.Parallel()
 	s := newSetSource("www.example.com")
-	cache := s.cache(t)
-	m := newMiddleware(t, ampcors.Config{Source: cache, Publishers: []string{"listed.example", "*.wild.example"}})
+	publishers := s.remembered(t)
+	m := newMiddleware(t, ampcors.Config{Source: publishers, Publishers: []string{"listed.example", "*.wild.example"}})
 	wantReason(t, m, ownOrigin, ampcors.ReasonOwnOrigin)
 	wantReason(t, m, hashOrigin, ampcors.ReasonCacheOriginHash)
-	cache.Close()
+	publishers.Close()
 	for _, m := range []*ampcors.Middleware{m, newMiddleware(t, ampcors.Config{Source: new(source.Source)})} {
 		for _, origin := range []string{cacheOrigin, hashOrigin, ownOrigin, idnOrigin} {
 			if d := m.CheckOrigin(origin); d.Reason != ampcors.ReasonSourceUnavailable || d.SourceErr != source.ErrClosed || d.Stale {
@@ -367,7 +367,7 @@ func TestAClosedCacheIsUnavailable(t *testing.T) {
 // A host of one label is never a publisher, even if the Source knows it as a hash prefix.
 func TestThreatAHostThatIsAHashPrefix(t *testing.T) {
 	t.Parallel()
-	m := newMiddleware(t, ampcors.Config{Source: newSetSource("www.example.com").cache(t), DangerouslyAllowHTTPOwnOrigins: true})
+	m := newMiddleware(t, ampcors.Config{Source: newSetSource("www.example.com").remembered(t), DangerouslyAllowHTTPOwnOrigins: true})
 	wantReason(t, m, hashOrigin, ampcors.ReasonCacheOriginHash)
 	for _, origin := range []string{"https://" + plainHash("www.example.com"), "http://" + plainHash("www.example.com")} {
 		if d := m.CheckOrigin(origin); d.Allowed {

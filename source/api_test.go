@@ -220,7 +220,7 @@ func hashPrefix(t *testing.T, domain string) string {
 	return prefix
 }
 
-func TestANilCacheIsAClosedOne(t *testing.T) {
+func TestANilSourceIsClosed(t *testing.T) {
 	t.Parallel()
 	stopped := 0
 	closed := newSource(t, source.Database{HasPublisher: isA, Notify: func(func(...string)) func() { return func() { stopped++ } }}, source.Config{})

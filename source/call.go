@@ -30,15 +30,15 @@ type call struct {
 }
 
 // begin makes a call if the breaker allows it. c.mu is held.
-func (c *Source) begin(k key, class class, shard *shard) (*call, error) {
-	if c.background.Err() != nil {
+func (s *Source) begin(k key, class class, shard *shard) (*call, error) {
+	if s.background.Err() != nil {
 		return nil, ErrClosed
 	}
-	now := c.now()
+	now := s.now()
 	own := &call{
 		key:     k,
 		began:   now,
-		epoch:   c.memory.epoch.Load(),
+		epoch:   s.memory.epoch.Load(),
 		class:   class,
 		breaker: &shard.unknownPrefixes,
 		queue:   shard.queue,
@@ -51,29 +51,29 @@ func (c *Source) begin(k key, class class, shard *shard) (*call, error) {
 		own.breaker = &shard.unknownDomains
 	}
 	if err := own.breaker.check(k.text, now); err != nil {
-		c.stats.CircuitOpen++
+		s.stats.CircuitOpen++
 		return nil, err
 	}
 	own.isProbe = own.breaker.begin(now)
-	c.calls[k] = own
+	s.calls[k] = own
 	return own, nil
 }
 
 // shardOf returns a shard that exists, whatever the database returns.
-func (c *Source) shardOf(key string) *shard {
-	if !c.isSharded() {
-		return &c.shards[0]
+func (s *Source) shardOf(key string) *shard {
+	if !s.isSharded() {
+		return &s.shards[0]
 	}
-	return &c.shards[uint(c.asked.Shard(key))%uint(len(c.shards))]
+	return &s.shards[uint(s.asked.Shard(key))%uint(len(s.shards))]
 }
 
-func (c *Source) class(key string) class {
+func (s *Source) class(key string) class {
 	switch {
-	case c.memory.publishers.Contains(key):
+	case s.memory.publishers.Contains(key):
 		return remembered
-	case c.asked.IsLikely != nil && c.asked.IsLikely(key):
+	case s.asked.IsLikely != nil && s.asked.IsLikely(key):
 		return likely
-	case c.rejected.isReturning(key, c.now()):
+	case s.rejected.isReturning(key, s.now()):
 		return returning
 	default:
 		return unknown
@@ -81,63 +81,63 @@ func (c *Source) class(key string) class {
 }
 
 // wait waits for the call of another caller.
-func (c *Source) wait(ctx context.Context, running *call) Answer {
-	timer := time.NewTimer(2 * c.options.Timeout) // for a slot, and for the lookup
+func (s *Source) wait(ctx context.Context, running *call) Answer {
+	timer := time.NewTimer(2 * s.options.Timeout) // for a slot, and for the lookup
 	defer timer.Stop()
 	select {
 	case <-running.done:
-		return c.answer(running)
+		return s.answer(running)
 	case <-ctx.Done():
 		return Answer{Err: context.Cause(ctx)} // the client is gone
 	case <-timer.C:
-		return c.staleIfError(running.key.text, ErrTimeout) // the database ignores its context
+		return s.staleIfError(running.key.text, ErrTimeout) // the database ignores its context
 	}
 }
 
 // answer returns the Answer of a finished call.
-func (c *Source) answer(done *call) Answer {
+func (s *Source) answer(done *call) Answer {
 	if done.err != nil {
-		return c.staleIfError(done.key.text, done.err)
+		return s.staleIfError(done.key.text, done.err)
 	}
 	return Answer{Publisher: done.domain}
 }
 
 // run asks the database, once there is a slot. ctx must not end with the request that began it,
 // because others may wait for it.
-func (c *Source) run(ctx context.Context, own *call) {
+func (s *Source) run(ctx context.Context, own *call) {
 	own.err = ErrPanicked // unless ask returns
-	defer c.finish(own)
-	if !own.isRefresh && !own.queue.wait(own.class, c.options.Timeout) {
+	defer s.finish(own)
+	if !own.isRefresh && !own.queue.wait(own.class, s.options.Timeout) {
 		own.err = ErrBusy
 		return
 	}
-	if err := c.stillAllowed(own); err != nil {
+	if err := s.stillAllowed(own); err != nil {
 		own.queue.leave(own.class)
 		own.err = err
 		return
 	}
 	defer own.queue.leave(own.class)
-	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)
 	defer cancel()
-	own.domain, own.err = c.ask(ctx, own.key)
+	own.domain, own.err = s.ask(ctx, own.key)
 	if own.err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		own.err = fmt.Errorf("%w: %w", ErrTimeout, own.err)
 	}
 }
 
 // ask asks the database, and checks its answer to a hash prefix.
-func (c *Source) ask(ctx context.Context, k key) (domain string, err error) {
+func (s *Source) ask(ctx context.Context, k key) (domain string, err error) {
 	if !k.isHash {
 		if !isCanonical(k.text) {
 			return "", nil // whoever asked did not check it
 		}
-		ok, err := c.asked.HasPublisher(ctx, k.text)
+		ok, err := s.asked.HasPublisher(ctx, k.text)
 		if !ok {
 			return "", err
 		}
 		return k.text, err
 	}
-	domain, err = c.asked.PublisherByHash(ctx, k.text)
+	domain, err = s.asked.PublisherByHash(ctx, k.text)
 	// Copied before it is checked: the database may reuse its memory, or it may be a part of a
 	// large string.
 	domain = strings.Clone(domain[:min(len(domain), dns.MaxDomain+1)])
@@ -164,60 +164,60 @@ func isCanonical(domain string) bool {
 
 // stillAllowed checks the breaker again after the wait for a slot, because other calls may
 // have failed in the meantime.
-func (c *Source) stillAllowed(own *call) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.background.Err() != nil {
+func (s *Source) stillAllowed(own *call) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.background.Err() != nil {
 		return ErrClosed
 	}
 	if !own.isProbe {
-		if err := own.breaker.check(own.key.text, c.now()); err != nil {
-			c.stats.CircuitOpen++
+		if err := own.breaker.check(own.key.text, s.now()); err != nil {
+			s.stats.CircuitOpen++
 			return err
 		}
 	}
-	c.stats.Lookups++
+	s.stats.Lookups++
 	if own.isRefresh {
-		c.stats.Refreshes++
+		s.stats.Refreshes++
 	}
 	own.isAsked = true
 	return nil
 }
 
 // finish remembers the answer of a call, updates its breaker and wakes the waiting callers.
-func (c *Source) finish(own *call) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (s *Source) finish(own *call) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	defer close(own.done)
-	if c.calls[own.key] == own {
-		delete(c.calls, own.key)
+	if s.calls[own.key] == own {
+		delete(s.calls, own.key)
 	}
 	if own.isAsked && errors.Is(own.err, ErrNoStale) {
-		c.dropAll()
+		s.dropAll()
 	}
 	switch err := own.err; {
 	case err == nil:
 		own.breaker.success(own.key.text)
 		switch {
 		case own.forgotten:
-		case own.domain != "" && own.key.isHash && c.isSharded():
-			c.memory.prefixes.Add(own.key.text, own.domain) // it is still to be looked up by domain
+		case own.domain != "" && own.key.isHash && s.isSharded():
+			s.memory.prefixes.Add(own.key.text, own.domain) // it is still to be looked up by domain
 		default:
-			c.memory.remember(own)
+			s.memory.remember(own)
 		}
 	case !own.isAsked:
 		if err == ErrBusy {
-			c.stats.Busy++
+			s.stats.Busy++
 			if own.class != remembered {
-				c.rejected.add(own.key.text, c.now())
+				s.rejected.add(own.key.text, s.now())
 			}
 		}
 	case errors.Is(err, ErrBadAnswer):
-		c.stats.Errors++
+		s.stats.Errors++
 		own.breaker.success(own.key.text) // it answers
 	default:
-		c.stats.Errors++
-		now := c.now()
+		s.stats.Errors++
+		now := s.now()
 		own.breaker.failure(own.key.text, now, now-own.began, err)
 	}
 }

@@ -48,21 +48,21 @@ type Config struct {
 	MaxEntries int `json:"maxEntries,omitzero"`
 }
 
-// withDefaults returns o with defaults in place of zeros.
-func (o Config) withDefaults() Config {
-	o.TTL = cmp.Or(o.TTL, time.Minute)
-	o.NegativeTTL = cmp.Or(o.NegativeTTL, 10*time.Second)
-	o.MaxStale = cmp.Or(o.MaxStale, max(2*o.TTL, 10*time.Minute))
-	o.Timeout = cmp.Or(o.Timeout, time.Second)
-	o.MaxConcurrent = cmp.Or(o.MaxConcurrent, 256)
-	o.MaxEntries = cmp.Or(o.MaxEntries, 1<<20)
-	return o
+// withDefaults returns c with defaults in place of zeros.
+func (c Config) withDefaults() Config {
+	c.TTL = cmp.Or(c.TTL, time.Minute)
+	c.NegativeTTL = cmp.Or(c.NegativeTTL, 10*time.Second)
+	c.MaxStale = cmp.Or(c.MaxStale, max(2*c.TTL, 10*time.Minute))
+	c.Timeout = cmp.Or(c.Timeout, time.Second)
+	c.MaxConcurrent = cmp.Or(c.MaxConcurrent, 256)
+	c.MaxEntries = cmp.Or(c.MaxEntries, 1<<20)
+	return c
 }
 
 const maxDuration = 30 * 24 * time.Hour // more than is useful; twice as long does not overflow
 
-// Validate returns the error that [New] would return for o: one or more *[badvalue.Error], joined.
-func (o Config) Validate() error {
+// Validate returns the error that [New] would return for c: one or more *[badvalue.Error], joined.
+func (c Config) Validate() error {
 	var errs []error
 	report := func(name string, value any, reason, want string) {
 		errs = append(errs, &badvalue.Error{Path: name, Value: fmt.Sprint(value), Reason: reason, Want: want})
@@ -70,7 +70,7 @@ func (o Config) Validate() error {
 	for _, d := range []struct {
 		name  string
 		value time.Duration
-	}{{"ttl", o.TTL}, {"negativeTTL", o.NegativeTTL}, {"maxStale", o.MaxStale}, {"timeout", o.Timeout}} {
+	}{{"ttl", c.TTL}, {"negativeTTL", c.NegativeTTL}, {"maxStale", c.MaxStale}, {"timeout", c.Timeout}} {
 		if d.value < 0 {
 			report(d.name, d.value, "is negative", "a duration such as 30s, or 0 for the default")
 		}
@@ -78,13 +78,13 @@ func (o Config) Validate() error {
 			report(d.name, d.value, "is too long", "720h at most")
 		}
 	}
-	if ttl := o.withDefaults().TTL; o.MaxStale > 0 && o.MaxStale < ttl {
-		report("maxStale", o.MaxStale, "is less than the TTL, during which a publisher gets in anyway", ttl.String()+" at least")
+	if ttl := c.withDefaults().TTL; c.MaxStale > 0 && c.MaxStale < ttl {
+		report("maxStale", c.MaxStale, "is less than the TTL, during which a publisher gets in anyway", ttl.String()+" at least")
 	}
 	for _, n := range []struct {
 		name  string
 		value int
-	}{{"maxConcurrent", o.MaxConcurrent}, {"maxEntries", o.MaxEntries}} {
+	}{{"maxConcurrent", c.MaxConcurrent}, {"maxEntries", c.MaxEntries}} {
 		if n.value < 0 {
 			report(n.name, n.value, "is negative", "a number, or 0 for the default")
 		}

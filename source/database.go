@@ -91,16 +91,16 @@ type Database struct {
 
 const maxShards = 1024
 
-// check returns all that is wrong in s.
-func (s *Database) check() error {
+// check returns all that is wrong in d.
+func (d *Database) check() error {
 	var errs []error
-	if s.HasPublisher == nil {
+	if d.HasPublisher == nil {
 		errs = append(errs, errors.New("source: Database.HasPublisher is nil; want a function"))
 	}
-	if s.Shards < 0 || s.Shards > maxShards {
-		errs = append(errs, fmt.Errorf("source: Database.Shards is %d; want 0 to %d", s.Shards, maxShards))
+	if d.Shards < 0 || d.Shards > maxShards {
+		errs = append(errs, fmt.Errorf("source: Database.Shards is %d; want 0 to %d", d.Shards, maxShards))
 	}
-	if s.Shards > 1 && s.Shard == nil {
+	if d.Shards > 1 && d.Shard == nil {
 		errs = append(errs, errors.New("source: Database.Shards is set, but Shard is nil; want a function"))
 	}
 	return errors.Join(errs...)

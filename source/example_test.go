@@ -51,13 +51,13 @@ func (t *tenants) source() source.Database {
 func Example() {
 	hosted := &tenants{domains: make(map[string]bool), hashes: make(map[string]string)}
 	hosted.set("Bücher.example", true)
-	cache, err := source.New(hosted.source(), source.Config{})
+	customers, err := source.New(hosted.source(), source.Config{})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	defer cache.Close()
-	mw, err := ampcors.New(ampcors.Config{Source: cache})
+	defer customers.Close()
+	mw, err := ampcors.New(ampcors.Config{Source: customers})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -67,7 +67,7 @@ func Example() {
 
 	hosted.set("Bücher.example", false)
 	fmt.Println(mw.CheckOrigin(page).Reason, "(remembered for up to a minute)")
-	if err := cache.Forget("Bücher.example"); err != nil {
+	if err := customers.Forget("Bücher.example"); err != nil {
 		fmt.Println(err)
 	}
 	fmt.Println(mw.CheckOrigin(page).Reason)

@@ -65,56 +65,56 @@ type shard struct {
 
 // New returns a Source, and subscribes to the changes that the database reports. An error says all
 // that is wrong in the arguments. Close the Source when no Middleware uses it any more.
-func New(s Database, options Config) (*Source, error) {
-	if err := errors.Join(s.check(), options.Validate()); err != nil {
+func New(asked Database, cfg Config) (*Source, error) {
+	if err := errors.Join(asked.check(), cfg.Validate()); err != nil {
 		return nil, err
 	}
-	options = options.withDefaults()
-	c := &Source{
-		asked:   s,
-		options: options,
+	cfg = cfg.withDefaults()
+	s := &Source{
+		asked:   asked,
+		options: cfg,
 		start:   time.Now(),
-		memory:  newMemory(options),
-		shards:  make([]shard, max(1, s.Shards)),
+		memory:  newMemory(cfg),
+		shards:  make([]shard, max(1, asked.Shards)),
 		calls:   make(map[key]*call),
 		stop:    func() {},
 	}
-	for i := range c.shards {
-		c.shards[i].queue = &queue{slots: options.MaxConcurrent}
+	for i := range s.shards {
+		s.shards[i].queue = &queue{slots: cfg.MaxConcurrent}
 	}
-	c.background, c.cancel = context.WithCancel(context.Background())
-	if s.Notify != nil {
-		if stop := s.Notify(c.changed); stop != nil {
-			c.stop = sync.OnceFunc(stop)
+	s.background, s.cancel = context.WithCancel(context.Background())
+	if asked.Notify != nil {
+		if stop := asked.Notify(s.changed); stop != nil {
+			s.stop = sync.OnceFunc(stop)
 		}
 	}
-	return c, nil
+	return s, nil
 }
 
 // changed is told of changes by the database.
-func (c *Source) changed(domains ...string) {
-	if len(domains) == 0 || c.Forget(domains...) != nil {
-		c.forgetAll() // a value that is not a domain may mean any publisher
+func (s *Source) changed(domains ...string) {
+	if len(domains) == 0 || s.Forget(domains...) != nil {
+		s.forgetAll() // a value that is not a domain may mean any publisher
 	}
 }
 
 // Close ends the subscription to changes and lookups in the background. From then on, no
 // remembered answer is served, because nobody reports changes: Middlewares that still use the
 // Source answer with status 503 where they need it. It can be called again.
-func (c *Source) Close() {
-	if !c.isMade() {
+func (s *Source) Close() {
+	if !s.isMade() {
 		return
 	}
-	c.cancel()
-	c.mu.Lock()
-	c.dropAll()
-	c.mu.Unlock()
-	c.stop()
+	s.cancel()
+	s.mu.Lock()
+	s.dropAll()
+	s.mu.Unlock()
+	s.stop()
 }
 
-func (c *Source) isMade() bool { return c != nil && c.memory != nil }
+func (s *Source) isMade() bool { return s != nil && s.memory != nil }
 
-func (c *Source) now() time.Duration { return time.Since(c.start) }
+func (s *Source) now() time.Duration { return time.Since(s.start) }
 
 // A key is what a database is asked about: a domain, or a hash prefix.
 type key struct {
@@ -126,34 +126,34 @@ type key struct {
 // returns the Source's own copy of the domain. It does not wait, and does not keep its argument.
 // A publisher that expires soon is refreshed in the background, so that in steady traffic no
 // request waits for the database.
-func (c *Source) Remembered(domain string) (publisher string, ok bool) {
-	if !c.isMade() {
+func (s *Source) Remembered(domain string) (publisher string, ok bool) {
+	if !s.isMade() {
 		return "", false
 	}
-	e, ok := c.memory.publishers.Peek(domain)
+	e, ok := s.memory.publishers.Peek(domain)
 	if !ok {
 		return "", false
 	}
-	now := c.now()
-	if !c.memory.isFresh(e, c.options.TTL, now) {
+	now := s.now()
+	if !s.memory.isFresh(e, s.options.TTL, now) {
 		return "", false
 	}
 	if now >= e.refreshAt {
-		c.refresh(e.domain)
+		s.refresh(e.domain)
 	}
 	return e.domain, true
 }
 
 // RememberedByHash is Remembered for a publisher that was found by its hash prefix before.
-func (c *Source) RememberedByHash(prefix string) (publisher string, ok bool) {
-	if !c.isMade() {
+func (s *Source) RememberedByHash(prefix string) (publisher string, ok bool) {
+	if !s.isMade() {
 		return "", false
 	}
-	domain, ok := c.memory.prefixes.Peek(prefix)
+	domain, ok := s.memory.prefixes.Peek(prefix)
 	if !ok {
 		return "", false
 	}
-	return c.Remembered(domain)
+	return s.Remembered(domain)
 }
 
 // An Answer is what a [Source] knows of a domain or hash prefix. If it is Stale, it has both a
@@ -167,88 +167,88 @@ type Answer struct {
 // Find looks up a domain, in the form that cacheurl.CanonicalDomain returns; nothing else is a
 // publisher. It waits for at most
 // twice Config.Timeout, if the database obeys its context.
-func (c *Source) Find(ctx context.Context, domain string) Answer {
+func (s *Source) Find(ctx context.Context, domain string) Answer {
 	if mapping.IsHash(domain) {
 		return Answer{}
 	}
-	return c.find(ctx, key{text: domain})
+	return s.find(ctx, key{text: domain})
 }
 
 // FindByHash looks up the publisher with a well-formed hash prefix. It waits as Find does, or twice
 // as long if the database has shards.
-func (c *Source) FindByHash(ctx context.Context, prefix string) Answer {
+func (s *Source) FindByHash(ctx context.Context, prefix string) Answer {
 	switch {
-	case !mapping.IsHash(prefix), c.isMade() && c.asked.PublisherByHash == nil:
+	case !mapping.IsHash(prefix), s.isMade() && s.asked.PublisherByHash == nil:
 		return Answer{}
-	case c.isMade():
-		if domain, ok := c.memory.prefixes.Peek(prefix); ok {
-			return c.find(ctx, key{text: domain})
+	case s.isMade():
+		if domain, ok := s.memory.prefixes.Peek(prefix); ok {
+			return s.find(ctx, key{text: domain})
 		}
 	}
-	a := c.find(ctx, key{prefix, true})
-	if a.Publisher != "" && c.isSharded() {
-		return c.find(ctx, key{text: a.Publisher})
+	a := s.find(ctx, key{prefix, true})
+	if a.Publisher != "" && s.isSharded() {
+		return s.find(ctx, key{text: a.Publisher})
 	}
 	return a
 }
 
-func (c *Source) isSharded() bool { return len(c.shards) > 1 }
+func (s *Source) isSharded() bool { return len(s.shards) > 1 }
 
 // find asks the database once for all concurrent callers with the same key. It keeps a copy of
 // the key, so that a request's memory stays on its stack.
-func (c *Source) find(ctx context.Context, requested key) Answer {
-	if !c.isMade() {
+func (s *Source) find(ctx context.Context, requested key) Answer {
+	if !s.isMade() {
 		return Answer{Err: ErrClosed}
 	}
 	k := key{strings.Clone(requested.text), requested.isHash} // a new variable, so that requested does not escape
 	// Not under the lock: the database may panic.
-	class, shard := c.class(k.text), c.shardOf(k.text)
-	c.mu.Lock()
-	if domain, ok := c.memory.answer(k.text, c.now()); ok {
-		c.mu.Unlock()
+	class, shard := s.class(k.text), s.shardOf(k.text)
+	s.mu.Lock()
+	if domain, ok := s.memory.answer(k.text, s.now()); ok {
+		s.mu.Unlock()
 		return Answer{Publisher: domain}
 	}
-	if running, ok := c.calls[k]; ok {
-		c.stats.Coalesced++
-		c.mu.Unlock()
-		defer c.waited(c.now())
-		return c.wait(ctx, running)
+	if running, ok := s.calls[k]; ok {
+		s.stats.Coalesced++
+		s.mu.Unlock()
+		defer s.waited(s.now())
+		return s.wait(ctx, running)
 	}
-	own, err := c.begin(k, class, shard)
-	c.mu.Unlock()
+	own, err := s.begin(k, class, shard)
+	s.mu.Unlock()
 	if err != nil {
-		return c.staleIfError(k.text, err)
+		return s.staleIfError(k.text, err)
 	}
-	defer c.waited(c.now())
-	c.run(context.WithoutCancel(ctx), own)
-	return c.answer(own)
+	defer s.waited(s.now())
+	s.run(context.WithoutCancel(ctx), own)
+	return s.answer(own)
 }
 
 // waited counts a decision that waited for the database.
-func (c *Source) waited(since time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.stats.Waits++
-	c.stats.WaitTime += c.now() - since
+func (s *Source) waited(since time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stats.Waits++
+	s.stats.WaitTime += s.now() - since
 }
 
 // refresh asks about a remembered publisher in the background.
-func (c *Source) refresh(domain string) {
-	shard := c.shardOf(domain) // not under the lock: the database may panic
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := c.now()
-	e, ok := c.memory.publishers.Peek(domain)
-	if _, runs := c.calls[key{text: domain}]; runs || !ok || now < e.refreshAt {
+func (s *Source) refresh(domain string) {
+	shard := s.shardOf(domain) // not under the lock: the database may panic
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	e, ok := s.memory.publishers.Peek(domain)
+	if _, runs := s.calls[key{text: domain}]; runs || !ok || now < e.refreshAt {
 		return // another request was faster
 	}
 	again := *e
-	again.refreshAt = now + c.options.TTL/refreshRetries // if this refresh fails
-	c.memory.publishers.Add(domain, &again)
+	again.refreshAt = now + s.options.TTL/refreshRetries // if this refresh fails
+	s.memory.publishers.Add(domain, &again)
 	if !shard.queue.try() {
 		return
 	}
-	own, err := c.begin(key{text: domain}, remembered, shard)
+	own, err := s.begin(key{text: domain}, remembered, shard)
 	if err != nil {
 		shard.queue.leave(remembered)
 		return
@@ -256,7 +256,7 @@ func (c *Source) refresh(domain string) {
 	own.isRefresh = true
 	go func() {
 		defer func() { _ = recover() }() // finish has counted it, and there is no request to fail
-		c.run(c.background, own)
+		s.run(s.background, own)
 	}()
 }
 
@@ -274,14 +274,14 @@ func refreshAge(ttl time.Duration) time.Duration {
 }
 
 // staleIfError returns a publisher that was confirmed within MaxStale, otherwise only err.
-func (c *Source) staleIfError(domain string, err error) Answer {
+func (s *Source) staleIfError(domain string, err error) Answer {
 	if errors.Is(err, ErrNoStale) {
 		return Answer{Err: err}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if publisher, ok := c.memory.stale(domain, c.now()); ok && c.background.Err() == nil {
-		c.stats.Stale++
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if publisher, ok := s.memory.stale(domain, s.now()); ok && s.background.Err() == nil {
+		s.stats.Stale++
 		return Answer{Publisher: publisher, Stale: true, Err: err}
 	}
 	return Answer{Err: err}
@@ -291,14 +291,14 @@ func (c *Source) staleIfError(domain string, err error) Answer {
 // Database, and no stale answer is served. Call it after the database has changed, for publishers
 // that must not wait for Config.TTL. Values that are not domains are reported in the error;
 // the others are forgotten.
-func (c *Source) Forget(publishers ...string) error {
+func (s *Source) Forget(publishers ...string) error {
 	var errs []error
 	for _, publisher := range publishers {
 		domain, problem := dns.Parse(publisher)
 		if problem != nil {
 			errs = append(errs, fmt.Errorf("source: the publisher %.80q %s", publisher, problem.Reason))
-		} else if c.isMade() {
-			c.forget(domain)
+		} else if s.isMade() {
+			s.forget(domain)
 		}
 	}
 	return errors.Join(errs...)
@@ -306,40 +306,40 @@ func (c *Source) Forget(publishers ...string) error {
 
 // forget removes a publisher, and the negative answers for it and its hash prefix. Answers of
 // its running lookups are not remembered.
-func (c *Source) forget(domain string) {
+func (s *Source) forget(domain string) {
 	prefix := mapping.Hash(domain)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.memory.publishers.Remove(domain)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.memory.publishers.Remove(domain)
 	for _, k := range []key{{domain, false}, {prefix, true}} {
-		c.memory.negatives.Remove(k.text)
-		if running := c.calls[k]; running != nil {
+		s.memory.negatives.Remove(k.text)
+		if running := s.calls[k]; running != nil {
 			running.forgotten = true
-			delete(c.calls, k)
+			delete(s.calls, k)
 		}
 	}
 }
 
 // forgetAll expires everything. Publishers are still served as stale answers.
-func (c *Source) forgetAll() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.memory.epoch.Add(1)
-	c.forgetCalls()
+func (s *Source) forgetAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.memory.epoch.Add(1)
+	s.forgetCalls()
 }
 
 // dropAll removes everything, so that no stale answer is left. c.mu is held.
-func (c *Source) dropAll() {
-	c.memory.purge()
-	c.forgetCalls()
+func (s *Source) dropAll() {
+	s.memory.purge()
+	s.forgetCalls()
 }
 
 // forgetCalls keeps the answers of running lookups from being remembered. c.mu is held.
-func (c *Source) forgetCalls() {
-	for _, running := range c.calls {
+func (s *Source) forgetCalls() {
+	for _, running := range s.calls {
 		running.forgotten = true
 	}
-	clear(c.calls)
+	clear(s.calls)
 }
 
 // Stats say how a [Database] was used since its [Source] was made, and what is there now.
@@ -364,18 +364,18 @@ type Stats struct {
 }
 
 // Stats returns the counts so far.
-func (c *Source) Stats() Stats {
-	if !c.isMade() {
+func (s *Source) Stats() Stats {
+	if !s.isMade() {
 		return Stats{}
 	}
-	isListening := c.asked.Notify != nil && c.background.Err() == nil && (c.asked.IsListening == nil || c.asked.IsListening())
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s := c.stats
-	s.Publishers, s.Negatives, s.Prefixes = c.memory.publishers.Len(), c.memory.negatives.Len(), c.memory.prefixes.Len()
-	s.Notifies, s.Listening = c.asked.Notify != nil, isListening
-	for i := range c.shards {
-		s.Waiting += c.shards[i].queue.numWaiting()
+	isListening := s.asked.Notify != nil && s.background.Err() == nil && (s.asked.IsListening == nil || s.asked.IsListening())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	stats := s.stats
+	stats.Publishers, stats.Negatives, stats.Prefixes = s.memory.publishers.Len(), s.memory.negatives.Len(), s.memory.prefixes.Len()
+	stats.Notifies, stats.Listening = s.asked.Notify != nil, isListening
+	for i := range s.shards {
+		stats.Waiting += s.shards[i].queue.numWaiting()
 	}
-	return s
+	return stats
 }

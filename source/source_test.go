@@ -319,7 +319,7 @@ func TestCloseEndsARefresh(t *testing.T) {
 		c.Get("a")
 		synctest.Wait()
 		if n := f.count("a"); n != 2 {
-			t.Errorf("a closed cache refreshes: asked %d times", n)
+			t.Errorf("a closed Source refreshes: asked %d times", n)
 		}
 		for _, name := range []string{"a", "b", "@a", "@b"} { // nothing stale either
 			if r := c.Find(t.Context(), name); r != (Answer{Err: ErrClosed}) || f.count("b") != 0 {

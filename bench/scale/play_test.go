@@ -98,17 +98,17 @@ func each(n int, d time.Duration, do func(i int)) {
 }
 
 // newServer returns the Middleware of a server with the defaults.
-func newServer(t *testing.T, asked source.Database) (m *ampcors.Middleware, cache *source.Source, end func()) {
+func newServer(t *testing.T, asked source.Database) (m *ampcors.Middleware, publishers *source.Source, end func()) {
 	t.Helper()
-	cache, err := source.New(asked, source.Config{})
+	publishers, err := source.New(asked, source.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m, err = ampcors.New(ampcors.Config{Source: cache}); err != nil {
+	if m, err = ampcors.New(ampcors.Config{Source: publishers}); err != nil {
 		t.Fatal(err)
 	}
-	return m, cache, func() {
-		cache.Close()
+	return m, publishers, func() {
+		publishers.Close()
 		time.Sleep(2 * time.Second) // refreshes end, at the latest after their timeout
 	}
 }
@@ -117,7 +117,7 @@ func newServer(t *testing.T, asked source.Database) (m *ampcors.Middleware, cach
 func play(t *testing.T, sc scenario) *result {
 	t.Helper()
 	asked, lookups := sc.newSource()
-	m, cache, end := newServer(t, asked)
+	m, publishers, end := newServer(t, asked)
 	defer end()
 	r, ignored := new(result), new(tally)
 	ranks := zipf{rand.New(rand.NewPCG(15, 8)), sc.s, sc.publishers}
@@ -177,7 +177,7 @@ func play(t *testing.T, sc scenario) *result {
 	})
 	time.Sleep(sc.time)
 	r.lookups = float64(lookups()-before) / sc.time.Seconds()
-	r.stats = cache.Stats()
+	r.stats = publishers.Stats()
 	group.Wait()
 	slices.Sort(r.served)
 	return r

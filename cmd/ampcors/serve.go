@@ -70,7 +70,7 @@ func newServeAuthz() *cobra.Command {
 		}
 		ctx, stop := context.WithCancelCause(cmd.Context())
 		defer stop(nil)
-		publishers, end, err := d.cache(ctx, *config, log, stop)
+		publishers, end, err := d.lookups(ctx, *config, log, stop)
 		if err != nil {
 			return err
 		}
@@ -147,16 +147,16 @@ func answerUntil(ctx context.Context, listener net.Listener, handler http.Handle
 	return <-closed
 }
 
-// cache returns what is remembered of the publishers in the database, or nil if none is named.
+// lookups returns a Source of the publishers in the database, or nil if none is named.
 // It does not wait for the database: while that does not answer, publishers that are not listed in
 // the file get 503. If the table's triggers have another condition than the flags, it calls stop: the server
 // must not go on, because who started it thinks that suspended publishers are denied.
-func (d *database) cache(ctx context.Context, config string, log *slog.Logger, stop context.CancelCauseFunc) (cache *source.Source,
+func (d *database) lookups(ctx context.Context, config string, log *slog.Logger, stop context.CancelCauseFunc) (asked *source.Source,
 	end func(), err error) {
 	if d.address() == "" {
 		return nil, func() {}, nil
 	}
-	cache, opened, err := d.source(config, log)
+	asked, opened, err := d.source(config, log)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -172,7 +172,7 @@ func (d *database) cache(ctx context.Context, config string, log *slog.Logger, s
 			log.Info("publishers are looked up", "table", d.table.Table)
 		}
 	}()
-	return cache, opened.end, nil
+	return asked, opened.end, nil
 }
 
 func newHealth() *cobra.Command {

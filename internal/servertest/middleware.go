@@ -12,14 +12,14 @@ import (
 )
 
 // Middleware returns a Middleware that asks a Source.
-func Middleware(t testing.TB, s source.Database, options source.Config) *ampcors.Middleware {
+func Middleware(t testing.TB, asked source.Database, options source.Config) *ampcors.Middleware {
 	t.Helper()
-	cache, err := source.New(s, options)
+	publishers, err := source.New(asked, options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(cache.Close)
-	m, err := ampcors.New(ampcors.Config{Source: cache})
+	t.Cleanup(publishers.Close)
+	m, err := ampcors.New(ampcors.Config{Source: publishers})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,9 +54,9 @@ func New(asked source.Database, cfg Config) (*Filter, error) {
 	f := &Filter{asked: asked, every: cfg.Every, log: cfg.Logger}
 	switch {
 	case asked.Publishers == nil:
-		return nil, errors.New("filter: Source.Publishers is nil; want a function that lists all publishers")
+		return nil, errors.New("filter: Database.Publishers is nil; want a function that lists all publishers")
 	case asked.IsLikely != nil:
-		return nil, errors.New("filter: Source.IsLikely is set already; want a Source without it")
+		return nil, errors.New("filter: Database.IsLikely is set already; want a Database without it")
 	case f.every < 0:
 		return nil, fmt.Errorf("filter: Every %v is negative; want 0 for 1 hour, or more", f.every)
 	case f.every == 0:

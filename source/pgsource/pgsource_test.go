@@ -560,18 +560,18 @@ func TestNotificationsOfAnybodyCostLittle(t *testing.T) {
 	add(t, conn, "www.example.com")
 	exec(t, conn, "CREATE ROLE anybody")
 	s := newTable(t, sqlsource.Config{}, db.Addr)
-	cache, err := source.New(s.Database(), source.Config{TTL: time.Hour})
+	publishers, err := source.New(s.Database(), source.Config{TTL: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(cache.Close)
+	t.Cleanup(publishers.Close)
 	servertest.Until(t, "it listens", servertest.Soon, s.isListening.Load)
-	found := func() bool { return cache.Find(t.Context(), "www.example.com").Publisher != "" }
+	found := func() bool { return publishers.Find(t.Context(), "www.example.com").Publisher != "" }
 	servertest.Until(t, "it is allowed", servertest.Soon, found)
 	take := record(t, s, conn, "ampcors_publishers")
 
 	exec(t, conn, "SET ROLE anybody")
-	before, begun := cache.Stats().Lookups, time.Now()
+	before, begun := publishers.Stats().Lookups, time.Now()
 	for range 200 {
 		exec(t, conn, "SELECT pg_notify('ampcors_publishers', '')")
 		if !found() {
@@ -583,7 +583,7 @@ func TestNotificationsOfAnybodyCostLittle(t *testing.T) {
 	if most := 2 + int(time.Since(begun)/forgetEvery); calls < 1 || calls > most {
 		t.Errorf("200 notifications were passed on %d times; want 1 to %d", calls, most)
 	}
-	if lookups := cache.Stats().Lookups - before; lookups > uint64(calls)+1 {
+	if lookups := publishers.Stats().Lookups - before; lookups > uint64(calls)+1 {
 		t.Errorf("they cost %d lookups", lookups)
 	}
 	// The last one is not lost.

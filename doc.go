@@ -23,56 +23,26 @@
 // # What is promised
 //
 // Sound: an accepted cache origin names exactly one publisher domain, and that
-// domain is allowed. What "Hosts that share a prefix" lists is the exception.
+// domain is allowed. Exceptions: see "Hosts that share a prefix" in package cacheurl.
 //
 // Complete: every form that a known implementation issues for an allowed publisher
-// is accepted, unless it is also a form of another domain. The exceptions are named
-// below.
+// is accepted, unless it is also a form of another domain. Exceptions: see "What differs from AMP's document"
+// there.
 //
-// Implementations disagree on the prefix of many domains, and it is not public which form a
-// cache uses. So this package does not compute one expected origin. It decodes the Origin
-// that it gets, and denies one that does not decode to exactly one publisher:
+// The Origin of a cache is "https://", one label, "." and the domain of a trusted cache, and nothing else. The
+// label is the domain prefix. Implementations disagree on the prefix of many domains, and it is not public which
+// form a cache uses. So this package does not compute one expected origin. It decodes the prefix, and denies one
+// that does not decode to exactly one publisher: package [github.com/ampcors/ampcors/cacheurl] says how, and
+// where this differs from AMP's document.
 //
-//   - The value is "https://", one label, "." and the domain of a trusted cache, and
-//     nothing else. The label is the domain prefix.
-//   - A prefix without a dash, a hash prefix, is 52 characters of base32. They spell the
-//     SHA-256 of a publisher that is listed exactly, or that the Source knows. The hash
-//     prefix of such a publisher is accepted even if a cache would use the readable form. A
-//     pattern such as "*.example.com" matches no hash prefix.
-//   - A prefix with a dash is decoded from punycode if it begins "xn--". Then "0-" and "-0"
-//     around it are removed. Then it is read from left to right: "--" is a hyphen and "-"
-//     is a dot. An ASCII prefix is wrapped in "0-" and "-0" exactly if it has dashes at
-//     positions 3 and 4. An internationalized one may be wrapped or not, because
-//     implementations count positions differently.
-//   - The resulting domain has at least two labels. No label begins or ends with a hyphen,
-//     and the last label is not a number.
+// A hash prefix, which has no dash, is accepted if it is that of a publisher that is listed exactly, or that the
+// Source knows, even if a cache would use the readable form. A pattern such as "*.example.com" matches no hash
+// prefix.
 //
-// Four consequences are worth knowing:
-//
-//   - A host that has a label with a hyphen at its edge ("a-.example.com") cannot be a
-//     publisher. "a-.b.com" and "a.-b.com" share one prefix.
-//   - A prefix that begins "xn--" is punycode. But toolbox-cache-url leaves the prefix of
-//     "xn-shop.com" unwrapped, as "xn--shop-com". This is accepted if it is not punycode of a host
-//     that can exist: one with a dot or, if the host that begins "xn-" is below a top-level domain,
-//     one that is below a top-level domain too. Otherwise it is read as the name that punycode
-//     gives, unless it is ambiguous: see "Hosts that share a prefix".
-//   - A domain whose first label begins "xn-" and has other than ASCII letters ("xn-é.com")
-//     is accepted as a wrapped prefix or as a hash prefix. The form that toolbox-cache-url
-//     writes has a reserved label, and is denied.
-//   - A prefix with an A-label that was not decoded is denied: the algorithm decodes it
-//     first.
-//
-// This differs from AMP's document on purpose, as these hosts in conformance/prefixes.json show:
-//
-//   - "a.-b.com", "foo-.example.com": the document allows a hyphen at the edge of a label. It is
-//     rejected, because such labels share a prefix.
-//   - "é-x.com", "éa-x.com": the document wraps by code points, amppackager by bytes, and AMP's
-//     toolbox after encoding. All three forms are accepted.
-//   - "in--trouble.com" and "hello.xn--wgbh1c", which mixes directions of writing: the document has a
-//     readable prefix, which is accepted. DomainPrefix returns the hash prefix, as both official
-//     implementations do.
-//
-// Package cacheurl's Prefixes returns every form.
+// Some hosts share a prefix, so that no server can tell their pages apart. If both can exist, the prefix is denied,
+// with [ReasonAmbiguousPrefix]; the publisher's own origin and its hash prefix still get in, and
+// [Config.Warnings] lists such publishers. The others cannot be denied by a rule: see "Hosts that share a prefix"
+// in package cacheurl.
 //
 // A publisher may be written in Unicode. Which letters are valid depends on the version of Unicode
 // that golang.org/x/net/idna has: 15 below Go 1.27, and 17 from it. So a list that starts a server that
@@ -83,43 +53,6 @@
 // A host of an AMP Cache or of its third-party frames is never a publisher, even if a
 // pattern matches it or a Source confirms it. This holds for the trusted caches and for all
 // of [cacheurl.DefaultCaches].
-//
-// # Hosts that share a prefix
-//
-// AMP's algorithm, or an official implementation of it, gives some hosts the prefix of
-// another domain. Their pages then have one origin in every browser, and no server can tell
-// them apart.
-//
-// An ambiguous prefix is denied, with [ReasonAmbiguousPrefix]. "www.lāstekas.lv" and
-// "xn-www.lstekas.lv.pub" both get "xn--www-lstekas-lv-pub": for the first it is punycode, and for
-// the second, which anybody can register, it is not. A prefix is ambiguous if it is punycode of a
-// domain below a top-level domain, and when it is read without decoding it, ends in a top-level
-// domain and has no A-label. (Top-level domains are those of the Public Suffix List's ICANN section, as
-// golang.org/x/net/publicsuffix has it.)
-// The publisher's own origin still gets in, and so does its hash prefix, if a cache uses that.
-// [Config.Warnings] lists such publishers.
-//
-// Other shared prefixes cannot be denied by a rule, because each is the usual prefix of a valid
-// domain. In each of these items, the prefix is read as that of the second host:
-//
-//   - "abcd.-.evil.com" and "abcd--evil.com" share "abcd----evil-com", because a label "-" is
-//     written like a hyphen.
-//   - "xn--alice-.platform.com" and "alice.platform.com" share "alice-platform-com", and
-//     "foo.xn--.evil.com" and "foo-evil.com" share "foo--evil-com", because these A-labels
-//     decode to ASCII or to nothing.
-//   - "xn---bbb.example" and "xn--xbbb.example" share "xn---example-6ojj" in toolbox-cache-url,
-//     whose punycode decoder reads a hyphen at the start as "x", and accepts surrogates.
-//   - "straße.de" and "strasse.de" share "strasse-de" in amppackager, which maps ß to ss and ς to
-//     σ, and removes joiners (U+200C and U+200D). The document's prefix for the first is
-//     "xn--strae-de-tya".
-//   - "xn-é.shop.pub" and "éƕ.shop" share "xn---shop-9ra81j" in amppackager, which decodes what
-//     it has not encoded if that is valid.
-//
-// The first hosts of the first three items are not valid host names (RFC 952, RFC 5890), and
-// [cacheurl.DomainPrefix] rejects them. A platform whose customers choose labels below its domain must
-// not give out labels that begin or end with a hyphen, or that begin with "xn--" and are not
-// punycode. The last two items matter only for a cache that uses amppackager's forms, and none is
-// known to.
 //
 // # What is decided
 //

@@ -31,7 +31,7 @@ const yieldEvery = 256
 // the whole text in memory: 64 names take at most 16 KiB.
 const namesInText = 64
 
-// newNameTable returns a list with room for n names.
+// newNameTable returns a table with room for n names.
 func newNameTable(n int) *nameTable {
 	l := &nameTable{seed: maphash.MakeSeed()}
 	if n > 0 {

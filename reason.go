@@ -29,7 +29,7 @@ const (
 	ReasonNotHTTPS                                                 // not_https: the scheme is not https
 	ReasonUnknownHost                                              // unknown_host: neither an allowed publisher nor below a trusted AMP Cache
 	ReasonNotCanonical                                             // not_canonical: below an AMP Cache, but not as a cache writes it
-	ReasonAmbiguousPrefix                                          // ambiguous_prefix: two hosts have it ("Hosts that share a prefix")
+	ReasonAmbiguousPrefix                                          // ambiguous_prefix: two hosts have it: see package cacheurl, "Hosts that share a prefix"
 	ReasonPublisherNotAllowed                                      // publisher_not_allowed: a cache origin of another publisher
 	ReasonHashNotKnown                                             // hash_not_known: a hash prefix of no listed or known publisher
 	ReasonNoOriginUnsafe                                           // no_origin_unsafe: an unsafe method, no Origin, no AMP-Same-Origin

@@ -1,12 +1,3 @@
-// Package cacheurl converts URLs of a publisher's documents, images and files to those
-// under which an AMP Cache serves them, and back.
-//
-//	https://www.example.com/article?id=7
-//	https://www-example-com.cdn.ampproject.org/c/s/www.example.com/article?id=7
-//
-// The format is that of the AMP document "AMP Cache URL Format and Request Handling"
-// (https://amp.dev/documentation/guides-and-tutorials/learn/amp-caches-and-cors/amp-cache-urls).
-// The package sends no requests, and does not know whether a cache has the document.
 package cacheurl
 
 import (
@@ -141,7 +132,7 @@ func (u URL) Build() (string, error) {
 		}
 	}
 	if !contentType.known() {
-		return reject("Type", string(u.Type), "is not a content type that AMP's document names", "c, v, wp, cert, i, ii or r")
+		return reject("Type", string(u.Type), "is not a content type of AMP Caches", "c, v, wp, cert, i, ii or r")
 	}
 	segments := string(contentType)
 	if u.ImageParams != "" {

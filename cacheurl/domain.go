@@ -92,7 +92,7 @@ var ErrHashPrefix = errors.New("ampcors: the domain prefix has no dash: it is a 
 // prefix it is, not that the publisher is allowed.
 //
 // It accepts exactly those prefixes that are a form of one publisher domain: see
-// the package documentation. Any other is an error: a *[badvalue.Error], or one
+// "How a prefix is read" in the package documentation. Any other is an error: a *[badvalue.Error], or one
 // that is [ErrHashPrefix] if it has no dash.
 func PublisherDomain(prefix string) (string, error) {
 	if prefix != "" && mapping.IsHash(prefix) {

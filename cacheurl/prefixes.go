@@ -17,7 +17,7 @@ type Prefix struct {
 	By     []string `json:"by"` // which of them, in the order of [Prefixes]
 
 	// Denied is true if an [ampcors.Middleware] denies the prefix, because it is that of another
-	// host as well. See "Hosts that share a prefix" in the documentation of package ampcors.
+	// host as well. See "Hosts that share a prefix" in the package documentation.
 	Denied bool `json:"denied,omitempty"`
 }
 

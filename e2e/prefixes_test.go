@@ -308,7 +308,7 @@ func readings(text string) (all []string) {
 	return all
 }
 
-// The hosts are those of the package documentation's "Hosts that share a prefix".
+// The hosts are those of "Hosts that share a prefix" in the documentation of package cacheurl.
 func TestHostsThatShareAPrefixInTheToolbox(t *testing.T) {
 	for _, pair := range [][2]string{
 		{"www.lāstekas.lv", "xn-www.lstekas.lv.pub"}, {"abcd--evil.com", "abcd.-.evil.com"},

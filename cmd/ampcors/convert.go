@@ -22,7 +22,8 @@ import (
 	"github.com/ampcors/ampcors/source"
 )
 
-// The commands of this file convert names and URLs. They send no requests.
+// The commands of this file convert names and URLs, explain decisions and check configurations. Only explain and
+// check ask something: a database, if one is named.
 
 func newPrefix() *cobra.Command {
 	cmd := &cobra.Command{

@@ -1,4 +1,4 @@
-// Package dns has the rules for publisher domains, and their hash prefixes.
+// Package dns has the rules for publisher domains, other hosts and Origins.
 package dns
 
 import (

@@ -1,6 +1,6 @@
 // Package mapping has the two algorithms of AMP's document "AMP Cache URL Format and Request
 // Handling": from a publisher domain to its domain prefix, and from a prefix to the domain that it
-// names. Package cacheurl documents what is accepted.
+// names. The documentation of package cacheurl says which prefixes are accepted.
 package mapping
 
 import (

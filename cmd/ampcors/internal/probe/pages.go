@@ -24,7 +24,7 @@ type page struct {
 	cache  string // ID of the AMP Cache
 
 	// Another host has the same prefix, see "Hosts that share a prefix" in the documentation of
-	// package ampcors: a backend may well deny it.
+	// package cacheurl: a backend may well deny it.
 	isAmbiguous bool
 }
 

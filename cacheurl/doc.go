@@ -1,0 +1,96 @@
+// Package cacheurl has what AMP's document "AMP Cache URL Format and Request Handling" says of names, origins and
+// URLs (https://amp.dev/documentation/guides-and-tutorials/learn/amp-caches-and-cors/amp-cache-urls). It converts
+// URLs of a publisher's documents, images and files to those under which an AMP Cache serves them, and back:
+//
+//	https://www.example.com/article?id=7
+//	https://www-example-com.cdn.ampproject.org/c/s/www.example.com/article?id=7
+//
+// The package sends no requests, and does not know whether a cache has the document.
+//
+// # How a prefix is read
+//
+// A domain prefix is the first label of a cache origin. [PublisherDomain] reverses it, and [Prefixes] returns
+// every form that an implementation gives a domain.
+//
+//   - A prefix without a dash, a hash prefix, is 52 characters of base32. They spell the
+//     SHA-256 of the domain, and cannot be reversed.
+//   - A prefix with a dash is decoded from punycode if it begins "xn--". Then "0-" and "-0"
+//     around it are removed. Then it is read from left to right: "--" is a hyphen and "-"
+//     is a dot. An ASCII prefix is wrapped in "0-" and "-0" exactly if it has dashes at
+//     positions 3 and 4. An internationalized one may be wrapped or not, because
+//     implementations count positions differently.
+//   - The resulting domain has at least two labels. No label begins or ends with a hyphen,
+//     and the last label is not a number.
+//
+// Four consequences are worth knowing:
+//
+//   - A host that has a label with a hyphen at its edge ("a-.example.com") cannot be a
+//     publisher. "a-.b.com" and "a.-b.com" share one prefix.
+//   - A prefix that begins "xn--" is punycode. But toolbox-cache-url leaves the prefix of
+//     "xn-shop.com" unwrapped, as "xn--shop-com". This is accepted if it is not punycode of a host
+//     that can exist: one with a dot or, if the host that begins "xn-" is below a top-level domain,
+//     one that is below a top-level domain too. Otherwise it is read as the name that punycode
+//     gives, unless it is ambiguous: see below.
+//   - A domain whose first label begins "xn-" and has other than ASCII letters ("xn-é.com")
+//     is accepted as a wrapped prefix or as a hash prefix. The form that toolbox-cache-url
+//     writes has a reserved label, and is denied.
+//   - A prefix with an A-label that was not decoded is denied: the algorithm decodes it
+//     first.
+//
+// # What differs from AMP's document
+//
+// The hosts are in conformance/prefixes.json.
+//
+//   - "a.-b.com", "foo-.example.com": the document allows a hyphen at the edge of a label. It is
+//     rejected, because such labels share a prefix.
+//   - "é-x.com", "éa-x.com": the document wraps by code points, amppackager by bytes, and AMP's
+//     toolbox after encoding. All three forms are accepted.
+//   - "in--trouble.com" and "hello.xn--wgbh1c", which mixes directions of writing: the document has a
+//     readable prefix, which is accepted. DomainPrefix returns the hash prefix, as both official
+//     implementations do.
+//   - "www.example.com": step 4 is for prefixes with dashes at positions 3 and 4. A prefix that is wrapped without
+//     need ("0-www-example-com-0") is denied, because no implementation writes it.
+//   - "bücher.example": the document says that step 5 encodes the output of step 3. Then step 4 would have no
+//     effect. Here and in the official implementations, step 5 encodes the output of step 4.
+//   - Names have at most 253 bytes, as DNS has them; the document has no limit.
+//   - A cache URL needs a content type: [Parse] rejects those of the document's examples that have none, such as
+//     https://amp-dev.cdn.ampproject.org/amp.dev/documentation/.
+//   - Content types are c, v, wp, cert, i, ii and r. The document has no closed list, and does not name r.
+//
+// # Hosts that share a prefix
+//
+// AMP's algorithm, or an official implementation of it, gives some hosts the prefix of
+// another domain. Their pages then have one origin in every browser, and no server can tell
+// them apart.
+//
+// An ambiguous prefix is denied, with ampcors.ReasonAmbiguousPrefix. "www.lāstekas.lv" and
+// "xn-www.lstekas.lv.pub" both get "xn--www-lstekas-lv-pub": for the first it is punycode, and for
+// the second, which anybody can register, it is not. A prefix is ambiguous if it is punycode of a
+// domain below a top-level domain, and when it is read without decoding it, ends in a top-level
+// domain and has no A-label. (Top-level domains are those of the Public Suffix List's ICANN section, as
+// golang.org/x/net/publicsuffix has it.)
+// The publisher's own origin still gets in, and so does its hash prefix, if a cache uses that.
+// ampcors.Config.Warnings lists such publishers.
+//
+// Other shared prefixes cannot be denied by a rule, because each is the usual prefix of a valid
+// domain. In each of these items, the prefix is read as that of the second host:
+//
+//   - "abcd.-.evil.com" and "abcd--evil.com" share "abcd----evil-com", because a label "-" is
+//     written like a hyphen.
+//   - "xn--alice-.platform.com" and "alice.platform.com" share "alice-platform-com", and
+//     "foo.xn--.evil.com" and "foo-evil.com" share "foo--evil-com", because these A-labels
+//     decode to ASCII or to nothing.
+//   - "xn---bbb.example" and "xn--xbbb.example" share "xn---example-6ojj" in toolbox-cache-url,
+//     whose punycode decoder reads a hyphen at the start as "x", and accepts surrogates.
+//   - "straße.de" and "strasse.de" share "strasse-de" in amppackager, which maps ß to ss and ς to
+//     σ, and removes joiners (U+200C and U+200D). The document's prefix for the first is
+//     "xn--strae-de-tya".
+//   - "xn-é.shop.pub" and "éƕ.shop" share "xn---shop-9ra81j" in amppackager, which decodes what
+//     it has not encoded if that is valid.
+//
+// The first hosts of the first three items are not valid host names (RFC 952, RFC 5890), and
+// [DomainPrefix] rejects them. A platform whose customers choose labels below its domain must
+// not give out labels that begin or end with a hyphen, or that begin with "xn--" and are not
+// punycode. The last two items matter only for a cache that uses amppackager's forms, and none is
+// known to.
+package cacheurl

@@ -39,15 +39,14 @@ type Config struct {
 	// there.
 	//
 	// A pattern does not match a cache origin with a hash prefix, because a hash prefix
-	// cannot be reversed: list such a domain by itself, too. A domain for which
-	// DomainPrefix returns no dash, such as a long name, always has a hash prefix. Some
-	// caches also use a hash prefix for names with an underscore, or with "--" at positions
-	// 3 and 4 of any label.
+	// cannot be reversed: list such a domain by itself, too. Long names always get a hash
+	// prefix: [cacheurl.DomainPrefix] returns no dash for them. Some caches also use a hash prefix for
+	// names with an underscore, or with "--" at positions 3 and 4 of any label.
 	Publishers []string `json:"publishers,omitempty"`
 
-	// Caches are the AMP Caches to trust; if nil, those of DefaultCaches. An empty list trusts none:
+	// Caches are the AMP Caches to trust; if nil, those of [cacheurl.DefaultCaches]. An empty list trusts none:
 	// only own origins, Origins and emails are allowed. That is for platforms whose customers' pages
-	// call one API without AMP. See Cache for why a former cache's domain is a risk.
+	// call one API without AMP. See [cacheurl.Cache] for why a former cache's domain is a risk.
 	Caches []cacheurl.Cache `json:"caches,omitzero"`
 
 	// Origins are further origins that may call, compared byte by byte, such as

@@ -141,7 +141,7 @@ func (m *Middleware) Check(r *http.Request) Decision {
 // CheckOrigin returns the decision on an Origin value alone, as for a GET request without
 // Sec-Fetch-Site that is not an AMP for Email request. It does not allocate for the own
 // origin of a publisher that is listed exactly, or for its cache origins with the prefix
-// that DomainPrefix returns or, while it is remembered, HashPrefix. It also does not
+// that [cacheurl.DomainPrefix] returns or, while it is remembered, [cacheurl.HashPrefix]. It also does not
 // allocate for an origin that names no publisher, unless punycode has to be decoded. With
 // Config.Source it may wait for at most twice source.Config.Timeout if the Database obeys its context, or four times with shards.
 func (m *Middleware) CheckOrigin(origin string) Decision {

@@ -28,10 +28,10 @@ func (cfg Config) Validate() error {
 
 // Warnings returns the publishers that New accepts, but whose domain prefix is denied, mostly with
 // ReasonAmbiguousPrefix, because another host has the same prefix. Their pages on an AMP Cache get in
-// only if the cache uses the hash prefix. Their own origins get in.
+// only if the cache uses another form, such as the hash prefix: [cacheurl.Prefixes] says which forms are denied.
+// Their own origins get in.
 //
-// It does not check publishers of a Source or of a pattern. To check one, call PublisherDomain with
-// the result of DomainPrefix: it returns an error.
+// It does not check publishers of a Source or of a pattern. To check one, look at its forms in the same way.
 func (cfg Config) Warnings() (warnings []*badvalue.Error) {
 	if cfg.DangerouslyAllowAmbiguousPrefixes {
 		return nil

@@ -117,7 +117,7 @@ func openSource(module Source, options source.Config) (*pooledSource, error) {
 // release ends the use by a handler.
 func (s *pooledSource) release() {
 	if _, err := pool.Delete(s.key); err != nil {
-		s.log.Error("closing the source", "error", err)
+		s.log.Error("ampcors: closing the source", "error", err)
 	}
 }
 

@@ -30,7 +30,7 @@ var ErrNoStale = errors.New("earlier answers do not count")
 
 // A Source remembers what a [Database] answered, and asks it as seldom as it can. It is safe for
 // concurrent use by multiple goroutines, and by several Middlewares, which then share its
-// answers. [New] makes one; a nil Source, and the zero value, are closed ones.
+// answers. [New] makes one. A nil or zero Source behaves as a closed one.
 //
 // [Source.Remembered] answers from memory alone. [Source.Find] asks if memory has no answer:
 //

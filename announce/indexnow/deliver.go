@@ -122,7 +122,7 @@ func (d *delivery) post(ctx context.Context, b *Batch) *Error {
 		if errors.Is(problem.Err, ErrTooLarge) && len(b.URLs) > d.largest {
 			d.size = max(len(b.URLs)/2, d.largest, 1)
 		}
-		d.client.log.DebugContext(ctx, "indexnow: rejected", "host", b.Host, "urls", len(b.URLs), "error", problem)
+		d.client.log.DebugContext(ctx, "ampcors: indexnow: rejected", "host", b.Host, "urls", len(b.URLs), "error", problem)
 	case problem.ofHost():
 		d.hosts[b.Host] = problem
 	case problem.Retryable():
@@ -137,7 +137,7 @@ func (d *delivery) settle(ctx context.Context, b *Batch) {
 	problem, _ := b.Err.(*Error)
 	switch {
 	case problem == nil:
-		d.client.log.InfoContext(ctx, "indexnow: accepted", "host", b.Host, "urls", len(b.URLs), "pending", b.Pending)
+		d.client.log.InfoContext(ctx, "ampcors: indexnow: accepted", "host", b.Host, "urls", len(b.URLs), "pending", b.Pending)
 		return
 	case !problem.ofContent():
 	case d.accepted[b.Host]:
@@ -146,6 +146,6 @@ func (d *delivery) settle(ctx context.Context, b *Batch) {
 		problem.Err = fmt.Errorf("%w: %w", ErrAllRejected, problem.Err)
 	}
 	if !errors.Is(problem, ErrNotSent) { // Submit counts them
-		d.client.log.WarnContext(ctx, "indexnow: not accepted", "host", b.Host, "urls", len(b.URLs), "error", problem)
+		d.client.log.WarnContext(ctx, "ampcors: indexnow: not accepted", "host", b.Host, "urls", len(b.URLs), "error", problem)
 	}
 }

@@ -796,7 +796,7 @@ func TestTheLogHasTheResultsButNotTheKey(t *testing.T) {
 	if strings.Contains(out.String(), string(testKey)) {
 		t.Errorf("the key is in\n%s", &out)
 	}
-	for _, want := range []string{`level=WARN msg="indexnow: not sent, after a failure" urls=3`, `level=INFO msg="indexnow: accepted" host=www.example.com urls=1 pending=false`, `level=WARN msg="indexnow: not accepted" host=www.example.com urls=1 error="indexnow: www.example.com: the engine says that there are too many requests (429`} {
+	for _, want := range []string{`level=WARN msg="ampcors: indexnow: not sent, after a failure" urls=3`, `level=INFO msg="ampcors: indexnow: accepted" host=www.example.com urls=1 pending=false`, `level=WARN msg="ampcors: indexnow: not accepted" host=www.example.com urls=1 error="indexnow: www.example.com: the engine says that there are too many requests (429`} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the log\n%s\ndoes not have %s", &out, want)
 		}

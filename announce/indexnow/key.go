@@ -182,7 +182,7 @@ func (c *Client) ServeKeys(next http.Handler) http.Handler {
 				next.ServeHTTP(w, r)
 				return
 			} else if err != nil {
-				c.log.ErrorContext(r.Context(), "indexnow: the key file cannot be served", "host", domain, "error", err)
+				c.log.ErrorContext(r.Context(), "ampcors: indexnow: the key file cannot be served", "host", domain, "error", err)
 				http.Error(w, "503 service unavailable", http.StatusServiceUnavailable)
 				return
 			}
@@ -263,7 +263,7 @@ func (c *Client) verify(ctx context.Context, domain string, key Key) error {
 	if err == nil {
 		text, hasMark := strings.CutPrefix(string(answer.Body), "\uFEFF")
 		if err = key.compare(text); err == nil && hasMark {
-			c.log.WarnContext(ctx, "indexnow: the key file begins with a byte order mark", "file", file)
+			c.log.WarnContext(ctx, "ampcors: indexnow: the key file begins with a byte order mark", "file", file)
 		}
 	}
 	switch {

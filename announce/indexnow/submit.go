@@ -140,7 +140,7 @@ func (c *Client) Submit(ctx context.Context, urls ...string) (Report, error) {
 		}
 	}
 	if notSent > 0 {
-		c.log.WarnContext(ctx, "indexnow: not sent, after a failure", "urls", notSent)
+		c.log.WarnContext(ctx, "ampcors: indexnow: not sent, after a failure", "urls", notSent)
 	}
 	return report, report.err()
 }

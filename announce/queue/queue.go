@@ -45,7 +45,7 @@ type Item struct{ URL, Host string }
 // A Result is the outcome for one [Item].
 type Result struct {
 	Err   error         // nil: it is accepted
-	Again bool          // Err does not last: the item is sent again
+	Again bool          // Err is temporary: the item is sent again
 	After time.Duration // and not before this time has passed
 }
 
@@ -55,7 +55,7 @@ type Stats struct {
 	Accepted uint64 // by the service
 	Failed   uint64 // for good
 	Retried  uint64 // each time
-	Err      error  // why the last one is retried; nil if the last request was accepted
+	Err      error  // why the last one is retried; nil if nothing of the last request is
 }
 
 var (

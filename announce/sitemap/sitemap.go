@@ -60,7 +60,7 @@ type Config struct {
 	// learn that they are gone. Each file is then read each time, and listed pages take as much
 	// memory again, up to MaxState. If a file cannot be read to its end or redirects to another of them,
 	// an entry is skipped, no page is listed, or too many are gone, none is taken to be gone, and the
-	// error says why. Pages that an earlier Update found gone wait then.
+	// error says why. Pages that were found gone earlier stay pending.
 	FindGone bool
 	// MaxGone is the share of the announced pages that may be gone and not yet Done, because a broken
 	// sitemap looks like one from which many pages are gone. Ten always may. If it is not above 0 and at

@@ -37,8 +37,8 @@ type Rejection struct {
 }
 
 // PendingURLs returns the pages to announce, sorted. Gone ones are among them, unless the last Update did
-// not look for them, or could not tell. The URLs are escaped as package indexnow sends them, so those of
-// an indexnow.Batch can be given to Done.
+// not look for them, or could not tell. Without Config.ForCaches, the URLs are escaped as package indexnow sends
+// them, so those of an indexnow.Batch can be given to Done.
 func (s *State) PendingURLs() []string {
 	urls := slices.AppendSeq(make([]string, 0, len(s.Pending)+len(s.Gone)), maps.Keys(s.Pending))
 	if !s.holdsGone {

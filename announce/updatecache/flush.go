@@ -145,9 +145,9 @@ func (c *Client) SignedURLs(u cacheurl.URL) ([]string, error) {
 func (c *Client) flush(ctx context.Context, t target) *Error {
 	problem := c.ask(ctx, t)
 	if problem != nil {
-		c.log.WarnContext(ctx, "updatecache: not flushed", "page", t.page, "cache", t.cache, "error", problem)
+		c.log.WarnContext(ctx, "ampcors: updatecache: not flushed", "page", t.page, "cache", t.cache, "error", problem)
 	} else {
-		c.log.InfoContext(ctx, "updatecache: flushed", "page", t.page, "cache", t.cache)
+		c.log.InfoContext(ctx, "ampcors: updatecache: flushed", "page", t.page, "cache", t.cache)
 	}
 	return problem
 }
@@ -160,7 +160,7 @@ func (c *Client) request(ctx context.Context, t target) (*http.Request, *Error) 
 		if r, err = http.NewRequestWithContext(ctx, http.MethodGet, "https://"+t.host, nil); err == nil {
 			// Send the signed bytes as they are; net/url would escape some of them again.
 			r.URL.Opaque, r.URL.RawQuery, _ = strings.Cut(uri, "?")
-			c.log.DebugContext(ctx, "updatecache: asking", "url", "https://"+t.host+uri)
+			c.log.DebugContext(ctx, "ampcors: updatecache: asking", "url", "https://"+t.host+uri)
 			return r, nil
 		}
 	}

@@ -843,7 +843,7 @@ func TestTheLogSaysWhatHappened(t *testing.T) {
 	})
 	_, _ = c.Flush(t.Context(), "https://www.example.com/good")
 	_, _ = c.Flush(t.Context(), "https://www.example.com/bad")
-	for _, want := range []string{`level=DEBUG msg="updatecache: asking" url="https://www-example-com.cdn.`, `level=INFO msg="updatecache: flushed" page=https://www.example.com/good cache=google`, `level=WARN msg="updatecache: not flushed" page=https://www.example.com/bad`} {
+	for _, want := range []string{`level=DEBUG msg="ampcors: updatecache: asking" url="https://www-example-com.cdn.`, `level=INFO msg="ampcors: updatecache: flushed" page=https://www.example.com/good cache=google`, `level=WARN msg="ampcors: updatecache: not flushed" page=https://www.example.com/bad`} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the log\n%s\ndoes not have %s", &out, want)
 		}

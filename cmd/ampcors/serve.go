@@ -103,7 +103,7 @@ func newServeAuthz() *cobra.Command {
 			handlers[other] = mux
 			*metrics = other.Addr().String()
 		}
-		log.Info("answering", "proxy", proxy.String(), "address", listener.Addr().String(), "config", *config, "metrics", *metrics)
+		log.Info("ampcors: answering", "proxy", proxy.String(), "address", listener.Addr().String(), "config", *config, "metrics", *metrics)
 
 		go func() { _ = watcher.Run(ctx) }() // it ends with ctx
 		ended := make(chan error, len(handlers))
@@ -167,9 +167,9 @@ func (d *database) lookups(ctx context.Context, config string, log *slog.Logger,
 		case errors.Is(err, pgsource.ErrOtherTriggers):
 			stop(err)
 		case err != nil:
-			log.Error("publishers in the database are not looked up, or their changes are not reported", "error", source.LogText(err))
+			log.Error("ampcors: publishers in the database are not looked up, or their changes are not reported", "error", source.LogText(err))
 		default:
-			log.Info("publishers are looked up", "table", d.table.Table)
+			log.Info("ampcors: publishers are looked up", "table", d.table.Table)
 		}
 	}()
 	return asked, opened.end, nil

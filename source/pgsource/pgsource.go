@@ -53,8 +53,7 @@
 //	SELECT pg_notify('ampcors_publishers', '') -- "ampcors_" and the table, with _ for the dot
 //
 // makes all servers look up everything again. PostgreSQL lets every role that may connect send
-// notifications. So of those that say that anything may have changed, the first has an effect at
-// once, and those that follow within 5 seconds have one effect together, after that time. A false
+// notifications. So blanket notifications are throttled: one in 5 seconds has an effect. A false
 // notification that names a domain costs one lookup on each server that remembers the domain.
 //
 // A pool between servers and PostgreSQL, such as PgBouncer, must keep sessions (pool_mode=session):
@@ -133,7 +132,7 @@ const (
 	// forgetEvery is how long passes between two notifications that empty the memory of every server.
 	forgetEvery = 5 * time.Second
 
-	// A program may call Install after New, so a missing trigger is no error at once.
+	// A program may call Install after New, so missing triggers are not reported at once.
 	installTime = 2 * time.Second
 )
 

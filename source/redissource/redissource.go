@@ -213,7 +213,7 @@ func (s *Store) Close() {
 	s.stop() // watch closes the client
 }
 
-// Ping reports whether Redis answers and would report a change, and otherwise why not: it cannot be reached, is
+// Ping makes both lookups once. It reports whether Redis answers and would report a change, and otherwise why not: it cannot be reached, is
 // not what Config.Topology says, is too old, or rejects the password. Right after New, it waits for the first
 // connection until ctx is done. Use it for a readiness check if a server is to be ready only while it can look
 // up publishers that it does not remember.
@@ -224,6 +224,11 @@ func (s *Store) Ping(ctx context.Context) error {
 	}
 	if o := s.look(ctx, client); o != nil {
 		return o.err
+	}
+	_, err = s.hasPublisher(ctx, "")
+	_, err2 := s.publisherByHash(ctx, "")
+	if err = errors.Join(err, err2); err != nil {
+		return fmt.Errorf("redissource: %w", err)
 	}
 	return nil
 }

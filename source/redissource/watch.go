@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -20,6 +21,8 @@ const (
 	// A change that it reports within this time is not missed: the connection stays.
 	pingEvery   = 250 * time.Millisecond
 	pingTimeout = 500 * time.Millisecond
+	// nudgeTimeout is more than the 5 seconds after which rueidis gives up a new connection.
+	nudgeTimeout = 10 * time.Second
 
 	// A first connection that cannot be made is tried again after minRetry, and then after up to maxRetry.
 	minRetry = 50 * time.Millisecond
@@ -34,6 +37,8 @@ type link struct {
 	client rueidis.Client // nil until Redis could be reached, and after Close
 	outage *outage        // nil while everything answers
 	closed bool
+
+	nudging atomic.Bool
 }
 
 // An outage says why Redis, or a part of a Cluster, does not answer now. Lookups there fail at once: they would
@@ -171,8 +176,13 @@ func (s *Store) look(ctx context.Context, client rueidis.Client) *outage {
 	}
 	nodes := client.Nodes()
 	masters, err := masters(ctx, nodes)
+	if _, isAnswer := rueidis.IsRedisErr(errors.Unwrap(err)); isAnswer { // such as a missing permission: lookups may work
+		return &outage{err: err, slots: [][2]int{}}
+	}
 	if err != nil {
-		return &outage{err: err}
+		o := &outage{err: err}
+		s.nudge(ctx, client, o)
+		return o
 	}
 	var mu sync.Mutex
 	var found *outage
@@ -198,15 +208,42 @@ func (s *Store) look(ctx context.Context, client rueidis.Client) *outage {
 		})
 	}
 	group.Wait()
+	if found != nil {
+		s.nudge(ctx, client, found)
+	}
 	if found == nil && covered != numSlots { // Redis answers these with an error
 		found = &outage{err: errors.New("redissource: some hash slots have no master; a replica may be taking over"), slots: [][2]int{}}
 	}
 	return found
 }
 
+// ping returns an error if Redis does not answer. An error that Redis answers with, such as a missing permission
+// for PING, is an answer.
 func ping(ctx context.Context, client rueidis.Client) error {
 	_, err := obey(ctx, func() (string, error) { return client.Do(ctx, client.B().Ping().Build()).ToString() })
+	if _, isAnswer := rueidis.IsRedisErr(err); isAnswer {
+		return nil
+	}
 	return err
+}
+
+// nudge makes one lookup, in the background, where Redis does not answer. Other lookups do not get there, and by a
+// failure rueidis learns that a Cluster has other nodes now.
+func (s *Store) nudge(ctx context.Context, client rueidis.Client, o *outage) {
+	if !s.link.nudging.CompareAndSwap(false, true) {
+		return
+	}
+	go func() {
+		defer s.link.nudging.Store(false)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), nudgeTimeout)
+		defer cancel()
+		for i := range numSlots {
+			if key := s.publisher + strconv.Itoa(i); o.has(key) {
+				_ = client.Do(ctx, client.B().Exists().Key(key).Build()).Error() // the next look shows whether it helped
+				return
+			}
+		}
+	}()
 }
 
 // masters returns the hash slots of each master of a Cluster, by address, as the first node says that answers.

@@ -147,6 +147,42 @@ func TestAMasterThatIsDownFailsAtOnce(t *testing.T) {
 	servertest.Until(t, "it listens again", servertest.Soon, s.isListening)
 }
 
+// A user without the permission for PING is answered, and so looks up publishers.
+func TestRedisThatRejectsAPingAnswers(t *testing.T) {
+	t.Parallel()
+	redis := servertest.Redis(t)
+	if answer, err := servertest.RedisDo(redis.Addr, "ACL", "SETUSER", "default", "-@all", "+hello", "+client", "+exists", "+get", "+set", "+cluster"); answer != "OK" || err != nil {
+		t.Fatal(answer, err)
+	}
+	s := newStore(t, redis.Addr)
+	servertest.Until(t, "it listens", servertest.Soon, s.isListening)
+	if err := s.Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if o := s.look(t.Context(), s.client(t)); o != nil {
+		t.Error(o.err)
+	}
+}
+
+// All nodes of a Cluster are replaced, one after another, by others at other addresses.
+func TestAClusterWhoseNodesAreReplaced(t *testing.T) {
+	t.Parallel()
+	nodes := servertest.RedisCluster(t, 3, 2*time.Second)
+	s := newStore(t, nodes[0].Addr, Cluster)
+	if err := s.Add(t.Context(), "www.example.com"); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		nodes[i].Kill() // its replica takes over, which is at another address
+		servertest.Until(t, "it does not listen", servertest.Soon, func() bool { return !s.isListening() })
+		servertest.Until(t, "it listens again", time.Minute, s.isListening)
+	}
+	servertest.Until(t, "lookups work", time.Minute, func() bool {
+		ok, err := s.hasPublisher(t.Context(), "www.example.com")
+		return ok && err == nil
+	})
+}
+
 // What is wrong is said by Ping and in the log, without the password.
 func TestWhatIsWrongWithRedisIsSaid(t *testing.T) {
 	t.Parallel()

@@ -101,16 +101,19 @@ func TestAServerStartsAndServesWhileRedisIsDown(t *testing.T) {
 			servertest.Until(t, "it listens again", time.Minute, s.isListening)
 			servertest.Until(t, "the publisher is removed", time.Minute, func() bool { return s.Remove(t.Context(), "www.example.com") == nil })
 			servertest.Seen(t, servertest.Soon, "www.example.com", false, mw)
+			// One line when it does not listen, and one when it does. Until the first connection, there is one for
+			// each cause. On a busy machine, Redis may be silent more often than it is killed.
 			var levels []string
 			for line := range strings.Lines(log.String()) {
 				levels = append(levels, strings.Fields(line)[1])
 			}
-			levels = slices.Compact(levels) // until the first connection, the cause may change
-			if want := []string{"level=ERROR", "level=INFO", "level=ERROR", "level=INFO"}; !slices.Equal(levels, want) {
-				t.Errorf("the log:\n%s", log)
+			first := slices.Index(levels, "level=INFO")
+			isPair := first > 0 && len(levels)-first >= 3 && (len(levels)-first)%2 == 1
+			for i := max(first, 0); i < len(levels); i++ {
+				isPair = isPair && levels[i] == []string{"level=INFO", "level=ERROR"}[(i-first)%2]
 			}
-			if n := strings.Count(log.String(), "level=INFO"); n != 2 {
-				t.Errorf("%d lines say that it listens:\n%s", n, log)
+			if !isPair {
+				t.Errorf("the log:\n%s", log)
 			}
 		})
 	}

@@ -180,7 +180,7 @@ func TestREADMEsProgramRuns(t *testing.T) {
 	}
 	r.Header.Set("Origin", cacheOrigin)
 	var resp *http.Response
-	for range 100 {
+	for range 1200 {
 		if resp, err = http.DefaultClient.Do(r); err == nil {
 			break
 		}

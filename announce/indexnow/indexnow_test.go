@@ -273,7 +273,7 @@ func TestEachResponseIsReported(t *testing.T) {
 				test.handler(w, r)
 			}), func(cfg *Config) {
 				if name == "slow" {
-					cfg.HTTPClient.Timeout = 50 * time.Millisecond
+					cfg.HTTPClient.Timeout = 2 * time.Second
 				}
 			})
 			report, err := c.Submit(t.Context(), "https://www.example.com/a")

@@ -134,12 +134,13 @@ type program struct {
 	cmd       *exec.Cmd
 }
 
-func start(t *testing.T, dsn, endpoint, name string) *program {
+func start(t *testing.T, dsn, endpoint, name string, flags ...string) *program {
 	t.Helper()
 	address := servertest.FreeAddress(t)
 	p := &program{name: name, url: "http://" + address}
 	p.cmd = exec.Command(os.Args[0], "-database", dsn, "-listen", address, "-endpoint", endpoint, "-user-agent", name,
 		"-delay", "1s", "-hold", "1h", "-timeout", "2s")
+	p.cmd.Args = append(p.cmd.Args, flags...)
 	p.cmd.Env = append(os.Environ(), "OUTBOX_SERVER=1", "INDEXNOW_KEY=0123456789abcdef")
 	p.cmd.Stdout, p.cmd.Stderr = t.Output(), t.Output()
 	if err := p.cmd.Start(); err != nil {
@@ -241,6 +242,22 @@ var databases atomic.Int64
 // newLocal starts an Outbox in a database of its own.
 func newLocal(t *testing.T, server *servertest.Server, hold, timeout time.Duration, answer func(n int) (status int, header http.Header)) local {
 	t.Helper()
+	l := prepareLocal(t, server, hold, timeout, answer)
+	l.start()
+	return l
+}
+
+func (l local) start() {
+	l.t.Helper()
+	if err := l.Start(context.Background()); err != nil {
+		l.t.Fatal(err)
+	}
+	l.t.Cleanup(func() { _ = l.Stop(context.Background()) })
+}
+
+// prepareLocal returns an Outbox that does not run yet.
+func prepareLocal(t *testing.T, server *servertest.Server, hold, timeout time.Duration, answer func(n int) (status int, header http.Header)) local {
+	t.Helper()
 	t.Parallel()
 	ctx := context.Background()
 	admin, err := pgx.Connect(ctx, servertest.DSN(server.Addr))
@@ -269,10 +286,6 @@ func newLocal(t *testing.T, server *servertest.Server, hold, timeout time.Durati
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := o.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = o.Stop(ctx) })
 	return local{o, t, e}
 }
 
@@ -303,7 +316,7 @@ func TestAnOutbox(t *testing.T) {
 }
 
 func sendsTheUrlsOfAHostTogether(t *testing.T, server *servertest.Server) {
-	l := newLocal(t, server, time.Hour, 30*time.Second, ok)
+	l := prepareLocal(t, server, time.Hour, 30*time.Second, ok)
 	long := pageURL // as long as a URL may be, and hard to compress
 	for len(long) < 7900 {
 		long += strconv.FormatUint(rand.Uint64(), 36)
@@ -313,17 +326,22 @@ func sendsTheUrlsOfAHostTogether(t *testing.T, server *servertest.Server) {
 	if stats, err := l.Stats(t.Context()); err != nil || stats != (Stats{Waiting: 4}) {
 		t.Errorf("%+v, %v", stats, err)
 	}
+	servertest.Until(t, "all are ready", time.Minute, func() (isReady bool) {
+		_ = l.pool.QueryRow(t.Context(), `SELECT bool_and(ready_at <= clock_timestamp()) FROM outbox.page`).Scan(&isReady)
+		return isReady
+	})
+	l.start()
 	l.await(1, Stats{Sent: 4})
 }
 
 func holdsBackWhatItHasJustSent(t *testing.T, server *servertest.Server) {
-	l := newLocal(t, server, 8*time.Second, 30*time.Second, ok)
+	l := newLocal(t, server, 30*time.Second, 30*time.Second, ok)
 	l.add(pageURL)
 	l.await(1, Stats{Sent: 1})
 	l.add(pageURL)
 	l.await(1, Stats{Waiting: 1})
 	l.await(2, Stats{Sent: 1})
-	if wait := l.requests[1].ended.Sub(l.requests[0].ended); wait < 8*time.Second {
+	if wait := l.requests[1].ended.Sub(l.requests[0].ended); wait < 30*time.Second {
 		t.Errorf("sent again after %s", wait)
 	}
 }
@@ -503,7 +521,7 @@ func worksWithOneConnection(t *testing.T, server *servertest.Server) {
 	if _, err := admin.Exec(t.Context(), "CREATE DATABASE one"); err != nil {
 		t.Fatal(err)
 	}
-	p := start(t, strings.Replace(servertest.DSN(server.Addr), "/postgres?", "/one?", 1)+"&pool_max_conns=1", endpoint, "one")
+	p := start(t, strings.Replace(servertest.DSN(server.Addr), "/postgres?", "/one?", 1)+"&pool_max_conns=1", endpoint, "one", "-timeout", "1m")
 	if err := p.add(pageURL); err != nil {
 		t.Fatal(err)
 	}

@@ -293,7 +293,7 @@ func TestEachResponseIsReported(t *testing.T) {
 				test.handler(w, r)
 			}), func(cfg *Config) {
 				if name == "slow" {
-					cfg.HTTPClient.Timeout = 50 * time.Millisecond
+					cfg.HTTPClient.Timeout = 2 * time.Second
 				}
 			})
 			// The words in the page's URL must not be taken for the cache's message.

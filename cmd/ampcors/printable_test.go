@@ -31,6 +31,7 @@ func TestMain(m *testing.M) {
 		fmt.Println("ready")
 		main() // in another process
 	}
+	progressEvery = time.Hour // tests compare what is printed
 	os.Exit(m.Run())
 }
 

@@ -397,10 +397,13 @@ func headers(lines []string) (http.Header, error) {
 }
 
 // progress writes how far a probe is, at most once a second.
+// progressEvery is how long passes between two lines. Tests change it.
+var progressEvery = time.Second
+
 func progress(cmd *cobra.Command) func(done, total int, endpoint string) {
 	last := time.Now()
 	return func(done, total int, endpoint string) {
-		if time.Since(last) >= time.Second {
+		if time.Since(last) >= progressEvery {
 			last = time.Now()
 			fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d trials: %s\n", done, total, endpoint)
 		}

@@ -181,7 +181,7 @@ func emptyConfig(t *testing.T) string {
 // serveFrom asks a server that looks up publishers in the table of TestSourceInstallAndFill.
 func serveFrom(t *testing.T, url string, sites []string) {
 	config := filepath.Join(t.TempDir(), "config.json")
-	if err := os.WriteFile(config, []byte(`{"source": {"ttl": "1m"}}`), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte(`{"source": {"ttl": "1m", "timeout": "1m"}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for args, want := range map[string]int{"--with-database": exitClean, "--with-database=false": exitFindings} {
@@ -201,7 +201,7 @@ func serveFrom(t *testing.T, url string, sites []string) {
 			t.Errorf("explain %s: exit code %d, %s%s", publisher, code, stdout, stderr)
 		}
 	}
-	if err := os.WriteFile(config, []byte(`{"publishers": ["listed.example"], "source": {"ttl": "1m"}}`), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte(`{"publishers": ["listed.example"], "source": {"ttl": "1m", "timeout": "1m"}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	server := serve(t, append(sites, "--config", config, "--database", url)...)

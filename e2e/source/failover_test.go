@@ -132,7 +132,7 @@ func TestDatabasesThatFailOver(t *testing.T) {
 			phases: []phase{
 				comeAndGo,
 				{title: "all connections closed by the database, again and again", run: func(c *cluster) string {
-					n := 0
+					n, slowest := 0, time.Duration(0)
 					for begun := time.Now(); time.Since(begun) < 3*time.Second; n++ {
 						result, err := store.db.ExecContext(c.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()")
 						if err != nil {
@@ -140,12 +140,9 @@ func TestDatabasesThatFailOver(t *testing.T) {
 						} else if closed, err := result.RowsAffected(); closed == 0 || err != nil {
 							c.Errorf("%d connections were closed: %v", closed, err)
 						}
-						out := c.toggle(n%numToggled, false, c.nodes)
-						if in := c.toggle(n%numToggled, true, c.nodes); max(in, out) > time.Second {
-							c.Errorf("seen after %v and %v", out, in)
-						}
+						slowest = max(slowest, c.toggle(n%numToggled, false, c.nodes), c.toggle(n%numToggled, true, c.nodes))
 					}
-					return fmt.Sprintf("%d times; each time, a revocation was seen by all within 1s", n)
+					return fmt.Sprintf("%d times; a revocation was seen by all after %s at most", n, round(slowest))
 				}},
 				{title: "primary killed, and its standby promoted", isStale: true, run: func(c *cluster) string {
 					primary.Kill()

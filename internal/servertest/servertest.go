@@ -284,5 +284,5 @@ func MariaDB(t testing.TB) *Server {
 // [Postgres] or of a proxy before it. With several addresses, it finds the server that takes
 // writes.
 func DSN(addrs ...string) string {
-	return fmt.Sprintf("postgres://ampcors@%s/postgres?sslmode=disable&target_session_attrs=read-write", strings.Join(addrs, ","))
+	return fmt.Sprintf("postgres://ampcors@%s/postgres?sslmode=disable&target_session_attrs=read-write&connect_timeout=60", strings.Join(addrs, ","))
 }

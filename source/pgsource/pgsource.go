@@ -121,8 +121,7 @@ type Table struct {
 }
 
 const (
-	pingEvery   = 250 * time.Millisecond
-	pingTimeout = 500 * time.Millisecond
+	pingEvery = 250 * time.Millisecond
 
 	// A listening connection that cannot be made is tried again after minRetry, and then
 	// after up to maxRetry.
@@ -131,7 +130,11 @@ const (
 
 	// forgetEvery is how long passes between two notifications that empty the memory of every server.
 	forgetEvery = 5 * time.Second
+)
 
+// Tests change these.
+var (
+	pingTimeout = 500 * time.Millisecond
 	// A program may call Install after New, so missing triggers are not reported at once.
 	installTime = 2 * time.Second
 )

@@ -24,6 +24,12 @@ import (
 	"github.com/ampcors/ampcors/source/sqlsource"
 )
 
+// No test depends on these times: on a busy machine, a connection that is slow is not a lost one.
+func TestMain(m *testing.M) {
+	pingTimeout, installTime = 30*time.Second, time.Minute
+	os.Exit(m.Run())
+}
+
 // createTable is the statement that sqlsource documents.
 const createTable = `CREATE TABLE publishers (
 	domain      text COLLATE "C" PRIMARY KEY,
@@ -276,8 +282,7 @@ func TestPingReportsMissingTriggers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	servertest.Until(t, "it listens", servertest.Soon, s.isListening.Load)
-	ping("<nil>")
+	servertest.Until(t, "Ping returns nil", servertest.Soon, func() bool { return s.Ping(t.Context()) == nil })
 	for _, change := range []string{"DISABLE TRIGGER", "ENABLE REPLICA TRIGGER"} {
 		exec(t, conn, "ALTER TABLE publishers "+change+" ampcors_delete")
 		ping("does not have the triggers")
@@ -296,8 +301,7 @@ func TestPingReportsMissingTriggers(t *testing.T) {
 		if err := s.Install(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		servertest.Until(t, "it listens", servertest.Soon, s.isListening.Load)
-		ping("<nil>")
+		servertest.Until(t, "Ping returns nil", servertest.Soon, func() bool { return s.Ping(t.Context()) == nil })
 	}
 	exec(t, conn, "DROP TABLE publishers")
 	if err := s.Install(t.Context()); err == nil {
@@ -516,7 +520,11 @@ func TestAHostThatDoesNotAnswerIsGivenUp(t *testing.T) {
 	}
 	defer silent.Close()
 	db, _ := database(t)
-	s := newTable(t, sqlsource.Config{}, silent.Addr().String(), db.Addr)
+	s, err := New(Config{ConnString: strings.Replace(servertest.DSN(silent.Addr().String(), db.Addr), "&connect_timeout=60", "", 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := s.Ping(ctx); err != nil {

@@ -3,6 +3,7 @@ package caddy
 import (
 	"errors"
 	"log/slog"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -52,9 +53,10 @@ func (r *Redis) Validate() error {
 // Open implements Source. It does not wait for Redis.
 func (r *Redis) Open(log *slog.Logger) (opened source.Database, end func(), err error) {
 	option, err := rueidis.ParseURL(r.URL)
-	if err != nil {
+	_, rest, _ := strings.Cut(r.URL, "://")
+	if at := strings.LastIndex(rest, "@"); err != nil || strings.Contains(rest, "#") || at >= 0 && strings.ContainsAny(rest[:at], "@/?") {
 		// The error of the parser has the URL, and so the password.
-		return source.Database{}, nil, errors.New("the URL of Redis cannot be read; want one such as redis://user:password@localhost:6379/0")
+		return source.Database{}, nil, errors.New("the URL of Redis cannot be read; want one such as redis://user:password@localhost:6379/0, with special characters in the password escaped")
 	}
 	store, err := redissource.New(redissource.Config{Redis: option, KeyPrefix: r.KeyPrefix, Topology: redissource.Topology(r.Topology), Logger: log})
 	if err != nil {

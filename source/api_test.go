@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -181,6 +182,7 @@ func TestNothingStaleIsServedBesideErrNoStale(t *testing.T) {
 // and what was remembered before Close. Only after a blanket notification, an earlier answer is served as stale.
 func TestAFailureBringsBackOnlyWhatABlanketNotificationExpired(t *testing.T) {
 	t.Parallel()
+	var deny atomic.Pointer[chan bool] // if set, a lookup waits for it, and then denies
 	for name, test := range map[string]struct {
 		invalidate func(c *source.Source, changed func(...string))
 		isStale    bool
@@ -189,16 +191,32 @@ func TestAFailureBringsBackOnlyWhatABlanketNotificationExpired(t *testing.T) {
 		"a notification":              {func(_ *source.Source, changed func(...string)) { changed("a.example") }, false},
 		"one that also has no domain": {func(_ *source.Source, changed func(...string)) { changed("a.example", "?") }, false},
 		"a blanket notification":      {func(_ *source.Source, changed func(...string)) { changed() }, true},
-		"Close":                       {func(c *source.Source, _ func(...string)) { c.Close() }, false},
+		"a blanket notification during a lookup that denies it": {func(c *source.Source, changed func(...string)) {
+			denied := make(chan bool)
+			deny.Store(&denied)
+			time.Sleep(time.Minute) // it expires
+			go c.Find(context.Background(), "a.example")
+			synctest.Wait()
+			changed()
+			close(denied)
+			synctest.Wait()
+			deny.Store(nil)
+		}, false},
+		"Close": {func(c *source.Source, _ func(...string)) { c.Close() }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				var failure error
 				var changed func(...string)
 				c := newSource(t, source.Database{
-					HasPublisher: func(context.Context, string) (bool, error) { return failure == nil, failure },
-					Notify:       func(f func(...string)) func() { changed = f; return nil },
+					HasPublisher: func(context.Context, string) (bool, error) {
+						if denied := deny.Load(); denied != nil {
+							<-*denied
+							return false, nil
+						}
+						return failure == nil, failure
+					},
+					Notify: func(f func(...string)) func() { changed = f; return nil },
 				}, source.Config{})
 				c.Find(t.Context(), "a.example")
 				test.invalidate(c, changed)

@@ -200,6 +200,10 @@ func (s *Source) finish(own *call) {
 		own.breaker.success(own.key.text)
 		switch {
 		case own.forgotten:
+			// What the lookup denies may be out of date, but an earlier answer is even more so: it is not served as stale.
+			if own.domain == "" && !s.memory.hasNewer(own) {
+				s.memory.publishers.Remove(own.key.text)
+			}
 		case own.domain != "" && own.key.isHash && s.isSharded():
 			s.memory.prefixes.Add(own.key.text, own.domain) // it is still to be looked up by domain
 		default:

@@ -12,8 +12,6 @@ import (
 // 10,000 takes 14.
 const maxRejected = 64
 
-var errBound = fmt.Errorf("%w: %d requests of this call were rejected; the next call goes on", ErrNotSent, maxRejected)
-
 // A delivery is one call of Submit, or of a queue.
 type delivery struct {
 	client   *Client
@@ -21,6 +19,10 @@ type delivery struct {
 	size     int               // of a request in URLs, at most: what was not too large
 	largest  int               // size of a request that was accepted
 	rejected int               // requests, because of their content
+	free     int               // the part of rejected that does not count: the first requests of all batches but one
+	batches  int               // that were begun
+	isSearch bool              // halves are sent
+	bound    int               // of rejected: half of maxRejected is for the search
 	accepted map[string]bool   // hosts
 	down     *Error            // why nothing more is sent
 	hosts    map[string]*Error // the same for a host
@@ -30,18 +32,21 @@ type delivery struct {
 // deliver sends batches, and halves of those that are rejected because of their content, and returns the
 // results of all URLs.
 func (c *Client) deliver(ctx context.Context, batches []*Batch) []Batch {
-	d := &delivery{client: c, size: maxURLs, accepted: make(map[string]bool), hosts: make(map[string]*Error), reserve: make(map[string]string)}
+	d := &delivery{client: c, size: maxURLs, bound: maxRejected / 2, accepted: make(map[string]bool), hosts: make(map[string]*Error), reserve: make(map[string]string)}
 	var rejected []*Batch
 	for _, b := range batches {
 		rejected = append(rejected, d.send(ctx, b.Host, b.URLs)...)
+		d.batches++
 	}
+	// Half of the bound was for what is too large, the other half is for the search.
 	// Neither hosts nor halves have a fixed order: what one call leaves for the bound, another one begins with.
 	rand.Shuffle(len(rejected), func(i, j int) { rejected[i], rejected[j] = rejected[j], rejected[i] })
+	d.isSearch, d.bound = true, maxRejected
 	left := make(map[string]bool) // hosts whose search goes on in the next call
 	for len(rejected) > 0 {
 		b := rejected[len(rejected)-1]
 		rejected = rejected[:len(rejected)-1]
-		if d.rejected+2 > maxRejected {
+		if d.rejected-d.free+2 > maxRejected {
 			d.leave(b.Host, b.URLs...)
 			left[b.Host] = true
 			continue
@@ -52,7 +57,7 @@ func (c *Client) deliver(ctx context.Context, batches []*Batch) []Batch {
 		rejected = append(rejected, d.sendHalf(ctx, b.Host, halves[1-first])...)
 	}
 	for host, page := range d.reserve {
-		if left[host] || d.rejected >= maxRejected {
+		if left[host] {
 			d.leave(host, page)
 		} else {
 			d.send(ctx, host, []string{page})
@@ -66,7 +71,7 @@ func (c *Client) deliver(ctx context.Context, batches []*Batch) []Batch {
 
 // leave notes that URLs are not sent because of the bound.
 func (d *delivery) leave(host string, urls ...string) {
-	d.results = append(d.results, Batch{Host: host, URLs: urls, Err: &Error{Host: host, Err: errBound}})
+	d.results = append(d.results, Batch{Host: host, URLs: urls, Err: &Error{Host: host, Err: ErrSearchLimit}})
 }
 
 // sendHalf sends a half of a rejected request. It reserves one of its pages if the others are accepted: so
@@ -77,17 +82,24 @@ func (d *delivery) sendHalf(ctx context.Context, host string, urls []string) (re
 		return d.send(ctx, host, urls)
 	}
 	rejected = d.send(ctx, host, urls[:last:last])
-	if len(rejected) == 0 {
-		d.reserve[host] = urls[last]
-	} else {
+	switch {
+	case len(rejected) > 0:
 		rejected[0].URLs = append(rejected[0].URLs, urls[last])
+	case d.results[len(d.results)-1].Err == nil:
+		d.reserve[host] = urls[last]
+	default: // a single page, which is rejected
+		rejected = d.send(ctx, host, urls[last:])
 	}
 	return rejected
 }
 
 // send sends URLs of a host, in requests that are not too large, and returns those whose halves are to be sent.
 func (d *delivery) send(ctx context.Context, host string, urls []string) (rejected []*Batch) {
-	for len(urls) > 0 {
+	for isFirst := !d.isSearch; len(urls) > 0; isFirst = false {
+		if !isFirst && d.rejected-d.free >= d.bound {
+			d.leave(host, urls...)
+			return rejected
+		}
 		n := min(len(urls), d.size)
 		cause := cmp.Or(d.down, d.hosts[host])
 		if cause != nil {
@@ -97,9 +109,14 @@ func (d *delivery) send(ctx context.Context, host string, urls []string) (reject
 		urls = urls[n:]
 		if cause != nil {
 			b.Err = &Error{Host: cause.Host, Err: fmt.Errorf("%w: %w", ErrNotSent, cause.Err), RetryAfter: cause.RetryAfter}
-		} else if problem := d.post(ctx, b); problem != nil && problem.ofContent() && n > 1 {
-			rejected = append(rejected, b)
-			continue
+		} else if problem := d.post(ctx, b); problem != nil && problem.ofContent() {
+			if isFirst && d.batches > 0 { // so that one host does not use up what all have
+				d.free++
+			}
+			if n > 1 {
+				rejected = append(rejected, b)
+				continue
+			}
 		}
 		d.results = append(d.results, *b)
 	}

@@ -33,7 +33,7 @@ func (p *picky) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer p.Unlock()
 	n := len(s.URLList)
 	switch isBad := func(url string) bool { return strings.Contains(url, "bad") }; {
-	case p.limit > 0 && n > p.limit:
+	case p.limit != 0 && n > p.limit:
 		w.WriteHeader(http.StatusRequestEntityTooLarge)
 		n = -n
 	case slices.ContainsFunc(s.URLList, isBad):
@@ -169,6 +169,60 @@ func TestNoPageIsGivenUpIfAllAreRejected(t *testing.T) {
 	}
 }
 
+// Many hosts with pages at fault, or with wrong keys, do not keep each other from being accepted, and no call sends
+// more than the bound, whatever is too large for the engine.
+func TestManyHostsMakeProgressWithinTheBound(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		hosts, good, bad, limit int
+		isBad                   func(host int) bool // nothing of it is accepted
+		calls                   int                 // at most
+	}{
+		"64 hosts with a page at fault":  {64, 2, 1, 0, func(int) bool { return false }, 20},
+		"63 hosts with a wrong key":      {64, 100, 1, 0, func(host int) bool { return host > 0 }, 200},
+		"5 hosts, and at most 20 URLs":   {5, 1980, 20, 20, func(int) bool { return false }, 100},
+		"an endpoint that takes nothing": {1, 30_000, 0, -1, func(int) bool { return true }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := &picky{status: 422, limit: test.limit, accepted: make(map[string]int)}
+			c := client(t, p, nil)
+			var left []string
+			want := 0
+			for host := range test.hosts {
+				for i := range test.good + test.bad {
+					kind := "good"
+					if i >= test.good {
+						kind = "bad"
+					}
+					if test.isBad(host) {
+						kind += "-bad"
+					} else if kind == "good" {
+						want++
+					}
+					left = append(left, fmt.Sprintf("https://site-%d.example/%s-%d", host, kind, i))
+				}
+			}
+			for calls := 0; len(p.accepted) < want || calls == 0; calls++ {
+				if calls > test.calls {
+					t.Fatalf("%d of %d are accepted after %d calls", len(p.accepted), want, calls)
+				}
+				before := p.rejections()
+				report, _ := c.Submit(t.Context(), left...)
+				if n := p.rejections() - before; n > maxRejected+test.hosts-1+len(left)/maxURLs {
+					t.Errorf("%d rejected requests in a call", n)
+				}
+				left = nil
+				for _, b := range report.Batches {
+					if problem, _ := b.Err.(*Error); problem != nil && problem.Retryable() {
+						left = append(left, b.URLs...)
+					}
+				}
+			}
+		})
+	}
+}
+
 // A queue does the same, and its backoff is no longer than it takes.
 func TestAQueueLosesNoPageBesideOneAtFault(t *testing.T) {
 	t.Parallel()
@@ -209,7 +263,7 @@ func TestAQueueLosesNoPageBesideOneAtFault(t *testing.T) {
 			}
 		}
 		go func() { _ = q.Run(t.Context()) }()
-		time.Sleep(time.Hour)
+		time.Sleep(time.Minute) // each call makes progress, so the backoff stays short
 		synctest.Wait()
 		if s := q.Stats(); s.Waiting != 0 || s.Accepted != 2_970 || s.Failed != 30 || len(p.accepted) != 2_970 || len(failed) != 30 {
 			t.Errorf("%+v, %d accepted; failed: %q", s, len(p.accepted), slices.Sorted(maps.Keys(failed)))

@@ -2,6 +2,7 @@ package indexnow
 
 import (
 	"context"
+	"errors"
 
 	"github.com/ampcors/ampcors/announce/queue"
 )
@@ -22,7 +23,7 @@ func (c *Client) sendQueued(ctx context.Context, host string, urls []string) []q
 	for _, b := range c.deliver(ctx, []*Batch{{Host: host, URLs: urls}}) {
 		var result queue.Result
 		if problem, _ := b.Err.(*Error); problem != nil {
-			result = queue.Result{Err: problem, Again: problem.Retryable(), After: problem.RetryAfter}
+			result = queue.Result{Err: problem, Again: problem.Retryable(), After: problem.RetryAfter, Soon: errors.Is(problem, ErrSearchLimit)}
 		}
 		for _, url := range b.URLs {
 			byURL[url] = result

@@ -49,6 +49,9 @@ var (
 	ErrAllRejected = errors.New("the engine rejects all that was sent of this host, so the cause may be the key (verify it first), and not a page")
 	// ErrNotSent: the batch was not sent, because an earlier one failed, or too many were rejected.
 	ErrNotSent = errors.New("not sent, after an earlier failure")
+	// ErrSearchLimit is ErrNotSent because a call may search for pages at fault with 64 rejected requests only.
+	// Submit the same URLs again soon: each call makes progress.
+	ErrSearchLimit = fmt.Errorf("%w: %d requests of this call were rejected; the next call goes on", ErrNotSent, maxRejected)
 )
 
 // An Error is the reason why a batch was not accepted.

@@ -65,10 +65,15 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool) error {
 		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	if _, err := conn.Exec(ctx, `SELECT pg_advisory_lock(hashtext($1))`, schemaName); err != nil { // until the connection ends
+	tx, err := conn.Begin(ctx)
+	if err != nil {
 		return err
 	}
-	if _, err := conn.Exec(ctx, schema); err != nil {
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // nothing but the lock is in it
+	if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtext($1))`, schemaName); err != nil {
+		return err
+	}
+	if _, err := pool.Exec(ctx, schema); err != nil {
 		return err
 	}
 	_, err = migrator.Migrate(ctx, rivermigrate.DirectionUp, nil)

@@ -106,10 +106,15 @@ func (*sender) NextRetry(job *river.Job[SendArgs]) time.Time {
 // retry returns the error with which River retries the job, or nil.
 func retry(report indexnow.Report) (err error) {
 	var wait time.Duration
+	hasProgress := false
 	for _, b := range report.Batches {
 		if problem := retryable(b); problem != nil {
 			err, wait = problem, max(wait, problem.RetryAfter)
 		}
+		hasProgress = hasProgress || b.Err == nil
+	}
+	if wait == 0 && hasProgress && errors.Is(err, indexnow.ErrSearchLimit) {
+		wait = time.Second // a search for pages at fault goes on
 	}
 	if wait > 0 {
 		return river.JobSnooze(wait)

@@ -47,6 +47,7 @@ type Result struct {
 	Err   error         // nil: it is accepted
 	Again bool          // Err is temporary: the item is sent again
 	After time.Duration // and not before this time has passed
+	Soon  bool          // if others of the request were accepted, the rest is sent again without a longer backoff
 }
 
 // Stats counts the items of a [Queue].
@@ -293,6 +294,7 @@ func (q *Queue) settle(ctx context.Context, h *host, urls []string, results []Re
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	var failure *Result
+	hasProgress := false
 	for i, r := range results {
 		switch {
 		case r.Again:
@@ -308,7 +310,11 @@ func (q *Queue) settle(ctx context.Context, h *host, urls []string, results []Re
 			q.stats.Failed++
 		default:
 			q.stats.Accepted++
+			hasProgress = true
 		}
+	}
+	if hasProgress && failure != nil && failure.Soon {
+		h.failures = 0
 	}
 	q.items -= len(urls)
 	h.at = time.Now()

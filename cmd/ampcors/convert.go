@@ -409,7 +409,7 @@ func newCheck() *cobra.Command {
 		}
 		asked, err := d.check(cmd.Context(), args[0])
 		if err != nil {
-			return exitError{exitUntested, err}
+			return err
 		}
 		if *output == formatText {
 			fmt.Fprintln(cmd.OutOrStdout(), "database:", asked)

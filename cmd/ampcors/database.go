@@ -119,12 +119,12 @@ func (d *database) check(ctx context.Context, config string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
 	if err := opened.ping(ctx); err != nil {
-		return "", err
+		return "", exitError{exitUntested, err}
 	}
 	found := "it has no publisher now"
 	for _, err := range opened.Publishers(ctx) {
 		if err != nil {
-			return "", err
+			return "", exitError{exitUntested, err}
 		}
 		found = "it has publishers"
 		break

@@ -56,7 +56,7 @@ func addPages(cmd *cobra.Command) *pageSource {
 	return s
 }
 
-const pagesHelp = "\n\nWith --sitemap and --state, run it regularly: the first run records the pages, and later runs announce those that are new or have changed since, and with --gone those that are gone. Pages that fail are tried again by the next run. A page that a search engine rejects by itself is reported once, listed in the file of --state (member rejected), and tried again when its lastmod changes."
+const pagesHelp = "\n\nWith --sitemap and --state, run it regularly: the first run records the pages, and later runs announce those that are new or have changed since, and with --gone those that are gone. Pages that fail are tried again by the next run. A page that a search engine rejects, while it accepts another one of the same host in the same run, is reported once, listed in the file of --state (member rejected), and tried again when its lastmod changes."
 
 // pages returns the pages to announce.
 func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) {

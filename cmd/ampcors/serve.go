@@ -32,7 +32,7 @@ const shutdownTimeout = 10 * time.Second
 // default. Tests shorten them.
 var (
 	readTimeout  = 10 * time.Second // of a request, with its header
-	writeTimeout = 10 * time.Second // from then until the response is sent; a decision waits for up to 4 seconds
+	writeTimeout = 10 * time.Second // from then until the response is sent, besides the time of lookups
 	idleTimeout  = 2 * time.Minute
 )
 
@@ -103,13 +103,15 @@ func newServeAuthz() *cobra.Command {
 			handlers[other] = mux
 			*metrics = other.Addr().String()
 		}
+		asked, _ := (configfile.File{Path: *config}).SourceConfig() // it was read without an error before
+		limit := writeTimeout + 4*cmp.Or(asked.Timeout, time.Second)
 		log.Info("ampcors: answering", "proxy", proxy.String(), "address", listener.Addr().String(), "config", *config, "metrics", *metrics)
 
 		go func() { _ = watcher.Run(ctx) }() // it ends with ctx
 		ended := make(chan error, len(handlers))
 		for listener, handler := range handlers {
 			go func() {
-				err := answerUntil(ctx, listener, handler, log)
+				err := answerUntil(ctx, listener, handler, limit, log)
 				if err != nil {
 					stop(err) // the others end, too
 				}
@@ -131,8 +133,8 @@ func newServeAuthz() *cobra.Command {
 }
 
 // answerUntil answers until ctx is done, and then ends what was begun.
-func answerUntil(ctx context.Context, listener net.Listener, handler http.Handler, log *slog.Logger) error {
-	server := &http.Server{Handler: handler, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
+func answerUntil(ctx context.Context, listener net.Listener, handler http.Handler, limit time.Duration, log *slog.Logger) error {
+	server := &http.Server{Handler: handler, ReadTimeout: readTimeout, WriteTimeout: limit, IdleTimeout: idleTimeout,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelError)}
 	closed := make(chan error, 1)
 	go func() {

@@ -29,10 +29,10 @@ func parseConnString(connString string) (*pgx.ConnConfig, error) {
 	isURL := scheme == "postgres" || scheme == "postgresql"
 	at := strings.LastIndex(rest, "@")
 	switch {
-	case isURL && at >= 0 && strings.ContainsAny(rest[:at], "/?#"):
+	case isURL && at >= 0 && strings.ContainsAny(rest[:at], "@/?#"):
 		return nil, errors.New("pgsource: ConnString has more than a user, a password and an @ before its host" + wantConnString +
-			", such as %2F for /, and with %40 for each @ behind the host")
-	case !isURL && hasOtherSetting(conn):
+			", such as %40 for @ and %2F for /, also behind the host")
+	case hasOtherSetting(connString, conn):
 		return nil, errors.New(`pgsource: ConnString has a keyword that is not one of libpq` + wantConnString + `, or keywords and values, ` +
 			`with a password that has spaces in quotes (password='…'), and other settings of the server as options='-c name=value'`)
 	}
@@ -45,11 +45,13 @@ func parseConnString(connString string) (*pgx.ConnConfig, error) {
 // defaultConnectTimeout is for each host. A host that does not answer must not keep others from being tried.
 const defaultConnectTimeout = time.Second
 
-// hasOtherSetting reports whether there is a keyword that PostgreSQL may not know, and that may be a part of the
+// hasOtherSetting reports whether there is a keyword that PostgreSQL may not know, and that may be a part of a
 // password: behind it, or because the string is a URL of another scheme.
-func hasOtherSetting(conn *pgx.ConnConfig) bool {
+func hasOtherSetting(connString string, conn *pgx.ConnConfig) bool {
+	text := strings.ToLower(connString)
+	hasPassword := strings.Contains(text, "pass") || strings.Contains(text, "pwd") // as a keyword, not before the @ of a URL
 	for name := range conn.RuntimeParams {
-		if strings.ContainsAny(name, ":/@") || conn.Password != "" && !slices.Contains(commonSettings, strings.ToLower(name)) && !strings.HasPrefix(name, "pool_") {
+		if strings.ContainsAny(name, ":/@") || hasPassword && !slices.Contains(commonSettings, strings.ToLower(name)) && !strings.HasPrefix(name, "pool_") {
 			return true
 		}
 	}

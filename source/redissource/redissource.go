@@ -175,7 +175,7 @@ func New(cfg Config) (*Store, error) {
 	if prefix == "" {
 		prefix = "ampcors:"
 	}
-	s := &Store{link: link{first: make(chan struct{})}, topology: topology, publisher: prefix + "publisher:", hash: prefix + "hash:",
+	s := &Store{link: link{first: make(chan struct{}), masters: o.InitAddress}, topology: topology, publisher: prefix + "publisher:", hash: prefix + "hash:",
 		replicas: cfg.Replicas, timeout: cfg.ReplicaTimeout, log: cfg.Logger}
 	if s.timeout == 0 {
 		s.timeout = time.Second
@@ -205,7 +205,7 @@ func New(cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// Close closes the connections. Lookups then fail, and nothing is reported.
+// Close closes the connections, in the background. Lookups fail from then on, and nothing is reported.
 func (s *Store) Close() {
 	s.link.mu.Lock()
 	s.link.client, s.link.closed = nil, true
@@ -382,6 +382,12 @@ var globSpecial = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`
 // onInvalidations is called with the keys that changed, and with nil when a connection is
 // lost or a database is flushed.
 func (s *Store) onInvalidations(keys []rueidis.RedisMessage) {
+	s.link.mu.Lock()
+	closed := s.link.closed
+	s.link.mu.Unlock()
+	if closed {
+		return
+	}
 	var domains []string
 	for _, key := range keys {
 		if name, err := key.ToString(); err == nil {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -37,6 +39,8 @@ type link struct {
 	client rueidis.Client // nil until Redis could be reached, and after Close
 	outage *outage        // nil while everything answers
 	closed bool
+
+	masters []string // addresses of a Cluster's, as the last look found them; at first those of Config
 
 	nudging atomic.Bool
 }
@@ -170,12 +174,14 @@ func (s *Store) look(ctx context.Context, client rueidis.Client) *outage {
 	defer cancel()
 	if s.topology != Cluster {
 		if err := ping(ctx, client); err != nil {
-			return &outage{err: fmt.Errorf("redissource: %w", err)}
+			o := &outage{err: fmt.Errorf("redissource: %w", err)}
+			s.nudge(ctx, client, o) // a new connection may take longer than a ping
+			return o
 		}
 		return nil
 	}
 	nodes := client.Nodes()
-	masters, err := masters(ctx, nodes)
+	masters, err := s.masters(ctx, nodes)
 	if _, isAnswer := rueidis.IsRedisErr(errors.Unwrap(err)); isAnswer { // such as a missing permission: lookups may work
 		return &outage{err: err, slots: [][2]int{}}
 	}
@@ -213,6 +219,7 @@ func (s *Store) look(ctx context.Context, client rueidis.Client) *outage {
 	}
 	if found == nil && covered != numSlots { // Redis answers these with an error
 		found = &outage{err: errors.New("redissource: some hash slots have no master; a replica may be taking over"), slots: [][2]int{}}
+		s.nudge(ctx, client, &outage{}) // rueidis may know other nodes then
 	}
 	return found
 }
@@ -246,33 +253,71 @@ func (s *Store) nudge(ctx context.Context, client rueidis.Client, o *outage) {
 	}()
 }
 
-// masters returns the hash slots of each master of a Cluster, by address, as the first node says that answers.
-func masters(ctx context.Context, nodes map[string]rueidis.Client) (map[string][][2]int, error) {
+// masters returns the hash slots of each master of a Cluster, by address. It asks the masters that it knows of, and
+// the other nodes only if none of these gives a master for each slot: a replica that is asked gets a connection,
+// on which it reports each change once more.
+func (s *Store) masters(ctx context.Context, nodes map[string]rueidis.Client) (map[string][][2]int, error) {
+	s.link.mu.Lock()
+	known := s.link.masters
+	s.link.mu.Unlock()
+	asked, others := make(map[string]rueidis.Client), make(map[string]rueidis.Client)
+	for addr, node := range nodes {
+		if slices.Contains(known, addr) {
+			asked[addr] = node
+		} else {
+			others[addr] = node
+		}
+	}
+	found, covered, err := slotsOf(ctx, asked)
+	if covered != numSlots && len(others) > 0 {
+		if more, covers, otherErr := slotsOf(ctx, others); covers > covered || found == nil && otherErr == nil {
+			found, err = more, nil
+		} else if found == nil {
+			err = otherErr
+		}
+	}
+	if found == nil {
+		return nil, err
+	}
+	s.link.mu.Lock()
+	s.link.masters = slices.Collect(maps.Keys(found))
+	s.link.mu.Unlock()
+	return found, nil
+}
+
+// slotsOf asks nodes, and returns the first complete answer, or the one with the most slots.
+func slotsOf(ctx context.Context, nodes map[string]rueidis.Client) (masters map[string][][2]int, covered int, err error) {
 	type result struct {
 		masters map[string][][2]int
+		covered int
 		err     error
 	}
 	results := make(chan result, len(nodes))
 	for addr, node := range nodes {
 		go func() {
 			ranges, err := obey(ctx, func() ([]rueidis.RedisMessage, error) { return node.Do(ctx, node.B().ClusterSlots().Build()).ToArray() })
-			found := make(map[string][][2]int)
+			r := result{masters: make(map[string][][2]int), err: err}
 			for _, one := range ranges {
 				master, slots := slotRange(one, addr)
-				found[master] = append(found[master], slots)
+				r.masters[master] = append(r.masters[master], slots)
+				r.covered += slots[1] - slots[0] + 1
 			}
-			results <- result{found, err}
+			results <- r
 		}()
 	}
-	err := errors.New("redissource: the Cluster has no node")
+	err = errors.New("redissource: the Cluster has no node")
 	for range nodes {
-		r := <-results
-		if r.err == nil {
-			return r.masters, nil
+		switch r := <-results; {
+		case r.err != nil && masters == nil:
+			err = fmt.Errorf("redissource: %w", r.err)
+		case r.err == nil && (masters == nil || r.covered > covered):
+			masters, covered, err = r.masters, r.covered, nil
 		}
-		err = fmt.Errorf("redissource: %w", r.err)
+		if covered == numSlots {
+			break
+		}
 	}
-	return nil, err
+	return masters, covered, err
 }
 
 // slotRange returns the address of the master in a range of CLUSTER SLOTS, which asked has returned.

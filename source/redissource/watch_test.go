@@ -2,10 +2,13 @@ package redissource
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -165,6 +168,35 @@ func TestRedisThatRejectsAPingAnswers(t *testing.T) {
 	}
 	if o := s.look(t.Context(), s.client(t)); o != nil {
 		t.Error(o.err)
+	}
+}
+
+// A connection that is lost is made again, though that takes longer than Redis may take to answer.
+func TestAConnectionMayBeSlow(t *testing.T) {
+	t.Parallel()
+	redis := servertest.Redis(t)
+	var dialed atomic.Int32
+	s, err := New(Config{Redis: rueidis.ClientOption{InitAddress: []string{redis.Addr},
+		DialCtxFn: func(ctx context.Context, addr string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			dialed.Add(1)
+			select {
+			case <-time.After(pingTimeout + 100*time.Millisecond):
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+			return dialer.DialContext(ctx, "tcp", addr)
+		}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	servertest.Until(t, "it listens", servertest.Soon, s.isListening)
+	redis.Kill()
+	servertest.Until(t, "it does not listen", servertest.Soon, func() bool { return !s.isListening() })
+	redis.Start()
+	servertest.Until(t, "it listens again", servertest.Soon, s.isListening)
+	if ok, err := s.hasPublisher(t.Context(), "www.example.com"); ok || err != nil {
+		t.Errorf("%t, %v, after %d connections", ok, err, dialed.Load())
 	}
 }
 

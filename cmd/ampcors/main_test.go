@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"encoding/xml"
 	"fmt"
@@ -19,12 +18,13 @@ import (
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/cmd/ampcors/internal/probe"
 	"github.com/ampcors/ampcors/internal/readme"
+	"github.com/ampcors/ampcors/internal/servertest"
 )
 
 // run runs the command with a standard input.
 func run(t *testing.T, stdin string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	var out, errs bytes.Buffer
+	var out, errs servertest.Buffer // a server's goroutines may write when the command has ended
 	root := newRoot()
 	root.SetArgs(args)
 	root.SetIn(strings.NewReader(stdin))

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/internal/servertest"
 )
 
 func readme(t *testing.T) string { return file(t, "README.md") }
@@ -140,12 +140,7 @@ func TestREADMEsProgramRuns(t *testing.T) {
 	}
 	t.Parallel()
 	program, install := blocks(t, readme(t), "go")[0], blocks(t, readme(t), "sh")[1]
-	listener, err := net.Listen("tcp", "localhost:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := listener.Addr().String()
-	listener.Close()
+	addr := servertest.FreeAddress(t)
 	if !strings.Contains(program, `"localhost:8080"`) {
 		t.Fatalf("the program does not listen where this test expects it:\n%s", program)
 	}

@@ -60,7 +60,8 @@ func BenchmarkReload(b *testing.B) {
 			}
 			_, _ = io.Copy(io.Discard, resp.Body)
 			resp.Body.Close()
-			if resp.StatusCode != http.StatusAccepted {
+			// Where a request takes longer than dropAfter, its handler knows its publishers no more.
+			if resp.StatusCode != http.StatusAccepted && resp.StatusCode != http.StatusServiceUnavailable {
 				b.Errorf("%s", resp.Status)
 			}
 			times = append(times, time.Since(begun))

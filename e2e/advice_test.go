@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ampcors/ampcors/cmd/ampcors/internal/probe"
 	"github.com/ampcors/ampcors/cmd/ampcors/internal/probe/probetest"
@@ -194,7 +195,7 @@ func probeAPI(t *testing.T, s *site, endpoints ...probe.Endpoint) *probe.Report 
 	t.Helper()
 	report, err := probe.Run(t.Context(), probe.Config{
 		Endpoints: endpoints, Publishers: []string{probetest.Publisher}, Unsafe: true, PageHeader: http.Header{"X-Token": {"1"}},
-		Resolve: map[string]string{"api.example.org:443": s.https}, Insecure: true,
+		Resolve: map[string]string{"api.example.org:443": s.https}, Insecure: true, Timeout: time.Minute, MaxTime: time.Hour,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -28,7 +28,7 @@ func probeSite(t *testing.T, s *site, e probe.Endpoint, publisher string, unsafe
 	t.Helper()
 	report, err := probe.Run(t.Context(), probe.Config{
 		Endpoints: []probe.Endpoint{e}, Publishers: []string{publisher}, Unsafe: unsafe, Cookie: strings.Join(cookie, "; "),
-		Resolve: map[string]string{"api.example.org:443": s.https}, Insecure: true, Timeout: 10 * time.Second,
+		Resolve: map[string]string{"api.example.org:443": s.https}, Insecure: true, Timeout: time.Minute, MaxTime: time.Hour,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -199,7 +199,8 @@ func serve(t testing.TB, h http.Handler) string {
 // proxy passes requests on to the server at addr, as they are. It reads a body first: ReverseProxy
 // alone cuts the answer of a server that answers before it has read the body.
 func proxy(addr string) http.Handler {
-	passOn := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+	connections := &http.Transport{DisableKeepAlives: true} // servers may close one that is used again
+	passOn := &httputil.ReverseProxy{Transport: connections, Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(&url.URL{Scheme: "http", Host: addr})
 		r.Out.Host = r.In.Host
 	}}
@@ -235,7 +236,7 @@ func start(t testing.TB, addr string, cmd *exec.Cmd) {
 			t.Logf("%s wrote:\n%s", cmd.Path, &stderr)
 		}
 	})
-	for begun := time.Now(); time.Since(begun) < 30*time.Second; {
+	for begun := time.Now(); time.Since(begun) < 2*time.Minute; {
 		conn, err := net.Dial("tcp", addr)
 		if err == nil {
 			conn.Close()

@@ -106,7 +106,7 @@ func (e *engine) kill(server *program) {
 // wasLost reports whether the server of a request may have been killed before it stored the answer.
 func (e *engine) wasLost(q *request) bool {
 	at, wasKilled := e.killed[q.server]
-	return wasKilled && q.ended.After(at.Add(-time.Second))
+	return wasKilled && q.ended.After(at.Add(-5*time.Second))
 }
 
 // sent returns how often the engine accepted each URL: kept counts only the requests whose answers
@@ -139,7 +139,7 @@ func start(t *testing.T, dsn, endpoint, name string, flags ...string) *program {
 	address := servertest.FreeAddress(t)
 	p := &program{name: name, url: "http://" + address}
 	p.cmd = exec.Command(os.Args[0], "-database", dsn, "-listen", address, "-endpoint", endpoint, "-user-agent", name,
-		"-delay", "1s", "-hold", "1h", "-timeout", "2s")
+		"-delay", "1s", "-hold", "1h", "-timeout", "10s")
 	p.cmd.Args = append(p.cmd.Args, flags...)
 	p.cmd.Env = append(os.Environ(), "OUTBOX_SERVER=1", "INDEXNOW_KEY=0123456789abcdef")
 	p.cmd.Stdout, p.cmd.Stderr = t.Output(), t.Output()
@@ -308,6 +308,7 @@ func TestAnOutbox(t *testing.T) {
 		"retries what fails, and waits as long as the engine says":             retriesWhatFails,
 		"keeps what is rejected, until it is added again":                      keepsWhatIsRejected,
 		"loses no page beside one that the engine rejects":                     losesNoPageBesideOneThatIsRejected,
+		"sends what waits behind a batch that is rejected":                     sendsWhatWaitsBehindABatchThatIsRejected,
 		"rejects what is not a URL, and adds nothing then":                     rejectsWhatIsNotAUrl,
 		"works with one connection":                                            worksWithOneConnection,
 	} {
@@ -445,7 +446,7 @@ func retriesWhatFails(t *testing.T, server *servertest.Server) {
 		case 0:
 			return http.StatusServiceUnavailable, nil
 		case 1:
-			return http.StatusTooManyRequests, http.Header{"Retry-After": {"3"}}
+			return http.StatusTooManyRequests, http.Header{"Retry-After": {"10"}}
 		}
 		return http.StatusOK, nil
 	})
@@ -453,7 +454,7 @@ func retriesWhatFails(t *testing.T, server *servertest.Server) {
 	l.await(2, Stats{Waiting: 1})
 	l.add(pageURL + "other") // it has to wait too
 	l.await(3, Stats{Sent: 2})
-	if wait := l.requests[2].ended.Sub(l.requests[1].ended); wait < 3*time.Second {
+	if wait := l.requests[2].ended.Sub(l.requests[1].ended); wait < 10*time.Second {
 		t.Errorf("sent again after %s", wait)
 	}
 }
@@ -469,6 +470,25 @@ func keepsWhatIsRejected(t *testing.T, server *servertest.Server) {
 	l.await(1, Stats{Failed: 1})
 	l.add(pageURL)
 	l.await(2, Stats{Sent: 1})
+}
+
+func sendsWhatWaitsBehindABatchThatIsRejected(t *testing.T, server *servertest.Server) {
+	l := newLocal(t, server, time.Hour, 30*time.Second, func(int) (int, http.Header) { return http.StatusUnprocessableEntity, nil })
+	var urls []string
+	for i := range maxBatch {
+		urls = append(urls, fmt.Sprint(pageURL, i))
+	}
+	l.add(urls...)
+	isSent := func(url string) func() bool {
+		return func() bool {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			return slices.ContainsFunc(l.requests, func(q *request) bool { return slices.Contains(q.urls, url) })
+		}
+	}
+	servertest.Until(t, "the batch is sent", time.Minute, isSent(urls[0]))
+	l.add(pageURL)
+	servertest.Until(t, "the page is sent", 2*time.Minute, isSent(pageURL))
 }
 
 func losesNoPageBesideOneThatIsRejected(t *testing.T, server *servertest.Server) {

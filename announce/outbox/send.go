@@ -162,6 +162,9 @@ func (o *Outbox) settle(ctx context.Context, pages map[string]page, report index
 	defer cancel()
 	for _, b := range report.Batches {
 		if retryable(b) != nil {
+			if len(pages) == maxBatch {
+				o.putBehind(ctx, pages, b)
+			}
 			continue
 		}
 		var failure *string
@@ -190,6 +193,20 @@ func (o *Outbox) settle(ctx context.Context, pages map[string]page, report index
 		}
 	}
 	return nil
+}
+
+// putBehind puts the pages of a batch that is to be sent again behind those that wait. Without it,
+// as many pages as one request takes, all rejected, would be each next request of their host.
+func (o *Outbox) putBehind(ctx context.Context, pages map[string]page, b indexnow.Batch) {
+	ids := make([]int64, len(b.URLs))
+	for i, u := range b.URLs {
+		ids[i] = pages[u].id
+	}
+	if _, err := o.pool.Exec(ctx, `
+		UPDATE outbox.page SET ready_at = clock_timestamp()
+		WHERE id IN (SELECT id FROM outbox.page WHERE id = ANY($1) AND ready_at IS NOT NULL FOR UPDATE SKIP LOCKED)`, ids); err != nil {
+		slog.WarnContext(ctx, "outbox: what is sent again stays before what waits", "host", b.Host, "error", err)
+	}
 }
 
 // write writes the result of rows, and removes them from left. Rows that a transaction of Add has

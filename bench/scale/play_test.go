@@ -121,14 +121,17 @@ func play(t *testing.T, sc scenario) *result {
 	defer end()
 	r, ignored := new(result), new(tally)
 	ranks := zipf{rand.New(rand.NewPCG(15, 8)), sc.s, sc.publishers}
-	isKnown := make(map[string]bool)
+	var known sync.Map // publishers whose lookup has ended
 	var group sync.WaitGroup
 
 	if sc.warm > 0 {
 		each(sc.honest, sc.warm, func(int) {
 			name := domain(ranks.next())
-			isKnown[name] = true
-			group.Go(func() { ignored.ask(m, name) })
+			group.Go(func() {
+				if d, _ := ignored.ask(m, name); d.Allowed {
+					known.Store(name, nil)
+				}
+			})
 		})
 		group.Wait()
 	}
@@ -137,7 +140,8 @@ func play(t *testing.T, sc scenario) *result {
 		each(sc.honest, sc.time, func(int) {
 			name := domain(ranks.next())
 			group.Go(func() {
-				if d, took := r.honest.ask(m, name); isKnown[name] {
+				_, isKnown := known.Load(name)
+				if d, took := r.honest.ask(m, name); isKnown {
 					r.known.add(d, took)
 				}
 			})

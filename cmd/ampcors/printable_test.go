@@ -176,7 +176,7 @@ func TestASignalEndsWaiting(t *testing.T) {
 			}
 			ended := make(chan error, 1)
 			go func() { ended <- cmd.Wait() }()
-			for wait := time.After(20 * time.Second); ; {
+			for wait := time.After(2 * time.Minute); ; {
 				if err := cmd.Process.Signal(signal); err != nil && err != os.ErrProcessDone {
 					_ = cmd.Process.Kill()
 					t.Skipf("%v cannot be sent on this system: %v", signal, err)

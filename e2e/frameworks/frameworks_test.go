@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gin-gonic/gin"
 	"github.com/go-chi/chi/v5"
@@ -157,7 +158,7 @@ func TestFiberSeesSeveralLines(t *testing.T) {
 		} {
 			r := httptest.NewRequest("PUT", route.Path, nil)
 			r.Header = header
-			if resp, err := newFiber(test.Handler).Test(r); err != nil || resp.StatusCode != test.status {
+			if resp, err := newFiber(test.Handler).Test(r, fiber.TestConfig{Timeout: time.Minute}); err != nil || resp.StatusCode != test.status {
 				t.Errorf("%s, %v: %+v, %v; want %d", name, header, resp, err, test.status)
 			}
 		}
@@ -172,7 +173,7 @@ func TestFiberKeepsVary(t *testing.T) {
 	}
 	r := httptest.NewRequest("PUT", route.Path, nil)
 	r.Header.Set("Origin", cacheOrigin)
-	resp, err := newFiber(varies, Fiber(newMiddleware(t, nil))).Test(r)
+	resp, err := newFiber(varies, Fiber(newMiddleware(t, nil))).Test(r, fiber.TestConfig{Timeout: time.Minute})
 	if err != nil || !slices.Equal(resp.Header.Values("Vary"), []string{"Accept-Encoding, Origin"}) {
 		t.Errorf("%+v, %v", resp, err)
 	}

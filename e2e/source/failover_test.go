@@ -33,7 +33,7 @@ func TestDatabasesThatFailOver(t *testing.T) {
 	t.Run("Redis Cluster", func(t *testing.T) {
 		t.Parallel()
 		cli := servertest.Program(t, "install Redis's tools (Debian: apt-get install redis-tools)", "redis-cli")
-		nodes := servertest.RedisCluster(t, 3, time.Second)
+		nodes := servertest.RedisCluster(t, 3, 5*time.Second)
 		addrs := addressesOf(nodes)
 		runCluster(t, binary, engine{
 			store:      newRedisStoreOf(t, rueidis.ClientOption{InitAddress: addrs[:1]}, addrs, "-cluster", "-redis", strings.Join(addrs, ",")),
@@ -57,6 +57,7 @@ func TestDatabasesThatFailOver(t *testing.T) {
 				}},
 				{title: "2,000 hash slots moved to another master", run: func(c *cluster) string {
 					begun := time.Now()
+					servertest.Until(c.T, "the nodes agree", time.Minute, func() bool { return exec.Command(cli, "--cluster", "check", addrs[2]).Run() == nil })
 					out, err := exec.Command(cli, "--cluster", "reshard", addrs[2], "--cluster-from", c.id(nodes[2]), "--cluster-to", c.id(nodes[4]),
 						"--cluster-slots", "2000", "--cluster-yes").CombinedOutput()
 					if err != nil {
@@ -81,7 +82,7 @@ func TestDatabasesThatFailOver(t *testing.T) {
 			}
 		}
 		b := servertest.RedisReplica(t, a)
-		sentinels := addressesOf(servertest.RedisSentinel(t, cutoff.addr, 3, 500*time.Millisecond))
+		sentinels := addressesOf(servertest.RedisSentinel(t, cutoff.addr, 3, 5*time.Second))
 		option := rueidis.ClientOption{InitAddress: sentinels, Sentinel: rueidis.SentinelOption{MasterSet: "ampcors"}}
 		becomesMaster := func(c *cluster, server *servertest.Server, phase int) string {
 			begun := time.Now()
@@ -145,6 +146,10 @@ func TestDatabasesThatFailOver(t *testing.T) {
 					return fmt.Sprintf("%d times; a revocation was seen by all after %s at most", n, round(slowest))
 				}},
 				{title: "primary killed, and its standby promoted", isStale: true, run: func(c *cluster) string {
+					servertest.Until(c.T, "the standby has all", time.Minute, func() (isEqual bool) {
+						err := store.db.QueryRowContext(c.Context(), "SELECT replay_lsn >= pg_current_wal_lsn() FROM pg_stat_replication").Scan(&isEqual)
+						return err == nil && isEqual
+					})
 					primary.Kill()
 					time.Sleep(time.Second)
 					store.standby.Promote()

@@ -146,12 +146,12 @@ func (s *Server) await(what string, holds func() bool) {
 // which must be one line, or one string. An error that Redis replies is returned as the
 // answer, not as err.
 func RedisDo(addr string, command ...string) (string, error) {
-	conn, err := net.DialTimeout("tcp", addr, time.Second)
+	conn, err := net.DialTimeout("tcp", addr, 30*time.Second)
 	if err != nil {
 		return "", err
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(time.Minute))
 	var b strings.Builder
 	fmt.Fprintf(&b, "*%d\r\n", len(command))
 	for _, word := range command {

@@ -4,7 +4,6 @@ package servertest
 import (
 	"bytes"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -12,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -49,7 +49,8 @@ func FreeAddress(t testing.TB) string {
 	var err error
 	for range 100 {
 		var l net.Listener
-		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 11000+rand.IntN(10000))); err == nil {
+		port := 11000 + os.Getpid()%100*100 + int(drawn.Add(1)%100) // other packages have theirs
+		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
 			defer l.Close()
 			return l.Addr().String()
 		}
@@ -57,6 +58,9 @@ func FreeAddress(t testing.TB) string {
 	t.Fatal(err)
 	return ""
 }
+
+// drawn is how many ports this process has tried.
+var drawn atomic.Int64
 
 // A Server is a program that listens at an address on loopback. It ends with the test.
 type Server struct {

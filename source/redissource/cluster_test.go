@@ -17,9 +17,9 @@ import (
 	"github.com/ampcors/ampcors/source"
 )
 
-func newReplicated(t testing.TB, replicas int, addrs ...string) *Store {
+func newReplicated(t testing.TB, replicas int, timeout time.Duration, addrs ...string) *Store {
 	t.Helper()
-	cfg := Config{Redis: rueidis.ClientOption{InitAddress: addrs}, Replicas: replicas}
+	cfg := Config{Redis: rueidis.ClientOption{InitAddress: addrs}, Replicas: replicas, ReplicaTimeout: timeout}
 	if info, err := servertest.RedisDo(addrs[0], "INFO", "cluster"); err != nil {
 		t.Fatal(err)
 	} else if strings.Contains(info, "cluster_enabled:1") {
@@ -39,7 +39,7 @@ func TestAChangeHasReachedTheReplica(t *testing.T) {
 	t.Parallel()
 	master := servertest.Redis(t)
 	replica := servertest.RedisReplica(t, master)
-	s := newReplicated(t, 1, master.Addr)
+	s := newReplicated(t, 1, time.Minute, master.Addr)
 	ctx := t.Context()
 	onReplica := func(domain string) string {
 		n, err := servertest.RedisDo(replica.Addr, "EXISTS", "ampcors:publisher:"+domain)
@@ -61,7 +61,8 @@ func TestAChangeHasReachedTheReplica(t *testing.T) {
 		t.Fatal(err)
 	}
 	replica.Freeze()
-	for _, change := range []func(context.Context, ...string) error{s.Remove, s.Remove, s.Add, s.Add} {
+	impatient := newReplicated(t, 1, time.Second, master.Addr)
+	for _, change := range []func(context.Context, ...string) error{impatient.Remove, impatient.Remove, impatient.Add, impatient.Add} {
 		if err := change(ctx, "www.example.com"); err == nil || !strings.Contains(err.Error(), "0 of 1 replicas") {
 			t.Errorf("the replica is frozen, but: %v", err)
 		}
@@ -70,7 +71,7 @@ func TestAChangeHasReachedTheReplica(t *testing.T) {
 	if err := s.Remove(ctx, "www.example.com"); err != nil || onReplica("www.example.com") != "0" {
 		t.Errorf("%v; the replica has %s", err, onReplica("www.example.com"))
 	}
-	if err := newReplicated(t, 2, master.Addr).Remove(ctx, "www.example.com"); err == nil || !strings.Contains(err.Error(), "1 of 2 replicas") {
+	if err := newReplicated(t, 2, time.Second, master.Addr).Remove(ctx, "www.example.com"); err == nil || !strings.Contains(err.Error(), "1 of 2 replicas") {
 		t.Errorf("there is one replica, but: %v", err)
 	}
 }
@@ -169,7 +170,7 @@ func TestRemoveWorksWithoutMemory(t *testing.T) {
 	t.Parallel()
 	master := servertest.Redis(t)
 	servertest.RedisReplica(t, master)
-	s := newReplicated(t, 1, master.Addr)
+	s := newReplicated(t, 1, time.Minute, master.Addr)
 	if err := s.Add(t.Context(), "www.example.com"); err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +191,7 @@ func TestRemoveWorksWithoutMemory(t *testing.T) {
 func TestAClusterListsPublishersAndReportsChanges(t *testing.T) {
 	t.Parallel()
 	nodes := servertest.RedisCluster(t, 3, 5*time.Second)
-	s := newReplicated(t, 1, nodes[0].Addr)
+	s := newReplicated(t, 1, time.Minute, nodes[0].Addr)
 	mw := newMiddleware(t, s)
 	ctx := t.Context()
 	want := make([]string, 300)

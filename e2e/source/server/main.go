@@ -149,7 +149,7 @@ func run(d database, options source.Config) error {
 	closed := make(chan error, 1)
 	go func() {
 		<-ctx.Done()
-		closing, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		closing, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		closed <- server.Shutdown(closing)
 	}()

@@ -19,7 +19,7 @@ func TestEachMistakeIsFound(t *testing.T) {
 			server := httptest.NewServer(c.Backend())
 			defer server.Close()
 			c.Endpoint.URL = server.URL + "/"
-			report, err := probe.Run(t.Context(), probe.Config{Endpoints: []probe.Endpoint{c.Endpoint}, Publishers: []string{c.Publisher}, Unsafe: c.Unsafe, Cookie: c.Cookie, Timeout: 5 * time.Second})
+			report, err := probe.Run(t.Context(), probe.Config{Endpoints: []probe.Endpoint{c.Endpoint}, Publishers: []string{c.Publisher}, Unsafe: c.Unsafe, Cookie: c.Cookie, Timeout: time.Minute, MaxTime: time.Hour})
 			if err != nil {
 				t.Fatal(err)
 			}

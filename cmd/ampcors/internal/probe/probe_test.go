@@ -125,7 +125,7 @@ func TestRedirectsAreJudgedAsBrowsersDo(t *testing.T) {
 	defer first.Close()
 	u1, _ := url.Parse(first.URL)
 	u2, _ := url.Parse(second.URL)
-	c := newClient(Config{OnlyHosts: []string{u1.Host, u2.Host}, Timeout: time.Second})
+	c := newClient(Config{OnlyHosts: []string{u1.Host, u2.Host}, Timeout: time.Minute})
 	f := c.fetch(t.Context(), request{method: "GET", url: first.URL, origin: ownOrigin})
 	if f.err != nil || f.blocked != nil || f.hop != 1 || seen != "null" {
 		t.Errorf("%+v; Origin was %q", f, seen)
@@ -401,7 +401,7 @@ func TestARequestWithinAnOriginHasNoOrigin(t *testing.T) {
 	}))
 	defer server.Close()
 	u, _ := url.Parse(server.URL)
-	c := newClient(Config{OnlyHosts: []string{u.Host}, Timeout: time.Second})
+	c := newClient(Config{OnlyHosts: []string{u.Host}, Timeout: time.Minute})
 	for _, method := range []string{"GET", "POST"} {
 		if f := c.fetch(t.Context(), request{method: method, url: server.URL, origin: server.URL}); f.err != nil || f.blocked != nil {
 			t.Errorf("%+v", f)
@@ -428,7 +428,7 @@ func TestARedirectNeedsAPreflightOfItsOwn(t *testing.T) {
 	u2, _ := url.Parse(second.URL)
 	for name, header := range map[string]http.Header{"": {}, "AMP-Same-Origin": {"Amp-Same-Origin": {"true"}}} {
 		t.Run(name, func(t *testing.T) {
-			c := newClient(Config{OnlyHosts: []string{u1.Host, u2.Host}, Timeout: time.Second})
+			c := newClient(Config{OnlyHosts: []string{u1.Host, u2.Host}, Timeout: time.Minute})
 			f := c.fetch(t.Context(), request{method: "GET", url: first.URL, origin: first.URL, header: header})
 			if isBlocked := f.blocked != nil; f.err != nil || isBlocked != (name != "") {
 				t.Errorf("%v, %v", f.err, f.blocked)
@@ -495,7 +495,7 @@ func TestARedirectFromHTTPSToHTTPIsNotFollowed(t *testing.T) {
 	if report, err := Run(t.Context(), cfg); err != nil || len(report.Untested) != 1 || !strings.Contains(report.Untested[0].Reason, "mixed content") {
 		t.Errorf("a document: %+v, %v", report, err)
 	}
-	cfg.Timeout = time.Second
+	cfg.Timeout = time.Minute
 	if f := newClient(cfg).fetch(t.Context(), request{method: "GET", url: server.URL, origin: server.URL}); f.blocked == nil || f.err != nil {
 		t.Errorf("a request: %v, %v", f.blocked, f.err)
 	}
@@ -525,7 +525,7 @@ func TestAnAnswer101DoesNotHang(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "101 Switching Protocols") {
 			t.Errorf("got %v", err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("the request does not end")
 	}
 }

@@ -10,18 +10,18 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
-	"github.com/ampcors/ampcors/internal/dns"
-	"github.com/ampcors/ampcors/internal/mapping"
+	"github.com/ampcors/ampcors/internal/domains"
+	"github.com/ampcors/ampcors/internal/prefixes"
 )
 
 // An allowlist holds the publishers that are allowed. After it is built, only its LRU
 // changes, and that never changes an answer.
 type allowlist struct {
-	names    *nameTable                             // exact publishers; the fields below hold indices into it
-	punycode map[string]uint32                      // by prefix, if that begins "xn--"
-	recent   *lru.Cache[mapping.HashPrefix, uint32] // by hash prefix; nil without names
-	hashes   []hashEntry                            // by SHA-256, sorted
-	patterns map[string]struct{}                    // what follows "*."
+	names    *nameTable                              // exact publishers; the fields below hold indices into it
+	punycode map[string]uint32                       // by prefix, if that begins "xn--"
+	recent   *lru.Cache[prefixes.HashPrefix, uint32] // by hash prefix; nil without names
+	hashes   []hashEntry                             // by SHA-256, sorted
+	patterns map[string]struct{}                     // what follows "*."
 }
 
 // A hashEntry is the start of a publisher's SHA-256, and the publisher's index in names. It
@@ -38,7 +38,7 @@ func hashStart(sum *[sha256.Size]byte) uint64 { return binary.BigEndian.Uint64(s
 const recentPrefixes = 4096
 
 // newAllowlist builds an allowlist of domains and bases of patterns that are in the
-// form that dns.Parse returns. All hashes are computed here, so that no request has to.
+// form that domains.Parse returns. All hashes are computed here, so that no request has to.
 // The prefixes that begin "xn--" are also computed here, because to decode one takes
 // several times as long as to look it up. Ambiguous ones are left out, so that they are checked.
 //
@@ -47,22 +47,22 @@ func newAllowlist(names *nameTable, patterns map[string]struct{}, recentHashes i
 	a := &allowlist{names: names, hashes: make([]hashEntry, names.len()), patterns: patterns}
 	if names.len() > 0 {
 		// The only error is a size below one, which cannot happen here.
-		a.recent, _ = lru.New[mapping.HashPrefix, uint32](min(recentHashes, names.len()))
+		a.recent, _ = lru.New[prefixes.HashPrefix, uint32](min(recentHashes, names.len()))
 	}
 	for i := range a.hashes {
 		name, index := names.name(uint32(i)), uint32(i)
 		sum := sha256.Sum256([]byte(name))
 		a.hashes[i] = hashEntry{hashStart(&sum), index}
 		if i < recentHashes {
-			a.recent.Add(mapping.EncodeHash(&sum), index)
+			a.recent.Add(prefixes.EncodeHash(&sum), index)
 		}
 		if i%yieldEvery == 0 {
 			runtime.Gosched()
 		}
-		if !strings.Contains(name, dns.ACEPrefix) {
+		if !strings.Contains(name, domains.ACEPrefix) {
 			continue
 		}
-		if prefix := mapping.Basic(name); strings.HasPrefix(prefix, dns.ACEPrefix) && mapping.OtherHost(prefix) == "" {
+		if prefix := prefixes.Basic(name); strings.HasPrefix(prefix, domains.ACEPrefix) && prefixes.OtherHost(prefix) == "" {
 			if a.punycode == nil {
 				a.punycode = make(map[string]uint32)
 			}
@@ -132,7 +132,7 @@ func (a *allowlist) matches(domain string) bool {
 
 // findRecentHash finds a publisher by a hash prefix that the LRU remembers.
 func (a *allowlist) findRecentHash(prefix string) (name string, ok bool) {
-	var key mapping.HashPrefix
+	var key prefixes.HashPrefix
 	if a.recent == nil || len(prefix) != len(key) {
 		return "", false
 	}
@@ -159,7 +159,7 @@ func (a *allowlist) findHash(prefix string, sum *[sha256.Size]byte) (name string
 	for ; at < len(a.hashes) && a.hashes[at].start == start; at++ {
 		i := a.hashes[at].index
 		if sha256.Sum256([]byte(a.names.name(i))) == *sum {
-			a.recent.Add(mapping.HashPrefix([]byte(prefix)), i)
+			a.recent.Add(prefixes.HashPrefix([]byte(prefix)), i)
 			return a.names.name(i), true
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ampcors/ampcors/internal/mapping"
+	"github.com/ampcors/ampcors/internal/prefixes"
 )
 
 // withRecentHashes returns a Middleware whose LRU has n entries.
@@ -28,7 +28,7 @@ func TestTheLRUIsWarm(t *testing.T) {
 	t.Parallel()
 	list := withRecentHashes(t, 2, "a.example", "b.example", "c.example").current().list
 	for name, want := range map[string]bool{"a.example": true, "b.example": true, "c.example": false} {
-		if found, ok := list.findRecentHash(mapping.Hash(name)); ok != want || ok && found != name {
+		if found, ok := list.findRecentHash(prefixes.Hash(name)); ok != want || ok && found != name {
 			t.Errorf("%s is found as %q, %t", name, found, ok)
 		}
 	}
@@ -44,11 +44,11 @@ func TestEvictionChangesNoDecision(t *testing.T) {
 	m := withRecentHashes(t, 3, names...)
 	for round := range 3 {
 		for _, name := range names {
-			d := m.CheckOrigin("https://" + mapping.Hash(name) + ".cdn.ampproject.org")
+			d := m.CheckOrigin("https://" + prefixes.Hash(name) + ".cdn.ampproject.org")
 			if d.Reason != ReasonCacheOriginHash || d.Publisher != name {
 				t.Fatalf("round %d: %s is decided as %+v", round, name, d)
 			}
-			if _, ok := m.current().list.findRecentHash(mapping.Hash(name)); !ok {
+			if _, ok := m.current().list.findRecentHash(prefixes.Hash(name)); !ok {
 				t.Fatalf("round %d: the hash of %s is not remembered", round, name)
 			}
 		}
@@ -64,13 +64,13 @@ func TestInventedHashesEvictNothing(t *testing.T) {
 	m := withRecentHashes(t, 2, "a.example", "b.example", "c.example")
 	lru := m.current().list.recent
 	for _, name := range []string{"a.example", "c.example"} {
-		if d := m.CheckOrigin("https://" + mapping.Hash(name) + ".cdn.ampproject.org"); d.Publisher != name {
+		if d := m.CheckOrigin("https://" + prefixes.Hash(name) + ".cdn.ampproject.org"); d.Publisher != name {
 			t.Fatalf("the hash of %s: %+v", name, d)
 		}
 	}
 	before := lru.Keys()
 	for i := range 10_000 {
-		if d := m.CheckOrigin("https://" + mapping.Hash(fmt.Sprint(i)) + ".cdn.ampproject.org"); d.Reason != ReasonHashNotKnown {
+		if d := m.CheckOrigin("https://" + prefixes.Hash(fmt.Sprint(i)) + ".cdn.ampproject.org"); d.Reason != ReasonHashNotKnown {
 			t.Fatalf("an invented hash: %+v", d)
 		}
 	}
@@ -83,16 +83,16 @@ func TestInventedHashesEvictNothing(t *testing.T) {
 // names have the same start. No such pair of names is known.
 func TestHashesWithTheSameStartAreDistinct(t *testing.T) {
 	a := newAllowlist(listOf("a.example", "b.example"), nil, 1)
-	sum, _ := mapping.DecodeHash(mapping.Hash("b.example"))
+	sum, _ := prefixes.DecodeHash(prefixes.Hash("b.example"))
 	start := hashStart(&sum)
 	a.hashes = []hashEntry{{start, 0}, {start, 1}}
 	a.recent.Purge()
-	if name, ok := a.findHash(mapping.Hash("b.example"), &sum); !ok || name != "b.example" {
+	if name, ok := a.findHash(prefixes.Hash("b.example"), &sum); !ok || name != "b.example" {
 		t.Errorf("found %q, %t; want b.example", name, ok)
 	}
 	a.recent.Purge()
 	sum[31] ^= 1
-	if name, ok := a.findHash(mapping.Hash("b.example"), &sum); ok {
+	if name, ok := a.findHash(prefixes.Hash("b.example"), &sum); ok {
 		t.Errorf("%q is found by a hash that only has the same start as its own", name)
 	}
 }

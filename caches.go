@@ -4,11 +4,11 @@ import (
 	"slices"
 
 	"github.com/ampcors/ampcors/cacheurl"
-	"github.com/ampcors/ampcors/internal/dns"
+	"github.com/ampcors/ampcors/internal/domains"
 )
 
 // problemReserved is that of a host that is reserved: see reservedHost.
-var problemReserved = &dns.Problem{Reason: "is a host of an AMP Cache, where anybody's page can be"}
+var problemReserved = &domains.Problem{Reason: "is a host of an AMP Cache, where anybody's page can be"}
 
 // hosts are the hosts of AMP Caches.
 type hosts struct {
@@ -49,7 +49,7 @@ func newHosts(trusted []cacheurl.Cache) hosts {
 // reservedFor returns the reserved host whose domain is host or contains it.
 func (h *hosts) reservedFor(host string) (*reservedHost, bool) {
 	for i := range h.reserved {
-		if dns.IsOrIsBelow(host, h.reserved[i].domain) {
+		if domains.IsOrIsBelow(host, h.reserved[i].domain) {
 			return &h.reserved[i], true
 		}
 	}
@@ -65,7 +65,7 @@ func (h *hosts) isReserved(host string) bool {
 // domain prefix: "" for the bare cache domain. It returns any other host unchanged.
 func (h *hosts) split(host string) (name string, cache *cacheHost) {
 	for i := range h.caches {
-		if c := &h.caches[i]; dns.IsOrIsBelow(host, c.domain) {
+		if c := &h.caches[i]; domains.IsOrIsBelow(host, c.domain) {
 			return host[:max(0, len(host)-len(c.domain)-len("."))], c
 		}
 	}

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ampcors/ampcors/internal/dns"
-	"github.com/ampcors/ampcors/internal/mapping"
+	"github.com/ampcors/ampcors/internal/domains"
+	"github.com/ampcors/ampcors/internal/prefixes"
 )
 
 // decide implements the README's table "What each request gets".
@@ -99,7 +99,7 @@ func (p *policy) denial(cl *claim) Reason {
 
 func (cl *claim) hostDenial() Reason {
 	switch cl.problem {
-	case nil, problemReserved, dns.ProblemSingleLabel, dns.ProblemNumber, dns.ProblemEdgeHyphen, dns.ProblemALabel:
+	case nil, problemReserved, domains.ProblemSingleLabel, domains.ProblemNumber, domains.ProblemEdgeHyphen, domains.ProblemALabel:
 		return ReasonUnknownHost // an origin, but not of an allowed publisher
 	}
 	return ReasonMalformed
@@ -107,9 +107,9 @@ func (cl *claim) hostDenial() Reason {
 
 func (cl *claim) prefixDenial() Reason {
 	switch {
-	case cl.problem == dns.ProblemChar:
+	case cl.problem == domains.ProblemChar:
 		return ReasonMalformed
-	case cl.problem == mapping.ProblemAmbiguous:
+	case cl.problem == prefixes.ProblemAmbiguous:
 		return ReasonAmbiguousPrefix
 	case !cl.namesDomain():
 		return ReasonNotCanonical
@@ -142,7 +142,7 @@ func (p *policy) allowsHeaders(lines []string, isOwnOrigin bool) bool {
 			}
 			lower := strings.ToLower(name)
 			_, ok := p.requestHeaders[lower]
-			if !dns.IsASCII(name) || !ok && !(isOwnOrigin && lower == ampSameOrigin) { // ToLower maps some non-ASCII letters to ASCII
+			if !domains.IsASCII(name) || !ok && !(isOwnOrigin && lower == ampSameOrigin) { // ToLower maps some non-ASCII letters to ASCII
 				return false
 			}
 		}

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/net/publicsuffix"
 
-	"github.com/ampcors/ampcors/internal/dns"
+	"github.com/ampcors/ampcors/internal/domains"
 )
 
 // Email lists the AMP emails that may call. An email is not a page at an origin: the mail
@@ -128,24 +128,24 @@ const wantAddress = `an address such as "news@example.com", or "*@example.com"`
 
 // parseSender returns one of Email.Senders with its domain in lower-case ASCII, or what
 // is wrong with it.
-func parseSender(value string) (address string, p *dns.Problem) {
+func parseSender(value string) (address string, p *domains.Problem) {
 	at := strings.LastIndexByte(value, '@')
 	if at < 0 {
-		return "", &dns.Problem{Reason: "is not an email address", Want: wantAddress}
+		return "", &domains.Problem{Reason: "is not an email address", Want: wantAddress}
 	}
 	local, base := value[:at], value[at+1:]
-	domain, err := dns.Parse(base)
+	domain, err := domains.Parse(base)
 	switch {
 	case strings.TrimSpace(value) != value:
-		return "", &dns.Problem{Reason: "has white space around it", Instead: strings.TrimSpace(value)}
+		return "", &domains.Problem{Reason: "has white space around it", Instead: strings.TrimSpace(value)}
 	case local != "*" && !isLocalPart(local):
-		return "", &dns.Problem{Reason: fmt.Sprintf("has a part before the @ that is not 1 to %d ASCII letters, digits, single dots inside and !#$%%&'+-/=?^_`{|}~", maxLocalPart), Want: wantAddress}
+		return "", &domains.Problem{Reason: fmt.Sprintf("has a part before the @ that is not 1 to %d ASCII letters, digits, single dots inside and !#$%%&'+-/=?^_`{|}~", maxLocalPart), Want: wantAddress}
 	case err != nil && err.Instead != "":
-		return "", &dns.Problem{Reason: "has a domain that " + err.Reason, Instead: local + "@" + err.Instead}
+		return "", &domains.Problem{Reason: "has a domain that " + err.Reason, Instead: local + "@" + err.Instead}
 	case err != nil:
-		return "", &dns.Problem{Reason: "has a domain that " + err.Reason, Want: wantAddress}
+		return "", &domains.Problem{Reason: "has a domain that " + err.Reason, Want: wantAddress}
 	case len(local)+len("@")+len(domain) > maxAddress:
-		return "", &dns.Problem{Reason: fmt.Sprintf("is longer than %d bytes", maxAddress), Want: wantAddress}
+		return "", &domains.Problem{Reason: fmt.Sprintf("is longer than %d bytes", maxAddress), Want: wantAddress}
 	}
 	return local + "@" + domain, nil
 }
@@ -166,7 +166,7 @@ func isLocalPart(s string) bool {
 
 // decide decides on a sender's address.
 func (e *emailPolicy) decide(address string) Reason {
-	if len(address) > maxAddress || !dns.IsASCII(address) {
+	if len(address) > maxAddress || !domains.IsASCII(address) {
 		return ReasonNoEmailSender
 	}
 	at := strings.LastIndexByte(address, '@')
@@ -174,7 +174,7 @@ func (e *emailPolicy) decide(address string) Reason {
 		return ReasonNoEmailSender
 	}
 	domain := strings.ToLower(address[at+1:])
-	if _, p := dns.Check(domain); p != nil {
+	if _, p := domains.Check(domain); p != nil {
 		return ReasonNoEmailSender
 	}
 	if _, ok := e.domains[domain]; ok {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/cacheurl"
-	"github.com/ampcors/ampcors/internal/dns"
-	"github.com/ampcors/ampcors/internal/mapping"
+	"github.com/ampcors/ampcors/internal/domains"
+	"github.com/ampcors/ampcors/internal/prefixes"
 )
 
 // words calls f with every word of 1 to n letters of the alphabet. A letter may be any
@@ -145,20 +145,20 @@ func TestEveryLabelIsDecidedAsTheOracleDoes(t *testing.T) {
 					t.Fatalf("%q reverses to %q; want %q", label, got, want)
 				}
 				var plainBuf [63]byte
-				if length, _, plain := mapping.UnfoldPlain(&plainBuf, label); plain && strings.Contains(label, "-") {
+				if length, _, plain := prefixes.UnfoldPlain(&plainBuf, label); plain && strings.Contains(label, "-") {
 					domain := plainBuf[:length]
-					if _, problem := dns.Check(domain); problem == nil && string(domain) != got || problem != nil && got != "" {
+					if _, problem := domains.Check(domain); problem == nil && string(domain) != got || problem != nil && got != "" {
 						t.Fatalf("%q only has to be unfolded, to %q (%s); but it reverses to %q", label, domain, problem, got)
 					}
 				}
-				if domain, err := cacheurl.CanonicalDomain(string(mapping.Unfold(buf[:0], label))); err == nil {
+				if domain, err := cacheurl.CanonicalDomain(string(prefixes.Unfold(buf[:0], label))); err == nil {
 					listed[domain] = struct{}{} // even if the label is not accepted for it
 				}
 				if got == "" {
 					return
 				}
 				accepted[label], listed[got] = got, struct{}{}
-				text, problem := dns.Decode(got)
+				text, problem := domains.Decode(got)
 				if problem != nil || plainDomain(text) != got {
 					t.Fatalf("%q reverses to %q, which is no publisher domain", label, got)
 				}

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/ampcors/ampcors/internal/dns"
-	"github.com/ampcors/ampcors/internal/mapping"
+	"github.com/ampcors/ampcors/internal/domains"
+	"github.com/ampcors/ampcors/internal/prefixes"
 	"github.com/ampcors/ampcors/source"
 )
 
@@ -64,7 +64,7 @@ func (e *Explanation) explain(p *policy, v *verdict) {
 		e.step("scheme", false, scheme, "Only https keeps others on the network from changing the page.")
 		return
 	case host == "" || cl.kind == kindMalformed:
-		e.step("scheme", false, "", fmt.Sprintf("An origin is a scheme, \"://\" and a host, of %d bytes at most.", dns.MaxOrigin))
+		e.step("scheme", false, "", fmt.Sprintf("An origin is a scheme, \"://\" and a host, of %d bytes at most.", domains.MaxOrigin))
 		return
 	}
 	e.step("scheme", true, scheme, "Accepted.")
@@ -93,7 +93,7 @@ func (e *Explanation) explainHost(p *policy, v *verdict, host string) {
 func (e *Explanation) explainPrefix(p *policy, v *verdict) {
 	cl := &v.claim
 	switch cl.problem {
-	case mapping.ProblemNoPrefix, mapping.ProblemTwoLabels, mapping.ProblemPrefixLength, mapping.ProblemNotHash:
+	case prefixes.ProblemNoPrefix, prefixes.ProblemTwoLabels, prefixes.ProblemPrefixLength, prefixes.ProblemNotHash:
 		e.step("prefix", false, cl.name, "What is before the cache domain "+cl.problem.Reason+".")
 		return
 	}
@@ -109,20 +109,20 @@ func (e *Explanation) explainPrefix(p *policy, v *verdict) {
 		text = *cl.text
 	}
 	switch {
-	case !dns.IsASCII(text):
+	case !domains.IsASCII(text):
 		detail = "Punycode is decoded. A 0- and -0 around it are removed if they were there."
 	case text != cl.name:
 		detail = "The 0- and -0 around it are removed."
-	case strings.HasPrefix(cl.name, dns.ACEPrefix):
+	case strings.HasPrefix(cl.name, domains.ACEPrefix):
 		detail = "As it is: not punycode of a host that can exist."
 	}
 	e.step("unwrapped", true, text, detail)
 
 	switch cl.problem {
 	case nil:
-	case mapping.ProblemAmbiguous:
+	case prefixes.ProblemAmbiguous:
 		e.step("publisher", false, cl.domain(), fmt.Sprintf("The prefix is punycode of this domain, and without decoding it is that of the host %q. "+
-			"AMP's implementations give it to both, so a page of either can be at this origin.", mapping.OtherHost(cl.name)))
+			"AMP's implementations give it to both, so a page of either can be at this origin.", prefixes.OtherHost(cl.name)))
 		return
 	case problemReserved:
 		e.step("publisher", false, cl.domain(), "It cannot be a publisher: it "+cl.problem.Reason+".")

@@ -10,7 +10,7 @@ import (
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/cacheurl"
-	"github.com/ampcors/ampcors/internal/dns"
+	"github.com/ampcors/ampcors/internal/domains"
 )
 
 // fuzzConfig allows publishers of every kind, so that mutations come near to one.
@@ -87,7 +87,7 @@ func FuzzCheckOrigin(f *testing.F) {
 		if verr != nil {
 			return
 		}
-		text, problem := dns.Decode(domain)
+		text, problem := domains.Decode(domain)
 		if problem != nil || plainDomain(text) != domain || plainParse(domain) != domain {
 			t.Fatalf("CanonicalDomain(%q) = %q, which is no publisher domain", s, domain)
 		}

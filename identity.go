@@ -3,7 +3,7 @@ package ampcors
 import (
 	"strings"
 
-	"github.com/ampcors/ampcors/internal/mapping"
+	"github.com/ampcors/ampcors/internal/prefixes"
 	"github.com/ampcors/ampcors/source"
 )
 
@@ -71,7 +71,7 @@ func (id *identity) findPublisher(p *policy, c *caller, cl *claim) {
 
 	// 3. Check what the claim names.
 	cl.check()
-	if cl.problem == mapping.ProblemAmbiguous && p.cfg.DangerouslyAllowAmbiguousPrefixes {
+	if cl.problem == prefixes.ProblemAmbiguous && p.cfg.DangerouslyAllowAmbiguousPrefixes {
 		cl.problem = nil
 	}
 	if cl.problem != nil {

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/net/publicsuffix"
 
 	"github.com/ampcors/ampcors"
-	"github.com/ampcors/ampcors/internal/dns"
-	"github.com/ampcors/ampcors/internal/mapping"
+	"github.com/ampcors/ampcors/internal/domains"
+	"github.com/ampcors/ampcors/internal/prefixes"
 )
 
 // This file is an oracle: a second, slow and simple implementation of the decision on an
@@ -431,8 +431,8 @@ func formAmppackager(host string) string {
 }
 
 // reversed returns the domain of a prefix that has no problem.
-func reversed(buf []byte, prefix string) (string, *dns.Problem) {
-	domain, _, problem := mapping.Reverse(buf, prefix)
+func reversed(buf []byte, prefix string) (string, *domains.Problem) {
+	domain, _, problem := prefixes.Reverse(buf, prefix)
 	if problem != nil {
 		return "", problem
 	}
@@ -442,8 +442,8 @@ func reversed(buf []byte, prefix string) (string, *dns.Problem) {
 // checkForms fails unless the domain's own prefix and each form that an implementation
 // gives it are accepted for this domain. It returns the readable ones.
 func checkForms(t testing.TB, domain string) (accepted []string) {
-	text, _ := dns.Decode(domain)
-	prefix := mapping.Combined(domain)
+	text, _ := domains.Decode(domain)
+	prefix := prefixes.Combined(domain)
 	if !strings.Contains(prefix, "-") && prefix != plainHash(domain) {
 		t.Fatalf("%q has the prefix %q, which is neither readable nor its hash", domain, prefix)
 	}
@@ -452,7 +452,7 @@ func checkForms(t testing.TB, domain string) (accepted []string) {
 			continue
 		}
 		got, problem := reversed(nil, form)
-		if plainIsAmbiguous(form) && (problem == mapping.ProblemAmbiguous || !plainEndsInTLD(text)) {
+		if plainIsAmbiguous(form) && (problem == prefixes.ProblemAmbiguous || !plainEndsInTLD(text)) {
 			continue // no cache can fetch a page of a host without a top-level domain
 		}
 		if form != prefix && isLeftAsXN(text, form) && (got == "" || strings.Contains(got, "xn--")) {

@@ -5,26 +5,26 @@ import (
 	"strings"
 	"unsafe"
 
-	"github.com/ampcors/ampcors/internal/dns"
-	"github.com/ampcors/ampcors/internal/mapping"
+	"github.com/ampcors/ampcors/internal/domains"
+	"github.com/ampcors/ampcors/internal/prefixes"
 )
 
 // A claim is the publisher whose page an Origin value names, if any. It is read from the
 // value alone.
 type claim struct {
 	kind    kind
-	problem *dns.Problem // why the host or the prefix names no publisher
-	checked bool         // problem and domain are set
-	aLabel  bool         // of a host: a label is marked as an A-label, and has not been decoded
-	length  uint8        // of the domain in buf
-	cache   *cacheHost   // nil unless the host is below the domain of a trusted AMP Cache
-	name    string       // the domain prefix below a cache, otherwise the host
-	long    string       // a domain that is too long for buf
-	text    *string      // if not nil, where check stores the prefix decoded and unwrapped; for Explain
+	problem *domains.Problem // why the host or the prefix names no publisher
+	checked bool             // problem and domain are set
+	aLabel  bool             // of a host: a label is marked as an A-label, and has not been decoded
+	length  uint8            // of the domain in buf
+	cache   *cacheHost       // nil unless the host is below the domain of a trusted AMP Cache
+	name    string           // the domain prefix below a cache, otherwise the host
+	long    string           // a domain that is too long for buf
+	text    *string          // if not nil, where check stores the prefix decoded and unwrapped; for Explain
 
 	// What a prefix spells: a domain, or the SHA-256 of one. It is stored here and not in a
 	// string, so that nothing is allocated.
-	buf [dns.MaxLabel]byte
+	buf [domains.MaxLabel]byte
 }
 
 // domain returns the publisher domain that the claim names, if it has been checked and has
@@ -76,8 +76,8 @@ const (
 // expensive work. A listed name does not need them: it passed all checks before it was
 // listed.
 func (cl *claim) read(origin string, h *hosts) {
-	if len(origin) > dns.MaxOrigin {
-		cl.kind, cl.problem = kindMalformed, dns.ProblemTooLong
+	if len(origin) > domains.MaxOrigin {
+		cl.kind, cl.problem = kindMalformed, domains.ProblemTooLong
 		return
 	}
 	host, isHTTPS := strings.CutPrefix(origin, "https://")
@@ -90,10 +90,10 @@ func (cl *claim) read(origin string, h *hosts) {
 	case cl.cache == nil:
 		cl.kind = kindHost
 	case cl.name == "":
-		cl.kind, cl.problem = kindBareCache, mapping.ProblemNoPrefix
-	case strings.HasPrefix(cl.name, dns.ACEPrefix):
+		cl.kind, cl.problem = kindBareCache, prefixes.ProblemNoPrefix
+	case strings.HasPrefix(cl.name, domains.ACEPrefix):
 		cl.kind = kindEncoded
-	case len(cl.name) == len(mapping.HashPrefix{}) && mapping.IsHash(cl.name):
+	case len(cl.name) == len(prefixes.HashPrefix{}) && prefixes.IsHash(cl.name):
 		cl.kind = kindHash
 	default:
 		cl.readPrefix()
@@ -101,11 +101,11 @@ func (cl *claim) read(origin string, h *hosts) {
 }
 
 func (cl *claim) readPrefix() {
-	length, hasDash, plain := mapping.UnfoldPlain(&cl.buf, cl.name)
+	length, hasDash, plain := prefixes.UnfoldPlain(&cl.buf, cl.name)
 	switch {
 	case plain && hasDash:
 		cl.kind, cl.length = kindPlain, uint8(length)
-	case mapping.IsHash(cl.name):
+	case prefixes.IsHash(cl.name):
 		cl.kind = kindHash // but not 52 characters long: check rejects it
 	default:
 		cl.kind = kindEncoded
@@ -134,9 +134,9 @@ func (cl *claim) check() {
 	cl.checked = true
 	switch cl.kind {
 	case kindHTTPHost, kindHost, kindPlain:
-		cl.aLabel, cl.problem = dns.Check(cl.domain())
+		cl.aLabel, cl.problem = domains.Check(cl.domain())
 	case kindEncoded:
-		domain, text, problem := mapping.Reverse(cl.buf[:0], cl.name)
+		domain, text, problem := prefixes.Reverse(cl.buf[:0], cl.name)
 		if cl.problem, cl.length = problem, uint8(len(domain)); len(domain) > len(cl.buf) {
 			cl.long = string(domain)
 		}
@@ -144,7 +144,7 @@ func (cl *claim) check() {
 			*cl.text = text
 		}
 	case kindHash:
-		*cl.sum(), cl.problem = mapping.DecodeHash(cl.name)
+		*cl.sum(), cl.problem = prefixes.DecodeHash(cl.name)
 	}
 }
 
@@ -157,7 +157,7 @@ func (cl *claim) checkAll(h *hosts) {
 		cl.problem = problemReserved
 	}
 	if cl.aLabel && cl.problem == nil {
-		_, cl.problem = dns.Decode(cl.name)
+		_, cl.problem = domains.Decode(cl.name)
 	}
 }
 

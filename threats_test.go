@@ -21,8 +21,8 @@ import (
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/cacheurl"
-	"github.com/ampcors/ampcors/internal/dns"
-	"github.com/ampcors/ampcors/internal/mapping"
+	"github.com/ampcors/ampcors/internal/domains"
+	"github.com/ampcors/ampcors/internal/prefixes"
 	"github.com/ampcors/ampcors/source"
 )
 
@@ -129,7 +129,7 @@ func TestThreatAnAmbiguousPrefix(t *testing.T) {
 		publisher = "www.xn--lstekas-s3a.lv" // www.lāstekas.lv
 		prefix    = "xn--www-lstekas-lv-pub"
 	)
-	if text, _ := dns.Decode(publisher); formToolbox(text) != prefix || formToolbox("xn-www.lstekas.lv.pub") != prefix {
+	if text, _ := domains.Decode(publisher); formToolbox(text) != prefix || formToolbox("xn-www.lstekas.lv.pub") != prefix {
 		t.Fatal("these do not share a prefix")
 	}
 	origin, hash := "https://"+prefix+".cdn.ampproject.org", "https://"+plainHash(publisher)+".cdn.ampproject.org"
@@ -188,8 +188,8 @@ func TestWhichPrefixesAreAmbiguous(t *testing.T) {
 		plainToASCII("0-é-foo-com-0"):      false,
 		"xn--" + strings.Repeat("a", 1000): false,
 	} {
-		if got := mapping.OtherHost(prefix) != ""; got != want {
-			t.Errorf("%.40q is also read as %q", prefix, mapping.OtherHost(prefix))
+		if got := prefixes.OtherHost(prefix) != ""; got != want {
+			t.Errorf("%.40q is also read as %q", prefix, prefixes.OtherHost(prefix))
 		}
 	}
 	// As punycode, its last label is "lāstekas-lv", which is no top-level domain.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/ampcors/ampcors/badvalue"
 	"github.com/ampcors/ampcors/cacheurl"
-	"github.com/ampcors/ampcors/internal/dns"
-	"github.com/ampcors/ampcors/internal/mapping"
+	"github.com/ampcors/ampcors/internal/domains"
+	"github.com/ampcors/ampcors/internal/prefixes"
 )
 
 const maxMaxAge = 24 * time.Hour
@@ -38,20 +38,20 @@ func (cfg Config) Warnings() (warnings []*badvalue.Error) {
 	}
 	for p := range newValidator(&cfg).publishers() {
 		domain := p.domain
-		if p.isPattern || !strings.Contains(domain, dns.ACEPrefix) && !strings.HasPrefix(domain, "xn-") {
+		if p.isPattern || !strings.Contains(domain, domains.ACEPrefix) && !strings.HasPrefix(domain, "xn-") {
 			continue
 		}
-		prefix := mapping.Basic(domain)
-		if inside, isWrapped := mapping.Unwrap(prefix); isWrapped && strings.HasPrefix(inside, dns.ACEPrefix) {
+		prefix := prefixes.Basic(domain)
+		if inside, isWrapped := prefixes.Unwrap(prefix); isWrapped && strings.HasPrefix(inside, domains.ACEPrefix) {
 			prefix = inside // as AMP's implementations write it
 		}
-		named, _, problem := mapping.Reverse(nil, prefix)
-		other, want := mapping.OtherHost(prefix), "dangerouslyAllowAmbiguousPrefixes, if you own that host or know that nobody can register it"
+		named, _, problem := prefixes.Reverse(nil, prefix)
+		other, want := prefixes.OtherHost(prefix), "dangerouslyAllowAmbiguousPrefixes, if you own that host or know that nobody can register it"
 		switch {
-		case problem == mapping.ProblemAmbiguous && other == domain:
+		case problem == prefixes.ProblemAmbiguous && other == domain:
 			other = string(named)
-		case problem == mapping.ProblemAmbiguous:
-		case problem == nil && string(named) != domain && strings.Contains(domain, dns.ACEPrefix): // it is read as that of the other host
+		case problem == prefixes.ProblemAmbiguous:
+		case problem == nil && string(named) != domain && strings.Contains(domain, domains.ACEPrefix): // it is read as that of the other host
 			want = "a host below a top-level domain of the Internet, which caches can reach"
 		default:
 			continue
@@ -88,12 +88,12 @@ func newValidator(cfg *Config) *validator {
 	return v
 }
 
-func (v *validator) add(path, value string, p *dns.Problem) {
+func (v *validator) add(path, value string, p *domains.Problem) {
 	v.problems = append(v.problems, p.Of(path, value))
 }
 
 func (v *validator) report(path, value, reason, want string) {
-	v.add(path, value, &dns.Problem{Reason: reason, Want: want})
+	v.add(path, value, &domains.Problem{Reason: reason, Want: want})
 }
 
 // element returns the path of an element of a list.
@@ -143,10 +143,10 @@ func (v *validator) publishers() iter.Seq[publisher] {
 // publisher parses one of Config.Publishers. The problem has no Path.
 func (v *validator) publisher(value string) (domain string, isPattern bool, problem *badvalue.Error) {
 	base, isPattern := strings.CutPrefix(value, "*.")
-	domain, err := dns.Parse(base)
+	domain, err := domains.Parse(base)
 	if isPattern && err != nil && !strings.Contains(base, ".") {
 		// Only a pattern may have a single label: "*.example".
-		if below, err2 := dns.Parse("a." + base); err2 == nil {
+		if below, err2 := domains.Parse("a." + base); err2 == nil {
 			domain, err = strings.TrimPrefix(below, "a."), nil
 		}
 	}
@@ -160,7 +160,7 @@ func (v *validator) publisher(value string) (domain string, isPattern bool, prob
 			err.Instead = value[:len(value)-len(base)] + err.Instead
 		}
 		problem = err.Of("", value)
-		if origin := dns.DevelopmentOrigin(value); origin != "" {
+		if origin := domains.DevelopmentOrigin(value); origin != "" {
 			problem.Want = fmt.Sprintf("%q in origins, for local development", origin)
 		}
 		return "", false, problem
@@ -172,9 +172,9 @@ func (v *validator) publisher(value string) (domain string, isPattern bool, prob
 }
 
 // publisherProblem returns why a valid domain, or a pattern over it, must not be allowed.
-func (h *hosts) publisherProblem(domain string, isPattern, allowsPublicSuffix bool) *dns.Problem {
+func (h *hosts) publisherProblem(domain string, isPattern, allowsPublicSuffix bool) *domains.Problem {
 	if host, ok := h.reservedFor(domain); ok {
-		p := &dns.Problem{Reason: fmt.Sprintf("is a host of an AMP Cache, %q, not a publisher", host.domain),
+		p := &domains.Problem{Reason: fmt.Sprintf("is a host of an AMP Cache, %q, not a publisher", host.domain),
 			Want: "the domain whose documents the cache serves"}
 		prefix, _ := strings.CutSuffix(domain, "."+host.domain)
 		if publisher, err := cacheurl.PublisherDomain(prefix); err == nil && host.isCache {
@@ -185,18 +185,18 @@ func (h *hosts) publisherProblem(domain string, isPattern, allowsPublicSuffix bo
 	if !isPattern {
 		return nil
 	}
-	if dns.IsPublicSuffix(domain) {
+	if domains.IsPublicSuffix(domain) {
 		if allowsPublicSuffix {
 			return nil // hosts of AMP Caches below it are denied in each request
 		}
-		return &dns.Problem{
+		return &domains.Problem{
 			Reason: "allows everybody who can register a name below that public suffix",
 			Want:   `a pattern over a domain that is yours, such as "*.example.com", or dangerouslyAllowPublicSuffixWildcards`,
 		}
 	}
 	for _, host := range h.reserved {
-		if dns.IsOrIsBelow(host.domain, domain) {
-			return &dns.Problem{
+		if domains.IsOrIsBelow(host.domain, domain) {
+			return &domains.Problem{
 				Reason: fmt.Sprintf("matches %q, a host of an AMP Cache, where anybody's page can be", host.domain),
 				Want:   "publishers one by one, or a pattern that does not match that host",
 			}
@@ -207,9 +207,9 @@ func (h *hosts) publisherProblem(domain string, isPattern, allowsPublicSuffix bo
 
 func (v *validator) origins(values []string) {
 	for i, value := range values {
-		p := dns.CheckOrigin(value)
-		if slices.ContainsFunc(v.hosts.reserved, func(host reservedHost) bool { return host.domain == dns.HostOf(value) }) {
-			p = &dns.Problem{Reason: "is the bare domain of an AMP Cache, and not the origin of a publisher's page", Want: badvalue.RemoveIt}
+		p := domains.CheckOrigin(value)
+		if slices.ContainsFunc(v.hosts.reserved, func(host reservedHost) bool { return host.domain == domains.HostOf(value) }) {
+			p = &domains.Problem{Reason: "is the bare domain of an AMP Cache, and not the origin of a publisher's page", Want: badvalue.RemoveIt}
 		}
 		if p != nil {
 			v.add(element("origins", i), value, p)
@@ -305,9 +305,9 @@ func (v *validator) email(cfg Email) {
 		}
 	}
 	for i, client := range cfg.Clients {
-		p := dns.CheckOrigin(client)
-		if v.hosts.isReserved(dns.HostOf(client)) {
-			p = &dns.Problem{Reason: "is an AMP Cache's host, not a mail client's origin", Want: badvalue.RemoveIt}
+		p := domains.CheckOrigin(client)
+		if v.hosts.isReserved(domains.HostOf(client)) {
+			p = &domains.Problem{Reason: "is an AMP Cache's host, not a mail client's origin", Want: badvalue.RemoveIt}
 		}
 		if p != nil {
 			v.add(element("email.clients", i), client, p)

@@ -10,7 +10,7 @@ import (
 	"github.com/ampcors/ampcors/badvalue"
 	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/configfile"
-	"github.com/ampcors/ampcors/internal/dns"
+	"github.com/ampcors/ampcors/internal/domains"
 	"github.com/ampcors/ampcors/internal/vectors"
 )
 
@@ -68,7 +68,7 @@ func TestPrefixVectors(t *testing.T) {
 			t.Errorf("%q is %q in ASCII, %v; want %q", v.Domain, ascii, err, v.ASCII)
 			continue
 		}
-		text, _ := dns.Decode(ascii)
+		text, _ := domains.Decode(ascii)
 		var own string
 		var official []string
 		for i, form := range v.Prefixes {

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/ampcors/ampcors/badvalue"
-	"github.com/ampcors/ampcors/internal/dns"
+	"github.com/ampcors/ampcors/internal/domains"
 	"github.com/ampcors/ampcors/internal/strictjson"
 )
 
@@ -126,9 +126,9 @@ func ValidateCaches(caches []Cache) error {
 			errs = append(errs, &badvalue.Error{Path: fmt.Sprintf("caches[%d].%s", i, member), Value: value, Reason: reason, Want: want})
 		}
 		domain := func(member, value string) bool {
-			canonical, err := dns.Parse(value)
+			canonical, err := domains.Parse(value)
 			if err == nil && canonical != value {
-				err = &dns.Problem{Reason: "is not in lower-case ASCII", Instead: canonical}
+				err = &domains.Problem{Reason: "is not in lower-case ASCII", Instead: canonical}
 			}
 			if err != nil {
 				errs = append(errs, err.Of(fmt.Sprintf("caches[%d].%s", i, member), value))
@@ -147,16 +147,16 @@ func ValidateCaches(caches []Cache) error {
 			seen[c.ID] = i
 		}
 		if domain("cacheDomain", c.CacheDomain) {
-			if dns.IsPublicSuffix(c.CacheDomain) {
+			if domains.IsPublicSuffix(c.CacheDomain) {
 				// Anybody could register a host below it that looks like a prefix.
 				report("cacheDomain", c.CacheDomain, "is a public suffix", "the domain of one AMP Cache")
 			}
-			if len(c.CacheDomain) > dns.MaxDomain-dns.MaxLabel-len(".") {
+			if len(c.CacheDomain) > domains.MaxDomain-domains.MaxLabel-len(".") {
 				report("cacheDomain", c.CacheDomain, "leaves no room for a domain prefix",
-					fmt.Sprintf("at most %d bytes", dns.MaxDomain-dns.MaxLabel-len(".")))
+					fmt.Sprintf("at most %d bytes", domains.MaxDomain-domains.MaxLabel-len(".")))
 			}
 			for j, other := range caches[:i] {
-				if dns.IsOrIsBelow(c.CacheDomain, other.CacheDomain) || dns.IsOrIsBelow(other.CacheDomain, c.CacheDomain) {
+				if domains.IsOrIsBelow(c.CacheDomain, other.CacheDomain) || domains.IsOrIsBelow(other.CacheDomain, c.CacheDomain) {
 					report("cacheDomain", c.CacheDomain, fmt.Sprintf("overlaps with that of cache %d, %q", j, other.CacheDomain),
 						"domains that do not contain each other")
 					break

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/ampcors/ampcors/badvalue"
-	"github.com/ampcors/ampcors/internal/dns"
+	"github.com/ampcors/ampcors/internal/domains"
 	"github.com/ampcors/ampcors/internal/pageurl"
 )
 
@@ -175,7 +175,7 @@ func (u URL) Build() (string, error) {
 // isCacheHost reports whether a host belongs to this AMP Cache or to a default one. Such a
 // host is not a publisher.
 func isCacheHost(host string, cache Cache) bool {
-	return slices.ContainsFunc(append(DefaultCaches(), cache), func(c Cache) bool { return dns.IsOrIsBelow(host, c.CacheDomain) })
+	return slices.ContainsFunc(append(DefaultCaches(), cache), func(c Cache) bool { return domains.IsOrIsBelow(host, c.CacheDomain) })
 }
 
 // isImageParam reports whether a segment can be one of a SizedImage's parameters. It must
@@ -223,7 +223,7 @@ func Parse(cacheURL string, caches ...Cache) (URL, error) {
 		return reject(fmt.Sprintf("has the host %.80q, which is not ASCII", whole.Host), "an ASCII host, with A-labels (xn--...)")
 	}
 	host := strings.ToLower(whole.Host)
-	i := slices.IndexFunc(caches, func(c Cache) bool { return dns.IsOrIsBelow(host, c.CacheDomain) })
+	i := slices.IndexFunc(caches, func(c Cache) bool { return domains.IsOrIsBelow(host, c.CacheDomain) })
 	if i < 0 {
 		return reject(fmt.Sprintf("has the host %.80q, which is below no known cache's domain", host),
 			`a URL such as "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/"`)
@@ -293,7 +293,7 @@ func parsePage(rest string) (page pageurl.URL, reason string) {
 	if err != nil {
 		host = rest
 	}
-	domain, problem := dns.ParsePublisher(host)
+	domain, problem := domains.ParsePublisher(host)
 	if problem != nil {
 		return page, fmt.Sprintf("has the host %.80q in its path, which %s", host, problem.Reason)
 	}
@@ -328,7 +328,7 @@ func IsOnCache(rawURL string, caches ...Cache) bool {
 	}
 	u, err := url.Parse(rawURL)
 	return err == nil && slices.ContainsFunc(caches, func(c Cache) bool {
-		return dns.IsOrIsBelow(strings.ToLower(u.Hostname()), c.CacheDomain)
+		return domains.IsOrIsBelow(strings.ToLower(u.Hostname()), c.CacheDomain)
 	})
 }
 

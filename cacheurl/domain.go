@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"github.com/ampcors/ampcors/badvalue"
-	"github.com/ampcors/ampcors/internal/dns"
-	"github.com/ampcors/ampcors/internal/mapping"
+	"github.com/ampcors/ampcors/internal/domains"
+	"github.com/ampcors/ampcors/internal/prefixes"
 )
 
 // CanonicalDomain returns the publisher domain as this package compares it: in lower-case
@@ -14,7 +14,7 @@ import (
 // about domains in this form, and must store them in it. Arguments and errors are those of
 // [DomainPrefix].
 func CanonicalDomain(publisher string) (string, error) {
-	domain, problem := dns.ParsePublisher(publisher)
+	domain, problem := domains.ParsePublisher(publisher)
 	if problem != nil {
 		return "", problem
 	}
@@ -45,7 +45,7 @@ func DomainPrefix(publisher string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return mapping.Combined(domain), nil
+	return prefixes.Combined(domain), nil
 }
 
 // HashPrefix returns the hash prefix of the publisher: the
@@ -57,7 +57,7 @@ func HashPrefix(publisher string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return mapping.Hash(domain), nil
+	return prefixes.Hash(domain), nil
 }
 
 // Origins returns one origin for each of the caches, such as
@@ -95,10 +95,10 @@ var ErrHashPrefix = errors.New("ampcors: the domain prefix has no dash: it is a 
 // "How a prefix is read" in the package documentation. Any other is an error: a *[badvalue.Error], or one
 // that is [ErrHashPrefix] if it has no dash.
 func PublisherDomain(prefix string) (string, error) {
-	if prefix != "" && mapping.IsHash(prefix) {
+	if prefix != "" && prefixes.IsHash(prefix) {
 		return "", fmt.Errorf("%w: %.80q", ErrHashPrefix, prefix)
 	}
-	domain, _, p := mapping.Reverse(nil, prefix)
+	domain, _, p := prefixes.Reverse(nil, prefix)
 	if p != nil {
 		return "", &badvalue.Error{
 			Path: "prefix", Value: prefix,

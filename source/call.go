@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ampcors/ampcors/internal/dns"
-	"github.com/ampcors/ampcors/internal/mapping"
+	"github.com/ampcors/ampcors/internal/domains"
+	"github.com/ampcors/ampcors/internal/prefixes"
 )
 
 // A call is a lookup that runs. Callers with the same key wait for one call (singleflight).
@@ -140,14 +140,14 @@ func (s *Source) ask(ctx context.Context, k key) (domain string, err error) {
 	domain, err = s.asked.PublisherByHash(ctx, k.text)
 	// Copied before it is checked: the database may reuse its memory, or it may be a part of a
 	// large string.
-	domain = strings.Clone(domain[:min(len(domain), dns.MaxDomain+1)])
+	domain = strings.Clone(domain[:min(len(domain), domains.MaxDomain+1)])
 	if domain == "" || err != nil {
 		return "", err
 	}
 	if !isCanonical(domain) {
 		return "", fmt.Errorf("%w: %q is not a publisher domain in lower-case ASCII", ErrBadAnswer, domain)
 	}
-	if mapping.Hash(domain) != k.text {
+	if prefixes.Hash(domain) != k.text {
 		return "", fmt.Errorf("%w: %q does not have the hash prefix %q", ErrBadAnswer, domain, k.text)
 	}
 	return domain, nil
@@ -155,9 +155,9 @@ func (s *Source) ask(ctx context.Context, k key) (domain string, err error) {
 
 // isCanonical reports whether a domain is one in lower-case ASCII.
 func isCanonical(domain string) bool {
-	hasALabel, problem := dns.Check(domain)
+	hasALabel, problem := domains.Check(domain)
 	if hasALabel && problem == nil {
-		_, problem = dns.Decode(domain)
+		_, problem = domains.Decode(domain)
 	}
 	return problem == nil
 }

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ampcors/ampcors/internal/dns"
-	"github.com/ampcors/ampcors/internal/mapping"
+	"github.com/ampcors/ampcors/internal/domains"
+	"github.com/ampcors/ampcors/internal/prefixes"
 )
 
 // Errors in an [Answer], and so in ampcors.Decision.SourceErr, that say why a [Database] could not
@@ -168,7 +168,7 @@ type Answer struct {
 // publisher. It waits for at most
 // twice Config.Timeout, if the database obeys its context.
 func (s *Source) Find(ctx context.Context, domain string) Answer {
-	if mapping.IsHash(domain) {
+	if prefixes.IsHash(domain) {
 		return Answer{}
 	}
 	return s.find(ctx, key{text: domain})
@@ -178,7 +178,7 @@ func (s *Source) Find(ctx context.Context, domain string) Answer {
 // as long if the database has shards.
 func (s *Source) FindByHash(ctx context.Context, prefix string) Answer {
 	switch {
-	case !mapping.IsHash(prefix), s.isMade() && s.asked.PublisherByHash == nil:
+	case !prefixes.IsHash(prefix), s.isMade() && s.asked.PublisherByHash == nil:
 		return Answer{}
 	case s.isMade():
 		if domain, ok := s.memory.prefixes.Peek(prefix); ok {
@@ -294,7 +294,7 @@ func (s *Source) staleIfError(domain string, err error) Answer {
 func (s *Source) Forget(publishers ...string) error {
 	var errs []error
 	for _, publisher := range publishers {
-		domain, problem := dns.Parse(publisher)
+		domain, problem := domains.Parse(publisher)
 		if problem != nil {
 			errs = append(errs, fmt.Errorf("source: the publisher %.80q %s", publisher, problem.Reason))
 		} else if s.isMade() {
@@ -307,7 +307,7 @@ func (s *Source) Forget(publishers ...string) error {
 // forget removes a publisher, and the negative answers for it and its hash prefix. Answers of
 // its running lookups are not remembered.
 func (s *Source) forget(domain string) {
-	prefix := mapping.Hash(domain)
+	prefix := prefixes.Hash(domain)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.memory.publishers.Remove(domain)

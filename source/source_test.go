@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/ampcors/ampcors/internal/mapping"
+	"github.com/ampcors/ampcors/internal/prefixes"
 )
 
 // A fake is a database. In these tests, "a" is the publisher a.example, and "@a" is its hash
@@ -107,7 +107,7 @@ func keyOf(name string) string {
 	name, isHash := strings.CutPrefix(name, "@")
 	key := domainOf(name)
 	if isHash {
-		key = mapping.Hash(key)
+		key = prefixes.Hash(key)
 		hashed.Store(key, name)
 	}
 	return key
@@ -473,7 +473,7 @@ func TestAWrongAnswerIsAnError(t *testing.T) {
 			if s := c.Stats(); s.Lookups != 10 || s.Errors != 10 {
 				t.Errorf("%q: %+v", wrong, s)
 			}
-			if r := c.FindByHash(t.Context(), mapping.Hash(wrong)); errors.Is(r.Err, ErrBadAnswer) != (wrong != "evil.example") {
+			if r := c.FindByHash(t.Context(), prefixes.Hash(wrong)); errors.Is(r.Err, ErrBadAnswer) != (wrong != "evil.example") {
 				t.Errorf("%q, which has this hash prefix: %+v", wrong, r)
 			}
 			err = errDown

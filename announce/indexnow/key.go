@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/ampcors/ampcors/badvalue"
-	"github.com/ampcors/ampcors/internal/dns"
+	"github.com/ampcors/ampcors/internal/domains"
 	"github.com/ampcors/ampcors/internal/outbound"
 	"github.com/ampcors/ampcors/internal/pageurl"
 )
@@ -172,7 +172,7 @@ func (c *Client) ServeKeys(next http.Handler) http.Handler {
 		path, own := r.URL.EscapedPath(), c
 		if c.keysOf != nil {
 			host, _, _ := strings.Cut(r.Host, ":")
-			domain, problem := dns.ParsePublisher(host)
+			domain, problem := domains.ParsePublisher(host)
 			if !mayBeKeyFile(path) || problem != nil {
 				next.ServeHTTP(w, r)
 				return
@@ -227,7 +227,7 @@ func (c *Client) Verify(ctx context.Context, hosts ...string) error {
 		reject("hosts", "", "names no host", `at least one, such as "www.example.com"`)
 	}
 	for i, host := range hosts {
-		domain, problem := dns.ParsePublisher(host)
+		domain, problem := domains.ParsePublisher(host)
 		if problem != nil {
 			problem.Path = fmt.Sprintf("hosts[%d]", i)
 			errs = append(errs, c.maskProblem(problem))

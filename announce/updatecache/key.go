@@ -14,7 +14,7 @@ import (
 
 	"github.com/ampcors/ampcors/badvalue"
 	"github.com/ampcors/ampcors/cacheurl"
-	"github.com/ampcors/ampcors/internal/dns"
+	"github.com/ampcors/ampcors/internal/domains"
 	"github.com/ampcors/ampcors/internal/outbound"
 )
 
@@ -109,7 +109,7 @@ func (c *Client) verify(ctx context.Context, publishers []string,
 	}
 	var errs []error
 	for i, publisher := range publishers {
-		domain, problem := dns.ParsePublisher(publisher)
+		domain, problem := domains.ParsePublisher(publisher)
 		if problem != nil {
 			problem.Path = fmt.Sprintf("publishers[%d]", i)
 			errs = append(errs, problem)

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/net/idna"
 
 	"github.com/ampcors/ampcors/badvalue"
-	"github.com/ampcors/ampcors/internal/dns"
+	"github.com/ampcors/ampcors/internal/domains"
 )
 
 // A URL is a publisher's URL. It has no fragment, since browsers do not send one to
@@ -75,7 +75,7 @@ func Parse(value string, escaping Escaping) (URL, *badvalue.Error) {
 	if problem != nil {
 		return URL{}, problem
 	}
-	domain, problem := dns.ParsePublisher(u.Host)
+	domain, problem := domains.ParsePublisher(u.Host)
 	if problem != nil {
 		return URL{}, Problem(value, fmt.Sprintf("has the host %.80q, which %s", u.Host, problem.Reason), "a URL with "+problem.Want)
 	}

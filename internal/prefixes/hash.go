@@ -1,10 +1,10 @@
-package mapping
+package prefixes
 
 import (
 	"crypto/sha256"
 	"encoding/base32"
 
-	"github.com/ampcors/ampcors/internal/dns"
+	"github.com/ampcors/ampcors/internal/domains"
 )
 
 // base32Lower is the alphabet of RFC 4648 section 6 in lower case. The AMP document
@@ -29,7 +29,7 @@ func Hash(domain string) string {
 
 // DecodeHash returns the SHA-256 that a hash prefix spells in base32.
 // encoding/base32 would allocate, and ignores line breaks.
-func DecodeHash(prefix string) (sum [sha256.Size]byte, p *dns.Problem) {
+func DecodeHash(prefix string) (sum [sha256.Size]byte, p *domains.Problem) {
 	if len(prefix) != len(HashPrefix{}) {
 		return sum, ProblemNotHash
 	}

@@ -1,4 +1,4 @@
-package mapping
+package prefixes
 
 import (
 	"strings"
@@ -6,7 +6,7 @@ import (
 	"golang.org/x/net/idna"
 	"golang.org/x/net/publicsuffix"
 
-	"github.com/ampcors/ampcors/internal/dns"
+	"github.com/ampcors/ampcors/internal/domains"
 )
 
 // IsHash reports whether a prefix has no dash, and so cannot be reversed. A prefix
@@ -18,13 +18,13 @@ func IsHash(prefix string) bool {
 // Reverse writes into buf the publisher domain that a prefix with a dash names. It does not
 // allocate for ASCII if buf holds as many bytes as the prefix. text is the prefix decoded
 // and unwrapped, as far as it was read.
-func Reverse(buf []byte, prefix string) (domain []byte, text string, p *dns.Problem) {
+func Reverse(buf []byte, prefix string) (domain []byte, text string, p *domains.Problem) {
 	switch {
-	case len(prefix) == 0 || len(prefix) > dns.MaxLabel:
+	case len(prefix) == 0 || len(prefix) > domains.MaxLabel:
 		return nil, prefix, ProblemPrefixLength
 	case strings.Contains(prefix, "."):
 		return nil, prefix, ProblemTwoLabels
-	case strings.HasPrefix(prefix, dns.ACEPrefix):
+	case strings.HasPrefix(prefix, domains.ACEPrefix):
 		return reverseACE(buf, prefix)
 	}
 	// Caches wrap a prefix exactly if the text inside needs it. They write no other form.
@@ -44,7 +44,7 @@ func Reverse(buf []byte, prefix string) (domain []byte, text string, p *dns.Prob
 // punycode of a host that can exist, it can only be such an unwrapped prefix, and is read as one. If
 // it is punycode of a domain, but another host has the same prefix, it returns the domain with
 // ProblemAmbiguous.
-func reverseACE(buf []byte, prefix string) (domain []byte, text string, p *dns.Problem) {
+func reverseACE(buf []byte, prefix string) (domain []byte, text string, p *domains.Problem) {
 	decoded, err := idna.Punycode.ToUnicode(prefix)
 	// It may be wrapped or not, because implementations count positions 3 and 4
 	// differently. This is not ambiguous, because the last label of a domain cannot be "0".
@@ -57,8 +57,8 @@ func reverseACE(buf []byte, prefix string) (domain []byte, text string, p *dns.P
 		}
 		return domain, prefix, p
 	}
-	if !dns.IsEncodedAs(decoded, prefix) {
-		return nil, prefix, dns.ProblemALabel // browsers load no page from it
+	if !domains.IsEncodedAs(decoded, prefix) {
+		return nil, prefix, domains.ProblemALabel // browsers load no page from it
 	}
 	if domain, p = readUnicode(buf, text); p == nil && other != "" {
 		p = ProblemAmbiguous
@@ -85,16 +85,16 @@ func isTLD(label string) bool {
 // labels below it.
 func OtherHost(prefix string) string {
 	host := string(Unfold(nil, prefix))
-	if !isTLD(host[strings.LastIndexByte(host, '.')+1:]) || strings.Contains("."+host, "."+dns.ACEPrefix) {
+	if !isTLD(host[strings.LastIndexByte(host, '.')+1:]) || strings.Contains("."+host, "."+domains.ACEPrefix) {
 		return ""
 	}
 	return host
 }
 
 // readASCII reads the text of a prefix that is not punycode.
-func readASCII(buf []byte, text string) ([]byte, *dns.Problem) {
+func readASCII(buf []byte, text string) ([]byte, *domains.Problem) {
 	domain := Unfold(buf[:0], text)
-	hasALabel, p := dns.Check(domain)
+	hasALabel, p := domains.Check(domain)
 	switch {
 	case p != nil:
 		return nil, p
@@ -105,16 +105,16 @@ func readASCII(buf []byte, text string) ([]byte, *dns.Problem) {
 }
 
 // readUnicode reads the text of a prefix that was punycode.
-func readUnicode(buf []byte, text string) ([]byte, *dns.Problem) {
+func readUnicode(buf []byte, text string) ([]byte, *domains.Problem) {
 	domain := buf[:0]
 	for label := range strings.SplitSeq(string(Unfold(nil, text)), ".") {
 		a, err := idna.Punycode.ToASCII(label)
 		switch {
 		case label == "":
-			return nil, dns.ProblemEmptyLabel
-		case dns.HasEdgeHyphen(label):
-			return nil, dns.ProblemEdgeHyphen
-		case err != nil || strings.HasPrefix(label, dns.ACEPrefix):
+			return nil, domains.ProblemEmptyLabel
+		case domains.HasEdgeHyphen(label):
+			return nil, domains.ProblemEdgeHyphen
+		case err != nil || strings.HasPrefix(label, domains.ACEPrefix):
 			return nil, ProblemEncoded
 		}
 		if len(domain) > 0 {
@@ -122,7 +122,7 @@ func readUnicode(buf []byte, text string) ([]byte, *dns.Problem) {
 		}
 		domain = append(domain, a...)
 	}
-	if _, p := dns.Check(domain); p != nil {
+	if _, p := domains.Check(domain); p != nil {
 		return nil, p
 	}
 	return domain, nil
@@ -135,7 +135,7 @@ func Unwrap(text string) (inside string, wrapped bool) {
 	if wrapped {
 		inside, wrapped = strings.CutSuffix(inside, "-0")
 	}
-	if !wrapped || dns.HasEdgeHyphen(inside) {
+	if !wrapped || domains.HasEdgeHyphen(inside) {
 		return text, false
 	}
 	return inside, true
@@ -143,7 +143,7 @@ func Unwrap(text string) (inside string, wrapped bool) {
 
 // Unfold appends the text to dst, and reads "--" as "-" and "-" as "." from left to right.
 // An odd run of three or more dashes has several readings. It leaves a label with a hyphen
-// at its edge, which dns.Check rejects.
+// at its edge, which domains.Check rejects.
 func Unfold(dst []byte, text string) []byte {
 	for i := 0; i < len(text); i++ {
 		c := text[i]
@@ -163,15 +163,15 @@ func Unfold(dst []byte, text string) []byte {
 // not punycode, is not wrapped, does not need to be wrapped, and has no A-label. For such a
 // prefix, Reverse does only this before it checks the domain. The caller still has to check
 // the domain.
-func UnfoldPlain(buf *[dns.MaxLabel]byte, prefix string) (length int, hasDash, plain bool) {
-	if len(prefix) > dns.MaxLabel || hyphens34(prefix) || strings.HasPrefix(prefix, "0-") {
+func UnfoldPlain(buf *[domains.MaxLabel]byte, prefix string) (length int, hasDash, plain bool) {
+	if len(prefix) > domains.MaxLabel || hyphens34(prefix) || strings.HasPrefix(prefix, "0-") {
 		return 0, false, false
 	}
 	n := 0
 	for i := 0; i < len(prefix); i++ {
 		c := prefix[i]
 		switch {
-		case c > '.': // a letter or digit, or a byte that dns.Check rejects
+		case c > '.': // a letter or digit, or a byte that domains.Check rejects
 		case c != '-':
 			return 0, false, false
 		case i+1 == len(prefix) || prefix[i+1] != '-':
@@ -190,13 +190,13 @@ func UnfoldPlain(buf *[dns.MaxLabel]byte, prefix string) (length int, hasDash, p
 
 // The rules that a domain prefix can break. It can also break those of the domain that it names.
 var (
-	ProblemNoPrefix     = &dns.Problem{Reason: "has nothing before the cache domain, and so names no publisher"}
-	ProblemTwoLabels    = &dns.Problem{Reason: "has more than one label"}
-	ProblemPrefixLength = &dns.Problem{Reason: "is not 1 to 63 bytes long"}
-	ProblemNotHash      = &dns.Problem{Reason: "has no dash, and is not a hash prefix of 52 characters"}
-	ProblemWrapped      = &dns.Problem{Reason: "is wrapped in 0- and -0 without need"}
-	ProblemNotWrapped   = &dns.Problem{Reason: "has dashes at positions 3 and 4 but is not wrapped in 0- and -0"}
-	ProblemNotPunycode  = &dns.Problem{Reason: "begins with xn-- but is not punycode of a domain"}
-	ProblemEncoded      = &dns.Problem{Reason: "holds an xn-- label, which AMP Caches decode"}
-	ProblemAmbiguous    = &dns.Problem{Reason: "is also the prefix of another host, whose name begins with xn-"}
+	ProblemNoPrefix     = &domains.Problem{Reason: "has nothing before the cache domain, and so names no publisher"}
+	ProblemTwoLabels    = &domains.Problem{Reason: "has more than one label"}
+	ProblemPrefixLength = &domains.Problem{Reason: "is not 1 to 63 bytes long"}
+	ProblemNotHash      = &domains.Problem{Reason: "has no dash, and is not a hash prefix of 52 characters"}
+	ProblemWrapped      = &domains.Problem{Reason: "is wrapped in 0- and -0 without need"}
+	ProblemNotWrapped   = &domains.Problem{Reason: "has dashes at positions 3 and 4 but is not wrapped in 0- and -0"}
+	ProblemNotPunycode  = &domains.Problem{Reason: "begins with xn-- but is not punycode of a domain"}
+	ProblemEncoded      = &domains.Problem{Reason: "holds an xn-- label, which AMP Caches decode"}
+	ProblemAmbiguous    = &domains.Problem{Reason: "is also the prefix of another host, whose name begins with xn-"}
 )

@@ -1,4 +1,4 @@
-package dns
+package domains
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 )
 
 // A Problem is what is wrong with a value. For a request, only the variables below, and those of
-// package mapping, are used, so that nothing is allocated.
+// package prefixes, are used, so that nothing is allocated.
 type Problem struct {
 	Reason  string // completes "the value ..."
 	Instead string // the domain that was probably meant, or ""

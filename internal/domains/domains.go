@@ -1,5 +1,5 @@
-// Package dns has the rules for publisher domains, other hosts and Origins.
-package dns
+// Package domains has the rules for publisher domains, other hosts and Origins.
+package domains
 
 import (
 	"fmt"

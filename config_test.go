@@ -13,6 +13,7 @@ import (
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/badvalue"
 	"github.com/ampcors/ampcors/cacheurl"
+	"github.com/ampcors/ampcors/internal/mwtest"
 )
 
 func TestEveryProblemOfAConfigIsReportedAtOnce(t *testing.T) {
@@ -48,7 +49,7 @@ func TestEveryProblemOfAConfigIsReportedAtOnce(t *testing.T) {
 
 func TestAnAmbiguousPrefixIsAWarning(t *testing.T) {
 	cfg := ampcors.Config{Publishers: []string{"www.example.com", "bücher.example", "www.lāstekas.lv", "*.lāstekas.lv", "xn-www.lstekas.lv.pub", "xn-aa.a.cpa", "xn--aa-cja.a"}}
-	newMiddleware(t, cfg)
+	mwtest.New(t, cfg)
 	warnings := cfg.Warnings()
 	if len(warnings) != 3 || warnings[2].Path != "publishers[6]" || !strings.Contains(warnings[2].Reason, `also give to "xn-aa.a.cpa"`) || warnings[1].Path != "publishers[4]" || !strings.Contains(warnings[1].Reason, `also give to "www.xn--lstekas-s3a.lv"`) || warnings[0].Path != "publishers[2]" || warnings[0].Value != "www.lāstekas.lv" ||
 		!strings.Contains(warnings[0].Error(), `the domain prefix "xn--www-lstekas-lv-pub", which AMP's implementations also give to "xn-www.lstekas.lv.pub"`) {
@@ -171,8 +172,8 @@ func TestEachProblemSaysWhatWouldBeRight(t *testing.T) {
 		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@localhost"}}}, where: "email.senders[0]", reason: "has a domain that has no dot", want: "news@example.com"},
 		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@example.com"}, Clients: []string{"mail.google.com"}}}, where: "email.clients[0]", reason: "not an http or https origin", want: "https://www.example.com"},
 		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@example.com"}, Clients: []string{"null"}}}, where: "email.clients[0]", reason: "sandboxed", want: "https://www.example.com"},
-		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@example.com"}, Clients: []string{cacheOrigin}}}, where: "email.clients[0]", reason: "is an AMP Cache's", want: "remove it"},
-		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@example.com"}, Clients: []string{bingOrigin + ":8443"}}}, where: "email.clients[0]", reason: "is an AMP Cache's", want: "remove it"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@example.com"}, Clients: []string{mwtest.CacheOrigin}}}, where: "email.clients[0]", reason: "is an AMP Cache's", want: "remove it"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@example.com"}, Clients: []string{mwtest.BingOrigin + ":8443"}}}, where: "email.clients[0]", reason: "is an AMP Cache's", want: "remove it"},
 		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@example.com"}, Clients: []string{"https://d-1.ampproject.net"}}}, where: "email.clients[0]", reason: "is an AMP Cache's", want: "remove it"},
 		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@example.com"}, Clients: []string{"https://cdn.ampproject.org"}}}, where: "email.clients[0]", reason: "is an AMP Cache's", want: "remove it"},
 
@@ -200,7 +201,7 @@ func TestValidConfigsAreAccepted(t *testing.T) {
 		"public suffixes":                {Publishers: []string{"*.com", "*.рф", "*.github.io"}, Credentialed: true, DangerouslyAllowPublicSuffixWildcards: true},
 		"patterns below public suffixes": {Publishers: []string{"*.example.co.uk", "*.user.github.io", "*.blog.ampproject.org"}, Credentialed: true},
 		"duplicates":                     {Publishers: []string{"example.com", "EXAMPLE.com", "bücher.example", "xn--bcher-kva.example"}},
-		"origins":                        {Origins: []string{"https://playground.amp.dev", "http://localhost:8080", "http://localhost", "http://127.0.0.1:3000", "http://[::1]:3000", "https://my_host.example", "https://foo-.example.com", "https://xn--bcher-kva.example", cacheOrigin, "https://x.example:80"}},
+		"origins":                        {Origins: []string{"https://playground.amp.dev", "http://localhost:8080", "http://localhost", "http://127.0.0.1:3000", "http://[::1]:3000", "https://my_host.example", "https://foo-.example.com", "https://xn--bcher-kva.example", mwtest.CacheOrigin, "https://x.example:80"}},
 		"methods and headers":            {Origins: []string{"https://a.example"}, Methods: []string{"GET", "PUT", "PATCH", "OPTIONS", "Custom"}, RequestHeaders: []string{"Content-Type", "X-Requested-With"}, ResponseHeaders: []string{}},
 		"caches":                         {Publishers: []string{"a.example"}, Caches: cacheurl.DefaultCaches()[:1]},
 		"senders":                        {Email: ampcors.Email{Senders: []string{"a@example.com", "a.b+c@Bücher.example", "*@example.com", strings.Repeat("a", 64) + "@" + strings.Repeat("a.", 94) + "a"}}},
@@ -275,7 +276,7 @@ func TestAConfigCannotBeChangedFromOutside(t *testing.T) {
 		t.Errorf("exposed: %v", w.Header())
 	}
 	for sender, want := range map[string]ampcors.Reason{"news@example.com": ampcors.ReasonEmail, "evil@evil.example": ampcors.ReasonEmailSenderNotAllowed} {
-		if d := m.Check(&http.Request{Method: "GET", Header: headers("AMP-Email-Sender: " + sender)}); d.Reason != want {
+		if d := m.Check(&http.Request{Method: "GET", Header: mwtest.Headers("AMP-Email-Sender: " + sender)}); d.Reason != want {
 			t.Errorf("%s: %s", sender, d.Reason)
 		}
 	}
@@ -312,7 +313,7 @@ func TestReconfigureWithAProblemChangesNothing(t *testing.T) {
 
 func TestTheZeroMiddlewareDeniesEveryOrigin(t *testing.T) {
 	var m ampcors.Middleware
-	for _, origin := range []string{"https://example.com", "https://example-com.cdn.ampproject.org", "https://" + plainHash("example.com") + ".cdn.ampproject.org", "null", ""} {
+	for _, origin := range []string{"https://example.com", "https://example-com.cdn.ampproject.org", "https://" + mwtest.Hash("example.com") + ".cdn.ampproject.org", "null", ""} {
 		t.Run(origin, func(t *testing.T) {
 			if d := m.CheckOrigin(origin); d.Allowed {
 				t.Errorf("%q: %s", origin, d.Reason)
@@ -430,27 +431,27 @@ func TestAnEmptyListOfCachesTrustsNone(t *testing.T) {
 		Publishers: []string{"www.example.com", "*.tenant.example"}, Caches: []cacheurl.Cache{}, Origins: []string{"http://localhost:8080"},
 		Email: ampcors.Email{Senders: []string{"news@example.com"}},
 	}
-	m := newMiddleware(t, cfg)
+	m := mwtest.New(t, cfg)
 	for origin, want := range map[string]ampcors.Reason{
 		"https://www.example.com":                  ampcors.ReasonOwnOrigin,
 		"https://a.tenant.example":                 ampcors.ReasonOwnOrigin,
 		"http://localhost:8080":                    ampcors.ReasonExtraOrigin,
-		cacheOrigin:                                ampcors.ReasonUnknownHost,
+		mwtest.CacheOrigin:                         ampcors.ReasonUnknownHost,
 		"https://www-example-com.www.bing-amp.com": ampcors.ReasonUnknownHost,
 		"https://cdn.ampproject.org":               ampcors.ReasonUnknownHost,
-		"https://" + plainHash("www.example.com") + ".cdn.ampproject.org": ampcors.ReasonUnknownHost,
-		"https://www.other.example":                                       ampcors.ReasonUnknownHost,
+		"https://" + mwtest.Hash("www.example.com") + ".cdn.ampproject.org": ampcors.ReasonUnknownHost,
+		"https://www.other.example":                                         ampcors.ReasonUnknownHost,
 	} {
 		if d := m.CheckOrigin(origin); d.Reason != want {
 			t.Errorf("%s: %s; want %s", origin, d.Reason, want)
 		}
 	}
-	if d := m.Check(&http.Request{Method: "GET", Header: headers("AMP-Email-Sender: news@example.com")}); d.Reason != ampcors.ReasonEmail {
+	if d := m.Check(&http.Request{Method: "GET", Header: mwtest.Headers("AMP-Email-Sender: news@example.com")}); d.Reason != ampcors.ReasonEmail {
 		t.Errorf("an email: %s", d.Reason)
 	}
 	// A pattern never matches a host of a cache, trusted or not.
 	cfg.Publishers = []string{"*.ampproject.org"}
-	if m, err := ampcors.New(cfg); err == nil && m.CheckOrigin(cacheOrigin).Allowed {
+	if m, err := ampcors.New(cfg); err == nil && m.CheckOrigin(mwtest.CacheOrigin).Allowed {
 		t.Error("a pattern allows a cache")
 	}
 }

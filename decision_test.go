@@ -12,6 +12,7 @@ import (
 	"unicode"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/internal/mwtest"
 )
 
 // TestALoggedDecisionIsBounded: what a caller sends must not fill or forge a log.
@@ -26,12 +27,12 @@ func TestALoggedDecisionIsBounded(t *testing.T) {
 		}
 		return b.String(), line.Decision
 	}
-	_, got := log(ampcors.Decision{Allowed: true, Reason: ampcors.ReasonCacheOrigin, Origin: cacheOrigin, Publisher: "www.example.com", CacheID: "google", Stale: true, SourceErr: errDown})
-	want := map[string]any{"allowed": true, "reason": "cache_origin", "origin": cacheOrigin, "publisher": "www.example.com", "cache": "google", "stale": true, "source_error": errDown.Error()}
+	_, got := log(ampcors.Decision{Allowed: true, Reason: ampcors.ReasonCacheOrigin, Origin: mwtest.CacheOrigin, Publisher: "www.example.com", CacheID: "google", Stale: true, SourceErr: mwtest.ErrDown})
+	want := map[string]any{"allowed": true, "reason": "cache_origin", "origin": mwtest.CacheOrigin, "publisher": "www.example.com", "cache": "google", "stale": true, "source_error": mwtest.ErrDown.Error()}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%v; want %v", got, want)
 	}
-	_, got = log(ampcors.Decision{Reason: ampcors.ReasonPublisherNotAllowed, Origin: evilOrigin, ClaimedPublisher: "evil.example", EmailSender: "a@b.example"})
+	_, got = log(ampcors.Decision{Reason: ampcors.ReasonPublisherNotAllowed, Origin: mwtest.EvilOrigin, ClaimedPublisher: "evil.example", EmailSender: "a@b.example"})
 	if got["claimed_publisher"] != "evil.example" || got["email_sender"] != "a@b.example" || got["publisher"] != nil || got["stale"] != nil {
 		t.Errorf("%v", got)
 	}

@@ -6,26 +6,27 @@ import (
 	"testing"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/internal/mwtest"
 )
 
 func TestExplainShowsEachStepUpToTheDecision(t *testing.T) {
-	m := newMiddleware(t, ampcors.Config{
+	m := mwtest.New(t, ampcors.Config{
 		Publishers: []string{"www.example.com", "en-us.example.com", "bücher.ch", "é-x.com", "*.example.net"},
-		Origins:    []string{playgroundOrigin},
+		Origins:    []string{mwtest.PlaygroundOrigin},
 		Email:      ampcors.Email{Senders: []string{"news@example.com"}},
 	})
 	const ok, bad = "+", "-"
 	for origin, want := range map[string]string{
-		cacheOrigin:      "+scheme=https +cache=cdn.ampproject.org +prefix=www-example-com +unwrapped=www-example-com +publisher=www.example.com +allowlist=www.example.com +verdict=Allowed",
-		wildOrigin:       "+scheme=https +cache=cdn.ampproject.org +prefix=blog-example-net +unwrapped=blog-example-net +publisher=blog.example.net +allowlist=blog.example.net +verdict=Allowed",
-		idnOrigin:        "+scheme=https +cache=cdn.ampproject.org +prefix=xn--bcher-ch-65a +unwrapped=bücher-ch +publisher=xn--bcher-kva.ch +allowlist=xn--bcher-kva.ch +verdict=Allowed",
-		hashOrigin:       "+scheme=https +cache=cdn.ampproject.org +prefix=" + plainHash("www.example.com") + " +allowlist=www.example.com +verdict=Allowed",
-		ownOrigin:        "+scheme=https +cache=none +publisher=www.example.com +allowlist=www.example.com +verdict=Allowed",
-		playgroundOrigin: "+allowlist=https://playground.amp.dev +verdict=Allowed",
+		mwtest.CacheOrigin:      "+scheme=https +cache=cdn.ampproject.org +prefix=www-example-com +unwrapped=www-example-com +publisher=www.example.com +allowlist=www.example.com +verdict=Allowed",
+		mwtest.WildOrigin:       "+scheme=https +cache=cdn.ampproject.org +prefix=blog-example-net +unwrapped=blog-example-net +publisher=blog.example.net +allowlist=blog.example.net +verdict=Allowed",
+		mwtest.IDNOrigin:        "+scheme=https +cache=cdn.ampproject.org +prefix=xn--bcher-ch-65a +unwrapped=bücher-ch +publisher=xn--bcher-kva.ch +allowlist=xn--bcher-kva.ch +verdict=Allowed",
+		mwtest.HashOrigin:       "+scheme=https +cache=cdn.ampproject.org +prefix=" + mwtest.Hash("www.example.com") + " +allowlist=www.example.com +verdict=Allowed",
+		mwtest.OwnOrigin:        "+scheme=https +cache=none +publisher=www.example.com +allowlist=www.example.com +verdict=Allowed",
+		mwtest.PlaygroundOrigin: "+allowlist=https://playground.amp.dev +verdict=Allowed",
 		"https://0-en--us-example-com-0.www.bing-amp.com": "+scheme=https +cache=www.bing-amp.com +prefix=0-en--us-example-com-0 +unwrapped=en--us-example-com +publisher=en-us.example.com +allowlist=en-us.example.com +verdict=Allowed",
 		"https://xn--0---x-com-0-cbb.cdn.ampproject.org":  "+scheme=https +cache=cdn.ampproject.org +prefix=xn--0---x-com-0-cbb +unwrapped=é--x-com +publisher=xn---x-9ia.com +allowlist=xn---x-9ia.com +verdict=Allowed",
-		evilOrigin:        "+scheme=https +cache=cdn.ampproject.org +prefix=evil-example +unwrapped=evil-example +publisher=evil.example -allowlist= -verdict=Denied",
-		unknownHashOrigin: "+scheme=https +cache=cdn.ampproject.org +prefix=v2c4ucasgcskftbjt4c7phpkbqedcdcqo23tkamleapoa5o6fygq -allowlist= -verdict=Denied",
+		mwtest.EvilOrigin:                               "+scheme=https +cache=cdn.ampproject.org +prefix=evil-example +unwrapped=evil-example +publisher=evil.example -allowlist= -verdict=Denied",
+		mwtest.UnknownHashOrigin:                        "+scheme=https +cache=cdn.ampproject.org +prefix=v2c4ucasgcskftbjt4c7phpkbqedcdcqo23tkamleapoa5o6fygq -allowlist= -verdict=Denied",
 		"https://en--us-example-com.cdn.ampproject.org": "+scheme=https +cache=cdn.ampproject.org +prefix=en--us-example-com +unwrapped=en--us-example-com -publisher= -verdict=Denied",
 		"https://cdn.ampproject.org":                    "+scheme=https +cache=cdn.ampproject.org -prefix= -verdict=Denied",
 		"https://a.b-c.cdn.ampproject.org":              "+scheme=https +cache=cdn.ampproject.org -prefix=a.b-c -verdict=Denied",
@@ -35,7 +36,7 @@ func TestExplainShowsEachStepUpToTheDecision(t *testing.T) {
 		"https://localhost":                             "+scheme=https +cache=none -publisher=localhost -verdict=Denied",
 		"https://www.example.com:8443":                  "+scheme=https -cache=www.example.com:8443 -verdict=Denied",
 		"http://www.example.com":                        "-scheme=http -verdict=Denied",
-		mailOrigin:                                      "-allowlist=https://mail.google.com -verdict=Denied",
+		mwtest.MailOrigin:                               "-allowlist=https://mail.google.com -verdict=Denied",
 		"null":                                          "-scheme=null -verdict=Denied",
 		"":                                              "-scheme= -verdict=Denied",
 		"example.com":                                   "-scheme= -verdict=Denied",
@@ -65,7 +66,7 @@ func TestExplainShowsEachStepUpToTheDecision(t *testing.T) {
 }
 
 func TestExplainSaysWhatIsWrongWithAPrefix(t *testing.T) {
-	m := newMiddleware(t, testConfig())
+	m := mwtest.New(t, mwtest.Config())
 	for origin, want := range map[string]string{
 		"https://cdn.ampproject.org":                                   "names no publisher",
 		"https://a.b-c.cdn.ampproject.org":                             "more than one label",
@@ -78,12 +79,12 @@ func TestExplainSaysWhatIsWrongWithAPrefix(t *testing.T) {
 		"https://ampproject.net":                                       "anybody's page",
 		"https://xn--bcher-ch-65A.cdn.ampproject.org":                  "not canonical punycode",
 		"https://evil-example.cdn.ampproject.org":                      "Neither listed",
-		unknownHashOrigin:                                              "A pattern cannot match a hash",
-		cacheOrigin:                                                    "Listed in Publishers",
-		wildOrigin:                                                     "Matched by a pattern",
+		mwtest.UnknownHashOrigin:                                       "A pattern cannot match a hash",
+		mwtest.CacheOrigin:                                             "Listed in Publishers",
+		mwtest.WildOrigin:                                              "Matched by a pattern",
 		"https://example-net.cdn.ampproject.org":                       "example.net is not below *.example.net: list it, too.",
 		"https://example.net":                                          "example.net is not below *.example.net: list it, too.",
-		hashOrigin:                                                     "The hash prefix of this publisher",
+		mwtest.HashOrigin:                                              "The hash prefix of this publisher",
 		"https://www.example.com:8443":                                 "no port",
 		"https://" + strings.Repeat("a-", 32) + "a.cdn.ampproject.org": "1 to 63",
 	} {

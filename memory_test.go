@@ -6,25 +6,14 @@ import (
 	"net/http"
 	"net/url"
 	"runtime"
-	"runtime/debug"
-	"slices"
 	"strings"
 	"testing"
-	"unsafe"
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/cacheurl"
+	"github.com/ampcors/ampcors/internal/mwtest"
 	"github.com/ampcors/ampcors/source"
 )
-
-// raceEnabled is whether this program was built with the race detector.
-var raceEnabled = func() bool {
-	info, _ := debug.ReadBuildInfo()
-	return info != nil && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
-}()
-
-// unsafeString returns a string that shares the memory of b.
-func unsafeString(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 // A discard is a ResponseWriter whose header map the tests reuse, so that it does not
 // count as an allocation.
@@ -35,13 +24,13 @@ func (d discard) Write(b []byte) (int, error) { return len(b), nil }
 func (d discard) WriteHeader(int)             {}
 
 func TestCheckOriginDoesNotAllocate(t *testing.T) {
-	m := newMiddleware(t, testConfig())
-	cfg, s := withSource(t, testConfig())
-	remembering := newMiddleware(t, cfg)
+	m := mwtest.New(t, mwtest.Config())
+	cfg, s := mwtest.WithSource(t, mwtest.Config())
+	remembering := mwtest.New(t, cfg)
 	longName := strings.Repeat("long-name.", 5) + "example" // too long for the compiler's buffer on the stack
-	s.add(longName)
+	s.Add(longName)
 	longPrefix, _ := cacheurl.DomainPrefix(longName)
-	for _, origin := range []string{cacheOrigin, bingOrigin, hashOrigin, idnOrigin, ownOrigin, "https://" + longPrefix + ".cdn.ampproject.org", "https://" + longName} {
+	for _, origin := range []string{mwtest.CacheOrigin, mwtest.BingOrigin, mwtest.HashOrigin, mwtest.IDNOrigin, mwtest.OwnOrigin, "https://" + longPrefix + ".cdn.ampproject.org", "https://" + longName} {
 		t.Run(origin, func(t *testing.T) {
 			if !remembering.CheckOrigin(origin).Allowed {
 				t.Errorf("%q is not allowed", origin)
@@ -52,7 +41,7 @@ func TestCheckOriginDoesNotAllocate(t *testing.T) {
 		})
 	}
 	for _, origin := range []string{
-		cacheOrigin, bingOrigin, hashOrigin, idnOrigin, ownOrigin, playgroundOrigin, unknownHashOrigin, "null", "", "http://www.example.com",
+		mwtest.CacheOrigin, mwtest.BingOrigin, mwtest.HashOrigin, mwtest.IDNOrigin, mwtest.OwnOrigin, mwtest.PlaygroundOrigin, mwtest.UnknownHashOrigin, "null", "", "http://www.example.com",
 		"https://evil.example", "https://cdn.ampproject.org", "https://0-a-b-0.cdn.ampproject.org", strings.Repeat("x", 1<<20),
 	} {
 		t.Run(fmt.Sprintf("%.40s", origin), func(t *testing.T) {
@@ -62,7 +51,7 @@ func TestCheckOriginDoesNotAllocate(t *testing.T) {
 		})
 	}
 	// The publishers of these are not stored anywhere, so the decision copies the name.
-	for _, origin := range []string{wildOrigin, "https://blog.example.net", evilOrigin} {
+	for _, origin := range []string{mwtest.WildOrigin, "https://blog.example.net", mwtest.EvilOrigin} {
 		t.Run(origin, func(t *testing.T) {
 			if n := testing.AllocsPerRun(100, func() { m.CheckOrigin(origin) }); n != 1 {
 				t.Errorf("%q: %v allocations; want 1, for the name", origin, n)
@@ -72,12 +61,12 @@ func TestCheckOriginDoesNotAllocate(t *testing.T) {
 }
 
 func TestAnAllowedRequestCostsOneAllocation(t *testing.T) {
-	cfg := testConfig()
+	cfg := mwtest.Config()
 	cfg.RequestHeaders = []string{"X-Requested-With"}
-	m := newMiddleware(t, cfg)
+	m := mwtest.New(t, cfg)
 	h := m.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	w := discard{make(http.Header)}
-	for _, origin := range []string{cacheOrigin, bingOrigin, hashOrigin, idnOrigin, ownOrigin, playgroundOrigin, wildOrigin, "https://blog.example.net"} {
+	for _, origin := range []string{mwtest.CacheOrigin, mwtest.BingOrigin, mwtest.HashOrigin, mwtest.IDNOrigin, mwtest.OwnOrigin, mwtest.PlaygroundOrigin, mwtest.WildOrigin, "https://blog.example.net"} {
 		t.Run(origin, func(t *testing.T) {
 			r := &http.Request{Method: "GET", Header: http.Header{"Origin": {origin}}}
 			if n := testing.AllocsPerRun(100, func() { clear(w.h); h.ServeHTTP(w, r) }); n != 1 {
@@ -88,11 +77,11 @@ func TestAnAllowedRequestCostsOneAllocation(t *testing.T) {
 			}
 		})
 	}
-	withEmail := newMiddleware(t, emailConfig()).Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	withEmail := mwtest.New(t, mwtest.EmailConfig()).Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	for _, r := range []*http.Request{
-		{Method: "GET", Header: headers("AMP-Email-Sender: a@xn--bcher-kva.example")},
-		{Method: "GET", Header: headers("Origin: " + mailOrigin), URL: &url.URL{RawQuery: "__amp_source_origin=a@xn--bcher-kva.example"}},
-		{Method: "GET", Header: headers("Origin: " + cacheOrigin)},
+		{Method: "GET", Header: mwtest.Headers("AMP-Email-Sender: a@xn--bcher-kva.example")},
+		{Method: "GET", Header: mwtest.Headers("Origin: " + mwtest.MailOrigin), URL: &url.URL{RawQuery: "__amp_source_origin=a@xn--bcher-kva.example"}},
+		{Method: "GET", Header: mwtest.Headers("Origin: " + mwtest.CacheOrigin)},
 	} {
 		if n := testing.AllocsPerRun(100, func() { clear(w.h); withEmail.ServeHTTP(w, r) }); n != 1 {
 			t.Errorf("with Email, %v: %v allocations; want 1", r.Header, n)
@@ -100,7 +89,7 @@ func TestAnAllowedRequestCostsOneAllocation(t *testing.T) {
 	}
 	for _, names := range []string{"content-type", "content-type,x-requested-with"} {
 		t.Run(names, func(t *testing.T) {
-			r := &http.Request{Method: "OPTIONS", Header: headers("Origin: "+cacheOrigin, "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: "+names)}
+			r := &http.Request{Method: "OPTIONS", Header: mwtest.Headers("Origin: "+mwtest.CacheOrigin, "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: "+names)}
 			if n := testing.AllocsPerRun(100, func() { clear(w.h); h.ServeHTTP(w, r) }); n != 1 {
 				t.Errorf("a preflight for %s: %v allocations; want 1", names, n)
 			}
@@ -123,7 +112,7 @@ func heap() int64 {
 // TestAMillionPublishersTakeLittleMemory measures everything that a Middleware keeps: the
 // names, their hashes, and the Config that it can return.
 func TestAMillionPublishersTakeLittleMemory(t *testing.T) {
-	if raceEnabled {
+	if mwtest.RaceEnabled {
 		t.Skip("the race detector's own memory would count")
 	}
 	const n, most = 1_000_000, 48 // bytes for each publisher, in addition to its name
@@ -145,7 +134,7 @@ func TestAMillionPublishersTakeLittleMemory(t *testing.T) {
 	}
 	for i, name := range []string{cfg.Publishers[0], cfg.Publishers[n/2], cfg.Publishers[n-1]} {
 		t.Run(name, func(t *testing.T) {
-			if d := m.CheckOrigin("https://" + plainHash(name) + ".cdn.ampproject.org"); d.Publisher != name {
+			if d := m.CheckOrigin("https://" + mwtest.Hash(name) + ".cdn.ampproject.org"); d.Publisher != name {
 				t.Errorf("publisher %d by hash: %+v", i, d)
 			}
 		})
@@ -153,7 +142,7 @@ func TestAMillionPublishersTakeLittleMemory(t *testing.T) {
 }
 
 func TestNewDoesNotRetainTheTextOfAList(t *testing.T) {
-	if raceEnabled {
+	if mwtest.RaceEnabled {
 		t.Skip("the race detector's own memory would count")
 	}
 	for _, names := range [][]string{{"www.example.com"}, {"www.example.com", "example.net"}} {
@@ -175,7 +164,7 @@ func TestNewDoesNotRetainTheTextOfAList(t *testing.T) {
 // TestTheMemoryOfASourceIsBounded stores twice as many publishers, or negative answers, as the
 // limit.
 func TestTheMemoryOfASourceIsBounded(t *testing.T) {
-	if raceEnabled {
+	if mwtest.RaceEnabled {
 		t.Skip("the race detector's own memory would count")
 	}
 	for _, test := range []struct {
@@ -194,7 +183,7 @@ func TestTheMemoryOfASourceIsBounded(t *testing.T) {
 		t.Run(fmt.Sprintf("%.40s/hash=%t/publisher=%t", test.name, test.byHash, test.isPublisher), func(t *testing.T) {
 			const size = 20_000
 			cache, asked := oddSource(t, source.Config{MaxEntries: size})
-			m := newMiddleware(t, ampcors.Config{Source: cache})
+			m := mwtest.New(t, ampcors.Config{Source: cache})
 			before := heap()
 			for i := range 2 * size {
 				n := 2 * i
@@ -204,7 +193,7 @@ func TestTheMemoryOfASourceIsBounded(t *testing.T) {
 				domain := fmt.Sprintf(test.name, n)
 				origin := "https://" + domain
 				if test.byHash {
-					origin = "https://" + plainHash(domain) + ".cdn.ampproject.org"
+					origin = "https://" + mwtest.Hash(domain) + ".cdn.ampproject.org"
 					*asked = domain
 				}
 				m.CheckOrigin(origin)
@@ -228,7 +217,7 @@ func oddSource(t *testing.T, options source.Config) (c *source.Source, asked *st
 		digits := strings.TrimRight(domain, ".com")
 		return (digits[len(digits)-1]-'0')%2 == 1
 	}
-	return cacheOf(t, source.Database{
+	return mwtest.NewSource(t, source.Database{
 		HasPublisher: func(_ context.Context, domain string) (bool, error) { return isOdd(domain), nil },
 		PublisherByHash: func(context.Context, string) (string, error) {
 			if !isOdd(*asked) {
@@ -242,22 +231,22 @@ func oddSource(t *testing.T, options source.Config) (c *source.Source, asked *st
 // TestInventedOriginsLeaveNothingBehind sends many different origins of every kind. None
 // of them may be kept in memory.
 func TestInventedOriginsLeaveNothingBehind(t *testing.T) {
-	if raceEnabled {
+	if mwtest.RaceEnabled {
 		t.Skip("the race detector's own memory would count")
 	}
 	const n, most = 20_000, 64 << 10 // bytes in total: about three for each request
-	m := newMiddleware(t, testConfig())
+	m := mwtest.New(t, mwtest.Config())
 	h, w := m.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})), discard{make(http.Header)}
-	hash := func(i int) string { return plainHash(fmt.Sprint(i)) }
+	hash := func(i int) string { return mwtest.Hash(fmt.Sprint(i)) }
 	for name, host := range map[string]func(i int) string{
 		"a publisher that is denied":          func(i int) string { return fmt.Sprintf("site-%d-example.cdn.ampproject.org", i) },
 		"a pattern's host":                    func(i int) string { return fmt.Sprintf("site-%d.example.net", i) },
 		"a pattern's host on a cache":         func(i int) string { return fmt.Sprintf("site--%d-example-net.cdn.ampproject.org", i) },
-		"an internationalized pattern's host": func(i int) string { return plainToASCII(fmt.Sprintf("bücher-%d", i)) + ".example.net" },
+		"an internationalized pattern's host": func(i int) string { return mwtest.ALabel(fmt.Sprintf("bücher-%d", i)) + ".example.net" },
 		"an internationalized pattern's host on a cache": func(i int) string {
-			return plainToASCII(fmt.Sprintf("bücher--%d-example-net", i)) + ".cdn.ampproject.org"
+			return mwtest.ALabel(fmt.Sprintf("bücher--%d-example-net", i)) + ".cdn.ampproject.org"
 		},
-		"punycode that is not accepted":       func(i int) string { return plainToASCII(fmt.Sprintf("é-%d-ا-日-ß", i)) + ".cdn.ampproject.org" },
+		"punycode that is not accepted":       func(i int) string { return mwtest.ALabel(fmt.Sprintf("é-%d-ا-日-ß", i)) + ".cdn.ampproject.org" },
 		"a hash":                              func(i int) string { return hash(i) + ".cdn.ampproject.org" },
 		"a hash prefix that is not canonical": func(i int) string { return hash(i)[:51] + "b.cdn.ampproject.org" },
 	} {
@@ -278,7 +267,7 @@ func TestInventedOriginsLeaveNothingBehind(t *testing.T) {
 // TestReconfigureReleasesTheOldList: a Source's answers are kept, but they must not
 // keep the old configuration in memory.
 func TestReconfigureReleasesTheOldList(t *testing.T) {
-	if raceEnabled {
+	if mwtest.RaceEnabled {
 		t.Skip("the race detector's own memory would count")
 	}
 	list := make([]string, 100_000)
@@ -287,7 +276,7 @@ func TestReconfigureReleasesTheOldList(t *testing.T) {
 	}
 	cache, _ := oddSource(t, source.Config{})
 	before := heap()
-	m := newMiddleware(t, ampcors.Config{Publishers: list, Source: cache})
+	m := mwtest.New(t, ampcors.Config{Publishers: list, Source: cache})
 	if err := m.Reconfigure(ampcors.Config{Publishers: list[:1], Source: cache}); err != nil {
 		t.Fatal(err)
 	}

@@ -16,67 +16,17 @@ import (
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/cacheurl"
+	"github.com/ampcors/ampcors/internal/mwtest"
 )
-
-// Origins that the tests use, of www.example.com unless a name or comment says otherwise.
-const (
-	cacheOrigin       = "https://www-example-com.cdn.ampproject.org"
-	bingOrigin        = "https://www-example-com.www.bing-amp.com"
-	ownOrigin         = "https://www.example.com"
-	evilOrigin        = "https://evil-example.cdn.ampproject.org" // another publisher's page
-	playgroundOrigin  = "https://playground.amp.dev"
-	wildOrigin        = "https://blog-example-net.cdn.ampproject.org" // below *.example.net
-	idnOrigin         = "https://xn--bcher-ch-65a.cdn.ampproject.org" // bücher.ch
-	unknownHashOrigin = "https://v2c4ucasgcskftbjt4c7phpkbqedcdcqo23tkamleapoa5o6fygq.cdn.ampproject.org"
-)
-
-var hashOrigin = "https://" + plainHash("www.example.com") + ".cdn.ampproject.org"
-
-func testConfig() ampcors.Config {
-	return ampcors.Config{
-		Publishers:   []string{"www.example.com", "bücher.ch", "*.example.net"},
-		Origins:      []string{playgroundOrigin},
-		Credentialed: true,
-	}
-}
-
-func newMiddleware(t testing.TB, cfg ampcors.Config) *ampcors.Middleware {
-	t.Helper()
-	m, err := ampcors.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
-
-// A spy is a handler that records whether it ran, and sets headers of its own.
-type spy struct{ ran bool }
-
-func (s *spy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.ran = true
-	w.Header().Add("Vary", "Accept")
-	w.Header().Set("X-Handler", "ran")
-	w.WriteHeader(http.StatusAccepted)
-}
-
-// headers makes a header of "Key: value" lines.
-func headers(lines ...string) http.Header {
-	h := make(http.Header)
-	for _, line := range lines {
-		key, value, _ := strings.Cut(line, ": ")
-		h.Add(key, value)
-	}
-	return h
-}
 
 // TestRequestVectors compares, for each kind of request, all of the response's headers, whether the
 // handler ran, and the reason. An outer middleware has set a Vary before. Config.Email changes only Vary
 // for requests that are not AMP for Email requests.
 func TestRequestVectors(t *testing.T) {
 	t.Parallel()
-	f := readVectors(t, "requests.json")
-	f.Reasons = readVectors(t, "origins.json").Reasons
-	policies := policiesOf(t, f)
+	f := mwtest.Vectors(t, "conformance/requests.json")
+	f.Reasons = mwtest.Vectors(t, "conformance/origins.json").Reasons
+	policies := mwtest.Policies(t, f)
 	if len(f.Requests) < 150 {
 		t.Errorf("only %d requests", len(f.Requests))
 	}
@@ -87,7 +37,7 @@ func TestRequestVectors(t *testing.T) {
 		}
 		withEmail := cfg
 		withEmail.Email.Senders = []string{"news@example.com"}
-		test := request{name: v.Name, method: v.Method, query: "?" + v.Query, headers: v.Headers, status: cmp.Or(v.Status, http.StatusAccepted), reason: reasonOf(t, f, v.Reason)}
+		test := request{name: v.Name, method: v.Method, query: "?" + v.Query, headers: v.Headers, status: cmp.Or(v.Status, http.StatusAccepted), reason: mwtest.Reason(t, f, v.Reason)}
 		t.Run(v.Policy+"/"+v.Name, func(t *testing.T) {
 			t.Parallel()
 			checkRequest(t, cfg, test, response(test.status, v.Response, ""))
@@ -101,7 +51,7 @@ func TestRequestVectors(t *testing.T) {
 // response returns all headers of the answer to a request: those that concern CORS, those of the
 // outer middleware, and those of the handler or of a denial.
 func response(status int, cors []string, alsoVaries string) http.Header {
-	h := headers(cors...)
+	h := mwtest.Headers(cors...)
 	h.Set("Vary", "Outer, "+h.Get("Vary")+alsoVaries)
 	switch status {
 	case http.StatusAccepted:
@@ -129,7 +79,7 @@ type request struct {
 func checkRequest(t *testing.T, cfg ampcors.Config, test request, want http.Header) {
 	t.Helper()
 	t.Run("listed", func(t *testing.T) { checkRequestWith(t, cfg, test, want) })
-	cfg, _ = withSource(t, cfg)
+	cfg, _ = mwtest.WithSource(t, cfg)
 	t.Run("of a Source", func(t *testing.T) { checkRequestWith(t, cfg, test, want) })
 }
 
@@ -137,22 +87,22 @@ func checkRequestWith(t *testing.T, cfg ampcors.Config, test request, want http.
 	t.Helper()
 	var observed []ampcors.Decision
 	cfg.Observe = func(r *http.Request, d ampcors.Decision) { observed = append(observed, d) }
-	m := newMiddleware(t, cfg)
+	m := mwtest.New(t, cfg)
 	r := httptest.NewRequest(test.method, "https://api.example.org/data"+test.query, nil)
-	for key, values := range headers(test.headers...) {
+	for key, values := range mwtest.Headers(test.headers...) {
 		r.Header[key] = values
 	}
 	rec := httptest.NewRecorder()
 	rec.Header().Add("Vary", "Outer")
-	handler := new(spy)
+	handler := new(mwtest.Spy)
 	d := m.Check(r)
 	m.Wrap(handler).ServeHTTP(rec, r)
 
 	if !reflect.DeepEqual(rec.Header(), want) {
 		t.Errorf("headers\n%v; want\n%v", rec.Header(), want)
 	}
-	if rec.Code != test.status || handler.ran != (test.status == http.StatusAccepted) {
-		t.Errorf("status %d, the handler ran: %t; want %d", rec.Code, handler.ran, test.status)
+	if rec.Code != test.status || handler.Ran != (test.status == http.StatusAccepted) {
+		t.Errorf("status %d, the handler ran: %t; want %d", rec.Code, handler.Ran, test.status)
 	}
 	if d.Reason != test.reason {
 		t.Errorf("reason %q; want %q", d.Reason, test.reason)
@@ -176,18 +126,18 @@ func checkRequestWith(t *testing.T, cfg ampcors.Config, test request, want http.
 // TestAnUnverifiedOriginNamesNoPublisher: a request that only Sec-Fetch-Site: same-origin
 // allows is from the API host's own page, and not from the publisher that its Origin names.
 func TestAnUnverifiedOriginNamesNoPublisher(t *testing.T) {
-	m := newMiddleware(t, testConfig())
-	r := &http.Request{Method: "POST", Header: headers("Origin: "+evilOrigin, "Sec-Fetch-Site: same-origin")}
-	if got, want := m.Check(r), (ampcors.Decision{Allowed: true, Reason: ampcors.ReasonSameOrigin, Origin: evilOrigin}); got != want {
+	m := mwtest.New(t, mwtest.Config())
+	r := &http.Request{Method: "POST", Header: mwtest.Headers("Origin: "+mwtest.EvilOrigin, "Sec-Fetch-Site: same-origin")}
+	if got, want := m.Check(r), (ampcors.Decision{Allowed: true, Reason: ampcors.ReasonSameOrigin, Origin: mwtest.EvilOrigin}); got != want {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 }
 
 func TestStatsCountByReason(t *testing.T) {
-	m := newMiddleware(t, testConfig())
-	h := m.Wrap(new(spy))
-	for _, o := range []string{cacheOrigin, cacheOrigin, evilOrigin, "null", "null", "null"} {
-		h.ServeHTTP(httptest.NewRecorder(), &http.Request{Method: "GET", Header: headers("Origin: " + o)})
+	m := mwtest.New(t, mwtest.Config())
+	h := m.Wrap(new(mwtest.Spy))
+	for _, o := range []string{mwtest.CacheOrigin, mwtest.CacheOrigin, mwtest.EvilOrigin, "null", "null", "null"} {
+		h.ServeHTTP(httptest.NewRecorder(), &http.Request{Method: "GET", Header: mwtest.Headers("Origin: " + o)})
 	}
 	s := m.Stats()
 	if s.Requests[ampcors.ReasonCacheOrigin] != 2 || s.Requests[ampcors.ReasonPublisherNotAllowed] != 1 || s.Requests[ampcors.ReasonNull] != 3 || s.Publishers != 3 || total(s) != 6 {
@@ -196,11 +146,11 @@ func TestStatsCountByReason(t *testing.T) {
 	if len(s.Requests) != int(ampcors.NumReasons)-1 {
 		t.Errorf("Stats() has %d reasons; want each of %d", len(s.Requests), ampcors.NumReasons-1)
 	}
-	m.Check(&http.Request{Method: "GET", Header: headers("Origin: null")})
+	m.Check(&http.Request{Method: "GET", Header: mwtest.Headers("Origin: null")})
 	if m.Stats().Requests[ampcors.ReasonNull] != 3 {
 		t.Error("Check was counted")
 	}
-	if err := m.Reconfigure(testConfig()); err != nil || m.Stats().Requests[ampcors.ReasonNull] != 3 {
+	if err := m.Reconfigure(mwtest.Config()); err != nil || m.Stats().Requests[ampcors.ReasonNull] != 3 {
 		t.Errorf("Reconfigure forgot the counts, or failed: %v", err)
 	}
 	data, err := json.Marshal(s)
@@ -219,11 +169,11 @@ func TestStatsCountByReason(t *testing.T) {
 // trusted. Whatever clients send, no other cache is counted.
 func TestStatsCountByCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg := testConfig()
-		m := newMiddleware(t, cfg)
+		cfg := mwtest.Config()
+		m := mwtest.New(t, cfg)
 		ask := func(origins ...string) {
 			for _, origin := range origins {
-				m.Handle(httptest.NewRecorder(), &http.Request{Method: "GET", Header: headers("Origin: " + origin)})
+				m.Handle(httptest.NewRecorder(), &http.Request{Method: "GET", Header: mwtest.Headers("Origin: " + origin)})
 			}
 		}
 		want := func(google, bing ampcors.CacheStats) {
@@ -238,11 +188,11 @@ func TestStatsCountByCache(t *testing.T) {
 		}
 		none := ampcors.CacheStats{}
 		want(none, none)
-		ask(cacheOrigin, "https://"+plainHash("www.example.com")+".cdn.ampproject.org", evilOrigin, ownOrigin, "null", "https://cdn.ampproject.org")
+		ask(mwtest.CacheOrigin, "https://"+mwtest.Hash("www.example.com")+".cdn.ampproject.org", mwtest.EvilOrigin, mwtest.OwnOrigin, "null", "https://cdn.ampproject.org")
 		first := time.Now()
 		want(ampcors.CacheStats{Requests: 2, Last: first}, none)
 		time.Sleep(time.Hour)
-		ask(strings.Replace(cacheOrigin, "cdn.ampproject.org", "www.bing-amp.com", 1), evilOrigin)
+		ask(strings.Replace(mwtest.CacheOrigin, "cdn.ampproject.org", "www.bing-amp.com", 1), mwtest.EvilOrigin)
 		bing := ampcors.CacheStats{Requests: 1, Last: time.Now()}
 		want(ampcors.CacheStats{Requests: 2, Last: first}, bing)
 		cfg.Caches = cacheurl.DefaultCaches()[:1]
@@ -250,7 +200,7 @@ func TestStatsCountByCache(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
-		ask(cacheOrigin)
+		ask(mwtest.CacheOrigin)
 		want(ampcors.CacheStats{Requests: 3, Last: time.Now()}, bing)
 	})
 }
@@ -258,7 +208,7 @@ func TestStatsCountByCache(t *testing.T) {
 // net/http's protection against CSRF, behind ampcors, denies each POST of a page on a cache, which ampcors has
 // allowed. ampcors alone denies forged requests.
 func TestCrossOriginProtectionIsNotNeeded(t *testing.T) {
-	m, csrf, api := newMiddleware(t, testConfig()), http.NewCrossOriginProtection(), new(handler202)
+	m, csrf, api := mwtest.New(t, mwtest.Config()), http.NewCrossOriginProtection(), new(mwtest.Handler202)
 	for name, test := range map[string]struct {
 		handler         http.Handler
 		allowed, forged int
@@ -268,10 +218,10 @@ func TestCrossOriginProtectionIsNotNeeded(t *testing.T) {
 		"in front of ampcors":   {csrf.Handler(m.Wrap(api)), http.StatusForbidden, http.StatusForbidden},
 		"alone, for comparison": {csrf.Handler(api), http.StatusForbidden, http.StatusForbidden},
 	} {
-		for origin, want := range map[string]int{cacheOrigin: test.allowed, evilOrigin: test.forged} {
+		for origin, want := range map[string]int{mwtest.CacheOrigin: test.allowed, mwtest.EvilOrigin: test.forged} {
 			rec := httptest.NewRecorder()
 			r := httptest.NewRequest("POST", "https://api.example.com/", nil)
-			r.Header = headers("Origin: "+origin, "Sec-Fetch-Site: cross-site")
+			r.Header = mwtest.Headers("Origin: "+origin, "Sec-Fetch-Site: cross-site")
 			if test.handler.ServeHTTP(rec, r); rec.Code != want {
 				t.Errorf("%s: a POST of %s gets %d; want %d", name, origin, rec.Code, want)
 			}
@@ -280,7 +230,7 @@ func TestCrossOriginProtectionIsNotNeeded(t *testing.T) {
 }
 
 func TestStatsLoseNoCount(t *testing.T) {
-	m := newMiddleware(t, testConfig())
+	m := mwtest.New(t, mwtest.Config())
 	const workers, each = 4, 20_000
 	var group sync.WaitGroup
 	for range workers {
@@ -302,25 +252,25 @@ func TestStatsLoseNoCount(t *testing.T) {
 // with that.
 func TestTheHandlerGetsTheServersOwnResponseWriter(t *testing.T) {
 	rec := httptest.NewRecorder()
-	h := newMiddleware(t, testConfig()).Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h := mwtest.New(t, mwtest.Config()).Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if w != http.ResponseWriter(rec) {
 			t.Errorf("the handler got a %T", w)
 		}
 	}))
-	h.ServeHTTP(rec, &http.Request{Method: "GET", Header: headers("Origin: " + cacheOrigin)})
+	h.ServeHTTP(rec, &http.Request{Method: "GET", Header: mwtest.Headers("Origin: " + mwtest.CacheOrigin)})
 }
 
 // TestObserveSeesTheRequestBeforeAnythingIsWritten: it may measure how long the
 // handler takes, and must not be able to change what is sent.
 func TestObserveSeesTheRequestBeforeAnythingIsWritten(t *testing.T) {
-	for _, origin := range []string{cacheOrigin, evilOrigin} {
+	for _, origin := range []string{mwtest.CacheOrigin, mwtest.EvilOrigin} {
 		t.Run(origin, func(t *testing.T) {
-			rec, handler, observed := httptest.NewRecorder(), new(spy), false
-			cfg := testConfig()
+			rec, handler, observed := httptest.NewRecorder(), new(mwtest.Spy), false
+			cfg := mwtest.Config()
 			cfg.Observe = func(*http.Request, ampcors.Decision) {
-				observed = !handler.ran && len(rec.Header()) == 0 && rec.Body.Len() == 0
+				observed = !handler.Ran && len(rec.Header()) == 0 && rec.Body.Len() == 0
 			}
-			newMiddleware(t, cfg).Wrap(handler).ServeHTTP(rec, &http.Request{Method: "GET", Header: headers("Origin: " + origin)})
+			mwtest.New(t, cfg).Wrap(handler).ServeHTTP(rec, &http.Request{Method: "GET", Header: mwtest.Headers("Origin: " + origin)})
 			if !observed {
 				t.Errorf("%s: observed late, or not at all", origin)
 			}
@@ -332,21 +282,21 @@ func TestObserveSeesTheRequestBeforeAnythingIsWritten(t *testing.T) {
 // requests for fonts, so that 304, 206 and 416 need the headers, too.
 func TestEveryStatusOfAFileServerGetsCORSHeaders(t *testing.T) {
 	files := fstest.MapFS{"font.woff2": {Data: []byte("a font"), ModTime: time.Unix(1e9, 0)}}
-	h := newMiddleware(t, testConfig()).Wrap(http.FileServerFS(files))
+	h := mwtest.New(t, mwtest.Config()).Wrap(http.FileServerFS(files))
 	for _, test := range []struct {
 		origin, line string
 		status       int
 	}{
-		{origin: cacheOrigin, line: "Accept: */*", status: http.StatusOK},
-		{origin: cacheOrigin, line: "If-Modified-Since: " + time.Unix(1e9, 0).UTC().Format(http.TimeFormat), status: http.StatusNotModified},
-		{origin: cacheOrigin, line: "Range: bytes=0-1", status: http.StatusPartialContent},
-		{origin: cacheOrigin, line: "Range: bytes=9-10", status: http.StatusRequestedRangeNotSatisfiable},
-		{origin: evilOrigin, line: "Accept: */*", status: http.StatusForbidden},
+		{origin: mwtest.CacheOrigin, line: "Accept: */*", status: http.StatusOK},
+		{origin: mwtest.CacheOrigin, line: "If-Modified-Since: " + time.Unix(1e9, 0).UTC().Format(http.TimeFormat), status: http.StatusNotModified},
+		{origin: mwtest.CacheOrigin, line: "Range: bytes=0-1", status: http.StatusPartialContent},
+		{origin: mwtest.CacheOrigin, line: "Range: bytes=9-10", status: http.StatusRequestedRangeNotSatisfiable},
+		{origin: mwtest.EvilOrigin, line: "Accept: */*", status: http.StatusForbidden},
 	} {
 		t.Run(test.origin, func(t *testing.T) {
 			rec := httptest.NewRecorder()
 			r := httptest.NewRequest("GET", "/font.woff2", nil)
-			r.Header = headers("Origin: "+test.origin, test.line)
+			r.Header = mwtest.Headers("Origin: "+test.origin, test.line)
 			h.ServeHTTP(rec, r)
 			want := test.origin
 			if test.status == http.StatusForbidden {

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/internal/mwtest"
 	"github.com/ampcors/ampcors/source"
 )
 
@@ -20,34 +21,34 @@ import (
 func behind(t *testing.T, cfg ampcors.Config, r *http.Request, outer ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	rec := httptest.NewRecorder()
-	maps.Copy(rec.Header(), headers(outer...))
-	newMiddleware(t, cfg).Wrap(new(handler202)).ServeHTTP(rec, r)
+	maps.Copy(rec.Header(), mwtest.Headers(outer...))
+	mwtest.New(t, cfg).Wrap(new(mwtest.Handler202)).ServeHTTP(rec, r)
 	return rec
 }
 
 // TestThreatVaryOnSeveralLines: nginx before 1.23 keys its cache on the last line alone.
 func TestThreatVaryOnSeveralLines(t *testing.T) {
 	t.Parallel()
-	email := testConfig()
+	email := mwtest.Config()
 	email.Email.Senders = []string{"news@example.com"}
 	for _, test := range []struct {
 		cfg    ampcors.Config
 		before []string
 		want   string
 	}{
-		{cfg: testConfig(), before: nil, want: "Origin"},
-		{cfg: testConfig(), before: []string{"Vary: Accept"}, want: "Accept, Origin"},
-		{cfg: testConfig(), before: []string{"Vary: Accept", "Vary: Cookie"}, want: "Accept, Cookie, Origin"},
-		{cfg: testConfig(), before: []string{"Vary: Origin"}, want: "Origin"},
-		{cfg: testConfig(), before: []string{"Vary: Accept , origin"}, want: "Accept , origin"},
-		{cfg: testConfig(), before: []string{"Vary: Accept", "Vary: origin"}, want: "Accept, origin"},
-		{cfg: testConfig(), before: []string{"Vary: X-Origin"}, want: "X-Origin, Origin"},
-		{cfg: testConfig(), before: []string{"Vary: *"}, want: "*, Origin"},
+		{cfg: mwtest.Config(), before: nil, want: "Origin"},
+		{cfg: mwtest.Config(), before: []string{"Vary: Accept"}, want: "Accept, Origin"},
+		{cfg: mwtest.Config(), before: []string{"Vary: Accept", "Vary: Cookie"}, want: "Accept, Cookie, Origin"},
+		{cfg: mwtest.Config(), before: []string{"Vary: Origin"}, want: "Origin"},
+		{cfg: mwtest.Config(), before: []string{"Vary: Accept , origin"}, want: "Accept , origin"},
+		{cfg: mwtest.Config(), before: []string{"Vary: Accept", "Vary: origin"}, want: "Accept, origin"},
+		{cfg: mwtest.Config(), before: []string{"Vary: X-Origin"}, want: "X-Origin, Origin"},
+		{cfg: mwtest.Config(), before: []string{"Vary: *"}, want: "*, Origin"},
 		{cfg: email, before: []string{"Vary: Origin"}, want: "Origin, AMP-Email-Sender"},
 		{cfg: email, before: []string{"Vary: Accept"}, want: "Accept, Origin, AMP-Email-Sender"},
 	} {
 		t.Run(test.want, func(t *testing.T) {
-			for _, origin := range []string{cacheOrigin, evilOrigin, ""} {
+			for _, origin := range []string{mwtest.CacheOrigin, mwtest.EvilOrigin, ""} {
 				r := httptest.NewRequest("GET", "/", nil)
 				if origin != "" {
 					r.Header.Set("Origin", origin)
@@ -71,29 +72,29 @@ func TestThreatADenialThatIsStored(t *testing.T) {
 		"Etag: \"a\"", "Content-Digest: x", "Repr-Digest: x", "Digest: x", "Content-Md5: x", "Last-Modified: Thu, 01 Jan 2026 00:00:00 GMT", "Accept-Ranges: bytes", "Pragma: cache",
 		"X-Request-Id: 7", "Strict-Transport-Security: max-age=9", // these are kept
 	}
-	down := testConfig()
-	failing := newSetSource()
-	failing.err = errDown
-	down.Source = failing.remembered(t)
+	down := mwtest.Config()
+	failing := mwtest.NewDatabase()
+	failing.Err = mwtest.ErrDown
+	down.Source = failing.Remembered(t)
 	for _, test := range []struct {
 		name   string
 		cfg    ampcors.Config
 		status int
 		want   []string
 	}{
-		{name: "403", cfg: testConfig(), status: 403},
+		{name: "403", cfg: mwtest.Config(), status: 403},
 		{name: "503", cfg: down, status: 503, want: []string{"Retry-After: 1"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := httptest.NewRequest("GET", "/", nil)
-			r.Header.Set("Origin", evilOrigin)
+			r.Header.Set("Origin", mwtest.EvilOrigin)
 			rec := httptest.NewRecorder()
-			maps.Copy(rec.Header(), headers(outer...))
+			maps.Copy(rec.Header(), mwtest.Headers(outer...))
 			for _, raw := range []string{"ETag", "cache-control"} { // which net/http sends as they are
 				rec.Header()[raw] = []string{"x"}
 			}
-			newMiddleware(t, test.cfg).Wrap(new(handler202)).ServeHTTP(rec, r)
-			want := headers(append(test.want, "Cache-Control: no-store", "Content-Type: text/plain; charset=utf-8", "X-Content-Type-Options: nosniff", "Vary: Origin",
+			mwtest.New(t, test.cfg).Wrap(new(mwtest.Handler202)).ServeHTTP(rec, r)
+			want := mwtest.Headers(append(test.want, "Cache-Control: no-store", "Content-Type: text/plain; charset=utf-8", "X-Content-Type-Options: nosniff", "Vary: Origin",
 				"X-Request-Id: 7", "Strict-Transport-Security: max-age=9")...)
 			if rec.Code != test.status || !reflect.DeepEqual(rec.Header(), want) {
 				t.Errorf("status %d, headers\n%v; want\n%v", rec.Code, rec.Header(), want)
@@ -106,19 +107,19 @@ func TestThreatADenialThatIsStored(t *testing.T) {
 // one allows.
 func TestTheInnerPolicyDecidesEveryCORSHeader(t *testing.T) {
 	t.Parallel()
-	outer := testConfig()
+	outer := mwtest.Config()
 	outer.ResponseHeaders = []string{"X-Outer"}
-	inner := testConfig()
+	inner := mwtest.Config()
 	inner.Credentialed, inner.ResponseHeaders = false, []string{}
 	inner.Publishers = []string{"www.example.com"}
-	h := newMiddleware(t, outer).Wrap(newMiddleware(t, inner).Wrap(new(handler202)))
+	h := mwtest.New(t, outer).Wrap(mwtest.New(t, inner).Wrap(new(mwtest.Handler202)))
 	for origin, want := range map[string]http.Header{
-		cacheOrigin: headers("Vary: Origin", "Access-Control-Allow-Origin: "+cacheOrigin),
-		wildOrigin:  headers("Vary: Origin", "Cache-Control: no-store", "Content-Type: text/plain; charset=utf-8", "X-Content-Type-Options: nosniff"),
+		mwtest.CacheOrigin: mwtest.Headers("Vary: Origin", "Access-Control-Allow-Origin: "+mwtest.CacheOrigin),
+		mwtest.WildOrigin:  mwtest.Headers("Vary: Origin", "Cache-Control: no-store", "Content-Type: text/plain; charset=utf-8", "X-Content-Type-Options: nosniff"),
 	} {
 		t.Run(origin, func(t *testing.T) {
 			rec := httptest.NewRecorder()
-			h.ServeHTTP(rec, &http.Request{Method: "GET", Header: headers("Origin: " + origin)})
+			h.ServeHTTP(rec, &http.Request{Method: "GET", Header: mwtest.Headers("Origin: " + origin)})
 			if !reflect.DeepEqual(rec.Header(), want) {
 				t.Errorf("%s: %v; want %v", origin, rec.Header(), want)
 			}
@@ -126,7 +127,7 @@ func TestTheInnerPolicyDecidesEveryCORSHeader(t *testing.T) {
 	}
 	for _, r := range []*http.Request{
 		{Method: "GET", Header: http.Header{}},
-		{Method: "POST", Header: headers("Origin: "+evilOrigin, "Sec-Fetch-Site: same-origin")},
+		{Method: "POST", Header: mwtest.Headers("Origin: "+mwtest.EvilOrigin, "Sec-Fetch-Site: same-origin")},
 	} {
 		rec := behind(t, inner, r, "Access-Control-Allow-Origin: *")
 		if rec.Header().Get("Access-Control-Allow-Origin") != "" {
@@ -136,13 +137,13 @@ func TestTheInnerPolicyDecidesEveryCORSHeader(t *testing.T) {
 	rec := httptest.NewRecorder()
 	raw := "access-control-allow-credentials" // which net/http sends as it is
 	rec.Header()[raw] = []string{"true"}
-	newMiddleware(t, inner).Handle(rec, &http.Request{Method: "GET", Header: headers("Origin: " + cacheOrigin)})
+	mwtest.New(t, inner).Handle(rec, &http.Request{Method: "GET", Header: mwtest.Headers("Origin: " + mwtest.CacheOrigin)})
 	if len(rec.Header()[raw]) > 0 {
 		t.Errorf("%v", rec.Header())
 	}
 	// With ReportOnly, the outer policy still decides.
 	inner.ReportOnly = true
-	rec = behind(t, inner, &http.Request{Method: "GET", Header: headers("Origin: " + evilOrigin)}, "Access-Control-Allow-Origin: *")
+	rec = behind(t, inner, &http.Request{Method: "GET", Header: mwtest.Headers("Origin: " + mwtest.EvilOrigin)}, "Access-Control-Allow-Origin: *")
 	if rec.Header().Get("Access-Control-Allow-Origin") != "*" {
 		t.Errorf("%v", rec.Header())
 	}
@@ -151,9 +152,9 @@ func TestTheInnerPolicyDecidesEveryCORSHeader(t *testing.T) {
 // TestDeniedGetsTheDecision: an API can answer in JSON, even with a 503.
 func TestDeniedGetsTheDecision(t *testing.T) {
 	t.Parallel()
-	cfg := testConfig()
-	s := newSetSource()
-	cfg.Source = s.remembered(t)
+	cfg := mwtest.Config()
+	s := mwtest.NewDatabase()
+	cfg.Source = s.Remembered(t)
 	cfg.Denied = func(w http.ResponseWriter, r *http.Request, d ampcors.Decision) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(d.StatusCode())
@@ -165,14 +166,14 @@ func TestDeniedGetsTheDecision(t *testing.T) {
 		method, origin string
 		want, vary     string
 	}{
-		{err: nil, method: "GET", origin: evilOrigin, want: `403 {"error":"publisher_not_allowed"} `, vary: "Origin"},
-		{err: nil, method: "OPTIONS", origin: evilOrigin, want: `403 {"error":"publisher_not_allowed"} `, vary: preflightVary},
+		{err: nil, method: "GET", origin: mwtest.EvilOrigin, want: `403 {"error":"publisher_not_allowed"} `, vary: "Origin"},
+		{err: nil, method: "OPTIONS", origin: mwtest.EvilOrigin, want: `403 {"error":"publisher_not_allowed"} `, vary: preflightVary},
 		{err: nil, method: "GET", origin: "null", want: `403 {"error":"null_origin"} `, vary: "Origin"},
-		{err: errDown, method: "GET", origin: otherOrigin, want: `503 {"error":"source_unavailable"} 1`, vary: "Origin"},
+		{err: mwtest.ErrDown, method: "GET", origin: mwtest.OtherOrigin, want: `503 {"error":"source_unavailable"} 1`, vary: "Origin"},
 	} {
 		t.Run(test.method+" "+test.origin, func(t *testing.T) {
-			s.fail(test.err)
-			r := &http.Request{Method: test.method, Header: headers("Origin: "+test.origin, "Access-Control-Request-Method: POST")}
+			s.Fail(test.err)
+			r := &http.Request{Method: test.method, Header: mwtest.Headers("Origin: "+test.origin, "Access-Control-Request-Method: POST")}
 			rec := behind(t, cfg, r, "Content-Type: text/html")
 			if got := fmt.Sprint(rec.Code, " ", rec.Body, " ", rec.Header().Get("Retry-After")); got != test.want || rec.Header().Get("Cache-Control") != "no-store" || rec.Header().Get("Vary") != test.vary {
 				t.Errorf("%s: %s, %v; want %s", test.origin, got, rec.Header(), test.want)
@@ -187,14 +188,14 @@ func TestDeniedGetsTheDecision(t *testing.T) {
 // TestTheHandlerGetsTheEnforcedDecision: a second decision could differ.
 func TestTheHandlerGetsTheEnforcedDecision(t *testing.T) {
 	t.Parallel()
-	s := newSetSource("www.example.com")
-	cache := s.remembered(t, source.Config{TTL: 1, MaxStale: 1})
-	m := newMiddleware(t, ampcors.Config{Source: cache})
-	want := ampcors.Decision{Allowed: true, Reason: ampcors.ReasonCacheOrigin, Origin: cacheOrigin, Publisher: "www.example.com", CacheID: "google"}
+	s := mwtest.NewDatabase("www.example.com")
+	cache := s.Remembered(t, source.Config{TTL: 1, MaxStale: 1})
+	m := mwtest.New(t, ampcors.Config{Source: cache})
+	want := ampcors.Decision{Allowed: true, Reason: ampcors.ReasonCacheOrigin, Origin: mwtest.CacheOrigin, Publisher: "www.example.com", CacheID: "google"}
 	ran := false
 	h := m.WrapDecision(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		ran = true
-		s.remove("www.example.com")
+		s.Remove("www.example.com")
 		if d, ok := ampcors.DecisionFromContext(r.Context()); !ok || d != want {
 			t.Errorf("%+v, %t", d, ok)
 		}
@@ -203,7 +204,7 @@ func TestTheHandlerGetsTheEnforcedDecision(t *testing.T) {
 		}
 	}))
 	r := httptest.NewRequest("GET", "/", nil)
-	r.Header.Set("Origin", cacheOrigin)
+	r.Header.Set("Origin", mwtest.CacheOrigin)
 	h.ServeHTTP(httptest.NewRecorder(), r)
 	if !ran {
 		t.Error("the handler did not run")
@@ -212,14 +213,14 @@ func TestTheHandlerGetsTheEnforcedDecision(t *testing.T) {
 		t.Error("the caller's request was changed")
 	}
 
-	s.add("www.example.com")
+	s.Add("www.example.com")
 	if err := cache.Forget("www.example.com"); err != nil {
 		t.Error(err)
 	}
 	if d, proceed := m.Handle(httptest.NewRecorder(), r); !proceed || d != want {
 		t.Errorf("%+v, %t", d, proceed)
 	}
-	r.Header.Set("Origin", evilOrigin)
+	r.Header.Set("Origin", mwtest.EvilOrigin)
 	rec := httptest.NewRecorder()
 	h.ServeHTTP(rec, r)
 	d, proceed := m.Handle(httptest.NewRecorder(), r)
@@ -234,7 +235,7 @@ func TestTheHandlerGetsTheEnforcedDecision(t *testing.T) {
 func TestALongVaryIsKept(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("A, ", 1<<18) + "A"
-	rec := behind(t, testConfig(), &http.Request{Method: "GET", Header: headers("Origin: " + cacheOrigin)}, "Vary: "+long)
+	rec := behind(t, mwtest.Config(), &http.Request{Method: "GET", Header: mwtest.Headers("Origin: " + mwtest.CacheOrigin)}, "Vary: "+long)
 	if got := rec.Header()["Vary"]; len(got) != 1 || got[0] != long+", Origin" {
 		t.Errorf("%d lines", len(got))
 	}
@@ -248,14 +249,14 @@ func TestADenialBehindAHandlerThatCompresses(t *testing.T) {
 		w.Header().Set("Content-Encoding", "gzip")
 		compressor := gzip.NewWriter(w)
 		defer compressor.Close()
-		newMiddleware(t, testConfig()).Wrap(new(handler202)).ServeHTTP(compressing{w, compressor}, r)
+		mwtest.New(t, mwtest.Config()).Wrap(new(mwtest.Handler202)).ServeHTTP(compressing{w, compressor}, r)
 	}))
 	defer server.Close()
 	r, err := http.NewRequest("GET", server.URL, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Header.Set("Origin", evilOrigin)
+	r.Header.Set("Origin", mwtest.EvilOrigin)
 	resp, err := server.Client().Do(r) // which decompresses
 	if err != nil {
 		t.Fatal(err)
@@ -277,11 +278,11 @@ func (c compressing) Write(b []byte) (int, error) { return c.compressor.Write(b)
 // TestVaryCostsOneAllocation: if there is a Vary before, joining it costs a second
 // allocation.
 func TestVaryCostsOneAllocation(t *testing.T) {
-	h := newMiddleware(t, testConfig()).Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	h := mwtest.New(t, mwtest.Config()).Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	w, outer := discard{make(http.Header)}, []string{"Accept"}
-	for _, lines := range [][]string{{"Origin: " + cacheOrigin}, {"Origin: " + evilOrigin}, nil} {
+	for _, lines := range [][]string{{"Origin: " + mwtest.CacheOrigin}, {"Origin: " + mwtest.EvilOrigin}, nil} {
 		t.Run(fmt.Sprint(lines), func(t *testing.T) {
-			r := &http.Request{Method: "GET", Header: headers(lines...)}
+			r := &http.Request{Method: "GET", Header: mwtest.Headers(lines...)}
 			if n := testing.AllocsPerRun(100, func() {
 				clear(w.h)
 				w.h["Vary"] = outer

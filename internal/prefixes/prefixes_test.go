@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/net/idna"
+
 	"github.com/ampcors/ampcors/internal/domains"
 )
 
@@ -115,4 +117,34 @@ func TestAHashHasOneSpelling(t *testing.T) {
 			t.Errorf("%q is accepted", bad)
 		}
 	}
+}
+
+// Only the last label of the other host matters: whoever has a domain names the hosts below it.
+func TestWhichPrefixesAreAmbiguous(t *testing.T) {
+	for prefix, want := range map[string]bool{
+		"xn--www-lstekas-lv-pub":           true,
+		aLabel("é-foo-com"):                false, // xn-.foo.com.p9a
+		"xn---foo-com-pub":                 true,  // xn-.foo.com.pub
+		"xn----shop-de-pub":                false, // xn--shop.de.pub has an A-label, which is decoded
+		"xn--foo-ru-ck":                    true,  // the list has *.ck, and no ck
+		"xn--foo-ru-github":                false, // the list has github.io
+		"xn--foo-ru--com":                  false, // one label, ru-com
+		"xn--foo-ru---com":                 true,
+		aLabel("www-bücher-com"):           false,
+		aLabel("0-é-foo-com-0"):            false,
+		"xn--" + strings.Repeat("a", 1000): false,
+	} {
+		if got := OtherHost(prefix) != ""; got != want {
+			t.Errorf("%.40q is also read as %q", prefix, OtherHost(prefix))
+		}
+	}
+	// As punycode, its last label is "lāstekas-lv", which is no top-level domain.
+	if got, _, problem := Reverse(nil, "xn--www-lstekas--lv-pub"); string(got) != "xn-www.lstekas-lv.pub" {
+		t.Errorf("%q, %v", got, problem)
+	}
+}
+
+func aLabel(text string) string {
+	label, _ := idna.Punycode.ToASCII(text)
+	return label
 }

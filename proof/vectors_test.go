@@ -1,4 +1,4 @@
-package ampcors_test
+package proof
 
 import (
 	"errors"
@@ -9,52 +9,13 @@ import (
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/badvalue"
 	"github.com/ampcors/ampcors/cacheurl"
-	"github.com/ampcors/ampcors/configfile"
-	"github.com/ampcors/ampcors/internal/domains"
-	"github.com/ampcors/ampcors/internal/vectors"
+	"github.com/ampcors/ampcors/internal/mwtest"
 )
-
-func readVectors(t testing.TB, name string) vectors.File {
-	t.Helper()
-	f, err := vectors.Read("conformance/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f
-}
-
-// policiesOf returns the configurations of a file.
-func policiesOf(t testing.TB, f vectors.File) map[string]ampcors.Config {
-	t.Helper()
-	policies := make(map[string]ampcors.Config)
-	for name, data := range f.Policies {
-		cfg, err := configfile.Inline{Name: name, JSON: data}.Config()
-		if err != nil {
-			t.Fatal(err)
-		}
-		policies[name] = cfg
-	}
-	return policies
-}
-
-// reasonOf returns the reason that a vector names, and fails if the file does not have it.
-func reasonOf(t testing.TB, f vectors.File, label string) (reason ampcors.Reason) {
-	t.Helper()
-	for reason = 1; reason.String() != label; reason++ {
-		if reason == ampcors.NumReasons {
-			t.Fatalf("there is no reason %q", label)
-		}
-	}
-	if r, ok := f.Reasons[label]; f.Reasons != nil && (!ok || r.Allowed != reason.Allowed()) {
-		t.Errorf("the file says of %s: %+v, %t", label, r, ok)
-	}
-	return reason
-}
 
 // TestPrefixVectors: each form that an implementation gives a domain is accepted for that publisher
 // alone, unless the vector denies it. What each of them gives is tested in package cacheurl.
 func TestPrefixVectors(t *testing.T) {
-	f := readVectors(t, "prefixes.json")
+	f := mwtest.Vectors(t, "../conformance/prefixes.json")
 	for _, v := range f.Prefixes {
 		m, err := ampcors.New(ampcors.Config{Publishers: []string{v.Domain}})
 		if v.Problem != "" {
@@ -68,7 +29,7 @@ func TestPrefixVectors(t *testing.T) {
 			t.Errorf("%q is %q in ASCII, %v; want %q", v.Domain, ascii, err, v.ASCII)
 			continue
 		}
-		text, _ := domains.Decode(ascii)
+		text := plainText(ascii)
 		var own string
 		var official []string
 		for i, form := range v.Prefixes {
@@ -106,7 +67,7 @@ func TestPrefixVectors(t *testing.T) {
 // that it names exists and is used.
 func TestNotesAndSourcesAreThere(t *testing.T) {
 	for _, name := range []string{"prefixes.json", "domains.json", "origins.json", "requests.json", "cacheurls.json", "updatecache.json", "indexnow.json"} {
-		f := readVectors(t, name)
+		f := mwtest.Vectors(t, "../conformance/"+name)
 		if f.About == "" {
 			t.Errorf("%s does not say what it is about", name)
 		}
@@ -154,7 +115,7 @@ func TestNotesAndSourcesAreThere(t *testing.T) {
 // TestDomainVectors: a prefix is read as one domain, as the oracle says, or rejected with the reason.
 func TestDomainVectors(t *testing.T) {
 	read := 0
-	for _, v := range readVectors(t, "domains.json").Domains {
+	for _, v := range mwtest.Vectors(t, "../conformance/domains.json").Domains {
 		got, err := cacheurl.PublisherDomain(v.Prefix)
 		if got != v.Domain || got != plainReverse(t, v.Prefix) || (err == nil) != (v.Domain != "") {
 			t.Errorf("PublisherDomain(%q) = %q, %v; want %q", v.Prefix, got, err, v.Domain)
@@ -175,19 +136,58 @@ func TestDomainVectors(t *testing.T) {
 	}
 }
 
+// TestHostsThatShareAPrefix shows what the documentation of the package says about them.
+func TestHostsThatShareAPrefix(t *testing.T) {
+	for _, test := range []struct{ host, decoded, prefix, domain string }{
+		{host: "abcd.-.evil.com", decoded: "abcd.-.evil.com", prefix: "abcd----evil-com", domain: "abcd--evil.com"},
+		{host: "foo.xn--.evil.com", decoded: "foo..evil.com", prefix: "foo--evil-com", domain: "foo-evil.com"},
+		{host: "xn--alice-.platform.com", decoded: "alice.platform.com", prefix: "alice-platform-com", domain: "alice.platform.com"},
+	} {
+		t.Run(test.host, func(t *testing.T) {
+			if got := formDocument(test.decoded); got != test.prefix {
+				t.Errorf("the document's prefix of the host is %q; want %q", got, test.prefix)
+			}
+			if got := formDocument(test.domain); got != test.prefix {
+				t.Errorf("the document's prefix of the domain is %q; want %q", got, test.prefix)
+			}
+			if got, err := cacheurl.PublisherDomain(test.prefix); got != test.domain || err != nil {
+				t.Errorf("the prefix is read as %q, %v; want %q", got, err, test.domain)
+			}
+			if got, err := cacheurl.DomainPrefix(test.host); err == nil {
+				t.Errorf("the host gets the prefix %q", got)
+			}
+		})
+	}
+	// By amppackager, and by toolbox-cache-url, as package e2e shows.
+	for _, test := range []struct{ host, own, prefix, domain string }{
+		{host: "straße.de", own: "xn--strae-de-tya", prefix: "strasse-de", domain: "strasse.de"},
+		{host: "xn-é.shop.pub", own: "xn--0-xn---shop-pub-0-gtb", prefix: "xn---shop-9ra81j", domain: "xn--9ca85a.shop"}, // éƕ.shop
+		{host: "xn---bbb.example", prefix: "xn---example-6ojj", domain: "xn--xbbb.example"},
+	} {
+		t.Run(test.host, func(t *testing.T) {
+			if got, err := cacheurl.DomainPrefix(test.host); got != test.own || (err == nil) != (test.own != "") {
+				t.Errorf("the prefix is %q, %v", got, err)
+			}
+			if got, err := cacheurl.PublisherDomain(test.prefix); got != test.domain || err != nil {
+				t.Errorf("%s is read as %q, %v", test.prefix, got, err)
+			}
+		})
+	}
+}
+
 // TestOriginVectors: the decision is the vector's and the oracle's, both for publishers that are listed
 // and for those of a Source. A denied POST does not reach the handler.
 func TestOriginVectors(t *testing.T) {
-	f := readVectors(t, "origins.json")
+	f := mwtest.Vectors(t, "../conformance/origins.json")
 	type middlewares struct {
 		oracle        oracleConfig
 		listed, asked *ampcors.Middleware
 	}
 	made := make(map[string]middlewares)
-	policies := policiesOf(t, f)
+	policies := mwtest.Policies(t, f)
 	for name, cfg := range policies {
-		fromSource, _ := withSource(t, cfg)
-		made[name] = middlewares{oracleConfigOf(cfg), newMiddleware(t, cfg), newMiddleware(t, fromSource)}
+		fromSource, _ := mwtest.WithSource(t, cfg)
+		made[name] = middlewares{oracleConfigOf(cfg), mwtest.New(t, cfg), mwtest.New(t, fromSource)}
 	}
 	if len(f.Origins) < 140 {
 		t.Errorf("only %d origins", len(f.Origins))
@@ -198,7 +198,7 @@ func TestOriginVectors(t *testing.T) {
 			t.Fatalf("there is no policy %q", v.Policy)
 		}
 		t.Run(v.Name+" "+v.Origin, func(t *testing.T) {
-			reason := reasonOf(t, f, v.Reason)
+			reason := mwtest.Reason(t, f, v.Reason)
 			want := ampcors.Decision{Allowed: reason.Allowed(), Reason: reason, Origin: v.Origin, Publisher: v.Publisher, ClaimedPublisher: v.Claimed, CacheID: v.Cache}
 			for _, m := range []*ampcors.Middleware{m.listed, m.asked} {
 				if got := m.CheckOrigin(v.Origin); got != want {
@@ -217,8 +217,8 @@ func TestOriginVectors(t *testing.T) {
 			}
 		})
 	}
-	for reason := ampcors.Reason(1); reason < ampcors.NumReasons; reason++ {
-		if r := f.Reasons[reason.String()]; reasonOf(t, f, reason.String()) != reason || r.Rule == "" || r.Section == "" {
+	for reason := ampcors.Reason(1); reason.String() != ampcors.Reason(0).String(); reason++ {
+		if r := f.Reasons[reason.String()]; mwtest.Reason(t, f, reason.String()) != reason || r.Rule == "" || r.Section == "" {
 			t.Errorf("%s has no rule", reason.String())
 		}
 	}

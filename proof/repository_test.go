@@ -1,4 +1,4 @@
-package ampcors_test
+package proof
 
 import (
 	"errors"
@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/internal/mwtest"
 	"github.com/ampcors/ampcors/internal/servertest"
 )
 
@@ -21,7 +22,7 @@ func readme(t *testing.T) string { return file(t, "README.md") }
 
 func file(t *testing.T, name string) string {
 	t.Helper()
-	data, err := os.ReadFile(name)
+	data, err := os.ReadFile(filepath.Join("..", name))
 	if os.IsNotExist(err) && os.Getenv("AMPCORS_CI") == "" {
 		t.Skipf("%s is not here: this is not the whole repository, but a module of it", name)
 	}
@@ -57,7 +58,7 @@ func run(t *testing.T, dir, line string, env ...string) {
 func TestEachServerHasTimeouts(t *testing.T) {
 	t.Parallel()
 	servers := 0
-	err := filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
+	err := fs.WalkDir(os.DirFS(".."), ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") || strings.Contains(name, "node_modules") {
 			return err
 		}
@@ -81,7 +82,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	t.Parallel()
 	links := regexp.MustCompile(`\]\(([^)#\s]+)(#[^)]*)?\)`)
 	documents := 0
-	err := filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
+	err := fs.WalkDir(os.DirFS(".."), ".", func(name string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
@@ -95,7 +96,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 			if strings.Contains(m[1], "://") || strings.HasPrefix(m[1], "mailto:") {
 				continue
 			}
-			if _, err := os.Stat(filepath.Join(filepath.Dir(name), m[1])); err != nil {
+			if _, err := os.Stat(filepath.Join("..", filepath.Dir(name), m[1])); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -144,7 +145,7 @@ func TestREADMEsProgramRuns(t *testing.T) {
 	if !strings.Contains(program, `"localhost:8080"`) {
 		t.Fatalf("the program does not listen where this test expects it:\n%s", program)
 	}
-	root, err := filepath.Abs(".")
+	root, err := filepath.Abs("..")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +174,7 @@ func TestREADMEsProgramRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Header.Set("Origin", cacheOrigin)
+	r.Header.Set("Origin", mwtest.CacheOrigin)
 	var resp *http.Response
 	for range 1200 {
 		if resp, err = http.DefaultClient.Do(r); err == nil {
@@ -186,7 +187,7 @@ func TestREADMEsProgramRuns(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil || resp.Header.Get("Access-Control-Allow-Origin") != cacheOrigin || !strings.Contains(string(body), `"for":"www.example.com"`) {
+	if err != nil || resp.Header.Get("Access-Control-Allow-Origin") != mwtest.CacheOrigin || !strings.Contains(string(body), `"for":"www.example.com"`) {
 		t.Errorf("answer %v, %s, %v", resp.Header, body, err)
 	}
 }
@@ -196,12 +197,12 @@ func TestREADMEsTableOfOrigins(t *testing.T) {
 	t.Parallel()
 	_, table, _ := strings.Cut(readme(t), "\n## Why an origin was denied\n")
 	table, _, _ = strings.Cut(table, "\n## ")
-	m := newMiddleware(t, testConfig())
-	cfg := testConfig()
-	failing := newSetSource()
-	failing.err = errDown
-	cfg.Source = failing.remembered(t)
-	down := newMiddleware(t, cfg)
+	m := mwtest.New(t, mwtest.Config())
+	cfg := mwtest.Config()
+	failing := mwtest.NewDatabase()
+	failing.Err = mwtest.ErrDown
+	cfg.Source = failing.Remembered(t)
+	down := mwtest.New(t, cfg)
 	origins := 0
 	for row := range strings.Lines(table) {
 		cells := strings.Split(row, " | ")
@@ -234,7 +235,7 @@ func TestWhoImportsWhom(t *testing.T) {
 	t.Parallel()
 	list := func(dir string, args ...string) string {
 		cmd := exec.Command("go", append([]string{"list"}, args...)...)
-		cmd.Dir = dir
+		cmd.Dir = filepath.Join("..", dir)
 		out, err := cmd.Output()
 		if err != nil {
 			t.Fatal(err)
@@ -249,7 +250,7 @@ func TestWhoImportsWhom(t *testing.T) {
 		t.Error("cacheurl is no leaf")
 	}
 	for _, module := range []string{"metrics", "source/filter", "source/pgsource", "source/redissource", "announce/outbox", "caddy", "cmd/ampcors"} {
-		if _, err := os.Stat(filepath.Join(module, "go.mod")); err != nil {
+		if _, err := os.Stat(filepath.Join("..", module, "go.mod")); err != nil {
 			t.Skip("this is not the whole repository, but a module of it")
 		}
 		if imports := list(module, "-f", `{{join .Imports "\n"}}`, "./..."); strings.Contains(imports, root+"/internal/") {

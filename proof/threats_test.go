@@ -1,4 +1,4 @@
-package ampcors_test
+package proof
 
 import (
 	"bufio"
@@ -21,8 +21,7 @@ import (
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/cacheurl"
-	"github.com/ampcors/ampcors/internal/domains"
-	"github.com/ampcors/ampcors/internal/prefixes"
+	"github.com/ampcors/ampcors/internal/mwtest"
 	"github.com/ampcors/ampcors/source"
 )
 
@@ -36,15 +35,15 @@ func wantDenied(t *testing.T, m *ampcors.Middleware, origin string, want ampcors
 	if d := m.CheckOrigin(origin); d.Allowed || d.Reason != want {
 		t.Errorf("%.100q: allowed: %t, %q; want %q", origin, d.Allowed, d.Reason, want)
 	}
-	rec, handler := httptest.NewRecorder(), new(spy)
+	rec, handler := httptest.NewRecorder(), new(mwtest.Spy)
 	m.Wrap(handler).ServeHTTP(rec, &http.Request{Method: "POST", Header: http.Header{"Origin": {origin}}})
-	if handler.ran || rec.Code != http.StatusForbidden || rec.Header()["Access-Control-Allow-Origin"] != nil {
-		t.Errorf("%.100q: status %d, the handler ran: %t, headers %v", origin, rec.Code, handler.ran, rec.Header())
+	if handler.Ran || rec.Code != http.StatusForbidden || rec.Header()["Access-Control-Allow-Origin"] != nil {
+		t.Errorf("%.100q: status %d, the handler ran: %t, headers %v", origin, rec.Code, handler.Ran, rec.Header())
 	}
 }
 
 func TestThreatAnotherPublishersPageOnARealCache(t *testing.T) {
-	m := newMiddleware(t, testConfig())
+	m := mwtest.New(t, mwtest.Config())
 	for _, publisher := range []string{"evil.example", "example.com", "www.example.com.evil.example", "wwwexample.com", "www-example.com", "www.example-com.evil", "example.net", "evilexample.net"} {
 		t.Run(publisher, func(t *testing.T) {
 			origins, err := cacheurl.Origins(publisher)
@@ -63,12 +62,12 @@ func TestThreatAnotherPublishersPageOnARealCache(t *testing.T) {
 // TestThreatAPatternOverAnAMPCache: a pattern may cover a cache that is not
 // trusted, or the host of a cache's third-party frames. Any page can be there.
 func TestThreatAPatternOverAnAMPCache(t *testing.T) {
-	m := newMiddleware(t, ampcors.Config{
+	m := mwtest.New(t, ampcors.Config{
 		Publishers: []string{"*.org", "*.net"}, DangerouslyAllowPublicSuffixWildcards: true,
 		Caches: append(cacheurl.DefaultCaches()[1:], cacheurl.Cache{ID: "own", CacheDomain: "amp.example.org", ThirdPartyFrameDomainSuffix: "frames.example.net"}),
 	})
 	wantDenied(t, m, "https://d-1.frames.example.net", ampcors.ReasonUnknownHost)
-	wantDenied(t, m, evilOrigin, ampcors.ReasonUnknownHost)
+	wantDenied(t, m, mwtest.EvilOrigin, ampcors.ReasonUnknownHost)
 	wantDenied(t, m, "https://cdn.ampproject.org", ampcors.ReasonUnknownHost)
 	wantDenied(t, m, "https://d-1.ampproject.net", ampcors.ReasonUnknownHost)
 	wantDenied(t, m, "https://ampproject.net", ampcors.ReasonUnknownHost)
@@ -101,9 +100,9 @@ func TestThreatAPatternOverACachesHost(t *testing.T) {
 			cfg := ampcors.Config{Publishers: []string{"*.com", "*.org"}, Caches: append(cacheurl.DefaultCaches(), own), DangerouslyAllowPublicSuffixWildcards: true}
 			if fromSource {
 				cfg.Publishers = nil
-				cfg.Source = cacheOf(t, source.Database{HasPublisher: func(context.Context, string) (bool, error) { return true, nil }})
+				cfg.Source = mwtest.NewSource(t, source.Database{HasPublisher: func(context.Context, string) (bool, error) { return true, nil }})
 			}
-			m := newMiddleware(t, cfg)
+			m := mwtest.New(t, cfg)
 			for _, origin := range []string{
 				"https://evil--com-amp-example-com.cdn.ampproject.org", "https://amp-example-com.cdn.ampproject.org", "https://www-example-com-cdn-ampproject-org.amp.example.com",
 				"https://a-www-bing--amp-com.cdn.ampproject.org", "https://" + plainToASCII("bücher-amp-example-com") + ".cdn.ampproject.org",
@@ -129,11 +128,11 @@ func TestThreatAnAmbiguousPrefix(t *testing.T) {
 		publisher = "www.xn--lstekas-s3a.lv" // www.lāstekas.lv
 		prefix    = "xn--www-lstekas-lv-pub"
 	)
-	if text, _ := domains.Decode(publisher); formToolbox(text) != prefix || formToolbox("xn-www.lstekas.lv.pub") != prefix {
+	if text := plainText(publisher); formToolbox(text) != prefix || formToolbox("xn-www.lstekas.lv.pub") != prefix {
 		t.Fatal("these do not share a prefix")
 	}
 	origin, hash := "https://"+prefix+".cdn.ampproject.org", "https://"+plainHash(publisher)+".cdn.ampproject.org"
-	fromSource, _ := withSource(t, ampcors.Config{Publishers: []string{publisher, "xn-www.lstekas.lv.pub"}})
+	fromSource, _ := mwtest.WithSource(t, ampcors.Config{Publishers: []string{publisher, "xn-www.lstekas.lv.pub"}})
 	for name, cfg := range map[string]ampcors.Config{
 		"listed":      {Publishers: []string{publisher}},
 		"both listed": {Publishers: []string{publisher, "xn-www.lstekas.lv.pub"}},
@@ -141,7 +140,7 @@ func TestThreatAnAmbiguousPrefix(t *testing.T) {
 		"source":      fromSource,
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := newMiddleware(t, cfg)
+			m := mwtest.New(t, cfg)
 			wantDenied(t, m, origin, ampcors.ReasonAmbiguousPrefix)
 			if d := m.CheckOrigin(origin); d.ClaimedPublisher != "" {
 				t.Errorf("the prefix is said to be that of %q", d.ClaimedPublisher)
@@ -173,31 +172,6 @@ func TestThreatAnAmbiguousPrefix(t *testing.T) {
 	}
 }
 
-// Only the last label of the other host matters: whoever has a domain names the hosts below it.
-func TestWhichPrefixesAreAmbiguous(t *testing.T) {
-	for prefix, want := range map[string]bool{
-		"xn--www-lstekas-lv-pub":           true,
-		plainToASCII("é-foo-com"):          false, // xn-.foo.com.p9a
-		"xn---foo-com-pub":                 true,  // xn-.foo.com.pub
-		"xn----shop-de-pub":                false, // xn--shop.de.pub has an A-label, which is decoded
-		"xn--foo-ru-ck":                    true,  // the list has *.ck, and no ck
-		"xn--foo-ru-github":                false, // the list has github.io
-		"xn--foo-ru--com":                  false, // one label, ru-com
-		"xn--foo-ru---com":                 true,
-		plainToASCII("www-bücher-com"):     false,
-		plainToASCII("0-é-foo-com-0"):      false,
-		"xn--" + strings.Repeat("a", 1000): false,
-	} {
-		if got := prefixes.OtherHost(prefix) != ""; got != want {
-			t.Errorf("%.40q is also read as %q", prefix, prefixes.OtherHost(prefix))
-		}
-	}
-	// As punycode, its last label is "lāstekas-lv", which is no top-level domain.
-	if got, err := cacheurl.PublisherDomain("xn--www-lstekas--lv-pub"); got != "xn-www.lstekas-lv.pub" {
-		t.Errorf("%q, %v", got, err)
-	}
-}
-
 // TestThreatAClientThatExpects100Continue: httputil.ReverseProxy clears all headers after a 1xx
 // response of its backend, and a client can cause one.
 func TestThreatAClientThatExpects100Continue(t *testing.T) {
@@ -213,12 +187,12 @@ func TestThreatAClientThatExpects100Continue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(newMiddleware(t, testConfig()).Wrap(httputil.NewSingleHostReverseProxy(target)))
+	server := httptest.NewServer(mwtest.New(t, mwtest.Config()).Wrap(httputil.NewSingleHostReverseProxy(target)))
 	t.Cleanup(server.Close)
 	for _, request := range []string{
-		"GET / HTTP/1.1\r\nHost: a.example\r\nOrigin: " + cacheOrigin + "\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nhi",
-		"POST / HTTP/1.1\r\nHost: a.example\r\nOrigin: " + cacheOrigin + "\r\nExpect: 100-Continue\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n",
-		"GET / HTTP/1.1\r\nHost: a.example\r\nOrigin: " + cacheOrigin + "\r\nExpect: 100-continue\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: a.example\r\nOrigin: " + mwtest.CacheOrigin + "\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nhi",
+		"POST / HTTP/1.1\r\nHost: a.example\r\nOrigin: " + mwtest.CacheOrigin + "\r\nExpect: 100-Continue\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: a.example\r\nOrigin: " + mwtest.CacheOrigin + "\r\nExpect: 100-continue\r\n\r\n",
 	} {
 		conn, err := net.Dial("tcp", server.Listener.Addr().String())
 		if err != nil {
@@ -240,7 +214,7 @@ func TestThreatAClientThatExpects100Continue(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if resp.Header.Get("Vary") != "Origin" || resp.Header.Get("Access-Control-Allow-Origin") != cacheOrigin {
+		if resp.Header.Get("Vary") != "Origin" || resp.Header.Get("Access-Control-Allow-Origin") != mwtest.CacheOrigin {
 			t.Errorf("%.10q: %v", request, resp.Header)
 		}
 		if want := strings.Count(request, "hi"); continues != want || string(body) != strings.Repeat("hi", want) {
@@ -253,13 +227,13 @@ func TestThreatAClientThatExpects100Continue(t *testing.T) {
 // of AMP-Same-Origin. A line counts as one more.
 func TestTheLimitOfHeaderNamesIsExact(t *testing.T) {
 	const most = len("amp-same-origin") + 2*len("content-type, ")
-	m := newMiddleware(t, ampcors.Config{Publishers: []string{"www.example.com"}})
+	m := mwtest.New(t, ampcors.Config{Publishers: []string{"www.example.com"}})
 	for bytes, allowed := range map[int]bool{most - 1: true, most: true, most + 1: false} {
 		one := "content-type" + strings.Repeat(" ", bytes-len("content-type")-1)
 		two := []string{"content-type", strings.Repeat(" ", bytes-len("content-type")-2)}
 		for _, lines := range [][]string{{one}, two} {
 			d := m.Check(&http.Request{Method: "OPTIONS", Header: http.Header{
-				"Origin": {cacheOrigin}, "Access-Control-Request-Method": {"POST"}, "Access-Control-Request-Headers": lines,
+				"Origin": {mwtest.CacheOrigin}, "Access-Control-Request-Method": {"POST"}, "Access-Control-Request-Headers": lines,
 			}})
 			if d.Allowed != allowed {
 				t.Errorf("%d bytes in %d lines: %s", bytes, len(lines), d.Reason)
@@ -270,17 +244,17 @@ func TestTheLimitOfHeaderNamesIsExact(t *testing.T) {
 
 // TestThreatAnObserverThatChangesTheRequest: what was checked is what is granted.
 func TestThreatAnObserverThatChangesTheRequest(t *testing.T) {
-	cfg := testConfig()
+	cfg := mwtest.Config()
 	cfg.Observe = func(r *http.Request, _ ampcors.Decision) {
 		r.Header["Access-Control-Request-Method"][0] = "DELETE"
 		r.Header.Del("Access-Control-Request-Method")
 		r.Header.Set("Access-Control-Request-Headers", "authorization")
-		r.Header.Set("Origin", evilOrigin)
+		r.Header.Set("Origin", mwtest.EvilOrigin)
 	}
 	rec := httptest.NewRecorder()
-	newMiddleware(t, cfg).Handle(rec, &http.Request{Method: "OPTIONS", Header: headers("Origin: "+cacheOrigin, "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: content-type")})
+	mwtest.New(t, cfg).Handle(rec, &http.Request{Method: "OPTIONS", Header: mwtest.Headers("Origin: "+mwtest.CacheOrigin, "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: content-type")})
 	h := rec.Header()
-	if h.Get("Access-Control-Allow-Origin") != cacheOrigin || h.Get("Access-Control-Allow-Methods") != "POST" || h.Get("Access-Control-Allow-Headers") != "content-type" {
+	if h.Get("Access-Control-Allow-Origin") != mwtest.CacheOrigin || h.Get("Access-Control-Allow-Methods") != "POST" || h.Get("Access-Control-Allow-Headers") != "content-type" {
 		t.Errorf("granted %v", h)
 	}
 }
@@ -288,12 +262,12 @@ func TestThreatAnObserverThatChangesTheRequest(t *testing.T) {
 // TestThreatLineBreaks: an adapter may pass values that net/http's server would
 // reject. Nothing with a line break may come back in a header.
 func TestThreatLineBreaks(t *testing.T) {
-	m := newMiddleware(t, ampcors.Config{Publishers: []string{"www.example.com", "*.example.net"}})
+	m := mwtest.New(t, ampcors.Config{Publishers: []string{"www.example.com", "*.example.net"}})
 	for _, tail := range []string{"\r\n", "\n", "\r", "\r\nSet-Cookie: a=b"} {
 		t.Run(tail, func(t *testing.T) {
 			wantDenied(t, m, "https://"+tail+"blog.example.net", ampcors.ReasonMalformed)
 			r := &http.Request{Method: "OPTIONS", Header: http.Header{
-				"Origin": {cacheOrigin}, "Access-Control-Request-Method": {"POST"}, "Access-Control-Request-Headers": {"content-type" + tail},
+				"Origin": {mwtest.CacheOrigin}, "Access-Control-Request-Method": {"POST"}, "Access-Control-Request-Headers": {"content-type" + tail},
 			}}
 			if d := m.Check(r); d.Allowed {
 				t.Errorf("a preflight for a header with %q is allowed", tail)
@@ -307,14 +281,14 @@ func TestThreatLineBreaks(t *testing.T) {
 }
 
 func TestThreatTwoOriginLines(t *testing.T) {
-	m := newMiddleware(t, testConfig())
-	for _, origins := range [][]string{{cacheOrigin, evilOrigin}, {evilOrigin, cacheOrigin}, {cacheOrigin, cacheOrigin}, {cacheOrigin, ""}} {
+	m := mwtest.New(t, mwtest.Config())
+	for _, origins := range [][]string{{mwtest.CacheOrigin, mwtest.EvilOrigin}, {mwtest.EvilOrigin, mwtest.CacheOrigin}, {mwtest.CacheOrigin, mwtest.CacheOrigin}, {mwtest.CacheOrigin, ""}} {
 		t.Run(fmt.Sprint(origins), func(t *testing.T) {
 			for _, method := range []string{"GET", "POST", "OPTIONS"} {
-				rec, handler := httptest.NewRecorder(), new(spy)
+				rec, handler := httptest.NewRecorder(), new(mwtest.Spy)
 				r := &http.Request{Method: method, Header: http.Header{"Origin": origins, "Access-Control-Request-Method": {"POST"}}}
 				m.Wrap(handler).ServeHTTP(rec, r)
-				if handler.ran || rec.Code != 403 || rec.Header()["Access-Control-Allow-Origin"] != nil {
+				if handler.Ran || rec.Code != 403 || rec.Header()["Access-Control-Allow-Origin"] != nil {
 					t.Errorf("%s with Origins %q: status %d, %v", method, origins, rec.Code, rec.Header())
 				}
 			}
@@ -325,7 +299,7 @@ func TestThreatTwoOriginLines(t *testing.T) {
 // TestThreatHugeOrigin counts the allocations, which do not depend on the machine.
 // A huge value must not cause any.
 func TestThreatHugeOrigin(t *testing.T) {
-	m := newMiddleware(t, testConfig())
+	m := mwtest.New(t, mwtest.Config())
 	for _, head := range []string{"", "https://", "http://", "https://a.", "https://xn--", "null"} {
 		t.Run(head, func(t *testing.T) {
 			for _, tail := range []string{"", ".example.net", ".cdn.ampproject.org"} {
@@ -348,7 +322,7 @@ func TestThreatHugeOrigin(t *testing.T) {
 }
 
 func TestThreatHugePreflight(t *testing.T) {
-	m := newMiddleware(t, testConfig())
+	m := mwtest.New(t, mwtest.Config())
 	for name, lines := range map[string][]string{
 		"one name":     {strings.Repeat("a", 1<<20)},
 		"many names":   {strings.Repeat("content-type,", 1<<20/13)},
@@ -360,7 +334,7 @@ func TestThreatHugePreflight(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%.40s", name), func(t *testing.T) {
 			r := &http.Request{Method: "OPTIONS", Header: http.Header{
-				"Origin": {cacheOrigin}, "Access-Control-Request-Method": {"POST"}, "Access-Control-Request-Headers": lines,
+				"Origin": {mwtest.CacheOrigin}, "Access-Control-Request-Method": {"POST"}, "Access-Control-Request-Headers": lines,
 			}}
 			if d := m.Check(r); d.Reason != ampcors.ReasonHeaderNotAllowed {
 				t.Errorf("%s: %s", name, d.Reason)
@@ -375,16 +349,16 @@ func TestThreatHugePreflight(t *testing.T) {
 // TestThreatAHandlerThatChangesHeaderSlices: what one handler does to its response
 // must not change the next one or the configuration.
 func TestThreatAHandlerThatChangesHeaderSlices(t *testing.T) {
-	cfg := emailConfig()
+	cfg := mwtest.EmailConfig()
 	cfg.MaxAge = time.Minute
-	m := newMiddleware(t, cfg)
+	m := mwtest.New(t, cfg)
 	for _, r := range []*http.Request{
-		{Method: "GET", Header: headers("AMP-Email-Sender: news@example.com")},
-		{Method: "GET", Header: headers("Origin: " + mailOrigin), URL: &url.URL{RawQuery: "__amp_source_origin=news@example.com"}},
-		{Method: "GET", Header: headers("Origin: " + cacheOrigin)},
-		{Method: "GET", Header: headers()},
-		{Method: "OPTIONS", Header: headers("Origin: "+cacheOrigin, "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: content-type")},
-		{Method: "POST", Header: headers("Origin: " + evilOrigin)},
+		{Method: "GET", Header: mwtest.Headers("AMP-Email-Sender: news@example.com")},
+		{Method: "GET", Header: mwtest.Headers("Origin: " + mwtest.MailOrigin), URL: &url.URL{RawQuery: "__amp_source_origin=news@example.com"}},
+		{Method: "GET", Header: mwtest.Headers("Origin: " + mwtest.CacheOrigin)},
+		{Method: "GET", Header: mwtest.Headers()},
+		{Method: "OPTIONS", Header: mwtest.Headers("Origin: "+mwtest.CacheOrigin, "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: content-type")},
+		{Method: "POST", Header: mwtest.Headers("Origin: " + mwtest.EvilOrigin)},
 	} {
 		var first http.Header
 		for range 3 {
@@ -412,7 +386,7 @@ func TestThreatAHandlerThatChangesHeaderSlices(t *testing.T) {
 	shared := append(make([]string, 0, 8), "Outer")
 	rec := httptest.NewRecorder()
 	rec.Header()["Vary"] = shared
-	m.Handle(rec, &http.Request{Method: "GET", Header: headers("Origin: " + cacheOrigin)})
+	m.Handle(rec, &http.Request{Method: "GET", Header: mwtest.Headers("Origin: " + mwtest.CacheOrigin)})
 	if got := shared[:2]; got[1] != "" {
 		t.Errorf("the outer middleware's slice was written to: %q", got)
 	}
@@ -424,7 +398,7 @@ func TestThreatReconfigurationUnderLoad(t *testing.T) {
 	before := runtime.NumGoroutine()
 	one := ampcors.Config{Publishers: []string{"one.example"}, Credentialed: true, ResponseHeaders: []string{"X-One"}}
 	two := ampcors.Config{Publishers: []string{"two.example"}, ResponseHeaders: []string{"X-Two"}, Observe: func(*http.Request, ampcors.Decision) {}}
-	m := newMiddleware(t, one)
+	m := mwtest.New(t, one)
 	var ofOne, ofTwo atomic.Int32 // grants
 	origins := []string{
 		"https://one-example.cdn.ampproject.org", "https://two-example.cdn.ampproject.org",
@@ -449,7 +423,7 @@ func TestThreatReconfigurationUnderLoad(t *testing.T) {
 		work(func() {
 			r := &http.Request{Method: "GET", Header: http.Header{"Origin": {origins[rand.IntN(len(origins))]}}}
 			rec := httptest.NewRecorder()
-			m.Wrap(new(spy)).ServeHTTP(rec, r)
+			m.Wrap(new(mwtest.Spy)).ServeHTTP(rec, r)
 			h := rec.Header()
 			acao, exposed, creds := h.Get("Access-Control-Allow-Origin"), h.Get("Access-Control-Expose-Headers"), h.Get("Access-Control-Allow-Credentials")
 			isOne := strings.Contains(acao, "one") || strings.Contains(acao, plainHash("one.example"))
@@ -518,14 +492,14 @@ func TestThreatAPublicSuffixWildcard(t *testing.T) {
 // TestThreatAnOriginBufferThatChangesAfterTheRequest: adapters for fasthttp pass
 // strings that share the memory of a connection's buffer.
 func TestThreatAnOriginBufferThatChangesAfterTheRequest(t *testing.T) {
-	listed := newMiddleware(t, testConfig())
-	for _, origin := range []string{cacheOrigin, hashOrigin, wildOrigin, ownOrigin, "https://blog.example.net", idnOrigin, "https://xn--bcher-kva.ch", evilOrigin, unknownHashOrigin} {
+	listed := mwtest.New(t, mwtest.Config())
+	for _, origin := range []string{mwtest.CacheOrigin, mwtest.HashOrigin, mwtest.WildOrigin, mwtest.OwnOrigin, "https://blog.example.net", mwtest.IDNOrigin, "https://xn--bcher-kva.ch", mwtest.EvilOrigin, mwtest.UnknownHashOrigin} {
 		t.Run(origin, func(t *testing.T) {
 			want := listed.CheckOrigin(origin)
-			cfg, s := withSource(t, testConfig())
-			for _, m := range []*ampcors.Middleware{newMiddleware(t, testConfig()), newMiddleware(t, cfg)} {
+			cfg, s := mwtest.WithSource(t, mwtest.Config())
+			for _, m := range []*ampcors.Middleware{mwtest.New(t, mwtest.Config()), mwtest.New(t, cfg)} {
 				buffer := []byte(origin)
-				aliased := unsafeString(buffer)
+				aliased := mwtest.UnsafeString(buffer)
 				d := m.CheckOrigin(aliased)
 				prefixes := cfg.Source.Stats().Prefixes
 				copy(buffer, bytes.Repeat([]byte("x"), len(buffer)))
@@ -538,8 +512,8 @@ func TestThreatAnOriginBufferThatChangesAfterTheRequest(t *testing.T) {
 				if evil := m.CheckOrigin(aliased); evil.Allowed {
 					t.Errorf("the overwritten buffer is allowed: %+v", evil)
 				}
-				if s.lookups() > 1 || cfg.Source.Stats().Prefixes != prefixes {
-					t.Errorf("%s: the Source was asked for %q; %d prefixes, before %d", origin, s.asked, cfg.Source.Stats().Prefixes, prefixes)
+				if s.Lookups() > 1 || cfg.Source.Stats().Prefixes != prefixes {
+					t.Errorf("%s: the Source was asked for %q; %d prefixes, before %d", origin, s.Asked, cfg.Source.Stats().Prefixes, prefixes)
 				}
 			}
 		})
@@ -548,19 +522,19 @@ func TestThreatAnOriginBufferThatChangesAfterTheRequest(t *testing.T) {
 
 // TestThreatsOverARealConnection sends raw requests to a real server.
 func TestThreatsOverARealConnection(t *testing.T) {
-	m := newMiddleware(t, testConfig())
-	server := httptest.NewServer(m.Wrap(new(handler202)))
+	m := mwtest.New(t, mwtest.Config())
+	server := httptest.NewServer(m.Wrap(new(mwtest.Handler202)))
 	defer server.Close()
 	for _, test := range []struct{ request, status string }{
-		{request: "GET / HTTP/1.1\r\nHost: a\r\nOrigin: " + cacheOrigin + "\r\n", status: "202"},
-		{request: "GET / HTTP/1.1\r\nHost: a\r\norigin: " + cacheOrigin + "\r\n", status: "202"},
+		{request: "GET / HTTP/1.1\r\nHost: a\r\nOrigin: " + mwtest.CacheOrigin + "\r\n", status: "202"},
+		{request: "GET / HTTP/1.1\r\nHost: a\r\norigin: " + mwtest.CacheOrigin + "\r\n", status: "202"},
 		{request: "GET / HTTP/1.1\r\nHost: a\r\nOrigin: \r\n", status: "403"},
 		{request: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n", status: "403"},
 		{request: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\namp-same-origin: true\r\n", status: "202"},
-		{request: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nOrigin: " + cacheOrigin + "\r\norigin: " + cacheOrigin + "\r\n", status: "403"},
-		{request: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nOrigin: " + evilOrigin + "\r\nAMP-Same-Origin: true\r\n", status: "403"},
-		{request: "OPTIONS / HTTP/1.1\r\nHost: a\r\nOrigin: " + cacheOrigin + "\r\nAccess-Control-Request-Method: POST\r\n", status: "204"},
-		{request: "OPTIONS * HTTP/1.1\r\nHost: a\r\nOrigin: " + cacheOrigin + "\r\nAccess-Control-Request-Method: POST\r\n", status: "200"}, // net/http's own answer
+		{request: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nOrigin: " + mwtest.CacheOrigin + "\r\norigin: " + mwtest.CacheOrigin + "\r\n", status: "403"},
+		{request: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nOrigin: " + mwtest.EvilOrigin + "\r\nAMP-Same-Origin: true\r\n", status: "403"},
+		{request: "OPTIONS / HTTP/1.1\r\nHost: a\r\nOrigin: " + mwtest.CacheOrigin + "\r\nAccess-Control-Request-Method: POST\r\n", status: "204"},
+		{request: "OPTIONS * HTTP/1.1\r\nHost: a\r\nOrigin: " + mwtest.CacheOrigin + "\r\nAccess-Control-Request-Method: POST\r\n", status: "200"}, // net/http's own answer
 	} {
 		t.Run(test.request, func(t *testing.T) {
 			conn, err := net.Dial("tcp", server.Listener.Addr().String())
@@ -575,16 +549,9 @@ func TestThreatsOverARealConnection(t *testing.T) {
 			if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 "+test.status) {
 				t.Errorf("%q is answered %.60q, %v; want %s", test.request, answer, err, test.status)
 			}
-			if allowed := test.status != "403" && strings.Contains(test.request, "rigin: https"); allowed != strings.Contains(string(answer), "Access-Control-Allow-Origin: "+cacheOrigin) && test.status != "200" {
+			if allowed := test.status != "403" && strings.Contains(test.request, "rigin: https"); allowed != strings.Contains(string(answer), "Access-Control-Allow-Origin: "+mwtest.CacheOrigin) && test.status != "200" {
 				t.Errorf("%q is answered %q", test.request, answer)
 			}
 		})
 	}
-}
-
-// handler202 is a handler without state, for a server.
-type handler202 struct{}
-
-func (*handler202) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	w.WriteHeader(http.StatusAccepted)
 }

@@ -1,4 +1,4 @@
-package ampcors_test
+package proof
 
 import (
 	"maps"
@@ -10,7 +10,7 @@ import (
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/cacheurl"
-	"github.com/ampcors/ampcors/internal/domains"
+	"github.com/ampcors/ampcors/internal/mwtest"
 )
 
 // fuzzConfig allows publishers of every kind, so that mutations come near to one.
@@ -38,8 +38,8 @@ func FuzzCheckOrigin(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	sourceConfig, _ := withSource(f, fuzzConfig)
-	withSource, err := ampcors.New(sourceConfig)
+	sourceConfig, _ := mwtest.WithSource(f, fuzzConfig)
+	asked, err := ampcors.New(sourceConfig)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func FuzzCheckOrigin(f *testing.F) {
 			if allowed && (d.Publisher != publisher || d.CacheID != cache) {
 				t.Fatalf("CheckOrigin(%q) is publisher %q, cache %q; want %q, %q", origin, d.Publisher, d.CacheID, publisher, cache)
 			}
-			if d2 := withSource.CheckOrigin(origin); d2 != d {
+			if d2 := asked.CheckOrigin(origin); d2 != d {
 				t.Fatalf("with a Source, CheckOrigin(%q) = %+v; want %+v", origin, d2, d)
 			}
 			if e := m.Explain(origin); e.Decision != d {
@@ -87,8 +87,7 @@ func FuzzCheckOrigin(f *testing.F) {
 		if verr != nil {
 			return
 		}
-		text, problem := domains.Decode(domain)
-		if problem != nil || plainDomain(text) != domain || plainParse(domain) != domain {
+		if plainDomain(plainText(domain)) != domain || plainParse(domain) != domain {
 			t.Fatalf("CanonicalDomain(%q) = %q, which is no publisher domain", s, domain)
 		}
 		checkForms(t, domain)

@@ -1,8 +1,6 @@
-package ampcors_test
+package proof
 
 import (
-	"crypto/sha256"
-	"encoding/base32"
 	"math"
 	"regexp"
 	"slices"
@@ -14,8 +12,8 @@ import (
 	"golang.org/x/net/publicsuffix"
 
 	"github.com/ampcors/ampcors"
-	"github.com/ampcors/ampcors/internal/domains"
-	"github.com/ampcors/ampcors/internal/prefixes"
+	"github.com/ampcors/ampcors/cacheurl"
+	"github.com/ampcors/ampcors/internal/mwtest"
 )
 
 // This file is an oracle: a second, slow and simple implementation of the decision on an
@@ -170,6 +168,18 @@ func plainDomain(unicode string) string {
 	return domain
 }
 
+// plainText returns the Unicode form of a domain in ASCII that has valid A-labels.
+func plainText(domain string) string {
+	labels := strings.Split(domain, ".")
+	for i, label := range labels {
+		if code, ok := strings.CutPrefix(label, "xn--"); ok {
+			text, _ := rfc3492Decode(code)
+			labels[i] = string(text)
+		}
+	}
+	return strings.Join(labels, ".")
+}
+
 // plainParse returns the ASCII form of a lower-case domain that may have A-labels.
 func plainParse(host string) string {
 	labels := strings.Split(host, ".")
@@ -312,10 +322,7 @@ func plainIsAmbiguous(prefix string) bool {
 }
 
 // plainHash is the fallback algorithm.
-func plainHash(domain string) string {
-	sum := sha256.Sum256([]byte(domain))
-	return strings.ToLower(strings.TrimRight(base32.StdEncoding.EncodeToString(sum[:]), "="))
-}
+func plainHash(domain string) string { return mwtest.Hash(domain) }
 
 // An oracleConfig is what the oracle needs to know of a Config.
 type oracleConfig struct {
@@ -430,20 +437,14 @@ func formAmppackager(host string) string {
 	return plainToASCII(text)
 }
 
-// reversed returns the domain of a prefix that has no problem.
-func reversed(buf []byte, prefix string) (string, *domains.Problem) {
-	domain, _, problem := prefixes.Reverse(buf, prefix)
-	if problem != nil {
-		return "", problem
-	}
-	return string(domain), nil
-}
-
 // checkForms fails unless the domain's own prefix and each form that an implementation
 // gives it are accepted for this domain. It returns the readable ones.
 func checkForms(t testing.TB, domain string) (accepted []string) {
-	text, _ := domains.Decode(domain)
-	prefix := prefixes.Combined(domain)
+	text := plainText(domain)
+	prefix, err := cacheurl.DomainPrefix(domain)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if !strings.Contains(prefix, "-") && prefix != plainHash(domain) {
 		t.Fatalf("%q has the prefix %q, which is neither readable nor its hash", domain, prefix)
 	}
@@ -451,15 +452,15 @@ func checkForms(t testing.TB, domain string) (accepted []string) {
 		if !strings.Contains(form, "-") || len(form) > 63 {
 			continue
 		}
-		got, problem := reversed(nil, form)
-		if plainIsAmbiguous(form) && (problem == prefixes.ProblemAmbiguous || !plainEndsInTLD(text)) {
+		got, err := cacheurl.PublisherDomain(form)
+		if plainIsAmbiguous(form) && (err != nil && strings.Contains(err.Error(), "is also the prefix of another host") || !plainEndsInTLD(text)) {
 			continue // no cache can fetch a page of a host without a top-level domain
 		}
 		if form != prefix && isLeftAsXN(text, form) && (got == "" || strings.Contains(got, "xn--")) {
 			continue // conformance/domains.json shows what these mean
 		}
 		if got != domain {
-			t.Fatalf("an implementation writes %q as %q, which reverses to %q (%s)", domain, form, got, problem)
+			t.Fatalf("an implementation writes %q as %q, which reverses to %q (%v)", domain, form, got, err)
 		}
 		accepted = append(accepted, form)
 	}

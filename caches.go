@@ -26,7 +26,7 @@ type reservedHost struct {
 // A cacheHost recognizes the origins of one AMP Cache.
 type cacheHost struct {
 	id, domain string
-	counts     *counters // of its allowed requests
+	counter    int // index into the counts of a tally
 }
 
 // newHosts returns the hosts of trusted caches. The reserved hosts are the domains and the

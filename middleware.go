@@ -37,7 +37,7 @@ func (m *Middleware) Reconfigure(cfg Config) error {
 	}
 	for i := range p.hosts.caches {
 		c := &p.hosts.caches[i]
-		c.counts = m.tally.ofCache(c.id)
+		c.counter = m.tally.ofCache(c.id)
 	}
 	m.policy.Store(p)
 	return nil
@@ -104,7 +104,7 @@ func (m *Middleware) Handle(w http.ResponseWriter, r *http.Request) (d Decision,
 func (m *Middleware) handle(v *verdict, w http.ResponseWriter, r *http.Request) (proceed bool) {
 	p := m.current()
 	p.judge(v, r)
-	m.tally.count(v)
+	m.tally.count(v.reason, v.claim.cache)
 	if p.cfg.Observe != nil {
 		p.cfg.Observe(r, v.decision())
 	}

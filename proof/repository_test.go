@@ -2,6 +2,10 @@ package proof
 
 import (
 	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
 	"io"
 	"io/fs"
 	"net/http"
@@ -9,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -257,4 +262,68 @@ func TestWhoImportsWhom(t *testing.T) {
 			t.Errorf("%s imports internals of the root module", module)
 		}
 	}
+}
+
+// The files of the root package can be read one after another: none uses another that uses it, directly
+// or by a third one.
+func TestNoFilesOfTheRootUseEachOther(t *testing.T) {
+	t.Parallel()
+	fset := token.NewFileSet()
+	var files []*ast.File
+	names, err := filepath.Glob("../*.go")
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, parseErr := parser.ParseFile(fset, name, nil, parser.SkipObjectResolution)
+		err = errors.Join(err, parseErr)
+		files = append(files, file)
+	}
+	if err != nil || len(files) < 10 {
+		t.Fatal(len(files), err)
+	}
+	info := types.Info{Uses: make(map[*ast.Ident]types.Object)}
+	check := types.Config{Importer: nothing{}, Error: func(error) {}} // what is imported does not matter
+	root, _ := check.Check("ampcors", fset, files, &info)
+	fileOf := func(pos token.Pos) string { return filepath.Base(fset.Position(pos).Filename) }
+	uses := make(map[string]map[string]string)
+	for id, object := range info.Uses {
+		if object.Pkg() != root {
+			continue
+		}
+		from, to := fileOf(id.Pos()), fileOf(object.Pos())
+		if uses[from] == nil {
+			uses[from] = make(map[string]string)
+		}
+		if from != to {
+			uses[from][to] = id.Name
+		}
+	}
+	if uses["middleware.go"]["verdict.go"] == "" {
+		t.Error("what files use is not found")
+	}
+	done := make(map[string]bool)
+	var follow func(file string, path []string)
+	follow = func(file string, path []string) {
+		if at := slices.Index(path, file); at >= 0 {
+			t.Errorf("files use each other: %s", strings.Join(append(path[at:], file), " -> "))
+			return
+		}
+		if done[file] {
+			return
+		}
+		for to := range uses[file] {
+			follow(to, append(path, file))
+		}
+		done[file] = true
+	}
+	for file := range uses {
+		follow(file, nil)
+	}
+}
+
+type nothing struct{}
+
+func (nothing) Import(path string) (*types.Package, error) {
+	return types.NewPackage(path, path[strings.LastIndexByte(path, '/')+1:]), nil
 }

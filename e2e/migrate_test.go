@@ -16,7 +16,7 @@ import (
 	"github.com/ampcors/ampcors/internal/readme"
 )
 
-// migrants are the requests of the tables in ../migrate.
+// migrants are the requests of the tables in ../docs/migrate.
 var migrants = []struct {
 	name, method, origin, claim string
 	header                      http.Header
@@ -81,7 +81,7 @@ func migrationTable(t *testing.T, name string, before http.Handler) string {
 // api is an API without CORS.
 var api = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "{}") })
 
-// TestMigrationPages compares what the pages in ../migrate say with what the servers answer. With
+// TestMigrationPages compares what the pages in ../docs/migrate say with what the servers answer. With
 // UPDATE_README=1, it writes the tables.
 func TestMigrationPages(t *testing.T) {
 	origins, err := cacheurl.Origins("www.example.com")
@@ -91,16 +91,16 @@ func TestMigrationPages(t *testing.T) {
 	origins = append(origins, own)
 	t.Run("toolbox-cors", func(t *testing.T) {
 		before := toolboxBefore(t, api, `{"sourceOriginPattern": "^https:\\/\\/www\\.example\\.com$"}`)
-		readme.Check(t, "../migrate/toolbox-cors.md", "toolbox", migrationTable(t, "toolbox-cors", before))
+		readme.Check(t, "../docs/migrate/toolbox-cors.md", "toolbox", migrationTable(t, "toolbox-cors", before))
 	})
 	t.Run("patterns", func(t *testing.T) {
 		addr := startNginxWith(t, `map $http_origin $amp_origin { default ""; "~^https://(www\.example\.com|[a-z0-9-]+\.cdn\.ampproject\.org)$" $http_origin; }`,
 			`add_header Access-Control-Allow-Origin $amp_origin; add_header Access-Control-Allow-Credentials true; proxy_pass http://`+serve(t, api)+`;`)
-		readme.Check(t, "../migrate/patterns.md", "patterns", migrationTable(t, "nginx with that rule", proxy(addr)))
+		readme.Check(t, "../docs/migrate/patterns.md", "patterns", migrationTable(t, "nginx with that rule", proxy(addr)))
 	})
 	t.Run("libraries", func(t *testing.T) {
 		table := migrationTable(t, "rs/cors", rs.New(rs.Options{AllowedOrigins: origins, AllowCredentials: true, AllowedHeaders: []string{"Content-Type"}}).Handler(api))
-		readme.Check(t, "../migrate/cors-libraries.md", "libraries", table)
+		readme.Check(t, "../docs/migrate/cors-libraries.md", "libraries", table)
 		mw, err := jub0bs.NewMiddleware(jub0bs.Config{Origins: origins, Credentialed: true, RequestHeaders: []string{"Content-Type"}})
 		if err != nil {
 			t.Fatal(err)

@@ -94,8 +94,8 @@
 // ServeMux pattern with a method, chi's With and Group, or a gin group. A framework that has
 // handlers of its own must stop if [Middleware.Handle] returns false for proceed. In gin, call Abort:
 // gin.WrapH would run the handler after the denial. fiber reuses a request's memory, so clone
-// what Config.Observe keeps. Package ampcorstest checks a router, and
-// e2e/frameworks shows what goes wrong.
+// what Config.Observe keeps. Package ampcorstest checks a router, and the
+// folder examples has programs for each, and what goes wrong.
 //
 // Files that anybody may read, such as most fonts, do not need this package: serve them
 // with Access-Control-Allow-Origin "*", which AMP Caches repeat. Files that only publishers

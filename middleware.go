@@ -71,15 +71,21 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 func (m *Middleware) WrapDecision(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if d, proceed := m.Handle(w, r); proceed {
-			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), decisionKey{}, d)))
+			next.ServeHTTP(w, r.WithContext(ContextWithDecision(r.Context(), d)))
 		}
 	})
 }
 
 type decisionKey struct{}
 
+// ContextWithDecision returns a context in which [DecisionFromContext] finds d. It is for frameworks
+// with handlers of their own, which call [Middleware.Handle]: see the folder examples.
+func ContextWithDecision(ctx context.Context, d Decision) context.Context {
+	return context.WithValue(ctx, decisionKey{}, d)
+}
+
 // DecisionFromContext returns the decision on the request that ctx belongs to. The bool is
-// false unless the request came through [Middleware.WrapDecision].
+// false unless the request came through [Middleware.WrapDecision], or ctx is of [ContextWithDecision].
 func DecisionFromContext(ctx context.Context) (Decision, bool) {
 	d, ok := ctx.Value(decisionKey{}).(Decision)
 	return d, ok

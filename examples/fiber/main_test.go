@@ -1,0 +1,152 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gofiber/fiber/v3"
+	"github.com/gofiber/fiber/v3/middleware/adaptor"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/ampcorstest"
+)
+
+const cacheOrigin = "https://www-example-com.cdn.ampproject.org"
+
+var route = ampcorstest.Route{Publisher: "www.example.com", Method: "PUT", Path: "/articles"}
+
+func newMiddleware(t *testing.T, observe func(*http.Request, ampcors.Decision)) *ampcors.Middleware {
+	t.Helper()
+	mw, err := ampcors.New(ampcors.Config{Publishers: []string{"www.example.com", "news.example"}, Methods: []string{"PUT"}, Observe: observe})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mw
+}
+
+func TestTheProgramSaysWhosePageCalls(t *testing.T) {
+	h := adaptor.FiberApp(newApp(newMiddleware(t, nil)))
+	if err := ampcorstest.Check(h, route); err != nil {
+		t.Error(err)
+	}
+	w, r := httptest.NewRecorder(), httptest.NewRequest("GET", "/articles", nil)
+	r.Header.Set("Origin", cacheOrigin)
+	if h.ServeHTTP(w, r); !strings.Contains(w.Body.String(), `"for":"www.example.com"`) {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+// TestWhatGoesWrong: each row is a mistake that ampcorstest finds.
+func TestWhatGoesWrong(t *testing.T) {
+	mw := newMiddleware(t, nil)
+	late := newFiber()
+	late.Use(cors(mw))
+	for name, test := range map[string]struct {
+		handler http.Handler
+		want    string
+	}{
+		"Use after the routes": {adaptor.FiberApp(late), "the route is not behind the Middleware"},
+	} {
+		if err := ampcorstest.Check(test.handler, route); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v; want %q", name, err, test.want)
+		}
+	}
+}
+
+func newFiber(handlers ...any) *fiber.App {
+	app := fiber.New()
+	for _, h := range handlers {
+		app.Use(h)
+	}
+	app.Put(route.Path, func(c fiber.Ctx) error { return c.SendString("changed") })
+	return app
+}
+
+// With fiber's adaptor alone, ampcors sees only the last line of a header.
+func TestFiberSeesSeveralLines(t *testing.T) {
+	mw := newMiddleware(t, nil)
+	for name, test := range map[string]struct {
+		fiber.Handler
+		status int
+	}{"cors": {cors(mw), 403}, "adaptor.HTTPMiddleware": {adaptor.HTTPMiddleware(mw.Wrap), 200}} {
+		for _, header := range []http.Header{
+			{"Origin": {"https://evil.example", "https://news.example"}},
+			{"Origin": {"https://evil.example"}, "Sec-Fetch-Site": {"cross-site", "same-origin"}},
+			{"Amp-Same-Origin": {"false", "true"}},
+		} {
+			r := httptest.NewRequest("PUT", route.Path, nil)
+			r.Header = header
+			if resp, err := newFiber(test.Handler).Test(r, fiber.TestConfig{Timeout: time.Minute}); err != nil || resp.StatusCode != test.status {
+				t.Errorf("%s, %v: %+v, %v; want %d", name, header, resp, err, test.status)
+			}
+		}
+	}
+}
+
+// An earlier Vary is kept, in one line.
+func TestFiberKeepsVary(t *testing.T) {
+	varies := func(c fiber.Ctx) error {
+		c.Vary("Accept-Encoding")
+		return c.Next()
+	}
+	r := httptest.NewRequest("PUT", route.Path, nil)
+	r.Header.Set("Origin", cacheOrigin)
+	resp, err := newFiber(varies, cors(newMiddleware(t, nil))).Test(r, fiber.TestConfig{Timeout: time.Minute})
+	if err != nil || !slices.Equal(resp.Header.Values("Vary"), []string{"Accept-Encoding, Origin"}) {
+		t.Errorf("%+v, %v", resp, err)
+	}
+}
+
+// fasthttp reuses the memory of a request's strings for the next request, so ampcors keeps none of them, and
+// Observe must clone what it keeps. A handler of fiber's can stream.
+func TestFiberReusesMemory(t *testing.T) {
+	var kept, cloned []string
+	mw := newMiddleware(t, func(_ *http.Request, d ampcors.Decision) {
+		kept, cloned = append(kept, d.Origin), append(cloned, strings.Clone(d.Origin))
+	})
+	listener, err := net.Listen("tcp", "localhost:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	app := newFiber(cors(mw))
+	app.Get("/stream", func(c fiber.Ctx) error {
+		return c.SendStreamWriter(func(w *bufio.Writer) {
+			for i := range 3 {
+				fmt.Fprintln(w, i)
+				_ = w.Flush()
+			}
+		})
+	})
+	go func() { _ = app.Listener(listener, fiber.ListenConfig{DisableStartupMessage: true}) }()
+	defer listener.Close()
+	conn, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	answers := bufio.NewReader(conn)
+	origins := []string{"https://news.example", "https://evil.example", cacheOrigin, "https://evil-example.cdn.ampproject.org"}
+	for i := range 40 {
+		origin := origins[i%len(origins)]
+		fmt.Fprintf(conn, "GET /stream HTTP/1.1\r\nHost: api\r\nOrigin: %s\r\n\r\n", origin)
+		resp, err := http.ReadResponse(answers, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(resp.Body)
+		if isAllowed := i%2 == 0; (resp.Header.Get("Access-Control-Allow-Origin") == origin) != isAllowed || (string(body) == "0\n1\n2\n") != isAllowed {
+			t.Fatalf("request %d, %s: %+v %q", i, origin, resp, body)
+		}
+	}
+	if slices.Equal(kept, cloned) || cloned[0] != origins[0] {
+		t.Error("this test shows nothing: the memory is not reused")
+	}
+}

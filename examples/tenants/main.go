@@ -1,0 +1,57 @@
+// Command tenants serves an API for the pages of many customers, without AMP. Their domains are in a
+// database, and a customer's page gets its own data alone.
+//
+//	go run ./examples/tenants
+//	curl -i -H 'Origin: https://shop.example' http://localhost:8080/
+package main
+
+import (
+	"database/sql"
+	"encoding/json"
+	"log"
+	"net/http"
+
+	_ "modernc.org/sqlite"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
+	"github.com/ampcors/ampcors/source"
+	"github.com/ampcors/ampcors/source/sqlsource"
+)
+
+func main() {
+	db, err := sql.Open("sqlite", "file:customers?mode=memory&cache=shared") // in place of your database
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := db.Exec(`CREATE TABLE customers (domain TEXT PRIMARY KEY); INSERT INTO customers VALUES ('shop.example')`); err != nil {
+		log.Fatal(err)
+	}
+	h, err := handler(db)
+	if err != nil {
+		log.Fatal(err)
+	}
+	log.Fatal(http.ListenAndServe("localhost:8080", h))
+}
+
+func handler(db *sql.DB) (http.Handler, error) {
+	table, err := sqlsource.New(db, sqlsource.Config{Table: "customers"})
+	if err != nil {
+		return nil, err
+	}
+	customers, err := source.New(table.Database(), source.Config{}) // remembers each answer for a minute
+	if err != nil {
+		return nil, err
+	}
+	mw, err := ampcors.New(ampcors.Config{Source: customers, Caches: []cacheurl.Cache{}, Credentialed: true}) // no AMP Cache is trusted
+	if err != nil {
+		return nil, err
+	}
+	return mw.WrapDecision(http.HandlerFunc(whoCalls)), nil
+}
+
+func whoCalls(w http.ResponseWriter, r *http.Request) {
+	d, _ := ampcors.DecisionFromContext(r.Context())
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(map[string]string{"for": d.Publisher}) // whose page calls
+}

@@ -1,5 +1,6 @@
-// Package badvalue has the error that every package of this module returns for a value that it
-// cannot use: one of a configuration, an argument, a command's flag.
+// Package badvalue has the error for a value that cannot be used: in a configuration of package ampcors, cacheurl,
+// configfile, source or announce, or an argument of their functions. Other errors are
+// plain: those about a Database, of sqlsource and of authz.
 package badvalue
 
 import (
@@ -10,7 +11,7 @@ import (
 // An Error names one value that cannot be used, what is wrong with it, and what would be right.
 // Functions that check several values return all their problems at once, joined: see [All].
 type Error struct {
-	Path   string // where the value is, spelled as in JSON: "publishers[3]", "caches[0].cacheDomain"
+	Path   string // where the value is: a path of members as in JSON, "caches[0].cacheDomain"; or a Go field or parameter
 	Value  string // as it was given
 	Reason string // what is wrong, completing "the value ..."
 	Want   string // what would be right, or [RemoveIt]

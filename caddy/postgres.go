@@ -13,7 +13,7 @@ import (
 
 func init() { caddy.RegisterModule(new(Postgres)) }
 
-// Postgres looks up publishers in PostgreSQL 12 or later, as package pgsource documents. The
+// Postgres looks up publishers in PostgreSQL, as package pgsource documents. The
 // table must have its triggers (pgsource.InstallSQL).
 type Postgres struct {
 	// A URL, or keywords and values as in libpq, such as

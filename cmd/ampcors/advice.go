@@ -19,7 +19,7 @@ func newAdvice() *cobra.Command {
 		Use:   "advice SERVER",
 		Short: "Print what to configure in a server or framework, so that it answers the pages of publishers",
 		Long: "Print what to configure in a server or framework, so that it answers the pages of publishers and of no other site: " +
-			or(probe.Servers()) + ". A publisher has up to five origins on the default caches. For patterns, or many publishers, " +
+			or(probe.Servers()) + ". A publisher has several origins on the default caches, and each must be listed. For patterns, or many publishers, " +
 			"put ampcors in front of the backend.\n\nTest the result with ampcors probe.",
 		Example: "  ampcors advice nginx --publisher www.example.com --publisher www.example.org\n  ampcors advice HAProxy --config config.json",
 		Args: func(cmd *cobra.Command, args []string) error {

@@ -93,7 +93,7 @@ type preparation struct {
 }
 
 // A dialect is how a database's statements are written. Names in them are unquoted: sqlsource has
-// checked that they consist of letters, digits and underscores.
+// checked them.
 type dialect struct {
 	text, hash  string // the types of new columns
 	createIndex string

@@ -5,7 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 )
 
@@ -19,7 +24,8 @@ type Schema struct {
 }
 
 // Check returns how the schema differs from the type: a member that only one of them has, another type, or
-// a member without a description. The schema of a type in known is not compared.
+// a description that is not the comment of the field. The schema of a type in known is not compared. The test that
+// calls it is in a folder of the root module.
 func Check(data []byte, typ reflect.Type, known ...reflect.Type) error {
 	var s Schema
 	if err := json.Unmarshal(data, &s); err != nil {
@@ -54,8 +60,18 @@ func (s *Schema) check(path string, typ reflect.Type, known []reflect.Type) erro
 			continue
 		}
 		members[name] = true
-		if member := s.Properties[name]; member == nil || member.Description == "" {
-			errs = append(errs, fmt.Errorf("%s.%s has no description in the schema", path, name))
+		owner := typ
+		for _, i := range field.Index[:len(field.Index)-1] {
+			owner = owner.Field(i).Type
+		}
+		comment, err := commentOf(owner, field.Name)
+		if member := s.Properties[name]; err != nil {
+			errs = append(errs, err)
+		} else if member == nil {
+			errs = append(errs, fmt.Errorf("%s.%s is not in the schema", path, name))
+		} else if member.Description != comment {
+			text, _ := json.Marshal(comment)
+			errs = append(errs, fmt.Errorf("%s.%s: the comment in Go is %s", path, name, text))
 		} else {
 			errs = append(errs, member.check(path+"."+name, field.Type, known))
 		}
@@ -69,4 +85,43 @@ func (s *Schema) check(path string, typ reflect.Type, known []reflect.Type) erro
 		errs = append(errs, fmt.Errorf("%s may have unknown members in the schema", path))
 	}
 	return errors.Join(errs...)
+}
+
+const module = "github.com/ampcors/ampcors"
+
+// links are what go doc shows as links: [Config], [source.Config].
+var links = regexp.MustCompile(`\[([A-Za-z.]+)\]`)
+
+// commentOf returns the comment above or beside a struct's field, as one line without links.
+func commentOf(typ reflect.Type, name string) (comment string, err error) {
+	files, err := filepath.Glob(filepath.Join("..", strings.TrimPrefix(typ.PkgPath(), module), "*.go"))
+	if err != nil {
+		return "", err
+	}
+	for _, file := range files {
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return "", err
+		}
+		ast.Inspect(parsed, func(n ast.Node) bool {
+			spec, ok := n.(*ast.TypeSpec)
+			if !ok || spec.Name.Name != typ.Name() {
+				return true
+			}
+			if fields, ok := spec.Type.(*ast.StructType); ok {
+				for _, field := range fields.Fields.List {
+					for _, id := range field.Names {
+						if id.Name == name {
+							comment = field.Doc.Text() + field.Comment.Text()
+						}
+					}
+				}
+			}
+			return false
+		})
+	}
+	if comment == "" {
+		return "", fmt.Errorf("%s.%s has no comment", typ, name)
+	}
+	return links.ReplaceAllString(strings.Join(strings.Fields(comment), " "), "$1"), nil
 }

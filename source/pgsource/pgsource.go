@@ -1,4 +1,4 @@
-// Package pgsource looks up publishers in PostgreSQL 12 or later. Every server learns of a change as
+// Package pgsource looks up publishers in PostgreSQL. Its tests run with version 15. Every server learns of a change as
 // soon as it is committed. Pass [Table.Database] to [source.New].
 //
 // # How it works

@@ -53,8 +53,7 @@
 // use the eviction policy noeviction, or one that only evicts keys with an expiry.
 //
 // For a server that does not read its messages, such as one that is suspended, Redis keeps
-// them in memory: for each change, 5 bytes and those of the key (measured with Redis 7.0: 10
-// MB after 200,000 changes of keys of 44 bytes). By default that has no limit. Set
+// them in memory: for each change, a few bytes more than the key. By default that has no limit. Set
 // client-output-buffer-limit normal, such as to 64mb 16mb 60: Redis then closes the
 // connection, and the server looks everything up again.
 package redissource

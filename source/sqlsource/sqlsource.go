@@ -88,7 +88,7 @@ import (
 )
 
 // A Config names the table and the columns of the publishers. Names are written into statements unquoted, so
-// they must consist of letters, digits and underscores. Each has a default.
+// they must consist of letters, digits and underscores, and not begin with a digit. Each has a default.
 type Config struct {
 	Table        string // "publishers"; it may be qualified by a schema, with a dot
 	DomainColumn string // "domain"
@@ -125,7 +125,7 @@ func (c Config) Complete() (Config, error) {
 			parts = strings.Split(*f.value, ".")
 		}
 		if slices.ContainsFunc(parts, func(part string) bool { return !name.MatchString(part) }) {
-			errs = append(errs, fmt.Errorf("sqlsource: %s %.80q is not a name; want letters, digits and underscores, such as %q", f.field,
+			errs = append(errs, fmt.Errorf("sqlsource: %s %.80q is not a name; want letters, digits and underscores, and no digit at its beginning, such as %q", f.field,
 				*f.value, f.defaultValue))
 		}
 	}

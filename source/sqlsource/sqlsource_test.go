@@ -246,9 +246,9 @@ func (f *failingExec) ExecContext(ctx context.Context, query string, args []driv
 func TestNewChecksTheTable(t *testing.T) {
 	_, err := New(nil, Config{Table: "a; DROP TABLE b", DomainColumn: "domain--", PrefixColumn: "1", Placeholder: "%s"})
 	const want = `sqlsource: db is nil
-sqlsource: Table "a; DROP TABLE b" is not a name; want letters, digits and underscores, such as "publishers"
-sqlsource: DomainColumn "domain--" is not a name; want letters, digits and underscores, such as "domain"
-sqlsource: PrefixColumn "1" is not a name; want letters, digits and underscores, such as "hash_prefix"
+sqlsource: Table "a; DROP TABLE b" is not a name; want letters, digits and underscores, and no digit at its beginning, such as "publishers"
+sqlsource: DomainColumn "domain--" is not a name; want letters, digits and underscores, and no digit at its beginning, such as "domain"
+sqlsource: PrefixColumn "1" is not a name; want letters, digits and underscores, and no digit at its beginning, such as "hash_prefix"
 sqlsource: Placeholder "%s" is unknown; want "$1", "?", "@p1" or ":1"`
 	if err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)

@@ -39,8 +39,8 @@ func (p policy) Pattern() string {
 	return strings.Join(alternatives, "|")
 }
 
-// A Snippet is what to remove and to add to make a server follow a policy. A publisher has up to five
-// origins on the default caches: for many publishers, put ampcors in front.
+// A Snippet is what to remove and to add to make a server follow a policy. A publisher has
+// several origins on the default caches: for many publishers, put ampcors in front.
 type Snippet struct {
 	Server string `json:"server"` // such as "nginx"
 	Text   string `json:"text"`

@@ -271,3 +271,11 @@ func (l *nameTable) slot(name string) (at int, index uint32, found bool) {
 		}
 	}
 }
+
+func setOf(values []string) map[string]struct{} {
+	set := make(map[string]struct{}, len(values))
+	for _, value := range values {
+		set[value] = struct{}{}
+	}
+	return set
+}

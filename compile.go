@@ -90,11 +90,3 @@ func compile(cfg Config) (*policy, error) {
 	}
 	return p, nil
 }
-
-func setOf(values []string) map[string]struct{} {
-	set := make(map[string]struct{}, len(values))
-	for _, value := range values {
-		set[value] = struct{}{}
-	}
-	return set
-}

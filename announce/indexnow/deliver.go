@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 )
 
 // maxRejected is how many requests of a call may be rejected in the search for pages at fault. One page among
@@ -44,8 +45,14 @@ func (c *Client) deliver(ctx context.Context, batches []*Batch) []Batch {
 	d.isSearch, d.bound = true, maxRejected
 	left := make(map[string]bool) // hosts whose search goes on in the next call
 	for len(rejected) > 0 {
-		b := rejected[len(rejected)-1]
-		rejected = rejected[:len(rejected)-1]
+		// Smaller and smaller parts of one host, until the page is found. But a host that had nothing accepted may
+		// have a wrong key: so that it does not use up the bound, each is as likely to be the next.
+		i := len(rejected) - 1
+		for host := rejected[rand.N(len(rejected))].Host; !d.accepted[rejected[i].Host] && rejected[i].Host != host; {
+			i--
+		}
+		b := rejected[i]
+		rejected = slices.Delete(rejected, i, i+1)
 		if d.rejected-d.free+2 > maxRejected {
 			d.leave(b.Host, b.URLs...)
 			left[b.Host] = true

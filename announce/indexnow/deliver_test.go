@@ -179,7 +179,7 @@ func TestManyHostsMakeProgressWithinTheBound(t *testing.T) {
 		calls                   int                 // at most
 	}{
 		"64 hosts with a page at fault":  {64, 2, 1, 0, func(int) bool { return false }, 20},
-		"63 hosts with a wrong key":      {64, 100, 1, 0, func(host int) bool { return host > 0 }, 200},
+		"63 hosts with a wrong key":      {64, 100, 1, 0, func(host int) bool { return host > 0 }, 60},
 		"5 hosts, and at most 20 URLs":   {5, 1980, 20, 20, func(int) bool { return false }, 100},
 		"an endpoint that takes nothing": {1, 30_000, 0, -1, func(int) bool { return true }, 1},
 	} {

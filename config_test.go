@@ -411,7 +411,7 @@ func TestEachSetOfBytesIsExact(t *testing.T) {
 	}
 }
 
-// valueErrors returns the badvalue.Errors that err joins. It fails if err has any other error.
+// valueErrors returns each badvalue.Error that err joins. It fails if err has any other error.
 func valueErrors(t *testing.T, err error) []*badvalue.Error {
 	t.Helper()
 	problems := slices.Collect(badvalue.All(err))
@@ -420,7 +420,7 @@ func valueErrors(t *testing.T, err error) []*badvalue.Error {
 		lines = append(lines, problem.Error())
 	}
 	if err == nil || strings.Join(lines, "\n") != err.Error() {
-		t.Fatalf("%v is not made of badvalue.Errors alone", err)
+		t.Fatalf("%v has another error than badvalue.Error", err)
 	}
 	return problems
 }

@@ -120,7 +120,7 @@ func FuzzEmail(f *testing.F) {
 		}
 		if isEmail {
 			if method == http.MethodOptions && sender == none {
-				return // TestTheEmailTable has the preflights
+				return // conformance/requests.json has the preflights
 			}
 			if denied == allowed {
 				t.Fatalf("denied: %t, though the oracle says %t", denied, !allowed)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -58,7 +59,7 @@ sites could. It judges the answers as a browser does, and says what is wrong and
 The backend may be written in any language.
 
 It sends GET, HEAD and OPTIONS, and other methods only with --unsafe. It calls only the hosts of
-the documents and of their endpoints, those of --endpoint and --list, and those of --allow-host.
+the documents and of their endpoints, those of --endpoint, --list and --sitemap, and those of --allow-host.
 
 Between its requests, it repeats one that is known to be answered. If the backend limits requests
 or changes its answers, what was not tested is said, and is never counted as fine.
@@ -361,6 +362,9 @@ func (f *probeFlags) morePages(cmd *cobra.Command) (pages []string, err error) {
 	switch {
 	case f.sitemap == "":
 	case strings.HasPrefix(f.sitemap, "https://"), strings.HasPrefix(f.sitemap, "http://"):
+		if u, err := url.Parse(f.sitemap); f.onlyHosts != nil && (err != nil || !slices.ContainsFunc(f.onlyHosts, func(host string) bool { return strings.EqualFold(host, u.Host) })) {
+			return nil, fmt.Errorf("the sitemap %.200q is at a host that --only-host does not name", f.sitemap)
+		}
 		var state sitemap.State
 		reader := sitemap.New(sitemap.Config{HTTPClient: httpClient, ForCaches: true})
 		if err := reader.Update(cmd.Context(), &state, f.sitemap); err != nil {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/ampcors/ampcors/cmd/ampcors/internal/probe"
@@ -279,7 +280,11 @@ func TestARedirectToAnotherHostNamesTheFlag(t *testing.T) {
 func TestProbeOfAnUnsafeEndpoint(t *testing.T) {
 	var mu sync.Mutex
 	var bodies []string
+	var sitemaps atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/sitemap.xml" {
+			sitemaps.Add(1)
+		}
 		if r.Method == http.MethodPost {
 			body, _ := io.ReadAll(r.Body)
 			mu.Lock()
@@ -294,6 +299,9 @@ func TestProbeOfAnUnsafeEndpoint(t *testing.T) {
 	}
 	if run(t, "", append(args, "--unsafe", "--only-host", "other.example")...); len(bodies) > 0 {
 		t.Errorf("%d requests to a host that may not be called", len(bodies))
+	}
+	if code, _, stderr := run(t, "", append(args, "--sitemap", server.URL+"/sitemap.xml", "--only-host", "other.example")...); code != exitUsage || sitemaps.Load() > 0 || !strings.Contains(stderr, "--only-host does not name") {
+		t.Errorf("a sitemap: exit code %d, it was fetched %d times, %s", code, sitemaps.Load(), stderr)
 	}
 	host := server.Listener.Addr().String()
 	if code, stdout, stderr := run(t, "", append(args, "--unsafe", "--only-host", host)...); code != exitFindings || len(bodies) == 0 || bodies[0] != "a=1" {

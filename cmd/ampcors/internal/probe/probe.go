@@ -52,7 +52,7 @@ type Config struct {
 	// and of the endpoints in documents; with the port if the URL has one. Redirects may lead
 	// there, and Header and Cookie are sent there.
 	AllowHosts []string
-	// OnlyHosts are the only hosts that may be called, if it is not nil.
+	// OnlyHosts are the only hosts that are called, if it is not nil.
 	OnlyHosts []string
 	// Resolve maps a host and port, such as "www.example.com:443", to the address to connect to.
 	Resolve map[string]string

@@ -356,26 +356,44 @@ func TestThePublisherHeaderCannotBeForgedInATrailer(t *testing.T) {
 // decided, so it is an error, and only handle can have one. Without one, all are decided.
 func TestAMatcherOfPathsIsBypassed(t *testing.T) {
 	_, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte("http://localhost {\n\tampcors /api/* {\n\t\tpublishers www.example.com\n\t}\n\trespond ok\n}\n"), nil)
-	if err == nil || !strings.Contains(err.Error(), "has a matcher") || !strings.Contains(err.Error(), "Caddyfile:2") {
+	if err == nil || !strings.Contains(err.Error(), "has a matcher") || !strings.Contains(err.Error(), "and also in a last handle block") || !strings.Contains(err.Error(), "Caddyfile:2") {
 		t.Errorf("a matcher: %v", err)
 	}
 	ok := backend(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
-	for directive, want := range map[string]int{"handle /api/* {\n\t\tampcors www.example.com\n\t}": http.StatusOK, "ampcors * {\n\t\tpublishers www.example.com\n\t}": http.StatusForbidden, "ampcors www.example.com": http.StatusForbidden} {
-		s := newServer(t, "\t"+directive+"\n\treverse_proxy "+ok)
-		for _, path := range []string{"/x/..;/api/x", "/api;/x", `/\api/x`, "/x/..%5capi/x"} {
-			conn, err := net.Dial("tcp", s.addr)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close()
-			fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: %s\r\nOrigin: %s\r\nContent-Length: 0\r\n\r\n", path, s.addr, evil)
-			if resp, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || resp.StatusCode != want {
-				t.Errorf("%.20s, %s: %v, %v; want %d", directive, path, resp, err, want)
-			}
+	for directive, want := range map[string]int{
+		"handle /api/* {\n\t\tampcors www.example.com\n\t}": http.StatusOK, // and a handle without ampcors behind it
+		"ampcors * {\n\t\tpublishers www.example.com\n\t}":  http.StatusForbidden,
+		"ampcors www.example.com":                           http.StatusForbidden,
+	} {
+		isBypassed(t, newServer(t, "\t"+directive+"\n\treverse_proxy "+ok), directive, want)
+	}
+	// What the error and the README say for several paths is not bypassed.
+	text, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, site, _ := strings.Cut(string(text), "<!-- paths: a test runs what follows -->\n```caddyfile\nhttp://localhost:8080 {\n")
+	site, _, _ = strings.Cut(site, "\n}\n```")
+	s := newServer(t, strings.NewReplacer("localhost:3000", ok, "/news/", "/api/").Replace(site))
+	isBypassed(t, s, "the README", http.StatusForbidden)
+}
+
+// isBypassed sends paths that some backends read as /api/x, from a page that is not allowed.
+func isBypassed(t *testing.T, s *server, directive string, want int) {
+	t.Helper()
+	for _, path := range []string{"/x/..;/api/x", "/api;/x", `/\api/x`, "/x/..%5capi/x"} {
+		conn, err := net.Dial("tcp", s.addr)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if err := caddy.Stop(); err != nil {
-			t.Error(err)
+		defer conn.Close()
+		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: %s\r\nOrigin: %s\r\nContent-Length: 0\r\n\r\n", path, s.addr, evil)
+		if resp, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || resp.StatusCode != want {
+			t.Errorf("%.20s, %s: %v, %v; want %d", directive, path, resp, err, want)
 		}
+	}
+	if err := caddy.Stop(); err != nil {
+		t.Error(err)
 	}
 }
 

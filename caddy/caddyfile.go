@@ -31,8 +31,9 @@ func parseDirective(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error)
 	}
 	if matcher != nil {
 		h.Next()
-		return nil, h.Err("has a matcher: requests that it does not match would reach the backend without a decision; " +
-			"want the directive in a handle block with that matcher, beside a last handle without one")
+		return nil, h.Err("has a matcher, and requests that it does not match would reach the backend without a decision; " +
+			"want the directive without a matcher. For paths with different publishers, want it in the handle block of each, " +
+			"and also in a last handle block without a matcher")
 	}
 	handler := new(Handler)
 	if err := handler.UnmarshalCaddyfile(h.Dispenser); err != nil {

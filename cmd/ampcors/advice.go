@@ -1,8 +1,10 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -27,7 +29,7 @@ func newAdvice() *cobra.Command {
 		},
 		ValidArgs: probe.Servers(),
 	}
-	file := cmd.Flags().String("config", "", "JSON file with the configuration: its publishers, caches, methods and request headers are used")
+	file := cmd.Flags().String("config", "", "JSON file with the configuration. A note says which of its members a server cannot have")
 	publishers := cmd.Flags().StringSlice("publisher", nil, "a domain whose pages are allowed")
 	caches := addCaches(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -39,27 +41,35 @@ func newAdvice() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		cfg := ampcors.Config{Caches: known}
+		cfg, asksDatabase := ampcors.Config{Caches: known, Credentialed: true}, false
 		if *file != "" {
 			if cfg, err = (configfile.File{Path: *file, Set: func(cfg *ampcors.Config) {
 				cfg.Source = new(source.Source) // it is never asked
 			}}).Config(); err != nil {
 				return err
 			}
+			var members map[string]json.RawMessage
+			if data, err := os.ReadFile(*file); err == nil { // it was valid just now
+				_ = json.Unmarshal(data, &members)
+			}
+			_, asksDatabase = members["source"]
 			if cfg.Caches == nil || *caches != "" {
 				cfg.Caches = known
 			}
 		}
 		cfg.Publishers = append(cfg.Publishers, *publishers...)
 		switch {
+		case len(cfg.Publishers) == 0 && *file != "":
+			return errors.New("the file lists no publisher, and a server can compare origins of publishers alone: use --publisher, or put ampcors in front of the backend for emails, origins and databases")
 		case len(cfg.Publishers) == 0:
 			return errors.New("there is no publisher; use --publisher or --config")
 		case slices.ContainsFunc(cfg.Publishers, func(p string) bool { return strings.HasPrefix(p, "*.") }):
 			return errors.New("a pattern such as *.example.com cannot be written as a list of origins: name each domain, or put ampcors in front of the backend")
-		case len(cfg.Origins)+len(cfg.Email.Senders) > 0:
-			fmt.Fprintln(cmd.ErrOrStderr(), "note: the advice does not include the file's origins and email senders")
 		}
-		snippets, err := probe.Advice(cfg.Publishers, cfg.Caches, cfg.Methods, cfg.RequestHeaders)
+		for _, note := range notInAdvice(cfg, asksDatabase, probe.Servers()[i]) {
+			fmt.Fprintln(cmd.ErrOrStderr(), "note: "+note)
+		}
+		snippets, err := probe.Advice(cfg)
 		if err != nil {
 			return err
 		}
@@ -67,4 +77,29 @@ func newAdvice() *cobra.Command {
 		return nil
 	}
 	return cmd
+}
+
+// notInAdvice says which members of a configuration the advice for a server does not have.
+func notInAdvice(cfg ampcors.Config, asksDatabase bool, server string) (notes []string) {
+	for _, n := range []struct {
+		isSet bool
+		text  string
+	}{
+		{len(cfg.Origins) > 0, "origins: the advice does not allow them; add those that you need, where it says how partners are added"},
+		{len(cfg.Email.Senders) > 0, "email: the advice does not allow emails"},
+		{asksDatabase, "source: the advice does not allow publishers of a database"},
+		{cfg.ReportOnly, "reportOnly: the advice denies"},
+		{cfg.DangerouslyAllowAmbiguousPrefixes, "dangerouslyAllowAmbiguousPrefixes: the advice does not allow such prefixes"},
+		{cfg.DangerouslyAllowHTTPOwnOrigins, "dangerouslyAllowHTTPOwnOrigins: the advice does not allow origins with http"},
+		{cfg.DangerouslyAllowPublicSuffixWildcards, "dangerouslyAllowPublicSuffixWildcards: the advice has no patterns"},
+		{!cfg.DangerouslyAllowUnsafeRequestsWithoutOrigin && server != "Go", "requests without Origin that may change data, as programs and old browsers send them, are not denied, as ampcors does"},
+		{cfg.DangerouslyAllowUnsafeRequestsWithoutOrigin && server == "Go", "dangerouslyAllowUnsafeRequestsWithoutOrigin: the advice denies such requests"},
+		{!cfg.Credentialed && server == "WordPress", "credentialed: WordPress itself sends Access-Control-Allow-Credentials from admin-ajax.php"},
+		{len(cfg.ResponseHeaders) > 0 && server == "WordPress", "responseHeaders: WordPress itself exposes X-WP-Total, X-WP-TotalPages and Link as well"},
+	} {
+		if n.isSet {
+			notes = append(notes, n.text)
+		}
+	}
+	return notes
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/cmd/ampcors/internal/probe"
+	"github.com/ampcors/ampcors/configfile"
 	"github.com/ampcors/ampcors/internal/readme"
 	"github.com/ampcors/ampcors/internal/servertest"
 )
@@ -183,9 +185,71 @@ func TestNoFlagIsIgnored(t *testing.T) {
 }
 
 // Without a probe, advice is for any list of publishers, and for the configuration of a file.
+// Each member of a file is in the advice, or a note says that it is not.
+func TestAdviceUsesOrNamesEachMember(t *testing.T) {
+	values := map[string]string{
+		"$schema": "", "publishers": "", // not for the server; and in each file
+		"publishersFile": `"publishers.txt"`, "source": `{}`, "caches": `[]`, "origins": `["https://partner.example"]`,
+		"email": `{"senders": ["news@example.com"]}`, "credentialed": `true`, "methods": `["PUT"]`, "requestHeaders": `["X-Token"]`,
+		"responseHeaders": `["X-Total"]`, "maxAge": `"10m"`, "reportOnly": `true`, "dangerouslyAllowAmbiguousPrefixes": `true`,
+		"dangerouslyAllowHTTPOwnOrigins": `true`, "dangerouslyAllowPublicSuffixWildcards": `true`,
+		"dangerouslyAllowUnsafeRequestsWithoutOrigin": `true`,
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "publishers.txt"), []byte("www.example.org\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	advice := func(server, members string) (text, notes string) {
+		t.Helper()
+		file := filepath.Join(dir, "config.json")
+		if err := os.WriteFile(file, []byte(`{"publishers": ["www.example.com"]`+members+`}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		code, text, notes := run(t, "", "advice", server, "--config", file)
+		if code != exitClean {
+			t.Errorf("%s: exit code %d, %s", members, code, notes)
+		}
+		return text, notes
+	}
+	for _, server := range probe.Servers() {
+		plain, plainNotes := advice(server, "")
+		if strings.Contains(plain, "Allow-Credentials: true") || strings.Contains(plain, "Allow-Credentials true") || strings.Contains(plain, "Credentials', 'true'") || strings.Contains(plain, "Credentialed: true") {
+			t.Errorf("%s: credentials are allowed:\n%s", server, plain)
+		}
+		for _, member := range slices.Sorted(maps.Keys(schemaMembers(t))) {
+			value, isKnown := values[member]
+			if !isKnown {
+				t.Errorf("%s is new: this test needs a value", member)
+			}
+			if value == "" {
+				continue
+			}
+			if text, notes := advice(server, fmt.Sprintf(`, %q: %s`, member, value)); text == plain && notes == plainNotes {
+				t.Errorf("%s: neither the advice nor a note has %s", server, member)
+			} else if member == "caches" && strings.Contains(text, "cdn.ampproject.org") {
+				t.Errorf("%s: an AMP Cache is allowed, though none is trusted:\n%s", server, text)
+			}
+		}
+	}
+}
+
+// schemaMembers returns the members of a configuration file.
+func schemaMembers(t *testing.T) map[string]any {
+	t.Helper()
+	var schema struct{ Properties map[string]any }
+	if err := json.Unmarshal(configfile.Schema(), &schema); err != nil {
+		t.Fatal(err)
+	}
+	return schema.Properties
+}
+
 func TestAdvice(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.json")
 	if err := os.WriteFile(file, []byte(`{"publishers": ["www.example.org"], "caches": ["google"], "methods": ["PUT"], "requestHeaders": ["X-Token"]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	emails := filepath.Join(t.TempDir(), "emails.json")
+	if err := os.WriteFile(emails, []byte(`{"email": {"senders": ["news@example.com"]}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, test := range []struct {
@@ -198,6 +262,7 @@ func TestAdvice(t *testing.T) {
 		{[]string{"Caddy", "--caches", otherCaches(t), "--publisher", "www.example.com"}, exitClean, []string{`www-example-com\.cache\.example`}},
 		{[]string{"IIS", "--publisher", "www.example.com"}, exitUsage, []string{`there is no advice for "IIS"`}},
 		{[]string{"nginx"}, exitUsage, []string{"there is no publisher"}},
+		{[]string{"nginx", "--config", emails}, exitUsage, []string{"the file lists no publisher", "put ampcors in front of the backend for emails"}},
 		{[]string{"nginx", "--publisher", "*.example.com"}, exitUsage, []string{"name each domain"}},
 		{[]string{"nginx", "--publisher", "localhost"}, exitUsage, []string{"has no dot"}},
 		{nil, exitUsage, []string{"the name of a server (nginx, "}},

@@ -7,7 +7,9 @@ import (
 	"slices"
 	"strings"
 	"text/template"
+	"time"
 
+	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/cacheurl"
 )
 
@@ -18,7 +20,18 @@ type policy struct {
 	Origins     []string // of the publishers' pages
 	MoreMethods []string // beyond GET, HEAD and POST
 	MoreHeaders []string // beyond Content-Type
+
+	Caches       []cacheurl.Cache
+	Credentialed bool
+	ExposedNames []string // Access-Control-Expose-Headers
+	MaxAge       int64    // of preflights, in seconds; 0 if none is sent
 }
+
+// HasDefaultCaches reports whether the trusted caches are the default ones.
+func (p policy) HasDefaultCaches() bool { return slices.Equal(p.Caches, cacheurl.DefaultCaches()) }
+
+// Exposed returns the value of Access-Control-Expose-Headers.
+func (p policy) Exposed() string { return strings.Join(p.ExposedNames, ", ") }
 
 // Methods returns the value of Access-Control-Allow-Methods.
 func (p policy) Methods() string {
@@ -51,6 +64,9 @@ var dialectFiles embed.FS
 
 var dialects = template.Must(template.ParseFS(dialectFiles, "dialects/*.tmpl"))
 
+// exposed are the headers of a response that AMP's runtime reads.
+var exposed = []string{"AMP-Redirect-To"}
+
 // Servers are the servers and languages for which there are snippets.
 func Servers() []string {
 	return []string{"nginx", "Apache", "Caddy", "HAProxy", "Express", "PHP", "WordPress", "Django", "Go"}
@@ -68,16 +84,22 @@ func snippets(p policy) (all []Snippet) {
 	return all
 }
 
-// Advice returns the snippets for the pages of publishers on AMP Caches, without a probe: for GET and POST, and
-// further methods and headers. A publisher must be a domain.
-func Advice(publishers []string, caches []cacheurl.Cache, methods, headers []string) ([]Snippet, error) {
-	p := policy{MoreMethods: methods, MoreHeaders: headers}
-	for _, publisher := range publishers {
+// Advice returns the snippets for the pages of publishers, without a probe: for GET and POST, and
+// further methods and headers. A publisher must be a domain. The advice has no origins and emails of the configuration.
+func Advice(cfg ampcors.Config) ([]Snippet, error) {
+	p := policy{
+		MoreMethods: cfg.Methods, MoreHeaders: cfg.RequestHeaders, Caches: cfg.Caches, Credentialed: cfg.Credentialed,
+		ExposedNames: cfg.ResponseHeaders, MaxAge: int64(cfg.MaxAge / time.Second),
+	}
+	if cfg.ResponseHeaders == nil {
+		p.ExposedNames = exposed
+	}
+	for _, publisher := range cfg.Publishers {
 		domain, err := cacheurl.CanonicalDomain(publisher)
 		if err != nil {
 			return nil, err
 		}
-		origins, err := Origins(domain, caches...)
+		origins, err := Origins(domain, cfg.Caches...)
 		if err != nil {
 			return nil, err
 		}
@@ -93,7 +115,7 @@ func Advice(publishers []string, caches []cacheurl.Cache, methods, headers []str
 
 // newPolicy returns the policy that the backend should follow, as far as the probe knows it.
 func (p *prober) newPolicy() policy {
-	found := policy{Origins: p.origins()}
+	found := policy{Origins: p.origins(), Caches: p.cfg.Caches, Credentialed: true, ExposedNames: exposed}
 	add := func(list *[]string, value string) {
 		if !slices.Contains(*list, value) {
 			*list = append(*list, value)

@@ -442,9 +442,26 @@ func summary(cfg ampcors.Config) string {
 		b.WriteString("\ncaches: none")
 	}
 	line("origins", cfg.Origins)
-	line("email senders", cfg.Email.Senders)
+	if line("email senders", cfg.Email.Senders); len(cfg.Email.Senders) > 0 {
+		clients := cfg.Email.Clients
+		if clients == nil {
+			clients = []string{"https://mail.google.com"}
+		}
+		if line("email clients, with version 1", clients); len(clients) == 0 {
+			b.WriteString("\nemail clients, with version 1: none")
+		}
+	}
 	line("methods", append([]string{"GET", "HEAD", "POST"}, cfg.Methods...))
+	line("request headers", append([]string{"Content-Type"}, cfg.RequestHeaders...))
+	exposed := cfg.ResponseHeaders
+	if exposed == nil {
+		exposed = []string{"AMP-Redirect-To"}
+	}
+	line("response headers", exposed)
 	fmt.Fprintf(&b, "\ncredentials: %t", cfg.Credentialed)
+	if cfg.MaxAge > 0 {
+		fmt.Fprintf(&b, "\npreflights are remembered for: %s", cfg.MaxAge)
+	}
 	if cfg.ReportOnly {
 		b.WriteString("\nreport only: nothing is denied")
 	}

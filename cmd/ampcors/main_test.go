@@ -185,16 +185,19 @@ func TestNoFlagIsIgnored(t *testing.T) {
 }
 
 // Without a probe, advice is for any list of publishers, and for the configuration of a file.
+// members has a value for each member of a configuration file.
+var members = map[string]string{
+	"$schema": "", "publishers": "", // not for the server; and in each file
+	"publishersFile": `"publishers.txt"`, "source": `{}`, "caches": `[]`, "origins": `["https://partner.example"]`,
+	"email": `{"senders": ["news@example.com"]}`, "credentialed": `true`, "methods": `["PUT"]`, "requestHeaders": `["X-Token"]`,
+	"responseHeaders": `["X-Total"]`, "maxAge": `"10m"`, "reportOnly": `true`, "dangerouslyAllowAmbiguousPrefixes": `true`,
+	"dangerouslyAllowHTTPOwnOrigins": `true`, "dangerouslyAllowPublicSuffixWildcards": `true`,
+	"dangerouslyAllowUnsafeRequestsWithoutOrigin": `true`,
+}
+
 // Each member of a file is in the advice, or a note says that it is not.
 func TestAdviceUsesOrNamesEachMember(t *testing.T) {
-	values := map[string]string{
-		"$schema": "", "publishers": "", // not for the server; and in each file
-		"publishersFile": `"publishers.txt"`, "source": `{}`, "caches": `[]`, "origins": `["https://partner.example"]`,
-		"email": `{"senders": ["news@example.com"]}`, "credentialed": `true`, "methods": `["PUT"]`, "requestHeaders": `["X-Token"]`,
-		"responseHeaders": `["X-Total"]`, "maxAge": `"10m"`, "reportOnly": `true`, "dangerouslyAllowAmbiguousPrefixes": `true`,
-		"dangerouslyAllowHTTPOwnOrigins": `true`, "dangerouslyAllowPublicSuffixWildcards": `true`,
-		"dangerouslyAllowUnsafeRequestsWithoutOrigin": `true`,
-	}
+	values := members
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "publishers.txt"), []byte("www.example.org\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -229,6 +232,43 @@ func TestAdviceUsesOrNamesEachMember(t *testing.T) {
 			} else if member == "caches" && strings.Contains(text, "cdn.ampproject.org") {
 				t.Errorf("%s: an AMP Cache is allowed, though none is trusted:\n%s", server, text)
 			}
+		}
+	}
+}
+
+// What check prints changes with each member of the file.
+func TestCheckShowsEachMember(t *testing.T) {
+	check := func(members string) string {
+		t.Helper()
+		file := filepath.Join(t.TempDir(), "config.json")
+		if err := os.WriteFile(file, []byte(`{"publishers": ["www.example.com"]`+members+`}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		code, text, stderr := run(t, "", "check", "--with-database", file)
+		if code != exitClean {
+			t.Errorf("%s: exit code %d, %s", members, code, stderr)
+		}
+		return text
+	}
+	plain, withSenders := check(""), check(`, "email": {"senders": ["news@example.com"]}`)
+	for member := range schemaMembers(t) {
+		value, before := members[member], plain
+		switch member {
+		case "$schema", "publishers", "source": // in each file; how a database is asked, and not what is allowed
+			continue
+		case "publishersFile":
+			value = fmt.Sprintf("%q", filepath.Join(t.TempDir(), "publishers.txt"))
+			if err := os.WriteFile(strings.Trim(value, `"`), []byte("www.example.org\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if text := check(fmt.Sprintf(`, %q: %s`, member, value)); text == before {
+			t.Errorf("%s is not shown:\n%s", member, text)
+		}
+	}
+	for _, clients := range []string{`[]`, `["https://amp.gmail.dev"]`} {
+		if text := check(`, "email": {"senders": ["news@example.com"], "clients": ` + clients + `}`); text == withSenders {
+			t.Errorf("clients %s are not shown:\n%s", clients, text)
 		}
 	}
 }
@@ -291,7 +331,7 @@ func TestCheck(t *testing.T) {
 	t.Run("valid", func(t *testing.T) {
 		file := write("valid.json", `{"publishers": ["a.example", "*.b.example"], "caches": ["google"], "credentialed": true, "dangerouslyAllowHTTPOwnOrigins": true}`)
 		code, stdout, stderr := run(t, "", "check", file)
-		want := "publishers: 1, and 1 patterns\ncaches: google\nmethods: GET, HEAD, POST\ncredentials: true\ndangerously allowed: own origins with http\n"
+		want := "publishers: 1, and 1 patterns\ncaches: google\nmethods: GET, HEAD, POST\nrequest headers: Content-Type\nresponse headers: AMP-Redirect-To\ncredentials: true\ndangerously allowed: own origins with http\n"
 		if code != exitClean || stdout != want || stderr != "" {
 			t.Errorf("exit code %d\n%s\nwant\n%s\n%s", code, stdout, want, stderr)
 		}

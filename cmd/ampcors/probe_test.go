@@ -308,3 +308,19 @@ func TestProbeOfAnUnsafeEndpoint(t *testing.T) {
 		t.Errorf("exit code %d, bodies %q\n%s\n%s", code, bodies, stdout, stderr)
 	}
 }
+
+// An answer that every site can read is not said to be denied to any.
+func TestAPublicAnswerIsSaidToBePublic(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Access-Control-Allow-Origin", "*")
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"items": []}`)
+	}))
+	defer server.Close()
+	code, stdout, stderr := run(t, "", "probe", "--endpoint", server.URL, "--publisher", "www.example.com")
+	for _, want := range []string{"public     other sites, other publishers,", "readable by every site, as public answers are", "--credentials tests requests with cookies"} {
+		if code != exitClean || !strings.Contains(stdout, want) || strings.Contains(stdout, "denied     ") {
+			t.Errorf("exit code %d; want %q in\n%s%s", code, want, stdout, stderr)
+		}
+	}
+}

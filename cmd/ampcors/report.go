@@ -25,7 +25,7 @@ var writers = map[string]func(w io.Writer, report *probe.Report) error{
 
 // colors are the escape sequences of severities and of the words of the matrix.
 var colors = map[string]string{"high": "\x1b[31m", "medium": "\x1b[33m", "low": "\x1b[36m", "blocked": "\x1b[31m",
-	"ALLOWED": "\x1b[31m", "works": "\x1b[32m", "denied": "\x1b[32m", "not tested": "\x1b[33m"}
+	"ALLOWED": "\x1b[31m", "works": "\x1b[32m", "denied": "\x1b[32m", "public": "\x1b[32m", "not tested": "\x1b[33m"}
 
 // plural returns a number with a word, such as "1 endpoint" or "2 endpoints".
 func plural(n int, word string) string { return count(n, word, word+"s") }
@@ -107,7 +107,7 @@ func counts(report *probe.Report) string {
 
 // headline says in plain words what the report means, for people who read nothing else.
 func headline(report *probe.Report) string {
-	var pages, works, pagesUnknown, hostile, allowed, hostileUnknown int
+	var pages, works, pagesUnknown, hostile, public, allowed, hostileUnknown int
 	for _, t := range report.Trials {
 		isUnknown := t.Outcome == probe.NotTested
 		switch {
@@ -124,6 +124,8 @@ func headline(report *probe.Report) string {
 			hostile++
 			if t.Outcome == probe.Problem {
 				allowed++
+			} else if t.IsPublic {
+				public++
 			}
 		}
 	}
@@ -142,6 +144,9 @@ func headline(report *probe.Report) string {
 		}
 	}
 	switch {
+	case hostile > 0 && allowed == 0 && public > 0:
+		text += fmt.Sprintf(" Answers without cookies are readable by every site, as public answers are, in %s; not tested: %d."+
+			" --credentials tests requests with cookies, where other sites must be denied.", plural(public, "trial"), hostileUnknown)
 	case hostile == 0:
 		text += " Whether other sites are denied was not tested."
 	case allowed == 0 && hostileUnknown == 0:
@@ -179,7 +184,7 @@ type matrixCell struct {
 // Class returns a name for style sheets.
 func (c matrixCell) Class() string {
 	switch c.Word {
-	case "works", "denied":
+	case "works", "denied", "public":
 		return "good"
 	case "not tested":
 		return "unknown"
@@ -242,13 +247,15 @@ func pageCell(t probe.Trial) matrixCell {
 }
 
 func kindCell(kind probe.Kind, trials []probe.Trial) matrixCell {
-	var allowed, unknown int
+	var allowed, unknown, public int
 	for _, t := range trials {
-		switch t.Outcome {
-		case probe.Problem:
+		switch {
+		case t.Outcome == probe.Problem:
 			allowed++
-		case probe.NotTested:
+		case t.Outcome == probe.NotTested:
 			unknown++
+		case t.IsPublic:
+			public++
 		}
 	}
 	cell, n := matrixCell{Name: string(kind), Word: "denied"}, len(trials)
@@ -257,6 +264,8 @@ func kindCell(kind probe.Kind, trials []probe.Trial) matrixCell {
 		cell.Word, n = "ALLOWED", allowed
 	case unknown > 0:
 		cell.Word, n = "not tested", unknown
+	case public > 0:
+		cell.Word, n = "public", public
 	}
 	if n < len(trials) {
 		cell.Of = fmt.Sprintf("%d of %d", n, len(trials))
@@ -271,7 +280,7 @@ type matrixLine struct {
 }
 
 func (r matrixRow) lines() (lines []matrixLine) {
-	for _, word := range []string{"works", "blocked", "denied", "ALLOWED", "not tested"} {
+	for _, word := range []string{"works", "blocked", "denied", "public", "ALLOWED", "not tested"} {
 		line := matrixLine{word: word}
 		for _, c := range r.Cells {
 			if c.Word != word {

@@ -63,9 +63,15 @@ func (c *cell) wideMistakes() wide {
 // true if the answers are known not to depend on cookies.
 func (c *cell) attribute(isOpen bool) {
 	w := c.wideMistakes()
+	trustsSameOrigin := slices.ContainsFunc(c.trials, func(t *trial) bool {
+		return t.Outcome == Problem && (t.id == "same-origin-header-trusted" || t.id == "same-origin-header-preferred")
+	})
 	for _, t := range c.trials {
 		isRun := slices.Contains(t.Causes, "unsafe-reaches-handler") || t.Kind == KindForged
 		switch {
+		case t.Outcome == Problem && t.id == "same-origin-granted" && !trustsSameOrigin:
+			t.Outcome, t.Causes = Fine, nil
+			c.note("Pages on AMP Caches may send AMP-Same-Origin, as with many libraries. The backend was not seen to trust it, so that is harmless.")
 		case !t.Kind.IsHostile() || t.Outcome != Problem || isRun || t.id == "same-origin-granted":
 		case t.id == "own-host-allowed" && !w.anyOrigin && !(w.ownClaim && c.needsOwnClaim(t)):
 			t.Outcome, t.Causes = Fine, nil

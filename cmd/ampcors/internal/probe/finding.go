@@ -150,7 +150,7 @@ var kinds = []kind{
 		"Anyone on the reader's network can change a page over http. Allow only https."},
 	{"same-origin-header-trusted", High, "AMP-Same-Origin overrides Origin", "Use AMP-Same-Origin only if there is no Origin."},
 	{"same-origin-granted", Low, "a page on a cache is allowed to send AMP-Same-Origin",
-		"Remove amp-same-origin from Access-Control-Allow-Headers for cache origins. With this header, a page could claim to be at the API's own origin, if the backend trusted it beside Origin. Many libraries repeat Access-Control-Request-Headers: with an exact list of origins that is harmless."},
+		"Remove amp-same-origin from Access-Control-Allow-Headers for cache origins. With this header, a page can claim to be at the API's own origin, as this backend trusts it beside Origin."},
 	{"same-origin-header-preferred", Low, "AMP-Same-Origin is used although there is an Origin",
 		"Browsers send both only after a preflight, so no page can use this today. Look at Origin first."},
 	{"referer-trusted", High, "Referer decides who may read",

@@ -521,6 +521,9 @@ func (c *cell) judgeHostile(pages []*trial) {
 					t.blame("unsafe-reaches-handler", a)
 					break
 				}
+				if _, resp := a.last(); resp != nil && a.isReadable() && resp.Header.Get("Access-Control-Allow-Origin") == "*" {
+					t.IsPublic = true
+				}
 			}
 		}
 	}

@@ -24,6 +24,7 @@ type Trial struct {
 	Form      string   `json:"form,omitempty"`
 	Outcome   Outcome  `json:"outcome"`
 	Works     bool     `json:"works,omitempty"`    // a browser gives the page a usable answer
+	IsPublic  bool     `json:"isPublic,omitempty"` // a hostile page can read the answer, which every page can: * without credentials
 	Causes    []string `json:"causes,omitempty"`   // of a problem: ids of findings
 	Reason    string   `json:"reason,omitempty"`   // why a browser blocks the request, or why it was not tested
 	ByChoice  bool     `json:"byChoice,omitempty"` // not tested, because the Config does not allow it
@@ -33,7 +34,7 @@ type Trial struct {
 type Outcome string
 
 const (
-	Fine      Outcome = "fine"       // pages work, others are denied
+	Fine      Outcome = "fine"       // pages work, others are denied, or the answer is public
 	Problem   Outcome = "problem"    // Causes says which
 	NotTested Outcome = "not tested" // Reason says why
 )

@@ -10,10 +10,12 @@
 package ampcorstest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"slices"
 	"strings"
 
@@ -27,18 +29,27 @@ type Route struct {
 	Method    string // one that the handler has for Path, and Config.Methods allows, such as "PUT"
 	Path      string
 
-	// Ran reports whether the route's handler ran since it was asked last. If nil, Check notices that a
-	// denied request reaches the handler only if that writes anything.
+	// Origin is that of the publisher's page. If it is "", the page is on Google's AMP Cache. A Middleware with
+	// Caches: []cacheurl.Cache{} needs the publisher's own, such as "https://www.example.com".
+	Origin string
+
+	// Missing is a path that is behind the Middleware, and that no route has. If it is "", that is one beside Path:
+	// below "/api/" for "/api/profile". It matters where a mux wraps a part of its paths.
+	Missing string
+
+	// Ran reports whether the route's handler ran since it was asked last. If it is nil, Check notices that a
+	// denied request reaches the handler only if that writes anything, and that nothing is at Path only if
+	// Method is GET. If it is set, Check also sends the route's own request: the handler must run.
 	Ran func() bool
 }
 
 // evil is a publisher that nobody allows.
 const evil = "evil.example"
 
-// Check sends four requests through a handler: a preflight for the route, a forged request of another
-// publisher's page to the route, a read by that page, and a read of a path that does not exist. The error
-// joins all that is wrong. Only the last one is allowed to reach the router, and no request changes anything
-// if the handler is right.
+// Check sends requests through a handler: a preflight for the route, a forged request of another
+// publisher's page to the route, a read by that page, and a read of a path that does not exist; and the route's own request,
+// if Method is GET or Ran is set. The error joins all that is wrong. If the handler is right, only the last two
+// reach the router.
 func Check(h http.Handler, route Route) error {
 	origins := make(map[string]string)
 	for _, publisher := range []string{route.Publisher, evil} {
@@ -46,15 +57,21 @@ func Check(h http.Handler, route Route) error {
 		if err != nil {
 			return err
 		}
-		origins[publisher] = all[0]
+		if origins[publisher] = all[0]; route.Origin != "" {
+			origins[publisher] = "https://" + publisher
+		}
 	}
+	own := cmp.Or(route.Origin, origins[route.Publisher])
 	var errs []error
 	report := func(format string, args ...any) { errs = append(errs, fmt.Errorf("ampcorstest: "+format, args...)) }
 
-	preflight := newRequest(http.MethodOptions, route.Path, origins[route.Publisher])
+	preflight := newRequest(http.MethodOptions, route.Path, own)
 	preflight.Header.Set("Access-Control-Request-Method", route.Method)
-	if w := send(h, preflight); w.Code != http.StatusNoContent || !isFor(w, origins[route.Publisher]) ||
-		w.Header().Get("Access-Control-Allow-Methods") != route.Method {
+	if w := send(h, preflight); reasonOf(w) != "" {
+		report("the preflight for %s %s from a page of %s, at %s, is denied: %s; want a Publisher and a Method that the Config allows, or another Origin",
+			route.Method, route.Path, route.Publisher, own, reasonOf(w))
+		return errors.Join(errs...) // what follows would be denied, too
+	} else if w.Code != http.StatusNoContent || !isFor(w, own) || w.Header().Get("Access-Control-Allow-Methods") != route.Method {
 		report("the preflight for %s %s from a page of %s is answered with status %d and %s; want 204 and its origin: the Middleware must see requests before the router does",
 			route.Method, route.Path, route.Publisher, w.Code, allowed(w))
 	}
@@ -73,10 +90,17 @@ func Check(h http.Handler, route Route) error {
 		}
 	}
 
-	const missing = "/ampcorstest-does-not-exist"
-	if w := send(h, newRequest(http.MethodGet, missing, origins[route.Publisher])); !isFor(w, origins[route.Publisher]) {
+	missing := cmp.Or(route.Missing, path.Join(path.Dir("/"+route.Path), "ampcorstest-does-not-exist"))
+	if w := send(h, newRequest(http.MethodGet, missing, own)); !isFor(w, own) {
 		report("a page of %s cannot read the status %d of %s, which does not exist: its answer has %s", route.Publisher, w.Code, missing,
 			allowed(w))
+	}
+	if route.Ran != nil || route.Method == http.MethodGet {
+		w := send(h, newRequest(route.Method, route.Path, own))
+		if w.Code == http.StatusNotFound || route.Ran != nil && !route.Ran() {
+			report("%s %s from a page of %s is answered with status %d, and the handler does not run: is the path right?", route.Method, route.Path,
+				route.Publisher, w.Code)
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -107,12 +131,24 @@ func allowed(w *httptest.ResponseRecorder) string {
 	return fmt.Sprintf("Access-Control-Allow-Origin %q", origins)
 }
 
+// reasonOf returns why a Middleware without Config.Denied has denied a request, or "".
+func reasonOf(w *httptest.ResponseRecorder) string {
+	line, _, _ := strings.Cut(w.Body.String(), "\n")
+	text, isDenial := strings.CutPrefix(line, http.StatusText(w.Code)+": ")
+	word, _, _ := strings.Cut(text, ";")
+	for r := ampcors.Reason(1); isDenial && r.String() != ampcors.Reason(0).String(); r++ {
+		if word == r.String() && !r.Allowed() {
+			return text
+		}
+	}
+	return ""
+}
+
 // denial returns what a Middleware without Config.Denied writes, if the response has it, and otherwise the
 // whole response: nothing is known of what Config.Denied writes.
 func denial(w *httptest.ResponseRecorder) string {
-	text := http.StatusText(http.StatusForbidden) + ": " + ampcors.ReasonPublisherNotAllowed.String() + "\n"
-	if strings.HasPrefix(w.Body.String(), text) {
-		return text
+	if reason := reasonOf(w); reason != "" {
+		return http.StatusText(http.StatusForbidden) + ": " + reason + "\n"
 	}
 	return w.Body.String()
 }

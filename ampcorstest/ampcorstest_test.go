@@ -8,6 +8,7 @@ import (
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/ampcorstest"
+	"github.com/ampcors/ampcors/cacheurl"
 )
 
 func newMiddleware(t testing.TB, cfg ampcors.Config) *ampcors.Middleware {
@@ -45,6 +46,46 @@ func TestARightHandlerPasses(t *testing.T) {
 	}
 	if ran {
 		t.Error("a handler ran")
+	}
+}
+
+// A part of a mux can be wrapped, and a Middleware need not trust a cache.
+func TestARightPartOfAMuxPasses(t *testing.T) {
+	ran := false
+	takeRan := func() bool { was := ran; ran = false; return was }
+	api := http.NewServeMux()
+	api.HandleFunc("PUT /api/quiet", func(http.ResponseWriter, *http.Request) { ran = true })
+	for origin, caches := range map[string][]cacheurl.Cache{"": nil, "https://www.example.com": {}} {
+		mux := http.NewServeMux()
+		mux.Handle("/api/", newMiddleware(t, ampcors.Config{Caches: caches}).Wrap(api))
+		for _, missing := range []string{"", "/api/nothing"} {
+			route := ampcorstest.Route{Publisher: "www.example.com", Method: "PUT", Path: "/api/quiet", Origin: origin, Missing: missing, Ran: takeRan}
+			if err := ampcorstest.Check(mux, route); err != nil {
+				t.Errorf("%+v: %v", route, err)
+			}
+		}
+	}
+}
+
+// What the caller got wrong is not said to be the handler's fault.
+func TestAWrongRouteIsSaidToBeOne(t *testing.T) {
+	ran := false
+	takeRan := func() bool { was := ran; ran = false; return was }
+	h := newMiddleware(t, ampcors.Config{}).Wrap(router(&ran))
+	noCaches := newMiddleware(t, ampcors.Config{Caches: []cacheurl.Cache{}}).Wrap(router(&ran))
+	for want, test := range map[string]struct {
+		handler http.Handler
+		route   ampcorstest.Route
+	}{
+		"is denied: publisher_not_allowed":         {h, ampcorstest.Route{Publisher: "www.other.example", Method: "PUT", Path: "/quiet"}},
+		"is denied: method_not_allowed":            {h, ampcorstest.Route{Publisher: "www.example.com", Method: "PATCH", Path: "/quiet"}},
+		"is denied: unknown_host":                  {noCaches, ampcorstest.Route{Publisher: "www.example.com", Method: "PUT", Path: "/quiet"}},
+		"status 404, and the handler does not run": {h, ampcorstest.Route{Publisher: "www.example.com", Method: "PUT", Path: "/quite", Ran: takeRan}},
+		"is the path right?":                       {h, ampcorstest.Route{Publisher: "www.example.com", Method: "GET", Path: "/quite"}},
+	} {
+		if err := ampcorstest.Check(test.handler, test.route); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "before the router does") {
+			t.Errorf("%+v: %v; want %q", test.route, err, want)
+		}
 	}
 }
 

@@ -521,7 +521,8 @@ func (c *cell) judgeHostile(pages []*trial) {
 					t.blame("unsafe-reaches-handler", a)
 					break
 				}
-				if _, resp := a.last(); resp != nil && a.isReadable() && resp.Header.Get("Access-Control-Allow-Origin") == "*" {
+				// The trial was sent with cookies, and a page can also send it without.
+				if _, resp := a.last(); resp != nil && !c.e.Credentials && resp.Header.Get("Access-Control-Allow-Origin") == "*" {
 					t.IsPublic = true
 				}
 			}

@@ -28,10 +28,10 @@ var (
 	// ErrKeyNotFound: 403 with KeyNotFound. The key file is missing or holds another key;
 	// see [Client.Verify].
 	ErrKeyNotFound = errors.New("the engine does not find the key on the site")
-	// ErrRotateKey: 403 with UserForbiddedToAccessSite (the engine's spelling). The engine
-	// no longer accepts this key for this site, even if the key file is correct; make
-	// another key.
-	ErrRotateKey = errors.New("the engine no longer accepts this key, and wants another")
+	// ErrRotateKey: 403 with UserForbiddedToAccessSite (the engine's spelling). Sites got it for a key file that was
+	// missing or wrong, for a key that several hosts share, for a check that failed earlier, and for a site that the
+	// engine had not verified. Check the key file first, with [Client.Verify]. If it is right, make another key.
+	ErrRotateKey = errors.New("the engine does not accept this key for the site: verify the key file first, and if it is right, make another key")
 	// ErrForbidden: 403 with any other code, or none.
 	ErrForbidden = errors.New("the engine rejects the key")
 	// ErrTooLarge: 413. The request has too many URLs, or too long ones.
@@ -69,6 +69,9 @@ func (e *Error) Error() string {
 	s := fmt.Sprintf("indexnow: %s: %v", cmp.Or(e.URL, e.Host), e.Err)
 	if e.Status != 0 {
 		s += fmt.Sprintf(" (%d %q %q)", e.Status, e.Code, e.Message)
+	}
+	if e.RetryAfter > 0 {
+		s += fmt.Sprintf("; try again after %v", e.RetryAfter.Round(time.Second))
 	}
 	return s
 }

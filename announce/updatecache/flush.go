@@ -60,6 +60,9 @@ func (e *Error) Error() string {
 	if e.Status != 0 {
 		s += fmt.Sprintf(" (%d %q)", e.Status, e.Message)
 	}
+	if e.RetryAfter > 0 {
+		s += fmt.Sprintf("; try again after %v", e.RetryAfter.Round(time.Second))
+	}
 	return s
 }
 

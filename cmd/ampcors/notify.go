@@ -199,7 +199,7 @@ func newVerify() *cobra.Command {
 		Short: "Check that sites serve the key files of update-cache or IndexNow",
 		Long: "Check that sites serve the key files that AMP Caches or search engines fetch.\n\n" +
 			"With --key, check the key file of update-cache. With --key and --copies, check instead the copies of it that AMP Caches have; this also makes a cache fetch a stale copy again. It does not read robots.txt, which must allow caches to fetch the key file. " +
-			"Without --key, check the key file of IndexNow; set INDEXNOW_KEY to its key, or use --keys.",
+			"Without --key, check the key file of IndexNow; set INDEXNOW_KEY to its key, or use --keys.\n\n" + exitHelp,
 		Example: "  ampcors verify --key private.pem www.example.com\n  ampcors verify --key private.pem --copies www.example.com\n  INDEXNOW_KEY=… ampcors verify www.example.com",
 	}
 	output := addOutput(cmd)
@@ -255,7 +255,7 @@ func newFlush() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "flush [URL of an AMP document ...]",
 		Short: "Ask AMP Caches to fetch documents again",
-		Long:  "Ask AMP Caches to fetch documents again, with signed update-cache requests.\n\nArguments, lines of standard input, or the pages of --sitemap are the URLs of AMP documents." + pagesHelp,
+		Long:  "Ask AMP Caches to fetch documents again, with signed update-cache requests.\n\n" + exitHelp + "\n\nArguments, lines of standard input, or the pages of --sitemap are the URLs of AMP documents." + pagesHelp,
 		Example: "  ampcors flush --key private.pem https://www.example.com/amp/article\n" +
 			"  ampcors flush --key private.pem --cache google --dry-run --sitemap amp-sitemap.xml\n" +
 			"  ampcors flush --key private.pem --type i https://www.example.com/photo.jpg",
@@ -355,16 +355,20 @@ func newSubmit() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "submit [URL ...]",
 		Short: "Tell search engines about changed pages with IndexNow",
-		Long:  "Tell search engines about changed pages with IndexNow. Set INDEXNOW_KEY to the key, or use --keys.\n\nArguments, lines of standard input, or the pages of --sitemap are the canonical URLs." + pagesHelp,
+		Long:  "Tell search engines about changed pages with IndexNow. Set INDEXNOW_KEY to the key, or use --keys.\n\n" + exitHelp + "\n\nArguments, lines of standard input, or the pages of --sitemap are the canonical URLs." + pagesHelp,
 		Example: "  INDEXNOW_KEY=… ampcors submit https://www.example.com/article\n" +
 			"  INDEXNOW_KEY=… ampcors submit --sitemap https://www.example.com/sitemap.xml --state state.json",
 	}
 	output := addOutput(cmd)
 	flags := addIndexNow(cmd)
-	cmd.Flags().StringVar(&flags.endpoint, "endpoint", "", "URL of the service; if empty, "+indexnow.API)
+	endpoints := cmd.Flags().StringArray("endpoint", nil, "URL of the one service to tell, which tells all others; if empty, "+indexnow.API)
 	source := addPages(cmd)
 	dryRun := cmd.Flags().Bool("dry-run", false, "send nothing, and print the requests, with the key masked")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(*endpoints) > 1 {
+			return errors.New("--endpoint is given twice; want one, because the search engines of IndexNow share what one of them is told")
+		}
+		flags.endpoint = strings.Join(*endpoints, "")
 		c, err := flags.client()
 		if err != nil {
 			return err
@@ -424,7 +428,7 @@ func writeRequests(cmd *cobra.Command, output format, masked []maskedRequest, pr
 
 // writeSubmission writes the result of a submission: how many URLs of each host are accepted, and the errors.
 func writeSubmission(cmd *cobra.Command, output format, report indexnow.Report, err error) error {
-	results := []result{}
+	results, failed := []result{}, []error{}
 	type outcome struct {
 		host    string
 		pending bool
@@ -438,7 +442,8 @@ func writeSubmission(cmd *cobra.Command, output format, report indexnow.Report, 
 	for _, b := range report.Batches {
 		problem := (*indexnow.Error)(nil)
 		if errors.As(b.Err, &problem) {
-			results = append(results, result{Input: cmp.Or(problem.URL, b.Host), Error: problem.Error()})
+			results = append(results, result{Input: cmp.Or(problem.URL, b.Host), Error: problem.Error(), RetryAfter: retryAfter(problem)})
+			failed = append(failed, problem)
 			continue
 		}
 		kind := outcome{b.Host, b.Pending}
@@ -453,6 +458,7 @@ func writeSubmission(cmd *cobra.Command, output format, report indexnow.Report, 
 	}
 	for _, problem := range report.Rejected {
 		results = append(results, result{Input: problem.Value, Error: problem.Error()})
+		failed = append(failed, problem)
 	}
 	if output == formatJSON {
 		if err := writeJSON(cmd.OutOrStdout(), results); err != nil {
@@ -463,11 +469,13 @@ func writeSubmission(cmd *cobra.Command, output format, report indexnow.Report, 
 			printResult(cmd, r)
 		}
 	}
-	if err != nil {
-		return exitError{code: exitFindings}
+	if err != nil && len(failed) == 0 {
+		failed = append(failed, err)
 	}
-	return nil
+	return failure(failed)
 }
+
+const exitHelp = "Exit codes: 0 all is right, 1 something is wrong that will not pass, 2 wrong usage, 3 try again later."
 
 // httpClient sends the requests. Tests replace it.
 var httpClient = &http.Client{Timeout: 30 * time.Second}

@@ -607,3 +607,56 @@ func TestEachFlagIsSetByATest(t *testing.T) {
 		t.Errorf("only %d flags", flags)
 	}
 }
+
+// Scripts know by the exit code whether to try again later or to call somebody.
+func TestExitCodesOfAnnouncements(t *testing.T) {
+	t.Setenv("INDEXNOW_KEY", "0123456789abcdef")
+	var answer http.HandlerFunc
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { answer(w, r) }))
+	defer server.Close()
+	coded := func(code string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusForbidden)
+			fmt.Fprintf(w, `{"errorCode": %q}`, code)
+		}
+	}
+	busy := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "120")
+		w.WriteHeader(http.StatusTooManyRequests)
+	}
+	for name, test := range map[string]struct {
+		answer http.HandlerFunc
+		code   int
+		want   string
+	}{
+		"accepted":    {func(http.ResponseWriter, *http.Request) {}, exitClean, "1 URL accepted"},
+		"429":         {busy, exitLater, "; try again after 2m0s"},
+		"pending key": {coded("SiteVerificationNotCompleted"), exitLater, "has not verified the key yet"},
+		"another key": {coded("UserForbiddedToAccessSite"), exitFindings, "verify the key file first, and if it is right, make another key"},
+		"unknown":     {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnprocessableEntity) }, exitFindings, "verify it first"},
+	} {
+		answer = test.answer
+		code, stdout, stderr := run(t, "", "submit", "--endpoint", server.URL, "https://www.example.com/a")
+		if code != test.code || !strings.Contains(stdout+stderr, test.want) {
+			t.Errorf("%s: exit code %d; want %d, %q\n%s%s", name, code, test.code, test.want, stdout, stderr)
+		}
+	}
+	answer = busy
+	var results []struct{ RetryAfter int }
+	if _, stdout, _ := run(t, "", "submit", "-o", "json", "--endpoint", server.URL, "https://www.example.com/a"); json.Unmarshal([]byte(stdout), &results) != nil || len(results) != 1 || results[0].RetryAfter != 120 {
+		t.Errorf("%s", stdout)
+	}
+	// A page that is wrong is also wrong later, beside one that is not.
+	if code, stdout, stderr := run(t, "", "submit", "--endpoint", server.URL, "https://www.example.com/a", "ftp://www.example.com/"); code != exitFindings {
+		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
+	}
+	if code, _, stderr := run(t, "", "submit", "--endpoint", server.URL, "--endpoint", "https://a.example", "https://www.example.com/a"); code != exitUsage || !strings.Contains(stderr, "share what one of them is told") {
+		t.Errorf("exit code %d, %s", code, stderr)
+	}
+	server.Close()
+	for _, args := range [][]string{{"submit", "--endpoint", server.URL, "https://www.example.com/a"}} {
+		if code, stdout, stderr := run(t, "", args...); code != exitLater {
+			t.Errorf("%q: exit code %d\n%s%s", args, code, stdout, stderr)
+		}
+	}
+}

@@ -294,7 +294,7 @@ func (s *pageSource) finish(err error) error {
 	if problem := s.save(); problem != nil {
 		return exitError{exitFindings, problem}
 	}
-	if err == nil && s.failed {
+	if s.failed && (err == nil || errors.Is(err, exitError{code: exitLater})) {
 		err = exitError{code: exitFindings}
 	}
 	return err

@@ -8,13 +8,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
+	"net"
 	"runtime/debug"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/ampcors/ampcors/announce/indexnow"
+	"github.com/ampcors/ampcors/announce/updatecache"
 	"github.com/ampcors/ampcors/badvalue"
 )
 
@@ -301,9 +306,10 @@ func addOutput(cmd *cobra.Command) *format {
 
 // A result is the answer to one argument.
 type result struct {
-	Input  string `json:"input"`
-	Output any    `json:"output,omitempty"`
-	Error  string `json:"error,omitempty"`
+	Input      string `json:"input"`
+	Output     any    `json:"output,omitempty"`
+	Error      string `json:"error,omitempty"`
+	RetryAfter int    `json:"retryAfter,omitempty"` // seconds, if the other side said so
 }
 
 // answer calls f for each argument or, if there are none, for each line of standard input.
@@ -319,7 +325,7 @@ func answer(cmd *cobra.Command, args []string, output format, f func(arg string)
 
 // answerAll does the same for inputs, of which there may be none.
 func answerAll(cmd *cobra.Command, inputs []string, output format, f func(input string) (any, error)) error {
-	results, failed := []result{}, false
+	results, failed := []result{}, []error{}
 	for _, input := range inputs {
 		if cmd.Context().Err() != nil {
 			return errInterrupted
@@ -327,7 +333,7 @@ func answerAll(cmd *cobra.Command, inputs []string, output format, f func(input 
 		r := result{Input: input}
 		out, err := f(input)
 		if err != nil {
-			r.Error, failed = inOurWords(err).Error(), true
+			r.Error, r.RetryAfter, failed = inOurWords(err).Error(), retryAfter(err), append(failed, err)
 		} else {
 			r.Output = out
 		}
@@ -341,10 +347,63 @@ func answerAll(cmd *cobra.Command, inputs []string, output format, f func(input 
 			return err
 		}
 	}
-	if failed {
+	return failure(failed)
+}
+
+// failure returns the exit code for errors: 3 if all of them may pass, otherwise 1.
+func failure(errs []error) error {
+	switch {
+	case len(errs) == 0:
+		return nil
+	case slices.ContainsFunc(errs, func(err error) bool { return !mayPass(err) }):
 		return exitError{code: exitFindings}
 	}
-	return nil
+	return exitError{code: exitLater}
+}
+
+// mayPass reports whether the same command may succeed later.
+func mayPass(err error) bool {
+	var all []error
+	for problem := range unjoined(err) {
+		all = append(all, problem)
+	}
+	return !slices.ContainsFunc(all, func(err error) bool {
+		again, network := interface{ Retryable() bool }(nil), net.Error(nil)
+		if errors.As(err, &again) {
+			return !again.Retryable() || errors.Is(err, indexnow.ErrAllRejected)
+		}
+		return !errors.As(err, &network)
+	})
+}
+
+// unjoined returns the errors that errors.Join has joined.
+func unjoined(err error) iter.Seq[error] {
+	return func(yield func(error) bool) {
+		joined, ok := err.(interface{ Unwrap() []error })
+		if isText := ok && !strings.Contains(fmt.Sprintf("%T", err), "joinError"); !ok || isText { // of fmt.Errorf
+			yield(err)
+			return
+		}
+		for _, err := range joined.Unwrap() {
+			for inner := range unjoined(err) {
+				if !yield(inner) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// retryAfter returns how many seconds the other side wants to have no request, or 0.
+func retryAfter(err error) int {
+	engine, cache := (*indexnow.Error)(nil), (*updatecache.Error)(nil)
+	var wait time.Duration
+	if errors.As(err, &engine) {
+		wait = engine.RetryAfter
+	} else if errors.As(err, &cache) {
+		wait = cache.RetryAfter
+	}
+	return int((wait + time.Second - 1) / time.Second)
 }
 
 // printResult writes a result as text.

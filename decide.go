@@ -18,7 +18,7 @@ func (p *policy) decide(c *caller, s *sender, cl *claim, id *identity) Reason {
 	case c.origins > 1:
 		return ReasonMalformed // browsers send exactly one, so several are ambiguous
 	}
-	isOwnOrigin := id.match.isPublisher() && cl.cache == nil
+	isOwnOrigin := isOwn(cl, id)
 	if c.isPreflight && id.match.isAllowed() {
 		if reason := p.decidePreflight(c, isOwnOrigin); reason != 0 {
 			return reason
@@ -45,6 +45,9 @@ func (p *policy) decide(c *caller, s *sender, cl *claim, id *identity) Reason {
 	return p.denial(cl)
 }
 
+// isOwn reports whether an Origin is an allowed publisher's own.
+func isOwn(cl *claim, id *identity) bool { return id.match.isPublisher() && cl.cache == nil }
+
 // decideWithoutOrigin decides on a request that has no Origin. Browsers send Origin with
 // every cross-origin request that is unsafe or whose response a script can read.
 func (p *policy) decideWithoutOrigin(c *caller) Reason {
@@ -64,7 +67,8 @@ func (p *policy) decidePreflight(c *caller, isOwnOrigin bool) Reason {
 	switch {
 	case !slices.Contains(p.methods, c.method): // in a list, because a map would hash a method of any length
 		return ReasonMethodNotAllowed
-	case !p.allowsHeaders(c.requestHeaders(), isOwnOrigin):
+	}
+	if _, ok := p.allowsHeaders(c.requestHeaders(), isOwnOrigin); !ok {
 		return ReasonHeaderNotAllowed
 	}
 	return 0
@@ -119,18 +123,18 @@ func (cl *claim) prefixDenial() Reason {
 	return ReasonPublisherNotAllowed
 }
 
-// allowsHeaders reports whether all names in Access-Control-Request-Headers are allowed.
-// Proxies rewrite that list, so that it may have several lines, spaces, empty elements and
+// allowsHeaders reports whether all names in Access-Control-Request-Headers are allowed, and otherwise
+// returns the first that is not, or "" if there are too many bytes. Proxies rewrite that list, so that it may have several lines, spaces, empty elements and
 // any case. It may not have more than twice the bytes of a list of all allowed names.
 //
 // AMP pages send AMP-Same-Origin to their own origin. If that redirects the request, such
 // as from the apex to www, the preflight asks for the header. A cache's page must never get
 // it: it could then claim to be a page of the API's own origin.
-func (p *policy) allowsHeaders(lines []string, isOwnOrigin bool) bool {
+func (p *policy) allowsHeaders(lines []string, isOwnOrigin bool) (denied string, ok bool) {
 	left := p.maxRequestHeaderBytes
 	for _, line := range lines {
 		if left -= len(line) + 1; left < 0 {
-			return false
+			return "", false
 		}
 		if _, ok := p.requestHeaders[line]; ok {
 			continue // one name as browsers write it, which is what most ask for
@@ -143,9 +147,9 @@ func (p *policy) allowsHeaders(lines []string, isOwnOrigin bool) bool {
 			lower := strings.ToLower(name)
 			_, ok := p.requestHeaders[lower]
 			if !domains.IsASCII(name) || !ok && !(isOwnOrigin && lower == ampSameOrigin) { // ToLower maps some non-ASCII letters to ASCII
-				return false
+				return name, false
 			}
 		}
 	}
-	return true
+	return "", true
 }

@@ -116,9 +116,14 @@ func checkRequestWith(t *testing.T, cfg ampcors.Config, test request, want http.
 	hint := map[ampcors.Reason]string{
 		ampcors.ReasonNoOriginUnsafe:   `; same-origin requests of the AMP runtime have "AMP-Same-Origin: true"`,
 		ampcors.ReasonMethodNotAllowed: "; Config.Methods lists those beyond GET, HEAD and POST",
-		ampcors.ReasonHeaderNotAllowed: "; Config.RequestHeaders lists those beyond Content-Type",
 	}[test.reason]
-	if rec.Code == http.StatusForbidden && rec.Body.String() != "Forbidden: "+test.reason.String()+hint+"\n" {
+	body := rec.Body.String()
+	if test.reason == ampcors.ReasonHeaderNotAllowed { // TestADeniedHeaderIsNamed
+		body, _, _ = strings.Cut(body, ": \"")
+		body, _, _ = strings.Cut(body, "; Access-Control-Request-Headers is longer")
+		body += "\n"
+	}
+	if rec.Code == http.StatusForbidden && body != "Forbidden: "+test.reason.String()+hint+"\n" {
 		t.Errorf("body %q", rec.Body)
 	}
 }

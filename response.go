@@ -1,6 +1,7 @@
 package ampcors
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -123,7 +124,11 @@ func (p *policy) deny(v *verdict, w http.ResponseWriter, r *http.Request, vary s
 	h["Content-Type"] = vals[2:3:3]
 	h["X-Content-Type-Options"] = vals[3:4:4]
 	w.WriteHeader(status)
-	_, _ = w.Write(deniedText[v.reason]) // an error means that the connection is broken
+	text := deniedText[v.reason]
+	if v.reason == ReasonHeaderNotAllowed {
+		text = p.headerDenial(v)
+	}
+	_, _ = w.Write(text) // an error means that the connection is broken
 }
 
 // removeRepresentation removes headers that an outer handler set for another response, or
@@ -159,13 +164,26 @@ var deniedText = func() (text [numReasons][]byte) {
 			hint = `; same-origin requests of the AMP runtime have "AMP-Same-Origin: true"`
 		case ReasonMethodNotAllowed:
 			hint = "; Config.Methods lists those beyond GET, HEAD and POST"
-		case ReasonHeaderNotAllowed:
-			hint = "; Config.RequestHeaders lists those beyond Content-Type"
 		}
 		text[r] = []byte(http.StatusText(Reason(r).statusCode()) + ": " + Reason(r).String() + hint + "\n")
 	}
 	return text
 }()
+
+// headerDenial returns the body of the denial of a preflight that asks for a header that is not allowed.
+func (p *policy) headerDenial(v *verdict) []byte {
+	name, _ := p.allowsHeaders(v.caller.requestHeaders(), isOwn(&v.claim, &v.identity))
+	text := strings.TrimSuffix(string(deniedText[ReasonHeaderNotAllowed]), "\n")
+	switch {
+	case name == "":
+		text += "; Access-Control-Request-Headers is longer than what is allowed"
+	case strings.EqualFold(name, ampSameOrigin):
+		text += `: "amp-same-origin", which only own origins are granted; a page on an AMP Cache could claim with it to be the API's own`
+	default:
+		text += fmt.Sprintf(": %.80q; Config.RequestHeaders lists those beyond Content-Type", name)
+	}
+	return []byte(text + "\n")
+}
 
 // addVary adds the members of vary[0] to Vary, so that no shared cache gives one
 // publisher's answer to another. Members that are already there are kept, all in one line:

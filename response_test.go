@@ -275,6 +275,25 @@ type compressing struct {
 func (c compressing) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 func (c compressing) Write(b []byte) (int, error) { return c.compressor.Write(b) }
 
+// The denial names the header that is not allowed. What it says of AMP-Same-Origin leads nobody to allow it.
+func TestADeniedHeaderIsNamed(t *testing.T) {
+	for _, test := range []struct{ origin, asked, want string }{
+		{mwtest.CacheOrigin, "content-type, x-token, x-other", `: "x-token"; Config.RequestHeaders lists those beyond Content-Type`},
+		{mwtest.CacheOrigin, "amp-same-origin", `: "amp-same-origin", which only own origins are granted; a page on an AMP Cache could claim with it to be the API's own`},
+		{mwtest.OwnOrigin, "amp-same-origin,x-token", `: "x-token"; Config.RequestHeaders lists those beyond Content-Type`},
+		{mwtest.CacheOrigin, "x-\x00" + "é", `: "x-\x00`},
+		{mwtest.CacheOrigin, strings.Repeat(",", 1000), "; Access-Control-Request-Headers is longer than what is allowed"},
+	} {
+		rec := behind(t, ampcors.Config{Publishers: []string{"www.example.com"}}, &http.Request{Method: "OPTIONS", Header: http.Header{
+			"Origin": {test.origin}, "Access-Control-Request-Method": {"POST"}, "Access-Control-Request-Headers": {test.asked},
+		}})
+		body := rec.Body.String()
+		if !strings.HasPrefix(body, "Forbidden: header_not_allowed"+test.want) || strings.Count(body, "\n") != 1 || len(body) > 600 {
+			t.Errorf("%.40q from %s: %q; want %q", test.asked, test.origin, body, test.want)
+		}
+	}
+}
+
 // TestVaryCostsOneAllocation: if there is a Vary before, joining it costs a second
 // allocation.
 func TestVaryCostsOneAllocation(t *testing.T) {

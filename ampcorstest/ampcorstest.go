@@ -135,7 +135,7 @@ func allowed(w *httptest.ResponseRecorder) string {
 func reasonOf(w *httptest.ResponseRecorder) string {
 	line, _, _ := strings.Cut(w.Body.String(), "\n")
 	text, isDenial := strings.CutPrefix(line, http.StatusText(w.Code)+": ")
-	word, _, _ := strings.Cut(text, ";")
+	word := text[:strings.IndexAny(text+";", ";:")]
 	for r := ampcors.Reason(1); isDenial && r.String() != ampcors.Reason(0).String(); r++ {
 		if word == r.String() && !r.Allowed() {
 			return text

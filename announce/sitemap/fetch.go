@@ -21,10 +21,15 @@ const (
 	maxTag     = 1000     // bytes of an ETag or Last-Modified that is kept
 )
 
-var (
-	errElsewhere = errors.New("it redirects to another host; use the URL there")
-	errRedirects = errors.New("it redirects ten times")
-)
+var errRedirects = errors.New("it redirects ten times")
+
+// A RedirectError is the reason why a file that redirects to another host is not read. Its text does not have the
+// URL, because a server chose that, and it may be internal.
+type RedirectError struct {
+	To *url.URL
+}
+
+func (*RedirectError) Error() string { return "it redirects to another host; use the URL there" }
 
 // newHTTPClient returns a copy of the client with the limits of this package.
 func newHTTPClient(client *http.Client) *http.Client {
@@ -49,7 +54,7 @@ func newHTTPClient(client *http.Client) *http.Client {
 		case len(via) >= 10:
 			return errRedirects
 		case !isSameHost(r.URL, via[0].URL):
-			return errElsewhere
+			return &RedirectError{r.URL}
 		}
 		r.URL.User = credentials(via[0].URL, r.URL)
 		return nil
@@ -138,12 +143,13 @@ func isOurs(err error) bool {
 		op  *net.OpError
 		dns *net.DNSError
 		end interface{ Timeout() bool }
+		to  *RedirectError
 	)
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 	case errors.As(err, &end) && end.Timeout():
 	case errors.As(err, &dns), errors.As(err, &op) && op.Op == "dial":
-	case errors.Is(err, errElsewhere), errors.Is(err, errRedirects):
+	case errors.As(err, &to), errors.Is(err, errRedirects):
 	case errors.Is(err, io.ErrUnexpectedEOF):
 	default:
 		return false

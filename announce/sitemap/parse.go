@@ -176,6 +176,9 @@ func (p *parser) xml(in *bufio.Reader) error {
 				return fmt.Errorf("its elements are nested more than %d deep", maxDepth)
 			}
 			switch {
+			case len(open) == 1 && kind != "":
+				line, _ := d.InputPos()
+				return fmt.Errorf("something is behind the end of its root element, at line %d", line)
 			case len(open) == 1:
 				if kind = entryOf[t.Name.Local]; kind == "" {
 					return fmt.Errorf("its root element is not that of a sitemap (urlset or sitemapindex)%s", p.about())

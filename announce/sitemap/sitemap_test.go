@@ -262,6 +262,7 @@ func TestAFileThatCannotBeReadIsAnError(t *testing.T) {
 		"/loop":      "->/loop",
 		"/latin":     `<?xml version="1.0" encoding="ISO-8859-1"?><urlset/>`,
 		"/ends.xml":  "<urlset></urlset></urlset>",
+		"/more.xml":  "<urlset></urlset>\n<div>",
 		"/other.xml": "<urlset><url></loc></urlset>",
 	}}
 	r := newReader(t, web, sitemap.Config{MaxBytes: 1000})
@@ -272,6 +273,7 @@ func TestAFileThatCannotBeReadIsAnError(t *testing.T) {
 		home + "/text":      "it is neither XML nor a list of URLs; its media type is text/plain, and 9 bytes were read",
 		home + "/xml":       "its XML has an error at line 1",
 		home + "/ends.xml":  "its XML has an error at line 1",
+		home + "/more.xml":  "something is behind the end of its root element, at line 2",
 		home + "/other.xml": "its XML has an error at line 1",
 		home + "/latin":     "it is not UTF-8",
 		home + "/cut.gz":    "unexpected EOF",

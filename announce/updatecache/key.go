@@ -33,9 +33,14 @@ func publicKey(signer crypto.Signer) (key crypto.PublicKey) {
 }
 
 // ParseKey reads an RSA private key in PEM, as openssl genrsa writes it: PKCS #8 or PKCS #1,
-// not encrypted.
+// not encrypted. Blocks of other types, such as the certificates that openssl pkcs12 -nodes writes, are skipped.
 func ParseKey(data []byte) (*rsa.PrivateKey, error) {
-	block, _ := pem.Decode(data)
+	block, rest := pem.Decode(data)
+	for next := block; next != nil && !strings.HasSuffix(block.Type, "PRIVATE KEY"); {
+		if next, rest = pem.Decode(rest); next != nil {
+			block = next
+		}
+	}
 	if block == nil {
 		return nil, errors.New("updatecache: the private key is not PEM; want -----BEGIN PRIVATE KEY-----")
 	}

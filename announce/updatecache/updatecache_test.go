@@ -386,15 +386,17 @@ func TestParseKey(t *testing.T) {
 		data []byte
 		want string // "" means no error
 	}{
-		"PKCS #8":   {data: encode("PRIVATE KEY", pkcs8(key)), want: ""},
-		"PKCS #1":   {data: encode("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(key)), want: ""},
-		"nothing":   {data: nil, want: "not PEM"},
-		"garbage":   {data: []byte("garbage"), want: "not PEM"},
-		"truncated": {data: encode("PRIVATE KEY", pkcs8(key)[:100]), want: "cannot be read"},
-		"encrypted": {data: encode("ENCRYPTED PRIVATE KEY", nil), want: `"ENCRYPTED PRIVATE KEY"; want`},
-		"public":    {data: encode("PUBLIC KEY", nil), want: `"PUBLIC KEY"; want`},
-		"elliptic":  {data: encode("PRIVATE KEY", pkcs8(elliptic)), want: "*ecdsa.PrivateKey; want RSA"},
-		"old":       {data: pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Headers: map[string]string{"Proc-Type": "4,ENCRYPTED"}}), want: "is encrypted"},
+		"PKCS #8":                 {data: encode("PRIVATE KEY", pkcs8(key)), want: ""},
+		"PKCS #1":                 {data: encode("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(key)), want: ""},
+		"a certificate before it": {data: append(encode("CERTIFICATE", []byte{1}), encode("PRIVATE KEY", pkcs8(key))...), want: ""},
+		"a certificate alone":     {data: encode("CERTIFICATE", []byte{1}), want: `"CERTIFICATE"; want`},
+		"nothing":                 {data: nil, want: "not PEM"},
+		"garbage":                 {data: []byte("garbage"), want: "not PEM"},
+		"truncated":               {data: encode("PRIVATE KEY", pkcs8(key)[:100]), want: "cannot be read"},
+		"encrypted":               {data: encode("ENCRYPTED PRIVATE KEY", nil), want: `"ENCRYPTED PRIVATE KEY"; want`},
+		"public":                  {data: encode("PUBLIC KEY", nil), want: `"PUBLIC KEY"; want`},
+		"elliptic":                {data: encode("PRIVATE KEY", pkcs8(elliptic)), want: "*ecdsa.PrivateKey; want RSA"},
+		"old":                     {data: pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Headers: map[string]string{"Proc-Type": "4,ENCRYPTED"}}), want: "is encrypted"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := ParseKey(test.data)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -101,6 +102,13 @@ func newReverse() *cobra.Command {
 			prefix := strings.TrimPrefix(arg, "https://")
 			for _, c := range known {
 				prefix = strings.TrimSuffix(prefix, "."+c.CacheDomain)
+			}
+			switch u, err := url.Parse(arg); {
+			case err != nil || !cacheurl.IsOnCache(arg, known...) || u.Path == "":
+			case u.Path == "/" && u.RawQuery == "" && u.Fragment == "":
+				return nil, fmt.Errorf("%q has a slash at its end, which no Origin has; want %q", arg, strings.TrimSuffix(arg, "/"))
+			default:
+				return nil, fmt.Errorf("%.300q is a URL, and not an origin; want ampcors cacheurl, which prints the publisher's URL", arg)
 			}
 			if arg != prefix && strings.Contains(prefix, ".") {
 				return nil, fmt.Errorf("%q is not an origin of a known cache, which has one label before the cache's domain; --caches names others", arg)

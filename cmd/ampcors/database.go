@@ -141,6 +141,10 @@ func (d *database) open(log *slog.Logger) (lookups, error) {
 	if err := d.checkEscapes(); err != nil {
 		return lookups{}, err
 	}
+	if scheme, _, isURL := strings.Cut(d.address(), "://"); isURL && !d.isMySQL() && scheme != "postgres" && scheme != "postgresql" {
+		// The rest of the address may have a password.
+		return lookups{}, errors.New("the command looks up publishers in PostgreSQL and MySQL; want a URL with postgres:// or mysql://, or the keywords and values of libpq")
+	}
 	if !d.isMySQL() {
 		table, err := d.postgres(log)
 		if err != nil {

@@ -83,6 +83,8 @@ func TestConversions(t *testing.T) {
 		{name: "cacheurl with the prefix of another publisher", args: []string{"cacheurl", "--prefix", "www-example-org", "https://www.example.com/"}, code: exitFindings, err: "is not a prefix of"},
 		{name: "cacheurl of a type that is none", args: []string{"cacheurl", "https://www-example-com.cdn.ampproject.org/x/s/www.example.com/"}, code: exitFindings, err: "has the content type \"x\""},
 		{name: "cacheurl of a prefix that two hosts share", args: []string{"cacheurl", "https://fass-de.cdn.ampproject.org/c/s/xn--fa-hia.de/"}, code: exitFindings, err: "shares with another host"},
+		{name: "reverse an origin with a slash", args: []string{"reverse", "https://www-example-com.cdn.ampproject.org/"}, code: exitFindings, err: `has a slash at its end, which no Origin has; want "https://www-example-com.cdn.ampproject.org"`},
+		{name: "reverse a URL", args: []string{"reverse", "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/a"}, code: exitFindings, err: "want ampcors cacheurl"},
 		{name: "reverse on an unknown cache", args: []string{"reverse", "https://www-example-com.amp.example"}, code: exitFindings, err: "not an origin of a known cache"},
 		{name: "cacheurl of an unknown type", args: []string{"cacheurl", "--type", "ad", "https://www.example.com/"}, code: exitUsage, err: "want c, v, wp, cert, i, ii or r"},
 		{name: "cacheurl back", args: []string{"cacheurl", "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/article?id=7"}, want: "https://www.example.com/article?id=7\n"},

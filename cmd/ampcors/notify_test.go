@@ -660,3 +660,16 @@ func TestExitCodesOfAnnouncements(t *testing.T) {
 		}
 	}
 }
+
+// A sitemap that redirects to another host: the user is told where to.
+func TestASitemapThatRedirectsIsSaidWhereTo(t *testing.T) {
+	t.Setenv("INDEXNOW_KEY", "0123456789abcdef")
+	useWeb(t, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "https://cdn.example/sitemap.xml", http.StatusFound)
+	})
+	for _, args := range [][]string{{"submit", "--sitemap"}, {"submit", "--state", filepath.Join(t.TempDir(), "state.json"), "--sitemap"}, {"probe", "--sitemap"}} {
+		if code, _, stderr := run(t, "", append(args, "https://www.example.com/sitemap.xml")...); code == exitClean || !strings.Contains(stderr, "use the URL there: https://cdn.example/sitemap.xml") {
+			t.Errorf("%q: exit code %d, %s", args, code, stderr)
+		}
+	}
+}

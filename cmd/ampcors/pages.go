@@ -100,7 +100,7 @@ func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) 
 		}
 		files = append(files, file)
 	}
-	if err := reader.Update(cmd.Context(), &s.state.State, files...); err != nil {
+	if err := whereTo(reader.Update(cmd.Context(), &s.state.State, files...)); err != nil {
 		complain(cmd.ErrOrStderr(), err.Error())
 		for _, problem := range problemsOf(err) {
 			for _, entry := range problem.Entries {
@@ -207,6 +207,24 @@ func (l *localFiles) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	return &http.Response{StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r, Body: f,
 		Header: http.Header{"Content-Type": {kind}}}, nil
+}
+
+// whereTo adds to errors of an Update to which other host a file redirects.
+func whereTo(err error) error {
+	redirect := (*sitemap.RedirectError)(nil)
+	switch problem, _ := err.(*sitemap.Error); {
+	case err == nil:
+		return nil
+	case problem != nil && errors.As(problem.Err, &redirect):
+		problem.Err = fmt.Errorf("%w: %.300s", redirect, redirect.To.Redacted())
+	case problem == nil:
+		for problem := range unjoined(err) {
+			if problem != err {
+				_ = whereTo(problem)
+			}
+		}
+	}
+	return err
 }
 
 // problemsOf returns the errors about files that an Update has joined.

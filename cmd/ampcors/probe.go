@@ -367,7 +367,7 @@ func (f *probeFlags) morePages(cmd *cobra.Command) (pages []string, err error) {
 		}
 		var state sitemap.State
 		reader := sitemap.New(sitemap.Config{HTTPClient: httpClient, ForCaches: true})
-		if err := reader.Update(cmd.Context(), &state, f.sitemap); err != nil {
+		if err := whereTo(reader.Update(cmd.Context(), &state, f.sitemap)); err != nil {
 			return nil, exitError{exitUntested, err} // pages that were not found are not tested
 		}
 		pages = append(pages, state.PendingURLs()...)

@@ -103,7 +103,11 @@ func flagError(cmd *cobra.Command, err error) error {
 		if unknown.GetSpecifiedShortnames() != "" {
 			return fmt.Errorf("%s has no flag -%s", cmd.CommandPath(), name)
 		}
-		return fmt.Errorf("%s has no flag --%s%s", cmd.CommandPath(), name, suggest("--", names.SuggestionsFor(name)))
+		found := names.SuggestionsFor(name)
+		if other := map[string]string{"address": "listen", "addr": "listen", "port": "listen", "bind": "listen"}[name]; other != "" && cmd.Flags().Lookup(other) != nil {
+			found = []string{other}
+		}
+		return fmt.Errorf("%s has no flag --%s%s", cmd.CommandPath(), name, suggest("--", found))
 	case errors.As(err, &invalid):
 		want := map[string]string{"bool": "true or false", "int": "a whole number", "int64": "a whole number", "float64": "a number",
 			"duration": "a duration such as 10s"}[invalid.GetFlag().Value.Type()]

@@ -141,6 +141,8 @@ func TestServeAuthzReportsWhatIsWrong(t *testing.T) {
 		{name: "missing file", args: []string{"--proxy", "nginx", "--config", good + "x"}, code: exitUsage, err: "cannot be read"},
 		{name: "a table without a database", args: []string{"--proxy", "nginx", "--config", good, "--table", "sites"}, code: exitUsage, err: "AMPCORS_DATABASE"},
 		{name: "a source without a database", args: []string{"--proxy", "nginx", "--config", asked}, code: exitUsage, err: "no database is named; want a database, or remove it; if publishers are looked up in a database, use --database or AMPCORS_DATABASE"},
+		{name: "another database", args: []string{"--proxy", "nginx", "--config", good, "--database", "redis://:secret@127.0.0.1"}, code: exitUsage, err: "want a URL with postgres:// or mysql://"},
+		{name: "a flag of another name", args: []string{"--proxy", "nginx", "--config", good, "--address", "127.0.0.1:1"}, code: exitUsage, err: "has no flag --address; did you mean --listen?"},
 		{name: "address", args: []string{"--proxy", "nginx", "--config", good, "--listen", "127.0.0.1:99999"}, code: exitUntested, err: "99999"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -176,7 +176,7 @@ func (p *prober) fetchDocument(ctx context.Context, document *url.URL, publisher
 	if len(publishers) == 0 {
 		domain, err := cacheurl.CanonicalDomain(base.Hostname())
 		if err != nil {
-			return fmt.Errorf("name its publisher: %w", err)
+			return fmt.Errorf("name its publisher, with --publisher: %w", err)
 		}
 		publishers = []string{domain}
 	}

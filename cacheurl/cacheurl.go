@@ -76,9 +76,9 @@ type URL struct {
 	CacheQuery string
 }
 
-// cacheParam is the runtime's own pattern, and amp_latest_update_time.
+// cacheParam is the runtime's own pattern, amp_latest_update_time, and __amp_source_origin, which the runtime adds.
 // Source: src/core/types/string/url.js in github.com/ampproject/amphtml.
-var cacheParam = regexp.MustCompile(`^(amp_(js[^&=]*|gsa|r|kit|latest_update_time)|usqp)\b`)
+var cacheParam = regexp.MustCompile(`^(amp_(js[^&=]*|gsa|r|kit|latest_update_time)|usqp|__amp_source_origin)\b`)
 
 func isCacheParam(param string) bool { return cacheParam.MatchString(param) }
 
@@ -236,7 +236,9 @@ func Parse(cacheURL string, caches ...Cache) (URL, error) {
 
 	const wantPath = `a path such as "/c/s/www.example.com/article"`
 	segment, rest, _ := strings.Cut(strings.TrimPrefix(whole.Path, "/"), "/")
-	if u.Type = ContentType(segment); !u.Type.known() {
+	if u.Type = ContentType(segment); segment == "s" || strings.Contains(segment, ".") {
+		return reject(fmt.Sprintf("has no content type before %.80q", segment), wantPath+", whose first segment is c, v, wp, cert, i, ii or r")
+	} else if !u.Type.known() {
 		return reject(fmt.Sprintf("has the content type %.80q", segment), wantPath+", whose first segment is c, v, wp, cert, i, ii or r")
 	}
 	if u.Type.hasParams() {

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -150,6 +151,12 @@ func newCacheURL() *cobra.Command {
 			return err
 		}
 		return answer(cmd, args, *output, func(arg string) (any, error) {
+			if page, note, err := pasted(arg, known); page != "" || err != nil {
+				if err == nil {
+					fmt.Fprintf(cmd.ErrOrStderr(), "note: %s: %s\n", arg, note)
+				}
+				return page, err
+			}
 			if cacheurl.IsOnCache(arg, known...) {
 				u, err := cacheurl.Parse(arg, known...)
 				return u.Publisher, err
@@ -166,6 +173,53 @@ func newCacheURL() *cobra.Command {
 		})
 	}
 	return cmd
+}
+
+// googleHosts are the hosts of Google Search, in any country.
+var googleHosts = regexp.MustCompile(`^www\.google\.[a-z]{2,3}(\.[a-z]{2})?$`)
+
+// pasted reads URLs as people copy them that are not in the form of AMP's document: of the viewers of search engines,
+// and of caches without a domain prefix or a content type. It returns the publisher's URL and what
+// the argument is, or "" if it is none of these.
+func pasted(arg string, known []cacheurl.Cache) (page, note string, err error) {
+	u, err := url.Parse(arg)
+	if err != nil || u.Scheme != "https" {
+		return "", "", nil
+	}
+	host, path, cache := strings.ToLower(u.Host), strings.TrimPrefix(u.EscapedPath(), "/"), known[0]
+	for _, c := range known {
+		if host == c.CacheDomain || strings.HasSuffix(host, "."+c.CacheDomain) {
+			cache = c
+		}
+	}
+	viewed, isViewer := strings.CutPrefix(path, "amp/")
+	segment, rest, _ := strings.Cut(path, "/")
+	switch {
+	case isViewer && (googleHosts.MatchString(host) || host == "www.bing.com"):
+		path, note = "c/"+viewed, "the URL of a viewer, which shows this page"
+	case host == cache.CacheDomain && checkType(segment) == nil && rest != "":
+		note = "the URL of a cache without a domain prefix"
+	case strings.HasSuffix(host, "."+cache.CacheDomain) && (segment == "s" || strings.Contains(segment, ".")):
+		path, note = "c/"+path, "the URL of a cache without a content type, as in examples of AMP's document"
+	default:
+		return "", "", nil
+	}
+	_, shown, _ := strings.Cut(path, "/")
+	publisher, _, _ := strings.Cut(strings.TrimPrefix(shown, "s/"), "/")
+	prefix, err := cacheurl.DomainPrefix(publisher)
+	if err != nil {
+		return "", "", fmt.Errorf("%.300q is %s, but its host cannot be read: %w", arg, note, err)
+	}
+	on := prefix + "." + cache.CacheDomain
+	if strings.HasSuffix(host, "."+cache.CacheDomain) {
+		on = host // and so it must belong to the page
+	}
+	whole := "https://" + on + "/" + path
+	if u.RawQuery != "" {
+		whole += "?" + u.RawQuery
+	}
+	parsed, err := cacheurl.Parse(whole, known...)
+	return parsed.Publisher, note, err
 }
 
 // checkType returns an error for a value of --type that is no content type.

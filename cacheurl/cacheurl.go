@@ -109,7 +109,7 @@ func (u URL) Build() (string, error) {
 		return "", err
 	}
 	if isCacheHost(page.Host, cache) {
-		return reject("Publisher", u.Publisher, "is on a cache already", "the publisher's own URL, which Parse returns")
+		return reject("Publisher", u.Publisher, "is on a cache already", "the publisher's own URL")
 	}
 	origin := origins[0]
 	if u.Prefix != "" {

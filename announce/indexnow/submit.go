@@ -230,7 +230,7 @@ func (c *Client) page(u string) (pageurl.URL, *badvalue.Error) {
 		return page, c.maskProblem(pageurl.Problem(u, fmt.Sprintf("has %d bytes, escaped", n), fmt.Sprintf("at most %d", pageurl.MaxBytes)))
 	}
 	if !c.covers(canonical) {
-		return page, c.maskProblem(pageurl.Problem(u, "is not covered by the key file of KeyLocation", fmt.Sprintf("a page below %q", c.directory())))
+		return page, c.maskProblem(pageurl.Problem(u, "is not covered by the key file, which is for its own folder", fmt.Sprintf("a page below %q", c.directory())))
 	}
 	return page, nil
 }

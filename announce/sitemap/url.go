@@ -25,7 +25,7 @@ func (r *Reader) canonical(file *url.URL, page string) (string, error) {
 	}
 	parsed, problem := pageurl.Parse(page, escaping)
 	if problem != nil {
-		return "", errors.New("is not a URL that packages indexnow and updatecache accept, such as one with a port or with a % that escapes nothing")
+		return "", errors.New("is not a URL that can be announced, such as one with a port or with a % that escapes nothing")
 	}
 	if parsed.Path == "" && !r.cfg.ForCaches {
 		parsed.Path = "/"

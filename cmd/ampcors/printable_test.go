@@ -4,7 +4,11 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"encoding/xml"
 	"fmt"
 	"io"
@@ -13,6 +17,8 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -195,5 +201,60 @@ func TestASignalEndsWaiting(t *testing.T) {
 				t.Errorf("%q: exit code %d: %s", args, code, &stderr)
 			}
 		}
+	}
+}
+
+// What the command prints has no name of Go: users of the command know flags, members and files.
+func TestErrorsHaveNoNamesOfGo(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	t.Setenv("INDEXNOW_KEY", "0123456789abcdef")
+	useWeb(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) })
+	key := privateKey(t)
+	weak, err := rsa.GenerateKey(rand.Reader, 1024)
+	if err != nil {
+		t.Fatal(err)
+	}
+	weakKey := write("weak.pem", string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(weak)})))
+	bad := write("bad.json", `{"publishers": ["https://a.example"], "maxAge": 5, "caches": [{"id": 7}], "sites": 1}`)
+	keys := write("keys.json", `{"www.example.com": "x"}`)
+	sitemapFile := write("sitemap.xml", "<urlset><url><loc>https://www.example.com:99/%zz</loc></url></urlset>")
+	lines := [][]string{
+		{"check", bad}, {"explain", "--config", bad, "https://a.example"}, {"advice", "nginx", "--config", bad}, {"flush", "--key", weakKey, "https://a.example/"},
+		{"flush", "--key", keys, "https://a.example/"}, {"submit", "--keys", keys, "https://a.example/"}, {"serve-authz", "--proxy", "nginx", "--config", bad},
+		{"prefix", "--caches", bad, "a.example"}, {"check", "--database", "postgres://a:b@c:99999/x", bad}, {"source", "fill", "--database", "mysql://x", "--table", "1abc"},
+		{"source", "install", "--database", "host=a port=x"}, {"source", "install", "--database", "x", "--domain-column", "1"}, {"submit", "--sitemap", sitemapFile},
+		{"submit", "--dry-run", "--key-location", "https://www.example.com/a/key.txt", "https://www.example.com/b"}, {"flush", "--dry-run", "--key", key, "https://www.example.com/a?usqp=1"},
+	}
+	for _, value := range []string{
+		"", "x", "https://", "ftp://a.example/", "https://a.example:99999/", "*.example.com", "http://[::1]/", "null", "a..b", strings.Repeat("a", 300), "https://a.example/?usqp=1",
+		"https://www-example-com.cdn.ampproject.org/c/s/www.example.com/a?usqp=1", "https://www-example-com.cdn.ampproject.org/z/s/a",
+	} {
+		for _, command := range [][]string{
+			{"prefix"}, {"prefix", "--all"}, {"reverse"}, {"origins"}, {"cacheurl"}, {"cacheurl", "--type", "ii"}, {"cacheurl", "--cache-query", "a=b"}, {"cacheurl", "--prefix", "a-b"},
+			{"cacheurl", "--image-params", "w8/00"}, {"explain", "--publisher", "a.example"}, {"explain", "--publisher"}, {"verify"}, {"verify", "--key", key}, {"flush", "--dry-run", "--key", key},
+			{"flush", "--dry-run", "--key", key, "--image-params", "w800"}, {"flush", "--key"}, {"submit", "--dry-run"}, {"submit", "--key-location"}, {"submit", "--dry-run", "--endpoint"},
+			{"submit", "--keys"}, {"check"}, {"advice"}, {"probe", "--plan"}, {"probe", "--plan", "--endpoint"}, {"health"}, {"key"}, {"source", "install", "--database"},
+		} {
+			lines = append(lines, append(slices.Clone(command), value))
+		}
+	}
+	nameOfGo := regexp.MustCompile(`\b[a-z]+\.[A-Z]\w+|\b[A-Z][a-z]+[A-Z]\w*|\bpackages? |cannot unmarshal|pgsource|sqlsource|strconv|%!|\bConfig\b|\bSigner\b|\bParse\b`)
+	products := strings.NewReplacer("IndexNow", "", "PostgreSQL", "", "MySQL", "", "MariaDB", "", "WordPress", "", "HAProxy", "", "GitHub", "", dir, "", filepath.Dir(key), "")
+	for _, line := range lines {
+		_, stdout, stderr := run(t, "", line...)
+		if found := nameOfGo.FindString(products.Replace(stdout + stderr)); found != "" {
+			t.Errorf("%.200q prints %q:\n%s%s", line, found, stdout, stderr)
+		}
+	}
+	if len(lines) < 350 {
+		t.Errorf("%d lines", len(lines))
 	}
 }

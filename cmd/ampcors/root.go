@@ -261,18 +261,22 @@ func execute(ctx context.Context, root *cobra.Command) int {
 // inOurWords returns an error with the names that the command's users know: flags, and not fields of Go.
 func inOurWords(err error) error {
 	names := map[string]string{"Key": "INDEXNOW_KEY", "KeyLocation": "--key-location", "Endpoint": "--endpoint",
-		"Type": "--type", "ImageParams": "--image-params", "CacheQuery": "--cache-query", "Prefix": "--prefix"}
+		"Signer": "the key of --key", "Type": "--type", "ImageParams": "--image-params", "CacheQuery": "--cache-query", "Prefix": "--prefix"}
 	for v := range badvalue.All(err) {
 		v.Path = cmp.Or(names[v.Path], v.Path)
-		v.Want = strings.Replace(v.Want, "NewKey makes one", "ampcors key indexnow makes one", 1)
+		v.Want = strings.NewReplacer("NewKey makes one", "ampcors key indexnow makes one", "in CacheQuery", "in --cache-query", "with Image or SizedImage", "with --type i or ii").Replace(v.Want)
 	}
 	return err
 }
 
+// ourWords are the same in errors that are texts alone.
+var ourWords = strings.NewReplacer("pgsource: ConnString", "the database's address", "pgsource: ", "", `sqlsource: Table "`, `--table "`,
+	`sqlsource: DomainColumn "`, `--domain-column "`, `sqlsource: PrefixColumn "`, `--prefix-column "`, "sqlsource: ", "")
+
 // complain writes an error with the name of the program once, which errors of package ampcors have already: at the
 // beginning of a line, or behind a file or a setting.
 func complain(w io.Writer, text string) {
-	lines := strings.Split(text, "\n")
+	lines := strings.Split(ourWords.Replace(text), "\n")
 	for i, line := range lines {
 		line = strings.TrimPrefix(line, "ampcors: ")
 		lines[i] = strings.Replace(line, ": ampcors: ", ": ", 1)
@@ -337,7 +341,7 @@ func answerAll(cmd *cobra.Command, inputs []string, output format, f func(input 
 		r := result{Input: input}
 		out, err := f(input)
 		if err != nil {
-			r.Error, r.RetryAfter, failed = inOurWords(err).Error(), retryAfter(err), append(failed, err)
+			r.Error, r.RetryAfter, failed = ourWords.Replace(inOurWords(err).Error()), retryAfter(err), append(failed, err)
 		} else {
 			r.Output = out
 		}

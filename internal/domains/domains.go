@@ -303,7 +303,7 @@ func IsPublicSuffix(domain string) bool {
 func ParsePublisher(publisher string) (string, *badvalue.Error) {
 	domain, err := Parse(publisher)
 	if err != nil && strings.HasPrefix(publisher, "*.") {
-		err = &Problem{Reason: "is a pattern", Want: "one domain; patterns are for Config.Publishers"}
+		err = &Problem{Reason: "is a pattern", Want: "one domain; only a list of allowed publishers has patterns"}
 	}
 	if err != nil {
 		return "", err.Of("publisher", publisher)

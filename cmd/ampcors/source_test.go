@@ -246,7 +246,7 @@ func TestSourceReportsWhatIsWrong(t *testing.T) {
 		err  string
 	}{
 		{[]string{"install"}, exitUsage, "AMPCORS_DATABASE"},
-		{[]string{"install", "--database", "postgres://u:secret@h:x/"}, exitUsage, "ConnString"},
+		{[]string{"install", "--database", "postgres://u:secret@h:x/"}, exitUsage, "the database's address"},
 		{[]string{"install", "--database", "mysql://u:secret@h:x/"}, exitUsage, "cannot be parsed"},
 		{[]string{"fill", "--database", "mysql://u@h/x?secret"}, exitUsage, "unknown parameter"},
 		{[]string{"fill", "--database", "mysql://u:12?secret@h/x"}, exitUsage, "%40 for @"},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/metrics"
+	"github.com/ampcors/ampcors/metrics/collector"
 	"github.com/ampcors/ampcors/source"
 )
 
@@ -33,7 +34,7 @@ func measure(ctx caddy.Context, h *Handler) (stop func(), err error) {
 	defer groupsMu.Unlock()
 	if groups[g] == nil {
 		registry := prometheus.WrapRegistererWith(prometheus.Labels{"handler": g.name}, g.registry)
-		if err := registry.Register(metrics.NewFunc(g.counts)); err != nil {
+		if err := registry.Register(collector.NewFunc(g.counts)); err != nil {
 			return nil, err
 		}
 		groups[g] = make(map[*Handler]struct{})

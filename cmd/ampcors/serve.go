@@ -19,7 +19,7 @@ import (
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/authz"
 	"github.com/ampcors/ampcors/configfile"
-	metricstext "github.com/ampcors/ampcors/metrics/text"
+	"github.com/ampcors/ampcors/metrics"
 	"github.com/ampcors/ampcors/source"
 	"github.com/ampcors/ampcors/source/pgsource"
 )
@@ -52,7 +52,7 @@ func newServeAuthz() *cobra.Command {
 	}
 	proxyName := cmd.Flags().String("proxy", "", "who asks: nginx or envoy")
 	config := cmd.Flags().String("config", "", "JSON file with the configuration")
-	metrics := cmd.Flags().String("metrics", "", "address at which Prometheus gets /metrics, such as 127.0.0.1:9001; if empty, there are none")
+	metricsAt := cmd.Flags().String("metrics", "", "address at which Prometheus gets /metrics, such as 127.0.0.1:9001; if empty, there are none")
 	listen := cmd.Flags().String("listen", "127.0.0.1:9000", "address to listen at; only the proxy should reach it")
 	var d database
 	d.addFlags(cmd)
@@ -92,20 +92,20 @@ func newServeAuthz() *cobra.Command {
 			return exitError{exitUntested, err}
 		}
 		handlers := map[net.Listener]http.Handler{listener: handler}
-		if *metrics != "" {
-			other, err := net.Listen("tcp", *metrics)
+		if *metricsAt != "" {
+			other, err := net.Listen("tcp", *metricsAt)
 			if err != nil {
 				listener.Close()
 				return exitError{exitUntested, err}
 			}
 			mux := http.NewServeMux()
-			mux.Handle("GET /metrics", metricstext.Handler(func() metricstext.Counts { return metricstext.Of(mw, publishers, watcher) }))
+			mux.Handle("GET /metrics", metrics.Handler(func() metrics.Counts { return metrics.Of(mw, publishers, watcher) }))
 			handlers[other] = mux
-			*metrics = other.Addr().String()
+			*metricsAt = other.Addr().String()
 		}
 		asked, _ := (configfile.File{Path: *config}).SourceConfig() // it was read without an error before
 		limit := writeTimeout + 4*cmp.Or(asked.Timeout, time.Second)
-		log.Info("ampcors: answering", "proxy", proxy.String(), "address", listener.Addr().String(), "config", *config, "metrics", *metrics)
+		log.Info("ampcors: answering", "proxy", proxy.String(), "address", listener.Addr().String(), "config", *config, "metrics", *metricsAt)
 
 		go func() { _ = watcher.Run(ctx) }() // it ends with ctx
 		ended := make(chan error, len(handlers))

@@ -1,4 +1,4 @@
-package metrics_test
+package collector_test
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/ampcors/ampcors"
-	"github.com/ampcors/ampcors/metrics"
+	"github.com/ampcors/ampcors/metrics/collector"
 )
 
 // A program serves the metrics beside its API, at an address that only Prometheus reaches.
@@ -20,7 +20,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	prometheus.MustRegister(metrics.New(mw, nil)) // or the source.Source that Config.Source is
+	prometheus.MustRegister(collector.New(mw, nil)) // or the source.Source that Config.Source is
 	admin := http.NewServeMux()
 	admin.Handle("GET /metrics", promhttp.Handler())
 	// go http.ListenAndServe("localhost:9090", admin)

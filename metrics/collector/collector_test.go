@@ -1,4 +1,4 @@
-package metrics_test
+package collector_test
 
 import (
 	"context"
@@ -23,7 +23,7 @@ import (
 	"github.com/ampcors/ampcors/configfile"
 	"github.com/ampcors/ampcors/internal/servertest"
 	"github.com/ampcors/ampcors/metrics"
-	"github.com/ampcors/ampcors/metrics/text"
+	"github.com/ampcors/ampcors/metrics/collector"
 	"github.com/ampcors/ampcors/source"
 )
 
@@ -63,7 +63,7 @@ func TestTheCountsAreExported(t *testing.T) {
 		handle(m, origin)
 	}
 	registry := prometheus.NewPedanticRegistry() // it checks Describe and Collect against each other
-	c := metrics.New(m, cache)
+	c := collector.New(m, cache)
 	c.Filter = func() (int, time.Time) { return 7, time.Unix(1_700_000_000, 0) }
 	if err := registry.Register(c); err != nil {
 		t.Fatal(err)
@@ -100,9 +100,9 @@ ampcors_source_listening 1
 	}
 	// Package text writes the same, for programs without a library of Prometheus.
 	answer := httptest.NewRecorder()
-	text.Handler(func() text.Counts {
-		counts := text.Of(m, cache, nil)
-		counts.Filter = &text.Filter{Publishers: 7, BuiltAt: time.Unix(1_700_000_000, 0)}
+	metrics.Handler(func() metrics.Counts {
+		counts := metrics.Of(m, cache, nil)
+		counts.Filter = &metrics.Filter{Publishers: 7, BuiltAt: time.Unix(1_700_000_000, 0)}
 		return counts
 	}).ServeHTTP(answer, nil)
 	if err := testutil.GatherAndCompare(registry, answer.Body); err != nil {
@@ -150,7 +150,7 @@ func TestEachCountOfASourceIsExported(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewPedanticRegistry()
 	stats := source.Stats{Lookups: 9, Refreshes: 2, Errors: 3, Coalesced: 4, Busy: 6, CircuitOpen: 7, Stale: 10, Waiting: 11}
-	if err := registry.Register(metrics.NewFunc(func() metrics.Counts { return metrics.Counts{Source: &stats} })); err != nil {
+	if err := registry.Register(collector.NewFunc(func() metrics.Counts { return metrics.Counts{Source: &stats} })); err != nil {
 		t.Fatal(err)
 	}
 	families, err := registry.Gather()
@@ -182,7 +182,7 @@ func TestEachCountOfASourceIsExported(t *testing.T) {
 func TestLabelsAreAClosedSet(t *testing.T) {
 	t.Parallel()
 	m, cache := newMiddleware(t)
-	c := metrics.New(m, cache)
+	c := collector.New(m, cache)
 	before := testutil.CollectAndCount(c)
 	for i := range 1000 {
 		handle(m, fmt.Sprintf("https://invented-%d.example", i))
@@ -206,7 +206,7 @@ func TestTheWatchersFileIsExported(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := metrics.New(m, nil)
+	c := collector.New(m, nil)
 	c.Watcher = watcher
 	value := func(name string) string {
 		text, err := testutil.CollectAndFormat(c, expfmt.TypeTextPlain, name)
@@ -243,7 +243,7 @@ func TestTheWatchersFileIsExported(t *testing.T) {
 // The dashboard and the rules name metrics and labels that exist.
 func TestDashboardAndAlertsUseMetricsThatExist(t *testing.T) {
 	t.Parallel()
-	c := metrics.New(newMiddleware(t))
+	c := collector.New(newMiddleware(t))
 	descs := make(chan *prometheus.Desc, 100)
 	c.Describe(descs)
 	close(descs)
@@ -255,16 +255,16 @@ func TestDashboardAndAlertsUseMetricsThatExist(t *testing.T) {
 		}
 		labels[m[1]] = append(strings.Split(m[2], ","), "instance")
 	}
-	for _, name := range []string{"dashboard.json", "alerts.yml"} {
+	for _, name := range []string{"../dashboard.json", "../alerts.yml"} {
 		data, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if name == "dashboard.json" && !json.Valid(data) {
+		if name == "../dashboard.json" && !json.Valid(data) {
 			t.Error("the dashboard is not JSON")
 		}
 		for metric := range labels {
-			if name == "dashboard.json" && !strings.Contains(string(data), metric) {
+			if name == "../dashboard.json" && !strings.Contains(string(data), metric) {
 				t.Errorf("%s is on no dashboard", metric)
 			}
 		}
@@ -289,7 +289,7 @@ func TestDashboardAndAlertsUseMetricsThatExist(t *testing.T) {
 func TestPromtoolAcceptsTheRulesAndTheirTests(t *testing.T) {
 	t.Parallel()
 	promtool := servertest.Program(t, "install promtool (Debian: apt-get install prometheus)", "promtool")
-	for _, args := range [][]string{{"check", "rules", "alerts.yml"}, {"test", "rules", "alerts_test.yml"}} {
+	for _, args := range [][]string{{"check", "rules", "../alerts.yml"}, {"test", "rules", "../alerts_test.yml"}} {
 		if out, err := exec.Command(promtool, args...).CombinedOutput(); err != nil {
 			t.Errorf("%q: %v\n%s", args, err, out)
 		}

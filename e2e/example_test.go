@@ -23,7 +23,7 @@ func TestThePageOfTheExampleDecidesWhatIsTyped(t *testing.T) {
 	}
 	_, port, _ := strings.Cut(addr, ":")
 	start(t, addr, exec.Command(program, "-addr", addr))
-	page, cancel := context.WithTimeout(tab(t, browser(t, newSite(t))), time.Minute)
+	page, cancel := context.WithTimeout(tab(t, browser(t, newSite(t))), 5*time.Minute)
 	defer cancel()
 	for origin, want := range map[string]string{
 		"https://www-example-com.cdn.ampproject.org": "Allowed: cache_origin",

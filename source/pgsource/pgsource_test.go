@@ -704,3 +704,33 @@ func TestTheDatabaseMayStartLater(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A server may read the table, and nothing else: source/README.md says so.
+func TestAServerNeedsSelectAlone(t *testing.T) {
+	t.Parallel()
+	db := servertest.Postgres(t)
+	conn := connect(t, db.Addr)
+	statements, err := InstallSQL(sqlsource.Config{Table: "cms.sites"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	exec(t, conn, `CREATE SCHEMA cms; CREATE TABLE cms.sites (domain text PRIMARY KEY, hash_prefix text)`)
+	exec(t, conn, statements)
+	exec(t, conn, `CREATE ROLE server LOGIN; GRANT USAGE ON SCHEMA cms TO server; GRANT SELECT ON cms.sites TO server`)
+	s, err := New(Config{ConnString: strings.Replace(servertest.DSN(db.Addr), "://ampcors@", "://server@", 1), Table: sqlsource.Config{Table: "cms.sites"}, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	mw := servertest.Middleware(t, s.Database(), source.Config{TTL: time.Hour, NegativeTTL: time.Hour})
+	servertest.Until(t, "ready", servertest.Soon, func() bool { return s.Ping(t.Context()) == nil })
+	servertest.Seen(t, servertest.Soon, "www.example.com", false, mw)
+	prefix, _ := cacheurl.HashPrefix("www.example.com")
+	exec(t, conn, `INSERT INTO cms.sites VALUES ('www.example.com', $1)`, prefix)
+	servertest.Seen(t, servertest.Soon, "www.example.com", true, mw)
+	exec(t, conn, `DELETE FROM cms.sites`)
+	servertest.Seen(t, servertest.Soon, "www.example.com", false, mw)
+	if err := s.Install(t.Context()); err == nil {
+		t.Error("the server can change the table")
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"io"
 	"iter"
 	"net"
+	"reflect"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -371,11 +372,7 @@ func failure(errs []error) error {
 
 // mayPass reports whether the same command may succeed later.
 func mayPass(err error) bool {
-	var all []error
-	for problem := range unjoined(err) {
-		all = append(all, problem)
-	}
-	return !slices.ContainsFunc(all, func(err error) bool {
+	return !slices.ContainsFunc(slices.Collect(unjoined(err)), func(err error) bool {
 		again, network := interface{ Retryable() bool }(nil), net.Error(nil)
 		if errors.As(err, &again) {
 			return !again.Retryable() || errors.Is(err, indexnow.ErrAllRejected)
@@ -384,15 +381,16 @@ func mayPass(err error) bool {
 	})
 }
 
+var joined = reflect.TypeOf(errors.Join(io.EOF))
+
 // unjoined returns the errors that errors.Join has joined.
 func unjoined(err error) iter.Seq[error] {
 	return func(yield func(error) bool) {
-		joined, ok := err.(interface{ Unwrap() []error })
-		if isText := ok && !strings.Contains(fmt.Sprintf("%T", err), "joinError"); !ok || isText { // of fmt.Errorf
+		if reflect.TypeOf(err) != joined { // an error of fmt.Errorf with several %w is one error
 			yield(err)
 			return
 		}
-		for _, err := range joined.Unwrap() {
+		for _, err := range err.(interface{ Unwrap() []error }).Unwrap() {
 			for inner := range unjoined(err) {
 				if !yield(inner) {
 					return

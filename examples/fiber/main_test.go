@@ -16,49 +16,19 @@ import (
 	"github.com/gofiber/fiber/v3/middleware/adaptor"
 
 	"github.com/ampcors/ampcors"
-	"github.com/ampcors/ampcors/ampcorstest"
+	"github.com/ampcors/ampcors/examples/internal/routertest"
 )
 
-const cacheOrigin = "https://www-example-com.cdn.ampproject.org"
-
-var route = ampcorstest.Route{Publisher: "www.example.com", Method: "PUT", Path: "/articles"}
-
-func newMiddleware(t *testing.T, observe func(*http.Request, ampcors.Decision)) *ampcors.Middleware {
-	t.Helper()
-	mw, err := ampcors.New(ampcors.Config{Publishers: []string{"www.example.com", "news.example"}, Methods: []string{"PUT"}, Observe: observe})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return mw
-}
-
 func TestTheProgramSaysWhosePageCalls(t *testing.T) {
-	h := adaptor.FiberApp(newApp(newMiddleware(t, nil)))
-	if err := ampcorstest.Check(h, route); err != nil {
-		t.Error(err)
-	}
-	w, r := httptest.NewRecorder(), httptest.NewRequest("GET", "/articles", nil)
-	r.Header.Set("Origin", cacheOrigin)
-	if h.ServeHTTP(w, r); !strings.Contains(w.Body.String(), `"for":"www.example.com"`) {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
+	routertest.SaysWhosePageCalls(t, adaptor.FiberApp(newApp(routertest.Middleware(t, nil))))
 }
 
-// TestWhatGoesWrong: each row is a mistake that ampcorstest finds.
+// TestWhatGoesWrong: ampcorstest finds each of these mistakes.
 func TestWhatGoesWrong(t *testing.T) {
-	mw := newMiddleware(t, nil)
+	mw := routertest.Middleware(t, nil)
 	late := newFiber()
 	late.Use(cors(mw))
-	for name, test := range map[string]struct {
-		handler http.Handler
-		want    string
-	}{
-		"Use after the routes": {adaptor.FiberApp(late), "the route is not behind the Middleware"},
-	} {
-		if err := ampcorstest.Check(test.handler, route); err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s: %v; want %q", name, err, test.want)
-		}
-	}
+	routertest.GoesWrong(t, "Use after the routes", adaptor.FiberApp(late), "the route is not behind the Middleware")
 }
 
 func newFiber(handlers ...any) *fiber.App {
@@ -66,13 +36,13 @@ func newFiber(handlers ...any) *fiber.App {
 	for _, h := range handlers {
 		app.Use(h)
 	}
-	app.Put(route.Path, func(c fiber.Ctx) error { return c.SendString("changed") })
+	app.Put(routertest.Route.Path, func(c fiber.Ctx) error { return c.SendString("changed") })
 	return app
 }
 
 // With fiber's adaptor alone, ampcors sees only the last line of a header.
 func TestFiberSeesSeveralLines(t *testing.T) {
-	mw := newMiddleware(t, nil)
+	mw := routertest.Middleware(t, nil)
 	for name, test := range map[string]struct {
 		fiber.Handler
 		status int
@@ -82,7 +52,7 @@ func TestFiberSeesSeveralLines(t *testing.T) {
 			{"Origin": {"https://evil.example"}, "Sec-Fetch-Site": {"cross-site", "same-origin"}},
 			{"Amp-Same-Origin": {"false", "true"}},
 		} {
-			r := httptest.NewRequest("PUT", route.Path, nil)
+			r := httptest.NewRequest("PUT", routertest.Route.Path, nil)
 			r.Header = header
 			if resp, err := newFiber(test.Handler).Test(r, fiber.TestConfig{Timeout: time.Minute}); err != nil || resp.StatusCode != test.status {
 				t.Errorf("%s, %v: %+v, %v; want %d", name, header, resp, err, test.status)
@@ -97,9 +67,9 @@ func TestFiberKeepsVary(t *testing.T) {
 		c.Vary("Accept-Encoding")
 		return c.Next()
 	}
-	r := httptest.NewRequest("PUT", route.Path, nil)
-	r.Header.Set("Origin", cacheOrigin)
-	resp, err := newFiber(varies, cors(newMiddleware(t, nil))).Test(r, fiber.TestConfig{Timeout: time.Minute})
+	r := httptest.NewRequest("PUT", routertest.Route.Path, nil)
+	r.Header.Set("Origin", routertest.CacheOrigin)
+	resp, err := newFiber(varies, cors(routertest.Middleware(t, nil))).Test(r, fiber.TestConfig{Timeout: time.Minute})
 	if err != nil || !slices.Equal(resp.Header.Values("Vary"), []string{"Accept-Encoding, Origin"}) {
 		t.Errorf("%+v, %v", resp, err)
 	}
@@ -109,7 +79,7 @@ func TestFiberKeepsVary(t *testing.T) {
 // Observe must clone what it keeps. A handler of fiber's can stream.
 func TestFiberReusesMemory(t *testing.T) {
 	var kept, cloned []string
-	mw := newMiddleware(t, func(_ *http.Request, d ampcors.Decision) {
+	mw := routertest.Middleware(t, func(_ *http.Request, d ampcors.Decision) {
 		kept, cloned = append(kept, d.Origin), append(cloned, strings.Clone(d.Origin))
 	})
 	listener, err := net.Listen("tcp", "localhost:0")
@@ -133,7 +103,7 @@ func TestFiberReusesMemory(t *testing.T) {
 	}
 	defer conn.Close()
 	answers := bufio.NewReader(conn)
-	origins := []string{"https://news.example", "https://evil.example", cacheOrigin, "https://evil-example.cdn.ampproject.org"}
+	origins := []string{"https://news.example", "https://evil.example", routertest.CacheOrigin, "https://evil-example.cdn.ampproject.org"}
 	for i := range 40 {
 		origin := origins[i%len(origins)]
 		fmt.Fprintf(conn, "GET /stream HTTP/1.1\r\nHost: api\r\nOrigin: %s\r\n\r\n", origin)

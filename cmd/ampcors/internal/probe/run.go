@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -246,6 +247,7 @@ func (c *cell) askGroup(ctx context.Context, group []*trial) error {
 			})
 		}
 		wait.Wait()
+		c.askFailed(ctx, group)
 		last := c.sendControl(ctx, 1)
 		if c.isAsAtFirst(last) {
 			return c.checkDenial(ctx, group)
@@ -263,18 +265,42 @@ func (c *cell) askGroup(ctx context.Context, group []*trial) error {
 	return nil
 }
 
+// askFailed sends those trials alone that got a server error while others were in flight: perhaps the backend takes one
+// request at a time. An error that another website gets, too, is how the backend denies.
+func (c *cell) askFailed(ctx context.Context, group []*trial) {
+	if c.width == 1 {
+		return
+	}
+	var denial int
+	if t := cmp.Or(c.denial, anotherSite(group)); t != nil {
+		denial = t.answers[0].status()
+	}
+	for _, t := range group {
+		if before := t.answers[len(t.answers)-1].status(); before >= 500 && before != denial {
+			if c.ask(ctx, t); t.answers[len(t.answers)-1].status() != before {
+				c.width = 1
+			}
+		}
+	}
+}
+
+// anotherSite returns the answered trial of another website in the group, or nil.
+func anotherSite(group []*trial) *trial {
+	i := slices.IndexFunc(group, func(t *trial) bool {
+		return t.id == "any-origin-allowed" && len(t.answers) > 0 && t.answers[0].err == nil
+	})
+	if i < 0 {
+		return nil
+	}
+	return group[i]
+}
+
 // checkDenial repeats the request of another website, which was the first that should be denied. If it is
 // answered in another way than at first, the backend may have begun to deny everything that this
 // program sends for other pages.
 func (c *cell) checkDenial(ctx context.Context, group []*trial) error {
-	if c.denial == nil {
-		i := slices.IndexFunc(group, func(t *trial) bool {
-			return t.id == "any-origin-allowed" && len(t.answers) > 0 && t.answers[0].err == nil
-		})
-		if i < 0 {
-			return nil
-		}
-		c.denial = group[i]
+	if c.denial = cmp.Or(c.denial, anotherSite(group)); c.denial == nil {
+		return nil
 	}
 	c.requests++
 	now, first := c.send(ctx, c.denial, c.denial.steps[0]), c.denial.answers[0]

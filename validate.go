@@ -128,10 +128,9 @@ type publisher struct {
 // millions, so each is parsed only once.
 func (v *validator) publishers() iter.Seq[publisher] {
 	return func(yield func(publisher) bool) {
-		for i, value := range v.cfg.Publishers {
-			domain, isPattern, problem := v.publisher(value)
+		for i := range v.cfg.Publishers {
+			domain, isPattern, problem := v.publisher(i)
 			if problem != nil {
-				problem.Path = element("publishers", i)
 				v.problems = append(v.problems, problem)
 			} else if !yield(publisher{i, domain, isPattern}) {
 				return
@@ -140,8 +139,9 @@ func (v *validator) publishers() iter.Seq[publisher] {
 	}
 }
 
-// publisher parses one of Config.Publishers. The problem has no Path.
-func (v *validator) publisher(value string) (domain string, isPattern bool, problem *badvalue.Error) {
+// publisher parses Config.Publishers[i].
+func (v *validator) publisher(i int) (domain string, isPattern bool, problem *badvalue.Error) {
+	value := v.cfg.Publishers[i]
 	base, isPattern := strings.CutPrefix(value, "*.")
 	domain, err := domains.Parse(base)
 	if isPattern && err != nil && !strings.Contains(base, ".") {
@@ -159,14 +159,14 @@ func (v *validator) publisher(value string) (domain string, isPattern bool, prob
 		if err.Instead != "" {
 			err.Instead = value[:len(value)-len(base)] + err.Instead
 		}
-		problem = err.Of("", value)
+		problem = err.Of(element("publishers", i), value)
 		if origin := domains.DevelopmentOrigin(value); origin != "" {
 			problem.Want = fmt.Sprintf("%q in origins, for local development", origin)
 		}
 		return "", false, problem
 	}
 	if p := v.hosts.publisherProblem(domain, isPattern, v.cfg.DangerouslyAllowPublicSuffixWildcards); p != nil {
-		return "", false, p.Of("", value)
+		return "", false, p.Of(element("publishers", i), value)
 	}
 	return domain, isPattern, nil
 }

@@ -116,6 +116,11 @@ func ParseCaches(r io.Reader) ([]Cache, error) {
 // ValidateCaches returns what is wrong with a list of AMP Caches: one or more *[badvalue.Error],
 // joined.
 func ValidateCaches(caches []Cache) error {
+	return validateCaches(caches, func(i int) string { return fmt.Sprintf("caches[%d]", i) })
+}
+
+// validateCaches is [ValidateCaches]. The path of a cache begins the paths in errors.
+func validateCaches(caches []Cache, path func(i int) string) error {
 	if len(caches) > maxCaches {
 		return &badvalue.Error{Path: "caches", Reason: fmt.Sprintf("names more than %d caches", maxCaches), Want: "only the caches to trust"}
 	}
@@ -123,7 +128,7 @@ func ValidateCaches(caches []Cache) error {
 	seen := make(map[string]int, len(caches))
 	for i, c := range caches {
 		report := func(member, value, reason, want string) {
-			errs = append(errs, &badvalue.Error{Path: fmt.Sprintf("caches[%d].%s", i, member), Value: value, Reason: reason, Want: want})
+			errs = append(errs, &badvalue.Error{Path: path(i) + "." + member, Value: value, Reason: reason, Want: want})
 		}
 		domain := func(member, value string) bool {
 			canonical, err := domains.Parse(value)
@@ -131,7 +136,7 @@ func ValidateCaches(caches []Cache) error {
 				err = &domains.Problem{Reason: "is not in lower-case ASCII", Instead: canonical}
 			}
 			if err != nil {
-				errs = append(errs, err.Of(fmt.Sprintf("caches[%d].%s", i, member), value))
+				errs = append(errs, err.Of(path(i)+"."+member, value))
 			}
 			return err == nil
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/ampcors/ampcors/badvalue"
 	"github.com/ampcors/ampcors/internal/domains"
 	"github.com/ampcors/ampcors/internal/pageurl"
+	"github.com/ampcors/ampcors/internal/prefixes"
 )
 
 // ContentType is the first segment of a cache URL's path. It says how the cache treats what
@@ -88,9 +89,8 @@ func isCacheParam(param string) bool { return cacheParam.MatchString(param) }
 // A publisher's URL is rejected if it has one of the cache's query parameters, because [Parse]
 // would return that in CacheQuery.
 func (u URL) Build() (string, error) {
-	page, problem := pageurl.Parse(u.Publisher, pageurl.AsBrowsers)
+	page, problem := pageurl.Parse("Publisher", u.Publisher, pageurl.AsBrowsers)
 	if problem != nil {
-		problem.Path = "Publisher"
 		return "", problem
 	}
 	reject := func(path, value, reason, want string) (string, error) {
@@ -101,28 +101,25 @@ func (u URL) Build() (string, error) {
 	if cache == (Cache{}) {
 		cache = DefaultCaches()[0]
 	}
-	origins, err := Origins(page.Host, cache)
-	if err != nil {
-		for problem := range badvalue.All(err) {
-			problem.Path = strings.Replace(problem.Path, "caches[0]", "Cache", 1)
-		}
+	if err := validateCaches([]Cache{cache}, func(int) string { return "Cache" }); err != nil {
 		return "", err
 	}
 	if isCacheHost(page.Host, cache) {
 		return reject("Publisher", u.Publisher, "is on a cache already", "the publisher's own URL")
 	}
-	origin := origins[0]
+	prefix := prefixes.Combined(page.Host)
 	if u.Prefix != "" {
-		prefixes, err := Prefixes(page.Host)
+		all, err := Prefixes(page.Host)
 		if err != nil {
 			return "", err
 		}
-		if !slices.ContainsFunc(prefixes, func(p Prefix) bool { return p.Prefix == u.Prefix && !p.Denied }) {
+		if !slices.ContainsFunc(all, func(p Prefix) bool { return p.Prefix == u.Prefix && !p.Denied }) {
 			return reject("Prefix", u.Prefix, fmt.Sprintf("is not a prefix of %q, or that of another host as well", page.Host),
 				"one that Prefixes returns and does not say to be denied, or none")
 		}
-		origin = "https://" + u.Prefix + "." + cache.CacheDomain
+		prefix = u.Prefix
 	}
+	origin := "https://" + prefix + "." + cache.CacheDomain
 
 	contentType := u.Type
 	if contentType == "" {
@@ -209,9 +206,8 @@ func Parse(cacheURL string, caches ...Cache) (URL, error) {
 	reject := func(reason, want string) (URL, error) {
 		return URL{}, &badvalue.Error{Path: "cacheURL", Value: cacheURL, Reason: reason, Want: want}
 	}
-	whole, problem := pageurl.Split(cacheURL, pageurl.AsBrowsers)
+	whole, problem := pageurl.Split("cacheURL", cacheURL, pageurl.AsBrowsers)
 	if problem != nil {
-		problem.Path = "cacheURL"
 		return URL{}, problem
 	}
 	if whole.Scheme != "https" {
@@ -261,8 +257,8 @@ func Parse(cacheURL string, caches ...Cache) (URL, error) {
 		return reject(fmt.Sprintf("has the host %q in its path, which is on a cache itself", page.Host), "a publisher's host")
 	}
 	if !belongsTo(prefix, page.Host) {
-		prefixes, _ := Prefixes(page.Host)
-		if slices.ContainsFunc(prefixes, func(p Prefix) bool { return p.Prefix == prefix }) {
+		all, _ := Prefixes(page.Host)
+		if slices.ContainsFunc(all, func(p Prefix) bool { return p.Prefix == prefix }) {
 			return reject(fmt.Sprintf("has the domain prefix %.80q, which %q shares with another host", prefix, page.Host),
 				"another prefix of the host in the path")
 		}
@@ -295,7 +291,7 @@ func parsePage(rest string) (page pageurl.URL, reason string) {
 	if err != nil {
 		host = rest
 	}
-	domain, problem := domains.ParsePublisher(host)
+	domain, problem := domains.ParsePublisher("host", host)
 	if problem != nil {
 		return page, fmt.Sprintf("has the host %.80q in its path, which %s", host, problem.Reason)
 	}
@@ -351,7 +347,7 @@ func belongsTo(prefix, domain string) bool {
 // document has. (AMP's toolbox knows nearly three hundred, such as ".ai", and so takes the document
 // "/agents.ai" for an image.) Set [URL.Type] if the type is known.
 func GuessType(publisherURL string) ContentType {
-	u, problem := pageurl.Split(publisherURL, pageurl.AsBrowsers)
+	u, problem := pageurl.Split("publisherURL", publisherURL, pageurl.AsBrowsers)
 	if problem != nil {
 		return Document
 	}

@@ -14,7 +14,7 @@ import (
 // about domains in this form, and must store them in it. Arguments and errors are those of
 // [DomainPrefix].
 func CanonicalDomain(publisher string) (string, error) {
-	domain, problem := domains.ParsePublisher(publisher)
+	domain, problem := domains.ParsePublisher("publisher", publisher)
 	if problem != nil {
 		return "", problem
 	}

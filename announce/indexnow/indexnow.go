@@ -112,7 +112,6 @@ func New(cfg Config) (*Client, error) {
 	if cfg.KeyLocation != "" {
 		location, problem := parseLocation(cfg.KeyLocation)
 		if problem != nil {
-			problem.Path = "KeyLocation"
 			problems = append(problems, c.maskProblem(problem))
 		}
 		c.location = &location

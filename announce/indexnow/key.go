@@ -59,9 +59,9 @@ func (k Key) check(path string) error {
 
 // parseLocation parses Config.KeyLocation.
 func parseLocation(location string) (pageurl.URL, *badvalue.Error) {
-	u, problem := pageurl.Parse(location, pageurl.AsRFC3986)
+	u, problem := pageurl.Parse("KeyLocation", location, pageurl.AsRFC3986)
 	if problem == nil && (u.Query != "" || u.Path == "" || strings.HasSuffix(u.Path, "/") || strings.Contains(u.Path, "//")) {
-		problem = pageurl.Problem(location, "is not the URL of a file", `one such as "https://www.example.com/catalog/indexnow.txt"`)
+		problem = pageurl.Problem("KeyLocation", location, "is not the URL of a file", `one such as "https://www.example.com/catalog/indexnow.txt"`)
 	}
 	return u, problem
 }
@@ -172,7 +172,7 @@ func (c *Client) ServeKeys(next http.Handler) http.Handler {
 		path, own := r.URL.EscapedPath(), c
 		if c.keysOf != nil {
 			host, _, _ := strings.Cut(r.Host, ":")
-			domain, problem := domains.ParsePublisher(host)
+			domain, problem := domains.ParsePublisher("host", host)
 			if !mayBeKeyFile(path) || problem != nil {
 				next.ServeHTTP(w, r)
 				return
@@ -227,14 +227,14 @@ func (c *Client) Verify(ctx context.Context, hosts ...string) error {
 		reject("hosts", "", "names no host", `at least one, such as "www.example.com"`)
 	}
 	for i, host := range hosts {
-		domain, problem := domains.ParsePublisher(host)
+		path := fmt.Sprintf("hosts[%d]", i)
+		domain, problem := domains.ParsePublisher(path, host)
 		if problem != nil {
-			problem.Path = fmt.Sprintf("hosts[%d]", i)
 			errs = append(errs, c.maskProblem(problem))
 			continue
 		}
 		if c.location != nil && domain != c.location.Host {
-			reject(fmt.Sprintf("hosts[%d]", i), host, "is not the host of KeyLocation", fmt.Sprintf("%q", c.location.Host))
+			reject(path, host, "is not the host of KeyLocation", fmt.Sprintf("%q", c.location.Host))
 			continue
 		}
 		own, err := c.of(ctx, domain)

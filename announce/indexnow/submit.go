@@ -156,9 +156,8 @@ func (c *Client) group(urls []string) (report Report, batches []*Batch) {
 	open := make(map[string]*Batch, 1) // the last batch of each host
 	seen := make(map[string]bool, len(urls))
 	for i, u := range urls {
-		page, problem := c.page(u)
+		page, problem := c.page(fmt.Sprintf("urls[%d]", i), u)
 		if problem != nil {
-			problem.Path = fmt.Sprintf("urls[%d]", i)
 			report.Rejected = append(report.Rejected, problem)
 			continue
 		}
@@ -209,16 +208,16 @@ func (r Report) err() error {
 // *[badvalue.Error] with which Submit would reject it. A program that keeps its own list of
 // URLs can compare them in this form.
 func (c *Client) Canonical(url string) (canonical, host string, err error) {
-	page, problem := c.page(url)
+	page, problem := c.page("url", url)
 	if problem != nil {
 		return "", "", problem
 	}
 	return page.String(), page.Host, nil
 }
 
-// page parses a URL and checks that the key file covers it.
-func (c *Client) page(u string) (pageurl.URL, *badvalue.Error) {
-	page, problem := pageurl.Parse(u, pageurl.AsRFC3986)
+// page parses a URL and checks that the key file covers it. The path is that of an error.
+func (c *Client) page(path, u string) (pageurl.URL, *badvalue.Error) {
+	page, problem := pageurl.Parse(path, u, pageurl.AsRFC3986)
 	if problem != nil {
 		return page, c.maskProblem(problem)
 	}
@@ -227,10 +226,10 @@ func (c *Client) page(u string) (pageurl.URL, *badvalue.Error) {
 	}
 	canonical := page.String()
 	if n := len(canonical); n > pageurl.MaxBytes {
-		return page, c.maskProblem(pageurl.Problem(u, fmt.Sprintf("has %d bytes, escaped", n), fmt.Sprintf("at most %d", pageurl.MaxBytes)))
+		return page, c.maskProblem(pageurl.Problem(path, u, fmt.Sprintf("has %d bytes, escaped", n), fmt.Sprintf("at most %d", pageurl.MaxBytes)))
 	}
 	if !c.covers(canonical) {
-		return page, c.maskProblem(pageurl.Problem(u, "is not covered by the key file, which is for its own folder", fmt.Sprintf("a page below %q", c.directory())))
+		return page, c.maskProblem(pageurl.Problem(path, u, "is not covered by the key file, which is for its own folder", fmt.Sprintf("a page below %q", c.directory())))
 	}
 	return page, nil
 }

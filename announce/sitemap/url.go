@@ -23,7 +23,7 @@ func (r *Reader) canonical(file *url.URL, page string) (string, error) {
 	if r.cfg.ForCaches {
 		escaping = pageurl.AsBrowsers
 	}
-	parsed, problem := pageurl.Parse(page, escaping)
+	parsed, problem := pageurl.Parse("url", page, escaping)
 	if problem != nil {
 		return "", errors.New("is not a URL that can be announced, such as one with a port or with a % that escapes nothing")
 	}

@@ -114,9 +114,8 @@ func (c *Client) verify(ctx context.Context, publishers []string,
 	}
 	var errs []error
 	for i, publisher := range publishers {
-		domain, problem := domains.ParsePublisher(publisher)
+		domain, problem := domains.ParsePublisher(fmt.Sprintf("publishers[%d]", i), publisher)
 		if problem != nil {
-			problem.Path = fmt.Sprintf("publishers[%d]", i)
 			errs = append(errs, problem)
 			continue
 		}

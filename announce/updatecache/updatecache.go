@@ -124,16 +124,13 @@ func New(cfg Config) (*Client, error) {
 	if cfg.Caches == nil {
 		c.caches = cacheurl.DefaultCaches()
 	} else if len(cfg.Caches) == 0 {
-		reject("Caches", "", "names no cache", "at least one, or nil for DefaultCaches")
+		reject("caches", "", "names no cache", "at least one, or nil for DefaultCaches")
 	} else if err := cacheurl.ValidateCaches(cfg.Caches); err != nil {
-		for problem := range badvalue.All(err) {
-			problem.Path = "C" + problem.Path[1:]
-			problems = append(problems, problem)
-		}
+		problems = append(problems, err)
 	}
 	for i, cache := range cfg.Caches {
 		if cache.UpdateCacheAPIDomainSuffix == "" {
-			reject(fmt.Sprintf("Caches[%d].updateCacheApiDomainSuffix", i), "", "is empty", "the cache's entry in caches.json")
+			reject(fmt.Sprintf("caches[%d].updateCacheApiDomainSuffix", i), "", "is empty", "the cache's entry in caches.json")
 		}
 	}
 

@@ -425,9 +425,9 @@ func TestAllConfigErrorsAreReported(t *testing.T) {
 		"not valid for RSA: crypto/rsa: public exponent is even": {Signer: service{public: &rsa.PublicKey{N: toolboxKey().N, E: 65538}}},
 		"service\" has a public key that is not valid":           {Signer: service{public: &rsa.PublicKey{N: new(big.Int).Lsh(big.NewInt(1), 2048), E: 65537}}},
 		"RSA, 1024 bits":                            {Signer: short},
-		"Caches \"\" names no cache":                {Signer: toolboxKey(), Caches: []cacheurl.Cache{}},
-		"Caches[0].cacheDomain \"\"":                {Signer: toolboxKey(), Caches: []cacheurl.Cache{{ID: "x", UpdateCacheAPIDomainSuffix: "x.example"}}},
-		"Caches[0].updateCacheApiDomainSuffix \"\"": {Signer: toolboxKey(), Caches: []cacheurl.Cache{{ID: "x", CacheDomain: "x.example"}}},
+		"caches \"\" names no cache":                {Signer: toolboxKey(), Caches: []cacheurl.Cache{}},
+		"caches[0].cacheDomain \"\"":                {Signer: toolboxKey(), Caches: []cacheurl.Cache{{ID: "x", UpdateCacheAPIDomainSuffix: "x.example"}}},
+		"caches[0].updateCacheApiDomainSuffix \"\"": {Signer: toolboxKey(), Caches: []cacheurl.Cache{{ID: "x", CacheDomain: "x.example"}}},
 	} {
 		t.Run(want, func(t *testing.T) {
 			c, err := New(cfg)
@@ -437,7 +437,7 @@ func TestAllConfigErrorsAreReported(t *testing.T) {
 		})
 	}
 	_, err = New(Config{Caches: []cacheurl.Cache{{}}})
-	for _, want := range []string{"Signer", "Caches[0].id", "Caches[0].updateCache"} {
+	for _, want := range []string{"Signer", "caches[0].id", "caches[0].updateCache"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not have %s", err, want)
 		}

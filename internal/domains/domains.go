@@ -299,14 +299,14 @@ func IsPublicSuffix(domain string) bool {
 	return suffix == domain || below == "a."+domain
 }
 
-// ParsePublisher is [Parse] for the argument of a public function: its error says so.
-func ParsePublisher(publisher string) (string, *badvalue.Error) {
+// ParsePublisher is [Parse] for an argument of a public function: its error has the path of the argument.
+func ParsePublisher(path, publisher string) (string, *badvalue.Error) {
 	domain, err := Parse(publisher)
 	if err != nil && strings.HasPrefix(publisher, "*.") {
 		err = &Problem{Reason: "is a pattern", Want: "one domain; only a list of allowed publishers has patterns"}
 	}
 	if err != nil {
-		return "", err.Of("publisher", publisher)
+		return "", err.Of(path, publisher)
 	}
 	return domain, nil
 }

@@ -12,7 +12,7 @@ func TestEscapingCostsLittle(t *testing.T) {
 	for name, path := range map[string]string{"not escaped": strings.Repeat("é", 1000), "escaped": strings.Repeat("%c3%A9%7e", 1000)} {
 		value := "https://www.example.com/" + path + "?" + path
 		var u URL
-		allocations := testing.AllocsPerRun(100, func() { u, _ = Parse(value, AsRFC3986) })
+		allocations := testing.AllocsPerRun(100, func() { u, _ = Parse("url", value, AsRFC3986) })
 		if len(u.Path) < 3000 || allocations > 20 {
 			t.Errorf("%s: %d bytes, %v allocations", name, len(u.Path), allocations)
 		}
@@ -27,14 +27,14 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, value string) {
 		for _, escaping := range []Escaping{AsBrowsers, AsRFC3986} {
-			u, problem := Parse(value, escaping)
+			u, problem := Parse("url", value, escaping)
 			if problem != nil {
 				if u != (URL{}) || problem.Value != value && !strings.Contains(value, "@") || problem.Reason == "" || problem.Want == "" {
 					t.Fatalf("%q: %+v, %v", value, u, problem)
 				}
 				continue
 			}
-			if again, problem := Parse(u.String(), escaping); problem != nil || again != u {
+			if again, problem := Parse("url", u.String(), escaping); problem != nil || again != u {
 				t.Fatalf("%q is %+v, which is parsed as %+v, %v", value, u, again, problem)
 			}
 			if u.Path != "" && u.Path[0] != '/' || u.Query != "" && u.Query[0] != '?' || strings.Contains(u.String(), "#") {

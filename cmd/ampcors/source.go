@@ -31,7 +31,7 @@ func newSource() *cobra.Command {
 			}
 			return cmd.Help()
 		},
-		Args: cobra.ArbitraryArgs, SuggestionsMinimumDistance: 2,
+		Args: cobra.ArbitraryArgs,
 	}
 	cmd.AddCommand(newSourceInstall(), newSourceFill())
 	return cmd

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ampcors/ampcors/cacheurl"
+)
+
+func newCacheURL() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "cacheurl [URL ...]",
+		Short: "Convert URLs of publishers to those of an AMP Cache, and back",
+		Long: "Convert URLs of publishers to those of an AMP Cache, and back.\n\n" +
+			"The URL of a publisher becomes that of the cache. The URL of any known cache becomes that of the publisher.",
+		Example: "  ampcors cacheurl 'https://www.example.com/article?id=7'\n  ampcors cacheurl --cache bing --type i https://www.example.com/photo.jpg",
+	}
+	output, caches := addOutput(cmd), addCaches(cmd)
+	cacheID := cmd.Flags().String("cache", "", "the id of the AMP Cache; if empty, the first of --caches is used, which is google without it")
+	prefix := cmd.Flags().String("prefix", "", "the domain prefix, one of ampcors prefix --all; if empty, that of ampcors prefix is used")
+	contentType := cmd.Flags().String("type", "", "the content type: c, v, wp, cert, i, ii or r; if empty, it is guessed from the extension")
+	query := cmd.Flags().String("cache-query", "", "query parameters for the cache, such as amp_latest_update_time=1795262400")
+	params := cmd.Flags().String("image-params", "", "parameters of an image (type i or ii), such as w800")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		known, err := caches.read()
+		if err != nil {
+			return err
+		}
+		cache, err := cacheWithID(known, cmp.Or(*cacheID, known[0].ID))
+		if err != nil {
+			return err
+		}
+		if err := checkType(*contentType); err != nil {
+			return err
+		}
+		return answer(cmd, args, *output, func(arg string) (any, error) {
+			if page, note, err := pasted(arg, known); page != "" || err != nil {
+				if err == nil {
+					fmt.Fprintf(cmd.ErrOrStderr(), "note: %s: %s\n", arg, note)
+				}
+				return page, err
+			}
+			if cacheurl.IsOnCache(arg, known...) {
+				u, err := cacheurl.Parse(arg, known...)
+				return u.Publisher, err
+			}
+			t, guessed := cacheurl.ContentType(*contentType), cacheurl.GuessType(arg)
+			if t == "" && *params == "" {
+				t = guessed
+			}
+			if isDocument := t == cacheurl.Document || t == cacheurl.Viewer || t == cacheurl.SignedExchange; isDocument &&
+				guessed != cacheurl.Document {
+				fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s is an image or a font by its extension, and not a document; its type is %s\n", arg, guessed)
+			}
+			return cacheurl.URL{Publisher: arg, Cache: cache, Prefix: *prefix, Type: t, ImageParams: *params, CacheQuery: *query}.Build()
+		})
+	}
+	return cmd
+}
+
+// googleHosts are the hosts of Google Search, in any country.
+var googleHosts = regexp.MustCompile(`^www\.google\.[a-z]{2,3}(\.[a-z]{2})?$`)
+
+// pasted reads URLs as people copy them that are not in the form of AMP's document: of the viewers of search engines,
+// and of caches without a domain prefix or a content type. It returns the publisher's URL and what
+// the argument is, or "" if it is none of these.
+func pasted(arg string, known []cacheurl.Cache) (page, note string, err error) {
+	u, err := url.Parse(arg)
+	if err != nil || u.Scheme != "https" {
+		return "", "", nil
+	}
+	host, path, cache := strings.ToLower(u.Host), strings.TrimPrefix(u.EscapedPath(), "/"), known[0]
+	for _, c := range known {
+		if host == c.CacheDomain || strings.HasSuffix(host, "."+c.CacheDomain) {
+			cache = c
+		}
+	}
+	viewed, isViewer := strings.CutPrefix(path, "amp/")
+	segment, rest, _ := strings.Cut(path, "/")
+	switch {
+	case isViewer && (googleHosts.MatchString(host) || host == "www.bing.com"):
+		path, note = "c/"+viewed, "the URL of a viewer, which shows this page"
+	case host == cache.CacheDomain && checkType(segment) == nil && rest != "":
+		note = "the URL of a cache without a domain prefix"
+	case strings.HasSuffix(host, "."+cache.CacheDomain) && (segment == "s" || strings.Contains(segment, ".")):
+		path, note = "c/"+path, "the URL of a cache without a content type, as in examples of AMP's document"
+	default:
+		return "", "", nil
+	}
+	_, shown, _ := strings.Cut(path, "/")
+	publisher, _, _ := strings.Cut(strings.TrimPrefix(shown, "s/"), "/")
+	prefix, err := cacheurl.DomainPrefix(publisher)
+	if err != nil {
+		return "", "", fmt.Errorf("%.300q is %s, but its host cannot be read: %w", arg, note, err)
+	}
+	on := prefix + "." + cache.CacheDomain
+	if strings.HasSuffix(host, "."+cache.CacheDomain) {
+		on = host // and so it must belong to the page
+	}
+	whole := "https://" + on + "/" + path
+	if u.RawQuery != "" {
+		whole += "?" + u.RawQuery
+	}
+	parsed, err := cacheurl.Parse(whole, known...)
+	return parsed.Publisher, note, err
+}
+
+// checkType returns an error for a value of --type that is no content type.
+func checkType(value string) error {
+	types := []string{"c", "v", "wp", "cert", "i", "ii", "r"}
+	if value != "" && !slices.Contains(types, value) {
+		return fmt.Errorf("--type %q is no content type; want %s", value, or(types))
+	}
+	return nil
+}

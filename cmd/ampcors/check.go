@@ -1,0 +1,156 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/net/idna"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
+	"github.com/ampcors/ampcors/configfile"
+	"github.com/ampcors/ampcors/source"
+)
+
+func newCheck() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "check file",
+		Short: "Check a configuration file, and show what it allows",
+		Long: "Check a configuration file, and show what it allows. Warnings name publishers whose domain prefix is denied, because another host has the same one.\n\n" +
+			"With a database, also check that serve-authz with the same flags can look up publishers in it. The exit code is 3 if it cannot.",
+		Example: "  ampcors check config.json\n  ampcors check --database postgres:///cms config.json\n  ampcors check --schema >schema.json",
+	}
+	output := addOutput(cmd)
+	hasDatabase := cmd.Flags().Bool("with-database", false,
+		"the server looks up publishers in a database, which is not asked now: the file need not list any")
+	var d database
+	d.addFlags(cmd)
+	isSchema := cmd.Flags().Bool("schema", false, "print a JSON Schema of the file, with which editors complete and explain it")
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if *isSchema {
+			return noArgs(cmd, args)
+		}
+		return oneArg("a configuration file")(cmd, args)
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if *isSchema {
+			_, err := cmd.OutOrStdout().Write(configfile.Schema())
+			return err
+		}
+		if err := d.checkFlags(cmd); err != nil {
+			return err
+		}
+		cfg, err := configfile.File{Path: args[0], Set: func(cfg *ampcors.Config) {
+			if *hasDatabase || d.address() != "" {
+				cfg.Source = new(source.Source) // it is never asked
+			}
+		}}.Config()
+		err = withoutDatabase(err, "--database, "+databaseEnv+" or --with-database")
+		if unread := (*fs.PathError)(nil); errors.As(err, &unread) && unread.Path == args[0] {
+			return err
+		}
+		if err != nil {
+			return exitError{exitFindings, err}
+		}
+		if slices.ContainsFunc(cfg.Publishers, func(p string) bool {
+			return strings.ContainsFunc(p, func(r rune) bool { return r >= utf8.RuneSelf })
+		}) {
+			fmt.Fprintf(cmd.ErrOrStderr(), "note: publishers are written in Unicode, and which letters are valid depends on its version, here %s: Go 1.27 has a newer one than Go 1.26. A-labels (xn--...) are the same for all.\n", idna.UnicodeVersion)
+		}
+		for _, warning := range cfg.Warnings() {
+			fmt.Fprintln(cmd.ErrOrStderr(), "warning:", warning)
+		}
+		if *output == formatJSON {
+			data, err := configfile.Marshal(cfg)
+			if err != nil {
+				return err
+			}
+			if err := writeJSON(cmd.OutOrStdout(), json.RawMessage(data)); err != nil {
+				return err
+			}
+		} else {
+			fmt.Fprintln(cmd.OutOrStdout(), summary(cfg))
+		}
+		if d.address() == "" || *hasDatabase {
+			return nil
+		}
+		asked, err := d.check(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		if *output == formatText {
+			fmt.Fprintln(cmd.OutOrStdout(), "database:", asked)
+		}
+		return nil
+	}
+	return cmd
+}
+
+// summary returns a text that says what a configuration allows.
+func summary(cfg ampcors.Config) string {
+	var b strings.Builder
+	patterns := 0
+	for _, p := range cfg.Publishers {
+		if strings.HasPrefix(p, "*.") {
+			patterns++
+		}
+	}
+	fmt.Fprintf(&b, "publishers: %d, and %d patterns", len(cfg.Publishers)-patterns, patterns)
+	line := func(name string, values []string) {
+		if len(values) > 0 {
+			fmt.Fprintf(&b, "\n%s: %s", name, strings.Join(values, ", "))
+		}
+	}
+	caches := cfg.Caches
+	if caches == nil {
+		caches = cacheurl.DefaultCaches()
+	}
+	if line("caches", cacheIDs(caches)); len(caches) == 0 {
+		b.WriteString("\ncaches: none")
+	}
+	line("origins", cfg.Origins)
+	if line("email senders", cfg.Email.Senders); len(cfg.Email.Senders) > 0 {
+		clients := cfg.Email.Clients
+		if clients == nil {
+			clients = []string{"https://mail.google.com"}
+		}
+		if line("email clients, with version 1", clients); len(clients) == 0 {
+			b.WriteString("\nemail clients, with version 1: none")
+		}
+	}
+	line("methods", append([]string{"GET", "HEAD", "POST"}, cfg.Methods...))
+	line("request headers", append([]string{"Content-Type"}, cfg.RequestHeaders...))
+	exposed := cfg.ResponseHeaders
+	if exposed == nil {
+		exposed = []string{"AMP-Redirect-To"}
+	}
+	line("response headers", exposed)
+	fmt.Fprintf(&b, "\ncredentials: %t", cfg.Credentialed)
+	if cfg.MaxAge > 0 {
+		fmt.Fprintf(&b, "\npreflights are remembered for: %s", cfg.MaxAge)
+	}
+	if cfg.ReportOnly {
+		b.WriteString("\nreport only: nothing is denied")
+	}
+	var dangers []string
+	for name, isSet := range map[string]bool{
+		"ambiguous prefixes":              cfg.DangerouslyAllowAmbiguousPrefixes,
+		"own origins with http":           cfg.DangerouslyAllowHTTPOwnOrigins,
+		"patterns over public suffixes":   cfg.DangerouslyAllowPublicSuffixWildcards,
+		"unsafe requests without Origin":  cfg.DangerouslyAllowUnsafeRequestsWithoutOrigin,
+		"all addresses of mail providers": cfg.Email.DangerouslyAllowMailProviderWildcards,
+	} {
+		if isSet {
+			dangers = append(dangers, name)
+		}
+	}
+	slices.Sort(dangers)
+	line("dangerously allowed", dangers)
+	return b.String()
+}

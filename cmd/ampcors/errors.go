@@ -1,0 +1,97 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ampcors/ampcors/announce/indexnow"
+	"github.com/ampcors/ampcors/announce/updatecache"
+	"github.com/ampcors/ampcors/badvalue"
+)
+
+// inOurWords returns an error with the names that the command's users know: flags, and not fields of Go.
+func inOurWords(err error) error {
+	names := map[string]string{"Key": "INDEXNOW_KEY", "KeyLocation": "--key-location", "Endpoint": "--endpoint",
+		"Signer": "the key of --key", "Type": "--type", "ImageParams": "--image-params", "CacheQuery": "--cache-query", "Prefix": "--prefix"}
+	for v := range badvalue.All(err) {
+		v.Path = cmp.Or(names[v.Path], v.Path)
+		v.Want = strings.NewReplacer("NewKey makes one", "ampcors key indexnow makes one", "in CacheQuery", "in --cache-query", "with Image or SizedImage", "with --type i or ii").Replace(v.Want)
+	}
+	return err
+}
+
+// ourWords are the same in errors that are texts alone.
+var ourWords = strings.NewReplacer("pgsource: ConnString", "the database's address", "pgsource: ", "", `sqlsource: Table "`, `--table "`,
+	`sqlsource: DomainColumn "`, `--domain-column "`, `sqlsource: PrefixColumn "`, `--prefix-column "`, "sqlsource: ", "")
+
+// complain writes an error with the name of the program once, which errors of package ampcors have already: at the
+// beginning of a line, or behind a file or a setting.
+func complain(w io.Writer, text string) {
+	lines := strings.Split(ourWords.Replace(text), "\n")
+	for i, line := range lines {
+		line = strings.TrimPrefix(line, "ampcors: ")
+		lines[i] = strings.Replace(line, ": ampcors: ", ": ", 1)
+	}
+	fmt.Fprintln(w, "ampcors:", strings.Join(lines, "\n"))
+}
+
+// failure returns the exit code for errors: 3 if all of them may pass, otherwise 1.
+func failure(errs []error) error {
+	switch {
+	case len(errs) == 0:
+		return nil
+	case slices.ContainsFunc(errs, func(err error) bool { return !mayPass(err) }):
+		return exitError{code: exitFindings}
+	}
+	return exitError{code: exitLater}
+}
+
+// mayPass reports whether the same command may succeed later.
+func mayPass(err error) bool {
+	return !slices.ContainsFunc(slices.Collect(unjoined(err)), func(err error) bool {
+		again, network := interface{ Retryable() bool }(nil), net.Error(nil)
+		if errors.As(err, &again) {
+			return !again.Retryable() || errors.Is(err, indexnow.ErrAllRejected)
+		}
+		return !errors.As(err, &network)
+	})
+}
+
+var joined = reflect.TypeOf(errors.Join(io.EOF))
+
+// unjoined returns the errors that errors.Join has joined.
+func unjoined(err error) iter.Seq[error] {
+	return func(yield func(error) bool) {
+		if reflect.TypeOf(err) != joined { // an error of fmt.Errorf with several %w is one error
+			yield(err)
+			return
+		}
+		for _, err := range err.(interface{ Unwrap() []error }).Unwrap() {
+			for inner := range unjoined(err) {
+				if !yield(inner) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// retryAfter returns how many seconds the other side wants to have no request, or 0.
+func retryAfter(err error) int {
+	engine, cache := (*indexnow.Error)(nil), (*updatecache.Error)(nil)
+	var wait time.Duration
+	if errors.As(err, &engine) {
+		wait = engine.RetryAfter
+	} else if errors.As(err, &cache) {
+		wait = cache.RetryAfter
+	}
+	return int((wait + time.Second - 1) / time.Second)
+}

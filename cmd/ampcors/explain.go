@@ -1,0 +1,147 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/configfile"
+)
+
+func newExplain() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "explain [origin ...]",
+		Short: "Show step by step why an Origin is allowed or denied",
+		Long: "Show step by step why an Origin is allowed or denied, by a configuration file, a list of publishers, or both. " +
+			"With a database, publishers in its table are looked up, as serve-authz does.\n\n" +
+			"The exit code is 1 if an Origin is denied, and 3 if the database cannot say whether one is allowed.",
+		Example: "  ampcors explain --publisher www.example.com https://www-example-com.cdn.ampproject.org\n  ampcors explain --config config.json null\n" +
+			"  ampcors explain --config config.json --database postgres:///cms https://www.customer77.example",
+	}
+	output := addOutput(cmd)
+	file := cmd.Flags().String("config", "", "JSON file with the configuration")
+	publishers := cmd.Flags().StringSlice("publisher", nil, "a publisher that is allowed, or a pattern such as *.example.com")
+	var d database
+	d.addFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := d.checkFlags(cmd); err != nil {
+			return err
+		}
+		mw, end, err := middleware(*file, *publishers, &d)
+		if err != nil {
+			return err
+		}
+		defer end()
+		origins, err := inputs(cmd, args)
+		if err != nil {
+			return err
+		}
+		code := exitClean
+		err = answer(cmd, origins, *output, func(origin string) (any, error) {
+			e := mw.Explain(origin)
+			switch {
+			case e.Decision.Reason == ampcors.ReasonSourceUnavailable:
+				code = exitUntested
+			case !e.Decision.Allowed && code == exitClean:
+				code = exitFindings
+			}
+			explained := newExplanation(e)
+			if len(origins) > 1 {
+				explained.heading = origin
+			}
+			return explained, nil
+		})
+		if err == nil && code != exitClean {
+			err = exitError{code: code}
+		}
+		return err
+	}
+	return cmd
+}
+
+// middleware returns a Middleware with the configuration of a file, publishers, a database, or all of them.
+func middleware(file string, publishers []string, d *database) (mw *ampcors.Middleware, end func(), err error) {
+	if file == "" && len(publishers) == 0 && d.address() == "" {
+		return nil, nil, errors.New("there is no publisher; use --config, --publisher or --database")
+	}
+	add := func(cfg *ampcors.Config) { cfg.Publishers = append(cfg.Publishers, publishers...) }
+	end = func() {}
+	if d.address() != "" {
+		asked, opened, err := d.source(file, slog.New(slog.DiscardHandler)) // errors are in the steps
+		if err != nil {
+			return nil, nil, err
+		}
+		end = opened.end
+		add = func(cfg *ampcors.Config) {
+			cfg.Publishers = append(cfg.Publishers, publishers...)
+			cfg.Source = asked
+		}
+	}
+	if file != "" {
+		mw, err = configfile.File{Path: file, Set: add}.New()
+		err = withoutDatabase(err, "--database or "+databaseEnv)
+	} else {
+		var cfg ampcors.Config
+		add(&cfg)
+		mw, err = ampcors.New(cfg)
+	}
+	if err != nil {
+		end()
+		return nil, nil, err
+	}
+	return mw, end, nil
+}
+
+// An explanation is printed with a line for each step.
+type explanation struct {
+	Allowed   bool           `json:"allowed"`
+	Reason    ampcors.Reason `json:"reason"`
+	Publisher string         `json:"publisher,omitempty"`
+	Claimed   string         `json:"claimedPublisher,omitempty"`
+	Cache     string         `json:"cache,omitempty"`
+	Steps     []step         `json:"steps"`
+
+	heading string // the origin, if there are several
+}
+
+type step struct {
+	Name   string `json:"name"`
+	OK     bool   `json:"ok"`
+	Value  string `json:"value"`
+	Detail string `json:"detail"`
+}
+
+func newExplanation(e ampcors.Explanation) explanation {
+	d := e.Decision
+	steps := make([]step, len(e.Steps))
+	for i, s := range e.Steps {
+		steps[i] = step(s)
+	}
+	return explanation{Allowed: d.Allowed, Reason: d.Reason, Publisher: d.Publisher, Claimed: d.ClaimedPublisher, Cache: d.CacheID,
+		Steps: steps}
+}
+
+func (e explanation) String() string {
+	var b strings.Builder
+	if e.heading != "" {
+		fmt.Fprintf(&b, "%s\n", e.heading)
+	}
+	for _, step := range e.Steps {
+		mark := "ok  "
+		if !step.OK {
+			mark = "FAIL"
+		}
+		fmt.Fprintf(&b, "%s  %-10s %s\n", mark, step.Name, step.Value)
+		if step.Detail != "" {
+			fmt.Fprintf(&b, "%18s%s\n", "", step.Detail)
+		}
+	}
+	if e.heading != "" { // an empty line before the next
+		return b.String()
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}

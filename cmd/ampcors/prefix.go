@@ -1,0 +1,112 @@
+package main
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ampcors/ampcors/cacheurl"
+	"github.com/ampcors/ampcors/cmd/ampcors/internal/probe"
+)
+
+// The commands of this file convert names and URLs, explain decisions and check configurations. Only explain and
+// check ask something: a database, if one is named.
+
+func newPrefix() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "prefix [domain ...]",
+		Short:   "Print the domain prefix of publishers on AMP Caches",
+		Example: "  ampcors prefix www.example.com\n  ampcors prefix --all in--trouble.com\n  ampcors prefix --hash <domains.txt",
+	}
+	output := addOutput(cmd)
+	hash := cmd.Flags().Bool("hash", false, "print the hash prefix, which some caches use")
+	all := cmd.Flags().Bool("all", false, "print each prefix that a known implementation gives, and which do")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return answer(cmd, args, *output, func(domain string) (any, error) {
+			switch {
+			case *all:
+				found, err := cacheurl.Prefixes(domain)
+				return prefixes(found), err
+			case *hash:
+				return cacheurl.HashPrefix(domain)
+			}
+			return cacheurl.DomainPrefix(domain)
+		})
+	}
+	return cmd
+}
+
+// prefixes are printed with a line for each.
+type prefixes []cacheurl.Prefix
+
+func (all prefixes) String() string {
+	lines := make([]string, len(all))
+	for i, p := range all {
+		by := strings.Join(p.By, ", ")
+		if by == "" {
+			by = "nobody today, but caches have used it"
+		}
+		lines[i] = fmt.Sprintf("%-63s  %s", p.Prefix, by)
+		if p.Denied {
+			lines[i] += "; denied, because another host has it too"
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+func newOrigins() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "origins [domain ...]",
+		Short:   "Print the origins at which pages of publishers run",
+		Long:    "Print the origins at which pages of publishers run: the publisher's own, and on each AMP Cache one for each domain prefix that a known implementation gives, unless another host has the same prefix. It is not public which one a cache uses.",
+		Example: "  ampcors origins www.example.com",
+	}
+	output, caches := addOutput(cmd), addCaches(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		known, err := caches.read()
+		if err != nil {
+			return err
+		}
+		return answer(cmd, args, *output, func(domain string) (any, error) { return probe.Origins(domain, known...) })
+	}
+	return cmd
+}
+
+func newReverse() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "reverse [origin ...]",
+		Short:   "Print the publisher that a cache origin or a domain prefix names",
+		Example: "  ampcors reverse https://www-example-com.cdn.ampproject.org\n  ampcors reverse www-example-com",
+	}
+	output, caches := addOutput(cmd), addCaches(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		known, err := caches.read()
+		if err != nil {
+			return err
+		}
+		return answer(cmd, args, *output, func(arg string) (any, error) {
+			prefix := strings.TrimPrefix(arg, "https://")
+			for _, c := range known {
+				prefix = strings.TrimSuffix(prefix, "."+c.CacheDomain)
+			}
+			switch u, err := url.Parse(arg); {
+			case err != nil || !cacheurl.IsOnCache(arg, known...) || u.Path == "":
+			case u.Path == "/" && u.RawQuery == "" && u.Fragment == "":
+				return nil, fmt.Errorf("%q has a slash at its end, which no Origin has; want %q", arg, strings.TrimSuffix(arg, "/"))
+			default:
+				return nil, fmt.Errorf("%.300q is a URL, and not an origin; want ampcors cacheurl, which prints the publisher's URL", arg)
+			}
+			if arg != prefix && strings.Contains(prefix, ".") {
+				return nil, fmt.Errorf("%q is not an origin of a known cache, which has one label before the cache's domain; --caches names others", arg)
+			}
+			domain, err := cacheurl.PublisherDomain(prefix)
+			if err != nil {
+				return nil, fmt.Errorf("%q: %w", arg, err)
+			}
+			return domain, nil
+		})
+	}
+	return cmd
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ampcors/ampcors/announce/indexnow"
+)
+
+func newSubmit() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "submit [URL ...]",
+		Short: "Tell search engines about changed pages with IndexNow",
+		Long:  "Tell search engines about changed pages with IndexNow. Set INDEXNOW_KEY to the key, or use --keys.\n\n" + exitHelp + "\n\nArguments, lines of standard input, or the pages of --sitemap are the canonical URLs." + pagesHelp,
+		Example: "  INDEXNOW_KEY=… ampcors submit https://www.example.com/article\n" +
+			"  INDEXNOW_KEY=… ampcors submit --sitemap https://www.example.com/sitemap.xml --state state.json",
+	}
+	output := addOutput(cmd)
+	flags := addIndexNow(cmd)
+	endpoints := cmd.Flags().StringArray("endpoint", nil, "URL of the one service to tell, which tells all others; if empty, "+indexnow.API)
+	source := addPages(cmd)
+	dryRun := cmd.Flags().Bool("dry-run", false, "send nothing, and print the requests, with the key masked")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(*endpoints) > 1 {
+			return errors.New("--endpoint is given twice; want one, because the search engines of IndexNow share what one of them is told")
+		}
+		flags.endpoint = strings.Join(*endpoints, "")
+		c, err := flags.client()
+		if err != nil {
+			return err
+		}
+		source.isDryRun = *dryRun
+		defer source.unlock()
+		urls, err := source.pages(cmd, args)
+		if err != nil {
+			return err
+		}
+		if *dryRun {
+			requests, err := c.Requests(cmd.Context(), urls...)
+			masked := make([]maskedRequest, len(requests))
+			for i, r := range requests {
+				masked[i] = maskedRequest{http.MethodPost, r.URL, r.Masked()}
+			}
+			return source.finish(writeRequests(cmd, *output, masked, err))
+		}
+		report, err := c.Submit(cmd.Context(), urls...)
+		for _, b := range report.Batches {
+			problem := (*indexnow.Error)(nil)
+			switch {
+			case b.Err == nil:
+				source.state.Done(b.URLs...)
+			case errors.As(b.Err, &problem) && problem.URL != "":
+				source.state.Reject(b.URLs[0], problem.Error())
+			}
+		}
+		return source.finish(writeSubmission(cmd, *output, report, err))
+	}
+	return cmd
+}
+
+// A maskedRequest is a request of IndexNow as it is printed.
+type maskedRequest struct {
+	Method string          `json:"method"`
+	URL    string          `json:"url"`
+	Body   json.RawMessage `json:"body"`
+}
+
+// writeRequests writes requests that were not sent.
+func writeRequests(cmd *cobra.Command, output format, masked []maskedRequest, problem error) error {
+	if output == formatJSON {
+		if err := writeJSON(cmd.OutOrStdout(), masked); err != nil {
+			return err
+		}
+	} else {
+		for _, r := range masked {
+			fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n%s\n", r.Method, r.URL, r.Body)
+		}
+	}
+	if problem != nil {
+		return exitError{exitFindings, problem}
+	}
+	return nil
+}
+
+// writeSubmission writes the result of a submission: how many URLs of each host are accepted, and the errors.
+func writeSubmission(cmd *cobra.Command, output format, report indexnow.Report, err error) error {
+	results, failed := []result{}, []error{}
+	type outcome struct {
+		host    string
+		pending bool
+	}
+	accepted := make(map[outcome]int) // URLs; a host may have many batches
+	for _, b := range report.Batches {
+		if b.Err == nil {
+			accepted[outcome{b.Host, b.Pending}] += len(b.URLs)
+		}
+	}
+	for _, b := range report.Batches {
+		problem := (*indexnow.Error)(nil)
+		if errors.As(b.Err, &problem) {
+			results = append(results, result{Input: cmp.Or(problem.URL, b.Host), Error: problem.Error(), RetryAfter: retryAfter(problem)})
+			failed = append(failed, problem)
+			continue
+		}
+		kind := outcome{b.Host, b.Pending}
+		if n := accepted[kind]; n > 0 {
+			text := b.Host + ": " + count(n, "URL accepted", "URLs accepted")
+			if b.Pending {
+				text += "; the engine still checks the key"
+			}
+			results = append(results, result{Input: b.Host, Output: text})
+			delete(accepted, kind)
+		}
+	}
+	for _, problem := range report.Rejected {
+		results = append(results, result{Input: problem.Value, Error: problem.Error()})
+		failed = append(failed, problem)
+	}
+	if output == formatJSON {
+		if err := writeJSON(cmd.OutOrStdout(), results); err != nil {
+			return err
+		}
+	} else {
+		for _, r := range results {
+			printResult(cmd, r)
+		}
+	}
+	if err != nil && len(failed) == 0 {
+		failed = append(failed, err)
+	}
+	return failure(failed)
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ampcors/ampcors/cacheurl"
+)
+
+func newVerify() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "verify [domain ...]",
+		Short: "Check that sites serve the key files of update-cache or IndexNow",
+		Long: "Check that sites serve the key files that AMP Caches or search engines fetch.\n\n" +
+			"With --key, check the key file of update-cache. With --key and --copies, check instead the copies of it that AMP Caches have; this also makes a cache fetch a stale copy again. It does not read robots.txt, which must allow caches to fetch the key file. " +
+			"Without --key, check the key file of IndexNow; set INDEXNOW_KEY to its key, or use --keys.\n\n" + exitHelp,
+		Example: "  ampcors verify --key private.pem www.example.com\n  ampcors verify --key private.pem --copies www.example.com\n  INDEXNOW_KEY=… ampcors verify www.example.com",
+	}
+	output := addOutput(cmd)
+	file := cmd.Flags().String("key", "", "file with the RSA key of update-cache")
+	copies := cmd.Flags().Bool("copies", false, "with --key, check the copies of the key file that AMP Caches have")
+	caches := addCaches(cmd)
+	flags := addIndexNow(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		verify, err := verifier(*file, *copies, caches, flags)
+		if err != nil {
+			return err
+		}
+		isRight := ": the key file is correct"
+		if *file != "" && !*copies {
+			isRight += "; robots.txt, which must allow it, was not read"
+		}
+		return answer(cmd, args, *output, func(domain string) (any, error) {
+			if err := verify(cmd.Context(), domain); err != nil {
+				return nil, err
+			}
+			return domain + isRight, nil
+		})
+	}
+	return cmd
+}
+
+func verifier(file string, copies bool, caches *cachesFile, flags *indexNowFlags) (func(context.Context, ...string) error, error) {
+	if file != "" {
+		known := cacheurl.DefaultCaches()
+		if copies {
+			var err error
+			if known, err = caches.read(); err != nil {
+				return nil, err
+			}
+		}
+		c, err := newUpdateClient(file, known)
+		if err != nil {
+			return nil, err
+		}
+		if copies {
+			return c.VerifyCaches, nil
+		}
+		return c.Verify, nil
+	}
+	c, err := flags.client()
+	if err != nil {
+		return nil, err
+	}
+	return c.Verify, nil
+}

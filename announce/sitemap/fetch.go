@@ -29,10 +29,12 @@ type RedirectError struct {
 	To *url.URL
 }
 
-func (*RedirectError) Error() string { return "it redirects to another host; use the URL there" }
+func (*RedirectError) Error() string {
+	return "it redirects to another host; use the URL there, or name that host in Config.Hosts"
+}
 
 // newHTTPClient returns a copy of the client with the limits of this package.
-func newHTTPClient(client *http.Client) *http.Client {
+func (r *Reader) newHTTPClient(client *http.Client) *http.Client {
 	var c http.Client
 	if client != nil {
 		c = *client
@@ -49,14 +51,14 @@ func newHTTPClient(client *http.Client) *http.Client {
 		t.MaxResponseHeaderBytes = maxHeaders
 		c.Transport = t
 	}
-	c.CheckRedirect = func(r *http.Request, via []*http.Request) error {
+	c.CheckRedirect = func(to *http.Request, via []*http.Request) error {
 		switch {
 		case len(via) >= 10:
 			return errRedirects
-		case !isSameHost(r.URL, via[0].URL):
-			return &RedirectError{r.URL}
+		case !isSameHost(to.URL, via[0].URL) && !r.isNamed(to.URL):
+			return &RedirectError{to.URL}
 		}
-		r.URL.User = credentials(via[0].URL, r.URL)
+		to.URL.User = credentials(via[0].URL, to.URL)
 		return nil
 	}
 	return &c
@@ -110,6 +112,15 @@ func (r *Reader) fetch(ctx context.Context, file *url.URL, known File) (fetched,
 		f.state.LastModified = modified
 	}
 	return f, nil
+}
+
+// open opens or requests a file, unless it has not been modified since the last time.
+func (r *Reader) open(ctx context.Context, l location, known File) (fetched, error) {
+	if l.local == "" {
+		return r.fetch(ctx, l.at, known)
+	}
+	body, err := r.cfg.Open(l.local)
+	return fetched{body: body}, err
 }
 
 // A redactedError is an error of net/http whose text may quote what a server sent, such as its first

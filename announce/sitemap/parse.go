@@ -37,10 +37,10 @@ const (
 	maxText    = 10_000   // bytes of a URL or a date
 )
 
-// Pages returns the URLs in a sitemap, as they are written there. It is for files that are not on
-// the web. A sitemap index is an error.
+// Pages returns the URLs in a sitemap, as they are written there. It is for programs that
+// read pages and do not announce them, such as pages of a development server with a port. A sitemap index is an error.
 func Pages(file io.Reader) (urls []string, err error) {
-	err = parse(context.Background(), file, "", defaultMaxBytes, func(e entry) error {
+	err = parse(context.Background(), file, "", defaultMaxBytes, false, func(e entry) error {
 		if e.isSitemap {
 			return errors.New("it is a sitemap index; use its sitemaps")
 		}
@@ -53,9 +53,9 @@ func Pages(file io.Reader) (urls []string, err error) {
 	return urls, nil
 }
 
-// parse parses a sitemap, a sitemap index, or a text file with a URL on each line, and calls found
+// parse parses a sitemap, a sitemap index, a text file with a URL on each line, or robots.txt, and calls found
 // with each entry. It ends with the first error of found.
-func parse(ctx context.Context, file io.Reader, mediaType string, maxBytes int64, found func(entry) error) error {
+func parse(ctx context.Context, file io.Reader, mediaType string, maxBytes int64, isRobots bool, found func(entry) error) error {
 	content, err := plain(file, maxBytes)
 	if err != nil {
 		return err
@@ -81,7 +81,10 @@ func parse(ctx context.Context, file io.Reader, mediaType string, maxBytes int64
 		}
 		return fmt.Sprintf("; %d bytes were read", content.consumed())
 	}}
-	if first == '<' {
+	switch {
+	case isRobots && first != '<':
+		return p.robots(buffered)
+	case first == '<':
 		return p.xml(buffered)
 	}
 	return p.text(buffered)
@@ -245,6 +248,29 @@ func (p *parser) text(in *bufio.Reader) error {
 	}
 	if errors.Is(lines.Err(), bufio.ErrTooLong) {
 		return fmt.Errorf("it has a line of more than %d bytes%s", maxText, p.about())
+	}
+	return lines.Err()
+}
+
+// robots reads the lines of robots.txt that name sitemaps, https://www.sitemaps.org/protocol.html#submit_robots
+func (p *parser) robots(in *bufio.Reader) error {
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, maxText)
+	for lines.Scan() {
+		field, value, _ := strings.Cut(lines.Text(), ":")
+		if !strings.EqualFold(strings.TrimSpace(field), "sitemap") {
+			continue
+		}
+		value, _, _ = strings.Cut(value, " #")
+		if err := p.add(strings.TrimSpace(value), "", true); err != nil {
+			return err
+		}
+	}
+	if errors.Is(lines.Err(), bufio.ErrTooLong) {
+		return fmt.Errorf("it has a line of more than %d bytes%s", maxText, p.about())
+	}
+	if lines.Err() == nil && p.entries == 0 {
+		return errors.New("it names no sitemap")
 	}
 	return lines.Err()
 }

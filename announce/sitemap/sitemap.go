@@ -27,8 +27,11 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
+	"path"
+	"path/filepath"
 	"strings"
 
 	"github.com/ampcors/ampcors/badvalue"
@@ -43,10 +46,17 @@ type Config struct {
 	// tenants choose the URLs, these can lead to hosts of your own network: see the example of
 	// updatecache.Client.Verify.
 	HTTPClient *http.Client
+	// Hosts are other hosts whose pages and sitemaps the files may list, and to which they may redirect, such as
+	// "shop.example.com". Name only hosts of the same owner: whoever writes a file could otherwise have pages of others announced.
+	Hosts []string
+	// Open opens a file that is not on the web: a name given to Update that does not begin with https:// or http://. Such a
+	// file has no host, so its pages may be on any host; sitemaps that it lists must be on one of Hosts. If nil, such a name is
+	// an error. Files may come from a program's configuration only, if Open reads any file of the machine.
+	Open func(name string) (io.ReadCloser, error)
 	// MaxBytes limits a file, before and after decompression. If zero, 50 MiB is used, the limit
 	// of the protocol. A file is not kept in memory.
 	MaxBytes int64
-	// MaxFiles limits the sitemaps of an index that are read: the first ones. If zero, 1,000 is
+	// MaxFiles limits the sitemaps that are read because of one file given to Update: the first ones. If zero, 1,000 is
 	// used. The protocol allows 50,000, which can take 200 MB.
 	MaxFiles int
 	// MaxState limits the State, in bytes of memory. A page takes about 120 bytes beyond its URL.
@@ -91,7 +101,9 @@ func New(cfg Config) *Reader {
 	if !(cfg.MaxGone > 0 && cfg.MaxGone <= 1) { // so that NaN is not used, either
 		cfg.MaxGone = 0.1
 	}
-	return &Reader{cfg: cfg, http: newHTTPClient(cfg.HTTPClient)}
+	r := &Reader{cfg: cfg}
+	r.http = r.newHTTPClient(cfg.HTTPClient)
+	return r
 }
 
 // An Error is the reason why a sitemap was not read, or not all of it.
@@ -110,15 +122,15 @@ func (e *Error) Error() string { return fmt.Sprintf("sitemap: %.300s: %v", e.Fil
 // Unwrap returns e.Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Update reads sitemaps (XML or text) and sitemap indexes with their sitemaps, and notes in the
-// state what is new, has changed or is gone. Give it all files of a state at once. Files may be
+// Update reads sitemaps (XML or text), sitemap indexes with their sitemaps, and robots.txt with the sitemaps that it
+// names, and notes in the state what is new, has changed or is gone. Give it all files of a state at once. Files may be
 // compressed with gzip, must be UTF-8, and have at most 50,000 entries. A file is not read again if
 // its server answers 304 (Not Modified), or if its lastmod in the index has a time and has not
 // changed.
 //
 // The error joins an *[Error] for each of the first 100 files that cannot be read. Such a file is read
-// again the next time, and the other files are not affected. Entries that are not URLs of the file's
-// host are skipped; the Error names the first ten of a file by their place, such as url[3].
+// again the next time, and the other files are not affected. Entries that are on other hosts than the file, the one that
+// led to it, and Config.Hosts are skipped; the Error names the first ten of a file by their place, such as url[3].
 //
 // The user and password of a URL are sent to the same host only, and never to http if the URL is
 // https.
@@ -128,18 +140,12 @@ func (r *Reader) Update(ctx context.Context, s *State, files ...string) error {
 	if r.cfg.FindGone {
 		u.listed, u.ends = make(map[string]bool), make(map[[sha256.Size]byte]string)
 	}
-	for _, file := range files {
-		at, err := url.Parse(file)
-		if err != nil {
-			at = &url.URL{Opaque: "(not a URL)"} // the error could have a password
-		}
-		for _, child := range u.update(ctx, at, "", false) {
-			if err := ctx.Err(); err != nil {
-				u.fail(&Error{File: withoutUser(at), Err: err})
-				break
-			}
-			child.at.User = credentials(at, child.at)
-			u.update(ctx, child.at, child.lastMod, true)
+	for _, name := range files {
+		u.files = 0
+		if at, isURL := parseFile(name); isURL || r.cfg.Open == nil {
+			u.updateAll(ctx, at, location{at: at})
+		} else {
+			u.updateAll(ctx, &url.URL{}, location{local: name})
 		}
 	}
 	if more := u.failed - maxErrors; more > 0 {
@@ -151,6 +157,27 @@ func (r *Reader) Update(ctx context.Context, s *State, files ...string) error {
 		}
 	}
 	return errors.Join(u.errs...)
+}
+
+// parseFile parses the URL of a file, and reports whether it is one.
+func parseFile(name string) (at *url.URL, ok bool) {
+	at, err := url.Parse(name)
+	if err != nil {
+		at = &url.URL{Opaque: "(not a URL)"} // the error could have a password
+	}
+	return at, isURL.MatchString(name)
+}
+
+// updateAll reads a file and what it leads to. The top is the file that was given to Update.
+func (u *updater) updateAll(ctx context.Context, top *url.URL, l location) {
+	for _, child := range u.update(ctx, top, l) {
+		if err := ctx.Err(); err != nil {
+			u.fail(&Error{File: l.name(), Err: err})
+			break
+		}
+		child.at.User = credentials(top, child.at)
+		u.updateAll(ctx, top, child)
+	}
 }
 
 // ErrNoneGone is wrapped by an error that says why no page was taken to be gone.
@@ -198,6 +225,7 @@ type updater struct {
 	*Reader
 	state  *State
 	seen   map[string]bool // files
+	files  int             // that the one given to Update leads to
 	left   int64           // bytes that may be added to the state
 	errs   []error         // of the first maxErrors
 	failed int             // how many errors there were
@@ -216,10 +244,21 @@ func (u *updater) fail(err *Error) {
 	}
 }
 
-// A child is a sitemap of an index.
-type child struct {
-	at      *url.URL
-	lastMod string
+// A location is where a file is, and what names it.
+type location struct {
+	local     string // the name of a file that Config.Open opens; otherwise at is its URL
+	at        *url.URL
+	lastMod   string // in an index
+	isListed  bool   // in another file
+	isInIndex bool
+}
+
+// name returns the name of the file for a State and for errors.
+func (l location) name() string {
+	if l.local != "" {
+		return l.local
+	}
+	return withoutUser(l.at)
 }
 
 // ErrStateFull is wrapped by an [Error] of a file that was not read to its end, or is not noted as
@@ -278,14 +317,14 @@ func (u *updater) notePage(page, modified string) error {
 	return nil
 }
 
-// update reads one file, which has a lastmod if it is in an index. It returns the sitemaps of an index.
-func (u *updater) update(ctx context.Context, at *url.URL, lastMod string, isInIndex bool) []child {
-	file := withoutUser(at)
+// update reads one file. It returns the sitemaps that an index or robots.txt names.
+func (u *updater) update(ctx context.Context, top *url.URL, l location) []location {
+	file, lastMod := l.name(), l.lastMod
 	if u.seen[file] {
 		return nil
 	}
 	u.seen[file] = true
-	if at.Scheme != "https" && at.Scheme != "http" || at.Hostname() == "" {
+	if l.local == "" && (l.at.Scheme != "https" && l.at.Scheme != "http" || l.at.Hostname() == "") {
 		u.fail(&Error{File: file, Err: &badvalue.Error{Path: "file", Value: file, Reason: "is not the URL of a file",
 			Want: `one such as "https://www.example.com/sitemap.xml"`}})
 		return nil
@@ -297,13 +336,13 @@ func (u *updater) update(ctx context.Context, at *url.URL, lastMod string, isInI
 	if isKnown && lastMod == known.LastMod && hasTime(lastMod) { // with only a date, it may be the same after a change
 		return nil
 	}
-	fetched, err := u.fetch(ctx, at, known)
+	fetched, err := u.open(ctx, l, known)
 	if err != nil {
 		u.fail(&Error{File: file, Err: err})
 		return nil
 	}
 	defer fetched.body.Close()
-	if u.listed != nil {
+	if u.listed != nil && l.local == "" {
 		end := sha256.Sum256([]byte(withoutUser(fetched.at)))
 		if other, isRead := u.ends[end]; isRead { // the pages that were in one of them are not gone
 			u.fail(&Error{File: file, Err: fmt.Errorf("it is the same file as %s, because one redirects to the other", other)})
@@ -316,8 +355,9 @@ func (u *updater) update(ctx context.Context, at *url.URL, lastMod string, isInI
 		u.noteFile(file, fetched.state)
 		return nil
 	}
-	entries := reading{updater: u, at: fetched.at, isInIndex: isInIndex, skipped: &Error{File: file}}
-	err = parse(ctx, fetched.body, fetched.mediaType, u.cfg.MaxBytes, entries.add)
+	entries := reading{updater: u, at: fetched.at, top: top, isInIndex: l.isInIndex,
+		isRobots: !l.isListed && path.Base(filepath.ToSlash(file)) == "robots.txt", skipped: &Error{File: file}}
+	err = parse(ctx, fetched.body, fetched.mediaType, u.cfg.MaxBytes, entries.isRobots, entries.add)
 	if err != nil {
 		u.fail(&Error{File: file, Err: err})
 		return entries.children
@@ -331,8 +371,8 @@ func (u *updater) update(ctx context.Context, at *url.URL, lastMod string, isInI
 		}
 		u.fail(entries.skipped) // and the file is read again, so that this is not forgotten
 	}
-	// An index is read each time: some of its sitemaps may have no lastmod.
-	if len(entries.children)+entries.beyond+entries.skipped.Skipped == 0 {
+	// An index is read each time: some of its sitemaps may have no lastmod. So is a file of this machine.
+	if l.local == "" && len(entries.children)+entries.beyond+entries.skipped.Skipped == 0 {
 		u.noteFile(file, fetched.state)
 	}
 	return entries.children
@@ -341,9 +381,11 @@ func (u *updater) update(ctx context.Context, at *url.URL, lastMod string, isInI
 // A reading is what one file lists.
 type reading struct {
 	*updater
-	at        *url.URL // of the file, after redirects
+	at        *url.URL // of the file, after redirects; nil for a file of this machine
+	top       *url.URL // of the file that was given to Update; empty for a file of this machine
 	isInIndex bool
-	children  []child
+	isRobots  bool
+	children  []location
 	beyond    int // sitemaps beyond MaxFiles
 	skipped   *Error
 }
@@ -352,7 +394,7 @@ type reading struct {
 func (r *reading) add(e entry) error {
 	switch {
 	case !e.isSitemap:
-		page, err := r.canonical(r.at, e.url)
+		page, err := r.canonical(e.url)
 		if err != nil {
 			r.skipped.skip(e, err)
 			return nil
@@ -361,14 +403,15 @@ func (r *reading) add(e entry) error {
 	case r.isInIndex:
 		return errNested
 	}
-	at, err := resolveFile(r.at, e.url)
+	at, err := r.resolveFile(e.url)
 	switch {
 	case err != nil:
 		r.skipped.skip(e, err)
-	case len(r.children) == r.cfg.MaxFiles:
+	case r.files == r.cfg.MaxFiles:
 		r.beyond++
 	default:
-		r.children = append(r.children, child{at, e.modified})
+		r.children = append(r.children, location{at: at, lastMod: e.modified, isListed: true, isInIndex: !r.isRobots})
+		r.files++
 	}
 	return nil
 }

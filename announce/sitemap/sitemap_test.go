@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"math"
 	"net"
@@ -304,6 +305,100 @@ func TestPagesReturnsTheURLsOfAFile(t *testing.T) {
 		if urls, err := sitemap.Pages(strings.NewReader(text)); urls != nil || err == nil || !strings.HasPrefix(err.Error(), "sitemap: ") {
 			t.Errorf("%q: %q, %v", text, urls, err)
 		}
+	}
+}
+
+// A file of this machine has no host: its pages may be on any, its sitemaps on Config.Hosts. Otherwise it is read as
+// one on the web.
+func TestALocalFileHasNoHost(t *testing.T) {
+	t.Parallel()
+	two := "<urlset><url><loc>https://a.example/1</loc></url><url><loc>https://b.example/2</loc></url>"
+	for _, test := range []struct {
+		name, text string
+		want       []string
+		err        string
+	}{
+		{name: "two hosts", text: two + "</urlset>", want: []string{"https://a.example/1", "https://b.example/2"}},
+		{name: "gzip", text: zipped(two + "</urlset>"), want: []string{"https://a.example/1", "https://b.example/2"}},
+		{name: "truncated", text: two, want: []string{"https://a.example/1", "https://b.example/2"}, err: "sitemap: dir/x: its XML has an error at line 1"},
+		{name: "empty", text: "", err: "sitemap: dir/x: it is empty"},
+		{name: "a list", text: "https://a.example/1\nhttps://b.example/2", want: []string{"https://a.example/1", "https://b.example/2"}},
+		{name: "a relative URL", text: "<urlset><url><loc>/1</loc></url></urlset>", err: "url[0] (2 bytes) is not a URL that begins with https:// or http://"},
+		{name: "an index", text: index("/xml"), err: "sitemap[0] (27 bytes) is a sitemap on a host that is not in Config.Hosts"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := sitemap.New(sitemap.Config{Open: func(name string) (io.ReadCloser, error) {
+				if name != "dir/x" {
+					return nil, fs.ErrNotExist
+				}
+				return io.NopCloser(strings.NewReader(test.text)), nil
+			}})
+			var s sitemap.State
+			err := r.Update(t.Context(), &s, "dir/x")
+			if got := s.PendingURLs(); !slices.Equal(got, test.want) || (err != nil) != (test.err != "") || err != nil && !strings.Contains(err.Error(), test.err) {
+				t.Errorf("%q, %v", got, err)
+			}
+			if err := r.Update(t.Context(), &s, "dir/y"); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "dir/y") {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// Other hosts are read only where Config.Hosts names them, or if the file that was given is on that host.
+func TestOtherHostsAreReadOnlyIfNamed(t *testing.T) {
+	t.Parallel()
+	page := func(u string) string { return "<urlset><url><loc>" + u + "</loc></url></urlset>" }
+	elsewhere := "<sitemapindex><sitemap><loc>https://maps.example/own.xml</loc></sitemap></sitemapindex>"
+	files := map[string]string{
+		"https://www.example.com/robots.txt":  "User-agent: *\nDisallow:\nSITEMAP : https://www.example.com/index.xml # all\nSitemap: https://www.example.com/shop.xml\n",
+		"https://www.example.com/index.xml":   elsewhere,
+		"https://www.example.com/shop.xml":    page("https://shop.example/1"),
+		"https://maps.example/own.xml":        page("https://www.example.com/1"),
+		"https://www.example.com/none.xml":    "User-agent: *\n",
+		"https://empty.example/robots.txt":    "User-agent: *\n",
+		"https://loop.example/robots.txt":     "Sitemap: https://loop.example/a/robots.txt\n",
+		"https://loop.example/a/robots.txt":   "Sitemap: https://loop.example/b/robots.txt\n",
+		"https://nested.example/robots.txt":   "Sitemap: https://nested.example/index.xml",
+		"https://nested.example/index.xml":    "<sitemapindex><sitemap><loc>https://nested.example/index2.xml</loc></sitemap></sitemapindex>",
+		"https://nested.example/index2.xml":   "<sitemapindex></sitemapindex>",
+		"https://www.example.com/foreign.xml": page("https://maps.example/1"),
+	}
+	client := &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+		text, ok := files[r.URL.String()]
+		if r.URL.Path == "/moved.xml" {
+			return &http.Response{StatusCode: http.StatusFound, Header: http.Header{"Location": {"https://maps.example/own.xml"}}, Body: http.NoBody, Request: r}, nil
+		}
+		if !ok {
+			return nil, fmt.Errorf("%s is not there", r.URL)
+		}
+		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(text)), Request: r}, nil
+	})}
+	for _, test := range []struct {
+		name, file string
+		hosts      []string
+		want       []string
+		err        string
+	}{
+		{name: "robots.txt", file: "https://www.example.com/robots.txt", hosts: []string{"MAPS.example", "shop.example"}, want: []string{"https://shop.example/1", "https://www.example.com/1"}},
+		{name: "pages of another host", file: "https://www.example.com/shop.xml", err: "url[0] (22 bytes) is on another host than the file; want a URL of www.example.com, or of a host in Config.Hosts"},
+		{name: "sitemaps on another host", file: "https://www.example.com/index.xml", err: "sitemap[0] (28 bytes) is on another host than the file"},
+		{name: "an index whose sitemaps are elsewhere", file: "https://www.example.com/index.xml", hosts: []string{"maps.example"}, want: []string{"https://www.example.com/1"}},
+		{name: "a redirect to another host", file: "https://www.example.com/moved.xml", err: "it redirects to another host"},
+		{name: "a redirect to a named host", file: "https://www.example.com/moved.xml", hosts: []string{"maps.example"}, want: []string{"https://www.example.com/1"}},
+		{name: "a host with another port", file: "https://www.example.com/shop.xml", hosts: []string{"shop.example:8443"}, err: "is on another host"},
+		{name: "robots.txt without a sitemap", file: "https://empty.example/robots.txt", err: "it names no sitemap"},
+		{name: "robots.txt in robots.txt", file: "https://loop.example/robots.txt", err: "a/robots.txt: it is neither XML nor a list of URLs"},
+		{name: "an index in an index", file: "https://nested.example/robots.txt", err: ""},
+		{name: "another text", file: "https://www.example.com/none.xml", err: "it is neither XML nor a list of URLs"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var s sitemap.State
+			err := sitemap.New(sitemap.Config{HTTPClient: client, Hosts: test.hosts}).Update(t.Context(), &s, test.file)
+			if got := s.PendingURLs(); !slices.Equal(got, test.want) || (err != nil) != (test.err != "") || err != nil && !strings.Contains(err.Error(), test.err) {
+				t.Errorf("%q, %v", got, err)
+			}
+		})
 	}
 }
 

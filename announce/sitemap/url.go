@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 
 	"golang.org/x/net/idna"
@@ -15,8 +16,8 @@ import (
 // This file decides which URLs are read and announced, and where a user and password are sent.
 
 // canonical returns the URL of a page as it is announced.
-func (r *Reader) canonical(file *url.URL, page string) (string, error) {
-	if _, err := resolve(file, page); err != nil {
+func (r *reading) canonical(page string) (string, error) {
+	if _, err := r.resolve(page, r.at == nil); err != nil {
 		return "", err
 	}
 	escaping := pageurl.AsRFC3986
@@ -40,8 +41,8 @@ func (r *Reader) canonical(file *url.URL, page string) (string, error) {
 const maxFileURL = 2048
 
 // resolveFile returns the URL of a sitemap.
-func resolveFile(file *url.URL, value string) (*url.URL, error) {
-	at, err := resolve(file, value)
+func (r *reading) resolveFile(value string) (*url.URL, error) {
+	at, err := r.resolve(value, false)
 	if err == nil && len(at.String()) > maxFileURL {
 		return nil, fmt.Errorf("has more than %d bytes, escaped", maxFileURL)
 	}
@@ -50,17 +51,25 @@ func resolveFile(file *url.URL, value string) (*url.URL, error) {
 
 // resolve returns the URL of an entry. The protocol wants it to be absolute. Its errors do not have
 // the entry, because a server of an internal network may have answered it.
-func resolve(file *url.URL, value string) (*url.URL, error) {
+func (r *reading) resolve(value string, onAnyHost bool) (*url.URL, error) {
 	at, err := url.Parse(value)
 	switch {
 	case err != nil || at.Scheme != "https" && at.Scheme != "http":
 		return nil, errors.New("is not a URL that begins with https:// or http://")
 	case at.User != nil:
 		return nil, errors.New("has user information; want none")
-	case !isSameHost(at, file): // a site could announce the pages of another one
-		return nil, errors.New("is on another host than the file; want a URL of " + file.Host)
+	case onAnyHost || r.at != nil && isSameHost(at, r.at) || isSameHost(at, r.top) || r.isNamed(at):
+		return at, nil
+	case r.at == nil:
+		return nil, errors.New("is a sitemap on a host that is not in Config.Hosts")
 	}
-	return at, nil
+	// A site could announce the pages of another one.
+	return nil, fmt.Errorf("is on another host than the file; want a URL of %s, or of a host in Config.Hosts", r.at.Host)
+}
+
+// isNamed reports whether the host of a URL is one of Config.Hosts, on its default port.
+func (r *Reader) isNamed(at *url.URL) bool {
+	return slices.ContainsFunc(r.cfg.Hosts, func(host string) bool { return isSameHost(at, &url.URL{Scheme: "https", Host: host}) })
 }
 
 // credentials returns the user and password of a URL that may be sent to another URL.

@@ -141,7 +141,7 @@ func TestVerifyAndFlush(t *testing.T) {
 		}
 	})
 	t.Run("no sitemap", func(t *testing.T) {
-		if code, _, stderr := run(t, "", "flush", "--key", file, "--sitemap", file); code != exitUsage || !strings.Contains(stderr, file) {
+		if code, _, stderr := run(t, "", "flush", "--key", file, "--sitemap", file); code != exitFindings || !strings.Contains(stderr, file) {
 			t.Errorf("exit code %d\n%s", code, stderr)
 		}
 	})
@@ -365,6 +365,33 @@ func TestSubmitWithAState(t *testing.T) {
 			}
 		}
 	})
+	t.Run("a file of several hosts", func(t *testing.T) {
+		file, own := filepath.Join(t.TempDir(), "sitemap.xml"), filepath.Join(t.TempDir(), "own.json")
+		two := "<urlset>" + page(1) + "<url><loc>https://shop.example.com/1</loc></url>"
+		for _, test := range []struct {
+			text, args string
+			code       int
+			stderr     string
+			submitted  []string
+		}{
+			{two + "</urlset>", "", exitClean, "", []string{"https://shop.example.com/1", "https://www.example.com/1"}},
+			{two + "</urlset>", "--all --state " + own, exitClean, "", []string{"https://shop.example.com/1", "https://www.example.com/1"}},
+			{two, "", exitFindings, file + ": its XML has an error at line 1", []string{"https://shop.example.com/1", "https://www.example.com/1"}},
+			{"", "", exitFindings, file + ": it is empty", nil},
+			{"", "--state " + own, exitFindings, file + ": it is empty", nil},
+			{"<urlset/>", "", exitFindings, "the sitemaps list no page", nil},
+			{"<urlset/>", "--gone --state " + own, exitFindings, "no page is taken to be gone", nil},
+		} {
+			if err := os.WriteFile(file, []byte(test.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			submitted = nil
+			code, _, stderr := run(t, "", append([]string{"submit", "--sitemap", file}, strings.Fields(test.args)...)...)
+			if slices.Sort(submitted); code != test.code || !strings.Contains(stderr, test.stderr) || !slices.Equal(submitted, test.submitted) || strings.Contains(stderr, "https://www.example.com"+file) {
+				t.Errorf("%q, %s: exit code %d\n%s\nsubmitted %q", test.text, test.args, code, stderr, submitted)
+			}
+		}
+	})
 	t.Run("JSON", func(t *testing.T) {
 		if code, stdout, stderr := run(t, "", "submit", "--sitemap", "https://www.example.com/sitemap.xml", "--state", state, "-o", "json"); code != exitClean || stdout != "[]\n" {
 			t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
@@ -392,7 +419,7 @@ func TestSubmitWithAState(t *testing.T) {
 	for name, args := range map[string][]string{
 		"a state without a sitemap": {"submit", "--state", state},
 		"no memory for a state":     {"submit", "--state", state, "--sitemap", "https://www.example.com/sitemap.xml", "--max-state", "0"},
-		"a state of a file":         {"submit", "--state", state, "--sitemap", state},
+		"no file":                   {"submit", "--state", state, "--sitemap", state + "x"},
 		"a state that is none":      {"submit", "--state", keys, "--sitemap", "https://www.example.com/sitemap.xml"},
 		"a state of flush":          {"submit", "--state", flushed, "--sitemap", "https://www.example.com/sitemap.xml"},
 		"no directory":              {"submit", "--state", filepath.Join(state, "x"), "--sitemap", "https://www.example.com/sitemap.xml"},
@@ -422,7 +449,10 @@ func TestAStateWithSkippedPages(t *testing.T) {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
 	pages += "https://www.example.com/3\n"
-	if code, stdout, stderr := run(t, "", args...); code != exitFindings || stdout != "www.example.com: 1 URL accepted\n" || !strings.Contains(stderr, "url[1] (26 bytes) is on another host") {
+	if code, stdout, stderr := run(t, "", args...); code != exitFindings || stdout != "www.example.com: 1 URL accepted\n" || !strings.Contains(stderr, "url[1] (26 bytes) is on another host than the file; want a URL of www.example.com, or of a host of --allow-host\n") {
+		t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
+	}
+	if code, stdout, stderr := run(t, "", append(args, "--allow-host", "shop.example.com")...); code != exitClean || stdout != "shop.example.com: 1 URL accepted\n" || stderr != "" {
 		t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
 	}
 }
@@ -668,7 +698,7 @@ func TestASitemapThatRedirectsIsSaidWhereTo(t *testing.T) {
 		http.Redirect(w, r, "https://cdn.example/sitemap.xml", http.StatusFound)
 	})
 	for _, args := range [][]string{{"submit", "--sitemap"}, {"submit", "--state", filepath.Join(t.TempDir(), "state.json"), "--sitemap"}, {"probe", "--sitemap"}} {
-		if code, _, stderr := run(t, "", append(args, "https://www.example.com/sitemap.xml")...); code == exitClean || !strings.Contains(stderr, "use the URL there: https://cdn.example/sitemap.xml") {
+		if code, _, stderr := run(t, "", append(args, "https://www.example.com/sitemap.xml")...); code == exitClean || !strings.Contains(stderr, "name that host with --allow-host: https://cdn.example/sitemap.xml\n") {
 			t.Errorf("%q: exit code %d, %s", args, code, stderr)
 		}
 	}

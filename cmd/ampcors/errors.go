@@ -29,7 +29,8 @@ func inOurWords(err error) error {
 }
 
 // ourWords are the same in errors that are texts alone.
-var ourWords = strings.NewReplacer("pgsource: ConnString", "the database's address", "pgsource: ", "", `sqlsource: Table "`, `--table "`,
+var ourWords = strings.NewReplacer("of a host in Config.Hosts", "of a host of --allow-host", "not in Config.Hosts", "not one of --allow-host", "name that host in Config.Hosts", "name that host with --allow-host",
+	"pgsource: ConnString", "the database's address", "pgsource: ", "", `sqlsource: Table "`, `--table "`,
 	`sqlsource: DomainColumn "`, `--domain-column "`, `sqlsource: PrefixColumn "`, `--prefix-column "`, "sqlsource: ", "")
 
 // complain writes an error with the name of the program once, which errors of package ampcors have already: at the

@@ -130,7 +130,7 @@ type flagRule struct {
 
 var flagRules = []flagRule{
 	{"prefix", "all", "", "hash"},
-	{"flush submit", "state max-state", "sitemap", ""},
+	{"flush submit", "state max-state allow-host", "sitemap", ""},
 	{"flush submit", "all gone", "state", ""},
 	{"flush submit", "max-gone", "gone", ""},
 	{"flush", "dry-run", "", "sign"},

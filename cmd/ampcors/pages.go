@@ -2,16 +2,13 @@ package main
 
 import (
 	"bytes"
-	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"net/http"
-	"net/url"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -26,6 +23,7 @@ import (
 // the sitemaps that are new or have changed.
 type pageSource struct {
 	sitemaps []string
+	hosts    []string // that the sitemaps may list beside their own
 	file     string
 	all      bool
 	maxState int64 // MiB
@@ -47,7 +45,8 @@ type savedState struct {
 
 func addPages(cmd *cobra.Command) *pageSource {
 	s := &pageSource{}
-	cmd.Flags().StringArrayVar(&s.sitemaps, "sitemap", nil, "file or URL of a sitemap, or URL of a sitemap index; may be repeated")
+	cmd.Flags().StringArrayVar(&s.sitemaps, "sitemap", nil, "file or URL of a sitemap, a sitemap index or robots.txt; may be repeated")
+	cmd.Flags().StringSliceVar(&s.hosts, "allow-host", nil, "another host of the same owner whose pages and sitemaps --sitemap may list, and to which it may redirect; the pages of a file may be on any host")
 	cmd.Flags().StringVar(&s.file, "state", "", "file that remembers the pages of --sitemap, so that only new and changed ones are announced; each command needs its own")
 	cmd.Flags().BoolVar(&s.all, "all", false, "if the file of --state is new, announce all pages; without --all, they are only recorded")
 	cmd.Flags().BoolVar(&s.gone, "gone", false, "with --state, also announce pages that the sitemaps no longer list; none if a sitemap cannot be read, or too many are gone. Each run needs all sitemaps of the state")
@@ -66,6 +65,9 @@ func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) 
 	if !(s.maxGone > 0 && s.maxGone <= 1) {
 		return nil, fmt.Errorf("--max-gone %g is not a share; want one above 0 and at most 1, such as 0.1", s.maxGone)
 	}
+	if err := exist(s.sitemaps...); err != nil {
+		return nil, err
+	}
 	if s.file != "" {
 		if err := s.load(cmd.Name()); err != nil {
 			return nil, err
@@ -75,32 +77,11 @@ func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) 
 		return nil, fmt.Errorf("--max-state %d is out of range; want 1 to 1048576 MiB", s.maxState)
 	}
 	isFirst := s.file != "" && s.state.IsNew() && !s.all
-	local := localFiles{others: httpClient.Transport}
-	client := *httpClient
-	client.Transport = &local
-	reader := sitemap.New(sitemap.Config{HTTPClient: &client, MaxFiles: 50_000, MaxState: s.maxState << 20, FindGone: s.gone,
-		MaxGone: s.maxGone, ForCaches: cmd.Name() == "flush"})
-	var files []string
-	for _, name := range s.sitemaps {
-		if strings.HasPrefix(name, "https://") || strings.HasPrefix(name, "http://") {
-			files = append(files, name)
-			continue
-		}
-		urls, err := interruptible(cmd.Context(), func() ([]string, error) { return readPages(name) })
-		if err != nil {
-			return nil, err
-		}
-		if s.file == "" {
-			args = append(args, urls...)
-			continue
-		}
-		file, err := local.add(name, urls)
-		if err != nil {
-			return nil, err
-		}
-		files = append(files, file)
-	}
-	if err := whereTo(reader.Update(cmd.Context(), &s.state.State, files...)); err != nil {
+	reader := sitemap.New(sitemap.Config{HTTPClient: httpClient, Hosts: s.hosts, Open: opener(cmd.Context()), MaxFiles: 50_000, MaxState: s.maxState << 20,
+		FindGone: s.gone, MaxGone: s.maxGone, ForCaches: cmd.Name() == "flush"})
+	if err := whereTo(reader.Update(cmd.Context(), &s.state.State, s.sitemaps...)); cmd.Context().Err() != nil {
+		return nil, errInterrupted
+	} else if err != nil {
 		complain(cmd.ErrOrStderr(), err.Error())
 		for _, problem := range problemsOf(err) {
 			for _, entry := range problem.Entries {
@@ -132,7 +113,9 @@ func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) 
 			s.file, count(len(s.state.Pending), "page is", "pages are"))
 		s.state.Done(urls...)
 		urls = nil
-	case s.file != "" && len(urls) == 0:
+	case s.file == "" && len(urls) == 0 && !s.failed:
+		return nil, exitError{exitFindings, errors.New("the sitemaps list no page")}
+	case s.file != "" && len(urls) == 0 && !s.failed:
 		fmt.Fprintln(cmd.ErrOrStderr(), "ampcors: no page is new or has changed")
 	case gone > 0:
 		fmt.Fprintf(cmd.ErrOrStderr(), "ampcors: pages that the sitemaps no longer list: %d\n", gone)
@@ -157,56 +140,6 @@ func (s *pageSource) mark(page string) string {
 		return "~"
 	}
 	return "+"
-}
-
-// localFiles answers for sitemaps that are files of this machine, as if their site served them.
-type localFiles struct {
-	others http.RoundTripper // nil is the default
-	names  map[string]string // by URL
-}
-
-// add returns the URL of a file with these pages, which is that of the same path on their host.
-func (l *localFiles) add(name string, pages []string) (string, error) {
-	path, err := filepath.Abs(name)
-	if err != nil {
-		return "", err
-	}
-	if len(pages) == 0 {
-		return "", fmt.Errorf("%s has no page", name)
-	}
-	page, err := url.Parse(pages[0])
-	if err != nil {
-		return "", fmt.Errorf("%s: %q is not a URL", name, pages[0])
-	}
-	file := (&url.URL{Scheme: page.Scheme, Host: page.Host, Path: filepath.ToSlash(path)}).String()
-	if l.names == nil {
-		l.names = make(map[string]string)
-	}
-	l.names[file] = path
-	return file, nil
-}
-
-// RoundTrip implements [http.RoundTripper].
-func (l *localFiles) RoundTrip(r *http.Request) (*http.Response, error) {
-	name, ok := l.names[r.URL.String()]
-	if !ok {
-		return cmp.Or[http.RoundTripper](l.others, http.DefaultTransport).RoundTrip(r)
-	}
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	kind := "text/plain"
-	first := make([]byte, 512)
-	n, _ := io.ReadFull(f, first) // a file that cannot be read fails again when it is read
-	if bytes.Contains(first[:n], []byte("<")) {
-		kind = "application/xml"
-	}
-	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return &http.Response{StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r, Body: f,
-		Header: http.Header{"Content-Type": {kind}}}, nil
 }
 
 // whereTo adds to errors of an Update to which other host a file redirects.
@@ -253,17 +186,36 @@ func isRead(err error) bool {
 	return true
 }
 
-func readPages(name string) ([]string, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
+func isURL(name string) bool {
+	return strings.HasPrefix(name, "https://") || strings.HasPrefix(name, "http://")
+}
+
+// exist returns an error if a sitemap is a file of this machine that does not exist.
+func exist(sitemaps ...string) error {
+	for _, name := range sitemaps {
+		if isURL(name) {
+			continue
+		}
+		if _, err := os.Stat(name); err != nil {
+			return err
+		}
 	}
-	defer f.Close()
-	urls, err := sitemap.Pages(f)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+	return nil
+}
+
+// opener returns a function that opens a file of this machine. It reads the whole file, which may be a pipe, until ctx is done.
+func opener(ctx context.Context) func(name string) (io.ReadCloser, error) {
+	return func(name string) (io.ReadCloser, error) {
+		data, err := interruptible(ctx, func() ([]byte, error) {
+			f, err := os.Open(name)
+			if err != nil {
+				return nil, err
+			}
+			defer f.Close()
+			return io.ReadAll(io.LimitReader(f, 50<<20+1)) // a sitemap has at most 50 MiB, which package sitemap checks
+		})
+		return io.NopCloser(bytes.NewReader(data)), err
 	}
-	return urls, nil
 }
 
 // load locks and reads the file of the state.

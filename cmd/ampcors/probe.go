@@ -359,26 +359,32 @@ func (f *probeFlags) morePages(cmd *cobra.Command) (pages []string, err error) {
 			return nil, err
 		}
 	}
-	switch {
-	case f.sitemap == "":
-	case strings.HasPrefix(f.sitemap, "https://"), strings.HasPrefix(f.sitemap, "http://"):
-		if u, err := url.Parse(f.sitemap); f.onlyHosts != nil && (err != nil || !slices.ContainsFunc(f.onlyHosts, func(host string) bool { return strings.EqualFold(host, u.Host) })) {
-			return nil, fmt.Errorf("the sitemap %.200q is at a host that --only-host does not name", f.sitemap)
-		}
-		var state sitemap.State
-		reader := sitemap.New(sitemap.Config{HTTPClient: httpClient, ForCaches: true})
-		if err := whereTo(reader.Update(cmd.Context(), &state, f.sitemap)); err != nil {
-			return nil, exitError{exitUntested, err} // pages that were not found are not tested
-		}
-		pages = append(pages, state.PendingURLs()...)
-	default:
-		urls, err := interruptible(cmd.Context(), func() ([]string, error) { return readPages(f.sitemap) })
+	if f.sitemap == "" {
+		return pages, nil
+	}
+	isNamed := func(host string) bool {
+		return slices.ContainsFunc(f.onlyHosts, func(named string) bool { return strings.EqualFold(host, named) })
+	}
+	if u, err := url.Parse(f.sitemap); isURL(f.sitemap) && f.onlyHosts != nil && (err != nil || !isNamed(u.Host)) {
+		return nil, fmt.Errorf("the sitemap %.200q is at a host that --only-host does not name", f.sitemap)
+	}
+	if !isURL(f.sitemap) { // its pages may be at ports, which a Reader rejects
+		file, err := opener(cmd.Context())(f.sitemap)
 		if err != nil {
 			return nil, err
 		}
-		pages = append(pages, urls...)
+		listed, err := sitemap.Pages(file)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", f.sitemap, err)
+		}
+		return append(pages, listed...), nil
 	}
-	return pages, nil
+	var state sitemap.State
+	reader := sitemap.New(sitemap.Config{HTTPClient: httpClient, Hosts: append(f.onlyHosts[:len(f.onlyHosts):len(f.onlyHosts)], f.allowHosts...), ForCaches: true})
+	if err := whereTo(reader.Update(cmd.Context(), &state, f.sitemap)); err != nil {
+		return nil, exitError{exitUntested, err} // pages that were not found are not tested
+	}
+	return append(pages, state.PendingURLs()...), nil
 }
 
 // headers parses lines such as "X-Token: 1".

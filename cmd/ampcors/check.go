@@ -116,10 +116,7 @@ func summary(cfg ampcors.Config) string {
 	}
 	line("origins", cfg.Origins)
 	if line("email senders", cfg.Email.Senders); len(cfg.Email.Senders) > 0 {
-		clients := cfg.Email.Clients
-		if clients == nil {
-			clients = []string{"https://mail.google.com"}
-		}
+		clients := clientsOf(cfg)
 		if line("email clients, with version 1", clients); len(clients) == 0 {
 			b.WriteString("\nemail clients, with version 1: none")
 		}

@@ -4,12 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/configfile"
+	"github.com/ampcors/ampcors/source"
 )
 
 func newExplain() *cobra.Command {
@@ -18,13 +21,16 @@ func newExplain() *cobra.Command {
 		Short: "Show step by step why an Origin is allowed or denied",
 		Long: "Show step by step why an Origin is allowed or denied, by a configuration file, a list of publishers, or both. " +
 			"With a database, publishers in its table are looked up, as serve-authz does.\n\n" +
-			"The exit code is 1 if an Origin is denied, and 3 if the database cannot say whether one is allowed.",
+			"With --sender, the request of that sender's email is explained: with version 2 of the protocol, and with version 1 at each of the origins given, which are those of mail clients, or of the file's email.clients.\n\n" +
+			"The exit code is 1 if an Origin or a sender is denied, and 3 if the database cannot say whether one is allowed.",
 		Example: "  ampcors explain --publisher www.example.com https://www-example-com.cdn.ampproject.org\n  ampcors explain --config config.json null\n" +
+			"  ampcors explain --config config.json --sender news@example.com https://mail.google.com\n" +
 			"  ampcors explain --config config.json --database postgres:///cms https://www.customer77.example",
 	}
 	output := addOutput(cmd)
 	file := cmd.Flags().String("config", "", "JSON file with the configuration")
 	publishers := cmd.Flags().StringSlice("publisher", nil, "a publisher that is allowed, or a pattern such as *.example.com")
+	senders := cmd.Flags().StringSlice("sender", nil, "the address of an email's sender")
 	var d database
 	d.addFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -36,6 +42,9 @@ func newExplain() *cobra.Command {
 			return err
 		}
 		defer end()
+		if len(*senders) > 0 {
+			return explainSenders(cmd, mw, *file, *senders, args, *output)
+		}
 		origins, err := inputs(cmd, args)
 		if err != nil {
 			return err
@@ -61,6 +70,70 @@ func newExplain() *cobra.Command {
 		return err
 	}
 	return cmd
+}
+
+// explainSenders explains the requests of emails, with version 1 at each client.
+func explainSenders(cmd *cobra.Command, mw *ampcors.Middleware, file string, senders, clients []string, output format) error {
+	if len(clients) == 0 && file != "" {
+		cfg, err := configfile.File{Path: file, Set: func(cfg *ampcors.Config) { cfg.Source = new(source.Source) }}.Config() // it is never asked
+		if err != nil {
+			return err
+		}
+		clients = clientsOf(cfg)
+	}
+	code := exitClean
+	err := answerAll(cmd, senders, output, func(sender string) (any, error) {
+		e := explanation{Allowed: true}
+		explain := func(version, name, value string, r *http.Request) {
+			d := mw.Check(r)
+			isAllowed := d.Reason == ampcors.ReasonEmail || d.Reason == ampcors.ReasonEmailV1
+			if e.Allowed = e.Allowed && isAllowed; e.Reason == 0 || !isAllowed {
+				e.Reason = d.Reason
+			}
+			detail := map[ampcors.Reason]string{
+				ampcors.ReasonEmail:                 "The sender is in email.senders.",
+				ampcors.ReasonEmailV1:               "The sender is in email.senders, and the client in email.clients.",
+				ampcors.ReasonEmailSenderNotAllowed: "The sender is not in email.senders.",
+				ampcors.ReasonNoEmailSender:         "That is not the address of a sender.",
+			}[d.Reason]
+			if detail == "" && version == "version 1" {
+				detail = "This origin is not in email.clients, so that the sender does not count."
+			} else if detail == "" {
+				detail = "email.senders is empty, so that no email gets the header that it needs."
+			}
+			e.Steps = append(e.Steps, step{version, isAllowed, name + ": " + value, detail + " Reason: " + d.Reason.String() + "."})
+		}
+		r, err := http.NewRequest(http.MethodGet, "/?"+url.Values{"__amp_source_origin": {sender}}.Encode(), nil)
+		if err != nil {
+			return nil, err
+		}
+		r.Header.Set("AMP-Email-Sender", sender)
+		explain("version 2", "AMP-Email-Sender", sender, r)
+		for _, client := range clients {
+			r := r.Clone(cmd.Context())
+			r.Header = http.Header{"Origin": {client}}
+			explain("version 1", "Origin", client, r)
+		}
+		if !e.Allowed {
+			code = exitFindings
+		}
+		if len(senders) > 1 {
+			e.heading = sender
+		}
+		return e, nil
+	})
+	if err == nil && code != exitClean {
+		err = exitError{code: code}
+	}
+	return err
+}
+
+// clientsOf returns the origins of mail clients that a configuration trusts with version 1.
+func clientsOf(cfg ampcors.Config) []string {
+	if cfg.Email.Clients == nil {
+		return []string{"https://mail.google.com"}
+	}
+	return cfg.Email.Clients
 }
 
 // middleware returns a Middleware with the configuration of a file, publishers, a database, or all of them.

@@ -38,6 +38,10 @@ func run(t *testing.T, stdin string, args ...string) (code int, stdout, stderr s
 
 func TestConversions(t *testing.T) {
 	other := otherCaches(t)
+	emails := filepath.Join(t.TempDir(), "emails.json")
+	if err := os.WriteFile(emails, []byte(`{"email": {"senders": ["news@example.com"]}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, test := range []struct {
 		name  string
 		args  []string
@@ -96,6 +100,12 @@ func TestConversions(t *testing.T) {
 		{name: "cacheurl back", args: []string{"cacheurl", "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/article?id=7"}, want: "https://www.example.com/article?id=7\n"},
 		{name: "cacheurl of another cache", args: []string{"cacheurl", "--cache", "cloudflare", "https://www.example.com/"}, code: exitUsage, err: "want google or bing"},
 		{name: "explain", args: []string{"explain", "--publisher", "www.example.com", "null"}, code: exitFindings, want: "FAIL  scheme     null\n                  Sandboxed frames and local files send \"null\"; anybody can.\nFAIL  verdict    Denied\n                  Reason: null_origin.\n"},
+		{name: "explain a sender", args: []string{"explain", "--config", emails, "--sender", "news@example.com"}, want: "ok    version 2  AMP-Email-Sender: news@example.com\n                  The sender is in email.senders. Reason: email.\nok    version 1  Origin: https://mail.google.com\n                  The sender is in email.senders, and the client in email.clients. Reason: email_v1.\n"},
+		{name: "explain a sender at another client", args: []string{"explain", "--config", emails, "--sender", "news@example.com", "https://mail.example", "https://mail.google.com"}, code: exitFindings, want: "ok    version 2  AMP-Email-Sender: news@example.com\n                  The sender is in email.senders. Reason: email.\n" +
+			"FAIL  version 1  Origin: https://mail.example\n                  This origin is not in email.clients, so that the sender does not count. Reason: unknown_host.\nok    version 1  Origin: https://mail.google.com\n                  The sender is in email.senders, and the client in email.clients. Reason: email_v1.\n"},
+		{name: "explain senders", args: []string{"explain", "--config", emails, "--sender", "evil@example.com,no address"}, code: exitFindings, want: "evil@example.com\nFAIL  version 2  AMP-Email-Sender: evil@example.com\n                  The sender is not in email.senders. Reason: email_sender_not_allowed.\nFAIL  version 1  Origin: https://mail.google.com\n                  The sender is not in email.senders. Reason: email_sender_not_allowed.\n\n" +
+			"no address\nFAIL  version 2  AMP-Email-Sender: no address\n                  That is not the address of a sender. Reason: no_email_sender.\nFAIL  version 1  Origin: https://mail.google.com\n                  That is not the address of a sender. Reason: no_email_sender.\n\n"},
+		{name: "explain a sender without emails", args: []string{"explain", "--publisher", "www.example.com", "--sender", "news@example.com"}, code: exitFindings, want: "FAIL  version 2  AMP-Email-Sender: news@example.com\n                  email.senders is empty, so that no email gets the header that it needs. Reason: no_origin.\n"},
 		{name: "explain without a publisher", args: []string{"explain", "null"}, code: exitUsage, err: "--publisher"},
 		{name: "an unknown output", args: []string{"prefix", "-o", "yaml", "a.example"}, code: exitUsage, err: "want text or json"},
 		{name: "an unknown flag", args: []string{"prefix", "--hsah"}, code: exitUsage, err: "ampcors prefix has no flag --hsah; did you mean --hash?"},

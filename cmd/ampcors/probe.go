@@ -26,6 +26,7 @@ type probeFlags struct {
 	output, failOn, baseline              string
 	pages, sitemap, list                  string
 	endpoints, publishers, header, ignore []string
+	senders, mailClients                  []string
 	pageHeader                            []string
 	method, body, contentType             string
 	credentials, unsafe, insecure         bool
@@ -70,6 +71,7 @@ anything was not tested.`,
 		Example: `  ampcors probe https://www.example.com/article
   ampcors probe --sitemap https://www.example.com/sitemap.xml -o html >report.html
   ampcors probe --endpoint https://api.example.com/list --publisher www.example.com
+  ampcors probe --endpoint https://api.example.com/mail --sender news@example.com
   ampcors probe --endpoint https://api.example.com/vote --method POST --content-type application/json --credentials --publisher www.example.com --unsafe`,
 	}
 	flags := cmd.Flags()
@@ -88,6 +90,8 @@ anything was not tested.`,
 	flags.StringVar(&f.body, "body", "", "body of the request")
 	flags.BoolVar(&f.credentials, "credentials", false, "the page sends --endpoint and --list with the reader's cookies")
 	flags.StringSliceVar(&f.publishers, "publisher", nil, "domain whose pages must work; by default the host of each document")
+	flags.StringSliceVar(&f.senders, "sender", nil, "address of a sender whose AMP emails must work: with --endpoint, --list and documents that are AMP emails")
+	flags.StringSliceVar(&f.mailClients, "mail-client", nil, "origin of a mail client at which version 1 must work; by default https://mail.google.com")
 	flags.StringArrayVarP(&f.header, "header", "H", nil, `header of each request, such as "Authorization: Bearer …"; it is not in the report`)
 	flags.StringArrayVar(&f.pageHeader, "page-header", nil,
 		`header that the publisher's pages send, such as X-Token or "X-Token: 1": preflights ask for it`)
@@ -231,8 +235,8 @@ func (f *probeFlags) known() (func(probe.Finding) bool, error) {
 func (f *probeFlags) config(cmd *cobra.Command, args []string) (probe.Config, error) {
 	cfg := probe.Config{
 		Documents: args, Publishers: f.publishers, Unsafe: f.unsafe, Insecure: f.insecure, Cookie: f.cookie, AllowHosts: f.allowHosts,
-		OnlyHosts: f.onlyHosts,
-		Rate:      f.rate, Timeout: f.timeout, MaxTime: f.maxTime, MaxEndpoints: f.maxEndpoints,
+		OnlyHosts: f.onlyHosts, Senders: f.senders, MailClients: f.mailClients,
+		Rate: f.rate, Timeout: f.timeout, MaxTime: f.maxTime, MaxEndpoints: f.maxEndpoints,
 		MaxAnswer: f.maxAnswer << 20, Resolve: make(map[string]string),
 	}
 	var err error
@@ -273,8 +277,13 @@ func (f *probeFlags) config(cmd *cobra.Command, args []string) (probe.Config, er
 	if len(cfg.Documents) == 0 && len(cfg.Endpoints) == 0 {
 		return cfg, errors.New("there is nothing to test; give the URL of a document, --endpoint or --list")
 	}
-	if len(cfg.Endpoints) > 0 && len(cfg.Publishers) == 0 {
-		return cfg, errors.New("there is no publisher; use --publisher with the domain whose pages call the endpoint")
+	for _, sender := range f.senders {
+		if local, domain, ok := strings.Cut(sender, "@"); !ok || local == "" || domain == "" || !httpguts.ValidHeaderFieldValue(sender) {
+			return cfg, fmt.Errorf("--sender %q is not an address; want one such as news@example.com", sender)
+		}
+	}
+	if len(cfg.Endpoints) > 0 && len(cfg.Publishers) == 0 && len(cfg.Senders) == 0 {
+		return cfg, errors.New("there is no publisher; use --publisher with the domain whose pages call the endpoint, or --sender with the address whose emails do")
 	}
 	if cfg.Header, err = headers(f.header); err != nil {
 		return cfg, err

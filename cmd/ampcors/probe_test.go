@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/cmd/ampcors/internal/probe"
 )
 
@@ -91,7 +92,7 @@ func TestAPlanSendsNoTrial(t *testing.T) {
 	}))
 	defer server.Close()
 	code, stdout, stderr := run(t, "", "probe", "--plan", "--publisher", "www.example.com", server.URL+"/article")
-	if code != exitClean || asked != 1 || !strings.Contains(stdout, "look-alikes: ") || !strings.Contains(stdout, "1 endpoint, ") {
+	if code != exitClean || asked != 1 || !strings.HasPrefix(stdout, "endpoint: GET "+server.URL+"/list (amp-list)\n") || !strings.Contains(stdout, "look-alikes: ") || !strings.Contains(stdout, "1 endpoint, ") {
 		t.Errorf("exit code %d, %d requests\n%s\n%s", code, asked, stdout, stderr)
 	}
 }
@@ -321,6 +322,43 @@ func TestAPublicAnswerIsSaidToBePublic(t *testing.T) {
 	for _, want := range []string{"public     other sites, other publishers,", "readable by every site, as public answers are", "--credentials tests requests with cookies"} {
 		if code != exitClean || !strings.Contains(stdout, want) || strings.Contains(stdout, "denied     ") {
 			t.Errorf("exit code %d; want %q in\n%s%s", code, want, stdout, stderr)
+		}
+	}
+}
+
+// The emails of a sender are tested with --endpoint and with documents that are AMP emails, and without pages of a publisher.
+func TestTheEmailsOfASenderAreTested(t *testing.T) {
+	mw, err := ampcors.New(ampcors.Config{Email: ampcors.Email{Senders: []string{"news@example.com"}, Clients: []string{"https://mail.example"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := mw.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "{}") }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/mail" {
+			io.WriteString(w, `<html amp4email><body><amp-list src="/list"></amp-list>`)
+		} else {
+			api.ServeHTTP(w, r)
+		}
+	}))
+	defer server.Close()
+	const fine = "Emails of the senders are answered as mail clients want it in 2 of 2 trials; 0 of 8 requests with another sender or origin were allowed.\n"
+	for _, test := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"--sender", "news@example.com", "--mail-client", "https://mail.example", "--endpoint", server.URL + "/list"}, exitClean,
+			"GET " + server.URL + "/list, by a mail client, for emails of news@example.com\n        works      version 2, version 1 at https://mail.example\n        denied     other senders\n"},
+		{[]string{"--sender", "news@example.com", "--mail-client", "https://mail.example", server.URL + "/mail"}, exitClean, fine},
+		{[]string{"--sender", "news@example.com", server.URL + "/mail"}, exitFindings, "page at   https://mail.google.com\n"},
+		{[]string{"--sender", "sales@example.com", server.URL + "/mail"}, exitFindings, "page at   none: a mail client, with version 2\n"},
+		{[]string{server.URL + "/mail"}, exitUntested, "it is an AMP email, whose requests a reader's mail client makes: use --sender with the address of its sender"},
+		{[]string{"--sender", "news", server.URL + "/mail"}, exitUsage, `--sender "news" is not an address; want one such as news@example.com`},
+		{[]string{"--endpoint", server.URL + "/list"}, exitUsage, "or --sender with the address whose emails do"},
+	} {
+		code, stdout, stderr := run(t, "", append([]string{"probe", "--rate", "0"}, test.args...)...)
+		if code != test.code || !strings.Contains(stdout+stderr, test.want) || test.code == exitClean && !strings.Contains(stdout, fine) {
+			t.Errorf("%q: exit code %d\n%s%s", test.args, code, stdout, stderr)
 		}
 	}
 }

@@ -45,7 +45,7 @@ func writeTable(w io.Writer, report *probe.Report, color bool) error {
 		return text
 	}
 	for _, row := range matrix(report) {
-		fmt.Fprintf(&b, "%s %s, %s, for pages of %s\n", row.Method, printable(row.Endpoint), row.How, row.Publisher)
+		fmt.Fprintf(&b, "%s %s, %s, for %s\n", row.Method, printable(row.Endpoint), row.How, printable(row.Callers()))
 		for _, line := range row.lines() {
 			fmt.Fprintf(&b, "        %s %s\n", paint(line.word, 10), strings.Join(line.cells, ", "))
 		}
@@ -58,7 +58,7 @@ func writeTable(w io.Writer, report *probe.Report, color bool) error {
 		}
 		fmt.Fprintf(&b, "%s  %s%s: %s\n", paint(string(f.Severity), 6), f.ID, known, printable(f.Title))
 		for _, line := range []struct{ name, text string }{
-			{"endpoint", f.Endpoint}, {"page at", cmp.Or(f.Origin, "none: a program that sends no Origin")},
+			{"endpoint", f.Endpoint}, {"page at", pageAt(f)},
 			{"evidence", strings.Join(f.Evidence, "\n")}, {"remedy", f.Remedy}, {"try it", f.Curl},
 		} {
 			fmt.Fprintf(&b, "        %-9s %s\n", line.name, strings.ReplaceAll(printable(line.text), "\n", "\n                  "))
@@ -107,6 +107,46 @@ func counts(report *probe.Report) string {
 
 // headline says in plain words what the report means, for people who read nothing else.
 func headline(report *probe.Report) string {
+	var texts []string
+	isEmail := func(t probe.Trial) bool { return t.Kind == probe.KindEmails || t.Kind == probe.KindSenders }
+	if len(report.Trials) == 0 || slices.ContainsFunc(report.Trials, func(t probe.Trial) bool { return !isEmail(t) }) {
+		texts = append(texts, headlineOfPages(report))
+	}
+	var emails, works, others, allowed, unknown int
+	for _, t := range report.Trials {
+		switch {
+		case !isEmail(t):
+		case t.Outcome == probe.NotTested:
+			unknown++
+		case t.Kind == probe.KindEmails:
+			emails++
+			if t.Works {
+				works++
+			}
+		default:
+			others++
+			if t.Outcome == probe.Problem {
+				allowed++
+			}
+		}
+	}
+	if emails+others+unknown > 0 {
+		text := fmt.Sprintf("Emails of the senders are answered as mail clients want it in %d of %s; %d of %s with another sender or origin were allowed", works,
+			plural(emails, "trial"), allowed, plural(others, "request"))
+		if unknown > 0 {
+			text += fmt.Sprintf("; not tested: %d", unknown)
+		}
+		texts = append(texts, text+".")
+	}
+	if len(report.Untested) > 0 {
+		most := slices.MaxFunc(report.Untested, func(a, b probe.Untested) int { return cmp.Compare(a.Trials, b.Trials) })
+		texts = append(texts, fmt.Sprintf("The main reason: %.200s.", strings.Join(strings.Fields(most.Reason), " ")))
+	}
+	return strings.Join(texts, " ")
+}
+
+// headlineOfPages is the part about pages.
+func headlineOfPages(report *probe.Report) string {
 	var pages, works, pagesUnknown, hostile, public, allowed, hostileUnknown int
 	for _, t := range report.Trials {
 		isUnknown := t.Outcome == probe.NotTested
@@ -118,6 +158,7 @@ func headline(report *probe.Report) string {
 			if t.Works {
 				works++
 			}
+		case t.Kind == probe.KindSenders:
 		case t.Kind.IsHostile() && isUnknown:
 			hostileUnknown++
 		case t.Kind.IsHostile():
@@ -160,11 +201,15 @@ func headline(report *probe.Report) string {
 			text += " Not tested: " + plural(hostileUnknown, "more request") + "."
 		}
 	}
-	if len(report.Untested) > 0 {
-		most := slices.MaxFunc(report.Untested, func(a, b probe.Untested) int { return cmp.Compare(a.Trials, b.Trials) })
-		text += fmt.Sprintf(" The main reason: %.200s.", strings.Join(strings.Fields(most.Reason), " "))
-	}
 	return text
+}
+
+// pageAt says at which origin the page of a finding is.
+func pageAt(f probe.Finding) string {
+	if f.IsEmail() {
+		return cmp.Or(f.Origin, "none: a mail client, with version 2")
+	}
+	return cmp.Or(f.Origin, "none: a program that sends no Origin")
 }
 
 // A matrixRow shows the outcomes of one endpoint for one publisher.
@@ -172,6 +217,14 @@ type matrixRow struct {
 	Endpoint, Method, Publisher string
 	How                         string // with cookies or a preflight
 	Cells                       []matrixCell
+}
+
+// Callers says whose pages or emails call.
+func (r matrixRow) Callers() string {
+	if strings.Contains(r.Publisher, "@") {
+		return "emails of " + r.Publisher
+	}
+	return "pages of " + r.Publisher
 }
 
 // A matrixCell is one page, or all hostile pages of a kind.
@@ -205,7 +258,7 @@ func matrix(report *probe.Report) (rows []matrixRow) {
 		for _, kind := range probe.Kinds() {
 			of := slices.DeleteFunc(slices.Clone(trials), func(t probe.Trial) bool { return t.Kind != kind })
 			switch {
-			case kind == probe.KindPage:
+			case kind == probe.KindPage, kind == probe.KindEmails:
 				for _, t := range of {
 					row.Cells = append(row.Cells, pageCell(t))
 				}
@@ -220,6 +273,9 @@ func matrix(report *probe.Report) (rows []matrixRow) {
 
 // how says how pages call the endpoint of a trial.
 func how(report *probe.Report, t probe.Trial) string {
+	if t.Kind == probe.KindEmails || t.Kind == probe.KindSenders {
+		return "by a mail client"
+	}
 	cookies, preflight := "without cookies", "without a preflight"
 	for _, e := range report.Endpoints {
 		if e.URL == t.Endpoint && e.Method == t.Method {
@@ -315,6 +371,11 @@ func effort(e probe.Estimate) string {
 func writePlan(w io.Writer, output string, report *probe.Report) error {
 	if output == "json" {
 		return writeJSON(w, report)
+	}
+	for _, e := range report.Endpoints {
+		if _, err := fmt.Fprintf(w, "endpoint: %s %s (%s)\n", e.Method, e.URL, e.Component); err != nil {
+			return err
+		}
 	}
 	for _, t := range report.Trials {
 		skipped := ""
@@ -455,7 +516,7 @@ func writeJUnit(w io.Writer, report *probe.Report) error {
 //go:embed report.html
 var reportHTML string
 
-var reportTemplate = template.Must(template.New("report").Funcs(template.FuncMap{"headline": headline, "counts": counts,
+var reportTemplate = template.Must(template.New("report").Funcs(template.FuncMap{"headline": headline, "pageAt": pageAt, "counts": counts,
 	"matrix": matrix, "reason": reasonOf}).Parse(reportHTML))
 
 // findingOf returns the finding for a trial with a problem: one that is not known, if there is one.

@@ -122,7 +122,9 @@ func (p *prober) newPolicy() policy {
 		}
 	}
 	for _, pair := range p.pairs {
-		add(&found.Publishers, pair.publisher)
+		if pair.sender == "" {
+			add(&found.Publishers, pair.publisher)
+		}
 	}
 	for _, e := range p.report.Endpoints {
 		if e.Method != http.MethodGet && e.Method != http.MethodHead && e.Method != http.MethodPost {

@@ -97,6 +97,7 @@ type request struct {
 	body        string
 	credentials bool
 	navigates   bool // a form sends it, and not a script
+	isProxied   bool // a mail client sends it, and not a browser
 }
 
 // A response is an answer that was read.
@@ -148,7 +149,7 @@ func (c *client) send(ctx context.Context, req request) (*response, error) {
 	if req.origin != "" && !(isRead && originOf(u) == req.origin) { // browsers send none within an origin
 		r.Header.Set("Origin", req.origin)
 	}
-	if req.origin != "" {
+	if req.origin != "" && !req.isProxied {
 		r.Header.Set("Sec-Fetch-Site", fetchSite(req.origin, u))
 		r.Header.Set("Sec-Fetch-Mode", "cors")
 		r.Header.Set("Sec-Fetch-Dest", "empty")

@@ -89,6 +89,7 @@ type Document struct {
 	Endpoints []Endpoint // that need CORS if the document is on an AMP Cache
 	Unknown   []Unknown  // URLs that are invalid or that only the browser knows
 	IsAMP     bool       // the html element is marked as that of an AMP document
+	IsEmail   bool       // the html element is marked as that of an AMP email
 }
 
 // ReadDocument reads an AMP document that was fetched from base. Relative URLs are resolved, and
@@ -103,15 +104,16 @@ func ReadDocument(document io.Reader, base *url.URL) (Document, error) {
 	}
 	f := &finder{base: base, seen: make(map[Endpoint]bool)}
 	f.elements(root)
-	return Document{f.endpoints, f.unknown, isAMP(root)}, nil
+	return Document{f.endpoints, f.unknown, isMarked(root, "amp", "⚡", "⚡\ufe0f"), isMarked(root, "amp4email", "⚡4email", "⚡\ufe0f4email")}, nil
 }
 
-// isAMP reports whether a document says that it is AMP.
-// https://amp.dev/documentation/guides-and-tutorials/learn/spec/amphtml#required-markup
-func isAMP(root *html.Node) bool {
+// isMarked reports whether the html element of a document has one of the attributes, which say that it is AMP.
+// https://amp.dev/documentation/guides-and-tutorials/learn/spec/amphtml#required-markup and
+// https://amp.dev/documentation/guides-and-tutorials/learn/email-spec/amp-email-format#required-markup
+func isMarked(root *html.Node, attributes ...string) bool {
 	for n := range root.ChildNodes() {
 		if n.Type == html.ElementNode && n.Data == "html" {
-			return hasAttr(n, "amp") || hasAttr(n, "⚡") || hasAttr(n, "⚡\ufe0f")
+			return slices.ContainsFunc(attributes, func(key string) bool { return hasAttr(n, key) })
 		}
 	}
 	return false

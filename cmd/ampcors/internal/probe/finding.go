@@ -41,6 +41,9 @@ type Finding struct {
 	Known     bool     `json:"known,omitempty"` // set by [Report.Know]
 }
 
+// IsEmail reports whether a finding is about the emails of a sender, whose address Publisher has.
+func (f Finding) IsEmail() bool { return strings.Contains(f.Publisher, "@") }
+
 // Know marks the findings that are known, for example because they are accepted for now. The summary
 // does not count them.
 func (r *Report) Know(isKnown func(Finding) bool) {
@@ -166,6 +169,16 @@ var kinds = []kind{
 	{"unsafe-reaches-handler", High, "a forged POST is not denied",
 		"Browsers send simple POSTs with cookies and without a preflight. Answer 403 to an Origin that is not allowed, before the handler."},
 	{"unsafe-seems-to-run", Medium, "a forged POST seems to run", "It is answered with success, though not as the publisher's own request. Answer 403 to an Origin that is not allowed, before the handler. If nothing was done, a status of 4xx would say so."},
+
+	// Emails.
+	{"email-sender-refused", High, "the sender's email is not answered as mail clients want it, with version 2",
+		"Answer a request with AMP-Email-Sender, if its sender is allowed, with status 200 and AMP-Email-Allow-Sender: the same address. Origin does not count then."},
+	{"email-v1-refused", Medium, "the sender's email is not answered as mail clients want it, with version 1",
+		"Answer a request from the mail client's Origin whose __amp_source_origin is an allowed sender with Access-Control-Allow-Origin: %[1]s, AMP-Access-Control-Allow-Source-Origin: the sender, and Access-Control-Expose-Headers: AMP-Access-Control-Allow-Source-Origin. Gmail's documentation still asks for it."},
+	{"email-any-sender", Medium, "the email of another sender is answered",
+		"Compare the whole address with the allowed senders, and send no AMP-Email-Allow-Sender otherwise. If the emails of everybody may read the answers, AMP-Email-Allow-Sender: * says so."},
+	{"email-origin-allowed", Low, "a website that names the sender can read the answers",
+		"Allow version 1 only for the origins of mail clients, such as https://mail.google.com: every website can send __amp_source_origin."},
 }
 
 // IDs returns the ids that findings can have.
@@ -205,6 +218,7 @@ func (c *cell) finding(k kind, shown []*trial) Finding {
 	evidence := c.p.client.describe(r, resp)
 	add := func(line string) { evidence = append(evidence, line) }
 	switch why := a.why(); {
+	case c.isEmail: // the remark says it
 	case k.id == "same-origin-header-preferred":
 		add("Without AMP-Same-Origin, it is denied.")
 	case first.Kind.IsHostile() && a.isReadable():
@@ -263,7 +277,7 @@ func (c *client) describe(r request, resp *response) (lines []string) {
 	}
 	lines = append(lines, fmt.Sprintf("%s is answered with status %d", r.method, resp.Status))
 	for _, name := range []string{"Access-Control-Allow-Origin", "Access-Control-Allow-Credentials", "Access-Control-Allow-Methods",
-		"Access-Control-Allow-Headers", "Access-Control-Expose-Headers", "AMP-Redirect-To", "Vary", "Location", "Content-Type"} {
+		"Access-Control-Allow-Headers", "Access-Control-Expose-Headers", "AMP-Redirect-To", "Vary", "Location", "Content-Type", allowSender, sourceOrigin} {
 		for _, value := range resp.Header[http.CanonicalHeaderKey(name)] {
 			lines = append(lines, fmt.Sprintf("%s: %.200s", name, c.clean(value)))
 		}

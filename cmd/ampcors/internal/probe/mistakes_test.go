@@ -55,11 +55,45 @@ func TestEachMistakeIsFound(t *testing.T) {
 	}
 }
 
+// TestEachMistakeAboutEmailsIsFound is the same for the emails of a sender.
+func TestEachMistakeAboutEmailsIsFound(t *testing.T) {
+	for _, c := range probetest.EmailCases() {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewServer(c.Backend)
+			defer server.Close()
+			endpoint := probe.Endpoint{URL: server.URL + "/", Method: "GET", Answer: probe.AnswerJSON}
+			report, err := probe.Run(t.Context(), probe.Config{Endpoints: []probe.Endpoint{endpoint}, Senders: []string{probetest.Sender}, Timeout: time.Minute, MaxTime: time.Hour})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, f := range report.Findings {
+				got = append(got, f.ID)
+				if !f.IsEmail() || f.Remedy == "" || len(f.Evidence) < 2 || !strings.HasPrefix(f.Curl, "curl -gsi ") || strings.Contains(f.Remedy, "%[") {
+					t.Errorf("%+v", f)
+				}
+			}
+			slices.Sort(got)
+			if s := report.Summary; !slices.Equal(got, c.Want) || len(report.Snippets) > 0 || s.Planned != 10 || s.Planned != s.Fine+s.Problems+s.NotTested {
+				t.Errorf("got %q; want %q; %+v", got, c.Want, report)
+			}
+			isFound := slices.ContainsFunc(report.Untested, func(u probe.Untested) bool { return c.NotTested != "" && strings.Contains(u.Reason, c.NotTested) })
+			if isFound != (c.NotTested != "") || c.NotTested == "" && report.Summary.NotTested > 0 {
+				t.Errorf("not tested: %+v; want %q", report.Untested, c.NotTested)
+			}
+		})
+	}
+}
+
 // TestEachIDHasABackend checks that at least one backend leads to each id. Otherwise the id
 // would not be tested.
 func TestEachIDHasABackend(t *testing.T) {
 	var shown []string
 	for _, c := range probetest.Cases() {
+		shown = append(shown, c.Want...)
+	}
+	for _, c := range probetest.EmailCases() {
 		shown = append(shown, c.Want...)
 	}
 	for _, id := range probe.IDs() {

@@ -62,19 +62,21 @@ const (
 	KindFormer     Kind = "former caches"
 	KindOwnHosts   Kind = "own hosts" // of the publisher, which are not its pages
 	KindForged     Kind = "forged POSTs"
+	KindEmails     Kind = "emails" // of the sender
+	KindSenders    Kind = "other senders"
 )
 
 // Kinds returns the kinds of trials, in the order of reports.
 func Kinds() []Kind {
 	return []Kind{KindPage, KindNoOrigin, KindCookies, KindRevalidate, KindUserAgent, KindSites, KindPublishers, KindTwins,
 		KindLookalikes, KindHTTP, KindNull,
-		KindClaims, KindSameOrigin, KindReferer, KindLocalhost, KindFormer, KindOwnHosts, KindForged}
+		KindClaims, KindSameOrigin, KindReferer, KindLocalhost, KindFormer, KindOwnHosts, KindForged, KindEmails, KindSenders}
 }
 
 // IsHostile reports whether the pages of this kind must be denied.
 func (k Kind) IsHostile() bool {
 	switch k {
-	case KindPage, KindNoOrigin, KindCookies, KindRevalidate, KindUserAgent:
+	case KindPage, KindNoOrigin, KindCookies, KindRevalidate, KindUserAgent, KindEmails:
 		return false
 	}
 	return true
@@ -104,6 +106,7 @@ type step struct {
 	isFresh     bool // no cache may answer it
 	revalidates bool // with the validator of the answer before
 	isControl   bool // from the page that is the control
+	isProxied   bool // a mail client sends it, and not a browser
 	toRedirect  bool // to the other origin to which the publisher's page was redirected
 }
 
@@ -134,7 +137,8 @@ const (
 type cell struct {
 	p         *prober
 	e         *Endpoint
-	publisher string
+	publisher string // or the sender, if the trials are about emails
+	isEmail   bool
 	own       string // the publisher's own origin
 	trials    []*trial
 
@@ -188,13 +192,18 @@ func (p *prober) plan(e *Endpoint, publisher string) (*cell, error) {
 		c.add(KindCookies, "the answer with and without cookies", pages[0], "", with, without, with)
 	}
 	c.planHostile(pages)
+	c.skipUnsafe()
+	return c, nil
+}
+
+// skipUnsafe skips the trials that the Config does not allow.
+func (c *cell) skipUnsafe() {
 	for _, t := range c.trials {
-		isSentAlone := c.needsPreflight() && t.steps[0].mode != direct && t.Kind != KindForged && t.origin != originOfURL(e.URL) // its preflight
-		if !p.maySend(e.Method) && !isSentAlone {
-			t.skip("the method "+e.Method+" is only sent with --unsafe", true)
+		isSentAlone := !c.isEmail && c.needsPreflight() && t.steps[0].mode != direct && t.Kind != KindForged && t.origin != originOfURL(c.e.URL) // its preflight
+		if !c.p.maySend(c.e.Method) && !isSentAlone {
+			t.skip("the method "+c.e.Method+" is only sent with --unsafe", true)
 		}
 	}
-	return c, nil
 }
 
 // add adds a trial to the plan.

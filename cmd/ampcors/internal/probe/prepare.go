@@ -18,10 +18,10 @@ import (
 	"github.com/ampcors/ampcors/cacheurl"
 )
 
-// A pair is an endpoint, by its index in the report, and a publisher whose pages call it.
+// A pair is an endpoint, by its index in the report, and a publisher whose pages call it, or a sender whose emails do.
 type pair struct {
-	endpoint  int
-	publisher string
+	endpoint          int
+	publisher, sender string // one of them
 }
 
 // prepare fetches the documents, and finds publishers and endpoints.
@@ -72,9 +72,9 @@ func (p *prober) prepare(ctx context.Context) error {
 		e.URL = u.String()
 		p.report.Target = cmp.Or(p.report.Target, e.URL)
 		p.allow(u, true)
-		p.addEndpoint(e, publishers)
+		p.addEndpoint(e, publishers, p.cfg.Senders)
 	}
-	if len(p.cfg.Endpoints) > 0 && len(publishers) == 0 && len(documents) == 0 {
+	if len(p.cfg.Endpoints) > 0 && len(publishers) == 0 && len(p.cfg.Senders) == 0 && len(documents) == 0 {
 		return errors.New("there is no publisher; name the domain whose pages call the endpoints")
 	}
 	for _, document := range documents {
@@ -85,8 +85,8 @@ func (p *prober) prepare(ctx context.Context) error {
 	return nil
 }
 
-// addEndpoint adds an endpoint for the pages of publishers, unless it was added before.
-func (p *prober) addEndpoint(e Endpoint, publishers []string) {
+// addEndpoint adds an endpoint for the pages of publishers and the emails of senders, unless it was added before.
+func (p *prober) addEndpoint(e Endpoint, publishers, senders []string) {
 	i := slices.Index(p.report.Endpoints, e)
 	if i < 0 {
 		if u, err := url.Parse(e.URL); err == nil && u.Scheme == "http" && !isLoopback(u.Hostname()) {
@@ -95,10 +95,16 @@ func (p *prober) addEndpoint(e Endpoint, publishers []string) {
 		i = len(p.report.Endpoints)
 		p.report.Endpoints = append(p.report.Endpoints, e)
 	}
-	for _, publisher := range publishers {
-		if pair := (pair{i, publisher}); !slices.Contains(p.pairs, pair) {
+	add := func(pair pair) {
+		if !slices.Contains(p.pairs, pair) {
 			p.pairs = append(p.pairs, pair)
 		}
+	}
+	for _, publisher := range publishers {
+		add(pair{endpoint: i, publisher: publisher})
+	}
+	for _, sender := range senders {
+		add(pair{endpoint: i, sender: sender})
 	}
 }
 
@@ -170,10 +176,19 @@ func (p *prober) fetchDocument(ctx context.Context, document *url.URL, publisher
 		return err
 	}
 	endpoints, unknown := read.Endpoints, read.Unknown
-	if !read.IsAMP {
+	senders := p.cfg.Senders
+	switch {
+	case !read.IsEmail:
+		senders = nil
+	case len(senders) == 0:
+		return errors.New("it is an AMP email, whose requests a reader's mail client makes: use --sender with the address of its sender")
+	default:
+		publishers = nil // no page and no cache has it
+	}
+	if !read.IsAMP && !read.IsEmail {
 		p.report.Notes = append(p.report.Notes, document.String()+" is not an AMP document: its html element has neither the attribute amp nor ⚡. An AMP Cache does not serve it, but redirects its readers to the canonical page.")
 	}
-	if len(publishers) == 0 {
+	if len(publishers) == 0 && !read.IsEmail {
 		domain, err := cacheurl.CanonicalDomain(base.Hostname())
 		if err != nil {
 			return fmt.Errorf("name its publisher, with --publisher: %w", err)
@@ -196,7 +211,7 @@ func (p *prober) fetchDocument(ctx context.Context, document *url.URL, publisher
 				p.report.Notes = append(p.report.Notes, "Your headers and cookies are withheld from "+originOf(u)+", which the document names: --allow-host "+u.Host+" sends them there.")
 			}
 		}
-		p.addEndpoint(e, publishers)
+		p.addEndpoint(e, publishers, senders)
 	}
 	return nil
 }

@@ -37,6 +37,11 @@ type Config struct {
 	// Publishers are the domains whose pages must work. If empty, the host of each document is
 	// used for the endpoints in it.
 	Publishers []string
+	// Senders are the addresses whose emails must work: with the endpoints of Documents that are AMP emails, and with Endpoints.
+	Senders []string
+	// MailClients are the origins of the mail clients at which emails must work with version 1 of the protocol. If nil,
+	// https://mail.google.com is used.
+	MailClients []string
 	// Caches are the AMP Caches on which pages must work. If nil, cacheurl.DefaultCaches() are
 	// used.
 	Caches []cacheurl.Cache
@@ -167,8 +172,11 @@ func run(ctx context.Context, cfg Config, sends bool) (*Report, error) {
 	var cells []*cell
 	total := 0
 	for _, pair := range p.pairs {
-		c, err := p.plan(&p.report.Endpoints[pair.endpoint], pair.publisher)
-		if err != nil {
+		e := &p.report.Endpoints[pair.endpoint]
+		var c *cell
+		if pair.sender != "" {
+			c = p.planEmails(e, pair.sender)
+		} else if c, err = p.plan(e, pair.publisher); err != nil {
 			return nil, err
 		}
 		cells = append(cells, c)
@@ -211,7 +219,9 @@ func (p *prober) estimate(cells []*cell) (e Estimate) {
 				}
 			}
 		}
-		if hostile > 0 {
+		if c.isEmail {
+			e.Requests++ // the control
+		} else if hostile > 0 {
 			e.Requests += width + 2*((hostile+groupSize-1)/groupSize)
 		}
 	}
@@ -238,8 +248,13 @@ func (p *prober) send(ctx context.Context, cells []*cell, total int) {
 		slots <- struct{}{}
 		wait.Go(func() {
 			defer func() { <-slots }()
-			c.run(ctx, progress)
-			c.judge()
+			if c.isEmail {
+				c.runEmails(ctx, progress)
+				c.judgeEmails()
+			} else {
+				c.run(ctx, progress)
+				c.judge()
+			}
 		})
 	}
 	wait.Wait()
@@ -291,7 +306,7 @@ func (p *prober) finish(cells []*cell) {
 	slices.Sort(r.Notes)
 	r.Notes = slices.Compact(r.Notes)
 	s.Endpoints, s.Requests = len(r.Endpoints), int(p.client.sent.Load())
-	if len(r.Findings) > 0 {
+	if slices.ContainsFunc(r.Findings, func(f Finding) bool { return !f.IsEmail() }) {
 		r.Snippets = snippets(p.policy)
 	}
 	r.Know(func(Finding) bool { return false })
@@ -305,6 +320,9 @@ func (p *prober) more() []string {
 		if isUseful {
 			more = append(more, text)
 		}
+	}
+	if !slices.ContainsFunc(p.pairs, func(pair pair) bool { return pair.publisher != "" }) {
+		return more // nothing about pages is tested
 	}
 	endpoints := p.report.Endpoints
 	has := func(is func(Endpoint) bool) bool { return slices.ContainsFunc(endpoints, is) }
@@ -334,6 +352,9 @@ func (p *prober) untested(endpoint, reason string, failed bool, trials int) {
 // origins returns every origin of the publishers' pages.
 func (p *prober) origins() (origins []string) {
 	for _, pair := range p.pairs {
+		if pair.sender != "" {
+			continue
+		}
 		pages, _ := pagesOf(pair.publisher, p.cfg.Caches) // plan has made the same call
 		for _, pg := range pages {
 			if !pg.isAmbiguous && !slices.Contains(origins, pg.origin) {

@@ -560,7 +560,8 @@ func TestWhatCachesDoWithADocumentIsSaid(t *testing.T) {
 		{name: "a lightning", document: "<html ⚡ lang=en><body>"},
 		{name: "a lightning with a variation selector", document: "<html ⚡\ufe0f><body>"},
 		{name: "not AMP", document: "<html lang=en><body amp>", note: "redirects its readers to the canonical page"},
-		{name: "for email", document: "<html ⚡4email><body>", note: "redirects its readers to the canonical page"},
+		{name: "for email", document: "<html ⚡4email><body>", err: "it is an AMP email, whose requests a reader's mail client makes: use --sender"},
+		{name: "for email, in letters", document: "<!doctype html><html amp4email data-css-strict><body>", err: "use --sender"},
 		{name: "no-transform", document: "<html amp><body>", cacheControl: "max-age=60, No-Transform", note: "no-transform, which AMP Caches ignore"},
 		{name: "5xx", status: 502, err: "the status is 502; an AMP Cache that has no copy of the document answers 404"},
 	} {

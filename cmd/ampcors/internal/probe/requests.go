@@ -172,7 +172,8 @@ func (c *cell) request(origin string, s step) request {
 	if !isSimple {
 		maps.Copy(r.header, c.p.cfg.PageHeader)
 	}
-	if origin != "" && origin != "null" {
+	r.isProxied = s.isProxied
+	if origin != "" && origin != "null" && !s.isProxied {
 		r.header.Set("Referer", origin+"/") // by the default referrer policy
 	}
 	if target, err := url.Parse(u); err == nil && originOf(target) == origin {

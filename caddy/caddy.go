@@ -145,8 +145,8 @@ func (h *Handler) follow(ctx caddy.Context) {
 	}
 }
 
-// checkPublisherHeader reports whether the name can be that of the PublisherHeader. A name that
-// HTTP gives a meaning would make other requests of the backend.
+// checkPublisherHeader returns an error if the name cannot be that of the PublisherHeader. A header that HTTP
+// defines, such as Host, would change what the request means to the backend.
 func checkPublisherHeader(name string) error {
 	switch {
 	case name == "":
@@ -188,8 +188,8 @@ func (h *Handler) inline() configfile.Inline {
 // configuration in memory for minutes, and the list may be long.
 var dropAfter = 10 * time.Second
 
-// nobody answers each Origin with 503.
-var nobody = ampcors.Config{Source: new(source.Source), Denied: deny}
+// denyAll is a deny-all policy: it answers each Origin with 503.
+var denyAll = ampcors.Config{Source: new(source.Source), Denied: deny}
 
 // Cleanup implements caddy.CleanerUpper. For a moment, listed publishers are allowed as before, and
 // others if another handler uses the source.
@@ -204,7 +204,7 @@ func (h *Handler) Cleanup() error {
 		h.source.release()
 	}
 	if h.mw != nil {
-		time.AfterFunc(dropAfter, func() { _ = h.mw.Reconfigure(nobody) }) // it is valid
+		time.AfterFunc(dropAfter, func() { _ = h.mw.Reconfigure(denyAll) }) // it is valid
 	}
 	return nil
 }

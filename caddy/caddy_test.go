@@ -665,7 +665,7 @@ func TestAWrongConfigurationChangesNothing(t *testing.T) {
 	eventually(t, "the source of the wrong configuration is closed", func() bool { return f.opened.Load() == 1 && f.closed.Load() == 1 })
 }
 
-// What a backend sends arrives as it sends it.
+// A response is passed on as soon as the backend writes a part of it, and not changed.
 func TestResponsesAreStreamed(t *testing.T) {
 	next := make(chan string)
 	s := newServer(t, "\tampcors www.example.com\n\treverse_proxy "+backend(t, func(w http.ResponseWriter, r *http.Request) {

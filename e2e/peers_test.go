@@ -18,7 +18,7 @@ import (
 	"github.com/ampcors/ampcors/internal/servertest"
 )
 
-// peerScenarios are what the libraries are compared by. As in AMP's runtime, each page
+// peerScenarios are the requests by which the libraries are compared. As in AMP's runtime, each page
 // sends its source origin, or a wrong one, in __amp_source_origin, unless claim is "". The
 // same-origin request has AMP-Same-Origin.
 var peerScenarios = []struct {

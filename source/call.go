@@ -29,7 +29,7 @@ type call struct {
 	done   chan struct{}
 }
 
-// begin makes a call if the breaker allows it. c.mu is held.
+// begin makes a call if the breaker allows it. s.mu is held.
 func (s *Source) begin(k key, class class, shard *shard) (*call, error) {
 	if s.background.Err() != nil {
 		return nil, ErrClosed

@@ -43,8 +43,8 @@ import (
 // for one key count as one. For a second, the database is not asked. Then one lookup finds out
 // whether it works. HasPublisher and PublisherByHash have a breaker each, and another for
 // remembered publishers, so that failures of one kind of lookup do not stop the others.
-// An error that wraps [ErrNoStale] makes the Source drop all that it remembers, in every shard, and what lookups
-// that began before it return. What the Database confirms later is remembered again.
+// After an error that wraps [ErrNoStale], the Source drops all that it remembers, in every shard. It does not
+// remember the answers of lookups that began before. Later answers are remembered again.
 type Database struct {
 	// HasPublisher reports whether domain is a publisher. What it confirms gets in, so it must
 	// compare names byte by byte. It knows domains, and no patterns.

@@ -328,13 +328,13 @@ func (s *Source) forgetAll() {
 	s.forgetCalls()
 }
 
-// dropAll removes everything, so that no stale answer is left. c.mu is held.
+// dropAll removes everything, so that no stale answer is left. s.mu is held.
 func (s *Source) dropAll() {
 	s.memory.purge()
 	s.forgetCalls()
 }
 
-// forgetCalls keeps the answers of running lookups from being remembered. c.mu is held.
+// forgetCalls keeps the answers of running lookups from being remembered. s.mu is held.
 func (s *Source) forgetCalls() {
 	for _, running := range s.calls {
 		running.forgotten = true

@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// maxRejected is how many requests of a call may be rejected in the search for pages at fault. One page among
-// 10,000 takes 14.
+// maxRejected is how many requests of a call may be rejected in the search for the pages that the engine rejects.
+// The search for one page among 10,000 takes 14.
 const maxRejected = 64
 
 // A delivery is one call of Submit, or of a queue.

@@ -212,7 +212,7 @@ var ErrKeyFile = errors.New("search engines cannot use the key file")
 // a redirect, of the type text/plain, with the key and nothing else but white space and line
 // breaks behind it. A byte order mark, which some engines may not accept, is logged (Warn). Verify
 // checks the hosts one after the other, and joins all errors. Each error is an *[badvalue.Error] about a
-// host, [ErrKeyFile], or an error of the network.
+// host, [ErrKeyFile], or an error of KeysOf, of the network or of ctx.
 //
 // With Config.KeyLocation there is only one file, and hosts may be empty.
 func (c *Client) Verify(ctx context.Context, hosts ...string) error {

@@ -49,7 +49,8 @@ var (
 	ErrAllRejected = errors.New("the engine rejects all that was sent of this host, so the cause may be the key (verify it first), and not a page")
 	// ErrNotSent: the batch was not sent, because an earlier one failed, or too many were rejected.
 	ErrNotSent = errors.New("not sent, after an earlier failure")
-	// ErrSearchLimit is ErrNotSent because a call may search for pages at fault with 64 rejected requests only.
+	// ErrSearchLimit is ErrNotSent because 64 requests of the call were rejected, the limit of the search for the
+	// pages that the engine rejects.
 	// Submit the same URLs again soon: each call makes progress.
 	ErrSearchLimit = fmt.Errorf("%w: %d requests of this call were rejected; the next call goes on", ErrNotSent, maxRejected)
 )

@@ -195,8 +195,8 @@ func (o *Outbox) settle(ctx context.Context, pages map[string]page, report index
 	return nil
 }
 
-// putBehind puts the pages of a batch that is to be sent again behind those that wait. Without it,
-// as many pages as one request takes, all rejected, would be each next request of their host.
+// putBehind moves the pages of a batch that is sent again behind the pages that wait. Otherwise, if a whole
+// request of pages is rejected, each later request of the host would have the same pages.
 func (o *Outbox) putBehind(ctx context.Context, pages map[string]page, b indexnow.Batch) {
 	ids := make([]int64, len(b.URLs))
 	for i, u := range b.URLs {
@@ -205,7 +205,7 @@ func (o *Outbox) putBehind(ctx context.Context, pages map[string]page, b indexno
 	if _, err := o.pool.Exec(ctx, `
 		UPDATE outbox.page SET ready_at = clock_timestamp()
 		WHERE id IN (SELECT id FROM outbox.page WHERE id = ANY($1) AND ready_at IS NOT NULL FOR UPDATE SKIP LOCKED)`, ids); err != nil {
-		slog.WarnContext(ctx, "outbox: what is sent again stays before what waits", "host", b.Host, "error", err)
+		slog.WarnContext(ctx, "outbox: pages that are sent again could not be moved behind the waiting pages", "host", b.Host, "error", err)
 	}
 }
 

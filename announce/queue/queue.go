@@ -1,8 +1,8 @@
 // Package queue gathers the URLs of pages that change, and passes them on in the background: to search
 // engines with package indexnow, or to AMP Caches with package updatecache. Their clients make a [Queue].
 //
-// A Queue is only in memory. If the process is killed, its URLs are lost. Who must lose none keeps them in
-// a database: see announce/outbox.
+// A Queue is only in memory. If the process is killed, its URLs are lost. A program that must lose none keeps
+// them in a database: see announce/outbox.
 package queue
 
 import (

@@ -292,8 +292,8 @@ func hasTime(lastMod string) bool {
 	return err == nil
 }
 
-// isLater reports whether a lastmod is later than another one. A date is as late as any time of its
-// day. If one of them is neither, it is later if it is another.
+// isLater reports whether a lastmod is later than another one. If one of them has no time, only the days are
+// compared. If one of them is not a date, each lastmod that differs counts as later, unless it is empty.
 func isLater(lastMod, than string) bool {
 	const day = len("2006-01-02")
 	_, err1 := time.Parse("2006-01-02", lastMod[:min(day, len(lastMod))])

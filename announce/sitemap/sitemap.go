@@ -40,8 +40,8 @@ import (
 // Config configures a [Reader]. If a limit is zero, its default is used. What is beyond a limit is
 // an error, and what comes before it is used.
 type Config struct {
-	// HTTPClient fetches the files. A copy of it is used, which follows redirects on the same
-	// host only, and has a timeout of 1 minute if none is set. If its Transport is nil or a
+	// HTTPClient fetches the files. A copy of it is used, which follows redirects only to the same
+	// host and to Hosts, and has a timeout of 1 minute if none is set. If its Transport is nil or a
 	// *http.Transport without MaxResponseHeaderBytes, it accepts at most 64 KiB of headers. If
 	// tenants choose the URLs, these can lead to hosts of your own network: see the example of
 	// updatecache.Client.Verify.
@@ -68,9 +68,9 @@ type Config struct {
 	ForCaches bool
 	// FindGone also finds announced pages that are no longer listed, so that engines and caches
 	// learn that they are gone. Each file is then read each time, and listed pages take as much
-	// memory again, up to MaxState. If a file cannot be read to its end or redirects to another of them,
-	// an entry is skipped, no page is listed, or too many are gone, none is taken to be gone, and the
-	// error says why. Pages that were found gone earlier stay pending.
+	// memory again, up to MaxState. No page is taken to be gone, and the error says why, if a
+	// file cannot be read to its end, two files are the same after redirects, an entry is skipped, no page is
+	// listed, or too many are gone. Pages that were found gone earlier stay pending.
 	FindGone bool
 	// MaxGone is the share of the announced pages that may be gone and not yet Done, because a broken
 	// sitemap looks like one from which many pages are gone. Ten always may. If it is not above 0 and at
@@ -129,8 +129,9 @@ func (e *Error) Unwrap() error { return e.Err }
 // changed.
 //
 // The error joins an *[Error] for each of the first 100 files that cannot be read. Such a file is read
-// again the next time, and the other files are not affected. Entries that are on other hosts than the file, the one that
-// led to it, and Config.Hosts are skipped; the Error names the first ten of a file by their place, such as url[3].
+// again the next time, and the other files are not affected. An entry is skipped if its
+// host is not that of the file, nor that of the file given to Update, nor one of Config.Hosts. The Error names the
+// first ten of them by their place, such as url[3].
 //
 // The user and password of a URL are sent to the same host only, and never to http if the URL is
 // https.

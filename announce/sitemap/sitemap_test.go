@@ -1004,7 +1004,6 @@ func TestPagesThatAreGone(t *testing.T) {
 	}
 }
 
-// What is gone, and was not announced as such yet, counts each time.
 // A page that was rejected is not pending until its lastmod is later, and is forgotten when it is not listed.
 func TestARejectedPageIsPendingAgainWhenItChanges(t *testing.T) {
 	t.Parallel()

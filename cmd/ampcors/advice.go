@@ -60,7 +60,7 @@ func newAdvice() *cobra.Command {
 		cfg.Publishers = append(cfg.Publishers, *publishers...)
 		switch {
 		case len(cfg.Publishers) == 0 && *file != "":
-			return errors.New("the file lists no publisher, and a server can compare origins of publishers alone: use --publisher, or put ampcors in front of the backend for emails, origins and databases")
+			return errors.New("the file lists no publisher, and a server can compare origins of publishers alone: use --publisher, or put ampcors in front of the backend for AMP for Email requests, origins and databases")
 		case len(cfg.Publishers) == 0:
 			return errors.New("there is no publisher; use --publisher or --config")
 		case slices.ContainsFunc(cfg.Publishers, func(p string) bool { return strings.HasPrefix(p, "*.") }):
@@ -86,7 +86,7 @@ func notInAdvice(cfg ampcors.Config, asksDatabase bool, server string) (notes []
 		text  string
 	}{
 		{len(cfg.Origins) > 0, "origins: the advice does not allow them; add those that you need, where it says how partners are added"},
-		{len(cfg.Email.Senders) > 0, "email: the advice does not allow emails"},
+		{len(cfg.Email.Senders) > 0, "email: the advice does not allow AMP for Email requests"},
 		{asksDatabase, "source: the advice does not allow publishers of a database"},
 		{cfg.ReportOnly, "reportOnly: the advice denies"},
 		{cfg.DangerouslyAllowAmbiguousPrefixes, "dangerouslyAllowAmbiguousPrefixes: the advice does not allow such prefixes"},

@@ -19,7 +19,7 @@ import (
 	"github.com/ampcors/ampcors/cacheurl"
 )
 
-// The commands of this file tell AMP Caches and search engines that pages have changed.
+// This file has what the commands verify, flush and submit share.
 
 // indexNowFlags are the flags about the keys of IndexNow and about its services.
 type indexNowFlags struct{ location, keys, endpoint string }
@@ -89,7 +89,7 @@ func parseKeys(data []byte) (map[string][]indexnow.Key, error) {
 	return keys, nil
 }
 
-const exitHelp = "Exit codes: 0 all is right, 1 something is wrong that will not pass, 2 wrong usage, 3 try again later."
+const exitHelp = "Exit codes: 0 all is right, 1 an error that a retry does not fix, 2 wrong usage, 3 try again later."
 
 // httpClient sends the requests. Tests replace it.
 var httpClient = &http.Client{Timeout: 30 * time.Second}

@@ -67,9 +67,9 @@ func newCacheURL() *cobra.Command {
 // googleHosts are the hosts of Google Search, in any country.
 var googleHosts = regexp.MustCompile(`^www\.google\.[a-z]{2,3}(\.[a-z]{2})?$`)
 
-// pasted reads URLs as people copy them that are not in the form of AMP's document: of the viewers of search engines,
-// and of caches without a domain prefix or a content type. It returns the publisher's URL and what
-// the argument is, or "" if it is none of these.
+// pasted reads URLs that people copy, but that are not in the form of AMP's document: URLs of the viewers of search
+// engines, and URLs of caches without a domain prefix or a content type. It returns the publisher's URL and a note
+// about the argument, or "" if the argument is no such URL.
 func pasted(arg string, known []cacheurl.Cache) (page, note string, err error) {
 	u, err := url.Parse(arg)
 	if err != nil || u.Scheme != "https" {

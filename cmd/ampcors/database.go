@@ -48,7 +48,7 @@ func (d *database) isMySQL() bool {
 	return strings.HasPrefix(d.address(), "mysql://") || strings.HasPrefix(d.address(), "mariadb://")
 }
 
-// lookups are where publishers are looked up, and whether that works.
+// lookups are an open database of publishers, with functions that check and close it.
 type lookups struct {
 	source.Database
 	ping func(context.Context) error // whether lookups work, and with PostgreSQL, whether changes are reported

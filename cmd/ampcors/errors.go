@@ -28,13 +28,16 @@ func inOurWords(err error) error {
 	return err
 }
 
-// ourWords are the same in errors that are texts alone.
+// ourWords replaces the same names in errors whose text is all that is known of them.
 var ourWords = strings.NewReplacer("of a host in Config.Hosts", "of a host of --allow-host", "not in Config.Hosts", "not one of --allow-host", "name that host in Config.Hosts", "name that host with --allow-host",
+	"Config.MaxState", "--max-state", "the share of Config.MaxGone", "--max-gone", "Config.MaxFiles", "the limit",
+	"the public key of the Signer", "the public key of --key", "KeysOf[", "--keys[", "call Install, or run ampcors", "run ampcors",
+	`pgsource: Table.Table "`, `--table "`, "pgsource: Table.Condition", "--condition",
 	"pgsource: ConnString", "the database's address", "pgsource: ", "", `sqlsource: Table "`, `--table "`,
 	`sqlsource: DomainColumn "`, `--domain-column "`, `sqlsource: PrefixColumn "`, `--prefix-column "`, "sqlsource: ", "")
 
-// complain writes an error with the name of the program once, which errors of package ampcors have already: at the
-// beginning of a line, or behind a file or a setting.
+// complain writes an error, with the name of the program at its beginning. Errors of package ampcors already have the
+// name, at the beginning of a line or after a file or a setting; it is removed there.
 func complain(w io.Writer, text string) {
 	lines := strings.Split(ourWords.Replace(text), "\n")
 	for i, line := range lines {
@@ -44,7 +47,7 @@ func complain(w io.Writer, text string) {
 	fmt.Fprintln(w, "ampcors:", strings.Join(lines, "\n"))
 }
 
-// failure returns the exit code for errors: 3 if all of them may pass, otherwise 1.
+// failure returns the exit code for errors: 3 if mayPass holds for all of them, otherwise 1.
 func failure(errs []error) error {
 	switch {
 	case len(errs) == 0:

@@ -30,7 +30,7 @@ func newExplain() *cobra.Command {
 	output := addOutput(cmd)
 	file := cmd.Flags().String("config", "", "JSON file with the configuration")
 	publishers := cmd.Flags().StringSlice("publisher", nil, "a publisher that is allowed, or a pattern such as *.example.com")
-	senders := cmd.Flags().StringSlice("sender", nil, "the address of an email's sender")
+	senders := cmd.Flags().StringSlice("sender", nil, "the address of a sender; its AMP for Email requests are explained")
 	var d database
 	d.addFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -21,7 +21,7 @@ const (
 	exitFindings = 1 // what was tested has problems
 	exitUsage    = 2
 	exitUntested = 3 // something could not be tested, or nothing was
-	exitLater    = 3 // nothing is wrong that will not pass: try again
+	exitLater    = 3 // the same command may succeed later
 )
 
 // An exitError ends the program with a code.

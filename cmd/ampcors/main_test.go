@@ -202,7 +202,6 @@ func TestNoFlagIsIgnored(t *testing.T) {
 	}
 }
 
-// Without a probe, advice is for any list of publishers, and for the configuration of a file.
 // members has a value for each member of a configuration file.
 var members = map[string]string{
 	"$schema": "", "publishers": "", // not for the server; and in each file
@@ -320,7 +319,7 @@ func TestAdvice(t *testing.T) {
 		{[]string{"Caddy", "--caches", otherCaches(t), "--publisher", "www.example.com"}, exitClean, []string{`www-example-com\.cache\.example`}},
 		{[]string{"IIS", "--publisher", "www.example.com"}, exitUsage, []string{`there is no advice for "IIS"`}},
 		{[]string{"nginx"}, exitUsage, []string{"there is no publisher"}},
-		{[]string{"nginx", "--config", emails}, exitUsage, []string{"the file lists no publisher", "put ampcors in front of the backend for emails"}},
+		{[]string{"nginx", "--config", emails}, exitUsage, []string{"the file lists no publisher", "put ampcors in front of the backend for AMP for Email requests"}},
 		{[]string{"nginx", "--publisher", "*.example.com"}, exitUsage, []string{"name each domain"}},
 		{[]string{"nginx", "--publisher", "localhost"}, exitUsage, []string{"has no dot"}},
 		{nil, exitUsage, []string{"the name of a server (nginx, "}},

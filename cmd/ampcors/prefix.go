@@ -11,8 +11,7 @@ import (
 	"github.com/ampcors/ampcors/cmd/ampcors/internal/probe"
 )
 
-// The commands of this file convert names and URLs, explain decisions and check configurations. Only explain and
-// check ask something: a database, if one is named.
+// The commands of this file convert domains, prefixes and origins. They ask no server.
 
 func newPrefix() *cobra.Command {
 	cmd := &cobra.Command{

@@ -15,7 +15,7 @@ import (
 // them could act, and a bidirectional override could hide text.
 // It is safe for concurrent use by multiple goroutines if out is.
 //
-// Each Write must end with a whole character: the start of one is escaped as what is not UTF-8 is.
+// Each Write must end with a complete character. An incomplete one is escaped like invalid UTF-8.
 type printer struct{ out io.Writer }
 
 // Write implements [io.Writer].

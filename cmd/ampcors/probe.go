@@ -63,7 +63,7 @@ It sends GET, HEAD and OPTIONS, and other methods only with --unsafe. It calls o
 the documents and of their endpoints, those of --endpoint, --list and --sitemap, and those of --allow-host.
 
 Between its requests, it repeats one that is known to be answered. If the backend limits requests
-or changes its answers, what was not tested is said, and is never counted as fine.
+or changes its answers, the report says what was not tested, and never counts it as fine.
 
 Exit codes: 0 no finding at or above --fail-on (medium by default) that is not known, 1 such findings, 2 wrong usage,
 3 something could not be tested because of an error, or nothing was tested, or with --require-all
@@ -415,10 +415,10 @@ func headers(lines []string) (http.Header, error) {
 	return h, nil
 }
 
-// progress writes how far a probe is, at most once a second.
-// progressEvery is how long passes between two lines. Tests change it.
+// progressEvery is the least time between two lines of progress. Tests change it.
 var progressEvery = time.Second
 
+// progress writes how far a probe is, at most once each progressEvery.
 func progress(cmd *cobra.Command) func(done, total int, endpoint string) {
 	last := time.Now()
 	return func(done, total int, endpoint string) {

@@ -48,7 +48,8 @@ type result struct {
 
 // answer calls f for each argument or, if there are none, for each line of standard input.
 // It writes the results as text, or as one JSON list. If f returns an error, answer writes
-// the error, goes on with the next argument, and returns an exitError with code 1.
+// the error, goes on with the next argument, and returns an exitError: with code 3 if all errors are
+// retryable, otherwise with code 1.
 func answer(cmd *cobra.Command, args []string, output format, f func(arg string) (any, error)) error {
 	inputs, err := inputs(cmd, args)
 	if err != nil {

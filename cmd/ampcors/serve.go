@@ -45,7 +45,7 @@ func newServeAuthz() *cobra.Command {
 		Short: "Answer a proxy that asks whether requests may go on",
 		Long: "Answer nginx (auth_request) or Envoy (ext_authz over HTTP), which ask whether a request may go on, " +
 			"and with which response headers. So backends that are not in Go get the decisions of ampcors.\n\n" +
-			"The file is that of package configfile. It is read again when it changes, and on SIGHUP. " +
+			"The file is one that ampcors check accepts. It is read again when it changes, and on SIGHUP. " +
 			"With a database, publishers in its table are allowed too; the file's member source says how long answers are remembered.",
 		Example: "  ampcors serve-authz --proxy nginx --config ampcors.json",
 		Args:    noArgs,
@@ -196,8 +196,8 @@ func newHealth() *cobra.Command {
 	}
 }
 
-// checkHealth returns an error if the server at url does not answer within 2 seconds, or answers 5xx. The other program has
-// the same: no published module imports internals of another.
+// checkHealth returns an error if the server at url does not answer within 2 seconds, or answers 5xx. Command
+// caddy has a copy: a published module does not import internal packages of another.
 func checkHealth(ctx context.Context, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

@@ -154,7 +154,7 @@ func (d *database) prepare(cmd *cobra.Command, dryRun bool, do func(preparation)
 	return exitError{exitUntested, err}
 }
 
-// install makes the table what lookups need.
+// install adds what lookups need to the table.
 func (p preparation) install(create, replace bool) error {
 	statements, err := p.missing(create, replace)
 	if err != nil {

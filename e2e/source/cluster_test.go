@@ -187,7 +187,7 @@ func (c *cluster) call(n *node, origin string) outcome {
 	return unavailable
 }
 
-// A publisher is in the database, not in it, or being changed.
+// A publisher has a state: in the database, removed from it, or being changed.
 type publisher struct {
 	origins [3]string
 	state   atomic.Int64 // 4n+1: in; 4n+3: out; even: being changed

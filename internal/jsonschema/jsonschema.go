@@ -92,7 +92,17 @@ const module = "github.com/ampcors/ampcors"
 // links are what go doc shows as links: [Config], [source.Config].
 var links = regexp.MustCompile(`\[([A-Za-z.]+)\]`)
 
-// commentOf returns the comment above or beside a struct's field, as one line without links.
+// forFiles replaces names of Go, which a reader of a file does not know.
+var forFiles = strings.NewReplacer(
+	"; if nil, those of cacheurl.DefaultCaches.", "; if missing, Google's and Bing's.",
+	" See cacheurl.Cache for why a former cache's domain is a risk.", " Do not list a former cache: whoever owns its domain can serve any page under any publisher's prefix.",
+	"if the program has a source.Source", "for serve-authz or a program that has one",
+	": cacheurl.DomainPrefix returns no dash for them", ": ampcors prefix prints one without a dash for them",
+	"; if nil, ", "; if missing, ",
+	"If nil, ", "If missing, ",
+)
+
+// commentOf returns the comment above or beside a struct's field, as one line without links and for readers of a file.
 func commentOf(typ reflect.Type, name string) (comment string, err error) {
 	files, err := filepath.Glob(filepath.Join("..", strings.TrimPrefix(typ.PkgPath(), module), "*.go"))
 	if err != nil {
@@ -123,5 +133,5 @@ func commentOf(typ reflect.Type, name string) (comment string, err error) {
 	if comment == "" {
 		return "", fmt.Errorf("%s.%s has no comment", typ, name)
 	}
-	return links.ReplaceAllString(strings.Join(strings.Fields(comment), " "), "$1"), nil
+	return forFiles.Replace(links.ReplaceAllString(strings.Join(strings.Fields(comment), " "), "$1")), nil
 }

@@ -15,7 +15,7 @@ type File struct {
 	Schema  string            `json:"$schema"`           // path of this schema
 	About   string            `json:"about"`             // what the vectors show
 	Sources map[string]string `json:"sources,omitempty"` // who published a vector, by short name
-	// implementations that cannot be run here: what their answers were made by
+	// implementations that cannot be run here, and how their answers were obtained
 	Transcribed map[string]string          `json:"transcribed,omitempty"`
 	Notes       map[string]string          `json:"notes,omitempty"`    // why a vector differs from what others do, by short name
 	Reasons     map[string]Reason          `json:"reasons,omitempty"`  // the possible answers, by name

@@ -98,7 +98,7 @@ ampcors_source_listening 1
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "ampcors_listed_publishers", "ampcors_source_lookups_total", "ampcors_source_entries", "ampcors_source_listening", "ampcors_filter_publishers", "ampcors_filter_built_timestamp_seconds", "ampcors_cache_requests_total"); err != nil {
 		t.Error(err)
 	}
-	// Package text writes the same, for programs without a library of Prometheus.
+	// Package metrics writes the same, for programs without a library of Prometheus.
 	answer := httptest.NewRecorder()
 	metrics.Handler(func() metrics.Counts {
 		counts := metrics.Of(m, cache, nil)

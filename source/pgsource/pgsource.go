@@ -17,10 +17,9 @@
 //
 // # When a connection is lost
 //
-// When nothing has arrived for a quarter of a second, the listening connection asks the
-// server whether it is there, and is closed if there is no answer within half a second. It is then made again, to the
-// first host of ConnString that takes writes, and everything is looked up again, as changes
-// may have been missed. While it cannot be made, a change is seen after
+// Each quarter of a second, the listening connection pings the server, whether notifications arrive or not. It is
+// closed if there is no answer within half a second. A new connection is then made, to the first host of
+// ConnString that takes writes, and everything is looked up again, as changes may have been missed. While it cannot be made, a change is seen after
 // [source.Config].TTL. If lookups fail as well, the last answer is used until MaxStale is
 // over.
 //
@@ -128,7 +127,7 @@ const (
 	minRetry = 50 * time.Millisecond
 	maxRetry = time.Second
 
-	// forgetEvery is how long passes between two notifications that empty the memory of every server.
+	// forgetEvery is the least time between two blanket notifications that are passed on.
 	forgetEvery = 5 * time.Second
 )
 

@@ -75,8 +75,8 @@ func isLost(err error) bool {
 	return !errors.As(err, &said) || strings.HasPrefix(said.Code, "57P")
 }
 
-// countSQL counts, of the triggers with the names of this package's, those that fire and do the same, and
-// those that are made for other columns or another condition.
+// countSQL counts the triggers that have the names in triggerNames: first, those that are enabled and have this
+// body; second, those that are made for other columns or another condition.
 var countSQL = `SELECT count(*) FILTER (WHERE t.tgenabled IN ('O', 'A') AND p.prosrc = $2), count(*) FILTER (WHERE strpos(p.prosrc, $3) = 0)
 	FROM pg_trigger AS t JOIN pg_proc AS p ON p.oid = t.tgfoid WHERE t.tgrelid = to_regclass($1) AND t.tgname IN ('` + strings.Join(triggerNames, "', '") + `')`
 
@@ -87,10 +87,10 @@ var ErrOtherTriggers = fmt.Errorf("pgsource: the triggers of the table were inst
 
 // What is known of the triggers on the table.
 const (
-	unknownTriggers int32 = iota // nobody looks at them now
+	unknownTriggers int32 = iota // they are not checked now
 	fittingTriggers              // those of this Config, or none
 	otherTriggers
-	otherTriggersBefore // nobody looks at them now, and the last who did found others
+	otherTriggersBefore // they are not checked now, and the last check found those of another Config
 )
 
 // fits notes whether there are triggers of another Config, and returns ErrOtherTriggers if so.
@@ -173,7 +173,7 @@ func triggersOn(t sqlsource.Config) (triggers, error) {
 	rows := func(columns, transition string) string {
 		return fmt.Sprintf("SELECT %s FROM %s AS %s%s", columns, transition, name, where)
 	}
-	// For PostgreSQL, names in capitals are the same.
+	// PostgreSQL folds unquoted names to lower case.
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q", []string{strings.ToLower(t.DomainColumn), strings.ToLower(t.PrefixColumn),
 		strings.TrimSpace(t.Condition)}))
 	mark := fmt.Sprintf("-- ampcors %x", sum[:8])

@@ -40,7 +40,7 @@ type link struct {
 	outage *outage        // nil while everything answers
 	closed bool
 
-	masters []string // addresses of a Cluster's, as the last look found them; at first those of Config
+	masters []string // addresses of a Cluster's masters that the last look found; at first those in Config
 
 	nudging atomic.Bool
 }
@@ -234,8 +234,8 @@ func ping(ctx context.Context, client rueidis.Client) error {
 	return err
 }
 
-// nudge makes one lookup, in the background, where Redis does not answer. Other lookups do not get there, and by a
-// failure rueidis learns that a Cluster has other nodes now.
+// nudge makes one lookup, in the background, at the node that does not answer. Other lookups there fail before they
+// reach rueidis, and rueidis learns only from a failed lookup that a Cluster has other nodes now.
 func (s *Store) nudge(ctx context.Context, client rueidis.Client, o *outage) {
 	if !s.link.nudging.CompareAndSwap(false, true) {
 		return

@@ -17,7 +17,7 @@ import (
 )
 
 // A fake is a database with preset answers. It records the statements.
-// The tests in the module e2e use PostgreSQL.
+// The tests in the module e2e use PostgreSQL, MariaDB and SQLite.
 type fake struct {
 	rows       []string // of one column
 	err        error    // of Query and Exec

@@ -35,8 +35,8 @@ func init() {
 
 func main() { caddycmd.Main() }
 
-// checkHealth returns an error if the server at url does not answer within 2 seconds, or answers 5xx. The other program has
-// the same: no published module imports internals of another.
+// checkHealth returns an error if the server at url does not answer within 2 seconds, or answers 5xx. Command
+// ampcors has a copy: a published module does not import internal packages of another.
 func checkHealth(ctx context.Context, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

@@ -64,8 +64,8 @@ type database struct {
 	isCluster                                     bool
 }
 
-// open returns the database of the database, and what closes it. db is nil if it does not use
-// database/sql.
+// open returns what source.New needs to ask the database, and a function that closes it. db is nil if the
+// database is not used by database/sql.
 func (d database) open() (asked source.Database, db *sql.DB, end func(), err error) {
 	switch {
 	case d.redis != "":

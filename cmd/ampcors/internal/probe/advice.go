@@ -85,7 +85,8 @@ func snippets(p policy) (all []Snippet) {
 }
 
 // Advice returns the snippets for the pages of publishers, without a probe: for GET and POST, and
-// further methods and headers. A publisher must be a domain. The advice has no origins and emails of the configuration.
+// further methods and headers. A publisher must be a domain. Config.Origins and Config.Email are not in
+// the advice.
 func Advice(cfg ampcors.Config) ([]Snippet, error) {
 	p := policy{
 		MoreMethods: cfg.Methods, MoreHeaders: cfg.RequestHeaders, Caches: cfg.Caches, Credentialed: cfg.Credentialed,

@@ -373,8 +373,8 @@ func (f *finder) addUnknown(component, what string) {
 	f.unknown = append(f.unknown, Unknown{component, what})
 }
 
-// variable matches variables of AMP's URL replacement: a name of variables, or any name
-// after a "$", with or without arguments.
+// variable matches a variable of AMP's URL replacement: a name in variables, with or without "$", braces
+// and arguments.
 var variable = regexp.MustCompile(`\$?\{?\b(?:` + strings.Join(variables, "|") + `)\b(\([^)]{0,200}\))?\}?`)
 
 // variables are names from spec/amp-var-substitutions.md that occur in the URLs of

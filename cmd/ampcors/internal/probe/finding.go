@@ -13,7 +13,7 @@ type Severity string
 const (
 	High   Severity = "high"   // pages fail for every reader, or any site can read or send with the reader's cookies
 	Medium Severity = "medium" // pages fail in some cases, or attacks are possible in some cases
-	Low    Severity = "low"    // pages may break later
+	Low    Severity = "low"    // nobody can use it today, or it may be intended
 )
 
 // severities are in ascending order.

@@ -265,7 +265,7 @@ func (c *cell) planHostile(pages []page) {
 	}
 	own, foreign := c.claim(c.own), c.claim(evil)
 	// Most mistakes are about the origin. The page claims to be of the publisher, as a backend may
-	// want that as well. If it is allowed, a foreign claim shows what the backend compares.
+	// want that as well. If it is allowed, a claim of another site shows what the backend compares.
 	plain := func(kind Kind, id, what, origin string) {
 		steps := []step{{claims: own}, {when: ifAllowed, claims: foreign}}
 		if !c.e.NoSourceOrigin && (kind == KindLookalikes || kind == KindHTTP || kind == KindLocalhost) {

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// An answer is what a step was answered.
+// An answer is the result of a step.
 type answer struct {
 	preflight *exchange // if one was sent
 	fetch     *fetch    // the actual request; nil if it was not sent

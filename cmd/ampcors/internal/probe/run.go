@@ -265,8 +265,8 @@ func (c *cell) askGroup(ctx context.Context, group []*trial) error {
 	return nil
 }
 
-// askFailed sends those trials alone that got a server error while others were in flight: perhaps the backend takes one
-// request at a time. An error that another website gets, too, is how the backend denies.
+// askFailed sends each trial again, alone, that got a server error while other requests ran: perhaps the backend
+// takes one request at a time. If another website gets the same error, that is how the backend denies.
 func (c *cell) askFailed(ctx context.Context, group []*trial) {
 	if c.width == 1 {
 		return

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -345,9 +346,19 @@ func (p *parser) validate(config map[string]any, hasSource bool) {
 			}
 			err = withoutPosition(&renamed)
 		}
-		p.reportAt(token, err.Error())
+		p.reportAt(token, inOptions(err.Error()))
 	}
 }
+
+// inOptions returns the text of an error with the names of options in place of those of Go and of JSON.
+func inOptions(text string) string {
+	text = memberName.ReplaceAllStringFunc(text, snakeCase)
+	return strings.NewReplacer("email.senders or Source", "email senders or source", "pgsource: ConnString", "the connection string",
+		"redissource: Topology", "topology", "redissource: ", "", "sqlsource: Table ", "table ", "sqlsource: DomainColumn ", "domain_column ",
+		"sqlsource: PrefixColumn ", "prefix_column ", "sqlsource: ", "", "pgsource: ", "").Replace(text)
+}
+
+var memberName = regexp.MustCompile(`\bdangerously[A-Z]\w+`)
 
 // split returns the errors that are joined in one.
 func split(err error) []error {

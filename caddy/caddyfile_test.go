@@ -264,14 +264,14 @@ func TestErrorsOfSources(t *testing.T) {
 		"source redis://:secret@b":                                           `unknown source "..."`,
 		"source redis redis://a {\nkey_prefix a\nkey_prefix b\n}":            "key_prefix occurs twice",
 		"source postgres user=bob password=secret":                           "more than one value",
-		"source postgres \"postgres://user:p@secret@a:port/b\"":              "ConnString cannot be parsed",
-		"source postgres \"host=a password = secret port=x\"":                "ConnString cannot be parsed",
+		"source postgres \"postgres://user:p@secret@a:port/b\"":              "the connection string cannot be parsed",
+		"source postgres \"host=a password = secret port=x\"":                "the connection string cannot be parsed",
 		"source postgres postgres://a {\ntable a\ntable b\n}":                "table occurs twice",
 		"source redis redis://a {\nkey_prefix\n}":                            "key_prefix has no value, or more than one",
 		"source postgres postgres://a {\npostgres://u:secret@a\n}":           `unknown option "..." of source postgres`,
 		"source postgres postgres://a {\ntable postgres://u:secret@a/b\n}":   `table is a URL; want the connection string behind "source postgres"`,
 		"source postgres postgres://a {\ntable a postgres://u:secret@a/b\n}": "table has no value, or more than one",
-		"source redis redis://a {\ntopology ring\n}":                         `Topology "ring" is unknown; want "standalone", "cluster" or "sentinel"`,
+		"source redis redis://a {\ntopology ring\n}":                         `topology "ring" is unknown; want "standalone", "cluster" or "sentinel"`,
 		"source redis redis://a {\ntable x\n}":                               `unknown option "table" of source redis; want one of key_prefix, topology`,
 		"source redis mysql://user:secret@a":                                 "the URL of Redis cannot be read",
 		"source postgres":                                                    "source postgres has no connection string",
@@ -279,7 +279,7 @@ func TestErrorsOfSources(t *testing.T) {
 		"source postgres postgres://a {\ntable\n}":                           "table has no value, or more than one",
 		"source postgres postgres://a {\ntable \"a; b\"\n}":                  "a; b",
 		"source postgres postgres://a {\nkey_prefix x\n}":                    `unknown option "key_prefix" of source postgres`,
-		"source postgres postgres://user:secret@a:port/b":                    "ConnString",
+		"source postgres postgres://user:secret@a:port/b":                    "the connection string",
 	} {
 		_, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(":80 {\nampcors {\n"+text+"\n}\nrespond ok\n}\n"), map[string]any{"filename": "Caddyfile"})
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "at Caddyfile:") {
@@ -288,6 +288,48 @@ func TestErrorsOfSources(t *testing.T) {
 		if err != nil && strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: the error has the password: %v", text, err)
 		}
+	}
+}
+
+// An error of a Caddyfile has no name of Go: its reader knows options.
+func TestErrorsOfACaddyfileHaveNoNamesOfGo(t *testing.T) {
+	var texts []string
+	for _, value := range []string{"", " x", " -1", " 1 2", " https://www.example.com/", " *", " \"\"", " {\nx y\n}", " a.example", " null", " TRACE", " 0.5x", " Set-Cookie", " xn--zzzzzz99999.com", " *.com"} {
+		for _, option := range append(names(reflect.TypeFor[options]()), "source", "publisher_header", "name", "nonsense") {
+			texts = append(texts, option+value, "publishers www.example.com\n"+option+value)
+		}
+		for _, option := range names(reflect.TypeFor[cacheurl.Cache]()) {
+			texts = append(texts, "publishers www.example.com\ncaches {\n"+option+value+"\n}")
+		}
+		for _, option := range names(reflect.TypeFor[ampcors.Email]()) {
+			texts = append(texts, "email {\nsenders news@example.com\n"+option+value+"\n}")
+		}
+		for _, option := range names(reflect.TypeFor[source.Config]()) {
+			texts = append(texts, "source redis redis://a\nsource_config {\n"+option+value+"\n}")
+		}
+		for _, option := range []string{"table", "domain_column", "prefix_column", "condition"} {
+			texts = append(texts, "source postgres postgres://a {\n"+option+value+"\n}")
+		}
+		texts = append(texts, "source redis"+value, "source postgres"+value, "source redis redis://a {\nkey_prefix"+value+"\n}", "source redis redis://a {\ntopology"+value+"\n}")
+	}
+	for _, connString := range servertest.WrongConnStrings() {
+		texts = append(texts, "source postgres "+strconv.Quote(connString))
+	}
+	nameOfGo := regexp.MustCompile(`\b[a-z]+\.[A-Z]\w+|\b[A-Z][a-z]+[A-Z]\w*|\b[a-z]+[A-Z]\w+|\bpackages? |cannot unmarshal|pgsource|sqlsource|redissource|strconv|%!|\bConfig\b|\bSource\b|\bPublishers\b|\bOrigins\b|\bTopology\b`)
+	products := strings.NewReplacer("PostgreSQL", "")
+	wrong := 0
+	for _, text := range texts {
+		_, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(":80 {\nampcors {\n"+text+"\n}\nrespond ok\n}\n"), map[string]any{"filename": "Caddyfile"})
+		if err == nil {
+			continue
+		}
+		wrong++
+		if found := nameOfGo.FindString(products.Replace(err.Error())); found != "" {
+			t.Errorf("%q: %q in %v", text, found, err)
+		}
+	}
+	if wrong < 500 {
+		t.Errorf("%d wrong Caddyfiles; want more", wrong)
 	}
 }
 

@@ -82,7 +82,7 @@ func checkSource(d *caddyfile.Dispenser, address string, validate func() error) 
 		return nil
 	}
 	if err := validate(); err != nil {
-		return d.WrapErr(err)
+		return d.Err(inOptions(err.Error()))
 	}
 	return nil
 }

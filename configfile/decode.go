@@ -63,7 +63,7 @@ func cacheByID(id string, v any) *strictjson.Problem {
 		known = append(known, strconv.Quote(c.ID))
 	}
 	return &strictjson.Problem{
-		Reason: fmt.Sprintf("%.80q is not the id of a cache in cacheurl.DefaultCaches", id),
+		Reason: fmt.Sprintf("%.80q is not the id of a known cache", id),
 		Want:   strings.Join(known, " or ") + ", or an object as in caches.json",
 	}
 }

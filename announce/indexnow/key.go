@@ -214,6 +214,8 @@ var ErrKeyFile = errors.New("search engines cannot use the key file")
 // checks the hosts one after the other, and joins all errors. Each error is an *[badvalue.Error] about a
 // host, [ErrKeyFile], or an error of KeysOf, of the network or of ctx.
 //
+// The file is fetched with https, and with http for a host such as "http://www.example.com", which serves nothing else.
+//
 // With Config.KeyLocation there is only one file, and hosts may be empty.
 func (c *Client) Verify(ctx context.Context, hosts ...string) error {
 	var errs []error
@@ -228,7 +230,8 @@ func (c *Client) Verify(ctx context.Context, hosts ...string) error {
 	}
 	for i, host := range hosts {
 		path := fmt.Sprintf("hosts[%d]", i)
-		domain, problem := domains.ParsePublisher(path, host)
+		name, isHTTP := strings.CutPrefix(host, "http://")
+		domain, problem := domains.ParsePublisher(path, strings.TrimPrefix(name, "https://"))
 		if problem != nil {
 			errs = append(errs, c.maskProblem(problem))
 			continue
@@ -246,15 +249,15 @@ func (c *Client) Verify(ctx context.Context, hosts ...string) error {
 			if err := ctx.Err(); err != nil {
 				return errors.Join(append(errs, fmt.Errorf("indexnow: not verified: %s and what is after it: %w", domain, err))...)
 			}
-			errs = append(errs, own.verify(ctx, domain, key))
+			errs = append(errs, own.verify(ctx, map[bool]string{false: "https://", true: "http://"}[isHTTP]+domain, key))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// verify fetches the file of one key.
-func (c *Client) verify(ctx context.Context, domain string, key Key) error {
-	file := "https://" + domain + c.path(key)
+// verify fetches the file of one key at an origin, or at the location.
+func (c *Client) verify(ctx context.Context, origin string, key Key) error {
+	file := origin + c.path(key)
 	if c.location != nil {
 		file = c.location.String()
 	}

@@ -33,8 +33,8 @@ func addIndexNow(cmd *cobra.Command) *indexNowFlags {
 
 // client returns an IndexNow client. It reads the key from a file or the environment, because a
 // flag would show it in the shell's history and the list of processes.
-func (f *indexNowFlags) client() (*indexnow.Client, error) {
-	cfg := indexnow.Config{KeyLocation: f.location, Endpoint: f.endpoint, Logger: silent, HTTPClient: httpClient}
+func (f *indexNowFlags) client(client *http.Client) (*indexnow.Client, error) {
+	cfg := indexnow.Config{KeyLocation: f.location, Endpoint: f.endpoint, Logger: silent, HTTPClient: client}
 	if f.keys != "" {
 		data, err := os.ReadFile(f.keys)
 		if err != nil {

@@ -691,6 +691,28 @@ func TestExitCodesOfAnnouncements(t *testing.T) {
 	}
 }
 
+// A site that is not in the DNS yet, and one without https, can be verified.
+func TestVerifyOfANewSite(t *testing.T) {
+	t.Setenv("INDEXNOW_KEY", "0123456789abcdef")
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Host == "www.example.com" && r.URL.Path == "/0123456789abcdef.txt" {
+			w.Header().Set("Content-Type", "text/plain")
+			io.WriteString(w, "0123456789abcdef")
+		}
+	}))
+	defer server.Close()
+	resolve := "www.example.com:80:" + server.Listener.Addr().String()
+	if code, stdout, stderr := run(t, "", "verify", "--resolve", resolve, "http://www.example.com"); code != exitClean || stdout != "http://www.example.com: the key file is correct\n" {
+		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
+	}
+	if code, _, stderr := run(t, "", "verify", "--resolve", "www.example.com", "www.example.com"); code != exitUsage || !strings.Contains(stderr, "www.example.com") {
+		t.Errorf("exit code %d\n%s", code, stderr)
+	}
+	if code, _, stderr := run(t, "", "verify", "ftp://www.example.com"); code != exitFindings || !strings.Contains(stderr, "ftp://www.example.com") {
+		t.Errorf("exit code %d\n%s", code, stderr)
+	}
+}
+
 // A sitemap that redirects to another host: the user is told where to.
 func TestASitemapThatRedirectsIsSaidWhereTo(t *testing.T) {
 	t.Setenv("INDEXNOW_KEY", "0123456789abcdef")

@@ -5,6 +5,7 @@ import (
 	"crypto/rsa"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"os"
 	"strings"
@@ -16,12 +17,12 @@ import (
 )
 
 // newUpdateClient returns an update-cache client with the RSA key from a file.
-func newUpdateClient(file string, caches []cacheurl.Cache) (*updatecache.Client, error) {
+func newUpdateClient(client *http.Client, file string, caches []cacheurl.Cache) (*updatecache.Client, error) {
 	key, err := readKey(file)
 	if err != nil {
 		return nil, err
 	}
-	cfg := updatecache.Config{Signer: key, Logger: silent, HTTPClient: httpClient, Caches: caches}
+	cfg := updatecache.Config{Signer: key, Logger: silent, HTTPClient: client, Caches: caches}
 	return updatecache.New(cfg)
 }
 
@@ -72,7 +73,7 @@ func newFlush() *cobra.Command {
 			}
 			known = []cacheurl.Cache{only}
 		}
-		c, err := newUpdateClient(*file, known)
+		c, err := newUpdateClient(httpClient, *file, known)
 		if err != nil {
 			return err
 		}

@@ -99,7 +99,7 @@ anything was not tested.`,
 	flags.BoolVar(&f.unsafe, "unsafe", false, "also send methods that may change data")
 	flags.StringSliceVar(&f.allowHosts, "allow-host", nil, "host that may be called as well, for example because of a redirect")
 	flags.StringSliceVar(&f.onlyHosts, "only-host", nil, "the only hosts that may be called")
-	flags.StringArrayVar(&f.resolve, "resolve", nil, "host:port:addr, as curl: connect to this address for the host and port; host:port:addr:port for another port")
+	flags.StringArrayVar(&f.resolve, "resolve", nil, resolveHelp)
 	flags.BoolVar(&f.insecure, "insecure", false, "accept any certificate")
 	flags.Float64Var(&f.rate, "rate", probe.DefaultRate, "requests per second; 0 for no limit")
 	flags.DurationVar(&f.timeout, "timeout", 10*time.Second, "time limit of a request")
@@ -316,6 +316,8 @@ func (f *probeFlags) config(cmd *cobra.Command, args []string) (probe.Config, er
 	}
 	return cfg, nil
 }
+
+const resolveHelp = "host:port:addr, as curl: connect to this address for the host and port; host:port:addr:port for another port"
 
 // resolved returns the host with its port, and the address, of a value of --resolve.
 func resolved(value string) (host, addr string, err error) {

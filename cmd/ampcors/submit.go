@@ -31,7 +31,7 @@ func newSubmit() *cobra.Command {
 			return errors.New("--endpoint is given twice; want one, because the search engines of IndexNow share what one of them is told")
 		}
 		flags.endpoint = strings.Join(*endpoints, "")
-		c, err := flags.client()
+		c, err := flags.client(httpClient)
 		if err != nil {
 			return err
 		}

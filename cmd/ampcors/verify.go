@@ -1,7 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"net"
+	"net/http"
 
 	"github.com/spf13/cobra"
 
@@ -10,11 +13,11 @@ import (
 
 func newVerify() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "verify [domain ...]",
+		Use:   "verify [host ...]",
 		Short: "Check that sites serve the key files of update-cache or IndexNow",
 		Long: "Check that sites serve the key files that AMP Caches or search engines fetch.\n\n" +
 			"With --key, check the key file of update-cache. With --key and --copies, check instead the copies of it that AMP Caches have; this also makes a cache fetch a stale copy again. It does not read robots.txt, which must allow caches to fetch the key file. " +
-			"Without --key, check the key file of IndexNow; set INDEXNOW_KEY to its key, or use --keys.\n\n" + exitHelp,
+			"Without --key, check the key file of IndexNow; set INDEXNOW_KEY to its key, or use --keys. A host is asked with https, and http://www.example.com with http.\n\n" + exitHelp,
 		Example: "  ampcors verify --key private.pem www.example.com\n  ampcors verify --key private.pem --copies www.example.com\n  INDEXNOW_KEY=… ampcors verify www.example.com",
 	}
 	output := addOutput(cmd)
@@ -22,8 +25,13 @@ func newVerify() *cobra.Command {
 	copies := cmd.Flags().Bool("copies", false, "with --key, check the copies of the key file that AMP Caches have")
 	caches := addCaches(cmd)
 	flags := addIndexNow(cmd)
+	resolve := cmd.Flags().StringArray("resolve", nil, resolveHelp)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		verify, err := verifier(*file, *copies, caches, flags)
+		client, err := resolvingClient(*resolve)
+		if err != nil {
+			return err
+		}
+		verify, err := verifier(client, *file, *copies, caches, flags)
 		if err != nil {
 			return err
 		}
@@ -41,7 +49,27 @@ func newVerify() *cobra.Command {
 	return cmd
 }
 
-func verifier(file string, copies bool, caches *cachesFile, flags *indexNowFlags) (func(context.Context, ...string) error, error) {
+// resolvingClient returns an HTTP client that connects to other addresses for some hosts, as curl --resolve does.
+func resolvingClient(resolve []string) (*http.Client, error) {
+	if len(resolve) == 0 {
+		return httpClient, nil
+	}
+	addrs := make(map[string]string)
+	for _, value := range resolve {
+		host, addr, err := resolved(value)
+		if err != nil {
+			return nil, err
+		}
+		addrs[host] = addr
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, cmp.Or(addrs[addr], addr))
+	}
+	return &http.Client{Timeout: httpClient.Timeout, Transport: transport}, nil
+}
+
+func verifier(client *http.Client, file string, copies bool, caches *cachesFile, flags *indexNowFlags) (func(context.Context, ...string) error, error) {
 	if file != "" {
 		known := cacheurl.DefaultCaches()
 		if copies {
@@ -50,7 +78,7 @@ func verifier(file string, copies bool, caches *cachesFile, flags *indexNowFlags
 				return nil, err
 			}
 		}
-		c, err := newUpdateClient(file, known)
+		c, err := newUpdateClient(client, file, known)
 		if err != nil {
 			return nil, err
 		}
@@ -59,7 +87,7 @@ func verifier(file string, copies bool, caches *cachesFile, flags *indexNowFlags
 		}
 		return c.Verify, nil
 	}
-	c, err := flags.client()
+	c, err := flags.client(client)
 	if err != nil {
 		return nil, err
 	}

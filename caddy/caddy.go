@@ -174,6 +174,24 @@ func plain(err error) error {
 // inlineName is the file name in errors about a handler's configuration.
 const inlineName = "ampcors"
 
+// split returns the errors that are joined in one.
+func split(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	if err == nil {
+		return nil
+	}
+	return []error{err}
+}
+
+// withoutPosition returns an error without its position in the JSON, which nobody sees.
+func withoutPosition(err *configfile.Error) error {
+	e := *err
+	e.File, e.Line = inlineName, 0
+	return &e
+}
+
 // inline returns the configuration for package configfile.
 func (h *Handler) inline() configfile.Inline {
 	in := configfile.Inline{Name: inlineName, Dir: ".", JSON: h.Config}

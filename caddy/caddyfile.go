@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"iter"
 	"maps"
 	"reflect"
 	"regexp"
@@ -11,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
@@ -87,20 +87,20 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	for d.NextArg() {
 		p.add(config, "publishers", "publishers", d.Val(), d.Token())
 	}
-	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		switch name := d.Val(); name {
+	for option := range lines(d) {
+		switch option.Val() {
 		case "source":
-			p.source(d, h)
+			p.source(option, h)
 		case "publisher_header":
-			if p.text(d, &h.PublisherHeader) {
+			if p.text(option, &h.PublisherHeader) {
 				if err := checkPublisherHeader(h.PublisherHeader); err != nil {
-					p.report(d, "%w", err)
+					p.report(option, "%w", err)
 				}
 			}
 		case "name":
-			p.text(d, &h.Name)
+			p.text(option, &h.Name)
 		default:
-			p.member(d, reflect.TypeFor[options](), "", config)
+			p.option(option, reflect.TypeFor[options](), "", config)
 		}
 	}
 	if len(config) > 0 {
@@ -108,6 +108,18 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	}
 	p.validate(config, h.SourceRaw != nil)
 	return p.err()
+}
+
+// lines returns an iterator over the lines of a block, each with its own block. The Dispenser of a line is at its first word.
+func lines(d *caddyfile.Dispenser) iter.Seq[*caddyfile.Dispenser] {
+	return func(yield func(*caddyfile.Dispenser) bool) {
+		for nesting := d.Nesting(); d.NextBlock(nesting); {
+			line := d.NewFromNextSegment()
+			if line.Next(); !yield(line) {
+				return
+			}
+		}
+	}
 }
 
 // options has the members of a configuration of package configfile.
@@ -154,64 +166,47 @@ func (p *parser) err() error {
 	return errors.Join(errs...)
 }
 
-// skip skips the rest of an option.
-func skip(d *caddyfile.Dispenser) {
-	for d.NextArg() {
-	}
-	for nesting := d.Nesting(); d.NextBlock(nesting); {
-	}
-}
-
-// member reads one option of a struct. The dispenser is at its name.
-func (p *parser) member(d *caddyfile.Dispenser, t reflect.Type, path string, values map[string]any) {
-	field, name, ok := fieldNamed(t, d.Val())
+// option reads one option of a struct.
+func (p *parser) option(d *caddyfile.Dispenser, t reflect.Type, path string, values map[string]any) {
+	option, all := d.Val(), members(t)
+	m, ok := all[option]
 	if !ok {
-		known := names(t)
+		known := slices.Collect(maps.Keys(all))
 		if path == "" {
 			known = append(known, "source", "publisher_header", "name")
 		}
 		slices.Sort(known)
-		p.report(d, "unknown option %q; want one of %s", d.Val(), strings.Join(known, ", "))
-		skip(d)
+		p.report(d, "unknown option %q; want one of %s", option, strings.Join(known, ", "))
 		return
 	}
-	if path != "" {
-		path += "."
-	}
-	path += name
-	option := d.Val()
-	if _, isTwice := values[name]; isTwice && field.Kind() != reflect.Slice {
+	kind := m.Kind()
+	if _, isTwice := values[m.name]; isTwice && kind != reflect.Slice {
 		p.report(d, "%s occurs twice", option)
-		skip(d)
 		return
 	}
+	path = strings.TrimPrefix(path+"."+m.name, ".")
 	p.places[path] = d.Token()
-	switch {
-	case field.Kind() == reflect.Slice:
-		p.list(d, field, path, values, name)
-	case field.Kind() == reflect.Struct:
-		object := make(map[string]any)
+	switch kind {
+	case reflect.Slice:
+		p.list(d, m, path, values)
+	case reflect.Struct:
 		if d.NextArg() {
 			p.report(d, "%s takes no value; want a block", option)
-			skip(d)
 			return
 		}
-		for nesting := d.Nesting(); d.NextBlock(nesting); {
-			p.member(d, field, path, object)
+		object := make(map[string]any)
+		for line := range lines(d) {
+			p.option(line, m.Type, path, object)
 		}
-		values[name] = object
-	case field.Kind() == reflect.Bool:
-		if d.NextArg() {
+		values[m.name] = object
+	case reflect.Bool:
+		if values[m.name] = true; d.NextArg() {
 			p.report(d, "%s takes no value; remove %q, or the line", option, d.Val())
-			skip(d)
 		}
-		values[name] = true
 	default:
-		var text string
-		if !p.text(d, &text) {
-			return
+		if text := ""; p.text(d, &text) {
+			values[m.name] = scalar(m.Type, text)
 		}
-		values[name] = scalar(field, text)
 	}
 }
 
@@ -232,49 +227,43 @@ func scalar(t reflect.Type, text string) any {
 
 // text reads the one value of an option.
 func (p *parser) text(d *caddyfile.Dispenser, value *string) bool {
-	option := d.Val()
-	if *value != "" {
+	option, args := d.Val(), d.RemainingArgs()
+	switch {
+	case *value != "":
 		p.report(d, "%s occurs twice", option)
-		skip(d)
 		return false
-	}
-	if !d.NextArg() || d.Val() == "" {
+	case len(args) == 0 || args[0] == "":
 		p.report(d, "%s has no value", option)
-		skip(d)
 		return false
 	}
-	*value = d.Val()
-	if d.CountRemainingArgs() > 0 {
+	if *value = args[0]; len(args) > 1 {
 		p.report(d, "%s has more than one value", option)
-		skip(d)
 		return false
 	}
 	return true
 }
 
-// list reads the values of a list: those on the line and those in the block.
-func (p *parser) list(d *caddyfile.Dispenser, t reflect.Type, path string, values map[string]any, name string) {
-	if values[name] == nil {
-		values[name] = []any{} // an empty list is not the default
+// list reads the values of a list: those on the line and those in the block, which is one value if it has options.
+func (p *parser) list(d *caddyfile.Dispenser, m member, path string, values map[string]any) {
+	if values[m.name] == nil {
+		values[m.name] = []any{} // an empty list is not the default
 	}
 	for d.NextArg() {
-		p.add(values, name, path, d.Val(), d.Token())
+		p.add(values, m.name, path, d.Val(), d.Token())
 	}
-	nesting := d.Nesting()
-	if t.Elem().Kind() != reflect.Struct {
-		for d.NextBlock(nesting) {
-			p.add(values, name, path, d.Val(), d.Token())
-			for d.NextArg() {
-				p.add(values, name, path, d.Val(), d.Token())
+	var object map[string]any
+	for line := range lines(d) {
+		if m.Elem().Kind() == reflect.Struct {
+			if object == nil {
+				object = make(map[string]any)
+				path = p.add(values, m.name, path, object, line.Token())
 			}
+			p.option(line, m.Elem(), path, object)
+			continue
 		}
-		return
-	}
-	if d.NextBlock(nesting) { // the block is one value
-		object := make(map[string]any)
-		place := p.add(values, name, path, object, d.Token())
-		for ok := true; ok; ok = d.NextBlock(nesting) {
-			p.member(d, t.Elem(), place, object)
+		p.add(values, m.name, path, line.Val(), line.Token())
+		for line.NextArg() {
+			p.add(values, m.name, path, line.Val(), line.Token())
 		}
 	}
 }
@@ -293,7 +282,6 @@ func (p *parser) source(d *caddyfile.Dispenser, h *Handler) {
 	const namespace = "http.handlers.ampcors.sources"
 	if h.SourceRaw != nil {
 		p.report(d, "source occurs twice")
-		skip(d)
 		return
 	}
 	h.SourceRaw = json.RawMessage("{}") // so that validate knows of a source, even if it is wrong
@@ -303,13 +291,11 @@ func (p *parser) source(d *caddyfile.Dispenser, h *Handler) {
 	}
 	if !d.NextArg() {
 		p.report(d, "source has no name; want one of %s", strings.Join(known, ", "))
-		skip(d)
 		return
 	}
 	name, at := d.Val(), d.Token()
 	if !slices.Contains(known, name) {
 		p.report(d, "unknown source %q; want one of %s", printable(name), strings.Join(known, ", "))
-		skip(d)
 		return
 	}
 	source, err := caddyfile.UnmarshalModule(d, namespace+"."+name)
@@ -360,24 +346,6 @@ func inOptions(text string) string {
 
 var memberName = regexp.MustCompile(`\bdangerously[A-Z]\w+`)
 
-// split returns the errors that are joined in one.
-func split(err error) []error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		return joined.Unwrap()
-	}
-	if err == nil {
-		return nil
-	}
-	return []error{err}
-}
-
-// withoutPosition returns an error without its position in the JSON, which nobody sees.
-func withoutPosition(err *configfile.Error) error {
-	e := *err
-	e.File, e.Line = inlineName, 0
-	return &e
-}
-
 // place returns the token of the value at path, or of the nearest value that contains it.
 func (p *parser) place(path string) caddyfile.Token {
 	for ; path != ""; path = path[:max(0, strings.LastIndexAny(path, ".["))] {
@@ -388,48 +356,33 @@ func (p *parser) place(path string) caddyfile.Token {
 	return p.directive
 }
 
-// fieldNamed returns the type of a member, and its name in JSON.
-func fieldNamed(t reflect.Type, option string) (field reflect.Type, name string, ok bool) {
-	for _, f := range reflect.VisibleFields(t) {
-		if name = jsonName(f); name != "" && snakeCase(name) == option {
-			if name == "sourceConfig" {
-				name = "source" // as package configfile has it
-			}
-			return f.Type, name, true
-		}
-	}
-	return nil, "", false
+// A member is a field of a struct, with its name in JSON.
+type member struct {
+	reflect.Type
+	name string
 }
 
-// names returns the options that a struct has.
-func names(t reflect.Type) (list []string) {
+// members returns the members of a struct by the names of their options.
+func members(t reflect.Type) map[string]member {
+	found := make(map[string]member)
 	for _, f := range reflect.VisibleFields(t) {
-		if name := jsonName(f); name != "" {
-			list = append(list, snakeCase(name))
+		switch name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name {
+		case "", "-":
+		case "sourceConfig":
+			found[snakeCase(name)] = member{f.Type, "source"} // as package configfile has it
+		default:
+			found[snakeCase(name)] = member{f.Type, name}
 		}
 	}
-	return list
+	return found
 }
 
-func jsonName(f reflect.StructField) string {
-	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-	if name == "-" {
-		return ""
-	}
-	return name
-}
+var (
+	wordEnd  = regexp.MustCompile(`([a-z])([A-Z])`)
+	acronyms = regexp.MustCompile(`([A-Z])([A-Z][a-z])`)
+)
 
 // snakeCase returns a name such as "negativeTTL" as "negative_ttl".
 func snakeCase(name string) string {
-	var b strings.Builder
-	letters := []rune(name)
-	for i, r := range letters {
-		isWord := unicode.IsUpper(r) && i > 0 &&
-			(unicode.IsLower(letters[i-1]) || i+1 < len(letters) && unicode.IsUpper(letters[i-1]) && unicode.IsLower(letters[i+1]))
-		if isWord {
-			b.WriteByte('_')
-		}
-		b.WriteRune(unicode.ToLower(r))
-	}
-	return b.String()
+	return strings.ToLower(acronyms.ReplaceAllString(wordEnd.ReplaceAllString(name, "${1}_$2"), "${1}_$2"))
 }

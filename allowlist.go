@@ -19,7 +19,7 @@ import (
 // An allowlist holds the publishers that are allowed. After it is built, only its LRU
 // changes, and that never changes an answer.
 type allowlist struct {
-	names    *nameTable                              // exact publishers; the fields below hold indices into it
+	names    *nameTable                              // exact publishers; punycode, recent and hashes hold indices into it
 	punycode map[string]uint32                       // by prefix, if that begins "xn--"
 	recent   *lru.Cache[prefixes.HashPrefix, uint32] // by hash prefix; nil without names
 	hashes   []hashEntry                             // by SHA-256, sorted
@@ -40,7 +40,8 @@ func hashStart(sum *[sha256.Size]byte) uint64 { return binary.BigEndian.Uint64(s
 const recentPrefixes = 4096
 
 // newAllowlist builds an allowlist of domains and bases of patterns that are in the
-// form that domains.Parse returns. All hashes are computed here, so that no request has to.
+// form that domains.Parse returns. All hashes are computed here, so that a request computes at most
+// one, unless two names share the first 64 bits.
 // The prefixes that begin "xn--" are also computed here, because to decode one takes
 // several times as long as to look it up. Ambiguous ones are left out, so that they are checked.
 //
@@ -175,7 +176,7 @@ func (a *allowlist) findHash(prefix string, sum *[sha256.Size]byte) (name string
 // name, which the garbage collector follows while a server with millions of publishers
 // answers requests.
 type nameTable struct {
-	texts []string // each with the names of namesInText indices, one after another
+	texts []string // each holds namesInText names, one after another; the last may hold fewer
 	ends  []uint16 // where each name ends in its text
 	seed  maphash.Seed
 
@@ -183,7 +184,7 @@ type nameTable struct {
 	// name's hash, and its index plus one; 0 if it is free. At most two thirds are in use.
 	slots []uint64
 
-	last []byte // the text that is not full yet; only until the list is built
+	last []byte // the text that is not full yet; nil after built
 }
 
 // yieldEvery is the number of publishers after which other goroutines may run. Compiling
@@ -205,68 +206,68 @@ func newNameTable(n int) *nameTable {
 	return l
 }
 
-// add adds a name, and reports whether it was not in the list yet. No more names may be
-// added than there is room for.
-func (l *nameTable) add(name string) bool {
-	at, _, found := l.slot(name)
+// add adds a name, and reports whether it is new in the table. The caller must not add more
+// names than newNameTable made room for.
+func (t *nameTable) add(name string) bool {
+	at, _, found := t.slot(name)
 	if found {
 		return false
 	}
-	index := len(l.ends)
-	l.slots[at] = maphash.String(l.seed, name)&^0xffff_ffff | uint64(index+1)
-	l.last = append(l.last, name...)
-	l.ends = append(l.ends, uint16(len(l.last)))
-	if len(l.ends)%namesInText == 0 {
-		l.flush()
+	index := len(t.ends)
+	t.slots[at] = maphash.String(t.seed, name)&^0xffff_ffff | uint64(index+1)
+	t.last = append(t.last, name...)
+	t.ends = append(t.ends, uint16(len(t.last)))
+	if len(t.ends)%namesInText == 0 {
+		t.flush()
 	}
 	return true
 }
 
-func (l *nameTable) flush() {
-	l.texts = append(l.texts, string(l.last))
-	l.last = l.last[:0]
+func (t *nameTable) flush() {
+	t.texts = append(t.texts, string(t.last))
+	t.last = t.last[:0]
 }
 
 // built ends the adding of names.
-func (l *nameTable) built() {
-	if len(l.last) > 0 {
-		l.flush()
+func (t *nameTable) built() {
+	if len(t.last) > 0 {
+		t.flush()
 	}
-	l.last = nil
+	t.last = nil
 }
 
-func (l *nameTable) len() int { return len(l.ends) }
+func (t *nameTable) len() int { return len(t.ends) }
 
 // name returns the name with an index.
-func (l *nameTable) name(index uint32) string {
+func (t *nameTable) name(index uint32) string {
 	start, text := uint16(0), index/namesInText
 	if index%namesInText > 0 {
-		start = l.ends[index-1]
+		start = t.ends[index-1]
 	}
-	if int(text) == len(l.texts) {
-		return string(l.last[start:l.ends[index]])
+	if int(text) == len(t.texts) {
+		return string(t.last[start:t.ends[index]])
 	}
-	return l.texts[text][start:l.ends[index]]
+	return t.texts[text][start:t.ends[index]]
 }
 
 // find returns the index of a name.
-func (l *nameTable) find(name string) (index uint32, ok bool) {
-	if len(l.slots) == 0 {
+func (t *nameTable) find(name string) (index uint32, ok bool) {
+	if len(t.slots) == 0 {
 		return 0, false
 	}
-	_, index, ok = l.slot(name)
+	_, index, ok = t.slot(name)
 	return index, ok
 }
 
 // slot returns the slot of a name and its index, or the free slot where it can be added.
-func (l *nameTable) slot(name string) (at int, index uint32, found bool) {
-	hash, mask := maphash.String(l.seed, name), uint64(len(l.slots)-1)
+func (t *nameTable) slot(name string) (at int, index uint32, found bool) {
+	hash, mask := maphash.String(t.seed, name), uint64(len(t.slots)-1)
 	for i := hash & mask; ; i = (i + 1) & mask {
-		s := l.slots[i]
+		s := t.slots[i]
 		if s == 0 {
 			return int(i), 0, false
 		}
-		if s>>32 == hash>>32 && l.name(uint32(s)-1) == name {
+		if s>>32 == hash>>32 && t.name(uint32(s)-1) == name {
 			return int(i), uint32(s) - 1, true
 		}
 	}

@@ -13,13 +13,13 @@ const (
 	ampEmailSender = "amp-email-sender"
 )
 
-// A caller is what a request says about its sender and its purpose. Only this file reads
-// requests.
+// A caller is what a request says about its sender and its purpose. Only this file reads the
+// parts of a request on which the decision depends.
 type caller struct {
 	request     *http.Request // nil for an Origin value by itself
 	origin      string        // "" unless there is exactly one line
 	method      string        // that a preflight asks for; "" if it asks for none, or for several
-	origins     int           // lines
+	origins     int           // number of Origin lines
 	isOptions   bool
 	isPreflight bool // https://fetch.spec.whatwg.org/#cors-preflight-request
 }

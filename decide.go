@@ -124,8 +124,9 @@ func (cl *claim) prefixDenial() Reason {
 }
 
 // allowsHeaders reports whether all names in Access-Control-Request-Headers are allowed, and otherwise
-// returns the first that is not, or "" if there are too many bytes. Proxies rewrite that list, so that it may have several lines, spaces, empty elements and
-// any case. It may not have more than twice the bytes of a list of all allowed names.
+// returns the first that is not, or "" if there are too many bytes. Proxies rewrite that list, so that
+// it may have several lines, spaces, empty elements and any case. It may have at most twice the bytes of a
+// list of all allowed names, plus the bytes of AMP-Same-Origin: see compile.
 //
 // AMP pages send AMP-Same-Origin to their own origin. If that redirects the request, such
 // as from the apex to www, the preflight asks for the header. A cache's page must never get

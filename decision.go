@@ -28,7 +28,7 @@ type Decision struct {
 	// domain: do not count by it.
 	ClaimedPublisher string
 
-	CacheID string // the ID of the AMP Cache below whose domain the origin is; "" for any other
+	CacheID string // the ID of the AMP Cache to which the origin belongs; "" if none, and for ReasonSameOrigin and ReasonExtraOrigin
 
 	// EmailSender is the sender that an AMP for Email request names; "" for any other
 	// request, and without [Config].Email. It is unverified and of any length unless the
@@ -120,7 +120,7 @@ const (
 	ReasonPublisherNotAllowed                                      // publisher_not_allowed: a cache origin of another publisher
 	ReasonHashNotKnown                                             // hash_not_known: a hash prefix of no listed or known publisher
 	ReasonNoOriginUnsafe                                           // no_origin_unsafe: an unsafe method, no Origin, no AMP-Same-Origin
-	ReasonNoEmailSender                                            // no_email_sender: AMP for Email without exactly one sender
+	ReasonNoEmailSender                                            // no_email_sender: AMP for Email without exactly one valid sender, or a website's request from a mail client's origin
 	ReasonEmailSenderNotAllowed                                    // email_sender_not_allowed: AMP for Email of another sender
 	ReasonMethodNotAllowed                                         // method_not_allowed: a preflight asks for a method that is not allowed
 	ReasonHeaderNotAllowed                                         // header_not_allowed: a preflight asks for a header that is not allowed

@@ -114,7 +114,8 @@
 //
 // Cookies with the attribute Partitioned (CHIPS) do not separate publishers on a cache: browsers partition
 // by site, and all of cdn.ampproject.org is one. A cookie that your API sets for a page of one publisher
-// is also sent from cached pages of all others. This package denies these the answer.
+// is also sent from cached pages of all others. This package does not let pages of publishers that are not
+// allowed read the answer.
 //
 // Publishers are not kept apart from each other: each may call every path. If paths belong to tenants, compare
 // Decision.Publisher with the tenant.
@@ -136,7 +137,7 @@
 //
 // Package cacheurl converts the URLs of AMP Caches. Package announce/updatecache asks the caches to
 // fetch a document again, announce/indexnow tells search engines about it, and announce/sitemap finds
-// what has changed. This package does not import them.
+// what has changed. This package imports only cacheurl of these.
 //
 // # Sources
 //

@@ -23,8 +23,9 @@ import (
 //     AMP-Access-Control-Allow-Source-Origin. AMP's document allows any Origin. Here it
 //     must be one of Clients; with any other Origin, the query is ignored.
 //
-// Requests of websites are decided as if Email were zero. Only their Vary also has
-// AMP-Email-Sender, so that a shared cache does not give a page's response to an email.
+// Requests of websites are allowed or denied as if Email were zero. Only their Vary also has
+// AMP-Email-Sender, so that a shared cache does not give a page's response to an email, and a
+// denied request from the origin of a mail client has ReasonNoEmailSender.
 //
 // Responses to emails never have Access-Control-Allow-Credentials, and expose no header
 // except the one that version 1 needs. Like Origin, the sender is a claim that any program

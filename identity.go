@@ -10,7 +10,7 @@ import (
 // An identity is what is known of the caller: a publisher, another origin that Config allows, or neither.
 type identity struct {
 	match match
-	name  string // of the publisher; "" if a pattern matches, as the claim has the name
+	name  string // of the publisher; "" if a pattern matches, because the claim holds the name
 	err   error  // why the Source could not answer
 }
 

@@ -237,8 +237,8 @@ func TestMiddlewaresShareASource(t *testing.T) {
 	wantReason(t, two, mwtest.OwnOrigin, ampcors.ReasonUnknownHost)
 }
 
-// A Middleware that outlives its Cache says that it cannot decide. Listed publishers get in.
-func TestAClosedCacheIsUnavailable(t *testing.T) {
+// A Middleware whose Source is closed answers source_unavailable. Listed publishers get in.
+func TestAClosedSourceIsUnavailable(t *testing.T) {
 	t.Parallel()
 	s := mwtest.NewDatabase("www.example.com")
 	publishers := s.Remembered(t)

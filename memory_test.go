@@ -110,7 +110,7 @@ func heap() int64 {
 }
 
 // TestAMillionPublishersTakeLittleMemory measures everything that a Middleware keeps: the
-// names, their hashes, and the Config that it can return.
+// names, their hashes, and the rest of the Config.
 func TestAMillionPublishersTakeLittleMemory(t *testing.T) {
 	if mwtest.RaceEnabled {
 		t.Skip("the race detector's own memory would count")

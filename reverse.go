@@ -14,7 +14,7 @@ import (
 type claim struct {
 	kind    kind
 	problem *domains.Problem // why the host or the prefix names no publisher
-	checked bool             // problem and domain are set
+	checked bool             // check has set problem, and what buf or long holds
 	aLabel  bool             // of a host: a label is marked as an A-label, and has not been decoded
 	length  uint8            // of the domain in buf
 	cache   *cacheHost       // nil unless the host is below the domain of a trusted AMP Cache
@@ -53,7 +53,7 @@ func (cl *claim) key() string {
 // sum returns the SHA-256 that a checked hash prefix spells.
 func (cl *claim) sum() *[sha256.Size]byte { return (*[sha256.Size]byte)(cl.buf[:]) }
 
-// A kind is that of the Origin value that a claim is read from.
+// A kind classifies the Origin value that a claim is read from.
 type kind uint8
 
 const (

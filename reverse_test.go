@@ -50,7 +50,8 @@ func TestALongDomainOfAShortPrefix(t *testing.T) {
 	}
 }
 
-// A hash has one spelling: of the two letters that its last bits allow, one is another text.
+// The last letter of a hash prefix holds one bit of the hash, so it is "a" or "q". Only one of the two
+// gives the publisher's hash.
 func TestAHashIsDecidedByItsOneSpelling(t *testing.T) {
 	hash := mwtest.Hash("example.com")
 	m := mwtest.New(t, ampcors.Config{Publishers: []string{"example.com"}})

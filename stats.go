@@ -54,10 +54,10 @@ type tally struct {
 	mu     sync.Mutex
 	caches atomic.Pointer[[]*cacheCounters] // of each AMP Cache that was ever trusted; the slice never changes
 	_      [128]byte                        // keeps what each request reads off the cache lines that it writes
-	others counters                         // of requests that are not allowed pages on an AMP Cache
+	others counters                         // of all other requests
 }
 
-// ofCache returns the index of an AMP Cache's counters: of those that it had before, if it was trusted before.
+// ofCache returns the index of an AMP Cache's counters. A cache that was trusted before keeps its counters.
 func (t *tally) ofCache(id string) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -73,7 +73,7 @@ func (t *tally) ofCache(id string) int {
 	return len(caches) - 1
 }
 
-// count counts a decision on a request whose Origin is below an AMP Cache's domain, or on another.
+// count counts a decision. cache is the AMP Cache of the request's Origin; nil if there is none.
 func (t *tally) count(r Reason, cache *cacheHost) {
 	switch r {
 	case ReasonCacheOrigin, ReasonCacheOriginHash:

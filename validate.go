@@ -31,7 +31,8 @@ func (cfg Config) Validate() error {
 // only if the cache uses another form, such as the hash prefix: [cacheurl.Prefixes] says which forms are denied.
 // Their own origins get in.
 //
-// It does not check publishers of a Source or of a pattern. To check one, look at its forms in the same way.
+// It does not check publishers that a Source knows or a pattern matches. To check one of these, call
+// [cacheurl.Prefixes].
 func (cfg Config) Warnings() (warnings []*badvalue.Error) {
 	if cfg.DangerouslyAllowAmbiguousPrefixes {
 		return nil

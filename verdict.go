@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// A verdict holds the result of each stage for one request. It is on the stack, and must
-// not be copied: parts of a claim point into it.
+// A verdict holds the result of each stage for one request. It is on the stack, and must not be
+// copied while a result of claim.domain or claim.key is in use: such a string points into it.
 type verdict struct {
 	caller   caller
 	sender   sender

@@ -33,13 +33,14 @@ type Route struct {
 	// Caches: []cacheurl.Cache{} needs the publisher's own, such as "https://www.example.com".
 	Origin string
 
-	// Missing is a path that is behind the Middleware, and that no route has. If it is "", that is one beside Path:
-	// below "/api/" for "/api/profile". It matters where a mux wraps a part of its paths.
+	// Missing is a path that is behind the Middleware, and that no route has. If it is "", a path in the folder of
+	// Path is used: one below "/api/" for "/api/profile". Set it if the Middleware wraps only some paths of a mux,
+	// and that path is not one of them.
 	Missing string
 
-	// Ran reports whether the route's handler ran since it was asked last. If it is nil, Check notices that a
-	// denied request reaches the handler only if that writes anything, and that nothing is at Path only if
-	// Method is GET. If it is set, Check also sends the route's own request: the handler must run.
+	// Ran reports whether the route's handler ran since the last call of Ran. If it is set, Check also sends
+	// the route's own request: the handler must run. If it is nil, Check misses two mistakes: a denied request
+	// that reaches a handler that writes nothing, and, unless Method is GET, a Path that no route has.
 	Ran func() bool
 }
 
@@ -86,7 +87,7 @@ func Check(h http.Handler, route Route) error {
 		case !isDenial:
 			report("%s %s from a page of %s is answered with status %d and %s; want 403 and no origin: the route is not behind the Middleware", method, route.Path, evil, w.Code, allowed(w))
 		case route.Ran != nil && route.Ran() || w.Body.String() != denial(w):
-			report("%s %s from a page of %s is denied, and the handler runs all the same: whoever calls Middleware.Handle must stop if it says so", method, route.Path, evil)
+			report("%s %s from a page of %s is denied, and the handler runs all the same: the caller of Middleware.Handle must stop if proceed is false", method, route.Path, evil)
 		}
 	}
 

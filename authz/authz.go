@@ -51,9 +51,9 @@ const (
 	// its own failure, so 503 is answered as 403, with X-Ampcors-Status 503.
 	NGINX Proxy = iota + 1
 
-	// Envoy is Envoy's filter ext_authz over HTTP. It asks with the method of the request and, of its
-	// headers, with those that allowed_headers lists: without that, no Origin arrives. It must
-	// set X-Ampcors-Proxy to "envoy", as envoy.yaml does, which lists all that are needed. If ampcors
+	// Envoy is Envoy's filter ext_authz over HTTP. It asks with the method of the request, and passes on
+	// only the headers that allowed_headers lists: without that list, no Origin arrives. envoy.yaml
+	// lists all that are needed. It also sets X-Ampcors-Proxy to "envoy", which is required. If ampcors
 	// answers 5xx, Envoy answers the client itself, by status_on_error. Retry-After is then lost.
 	Envoy
 )

@@ -34,7 +34,7 @@ func newHandler(t *testing.T, cfg ampcors.Config, proxy authz.Proxy) http.Handle
 	return h
 }
 
-// config allows one publisher. Others are asked for from a Source that fails.
+// config allows one publisher and one sender. failing adds a Source that fails.
 func config() ampcors.Config {
 	return ampcors.Config{
 		Publishers: []string{"www.example.com"}, Credentialed: true, RequestHeaders: []string{"X-Any"},

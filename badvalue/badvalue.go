@@ -1,6 +1,6 @@
 // Package badvalue has the error for a value that cannot be used: in a configuration of package ampcors, cacheurl,
-// configfile, source or announce, or an argument of their functions. Other errors are
-// plain: those about a Database, of sqlsource and of authz.
+// configfile or source, or of a package below announce, or as an argument of their functions. Other errors are
+// plain, such as those about a Database, and those of packages sqlsource and authz.
 package badvalue
 
 import (

@@ -12,8 +12,8 @@ import (
 	"github.com/ampcors/ampcors/source"
 )
 
-// cacheOf returns a Source of publishers in a database that answers at once.
-func cacheOf(tb testing.TB, publishers []string, options source.Config) *source.Source {
+// sourceOf returns a Source of publishers in a database that answers at once.
+func sourceOf(tb testing.TB, publishers []string, options source.Config) *source.Source {
 	tb.Helper()
 	domains, hashes := make(map[string]bool), make(map[string]string)
 	for _, p := range publishers {
@@ -44,9 +44,9 @@ func sourceHandler(tb testing.TB, cfg ampcors.Config) http.Handler {
 	return m.Wrap(nothing)
 }
 
-// BenchmarkSource answers requests for publishers that are listed, that are remembered from
-// a Source, and that the Source is asked for. The Source answers at once, so the result
-// does not include the time of a database.
+// BenchmarkSource answers requests for publishers that are listed, that a Source remembers, and
+// that a Source asks its Database for. The Database answers at once, so the result does not
+// include the time of a database.
 func BenchmarkSource(b *testing.B) {
 	const n = 10_000
 	publishers := Publishers(n, ASCII, IDN, LongName)
@@ -55,8 +55,8 @@ func BenchmarkSource(b *testing.B) {
 		h   http.Handler
 	}{
 		{lib: "listed", h: sourceHandler(b, ampcors.Config{Publishers: publishers})},
-		{lib: "remembered", h: sourceHandler(b, ampcors.Config{Source: cacheOf(b, publishers, source.Config{TTL: time.Hour})})},
-		{lib: "asked", h: sourceHandler(b, ampcors.Config{Source: cacheOf(b, publishers, source.Config{TTL: 1, NegativeTTL: 1})})},
+		{lib: "remembered", h: sourceHandler(b, ampcors.Config{Source: sourceOf(b, publishers, source.Config{TTL: time.Hour})})},
+		{lib: "asked", h: sourceHandler(b, ampcors.Config{Source: sourceOf(b, publishers, source.Config{TTL: 1, NegativeTTL: 1})})},
 	}
 	everyone := make([]http.Header, n)
 	for i, p := range publishers {

@@ -56,8 +56,8 @@ type URL struct {
 	// on one cache.
 	Cache Cache
 
-	// Prefix is the domain prefix, one of [Prefixes] that is not Denied. If empty, [URL.Build] uses that
-	// of [DomainPrefix]. [Parse] returns it if it is another one.
+	// Prefix is the domain prefix, one of [Prefixes] that is not Denied. If empty, [URL.Build] uses the
+	// result of [DomainPrefix]. [Parse] sets Prefix only if it differs from that result.
 	Prefix string
 
 	// Type is the content type. If empty, [URL.Build] uses SizedImage if there are
@@ -72,8 +72,8 @@ type URL struct {
 	// CacheQuery are the query parameters of the cache and the viewer, which follow those of the
 	// publisher: "amp_js_v=0.1", without "?" or "&" before them. They are the parameters that the
 	// AMP runtime removes from a URL (amp_gsa, amp_kit, amp_r, usqp, and everything that begins
-	// with amp_js) and amp_latest_update_time. The latter tells the cache how new a document must
-	// be; by AMP's document, only the cache sees it.
+	// with amp_js), __amp_source_origin, which the runtime adds, and amp_latest_update_time. The
+	// last tells the cache how new a document must be; by AMP's document, only the cache sees it.
 	CacheQuery string
 }
 
@@ -175,8 +175,8 @@ func isCacheHost(host string, cache Cache) bool {
 	return slices.ContainsFunc(append(DefaultCaches(), cache), func(c Cache) bool { return domains.IsOrIsBelow(host, c.CacheDomain) })
 }
 
-// isImageParam reports whether a segment can be one of a SizedImage's parameters. It must
-// not look like a host, which has a dot, or be the "s" of https.
+// isImageParam reports whether a segment can be one of the parameters of an Image or a
+// SizedImage. It must not look like a host, which has a dot, or be the "s" of https.
 func isImageParam(segment string) bool {
 	return segment != "" && segment != "s" && strings.Trim(segment, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=,") == ""
 }

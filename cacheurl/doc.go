@@ -27,10 +27,11 @@
 //   - A host that has a label with a hyphen at its edge ("a-.example.com") cannot be a
 //     publisher. "a-.b.com" and "a.-b.com" share one prefix.
 //   - A prefix that begins "xn--" is punycode. But toolbox-cache-url leaves the prefix of
-//     "xn-shop.com" unwrapped, as "xn--shop-com". This is accepted if it is not punycode of a host
-//     that can exist: one with a dot or, if the host that begins "xn-" is below a top-level domain,
-//     one that is below a top-level domain too. Otherwise it is read as the name that punycode
-//     gives, unless it is ambiguous: see below.
+//     "xn-shop.com" unwrapped, as "xn--shop-com". This is accepted if it is not punycode, or if
+//     punycode gives a host that cannot exist. A host without a dot cannot exist. If the host that
+//     begins "xn-" is below a top-level domain, a host that is not below one is also taken for a
+//     host that cannot exist. Otherwise the prefix is read as the name that punycode gives, unless
+//     it is ambiguous: see below.
 //   - A domain whose first label begins "xn-" and has other than ASCII letters ("xn-é.com")
 //     is accepted as a wrapped prefix or as a hash prefix. The form that toolbox-cache-url
 //     writes has a reserved label, and is denied.
@@ -50,8 +51,8 @@
 //     implementations do.
 //   - "www.example.com": step 4 is for prefixes with dashes at positions 3 and 4. A prefix that is wrapped without
 //     need ("0-www-example-com-0") is denied, because no implementation writes it.
-//   - "bücher.example": the document says that step 5 encodes the output of step 3. Then step 4 would have no
-//     effect. Here and in the official implementations, step 5 encodes the output of step 4.
+//   - "en-us.example.com": the document says that step 5 encodes the output of step 3. Then step 4 would have
+//     no effect. Here and in the official implementations, step 5 encodes the output of step 4.
 //   - Names have at most 253 bytes, as DNS has them; the document has no limit.
 //   - A cache URL needs a content type: [Parse] rejects those of the document's examples that have none, such as
 //     https://amp-dev.cdn.ampproject.org/amp.dev/documentation/.

@@ -12,8 +12,8 @@ import (
 	"github.com/ampcors/ampcors/internal/prefixes"
 )
 
-// An implementation computes the prefix of a domain, which is in lower-case ASCII. It returns "" if
-// that is the hash prefix.
+// An implementation computes the prefix of a domain, which is in lower-case ASCII. It may return ""
+// in place of the hash prefix.
 type implementation struct {
 	name   string
 	prefix func(domain string) string

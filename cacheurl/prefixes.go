@@ -22,8 +22,8 @@ type Prefix struct {
 // document "AMP Cache URL Format and Request Handling". The first two are run in the tests of this
 // project. The others are transcribed, with the version of golang.org/x/net/idna that the program
 // has: 57974efc has an older one, without the characters that Unicode added since. amppackager hashes
-// the spelling that it gets: here, A-labels. The hash prefix is last, with nobody if none
-// of them gives it, because caches have used it for readable names as well. It is not public which
+// the spelling that it gets: here, A-labels. The hash prefix is last, with an empty By if
+// none of them gives it, because caches have used it for readable names as well. It is not public which
 // of these a cache uses.
 //
 // Mostly there are two: the readable prefix, and the hash prefix. Internationalized names, names with

@@ -369,7 +369,7 @@ func TestNewChecksAsConfigDoes(t *testing.T) {
 	}
 }
 
-// FuzzLoad checks that encoding/json accepts every file that Load accepts, with the same
+// FuzzLoad checks that encoding/json accepts every file that File.Config accepts, with the same
 // result.
 func FuzzLoad(f *testing.F) {
 	f.Add(`{"publishers": ["a.example"], "credentialed": true}`, "a.example\n")
@@ -392,8 +392,8 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// checkLoaded compares the result of Load with those of encoding/json and of a simple
-// reading of the list.
+// checkLoaded compares the result of File.Config with the results of encoding/json and of a
+// simple reading of the list.
 func checkLoaded(t *testing.T, file, list string, cfg ampcors.Config, err error) {
 	t.Helper()
 	if err != nil {
@@ -465,7 +465,7 @@ func unwrap(err error) []error {
 	return []error{err}
 }
 
-// What Marshal writes is what Load reads, even where an empty list is not the same as none.
+// Inline reads what Marshal writes, even where an empty list is not the same as no list.
 func TestMarshalIsReadAgain(t *testing.T) {
 	t.Parallel()
 	full := ampcors.Config{

@@ -23,7 +23,8 @@ const interval = 500 * time.Millisecond
 type WatcherConfig struct {
 	// Logger gets a line for each configuration that is applied (level Info), one when a
 	// configuration cannot be applied (level Error), and one for each of the first ten
-	// ampcors.Config.Warnings (level Warn). If nil, slog.Default() is used.
+	// ampcors.Config.Warnings (level Warn), with one more that counts the others. If nil,
+	// slog.Default() is used.
 	Logger *slog.Logger
 
 	// Each signal on Reload applies the file at once, even if it did not change. To reload
@@ -85,8 +86,8 @@ func (w *Watcher) Status() Status {
 	return w.status
 }
 
-// Applied returns the configuration that was applied last. It shares its lists, which must not be changed,
-// except Publishers. After Run has ended, it is the zero Config.
+// Applied returns the configuration that was applied last. Its Publishers are a copy; its other lists are
+// shared, and must not be changed. After Run has ended, it is the zero Config.
 func (w *Watcher) Applied() ampcors.Config {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -150,9 +151,10 @@ func newWatcher(name string, read func() contents, mw *ampcors.Middleware, cfg W
 	return &Watcher{name: name, read: read, mw: mw, log: log, reload: cfg.Reload, interval: interval}
 }
 
-// Run applies the file after each change, until ctx is done, and
-// returns the error of ctx. A configuration that is already in force is applied again only
-// after a signal of WatcherConfig.Reload. Call it once, in its own goroutine.
+// Run applies the file after each change, until ctx is done, and returns the error of ctx. A
+// configuration that is already in force is applied again only after a signal of
+// WatcherConfig.Reload, or if Set gives it Denied or Observe: functions cannot be compared. Call
+// it once, in its own goroutine.
 func (w *Watcher) Run(ctx context.Context) error {
 	w.warn(w.Applied())
 	defer w.setApplied(ampcors.Config{}) // who still has the Watcher need not keep a list of millions

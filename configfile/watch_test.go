@@ -534,8 +534,8 @@ func TestWarningsAreLogged(t *testing.T) {
 	})
 }
 
-// What is in force already is not applied again: not when a file is
-// written again as it was. A signal on Reload applies it in any case.
+// A configuration that is in force already is not applied again when the file is written again as
+// it was, unless Set sets a function or another Source. A signal on Reload applies it in any case.
 func TestAConfigurationInForceIsNotAppliedAgain(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -131,7 +131,7 @@ func number(f *vectors.File) error {
 			}
 			n, err := strconv.Atoi(strings.TrimPrefix(id, name+"-"))
 			if err != nil || seen[id] {
-				return fmt.Errorf("the ID %q is malformed, or that of two vectors; leave it out, and -update writes one", id)
+				return fmt.Errorf("the ID %q is malformed, or two vectors have it; remove it, and -update writes a new one", id)
 			}
 			last, seen[id] = max(last, n), true
 		}

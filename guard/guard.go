@@ -109,8 +109,8 @@ func (w writer) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// ReadFrom writes the beginning itself. The headers are sent after src was read for the first time,
-// and src may change them, or be empty.
+// ReadFrom copies 512 bytes through Write, so that the headers are restored first. The server's own
+// ReadFrom sends the headers after its first read of src, and src may change them, or be empty.
 func (w writer) ReadFrom(src io.Reader) (int64, error) {
 	const beginning = 512
 	n, err := io.Copy(struct{ io.Writer }{w}, io.LimitReader(src, beginning))

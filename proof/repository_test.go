@@ -238,8 +238,8 @@ func TestREADMEsTableOfOrigins(t *testing.T) {
 	}
 }
 
-// What the middleware's packages are built on does not import it, and no published module imports the
-// internals of another: their versions differ.
+// Packages badvalue, cacheurl, source, announce and prefixes do not import the middleware, and no published
+// module imports the internals of another module: their versions may differ.
 func TestWhoImportsWhom(t *testing.T) {
 	t.Parallel()
 	list := func(dir string, args ...string) string {

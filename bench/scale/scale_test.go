@@ -43,8 +43,8 @@ func length(full, brief time.Duration) time.Duration {
 	return brief
 }
 
-// TestHonestTrafficIsServed: a server that knows nobody yet gets 10,000 requests a second
-// for ten million publishers. None gets 503 if the Source answers within 10 ms.
+// TestHonestTrafficIsServed: a server that remembers no publisher yet gets 10,000 requests a
+// second for ten million publishers. No request gets 503 if the database answers within 10 ms.
 func TestHonestTrafficIsServed(t *testing.T) {
 	rows := []string{
 		"| Zipf's exponent | a lookup takes | lookups a second | publishers answered 503 | p99 of a decision | remembered at the end |",
@@ -69,7 +69,7 @@ func TestHonestTrafficIsServed(t *testing.T) {
 }
 
 // TestAFloodDoesNotShutOutPublishers: invented origins, each sent once or twice, do not keep
-// publishers out that are not remembered yet. The Source can answer 5,000 lookups a second.
+// publishers out that are not remembered yet. The database can answer 5,000 lookups a second.
 func TestAFloodDoesNotShutOutPublishers(t *testing.T) {
 	rows := floodHead
 	for _, flood := range []int{2_000, 10_000, 50_000} {

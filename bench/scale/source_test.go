@@ -67,8 +67,8 @@ func (m *model) hasPublisher(ctx context.Context, name string) (bool, error) {
 	return isPublisher(name), nil
 }
 
-// filtered returns the Source with an IsLikely like that of a filter: publishers are likely, and so is
-// about one in 256 other names. The tests of package filter check that a filter does this.
+// filtered returns the Database with an IsLikely that answers like a filter: publishers are likely, and so
+// is about one in 256 other names. The tests of package filter check that a filter does this.
 func (m *model) filtered() source.Database {
 	s := m.source()
 	s.IsLikely = func(name string) bool {

@@ -1,5 +1,6 @@
-// Command config serves an API behind ampcors, by a file that it follows. Edit the list of publishers while
-// it runs: changes count within two seconds, each is logged, and a file with an error is not applied.
+// Command config serves an API behind ampcors, with the configuration in a file that it follows. Edit the list
+// of publishers while it runs: changes take effect within two seconds, each is logged, and a file with an error
+// is not applied.
 //
 //	go run ./examples/config examples/config/config.json
 //	curl -i -H 'Origin: https://www-example-com.cdn.ampproject.org' http://localhost:8080/

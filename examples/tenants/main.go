@@ -39,7 +39,7 @@ func handler(db *sql.DB) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	customers, err := source.New(table.Database(), source.Config{}) // remembers each answer for a minute
+	customers, err := source.New(table.Database(), source.Config{}) // remembers each customer for a minute, and for 10 seconds that a domain is not one
 	if err != nil {
 		return nil, err
 	}

@@ -6,8 +6,8 @@ import (
 	"github.com/ampcors/ampcors/badvalue"
 )
 
-// A Problem is what is wrong with a value. For a request, only the variables below, and those of
-// package prefixes, are used, so that nothing is allocated.
+// A Problem is what is wrong with a value. For a request, only variables are used, those below and
+// similar ones in packages prefixes and ampcors, so that nothing is allocated.
 type Problem struct {
 	Reason  string // completes "the value ..."
 	Instead string // the domain that was probably meant, or ""

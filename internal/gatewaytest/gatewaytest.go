@@ -21,7 +21,7 @@ import (
 // PublisherHeader is the request header in which the gateway must send the publisher.
 const PublisherHeader = "Ampcors-Publisher"
 
-// Source is the Source of the gateway. It fails for some domains.
+// Source is the Database that the gateway's Source must ask. It fails for some domains.
 var Source = source.Database{
 	HasPublisher: func(_ context.Context, domain string) (bool, error) {
 		if strings.HasPrefix(domain, "down") {
@@ -34,15 +34,15 @@ var Source = source.Database{
 // NewMiddleware returns a Middleware with the configuration that the gateway must have.
 func NewMiddleware(t testing.TB) *ampcors.Middleware {
 	t.Helper()
-	cache, err := source.New(Source, source.Config{})
+	asked, err := source.New(Source, source.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(cache.Close)
+	t.Cleanup(asked.Close)
 	m, err := ampcors.New(ampcors.Config{
 		Publishers: []string{"www.example.com", "*.news.example"}, Credentialed: true, RequestHeaders: []string{"X-Any"},
 		Email:  ampcors.Email{Senders: []string{"news@example.com"}},
-		Source: cache,
+		Source: asked,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -78,7 +78,7 @@ func Headers(lines ...string) http.Header {
 	return h
 }
 
-// A Database is a Source in memory that can be slow or fail.
+// A Database is a database of publishers in memory. It can be slow or fail.
 type Database struct {
 	mu       sync.Mutex
 	domains  map[string]bool

@@ -1,5 +1,5 @@
-// Package outbound is shared by the packages that send requests: it reads answers
-// up to a limit.
+// Package outbound has what the packages that send requests share: a client, answers that are
+// read up to a limit, and a handler that serves a key file.
 package outbound
 
 import (

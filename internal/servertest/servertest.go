@@ -40,10 +40,10 @@ func Missing(t testing.TB, install string) {
 	t.Skip(install)
 }
 
-// FreeAddress returns an address on loopback at which nothing listens. Systems give no connection and
-// no listener of port 0 a port below 32768, so none can take this one before the test's program
-// listens, or while it starts again. The same is true of the port 10000 above it, at which a node of
-// a Redis Cluster listens too. Browsers block no port above 10080.
+// FreeAddress returns an address on loopback at which nothing listens. Its port is below 32768. Systems
+// choose the ports of outgoing connections, and of listeners at port 0, above that. So none of them can
+// take this port before the test's program listens, or while it starts again. The same is true of the port
+// 10000 above it, at which a node of a Redis Cluster also listens. Browsers block no port above 10080.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
 	var err error

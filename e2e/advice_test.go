@@ -11,10 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/ampcors/ampcors/cmd/ampcors/internal/probe"
-	"github.com/ampcors/ampcors/cmd/ampcors/internal/probe/probetest"
 	"github.com/ampcors/ampcors/internal/servertest"
 )
 
@@ -123,7 +120,12 @@ const (
 
 // TestAdviceWorks starts from a mistake, follows the advice to the letter, and probes again.
 func TestAdviceWorks(t *testing.T) {
-	for _, server := range probe.Servers() {
+	var servers []string
+	ask(t, http.MethodGet, "/servers", nil, &servers)
+	if len(servers) < 9 {
+		t.Errorf("advice for %q", servers)
+	}
+	for _, server := range servers {
 		d, ok := dialectsByServer[server]
 		if !ok {
 			t.Errorf("the advice for %s is not run", server)
@@ -136,13 +138,13 @@ func TestAdviceWorks(t *testing.T) {
 				apis = []string{"/api/list"}
 			}
 			// One endpoint asks for all that the advice must grant.
-			put := probe.Endpoint{URL: apiOrigin + apis[0], Method: http.MethodPut, ContentType: "application/json", Body: "{}", Credentials: true, Answer: probe.AnswerAny}
-			get := probe.Endpoint{URL: apiOrigin + apis[0], Method: http.MethodGet, Credentials: true, Answer: probe.AnswerJSON}
+			put := endpoint{URL: apiOrigin + apis[0], Method: http.MethodPut, ContentType: "application/json", Body: "{}", Credentials: true, Answer: "any"}
+			get := endpoint{URL: apiOrigin + apis[0], Method: http.MethodGet, Credentials: true, Answer: "json"}
 
 			s.use(proxy(d.mistake(t)))
-			wantFindings(t, probeSite(t, s, get, probetest.Publisher, false), d.want)
+			wantFindings(t, runProbe(t, s, probeConfig{Endpoints: []endpoint{get}, Publishers: []string{publisher}}), d.want)
 			report := probeAPI(t, s, get, put)
-			i := slices.IndexFunc(report.Snippets, func(s probe.Snippet) bool { return s.Server == server })
+			i := slices.IndexFunc(report.Snippets, func(s snippet) bool { return s.Server == server })
 			if i < 0 {
 				t.Fatalf("there is no advice for %s", server)
 			}
@@ -150,11 +152,11 @@ func TestAdviceWorks(t *testing.T) {
 			advised := proxy(d.advised(t, report.Snippets[i].Text))
 			s.use(advised)
 			for i, path := range apis {
-				form := probe.Endpoint{URL: apiOrigin + path, Method: http.MethodPost, ContentType: "application/x-www-form-urlencoded", Body: "a=b", Credentials: true, Answer: probe.AnswerForm}
+				form := endpoint{URL: apiOrigin + path, Method: http.MethodPost, ContentType: "application/x-www-form-urlencoded", Body: "a=b", Credentials: true, Answer: "form"}
 				json := form
-				json.ContentType, json.Body, json.Answer = "application/json", "{}", probe.AnswerAny
+				json.ContentType, json.Body, json.Answer = "application/json", "{}", "any"
 				get.URL, put.URL = form.URL, form.URL
-				endpoints := []probe.Endpoint{form, json, get, put}
+				endpoints := []endpoint{form, json, get, put}
 				if i > 0 {
 					endpoints = endpoints[:2] // the others depend on no path
 				}
@@ -191,16 +193,9 @@ func TestAdviceWorks(t *testing.T) {
 }
 
 // probeAPI probes endpoints, also with methods that change data.
-func probeAPI(t *testing.T, s *site, endpoints ...probe.Endpoint) *probe.Report {
+func probeAPI(t *testing.T, s *site, endpoints ...endpoint) *report {
 	t.Helper()
-	report, err := probe.Run(t.Context(), probe.Config{
-		Endpoints: endpoints, Publishers: []string{probetest.Publisher}, Unsafe: true, PageHeader: http.Header{"X-Token": {"1"}},
-		Resolve: map[string]string{"api.example.org:443": s.https}, Insecure: true, Timeout: time.Minute, MaxTime: time.Hour,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return report
+	return runProbe(t, s, probeConfig{Endpoints: endpoints, Publishers: []string{publisher}, Unsafe: true, PageHeader: http.Header{"X-Token": {"1"}}})
 }
 
 // startApacheProxy starts Apache as a proxy with directives.

@@ -1,5 +1,5 @@
-// Below cmd/ampcors, because tests import its internal packages. Nobody imports this module.
-module github.com/ampcors/ampcors/cmd/ampcors/e2e
+// Nobody imports this module.
+module github.com/ampcors/ampcors/e2e
 
 go 1.26.0
 
@@ -15,7 +15,6 @@ replace github.com/ampcors/ampcors/source/redissource => ../source/redissource
 
 require (
 	github.com/ampcors/ampcors v0.0.0-00010101000000-000000000000
-	github.com/ampcors/ampcors/cmd/ampcors v0.0.0-00010101000000-000000000000
 	github.com/chromedp/cdproto v0.159.0 // indirect
 	github.com/chromedp/chromedp v0.23.0
 	github.com/jub0bs/cors v0.13.0
@@ -40,7 +39,6 @@ require (
 	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
-	golang.org/x/time v0.16.0 // indirect
 	golang.org/x/tools v0.52.1-0.20261106145633-d407941a339a // indirect
 	modernc.org/libc v1.72.0 // indirect
 	modernc.org/mathutil v1.7.1 // indirect

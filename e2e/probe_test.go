@@ -11,30 +11,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	jub0bs "github.com/jub0bs/cors"
 	rs "github.com/rs/cors"
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/cacheurl"
-	"github.com/ampcors/ampcors/cmd/ampcors/internal/probe"
-	"github.com/ampcors/ampcors/cmd/ampcors/internal/probe/probetest"
 	"github.com/ampcors/ampcors/internal/servertest"
 )
-
-// probeSite probes an endpoint of the site's API.
-func probeSite(t *testing.T, s *site, e probe.Endpoint, publisher string, unsafe bool, cookie ...string) *probe.Report {
-	t.Helper()
-	report, err := probe.Run(t.Context(), probe.Config{
-		Endpoints: []probe.Endpoint{e}, Publishers: []string{publisher}, Unsafe: unsafe, Cookie: strings.Join(cookie, "; "),
-		Resolve: map[string]string{"api.example.org:443": s.https}, Insecure: true, Timeout: time.Minute, MaxTime: time.Hour,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return report
-}
 
 // TestChromiumAgreesWithTheProbe repeats the requests of the probe in Chromium, for pages
 // of the publisher and of other sites. Chromium must block exactly those that the probe
@@ -43,17 +27,23 @@ func TestChromiumAgreesWithTheProbe(t *testing.T) {
 	s := newSite(t)
 	page := tab(t, browser(t, s))
 	visit(t, page, apiOrigin+"/login", "''")
-	for i, c := range probetest.Cases() {
+	var backends []backend
+	ask(t, http.MethodGet, "/backends", nil, &backends)
+	if len(backends) < 100 {
+		t.Errorf("%d backends", len(backends))
+	}
+	address, _ := prober() // ask has seen an error
+	s.use(proxy(address))
+	for _, c := range backends {
 		t.Run(c.Name, func(t *testing.T) {
 			if c.Remembers {
 				t.Skip("its answers depend on earlier requests")
 			}
-			c.Endpoint.URL = fmt.Sprintf("%s/probe/%d", apiOrigin, i) // a new URL, for which Chromium has no cached preflight
-			s.use(c.Backend())
-			report := probeSite(t, s, c.Endpoint, c.Publisher, c.Unsafe, c.Cookie)
+			c.Endpoint.URL = apiOrigin + c.Backend // a new URL, for which Chromium has no cached preflight
+			report := runProbe(t, s, probeConfig{Endpoints: []endpoint{c.Endpoint}, Publishers: []string{c.Publisher}, Unsafe: c.Unsafe, Cookie: c.Cookie})
 			pages := 0
 			for _, trial := range report.Trials {
-				if trial.Kind != probe.KindPage || trial.Outcome == probe.NotTested {
+				if trial.Kind != "pages" || trial.Outcome == "not tested" {
 					continue
 				}
 				pages++
@@ -96,7 +86,7 @@ func TestChromiumAgreesWithTheProbe(t *testing.T) {
 
 // fetchOf returns a script that sends the request of an endpoint to u, with more options of fetch. It
 // yields "read" or "blocked".
-func fetchOf(e probe.Endpoint, u, options string) string {
+func fetchOf(e endpoint, u, options string) string {
 	credentials, body, header := "omit", "", ""
 	if e.Credentials {
 		credentials = "include"
@@ -124,10 +114,7 @@ func TestProbeOnRealServers(t *testing.T) {
 			io.WriteString(w, "{}")
 		})
 	}
-	origins, err := probe.Origins(probetest.Publisher, cacheurl.DefaultCaches()...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	origins := originsOf(t, publisher)
 	for _, test := range []struct {
 		name string
 		api  func(t *testing.T) http.Handler
@@ -147,7 +134,7 @@ func TestProbeOnRealServers(t *testing.T) {
 			return proxy(startNginxWith(t, "", `add_header Access-Control-Allow-Origin $http_origin; add_header Access-Control-Allow-Credentials true; return 502 "{}";`))
 		}, want: []string{"error-without-cors"}},
 		{name: "nginx as a cache that ignores Vary (amphtml 32802)", api: func(t *testing.T) http.Handler {
-			mw, err := ampcors.New(ampcors.Config{Publishers: []string{probetest.Publisher}, Credentialed: true})
+			mw, err := ampcors.New(ampcors.Config{Publishers: []string{publisher}, Credentialed: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -168,11 +155,11 @@ echo '{}';
 			return rs.New(rs.Options{AllowedOrigins: append(slices.Clone(origins), "https://*.cdn.ampproject.org"), AllowCredentials: true}).Handler(ok(nil))
 		}, want: []string{"any-publisher-allowed"}},
 		{name: "jub0bs/cors without hash prefixes", api: func(t *testing.T) http.Handler {
-			readable, err := cacheurl.Origins(probetest.Publisher)
+			readable, err := cacheurl.Origins(publisher)
 			if err != nil {
 				t.Fatal(err)
 			}
-			mw, err := jub0bs.NewMiddleware(jub0bs.Config{Origins: append(readable, "https://"+probetest.Publisher), Credentialed: true})
+			mw, err := jub0bs.NewMiddleware(jub0bs.Config{Origins: append(readable, "https://"+publisher), Credentialed: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -189,8 +176,8 @@ echo '{}';
 		t.Run(test.name, func(t *testing.T) {
 			s := newSite(t)
 			s.use(test.api(t))
-			e := probe.Endpoint{URL: apiOrigin + "/api/read", Method: "GET", Credentials: true, Answer: probe.AnswerJSON}
-			wantFindings(t, probeSite(t, s, e, probetest.Publisher, false), test.want)
+			e := endpoint{URL: apiOrigin + "/api/read", Method: "GET", Credentials: true, Answer: "json"}
+			wantFindings(t, runProbe(t, s, probeConfig{Endpoints: []endpoint{e}, Publishers: []string{publisher}}), test.want)
 		})
 	}
 }
@@ -199,25 +186,22 @@ echo '{}';
 // backend allows null, and the probe cannot have seen it.
 func TestALimitOfRequestsIsNotClean(t *testing.T) {
 	s := newSite(t)
-	origins, err := probe.Origins(probetest.Publisher, cacheurl.DefaultCaches()...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	origins := originsOf(t, publisher)
 	allowed := ""
 	for _, origin := range append(origins, "null") {
 		allowed += fmt.Sprintf("%q $http_origin; ", origin)
 	}
 	s.use(proxy(startNginxWith(t, `map_hash_bucket_size 256; limit_req_zone $server_port zone=all:1m rate=60r/m; map $http_origin $allowed { default ""; `+allowed+`}`,
 		`limit_req zone=all burst=8 nodelay; default_type application/json; add_header Access-Control-Allow-Origin $allowed; add_header Access-Control-Allow-Credentials true; add_header Vary Origin; proxy_pass http://`+serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "{}") }))+`;`)))
-	e := probe.Endpoint{URL: apiOrigin + "/api/read", Method: "GET", Credentials: true, Answer: probe.AnswerJSON}
-	report := probeSite(t, s, e, probetest.Publisher, false)
+	e := endpoint{URL: apiOrigin + "/api/read", Method: "GET", Credentials: true, Answer: "json"}
+	report := runProbe(t, s, probeConfig{Endpoints: []endpoint{e}, Publishers: []string{publisher}})
 	wantFindings(t, report, nil)
-	if !slices.ContainsFunc(report.Untested, func(u probe.Untested) bool { return u.Failed && strings.Contains(u.Reason, "limits requests") }) {
+	if !slices.ContainsFunc(report.Untested, func(u untested) bool { return u.Failed && strings.Contains(u.Reason, "limits requests") }) {
 		t.Errorf("%+v", report.Untested)
 	}
 }
 
-func wantFindings(t *testing.T, report *probe.Report, want []string) {
+func wantFindings(t *testing.T, report *report, want []string) {
 	t.Helper()
 	var got []string
 	for _, f := range report.Findings {

@@ -80,8 +80,8 @@ func ExampleClient_Submit() {
 	fmt.Println(err)
 	// Output:
 	// www.example.com 1 <nil>
-	// xn--bcher-kva.example 1 indexnow: xn--bcher-kva.example: the engine does not find the key on the site (403 "KeyNotFound" "")
-	// indexnow: xn--bcher-kva.example: the engine does not find the key on the site (403 "KeyNotFound" "")
+	// xn--bcher-kva.example 1 indexnow: xn--bcher-kva.example: the engine does not find the key on the site (status 403 "KeyNotFound")
+	// indexnow: xn--bcher-kva.example: the engine does not find the key on the site (status 403 "KeyNotFound")
 	// ampcors: urls[2] "https://www.example.com:8443/" has the port "8443"; want none, or the default: caches and search engines support no other port
 }
 

@@ -241,7 +241,7 @@ func TestEachResponseIsReported(t *testing.T) {
 			io.WriteString(w, `{"errorCode":"KeyNotFound"}`)
 		}, want: ErrKeyNotFound, message: "KeyNotFound", again: false},
 		"403 with a message of another type": {handler: status(403, "\uFEFF"+`{"errorCode":"KeyNotFound","message":{}}`), want: ErrKeyNotFound, message: "KeyNotFound", again: false},
-		"403 with line breaks":               {handler: status(403, `{"errorCode":"a\nb","message":"c\nd`+strings.Repeat(" word", 100)+`"}`), want: ErrForbidden, message: `(403 "a b" "c d word`, again: false},
+		"403 with line breaks":               {handler: status(403, `{"errorCode":"a\nb","message":"c\nd`+strings.Repeat(" word", 100)+`"}`), want: ErrForbidden, message: `(status 403 "a b" "c d word`, again: false},
 		"408":                                {handler: status(408, ""), want: ErrServer, message: "408", again: true},
 		"403 without a code":                 {handler: status(403, `{"error":"no"}`), want: ErrForbidden, message: `{\"error\":\"no\"}`, again: false},
 		"403 truncated": {handler: func(w http.ResponseWriter, r *http.Request) {
@@ -796,7 +796,7 @@ func TestTheLogHasTheResultsButNotTheKey(t *testing.T) {
 	if strings.Contains(out.String(), string(testKey)) {
 		t.Errorf("the key is in\n%s", &out)
 	}
-	for _, want := range []string{`level=WARN msg="ampcors: indexnow: not sent, after a failure" urls=3`, `level=INFO msg="ampcors: indexnow: accepted" host=www.example.com urls=1 pending=false`, `level=WARN msg="ampcors: indexnow: not accepted" host=www.example.com urls=1 error="indexnow: www.example.com: the engine says that there are too many requests (429`} {
+	for _, want := range []string{`level=WARN msg="ampcors: indexnow: not sent, after a failure" urls=3`, `level=INFO msg="ampcors: indexnow: accepted" host=www.example.com urls=1 pending=false`, `level=WARN msg="ampcors: indexnow: not accepted" host=www.example.com urls=1 error="indexnow: www.example.com: the engine says that there are too many requests (status 429`} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the log\n%s\ndoes not have %s", &out, want)
 		}

@@ -69,7 +69,13 @@ type Error struct {
 func (e *Error) Error() string {
 	s := fmt.Sprintf("indexnow: %s: %v", cmp.Or(e.URL, e.Host), e.Err)
 	if e.Status != 0 {
-		s += fmt.Sprintf(" (%d %q %q)", e.Status, e.Code, e.Message)
+		s += fmt.Sprintf(" (status %d", e.Status)
+		for _, text := range []string{e.Code, e.Message} {
+			if text != "" {
+				s += fmt.Sprintf(" %q", text)
+			}
+		}
+		s += ")"
 	}
 	if e.RetryAfter > 0 {
 		s += fmt.Sprintf("; try again after %v", e.RetryAfter.Round(time.Second))

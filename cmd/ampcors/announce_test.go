@@ -252,7 +252,7 @@ func TestAPageThatTheEngineRejectsIsReportedOnce(t *testing.T) {
 		accepted = nil
 		return run(t, "", append([]string{"submit", "--sitemap", "https://www.example.com/sitemap.xml", "--state", state, "--all"}, args...)...)
 	}
-	const reason = `https://www.example.com/42: the engine finds a URL of another host, or a malformed key (422 \"InvalidUrl\" \"one of them\")`
+	const reason = `https://www.example.com/42: the engine finds a URL of another host, or a malformed key (status 422 \"InvalidUrl\" \"one of them\")`
 	reported := func() {
 		t.Helper()
 		code, stdout, stderr := submit("-o", "json")

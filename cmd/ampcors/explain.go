@@ -37,13 +37,19 @@ func newExplain() *cobra.Command {
 		if err := d.checkFlags(cmd); err != nil {
 			return err
 		}
-		mw, end, err := middleware(*file, *publishers, &d)
+		mw, cfg, end, err := middleware(*file, *publishers, &d)
 		if err != nil {
 			return err
 		}
 		defer end()
+		if cfg.ReportOnly {
+			fmt.Fprintln(cmd.ErrOrStderr(), "note: reportOnly is set, so that nothing is denied now")
+		}
 		if len(*senders) > 0 {
-			return explainSenders(cmd, mw, *file, *senders, args, *output)
+			if len(args) == 0 {
+				args = clientsOf(cfg)
+			}
+			return explainSenders(cmd, mw, *senders, args, *output)
 		}
 		origins, err := inputs(cmd, args)
 		if err != nil {
@@ -59,6 +65,13 @@ func newExplain() *cobra.Command {
 				code = exitFindings
 			}
 			explained := newExplanation(e)
+			hint := notAnOrigin(origin)
+			if host, _, _ := strings.Cut(origin, ":"); hint == "" && !strings.Contains(origin, "://") && strings.Contains(host, ".") {
+				hint = fmt.Sprintf("An origin begins with its scheme; want %q.", "https://"+origin)
+			}
+			if hint != "" {
+				explained.Steps = append(explained.Steps, step{Name: "hint", Value: hint})
+			}
 			if len(origins) > 1 {
 				explained.heading = origin
 			}
@@ -73,14 +86,7 @@ func newExplain() *cobra.Command {
 }
 
 // explainSenders explains the requests of emails, with version 1 at each client.
-func explainSenders(cmd *cobra.Command, mw *ampcors.Middleware, file string, senders, clients []string, output format) error {
-	if len(clients) == 0 && file != "" {
-		cfg, err := configfile.File{Path: file, Set: func(cfg *ampcors.Config) { cfg.Source = new(source.Source) }}.Config() // it is never asked
-		if err != nil {
-			return err
-		}
-		clients = clientsOf(cfg)
-	}
+func explainSenders(cmd *cobra.Command, mw *ampcors.Middleware, senders, clients []string, output format) error {
 	code := exitClean
 	err := answerAll(cmd, senders, output, func(sender string) (any, error) {
 		e := explanation{Allowed: true}
@@ -136,23 +142,26 @@ func clientsOf(cfg ampcors.Config) []string {
 	return cfg.Email.Clients
 }
 
-// middleware returns a Middleware with the configuration of a file, publishers, a database, or all of them.
-func middleware(file string, publishers []string, d *database) (mw *ampcors.Middleware, end func(), err error) {
+// middleware returns a Middleware, and its Config, with the configuration of a file, publishers, a database, or all of them.
+func middleware(file string, publishers []string, d *database) (mw *ampcors.Middleware, used ampcors.Config, end func(), err error) {
 	if file == "" && len(publishers) == 0 && d.address() == "" {
-		return nil, nil, errors.New("there is no publisher; use --config, --publisher or --database")
+		return nil, used, nil, errors.New("there is no publisher; use --config, --publisher or --database")
 	}
-	add := func(cfg *ampcors.Config) { cfg.Publishers = append(cfg.Publishers, publishers...) }
+	var asked *source.Source
 	end = func() {}
 	if d.address() != "" {
-		asked, opened, err := d.source(file, slog.New(slog.DiscardHandler)) // errors are in the steps
-		if err != nil {
-			return nil, nil, err
+		var opened lookups
+		if asked, opened, err = d.source(file, slog.New(slog.DiscardHandler)); err != nil { // errors are in the steps
+			return nil, used, nil, err
 		}
 		end = opened.end
-		add = func(cfg *ampcors.Config) {
-			cfg.Publishers = append(cfg.Publishers, publishers...)
+	}
+	add := func(cfg *ampcors.Config) {
+		cfg.Publishers = append(cfg.Publishers, publishers...)
+		if asked != nil {
 			cfg.Source = asked
 		}
+		used = *cfg
 	}
 	if file != "" {
 		mw, err = configfile.File{Path: file, Set: add}.New()
@@ -164,9 +173,9 @@ func middleware(file string, publishers []string, d *database) (mw *ampcors.Midd
 	}
 	if err != nil {
 		end()
-		return nil, nil, err
+		return nil, used, nil, err
 	}
-	return mw, end, nil
+	return mw, used, end, nil
 }
 
 // An explanation is printed with a line for each step.

@@ -77,6 +77,9 @@ func flagError(cmd *cobra.Command, err error) error {
 		if other := map[string]string{"address": "listen", "addr": "listen", "port": "listen", "bind": "listen"}[name]; other != "" && cmd.Flags().Lookup(other) != nil {
 			found = []string{other}
 		}
+		if name == "config" && cmd.Name() == "check" {
+			return errors.New("ampcors check has no flag --config; want the file alone: ampcors check config.json")
+		}
 		return fmt.Errorf("%s has no flag --%s%s", cmd.CommandPath(), name, suggest("--", found))
 	case errors.As(err, &invalid):
 		want := map[string]string{"bool": "true or false", "int": "a whole number", "int64": "a whole number", "float64": "a number",

@@ -7,6 +7,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 
@@ -81,7 +82,9 @@ func writeKey(file string) error {
 		return err
 	}
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s exists, and a key is never overwritten; want another name", file)
+	} else if err != nil {
 		return err
 	}
 	if err := errors.Join(pem.Encode(f, &pem.Block{Type: "PRIVATE KEY", Bytes: der}), f.Sync(), f.Close()); err != nil {

@@ -94,7 +94,7 @@ func TestConversions(t *testing.T) {
 		{name: "cacheurl of another host's page without a type", args: []string{"cacheurl", "https://www-example-com.cdn.ampproject.org/s/evil.example/"}, code: exitFindings, err: "is not one of the prefixes of"},
 		{name: "cacheurl of a viewer without a page", args: []string{"cacheurl", "https://www.google.com/amp/s/localhost/"}, code: exitFindings, err: "is the URL of a viewer, which shows this page, but its host cannot be read"},
 		{name: "reverse an origin with a slash", args: []string{"reverse", "https://www-example-com.cdn.ampproject.org/"}, code: exitFindings, err: `has a slash at its end, which no Origin has; want "https://www-example-com.cdn.ampproject.org"`},
-		{name: "reverse a URL", args: []string{"reverse", "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/a"}, code: exitFindings, err: "want ampcors cacheurl"},
+		{name: "reverse a URL", args: []string{"reverse", "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/a"}, code: exitFindings, err: "ampcors cacheurl prints the publisher's URL"},
 		{name: "reverse on an unknown cache", args: []string{"reverse", "https://www-example-com.amp.example"}, code: exitFindings, err: "not an origin of a known cache"},
 		{name: "cacheurl of an unknown type", args: []string{"cacheurl", "--type", "ad", "https://www.example.com/"}, code: exitUsage, err: "want c, v, wp, cert, i, ii or r"},
 		{name: "cacheurl back", args: []string{"cacheurl", "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/article?id=7"}, want: "https://www.example.com/article?id=7\n"},
@@ -105,7 +105,7 @@ func TestConversions(t *testing.T) {
 			"FAIL  version 1  Origin: https://mail.example\n                  This origin is not in email.clients, so that the sender does not count. Reason: unknown_host.\nok    version 1  Origin: https://mail.google.com\n                  The sender is in email.senders, and the client in email.clients. Reason: email_v1.\n"},
 		{name: "explain senders", args: []string{"explain", "--config", emails, "--sender", "evil@example.com,no address"}, code: exitFindings, want: "evil@example.com\nFAIL  version 2  AMP-Email-Sender: evil@example.com\n                  The sender is not in email.senders. Reason: email_sender_not_allowed.\nFAIL  version 1  Origin: https://mail.google.com\n                  The sender is not in email.senders. Reason: email_sender_not_allowed.\n\n" +
 			"no address\nFAIL  version 2  AMP-Email-Sender: no address\n                  That is not the address of a sender. Reason: no_email_sender.\nFAIL  version 1  Origin: https://mail.google.com\n                  That is not the address of a sender. Reason: no_email_sender.\n\n"},
-		{name: "explain a sender without emails", args: []string{"explain", "--publisher", "www.example.com", "--sender", "news@example.com"}, code: exitFindings, want: "FAIL  version 2  AMP-Email-Sender: news@example.com\n                  email.senders is empty, so that no email gets the header that it needs. Reason: no_origin.\n"},
+		{name: "explain a sender without emails", args: []string{"explain", "--publisher", "www.example.com", "--sender", "news@example.com"}, code: exitFindings, want: "FAIL  version 2  AMP-Email-Sender: news@example.com\n                  email.senders is empty, so that no email gets the header that it needs. Reason: no_origin.\nFAIL  version 1  Origin: https://mail.google.com\n                  This origin is not in email.clients, so that the sender does not count. Reason: unknown_host.\n"},
 		{name: "explain without a publisher", args: []string{"explain", "null"}, code: exitUsage, err: "--publisher"},
 		{name: "an unknown output", args: []string{"prefix", "-o", "yaml", "a.example"}, code: exitUsage, err: "want text or json"},
 		{name: "an unknown flag", args: []string{"prefix", "--hsah"}, code: exitUsage, err: "ampcors prefix has no flag --hsah; did you mean --hash?"},
@@ -131,6 +131,25 @@ func TestConversions(t *testing.T) {
 				t.Errorf("exit code %d; want %d\nstdout:\n%s\nwant:\n%s\nstderr: %s", code, test.code, stdout, test.want, stderr)
 			}
 		})
+	}
+}
+
+// What people paste in place of an origin is said to them.
+func TestExplainSaysWhatIsNoOrigin(t *testing.T) {
+	for origin, want := range map[string]string{
+		"https://www.example.com/":        `"https://www.example.com/" has a slash at its end, which no Origin has; want "https://www.example.com"`,
+		"https://www.example.com/a":       "is a URL, and not an origin; ampcors cacheurl prints the publisher's URL",
+		"www.example.com":                 `An origin begins with its scheme; want "https://www.example.com".`,
+		"Origin: https://www.example.com": `has the name of the header; want "https://www.example.com"`,
+		"https://www.example.com":         "",
+		"https://evil.example":            "",
+		"null":                            "",
+		"https://www.example.com:8443":    "",
+	} {
+		_, stdout, _ := run(t, "", "explain", "--publisher", "www.example.com", origin)
+		if _, hint, _ := strings.Cut(stdout, "FAIL  hint       "); want != "" && !strings.Contains(hint, want) || want == "" && hint != "" {
+			t.Errorf("%s: %q; want %q\n%s", origin, hint, want, stdout)
+		}
 	}
 }
 
@@ -510,6 +529,7 @@ func TestREADMEsTranscript(t *testing.T) {
 	defer server.Close()
 	addr := strings.TrimPrefix(server.URL, "https://")
 	_, got, _ := run(t, "", "probe", "--insecure", "--rate", "0", "--max-answer", "2", "--resolve", "www.example.com:443:"+addr, "https://www.example.com/article")
+	got = strings.ReplaceAll(got, "curl -gsik --connect-to 'www.example.com:443:"+addr+"' ", "curl -gsi ") // without flags of the test
 	readme.Check(t, "README.md", "transcript", "```text\n"+got+"```\n")
 }
 

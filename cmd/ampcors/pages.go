@@ -236,7 +236,9 @@ func (s *pageSource) load(command string) error {
 	if err == nil {
 		decoder := json.NewDecoder(bytes.NewReader(data))
 		decoder.DisallowUnknownFields() // it may be another file, which would be overwritten
-		err = decoder.Decode(&s.state)
+		if decoder.Decode(&s.state) != nil {
+			err = errors.New("it is not a file that --state has written; want another name")
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("the state cannot be read: %s: %w", s.file, err)

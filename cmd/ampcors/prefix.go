@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -73,6 +74,21 @@ func newOrigins() *cobra.Command {
 	return cmd
 }
 
+// notAnOrigin says what an argument is that somebody has pasted in place of an origin; "" if it may be one.
+func notAnOrigin(arg string) string {
+	if value, ok := strings.CutPrefix(strings.ToLower(arg), "origin:"); ok {
+		return fmt.Sprintf("%.300q has the name of the header; want %q", arg, strings.TrimSpace(arg[len(arg)-len(value):]))
+	}
+	u, err := url.Parse(arg)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.Path+u.RawQuery+u.Fragment == "":
+		return ""
+	case u.Path == "/" && u.RawQuery == "" && u.Fragment == "":
+		return fmt.Sprintf("%q has a slash at its end, which no Origin has; want %q", arg, strings.TrimSuffix(arg, "/"))
+	}
+	return fmt.Sprintf("%.300q is a URL, and not an origin; ampcors cacheurl prints the publisher's URL of a page on a cache", arg)
+}
+
 func newReverse() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "reverse [origin ...]",
@@ -90,12 +106,8 @@ func newReverse() *cobra.Command {
 			for _, c := range known {
 				prefix = strings.TrimSuffix(prefix, "."+c.CacheDomain)
 			}
-			switch u, err := url.Parse(arg); {
-			case err != nil || !cacheurl.IsOnCache(arg, known...) || u.Path == "":
-			case u.Path == "/" && u.RawQuery == "" && u.Fragment == "":
-				return nil, fmt.Errorf("%q has a slash at its end, which no Origin has; want %q", arg, strings.TrimSuffix(arg, "/"))
-			default:
-				return nil, fmt.Errorf("%.300q is a URL, and not an origin; want ampcors cacheurl, which prints the publisher's URL", arg)
+			if hint := notAnOrigin(arg); hint != "" {
+				return nil, errors.New(hint)
 			}
 			if arg != prefix && strings.Contains(prefix, ".") {
 				return nil, fmt.Errorf("%q is not an origin of a known cache, which has one label before the cache's domain; --caches names others", arg)

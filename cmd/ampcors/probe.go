@@ -78,7 +78,7 @@ anything was not tested.`,
 	flags.StringVarP(&f.output, "output", "o", "text", "text, json, junit, github (annotations of GitHub Actions) or html")
 	flags.StringVar(&f.failOn, "fail-on", string(probe.Medium),
 		"the lowest severity of findings that lead to exit code 1: low, medium or high; or none")
-	flags.StringArrayVar(&f.ignore, "ignore", nil, "id of findings that do not lead to exit code 1; may be given several times")
+	flags.StringSliceVar(&f.ignore, "ignore", nil, "id of findings that do not lead to exit code 1; may be given several times")
 	flags.StringVar(&f.baseline, "baseline", "", "file with a report (-o json): its findings, for the same or fewer origins, do not lead to exit code 1")
 	flags.BoolVar(&f.requireAll, "require-all", false, "exit code 3 if anything was not tested, because of its method or because only the browser knows its URL")
 	flags.StringVar(&f.pages, "pages", "", `file with URLs of AMP documents, one on each line; "-" is standard input`)
@@ -209,17 +209,17 @@ func (f *probeFlags) exitCode(report *probe.Report) int {
 func (f *probeFlags) known() (func(probe.Finding) bool, error) {
 	for _, id := range f.ignore {
 		if !slices.Contains(probe.IDs(), id) {
-			return nil, fmt.Errorf("--ignore: there is no finding with the id %q", id)
+			return nil, fmt.Errorf("--ignore: there is no finding with the id %q%s", id, suggest("", nearest(id, probe.IDs())))
 		}
 	}
 	var baseline probe.Report
 	if f.baseline != "" {
 		data, err := os.ReadFile(f.baseline)
-		if err == nil {
-			err = json.Unmarshal(data, &baseline)
-		}
 		if err != nil {
 			return nil, fmt.Errorf("--baseline: %w", err)
+		}
+		if err := json.Unmarshal(data, &baseline); err != nil || baseline.Version == "" {
+			return nil, fmt.Errorf("--baseline: %s is not a report; want the output of ampcors probe -o json", f.baseline)
 		}
 	}
 	return func(finding probe.Finding) bool {

@@ -100,9 +100,13 @@ func reasonOf(u probe.Untested) string {
 // counts says what was tested.
 func counts(report *probe.Report) string {
 	s := report.Summary
-	return fmt.Sprintf("%s, %s: %d fine, %s, %d not tested; %s, %s; findings: %d high, %d medium, %d low",
+	known := ""
+	if n := len(report.Findings) - s.High - s.Medium - s.Low; n > 0 {
+		known = fmt.Sprintf(", %d known", n)
+	}
+	return fmt.Sprintf("%s, %s: %d fine, %s, %d not tested; %s, %s; findings: %d high, %d medium, %d low%s",
 		plural(s.Endpoints, "endpoint"), plural(s.Planned, "trial"), s.Fine, plural(s.Problems, "problem"), s.NotTested,
-		plural(s.Requests, "request"), plural(s.Controls, "control"), s.High, s.Medium, s.Low)
+		plural(s.Requests, "request"), plural(s.Controls, "control"), s.High, s.Medium, s.Low, known)
 }
 
 // headline says in plain words what the report means, for people who read nothing else.
@@ -139,8 +143,13 @@ func headline(report *probe.Report) string {
 		texts = append(texts, text+".")
 	}
 	if len(report.Untested) > 0 {
-		most := slices.MaxFunc(report.Untested, func(a, b probe.Untested) int { return cmp.Compare(a.Trials, b.Trials) })
-		texts = append(texts, fmt.Sprintf("The main reason: %.200s.", strings.Join(strings.Fields(most.Reason), " ")))
+		trials, most := make(map[string]int), report.Untested[0].Reason // of all endpoints
+		for _, u := range report.Untested {
+			if trials[u.Reason] += u.Trials; trials[u.Reason] > trials[most] {
+				most = u.Reason
+			}
+		}
+		texts = append(texts, fmt.Sprintf("The main reason: %.200s.", strings.Join(strings.Fields(most), " ")))
 	}
 	return strings.Join(texts, " ")
 }

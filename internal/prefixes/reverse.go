@@ -190,7 +190,7 @@ func UnfoldPlain(buf *[domains.MaxLabel]byte, prefix string) (length int, hasDas
 
 // The rules that a domain prefix can break. It can also break those of the domain that it names.
 var (
-	ProblemNoPrefix     = &domains.Problem{Reason: "has nothing before the cache domain, and so names no publisher"}
+	ProblemNoPrefix     = &domains.Problem{Reason: "is empty, and so names no publisher"}
 	ProblemTwoLabels    = &domains.Problem{Reason: "has more than one label"}
 	ProblemPrefixLength = &domains.Problem{Reason: "is not 1 to 63 bytes long"}
 	ProblemNotHash      = &domains.Problem{Reason: "has no dash, and is not a hash prefix of 52 characters"}

@@ -1,8 +1,10 @@
 package probe
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -15,6 +17,16 @@ import (
 func (p *prober) curl(r request) string {
 	var b strings.Builder
 	b.WriteString("curl -gsi") // -g: brackets in a URL are no patterns
+	if p.cfg.Insecure {
+		b.WriteString("k")
+	}
+	if u, err := url.Parse(r.url); err == nil {
+		port := cmp.Or(u.Port(), map[string]string{"https": "443", "http": "80"}[u.Scheme])
+		if to, ok := p.cfg.Resolve[net.JoinHostPort(u.Hostname(), port)]; ok {
+			// otherwise curl would call another server than the probe did; curl --resolve cannot change the port
+			b.WriteString(" --connect-to " + quote(net.JoinHostPort(u.Hostname(), port)+":"+to))
+		}
+	}
 	if r.method != http.MethodGet {
 		b.WriteString(" -X " + r.method)
 	}
@@ -45,8 +57,13 @@ func (p *prober) curl(r request) string {
 	return b.String() + " " + quote(u)
 }
 
-// quote quotes a word for a POSIX shell.
-func quote(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
+// quote quotes a word for a POSIX shell. Control characters need $'…', which bash, zsh and POSIX.1-2024 have.
+func quote(word string) string {
+	if strings.ContainsFunc(word, func(r rune) bool { return r < ' ' }) {
+		return "$'" + strings.NewReplacer(`\`, `\\`, "'", `\'`, "\r", `\r`, "\n", `\n`, "\t", `\t`).Replace(word) + "'"
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
 
 // variableName returns the name of the environment variable for a header.
 func variableName(header string) string {

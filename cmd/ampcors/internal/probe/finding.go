@@ -165,7 +165,7 @@ var kinds = []kind{
 	{"port-allowed", Low, "another port of an allowed host is allowed",
 		"Other software may run at that port. Compare the whole Origin, with its port."},
 	{"open-to-all", Low, "any website can read the answers, which do not depend on cookies",
-		"The answers that were compared are the same with and without the reader's cookies, so that this may be meant. If so, send Access-Control-Allow-Origin: * without Access-Control-Allow-Credentials: that cannot become a leak later."},
+		"The answers that were compared are the same with and without the cookies of --cookie, so that this may be meant, if those cookies are valid. Otherwise, allow only the publishers' origins. If it is meant, and no page sends cookies to it, Access-Control-Allow-Origin: * without Access-Control-Allow-Credentials cannot become a leak later; pages that send cookies could not read that."},
 	{"unsafe-reaches-handler", High, "a forged POST is not denied",
 		"Browsers send simple POSTs with cookies and without a preflight. Answer 403 to an Origin that is not allowed, before the handler."},
 	{"unsafe-seems-to-run", Medium, "a forged POST seems to run", "It is answered with success, though not as the publisher's own request. Answer 403 to an Origin that is not allowed, before the handler. If nothing was done, a status of 4xx would say so."},

@@ -37,6 +37,11 @@ func startAuthzNginx(t testing.TB, authz, backend string, others ...string) (add
 		}
 		site = strings.ReplaceAll(site, old, now)
 	}
+	for i, other := range others {
+		if format, log, ok := strings.Cut(other, "\naccess_log "); ok { // it is for the server
+			others[i], site = "", format+"\n"+strings.Replace(site, "\tlisten ", "\taccess_log "+log+"\tlisten ", 1)
+		}
+	}
 	runNginx(t, addr, site+"\n"+strings.Join(others, "\n"))
 	return addr
 }
@@ -48,7 +53,14 @@ func TestNginxAsksAuthz(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nginx := startAuthzNginx(t, serve(t, handler), serve(t, http.HandlerFunc(gatewaytest.Backend)))
+	readme, err := os.ReadFile("../authz/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, format, _ := strings.Cut(string(readme), "```nginx\n")
+	format, _, _ = strings.Cut(format, "```")
+	log := filepath.Join(t.TempDir(), "ampcors.log")
+	nginx := startAuthzNginx(t, serve(t, handler), serve(t, http.HandlerFunc(gatewaytest.Backend)), strings.Replace(format, "/var/log/nginx/ampcors.log", log, 1))
 	gatewaytest.Compare(t, "http://"+nginx, gatewaytest.NoPreflight503)
 	resp, err := http.Get("http://" + nginx + "/_ampcors")
 	if err != nil {
@@ -57,6 +69,10 @@ func TestNginxAsksAuthz(t *testing.T) {
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusNotFound {
 		t.Errorf("a client that asks authz itself gets %d", resp.StatusCode)
+	}
+	// The README's log has the origins and reasons of denials.
+	if lines, err := os.ReadFile(log); err != nil || !strings.Contains(string(lines), ` 403 GET "https://www-evil-example.cdn.ampproject.org" publisher_not_allowed`) {
+		t.Errorf("%.2000s, %v", lines, err)
 	}
 }
 

@@ -53,9 +53,11 @@ func (p *prober) prepare(ctx context.Context) error {
 	p.client = newClient(p.cfg)
 	for _, host := range p.cfg.AllowHosts {
 		p.allow(&url.URL{Scheme: "https", Host: host}, true)
+		p.allow(&url.URL{Scheme: "http", Host: host}, true)
 	}
 	for _, host := range p.cfg.OnlyHosts {
 		p.client.trusted[originOf(&url.URL{Scheme: "https", Host: host})] = true
+		p.client.trusted[originOf(&url.URL{Scheme: "http", Host: host})] = true
 	}
 	for _, document := range documents {
 		p.allow(document, true)
@@ -208,7 +210,7 @@ func (p *prober) fetchDocument(ctx context.Context, document *url.URL, publisher
 		if u, err := url.Parse(e.URL); err == nil {
 			p.allow(u, false)
 			if hasSecrets := len(p.cfg.Header) > 0 || p.cfg.Cookie != ""; hasSecrets && !p.client.trusted[originOf(u)] {
-				p.report.Notes = append(p.report.Notes, "Your headers and cookies are withheld from "+originOf(u)+", which the document names: --allow-host "+u.Host+" sends them there.")
+				p.untested(e.URL, "your headers and cookies were not sent to "+originOf(u)+", because only the document names it: --allow-host "+u.Host+" sends them there", true, 0)
 			}
 		}
 		p.addEndpoint(e, publishers, senders)

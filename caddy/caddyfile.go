@@ -34,7 +34,7 @@ func parseDirective(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error)
 		h.Next()
 		return nil, h.Err("has a matcher, and requests that it does not match would reach the backend without a decision; " +
 			"want the directive without a matcher. For paths with different publishers, want it in the handle block of each, " +
-			"and also in a last handle block without a matcher")
+			"and a last handle block without a matcher that responds 404")
 	}
 	handler := new(Handler)
 	if err := handler.UnmarshalCaddyfile(h.Dispenser); err != nil {

@@ -78,7 +78,11 @@ func newServeAuthz() *cobra.Command {
 		reload := make(chan os.Signal, 1)
 		signal.Notify(reload, syscall.SIGHUP)
 		defer signal.Stop(reload)
-		file := configfile.File{Path: *config, Set: func(cfg *ampcors.Config) { cfg.Source = publishers }}
+		file := configfile.File{Path: *config, Set: func(cfg *ampcors.Config) {
+			if cfg.Source = publishers; cfg.ReportOnly && proxy == authz.NGINX {
+				log.Warn("ampcors: reportOnly is set, but nginx.conf removes the backend's CORS headers and sends it no preflight: pages that need these break")
+			}
+		}}
 		mw, watcher, err := file.Watch(configfile.WatcherConfig{Logger: log, Reload: reload})
 		if err != nil {
 			return withoutDatabase(err, "--database or "+databaseEnv)

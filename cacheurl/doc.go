@@ -53,10 +53,15 @@
 //     need ("0-www-example-com-0") is denied, because no implementation writes it.
 //   - "en-us.example.com": the document says that step 5 encodes the output of step 3. Then step 4 would have
 //     no effect. Here and in the official implementations, step 5 encodes the output of step 4.
-//   - Names have at most 253 bytes, as DNS has them; the document has no limit.
+//   - Names have at most 253 bytes. The document names the limit of RFC 2181, 255, which counts the length of the first
+//     label and the root's, which a name as text does not have.
+//   - "https://cdn.ampproject.org/c/s/www.example.com/": [Parse] rejects a URL without a domain prefix, as some links
+//     still have it: it does not have the origin of one publisher. The command ampcors cacheurl reads it.
+//   - The document says that each domain has a prefix of its own. Some share one: see below.
 //   - A cache URL needs a content type: [Parse] rejects those of the document's examples that have none, such as
 //     https://amp-dev.cdn.ampproject.org/amp.dev/documentation/.
-//   - Content types are c, v, wp, cert, i, ii and r. The document has no closed list, and does not name r.
+//   - Content types are c, v, wp, cert, i, ii and r. The document has no closed list, and does not name r, which Google's
+//     documentation has.
 //
 // # Hosts that share a prefix
 //

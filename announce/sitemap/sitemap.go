@@ -32,6 +32,7 @@ import (
 	"net/url"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/ampcors/ampcors/badvalue"
@@ -69,12 +70,12 @@ type Config struct {
 	// FindGone also finds announced pages that are no longer listed, so that engines and caches
 	// learn that they are gone. Each file is then read each time, and listed pages take as much
 	// memory again, up to MaxState. No page is taken to be gone, and the error says why, if a
-	// file cannot be read to its end, two files are the same after redirects, an entry is skipped, no page is
+	// file of the last Update is not given any more, a file cannot be read to its end, two files are the same after redirects, an entry is skipped, no page is
 	// listed, or too many are gone. Pages that were found gone earlier stay pending.
 	FindGone bool
 	// MaxGone is the share of the announced pages that may be gone and not yet Done, because a broken
 	// sitemap looks like one from which many pages are gone. Ten always may. If it is not above 0 and at
-	// most 1, 0.1 is used. When you have seen that more are gone, use 1 once.
+	// most 1, 0.1 is used. When you have seen that more are gone, or leave out a file on purpose, use 1 once.
 	MaxGone float64
 }
 
@@ -153,7 +154,7 @@ func (r *Reader) Update(ctx context.Context, s *State, files ...string) error {
 		u.errs = append(u.errs, fmt.Errorf("sitemap: %d more files have errors", more))
 	}
 	if u.listed != nil {
-		if err := u.noteGone(); err != nil {
+		if err := u.noteGone(files); err != nil {
 			u.errs = append(u.errs, err)
 		}
 	}
@@ -188,8 +189,16 @@ var ErrNoneGone = errors.New("sitemap: no page is taken to be gone")
 var ErrManyGone = errors.New("that is more than the share of Config.MaxGone")
 
 // noteGone notes the announced pages that are not listed.
-func (u *updater) noteGone() error {
+func (u *updater) noteGone(files []string) error {
 	var gone []string
+	names := make([]string, len(files)) // without passwords, which a State must not have
+	for i, file := range files {
+		names[i] = redacted(file)
+	}
+	missingFile := slices.IndexFunc(u.state.Given, func(before string) bool { return !slices.Contains(names, before) })
+	if missingFile < 0 || u.cfg.MaxGone == 1 {
+		u.state.Given = names
+	}
 	for page := range u.state.Announced {
 		if !u.listed[page] && !u.state.Gone[page] {
 			gone = append(gone, page)
@@ -199,6 +208,8 @@ func (u *updater) noteGone() error {
 	switch {
 	case u.failed > 0:
 		return fmt.Errorf("%w, because not everything could be read", ErrNoneGone)
+	case missingFile >= 0 && u.cfg.MaxGone < 1:
+		return fmt.Errorf("%w, because %.200s was read before and is not among the files now; if that is meant, use a Config.MaxGone of 1 once", ErrNoneGone, u.state.Given[missingFile])
 	case len(u.listed) == 0 && known+len(u.state.Pending) > 0:
 		return fmt.Errorf("%w, because no page is listed", ErrNoneGone)
 	case len(gone) > 0 && missing > 10 && float64(missing) > u.cfg.MaxGone*float64(known):
@@ -219,6 +230,14 @@ func (u *updater) noteGone() error {
 	}
 	u.state.holdsGone = false
 	return nil
+}
+
+// redacted returns the name of a file without a password.
+func redacted(name string) string {
+	if at, ok := parseFile(name); ok {
+		return withoutUser(at)
+	}
+	return name
 }
 
 // An updater is one call of Update.

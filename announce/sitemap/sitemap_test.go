@@ -345,6 +345,39 @@ func TestALocalFileHasNoHost(t *testing.T) {
 	}
 }
 
+// If a file of the last Update is not given any more, its pages are not gone, unless MaxGone is 1. The State has no password.
+func TestPagesOfAFileThatIsNotGivenAreNotGone(t *testing.T) {
+	t.Parallel()
+	files := map[string]string{"a": "https://a.example/1", "b": "https://a.example/2"}
+	update := func(s *sitemap.State, maxGone float64, names ...string) error {
+		client := &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(files["b"])), Request: r}, nil
+		})}
+		return sitemap.New(sitemap.Config{HTTPClient: client, FindGone: true, MaxGone: maxGone, Open: func(name string) (io.ReadCloser, error) {
+			return io.NopCloser(strings.NewReader(files[name])), nil
+		}}).Update(t.Context(), s, names...)
+	}
+	var s sitemap.State
+	if err := update(&s, 0, "a", "https://user:secret@a.example/b.txt"); err != nil {
+		t.Fatal(err)
+	}
+	s.Done(s.PendingURLs()...)
+	if text, err := json.Marshal(s); err != nil || strings.Contains(string(text), "secret") {
+		t.Errorf("%s, %v", text, err)
+	}
+	for range 2 {
+		if err := update(&s, 0, "a"); !errors.Is(err, sitemap.ErrNoneGone) || !strings.Contains(err.Error(), "https://a.example/b.txt was read before") || strings.Contains(err.Error(), "secret") || len(s.PendingURLs()) > 0 {
+			t.Errorf("%v, %q", err, s.PendingURLs())
+		}
+	}
+	if err := update(&s, 1, "a"); err != nil || !slices.Equal(s.PendingURLs(), []string{"https://a.example/2"}) {
+		t.Errorf("%v, %q", err, s.PendingURLs())
+	}
+	if err := update(&s, 0, "a"); err != nil {
+		t.Error(err)
+	}
+}
+
 // Other hosts are read only where Config.Hosts names them, or if the file that was given is on that host.
 func TestOtherHostsAreReadOnlyIfNamed(t *testing.T) {
 	t.Parallel()

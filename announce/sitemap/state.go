@@ -10,6 +10,9 @@ import (
 type State struct {
 	// Files are the sitemaps that have been read, by URL.
 	Files map[string]File `json:"files,omitempty"`
+	// Given are the files that were given to the last Update with Config.FindGone: pages of one that is not given any more
+	// would seem to be gone.
+	Given []string `json:"given,omitempty"`
 	// Announced are the pages for which Done was called, with the lastmod that they had then. A
 	// date with a time is in UTC.
 	Announced map[string]string `json:"announced,omitempty"`
@@ -113,6 +116,9 @@ func (s *State) cost() (n int64) {
 	}
 	for name, f := range s.Files {
 		n += f.cost(name)
+	}
+	for _, name := range s.Given {
+		n += cost(name, "")
 	}
 	return n
 }

@@ -31,7 +31,7 @@ func inOurWords(err error) error {
 
 // ourWords replaces the same names in errors whose text is all that is known of them.
 var ourWords = strings.NewReplacer("of a host in Config.Hosts", "of a host of --allow-host", "not in Config.Hosts", "not one of --allow-host", "name that host in Config.Hosts", "name that host with --allow-host",
-	"Config.MaxState", "--max-state", "the share of Config.MaxGone", "--max-gone", "Config.MaxFiles", "the limit",
+	"Config.MaxState", "--max-state", "a Config.MaxGone of 1", "--max-gone 1", "the share of Config.MaxGone", "--max-gone", "Config.MaxFiles", "the limit",
 	"the public key of the Signer", "the public key of --key", "KeysOf[", "--keys[", "call Install, or run ampcors", "run ampcors",
 	`pgsource: Table.Table "`, `--table "`, "pgsource: Table.Condition", "--condition",
 	"pgsource: ConnString", "the database's address", "pgsource: ", "", `sqlsource: Table "`, `--table "`,

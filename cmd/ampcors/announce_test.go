@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -19,6 +20,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/ampcors/ampcors/announce/updatecache"
+	"github.com/ampcors/ampcors/internal/servertest"
 )
 
 // A web is an http.RoundTripper that passes every request to a handler, and records it.
@@ -688,6 +690,45 @@ func TestExitCodesOfAnnouncements(t *testing.T) {
 		if code, stdout, stderr := run(t, "", args...); code != exitLater {
 			t.Errorf("%q: exit code %d\n%s%s", args, code, stdout, stderr)
 		}
+	}
+}
+
+// The lines of --show-key can be pasted: curl then sends what submit would, and the GET for one URL.
+func TestTheLinesOfShowKeySendTheRequests(t *testing.T) {
+	shell, _ := servertest.Program(t, "install a shell", "sh"), servertest.Program(t, "install curl (Debian: apt-get install curl)", "curl")
+	t.Setenv("INDEXNOW_KEY", "0123456789abcdef")
+	var got []string
+	engine := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got = append(got, strings.TrimSpace(fmt.Sprint(r.Method, " ", r.URL, " ", r.Header.Get("Content-Type"), " ", string(body))))
+	}))
+	defer engine.Close()
+	paste := func(args ...string) {
+		t.Helper()
+		args = append([]string{"submit", "--dry-run", "--show-key", "--endpoint", engine.URL + "/indexnow"}, args...)
+		code, stdout, stderr := run(t, "", args...)
+		if code != exitClean {
+			t.Fatalf("exit code %d: %s", code, stderr)
+		}
+		if out, err := exec.Command(shell, "-c", stdout).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s\n%s", err, out, stdout)
+		}
+	}
+	paste("--key-location", "https://www.example.com/a/it's.txt", "https://www.example.com/a/é?x='1'&$HOME")
+	paste("https://www.example.com/1", "https://www.example.com/2")
+	want := []string{
+		`POST /indexnow application/json; charset=utf-8 {"host":"www.example.com","key":"0123456789abcdef","keyLocation":"https://www.example.com/a/it's.txt","urlList":["https://www.example.com/a/%C3%A9?x='1'&$HOME"]}`,
+		`GET /indexnow?key=0123456789abcdef&keyLocation=https%3A%2F%2Fwww.example.com%2Fa%2Fit%27s.txt&url=https%3A%2F%2Fwww.example.com%2Fa%2F%25C3%25A9%3Fx%3D%271%27%26%24HOME`,
+		`POST /indexnow application/json; charset=utf-8 {"host":"www.example.com","key":"0123456789abcdef","urlList":["https://www.example.com/1","https://www.example.com/2"]}`,
+	}
+	for i := range got {
+		got[i] = strings.TrimRight(got[i], " \n")
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if code, _, stderr := run(t, "", "submit", "--show-key", "https://www.example.com/1"); code != exitUsage || !strings.Contains(stderr, "--show-key needs --dry-run") {
+		t.Errorf("exit code %d: %s", code, stderr)
 	}
 }
 

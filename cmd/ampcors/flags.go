@@ -137,6 +137,7 @@ var flagRules = []flagRule{
 	{"flush submit", "all gone", "state", ""},
 	{"flush submit", "max-gone", "gone", ""},
 	{"flush", "dry-run", "", "sign"},
+	{"submit", "show-key", "dry-run", ""},
 	{"verify", "copies", "key", ""},
 	{"verify", "caches", "copies", ""},
 	{"verify", "key", "", "keys key-location"},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -26,6 +27,7 @@ func newSubmit() *cobra.Command {
 	endpoints := cmd.Flags().StringArray("endpoint", nil, "URL of the one service to tell, which tells all others; if empty, "+indexnow.API)
 	source := addPages(cmd)
 	dryRun := cmd.Flags().Bool("dry-run", false, "send nothing, and print the requests, with the key masked")
+	showKey := cmd.Flags().Bool("show-key", false, "with --dry-run, print command lines of curl that send the requests, with the key, which lets everybody submit URLs of the host")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(*endpoints) > 1 {
 			return errors.New("--endpoint is given twice; want one, because the search engines of IndexNow share what one of them is told")
@@ -43,11 +45,13 @@ func newSubmit() *cobra.Command {
 		}
 		if *dryRun {
 			requests, err := c.Requests(cmd.Context(), urls...)
-			masked := make([]maskedRequest, len(requests))
+			shown := make([]shownRequest, len(requests))
 			for i, r := range requests {
-				masked[i] = maskedRequest{http.MethodPost, r.URL, r.Masked()}
+				if shown[i] = (shownRequest{Method: http.MethodPost, URL: r.URL, Body: r.Masked()}); *showKey {
+					shown[i].Body, shown[i].Curl = r.Body, curlLines(r)
+				}
 			}
-			return source.finish(writeRequests(cmd, *output, masked, err))
+			return source.finish(writeRequests(cmd, *output, shown, err))
 		}
 		report, err := c.Submit(cmd.Context(), urls...)
 		for _, b := range report.Batches {
@@ -64,21 +68,44 @@ func newSubmit() *cobra.Command {
 	return cmd
 }
 
-// A maskedRequest is a request of IndexNow as it is printed.
-type maskedRequest struct {
+// A shownRequest is a request of IndexNow as it is printed, with the key masked or with command lines.
+type shownRequest struct {
 	Method string          `json:"method"`
 	URL    string          `json:"url"`
 	Body   json.RawMessage `json:"body"`
+	Curl   []string        `json:"curl,omitempty"`
+}
+
+// curlLines returns command lines that send a request: the POST, with its body on standard input, since 10,000 URLs are more than an
+// argument may have; and, for one URL, the GET of https://www.indexnow.org/documentation.
+func curlLines(r indexnow.Request) []string {
+	lines := []string{fmt.Sprintf("curl -sS -H 'Content-Type: application/json; charset=utf-8' --data-binary @- %s <<'END'\n%s\nEND", quoted(r.URL), r.Body)}
+	var body struct {
+		Key, KeyLocation string
+		URLList          []string
+	}
+	if err := json.Unmarshal(r.Body, &body); err == nil && len(body.URLList) == 1 {
+		query := url.Values{"url": body.URLList, "key": {body.Key}}
+		if body.KeyLocation != "" {
+			query.Set("keyLocation", body.KeyLocation)
+		}
+		lines = append(lines, "curl -sS "+quoted(r.URL+"?"+query.Encode()))
+	}
+	return lines
 }
 
 // writeRequests writes requests that were not sent.
-func writeRequests(cmd *cobra.Command, output format, masked []maskedRequest, problem error) error {
+func writeRequests(cmd *cobra.Command, output format, shown []shownRequest, problem error) error {
 	if output == formatJSON {
-		if err := writeJSON(cmd.OutOrStdout(), masked); err != nil {
+		if err := writeJSON(cmd.OutOrStdout(), shown); err != nil {
 			return err
 		}
 	} else {
-		for _, r := range masked {
+		for _, r := range shown {
+			if r.Curl != nil {
+				fmt.Fprintln(cmd.OutOrStdout(), strings.Join(r.Curl, "\n"))
+				continue
+			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n%s\n", r.Method, r.URL, r.Body)
 		}
 	}

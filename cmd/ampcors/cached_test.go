@@ -1,0 +1,94 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A cache answers as AMP's document says, and each answer has its own result.
+func TestEachAnswerOfACacheHasItsResult(t *testing.T) {
+	saved := *httpClient
+	t.Cleanup(func() { *httpClient = saved })
+	var asked []string
+	httpClient.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
+		asked = append(asked, r.URL.Host)
+		resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("")), Request: r}
+		switch page := r.URL.Path; {
+		case strings.HasSuffix(page, "/article"):
+			resp.Header = http.Header{"Age": {"35"}, "Date": {time.Now().UTC().Format(http.TimeFormat)}, "Last-Modified": {"Wed, 25 Nov 2026 10:00:00 GMT"}}
+			resp.Body = io.NopCloser(strings.NewReader(`<!doctype html><html amp><head><link rel="Canonical" href="https://www.example.com/story">`))
+		case strings.HasSuffix(page, "/invalid"):
+			resp.StatusCode, resp.Header = http.StatusFound, http.Header{"Location": {"https://www.example.com/story"}}
+		case strings.HasSuffix(page, "/loop"):
+			resp.StatusCode, resp.Header = http.StatusFound, http.Header{"Location": {"/c/s/www.example.com/loop2"}}
+		case strings.HasSuffix(page, "/none"):
+			resp.StatusCode = http.StatusNotFound
+		case strings.HasSuffix(page, "/busy"):
+			resp.StatusCode = http.StatusTooManyRequests
+		case strings.HasSuffix(page, "/hash") && !strings.Contains(strings.SplitN(r.URL.Host, ".", 2)[0], "-"):
+		case strings.HasSuffix(page, "/hash"):
+			resp.StatusCode = http.StatusNotFound
+		default:
+			return nil, errors.New("connection refused")
+		}
+		return resp, nil
+	})
+	const google = "google: https://www-example-com.cdn.ampproject.org/c/s/www.example.com/"
+	for _, test := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"https://www.example.com/article"}, exitClean, google + "article\n    served; status 200; age 35s; Last-Modified Wed, 25 Nov 2026 10:00:00 GMT; canonical URL https://www.example.com/story\nbing: https://www-example-com.www.bing-amp.com/c/s/www.example.com/article\n    served; status 200; age 35s;"},
+		{[]string{"https://www.example.com/invalid"}, exitFindings, google + "invalid\n    redirected to the canonical page: the cache has no valid AMP document; status 302; to https://www.example.com/story\n"},
+		{[]string{"https://www.example.com/loop"}, exitFindings, google + "loop\n    not served; status 302; to /c/s/www.example.com/loop2\n"},
+		{[]string{"https://www.example.com/none"}, exitFindings, google + "none\n    not found: the cache does not find it, or the publisher's server answers 404 or 5xx; status 404\n"},
+		{[]string{"https://www.example.com/busy"}, exitFindings, google + "busy\n    not served; status 429\n"},
+		{[]string{"https://www.example.com/down"}, exitLater, google + "down\n    no answer; because connection refused\n"},
+		{[]string{"https://www.example.com/down", "https://www.example.com/none"}, exitFindings, "no answer"},
+		{[]string{"--all-forms", "https://www.example.com/hash"}, exitClean, google + "hash\n    not found"},
+		{[]string{"https://www.example.com/hash"}, exitFindings, google + "hash\n    not found"},
+		{[]string{"--type", "i", "https://www.example.com/article"}, exitClean, "google: https://www-example-com.cdn.ampproject.org/i/s/www.example.com/article\n"},
+		{[]string{"https://www-example-com.cdn.ampproject.org/c/s/www.example.com/"}, exitFindings, ""},
+		{[]string{"--type", "x", "https://www.example.com/article"}, exitUsage, ""},
+		{[]string{"--rate", "0", "https://www.example.com/article"}, exitUsage, ""},
+	} {
+		code, stdout, stderr := run(t, "", append([]string{"cached", "--rate", "1000"}, test.args...)...)
+		if code != test.code || !strings.HasPrefix(stdout, test.want) && test.want != "no answer" || !strings.Contains(stdout, test.want) {
+			t.Errorf("%q: exit code %d; want %d\n%s%s\nwant %s", test.args, code, test.code, stdout, stderr, test.want)
+		}
+	}
+	asked = nil
+	_, stdout, _ := run(t, "", "cached", "--rate", "1000", "--caches", otherCaches(t), "-o", "json", "https://www.example.com/article")
+	var results []struct{ Output []cachedCopy }
+	if err := json.Unmarshal([]byte(stdout), &results); err != nil || len(results) != 1 || len(results[0].Output) != 1 || results[0].Output[0].Age != "35s" || !slices.Equal(asked, []string{"www-example-com.cache.example"}) {
+		t.Errorf("%s, %v, asked %q", stdout, err, asked)
+	}
+}
+
+// The age of a copy is that of Age, or the time since Date if that is more.
+func TestTheAgeOfACopy(t *testing.T) {
+	now := time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
+	for want, h := range map[string]http.Header{
+		"":       {},
+		"1m5s":   {"Age": {"65"}},
+		"10s":    {"Date": {"Wed, 25 Nov 2026 11:59:50 GMT"}},
+		"20s":    {"Date": {"Wed, 25 Nov 2026 11:59:50 GMT"}, "Age": {"20"}},
+		"1h0m0s": {"Date": {"Wed, 25 Nov 2026 11:00:00 GMT"}, "Age": {"20"}},
+		"0s":     {"Date": {"Wed, 25 Nov 2026 12:00:09 GMT"}, "Age": {"-5"}},
+	} {
+		if got := ageOf(h, now); got != want {
+			t.Errorf("%v: %q; want %q", h, got, want)
+		}
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -138,6 +138,7 @@ type IndexNow struct {
 	URLs        []string     `json:"urls"`                  // what is submitted
 	Requests    []Submission `json:"requests,omitempty"`    // the bodies of the POST requests, in this order
 	Problems    []string     `json:"problems,omitempty"`    // for people: why each URL that is in no request is rejected
+	Source      string       `json:"source,omitempty"`      // the section of IndexNow's document that has this example
 }
 
 // A Submission is the body of a POST request.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 )
 
 // maxRejected is how many requests of a call may be rejected in the search for the pages that the engine rejects.
@@ -17,23 +18,25 @@ const maxRejected = 64
 type delivery struct {
 	client   *Client
 	results  []Batch
-	size     int               // of a request in URLs, at most: what was not too large
-	largest  int               // size of a request that was accepted
-	rejected int               // requests, because of their content
-	free     int               // the part of rejected that does not count: the first requests of all batches but one
-	batches  int               // that were begun
-	isSearch bool              // halves are sent
-	bound    int               // of rejected: half of maxRejected is for the search
-	accepted map[string]bool   // hosts
-	down     *Error            // why nothing more is sent
-	hosts    map[string]*Error // the same for a host
-	reserve  map[string]string // by host, a page that is sent last
+	size     int    // of a request in URLs, at most: what was not too large
+	largest  int    // size of a request that was accepted
+	rejected int    // requests, because of their content
+	free     int    // the part of rejected that does not count: the first requests of all batches but one
+	batches  int    // that were begun
+	isSearch bool   // halves are sent
+	bound    int    // of rejected: half of maxRejected is for the search
+	down     *Error // why nothing more is sent
+
+	// By host and location of the key, see groupOf:
+	accepted map[string]bool
+	groups   map[string]*Error // why nothing more is sent
+	reserve  map[string]string // a page that is sent last
 }
 
 // deliver sends batches, and halves of those that are rejected because of their content, and returns the
 // results of all URLs.
 func (c *Client) deliver(ctx context.Context, batches []*Batch) []Batch {
-	d := &delivery{client: c, size: maxURLs, bound: maxRejected / 2, accepted: make(map[string]bool), hosts: make(map[string]*Error), reserve: make(map[string]string)}
+	d := &delivery{client: c, size: maxURLs, bound: maxRejected / 2, accepted: make(map[string]bool), groups: make(map[string]*Error), reserve: make(map[string]string)}
 	var rejected []*Batch
 	for _, b := range batches {
 		rejected = append(rejected, d.send(ctx, b.Host, b.URLs)...)
@@ -43,19 +46,19 @@ func (c *Client) deliver(ctx context.Context, batches []*Batch) []Batch {
 	// Neither hosts nor halves have a fixed order: what one call leaves for the bound, another one begins with.
 	rand.Shuffle(len(rejected), func(i, j int) { rejected[i], rejected[j] = rejected[j], rejected[i] })
 	d.isSearch, d.bound = true, maxRejected
-	left := make(map[string]bool) // hosts whose search goes on in the next call
+	left := make(map[string]bool) // groups whose search goes on in the next call
 	for len(rejected) > 0 {
 		// Smaller and smaller parts of one host, until the page is found. But a host that had nothing accepted may
 		// have a wrong key: so that it does not use up the bound, each is as likely to be the next.
 		i := len(rejected) - 1
-		for host := rejected[rand.N(len(rejected))].Host; !d.accepted[rejected[i].Host] && rejected[i].Host != host; {
+		for group := c.groupOf(rejected[rand.N(len(rejected))]); !d.accepted[c.groupOf(rejected[i])] && c.groupOf(rejected[i]) != group; {
 			i--
 		}
 		b := rejected[i]
 		rejected = slices.Delete(rejected, i, i+1)
 		if d.rejected-d.free+2 > maxRejected {
 			d.leave(b.Host, b.URLs...)
-			left[b.Host] = true
+			left[c.groupOf(b)] = true
 			continue
 		}
 		halves := [][]string{b.URLs[:len(b.URLs)/2], b.URLs[len(b.URLs)/2:]}
@@ -63,8 +66,9 @@ func (c *Client) deliver(ctx context.Context, batches []*Batch) []Batch {
 		rejected = append(rejected, d.sendHalf(ctx, b.Host, halves[first])...)
 		rejected = append(rejected, d.sendHalf(ctx, b.Host, halves[1-first])...)
 	}
-	for host, page := range d.reserve {
-		if left[host] {
+	for group, page := range d.reserve {
+		host, _, _ := strings.Cut(group, " ")
+		if left[group] {
 			d.leave(host, page)
 		} else {
 			d.send(ctx, host, []string{page})
@@ -76,6 +80,13 @@ func (c *Client) deliver(ctx context.Context, batches []*Batch) []Batch {
 	return d.results
 }
 
+// groupOf returns the host of a batch and the location of its key, which all its URLs have: what an engine says of a key is said of
+// these.
+func (c *Client) groupOf(b *Batch) string {
+	location, _ := c.locationOf(b.URLs[0])
+	return b.Host + " " + location
+}
+
 // leave notes that URLs are not sent because of the bound.
 func (d *delivery) leave(host string, urls ...string) {
 	d.results = append(d.results, Batch{Host: host, URLs: urls, Err: &Error{Host: host, Err: ErrSearchLimit}})
@@ -84,8 +95,8 @@ func (d *delivery) leave(host string, urls ...string) {
 // sendHalf sends a half of a rejected request. It reserves one of its pages if the others are accepted: so
 // what the bound leaves has a page that is likely accepted, and without that no other one could be given up.
 func (d *delivery) sendHalf(ctx context.Context, host string, urls []string) (rejected []*Batch) {
-	last := len(urls) - 1
-	if d.reserve[host] != "" || last == 0 {
+	last, group := len(urls)-1, d.client.groupOf(&Batch{Host: host, URLs: urls})
+	if d.reserve[group] != "" || last == 0 {
 		return d.send(ctx, host, urls)
 	}
 	rejected = d.send(ctx, host, urls[:last:last])
@@ -93,7 +104,7 @@ func (d *delivery) sendHalf(ctx context.Context, host string, urls []string) (re
 	case len(rejected) > 0:
 		rejected[0].URLs = append(rejected[0].URLs, urls[last])
 	case d.results[len(d.results)-1].Err == nil:
-		d.reserve[host] = urls[last]
+		d.reserve[group] = urls[last]
 	default: // a single page, which is rejected
 		rejected = d.send(ctx, host, urls[last:])
 	}
@@ -108,7 +119,7 @@ func (d *delivery) send(ctx context.Context, host string, urls []string) (reject
 			return rejected
 		}
 		n := min(len(urls), d.size)
-		cause := cmp.Or(d.down, d.hosts[host])
+		cause := cmp.Or(d.down, d.groups[d.client.groupOf(&Batch{Host: host, URLs: urls})])
 		if cause != nil {
 			n = len(urls)
 		}
@@ -139,7 +150,7 @@ func (d *delivery) post(ctx context.Context, b *Batch) *Error {
 	}
 	switch {
 	case problem == nil:
-		d.accepted[b.Host], d.largest = true, max(d.largest, len(b.URLs))
+		d.accepted[d.client.groupOf(b)], d.largest = true, max(d.largest, len(b.URLs))
 		return nil
 	case problem.ofContent():
 		d.rejected++
@@ -148,7 +159,7 @@ func (d *delivery) post(ctx context.Context, b *Batch) *Error {
 		}
 		d.client.log.DebugContext(ctx, "ampcors: indexnow: rejected", "host", b.Host, "urls", len(b.URLs), "error", problem)
 	case problem.ofHost():
-		d.hosts[b.Host] = problem
+		d.groups[d.client.groupOf(b)] = problem
 	case problem.Retryable():
 		d.down = problem
 	}
@@ -164,7 +175,7 @@ func (d *delivery) settle(ctx context.Context, b *Batch) {
 		d.client.log.InfoContext(ctx, "ampcors: indexnow: accepted", "host", b.Host, "urls", len(b.URLs), "pending", b.Pending)
 		return
 	case !problem.ofContent():
-	case d.accepted[b.Host]:
+	case d.accepted[d.client.groupOf(b)]:
 		problem.URL = d.client.mask(b.URLs[0])
 	default:
 		problem.Err = fmt.Errorf("%w: %w", ErrAllRejected, problem.Err)

@@ -54,15 +54,15 @@ type Config struct {
 	// a change of the key, return the old one behind the new one for some days. An error that is
 	// [ErrNoKey] says that the host has none; any other, that its keys cannot be found now. It is called for
 	// each batch and for each request of a key file, so it should remember its answers, and must be safe
-	// for concurrent use by multiple goroutines. If it is set, Key and KeyLocation must be empty.
+	// for concurrent use by multiple goroutines. If it is set, Key must be empty.
 	KeysOf func(ctx context.Context, host string) ([]Key, error)
 
-	// KeyLocation is the URL of the key file, such as "https://www.example.com/catalog/indexnow.txt". If
+	// KeyLocations are the URLs of key files, such as "https://www.example.com/catalog/indexnow.txt", each with the key of its host. If
 	// empty, the file is "/{key}.txt" at the root of each host, and covers all its pages. Otherwise
-	// it covers only pages with the same scheme and host, in the file's own directory or below it:
-	// here those that begin with "https://www.example.com/catalog/". The protocol calls this option
-	// 2 (https://www.indexnow.org/documentation).
-	KeyLocation string
+	// each covers only pages with the same scheme and host, in the file's own directory or below it:
+	// here those that begin with "https://www.example.com/catalog/". A page is sent with the longest of those that cover
+	// it, and rejected if none does. The protocol calls this option 2 (https://www.indexnow.org/documentation).
+	KeyLocations []string
 
 	// Endpoint is the URL of the service to notify. If empty, [API] is used.
 	Endpoint string
@@ -80,8 +80,8 @@ type Config struct {
 
 // A Client submits URLs. [New] makes one.
 type Client struct {
-	keys      *[]Key       // the current one is the first. A pointer: fmt would print an unexported Key unmasked
-	location  *pageurl.URL // nil: at the root of each host
+	keys      *[]Key         // the current one is the first. A pointer: fmt would print an unexported Key unmasked
+	locations *[]pageurl.URL // none: at the root of each host. A pointer, because the key may be in it
 	keysOf    func(ctx context.Context, host string) ([]Key, error)
 	endpoint  string
 	userAgent string
@@ -95,6 +95,7 @@ func New(cfg Config) (*Client, error) {
 	var problems []error
 	c := &Client{
 		keys:      &[]Key{cfg.Key},
+		locations: new([]pageurl.URL),
 		keysOf:    cfg.KeysOf,
 		endpoint:  cmp.Or(cfg.Endpoint, API),
 		userAgent: cfg.UserAgent,
@@ -105,16 +106,16 @@ func New(cfg Config) (*Client, error) {
 		if problem := cfg.Key.check("Key"); problem != nil {
 			problems = append(problems, problem)
 		}
-	} else if cfg.Key != "" || cfg.KeyLocation != "" {
-		problems = append(problems, &badvalue.Error{Path: "KeysOf", Reason: "is set, and so is Key or KeyLocation",
+	} else if cfg.Key != "" {
+		problems = append(problems, &badvalue.Error{Path: "KeysOf", Reason: "is set, and so is Key",
 			Want: "one of the two"})
 	}
-	if cfg.KeyLocation != "" {
-		location, problem := parseLocation(cfg.KeyLocation)
+	for i, value := range cfg.KeyLocations {
+		location, problem := parseLocation(fmt.Sprintf("KeyLocations[%d]", i), value)
 		if problem != nil {
 			problems = append(problems, c.maskProblem(problem))
 		}
-		c.location = &location
+		*c.locations = append(*c.locations, location)
 	}
 	if c.userAgent == "" {
 		c.userAgent = "ampcors-indexnow"

@@ -24,6 +24,7 @@ import (
 
 	"github.com/ampcors/ampcors/announce/queue"
 	"github.com/ampcors/ampcors/badvalue"
+	"github.com/ampcors/ampcors/internal/pageurl"
 	"github.com/ampcors/ampcors/internal/servertest"
 	"github.com/ampcors/ampcors/internal/vectors"
 )
@@ -104,7 +105,7 @@ func TestVectors(t *testing.T) {
 	}
 	for _, v := range f.IndexNow {
 		api := &engine{keys: []Key{Key(v.Key)}}
-		c := client(t, api, func(cfg *Config) { cfg.Key, cfg.KeyLocation = Key(v.Key), v.KeyLocation })
+		c := client(t, api, func(cfg *Config) { cfg.Key, cfg.KeyLocations = Key(v.Key), locations(v.KeyLocation) })
 		report, err := c.Submit(t.Context(), v.URLs...)
 		var problems []string
 		for _, problem := range report.Rejected {
@@ -179,7 +180,7 @@ func TestTheScopeOfTheKeyFileIsEnforcedBeforeSending(t *testing.T) {
 				"https://www.example.com.evil.example/catalog/a":       "none",
 			} {
 				api := &engine{}
-				c := client(t, api, func(cfg *Config) { cfg.KeyLocation = location })
+				c := client(t, api, func(cfg *Config) { cfg.KeyLocations = locations(location) })
 				q, err := c.NewQueue(queue.Config{})
 				if err != nil {
 					t.Fatal(err)
@@ -402,32 +403,32 @@ func TestTheKeyIsMaskedInTransportErrors(t *testing.T) {
 func TestAllConfigErrorsAreReported(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(*Config){
-		`Key "" is missing`:                                                       func(cfg *Config) { cfg.Key = "" },
-		`Key "7313…" has white space`:                                             func(cfg *Config) { cfg.Key += "\n" },
-		`Key "7…" is a masked key`:                                                func(cfg *Config) { cfg.Key = Key(cfg.Key.String() + "…") },
-		`Key "…" has 7 characters`:                                                func(cfg *Config) { cfg.Key = "abcdefg" },
-		`Key "aaaa…" has 129 characters`:                                          func(cfg *Config) { cfg.Key = Key(strings.Repeat("a", 129)) },
-		`Key "a…" has other characters`:                                           func(cfg *Config) { cfg.Key = "abcd_efgh" },
-		"has other characters than a-z, A-Z":                                      func(cfg *Config) { cfg.Key = "abcdéfgh" },
-		`KeyLocation "https://www.example.com/catalog/" is not the URL of a file`: func(cfg *Config) { cfg.KeyLocation = "https://www.example.com/catalog/" },
-		`KeyLocation "https://www.example.com" is not`:                            func(cfg *Config) { cfg.KeyLocation = "https://www.example.com" },
-		`KeyLocation "https://www.example.com/k?x" is not`:                        func(cfg *Config) { cfg.KeyLocation = "https://www.example.com/k?x" },
-		`KeyLocation "/7313….txt" has no scheme`:                                  func(cfg *Config) { cfg.KeyLocation = "/" + string(testKey) + ".txt" },
-		`Endpoint "api.indexnow.org" is not exactly the`:                          func(cfg *Config) { cfg.Endpoint = "api.indexnow.org" },
-		`Endpoint "ftp://api.indexnow.org/" is not exactly the`:                   func(cfg *Config) { cfg.Endpoint = "ftp://api.indexnow.org/" },
-		`Endpoint "https:///indexnow" is not exactly the`:                         func(cfg *Config) { cfg.Endpoint = "https:///indexnow" },
-		`Endpoint "api.indexnow.org/" is not exactly the`:                         func(cfg *Config) { cfg.Endpoint = "https://a@api.indexnow.org/" },
-		`Endpoint "https://api.indexnow.org/indexnow" is not exactly the`:         func(cfg *Config) { cfg.Endpoint = "https://api.indexnow.org/indexnow?key=x" },
-		`Endpoint "https://api.indexnow.org/#x" is not exactly the`:               func(cfg *Config) { cfg.Endpoint = "https://api.indexnow.org/#x" },
-		`KeyLocation "https://www.example.com//k.txt" is not`:                     func(cfg *Config) { cfg.KeyLocation = "https://www.example.com//k.txt" },
-		`Endpoint "https://:443/x" is not`:                                        func(cfg *Config) { cfg.Endpoint = "https://:443/x" },
-		`Endpoint "https://api.indexnow.org/x " is not`:                           func(cfg *Config) { cfg.Endpoint = "https://api.indexnow.org/x " },
+		`Key "" is missing`:                  func(cfg *Config) { cfg.Key = "" },
+		`Key "7313…" has white space`:        func(cfg *Config) { cfg.Key += "\n" },
+		`Key "7…" is a masked key`:           func(cfg *Config) { cfg.Key = Key(cfg.Key.String() + "…") },
+		`Key "…" has 7 characters`:           func(cfg *Config) { cfg.Key = "abcdefg" },
+		`Key "aaaa…" has 129 characters`:     func(cfg *Config) { cfg.Key = Key(strings.Repeat("a", 129)) },
+		`Key "a…" has other characters`:      func(cfg *Config) { cfg.Key = "abcd_efgh" },
+		"has other characters than a-z, A-Z": func(cfg *Config) { cfg.Key = "abcdéfgh" },
+		`KeyLocations[0] "https://www.example.com/catalog/" is not the URL of a file`: func(cfg *Config) { cfg.KeyLocations = locations("https://www.example.com/catalog/") },
+		`KeyLocations[0] "https://www.example.com" is not`:                            func(cfg *Config) { cfg.KeyLocations = locations("https://www.example.com") },
+		`KeyLocations[0] "https://www.example.com/k?x" is not`:                        func(cfg *Config) { cfg.KeyLocations = locations("https://www.example.com/k?x") },
+		`KeyLocations[0] "/7313….txt" has no scheme`:                                  func(cfg *Config) { cfg.KeyLocations = locations("/" + string(testKey) + ".txt") },
+		`Endpoint "api.indexnow.org" is not exactly the`:                              func(cfg *Config) { cfg.Endpoint = "api.indexnow.org" },
+		`Endpoint "ftp://api.indexnow.org/" is not exactly the`:                       func(cfg *Config) { cfg.Endpoint = "ftp://api.indexnow.org/" },
+		`Endpoint "https:///indexnow" is not exactly the`:                             func(cfg *Config) { cfg.Endpoint = "https:///indexnow" },
+		`Endpoint "api.indexnow.org/" is not exactly the`:                             func(cfg *Config) { cfg.Endpoint = "https://a@api.indexnow.org/" },
+		`Endpoint "https://api.indexnow.org/indexnow" is not exactly the`:             func(cfg *Config) { cfg.Endpoint = "https://api.indexnow.org/indexnow?key=x" },
+		`Endpoint "https://api.indexnow.org/#x" is not exactly the`:                   func(cfg *Config) { cfg.Endpoint = "https://api.indexnow.org/#x" },
+		`KeyLocations[0] "https://www.example.com//k.txt" is not`:                     func(cfg *Config) { cfg.KeyLocations = locations("https://www.example.com//k.txt") },
+		`Endpoint "https://:443/x" is not`:                                            func(cfg *Config) { cfg.Endpoint = "https://:443/x" },
+		`Endpoint "https://api.indexnow.org/x " is not`:                               func(cfg *Config) { cfg.Endpoint = "https://api.indexnow.org/x " },
 		`UserAgent "a`: func(cfg *Config) { cfg.UserAgent = "a\nb" },
-		`KeysOf "" is set, and so is Key or KeyLocation; want one`: func(cfg *Config) {
-			cfg.Key, cfg.KeyLocation = "", "https://www.example.com/key.txt"
+		`KeysOf "" is set, and so is Key; want one`: func(cfg *Config) {
+			cfg.Key = "x"
 			cfg.KeysOf = func(context.Context, string) ([]Key, error) { return nil, nil }
 		},
-		`KeysOf "" is set, and so is Key or KeyLocation`: func(cfg *Config) {
+		`KeysOf "" is set, and so is Key`: func(cfg *Config) {
 			cfg.KeysOf = func(context.Context, string) ([]Key, error) { return nil, nil }
 		},
 	} {
@@ -440,11 +441,11 @@ func TestAllConfigErrorsAreReported(t *testing.T) {
 			}
 		})
 	}
-	if _, err := New(Config{Key: "a", KeyLocation: "a.example/a"}); !strings.Contains(err.Error(), `KeyLocation "a.example/a"`) {
+	if _, err := New(Config{Key: "a", KeyLocations: []string{"a.example/a"}}); !strings.Contains(err.Error(), `KeyLocations[0] "a.example/a"`) {
 		t.Errorf("a value that is not a key is masked: %v", err)
 	}
-	_, err := New(Config{KeyLocation: "x", Endpoint: "x"})
-	for _, want := range []string{"Key ", "KeyLocation", "Endpoint"} {
+	_, err := New(Config{KeyLocations: []string{"x"}, Endpoint: "x"})
+	for _, want := range []string{"Key ", "KeyLocations[0]", "Endpoint"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not have %s", err, want)
 		}
@@ -463,7 +464,7 @@ func TestTheKeyIsMasked(t *testing.T) {
 	type config struct{ Key Key }
 	cfg := config{testKey}
 	var out bytes.Buffer
-	c := client(t, http.NotFoundHandler(), func(cfg *Config) { cfg.KeyLocation = "https://www.example.com/" + string(testKey) })
+	c := client(t, http.NotFoundHandler(), func(cfg *Config) { cfg.KeyLocations = locations("https://www.example.com/" + string(testKey)) })
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%t", "%10s"} {
 		fmt.Fprintf(&out, verb+" "+verb+" "+verb+"\n", testKey, cfg, &cfg)
 	}
@@ -472,9 +473,11 @@ func TestTheKeyIsMasked(t *testing.T) {
 	for _, change := range []func(*Config){
 		func(cfg *Config) { cfg.Endpoint = "https://api.indexnow.org/indexnow?key=" + string(cfg.Key) },
 		func(cfg *Config) { cfg.Endpoint = "https://user:" + string(cfg.Key) + "@api.indexnow.org/indexnow" },
-		func(cfg *Config) { cfg.KeyLocation = "https://www.example.com/" + string(cfg.Key) + "/" },
-		func(cfg *Config) { cfg.KeyLocation = "https://user:" + string(cfg.Key) + "@www.example.com/" },
-		func(cfg *Config) { cfg.KeyLocation = "/" + string(cfg.Key); cfg.Key += "\n" },
+		func(cfg *Config) { cfg.KeyLocations = locations("https://www.example.com/" + string(cfg.Key) + "/") },
+		func(cfg *Config) {
+			cfg.KeyLocations = locations("https://user:" + string(cfg.Key) + "@www.example.com/")
+		},
+		func(cfg *Config) { cfg.KeyLocations = locations("/" + string(cfg.Key)); cfg.Key += "\n" },
 	} {
 		cfg := Config{Key: testKey}
 		change(&cfg)
@@ -652,7 +655,7 @@ func TestTheKeyIsServed(t *testing.T) {
 		"https://www.example.com/%c3%A9%7Ea/" + string(testKey) + ".text": "/%C3%A9~a/" + string(testKey) + ".text",
 	} {
 		t.Run(location, func(t *testing.T) {
-			c := client(t, http.NotFoundHandler(), func(cfg *Config) { cfg.KeyLocation = location })
+			c := client(t, http.NotFoundHandler(), func(cfg *Config) { cfg.KeyLocations = locations(location) })
 			get := func(method, path string) (*http.Response, string) {
 				w := httptest.NewRecorder()
 				c.ServeKeys(http.NotFoundHandler()).ServeHTTP(w, httptest.NewRequest(method, path, nil))
@@ -754,14 +757,14 @@ func TestVerifyFetchesTheFileOfKeyLocation(t *testing.T) {
 	c := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked += r.Host + r.RequestURI + " "
 		plain(string(testKey))(w, r)
-	}), func(cfg *Config) { cfg.KeyLocation = "https://www.example.com/catalog/indexnow.txt" })
+	}), func(cfg *Config) { cfg.KeyLocations = locations("https://www.example.com/catalog/indexnow.txt") })
 	if err := c.Verify(t.Context()); err != nil || asked != "www.example.com/catalog/indexnow.txt " {
 		t.Errorf("asked for %s: %v", asked, err)
 	}
 	if err := c.Verify(t.Context(), "www.example.com"); err != nil {
 		t.Error(err)
 	}
-	if err := c.Verify(t.Context(), "example.com"); err == nil || !strings.Contains(err.Error(), `hosts[0] "example.com" is not the host of KeyLocation`) {
+	if err := c.Verify(t.Context(), "example.com"); err == nil || !strings.Contains(err.Error(), `hosts[0] "example.com" is not a host of KeyLocations`) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -785,13 +788,13 @@ func TestTheLogHasTheResultsButNotTheKey(t *testing.T) {
 		fmt.Fprintf(w, `{"errorCode":"%s","message":"%s"}`, testKey[:20], string(testKey))
 	}), func(cfg *Config) {
 		cfg.Logger = slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
-		cfg.KeyLocation = "https://www.example.com/" + string(testKey) + ".txt"
+		cfg.KeyLocations = locations("https://www.example.com/" + string(testKey) + ".txt")
 	})
 	_, _ = c.Submit(t.Context(), "https://www.example.com/a")
 	for _, status = range []int{302, 400, 403, 429, 500} {
 		_, _ = c.Submit(t.Context(), "https://www.example.com/a")
 	}
-	c.location = nil
+	c.locations = new([]pageurl.URL)
 	_, _ = c.Submit(t.Context(), "https://www.example.com/a", "https://a.example/", "https://b.example/1", "https://b.example/2")
 	if strings.Contains(out.String(), string(testKey)) {
 		t.Errorf("the key is in\n%s", &out)
@@ -832,5 +835,98 @@ func TestTheRequestsCanBeSeenAndSentByAnother(t *testing.T) {
 		if got := r.URL + " " + string(r.Body); i >= len(sent) || got != sent[i] {
 			t.Errorf("%s; sent were\n%s", got, sent)
 		}
+	}
+}
+
+// locations returns the KeyLocations with one location, or none.
+func locations(location string) []string {
+	if location == "" {
+		return nil
+	}
+	return []string{location}
+}
+
+// A host may have several key files: a page is sent with the longest location that covers it, each location in requests of its own. A
+// page that none covers is an error of that page alone, and an engine that refuses one location is still told of the others.
+func TestAPageIsSentWithTheLongestLocationThatCoversIt(t *testing.T) {
+	var mu sync.Mutex
+	sent := make(map[string][]string) // by location
+	refuse := ""
+	engine := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var p payload
+		if err := json.NewDecoder(r.Body).Decode(&p); err != nil || p.KeyLocation == refuse {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		sent[p.KeyLocation] = append(sent[p.KeyLocation], p.URLList...)
+	})
+	all := []string{"https://www.example.com/k.txt", "https://www.example.com/a/k.txt", "https://www.example.com/a/b/k.txt", "http://www.example.com/a/k.txt", "https://other.example/x/k.txt"}
+	change := func(cfg *Config) { cfg.KeyLocations = all }
+	c := client(t, engine, change)
+	urls := []string{"https://www.example.com/1", "https://www.example.com/a/1", "https://www.example.com/a/b/1", "https://www.example.com/ab/1", "http://www.example.com/a/b/1", "https://other.example/x/1"}
+	want := map[string][]string{all[0]: {urls[0], urls[3]}, all[1]: {urls[1]}, all[2]: {urls[2]}, all[3]: {urls[4]}, all[4]: {urls[5]}}
+	report, err := c.Submit(t.Context(), append(urls, "https://other.example/1", "http://www.example.com/1")...)
+	if err == nil || len(report.Rejected) != 2 || !strings.Contains(err.Error(), `urls[6] "https://other.example/1" is not covered by the key file`) || !reflect.DeepEqual(sent, want) {
+		t.Errorf("%v, %v; want %v", err, sent, want)
+	}
+
+	clear(sent)
+	for i, result := range c.sendQueued(t.Context(), "www.example.com", urls[:4]) {
+		if result.Err != nil {
+			t.Errorf("%s: %v", urls[i], result.Err)
+		}
+	}
+	if !slices.Equal(sent[all[0]], want[all[0]]) || len(sent) != 3 {
+		t.Errorf("a queue: %v", sent)
+	}
+
+	clear(sent)
+	refuse = all[1]
+	report, err = c.Submit(t.Context(), urls...)
+	delete(want, all[1])
+	if !errors.Is(err, ErrForbidden) || !reflect.DeepEqual(sent, want) {
+		t.Errorf("%v, %v, %v; want %v", err, report, sent, want)
+	}
+
+	// With KeysOf, each location has the key of its host.
+	clear(sent)
+	refuse = ""
+	c = client(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var p payload
+		if err := json.NewDecoder(r.Body).Decode(&p); err != nil || p.Key != "key-of-"+strings.ReplaceAll(p.Host, ".", "-") {
+			t.Errorf("%+v, %v", p, err)
+		}
+	}), func(cfg *Config) {
+		cfg.Key, cfg.KeyLocations = "", all
+		cfg.KeysOf = func(_ context.Context, host string) ([]Key, error) {
+			return []Key{Key("key-of-" + strings.ReplaceAll(host, ".", "-"))}, nil
+		}
+	})
+	if _, err := c.Submit(t.Context(), "https://www.example.com/a/1", "https://other.example/x/1"); err != nil {
+		t.Error(err)
+	}
+}
+
+// Verify fetches all key files of a host, and those of all hosts if none is named.
+func TestVerifyFetchesAllLocations(t *testing.T) {
+	var asked []string
+	c := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, "https://"+r.Host+r.URL.Path)
+		w.Header().Set("Content-Type", "text/plain")
+		if r.URL.Path != "/b/k.txt" {
+			io.WriteString(w, string(testKey))
+		}
+	}), func(cfg *Config) {
+		cfg.KeyLocations = []string{"https://www.example.com/a/k.txt", "https://www.example.com/b/k.txt", "https://other.example/k.txt"}
+	})
+	err := c.Verify(t.Context())
+	if !errors.Is(err, ErrKeyFile) || !strings.Contains(err.Error(), "https://www.example.com/b/k.txt") || strings.Contains(err.Error(), "other.example") || len(asked) != 3 {
+		t.Errorf("%v, asked %q", err, asked)
+	}
+	asked = nil
+	if err := c.Verify(t.Context(), "other.example"); err != nil || len(asked) != 1 {
+		t.Errorf("%v, asked %q", err, asked)
 	}
 }

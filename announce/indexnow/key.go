@@ -1,11 +1,14 @@
 package indexnow
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"regexp"
 	"slices"
@@ -22,7 +25,7 @@ import (
 //
 // Packages fmt, log/slog and encoding/json print it masked ("4f9a…"), by itself or in an
 // exported field. So do not store it with them: string(key) is the key itself. A URL that has the key,
-// such as KeyLocation, and an unexported field are not masked.
+// such as one of KeyLocations, and an unexported field are not masked.
 type Key string
 
 // NewKey returns a new random key of 32 hexadecimal digits.
@@ -57,39 +60,42 @@ func (k Key) check(path string) error {
 	return &badvalue.Error{Path: path, Value: k.String(), Reason: reason, Want: "8 to 128 of a-z, A-Z, 0-9 and hyphen; NewKey makes one"}
 }
 
-// parseLocation parses Config.KeyLocation.
-func parseLocation(location string) (pageurl.URL, *badvalue.Error) {
-	u, problem := pageurl.Parse("KeyLocation", location, pageurl.AsRFC3986)
+// parseLocation parses one of Config.KeyLocations.
+func parseLocation(where, location string) (pageurl.URL, *badvalue.Error) {
+	u, problem := pageurl.Parse(where, location, pageurl.AsRFC3986)
 	if problem == nil && (u.Query != "" || u.Path == "" || strings.HasSuffix(u.Path, "/") || strings.Contains(u.Path, "//")) {
-		problem = pageurl.Problem("KeyLocation", location, "is not the URL of a file", `one such as "https://www.example.com/catalog/indexnow.txt"`)
+		problem = pageurl.Problem(where, location, "is not the URL of a file", `one such as "https://www.example.com/catalog/indexnow.txt"`)
 	}
 	return u, problem
 }
 
-// path returns the path of the file of a key.
-func (c *Client) path(key Key) string {
-	if c.location != nil {
-		return c.location.Path
+// isKeyFile reports whether the file of a key of the host is at a path.
+func (c *Client) isKeyFile(path string, key Key) bool {
+	if len(*c.locations) == 0 {
+		return path == "/"+string(key)+".txt"
 	}
-	return "/" + string(key) + ".txt"
+	return slices.ContainsFunc(*c.locations, func(location pageurl.URL) bool { return location.Path == path })
 }
 
-// directory returns what the URLs of covered pages begin with, if there is a location.
-func (c *Client) directory() string {
-	path := c.location.Path
-	return c.location.Scheme + "://" + c.location.Host + path[:strings.LastIndexByte(path, '/')+1]
+// directory returns what the URLs of the pages begin with that a key file covers.
+func directory(location pageurl.URL) string {
+	return location.Scheme + "://" + location.Host + location.Path[:strings.LastIndexByte(location.Path, '/')+1]
 }
 
-// covers reports whether engines accept the page with the key file. The page is canonical, and so its
+// locationOf returns the location with which a page is sent: the longest that covers it. It is "" if there are no locations. ok is
+// false if no location covers the page. The page is canonical, and so its
 // path has no ".." segment, but a server that unescapes first may read "..%2f" as one.
-func (c *Client) covers(page string) bool {
-	if c.location == nil {
-		return true
+func (c *Client) locationOf(page string) (location string, ok bool) {
+	longest := 0
+	for _, l := range *c.locations {
+		path, isBelow := strings.CutPrefix(page, directory(l))
+		path, _, _ = strings.Cut(path, "?")
+		isRoot := strings.Count(l.Path, "/") == 1
+		if isBelow && (isRoot || !strings.Contains(path, "..")) && len(directory(l)) > longest {
+			location, longest = l.String(), len(directory(l))
+		}
 	}
-	path, isBelow := strings.CutPrefix(page, c.directory())
-	path, _, _ = strings.Cut(path, "?")
-	isRoot := strings.Count(c.location.Path, "/") == 1
-	return isBelow && (isRoot || !strings.Contains(path, ".."))
+	return location, longest > 0 || len(*c.locations) == 0
 }
 
 // String returns the key masked: at most an eighth of it, and no more than four characters.
@@ -173,7 +179,7 @@ func (c *Client) ServeKeys(next http.Handler) http.Handler {
 		if c.keysOf != nil {
 			host, _, _ := strings.Cut(r.Host, ":")
 			domain, problem := domains.ParsePublisher("host", host)
-			if !mayBeKeyFile(path) || problem != nil {
+			if !mayBeKeyFile(path) && !c.isKeyFile(path, "") || problem != nil {
 				next.ServeHTTP(w, r)
 				return
 			}
@@ -188,7 +194,7 @@ func (c *Client) ServeKeys(next http.Handler) http.Handler {
 			}
 		}
 		for _, key := range *own.keys {
-			if path == own.path(key) {
+			if own.isKeyFile(path, key) {
 				outbound.TextFile(path, []byte(key)).ServeHTTP(w, r)
 				return
 			}
@@ -216,14 +222,18 @@ var ErrKeyFile = errors.New("search engines cannot use the key file")
 //
 // The file is fetched with https, and with http for a host such as "http://www.example.com", which serves nothing else.
 //
-// With Config.KeyLocation there is only one file, and hosts may be empty.
+// With Config.KeyLocations, those of the hosts are fetched, or all of them if hosts is empty.
 func (c *Client) Verify(ctx context.Context, hosts ...string) error {
 	var errs []error
 	reject := func(path, value, reason, want string) {
 		errs = append(errs, &badvalue.Error{Path: path, Value: value, Reason: reason, Want: want})
 	}
-	if c.location != nil && len(hosts) == 0 {
-		hosts = []string{c.location.Host}
+	if len(hosts) == 0 {
+		for _, location := range *c.locations {
+			if !slices.Contains(hosts, location.Host) {
+				hosts = append(hosts, location.Host)
+			}
+		}
 	}
 	if len(hosts) == 0 {
 		reject("hosts", "", "names no host", `at least one, such as "www.example.com"`)
@@ -236,8 +246,14 @@ func (c *Client) Verify(ctx context.Context, hosts ...string) error {
 			errs = append(errs, c.maskProblem(problem))
 			continue
 		}
-		if c.location != nil && domain != c.location.Host {
-			reject(path, host, "is not the host of KeyLocation", fmt.Sprintf("%q", c.location.Host))
+		var files []string // of the host, if there are locations
+		for _, location := range *c.locations {
+			if location.Host == domain {
+				files = append(files, location.String())
+			}
+		}
+		if len(*c.locations) > 0 && files == nil {
+			reject(path, host, "is not a host of KeyLocations", fmt.Sprintf("%q", (*c.locations)[0].Host))
 			continue
 		}
 		own, err := c.of(ctx, domain)
@@ -249,18 +265,19 @@ func (c *Client) Verify(ctx context.Context, hosts ...string) error {
 			if err := ctx.Err(); err != nil {
 				return errors.Join(append(errs, fmt.Errorf("indexnow: not verified: %s and what is after it: %w", domain, err))...)
 			}
-			errs = append(errs, own.verify(ctx, map[bool]string{false: "https://", true: "http://"}[isHTTP]+domain, key))
+			if len(*c.locations) == 0 {
+				files = []string{map[bool]string{false: "https://", true: "http://"}[isHTTP] + domain + "/" + string(key) + ".txt"}
+			}
+			for _, file := range files {
+				errs = append(errs, own.verify(ctx, file, key))
+			}
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// verify fetches the file of one key at an origin, or at the location.
-func (c *Client) verify(ctx context.Context, origin string, key Key) error {
-	file := origin + c.path(key)
-	if c.location != nil {
-		file = c.location.String()
-	}
+// verify fetches the file of one key.
+func (c *Client) verify(ctx context.Context, file string, key Key) error {
 	answer, err := outbound.Get(ctx, c.http, file)
 	file = c.mask(file)
 	if err == nil {
@@ -302,3 +319,37 @@ func (e maskedError) Error() string { return outbound.Shorten(e.c.mask(e.err.Err
 // There is no Unwrap, as it would reveal the key.
 func (e maskedError) Is(target error) bool { return errors.Is(e.err, target) }
 func (e maskedError) As(target any) bool   { return errors.As(e.err, target) }
+
+// ParseKeys returns the keys of each host, in lower-case ASCII, of a JSON file such as {"www.example.com": ["…"]}: the current key of
+// a host is the first of its list. A host that is there twice, also in another spelling, is an error.
+func ParseKeys(data []byte) (map[string][]Key, error) {
+	errForm := errors.New(`is not a JSON object with a list of keys for each host; want {"www.example.com": ["…"]}`)
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	if begin, err := decoder.Token(); err != nil || begin != json.Delim('{') {
+		return nil, errForm
+	}
+	keys := make(map[string][]Key)
+	for decoder.More() {
+		name, err := decoder.Token()
+		host, _ := name.(string)
+		var own []Key
+		if err != nil || decoder.Decode(&own) != nil {
+			return nil, errForm
+		}
+		domain, problem := domains.ParsePublisher("host", host)
+		if problem != nil {
+			return nil, problem
+		}
+		if _, isThere := keys[domain]; isThere {
+			return nil, fmt.Errorf("%s is there twice, also in another spelling; want one list of its keys", domain)
+		}
+		keys[domain] = own
+	}
+	if _, err := decoder.Token(); err != nil { // the end of the object
+		return nil, errForm
+	}
+	if _, err := decoder.Token(); err != io.EOF {
+		return nil, errForm
+	}
+	return keys, nil
+}

@@ -18,9 +18,10 @@ func (c *Client) items(url string) ([]queue.Item, error) {
 	return []queue.Item{{URL: canonical, Host: host}}, err
 }
 
-func (c *Client) sendQueued(ctx context.Context, host string, urls []string) []queue.Result {
+func (c *Client) sendQueued(ctx context.Context, _ string, urls []string) []queue.Result {
 	byURL := make(map[string]queue.Result, len(urls))
-	for _, b := range c.deliver(ctx, []*Batch{{Host: host, URLs: urls}}) {
+	_, batches := c.group(urls) // they may have several key files
+	for _, b := range c.deliver(ctx, batches) {
 		var result queue.Result
 		if problem, _ := b.Err.(*Error); problem != nil {
 			result = queue.Result{Err: problem, Again: problem.Retryable(), After: problem.RetryAfter, Soon: errors.Is(problem, ErrSearchLimit)}

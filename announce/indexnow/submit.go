@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -158,9 +159,9 @@ func (c *Client) Submit(ctx context.Context, urls ...string) (Report, error) {
 	return report, report.err()
 }
 
-// group returns the batches of URLs, by host, and a Report of those that are rejected.
+// group returns the batches of URLs, by host and location of the key, and a Report of those that are rejected.
 func (c *Client) group(urls []string) (report Report, batches []*Batch) {
-	open := make(map[string]*Batch, 1) // the last batch of each host
+	open := make(map[string]*Batch, 1) // the last batch of each host and location
 	seen := make(map[string]bool, len(urls))
 	for i, u := range urls {
 		page, problem := c.page(fmt.Sprintf("urls[%d]", i), u)
@@ -173,10 +174,12 @@ func (c *Client) group(urls []string) (report Report, batches []*Batch) {
 			continue
 		}
 		seen[canonical] = true
-		b := open[page.Host]
+		location, _ := c.locationOf(canonical)
+		key := page.Host + " " + location
+		b := open[key]
 		if b == nil || len(b.URLs) == maxURLs {
 			b = &Batch{Host: page.Host}
-			open[page.Host] = b
+			open[key] = b
 			batches = append(batches, b)
 		}
 		b.URLs = append(b.URLs, canonical)
@@ -235,8 +238,12 @@ func (c *Client) page(path, u string) (pageurl.URL, *badvalue.Error) {
 	if n := len(canonical); n > pageurl.MaxBytes {
 		return page, c.maskProblem(pageurl.Problem(path, u, fmt.Sprintf("has %d bytes, escaped", n), fmt.Sprintf("at most %d", pageurl.MaxBytes)))
 	}
-	if !c.covers(canonical) {
-		return page, c.maskProblem(pageurl.Problem(path, u, "is not covered by the key file, which is for its own folder", fmt.Sprintf("a page below %q", c.directory())))
+	if _, ok := c.locationOf(canonical); !ok {
+		var folders []string
+		for _, location := range *c.locations {
+			folders = append(folders, strconv.Quote(directory(location)))
+		}
+		return page, c.maskProblem(pageurl.Problem(path, u, "is not covered by the key file, which is for its own folder", "a page below "+strings.Join(folders, " or ")))
 	}
 	return page, nil
 }
@@ -282,9 +289,7 @@ type payload struct {
 // body returns the body of the request that submits a batch.
 func (c *Client) body(b *Batch) []byte {
 	p := payload{Host: b.Host, Key: string((*c.keys)[0]), URLList: b.URLs}
-	if c.location != nil {
-		p.KeyLocation = c.location.String()
-	}
+	p.KeyLocation, _ = c.locationOf(b.URLs[0]) // that of all
 	return p.encode()
 }
 

@@ -47,6 +47,12 @@ func run(ctx context.Context, args []string) error {
 	database := flags.String("database", "", "connection string of PostgreSQL")
 	address := flags.String("listen", "localhost:8080", "address of this server")
 	endpoint := flags.String("endpoint", indexnow.API, "URL of the IndexNow service")
+	keys := flags.String("keys", "", "JSON file with the keys of each host, the current one first, in place of INDEXNOW_KEY: {\"www.example.com\": [\"…\"]}")
+	var locations []string
+	flags.Func("key-location", "URL of a key file that is not at the root, for the pages of its folder; may be repeated", func(location string) error {
+		locations = append(locations, location)
+		return nil
+	})
 	agent := flags.String("user-agent", "", "User-Agent of requests to it")
 	var cfg Config
 	flags.DurationVar(&cfg.Delay, "delay", 5*time.Second, "how long a URL waits for others")
@@ -56,11 +62,7 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 
-	client, err := indexnow.New(indexnow.Config{
-		Key:       indexnow.Key(os.Getenv("INDEXNOW_KEY")),
-		Endpoint:  *endpoint,
-		UserAgent: *agent,
-	})
+	client, err := newClient(indexnow.Config{KeyLocations: locations, Endpoint: *endpoint, UserAgent: *agent}, *keys)
 	if err != nil {
 		return err
 	}
@@ -94,6 +96,26 @@ func run(ctx context.Context, args []string) error {
 	end, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	return errors.Join(err, server.Shutdown(end), outbox.Stop(end))
+}
+
+// newClient returns a client with the key of the environment, or the keys of a file.
+func newClient(cfg indexnow.Config, keys string) (*indexnow.Client, error) {
+	cfg.Key = indexnow.Key(os.Getenv("INDEXNOW_KEY"))
+	if keys != "" {
+		if cfg.Key != "" {
+			return nil, errors.New("-keys and the environment variable INDEXNOW_KEY exclude each other; remove one")
+		}
+		data, err := os.ReadFile(keys)
+		if err != nil {
+			return nil, fmt.Errorf("-keys: %w", err)
+		}
+		ofHosts, err := indexnow.ParseKeys(data)
+		if err != nil {
+			return nil, fmt.Errorf("-keys: %s: %w", keys, err)
+		}
+		cfg.KeysOf = func(_ context.Context, host string) ([]indexnow.Key, error) { return ofHosts[host], nil }
+	}
+	return indexnow.New(cfg)
 }
 
 func handler(pool *pgxpool.Pool, outbox *Outbox) http.Handler {

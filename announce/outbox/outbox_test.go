@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -558,6 +559,37 @@ func TestNoErrorHasThePassword(t *testing.T) {
 		if err := run(t.Context(), []string{"-database", connString}); err == nil || strings.Contains(err.Error(), servertest.Secret) {
 			t.Errorf("%q: %v", connString, err)
 		}
+	}
+}
+
+// Hosts can have keys of their own, and key files of folders.
+func TestTheKeysOfHostsAndFolders(t *testing.T) {
+	t.Setenv("INDEXNOW_KEY", "")
+	file := filepath.Join(t.TempDir(), "keys.json")
+	if err := os.WriteFile(file, []byte(`{"www.example.com": ["0123456789abcdef"], "other.example": ["fedcba9876543210"]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	client, err := newClient(indexnow.Config{KeyLocations: []string{"https://www.example.com/a/k.txt", "https://other.example/k.txt"}}, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	requests, err := client.Requests(t.Context(), "https://www.example.com/a/1", "https://other.example/1", "https://www.example.com/1")
+	if len(requests) != 2 || !strings.Contains(string(requests[0].Body), `"key":"0123456789abcdef","keyLocation":"https://www.example.com/a/k.txt"`) ||
+		!strings.Contains(string(requests[1].Body), `"key":"fedcba9876543210"`) || err == nil || !strings.Contains(err.Error(), "urls[2]") {
+		t.Errorf("%s, %v", requests, err)
+	}
+	for want, args := range map[string][]string{
+		"no such file":                              {"-keys", file + "x"},
+		"is not a JSON object":                      {"-keys", "outbox_test.go"},
+		"KeyLocations[0] \"x\" does not begin with": {"-keys", file, "-key-location", "x"},
+	} {
+		if err := run(t.Context(), args); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v; want %q", args, err, want)
+		}
+	}
+	t.Setenv("INDEXNOW_KEY", "0123456789abcdef")
+	if err := run(t.Context(), []string{"-keys", file}); err == nil || !strings.Contains(err.Error(), "exclude each other") {
+		t.Error(err)
 	}
 }
 

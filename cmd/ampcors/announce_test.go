@@ -693,6 +693,25 @@ func TestExitCodesOfAnnouncements(t *testing.T) {
 	}
 }
 
+// A page that no key file covers is said once, and does not fail each run with a state.
+func TestAPageThatNoKeyFileCoversIsSaidOnce(t *testing.T) {
+	t.Setenv("INDEXNOW_KEY", "0123456789abcdef")
+	useWeb(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/sitemap.xml" {
+			io.WriteString(w, "https://www.example.com/a/1\nhttps://www.example.com/b/1\nhttps://www.example.com/c/1\n")
+		}
+	})
+	args := []string{"submit", "--key-location", "https://www.example.com/a/k.txt", "--key-location", "https://www.example.com/b/k.txt",
+		"--sitemap", "https://www.example.com/sitemap.xml", "--all", "--state", filepath.Join(t.TempDir(), "state.json")}
+	code, stdout, stderr := run(t, "", args...)
+	if code != exitFindings || !strings.Contains(stdout, "www.example.com: 2 URLs accepted") || !strings.Contains(stdout+stderr, `"https://www.example.com/c/1" is not covered by the key file, which is for its own folder; want a page below "https://www.example.com/a/" or "https://www.example.com/b/"`) {
+		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
+	}
+	if code, stdout, stderr := run(t, "", args...); code != exitClean || stderr != "ampcors: no page is new or has changed\n" {
+		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
+	}
+}
+
 // The lines of --show-key can be pasted: curl then sends what submit would, and the GET for one URL.
 func TestTheLinesOfShowKeySendTheRequests(t *testing.T) {
 	shell, _ := servertest.Program(t, "install a shell", "sh"), servertest.Program(t, "install curl (Debian: apt-get install curl)", "curl")

@@ -19,10 +19,12 @@ import (
 
 // inOurWords returns an error with the names that the command's users know: flags, and not fields of Go.
 func inOurWords(err error) error {
-	names := map[string]string{"Key": "INDEXNOW_KEY", "KeyLocation": "--key-location", "Endpoint": "--endpoint",
+	names := map[string]string{"Key": "INDEXNOW_KEY", "Endpoint": "--endpoint",
 		"Signer": "the key of --key", "Type": "--type", "ImageParams": "--image-params", "CacheQuery": "--cache-query", "Prefix": "--prefix", "Publisher": "the URL", "cacheURL": "the URL", "page": "the URL"}
 	for v := range badvalue.All(err) {
-		v.Path = cmp.Or(names[v.Path], v.Path)
+		if v.Path = cmp.Or(names[v.Path], v.Path); strings.HasPrefix(v.Path, "KeyLocations[") {
+			v.Path = "--key-location"
+		}
 		v.Want = strings.NewReplacer("NewKey makes one", "ampcors key indexnow makes one", "in CacheQuery", "in --cache-query", "with Image or SizedImage", "with --type i or ii", "or FlushURL with its Type", "or --type i, ii or r",
 			"one that Prefixes returns and does not say to be denied", "one of ampcors prefix --all that is not denied").Replace(v.Want)
 	}

@@ -141,8 +141,7 @@ var flagRules = []flagRule{
 	{"verify", "copies", "key", ""},
 	{"verify", "caches", "copies", ""},
 	{"verify", "key", "", "keys key-location"},
-	{"submit verify", "keys", "", "key-location"}, // its files are at the root
-	{"check", "with-database", "", "database"},    // the former asks none
+	{"check", "with-database", "", "database"}, // the former asks none
 	{"check", "schema", "", "output with-database database table domain-column prefix-column condition"},
 	{"probe", "method content-type body credentials", "endpoint list", ""},
 	{"probe", "plan", "", "advice baseline fail-on ignore require-all"},

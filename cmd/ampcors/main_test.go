@@ -173,7 +173,6 @@ func TestNoFlagIsIgnored(t *testing.T) {
 		"verify --key k --caches c.json a.example":                    "--caches needs --copies",
 		"verify --key k --keys k.json a.example":                      "--key and --keys exclude each other",
 		"verify --key k --key-location https://a.example/b a.example": "--key and --key-location exclude each other",
-		"submit --keys k.json --key-location https://a.example/b":     "--keys and --key-location exclude each other",
 		"check --schema --with-database":                              "--schema and --with-database exclude each other",
 		"check --schema -o json":                                      "--schema and --output exclude each other",
 		"check --schema --table sites":                                "--schema and --table exclude each other",

@@ -54,6 +54,11 @@ func newSubmit() *cobra.Command {
 			return source.finish(writeRequests(cmd, *output, shown, err))
 		}
 		report, err := c.Submit(cmd.Context(), urls...)
+		for _, u := range urls { // what is rejected before it is sent stays so until its lastmod changes
+			if _, _, problem := c.Canonical(u); problem != nil {
+				source.state.Reject(u, inOurWords(problem).Error())
+			}
+		}
 		for _, b := range report.Batches {
 			problem := (*indexnow.Error)(nil)
 			switch {

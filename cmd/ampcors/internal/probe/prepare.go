@@ -188,7 +188,7 @@ func (p *prober) fetchDocument(ctx context.Context, document *url.URL, publisher
 		publishers = nil // no page and no cache has it
 	}
 	if !read.IsAMP && !read.IsEmail {
-		p.report.Notes = append(p.report.Notes, document.String()+" is not an AMP document: its html element has neither the attribute amp nor ⚡. An AMP Cache does not serve it, but redirects its readers to the canonical page.")
+		p.report.Notes = append(p.report.Notes, document.String()+" is not an AMP document: its html element has neither the attribute amp nor ⚡. An AMP Cache does not serve it, but redirects its readers to the canonical page. Only that attribute was looked at: the probe is no validator, and ampcors cached says what caches serve.")
 	}
 	if len(publishers) == 0 && !read.IsEmail {
 		domain, err := cacheurl.CanonicalDomain(base.Hostname())

@@ -751,6 +751,21 @@ func TestTheLinesOfShowKeySendTheRequests(t *testing.T) {
 	}
 }
 
+// A key file that is missing stays so. A server that has a problem may answer later.
+func TestVerifySaysWhetherToTryAgain(t *testing.T) {
+	t.Setenv("INDEXNOW_KEY", "0123456789abcdef")
+	key, status := privateKey(t), 0
+	useWeb(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
+	for s, code := range map[int]int{404: exitFindings, 403: exitFindings, 429: exitLater, 500: exitLater, 503: exitLater} {
+		status = s
+		for _, args := range [][]string{{"verify", "www.example.com"}, {"verify", "--key", key, "www.example.com"}} {
+			if got, _, stderr := run(t, "", args...); got != code || !strings.Contains(stderr, fmt.Sprintf("the answer is %d; want 200", s)) {
+				t.Errorf("%d, %q: exit code %d; want %d\n%s", s, args, got, code, stderr)
+			}
+		}
+	}
+}
+
 // A site that is not in the DNS yet, and one without https, can be verified.
 func TestVerifyOfANewSite(t *testing.T) {
 	t.Setenv("INDEXNOW_KEY", "0123456789abcdef")

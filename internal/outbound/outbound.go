@@ -76,6 +76,14 @@ type ShortError struct{ Err error }
 func (e ShortError) Error() string { return Shorten(e.Err.Error()) }
 func (e ShortError) Unwrap() error { return e.Err }
 
+// A statusError is an answer that may be another one later.
+type statusError int
+
+func (e statusError) Error() string { return fmt.Sprintf("the answer is %d; want 200", int(e)) }
+
+// Retryable reports whether the server has a problem, or too many requests.
+func (e statusError) Retryable() bool { return e >= 500 || e == http.StatusTooManyRequests }
+
 // maxRetryAfter bounds a Retry-After. Longer ones are garbage, such as seconds since 1970.
 const maxRetryAfter = 24 * time.Hour
 
@@ -186,7 +194,7 @@ func GetAnyType(ctx context.Context, client *http.Client, url string) (Answer, e
 	case a.Status >= 300 && a.Status < 400:
 		return a, fmt.Errorf("the answer is %d, a redirect to %q; want 200 and the key itself", a.Status, a.Header.Get("Location"))
 	case a.Status != http.StatusOK:
-		return a, fmt.Errorf("the answer is %d; want 200", a.Status)
+		return a, statusError(a.Status)
 	case errors.Is(a.BodyErr, io.ErrShortBuffer):
 		return a, fmt.Errorf("the answer is longer than %d bytes; want the key and nothing else", maxBody)
 	case a.BodyErr != nil:

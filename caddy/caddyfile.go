@@ -48,6 +48,7 @@ func parseDirective(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error)
 //	ampcors [<publishers...>] {
 //		publishers       <domain or pattern...>
 //		publishers_file  <path>
+//		caches_file      <path>       in place of caches
 //		caches           [<id...>]    without an id, none is trusted
 //		caches {
 //			id           <name>
@@ -126,6 +127,7 @@ func lines(d *caddyfile.Dispenser) iter.Seq[*caddyfile.Dispenser] {
 type options struct {
 	ampcors.Config
 	PublishersFile string        `json:"publishersFile"`
+	CachesFile     string        `json:"cachesFile"`
 	SourceConfig   source.Config `json:"sourceConfig"` // the option source is a module
 }
 
@@ -312,6 +314,10 @@ func (p *parser) validate(config map[string]any, hasSource bool) {
 	config = maps.Clone(config)
 	_, hasList := config["publishersFile"]
 	delete(config, "publishersFile")
+	if _, hasCaches := config["caches"]; hasCaches && config["cachesFile"] != nil {
+		p.reportAt(p.places["cachesFile"], "caches_file is set, and so is caches; want one of them")
+	}
+	delete(config, "cachesFile")
 	_, err := configfile.Inline{JSON: caddyconfig.JSON(config, nil), Set: func(cfg *ampcors.Config) {
 		// Without the following, a configuration that lists no publisher is an error.
 		if hasSource {

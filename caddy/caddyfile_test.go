@@ -223,7 +223,7 @@ email takes no value; want a block, at Caddyfile:16
 unknown option "sendrs"; want one of clients, dangerously_allow_mail_provider_wildcards, senders, at Caddyfile:20
 ampcors: source_config.ttl is "1x"; want a duration such as "10m" or "90s", at Caddyfile:23
 ampcors: source_config.max_entries is "many"; want a whole number, at Caddyfile:24
-unknown option "nonsense"; want one of caches, credentialed, dangerously_allow_ambiguous_prefixes, dangerously_allow_http_own_origins, dangerously_allow_public_suffix_wildcards, dangerously_allow_unsafe_requests_without_origin, email, max_age, methods, name, origins, publisher_header, publishers, publishers_file, report_only, request_headers, response_headers, source, source_config, at Caddyfile:26
+unknown option "nonsense"; want one of caches, caches_file, credentialed, dangerously_allow_ambiguous_prefixes, dangerously_allow_http_own_origins, dangerously_allow_public_suffix_wildcards, dangerously_allow_unsafe_requests_without_origin, email, max_age, methods, name, origins, publisher_header, publishers, publishers_file, report_only, request_headers, response_headers, source, source_config, at Caddyfile:26
 source has no name; want one of fake, postgres, redis, at Caddyfile:31
 source occurs twice, at Caddyfile:32
 name has no value, at Caddyfile:33
@@ -464,4 +464,16 @@ func FuzzCaddyfile(f *testing.F) {
 			t.Errorf("%q is accepted as %s, which has an error: %v", options, h.Config, err)
 		}
 	})
+}
+
+// caches_file is passed on, and is an error beside caches.
+func TestTheOptionCachesFile(t *testing.T) {
+	h := parse(t, "\tampcors www.example.com {\n\t\tcaches_file caches.json\n\t}\n\trespond ok")
+	if want := `{"cachesFile":"caches.json","publishers":["www.example.com"]}`; string(h.Config) != want {
+		t.Errorf("%s; want %s", h.Config, want)
+	}
+	_, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(":80 {\n\tampcors www.example.com {\n\t\tcaches google\n\t\tcaches_file caches.json\n\t}\n\trespond ok\n}\n"), map[string]any{"filename": "Caddyfile"})
+	if err == nil || !strings.Contains(err.Error(), "caches_file is set, and so is caches; want one of them, at Caddyfile:4") {
+		t.Error(err)
+	}
 }

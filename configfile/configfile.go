@@ -3,7 +3,7 @@
 //
 // The file is JSON. Its members are those of [ampcors.Config], but a duration is a string
 // such as "10m". This package adds publishersFile, for lists that are long or written by
-// other programs, and source, how a database is asked (see [File.SourceConfig]). If there is source, Set must
+// other programs, cachesFile, and source, how a database is asked (see [File.SourceConfig]). If there is source, Set must
 // give a Source:
 //
 //	{
@@ -18,6 +18,10 @@
 // with "#" are skipped. The last line must end in a line break too, so that a truncated
 // name is not read as another one. The list must have a publisher, so that an emptied file
 // does not deny every publisher.
+//
+// cachesFile names a copy of https://cdn.ampproject.org/caches.json, the registry of AMP Caches, in place of the member caches; see
+// [cacheurl.ParseCaches]. It is followed like publishersFile, and must have a cache. Read a new one before you install it: who runs a
+// cache can give any origin below its domain to any page.
 //
 // No problem in either file is ignored. A member that is unknown or occurs twice, a value
 // of the wrong type, and everything that [ampcors.New] or, in source, [source.New] finds is an
@@ -41,6 +45,7 @@ import (
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/badvalue"
+	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/source"
 )
 
@@ -49,6 +54,7 @@ const (
 	maxProblems = 100     // reported at most, so that a wrong file does not fill the log
 
 	publishersFile = "publishersFile"
+	cachesFile     = "cachesFile"
 )
 
 var errTooLong = errors.New("it is longer than 1 GiB")
@@ -99,10 +105,10 @@ type File struct {
 }
 
 // Inline is a configuration that is a part of something else, such as an environment variable or
-// another server's configuration. Only the publishersFile that it may name is a file.
+// another server's configuration. Only the publishersFile and the cachesFile that it may name are files.
 type Inline struct {
 	Name string // for errors
-	Dir  string // for a relative publishersFile; if empty, it must be an absolute path
+	Dir  string // for a relative publishersFile or cachesFile; if empty, it must be an absolute path
 	JSON []byte // what the file would contain
 	Set  func(*ampcors.Config)
 }
@@ -226,6 +232,9 @@ func (c *contents) parse(in Inline) {
 	if name, ok := d.named(publishersFile, d.result.PublishersFile, in.Dir); ok {
 		c.readPublishers(d, name)
 	}
+	if name, ok := d.named(cachesFile, d.result.CachesFile, in.Dir); ok {
+		c.readCaches(d, name)
+	}
 	c.decoder, c.cfg = d, d.result.Config
 	if in.Set != nil {
 		in.Set(&c.cfg)
@@ -250,17 +259,41 @@ func (d *decoder) named(member, name, dir string) (path string, ok bool) {
 
 // readPublishers reads the list of publishers.
 func (c *contents) readPublishers(d *decoder, name string) {
-	list := look(name)
-	text, err := list.readText()
-	if len(c.files) > 0 && list.isSame(c.files[0]) {
-		err = errors.New("it is this file itself")
-	}
-	c.files = append(c.files, list)
-	if err != nil {
-		d.report(d.document.Offset(publishersFile), publishersFile, fmt.Sprintf("cannot be read: %s: %s", name, reason(err)), "", err)
-	} else {
+	if text, ok := c.readNamed(d, publishersFile, name); ok {
 		c.lines = d.addPublishers(name, text)
 	}
+}
+
+// readNamed reads the file that a member names. ok is false if it cannot be read, which is reported.
+func (c *contents) readNamed(d *decoder, member, name string) (text string, ok bool) {
+	file := look(name)
+	text, err := file.readText()
+	if len(c.files) > 0 && file.isSame(c.files[0]) {
+		err = errors.New("it is this file itself")
+	}
+	c.files = append(c.files, file)
+	if err != nil {
+		d.report(d.document.Offset(member), member, fmt.Sprintf("cannot be read: %s: %s", name, reason(err)), "", err)
+	}
+	return text, err == nil
+}
+
+// readCaches reads the AMP Caches.
+func (c *contents) readCaches(d *decoder, name string) {
+	offset := d.document.Offset(cachesFile)
+	if d.document.Has("caches") {
+		d.report(offset, cachesFile, "is set, and so is caches", "one of them", nil)
+	}
+	text, ok := c.readNamed(d, cachesFile, name)
+	if !ok {
+		return
+	}
+	caches, err := cacheurl.ParseCaches(strings.NewReader(text))
+	if err != nil {
+		d.report(offset, cachesFile, fmt.Sprintf("cannot be used: %s: %s", name, strings.ReplaceAll(strings.TrimPrefix(err.Error(), "ampcors: "), "\nampcors: ", "; ")), "", err)
+		return
+	}
+	d.result.Caches = caches
 }
 
 // use calls use with the configuration. If the files have errors, it only validates the

@@ -105,7 +105,7 @@ func TestErrorsAreReportedWithTheirPosition(t *testing.T) {
 		want string
 	}{
 		{name: "unknown members", file: "{\n\t\"sites\": [\"a.example\", {\"b\": [1]}],\n\t\"email\": {\"to\": null}\n}", text: "",
-			want: `config.json:2:2: "sites" is unknown; want one of publishers, caches, origins, email, credentialed, methods, requestHeaders, responseHeaders, maxAge, reportOnly, dangerouslyAllowAmbiguousPrefixes, dangerouslyAllowHTTPOwnOrigins, dangerouslyAllowPublicSuffixWildcards, dangerouslyAllowUnsafeRequestsWithoutOrigin, publishersFile, source, $schema
+			want: `config.json:2:2: "sites" is unknown; want one of publishers, caches, origins, email, credentialed, methods, requestHeaders, responseHeaders, maxAge, reportOnly, dangerouslyAllowAmbiguousPrefixes, dangerouslyAllowHTTPOwnOrigins, dangerouslyAllowPublicSuffixWildcards, dangerouslyAllowUnsafeRequestsWithoutOrigin, publishersFile, cachesFile, source, $schema
 config.json:3:12: "email.to" is unknown; want one of senders, clients, dangerouslyAllowMailProviderWildcards`},
 		{name: "misspelled members", file: "{\n\t\"publisher\": [\"a.example\"],\n\t\"email\": {\"sendrs\": null}, \"Publishers\": [], \"source\": {\"tll\": \"1s\"}, \"max_age\": 1\n}", text: "",
 			want: `config.json:2:2: "publisher" is unknown; did you mean "publishers"?
@@ -495,5 +495,38 @@ func TestMarshalIsReadAgain(t *testing.T) {
 				t.Errorf("%s\nis read as %+v, %v", data, got, err)
 			}
 		})
+	}
+}
+
+// cachesFile is a copy of the registry, in place of caches.
+func TestTheCachesOfAFileAreTrusted(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	const registry = `{"caches": [{"id": "other", "name": "Other", "docs": "", "cacheDomain": "cache.example", "updateCacheApiDomainSuffix": "", "thirdPartyFrameDomainSuffix": ""}]}`
+	write("caches.json", registry)
+	write("empty.json", "")
+	write("none.json", `{"caches": []}`)
+	for _, test := range []struct{ json, want string }{
+		{`{"publishers": ["www.example.com"], "cachesFile": "caches.json"}`, ""},
+		{`{"publishers": ["www.example.com"], "cachesFile": "caches.json", "caches": ["google"]}`, `config.json:1:51: cachesFile is set, and so is caches; want one of them`},
+		{`{"publishers": ["www.example.com"], "cachesFile": "empty.json"}`, `config.json:1:51: cachesFile cannot be used: `},
+		{`{"publishers": ["www.example.com"], "cachesFile": "none.json"}`, `names no cache`},
+		{`{"publishers": ["www.example.com"], "cachesFile": "nowhere.json"}`, `cachesFile cannot be read: `},
+		{`{"publishers": ["www.example.com"], "cachesFile": "config.json"}`, `it is this file itself`},
+	} {
+		cfg, err := File{Path: write("config.json", test.json)}.Config()
+		if test.want == "" && (err != nil || len(cfg.Caches) != 1 || cfg.Caches[0].CacheDomain != "cache.example") || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+			t.Errorf("%s: %+v, %v; want %q", test.json, cfg.Caches, err, test.want)
+		}
+	}
+	if _, err := (Inline{JSON: []byte(`{"publishers": ["www.example.com"], "cachesFile": "caches.json"}`)}).Config(); err == nil || !strings.Contains(err.Error(), "cachesFile \"caches.json\" is a relative path") {
+		t.Error(err)
 	}
 }

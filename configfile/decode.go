@@ -16,6 +16,7 @@ import (
 type file struct {
 	ampcors.Config
 	PublishersFile string        `json:"publishersFile"` // a text file with a publisher on each line
+	CachesFile     string        `json:"cachesFile"`     // a file with the AMP Caches to trust, as https://cdn.ampproject.org/caches.json, in place of caches
 	Asked          source.Config `json:"source"`         // how a database is asked, if the program has a source.Source
 	Schema         string        `json:"$schema"`        // for editors: the URL or path of schema.json
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
 )
 
 // interval is how often the files are checked. A change is applied after two checks see the
@@ -120,7 +121,7 @@ func (f File) Watch(cfg WatcherConfig) (*ampcors.Middleware, *Watcher, error) {
 	return watch(f.Path, f.read, cfg)
 }
 
-// Watch is [File.Watch] for the file that publishersFile names. If there is none, only
+// Watch is [File.Watch] for the files that publishersFile and cachesFile name. If there is none, only
 // WatcherConfig.Reload makes the Watcher do anything.
 func (in Inline) Watch(cfg WatcherConfig) (*ampcors.Middleware, *Watcher, error) {
 	return watch(in.Name, in.read, cfg)
@@ -199,7 +200,7 @@ func (w *Watcher) apply(expected snapshot) {
 		w.setStatus(nil)
 		return
 	}
-	before := w.Applied().Publishers
+	before, caches := w.Applied().Publishers, w.Applied().Caches
 	err := c.use(w.mw.Reconfigure)
 	w.setStatus(err)
 	w.seen, w.handled = c.files, c.files
@@ -218,7 +219,31 @@ func (w *Watcher) apply(expected snapshot) {
 	added, removed := changes(before, c.cfg.Publishers)
 	w.log.Info("ampcors: the configuration is applied", "file", w.name, "publishers", len(c.cfg.Publishers),
 		"added", len(added), "removed", len(removed), "firstAdded", firstOf(added), "firstRemoved", firstOf(removed))
+	w.logCaches(caches, c.cfg.Caches)
 	w.warn(c.cfg)
+}
+
+// logCaches logs each AMP Cache that is trusted now and was not before, and the reverse.
+func (w *Watcher) logCaches(before, after []cacheurl.Cache) {
+	if before == nil {
+		before = cacheurl.DefaultCaches()
+	}
+	if after == nil {
+		after = cacheurl.DefaultCaches()
+	}
+	has := func(caches []cacheurl.Cache, domain string) bool {
+		return slices.ContainsFunc(caches, func(c cacheurl.Cache) bool { return c.CacheDomain == domain })
+	}
+	for _, c := range after {
+		if !has(before, c.CacheDomain) {
+			w.log.Warn("ampcors: an AMP Cache is trusted that was not before", "file", w.name, "cache", c.ID, "domain", c.CacheDomain)
+		}
+	}
+	for _, c := range before {
+		if !has(after, c.CacheDomain) {
+			w.log.Warn("ampcors: an AMP Cache is no longer trusted", "file", w.name, "cache", c.ID, "domain", c.CacheDomain)
+		}
+	}
 }
 
 // changes returns the publishers that only one of two lists has, as they are written. What both lists

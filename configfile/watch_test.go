@@ -607,3 +607,33 @@ func TestChangesOfALongList(t *testing.T) {
 		}
 	}
 }
+
+// A changed cachesFile is applied, and each cache that is trusted anew, or no longer, is logged.
+func TestAChangeOfTheCachesIsLogged(t *testing.T) {
+	t.Parallel()
+	const format = `{"caches": [{"id": %q, "cacheDomain": %q}]}`
+	dir := write(t, map[string]string{"c.json": `{"publishers": ["www.example.com"], "cachesFile": "caches.json"}`, "caches.json": fmt.Sprintf(format, "old", "old.example")})
+	path := filepath.Join(dir, "caches.json")
+	time.Sleep(quick) // the file system's clock is not that of the bubble
+	synctest.Test(t, func(t *testing.T) {
+		w := startWatching(t, filepath.Join(dir, "c.json"), interval)
+		w.waitForLog(4, `no longer trusted" file=`+filepath.Join(dir, "c.json")+" cache=bing domain=www.bing-amp.com") // and google
+		if !w.allows("www-example-com.old.example") || w.allows("www-example-com.cdn.ampproject.org") {
+			t.Error("the file does not say which caches are trusted")
+		}
+		pass(time.Millisecond)
+		replace(t, path, fmt.Sprintf(format, "new", "new.example"))
+		w.waitForLog(7, "no longer trusted")
+		if lines := w.lines(); !strings.Contains(lines[5], "is trusted that was not before") || !strings.Contains(lines[5], "cache=new domain=new.example") || !strings.Contains(lines[6], "cache=old domain=old.example") {
+			t.Errorf("%s", strings.Join(lines, "\n"))
+		}
+		if w.allows("www-example-com.old.example") || !w.allows("www-example-com.new.example") {
+			t.Error("the change is not applied")
+		}
+		writeFile(t, path, "")
+		w.waitForLog(8, "cachesFile cannot be used")
+		if !w.allows("www-example-com.new.example") {
+			t.Error("an emptied file is applied")
+		}
+	})
+}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,6 +30,7 @@ func newCheck() *cobra.Command {
 	output := addOutput(cmd)
 	hasDatabase := cmd.Flags().Bool("with-database", false,
 		"the server looks up publishers in a database, which is not asked now: the file need not list any")
+	caches := addCaches(cmd)
 	var d database
 	d.addFlags(cmd)
 	isSchema := cmd.Flags().Bool("schema", false, "print a JSON Schema of the file, with which editors complete and explain it")
@@ -46,7 +48,12 @@ func newCheck() *cobra.Command {
 		if err := d.checkFlags(cmd); err != nil {
 			return err
 		}
+		setCaches, conflict, err := caches.setter()
+		if err != nil {
+			return err
+		}
 		cfg, err := configfile.File{Path: args[0], Set: func(cfg *ampcors.Config) {
+			setCaches(cfg)
 			if *hasDatabase || d.address() != "" {
 				cfg.Source = new(source.Source) // it is never asked
 			}
@@ -55,7 +62,7 @@ func newCheck() *cobra.Command {
 		if unread := (*fs.PathError)(nil); errors.As(err, &unread) && unread.Path == args[0] {
 			return err
 		}
-		if err != nil {
+		if err = cmp.Or(err, conflict()); err != nil {
 			return exitError{exitFindings, err}
 		}
 		if slices.ContainsFunc(cfg.Publishers, func(p string) bool {
@@ -75,7 +82,7 @@ func newCheck() *cobra.Command {
 				return err
 			}
 		} else {
-			fmt.Fprintln(cmd.OutOrStdout(), summary(cfg))
+			fmt.Fprintln(cmd.OutOrStdout(), summary(cfg, string(*caches)))
 		}
 		if d.address() == "" || *hasDatabase {
 			return nil
@@ -93,7 +100,7 @@ func newCheck() *cobra.Command {
 }
 
 // summary returns a text that says what a configuration allows.
-func summary(cfg ampcors.Config) string {
+func summary(cfg ampcors.Config, cachesFile string) string {
 	var b strings.Builder
 	patterns := 0
 	for _, p := range cfg.Publishers {
@@ -107,13 +114,17 @@ func summary(cfg ampcors.Config) string {
 			fmt.Fprintf(&b, "\n%s: %s", name, strings.Join(values, ", "))
 		}
 	}
-	caches := cfg.Caches
-	if caches == nil {
-		caches = cacheurl.DefaultCaches()
+	caches, from := cfg.Caches, "as the file says"
+	switch {
+	case cachesFile != "":
+		from = "as " + cachesFile + " says"
+	case caches == nil:
+		caches, from = cacheurl.DefaultCaches(), "built in"
 	}
 	if line("caches", cacheIDs(caches)); len(caches) == 0 {
 		b.WriteString("\ncaches: none")
 	}
+	fmt.Fprintf(&b, " (%s)", from)
 	line("origins", cfg.Origins)
 	if line("email senders", cfg.Email.Senders); len(cfg.Email.Senders) > 0 {
 		clients := clientsOf(cfg)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -31,13 +32,14 @@ func newExplain() *cobra.Command {
 	file := cmd.Flags().String("config", "", "JSON file with the configuration")
 	publishers := cmd.Flags().StringSlice("publisher", nil, "a publisher that is allowed, or a pattern such as *.example.com")
 	senders := cmd.Flags().StringSlice("sender", nil, "the address of a sender; its AMP for Email requests are explained")
+	caches := addCaches(cmd)
 	var d database
 	d.addFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := d.checkFlags(cmd); err != nil {
 			return err
 		}
-		mw, cfg, end, err := middleware(*file, *publishers, &d)
+		mw, cfg, end, err := middleware(*file, *publishers, caches, &d)
 		if err != nil {
 			return err
 		}
@@ -143,9 +145,13 @@ func clientsOf(cfg ampcors.Config) []string {
 }
 
 // middleware returns a Middleware, and its Config, with the configuration of a file, publishers, a database, or all of them.
-func middleware(file string, publishers []string, d *database) (mw *ampcors.Middleware, used ampcors.Config, end func(), err error) {
+func middleware(file string, publishers []string, caches *cachesFile, d *database) (mw *ampcors.Middleware, used ampcors.Config, end func(), err error) {
 	if file == "" && len(publishers) == 0 && d.address() == "" {
 		return nil, used, nil, errors.New("there is no publisher; use --config, --publisher or --database")
+	}
+	setCaches, conflict, err := caches.setter()
+	if err != nil {
+		return nil, used, nil, err
 	}
 	var asked *source.Source
 	end = func() {}
@@ -161,6 +167,7 @@ func middleware(file string, publishers []string, d *database) (mw *ampcors.Midd
 		if asked != nil {
 			cfg.Source = asked
 		}
+		setCaches(cfg)
 		used = *cfg
 	}
 	if file != "" {
@@ -171,7 +178,7 @@ func middleware(file string, publishers []string, d *database) (mw *ampcors.Midd
 		add(&cfg)
 		mw, err = ampcors.New(cfg)
 	}
-	if err != nil {
+	if err = cmp.Or(err, conflict()); err != nil {
 		end()
 		return nil, used, nil, err
 	}

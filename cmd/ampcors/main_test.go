@@ -134,6 +134,34 @@ func TestConversions(t *testing.T) {
 	}
 }
 
+// --caches names the caches that are trusted, where the file names none.
+func TestTheCachesOfTheFlagAreTrusted(t *testing.T) {
+	caches, file := otherCaches(t), filepath.Join(t.TempDir(), "config.json")
+	for _, test := range []struct {
+		config, args string
+		code         int
+		want         string
+	}{
+		{"", "explain --publisher www.example.com --caches " + caches + " https://www-example-com.cache.example", exitClean, "Reason: cache_origin."},
+		{"", "explain --publisher www.example.com --caches " + caches + " https://www-example-com.cdn.ampproject.org", exitFindings, "Reason: unknown_host."},
+		{`{"publishers": ["www.example.com"]}`, "check --caches " + caches + " " + file, exitClean, "caches: other (as " + caches + " says)"},
+		{`{"publishers": ["www.example.com"]}`, "check " + file, exitClean, "caches: google, bing (built in)"},
+		{`{"publishers": ["www.example.com"], "caches": []}`, "check " + file, exitClean, "caches: none (as the file says)"},
+		{`{"publishers": ["www.example.com"], "caches": []}`, "check --caches " + caches + " " + file, exitFindings, "--caches is set, and the file has caches or cachesFile; want one of them"},
+		{`{"publishers": ["www.example.com"], "cachesFile": "` + caches + `"}`, "explain --config " + file + " --caches " + caches + " null", exitUsage, "--caches is set"},
+		{`{"publishers": ["www.example.com"], "caches": []}`, "serve-authz --proxy nginx --listen 127.0.0.1:0 --config " + file + " --caches " + caches, exitUsage, "--caches is set"},
+		{`{"publishers": ["www.example.com"]}`, "serve-authz --proxy nginx --listen 127.0.0.1:0 --config " + file + " --caches " + file, exitUsage, "caches"},
+	} {
+		if err := os.WriteFile(file, []byte(test.config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		code, stdout, stderr := run(t, "", strings.Fields(test.args)...)
+		if code != test.code || !strings.Contains(stdout+stderr, test.want) {
+			t.Errorf("%s\n%s: exit code %d; want %d\n%s%s", test.config, test.args, code, test.code, stdout, stderr)
+		}
+	}
+}
+
 // What people paste in place of an origin is said to them.
 func TestExplainSaysWhatIsNoOrigin(t *testing.T) {
 	for origin, want := range map[string]string{
@@ -223,7 +251,7 @@ func TestNoFlagIsIgnored(t *testing.T) {
 // members has a value for each member of a configuration file.
 var members = map[string]string{
 	"$schema": "", "publishers": "", // not for the server; and in each file
-	"publishersFile": `"publishers.txt"`, "source": `{}`, "caches": `[]`, "origins": `["https://partner.example"]`,
+	"publishersFile": `"publishers.txt"`, "cachesFile": `"caches.json"`, "source": `{}`, "caches": `[]`, "origins": `["https://partner.example"]`,
 	"email": `{"senders": ["news@example.com"]}`, "credentialed": `true`, "methods": `["PUT"]`, "requestHeaders": `["X-Token"]`,
 	"responseHeaders": `["X-Total"]`, "maxAge": `"10m"`, "reportOnly": `true`, "dangerouslyAllowAmbiguousPrefixes": `true`,
 	"dangerouslyAllowHTTPOwnOrigins": `true`, "dangerouslyAllowPublicSuffixWildcards": `true`,
@@ -235,6 +263,9 @@ func TestAdviceUsesOrNamesEachMember(t *testing.T) {
 	values := members
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "publishers.txt"), []byte("www.example.org\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(otherCaches(t), filepath.Join(dir, "caches.json")); err != nil {
 		t.Fatal(err)
 	}
 	advice := func(server, members string) (text, notes string) {
@@ -291,6 +322,8 @@ func TestCheckShowsEachMember(t *testing.T) {
 		switch member {
 		case "$schema", "publishers", "source": // in each file; how a database is asked, and not what is allowed
 			continue
+		case "cachesFile":
+			value = fmt.Sprintf("%q", otherCaches(t))
 		case "publishersFile":
 			value = fmt.Sprintf("%q", filepath.Join(t.TempDir(), "publishers.txt"))
 			if err := os.WriteFile(strings.Trim(value, `"`), []byte("www.example.org\n"), 0o600); err != nil {
@@ -366,7 +399,7 @@ func TestCheck(t *testing.T) {
 	t.Run("valid", func(t *testing.T) {
 		file := write("valid.json", `{"publishers": ["a.example", "*.b.example"], "caches": ["google"], "credentialed": true, "dangerouslyAllowHTTPOwnOrigins": true}`)
 		code, stdout, stderr := run(t, "", "check", file)
-		want := "publishers: 1, and 1 patterns\ncaches: google\nmethods: GET, HEAD, POST\nrequest headers: Content-Type\nresponse headers: AMP-Redirect-To\ncredentials: true\ndangerously allowed: own origins with http\n"
+		want := "publishers: 1, and 1 patterns\ncaches: google (as the file says)\nmethods: GET, HEAD, POST\nrequest headers: Content-Type\nresponse headers: AMP-Redirect-To\ncredentials: true\ndangerously allowed: own origins with http\n"
 		if code != exitClean || stdout != want || stderr != "" {
 			t.Errorf("exit code %d\n%s\nwant\n%s\n%s", code, stdout, want, stderr)
 		}

@@ -53,6 +53,7 @@ func newServeAuthz() *cobra.Command {
 	proxyName := cmd.Flags().String("proxy", "", "who asks: nginx or envoy")
 	config := cmd.Flags().String("config", "", "JSON file with the configuration")
 	metricsAt := cmd.Flags().String("metrics", "", "address at which Prometheus gets /metrics, such as 127.0.0.1:9001; if empty, there are none")
+	caches := addCaches(cmd)
 	listen := cmd.Flags().String("listen", "127.0.0.1:9000", "address to listen at; only the proxy should reach it")
 	var d database
 	d.addFlags(cmd)
@@ -78,13 +79,18 @@ func newServeAuthz() *cobra.Command {
 		reload := make(chan os.Signal, 1)
 		signal.Notify(reload, syscall.SIGHUP)
 		defer signal.Stop(reload)
+		setCaches, conflict, err := caches.setter()
+		if err != nil {
+			return err
+		}
 		file := configfile.File{Path: *config, Set: func(cfg *ampcors.Config) {
+			setCaches(cfg)
 			if cfg.Source = publishers; cfg.ReportOnly && proxy == authz.NGINX {
 				log.Warn("ampcors: reportOnly is set, but nginx.conf removes the backend's CORS headers and sends it no preflight: pages that need these break")
 			}
 		}}
 		mw, watcher, err := file.Watch(configfile.WatcherConfig{Logger: log, Reload: reload})
-		if err != nil {
+		if err = cmp.Or(err, conflict()); err != nil {
 			return withoutDatabase(err, "--database or "+databaseEnv)
 		}
 		handler, err := authz.New(mw, proxy)

@@ -204,6 +204,8 @@ func (p *parser) option(d *caddyfile.Dispenser, t reflect.Type, path string, val
 	case reflect.Bool:
 		if values[m.name] = true; d.NextArg() {
 			p.report(d, "%s takes no value; remove %q, or the line", option, d.Val())
+		} else {
+			p.noBlock(d, option)
 		}
 	default:
 		if text := ""; p.text(d, &text) {
@@ -242,6 +244,15 @@ func (p *parser) text(d *caddyfile.Dispenser, value *string) bool {
 		p.report(d, "%s has more than one value", option)
 		return false
 	}
+	return p.noBlock(d, option)
+}
+
+// noBlock reports a block behind an option or a value that has none.
+func (p *parser) noBlock(d *caddyfile.Dispenser, name string) bool {
+	if d.NextBlock(0) {
+		p.report(d, "%s takes no block", name)
+		return false
+	}
 	return true
 }
 
@@ -267,6 +278,7 @@ func (p *parser) list(d *caddyfile.Dispenser, m member, path string, values map[
 		for line.NextArg() {
 			p.add(values, m.name, path, line.Val(), line.Token())
 		}
+		p.noBlock(line, line.Val())
 	}
 }
 

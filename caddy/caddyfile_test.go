@@ -466,6 +466,19 @@ func FuzzCaddyfile(f *testing.F) {
 	})
 }
 
+// A block where none belongs is an error, and not ignored.
+func TestABlockThatNothingReadsIsAnError(t *testing.T) {
+	for _, options := range []string{
+		"credentialed {\npublishers a.example\n}", "max_age 10m {\npublishers a.example\n}", "report_only {\nname x\n}", "publishers {\nb.example {\nc.example\n}\n}",
+		"name x {\npublishers a.example\n}", "publisher_header X-A {\nname x\n}", "email {\nsenders news@example.com\ndangerously_allow_mail_provider_wildcards {\nclients\n}\n}",
+	} {
+		_, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(":80 {\nampcors www.example.com {\n"+options+"\n}\nrespond ok\n}\n"), map[string]any{"filename": "Caddyfile"})
+		if err == nil || !strings.Contains(err.Error(), "takes no block, at Caddyfile:") {
+			t.Errorf("%q: %v", options, err)
+		}
+	}
+}
+
 // caches_file is passed on, and is an error beside caches.
 func TestTheOptionCachesFile(t *testing.T) {
 	h := parse(t, "\tampcors www.example.com {\n\t\tcaches_file caches.json\n\t}\n\trespond ok")

@@ -179,7 +179,11 @@ func (c *Client) ServeKeys(next http.Handler) http.Handler {
 		if c.keysOf != nil {
 			host, _, _ := strings.Cut(r.Host, ":")
 			domain, problem := domains.ParsePublisher("host", host)
-			if !mayBeKeyFile(path) && !c.isKeyFile(path, "") || problem != nil {
+			mayBe := mayBeKeyFile(path)
+			if len(*c.locations) > 0 {
+				mayBe = slices.ContainsFunc(*c.locations, func(location pageurl.URL) bool { return location.Path == path && location.Host == domain })
+			}
+			if !mayBe || problem != nil {
 				next.ServeHTTP(w, r)
 				return
 			}
@@ -261,7 +265,11 @@ func (c *Client) Verify(ctx context.Context, hosts ...string) error {
 			errs = append(errs, fmt.Errorf("indexnow: %s: %w", domain, err))
 			continue
 		}
-		for _, key := range *own.keys {
+		keys := *own.keys
+		if files != nil {
+			keys = keys[:1] // a file has one key, which is the current one
+		}
+		for _, key := range keys {
 			if err := ctx.Err(); err != nil {
 				return errors.Join(append(errs, fmt.Errorf("indexnow: not verified: %s and what is after it: %w", domain, err))...)
 			}

@@ -46,7 +46,8 @@ type engine struct {
 	t        *testing.T
 	mu       sync.Mutex
 	requests []*request
-	killed   map[string]time.Time                         // when, by server
+	killed   map[string]time.Time // when, by server
+	url      string
 	changed  *sync.Cond                                   // requests
 	answer   func(n int) (status int, header http.Header) // to request n
 }
@@ -64,6 +65,7 @@ func newEngine(t *testing.T, answer func(n int) (int, http.Header)) (*engine, st
 	e.changed = sync.NewCond(&e.mu)
 	s := httptest.NewServer(e)
 	t.Cleanup(s.Close)
+	e.url = s.URL
 	return e, s.URL
 }
 
@@ -312,6 +314,7 @@ func TestAnOutbox(t *testing.T) {
 		"sends what waits behind a batch that is rejected":                     sendsWhatWaitsBehindABatchThatIsRejected,
 		"rejects what is not a URL, and adds nothing then":                     rejectsWhatIsNotAUrl,
 		"works with one connection":                                            worksWithOneConnection,
+		"rejects what no key file covers any more":                             rejectsWhatNoKeyFileCoversAnyMore,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, server) })
 	}
@@ -528,6 +531,18 @@ func rejectsWhatIsNotAUrl(t *testing.T, server *servertest.Server) {
 		t.Errorf("%d %q", w.Code, w.Body)
 	}
 	l.await(0, Stats{})
+}
+
+func rejectsWhatNoKeyFileCoversAnyMore(t *testing.T, server *servertest.Server) {
+	l := prepareLocal(t, server, time.Hour, 30*time.Second, ok)
+	l.add(pageURL+"a/1", pageURL+"b/1")
+	client, err := indexnow.New(indexnow.Config{Key: "0123456789abcdef", KeyLocations: []string{pageURL + "a/k.txt"}, Endpoint: l.url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.client = client
+	l.start()
+	l.await(1, Stats{Sent: 1, Failed: 1})
 }
 
 // worksWithOneConnection starts the program, which also migrates.

@@ -92,6 +92,11 @@ func (s *sender) Work(ctx context.Context, job *river.Job[SendArgs]) error {
 		urls = append(urls, u)
 	}
 	report, _ := s.outbox.client.Submit(ctx, urls...) // the report has the errors
+	for _, u := range urls {                          // what was added before the key files changed is rejected, or it would be tried for ever
+		if _, _, err := s.outbox.client.Canonical(u); err != nil {
+			report.Batches = append(report.Batches, indexnow.Batch{Host: job.Args.Host, URLs: []string{u}, Err: err})
+		}
+	}
 	if err := s.outbox.settle(ctx, pages, report); err != nil {
 		return err
 	}

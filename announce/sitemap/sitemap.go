@@ -144,7 +144,7 @@ func (r *Reader) Update(ctx context.Context, s *State, files ...string) error {
 	}
 	for _, name := range files {
 		u.files = 0
-		if at, isURL := parseFile(name); isURL || r.cfg.Open == nil {
+		if at, isURL := parseFile(name); isURL || name == "" || r.cfg.Open == nil {
 			u.updateAll(ctx, at, location{at: at})
 		} else {
 			u.updateAll(ctx, &url.URL{}, location{local: name})
@@ -153,8 +153,18 @@ func (r *Reader) Update(ctx context.Context, s *State, files ...string) error {
 	if more := u.failed - maxErrors; more > 0 {
 		u.errs = append(u.errs, fmt.Errorf("sitemap: %d more files have errors", more))
 	}
-	if u.listed != nil {
-		if err := u.noteGone(files); err != nil {
+	names := make([]string, len(files)) // without passwords, which a State must not have
+	for i, file := range files {
+		names[i] = redacted(file)
+	}
+	if u.listed == nil { // a later Update that looks for gone pages needs all of them
+		for _, name := range names {
+			if !slices.Contains(s.Given, name) {
+				s.Given = append(s.Given, name)
+			}
+		}
+	} else {
+		if err := u.noteGone(names); err != nil {
 			u.errs = append(u.errs, err)
 		}
 	}
@@ -189,12 +199,8 @@ var ErrNoneGone = errors.New("sitemap: no page is taken to be gone")
 var ErrManyGone = errors.New("that is more than the share of Config.MaxGone")
 
 // noteGone notes the announced pages that are not listed.
-func (u *updater) noteGone(files []string) error {
+func (u *updater) noteGone(names []string) error {
 	var gone []string
-	names := make([]string, len(files)) // without passwords, which a State must not have
-	for i, file := range files {
-		names[i] = redacted(file)
-	}
 	missingFile := slices.IndexFunc(u.state.Given, func(before string) bool { return !slices.Contains(names, before) })
 	if missingFile < 0 || u.cfg.MaxGone == 1 {
 		u.state.Given = names

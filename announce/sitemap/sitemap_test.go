@@ -338,6 +338,9 @@ func TestALocalFileHasNoHost(t *testing.T) {
 			if got := s.PendingURLs(); !slices.Equal(got, test.want) || (err != nil) != (test.err != "") || err != nil && !strings.Contains(err.Error(), test.err) {
 				t.Errorf("%q, %v", got, err)
 			}
+			if err := r.Update(t.Context(), &s, ""); err == nil || !strings.Contains(err.Error(), "is not the URL of a file") {
+				t.Error(err)
+			}
 			if err := r.Update(t.Context(), &s, "dir/y"); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "dir/y") {
 				t.Error(err)
 			}

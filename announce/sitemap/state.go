@@ -10,7 +10,7 @@ import (
 type State struct {
 	// Files are the sitemaps that have been read, by URL.
 	Files map[string]File `json:"files,omitempty"`
-	// Given are the files that were given to the last Update with Config.FindGone: pages of one that is not given any more
+	// Given are the files that were given to Updates, since one looked for gone pages: pages of one that is not given any more
 	// would seem to be gone.
 	Given []string `json:"given,omitempty"`
 	// Announced are the pages for which Done was called, with the lastmod that they had then. A

@@ -710,6 +710,10 @@ func TestAPageThatNoKeyFileCoversIsSaidOnce(t *testing.T) {
 	if code, stdout, stderr := run(t, "", args...); code != exitClean || stderr != "ampcors: no page is new or has changed\n" {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
+	// It is announced when there is a key file for it.
+	if code, stdout, stderr := run(t, "", append(args, "--key-location", "https://www.example.com/c/k.txt")...); code != exitClean || stdout != "www.example.com: 1 URL accepted\n" {
+		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
+	}
 }
 
 // The lines of --show-key can be pasted: curl then sends what submit would, and the GET for one URL.

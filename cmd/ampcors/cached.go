@@ -33,14 +33,14 @@ func newCached() *cobra.Command {
 	perSecond := cmd.Flags().Float64("rate", 5, "requests per second")
 	resolve := cmd.Flags().StringArray("resolve", nil, resolveHelp)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if *perSecond <= 0 {
+		if !(*perSecond > 0) { // nor NaN
 			return errors.New("--rate must be positive")
 		}
 		known, err := caches.read()
 		if err := cmp.Or(err, checkType(*contentType)); err != nil {
 			return err
 		}
-		client, err := resolvingClient(*resolve)
+		client, err := resolvingClient(*resolve, false)
 		if err != nil {
 			return err
 		}
@@ -57,7 +57,7 @@ func newCached() *cobra.Command {
 			}
 			var copies copies
 			for _, cache := range known {
-				best := noAnswer
+				best, isAnswered := noAnswer, true
 				for _, prefix := range prefixes {
 					at, err := cacheurl.URL{Publisher: page, Cache: cache, Prefix: prefix, Type: cacheurl.ContentType(*contentType)}.Build()
 					if err != nil {
@@ -67,14 +67,17 @@ func newCached() *cobra.Command {
 						return nil, errInterrupted
 					}
 					found := askCache(cmd.Context(), &own, cache, at)
+					isAnswered = isAnswered && found.Result != noAnswer
 					if copies = append(copies, found); best == noAnswer || found.Result == served {
 						best = found.Result
 					}
 				}
-				if best == noAnswer && code == exitClean {
-					code = exitLater
-				} else if best != served && best != noAnswer {
+				switch {
+				case best == served:
+				case isAnswered:
 					code = exitFindings
+				case code == exitClean: // another form may be served
+					code = exitLater
 				}
 			}
 			return copies, nil

@@ -54,6 +54,7 @@ func TestEachAnswerOfACacheHasItsResult(t *testing.T) {
 		{[]string{"https://www.example.com/down", "https://www.example.com/none"}, exitFindings, "no answer"},
 		{[]string{"--all-forms", "https://www.example.com/hash"}, exitClean, google + "hash\n    not found"},
 		{[]string{"https://www.example.com/hash"}, exitFindings, google + "hash\n    not found"},
+		{[]string{"--all-forms", "https://faß.de/article"}, exitClean, "google: https://xn--fa-de-mqa.cdn.ampproject.org/c/s/xn--fa-hia.de/article\n    served"}, // without the form that is strasse.de's, so to say
 		{[]string{"--type", "i", "https://www.example.com/article"}, exitClean, "google: https://www-example-com.cdn.ampproject.org/i/s/www.example.com/article\n"},
 		{[]string{"https://www-example-com.cdn.ampproject.org/c/s/www.example.com/"}, exitFindings, ""},
 		{[]string{"--type", "x", "https://www.example.com/article"}, exitUsage, ""},

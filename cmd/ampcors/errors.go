@@ -64,6 +64,9 @@ func failure(errs []error) error {
 // mayPass reports whether the same command may succeed later.
 func mayPass(err error) bool {
 	return !slices.ContainsFunc(slices.Collect(unjoined(err)), func(err error) bool {
+		if errors.Is(err, errInterrupted) {
+			return false
+		}
 		again, network := interface{ Retryable() bool }(nil), net.Error(nil)
 		if errors.As(err, &again) {
 			return !again.Retryable() || errors.Is(err, indexnow.ErrAllRejected)

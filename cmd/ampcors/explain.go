@@ -51,7 +51,7 @@ func newExplain() *cobra.Command {
 			if len(args) == 0 {
 				args = clientsOf(cfg)
 			}
-			return explainSenders(cmd, mw, *senders, args, *output)
+			return explainSenders(cmd, mw, cfg, *senders, args, *output)
 		}
 		origins, err := inputs(cmd, args)
 		if err != nil {
@@ -88,7 +88,7 @@ func newExplain() *cobra.Command {
 }
 
 // explainSenders explains the requests of emails, with version 1 at each client.
-func explainSenders(cmd *cobra.Command, mw *ampcors.Middleware, senders, clients []string, output format) error {
+func explainSenders(cmd *cobra.Command, mw *ampcors.Middleware, cfg ampcors.Config, senders, clients []string, output format) error {
 	code := exitClean
 	err := answerAll(cmd, senders, output, func(sender string) (any, error) {
 		e := explanation{Allowed: true}
@@ -104,10 +104,10 @@ func explainSenders(cmd *cobra.Command, mw *ampcors.Middleware, senders, clients
 				ampcors.ReasonEmailSenderNotAllowed: "The sender is not in email.senders.",
 				ampcors.ReasonNoEmailSender:         "That is not the address of a sender.",
 			}[d.Reason]
-			if detail == "" && version == "version 1" {
-				detail = "This origin is not in email.clients, so that the sender does not count."
-			} else if detail == "" {
+			if detail == "" && len(cfg.Email.Senders) == 0 {
 				detail = "email.senders is empty, so that no email gets the header that it needs."
+			} else if detail == "" && version == "version 1" {
+				detail = "This origin is not in email.clients, so that the sender does not count."
 			}
 			e.Steps = append(e.Steps, step{version, isAllowed, name + ": " + value, detail + " Reason: " + d.Reason.String() + "."})
 		}

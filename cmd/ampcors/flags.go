@@ -31,7 +31,7 @@ func suggest(before string, names []string) string {
 // that begin with the word.
 func nearest(word string, names []string) (found []string) {
 	for _, name := range names {
-		if strings.HasPrefix(name, word) || distance(word, name) <= 2 {
+		if word != "" && strings.HasPrefix(name, word) || distance(word, name) <= 2 {
 			found = append(found, name)
 		}
 	}

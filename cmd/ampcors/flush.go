@@ -134,7 +134,9 @@ func prefixesOf(page string) (prefixes []string, err error) {
 	}
 	found, err := cacheurl.Prefixes(u.Hostname())
 	for _, p := range found {
-		prefixes = append(prefixes, p.Prefix)
+		if !p.Denied {
+			prefixes = append(prefixes, p.Prefix)
+		}
 	}
 	return prefixes, err
 }

@@ -68,7 +68,10 @@ func newLookup() *cobra.Command {
 				answers[a.OriginalURL] = ampVersion{a.AMPURL, a.CDNAMPURL}
 			}
 			for _, e := range answer.URLErrors {
-				failures[e.OriginalURL] = fmt.Errorf("%s: %s (%s)", e.OriginalURL, e.ErrorMessage, e.ErrorCode)
+				problem := fmt.Errorf("%s: %s (%s)", e.OriginalURL, e.ErrorMessage, e.ErrorCode)
+				if failures[e.OriginalURL] = problem; e.ErrorCode == "APPLICATION_ERROR" { // the API has a problem, and not the page
+					failures[e.OriginalURL] = notAnswered{problem}
+				}
 			}
 		}
 		cmd.SetContext(context.WithoutCancel(cmd.Context())) // an interruption loses no answer
@@ -76,12 +79,17 @@ func newLookup() *cobra.Command {
 			if version, ok := answers[page]; ok {
 				return version, nil
 			}
-			return nil, cmp.Or(failures[page], fmt.Errorf("%s: the API has no answer", page))
+			return nil, cmp.Or[error](failures[page], notAnswered{fmt.Errorf("%s: the API has no answer", page)})
 		})
 		return cmp.Or(failed, err)
 	}
 	return cmd
 }
+
+// A notAnswered is the error about a page for which the API may have an answer later.
+type notAnswered struct{ error }
+
+func (notAnswered) Retryable() bool { return true }
 
 // An ampVersion is the AMP version of a page.
 type ampVersion struct {
@@ -152,7 +160,9 @@ func (l *lookup) post(ctx context.Context, body []byte) (*http.Response, []byte,
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("X-Goog-Api-Key", l.key)
-	resp, err := httpClient.Do(r)
+	own := *httpClient // the header with the key must not follow a redirect to another host
+	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	resp, err := own.Do(r)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, nil, errInterrupted

@@ -34,7 +34,9 @@ func playLookup(t *testing.T, other func(n int) *http.Response) (requests *[]str
 		}
 		var amp, failed []string
 		for _, page := range asked.URLs {
-			if strings.Contains(page, "/none") {
+			if strings.Contains(page, "/busy") {
+				failed = append(failed, fmt.Sprintf(`{"errorCode": "APPLICATION_ERROR", "errorMessage": "try again", "originalUrl": %q}`, page))
+			} else if strings.Contains(page, "/none") {
 				failed = append(failed, fmt.Sprintf(`{"errorCode": "NO_AMP_URL", "errorMessage": "no AMP version", "originalUrl": %q}`, page))
 			} else if !strings.Contains(page, "/lost") {
 				amp = append(amp, fmt.Sprintf(`{"originalUrl": %q, "ampUrl": "%s/amp", "cdnAmpUrl": "https://www-example-com.cdn.ampproject.org/c/s/%s/amp"}`, page, page, strings.TrimPrefix(page, "https://")))
@@ -61,6 +63,9 @@ func TestLookup(t *testing.T) {
 	}
 	if got := strings.Join(*requests, ", "); got != "IN_INDEX_DOC 1, FETCH_LIVE_DOC 3" {
 		t.Error(got)
+	}
+	if code, _, _ := run(t, "", "lookup", "https://www.example.com/busy", "https://www.example.com/lost"); code != exitLater {
+		t.Errorf("exit code %d; want %d", code, exitLater)
 	}
 	t.Setenv("GOOGLE_API_KEY", "")
 	if code, _, stderr := run(t, "", "lookup", "https://www.example.com/a"); code != exitUsage || !strings.Contains(stderr, "GOOGLE_API_KEY is not set") {

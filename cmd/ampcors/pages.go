@@ -29,7 +29,8 @@ type pageSource struct {
 	maxState int64 // MiB
 	gone     bool
 	maxGone  float64
-	isDryRun bool // the state is not saved
+	isDryRun bool                   // the state is not saved
+	isValid  func(page string) bool // whether a page that was not covered by a key file is now; nil if there are no key files
 
 	lock   *flock.Flock
 	state  savedState
@@ -218,6 +219,9 @@ func opener(ctx context.Context) func(name string) (io.ReadCloser, error) {
 	}
 }
 
+// notCovered is in the reason of pages that were rejected because no --key-location covered them.
+const notCovered = "is not covered by the key file"
+
 // load locks and reads the file of the state.
 func (s *pageSource) load(command string) error {
 	if !s.isDryRun {
@@ -242,6 +246,15 @@ func (s *pageSource) load(command string) error {
 	}
 	if err != nil {
 		return fmt.Errorf("the state cannot be read: %s: %w", s.file, err)
+	}
+	for page, rejected := range s.state.Rejected {
+		if s.isValid != nil && strings.Contains(rejected.Reason, notCovered) && s.isValid(page) {
+			if s.state.Pending == nil {
+				s.state.Pending = make(map[string]string)
+			}
+			s.state.Pending[page] = rejected.LastMod
+			delete(s.state.Rejected, page)
+		}
 	}
 	if s.state.Command != command {
 		return fmt.Errorf("the state %s is not of ampcors %s; use another file", s.file, command)

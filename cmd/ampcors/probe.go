@@ -345,6 +345,8 @@ func commandLine(cmd *cobra.Command, args []string) string {
 		for _, value := range values {
 			if flag.Name == "header" || flag.Name == "cookie" || flag.Name == "body" {
 				value = "…"
+			} else if u, err := url.Parse(value); err == nil && u.User != nil {
+				value = u.Redacted()
 			}
 			words = append(words, "--"+flag.Name+"="+quoted(value))
 		}
@@ -377,7 +379,7 @@ func (f *probeFlags) morePages(cmd *cobra.Command) (pages []string, err error) {
 		return slices.ContainsFunc(f.onlyHosts, func(named string) bool { return strings.EqualFold(host, named) })
 	}
 	if u, err := url.Parse(f.sitemap); isURL(f.sitemap) && f.onlyHosts != nil && (err != nil || !isNamed(u.Host)) {
-		return nil, fmt.Errorf("the sitemap %.200q is at a host that --only-host does not name", f.sitemap)
+		return nil, errors.New("--sitemap is at a host that --only-host does not name")
 	}
 	if !isURL(f.sitemap) { // its pages may be at ports, which a Reader rejects
 		file, err := opener(cmd.Context())(f.sitemap)
@@ -390,8 +392,16 @@ func (f *probeFlags) morePages(cmd *cobra.Command) (pages []string, err error) {
 		}
 		return append(pages, listed...), nil
 	}
+	client, err := resolvingClient(f.resolve, f.insecure)
+	if err != nil {
+		return nil, err
+	}
+	hosts := f.allowHosts
+	if f.onlyHosts != nil {
+		hosts = f.onlyHosts
+	}
 	var state sitemap.State
-	reader := sitemap.New(sitemap.Config{HTTPClient: httpClient, Hosts: append(f.onlyHosts[:len(f.onlyHosts):len(f.onlyHosts)], f.allowHosts...), ForCaches: true})
+	reader := sitemap.New(sitemap.Config{HTTPClient: client, Hosts: hosts, ForCaches: true})
 	if err := whereTo(reader.Update(cmd.Context(), &state, f.sitemap)); err != nil {
 		return nil, exitError{exitUntested, err} // pages that were not found are not tested
 	}

@@ -38,6 +38,10 @@ func newSubmit() *cobra.Command {
 			return err
 		}
 		source.isDryRun = *dryRun
+		source.isValid = func(page string) bool {
+			_, _, err := c.Canonical(page)
+			return err == nil
+		}
 		defer source.unlock()
 		urls, err := source.pages(cmd, args)
 		if err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"net"
 	"net/http"
 
@@ -27,7 +28,7 @@ func newVerify() *cobra.Command {
 	flags := addIndexNow(cmd)
 	resolve := cmd.Flags().StringArray("resolve", nil, resolveHelp)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		client, err := resolvingClient(*resolve)
+		client, err := resolvingClient(*resolve, false)
 		if err != nil {
 			return err
 		}
@@ -49,9 +50,9 @@ func newVerify() *cobra.Command {
 	return cmd
 }
 
-// resolvingClient returns an HTTP client that connects to other addresses for some hosts, as curl --resolve does.
-func resolvingClient(resolve []string) (*http.Client, error) {
-	if len(resolve) == 0 {
+// resolvingClient returns an HTTP client that connects to other addresses for some hosts, as curl --resolve does, and may accept any certificate.
+func resolvingClient(resolve []string, isInsecure bool) (*http.Client, error) {
+	if len(resolve) == 0 && !isInsecure {
 		return httpClient, nil
 	}
 	addrs := make(map[string]string)
@@ -65,6 +66,9 @@ func resolvingClient(resolve []string) (*http.Client, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, cmp.Or(addrs[addr], addr))
+	}
+	if isInsecure {
+		transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
 	}
 	return &http.Client{Timeout: httpClient.Timeout, Transport: transport}, nil
 }

@@ -27,7 +27,11 @@ func (p *prober) curl(r request) string {
 			b.WriteString(" --connect-to " + quote(net.JoinHostPort(u.Hostname(), port)+":"+to))
 		}
 	}
-	if r.method != http.MethodGet {
+	switch r.method {
+	case http.MethodGet:
+	case http.MethodHead:
+		b.WriteString(" --head") // with -X, curl would wait for a body
+	default:
 		b.WriteString(" -X " + r.method)
 	}
 	if r.origin != "" {

@@ -51,16 +51,24 @@ func (p *prober) planEmails(e *Endpoint, sender string) *cell {
 // runEmails sends the trials, and then the first one again: if it is answered in another way, the others prove nothing.
 func (c *cell) runEmails(ctx context.Context, done func(*trial)) {
 	for _, t := range c.trials {
-		if t.Outcome != NotTested {
+		switch first := c.trials[0]; {
+		case t.Outcome == NotTested:
+		case t != first && first.answers[0].err != nil:
+			t.skip(first.answers[0].err.Error(), false) // the others would wait as long
+		default:
 			c.ask(ctx, t)
 		}
 	}
-	if first := c.trials[0]; first.Outcome != NotTested {
+	if first := c.trials[0]; first.Outcome != NotTested && first.answers[0].err == nil {
 		c.requests++
 		if again := c.send(ctx, first, first.steps[0]); again.err != nil || again.status() != first.answers[0].status() {
+			reason := fmt.Sprintf("the sender's own request, which is repeated as a control, is answered with status %d now, and was with %d",
+				again.status(), first.answers[0].status())
+			if again.err != nil {
+				reason = "the sender's own request, which is repeated as a control, failed: " + again.err.Error()
+			}
 			for _, t := range c.trials {
-				t.skip(fmt.Sprintf("the sender's own request, which is repeated as a control, is answered with status %d now, and was with %d",
-					again.status(), first.answers[0].status()), false)
+				t.skip(reason, false)
 			}
 		}
 	}
@@ -91,7 +99,7 @@ func (c *cell) judgeEmails() {
 				t.blame(map[bool]string{true: "email-sender-refused", false: "email-v1-refused"}[t.origin == ""], a)
 			}
 		case t.id == "email-origin-allowed":
-			if t.Outcome = Fine; checkCORS(evil, false, resp.Header) != nil {
+			if t.Outcome = Fine; resp.Status >= 400 || checkCORS(evil, false, resp.Header) != nil {
 				continue
 			}
 			if t.IsPublic = resp.Header.Get("Access-Control-Allow-Origin") == "*"; !t.IsPublic {

@@ -62,6 +62,8 @@
 //     https://amp-dev.cdn.ampproject.org/amp.dev/documentation/.
 //   - Content types are c, v, wp, cert, i, ii and r. The document has no closed list, and does not name r, which Google's
 //     documentation has.
+//   - Of IndexNow's document: it rejects a key that is not in the key file, and so seems to allow more in that file. Package indexnow serves
+//     the key alone, and its Verify wants nothing else, because what engines make of more is not documented.
 //
 // # Hosts that share a prefix
 //

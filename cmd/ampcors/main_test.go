@@ -436,7 +436,7 @@ func TestCheck(t *testing.T) {
 func article(t *testing.T) *httptest.Server {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/article" {
-			io.WriteString(w, `<!doctype html><html amp><amp-list src="/list" credentials="include"></amp-list><form method="post" action-xhr="/form"></form><amp-list [src]="'/x'"></amp-list>`)
+			io.WriteString(w, `<!doctype html><html amp><script async src="https://cdn.ampproject.org/v0.js"></script><amp-list src="/list" credentials="include"></amp-list><form method="post" action-xhr="/form"></form><amp-list [src]="'/x'"></amp-list>`)
 			return
 		}
 		w.Header().Set("Access-Control-Allow-Origin", "*")

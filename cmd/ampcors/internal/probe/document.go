@@ -90,6 +90,7 @@ type Document struct {
 	Unknown   []Unknown  // URLs that are invalid or that only the browser knows
 	IsAMP     bool       // the html element is marked as that of an AMP document
 	IsEmail   bool       // the html element is marked as that of an AMP email
+	IsRun     bool       // it has a script that is the AMP runtime, by its name
 }
 
 // ReadDocument reads an AMP document that was fetched from base. Relative URLs are resolved, and
@@ -104,7 +105,8 @@ func ReadDocument(document io.Reader, base *url.URL) (Document, error) {
 	}
 	f := &finder{base: base, seen: make(map[Endpoint]bool)}
 	f.elements(root)
-	return Document{f.endpoints, f.unknown, isMarked(root, "amp", "⚡", "⚡\ufe0f"), isMarked(root, "amp4email", "⚡4email", "⚡\ufe0f4email")}, nil
+	return Document{f.endpoints, f.unknown, isMarked(root, "amp", "⚡", "⚡\ufe0f"),
+		isMarked(root, "amp4email", "⚡4email", "⚡\ufe0f4email"), hasRuntime(root)}, nil
 }
 
 // isMarked reports whether the html element of a document has one of the attributes, which say that it is AMP.
@@ -114,6 +116,17 @@ func isMarked(root *html.Node, attributes ...string) bool {
 	for n := range root.ChildNodes() {
 		if n.Type == html.ElementNode && n.Data == "html" {
 			return slices.ContainsFunc(attributes, func(key string) bool { return hasAttr(n, key) })
+		}
+	}
+	return false
+}
+
+// hasRuntime reports whether a document has a script whose name is that of the AMP runtime, from the project's host or another one.
+// https://amp.dev/documentation/guides-and-tutorials/learn/spec/amphtml#required-markup
+func hasRuntime(root *html.Node) bool {
+	for n := range root.Descendants() {
+		if src := attr(n, "src"); n.Type == html.ElementNode && n.Data == "script" && (strings.HasSuffix(src, "/v0.js") || strings.HasSuffix(src, "/v0.mjs")) {
+			return true
 		}
 	}
 	return false

@@ -187,8 +187,17 @@ func (p *prober) fetchDocument(ctx context.Context, document *url.URL, publisher
 	default:
 		publishers = nil // no page and no cache has it
 	}
-	if !read.IsAMP && !read.IsEmail {
-		p.report.Notes = append(p.report.Notes, document.String()+" is not an AMP document: its html element has neither the attribute amp nor ⚡. An AMP Cache does not serve it, but redirects its readers to the canonical page. Only that attribute was looked at: the probe is no validator, and ampcors cached says what caches serve.")
+	missing := ""
+	switch {
+	case read.IsEmail:
+	case !read.IsAMP:
+		missing = "its html element has neither the attribute amp nor ⚡"
+	case !read.IsRun:
+		missing = "it has no script of the AMP runtime, such as https://cdn.ampproject.org/v0.js"
+	}
+	if missing != "" {
+		p.report.Notes = append(p.report.Notes, fmt.Sprintf("%s (%d bytes) is not an AMP document: %s. An AMP Cache does not serve it, but redirects its readers to the canonical page. Only that attribute and that script were looked at: the probe is no validator, and ampcors cached says what caches serve.",
+			document, len(f.response.Body), missing))
 	}
 	if len(publishers) == 0 && !read.IsEmail {
 		domain, err := cacheurl.CanonicalDomain(base.Hostname())

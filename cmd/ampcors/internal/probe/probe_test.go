@@ -556,9 +556,10 @@ func TestWhatCachesDoWithADocumentIsSaid(t *testing.T) {
 		status                       int
 		note, err                    string
 	}{
-		{name: "amp", document: "<!doctype html><html amp><body>"},
-		{name: "a lightning", document: "<html ⚡ lang=en><body>"},
-		{name: "a lightning with a variation selector", document: "<html ⚡\ufe0f><body>"},
+		{name: "amp", document: `<!doctype html><html amp><head><script async src="https://cdn.ampproject.org/v0.js"></script><body>`},
+		{name: "a lightning", document: `<html ⚡ lang=en><head><script type=module src="https://cdn.ampproject.org/v0.mjs"></script><body>`},
+		{name: "a lightning with a variation selector", document: "<html ⚡\ufe0f><script src=https://amp.example/rtv/1/v0.js></script><body>"},
+		{name: "without the runtime", document: "<html amp><script src=https://cdn.ampproject.org/v0/amp-list-0.1.js></script><body>", note: "(83 bytes) is not an AMP document: it has no script of the AMP runtime"},
 		{name: "not AMP", document: "<html lang=en><body amp>", note: "redirects its readers to the canonical page"},
 		{name: "for email", document: "<html ⚡4email><body>", err: "it is an AMP email, whose requests a reader's mail client makes: use --sender"},
 		{name: "for email, in letters", document: "<!doctype html><html amp4email data-css-strict><body>", err: "use --sender"},

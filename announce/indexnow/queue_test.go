@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +18,7 @@ import (
 // What the engine does not accept for good leaves the queue; the rest is sent again.
 func TestAQueueSubmitsWhatIsAdded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex // hosts are sent to side by side
 		var hosts []string
 		began := time.Now()
 		transport := transportFunc(func(r *http.Request) (*http.Response, error) {
@@ -24,7 +26,9 @@ func TestAQueueSubmitsWhatIsAdded(t *testing.T) {
 			if err := json.NewDecoder(r.Body).Decode(&s); err != nil {
 				t.Error(err)
 			}
+			mu.Lock()
 			hosts = append(hosts, s.Host)
+			mu.Unlock()
 			switch {
 			case slices.Contains(s.URLList, "https://bad.example/1"):
 				return answer(422, ""), nil
@@ -40,7 +44,11 @@ func TestAQueueSubmitsWhatIsAdded(t *testing.T) {
 			t.Fatal(err)
 		}
 		done := make(map[string]error)
-		q, err := c.NewQueue(queue.Config{Delay: time.Nanosecond, Done: func(url string, err error) { done[url] = err }})
+		q, err := c.NewQueue(queue.Config{Delay: time.Nanosecond, Done: func(url string, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			done[url] = err
+		}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,7 +61,10 @@ func TestAQueueSubmitsWhatIsAdded(t *testing.T) {
 			}
 			time.Sleep(time.Second) // one request after another
 		}
-		if _, isDone := done["https://bad.example/1"]; isDone {
+		mu.Lock()
+		_, isDone := done["https://bad.example/1"]
+		mu.Unlock()
+		if isDone {
 			t.Error("given up, though no other page of its host was accepted")
 		}
 		if err := q.Add("https://bad.example/2"); err != nil {

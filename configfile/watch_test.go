@@ -608,7 +608,7 @@ func TestChangesOfALongList(t *testing.T) {
 	}
 }
 
-// A changed cachesFile is applied, and each cache that is trusted anew, or no longer, is logged.
+// A changed cachesFile is applied, and each cache that is newly trusted, or no longer, is logged.
 func TestAChangeOfTheCachesIsLogged(t *testing.T) {
 	t.Parallel()
 	const format = `{"caches": [{"id": %q, "cacheDomain": %q}]}`

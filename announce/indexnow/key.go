@@ -274,7 +274,11 @@ func (c *Client) Verify(ctx context.Context, hosts ...string) error {
 				return errors.Join(append(errs, fmt.Errorf("indexnow: not verified: %s and what is after it: %w", domain, err))...)
 			}
 			if len(*c.locations) == 0 {
-				files = []string{map[bool]string{false: "https://", true: "http://"}[isHTTP] + domain + "/" + string(key) + ".txt"}
+				scheme := "https://"
+				if isHTTP {
+					scheme = "http://"
+				}
+				files = []string{scheme + domain + "/" + string(key) + ".txt"}
 			}
 			for _, file := range files {
 				errs = append(errs, own.verify(ctx, file, key))

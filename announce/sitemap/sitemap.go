@@ -70,8 +70,9 @@ type Config struct {
 	// FindGone also finds announced pages that are no longer listed, so that engines and caches
 	// learn that they are gone. Each file is then read each time, and listed pages take as much
 	// memory again, up to MaxState. No page is taken to be gone, and the error says why, if a
-	// file of the last Update is not given any more, a file cannot be read to its end, two files are the same after redirects, an entry is skipped, no page is
-	// listed, or too many are gone. Pages that were found gone earlier stay pending.
+	// file of the last Update is not given any more, a file cannot be read to its end, two files are the same after
+	// redirects, an entry is skipped, no page is listed, or too many are gone. Pages that were found gone earlier
+	// stay pending.
 	FindGone bool
 	// MaxGone is the share of the announced pages that may be gone and not yet Done, because a broken
 	// sitemap looks like one from which many pages are gone. Ten always may. If it is not above 0 and at

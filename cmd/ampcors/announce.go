@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -55,9 +54,6 @@ func (f *indexNowFlags) client(client *http.Client) (*indexnow.Client, error) {
 }
 
 const exitHelp = "Exit codes: 0 all is right, 1 an error that a retry does not fix, 2 wrong usage, 3 try again later."
-
-// httpClient sends the requests. Tests replace it.
-var httpClient = &http.Client{Timeout: 30 * time.Second}
 
 // silent discards the clients' logs, because the commands print the same errors.
 var silent = slog.New(slog.DiscardHandler)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -44,8 +43,7 @@ func newCached() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		own := *client
-		own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+		client = withoutRedirects(client)
 		limiter := rate.NewLimiter(rate.Limit(*perSecond), 1)
 		code := exitClean
 		err = answer(cmd, args, *output, func(page string) (any, error) {
@@ -66,7 +64,7 @@ func newCached() *cobra.Command {
 					if err := limiter.Wait(cmd.Context()); err != nil {
 						return nil, errInterrupted
 					}
-					found := askCache(cmd.Context(), &own, cache, at)
+					found := askCache(cmd.Context(), client, cache, at)
 					isAnswered = isAnswered && found.Result != noAnswer
 					if copies = append(copies, found); best == noAnswer || found.Result == served {
 						best = found.Result
@@ -147,10 +145,7 @@ func askCache(ctx context.Context, client *http.Client, cache cacheurl.Cache, at
 	r.Header.Set("User-Agent", "ampcors-cached")
 	resp, err := client.Do(r)
 	if err != nil {
-		if wrapped := (*url.Error)(nil); errors.As(err, &wrapped) {
-			err = wrapped.Err // the URL is known
-		}
-		c.Error = err.Error()
+		c.Error = withoutURL(err).Error()
 		return c
 	}
 	defer resp.Body.Close()

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -160,17 +159,12 @@ func (l *lookup) post(ctx context.Context, body []byte) (*http.Response, []byte,
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("X-Goog-Api-Key", l.key)
-	own := *httpClient // the header with the key must not follow a redirect to another host
-	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	resp, err := own.Do(r)
+	resp, err := withoutRedirects(httpClient).Do(r) // the key must not get to another host
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, nil, errInterrupted
 		}
-		if wrapped := (*url.Error)(nil); errors.As(err, &wrapped) {
-			err = wrapped.Err
-		}
-		return nil, nil, errors.New(strings.ReplaceAll(err.Error(), l.key, "…")) // it may quote the answer
+		return nil, nil, errors.New(strings.ReplaceAll(withoutURL(err).Error(), l.key, "…")) // it may quote the answer
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, lookupBytes))

@@ -4,12 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -237,7 +235,7 @@ func (f *probeFlags) config(cmd *cobra.Command, args []string) (probe.Config, er
 		Documents: args, Publishers: f.publishers, Unsafe: f.unsafe, Insecure: f.insecure, Cookie: f.cookie, AllowHosts: f.allowHosts,
 		OnlyHosts: f.onlyHosts, Senders: f.senders, MailClients: f.mailClients,
 		Rate: f.rate, Timeout: f.timeout, MaxTime: f.maxTime, MaxEndpoints: f.maxEndpoints,
-		MaxAnswer: f.maxAnswer << 20, Resolve: make(map[string]string),
+		MaxAnswer: f.maxAnswer << 20,
 	}
 	var err error
 	if cfg.Caches, err = f.caches.read(); err != nil {
@@ -303,35 +301,14 @@ func (f *probeFlags) config(cmd *cobra.Command, args []string) (probe.Config, er
 			cfg.PageHeader[name] = values
 		}
 	}
-	for _, r := range f.resolve {
-		host, addr, err := resolved(r)
-		if err != nil {
-			return cfg, err
-		}
-		cfg.Resolve[host] = addr
+	if cfg.Resolve, err = addresses(f.resolve); err != nil {
+		return cfg, err
 	}
 	if isTerminal(os.Stderr) {
 		cfg.Started = func(e probe.Estimate) { fmt.Fprintln(cmd.ErrOrStderr(), effort(e)) }
 		cfg.Progress = progress(cmd)
 	}
 	return cfg, nil
-}
-
-const resolveHelp = "host:port:addr, as curl: connect to this address for the host and port; host:port:addr:port for another port"
-
-// resolved returns the host with its port, and the address, of a value of --resolve.
-func resolved(value string) (host, addr string, err error) {
-	host, rest, _ := strings.Cut(value, ":")
-	port, addr, ok := strings.Cut(rest, ":")
-	if _, _, err := net.SplitHostPort(addr); err != nil {
-		addr = net.JoinHostPort(strings.Trim(addr, "[]"), port)
-	}
-	ip, _, err := net.SplitHostPort(addr)
-	if number, portErr := strconv.ParseUint(port, 10, 16); !ok || host == "" || number == 0 || portErr != nil || err != nil ||
-		net.ParseIP(ip) == nil {
-		return "", "", fmt.Errorf("--resolve %q is not host:port:address; want one such as www.example.com:443:127.0.0.1", value)
-	}
-	return net.JoinHostPort(host, port), addr, nil
 }
 
 // commandLine returns the command, without the values of flags that may be secret.

@@ -1,10 +1,7 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"crypto/tls"
-	"net"
 	"net/http"
 
 	"github.com/spf13/cobra"
@@ -48,29 +45,6 @@ func newVerify() *cobra.Command {
 		})
 	}
 	return cmd
-}
-
-// resolvingClient returns an HTTP client that connects to other addresses for some hosts, as curl --resolve does, and may accept any certificate.
-func resolvingClient(resolve []string, isInsecure bool) (*http.Client, error) {
-	if len(resolve) == 0 && !isInsecure {
-		return httpClient, nil
-	}
-	addrs := make(map[string]string)
-	for _, value := range resolve {
-		host, addr, err := resolved(value)
-		if err != nil {
-			return nil, err
-		}
-		addrs[host] = addr
-	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, network, cmp.Or(addrs[addr], addr))
-	}
-	if isInsecure {
-		transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
-	}
-	return &http.Client{Timeout: httpClient.Timeout, Transport: transport}, nil
 }
 
 func verifier(client *http.Client, file string, copies bool, caches *cachesFile, flags *indexNowFlags) (func(context.Context, ...string) error, error) {

@@ -19,9 +19,9 @@
 //
 // Each quarter of a second, the listening connection pings the server, whether notifications arrive or not. It is
 // closed if there is no answer within half a second. A new connection is then made, to the first host of
-// ConnString that takes writes, and everything is looked up again, as changes may have been missed. While it cannot be made, a change is seen after
-// [source.Config].TTL. If lookups fail as well, the last answer is used until MaxStale is
-// over.
+// ConnString that takes writes, and everything is looked up again, as changes may have been missed. While it cannot
+// be made, a change is seen after [source.Config].TTL. If lookups fail as well, the last answer is used until
+// MaxStale is over.
 //
 // All connections go to a server that takes writes (target_session_attrs=read-write), because
 // a replica may answer from before a change. Name all hosts in ConnString, so that a standby

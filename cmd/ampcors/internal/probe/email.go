@@ -31,9 +31,9 @@ func (p *prober) planEmails(e *Endpoint, sender string) *cell {
 	}
 	version1 := func(sender string) step { return step{mode: direct, isProxied: true, claims: []string{sender}} }
 
-	c.add(KindEmails, "version 2", page{}, "", version2(sender))
+	c.add(KindEmails, "version 2", page{}, "email-sender-refused", version2(sender))
 	for _, client := range clients {
-		c.add(KindEmails, "version 1 at "+client, page{origin: client}, "", version1(sender))
+		c.add(KindEmails, "version 1 at "+client, page{origin: client}, "email-v1-refused", version1(sender))
 	}
 	local, domain, _ := strings.Cut(sender, "@")
 	for _, other := range []string{"probe@" + evilHost, local + "@" + evilHost, local + "@x" + domain, sender + "." + evilHost, "*"} {
@@ -96,7 +96,7 @@ func (c *cell) judgeEmails() {
 				t.Outcome, t.Works = Fine, true
 			} else {
 				t.Reason = t.remark
-				t.blame(map[bool]string{true: "email-sender-refused", false: "email-v1-refused"}[t.origin == ""], a)
+				t.blame(t.id, a)
 			}
 		case t.id == "email-origin-allowed":
 			if t.Outcome = Fine; resp.Status >= 400 || checkCORS(evil, false, resp.Header) != nil {
@@ -118,16 +118,16 @@ func (c *cell) judgeOtherSender(t *trial, a *answer) {
 	_, resp := a.last()
 	allowed := resp.Header.Get(allowSender)
 	_, own := c.trials[0].answers[0].last()
-	switch named := append(t.steps[0].claims, t.steps[0].header.Get(emailSender))[0]; {
+	switch {
 	case t.origin != "":
-		if resp.Status < 400 && checkCORS(t.origin, false, resp.Header) == nil && resp.Header.Get(sourceOrigin) == named {
+		if resp.Status < 400 && checkCORS(t.origin, false, resp.Header) == nil && resp.Header.Get(sourceOrigin) == t.steps[0].claims[0] {
 			t.remark = "a mail client lets the email of this sender read it"
 			t.blame(t.id, a)
 		}
 	case resp.Status >= 400 || allowed == "":
 	case allowed == "*" && own != nil && own.Header.Get(allowSender) == "*":
 		t.IsPublic = true // which AMP's document allows: the emails of everybody may read it
-	case allowed == "*" || allowed == named:
+	case allowed == "*" || allowed == t.steps[0].header.Get(emailSender):
 		t.remark = "a mail client lets the email of this sender read it"
 		t.blame(t.id, a)
 	}

@@ -86,7 +86,7 @@ func (k Kind) IsHostile() bool {
 type trial struct {
 	Trial
 	page
-	id      string // of the finding, if a hostile page is allowed
+	id      string // of the finding, if a hostile page is allowed, or an email is not
 	steps   []step
 	sent    []step    // those whose conditions were met
 	answers []*answer // to them

@@ -6,6 +6,7 @@ replace github.com/ampcors/ampcors => ../../
 
 require (
 	github.com/ampcors/ampcors v0.0.0-00010101000000-000000000000
+	github.com/andybalholm/brotli v1.3.0
 	github.com/go-sql-driver/mysql v1.10.1
 	github.com/gofrs/flock v0.13.0
 	github.com/jackc/pgx/v5 v5.12.0

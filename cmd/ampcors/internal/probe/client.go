@@ -1,7 +1,11 @@
 package probe
 
 import (
+	"bufio"
 	"cmp"
+	"compress/flate"
+	"compress/gzip"
+	"compress/zlib"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -15,9 +19,13 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
+	"github.com/andybalholm/brotli"
 	"golang.org/x/net/publicsuffix"
 	"golang.org/x/time/rate"
+
+	"github.com/ampcors/ampcors/cacheurl"
 )
 
 const (
@@ -25,8 +33,10 @@ const (
 	maxRedirects = 20       // as browsers do, by "HTTP-redirect fetch" of the Fetch standard
 	userAgent    = "ampcors-probe (+https://github.com/ampcors/ampcors)"
 
-	// browserAgent is sent by default, because some backends treat browsers differently.
+	// browserAgent is sent by default, because some backends treat browsers differently, and phoneAgent once, because some
+	// treat phones differently.
 	browserAgent = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36"
+	phoneAgent   = "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Mobile Safari/537.36"
 )
 
 var errMaxTime = errors.New("the time limit of the probe is reached")
@@ -44,6 +54,7 @@ type client struct {
 	secrets  *regexp.Regexp  // nil if there are none
 	trusted  map[string]bool // origins to which header and cookie are sent
 	sent     atomic.Int64    // requests
+	begun    time.Time
 }
 
 func newClient(cfg Config) *client {
@@ -85,6 +96,7 @@ func newClient(cfg Config) *client {
 		allowed:  allowed,
 		trusted:  make(map[string]bool),
 		secrets:  secretsOf(cfg),
+		begun:    time.Now(),
 	}
 }
 
@@ -131,6 +143,13 @@ func (c *client) send(ctx context.Context, req request) (*response, error) {
 		return nil, err
 	}
 	r.Header.Set("User-Agent", browserAgent)
+	if !req.isProxied { // as Chromium does, but for zstd, which few servers have
+		r.Header.Set("Accept-Language", "en-US,en;q=0.9")
+		r.Header.Set("Accept-Encoding", "gzip, deflate")
+		if u.Scheme == "https" {
+			r.Header.Set("Accept-Encoding", "gzip, deflate, br")
+		}
+	}
 	isTrusted := c.trusted[originOf(u)]
 	isPreflight := req.method == http.MethodOptions && req.header.Get("Access-Control-Request-Method") != ""
 	for key, values := range c.header {
@@ -169,15 +188,99 @@ func (c *client) send(ctx context.Context, req request) (*response, error) {
 	if resp.StatusCode == http.StatusSwitchingProtocols { // the body is the open connection, which no timeout ends
 		return nil, errors.New("the answer is 101 Switching Protocols, which the request did not ask for")
 	}
-	read, err := io.ReadAll(io.LimitReader(resp.Body, c.maxBody+1))
+	decoded, err := decode(resp)
+	if err != nil {
+		return nil, err
+	}
+	read, err := io.ReadAll(io.LimitReader(decoded, c.maxBody+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("the answer is truncated: %w", err)
+		return nil, fmt.Errorf("the answer is truncated, or is not what its Content-Encoding says: %w", err)
 	case int64(len(read)) > c.maxBody:
 		return nil, fmt.Errorf("the answer is longer than %d bytes: use a larger --max-answer (MiB)", c.maxBody)
 	}
 	return &response{resp.StatusCode, resp.Header, read}, nil
 }
+
+// decode returns the body without its content codings (RFC 9110 section 8.4.1).
+func decode(resp *http.Response) (io.Reader, error) {
+	body := bufio.NewReader(resp.Body)
+	start, _ := body.Peek(2)
+	if len(start) == 0 {
+		return body, nil // the answer to HEAD, or a 304
+	}
+	codings := strings.Split(strings.ToLower(strings.Join(resp.Header["Content-Encoding"], ",")), ",")
+	for _, coding := range slices.Backward(codings) { // the last was applied last
+		var err error
+		switch strings.TrimSpace(coding) {
+		case "gzip", "x-gzip":
+			var unzipped io.Reader
+			unzipped, err = gzip.NewReader(body)
+			body = bufio.NewReader(unzipped)
+		case "deflate": // browsers also take what some servers send: without the header and checksum of zlib
+			if start, _ = body.Peek(2); len(start) == 2 && start[0]&0xf == 8 && (int(start[0])<<8|int(start[1]))%31 == 0 {
+				var inflated io.Reader
+				inflated, err = zlib.NewReader(body)
+				body = bufio.NewReader(inflated)
+			} else {
+				body = bufio.NewReader(flate.NewReader(body))
+			}
+		case "br":
+			body = bufio.NewReader(brotli.NewReader(body))
+		case "zstd":
+			return nil, errors.New("the answer has Content-Encoding: zstd, which the request did not ask for")
+		} // browsers ignore what they do not know
+		if err != nil {
+			return nil, fmt.Errorf("the answer is not what its Content-Encoding says: %w", err)
+		}
+	}
+	return body, nil
+}
+
+// parseURL parses a URL as browsers do, by the URL standard, https://url.spec.whatwg.org/: the host becomes lower case and
+// punycode, \ in front of the query means /, and what is not ASCII is percent-encoded. base is nil, or what the URL is
+// relative to. The fragment is removed, which browsers do not send.
+func parseURL(base *url.URL, value string) (*url.URL, error) {
+	value = strings.NewReplacer("\t", "", "\n", "", "\r", "").Replace(strings.Trim(value, " \t\n\f\r"))
+	value, _, _ = strings.Cut(value, "#")
+	path, query, hasQuery := strings.Cut(value, "?")
+	value = escaped(strings.ReplaceAll(path, `\`, "/"), "\"<>^`{|}") // also |, which Go would otherwise escape together with all else
+	if hasQuery {
+		value += "?" + escaped(query, "\"'<>")
+	}
+	if base == nil {
+		base = new(url.URL)
+	}
+	u, err := base.Parse(strayPercent.ReplaceAllString(value, "%25$1"))
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" {
+		return nil, cmp.Or(err, errors.New("it is not the URL of a web server"))
+	}
+	u.Host = strings.ToLower(u.Host)
+	if host := u.Hostname(); strings.ContainsFunc(host, func(r rune) bool { return r >= utf8.RuneSelf }) {
+		domain, err := cacheurl.CanonicalDomain(host)
+		if err != nil {
+			return nil, err
+		}
+		u.Host = strings.Replace(u.Host, host, domain, 1)
+	}
+	return u, nil
+}
+
+// escaped percent-encodes the bytes of a text that are in set, that are not ASCII, spaces and control characters.
+func escaped(text, set string) string {
+	var b strings.Builder
+	for i := range len(text) {
+		if ch := text[i]; ch <= ' ' || ch > '~' || strings.IndexByte(set, ch) >= 0 {
+			fmt.Fprintf(&b, "%%%02X", ch)
+		} else {
+			b.WriteByte(ch)
+		}
+	}
+	return b.String()
+}
+
+// strayPercent matches a percent sign that encodes nothing. Browsers send it as it is; for Go, it must be encoded.
+var strayPercent = regexp.MustCompile(`%($|[^0-9A-Fa-f]|[0-9A-Fa-f]($|[^0-9A-Fa-f]))`)
 
 // fetchSite returns the value of Sec-Fetch-Site,
 // https://w3c.github.io/webappsec-fetch-metadata/#sec-fetch-site-header
@@ -249,9 +352,9 @@ func (c *client) fetch(ctx context.Context, req request) *fetch {
 		if !isRedirect(resp.Status) || location == "" {
 			return f
 		}
-		next, err := target.Parse(location)
+		next, err := parseURL(target, location)
 		switch {
-		case err != nil || next.Scheme != "https" && next.Scheme != "http":
+		case err != nil:
 			f.blocked = fmt.Errorf("the redirect to %.200q does not lead to a web server", c.clean(location))
 			return f
 		case f.hop == maxRedirects || seen[next.String()]:

@@ -2,10 +2,12 @@ package probe
 
 import (
 	"cmp"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
+	"mime/multipart"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -80,6 +82,8 @@ type finder struct {
 	endpoints []Endpoint
 	unknown   []Unknown
 	seen      map[Endpoint]bool
+	canonical string     // the URL of rel=canonical, or base
+	manifest  *html.Node // the first link to one
 
 	isTemplate bool // the elements are those of a template
 }
@@ -103,7 +107,18 @@ func ReadDocument(document io.Reader, base *url.URL) (Document, error) {
 	if err != nil {
 		return Document{}, fmt.Errorf("the document cannot be parsed: %w", err)
 	}
-	f := &finder{base: base, seen: make(map[Endpoint]bool)}
+	f := &finder{base: base, seen: make(map[Endpoint]bool), canonical: base.String()}
+	for n := range root.Descendants() {
+		switch rel := attr(n, "rel"); {
+		case n.Data != "link" || n.Namespace != "":
+		case rel == "canonical":
+			if u, err := parseURL(base, attr(n, "href")); err == nil {
+				f.canonical = u.String()
+			}
+		case f.manifest == nil && (rel == "manifest" || rel == "origin-manifest"):
+			f.manifest = n
+		}
+	}
 	f.elements(root)
 	return Document{f.endpoints, f.unknown, isMarked(root, "amp", "⚡", "⚡\ufe0f"),
 		isMarked(root, "amp4email", "⚡4email", "⚡\ufe0f4email"), hasRuntime(root)}, nil
@@ -132,69 +147,79 @@ func hasRuntime(root *html.Node) bool {
 	return false
 }
 
-// elements adds the endpoints of all elements below a node.
+// elements adds the endpoints of all elements below a node. In <svg> and <math>, an element of the same name is no component.
 func (f *finder) elements(root *html.Node) {
 	for n := range root.Descendants() {
-		if n.Type == html.ElementNode {
+		if n.Type == html.ElementNode && n.Namespace == "" {
 			f.element(n)
 		}
 	}
 }
 
-// element adds the endpoints of one element.
+// element adds the endpoints of one element, as amphtml does, of which the comments name the files, below extensions/ if no other
+// folder is named:
+//
+//	[src]                  amp-bind/0.1/bind-validator.js: of these components it leads to a CORS request; [action-xhr] is not allowed
+//	xssi-prefix            src/service/xhr-impl.js: read by amp-form, amp-list, amp-next-page, amp-render; xssiPrefix by amp-consent
+//	variables              src/service/url-replacements-impl.js: expanded in some attributes, and in a form only in its fields
+//	amp-autocomplete       amp-autocomplete/0.1/amp-autocomplete.js: the parameter's name is encoded, too
+//	amp-user-notification  amp-user-notification/0.1/amp-user-notification.js: enctype is the Content-Type, src/utils/xhr-utils.js
+//	link                   amp-app-banner/0.1/amp-app-banner.js: the first manifest or origin-manifest, if there is a banner
+//	amp-story-auto-ads     amp-story-auto-ads/0.1/story-ad-config.js: src, or ad-attributes, which become those of an amp-ad
+//	amp-story-interactive  amp-story-interactive/0.1/amp-story-interactive-abstract.js: the path has the canonical URL in base64
 func (f *finder) element(n *html.Node) {
-	answer := AnswerJSON
+	answer, src := AnswerJSON, expand(attr(n, "src"))
 	if hasAttr(n, "xssi-prefix") {
 		answer = AnswerAny // what the prefix hides is not JSON as a whole
 	}
-	get := func(component, value string, credentials bool) {
+	get := func(component, value string, credentials bool, answer Answer) {
 		f.add(component, value, Endpoint{Method: http.MethodGet, Credentials: credentials, Answer: answer})
 	}
-	for _, a := range n.Attr {
-		switch a.Key {
-		case "[src]", "data-amp-bind-src", "[action-xhr]", "data-amp-bind-action-xhr":
-			f.addUnknown(n.Data, "the value of "+a.Key+", "+short(a.Val))
+	includes := func(key string) bool { return attr(n, key) == "include" }
+	switch n.Data {
+	case "amp-autocomplete", "amp-date-picker", "amp-list", "amp-render", "amp-state":
+		for _, key := range []string{"[src]", "data-amp-bind-src"} {
+			if hasAttr(n, key) {
+				f.addUnknown(n.Data, "the value of "+key+", "+short(attr(n, key)))
+			}
 		}
 	}
 	switch n.Data {
-	case "amp-list", "amp-state", "amp-bodymovin-animation", "amp-next-page", "amp-render", "amp-date-picker":
-		get(n.Data, attr(n, "src"), attr(n, "credentials") == "include")
+	case "amp-list", "amp-next-page", "amp-render":
+		get(n.Data, src, includes("credentials"), answer)
+	case "amp-state", "amp-bodymovin-animation", "amp-date-picker", "amp-viz-vega":
+		get(n.Data, src, includes("credentials"), AnswerJSON)
 	case "amp-autocomplete":
-		src := attr(n, "src")
 		if query := attr(n, "query"); src != "" && query != "" {
-			src = withQuery(src, query+"=a")
+			src = withQuery(src, encode(query)+"=a")
 		}
-		get(n.Data, src, attr(n, "credentials") == "include")
+		get(n.Data, src, includes("credentials"), AnswerJSON)
 	case "form":
 		f.form(n)
 	case "script":
 		f.script(n)
 	case "amp-user-notification":
-		get(n.Data, attr(n, "data-show-if-href"), true)
-		f.add(n.Data, attr(n, "data-dismiss-href"), Endpoint{Method: http.MethodPost, ContentType: typeJSON, Body: "{}",
+		get(n.Data, expand(attr(n, "data-show-if-href")), true, AnswerJSON)
+		f.add(n.Data, attr(n, "data-dismiss-href"), Endpoint{Method: http.MethodPost, ContentType: cmp.Or(attr(n, "enctype"), typeJSON), Body: "{}",
 			Credentials: true, Answer: AnswerAny})
 	case "amp-story-auto-ads":
-		get(n.Data, attr(n, "src"), false)
+		get(n.Data, attr(n, "src"), false, AnswerJSON)
 	case "amp-story-bookend", "amp-story-shopping-config", "amp-story-social-share":
-		get(n.Data, attr(n, "src"), attr(n, "data-credentials") == "include")
+		get(n.Data, src, includes("data-credentials"), AnswerJSON)
 	case "amp-story":
-		get(n.Data, attr(n, "bookend-config-src"), attr(n, "data-credentials") == "include")
-	case "amp-analytics":
-		get(n.Data, attr(n, "config"), attr(n, "data-credentials") == "include")
-	case "amp-call-tracking":
-		get(n.Data, attr(n, "config"), true)
+		get(n.Data, expand(attr(n, "bookend-config-src")), includes("data-credentials"), AnswerJSON)
+	case "amp-analytics", "amp-call-tracking":
+		get(n.Data, expand(attr(n, "config")), includes("data-credentials") || n.Data == "amp-call-tracking", AnswerJSON)
 	case "amp-ad":
-		f.ad(n)
-	case "amp-viz-vega":
-		get(n.Data, attr(n, "src"), false)
+		f.ad(attr(n, "type"), attr(n, "data-url"), attr(n, "rtc-config"))
 	case "amp-script":
 		f.add(n.Data, attr(n, "src"), Endpoint{Method: http.MethodGet, Answer: AnswerScript, NoSourceOrigin: true})
-	case "link":
-		if attr(n, "rel") == "manifest" || attr(n, "rel") == "amp-manifest" {
-			get("amp-app-banner", attr(n, "href"), false)
+	case "amp-app-banner":
+		if f.manifest != nil {
+			get(n.Data, attr(f.manifest, "href"), false, AnswerJSON)
 		}
 	case "track":
-		f.add("track", attr(n, "src"), Endpoint{Method: http.MethodGet, Answer: AnswerAny})
+		get(n.Data, attr(n, "src"), false, AnswerAny)
 	case "style":
 		if hasAttr(n, "amp-custom") {
 			for _, m := range fontURL.FindAllStringSubmatch(text(n), -1) {
@@ -203,35 +228,80 @@ func (f *finder) element(n *html.Node) {
 		}
 	default:
 		if strings.HasPrefix(n.Data, "amp-story-interactive-") {
-			if endpoint := strings.TrimSuffix(attr(n, "endpoint"), "/"); endpoint != "" {
-				id := url.PathEscape(attr(n, "id"))
-				get(n.Data, endpoint+"/"+id, false)
-				f.add(n.Data, endpoint+"/"+id+":vote", Endpoint{Method: http.MethodPost, ContentType: typeJSON, Body: `{"option_selected":0}`,
-					Answer: AnswerAny})
-			}
+			f.interactive(n)
 		}
+	}
+}
+
+// interactive adds the requests of a poll or quiz of a story.
+func (f *finder) interactive(n *html.Node) {
+	u, err := parseURL(nil, attr(n, "endpoint")) // relative ones are an error
+	if err != nil {
+		return
+	}
+	page := strings.ReplaceAll(base64.URLEncoding.EncodeToString([]byte(f.canonical)), "=", ".")
+	u = u.JoinPath(page + "+" + attr(n, "id"))
+	for _, e := range []Endpoint{{Method: http.MethodGet, Answer: AnswerJSON},
+		{Method: http.MethodPost, ContentType: typeJSON, Body: `{"option_selected":0}`, Answer: AnswerAny}} {
+		if e.Method == http.MethodPost {
+			u = u.JoinPath(":vote")
+		}
+		f.add(n.Data, withQuery(u.String(), "type=0&client=0"), e)
 	}
 }
 
 // fontURL finds the URLs of @font-face rules.
 var fontURL = regexp.MustCompile(`@font-face\s*\{[^}]*?url\(\s*["']?([^"')]+)`)
 
+// form adds the requests of a form with its fields as the page has them, but for those of select: amp-form/0.1/amp-form.js sends
+// them in the URL with GET, and otherwise in the body; for verify-xhr, with __amp_form_verify as one more. It expands no variables
+// in the URL. Which fields count: src/core/dom/form.js.
 func (f *finder) form(n *html.Node) {
-	method := strings.ToUpper(attr(n, "method"))
-	if method != http.MethodPost {
-		method = http.MethodGet
+	e := Endpoint{Method: http.MethodGet, Credentials: true, Answer: AnswerForm}
+	if hasAttr(n, "xssi-prefix") {
+		e.Answer = AnswerAny
 	}
-	e := Endpoint{Method: method, Credentials: true, Answer: AnswerForm}
-	if method == http.MethodPost {
-		e.ContentType = typeMultipart
-		e.Body = "--" + multipartBoundary + "--\r\n"
+	if strings.EqualFold(attr(n, "method"), http.MethodPost) {
+		e.Method, e.ContentType = http.MethodPost, typeMultipart
 		if attr(n, "enctype") == typeURLEncoded {
-			e.ContentType, e.Body = typeURLEncoded, ""
+			e.ContentType = typeURLEncoded
 		}
 	}
-	f.add("amp-form", attr(n, "action-xhr"), e)
-	if verify := attr(n, "verify-xhr"); verify != "" {
-		f.add("amp-form", withQuery(verify, "__amp_form_verify=true"), e)
+	query, body := "", new(strings.Builder)
+	parts := multipart.NewWriter(body)
+	_ = parts.SetBoundary(multipartBoundary) // it is a valid one
+	add := func(name, value string) {
+		query += "&" + encode(name) + "=" + encode(value)
+		_ = parts.WriteField(name, value) // to memory
+	}
+	for field := range n.Descendants() {
+		name, value, kind := attr(field, "name"), attr(field, "value"), strings.ToLower(attr(field, "type"))
+		switch isBox := kind == "checkbox" || kind == "radio"; {
+		case name == "" || hasAttr(field, "disabled"):
+		case field.Data == "textarea":
+			add(name, text(field))
+		case field.Data == "input" && !slices.Contains([]string{"submit", "button", "image", "file", "reset"}, kind) && (!isBox || hasAttr(field, "checked")):
+			if isBox && !hasAttr(field, "value") {
+				value = "on"
+			}
+			add(name, value)
+		}
+	}
+	for _, key := range []string{"action-xhr", "verify-xhr"} {
+		value := attr(n, key)
+		if key == "verify-xhr" {
+			e.Answer = AnswerForm // without the prefix
+			add("__amp_form_verify", "true")
+		}
+		switch {
+		case e.ContentType == typeMultipart:
+			e.Body = strings.TrimPrefix(body.String()+"\r\n--"+multipartBoundary+"--\r\n", "\r\n")
+		case e.ContentType == typeURLEncoded:
+			e.Body = strings.TrimPrefix(query, "&")
+		case query != "" && value != "":
+			value = withQuery(value, query[1:])
+		}
+		f.add("amp-form", value, e)
 	}
 }
 
@@ -245,7 +315,7 @@ func (f *finder) script(n *html.Node) {
 		}
 		return
 	}
-	if attr(n, "type") != typeJSON {
+	if !strings.EqualFold(attr(n, "type"), typeJSON) { // src/core/dom/index.js
 		return
 	}
 	parent := ""
@@ -254,7 +324,8 @@ func (f *finder) script(n *html.Node) {
 	}
 	var config any
 	switch {
-	case attr(n, "id") == "amp-access", attr(n, "id") == "amp-subscriptions", parent == "amp-consent":
+	case attr(n, "id") == "amp-access", attr(n, "id") == "amp-subscriptions", parent == "amp-consent",
+		parent == "amp-story-auto-ads" && !hasAttr(n.Parent, "src"):
 		if err := json.Unmarshal([]byte(text(n)), &config); err != nil {
 			f.addUnknown(cmp.Or(attr(n, "id"), parent), "the configuration, which is not JSON: "+err.Error())
 			return
@@ -270,16 +341,22 @@ func (f *finder) script(n *html.Node) {
 		services, _ := object["services"].([]any)
 		for _, s := range services {
 			service, _ := s.(map[string]any)
-			f.add("amp-subscriptions", str(service, "authorizationUrl"), Endpoint{Method: http.MethodGet, Credentials: true, Answer: AnswerJSON})
-			f.add("amp-subscriptions", str(service, "pingbackUrl"),
+			f.add("amp-subscriptions", expand(str(service, "authorizationUrl")), Endpoint{Method: http.MethodGet, Credentials: true, Answer: AnswerJSON})
+			f.add("amp-subscriptions", expand(str(service, "pingbackUrl")),
 				Endpoint{Method: http.MethodPost, ContentType: typeText, Credentials: true, Answer: AnswerAny})
 		}
+	case parent == "amp-story-auto-ads":
+		object, _ := config.(map[string]any)
+		attributes, _ := object["ad-attributes"].(map[string]any)
+		rtc, _ := json.Marshal(attributes["rtc-config"]) // it was decoded from JSON
+		f.ad(str(attributes, "type"), str(attributes, "data-url"), cmp.Or(str(attributes, "rtc-config"), string(rtc)))
 	default:
 		f.consent(config)
 	}
 }
 
-// access reads the configuration of amp-access: one service or a list of them.
+// access reads the configuration of amp-access: one service or a list of them (amp-access/0.1/amp-access-source.js). A vendor makes
+// its own requests, and with the type other, none is made.
 func (f *finder) access(config any) {
 	services, isList := config.([]any)
 	if !isList {
@@ -291,9 +368,14 @@ func (f *finder) access(config any) {
 		if service["jwt"] == true {
 			answer = AnswerAny
 		}
-		f.add("amp-access", str(service, "authorization"), Endpoint{Method: http.MethodGet, Credentials: true, Answer: answer})
-		f.add("amp-access", str(service, "pingback"), Endpoint{Method: http.MethodPost, ContentType: typeURLEncoded, Credentials: true,
-			Answer: AnswerAny})
+		if kind := cmp.Or(str(service, "type"), "client"); str(service, "vendor") != "" || kind != "client" && kind != "server" {
+			continue
+		}
+		f.add("amp-access", expand(str(service, "authorization")), Endpoint{Method: http.MethodGet, Credentials: true, Answer: answer})
+		if isOff := service["noPingback"]; isOff == nil || isOff == false {
+			f.add("amp-access", expand(str(service, "pingback")), Endpoint{Method: http.MethodPost, ContentType: typeURLEncoded, Credentials: true,
+				Answer: AnswerAny})
+		}
 	}
 }
 
@@ -310,22 +392,28 @@ func (f *finder) consent(config any) {
 			}
 		}
 	}
+	answer := AnswerJSON
+	if str(object, "xssiPrefix") != "" {
+		answer = AnswerAny
+	}
 	for _, c := range all {
-		f.add("amp-consent", str(c, "checkConsentHref"), Endpoint{Method: http.MethodPost, ContentType: typeText, Body: "{}",
-			Credentials: true, Answer: AnswerJSON})
-		f.add("amp-consent", str(c, "onUpdateHref"), Endpoint{Method: http.MethodPost, ContentType: typeText, Body: "{}",
+		f.add("amp-consent", expand(str(c, "checkConsentHref")), Endpoint{Method: http.MethodPost, ContentType: typeText, Body: "{}",
+			Credentials: true, Answer: answer})
+		f.add("amp-consent", expand(str(c, "onUpdateHref")), Endpoint{Method: http.MethodPost, ContentType: typeText, Body: "{}",
 			Credentials: true, Answer: AnswerAny, NoSourceOrigin: true})
 	}
 }
 
-func (f *finder) ad(n *html.Node) {
-	if attr(n, "type") == "custom" {
-		f.add(n.Data, attr(n, "data-url"), Endpoint{Method: http.MethodGet, Answer: AnswerJSON})
+// ad adds the requests of an amp-ad, by its attributes. The answer of real-time config may be empty
+// (src/service/real-time-config/real-time-config-impl.js).
+func (f *finder) ad(kind, dataURL, rtcConfig string) {
+	if kind == "custom" {
+		f.add("amp-ad", dataURL, Endpoint{Method: http.MethodGet, Answer: AnswerJSON})
 	}
 	var rtc struct {
 		URLs []any `json:"urls"`
 	}
-	if err := json.Unmarshal([]byte(attr(n, "rtc-config")), &rtc); err != nil {
+	if err := json.Unmarshal([]byte(rtcConfig), &rtc); err != nil {
 		return
 	}
 	for _, u := range rtc.URLs {
@@ -333,7 +421,7 @@ func (f *finder) ad(n *html.Node) {
 			u = object["url"]
 		}
 		if value, ok := u.(string); ok {
-			f.add(n.Data, value, Endpoint{Method: http.MethodGet, Credentials: true, Answer: AnswerJSON})
+			f.add("amp-ad", expand(value), Endpoint{Method: http.MethodGet, Credentials: true, Answer: AnswerAny})
 		}
 	}
 }
@@ -353,9 +441,9 @@ func (f *finder) add(component, value string, e Endpoint) {
 		f.addUnknown(component, "the URL "+short(value)+", which a template makes")
 		return
 	}
-	u, err := f.base.Parse(asBrowsers.Replace(strayPercent.ReplaceAllString(expand(value), "%25$1")))
+	u, err := parseURL(f.base, value)
 	switch {
-	case err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "":
+	case err != nil:
 		f.addUnknown(component, "the URL "+short(value)+", which is not the URL of a web server")
 		return
 	case u.User != nil:
@@ -365,7 +453,6 @@ func (f *finder) add(component, value string, e Endpoint) {
 		f.addUnknown(component, "the URL "+short(value)+", which has __amp_source_origin: the runtime throws an error")
 		return
 	}
-	u.Fragment = ""
 	e.Component, e.URL = component, u.String()
 	if f.seen[e] {
 		return
@@ -374,34 +461,42 @@ func (f *finder) add(component, value string, e Endpoint) {
 	f.endpoints = append(f.endpoints, e)
 }
 
-// Browsers remove line breaks and tabs from URLs, and send a space as %20 and a percent sign that encodes
-// nothing as it is. For Go, the latter must be encoded.
-var (
-	asBrowsers   = strings.NewReplacer("\t", "", "\n", "", "\r", "", " ", "%20")
-	strayPercent = regexp.MustCompile(`%($|[^0-9A-Fa-f]|[0-9A-Fa-f]($|[^0-9A-Fa-f]))`)
-)
-
 // addUnknown adds what only the browser knows.
 func (f *finder) addUnknown(component, what string) {
 	f.unknown = append(f.unknown, Unknown{component, what})
 }
 
-// variable matches a variable of AMP's URL replacement: a name in variables, with or without "$", braces
-// and arguments.
-var variable = regexp.MustCompile(`\$?\{?\b(?:` + strings.Join(variables, "|") + `)\b(\([^)]{0,200}\))?\}?`)
+// variable matches a variable of AMP's URL replacement, with or without "$" and arguments, also within a word: AMP looks for the
+// longest name, and for no end of it (src/service/url-expander/expander.js).
+var variable = func() *regexp.Regexp {
+	slices.SortFunc(variables, func(a, b string) int { return len(b) - len(a) })
+	return regexp.MustCompile(`\$?(?:` + strings.Join(variables, "|") + `)(\([^)]{0,200}\))?`)
+}()
 
 // variables are names from spec/amp-var-substitutions.md that occur in the URLs of
 // endpoints.
 var variables = []string{
-	"ACCESS_READER_ID", "AMPDOC_HOST", "AMPDOC_HOSTNAME", "AMPDOC_URL", "AMP_VERSION", "AUTHDATA", "BROWSER_LANGUAGE", "CANONICAL_HOST",
-	"CANONICAL_HOSTNAME", "CANONICAL_PATH", "CANONICAL_URL", "CLIENT_ID", "CONSENT_STATE", "COUNTER", "DOCUMENT_CHARSET", "DOCUMENT_REFERRER",
-	"EXTERNAL_REFERRER", "GEO", "HREF", "PAGE_VIEW_ID", "PAGE_VIEW_ID_64", "QUERY_PARAM", "RANDOM", "READER_ID", "RETURN_URL", "SCREEN_HEIGHT",
-	"SCREEN_WIDTH", "SOURCE_HOST", "SOURCE_HOSTNAME", "SOURCE_PATH", "SOURCE_URL", "TIMESTAMP", "TIMEZONE", "TITLE", "TOTAL_ENGAGED_TIME",
-	"USER_AGENT", "VARIANT", "VIEWER", "VIEWPORT_HEIGHT", "VIEWPORT_WIDTH",
+	"ACCESS_READER_ID", "ACCESS_TOKEN", "AMPDOC_HOST", "AMPDOC_HOSTNAME", "AMPDOC_URL", "AMP_GEO", "AMP_STATE", "AMP_VERSION", "AUTHDATA",
+	"AVAILABLE_SCREEN_HEIGHT", "AVAILABLE_SCREEN_WIDTH", "BROWSER_LANGUAGE", "CANONICAL_HOST", "CANONICAL_HOSTNAME", "CANONICAL_PATH",
+	"CANONICAL_URL", "CLIENT_ID", "CONSENT_METADATA", "CONSENT_STATE", "CONSENT_STRING", "COUNTER", "DOCUMENT_CHARSET", "DOCUMENT_REFERRER",
+	"EXTERNAL_REFERRER", "FRAGMENT_PARAM", "HREF", "PAGE_VIEW_ID", "PAGE_VIEW_ID_64", "QUERY_PARAM", "RANDOM", "READER_ID",
+	"SCREEN_COLOR_DEPTH", "SCREEN_HEIGHT", "SCREEN_WIDTH", "SCROLL_HEIGHT", "SCROLL_WIDTH", "SOURCE_HOST", "SOURCE_HOSTNAME", "SOURCE_PATH",
+	"SOURCE_URL", "TIMESTAMP", "TIMESTAMP_ISO", "TIMEZONE", "TIMEZONE_CODE", "TITLE", "TOTAL_ENGAGED_TIME", "UACH", "USER_AGENT", "VARIANT",
+	"VARIANTS", "VIEWER", "VIEWPORT_HEIGHT", "VIEWPORT_WIDTH",
 }
 
 // expand replaces each variable by the sample value 0.
-func expand(value string) string { return variable.ReplaceAllString(value, "0") }
+func expand(value string) string {
+	if len(value) > maxURL {
+		return value // add reports it
+	}
+	return variable.ReplaceAllString(value, "0")
+}
+
+// encode encodes a part of a query as encodeURIComponent does, which the AMP runtime uses (src/url.js).
+func encode(part string) string { return asComponent.Replace(url.QueryEscape(part)) }
+
+var asComponent = strings.NewReplacer("+", "%20", "%21", "!", "%27", "'", "%28", "(", "%29", ")", "%2A", "*")
 
 func withQuery(u, query string) string {
 	u, _, _ = strings.Cut(u, "#") // browsers send no fragment

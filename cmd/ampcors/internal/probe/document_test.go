@@ -22,6 +22,7 @@ func TestReadDocument(t *testing.T) {
 		document string
 		want     []string // method, URL, answer, and the fields that are set
 		unknown  string   // in the only Unknown; "" for none
+		body     string   // of the last
 	}{
 		{name: "amp-list", document: `<amp-list src="/list?id=CLIENT_ID(x)&r=RANDOM"></amp-list>`, want: []string{"GET https://www.example.com/list?id=0&r=0 json"}},
 		{name: "amp-list with credentials", document: `<amp-list src="//api.example.com/list" credentials="include"></amp-list>`, want: []string{"GET https://api.example.com/list json credentials"}},
@@ -33,7 +34,16 @@ func TestReadDocument(t *testing.T) {
 			want: []string{"GET https://www.example.com/1 json", "GET https://www.example.com/2 json", "GET https://www.example.com/3 json", "GET https://www.example.com/4 json", "GET https://www.example.com/5 json"}},
 		{name: "a form", document: `<form method="post" action-xhr="/form" verify-xhr="/verify"></form>`, want: []string{
 			"POST https://www.example.com/form form credentials multipart/form-data; boundary=----ampcors-probe",
-			"POST https://www.example.com/verify?__amp_form_verify=true form credentials multipart/form-data; boundary=----ampcors-probe"}},
+			"POST https://www.example.com/verify form credentials multipart/form-data; boundary=----ampcors-probe"},
+			body: "------ampcors-probe\r\nContent-Disposition: form-data; name=\"__amp_form_verify\"\r\n\r\ntrue\r\n------ampcors-probe--\r\n"},
+		{name: "the fields of a form with GET", document: `<form action-xhr="/search?a=1" verify-xhr="/verify"><input type="hidden" name="a b" value="é &amp;"><input name="q"><input type="checkbox" name="c"><input type="radio" name="r" checked><input type="submit" name="s"><input name="d" disabled><textarea name="t">RANDOM</textarea></form>`,
+			want: []string{"GET https://www.example.com/search?a=1&a%20b=%C3%A9%20%26&q=&r=on&t=RANDOM form credentials",
+				"GET https://www.example.com/verify?a%20b=%C3%A9%20%26&q=&r=on&t=RANDOM&__amp_form_verify=true form credentials"}},
+		{name: "the fields of a form, urlencoded", document: `<form method="Post" enctype="application/x-www-form-urlencoded" action-xhr="/form?RANDOM"><input type="hidden" name="a" value="it's (1)"></form>`,
+			want: []string{"POST https://www.example.com/form?RANDOM form credentials application/x-www-form-urlencoded"}, body: "a=it's%20(1)"},
+		{name: "the fields of a form, multipart", document: `<form method="post" action-xhr="/form"><input type="hidden" name="a" value="b"></form>`,
+			want: []string{"POST https://www.example.com/form form credentials multipart/form-data; boundary=----ampcors-probe"},
+			body: "------ampcors-probe\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\nb\r\n------ampcors-probe--\r\n"},
 		{name: "a form, urlencoded", document: `<form method="POST" enctype="application/x-www-form-urlencoded" action-xhr="/form"></form>`, want: []string{"POST https://www.example.com/form form credentials application/x-www-form-urlencoded"}},
 		{name: "a form with GET", document: `<form action-xhr="/search"></form>`, want: []string{"GET https://www.example.com/search form credentials"}},
 		{name: "amp-access", document: `<script id="amp-access" type="application/json">{"authorization": "https://api.example.com/a?rid=READER_ID", "pingback": "https://api.example.com/p", "login": "https://www.example.com/login"}</script>`,
@@ -59,16 +69,33 @@ func TestReadDocument(t *testing.T) {
 		{name: "invalid JSON", document: `<amp-consent><script type="application/json">{</script></amp-consent>`, unknown: "not JSON"},
 		{name: "amp-user-notification", document: `<amp-user-notification data-show-if-href="/show" data-dismiss-href="/dismiss"></amp-user-notification>`,
 			want: []string{"GET https://www.example.com/show json credentials", "POST https://www.example.com/dismiss any credentials application/json"}},
+		{name: "amp-user-notification, urlencoded", document: `<amp-user-notification enctype="application/x-www-form-urlencoded" data-dismiss-href="/dismiss?RANDOM"></amp-user-notification>`, want: []string{"POST https://www.example.com/dismiss?RANDOM any credentials application/x-www-form-urlencoded"}},
 		{name: "amp-story-interactive", document: `<amp-story-interactive-poll id="poll 1" endpoint="https://api.example.com/polls/"></amp-story-interactive-poll>`,
-			want: []string{"GET https://api.example.com/polls/poll%201 json", "POST https://api.example.com/polls/poll%201:vote any application/json"}},
+			want: []string{"GET https://api.example.com/polls/aHR0cHM6Ly93d3cuZXhhbXBsZS5jb20vYXJ0aWNsZXMvMT9hPWI.+poll%201?type=0&client=0 json",
+				"POST https://api.example.com/polls/aHR0cHM6Ly93d3cuZXhhbXBsZS5jb20vYXJ0aWNsZXMvMT9hPWI.+poll%201/:vote?type=0&client=0 any application/json"}},
+		{name: "amp-story-interactive, of a canonical URL", document: `<link rel="canonical" href="/1"><amp-story-interactive-quiz id="q" endpoint="https://api.example.com/?a"></amp-story-interactive-quiz>`,
+			want: []string{"GET https://api.example.com/aHR0cHM6Ly93d3cuZXhhbXBsZS5jb20vMQ..+q?a&type=0&client=0 json",
+				"POST https://api.example.com/aHR0cHM6Ly93d3cuZXhhbXBsZS5jb20vMQ..+q/:vote?a&type=0&client=0 any application/json"}},
 		{name: "amp-story", document: `<amp-story bookend-config-src="/1" data-credentials="include"><amp-story-bookend src="/2"></amp-story-bookend></amp-story>`,
 			want: []string{"GET https://www.example.com/1 json credentials", "GET https://www.example.com/2 json"}},
 		{name: "amp-analytics", document: `<amp-analytics config="/config" data-credentials="include"></amp-analytics><amp-call-tracking config="/calls"></amp-call-tracking>`,
 			want: []string{"GET https://www.example.com/config json credentials", "GET https://www.example.com/calls json credentials"}},
 		{name: "amp-ad", document: `<amp-ad type="custom" data-url="/ad" rtc-config='{"urls": ["https://rtc.example/1", {"url": "https://rtc.example/2"}]}'></amp-ad>`,
-			want: []string{"GET https://www.example.com/ad json", "GET https://rtc.example/1 json credentials", "GET https://rtc.example/2 json credentials"}},
+			want: []string{"GET https://www.example.com/ad json", "GET https://rtc.example/1 any credentials", "GET https://rtc.example/2 any credentials"}},
+		{name: "amp-story-auto-ads with attributes", document: `<amp-story-auto-ads><script type="application/JSON">{"ad-attributes": {"type": "custom", "data-url": "/ad?RANDOM", "rtc-config": {"urls": ["https://rtc.example/?AMP_GEO(ISOCountry)"]}}}</script></amp-story-auto-ads>`,
+			want: []string{"GET https://www.example.com/ad?RANDOM json", "GET https://rtc.example/?0 any credentials"}},
 		{name: "amp-script", document: `<amp-script src="/script.js"></amp-script>`, want: []string{"GET https://www.example.com/script.js script no-source-origin"}},
-		{name: "a manifest", document: `<link rel="manifest" href="/manifest.json"><link rel="stylesheet" href="/style.css">`, want: []string{"GET https://www.example.com/manifest.json json"}},
+		{name: "a manifest", document: `<link rel="origin-manifest" href="/1.json"><link rel="manifest" href="/2.json"><amp-app-banner></amp-app-banner>`, want: []string{"GET https://www.example.com/1.json json"}},
+		{name: "a manifest that nothing reads", document: `<link rel="manifest" href="/manifest.json"><link rel="amp-manifest" href="/1">`},
+		{name: "JSON in another case", document: `<script id="amp-access" type="Application/JSON">{"authorization": "/a", "noPingback": true, "pingback": "/p"}</script>`, want: []string{"GET https://www.example.com/a json credentials"}},
+		{name: "amp-access of a vendor", document: `<script id="amp-access" type="application/json">[{"vendor": "laterpay", "authorization": "/a"}, {"type": "other", "authorization": "/b"}]</script>`},
+		{name: "a prefix in the configuration", document: `<amp-consent><script type="application/json">{"checkConsentHref": "/check", "xssiPrefix": ")]}"}</script></amp-consent>`, want: []string{"POST https://www.example.com/check any credentials text/plain;charset=utf-8"}},
+		{name: "a prefix that is ignored", document: `<amp-state src="/state" xssi-prefix=")]}"></amp-state>`, want: []string{"GET https://www.example.com/state json"}},
+		{name: "in a drawing", document: `<svg><amp-list src="/list"></amp-list><script id="amp-access" type="application/json">{"authorization": "/a"}</script></svg>`},
+		{name: "bindings without CORS", document: `<amp-img [src]="a"></amp-img><amp-video [src]="b"></amp-video><form [action-xhr]="c"></form>`},
+		{name: "variables within words", document: `<amp-list src="/SUBTITLES/$RANDOM/${RANDOM}?g=AMP_GEO"></amp-list>`, want: []string{"GET https://www.example.com/SUB0S/0/$%7B0%7D?g=0 json"}},
+		{name: "a name that must be encoded", document: `<amp-autocomplete src="/find" query="a b"></amp-autocomplete>`, want: []string{"GET https://www.example.com/find?a%20b=a json"}},
+		{name: "URLs as the URL standard has them", document: `<amp-list src="HTTPS:\\API.Example.com\b?q=é&quot;#f"></amp-list><amp-list src="//bücher.example/ä%2F|"></amp-list>`, want: []string{"GET https://api.example.com/b?q=%C3%A9%22 json", "GET https://xn--bcher-kva.example/%C3%A4%2F%7C json"}},
 		{name: "a track", document: `<amp-video><track src="/captions.vtt"></amp-video>`, want: []string{"GET https://www.example.com/captions.vtt any"}},
 		{name: "a font", document: `<style amp-custom>p { color: red } @font-face { font-family: a; src: url("/a.woff2") format("woff2") } q { background: url(/b.png) }</style>`,
 			want: []string{"GET https://www.example.com/a.woff2 any no-source-origin"}},
@@ -100,6 +127,9 @@ func TestReadDocument(t *testing.T) {
 					words = append(words, "no-source-origin")
 				}
 				got = append(got, strings.Join(words, " "))
+			}
+			if last := len(document.Endpoints) - 1; test.body != "" && (last < 0 || document.Endpoints[last].Body != test.body) {
+				t.Errorf("%+v; want the body %q", document.Endpoints, test.body)
 			}
 			if !slices.Equal(got, test.want) {
 				t.Errorf("got  %q\nwant %q", got, test.want)

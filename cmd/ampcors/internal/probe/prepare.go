@@ -70,7 +70,6 @@ func (p *prober) prepare(ctx context.Context) error {
 		if u.Query().Has("__amp_source_origin") {
 			return fmt.Errorf("%.200q has __amp_source_origin, which the probe adds itself", e.URL)
 		}
-		u.Fragment = ""
 		e.URL = u.String()
 		p.report.Target = cmp.Or(p.report.Target, e.URL)
 		p.allow(u, true)
@@ -233,10 +232,10 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// webURL parses the URL of a web server. Browsers send a space as %20.
+// webURL parses the URL of a web server.
 func webURL(value string) (*url.URL, error) {
-	u, err := url.Parse(strings.ReplaceAll(value, " ", "%20"))
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
+	u, err := parseURL(nil, value)
+	if err != nil {
 		return nil, fmt.Errorf("%.200q is not the URL of a web server; want one such as %.200q", value, "https://"+value)
 	}
 	if u.User != nil {

@@ -134,7 +134,7 @@ func (c *cell) request(origin string, s step) request {
 	}
 	e, u := c.e, c.e.URL
 	for _, claim := range s.claims {
-		value := url.QueryEscape(claim)
+		value := encode(claim)
 		if s.isFresh && c.fresh == bySpelling {
 			value = respell(value)
 		}

@@ -282,6 +282,17 @@ func escaped(text, set string) string {
 // strayPercent matches a percent sign that encodes nothing. Browsers send it as it is; for Go, it must be encoded.
 var strayPercent = regexp.MustCompile(`%($|[^0-9A-Fa-f]|[0-9A-Fa-f]($|[^0-9A-Fa-f]))`)
 
+// limited returns what is known of a limit of the backend after this answer.
+func (c *client) limited(a *answer) error {
+	_, resp := a.last()
+	later := ""
+	if value := resp.Header.Get("Retry-After"); value != "" {
+		later = fmt.Sprintf(", Retry-After: %.40q", value)
+	}
+	return fmt.Errorf("the backend limits requests, or is overloaded (status %d after %d requests in %s%s): use a --rate below its limit",
+		resp.Status, c.sent.Load(), time.Since(c.begun).Round(100*time.Millisecond), later)
+}
+
 // fetchSite returns the value of Sec-Fetch-Site,
 // https://w3c.github.io/webappsec-fetch-metadata/#sec-fetch-site-header
 func fetchSite(origin string, target *url.URL) string {

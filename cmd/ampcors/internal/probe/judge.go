@@ -34,8 +34,13 @@ func (c *cell) judge() {
 			t.judgeSent()
 		case t.Kind == KindCookies:
 			isOpen = t.judgeCookies()
+			c.judgeWithoutCookie(t)
 		case t.Kind == KindRevalidate:
 			t.judgeRevalidation(c.control.origin)
+		case t.Kind == KindPhone:
+			c.judgeUnder(t, t.answers[len(t.answers)-1], "only on a phone")
+		case t.Kind == KindTogether:
+			t.judgeTogether()
 		case t.Kind == KindUserAgent:
 			isLimit := isOverloaded(t.answers[0].status()) || slices.Contains(c.limits, t.answers[0].status())
 			if t.judgeSent(); t.Outcome == Fine && !isLimit && !c.isAsAtFirst(t.answers[0]) {
@@ -66,8 +71,8 @@ func (t *trial) judgeSent() {
 	}
 }
 
-// judgeRevalidation judges an answer that a browser has revalidated. The headers of a 304 replace those that it
-// stored (RFC 9111 section 3.2), and the CORS check is made with them.
+// judgeRevalidation judges an answer that a browser has revalidated. The headers of a 304 replace those that it stored under the same
+// names (RFC 9111 section 3.2), and the CORS check is made with all of them.
 func (t *trial) judgeRevalidation(origin string) {
 	if t.judgeSent(); t.Outcome != Fine || len(t.answers) < 2 { // without a validator, there is nothing to revalidate
 		return
@@ -77,14 +82,74 @@ func (t *trial) judgeRevalidation(origin string) {
 		t.skip(a.err.Error(), false)
 		return
 	}
+	_, stored := t.answers[0].last()
 	_, resp := a.last()
-	isNamed := len(resp.Header["Access-Control-Allow-Origin"]) > 0 // otherwise the stored headers stay
-	isWrong := isNamed && checkCORS(origin, t.sent[1].cookies, resp.Header) != nil
-	if resp.Status != http.StatusNotModified {
-		isWrong = !a.isReadable() && !isOverloaded(resp.Status)
+	isWrong := !a.isReadable() && !isOverloaded(resp.Status)
+	if resp.Status == http.StatusNotModified {
+		merged := stored.Header.Clone()
+		maps.Copy(merged, resp.Header)
+		isWrong = checkCORS(origin, t.sent[1].cookies, merged) != nil
 	}
 	if isWrong {
 		t.blame("revalidation-wrong-origin", a)
+	}
+}
+
+// judgeUnder judges an answer to the publisher's page under a condition under which it must work as well.
+func (c *cell) judgeUnder(t *trial, a *answer, condition string) {
+	why := a.why()
+	switch control := c.control.answers[0]; {
+	case a.err != nil:
+		t.skip(a.err.Error(), false)
+	case isOverloaded(a.status()), slices.Contains(c.limits, a.status()):
+		t.skip(c.meansNothing(a.status()), false)
+	case !control.isReadable() || control.status() >= 400 || why == nil && a.status() < 400 && len(t.answers) != 2:
+		t.Outcome = Fine // or what is wrong is a finding without the condition
+	case c.differs != nil || len(t.answers) == 2 || a.status() >= 500:
+		t.skip("the publisher's page is answered with other CORS headers, or another status, from one time to the next", false)
+	case why == nil:
+		t.remark = condition
+		t.blame("http-error", a)
+	default:
+		t.remark, t.Reason = condition, why.Error()
+		t.blame(c.blockedBy(a, c.control.origin), a)
+	}
+}
+
+// judgeWithoutCookie judges the answer to a reader who has no cookie. A redirect, such as to a login, is judged by no page.
+func (c *cell) judgeWithoutCookie(t *trial) {
+	if len(t.answers) < 2 || t.answers[1].err != nil || t.answers[1].fetch.hop > 0 || isRedirect(t.answers[1].status()) {
+		return
+	}
+	a := *t.answers[1]
+	fetched := *a.fetch
+	fetched.request.credentials = true // the page sends them, if there are any
+	fetched.blocked = checkCORS(c.control.origin, true, fetched.response.Header)
+	if a.fetch = &fetched; fetched.blocked != nil {
+		c.judgeUnder(t, &a, "only without a cookie")
+	}
+}
+
+// judgeTogether judges what two pages got that asked at the same time. What happened only once may be chance.
+func (t *trial) judgeTogether() {
+	swapped := 0
+	for i, a := range t.answers {
+		request, _ := t.answers[i^1].last()
+		if a.err != nil {
+			t.skip(a.err.Error(), false)
+			return
+		}
+		if isOf(a, request.origin) {
+			swapped++
+			t.because = a
+		}
+	}
+	switch t.Outcome = Fine; {
+	case swapped == 1:
+		t.skip("a page got the answer to another page that asked at the same time, but only once", false)
+	case swapped > 1:
+		t.remark = "another page asked for the same URL at the same time, and got this answer"
+		t.blame("cached-wrong-origin", t.because)
 	}
 }
 
@@ -106,7 +171,7 @@ func (c *cell) judgePages(pages []*trial) {
 		case isOverloaded(a.status()) && c.isOnlyThisCache(t, pages):
 			t.remark = "pages on other caches are answered"
 		case isOverloaded(a.status()), slices.Contains(c.limits, a.status()) && !a.isReadable():
-			t.skip(fmt.Sprintf("the backend limits requests, or is down (status %d)", a.status()), false)
+			t.skip(c.meansNothing(a.status()), false)
 			continue
 		case c.isWalled(t, a, pages):
 			t.skip(fmt.Sprintf("the backend answers every request with status %d, also without Origin: that is a login or a firewall, and not CORS", a.status()), false)
@@ -546,7 +611,7 @@ func (c *cell) provesNothing(t *trial) error {
 		case a.err != nil:
 			return a.err
 		case isOverloaded(status), slices.Contains(c.limits, status):
-			return fmt.Errorf("the backend limits requests (status %d)", status)
+			return errors.New(c.meansNothing(status))
 		case isOwn:
 		case status >= 400 && control.status() >= 400 && !control.isReadable():
 			return fmt.Errorf("the backend answers its publisher's page with status %d, so that status %d denies nothing", control.status(), status)
@@ -555,6 +620,14 @@ func (c *cell) provesNothing(t *trial) error {
 		}
 	}
 	return nil
+}
+
+// meansNothing returns why an answer with this status denies nothing.
+func (c *cell) meansNothing(status int) string {
+	if isOverloaded(status) {
+		return fmt.Sprintf("the backend limits requests, or is down (status %d)", status)
+	}
+	return fmt.Sprintf("status %d, which the publisher's own request also got when it was repeated, denies nothing", status)
 }
 
 // isFromCache reports whether a shared cache answered.

@@ -94,7 +94,7 @@ func TestWhatAnswersProve(t *testing.T) {
 		{name: "answered without CORS", e: get, what: null, answers: []*answer{recorded(200, "{}")}, outcome: Fine},
 		{name: "not answered", e: get, what: null, answers: []*answer{{err: http.ErrHandlerTimeout}}, outcome: NotTested, cause: "timeout"},
 		{name: "too many requests", e: get, what: null, answers: []*answer{recorded(429, "")}, outcome: NotTested, cause: "limits requests"},
-		{name: "the status of a control that failed", e: get, what: null, answers: []*answer{recorded(444, "")}, change: func(c *cell) { c.limits = []int{444} }, outcome: NotTested, cause: "limits requests"},
+		{name: "the status of a control that failed", e: get, what: null, answers: []*answer{recorded(444, "")}, change: func(c *cell) { c.limits = []int{444} }, outcome: NotTested, cause: "also got when it was repeated"},
 		{name: "a status that the control never had", e: get, what: null, answers: []*answer{recorded(404, "")}, change: func(c *cell) { c.limits = []int{444} }, outcome: Fine},
 		{name: "from a cache", e: get, what: null, answers: []*answer{recorded(200, "{}", "Age: 5")}, outcome: NotTested, cause: "Age: 5"},
 		{name: "revalidated by a cache", e: get, what: null, answers: []*answer{recorded(200, "{}", "Age: 0")}, outcome: Fine},

@@ -2,7 +2,6 @@ package probe
 
 import (
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -39,7 +38,7 @@ const (
 	NotTested Outcome = "not tested" // Reason says why
 )
 
-// A Kind is what the pages of some trials have in common. Those of the first five are the
+// A Kind is what the pages of some trials have in common. Those of the first seven are the
 // publisher's; all others must be denied.
 type Kind string
 
@@ -49,6 +48,8 @@ const (
 	KindCookies    Kind = "cookies"          // whether the answer depends on them
 	KindRevalidate Kind = "revalidation"     // of an answer in the browser's cache
 	KindUserAgent  Kind = "User-Agent"       // whether the answer depends on it
+	KindPhone      Kind = "phones"           // the publisher's page in a phone's browser
+	KindTogether   Kind = "at one time"      // two of the publisher's pages, for one URL
 	KindSites      Kind = "other sites"      //
 	KindPublishers Kind = "other publishers" // on an AMP Cache
 	KindTwins      Kind = "shared prefixes"
@@ -68,7 +69,7 @@ const (
 
 // Kinds returns the kinds of trials, in the order of reports.
 func Kinds() []Kind {
-	return []Kind{KindPage, KindNoOrigin, KindCookies, KindRevalidate, KindUserAgent, KindSites, KindPublishers, KindTwins,
+	return []Kind{KindPage, KindNoOrigin, KindCookies, KindRevalidate, KindUserAgent, KindPhone, KindTogether, KindSites, KindPublishers, KindTwins,
 		KindLookalikes, KindHTTP, KindNull,
 		KindClaims, KindSameOrigin, KindReferer, KindLocalhost, KindFormer, KindOwnHosts, KindForged, KindEmails, KindSenders}
 }
@@ -76,7 +77,7 @@ func Kinds() []Kind {
 // IsHostile reports whether the pages of this kind must be denied.
 func (k Kind) IsHostile() bool {
 	switch k {
-	case KindPage, KindNoOrigin, KindCookies, KindRevalidate, KindUserAgent, KindEmails:
+	case KindPage, KindNoOrigin, KindCookies, KindRevalidate, KindUserAgent, KindPhone, KindTogether, KindEmails:
 		return false
 	}
 	return true
@@ -186,9 +187,15 @@ func (p *prober) plan(e *Endpoint, publisher string) (*cell, error) {
 		withOurName := control
 		withOurName.header = http.Header{"User-Agent": {userAgent}}
 		c.add(KindUserAgent, "the publisher's page, as "+userAgent, pages[0], "", withOurName)
+		onPhone := control
+		onPhone.header = http.Header{"User-Agent": {phoneAgent}}
+		c.add(KindPhone, "the publisher's page, on a phone", pages[0], "", onPhone,
+			step{when: ifDenied, claims: claims, cookies: e.Credentials, isFresh: true, isControl: true},
+			step{when: ifRecovered, claims: claims, cookies: e.Credentials, isFresh: true, isControl: true, header: onPhone.header})
+		c.add(KindTogether, "two pages of the publisher, for one URL at the same time", pages[0], "", control, control, control, control)
 	}
 	if isSent := p.client.trusted[originOfURL(e.URL)]; e.Credentials && p.cfg.Cookie != "" && isSent && e.Method == http.MethodGet {
-		with, without := step{claims: claims, cookies: true, isFresh: true}, step{claims: claims, isFresh: true}
+		with, without := step{claims: claims, cookies: true, isFresh: true, isControl: true}, step{claims: claims, isFresh: true, isControl: true}
 		c.add(KindCookies, "the answer with and without cookies", pages[0], "", with, without, with)
 	}
 	c.planHostile(pages)
@@ -266,20 +273,21 @@ func (c *cell) planHostile(pages []page) {
 	own, foreign := c.claim(c.own), c.claim(evil)
 	// Most mistakes are about the origin. The page claims to be of the publisher, as a backend may
 	// want that as well. If it is allowed, a claim of another site shows what the backend compares.
+	once := func(kind Kind, id, what, origin string) {
+		hostile(kind, id, what, origin, step{claims: own}, step{when: ifAllowed, claims: foreign})
+	}
 	plain := func(kind Kind, id, what, origin string) {
 		steps := []step{{claims: own}, {when: ifAllowed, claims: foreign}}
-		if !c.e.NoSourceOrigin && (kind == KindLookalikes || kind == KindHTTP || kind == KindLocalhost) {
+		if !c.e.NoSourceOrigin && kind != KindNull {
 			steps = append(steps, step{when: ifDenied, claims: c.claim(origin)}) // it claims to be itself
 		}
-		if kind == KindNull || kind == KindLookalikes && strings.HasPrefix(origin, c.own) {
+		if kind == KindNull || origin == c.own+"."+evilHost {
 			steps = append(steps, step{when: ifDenied})
 		}
 		hostile(kind, id, what, origin, steps...)
 	}
 	prefix, _ := cacheurl.DomainPrefix(evilHost) // it is a constant
 	hash, _ := cacheurl.HashPrefix(evilHost)
-	ownPrefix, _, _ := strings.Cut(strings.TrimPrefix(pages[1].origin, "https://"), ".")
-
 	hostile(KindSites, "any-origin-allowed", "another website", evil, step{claims: foreign}, step{when: ifAllowed, claims: own})
 	if !c.e.NoSourceOrigin {
 		hostile(KindSites, "no-claim-allowed", "another website, without __amp_source_origin", evil, step{})
@@ -312,15 +320,16 @@ func (c *cell) planHostile(pages []page) {
 	}
 	for _, pg := range pages {
 		if pg.isAmbiguous {
-			plain(KindTwins, "twin-allowed", "another publisher with the same prefix on the cache "+pg.cache, pg.origin)
+			once(KindTwins, "twin-allowed", "another publisher with the same prefix on the cache "+pg.cache, pg.origin)
 		}
 	}
-	c.planLookalikes(pages, plain, hostile)
-	for _, pg := range pages {
-		plain(KindHTTP, "http-allowed", c.pageName(pg)+", over http", "http://"+strings.TrimPrefix(pg.origin, "https://"))
+	c.planLookalikes(pages, plain, once, hostile)
+	plain(KindHTTP, "http-allowed", c.pageName(pages[0])+", over http", "http://"+c.publisher)
+	for _, pg := range pages[1:] {
+		once(KindHTTP, "http-allowed", c.pageName(pg)+", over http", "http://"+strings.TrimPrefix(pg.origin, "https://"))
 	}
 	if registrable := site(c.publisher); registrable != c.publisher {
-		plain(KindHTTP, "http-allowed", "the publisher's domain, over http", "http://"+registrable)
+		once(KindHTTP, "http-allowed", "the publisher's domain, over http", "http://"+registrable)
 	}
 	plain(KindNull, "null-allowed", "a sandboxed frame of any website", "null")
 	hostile(KindNull, "null-allowed", "a sandboxed frame of any website, at the other origin to which the page's request is redirected", "null",
@@ -336,21 +345,22 @@ func (c *cell) planHostile(pages []page) {
 		step{claims: foreign, header: http.Header{"Referer": {evil + "/?" + pages[1].origin + "/&" + c.own + "/"}}})
 	hostile(KindReferer, "no-referer-allowed", "another website, without a Referer", evil,
 		step{claims: foreign, header: http.Header{"Referer": nil}})
-	for _, origin := range []string{"http://localhost", "http://localhost:3000", "http://localhost:5173", "http://localhost:8000",
-		"http://localhost:8080", "http://127.0.0.1"} {
-		plain(KindLocalhost, "localhost-allowed", "a program on the reader's machine", origin)
+	for _, origin := range []string{"http://localhost", "https://localhost", "http://localhost:3000", "http://localhost:5173", "http://localhost:8000",
+		"http://localhost:8080", "http://127.0.0.1", "http://127.0.0.1:8000", "http://192.168.0.10", "http://10.0.0.10:3000",
+		"chrome-extension://" + strings.Repeat("ampcorsprobe", 3)[:32]} {
+		once(KindLocalhost, "localhost-allowed", "a program or an extension on the reader's machine or network", origin)
 	}
-	for _, host := range []string{ownPrefix + "." + formerCache, c.publisher + "." + formerCache, formerCache} {
-		plain(KindFormer, "dead-cache-allowed", "a page at the domain of a former AMP Cache", "https://"+host)
+	for _, host := range []string{labelOf(pages[1].origin) + "." + formerCache, c.publisher + "." + formerCache, formerCache} {
+		once(KindFormer, "dead-cache-allowed", "a page at the domain of a former AMP Cache", "https://"+host)
 	}
 	below := "own-host-allowed"
 	if suffix, _ := publicsuffix.PublicSuffix(c.publisher); suffix == c.publisher {
 		below = "lookalike-allowed" // anybody can register it
 	}
-	plain(KindOwnHosts, below, "another host below the publisher", "https://ampcors-probe."+c.publisher)
+	once(KindOwnHosts, below, "another host below the publisher", "https://ampcors-probe."+c.publisher)
 	for i, pg := range pages {
 		if i == 0 || pg.form != formHash || len(pages) == len(c.p.cfg.Caches)+1 { // then there is no other form
-			plain(KindOwnHosts, "port-allowed", "another port of the same host", pg.origin+":8443")
+			once(KindOwnHosts, "port-allowed", "another port of the same host", pg.origin+":8443")
 		}
 	}
 	if c.e.Method == http.MethodPost && c.e.Credentials {
@@ -365,8 +375,8 @@ func (c *cell) planHostile(pages []page) {
 				step{claims: own, mode: asForm})
 		}
 		for _, kind := range []string{typeText, typeURLEncoded, typeMultipart} {
-			if kind != c.e.ContentType && !(kind == typeText && c.e.NeedsPreflight()) { // the others were sent as such
-				forged("a form of another website, as "+kind, evil, step{claims: own, mode: asForm, contentType: kind})
+			if !(kind == typeText && c.e.NeedsPreflight()) { // which the form was
+				forged("a script of another website, as "+kind, evil, step{claims: own, mode: asForm, contentType: kind})
 			}
 		}
 		if !c.e.NoSourceOrigin {
@@ -389,115 +399,52 @@ var sameOrigin = http.Header{"Amp-Same-Origin": {"true"}}
 
 // planLookalikes adds origins that wrong comparisons take for an allowed one. A host that only the
 // publisher or a cache can have is none of them.
-func (c *cell) planLookalikes(pages []page, plain func(kind Kind, id, what, origin string),
+func (c *cell) planLookalikes(pages []page, plain, once func(kind Kind, id, what, origin string),
 	hostile func(kind Kind, id, what, origin string, steps ...step)) {
-	registrable := site(c.publisher)
-	// On a cache: prefixes that end with, begin with and contain the publisher's, and those that
-	// are decoded wrongly.
-	domains := []string{"not" + registrable, "evil-" + registrable, otherTLD(c.publisher), c.publisher + "." + evilHost,
-		"not" + c.publisher + "." + evilHost, sameShape(c.publisher)}
-	naive, patterns := len(domains), []string{}
-	for i, b := range []byte(c.publisher) {
-		if b == '-' {
-			domains = append(domains, c.publisher[:i]+"."+c.publisher[i+1:]) // a hyphen is not doubled
-		}
-		if b == '.' && i < strings.LastIndexByte(c.publisher, '.') {
-			domains = append(domains, c.publisher[:i]+"-"+c.publisher[i+1:])   // "--" is read as "-", and then as "."
-			patterns = append(patterns, c.publisher[:i]+"x"+c.publisher[i+1:]) // a dot of a pattern, for the hyphen of the prefix
-		}
-	}
-	domains = append(patterns, domains...)
-	naive += len(patterns)
-	for i, domain := range domains {
+	ownPrefix := labelOf(pages[1].origin)
+	ofPatterns, ofFunctions := lookalikes(c.publisher)
+	for i, domain := range slices.Concat(ofPatterns, ofFunctions) {
+		plain(KindLookalikes, "lookalike-allowed", "a look-alike of "+c.publisher, "https://"+domain)
 		prefix, err := cacheurl.DomainPrefix(domain)
-		if err != nil || site(domain) == registrable || !strings.Contains(prefix, "-") {
-			continue // nobody else can register it, or it is not a domain
+		if err != nil || !strings.Contains(prefix, "-") {
+			continue
 		}
 		id, what := "prefix-lookalike-allowed", "the publisher "+domain
-		if i >= naive {
-			id, what = "naive-prefix-allowed", what+", whose prefix is "+prefix
+		if strings.ReplaceAll(prefix, "--", "-") == strings.NewReplacer(".", "-", "--", "-").Replace(c.publisher) {
+			id, what = "naive-prefix-allowed", what+", whose prefix is "+prefix // wrong decoding gives the publisher
 		}
-		for _, cache := range c.p.cfg.Caches {
-			hostile(KindLookalikes, id, what+", on the cache "+cache.ID, "https://"+prefix+"."+cache.CacheDomain,
-				step{claims: c.claim("https://" + domain)}, step{when: ifDenied, claims: c.claim(c.own)})
-		}
-	}
-	// Of the whole origin.
-	lookalike := func(origin, like string) {
-		u, err := url.Parse(origin)
-		if err != nil || site(u.Hostname()) == site(like) {
-			return
-		}
-		plain(KindLookalikes, "lookalike-allowed", "a look-alike of "+like, origin)
-	}
-	for _, pg := range pages {
-		lookalike(pg.origin+"."+evilHost, strings.TrimPrefix(pg.origin, "https://"))
-	}
-	lookalike(c.own+"_."+evilHost, c.publisher)
-	lookalike(c.own+longerTLD(c.publisher), c.publisher) // only letters follow
-	lookalike(c.own+".de", c.publisher)
-	lookalike("https://"+sameShape(c.publisher), c.publisher)
-	lookalike("https://evil"+registrable, c.publisher)
-	lookalike("https://evil-"+registrable, c.publisher)
-	lookalike("https://"+otherTLD(c.publisher), c.publisher)
-	for i, b := range []byte(c.publisher) {
-		if b == '.' && i < strings.LastIndexByte(c.publisher, '.') { // an unescaped dot of a regular expression
-			lookalike("https://"+c.publisher[:i]+"x"+c.publisher[i+1:], c.publisher)
+		for j, cache := range c.p.cfg.Caches {
+			what, origin := what+", on the cache "+cache.ID, "https://"+prefix+"."+cache.CacheDomain
+			if j == 0 {
+				hostile(KindLookalikes, id, what, origin, step{claims: c.claim("https://" + domain)}, step{when: ifDenied, claims: c.claim(c.own)})
+			} else if i < len(ofPatterns) { // claims are compared alike on each cache, and functions are used alike
+				once(KindLookalikes, id, what, origin)
+			}
 		}
 	}
-	lookalike("https://ampcors-probe-google.com", "google.com")
-	prefix, _, _ := strings.Cut(strings.TrimPrefix(pages[1].origin, "https://"), ".")
+	once(KindLookalikes, "lookalike-allowed", "a look-alike of "+c.publisher, c.own+"_."+evilHost) // no domain, but browsers take it
+	once(KindLookalikes, "lookalike-allowed", "a look-alike of google.com", "https://ampcors-probe-google.com")
+	i := slices.IndexFunc(pages, func(pg page) bool { return pg.form == formHash })
+	once(KindLookalikes, "lookalike-allowed", "a look-alike of the hash prefix on the cache "+pages[i].cache, pages[i].origin+"."+evilHost)
 	for _, cache := range c.p.cfg.Caches {
-		for _, host := range []string{"evil" + cache.CacheDomain, prefix + ".evil" + cache.CacheDomain} { // no dot before the domain
+		hosts := []string{ownPrefix + "evil" + cache.CacheDomain} // no dot before the domain
+		for _, domain := range slices.Concat(behind(cache.CacheDomain), replaceEach(cache.CacheDomain, '.', "x")) {
+			hosts = append(hosts, ownPrefix+"."+domain)
+		}
+		for _, host := range hosts {
+			id, what := "lookalike-allowed", "a look-alike of "+cache.CacheDomain
 			if site(host) == site(cache.CacheDomain) {
-				plain(KindLookalikes, "cache-lookalike-allowed", "a host that only the cache "+cache.ID+" can have", "https://"+host)
-			} else {
-				lookalike("https://"+host, cache.CacheDomain)
+				id, what = "cache-lookalike-allowed", "a host that only the cache "+cache.ID+" can have"
 			}
+			once(KindLookalikes, id, what, "https://"+host)
 		}
-		for i, b := range []byte(cache.CacheDomain) {
-			if b == '.' && i < strings.LastIndexByte(cache.CacheDomain, '.') {
-				lookalike("https://"+prefix+"."+cache.CacheDomain[:i]+"x"+cache.CacheDomain[i+1:], cache.CacheDomain)
-			}
-		}
-		lookalike("https://"+prefix+"."+cache.CacheDomain+longerTLD(cache.CacheDomain), cache.CacheDomain)
-		lookalike("https://"+prefix+"."+cache.CacheDomain+".de", cache.CacheDomain)
 	}
 }
 
-// longerTLD returns letters that make another top-level domain of a host's: ".com" and "munity" are
-// ".community". Where there is none, it returns letters that a pattern without an end accepts as well.
-func longerTLD(host string) string {
-	switch host[strings.LastIndexByte(host, '.')+1:] {
-	case "com":
-		return "munity"
-	case "org":
-		return "anic"
-	case "net":
-		return "work"
-	}
-	return "x"
-}
-
-// sameShape returns a host with as many labels as the publisher's, which somebody else can register:
-// "www.evilprobe.com" for "www.example.com".
-func sameShape(host string) string {
-	registrable := site(host)
-	name, suffix, _ := strings.Cut(registrable, ".")
-	other := "evilprobe"
-	if name == other {
-		other = "probeevil"
-	}
-	return strings.TrimSuffix(host, registrable) + other + "." + suffix
-}
-
-// otherTLD returns the same name below another top-level domain.
-func otherTLD(host string) string {
-	name, tld := host[:strings.LastIndexByte(host, '.')], "net"
-	if strings.HasSuffix(host, ".net") {
-		tld = "org"
-	}
-	return name + "." + tld
+// labelOf returns the first label of an origin's host.
+func labelOf(origin string) string {
+	label, _, _ := strings.Cut(strings.TrimPrefix(origin, "https://"), ".")
+	return label
 }
 
 // needsPreflight reports whether browsers send a preflight for a request of the publisher's pages.

@@ -51,9 +51,12 @@ func (c *cell) run(ctx context.Context, done func(*trial)) {
 		c.trials, hostile = slices.DeleteFunc(c.trials, isMoot), slices.DeleteFunc(hostile, isMoot)
 	}
 	for _, t := range compared {
-		if why != nil {
+		switch {
+		case why != nil:
 			t.skip(why.Error(), false)
-		} else {
+		case t.Kind == KindTogether:
+			c.askTogether(ctx, t, pages)
+		default:
 			c.ask(ctx, t)
 		}
 		done(t)
@@ -99,6 +102,50 @@ func (c *cell) ask(ctx context.Context, t *trial) {
 		t.sent = append(t.sent, s)
 		t.answers = append(t.answers, c.send(ctx, t, s))
 	}
+}
+
+// askTogether sends the requests of two pages on caches for one URL at the same time, and once more with a new URL; a third time if
+// a page got the other's answer in one of them.
+func (c *cell) askTogether(ctx context.Context, t *trial, pages []*trial) {
+	var two []*trial
+	for _, pg := range pages {
+		if pg.form != formOwn && pg.Kind == KindPage && len(two) < 2 && slices.ContainsFunc(pg.answers, (*answer).isReadable) {
+			two = append(two, pg)
+		}
+	}
+	if len(two) < 2 || c.width < 2 {
+		t.skip("there are not two pages on caches that may ask at the same time", true)
+		return
+	}
+	swapped := 0
+	for round := range 3 {
+		if round == 2 && swapped != 1 {
+			break
+		}
+		r := c.request(two[0].origin, t.steps[0])
+		other := r
+		other.origin, other.header = two[1].origin, r.header.Clone()
+		other.header.Set("Referer", other.origin+"/")
+		answers := []*answer{{}, {}}
+		var wait sync.WaitGroup
+		for i, r := range []request{r, other} {
+			wait.Go(func() {
+				answers[i].fetch = c.p.client.fetch(ctx, r)
+				answers[i].err = answers[i].fetch.err
+			})
+		}
+		wait.Wait()
+		t.answers = append(t.answers, answers...)
+		if isOf(answers[0], other.origin) || isOf(answers[1], r.origin) {
+			swapped++
+		}
+	}
+}
+
+// isOf reports whether an answer allows another origin than that of its request.
+func isOf(a *answer, origin string) bool {
+	r, resp := a.last()
+	return resp != nil && r.origin != origin && resp.Header.Get("Access-Control-Allow-Origin") == origin
 }
 
 // findRedirect notes the request of the publisher's page after a redirect to another origin, for which a browser
@@ -220,8 +267,8 @@ func (c *cell) untested(last *answer) error {
 	switch {
 	case last.err != nil:
 		return fmt.Errorf("the publisher's own request, which is repeated as a control, failed: %w", last.err)
-	case status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable:
-		return fmt.Errorf("the backend limits requests (status %d): use --rate %.0f", status, max(1, c.p.cfg.Rate/10))
+	case isOverloaded(status):
+		return c.p.client.limited(last)
 	case status != c.control.answers[0].status():
 		return fmt.Errorf("the publisher's own request, which is repeated as a control, is answered with status %d now, and was with %d",
 			status, c.control.answers[0].status())

@@ -1,0 +1,88 @@
+package probe
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/net/idna"
+	"golang.org/x/net/publicsuffix"
+	"golang.org/x/text/unicode/norm"
+
+	"github.com/ampcors/ampcors/cacheurl"
+)
+
+// lookalikes returns domains that others can register, and that a wrong comparison takes for the host: a pattern, or a comparison of
+// an end or a beginning; or a function that changes or searches text. Where the host has dots, its prefix on a cache has dashes, so
+// that the prefix of a look-alike is taken for the host's prefix in the same way.
+func lookalikes(host string) (ofPatterns, ofFunctions []string) {
+	own := site(host)
+	host, _ = idna.ToUnicode(host) // the caller has made it from Unicode
+	registrable, _ := idna.ToUnicode(own)
+	name, suffix, _ := strings.Cut(registrable, ".")
+	last := strings.LastIndexByte(host, '.') + 1
+	_, first := utf8.DecodeRuneInString(registrable)
+
+	ofPatterns = append(behind(host), "evil"+registrable, "evil-"+registrable, "wwwx"+registrable,
+		strings.TrimSuffix(host, registrable)+other(name, "evilprobe")+"."+suffix, host[:last]+other(host[last:], "net"))
+	ofPatterns = append(ofPatterns, replaceEach(host, '.', "x")...) // a dot that is not escaped
+
+	ofFunctions = []string{
+		registrable[first:], // lstrip, or a list that is one text
+		registrable[:first] + "www." + registrable[first:], // replace("www.", "")
+		"www" + registrable, "s" + registrable, strings.ReplaceAll(suffix, ".", "") + registrable, // lstrip
+		strings.Map(func(r rune) rune { // a database that ignores accents
+			if unicode.Is(unicode.Mn, r) {
+				return -1
+			}
+			return r
+		}, norm.NFD.String(host)),
+	}
+	for _, cut := range []string{host[:len(host)-1], host[:max(0, last-1)]} { // rstrip, or a list that is one text
+		if end, isKnown := publicsuffix.PublicSuffix(cut); isKnown || strings.Contains(end, ".") {
+			ofFunctions = append(ofFunctions, cut)
+		}
+	}
+	ofFunctions = slices.Concat(ofFunctions, replaceEach(host, '.', "-"), replaceEach(host, '-', ".")) // prefixes that are decoded wrongly
+
+	seen := make(map[string]bool)
+	for _, all := range []*[]string{&ofPatterns, &ofFunctions} {
+		var valid []string
+		for _, domain := range *all {
+			if domain, err := cacheurl.CanonicalDomain(domain); err == nil && site(domain) != own && !seen[domain] {
+				seen[domain] = true
+				valid = append(valid, domain)
+			}
+		}
+		*all = valid
+	}
+	return ofPatterns, ofFunctions
+}
+
+// behind returns hosts that begin with a host: for startsWith, includes, and patterns without an end or with one that is optional.
+func behind(host string) []string {
+	letters := map[string]string{"com": "munity", "org": "anic", "net": "work"}[host[strings.LastIndexByte(host, '.')+1:]]
+	if letters == "" {
+		letters = "x" // no top-level domain, but a pattern without an end takes it as well
+	}
+	return []string{host + "." + evilHost, host + letters, host + ".de"}
+}
+
+// replaceEach returns a host with each of its bytes that are old replaced, but for the last dot.
+func replaceEach(host string, old byte, replacement string) (hosts []string) {
+	for i := range len(host) {
+		if host[i] == old && i < strings.LastIndexByte(host, '.') {
+			hosts = append(hosts, host[:i]+replacement+host[i+1:])
+		}
+	}
+	return hosts
+}
+
+// other returns replacement or, if the text is that, another one.
+func other(text, replacement string) string {
+	if text == replacement {
+		return "org"
+	}
+	return replacement
+}

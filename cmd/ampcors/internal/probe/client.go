@@ -168,7 +168,7 @@ func (c *client) send(ctx context.Context, req request) (*response, error) {
 	if req.origin != "" && !(isRead && originOf(u) == req.origin) { // browsers send none within an origin
 		r.Header.Set("Origin", req.origin)
 	}
-	if req.origin != "" && !req.isProxied {
+	if _, isOlder := req.header["Sec-Fetch-Site"]; req.origin != "" && !req.isProxied && !isOlder {
 		r.Header.Set("Sec-Fetch-Site", fetchSite(req.origin, u))
 		r.Header.Set("Sec-Fetch-Mode", "cors")
 		r.Header.Set("Sec-Fetch-Dest", "empty")
@@ -181,7 +181,9 @@ func (c *client) send(ctx context.Context, req request) (*response, error) {
 		r.Header.Set("Cookie", c.cookie)
 	}
 	resp, err := c.http.RoundTrip(r) // follows no redirect
-	if err != nil {
+	if errors.Is(err, io.EOF) {
+		return nil, errors.New("the server closed the connection without an answer")
+	} else if err != nil {
 		return nil, err
 	}
 	defer resp.Body.Close()
@@ -195,7 +197,7 @@ func (c *client) send(ctx context.Context, req request) (*response, error) {
 	read, err := io.ReadAll(io.LimitReader(decoded, c.maxBody+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("the answer is truncated, or is not what its Content-Encoding says: %w", err)
+		return nil, fmt.Errorf("the answer is truncated, or cannot be decoded by its Content-Encoding: %w", err)
 	case int64(len(read)) > c.maxBody:
 		return nil, fmt.Errorf("the answer is longer than %d bytes: use a larger --max-answer (MiB)", c.maxBody)
 	}
@@ -211,28 +213,28 @@ func decode(resp *http.Response) (io.Reader, error) {
 	}
 	codings := strings.Split(strings.ToLower(strings.Join(resp.Header["Content-Encoding"], ",")), ",")
 	for _, coding := range slices.Backward(codings) { // the last was applied last
+		var decoder io.Reader
 		var err error
 		switch strings.TrimSpace(coding) {
 		case "gzip", "x-gzip":
-			var unzipped io.Reader
-			unzipped, err = gzip.NewReader(body)
-			body = bufio.NewReader(unzipped)
+			decoder, err = gzip.NewReader(body)
 		case "deflate": // browsers also take what some servers send: without the header and checksum of zlib
 			if start, _ = body.Peek(2); len(start) == 2 && start[0]&0xf == 8 && (int(start[0])<<8|int(start[1]))%31 == 0 {
-				var inflated io.Reader
-				inflated, err = zlib.NewReader(body)
-				body = bufio.NewReader(inflated)
+				decoder, err = zlib.NewReader(body)
 			} else {
-				body = bufio.NewReader(flate.NewReader(body))
+				decoder = flate.NewReader(body)
 			}
 		case "br":
-			body = bufio.NewReader(brotli.NewReader(body))
+			decoder = brotli.NewReader(body)
 		case "zstd":
-			return nil, errors.New("the answer has Content-Encoding: zstd, which the request did not ask for")
-		} // browsers ignore what they do not know
-		if err != nil {
-			return nil, fmt.Errorf("the answer is not what its Content-Encoding says: %w", err)
+			err = errors.New("the request did not ask for zstd")
+		default: // browsers ignore what they do not know
+			continue
 		}
+		if err != nil {
+			return nil, fmt.Errorf("the answer cannot be decoded by its Content-Encoding: %w", err)
+		}
+		body = bufio.NewReader(decoder)
 	}
 	return body, nil
 }
@@ -418,7 +420,7 @@ func (c *client) preflightOf(ctx context.Context, req request, target *url.URL) 
 func unsafeHeaders(h http.Header) (names []string) {
 	for key := range h {
 		switch key {
-		case "Accept", "Cache-Control", "Pragma", "Referer", "User-Agent", "If-None-Match", "If-Modified-Since":
+		case "Accept", "Accept-Language", "Cache-Control", "Pragma", "Referer", "User-Agent", "Sec-Fetch-Site", "If-None-Match", "If-Modified-Since":
 			// safelisted, or set by the browser and not by the page
 		case "Content-Type":
 			if !isSafelistedContentType(h.Get(key)) {

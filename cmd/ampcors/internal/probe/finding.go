@@ -159,7 +159,7 @@ var kinds = []kind{
 	{"referer-trusted", High, "Referer decides who may read",
 		"With referrerPolicy unsafe-url, a page sends its whole URL as Referer, which can have any text. Decide only by Origin."},
 	{"no-referer-allowed", High, "a page without a Referer is allowed", "A page can omit Referer with referrerPolicy no-referrer. Decide only by Origin."},
-	{"localhost-allowed", Medium, "localhost is allowed", "Any program on the reader's machine can serve a page at localhost. Allow it only while developing, and not in production."},
+	{"localhost-allowed", Low, "a program or an extension on the reader's machine or network is allowed", "Such an origin is for development: localhost, a private address, an extension of the browser. Allow it only while developing, and not in production."},
 	{"dead-cache-allowed", Medium, "the domain of a former AMP Cache is allowed",
 		"A domain can change hands. Allow only the caches in the registry, https://cdn.ampproject.org/caches.json."},
 	{"port-allowed", Low, "another port of an allowed host is allowed",

@@ -38,7 +38,7 @@ func (c *cell) judge() {
 		case t.Kind == KindRevalidate:
 			t.judgeRevalidation(c.control.origin)
 		case t.Kind == KindPhone:
-			c.judgeUnder(t, t.answers[len(t.answers)-1], "only on a phone")
+			c.judgeUnder(t, t.answers[len(t.answers)-1], "only on a phone in German: by User-Agent or Accept-Language")
 		case t.Kind == KindTogether:
 			t.judgeTogether()
 		case t.Kind == KindUserAgent:
@@ -433,7 +433,7 @@ func (c *cell) findFlaws(pages []*trial) {
 		_, resp := a.last()
 		h := resp.Header
 		switch {
-		case e.Answer == AnswerForm && resp.Status >= 400 && resp.Status < 500 && isJSON(resp.Body):
+		case e.Answer == AnswerForm && resp.Status >= 400 && resp.Status < 500 && isJSON(resp.Body) && a.fetch.last.method == e.Method:
 			// amp-form shows it to the reader
 		case (resp.Status < 200 || resp.Status > 299) && t.page.form == formOwn && t.origin == target && len(echoes) > 0:
 			t.Works = false

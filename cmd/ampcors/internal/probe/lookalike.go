@@ -32,6 +32,7 @@ func lookalikes(host string) (ofPatterns, ofFunctions []string) {
 		registrable[first:], // lstrip, or a list that is one text
 		registrable[:first] + "www." + registrable[first:], // replace("www.", "")
 		"www" + registrable, "s" + registrable, strings.ReplaceAll(suffix, ".", "") + registrable, // lstrip
+		strings.NewReplacer("ä", "ae", "ö", "oe", "ü", "ue", "ß", "ss").Replace(host), // names that are transliterated
 		strings.Map(func(r rune) rune { // a database that ignores accents
 			if unicode.Is(unicode.Mn, r) {
 				return -1

@@ -188,8 +188,8 @@ func (p *prober) plan(e *Endpoint, publisher string) (*cell, error) {
 		withOurName.header = http.Header{"User-Agent": {userAgent}}
 		c.add(KindUserAgent, "the publisher's page, as "+userAgent, pages[0], "", withOurName)
 		onPhone := control
-		onPhone.header = http.Header{"User-Agent": {phoneAgent}}
-		c.add(KindPhone, "the publisher's page, on a phone", pages[0], "", onPhone,
+		onPhone.header = http.Header{"User-Agent": {phoneAgent}, "Accept-Language": {"de-DE,de;q=0.9,en-US;q=0.8,en;q=0.7"}}
+		c.add(KindPhone, "the publisher's page, on a phone in German", pages[0], "", onPhone,
 			step{when: ifDenied, claims: claims, cookies: e.Credentials, isFresh: true, isControl: true},
 			step{when: ifRecovered, claims: claims, cookies: e.Credentials, isFresh: true, isControl: true, header: onPhone.header})
 		c.add(KindTogether, "two pages of the publisher, for one URL at the same time", pages[0], "", control, control, control, control)
@@ -382,6 +382,8 @@ func (c *cell) planHostile(pages []page) {
 		if !c.e.NoSourceOrigin {
 			forged("a form of another website, without a claim", evil, step{mode: asForm})
 		}
+		forged("a form of another website, in a browser that sends no Sec-Fetch-Site", evil,
+			step{claims: own, mode: asForm, header: http.Header{"Sec-Fetch-Site": nil}})
 		forged("a form of a sandboxed frame, with the publisher's claim", "null", step{claims: own, mode: asForm})
 		for _, origin := range []string{c.own + "." + evilHost, "https://evil" + site(c.publisher), "http://" + c.publisher} {
 			forged("a form of a page at "+origin+", with the publisher's claim", origin, step{claims: own, mode: asForm})

@@ -1,6 +1,9 @@
 package probe
 
 import (
+	"compress/flate"
+	"compress/gzip"
+	"compress/zlib"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +16,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/andybalholm/brotli"
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/cacheurl"
@@ -592,3 +597,63 @@ func TestWhatCachesDoWithADocumentIsSaid(t *testing.T) {
 		})
 	}
 }
+
+// TestAnswersAreDecodedAsBrowsersDo answers with each content coding, also over https, where browsers take brotli.
+func TestAnswersAreDecodedAsBrowsersDo(t *testing.T) {
+	encoded := func(encoder func(io.Writer) io.WriteCloser) string {
+		var b strings.Builder
+		w := encoder(&b)
+		_, _ = io.WriteString(w, `{"a": 1}`)
+		_ = w.Close()
+		return b.String()
+	}
+	raw := encoded(func(w io.Writer) io.WriteCloser { f, _ := flate.NewWriter(w, 1); return f })
+	zipped := encoded(func(w io.Writer) io.WriteCloser { return gzip.NewWriter(w) })
+	for _, test := range []struct{ coding, body, want string }{ // want is in an error, or empty
+		{"gzip", zipped, ""},
+		{"deflate", raw, ""},
+		{"Deflate", encoded(func(w io.Writer) io.WriteCloser { return zlib.NewWriter(w) }), ""},
+		{"br", encoded(func(w io.Writer) io.WriteCloser { return brotli.NewWriter(w) }), ""},
+		{"br, gzip", encoded(func(w io.Writer) io.WriteCloser { z := gzip.NewWriter(w); return both{brotli.NewWriter(z), z} }), ""},
+		{"utf-8", `{"a": 1}`, ""},
+		{"zstd", "x", "did not ask for zstd"},
+		{"gzip", "not zipped", "cannot be decoded"},
+		{"gzip", zipped[:20], "truncated"},
+		{"gzip", encoded(func(w io.Writer) io.WriteCloser {
+			z := gzip.NewWriter(w)
+			_, _ = z.Write(make([]byte, 2<<20))
+			return z
+		}), "longer than 1048576 bytes"},
+	} {
+		t.Run(test.coding, func(t *testing.T) {
+			var accepted string
+			server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				accepted = r.Header.Get("Accept-Encoding")
+				w.Header().Set("Content-Encoding", test.coding)
+				_, _ = io.WriteString(w, test.body)
+			}))
+			defer server.Close()
+			u, _ := url.Parse(server.URL)
+			c := newClient(Config{OnlyHosts: []string{u.Host}, Timeout: time.Minute, Insecure: true})
+			resp, err := c.send(t.Context(), request{method: "GET", url: server.URL})
+			switch {
+			case accepted != "gzip, deflate, br":
+				t.Errorf("Accept-Encoding: %s", accepted)
+			case test.want != "":
+				if err == nil || !strings.Contains(err.Error(), test.want) {
+					t.Errorf("got %v; want %q", err, test.want)
+				}
+			case err != nil || string(resp.Body) != `{"a": 1}`:
+				t.Errorf("%+v, %v", resp, err)
+			}
+		})
+	}
+}
+
+// both closes two encoders, the first of which writes to the second.
+type both struct {
+	io.WriteCloser
+	second io.Closer
+}
+
+func (b both) Close() error { return errors.Join(b.WriteCloser.Close(), b.second.Close()) }

@@ -4,7 +4,10 @@ package probetest
 
 import (
 	"cmp"
+	"compress/flate"
+	"compress/gzip"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -612,8 +615,158 @@ var cases = []Case{
 		}
 		return isDenied
 	}}), Want: []string{"vary-missing"}},
+
+	// Comparisons of text in place of names.
+	{Name: "a list that is one text", Backend: as(backend{allows: and(func(origin string) bool {
+		return isHTTPS(origin) && strings.Contains("www.example.com api.example.com", origin[8:])
+	})}), Want: []string{"lookalike-allowed"}},
+	{Name: "www. is removed anywhere", Backend: as(backend{allows: and(func(origin string) bool {
+		return strings.Replace(origin, "www.", "", 1) == "https://example.com"
+	})}), Want: []string{"lookalike-allowed"}},
+	{Name: "www- is removed anywhere", Backend: as(backend{allows: and(func(origin string) bool {
+		return strings.Replace(origin, "www-", "", 1) == "https://example-com.cdn.ampproject.org"
+	})}), Want: []string{"prefix-lookalike-allowed"}},
+	{Name: "characters are removed from the beginning", Backend: as(backend{allows: and(func(origin string) bool { return strings.TrimLeft(origin, "https://w.") == "example.com" })}), Want: []string{"http-allowed", "lookalike-allowed"}},
+	{Name: "characters are removed from the end", Backend: as(backend{allows: and(func(origin string) bool { return strings.TrimRight(origin, ".com") == "https://www.example" })}), Want: []string{"lookalike-allowed"}},
+	{Name: "www with any character, or nothing", Publisher: "example.com", Backend: as(backend{allows: func(_ *http.Request, origin string) bool {
+		return slices.Contains(originsOf("example.com"), origin) || regexp.MustCompile(`^https://(www.)?example\.com$`).MatchString(origin)
+	}}), Want: []string{"lookalike-allowed"}},
+	{Name: "a country after the prefix", Backend: as(backend{allows: and(regexp.MustCompile(`^https://www-example-com(-[a-z]{2})?\.cdn\.ampproject\.org$`).MatchString)}), Want: []string{"prefix-lookalike-allowed"}},
+	{Name: "a name without its accents", Publisher: "bücher.example", Backend: as(backend{allows: func(_ *http.Request, origin string) bool {
+		return slices.Contains(originsOf("bücher.example"), origin) || origin == "https://bucher.example" || origin == "https://buecher.example"
+	}}), Want: []string{"lookalike-allowed"}},
+	{Name: "an extension", Backend: as(backend{allows: and(func(origin string) bool { return strings.HasPrefix(origin, "chrome-extension://") })}), Want: []string{"localhost-allowed"}},
+	{Name: "a private network", Backend: as(backend{allows: and(regexp.MustCompile(`^http://192\.168\.\d+\.\d+(:\d+)?$`).MatchString)}), Want: []string{"localhost-allowed"}},
+
+	// Answers that depend on what only some readers send.
+	{Name: "phones are redirected", Backend: as(backend{changes: redirects("Mobile", "User-Agent", false)}), Want: []string{"redirect-without-cors"}},
+	{Name: "phones are redirected, with CORS", Backend: as(backend{changes: redirects("Mobile", "User-Agent", true)})},
+	{Name: "German is redirected", Backend: as(backend{changes: redirects("de", "Accept-Language", false)}), Want: []string{"redirect-without-cors"}},
+	{Name: "English is redirected, with CORS", Backend: as(backend{changes: redirects("en", "Accept-Language", true)})},
+	{Name: "CORS only with a session", Cookie: "session=1", Backend: as(backend{changes: answers(http.StatusOK, "{}", func(r *http.Request) bool { return r.Header.Get("Cookie") == "" })}), Want: []string{"acao-missing"}},
+	{Name: "401 with CORS without a session", Cookie: "session=1", Backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
+		isGuest := r.Header.Get("Cookie") == "" && slices.Contains(originsOf(Publisher), r.Header.Get("Origin"))
+		if isGuest {
+			fixed(r.Header.Get("Origin"))(w.Header(), "")
+			w.Header().Set("Vary", "Origin")
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+		return isGuest
+	}}), NotTested: "not every answer is a success"},
+	{Name: "gzip and deflate", Backend: as(backend{changes: compresses})},
+	{Name: "one answer for all that ask at one time", Remembers: true, Backend: func() http.Handler { return new(inFlight) }, Want: []string{"cached-wrong-origin"}},
+	{Name: "one answer for all of an origin that ask at one time", Remembers: true, Backend: func() http.Handler { return &inFlight{varies: true} }},
+	{Name: "a 304 with Access-Control-Allow-Origin alone", Backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
+		w.Header().Set("ETag", `"1"`)
+		isSame := r.Header.Get("If-None-Match") == `"1"`
+		if isSame {
+			w.Header().Set("Access-Control-Allow-Origin", r.Header.Get("Origin"))
+			w.WriteHeader(http.StatusNotModified)
+		}
+		return isSame
+	}})},
+	{Name: "a POST that a redirect makes a GET", Backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
+		if fixed(r.Header.Get("Origin"))(w.Header(), ""); !slices.Contains(originsOf(Publisher), r.Header.Get("Origin")) {
+			w.Header().Del("Access-Control-Allow-Origin")
+			w.WriteHeader(http.StatusForbidden)
+		} else if r.Method == http.MethodPost {
+			http.Redirect(w, r, "/slash/", http.StatusMovedPermanently)
+		} else {
+			w.WriteHeader(http.StatusMethodNotAllowed)
+			io.WriteString(w, `{"detail": "Method GET not allowed"}`)
+		}
+		return true
+	}}), Endpoint: formPost, Unsafe: true, Want: []string{"http-error"}},
+	{Name: "a forged fetch, where forms are denied", Backend: as(backend{body: `{"ok": true}`, runs: true, changes: answers(http.StatusForbidden, "", func(r *http.Request) bool { return r.Header.Get("Sec-Fetch-Mode") == "navigate" })}), Endpoint: formPost, Unsafe: true, Want: []string{"unsafe-reaches-handler"}},
+	{Name: "a forged POST of a browser without Sec-Fetch-Site", Backend: as(backend{body: `{"ok": true}`, runs: true, changes: answers(http.StatusForbidden, "", func(r *http.Request) bool {
+		return r.Header.Get("Sec-Fetch-Site") == "cross-site" && !slices.Contains(originsOf(Publisher), r.Header.Get("Origin"))
+	})}),
+		Endpoint: formPost, Unsafe: true, Want: []string{"unsafe-reaches-handler"}},
+	{Name: "a denial that closes the connection", Remembers: true, Backend: as(backend{changes: func(_ http.ResponseWriter, r *http.Request) bool {
+		if origin := r.Header.Get("Origin"); origin != "" && !slices.Contains(originsOf(Publisher), origin) {
+			panic(http.ErrAbortHandler)
+		}
+		return false
+	}}), NotTested: "the server closed the connection without an answer"},
+
 	{Name: "any website, without credentials", Backend: as(backend{allows: everybody, header: func(h http.Header, origin string) { h.Set("Access-Control-Allow-Origin", origin) }}),
 		Endpoint: probe.Endpoint{Method: "GET", Answer: probe.AnswerJSON}},
+}
+
+// redirects redirects requests with a word in a header, which are rightly allowed if the redirect has CORS headers.
+func redirects(word, name string, hasCORS bool) func(http.ResponseWriter, *http.Request) bool {
+	return func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.Contains(r.Header.Get(name), word) || r.URL.Query().Has("moved") || !slices.Contains(originsOf(Publisher), r.Header.Get("Origin")) {
+			return false
+		}
+		if hasCORS {
+			fixed(r.Header.Get("Origin"))(w.Header(), "")
+		}
+		w.Header().Set("Vary", "Origin, "+name)
+		http.Redirect(w, r, r.URL.String()+"&moved=1", http.StatusFound)
+		return true
+	}
+}
+
+// compresses answers the publisher's pages with what they accept.
+func compresses(w http.ResponseWriter, r *http.Request) bool {
+	origin := r.Header.Get("Origin")
+	if !slices.Contains(originsOf(Publisher), origin) || !strings.HasPrefix(r.Header.Get("Accept-Encoding"), "gzip, deflate") {
+		return false
+	}
+	fixed(origin)(w.Header(), "")
+	w.Header().Set("Vary", "Origin, Accept-Encoding")
+	var to io.WriteCloser = gzip.NewWriter(w)
+	w.Header().Set("Content-Encoding", "gzip")
+	if isHash(origin) {
+		to, _ = flate.NewWriter(w, flate.BestSpeed) // a valid level
+		w.Header().Set("Content-Encoding", "deflate")
+	}
+	io.WriteString(to, "{}")
+	to.Close()
+	return true
+}
+
+// An inFlight backend gives one answer to all requests for a URL that are there at one time. Unless it varies, their Origin does
+// not matter.
+type inFlight struct {
+	varies bool
+	mu     sync.Mutex
+	calls  map[string]*httptest.ResponseRecorder
+	wait   map[string]chan struct{}
+}
+
+func (f *inFlight) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !slices.Contains(originsOf(Publisher), r.Header.Get("Origin")) {
+		backend{}.ServeHTTP(w, r)
+		return
+	}
+	key := r.URL.String()
+	if f.varies {
+		key += r.Header.Get("Origin")
+	}
+	f.mu.Lock()
+	if f.calls == nil {
+		f.calls, f.wait = make(map[string]*httptest.ResponseRecorder), make(map[string]chan struct{})
+	}
+	done, call := f.wait[key], f.calls[key]
+	if call != nil {
+		f.mu.Unlock()
+		<-done
+	} else {
+		call, done = httptest.NewRecorder(), make(chan struct{})
+		f.calls[key], f.wait[key] = call, done
+		f.mu.Unlock()
+		time.Sleep(20 * time.Millisecond) // so long that two requests that are sent at once are there at once, also on a busy machine
+		backend{}.ServeHTTP(call, r)
+		f.mu.Lock()
+		delete(f.calls, key)
+		f.mu.Unlock()
+		close(done)
+	}
+	maps.Copy(w.Header(), call.Header())
+	w.WriteHeader(call.Code)
+	w.Write(call.Body.Bytes())
 }
 
 // A narrow backend allows null. It answers one request at a time, and fails if there are others.

@@ -1,15 +1,11 @@
-// Package ampcors is CORS middleware for APIs that AMP pages call: from AMP Caches, from
-// their publisher's own origin, and from AMP emails. It answers the pages of listed
-// publishers, and denies those of all others.
+// Package ampcors is CORS middleware for APIs that AMP pages call: from AMP Caches, from their publisher's own
+// origin, and from AMP emails. It answers the pages of listed publishers, and denies all others.
 //
 // An AMP page in an AMP Cache runs at the cache's origin: www.example.com appears at
-// https://www-example-com.cdn.ampproject.org. When the page calls its publisher's
-// API, the API sees that origin and must find out which publisher the page belongs to,
-// because the cache holds pages of everybody. This package reverses the origin into the
-// publisher's domain and looks up whether that publisher is allowed. Only then does the
-// page get Access-Control-Allow-Origin, and only then does an unsafe request reach the
-// handler. A hash prefix cannot be reversed. It is looked up among the hash prefixes of the
-// listed publishers, or by Config.Source.
+// https://www-example-com.cdn.ampproject.org. When the page calls its publisher's API, the API sees that origin
+// and must find out which publisher the page belongs to, because the cache holds pages of everybody. This package
+// reverses the origin into the publisher's domain and looks up whether that publisher is allowed. Only then does
+// the page get Access-Control-Allow-Origin, and only then does an unsafe request reach the handler.
 //
 //	mw, err := ampcors.New(ampcors.Config{
 //		Publishers:   []string{"www.example.com", "*.news.example"},
@@ -22,12 +18,11 @@
 //
 // # What is promised
 //
-// Sound: an accepted cache origin names exactly one publisher domain, and that
-// domain is allowed. Exceptions: see "Hosts that share a prefix" in package cacheurl.
+// Sound: an accepted cache origin names exactly one publisher domain, and that domain is allowed. Exceptions: see
+// "Hosts that share a prefix" in package cacheurl.
 //
-// Complete: every form that a known implementation issues for an allowed publisher
-// is accepted, unless it is also a form of another domain. Exceptions: see "What differs from AMP's document"
-// there.
+// Complete: every form that a known implementation issues for an allowed publisher is accepted, unless it is also
+// a form of another domain. Exceptions: see "What differs from AMP's document" there.
 //
 // The Origin of a cache is "https://", one label, "." and the domain of a trusted cache, and nothing else. The
 // label is the domain prefix. Implementations disagree on the prefix of many domains, and it is not public which
@@ -35,9 +30,9 @@
 // that does not decode to exactly one publisher: package [github.com/ampcors/ampcors/cacheurl] says how, and
 // where this differs from AMP's document.
 //
-// A hash prefix, which has no dash, is accepted if it is that of a publisher that is listed exactly, or that the
-// Source knows, even if a cache would use the readable form. A pattern such as "*.example.com" matches no hash
-// prefix.
+// A hash prefix, which has no dash, cannot be reversed. It is accepted if it is the hash of a publisher that is listed
+// exactly, or that the Source knows, even if a cache would use the readable form. A pattern such as "*.example.com"
+// matches no hash prefix.
 //
 // Some hosts share a prefix, so that no server can tell their pages apart. If both can exist, the prefix is denied,
 // with [ReasonAmbiguousPrefix]; the publisher's own origin and its hash prefix still get in, and
@@ -56,88 +51,79 @@
 //
 // # What is decided
 //
-// Origin decides, and outranks AMP-Same-Origin; the query's __amp_source_origin is
-// the caller's claim and never changes a decision on a website's request. A request
-// with an Origin that is not allowed is denied, unless Sec-Fetch-Site says that it is
-// the API host's own page. A request without Origin passes if it is safe (GET, HEAD,
-// OPTIONS), or if it has AMP-Same-Origin and no Sec-Fetch-Site other than same-origin.
-// Every response has Vary: Origin, and one to OPTIONS also Access-Control-Request-Method and
-// Access-Control-Request-Headers, because some shared caches store it. The members of an earlier Vary are
-// kept, in the same line. A denial is never stored by caches. The README has the whole
-// table.
+// Origin decides, and outranks AMP-Same-Origin; the query's __amp_source_origin is the caller's claim and never
+// changes a decision on a website's request. A request with an Origin that is not allowed is denied, unless
+// Sec-Fetch-Site says that it is the API host's own page. A request without Origin passes if it is safe (GET,
+// HEAD, OPTIONS), or if it has AMP-Same-Origin and no Sec-Fetch-Site other than same-origin. Every response has
+// Vary: Origin, and one to OPTIONS also Access-Control-Request-Method and Access-Control-Request-Headers, because
+// some shared caches store it. The members of an earlier Vary are kept, in the same line. A denial is never
+// stored by caches. The README has the whole table.
 //
-// AMP emails have a sender instead of an origin. Config.Email says which senders are
-// allowed. If it is zero, their requests are decided like all others: see [Email].
+// AMP emails have a sender instead of an origin. Config.Email says which senders are allowed. If it is zero,
+// their requests are decided like all others: see [Email].
 //
 // # Publishers in a file or a database
 //
-// Config.Publishers is a list in memory; a million take about 60 MB, and package
-// configfile reads and follows one in a file. For publishers in a database that change
-// often, there is package source, with packages sqlsource, pgsource and redissource below it. A
-// program makes one [source.Source], and gives it to any number of Middlewares as Config.Source. The
-// answers of the database are remembered for [source.Config].TTL. While it works, a revoked
-// publisher gets in for at most this long, or for less if [source.Source.Forget] is called or the
-// database reports its changes. A publisher in use is refreshed before that in the background.
+// Config.Publishers is a list in memory; a million take about 60 MB, and package configfile reads and follows one
+// in a file. For publishers in a database that change often, there is package source, with packages sqlsource,
+// pgsource and redissource below it. A program makes one [source.Source], and gives it to any number of
+// Middlewares as Config.Source. The answers of the database are remembered for [source.Config].TTL. While it
+// works, a revoked publisher gets in for at most this long, or for less if [source.Source.Forget] is called or
+// the database reports its changes. A publisher in use is refreshed before that in the background.
 //
-// If the Source fails, publishers that it confirmed within MaxStale still get in.
-// If no answer is remembered, a request gets status 503 and Retry-After, and the failure is
-// not remembered as a denial. [ReasonSourceUnavailable], Decision.SourceErr and
-// [source.Source.Stats] say why. Only a limited number of
-// lookups run at one time. If too many wait because of invented origins, a publisher that is not
-// yet remembered may also get 503.
+// If the Source fails, publishers that it confirmed within MaxStale still get in. If no answer is remembered, a
+// request gets status 503 and Retry-After, and the failure is not remembered as a denial.
+// [ReasonSourceUnavailable], Decision.SourceErr and [source.Source.Stats] say why. Only a limited number of
+// lookups run at one time. If too many wait because of invented origins, a publisher that is not yet remembered
+// may also get 503.
 //
 // # Where to put it
 //
-// Wrap the router: that of net/http, chi, gin or echo is an [http.Handler], so Wrap(router) sees
-// every request before the router does. Preflights must reach the Middleware, and they do not
-// reach it behind a single route, because no route matches OPTIONS. So do not put it behind a
-// ServeMux pattern with a method, chi's With and Group, or a gin group. A framework that has
-// handlers of its own must stop if [Middleware.Handle] returns false for proceed. In gin, call Abort:
-// gin.WrapH would run the handler after the denial. fiber reuses a request's memory, so clone
-// what Config.Observe keeps. Package ampcorstest checks a router, and the
-// folder examples has programs for each, and what goes wrong.
+// Wrap the router: that of net/http, chi, gin or echo is an [http.Handler], so Wrap(router) sees every request
+// before the router does. Preflights must reach the Middleware, and they do not reach it behind a single route,
+// because no route matches OPTIONS. So do not put it behind a ServeMux pattern with a method, chi's With and
+// Group, or a gin group. A framework that has handlers of its own must stop if [Middleware.Handle] returns false
+// for proceed. In gin, call Abort: gin.WrapH would run the handler after the denial. fiber reuses a request's
+// memory, so clone what Config.Observe keeps. Package ampcorstest checks a router, and the folder examples has
+// programs for each, and what goes wrong.
 //
-// Files that anybody may read, such as most fonts, do not need this package: serve them
-// with Access-Control-Allow-Origin "*", which AMP Caches repeat. Files that only publishers
-// may read can be served behind it like everything else. Give each publisher a URL of its
-// own for them, because a cache may keep one copy, with the header of the first publisher.
+// Files that anybody may read, such as most fonts, do not need this package: serve them with
+// Access-Control-Allow-Origin "*", which AMP Caches repeat. Files that only publishers may read can be served
+// behind it like everything else. Give each publisher a URL of its own for them, because a cache may keep one
+// copy, with the header of the first publisher.
 //
 // # What is not protected
 //
-// This package protects readers' cookies and publishers' data from other pages in
-// readers' browsers. It does not authenticate programs: anybody can send any Origin without
-// a browser. It trusts that the configured caches serve a publisher's documents only under
-// that publisher's prefix, and that the domains of the caches belong to them: see [cacheurl.Cache].
-// A cache serves documents that it fetched over http (/c/) and over https (/c/s/) at one
-// origin. So the cached copy of an http page is accepted, even where own origins with http are
-// denied.
+// This package protects readers' cookies and publishers' data from other pages in readers' browsers. It does not
+// authenticate programs: anybody can send any Origin without a browser. It trusts that the configured caches
+// serve a publisher's documents only under that publisher's prefix, and that the domains of the caches belong to
+// them: see [cacheurl.Cache]. A cache serves documents that it fetched over http (/c/) and over https (/c/s/) at
+// one origin. So the cached copy of an http page is accepted, even where own origins with http are denied.
 //
-// Cookies with the attribute Partitioned (CHIPS) do not separate publishers on a cache: browsers partition
-// by site, and all of cdn.ampproject.org is one. A cookie that your API sets for a page of one publisher
-// is also sent from cached pages of all others. This package does not let pages of publishers that are not
-// allowed read the answer.
+// Cookies with the attribute Partitioned (CHIPS) do not separate publishers on a cache: browsers partition by
+// site, and all of cdn.ampproject.org is one. A cookie that your API sets for a page of one publisher is also
+// sent from cached pages of all others. This package does not let pages of publishers that are not allowed read
+// the answer.
 //
 // Publishers are not kept apart from each other: each may call every path. If paths belong to tenants, compare
 // Decision.Publisher with the tenant.
 //
-// This package trusts Sec-Fetch-Site, because browsers do not let pages set it. An allowed publisher
-// can read everything that the reader of its page can read. A page with a cross-site
-// scripting bug is still that publisher's page.
+// This package trusts Sec-Fetch-Site, because browsers do not let pages set it. An allowed publisher can read
+// everything that the reader of its page can read. A page with a cross-site scripting bug is still that
+// publisher's page.
 //
-// The handler gets the server's own ResponseWriter, so it can change the headers. If it
-// sets Access-Control-Allow-Origin, it replaces the value; if it adds one, browsers get two
-// and reject them. If it replaces Vary, a shared cache may give one publisher's answer to
-// another. With nginx before 1.23, an added Vary line has the same effect. A
-// [net/http/httputil.ReverseProxy] as the handler adds the backend's headers, and clears all headers
-// after a 1xx response of the backend, such as 103 Early Hints. (A client cannot cause 100
-// Continue, except over HTTP/3: Expect is removed from the request.) Package guard prevents all
-// this.
+// The handler gets the server's own ResponseWriter, so it can change the headers. If it sets
+// Access-Control-Allow-Origin, it replaces the value; if it adds one, browsers get two and reject them. If it
+// replaces Vary, a shared cache may give one publisher's answer to another. With nginx before 1.23, an added Vary
+// line has the same effect. A [net/http/httputil.ReverseProxy] as the handler adds the backend's headers, and
+// clears all headers after a 1xx response of the backend, such as 103 Early Hints. (A client cannot cause 100
+// Continue, except over HTTP/3: Expect is removed from the request.) Package guard prevents all this.
 //
 // # Related packages
 //
-// Package cacheurl converts the URLs of AMP Caches. Package announce/updatecache asks the caches to
-// fetch a document again, announce/indexnow tells search engines about it, and announce/sitemap finds
-// what has changed. This package imports only cacheurl of these.
+// Package cacheurl converts the URLs of AMP Caches. Package announce/updatecache asks the caches to fetch a
+// document again, announce/indexnow tells search engines about it, and announce/sitemap finds what has changed.
+// This package imports only cacheurl of these.
 //
 // # Sources
 //

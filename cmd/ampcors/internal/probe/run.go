@@ -59,6 +59,9 @@ func (c *cell) run(ctx context.Context, done func(*trial)) {
 		default:
 			c.ask(ctx, t)
 		}
+		if why == nil { // the control's page has sent it
+			t.page, t.Origin, t.Form = c.control.page, c.control.Origin, c.control.Form
+		}
 		done(t)
 	}
 	for group := range slices.Chunk(hostile, groupSize) {

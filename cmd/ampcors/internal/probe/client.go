@@ -257,7 +257,7 @@ func parseURL(base *url.URL, value string) (*url.URL, error) {
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" {
 		return nil, cmp.Or(err, errors.New("it is not the URL of a web server"))
 	}
-	u.Host = strings.ToLower(u.Host)
+	u.Host = strings.ToLower(strings.TrimSuffix(u.Host, map[string]string{"https": ":443", "http": ":80"}[u.Scheme]))
 	if host := u.Hostname(); strings.ContainsFunc(host, func(r rune) bool { return r >= utf8.RuneSelf }) {
 		domain, err := cacheurl.CanonicalDomain(host)
 		if err != nil {

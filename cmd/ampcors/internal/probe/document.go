@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"mime/multipart"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -41,6 +40,7 @@ const (
 	AnswerAny    Answer = "any"    // a status of 2xx
 	AnswerJSON   Answer = "json"   // JSON, with any Content-Type
 	AnswerForm   Answer = "form"   // JSON; reads AMP-Redirect-To
+	AnswerVerify Answer = "verify" // a status of 2xx, or of 4xx with JSON
 	AnswerScript Answer = "script" // JavaScript
 )
 
@@ -110,9 +110,13 @@ func ReadDocument(document io.Reader, base *url.URL) (Document, error) {
 	f := &finder{base: base, seen: make(map[Endpoint]bool), canonical: base.String()}
 	for n := range root.Descendants() {
 		switch rel := attr(n, "rel"); {
+		case n.Data == "base" && hasAttr(n, "href") && f.base == base:
+			if u, err := parseURL(base, attr(n, "href")); err == nil {
+				f.base = u
+			}
 		case n.Data != "link" || n.Namespace != "":
 		case rel == "canonical":
-			if u, err := parseURL(base, attr(n, "href")); err == nil {
+			if u, err := parseURL(f.base, attr(n, "href")); err == nil {
 				f.canonical = u.String()
 			}
 		case f.manifest == nil && (rel == "manifest" || rel == "origin-manifest"):
@@ -187,8 +191,10 @@ func (f *finder) element(n *html.Node) {
 	switch n.Data {
 	case "amp-list", "amp-next-page", "amp-render":
 		get(n.Data, src, includes("credentials"), answer)
-	case "amp-state", "amp-bodymovin-animation", "amp-date-picker", "amp-viz-vega":
+	case "amp-state", "amp-bodymovin-animation", "amp-viz-vega":
 		get(n.Data, src, includes("credentials"), AnswerJSON)
+	case "amp-date-picker":
+		get(n.Data, attr(n, "src"), includes("credentials"), AnswerJSON)
 	case "amp-autocomplete":
 		if query := attr(n, "query"); src != "" && query != "" {
 			src = withQuery(src, encode(query)+"=a")
@@ -199,9 +205,15 @@ func (f *finder) element(n *html.Node) {
 	case "script":
 		f.script(n)
 	case "amp-user-notification":
-		get(n.Data, expand(attr(n, "data-show-if-href")), true, AnswerJSON)
-		f.add(n.Data, attr(n, "data-dismiss-href"), Endpoint{Method: http.MethodPost, ContentType: cmp.Or(attr(n, "enctype"), typeJSON), Body: "{}",
-			Credentials: true, Answer: AnswerAny})
+		id := attr(n, "id")
+		if show := expand(attr(n, "data-show-if-href")); show != "" {
+			get(n.Data, withQuery(show, "elementId="+encode(id)+"&ampUserId=0"), true, AnswerJSON)
+		}
+		e := Endpoint{Method: http.MethodPost, ContentType: cmp.Or(attr(n, "enctype"), "application/json;charset=utf-8"), Body: asJSON(map[string]string{"elementId": id}), Credentials: true, Answer: AnswerAny}
+		if e.ContentType == typeURLEncoded {
+			e.Body = "elementId=" + encode(id)
+		}
+		f.add(n.Data, attr(n, "data-dismiss-href"), e)
 	case "amp-story-auto-ads":
 		get(n.Data, attr(n, "src"), false, AnswerJSON)
 	case "amp-story-bookend", "amp-story-shopping-config", "amp-story-social-share":
@@ -210,7 +222,7 @@ func (f *finder) element(n *html.Node) {
 		get(n.Data, expand(attr(n, "bookend-config-src")), includes("data-credentials"), AnswerJSON)
 	case "amp-analytics", "amp-call-tracking":
 		get(n.Data, expand(attr(n, "config")), includes("data-credentials") || n.Data == "amp-call-tracking", AnswerJSON)
-	case "amp-ad":
+	case "amp-ad", "amp-embed":
 		f.ad(attr(n, "type"), attr(n, "data-url"), attr(n, "rtc-config"))
 	case "amp-script":
 		f.add(n.Data, attr(n, "src"), Endpoint{Method: http.MethodGet, Answer: AnswerScript, NoSourceOrigin: true})
@@ -218,16 +230,20 @@ func (f *finder) element(n *html.Node) {
 		if f.manifest != nil {
 			get(n.Data, attr(f.manifest, "href"), false, AnswerJSON)
 		}
-	case "track":
-		get(n.Data, attr(n, "src"), false, AnswerAny)
+	case "track": // only a story's script fetches it; elsewhere the browser does, and with CORS if crossorigin says so
+		if isInside(n, nil, "amp-story", "") {
+			get(n.Data, attr(n, "src"), false, AnswerAny)
+		} else if n.Parent != nil && hasAttr(n.Parent, "crossorigin") {
+			f.add(n.Data, attr(n, "src"), Endpoint{Method: http.MethodGet, Credentials: attr(n.Parent, "crossorigin") == "use-credentials", Answer: AnswerAny, NoSourceOrigin: true})
+		}
 	case "style":
 		if hasAttr(n, "amp-custom") {
-			for _, m := range fontURL.FindAllStringSubmatch(text(n), -1) {
-				f.add("@font-face", m[1], Endpoint{Method: http.MethodGet, Answer: AnswerAny, NoSourceOrigin: true})
+			for _, src := range fontsOf(text(n)) {
+				f.add("@font-face", src, Endpoint{Method: http.MethodGet, Answer: AnswerAny, NoSourceOrigin: true})
 			}
 		}
 	default:
-		if strings.HasPrefix(n.Data, "amp-story-interactive-") {
+		if strings.HasPrefix(n.Data, "amp-story-interactive-") && n.Data != "amp-story-interactive-results" {
 			f.interactive(n)
 		}
 	}
@@ -241,69 +257,38 @@ func (f *finder) interactive(n *html.Node) {
 	}
 	page := strings.ReplaceAll(base64.URLEncoding.EncodeToString([]byte(f.canonical)), "=", ".")
 	u = u.JoinPath(page + "+" + attr(n, "id"))
+	kind := "type=0&client=0"
+	if strings.Contains(n.Data, "poll") {
+		kind = "type=1&client=0"
+	}
 	for _, e := range []Endpoint{{Method: http.MethodGet, Answer: AnswerJSON},
 		{Method: http.MethodPost, ContentType: typeJSON, Body: `{"option_selected":0}`, Answer: AnswerAny}} {
 		if e.Method == http.MethodPost {
 			u = u.JoinPath(":vote")
 		}
-		f.add(n.Data, withQuery(u.String(), "type=0&client=0"), e)
+		f.add(n.Data, withQuery(u.String(), kind), e)
 	}
 }
 
-// fontURL finds the URLs of @font-face rules.
-var fontURL = regexp.MustCompile(`@font-face\s*\{[^}]*?url\(\s*["']?([^"')]+)`)
-
-// form adds the requests of a form with its fields as the page has them, but for those of select: amp-form/0.1/amp-form.js sends
-// them in the URL with GET, and otherwise in the body; for verify-xhr, with __amp_form_verify as one more. It expands no variables
-// in the URL. Which fields count: src/core/dom/form.js.
-func (f *finder) form(n *html.Node) {
-	e := Endpoint{Method: http.MethodGet, Credentials: true, Answer: AnswerForm}
-	if hasAttr(n, "xssi-prefix") {
-		e.Answer = AnswerAny
-	}
-	if strings.EqualFold(attr(n, "method"), http.MethodPost) {
-		e.Method, e.ContentType = http.MethodPost, typeMultipart
-		if attr(n, "enctype") == typeURLEncoded {
-			e.ContentType = typeURLEncoded
-		}
-	}
-	query, body := "", new(strings.Builder)
-	parts := multipart.NewWriter(body)
-	_ = parts.SetBoundary(multipartBoundary) // it is a valid one
-	add := func(name, value string) {
-		query += "&" + encode(name) + "=" + encode(value)
-		_ = parts.WriteField(name, value) // to memory
-	}
-	for field := range n.Descendants() {
-		name, value, kind := attr(field, "name"), attr(field, "value"), strings.ToLower(attr(field, "type"))
-		switch isBox := kind == "checkbox" || kind == "radio"; {
-		case name == "" || hasAttr(field, "disabled"):
-		case field.Data == "textarea":
-			add(name, text(field))
-		case field.Data == "input" && !slices.Contains([]string{"submit", "button", "image", "file", "reset"}, kind) && (!isBox || hasAttr(field, "checked")):
-			if isBox && !hasAttr(field, "value") {
-				value = "on"
+// fontsOf returns the URL of each @font-face rule that browsers load: in its last src, the first in a format that they know.
+func fontsOf(css string) (urls []string) {
+	for _, rule := range fontFace.FindAllStringSubmatch(cssComment.ReplaceAllString(css, ""), -1) {
+		sources := strings.Split(rule[1], "src")
+		for _, m := range fontURL.FindAllStringSubmatch(sources[len(sources)-1], -1) {
+			if format := strings.ToLower(m[4]); format == "" || strings.HasPrefix(format, "woff") || format == "truetype" || format == "opentype" {
+				urls = append(urls, m[1]+m[2]+m[3])
+				break
 			}
-			add(name, value)
 		}
 	}
-	for _, key := range []string{"action-xhr", "verify-xhr"} {
-		value := attr(n, key)
-		if key == "verify-xhr" {
-			e.Answer = AnswerForm // without the prefix
-			add("__amp_form_verify", "true")
-		}
-		switch {
-		case e.ContentType == typeMultipart:
-			e.Body = strings.TrimPrefix(body.String()+"\r\n--"+multipartBoundary+"--\r\n", "\r\n")
-		case e.ContentType == typeURLEncoded:
-			e.Body = strings.TrimPrefix(query, "&")
-		case query != "" && value != "":
-			value = withQuery(value, query[1:])
-		}
-		f.add("amp-form", value, e)
-	}
+	return urls
 }
+
+var (
+	cssComment = regexp.MustCompile(`(?s)/\*.*?\*/`)
+	fontFace   = regexp.MustCompile(`(?i)@font-face\s*\{([^}]*)`)
+	fontURL    = regexp.MustCompile(`(?i)url\(\s*(?:"([^"]*)"|'([^']*)'|([^"')\s]+))\s*\)(?:\s*format\(\s*["']?([^"')]+))?`)
+)
 
 // script reads the JSON configuration of a component.
 func (f *finder) script(n *html.Node) {
@@ -341,6 +326,9 @@ func (f *finder) script(n *html.Node) {
 		services, _ := object["services"].([]any)
 		for _, s := range services {
 			service, _ := s.(map[string]any)
+			if cmp.Or(str(service, "serviceId"), "local") != "local" || str(service, "type") == "iframe" {
+				continue // amp-subscriptions/0.1/amp-subscriptions.js: others make no request to the publisher
+			}
 			f.add("amp-subscriptions", expand(str(service, "authorizationUrl")), Endpoint{Method: http.MethodGet, Credentials: true, Answer: AnswerJSON})
 			f.add("amp-subscriptions", expand(str(service, "pingbackUrl")),
 				Endpoint{Method: http.MethodPost, ContentType: typeText, Credentials: true, Answer: AnswerAny})
@@ -368,7 +356,8 @@ func (f *finder) access(config any) {
 		if service["jwt"] == true {
 			answer = AnswerAny
 		}
-		if kind := cmp.Or(str(service, "type"), "client"); str(service, "vendor") != "" || kind != "client" && kind != "server" {
+		kind := cmp.Or(str(service, "type"), "client")
+		if isOfVendor := str(service, "type") == "" && str(service, "vendor") != ""; isOfVendor || kind != "client" && kind != "server" {
 			continue
 		}
 		f.add("amp-access", expand(str(service, "authorization")), Endpoint{Method: http.MethodGet, Credentials: true, Answer: answer})
@@ -397,11 +386,18 @@ func (f *finder) consent(config any) {
 		answer = AnswerAny
 	}
 	for _, c := range all {
-		f.add("amp-consent", expand(str(c, "checkConsentHref")), Endpoint{Method: http.MethodPost, ContentType: typeText, Body: "{}",
-			Credentials: true, Answer: answer})
-		f.add("amp-consent", expand(str(c, "onUpdateHref")), Endpoint{Method: http.MethodPost, ContentType: typeText, Body: "{}",
-			Credentials: true, Answer: AnswerAny, NoSourceOrigin: true})
+		e := Endpoint{Method: http.MethodPost, ContentType: typeText, Credentials: true, Answer: answer,
+			Body: asJSON(map[string]string{"consentInstanceId": str(object, "consentInstanceId"), "consentStateValue": "unknown"})}
+		f.add("amp-consent", expand(str(c, "checkConsentHref")), e)
+		e.Answer, e.NoSourceOrigin = AnswerAny, true
+		f.add("amp-consent", expand(str(c, "onUpdateHref")), e)
 	}
+}
+
+// asJSON returns a JSON object of names and values.
+func asJSON(members map[string]string) string {
+	text, _ := json.Marshal(members) // strings always can be
+	return string(text)
 }
 
 // ad adds the requests of an amp-ad, by its attributes. The answer of real-time config may be empty
@@ -409,6 +405,7 @@ func (f *finder) consent(config any) {
 func (f *finder) ad(kind, dataURL, rtcConfig string) {
 	if kind == "custom" {
 		f.add("amp-ad", dataURL, Endpoint{Method: http.MethodGet, Answer: AnswerJSON})
+		return // only ads of networks use it
 	}
 	var rtc struct {
 		URLs []any `json:"urls"`

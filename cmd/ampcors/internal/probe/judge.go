@@ -433,7 +433,7 @@ func (c *cell) findFlaws(pages []*trial) {
 		_, resp := a.last()
 		h := resp.Header
 		switch {
-		case e.Answer == AnswerForm && resp.Status >= 400 && resp.Status < 500 && isJSON(resp.Body) && a.fetch.last.method == e.Method:
+		case (e.Answer == AnswerForm || e.Answer == AnswerVerify) && resp.Status >= 400 && resp.Status < 500 && isJSON(resp.Body) && a.fetch.last.method == e.Method:
 			// amp-form shows it to the reader
 		case (resp.Status < 200 || resp.Status > 299) && t.page.form == formOwn && t.origin == target && len(echoes) > 0:
 			t.Works = false
@@ -449,7 +449,7 @@ func (c *cell) findFlaws(pages []*trial) {
 			t.Works = false
 			t.blame("not-script", a)
 		}
-		if to := h.Get("AMP-Redirect-To"); to != "" && (e.Answer == AnswerForm || e.Method == http.MethodPost) {
+		if to := h.Get("AMP-Redirect-To"); to != "" && e.Answer != AnswerVerify && (e.Answer == AnswerForm || e.Method == http.MethodPost) {
 			if !isExposed("AMP-Redirect-To", e.Credentials, h) && h.Get("Access-Control-Allow-Origin") != "" {
 				t.blame("expose-missing", a)
 			}

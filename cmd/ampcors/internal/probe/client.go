@@ -33,10 +33,11 @@ const (
 	maxRedirects = 20       // as browsers do, by "HTTP-redirect fetch" of the Fetch standard
 	userAgent    = "ampcors-probe (+https://github.com/ampcors/ampcors)"
 
-	// browserAgent is sent by default, because some backends treat browsers differently, and phoneAgent once, because some
+	// browserAgent is sent by default, because some backends treat browsers differently, and the others once, because some
 	// treat phones differently.
 	browserAgent = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36"
 	phoneAgent   = "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Mobile Safari/537.36"
+	iPhoneAgent  = "Mozilla/5.0 (iPhone; CPU iPhone OS 18_6 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.6 Mobile/15E148 Safari/604.1"
 )
 
 var errMaxTime = errors.New("the time limit of the probe is reached")
@@ -55,6 +56,7 @@ type client struct {
 	trusted  map[string]bool // origins to which header and cookie are sent
 	sent     atomic.Int64    // requests
 	begun    time.Time
+	limit    atomic.Pointer[string] // a note on the first answer that limits requests
 }
 
 func newClient(cfg Config) *client {
@@ -110,6 +112,7 @@ type request struct {
 	credentials bool
 	navigates   bool // a form sends it, and not a script
 	isProxied   bool // a mail client sends it, and not a browser
+	isReady     bool // it has waited for the limit of requests
 }
 
 // A response is an answer that was read.
@@ -128,7 +131,7 @@ func (c *client) send(ctx context.Context, req request) (*response, error) {
 	if !c.allowed[strings.ToLower(u.Host)] {
 		return nil, fmt.Errorf("the probe is not allowed to call the host %s: use %s %s", u.Host, c.hostFlag, u.Host)
 	}
-	if err := c.limiter.Wait(ctx); err != nil {
+	if !req.isReady && c.limiter.Wait(ctx) != nil {
 		return nil, errMaxTime
 	}
 	c.sent.Add(1)
@@ -169,13 +172,13 @@ func (c *client) send(ctx context.Context, req request) (*response, error) {
 		r.Header.Set("Origin", req.origin)
 	}
 	if _, isOlder := req.header["Sec-Fetch-Site"]; req.origin != "" && !req.isProxied && !isOlder {
-		r.Header.Set("Sec-Fetch-Site", fetchSite(req.origin, u))
-		r.Header.Set("Sec-Fetch-Mode", "cors")
-		r.Header.Set("Sec-Fetch-Dest", "empty")
+		mode, dest := "cors", "empty"
 		if req.navigates {
-			r.Header.Set("Sec-Fetch-Mode", "navigate")
-			r.Header.Set("Sec-Fetch-Dest", "document")
+			mode, dest = "navigate", "document"
 		}
+		r.Header.Set("Sec-Fetch-Site", fetchSite(req.origin, u))
+		r.Header.Set("Sec-Fetch-Mode", cmp.Or(req.header.Get("Sec-Fetch-Mode"), mode))
+		r.Header.Set("Sec-Fetch-Dest", dest)
 	}
 	if req.credentials && isTrusted && c.cookie != "" {
 		r.Header.Set("Cookie", c.cookie)
@@ -187,12 +190,15 @@ func (c *client) send(ctx context.Context, req request) (*response, error) {
 		return nil, err
 	}
 	defer resp.Body.Close()
+	c.noteLimit(u, resp)
 	if resp.StatusCode == http.StatusSwitchingProtocols { // the body is the open connection, which no timeout ends
 		return nil, errors.New("the answer is 101 Switching Protocols, which the request did not ask for")
 	}
-	decoded, err := decode(resp)
-	if err != nil {
-		return nil, err
+	decoded := io.Reader(resp.Body)
+	if !isPreflight { // whose body nobody reads
+		if decoded, err = decode(resp); err != nil {
+			return nil, err
+		}
 	}
 	read, err := io.ReadAll(io.LimitReader(decoded, c.maxBody+1))
 	switch {
@@ -204,56 +210,58 @@ func (c *client) send(ctx context.Context, req request) (*response, error) {
 	return &response{resp.StatusCode, resp.Header, read}, nil
 }
 
-// decode returns the body without its content codings (RFC 9110 section 8.4.1).
+// decode returns the body without its content coding (RFC 9110 section 8.4.1). Several codings are an error: nobody needs
+// them, and a small body could then be gigabytes between two.
 func decode(resp *http.Response) (io.Reader, error) {
 	body := bufio.NewReader(resp.Body)
 	start, _ := body.Peek(2)
 	if len(start) == 0 {
 		return body, nil // the answer to HEAD, or a 304
 	}
-	codings := strings.Split(strings.ToLower(strings.Join(resp.Header["Content-Encoding"], ",")), ",")
-	for _, coding := range slices.Backward(codings) { // the last was applied last
-		var decoder io.Reader
-		var err error
-		switch strings.TrimSpace(coding) {
-		case "gzip", "x-gzip":
-			decoder, err = gzip.NewReader(body)
-		case "deflate": // browsers also take what some servers send: without the header and checksum of zlib
-			if start, _ = body.Peek(2); len(start) == 2 && start[0]&0xf == 8 && (int(start[0])<<8|int(start[1]))%31 == 0 {
-				decoder, err = zlib.NewReader(body)
-			} else {
-				decoder = flate.NewReader(body)
-			}
-		case "br":
-			decoder = brotli.NewReader(body)
-		case "zstd":
-			err = errors.New("the request did not ask for zstd")
-		default: // browsers ignore what they do not know
-			continue
+	var decoded io.Reader
+	var err error
+	switch coding := strings.ToLower(strings.Join(resp.Header["Content-Encoding"], ",")); coding {
+	case "gzip", "x-gzip":
+		var unzipped *gzip.Reader
+		if unzipped, err = gzip.NewReader(body); err == nil {
+			unzipped.Multistream(false) // browsers ignore what follows
+			decoded = unzipped
 		}
-		if err != nil {
-			return nil, fmt.Errorf("the answer cannot be decoded by its Content-Encoding: %w", err)
+	case "deflate": // browsers also take what some servers send: without the header and checksum of zlib
+		if len(start) == 2 && start[0]&0xf == 8 && (int(start[0])<<8|int(start[1]))%31 == 0 {
+			decoded, err = zlib.NewReader(body)
+		} else {
+			decoded = flate.NewReader(body)
 		}
-		body = bufio.NewReader(decoder)
+	case "br":
+		decoded = brotli.NewReader(body)
+	default:
+		if coding == "zstd" || strings.Contains(coding, ",") {
+			return nil, fmt.Errorf("the answer has Content-Encoding: %.40q, which the request did not ask for", coding)
+		}
+		return body, nil // browsers ignore what they do not know
 	}
-	return body, nil
+	if err != nil {
+		return nil, fmt.Errorf("the answer cannot be decoded by its Content-Encoding: %w", err)
+	}
+	return decoded, nil
 }
 
-// parseURL parses a URL as browsers do, by the URL standard, https://url.spec.whatwg.org/: the host becomes lower case and
+// parseURL parses a URL by the URL standard, https://url.spec.whatwg.org/, as far as documents need it: the host becomes lower case and
 // punycode, \ in front of the query means /, and what is not ASCII is percent-encoded. base is nil, or what the URL is
 // relative to. The fragment is removed, which browsers do not send.
 func parseURL(base *url.URL, value string) (*url.URL, error) {
 	value = strings.NewReplacer("\t", "", "\n", "", "\r", "").Replace(strings.Trim(value, " \t\n\f\r"))
 	value, _, _ = strings.Cut(value, "#")
 	path, query, hasQuery := strings.Cut(value, "?")
-	value = escaped(strings.ReplaceAll(path, `\`, "/"), "\"<>^`{|}") // also |, which Go would otherwise escape together with all else
+	value = escaped(strings.ReplaceAll(path, `\`, "/"), "%\"<>^`{|}") // also |, and % that encodes nothing, which Go does not take
 	if hasQuery {
 		value += "?" + escaped(query, "\"'<>")
 	}
 	if base == nil {
 		base = new(url.URL)
 	}
-	u, err := base.Parse(strayPercent.ReplaceAllString(value, "%25$1"))
+	u, err := base.Parse(value)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" {
 		return nil, cmp.Or(err, errors.New("it is not the URL of a web server"))
 	}
@@ -268,31 +276,34 @@ func parseURL(base *url.URL, value string) (*url.URL, error) {
 	return u, nil
 }
 
-// escaped percent-encodes the bytes of a text that are in set, that are not ASCII, spaces and control characters.
+// escaped percent-encodes the bytes of a text that are in set, that are not ASCII, spaces and control characters; but no percent
+// sign that encodes something.
 func escaped(text, set string) string {
 	var b strings.Builder
 	for i := range len(text) {
-		if ch := text[i]; ch <= ' ' || ch > '~' || strings.IndexByte(set, ch) >= 0 {
-			fmt.Fprintf(&b, "%%%02X", ch)
-		} else {
+		ch := text[i]
+		if ch == '%' && i+2 < len(text) && isHex(text[i+1]) && isHex(text[i+2]) || ch > ' ' && ch <= '~' && strings.IndexByte(set, ch) < 0 {
 			b.WriteByte(ch)
+		} else {
+			fmt.Fprintf(&b, "%%%02X", ch)
 		}
 	}
 	return b.String()
 }
 
-// strayPercent matches a percent sign that encodes nothing. Browsers send it as it is; for Go, it must be encoded.
-var strayPercent = regexp.MustCompile(`%($|[^0-9A-Fa-f]|[0-9A-Fa-f]($|[^0-9A-Fa-f]))`)
+func isHex(ch byte) bool { return strings.IndexByte("0123456789ABCDEFabcdef", ch) >= 0 }
 
-// limited returns what is known of a limit of the backend after this answer.
-func (c *client) limited(a *answer) error {
-	_, resp := a.last()
-	later := ""
-	if value := resp.Header.Get("Retry-After"); value != "" {
-		later = fmt.Sprintf(", Retry-After: %.40q", value)
+// noteLimit keeps after how many requests the backend first limited them.
+func (c *client) noteLimit(u *url.URL, resp *http.Response) {
+	if !isOverloaded(resp.StatusCode) {
+		return
 	}
-	return fmt.Errorf("the backend limits requests, or is overloaded (status %d after %d requests in %s%s): use a --rate below its limit",
-		resp.Status, c.sent.Load(), time.Since(c.begun).Round(100*time.Millisecond), later)
+	note := fmt.Sprintf("%s first answered with status %d after %d requests of the probe in %s.", u.Host, resp.StatusCode, c.sent.Load(),
+		time.Since(c.begun).Round(100*time.Millisecond))
+	if value := resp.Header.Get("Retry-After"); value != "" {
+		note += fmt.Sprintf(" It has Retry-After: %.40q.", value)
+	}
+	c.limit.CompareAndSwap(nil, &note)
 }
 
 // fetchSite returns the value of Sec-Fetch-Site,
@@ -354,7 +365,7 @@ func (c *client) fetch(ctx context.Context, req request) *fetch {
 			f.err = err
 			return f
 		}
-		f.response = resp
+		f.response, req.isReady = resp, false
 		target, _ := url.Parse(req.url) // send has parsed it
 		if req.origin != "" && originOf(target) != req.origin {
 			if f.blocked = checkCORS(req.origin, req.credentials, resp.Header); f.blocked != nil {
@@ -420,7 +431,7 @@ func (c *client) preflightOf(ctx context.Context, req request, target *url.URL) 
 func unsafeHeaders(h http.Header) (names []string) {
 	for key := range h {
 		switch key {
-		case "Accept", "Accept-Language", "Cache-Control", "Pragma", "Referer", "User-Agent", "Sec-Fetch-Site", "If-None-Match", "If-Modified-Since":
+		case "Accept", "Accept-Language", "Cache-Control", "Pragma", "Referer", "User-Agent", "Sec-Fetch-Mode", "Sec-Fetch-Site", "If-None-Match", "If-Modified-Since":
 			// safelisted, or set by the browser and not by the page
 		case "Content-Type":
 			if !isSafelistedContentType(h.Get(key)) {

@@ -82,7 +82,7 @@ type finder struct {
 	endpoints []Endpoint
 	unknown   []Unknown
 	seen      map[Endpoint]bool
-	canonical string     // the URL of rel=canonical, or base
+	canonical string     // the URL of rel=canonical, or base; in base64
 	manifest  *html.Node // the first link to one
 
 	isTemplate bool // the elements are those of a template
@@ -116,13 +116,14 @@ func ReadDocument(document io.Reader, base *url.URL) (Document, error) {
 			}
 		case n.Data != "link" || n.Namespace != "":
 		case rel == "canonical":
-			if u, err := parseURL(f.base, attr(n, "href")); err == nil {
+			if u, err := parseURL(f.base, attr(n, "href")); err == nil && len(attr(n, "href")) <= maxURL {
 				f.canonical = u.String()
 			}
 		case f.manifest == nil && (rel == "manifest" || rel == "origin-manifest"):
 			f.manifest = n
 		}
 	}
+	f.canonical = strings.ReplaceAll(base64.URLEncoding.EncodeToString([]byte(f.canonical)), "=", ".")
 	f.elements(root)
 	return Document{f.endpoints, f.unknown, isMarked(root, "amp", "⚡", "⚡\ufe0f"),
 		isMarked(root, "amp4email", "⚡4email", "⚡\ufe0f4email"), hasRuntime(root)}, nil
@@ -251,12 +252,12 @@ func (f *finder) element(n *html.Node) {
 
 // interactive adds the requests of a poll or quiz of a story.
 func (f *finder) interactive(n *html.Node) {
-	u, err := parseURL(nil, attr(n, "endpoint")) // relative ones are an error
+	u, err := parseURL(nil, attr(n, "endpoint"))
 	if err != nil {
+		f.addUnknown(n.Data, "endpoint, "+short(attr(n, "endpoint"))+", which is not an absolute URL")
 		return
 	}
-	page := strings.ReplaceAll(base64.URLEncoding.EncodeToString([]byte(f.canonical)), "=", ".")
-	u = u.JoinPath(page + "+" + attr(n, "id"))
+	u = u.JoinPath(f.canonical + "+" + attr(n, "id"))
 	kind := "type=0&client=0"
 	if strings.Contains(n.Data, "poll") {
 		kind = "type=1&client=0"
@@ -273,7 +274,7 @@ func (f *finder) interactive(n *html.Node) {
 // fontsOf returns the URL of each @font-face rule that browsers load: in its last src, the first in a format that they know.
 func fontsOf(css string) (urls []string) {
 	for _, rule := range fontFace.FindAllStringSubmatch(cssComment.ReplaceAllString(css, ""), -1) {
-		sources := strings.Split(rule[1], "src")
+		sources := fontSource.Split(rule[1], -1)
 		for _, m := range fontURL.FindAllStringSubmatch(sources[len(sources)-1], -1) {
 			if format := strings.ToLower(m[4]); format == "" || strings.HasPrefix(format, "woff") || format == "truetype" || format == "opentype" {
 				urls = append(urls, m[1]+m[2]+m[3])
@@ -287,6 +288,7 @@ func fontsOf(css string) (urls []string) {
 var (
 	cssComment = regexp.MustCompile(`(?s)/\*.*?\*/`)
 	fontFace   = regexp.MustCompile(`(?i)@font-face\s*\{([^}]*)`)
+	fontSource = regexp.MustCompile(`(?i)(?:^|[;\s])src\s*:`)
 	fontURL    = regexp.MustCompile(`(?i)url\(\s*(?:"([^"]*)"|'([^']*)'|([^"')\s]+))\s*\)(?:\s*format\(\s*["']?([^"')]+))?`)
 )
 

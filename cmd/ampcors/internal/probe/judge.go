@@ -34,13 +34,14 @@ func (c *cell) judge() {
 			t.judgeSent()
 		case t.Kind == KindCookies:
 			isOpen = t.judgeCookies()
-			c.judgeWithoutCookie(t)
+			c.judgeUnder(t, "only without a cookie", 1)
 		case t.Kind == KindRevalidate:
-			t.judgeRevalidation(c.control.origin)
-		case t.Kind == KindPhone:
-			c.judgeUnder(t, t.answers[len(t.answers)-1], "only on a phone in German: by User-Agent or Accept-Language")
+			t.judgeRevalidation(originOfURL(c.e.URL))
+		case t.Kind == KindBrowsers:
+			t.judgeSent()
+			c.judgeUnder(t, "only "+t.What, 0)
 		case t.Kind == KindTogether:
-			t.judgeTogether()
+			c.judgeTogether(t)
 		case t.Kind == KindUserAgent:
 			isLimit := isOverloaded(t.answers[0].status()) || slices.Contains(c.limits, t.answers[0].status())
 			if t.judgeSent(); t.Outcome == Fine && !isLimit && !c.isAsAtFirst(t.answers[0]) {
@@ -55,8 +56,10 @@ func (c *cell) judge() {
 
 // blame adds a cause of a problem.
 func (t *trial) blame(id string, a *answer) {
-	t.Outcome = Problem
-	t.because = a
+	if t.Outcome == NotTested { // another judgement of the trial was less sure
+		t.Reason, t.ByChoice = "", false
+	}
+	t.Outcome, t.because = Problem, a
 	if !slices.Contains(t.Causes, id) {
 		t.Causes = append(t.Causes, id)
 	}
@@ -73,7 +76,7 @@ func (t *trial) judgeSent() {
 
 // judgeRevalidation judges an answer that a browser has revalidated. The headers of a 304 replace those that it stored under the same
 // names (RFC 9111 section 3.2), and the CORS check is made with all of them.
-func (t *trial) judgeRevalidation(origin string) {
+func (t *trial) judgeRevalidation(target string) {
 	if t.judgeSent(); t.Outcome != Fine || len(t.answers) < 2 { // without a validator, there is nothing to revalidate
 		return
 	}
@@ -82,74 +85,77 @@ func (t *trial) judgeRevalidation(origin string) {
 		t.skip(a.err.Error(), false)
 		return
 	}
-	_, stored := t.answers[0].last()
 	_, resp := a.last()
 	isWrong := !a.isReadable() && !isOverloaded(resp.Status)
-	if resp.Status == http.StatusNotModified {
+	if resp.Status == http.StatusNotModified && a.fetch != nil {
+		_, stored := t.answers[0].last()
 		merged := stored.Header.Clone()
 		maps.Copy(merged, resp.Header)
-		isWrong = checkCORS(origin, t.sent[1].cookies, merged) != nil
+		isWrong = t.origin != target && checkCORS(a.fetch.last.origin, t.sent[1].cookies, merged) != nil
 	}
 	if isWrong {
 		t.blame("revalidation-wrong-origin", a)
 	}
 }
 
-// judgeUnder judges an answer to the publisher's page under a condition under which it must work as well.
-func (c *cell) judgeUnder(t *trial, a *answer, condition string) {
-	why := a.why()
-	switch control := c.control.answers[0]; {
-	case a.err != nil:
-		t.skip(a.err.Error(), false)
-	case isOverloaded(a.status()), slices.Contains(c.limits, a.status()):
-		t.skip(c.meansNothing(a.status()), false)
-	case !control.isReadable() || control.status() >= 400 || why == nil && a.status() < 400 && len(t.answers) != 2:
-		t.Outcome = Fine // or what is wrong is a finding without the condition
-	case c.differs != nil || len(t.answers) == 2 || a.status() >= 500:
-		t.skip("the publisher's page is answered with other CORS headers, or another status, from one time to the next", false)
-	case why == nil:
-		t.remark = condition
-		t.blame("http-error", a)
-	default:
-		t.remark, t.Reason = condition, why.Error()
-		t.blame(c.blockedBy(a, c.control.origin), a)
-	}
-}
-
-// judgeWithoutCookie judges the answer to a reader who has no cookie. A redirect, such as to a login, is judged by no page.
-func (c *cell) judgeWithoutCookie(t *trial) {
-	if len(t.answers) < 2 || t.answers[1].err != nil || t.answers[1].fetch.hop > 0 || isRedirect(t.answers[1].status()) {
+// judgeUnder judges the publisher's page under a condition under which it must work as well: by three answers from the first on, of
+// which the second is without the condition. What is not wrong both times may be chance.
+func (c *cell) judgeUnder(t *trial, condition string, first int) {
+	if len(t.answers) < first+3 || c.differs != nil || t.origin == originOfURL(c.e.URL) {
 		return
 	}
-	a := *t.answers[1]
-	fetched := *a.fetch
-	fetched.request.credentials = true // the page sends them, if there are any
-	fetched.blocked = checkCORS(c.control.origin, true, fetched.response.Header)
-	if a.fetch = &fetched; fetched.blocked != nil {
-		c.judgeUnder(t, &a, "only without a cookie")
+	ids := make([]string, len(t.answers))
+	for i, a := range t.answers {
+		why := a.why()
+		if t.Kind == KindCookies && i%2 == 1 { // the page allows cookies, although there are none
+			if a.fetch == nil || a.fetch.response == nil || a.fetch.hop > 0 || isRedirect(a.status()) {
+				return // such as to a login
+			}
+			why = checkCORS(t.origin, true, a.fetch.response.Header)
+		}
+		switch {
+		case a.err != nil, isOverloaded(a.status()), slices.Contains(c.limits, a.status()):
+			return
+		case why != nil:
+			ids[i] = c.blockedBy(a, t.origin)
+		case t.Kind == KindBrowsers:
+			ids[i] = c.flawOf(a)
+		}
+	}
+	if id := ids[first]; id != "" && ids[first+1] == "" && ids[first+2] == id {
+		t.remark = condition
+		t.blame(id, t.answers[first])
 	}
 }
 
 // judgeTogether judges what two pages got that asked at the same time. What happened only once may be chance.
-func (t *trial) judgeTogether() {
-	swapped := 0
+func (c *cell) judgeTogether(t *trial) {
+	swapped, id := 0, "shared-wrong-origin"
+	if slices.ContainsFunc(c.trials, func(t *trial) bool { return slices.Contains(t.Causes, "cached-wrong-origin") }) {
+		id = "cached-wrong-origin" // which is also the cause of this
+	}
 	for i, a := range t.answers {
 		request, _ := t.answers[i^1].last()
-		if a.err != nil {
+		switch {
+		case a.err != nil:
 			t.skip(a.err.Error(), false)
 			return
-		}
-		if isOf(a, request.origin) {
+		case isOf(a, request.origin):
 			swapped++
 			t.because = a
+		case !a.isReadable():
+			t.skip(fmt.Sprintf("an answer to pages that ask at the same time has status %d, and is blocked", a.status()), false)
+			return
 		}
 	}
 	switch t.Outcome = Fine; {
 	case swapped == 1:
 		t.skip("a page got the answer to another page that asked at the same time, but only once", false)
 	case swapped > 1:
-		t.remark = "another page asked for the same URL at the same time, and got this answer"
-		t.blame("cached-wrong-origin", t.because)
+		t.origin = t.because.fetch.request.origin
+		t.Origin = t.origin
+		t.remark = "another page asked for the same URL at the same time, and got this answer; one request alone does not show it"
+		t.blame(id, t.because)
 	}
 }
 
@@ -171,7 +177,7 @@ func (c *cell) judgePages(pages []*trial) {
 		case isOverloaded(a.status()) && c.isOnlyThisCache(t, pages):
 			t.remark = "pages on other caches are answered"
 		case isOverloaded(a.status()), slices.Contains(c.limits, a.status()) && !a.isReadable():
-			t.skip(c.meansNothing(a.status()), false)
+			t.skip(meansNothing(a.status()), false)
 			continue
 		case c.isWalled(t, a, pages):
 			t.skip(fmt.Sprintf("the backend answers every request with status %d, also without Origin: that is a login or a firewall, and not CORS", a.status()), false)
@@ -432,22 +438,12 @@ func (c *cell) findFlaws(pages []*trial) {
 		}
 		_, resp := a.last()
 		h := resp.Header
-		switch {
-		case (e.Answer == AnswerForm || e.Answer == AnswerVerify) && resp.Status >= 400 && resp.Status < 500 && isJSON(resp.Body) && a.fetch.last.method == e.Method:
-			// amp-form shows it to the reader
-		case (resp.Status < 200 || resp.Status > 299) && t.page.form == formOwn && t.origin == target && len(echoes) > 0:
+		if id := c.flawOf(a); id != "" {
+			if id == "http-error" && t.page.form == formOwn && t.origin == target && len(echoes) > 0 {
+				id = "own-origin-refused"
+			}
 			t.Works = false
-			t.blame("own-origin-refused", a)
-		case resp.Status < 200 || resp.Status > 299:
-			t.Works = false
-			t.blame("http-error", a)
-		case e.Method == http.MethodHead, e.Component == "endpoint" && resp.Status == http.StatusNoContent:
-		case (e.Answer == AnswerJSON || e.Answer == AnswerForm) && !isJSON(resp.Body):
-			t.Works = false
-			t.blame("not-json", a)
-		case e.Answer == AnswerScript && !strings.Contains(h.Get("Content-Type"), "javascript"):
-			t.Works = false
-			t.blame("not-script", a)
+			t.blame(id, a)
 		}
 		if to := h.Get("AMP-Redirect-To"); to != "" && e.Answer != AnswerVerify && (e.Answer == AnswerForm || e.Method == http.MethodPost) {
 			if !isExposed("AMP-Redirect-To", e.Credentials, h) && h.Get("Access-Control-Allow-Origin") != "" {
@@ -482,6 +478,27 @@ func (c *cell) findFlaws(pages []*trial) {
 			without.blame("vary-missing", without.answers[0])
 		}
 	}
+}
+
+// flawOf returns the id of the finding for an answer that a page can read and its component cannot use, or "".
+func (c *cell) flawOf(a *answer) string {
+	if a.fetch == nil {
+		return ""
+	}
+	e, resp := c.e, a.fetch.response
+	switch {
+	case (e.Answer == AnswerForm || e.Answer == AnswerVerify) && resp.Status >= 400 && resp.Status < 500 && isJSON(resp.Body) && a.fetch.last.method == e.Method:
+		// amp-form shows it to the reader
+	case resp.Status < 200 || resp.Status > 299:
+		return "http-error"
+	case e.Method == http.MethodHead, e.Component == "endpoint" && resp.Status == http.StatusNoContent,
+		e.Answer == AnswerForm && resp.Header.Get("AMP-Redirect-To") != "": // which amp-form follows without a body, too
+	case (e.Answer == AnswerJSON || e.Answer == AnswerForm) && !isJSON(resp.Body):
+		return "not-json"
+	case e.Answer == AnswerScript && !strings.Contains(resp.Header.Get("Content-Type"), "javascript"):
+		return "not-script"
+	}
+	return ""
 }
 
 // findVaryOfDenials names a denial that a shared cache may keep and give to the publisher's pages.
@@ -523,7 +540,7 @@ func (t *trial) judgeCookies() bool {
 		}
 	}
 	switch {
-	case len(bodies) != len(t.steps):
+	case len(bodies) < 3 || len(bodies) != len(t.answers):
 		t.skip("not every answer is a success", true) // which matters only if others are allowed
 	case !bytes.Equal(bodies[0], bodies[2]):
 		t.skip("the answer changes from one time to the next", true)
@@ -611,7 +628,7 @@ func (c *cell) provesNothing(t *trial) error {
 		case a.err != nil:
 			return a.err
 		case isOverloaded(status), slices.Contains(c.limits, status):
-			return errors.New(c.meansNothing(status))
+			return errors.New(meansNothing(status))
 		case isOwn:
 		case status >= 400 && control.status() >= 400 && !control.isReadable():
 			return fmt.Errorf("the backend answers its publisher's page with status %d, so that status %d denies nothing", control.status(), status)
@@ -622,12 +639,12 @@ func (c *cell) provesNothing(t *trial) error {
 	return nil
 }
 
-// meansNothing returns why an answer with this status denies nothing.
-func (c *cell) meansNothing(status int) string {
+// meansNothing returns why an answer with this status proves nothing.
+func meansNothing(status int) string {
 	if isOverloaded(status) {
 		return fmt.Sprintf("the backend limits requests, or is down (status %d)", status)
 	}
-	return fmt.Sprintf("status %d, which the publisher's own request also got when it was repeated, denies nothing", status)
+	return fmt.Sprintf("status %d, which the publisher's own request also got when it was repeated, proves nothing", status)
 }
 
 // isFromCache reports whether a shared cache answered.
@@ -754,10 +771,10 @@ func isStored(resp *response) bool {
 		strings.Contains(control, "max-age") || strings.Contains(control, "s-maxage") || resp.Header.Get("Expires") != ""
 }
 
-// isCacheable reports whether a shared cache may keep a response.
+// isCacheable reports whether a shared cache may keep a response. (A browser keeps what is private apart for each site.)
 func isCacheable(method string, h http.Header) bool {
-	return (method == http.MethodGet || method == http.MethodHead) &&
-		!strings.Contains(strings.ToLower(strings.Join(h["Cache-Control"], ",")), "no-store")
+	control := strings.ToLower(strings.Join(h["Cache-Control"], ","))
+	return (method == http.MethodGet || method == http.MethodHead) && !strings.Contains(control, "no-store") && !strings.Contains(control, "private")
 }
 
 func variesByOrigin(h http.Header) bool {

@@ -150,3 +150,33 @@ func TestASpellingDecodesToTheSame(t *testing.T) {
 		t.Errorf("100 spellings have only %d forms", len(seen))
 	}
 }
+
+// One answer that another page should have got may be chance. Two are not.
+func TestWhatOnePageGetsOnceInAnothersPlaceIsNotTested(t *testing.T) {
+	const a, b = "https://a.example", "https://b.example"
+	answers := func(second, fourth string) (answers []*answer) {
+		for i, allowed := range []string{a, second, a, fourth} {
+			origin := []string{a, b}[i%2]
+			got := recorded(200, "{}", "Access-Control-Allow-Origin: "+allowed)
+			got.fetch.request.origin, got.fetch.blocked = origin, checkCORS(origin, false, got.fetch.response.Header)
+			answers = append(answers, got)
+		}
+		return answers
+	}
+	for _, test := range []struct {
+		answers []*answer
+		want    Outcome
+		cause   string
+	}{
+		{answers(b, b), Fine, ""},
+		{answers(a, b), NotTested, ""},
+		{answers(a, a), Problem, "shared-wrong-origin"},
+		{answers(b, "https://c.example"), NotTested, ""},
+	} {
+		trial := &trial{answers: test.answers}
+		(&cell{}).judgeTogether(trial)
+		if trial.Outcome != test.want || test.cause != "" && (!slices.Equal(trial.Causes, []string{test.cause}) || trial.Origin != b) {
+			t.Errorf("%+v; want %s %s", trial.Trial, test.want, test.cause)
+		}
+	}
+}

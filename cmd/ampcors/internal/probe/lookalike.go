@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"unicode"
@@ -24,14 +25,17 @@ func lookalikes(host string) (ofPatterns, ofFunctions []string) {
 	last := strings.LastIndexByte(host, '.') + 1
 	_, first := utf8.DecodeRuneInString(registrable)
 
-	ofPatterns = append(behind(host), "evil"+registrable, "evil-"+registrable, "wwwx"+registrable,
-		strings.TrimSuffix(host, registrable)+other(name, "evilprobe")+"."+suffix, host[:last]+other(host[last:], "net"))
+	below := strings.TrimSuffix(host, registrable)
+	label, _, _ := strings.Cut(cmp.Or(below, "www."), ".") // which is optional somewhere
+
+	ofPatterns = append(behind(host), "evil"+registrable, "evil-"+registrable, label+"x"+registrable,
+		below+other(name, "evilprobe")+"."+suffix, host[:last]+other(host[last:], "cam")) // endings that nobody has beside others
 	ofPatterns = append(ofPatterns, replaceEach(host, '.', "x")...) // a dot that is not escaped
 
 	ofFunctions = []string{
 		registrable[first:], // lstrip, or a list that is one text
-		registrable[:first] + "www." + registrable[first:], // replace("www.", "")
-		"www" + registrable, "s" + registrable, strings.ReplaceAll(suffix, ".", "") + registrable, // lstrip
+		registrable[:first] + label + "." + registrable[first:], // replace("www.", "")
+		label + registrable, "s" + registrable, strings.ReplaceAll(suffix, ".", "") + registrable, // lstrip
 		strings.NewReplacer("ä", "ae", "ö", "oe", "ü", "ue", "ß", "ss").Replace(host), // names that are transliterated
 		strings.Map(func(r rune) rune { // a database that ignores accents
 			if unicode.Is(unicode.Mn, r) {

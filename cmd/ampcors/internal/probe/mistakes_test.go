@@ -30,6 +30,11 @@ func TestEachMistakeIsFound(t *testing.T) {
 					t.Errorf("%+v", f)
 				}
 			}
+			for _, trial := range report.Trials {
+				if slices.Contains(trial.Causes, "acao-missing") && trial.Kind == probe.KindPage && trial.Reason == "" || trial.Outcome == probe.Fine && trial.Reason != "" {
+					t.Errorf("the reason is not that of the outcome: %+v", trial)
+				}
+			}
 			slices.Sort(got)
 			if hasAdvice := len(report.Snippets) == len(probe.Servers()); hasAdvice != (len(got) > 0) {
 				t.Errorf("%d findings, and advice for %d servers", len(got), len(report.Snippets))

@@ -38,8 +38,8 @@ const (
 	NotTested Outcome = "not tested" // Reason says why
 )
 
-// A Kind is what the pages of some trials have in common. Those of the first seven are the
-// publisher's; all others must be denied.
+// A Kind is what the pages of some trials have in common. The first seven are kinds of the
+// publisher's own pages; the pages of all others must be denied.
 type Kind string
 
 const (
@@ -48,7 +48,7 @@ const (
 	KindCookies    Kind = "cookies"          // whether the answer depends on them
 	KindRevalidate Kind = "revalidation"     // of an answer in the browser's cache
 	KindUserAgent  Kind = "User-Agent"       // whether the answer depends on it
-	KindPhone      Kind = "phones"           // the publisher's page in a phone's browser
+	KindBrowsers   Kind = "browsers"         // the publisher's page in browsers that send other headers
 	KindTogether   Kind = "at one time"      // two of the publisher's pages, for one URL
 	KindSites      Kind = "other sites"      //
 	KindPublishers Kind = "other publishers" // on an AMP Cache
@@ -69,7 +69,7 @@ const (
 
 // Kinds returns the kinds of trials, in the order of reports.
 func Kinds() []Kind {
-	return []Kind{KindPage, KindNoOrigin, KindCookies, KindRevalidate, KindUserAgent, KindPhone, KindTogether, KindSites, KindPublishers, KindTwins,
+	return []Kind{KindPage, KindNoOrigin, KindCookies, KindRevalidate, KindUserAgent, KindBrowsers, KindTogether, KindSites, KindPublishers, KindTwins,
 		KindLookalikes, KindHTTP, KindNull,
 		KindClaims, KindSameOrigin, KindReferer, KindLocalhost, KindFormer, KindOwnHosts, KindForged, KindEmails, KindSenders}
 }
@@ -77,7 +77,7 @@ func Kinds() []Kind {
 // IsHostile reports whether the pages of this kind must be denied.
 func (k Kind) IsHostile() bool {
 	switch k {
-	case KindPage, KindNoOrigin, KindCookies, KindRevalidate, KindUserAgent, KindPhone, KindTogether, KindEmails:
+	case KindPage, KindNoOrigin, KindCookies, KindRevalidate, KindUserAgent, KindBrowsers, KindTogether, KindEmails:
 		return false
 	}
 	return true
@@ -122,6 +122,7 @@ const (
 	ifDenied
 	ifRecovered // it was allowed, after one that was denied
 	ifCached    // the third step was denied, and the second was not
+	ifUnlike    // the first step was not answered as the control, or with what its component cannot use
 )
 
 type mode int
@@ -187,20 +188,36 @@ func (p *prober) plan(e *Endpoint, publisher string) (*cell, error) {
 		withOurName := control
 		withOurName.header = http.Header{"User-Agent": {userAgent}}
 		c.add(KindUserAgent, "the publisher's page, as "+userAgent, pages[0], "", withOurName)
-		onPhone := control
-		onPhone.header = http.Header{"User-Agent": {phoneAgent}, "Accept-Language": {"de-DE,de;q=0.9,en-US;q=0.8,en;q=0.7"}}
-		c.add(KindPhone, "the publisher's page, on a phone in German", pages[0], "", onPhone,
-			step{when: ifDenied, claims: claims, cookies: e.Credentials, isFresh: true, isControl: true},
-			step{when: ifRecovered, claims: claims, cookies: e.Credentials, isFresh: true, isControl: true, header: onPhone.header})
+		for _, browser := range browsers {
+			if _, isOwn := p.cfg.Header["User-Agent"]; isOwn && browser.header["User-Agent"] != nil {
+				continue // the user's own is perhaps needed to be let in
+			}
+			other, after := control, control
+			other.header, after.when = browser.header, ifUnlike
+			again := other
+			again.when = ifUnlike
+			c.add(KindBrowsers, browser.what, pages[0], "", other, after, again)
+		}
 		c.add(KindTogether, "two pages of the publisher, for one URL at the same time", pages[0], "", control, control, control, control)
 	}
 	if isSent := p.client.trusted[originOfURL(e.URL)]; e.Credentials && p.cfg.Cookie != "" && isSent && e.Method == http.MethodGet {
 		with, without := step{claims: claims, cookies: true, isFresh: true, isControl: true}, step{claims: claims, isFresh: true, isControl: true}
-		c.add(KindCookies, "the answer with and without cookies", pages[0], "", with, without, with)
+		c.add(KindCookies, "the answer with and without cookies", pages[0], "", with, without, with, without)
 	}
 	c.planHostile(pages)
 	c.skipUnsafe()
 	return c, nil
+}
+
+// browsers are those in which pages must work as well, by the headers that they send. (nil removes one.)
+var browsers = []struct {
+	what   string
+	header http.Header
+}{
+	{"on a phone in German, by User-Agent or Accept-Language", http.Header{"User-Agent": {phoneAgent}, "Accept-Language": {"de-DE,de;q=0.9,en-US;q=0.8,en;q=0.7"}}},
+	{"on an iPhone, by User-Agent", http.Header{"User-Agent": {iPhoneAgent}}},
+	{"without Referer, as some browsers and pages send none", http.Header{"Referer": nil}},
+	{"without Sec-Fetch-Site, as in older browsers", http.Header{"Sec-Fetch-Site": nil}},
 }
 
 // skipUnsafe skips the trials that the Config does not allow.
@@ -260,7 +277,7 @@ func (c *cell) planHostile(pages []page) {
 			return // the API's own page, or that of another publisher that must work
 		}
 		if isSimple := isSafelistedMethod(c.e.Method) && c.p.maySend(c.e.Method); isSimple && c.needsPreflight() &&
-			steps[0].mode == asPage && steps[0].header == nil {
+			steps[0].mode == asPage && steps[0].header == nil && (kind != KindLookalikes || id == "lookalike-allowed") {
 			first := steps[0] // the page may leave out what needs a preflight
 			first.isSimple = true
 			steps = append(steps, first)
@@ -332,8 +349,8 @@ func (c *cell) planHostile(pages []page) {
 		once(KindHTTP, "http-allowed", "the publisher's domain, over http", "http://"+registrable)
 	}
 	plain(KindNull, "null-allowed", "a sandboxed frame of any website", "null")
-	hostile(KindNull, "null-allowed", "a sandboxed frame of any website, at the other origin to which the page's request is redirected", "null",
-		step{toRedirect: true})
+	hostile(KindNull, "null-allowed", "a sandboxed frame of any website, at the URL to which the page's request is redirected", "null", step{toRedirect: true})
+	hostile(KindSites, "any-origin-allowed", "another website, at the URL to which the page's request is redirected", evil, step{toRedirect: true})
 	hostile(KindSameOrigin, "same-origin-header-trusted", "another website, which sends AMP-Same-Origin", evil,
 		step{claims: foreign, header: sameOrigin})
 	c.add(KindSameOrigin, "the publisher's page on a cache, which asks to send AMP-Same-Origin", page{origin: pages[1].origin},
@@ -347,7 +364,7 @@ func (c *cell) planHostile(pages []page) {
 		step{claims: foreign, header: http.Header{"Referer": nil}})
 	for _, origin := range []string{"http://localhost", "https://localhost", "http://localhost:3000", "http://localhost:5173", "http://localhost:8000",
 		"http://localhost:8080", "http://127.0.0.1", "http://127.0.0.1:8000", "http://192.168.0.10", "http://10.0.0.10:3000",
-		"chrome-extension://" + strings.Repeat("ampcorsprobe", 3)[:32]} {
+		"chrome-extension://" + strings.Repeat("abcdefghijklmnop", 2)} {
 		once(KindLocalhost, "localhost-allowed", "a program or an extension on the reader's machine or network", origin)
 	}
 	for _, host := range []string{labelOf(pages[1].origin) + "." + formerCache, c.publisher + "." + formerCache, formerCache} {
@@ -376,7 +393,11 @@ func (c *cell) planHostile(pages []page) {
 		}
 		for _, kind := range []string{typeText, typeURLEncoded, typeMultipart} {
 			if !(kind == typeText && c.e.NeedsPreflight()) { // which the form was
-				forged("a script of another website, as "+kind, evil, step{claims: own, mode: asForm, contentType: kind})
+				s := step{claims: own, mode: asForm, contentType: kind}
+				if kind == typeText {
+					s.header = http.Header{"Sec-Fetch-Mode": {"no-cors"}} // as navigator.sendBeacon
+				}
+				forged("a script of another website, as "+kind, evil, s)
 			}
 		}
 		if !c.e.NoSourceOrigin {
@@ -425,13 +446,18 @@ func (c *cell) planLookalikes(pages []page, plain, once func(kind Kind, id, what
 		}
 	}
 	once(KindLookalikes, "lookalike-allowed", "a look-alike of "+c.publisher, c.own+"_."+evilHost) // no domain, but browsers take it
-	once(KindLookalikes, "lookalike-allowed", "a look-alike of google.com", "https://ampcors-probe-google.com")
+	for _, origin := range []string{"https://ampcors-probe-google.com", "https://www.google.evilprobe.example", "http://localhost." + evilHost, "http://192.168.0.10." + evilHost} {
+		once(KindLookalikes, "lookalike-allowed", "a look-alike of a host that others allow", origin)
+	}
 	i := slices.IndexFunc(pages, func(pg page) bool { return pg.form == formHash })
 	once(KindLookalikes, "lookalike-allowed", "a look-alike of the hash prefix on the cache "+pages[i].cache, pages[i].origin+"."+evilHost)
 	for _, cache := range c.p.cfg.Caches {
 		hosts := []string{ownPrefix + "evil" + cache.CacheDomain} // no dot before the domain
 		for _, domain := range slices.Concat(behind(cache.CacheDomain), replaceEach(cache.CacheDomain, '.', "x")) {
 			hosts = append(hosts, ownPrefix+"."+domain)
+		}
+		if suffix := cache.ThirdPartyFrameDomainSuffix; suffix != "" {
+			once(KindPublishers, "any-publisher-allowed", "an ad's frame of the cache "+cache.ID, "https://d-1234567890."+suffix)
 		}
 		for _, host := range hosts {
 			id, what := "lookalike-allowed", "a look-alike of "+cache.CacheDomain

@@ -294,6 +294,9 @@ func (p *prober) finish(cells []*cell) {
 		r.Notes = append(r.Notes, c.notes...)
 		s.Controls += c.requests
 	}
+	if note := p.client.limit.Load(); note != nil {
+		r.Notes = append(r.Notes, *note)
+	}
 	p.removeSecrets()
 	order := make(map[string]int)
 	for i, k := range kinds {
@@ -404,18 +407,30 @@ func (c *client) clean(text string) string {
 	return c.secrets.ReplaceAllString(text, "…")
 }
 
-// removeSecrets removes the user's own header values and cookies from the report.
+// removeSecrets removes the user's own header values and cookies from the report. A document can repeat them, in the fields of a form.
 func (p *prober) removeSecrets() {
-	clean := p.client.clean
+	clean := func(texts ...*string) {
+		for _, text := range texts {
+			*text = p.client.clean(*text)
+		}
+	}
+	for i := range p.report.Endpoints {
+		clean(&p.report.Endpoints[i].URL, &p.report.Endpoints[i].Body)
+	}
 	for i := range p.report.Findings {
-		for j := range p.report.Findings[i].Evidence {
-			p.report.Findings[i].Evidence[j] = clean(p.report.Findings[i].Evidence[j])
+		f := &p.report.Findings[i]
+		clean(&f.Endpoint, &f.Request, &f.Curl)
+		for j := range f.Evidence {
+			clean(&f.Evidence[j])
 		}
 	}
 	for i := range p.report.Trials {
-		p.report.Trials[i].Reason = clean(p.report.Trials[i].Reason)
+		clean(&p.report.Trials[i].Endpoint, &p.report.Trials[i].Reason)
 	}
 	for i := range p.report.Untested {
-		p.report.Untested[i].Reason = clean(p.report.Untested[i].Reason)
+		clean(&p.report.Untested[i].Endpoint, &p.report.Untested[i].Reason)
+	}
+	for i := range p.report.Notes {
+		clean(&p.report.Notes[i])
 	}
 }

@@ -129,7 +129,10 @@ func (c *cell) send(ctx context.Context, t *trial, s step) *answer {
 func (c *cell) request(origin string, s step) request {
 	if s.toRedirect {
 		r := *c.redirect
-		r.credentials = s.cookies
+		r.origin, r.credentials, r.header = origin, s.cookies, r.header.Clone()
+		if r.header.Del("Referer"); origin != "null" {
+			r.header.Set("Referer", origin+"/")
+		}
 		return r
 	}
 	e, u := c.e, c.e.URL
@@ -149,7 +152,9 @@ func (c *cell) request(origin string, s step) request {
 		}
 	}
 	r.url, r.navigates = u, s.mode == asForm && s.contentType == "" // with another type, a script sends it
-	if e.Answer == AnswerScript {
+	if r.navigates {
+		r.header.Set("Accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8")
+	} else if e.Answer == AnswerScript {
 		r.header.Set("Accept", "text/plain")
 	}
 	if e.ContentType != "" {

@@ -3,6 +3,7 @@ package probe
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -95,6 +96,8 @@ func (c *cell) ask(ctx context.Context, t *trial) {
 				isMet = before.isReadable() && n > 1
 			case ifCached:
 				isMet = n == 3 && !before.isReadable() || n == 4
+			case ifUnlike:
+				isMet = n > 1 || !c.isAsAtFirst(before) || c.flawOf(before) != c.flawOf(c.control.answers[0])
 			}
 			if before.err != nil {
 				return
@@ -107,32 +110,43 @@ func (c *cell) ask(ctx context.Context, t *trial) {
 	}
 }
 
-// askTogether sends the requests of two pages on caches for one URL at the same time, and once more with a new URL; a third time if
+// askTogether sends the requests of two pages for one URL at the same time, and once more with a new URL; a third time if
 // a page got the other's answer in one of them.
 func (c *cell) askTogether(ctx context.Context, t *trial, pages []*trial) {
 	var two []*trial
-	for _, pg := range pages {
-		if pg.form != formOwn && pg.Kind == KindPage && len(two) < 2 && slices.ContainsFunc(pg.answers, (*answer).isReadable) {
+	for _, pg := range slices.Backward(pages) { // the publisher's own is the last resort
+		if pg.Kind == KindPage && pg.origin != originOfURL(c.e.URL) && len(two) < 2 && slices.ContainsFunc(pg.answers, (*answer).isReadable) {
 			two = append(two, pg)
 		}
 	}
-	if len(two) < 2 || c.width < 2 {
-		t.skip("there are not two pages on caches that may ask at the same time", true)
+	switch {
+	case len(two) < 2:
+		t.skip("fewer than two of the publisher's pages work", true)
+		return
+	case c.width < 2:
+		t.skip("the backend takes one request at a time", true)
 		return
 	}
 	swapped := 0
-	for round := range 3 {
-		if round == 2 && swapped != 1 {
-			break
-		}
-		r := c.request(two[0].origin, t.steps[0])
+	for round := 0; round < 2 || round == 2 && swapped == 1; round++ {
+		s := t.steps[0]
+		s.isSimple = true
+		r := c.request(two[0].origin, s)
+		r.isReady = true
 		other := r
 		other.origin, other.header = two[1].origin, r.header.Clone()
 		other.header.Set("Referer", other.origin+"/")
+		if c.p.client.limiter.Wait(ctx) != nil || c.p.client.limiter.Wait(ctx) != nil {
+			t.skip(errMaxTime.Error(), false)
+			return
+		}
 		answers := []*answer{{}, {}}
-		var wait sync.WaitGroup
+		var ready, wait sync.WaitGroup
+		ready.Add(len(answers))
 		for i, r := range []request{r, other} {
 			wait.Go(func() {
+				ready.Done()
+				ready.Wait()
 				answers[i].fetch = c.p.client.fetch(ctx, r)
 				answers[i].err = answers[i].fetch.err
 			})
@@ -151,12 +165,11 @@ func isOf(a *answer, origin string) bool {
 	return resp != nil && r.origin != origin && resp.Header.Get("Access-Control-Allow-Origin") == origin
 }
 
-// findRedirect notes the request of the publisher's page after a redirect to another origin, for which a browser
-// sends Origin: null.
+// findRedirect notes the request of the publisher's page after a redirect. To another origin, a browser sends Origin: null.
 func (c *cell) findRedirect(pages []*trial) {
 	for _, t := range pages {
 		for _, a := range t.answers {
-			if a.fetch != nil && a.fetch.last.origin == "null" {
+			if a.fetch != nil && a.fetch.hop > 0 {
 				c.redirect = &a.fetch.last
 			}
 		}
@@ -271,7 +284,7 @@ func (c *cell) untested(last *answer) error {
 	case last.err != nil:
 		return fmt.Errorf("the publisher's own request, which is repeated as a control, failed: %w", last.err)
 	case isOverloaded(status):
-		return c.p.client.limited(last)
+		return errors.New(meansNothing(status) + ": use a --rate below its limit")
 	case status != c.control.answers[0].status():
 		return fmt.Errorf("the publisher's own request, which is repeated as a control, is answered with status %d now, and was with %d",
 			status, c.control.answers[0].status())

@@ -40,6 +40,9 @@ func (c *cell) judge() {
 		case t.Kind == KindBrowsers:
 			t.judgeSent()
 			c.judgeUnder(t, "only "+t.What, 0)
+			if t.Outcome == Fine && !t.answers[0].isReadable() {
+				t.skip("the page is blocked, but not only in this browser", true)
+			}
 		case t.Kind == KindTogether:
 			c.judgeTogether(t)
 		case t.Kind == KindUserAgent:

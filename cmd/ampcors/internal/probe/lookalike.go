@@ -14,9 +14,10 @@ import (
 	"github.com/ampcors/ampcors/cacheurl"
 )
 
-// lookalikes returns domains that others can register, and that a wrong comparison takes for the host: a pattern, or a comparison of
-// an end or a beginning; or a function that changes or searches text. Where the host has dots, its prefix on a cache has dashes, so
-// that the prefix of a look-alike is taken for the host's prefix in the same way.
+// lookalikes returns domains that others can register, and that a wrong comparison takes for the host. Those of patterns are what a
+// regular expression takes for it, or a comparison of the end or the beginning. Those of functions are what replace, strip and the
+// like make the host of, or what a search finds. The prefix of a look-alike is taken for the host's prefix in the same way, because
+// it has dashes where the host has dots.
 func lookalikes(host string) (ofPatterns, ofFunctions []string) {
 	own := site(host)
 	host, _ = idna.ToUnicode(host) // the caller has made it from Unicode
@@ -29,7 +30,7 @@ func lookalikes(host string) (ofPatterns, ofFunctions []string) {
 	label, _, _ := strings.Cut(cmp.Or(below, "www."), ".") // which is optional somewhere
 
 	ofPatterns = append(behind(host), "evil"+registrable, "evil-"+registrable, label+"x"+registrable,
-		below+other(name, "evilprobe")+"."+suffix, host[:last]+other(host[last:], "cam")) // endings that nobody has beside others
+		below+other(name, "evilprobe")+"."+suffix, host[:last]+other(host[last:], "cam")) // an ending that few publishers have as well
 	ofPatterns = append(ofPatterns, replaceEach(host, '.', "x")...) // a dot that is not escaped
 
 	ofFunctions = []string{
@@ -49,7 +50,7 @@ func lookalikes(host string) (ofPatterns, ofFunctions []string) {
 			ofFunctions = append(ofFunctions, cut)
 		}
 	}
-	ofFunctions = slices.Concat(ofFunctions, replaceEach(host, '.', "-"), replaceEach(host, '-', ".")) // prefixes that are decoded wrongly
+	ofFunctions = slices.Concat(ofFunctions, replaceEach(host, '.', "-"), replaceEach(host, '-', ".")) // their prefixes are decoded wrongly
 
 	seen := make(map[string]bool)
 	for _, all := range []*[]string{&ofPatterns, &ofFunctions} {

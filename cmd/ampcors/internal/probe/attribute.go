@@ -26,7 +26,7 @@ type wide struct {
 func (c *cell) wideMistakes() wide {
 	w := wide{anyPublisher: make(map[string]bool), anyPrefix: make(map[string]bool)}
 	for _, t := range c.trials {
-		if t.Outcome != Problem {
+		if t.Outcome != Problem || t.steps[0].toRedirect { // which is a server of its own
 			continue
 		}
 		_, domain, _ := strings.Cut(t.origin, ".")
@@ -72,7 +72,7 @@ func (c *cell) attribute(isOpen bool) {
 		case t.Outcome == Problem && t.id == "same-origin-granted" && !trustsSameOrigin:
 			t.Outcome, t.Causes = Fine, nil
 			c.note("Pages on AMP Caches may send AMP-Same-Origin, as with many libraries. The backend was not seen to trust it, so that is harmless.")
-		case !t.Kind.IsHostile() || t.Outcome != Problem || isRun || t.id == "same-origin-granted":
+		case !t.Kind.IsHostile() || t.Outcome != Problem || isRun || t.id == "same-origin-granted" || t.steps[0].toRedirect:
 		case t.id == "own-host-allowed" && !w.anyOrigin && !(w.ownClaim && c.needsOwnClaim(t)):
 			t.Outcome, t.Causes = Fine, nil
 			c.note("Other hosts below " + c.publisher + " can read the answers, too. Nobody else should be able to run pages there.")

@@ -81,7 +81,7 @@ func newClient(cfg Config) *client {
 	}
 	allowed := make(map[string]bool)
 	for _, host := range cfg.OnlyHosts {
-		allowed[strings.ToLower(host)] = true
+		allowed[hostOf("https", host)], allowed[hostOf("http", host)] = true, true
 	}
 	hostFlag := "--allow-host"
 	if cfg.OnlyHosts != nil {
@@ -128,7 +128,7 @@ func (c *client) send(ctx context.Context, req request) (*response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !c.allowed[strings.ToLower(u.Host)] {
+	if !c.allowed[hostOf(u.Scheme, u.Host)] {
 		return nil, fmt.Errorf("the probe is not allowed to call the host %s: use %s %s", u.Host, c.hostFlag, u.Host)
 	}
 	if !req.isReady && c.limiter.Wait(ctx) != nil {
@@ -265,7 +265,7 @@ func parseURL(base *url.URL, value string) (*url.URL, error) {
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" {
 		return nil, cmp.Or(err, errors.New("it is not the URL of a web server"))
 	}
-	u.Host = strings.ToLower(strings.TrimSuffix(u.Host, map[string]string{"https": ":443", "http": ":80"}[u.Scheme]))
+	u.Host = hostOf(u.Scheme, u.Host)
 	if host := u.Hostname(); strings.ContainsFunc(host, func(r rune) bool { return r >= utf8.RuneSelf }) {
 		domain, err := cacheurl.CanonicalDomain(host)
 		if err != nil {
@@ -274,6 +274,11 @@ func parseURL(base *url.URL, value string) (*url.URL, error) {
 		u.Host = strings.Replace(u.Host, host, domain, 1)
 	}
 	return u, nil
+}
+
+// hostOf returns the host of a URL in lower case, with its port unless that is the scheme's default.
+func hostOf(scheme, host string) string {
+	return strings.ToLower(strings.TrimSuffix(strings.TrimSuffix(host, map[string]string{"https": ":443", "http": ":80"}[scheme]), ":"))
 }
 
 // escaped percent-encodes the bytes of a text that are in set, that are not ASCII, spaces and control characters; but no percent
@@ -298,7 +303,7 @@ func (c *client) noteLimit(u *url.URL, resp *http.Response) {
 	if !isOverloaded(resp.StatusCode) {
 		return
 	}
-	note := fmt.Sprintf("%s first answered with status %d after %d requests of the probe in %s.", u.Host, resp.StatusCode, c.sent.Load(),
+	note := fmt.Sprintf("%s first answered with status %d to request %d of the probe, after %s.", u.Host, resp.StatusCode, c.sent.Load(),
 		time.Since(c.begun).Round(100*time.Millisecond))
 	if value := resp.Header.Get("Retry-After"); value != "" {
 		note += fmt.Sprintf(" It has Retry-After: %.40q.", value)
@@ -356,10 +361,10 @@ type fetch struct {
 // check is made on each answer, unless the page is at the target's own origin.
 func (c *client) fetch(ctx context.Context, req request) *fetch {
 	f := &fetch{request: req}
-	seen := make(map[string]bool) // without cookies, a URL that redirects to itself always does
+	seen := make(map[string]bool) // by method and URL: without cookies, one that redirects to itself always does
 	for ; ; f.hop++ {
 		f.last = req
-		seen[req.url] = true
+		seen[req.method+req.url] = true
 		resp, err := c.send(ctx, req)
 		if err != nil {
 			f.err = err
@@ -381,10 +386,6 @@ func (c *client) fetch(ctx context.Context, req request) *fetch {
 		case err != nil:
 			f.blocked = fmt.Errorf("the redirect to %.200q does not lead to a web server", c.clean(location))
 			return f
-		case f.hop == maxRedirects || seen[next.String()]:
-			f.isEndless = true
-			f.blocked = fmt.Errorf("the redirects do not end: the last leads to %.200q", c.clean(location))
-			return f
 		case next.User != nil:
 			f.blocked = fmt.Errorf("the redirect to %.200q has user information", c.clean(next.Redacted()))
 			return f
@@ -403,6 +404,11 @@ func (c *client) fetch(ctx context.Context, req request) *fetch {
 			req.header.Del("Content-Type")
 		}
 		req.url = next.String()
+		if f.hop == maxRedirects || seen[req.method+req.url] {
+			f.isEndless = true
+			f.blocked = fmt.Errorf("the redirects do not end: the last leads to %.200q", c.clean(location))
+			return f
+		}
 		if f.blocked, f.err = c.preflightOf(ctx, req, next); f.blocked != nil || f.err != nil {
 			return f
 		}

@@ -110,8 +110,8 @@ func ReadDocument(document io.Reader, base *url.URL) (Document, error) {
 	f := &finder{base: base, seen: make(map[Endpoint]bool), canonical: base.String()}
 	for n := range root.Descendants() {
 		switch rel := attr(n, "rel"); {
-		case n.Data == "base" && hasAttr(n, "href") && f.base == base:
-			if u, err := parseURL(base, attr(n, "href")); err == nil {
+		case n.Data == "base" && n.Namespace == "" && hasAttr(n, "href") && f.base == base && !isInside(n, "template"):
+			if u, err := parseURL(base, attr(n, "href")); err == nil && len(attr(n, "href")) <= maxURL {
 				f.base = u
 			}
 		case n.Data != "link" || n.Namespace != "":
@@ -232,7 +232,7 @@ func (f *finder) element(n *html.Node) {
 			get(n.Data, attr(f.manifest, "href"), false, AnswerJSON)
 		}
 	case "track": // only a story's script fetches it; elsewhere the browser does, and with CORS if crossorigin says so
-		if isInside(n, nil, "amp-story", "") {
+		if isInside(n, "amp-story") {
 			get(n.Data, attr(n, "src"), false, AnswerAny)
 		} else if n.Parent != nil && hasAttr(n.Parent, "crossorigin") {
 			f.add(n.Data, attr(n, "src"), Endpoint{Method: http.MethodGet, Credentials: attr(n.Parent, "crossorigin") == "use-credentials", Answer: AnswerAny, NoSourceOrigin: true})
@@ -257,7 +257,7 @@ func (f *finder) interactive(n *html.Node) {
 		f.addUnknown(n.Data, "endpoint, "+short(attr(n, "endpoint"))+", which is not an absolute URL")
 		return
 	}
-	u = u.JoinPath(f.canonical + "+" + attr(n, "id"))
+	u = u.JoinPath(f.canonical + "+" + url.PathEscape(attr(n, "id")))
 	kind := "type=0&client=0"
 	if strings.Contains(n.Data, "poll") {
 		kind = "type=1&client=0"
@@ -452,7 +452,10 @@ func (f *finder) add(component, value string, e Endpoint) {
 		f.addUnknown(component, "the URL "+short(value)+", which has __amp_source_origin: the runtime throws an error")
 		return
 	}
-	e.Component, e.URL = component, u.String()
+	if e.Component, e.URL = component, u.String(); len(e.URL) > 2*maxURL { // with a long base
+		f.addUnknown(component, "the URL "+short(value)+fmt.Sprintf(", which is longer than %d bytes", 2*maxURL))
+		return
+	}
 	if f.seen[e] {
 		return
 	}

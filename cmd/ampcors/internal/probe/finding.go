@@ -136,6 +136,7 @@ var kinds = []kind{
 		"The backend allows whatever Origin it gets. Allow only the origins of publishers. " + deny},
 	{"any-publisher-allowed", High, "every publisher on an AMP Cache can read answers with the reader's cookies",
 		"Anyone's page can be on a cache. " + deny},
+	{"ad-frame-allowed", High, "an ad's frame on an AMP Cache can read answers with the reader's cookies", "Anybody's ads run below the caches' domains for third-party frames, such as ampproject.net. " + deny},
 	{"no-claim-allowed", High, "a page without __amp_source_origin can read answers with the reader's cookies",
 		"Any page can omit __amp_source_origin. Decide only by Origin."},
 	{"source-origin-trusted", High, "__amp_source_origin decides who may read",

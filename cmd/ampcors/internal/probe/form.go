@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"fmt"
 	"mime/multipart"
 	"net/http"
 	"slices"
@@ -8,6 +9,12 @@ import (
 
 	"golang.org/x/net/html"
 )
+
+// maxFields is more fields than a form of a page has.
+const maxFields = 1000
+
+// maxBody is more bytes than the fields of a form have that nobody has filled in.
+const maxBody = 64 << 10
 
 // This file reads forms as amp-form/0.1/amp-form.js and src/core/dom/form.js of amphtml do.
 
@@ -22,6 +29,10 @@ func (f *finder) form(n *html.Node) {
 		}
 	}
 	fields, toVerify := fieldsOf(n)
+	if len(fields) > maxFields {
+		f.addUnknown("amp-form", fmt.Sprintf("a form with more than %d fields", maxFields))
+		return
+	}
 	verify := e
 	verify.Answer = AnswerVerify
 	if hasAttr(n, "xssi-prefix") {
@@ -37,6 +48,9 @@ func (f *finder) form(n *html.Node) {
 
 // addForm adds a request of a form with these fields.
 func (f *finder) addForm(value string, e Endpoint, fields [][2]string) {
+	if value == "" {
+		return
+	}
 	var query []string
 	body := new(strings.Builder)
 	parts := multipart.NewWriter(body)
@@ -47,18 +61,21 @@ func (f *finder) addForm(value string, e Endpoint, fields [][2]string) {
 	}
 	_ = parts.Close()
 	switch {
+	case body.Len() > maxBody:
+		f.addUnknown("amp-form", fmt.Sprintf("a form with more than %d bytes", maxBody))
+		return
 	case e.ContentType == typeMultipart:
 		e.Body = strings.TrimPrefix(body.String(), "\r\n")
 	case e.ContentType == typeURLEncoded:
 		e.Body = strings.Join(query, "&")
-	case len(query) > 0 && value != "":
+	case len(query) > 0:
 		value = withQuery(value, strings.Join(query, "&"))
 	}
 	f.add("amp-form", value, e)
 }
 
-// fieldsOf returns the names and values of a form's fields, and which of them verify-xhr gets. The first button is one of them, as
-// if it submitted the form.
+// fieldsOf returns the names and values of a form's fields, and which of them verify-xhr gets. The first button that submits the form is
+// one of them, as if it was used.
 func fieldsOf(form *html.Node) (all, toVerify [][2]string) {
 	var button *html.Node
 	add := func(n *html.Node, values ...string) {
@@ -71,27 +88,32 @@ func fieldsOf(form *html.Node) (all, toVerify [][2]string) {
 			}
 		}
 	}
-	for n := range form.Descendants() {
-		kind := strings.ToLower(attr(n, "type"))
-		isBox := kind == "checkbox" || kind == "radio"
-		switch {
-		case isInside(n, form, "template", ""), isInside(n, form, "fieldset", "disabled"):
-		case n.Data == "button", n.Data == "input" && kind == "submit":
-			if button == nil {
-				button = n
+	var read func(parent *html.Node)
+	read = func(parent *html.Node) {
+		for n := range parent.ChildNodes() {
+			kind := strings.ToLower(attr(n, "type"))
+			isBox := kind == "checkbox" || kind == "radio"
+			switch {
+			case n.Data == "form", n.Data == "template", hasAttr(n, "disabled"): // with what is in it
+				continue
+			case n.Data == "button" && kind != "button" && kind != "reset", n.Data == "input" && kind == "submit":
+				if button == nil {
+					button = n
+				}
+			case n.Data == "textarea":
+				add(n, text(n))
+			case n.Data == "select":
+				add(n, chosen(n)...)
+			case n.Data != "input" || isBox && !hasAttr(n, "checked") || slices.Contains([]string{"button", "image", "file", "reset"}, kind):
+			case isBox && !hasAttr(n, "value"):
+				add(n, "on")
+			default:
+				add(n, attr(n, "value"))
 			}
-		case hasAttr(n, "disabled"):
-		case n.Data == "textarea":
-			add(n, text(n))
-		case n.Data == "select":
-			add(n, chosen(n)...)
-		case n.Data != "input" || isBox && !hasAttr(n, "checked") || slices.Contains([]string{"button", "image", "file", "reset"}, kind):
-		case isBox && !hasAttr(n, "value"):
-			add(n, "on")
-		default:
-			add(n, attr(n, "value"))
+			read(n)
 		}
 	}
+	read(form)
 	if button != nil {
 		add(button, attr(button, "value"))
 	}
@@ -102,7 +124,7 @@ func fieldsOf(form *html.Node) (all, toVerify [][2]string) {
 func chosen(n *html.Node) (values []string) {
 	first := true
 	for option := range n.Descendants() {
-		if option.Data != "option" {
+		if option.Data != "option" || hasAttr(option, "disabled") {
 			continue
 		}
 		value := attr(option, "value")
@@ -121,10 +143,10 @@ func chosen(n *html.Node) (values []string) {
 	return values
 }
 
-// isInside reports whether a node is in an element of this name, and with this attribute unless it is "", below root.
-func isInside(n, root *html.Node, name, key string) bool {
-	for p := n.Parent; p != nil && p != root; p = p.Parent {
-		if p.Data == name && (key == "" || hasAttr(p, key)) {
+// isInside reports whether a node is in an element of this name.
+func isInside(n *html.Node, name string) bool {
+	for p := n.Parent; p != nil; p = p.Parent {
+		if p.Data == name {
 			return true
 		}
 	}

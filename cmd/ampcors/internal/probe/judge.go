@@ -41,7 +41,12 @@ func (c *cell) judge() {
 			t.judgeSent()
 			c.judgeUnder(t, "only "+t.What, 0)
 			if t.Outcome == Fine && !t.answers[0].isReadable() {
-				t.skip("the page is blocked, but not only in this browser", true)
+				isBlocked := !c.control.answers[0].isReadable()
+				reason := "the page's requests are answered in another way from one time to the next"
+				if isBlocked {
+					reason = "the page is blocked, but not only in this browser"
+				}
+				t.skip(reason, isBlocked)
 			}
 		case t.Kind == KindTogether:
 			c.judgeTogether(t)
@@ -70,9 +75,12 @@ func (t *trial) blame(id string, a *answer) {
 
 // judgeSent marks a trial as fine if it was answered. It has no wrong answer.
 func (t *trial) judgeSent() {
-	if err := t.answers[0].err; err != nil {
-		t.skip(err.Error(), false)
-	} else {
+	switch a := t.answers[0]; {
+	case a.err != nil:
+		t.skip(a.err.Error(), false)
+	case isOverloaded(a.status()):
+		t.skip(meansNothing(a.status()), false)
+	default:
 		t.Outcome = Fine
 	}
 }
@@ -89,8 +97,12 @@ func (t *trial) judgeRevalidation(target string) {
 		return
 	}
 	_, resp := a.last()
-	isWrong := !a.isReadable() && !isOverloaded(resp.Status)
-	if resp.Status == http.StatusNotModified && a.fetch != nil {
+	isWrong := !a.isReadable()
+	switch {
+	case resp.Status >= 400:
+		t.skip(fmt.Sprintf("the revalidation is answered with status %d", resp.Status), false)
+		return
+	case resp.Status == http.StatusNotModified && a.fetch != nil:
 		_, stored := t.answers[0].last()
 		merged := stored.Header.Clone()
 		maps.Copy(merged, resp.Header)
@@ -125,7 +137,7 @@ func (c *cell) judgeUnder(t *trial, condition string, first int) {
 			ids[i] = c.flawOf(a)
 		}
 	}
-	if id := ids[first]; id != "" && ids[first+1] == "" && ids[first+2] == id {
+	if id := ids[first]; id != "" && ids[first+1] != id && t.answers[first+1].isReadable() && ids[first+2] == id {
 		t.remark = condition
 		t.blame(id, t.answers[first])
 	}
@@ -146,8 +158,8 @@ func (c *cell) judgeTogether(t *trial) {
 		case isOf(a, request.origin):
 			swapped++
 			t.because = a
-		case !a.isReadable():
-			t.skip(fmt.Sprintf("an answer to pages that ask at the same time has status %d, and is blocked", a.status()), false)
+		case !a.isReadable(), isOverloaded(a.status()):
+			t.skip(fmt.Sprintf("an answer to pages that ask at the same time has status %d, or is blocked", a.status()), false)
 			return
 		}
 	}

@@ -457,7 +457,7 @@ func (c *cell) planLookalikes(pages []page, plain, once func(kind Kind, id, what
 			hosts = append(hosts, ownPrefix+"."+domain)
 		}
 		if suffix := cache.ThirdPartyFrameDomainSuffix; suffix != "" {
-			once(KindPublishers, "any-publisher-allowed", "an ad's frame of the cache "+cache.ID, "https://d-1234567890."+suffix)
+			once(KindPublishers, "ad-frame-allowed", "an ad's frame of the cache "+cache.ID, "https://d-1234567890."+suffix)
 		}
 		for _, host := range hosts {
 			id, what := "lookalike-allowed", "a look-alike of "+cache.CacheDomain

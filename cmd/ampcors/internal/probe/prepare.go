@@ -112,7 +112,7 @@ func (p *prober) addEndpoint(e Endpoint, publishers, senders []string) {
 // allow lets the host of a URL be called. If the user has named it, header and cookie are sent there.
 func (p *prober) allow(u *url.URL, isTrusted bool) {
 	if p.cfg.OnlyHosts == nil {
-		p.client.allowed[strings.ToLower(u.Host)] = true
+		p.client.allowed[hostOf(u.Scheme, u.Host)] = true
 	}
 	if isTrusted {
 		p.client.trusted[originOf(u)] = true

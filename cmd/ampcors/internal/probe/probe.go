@@ -14,6 +14,7 @@ package probe
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/url"
@@ -170,7 +171,6 @@ func run(ctx context.Context, cfg Config, sends bool) (*Report, error) {
 		return nil, err
 	}
 	var cells []*cell
-	total := 0
 	for _, pair := range p.pairs {
 		e := &p.report.Endpoints[pair.endpoint]
 		var c *cell
@@ -180,7 +180,6 @@ func run(ctx context.Context, cfg Config, sends bool) (*Report, error) {
 			return nil, err
 		}
 		cells = append(cells, c)
-		total += len(c.trials)
 	}
 	p.report.Estimate = p.estimate(cells)
 	if sends {
@@ -193,7 +192,7 @@ func run(ctx context.Context, cfg Config, sends bool) (*Report, error) {
 		}
 		sending, cancel := context.WithTimeout(ctx, most)
 		defer cancel()
-		p.send(sending, cells, total)
+		p.send(sending, cells, p.report.Estimate.Trials)
 	}
 	p.finish(cells)
 	return p.report, nil
@@ -206,8 +205,10 @@ func (p *prober) estimate(cells []*cell) (e Estimate) {
 	for _, c := range cells {
 		hostile := 0
 		for _, t := range c.trials {
-			e.Trials++
-			if t.Outcome == NotTested || t.steps[0].toRedirect {
+			if t.steps[0].toRedirect { // perhaps there is none
+				continue
+			}
+			if e.Trials++; t.Outcome == NotTested {
 				continue
 			}
 			if t.Kind.IsHostile() {
@@ -238,6 +239,9 @@ func (p *prober) send(ctx context.Context, cells []*cell, total int) {
 	progress := func(t *trial) {
 		mu.Lock()
 		defer mu.Unlock()
+		if t.steps[0].toRedirect {
+			return // it is not in the total
+		}
 		if done++; p.cfg.Progress != nil {
 			p.cfg.Progress(done, total, t.Endpoint)
 		}
@@ -374,7 +378,9 @@ func secretsOf(cfg Config) *regexp.Regexp {
 	var secrets []string
 	add := func(value string) {
 		if value = strings.TrimSpace(value); len(value) >= 4 { // shorter ones are no secrets, and would hide what is not one
-			for _, form := range []string{value, url.QueryEscape(value), url.PathEscape(value), strings.Trim(strconv.Quote(value), `"`)} {
+			inJSON, _ := json.Marshal(value) // a string always can be
+			for _, form := range []string{value, url.QueryEscape(value), url.PathEscape(value), encode(value), escaped(encode(value), "'"), strings.Trim(strconv.Quote(value), `"`),
+				strings.Trim(string(inJSON), `"`), strings.Trim(quote(value), "'")} {
 				secrets = append(secrets, regexp.QuoteMeta(form))
 			}
 		}
@@ -429,6 +435,9 @@ func (p *prober) removeSecrets() {
 	}
 	for i := range p.report.Untested {
 		clean(&p.report.Untested[i].Endpoint, &p.report.Untested[i].Reason)
+	}
+	for i := range p.report.Unknown {
+		clean(&p.report.Unknown[i].What)
 	}
 	for i := range p.report.Notes {
 		clean(&p.report.Notes[i])

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"html"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -388,13 +389,13 @@ func TestSecretsOfFormsStay(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.URL.Path == "/":
-			fmt.Fprintf(w, `<form action-xhr="/search"><input type="hidden" name="token" value="%s"></form>`, r.Header.Get("X-Token"))
+			fmt.Fprintf(w, `<form action-xhr="/search"><input type="hidden" name="token" value="%s"></form><amp-list src="/{{%[1]s}}"></amp-list>`, html.EscapeString(r.Header.Get("X-Token")))
 		case r.Method == http.MethodOptions:
 			w.WriteHeader(http.StatusMethodNotAllowed)
 		}
 	}))
 	defer server.Close()
-	report, err := Run(t.Context(), Config{Documents: []string{server.URL + "/"}, Publishers: []string{publisher}, Header: http.Header{"X-Token": {"s3cret"}},
+	report, err := Run(t.Context(), Config{Documents: []string{server.URL + "/"}, Publishers: []string{publisher}, Header: http.Header{"X-Token": {"s3cret!(x)'&y"}},
 		Cookie: "session=1", PageHeader: http.Header{"X-Page": {"1"}}})
 	if err != nil {
 		t.Fatal(err)
@@ -670,5 +671,20 @@ func TestAnswersAreDecodedAsBrowsersDo(t *testing.T) {
 				t.Errorf("%+v, %v", resp, err)
 			}
 		})
+	}
+}
+
+// A default port is none: hosts are named with it and without it.
+func TestADefaultPortIsNone(t *testing.T) {
+	report, err := Plan(t.Context(), Config{Endpoints: []Endpoint{{URL: "https://API.example.com:443/", Method: "GET", Answer: AnswerJSON}},
+		Publishers: []string{publisher}, OnlyHosts: []string{"api.example.com:443"}})
+	if err != nil || report.Endpoints[0].URL != "https://api.example.com/" {
+		t.Fatal(report, err)
+	}
+	c := newClient(Config{OnlyHosts: []string{"api.example.com:443"}})
+	for _, host := range []string{hostOf("https", "API.example.com"), hostOf("https", "api.example.com:443"), hostOf("https", "api.example.com:")} {
+		if !c.allowed[host] {
+			t.Error(host)
+		}
 	}
 }

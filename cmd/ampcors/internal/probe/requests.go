@@ -130,6 +130,10 @@ func (c *cell) request(origin string, s step) request {
 	if s.toRedirect {
 		r := *c.redirect
 		r.origin, r.credentials, r.header = origin, s.cookies, r.header.Clone()
+		r.header.Del("Amp-Same-Origin")
+		for name := range c.p.cfg.PageHeader {
+			r.header.Del(name) // the page may leave out what needs a preflight
+		}
 		if r.header.Del("Referer"); origin != "null" {
 			r.header.Set("Referer", origin+"/")
 		}

@@ -136,11 +136,13 @@ func (c *cell) askTogether(ctx context.Context, t *trial, pages []*trial) {
 		other := r
 		other.origin, other.header = two[1].origin, r.header.Clone()
 		other.header.Set("Referer", other.origin+"/")
-		if c.p.client.limiter.Wait(ctx) != nil || c.p.client.limiter.Wait(ctx) != nil {
-			t.skip(errMaxTime.Error(), false)
-			return
-		}
 		answers := []*answer{{}, {}}
+		for range answers {
+			if c.p.client.limiter.Wait(ctx) != nil {
+				t.skip(errMaxTime.Error(), false)
+				return
+			}
+		}
 		var ready, wait sync.WaitGroup
 		ready.Add(len(answers))
 		for i, r := range []request{r, other} {

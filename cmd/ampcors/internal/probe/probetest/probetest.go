@@ -626,7 +626,7 @@ var cases = []Case{
 	{Name: "www- is removed anywhere", Backend: as(backend{allows: and(func(origin string) bool {
 		return strings.Replace(origin, "www-", "", 1) == "https://example-com.cdn.ampproject.org"
 	})}), Want: []string{"prefix-lookalike-allowed"}},
-	{Name: "characters are removed from the beginning", Backend: as(backend{allows: and(func(origin string) bool { return strings.TrimLeft(origin, "https://w.") == "example.com" })}), Want: []string{"http-allowed", "lookalike-allowed"}},
+	{Name: "characters are removed from the beginning", Backend: as(backend{allows: and(func(origin string) bool { return strings.TrimLeft(origin, "htps:/w.") == "example.com" })}), Want: []string{"http-allowed", "lookalike-allowed"}},
 	{Name: "characters are removed from the end", Backend: as(backend{allows: and(func(origin string) bool { return strings.TrimRight(origin, ".com") == "https://www.example" })}), Want: []string{"lookalike-allowed"}},
 	{Name: "www with any character, or nothing", Publisher: "example.com", Backend: as(backend{allows: func(_ *http.Request, origin string) bool {
 		return slices.Contains(originsOf("example.com"), origin) || regexp.MustCompile(`^https://(www.)?example\.com$`).MatchString(origin)
@@ -635,6 +635,7 @@ var cases = []Case{
 	{Name: "a name without its accents", Publisher: "bücher.example", Backend: as(backend{allows: func(_ *http.Request, origin string) bool {
 		return slices.Contains(originsOf("bücher.example"), origin) || origin == "https://bucher.example" || origin == "https://buecher.example"
 	}}), Want: []string{"lookalike-allowed"}},
+	{Name: "every frame of ads", Backend: as(backend{allows: and(func(origin string) bool { return isHTTPS(origin) && strings.HasSuffix(origin, ".ampproject.net") })}), Want: []string{"ad-frame-allowed"}},
 	{Name: "an extension", Backend: as(backend{allows: and(func(origin string) bool { return strings.HasPrefix(origin, "chrome-extension://") })}), Want: []string{"localhost-allowed"}},
 	{Name: "a private network", Backend: as(backend{allows: and(regexp.MustCompile(`^http://192\.168\.\d+\.\d+(:\d+)?$`).MatchString)}), Want: []string{"localhost-allowed"}},
 

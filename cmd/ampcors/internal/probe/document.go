@@ -161,10 +161,10 @@ func (f *finder) elements(root *html.Node) {
 	}
 }
 
-// element adds the endpoints of one element, as amphtml does, of which the comments name the files, below extensions/ if no other
-// folder is named:
+// element adds the endpoints of one element, as amphtml's code makes the requests. Its files, below extensions/ if no other folder is
+// named:
 //
-//	[src]                  amp-bind/0.1/bind-validator.js: of these components it leads to a CORS request; [action-xhr] is not allowed
+//	[src]                  amp-bind/0.1/bind-validator.js: only these components make a CORS request of it; [action-xhr] is not allowed
 //	xssi-prefix            src/service/xhr-impl.js: read by amp-form, amp-list, amp-next-page, amp-render; xssiPrefix by amp-consent
 //	variables              src/service/url-replacements-impl.js: expanded in some attributes, and in a form only in its fields
 //	amp-autocomplete       amp-autocomplete/0.1/amp-autocomplete.js: the parameter's name is encoded, too
@@ -192,8 +192,10 @@ func (f *finder) element(n *html.Node) {
 	switch n.Data {
 	case "amp-list", "amp-next-page", "amp-render":
 		get(n.Data, src, includes("credentials"), answer)
-	case "amp-state", "amp-bodymovin-animation", "amp-viz-vega":
+	case "amp-state", "amp-bodymovin-animation":
 		get(n.Data, src, includes("credentials"), AnswerJSON)
+	case "amp-viz-vega":
+		get(n.Data, src, false, AnswerJSON)
 	case "amp-date-picker":
 		get(n.Data, attr(n, "src"), includes("credentials"), AnswerJSON)
 	case "amp-autocomplete":
@@ -252,9 +254,12 @@ func (f *finder) element(n *html.Node) {
 
 // interactive adds the requests of a poll or quiz of a story.
 func (f *finder) interactive(n *html.Node) {
-	u, err := parseURL(nil, attr(n, "endpoint"))
+	endpoint := attr(n, "endpoint")
+	u, err := parseURL(nil, endpoint)
 	if err != nil {
-		f.addUnknown(n.Data, "endpoint, "+short(attr(n, "endpoint"))+", which is not an absolute URL")
+		if endpoint != "" {
+			f.addUnknown(n.Data, "endpoint, "+short(endpoint)+", which is not an absolute URL")
+		}
 		return
 	}
 	u = u.JoinPath(f.canonical + "+" + url.PathEscape(attr(n, "id")))
@@ -475,17 +480,13 @@ var variable = func() *regexp.Regexp {
 	return regexp.MustCompile(`\$?(?:` + strings.Join(variables, "|") + `)(\([^)]{0,200}\))?`)
 }()
 
-// variables are names from spec/amp-var-substitutions.md that occur in the URLs of
-// endpoints.
-var variables = []string{
-	"ACCESS_READER_ID", "ACCESS_TOKEN", "AMPDOC_HOST", "AMPDOC_HOSTNAME", "AMPDOC_URL", "AMP_GEO", "AMP_STATE", "AMP_VERSION", "AUTHDATA",
-	"AVAILABLE_SCREEN_HEIGHT", "AVAILABLE_SCREEN_WIDTH", "BROWSER_LANGUAGE", "CANONICAL_HOST", "CANONICAL_HOSTNAME", "CANONICAL_PATH",
-	"CANONICAL_URL", "CLIENT_ID", "CONSENT_METADATA", "CONSENT_STATE", "CONSENT_STRING", "COUNTER", "DOCUMENT_CHARSET", "DOCUMENT_REFERRER",
-	"EXTERNAL_REFERRER", "FRAGMENT_PARAM", "HREF", "PAGE_VIEW_ID", "PAGE_VIEW_ID_64", "QUERY_PARAM", "RANDOM", "READER_ID",
-	"SCREEN_COLOR_DEPTH", "SCREEN_HEIGHT", "SCREEN_WIDTH", "SCROLL_HEIGHT", "SCROLL_WIDTH", "SOURCE_HOST", "SOURCE_HOSTNAME", "SOURCE_PATH",
-	"SOURCE_URL", "TIMESTAMP", "TIMESTAMP_ISO", "TIMEZONE", "TIMEZONE_CODE", "TITLE", "TOTAL_ENGAGED_TIME", "UACH", "USER_AGENT", "VARIANT",
-	"VARIANTS", "VIEWER", "VIEWPORT_HEIGHT", "VIEWPORT_WIDTH",
-}
+// variables are names from spec/amp-var-substitutions.md that occur in the URLs of endpoints.
+var variables = strings.Fields(`ACCESS_READER_ID ACCESS_TOKEN AMPDOC_HOST AMPDOC_HOSTNAME AMPDOC_URL AMP_GEO AMP_STATE AMP_VERSION AUTHDATA
+	AVAILABLE_SCREEN_HEIGHT AVAILABLE_SCREEN_WIDTH BROWSER_LANGUAGE CANONICAL_HOST CANONICAL_HOSTNAME CANONICAL_PATH CANONICAL_URL CLIENT_ID
+	CONSENT_METADATA CONSENT_STATE CONSENT_STRING COUNTER DOCUMENT_CHARSET DOCUMENT_REFERRER EXTERNAL_REFERRER FRAGMENT_PARAM HREF PAGE_VIEW_ID
+	PAGE_VIEW_ID_64 QUERY_PARAM RANDOM READER_ID SCREEN_COLOR_DEPTH SCREEN_HEIGHT SCREEN_WIDTH SCROLL_HEIGHT SCROLL_WIDTH SOURCE_HOST
+	SOURCE_HOSTNAME SOURCE_PATH SOURCE_URL TIMESTAMP TIMESTAMP_ISO TIMEZONE TIMEZONE_CODE TITLE TOTAL_ENGAGED_TIME UACH USER_AGENT VARIANT
+	VARIANTS VIEWER VIEWPORT_HEIGHT VIEWPORT_WIDTH`)
 
 // expand replaces each variable by the sample value 0.
 func expand(value string) string {

@@ -303,28 +303,26 @@ func (c *cell) planHostile(pages []page) {
 		}
 		hostile(kind, id, what, origin, steps...)
 	}
+	otherwise := func(kind Kind, id, what, origin string, claims ...string) { // with other claims than pages make
+		if !c.e.NoSourceOrigin {
+			hostile(kind, id, what, origin, step{claims: claims})
+		}
+	}
 	prefix, _ := cacheurl.DomainPrefix(evilHost) // it is a constant
 	hash, _ := cacheurl.HashPrefix(evilHost)
 	hostile(KindSites, "any-origin-allowed", "another website", evil, step{claims: foreign}, step{when: ifAllowed, claims: own})
-	if !c.e.NoSourceOrigin {
-		hostile(KindSites, "no-claim-allowed", "another website, without __amp_source_origin", evil, step{})
-	}
+	otherwise(KindSites, "no-claim-allowed", "another website, without __amp_source_origin", evil)
 	for i, cache := range c.p.cfg.Caches {
 		readable := "https://" + prefix + "." + cache.CacheDomain
 		hostile(KindPublishers, "any-publisher-allowed", "another publisher on the cache "+cache.ID, readable, step{claims: foreign})
 		hostile(KindPublishers, "any-publisher-allowed", "another publisher on the cache "+cache.ID+", hash prefix",
 			"https://"+hash+"."+cache.CacheDomain, step{claims: foreign})
-		if !c.e.NoSourceOrigin {
-			hostile(KindPublishers, "no-claim-allowed", "another publisher on the cache "+cache.ID+", without __amp_source_origin", readable, step{})
-		}
-		if i == 0 && !c.e.NoSourceOrigin {
-			hostile(KindClaims, "source-origin-trusted", "another publisher's page on a cache, which claims its cache origin", readable,
-				step{claims: []string{readable}})
+		otherwise(KindPublishers, "no-claim-allowed", "another publisher on the cache "+cache.ID+", without __amp_source_origin", readable)
+		if i == 0 {
+			otherwise(KindClaims, "source-origin-trusted", "another publisher's page on a cache, which claims its cache origin", readable, readable)
 		}
 	}
-	if !c.e.NoSourceOrigin {
-		hostile(KindClaims, "no-claim-allowed", "another website, with an empty __amp_source_origin", evil, step{claims: []string{""}})
-	}
+	otherwise(KindClaims, "no-claim-allowed", "another website, with an empty __amp_source_origin", evil, "")
 	for i, origin := range []string{evil, "https://" + prefix + "." + c.p.cfg.Caches[0].CacheDomain} {
 		all := [][]string{{c.own}, {evil + "/" + c.own}, {c.own + "." + evilHost}, {evil, c.own}, {c.own, evil}}
 		if i == 0 {

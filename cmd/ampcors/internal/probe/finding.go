@@ -130,6 +130,8 @@ var kinds = []kind{
 	{"own-origin-refused", High, "the publisher's own origin is denied",
 		"The page also runs at the publisher's own origin. Allow %[1]s, too."},
 	{"cache-refused", High, "the publisher's page is denied on a cache", "Allow the publisher's origin on each AMP Cache, here %[1]s. A protection against CSRF that looks at Sec-Fetch-Site, Referer or Host denies every page on a cache: let requests of these origins pass it."},
+	{"browser-refused", Medium, "the publisher's page does not work in some browsers", "Answer it in the same way, whatever a browser sends as User-Agent, Accept-Language, Referer and Sec-Fetch-Site. A redirect of phones or languages, and the answer after it, need the CORS headers, too."},
+	{"cookie-needed", Medium, "the publisher's page works only if the reader has a cookie", "Send the CORS headers also to readers without a cookie, with what they may read or with an error: pages on AMP Caches often have none."},
 
 	// The endpoint allows other sites.
 	{"any-origin-allowed", High, "any website can read answers with the reader's cookies",

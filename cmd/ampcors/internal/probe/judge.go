@@ -34,12 +34,12 @@ func (c *cell) judge() {
 			t.judgeSent()
 		case t.Kind == KindCookies:
 			isOpen = t.judgeCookies()
-			c.judgeUnder(t, "only without a cookie", 1)
+			c.judgeUnder(t, "cookie-needed", 1)
 		case t.Kind == KindRevalidate:
 			t.judgeRevalidation(originOfURL(c.e.URL))
 		case t.Kind == KindBrowsers:
 			t.judgeSent()
-			c.judgeUnder(t, "only "+t.What, 0)
+			c.judgeUnder(t, "browser-refused", 0)
 			if t.Outcome == Fine && !t.answers[0].isReadable() {
 				isBlocked := !c.control.answers[0].isReadable()
 				reason := "the page's requests are answered in another way from one time to the next"
@@ -115,11 +115,11 @@ func (t *trial) judgeRevalidation(target string) {
 
 // judgeUnder judges the publisher's page under a condition under which it must work as well: by three answers from the first on, of
 // which the second is without the condition. What is not wrong both times may be chance.
-func (c *cell) judgeUnder(t *trial, condition string, first int) {
+func (c *cell) judgeUnder(t *trial, id string, first int) {
 	if len(t.answers) < first+3 || c.differs != nil || t.origin == originOfURL(c.e.URL) {
 		return
 	}
-	ids := make([]string, len(t.answers))
+	wrong := make([]string, len(t.answers))
 	for i, a := range t.answers {
 		why := a.why()
 		if t.Kind == KindCookies && i%2 == 1 { // the page allows cookies, although there are none
@@ -132,13 +132,13 @@ func (c *cell) judgeUnder(t *trial, condition string, first int) {
 		case a.err != nil, isOverloaded(a.status()), slices.Contains(c.limits, a.status()):
 			return
 		case why != nil:
-			ids[i] = c.blockedBy(a, t.origin)
+			wrong[i] = c.blockedBy(a, t.origin)
 		case t.Kind == KindBrowsers:
-			ids[i] = c.flawOf(a)
+			wrong[i] = c.flawOf(a)
 		}
 	}
-	if id := ids[first]; id != "" && ids[first+1] != id && t.answers[first+1].isReadable() && ids[first+2] == id {
-		t.remark = condition
+	if w := wrong[first]; w != "" && wrong[first+1] != w && t.answers[first+1].isReadable() && wrong[first+2] == w {
+		t.remark = t.What + ": " + w
 		t.blame(id, t.answers[first])
 	}
 }

@@ -202,7 +202,7 @@ func (p *prober) plan(e *Endpoint, publisher string) (*cell, error) {
 	}
 	if isSent := p.client.trusted[originOfURL(e.URL)]; e.Credentials && p.cfg.Cookie != "" && isSent && e.Method == http.MethodGet {
 		with, without := step{claims: claims, cookies: true, isFresh: true, isControl: true}, step{claims: claims, isFresh: true, isControl: true}
-		c.add(KindCookies, "the answer with and without cookies", pages[0], "", with, without, with, without)
+		c.add(KindCookies, "the publisher's page with and without cookies", pages[0], "", with, without, with, without)
 	}
 	c.planHostile(pages)
 	c.skipUnsafe()
@@ -214,10 +214,10 @@ var browsers = []struct {
 	what   string
 	header http.Header
 }{
-	{"on a phone in German, by User-Agent or Accept-Language", http.Header{"User-Agent": {phoneAgent}, "Accept-Language": {"de-DE,de;q=0.9,en-US;q=0.8,en;q=0.7"}}},
-	{"on an iPhone, by User-Agent", http.Header{"User-Agent": {iPhoneAgent}}},
-	{"without Referer, as some browsers and pages send none", http.Header{"Referer": nil}},
-	{"without Sec-Fetch-Site, as in older browsers", http.Header{"Sec-Fetch-Site": nil}},
+	{"the publisher's page on a phone in German, by User-Agent or Accept-Language", http.Header{"User-Agent": {phoneAgent}, "Accept-Language": {"de-DE,de;q=0.9,en-US;q=0.8,en;q=0.7"}}},
+	{"the publisher's page on an iPhone, by User-Agent", http.Header{"User-Agent": {iPhoneAgent}}},
+	{"the publisher's page without Referer, which some browsers and pages do not send", http.Header{"Referer": nil}},
+	{"the publisher's page without Sec-Fetch-Site, which older browsers do not send", http.Header{"Sec-Fetch-Site": nil}},
 }
 
 // skipUnsafe skips the trials that the Config does not allow.

@@ -640,11 +640,23 @@ var cases = []Case{
 	{Name: "a private network", Backend: as(backend{allows: and(regexp.MustCompile(`^http://192\.168\.\d+\.\d+(:\d+)?$`).MatchString)}), Want: []string{"localhost-allowed"}},
 
 	// Answers that depend on what only some readers send.
-	{Name: "phones are redirected", Backend: as(backend{changes: redirects("Mobile", "User-Agent", false)}), Want: []string{"redirect-without-cors"}},
+	{Name: "phones are redirected", Backend: as(backend{changes: redirects("Mobile", "User-Agent", false)}), Want: []string{"browser-refused"}},
 	{Name: "phones are redirected, with CORS", Backend: as(backend{changes: redirects("Mobile", "User-Agent", true)})},
-	{Name: "German is redirected", Backend: as(backend{changes: redirects("de", "Accept-Language", false)}), Want: []string{"redirect-without-cors"}},
+	{Name: "German is redirected", Backend: as(backend{changes: redirects("de", "Accept-Language", false)}), Want: []string{"browser-refused"}},
+	{Name: "pages need a Referer", Backend: as(backend{changes: answers(http.StatusForbidden, "", func(r *http.Request) bool {
+		return slices.Contains(originsOf(Publisher), r.Header.Get("Origin")) && r.Referer() == ""
+	})}), Want: []string{"browser-refused"}},
+	{Name: "HTML for iPhones", Backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
+		isPhone := strings.Contains(r.UserAgent(), "iPhone") && slices.Contains(originsOf(Publisher), r.Header.Get("Origin"))
+		if isPhone {
+			fixed(r.Header.Get("Origin"))(w.Header(), "")
+			w.Header().Set("Vary", "Origin, User-Agent")
+			io.WriteString(w, "<!doctype html>")
+		}
+		return isPhone
+	}}), Want: []string{"browser-refused"}},
 	{Name: "English is redirected, with CORS", Backend: as(backend{changes: redirects("en", "Accept-Language", true)})},
-	{Name: "CORS only with a session", Cookie: "session=1", Backend: as(backend{changes: answers(http.StatusOK, "{}", func(r *http.Request) bool { return r.Header.Get("Cookie") == "" })}), Want: []string{"acao-missing"}},
+	{Name: "CORS only with a session", Cookie: "session=1", Backend: as(backend{changes: answers(http.StatusOK, "{}", func(r *http.Request) bool { return r.Header.Get("Cookie") == "" })}), Want: []string{"cookie-needed"}},
 	{Name: "401 with CORS without a session", Cookie: "session=1", Backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
 		isGuest := r.Header.Get("Cookie") == "" && slices.Contains(originsOf(Publisher), r.Header.Get("Origin"))
 		if isGuest {

@@ -150,6 +150,7 @@ var kinds = []kind{
 	{"twin-allowed", Medium, "a prefix that another publisher has, too, is allowed",
 		"Anybody can register the other host. Deny this prefix, and allow the publisher's hash prefix."},
 	{"lookalike-allowed", High, "a look-alike of an allowed origin is allowed", exact + " If that domain is yours, name it with --publisher."},
+	{"hosting-allowed", High, "every customer of a hosting service is allowed", "Anybody can have a website below such a domain. Allow only the hosts of your own deployments, with their full names, or none."},
 	{"cache-lookalike-allowed", Low, "a host that is like an AMP Cache is allowed",
 		"Only the cache can have this host, so nobody can use it today. " + exact},
 	{"null-allowed", High, "Origin null is allowed", "Every sandboxed frame of every website sends null. Never allow it."},

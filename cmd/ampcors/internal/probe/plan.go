@@ -340,7 +340,11 @@ func (c *cell) planHostile(pages []page) {
 	}
 	c.planLookalikes(pages, plain, once, hostile)
 	plain(KindHTTP, "http-allowed", c.pageName(pages[0])+", over http", "http://"+c.publisher)
+	isOnlyHash := len(pages) == len(c.p.cfg.Caches)+1
 	for _, pg := range pages[1:] {
+		if pg.form == formHash && !isOnlyHash {
+			continue // what takes http for one form takes it for all
+		}
 		once(KindHTTP, "http-allowed", c.pageName(pg)+", over http", "http://"+strings.TrimPrefix(pg.origin, "https://"))
 	}
 	if registrable := site(c.publisher); registrable != c.publisher {
@@ -361,7 +365,7 @@ func (c *cell) planHostile(pages []page) {
 	hostile(KindReferer, "no-referer-allowed", "another website, without a Referer", evil,
 		step{claims: foreign, header: http.Header{"Referer": nil}})
 	for _, origin := range []string{"http://localhost", "https://localhost", "http://localhost:3000", "http://localhost:5173", "http://localhost:8000",
-		"http://localhost:8080", "http://127.0.0.1", "http://127.0.0.1:8000", "http://192.168.0.10", "http://10.0.0.10:3000",
+		"http://localhost:8080", "http://127.0.0.1:8000", "http://192.168.0.10", "http://10.0.0.10:3000",
 		"chrome-extension://" + strings.Repeat("abcdefghijklmnop", 2)} {
 		once(KindLocalhost, "localhost-allowed", "a program or an extension on the reader's machine or network", origin)
 	}
@@ -373,8 +377,8 @@ func (c *cell) planHostile(pages []page) {
 		below = "lookalike-allowed" // anybody can register it
 	}
 	once(KindOwnHosts, below, "another host below the publisher", "https://ampcors-probe."+c.publisher)
-	for i, pg := range pages {
-		if i == 0 || pg.form != formHash || len(pages) == len(c.p.cfg.Caches)+1 { // then there is no other form
+	for _, pg := range pages {
+		if pg.form != formHash || isOnlyHash {
 			once(KindOwnHosts, "port-allowed", "another port of the same host", pg.origin+":8443")
 		}
 	}
@@ -446,6 +450,9 @@ func (c *cell) planLookalikes(pages []page, plain, once func(kind Kind, id, what
 	once(KindLookalikes, "lookalike-allowed", "a look-alike of "+c.publisher, c.own+"_."+evilHost) // no domain, but browsers take it
 	for _, origin := range []string{"https://ampcors-probe-google.com", "https://www.google.evilprobe.example", "http://localhost." + evilHost, "http://192.168.0.10." + evilHost} {
 		once(KindLookalikes, "lookalike-allowed", "a look-alike of a host that others allow", origin)
+	}
+	for _, service := range []string{"vercel.app", "netlify.app", "pages.dev"} { // patterns for previews allow them
+		once(KindSites, "hosting-allowed", "a website of another customer of a hosting service", "https://ampcors-probe."+service)
 	}
 	i := slices.IndexFunc(pages, func(pg page) bool { return pg.form == formHash })
 	once(KindLookalikes, "lookalike-allowed", "a look-alike of the hash prefix on the cache "+pages[i].cache, pages[i].origin+"."+evilHost)

@@ -635,6 +635,8 @@ var cases = []Case{
 	{Name: "a name without its accents", Publisher: "bücher.example", Backend: as(backend{allows: func(_ *http.Request, origin string) bool {
 		return slices.Contains(originsOf("bücher.example"), origin) || origin == "https://bucher.example" || origin == "https://buecher.example"
 	}}), Want: []string{"lookalike-allowed"}},
+	{Name: "every preview of a hosting service", Backend: as(backend{allows: and(regexp.MustCompile(`^https://[a-z0-9-]+\.vercel\.app$`).MatchString)}), Want: []string{"hosting-allowed"}},
+	{Name: "a preview of its own", Backend: as(backend{allows: and(regexp.MustCompile(`^https://example-[a-z0-9]+-team\.vercel\.app$`).MatchString)})},
 	{Name: "every frame of ads", Backend: as(backend{allows: and(func(origin string) bool { return isHTTPS(origin) && strings.HasSuffix(origin, ".ampproject.net") })}), Want: []string{"ad-frame-allowed"}},
 	{Name: "an extension", Backend: as(backend{allows: and(func(origin string) bool { return strings.HasPrefix(origin, "chrome-extension://") })}), Want: []string{"localhost-allowed"}},
 	{Name: "a private network", Backend: as(backend{allows: and(regexp.MustCompile(`^http://192\.168\.\d+\.\d+(:\d+)?$`).MatchString)}), Want: []string{"localhost-allowed"}},

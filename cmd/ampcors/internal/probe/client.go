@@ -334,16 +334,7 @@ func site(host string) string {
 }
 
 // originOf returns the origin of a URL as browsers serialize it.
-func originOf(u *url.URL) string {
-	host := strings.ToLower(u.Hostname())
-	if strings.Contains(host, ":") {
-		host = "[" + host + "]"
-	}
-	if port := u.Port(); port != "" && (u.Scheme != "https" || port != "443") && (u.Scheme != "http" || port != "80") {
-		host += ":" + port
-	}
-	return u.Scheme + "://" + host
-}
+func originOf(u *url.URL) string { return u.Scheme + "://" + hostOf(u.Scheme, u.Host) }
 
 // A fetch is a request with its redirects, as a browser follows them for a page.
 type fetch struct {
@@ -437,7 +428,8 @@ func (c *client) preflightOf(ctx context.Context, req request, target *url.URL) 
 func unsafeHeaders(h http.Header) (names []string) {
 	for key := range h {
 		switch key {
-		case "Accept", "Accept-Language", "Cache-Control", "Pragma", "Referer", "User-Agent", "Sec-Fetch-Mode", "Sec-Fetch-Site", "If-None-Match", "If-Modified-Since":
+		case "Accept", "Accept-Language", "Cache-Control", "Pragma", "Referer", "User-Agent", "Sec-Fetch-Mode", "Sec-Fetch-Site",
+			"If-None-Match", "If-Modified-Since":
 			// safelisted, or set by the browser and not by the page
 		case "Content-Type":
 			if !isSafelistedContentType(h.Get(key)) {

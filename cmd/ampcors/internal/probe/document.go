@@ -212,7 +212,8 @@ func (f *finder) element(n *html.Node) {
 		if show := expand(attr(n, "data-show-if-href")); show != "" {
 			get(n.Data, withQuery(show, "elementId="+encode(id)+"&ampUserId=0"), true, AnswerJSON)
 		}
-		e := Endpoint{Method: http.MethodPost, ContentType: cmp.Or(attr(n, "enctype"), "application/json;charset=utf-8"), Body: asJSON(map[string]string{"elementId": id}), Credentials: true, Answer: AnswerAny}
+		e := Endpoint{Method: http.MethodPost, ContentType: cmp.Or(attr(n, "enctype"), "application/json;charset=utf-8"),
+			Body: asJSON(map[string]string{"elementId": id}), Credentials: true, Answer: AnswerAny}
 		if e.ContentType == typeURLEncoded {
 			e.Body = "elementId=" + encode(id)
 		}
@@ -237,7 +238,8 @@ func (f *finder) element(n *html.Node) {
 		if isInside(n, "amp-story") {
 			get(n.Data, attr(n, "src"), false, AnswerAny)
 		} else if n.Parent != nil && hasAttr(n.Parent, "crossorigin") {
-			f.add(n.Data, attr(n, "src"), Endpoint{Method: http.MethodGet, Credentials: attr(n.Parent, "crossorigin") == "use-credentials", Answer: AnswerAny, NoSourceOrigin: true})
+			f.add(n.Data, attr(n, "src"), Endpoint{Method: http.MethodGet, Credentials: attr(n.Parent, "crossorigin") == "use-credentials",
+				Answer: AnswerAny, NoSourceOrigin: true})
 		}
 	case "style":
 		if hasAttr(n, "amp-custom") {
@@ -336,7 +338,8 @@ func (f *finder) script(n *html.Node) {
 			if cmp.Or(str(service, "serviceId"), "local") != "local" || str(service, "type") == "iframe" {
 				continue // amp-subscriptions/0.1/amp-subscriptions.js: others make no request to the publisher
 			}
-			f.add("amp-subscriptions", expand(str(service, "authorizationUrl")), Endpoint{Method: http.MethodGet, Credentials: true, Answer: AnswerJSON})
+			f.add("amp-subscriptions", expand(str(service, "authorizationUrl")),
+				Endpoint{Method: http.MethodGet, Credentials: true, Answer: AnswerJSON})
 			f.add("amp-subscriptions", expand(str(service, "pingbackUrl")),
 				Endpoint{Method: http.MethodPost, ContentType: typeText, Credentials: true, Answer: AnswerAny})
 		}

@@ -10,13 +10,12 @@ import (
 	"golang.org/x/net/html"
 )
 
-// maxFields is more fields than a form of a page has.
-const maxFields = 1000
-
-// maxBody is more bytes than the fields of a form have that nobody has filled in.
-const maxBody = 64 << 10
-
 // This file reads forms as amp-form/0.1/amp-form.js and src/core/dom/form.js of amphtml do.
+
+const (
+	maxFields = 1000     // more than a form of a page has
+	maxBody   = 64 << 10 // more bytes than the fields of a form have that nobody has filled in
+)
 
 // form adds the requests of a form, with its fields as the page has them: in the URL with GET, and otherwise in the body. In the URLs of
 // a form, no variable is expanded.

@@ -38,20 +38,11 @@ func (c *cell) judge() {
 		case t.Kind == KindRevalidate:
 			t.judgeRevalidation(originOfURL(c.e.URL))
 		case t.Kind == KindBrowsers:
-			t.judgeSent()
-			c.judgeUnder(t, "browser-refused", 0)
-			if t.Outcome == Fine && !t.answers[0].isReadable() {
-				isBlocked := !c.control.answers[0].isReadable()
-				reason := "the page's requests are answered in another way from one time to the next"
-				if isBlocked {
-					reason = "the page is blocked, but not only in this browser"
-				}
-				t.skip(reason, isBlocked)
-			}
+			c.judgeBrowser(t)
 		case t.Kind == KindTogether:
 			c.judgeTogether(t)
 		case t.Kind == KindUserAgent:
-			isLimit := isOverloaded(t.answers[0].status()) || slices.Contains(c.limits, t.answers[0].status())
+			isLimit := slices.Contains(c.limits, t.answers[0].status())
 			if t.judgeSent(); t.Outcome == Fine && !isLimit && !c.isAsAtFirst(t.answers[0]) {
 				c.note(fmt.Sprintf("%s answers depend on User-Agent: as %q, the publisher's page gets status %d. What only this program could see was not tested.", c.e.URL, userAgent, t.answers[0].status()))
 			}
@@ -79,7 +70,7 @@ func (t *trial) judgeSent() {
 	case a.err != nil:
 		t.skip(a.err.Error(), false)
 	case isOverloaded(a.status()):
-		t.skip(meansNothing(a.status()), false)
+		t.skip(whyNoProof(a.status()), false)
 	default:
 		t.Outcome = Fine
 	}
@@ -110,6 +101,19 @@ func (t *trial) judgeRevalidation(target string) {
 	}
 	if isWrong {
 		t.blame("revalidation-wrong-origin", a)
+	}
+}
+
+// judgeBrowser judges the publisher's page in a browser that sends other headers.
+func (c *cell) judgeBrowser(t *trial) {
+	t.judgeSent()
+	c.judgeUnder(t, "browser-refused", 0)
+	switch {
+	case t.Outcome != Fine:
+	case len(t.answers) > 1: // the first was not answered as in other browsers
+		t.skip("the page's requests are answered in another way from one time to the next", false)
+	case !t.answers[0].isReadable():
+		t.skip("the page is blocked, but not only in this browser", true)
 	}
 }
 
@@ -155,7 +159,7 @@ func (c *cell) judgeTogether(t *trial) {
 		case a.err != nil:
 			t.skip(a.err.Error(), false)
 			return
-		case isOf(a, request.origin):
+		case isForOther(a, request.origin):
 			swapped++
 			t.because = a
 		case !a.isReadable(), isOverloaded(a.status()):
@@ -192,7 +196,7 @@ func (c *cell) judgePages(pages []*trial) {
 		case isOverloaded(a.status()) && c.isOnlyThisCache(t, pages):
 			t.remark = "pages on other caches are answered"
 		case isOverloaded(a.status()), slices.Contains(c.limits, a.status()) && !a.isReadable():
-			t.skip(meansNothing(a.status()), false)
+			t.skip(whyNoProof(a.status()), false)
 			continue
 		case c.isWalled(t, a, pages):
 			t.skip(fmt.Sprintf("the backend answers every request with status %d, also without Origin: that is a login or a firewall, and not CORS", a.status()), false)
@@ -502,7 +506,8 @@ func (c *cell) flawOf(a *answer) string {
 	}
 	e, resp := c.e, a.fetch.response
 	switch {
-	case (e.Answer == AnswerForm || e.Answer == AnswerVerify) && resp.Status >= 400 && resp.Status < 500 && isJSON(resp.Body) && a.fetch.last.method == e.Method:
+	case (e.Answer == AnswerForm || e.Answer == AnswerVerify) && resp.Status >= 400 && resp.Status < 500 && isJSON(resp.Body) &&
+		a.fetch.last.method == e.Method: // a redirect may have changed it
 		// amp-form shows it to the reader
 	case resp.Status < 200 || resp.Status > 299:
 		return "http-error"
@@ -643,7 +648,7 @@ func (c *cell) provesNothing(t *trial) error {
 		case a.err != nil:
 			return a.err
 		case isOverloaded(status), slices.Contains(c.limits, status):
-			return errors.New(meansNothing(status))
+			return errors.New(whyNoProof(status))
 		case isOwn:
 		case status >= 400 && control.status() >= 400 && !control.isReadable():
 			return fmt.Errorf("the backend answers its publisher's page with status %d, so that status %d denies nothing", control.status(), status)
@@ -654,8 +659,8 @@ func (c *cell) provesNothing(t *trial) error {
 	return nil
 }
 
-// meansNothing returns why an answer with this status proves nothing.
-func meansNothing(status int) string {
+// whyNoProof returns why an answer with this status proves nothing.
+func whyNoProof(status int) string {
 	if isOverloaded(status) {
 		return fmt.Sprintf("the backend limits requests, or is down (status %d)", status)
 	}
@@ -789,7 +794,8 @@ func isStored(resp *response) bool {
 // isCacheable reports whether a shared cache may keep a response. (A browser keeps what is private apart for each site.)
 func isCacheable(method string, h http.Header) bool {
 	control := strings.ToLower(strings.Join(h["Cache-Control"], ","))
-	return (method == http.MethodGet || method == http.MethodHead) && !strings.Contains(control, "no-store") && !strings.Contains(control, "private")
+	isForbidden := strings.Contains(control, "no-store") || strings.Contains(control, "private")
+	return (method == http.MethodGet || method == http.MethodHead) && !isForbidden
 }
 
 func variesByOrigin(h http.Header) bool {

@@ -180,3 +180,43 @@ func TestWhatOnePageGetsOnceInAnothersPlaceIsNotTested(t *testing.T) {
 		}
 	}
 }
+
+// A browser in which a page does not work each time, and another one in which it does, are a problem. Once is none.
+func TestWhatFailsOnceInABrowserIsNoProblem(t *testing.T) {
+	const at = "https://www-example-com.cdn.ampproject.org"
+	works := func() *answer {
+		return recorded(200, "{}", "Access-Control-Allow-Origin: "+at, "Access-Control-Allow-Credentials: true")
+	}
+	html := func() *answer {
+		a := works()
+		a.fetch.response.Body = []byte("<!doctype html>")
+		return a
+	}
+	blocked := func() *answer { return recorded(200, "{}") }
+	for _, test := range []struct {
+		name    string
+		answers []*answer
+		want    Outcome
+	}{
+		{"each time", []*answer{blocked(), works(), blocked()}, Problem},
+		{"once", []*answer{blocked(), works(), works()}, NotTested},
+		{"in all browsers", []*answer{blocked()}, NotTested},
+		{"without the condition, too", []*answer{blocked(), blocked(), blocked()}, NotTested},
+		{"HTML each time", []*answer{html(), works(), html()}, Problem},
+		{"HTML in all browsers", []*answer{html()}, Fine}, // which is a finding of the page
+		{"HTML once", []*answer{html(), works(), works()}, NotTested},
+		{"HTML, and blocked later", []*answer{html(), works(), blocked()}, NotTested},
+		{"HTML in all browsers, and blocked in this one", []*answer{blocked(), html(), blocked()}, Problem},
+		{"too many requests", []*answer{recorded(429, ""), works(), recorded(429, "")}, NotTested},
+	} {
+		for _, a := range test.answers {
+			a.fetch.blocked = checkCORS(at, true, a.fetch.response.Header)
+		}
+		got := &trial{Trial: Trial{Kind: KindBrowsers}, page: page{origin: at}, answers: test.answers}
+		e := &Endpoint{URL: "https://api.example.org/", Method: "GET", Credentials: true, Answer: AnswerJSON}
+		(&cell{p: &prober{}, e: e, control: &trial{answers: test.answers[len(test.answers)/2:]}}).judgeBrowser(got)
+		if got.Outcome != test.want || test.want == Problem && !slices.Equal(got.Causes, []string{"browser-refused"}) {
+			t.Errorf("%s: %+v; want %s", test.name, got.Trial, test.want)
+		}
+	}
+}

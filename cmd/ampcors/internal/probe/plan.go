@@ -69,8 +69,8 @@ const (
 
 // Kinds returns the kinds of trials, in the order of reports.
 func Kinds() []Kind {
-	return []Kind{KindPage, KindNoOrigin, KindCookies, KindRevalidate, KindUserAgent, KindBrowsers, KindTogether, KindSites, KindPublishers, KindTwins,
-		KindLookalikes, KindHTTP, KindNull,
+	return []Kind{KindPage, KindNoOrigin, KindCookies, KindRevalidate, KindUserAgent, KindBrowsers, KindTogether,
+		KindSites, KindPublishers, KindTwins, KindLookalikes, KindHTTP, KindNull,
 		KindClaims, KindSameOrigin, KindReferer, KindLocalhost, KindFormer, KindOwnHosts, KindForged, KindEmails, KindSenders}
 }
 
@@ -108,7 +108,7 @@ type step struct {
 	revalidates bool // with the validator of the answer before
 	isControl   bool // from the page that is the control
 	isProxied   bool // a mail client sends it, and not a browser
-	toRedirect  bool // to the other origin to which the publisher's page was redirected
+	toRedirect  bool // to the URL to which the publisher's page was redirected
 }
 
 // noType is a step's contentType for none.
@@ -153,7 +153,7 @@ type cell struct {
 	denial   *trial  // a page that is denied, as it was answered at first
 	notes    []string
 	tested   bool     // an answer to a page was judged
-	redirect *request // of the publisher's page, after a redirect to another origin
+	redirect *request // of the publisher's page, after a redirect
 }
 
 // plan returns the trials of an endpoint for the pages of a publisher.
@@ -214,7 +214,8 @@ var browsers = []struct {
 	what   string
 	header http.Header
 }{
-	{"the publisher's page on a phone in German, by User-Agent or Accept-Language", http.Header{"User-Agent": {phoneAgent}, "Accept-Language": {"de-DE,de;q=0.9,en-US;q=0.8,en;q=0.7"}}},
+	{"the publisher's page on a phone in German, by User-Agent or Accept-Language", http.Header{"User-Agent": {phoneAgent},
+		"Accept-Language": {"de-DE,de;q=0.9,en-US;q=0.8,en;q=0.7"}}},
 	{"the publisher's page on an iPhone, by User-Agent", http.Header{"User-Agent": {iPhoneAgent}}},
 	{"the publisher's page without Referer, which some browsers and pages do not send", http.Header{"Referer": nil}},
 	{"the publisher's page without Sec-Fetch-Site, which older browsers do not send", http.Header{"Sec-Fetch-Site": nil}},
@@ -276,6 +277,7 @@ func (c *cell) planHostile(pages []page) {
 		if origin == target || slices.Contains(working, origin) {
 			return // the API's own page, or that of another publisher that must work
 		}
+		// The prefix of a look-alike is compared alike with and without a preflight.
 		if isSimple := isSafelistedMethod(c.e.Method) && c.p.maySend(c.e.Method); isSimple && c.needsPreflight() &&
 			steps[0].mode == asPage && steps[0].header == nil && (kind != KindLookalikes || id == "lookalike-allowed") {
 			first := steps[0] // the page may leave out what needs a preflight
@@ -303,7 +305,7 @@ func (c *cell) planHostile(pages []page) {
 		}
 		hostile(kind, id, what, origin, steps...)
 	}
-	otherwise := func(kind Kind, id, what, origin string, claims ...string) { // with other claims than pages make
+	claiming := func(kind Kind, id, what, origin string, claims ...string) { // what the pages of the runtime never claim
 		if !c.e.NoSourceOrigin {
 			hostile(kind, id, what, origin, step{claims: claims})
 		}
@@ -311,18 +313,18 @@ func (c *cell) planHostile(pages []page) {
 	prefix, _ := cacheurl.DomainPrefix(evilHost) // it is a constant
 	hash, _ := cacheurl.HashPrefix(evilHost)
 	hostile(KindSites, "any-origin-allowed", "another website", evil, step{claims: foreign}, step{when: ifAllowed, claims: own})
-	otherwise(KindSites, "no-claim-allowed", "another website, without __amp_source_origin", evil)
+	claiming(KindSites, "no-claim-allowed", "another website, without __amp_source_origin", evil)
 	for i, cache := range c.p.cfg.Caches {
 		readable := "https://" + prefix + "." + cache.CacheDomain
 		hostile(KindPublishers, "any-publisher-allowed", "another publisher on the cache "+cache.ID, readable, step{claims: foreign})
 		hostile(KindPublishers, "any-publisher-allowed", "another publisher on the cache "+cache.ID+", hash prefix",
 			"https://"+hash+"."+cache.CacheDomain, step{claims: foreign})
-		otherwise(KindPublishers, "no-claim-allowed", "another publisher on the cache "+cache.ID+", without __amp_source_origin", readable)
+		claiming(KindPublishers, "no-claim-allowed", "another publisher on the cache "+cache.ID+", without __amp_source_origin", readable)
 		if i == 0 {
-			otherwise(KindClaims, "source-origin-trusted", "another publisher's page on a cache, which claims its cache origin", readable, readable)
+			claiming(KindClaims, "source-origin-trusted", "another publisher's page on a cache, which claims its cache origin", readable, readable)
 		}
 	}
-	otherwise(KindClaims, "no-claim-allowed", "another website, with an empty __amp_source_origin", evil, "")
+	claiming(KindClaims, "no-claim-allowed", "another website, with an empty __amp_source_origin", evil, "")
 	for i, origin := range []string{evil, "https://" + prefix + "." + c.p.cfg.Caches[0].CacheDomain} {
 		all := [][]string{{c.own}, {evil + "/" + c.own}, {c.own + "." + evilHost}, {evil, c.own}, {c.own, evil}}
 		if i == 0 {
@@ -351,8 +353,10 @@ func (c *cell) planHostile(pages []page) {
 		once(KindHTTP, "http-allowed", "the publisher's domain, over http", "http://"+registrable)
 	}
 	plain(KindNull, "null-allowed", "a sandboxed frame of any website", "null")
-	hostile(KindNull, "null-allowed", "a sandboxed frame of any website, at the URL to which the page's request is redirected", "null", step{toRedirect: true})
-	hostile(KindSites, "any-origin-allowed", "another website, at the URL to which the page's request is redirected", evil, step{toRedirect: true})
+	hostile(KindNull, "null-allowed", "a sandboxed frame of any website, at the URL to which the page's request is redirected", "null",
+		step{toRedirect: true})
+	hostile(KindSites, "any-origin-allowed", "another website, at the URL to which the page's request is redirected", evil,
+		step{toRedirect: true})
 	hostile(KindSameOrigin, "same-origin-header-trusted", "another website, which sends AMP-Same-Origin", evil,
 		step{claims: foreign, header: sameOrigin})
 	c.add(KindSameOrigin, "the publisher's page on a cache, which asks to send AMP-Same-Origin", page{origin: pages[1].origin},
@@ -448,7 +452,8 @@ func (c *cell) planLookalikes(pages []page, plain, once func(kind Kind, id, what
 		}
 	}
 	once(KindLookalikes, "lookalike-allowed", "a look-alike of "+c.publisher, c.own+"_."+evilHost) // no domain, but browsers take it
-	for _, origin := range []string{"https://ampcors-probe-google.com", "https://www.google.evilprobe.example", "http://localhost." + evilHost, "http://192.168.0.10." + evilHost} {
+	for _, origin := range []string{"https://ampcors-probe-google.com", "https://www.google.evilprobe.example", "http://localhost." + evilHost,
+		"http://192.168.0.10." + evilHost} {
 		once(KindLookalikes, "lookalike-allowed", "a look-alike of a host that others allow", origin)
 	}
 	for _, service := range []string{"vercel.app", "netlify.app", "pages.dev"} { // patterns for previews allow them

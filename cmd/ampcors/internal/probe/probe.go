@@ -379,8 +379,8 @@ func secretsOf(cfg Config) *regexp.Regexp {
 	add := func(value string) {
 		if value = strings.TrimSpace(value); len(value) >= 4 { // shorter ones are no secrets, and would hide what is not one
 			inJSON, _ := json.Marshal(value) // a string always can be
-			for _, form := range []string{value, url.QueryEscape(value), url.PathEscape(value), encode(value), escaped(encode(value), "'"), strings.Trim(strconv.Quote(value), `"`),
-				strings.Trim(string(inJSON), `"`), strings.Trim(quote(value), "'")} {
+			for _, form := range []string{value, url.QueryEscape(value), url.PathEscape(value), encode(value), escaped(encode(value), "'"),
+				strings.Trim(strconv.Quote(value), `"`), strings.Trim(string(inJSON), `"`), strings.Trim(quote(value), "'")} {
 				secrets = append(secrets, regexp.QuoteMeta(form))
 			}
 		}

@@ -172,7 +172,7 @@ func (c *cell) request(origin string, s step) request {
 	case "":
 	case noType: // as for a Blob without a type
 		r.header.Del("Content-Type")
-	case e.ContentType:
+	case e.ContentType: // with its own body
 	case typeMultipart:
 		r.header.Set("Content-Type", s.contentType)
 		r.body = "--" + multipartBoundary + "\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\nb\r\n--" + multipartBoundary + "--\r\n"

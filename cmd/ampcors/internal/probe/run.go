@@ -155,14 +155,14 @@ func (c *cell) askTogether(ctx context.Context, t *trial, pages []*trial) {
 		}
 		wait.Wait()
 		t.answers = append(t.answers, answers...)
-		if isOf(answers[0], other.origin) || isOf(answers[1], r.origin) {
+		if isForOther(answers[0], other.origin) || isForOther(answers[1], r.origin) {
 			swapped++
 		}
 	}
 }
 
-// isOf reports whether an answer allows another origin than that of its request.
-func isOf(a *answer, origin string) bool {
+// isForOther reports whether an answer allows this origin, which its request does not have.
+func isForOther(a *answer, origin string) bool {
 	r, resp := a.last()
 	return resp != nil && r.origin != origin && resp.Header.Get("Access-Control-Allow-Origin") == origin
 }
@@ -286,7 +286,7 @@ func (c *cell) untested(last *answer) error {
 	case last.err != nil:
 		return fmt.Errorf("the publisher's own request, which is repeated as a control, failed: %w", last.err)
 	case isOverloaded(status):
-		return errors.New(meansNothing(status) + ": use a --rate below its limit")
+		return errors.New(whyNoProof(status) + ": use a --rate below its limit")
 	case status != c.control.answers[0].status():
 		return fmt.Errorf("the publisher's own request, which is repeated as a control, is answered with status %d now, and was with %d",
 			status, c.control.answers[0].status())

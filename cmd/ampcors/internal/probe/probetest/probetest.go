@@ -670,6 +670,7 @@ var cases = []Case{
 	}}), NotTested: "not every answer is a success"},
 	{Name: "gzip and deflate", Backend: as(backend{changes: compresses})},
 	{Name: "one answer for all that ask at one time", Remembers: true, Backend: func() http.Handler { return new(inFlight) }, Want: []string{"shared-wrong-origin"}},
+	{Name: "one answer for all that ask at one time, each second time", Remembers: true, Backend: func() http.Handler { return &inFlight{sometimes: true} }, Want: []string{"shared-wrong-origin"}},
 	{Name: "one answer for all of an origin that ask at one time", Remembers: true, Backend: func() http.Handler { return &inFlight{varies: true} }},
 	{Name: "a 304 with Access-Control-Allow-Origin alone", Backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
 		w.Header().Set("ETag", `"1"`)
@@ -692,6 +693,30 @@ var cases = []Case{
 		}
 		return true
 	}}), Endpoint: formPost, Unsafe: true, Want: []string{"http-error"}},
+	{Name: "a POST that is redirected to itself as GET", Backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
+		isRedirected := r.Method == http.MethodPost && slices.Contains(originsOf(Publisher), r.Header.Get("Origin"))
+		if isRedirected {
+			fixed(r.Header.Get("Origin"))(w.Header(), "")
+			http.Redirect(w, r, r.URL.String(), http.StatusSeeOther)
+		}
+		return isRedirected
+	}}), Endpoint: formPost, Unsafe: true},
+	{Name: "a strict redirect to what every website can read", Backend: as(backend{allows: func(r *http.Request, origin string) bool {
+		return r.URL.Query().Has("moved") || slices.Contains(originsOf(Publisher), origin)
+	}, changes: redirects("", "User-Agent", true)}), Want: []string{"any-origin-allowed", "null-allowed"}},
+	{Name: "every publisher, and a redirect to what every website can read", Backend: as(backend{allows: func(r *http.Request, origin string) bool {
+		isCache := isHTTPS(origin) && strings.HasSuffix(origin, ".cdn.ampproject.org")
+		return r.URL.Query().Has("moved") || isCache || slices.Contains(originsOf(Publisher), origin)
+	}, changes: redirects("", "User-Agent", true)}), Want: []string{"any-origin-allowed", "any-publisher-allowed", "null-allowed"}},
+	{Name: "AMP-Redirect-To without a body", Backend: as(backend{body: " ", header: func(h http.Header, origin string) {
+		fixed(origin)(h, origin)
+		h.Set("AMP-Redirect-To", "https://www.example.com/thanks")
+		h.Set("Access-Control-Expose-Headers", "AMP-Redirect-To")
+	}}), Endpoint: formGet},
+	{Name: "no Vary where only the browser may keep the answer", Backend: as(backend{noVary: true, changes: func(w http.ResponseWriter, _ *http.Request) bool {
+		w.Header().Set("Cache-Control", "private, max-age=60")
+		return false
+	}})},
 	{Name: "a forged fetch, where forms are denied", Backend: as(backend{body: `{"ok": true}`, runs: true, changes: answers(http.StatusForbidden, "", func(r *http.Request) bool { return r.Header.Get("Sec-Fetch-Mode") == "navigate" })}), Endpoint: formPost, Unsafe: true, Want: []string{"unsafe-reaches-handler"}},
 	{Name: "a forged POST of a browser without Sec-Fetch-Site", Backend: as(backend{body: `{"ok": true}`, runs: true, changes: answers(http.StatusForbidden, "", func(r *http.Request) bool {
 		return r.Header.Get("Sec-Fetch-Site") == "cross-site" && !slices.Contains(originsOf(Publisher), r.Header.Get("Origin"))
@@ -745,9 +770,11 @@ func compresses(w http.ResponseWriter, r *http.Request) bool {
 // An inFlight backend gives one answer to all requests for a URL that are there at one time. Unless it varies, their Origin does
 // not matter.
 type inFlight struct {
-	varies bool
-	mu     sync.Mutex
-	calls  map[string]*sharedCall
+	varies    bool
+	sometimes bool // each second time that two are there, each gets its own answer
+	mu        sync.Mutex
+	pairs     int
+	calls     map[string]*sharedCall
 }
 
 type sharedCall struct {
@@ -769,8 +796,13 @@ func (f *inFlight) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if call != nil {
 		close(call.joined) // by the second; there is no third
 		delete(f.calls, key)
+		f.pairs++
+		isOwn := f.sometimes && f.pairs%2 == 0
 		f.mu.Unlock()
-		<-call.done
+		if <-call.done; isOwn {
+			backend{}.ServeHTTP(w, r)
+			return
+		}
 	} else {
 		call = &sharedCall{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
 		if f.calls == nil {

@@ -110,7 +110,7 @@ func (c *cell) judgeBrowser(t *trial) {
 	c.judgeUnder(t, "browser-refused", 0)
 	switch {
 	case t.Outcome != Fine:
-	case len(t.answers) > 1: // the first was not answered as in other browsers
+	case len(t.answers) > 1 && (!t.answers[0].isReadable() || c.flawOf(t.answers[0]) != ""): // and other browsers are answered otherwise
 		t.skip("the page's requests are answered in another way from one time to the next", false)
 	case !t.answers[0].isReadable():
 		t.skip("the page is blocked, but not only in this browser", true)

@@ -192,6 +192,11 @@ func TestWhatFailsOnceInABrowserIsNoProblem(t *testing.T) {
 		a.fetch.response.Body = []byte("<!doctype html>")
 		return a
 	}
+	created := func() *answer {
+		a := works()
+		a.fetch.response.Status = 201
+		return a
+	}
 	blocked := func() *answer { return recorded(200, "{}") }
 	for _, test := range []struct {
 		name    string
@@ -204,6 +209,7 @@ func TestWhatFailsOnceInABrowserIsNoProblem(t *testing.T) {
 		{"without the condition, too", []*answer{blocked(), blocked(), blocked()}, NotTested},
 		{"HTML each time", []*answer{html(), works(), html()}, Problem},
 		{"HTML in all browsers", []*answer{html()}, Fine}, // which is a finding of the page
+		{"another status each time", []*answer{created(), works(), created()}, Fine},
 		{"HTML once", []*answer{html(), works(), works()}, NotTested},
 		{"HTML, and blocked later", []*answer{html(), works(), blocked()}, NotTested},
 		{"HTML in all browsers, and blocked in this one", []*answer{blocked(), html(), blocked()}, Problem},

@@ -218,7 +218,7 @@ func oddSource(t *testing.T, options source.Config) (c *source.Source, asked *st
 		return (digits[len(digits)-1]-'0')%2 == 1
 	}
 	return mwtest.NewSource(t, source.Database{
-		HasPublisher: func(_ context.Context, domain string) (bool, error) { return isOdd(domain), nil },
+		PublisherByDomain: mwtest.Confirms(func(_ context.Context, domain string) (bool, error) { return isOdd(domain), nil }),
 		PublisherByHash: func(context.Context, string) (string, error) {
 			if !isOdd(*asked) {
 				return "", nil

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/authz"
+	"github.com/ampcors/ampcors/internal/mwtest"
 	"github.com/ampcors/ampcors/source"
 )
 
@@ -44,7 +45,7 @@ func config() ampcors.Config {
 
 func failing() ampcors.Config {
 	cfg := config()
-	cfg.Source, _ = source.New(source.Database{HasPublisher: func(context.Context, string) (bool, error) { return false, errors.New("down") }}, source.Config{})
+	cfg.Source, _ = source.New(source.Database{PublisherByDomain: mwtest.Confirms(func(context.Context, string) (bool, error) { return false, errors.New("down") })}, source.Config{})
 	return cfg
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/cacheurl"
+	"github.com/ampcors/ampcors/internal/mwtest"
 	"github.com/ampcors/ampcors/source"
 )
 
@@ -25,8 +26,8 @@ func sourceOf(tb testing.TB, publishers []string, options source.Config) *source
 		domains[domain], hashes[prefix] = true, domain
 	}
 	c, err := source.New(source.Database{
-		HasPublisher:    func(_ context.Context, domain string) (bool, error) { return domains[domain], nil },
-		PublisherByHash: func(_ context.Context, prefix string) (string, error) { return hashes[prefix], nil },
+		PublisherByDomain: mwtest.Confirms(func(_ context.Context, domain string) (bool, error) { return domains[domain], nil }),
+		PublisherByHash:   func(_ context.Context, prefix string) (string, error) { return hashes[prefix], nil },
 	}, options)
 	if err != nil {
 		tb.Fatal(err)

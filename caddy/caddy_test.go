@@ -200,7 +200,7 @@ func (s *fakeSource) Open(*slog.Logger) (opened source.Database, end func(), err
 	}
 	f.opened.Add(1)
 	opened = gatewaytest.Source
-	opened.HasPublisher = f.hasPublisher
+	opened.PublisherByDomain = f.publisherByDomain
 	return opened, func() { f.closed.Add(1) }, nil
 }
 
@@ -209,9 +209,9 @@ func fakeOf(label string) *fake {
 	return f.(*fake)
 }
 
-func (f *fake) hasPublisher(ctx context.Context, domain string) (bool, error) {
+func (f *fake) publisherByDomain(ctx context.Context, domain string) (string, error) {
 	f.lookups.Add(1)
-	return gatewaytest.Source.HasPublisher(ctx, domain)
+	return gatewaytest.Source.PublisherByDomain(ctx, domain)
 }
 
 // TestCaddyDecidesAsTheMiddleware: a backend behind Caddy gets the same requests, and its

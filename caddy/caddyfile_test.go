@@ -348,7 +348,7 @@ func TestNoErrorHasThePasswordOfADatabase(t *testing.T) {
 		var output servertest.Buffer
 		opened, end, err := (&Postgres{ConnString: connString}).Open(slog.New(slog.NewTextHandler(&output, nil)))
 		if err == nil {
-			_, err = opened.HasPublisher(t.Context(), "www.example.com")
+			_, err = opened.PublisherByDomain(t.Context(), "www.example.com")
 			end()
 		}
 		if err == nil || strings.Contains(err.Error()+output.String(), servertest.Secret) {

@@ -454,7 +454,7 @@ func TestAnInlineWithoutAListHasNothingToFollow(t *testing.T) {
 // everyDomain returns a Source in which every domain is a publisher.
 func everyDomain(t *testing.T) *source.Source {
 	t.Helper()
-	c, err := source.New(source.Database{HasPublisher: func(context.Context, string) (bool, error) { return true, nil }}, source.Config{})
+	c, err := source.New(source.Database{PublisherByDomain: func(_ context.Context, domain string) (string, error) { return domain, nil }}, source.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

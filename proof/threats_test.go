@@ -100,7 +100,7 @@ func TestThreatAPatternOverACachesHost(t *testing.T) {
 			cfg := ampcors.Config{Publishers: []string{"*.com", "*.org"}, Caches: append(cacheurl.DefaultCaches(), own), DangerouslyAllowPublicSuffixWildcards: true}
 			if fromSource {
 				cfg.Publishers = nil
-				cfg.Source = mwtest.NewSource(t, source.Database{HasPublisher: func(context.Context, string) (bool, error) { return true, nil }})
+				cfg.Source = mwtest.NewSource(t, source.Database{PublisherByDomain: mwtest.Confirms(func(context.Context, string) (bool, error) { return true, nil })})
 			}
 			m := mwtest.New(t, cfg)
 			for _, origin := range []string{

@@ -287,13 +287,13 @@ func TestAShardThatHangsAffectsNoOther(t *testing.T) {
 		f := newFake("shard0-a", "shard1-a", "shard2-a")
 		var hangs atomic.Int32 // the shard that does not answer; 0 if all do
 		c := newTestSource(t, Database{
-			HasPublisher: func(ctx context.Context, domain string) (bool, error) {
+			PublisherByDomain: confirms(func(ctx context.Context, domain string) (bool, error) {
 				if n := hangs.Load(); n != 0 && shardOf(domain) == int(n) {
 					<-ctx.Done()
 					return false, ctx.Err()
 				}
 				return f.has(ctx, nameOf(domain))
-			},
+			}),
 			// It does not check that the publisher exists.
 			PublisherByHash: func(_ context.Context, prefix string) (string, error) { return domainOf(nameOf(prefix)), nil },
 			Shards:          3,

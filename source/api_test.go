@@ -14,6 +14,7 @@ import (
 	"unsafe"
 
 	"github.com/ampcors/ampcors/cacheurl"
+	"github.com/ampcors/ampcors/internal/mwtest"
 	"github.com/ampcors/ampcors/source"
 )
 
@@ -35,10 +36,10 @@ func TestNewReportsAllThatIsWrong(t *testing.T) {
 		options source.Config
 		want    []string
 	}{
-		{want: []string{"source: Database.HasPublisher is nil; want a function"}},
-		{s: source.Database{HasPublisher: isA, Shards: -1}, want: []string{"source: Database.Shards is -1; want 0 to 1024"}},
-		{s: source.Database{HasPublisher: isA, Shards: 1025}, want: []string{"source: Database.Shards is 1025; want 0 to 1024", "source: Database.Shards is set, but Shard is nil; want a function"}},
-		{s: source.Database{HasPublisher: isA}, options: source.Config{TTL: -1, NegativeTTL: -1, MaxStale: -1, Timeout: -1, MaxConcurrent: -1, MaxEntries: -1}, want: []string{
+		{want: []string{"source: Database.PublisherByDomain is nil; want a function"}},
+		{s: source.Database{PublisherByDomain: mwtest.Confirms(isA), Shards: -1}, want: []string{"source: Database.Shards is -1; want 0 to 1024"}},
+		{s: source.Database{PublisherByDomain: mwtest.Confirms(isA), Shards: 1025}, want: []string{"source: Database.Shards is 1025; want 0 to 1024", "source: Database.Shards is set, but Shard is nil; want a function"}},
+		{s: source.Database{PublisherByDomain: mwtest.Confirms(isA)}, options: source.Config{TTL: -1, NegativeTTL: -1, MaxStale: -1, Timeout: -1, MaxConcurrent: -1, MaxEntries: -1}, want: []string{
 			"ampcors: ttl \"-1ns\" is negative; want a duration such as 30s, or 0 for the default",
 			"ampcors: negativeTTL \"-1ns\" is negative; want a duration such as 30s, or 0 for the default",
 			"ampcors: maxStale \"-1ns\" is negative; want a duration such as 30s, or 0 for the default",
@@ -46,9 +47,9 @@ func TestNewReportsAllThatIsWrong(t *testing.T) {
 			"ampcors: maxConcurrent \"-1\" is negative; want a number, or 0 for the default",
 			"ampcors: maxEntries \"-1\" is negative; want a number, or 0 for the default",
 		}},
-		{s: source.Database{HasPublisher: isA}, options: source.Config{Timeout: 720*time.Hour + 1}, want: []string{"ampcors: timeout \"720h0m0.000000001s\" is too long; want 720h at most"}},
-		{s: source.Database{HasPublisher: isA}, options: source.Config{MaxStale: time.Minute - 1}, want: []string{"ampcors: maxStale \"59.999999999s\" is less than the TTL, during which a publisher gets in anyway; want 1m0s at least"}},
-		{s: source.Database{HasPublisher: isA}, options: source.Config{TTL: time.Hour, MaxStale: time.Hour - 1}, want: []string{"ampcors: maxStale \"59m59.999999999s\" is less than the TTL, during which a publisher gets in anyway; want 1h0m0s at least"}},
+		{s: source.Database{PublisherByDomain: mwtest.Confirms(isA)}, options: source.Config{Timeout: 720*time.Hour + 1}, want: []string{"ampcors: timeout \"720h0m0.000000001s\" is too long; want 720h at most"}},
+		{s: source.Database{PublisherByDomain: mwtest.Confirms(isA)}, options: source.Config{MaxStale: time.Minute - 1}, want: []string{"ampcors: maxStale \"59.999999999s\" is less than the TTL, during which a publisher gets in anyway; want 1m0s at least"}},
+		{s: source.Database{PublisherByDomain: mwtest.Confirms(isA)}, options: source.Config{TTL: time.Hour, MaxStale: time.Hour - 1}, want: []string{"ampcors: maxStale \"59m59.999999999s\" is less than the TTL, during which a publisher gets in anyway; want 1h0m0s at least"}},
 	} {
 		t.Run(fmt.Sprint(test.want), func(t *testing.T) {
 			t.Parallel()
@@ -63,7 +64,7 @@ func TestNewReportsAllThatIsWrong(t *testing.T) {
 			t.Errorf("%+v: %v", options, err)
 		}
 	}
-	newSource(t, source.Database{HasPublisher: isA, Shards: 1024, Shard: func(string) int { return 0 }}, source.Config{})
+	newSource(t, source.Database{PublisherByDomain: mwtest.Confirms(isA), Shards: 1024, Shard: func(string) int { return 0 }}, source.Config{})
 }
 
 // With a long TTL, a stale answer is served for at least as long again.
@@ -72,7 +73,7 @@ func TestTheDefaultMaxStale(t *testing.T) {
 	for ttl, want := range map[time.Duration]time.Duration{0: 10 * time.Minute, time.Minute: 10 * time.Minute, time.Hour: 2 * time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
 			var down error
-			c := newSource(t, source.Database{HasPublisher: func(context.Context, string) (bool, error) { return down == nil, down }}, source.Config{TTL: ttl})
+			c := newSource(t, source.Database{PublisherByDomain: mwtest.Confirms(func(context.Context, string) (bool, error) { return down == nil, down })}, source.Config{TTL: ttl})
 			c.Find(t.Context(), "a.example")
 			down = errors.New("down")
 			time.Sleep(want - 1)
@@ -105,13 +106,13 @@ func TestWhatADatabaseShouldNotHaveSaidIsNotServedLater(t *testing.T) {
 					var failure error
 					var slow chan bool // until it is closed, a lookup of slow.example waits
 					c := newSource(t, source.Database{
-						HasPublisher: func(_ context.Context, domain string) (bool, error) {
+						PublisherByDomain: mwtest.Confirms(func(_ context.Context, domain string) (bool, error) {
 							if domain == "slow.example" {
 								<-slow
 								return true, nil
 							}
 							return failure == nil, failure
-						},
+						}),
 						PublisherByHash: func(context.Context, string) (string, error) { return "a.example", failure },
 						Shards:          shards,
 						Shard: func(key string) int { // a.example has its own
@@ -166,7 +167,7 @@ func TestNothingStaleIsServedBesideErrNoStale(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var wrong error
-		c := newSource(t, source.Database{HasPublisher: func(context.Context, string) (bool, error) { return wrong == nil, wrong }}, source.Config{TTL: time.Minute})
+		c := newSource(t, source.Database{PublisherByDomain: mwtest.Confirms(func(context.Context, string) (bool, error) { return wrong == nil, wrong })}, source.Config{TTL: time.Minute})
 		c.Find(t.Context(), "a.example")
 		wrong = fmt.Errorf("wrong: %w", source.ErrNoStale)
 		time.Sleep(time.Minute)
@@ -209,13 +210,13 @@ func TestAFailureBringsBackOnlyWhatABlanketNotificationExpired(t *testing.T) {
 				var failure error
 				var changed func(...string)
 				c := newSource(t, source.Database{
-					HasPublisher: func(context.Context, string) (bool, error) {
+					PublisherByDomain: mwtest.Confirms(func(context.Context, string) (bool, error) {
 						if denied := deny.Load(); denied != nil {
 							<-*denied
 							return false, nil
 						}
 						return failure == nil, failure
-					},
+					}),
 					Notify: func(f func(...string)) func() { changed = f; return nil },
 				}, source.Config{})
 				c.Find(t.Context(), "a.example")
@@ -241,7 +242,7 @@ func hashPrefix(t *testing.T, domain string) string {
 func TestANilSourceIsClosed(t *testing.T) {
 	t.Parallel()
 	stopped := 0
-	closed := newSource(t, source.Database{HasPublisher: isA, Notify: func(func(...string)) func() { return func() { stopped++ } }}, source.Config{})
+	closed := newSource(t, source.Database{PublisherByDomain: mwtest.Confirms(isA), Notify: func(func(...string)) func() { return func() { stopped++ } }}, source.Config{})
 	closed.Close()
 	for name, c := range map[string]*source.Source{"nil": nil, "zero": new(source.Source), "closed": closed} {
 		t.Run(name, func(t *testing.T) {
@@ -279,10 +280,10 @@ func TestALookupThatRunsDuringClose(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			delay := time.Duration(0)
 			var err error
-			c := newSource(t, source.Database{HasPublisher: func(context.Context, string) (bool, error) {
+			c := newSource(t, source.Database{PublisherByDomain: mwtest.Confirms(func(context.Context, string) (bool, error) {
 				time.Sleep(delay)
 				return err == nil, err
-			}}, source.Config{})
+			})}, source.Config{})
 			c.Find(t.Context(), "a.example")
 			time.Sleep(time.Minute)
 			delay, err = time.Second/2, failed
@@ -306,7 +307,7 @@ func TestALookupThatRunsDuringClose(t *testing.T) {
 
 func TestForgetReportsWhatIsNoDomain(t *testing.T) {
 	t.Parallel()
-	c := newSource(t, source.Database{HasPublisher: isA}, source.Config{})
+	c := newSource(t, source.Database{PublisherByDomain: mwtest.Confirms(isA)}, source.Config{})
 	c.Find(t.Context(), "a.example")
 	err := c.Forget("https://b.example", "A.Example", "")
 	const want = "source: the publisher \"https://b.example\" has a scheme\nsource: the publisher \"\" is empty"
@@ -324,7 +325,7 @@ func TestDomainsAndHashPrefixesAreKeptApart(t *testing.T) {
 	var asked []string
 	hash, _ := cacheurl.HashPrefix("a.example")
 	c := newSource(t, source.Database{
-		HasPublisher: func(_ context.Context, domain string) (bool, error) { asked = append(asked, domain); return true, nil },
+		PublisherByDomain: mwtest.Confirms(func(_ context.Context, domain string) (bool, error) { asked = append(asked, domain); return true, nil }),
 		PublisherByHash: func(_ context.Context, prefix string) (string, error) {
 			asked = append(asked, prefix)
 			return "a.example", nil
@@ -356,7 +357,7 @@ func TestWhatASourceReturnsIsCopied(t *testing.T) {
 	t.Parallel()
 	for _, good := range []string{"good.example", strings.Repeat("good.", 49) + "example"} {
 		row := []byte(good)
-		c := newSource(t, source.Database{HasPublisher: isA, PublisherByHash: func(context.Context, string) (string, error) {
+		c := newSource(t, source.Database{PublisherByDomain: mwtest.Confirms(isA), PublisherByHash: func(context.Context, string) (string, error) {
 			return unsafe.String(unsafe.SliceData(row), len(row)), nil
 		}}, source.Config{})
 		hash, _ := cacheurl.HashPrefix(good)
@@ -373,9 +374,9 @@ func TestWhatASourceReturnsIsCopied(t *testing.T) {
 }
 
 // A Database may know no hash prefixes, and nil functions are never called.
-func TestHasPublisherIsEnough(t *testing.T) {
+func TestPublisherByDomainIsEnough(t *testing.T) {
 	t.Parallel()
-	c := newSource(t, source.Database{HasPublisher: isA}, source.Config{})
+	c := newSource(t, source.Database{PublisherByDomain: mwtest.Confirms(isA)}, source.Config{})
 	hash, _ := cacheurl.HashPrefix("a.example")
 	for range 2 {
 		if a := c.Find(t.Context(), "a.example"); a != (source.Answer{Publisher: "a.example"}) {
@@ -399,20 +400,20 @@ func TestAWrapperThatLogsLosesNothing(t *testing.T) {
 	hash, _ := cacheurl.HashPrefix("a.example")
 	shards := make(map[string]bool)
 	asked := source.Database{
-		HasPublisher:    isA,
-		PublisherByHash: func(context.Context, string) (string, error) { return "a.example", nil },
-		Notify:          func(changed func(...string)) func() { report = changed; return nil },
-		IsListening:     func() bool { return isListening },
-		IsLikely:        func(key string) bool { return true },
-		Shards:          2,
-		Shard:           func(key string) int { shards[key] = true; return len(key) },
-		Publishers:      nil, // only package filter calls it
+		PublisherByDomain: mwtest.Confirms(isA),
+		PublisherByHash:   func(context.Context, string) (string, error) { return "a.example", nil },
+		Notify:            func(changed func(...string)) func() { report = changed; return nil },
+		IsListening:       func() bool { return isListening },
+		IsLikely:          func(key string) bool { return true },
+		Shards:            2,
+		Shard:             func(key string) int { shards[key] = true; return len(key) },
+		Publishers:        nil, // only package filter calls it
 	}
 	var log []string
 	logged := asked
-	logged.HasPublisher = func(ctx context.Context, domain string) (bool, error) {
+	logged.PublisherByDomain = func(ctx context.Context, domain string) (string, error) {
 		log = append(log, domain)
-		return asked.HasPublisher(ctx, domain)
+		return asked.PublisherByDomain(ctx, domain)
 	}
 	for v, i := reflect.ValueOf(logged), 0; i < v.NumField(); i++ {
 		if name := v.Type().Field(i).Name; v.Field(i).IsZero() && name != "Publishers" {
@@ -459,7 +460,7 @@ func TestIsLikelyAndShardsDecideNothing(t *testing.T) {
 			t.Run(fmt.Sprint(isLikely, shard), func(t *testing.T) {
 				t.Parallel()
 				c := newSource(t, source.Database{
-					HasPublisher: isA, IsLikely: func(string) bool { return isLikely }, Shards: 2, Shard: func(string) int { return shard },
+					PublisherByDomain: mwtest.Confirms(isA), IsLikely: func(string) bool { return isLikely }, Shards: 2, Shard: func(string) int { return shard },
 				}, source.Config{})
 				if a := c.Find(t.Context(), "a.example"); a != (source.Answer{Publisher: "a.example"}) {
 					t.Errorf("%+v", a)
@@ -481,7 +482,7 @@ func TestADatabaseMayReturnTheErrorsOfASource(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				var failing error
-				c := newSource(t, source.Database{HasPublisher: func(context.Context, string) (bool, error) { return failing == nil, failing }}, source.Config{})
+				c := newSource(t, source.Database{PublisherByDomain: mwtest.Confirms(func(context.Context, string) (bool, error) { return failing == nil, failing })}, source.Config{})
 				c.Find(t.Context(), "a.example")
 				failing = err
 				for i := range 10 {
@@ -505,13 +506,13 @@ func TestNoLookupBeginsAfterClose(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		isClosed := false
-		c := newSource(t, source.Database{HasPublisher: func(context.Context, string) (bool, error) {
+		c := newSource(t, source.Database{PublisherByDomain: mwtest.Confirms(func(context.Context, string) (bool, error) {
 			if isClosed {
 				t.Error("asked after Close")
 			}
 			time.Sleep(time.Second / 2)
 			return true, nil
-		}}, source.Config{MaxConcurrent: 1})
+		})}, source.Config{MaxConcurrent: 1})
 		c.Find(t.Context(), "a.example")
 		waiting := make(chan source.Answer)
 		go c.Find(t.Context(), "b.example")
@@ -530,14 +531,56 @@ func TestNoLookupBeginsAfterClose(t *testing.T) {
 	})
 }
 
+// A database may find a row that is equal only by its own rules, such as in a collation that ignores accents. The
+// Source allows a domain only if the stored one is the same after normalization.
+func TestOnlyTheStoredDomainIsAllowed(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		domain, stored string
+		allowed, bad   bool
+	}{
+		{domain: "bucher.example", stored: "bucher.example", allowed: true},
+		{domain: "bucher.example", stored: "Bucher.EXAMPLE", allowed: true},
+		{domain: "xn--bcher-kva.example", stored: "Bücher.example", allowed: true},
+		{domain: "xn--bcher-kva.example", stored: "xn--bcher-kva.example", allowed: true},
+		{domain: "bucher.example", stored: ""},
+		{domain: "bucher.example", stored: "bücher.example"},
+		{domain: "bucher.example", stored: "xn--bcher-kva.example"},
+		{domain: "strasse.example", stored: "straße.example"},
+		{domain: "office.example", stored: "o\ufb03ce.example", bad: true}, // a ligature
+		{domain: "evil.example", stored: "www.example.com"},
+		{domain: "example.com", stored: "www.example.com"},
+		{domain: "www.example.com", stored: "*.example.com", bad: true},
+		{domain: "example.com", stored: "example.com ", bad: true},
+		{domain: "example.com", stored: "example.com.", bad: true},
+		{domain: "example.com", stored: "exam\u200dple.com", bad: true},
+		{domain: "example.com", stored: "ｅxample.com", bad: true},
+		{domain: "example.com", stored: "tenant 7", bad: true},
+		{domain: "example.com", stored: strings.Repeat("a", 1<<20), bad: true},
+	} {
+		c := newSource(t, source.Database{PublisherByDomain: func(context.Context, string) (string, error) { return test.stored, nil }}, source.Config{})
+		a := c.Find(t.Context(), test.domain)
+		if (a.Publisher == test.domain) != test.allowed || (a.Publisher == "") == test.allowed || errors.Is(a.Err, source.ErrBadAnswer) != test.bad || test.bad == (a.Err == nil) {
+			t.Errorf("%.80q for %q: %+v", test.stored, test.domain, a)
+		}
+		if test.bad && (len(a.Err.Error()) > 400 || !strings.Contains(a.Err.Error(), test.domain)) {
+			t.Errorf("%.1000v", a.Err)
+		}
+		if _, ok := c.Remembered(test.domain); ok != test.allowed {
+			t.Errorf("%.80q for %q is remembered: %t", test.stored, test.domain, ok)
+		}
+		c.Close()
+	}
+}
+
 // What is no domain in lower-case ASCII is never asked for, and never a publisher, even if a
 // program looks it up itself.
 func TestOnlyDomainsAreFound(t *testing.T) {
 	t.Parallel()
-	c := newSource(t, source.Database{HasPublisher: func(_ context.Context, domain string) (bool, error) {
+	c := newSource(t, source.Database{PublisherByDomain: mwtest.Confirms(func(_ context.Context, domain string) (bool, error) {
 		t.Errorf("asked for %q", domain)
 		return true, nil
-	}}, source.Config{})
+	})}, source.Config{})
 	for _, domain := range []string{"www.example.com:8080", "10.0.0.1", "WWW.EXAMPLE.COM", "user@evil.example", "api.local.", "bücher.example", "xn--zzzzzz99999.example"} {
 		if a := c.Find(t.Context(), domain); a != (source.Answer{}) {
 			t.Errorf("%s: %+v", domain, a)

@@ -125,17 +125,10 @@ func (s *Source) run(ctx context.Context, own *call) {
 	}
 }
 
-// ask asks the database, and checks its answer to a hash prefix.
+// ask asks the database, and checks its answer.
 func (s *Source) ask(ctx context.Context, k key) (domain string, err error) {
 	if !k.isHash {
-		if !isCanonical(k.text) {
-			return "", nil // whoever asked did not check it
-		}
-		ok, err := s.asked.HasPublisher(ctx, k.text)
-		if !ok {
-			return "", err
-		}
-		return k.text, err
+		return s.askByDomain(ctx, k.text)
 	}
 	domain, err = s.asked.PublisherByHash(ctx, k.text)
 	// Copied before it is checked: the database may reuse its memory, or it may be a part of a
@@ -149,6 +142,28 @@ func (s *Source) ask(ctx context.Context, k key) (domain string, err error) {
 	}
 	if prefixes.Hash(domain) != k.text {
 		return "", fmt.Errorf("%w: %q does not have the hash prefix %q", ErrBadAnswer, domain, k.text)
+	}
+	return domain, nil
+}
+
+// askByDomain returns the domain if the database has stored this one, and not only one that is equal to it by
+// the rules of the database.
+func (s *Source) askByDomain(ctx context.Context, domain string) (string, error) {
+	if !isCanonical(domain) {
+		return "", nil // the caller did not check it
+	}
+	stored, err := s.asked.PublisherByDomain(ctx, domain)
+	if err != nil || stored == "" {
+		return "", err
+	}
+	if stored != domain {
+		parsed, problem := domains.Parse(stored)
+		if problem != nil {
+			return "", fmt.Errorf("%w: asked for %q, it returned %.80q, which %s; want the domain of the row", ErrBadAnswer, domain, stored, problem.Reason)
+		}
+		if parsed != domain {
+			return "", nil
+		}
 	}
 	return domain, nil
 }

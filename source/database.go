@@ -1,7 +1,7 @@
 // Package source remembers what a database knows of publishers. A program makes one [Source]
 // of a [Database], and gives it to any number of Middlewares as Config.Source:
 //
-//	customers, err := source.New(source.Database{HasPublisher: isCustomer}, source.Config{})
+//	customers, err := source.New(source.Database{PublisherByDomain: customerByDomain}, source.Config{})
 //	if err != nil {
 //		return err
 //	}
@@ -20,17 +20,17 @@ import (
 	"strings"
 )
 
-// A Database describes a database by functions. Only HasPublisher is required. Leave a function nil
+// A Database describes a database by functions. Only PublisherByDomain is required. Leave a function nil
 // if the database cannot do that.
 //
 // To wrap a Database, copy it and replace a function. The copy keeps the others, so a wrapper
 // that logs or counts loses nothing:
 //
 //	logged := asked
-//	logged.HasPublisher = func(ctx context.Context, domain string) (bool, error) {
-//		ok, err := asked.HasPublisher(ctx, domain)
-//		log.Print(domain, ok, err)
-//		return ok, err
+//	logged.PublisherByDomain = func(ctx context.Context, domain string) (string, error) {
+//		stored, err := asked.PublisherByDomain(ctx, domain)
+//		log.Print(domain, stored, err)
+//		return stored, err
 //	}
 //
 // The functions must be safe for concurrent use by multiple goroutines. Those that get a ctx
@@ -41,14 +41,19 @@ import (
 // publisher. After an error, the same key is not asked for again for twice as long as the call
 // took, 0.1 to 1 second. After three errors in a row, a circuit breaker opens; repeated errors
 // for one key count as one. For a second, the database is not asked. Then one lookup finds out
-// whether it works. HasPublisher and PublisherByHash have a breaker each, and another for
+// whether it works. PublisherByDomain and PublisherByHash have a breaker each, and another for
 // remembered publishers, so that failures of one kind of lookup do not stop the others.
 // After an error that wraps [ErrNoStale], the Source drops all that it remembers, in every shard. It does not
 // remember the answers of lookups that began before. Later answers are remembered again.
 type Database struct {
-	// HasPublisher reports whether domain is a publisher. What it confirms gets in, so it must
-	// compare names byte by byte. It knows domains, and no patterns.
-	HasPublisher func(ctx context.Context, domain string) (bool, error)
+	// PublisherByDomain returns the publisher's domain as the database has stored it, or "" if domain is
+	// not a publisher. It must read the result from the row that it found, and not return its
+	// argument: many databases find "bücher.example" when they are asked for "bucher.example" (accents, case,
+	// width and trailing spaces are equal in some collations), and that is another publisher. The Source
+	// normalizes the result as cacheurl.CanonicalDomain does, and compares it with domain byte by
+	// byte. Another domain counts as no publisher, and a result that is no domain is an [ErrBadAnswer].
+	// If several rows may match, return the one that equals domain. Patterns are not supported.
+	PublisherByDomain func(ctx context.Context, domain string) (stored string, err error)
 
 	// PublisherByHash returns the publisher whose hash prefix this is, as cacheurl.HashPrefix
 	// returns it, or "" if there is none. An answer that does not have the prefix is an error.
@@ -78,7 +83,7 @@ type Database struct {
 	// hangs does not affect publishers in the others. With 0 or 1, Shard is not called.
 	//
 	// With parts, PublisherByHash may return a domain that is no longer a publisher:
-	// HasPublisher is asked for it afterwards, because domain and prefix may be in different
+	// PublisherByDomain is asked for it afterwards, because domain and prefix may be in different
 	// parts. A decision can therefore take up to four times Config.Timeout.
 	Shards int
 	Shard  func(key string) int
@@ -94,8 +99,8 @@ const maxShards = 1024
 // check returns all that is wrong in d.
 func (d *Database) check() error {
 	var errs []error
-	if d.HasPublisher == nil {
-		errs = append(errs, errors.New("source: Database.HasPublisher is nil; want a function"))
+	if d.PublisherByDomain == nil {
+		errs = append(errs, errors.New("source: Database.PublisherByDomain is nil; want a function"))
 	}
 	if d.Shards < 0 || d.Shards > maxShards {
 		errs = append(errs, fmt.Errorf("source: Database.Shards is %d; want 0 to %d", d.Shards, maxShards))

@@ -13,7 +13,7 @@ import (
 // tenants are the domains that a platform hosts.
 type tenants struct {
 	mu      sync.RWMutex
-	domains map[string]bool   // as cacheurl.CanonicalDomain returns them
+	domains map[string]string // the domains, by themselves: as cacheurl.CanonicalDomain returns them
 	hashes  map[string]string // domains by hash prefix, as cacheurl.HashPrefix returns it
 }
 
@@ -26,7 +26,7 @@ func (t *tenants) set(publisher string, hosted bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if hosted {
-		t.domains[domain], t.hashes[prefix] = true, domain
+		t.domains[domain], t.hashes[prefix] = domain, domain
 	} else {
 		delete(t.domains, domain)
 		delete(t.hashes, prefix)
@@ -35,7 +35,7 @@ func (t *tenants) set(publisher string, hosted bool) {
 
 func (t *tenants) source() source.Database {
 	return source.Database{
-		HasPublisher: func(_ context.Context, domain string) (bool, error) {
+		PublisherByDomain: func(_ context.Context, domain string) (string, error) {
 			t.mu.RLock()
 			defer t.mu.RUnlock()
 			return t.domains[domain], nil // or an error, if it cannot answer now
@@ -49,7 +49,7 @@ func (t *tenants) source() source.Database {
 }
 
 func Example() {
-	hosted := &tenants{domains: make(map[string]bool), hashes: make(map[string]string)}
+	hosted := &tenants{domains: make(map[string]string), hashes: make(map[string]string)}
 	hosted.set("Bücher.example", true)
 	customers, err := source.New(hosted.source(), source.Config{})
 	if err != nil {

@@ -65,9 +65,20 @@ func (f *fake) has(ctx context.Context, name string) (bool, error) {
 	return ok, err
 }
 
+// confirms returns a lookup that finds the domains for which has is true.
+func confirms(has func(context.Context, string) (bool, error)) func(context.Context, string) (string, error) {
+	return func(ctx context.Context, domain string) (string, error) {
+		ok, err := has(ctx, domain)
+		if !ok {
+			return "", err
+		}
+		return domain, err
+	}
+}
+
 func (f *fake) source() Database {
 	return Database{
-		HasPublisher: func(ctx context.Context, domain string) (bool, error) { return f.has(ctx, nameOf(domain)) },
+		PublisherByDomain: confirms(func(ctx context.Context, domain string) (bool, error) { return f.has(ctx, nameOf(domain)) }),
 		PublisherByHash: func(ctx context.Context, prefix string) (string, error) {
 			if ok, err := f.has(ctx, nameOf(prefix)); !ok {
 				return "", err
@@ -591,13 +602,13 @@ func TestASourceThatPanicsHoldsNoSlot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		isCalm := false
-		c := newTestSource(t, Database{HasPublisher: func(context.Context, string) (bool, error) {
+		c := newTestSource(t, Database{PublisherByDomain: confirms(func(context.Context, string) (bool, error) {
 			if !isCalm {
 				time.Sleep(time.Second / 2)
 				panic("a defect")
 			}
 			return true, nil
-		}}, func(o *Config) { o.MaxConcurrent = 1 })
+		})}, func(o *Config) { o.MaxConcurrent = 1 })
 		for range failuresToOpen {
 			go func() {
 				time.Sleep(time.Millisecond)

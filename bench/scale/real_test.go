@@ -57,9 +57,9 @@ func TestPostgreSQLServesPublishersInAFlood(t *testing.T) {
 	for _, kind := range []string{"alone", "with a filter"} {
 		var lookups atomic.Int64
 		asked := table.Database()
-		asked.HasPublisher = func(ctx context.Context, name string) (bool, error) {
+		asked.PublisherByDomain = func(ctx context.Context, name string) (string, error) {
 			lookups.Add(1)
-			return table.Database().HasPublisher(ctx, name)
+			return table.Database().PublisherByDomain(ctx, name)
 		}
 		if kind != "alone" {
 			asked = filtered(asked)

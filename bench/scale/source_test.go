@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ampcors/ampcors/internal/mwtest"
 	"github.com/ampcors/ampcors/source"
 )
 
@@ -53,7 +54,9 @@ func newModel(delay time.Duration, servers int) *model {
 	return &model{delay: delay, servers: make(chan struct{}, servers)}
 }
 
-func (m *model) source() source.Database { return source.Database{HasPublisher: m.hasPublisher} }
+func (m *model) source() source.Database {
+	return source.Database{PublisherByDomain: mwtest.Confirms(m.hasPublisher)}
+}
 
 func (m *model) hasPublisher(ctx context.Context, name string) (bool, error) {
 	m.lookups.Add(1)

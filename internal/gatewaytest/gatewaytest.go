@@ -15,6 +15,7 @@ import (
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/guard"
 	"github.com/ampcors/ampcors/internal/header"
+	"github.com/ampcors/ampcors/internal/mwtest"
 	"github.com/ampcors/ampcors/source"
 )
 
@@ -23,12 +24,12 @@ const PublisherHeader = "Ampcors-Publisher"
 
 // Source is the Database that the gateway's Source must ask. It fails for some domains.
 var Source = source.Database{
-	HasPublisher: func(_ context.Context, domain string) (bool, error) {
+	PublisherByDomain: mwtest.Confirms(func(_ context.Context, domain string) (bool, error) {
 		if strings.HasPrefix(domain, "down") {
 			return false, errors.New("the database is down")
 		}
 		return domain == "www.source.example", nil
-	},
+	}),
 }
 
 // NewMiddleware returns a Middleware with the configuration that the gateway must have.

@@ -143,7 +143,18 @@ func (s *Database) answer(ctx context.Context, key string) (known bool, domain s
 	return known, domain, err
 }
 
-func (s *Database) HasPublisher(ctx context.Context, domain string) (bool, error) {
+// Confirms returns a lookup that finds the domains for which has is true.
+func Confirms(has func(context.Context, string) (bool, error)) func(context.Context, string) (string, error) {
+	return func(ctx context.Context, domain string) (string, error) {
+		ok, err := has(ctx, domain)
+		if !ok {
+			return "", err
+		}
+		return domain, err
+	}
+}
+
+func (s *Database) hasPublisher(ctx context.Context, domain string) (bool, error) {
 	known, _, err := s.answer(ctx, domain)
 	return known, err
 }
@@ -156,7 +167,7 @@ func (s *Database) PublisherByHash(ctx context.Context, prefix string) (string, 
 // Remembered returns a Source that asks the Database.
 func (s *Database) Remembered(t testing.TB, options ...source.Config) *source.Source {
 	t.Helper()
-	return NewSource(t, source.Database{HasPublisher: s.HasPublisher, PublisherByHash: s.PublisherByHash}, options...)
+	return NewSource(t, source.Database{PublisherByDomain: Confirms(s.hasPublisher), PublisherByHash: s.PublisherByHash}, options...)
 }
 
 // NewSource returns a Source. Without options, it has the defaults.

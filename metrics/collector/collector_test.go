@@ -21,6 +21,7 @@ import (
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/configfile"
+	"github.com/ampcors/ampcors/internal/mwtest"
 	"github.com/ampcors/ampcors/internal/servertest"
 	"github.com/ampcors/ampcors/metrics"
 	"github.com/ampcors/ampcors/metrics/collector"
@@ -30,12 +31,12 @@ import (
 func newMiddleware(t *testing.T) (*ampcors.Middleware, *source.Source) {
 	t.Helper()
 	cache, err := source.New(source.Database{
-		HasPublisher: func(_ context.Context, domain string) (bool, error) {
+		PublisherByDomain: mwtest.Confirms(func(_ context.Context, domain string) (bool, error) {
 			if domain == "down.example" {
 				return false, errors.New("the database is down")
 			}
 			return domain == "www.source.example", nil
-		},
+		}),
 		Notify: func(func(domains ...string)) (stop func()) { return func() {} },
 	}, source.Config{})
 	if err != nil {

@@ -37,10 +37,13 @@ func newDatabase(names ...string) *database {
 	return d
 }
 
-func (d *database) HasPublisher(_ context.Context, domain string) (bool, error) {
+func (d *database) PublisherByDomain(_ context.Context, domain string) (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.names[domain], nil
+	if !d.names[domain] {
+		return "", nil
+	}
+	return domain, nil
 }
 
 func (d *database) PublisherByHash(_ context.Context, prefix string) (string, error) {
@@ -72,7 +75,7 @@ func (d *database) Publishers(ctx context.Context) iter.Seq2[string, error] {
 }
 
 func (d *database) source() source.Database {
-	return source.Database{HasPublisher: d.HasPublisher, PublisherByHash: d.PublisherByHash, Publishers: d.Publishers}
+	return source.Database{PublisherByDomain: d.PublisherByDomain, PublisherByHash: d.PublisherByHash, Publishers: d.Publishers}
 }
 
 func (d *database) add(name string) {
@@ -251,8 +254,8 @@ func TestNoAbilityIsLost(t *testing.T) {
 	}
 	filtered := f.Database()
 	logged := filtered
-	logged.HasPublisher = func(ctx context.Context, domain string) (bool, error) {
-		return filtered.HasPublisher(ctx, domain)
+	logged.PublisherByDomain = func(ctx context.Context, domain string) (string, error) {
+		return filtered.PublisherByDomain(ctx, domain)
 	}
 	for v, i := reflect.ValueOf(logged), 0; i < v.NumField(); i++ {
 		if v.Field(i).IsZero() {

@@ -224,12 +224,12 @@ func (s *Table) Ping(ctx context.Context) error {
 // [ErrOtherTriggers] while the table has triggers for another condition.
 func (s *Table) Database() source.Database {
 	src := s.Table.Database()
-	has, byHash := src.HasPublisher, src.PublisherByHash
-	src.HasPublisher = func(ctx context.Context, domain string) (bool, error) {
+	byDomain, byHash := src.PublisherByDomain, src.PublisherByHash
+	src.PublisherByDomain = func(ctx context.Context, domain string) (string, error) {
 		if err := s.checkFit(ctx); err != nil {
-			return false, err
+			return "", err
 		}
-		return has(ctx, domain)
+		return byDomain(ctx, domain)
 	}
 	src.PublisherByHash = func(ctx context.Context, prefix string) (string, error) {
 		if err := s.checkFit(ctx); err != nil {

@@ -355,8 +355,8 @@ func TestLookupsFailWithoutTheConditionOfTheTriggers(t *testing.T) {
 	if ok, err := s.IsInstalled(t.Context()); !ok || err != nil {
 		t.Errorf("with a trigger of another program: %t, %v", ok, err)
 	}
-	if ok, err := newTable(t, sqlsource.Config{DomainColumn: "DOMAIN"}, db.Addr).Database().HasPublisher(t.Context(), "www.suspended.example"); !ok || err != nil {
-		t.Errorf("the name in capitals: %t, %v", ok, err)
+	if got, err := newTable(t, sqlsource.Config{DomainColumn: "DOMAIN"}, db.Addr).Database().PublisherByDomain(t.Context(), "www.suspended.example"); got != "www.suspended.example" || err != nil {
+		t.Errorf("the name in capitals: %q, %v", got, err)
 	}
 	install(sqlsource.Config{Condition: "active"})
 	servertest.Until(t, "lookups fail again", servertest.Soon, func() bool { // and what is remembered does not count
@@ -368,8 +368,8 @@ func TestLookupsFailWithoutTheConditionOfTheTriggers(t *testing.T) {
 	exec(t, conn, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' OR query LIKE 'SELECT pg_is_in_recovery()%'")
 	exec(t, conn, "DROP FUNCTION ampcors_notify_publishers CASCADE") // without triggers, a change is seen later
 	servertest.Until(t, "lookups work", servertest.Soon, func() bool {
-		ok, err := s.Database().HasPublisher(t.Context(), "www.suspended.example")
-		return ok && err == nil && !s.isListening.Load()
+		got, err := s.Database().PublisherByDomain(t.Context(), "www.suspended.example")
+		return got != "" && err == nil && !s.isListening.Load()
 	})
 	exec(t, conn, "ALTER ROLE ampcors LOGIN")
 }

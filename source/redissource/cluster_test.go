@@ -183,8 +183,8 @@ func TestRemoveWorksWithoutMemory(t *testing.T) {
 	if err := s.Remove(t.Context(), "www.example.com"); err != nil {
 		t.Error(err)
 	}
-	if ok, err := s.hasPublisher(t.Context(), "www.example.com"); ok || err != nil {
-		t.Error(ok, err)
+	if got, err := s.publisherByDomain(t.Context(), "www.example.com"); got != "" || err != nil {
+		t.Error(got, err)
 	}
 }
 
@@ -236,13 +236,13 @@ func TestAMasterThatHangsAffectsNoOtherShard(t *testing.T) {
 	nodes := servertest.RedisCluster(t, 3, time.Minute) // no replica takes over
 	s := newStore(t, nodes[0].Addr, Cluster)
 	counted, failed := s.Database(), new(atomic.Int64)
-	has := counted.HasPublisher
-	counted.HasPublisher = func(ctx context.Context, domain string) (bool, error) {
-		ok, err := has(ctx, domain)
+	byDomain := counted.PublisherByDomain
+	counted.PublisherByDomain = func(ctx context.Context, domain string) (string, error) {
+		stored, err := byDomain(ctx, domain)
 		if err != nil {
 			failed.Add(1)
 		}
-		return ok, err
+		return stored, err
 	}
 	mw := servertest.Middleware(t, counted, source.Config{TTL: 500 * time.Millisecond, NegativeTTL: 500 * time.Millisecond})
 	const n = 3000

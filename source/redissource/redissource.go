@@ -224,7 +224,7 @@ func (s *Store) Ping(ctx context.Context) error {
 	if o := s.look(ctx, client); o != nil {
 		return o.err
 	}
-	_, err = s.hasPublisher(ctx, "")
+	_, err = s.publisherByDomain(ctx, "")
 	_, err2 := s.publisherByHash(ctx, "")
 	if err = errors.Join(err, err2); err != nil {
 		return fmt.Errorf("redissource: %w", err)
@@ -256,7 +256,7 @@ func obey[T any](ctx context.Context, do func() (T, error)) (T, error) {
 // Database returns what [source.New] needs. Its IsListening reports whether Redis, or each master of a Cluster,
 // answered within the last second.
 func (s *Store) Database() source.Database {
-	src := source.Database{HasPublisher: s.hasPublisher, PublisherByHash: s.publisherByHash, Notify: s.listeners.Notify,
+	src := source.Database{PublisherByDomain: s.publisherByDomain, PublisherByHash: s.publisherByHash, Notify: s.listeners.Notify,
 		IsListening: s.isListening, Publishers: s.publishers}
 	if s.topology == Cluster {
 		src.Shards, src.Shard = numShards, s.shard
@@ -264,13 +264,18 @@ func (s *Store) Database() source.Database {
 	return src
 }
 
-func (s *Store) hasPublisher(ctx context.Context, domain string) (bool, error) {
+// publisherByDomain returns the domain if its key exists: Redis compares keys byte by byte.
+func (s *Store) publisherByDomain(ctx context.Context, domain string) (string, error) {
 	key := s.publisher + domain
 	client, err := s.open(ctx, key)
 	if err != nil {
-		return false, err
+		return "", err
 	}
-	return obey(ctx, func() (bool, error) { return client.Do(ctx, client.B().Exists().Key(key).Build()).AsBool() })
+	ok, err := obey(ctx, func() (bool, error) { return client.Do(ctx, client.B().Exists().Key(key).Build()).AsBool() })
+	if err != nil || !ok {
+		return "", err
+	}
+	return domain, nil
 }
 
 // publisherByHash may return a domain that is no longer a publisher, with Redis Cluster.
@@ -287,10 +292,7 @@ func (s *Store) publisherByHash(ctx context.Context, prefix string) (string, err
 	if err != nil || s.topology == Cluster {
 		return domain, err
 	}
-	if ok, err := s.hasPublisher(ctx, domain); !ok {
-		return "", err
-	}
-	return domain, nil
+	return s.publisherByDomain(ctx, domain)
 }
 
 // A node of a Redis Cluster has one or a few ranges of hash slots, which move when nodes

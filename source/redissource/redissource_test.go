@@ -73,8 +73,8 @@ func TestTheContextIsObeyed(t *testing.T) {
 	stuck := &Store{link: link{first: s.link.first, client: stuckClient{s.client(t), end}}, topology: Standalone, publisher: s.publisher, hash: s.hash}
 	defer close(end)
 	for name, ask := range map[string]func(context.Context) error{
-		"HasPublisher": func(ctx context.Context) error {
-			_, err := stuck.Database().HasPublisher(ctx, "www.example.com")
+		"PublisherByDomain": func(ctx context.Context) error {
+			_, err := stuck.Database().PublisherByDomain(ctx, "www.example.com")
 			return err
 		},
 		"PublisherByHash": func(ctx context.Context) error {
@@ -264,8 +264,8 @@ func TestManyPublishersAreWrittenInBatches(t *testing.T) {
 	if err := s.Add(t.Context(), publishers...); err != nil || count() != int64(2*len(publishers)) {
 		t.Errorf("%v; %d keys", err, count())
 	}
-	if ok, err := s.hasPublisher(t.Context(), publishers[2*batch]); !ok || err != nil {
-		t.Error(ok, err)
+	if got, err := s.publisherByDomain(t.Context(), publishers[2*batch]); got != publishers[2*batch] || err != nil {
+		t.Error(got, err)
 	}
 	if err := s.Add(t.Context(), "a.example", "https://b.example", "c"); err == nil || strings.Count(err.Error(), "\n") != 1 || count() != int64(2*len(publishers)) {
 		t.Errorf("%v; %d keys", err, count())

@@ -146,7 +146,7 @@ func TestAMasterThatIsDownFailsAtOnce(t *testing.T) {
 		servertest.Until(t, fmt.Sprintf("%s in slot %d fails: %t", domain, at, isDown), servertest.Soon, func() bool {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			_, err := s.hasPublisher(ctx, domain)
+			_, err := s.publisherByDomain(ctx, domain)
 			return (err != nil) == isDown
 		})
 	}
@@ -195,8 +195,8 @@ func TestAConnectionMayBeSlow(t *testing.T) {
 	servertest.Until(t, "it does not listen", servertest.Soon, func() bool { return !s.isListening() })
 	redis.Start()
 	servertest.Until(t, "it listens again", servertest.Soon, s.isListening)
-	if ok, err := s.hasPublisher(t.Context(), "www.example.com"); ok || err != nil {
-		t.Errorf("%t, %v, after %d connections", ok, err, dialed.Load())
+	if got, err := s.publisherByDomain(t.Context(), "www.example.com"); got != "" || err != nil {
+		t.Errorf("%q, %v, after %d connections", got, err, dialed.Load())
 	}
 }
 
@@ -214,8 +214,8 @@ func TestAClusterWhoseNodesAreReplaced(t *testing.T) {
 		servertest.Until(t, "it listens again", time.Minute, s.isListening)
 	}
 	servertest.Until(t, "lookups work", time.Minute, func() bool {
-		ok, err := s.hasPublisher(t.Context(), "www.example.com")
-		return ok && err == nil
+		got, err := s.publisherByDomain(t.Context(), "www.example.com")
+		return got != "" && err == nil
 	})
 }
 
@@ -252,7 +252,7 @@ func TestWhatIsWrongWithRedisIsSaid(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer s.Close()
-			_, lookup := s.Database().HasPublisher(t.Context(), "www.example.com")
+			_, lookup := s.Database().PublisherByDomain(t.Context(), "www.example.com")
 			for _, err := range []error{s.Ping(t.Context()), lookup, s.Add(t.Context(), "www.example.com")} {
 				if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "s3cret") {
 					t.Errorf("%v; want %q", err, test.want)
@@ -285,7 +285,7 @@ func TestAClosedStoreSaysSo(t *testing.T) {
 	s := newStore(t, servertest.Redis(t).Addr)
 	s.client(t)
 	s.Close()
-	if _, err := s.Database().HasPublisher(t.Context(), "www.example.com"); err != errClosed || s.isListening() || s.Ping(t.Context()) != errClosed {
+	if _, err := s.Database().PublisherByDomain(t.Context(), "www.example.com"); err != errClosed || s.isListening() || s.Ping(t.Context()) != errClosed {
 		t.Errorf("%v, listening: %t", err, s.isListening())
 	}
 }

@@ -84,8 +84,8 @@ func TestALookupOnADeadConnectionIsRetriedOnALivingOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.generation.Add(1)
-	if ok, err := s.hasPublisher(t.Context(), "a.example"); !ok || err != nil {
-		t.Errorf("%t, %v", ok, err)
+	if got, err := s.publisherByDomain(t.Context(), "a.example"); got != "a.example" || err != nil {
+		t.Errorf("%q, %v", got, err)
 	}
 	if m.queries.Load() != 2 || m.dialed.Load() != pool+1 {
 		t.Errorf("%d queries, %d connections were made", m.queries.Load(), m.dialed.Load()-pool)
@@ -94,21 +94,21 @@ func TestALookupOnADeadConnectionIsRetriedOnALivingOne(t *testing.T) {
 	// It is retried maxRetries times, and not after a cancel or while nobody answers.
 	m.err = errors.New("no such table")
 	m.queries.Store(0)
-	if _, err := s.hasPublisher(t.Context(), "a.example"); !errors.Is(err, m.err) || m.queries.Load() != 1+maxRetries {
+	if _, err := s.publisherByDomain(t.Context(), "a.example"); !errors.Is(err, m.err) || m.queries.Load() != 1+maxRetries {
 		t.Errorf("%v after %d queries", err, m.queries.Load())
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	m.queries.Store(0)
-	if _, err := s.hasPublisher(ctx, "a.example"); !errors.Is(err, context.Canceled) || m.queries.Load() > 1 {
+	if _, err := s.publisherByDomain(ctx, "a.example"); !errors.Is(err, context.Canceled) || m.queries.Load() > 1 {
 		t.Errorf("%v after %d queries", err, m.queries.Load())
 	}
 	m.err = nil
 	m.queries.Store(0)
 	m.isDown.Store(true)
 	m.generation.Add(1)
-	if ok, err := s.hasPublisher(t.Context(), "a.example"); ok || err == nil || !strings.Contains(err.Error(), "terminated by an administrator") || m.queries.Load() != 1 {
-		t.Errorf("%t, %v after %d queries", ok, err, m.queries.Load())
+	if got, err := s.publisherByDomain(t.Context(), "a.example"); got != "" || err == nil || !strings.Contains(err.Error(), "terminated by an administrator") || m.queries.Load() != 1 {
+		t.Errorf("%q, %v after %d queries", got, err, m.queries.Load())
 	}
 }
 
@@ -170,7 +170,7 @@ func TestLookupsAreLimitedIfThePoolIsNot(t *testing.T) {
 				var failed atomic.Int32
 				for range 100 {
 					group.Go(func() {
-						if _, err := s.hasPublisher(ctx, "a.example"); errors.Is(err, context.DeadlineExceeded) {
+						if _, err := s.publisherByDomain(ctx, "a.example"); errors.Is(err, context.DeadlineExceeded) {
 							failed.Add(1)
 						}
 					})

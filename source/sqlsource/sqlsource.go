@@ -5,9 +5,9 @@
 //
 // It needs a table with two columns: the publisher domain as [cacheurl.CanonicalDomain]
 // returns it, and its hash prefix as [cacheurl.HashPrefix] does, with an index on
-// each. Comparisons on the columns must not ignore case. They may ignore trailing spaces, as ascii_bin
-// does in MySQL and MariaDB: the rows found are compared again, byte by byte, and a row that is not
-// canonical is skipped.
+// each. The rows found are compared again, byte by byte, and a row that is not canonical is skipped. So a
+// collation that ignores case, accents or trailing spaces lets nobody else in, but with a unique index it keeps two
+// domains out that differ only in these. Use a binary one.
 //
 // In PostgreSQL:
 //
@@ -192,13 +192,12 @@ func (s *Table) placeholder(n int) string {
 
 // Database returns what [source.New] needs. It cannot report changes.
 func (s *Table) Database() source.Database {
-	return source.Database{HasPublisher: s.hasPublisher, PublisherByHash: s.publisherByHash, Publishers: s.publishers}
+	return source.Database{PublisherByDomain: s.publisherByDomain, PublisherByHash: s.publisherByHash, Publishers: s.publishers}
 }
 
-// hasPublisher reports whether there is a row with this domain.
-func (s *Table) hasPublisher(ctx context.Context, domain string) (bool, error) {
-	found, err := s.find(ctx, s.byDomain, domain, func(row string) bool { return row == domain })
-	return found != "", err
+// publisherByDomain returns the domain of the row with exactly this domain.
+func (s *Table) publisherByDomain(ctx context.Context, domain string) (string, error) {
+	return s.find(ctx, s.byDomain, domain, func(row string) bool { return row == domain })
 }
 
 // publisherByHash returns the domain of the row with this prefix.
@@ -217,7 +216,7 @@ func isCanonical(domain string) bool {
 // Ping makes both lookups once, for names that no publisher can have. A server can call it
 // at its start to check that the database answers and that the table has its columns.
 func (s *Table) Ping(ctx context.Context) error {
-	_, err := s.hasPublisher(ctx, "")
+	_, err := s.publisherByDomain(ctx, "")
 	_, err2 := s.publisherByHash(ctx, "")
 	return errors.Join(err, err2)
 }

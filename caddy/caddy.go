@@ -52,6 +52,9 @@ func init() {
 // answer, which Caddy's error routes handle. They run outside of this handler, so CORS headers
 // that they set are not replaced.
 //
+// If a route chooses this handler by the path, as in a handle block, a path that the backend may read
+// differently is denied with status 400 and the reason malformed_path: see the README.
+//
 // It sets these placeholders:
 //
 //	{http.ampcors.publisher}  the publisher whose page calls, such as www.example.com; empty if there is none
@@ -75,6 +78,8 @@ type Handler struct {
 	Name string `json:"name,omitempty"`
 
 	mw         *ampcors.Middleware
+	chooses    sync.Once
+	choice     pathChoice // set by chooses
 	reportOnly bool
 	source     *pooledSource // nil without a source
 	watcher    *configfile.Watcher
@@ -232,7 +237,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	if caddyhttp.GetVar(r.Context(), isDecided) != nil {
 		// The guard of the first one would replace the headers of this one.
 		return caddyhttp.Error(http.StatusInternalServerError,
-			errors.New("ampcors: two handlers are to decide on this request; want handle blocks that do not overlap"))
+			errors.New("ampcors: two handlers are to decide on this request; want one ampcors with all publishers"))
+	}
+	if h.dependsOnPath(r) {
+		if problem := h.choice.problem(originalURL(r)); problem != "" {
+			return denyPath(w, r, problem)
+		}
 	}
 	d, proceed := h.mw.Handle(w, r)
 	h.tell(r, d)
@@ -252,6 +262,27 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		err = next.ServeHTTP(w, r)
 	})).ServeHTTP(w, r)
 	return err
+}
+
+// denyPath answers a request whose path decides, and may be read differently by the backend.
+func denyPath(w http.ResponseWriter, r *http.Request, problem string) error {
+	const reason = "malformed_path"
+	if extra, ok := r.Context().Value(caddyhttp.ExtraLogFieldsCtxKey).(*caddyhttp.ExtraLogFields); ok {
+		extra.Set(zap.Dict("ampcors", zap.Bool("allowed", false), zap.String("reason", reason)))
+	}
+	if placeholders, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
+		placeholders.Set("http.ampcors.publisher", "")
+		placeholders.Set("http.ampcors.reason", reason)
+	}
+	err := fmt.Errorf("ampcors: %s: the path has %s, which servers read differently, and the path chooses this handler; want it without, "+
+		"or one ampcors for all paths", reason, problem)
+	w.Header().Add("Vary", "Origin")
+	w.Header().Set("Cache-Control", "no-store")
+	if handlesErrors(r) {
+		return caddyhttp.Error(http.StatusBadRequest, err)
+	}
+	http.Error(w, err.Error(), http.StatusBadRequest)
+	return nil
 }
 
 // deny answers a denied request with the text of the other front ends, unless handle_errors will.

@@ -356,7 +356,7 @@ func TestThePublisherHeaderCannotBeForgedInATrailer(t *testing.T) {
 // decided, so it is an error, and only handle can have one. Without one, all are decided.
 func TestAMatcherOfPathsIsBypassed(t *testing.T) {
 	_, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte("http://localhost {\n\tampcors /api/* {\n\t\tpublishers www.example.com\n\t}\n\trespond ok\n}\n"), nil)
-	if err == nil || !strings.Contains(err.Error(), "has a matcher") || !strings.Contains(err.Error(), "and a last handle block without a matcher that responds 404") || !strings.Contains(err.Error(), "Caddyfile:2") {
+	if err == nil || !strings.Contains(err.Error(), "has a matcher") || !strings.Contains(err.Error(), "want one ampcors with all publishers and a publisher_header, which the backend compares") || !strings.Contains(err.Error(), "Caddyfile:2") {
 		t.Errorf("a matcher: %v", err)
 	}
 	ok := backend(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
@@ -367,12 +367,12 @@ func TestAMatcherOfPathsIsBypassed(t *testing.T) {
 	} {
 		isBypassed(t, newServer(t, "\t"+directive+"\n\treverse_proxy "+ok), directive, want)
 	}
-	// What the error and the README say for several paths is not bypassed.
+	// The last block of the README lets nothing through.
 	text, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, site, _ := strings.Cut(string(text), "<!-- paths: a test runs what follows -->\n```caddyfile\nhttp://localhost:8080 {\n")
+	_, site, _ := strings.Cut(string(text), "<!-- handle: a test runs what follows -->\n```caddyfile\nhttp://localhost:8080 {\n")
 	site, _, _ = strings.Cut(site, "\n}\n```")
 	s := newServer(t, strings.NewReplacer("localhost:3000", ok, "/news/", "/api/").Replace(site))
 	isBypassed(t, s, "the README", http.StatusNotFound)

@@ -33,8 +33,8 @@ func parseDirective(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error)
 	if matcher != nil {
 		h.Next()
 		return nil, h.Err("has a matcher, and requests that it does not match would reach the backend without a decision; " +
-			"want the directive without a matcher. For paths with different publishers, want it in the handle block of each, " +
-			"and a last handle block without a matcher that responds 404")
+			"want the directive without a matcher. For paths with different publishers, want one ampcors with all publishers and a publisher_header, " +
+			"which the backend compares with the publisher of the path; or a host name for each publisher, with a backend of its own")
 	}
 	handler := new(Handler)
 	if err := handler.UnmarshalCaddyfile(h.Dispenser); err != nil {
@@ -79,8 +79,8 @@ func parseDirective(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error)
 // A list can also be a block with a value on each line, and can occur several times. All
 // errors are reported at once, each with its line.
 //
-// All requests to the handlers behind it must pass through it, preflights too. So a matcher is an error:
-// see the README.
+// All requests to the handlers behind it must pass through it, preflights too. So a matcher is an error. For several
+// publishers with paths of their own, see the README.
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the directive
 	p := parser{directive: d.Token(), places: make(map[string]caddyfile.Token)}

@@ -2,6 +2,7 @@ package servertest
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -16,10 +17,13 @@ import (
 	"time"
 )
 
+// redisServer is the program that is tested: redis-server, or one that answers as it does.
+func redisServer() string { return cmp.Or(os.Getenv("AMPCORS_REDIS"), "redis-server") }
+
 // Redis starts Redis. Its data survives Stop and Kill.
 func Redis(t testing.TB, args ...string) *Server {
 	t.Helper()
-	path := Program(t, "install Redis (Debian: apt-get install redis-server)", "redis-server")
+	path := Program(t, "install Redis (Debian: apt-get install redis-server)", redisServer())
 	dir := t.TempDir()
 	s := &Server{stop: syscall.SIGTERM}
 	s.command = func() *exec.Cmd {
@@ -27,11 +31,11 @@ func Redis(t testing.TB, args ...string) *Server {
 		return exec.Command(path, append([]string{"--bind", "127.0.0.1", "--port", port, "--dir", dir, "--save", "", "--appendonly",
 			"yes", "--auto-aof-rewrite-percentage", "0",
 			"--repl-diskless-sync-delay", "0", "--appendfsync", "no"}, // a killed process loses no writes: the system has them
-			args...)...)
+			append(args, s.Args...)...)...)
 	}
 	s.ready = func() error {
 		answer, err := RedisDo(s.Addr, "PING")
-		if err == nil && answer != "PONG" { // such as -LOADING
+		if err == nil && strings.HasPrefix(answer, "LOADING") { // other errors are answers
 			err = errors.New(answer)
 		}
 		return err
@@ -102,7 +106,7 @@ func RedisCluster(t testing.TB, masters int, nodeTimeout time.Duration) (nodes [
 // "ampcors". They replace it if it is silent for downAfter.
 func RedisSentinel(t testing.TB, master string, sentinels int, downAfter time.Duration) (all []*Server) {
 	t.Helper()
-	path := Program(t, "install Redis (Debian: apt-get install redis-server)", "redis-server")
+	path := Program(t, "install Redis (Debian: apt-get install redis-server)", redisServer())
 	host, port, _ := net.SplitHostPort(master)
 	for range sentinels {
 		s := &Server{stop: syscall.SIGTERM}

@@ -65,6 +65,7 @@ var drawn atomic.Int64
 // A Server is a program that listens at an address on loopback. It ends with the test.
 type Server struct {
 	Addr string
+	Args []string // further ones of Redis, from the next Start on
 
 	t       testing.TB
 	command func() *exec.Cmd
@@ -242,6 +243,43 @@ func (p *postgres) start(t testing.TB) *Server {
 		return p.command("pg_isready", "-q", "-h", host, "-p", port, "-U", "ampcors", "-d", "postgres").Run()
 	}
 	s.promote = func() *exec.Cmd { return p.command("pg_ctl", "promote", "-D", p.data(), "-w") }
+	return s.begin(t)
+}
+
+// PgBouncer starts PgBouncer in front of a server that [Postgres] has started, with a pool_mode. It knows the database and the user of [DSN].
+func PgBouncer(t testing.TB, db *Server, mode string) *Server {
+	t.Helper()
+	path := Program(t, "install PgBouncer (Debian: apt-get install pgbouncer)", "pgbouncer", "/usr/sbin/pgbouncer")
+	dir, err := os.MkdirTemp("", "ampcors-pgbouncer") // its user may not be able to enter t.TempDir
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	var as *syscall.SysProcAttr
+	if os.Getuid() == 0 { // it does not run as root
+		as = otherUser(t, dir)
+	}
+	s := &Server{stop: syscall.SIGINT}
+	s.command = func() *exec.Cmd {
+		host, port, _ := net.SplitHostPort(s.Addr)
+		_, dbPort, _ := net.SplitHostPort(db.Addr)
+		file := filepath.Join(dir, "pgbouncer.ini")
+		text := fmt.Sprintf("[databases]\npostgres = host=127.0.0.1 port=%s user=ampcors\n[pgbouncer]\nlisten_addr = %s\nlisten_port = %s\n"+
+			"unix_socket_dir =\nauth_type = any\npool_mode = %s\n", dbPort, host, port, mode)
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(path, file)
+		cmd.Dir, cmd.SysProcAttr = dir, as
+		return cmd
+	}
+	s.ready = func() error {
+		conn, err := net.Dial("tcp", s.Addr)
+		if err == nil {
+			conn.Close()
+		}
+		return err
+	}
 	return s.begin(t)
 }
 

@@ -19,7 +19,7 @@ func BenchmarkWrite(b *testing.B) {
 		conn := connect(b, db.Addr)
 		exec(b, conn, createTable)
 		for range 3 {
-			s := newTable(b, sqlsource.Config{}, db.Addr)
+			s := newTestTable(b, sqlsource.Config{}, db.Addr)
 			if triggers == "yes" {
 				if err := s.Install(b.Context()); err != nil {
 					b.Fatal(err)

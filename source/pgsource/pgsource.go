@@ -15,6 +15,14 @@
 // [Table.Install] creates the triggers, and [InstallSQL] returns them for a migration.
 // [Table.Ping] reports if they are missing.
 //
+// # Listening is proved
+//
+// A Table is listening once a notification that it sent over one of the lookups' connections has come back over the connection
+// that listens. It sends another one every 8 to 12 seconds. If one takes more than half a second to come back, the Table is not
+// listening, and says so. The usual cause is a pooler that does not keep sessions, such as PgBouncer with
+// pool_mode=transaction: it accepts LISTEN, and drops what is notified. Connect to PostgreSQL directly, or use pool_mode=session. Each
+// quarter of a second, the connection also checks that it still has its LISTEN, and that the triggers are there and enabled.
+//
 // # When a connection is lost
 //
 // Each quarter of a second, the listening connection pings the server, whether notifications arrive or not. It is
@@ -47,24 +55,24 @@
 // These are seen when an answer expires: changes of what Condition takes from elsewhere, such
 // as the time or another table; rows that are written to a partition or child table directly;
 // a partition that is attached, detached or dropped; rows that are written by logical
-// replication or with session_replication_role=replica. After one of these,
+// replication. Rows that are written with session_replication_role=replica are reported, as the triggers are installed as
+// ENABLE ALWAYS; a tool that enables them again in another way undoes that. After one of these,
 //
 //	SELECT pg_notify('ampcors_publishers', '') -- "ampcors_" and the table, with _ for the dot
 //
 // makes all servers look up everything again. PostgreSQL lets every role that may connect send
 // notifications. So blanket notifications are throttled: one in 5 seconds has an effect. A false
 // notification that names a domain costs one lookup on each server that remembers the domain.
-//
-// A pool between servers and PostgreSQL, such as PgBouncer, must keep sessions (pool_mode=session):
-// otherwise nothing is reported, and nobody notices.
 package pgsource
 
 import (
 	"context"
+	cryptorand "crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -95,8 +103,8 @@ type Config struct {
 	// used. One more listens.
 	MaxConns int
 
-	// Logger gets a line when the listening connection is lost or cannot be made (level
-	// Error), and when it listens (level Info). If nil, slog.Default() is used.
+	// Logger gets a line when the Table stops listening or cannot begin (level Error), another one for each further
+	// cause, and a line when it listens (level Info). If nil, slog.Default() is used.
 	Logger *slog.Logger
 }
 
@@ -106,6 +114,7 @@ type Table struct {
 	db       *sql.DB
 	conn     *pgx.ConnConfig
 	triggers triggers
+	times    times
 	log      *slog.Logger
 
 	isListening atomic.Bool
@@ -127,20 +136,29 @@ const (
 	minRetry = 50 * time.Millisecond
 	maxRetry = time.Second
 
+	// maxCauses is how many causes of one outage are logged.
+	maxCauses = 16
+
 	// forgetEvery is the least time between two blanket notifications that are passed on.
 	forgetEvery = 5 * time.Second
 )
 
-// Tests change these.
-var (
-	pingTimeout = 500 * time.Millisecond
-	// A program may call Install after New, so missing triggers are not reported at once.
-	installTime = 2 * time.Second
-)
+// times are what a Table waits for.
+type times struct {
+	ping      time.Duration // an answer of the server
+	echo      time.Duration // an echo that was sent
+	echoEvery time.Duration // the next echo, give or take a fifth of it, so that servers do not send together: each echo wakes all of them
+	install   time.Duration // a call of Install after New: before, missing triggers are not reported
+}
+
+// usualTimes is changed by tests.
+var usualTimes = times{ping: 500 * time.Millisecond, echo: 500 * time.Millisecond, echoEvery: 10 * time.Second, install: 2 * time.Second}
 
 // New returns a Table. It does not wait for a connection, so a server can start while the
 // database is down. Close the Table after the Sources that use it.
-func New(cfg Config) (*Table, error) {
+func New(cfg Config) (*Table, error) { return newTable(cfg, usualTimes) }
+
+func newTable(cfg Config, times times) (*Table, error) {
 	var errs []error
 	conn, err := parseConnString(cfg.ConnString)
 	if err != nil {
@@ -175,7 +193,7 @@ func New(cfg Config) (*Table, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Table{
 		Table: lookups, db: db, conn: conn, triggers: triggers, log: cfg.Logger,
-		stop: stop, stopped: make(chan struct{}), first: make(chan struct{}),
+		stop: stop, stopped: make(chan struct{}), first: make(chan struct{}), times: times,
 	}
 	if s.log == nil {
 		s.log = slog.Default()
@@ -220,7 +238,8 @@ func (s *Table) Ping(ctx context.Context) error {
 }
 
 // Database returns what [source.New] needs. Its IsListening reports whether the connection that
-// listens answered within the last second, and the table has the triggers. Lookups fail with
+// listens answered within the last second, has its LISTEN, got the last notification that the Table sent to itself, and
+// the table has the triggers. Lookups fail with
 // [ErrOtherTriggers] while the table has triggers for another condition.
 func (s *Table) Database() source.Database {
 	src := s.Table.Database()
@@ -244,15 +263,18 @@ func (s *Table) Database() source.Database {
 // listen keeps a connection that listens, until ctx is done.
 func (s *Table) listen(ctx context.Context) {
 	defer close(s.stopped)
-	retry, reported, begun := minRetry, false, time.Now()
+	retry, begun := minRetry, time.Now()
+	listenedBefore := false
+	logged := make(map[string]bool) // the causes of this outage
 	known := sync.OnceFunc(func() { close(s.first) })
 	for ctx.Err() == nil {
 		listened := false
 		err := s.listenOnce(ctx, func() {
-			listened = true
+			listened, listenedBefore = true, true
 			known()
 			s.log.Info("ampcors: listening for changes of publishers", "table", s.triggers.table)
-			retry, reported = minRetry, false
+			retry = minRetry
+			clear(logged)
 		})
 		if ctx.Err() != nil {
 			return
@@ -262,17 +284,17 @@ func (s *Table) listen(ctx context.Context) {
 		if !listened && !isOther && !hasNone {
 			s.unwatched()
 		}
-		isNew := hasNone && time.Since(begun) < installTime // Install may be under way
+		isNew := hasNone && !listenedBefore && time.Since(begun) < s.times.install // Install may be under way
 		if !isNew {
 			known()
 		}
-		if !reported && !isNew {
+		if cause := source.LogText(err); !isNew && !logged[cause] && len(logged) < maxCauses {
 			effect := "a change is seen when the remembered answer expires"
 			if isOther {
 				effect = "all lookups fail"
 			}
-			s.log.Error("ampcors: not listening for changes of publishers; "+effect, "table", s.triggers.table, "error", source.LogText(err))
-			reported = true
+			s.log.Error("ampcors: not listening for changes of publishers; "+effect, "table", s.triggers.table, "error", cause)
+			logged[cause] = true
 		}
 		select {
 		case <-time.After(retry):
@@ -290,18 +312,27 @@ func (s *Table) listenOnce(ctx context.Context, ready func()) error {
 	}
 	defer func() {
 		s.isListening.Store(false)
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), pingTimeout)
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.times.ping)
 		defer cancel()
 		_ = conn.Close(closing) // it may be dead
 	}()
-	if err := query(ctx, conn, "LISTEN "+quote(s.triggers.channel), nil); err != nil {
+	if err := s.query(ctx, conn, "LISTEN "+quote(s.triggers.channel), nil); err != nil {
 		return err
 	}
-	for next := time.Now(); ; { // the next check
-		waiting, cancel := context.WithDeadline(ctx, next)
+	var own *echo // on its way
+	nextEcho := time.Now()
+	for nextCheck := time.Now(); ; {
+		waiting, cancel := context.WithDeadline(ctx, nextCheck)
 		n, err := conn.WaitForNotification(waiting)
 		cancel()
 		switch {
+		case err == nil && own != nil && n.Payload == own.payload:
+			own, nextEcho = nil, time.Now().Add(time.Duration((0.8+0.4*rand.Float64())*float64(s.times.echoEvery)))
+			if !s.isListening.Load() {
+				s.listeners.Call() // what changed before was not reported
+				s.isListening.Store(true)
+				ready()
+			}
 		case err == nil:
 			s.report(n.Payload)
 		case ctx.Err() != nil:
@@ -312,27 +343,80 @@ func (s *Table) listenOnce(ctx context.Context, ready func()) error {
 		if s.all.isDue(time.Now()) {
 			s.listeners.Call()
 		}
-		if time.Now().Before(next) {
+		if time.Now().Before(nextCheck) {
 			continue
+		}
+		if own != nil {
+			switch isSent, err := own.state(s.times.echo); {
+			case errors.Is(err, errNoEcho), err != nil && !s.isListening.Load():
+				return err
+			case err != nil: // the lookups' connections are busy or lost, which says nothing about this one
+				own, nextEcho = nil, time.Now().Add(maxRetry)
+			case isSent && !s.isListening.Load():
+				// While nothing is asked on it, a pooler that does not keep sessions gives this connection nothing, and so no echo.
+				nextCheck = time.Now().Add(pingEvery)
+				continue
+			}
 		}
 		if err := s.check(ctx, conn); err != nil {
 			return err
 		}
-		if !s.isListening.Load() {
-			s.listeners.Call() // what changed before was not reported
-			s.isListening.Store(true)
-			ready()
+		if own == nil && !time.Now().Before(nextEcho) {
+			own = s.sendEcho(ctx)
 		}
-		next = time.Now().Add(pingEvery)
+		nextCheck = time.Now().Add(pingEvery)
 	}
+}
+
+// An echo is a notification that a Table sends to itself, over another connection than the one that listens.
+type echo struct {
+	payload  string
+	sent     chan error // gets a value once it is sent, or cannot be
+	deadline time.Time  // for it to come back; zero until it is sent
+}
+
+// errNoEcho says that notifications are lost or late on their way to the Table.
+var errNoEcho = errors.New("pgsource: notifications do not arrive; most often a pooler such as PgBouncer drops them: want pool_mode=session, or no pooler; " +
+	"one that was sent over another connection did not come back in time; otherwise PostgreSQL is overloaded, or the connection string names two servers that take writes")
+
+// sendEcho sends an echo in the background: the lookups' connections may all be in use.
+func (s *Table) sendEcho(ctx context.Context) *echo {
+	e := &echo{payload: "echo:" + cryptorand.Text(), sent: make(chan error, 1)} // no domain, so other servers ignore it
+	go func() {
+		ctx, cancel := context.WithTimeout(ctx, s.times.ping)
+		defer cancel()
+		_, err := s.db.ExecContext(ctx, "SELECT pg_notify($1, $2)", s.triggers.channel, e.payload)
+		e.sent <- err
+	}()
+	return e
+}
+
+// state reports whether an echo was sent. It returns errNoEcho if the echo has not come back within the limit, or why it could not
+// be sent.
+func (e *echo) state(limit time.Duration) (isSent bool, err error) {
+	select {
+	case err := <-e.sent:
+		if err != nil {
+			return false, fmt.Errorf("pgsource: a notification to check that they arrive cannot be sent: %w", err)
+		}
+		e.deadline = time.Now().Add(limit)
+	default:
+	}
+	switch {
+	case e.deadline.IsZero():
+		return false, nil
+	case time.Now().After(e.deadline):
+		return true, errNoEcho
+	}
+	return true, nil
 }
 
 // check returns an error if the server does not answer, or would not report a change.
 func (s *Table) check(ctx context.Context, conn *pgx.Conn) error {
-	var isStandby bool
+	var isStandby, listens bool
 	var own, others int
-	if err := query(ctx, conn, "SELECT pg_is_in_recovery(), own, others FROM ("+countSQL+") AS found (own, others)",
-		[]any{s.triggers.table, s.triggers.body, s.triggers.mark}, &isStandby, &own, &others); err != nil {
+	if err := s.query(ctx, conn, "SELECT pg_is_in_recovery(), $4 IN (SELECT pg_listening_channels()), own, others FROM ("+countSQL+") AS found (own, others)",
+		[]any{s.triggers.table, s.triggers.body, s.triggers.mark, s.triggers.channel}, &isStandby, &listens, &own, &others); err != nil {
 		return err
 	}
 	if err := s.fits(others); err != nil {
@@ -341,6 +425,8 @@ func (s *Table) check(ctx context.Context, conn *pgx.Conn) error {
 	switch {
 	case isStandby: // a primary that has become a standby
 		return errors.New("pgsource: the server has become a standby")
+	case !listens:
+		return errors.New("pgsource: the connection has lost its LISTEN; a pooler such as PgBouncer does that: want pool_mode=session, or no pooler")
 	case own != len(triggerNames):
 		return noTriggers{s.triggers.table}
 	}
@@ -381,8 +467,8 @@ func (s *Table) report(payload string) {
 }
 
 // query runs a statement, and scans its row, if it has one.
-func query(ctx context.Context, conn *pgx.Conn, sql string, args []any, dest ...any) error {
-	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+func (s *Table) query(ctx context.Context, conn *pgx.Conn, sql string, args []any, dest ...any) error {
+	ctx, cancel := context.WithTimeout(ctx, s.times.ping)
 	defer cancel()
 	if err := conn.QueryRow(ctx, sql, args...).Scan(dest...); err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return fmt.Errorf("pgsource: %w", err)

@@ -26,7 +26,9 @@ import (
 
 // No test depends on these times: on a busy machine, a connection that is slow is not a lost one.
 func TestMain(m *testing.M) {
-	pingTimeout, installTime = 30*time.Second, time.Minute
+	if os.Getenv("AMPCORS_TIMES") != "usual" { // with the usual ones, the times that tests log are those of a server
+		usualTimes = times{ping: 30 * time.Second, echo: 30 * time.Second, echoEvery: time.Second, install: time.Minute}
+	}
 	os.Exit(m.Run())
 }
 
@@ -68,7 +70,7 @@ func add(t testing.TB, conn *pgx.Conn, domains ...string) {
 	}
 }
 
-func newTable(t testing.TB, table sqlsource.Config, addrs ...string) *Table {
+func newTestTable(t testing.TB, table sqlsource.Config, addrs ...string) *Table {
 	t.Helper()
 	s, err := New(Config{ConnString: servertest.DSN(addrs...), Table: table, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
@@ -82,7 +84,7 @@ func newTable(t testing.TB, table sqlsource.Config, addrs ...string) *Table {
 func newServers(t testing.TB, n int, addrs ...string) (servers []*ampcors.Middleware) {
 	t.Helper()
 	for range n {
-		s := newTable(t, sqlsource.Config{}, addrs...)
+		s := newTestTable(t, sqlsource.Config{}, addrs...)
 		// No test runs as long as the TTL, so all changes are seen by notifications.
 		m := servertest.Middleware(t, s.Database(), source.Config{TTL: time.Hour, NegativeTTL: time.Hour})
 		servertest.Until(t, "it listens", servertest.Soon, s.isListening.Load)
@@ -96,7 +98,7 @@ func database(t testing.TB) (*servertest.Server, *pgx.Conn) {
 	db := servertest.Postgres(t)
 	conn := connect(t, db.Addr)
 	exec(t, conn, createTable)
-	if err := newTable(t, sqlsource.Config{}, db.Addr).Install(t.Context()); err != nil {
+	if err := newTestTable(t, sqlsource.Config{}, db.Addr).Install(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return db, conn
@@ -179,7 +181,7 @@ func TestOnlyWhatChangedIsReported(t *testing.T) {
 		CREATE TABLE cms.sites (id serial PRIMARY KEY, host text, amp_hash text, visits int DEFAULT 0, active boolean DEFAULT true,
 			ampcors_count int DEFAULT 0, domain int DEFAULT 0, name int, part int)`)
 	table := sqlsource.Config{Table: "cms.sites", DomainColumn: "host", PrefixColumn: "amp_hash", Condition: "sites.active AND ampcors_count = 0 AND domain = 0 AND name IS NULL AND part IS NULL -- paid"}
-	s := newTable(t, table, db.Addr)
+	s := newTestTable(t, table, db.Addr)
 	statements, err := InstallSQL(table)
 	if err != nil {
 		t.Fatal(err)
@@ -260,7 +262,7 @@ func TestTheOrderOfAProgramIsQuiet(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	s := newTable(t, sqlsource.Config{}, db.Addr)
+	s := newTestTable(t, sqlsource.Config{}, db.Addr)
 	if err := s.Ping(ctx); err == nil {
 		t.Error("a Ping without time says that all is well")
 	}
@@ -270,7 +272,7 @@ func TestPingReportsMissingTriggers(t *testing.T) {
 	t.Parallel()
 	db := servertest.Postgres(t)
 	conn := connect(t, db.Addr)
-	s := newTable(t, sqlsource.Config{}, db.Addr)
+	s := newTestTable(t, sqlsource.Config{}, db.Addr)
 	ping := func(want string) {
 		t.Helper()
 		err := s.Ping(t.Context())
@@ -335,7 +337,7 @@ func TestLookupsFailWithoutTheConditionOfTheTriggers(t *testing.T) {
 		exec(t, conn, statements)
 	}
 	install(sqlsource.Config{Condition: "active"})
-	s := newTable(t, sqlsource.Config{}, db.Addr)
+	s := newTestTable(t, sqlsource.Config{}, db.Addr)
 	m := servertest.Middleware(t, s.Database(), source.Config{})
 	for _, origin := range servertest.Origins("www.suspended.example") {
 		if d := m.CheckOrigin(origin); d.Allowed || !errors.Is(d.SourceErr, ErrOtherTriggers) {
@@ -345,7 +347,7 @@ func TestLookupsFailWithoutTheConditionOfTheTriggers(t *testing.T) {
 	if err := s.Ping(t.Context()); !errors.Is(err, ErrOtherTriggers) {
 		t.Errorf("Ping: %v", err)
 	}
-	right := servertest.Middleware(t, newTable(t, sqlsource.Config{Condition: "active"}, db.Addr).Database(), source.Config{})
+	right := servertest.Middleware(t, newTestTable(t, sqlsource.Config{Condition: "active"}, db.Addr).Database(), source.Config{})
 	if d := right.CheckOrigin("https://www.suspended.example"); d.Allowed || d.SourceErr != nil {
 		t.Errorf("with the condition: %+v", d)
 	}
@@ -355,7 +357,7 @@ func TestLookupsFailWithoutTheConditionOfTheTriggers(t *testing.T) {
 	if ok, err := s.IsInstalled(t.Context()); !ok || err != nil {
 		t.Errorf("with a trigger of another program: %t, %v", ok, err)
 	}
-	if got, err := newTable(t, sqlsource.Config{DomainColumn: "DOMAIN"}, db.Addr).Database().PublisherByDomain(t.Context(), "www.suspended.example"); got != "www.suspended.example" || err != nil {
+	if got, err := newTestTable(t, sqlsource.Config{DomainColumn: "DOMAIN"}, db.Addr).Database().PublisherByDomain(t.Context(), "www.suspended.example"); got != "www.suspended.example" || err != nil {
 		t.Errorf("the name in capitals: %q, %v", got, err)
 	}
 	install(sqlsource.Config{Condition: "active"})
@@ -385,7 +387,7 @@ func TestASuspendedPublisherStaysDeniedWhenPostgreSQLStops(t *testing.T) {
 			db, conn := database(t)
 			exec(t, conn, "ALTER TABLE publishers ADD COLUMN active boolean DEFAULT false")
 			add(t, conn, "www.suspended.example")
-			s := newTable(t, sqlsource.Config{}, db.Addr)
+			s := newTestTable(t, sqlsource.Config{}, db.Addr)
 			m := servertest.Middleware(t, s.Database(), source.Config{TTL: time.Second})
 			servertest.Seen(t, servertest.Soon, "www.suspended.example", true, m)
 			isDenied := func() bool {
@@ -429,7 +431,7 @@ func TestInstallTriesTheCondition(t *testing.T) {
 	conn := connect(t, db.Addr)
 	exec(t, conn, createTable)
 	for _, condition := range []string{"public.publishers.domain <> ''", "no_such_column", "tableoid > 0", "domain"} {
-		if err := newTable(t, sqlsource.Config{Condition: condition}, db.Addr).Install(t.Context()); err == nil {
+		if err := newTestTable(t, sqlsource.Config{Condition: condition}, db.Addr).Install(t.Context()); err == nil {
 			t.Errorf("%q is installed", condition)
 		}
 		exec(t, conn, "INSERT INTO publishers (domain) VALUES ('a.example')")
@@ -443,7 +445,7 @@ func TestInstallReportsEverything(t *testing.T) {
 	db := servertest.Postgres(t)
 	conn := connect(t, db.Addr)
 	exec(t, conn, createTable)
-	s := newTable(t, sqlsource.Config{}, db.Addr)
+	s := newTestTable(t, sqlsource.Config{}, db.Addr)
 	m := servertest.Middleware(t, s.Database(), source.Config{NegativeTTL: time.Hour})
 	servers := []*ampcors.Middleware{m}
 	servertest.Seen(t, servertest.Soon, "www.example.com", false, servers...)
@@ -571,7 +573,7 @@ func TestNotificationsOfAnybodyCostLittle(t *testing.T) {
 	db, conn := database(t)
 	add(t, conn, "www.example.com")
 	exec(t, conn, "CREATE ROLE anybody")
-	s := newTable(t, sqlsource.Config{}, db.Addr)
+	s := newTestTable(t, sqlsource.Config{}, db.Addr)
 	publishers, err := source.New(s.Database(), source.Config{TTL: time.Hour})
 	if err != nil {
 		t.Fatal(err)
@@ -697,7 +699,7 @@ func TestTheDatabaseMayStartLater(t *testing.T) {
 	db, conn := database(t)
 	add(t, conn, "www.example.com")
 	db.Stop()
-	s := newTable(t, sqlsource.Config{}, db.Addr)
+	s := newTestTable(t, sqlsource.Config{}, db.Addr)
 	m := servertest.Middleware(t, s.Database(), source.Config{})
 	if d := m.CheckOrigin("https://www.example.com"); d.SourceErr == nil || s.isListening.Load() || s.Ping(t.Context()) == nil {
 		t.Errorf("%+v", d)

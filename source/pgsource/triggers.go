@@ -133,7 +133,7 @@ func (s *Table) checkFit(ctx context.Context) error {
 type noTriggers struct{ table string }
 
 func (e noTriggers) Error() string {
-	return fmt.Sprintf("pgsource: changes are not reported, and a revoked publisher is allowed until its TTL is over: the table %s does not have the triggers of this table, columns and condition, or they are disabled; call Install, or run ampcors source install with the same flags", e.table)
+	return fmt.Sprintf("pgsource: the table %s does not have the triggers of this table, columns and condition, or they are disabled; until it has, a revoked publisher is allowed until its TTL is over; call Install, or run ampcors source install with the same flags", e.table)
 }
 
 // triggers are those of a table.
@@ -226,8 +226,9 @@ END
 		"DELETE ON %s REFERENCING OLD TABLE AS ampcors_old",
 		"TRUNCATE ON %s",
 	} {
-		fmt.Fprintf(&b, "DROP TRIGGER IF EXISTS %s ON %s;\nCREATE TRIGGER %s AFTER %s FOR EACH STATEMENT EXECUTE FUNCTION %s();\n",
-			triggerNames[i], t.Table, triggerNames[i], fmt.Sprintf(event, t.Table), function)
+		// ALWAYS: also for rows that are written with session_replication_role=replica.
+		fmt.Fprintf(&b, "DROP TRIGGER IF EXISTS %[1]s ON %[2]s;\nCREATE TRIGGER %[1]s AFTER %[3]s FOR EACH STATEMENT EXECUTE FUNCTION %[4]s();\n"+
+			"ALTER TABLE %[2]s ENABLE ALWAYS TRIGGER %[1]s;\n", triggerNames[i], t.Table, fmt.Sprintf(event, t.Table), function)
 	}
 	// Each trigger runs once, for no row: an error in Condition must not wait for a writer.
 	fmt.Fprintf(&b, "INSERT INTO %[1]s (%[2]s) SELECT %[2]s FROM %[1]s WHERE false;\n", t.Table, t.DomainColumn)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"slices"
@@ -25,6 +26,9 @@ const (
 	pingTimeout = 500 * time.Millisecond
 	// nudgeTimeout is more than the 5 seconds after which rueidis gives up a new connection.
 	nudgeTimeout = 10 * time.Second
+
+	// maxCauses is how many causes of one outage are logged.
+	maxCauses = 16
 
 	// A first connection that cannot be made is tried again after minRetry, and then after up to maxRetry.
 	minRetry = 50 * time.Millisecond
@@ -51,6 +55,8 @@ type outage struct {
 	err   error
 	slots [][2]int // hash slots, from and to; nil for all
 }
+
+var errNoConnection = errors.New("there is no connection to this master")
 
 var errClosed = errors.New("redissource: the Store is closed")
 
@@ -85,7 +91,7 @@ func (o *outage) has(key string) bool {
 	return false
 }
 
-// isListening reports whether Redis, or each master of a Cluster, answered the last time.
+// isListening reports whether the last look found nothing wrong.
 func (s *Store) isListening() bool {
 	s.link.mu.Lock()
 	defer s.link.mu.Unlock()
@@ -96,7 +102,8 @@ func (s *Store) isListening() bool {
 func (s *Store) watch(ctx context.Context, option rueidis.ClientOption) {
 	known := sync.OnceFunc(func() { close(s.link.first) })
 	defer known()
-	listening, said := false, ""
+	listening := false
+	logged := make(map[string]bool) // the causes of this outage
 	note := func(client rueidis.Client, o *outage) {
 		s.link.mu.Lock()
 		if s.link.outage = o; !s.link.closed {
@@ -109,10 +116,14 @@ func (s *Store) watch(ctx context.Context, option rueidis.ClientOption) {
 		case o == nil && !was:
 			s.log.Info("ampcors: listening for changes of publishers", "redis", strings.Join(option.InitAddress, ","))
 			listening = true
-		case o != nil && (was || client == nil && said != o.err.Error()): // until it is connected, the cause may change
-			s.log.Error("ampcors: not listening for changes of publishers; a change is seen when the remembered answer expires",
-				"redis", strings.Join(option.InitAddress, ","), "error", source.LogText(o.err))
-			listening, said = false, o.err.Error()
+			clear(logged)
+		case o != nil:
+			listening = false
+			if kind := kindOf(o.err); !logged[kind] && len(logged) < maxCauses {
+				s.log.Error("ampcors: not listening for changes of publishers; a change is seen when the remembered answer expires",
+					"redis", strings.Join(option.InitAddress, ","), "error", source.LogText(o.err))
+				logged[kind] = true
+			}
 		}
 	}
 	var client rueidis.Client
@@ -129,10 +140,25 @@ func (s *Store) watch(ctx context.Context, option rueidis.ClientOption) {
 	if ctx.Err() != nil {
 		return
 	}
-	note(client, nil)
+	note(client, s.look(ctx, client))
 	for sleep(ctx, pingEvery) {
 		note(client, s.look(ctx, client))
 	}
+}
+
+// kindOf returns what tells causes apart in the log: Redis's code, such as WRONGPASS, or the text, but the same for all
+// connections that are lost. A Cluster has a cause for each master.
+func kindOf(err error) string {
+	answer := (*rueidis.RedisError)(nil)
+	network := net.Error(nil)
+	switch {
+	case errors.As(err, &answer):
+		code, _, _ := strings.Cut(answer.Error(), " ")
+		return code
+	case errors.As(err, &network), errors.Is(err, context.DeadlineExceeded), errors.Is(err, io.EOF), errors.Is(err, errNoConnection):
+		return "connection"
+	}
+	return source.LogText(err)
 }
 
 // sleep waits for d, and reports whether ctx is not done.
@@ -168,17 +194,16 @@ func connect(option rueidis.ClientOption, topology Topology) (rueidis.Client, er
 	return client, nil
 }
 
-// look asks Redis, or each master of a Cluster, whether it is there.
+// look asks Redis, or each master of a Cluster, for a key, and whether it would report a change. It is listening only if all say so.
 func (s *Store) look(ctx context.Context, client rueidis.Client) *outage {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
 	if s.topology != Cluster {
-		if err := ping(ctx, client); err != nil {
-			o := &outage{err: fmt.Errorf("redissource: %w", err)}
-			s.nudge(ctx, client, o) // a new connection may take longer than a ping
-			return o
+		o := lookAt(ctx, client, "", s.publisher, nil)
+		if o != nil {
+			s.nudge(ctx, client, o) // a new connection may take longer than a look
 		}
-		return nil
+		return o
 	}
 	nodes := client.Nodes()
 	masters, err := s.masters(ctx, nodes)
@@ -200,16 +225,17 @@ func (s *Store) look(ctx context.Context, client rueidis.Client) *outage {
 		}
 		node := nodes[addr]
 		if node == nil { // rueidis learns of it by a lookup, which must go on
+			mu.Lock()
+			found = found.with(&outage{err: fmt.Errorf("redissource: %s: %w", addr, errNoConnection), slots: [][2]int{}})
+			mu.Unlock()
+			s.nudge(ctx, client, &outage{slots: slots})
 			continue
 		}
 		group.Go(func() {
-			if err := ping(ctx, node); err != nil {
+			if o := lookAt(ctx, node, addr+": ", s.keyIn(slots), slots); o != nil {
 				mu.Lock()
 				defer mu.Unlock()
-				if found == nil {
-					found = &outage{err: fmt.Errorf("redissource: %s: %w", addr, err)}
-				}
-				found.slots = append(found.slots, slots...)
+				found = found.with(o)
 			}
 		})
 	}
@@ -224,14 +250,46 @@ func (s *Store) look(ctx context.Context, client rueidis.Client) *outage {
 	return found
 }
 
-// ping returns an error if Redis does not answer. An error that Redis answers with, such as a missing permission
-// for PING, is an answer.
-func ping(ctx context.Context, client rueidis.Client) error {
-	_, err := obey(ctx, func() (string, error) { return client.Do(ctx, client.B().Ping().Build()).ToString() })
-	if _, isAnswer := rueidis.IsRedisErr(err); isAnswer {
-		return nil
+// lookAt returns an outage of the slots if a node does not answer a lookup, or would not report a change. A connection that Redis rejects,
+// such as for another password, and a node that is now part of another deployment answer with an error.
+func lookAt(ctx context.Context, node rueidis.Client, name, key string, slots [][2]int) *outage {
+	results, err := obey(ctx, func() ([]rueidis.RedisResult, error) {
+		return node.DoMulti(ctx, node.B().Exists().Key(key).Build(), node.B().ClientTrackinginfo().Build()), nil
+	})
+	if err == nil {
+		err = results[0].Error()
 	}
-	return err
+	if err != nil {
+		return &outage{err: fmt.Errorf("redissource: %s%w", name, err), slots: slots}
+	}
+	info, err := results[1].AsMap()
+	if _, isAnswer := rueidis.IsRedisErr(err); isAnswer {
+		return nil // Redis 6.0 does not know it, and a user may lack the permission; each connection begins with CLIENT TRACKING, or fails
+	}
+	flags := info["flags"]
+	if names, _ := flags.AsStrSlice(); err != nil || !slices.Contains(names, "bcast") {
+		return &outage{err: fmt.Errorf("redissource: %sRedis does not report changes on this connection: its CLIENT TRACKING is off", name), slots: [][2]int{}}
+	}
+	return nil
+}
+
+// with returns both outages as one, with the cause of the first.
+func (o *outage) with(other *outage) *outage {
+	if o == nil {
+		return other
+	}
+	return &outage{err: o.err, slots: append(slices.Clone(o.slots), other.slots...)}
+}
+
+// keyIn returns a key in one of the slots, or "" if there are none.
+func (s *Store) keyIn(slots [][2]int) string {
+	all := &outage{slots: slots}
+	for i := range numSlots {
+		if key := s.publisher + strconv.Itoa(i); all.has(key) {
+			return key
+		}
+	}
+	return ""
 }
 
 // nudge makes one lookup, in the background, at the node that does not answer. Other lookups there fail before they
@@ -244,11 +302,8 @@ func (s *Store) nudge(ctx context.Context, client rueidis.Client, o *outage) {
 		defer s.link.nudging.Store(false)
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), nudgeTimeout)
 		defer cancel()
-		for i := range numSlots {
-			if key := s.publisher + strconv.Itoa(i); o.has(key) {
-				_ = client.Do(ctx, client.B().Exists().Key(key).Build()).Error() // the next look shows whether it helped
-				return
-			}
+		if key := s.keyIn(o.slots); key != "" {
+			_ = client.Do(ctx, client.B().Exists().Key(key).Build()).Error() // the next look shows whether it helped
 		}
 	}()
 }

@@ -30,13 +30,15 @@ type delivery struct {
 	// By host and location of the key, see groupOf:
 	accepted map[string]bool
 	groups   map[string]*Error // why nothing more is sent
+	cause    map[string]Error  // the last rejection because of the content
 	reserve  map[string]string // a page that is sent last
 }
 
 // deliver sends batches, and halves of those that are rejected because of their content, and returns the
-// results of all URLs.
-func (c *Client) deliver(ctx context.Context, batches []*Batch) []Batch {
-	d := &delivery{client: c, size: maxURLs, bound: maxRejected / 2, accepted: make(map[string]bool), groups: make(map[string]*Error), reserve: make(map[string]string)}
+// results of all URLs. If isCautious, a host that had nothing accepted gets no halves, but one page first.
+func (c *Client) deliver(ctx context.Context, batches []*Batch, isCautious bool) []Batch {
+	d := &delivery{client: c, size: maxURLs, bound: maxRejected / 2, accepted: make(map[string]bool), groups: make(map[string]*Error),
+		cause: make(map[string]Error), reserve: make(map[string]string)}
 	var rejected []*Batch
 	for _, b := range batches {
 		rejected = append(rejected, d.send(ctx, b.Host, b.URLs)...)
@@ -46,6 +48,9 @@ func (c *Client) deliver(ctx context.Context, batches []*Batch) []Batch {
 	// Neither hosts nor halves have a fixed order: what one call leaves for the bound, another one begins with.
 	rand.Shuffle(len(rejected), func(i, j int) { rejected[i], rejected[j] = rejected[j], rejected[i] })
 	d.isSearch, d.bound = true, maxRejected
+	if isCautious {
+		rejected = d.tryOne(ctx, rejected)
+	}
 	left := make(map[string]bool) // groups whose search goes on in the next call
 	for len(rejected) > 0 {
 		// Smaller and smaller parts of one host, until the page is found. But a host that had nothing accepted may
@@ -85,6 +90,31 @@ func (c *Client) deliver(ctx context.Context, batches []*Batch) []Batch {
 func (c *Client) groupOf(b *Batch) string {
 	location, _ := c.locationOf(b.URLs[0])
 	return b.Host + " " + location
+}
+
+// tryOne sends one page of each group that had nothing accepted, and returns the batches whose halves are to be sent. It may be the page at
+// fault; then a later call tries another one.
+func (d *delivery) tryOne(ctx context.Context, rejected []*Batch) (left []*Batch) {
+	isTried := make(map[string]bool)
+	for _, b := range rejected {
+		group := d.client.groupOf(b)
+		if !d.accepted[group] && !isTried[group] {
+			isTried[group] = true
+			i := rand.N(len(b.URLs))
+			page := b.URLs[i]
+			b.URLs = slices.Concat(b.URLs[:i], b.URLs[i+1:])
+			d.send(ctx, b.Host, []string{page})
+		}
+		switch {
+		case !d.accepted[group]:
+			d.leave(b.Host, b.URLs...)
+		case len(b.URLs) == 1:
+			d.send(ctx, b.Host, b.URLs)
+		default:
+			left = append(left, b)
+		}
+	}
+	return left
 }
 
 // leave notes that URLs are not sent because of the bound.
@@ -154,6 +184,7 @@ func (d *delivery) post(ctx context.Context, b *Batch) *Error {
 		return nil
 	case problem.ofContent():
 		d.rejected++
+		d.cause[d.client.groupOf(b)] = *problem
 		if errors.Is(problem.Err, ErrTooLarge) && len(b.URLs) > d.largest {
 			d.size = max(len(b.URLs)/2, d.largest, 1)
 		}
@@ -174,6 +205,12 @@ func (d *delivery) settle(ctx context.Context, b *Batch) {
 	case problem == nil:
 		d.client.log.InfoContext(ctx, "ampcors: indexnow: accepted", "host", b.Host, "urls", len(b.URLs), "pending", b.Pending)
 		return
+	case errors.Is(problem, ErrSearchLimit) && !d.accepted[d.client.groupOf(b)]: // the engine's answer says more than our bound
+		if cause, ok := d.cause[d.client.groupOf(b)]; ok {
+			cause.Err = fmt.Errorf("%w: %w", ErrAllRejected, cause.Err)
+			problem = &cause
+			b.Err = problem
+		}
 	case !problem.ofContent():
 	case d.accepted[d.client.groupOf(b)]:
 		problem.URL = d.client.mask(b.URLs[0])

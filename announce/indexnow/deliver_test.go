@@ -102,7 +102,7 @@ func TestOnePageAtFaultDoesNotCostTheOthers(t *testing.T) {
 					problem, _ := b.Err.(*Error)
 					switch {
 					case problem == nil:
-					case problem.Retryable():
+					case !problem.IsFinal():
 						next = append(next, b.URLs...)
 					case len(b.URLs) != 1 || problem.URL != b.URLs[0] || !strings.Contains(problem.URL, "bad") || problem.Status != p.status || !strings.Contains(problem.Error(), problem.URL):
 						t.Errorf("given up: %q, %v", b.URLs, problem)
@@ -154,7 +154,7 @@ func TestNoPageIsGivenUpIfAllAreRejected(t *testing.T) {
 		for _, b := range report.Batches {
 			if problem, _ := b.Err.(*Error); b.Host == "bad.example" {
 				said = said || errors.Is(problem, ErrAllRejected)
-				if !problem.Retryable() || problem.URL != "" {
+				if problem.IsFinal() || problem.URL != "" {
 					t.Errorf("%v", problem)
 				}
 			}
@@ -164,7 +164,7 @@ func TestNoPageIsGivenUpIfAllAreRejected(t *testing.T) {
 		}
 	}
 	single, _ := c.Submit(t.Context(), "https://www.example.com/bad")
-	if problem := single.Batches[0].Err.(*Error); !errors.Is(problem, ErrAllRejected) || !errors.Is(problem, ErrUnprocessable) || !problem.Retryable() {
+	if problem := single.Batches[0].Err.(*Error); !errors.Is(problem, ErrAllRejected) || !errors.Is(problem, ErrUnprocessable) || problem.Retryable() || problem.IsFinal() || !problem.OfHost() {
 		t.Errorf("%v", problem)
 	}
 }
@@ -214,7 +214,7 @@ func TestManyHostsMakeProgressWithinTheBound(t *testing.T) {
 				}
 				left = nil
 				for _, b := range report.Batches {
-					if problem, _ := b.Err.(*Error); problem != nil && problem.Retryable() {
+					if problem, _ := b.Err.(*Error); problem != nil && !problem.IsFinal() {
 						left = append(left, b.URLs...)
 					}
 				}

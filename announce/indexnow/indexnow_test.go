@@ -228,7 +228,7 @@ func TestEachResponseIsReported(t *testing.T) {
 			w.Header().Set("Content-Length", "9")
 			io.WriteString(w, "x")
 		}, want: nil, message: "", again: false},
-		"400":                             {handler: status(400, `{"message":"Invalid request parameters"}`), want: ErrMalformed, message: "Invalid request parameters", again: true}, // because nothing is accepted
+		"400":                             {handler: status(400, `{"message":"Invalid request parameters"}`), want: ErrMalformed, message: "Invalid request parameters", again: false},
 		"403":                             {handler: status(403, "<b>Forbidden</b>"), want: ErrForbidden, message: `"Forbidden"`, again: false},
 		"403 with an unknown code":        {handler: coded("Whatever"), want: ErrForbidden, message: `403 "Whatever"`, again: false},
 		"SiteVerificationNotCompleted":    {handler: coded("SiteVerificationNotCompleted"), want: ErrKeyPending, message: "SiteVerificationNotCompleted", again: true},
@@ -250,8 +250,8 @@ func TestEachResponseIsReported(t *testing.T) {
 			w.WriteHeader(403)
 			io.WriteString(w, `{"errorCode":"KeyNo`)
 		}, want: io.ErrUnexpectedEOF, message: "KeyNo", again: true},
-		"413": {handler: status(413, ""), want: ErrTooLarge, message: "413", again: true},
-		"422": {handler: status(422, ""), want: ErrUnprocessable, message: "422", again: true},
+		"413": {handler: status(413, ""), want: ErrTooLarge, message: "413", again: false},
+		"422": {handler: status(422, ""), want: ErrUnprocessable, message: "422", again: false},
 		"429": {handler: status(429, "slow down"), want: ErrRateLimited, message: "slow down", again: true},
 		"500": {handler: status(500, strings.Repeat("é", 1<<20)), want: ErrServer, message: "é…", again: true},
 		"503": {handler: status(503, ""), want: ErrServer, message: "503", again: true},

@@ -21,10 +21,10 @@ func (c *Client) items(url string) ([]queue.Item, error) {
 func (c *Client) sendQueued(ctx context.Context, _ string, urls []string) []queue.Result {
 	byURL := make(map[string]queue.Result, len(urls))
 	_, batches := c.group(urls) // they may have several key files
-	for _, b := range c.deliver(ctx, batches) {
+	for _, b := range c.deliver(ctx, batches, true) {
 		var result queue.Result
 		if problem, _ := b.Err.(*Error); problem != nil {
-			result = queue.Result{Err: problem, Again: problem.Retryable(), After: problem.RetryAfter, Soon: errors.Is(problem, ErrSearchLimit)}
+			result = queue.Result{Err: problem, Again: !problem.IsFinal(), OfHost: problem.OfHost(), After: problem.RetryAfter, Soon: errors.Is(problem, ErrSearchLimit)}
 		}
 		for _, url := range b.URLs {
 			byURL[url] = result

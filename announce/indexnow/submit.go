@@ -46,7 +46,7 @@ var (
 	// ErrUnexpected: any other answer, such as a redirect.
 	ErrUnexpected = errors.New("the engine's answer is not defined by IndexNow")
 	// ErrAllRejected: 400, 413 or 422 for all that was sent of the host in this call. The cause may be the key or
-	// the request, and no page is given up. Check the key first, with [Client.Verify].
+	// the request, and no page is given up. Check the key first, with [Client.Verify]. Somebody has to act, so it is not Retryable.
 	ErrAllRejected = errors.New("the engine rejects all that was sent of this host, so the cause may be the key (verify it first), and not a page")
 	// ErrNotSent: the batch was not sent, because an earlier one failed, or too many were rejected.
 	ErrNotSent = errors.New("not sent, after an earlier failure")
@@ -87,11 +87,8 @@ func (e *Error) Error() string {
 // Unwrap returns e.Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Retryable reports whether the engine may accept the same batch later without any change.
+// Retryable reports whether the engine may accept the same batch later without any change. If not, somebody has to act.
 func (e *Error) Retryable() bool {
-	if errors.Is(e.Err, ErrAllRejected) {
-		return true
-	}
 	for _, final := range []error{ErrNoKey, ErrMalformed, ErrTooLarge, ErrKeyNotFound, ErrRotateKey, ErrForbidden, ErrUnprocessable, ErrUnexpected} {
 		if errors.Is(e.Err, final) {
 			return false
@@ -99,6 +96,13 @@ func (e *Error) Retryable() bool {
 	}
 	return true
 }
+
+// IsFinal reports whether a program that keeps URLs should give up those of the batch. It is false for ErrAllRejected: they may be
+// right, so the program asks again, seldom.
+func (e *Error) IsFinal() bool { return !e.Retryable() && !errors.Is(e.Err, ErrAllRejected) }
+
+// OfHost reports whether the failure concerns all URLs of the host, such as its key, and not the engine: other hosts may work.
+func (e *Error) OfHost() bool { return errors.Is(e.Err, ErrAllRejected) || e.ofHost() }
 
 // ofContent reports whether the engine may accept a part of the same URLs.
 func (e *Error) ofContent() bool {
@@ -146,7 +150,7 @@ type Report struct {
 // same host after a 403, and all of them after no answer, [ErrRateLimited] or [ErrServer].
 func (c *Client) Submit(ctx context.Context, urls ...string) (Report, error) {
 	report, batches := c.group(urls)
-	report.Batches = c.deliver(ctx, batches)
+	report.Batches = c.deliver(ctx, batches, false)
 	notSent := 0
 	for _, b := range report.Batches {
 		if errors.Is(b.Err, ErrNotSent) {

@@ -43,6 +43,9 @@ type Config struct {
 	// the engine rejects, is for the next one. The job of a server that died counts as failed after twice
 	// this time, and up to 30 seconds that River adds. Then it waits as after any failure.
 	Timeout time.Duration
+	// GiveUpAfter is how long URLs of a host wait of which the engine accepts nothing, from the first rejection on. Until then, the
+	// host has one request, with one page, at each backoff.
+	GiveUpAfter time.Duration
 }
 
 //go:embed schema.sql
@@ -82,8 +85,8 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool) error {
 
 // NewOutbox returns an Outbox. Start sends its URLs.
 func NewOutbox(pool *pgxpool.Pool, client *indexnow.Client, cfg Config) (*Outbox, error) {
-	if cfg.Delay <= 0 || cfg.Hold < 0 || cfg.Timeout <= 0 {
-		return nil, fmt.Errorf("outbox: %+v; want times that are not negative, and a Delay and a Timeout", cfg)
+	if cfg.Delay <= 0 || cfg.Hold < 0 || cfg.Timeout <= 0 || cfg.GiveUpAfter <= 0 {
+		return nil, fmt.Errorf("outbox: %+v; want times that are not negative, and a Delay, a Timeout and a GiveUpAfter", cfg)
 	}
 	o := &Outbox{pool: pool, client: client, cfg: cfg}
 	workers := river.NewWorkers()
@@ -92,7 +95,7 @@ func NewOutbox(pool *pgxpool.Pool, client *indexnow.Client, cfg Config) (*Outbox
 	var err error
 	o.river, err = river.NewClient(riverpgxv5.New(pool), &river.Config{
 		Schema:  schemaName,
-		Queues:  map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 16}},
+		Queues:  map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 16}, rejectedQueue: {MaxWorkers: 4}},
 		Workers: workers,
 		PeriodicJobs: []*river.PeriodicJob{river.NewPeriodicJob(river.PeriodicInterval(cfg.Delay),
 			func() (river.JobArgs, *river.InsertOpts) { return FindArgs{}, nil }, &river.PeriodicJobOpts{RunOnStart: true})},

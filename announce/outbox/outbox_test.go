@@ -285,7 +285,7 @@ func prepareLocal(t *testing.T, server *servertest.Server, hold, timeout time.Du
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, err := NewOutbox(pool, client, Config{Delay: time.Second, Hold: hold, Timeout: timeout})
+	o, err := NewOutbox(pool, client, Config{Delay: time.Second, Hold: hold, Timeout: timeout, GiveUpAfter: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}

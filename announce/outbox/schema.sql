@@ -12,5 +12,15 @@ CREATE TABLE IF NOT EXISTS outbox.page (
 );
 -- A URL has up to 8,000 bytes, an entry of an index up to 2,704.
 CREATE UNIQUE INDEX IF NOT EXISTS page_url ON outbox.page (sha256(url::bytea));
+-- When the engine rejected the page alone. If it accepts another page of the host afterwards, and rejects this one again, this one is at fault.
+ALTER TABLE outbox.page ADD COLUMN IF NOT EXISTS rejected_at timestamptz;
+-- The hosts of which the engine accepts nothing, such as because of the key.
+CREATE TABLE IF NOT EXISTS outbox.rejected_host (
+	host     text PRIMARY KEY,
+	since    timestamptz NOT NULL DEFAULT clock_timestamp(),
+	attempts int NOT NULL DEFAULT 1,
+	next_at  timestamptz NOT NULL, -- one page is sent then
+	error    text NOT NULL         -- the last answer
+);
 CREATE INDEX IF NOT EXISTS page_ready ON outbox.page (host, ready_at) WHERE ready_at IS NOT NULL;
 CREATE INDEX IF NOT EXISTS page_sent ON outbox.page (sent_at) WHERE ready_at IS NULL AND error IS NULL;

@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -52,20 +54,29 @@ type finder struct {
 // that are no longer needed.
 func (f *finder) Work(ctx context.Context, _ *river.Job[FindArgs]) error {
 	o := f.outbox
-	rows, err := o.pool.Query(ctx, `SELECT DISTINCT host FROM outbox.page WHERE ready_at <= clock_timestamp()`)
+	rows, err := o.pool.Query(ctx, `
+		SELECT DISTINCT host, rejected_host IS NOT NULL FROM outbox.page LEFT JOIN outbox.rejected_host USING (host)
+		WHERE ready_at <= clock_timestamp() AND coalesce(next_at <= clock_timestamp(), true)`)
 	if err != nil {
 		return err
 	}
-	hosts, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		return err
-	}
-	for some := range slices.Chunk(hosts, 1000) {
-		var jobs []river.InsertManyParams
-		for _, host := range some {
-			jobs = append(jobs, river.InsertManyParams{Args: SendArgs{Host: host}})
+	var jobs []river.InsertManyParams
+	var host string
+	var isRejected bool
+	if _, err := pgx.ForEachRow(rows, []any{&host, &isRejected}, func() error {
+		job := river.InsertManyParams{Args: SendArgs{Host: host}}
+		if isRejected { // in a queue of its own, so that other hosts do not wait for it
+			opts := SendArgs{}.InsertOpts()
+			opts.Queue = rejectedQueue
+			job.InsertOpts = &opts
 		}
-		if _, err := o.river.InsertMany(ctx, jobs); err != nil {
+		jobs = append(jobs, job)
+		return nil
+	}); err != nil {
+		return err
+	}
+	for some := range slices.Chunk(jobs, 1000) {
+		if _, err := o.river.InsertMany(ctx, some); err != nil {
 			return err
 		}
 	}
@@ -81,26 +92,87 @@ type sender struct {
 	outbox *Outbox
 }
 
-// Work sends a batch. What is left of the host is for its next job.
+// Work sends a batch. What is left of the host is for its next job. Of a host that is rejected, it sends one page first.
 func (s *sender) Work(ctx context.Context, job *river.Job[SendArgs]) error {
-	pages, err := s.outbox.ready(ctx, job.Args.Host)
+	o, host := s.outbox, job.Args.Host
+	var isRejected bool
+	if err := o.pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM outbox.rejected_host WHERE host = $1)`, host).Scan(&isRejected); err != nil {
+		return err
+	}
+	if isRejected {
+		if report, err := o.send(ctx, host, 1); err != nil || !hasAccepted(report) {
+			return err
+		}
+	}
+	report, err := o.send(ctx, host, maxBatch)
 	if err != nil {
 		return err
 	}
-	var urls []string
-	for u := range pages {
-		urls = append(urls, u)
+	return retry(report)
+}
+
+// send submits ready URLs of a host, and writes the results.
+func (o *Outbox) send(ctx context.Context, host string, limit int) (indexnow.Report, error) {
+	pages, err := o.ready(ctx, host, limit)
+	if err != nil {
+		return indexnow.Report{}, err
 	}
-	report, _ := s.outbox.client.Submit(ctx, urls...) // the report has the errors
-	for _, u := range urls {                          // what was added before the key files changed is rejected, or it would be tried for ever
-		if _, _, err := s.outbox.client.Canonical(u); err != nil {
-			report.Batches = append(report.Batches, indexnow.Batch{Host: job.Args.Host, URLs: []string{u}, Err: err})
+	urls := slices.Collect(maps.Keys(pages))
+	report, _ := o.client.Submit(ctx, urls...) // the report has the errors
+	for _, u := range urls {                   // what was added before the key files changed is rejected, or it would be tried for ever
+		if _, _, err := o.client.Canonical(u); err != nil {
+			report.Batches = append(report.Batches, indexnow.Batch{Host: host, URLs: []string{u}, Err: err})
 		}
 	}
-	if err := s.outbox.settle(ctx, pages, report); err != nil {
+	if err := o.settle(ctx, pages, report); err != nil {
+		return report, err
+	}
+	return report, o.settleHost(ctx, host, report)
+}
+
+func hasAccepted(report indexnow.Report) bool {
+	return slices.ContainsFunc(report.Batches, func(b indexnow.Batch) bool { return b.Err == nil })
+}
+
+// rejectedQueue is the queue of the jobs for hosts that are rejected.
+const rejectedQueue = "rejected"
+
+// settleHost notes whether the engine accepts something of a host. If it has accepted nothing for Config.GiveUpAfter, the pages that wait are given up.
+func (o *Outbox) settleHost(ctx context.Context, host string, report indexnow.Report) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.cfg.Timeout/2)
+	defer cancel()
+	if hasAccepted(report) {
+		_, err := o.pool.Exec(ctx, `DELETE FROM outbox.rejected_host WHERE host = $1`, host)
 		return err
 	}
-	return retry(report)
+	i := slices.IndexFunc(report.Batches, func(b indexnow.Batch) bool { return isOfHost(b.Err) })
+	if i < 0 {
+		return nil // such as an engine that is down
+	}
+	problem := kept(report.Batches[i])
+	var since time.Duration
+	if err := o.pool.QueryRow(ctx, `
+		INSERT INTO outbox.rejected_host AS h (host, next_at, error) VALUES ($1, clock_timestamp() + $2, $3)
+		ON CONFLICT (host) DO UPDATE SET attempts = h.attempts + 1, error = $3,
+			next_at = clock_timestamp() + greatest($2, least('1 s'::interval * 2 ^ least(h.attempts + 1, 10), '10 min'))
+		RETURNING clock_timestamp() - since`, host, max(problem.RetryAfter, 2*time.Second), problem.Error()).Scan(&since); err != nil {
+		return err
+	}
+	slog.WarnContext(ctx, "outbox: nothing of the host is accepted", "host", host, "for", since.Round(time.Second), "error", problem)
+	if since < o.cfg.GiveUpAfter {
+		return nil
+	}
+	_, err := o.pool.Exec(ctx, `
+		WITH gone AS (DELETE FROM outbox.rejected_host WHERE host = $1)
+		UPDATE outbox.page SET ready_at = NULL, error = $2 WHERE host = $1 AND ready_at IS NOT NULL`,
+		host, fmt.Sprintf("given up, because nothing of the host was accepted for %v: %v", o.cfg.GiveUpAfter, problem))
+	return err
+}
+
+// isOfHost reports whether an error concerns a whole host that is to be asked again, seldom.
+func isOfHost(err error) bool {
+	problem := (*indexnow.Error)(nil)
+	return errors.As(err, &problem) && problem.OfHost() && !problem.IsFinal()
 }
 
 // NextRetry doubles the wait with each failure, up to 10 minutes.
@@ -113,7 +185,7 @@ func retry(report indexnow.Report) (err error) {
 	var wait time.Duration
 	hasProgress := false
 	for _, b := range report.Batches {
-		if problem := retryable(b); problem != nil {
+		if problem := kept(b); problem != nil && !isOfHost(problem) { // the table has when such a host is asked
 			err, wait = problem, max(wait, problem.RetryAfter)
 		}
 		hasProgress = hasProgress || b.Err == nil
@@ -127,9 +199,9 @@ func retry(report indexnow.Report) (err error) {
 	return err
 }
 
-// retryable returns the error of a batch whose URLs are to be sent again, or nil.
-func retryable(b indexnow.Batch) *indexnow.Error {
-	if problem := (*indexnow.Error)(nil); errors.As(b.Err, &problem) && problem.Retryable() {
+// kept returns the error of a batch whose URLs are to be sent again, or nil.
+func kept(b indexnow.Batch) *indexnow.Error {
+	if problem := (*indexnow.Error)(nil); errors.As(b.Err, &problem) && !problem.IsFinal() {
 		return problem
 	}
 	return nil
@@ -141,11 +213,11 @@ type page struct{ id, version int64 }
 // maxBatch is how many URLs IndexNow takes in one request.
 const maxBatch = 10_000
 
-// ready returns the rows of a host that are to be sent, by URL.
-func (o *Outbox) ready(ctx context.Context, host string) (map[string]page, error) {
+// ready returns the rows of a host that are to be sent, by URL, limit at most.
+func (o *Outbox) ready(ctx context.Context, host string, limit int) (map[string]page, error) {
 	rows, err := o.pool.Query(ctx, `
 		SELECT url, id, version FROM outbox.page
-		WHERE host = $1 AND ready_at <= clock_timestamp() ORDER BY ready_at LIMIT $2`, host, maxBatch)
+		WHERE host = $1 AND ready_at <= clock_timestamp() ORDER BY ready_at LIMIT $2`, host, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -166,11 +238,17 @@ func (o *Outbox) settle(ctx context.Context, pages map[string]page, report index
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.cfg.Timeout/2)
 	defer cancel()
 	for _, b := range report.Batches {
-		if retryable(b) != nil {
-			if len(pages) == maxBatch {
-				o.putBehind(ctx, pages, b)
+		if kept(b) != nil {
+			isAtFault, err := o.isAtFault(ctx, pages, b)
+			if err != nil {
+				return err
 			}
-			continue
+			if !isAtFault {
+				if len(pages) == maxBatch || isOfHost(b.Err) {
+					o.putBehind(ctx, pages, b)
+				}
+				continue
+			}
 		}
 		var failure *string
 		hold := o.cfg.Hold
@@ -198,6 +276,21 @@ func (o *Outbox) settle(ctx context.Context, pages map[string]page, report index
 		}
 	}
 	return nil
+}
+
+// isAtFault reports whether the batch is a page that the engine rejects alone, before and after it has accepted another one of the host.
+func (o *Outbox) isAtFault(ctx context.Context, pages map[string]page, b indexnow.Batch) (isAtFault bool, err error) {
+	if len(b.URLs) > 1 || !errors.Is(b.Err, indexnow.ErrAllRejected) {
+		return false, nil
+	}
+	err = o.pool.QueryRow(ctx, `
+		UPDATE outbox.page AS p SET rejected_at = clock_timestamp() FROM outbox.page AS old WHERE p.id = $1 AND old.id = $1
+		RETURNING EXISTS (SELECT FROM outbox.page AS other WHERE other.host = old.host AND other.sent_at > old.rejected_at)`,
+		pages[b.URLs[0]].id).Scan(&isAtFault)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = nil
+	}
+	return isAtFault, err
 }
 
 // putBehind moves the pages of a batch that is sent again behind the pages that wait. Otherwise, if a whole

@@ -10,6 +10,7 @@ import (
 	"container/heap"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"sync"
@@ -22,8 +23,12 @@ import (
 type Config struct {
 	// Delay is how long a URL waits for others of its host. If zero, 5 seconds is used.
 	Delay time.Duration
-	// Capacity is how many URLs may wait or be on their way. If zero, 100,000 is used.
+	// Capacity is how many URLs may wait or be on their way. If zero, 100,000 is used. Hosts that the service rejects
+	// have at most half of it, all together.
 	Capacity int
+	// GiveUpAfter is how long URLs of a host wait that the service rejects as a whole, such as because of its key, from the first
+	// rejection on. Then Done gets them, with the service's last answer. If zero, 24 hours is used.
+	GiveUpAfter time.Duration
 	// Done is called with each URL that leaves the queue: err is nil if the service has accepted it,
 	// and says why it never will otherwise. If nil, the client's log is all there is. It may be called
 	// from several goroutines at one time.
@@ -48,15 +53,20 @@ type Result struct {
 	Again bool          // Err is temporary: the item is sent again
 	After time.Duration // and not before this time has passed
 	Soon  bool          // if others of the request were accepted, the rest is sent again without a longer backoff
+	// OfHost says that Err concerns the host, and not the service: nothing of the request is accepted. Until something of the host is,
+	// each of its requests has one item, and hosts that work go first. An item that is rejected alone, before and after another
+	// one is accepted, is at fault itself: it is not sent again.
+	OfHost bool
 }
 
 // Stats counts the items of a [Queue].
 type Stats struct {
 	Waiting  int    // now, including those on their way
+	Rejected int    // the part of Waiting of hosts that the service rejects
 	Accepted uint64 // by the service
 	Failed   uint64 // for good
 	Retried  uint64 // each time
-	Err      error  // why the last one is retried; nil if nothing of the last request is
+	Err      error  // why an item of the last request is retried; nil if none is
 }
 
 var (
@@ -69,14 +79,15 @@ var (
 )
 
 const (
-	parallel   = 16 // requests at one time, each for another host
+	parallel   = 16 // requests at one time, each for another host; at most half of them for hosts that are rejected
 	minBackoff = time.Second
 	maxBackoff = 10 * time.Minute
 )
 
 // A Queue passes URLs on in the background. Each host has one request at a time. What fails for a while is
 // sent again: after 1 second, after twice as long each further time, up to 10 minutes, or when the service
-// says so by Retry-After. It is safe for concurrent use by multiple goroutines.
+// says so by Retry-After. A host that the service rejects as a whole is asked with one item at a time, and delays no other
+// host. It is safe for concurrent use by multiple goroutines.
 type Queue struct {
 	cfg     Config
 	service Service
@@ -88,7 +99,8 @@ type Queue struct {
 
 	mu       sync.Mutex
 	hosts    map[string]*host
-	due      hostHeap // the hosts with items that have no request on its way
+	due      [2]hostHeap // the hosts with items that have no request on its way: those that work, and those that are rejected
+	onTheWay [2]int      // requests of both
 	items    int
 	isClosed bool
 	stats    Stats
@@ -102,6 +114,17 @@ type host struct {
 	at       time.Time // when the next request is due
 	failures int       // in a row
 	err      error     // of the last one
+
+	rejectedSince time.Time       // zero unless the service rejects the host
+	isAtFault     map[string]bool // items that were rejected alone: true if another one was accepted since
+}
+
+// kind is an index of Queue.due.
+func (h *host) kind() int {
+	if h.rejectedSince.IsZero() {
+		return 0
+	}
+	return 1
 }
 
 // New returns a Queue, or what is wrong with the Config, as joined *[badvalue.Error]s.
@@ -115,7 +138,11 @@ func New(service Service, cfg Config) (*Queue, error) {
 		errs = append(errs, &badvalue.Error{Path: "Capacity", Value: strconv.Itoa(cfg.Capacity), Reason: "is negative",
 			Want: "0 for the default, or a number of URLs"})
 	}
-	cfg.Delay, cfg.Capacity = cmp.Or(cfg.Delay, 5*time.Second), cmp.Or(cfg.Capacity, 100_000)
+	if cfg.GiveUpAfter < 0 {
+		errs = append(errs, &badvalue.Error{Path: "GiveUpAfter", Value: cfg.GiveUpAfter.String(), Reason: "is negative",
+			Want: "0 for the default, or some hours"})
+	}
+	cfg.Delay, cfg.Capacity, cfg.GiveUpAfter = cmp.Or(cfg.Delay, 5*time.Second), cmp.Or(cfg.Capacity, 100_000), cmp.Or(cfg.GiveUpAfter, 24*time.Hour)
 	if cfg.Done == nil {
 		cfg.Done = func(string, error) {}
 	}
@@ -132,32 +159,93 @@ func New(service Service, cfg Config) (*Queue, error) {
 
 // Add puts a URL into the queue, and does not wait. A URL that waits already is not added again. Other
 // errors than [ErrFull] and [ErrClosed] say what is wrong with the URL. After an error, it is not in the queue.
+//
+// If the queue is full, and hosts that the service rejects have more than half of it, what they have beyond that is given up:
+// Config.Done gets it.
 func (q *Queue) Add(url string) error {
 	items, err := q.service.Items(url)
 	if err != nil {
 		return err
 	}
+	givenUp, err := q.add(items)
+	q.done(givenUp)
+	return err
+}
+
+// A finished is an item that leaves the queue, and why.
+type finished struct {
+	url string
+	err error
+}
+
+func (q *Queue) done(all []finished) {
+	for _, f := range all {
+		q.cfg.Done(f.url, f.err)
+	}
+}
+
+func (q *Queue) add(items []Item) (givenUp []finished, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	items = slices.DeleteFunc(items, func(i Item) bool { h := q.hosts[i.Host]; return h != nil && h.isAdded[i.URL] })
+	isRejected := slices.ContainsFunc(items, func(i Item) bool { h := q.hosts[i.Host]; return h != nil && h.kind() == 1 })
+	share := q.cfg.Capacity / 2
 	switch {
 	case q.isClosed:
-		return ErrClosed
+		return nil, ErrClosed
+	case isRejected && q.rejected()+len(items) > share:
+		return nil, fmt.Errorf("%w for hosts that the service rejects", ErrFull)
 	case q.items+len(items) > q.cfg.Capacity:
-		return ErrFull
+		if givenUp = q.shrink(share); q.items+len(items) > q.cfg.Capacity {
+			return givenUp, ErrFull
+		}
 	}
 	for _, i := range items {
 		h := q.hosts[i.Host]
 		if h == nil {
-			h = &host{name: i.Host, isAdded: make(map[string]bool), at: time.Now().Add(q.cfg.Delay)}
+			h = &host{name: i.Host, isAdded: make(map[string]bool), isAtFault: make(map[string]bool), at: time.Now().Add(q.cfg.Delay)}
 			q.hosts[i.Host] = h
-			heap.Push(&q.due, h)
+			heap.Push(&q.due[0], h)
 		}
 		h.add(i.URL)
 		q.items++
 	}
 	q.wakeUp()
-	return nil
+	return givenUp, nil
+}
+
+// rejected returns how many items wait of hosts that the service rejects. q.mu is held.
+func (q *Queue) rejected() (n int) {
+	for _, h := range q.hosts {
+		n += h.kind() * len(h.waiting)
+	}
+	return n
+}
+
+// shrink gives up what hosts that the service rejects have beyond a share, the latest of each. q.mu is held.
+func (q *Queue) shrink(share int) (givenUp []finished) {
+	all := q.rejected()
+	if all <= share {
+		return nil
+	}
+	for _, h := range q.hosts {
+		if h.kind() == 1 {
+			givenUp = append(givenUp, q.giveUp(h, len(h.waiting)*share/all, "the queue is full")...)
+		}
+	}
+	return givenUp
+}
+
+// giveUp gives up all but the first items of a host. q.mu is held.
+func (q *Queue) giveUp(h *host, kept int, reason string) (givenUp []finished) {
+	for _, url := range h.waiting[kept:] {
+		delete(h.isAdded, url)
+		givenUp = append(givenUp, finished{url, fmt.Errorf("given up, because %s: %w", reason, h.err)})
+	}
+	h.waiting = h.waiting[:kept]
+	q.items -= len(givenUp)
+	q.stats.Failed += uint64(len(givenUp))
+	return givenUp
 }
 
 func (h *host) add(url string) {
@@ -237,7 +325,7 @@ func (q *Queue) send(ctx context.Context, isLast bool) {
 			n++
 			onTheirWay.Go(func() {
 				defer func() { ended <- struct{}{} }()
-				q.settle(ctx, h, urls, q.service.Send(ctx, h.name, urls))
+				q.done(q.settle(ctx, h, urls, q.service.Send(ctx, h.name, urls)))
 			})
 			continue
 		case n == 0 && (isLast || q.hasEnded()):
@@ -264,19 +352,33 @@ func (q *Queue) hasEnded() bool {
 func (q *Queue) take(isLast bool) (h *host, urls []string, wait time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.due) == 0 || !isLast && q.isClosed {
-		return nil, nil, time.Hour
-	}
-	next := 0
-	if wait = time.Until(q.due[0].at); isLast {
-		if next = slices.IndexFunc(q.due, func(h *host) bool { return h.failures == 0 }); next < 0 {
-			return nil, nil, time.Hour
+	kind, next := 0, 0
+	switch wait = time.Hour; {
+	case isLast:
+		if next = slices.IndexFunc(q.due[0], func(h *host) bool { return h.failures == 0 }); next < 0 {
+			return nil, nil, wait
 		}
-	} else if wait > 0 {
+	case q.isClosed:
 		return nil, nil, wait
+	default:
+		for kind = range q.due {
+			if len(q.due[kind]) > 0 && (kind == 0 || q.onTheWay[kind] < parallel/2) {
+				wait = min(wait, time.Until(q.due[kind][0].at))
+			}
+			if wait <= 0 {
+				break
+			}
+		}
+		if wait > 0 {
+			return nil, nil, wait
+		}
 	}
-	h = heap.Remove(&q.due, next).(*host)
+	h = heap.Remove(&q.due[kind], next).(*host)
 	n := min(len(h.waiting), q.service.Batch)
+	if kind == 1 {
+		n = 1
+	}
+	q.onTheWay[kind]++
 	urls, h.waiting = h.waiting[:n:n], h.waiting[n:]
 	for _, url := range urls {
 		delete(h.isAdded, url) // what is added from now on has changed since
@@ -284,18 +386,22 @@ func (q *Queue) take(isLast bool) (h *host, urls []string, wait time.Duration) {
 	return h, urls, 0
 }
 
-// settle notes the results of a request.
-func (q *Queue) settle(ctx context.Context, h *host, urls []string, results []Result) {
-	for i, r := range results {
-		if !r.Again {
-			q.cfg.Done(urls[i], r.Err)
-		}
-	}
+// settle notes the results of a request, and returns what leaves the queue.
+func (q *Queue) settle(ctx context.Context, h *host, urls []string, results []Result) (done []finished) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.onTheWay[h.kind()]--
 	var failure *Result
 	hasProgress := false
 	for i, r := range results {
+		if r.OfHost && len(urls) == 1 {
+			if h.isAtFault[urls[i]] {
+				r.Again = false
+				delete(h.isAtFault, urls[i])
+			} else {
+				h.isAtFault[urls[i]] = false
+			}
+		}
 		switch {
 		case r.Again:
 			q.stats.Retried++
@@ -306,12 +412,14 @@ func (q *Queue) settle(ctx context.Context, h *host, urls []string, results []Re
 			if failure == nil || r.After > failure.After {
 				failure = &results[i]
 			}
+			continue
 		case r.Err != nil:
 			q.stats.Failed++
 		default:
 			q.stats.Accepted++
 			hasProgress = true
 		}
+		done = append(done, finished{urls[i], r.Err})
 	}
 	if hasProgress && failure != nil && failure.Soon {
 		h.failures = 0
@@ -331,12 +439,25 @@ func (q *Queue) settle(ctx context.Context, h *host, urls []string, results []Re
 		}
 		h.failures++
 		h.at, h.err, q.stats.Err = time.Now().Add(max(backoff, failure.After)), failure.Err, failure.Err
+		if failure.OfHost && h.rejectedSince.IsZero() {
+			h.rejectedSince = time.Now()
+		}
+	}
+	if hasProgress {
+		h.rejectedSince = time.Time{}
+		for url := range h.isAtFault {
+			h.isAtFault[url] = true
+		}
+	}
+	if h.kind() == 1 && time.Since(h.rejectedSince) >= q.cfg.GiveUpAfter {
+		done = append(done, q.giveUp(h, 0, fmt.Sprintf("nothing of the host was accepted for %v", q.cfg.GiveUpAfter))...)
 	}
 	if len(h.waiting) == 0 {
 		delete(q.hosts, h.name)
 	} else {
-		heap.Push(&q.due, h)
+		heap.Push(&q.due[h.kind()], h)
 	}
+	return done
 }
 
 // Stats returns the counts so far.
@@ -344,7 +465,7 @@ func (q *Queue) Stats() Stats {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	stats := q.stats
-	stats.Waiting = q.items
+	stats.Waiting, stats.Rejected = q.items, q.rejected()
 	return stats
 }
 

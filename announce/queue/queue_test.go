@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -373,7 +374,134 @@ func TestNothingIsLost(t *testing.T) {
 }
 
 func TestANegativeConfigIsRejected(t *testing.T) {
-	if _, err := New(Service{}, Config{Delay: -1, Capacity: -1}); err == nil || strings.Count(err.Error(), "is negative") != 2 {
+	if _, err := New(Service{}, Config{Delay: -1, Capacity: -1, GiveUpAfter: -1}); err == nil || strings.Count(err.Error(), "is negative") != 3 {
 		t.Error(err)
+	}
+}
+
+// A host that is rejected as a whole is asked with one item at each backoff, and with all again once one is accepted.
+func TestARejectedHostIsAskedWithOneItem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var isRight atomic.Bool
+		s := &service{T: t, answer: func(string, string) Result {
+			if isRight.Load() {
+				return Result{}
+			}
+			return Result{Err: errBad, Again: true, OfHost: true}
+		}}
+		q := newQueue(s, Config{Delay: time.Nanosecond})
+		s.run(q)
+		s.add(q, "a/1", "a/2", "a/3", "a/4", "a/5")
+		time.Sleep(20 * time.Second)
+		if stats := q.Stats(); stats.Waiting != 5 || stats.Rejected != 5 || stats.Err != errBad {
+			t.Errorf("%+v", stats)
+		}
+		isRight.Store(true)
+		time.Sleep(20 * time.Second)
+		s.wants("1ns a/1 a/2 a/3", "1.000000001s a/4", "3.000000001s a/5", "7.000000001s a/1", "15.000000001s a/2", "31.000000001s a/3", "31.000000001s a/4 a/5 a/1", "31.000000002s a/2")
+		if stats := q.Stats(); stats.Waiting != 0 || stats.Accepted != 5 || stats.Err != nil {
+			t.Errorf("%+v", stats)
+		}
+	})
+}
+
+// An item is at fault if it is rejected alone, while another one of its host is accepted. All others arrive.
+func TestAnItemThatIsRejectedAloneIsAtFault(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{T: t, answer: func(_, url string) Result {
+			if url == "a/bad" {
+				return Result{Err: errBad, Again: true, OfHost: true}
+			}
+			return Result{}
+		}}
+		q := newQueue(s, Config{Delay: time.Nanosecond})
+		s.run(q)
+		s.add(q, "a/bad")
+		time.Sleep(5 * time.Second)
+		s.add(q, "a/1", "a/2")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if stats := q.Stats(); s.done["a/bad"] != errBad || stats.Waiting != 0 || stats.Accepted != 2 || stats.Failed != 1 {
+			t.Errorf("%v, %+v", s.done, stats)
+		}
+	})
+}
+
+// Pages of a rejected host are given up after a time, with the service's last answer.
+func TestARejectedHostIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{T: t, answer: func(string, string) Result { return Result{Err: errBad, Again: true, OfHost: true} }}
+		q := newQueue(s, Config{Delay: time.Nanosecond, GiveUpAfter: time.Hour})
+		s.run(q)
+		s.add(q, "a/1", "a/2")
+		time.Sleep(59 * time.Minute)
+		if stats := q.Stats(); stats.Waiting != 2 || len(s.done) != 0 {
+			t.Errorf("%+v, %v", stats, s.done)
+		}
+		time.Sleep(11 * time.Minute) // the longest backoff, and a little
+		synctest.Wait()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, url := range []string{"a/1", "a/2"} {
+			if err := s.done[url]; !errors.Is(err, errBad) || !strings.Contains(fmt.Sprint(err), "given up, because nothing of the host was accepted for 1h0m0s: bad") {
+				t.Errorf("%s: %v", url, err)
+			}
+		}
+		if stats := q.Stats(); stats.Waiting != 0 || stats.Failed != 2 {
+			t.Errorf("%+v", stats)
+		}
+	})
+}
+
+// Rejected hosts have a share of the capacity, and never delay a host that works, however many they are, and whatever time
+// their requests take.
+func TestAHostThatWorksNeverWaitsForRejectedOnes(t *testing.T) {
+	for _, hosts := range []int{1, 10, 1000} {
+		t.Run(fmt.Sprint(hosts), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &service{T: t, takes: time.Second, answer: func(host, _ string) Result {
+					if strings.HasPrefix(host, "bad") {
+						return Result{Err: errBad, Again: true, OfHost: true}
+					}
+					return Result{}
+				}}
+				const capacity = 4000
+				q := newQueue(s, Config{Delay: time.Nanosecond, Capacity: capacity})
+				s.run(q)
+				for i := range capacity { // they fill the queue before anybody knows that they are rejected
+					s.add(q, fmt.Sprintf("bad%d/%d", i%hosts, i))
+				}
+				time.Sleep(2 * time.Minute)
+				if stats := q.Stats(); stats.Waiting != capacity || stats.Rejected < capacity-parallel {
+					t.Fatalf("%+v", stats)
+				}
+				if err := q.Add("bad0/new"); !errors.Is(err, ErrFull) {
+					t.Errorf("a page of a rejected host: %v", err)
+				}
+				for i := range 100 {
+					begun := time.Now()
+					url := fmt.Sprintf("good/%d", i)
+					s.add(q, url)
+					time.Sleep(1100 * time.Millisecond) // a request takes a second
+					synctest.Wait()
+					s.mu.Lock()
+					err, isDone := s.done[url]
+					s.mu.Unlock()
+					if !isDone || err != nil {
+						t.Fatalf("%s is not accepted after %v: %v", url, time.Since(begun), err)
+					}
+				}
+				if stats := q.Stats(); stats.Rejected > capacity/2 || stats.Failed < capacity/2-parallel || stats.Accepted != 100 {
+					t.Errorf("%+v", stats)
+				}
+				for url, err := range s.done {
+					if strings.HasPrefix(url, "bad") && (!errors.Is(err, errBad) || !strings.Contains(err.Error(), "the queue is full")) {
+						t.Errorf("%s: %v", url, err)
+					}
+				}
+			})
+		})
 	}
 }

@@ -70,9 +70,9 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 // Retryable reports whether a later flush of the same document may succeed without any
-// change.
+// change. A Signer that fails, such as a key management service, may work later; one with another scheme never will.
 func (e *Error) Retryable() bool {
-	for _, final := range []error{ErrSignature, ErrKey, ErrIngestion, ErrForbidden, ErrUnexpected, ErrSigner} {
+	for _, final := range []error{ErrSignature, ErrKey, ErrIngestion, ErrForbidden, ErrUnexpected, rsa.ErrVerification} {
 		if errors.Is(e.Err, final) {
 			return false
 		}

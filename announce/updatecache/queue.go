@@ -2,7 +2,6 @@ package updatecache
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/ampcors/ampcors/announce/queue"
@@ -38,7 +37,7 @@ func (c *Client) sendQueued(ctx context.Context, host string, urls []string) []q
 	for j, url := range urls {
 		u, _ := cacheurl.Parse(url, c.caches[i]) // Build has made it
 		if problem := c.flush(ctx, targetOf(u.Publisher, url, c.caches[i])); problem != nil {
-			results[j] = queue.Result{Err: problem, Again: problem.Retryable() || errors.Is(problem, ErrSigner), After: problem.RetryAfter}
+			results[j] = queue.Result{Err: problem, Again: problem.Retryable(), After: problem.RetryAfter}
 		}
 	}
 	return results

@@ -358,6 +358,10 @@ func TestSignaturesAreCheckedBeforeSending(t *testing.T) {
 			google := &cache{key: &key.PublicKey}
 			c := client(t, google, func(cfg *Config) { cfg.Signer = service{&key.PublicKey, test.sign} })
 			_, err := c.Flush(t.Context(), "https://www.example.com/")
+			problem := (*Error)(nil)
+			if errors.As(err, &problem) && problem.Retryable() != (name == "down") { // a scheme does not change
+				t.Errorf("retryable: %t", problem.Retryable())
+			}
 			if !errors.Is(err, test.want) || test.want != nil && (!errors.Is(err, ErrSigner) || len(google.seen) != 0) {
 				t.Errorf("%s: got %v after %d requests; want %v", name, err, len(google.seen), test.want)
 			}

@@ -69,7 +69,7 @@ func mayPass(err error) bool {
 		}
 		again, network := interface{ Retryable() bool }(nil), net.Error(nil)
 		if errors.As(err, &again) {
-			return !again.Retryable() || errors.Is(err, indexnow.ErrAllRejected)
+			return !again.Retryable()
 		}
 		return !errors.As(err, &network)
 	})

@@ -21,9 +21,10 @@
 // connection is lost, changes may be missed. Everything is then looked up again. If
 // that fails, the last answer is used until MaxStale is over.
 //
-// Each quarter of a second, Redis is asked whether it is there. If it has not answered half a second later, the
-// Store is not listening, and lookups fail at once, until it answers again: rueidis would let each wait for its
-// retries. The log has a line when this begins, and one when it ends. rueidis closes a connection on which Redis
+// Each quarter of a second, Redis is asked for a key, and whether it reports changes on this connection; in a Cluster,
+// each master is. If it answers with an error, or not within half a second, the Store is not listening, and lookups fail
+// at once, until it answers again: rueidis would let each wait for its retries. The log has a line for each kind of
+// cause, and one when the Store listens again. rueidis closes a connection on which Redis
 // stops answering only after twice Dialer.KeepAlive plus ConnWriteTimeout, 5 seconds by default. A change that
 // Redis could not report in that time is seen then, or after [source.Config].TTL if that is earlier.
 //
@@ -254,7 +255,7 @@ func obey[T any](ctx context.Context, do func() (T, error)) (T, error) {
 }
 
 // Database returns what [source.New] needs. Its IsListening reports whether Redis, or each master of a Cluster,
-// answered within the last second.
+// answered a lookup within the last second, and would report a change.
 func (s *Store) Database() source.Database {
 	src := source.Database{PublisherByDomain: s.publisherByDomain, PublisherByHash: s.publisherByHash, Notify: s.listeners.Notify,
 		IsListening: s.isListening, Publishers: s.publishers}

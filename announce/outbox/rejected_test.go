@@ -1,0 +1,148 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ampcors/ampcors/internal/servertest"
+)
+
+// rejecting returns an answer of an engine that rejects each request with a URL for which isBad is true. l is set later.
+func rejecting(l *local, isBad func(url string) bool) func(int) (int, http.Header) {
+	return func(n int) (int, http.Header) {
+		l.mu.Lock()
+		urls := l.requests[n].urls
+		l.mu.Unlock()
+		for _, u := range urls {
+			if isBad(u) {
+				return http.StatusUnprocessableEntity, nil
+			}
+		}
+		return http.StatusOK, nil
+	}
+}
+
+// until waits for a condition.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	servertest.Until(t, what, 2*time.Minute, holds)
+}
+
+func (l local) count(holds func(*request) bool) (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, q := range l.requests {
+		if holds(q) {
+			n++
+		}
+	}
+	return n
+}
+
+func (l local) stats() Stats {
+	l.t.Helper()
+	stats, err := l.Stats(l.t.Context())
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return stats
+}
+
+// TestARejectedHost shares one PostgreSQL.
+func TestARejectedHost(t *testing.T) {
+	t.Parallel()
+	server := servertest.Postgres(t)
+	t.Run("is asked with one page, and with all once one is accepted", func(t *testing.T) {
+		var l local
+		var isRight atomic.Bool
+		l = prepareLocal(t, server, time.Hour, 30*time.Second, rejecting(&l, func(string) bool { return !isRight.Load() }))
+		var urls []string
+		for i := range 20 {
+			urls = append(urls, fmt.Sprintf("%s%d", pageURL, i))
+		}
+		l.add(urls...)
+		l.start()
+		isRejected := func() bool {
+			var n int
+			if err := l.pool.QueryRow(t.Context(), `SELECT count(*) FROM outbox.rejected_host WHERE error LIKE '%status 422%'`).Scan(&n); err != nil {
+				t.Fatal(err)
+			}
+			return n == 1
+		}
+		until(t, "it is known", isRejected)
+		before := l.count(func(*request) bool { return true })
+		until(t, "it is asked three times", func() bool { return l.count(func(*request) bool { return true }) >= before+3 })
+		l.mu.Lock()
+		for _, q := range l.requests[before:] {
+			if len(q.urls) != 1 {
+				t.Errorf("a request has %d pages", len(q.urls))
+			}
+		}
+		l.mu.Unlock()
+		if stats := l.stats(); stats != (Stats{Waiting: 20}) {
+			t.Errorf("%+v", stats)
+		}
+		isRight.Store(true)
+		until(t, "all are sent", func() bool { return l.stats() == Stats{Sent: 20} })
+		if isRejected() {
+			t.Error("it is still rejected")
+		}
+	})
+	t.Run("may have a page at fault, which comes first and alone", func(t *testing.T) {
+		var l local
+		l = newLocal(t, server, time.Hour, 30*time.Second, rejecting(&l, func(u string) bool { return strings.HasSuffix(u, "bad") }))
+		l.add(pageURL + "bad")
+		until(t, "it is rejected", func() bool { return l.count(func(*request) bool { return true }) > 0 })
+		l.add(pageURL + "good")
+		until(t, "one is sent, and the other is given up", func() bool { return l.stats() == Stats{Sent: 1, Failed: 1} })
+	})
+	t.Run("is given up after a time, with the engine's answer", func(t *testing.T) {
+		var l local
+		l = prepareLocal(t, server, time.Hour, 30*time.Second, rejecting(&l, func(string) bool { return true }))
+		l.cfg.GiveUpAfter = 3 * time.Second
+		l.start()
+		l.add(pageURL+"1", pageURL+"2")
+		until(t, "they are given up", func() bool { return l.stats() == Stats{Failed: 2} })
+		var text string
+		if err := l.pool.QueryRow(t.Context(), `SELECT min(error) FROM outbox.page`).Scan(&text); err != nil || !strings.Contains(text, "given up, because nothing of the host was accepted for 3s: ") || !strings.Contains(text, "status 422") {
+			t.Errorf("%q, %v", text, err)
+		}
+	})
+	for _, hosts := range []int{1, 10, 1000} {
+		t.Run(fmt.Sprintf("delays no other host, and there are %d", hosts), func(t *testing.T) {
+			var l local
+			l = prepareLocal(t, server, time.Nanosecond, 30*time.Second, rejecting(&l, func(u string) bool { return strings.Contains(u, "bad") }))
+			var urls []string
+			for i := range hosts {
+				urls = append(urls, fmt.Sprintf("https://bad%d.example/", i))
+			}
+			l.add(urls...)
+			l.start()
+			known := func() (n int) {
+				if err := l.pool.QueryRow(t.Context(), `SELECT count(*) FROM outbox.rejected_host`).Scan(&n); err != nil {
+					t.Fatal(err)
+				}
+				return n
+			}
+			until(t, "all are rejected", func() bool { return known() == hosts })
+			// All are due at once.
+			if _, err := l.pool.Exec(t.Context(), `UPDATE outbox.rejected_host SET next_at = clock_timestamp()`); err != nil {
+				t.Fatal(err)
+			}
+			isBad := func(q *request) bool { return strings.Contains(q.urls[0], "bad") }
+			before := l.count(isBad)
+			l.add(pageURL)
+			until(t, "the other host's page is sent", func() bool { return l.count(func(q *request) bool { return !isBad(q) }) > 0 })
+			between := l.count(isBad) - before
+			t.Logf("%d requests for rejected hosts came before", between)
+			// 4 workers, 50 ms a request, and up to two seconds until the outbox looks: about 100. On a busy machine, more.
+			if hosts == 1000 && between > hosts/2 {
+				t.Errorf("the page waited for %d of %d rejected hosts", between, hosts)
+			}
+		})
+	}
+}

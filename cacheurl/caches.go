@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -159,6 +160,14 @@ func validateCaches(caches []Cache, path func(i int) string) error {
 			if len(c.CacheDomain) > domains.MaxDomain-domains.MaxLabel-len(".") {
 				report("cacheDomain", c.CacheDomain, "leaves no room for a domain prefix",
 					fmt.Sprintf("at most %d bytes", domains.MaxDomain-domains.MaxLabel-len(".")))
+			}
+			// A frame of an ad runs at any host below the suffix, such as one that looks like a prefix.
+			for _, other := range slices.Concat(caches, DefaultCaches()) {
+				if suffix := other.ThirdPartyFrameDomainSuffix; suffix != "" && domains.IsOrIsBelow(c.CacheDomain, suffix) {
+					report("cacheDomain", c.CacheDomain, fmt.Sprintf("is where third-party frames such as ads run (%s)", suffix),
+						"the domain of the AMP Cache, such as cdn.ampproject.org")
+					break
+				}
 			}
 			for j, other := range caches[:i] {
 				if domains.IsOrIsBelow(c.CacheDomain, other.CacheDomain) || domains.IsOrIsBelow(other.CacheDomain, c.CacheDomain) {

@@ -102,6 +102,9 @@ type File struct {
 	// Set, if not nil, sets what a file cannot hold: Source, Denied and Observe. It is called for each
 	// reading, even of a file with errors, so it must only set fields.
 	Set func(*ampcors.Config)
+	// CachesFile, if not empty, is what the member cachesFile would name, for a program that has it from elsewhere, such as a
+	// flag. It is followed, too. A file that has caches or cachesFile as well is an error, at each reading.
+	CachesFile string
 }
 
 // Inline is a configuration that is a part of something else, such as an environment variable or
@@ -158,12 +161,12 @@ func (f File) read() contents {
 		c.err = &Error{File: f.Path, Reason: "cannot be read: " + reason(err), Err: err}
 		return c
 	}
-	c.parse(Inline{Name: f.Path, Dir: filepath.Dir(f.Path), JSON: data, Set: f.Set})
+	c.parse(Inline{Name: f.Path, Dir: filepath.Dir(f.Path), JSON: data, Set: f.Set}, f.CachesFile)
 	return c
 }
 
 func (in Inline) read() (c contents) {
-	c.parse(in)
+	c.parse(in, "")
 	return c
 }
 
@@ -222,8 +225,8 @@ type contents struct {
 }
 
 // parse parses the JSON, and reads the list that it names. If in.Dir is "", the list must have
-// an absolute path.
-func (c *contents) parse(in Inline) {
+// an absolute path. ownCaches is a file of AMP Caches that the program names.
+func (c *contents) parse(in Inline, ownCaches string) {
 	d := newDecoder(in.Name, in.JSON)
 	if !d.decodeFile() {
 		c.err = d.join(publisherLines{})
@@ -234,6 +237,9 @@ func (c *contents) parse(in Inline) {
 	}
 	if name, ok := d.named(cachesFile, d.result.CachesFile, in.Dir); ok {
 		c.readCaches(d, name)
+	}
+	if ownCaches != "" {
+		c.readOwnCaches(d, ownCaches)
 	}
 	c.decoder, c.cfg = d, d.result.Config
 	if in.Set != nil {
@@ -290,10 +296,34 @@ func (c *contents) readCaches(d *decoder, name string) {
 	}
 	caches, err := cacheurl.ParseCaches(strings.NewReader(text))
 	if err != nil {
-		d.report(offset, cachesFile, fmt.Sprintf("cannot be used: %s: %s", name, strings.ReplaceAll(strings.TrimPrefix(err.Error(), "ampcors: "), "\nampcors: ", "; ")), "", err)
+		d.report(offset, cachesFile, "cannot be used: "+name+": "+onOneLine(err), "", err)
 		return
 	}
 	d.result.Caches = caches
+}
+
+// onOneLine returns the text of joined errors of values.
+func onOneLine(err error) string {
+	return strings.ReplaceAll(strings.TrimPrefix(err.Error(), "ampcors: "), "\nampcors: ", "; ")
+}
+
+// readOwnCaches reads the AMP Caches of a file that the program names. If the JSON has caches too, neither silently wins.
+func (c *contents) readOwnCaches(d *decoder, name string) {
+	for _, member := range []string{"caches", cachesFile} {
+		if d.document.Has(member) {
+			d.report(d.document.Offset(member), member, "is set, and the program was started with the caches of "+name, "one of them", nil)
+		}
+	}
+	file := look(name)
+	text, err := file.readText()
+	c.files = append(c.files, file)
+	if err != nil {
+		d.problems = append(d.problems, &Error{File: name, Reason: "cannot be read: " + reason(err), Err: err})
+		return
+	}
+	if d.result.Caches, err = cacheurl.ParseCaches(strings.NewReader(text)); err != nil {
+		d.problems = append(d.problems, &Error{File: name, Reason: "cannot be used: " + onOneLine(err)})
+	}
 }
 
 // use calls use with the configuration. If the files have errors, it only validates the
@@ -352,8 +382,12 @@ func (d *decoder) join(lines publisherLines) error {
 		case f.File == d.file:
 			f.Line, f.Column = position(data, f.where)
 		default:
+			problem, isPublisher := f.Err.(*badvalue.Error)
+			if !isPublisher {
+				break // a file as a whole
+			}
 			var ok bool
-			if f.Line, f.Column, ok = lines.at(f.where, f.Err.(*badvalue.Error).Value); !ok {
+			if f.Line, f.Column, ok = lines.at(f.where, problem.Value); !ok {
 				f.File, f.Path = d.file, fmt.Sprintf("publishers[%d]", f.where) // set by the program
 			}
 		}

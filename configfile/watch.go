@@ -22,7 +22,7 @@ const interval = 500 * time.Millisecond
 
 // WatcherConfig configures a [Watcher]. The zero value is fine.
 type WatcherConfig struct {
-	// Logger gets a line for each configuration that is applied (level Info), one when a
+	// Logger gets a line for each configuration that is applied (level Info, or Warn if more than half of its publishers are gone), one when a
 	// configuration cannot be applied (level Error), and one for each of the first ten
 	// ampcors.Config.Warnings (level Warn), with one more that counts the others. If nil,
 	// slog.Default() is used.
@@ -217,11 +217,18 @@ func (w *Watcher) apply(expected snapshot) {
 	w.reported = ""
 	w.setApplied(c.cfg)
 	added, removed := changes(before, c.cfg.Publishers)
-	w.log.Info("ampcors: the configuration is applied", "file", w.name, "publishers", len(c.cfg.Publishers),
+	level, message := slog.LevelInfo, "ampcors: the configuration is applied"
+	if len(before) >= manyPublishers && 2*len(removed) > len(before) {
+		level, message = slog.LevelWarn, message+", and most of its publishers are gone; check that no list is truncated"
+	}
+	w.log.Log(context.Background(), level, message, "file", w.name, "publishers", len(c.cfg.Publishers),
 		"added", len(added), "removed", len(removed), "firstAdded", firstOf(added), "firstRemoved", firstOf(removed))
 	w.logCaches(caches, c.cfg.Caches)
 	w.warn(c.cfg)
 }
+
+// manyPublishers is how many publishers a list must have had to be worth a warning when it loses most of them.
+const manyPublishers = 10
 
 // logCaches logs each AMP Cache that is trusted now and was not before, and the reverse.
 func (w *Watcher) logCaches(before, after []cacheurl.Cache) {

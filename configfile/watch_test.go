@@ -35,6 +35,12 @@ type watched struct {
 
 func startWatching(t *testing.T, path string, interval time.Duration) *watched {
 	t.Helper()
+	return startWatchingFile(t, File{Path: path}, interval)
+}
+
+func startWatchingFile(t *testing.T, file File, interval time.Duration) *watched {
+	t.Helper()
+	path := file.Path
 	mw, err := ampcors.New(ampcors.Config{Publishers: []string{"first.example"}})
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +50,7 @@ func startWatching(t *testing.T, path string, interval time.Duration) *watched {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		watcher := newWatcher(path, File{Path: path}.read, mw, WatcherConfig{Logger: slog.New(slog.NewTextHandler(w.log, nil)), Reload: w.reload})
+		watcher := newWatcher(path, file.read, mw, WatcherConfig{Logger: slog.New(slog.NewTextHandler(w.log, nil)), Reload: w.reload})
 		watcher.interval, watcher.seen = interval, snapshot{look(path)}
 		if err := watcher.Run(ctx); err != context.Canceled {
 			t.Error(err)
@@ -636,4 +642,81 @@ func TestAChangeOfTheCachesIsLogged(t *testing.T) {
 			t.Error("an emptied file is applied")
 		}
 	})
+}
+
+// What a program names by a flag never silently wins over what is written into the file later: an operator who withdraws a cache there
+// would think that it is withdrawn. Both are followed.
+func TestTheProgramsOwnCachesAndThoseOfTheFileExcludeEachOther(t *testing.T) {
+	t.Parallel()
+	const format = `{"caches": [{"id": %q, "cacheDomain": %q}]}`
+	dir := write(t, map[string]string{"c.json": listing("www.example.com"), "own.json": fmt.Sprintf(format, "old", "old.example"), "other.json": fmt.Sprintf(format, "x", "x.example")})
+	path, own := filepath.Join(dir, "c.json"), filepath.Join(dir, "own.json")
+	time.Sleep(quick) // the file system's clock is not that of the bubble
+	synctest.Test(t, func(t *testing.T) {
+		w := startWatchingFile(t, File{Path: path, CachesFile: own}, interval)
+		w.waitForLog(4, "no longer trusted") // google and bing
+		lines := 4
+		for member, text := range map[string]string{
+			"caches":     `{"publishers": ["www.example.com"], "caches": []}`,
+			"cachesFile": `{"publishers": ["www.example.com"], "cachesFile": "other.json"}`,
+		} {
+			pass(time.Millisecond)
+			replace(t, path, text)
+			lines++
+			w.waitForLog(lines, member+" is set, and the program was started with the caches of "+own+"; want one of them")
+			if !w.allows("www-example-com.old.example") {
+				t.Error("the last good configuration is not kept")
+			}
+			pass(time.Millisecond)
+			replace(t, path, listing("www.example.com"))
+			lines++
+			w.waitForLog(lines, "the configuration is applied")
+		}
+		pass(time.Millisecond)
+		replace(t, own, fmt.Sprintf(format, "new", "new.example"))
+		lines += 3
+		w.waitForLog(lines, "no longer trusted")
+		if w.allows("www-example-com.old.example") || !w.allows("www-example-com.new.example") {
+			t.Error("the file that the program names is not followed")
+		}
+		for text, want := range map[string]string{"": own + ": cannot be used: ", `{"caches": []}`: own + ": cannot be used: "} {
+			pass(time.Millisecond)
+			replace(t, own, text)
+			lines++
+			w.waitForLog(lines, want)
+		}
+		pass(time.Millisecond)
+		if err := os.Remove(own); err != nil {
+			t.Fatal(err)
+		}
+		lines++
+		w.waitForLog(lines, own+": cannot be read: ")
+		if !w.allows("www-example-com.new.example") {
+			t.Error("the last good configuration is not kept")
+		}
+	})
+}
+
+// A list that loses most of its publishers in one reading is a warning: it was likely truncated.
+func TestAListThatLosesMostOfItsPublishersIsAWarning(t *testing.T) {
+	t.Parallel()
+	var all strings.Builder
+	for i := range 2000 {
+		fmt.Fprintf(&all, "www.site-%d.example\n", i)
+	}
+	lines := strings.SplitAfter(all.String(), "\n")
+	for left, want := range map[int]string{1: "level=WARN", 999: "level=WARN", 1000: "level=INFO", 1999: "level=INFO"} {
+		dir := write(t, map[string]string{"c.json": `{"publishersFile": "list.txt"}`, "list.txt": all.String()})
+		time.Sleep(quick) // the file system's clock is not that of the bubble
+		synctest.Test(t, func(t *testing.T) {
+			w := startWatching(t, filepath.Join(dir, "c.json"), interval)
+			w.waitForLog(1, "the configuration is applied")
+			pass(time.Millisecond)
+			replace(t, filepath.Join(dir, "list.txt"), strings.Join(lines[:left], ""))
+			w.waitForLog(2, fmt.Sprintf("removed=%d ", 2000-left))
+			if last := w.lines()[1]; !strings.Contains(last, want) {
+				t.Errorf("%d are left: %s", left, last)
+			}
+		})
+	}
 }

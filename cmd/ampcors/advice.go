@@ -37,13 +37,9 @@ func newAdvice() *cobra.Command {
 		if i < 0 {
 			return fmt.Errorf("there is no advice for %q; want %s", args[0], or(probe.Servers()))
 		}
-		known, err := caches.read()
-		if err != nil {
-			return err
-		}
-		cfg, asksDatabase := ampcors.Config{Caches: known, Credentialed: true}, false
+		cfg, asksDatabase, err := ampcors.Config{Credentialed: true}, false, error(nil)
 		if *file != "" {
-			if cfg, err = (configfile.File{Path: *file, Set: func(cfg *ampcors.Config) {
+			if cfg, err = (configfile.File{Path: *file, CachesFile: string(*caches), Set: func(cfg *ampcors.Config) {
 				cfg.Source = new(source.Source) // it is never asked
 			}}).Config(); err != nil {
 				return err
@@ -53,8 +49,10 @@ func newAdvice() *cobra.Command {
 				_ = json.Unmarshal(data, &members)
 			}
 			_, asksDatabase = members["source"]
-			if cfg.Caches == nil || *caches != "" {
-				cfg.Caches = known
+		}
+		if cfg.Caches == nil {
+			if cfg.Caches, err = caches.read(); err != nil {
+				return err
 			}
 		}
 		cfg.Publishers = append(cfg.Publishers, *publishers...)

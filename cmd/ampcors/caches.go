@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -9,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/cacheurl"
 )
 
@@ -36,26 +34,6 @@ type cachesFile string
 func addCaches(cmd *cobra.Command) *cachesFile {
 	file := cmd.Flags().String("caches", "", "file with the AMP Caches, as https://cdn.ampproject.org/caches.json; if empty, Google's and Bing's are used")
 	return (*cachesFile)(file)
-}
-
-// setter returns a function that sets Config.Caches to those of the file, if there is one, and a function that returns an error if the
-// Config had others.
-func (f *cachesFile) setter() (set func(*ampcors.Config), conflict func() error, err error) {
-	isTwice := false
-	conflict = func() error {
-		if isTwice {
-			return errors.New("--caches is set, and the file has caches or cachesFile; want one of them")
-		}
-		return nil
-	}
-	if *f == "" {
-		return func(*ampcors.Config) {}, conflict, nil
-	}
-	caches, err := f.read()
-	return func(cfg *ampcors.Config) {
-		isTwice = isTwice || cfg.Caches != nil
-		cfg.Caches = caches
-	}, conflict, err
 }
 
 // read returns the caches in the file or, without a file, the default ones.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -48,12 +47,7 @@ func newCheck() *cobra.Command {
 		if err := d.checkFlags(cmd); err != nil {
 			return err
 		}
-		setCaches, conflict, err := caches.setter()
-		if err != nil {
-			return err
-		}
-		cfg, err := configfile.File{Path: args[0], Set: func(cfg *ampcors.Config) {
-			setCaches(cfg)
+		cfg, err := configfile.File{Path: args[0], CachesFile: string(*caches), Set: func(cfg *ampcors.Config) {
 			if *hasDatabase || d.address() != "" {
 				cfg.Source = new(source.Source) // it is never asked
 			}
@@ -62,7 +56,7 @@ func newCheck() *cobra.Command {
 		if unread := (*fs.PathError)(nil); errors.As(err, &unread) && unread.Path == args[0] {
 			return err
 		}
-		if err = cmp.Or(err, conflict()); err != nil {
+		if err != nil {
 			return exitError{exitFindings, err}
 		}
 		if slices.ContainsFunc(cfg.Publishers, func(p string) bool {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -149,10 +148,6 @@ func middleware(file string, publishers []string, caches *cachesFile, d *databas
 	if file == "" && len(publishers) == 0 && d.address() == "" {
 		return nil, used, nil, errors.New("there is no publisher; use --config, --publisher or --database")
 	}
-	setCaches, conflict, err := caches.setter()
-	if err != nil {
-		return nil, used, nil, err
-	}
 	var asked *source.Source
 	end = func() {}
 	if d.address() != "" {
@@ -167,18 +162,19 @@ func middleware(file string, publishers []string, caches *cachesFile, d *databas
 		if asked != nil {
 			cfg.Source = asked
 		}
-		setCaches(cfg)
 		used = *cfg
 	}
 	if file != "" {
-		mw, err = configfile.File{Path: file, Set: add}.New()
+		mw, err = configfile.File{Path: file, CachesFile: string(*caches), Set: add}.New()
 		err = withoutDatabase(err, "--database or "+databaseEnv)
 	} else {
 		var cfg ampcors.Config
-		add(&cfg)
-		mw, err = ampcors.New(cfg)
+		if cfg.Caches, err = caches.read(); err == nil {
+			add(&cfg)
+			mw, err = ampcors.New(cfg)
+		}
 	}
-	if err = cmp.Or(err, conflict()); err != nil {
+	if err != nil {
 		end()
 		return nil, used, nil, err
 	}

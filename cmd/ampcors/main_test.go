@@ -147,9 +147,9 @@ func TestTheCachesOfTheFlagAreTrusted(t *testing.T) {
 		{`{"publishers": ["www.example.com"]}`, "check --caches " + caches + " " + file, exitClean, "caches: other (as " + caches + " says)"},
 		{`{"publishers": ["www.example.com"]}`, "check " + file, exitClean, "caches: google, bing (built in)"},
 		{`{"publishers": ["www.example.com"], "caches": []}`, "check " + file, exitClean, "caches: none (as the file says)"},
-		{`{"publishers": ["www.example.com"], "caches": []}`, "check --caches " + caches + " " + file, exitFindings, "--caches is set, and the file has caches or cachesFile; want one of them"},
-		{`{"publishers": ["www.example.com"], "cachesFile": "` + caches + `"}`, "explain --config " + file + " --caches " + caches + " null", exitUsage, "--caches is set"},
-		{`{"publishers": ["www.example.com"], "caches": []}`, "serve-authz --proxy nginx --listen 127.0.0.1:0 --config " + file + " --caches " + caches, exitUsage, "--caches is set"},
+		{`{"publishers": ["www.example.com"], "caches": []}`, "check --caches " + caches + " " + file, exitFindings, ":1:47: caches is set, and the program was started with the caches of " + caches + "; want one of them"},
+		{`{"publishers": ["www.example.com"], "cachesFile": "` + caches + `"}`, "explain --config " + file + " --caches " + caches + " null", exitUsage, "cachesFile is set, and the program was started with the caches of"},
+		{`{"publishers": ["www.example.com"], "caches": []}`, "serve-authz --proxy nginx --listen 127.0.0.1:0 --config " + file + " --caches " + caches, exitUsage, "caches is set, and the program was started with the caches of"},
 		{`{"publishers": ["www.example.com"]}`, "serve-authz --proxy nginx --listen 127.0.0.1:0 --config " + file + " --caches " + file, exitUsage, "caches"},
 	} {
 		if err := os.WriteFile(file, []byte(test.config), 0o600); err != nil {

@@ -45,7 +45,7 @@ func newServeAuthz() *cobra.Command {
 		Short: "Answer a proxy that asks whether requests may go on",
 		Long: "Answer nginx (auth_request) or Envoy (ext_authz over HTTP), which ask whether a request may go on, " +
 			"and with which response headers. So backends that are not in Go get the decisions of ampcors.\n\n" +
-			"The file is one that ampcors check accepts. It is read again when it changes, and on SIGHUP. " +
+			"The file is one that ampcors check accepts. It is read again when it changes, and on SIGHUP, and so is the file of --caches. " +
 			"With a database, publishers in its table are allowed too; the file's member source says how long answers are remembered.",
 		Example: "  ampcors serve-authz --proxy nginx --config ampcors.json",
 		Args:    noArgs,
@@ -79,18 +79,13 @@ func newServeAuthz() *cobra.Command {
 		reload := make(chan os.Signal, 1)
 		signal.Notify(reload, syscall.SIGHUP)
 		defer signal.Stop(reload)
-		setCaches, conflict, err := caches.setter()
-		if err != nil {
-			return err
-		}
-		file := configfile.File{Path: *config, Set: func(cfg *ampcors.Config) {
-			setCaches(cfg)
+		file := configfile.File{Path: *config, CachesFile: string(*caches), Set: func(cfg *ampcors.Config) {
 			if cfg.Source = publishers; cfg.ReportOnly && proxy == authz.NGINX {
 				log.Warn("ampcors: reportOnly is set, but nginx.conf removes the backend's CORS headers and sends it no preflight: pages that need these break")
 			}
 		}}
 		mw, watcher, err := file.Watch(configfile.WatcherConfig{Logger: log, Reload: reload})
-		if err = cmp.Or(err, conflict()); err != nil {
+		if err != nil {
 			return withoutDatabase(err, "--database or "+databaseEnv)
 		}
 		handler, err := authz.New(mw, proxy)

@@ -17,6 +17,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
@@ -54,6 +55,7 @@ type client struct {
 	maxBody  int64           // of an answer
 	secrets  *regexp.Regexp  // nil if there are none
 	trusted  map[string]bool // origins to which header and cookie are sent
+	got      sync.Map        // the part of trusted that got them
 	sent     atomic.Int64    // requests
 	begun    time.Time
 	limit    atomic.Pointer[string] // a note on the first answer that limits requests
@@ -100,6 +102,16 @@ func newClient(cfg Config) *client {
 		secrets:  secretsOf(cfg),
 		begun:    time.Now(),
 	}
+}
+
+// gotSecrets returns the origins to which header or cookie were sent.
+func (c *client) gotSecrets() (origins []string) {
+	c.got.Range(func(origin, _ any) bool {
+		origins = append(origins, origin.(string))
+		return true
+	})
+	slices.Sort(origins)
+	return origins
 }
 
 // A request is a request that a page makes the browser send.
@@ -154,6 +166,9 @@ func (c *client) send(ctx context.Context, req request) (*response, error) {
 		}
 	}
 	isTrusted := c.trusted[originOf(u)]
+	if isTrusted && (len(c.header) > 0 || c.cookie != "" && req.credentials) {
+		c.got.Store(originOf(u), true)
+	}
 	isPreflight := req.method == http.MethodOptions && req.header.Get("Access-Control-Request-Method") != ""
 	for key, values := range c.header {
 		// Browsers send no credentials with a preflight.

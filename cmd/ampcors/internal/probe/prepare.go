@@ -52,12 +52,8 @@ func (p *prober) prepare(ctx context.Context) error {
 	}
 	p.client = newClient(p.cfg)
 	for _, host := range p.cfg.AllowHosts {
-		p.allow(&url.URL{Scheme: "https", Host: host}, true)
-		p.allow(&url.URL{Scheme: "http", Host: host}, true)
-	}
-	for _, host := range p.cfg.OnlyHosts {
-		p.client.trusted[originOf(&url.URL{Scheme: "https", Host: host})] = true
-		p.client.trusted[originOf(&url.URL{Scheme: "http", Host: host})] = true
+		p.allow(&url.URL{Scheme: "https", Host: host}, false)
+		p.allow(&url.URL{Scheme: "http", Host: host}, false)
 	}
 	for _, document := range documents {
 		p.allow(document, true)
@@ -109,7 +105,8 @@ func (p *prober) addEndpoint(e Endpoint, publishers, senders []string) {
 	}
 }
 
-// allow lets the host of a URL be called. If the user has named it, header and cookie are sent there.
+// allow lets the host of a URL be called. If the user has named the URL, header and cookie are sent to its host. A host that is only
+// allowed may have been chosen by the probed server, by a redirect.
 func (p *prober) allow(u *url.URL, isTrusted bool) {
 	if p.cfg.OnlyHosts == nil {
 		p.client.allowed[hostOf(u.Scheme, u.Host)] = true
@@ -218,7 +215,7 @@ func (p *prober) fetchDocument(ctx context.Context, document *url.URL, publisher
 		if u, err := url.Parse(e.URL); err == nil {
 			p.allow(u, false)
 			if hasSecrets := len(p.cfg.Header) > 0 || p.cfg.Cookie != ""; hasSecrets && !p.client.trusted[originOf(u)] {
-				p.untested(e.URL, "your headers and cookies were not sent to "+originOf(u)+", because only the document names it: --allow-host "+u.Host+" sends them there", true, 0)
+				p.untested(e.URL, "your headers and cookies were not sent to "+originOf(u)+", because only the document names it: --endpoint "+e.URL+" sends them there", true, 0)
 			}
 		}
 		p.addEndpoint(e, publishers, senders)

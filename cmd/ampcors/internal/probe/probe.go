@@ -47,8 +47,8 @@ type Config struct {
 	// used.
 	Caches []cacheurl.Cache
 
-	// Header is sent with each request. Cookie is sent with each request with credentials.
-	// No report has their values.
+	// Header is sent with each request, and Cookie with each request with credentials, to the origins of Documents and Endpoints
+	// and no others. The report says to which they were sent, and has no values.
 	Header http.Header
 	Cookie string
 
@@ -56,7 +56,7 @@ type Config struct {
 	Unsafe bool
 	// AllowHosts are hosts that may be called in addition to those of Documents, of Endpoints,
 	// and of the endpoints in documents; with the port if the URL has one. Redirects may lead
-	// there, and Header and Cookie are sent there.
+	// there. Header and Cookie are not sent there.
 	AllowHosts []string
 	// OnlyHosts are the only hosts that are called, if it is not nil.
 	OnlyHosts []string
@@ -297,6 +297,9 @@ func (p *prober) finish(cells []*cell) {
 		r.Findings = append(r.Findings, c.findings()...)
 		r.Notes = append(r.Notes, c.notes...)
 		s.Controls += c.requests
+	}
+	if origins := p.client.gotSecrets(); len(origins) > 0 {
+		r.Notes = append(r.Notes, "Your headers and cookies were sent to "+strings.Join(origins, ", ")+", and to no other host.")
 	}
 	if note := p.client.limit.Load(); note != nil {
 		r.Notes = append(r.Notes, *note)

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -379,8 +380,41 @@ func TestSecretsStay(t *testing.T) {
 	if !slices.ContainsFunc(report.Untested, func(u Untested) bool { return u.Failed && strings.Contains(u.Reason, "were not sent to "+third.URL) }) {
 		t.Errorf("the report does not say what was withheld: %+v", report.Untested)
 	}
+	if want := "Your headers and cookies were sent to " + server.URL + ", and to no other host."; !slices.Contains(report.Notes, want) {
+		t.Errorf("the report does not say %q: %q", want, report.Notes)
+	}
 	if i := slices.IndexFunc(report.Findings, func(f Finding) bool { return f.Endpoint == third.URL+"/x" }); i < 0 || strings.Contains(report.Findings[i].Curl, "$") {
 		t.Errorf("no command line for another host, or one with credentials: %+v", report.Findings)
+	}
+}
+
+// The probed server chooses where a redirect leads. Who follows the advice to allow that host, or names it as one of the only hosts, does not send
+// secrets there.
+func TestSecretsDoNotFollowARedirect(t *testing.T) {
+	var got atomic.Int32
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if got.Add(1); r.Header.Get("Authorization") != "" || r.Header.Get("Cookie") != "" {
+			t.Errorf("it got %v", r.Header)
+		}
+	}))
+	defer other.Close()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Access-Control-Allow-Origin", "*")
+		http.Redirect(w, r, other.URL, http.StatusFound)
+	}))
+	defer server.Close()
+	host := func(s *httptest.Server) string { return strings.TrimPrefix(s.URL, "http://") }
+	for _, cfg := range []Config{{AllowHosts: []string{host(other)}}, {OnlyHosts: []string{host(server), host(other)}}} {
+		got.Store(0)
+		cfg.Endpoints = []Endpoint{{URL: server.URL, Method: http.MethodGet, Credentials: true, Answer: "any"}}
+		cfg.Publishers, cfg.Cookie, cfg.Header = []string{publisher}, "session=1", http.Header{"Authorization": {"Bearer s3cret"}}
+		report, err := Run(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := "Your headers and cookies were sent to " + server.URL + ", and to no other host."; got.Load() == 0 || !slices.Contains(report.Notes, want) {
+			t.Errorf("the other host got %d requests; the notes are %q", got.Load(), report.Notes)
+		}
 	}
 }
 

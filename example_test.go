@@ -42,7 +42,8 @@ func Example() {
 }
 
 // An API with a path for each tenant compares the publisher with the tenant: the pages of all tenants are
-// allowed, and so the page of one could otherwise call the path of another.
+// allowed, and so the page of one could otherwise call the path of another. A tenant that is not known has no domain, and
+// an entry of Config.Origins has no publisher, so that an empty publisher must never equal an empty domain.
 func ExampleDecision_tenants() {
 	tenants := map[string]string{"a": "www.a.example", "b": "www.b.example"} // and their domains
 	mw, err := ampcors.New(ampcors.Config{Publishers: slices.Collect(maps.Values(tenants)), Credentialed: true})
@@ -51,9 +52,15 @@ func ExampleDecision_tenants() {
 		return
 	}
 	api := http.NewServeMux()
-	api.HandleFunc("GET /tenants/{tenant}/cart", func(w http.ResponseWriter, r *http.Request) {
+	api.HandleFunc("/tenants/{tenant}/cart", func(w http.ResponseWriter, r *http.Request) {
+		domain, isKnown := tenants[r.PathValue("tenant")]
+		if !isKnown {
+			http.NotFound(w, r)
+			return
+		}
 		d, ok := ampcors.DecisionFromContext(r.Context())
-		if !ok || d.Origin != "" && d.Publisher != tenants[r.PathValue("tenant")] {
+		isOurs := d.Reason == ampcors.ReasonSameOrigin || d.Reason == ampcors.ReasonNoOrigin // the API host's own page, or a program
+		if !ok || !isOurs && d.Publisher != domain {
 			http.Error(w, "another tenant's page", http.StatusForbidden)
 			return
 		}
@@ -61,16 +68,24 @@ func ExampleDecision_tenants() {
 	})
 	handler := mw.WrapDecision(api)
 
-	for _, origin := range []string{"https://www-a-example.cdn.ampproject.org", "https://www-b-example.cdn.ampproject.org"} {
-		r := httptest.NewRequest("GET", "/tenants/a/cart", nil)
-		r.Header.Set("Origin", origin)
+	for _, request := range []struct{ path, origin, site string }{
+		{"/tenants/a/cart", "https://www-a-example.cdn.ampproject.org", "cross-site"},
+		{"/tenants/a/cart", "https://www-b-example.cdn.ampproject.org", "cross-site"},
+		{"/tenants/a/cart", "https://api.example.com", "same-origin"},
+		{"/tenants/zzz/cart", "https://api.example.com", "same-origin"},
+	} {
+		r := httptest.NewRequest("POST", request.path, nil)
+		r.Header.Set("Origin", request.origin)
+		r.Header.Set("Sec-Fetch-Site", request.site)
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, r)
-		fmt.Println(origin, w.Code, strings.TrimSpace(w.Body.String()))
+		fmt.Println(request.path, request.origin, w.Code, strings.TrimSpace(w.Body.String()))
 	}
 	// Output:
-	// https://www-a-example.cdn.ampproject.org 200 the reader's cart
-	// https://www-b-example.cdn.ampproject.org 403 another tenant's page
+	// /tenants/a/cart https://www-a-example.cdn.ampproject.org 200 the reader's cart
+	// /tenants/a/cart https://www-b-example.cdn.ampproject.org 403 another tenant's page
+	// /tenants/a/cart https://api.example.com 200 the reader's cart
+	// /tenants/zzz/cart https://api.example.com 404 404 page not found
 }
 
 // An API that answers in JSON can deny requests in JSON, too.

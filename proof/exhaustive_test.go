@@ -52,6 +52,7 @@ var alphabets = []struct {
 	{name: "a0", letters: []string{"a", "0", "-", "."}, host: 9, label: 11},
 	{name: "xn", letters: []string{"x", "n", "-", "."}, host: 9, label: 11},
 	{name: "a0xn", letters: []string{"a", "0", "x", "n", "-"}, host: 0, label: 9}, // 0-xn--…-0 and the like
+	{name: "a0x", letters: []string{"a", "0", "x", "-", "."}, host: 8, label: 0},  // hexadecimal numbers
 	{name: "letters", letters: []string{"é", "ß", "ا", "日", "a", "-", "."}, host: 6, label: 0},
 	{name: "wrapped", letters: []string{"é", "a", "0", "-", "."}, host: 7, label: 0},
 }

@@ -1,23 +1,32 @@
 package proof
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/ampcors/ampcors/cacheurl"
 )
 
-// This file proves that no two ASCII hosts, of any length, have the same prefix by AMP's document. Valid
-// hosts are the words of a finite automaton, and so are their prefixes: "." is written as "-", "-" as "--",
+// This file proves that no two hosts, of any length, have the same prefix. Valid
+// hosts are the words of a finite automaton, and so are their prefixes before punycode: "." is written as "-", "-" as "--",
 // and "0-" and "-0" around it if the third and fourth bytes are dashes. The test follows both hosts
 // of a pair at the same time. What one of them has written ahead of the other is short, so that there
 // are few states, and all of them are tried.
+//
+// A letter that is not ASCII is one more letter of the alphabet: it writes itself. Implementations count positions in bytes, code
+// points or punycode, so a host that has one may be wrapped or not, and both forms are in the search. Two such forms
+// have the same punycode only if they are equal, because punycode is injective. A form in punycode equals one in ASCII only if
+// that begins with "xn--", and the search finds which hosts write such a form.
 
 // A reader is the automaton's state after some letters of a host.
 type reader struct {
-	isWrapped bool // guessed at the beginning, and checked when four bytes are written
+	isWrapped bool // guessed at the beginning
+	isWrong   bool // four bytes are written, and the document says otherwise; a host that is not ASCII may be so
+	isOther   bool // a letter was not ASCII
 	written   int  // bytes, up to 4, without "0-"
 	thirdDash bool // the third of them is a dash
+	xn        int  // how much of "xn--" is written; -1 if it begins otherwise
 
 	hasDot     bool
 	length     int // of the label, up to 1
@@ -30,13 +39,29 @@ type reader struct {
 }
 
 // rules can be switched off, to see that the proof needs them.
-type rules struct{ edgeHyphens, lastNumber bool }
+type rules struct {
+	edgeHyphens, lastNumber bool
+	wraps                   bool // a host in ASCII is wrapped as the document says; AMP Toolbox does not wrap what begins with "xn-"
+}
 
-const end = 0 // the end of a host, as a letter
+var allRules = rules{true, true, true}
 
-const letters = "abcdefghijklmnopqrstuvwxyz0123456789_-.\x00"
+const (
+	end   = 0 // the end of a host, as a letter
+	other = 1 // a letter that is not ASCII
+)
 
-func letter(c byte) string { return strings.Trim(string(rune(c)), "\x00") }
+const letters = "abcdefghijklmnopqrstuvwxyz0123456789_-.\x00\x01"
+
+func letter(c byte) string {
+	switch c {
+	case end:
+		return ""
+	case other:
+		return "é"
+	}
+	return string(rune(c))
+}
 
 // read returns the state after one more letter, and what is written for it. The host, or the guess,
 // is wrong if ok is false. Hosts may be longer than DNS allows: so the proof is about more.
@@ -57,7 +82,8 @@ func (s reader) read(c byte, r rules) (next reader, out string, ok bool) {
 		if s.isComplete = true; s.isWrapped {
 			out = "-0"
 		}
-		return s, out, !s.isWrapped || s.written == 4
+		s.isWrong = s.isWrong || s.isWrapped && s.written < 4
+		return s, out, !s.isWrong || s.isOther || !r.wraps && !s.isWrapped
 	case '.':
 		s.hasDot, s.length, s.afterDash, s.ace, s.isDecimal, s.isHex, s.isZero = true, 0, false, 0, true, false, false
 		out = "-"
@@ -67,6 +93,7 @@ func (s reader) read(c byte, r rules) (next reader, out string, ok bool) {
 		} else {
 			s.ace = -1
 		}
+		s.isOther = s.isOther || c == other
 		s.isHex = s.isZero && c == 'x' || s.isHex && strings.IndexByte("0123456789abcdef", c) >= 0
 		s.isZero = s.length == 0 && c == '0'
 		s.isDecimal = s.isDecimal && '0' <= c && c <= '9'
@@ -76,13 +103,16 @@ func (s reader) read(c byte, r rules) (next reader, out string, ok bool) {
 		}
 	}
 	for i := range len(out) {
+		if s.xn >= 0 && s.xn < 4 && !s.isWrapped && "xn--"[s.xn] == out[i] {
+			s.xn++
+		} else if s.xn < 4 {
+			s.xn = -1
+		}
 		switch s.written++; s.written {
 		case 3:
 			s.thirdDash = out[i] == '-'
 		case 4:
-			if s.isWrapped != (s.thirdDash && out[i] == '-') {
-				return s, "", false
-			}
+			s.isWrong = s.isWrapped != (s.thirdDash && out[i] == '-')
 		case 5:
 			s.written = 4
 		}
@@ -153,20 +183,68 @@ func collision(t *testing.T, r rules) (hosts [2]string, pairs int) {
 	return hosts, len(ledHere)
 }
 
+// readAsPunycode searches a host in ASCII whose prefix begins with "xn--", and so may be punycode of another host.
+func readAsPunycode(r rules) (host string) {
+	queue, ledHere := []reader{{isDecimal: true}, {isDecimal: true, isWrapped: true}}, make(map[reader]string)
+	for len(queue) > 0 {
+		s := queue[0]
+		queue = queue[1:]
+		if s.isComplete && s.xn == 4 && !s.isOther {
+			return ledHere[s]
+		}
+		for _, c := range []byte(letters) {
+			next, _, ok := s.read(c, r)
+			if _, isKnown := ledHere[next]; ok && !isKnown {
+				ledHere[next] = ledHere[s] + letter(c)
+				queue = append(queue, next)
+			}
+		}
+	}
+	return ""
+}
+
 // TestNoTwoHostsOfAnyLengthShareAPrefix is the proof. Without either of two rules for hosts there are two
 // hosts with one prefix, so the search finds what there is.
 func TestNoTwoHostsOfAnyLengthShareAPrefix(t *testing.T) {
-	hosts, pairs := collision(t, rules{edgeHyphens: true, lastNumber: true})
+	hosts, pairs := collision(t, allRules)
 	if hosts != [2]string{} {
 		t.Errorf("%q have the same prefix", hosts)
 	}
 	t.Logf("%d pairs of states", pairs)
-	for _, r := range []rules{{edgeHyphens: true}, {lastNumber: true}} {
+	if host := readAsPunycode(allRules); host != "" {
+		t.Errorf("the prefix of %q may be punycode of another host", host)
+	}
+	for _, r := range []rules{{edgeHyphens: true, wraps: true}, {lastNumber: true, wraps: true}} {
 		hosts, _ := collision(t, r)
-		if hosts[0] == hosts[1] || formDocument(hosts[0]) != formDocument(hosts[1]) {
+		forms := formsOf(hosts[0], r)
+		if hosts[0] == hosts[1] || !slices.ContainsFunc(forms, func(form string) bool { return slices.Contains(formsOf(hosts[1], r), form) }) {
 			t.Errorf("without a rule, found %q", hosts)
 		}
-		t.Logf("with the rules %+v, %q have the same prefix, %q", r, hosts, formDocument(hosts[0]))
+		t.Logf("with the rules %+v, %q have the same prefix, one of %q", r, hosts, forms)
+	}
+}
+
+// TestTheTwinsComeOutOfTheSearch: AMP Toolbox does not wrap a host that begins with "xn-". Then, and only then, a host in ASCII
+// writes a prefix that may be punycode of another one. The code denies each prefix that is both.
+func TestTheTwinsComeOutOfTheSearch(t *testing.T) {
+	r := allRules
+	r.wraps = false
+	host := readAsPunycode(r)
+	if !strings.HasPrefix(host, "xn-") || formToolbox(host) == formDocument(host) || !strings.HasPrefix(formToolbox(host), "xn--") {
+		t.Errorf("found %q, whose prefix is %q", host, formToolbox(host))
+	}
+	t.Logf("%q: AMP Toolbox writes %q", host, formToolbox(host))
+	if hosts, _ := collision(t, r); hosts != [2]string{} {
+		t.Errorf("%q have the same prefix before punycode", hosts)
+	}
+	// One of these that are punycode of a host that can exist.
+	const twin, publisher = "xn-www.lstekas.lv.pub", "www.lāstekas.lv"
+	form := formDocument(publisher)
+	if formToolbox(twin) != form {
+		t.Errorf("%q and %q are no twins", twin, publisher)
+	}
+	if domain, err := cacheurl.PublisherDomain(form); err == nil {
+		t.Errorf("%q is taken for %q", form, domain)
 	}
 }
 
@@ -180,41 +258,72 @@ func TestTheAutomataAgreeWithTheCode(t *testing.T) {
 			t.Parallel()
 			hosts := 0
 			words(alphabet.letters, longest(alphabet.host), func(host string) {
-				if !isASCII(host) || strings.Contains("."+host, ".xn--") {
+				if strings.Contains("."+host, ".xn--") {
 					return
 				}
-				written := ""
-				for _, isWrapped := range []bool{false, true} {
-					s, prefix := reader{isDecimal: true, isWrapped: isWrapped}, strings.Repeat("0-", map[bool]int{true: 1}[isWrapped])
-					for i := 0; ; i++ {
-						c := byte(end)
-						if i < len(host) {
-							c = host[i]
-						}
-						next, out, ok := s.read(c, rules{edgeHyphens: true, lastNumber: true})
-						if !ok {
-							break
-						}
-						if s, prefix = next, prefix+out; c == end {
-							written = prefix
-							break
-						}
-					}
-				}
-				_, err := cacheurl.CanonicalDomain(host)
-				if (err == nil) != (written != "") || err == nil && written != formDocument(host) {
+				written := formsOf(host, allRules)
+				domain, err := cacheurl.CanonicalDomain(host)
+				if (err == nil) != (len(written) > 0) {
 					t.Fatalf("%q: %v, but the automata write %q", host, err, written)
 				}
-				if written == "" {
+				if err != nil {
 					return
 				}
 				hosts++
-				// The code hashes a host whose own hyphens are at positions 3 and 4, as a cache does.
-				if prefix, _ := cacheurl.DomainPrefix(host); prefix != written && !plainHyphens34(host) {
-					t.Fatalf("%q has the prefix %q; the automata write %q", host, prefix, written)
+				if isASCII(host) {
+					// The code hashes a host whose own hyphens are at positions 3 and 4, as a cache does.
+					prefix, _ := cacheurl.DomainPrefix(host)
+					if len(written) != 1 || written[0] != formDocument(host) || prefix != written[0] && !plainHyphens34(host) {
+						t.Fatalf("%q has the prefix %q; the automata write %q", host, prefix, written)
+					}
+					return
+				}
+				for _, form := range written {
+					got, err := cacheurl.PublisherDomain(form)
+					if isTwin := plainIsAmbiguous(form) && !plainEndsInTLD(host); err == nil && got != domain && !isTwin { // such a host cannot exist
+						t.Fatalf("%q, which the automata write for %q, reverses to %q", form, host, got)
+					}
+				}
+				for _, form := range []string{formDocument(host), formToolbox(host), formAmppackager(host)} {
+					if !slices.Contains(written, form) {
+						t.Fatalf("an implementation writes %q for %q; the automata write %q", form, host, written)
+					}
 				}
 			})
 			t.Logf("%d hosts", hosts)
 		})
 	}
+}
+
+// formsOf returns the prefixes that the automaton writes for a host, in punycode.
+func formsOf(host string, r rules) (forms []string) {
+	for _, isWrapped := range []bool{false, true} {
+		if text, ok := write(host, isWrapped, r); ok {
+			forms = append(forms, plainToASCII(text))
+		}
+	}
+	return forms
+}
+
+// write returns what the automaton writes for a host. ok is false if the host, or the guess, is wrong.
+func write(host string, isWrapped bool, rules rules) (text string, ok bool) {
+	s := reader{isDecimal: true, isWrapped: isWrapped}
+	if isWrapped {
+		text = "0-"
+	}
+	for _, r := range host + string(rune(end)) {
+		c := byte(other)
+		if r < 128 {
+			c = byte(r)
+		}
+		var out string
+		if s, out, ok = s.read(c, rules); !ok {
+			return "", false
+		}
+		if c == other {
+			out = string(r)
+		}
+		text += out
+	}
+	return text, true
 }

@@ -930,3 +930,20 @@ func TestVerifyFetchesAllLocations(t *testing.T) {
 		t.Errorf("%v, asked %q", err, asked)
 	}
 }
+
+// A key file in a folder covers what is below it, also names with dots. A segment ".." may lead out of the folder, in whatever way a server
+// reads it, and the error says so.
+func TestAFolderCoversNamesWithDots(t *testing.T) {
+	c := client(t, http.NotFoundHandler(), func(cfg *Config) { cfg.KeyLocations = []string{"https://www.example.com/catalog/k.txt"} })
+	for path, want := range map[string]string{
+		"a..b": "", "..a": "", "a..": "", "...": "", "a/..b/c": "", "a%2Fb": "", "100%25": "", "x?..%2f": "",
+		"../a": "is not covered by the key file", "%2e%2e/a": "is not covered by the key file",
+		"..%2fa": `has a segment ".."`, "..%2Fa": `has a segment ".."`, "a%2f..%2f..%2fb": `has a segment ".."`, "..%5ca": `has a segment ".."`, "..%252fa": `has a segment ".."`,
+		"%252e%252e%252fa": `has a segment ".."`, "..;/a": `has a segment ".."`, "a/..;x=y/b": `has a segment ".."`, "%25/..%252fa": `has a segment ".."`,
+	} {
+		_, _, err := c.Canonical("https://www.example.com/catalog/" + path)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %q", path, err, want)
+		}
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -83,19 +84,36 @@ func directory(location pageurl.URL) string {
 }
 
 // locationOf returns the location with which a page is sent: the longest that covers it. It is "" if there are no locations. ok is
-// false if no location covers the page. The page is canonical, and so its
-// path has no ".." segment, but a server that unescapes first may read "..%2f" as one.
+// false if no location covers the page.
 func (c *Client) locationOf(page string) (location string, ok bool) {
 	longest := 0
 	for _, l := range *c.locations {
 		path, isBelow := strings.CutPrefix(page, directory(l))
 		path, _, _ = strings.Cut(path, "?")
 		isRoot := strings.Count(l.Path, "/") == 1
-		if isBelow && (isRoot || !strings.Contains(path, "..")) && len(directory(l)) > longest {
+		if isBelow && (isRoot || !hasParentSegment(path)) && len(directory(l)) > longest {
 			location, longest = l.String(), len(directory(l))
 		}
 	}
 	return location, longest > 0 || len(*c.locations) == 0
+}
+
+// hasParentSegment reports whether a path has a segment "..". The path is canonical, and so has none that is not escaped, but a
+// server that unescapes first may read "..%2f" as one.
+func hasParentSegment(path string) bool {
+	for range 3 { // some unescape more than once
+		for segment := range strings.FieldsFuncSeq(path, func(c rune) bool { return c == '/' || c == '\\' }) {
+			if segment, _, _ = strings.Cut(segment, ";"); segment == ".." {
+				return true
+			}
+		}
+		unescaped, err := url.PathUnescape(path)
+		if err != nil { // a server may be more tolerant
+			return strings.Contains(path, "..")
+		}
+		path = unescaped
+	}
+	return false
 }
 
 // String returns the key masked: at most an eighth of it, and no more than four characters.

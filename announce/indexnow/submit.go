@@ -245,7 +245,11 @@ func (c *Client) page(path, u string) (pageurl.URL, *badvalue.Error) {
 	if _, ok := c.locationOf(canonical); !ok {
 		var folders []string
 		for _, location := range *c.locations {
-			folders = append(folders, strconv.Quote(directory(location)))
+			folder := directory(location)
+			if strings.HasPrefix(canonical, folder) { // and so its path is the reason
+				return page, c.maskProblem(pageurl.Problem(path, u, `has a segment "..", so that it may be outside of the key file's folder`, "a path without it"))
+			}
+			folders = append(folders, strconv.Quote(folder))
 		}
 		return page, c.maskProblem(pageurl.Problem(path, u, "is not covered by the key file, which is for its own folder", "a page below "+strings.Join(folders, " or ")))
 	}

@@ -379,6 +379,7 @@ func (u *updater) update(ctx context.Context, top *url.URL, l location) []locati
 	}
 	fetched.state.LastMod = lastMod
 	if fetched.notModified {
+		u.state.HasRead = true
 		u.noteFile(file, fetched.state)
 		return nil
 	}
@@ -389,6 +390,7 @@ func (u *updater) update(ctx context.Context, top *url.URL, l location) []locati
 		u.fail(&Error{File: file, Err: err})
 		return entries.children
 	}
+	u.state.HasRead = true
 	if n := entries.beyond; n > 0 {
 		u.fail(&Error{File: file, Skipped: n, Err: fmt.Errorf("it lists %d sitemaps more than the %d that Config.MaxFiles allows; these are not read", n, u.cfg.MaxFiles)})
 	}

@@ -23,6 +23,9 @@ type State struct {
 	// Rejected are the pages for which Reject was called. They are pending again once their lastmod is later.
 	Rejected map[string]Rejection `json:"rejected,omitempty"`
 
+	// HasRead is true once a file was read to its end, even if it listed nothing.
+	HasRead bool `json:"hasRead,omitempty"`
+
 	holdsGone bool // the last Update did not see that they are still gone
 }
 
@@ -83,7 +86,7 @@ func (s *State) Reject(u, reason string) {
 
 // IsNew reports whether nothing has been read yet.
 func (s *State) IsNew() bool {
-	return len(s.Files) == 0 && len(s.Announced) == 0 && len(s.Pending) == 0 && len(s.Rejected) == 0
+	return !s.HasRead && len(s.Files) == 0 && len(s.Announced) == 0 && len(s.Pending) == 0 && len(s.Rejected) == 0
 }
 
 func set[V any](m *map[string]V, key string, value V) {

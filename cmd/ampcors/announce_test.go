@@ -804,3 +804,31 @@ func TestASitemapThatRedirectsIsSaidWhereTo(t *testing.T) {
 		}
 	}
 }
+
+// A sitemap that lists nothing in the first run is known: the pages of the next run are announced.
+func TestTheFirstPagesOfAnEmptySitemapAreAnnounced(t *testing.T) {
+	t.Setenv("INDEXNOW_KEY", "0123456789abcdef")
+	text := ""
+	useWeb(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/sitemap.xml" {
+			io.WriteString(w, text)
+		}
+	})
+	local := filepath.Join(t.TempDir(), "sitemap.xml")
+	for _, name := range []string{local, "https://www.example.com/sitemap.xml"} {
+		args := []string{"submit", "--sitemap", name, "--state", filepath.Join(t.TempDir(), "state.json")}
+		for _, step := range []struct{ text, stdout, stderr string }{
+			{"<urlset></urlset>", "", "is new: 0 pages are recorded"},
+			{"<urlset></urlset>", "", "no page is new or has changed"},
+			{"<urlset><url><loc>https://www.example.com/1</loc></url></urlset>", "www.example.com: 1 URL accepted\n", ""},
+		} {
+			text = step.text
+			if err := os.WriteFile(local, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if code, stdout, stderr := run(t, "", args...); code != exitClean || stdout != step.stdout || !strings.Contains(stderr, step.stderr) {
+				t.Errorf("%s, %q: exit code %d\n%s%s", name, text, code, stdout, stderr)
+			}
+		}
+	}
+}

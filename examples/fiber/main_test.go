@@ -120,3 +120,28 @@ func TestFiberReusesMemory(t *testing.T) {
 		t.Error("this test shows nothing: the memory is not reused")
 	}
 }
+
+// fiber merges the trailers of a chunked request into its headers, so that a client which is no browser can send Origin behind the body.
+func TestFiberTakesTrailersForHeaders(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	app := newFiber(cors(routertest.Middleware(t, nil)))
+	go func() { _ = app.Listener(listener, fiber.ListenConfig{DisableStartupMessage: true}) }() // until Shutdown
+	defer func() { _ = app.Shutdown() }()
+	conn, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "PUT %s HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTrailer: Origin\r\n\r\n1\r\na\r\n0\r\nOrigin: https://www.example.com\r\n\r\n", routertest.Route.Path)
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if origin := resp.Header.Get("Access-Control-Allow-Origin"); origin != "https://www.example.com" {
+		t.Errorf("%s %q; examples/README says that the trailer counts", resp.Status, origin)
+	}
+}

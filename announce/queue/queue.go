@@ -233,6 +233,13 @@ func (q *Queue) shrink(share int) (givenUp []finished) {
 			givenUp = append(givenUp, q.giveUp(h, len(h.waiting)*share/all, "the queue is full")...)
 		}
 	}
+	q.due[1] = slices.DeleteFunc(q.due[1], func(h *host) bool {
+		if len(h.waiting) == 0 {
+			delete(q.hosts, h.name)
+		}
+		return len(h.waiting) == 0
+	})
+	heap.Init(&q.due[1])
 	return givenUp
 }
 
@@ -240,6 +247,7 @@ func (q *Queue) shrink(share int) (givenUp []finished) {
 func (q *Queue) giveUp(h *host, kept int, reason string) (givenUp []finished) {
 	for _, url := range h.waiting[kept:] {
 		delete(h.isAdded, url)
+		delete(h.isAtFault, url)
 		givenUp = append(givenUp, finished{url, fmt.Errorf("given up, because %s: %w", reason, h.err)})
 	}
 	h.waiting = h.waiting[:kept]
@@ -394,13 +402,12 @@ func (q *Queue) settle(ctx context.Context, h *host, urls []string, results []Re
 	var failure *Result
 	hasProgress := false
 	for i, r := range results {
-		if r.OfHost && len(urls) == 1 {
-			if h.isAtFault[urls[i]] {
-				r.Again = false
-				delete(h.isAtFault, urls[i])
-			} else {
-				h.isAtFault[urls[i]] = false
-			}
+		if r.Again && r.OfHost && len(urls) == 1 {
+			r.Again = !h.isAtFault[urls[i]]
+			h.isAtFault[urls[i]] = false
+		}
+		if !r.Again {
+			delete(h.isAtFault, urls[i])
 		}
 		switch {
 		case r.Again:
@@ -449,7 +456,7 @@ func (q *Queue) settle(ctx context.Context, h *host, urls []string, results []Re
 			h.isAtFault[url] = true
 		}
 	}
-	if h.kind() == 1 && time.Since(h.rejectedSince) >= q.cfg.GiveUpAfter {
+	if failure != nil && failure.OfHost && h.kind() == 1 && time.Since(h.rejectedSince) >= q.cfg.GiveUpAfter {
 		done = append(done, q.giveUp(h, 0, fmt.Sprintf("nothing of the host was accepted for %v", q.cfg.GiveUpAfter))...)
 	}
 	if len(h.waiting) == 0 {

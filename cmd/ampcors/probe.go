@@ -113,7 +113,7 @@ anything was not tested.`,
 	}
 	complete("output", outputs)
 	complete("fail-on", failOns)
-	complete("ignore", probe.IDs())
+	complete("ignore", textsOf(probe.IDs()))
 	complete("advice", probe.Servers())
 	complete("method", []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodHead})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -206,8 +206,8 @@ func (f *probeFlags) exitCode(report *probe.Report) int {
 // known returns a function that reports whether a finding is ignored, or in the baseline.
 func (f *probeFlags) known() (func(probe.Finding) bool, error) {
 	for _, id := range f.ignore {
-		if !slices.Contains(probe.IDs(), id) {
-			return nil, fmt.Errorf("--ignore: there is no finding with the id %q%s", id, suggest("", nearest(id, probe.IDs())))
+		if !slices.Contains(probe.IDs(), probe.ID(id)) {
+			return nil, fmt.Errorf("--ignore: there is no finding with the id %q%s", id, suggest("", nearest(id, textsOf(probe.IDs()))))
 		}
 	}
 	var baseline probe.Report
@@ -221,7 +221,7 @@ func (f *probeFlags) known() (func(probe.Finding) bool, error) {
 		}
 	}
 	return func(finding probe.Finding) bool {
-		return slices.Contains(f.ignore, finding.ID) || slices.ContainsFunc(baseline.Findings, func(known probe.Finding) bool {
+		return slices.Contains(f.ignore, string(finding.ID)) || slices.ContainsFunc(baseline.Findings, func(known probe.Finding) bool {
 			isMore := slices.ContainsFunc(finding.Origins, func(origin string) bool { return !slices.Contains(known.Origins, origin) })
 			return known.ID == finding.ID && known.Endpoint == finding.Endpoint && known.Method == finding.Method &&
 				known.Publisher == finding.Publisher && !isMore

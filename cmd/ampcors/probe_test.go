@@ -131,7 +131,7 @@ func TestKnownFindings(t *testing.T) {
 	if err := os.WriteFile(baseline, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"--baseline", baseline}, {"--ignore", first.Findings[0].ID}} {
+	for _, args := range [][]string{{"--baseline", baseline}, {"--ignore", string(first.Findings[0].ID)}} {
 		report := probeJSON(t, exitClean, append(args, page)...)
 		if len(report.Findings) != 1 || !report.Findings[0].Known || report.Summary.High != 0 {
 			t.Errorf("%q: %+v", args, report.Findings)

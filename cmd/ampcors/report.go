@@ -417,7 +417,7 @@ func writeGitHub(w io.Writer, report *probe.Report) error {
 		if f.Known {
 			command = "notice"
 		}
-		fmt.Fprintf(&b, "::%s title=%s::%s\n", command, property.Replace(f.ID),
+		fmt.Fprintf(&b, "::%s title=%s::%s\n", command, property.Replace(string(f.ID)),
 			escape.Replace(f.Endpoint+": "+f.Title+"\n"+strings.Join(f.Evidence, "\n")+"\n"+f.Remedy))
 	}
 	for i, u := range report.Untested {
@@ -492,16 +492,16 @@ func writeJUnit(w io.Writer, report *probe.Report) error {
 			continue
 		case t.Outcome == probe.Problem:
 			suite.Failures++
-			c.Failure = &junitFailure{strings.Join(t.Causes, ", ") + ": " + f.Title, string(f.Severity),
+			c.Failure = &junitFailure{strings.Join(textsOf(t.Causes), ", ") + ": " + f.Title, string(f.Severity),
 				strings.Join(f.Evidence, "\n") + "\n" + f.Remedy + "\n" + f.Curl}
 		}
 		suite.Cases = append(suite.Cases, c)
 	}
 	for _, f := range report.Findings { // of no trial
-		if f.ID == "answers-differ" && !f.Known && !slices.ContainsFunc(report.Trials,
+		if f.ID == probe.AnswersDiffer && !f.Known && !slices.ContainsFunc(report.Trials,
 			func(t probe.Trial) bool { return findingOf(report, t).ID == f.ID }) {
 			suite.Failures++
-			suite.Cases = append(suite.Cases, junitCase{Class: f.Method + " " + f.Endpoint + " " + f.Publisher, Name: f.ID,
+			suite.Cases = append(suite.Cases, junitCase{Class: f.Method + " " + f.Endpoint + " " + f.Publisher, Name: string(f.ID),
 				Failure: &junitFailure{f.Title, string(f.Severity), strings.Join(f.Evidence, "\n") + "\n" + f.Remedy}})
 		}
 	}
@@ -541,4 +541,13 @@ func findingOf(report *probe.Report, t probe.Trial) (found probe.Finding) {
 
 func writeHTML(w io.Writer, report *probe.Report) error {
 	return reportTemplate.Execute(w, report)
+}
+
+// textsOf returns ids as texts.
+func textsOf[T ~string](ids []T) []string {
+	texts := make([]string, len(ids))
+	for i, id := range ids {
+		texts[i] = string(id)
+	}
+	return texts
 }

@@ -31,30 +31,30 @@ func (c *cell) wideMistakes() wide {
 		}
 		_, domain, _ := strings.Cut(t.origin, ".")
 		switch t.id {
-		case "any-origin-allowed":
+		case AnyOriginAllowed:
 			w.anyClaim = c.isDeniedWithOwnClaim(t) && t.remark == ""
 			w.anyOrigin = !w.anyClaim && slices.Contains(t.Causes, t.id)
-		case "lookalike-allowed":
+		case LookalikeAllowed:
 			if origin, isLonger := strings.CutSuffix(t.origin, "."+evilHost); isLonger {
 				w.beginnings = append(w.beginnings, origin)
 			}
-		case "prefix-lookalike-allowed":
+		case PrefixLookalikeAllowed:
 			w.anyPrefix[domain] = true
-		case "any-publisher-allowed":
+		case AnyPublisherAllowed:
 			w.anyPublisher[domain] = true
-		case "no-claim-allowed":
+		case NoClaimAllowed:
 			w.noClaim = w.noClaim || t.origin == evil
-		case "referer-trusted":
+		case RefererTrusted:
 			w.referer = true
-		case "no-referer-allowed":
+		case NoRefererAllowed:
 			w.noReferer = true
-		case "same-origin-header-trusted":
+		case SameOriginHeaderTrusted:
 			w.sameOrigin = true
 		}
 	}
 	w.ownClaim = w.anyClaim || slices.ContainsFunc(c.trials, func(t *trial) bool {
 		_, domain, _ := strings.Cut(t.origin, ".")
-		return t.id == "source-origin-trusted" && t.Outcome == Problem && !w.anyPublisher[domain]
+		return t.id == SourceOriginTrusted && t.Outcome == Problem && !w.anyPublisher[domain]
 	})
 	return w
 }
@@ -64,50 +64,50 @@ func (c *cell) wideMistakes() wide {
 func (c *cell) attribute(isOpen bool) {
 	w := c.wideMistakes()
 	trustsSameOrigin := slices.ContainsFunc(c.trials, func(t *trial) bool {
-		return t.Outcome == Problem && (t.id == "same-origin-header-trusted" || t.id == "same-origin-header-preferred")
+		return t.Outcome == Problem && (t.id == SameOriginHeaderTrusted || t.id == SameOriginHeaderPreferred)
 	})
 	for _, t := range c.trials {
-		isRun := slices.Contains(t.Causes, "unsafe-reaches-handler") || t.Kind == KindForged
+		isRun := slices.Contains(t.Causes, UnsafeReachesHandler) || t.Kind == KindForged
 		switch {
-		case t.Outcome == Problem && t.id == "same-origin-granted" && !trustsSameOrigin:
+		case t.Outcome == Problem && t.id == SameOriginGranted && !trustsSameOrigin:
 			t.Outcome, t.Causes = Fine, nil
 			c.note("Pages on AMP Caches may send AMP-Same-Origin, as with many libraries. The backend was not seen to trust it, so that is harmless.")
-		case !t.Kind.IsHostile() || t.Outcome != Problem || isRun || t.id == "same-origin-granted" || t.steps[0].toRedirect:
-		case t.id == "own-host-allowed" && !w.anyOrigin && !(w.ownClaim && c.needsOwnClaim(t)):
+		case !t.Kind.IsHostile() || t.Outcome != Problem || isRun || t.id == SameOriginGranted || t.steps[0].toRedirect:
+		case t.id == ownHostAllowed && !w.anyOrigin && !(w.ownClaim && c.needsOwnClaim(t)):
 			t.Outcome, t.Causes = Fine, nil
 			c.note("Other hosts below " + c.publisher + " can read the answers, too. Nobody else should be able to run pages there.")
 		case w.anyOrigin && isOpen:
-			t.Causes = []string{"open-to-all"}
+			t.Causes = []ID{OpenToAll}
 		default:
-			t.Causes = []string{c.cause(t, w)}
+			t.Causes = []ID{c.cause(t, w)}
 		}
 	}
 }
 
 // cause returns the id of the finding for a hostile page that is allowed.
-func (c *cell) cause(t *trial, w wide) string {
+func (c *cell) cause(t *trial, w wide) ID {
 	_, domain, _ := strings.Cut(t.origin, ".")
-	isPrefix := t.id == "prefix-lookalike-allowed" || t.id == "naive-prefix-allowed"
+	isPrefix := t.id == PrefixLookalikeAllowed || t.id == NaivePrefixAllowed
 	isLonger := slices.ContainsFunc(w.beginnings, func(origin string) bool { return strings.HasPrefix(t.origin, origin) })
 	switch {
 	case w.anyOrigin:
-		return "any-origin-allowed"
+		return AnyOriginAllowed
 	case w.anyClaim && c.isAllowedOnlyWith(t, t.origin), w.ownClaim && c.needsOwnClaim(t):
-		return "source-origin-trusted"
+		return SourceOriginTrusted
 	case w.noClaim && c.isAllowedOnlyWith(t):
-		return "no-claim-allowed"
-	case w.sameOrigin && t.id == "same-origin-header-preferred":
-		return "same-origin-header-trusted"
+		return NoClaimAllowed
+	case w.sameOrigin && t.id == SameOriginHeaderPreferred:
+		return SameOriginHeaderTrusted
 	case w.anyPublisher[domain] && (t.Kind == KindClaims || t.Kind == KindPublishers || isPrefix):
-		return "any-publisher-allowed"
+		return AnyPublisherAllowed
 	case w.anyPrefix[domain] && isPrefix:
-		return "prefix-lookalike-allowed"
+		return PrefixLookalikeAllowed
 	case w.noReferer && t.origin == "null":
-		return "no-referer-allowed" // browsers send none from there
+		return NoRefererAllowed // browsers send none from there
 	case w.referer && strings.HasPrefix(t.origin, c.own):
-		return "referer-trusted" // browsers send the page's own origin in it
-	case isLonger && t.id == "dead-cache-allowed":
-		return "lookalike-allowed"
+		return RefererTrusted // browsers send the page's own origin in it
+	case isLonger && t.id == DeadCacheAllowed:
+		return LookalikeAllowed
 	}
 	return t.id
 }

@@ -31,19 +31,19 @@ func (p *prober) planEmails(e *Endpoint, sender string) *cell {
 	}
 	version1 := func(sender string) step { return step{mode: direct, isProxied: true, claims: []string{sender}} }
 
-	c.add(KindEmails, "version 2", page{}, "email-sender-refused", version2(sender))
+	c.add(KindEmails, "version 2", page{}, EmailSenderRefused, version2(sender))
 	for _, client := range clients {
-		c.add(KindEmails, "version 1 at "+client, page{origin: client}, "email-v1-refused", version1(sender))
+		c.add(KindEmails, "version 1 at "+client, page{origin: client}, EmailV1Refused, version1(sender))
 	}
 	local, domain, _ := strings.Cut(sender, "@")
 	for _, other := range []string{"probe@" + evilHost, local + "@" + evilHost, local + "@x" + domain, sender + "." + evilHost, "*"} {
-		c.add(KindSenders, "the sender "+other+", version 2", page{}, "email-any-sender", version2(other))
+		c.add(KindSenders, "the sender "+other+", version 2", page{}, EmailAnySender, version2(other))
 	}
-	c.add(KindSenders, "a request that names no sender", page{}, "email-any-sender", step{mode: direct, isProxied: true})
+	c.add(KindSenders, "a request that names no sender", page{}, EmailAnySender, step{mode: direct, isProxied: true})
 	for _, client := range clients {
-		c.add(KindSenders, "the sender probe@"+evilHost+" at "+client+", version 1", page{origin: client}, "email-any-sender", version1("probe@"+evilHost))
+		c.add(KindSenders, "the sender probe@"+evilHost+" at "+client+", version 1", page{origin: client}, EmailAnySender, version1("probe@"+evilHost))
 	}
-	c.add(KindSenders, "another website that names the sender", page{origin: evil}, "email-origin-allowed", step{mode: direct, claims: []string{sender}})
+	c.add(KindSenders, "another website that names the sender", page{origin: evil}, EmailOriginAllowed, step{mode: direct, claims: []string{sender}})
 	c.skipUnsafe()
 	return c
 }
@@ -98,7 +98,7 @@ func (c *cell) judgeEmails() {
 				t.Reason = t.remark
 				t.blame(t.id, a)
 			}
-		case t.id == "email-origin-allowed":
+		case t.id == EmailOriginAllowed:
 			if t.Outcome = Fine; resp.Status >= 400 || checkCORS(evil, false, resp.Header) != nil {
 				continue
 			}

@@ -34,7 +34,7 @@ func (c *cell) judge() {
 			t.judgeSent()
 		case t.Kind == KindCookies:
 			isOpen = t.judgeCookies()
-			c.judgeUnder(t, "cookie-needed", 1)
+			c.judgeUnder(t, CookieNeeded, 1)
 		case t.Kind == KindRevalidate:
 			t.judgeRevalidation(originOfURL(c.e.URL))
 		case t.Kind == KindBrowsers:
@@ -54,7 +54,7 @@ func (c *cell) judge() {
 }
 
 // blame adds a cause of a problem.
-func (t *trial) blame(id string, a *answer) {
+func (t *trial) blame(id ID, a *answer) {
 	if t.Outcome == NotTested { // another judgement of the trial was less sure
 		t.Reason, t.ByChoice = "", false
 	}
@@ -100,14 +100,14 @@ func (t *trial) judgeRevalidation(target string) {
 		isWrong = t.origin != target && checkCORS(a.fetch.last.origin, t.sent[1].cookies, merged) != nil
 	}
 	if isWrong {
-		t.blame("revalidation-wrong-origin", a)
+		t.blame(RevalidationWrongOrigin, a)
 	}
 }
 
 // judgeBrowser judges the publisher's page in a browser that sends other headers.
 func (c *cell) judgeBrowser(t *trial) {
 	t.judgeSent()
-	c.judgeUnder(t, "browser-refused", 0)
+	c.judgeUnder(t, BrowserRefused, 0)
 	switch {
 	case t.Outcome != Fine:
 	case len(t.answers) > 1 && (!t.answers[0].isReadable() || c.flawOf(t.answers[0]) != ""): // and other browsers are answered otherwise
@@ -119,11 +119,11 @@ func (c *cell) judgeBrowser(t *trial) {
 
 // judgeUnder judges the publisher's page under a condition under which it must work as well: by three answers from the first on, of
 // which the second is without the condition. What is not wrong both times may be chance.
-func (c *cell) judgeUnder(t *trial, id string, first int) {
+func (c *cell) judgeUnder(t *trial, id ID, first int) {
 	if len(t.answers) < first+3 || c.differs != nil || t.origin == originOfURL(c.e.URL) {
 		return
 	}
-	wrong := make([]string, len(t.answers))
+	wrong := make([]ID, len(t.answers))
 	for i, a := range t.answers {
 		why := a.why()
 		if t.Kind == KindCookies && i%2 == 1 { // the page allows cookies, although there are none
@@ -142,16 +142,16 @@ func (c *cell) judgeUnder(t *trial, id string, first int) {
 		}
 	}
 	if w := wrong[first]; w != "" && wrong[first+1] != w && t.answers[first+1].isReadable() && wrong[first+2] == w {
-		t.remark = t.What + ": " + w
+		t.remark = t.What + ": " + string(w)
 		t.blame(id, t.answers[first])
 	}
 }
 
 // judgeTogether judges what two pages got that asked at the same time. What happened only once may be chance.
 func (c *cell) judgeTogether(t *trial) {
-	swapped, id := 0, "shared-wrong-origin"
-	if slices.ContainsFunc(c.trials, func(t *trial) bool { return slices.Contains(t.Causes, "cached-wrong-origin") }) {
-		id = "cached-wrong-origin" // which is also the cause of this
+	swapped, id := 0, SharedWrongOrigin
+	if slices.ContainsFunc(c.trials, func(t *trial) bool { return slices.Contains(t.Causes, CachedWrongOrigin) }) {
+		id = CachedWrongOrigin // which is also the cause of this
 	}
 	for i, a := range t.answers {
 		request, _ := t.answers[i^1].last()
@@ -185,7 +185,7 @@ func isOverloaded(status int) bool {
 
 // judgePages judges what the publisher's pages were answered.
 func (c *cell) judgePages(pages []*trial) {
-	blocked := make(map[*trial]string) // the id of what blocks it
+	blocked := make(map[*trial]ID) // the id of what blocks it
 	var judged []*trial
 	for _, t := range pages {
 		a := c.judged(t)
@@ -207,7 +207,7 @@ func (c *cell) judgePages(pages []*trial) {
 		if err := a.why(); err != nil {
 			t.Reason = err.Error()
 			if blocked[t] = c.blockedBy(a, t.origin); c.isOfAnother(t, blocked[t], pages) {
-				blocked[t] = "cached-wrong-origin"
+				blocked[t] = CachedWrongOrigin
 			}
 		} else {
 			t.Works = true
@@ -218,7 +218,7 @@ func (c *cell) judgePages(pages []*trial) {
 	if c.differs != nil { // what only chance has found is no cause
 		for _, t := range judged {
 			if t.Outcome == Problem && blocked[t] != "" && !isAlwaysBlocked(t.cache, pages) {
-				t.Causes = []string{"answers-differ"}
+				t.Causes = []ID{AnswersDiffer}
 			}
 		}
 	}
@@ -263,15 +263,15 @@ func isAlwaysBlocked(cache string, pages []*trial) bool {
 
 // isOfAnother reports whether a cache in front of the backend gave a page, each time, what it had stored for another:
 // one with another origin in it or, if the probe's request without Origin came first, one without.
-func (c *cell) isOfAnother(t *trial, id string, pages []*trial) bool {
+func (c *cell) isOfAnother(t *trial, id ID, pages []*trial) bool {
 	switch {
 	case !t.isAllFromCache():
 		return false
-	case id == "acao-mismatch" || id == "acao-source-origin":
+	case id == ACAOMismatch || id == ACAOSourceOrigin:
 		return true
 	}
 	without := slices.IndexFunc(c.trials, func(t *trial) bool { return t.Kind == KindNoOrigin && len(t.answers) > 0 })
-	return id == "acao-missing" && without >= 0 && !c.trials[without].isAllFromCache() &&
+	return id == ACAOMissing && without >= 0 && !c.trials[without].isAllFromCache() &&
 		!slices.ContainsFunc(pages, func(t *trial) bool { return slices.ContainsFunc(t.answers, (*answer).isReadable) })
 }
 
@@ -300,7 +300,7 @@ func (c *cell) judged(t *trial) *answer {
 		t.answers[4].isReadable() && (c.e.Method != http.MethodPost || first.blocked != nil)
 	if isCached {
 		t.remark = "the same request with a new URL is allowed"
-		t.blame("cached-wrong-origin", first)
+		t.blame(CachedWrongOrigin, first)
 	} else {
 		c.differs = first
 	}
@@ -323,36 +323,36 @@ func (c *cell) isWalled(t *trial, a *answer, pages []*trial) bool {
 }
 
 // blockedBy returns the id of the finding for an answer that a browser blocks.
-func (c *cell) blockedBy(a *answer, origin string) string {
+func (c *cell) blockedBy(a *answer, origin string) ID {
 	_, resp := a.last()
 	if a.blocked != nil { // by the preflight
 		isAllowed := checkCORS(origin, a.preflight.request.credentials || c.e.Credentials, resp.Header) == nil
 		switch {
 		case isRedirect(resp.Status):
-			return "preflight-redirected"
+			return PreflightRedirected
 		case isAllowed && resp.Status >= 200 && resp.Status <= 299:
-			return "preflight-incomplete"
+			return PreflightIncomplete
 		case isAllowed, resp.Status < 200, resp.Status > 299, len(resp.Header["Access-Control-Allow-Origin"]) == 0:
-			return "preflight-failed"
+			return PreflightFailed
 		}
 		return c.wrongHeaders(resp.Header, origin)
 	}
 	lines := resp.Header["Access-Control-Allow-Origin"]
 	switch {
 	case a.fetch.isEndless:
-		return "redirect-endless"
+		return RedirectEndless
 	case isRedirect(resp.Status) || a.fetch.hop > 0:
-		return "redirect-without-cors"
+		return RedirectWithoutCORS
 	case len(lines) == 0 && resp.Status >= 400:
-		return "error-without-cors"
+		return ErrorWithoutCORS
 	case len(lines) == 0:
-		return "acao-missing"
+		return ACAOMissing
 	}
 	return c.wrongHeaders(resp.Header, origin)
 }
 
 // wrongHeaders returns the id of the finding for CORS headers that a browser rejects.
-func (c *cell) wrongHeaders(h http.Header, origin string) string {
+func (c *cell) wrongHeaders(h http.Header, origin string) ID {
 	lines := h["Access-Control-Allow-Origin"]
 	value := lines[0]
 	isBare := slices.ContainsFunc(c.p.cfg.Caches, func(cache cacheurl.Cache) bool {
@@ -360,31 +360,31 @@ func (c *cell) wrongHeaders(h http.Header, origin string) string {
 	})
 	switch {
 	case len(lines) > 1:
-		return "acao-duplicate"
+		return ACAODuplicate
 	case value == "*":
-		return "wildcard-with-credentials"
+		return WildcardWithCredentials
 	case isBare:
-		return "acao-bare-cache"
+		return ACAOBareCache
 	case strings.ContainsAny(value, "*, "):
-		return "acao-pattern"
+		return ACAOPattern
 	case value == origin && len(h["Access-Control-Allow-Credentials"]) == 0:
-		return "acac-missing"
+		return ACACMissing
 	case value == origin && len(h["Access-Control-Allow-Credentials"]) > 1:
-		return "acac-duplicate"
+		return ACACDuplicate
 	case value == origin:
-		return "acac-invalid"
+		return ACACInvalid
 	case value == c.own:
-		return "acao-source-origin"
+		return ACAOSourceOrigin
 	}
-	return "acao-mismatch"
+	return ACAOMismatch
 }
 
 // denials are the ids of problems that can mean that the backend denies only some origins.
-var denials = []string{"acao-missing", "acao-mismatch", "acao-source-origin", "error-without-cors", "preflight-failed",
-	"redirect-without-cors"}
+var denials = []ID{ACAOMissing, ACAOMismatch, ACAOSourceOrigin, ErrorWithoutCORS, PreflightFailed,
+	RedirectWithoutCORS}
 
 // findBroken names why pages do not work. If the backend denies only some origins, that is the cause.
-func (c *cell) findBroken(pages []*trial, blocked map[*trial]string) {
+func (c *cell) findBroken(pages []*trial, blocked map[*trial]ID) {
 	onCache := func(cache string) bool {
 		return slices.ContainsFunc(pages, func(t *trial) bool {
 			return t.page.form != formOwn && t.Works && (cache == "" || t.cache == cache)
@@ -396,7 +396,7 @@ func (c *cell) findBroken(pages []*trial, blocked map[*trial]string) {
 		return (t.Kind == KindNoOrigin || t.page.form == formOwn && t.origin == target) && len(t.answers) > 0 && t.answers[0].status() > 0 &&
 			t.answers[0].status() < 400
 	})
-	causes := make(map[string][]*trial)
+	causes := make(map[ID][]*trial)
 	for _, t := range pages {
 		id, isBlocked := blocked[t]
 		if !isBlocked {
@@ -405,25 +405,25 @@ func (c *cell) findBroken(pages []*trial, blocked map[*trial]string) {
 		switch isDenial := slices.Contains(denials, id); {
 		case !isDenial:
 		case t.page.form == formOwn && (onCache("") || isAnswered && isDenialStatus(t.because.status())):
-			id = "own-origin-refused"
+			id = OwnOriginRefused
 		case t.page.form == formOwn:
 		case !onCache("") && isAnswered && isDenialStatus(t.because.status()):
-			id = "cache-refused" // by a protection against CSRF, perhaps
-		case !onCache("") && ownWorks && id != "acao-mismatch" && id != "acao-source-origin":
-			id = "cache-refused"
+			id = CacheRefused // by a protection against CSRF, perhaps
+		case !onCache("") && ownWorks && id != ACAOMismatch && id != ACAOSourceOrigin:
+			id = CacheRefused
 		case !onCache(""):
 		case t.page.form == formHash && onCache(t.cache):
-			id = "hash-origin-refused"
+			id = HashOriginRefused
 		case (t.page.form == formPunycode || t.page.form == formOther) && onCache(t.cache):
-			id = "punycode-origin-refused"
+			id = PunycodeOriginRefused
 		default:
-			id = "cache-refused"
+			id = CacheRefused
 		}
 		causes[id] = append(causes[id], t)
 	}
 	// If only the own origin has a mismatch and there are other causes, it has one of them.
-	if own := causes["acao-mismatch"]; len(own) == 1 && own[0].page.form == formOwn && len(causes) > 1 {
-		delete(causes, "acao-mismatch")
+	if own := causes[ACAOMismatch]; len(own) == 1 && own[0].page.form == formOwn && len(causes) > 1 {
+		delete(causes, ACAOMismatch)
 		own[0].blame(slices.Sorted(maps.Keys(causes))[0], own[0].because)
 	}
 	for id, ts := range causes {
@@ -458,18 +458,18 @@ func (c *cell) findFlaws(pages []*trial) {
 		_, resp := a.last()
 		h := resp.Header
 		if id := c.flawOf(a); id != "" {
-			if id == "http-error" && t.page.form == formOwn && t.origin == target && len(echoes) > 0 {
-				id = "own-origin-refused"
+			if id == HTTPError && t.page.form == formOwn && t.origin == target && len(echoes) > 0 {
+				id = OwnOriginRefused
 			}
 			t.Works = false
 			t.blame(id, a)
 		}
 		if to := h.Get("AMP-Redirect-To"); to != "" && e.Answer != AnswerVerify && (e.Answer == AnswerForm || e.Method == http.MethodPost) {
 			if !isExposed("AMP-Redirect-To", e.Credentials, h) && h.Get("Access-Control-Allow-Origin") != "" {
-				t.blame("expose-missing", a)
+				t.blame(ExposeMissing, a)
 			}
 			if u, err := url.Parse(to); err != nil || u.Scheme != "https" || u.Host == "" {
-				t.blame("redirect-to-invalid", a)
+				t.blame(RedirectToInvalid, a)
 			}
 		}
 		if e.Credentials && setsFirstPartyCookie(h) {
@@ -482,7 +482,7 @@ func (c *cell) findFlaws(pages []*trial) {
 	for _, t := range echoes {
 		_, resp := t.because.last()
 		if len(echoes) > 1 && !isRedirect(resp.Status) && isCacheable(e.Method, resp.Header) && !variesByOrigin(resp.Header) {
-			t.blame("vary-missing", t.because)
+			t.blame(VaryMissing, t.because)
 		}
 	}
 	i := slices.IndexFunc(c.trials, func(t *trial) bool { return t.Kind == KindNoOrigin && len(t.answers) > 0 && t.answers[0].err == nil })
@@ -494,13 +494,13 @@ func (c *cell) findFlaws(pages []*trial) {
 		isCacheable(e.Method, resp.Header) && !variesByOrigin(resp.Header) {
 		value := resp.Header.Get("Access-Control-Allow-Origin")
 		if slices.ContainsFunc(echoes, func(t *trial) bool { return t.origin != value }) {
-			without.blame("vary-missing", without.answers[0])
+			without.blame(VaryMissing, without.answers[0])
 		}
 	}
 }
 
 // flawOf returns the id of the finding for an answer that a page can read and its component cannot use, or "".
-func (c *cell) flawOf(a *answer) string {
+func (c *cell) flawOf(a *answer) ID {
 	if a.fetch == nil {
 		return ""
 	}
@@ -510,13 +510,13 @@ func (c *cell) flawOf(a *answer) string {
 		a.fetch.last.method == e.Method: // a redirect may have changed it
 		// amp-form shows it to the reader
 	case resp.Status < 200 || resp.Status > 299:
-		return "http-error"
+		return HTTPError
 	case e.Method == http.MethodHead, e.Component == "endpoint" && resp.Status == http.StatusNoContent,
 		e.Answer == AnswerForm && resp.Header.Get("AMP-Redirect-To") != "": // which amp-form follows without a body, too
 	case (e.Answer == AnswerJSON || e.Answer == AnswerForm) && !isJSON(resp.Body):
-		return "not-json"
+		return NotJSON
 	case e.Answer == AnswerScript && !strings.Contains(resp.Header.Get("Content-Type"), "javascript"):
-		return "not-script"
+		return NotScript
 	}
 	return ""
 }
@@ -539,7 +539,7 @@ func (c *cell) findVaryOfDenials(pages []*trial) {
 	for _, t := range pages {
 		if t.Outcome == Fine && t.because.fetch != nil && t.because.fetch.response.Header.Get("Access-Control-Allow-Origin") == t.origin {
 			t.remark = "a cache may give this answer to the publisher's pages"
-			t.blame("vary-missing", denial)
+			t.blame(VaryMissing, denial)
 			return
 		}
 	}
@@ -572,9 +572,9 @@ func (t *trial) judgeCookies() bool {
 
 // judgeHostile judges what the pages were answered that must be denied.
 func (c *cell) judgeHostile(pages []*trial) {
-	hides := []string{"acac-missing", "acac-invalid", "acac-duplicate", "preflight-incomplete", "preflight-failed"}
+	hides := []ID{ACACMissing, ACACInvalid, ACACDuplicate, PreflightIncomplete, PreflightFailed}
 	isHidden := slices.ContainsFunc(pages, func(t *trial) bool {
-		return slices.ContainsFunc(t.Causes, func(id string) bool { return slices.Contains(hides, id) })
+		return slices.ContainsFunc(t.Causes, func(id ID) bool { return slices.Contains(hides, id) })
 	})
 	// allows reports whether the page can read the answer, or could if the backend answered its
 	// own pages rightly.
@@ -600,13 +600,13 @@ func (c *cell) judgeHostile(pages []*trial) {
 		t.Outcome = Fine
 		first := t.answers[0]
 		switch {
-		case t.id == "unsafe-reaches-handler":
+		case t.id == UnsafeReachesHandler:
 			c.judgeForged(t)
-		case t.id == "same-origin-header-preferred":
+		case t.id == SameOriginHeaderPreferred:
 			if denied := t.answers[1].status(); first.status() < 400 && (denied == http.StatusForbidden || denied == http.StatusUnauthorized) {
 				t.blame(t.id, first)
 			}
-		case t.id == "same-origin-granted":
+		case t.id == SameOriginGranted:
 			_, resp := first.last()
 			if first.isReadable() && resp.Header.Get("Access-Control-Allow-Origin") != "*" {
 				t.blame(t.id, first)
@@ -620,7 +620,7 @@ func (c *cell) judgeHostile(pages []*trial) {
 					break
 				} else if isRun {
 					t.remark = "its preflight is granted, so that the handler runs"
-					t.blame("unsafe-reaches-handler", a)
+					t.blame(UnsafeReachesHandler, a)
 					break
 				}
 				// The trial was sent with cookies, and a page can also send it without.
@@ -708,7 +708,7 @@ func (c *cell) judgeForged(t *trial) {
 		t.blame(t.id, a)
 	case resp.Status == http.StatusCreated, resp.Status == http.StatusAccepted, resp.Status == http.StatusNoContent:
 		t.remark = fmt.Sprintf("the publisher's own request is answered with status %d", own.Status)
-		t.blame("unsafe-seems-to-run", a)
+		t.blame(UnsafeSeemsToRun, a)
 	case resp.Status < 400, resp.Status >= 500, len(own.Body) > 0 && bytes.Equal(resp.Body, own.Body):
 		t.skip(fmt.Sprintf("it is answered with status %d, and not as the publisher's own request: only the backend knows whether it was denied", resp.Status), false)
 	}

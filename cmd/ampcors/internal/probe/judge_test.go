@@ -127,7 +127,7 @@ func TestWhatAnswersProve(t *testing.T) {
 				answers[test.what] = test.answers
 			}
 			got := judgedCell(t, test.e, answers, test.change)[test.what]
-			if got.Outcome != test.outcome || test.outcome == Problem && !slices.Equal(got.Causes, []string{test.cause}) || test.outcome == NotTested && !strings.Contains(got.Reason, test.cause) {
+			if got.Outcome != test.outcome || test.outcome == Problem && !slices.Equal(got.Causes, []ID{ID(test.cause)}) || test.outcome == NotTested && !strings.Contains(got.Reason, test.cause) {
 				t.Errorf("%s %q %q; want %s %q", got.Outcome, got.Causes, got.Reason, test.outcome, test.cause)
 			}
 		})
@@ -175,7 +175,7 @@ func TestWhatOnePageGetsOnceInAnothersPlaceIsNotTested(t *testing.T) {
 	} {
 		trial := &trial{answers: test.answers}
 		(&cell{}).judgeTogether(trial)
-		if trial.Outcome != test.want || test.cause != "" && (!slices.Equal(trial.Causes, []string{test.cause}) || trial.Origin != b) {
+		if trial.Outcome != test.want || test.cause != "" && (!slices.Equal(trial.Causes, []ID{ID(test.cause)}) || trial.Origin != b) {
 			t.Errorf("%+v; want %s %s", trial.Trial, test.want, test.cause)
 		}
 	}
@@ -221,7 +221,7 @@ func TestWhatFailsOnceInABrowserIsNoProblem(t *testing.T) {
 		got := &trial{Trial: Trial{Kind: KindBrowsers}, page: page{origin: at}, answers: test.answers}
 		e := &Endpoint{URL: "https://api.example.org/", Method: "GET", Credentials: true, Answer: AnswerJSON}
 		(&cell{p: &prober{}, e: e, control: &trial{answers: test.answers[len(test.answers)/2:]}}).judgeBrowser(got)
-		if got.Outcome != test.want || test.want == Problem && !slices.Equal(got.Causes, []string{"browser-refused"}) {
+		if got.Outcome != test.want || test.want == Problem && !slices.Equal(got.Causes, []ID{BrowserRefused}) {
 			t.Errorf("%s: %+v; want %s", test.name, got.Trial, test.want)
 		}
 	}

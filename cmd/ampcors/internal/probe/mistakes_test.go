@@ -2,6 +2,8 @@ package probe_test
 
 import (
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -25,7 +27,7 @@ func TestEachMistakeIsFound(t *testing.T) {
 			}
 			var got []string
 			for _, f := range report.Findings {
-				got = append(got, f.ID)
+				got = append(got, string(f.ID))
 				if f.Title == "" || f.Remedy == "" || len(f.Evidence) == 0 || !strings.HasPrefix(f.Curl, "curl -gsi ") || strings.Contains(f.Remedy, "%!") {
 					t.Errorf("%+v", f)
 				}
@@ -74,7 +76,7 @@ func TestEachMistakeAboutEmailsIsFound(t *testing.T) {
 			}
 			var got []string
 			for _, f := range report.Findings {
-				got = append(got, f.ID)
+				got = append(got, string(f.ID))
 				if !f.IsEmail() || f.Remedy == "" || len(f.Evidence) < 2 || !strings.HasPrefix(f.Curl, "curl -gsi ") || strings.Contains(f.Remedy, "%[") {
 					t.Errorf("%+v", f)
 				}
@@ -102,8 +104,34 @@ func TestEachIDHasABackend(t *testing.T) {
 		shown = append(shown, c.Want...)
 	}
 	for _, id := range probe.IDs() {
-		if !slices.Contains(shown, id) {
+		if !slices.Contains(shown, string(id)) {
 			t.Errorf("no backend shows %s", id)
+		}
+	}
+}
+
+// TestEachIDIsAConstant: ids.go has each id once, and no other file spells one, so that a misspelled id does not compile.
+func TestEachIDIsAConstant(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range probe.IDs() {
+			want := 0
+			if name == "ids.go" {
+				want = 1
+			}
+			if n := strings.Count(string(text), `"`+string(id)+`"`); n != want {
+				t.Errorf("%s spells %s %d times; want %d", name, id, n, want)
+			}
 		}
 	}
 }

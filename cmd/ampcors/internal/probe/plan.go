@@ -14,19 +14,19 @@ import (
 // the list of its trials. It is made before anything is sent, and each trial ends with exactly one
 // [Outcome], so that nothing can be counted as fine that was not looked at.
 type Trial struct {
-	Endpoint  string   `json:"endpoint"`
-	Method    string   `json:"method"`
-	Publisher string   `json:"publisher"`
-	Kind      Kind     `json:"kind"`
-	What      string   `json:"what"`   // the page, in words
-	Origin    string   `json:"origin"` // of the page; "" if there is none
-	Form      string   `json:"form,omitempty"`
-	Outcome   Outcome  `json:"outcome"`
-	Works     bool     `json:"works,omitempty"`    // a browser gives the page a usable answer
-	IsPublic  bool     `json:"isPublic,omitempty"` // a hostile page can read the answer, which every page can: * without credentials
-	Causes    []string `json:"causes,omitempty"`   // of a problem: ids of findings
-	Reason    string   `json:"reason,omitempty"`   // why a browser blocks the request, or why it was not tested
-	ByChoice  bool     `json:"byChoice,omitempty"` // not tested, because the Config does not allow it
+	Endpoint  string  `json:"endpoint"`
+	Method    string  `json:"method"`
+	Publisher string  `json:"publisher"`
+	Kind      Kind    `json:"kind"`
+	What      string  `json:"what"`   // the page, in words
+	Origin    string  `json:"origin"` // of the page; "" if there is none
+	Form      string  `json:"form,omitempty"`
+	Outcome   Outcome `json:"outcome"`
+	Works     bool    `json:"works,omitempty"`    // a browser gives the page a usable answer
+	IsPublic  bool    `json:"isPublic,omitempty"` // a hostile page can read the answer, which every page can: * without credentials
+	Causes    []ID    `json:"causes,omitempty"`   // of a problem: ids of findings
+	Reason    string  `json:"reason,omitempty"`   // why a browser blocks the request, or why it was not tested
+	ByChoice  bool    `json:"byChoice,omitempty"` // not tested, because the Config does not allow it
 }
 
 // An Outcome is what is known about a trial.
@@ -87,7 +87,7 @@ func (k Kind) IsHostile() bool {
 type trial struct {
 	Trial
 	page
-	id      string // of the finding, if a hostile page is allowed, or an email is not
+	id      ID // of the finding, if a hostile page is allowed, or an email is not
 	steps   []step
 	sent    []step    // those whose conditions were met
 	answers []*answer // to them
@@ -232,7 +232,7 @@ func (c *cell) skipUnsafe() {
 }
 
 // add adds a trial to the plan.
-func (c *cell) add(kind Kind, what string, pg page, id string, steps ...step) {
+func (c *cell) add(kind Kind, what string, pg page, id ID, steps ...step) {
 	c.trials = append(c.trials, &trial{
 		Trial: Trial{Endpoint: c.e.URL, Method: c.e.Method, Publisher: c.publisher, Kind: kind, What: what, Origin: pg.origin,
 			Form: string(pg.form)},
@@ -273,13 +273,13 @@ const formerCache = "amp.cloudflare.com"
 // an answer without them is not secret, because any program can read it.
 func (c *cell) planHostile(pages []page) {
 	target, working := originOfURL(c.e.URL), c.p.origins()
-	hostile := func(kind Kind, id, what, origin string, steps ...step) {
+	hostile := func(kind Kind, id ID, what, origin string, steps ...step) {
 		if origin == target || slices.Contains(working, origin) {
 			return // the API's own page, or that of another publisher that must work
 		}
 		// The prefix of a look-alike is compared alike with and without a preflight.
 		if isSimple := isSafelistedMethod(c.e.Method) && c.p.maySend(c.e.Method); isSimple && c.needsPreflight() &&
-			steps[0].mode == asPage && steps[0].header == nil && (kind != KindLookalikes || id == "lookalike-allowed") {
+			steps[0].mode == asPage && steps[0].header == nil && (kind != KindLookalikes || id == LookalikeAllowed) {
 			first := steps[0] // the page may leave out what needs a preflight
 			first.isSimple = true
 			steps = append(steps, first)
@@ -292,10 +292,10 @@ func (c *cell) planHostile(pages []page) {
 	own, foreign := c.claim(c.own), c.claim(evil)
 	// Most mistakes are about the origin. The page claims to be of the publisher, as a backend may
 	// want that as well. If it is allowed, a claim of another site shows what the backend compares.
-	once := func(kind Kind, id, what, origin string) {
+	once := func(kind Kind, id ID, what, origin string) {
 		hostile(kind, id, what, origin, step{claims: own}, step{when: ifAllowed, claims: foreign})
 	}
-	plain := func(kind Kind, id, what, origin string) {
+	plain := func(kind Kind, id ID, what, origin string) {
 		steps := []step{{claims: own}, {when: ifAllowed, claims: foreign}}
 		if !c.e.NoSourceOrigin && kind != KindNull {
 			steps = append(steps, step{when: ifDenied, claims: c.claim(origin)}) // it claims to be itself
@@ -305,91 +305,91 @@ func (c *cell) planHostile(pages []page) {
 		}
 		hostile(kind, id, what, origin, steps...)
 	}
-	claiming := func(kind Kind, id, what, origin string, claims ...string) { // what the pages of the runtime never claim
+	claiming := func(kind Kind, id ID, what, origin string, claims ...string) { // what the pages of the runtime never claim
 		if !c.e.NoSourceOrigin {
 			hostile(kind, id, what, origin, step{claims: claims})
 		}
 	}
 	prefix, _ := cacheurl.DomainPrefix(evilHost) // it is a constant
 	hash, _ := cacheurl.HashPrefix(evilHost)
-	hostile(KindSites, "any-origin-allowed", "another website", evil, step{claims: foreign}, step{when: ifAllowed, claims: own})
-	claiming(KindSites, "no-claim-allowed", "another website, without __amp_source_origin", evil)
+	hostile(KindSites, AnyOriginAllowed, "another website", evil, step{claims: foreign}, step{when: ifAllowed, claims: own})
+	claiming(KindSites, NoClaimAllowed, "another website, without __amp_source_origin", evil)
 	for i, cache := range c.p.cfg.Caches {
 		readable := "https://" + prefix + "." + cache.CacheDomain
-		hostile(KindPublishers, "any-publisher-allowed", "another publisher on the cache "+cache.ID, readable, step{claims: foreign})
-		hostile(KindPublishers, "any-publisher-allowed", "another publisher on the cache "+cache.ID+", hash prefix",
+		hostile(KindPublishers, AnyPublisherAllowed, "another publisher on the cache "+cache.ID, readable, step{claims: foreign})
+		hostile(KindPublishers, AnyPublisherAllowed, "another publisher on the cache "+cache.ID+", hash prefix",
 			"https://"+hash+"."+cache.CacheDomain, step{claims: foreign})
-		claiming(KindPublishers, "no-claim-allowed", "another publisher on the cache "+cache.ID+", without __amp_source_origin", readable)
+		claiming(KindPublishers, NoClaimAllowed, "another publisher on the cache "+cache.ID+", without __amp_source_origin", readable)
 		if i == 0 {
-			claiming(KindClaims, "source-origin-trusted", "another publisher's page on a cache, which claims its cache origin", readable, readable)
+			claiming(KindClaims, SourceOriginTrusted, "another publisher's page on a cache, which claims its cache origin", readable, readable)
 		}
 	}
-	claiming(KindClaims, "no-claim-allowed", "another website, with an empty __amp_source_origin", evil, "")
+	claiming(KindClaims, NoClaimAllowed, "another website, with an empty __amp_source_origin", evil, "")
 	for i, origin := range []string{evil, "https://" + prefix + "." + c.p.cfg.Caches[0].CacheDomain} {
 		all := [][]string{{c.own}, {evil + "/" + c.own}, {c.own + "." + evilHost}, {evil, c.own}, {c.own, evil}}
 		if i == 0 {
 			all = append(all, []string{c.own + "@" + evilHost}, []string{evil + "/?" + c.own}, []string{evil + "#" + c.own})
 		}
 		for _, claims := range all {
-			hostile(KindClaims, "source-origin-trusted", "another site's page, which claims "+strings.Join(claims, " and then "), origin,
+			hostile(KindClaims, SourceOriginTrusted, "another site's page, which claims "+strings.Join(claims, " and then "), origin,
 				step{claims: claims})
 		}
 	}
 	for _, pg := range pages {
 		if pg.isAmbiguous {
-			once(KindTwins, "twin-allowed", "another publisher with the same prefix on the cache "+pg.cache, pg.origin)
+			once(KindTwins, TwinAllowed, "another publisher with the same prefix on the cache "+pg.cache, pg.origin)
 		}
 	}
 	c.planLookalikes(pages, plain, once, hostile)
-	plain(KindHTTP, "http-allowed", c.pageName(pages[0])+", over http", "http://"+c.publisher)
+	plain(KindHTTP, HTTPAllowed, c.pageName(pages[0])+", over http", "http://"+c.publisher)
 	isOnlyHash := len(pages) == len(c.p.cfg.Caches)+1
 	for _, pg := range pages[1:] {
 		if pg.form == formHash && !isOnlyHash {
 			continue // what takes http for one form takes it for all
 		}
-		once(KindHTTP, "http-allowed", c.pageName(pg)+", over http", "http://"+strings.TrimPrefix(pg.origin, "https://"))
+		once(KindHTTP, HTTPAllowed, c.pageName(pg)+", over http", "http://"+strings.TrimPrefix(pg.origin, "https://"))
 	}
 	if registrable := site(c.publisher); registrable != c.publisher {
-		once(KindHTTP, "http-allowed", "the publisher's domain, over http", "http://"+registrable)
+		once(KindHTTP, HTTPAllowed, "the publisher's domain, over http", "http://"+registrable)
 	}
-	plain(KindNull, "null-allowed", "a sandboxed frame of any website", "null")
-	hostile(KindNull, "null-allowed", "a sandboxed frame of any website, at the URL to which the page's request is redirected", "null",
+	plain(KindNull, NullAllowed, "a sandboxed frame of any website", "null")
+	hostile(KindNull, NullAllowed, "a sandboxed frame of any website, at the URL to which the page's request is redirected", "null",
 		step{toRedirect: true})
-	hostile(KindSites, "any-origin-allowed", "another website, at the URL to which the page's request is redirected", evil,
+	hostile(KindSites, AnyOriginAllowed, "another website, at the URL to which the page's request is redirected", evil,
 		step{toRedirect: true})
-	hostile(KindSameOrigin, "same-origin-header-trusted", "another website, which sends AMP-Same-Origin", evil,
+	hostile(KindSameOrigin, SameOriginHeaderTrusted, "another website, which sends AMP-Same-Origin", evil,
 		step{claims: foreign, header: sameOrigin})
 	c.add(KindSameOrigin, "the publisher's page on a cache, which asks to send AMP-Same-Origin", page{origin: pages[1].origin},
-		"same-origin-granted",
+		SameOriginGranted,
 		step{claims: own, cookies: c.e.Credentials, isFresh: true, header: sameOrigin, mode: preflights})
-	hostile(KindSameOrigin, "same-origin-header-preferred", "a program with another site's Origin and AMP-Same-Origin", evil,
+	hostile(KindSameOrigin, SameOriginHeaderPreferred, "a program with another site's Origin and AMP-Same-Origin", evil,
 		step{claims: foreign, header: sameOrigin, mode: direct}, step{claims: foreign, mode: direct})
-	hostile(KindReferer, "referer-trusted", "another website, with the publisher in its Referer", evil,
+	hostile(KindReferer, RefererTrusted, "another website, with the publisher in its Referer", evil,
 		step{claims: foreign, header: http.Header{"Referer": {evil + "/?" + pages[1].origin + "/&" + c.own + "/"}}})
-	hostile(KindReferer, "no-referer-allowed", "another website, without a Referer", evil,
+	hostile(KindReferer, NoRefererAllowed, "another website, without a Referer", evil,
 		step{claims: foreign, header: http.Header{"Referer": nil}})
 	for _, origin := range []string{"http://localhost", "https://localhost", "http://localhost:3000", "http://localhost:5173", "http://localhost:8000",
 		"http://localhost:8080", "http://127.0.0.1:8000", "http://192.168.0.10", "http://10.0.0.10:3000",
 		"chrome-extension://" + strings.Repeat("abcdefghijklmnop", 2)} {
-		once(KindLocalhost, "localhost-allowed", "a program or an extension on the reader's machine or network", origin)
+		once(KindLocalhost, LocalhostAllowed, "a program or an extension on the reader's machine or network", origin)
 	}
 	for _, host := range []string{labelOf(pages[1].origin) + "." + formerCache, c.publisher + "." + formerCache, formerCache} {
-		once(KindFormer, "dead-cache-allowed", "a page at the domain of a former AMP Cache", "https://"+host)
+		once(KindFormer, DeadCacheAllowed, "a page at the domain of a former AMP Cache", "https://"+host)
 	}
-	below := "own-host-allowed"
+	below := ownHostAllowed
 	if suffix, _ := publicsuffix.PublicSuffix(c.publisher); suffix == c.publisher {
-		below = "lookalike-allowed" // anybody can register it
+		below = LookalikeAllowed // anybody can register it
 	}
 	once(KindOwnHosts, below, "another host below the publisher", "https://ampcors-probe."+c.publisher)
 	for _, pg := range pages {
 		if pg.form != formHash || isOnlyHash {
-			once(KindOwnHosts, "port-allowed", "another port of the same host", pg.origin+":8443")
+			once(KindOwnHosts, PortAllowed, "another port of the same host", pg.origin+":8443")
 		}
 	}
 	if c.e.Method == http.MethodPost && c.e.Credentials {
 		// Only a comparison with the publisher's own request shows whether the handler ran.
 		forged := func(what, origin string, s step) {
-			hostile(KindForged, "unsafe-reaches-handler", what, origin, step{isControl: true, claims: own, mode: direct}, s)
+			hostile(KindForged, UnsafeReachesHandler, what, origin, step{isControl: true, claims: own, mode: direct}, s)
 		}
 		forged("a form of another website, with the publisher's claim", evil, step{claims: own, mode: asForm})
 		for _, cache := range c.p.cfg.Caches {
@@ -428,19 +428,19 @@ var sameOrigin = http.Header{"Amp-Same-Origin": {"true"}}
 
 // planLookalikes adds origins that wrong comparisons take for an allowed one. A host that only the
 // publisher or a cache can have is none of them.
-func (c *cell) planLookalikes(pages []page, plain, once func(kind Kind, id, what, origin string),
-	hostile func(kind Kind, id, what, origin string, steps ...step)) {
+func (c *cell) planLookalikes(pages []page, plain, once func(kind Kind, id ID, what, origin string),
+	hostile func(kind Kind, id ID, what, origin string, steps ...step)) {
 	ownPrefix := labelOf(pages[1].origin)
 	ofPatterns, ofFunctions := lookalikes(c.publisher)
 	for i, domain := range slices.Concat(ofPatterns, ofFunctions) {
-		plain(KindLookalikes, "lookalike-allowed", "a look-alike of "+c.publisher, "https://"+domain)
+		plain(KindLookalikes, LookalikeAllowed, "a look-alike of "+c.publisher, "https://"+domain)
 		prefix, err := cacheurl.DomainPrefix(domain)
 		if err != nil || !strings.Contains(prefix, "-") {
 			continue
 		}
-		id, what := "prefix-lookalike-allowed", "the publisher "+domain
+		id, what := PrefixLookalikeAllowed, "the publisher "+domain
 		if strings.ReplaceAll(prefix, "--", "-") == strings.NewReplacer(".", "-", "--", "-").Replace(c.publisher) {
-			id, what = "naive-prefix-allowed", what+", whose prefix is "+prefix // wrong decoding gives the publisher
+			id, what = NaivePrefixAllowed, what+", whose prefix is "+prefix // wrong decoding gives the publisher
 		}
 		for j, cache := range c.p.cfg.Caches {
 			what, origin := what+", on the cache "+cache.ID, "https://"+prefix+"."+cache.CacheDomain
@@ -451,28 +451,28 @@ func (c *cell) planLookalikes(pages []page, plain, once func(kind Kind, id, what
 			}
 		}
 	}
-	once(KindLookalikes, "lookalike-allowed", "a look-alike of "+c.publisher, c.own+"_."+evilHost) // no domain, but browsers take it
+	once(KindLookalikes, LookalikeAllowed, "a look-alike of "+c.publisher, c.own+"_."+evilHost) // no domain, but browsers take it
 	for _, origin := range []string{"https://ampcors-probe-google.com", "https://www.google.evilprobe.example", "http://localhost." + evilHost,
 		"http://192.168.0.10." + evilHost} {
-		once(KindLookalikes, "lookalike-allowed", "a look-alike of a host that others allow", origin)
+		once(KindLookalikes, LookalikeAllowed, "a look-alike of a host that others allow", origin)
 	}
 	for _, service := range []string{"vercel.app", "netlify.app", "pages.dev"} { // patterns for previews allow them
-		once(KindSites, "hosting-allowed", "a website of another customer of a hosting service", "https://ampcors-probe."+service)
+		once(KindSites, HostingAllowed, "a website of another customer of a hosting service", "https://ampcors-probe."+service)
 	}
 	i := slices.IndexFunc(pages, func(pg page) bool { return pg.form == formHash })
-	once(KindLookalikes, "lookalike-allowed", "a look-alike of the hash prefix on the cache "+pages[i].cache, pages[i].origin+"."+evilHost)
+	once(KindLookalikes, LookalikeAllowed, "a look-alike of the hash prefix on the cache "+pages[i].cache, pages[i].origin+"."+evilHost)
 	for _, cache := range c.p.cfg.Caches {
 		hosts := []string{ownPrefix + "evil" + cache.CacheDomain} // no dot before the domain
 		for _, domain := range slices.Concat(behind(cache.CacheDomain), replaceEach(cache.CacheDomain, '.', "x")) {
 			hosts = append(hosts, ownPrefix+"."+domain)
 		}
 		if suffix := cache.ThirdPartyFrameDomainSuffix; suffix != "" {
-			once(KindPublishers, "ad-frame-allowed", "an ad's frame of the cache "+cache.ID, "https://d-1234567890."+suffix)
+			once(KindPublishers, AdFrameAllowed, "an ad's frame of the cache "+cache.ID, "https://d-1234567890."+suffix)
 		}
 		for _, host := range hosts {
-			id, what := "lookalike-allowed", "a look-alike of "+cache.CacheDomain
+			id, what := LookalikeAllowed, "a look-alike of "+cache.CacheDomain
 			if site(host) == site(cache.CacheDomain) {
-				id, what = "cache-lookalike-allowed", "a host that only the cache "+cache.ID+" can have"
+				id, what = CacheLookalikeAllowed, "a host that only the cache "+cache.ID+" can have"
 			}
 			once(KindLookalikes, id, what, "https://"+host)
 		}

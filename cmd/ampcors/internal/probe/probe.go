@@ -305,7 +305,7 @@ func (p *prober) finish(cells []*cell) {
 		r.Notes = append(r.Notes, *note)
 	}
 	p.removeSecrets()
-	order := make(map[string]int)
+	order := make(map[ID]int)
 	for i, k := range kinds {
 		order[k.id] = i
 	}

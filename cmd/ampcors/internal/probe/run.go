@@ -301,7 +301,7 @@ func (c *cell) askGroup(ctx context.Context, group []*trial) error {
 		slots := make(chan struct{}, c.width)
 		var wait sync.WaitGroup
 		for _, t := range group {
-			if c.denial == nil && t.id == "any-origin-allowed" { // the answer must be one from before checkDenial finds a ban
+			if c.denial == nil && t.id == AnyOriginAllowed { // the answer must be one from before checkDenial finds a ban
 				c.ask(ctx, t)
 				continue
 			}
@@ -352,7 +352,7 @@ func (c *cell) askFailed(ctx context.Context, group []*trial) {
 // anotherSite returns the answered trial of another website in the group, or nil.
 func anotherSite(group []*trial) *trial {
 	i := slices.IndexFunc(group, func(t *trial) bool {
-		return t.id == "any-origin-allowed" && len(t.answers) > 0 && t.answers[0].err == nil
+		return t.id == AnyOriginAllowed && len(t.answers) > 0 && t.answers[0].err == nil
 	})
 	if i < 0 {
 		return nil

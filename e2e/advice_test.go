@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/ampcors/ampcors/internal/servertest"
+	"github.com/ampcors/ampcors/probe"
 )
 
 // A dialect is a server or language with advice.
@@ -121,8 +122,7 @@ const (
 
 // TestAdviceWorks starts from a mistake, follows the advice to the letter, and probes again.
 func TestAdviceWorks(t *testing.T) {
-	var servers []string
-	ask(t, http.MethodGet, "/servers", nil, &servers)
+	servers := probe.Servers()
 	if len(servers) < 9 {
 		t.Errorf("advice for %q", servers)
 	}
@@ -139,13 +139,13 @@ func TestAdviceWorks(t *testing.T) {
 				apis = []string{"/api/list"}
 			}
 			// One endpoint asks for all that the advice must grant.
-			put := endpoint{URL: apiOrigin + apis[0], Method: http.MethodPut, ContentType: "application/json", Body: "{}", Credentials: true, Answer: "any"}
-			get := endpoint{URL: apiOrigin + apis[0], Method: http.MethodGet, Credentials: true, Answer: "json"}
+			put := probe.Endpoint{URL: apiOrigin + apis[0], Method: http.MethodPut, ContentType: "application/json", Body: "{}", Credentials: true, Answer: "any"}
+			get := probe.Endpoint{URL: apiOrigin + apis[0], Method: http.MethodGet, Credentials: true, Answer: "json"}
 
 			s.use(proxy(d.mistake(t)))
-			wantFindings(t, runProbe(t, s, probeConfig{Endpoints: []endpoint{get}, Publishers: []string{publisher}}), d.want)
+			wantFindings(t, runProbe(t, s, probe.Config{Endpoints: []probe.Endpoint{get}, Publishers: []string{publisher}}), d.want)
 			report := probeAPI(t, s, get, put)
-			i := slices.IndexFunc(report.Snippets, func(s snippet) bool { return s.Server == server })
+			i := slices.IndexFunc(report.Snippets, func(s probe.Snippet) bool { return s.Server == server })
 			if i < 0 {
 				t.Fatalf("there is no advice for %s", server)
 			}
@@ -154,11 +154,11 @@ func TestAdviceWorks(t *testing.T) {
 			advised := proxy(d.advised(t, advice))
 			s.use(advised)
 			for i, path := range apis {
-				form := endpoint{URL: apiOrigin + path, Method: http.MethodPost, ContentType: "application/x-www-form-urlencoded", Body: "a=b", Credentials: true, Answer: "form"}
+				form := probe.Endpoint{URL: apiOrigin + path, Method: http.MethodPost, ContentType: "application/x-www-form-urlencoded", Body: "a=b", Credentials: true, Answer: "form"}
 				json := form
 				json.ContentType, json.Body, json.Answer = "application/json", "{}", "any"
 				get.URL, put.URL = form.URL, form.URL
-				endpoints := []endpoint{form, json, get, put}
+				endpoints := []probe.Endpoint{form, json, get, put}
 				if i > 0 {
 					endpoints = endpoints[:2] // the others depend on no path
 				}
@@ -218,9 +218,9 @@ func testException(t *testing.T, addr string) {
 }
 
 // probeAPI probes endpoints, also with methods that change data.
-func probeAPI(t *testing.T, s *site, endpoints ...endpoint) *report {
+func probeAPI(t *testing.T, s *site, endpoints ...probe.Endpoint) *probe.Report {
 	t.Helper()
-	return runProbe(t, s, probeConfig{Endpoints: endpoints, Publishers: []string{publisher}, Unsafe: true, PageHeader: http.Header{"X-Token": {"1"}}})
+	return runProbe(t, s, probe.Config{Endpoints: endpoints, Publishers: []string{publisher}, Unsafe: true, PageHeader: http.Header{"X-Token": {"1"}}})
 }
 
 // startApacheProxy starts Apache as a proxy with directives.

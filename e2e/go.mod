@@ -9,12 +9,15 @@ replace github.com/ampcors/ampcors/cmd/ampcors => ../cmd/ampcors
 
 replace github.com/ampcors/ampcors/metrics => ../metrics
 
+replace github.com/ampcors/ampcors/probe => ../probe
+
 replace github.com/ampcors/ampcors/source/pgsource => ../source/pgsource
 
 replace github.com/ampcors/ampcors/source/redissource => ../source/redissource
 
 require (
 	github.com/ampcors/ampcors v0.0.0-00010101000000-000000000000
+	github.com/ampcors/ampcors/probe v0.0.0-00010101000000-000000000000
 	github.com/chromedp/cdproto v0.159.0 // indirect
 	github.com/chromedp/chromedp v0.23.0
 	github.com/jub0bs/cors v0.13.0
@@ -25,6 +28,7 @@ require (
 
 require (
 	filippo.io/edwards25519 v1.2.0 // indirect
+	github.com/andybalholm/brotli v1.3.0 // indirect
 	github.com/dustin/go-humanize v1.0.1 // indirect
 	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
 	github.com/google/uuid v1.6.0 // indirect
@@ -39,6 +43,7 @@ require (
 	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
+	golang.org/x/time v0.16.0 // indirect
 	golang.org/x/tools v0.52.1-0.20261106145633-d407941a339a // indirect
 	modernc.org/libc v1.72.0 // indirect
 	modernc.org/mathutil v1.7.1 // indirect

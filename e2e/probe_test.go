@@ -18,6 +18,8 @@ import (
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/internal/servertest"
+	"github.com/ampcors/ampcors/probe"
+	"github.com/ampcors/ampcors/probe/probetest"
 )
 
 // TestChromiumAgreesWithTheProbe repeats the requests of the probe in Chromium, for pages
@@ -27,23 +29,24 @@ func TestChromiumAgreesWithTheProbe(t *testing.T) {
 	s := newSite(t)
 	page := tab(t, browser(t, s))
 	visit(t, page, apiOrigin+"/login", "''")
-	var backends []backend
-	ask(t, http.MethodGet, "/backends", nil, &backends)
-	if len(backends) < 100 {
-		t.Errorf("%d backends", len(backends))
+	cases := probetest.Cases()
+	if len(cases) < 100 {
+		t.Errorf("%d backends", len(cases))
 	}
-	address, _ := prober() // ask has seen an error
-	s.use(proxy(address))
-	for _, c := range backends {
+	backends := http.NewServeMux()
+	s.use(backends)
+	for i, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
 			if c.Remembers {
 				t.Skip("its answers depend on earlier requests")
 			}
-			c.Endpoint.URL = apiOrigin + c.Backend // a new URL, for which Chromium has no cached preflight
-			report := runProbe(t, s, probeConfig{Endpoints: []endpoint{c.Endpoint}, Publishers: []string{c.Publisher}, Unsafe: c.Unsafe, Cookie: c.Cookie})
+			path := fmt.Sprintf("/probe/%d", i) // a new URL, for which Chromium has no cached preflight
+			backends.Handle(path, c.Backend())
+			c.Endpoint.URL = apiOrigin + path
+			report := runProbe(t, s, probe.Config{Endpoints: []probe.Endpoint{c.Endpoint}, Publishers: []string{c.Publisher}, Unsafe: c.Unsafe, Cookie: c.Cookie})
 			pages := 0
 			for _, trial := range report.Trials {
-				if trial.Kind != "pages" || trial.Outcome == "not tested" {
+				if trial.Kind != probe.KindPage || trial.Outcome == probe.NotTested {
 					continue
 				}
 				pages++
@@ -57,15 +60,15 @@ func TestChromiumAgreesWithTheProbe(t *testing.T) {
 			}
 			for _, f := range report.Findings {
 				isRead := slices.Contains(f.Evidence, "A browser lets that page read the answer.")
-				if !isRead || strings.Contains(f.Origin, ":8443") || f.ID == "localhost-allowed" { // no server of the test is there
+				if !isRead || strings.Contains(f.Origin, ":8443") || f.ID == probe.LocalhostAllowed { // no server of the test is there
 					continue
 				}
 				_, u, _ := strings.Cut(f.Request, " ")
 				at, options := f.Origin, ""
 				switch f.ID {
-				case "referer-trusted":
+				case probe.RefererTrusted:
 					at, options = f.Origin+"/?https://www.example.com/", ", referrerPolicy: 'unsafe-url'"
-				case "same-origin-header-trusted":
+				case probe.SameOriginHeaderTrusted:
 					options = ", headers: {'AMP-Same-Origin': 'true'}"
 				}
 				e := c.Endpoint
@@ -86,7 +89,7 @@ func TestChromiumAgreesWithTheProbe(t *testing.T) {
 
 // fetchOf returns a script that sends the request of an endpoint to u, with more options of fetch. It
 // yields "read" or "blocked".
-func fetchOf(e endpoint, u, options string) string {
+func fetchOf(e probe.Endpoint, u, options string) string {
 	credentials, body, header := "omit", "", ""
 	if e.Credentials {
 		credentials = "include"
@@ -176,8 +179,8 @@ echo '{}';
 		t.Run(test.name, func(t *testing.T) {
 			s := newSite(t)
 			s.use(test.api(t))
-			e := endpoint{URL: apiOrigin + "/api/read", Method: "GET", Credentials: true, Answer: "json"}
-			wantFindings(t, runProbe(t, s, probeConfig{Endpoints: []endpoint{e}, Publishers: []string{publisher}}), test.want)
+			e := probe.Endpoint{URL: apiOrigin + "/api/read", Method: "GET", Credentials: true, Answer: "json"}
+			wantFindings(t, runProbe(t, s, probe.Config{Endpoints: []probe.Endpoint{e}, Publishers: []string{publisher}}), test.want)
 		})
 	}
 }
@@ -193,19 +196,19 @@ func TestALimitOfRequestsIsNotClean(t *testing.T) {
 	}
 	s.use(proxy(startNginxWith(t, `map_hash_bucket_size 256; limit_req_zone $server_port zone=all:1m rate=60r/m; map $http_origin $allowed { default ""; `+allowed+`}`,
 		`limit_req zone=all burst=8 nodelay; default_type application/json; add_header Access-Control-Allow-Origin $allowed; add_header Access-Control-Allow-Credentials true; add_header Vary Origin; proxy_pass http://`+serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "{}") }))+`;`)))
-	e := endpoint{URL: apiOrigin + "/api/read", Method: "GET", Credentials: true, Answer: "json"}
-	report := runProbe(t, s, probeConfig{Endpoints: []endpoint{e}, Publishers: []string{publisher}})
+	e := probe.Endpoint{URL: apiOrigin + "/api/read", Method: "GET", Credentials: true, Answer: "json"}
+	report := runProbe(t, s, probe.Config{Endpoints: []probe.Endpoint{e}, Publishers: []string{publisher}})
 	wantFindings(t, report, nil)
-	if !slices.ContainsFunc(report.Untested, func(u untested) bool { return u.Failed && strings.Contains(u.Reason, "limits requests") }) {
+	if !slices.ContainsFunc(report.Untested, func(u probe.Untested) bool { return u.Failed && strings.Contains(u.Reason, "limits requests") }) {
 		t.Errorf("%+v", report.Untested)
 	}
 }
 
-func wantFindings(t *testing.T, report *report, want []string) {
+func wantFindings(t *testing.T, report *probe.Report, want []string) {
 	t.Helper()
 	var got []string
 	for _, f := range report.Findings {
-		got = append(got, f.ID)
+		got = append(got, string(f.ID))
 	}
 	slices.Sort(got)
 	if !slices.Equal(got, want) {

@@ -258,9 +258,12 @@ func TestWhoImportsWhom(t *testing.T) {
 	if deps := list(".", "-deps", "./cacheurl", "./badvalue"); strings.Contains(deps, root+"/source") || strings.Contains(deps, root+"/announce") {
 		t.Error("cacheurl is no leaf")
 	}
-	for _, module := range []string{"metrics", "source/filter", "source/pgsource", "source/redissource", "announce/outbox", "caddy", "cmd/ampcors"} {
+	for _, module := range []string{"metrics", "probe", "source/filter", "source/pgsource", "source/redissource", "announce/outbox", "caddy", "cmd/ampcors"} {
 		if _, err := os.Stat(filepath.Join("..", module, "go.mod")); err != nil {
 			t.Skip("this is not the whole repository, but a module of it")
+		}
+		if module == "probe" && strings.Contains(list(module, "-deps", "."), "\n"+root+"\n") {
+			t.Error("the probe imports the middleware")
 		}
 		if imports := list(module, "-f", `{{join .Imports "\n"}}`, "./..."); strings.Contains(imports, root+"/internal/") {
 			t.Errorf("%s imports internals of the root module", module)

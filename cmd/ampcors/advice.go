@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ampcors/ampcors"
-	"github.com/ampcors/ampcors/cmd/ampcors/internal/probe"
 	"github.com/ampcors/ampcors/configfile"
+	"github.com/ampcors/ampcors/probe"
 	"github.com/ampcors/ampcors/source"
 )
 
@@ -67,7 +67,8 @@ func newAdvice() *cobra.Command {
 		for _, note := range notInAdvice(cfg, asksDatabase, probe.Servers()[i]) {
 			fmt.Fprintln(cmd.ErrOrStderr(), "note: "+note)
 		}
-		snippets, err := probe.Advice(cfg)
+		snippets, err := probe.Advice(probe.AdviceConfig{Publishers: cfg.Publishers, Caches: cfg.Caches, Credentialed: cfg.Credentialed, Methods: cfg.Methods,
+			RequestHeaders: cfg.RequestHeaders, ResponseHeaders: cfg.ResponseHeaders, MaxAge: cfg.MaxAge})
 		if err != nil {
 			return err
 		}

@@ -4,9 +4,11 @@ go 1.26.0
 
 replace github.com/ampcors/ampcors => ../../
 
+replace github.com/ampcors/ampcors/probe => ../../probe
+
 require (
 	github.com/ampcors/ampcors v0.0.0-00010101000000-000000000000
-	github.com/andybalholm/brotli v1.3.0
+	github.com/ampcors/ampcors/probe v0.0.0-00010101000000-000000000000
 	github.com/go-sql-driver/mysql v1.10.1
 	github.com/gofrs/flock v0.13.0
 	github.com/jackc/pgx/v5 v5.12.0
@@ -18,6 +20,7 @@ require (
 
 require (
 	filippo.io/edwards25519 v1.2.0 // indirect
+	github.com/andybalholm/brotli v1.3.0 // indirect
 	github.com/cpuguy83/go-md2man/v2 v2.0.6 // indirect
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
@@ -35,7 +38,7 @@ require (
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/spf13/pflag v1.0.10
 	golang.org/x/sys v0.49.0 // indirect
-	golang.org/x/text v0.43.0
+	golang.org/x/text v0.43.0 // indirect
 )
 
 replace github.com/ampcors/ampcors/metrics => ../../metrics

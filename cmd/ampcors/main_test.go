@@ -17,10 +17,10 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/ampcors/ampcors"
-	"github.com/ampcors/ampcors/cmd/ampcors/internal/probe"
 	"github.com/ampcors/ampcors/configfile"
 	"github.com/ampcors/ampcors/internal/readme"
 	"github.com/ampcors/ampcors/internal/servertest"
+	"github.com/ampcors/ampcors/probe"
 )
 
 // run runs the command with a standard input.

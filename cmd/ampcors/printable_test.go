@@ -28,7 +28,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ampcors/ampcors/cmd/ampcors/internal/probe"
+	"github.com/ampcors/ampcors/probe"
 )
 
 func TestMain(m *testing.M) {

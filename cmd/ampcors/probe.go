@@ -16,7 +16,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/ampcors/ampcors/announce/sitemap"
-	"github.com/ampcors/ampcors/cmd/ampcors/internal/probe"
+	"github.com/ampcors/ampcors/probe"
 )
 
 // A probeFlags has the values of the flags of the command probe.

@@ -15,7 +15,7 @@ import (
 	"testing"
 
 	"github.com/ampcors/ampcors"
-	"github.com/ampcors/ampcors/cmd/ampcors/internal/probe"
+	"github.com/ampcors/ampcors/probe"
 )
 
 // public starts an API that anybody may read, with pages.

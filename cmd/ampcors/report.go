@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ampcors/ampcors/cmd/ampcors/internal/probe"
+	"github.com/ampcors/ampcors/probe"
 )
 
 // writers write a report, by the name of the format.

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ampcors/ampcors/cmd/ampcors/internal/probe"
-	"github.com/ampcors/ampcors/cmd/ampcors/internal/probe/probetest"
+	"github.com/ampcors/ampcors/probe"
+	"github.com/ampcors/ampcors/probe/probetest"
 )
 
 // TestEachMistakeIsFound checks that the probe finds exactly the ids of each backend.

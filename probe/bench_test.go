@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ampcors/ampcors/cmd/ampcors/internal/probe"
-	"github.com/ampcors/ampcors/cmd/ampcors/internal/probe/probetest"
+	"github.com/ampcors/ampcors/probe"
+	"github.com/ampcors/ampcors/probe/probetest"
 )
 
 // BenchmarkProbe probes a right backend that answers in 20 ms, at the default rate of the command.

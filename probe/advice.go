@@ -9,7 +9,6 @@ import (
 	"text/template"
 	"time"
 
-	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/cacheurl"
 )
 
@@ -84,10 +83,19 @@ func snippets(p policy) (all []Snippet) {
 	return all
 }
 
-// Advice returns the snippets for the pages of publishers, without a probe: for GET and POST, and
-// further methods and headers. A publisher must be a domain. Config.Origins and Config.Email are not in
-// the advice.
-func Advice(cfg ampcors.Config) ([]Snippet, error) {
+// AdviceConfig says what a server should do. The fields are those of ampcors.Config with the same names.
+type AdviceConfig struct {
+	Publishers      []string // domains, and no patterns
+	Caches          []cacheurl.Cache
+	Credentialed    bool
+	Methods         []string // beyond GET, HEAD and POST
+	RequestHeaders  []string // beyond Content-Type
+	ResponseHeaders []string // if nil, AMP-Redirect-To, which the AMP runtime reads
+	MaxAge          time.Duration
+}
+
+// Advice returns the snippets for the pages of publishers, without a probe.
+func Advice(cfg AdviceConfig) ([]Snippet, error) {
 	p := policy{
 		MoreMethods: cfg.Methods, MoreHeaders: cfg.RequestHeaders, Caches: cfg.Caches, Credentialed: cfg.Credentialed,
 		ExposedNames: cfg.ResponseHeaders, MaxAge: int64(cfg.MaxAge / time.Second),

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -169,6 +171,14 @@ func (p *prober) fetchDocument(ctx context.Context, document *url.URL, publisher
 	if err != nil {
 		return err
 	}
+	if found := notADocument(f.response); found != "" {
+		publisher := "www." + site(document.Hostname())
+		if len(publishers) > 0 {
+			publisher = strings.Join(publishers, " --publisher ")
+		}
+		return fmt.Errorf("it is no document, but %s (status %d), such as pages fetch: to test it with the pages that call it, use --endpoint '%s' --publisher %s",
+			found, f.response.Status, document, publisher)
+	}
 	read, err := ReadDocument(untilDone{ctx, bytes.NewReader(f.response.Body)}, base)
 	if err != nil {
 		return err
@@ -221,6 +231,23 @@ func (p *prober) fetchDocument(ctx context.Context, document *url.URL, publisher
 		p.addEndpoint(e, publishers, senders)
 	}
 	return nil
+}
+
+// notADocument returns what an answer is, or "" if it may be a document.
+func notADocument(resp *response) string {
+	mediaType, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	body := bytes.TrimLeft(bytes.TrimPrefix(resp.Body, []byte("\ufeff")), " \t\r\n")
+	switch {
+	case json.Valid(body):
+		return "JSON"
+	case bytes.Contains(body, []byte("<")), strings.HasSuffix(mediaType, "html"):
+		return ""
+	case len(body) == 0:
+		return "an empty answer"
+	case mediaType == "":
+		return "text without a Content-Type"
+	}
+	return mediaType
 }
 
 // isLoopback reports whether a host is on this machine: browsers take it for as safe as https.

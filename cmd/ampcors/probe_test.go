@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"encoding/xml"
 	"io"
@@ -359,6 +360,47 @@ func TestTheEmailsOfASenderAreTested(t *testing.T) {
 		code, stdout, stderr := run(t, "", append([]string{"probe", "--rate", "0"}, test.args...)...)
 		if code != test.code || !strings.Contains(stdout+stderr, test.want) || test.code == exitClean && !strings.Contains(stdout, fine) {
 			t.Errorf("%q: exit code %d\n%s%s", test.args, code, stdout, stderr)
+		}
+	}
+}
+
+// The first command of somebody with an API is to probe its URL as a document. The answer has the command that tests it.
+func TestAnAPIIsNoDocument(t *testing.T) {
+	for name, test := range map[string]struct {
+		header, body, want string
+		args               []string
+	}{
+		"JSON":                 {"application/json", `{"items": []}`, "it is no document, but JSON (status 200)", nil},
+		"JSON as text":         {"text/plain", ` [1]`, "it is no document, but JSON (status 200)", nil},
+		"text":                 {"text/csv", "a,b", "it is no document, but text/csv (status 200)", nil},
+		"nothing":              {"application/json", "", "it is no document, but an empty answer (status 200)", nil},
+		"JSON for a publisher": {"application/json", "{}", "--publisher www.a.example --publisher www.b.example", []string{"--publisher", "www.a.example,www.b.example"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", test.header)
+				io.WriteString(w, test.body)
+			}))
+			defer server.Close()
+			report := probeJSON(t, exitUntested, append([]string{server.URL + "/list?a=b"}, test.args...)...)
+			if len(report.Untested) != 1 || !strings.Contains(report.Untested[0].Reason, test.want) ||
+				!strings.Contains(report.Untested[0].Reason, "use --endpoint '"+server.URL+"/list?a=b' --publisher ") {
+				t.Errorf("%+v", report.Untested)
+			}
+		})
+	}
+}
+
+// A finding that no trial shows fails in JUnit exactly if --fail-on says so, as the exit code does.
+func TestJUnitObeysFailOn(t *testing.T) {
+	for failOn, want := range map[probe.Severity]int{probe.Low: 1, probe.Medium: 1, probe.High: 0, "none": 0} {
+		var b bytes.Buffer
+		report := &probe.Report{FailOn: failOn, Findings: []probe.Finding{{ID: probe.AnswersDiffer, Severity: probe.Medium, Title: "a title"}}}
+		if err := writeJUnit(&b, report); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Count(b.String(), "<failure"); got != want || !strings.Contains(b.String(), "a title") {
+			t.Errorf("--fail-on %s: %d failures; want %d\n%s", failOn, got, want, &b)
 		}
 	}
 }

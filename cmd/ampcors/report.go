@@ -477,6 +477,7 @@ func writeJUnit(w io.Writer, report *probe.Report) error {
 		}
 		suite.Cases = append(suite.Cases, c)
 	}
+	isFailure := func(f probe.Finding) bool { return report.FailOn != "none" && f.Severity.AtLeast(report.FailOn) }
 	for _, t := range report.Trials {
 		c := junitCase{Class: t.Method + " " + t.Endpoint + " " + t.Publisher,
 			Name: strings.TrimSpace(string(t.Kind) + ": " + t.What + " " + t.Origin)}
@@ -487,7 +488,7 @@ func writeJUnit(w io.Writer, report *probe.Report) error {
 		case t.Outcome == probe.Problem && f.Known:
 			notTested(c, "known: "+f.Title, false)
 			continue
-		case t.Outcome == probe.Problem && (report.FailOn == "none" || !f.Severity.AtLeast(report.FailOn)):
+		case t.Outcome == probe.Problem && !isFailure(f):
 			notTested(c, "below --fail-on: "+f.Title, false)
 			continue
 		case t.Outcome == probe.Problem:
@@ -500,9 +501,14 @@ func writeJUnit(w io.Writer, report *probe.Report) error {
 	for _, f := range report.Findings { // of no trial
 		if f.ID == probe.AnswersDiffer && !f.Known && !slices.ContainsFunc(report.Trials,
 			func(t probe.Trial) bool { return findingOf(report, t).ID == f.ID }) {
+			c := junitCase{Class: f.Method + " " + f.Endpoint + " " + f.Publisher, Name: string(f.ID)}
+			if !isFailure(f) {
+				notTested(c, "below --fail-on: "+f.Title, false)
+				continue
+			}
 			suite.Failures++
-			suite.Cases = append(suite.Cases, junitCase{Class: f.Method + " " + f.Endpoint + " " + f.Publisher, Name: string(f.ID),
-				Failure: &junitFailure{f.Title, string(f.Severity), strings.Join(f.Evidence, "\n") + "\n" + f.Remedy}})
+			c.Failure = &junitFailure{f.Title, string(f.Severity), strings.Join(f.Evidence, "\n") + "\n" + f.Remedy}
+			suite.Cases = append(suite.Cases, c)
 		}
 	}
 	for _, u := range report.Untested {

@@ -30,7 +30,7 @@ type delivery struct {
 	// By host and location of the key, see groupOf:
 	accepted map[string]bool
 	groups   map[string]*Error // why nothing more is sent
-	cause    map[string]Error  // the last rejection because of the content
+	cause    map[string]Error  // the last rejection of a page alone because of the content
 	reserve  map[string]string // a page that is sent last
 }
 
@@ -89,7 +89,7 @@ func (c *Client) deliver(ctx context.Context, batches []*Batch, isCautious bool)
 // these.
 func (c *Client) groupOf(b *Batch) string {
 	location, _ := c.locationOf(b.URLs[0])
-	return b.Host + " " + location
+	return strings.TrimSpace(b.Host + " " + location)
 }
 
 // tryOne sends one page of each group that had nothing accepted, and returns the batches whose halves are to be sent. It may be the page at
@@ -183,8 +183,9 @@ func (d *delivery) post(ctx context.Context, b *Batch) *Error {
 		d.accepted[d.client.groupOf(b)], d.largest = true, max(d.largest, len(b.URLs))
 		return nil
 	case problem.ofContent():
-		d.rejected++
-		d.cause[d.client.groupOf(b)] = *problem
+		if d.rejected++; len(b.URLs) == 1 {
+			d.cause[d.client.groupOf(b)] = *problem
+		}
 		if errors.Is(problem.Err, ErrTooLarge) && len(b.URLs) > d.largest {
 			d.size = max(len(b.URLs)/2, d.largest, 1)
 		}

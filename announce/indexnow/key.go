@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/ampcors/ampcors/badvalue"
 	"github.com/ampcors/ampcors/internal/domains"
@@ -101,11 +102,15 @@ func (c *Client) locationOf(page string) (location string, ok bool) {
 // hasParentSegment reports whether a path has a segment "..". The path is canonical, and so has none that is not escaped, but a
 // server that unescapes first may read "..%2f" as one.
 func hasParentSegment(path string) bool {
-	for range 3 { // some unescape more than once
+	for range 4 { // some unescape more than once
 		for segment := range strings.FieldsFuncSeq(path, func(c rune) bool { return c == '/' || c == '\\' }) {
-			if segment, _, _ = strings.Cut(segment, ";"); segment == ".." {
+			// Some servers cut a segment off at a ;, a space or a control character.
+			if rest, isParent := strings.CutPrefix(segment, ".."); isParent && (rest == "" || !isNameByte(rest[0])) {
 				return true
 			}
+		}
+		if !utf8.ValidString(path) { // such as dots that are encoded in a way that UTF-8 does not allow
+			return true
 		}
 		unescaped, err := url.PathUnescape(path)
 		if err != nil { // a server may be more tolerant
@@ -114,6 +119,11 @@ func hasParentSegment(path string) bool {
 		path = unescaped
 	}
 	return false
+}
+
+// isNameByte reports whether a byte is one of RFC 3986's unreserved characters, or a percent sign, which is decoded later.
+func isNameByte(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~%", c) >= 0
 }
 
 // String returns the key masked: at most an eighth of it, and no more than four characters.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -45,7 +46,7 @@ var (
 	ErrServer = errors.New("the engine has a problem")
 	// ErrUnexpected: any other answer, such as a redirect.
 	ErrUnexpected = errors.New("the engine's answer is not defined by IndexNow")
-	// ErrAllRejected: 400, 413 or 422 for all that was sent of the host in this call. The cause may be the key or
+	// ErrAllRejected: 400, 413 or 422 for all that was sent in this call of the host with one key file. The cause may be the key or
 	// the request, and no page is given up. Check the key first, with [Client.Verify]. Somebody has to act, so it is not Retryable.
 	ErrAllRejected = errors.New("the engine rejects all that was sent of this host, so the cause may be the key (verify it first), and not a page")
 	// ErrNotSent: the batch was not sent, because an earlier one failed, or too many were rejected.
@@ -102,7 +103,10 @@ func (e *Error) Retryable() bool {
 func (e *Error) IsFinal() bool { return !e.Retryable() && !errors.Is(e.Err, ErrAllRejected) }
 
 // OfHost reports whether the failure concerns all URLs of the host, such as its key, and not the engine: other hosts may work.
-func (e *Error) OfHost() bool { return errors.Is(e.Err, ErrAllRejected) || e.ofHost() }
+func (e *Error) OfHost() bool {
+	return e.ofHost() || slices.ContainsFunc([]error{ErrAllRejected, ErrKeyPending, ErrKeyNotFound, ErrRotateKey, ErrForbidden},
+		func(of error) bool { return errors.Is(e.Err, of) })
+}
 
 // ofContent reports whether the engine may accept a part of the same URLs.
 func (e *Error) ofContent() bool {
@@ -178,8 +182,7 @@ func (c *Client) group(urls []string) (report Report, batches []*Batch) {
 			continue
 		}
 		seen[canonical] = true
-		location, _ := c.locationOf(canonical)
-		key := page.Host + " " + location
+		key := c.groupOf(&Batch{Host: page.Host, URLs: []string{canonical}})
 		b := open[key]
 		if b == nil || len(b.URLs) == maxURLs {
 			b = &Batch{Host: page.Host}
@@ -227,6 +230,17 @@ func (c *Client) Canonical(url string) (canonical, host string, err error) {
 		return "", "", problem
 	}
 	return page.String(), page.Host, nil
+}
+
+// Group returns a URL as [Client.Canonical] does, and its group: URLs of one host with the same key file. A request has URLs of
+// one group, and what an engine says of a key is said of them. A group is the host, and the URL of the key file if
+// it is not at its usual place.
+func (c *Client) Group(url string) (canonical, group string, err error) {
+	page, problem := c.page("url", url)
+	if problem != nil {
+		return "", "", problem
+	}
+	return page.String(), c.groupOf(&Batch{Host: page.Host, URLs: []string{page.String()}}), nil
 }
 
 // page parses a URL and checks that the key file covers it. The path is that of an error.

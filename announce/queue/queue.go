@@ -23,11 +23,11 @@ import (
 type Config struct {
 	// Delay is how long a URL waits for others of its host. If zero, 5 seconds is used.
 	Delay time.Duration
-	// Capacity is how many URLs may wait or be on their way. If zero, 100,000 is used. Hosts that the service rejects
-	// have at most half of it, all together.
+	// Capacity is how many URLs may wait or be on their way. If zero, 100,000 is used. In a full queue, hosts that
+	// the service rejects keep at most half of it, all together.
 	Capacity int
-	// GiveUpAfter is how long URLs of a host wait that the service rejects as a whole, such as because of its key, from the first
-	// rejection on. Then Done gets them, with the service's last answer. If zero, 24 hours is used.
+	// GiveUpAfter is how long a URL waits while the service rejects its host as a whole, such as because of the key. Then
+	// Done gets it, with the service's last answer. If zero, 24 hours is used.
 	GiveUpAfter time.Duration
 	// Done is called with each URL that leaves the queue: err is nil if the service has accepted it,
 	// and says why it never will otherwise. If nil, the client's log is all there is. It may be called
@@ -44,7 +44,8 @@ type Service struct {
 	Batch int
 }
 
-// An Item is one thing to be sent. Items with the same URL are the same, and wait once.
+// An Item is one thing to be sent. Items with the same URL are the same, and wait once. Items with the same Host share requests,
+// and the service rejects them together.
 type Item struct{ URL, Host string }
 
 // A Result is the outcome for one [Item].
@@ -53,10 +54,12 @@ type Result struct {
 	Again bool          // Err is temporary: the item is sent again
 	After time.Duration // and not before this time has passed
 	Soon  bool          // if others of the request were accepted, the rest is sent again without a longer backoff
-	// OfHost says that Err concerns the host, and not the service: nothing of the request is accepted. Until something of the host is,
-	// each of its requests has one item, and hosts that work go first. An item that is rejected alone, before and after another
-	// one is accepted, is at fault itself: it is not sent again.
+	// OfHost says that Err concerns the host, such as its key, and not the service. If nothing of the request is accepted, each
+	// further request of the host has one item, until one is accepted.
 	OfHost bool
+	// MayBeItem says that Err may also be about the item. An item that is rejected so, alone, and again after another item of its
+	// host was accepted, is not sent again.
+	MayBeItem bool
 }
 
 // Stats counts the items of a [Queue].
@@ -79,7 +82,8 @@ var (
 )
 
 const (
-	parallel   = 16 // requests at one time, each for another host; at most half of them for hosts that are rejected
+	parallel   = 16 // requests at one time, each for another host
+	reserve    = 4  // more requests, for hosts that are rejected: so these delay no other
 	minBackoff = time.Second
 	maxBackoff = 10 * time.Minute
 )
@@ -115,8 +119,9 @@ type host struct {
 	failures int       // in a row
 	err      error     // of the last one
 
-	rejectedSince time.Time       // zero unless the service rejects the host
-	isAtFault     map[string]bool // items that were rejected alone: true if another one was accepted since
+	since         map[string]time.Time // when each item was added that waits or is on its way
+	rejectedSince time.Time            // zero unless the service rejects the host
+	isAtFault     map[string]bool      // items that were rejected alone: true if another one was accepted since
 }
 
 // kind is an index of Queue.due.
@@ -193,7 +198,7 @@ func (q *Queue) add(items []Item) (givenUp []finished, err error) {
 	switch {
 	case q.isClosed:
 		return nil, ErrClosed
-	case isRejected && q.rejected()+len(items) > share:
+	case isRejected && q.items >= share && q.rejected()+len(items) > share:
 		return nil, fmt.Errorf("%w for hosts that the service rejects", ErrFull)
 	case q.items+len(items) > q.cfg.Capacity:
 		if givenUp = q.shrink(share); q.items+len(items) > q.cfg.Capacity {
@@ -203,7 +208,7 @@ func (q *Queue) add(items []Item) (givenUp []finished, err error) {
 	for _, i := range items {
 		h := q.hosts[i.Host]
 		if h == nil {
-			h = &host{name: i.Host, isAdded: make(map[string]bool), isAtFault: make(map[string]bool), at: time.Now().Add(q.cfg.Delay)}
+			h = &host{name: i.Host, isAdded: make(map[string]bool), since: make(map[string]time.Time), isAtFault: make(map[string]bool), at: time.Now().Add(q.cfg.Delay)}
 			q.hosts[i.Host] = h
 			heap.Push(&q.due[0], h)
 		}
@@ -230,7 +235,8 @@ func (q *Queue) shrink(share int) (givenUp []finished) {
 	}
 	for _, h := range q.hosts {
 		if h.kind() == 1 {
-			givenUp = append(givenUp, q.giveUp(h, len(h.waiting)*share/all, "the queue is full")...)
+			n, kept := 0, len(h.waiting)*share/all
+			givenUp = append(givenUp, q.giveUp(h, "the queue is full", func(string) bool { n++; return n > kept })...)
 		}
 	}
 	q.due[1] = slices.DeleteFunc(q.due[1], func(h *host) bool {
@@ -243,14 +249,18 @@ func (q *Queue) shrink(share int) (givenUp []finished) {
 	return givenUp
 }
 
-// giveUp gives up all but the first items of a host. q.mu is held.
-func (q *Queue) giveUp(h *host, kept int, reason string) (givenUp []finished) {
-	for _, url := range h.waiting[kept:] {
+// giveUp gives up those items of a host that wait and for which isOver is true. q.mu is held.
+func (q *Queue) giveUp(h *host, reason string, isOver func(url string) bool) (givenUp []finished) {
+	h.waiting = slices.DeleteFunc(slices.Clone(h.waiting), func(url string) bool {
+		if !isOver(url) {
+			return false
+		}
 		delete(h.isAdded, url)
 		delete(h.isAtFault, url)
+		delete(h.since, url)
 		givenUp = append(givenUp, finished{url, fmt.Errorf("given up, because %s: %w", reason, h.err)})
-	}
-	h.waiting = h.waiting[:kept]
+		return true
+	})
 	q.items -= len(givenUp)
 	q.stats.Failed += uint64(len(givenUp))
 	return givenUp
@@ -258,6 +268,19 @@ func (q *Queue) giveUp(h *host, kept int, reason string) (givenUp []finished) {
 
 func (h *host) add(url string) {
 	h.waiting, h.isAdded[url] = append(h.waiting, url), true
+	if h.since[url].IsZero() {
+		h.since[url] = time.Now()
+	}
+}
+
+// next returns the place of the item with which a host that is rejected is asked: the latest that was not rejected alone before.
+func (h *host) next() int {
+	for i := len(h.waiting) - 1; i > 0; i-- {
+		if _, isTried := h.isAtFault[h.waiting[i]]; !isTried {
+			return i
+		}
+	}
+	return 0
 }
 
 func (q *Queue) wakeUp() {
@@ -320,14 +343,9 @@ func (q *Queue) Shutdown(ctx context.Context) (unsent []string, err error) {
 func (q *Queue) send(ctx context.Context, isLast bool) {
 	var onTheirWay sync.WaitGroup
 	defer onTheirWay.Wait()
-	ended := make(chan struct{}, parallel)
+	ended := make(chan struct{}, parallel+reserve)
 	for n := 0; ctx.Err() == nil; { // requests on their way
-		var h *host
-		var urls []string
-		wait := time.Hour
-		if n < parallel {
-			h, urls, wait = q.take(isLast)
-		}
+		h, urls, wait := q.take(isLast)
 		switch {
 		case h != nil:
 			n++
@@ -362,6 +380,8 @@ func (q *Queue) take(isLast bool) (h *host, urls []string, wait time.Duration) {
 	defer q.mu.Unlock()
 	kind, next := 0, 0
 	switch wait = time.Hour; {
+	case isLast && q.onTheWay[0] >= parallel:
+		return nil, nil, wait
 	case isLast:
 		if next = slices.IndexFunc(q.due[0], func(h *host) bool { return h.failures == 0 }); next < 0 {
 			return nil, nil, wait
@@ -370,7 +390,7 @@ func (q *Queue) take(isLast bool) (h *host, urls []string, wait time.Duration) {
 		return nil, nil, wait
 	default:
 		for kind = range q.due {
-			if len(q.due[kind]) > 0 && (kind == 0 || q.onTheWay[kind] < parallel/2) {
+			if len(q.due[kind]) > 0 && q.onTheWay[kind] < [2]int{parallel, reserve}[kind] {
 				wait = min(wait, time.Until(q.due[kind][0].at))
 			}
 			if wait <= 0 {
@@ -382,12 +402,14 @@ func (q *Queue) take(isLast bool) (h *host, urls []string, wait time.Duration) {
 		}
 	}
 	h = heap.Remove(&q.due[kind], next).(*host)
-	n := min(len(h.waiting), q.service.Batch)
-	if kind == 1 {
-		n = 1
-	}
 	q.onTheWay[kind]++
-	urls, h.waiting = h.waiting[:n:n], h.waiting[n:]
+	if kind == 1 {
+		i := h.next()
+		urls, h.waiting = []string{h.waiting[i]}, slices.Concat(h.waiting[:i], h.waiting[i+1:])
+	} else {
+		n := min(len(h.waiting), q.service.Batch)
+		urls, h.waiting = h.waiting[:n:n], h.waiting[n:]
+	}
 	for _, url := range urls {
 		delete(h.isAdded, url) // what is added from now on has changed since
 	}
@@ -402,12 +424,15 @@ func (q *Queue) settle(ctx context.Context, h *host, urls []string, results []Re
 	var failure *Result
 	hasProgress := false
 	for i, r := range results {
-		if r.Again && r.OfHost && len(urls) == 1 {
+		if r.Again && r.MayBeItem && len(urls) == 1 && ctx.Err() == nil {
 			r.Again = !h.isAtFault[urls[i]]
 			h.isAtFault[urls[i]] = false
 		}
 		if !r.Again {
 			delete(h.isAtFault, urls[i])
+			if delete(h.since, urls[i]); h.isAdded[urls[i]] { // it has changed meanwhile
+				h.since[urls[i]] = time.Now()
+			}
 		}
 		switch {
 		case r.Again:
@@ -437,8 +462,8 @@ func (q *Queue) settle(ctx context.Context, h *host, urls []string, results []Re
 		h.at = h.at.Add(q.cfg.Delay)
 	}
 	switch {
-	case failure == nil:
-		h.failures, h.err, q.stats.Err = 0, nil, nil
+	case failure == nil: // also if all is rejected for good: then the next request has all items
+		h.failures, h.err, q.stats.Err, h.rejectedSince = 0, nil, nil, time.Time{}
 	case ctx.Err() == nil: // otherwise the end of the context may be the cause
 		backoff := maxBackoff
 		if h.failures < 10 {
@@ -446,7 +471,7 @@ func (q *Queue) settle(ctx context.Context, h *host, urls []string, results []Re
 		}
 		h.failures++
 		h.at, h.err, q.stats.Err = time.Now().Add(max(backoff, failure.After)), failure.Err, failure.Err
-		if failure.OfHost && h.rejectedSince.IsZero() {
+		if failure.OfHost && !hasProgress && h.rejectedSince.IsZero() {
 			h.rejectedSince = time.Now()
 		}
 	}
@@ -457,7 +482,8 @@ func (q *Queue) settle(ctx context.Context, h *host, urls []string, results []Re
 		}
 	}
 	if failure != nil && failure.OfHost && h.kind() == 1 && time.Since(h.rejectedSince) >= q.cfg.GiveUpAfter {
-		done = append(done, q.giveUp(h, 0, fmt.Sprintf("nothing of the host was accepted for %v", q.cfg.GiveUpAfter))...)
+		done = append(done, q.giveUp(h, fmt.Sprintf("nothing of the host was accepted for %v", q.cfg.GiveUpAfter),
+			func(url string) bool { return time.Since(h.since[url]) >= q.cfg.GiveUpAfter })...)
 	}
 	if len(h.waiting) == 0 {
 		delete(q.hosts, h.name)

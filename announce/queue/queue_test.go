@@ -387,7 +387,7 @@ func TestARejectedHostIsAskedWithOneItem(t *testing.T) {
 			if isRight.Load() {
 				return Result{}
 			}
-			return Result{Err: errBad, Again: true, OfHost: true}
+			return Result{Err: errBad, Again: true, OfHost: true, MayBeItem: true}
 		}}
 		q := newQueue(s, Config{Delay: time.Nanosecond})
 		s.run(q)
@@ -398,7 +398,7 @@ func TestARejectedHostIsAskedWithOneItem(t *testing.T) {
 		}
 		isRight.Store(true)
 		time.Sleep(20 * time.Second)
-		s.wants("1ns a/1 a/2 a/3", "1.000000001s a/4", "3.000000001s a/5", "7.000000001s a/1", "15.000000001s a/2", "31.000000001s a/3", "31.000000001s a/4 a/5 a/1", "31.000000002s a/2")
+		s.wants("1ns a/1 a/2 a/3", "1.000000001s a/3", "3.000000001s a/2", "7.000000001s a/1", "15.000000001s a/5", "31.000000001s a/4", "31.000000001s a/3 a/2 a/1", "31.000000002s a/5")
 		if stats := q.Stats(); stats.Waiting != 0 || stats.Accepted != 5 || stats.Err != nil {
 			t.Errorf("%+v", stats)
 		}
@@ -410,7 +410,7 @@ func TestAnItemThatIsRejectedAloneIsAtFault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{T: t, answer: func(_, url string) Result {
 			if url == "a/bad" {
-				return Result{Err: errBad, Again: true, OfHost: true}
+				return Result{Err: errBad, Again: true, OfHost: true, MayBeItem: true}
 			}
 			return Result{}
 		}}
@@ -432,7 +432,7 @@ func TestAnItemThatIsRejectedAloneIsAtFault(t *testing.T) {
 // Pages of a rejected host are given up after a time, with the service's last answer.
 func TestARejectedHostIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &service{T: t, answer: func(string, string) Result { return Result{Err: errBad, Again: true, OfHost: true} }}
+		s := &service{T: t, answer: func(string, string) Result { return Result{Err: errBad, Again: true, OfHost: true, MayBeItem: true} }}
 		q := newQueue(s, Config{Delay: time.Nanosecond, GiveUpAfter: time.Hour})
 		s.run(q)
 		s.add(q, "a/1", "a/2")
@@ -463,7 +463,7 @@ func TestAHostThatWorksNeverWaitsForRejectedOnes(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &service{T: t, takes: time.Second, answer: func(host, _ string) Result {
 					if strings.HasPrefix(host, "bad") {
-						return Result{Err: errBad, Again: true, OfHost: true}
+						return Result{Err: errBad, Again: true, OfHost: true, MayBeItem: true}
 					}
 					return Result{}
 				}}
@@ -506,4 +506,83 @@ func TestAHostThatWorksNeverWaitsForRejectedOnes(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A host with many items that are always rejected still gets each of its good ones accepted: the latest item is tried first.
+func TestAGoodItemBesideManyRejectedOnesIsAccepted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{T: t, answer: func(_, url string) Result {
+			if strings.Contains(url, "bad") {
+				return Result{Err: errBad, Again: true, OfHost: true, MayBeItem: true}
+			}
+			return Result{}
+		}}
+		q := newQueue(s, Config{Delay: time.Nanosecond})
+		s.run(q)
+		for i := range 200 {
+			s.add(q, fmt.Sprintf("a/bad%d", i))
+		}
+		for i := range 150 {
+			time.Sleep(10 * time.Minute)
+			s.add(q, fmt.Sprintf("a/%d", i))
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for i := range 150 {
+			if err, isDone := s.done[fmt.Sprintf("a/%d", i)]; !isDone || err != nil {
+				t.Errorf("a/%d: done %t, %v", i, isDone, err)
+			}
+		}
+	})
+}
+
+// What is not about the item, such as a key that is pending, never makes an item final, nor does the end of a context. What is final
+// for the whole host ends all its items at once.
+func TestOnlyARejectionOfTheContentMakesAnItemFinal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answers := map[string][]Result{} // of an item, one after another; the last one stays
+		s := &service{T: t}
+		s.answer = func(_, url string) Result {
+			if len(answers[url]) == 0 {
+				return Result{}
+			}
+			r := answers[url][0]
+			if len(answers[url]) > 1 {
+				answers[url] = answers[url][1:]
+			}
+			return r
+		}
+		pending := Result{Err: errBad, Again: true, OfHost: true}
+		q := newQueue(s, Config{Delay: time.Nanosecond})
+		s.run(q)
+		answers["a/1"] = []Result{pending, pending, pending, pending, {}}
+		s.add(q, "a/1")
+		time.Sleep(1500 * time.Millisecond)
+		s.add(q, "a/2")
+		time.Sleep(10 * time.Minute)
+		for i := range 50 {
+			s.mu.Lock()
+			answers[fmt.Sprintf("b/%d", i)] = []Result{pending, {Err: errBad, OfHost: true}}
+			s.mu.Unlock()
+			s.add(q, fmt.Sprintf("b/%d", i))
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if err, isDone := s.done["a/1"]; !isDone || err != nil {
+			t.Errorf("a/1: done %t, %v", isDone, err)
+		}
+		requests := 0
+		for _, sent := range s.sent {
+			if strings.Contains(sent, " b/") {
+				requests++
+			}
+		}
+		if stats := q.Stats(); stats.Waiting != 0 || stats.Failed != 50 || requests > 60 {
+			t.Errorf("%+v after %d requests", stats, requests)
+		}
+	})
 }

@@ -144,7 +144,7 @@ type Report struct {
 // If the engine rejects a request with 400, 413 or 422, it accepts none of its URLs, and does not say which
 // one is the cause. Then Submit sends halves of the request, until it has found the page. At most 64 requests
 // of a call are rejected in this way, besides the first one for each 10,000 URLs of a host. What this leaves is
-// in the report with [ErrNotSent], and a further call goes on. After a 413, requests have no more URLs than
+// in the report with [ErrNotSent], and a further call goes on; if a page was rejected alone and none accepted, it has [ErrAllRejected]. After a 413, requests have no more URLs than
 // the engine has accepted. A page is only given up if another one of its host was accepted; otherwise the error
 // is [ErrAllRejected].
 //

@@ -43,8 +43,8 @@ type Config struct {
 	// the engine rejects, is for the next one. The job of a server that died counts as failed after twice
 	// this time, and up to 30 seconds that River adds. Then it waits as after any failure.
 	Timeout time.Duration
-	// GiveUpAfter is how long URLs of a host wait of which the engine accepts nothing, from the first rejection on. Until then, the
-	// host has one request, with one page, at each backoff.
+	// GiveUpAfter is how long a URL waits while the engine accepts nothing of its host. Such a host is asked with one page at
+	// each backoff.
 	GiveUpAfter time.Duration
 }
 
@@ -123,11 +123,11 @@ func (o *Outbox) Stop(ctx context.Context) error { return o.river.Stop(ctx) }
 func (o *Outbox) Add(ctx context.Context, tx pgx.Tx, urls ...string) error {
 	hosts := make(map[string]string, len(urls)) // by URL
 	for _, u := range urls {
-		canonical, host, err := o.client.Canonical(u)
+		canonical, group, err := o.client.Group(u)
 		if err != nil {
 			return err
 		}
-		hosts[canonical] = host
+		hosts[canonical] = group
 	}
 	sorted := slices.Sorted(maps.Keys(hosts)) // so that two calls do not deadlock
 	hostOf := make([]string, len(sorted))
@@ -140,6 +140,8 @@ func (o *Outbox) Add(ctx context.Context, tx pgx.Tx, urls ...string) error {
 		ON CONFLICT (sha256(url::bytea)) DO UPDATE SET
 			version = p.version + 1,
 			error = NULL,
+			host = excluded.host,
+			added_at = clock_timestamp(),
 			ready_at = coalesce(p.ready_at, greatest(clock_timestamp() + $3, p.sent_at + $4))`,
 		sorted, hostOf, o.cfg.Delay, o.cfg.Hold)
 	return err

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ampcors/ampcors/announce/indexnow"
 	"github.com/ampcors/ampcors/internal/servertest"
 )
 
@@ -111,6 +112,44 @@ func TestARejectedHost(t *testing.T) {
 		if err := l.pool.QueryRow(t.Context(), `SELECT min(error) FROM outbox.page`).Scan(&text); err != nil || !strings.Contains(text, "given up, because nothing of the host was accepted for 3s: ") || !strings.Contains(text, "status 422") {
 			t.Errorf("%q, %v", text, err)
 		}
+	})
+	t.Run("may have pages of another key file, which are accepted", func(t *testing.T) {
+		var l local
+		l = prepareLocal(t, server, time.Nanosecond, 30*time.Second, rejecting(&l, func(u string) bool { return strings.Contains(u, "/shop/") }))
+		var err error
+		if l.client, err = indexnow.New(indexnow.Config{Key: "0123456789abcdef", Endpoint: l.url, KeyLocations: []string{pageURL + "k.txt", pageURL + "shop/k.txt"}}); err != nil {
+			t.Fatal(err)
+		}
+		var urls []string
+		for i := range 20 {
+			urls = append(urls, fmt.Sprintf("%sshop/%d", pageURL, i))
+		}
+		l.add(urls...)
+		l.start()
+		for i := range 5 {
+			l.add(fmt.Sprintf("%s%d", pageURL, i))
+			until(t, "the page is sent", func() bool { return l.count(func(q *request) bool { return q.status == http.StatusOK }) > i })
+		}
+		until(t, "the others wait", func() bool { stats := l.stats(); return stats.Waiting == 20 && stats.Failed == 0 })
+	})
+	t.Run("may have one page that is rejected, accepted, and rejected again", func(t *testing.T) {
+		var l local
+		var isWrong atomic.Bool
+		isWrong.Store(true)
+		l = newLocal(t, server, time.Second, 30*time.Second, rejecting(&l, func(string) bool { return isWrong.Load() }))
+		l.add(pageURL)
+		until(t, "it is rejected", func() bool { return l.count(func(*request) bool { return true }) > 0 })
+		isWrong.Store(false)
+		until(t, "it is accepted", func() bool { return l.count(func(q *request) bool { return q.status == http.StatusOK }) > 0 })
+		isWrong.Store(true)
+		before := l.count(func(*request) bool { return true })
+		l.add(pageURL)
+		until(t, "it is rejected again, twice", func() bool { return l.count(func(*request) bool { return true }) > before+1 })
+		if stats := l.stats(); stats.Failed != 0 {
+			t.Errorf("%+v", stats)
+		}
+		isWrong.Store(false)
+		until(t, "it is accepted again", func() bool { return l.stats().Waiting == 0 && l.stats().Failed == 0 })
 	})
 	for _, hosts := range []int{1, 10, 1000} {
 		t.Run(fmt.Sprintf("delays no other host, and there are %d", hosts), func(t *testing.T) {

@@ -4,17 +4,23 @@ CREATE SCHEMA IF NOT EXISTS outbox;
 CREATE TABLE IF NOT EXISTS outbox.page (
 	id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
 	url      text NOT NULL, -- as it is sent
-	host     text NOT NULL,
+	host     text NOT NULL, -- and the key file, if it is not at its usual place: what is sent together
 	version  bigint NOT NULL DEFAULT 1, -- one more with each change
 	ready_at timestamptz,      -- when it is to be sent; NULL if it is not
 	sent_at  timestamptz,
-	error    text              -- why the engine rejected it
+	error    text,             -- why the engine rejected it
+	added_at    timestamptz NOT NULL DEFAULT clock_timestamp(), -- last
+	rejected_at timestamptz -- when the engine rejected the page alone. If it accepts another page of the host afterwards, and rejects this one again, this one is at fault.
 );
+-- Tables of before have no such columns. ALTER TABLE would wait for all that use the table, at each start.
+DO $$ BEGIN
+	IF NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = 'outbox.page'::regclass AND attname = 'rejected_at') THEN
+		ALTER TABLE outbox.page ADD COLUMN added_at timestamptz NOT NULL DEFAULT clock_timestamp(), ADD COLUMN rejected_at timestamptz;
+	END IF;
+END $$;
 -- A URL has up to 8,000 bytes, an entry of an index up to 2,704.
 CREATE UNIQUE INDEX IF NOT EXISTS page_url ON outbox.page (sha256(url::bytea));
--- When the engine rejected the page alone. If it accepts another page of the host afterwards, and rejects this one again, this one is at fault.
-ALTER TABLE outbox.page ADD COLUMN IF NOT EXISTS rejected_at timestamptz;
--- The hosts of which the engine accepts nothing, such as because of the key.
+-- The hosts, as in page.host, of which the engine accepts nothing, such as because of the key.
 CREATE TABLE IF NOT EXISTS outbox.rejected_host (
 	host     text PRIMARY KEY,
 	since    timestamptz NOT NULL DEFAULT clock_timestamp(),

@@ -80,6 +80,10 @@ func (f *finder) Work(ctx context.Context, _ *river.Job[FindArgs]) error {
 			return err
 		}
 	}
+	if _, err := o.pool.Exec(ctx, `
+		DELETE FROM outbox.rejected_host AS h WHERE NOT EXISTS (SELECT FROM outbox.page AS p WHERE p.host = h.host AND p.ready_at IS NOT NULL)`); err != nil {
+		return err
+	}
 	_, err = o.pool.Exec(ctx, `
 		DELETE FROM outbox.page WHERE id IN (
 			SELECT id FROM outbox.page WHERE ready_at IS NULL AND error IS NULL AND sent_at < clock_timestamp() - $1::interval
@@ -124,10 +128,11 @@ func (o *Outbox) send(ctx context.Context, host string, limit int) (indexnow.Rep
 			report.Batches = append(report.Batches, indexnow.Batch{Host: host, URLs: []string{u}, Err: err})
 		}
 	}
-	if err := o.settle(ctx, pages, report); err != nil {
+	left, err := o.settle(ctx, pages, report)
+	if err != nil {
 		return report, err
 	}
-	return report, o.settleHost(ctx, host, report)
+	return report, o.settleHost(ctx, host, report, left, limit == 1)
 }
 
 func hasAccepted(report indexnow.Report) bool {
@@ -137,19 +142,22 @@ func hasAccepted(report indexnow.Report) bool {
 // rejectedQueue is the queue of the jobs for hosts that are rejected.
 const rejectedQueue = "rejected"
 
-// settleHost notes whether the engine accepts something of a host. If it has accepted nothing for Config.GiveUpAfter, the pages that wait are given up.
-func (o *Outbox) settleHost(ctx context.Context, host string, report indexnow.Report) error {
+// settleHost notes whether the engine accepts something of a host. left are the batches that are sent again. If the host was asked with one
+// page, whatever the engine said of it sets when the next one is asked.
+func (o *Outbox) settleHost(ctx context.Context, host string, report indexnow.Report, left []indexnow.Batch, wasRejected bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.cfg.Timeout/2)
 	defer cancel()
-	if hasAccepted(report) {
+	i := slices.IndexFunc(left, func(b indexnow.Batch) bool { return isOfHost(b.Err) })
+	switch {
+	case hasAccepted(report), len(left) == 0: // if all is rejected for good, the next request has all pages
 		_, err := o.pool.Exec(ctx, `DELETE FROM outbox.rejected_host WHERE host = $1`, host)
 		return err
+	case i < 0 && !wasRejected:
+		return nil // such as an engine that is down, for which River retries the job
+	case i < 0:
+		i = 0
 	}
-	i := slices.IndexFunc(report.Batches, func(b indexnow.Batch) bool { return isOfHost(b.Err) })
-	if i < 0 {
-		return nil // such as an engine that is down
-	}
-	problem := kept(report.Batches[i])
+	problem := kept(left[i])
 	var since time.Duration
 	if err := o.pool.QueryRow(ctx, `
 		INSERT INTO outbox.rejected_host AS h (host, next_at, error) VALUES ($1, clock_timestamp() + $2, $3)
@@ -159,13 +167,14 @@ func (o *Outbox) settleHost(ctx context.Context, host string, report indexnow.Re
 		return err
 	}
 	slog.WarnContext(ctx, "outbox: nothing of the host is accepted", "host", host, "for", since.Round(time.Second), "error", problem)
-	if since < o.cfg.GiveUpAfter {
+	if since < o.cfg.GiveUpAfter || !isOfHost(problem) {
 		return nil
 	}
 	_, err := o.pool.Exec(ctx, `
-		WITH gone AS (DELETE FROM outbox.rejected_host WHERE host = $1)
-		UPDATE outbox.page SET ready_at = NULL, error = $2 WHERE host = $1 AND ready_at IS NOT NULL`,
-		host, fmt.Sprintf("given up, because nothing of the host was accepted for %v: %v", o.cfg.GiveUpAfter, problem))
+		UPDATE outbox.page SET ready_at = NULL, error = $2 WHERE id IN (
+			SELECT id FROM outbox.page WHERE host = $1 AND ready_at IS NOT NULL AND added_at <= clock_timestamp() - $3::interval
+			FOR UPDATE SKIP LOCKED)`,
+		host, fmt.Sprintf("given up, because nothing of the host was accepted for %v: %v", o.cfg.GiveUpAfter, problem), o.cfg.GiveUpAfter)
 	return err
 }
 
@@ -185,7 +194,7 @@ func retry(report indexnow.Report) (err error) {
 	var wait time.Duration
 	hasProgress := false
 	for _, b := range report.Batches {
-		if problem := kept(b); problem != nil && !isOfHost(problem) { // the table has when such a host is asked
+		if problem := kept(b); problem != nil && !isOfHost(problem) { // rejected_host has when such a host is asked
 			err, wait = problem, max(wait, problem.RetryAfter)
 		}
 		hasProgress = hasProgress || b.Err == nil
@@ -215,9 +224,13 @@ const maxBatch = 10_000
 
 // ready returns the rows of a host that are to be sent, by URL, limit at most.
 func (o *Outbox) ready(ctx context.Context, host string, limit int) (map[string]page, error) {
+	order := "ready_at"
+	if limit == 1 { // the latest page that was not rejected alone before: so a good one is found beside many bad ones
+		order = "rejected_at NULLS FIRST, added_at DESC"
+	}
 	rows, err := o.pool.Query(ctx, `
 		SELECT url, id, version FROM outbox.page
-		WHERE host = $1 AND ready_at <= clock_timestamp() ORDER BY ready_at LIMIT $2`, host, limit)
+		WHERE host = $1 AND ready_at <= clock_timestamp() ORDER BY `+order+` LIMIT $2`, host, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -231,19 +244,20 @@ func (o *Outbox) ready(ctx context.Context, host string, limit int) (map[string]
 	return pages, err
 }
 
-// settle writes what came of the batches that are accepted or permanently rejected. A URL that has
+// settle writes what came of the batches that are accepted or permanently rejected, and returns the others. A URL that has
 // changed meanwhile is sent again. It goes on after the end of the job's context, because a URL
 // whose result is lost is sent again.
-func (o *Outbox) settle(ctx context.Context, pages map[string]page, report indexnow.Report) error {
+func (o *Outbox) settle(ctx context.Context, pages map[string]page, report indexnow.Report) (again []indexnow.Batch, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.cfg.Timeout/2)
 	defer cancel()
 	for _, b := range report.Batches {
 		if kept(b) != nil {
 			isAtFault, err := o.isAtFault(ctx, pages, b)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			if !isAtFault {
+				again = append(again, b)
 				if len(pages) == maxBatch || isOfHost(b.Err) {
 					o.putBehind(ctx, pages, b)
 				}
@@ -270,12 +284,12 @@ func (o *Outbox) settle(ctx context.Context, pages map[string]page, report index
 			}
 			select {
 			case <-ctx.Done():
-				return errors.Join(err, ctx.Err())
+				return nil, errors.Join(err, ctx.Err())
 			case <-time.After(100 * time.Millisecond):
 			}
 		}
 	}
-	return nil
+	return again, nil
 }
 
 // isAtFault reports whether the batch is a page that the engine rejects alone, before and after it has accepted another one of the host.
@@ -284,8 +298,9 @@ func (o *Outbox) isAtFault(ctx context.Context, pages map[string]page, b indexno
 		return false, nil
 	}
 	err = o.pool.QueryRow(ctx, `
-		UPDATE outbox.page AS p SET rejected_at = clock_timestamp() FROM outbox.page AS old WHERE p.id = $1 AND old.id = $1
-		RETURNING EXISTS (SELECT FROM outbox.page AS other WHERE other.host = old.host AND other.sent_at > old.rejected_at)`,
+		UPDATE outbox.page AS p SET rejected_at = clock_timestamp()
+		FROM (SELECT id, host, rejected_at FROM outbox.page WHERE id = $1 FOR UPDATE SKIP LOCKED) AS old WHERE p.id = old.id
+		RETURNING EXISTS (SELECT FROM outbox.page AS other WHERE other.host = old.host AND other.id <> old.id AND other.sent_at > old.rejected_at)`,
 		pages[b.URLs[0]].id).Scan(&isAtFault)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = nil
@@ -317,6 +332,7 @@ func (o *Outbox) write(ctx context.Context, left map[int64]int64, failure *strin
 	rows, err := o.pool.Query(ctx, `
 		UPDATE outbox.page AS p SET
 			sent_at = CASE WHEN $3::text IS NULL THEN clock_timestamp() ELSE p.sent_at END,
+			rejected_at = CASE WHEN $3::text IS NULL THEN NULL ELSE p.rejected_at END,
 			error = CASE WHEN p.version = sent.version THEN $3 END,
 			ready_at = CASE WHEN p.version <> sent.version THEN clock_timestamp() + $4 END
 		FROM (

@@ -165,15 +165,12 @@ func (c *client) send(ctx context.Context, req request) (*response, error) {
 			r.Header.Set("Accept-Encoding", "gzip, deflate, br")
 		}
 	}
-	isTrusted := c.trusted[originOf(u)]
-	if isTrusted && (len(c.header) > 0 || c.cookie != "" && req.credentials) {
-		c.got.Store(originOf(u), true)
-	}
+	isTrusted, gets := c.trusted[originOf(u)], false
 	isPreflight := req.method == http.MethodOptions && req.header.Get("Access-Control-Request-Method") != ""
 	for key, values := range c.header {
 		// Browsers send no credentials with a preflight.
 		if isTrusted && !(isPreflight && (key == "Authorization" || key == "Cookie")) {
-			r.Header[key] = slices.Clone(values)
+			r.Header[key], gets = slices.Clone(values), true
 			if key == "Host" {
 				r.Host = values[0]
 			}
@@ -197,8 +194,12 @@ func (c *client) send(ctx context.Context, req request) (*response, error) {
 	}
 	if req.credentials && isTrusted && c.cookie != "" {
 		r.Header.Set("Cookie", c.cookie)
+		gets = true
 	}
 	resp, err := c.http.RoundTrip(r) // follows no redirect
+	if gets && err == nil {
+		c.got.Store(originOf(u), true)
+	}
 	if errors.Is(err, io.EOF) {
 		return nil, errors.New("the server closed the connection without an answer")
 	} else if err != nil {

@@ -37,7 +37,7 @@ func (p *prober) prepare(ctx context.Context) error {
 		publishers = append(publishers, domain)
 	}
 	var documents []*url.URL
-	for _, source := range p.cfg.Documents {
+	for _, source := range slices.Concat(p.cfg.Documents, p.cfg.FoundDocuments) {
 		if cacheurl.IsOnCache(source, p.cfg.Caches...) {
 			u, err := cacheurl.Parse(source, p.cfg.Caches...)
 			if err != nil {
@@ -57,8 +57,8 @@ func (p *prober) prepare(ctx context.Context) error {
 		p.allow(&url.URL{Scheme: "https", Host: host}, false)
 		p.allow(&url.URL{Scheme: "http", Host: host}, false)
 	}
-	for _, document := range documents {
-		p.allow(document, true)
+	for i, document := range documents {
+		p.allow(document, i < len(p.cfg.Documents))
 	}
 	for _, e := range p.cfg.Endpoints {
 		u, err := webURL(e.URL)
@@ -225,7 +225,7 @@ func (p *prober) fetchDocument(ctx context.Context, document *url.URL, publisher
 		if u, err := url.Parse(e.URL); err == nil {
 			p.allow(u, false)
 			if hasSecrets := len(p.cfg.Header) > 0 || p.cfg.Cookie != ""; hasSecrets && !p.client.trusted[originOf(u)] {
-				p.untested(e.URL, "your headers and cookies were not sent to "+originOf(u)+", because only the document names it: --endpoint "+e.URL+" sends them there", true, 0)
+				p.untested(e.URL, "your headers and cookies were not sent to "+originOf(u)+", because only the document names it: --endpoint '"+e.URL+"' --publisher "+strings.Join(publishers, " --publisher ")+" sends them there", true, 0)
 			}
 		}
 		p.addEndpoint(e, publishers, senders)

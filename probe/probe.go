@@ -33,6 +33,9 @@ type Config struct {
 	// Documents are the URLs of AMP documents. The endpoints in them are tested, each once. For
 	// a URL on an AMP Cache, the publisher's document is fetched.
 	Documents []string
+	// FoundDocuments are further documents, which a server has named, such as in a sitemap. Header and Cookie are not sent
+	// to their origins, unless Documents or Endpoints have them as well.
+	FoundDocuments []string
 	// Endpoints are tested in addition to those of Documents.
 	Endpoints []Endpoint
 	// Publishers are the domains whose pages must work. If empty, the host of each document is

@@ -418,6 +418,22 @@ func TestSecretsDoNotFollowARedirect(t *testing.T) {
 	}
 }
 
+// Documents that a server has named, such as in a sitemap, get no secrets.
+func TestFoundDocumentsGetNoSecrets(t *testing.T) {
+	asked := false
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked = true; r.Header.Get("Authorization") != "" || r.Header.Get("Cookie") != "" {
+			t.Errorf("it got %v", r.Header)
+		}
+		io.WriteString(w, "<html amp>")
+	}))
+	defer other.Close()
+	report, err := Run(t.Context(), Config{FoundDocuments: []string{other.URL + "/x"}, Publishers: []string{publisher}, Cookie: "session=1", Header: http.Header{"Authorization": {"Bearer s3cret"}}})
+	if err != nil || !asked || slices.ContainsFunc(report.Notes, func(note string) bool { return strings.Contains(note, "were sent to") }) {
+		t.Errorf("asked: %t, %v, %+v", asked, err, report)
+	}
+}
+
 // A document can repeat a secret in a form, and a preflight can be all that is answered to a request without a cookie.
 func TestSecretsOfFormsStay(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -256,7 +256,7 @@ func TestTheAutomataAgreeWithTheCode(t *testing.T) {
 		}
 		t.Run(alphabet.name, func(t *testing.T) {
 			t.Parallel()
-			hosts := 0
+			hosts, reversed := 0, 0
 			words(alphabet.letters, longest(alphabet.host), func(host string) {
 				if strings.Contains("."+host, ".xn--") {
 					return
@@ -280,6 +280,9 @@ func TestTheAutomataAgreeWithTheCode(t *testing.T) {
 				}
 				for _, form := range written {
 					got, err := cacheurl.PublisherDomain(form)
+					if got == domain {
+						reversed++
+					}
 					if isTwin := plainIsAmbiguous(form) && !plainEndsInTLD(host); err == nil && got != domain && !isTwin { // such a host cannot exist
 						t.Fatalf("%q, which the automata write for %q, reverses to %q", form, host, got)
 					}
@@ -290,6 +293,9 @@ func TestTheAutomataAgreeWithTheCode(t *testing.T) {
 					}
 				}
 			})
+			if isASCII(strings.Join(alphabet.letters, "")) != (reversed == 0) {
+				t.Errorf("%d prefixes in punycode reverse to their hosts", reversed)
+			}
 			t.Logf("%d hosts", hosts)
 		})
 	}

@@ -939,7 +939,8 @@ func TestAFolderCoversNamesWithDots(t *testing.T) {
 		"a..b": "", "..a": "", "a..": "", "...": "", "a/..b/c": "", "a%2Fb": "", "100%25": "", "x?..%2f": "",
 		"../a": "is not covered by the key file", "%2e%2e/a": "is not covered by the key file",
 		"..%2fa": `has a segment ".."`, "..%2Fa": `has a segment ".."`, "a%2f..%2f..%2fb": `has a segment ".."`, "..%5ca": `has a segment ".."`, "..%252fa": `has a segment ".."`,
-		"%252e%252e%252fa": `has a segment ".."`, "..;/a": `has a segment ".."`, "a/..;x=y/b": `has a segment ".."`, "%25/..%252fa": `has a segment ".."`,
+		"%252e%252e%252fa": `has a segment ".."`, "..;/a": `has a segment ".."`, "..%25252fa": `has a segment ".."`, "..%00/a": `has a segment ".."`, "..%20/a": `has a segment ".."`,
+		"..%3Fa": `has a segment ".."`, "%C0%AE%C0%AE/a": `has a segment ".."`, "..%EF%BC%8Fa": `has a segment ".."`, "a/..;x=y/b": `has a segment ".."`, "%25/..%252fa": `has a segment ".."`,
 	} {
 		_, _, err := c.Canonical("https://www.example.com/catalog/" + path)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {

@@ -53,7 +53,7 @@ func newCheck() *cobra.Command {
 			}
 		}}.Config()
 		err = withoutDatabase(err, "--database, "+databaseEnv+" or --with-database")
-		if unread := (*fs.PathError)(nil); errors.As(err, &unread) && unread.Path == args[0] {
+		if unread := (*fs.PathError)(nil); errors.As(err, &unread) && (unread.Path == args[0] || unread.Path == string(*caches)) {
 			return err
 		}
 		if err != nil {

@@ -253,11 +253,11 @@ func (f *probeFlags) config(cmd *cobra.Command, args []string) (probe.Config, er
 	case !httpguts.ValidHeaderFieldName(f.method): // a method is a token, too
 		return cfg, fmt.Errorf("--method %q is not the name of a method", f.method)
 	}
-	more, err := f.morePages(cmd)
+	more, found, err := f.morePages(cmd)
 	if err != nil {
 		return cfg, err
 	}
-	cfg.Documents = append(cfg.Documents, more...)
+	cfg.Documents, cfg.FoundDocuments = append(cfg.Documents, more...), found
 	urls := f.endpoints
 	if f.list != "" {
 		lines, err := readList(cmd, f.list)
@@ -272,7 +272,7 @@ func (f *probeFlags) config(cmd *cobra.Command, args []string) (probe.Config, er
 			Credentials: f.credentials, Answer: probe.AnswerJSON,
 		})
 	}
-	if len(cfg.Documents) == 0 && len(cfg.Endpoints) == 0 {
+	if len(cfg.Documents) == 0 && len(cfg.FoundDocuments) == 0 && len(cfg.Endpoints) == 0 {
 		return cfg, errors.New("there is nothing to test; give the URL of a document, --endpoint or --list")
 	}
 	for _, sender := range f.senders {
@@ -342,36 +342,37 @@ func quoted(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// morePages returns the documents of --pages and --sitemap.
-func (f *probeFlags) morePages(cmd *cobra.Command) (pages []string, err error) {
+// morePages returns the documents of --pages and --sitemap. Those that a sitemap from a URL lists on another origin than its own are found: the user
+// has not named them.
+func (f *probeFlags) morePages(cmd *cobra.Command) (pages, found []string, err error) {
 	if f.pages != "" {
 		if pages, err = readList(cmd, f.pages); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	if f.sitemap == "" {
-		return pages, nil
+		return pages, nil, nil
 	}
 	isNamed := func(host string) bool {
 		return slices.ContainsFunc(f.onlyHosts, func(named string) bool { return strings.EqualFold(host, named) })
 	}
 	if u, err := url.Parse(f.sitemap); isURL(f.sitemap) && f.onlyHosts != nil && (err != nil || !isNamed(u.Host)) {
-		return nil, errors.New("--sitemap is at a host that --only-host does not name")
+		return nil, nil, errors.New("--sitemap is at a host that --only-host does not name")
 	}
 	if !isURL(f.sitemap) { // its pages may be at ports, which a Reader rejects
 		file, err := opener(cmd.Context())(f.sitemap)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		listed, err := sitemap.Pages(file)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", f.sitemap, err)
+			return nil, nil, fmt.Errorf("%s: %w", f.sitemap, err)
 		}
-		return append(pages, listed...), nil
+		return append(pages, listed...), nil, nil
 	}
 	client, err := resolvingClient(f.resolve, f.insecure)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	hosts := f.allowHosts
 	if f.onlyHosts != nil {
@@ -380,9 +381,23 @@ func (f *probeFlags) morePages(cmd *cobra.Command) (pages []string, err error) {
 	var state sitemap.State
 	reader := sitemap.New(sitemap.Config{HTTPClient: client, Hosts: hosts, ForCaches: true})
 	if err := whereTo(reader.Update(cmd.Context(), &state, f.sitemap)); err != nil {
-		return nil, exitError{exitUntested, err} // pages that were not found are not tested
+		return nil, nil, exitError{exitUntested, err} // pages that were not found are not tested
 	}
-	return append(pages, state.PendingURLs()...), nil
+	for _, page := range state.PendingURLs() {
+		if isSameOrigin(page, f.sitemap) {
+			pages = append(pages, page)
+		} else {
+			found = append(found, page)
+		}
+	}
+	return pages, found, nil
+}
+
+// isSameOrigin reports whether two URLs have the same scheme and host.
+func isSameOrigin(a, b string) bool {
+	one, err := url.Parse(a)
+	other, err2 := url.Parse(b)
+	return err == nil && err2 == nil && one.Scheme == other.Scheme && strings.EqualFold(one.Host, other.Host)
 }
 
 // headers parses lines such as "X-Token: 1".

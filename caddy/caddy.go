@@ -241,6 +241,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	}
 	if h.dependsOnPath(r) {
 		if problem := h.choice.problem(originalURL(r)); problem != "" {
+			h.dropForged(r) // error routes may pass the request on
 			return denyPath(w, r, problem)
 		}
 	}
@@ -274,8 +275,8 @@ func denyPath(w http.ResponseWriter, r *http.Request, problem string) error {
 		placeholders.Set("http.ampcors.publisher", "")
 		placeholders.Set("http.ampcors.reason", reason)
 	}
-	err := fmt.Errorf("ampcors: %s: the path has %s, which servers read differently, and the path chooses this handler; want it without, "+
-		"or one ampcors for all paths", reason, problem)
+	err := fmt.Errorf("ampcors: %s: the path has %s, which servers read differently, and routes choose this handler by the path; want a path without it, "+
+		"or ampcors outside of such routes", reason, problem)
 	w.Header().Add("Vary", "Origin")
 	w.Header().Set("Cache-Control", "no-store")
 	if handlesErrors(r) {
@@ -317,13 +318,7 @@ func (h *Handler) tell(r *http.Request, d ampcors.Decision) {
 	if h.PublisherHeader == "" {
 		return
 	}
-	h.removeForged(r.Header)
-	h.removeForged(r.Trailer)
-	if r.Trailer != nil {
-		// With HTTP/1.1, net/http adds all trailers at the end of the body, announced or not.
-		// (If none is announced, reverse_proxy passes none on.)
-		r.Body = &bodyWithTrailers{r.Body, func() { h.removeForged(r.Trailer) }}
-	}
+	h.dropForged(r)
 	if d.Publisher != "" {
 		r.Header.Set(h.PublisherHeader, d.Publisher)
 	}
@@ -333,6 +328,20 @@ func (h *Handler) tell(r *http.Request, d ampcors.Decision) {
 		others := strings.FieldsFunc(strings.Join(r.Header["Connection"], ","), func(c rune) bool { return c == ',' || c == ' ' || c == '\t' })
 		others = slices.DeleteFunc(others, func(name string) bool { return strings.EqualFold(name, h.PublisherHeader) })
 		r.Header["Connection"] = []string{strings.Join(others, ", ")}
+	}
+}
+
+// dropForged removes from a request what a backend may take for the PublisherHeader.
+func (h *Handler) dropForged(r *http.Request) {
+	if h.PublisherHeader == "" {
+		return
+	}
+	h.removeForged(r.Header)
+	h.removeForged(r.Trailer)
+	if r.Trailer != nil {
+		// With HTTP/1.1, net/http adds all trailers at the end of the body, announced or not.
+		// (If none is announced, reverse_proxy passes none on.)
+		r.Body = &bodyWithTrailers{r.Body, func() { h.removeForged(r.Trailer) }}
 	}
 }
 

@@ -4,8 +4,12 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
@@ -14,12 +18,17 @@ import (
 // backend that does not decode %2f runs /news/. Where the path decides which handler runs, a path that servers
 // may read differently is therefore denied.
 
-// A pathChoice is what the routes on the way to a handler look at in the path.
+// A pathChoice is what the routes that decide whether a handler runs look at in the path.
+//
+// A route before the handler takes each request whose decoded path matches, in any case. A backend that decodes less, or tells
+// cases apart, finds no more there. So only the routes on the way to the handler matter for encoded characters and for the case: Caddy
+// may have found a match that the backend does not find.
 type pathChoice struct {
-	isMade  bool   // a route on the way looks at the path
-	text    string // the patterns of the matchers, one after another
-	slashes int    // how many the longest pattern has; what follows as many slashes in a path decides nothing
-	isOpen  bool   // a matcher may look at the whole path
+	isMade   bool   // a route looks at the path
+	text     string // the patterns of the path matchers on the way, one after another
+	segments int    // how many they look at, from the first one on
+	isGlob   bool   // one of them looks at the whole path
+	isOpen   bool   // another matcher on the way may look at the whole path, such as path_regexp, which may tell cases apart
 }
 
 // choiceOf returns the pathChoice for h in a server. If h is not among its routes, any path may decide.
@@ -31,26 +40,56 @@ func choiceOf(h *Handler, server *caddyhttp.Server) pathChoice {
 	return c
 }
 
-// find reports whether routes lead to h, and notes the matchers on the way: of each route that leads to h, and of the routes
-// before it, because a request that matches one of them may not come to h.
+// find reports whether routes lead to h, and notes what decides that a request comes to h: the matchers of the routes on the way,
+// and those in earlier routes that may keep a request.
 func (c *pathChoice) find(h *Handler, routes caddyhttp.RouteList) bool {
 	for i, route := range routes {
-		for _, handler := range route.Handlers {
+		for j, handler := range route.Handlers {
 			inner, isSubroute := handler.(*caddyhttp.Subroute)
 			if handler != caddyhttp.MiddlewareHandler(h) && (!isSubroute || !c.find(h, inner.Routes)) {
 				continue
 			}
-			for _, r := range routes[:i+1] {
-				c.note(r.MatcherSets)
+			c.segments += c.note(route.MatcherSets) // a route inside may look at the rest of the path, as behind handle_path
+			for _, earlier := range routes[:i] {
+				isOther := earlier.Group != "" && earlier.Group == route.Group // only one of a group runs
+				if isOther || earlier.Terminal || mayKeep(earlier.Handlers) {
+					c.isMade = c.isMade || looksAtPath(earlier)
+				}
 			}
+			c.isMade = c.isMade || mayKeep(route.Handlers[:j]) && looksAtPath(caddyhttp.Route{Handlers: route.Handlers[:j]})
 			return true
 		}
 	}
 	return false
 }
 
-// note notes what matchers look at.
-func (c *pathChoice) note(sets []caddyhttp.MatcherSet) {
+// passing are the handlers that always call the next one, or deny.
+var passing = []caddy.ModuleID{"http.handlers.vars", "http.handlers.map", "http.handlers.headers", "http.handlers.rewrite", "http.handlers.encode",
+	"http.handlers.log_append", "http.handlers.tracing", "http.handlers.request_body", "http.handlers.authentication", "http.handlers.templates"}
+
+// mayKeep reports whether one of the handlers may answer a request by itself.
+func mayKeep(handlers []caddyhttp.MiddlewareHandler) bool {
+	return slices.ContainsFunc(handlers, func(handler caddyhttp.MiddlewareHandler) bool {
+		if inner, ok := handler.(*caddyhttp.Subroute); ok {
+			return slices.ContainsFunc(inner.Routes, func(r caddyhttp.Route) bool { return r.Terminal || mayKeep(r.Handlers) })
+		}
+		module, ok := handler.(caddy.Module)
+		return !ok || !slices.Contains(passing, module.CaddyModule().ID)
+	})
+}
+
+// looksAtPath reports whether a matcher in a route, or in a route inside, may look at the path.
+func looksAtPath(route caddyhttp.Route) bool {
+	var own pathChoice
+	own.note(route.MatcherSets)
+	return own.isMade || slices.ContainsFunc(route.Handlers, func(handler caddyhttp.MiddlewareHandler) bool {
+		inner, ok := handler.(*caddyhttp.Subroute)
+		return ok && slices.ContainsFunc(inner.Routes, looksAtPath)
+	})
+}
+
+// note notes what matchers look at, and returns how many segments of a path that is.
+func (c *pathChoice) note(sets []caddyhttp.MatcherSet) (segments int) {
 	for _, set := range sets {
 		for _, matcher := range set {
 			switch m := matcher.(type) {
@@ -58,14 +97,18 @@ func (c *pathChoice) note(sets []caddyhttp.MatcherSet) {
 				c.isMade = true
 				for _, pattern := range *m {
 					c.text += pattern
-					c.slashes = max(c.slashes, strings.Count(pattern, "/"))
-					// Only a * at the end, or none, leaves the rest of the path alone. A placeholder may be anything.
-					if strings.ContainsAny(strings.TrimSuffix(pattern, "*"), "*?[{%") {
-						c.isOpen = true
+					literal := strings.TrimSuffix(pattern, "*")
+					c.isGlob = c.isGlob || strings.ContainsAny(literal, "*?[{%") // a placeholder may be anything
+					n := strings.Count(literal, "/")
+					if strings.HasSuffix(literal, "/") {
+						n-- // it does not look into the segment behind the last slash
 					}
+					segments = max(segments, n)
 				}
-			case *caddyhttp.MatchNot:
-				c.note(m.MatcherSets)
+			case *caddyhttp.MatchNot: // it is as a route before the handler
+				var without pathChoice
+				without.note(m.MatcherSets)
+				c.isMade = c.isMade || without.isMade
 			case *caddyhttp.MatchHost, *caddyhttp.MatchMethod, *caddyhttp.MatchProtocol, *caddyhttp.MatchQuery, *caddyhttp.MatchHeader,
 				*caddyhttp.MatchHeaderRE, *caddyhttp.MatchRemoteIP, *caddyhttp.MatchClientIP, *caddyhttp.MatchTLS:
 			default: // such as path_regexp and expression
@@ -73,6 +116,7 @@ func (c *pathChoice) note(sets []caddyhttp.MatcherSet) {
 			}
 		}
 	}
+	return segments
 }
 
 // dependsOnPath reports whether the path may have decided that h runs, and a page could profit from that.
@@ -123,22 +167,27 @@ func (c pathChoice) problem(u *url.URL) string {
 		return "//"
 	case escaped.MatchString(u.Path):
 		return "a character that is encoded twice"
+	case !utf8.ValidString(u.Path):
+		return "a character that is not UTF-8"
 	}
-	// What remains is ambiguous only in the part of the path that the routes look at.
-	for slashes := 0; raw != "" && (c.isOpen || slashes < c.slashes); {
-		switch b := raw[0]; {
-		case b == '/':
-			slashes++
-		case 'A' <= b && b <= 'Z' && !c.isOpen: // Caddy ignores the case of a path pattern, and has the pattern in lower case
-			return "an upper-case letter"
-		case b == '%': // EscapedPath is valid
-			text, _ := url.PathUnescape(raw[:3])
-			if text == "/" || isUnreserved(text[0]) || strings.Contains(c.text, text) {
-				return raw[:3]
-			}
-			raw = raw[2:]
+	// What remains is ambiguous only in the part of the path that the routes on the way look at.
+	segments := strings.SplitAfter(raw, "/") // the first one is "/"
+	part := strings.Join(segments[:min(len(segments), 1+c.segments)], "")
+	if c.isGlob {
+		part = raw
+	}
+	// Caddy's path matcher compares in lower case.
+	if text, _ := url.PathUnescape(part); strings.ContainsFunc(text, func(r rune) bool { return unicode.ToLower(r) != r }) {
+		return "an upper-case letter"
+	}
+	if c.isOpen {
+		part = raw
+	}
+	for _, char := range escaped.FindAllString(part, -1) {
+		text, _ := url.PathUnescape(char)
+		if text == "/" || isUnreserved(text[0]) || isInPath(text[0]) && strings.Contains(c.text, text) {
+			return char
 		}
-		raw = raw[1:]
 	}
 	return ""
 }
@@ -147,3 +196,6 @@ func (c pathChoice) problem(u *url.URL) string {
 func isUnreserved(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~", c) >= 0
 }
+
+// isInPath reports whether a character of a path may be encoded or not (RFC 3986, section 3.3, without unreserved ones).
+func isInPath(c byte) bool { return strings.IndexByte("!$&'()*+,;=:@", c) >= 0 }

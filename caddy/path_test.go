@@ -29,10 +29,23 @@ func TestAPathThatDecidesMustBeUnambiguous(t *testing.T) {
 		{directives: "handle /a/@b/* " + inside, good: []string{"/a/@b/c", "/a/@b/%40"}, wrong: []string{"/a/%40b/c", "/a/@b%2fc"}},
 		{directives: "handle_path /news/* " + inside, good: []string{"/news/a", "/news/a%2Fb"}, wrong: []string{"/news/..%2fnews/a", "/news%2Fa"}},
 		{directives: "route {\nhandle /news/* {\nroute {\nampcors www.example.com\nreverse_proxy BACKEND\n}\n}\n}", good: []string{"/news/a"}, wrong: []string{"/news//a"}},
-		{directives: "handle /x/* {\nrespond no 404\n}\nhandle " + inside, good: []string{"/news/a", "/a%20b"}, wrong: []string{"/y%2fa", "/%79/a", "/y/..;/x/a", "/Y"}},
+		{directives: "handle /x/* {\nrespond no 404\n}\nhandle " + inside, good: []string{"/news/a", "/a%20b", "/y%2fa", "/%79/a", "/Y"}, wrong: []string{"/y/..;/x/a", "/y;/a", "//y/a", "/y/..%2fy/..%2fy"}},
 		{directives: "@a path_regexp ^/news/\nhandle @a " + inside, good: []string{"/news/a", "/news/A", "/news/%C3%A9%20"}, wrong: []string{"/news/a%2fb", "/news/%61"}},
 		{directives: "@a path /news/*.json\nhandle @a " + inside, good: []string{"/news/a.json"}, wrong: []string{"/news/%61.json"}},
-		{directives: "@a not path /x/*\nhandle @a " + inside, good: []string{"/news/a"}, wrong: []string{"/y%2fa", "/x%2f../a", "/news//x"}},
+		{directives: "@a not path /x/*\nhandle @a " + inside, good: []string{"/news/a"}, wrong: []string{"/x%2f../a", "/news//x"}},
+		{directives: "handle /news* " + inside, good: []string{"/news", "/news/a", "/news1", "/news/A", "/news/a%2Fb"}, wrong: []string{"/NEWS/a", "/news%2Fa", "/n%65ws/a", "/NEWS"}},
+		{directives: "handle /api/news* " + inside, good: []string{"/api/news/a"}, wrong: []string{"/api/NEWS/a", "/api/n%65ws/a"}},
+		{directives: "handle /kiosk/* {\nrespond no 404\n}\nhandle " + inside, good: []string{"/a/b"}, wrong: []string{"/%C0%AF/a", "/a;b"}},
+		{directives: "handle /api/* " + inside, good: []string{"/api/a"}, wrong: []string{"/ap%C4%B0/a"}},
+		{directives: "handle_path /api/* {\nhandle /news/* {\nampcors www.example.com\nreverse_proxy BACKEND\n}\n}", good: []string{"/api/news/a", "/api/news/A"}, wrong: []string{"/api/NEWS/a", "/api/n%65ws/a", "/api/news%2Fa"}},
+		{directives: "route {\nhandle /shop/* {\nrespond no 404\n}\n}\nroute {\nampcors www.example.com\nreverse_proxy BACKEND\n}", good: []string{"/a/b"}, wrong: []string{"/shop;/a", "/a/..;/shop/a", "/x/..%5cshop/a", "/shop%252fa"}},
+		{directives: "log_skip /health/*\nvars /files/* a b\nampcors www.example.com\nreverse_proxy BACKEND", good: []string{"/Cart/add", "/a;b", "//a", "/a%2Fb/c"}},
+		{directives: "@s path *.css *.js\nhandle @s {\nrespond no 404\n}\nhandle " + inside, good: []string{"/Cart/add", "/a/b%2Fc", "/a/%7Ebob"}, wrong: []string{"/a;b"}},
+		{directives: "handle /kiosk/* " + inside, good: []string{"/kiosk/a"}, wrong: []string{"/%E2%84%AAiosk/a"}},
+		{directives: "handle /café/* " + inside, good: []string{"/caf%C3%A9/a"}, wrong: []string{"/c%61f%C3%A9/a"}},
+		{directives: "handle \"/a b/*\" " + inside, good: []string{"/a%20b/a"}},
+		{directives: "@f path_regexp ^/static/\nhandle @f {\nrespond no 404\n}\nhandle /news/* " + inside, good: []string{"/news/a", "/news/A"}, wrong: []string{"/NEWS/a"}},
+		{directives: "handle /news/*/edit " + inside, good: []string{"/news/1/edit"}, wrong: []string{"/NEWS/1/edit", "/News/1/EDIT"}},
 		{directives: "@a header X-None *\nhandle @a {\nrespond no 404\n}\nhandle " + inside, good: []string{"/news//a", "/..%2fa"}},
 		{directives: "ampcors www.example.com\nhandle /news/* {\nreverse_proxy BACKEND\n}\nhandle {\nreverse_proxy BACKEND\n}", good: []string{"//a", "/..%2fa"}}, // the routes behind it do not matter
 		{directives: "handle /news/* {\nampcors www.example.com {\nreport_only\n}\nreverse_proxy BACKEND\n}", good: []string{"/news//a"}},
@@ -70,6 +83,15 @@ func TestAPathThatDecidesMustBeUnambiguous(t *testing.T) {
 
 // A denial of a path is logged as others are, and error routes can answer it.
 func TestADeniedPathIsLogged(t *testing.T) {
+	got := make(chan string, 1)
+	told := backend(t, func(_ http.ResponseWriter, r *http.Request) { got <- r.Header.Get("Ampcors-Publisher") })
+	forged := newServer(t, "handle /news/* {\n\tampcors www.example.com {\n\t\tpublisher_header Ampcors-Publisher\n\t}\n}\nhandle_errors {\n\treverse_proxy "+told+"\n}")
+	if forged.raw("POST", "/news//a", "Origin: "+cached+"\r\nAmpcors-Publisher: shop.example"); <-got != "" {
+		t.Error("an error route passes on a forged publisher")
+	}
+	if err := caddy.Stop(); err != nil {
+		t.Error(err)
+	}
 	s := newServer(t, "log\nhandle /news/* {\n\tampcors www.example.com\n\trespond ok\n}\nhandle_errors {\n\trespond \"{http.ampcors.reason}, {err.message}\" 418\n}")
 	resp, body := s.raw("POST", "/x/..%2fnews/a", "Origin: "+cached)
 	if resp.StatusCode != http.StatusTeapot || !strings.HasPrefix(body, "malformed_path, ") || !strings.Contains(body, "a dot segment") {

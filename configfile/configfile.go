@@ -103,7 +103,7 @@ type File struct {
 	// reading, even of a file with errors, so it must only set fields.
 	Set func(*ampcors.Config)
 	// CachesFile, if not empty, is what the member cachesFile would name, for a program that has it from elsewhere, such as a
-	// flag. It is followed, too. A file that has caches or cachesFile as well is an error, at each reading.
+	// flag. A relative name is relative to the working directory. It is followed, too. A file that has caches or cachesFile as well is an error, at each reading.
 	CachesFile string
 }
 

@@ -285,3 +285,26 @@ func (l *pgLink) toClient(near io.Writer, far io.Reader) {
 		}
 	}
 }
+
+// A Table listens while all connections of the lookups are in use: what proves it has a connection of its own.
+func TestBusyLookupsDoNotEndListening(t *testing.T) {
+	t.Parallel()
+	db, conn := database(t)
+	s, err := New(Config{ConnString: servertest.DSN(db.Addr), MaxConns: 1, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	busy, err := s.db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	servertest.Until(t, "it listens", servertest.Soon, s.isListening.Load)
+	changed := make(chan string, 1)
+	defer s.Database().Notify(func(domains ...string) { changed <- strings.Join(domains, " ") })()
+	add(t, conn, "www.example.com")
+	if domain := <-changed; domain != "www.example.com" {
+		t.Errorf("a change of %q is reported", domain)
+	}
+}

@@ -17,9 +17,9 @@
 //
 // # Listening is proved
 //
-// A Table is listening once a notification that it sent over one of the lookups' connections has come back over the connection
-// that listens. It sends another one every 8 to 12 seconds. If one takes more than half a second to come back, the Table is not
-// listening, and says so. The usual cause is a pooler that does not keep sessions, such as PgBouncer with
+// A Table is listening once a notification that it sent over another connection, made for it, has come back over the connection
+// that listens. It sends another one every 8 to 12 seconds. If one takes more than half a second to come back, or four in a row
+// cannot be sent, the Table is not listening, and says so. The usual cause is a pooler that does not keep sessions, such as PgBouncer with
 // pool_mode=transaction: it accepts LISTEN, and drops what is notified. Connect to PostgreSQL directly, or use pool_mode=session. Each
 // quarter of a second, the connection also checks that it still has its LISTEN, and that the triggers are there and enabled.
 //
@@ -100,7 +100,7 @@ type Config struct {
 	Table sqlsource.Config
 
 	// MaxConns is how many connections lookups can use. They are kept open. If zero, 16 is
-	// used. One more listens.
+	// used. One more listens, and every 8 to 12 seconds one more is made for a moment.
 	MaxConns int
 
 	// Logger gets a line when the Table stops listening or cannot begin (level Error), another one for each further
@@ -135,6 +135,9 @@ const (
 	// after up to maxRetry.
 	minRetry = 50 * time.Millisecond
 	maxRetry = time.Second
+
+	// maxUnsent is how many echoes in a row may not be sent while the Table is listening.
+	maxUnsent = 3
 
 	// maxCauses is how many causes of one outage are logged.
 	maxCauses = 16
@@ -320,6 +323,7 @@ func (s *Table) listenOnce(ctx context.Context, ready func()) error {
 		return err
 	}
 	var own *echo // on its way
+	unsent := 0   // echoes in a row
 	nextEcho := time.Now()
 	for nextCheck := time.Now(); ; {
 		waiting, cancel := context.WithDeadline(ctx, nextCheck)
@@ -327,6 +331,7 @@ func (s *Table) listenOnce(ctx context.Context, ready func()) error {
 		cancel()
 		switch {
 		case err == nil && own != nil && n.Payload == own.payload:
+			unsent = 0
 			own, nextEcho = nil, time.Now().Add(time.Duration((0.8+0.4*rand.Float64())*float64(s.times.echoEvery)))
 			if !s.isListening.Load() {
 				s.listeners.Call() // what changed before was not reported
@@ -350,8 +355,11 @@ func (s *Table) listenOnce(ctx context.Context, ready func()) error {
 			switch isSent, err := own.state(s.times.echo); {
 			case errors.Is(err, errNoEcho), err != nil && !s.isListening.Load():
 				return err
-			case err != nil: // the lookups' connections are busy or lost, which says nothing about this one
+			case err != nil && unsent < maxUnsent: // which says nothing yet about this connection
+				unsent++
 				own, nextEcho = nil, time.Now().Add(maxRetry)
+			case err != nil:
+				return err
 			case isSent && !s.isListening.Load():
 				// While nothing is asked on it, a pooler that does not keep sessions gives this connection nothing, and so no echo.
 				nextCheck = time.Now().Add(pingEvery)
@@ -379,13 +387,17 @@ type echo struct {
 var errNoEcho = errors.New("pgsource: notifications do not arrive; most often a pooler such as PgBouncer drops them: want pool_mode=session, or no pooler; " +
 	"one that was sent over another connection did not come back in time; otherwise PostgreSQL is overloaded, or the connection string names two servers that take writes")
 
-// sendEcho sends an echo in the background: the lookups' connections may all be in use.
+// sendEcho sends an echo in the background, over a connection of its own: those of the lookups may all be in use, or dead.
 func (s *Table) sendEcho(ctx context.Context) *echo {
 	e := &echo{payload: "echo:" + cryptorand.Text(), sent: make(chan error, 1)} // no domain, so other servers ignore it
 	go func() {
-		ctx, cancel := context.WithTimeout(ctx, s.times.ping)
+		ctx, cancel := context.WithTimeout(ctx, 4*s.times.ping) // a connection takes longer than a ping
 		defer cancel()
-		_, err := s.db.ExecContext(ctx, "SELECT pg_notify($1, $2)", s.triggers.channel, e.payload)
+		conn, err := pgx.ConnectConfig(ctx, s.conn)
+		if err == nil {
+			_, err = conn.Exec(ctx, "NOTIFY "+quote(s.triggers.channel)+", '"+e.payload+"'") // of letters and digits
+			_ = conn.Close(ctx)
+		}
 		e.sent <- err
 	}()
 	return e

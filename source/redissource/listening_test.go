@@ -2,6 +2,7 @@ package redissource
 
 import (
 	"log/slog"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -103,4 +104,46 @@ func TestAClusterWithADeadMasterIsNotListening(t *testing.T) {
 	}
 	nodes[1].Start()
 	servertest.Until(t, "it listens again", servertest.Soon, s.isListening)
+}
+
+// TestAHealthyClusterIsListening: also if all keys are in one slot, and while a slot moves.
+func TestAHealthyClusterIsListening(t *testing.T) {
+	t.Parallel()
+	nodes := servertest.RedisCluster(t, 3, time.Minute)
+	for _, prefix := range []string{"", "{ampcors}:"} {
+		s, err := New(Config{Redis: rueidis.ClientOption{InitAddress: []string{nodes[0].Addr}}, Topology: Cluster, KeyPrefix: prefix, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		servertest.Until(t, "it listens", servertest.Soon, s.isListening)
+		if prefix != "" {
+			continue
+		}
+		var ids []string
+		for _, node := range nodes[:2] {
+			id, err := servertest.RedisDo(node.Addr, "CLUSTER", "MYID")
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, id)
+		}
+		slot := strconv.Itoa(hashSlot(s.keyIn([][2]int{{0, numSlots/3 - 1}}))) // that look asks for
+		for i, command := range [][]string{{"CLUSTER", "SETSLOT", slot, "MIGRATING", ids[1]}, {"CLUSTER", "SETSLOT", slot, "IMPORTING", ids[0]}} {
+			if answer, err := servertest.RedisDo(nodes[i].Addr, command...); answer != "OK" || err != nil {
+				t.Fatal(answer, err)
+			}
+		}
+		if o := s.look(t.Context(), s.client(t)); o != nil {
+			t.Error(o.err)
+		}
+		if err := s.Ping(t.Context()); err != nil {
+			t.Error(err)
+		}
+		for i, id := range ids {
+			if answer, err := servertest.RedisDo(nodes[i].Addr, "CLUSTER", "SETSLOT", slot, "STABLE"); answer != "OK" || err != nil {
+				t.Fatal(id, answer, err)
+			}
+		}
+	}
 }

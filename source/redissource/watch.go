@@ -250,14 +250,21 @@ func (s *Store) look(ctx context.Context, client rueidis.Client) *outage {
 	return found
 }
 
-// lookAt returns an outage of the slots if a node does not answer a lookup, or would not report a change. A connection that Redis rejects,
-// such as for another password, and a node that is now part of another deployment answer with an error.
+// lookAt returns an outage of the slots if a node does not answer a lookup, or would not report a change. Redis answers with an error
+// if it rejects the connection, such as for its password, and if it is now part of another deployment.
 func lookAt(ctx context.Context, node rueidis.Client, name, key string, slots [][2]int) *outage {
+	question := node.B().Ping().Build() // if there is no key of the node's slots
+	if key != "" {
+		question = node.B().Exists().Key(key).Build()
+	}
 	results, err := obey(ctx, func() ([]rueidis.RedisResult, error) {
-		return node.DoMulti(ctx, node.B().Exists().Key(key).Build(), node.B().ClientTrackinginfo().Build()), nil
+		return node.DoMulti(ctx, question, node.B().ClientTrackinginfo().Build()), nil
 	})
 	if err == nil {
 		err = results[0].Error()
+	}
+	if answer, isAnswer := rueidis.IsRedisErr(err); isAnswer && slots != nil && isOfWorkingNode(answer.Error(), key) {
+		err = nil
 	}
 	if err != nil {
 		return &outage{err: fmt.Errorf("redissource: %s%w", name, err), slots: slots}
@@ -266,11 +273,21 @@ func lookAt(ctx context.Context, node rueidis.Client, name, key string, slots []
 	if _, isAnswer := rueidis.IsRedisErr(err); isAnswer {
 		return nil // Redis 6.0 does not know it, and a user may lack the permission; each connection begins with CLIENT TRACKING, or fails
 	}
+	if err != nil {
+		return &outage{err: fmt.Errorf("redissource: %s%w", name, err), slots: slots}
+	}
 	flags := info["flags"]
-	if names, _ := flags.AsStrSlice(); err != nil || !slices.Contains(names, "bcast") {
+	if names, _ := flags.AsStrSlice(); !slices.Contains(names, "bcast") {
 		return &outage{err: fmt.Errorf("redissource: %sRedis does not report changes on this connection: its CLIENT TRACKING is off", name), slots: [][2]int{}}
 	}
 	return nil
+}
+
+// isOfWorkingNode reports whether a master of a Cluster that works may answer a question with this error: while slots move, or if the
+// user lacks the permission for PING, which no lookup needs.
+func isOfWorkingNode(answer, key string) bool {
+	code, _, _ := strings.Cut(answer, " ")
+	return slices.Contains([]string{"ASK", "MOVED", "TRYAGAIN"}, code) || key == "" && code == "NOPERM"
 }
 
 // with returns both outages as one, with the cause of the first.
@@ -281,10 +298,16 @@ func (o *outage) with(other *outage) *outage {
 	return &outage{err: o.err, slots: append(slices.Clone(o.slots), other.slots...)}
 }
 
-// keyIn returns a key in one of the slots, or "" if there are none.
+// keyIn returns a key in one of the slots, or "" if none of many is.
 func (s *Store) keyIn(slots [][2]int) string {
-	all := &outage{slots: slots}
-	for i := range numSlots {
+	all, most := &outage{slots: slots}, numSlots
+	switch {
+	case slots != nil && len(slots) == 0:
+		return ""
+	case strings.Contains(s.publisher, "{"): // a hash tag: all keys are in one slot
+		most = 1
+	}
+	for i := range most {
 		if key := s.publisher + strconv.Itoa(i); all.has(key) {
 			return key
 		}

@@ -614,7 +614,9 @@ func TestADocumentIsParsedWithinLimits(t *testing.T) {
 	if _, err := ReadDocument(untilDone{ctx, strings.NewReader("<html amp>")}, &url.URL{}); !errors.Is(err, errMaxTime) {
 		t.Errorf("after the time limit: %v", err)
 	}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(append([]byte("<html>"), make([]byte, 1<<20)...)) }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Write(append([]byte("<html>"), make([]byte, 1<<20)...))
+	}))
 	defer server.Close()
 	cfg := Config{Documents: []string{server.URL}, Publishers: []string{publisher}}
 	if report, err := Plan(t.Context(), cfg); err != nil || len(report.Untested) != 1 || !strings.Contains(report.Untested[0].Reason, "longer than 1048576 bytes") {

@@ -83,11 +83,13 @@ func (e *engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e.requests = append(e.requests, q)
 	e.changed.Broadcast()
 	e.mu.Unlock()
-	var header http.Header
-	q.status, header = e.answer(n)
+	status, header := e.answer(n)
+	e.mu.Lock()
+	q.status = status
+	e.mu.Unlock()
 	maps.Copy(w.Header(), header)
 	time.Sleep(rand.N(100 * time.Millisecond))
-	w.WriteHeader(q.status)
+	w.WriteHeader(status)
 	e.mu.Lock()
 	q.ended = time.Now()
 	e.mu.Unlock()

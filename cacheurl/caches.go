@@ -127,6 +127,7 @@ func validateCaches(caches []Cache, path func(i int) string) error {
 	}
 	var errs []error
 	seen := make(map[string]int, len(caches))
+	known := slices.Concat(caches, DefaultCaches())
 	for i, c := range caches {
 		report := func(member, value, reason, want string) {
 			errs = append(errs, &badvalue.Error{Path: path(i) + "." + member, Value: value, Reason: reason, Want: want})
@@ -162,7 +163,7 @@ func validateCaches(caches []Cache, path func(i int) string) error {
 					fmt.Sprintf("at most %d bytes", domains.MaxDomain-domains.MaxLabel-len(".")))
 			}
 			// A frame of an ad runs at any host below the suffix, such as one that looks like a prefix.
-			for _, other := range slices.Concat(caches, DefaultCaches()) {
+			for _, other := range known {
 				if suffix := other.ThirdPartyFrameDomainSuffix; suffix != "" && domains.IsOrIsBelow(c.CacheDomain, suffix) {
 					report("cacheDomain", c.CacheDomain, fmt.Sprintf("is where third-party frames such as ads run (%s)", suffix),
 						"the domain of the AMP Cache, such as cdn.ampproject.org")

@@ -161,7 +161,7 @@ func TestAChangeIsAppliedWithinTwoSeconds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			path, change := test(t)
-			time.Sleep(quick) // the file system's clock is not that of the bubble
+			time.Sleep(quick) // the file system does not use the bubble's clock
 			synctest.Test(t, func(t *testing.T) {
 				w := startWatching(t, path, interval)
 				w.waitForLog(1, "is applied")
@@ -620,7 +620,7 @@ func TestAChangeOfTheCachesIsLogged(t *testing.T) {
 	const format = `{"caches": [{"id": %q, "cacheDomain": %q}]}`
 	dir := write(t, map[string]string{"c.json": `{"publishers": ["www.example.com"], "cachesFile": "caches.json"}`, "caches.json": fmt.Sprintf(format, "old", "old.example")})
 	path := filepath.Join(dir, "caches.json")
-	time.Sleep(quick) // the file system's clock is not that of the bubble
+	time.Sleep(quick) // the file system does not use the bubble's clock
 	synctest.Test(t, func(t *testing.T) {
 		w := startWatching(t, filepath.Join(dir, "c.json"), interval)
 		w.waitForLog(4, `no longer trusted" file=`+filepath.Join(dir, "c.json")+" cache=bing domain=www.bing-amp.com") // and google
@@ -651,7 +651,7 @@ func TestTheProgramsOwnCachesAndThoseOfTheFileExcludeEachOther(t *testing.T) {
 	const format = `{"caches": [{"id": %q, "cacheDomain": %q}]}`
 	dir := write(t, map[string]string{"c.json": listing("www.example.com"), "own.json": fmt.Sprintf(format, "old", "old.example"), "other.json": fmt.Sprintf(format, "x", "x.example")})
 	path, own := filepath.Join(dir, "c.json"), filepath.Join(dir, "own.json")
-	time.Sleep(quick) // the file system's clock is not that of the bubble
+	time.Sleep(quick) // the file system does not use the bubble's clock
 	synctest.Test(t, func(t *testing.T) {
 		w := startWatchingFile(t, File{Path: path, CachesFile: own}, interval)
 		w.waitForLog(4, "no longer trusted") // google and bing
@@ -707,7 +707,7 @@ func TestAListThatLosesMostOfItsPublishersIsAWarning(t *testing.T) {
 	lines := strings.SplitAfter(all.String(), "\n")
 	for left, want := range map[int]string{1: "level=WARN", 999: "level=WARN", 1000: "level=INFO", 1999: "level=INFO"} {
 		dir := write(t, map[string]string{"c.json": `{"publishersFile": "list.txt"}`, "list.txt": all.String()})
-		time.Sleep(quick) // the file system's clock is not that of the bubble
+		time.Sleep(quick) // the file system does not use the bubble's clock
 		synctest.Test(t, func(t *testing.T) {
 			w := startWatching(t, filepath.Join(dir, "c.json"), interval)
 			w.waitForLog(1, "the configuration is applied")

@@ -98,7 +98,7 @@ func (e *Error) Retryable() bool {
 	return true
 }
 
-// IsFinal reports whether a program that keeps URLs should give up those of the batch. It is false for ErrAllRejected: they may be
+// IsFinal reports whether a program that keeps URLs should give up the URLs of the batch. It is false for ErrAllRejected: they may be
 // right, so the program asks again, seldom.
 func (e *Error) IsFinal() bool { return !e.Retryable() && !errors.Is(e.Err, ErrAllRejected) }
 

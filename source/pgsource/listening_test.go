@@ -141,7 +141,7 @@ func TestAFaultEndsListening(t *testing.T) {
 	}
 }
 
-// With session_replication_role=replica, ordinary triggers do not run. Those of Install do.
+// With session_replication_role=replica, ordinary triggers do not run. The triggers of Install do.
 func TestARowThatReplicationWritesIsReported(t *testing.T) {
 	t.Parallel()
 	db, conn := database(t)

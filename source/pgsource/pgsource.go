@@ -387,7 +387,7 @@ type echo struct {
 var errNoEcho = errors.New("pgsource: notifications do not arrive; most often a pooler such as PgBouncer drops them: want pool_mode=session, or no pooler; " +
 	"one that was sent over another connection did not come back in time; otherwise PostgreSQL is overloaded, or the connection string names two servers that take writes")
 
-// sendEcho sends an echo in the background, over a connection of its own: those of the lookups may all be in use, or dead.
+// sendEcho sends an echo in the background, over a connection of its own: the connections of the lookups may all be in use, or dead.
 func (s *Table) sendEcho(ctx context.Context) *echo {
 	e := &echo{payload: "echo:" + cryptorand.Text(), sent: make(chan error, 1)} // no domain, so other servers ignore it
 	go func() {

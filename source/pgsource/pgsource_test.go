@@ -26,7 +26,7 @@ import (
 
 // No test depends on these times: on a busy machine, a connection that is slow is not a lost one.
 func TestMain(m *testing.M) {
-	if os.Getenv("AMPCORS_TIMES") != "usual" { // with the usual ones, the times that tests log are those of a server
+	if os.Getenv("AMPCORS_TIMES") != "usual" { // with the usual ones, tests log the times of a real server
 		usualTimes = times{ping: 30 * time.Second, echo: 30 * time.Second, echoEvery: time.Second, install: time.Minute}
 	}
 	os.Exit(m.Run())

@@ -1,6 +1,6 @@
 package probe
 
-// An ID names a kind of finding. Its meaning never changes. kinds, in finding.go, has what each one says.
+// An ID names a kind of finding. Its meaning never changes. rules.go has what each one says.
 type ID string
 
 // The ids of all findings.
@@ -72,6 +72,8 @@ const (
 	EmailOriginAllowed ID = "email-origin-allowed"
 )
 
-// ownHostAllowed is the id of a trial, and of no finding: another host of the publisher is allowed. That is a problem only if a finding with
-// another id explains it.
-const ownHostAllowed ID = "own-host-allowed"
+// Of rules that are told in a note, and are no findings.
+const (
+	userAgentMatters ID = "user-agent-matters"
+	ownHostAllowed   ID = "own-host-allowed" // a problem only if another rule explains it
+)

@@ -26,37 +26,34 @@ func judgedCell(t *testing.T, e Endpoint, answers map[string][]*answer, change f
 	t.Helper()
 	p := &prober{cfg: Config{Caches: cacheurl.DefaultCaches(), Unsafe: true}, report: &Report{}}
 	p.client = newClient(p.cfg)
-	c, err := p.plan(&e, publisher)
+	c, err := p.plan(&e, subject{publisher: publisher})
 	if err != nil {
 		t.Fatal(err)
 	}
-	allowed := func(origin string) *answer {
-		return recorded(200, `{"ok": true}`, "Access-Control-Allow-Origin: "+origin, "Access-Control-Allow-Credentials: true", "Vary: Origin")
-	}
+	c.control = c.trials[slices.IndexFunc(c.trials, func(t *trial) bool { return t.Kind == KindPage })]
 	outcomes := make(map[string]*trial)
 	for _, trial := range c.trials {
 		outcomes[trial.What] = trial
-		trial.answers = answers[trial.What]
-		if trial.answers == nil {
-			for _, s := range trial.steps {
-				a := recorded(403, "Forbidden", "Vary: Origin")
-				if trial.Kind == KindPage || s.isControl {
-					a = allowed(trial.origin)
-				}
-				trial.answers = append(trial.answers, a)
-			}
+		if trial.Kind == KindTogether {
+			trial.skip("its requests are not recorded", true)
+			continue
 		}
-		for _, a := range trial.answers {
+		given := answers[trial.What]
+		trial.shape.ask(t.Context(), c, trial, func(r role, s step) *answer {
+			a := recorded(403, "Forbidden", "Vary: Origin")
+			switch {
+			case len(given) > 0 && (trial.Kind == KindPage || len(trial.asked) < len(given)): // each time, to a page
+				a = given[min(len(trial.asked), len(given)-1)]
+			case trial.Kind == KindPage, trial.shape.isCompared, s.as != nil:
+				a = recorded(200, `{"ok": true}`, "Access-Control-Allow-Origin: "+trial.origin, "Access-Control-Allow-Credentials: true", "Vary: Origin")
+			}
 			if a.fetch != nil && trial.Kind != KindForged {
 				a.fetch.blocked = checkCORS(trial.origin, true, a.fetch.response.Header)
 			}
-		}
-		if trial.Kind == KindPage {
-			trial.answers = trial.answers[:min(len(trial.answers), len(answers[trial.What])+1)]
-		}
-		trial.sent = trial.steps
+			trial.asked = append(trial.asked, asked{r, s, a})
+			return a
+		})
 	}
-	c.control = c.trials[slices.IndexFunc(c.trials, func(t *trial) bool { return t.Kind == KindPage })]
 	if change != nil {
 		change(c)
 	}
@@ -101,7 +98,7 @@ func TestWhatAnswersProve(t *testing.T) {
 		{name: "the publisher's own page fails as well", e: get, what: null, answers: []*answer{recorded(403, "")}, change: func(c *cell) {
 			failed := recorded(500, "")
 			failed.fetch.blocked = errors.New("no CORS")
-			c.control = &trial{answers: []*answer{failed}}
+			c.control = &trial{asked: []asked{{answer: failed}}}
 		}, outcome: NotTested, cause: "denies nothing"},
 
 		{name: "a page that works", e: get, what: own, outcome: Fine},
@@ -173,8 +170,11 @@ func TestWhatOnePageGetsOnceInAnothersPlaceIsNotTested(t *testing.T) {
 		{answers(a, a), Problem, "shared-wrong-origin"},
 		{answers(b, "https://c.example"), NotTested, ""},
 	} {
-		trial := &trial{answers: test.answers}
-		(&cell{}).judgeTogether(trial)
+		trial := &trial{Trial: Trial{Kind: KindTogether}, rule: &rule{id: SharedWrongOrigin, breaks: (*cell).getsItsOwnAnswer}}
+		for _, a := range test.answers {
+			trial.asked = append(trial.asked, asked{answer: a})
+		}
+		(&cell{}).judgeTrial(trial)
 		if trial.Outcome != test.want || test.cause != "" && (!slices.Equal(trial.Causes, []ID{ID(test.cause)}) || trial.Origin != b) {
 			t.Errorf("%+v; want %s %s", trial.Trial, test.want, test.cause)
 		}
@@ -218,9 +218,12 @@ func TestWhatFailsOnceInABrowserIsNoProblem(t *testing.T) {
 		for _, a := range test.answers {
 			a.fetch.blocked = checkCORS(at, true, a.fetch.response.Header)
 		}
-		got := &trial{Trial: Trial{Kind: KindBrowsers}, page: page{origin: at}, answers: test.answers}
+		got := &trial{Trial: Trial{Kind: KindBrowsers}, caller: caller{page: page{origin: at}}, rule: &rule{id: BrowserRefused, breaks: (*cell).worksInABrowser}}
+		for i, a := range test.answers {
+			got.asked = append(got.asked, asked{role: []role{changed, usual, changedAgain}[i], answer: a})
+		}
 		e := &Endpoint{URL: "https://api.example.org/", Method: "GET", Credentials: true, Answer: AnswerJSON}
-		(&cell{p: &prober{}, e: e, control: &trial{answers: test.answers[len(test.answers)/2:]}}).judgeBrowser(got)
+		(&cell{p: &prober{}, e: e}).judgeTrial(got)
 		if got.Outcome != test.want || test.want == Problem && !slices.Equal(got.Causes, []ID{BrowserRefused}) {
 			t.Errorf("%s: %+v; want %s", test.name, got.Trial, test.want)
 		}

@@ -77,7 +77,7 @@ func TestEachMistakeAboutEmailsIsFound(t *testing.T) {
 			var got []string
 			for _, f := range report.Findings {
 				got = append(got, string(f.ID))
-				if !f.IsEmail() || f.Remedy == "" || len(f.Evidence) < 2 || !strings.HasPrefix(f.Curl, "curl -gsi ") || strings.Contains(f.Remedy, "%[") {
+				if f.Sender == "" || f.Remedy == "" || len(f.Evidence) < 2 || !strings.HasPrefix(f.Curl, "curl -gsi ") || strings.Contains(f.Remedy, "%[") {
 					t.Errorf("%+v", f)
 				}
 			}

@@ -20,10 +20,10 @@ import (
 	"github.com/ampcors/ampcors/cacheurl"
 )
 
-// A pair is an endpoint, by its index in the report, and a publisher whose pages call it, or a sender whose emails do.
+// A pair is an endpoint, by its index in the report, and who calls it.
 type pair struct {
-	endpoint          int
-	publisher, sender string // one of them
+	endpoint int
+	subject
 }
 
 // prepare fetches the documents, and finds publishers and endpoints.
@@ -100,10 +100,10 @@ func (p *prober) addEndpoint(e Endpoint, publishers, senders []string) {
 		}
 	}
 	for _, publisher := range publishers {
-		add(pair{endpoint: i, publisher: publisher})
+		add(pair{i, subject{publisher: publisher}})
 	}
 	for _, sender := range senders {
-		add(pair{endpoint: i, sender: sender})
+		add(pair{i, subject{sender: sender}})
 	}
 }
 

@@ -175,16 +175,20 @@ func run(ctx context.Context, cfg Config, sends bool) (*Report, error) {
 	}
 	var cells []*cell
 	for _, pair := range p.pairs {
-		e := &p.report.Endpoints[pair.endpoint]
-		var c *cell
-		if pair.sender != "" {
-			c = p.planEmails(e, pair.sender)
-		} else if c, err = p.plan(e, pair.publisher); err != nil {
+		c, err := p.plan(&p.report.Endpoints[pair.endpoint], pair.subject)
+		if err != nil {
 			return nil, err
 		}
 		cells = append(cells, c)
 	}
-	p.report.Estimate = p.estimate(cells)
+	for _, c := range cells {
+		e := c.estimate()
+		p.report.Estimate.Trials += e.Trials
+		p.report.Estimate.Requests += e.Requests
+	}
+	if cfg.Rate > 0 {
+		p.report.Estimate.Time = time.Duration(float64(p.report.Estimate.Requests) / cfg.Rate * float64(time.Second))
+	}
 	if sends {
 		if cfg.Started != nil {
 			cfg.Started(p.report.Estimate)
@@ -203,38 +207,6 @@ func run(ctx context.Context, cfg Config, sends bool) (*Report, error) {
 
 const defaultMaxTime = 5 * time.Minute
 
-// estimate counts the trials, and the requests for a backend without mistakes.
-func (p *prober) estimate(cells []*cell) (e Estimate) {
-	for _, c := range cells {
-		hostile := 0
-		for _, t := range c.trials {
-			if t.steps[0].toRedirect { // perhaps there is none
-				continue
-			}
-			if e.Trials++; t.Outcome == NotTested {
-				continue
-			}
-			if t.Kind.IsHostile() {
-				hostile++
-			}
-			for _, s := range t.steps {
-				if s.when == always && !s.revalidates || s.when == ifDenied && t.Kind.IsHostile() {
-					e.Requests++
-				}
-			}
-		}
-		if c.isEmail {
-			e.Requests++ // the control
-		} else if hostile > 0 {
-			e.Requests += width + 2*((hostile+groupSize-1)/groupSize)
-		}
-	}
-	if p.cfg.Rate > 0 {
-		e.Time = time.Duration(float64(e.Requests) / p.cfg.Rate * float64(time.Second))
-	}
-	return e
-}
-
 // send sends and judges the trials, of several endpoints at once.
 func (p *prober) send(ctx context.Context, cells []*cell, total int) {
 	var mu sync.Mutex
@@ -242,7 +214,7 @@ func (p *prober) send(ctx context.Context, cells []*cell, total int) {
 	progress := func(t *trial) {
 		mu.Lock()
 		defer mu.Unlock()
-		if t.steps[0].toRedirect {
+		if t.shape.toRedirect {
 			return // it is not in the total
 		}
 		if done++; p.cfg.Progress != nil {
@@ -255,13 +227,8 @@ func (p *prober) send(ctx context.Context, cells []*cell, total int) {
 		slots <- struct{}{}
 		wait.Go(func() {
 			defer func() { <-slots }()
-			if c.isEmail {
-				c.runEmails(ctx, progress)
-				c.judgeEmails()
-			} else {
-				c.run(ctx, progress)
-				c.judge()
-			}
+			c.run(ctx, progress)
+			c.judge()
 		})
 	}
 	wait.Wait()
@@ -309,8 +276,8 @@ func (p *prober) finish(cells []*cell) {
 	}
 	p.removeSecrets()
 	order := make(map[ID]int)
-	for i, k := range kinds {
-		order[k.id] = i
+	for i, r := range rules {
+		order[r.id] = i
 	}
 	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
 		return cmp.Or(slices.Index(severities, b.Severity)-slices.Index(severities, a.Severity), cmp.Compare(a.Endpoint, b.Endpoint),
@@ -319,7 +286,7 @@ func (p *prober) finish(cells []*cell) {
 	slices.Sort(r.Notes)
 	r.Notes = slices.Compact(r.Notes)
 	s.Endpoints, s.Requests = len(r.Endpoints), int(p.client.sent.Load())
-	if slices.ContainsFunc(r.Findings, func(f Finding) bool { return !f.IsEmail() }) {
+	if slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Sender == "" }) {
 		r.Snippets = snippets(p.policy)
 	}
 	r.Know(func(Finding) bool { return false })

@@ -74,12 +74,12 @@ const (
 // send sends a step of a trial. Errors are in the answer.
 func (c *cell) send(ctx context.Context, t *trial, s step) *answer {
 	origin := t.origin
-	if s.isControl {
-		origin = c.control.origin
+	if s.as != nil {
+		origin = s.as.origin
 	}
 	r := c.request(origin, s)
-	if s.revalidates {
-		asked, before := t.answers[len(t.answers)-1].last()
+	if s.validates != nil {
+		asked, before := s.validates.last()
 		r.url = asked.url
 		for _, pair := range [][2]string{{"Etag", "If-None-Match"}, {"Last-Modified", "If-Modified-Since"}} {
 			if value := before.Header.Get(pair[0]); value != "" {

@@ -224,7 +224,7 @@ func (f *probeFlags) known() (func(probe.Finding) bool, error) {
 		return slices.Contains(f.ignore, string(finding.ID)) || slices.ContainsFunc(baseline.Findings, func(known probe.Finding) bool {
 			isMore := slices.ContainsFunc(finding.Origins, func(origin string) bool { return !slices.Contains(known.Origins, origin) })
 			return known.ID == finding.ID && known.Endpoint == finding.Endpoint && known.Method == finding.Method &&
-				known.Publisher == finding.Publisher && !isMore
+				known.Subject() == finding.Subject() && !isMore
 		})
 	}, nil
 }

@@ -112,14 +112,13 @@ func counts(report *probe.Report) string {
 // headline says in plain words what the report means, for people who read nothing else.
 func headline(report *probe.Report) string {
 	var texts []string
-	isEmail := func(t probe.Trial) bool { return t.Kind == probe.KindEmails || t.Kind == probe.KindSenders }
-	if len(report.Trials) == 0 || slices.ContainsFunc(report.Trials, func(t probe.Trial) bool { return !isEmail(t) }) {
+	if len(report.Trials) == 0 || slices.ContainsFunc(report.Trials, func(t probe.Trial) bool { return !t.Kind.IsEmail() }) {
 		texts = append(texts, headlineOfPages(report))
 	}
 	var emails, works, others, allowed, unknown int
 	for _, t := range report.Trials {
 		switch {
-		case !isEmail(t):
+		case !t.Kind.IsEmail():
 		case t.Outcome == probe.NotTested:
 			unknown++
 		case t.Kind == probe.KindEmails:
@@ -215,7 +214,7 @@ func headlineOfPages(report *probe.Report) string {
 
 // pageAt says at which origin the page of a finding is.
 func pageAt(f probe.Finding) string {
-	if f.IsEmail() {
+	if f.Sender != "" {
 		return cmp.Or(f.Origin, "none: a mail client, with version 2")
 	}
 	return cmp.Or(f.Origin, "none: a program that sends no Origin")
@@ -223,15 +222,16 @@ func pageAt(f probe.Finding) string {
 
 // A matrixRow shows the outcomes of one endpoint for one publisher.
 type matrixRow struct {
-	Endpoint, Method, Publisher string
-	How                         string // with cookies or a preflight
-	Cells                       []matrixCell
+	Endpoint, Method  string
+	Publisher, Sender string // one of them
+	How               string // with cookies or a preflight
+	Cells             []matrixCell
 }
 
 // Callers says whose pages or emails call.
 func (r matrixRow) Callers() string {
-	if strings.Contains(r.Publisher, "@") {
-		return "emails of " + r.Publisher
+	if r.Sender != "" {
+		return "emails of " + r.Sender
 	}
 	return "pages of " + r.Publisher
 }
@@ -258,10 +258,10 @@ func (c matrixCell) Class() string {
 func matrix(report *probe.Report) (rows []matrixRow) {
 	for i := 0; i < len(report.Trials); {
 		first := report.Trials[i]
-		row := matrixRow{Endpoint: first.Endpoint, Method: first.Method, Publisher: first.Publisher, How: how(report, first)}
+		row := matrixRow{Endpoint: first.Endpoint, Method: first.Method, Publisher: first.Publisher, Sender: first.Sender, How: how(report, first)}
 		var trials []probe.Trial
 		for ; i < len(report.Trials) && report.Trials[i].Endpoint == first.Endpoint && report.Trials[i].Method == first.Method &&
-			report.Trials[i].Publisher == first.Publisher; i++ {
+			report.Trials[i].Subject() == first.Subject(); i++ {
 			trials = append(trials, report.Trials[i])
 		}
 		for _, kind := range probe.Kinds() {
@@ -282,7 +282,7 @@ func matrix(report *probe.Report) (rows []matrixRow) {
 
 // how says how pages call the endpoint of a trial.
 func how(report *probe.Report, t probe.Trial) string {
-	if t.Kind == probe.KindEmails || t.Kind == probe.KindSenders {
+	if t.Kind.IsEmail() {
 		return "by a mail client"
 	}
 	cookies, preflight := "without cookies", "without a preflight"
@@ -479,7 +479,7 @@ func writeJUnit(w io.Writer, report *probe.Report) error {
 	}
 	isFailure := func(f probe.Finding) bool { return report.FailOn != "none" && f.Severity.AtLeast(report.FailOn) }
 	for _, t := range report.Trials {
-		c := junitCase{Class: t.Method + " " + t.Endpoint + " " + t.Publisher,
+		c := junitCase{Class: t.Method + " " + t.Endpoint + " " + t.Subject(),
 			Name: strings.TrimSpace(string(t.Kind) + ": " + t.What + " " + t.Origin)}
 		switch f := findingOf(report, t); {
 		case t.Outcome == probe.NotTested:
@@ -501,7 +501,7 @@ func writeJUnit(w io.Writer, report *probe.Report) error {
 	for _, f := range report.Findings { // of no trial
 		if f.ID == probe.AnswersDiffer && !f.Known && !slices.ContainsFunc(report.Trials,
 			func(t probe.Trial) bool { return findingOf(report, t).ID == f.ID }) {
-			c := junitCase{Class: f.Method + " " + f.Endpoint + " " + f.Publisher, Name: string(f.ID)}
+			c := junitCase{Class: f.Method + " " + f.Endpoint + " " + f.Subject(), Name: string(f.ID)}
 			if !isFailure(f) {
 				notTested(c, "below --fail-on: "+f.Title, false)
 				continue
@@ -537,7 +537,7 @@ var reportTemplate = template.Must(template.New("report").Funcs(template.FuncMap
 // findingOf returns the finding for a trial with a problem: one that is not known, if there is one.
 func findingOf(report *probe.Report, t probe.Trial) (found probe.Finding) {
 	for _, f := range report.Findings {
-		isOf := slices.Contains(t.Causes, f.ID) && f.Endpoint == t.Endpoint && f.Method == t.Method && f.Publisher == t.Publisher
+		isOf := slices.Contains(t.Causes, f.ID) && f.Endpoint == t.Endpoint && f.Method == t.Method && f.Subject() == t.Subject()
 		if isOf && (found.ID == "" || found.Known) {
 			found = f
 		}

@@ -116,6 +116,9 @@ func (c *cell) seen(t *trial) (seen, *answer) {
 	// A cache gives the same wrong answer again, and never to a new URL. Several servers in turn do not.
 	case isFreshEachTime && (c.e.Method != http.MethodPost || first.blocked != nil):
 		return cachedWrong, unstored
+	// Or the cache obeys no-cache in the request, and keeps the new answer.
+	case hasAge(first) && !hasAge(unstored):
+		return cachedWrong, unstored
 	}
 	return alternates, unstored
 }
@@ -154,6 +157,12 @@ func whyNoProof(status int) string {
 	return fmt.Sprintf("status %d, which the publisher's own request also got when it was repeated, proves nothing", status)
 }
 
+// hasAge reports whether an answer has Age, which no backend sends for its own (RFC 9111 section 5.1).
+func hasAge(a *answer) bool {
+	_, resp := a.last()
+	return resp.Header.Get("Age") != ""
+}
+
 // isFromCache reports whether a shared cache answered.
 func isFromCache(h http.Header) bool { return hitOf(h) != "" }
 
@@ -162,6 +171,9 @@ func isFromCache(h http.Header) bool { return hitOf(h) != "" }
 func hitOf(h http.Header) string {
 	if age, err := strconv.Atoi(h.Get("Age")); err == nil && age > 0 {
 		return "Age: " + h.Get("Age")
+	}
+	if ids := strings.Fields(h.Get("X-Varnish")); len(ids) == 2 { // of this request, and of the one that it kept
+		return fmt.Sprintf("X-Varnish: %.100s", h.Get("X-Varnish"))
 	}
 	for _, name := range []string{"X-Cache", "X-Cache-Status", "X-Proxy-Cache", "Cf-Cache-Status", "Cache-Status"} {
 		if value := strings.Join(h[name], ", "); strings.Contains(strings.ToUpper(value), "HIT") {

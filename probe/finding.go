@@ -157,7 +157,8 @@ func (c *client) describe(r request, resp *response) (lines []string) {
 	}
 	lines = append(lines, fmt.Sprintf("%s is answered with status %d", r.method, resp.Status))
 	for _, name := range []string{"Access-Control-Allow-Origin", "Access-Control-Allow-Credentials", "Access-Control-Allow-Methods",
-		"Access-Control-Allow-Headers", "Access-Control-Expose-Headers", "AMP-Redirect-To", "Vary", "Location", "Content-Type", allowSender, sourceOrigin} {
+		"Access-Control-Allow-Headers", "Access-Control-Expose-Headers", "AMP-Redirect-To", "Vary", "Location", "Content-Type", allowSender, sourceOrigin,
+		"Age", "X-Cache", "X-Cache-Status", "X-Varnish", "CF-Cache-Status", "Via"} {
 		for _, value := range resp.Header[http.CanonicalHeaderKey(name)] {
 			lines = append(lines, fmt.Sprintf("%s: %.200s", name, c.clean(value)))
 		}

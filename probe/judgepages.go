@@ -21,15 +21,16 @@ func (c *cell) judgePages(pages []*trial) {
 		a, first := t.judged, t.asked[0].answer
 		switch s {
 		case cachedWrong:
-			t.blame(CachedWrongOrigin, first, "the same request with a new URL is allowed")
+			t.blame(CachedWrongOrigin, first, "the same request with a new URL and Cache-Control: no-cache is allowed")
 		case alternates:
 			c.differs = first
 		}
-		remark := ""
+		remark, isCached := c.cacheInFront()
 		switch {
 		case a.err != nil:
 			t.skip(a.err.Error(), false)
 			continue
+		case isCached:
 		case isOverloaded(a.status()) && c.isOnlyThisCache(t, pages):
 			remark = "pages on other caches are answered"
 		case isOverloaded(a.status()), slices.Contains(c.limits, a.status()) && !a.isReadable():
@@ -43,7 +44,7 @@ func (c *cell) judgePages(pages []*trial) {
 		judged = append(judged, t)
 		if err := a.why(); err != nil {
 			t.Reason = err.Error()
-			if blocked[t] = c.symptom(a, t.origin, true); c.isOfAnother(t, blocked[t], pages) {
+			if blocked[t] = c.symptom(a, t.origin, true); isCached || c.isOfAnother(t, blocked[t], pages) {
 				blocked[t] = CachedWrongOrigin
 			}
 		} else {
@@ -62,6 +63,9 @@ func (c *cell) judgePages(pages []*trial) {
 			t.Outcome = Fine
 		case c.differs != nil && blocked[t] != "" && !isAlwaysBlocked(t.cache, pages):
 			t.explain(AnswersDiffer) // what only chance has found is no cause
+		}
+		if first := t.asked[0]; t.breaks(CachedWrongOrigin) && !first.isReadable() { // which readers get, whatever a new URL gets
+			t.Works, t.Reason = false, first.why().Error()
 		}
 	}
 }

@@ -148,6 +148,7 @@ type cell struct {
 	pages  []page // of the publisher
 	trials []*trial
 
+	front    *front // nil if not every page gets the same answer
 	fresh    freshness
 	control  *trial  // a page of the publisher, as it was answered at first
 	limits   []int   // statuses of controls that failed

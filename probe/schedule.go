@@ -46,6 +46,7 @@ func (c *cell) run(ctx context.Context, done func(*trial)) {
 		}
 		done(t)
 	}
+	c.lookInFront(ctx, own)
 	why := c.calibrate(ctx, own)
 	if c.findRedirect(own); c.redirect == nil { // there is nothing to ask
 		isMoot := func(t *trial) bool { return t.shape.toRedirect }

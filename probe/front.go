@@ -1,0 +1,100 @@
+package probe
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"time"
+)
+
+// This file recognizes what stands in front of a backend: a cache that gives every page one answer.
+
+// front has what was asked once more, because every page of the publisher got the same answer, which a browser blocks.
+type front struct {
+	first     *answer
+	later     *answer // to the same request, more than a second later
+	preflight *answer // to a preflight of that page, which caches do not answer
+}
+
+// lookInFront asks once more if every page got the same answer, and one of them is blocked. After a second, Age and Date tell whether a cache
+// has answered.
+func (c *cell) lookInFront(ctx context.Context, own []*trial) {
+	var page *trial // that is blocked
+	var first *asked
+	for _, t := range own {
+		switch {
+		case t.Kind != KindPage || t.origin == originOfURL(c.e.URL): // its requests are not CORS
+		case !t.isAnswered() || t.asked[0].fetch == nil || c.e.Method != http.MethodGet:
+			return
+		case first != nil && !isSameForBoth(first.fetch.response, t.asked[0].fetch.response):
+			return
+		default:
+			first = &t.asked[0]
+			if page == nil && !first.isReadable() {
+				page = t
+			}
+		}
+	}
+	if page == nil {
+		return
+	}
+	select {
+	case <-time.After(1100 * time.Millisecond): // Age and Date have whole seconds
+	case <-ctx.Done():
+		return
+	}
+	alone := page.asked[0].step
+	alone.mode = preflights
+	c.front = &front{page.asked[0].answer, c.send(ctx, page, page.asked[0].step), c.send(ctx, page, alone)}
+}
+
+// isSameForBoth reports whether two pages got the same answer.
+func isSameForBoth(a, b *response) bool {
+	const name = "Access-Control-Allow-Origin"
+	return a.Status == b.Status && bytes.Equal(a.Body, b.Body) && slices.Equal(a.Header[name], b.Header[name])
+}
+
+// ownDenial is the body with which ampcors denies a request. It has the reason.
+var ownDenial = regexp.MustCompile(`^Forbidden: ([a-z_]+)\s*$`)
+
+// reasonOf returns the reason with which ampcors denied a request, or "".
+func reasonOf(resp *response) string {
+	if m := ownDenial.FindSubmatch(resp.Body); m != nil && resp.Status >= 400 {
+		return string(m[1])
+	}
+	return ""
+}
+
+// cacheInFront says what shows that a cache has given every page one answer, or "". It is the cause if the backend is known to answer otherwise.
+func (c *cell) cacheInFront() (what string, isCause bool) {
+	f := c.front
+	if f == nil || f.later.fetch == nil || f.later.fetch.response == nil {
+		return "", false
+	}
+	first, later := f.first.fetch.response, f.later.fetch.response
+	if !isSameForBoth(first, later) {
+		return "", false
+	}
+	without, reason := c.withoutOriginTrial(), reasonOf(first)
+	if reason != "" && without != nil && without.isAnswered() && reasonOf(without.asked[0].fetch.response) == reason {
+		return fmt.Sprintf("this is the answer of ampcors to another page, which it denied as %s; a request without Origin gets it too, and ampcors never denies that one: a cache in front of ampcors has kept it", reason), true
+	}
+	isGranted := f.preflight.err == nil && f.preflight.blocked == nil // no cache answers it
+	what = hitOf(later.Header)
+	if date := later.Header.Get("Date"); what == "" && date != "" && date == first.Header.Get("Date") {
+		what = "a Date that stands still"
+	}
+	const same = "every page gets the same answer, "
+	switch {
+	case what != "" && isGranted:
+		return same + "and a second later it has " + what + ", although the backend grants the page's preflight: a cache in front of the backend has kept it", true
+	case what != "":
+		return same + "and a second later it has " + what + ": look first at the cache in front of the backend, which may keep what it got for another page", false
+	case isGranted && variesByOrigin(first.Header):
+		return same + "although it has Vary: Origin, and although the backend grants the page's preflight, which no cache answers: look first for a cache in front of the backend that ignores Vary, or a proxy that changes the header; if there is none, the backend sets the header only for preflights", true
+	}
+	return "", false
+}

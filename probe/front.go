@@ -14,13 +14,13 @@ import (
 
 // front has what was asked once more, because every page of the publisher got the same answer, which a browser blocks.
 type front struct {
-	first     *answer
-	later     *answer // to the same request, more than a second later
+	page      *trial
+	since     time.Time
 	preflight *answer // to a preflight of that page, which caches do not answer
+	later     *answer // to the same request as at first, more than a second later
 }
 
-// lookInFront asks once more if every page got the same answer, and one of them is blocked. After a second, Age and Date tell whether a cache
-// has answered.
+// lookInFront begins to look if every page got the same answer, and one of them is blocked.
 func (c *cell) lookInFront(ctx context.Context, own []*trial) {
 	var page *trial // that is blocked
 	var first *asked
@@ -38,17 +38,23 @@ func (c *cell) lookInFront(ctx context.Context, own []*trial) {
 			}
 		}
 	}
-	if page == nil {
+	if page != nil {
+		alone := page.asked[0].step
+		alone.mode = preflights
+		c.front = &front{page: page, since: time.Now(), preflight: c.send(ctx, page, alone)}
+	}
+}
+
+// lookAgain asks more than a second after lookInFront: Age and Date, which tell whether a cache has answered, have whole seconds.
+func (c *cell) lookAgain(ctx context.Context) {
+	if c.front == nil {
 		return
 	}
 	select {
-	case <-time.After(1100 * time.Millisecond): // Age and Date have whole seconds
+	case <-time.After(time.Until(c.front.since.Add(1100 * time.Millisecond))):
 	case <-ctx.Done():
-		return
 	}
-	alone := page.asked[0].step
-	alone.mode = preflights
-	c.front = &front{page.asked[0].answer, c.send(ctx, page, page.asked[0].step), c.send(ctx, page, alone)}
+	c.front.later = c.send(ctx, c.front.page, c.front.page.asked[0].step)
 }
 
 // isSameForBoth reports whether two pages got the same answer.
@@ -74,7 +80,7 @@ func (c *cell) cacheInFront() (what string, isCause bool) {
 	if f == nil || f.later.fetch == nil || f.later.fetch.response == nil {
 		return "", false
 	}
-	first, later := f.first.fetch.response, f.later.fetch.response
+	first, later := f.page.asked[0].fetch.response, f.later.fetch.response
 	if !isSameForBoth(first, later) {
 		return "", false
 	}

@@ -224,7 +224,7 @@ func (c *cell) worksInABrowser(t *trial) verdict {
 	case isWrong && t.got(usual) != nil: // and other browsers are answered otherwise
 		return unknown("the page's requests are answered in another way from one time to the next")
 	case !a.isReadable():
-		return moot("the page is blocked, but not only in this browser")
+		return moot("the page is blocked in the usual browser as well")
 	}
 	return fine()
 }

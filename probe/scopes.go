@@ -59,8 +59,8 @@ func (c *cell) attribute() {
 	for _, t := range problems {
 		causes[t] = c.causeOf(t, problems)
 	}
-	isTrusted := slices.ContainsFunc(problems, func(t *trial) bool {
-		return t.rule.id == SameOriginHeaderTrusted || t.rule.id == SameOriginHeaderPreferred
+	isTrusted := slices.ContainsFunc(problems, func(t *trial) bool { // and not only because every origin is allowed
+		return causes[t] == SameOriginHeaderTrusted || causes[t] == SameOriginHeaderPreferred
 	})
 	for _, t := range problems {
 		switch id := causes[t]; {

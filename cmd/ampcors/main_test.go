@@ -477,6 +477,52 @@ func TestProbeWritesEachFormat(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	})
+	t.Run("sarif", func(t *testing.T) { // by what GitHub's documentation of code scanning says that it reads
+		var log struct {
+			Version string
+			Runs    []struct {
+				Tool struct {
+					Driver struct {
+						Name  string
+						Rules []struct {
+							ID                     string
+							ShortDescription, Help struct{ Text string }
+						}
+					}
+				}
+				Invocations []struct {
+					ExecutionSuccessful        bool
+					ToolExecutionNotifications []struct{ Message struct{ Text string } }
+				}
+				Results []struct {
+					RuleID, Level string
+					Message       struct{ Text string }
+					Locations     []struct {
+						PhysicalLocation struct{ ArtifactLocation struct{ URI string } }
+					}
+					PartialFingerprints map[string]string
+				}
+			}
+		}
+		if err := json.Unmarshal([]byte(probeArticle(t, "sarif")), &log); err != nil || log.Version != "2.1.0" || len(log.Runs) != 1 {
+			t.Fatalf("%v: %+v", err, log)
+		}
+		run := log.Runs[0]
+		if len(run.Results) != 1 || len(run.Tool.Driver.Rules) != 1 || len(run.Invocations) != 1 {
+			t.Fatalf("%+v", run)
+		}
+		r, rule, path := run.Results[0], run.Tool.Driver.Rules[0], strings.TrimPrefix(server.URL, "http://")+"/list"
+		if r.RuleID != "wildcard-with-credentials" || rule.ID != r.RuleID || r.Level != "error" || rule.ShortDescription.Text == "" || rule.Help.Text == "" || !strings.Contains(r.Message.Text, "Access-Control-Allow-Origin: *") ||
+			r.Locations[0].PhysicalLocation.ArtifactLocation.URI != path || r.PartialFingerprints["ampcors/v1"] != "wildcard-with-credentials GET "+server.URL+"/list www.example.com" {
+			t.Errorf("%+v", r)
+		}
+		notTested := run.Invocations[0]
+		if !notTested.ExecutionSuccessful || !slices.ContainsFunc(notTested.ToolExecutionNotifications, func(n struct{ Message struct{ Text string } }) bool {
+			return strings.Contains(n.Message.Text, "only sent with --unsafe")
+		}) {
+			t.Errorf("%+v", notTested)
+		}
+	})
 	t.Run("html", func(t *testing.T) {
 		got := probeArticle(t, "html")
 		root, err := html.Parse(strings.NewReader(got))

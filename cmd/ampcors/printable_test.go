@@ -19,14 +19,14 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 	"unicode"
-
-	"github.com/spf13/cobra"
+	"unicode/utf8"
 
 	"github.com/ampcors/ampcors/probe"
 )
@@ -109,7 +109,7 @@ func TestOutputIsPrintable(t *testing.T) {
 	// With colors, escape sequences are those of the program.
 	var colored strings.Builder
 	if err := writeTable(&colored, &probe.Report{Target: hostile, Notes: []string{hostile}, Untested: []probe.Untested{{Endpoint: hostile, Reason: hostile}}, Unknown: []probe.Unknown{{Component: hostile, What: hostile}},
-		Findings: []probe.Finding{{ID: "id", Severity: probe.High, Title: hostile, Endpoint: hostile, Origin: hostile, Evidence: []string{hostile}, Remedy: hostile, Curl: hostile}}}, true); err != nil {
+		Findings: []probe.Finding{{ID: "id", Severity: probe.High, Title: hostile, Endpoint: hostile, Origin: hostile, Evidence: []string{hostile}, Remedy: hostile, Curl: hostile}}}, console{color: true, width: 40}, ""); err != nil {
 		t.Fatal(err)
 	}
 	if rest := strings.Replace(strings.Replace(colored.String(), "\x1b[31m", "", 1), "\x1b[0m", "", 1); !isPrintable(rest) {
@@ -117,22 +117,53 @@ func TestOutputIsPrintable(t *testing.T) {
 	}
 }
 
-// A terminal is found behind the printer. The null device counts as one.
-func TestColorsAreForTerminals(t *testing.T) {
-	for noColor, want := range map[string]bool{"": true, "1": false} {
-		t.Setenv("NO_COLOR", noColor)
-		out, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer out.Close()
-		root, got := newRoot(), false
-		root.AddCommand(&cobra.Command{Use: "colors", Run: func(cmd *cobra.Command, _ []string) { _, got = terminal(cmd) }})
-		root.SetOut(out)
-		root.SetArgs([]string{"colors"})
-		if code := execute(t.Context(), root); code != exitClean || got != want {
-			t.Errorf("NO_COLOR=%q: exit code %d, %t", noColor, code, got)
-		}
+// A terminal gets colors, lines of its width, and one line of progress, which is removed. A pipe and the null device are none.
+func TestATerminalIsOne(t *testing.T) {
+	script, err := exec.LookPath("script")
+	if isCI := os.Getenv("AMPCORS_CI") != ""; (err != nil || runtime.GOOS != "linux") && !isCI {
+		t.Skip("needs the program script of Linux (Debian: apt-get install bsdutils)")
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Access-Control-Allow-Origin", "*")
+		fmt.Fprint(w, "{}")
+	}))
+	defer server.Close()
+	for _, test := range []struct {
+		name, env       string
+		to              string // a redirection
+		color, goesBack bool
+		width           int
+	}{
+		{name: "a terminal", color: true, goesBack: true, width: 100},
+		{name: "NO_COLOR", env: "NO_COLOR=1 ", goesBack: true, width: 100},
+		{name: "a dumb terminal", env: "TERM=dumb ", width: 100},
+		{name: "the null device", to: " 2>/dev/null | cat"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			line := fmt.Sprintf("stty cols 100; %sAMPCORS_TEST_RUNS_MAIN=1 %s probe --rate 0 --credentials --endpoint %s/ --publisher www.example.com%s", test.env, os.Args[0], server.URL, test.to)
+			cmd := exec.Command(script, "-qefc", line, os.DevNull)
+			cmd.Env = append(os.Environ(), "TERM=xterm", "NO_COLOR=")
+			out, _ := cmd.CombinedOutput() // the exit code is 1, because of the finding
+			text := string(out)
+			if !strings.Contains(text, "wildcard-with-credentials") {
+				t.Fatal(text)
+			}
+			if hasColor := strings.Contains(text, "\x1b[31m"); hasColor != test.color {
+				t.Errorf("colors: %t", hasColor)
+			}
+			if goesBack := strings.Contains(text, "\r\x1b[K"); goesBack != test.goesBack {
+				t.Errorf("the progress is one line, and removed: %t", goesBack)
+			}
+			longest := 0
+			for line := range strings.Lines(regexp.MustCompile("\x1b\\[[0-9;]*[mK]|\r").ReplaceAllString(text, "")) {
+				if strings.Contains(strings.TrimSpace(line), " ") && !strings.Contains(line, "curl") && !strings.Contains(line, " trials: ") {
+					longest = max(longest, utf8.RuneCountInString(strings.TrimRight(line, "\n")))
+				}
+			}
+			if isWrapped := longest <= 100; isWrapped != (test.width > 0) {
+				t.Errorf("the longest line has %d characters", longest)
+			}
+		})
 	}
 }
 

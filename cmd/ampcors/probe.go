@@ -40,7 +40,7 @@ type probeFlags struct {
 }
 
 // outputs are the formats of a report, in the order of the help.
-var outputs = []string{"text", "json", "junit", "github", "html"}
+var outputs = []string{"text", "json", "junit", "sarif", "github", "html"}
 
 // failOns are the values of --fail-on.
 var failOns = []string{"low", "medium", "high", "none"}
@@ -73,7 +73,7 @@ anything was not tested.`,
   ampcors probe --endpoint https://api.example.com/vote --method POST --content-type application/json --credentials --publisher www.example.com --unsafe`,
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&f.output, "output", "o", "text", "text, json, junit, github (annotations of GitHub Actions) or html")
+	flags.StringVarP(&f.output, "output", "o", "text", "text, json, junit, sarif (for code scanning), github (annotations of GitHub Actions) or html")
 	flags.StringVar(&f.failOn, "fail-on", string(probe.Medium),
 		"the lowest severity of findings that lead to exit code 1: low, medium or high; or none")
 	flags.StringSliceVar(&f.ignore, "ignore", nil, "id of findings that do not lead to exit code 1; may be given several times")
@@ -123,9 +123,9 @@ anything was not tested.`,
 }
 
 func runProbe(cmd *cobra.Command, args []string, f probeFlags) error {
-	write, ok := writers[f.output]
+	write := writers[f.output]
 	switch {
-	case !ok:
+	case !slices.Contains(outputs, f.output):
 		return fmt.Errorf("the output %q is unknown; want %s", f.output, or(outputs))
 	case !slices.Contains(failOns, f.failOn):
 		return fmt.Errorf("--fail-on: %q is not a severity; want %s", f.failOn, or(failOns))
@@ -153,7 +153,13 @@ func runProbe(cmd *cobra.Command, args []string, f probeFlags) error {
 	if f.plan {
 		test = probe.Plan
 	}
+	clear := func() {}
+	if c := consoleOf(cmd.ErrOrStderr()); c.file != nil {
+		cfg.Started = func(e probe.Estimate) { fmt.Fprintln(cmd.ErrOrStderr(), effort(e)) }
+		cfg.Progress, clear = c.progress()
+	}
 	report, err := test(cmd.Context(), cfg)
+	clear()
 	if err != nil {
 		return err
 	}
@@ -168,18 +174,17 @@ func runProbe(cmd *cobra.Command, args []string, f probeFlags) error {
 		}
 		return nil
 	}
-	if out, ok := terminal(cmd); ok && f.output == "text" {
-		err = writeTable(out, report, true)
+	if c := consoleOf(cmd.OutOrStdout()); f.output == "text" {
+		out := cmd.OutOrStdout()
+		if c.file != nil {
+			out = c.file // writeTable makes it printable, because escape sequences of colors must not go through a printer
+		}
+		err = writeTable(out, report, c, f.advice)
 	} else {
 		err = write(cmd.OutOrStdout(), report)
 	}
 	if err != nil {
 		return err
-	}
-	for _, s := range report.Snippets {
-		if s.Server == f.advice {
-			fmt.Fprintf(cmd.OutOrStdout(), "\n%s", s.Text)
-		}
 	}
 	if code := f.exitCode(report); code != exitClean {
 		return exitError{code: code}
@@ -304,10 +309,6 @@ func (f *probeFlags) config(cmd *cobra.Command, args []string) (probe.Config, er
 	if cfg.Resolve, err = addresses(f.resolve); err != nil {
 		return cfg, err
 	}
-	if isTerminal(os.Stderr) {
-		cfg.Started = func(e probe.Estimate) { fmt.Fprintln(cmd.ErrOrStderr(), effort(e)) }
-		cfg.Progress = progress(cmd)
-	}
 	return cfg, nil
 }
 
@@ -419,20 +420,6 @@ func headers(lines []string) (http.Header, error) {
 	return h, nil
 }
 
-// progressEvery is the least time between two lines of progress. Tests change it.
-var progressEvery = time.Second
-
-// progress writes how far a probe is, at most once each progressEvery.
-func progress(cmd *cobra.Command) func(done, total int, endpoint string) {
-	last := time.Now()
-	return func(done, total int, endpoint string) {
-		if time.Since(last) >= progressEvery {
-			last = time.Now()
-			fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d trials: %s\n", done, total, endpoint)
-		}
-	}
-}
-
 // readList returns the lines of a file, or of standard input, without comments.
 func readList(cmd *cobra.Command, name string) (urls []string, err error) {
 	if name == "-" {
@@ -452,17 +439,4 @@ func readList(cmd *cobra.Command, name string) (urls []string, err error) {
 func or(values []string) string {
 	last := len(values) - 1
 	return strings.Join(values[:last], ", ") + " or " + values[last]
-}
-
-// terminal returns the terminal that the output goes to, if it shows colors (https://no-color.org).
-func terminal(cmd *cobra.Command) (out *os.File, ok bool) {
-	if p, isPrinter := cmd.OutOrStdout().(printer); isPrinter {
-		out, ok = p.out.(*os.File)
-	}
-	return out, ok && os.Getenv("NO_COLOR") == "" && isTerminal(out)
-}
-
-func isTerminal(f *os.File) bool {
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

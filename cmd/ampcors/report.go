@@ -14,11 +14,11 @@ import (
 	"github.com/ampcors/ampcors/probe"
 )
 
-// writers write a report, by the name of the format.
+// writers write a report, by the name of the format. writeTable writes that for people.
 var writers = map[string]func(w io.Writer, report *probe.Report) error{
-	"text":   func(w io.Writer, report *probe.Report) error { return writeTable(w, report, false) },
 	"json":   func(w io.Writer, report *probe.Report) error { return writeJSON(w, report) },
 	"junit":  writeJUnit,
+	"sarif":  writeSARIF,
 	"github": writeGitHub,
 	"html":   writeHTML,
 }
@@ -33,21 +33,22 @@ func plural(n int, word string) string { return count(n, word, word+"s") }
 // maxUntested is how many reasons a table has.
 const maxUntested = 20
 
-// writeTable writes the report as text. It makes what comes from outside printable itself, because
+// writeTable writes the report as text, with the advice for a server if that is not "". It makes what comes from outside printable itself, because
 // the escape sequences of colors must not go through a printer.
-func writeTable(w io.Writer, report *probe.Report, color bool) error {
+func writeTable(w io.Writer, report *probe.Report, c console, advice string) error {
 	var b strings.Builder
 	paint := func(word string, width int) string {
 		text := fmt.Sprintf("%-*s", width, word)
-		if sequence, ok := colors[word]; ok && color {
+		if sequence, ok := colors[word]; ok && c.color {
 			return sequence + text + "\x1b[0m"
 		}
 		return text
 	}
+	line := func(text string) { fmt.Fprintf(&b, "%s\n", c.wrap(printable(text), 4)) }
 	for _, row := range matrix(report) {
-		fmt.Fprintf(&b, "%s %s, %s, for %s\n", row.Method, printable(row.Endpoint), row.How, printable(row.Callers()))
-		for _, line := range row.lines() {
-			fmt.Fprintf(&b, "        %s %s\n", paint(line.word, 10), strings.Join(line.cells, ", "))
+		line(fmt.Sprintf("%s %s, %s, for %s", row.Method, row.Endpoint, row.How, row.Callers()))
+		for _, l := range row.lines() {
+			fmt.Fprintf(&b, "        %s %s\n", paint(l.word, 10), c.wrap(strings.Join(l.cells, ", "), 19))
 		}
 		b.WriteString("\n")
 	}
@@ -56,35 +57,41 @@ func writeTable(w io.Writer, report *probe.Report, color bool) error {
 		if f.Known {
 			known = " (known)"
 		}
-		fmt.Fprintf(&b, "%s  %s%s: %s\n", paint(string(f.Severity), 6), f.ID, known, printable(f.Title))
-		for _, line := range []struct{ name, text string }{
-			{"endpoint", f.Endpoint}, {"page at", pageAt(f)},
-			{"evidence", strings.Join(f.Evidence, "\n")}, {"remedy", f.Remedy}, {"try it", f.Curl},
+		fmt.Fprintf(&b, "%s  %s\n", paint(string(f.Severity), 6), c.wrap(fmt.Sprintf("%s%s: %s", f.ID, known, printable(f.Title)), 8))
+		for _, l := range []struct{ name, text string }{
+			{"endpoint", f.Endpoint}, {"page at", pageAt(f)}, {"evidence", strings.Join(f.Evidence, "\n")}, {"remedy", f.Remedy},
 		} {
-			fmt.Fprintf(&b, "        %-9s %s\n", line.name, strings.ReplaceAll(printable(line.text), "\n", "\n                  "))
+			fmt.Fprintf(&b, "        %-9s %s\n", l.name, c.wrap(printable(l.text), 18))
 		}
-		b.WriteString("\n")
+		fmt.Fprintf(&b, "        %-9s %s\n\n", "try it", printable(f.Curl)) // people copy it
 	}
-	if len(report.Snippets) > 0 {
-		fmt.Fprintf(&b, "What to configure: --advice SERVER prints it, and -o html has it, for %s.\n\n", or(probe.Servers()))
+	for _, s := range report.Snippets {
+		if s.Server == advice {
+			fmt.Fprintf(&b, "%s\n", printable(s.Text))
+		}
+	}
+	if len(report.Snippets) > 0 && advice == "" {
+		line("What to configure: --advice SERVER prints it, and -o html has it, for " + or(probe.Servers()) + ".")
+		b.WriteString("\n")
 	}
 	for i, u := range report.Untested {
 		if i == maxUntested {
-			fmt.Fprintf(&b, "not tested: %d more, which are in the format json\n", len(report.Untested)-i)
+			line(fmt.Sprintf("not tested: %d more, which are in the format json", len(report.Untested)-i))
 			break
 		}
-		fmt.Fprintf(&b, "not tested: %s: %s\n", printable(u.Endpoint), printable(reasonOf(u)))
+		line("not tested: " + u.Endpoint + ": " + reasonOf(u))
 	}
 	for _, u := range report.Unknown {
-		fmt.Fprintf(&b, "known only in the browser: %s: %s\n", printable(u.Component), printable(u.What))
+		line("known only in the browser: " + u.Component + ": " + u.What)
 	}
 	for _, note := range report.Notes {
-		fmt.Fprintf(&b, "note: %s\n", printable(note))
+		line("note: " + note)
 	}
 	for _, more := range report.More {
-		fmt.Fprintf(&b, "to test more: %s\n", more)
+		line("to test more: " + more)
 	}
-	fmt.Fprintf(&b, "%s\n%s\n", printable(headline(report)), counts(report))
+	line(headline(report))
+	line(counts(report))
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -104,8 +111,17 @@ func counts(report *probe.Report) string {
 	if n := len(report.Findings) - s.High - s.Medium - s.Low; n > 0 {
 		known = fmt.Sprintf(", %d known", n)
 	}
-	return fmt.Sprintf("%s, %s: %d fine, %s, %d not tested; %s, %s; findings: %d high, %d medium, %d low%s",
-		plural(s.Endpoints, "endpoint"), plural(s.Planned, "trial"), s.Fine, plural(s.Problems, "problem"), s.NotTested,
+	parts, inPart := 0, ""
+	for _, u := range report.Untested {
+		if u.Trials == 0 {
+			parts++
+		}
+	}
+	if parts > 0 {
+		inPart = fmt.Sprintf(", and %s not or only in part", plural(parts, "document or endpoint"))
+	}
+	return fmt.Sprintf("%s, %s: %d fine, %s, %d not tested%s; %s, %s; findings: %d high, %d medium, %d low%s",
+		plural(s.Endpoints, "endpoint"), plural(s.Planned, "trial"), s.Fine, plural(s.Problems, "problem"), s.NotTested, inPart,
 		plural(s.Requests, "request"), plural(s.Controls, "control"), s.High, s.Medium, s.Low, known)
 }
 
@@ -141,16 +157,40 @@ func headline(report *probe.Report) string {
 		}
 		texts = append(texts, text+".")
 	}
-	if len(report.Untested) > 0 {
-		trials, most := make(map[string]int), report.Untested[0].Reason // of all endpoints
-		for _, u := range report.Untested {
-			if trials[u.Reason] += u.Trials; trials[u.Reason] > trials[most] {
+	if cause := whatIsWrong(report); cause != "" {
+		texts = append(texts, cause)
+	}
+	if reason := whyNotTested(report); reason != "" {
+		texts = append(texts, "Why most of the rest could not be tested: "+reason+".")
+	}
+	return strings.Join(texts, " ")
+}
+
+// whatIsWrong names the first finding that is not known, which is one of the most severe.
+func whatIsWrong(report *probe.Report) string {
+	s := report.Summary
+	i := slices.IndexFunc(report.Findings, func(f probe.Finding) bool { return !f.Known })
+	if i < 0 {
+		return ""
+	}
+	text := fmt.Sprintf("What is wrong: %s (%s)", report.Findings[i].Title, report.Findings[i].ID)
+	if more := s.High + s.Medium + s.Low - 1; more > 0 {
+		text += fmt.Sprintf(", and %s more", plural(more, "finding"))
+	}
+	return text + "."
+}
+
+// whyNotTested returns why most of the trials that failed could not be tested, or "". What the flags do not allow is in "to test more".
+func whyNotTested(report *probe.Report) (most string) {
+	trials := make(map[string]int) // of all endpoints
+	for _, u := range report.Untested {
+		if u.Failed {
+			if trials[u.Reason] += u.Trials; most == "" || trials[u.Reason] > trials[most] {
 				most = u.Reason
 			}
 		}
-		texts = append(texts, fmt.Sprintf("The main reason: %.200s.", strings.Join(strings.Fields(most), " ")))
 	}
-	return strings.Join(texts, " ")
+	return fmt.Sprintf("%.200s", strings.Join(strings.Fields(most), " "))
 }
 
 // headlineOfPages is the part about pages.
@@ -358,7 +398,7 @@ func (r matrixRow) lines() (lines []matrixLine) {
 			line.cells = append(line.cells, name)
 		}
 		if len(line.cells) == len(r.Cells) && word == "not tested" {
-			line.cells = []string{"everything"}
+			line.cells = []string{"in any way: the reason is below"}
 		}
 		if len(line.cells) > 0 {
 			lines = append(lines, line)

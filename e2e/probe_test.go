@@ -230,12 +230,15 @@ func startPHP(t *testing.T, script string, args ...string) string {
 	return addr
 }
 
-// startExpress starts Express. The code runs before the API and can use app.
-func startExpress(t *testing.T, code string) string {
+// startExpress starts Express 4, and startExpress5 starts version 5. The code runs before the API and can use app.
+func startExpress(t *testing.T, code string) string  { return startExpressOf(t, "express", code) }
+func startExpress5(t *testing.T, code string) string { return startExpressOf(t, "express5", code) }
+
+func startExpressOf(t *testing.T, version, code string) string {
 	t.Helper()
 	file, addr := filepath.Join(t.TempDir(), "code.js"), servertest.FreeAddress(t)
 	writeFiles(t, map[string]string{file: code})
-	start(t, addr, exec.Command(nodeJS(t), "peers/express.js", addr, file))
+	start(t, addr, exec.Command(nodeJS(t), "peers/express.js", addr, file, version))
 	return addr
 }
 

@@ -36,24 +36,14 @@ func pageName(pg page) string {
 	return "the publisher's page on the cache " + pg.cache + ", " + string(pg.form)
 }
 
-// own is the publisher's page in other circumstances. They are only tried with GET: a POST would change data again.
-func (c *cell) ownPage(what string, s shape) []caller {
-	if c.e.Method != http.MethodGet {
-		return nil
+// ownPage is the publisher's page in other circumstances. They are only tried with GET: a POST would change data again.
+func ownPage(what string, s func(*cell) shape) func(*cell) []caller {
+	return func(c *cell) []caller {
+		if c.e.Method != http.MethodGet {
+			return nil
+		}
+		return []caller{{page: c.pages[0], what: what, shape: s(c)}}
 	}
-	return []caller{{page: c.pages[0], what: what, shape: s}}
-}
-
-func (c *cell) aRevalidation() []caller {
-	return c.ownPage("the publisher's page, which revalidates its answer", c.revalidating())
-}
-
-func (c *cell) asOurselves() []caller {
-	s := c.controlStep()
-	s.header = http.Header{"User-Agent": {userAgent}}
-	sh := once(s)
-	sh.isCompared = true
-	return c.ownPage("the publisher's page, as "+userAgent, sh)
 }
 
 func (c *cell) otherBrowsers() (all []caller) {
@@ -70,20 +60,16 @@ func (c *cell) otherBrowsers() (all []caller) {
 		if _, isOwn := c.p.cfg.Header["User-Agent"]; isOwn && browser.header["User-Agent"] != nil {
 			continue // the user's own is perhaps needed to be let in
 		}
-		all = append(all, c.ownPage(browser.what, c.under(browser.header))...)
+		all = append(all, ownPage(browser.what, func(c *cell) shape { return c.under(browser.header) })(c)...)
 	}
 	return all
-}
-
-func (c *cell) twoPages() []caller {
-	return c.ownPage("two pages of the publisher, for one URL at the same time", c.atOneTime())
 }
 
 func (c *cell) readersWithAndWithoutCookies() []caller {
 	if isSent := c.p.client.trusted[originOfURL(c.e.URL)]; !c.e.Credentials || c.p.cfg.Cookie == "" || !isSent {
 		return nil
 	}
-	return c.ownPage("the publisher's page with and without cookies", c.withAndWithoutCookies())
+	return ownPage("the publisher's page with and without cookies", (*cell).withAndWithoutCookies)(c)
 }
 
 // evil is a site that no backend allows on purpose.
@@ -110,6 +96,16 @@ func (c *cell) at(what, origin string, claims ...string) caller {
 // another site shows what the backend compares.
 func (c *cell) claiming(what, origin string) caller {
 	return caller{page: page{origin: origin}, what: what, shape: c.tells(c.ownThenEvil()...)}
+}
+
+// each is claiming at each of some origins.
+func each(what string, origins ...string) func(*cell) []caller {
+	return func(c *cell) (all []caller) {
+		for _, origin := range origins {
+			all = append(all, c.claiming(what, origin))
+		}
+		return all
+	}
 }
 
 func (c *cell) ownThenEvil() []telling {
@@ -278,13 +274,6 @@ func (c *cell) likeCaches(isOfCache bool) (all []caller) {
 
 func (c *cell) cacheLookalikes() []caller { return c.likeCaches(true) }
 
-func (c *cell) hostingCustomers() (all []caller) {
-	for _, service := range []string{"vercel.app", "netlify.app", "pages.dev"} { // patterns for previews allow them
-		all = append(all, c.claiming("a website of another customer of a hosting service", "https://ampcors-probe."+service))
-	}
-	return all
-}
-
 func (c *cell) sandboxes() []caller {
 	return []caller{c.claimingMore("a sandboxed frame of any website", "null"), c.redirected("a sandboxed frame of any website", "null")}
 }
@@ -308,43 +297,25 @@ func (c *cell) overHTTP() (all []caller) {
 // isOnlyHash reports whether the publisher's only form on caches is the hash prefix.
 func (c *cell) isOnlyHash() bool { return len(c.pages) == len(c.p.cfg.Caches)+1 }
 
-var sameOrigin = http.Header{"Amp-Same-Origin": {"true"}}
-
-// withHeader is another website that sends a header.
-func (c *cell) withHeader(what string, header http.Header) []caller {
-	return []caller{{page: page{origin: evil}, what: what, shape: c.tellsWith(step{header: header}, false, telling{claims: c.claim(evil)})}}
+// sending is another website that sends a header. nil removes one.
+func sending(what string, header func(*cell) http.Header) func(*cell) []caller {
+	return func(c *cell) []caller {
+		return []caller{{page: page{origin: evil}, what: what, shape: c.tellsWith(step{header: header(c)}, false, telling{claims: c.claim(evil)})}}
+	}
 }
 
-func (c *cell) withSameOrigin() []caller {
-	return c.withHeader("another website, which sends AMP-Same-Origin", sameOrigin)
+func sameOrigin(*cell) http.Header { return http.Header{"Amp-Same-Origin": {"true"}} }
+func noReferer(*cell) http.Header  { return http.Header{"Referer": nil} }
+
+func (c *cell) falseReferer() http.Header {
+	return http.Header{"Referer": {evil + "/?" + c.pages[1].origin + "/&" + c.own + "/"}}
 }
 
 func (c *cell) askingForSameOrigin() []caller {
 	s := c.controlStep()
-	s.header, s.mode = sameOrigin, preflights
+	s.header, s.mode = sameOrigin(c), preflights
 	return []caller{{page: page{origin: c.pages[1].origin}, what: "the publisher's page on a cache, which asks to send AMP-Same-Origin", isAllowed: true,
 		shape: once(s)}}
-}
-
-func (c *cell) withAndWithoutSameOrigin() []caller {
-	return []caller{{page: page{origin: evil}, what: "a program with another site's Origin and AMP-Same-Origin", shape: c.beside(sameOrigin, c.claim(evil))}}
-}
-
-func (c *cell) falseReferer() []caller {
-	return c.withHeader("another website, with the publisher in its Referer", http.Header{"Referer": {evil + "/?" + c.pages[1].origin + "/&" + c.own + "/"}})
-}
-
-func (c *cell) withoutReferer() []caller {
-	return c.withHeader("another website, without a Referer", http.Header{"Referer": nil})
-}
-
-func (c *cell) onTheReadersMachine() (all []caller) {
-	for _, origin := range []string{"http://localhost", "https://localhost", "http://localhost:3000", "http://localhost:5173", "http://localhost:8000",
-		"http://localhost:8080", "http://127.0.0.1:8000", "http://192.168.0.10", "http://10.0.0.10:3000",
-		"chrome-extension://" + strings.Repeat("abcdefghijklmnop", 2)} {
-		all = append(all, c.claiming("a program or an extension on the reader's machine or network", origin))
-	}
-	return all
 }
 
 func (c *cell) formerCaches() (all []caller) {

@@ -3,6 +3,8 @@ package probe
 import (
 	"errors"
 	"net/http"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -226,6 +228,35 @@ func TestWhatFailsOnceInABrowserIsNoProblem(t *testing.T) {
 		(&cell{p: &prober{}, e: e}).judgeTrial(got)
 		if got.Outcome != test.want || test.want == Problem && !slices.Equal(got.Causes, []ID{BrowserRefused}) {
 			t.Errorf("%s: %+v; want %s", test.name, got.Trial, test.want)
+		}
+	}
+}
+
+// Each id has one rule, and each rule says what a reader needs.
+func TestEachRuleIsWhole(t *testing.T) {
+	text, err := os.ReadFile("ids.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := make(map[ID]bool)
+	for _, r := range rules {
+		if seen[r.id] {
+			t.Errorf("%s has two rules", r.id)
+		}
+		seen[r.id] = true
+		if isFinding := slices.Contains(severities, r.severity); isFinding != (r.title != "") || isFinding != (r.remedy != "") || !isFinding && r.callers == nil {
+			t.Errorf("%s: want a severity, a title and a remedy, or callers and a note: %+v", r.id, r)
+		}
+		if (r.callers != nil) != slices.Contains(Kinds(), r.group) {
+			t.Errorf("%s has callers without a group, or a group without callers", r.id)
+		}
+		if r.callers != nil && r.breaks == nil && !r.group.IsHostile() && r.group != KindPage { // judgePages judges those
+			t.Errorf("%s has no verdict", r.id)
+		}
+	}
+	for _, m := range regexp.MustCompile(`\bID = "(.*)"`).FindAllSubmatch(text, -1) {
+		if !seen[ID(m[1])] {
+			t.Errorf("%s has no rule", m[1])
 		}
 	}
 }

@@ -40,8 +40,8 @@ const (
 	usualAgain
 	changedAgain
 
-	// Of forging and beside.
-	publishers // the publisher's own request, or that without what is tested
+	// Of forging and besideSameOrigin.
+	publishers // the publisher's own request, or the one without the header
 	forged
 )
 
@@ -218,16 +218,25 @@ func (c *cell) forging(s step) shape {
 	}}
 }
 
-// beside is a request with a header, and then without it.
-func (c *cell) beside(header http.Header, claims []string) shape {
-	s := step{claims: claims, mode: direct, cookies: true, isFresh: true}
-	with := s
-	with.header = header
+// besideSameOrigin is a request of another site with AMP-Same-Origin, and then without it.
+func (c *cell) besideSameOrigin() shape {
+	without := step{claims: c.claim(evil), mode: direct, cookies: true, isFresh: true}
+	with := without
+	with.header = sameOrigin(c)
 	return shape{cost: 2, isDirect: true, ask: func(_ context.Context, _ *cell, _ *trial, ask asking) {
 		if ask(told, with).err == nil {
-			ask(publishers, s)
+			ask(publishers, without)
 		}
 	}}
+}
+
+// asOurselves is the publisher's page, in a browser that is this program.
+func (c *cell) asOurselves() shape {
+	s := c.controlStep()
+	s.header = http.Header{"User-Agent": {userAgent}}
+	sh := once(s)
+	sh.isCompared = true
+	return sh
 }
 
 // atOneTime is two pages of the publisher that ask for one URL at the same time, and once more with a new URL; a third time if a page

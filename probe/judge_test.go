@@ -260,3 +260,87 @@ func TestEachRuleIsWhole(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatOneAnswerShows has answers to the publisher's page, and the symptom of each.
+func TestWhatOneAnswerShows(t *testing.T) {
+	const at = "https://www-example-com.cdn.ampproject.org"
+	origin, credentials := "Access-Control-Allow-Origin: "+at, "Access-Control-Allow-Credentials: true"
+	get := Endpoint{URL: "https://api.example.org/", Method: "GET", Credentials: true, Answer: AnswerJSON}
+	form, script, head, command := get, get, get, get
+	form.Answer, script.Answer, head.Method, command.Component = AnswerForm, AnswerScript, "HEAD", "endpoint"
+	verify := form
+	verify.Answer = AnswerVerify
+	preflight := func(status int, headers ...string) *answer {
+		got := recorded(status, "", headers...).fetch.response
+		return &answer{preflight: &exchange{response: got}, blocked: errors.New("blocked")}
+	}
+	redirected := func(status int, headers ...string) *answer {
+		a := recorded(status, "{}", headers...)
+		a.fetch.hop = 1
+		return a
+	}
+	endless := redirected(302)
+	endless.fetch.isEndless = true
+	asGet := recorded(400, "{}", origin, credentials)
+	asGet.fetch.last.method = "GET"
+	posted := form
+	posted.Method = "POST"
+	for _, test := range []struct {
+		name string
+		e    Endpoint
+		a    *answer
+		want ID
+	}{
+		{"works", get, recorded(200, "{}", origin, credentials), ""},
+		{"a preflight is redirected", get, preflight(301, origin, credentials), PreflightRedirected},
+		{"a preflight grants too little", get, preflight(204, origin, credentials), PreflightIncomplete},
+		{"a preflight has an error, with headers", get, preflight(405, origin, credentials), PreflightFailed},
+		{"a preflight has an error", get, preflight(405), PreflightFailed},
+		{"a preflight has an error, with another origin", get, preflight(500, "Access-Control-Allow-Origin: https://a.example"), PreflightFailed},
+		{"a preflight has no header", get, preflight(200), PreflightFailed},
+		{"a preflight has *", get, preflight(200, "Access-Control-Allow-Origin: *"), WildcardWithCredentials},
+		{"a preflight has another origin", get, preflight(200, "Access-Control-Allow-Origin: https://a.example"), ACAOMismatch},
+		{"the redirects do not end", get, endless, RedirectEndless},
+		{"a redirect", get, recorded(302, "", "Location: /a"), RedirectWithoutCORS},
+		{"after a redirect", get, redirected(200), RedirectWithoutCORS},
+		{"an error of the client", get, recorded(404, ""), ErrorWithoutCORS},
+		{"an error of the server", get, recorded(500, ""), ErrorWithoutCORS},
+		{"no header", get, recorded(200, "{}"), ACAOMissing},
+		{"two headers", get, recorded(200, "{}", origin, origin, credentials), ACAODuplicate},
+		{"*", get, recorded(200, "{}", "Access-Control-Allow-Origin: *", credentials), WildcardWithCredentials},
+		{"the cache's domain", get, recorded(200, "{}", "Access-Control-Allow-Origin: https://cdn.ampproject.org"), ACAOBareCache},
+		{"the cache's domain with a slash", get, recorded(200, "{}", "Access-Control-Allow-Origin: https://cdn.ampproject.org/"), ACAOBareCache},
+		{"a pattern", get, recorded(200, "{}", "Access-Control-Allow-Origin: https://*.cdn.ampproject.org"), ACAOPattern},
+		{"a list", get, recorded(200, "{}", "Access-Control-Allow-Origin: https://a.example,https://b.example"), ACAOPattern},
+		{"no credentials", get, recorded(200, "{}", origin), ACACMissing},
+		{"credentials twice", get, recorded(200, "{}", origin, credentials, credentials), ACACDuplicate},
+		{"other credentials", get, recorded(200, "{}", origin, "Access-Control-Allow-Credentials: 1"), ACACInvalid},
+		{"the publisher's own origin", get, recorded(200, "{}", "Access-Control-Allow-Origin: "+ownOrigin, credentials), ACAOSourceOrigin},
+		{"another origin", get, recorded(200, "{}", "Access-Control-Allow-Origin: https://a.example", credentials), ACAOMismatch},
+		{"a readable error", get, recorded(400, "{}", origin, credentials), HTTPError},
+		{"a readable redirect", get, recorded(304, "{}", origin, credentials), HTTPError},
+		{"an error for the reader of a form", form, asGet, ""},
+		{"an error for the reader of a form that is verified", verify, asGet, ""},
+		{"an error of the server behind a form", form, recorded(500, "{}", origin, credentials), HTTPError},
+		{"an error for the reader that is not JSON", form, recorded(400, "<p>", origin, credentials), HTTPError},
+		{"an error after a POST became a GET", posted, asGet, HTTPError},
+		{"HTML", get, recorded(200, "<p>", origin, credentials), NotJSON},
+		{"HTML for a form", form, recorded(200, "<p>", origin, credentials), NotJSON},
+		{"a redirect by amp-form", form, recorded(200, "", origin, credentials, "AMP-Redirect-To: https://a.example/"), ""},
+		{"a redirect by amp-form, for a list", get, recorded(200, "", origin, credentials, "AMP-Redirect-To: https://a.example/"), NotJSON},
+		{"HEAD", head, recorded(200, "", origin, credentials), ""},
+		{"204 to an endpoint of the user", command, recorded(204, "", origin, credentials), ""},
+		{"200 without a body", command, recorded(200, "", origin, credentials), NotJSON},
+		{"204", get, recorded(204, "", origin, credentials), NotJSON},
+		{"a script", script, recorded(200, "x()", origin, credentials, "Content-Type: text/javascript"), ""},
+		{"not a script", script, recorded(200, "x()", origin, credentials, "Content-Type: text/typescript"), NotScript},
+	} {
+		c := &cell{p: &prober{cfg: Config{Caches: cacheurl.DefaultCaches()}}, e: &test.e, own: ownOrigin}
+		if test.a.fetch != nil {
+			test.a.fetch.blocked = checkCORS(at, true, test.a.fetch.response.Header)
+		}
+		if got := c.symptom(test.a, at, !test.a.isReadable()); got != test.want {
+			t.Errorf("%s: %q; want %q", test.name, got, test.want)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package probe_test
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -132,6 +133,34 @@ func TestEachIDIsAConstant(t *testing.T) {
 			if n := strings.Count(string(text), `"`+string(id)+`"`); n != want {
 				t.Errorf("%s spells %s %d times; want %d", name, id, n, want)
 			}
+		}
+	}
+}
+
+// A right backend without preflights is asked exactly as often as the estimate says: it is the sum of what the shapes and controls cost.
+func TestTheEstimateOfARightBackendIsExact(t *testing.T) {
+	check := func(name string, backend http.Handler, cfg probe.Config, want int) {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(backend)
+			defer server.Close()
+			cfg.Endpoints[0].URL = server.URL + "/"
+			report, err := probe.Run(t.Context(), cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e, s := report.Estimate, report.Summary; e.Requests != want || s.Requests != want || e.Trials != s.Planned {
+				t.Errorf("estimated: %+v; %+v; want %d", e, s, want)
+			}
+		})
+	}
+	for _, c := range probetest.Cases() {
+		if want := map[string]int{"right": 171, "ampcors": 171, "ampcors, a form": 186}[c.Name]; want > 0 {
+			check(c.Name, c.Backend(), probe.Config{Endpoints: []probe.Endpoint{c.Endpoint}, Publishers: []string{c.Publisher}, Unsafe: c.Unsafe, Cookie: c.Cookie}, want)
+		}
+	}
+	for _, c := range probetest.EmailCases() {
+		if c.Name == "right" {
+			check("emails", c.Backend, probe.Config{Endpoints: []probe.Endpoint{{Method: "GET", Answer: probe.AnswerJSON}}, Senders: []string{probetest.Sender}}, 11)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/net/publicsuffix"
 
+	"github.com/ampcors/ampcors/badvalue"
 	"github.com/ampcors/ampcors/internal/domains"
 )
 
@@ -146,7 +147,7 @@ func parseSender(value string) (address string, p *domains.Problem) {
 	case err != nil:
 		return "", &domains.Problem{Reason: "has a domain that " + err.Reason, Want: wantAddress}
 	case len(local)+len("@")+len(domain) > maxAddress:
-		return "", &domains.Problem{Reason: fmt.Sprintf("is longer than %d bytes", maxAddress), Want: wantAddress}
+		return "", &domains.Problem{Code: badvalue.OutOfRange, Reason: fmt.Sprintf("is longer than %d bytes", maxAddress), Want: wantAddress}
 	}
 	return local + "@" + domain, nil
 }

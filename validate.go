@@ -58,7 +58,7 @@ func (cfg Config) Warnings() (warnings []*badvalue.Error) {
 			continue
 		}
 		warnings = append(warnings, &badvalue.Error{
-			Path: element("publishers", p.index), Value: cfg.Publishers[p.index],
+			Code: badvalue.Unsafe, Path: element("publishers", p.index), Value: cfg.Publishers[p.index],
 			Reason: fmt.Sprintf("has the domain prefix %q, which AMP's implementations also give to %q, so cache origins with it are denied",
 				prefix, other),
 			Want: want,
@@ -93,8 +93,8 @@ func (v *validator) add(path, value string, p *domains.Problem) {
 	v.problems = append(v.problems, p.Of(path, value))
 }
 
-func (v *validator) report(path, value, reason, want string) {
-	v.add(path, value, &domains.Problem{Reason: reason, Want: want})
+func (v *validator) report(code badvalue.Code, path, value, reason, want string) {
+	v.add(path, value, &domains.Problem{Code: code, Reason: reason, Want: want})
 }
 
 // element returns the path of an element of a list.
@@ -113,7 +113,7 @@ func (v *validator) others() {
 	v.responseHeaders(cfg.ResponseHeaders)
 	v.maxAge(cfg.MaxAge)
 	if len(cfg.Publishers) == 0 && len(cfg.Origins) == 0 && len(cfg.Email.Senders) == 0 && cfg.Source == nil {
-		v.report("publishers", "", "is missing, and nothing else allows anybody: no origins, email.senders or Source",
+		v.report(badvalue.Missing, "publishers", "", "is missing, and nothing else allows anybody: no origins, email.senders or Source",
 			`at least one publisher, such as "example.com"`)
 	}
 }
@@ -175,7 +175,7 @@ func (v *validator) publisher(i int) (domain string, isPattern bool, problem *ba
 // publisherProblem returns why a valid domain, or a pattern over it, must not be allowed.
 func (h *hosts) publisherProblem(domain string, isPattern, allowsPublicSuffix bool) *domains.Problem {
 	if host, ok := h.reservedFor(domain); ok {
-		p := &domains.Problem{Reason: fmt.Sprintf("is a host of an AMP Cache, %q, not a publisher", host.domain),
+		p := &domains.Problem{Code: badvalue.Reserved, Reason: fmt.Sprintf("is a host of an AMP Cache, %q, not a publisher", host.domain),
 			Want: "the domain whose documents the cache serves"}
 		prefix, _ := strings.CutSuffix(domain, "."+host.domain)
 		if publisher, err := cacheurl.PublisherDomain(prefix); err == nil && host.isCache {
@@ -191,6 +191,7 @@ func (h *hosts) publisherProblem(domain string, isPattern, allowsPublicSuffix bo
 			return nil // hosts of AMP Caches below it are denied in each request
 		}
 		return &domains.Problem{
+			Code:   badvalue.Unsafe,
 			Reason: "allows everybody who can register a name below that public suffix",
 			Want:   `a pattern over a domain that is yours, such as "*.example.com", or dangerouslyAllowPublicSuffixWildcards`,
 		}
@@ -198,6 +199,7 @@ func (h *hosts) publisherProblem(domain string, isPattern, allowsPublicSuffix bo
 	for _, host := range h.reserved {
 		if domains.IsOrIsBelow(host.domain, domain) {
 			return &domains.Problem{
+				Code:   badvalue.Reserved,
 				Reason: fmt.Sprintf("matches %q, a host of an AMP Cache, where anybody's page can be", host.domain),
 				Want:   "publishers one by one, or a pattern that does not match that host",
 			}
@@ -210,7 +212,7 @@ func (v *validator) origins(values []string) {
 	for i, value := range values {
 		p := domains.CheckOrigin(value)
 		if slices.ContainsFunc(v.hosts.reserved, func(host reservedHost) bool { return host.domain == domains.HostOf(value) }) {
-			p = &domains.Problem{Reason: "is the bare domain of an AMP Cache, and not the origin of a publisher's page", Want: badvalue.RemoveIt}
+			p = &domains.Problem{Code: badvalue.Reserved, Reason: "is the bare domain of an AMP Cache, and not the origin of a publisher's page", Want: badvalue.RemoveIt}
 		}
 		if p != nil {
 			v.add(element("origins", i), value, p)
@@ -223,14 +225,14 @@ func (v *validator) methods(values []string) {
 		path, upper := element("methods", i), strings.ToUpper(value)
 		switch {
 		case !isToken(value):
-			v.report(path, value, "is not a method", `a name such as "PUT"`)
+			v.report(badvalue.Malformed, path, value, "is not a method", `a name such as "PUT"`)
 		case value == "*":
-			v.report(path, value, "is a wildcard", "the methods that the handler has, one by one")
+			v.report(badvalue.Unsafe, path, value, "is a wildcard", "the methods that the handler has, one by one")
 		case slices.Contains([]string{"CONNECT", "TRACE", "TRACK"}, upper):
 			// https://fetch.spec.whatwg.org/#forbidden-method
-			v.report(path, value, "is a method that browsers forbid", badvalue.RemoveIt)
+			v.report(badvalue.Useless, path, value, "is a method that browsers forbid", badvalue.RemoveIt)
 		case value != upper && slices.Contains([]string{"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"}, upper):
-			v.report(path, value, "is not in upper case", fmt.Sprintf("%q", upper))
+			v.report(badvalue.Malformed, path, value, "is not in upper case", fmt.Sprintf("%q", upper))
 		}
 	}
 }
@@ -240,15 +242,15 @@ func (v *validator) requestHeaders(values []string) {
 		path, lower := element("requestHeaders", i), strings.ToLower(value)
 		switch {
 		case !isToken(value):
-			v.report(path, value, "is not a header name", `a name such as "Authorization"`)
+			v.report(badvalue.Malformed, path, value, "is not a header name", `a name such as "Authorization"`)
 		case value == "*":
-			v.report(path, value, "is a wildcard", "the headers that the handler reads, one by one")
+			v.report(badvalue.Unsafe, path, value, "is a wildcard", "the headers that the handler reads, one by one")
 		case lower == ampSameOrigin:
-			v.report(path, value, "is always granted to own origins, and never to others", badvalue.RemoveIt)
+			v.report(badvalue.Useless, path, value, "is always granted to own origins, and never to others", badvalue.RemoveIt)
 		case lower == ampEmailSender:
-			v.report(path, value, "is what mail clients send: a page that may send it could call in the name of any sender", badvalue.RemoveIt)
+			v.report(badvalue.Unsafe, path, value, "is what mail clients send: a page that may send it could call in the name of any sender", badvalue.RemoveIt)
 		case isForbiddenRequestHeader(lower):
-			v.report(path, value, "is a header that no script can set, so no browser asks for it", badvalue.RemoveIt)
+			v.report(badvalue.Useless, path, value, "is a header that no script can set, so no browser asks for it", badvalue.RemoveIt)
 		}
 	}
 }
@@ -271,12 +273,12 @@ func (v *validator) responseHeaders(values []string) {
 		path := element("responseHeaders", i)
 		switch {
 		case !isToken(value):
-			v.report(path, value, "is not a header name", `a name such as "AMP-Redirect-To"`)
+			v.report(badvalue.Malformed, path, value, "is not a header name", `a name such as "AMP-Redirect-To"`)
 		case value == "*":
-			v.report(path, value, "is a wildcard", "the headers that pages need, one by one")
+			v.report(badvalue.Unsafe, path, value, "is a wildcard", "the headers that pages need, one by one")
 		case strings.EqualFold(value, "Set-Cookie"), strings.EqualFold(value, "Set-Cookie2"):
 			// https://fetch.spec.whatwg.org/#forbidden-response-header-name
-			v.report(path, value, "is never exposed to scripts", badvalue.RemoveIt)
+			v.report(badvalue.Useless, path, value, "is never exposed to scripts", badvalue.RemoveIt)
 		}
 	}
 }
@@ -284,9 +286,9 @@ func (v *validator) responseHeaders(values []string) {
 func (v *validator) maxAge(d time.Duration) {
 	switch {
 	case d < 0 || d > maxMaxAge:
-		v.report("maxAge", d.String(), "is out of range", "0 to 24h")
+		v.report(badvalue.OutOfRange, "maxAge", d.String(), "is out of range", "0 to 24h")
 	case d%time.Second != 0:
-		v.report("maxAge", d.String(), "is not a whole number of seconds", "whole seconds, such as 10m0s")
+		v.report(badvalue.Malformed, "maxAge", d.String(), "is not a whole number of seconds", "whole seconds, such as 10m0s")
 	}
 }
 
@@ -299,7 +301,7 @@ func (v *validator) email(cfg Email) {
 		case p != nil:
 			v.add(path, value, p)
 		case isAll && !cfg.DangerouslyAllowMailProviderWildcards && isMailProvider(domain):
-			v.report(path, value, "allows everybody who has an address at that mail provider",
+			v.report(badvalue.Unsafe, path, value, "allows everybody who has an address at that mail provider",
 				`the addresses that are yours, such as "news@`+domain+`", or email.dangerouslyAllowMailProviderWildcards`)
 		default:
 			v.senders = append(v.senders, address)
@@ -308,14 +310,14 @@ func (v *validator) email(cfg Email) {
 	for i, client := range cfg.Clients {
 		p := domains.CheckOrigin(client)
 		if v.hosts.isReserved(domains.HostOf(client)) {
-			p = &domains.Problem{Reason: "is an AMP Cache's host, not a mail client's origin", Want: badvalue.RemoveIt}
+			p = &domains.Problem{Code: badvalue.Reserved, Reason: "is an AMP Cache's host, not a mail client's origin", Want: badvalue.RemoveIt}
 		}
 		if p != nil {
 			v.add(element("email.clients", i), client, p)
 		}
 	}
 	if len(cfg.Senders) == 0 && len(cfg.Clients) > 0 {
-		v.report("email.senders", "", "is missing, though there are clients", wantAddress)
+		v.report(badvalue.Missing, "email.senders", "", "is missing, though there are clients", wantAddress)
 	}
 }
 

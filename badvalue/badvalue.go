@@ -11,10 +11,31 @@ import (
 // An Error names one value that cannot be used, what is wrong with it, and what would be right.
 // Functions that check several values return all their problems at once, joined: see [All].
 type Error struct {
+	Code   Code   // what kind of problem it is, for programs
 	Path   string // where the value is: a path of members as in JSON, "caches[0].cacheDomain"; or a Go field or parameter
 	Value  string // as it was given
 	Reason string // what is wrong, completing "the value ..."
 	Want   string // what would be right, or [RemoveIt]
+}
+
+// A Code is what is wrong, for programs: sentences change, and codes do not. The set is closed.
+type Code string
+
+const (
+	Missing    Code = "missing"      // there is none, and one is needed
+	Malformed  Code = "malformed"    // it is not of the form that is needed; Want has the right one, if it is known
+	OutOfRange Code = "out-of-range" // it is too small, too large or too long
+	Unknown    Code = "unknown"      // it names what does not exist, or is not configured
+	Conflict   Code = "conflict"     // it does not go with another value
+	Useless    Code = "useless"      // it has no effect, because browsers, caches or this module do the same or the contrary in any case
+	Reserved   Code = "reserved"     // it is a host or a parameter of AMP Caches
+	Unsafe     Code = "unsafe"       // it would let in others than it names
+	NotCovered Code = "not-covered"  // it is outside of what a key or a file is for
+)
+
+// Codes returns all codes.
+func Codes() []Code {
+	return []Code{Missing, Malformed, OutOfRange, Unknown, Conflict, Useless, Reserved, Unsafe, NotCovered}
 }
 
 // RemoveIt is the Want of a value that must be removed.

@@ -106,7 +106,7 @@ func ParseCaches(r io.Reader) ([]Cache, error) {
 	case len(errs) > 0:
 		return nil, errors.Join(errs...)
 	case len(list.Caches) == 0:
-		return nil, &badvalue.Error{Path: "caches", Reason: "names no cache", Want: "at least one"}
+		return nil, &badvalue.Error{Code: badvalue.Missing, Path: "caches", Reason: "names no cache", Want: "at least one"}
 	}
 	if err := ValidateCaches(list.Caches); err != nil {
 		return nil, err
@@ -123,14 +123,14 @@ func ValidateCaches(caches []Cache) error {
 // validateCaches is [ValidateCaches]. The path of a cache begins the paths in errors.
 func validateCaches(caches []Cache, path func(i int) string) error {
 	if len(caches) > maxCaches {
-		return &badvalue.Error{Path: "caches", Reason: fmt.Sprintf("names more than %d caches", maxCaches), Want: "only the caches to trust"}
+		return &badvalue.Error{Code: badvalue.OutOfRange, Path: "caches", Reason: fmt.Sprintf("names more than %d caches", maxCaches), Want: "only the caches to trust"}
 	}
 	var errs []error
 	seen := make(map[string]int, len(caches))
 	known := slices.Concat(caches, DefaultCaches())
 	for i, c := range caches {
-		report := func(member, value, reason, want string) {
-			errs = append(errs, &badvalue.Error{Path: path(i) + "." + member, Value: value, Reason: reason, Want: want})
+		report := func(code badvalue.Code, member, value, reason, want string) {
+			errs = append(errs, &badvalue.Error{Code: code, Path: path(i) + "." + member, Value: value, Reason: reason, Want: want})
 		}
 		domain := func(member, value string) bool {
 			canonical, err := domains.Parse(value)
@@ -144,35 +144,35 @@ func validateCaches(caches []Cache, path func(i int) string) error {
 		}
 		const wantID = `a short name such as "google"`
 		if c.ID == "" {
-			report("id", c.ID, "is empty", wantID)
+			report(badvalue.Missing, "id", c.ID, "is empty", wantID)
 		} else if len(c.ID) > maxCacheID || !utf8.ValidString(c.ID) ||
 			strings.ContainsFunc(c.ID, func(r rune) bool { return !unicode.IsPrint(r) }) {
-			report("id", c.ID, fmt.Sprintf("is longer than %d bytes, or has characters that cannot be printed", maxCacheID), wantID)
+			report(badvalue.Malformed, "id", c.ID, fmt.Sprintf("is longer than %d bytes, or has characters that cannot be printed", maxCacheID), wantID)
 		} else if first, ok := seen[c.ID]; ok {
-			report("id", c.ID, fmt.Sprintf("is also the id of cache %d", first), "ids that differ")
+			report(badvalue.Conflict, "id", c.ID, fmt.Sprintf("is also the id of cache %d", first), "ids that differ")
 		} else {
 			seen[c.ID] = i
 		}
 		if domain("cacheDomain", c.CacheDomain) {
 			if domains.IsPublicSuffix(c.CacheDomain) {
 				// Anybody could register a host below it that looks like a prefix.
-				report("cacheDomain", c.CacheDomain, "is a public suffix", "the domain of one AMP Cache")
+				report(badvalue.Unsafe, "cacheDomain", c.CacheDomain, "is a public suffix", "the domain of one AMP Cache")
 			}
 			if len(c.CacheDomain) > domains.MaxDomain-domains.MaxLabel-len(".") {
-				report("cacheDomain", c.CacheDomain, "leaves no room for a domain prefix",
+				report(badvalue.OutOfRange, "cacheDomain", c.CacheDomain, "leaves no room for a domain prefix",
 					fmt.Sprintf("at most %d bytes", domains.MaxDomain-domains.MaxLabel-len(".")))
 			}
 			// A frame of an ad runs at any host below the suffix, such as one that looks like a prefix.
 			for _, other := range known {
 				if suffix := other.ThirdPartyFrameDomainSuffix; suffix != "" && domains.IsOrIsBelow(c.CacheDomain, suffix) {
-					report("cacheDomain", c.CacheDomain, fmt.Sprintf("is where third-party frames such as ads run (%s)", suffix),
+					report(badvalue.Unsafe, "cacheDomain", c.CacheDomain, fmt.Sprintf("is where third-party frames such as ads run (%s)", suffix),
 						"the domain of the AMP Cache, such as cdn.ampproject.org")
 					break
 				}
 			}
 			for j, other := range caches[:i] {
 				if domains.IsOrIsBelow(c.CacheDomain, other.CacheDomain) || domains.IsOrIsBelow(other.CacheDomain, c.CacheDomain) {
-					report("cacheDomain", c.CacheDomain, fmt.Sprintf("overlaps with that of cache %d, %q", j, other.CacheDomain),
+					report(badvalue.Conflict, "cacheDomain", c.CacheDomain, fmt.Sprintf("overlaps with that of cache %d, %q", j, other.CacheDomain),
 						"domains that do not contain each other")
 					break
 				}

@@ -93,8 +93,8 @@ func (u URL) Build() (string, error) {
 	if problem != nil {
 		return "", problem
 	}
-	reject := func(path, value, reason, want string) (string, error) {
-		return "", &badvalue.Error{Path: path, Value: value, Reason: reason, Want: want}
+	reject := func(code badvalue.Code, path, value, reason, want string) (string, error) {
+		return "", &badvalue.Error{Code: code, Path: path, Value: value, Reason: reason, Want: want}
 	}
 
 	cache := u.Cache
@@ -105,7 +105,7 @@ func (u URL) Build() (string, error) {
 		return "", err
 	}
 	if isCacheHost(page.Host, cache) {
-		return reject("Publisher", u.Publisher, "is on a cache already", "the publisher's own URL")
+		return reject(badvalue.Reserved, "Publisher", u.Publisher, "is on a cache already", "the publisher's own URL")
 	}
 	prefix := prefixes.Combined(page.Host)
 	if u.Prefix != "" {
@@ -114,7 +114,7 @@ func (u URL) Build() (string, error) {
 			return "", err
 		}
 		if !slices.ContainsFunc(all, func(p Prefix) bool { return p.Prefix == u.Prefix && !p.Denied }) {
-			return reject("Prefix", u.Prefix, fmt.Sprintf("is not a prefix of %q, or that of another host as well", page.Host),
+			return reject(badvalue.Unknown, "Prefix", u.Prefix, fmt.Sprintf("is not a prefix of %q, or that of another host as well", page.Host),
 				"one that Prefixes returns and does not say to be denied, or none")
 		}
 		prefix = u.Prefix
@@ -129,17 +129,17 @@ func (u URL) Build() (string, error) {
 		}
 	}
 	if !contentType.known() {
-		return reject("Type", string(u.Type), "is not a content type of AMP Caches", "c, v, wp, cert, i, ii or r")
+		return reject(badvalue.Unknown, "Type", string(u.Type), "is not a content type of AMP Caches", "c, v, wp, cert, i, ii or r")
 	}
 	segments := string(contentType)
 	if u.ImageParams != "" {
 		if !contentType.hasParams() {
-			return reject("ImageParams", u.ImageParams, fmt.Sprintf("does not go with the content type %q", contentType),
+			return reject(badvalue.Conflict, "ImageParams", u.ImageParams, fmt.Sprintf("does not go with the content type %q", contentType),
 				`parameters such as "w800" with Image or SizedImage, and none with a document or a file`)
 		}
 		for param := range strings.SplitSeq(u.ImageParams, "/") {
 			if !isImageParam(param) {
-				return reject("ImageParams", u.ImageParams, "is not a list of parameters", `letters, digits, "-", "_", "=" and ",", such as "w800"`)
+				return reject(badvalue.Malformed, "ImageParams", u.ImageParams, "is not a list of parameters", `letters, digits, "-", "_", "=" and ",", such as "w800"`)
 			}
 		}
 		segments += "/" + u.ImageParams
@@ -151,7 +151,7 @@ func (u URL) Build() (string, error) {
 	query := page.Query
 	for _, param := range queryParams(query) {
 		if isCacheParam(param) {
-			return reject("Publisher", u.Publisher, fmt.Sprintf("has the query parameter %.80q, which is reserved for the cache", param),
+			return reject(badvalue.Reserved, "Publisher", u.Publisher, fmt.Sprintf("has the query parameter %.80q, which is reserved for the cache", param),
 				"the URL without it, and the parameter in CacheQuery")
 		}
 	}
@@ -160,7 +160,7 @@ func (u URL) Build() (string, error) {
 			if !isCacheParam(param) || strings.ContainsFunc(param, func(r rune) bool {
 				return r <= ' ' || r >= 0x7f || r == '#' || r == '"' || r == '\'' || r == '<' || r == '>'
 			}) {
-				return reject("CacheQuery", u.CacheQuery, fmt.Sprintf("has %.80q", param),
+				return reject(badvalue.Unknown, "CacheQuery", u.CacheQuery, fmt.Sprintf("has %.80q", param),
 					"amp_js_v, amp_gsa, amp_kit, amp_r, amp_latest_update_time and usqp, escaped and with & between them")
 			}
 		}
@@ -204,7 +204,7 @@ func Parse(cacheURL string, caches ...Cache) (URL, error) {
 		return URL{}, err
 	}
 	reject := func(reason, want string) (URL, error) {
-		return URL{}, &badvalue.Error{Path: "cacheURL", Value: cacheURL, Reason: reason, Want: want}
+		return URL{}, &badvalue.Error{Code: badvalue.Malformed, Path: "cacheURL", Value: cacheURL, Reason: reason, Want: want}
 	}
 	whole, problem := pageurl.Split("cacheURL", cacheURL, pageurl.AsBrowsers)
 	if problem != nil {

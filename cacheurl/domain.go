@@ -1,6 +1,7 @@
 package cacheurl
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -101,7 +102,7 @@ func PublisherDomain(prefix string) (string, error) {
 	domain, _, p := prefixes.Reverse(nil, prefix)
 	if p != nil {
 		return "", &badvalue.Error{
-			Path: "prefix", Value: prefix,
+			Code: cmp.Or(p.Code, badvalue.Malformed), Path: "prefix", Value: prefix,
 			Reason: "is not the prefix of a publisher domain: it " + p.Reason,
 			Want:   `a domain prefix as AMP Caches write it, such as "www-example-com"`,
 		}

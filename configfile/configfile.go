@@ -334,7 +334,7 @@ func (c *contents) use(use func(ampcors.Config) error) error {
 	}
 	sourceErr := c.decoder.sourceErrors()
 	if c.decoder.document.Has("source") && c.cfg.Source == nil {
-		sourceErr = errors.Join(sourceErr, &badvalue.Error{Path: "source", Reason: "says how a database is asked, and no database is named",
+		sourceErr = errors.Join(sourceErr, &badvalue.Error{Code: badvalue.Useless, Path: "source", Reason: "says how a database is asked, and no database is named",
 			Want: "a database, or remove it"})
 	}
 	if len(c.decoder.problems) > 0 || sourceErr != nil {

@@ -133,6 +133,40 @@ func TestREADMEsCommandsAreRun(t *testing.T) {
 	}
 }
 
+// TestEachBadValueHasACode: programs read the code, and not the sentence.
+func TestEachBadValueHasACode(t *testing.T) {
+	t.Parallel()
+	found := 0
+	err := filepath.WalkDir("..", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return err
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		if err != nil {
+			return err
+		}
+		ast.Inspect(parsed, func(n ast.Node) bool {
+			literal, ok := n.(*ast.CompositeLit)
+			if !ok || types.ExprString(literal.Type) != "badvalue.Error" {
+				return true
+			}
+			found++
+			isCode := func(e ast.Expr) bool {
+				pair, ok := e.(*ast.KeyValueExpr)
+				return ok && types.ExprString(pair.Key) == "Code"
+			}
+			if !slices.ContainsFunc(literal.Elts, isCode) {
+				t.Errorf("%s: a badvalue.Error without a Code", name)
+			}
+			return true
+		})
+		return nil
+	})
+	if err != nil || found < 20 {
+		t.Errorf("%d found, %v", found, err)
+	}
+}
+
 // runs reports whether a line of a script is the command, alone or with a redirection.
 func runs(script, command string) bool {
 	return regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(command) + `( [>&|].*)?$`).MatchString(script)

@@ -64,29 +64,29 @@ const maxDuration = 30 * 24 * time.Hour // more than is useful; twice as long do
 // Validate returns the error that [New] would return for c: one or more *[badvalue.Error], joined.
 func (c Config) Validate() error {
 	var errs []error
-	report := func(name string, value any, reason, want string) {
-		errs = append(errs, &badvalue.Error{Path: name, Value: fmt.Sprint(value), Reason: reason, Want: want})
+	report := func(code badvalue.Code, name string, value any, reason, want string) {
+		errs = append(errs, &badvalue.Error{Code: code, Path: name, Value: fmt.Sprint(value), Reason: reason, Want: want})
 	}
 	for _, d := range []struct {
 		name  string
 		value time.Duration
 	}{{"ttl", c.TTL}, {"negativeTTL", c.NegativeTTL}, {"maxStale", c.MaxStale}, {"timeout", c.Timeout}} {
 		if d.value < 0 {
-			report(d.name, d.value, "is negative", "a duration such as 30s, or 0 for the default")
+			report(badvalue.OutOfRange, d.name, d.value, "is negative", "a duration such as 30s, or 0 for the default")
 		}
 		if d.value > maxDuration {
-			report(d.name, d.value, "is too long", "720h at most")
+			report(badvalue.OutOfRange, d.name, d.value, "is too long", "720h at most")
 		}
 	}
 	if ttl := c.withDefaults().TTL; c.MaxStale > 0 && c.MaxStale < ttl {
-		report("maxStale", c.MaxStale, "is less than the TTL, during which a publisher gets in anyway", ttl.String()+" at least")
+		report(badvalue.Conflict, "maxStale", c.MaxStale, "is less than the TTL, during which a publisher gets in anyway", ttl.String()+" at least")
 	}
 	for _, n := range []struct {
 		name  string
 		value int
 	}{{"maxConcurrent", c.MaxConcurrent}, {"maxEntries", c.MaxEntries}} {
 		if n.value < 0 {
-			report(n.name, n.value, "is negative", "a number, or 0 for the default")
+			report(badvalue.OutOfRange, n.name, n.value, "is negative", "a number, or 0 for the default")
 		}
 	}
 	return errors.Join(errs...)

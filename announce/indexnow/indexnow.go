@@ -107,7 +107,7 @@ func New(cfg Config) (*Client, error) {
 			problems = append(problems, problem)
 		}
 	} else if cfg.Key != "" {
-		problems = append(problems, &badvalue.Error{Path: "KeysOf", Reason: "is set, and so is Key",
+		problems = append(problems, &badvalue.Error{Code: badvalue.Conflict, Path: "KeysOf", Reason: "is set, and so is Key",
 			Want: "one of the two"})
 	}
 	for i, value := range cfg.KeyLocations {
@@ -120,14 +120,14 @@ func New(cfg Config) (*Client, error) {
 	if c.userAgent == "" {
 		c.userAgent = "ampcors-indexnow"
 	} else if !httpguts.ValidHeaderFieldValue(c.userAgent) {
-		problems = append(problems, &badvalue.Error{Path: "UserAgent", Value: c.mask(c.userAgent),
+		problems = append(problems, &badvalue.Error{Code: badvalue.Malformed, Path: "UserAgent", Value: c.mask(c.userAgent),
 			Reason: "has a character that headers cannot have", Want: "printable ASCII"})
 	}
 	if u, err := url.Parse(c.endpoint); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" ||
 		u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.ContainsAny(c.endpoint, " ?#") {
 		// It may hold a password, or the key as a parameter.
 		value, _, _ := strings.Cut(c.endpoint[strings.LastIndexByte(c.endpoint, '@')+1:], "?")
-		problems = append(problems, c.maskProblem(&badvalue.Error{Path: "Endpoint", Value: value,
+		problems = append(problems, c.maskProblem(&badvalue.Error{Code: badvalue.Malformed, Path: "Endpoint", Value: value,
 			Reason: "is not exactly the URL of an IndexNow service", Want: fmt.Sprintf("one such as %q", API)}))
 	}
 	if len(problems) > 0 {

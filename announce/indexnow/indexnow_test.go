@@ -108,7 +108,8 @@ func TestVectors(t *testing.T) {
 		c := client(t, api, func(cfg *Config) { cfg.Key, cfg.KeyLocations = Key(v.Key), locations(v.KeyLocation) })
 		report, err := c.Submit(t.Context(), v.URLs...)
 		var problems []string
-		for _, problem := range report.Rejected {
+		for _, rejected := range report.Rejected {
+			problem := rejected.Err
 			problems = append(problems, problem.Path+" "+problem.Reason)
 		}
 		var batches []Batch

@@ -44,10 +44,10 @@ const (
 )
 
 func (k Key) check(path string) error {
-	reason := ""
+	reason, code := "", badvalue.Malformed
 	switch {
 	case k == "":
-		reason = "is missing"
+		reason, code = "is missing", badvalue.Missing
 	case strings.TrimSpace(string(k)) != string(k):
 		reason = "has white space around it, such as a line break from a file"
 	case strings.HasSuffix(string(k), "…"):
@@ -55,18 +55,18 @@ func (k Key) check(path string) error {
 	case strings.Trim(string(k), keyChars) != "":
 		reason = "has other characters than a-z, A-Z, 0-9 and hyphen"
 	case len(k) < minKey || len(k) > maxKey:
-		reason = fmt.Sprintf("has %d characters", len(k))
+		reason, code = fmt.Sprintf("has %d characters", len(k)), badvalue.OutOfRange
 	default:
 		return nil
 	}
-	return &badvalue.Error{Path: path, Value: k.String(), Reason: reason, Want: "8 to 128 of a-z, A-Z, 0-9 and hyphen; NewKey makes one"}
+	return &badvalue.Error{Code: code, Path: path, Value: k.String(), Reason: reason, Want: "8 to 128 of a-z, A-Z, 0-9 and hyphen; NewKey makes one"}
 }
 
 // parseLocation parses one of Config.KeyLocations.
 func parseLocation(where, location string) (pageurl.URL, *badvalue.Error) {
 	u, problem := pageurl.Parse(where, location, pageurl.AsRFC3986)
 	if problem == nil && (u.Query != "" || u.Path == "" || strings.HasSuffix(u.Path, "/") || strings.Contains(u.Path, "//")) {
-		problem = pageurl.Problem(where, location, "is not the URL of a file", `one such as "https://www.example.com/catalog/indexnow.txt"`)
+		problem = pageurl.Problem(badvalue.Malformed, where, location, "is not the URL of a file", `one such as "https://www.example.com/catalog/indexnow.txt"`)
 	}
 	return u, problem
 }
@@ -257,8 +257,8 @@ var ErrKeyFile = errors.New("search engines cannot use the key file")
 // With Config.KeyLocations, those of the hosts are fetched, or all of them if hosts is empty.
 func (c *Client) Verify(ctx context.Context, hosts ...string) error {
 	var errs []error
-	reject := func(path, value, reason, want string) {
-		errs = append(errs, &badvalue.Error{Path: path, Value: value, Reason: reason, Want: want})
+	reject := func(code badvalue.Code, path, value, reason, want string) {
+		errs = append(errs, &badvalue.Error{Code: code, Path: path, Value: value, Reason: reason, Want: want})
 	}
 	if len(hosts) == 0 {
 		for _, location := range *c.locations {
@@ -268,7 +268,7 @@ func (c *Client) Verify(ctx context.Context, hosts ...string) error {
 		}
 	}
 	if len(hosts) == 0 {
-		reject("hosts", "", "names no host", `at least one, such as "www.example.com"`)
+		reject(badvalue.Missing, "hosts", "", "names no host", `at least one, such as "www.example.com"`)
 	}
 	for i, host := range hosts {
 		path := fmt.Sprintf("hosts[%d]", i)
@@ -285,7 +285,7 @@ func (c *Client) Verify(ctx context.Context, hosts ...string) error {
 			}
 		}
 		if len(*c.locations) > 0 && files == nil {
-			reject(path, host, "is not a host of KeyLocations", fmt.Sprintf("%q", (*c.locations)[0].Host))
+			reject(badvalue.Unknown, path, host, "is not a host of KeyLocations", fmt.Sprintf("%q", (*c.locations)[0].Host))
 			continue
 		}
 		own, err := c.of(ctx, domain)

@@ -131,9 +131,14 @@ type Batch struct {
 type Report struct {
 	Batches []Batch
 	// Rejected are the URLs that were not sent, because they are not URLs of web pages
-	// or because the key file does not cover them. Path is the index in the arguments, such
-	// as "urls[3]".
-	Rejected []*badvalue.Error
+	// or because the key file does not cover them.
+	Rejected []Rejected
+}
+
+// A Rejected is an argument of [Client.Submit] that was not sent.
+type Rejected struct {
+	Index int // in the arguments
+	Err   *badvalue.Error
 }
 
 // Submit submits the URLs of pages that are new, have changed or are gone. It groups them
@@ -174,7 +179,7 @@ func (c *Client) group(urls []string) (report Report, batches []*Batch) {
 	for i, u := range urls {
 		page, problem := c.page(fmt.Sprintf("urls[%d]", i), u)
 		if problem != nil {
-			report.Rejected = append(report.Rejected, problem)
+			report.Rejected = append(report.Rejected, Rejected{i, problem})
 			continue
 		}
 		canonical := page.String()
@@ -212,8 +217,8 @@ func (r Report) err() error {
 			add(b.Err)
 		}
 	}
-	for _, problem := range r.Rejected {
-		add(problem)
+	for _, rejected := range r.Rejected {
+		add(rejected.Err)
 	}
 	if more > 0 {
 		errs = append(errs, fmt.Errorf("indexnow: and %d more errors, see the report", more))
@@ -254,18 +259,18 @@ func (c *Client) page(path, u string) (pageurl.URL, *badvalue.Error) {
 	}
 	canonical := page.String()
 	if n := len(canonical); n > pageurl.MaxBytes {
-		return page, c.maskProblem(pageurl.Problem(path, u, fmt.Sprintf("has %d bytes, escaped", n), fmt.Sprintf("at most %d", pageurl.MaxBytes)))
+		return page, c.maskProblem(pageurl.Problem(badvalue.OutOfRange, path, u, fmt.Sprintf("has %d bytes, escaped", n), fmt.Sprintf("at most %d", pageurl.MaxBytes)))
 	}
 	if _, ok := c.locationOf(canonical); !ok {
 		var folders []string
 		for _, location := range *c.locations {
 			folder := directory(location)
 			if strings.HasPrefix(canonical, folder) { // and so its path is the reason
-				return page, c.maskProblem(pageurl.Problem(path, u, `has a segment "..", so that it may be outside of the key file's folder`, "a path without it"))
+				return page, c.maskProblem(pageurl.Problem(badvalue.NotCovered, path, u, `has a segment "..", so that it may be outside of the key file's folder`, "a path without it"))
 			}
 			folders = append(folders, strconv.Quote(folder))
 		}
-		return page, c.maskProblem(pageurl.Problem(path, u, "is not covered by the key file, which is for its own folder", "a page below "+strings.Join(folders, " or ")))
+		return page, c.maskProblem(pageurl.Problem(badvalue.NotCovered, path, u, "is not covered by the key file, which is for its own folder", "a page below "+strings.Join(folders, " or ")))
 	}
 	return page, nil
 }

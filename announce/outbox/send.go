@@ -123,10 +123,8 @@ func (o *Outbox) send(ctx context.Context, host string, limit int) (indexnow.Rep
 	}
 	urls := slices.Collect(maps.Keys(pages))
 	report, _ := o.client.Submit(ctx, urls...) // the report has the errors
-	for _, u := range urls {                   // what was added before the key files changed is rejected, or it would be tried for ever
-		if _, _, err := o.client.Canonical(u); err != nil {
-			report.Batches = append(report.Batches, indexnow.Batch{Host: host, URLs: []string{u}, Err: err})
-		}
+	for _, r := range report.Rejected {        // what was added before the key files changed, which would be tried for ever
+		report.Batches = append(report.Batches, indexnow.Batch{Host: host, URLs: []string{urls[r.Index]}, Err: r.Err})
 	}
 	left, err := o.settle(ctx, pages, report)
 	if err != nil {

@@ -136,15 +136,15 @@ func (h *host) kind() int {
 func New(service Service, cfg Config) (*Queue, error) {
 	var errs []error
 	if cfg.Delay < 0 {
-		errs = append(errs, &badvalue.Error{Path: "Delay", Value: cfg.Delay.String(), Reason: "is negative",
+		errs = append(errs, &badvalue.Error{Code: badvalue.OutOfRange, Path: "Delay", Value: cfg.Delay.String(), Reason: "is negative",
 			Want: "0 for the default, or some seconds"})
 	}
 	if cfg.Capacity < 0 {
-		errs = append(errs, &badvalue.Error{Path: "Capacity", Value: strconv.Itoa(cfg.Capacity), Reason: "is negative",
+		errs = append(errs, &badvalue.Error{Code: badvalue.OutOfRange, Path: "Capacity", Value: strconv.Itoa(cfg.Capacity), Reason: "is negative",
 			Want: "0 for the default, or a number of URLs"})
 	}
 	if cfg.GiveUpAfter < 0 {
-		errs = append(errs, &badvalue.Error{Path: "GiveUpAfter", Value: cfg.GiveUpAfter.String(), Reason: "is negative",
+		errs = append(errs, &badvalue.Error{Code: badvalue.OutOfRange, Path: "GiveUpAfter", Value: cfg.GiveUpAfter.String(), Reason: "is negative",
 			Want: "0 for the default, or some hours"})
 	}
 	cfg.Delay, cfg.Capacity, cfg.GiveUpAfter = cmp.Or(cfg.Delay, 5*time.Second), cmp.Or(cfg.Capacity, 100_000), cmp.Or(cfg.GiveUpAfter, 24*time.Hour)

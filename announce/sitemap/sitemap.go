@@ -352,7 +352,7 @@ func (u *updater) update(ctx context.Context, top *url.URL, l location) []locati
 	}
 	u.seen[file] = true
 	if l.local == "" && (l.at.Scheme != "https" && l.at.Scheme != "http" || l.at.Hostname() == "") {
-		u.fail(&Error{File: file, Err: &badvalue.Error{Path: "file", Value: file, Reason: "is not the URL of a file",
+		u.fail(&Error{File: file, Err: &badvalue.Error{Code: badvalue.Malformed, Path: "file", Value: file, Reason: "is not the URL of a file",
 			Want: `one such as "https://www.example.com/sitemap.xml"`}})
 		return nil
 	}

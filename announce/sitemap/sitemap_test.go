@@ -1051,16 +1051,16 @@ func TestARejectedPageIsPendingAgainWhenItChanges(t *testing.T) {
 	var state sitemap.State
 	want(t, update(t, r, &state, "/sitemap.xml"), "/a", "/b")
 	state.Done(home + "/a")
-	state.Reject(home+"/b", "422")
-	state.Reject(home+"/c", "422")
+	state.Reject(home+"/b", "engine", "422")
+	state.Reject(home+"/c", "engine", "422")
 	data, _ := json.Marshal(state)
-	if !strings.Contains(string(data), `"rejected":{"`+home+`/b":{"lastmod":"2024-01-01","reason":"422"}}`) {
+	if !strings.Contains(string(data), `"rejected":{"`+home+`/b":{"lastmod":"2024-01-01","code":"engine","reason":"422"}}`) {
 		t.Errorf("%s", data)
 	}
 	want(t, update(t, r, &state, "/sitemap.xml"))
 	s.files = list("/a 2024-01-01", "/b 2024-01-02")
 	want(t, update(t, r, &state, "/sitemap.xml"), "/b")
-	state.Reject(home+"/b", "422 again")
+	state.Reject(home+"/b", "engine", "422 again")
 	s.files = list("/a 2024-01-01", "/b 2024-01-03")
 	want(t, update(t, r, &state, "/sitemap.xml"), "/b")
 	if state.Done(home + "/b"); len(state.Rejected) != 0 {
@@ -1070,10 +1070,10 @@ func TestARejectedPageIsPendingAgainWhenItChanges(t *testing.T) {
 	r = newReader(t, s, sitemap.Config{FindGone: true})
 	s.files = list("/a 2024-01-01", "/b 2024-01-03", "/c")
 	want(t, update(t, r, &state, "/sitemap.xml"), "/c")
-	state.Reject(home+"/c", "422")
+	state.Reject(home+"/c", "engine", "422")
 	s.files = list("/a 2024-01-01")
 	want(t, update(t, r, &state, "/sitemap.xml"), "/b") // it was accepted once
-	if state.Reject(home+"/b", "422"); len(state.Rejected) != 0 || len(state.Announced) != 1 || len(state.Gone) != 0 {
+	if state.Reject(home+"/b", "engine", "422"); len(state.Rejected) != 0 || len(state.Announced) != 1 || len(state.Gone) != 0 {
 		t.Errorf("%+v", state)
 	}
 }

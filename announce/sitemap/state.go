@@ -39,7 +39,8 @@ type File struct {
 // A Rejection says why a page was rejected, and which lastmod it had then.
 type Rejection struct {
 	LastMod string `json:"lastmod,omitempty"`
-	Reason  string `json:"reason"`
+	Code    string `json:"code,omitempty"` // for programs, as Reject got it
+	Reason  string `json:"reason"`         // for people
 }
 
 // PendingURLs returns the pages to announce, sorted. Gone ones are among them, unless the last Update did
@@ -73,10 +74,11 @@ func (s *State) Done(urls ...string) {
 }
 
 // Reject notes that a page was rejected, and would be rejected again, as an indexnow.Error with a URL says. It
-// is not pending then, until its lastmod is later. Like Done, it ignores other URLs.
-func (s *State) Reject(u, reason string) {
+// is not pending then, until its lastmod is later. Like Done, it ignores other URLs. The code is for the program that reads the
+// state again, and the reason is for people.
+func (s *State) Reject(u, code, reason string) {
 	if modified, ok := s.Pending[u]; ok {
-		set(&s.Rejected, u, Rejection{LastMod: modified, Reason: reason})
+		set(&s.Rejected, u, Rejection{LastMod: modified, Code: code, Reason: reason})
 		delete(s.Pending, u)
 	} else if s.Gone[u] { // nobody lists it any more
 		delete(s.Announced, u)
@@ -115,7 +117,7 @@ func (s *State) cost() (n int64) {
 		n += cost(u, "")
 	}
 	for u, r := range s.Rejected {
-		n += cost(u, r.LastMod) + int64(len(r.Reason)) + 16
+		n += cost(u, r.LastMod) + int64(len(r.Code)+len(r.Reason)) + 32
 	}
 	for name, f := range s.Files {
 		n += f.cost(name)

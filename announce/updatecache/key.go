@@ -110,7 +110,7 @@ func (c *Client) VerifyCaches(ctx context.Context, publishers ...string) error {
 func (c *Client) verify(ctx context.Context, publishers []string,
 	get func(context.Context, *http.Client, string) (outbound.Answer, error), filesOf func(domain string) ([]string, error)) error {
 	if len(publishers) == 0 {
-		return &badvalue.Error{Path: "publishers", Reason: "names no publisher", Want: `at least one domain, such as "www.example.com"`}
+		return &badvalue.Error{Code: badvalue.Missing, Path: "publishers", Reason: "names no publisher", Want: `at least one domain, such as "www.example.com"`}
 	}
 	var errs []error
 	for i, publisher := range publishers {

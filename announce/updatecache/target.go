@@ -22,14 +22,14 @@ type target struct {
 // targets returns the target of a URL on each cache that u.Cache names.
 func (c *Client) targets(u cacheurl.URL) ([]target, error) {
 	if u.CacheQuery != "" {
-		return nil, &badvalue.Error{Path: "CacheQuery", Value: u.CacheQuery, Reason: "is not empty",
+		return nil, &badvalue.Error{Code: badvalue.Useless, Path: "CacheQuery", Value: u.CacheQuery, Reason: "is not empty",
 			Want: "none, because a flush does not depend on it"}
 	}
 	caches := c.caches
 	if u.Cache != (cacheurl.Cache{}) {
 		i := slices.Index(c.caches, u.Cache)
 		if i < 0 {
-			return nil, &badvalue.Error{Path: "Cache", Value: u.Cache.ID, Reason: "is not in Config.Caches",
+			return nil, &badvalue.Error{Code: badvalue.Unknown, Path: "Cache", Value: u.Cache.ID, Reason: "is not in Config.Caches",
 				Want: "one of these, or none for all of them"}
 		}
 		caches = c.caches[i : i+1]
@@ -64,7 +64,7 @@ func newTarget(u cacheurl.URL) (target, error) {
 		return target{}, err
 	}
 	if isDocument(u.Type) && cacheurl.GuessType(u.Publisher) != cacheurl.Document {
-		return target{}, &badvalue.Error{Path: "page", Value: u.Publisher,
+		return target{}, &badvalue.Error{Code: badvalue.Conflict, Path: "page", Value: u.Publisher,
 			Reason: "is an image or a font by its extension, and not a document", Want: "the URL of a document, or FlushURL with its Type"}
 	}
 	_, query, _ := strings.Cut(built, "?")
@@ -75,7 +75,7 @@ func newTarget(u cacheurl.URL) (target, error) {
 		}
 		switch name {
 		case "amp_action", "amp_ts", "amp_url_signature":
-			return target{}, &badvalue.Error{Path: "page", Value: u.Publisher,
+			return target{}, &badvalue.Error{Code: badvalue.Reserved, Path: "page", Value: u.Publisher,
 				Reason: fmt.Sprintf("has the query parameter %.80q, which is reserved for update-cache", param), Want: "the URL without it"}
 		}
 	}

@@ -95,8 +95,8 @@ type Client struct {
 // *[badvalue.Error].
 func New(cfg Config) (*Client, error) {
 	var problems []error
-	reject := func(path, value, reason, want string) {
-		problems = append(problems, &badvalue.Error{Path: path, Value: value, Reason: reason, Want: want})
+	reject := func(code badvalue.Code, path, value, reason, want string) {
+		problems = append(problems, &badvalue.Error{Code: code, Path: path, Value: value, Reason: reason, Want: want})
 	}
 	c := &Client{
 		signer: cfg.Signer,
@@ -108,15 +108,15 @@ func New(cfg Config) (*Client, error) {
 
 	const wantKey = "an RSA key of 2048 bits or more"
 	if cfg.Signer == nil {
-		reject("Signer", "", "is missing", wantKey)
+		reject(badvalue.Missing, "Signer", "", "is missing", wantKey)
 	} else if public, ok := publicKey(cfg.Signer).(*rsa.PublicKey); !ok || public == nil || public.N == nil {
-		reject("Signer", fmt.Sprintf("%T", cfg.Signer), "has no public key of type *rsa.PublicKey", wantKey)
+		reject(badvalue.Malformed, "Signer", fmt.Sprintf("%T", cfg.Signer), "has no public key of type *rsa.PublicKey", wantKey)
 	} else if public.N.BitLen() < minKeyBits {
-		reject("Signer", fmt.Sprintf("RSA, %d bits", public.N.BitLen()), "is too short", wantKey)
+		reject(badvalue.OutOfRange, "Signer", fmt.Sprintf("RSA, %d bits", public.N.BitLen()), "is too short", wantKey)
 	} else if err := rsa.VerifyPKCS1v15(public, crypto.SHA256, make([]byte, sha256.Size), make([]byte, public.Size())); !errors.Is(err, rsa.ErrVerification) {
-		reject("Signer", fmt.Sprintf("%T", cfg.Signer), "has a public key that is not valid for RSA: "+err.Error(), wantKey)
+		reject(badvalue.Malformed, "Signer", fmt.Sprintf("%T", cfg.Signer), "has a public key that is not valid for RSA: "+err.Error(), wantKey)
 	} else if der, err := x509.MarshalPKIXPublicKey(public); err != nil {
-		reject("Signer", "", "has a public key that cannot be written: "+err.Error(), wantKey)
+		reject(badvalue.Malformed, "Signer", "", "has a public key that cannot be written: "+err.Error(), wantKey)
 	} else {
 		c.public, c.pem = public, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
 	}
@@ -124,13 +124,13 @@ func New(cfg Config) (*Client, error) {
 	if cfg.Caches == nil {
 		c.caches = cacheurl.DefaultCaches()
 	} else if len(cfg.Caches) == 0 {
-		reject("caches", "", "names no cache", "at least one, or nil for DefaultCaches")
+		reject(badvalue.Missing, "caches", "", "names no cache", "at least one, or nil for DefaultCaches")
 	} else if err := cacheurl.ValidateCaches(cfg.Caches); err != nil {
 		problems = append(problems, err)
 	}
 	for i, cache := range cfg.Caches {
 		if cache.UpdateCacheAPIDomainSuffix == "" {
-			reject(fmt.Sprintf("caches[%d].updateCacheApiDomainSuffix", i), "", "is empty", "the cache's entry in caches.json")
+			reject(badvalue.Missing, fmt.Sprintf("caches[%d].updateCacheApiDomainSuffix", i), "", "is empty", "the cache's entry in caches.json")
 		}
 	}
 

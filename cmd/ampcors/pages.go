@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ampcors/ampcors/announce/sitemap"
+	"github.com/ampcors/ampcors/badvalue"
 )
 
 // A pageSource has the pages for flush and submit: the arguments and the pages of sitemaps, or
@@ -219,8 +220,10 @@ func opener(ctx context.Context) func(name string) (io.ReadCloser, error) {
 	}
 }
 
-// notCovered is in the reason of pages that were rejected because no --key-location covered them.
-const notCovered = "is not covered by the key file"
+// isNotCovered reports whether a page was rejected because no --key-location covered it. States had no codes at first, but this sentence.
+func isNotCovered(r sitemap.Rejection) bool {
+	return r.Code == string(badvalue.NotCovered) || r.Code == "" && strings.Contains(r.Reason, "is not covered by the key file")
+}
 
 // load locks and reads the file of the state.
 func (s *pageSource) load(command string) error {
@@ -248,7 +251,7 @@ func (s *pageSource) load(command string) error {
 		return fmt.Errorf("the state cannot be read: %s: %w", s.file, err)
 	}
 	for page, rejected := range s.state.Rejected {
-		if s.isValid != nil && strings.Contains(rejected.Reason, notCovered) && s.isValid(page) {
+		if s.isValid != nil && isNotCovered(rejected) && s.isValid(page) {
 			if s.state.Pending == nil {
 				s.state.Pending = make(map[string]string)
 			}

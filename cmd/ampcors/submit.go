@@ -58,10 +58,8 @@ func newSubmit() *cobra.Command {
 			return source.finish(writeRequests(cmd, *output, shown, err))
 		}
 		report, err := c.Submit(cmd.Context(), urls...)
-		for _, u := range urls { // what is rejected before it is sent stays so until its lastmod changes
-			if _, _, problem := c.Canonical(u); problem != nil {
-				source.state.Reject(u, inOurWords(problem).Error())
-			}
+		for _, r := range report.Rejected { // until their lastmod changes
+			source.state.Reject(urls[r.Index], string(r.Err.Code), inOurWords(r.Err).Error())
 		}
 		for _, b := range report.Batches {
 			problem := (*indexnow.Error)(nil)
@@ -69,13 +67,16 @@ func newSubmit() *cobra.Command {
 			case b.Err == nil:
 				source.state.Done(b.URLs...)
 			case errors.As(b.Err, &problem) && problem.URL != "":
-				source.state.Reject(b.URLs[0], problem.Error())
+				source.state.Reject(b.URLs[0], rejectedByEngine, problem.Error())
 			}
 		}
 		return source.finish(writeSubmission(cmd, *output, report, err))
 	}
 	return cmd
 }
+
+// rejectedByEngine is the code of pages that an engine rejects. Those that were not sent have a code of package badvalue.
+const rejectedByEngine = "engine"
 
 // A shownRequest is a request of IndexNow as it is printed, with the key masked or with command lines.
 type shownRequest struct {
@@ -154,9 +155,9 @@ func writeSubmission(cmd *cobra.Command, output format, report indexnow.Report, 
 			delete(accepted, kind)
 		}
 	}
-	for _, problem := range report.Rejected {
-		results = append(results, result{Input: problem.Value, Error: problem.Error()})
-		failed = append(failed, problem)
+	for _, rejected := range report.Rejected {
+		results = append(results, result{Input: rejected.Err.Value, Error: rejected.Err.Error()})
+		failed = append(failed, rejected.Err)
 	}
 	if output == formatJSON {
 		if err := writeJSON(cmd.OutOrStdout(), results); err != nil {

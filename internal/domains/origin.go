@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/ampcors/ampcors/badvalue"
 )
 
 // MaxOrigin is the length of the longest origin that can be allowed:
@@ -19,11 +21,11 @@ func CheckOrigin(value string) *Problem {
 	const example = `an origin such as "https://www.example.com" or "http://localhost:8080"`
 	switch {
 	case value == "null":
-		return &Problem{Reason: "is what every sandboxed frame and local file sends", Want: example}
+		return &Problem{Code: badvalue.Unsafe, Reason: "is what every sandboxed frame and local file sends", Want: example}
 	case value == "*":
-		return &Problem{Reason: "would allow everybody", Want: example}
+		return &Problem{Code: badvalue.Unsafe, Reason: "would allow everybody", Want: example}
 	case len(value) > MaxOrigin:
-		return &Problem{Reason: fmt.Sprintf("is longer than %d bytes", MaxOrigin), Want: example}
+		return &Problem{Code: badvalue.OutOfRange, Reason: fmt.Sprintf("is longer than %d bytes", MaxOrigin), Want: example}
 	}
 	u, err := url.Parse(value)
 	if err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") {
@@ -50,7 +52,7 @@ func CheckOrigin(value string) *Problem {
 	if port != "" {
 		n, err := strconv.ParseUint(port, 10, 16)
 		if err != nil {
-			return &Problem{Reason: "has a port above 65535", Want: example}
+			return &Problem{Code: badvalue.OutOfRange, Reason: "has a port above 65535", Want: example}
 		}
 		if isDefault := u.Scheme == "http" && n == 80 || u.Scheme == "https" && n == 443; !isDefault {
 			canonical += fmt.Sprintf(":%d", n)

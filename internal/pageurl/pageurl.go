@@ -77,10 +77,10 @@ func Parse(where, value string, escaping Escaping) (URL, *badvalue.Error) {
 	}
 	domain, problem := domains.ParsePublisher(where, u.Host)
 	if problem != nil {
-		return URL{}, Problem(where, value, fmt.Sprintf("has the host %.80q, which %s", u.Host, problem.Reason), "a URL with "+problem.Want)
+		return URL{}, Problem(problem.Code, where, value, fmt.Sprintf("has the host %.80q, which %s", u.Host, problem.Reason), "a URL with "+problem.Want)
 	}
 	if escaping == AsBrowsers && !IsDomainOfBrowsers(domain) {
-		return URL{}, Problem(where, value, fmt.Sprintf("has the host %.80q, which browsers reject: an xn-- label has characters that no domain can have", u.Host), want)
+		return URL{}, Problem(badvalue.Malformed, where, value, fmt.Sprintf("has the host %.80q, which browsers reject: an xn-- label has characters that no domain can have", u.Host), want)
 	}
 	u.Host = domain
 	return u, nil
@@ -112,8 +112,8 @@ var userInfo = regexp.MustCompile(`^([^/?#]*//)[^/?#]*@`)
 
 // Problem returns an error about a URL, with where as its Path. It masks user information, which may hold a
 // password.
-func Problem(where, value, reason, want string) *badvalue.Error {
-	return &badvalue.Error{Path: where, Value: userInfo.ReplaceAllString(value, "$1…@"), Reason: reason, Want: want}
+func Problem(code badvalue.Code, where, value, reason, want string) *badvalue.Error {
+	return &badvalue.Error{Code: code, Path: where, Value: userInfo.ReplaceAllString(value, "$1…@"), Reason: reason, Want: want}
 }
 
 // Split parses a URL. It escapes what must be escaped, removes dot segments and the default
@@ -122,17 +122,17 @@ func Split(where, value string, escaping Escaping) (URL, *badvalue.Error) {
 	scheme, rest, ok := strings.Cut(value, "://")
 	switch scheme = strings.ToLower(scheme); {
 	case value == "":
-		return URL{}, Problem(where, value, "is empty", want)
+		return URL{}, Problem(badvalue.Missing, where, value, "is empty", want)
 	case !utf8.ValidString(value):
-		return URL{}, Problem(where, value, "is not UTF-8", "UTF-8, or percent-encoded bytes")
+		return URL{}, Problem(badvalue.Malformed, where, value, "is not UTF-8", "UTF-8, or percent-encoded bytes")
 	case strings.TrimSpace(value) != value:
-		return URL{}, Problem(where, value, "has white space around it", "none around it")
+		return URL{}, Problem(badvalue.Malformed, where, value, "has white space around it", "none around it")
 	case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' }):
-		return URL{}, Problem(where, value, "has a control character", want)
+		return URL{}, Problem(badvalue.Malformed, where, value, "has a control character", want)
 	case strings.HasPrefix(value, "/"):
-		return URL{}, Problem(where, value, "has no scheme", want)
+		return URL{}, Problem(badvalue.Malformed, where, value, "has no scheme", want)
 	case !ok || scheme != "http" && scheme != "https":
-		return URL{}, Problem(where, value, "does not begin with http:// or https://", want)
+		return URL{}, Problem(badvalue.Malformed, where, value, "does not begin with http:// or https://", want)
 	}
 	rest, _, _ = strings.Cut(rest, "#")
 	authority, tail := rest, ""
@@ -146,13 +146,13 @@ func Split(where, value string, escaping Escaping) (URL, *badvalue.Error) {
 	}
 	switch {
 	case strings.Contains(authority, "@"):
-		return URL{}, Problem(where, value, "has user information", want)
+		return URL{}, Problem(badvalue.Malformed, where, value, "has user information", want)
 	case strings.Contains(authority, `\`) || strings.Contains(path, `\`):
-		return URL{}, Problem(where, value, `has a \, which browsers read as /`, "/ or %5C")
+		return URL{}, Problem(badvalue.Malformed, where, value, `has a \, which browsers read as /`, "/ or %5C")
 	case port != "" && (scheme != "https" || port != "443") && (scheme != "http" || port != "80"):
-		return URL{}, Problem(where, value, fmt.Sprintf("has the port %.80q", port), "none, or the default: caches and search engines support no other port")
+		return URL{}, Problem(badvalue.Malformed, where, value, fmt.Sprintf("has the port %.80q", port), "none, or the default: caches and search engines support no other port")
 	case escaping == AsRFC3986 && !hasOnlyEscapes(tail):
-		return URL{}, Problem(where, value, "has a % without two hexadecimal digits after it", "%25 for a percent sign")
+		return URL{}, Problem(badvalue.Malformed, where, value, "has a % without two hexadecimal digits after it", "%25 for a percent sign")
 	}
 	keep := &keeps[escaping]
 	path, query = escape(path, &keep.path), escape(query, &keep.query)

@@ -6,6 +6,7 @@ import (
 	"golang.org/x/net/idna"
 	"golang.org/x/net/publicsuffix"
 
+	"github.com/ampcors/ampcors/badvalue"
 	"github.com/ampcors/ampcors/internal/domains"
 )
 
@@ -190,13 +191,13 @@ func UnfoldPlain(buf *[domains.MaxLabel]byte, prefix string) (length int, hasDas
 
 // The rules that a domain prefix can break. It can also break those of the domain that it names.
 var (
-	ProblemNoPrefix     = &domains.Problem{Reason: "is empty, and so names no publisher"}
+	ProblemNoPrefix     = &domains.Problem{Code: badvalue.Missing, Reason: "is empty, and so names no publisher"}
 	ProblemTwoLabels    = &domains.Problem{Reason: "has more than one label"}
-	ProblemPrefixLength = &domains.Problem{Reason: "is not 1 to 63 bytes long"}
+	ProblemPrefixLength = &domains.Problem{Code: badvalue.OutOfRange, Reason: "is not 1 to 63 bytes long"}
 	ProblemNotHash      = &domains.Problem{Reason: "has no dash, and is not a hash prefix of 52 characters"}
 	ProblemWrapped      = &domains.Problem{Reason: "is wrapped in 0- and -0 without need"}
 	ProblemNotWrapped   = &domains.Problem{Reason: "has dashes at positions 3 and 4 but is not wrapped in 0- and -0"}
 	ProblemNotPunycode  = &domains.Problem{Reason: "begins with xn-- but is not punycode of a domain"}
 	ProblemEncoded      = &domains.Problem{Reason: "holds an xn-- label, which AMP Caches decode"}
-	ProblemAmbiguous    = &domains.Problem{Reason: "is also the prefix of another host, whose name begins with xn-"}
+	ProblemAmbiguous    = &domains.Problem{Code: badvalue.Unsafe, Reason: "is also the prefix of another host, whose name begins with xn-"}
 )

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"hash/maphash"
+	"maps"
 	"math/bits"
 	"runtime"
 	"slices"
@@ -74,6 +75,17 @@ func newAllowlist(names *nameTable, patterns map[string]struct{}, recentHashes i
 	}
 	slices.SortFunc(a.hashes, func(x, y hashEntry) int { return cmp.Compare(x.start, y.start) })
 	return a
+}
+
+// publishers returns the names in the order in which they were added, and then the patterns, sorted.
+func (a *allowlist) publishers() (all []string) {
+	for i := range a.names.len() {
+		all = append(all, a.names.name(uint32(i)))
+	}
+	for _, base := range slices.Sorted(maps.Keys(a.patterns)) {
+		all = append(all, "*."+base)
+	}
+	return all
 }
 
 // findByKey finds the exactly listed publisher of a claim that is not checked yet. It finds nearly

@@ -455,3 +455,44 @@ func TestAnEmptyListOfCachesTrustsNone(t *testing.T) {
 		t.Error("a pattern allows a cache")
 	}
 }
+
+// TestConfigIsWhatIsInForce: it builds the same Middleware, and changing it changes nothing.
+func TestConfigIsWhatIsInForce(t *testing.T) {
+	if cfg := new(ampcors.Middleware).Config(); !reflect.DeepEqual(cfg, ampcors.Config{}) {
+		t.Errorf("the zero Middleware has %+v", cfg)
+	}
+	given := ampcors.Config{
+		Publishers: []string{"WWW.Example.com", "*.news.example", "bücher.example", "www.example.com", "*.a.example"},
+		Origins:    []string{"https://shop.example"}, Caches: cacheurl.DefaultCaches()[:1], Credentialed: true, Methods: []string{"PUT"},
+		RequestHeaders: []string{"X-A"}, ResponseHeaders: []string{"X-B"}, MaxAge: time.Minute, Email: ampcors.Email{Senders: []string{"news@example.com"}, Clients: []string{"https://mail.example"}},
+	}
+	mw, err := ampcors.New(given)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := given
+	want.Publishers = []string{"www.example.com", "xn--bcher-kva.example", "*.a.example", "*.news.example"}
+	got := mw.Config()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v; want %+v", got, want)
+	}
+	for _, list := range [][]string{got.Publishers, got.Origins, got.Methods, got.RequestHeaders, got.ResponseHeaders, got.Email.Senders, got.Email.Clients} {
+		clear(list)
+	}
+	clear(got.Caches)
+	if got := mw.Config(); !reflect.DeepEqual(got, want) {
+		t.Errorf("a copy was changed, and now it is %+v", got)
+	}
+	again, err := ampcors.New(mw.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, origin := range []string{"https://www-example-com.cdn.ampproject.org", "https://xn--bcher-kva.example", "https://b.news.example", "https://shop.example", "https://evil.example"} {
+		if a, b := mw.CheckOrigin(origin), again.CheckOrigin(origin); a != b {
+			t.Errorf("%s: %+v and %+v", origin, a, b)
+		}
+	}
+	if err := mw.Reconfigure(ampcors.Config{Origins: []string{"https://other.example"}}); err != nil || len(mw.Config().Publishers) != 0 || mw.Config().Origins[0] != "https://other.example" {
+		t.Errorf("%v: %+v", err, mw.Config())
+	}
+}

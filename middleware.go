@@ -43,6 +43,16 @@ func (m *Middleware) Reconfigure(cfg Config) error {
 	return nil
 }
 
+// Config returns the configuration in force. Its Publishers are in the form in which they are compared, in lower case and with A-labels, each
+// once, and the patterns are last. It is a copy: to change what is in force, call [Middleware.Reconfigure]. The zero
+// Middleware has the zero Config.
+func (m *Middleware) Config() Config {
+	p := m.current()
+	cfg := p.cfg.clone()
+	cfg.Publishers = p.list.publishers()
+	return cfg
+}
+
 // denyAll is the policy of the zero Middleware.
 var denyAll = &policy{list: newAllowlist(newNameTable(0), nil, 1), vary: "Origin", varyOptions: varyOptions}
 

@@ -2,7 +2,9 @@ package configfile
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -13,6 +15,7 @@ import (
 	"time"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/badvalue"
 	"github.com/ampcors/ampcors/cacheurl"
 )
 
@@ -65,10 +68,12 @@ type Watcher struct {
 	handled  snapshot // the last that was applied or reported
 	reported string   // the error that was last reported, "" if the file is in force
 
-	mu         sync.Mutex
-	applied    ampcors.Config // without Publishers
-	publishers string         // of applied, one on each line: there may be millions, and a slice takes nearly twice as much
-	status     Status
+	applied  ampcors.Config    // without Publishers, of which there may be millions: the Middleware has them
+	listed   [sha256.Size]byte // of the Publishers of applied, as they were written
+	warnings []*badvalue.Error // of applied, until Run begins
+
+	mu     sync.Mutex
+	status Status
 }
 
 // A Status is what a [Watcher] did last.
@@ -87,23 +92,21 @@ func (w *Watcher) Status() Status {
 	return w.status
 }
 
-// Applied returns the configuration that was applied last. Its Publishers are a copy; its other lists are
-// shared, and must not be changed. After Run has ended, it is the zero Config.
-func (w *Watcher) Applied() ampcors.Config {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	cfg := w.applied
-	if w.publishers != "" {
-		cfg.Publishers = strings.Split(w.publishers, "\n")
-	}
-	return cfg
+// setApplied notes the configuration that was applied.
+func (w *Watcher) setApplied(cfg ampcors.Config) {
+	w.applied, w.listed = cfg, hashOf(cfg.Publishers)
+	w.applied.Publishers = nil
 }
 
-func (w *Watcher) setApplied(cfg ampcors.Config) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.applied, w.publishers = cfg, strings.Join(cfg.Publishers, "\n")
-	w.applied.Publishers = nil
+// hashOf returns a hash that two lists have only if they are equal.
+func hashOf(list []string) (sum [sha256.Size]byte) {
+	h := sha256.New()
+	for _, name := range list {
+		_, _ = io.WriteString(h, name) // never fails
+		_, _ = h.Write([]byte{'\n'})   // which no name has
+	}
+	h.Sum(sum[:0])
+	return sum
 }
 
 // setStatus notes the result of the last reading of the file.
@@ -137,6 +140,7 @@ func watch(name string, read func() contents, cfg WatcherConfig) (*ampcors.Middl
 		return nil, nil, err
 	}
 	w.setApplied(c.cfg)
+	w.warnings = c.cfg.Warnings()
 	w.seen, w.handled = c.files, c.files
 	if len(c.files) > 0 {
 		w.setStatus(nil)
@@ -157,8 +161,8 @@ func newWatcher(name string, read func() contents, mw *ampcors.Middleware, cfg W
 // WatcherConfig.Reload, or if Set gives it Denied or Observe: functions cannot be compared. Call
 // it once, in its own goroutine.
 func (w *Watcher) Run(ctx context.Context) error {
-	w.warn(w.Applied())
-	defer w.setApplied(ampcors.Config{}) // who still has the Watcher need not keep a list of millions
+	w.warn(w.warnings)
+	w.warnings = nil
 	ticker := time.NewTicker(w.interval)
 	defer ticker.Stop()
 	for {
@@ -200,7 +204,7 @@ func (w *Watcher) apply(expected snapshot) {
 		w.setStatus(nil)
 		return
 	}
-	before, caches := w.Applied().Publishers, w.Applied().Caches
+	before := w.mw.Config()
 	err := c.use(w.mw.Reconfigure)
 	w.setStatus(err)
 	w.seen, w.handled = c.files, c.files
@@ -216,15 +220,16 @@ func (w *Watcher) apply(expected snapshot) {
 	}
 	w.reported = ""
 	w.setApplied(c.cfg)
-	added, removed := changes(before, c.cfg.Publishers)
+	after := w.mw.Config()
+	added, removed := changes(before.Publishers, after.Publishers)
 	level, message := slog.LevelInfo, "ampcors: the configuration is applied"
-	if len(before) >= manyPublishers && 2*len(removed) > len(before) {
+	if n := len(before.Publishers); n >= manyPublishers && 2*len(removed) > n {
 		level, message = slog.LevelWarn, message+", and most of its publishers are gone; check that no list is truncated"
 	}
 	w.log.Log(context.Background(), level, message, "file", w.name, "publishers", len(c.cfg.Publishers),
 		"added", len(added), "removed", len(removed), "firstAdded", firstOf(added), "firstRemoved", firstOf(removed))
-	w.logCaches(caches, c.cfg.Caches)
-	w.warn(c.cfg)
+	w.logCaches(before.Caches, after.Caches)
+	w.warn(c.cfg.Warnings())
 }
 
 // manyPublishers is how many publishers a list must have had to be worth a warning when it loses most of them.
@@ -253,9 +258,8 @@ func (w *Watcher) logCaches(before, after []cacheurl.Cache) {
 	}
 }
 
-// changes returns the publishers that only one of two lists has, as they are written. What both lists
-// begin and end with is compared without memory: most changes of a list of millions are small. A name
-// that a list has twice may be returned although the other list has it.
+// changes returns the publishers that only one of two lists has. What both lists
+// begin and end with is compared without memory: most changes of a list of millions are small.
 func changes(before, after []string) (added, removed []string) {
 	for len(before) > 0 && len(after) > 0 && before[0] == after[0] {
 		before, after = before[1:], after[1:]
@@ -284,9 +288,8 @@ func without(list, other []string) (only []string) {
 func firstOf(names []string) string { return strings.Join(names[:min(5, len(names))], " ") }
 
 // warn logs the warnings of a configuration.
-func (w *Watcher) warn(cfg ampcors.Config) {
+func (w *Watcher) warn(warnings []*badvalue.Error) {
 	const most = 10
-	warnings := cfg.Warnings()
 	for _, warning := range warnings[:min(most, len(warnings))] {
 		w.log.Warn("ampcors: cache origins with a publisher's domain prefix are denied, because another host has the same prefix", "file",
 			w.name, "problem", warning)
@@ -299,10 +302,10 @@ func (w *Watcher) warn(cfg ampcors.Config) {
 // isInForce reports whether the configuration is the one that was applied last. Applying
 // it again would change nothing, and takes seconds for a list of millions. Functions cannot be compared.
 func (w *Watcher) isInForce(c *contents) bool {
-	now, cfg := w.Applied(), c.cfg
-	if c.err != nil || len(c.decoder.problems) > 0 || w.reported != "" || !slices.Equal(cfg.Publishers, now.Publishers) {
+	cfg := c.cfg
+	if c.err != nil || len(c.decoder.problems) > 0 || w.reported != "" || hashOf(cfg.Publishers) != w.listed {
 		return false
 	}
-	cfg.Publishers, now.Publishers = nil, nil
-	return reflect.DeepEqual(cfg, now)
+	cfg.Publishers = nil
+	return reflect.DeepEqual(cfg, w.applied)
 }

@@ -2,6 +2,7 @@ package ampcors
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 
 	"github.com/ampcors/ampcors/internal/domains"
@@ -9,37 +10,100 @@ import (
 	"github.com/ampcors/ampcors/source"
 )
 
-// An Explanation shows how an Origin value was decided, one step after another.
+// An Explanation shows how a request or an Origin value was decided, one step after another.
 type Explanation struct {
 	Decision Decision
 	Steps    []Step // the last is the verdict; those that were not reached are missing
 }
 
-// A Step of an [Explanation]. Names are "scheme", "cache", "prefix", "unwrapped",
-// "publisher", "allowlist" and "verdict".
+// A Step of an [Explanation]. Names are "sender", "origin", "scheme", "cache", "prefix", "unwrapped",
+// "publisher", "allowlist", "request", "preflight" and "verdict".
 type Step struct {
 	Name   string
 	OK     bool
-	Value  string // what this step found in the Origin value
+	Value  string // what this step found in the request
 	Detail string // what that means, in a sentence
 }
 
 // Explain decides on an Origin value as [Middleware.CheckOrigin] does, by the same code, and
 // shows how. It is for diagnostic pages and support, not for each request.
 func (m *Middleware) Explain(origin string) Explanation {
+	return m.explain(verdict{caller: caller{origin: origin, origins: 1}}, nil)
+}
+
+// ExplainRequest decides on a request as [Middleware.Check] does, by the same code, and shows how: also on a preflight, on one of an
+// email, of the API host's own page, or without Origin.
+func (m *Middleware) ExplainRequest(r *http.Request) Explanation {
+	return m.explain(verdict{}, r)
+}
+
+func (m *Middleware) explain(v verdict, r *http.Request) Explanation {
 	p := m.current()
 	text := ""
-	v := verdict{caller: caller{origin: origin, origins: 1}, claim: claim{text: &text}}
-	p.judge(&v, nil)
-	v.claim.checkAll(&p.hosts) // also finds problems that do not change the decision
+	v.claim.text = &text
+	p.judge(&v, r)
+	hasClaim := v.sender.reason == 0 && v.caller.origins == 1
+	if hasClaim {
+		v.claim.checkAll(&p.hosts) // also finds problems that do not change the decision
+	}
 	e := Explanation{Decision: v.decision()}
-	e.explain(p, &v)
+	switch {
+	case v.sender.reason != 0:
+		e.explainSender(&v)
+	case hasClaim:
+		e.explain(p, &v)
+	default:
+		e.explainNoOrigin(&v)
+	}
+	e.explainPurpose(p, &v)
 	outcome := "Denied"
 	if e.Decision.Allowed {
 		outcome = "Allowed"
 	}
 	e.step("verdict", e.Decision.Allowed, outcome, "Reason: "+v.reason.String()+".")
 	return e
+}
+
+func (e *Explanation) explainSender(v *verdict) {
+	detail := map[Reason]string{
+		ReasonEmail:                 "Version 2 of AMP for Email: the sender is in email.senders. Origin does not count.",
+		ReasonEmailV1:               "Version 1 of AMP for Email: the sender is in email.senders, and the Origin in email.clients.",
+		ReasonEmailSenderNotAllowed: "The sender is not in email.senders.",
+		ReasonNoEmailSender:         "An AMP for Email request names one sender, by its address.",
+	}[v.sender.reason]
+	e.step("sender", v.sender.reason.Allowed(), v.sender.address, detail)
+}
+
+// explainNoOrigin explains a request with no Origin, or with several.
+func (e *Explanation) explainNoOrigin(v *verdict) {
+	value, detail := "none", "Browsers send Origin with every request of a page at another origin that may change data, or whose answer the page can read. So this is none."
+	switch {
+	case v.caller.origins > 1:
+		value, detail = strings.Join(v.caller.request.Header["Origin"], ", "), "Browsers send exactly one Origin, so several are ambiguous."
+	case v.reason == ReasonSameOrigin:
+		detail = "AMP-Same-Origin is true: a page of the API's own host, because no other can send it without a preflight."
+	case v.reason == ReasonNoOriginUnsafe:
+		detail = "The method " + v.caller.request.Method + " may change data, and neither Origin nor AMP-Same-Origin says whose page it is."
+	}
+	e.step("origin", v.reason.Allowed(), value, detail)
+}
+
+// explainPurpose adds what is decided after the caller is known.
+func (e *Explanation) explainPurpose(p *policy, v *verdict) {
+	switch isOwnOrigin := isOwn(&v.claim, &v.identity); {
+	case v.reason == ReasonSameOrigin && v.caller.origins > 0:
+		e.step("request", true, "Sec-Fetch-Site: same-origin", "The browser says that this is a page of the API's own host, for which CORS is not needed. Its Origin does not count.")
+	case v.reason == ReasonMethodNotAllowed:
+		e.step("preflight", false, v.caller.method, "The method is not GET, HEAD or POST, and not in methods.")
+	case v.reason == ReasonHeaderNotAllowed:
+		if denied, _ := p.allowsHeaders(v.caller.requestHeaders(), isOwnOrigin); denied != "" {
+			e.step("preflight", false, denied, "The header is not Content-Type, and not in requestHeaders.")
+		} else {
+			e.step("preflight", false, "", "Access-Control-Request-Headers is longer than all headers that are allowed.")
+		}
+	case v.isGrantedPreflight():
+		e.step("preflight", true, v.caller.method, "The method and the headers are allowed.")
+	}
 }
 
 func (e *Explanation) step(name string, ok bool, value, detail string) {
@@ -156,7 +220,7 @@ func (e *Explanation) explainIdentity(p *policy, v *verdict) {
 		detail = "Known to the Source when it last answered. Now it failed: " + source.LogText(id.err) + "."
 	case unanswered:
 		publisher, detail = e.Decision.ClaimedPublisher, "Not in Publishers, and the Source failed: "+source.LogText(id.err)+"."
-	default:
+	case noMatch:
 		detail = "Neither listed in Publishers nor matched by a pattern there"
 		if isHash {
 			detail = "No publisher that is listed exactly has this hash prefix"

@@ -1,7 +1,9 @@
 package ampcors_test
 
 import (
+	"errors"
 	"fmt"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -94,5 +96,84 @@ func TestExplainSaysWhatIsWrongWithAPrefix(t *testing.T) {
 				t.Errorf("%s: %q; want %q", origin, got, want)
 			}
 		})
+	}
+}
+
+// TestEachReasonIsExplained has a request for each Reason. The step before the verdict must be about that reason.
+func TestEachReasonIsExplained(t *testing.T) {
+	cfg := ampcors.Config{
+		Publishers: []string{"www.example.com"}, Origins: []string{mwtest.PlaygroundOrigin}, Methods: []string{"PUT"},
+		Email: ampcors.Email{Senders: []string{"news@example.com"}}, Source: mwtest.NewDatabase().Remembered(t),
+	}
+	working := mwtest.New(t, cfg)
+	down := mwtest.NewDatabase()
+	down.Fail(errors.New("down"))
+	cfg.Source = down.Remembered(t)
+	broken := mwtest.New(t, cfg)
+	preflight := func(origin, method, headers string) []string {
+		return []string{"Origin: " + origin, "Access-Control-Request-Method: " + method, "Access-Control-Request-Headers: " + headers}
+	}
+	explained := make(map[ampcors.Reason]bool)
+	for _, test := range []struct {
+		reason ampcors.Reason
+		method string
+		url    string
+		lines  []string
+		step   string
+		value  string
+		detail string // a part of it
+	}{
+		{ampcors.ReasonOwnOrigin, "POST", "/", []string{"Origin: " + mwtest.OwnOrigin}, "allowlist", "www.example.com", "Listed in Publishers."},
+		{ampcors.ReasonCacheOrigin, "GET", "/", []string{"Origin: " + mwtest.CacheOrigin}, "allowlist", "www.example.com", "Listed in Publishers."},
+		{ampcors.ReasonCacheOrigin, "OPTIONS", "/", preflight(mwtest.CacheOrigin, "PUT", "content-type"), "preflight", "PUT", "are allowed"},
+		{ampcors.ReasonCacheOriginHash, "GET", "/", []string{"Origin: " + mwtest.HashOrigin}, "allowlist", "www.example.com", "The hash prefix of this publisher, which is listed"},
+		{ampcors.ReasonExtraOrigin, "GET", "/", []string{"Origin: " + mwtest.PlaygroundOrigin}, "allowlist", mwtest.PlaygroundOrigin, "Listed in Origins."},
+		{ampcors.ReasonEmail, "GET", "/", []string{"AMP-Email-Sender: news@example.com"}, "sender", "news@example.com", "Version 2"},
+		{ampcors.ReasonEmailV1, "GET", "/?__amp_source_origin=news@example.com", []string{"Origin: " + mwtest.MailOrigin}, "sender", "news@example.com", "Version 1"},
+		{ampcors.ReasonSameOrigin, "POST", "/", []string{"Origin: https://api.example", "Sec-Fetch-Site: same-origin"}, "request", "Sec-Fetch-Site: same-origin", "own host"},
+		{ampcors.ReasonSameOrigin, "POST", "/", []string{"AMP-Same-Origin: true"}, "origin", "none", "AMP-Same-Origin is true"},
+		{ampcors.ReasonNoOrigin, "GET", "/", nil, "origin", "none", "So this is none"},
+		{ampcors.ReasonMalformed, "GET", "/", []string{"Origin: https://www.example.com/"}, "cache", "www.example.com/", "As a host name"},
+		{ampcors.ReasonMalformed, "GET", "/", []string{"Origin: a", "Origin: b"}, "origin", "a, b", "exactly one"},
+		{ampcors.ReasonNull, "GET", "/", []string{"Origin: null"}, "scheme", "null", "Sandboxed"},
+		{ampcors.ReasonNotHTTPS, "GET", "/", []string{"Origin: http://www.example.com"}, "scheme", "http", "Only https"},
+		{ampcors.ReasonUnknownHost, "GET", "/", []string{"Origin: https://evil.example"}, "allowlist", "", "Neither listed"},
+		{ampcors.ReasonNotCanonical, "GET", "/", []string{"Origin: https://cdn.ampproject.org"}, "prefix", "", "What is before the cache domain"},
+		{ampcors.ReasonAmbiguousPrefix, "GET", "/", []string{"Origin: " + "https://xn--www-lstekas-lv-pub.cdn.ampproject.org"}, "publisher", "", "AMP's implementations give it to both"},
+		{ampcors.ReasonPublisherNotAllowed, "GET", "/", []string{"Origin: " + mwtest.EvilOrigin}, "allowlist", "", "and the Source does not know it"},
+		{ampcors.ReasonHashNotKnown, "GET", "/", []string{"Origin: " + mwtest.UnknownHashOrigin}, "allowlist", "", "No publisher that is listed exactly has this hash prefix"},
+		{ampcors.ReasonNoOriginUnsafe, "POST", "/", nil, "origin", "none", "The method POST may change data"},
+		{ampcors.ReasonNoEmailSender, "GET", "/", []string{"Origin: " + mwtest.MailOrigin}, "allowlist", mwtest.MailOrigin, "The origin of a mail client"},
+		{ampcors.ReasonNoEmailSender, "GET", "/", []string{"AMP-Email-Sender: a", "AMP-Email-Sender: b"}, "sender", "", "names one sender"},
+		{ampcors.ReasonEmailSenderNotAllowed, "GET", "/", []string{"AMP-Email-Sender: evil@example.com"}, "sender", "evil@example.com", "not in email.senders"},
+		{ampcors.ReasonMethodNotAllowed, "OPTIONS", "/", preflight(mwtest.OwnOrigin, "DELETE", ""), "preflight", "DELETE", "not in methods"},
+		{ampcors.ReasonHeaderNotAllowed, "OPTIONS", "/", preflight(mwtest.CacheOrigin, "PUT", "content-type, x-secret"), "preflight", "x-secret", "not in requestHeaders"},
+		{ampcors.ReasonHeaderNotAllowed, "OPTIONS", "/", preflight(mwtest.CacheOrigin, "PUT", strings.Repeat("content-type,", 100)), "preflight", "", "longer than"},
+		{ampcors.ReasonSourceUnavailable, "GET", "/", []string{"Origin: https://other-example.cdn.ampproject.org"}, "allowlist", "other.example", "the Source failed: down"},
+	} {
+		m := working
+		if test.reason == ampcors.ReasonSourceUnavailable {
+			m = broken
+		}
+		r := httptest.NewRequest(test.method, test.url, nil)
+		r.Header = mwtest.Headers(test.lines...)
+		e := m.ExplainRequest(r)
+		explained[test.reason] = true
+		if d := m.Check(r); e.Decision.Reason != test.reason || e.Decision.Allowed != d.Allowed || e.Decision.Reason != d.Reason || e.Decision.Publisher != d.Publisher {
+			t.Errorf("%v: %+v; Check decides %+v", test.reason, e.Decision, d)
+			continue
+		}
+		verdict, step := e.Steps[len(e.Steps)-1], e.Steps[len(e.Steps)-2]
+		if verdict.Name != "verdict" || verdict.OK != test.reason.Allowed() || verdict.Detail != "Reason: "+test.reason.String()+"." {
+			t.Errorf("%v: the verdict is %+v", test.reason, verdict)
+		}
+		if step.Name != test.step || step.OK != test.reason.Allowed() || step.Value != test.value && test.value != "" || !strings.Contains(step.Detail, test.detail) {
+			t.Errorf("%v: the last step is %+v; want %s %q %q", test.reason, step, test.step, test.value, test.detail)
+		}
+	}
+	for reason := ampcors.Reason(1); reason < ampcors.NumReasons; reason++ {
+		if !explained[reason] {
+			t.Errorf("%v is not explained here", reason)
+		}
 	}
 }

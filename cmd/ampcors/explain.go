@@ -92,23 +92,19 @@ func explainSenders(cmd *cobra.Command, mw *ampcors.Middleware, cfg ampcors.Conf
 	err := answerAll(cmd, senders, output, func(sender string) (any, error) {
 		e := explanation{Allowed: true}
 		explain := func(version, name, value string, r *http.Request) {
-			d := mw.Check(r)
-			isAllowed := d.Reason == ampcors.ReasonEmail || d.Reason == ampcors.ReasonEmailV1
+			explained := mw.ExplainRequest(r)
+			reason, detail := explained.Decision.Reason, explained.Steps[0].Detail
+			isAllowed := reason == ampcors.ReasonEmail || reason == ampcors.ReasonEmailV1
 			if e.Allowed = e.Allowed && isAllowed; e.Reason == 0 || !isAllowed {
-				e.Reason = d.Reason
+				e.Reason = reason
 			}
-			detail := map[ampcors.Reason]string{
-				ampcors.ReasonEmail:                 "The sender is in email.senders.",
-				ampcors.ReasonEmailV1:               "The sender is in email.senders, and the client in email.clients.",
-				ampcors.ReasonEmailSenderNotAllowed: "The sender is not in email.senders.",
-				ampcors.ReasonNoEmailSender:         "That is not the address of a sender.",
-			}[d.Reason]
-			if detail == "" && len(cfg.Email.Senders) == 0 {
+			if explained.Steps[0].Name == "sender" {
+			} else if len(cfg.Email.Senders) == 0 {
 				detail = "email.senders is empty, so that no email gets the header that it needs."
-			} else if detail == "" && version == "version 1" {
+			} else if version == "version 1" && reason != ampcors.ReasonNoEmailSender {
 				detail = "This origin is not in email.clients, so that the sender does not count."
 			}
-			e.Steps = append(e.Steps, step{version, isAllowed, name + ": " + value, detail + " Reason: " + d.Reason.String() + "."})
+			e.Steps = append(e.Steps, step{version, isAllowed, name + ": " + value, detail + " Reason: " + reason.String() + "."})
 		}
 		r, err := http.NewRequest(http.MethodGet, "/?"+url.Values{"__amp_source_origin": {sender}}.Encode(), nil)
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -157,6 +158,9 @@ func whyNoProof(status int) string {
 	return fmt.Sprintf("status %d, which the publisher's own request also got when it was repeated, proves nothing", status)
 }
 
+// isHit matches HIT, TCP_HIT, "Hit from cloudfront" and "RefreshHit from cloudfront", and no name of a host such as "MISS from white".
+var isHit = regexp.MustCompile(`(?i)\b(\w+_|refresh)?hit\b`)
+
 // hasAge reports whether an answer has Age, which no backend sends for its own (RFC 9111 section 5.1).
 func hasAge(a *answer) bool {
 	_, resp := a.last()
@@ -176,7 +180,7 @@ func hitOf(h http.Header) string {
 		return fmt.Sprintf("X-Varnish: %.100s", h.Get("X-Varnish"))
 	}
 	for _, name := range []string{"X-Cache", "X-Cache-Status", "X-Proxy-Cache", "Cf-Cache-Status", "Cache-Status"} {
-		if value := strings.Join(h[name], ", "); strings.Contains(strings.ToUpper(value), "HIT") {
+		if value := strings.Join(h[name], ", "); isHit.MatchString(value) {
 			return fmt.Sprintf("%s: %.100s", name, value)
 		}
 	}

@@ -76,22 +76,26 @@ func IDs() (ids []ID) {
 
 // findings makes one finding of all trials of a cell that have the same cause.
 func (c *cell) findings() (findings []Finding) {
+	_, isCached := c.cacheInFront()
 	for _, r := range rules {
 		var origins []string
 		var first *blame
 		var of *trial
 		for _, t := range c.trials {
 			i := slices.Index(t.Causes, r.id)
-			if i >= 0 && first == nil {
-				first, of = &t.blames[i], t
+			if i < 0 || t.Outcome != Problem {
+				continue
 			}
-			if i >= 0 && !slices.Contains(origins, t.origin) {
+			if first == nil || of.rule.id != r.id && t.rule.id == r.id { // one that the rule is about says most
+				first, of = &t.blames[i], t
+				origins = slices.Insert(slices.DeleteFunc(origins, func(o string) bool { return o == t.origin }), 0, t.origin)
+			} else if !slices.Contains(origins, t.origin) {
 				origins = append(origins, t.origin)
 			}
 		}
 		if first != nil {
 			findings = append(findings, c.finding(r, origins, of, first))
-		} else if r.id == AnswersDiffer && c.differs != nil {
+		} else if r.id == AnswersDiffer && c.differs != nil && !isCached { // which is why
 			request, resp := c.differs.last()
 			findings = append(findings, c.newFinding(r, []string{request.origin},
 				append(c.p.client.describe(request, resp), "The same request had other CORS headers at another time."), request))

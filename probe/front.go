@@ -3,7 +3,6 @@ package probe
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"net/http"
 	"regexp"
 	"slices"
@@ -14,48 +13,57 @@ import (
 
 // front has what was asked once more, because every page of the publisher got the same answer, which a browser blocks.
 type front struct {
-	page      *trial
-	since     time.Time
-	preflight *answer // to a preflight of that page, which caches do not answer
-	later     *answer // to the same request as at first, more than a second later
+	page, other *trial  // that is blocked, and another one
+	preflight   *answer // to a preflight of that page, which caches do not answer
+	// More than a second later, when short-lived caches have forgotten, and Age has changed:
+	later    *answer // to the page's request
+	ofOther  *answer // to that of the other page, for the same URL
+	unstored *answer // to the page's request with a new URL and no-cache
 }
 
-// lookInFront begins to look if every page got the same answer, and one of them is blocked.
+// lookInFront asks once more if every page got the same answer, one of them is blocked, and something may stand in front of the backend: it
+// grants the page's preflight, or the answer has a cache's header.
 func (c *cell) lookInFront(ctx context.Context, own []*trial) {
-	var page *trial // that is blocked
+	var f front
 	var first *asked
 	for _, t := range own {
 		switch {
 		case t.Kind != KindPage || t.origin == originOfURL(c.e.URL): // its requests are not CORS
-		case !t.isAnswered() || t.asked[0].fetch == nil || c.e.Method != http.MethodGet:
+		case !t.isAnswered() || t.asked[0].fetch == nil || c.e.Method != http.MethodGet && c.e.Method != http.MethodHead:
 			return
 		case first != nil && !isSameForBoth(first.fetch.response, t.asked[0].fetch.response):
 			return
 		default:
-			first = &t.asked[0]
-			if page == nil && !first.isReadable() {
-				page = t
+			if first = &t.asked[0]; f.page == nil && !first.isReadable() {
+				f.page = t
+			} else {
+				f.other = t
 			}
 		}
 	}
-	if page != nil {
-		alone := page.asked[0].step
-		alone.mode = preflights
-		c.front = &front{page: page, since: time.Now(), preflight: c.send(ctx, page, alone)}
+	if f.page == nil || f.other == nil {
+		return
 	}
-}
-
-// lookAgain asks more than a second after lookInFront: Age and Date, which tell whether a cache has answered, have whole seconds.
-func (c *cell) lookAgain(ctx context.Context) {
-	if c.front == nil {
+	s := f.page.asked[0].step
+	s.mode = preflights
+	if f.preflight = c.send(ctx, f.page, s); !f.isGranted() && !hasAge(f.page.asked[0].answer) && !isFromCache(first.fetch.response.Header) {
 		return
 	}
 	select {
-	case <-time.After(time.Until(c.front.since.Add(1100 * time.Millisecond))):
+	case <-time.After(1100 * time.Millisecond): // Age has whole seconds
 	case <-ctx.Done():
+		return
 	}
-	c.front.later = c.send(ctx, c.front.page, c.front.page.asked[0].step)
+	f.later = c.send(ctx, f.page, f.page.asked[0].step)
+	f.ofOther = c.send(ctx, f.other, f.other.asked[0].step)
+	f.unstored = c.send(ctx, f.page, c.controlStep())
+	if f.later.err == nil && f.ofOther.err == nil && f.unstored.err == nil {
+		c.front = &f
+	}
 }
+
+// isGranted reports whether the backend grants the page's preflight.
+func (f *front) isGranted() bool { return f.preflight.err == nil && f.preflight.blocked == nil }
 
 // isSameForBoth reports whether two pages got the same answer.
 func isSameForBoth(a, b *response) bool {
@@ -63,10 +71,10 @@ func isSameForBoth(a, b *response) bool {
 	return a.Status == b.Status && bytes.Equal(a.Body, b.Body) && slices.Equal(a.Header[name], b.Header[name])
 }
 
-// ownDenial is the body with which ampcors denies a request. It has the reason.
-var ownDenial = regexp.MustCompile(`^Forbidden: ([a-z_]+)\s*$`)
+// ownDenial is the body with which ampcors denies an Origin. It has the reason.
+var ownDenial = regexp.MustCompile(`^Forbidden: (publisher_not_allowed|hash_not_known|unknown_host|not_canonical|ambiguous_prefix|not_https|null_origin|malformed_origin)\s*$`)
 
-// reasonOf returns the reason with which ampcors denied a request, or "".
+// reasonOf returns the reason with which ampcors denied the Origin of a request, or "".
 func reasonOf(resp *response) string {
 	if m := ownDenial.FindSubmatch(resp.Body); m != nil && resp.Status >= 400 {
 		return string(m[1])
@@ -74,33 +82,35 @@ func reasonOf(resp *response) string {
 	return ""
 }
 
-// cacheInFront says what shows that a cache has given every page one answer, or "". It is the cause if the backend is known to answer otherwise.
+// cacheInFront says what shows that a cache has given every page one answer, or "". It is the cause if the backend would answer otherwise.
 func (c *cell) cacheInFront() (what string, isCause bool) {
 	f := c.front
-	if f == nil || f.later.fetch == nil || f.later.fetch.response == nil {
+	if f == nil {
 		return "", false
 	}
-	first, later := f.page.asked[0].fetch.response, f.later.fetch.response
-	if !isSameForBoth(first, later) {
+	first, later, unstored := f.page.asked[0].fetch.response, f.later.fetch.response, f.unstored.fetch.response
+	if isForOther(f.ofOther, f.page.origin) {
+		return "a second later this page's request was answered rightly, and the next page got that answer: a cache in front of the backend keeps answers for a short time", true
+	}
+	if !isSameForBoth(first, later) || !isSameForBoth(first, unstored) { // the backend itself may answer otherwise
 		return "", false
 	}
 	without, reason := c.withoutOriginTrial(), reasonOf(first)
-	if reason != "" && without != nil && without.isAnswered() && reasonOf(without.asked[0].fetch.response) == reason {
-		return fmt.Sprintf("this is the answer of ampcors to another page, which it denied as %s; a request without Origin gets it too, and ampcors never denies that one: a cache in front of ampcors has kept it", reason), true
-	}
-	isGranted := f.preflight.err == nil && f.preflight.blocked == nil // no cache answers it
-	what = hitOf(later.Header)
-	if date := later.Header.Get("Date"); what == "" && date != "" && date == first.Header.Get("Date") {
-		what = "a Date that stands still"
-	}
-	const same = "every page gets the same answer, "
-	switch {
-	case what != "" && isGranted:
-		return same + "and a second later it has " + what + ", although the backend grants the page's preflight: a cache in front of the backend has kept it", true
-	case what != "":
-		return same + "and a second later it has " + what + ": look first at the cache in front of the backend, which may keep what it got for another page", false
-	case isGranted && variesByOrigin(first.Header):
-		return same + "although it has Vary: Origin, and although the backend grants the page's preflight, which no cache answers: look first for a cache in front of the backend that ignores Vary, or a proxy that changes the header; if there is none, the backend sets the header only for preflights", true
+	isEverywhere := without != nil && without.isAnswered() && isSameForBoth(without.asked[0].fetch.response, first)
+	hit := hitOf(later.Header)
+	switch isHit := hit != "" && isFromCache(unstored.Header); {
+	case hit != "" && !isHit: // a new URL, which the cache did not have, gets the same from the backend
+		return "", false
+	case reason != "" && isEverywhere && (isHit || f.isGranted()):
+		return "ampcors denied another page (" + reason + "). This page, and a request without Origin, got that same answer. ampcors denies no GET without Origin, so a cache in front of it has kept the denial", true
+	case isHit && f.isGranted():
+		return "every page gets the same answer, with " + hit + ", although the backend grants the page's preflight: a cache in front of the backend has kept it", true
+	case isHit:
+		return "every page gets the same answer, with " + hit + ": look first at the cache in front of the backend, which may keep what it got for another page", false
+	case first.Status < 400 && variesByOrigin(first.Header):
+		return "every page gets the same answer, although it has Vary: Origin, and although the backend grants the page's preflight, which no cache answers. Look first for a cache in front of the backend that ignores Vary, or a proxy that changes the header; if there is none, the backend sets the header only for preflights", true
+	case first.Status < 400:
+		return "the backend grants the page's preflight: it sets the header only for preflights, or a cache in front of it gives every page one answer without Vary", false
 	}
 	return "", false
 }

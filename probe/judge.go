@@ -23,8 +23,8 @@ func (c *cell) judge() {
 		return slices.ContainsFunc(t.Causes, func(id ID) bool { return slices.Contains(hides, id) })
 	})
 	for _, t := range c.trials {
-		if t.Outcome == NotTested || t.Kind == KindPage {
-			continue
+		if t.Outcome != "" || t.Kind == KindPage {
+			continue // it is not tested, or findFlaws has blamed it
 		}
 		c.judgeTrial(t)
 		c.tested = c.tested || t.Kind == KindEmails && t.Outcome != NotTested
@@ -112,6 +112,9 @@ func (c *cell) note(text string) { c.notes = append(c.notes, text) }
 
 // provesNothing returns why the answers of a trial do not show whether it breaks its rule.
 func (c *cell) provesNothing(t *trial) error {
+	if len(t.asked) == 0 {
+		return errors.New("it was not sent")
+	}
 	if !t.Kind.IsHostile() || t.Kind.IsEmail() {
 		switch first := t.asked[0]; {
 		case first.err != nil:
@@ -120,9 +123,6 @@ func (c *cell) provesNothing(t *trial) error {
 			return errors.New(whyNoProof(first.status()))
 		}
 		return nil
-	}
-	if len(t.asked) == 0 {
-		return errors.New("it was not sent")
 	}
 	control := c.control.asked[0]
 	for _, a := range t.asked {
@@ -218,10 +218,12 @@ func (c *cell) revalidates(t *trial) verdict {
 func (c *cell) worksInABrowser(t *trial) verdict {
 	a := t.got(changed)
 	if id := c.onlyWhenChanged(t); id != "" {
-		return broken(a, t.What+": "+string(id))
+		return broken(a, t.What+": "+named(id))
 	}
-	switch isWrong := !a.isReadable() || c.flawOf(a) != ""; {
-	case isWrong && t.got(usual) != nil: // and other browsers are answered otherwise
+	switch isWrong, again := !a.isReadable() || c.flawOf(a) != "", t.got(usual); {
+	case isWrong && again != nil && again.err != nil:
+		return unknown(again.err.Error())
+	case isWrong && again != nil: // and other browsers are answered otherwise
 		return unknown("the page's requests are answered in another way from one time to the next")
 	case !a.isReadable():
 		return moot("the page is blocked in the usual browser as well")
@@ -232,7 +234,7 @@ func (c *cell) worksInABrowser(t *trial) verdict {
 // worksWithoutCookies is the verdict on the publisher's page for a reader who has no cookie.
 func (c *cell) worksWithoutCookies(t *trial) verdict {
 	if id := c.onlyWhenChanged(t); id != "" {
-		return broken(t.got(changed), t.What+": "+string(id))
+		return broken(t.got(changed), t.What+": "+named(id))
 	}
 	switch bodies := t.bodies(); {
 	case len(bodies) < 4:
@@ -241,6 +243,16 @@ func (c *cell) worksWithoutCookies(t *trial) verdict {
 		return moot("the answer changes from one time to the next")
 	}
 	return fine()
+}
+
+// named returns the title of a symptom, with its id.
+func named(id ID) string {
+	for _, r := range symptoms {
+		if r.id == id {
+			return fmt.Sprintf("%s (%s)", r.title, id)
+		}
+	}
+	return string(id)
 }
 
 // bodies returns the bodies of successes.
@@ -337,7 +349,11 @@ func (c *cell) isGrantedByName(t *trial) verdict {
 
 // isPreferred is the verdict on a request with AMP-Same-Origin, which is denied without it.
 func (c *cell) isPreferred(t *trial) verdict {
-	if a := t.got(told); a.status() < 400 && isDenialStatus(t.got(publishers).status()) {
+	without := t.got(publishers)
+	if without == nil || without.err != nil {
+		return unknown("the request without AMP-Same-Origin is not answered")
+	}
+	if a := t.got(told); a.status() < 400 && isDenialStatus(without.status()) {
 		return broken(a, "without AMP-Same-Origin, it is denied")
 	}
 	return fine()

@@ -41,7 +41,7 @@ func judgedCell(t *testing.T, e Endpoint, answers map[string][]*answer, change f
 			continue
 		}
 		given := answers[trial.What]
-		trial.shape.ask(t.Context(), c, trial, func(r role, s step) *answer {
+		trial.shape.ask(t.Context(), trial, func(r role, s step) *answer {
 			a := recorded(403, "Forbidden", "Vary: Origin")
 			switch {
 			case len(given) > 0 && (trial.Kind == KindPage || len(trial.asked) < len(given)): // each time, to a page
@@ -107,6 +107,7 @@ func TestWhatAnswersProve(t *testing.T) {
 		{name: "a page and an overloaded backend", e: get, what: own, answers: []*answer{recorded(503, "")}, outcome: NotTested, cause: "is down"},
 		{name: "a page that gets an error", e: get, what: own, answers: []*answer{recorded(500, "{}", "Access-Control-Allow-Origin: "+ownOrigin, "Access-Control-Allow-Credentials: true", "Vary: Origin")}, outcome: Problem, cause: "http-error"},
 
+		{name: "a forged POST, and a cache has the publisher's own", e: post, what: forged, answers: []*answer{recorded(200, `{"ok": true}`, "Age: 5"), recorded(403, "Forbidden")}, outcome: Fine},
 		{name: "a forged POST that is denied", e: post, what: forged, answers: []*answer{ok, recorded(403, "Forbidden")}, outcome: Fine},
 		{name: "a forged POST that is redirected elsewhere", e: post, what: forged, answers: []*answer{ok, recorded(303, "", "Location: /denied")}, outcome: NotTested, cause: "only the backend knows"},
 		{name: "a forged POST after which the handler fails", e: post, what: forged, answers: []*answer{ok, recorded(500, "")}, outcome: NotTested, cause: "only the backend knows"},
@@ -344,3 +345,101 @@ func TestWhatOneAnswerShows(t *testing.T) {
 		}
 	}
 }
+
+// If only the publisher's own page gets another origin, what is wrong with the others is the cause.
+func TestOneMismatchHasTheCauseOfTheOthers(t *testing.T) {
+	get := Endpoint{URL: "https://api.example.org/", Component: "endpoint", Method: "GET", Credentials: true, Answer: AnswerJSON}
+	const own = "the publisher's own page"
+	noCredentials := func(origin string) []*answer {
+		return []*answer{recorded(200, "{}", "Access-Control-Allow-Origin: "+origin)}
+	}
+	answers := map[string][]*answer{own: {recorded(200, "{}", "Access-Control-Allow-Origin: https://a.example", "Access-Control-Allow-Credentials: true")}}
+	origins, err := pagesOf(publisher, cacheurl.DefaultCaches())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pg := range origins[1:] {
+		answers[pageName(pg)] = noCredentials(pg.origin)
+	}
+	if got := judgedCell(t, get, answers, nil)[own].Causes; !slices.Equal(got, []ID{ACACMissing}) {
+		t.Errorf("the own page has %q", got)
+	}
+	// If the others work, it is refused.
+	for _, pg := range origins[1:] {
+		answers[pageName(pg)] = nil
+	}
+	if got := judgedCell(t, get, answers, nil)[own].Causes; !slices.Equal(got, []ID{OwnOriginRefused}) {
+		t.Errorf("the own page has %q", got)
+	}
+}
+
+// TestWhatScopesExplain has the broken rules of a backend, and the cause of the last.
+func TestWhatScopesExplain(t *testing.T) {
+	caches := cacheurl.DefaultCaches()
+	google, bing := evilOn(caches[0]), evilOn(caches[1])
+	own, foreign := []string{ownOrigin}, []string{evil}
+	yes, no := recorded(200, "{}"), recorded(403, "")
+	no.fetch.blocked = errors.New("denied")
+	broken := func(id ID, kind Kind, origin string, asked ...asked) *trial {
+		i := slices.IndexFunc(rules, func(r rule) bool { return r.id == id })
+		if asked == nil {
+			asked = append(asked, with(own, yes))
+		}
+		tr := &trial{Trial: Trial{Kind: kind, Origin: origin}, caller: caller{page: page{origin: origin}}, rule: &rules[i], asked: asked}
+		tr.blame(id, yes, "")
+		return tr
+	}
+	needsClaim := []asked{with(own, yes), with(foreign, no)}
+	for _, test := range []struct {
+		name   string
+		trials []*trial
+		want   ID // "" if it is none
+	}{
+		{"any origin", []*trial{broken(AnyOriginAllowed, KindSites, evil, with(foreign, yes), with(own, yes)), broken(LookalikeAllowed, KindLookalikes, "https://a.example")}, AnyOriginAllowed},
+		{"any origin that it claims to be", []*trial{broken(AnyOriginAllowed, KindSites, evil, with(foreign, yes), with(own, no)), broken(LookalikeAllowed, KindLookalikes, "https://a.example", with(own, no), with([]string{"https://a.example"}, yes))}, SourceOriginTrusted},
+		{"the claim", []*trial{broken(SourceOriginTrusted, KindClaims, evil), broken(LookalikeAllowed, KindLookalikes, "https://a.example", needsClaim...)}, SourceOriginTrusted},
+		{"the claim, which another one does not need", []*trial{broken(SourceOriginTrusted, KindClaims, evil), broken(LookalikeAllowed, KindLookalikes, "https://a.example")}, LookalikeAllowed},
+		{"a claim on a cache where any publisher is allowed", []*trial{broken(AnyPublisherAllowed, KindPublishers, google), broken(SourceOriginTrusted, KindClaims, google), broken(LookalikeAllowed, KindLookalikes, "https://a.example", needsClaim...)}, LookalikeAllowed},
+		{"any publisher, on the same cache", []*trial{broken(AnyPublisherAllowed, KindPublishers, google), broken(SourceOriginTrusted, KindClaims, google)}, AnyPublisherAllowed},
+		{"any publisher, on another cache", []*trial{broken(AnyPublisherAllowed, KindPublishers, google), broken(SourceOriginTrusted, KindClaims, bing)}, SourceOriginTrusted},
+		{"any publisher, and another kind", []*trial{broken(AnyPublisherAllowed, KindPublishers, google), broken(PortAllowed, KindOwnHosts, google)}, PortAllowed},
+		{"any prefix, on the same cache", []*trial{broken(PrefixLookalikeAllowed, KindLookalikes, google), broken(NaivePrefixAllowed, KindLookalikes, google)}, PrefixLookalikeAllowed},
+		{"any prefix, on another cache", []*trial{broken(PrefixLookalikeAllowed, KindLookalikes, google), broken(NaivePrefixAllowed, KindLookalikes, bing)}, NaivePrefixAllowed},
+		{"no claim", []*trial{broken(NoClaimAllowed, KindSites, evil, with(nil, yes)), broken(NullAllowed, KindNull, "null", with(nil, yes), with(own, no))}, NoClaimAllowed},
+		{"no claim on a cache", []*trial{broken(NoClaimAllowed, KindPublishers, google, with(nil, yes)), broken(NullAllowed, KindNull, "null", with(nil, yes), with(own, no))}, NullAllowed},
+		{"AMP-Same-Origin", []*trial{broken(SameOriginHeaderTrusted, KindSameOrigin, evil), broken(SameOriginHeaderPreferred, KindSameOrigin, evil)}, SameOriginHeaderTrusted},
+		{"no Referer", []*trial{broken(NoRefererAllowed, KindReferer, evil), broken(NullAllowed, KindNull, "null")}, NoRefererAllowed},
+		{"no Referer, and a look-alike", []*trial{broken(NoRefererAllowed, KindReferer, evil), broken(LookalikeAllowed, KindLookalikes, "https://a.example")}, LookalikeAllowed},
+		{"the Referer", []*trial{broken(RefererTrusted, KindReferer, evil), broken(LookalikeAllowed, KindLookalikes, ownOrigin+".a.example")}, RefererTrusted},
+		{"the Referer, and another site", []*trial{broken(RefererTrusted, KindReferer, evil), broken(LookalikeAllowed, KindLookalikes, "https://a.example")}, LookalikeAllowed},
+		{"any text behind an origin", []*trial{broken(LookalikeAllowed, KindLookalikes, ownOrigin+"."+evilHost), broken(DeadCacheAllowed, KindFormer, ownOrigin+"."+formerCache)}, LookalikeAllowed},
+		{"a look-alike of another kind", []*trial{broken(LookalikeAllowed, KindLookalikes, "https://a.example"), broken(DeadCacheAllowed, KindFormer, ownOrigin+"."+formerCache)}, DeadCacheAllowed},
+		{"AMP-Same-Origin may be sent", []*trial{broken(SameOriginGranted, KindSameOrigin, google)}, ""},
+		{"AMP-Same-Origin may be sent, and is trusted", []*trial{broken(SameOriginHeaderTrusted, KindSameOrigin, evil), broken(SameOriginGranted, KindSameOrigin, google)}, SameOriginGranted},
+		{"AMP-Same-Origin may be sent, to every origin", []*trial{broken(AnyOriginAllowed, KindSites, evil), broken(SameOriginHeaderTrusted, KindSameOrigin, evil), broken(SameOriginGranted, KindSameOrigin, google)}, ""},
+		{"another host of the publisher", []*trial{broken(ownHostAllowed, KindOwnHosts, "https://b.www.example.com")}, ""},
+		{"every host, and another one of the publisher", []*trial{broken(AnyOriginAllowed, KindSites, evil), broken(ownHostAllowed, KindOwnHosts, "https://b.www.example.com")}, AnyOriginAllowed},
+		{"a forged POST, and any origin", []*trial{broken(AnyOriginAllowed, KindSites, evil), broken(UnsafeReachesHandler, KindForged, evil)}, UnsafeReachesHandler},
+	} {
+		c := &cell{own: ownOrigin, trials: test.trials, subject: subject{publisher: publisher}}
+		c.attribute()
+		last := test.trials[len(test.trials)-1]
+		var got ID
+		if len(last.Causes) > 0 {
+			got = last.Causes[0]
+		}
+		if got != test.want || (last.Outcome == Problem) != (test.want != "") || len(last.Causes) != len(last.blames) {
+			t.Errorf("%s: %s %q; want %q", test.name, last.Outcome, last.Causes, test.want)
+		}
+	}
+	// At the target of a redirect, another server decides.
+	target := broken(NullAllowed, KindNull, "null")
+	target.shape.toRedirect = true
+	c := &cell{own: ownOrigin, trials: []*trial{broken(AnyOriginAllowed, KindSites, evil), target}}
+	if c.attribute(); !slices.Equal(target.Causes, []ID{NullAllowed}) {
+		t.Errorf("the target of a redirect has %q", target.Causes)
+	}
+}
+
+// with is a request with these claims, and its answer.
+func with(claims []string, a *answer) asked { return asked{step: step{claims: claims}, answer: a} }

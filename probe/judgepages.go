@@ -15,32 +15,32 @@ import (
 func (c *cell) judgePages(pages []*trial) {
 	blocked := make(map[*trial]ID) // the symptom of each that is blocked
 	var judged []*trial
+	inFront, isCached := c.cacheInFront()
 	for _, t := range pages {
 		var s seen
 		s, t.judged = c.seen(t)
 		a, first := t.judged, t.asked[0].answer
-		switch s {
-		case cachedWrong:
-			t.blame(CachedWrongOrigin, first, "the same request with a new URL and Cache-Control: no-cache is allowed")
-		case alternates:
+		if s == alternates {
 			c.differs = first
 		}
-		remark, isCached := c.cacheInFront()
+		remark := inFront
 		switch {
 		case a.err != nil:
 			t.skip(a.err.Error(), false)
 			continue
-		case isCached:
 		case isOverloaded(a.status()) && c.isOnlyThisCache(t, pages):
 			remark = "pages on other caches are answered"
 		case isOverloaded(a.status()), slices.Contains(c.limits, a.status()) && !a.isReadable():
 			t.skip(whyNoProof(a.status()), false)
 			continue
+		case isCached:
 		case c.isWalled(a, pages):
 			t.skip(fmt.Sprintf("the backend answers every request with status %d, also without Origin: that is a login or a firewall, and not CORS", a.status()), false)
 			continue
 		}
-		t.remark = remark
+		if t.remark = remark; s == cachedWrong {
+			t.blame(CachedWrongOrigin, first, "the same request with a new URL and Cache-Control: no-cache is allowed")
+		}
 		judged = append(judged, t)
 		if err := a.why(); err != nil {
 			t.Reason = err.Error()

@@ -72,7 +72,6 @@ func (c *cell) run(ctx context.Context, done func(*trial)) {
 			done(t)
 		}
 	}
-	c.lookAgain(ctx)
 	if why != nil && c.sender != "" {
 		for _, t := range own { // which were asked only once
 			t.skip(why.Error(), false)

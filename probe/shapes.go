@@ -12,7 +12,7 @@ type shape struct {
 	isDirect   bool // it has no preflight that could be sent alone
 	isCompared bool // the page of the control sends it, and the answers are compared
 	toRedirect bool // it asks the URL to which the publisher's page was redirected
-	ask        func(ctx context.Context, c *cell, t *trial, ask asking)
+	ask        func(ctx context.Context, t *trial, ask asking)
 }
 
 // An asking sends a request of a trial, and keeps the answer under its role.
@@ -75,7 +75,7 @@ const (
 // ask sends the requests of a trial.
 func (c *cell) ask(ctx context.Context, t *trial) {
 	t.asked = nil
-	t.shape.ask(ctx, c, t, func(r role, s step) *answer {
+	t.shape.ask(ctx, t, func(r role, s step) *answer {
 		a := c.send(ctx, t, s)
 		t.asked = append(t.asked, asked{r, s, a})
 		return a
@@ -96,13 +96,13 @@ func (c *cell) controlStep() step {
 
 // once is one request.
 func once(s step) shape {
-	return shape{cost: 1, isDirect: s.mode == direct, toRedirect: s.toRedirect, ask: func(_ context.Context, _ *cell, _ *trial, ask asking) { ask(told, s) }}
+	return shape{cost: 1, isDirect: s.mode == direct, ask: func(_ context.Context, _ *trial, ask asking) { ask(told, s) }}
 }
 
 // steady is a page of the publisher. If it is denied, more requests show whether a cache has answered, or whether the answers change.
 func (c *cell) steady() shape {
 	s, unstored := c.usualStep(), c.controlStep()
-	return shape{cost: 1, ask: func(_ context.Context, _ *cell, _ *trial, ask asking) {
+	return shape{cost: 1, ask: func(_ context.Context, _ *trial, ask asking) {
 		if first := ask(told, s); first.err != nil || first.isReadable() || !ask(fresh, unstored).isReadable() {
 			return
 		}
@@ -138,7 +138,7 @@ func (c *cell) tells(tellings ...telling) shape {
 func (c *cell) tellsWith(s step, alsoSimple bool, tellings ...telling) shape {
 	s.cookies, s.isFresh = true, true
 	alsoSimple = alsoSimple && isSafelistedMethod(c.e.Method) && c.p.maySend(c.e.Method) && c.needsPreflight()
-	sh := shape{toRedirect: s.toRedirect, ask: func(_ context.Context, _ *cell, _ *trial, ask asking) {
+	sh := shape{toRedirect: s.toRedirect, ask: func(_ context.Context, _ *trial, ask asking) {
 		var before *answer
 		for _, tell := range tellings {
 			if before == nil || tell.when == always || before.isReadable() == (tell.when == ifAllowed) {
@@ -168,7 +168,7 @@ func (c *cell) tellsWith(s step, alsoSimple bool, tellings ...telling) shape {
 
 // revalidating is the publisher's page, and again with the validator of the answer that its browser has stored.
 func (c *cell) revalidating() shape {
-	return shape{cost: 1, isCompared: true, ask: func(_ context.Context, c *cell, _ *trial, ask asking) {
+	return shape{cost: 1, isCompared: true, ask: func(_ context.Context, _ *trial, ask asking) {
 		if before := ask(stored, c.controlStep()); hasValidator(before) {
 			s := c.controlStep()
 			s.validates = before
@@ -180,7 +180,7 @@ func (c *cell) revalidating() shape {
 // under is the publisher's page in a browser that sends other headers. If it is not answered as the control, or with what its
 // component cannot use, the control and the request are repeated: what is not wrong both times may be chance.
 func (c *cell) under(header http.Header) shape {
-	return shape{cost: 1, isCompared: true, ask: func(_ context.Context, c *cell, _ *trial, ask asking) {
+	return shape{cost: 1, isCompared: true, ask: func(_ context.Context, _ *trial, ask asking) {
 		s := c.controlStep()
 		s.header = header
 		a := ask(changed, s)
@@ -195,7 +195,7 @@ func (c *cell) under(header http.Header) shape {
 
 // withAndWithoutCookies is the publisher's page in turn with the reader's cookies and without them.
 func (c *cell) withAndWithoutCookies() shape {
-	return shape{cost: 4, isCompared: true, ask: func(_ context.Context, c *cell, _ *trial, ask asking) {
+	return shape{cost: 4, isCompared: true, ask: func(_ context.Context, _ *trial, ask asking) {
 		for i, r := range []role{usual, changed, usualAgain, changedAgain} {
 			s := c.controlStep()
 			s.cookies = i%2 == 0
@@ -210,7 +210,7 @@ func (c *cell) withAndWithoutCookies() shape {
 // whether the handler ran.
 func (c *cell) forging(s step) shape {
 	s.cookies, s.isFresh = true, true
-	return shape{cost: 2, isDirect: true, ask: func(_ context.Context, c *cell, _ *trial, ask asking) {
+	return shape{cost: 2, isDirect: true, ask: func(_ context.Context, _ *trial, ask asking) {
 		own := step{as: &c.control.page, claims: c.claim(c.own), mode: direct, cookies: true, isFresh: true}
 		if ask(publishers, own).err == nil {
 			ask(forged, s)
@@ -223,7 +223,7 @@ func (c *cell) besideSameOrigin() shape {
 	without := step{claims: c.claim(evil), mode: direct, cookies: true, isFresh: true}
 	with := without
 	with.header = sameOrigin(c)
-	return shape{cost: 2, isDirect: true, ask: func(_ context.Context, _ *cell, _ *trial, ask asking) {
+	return shape{cost: 2, isDirect: true, ask: func(_ context.Context, _ *trial, ask asking) {
 		if ask(told, with).err == nil {
 			ask(publishers, without)
 		}
@@ -242,7 +242,7 @@ func (c *cell) asOurselves() shape {
 // atOneTime is two pages of the publisher that ask for one URL at the same time, and once more with a new URL; a third time if a page
 // got the other's answer in one of them.
 func (c *cell) atOneTime() shape {
-	return shape{cost: 4, isCompared: true, ask: func(ctx context.Context, c *cell, t *trial, _ asking) {
+	return shape{cost: 4, isCompared: true, ask: func(ctx context.Context, t *trial, _ asking) {
 		two := c.twoThatWork()
 		switch {
 		case len(two) < 2:

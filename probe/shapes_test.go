@@ -67,7 +67,7 @@ func TestWhichRequestsAShapeSends(t *testing.T) {
 	} {
 		tr := &trial{}
 		var sent []string
-		test.shape.ask(t.Context(), test.c, tr, func(r role, s step) *answer {
+		test.shape.ask(t.Context(), tr, func(r role, s step) *answer {
 			if len(sent) == len(test.answers) {
 				t.Fatalf("%s: one request more than %q", test.name, sent)
 			}

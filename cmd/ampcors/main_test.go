@@ -511,7 +511,7 @@ func TestProbeWritesEachFormat(t *testing.T) {
 		if len(run.Results) != 1 || len(run.Tool.Driver.Rules) != 1 || len(run.Invocations) != 1 {
 			t.Fatalf("%+v", run)
 		}
-		r, rule, path := run.Results[0], run.Tool.Driver.Rules[0], strings.TrimPrefix(server.URL, "http://")+"/list"
+		r, rule, path := run.Results[0], run.Tool.Driver.Rules[0], strings.ReplaceAll(strings.TrimPrefix(server.URL, "http://"), ":", "_")+"/list"
 		if r.RuleID != "wildcard-with-credentials" || rule.ID != r.RuleID || r.Level != "error" || rule.ShortDescription.Text == "" || rule.Help.Text == "" || !strings.Contains(r.Message.Text, "Access-Control-Allow-Origin: *") ||
 			r.Locations[0].PhysicalLocation.ArtifactLocation.URI != path || r.PartialFingerprints["ampcors/v1"] != "wildcard-with-credentials GET "+server.URL+"/list www.example.com" {
 			t.Errorf("%+v", r)

@@ -161,7 +161,7 @@ func headline(report *probe.Report) string {
 		texts = append(texts, cause)
 	}
 	if reason := whyNotTested(report); reason != "" {
-		texts = append(texts, "Why most of the rest could not be tested: "+reason+".")
+		texts = append(texts, "The most frequent reason why something could not be tested: "+reason+".")
 	}
 	return strings.Join(texts, " ")
 }
@@ -173,7 +173,11 @@ func whatIsWrong(report *probe.Report) string {
 	if i < 0 {
 		return ""
 	}
-	text := fmt.Sprintf("What is wrong: %s (%s)", report.Findings[i].Title, report.Findings[i].ID)
+	what := "What is wrong"
+	if report.Findings[i].Severity == probe.Low {
+		what = "To look at"
+	}
+	text := fmt.Sprintf("%s: %s (%s)", what, report.Findings[i].Title, report.Findings[i].ID)
 	if more := s.High + s.Medium + s.Low - 1; more > 0 {
 		text += fmt.Sprintf(", and %s more", plural(more, "finding"))
 	}
@@ -190,7 +194,13 @@ func whyNotTested(report *probe.Report) (most string) {
 			}
 		}
 	}
-	return fmt.Sprintf("%.200s", strings.Join(strings.Fields(most), " "))
+	words := strings.Fields(most)
+	for n := range words {
+		if len(strings.Join(words[:n+1], " ")) > 200 {
+			return strings.Join(words[:n], " ") + " …"
+		}
+	}
+	return strings.Join(words, " ")
 }
 
 // headlineOfPages is the part about pages.

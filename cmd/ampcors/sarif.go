@@ -55,7 +55,8 @@ func writeSARIF(w io.Writer, report *probe.Report) error {
 			Message:      sarifText{f.Request + ": " + f.Title + "\n" + strings.Join(f.Evidence, "\n") + "\n" + f.Remedy},
 			Fingerprints: map[string]string{"ampcors/v1": strings.Join([]string{id, f.Method, f.Endpoint, f.Subject()}, " ")}}
 		_, path, _ := strings.Cut(f.Endpoint, "://")
-		r.Locations[0].Physical.Artifact.URI = path
+		path, _, _ = strings.Cut(path, "?")
+		r.Locations[0].Physical.Artifact.URI = strings.ReplaceAll(path, ":", "_") // a colon would make the host a scheme
 		if f.Known {
 			r.Suppressions = []sarifAccepted{{"external"}}
 		}

@@ -1,0 +1,150 @@
+package probe
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
+)
+
+// A sharedCache is a cache in front of a backend, which keeps what has no error, by a key.
+type sharedCache struct {
+	backend http.Handler
+	key     func(*http.Request) string
+	ttl     time.Duration
+	age     bool // it says so, with Age
+	errors  bool // it keeps errors as well
+	noVary  bool // it drops Vary
+
+	mu   sync.Mutex
+	kept map[string]kept
+}
+
+type kept struct {
+	*httptest.ResponseRecorder
+	since time.Time
+}
+
+func (c *sharedCache) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r.Method == http.MethodOptions {
+		c.backend.ServeHTTP(w, r)
+		return
+	}
+	k, ok := c.kept[c.key(r)]
+	if isFresh := ok && time.Since(k.since) < c.ttl; !isFresh {
+		k = kept{httptest.NewRecorder(), time.Now()}
+		if c.backend.ServeHTTP(k, r); c.errors || k.Code < 400 {
+			c.kept[c.key(r)] = k
+		}
+	} else if c.age {
+		w.Header().Set("Age", fmt.Sprint(int(time.Since(k.since)/time.Second)))
+	}
+	for name, values := range k.Header() {
+		if name != "Vary" || !c.noVary {
+			w.Header()[name] = values
+		}
+	}
+	w.WriteHeader(k.Code)
+	w.Write(k.Body.Bytes())
+}
+
+// TestWhatStandsInFront has caches in front of right backends, and backends that only look so. The caches that servers have are in e2e.
+func TestWhatStandsInFront(t *testing.T) {
+	mw, err := ampcors.New(ampcors.Config{Publishers: []string{publisher}, Credentialed: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	right := mw.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "{}") }))
+	origins, err := Origins(publisher, cacheurl.DefaultCaches()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// only sends the headers for preflights of the publisher's pages.
+	only := func(status int, body string, headers ...string) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			for i := 0; i+1 < len(headers); i += 2 {
+				w.Header().Set(headers[i], headers[i+1])
+			}
+			if origin := r.Header.Get("Origin"); r.Method == http.MethodOptions && slices.Contains(origins, origin) {
+				w.Header().Set("Access-Control-Allow-Origin", origin)
+				w.Header().Set("Access-Control-Allow-Credentials", "true")
+				return
+			}
+			w.WriteHeader(status)
+			io.WriteString(w, body)
+		})
+	}
+	none := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "{}") })
+	byPath := func(r *http.Request) string { return r.URL.Path }
+	rightly := func(r *http.Request) string { return r.URL.String() + r.Header.Get("Origin") }
+	behind := func(c *sharedCache) http.Handler {
+		c.kept = make(map[string]kept)
+		if c.ttl == 0 {
+			c.ttl = time.Hour
+		}
+		return c
+	}
+	deniedFirst := func(h http.Handler) http.Handler {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Header.Set("Origin", "https://evil.example")
+		h.ServeHTTP(httptest.NewRecorder(), r)
+		return h
+	}
+	for _, test := range []struct {
+		name    string
+		backend http.Handler
+		method  string
+		want    []ID
+		remark  string // a part of the evidence of the first finding, or of a reason why something was not tested
+	}{
+		{"a cache by path", behind(&sharedCache{backend: right, key: byPath}), "GET", []ID{CachedWrongOrigin}, "no cache answers"},
+		{"a cache by path, and HEAD", behind(&sharedCache{backend: right, key: byPath}), "HEAD", []ID{CachedWrongOrigin}, "no cache answers"},
+		{"a cache by path, with Age", behind(&sharedCache{backend: right, key: byPath, age: true}), "GET", []ID{CachedWrongOrigin}, "with Age: 1, although"},
+		{"a cache by path that keeps a denial", deniedFirst(behind(&sharedCache{backend: right, key: byPath, errors: true})), "GET", []ID{CachedWrongOrigin}, "ampcors denied another page (unknown_host)"},
+		{"a cache by path that keeps answers for less than a second", behind(&sharedCache{backend: right, key: byPath, ttl: 900 * time.Millisecond}), "GET", []ID{CachedWrongOrigin}, "for a short time"},
+		{"a cache by path that drops Vary", behind(&sharedCache{backend: right, key: byPath, noVary: true}), "GET", []ID{ACAOMissing}, "or a cache in front of it"},
+		{"a cache by path, without CORS, with Age", behind(&sharedCache{backend: none, key: byPath, age: true}), "GET", []ID{ACAOMissing}, "look first at the cache"},
+
+		{"a right cache, in front of CORS for preflights", behind(&sharedCache{backend: only(200, "{}"), key: rightly, age: true}), "GET", []ID{ACAOMissing}, ""},
+		{"a right cache, without CORS", behind(&sharedCache{backend: none, key: rightly, age: true}), "GET", []ID{ACAOMissing}, ""},
+		{"CORS for preflights", only(200, "{}"), "GET", []ID{ACAOMissing}, "it sets the header only for preflights"},
+		{"a login, with Vary", only(401, "login", "Vary", "Origin"), "GET", nil, "a login or a firewall"},
+		{"a text like ours", only(403, "Forbidden: access_denied", "Vary", "Origin"), "GET", nil, "a login or a firewall"},
+		{"a text like ours, and a known reason, without a cache", only(403, "Forbidden: no_origin_unsafe", "Vary", "Origin"), "GET", nil, "a login or a firewall"},
+		{"an overload, with Vary", only(503, "", "Vary", "Origin"), "GET", nil, "is down"},
+		{"an error, with Vary", only(500, "", "Vary", "Origin"), "GET", []ID{ErrorWithoutCORS}, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewServer(test.backend)
+			defer server.Close()
+			e := Endpoint{URL: server.URL + "/", Method: test.method, Credentials: true, Answer: AnswerJSON}
+			report, err := Run(t.Context(), Config{Endpoints: []Endpoint{e}, Publishers: []string{publisher}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []ID
+			text := ""
+			for _, f := range report.Findings {
+				got, text = append(got, f.ID), text+strings.Join(f.Evidence, "\n")
+			}
+			for _, u := range report.Untested {
+				text += u.Reason
+			}
+			isSaid := strings.Contains(text, "cache") // in front of a backend that is the cause itself
+			if !slices.Equal(got, test.want) || !strings.Contains(text, test.remark) || test.remark == "" && test.want != nil && isSaid {
+				t.Errorf("got %q; want %q and %q: %s", got, test.want, test.remark, text)
+			}
+		})
+	}
+}

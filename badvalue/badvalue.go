@@ -1,6 +1,5 @@
-// Package badvalue has the error for a value that cannot be used: in a configuration of package ampcors, cacheurl,
-// configfile or source, or of a package below announce, or as an argument of their functions. Other errors are
-// plain, such as those about a Database, and those of packages sqlsource and authz.
+// Package badvalue has the error for a value that cannot be used, in a configuration or as an argument: of packages ampcors, cacheurl,
+// configfile and source, and of those below source and announce. Other errors are plain, such as those about a Database.
 package badvalue
 
 import (

@@ -357,9 +357,7 @@ func (p *parser) validate(config map[string]any, hasSource bool) {
 // inOptions returns the text of an error with the names of options in place of those of Go and of JSON.
 func inOptions(text string) string {
 	text = memberName.ReplaceAllStringFunc(text, snakeCase)
-	return strings.NewReplacer("email.senders or Source", "email senders or source", "pgsource: ConnString", "the connection string",
-		"redissource: Topology", "topology", "redissource: ", "", "sqlsource: Table ", "table ", "sqlsource: DomainColumn ", "domain_column ",
-		"sqlsource: PrefixColumn ", "prefix_column ", "sqlsource: ", "", "pgsource: ", "").Replace(text)
+	return strings.ReplaceAll(text, "email.senders or Source", "email senders or source")
 }
 
 var memberName = regexp.MustCompile(`\bdangerously[A-Z]\w+`)

@@ -13,6 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"go.uber.org/zap/exp/zapslog"
 
+	"github.com/ampcors/ampcors/badvalue"
 	"github.com/ampcors/ampcors/source"
 )
 
@@ -81,10 +82,18 @@ func checkSource(d *caddyfile.Dispenser, address string, validate func() error) 
 	if strings.Contains(address, "{") {
 		return nil
 	}
-	if err := validate(); err != nil {
-		return d.Err(inOptions(err.Error()))
+	err := validate()
+	if err == nil {
+		return nil
 	}
-	return nil
+	for problem := range badvalue.All(err) { // its Path is that of a Go field, such as Table.DomainColumn
+		field := problem.Path[strings.LastIndexByte(problem.Path, '.')+1:]
+		if problem.Path = snakeCase(field); field == "ConnString" {
+			problem.Path = "the connection string"
+		}
+		problem.Want = strings.ReplaceAll(problem.Want, "Topology", "topology")
+	}
+	return d.Err(strings.ReplaceAll(err.Error(), "ampcors: ", ""))
 }
 
 // openSource returns the pooledSource for a module.

@@ -92,7 +92,7 @@ func (c *cell) cacheInFront() (what string, isCause bool) {
 	if isForOther(f.ofOther, f.page.origin) {
 		return "a second later this page's request was answered rightly, and the next page got that answer: a cache in front of the backend keeps answers for a short time", true
 	}
-	if !isSameForBoth(first, later) || !isSameForBoth(first, unstored) { // the backend itself may answer otherwise
+	if !isSameForBoth(first, later) { // the backend itself may answer otherwise
 		return "", false
 	}
 	without, reason := c.withoutOriginTrial(), reasonOf(first)

@@ -121,6 +121,10 @@ func TestWhatStandsInFront(t *testing.T) {
 		{"a login, with Vary", only(401, "login", "Vary", "Origin"), "GET", nil, "a login or a firewall"},
 		{"a text like ours", only(403, "Forbidden: access_denied", "Vary", "Origin"), "GET", nil, "a login or a firewall"},
 		{"a text like ours, and a known reason, without a cache", only(403, "Forbidden: no_origin_unsafe", "Vary", "Origin"), "GET", nil, "a login or a firewall"},
+		{"our text for everybody, and nothing is granted", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Age", "0")
+			http.Error(w, "Forbidden: publisher_not_allowed", http.StatusForbidden)
+		}), "GET", nil, "a login or a firewall"},
 		{"an overload, with Vary", only(503, "", "Vary", "Origin"), "GET", nil, "is down"},
 		{"an error, with Vary", only(500, "", "Vary", "Origin"), "GET", []ID{ErrorWithoutCORS}, ""},
 	} {

@@ -34,6 +34,9 @@ func TestEachMistakeIsFound(t *testing.T) {
 				}
 			}
 			for _, trial := range report.Trials {
+				if slices.Contains(trial.Causes, probe.CachedWrongOrigin) && trial.Kind == probe.KindPage && (trial.Works || trial.Reason == "") {
+					t.Errorf("a page works that gets another's answer: %+v", trial)
+				}
 				if slices.Contains(trial.Causes, "acao-missing") && trial.Kind == probe.KindPage && trial.Reason == "" || trial.Outcome == probe.Fine && trial.Reason != "" {
 					t.Errorf("the reason is not that of the outcome: %+v", trial)
 				}

@@ -30,7 +30,7 @@ type RedirectError struct {
 }
 
 func (*RedirectError) Error() string {
-	return "it redirects to another host; use the URL there, or name that host in Config.Hosts"
+	return "it redirects to another host, which is not allowed"
 }
 
 // newHTTPClient returns a copy of the client with the limits of this package.

@@ -197,7 +197,10 @@ func (u *updater) updateAll(ctx context.Context, top *url.URL, l location) {
 var ErrNoneGone = errors.New("sitemap: no page is taken to be gone")
 
 // ErrManyGone is wrapped beside ErrNoneGone if more pages are gone than Config.MaxGone allows.
-var ErrManyGone = errors.New("that is more than the share of Config.MaxGone")
+var ErrManyGone = errors.New("that is more than the share that is allowed")
+
+// ErrOtherFiles is wrapped beside ErrNoneGone if a file was read before and is not among the files now. A Config.MaxGone of 1 says that it is meant.
+var ErrOtherFiles = errors.New("was read before and is not among the files now")
 
 // noteGone notes the announced pages that are not listed.
 func (u *updater) noteGone(names []string) error {
@@ -216,7 +219,7 @@ func (u *updater) noteGone(names []string) error {
 	case u.failed > 0:
 		return fmt.Errorf("%w, because not everything could be read", ErrNoneGone)
 	case missingFile >= 0 && u.cfg.MaxGone < 1:
-		return fmt.Errorf("%w, because %.200s was read before and is not among the files now; if that is meant, use a Config.MaxGone of 1 once", ErrNoneGone, u.state.Given[missingFile])
+		return fmt.Errorf("%w, because %.200s %w", ErrNoneGone, u.state.Given[missingFile], ErrOtherFiles)
 	case len(u.listed) == 0 && known+len(u.state.Pending) > 0:
 		return fmt.Errorf("%w, because no page is listed", ErrNoneGone)
 	case len(gone) > 0 && missing > 10 && float64(missing) > u.cfg.MaxGone*float64(known):
@@ -290,7 +293,7 @@ func (l location) name() string {
 
 // ErrStateFull is wrapped by an [Error] of a file that was not read to its end, or is not noted as
 // read, because the State has reached its limit.
-var ErrStateFull = errors.New("the State is as large as Config.MaxState allows")
+var ErrStateFull = errors.New("the State has reached its limit")
 
 var errNested = errors.New("it is a sitemap index in a sitemap index, which the protocol does not allow")
 
@@ -392,7 +395,7 @@ func (u *updater) update(ctx context.Context, top *url.URL, l location) []locati
 	}
 	u.state.HasRead = true
 	if n := entries.beyond; n > 0 {
-		u.fail(&Error{File: file, Skipped: n, Err: fmt.Errorf("it lists %d sitemaps more than the %d that Config.MaxFiles allows; these are not read", n, u.cfg.MaxFiles)})
+		u.fail(&Error{File: file, Skipped: n, Err: fmt.Errorf("it lists %d sitemaps more than the %d that are allowed; these are not read", n, u.cfg.MaxFiles)})
 	}
 	if n := entries.skipped.Skipped; n > 0 {
 		if n > maxListed {

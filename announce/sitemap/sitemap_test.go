@@ -233,9 +233,9 @@ func TestOtherHostsAreErrors(t *testing.T) {
 		err   string
 		pages []string
 	}{
-		"/s.xml":      {`url[0] (28 bytes) is on another host than the file; want a URL of www.example.com`, []string{"/ours"}},
-		"/index.xml":  {`sitemap[0] (28 bytes) is on another host than the file`, nil},
-		"/moved.xml":  {`it redirects to another host; use the URL there`, nil},
+		"/s.xml":      {`url[0] (28 bytes) is on another host, which is not allowed; want a URL of www.example.com`, []string{"/ours"}},
+		"/index.xml":  {`sitemap[0] (28 bytes) is on another host, which is not allowed`, nil},
+		"/moved.xml":  {`it redirects to another host, which is not allowed`, nil},
 		"/moved2.xml": {"", []string{"/moved"}},
 	} {
 		var s sitemap.State
@@ -324,7 +324,7 @@ func TestALocalFileHasNoHost(t *testing.T) {
 		{name: "empty", text: "", err: "sitemap: dir/x: it is empty"},
 		{name: "a list", text: "https://a.example/1\nhttps://b.example/2", want: []string{"https://a.example/1", "https://b.example/2"}},
 		{name: "a relative URL", text: "<urlset><url><loc>/1</loc></url></urlset>", err: "url[0] (2 bytes) is not a URL that begins with https:// or http://"},
-		{name: "an index", text: index("/xml"), err: "sitemap[0] (27 bytes) is a sitemap on a host that is not in Config.Hosts"},
+		{name: "an index", text: index("/xml"), err: "sitemap[0] (27 bytes) is a sitemap, and is on another host, which is not allowed"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := sitemap.New(sitemap.Config{Open: func(name string) (io.ReadCloser, error) {
@@ -417,8 +417,8 @@ func TestOtherHostsAreReadOnlyIfNamed(t *testing.T) {
 		err        string
 	}{
 		{name: "robots.txt", file: "https://www.example.com/robots.txt", hosts: []string{"MAPS.example", "shop.example"}, want: []string{"https://shop.example/1", "https://www.example.com/1"}},
-		{name: "pages of another host", file: "https://www.example.com/shop.xml", err: "url[0] (22 bytes) is on another host than the file; want a URL of www.example.com, or of a host in Config.Hosts"},
-		{name: "sitemaps on another host", file: "https://www.example.com/index.xml", err: "sitemap[0] (28 bytes) is on another host than the file"},
+		{name: "pages of another host", file: "https://www.example.com/shop.xml", err: "url[0] (22 bytes) is on another host, which is not allowed; want a URL of www.example.com, the host of the file"},
+		{name: "sitemaps on another host", file: "https://www.example.com/index.xml", err: "sitemap[0] (28 bytes) is on another host, which is not allowed"},
 		{name: "an index whose sitemaps are elsewhere", file: "https://www.example.com/index.xml", hosts: []string{"maps.example"}, want: []string{"https://www.example.com/1"}},
 		{name: "a redirect to another host", file: "https://www.example.com/moved.xml", err: "it redirects to another host"},
 		{name: "a redirect to a named host", file: "https://www.example.com/moved.xml", hosts: []string{"maps.example"}, want: []string{"https://www.example.com/1"}},
@@ -658,7 +658,7 @@ func TestAStateHasALimit(t *testing.T) {
 	var s sitemap.State
 	for range 5 {
 		err := r.Update(t.Context(), &s, home+"/index.xml")
-		if err == nil || !strings.Contains(err.Error(), "Config.MaxState") || len(s.Pending) < 600 || size(s) > most {
+		if err == nil || !errors.Is(err, sitemap.ErrStateFull) || len(s.Pending) < 600 || size(s) > most {
 			t.Fatalf("%v; %d pages, %d bytes", err, len(s.Pending), size(s))
 		}
 	}
@@ -820,7 +820,7 @@ func TestAnIndexHasALimit(t *testing.T) {
 	}
 	var s sitemap.State
 	err := newReader(t, web, sitemap.Config{MaxFiles: 2}).Update(t.Context(), &s, home+"/i.xml")
-	if problem := (*sitemap.Error)(nil); !errors.As(err, &problem) || problem.Skipped != 2 || !strings.Contains(err.Error(), "it lists 2 sitemaps more than the 2 that Config.MaxFiles allows") {
+	if problem := (*sitemap.Error)(nil); !errors.As(err, &problem) || problem.Skipped != 2 || !strings.Contains(err.Error(), "it lists 2 sitemaps more than the 2 that are allowed") {
 		t.Error(err)
 	}
 	want(t, pending(&s), "/1", "/2")

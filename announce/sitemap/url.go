@@ -49,6 +49,10 @@ func (r *reading) resolveFile(value string) (*url.URL, error) {
 	return at, err
 }
 
+// ErrOtherHost is wrapped by the error of an entry that is neither on the host of its file nor on one of Config.Hosts: a site could announce the
+// pages of another one.
+var ErrOtherHost = errors.New("is on another host, which is not allowed")
+
 // resolve returns the URL of an entry. The protocol wants it to be absolute. Its errors do not have
 // the entry, because a server of an internal network may have answered it.
 func (r *reading) resolve(value string, onAnyHost bool) (*url.URL, error) {
@@ -61,10 +65,9 @@ func (r *reading) resolve(value string, onAnyHost bool) (*url.URL, error) {
 	case onAnyHost || r.at != nil && isSameHost(at, r.at) || isSameHost(at, r.top) || r.isNamed(at):
 		return at, nil
 	case r.at == nil:
-		return nil, errors.New("is a sitemap on a host that is not in Config.Hosts")
+		return nil, fmt.Errorf("is a sitemap, and %w", ErrOtherHost)
 	}
-	// A site could announce the pages of another one.
-	return nil, fmt.Errorf("is on another host than the file; want a URL of %s, or of a host in Config.Hosts", r.at.Host)
+	return nil, fmt.Errorf("%w; want a URL of %s, the host of the file", ErrOtherHost, r.at.Host)
 }
 
 // isNamed reports whether the host of a URL is one of Config.Hosts, on its default port.

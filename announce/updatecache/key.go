@@ -160,7 +160,7 @@ func (c *Client) compare(answer outbound.Answer) error {
 		return fmt.Errorf("its PEM block is not a public key: %w", err)
 	}
 	if !c.public.Equal(key) {
-		return errors.New("it holds another key; want the public key of the Signer")
+		return errors.New("it holds another key; want the public key that belongs to the private one")
 	}
 	return nil
 }

@@ -451,7 +451,7 @@ func TestAStateWithSkippedPages(t *testing.T) {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
 	pages += "https://www.example.com/3\n"
-	if code, stdout, stderr := run(t, "", args...); code != exitFindings || stdout != "www.example.com: 1 URL accepted\n" || !strings.Contains(stderr, "url[1] (26 bytes) is on another host than the file; want a URL of www.example.com, or of a host of --allow-host\n") {
+	if code, stdout, stderr := run(t, "", args...); code != exitFindings || stdout != "www.example.com: 1 URL accepted\n" || !strings.Contains(stderr, "url[1] (26 bytes) is on another host, which is not allowed; want a URL of www.example.com, the host of the file\n") || !strings.Contains(stderr, "ampcors: if another host is meant, name it with --allow-host\n") {
 		t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
 	}
 	if code, stdout, stderr := run(t, "", append(args, "--allow-host", "shop.example.com")...); code != exitClean || stdout != "shop.example.com: 1 URL accepted\n" || stderr != "" {

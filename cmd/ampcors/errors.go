@@ -20,29 +20,27 @@ import (
 // inOurWords returns an error with the names that the command's users know: flags, and not fields of Go.
 func inOurWords(err error) error {
 	names := map[string]string{"Key": "INDEXNOW_KEY", "Endpoint": "--endpoint",
-		"Signer": "the key of --key", "Type": "--type", "ImageParams": "--image-params", "CacheQuery": "--cache-query", "Prefix": "--prefix", "Publisher": "the URL", "cacheURL": "the URL", "page": "the URL"}
+		"Signer": "the key of --key", "ConnString": "the database's address",
+		"Table": "--table", "Table.Table": "--table", "Condition": "--condition", "Table.Condition": "--condition", "DomainColumn": "--domain-column", "Table.DomainColumn": "--domain-column",
+		"PrefixColumn": "--prefix-column", "Table.PrefixColumn": "--prefix-column", "Type": "--type", "ImageParams": "--image-params", "CacheQuery": "--cache-query", "Prefix": "--prefix", "Publisher": "the URL", "cacheURL": "the URL", "page": "the URL"}
 	for v := range badvalue.All(err) {
 		if v.Path = cmp.Or(names[v.Path], v.Path); strings.HasPrefix(v.Path, "KeyLocations[") {
 			v.Path = "--key-location"
 		}
+		v.Path = strings.Replace(v.Path, "KeysOf[", "--keys[", 1)
 		v.Want = strings.NewReplacer("NewKey makes one", "ampcors key indexnow makes one", "in CacheQuery", "in --cache-query", "with Image or SizedImage", "with --type i or ii", "or FlushURL with its Type", "or --type i, ii or r",
 			"one that Prefixes returns and does not say to be denied", "one of ampcors prefix --all that is not denied").Replace(v.Want)
 	}
 	return err
 }
 
-// ourWords replaces the same names in errors whose text is all that is known of them.
-var ourWords = strings.NewReplacer("of a host in Config.Hosts", "of a host of --allow-host", "not in Config.Hosts", "not one of --allow-host", "name that host in Config.Hosts", "name that host with --allow-host",
-	"Config.MaxState", "--max-state", "a Config.MaxGone of 1", "--max-gone 1", "the share of Config.MaxGone", "--max-gone", "Config.MaxFiles", "the limit",
-	"the public key of the Signer", "the public key of --key", "KeysOf[", "--keys[", "call Install, or run ampcors", "run ampcors",
-	`pgsource: Table.Table "`, `--table "`, "pgsource: Table.Condition", "--condition",
-	"pgsource: ConnString", "the database's address", "pgsource: ", "", `sqlsource: Table "`, `--table "`,
-	`sqlsource: DomainColumn "`, `--domain-column "`, `sqlsource: PrefixColumn "`, `--prefix-column "`, "sqlsource: ", "")
+// packages are the beginnings of errors that name a package of Go.
+var packages = strings.NewReplacer("pgsource: ", "", "sqlsource: ", "", "redissource: ", "", "sitemap: ", "")
 
-// complain writes an error, with the name of the program at its beginning. Errors of package ampcors already have the
+// complain writes an error, with the name of the program at its beginning. Errors of this module's packages already have a
 // name, at the beginning of a line or after a file or a setting; it is removed there.
 func complain(w io.Writer, text string) {
-	lines := strings.Split(ourWords.Replace(text), "\n")
+	lines := strings.Split(packages.Replace(text), "\n")
 	for i, line := range lines {
 		line = strings.TrimPrefix(line, "ampcors: ")
 		lines[i] = strings.Replace(line, ": ampcors: ", ": ", 1)

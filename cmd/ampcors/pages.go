@@ -90,11 +90,18 @@ func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) 
 				fmt.Fprintf(cmd.ErrOrStderr(), "skipped: %s\n", entry)
 			}
 		}
-		if errors.Is(err, sitemap.ErrStateFull) {
-			fmt.Fprintln(cmd.ErrOrStderr(), "ampcors: use a larger --max-state")
-		}
-		if errors.Is(err, sitemap.ErrManyGone) {
-			fmt.Fprintln(cmd.ErrOrStderr(), "ampcors: if they are gone, use --max-gone 1 once")
+		for _, hint := range []struct {
+			problem error
+			text    string
+		}{
+			{sitemap.ErrStateFull, "use a larger --max-state"},
+			{sitemap.ErrManyGone, "if they are gone, use --max-gone 1 once"},
+			{sitemap.ErrOtherFiles, "if that is meant, use --max-gone 1 once"},
+			{sitemap.ErrOtherHost, "if another host is meant, name it with --allow-host"},
+		} {
+			if errors.Is(err, hint.problem) {
+				fmt.Fprintln(cmd.ErrOrStderr(), "ampcors:", hint.text)
+			}
 		}
 		if s.failed = true; isFirst && !isRead(err) {
 			return nil, exitError{exitFindings, errors.New("nothing is recorded, because not every sitemap could be read")}
@@ -151,7 +158,7 @@ func whereTo(err error) error {
 	case err == nil:
 		return nil
 	case problem != nil && errors.As(problem.Err, &redirect):
-		problem.Err = fmt.Errorf("%w: %.300s", redirect, redirect.To.Redacted())
+		problem.Err = fmt.Errorf("%w; use the URL there, or name that host with --allow-host: %.300s", redirect, redirect.To.Redacted())
 	case problem == nil:
 		for problem := range unjoined(err) {
 			if problem != err {

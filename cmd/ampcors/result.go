@@ -68,7 +68,7 @@ func answerAll(cmd *cobra.Command, inputs []string, output format, f func(input 
 		r := result{Input: input}
 		out, err := f(input)
 		if err != nil {
-			r.Error, r.RetryAfter, failed = ourWords.Replace(inOurWords(err).Error()), retryAfter(err), append(failed, err)
+			r.Error, r.RetryAfter, failed = packages.Replace(inOurWords(err).Error()), retryAfter(err), append(failed, err)
 		} else {
 			r.Output = out
 		}

@@ -1,12 +1,13 @@
 package pgsource
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/ampcors/ampcors/badvalue"
 )
 
 // CheckConnString returns the error of [New] for a connection string, for programs that also give it to
@@ -16,24 +17,29 @@ func CheckConnString(connString string) error {
 	return err
 }
 
-const wantConnString = `; want one such as "postgres://user:password@host/database", with special characters in the password escaped`
+const wantConnString = `one such as "postgres://user:password@host/database", with special characters in the password escaped`
+
+// badConnString does not have the string, which may be the password.
+func badConnString(reason, more string) error {
+	return &badvalue.Error{Code: badvalue.Malformed, Path: "ConnString", Value: "…", Reason: reason, Want: wantConnString + more}
+}
 
 // parseConnString returns what pgx makes of a connection string. It also rejects strings in which a part of
 // the password would become a host, a database or a setting, because errors of pgx and of PostgreSQL have these.
 func parseConnString(connString string) (*pgx.ConnConfig, error) {
 	conn, err := pgx.ParseConfig(connString)
 	if err != nil {
-		return nil, errors.New("pgsource: ConnString cannot be parsed" + wantConnString)
+		return nil, badConnString("cannot be parsed", "")
 	}
 	scheme, rest, _ := strings.Cut(connString, "://")
 	isURL := scheme == "postgres" || scheme == "postgresql"
 	at := strings.LastIndex(rest, "@")
 	switch {
 	case isURL && at >= 0 && strings.ContainsAny(rest[:at], "@/?#"):
-		return nil, errors.New("pgsource: ConnString has more than a user, a password and an @ before its host" + wantConnString +
+		return nil, badConnString("has more than a user, a password and an @ before its host",
 			", such as %40 for @ and %2F for /, also behind the host")
 	case hasOtherSetting(connString, conn):
-		return nil, errors.New(`pgsource: ConnString has a keyword that is not one of libpq` + wantConnString + `, or keywords and values, ` +
+		return nil, badConnString("has a keyword that is not one of libpq", `, or keywords and values, `+
 			`with a password that has spaces in quotes (password='…'), and other settings of the server as options='-c name=value'`)
 	}
 	if conn.ConnectTimeout == 0 { // as for libpq, 0 is the same as none

@@ -74,6 +74,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -83,6 +84,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/ampcors/ampcors/badvalue"
 	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/source"
 	"github.com/ampcors/ampcors/source/sqlsource"
@@ -168,10 +170,10 @@ func newTable(cfg Config, times times) (*Table, error) {
 		errs = append(errs, err)
 	}
 	if cfg.Table.Placeholder != "" {
-		errs = append(errs, fmt.Errorf("pgsource: Table.Placeholder is %q; want it empty", cfg.Table.Placeholder))
+		errs = append(errs, &badvalue.Error{Code: badvalue.Useless, Path: "Table.Placeholder", Value: cfg.Table.Placeholder, Reason: "is set, and PostgreSQL has its own", Want: badvalue.RemoveIt})
 	}
 	if cfg.MaxConns < 0 {
-		errs = append(errs, fmt.Errorf("pgsource: MaxConns %d is negative; want 0 for the default, or more", cfg.MaxConns))
+		errs = append(errs, &badvalue.Error{Code: badvalue.OutOfRange, Path: "MaxConns", Value: strconv.Itoa(cfg.MaxConns), Reason: "is negative", Want: "0 for the default, or more"})
 	}
 	triggers, err := triggersOn(cfg.Table)
 	if err != nil {

@@ -547,7 +547,7 @@ func TestNewChecksItsConfig(t *testing.T) {
 	}{
 		{name: "connection string", cfg: Config{ConnString: "host=a port=b"}, want: "ConnString"},
 		{name: "placeholder", cfg: Config{Table: sqlsource.Config{Placeholder: "?"}}, want: "Placeholder"},
-		{name: "connections", cfg: Config{MaxConns: -1}, want: "MaxConns -1"},
+		{name: "connections", cfg: Config{MaxConns: -1}, want: `MaxConns "-1"`},
 		{name: "long table", cfg: Config{Table: sqlsource.Config{Table: strings.Repeat("a", 60)}}, want: "too long by 12 bytes"},
 		{name: "condition", cfg: Config{Table: sqlsource.Config{Condition: "a = $ampcors$b$ampcors$"}}, want: "Condition"},
 		{name: "table", cfg: Config{Table: sqlsource.Config{Table: "a;b"}}, want: "not a name"},

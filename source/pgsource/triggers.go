@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/ampcors/ampcors/badvalue"
 	"github.com/ampcors/ampcors/source"
 	"github.com/ampcors/ampcors/source/sqlsource"
 )
@@ -83,7 +84,7 @@ var countSQL = `SELECT count(*) FILTER (WHERE t.tgenabled IN ('O', 'A') AND p.pr
 // ErrOtherTriggers says that the triggers on a table were installed with other columns or another
 // condition than a [Config] has. One of them is wrong: without the condition that they have, a
 // suspended publisher would get in. So lookups fail, and it wraps [source.ErrNoStale].
-var ErrOtherTriggers = fmt.Errorf("pgsource: the triggers of the table were installed with other columns or another condition; use the same, or call Install, or run ampcors source install with these flags; %w", source.ErrNoStale)
+var ErrOtherTriggers = fmt.Errorf("pgsource: the triggers of the table were installed with other columns or another condition; use the same, or install these, as ampcors source install does; %w", source.ErrNoStale)
 
 // What is known of the triggers on the table.
 const (
@@ -133,7 +134,7 @@ func (s *Table) checkFit(ctx context.Context) error {
 type noTriggers struct{ table string }
 
 func (e noTriggers) Error() string {
-	return fmt.Sprintf("pgsource: the table %s does not have the triggers of this table, columns and condition, or they are disabled; until it has, a revoked publisher is allowed until its TTL is over; call Install, or run ampcors source install with the same flags", e.table)
+	return fmt.Sprintf("pgsource: the table %s does not have the triggers of this table, columns and condition, or they are disabled; until it has, a revoked publisher is allowed until its TTL is over; install them, as ampcors source install does with the same flags", e.table)
 }
 
 // triggers are those of a table.
@@ -148,6 +149,9 @@ type triggers struct {
 func triggersOn(t sqlsource.Config) (triggers, error) {
 	t, err := t.Complete()
 	if err != nil {
+		for problem := range badvalue.All(err) {
+			problem.Path = "Table." + problem.Path
+		}
 		return triggers{}, err
 	}
 	schema, name, ok := strings.Cut(t.Table, ".")
@@ -157,10 +161,11 @@ func triggersOn(t sqlsource.Config) (triggers, error) {
 	function := "ampcors_notify_" + name
 	channel := strings.ToLower("ampcors_" + strings.ReplaceAll(t.Table, ".", "_"))
 	if longest := max(len(function), len(channel)); longest > maxIdentifier {
-		return triggers{}, fmt.Errorf("pgsource: Table.Table %.80q is too long by %d bytes", t.Table, longest-maxIdentifier)
+		return triggers{}, &badvalue.Error{Code: badvalue.OutOfRange, Path: "Table.Table", Value: t.Table,
+			Reason: fmt.Sprintf("is too long by %d bytes", longest-maxIdentifier), Want: "a shorter name"}
 	}
 	if strings.Contains(t.Condition, tag) {
-		return triggers{}, fmt.Errorf("pgsource: Table.Condition contains %s; want a condition without it", tag)
+		return triggers{}, &badvalue.Error{Code: badvalue.Malformed, Path: "Table.Condition", Value: t.Condition, Reason: "contains " + tag, Want: "a condition without it"}
 	}
 	if schema != "" {
 		function = schema + "." + function

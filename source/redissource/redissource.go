@@ -72,6 +72,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/ampcors/ampcors/badvalue"
 	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/source"
 )
@@ -145,29 +146,38 @@ func New(cfg Config) (*Store, error) {
 		topology = Standalone
 	}
 	var errs []error
-	report := func(isWrong bool, text string) {
+	report := func(isWrong bool, code badvalue.Code, path string, value any, reason, want string) {
 		if isWrong {
-			errs = append(errs, errors.New("redissource: "+text))
+			errs = append(errs, &badvalue.Error{Code: code, Path: path, Value: fmt.Sprint(value), Reason: reason, Want: want})
 		}
 	}
-	report(!slices.Contains([]Topology{Standalone, Cluster, Sentinel}, topology),
-		fmt.Sprintf("Topology %.80q is unknown; want %q, %q or %q", topology, Standalone, Cluster, Sentinel))
-	report((topology == Sentinel) != (o.Sentinel.MasterSet != ""),
-		fmt.Sprintf("Topology is %q, and Redis.Sentinel.MasterSet is %.80q; want a MasterSet with Sentinel, and none without", topology, o.Sentinel.MasterSet))
-	report(topology == Standalone && len(o.InitAddress) > 1,
-		fmt.Sprintf("Redis.InitAddress has %d addresses, and Topology is %q; want one, or Topology %q", len(o.InitAddress), topology, Cluster))
-	report(len(o.InitAddress) == 0, `Redis.InitAddress is empty; want an address such as "localhost:6379"`)
-	report(o.ClientTrackingOptions != nil, "Redis.ClientTrackingOptions is set; want it empty, as the Store sets it")
-	report(o.OnInvalidations != nil, "Redis.OnInvalidations is set; want it empty, as the Store sets it")
-	report(o.DisableCache, "Redis.DisableCache is set; without client-side caching no change would be noticed")
-	report(o.AlwaysRESP2, "Redis.AlwaysRESP2 is set; client-side caching needs RESP3")
-	report(o.DisableAutoPipelining, "Redis.DisableAutoPipelining is set; on such connections no change would be noticed")
-	report(o.Dialer.KeepAlive < 0, "Redis.Dialer.KeepAlive is negative; without it a connection that stops answering would never be closed")
-	report(o.SendToReplicas != nil || o.ReplicaOnly, "Redis.SendToReplicas or ReplicaOnly is set; a replica may give an answer from before a change")
-	report(cfg.Replicas < 0, fmt.Sprintf("Replicas %d is negative; want 0 for none, or more", cfg.Replicas))
-	report(cfg.ReplicaTimeout != 0 && cfg.ReplicaTimeout < time.Millisecond,
-		fmt.Sprintf("ReplicaTimeout is %v; want at least 1ms, or 0 for the default", cfg.ReplicaTimeout))
-	report(cfg.ReplicaTimeout != 0 && cfg.Replicas == 0, "ReplicaTimeout is set, and Replicas is 0; want Replicas, or remove it")
+	report(!slices.Contains([]Topology{Standalone, Cluster, Sentinel}, topology), badvalue.Unknown, "Topology", topology,
+		"is unknown", fmt.Sprintf("%q, %q or %q", Standalone, Cluster, Sentinel))
+	report((topology == Sentinel) != (o.Sentinel.MasterSet != ""), badvalue.Conflict, "Topology", topology,
+		fmt.Sprintf("does not go with the Redis.Sentinel.MasterSet %.80q", o.Sentinel.MasterSet), "a MasterSet with Sentinel, and none without")
+	report(topology == Standalone && len(o.InitAddress) > 1, badvalue.Conflict, "Redis.InitAddress", strings.Join(o.InitAddress, " "),
+		fmt.Sprintf("has %d addresses, and Topology is %q", len(o.InitAddress), topology), fmt.Sprintf("one, or Topology %q", Cluster))
+	report(len(o.InitAddress) == 0, badvalue.Missing, "Redis.InitAddress", "", "is empty", `an address such as "localhost:6379"`)
+	for _, option := range []struct {
+		name, why string
+		isSet     bool
+	}{
+		{"ClientTrackingOptions", "and the Store sets it", o.ClientTrackingOptions != nil},
+		{"OnInvalidations", "and the Store sets it", o.OnInvalidations != nil},
+		{"DisableCache", "and without client-side caching no change would be noticed", o.DisableCache},
+		{"AlwaysRESP2", "and client-side caching needs RESP3", o.AlwaysRESP2},
+		{"DisableAutoPipelining", "and on such connections no change would be noticed", o.DisableAutoPipelining},
+		{"SendToReplicas", "and a replica may give an answer from before a change", o.SendToReplicas != nil},
+		{"ReplicaOnly", "and a replica may give an answer from before a change", o.ReplicaOnly},
+	} {
+		report(option.isSet, badvalue.Conflict, "Redis."+option.name, "…", "is set, "+option.why, badvalue.RemoveIt)
+	}
+	report(o.Dialer.KeepAlive < 0, badvalue.OutOfRange, "Redis.Dialer.KeepAlive", o.Dialer.KeepAlive,
+		"is negative, and without it a connection that stops answering would never be closed", "0 for the default, or more")
+	report(cfg.Replicas < 0, badvalue.OutOfRange, "Replicas", cfg.Replicas, "is negative", "0 for none, or more")
+	report(cfg.ReplicaTimeout != 0 && cfg.ReplicaTimeout < time.Millisecond, badvalue.OutOfRange, "ReplicaTimeout", cfg.ReplicaTimeout,
+		"is less than a millisecond", "at least 1ms, or 0 for the default")
+	report(cfg.ReplicaTimeout != 0 && cfg.Replicas == 0, badvalue.Useless, "ReplicaTimeout", cfg.ReplicaTimeout, "is set, and Replicas is 0", "Replicas, or remove it")
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}

@@ -308,7 +308,7 @@ func TestAWrongConfigIsReported(t *testing.T) {
 		`has 2 addresses, and Topology is "standalone"`:                          {Redis: rueidis.ClientOption{InitAddress: []string{"a:1", "b:1"}}},
 		`want a MasterSet with Sentinel`:                                         {Redis: rueidis.ClientOption{InitAddress: []string{"a:1"}}, Topology: Sentinel},
 		`and none without`:                                                       {Redis: rueidis.ClientOption{InitAddress: []string{"a:1"}, Sentinel: rueidis.SentinelOption{MasterSet: "x"}}, Topology: Cluster},
-		`ReplicaTimeout is set, and Replicas is 0`:                               {Redis: rueidis.ClientOption{InitAddress: []string{"a:1"}}, ReplicaTimeout: time.Second},
+		`ReplicaTimeout "1s" is set, and Replicas is 0`:                          {Redis: rueidis.ClientOption{InitAddress: []string{"a:1"}}, ReplicaTimeout: time.Second},
 	} {
 		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; want %q", err, want)

@@ -83,6 +83,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/ampcors/ampcors/badvalue"
 	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/source"
 )
@@ -105,7 +106,7 @@ type Config struct {
 	Placeholder string
 }
 
-// Complete returns c with its defaults. An error says what is wrong in it.
+// Complete returns c with its defaults, or all that is wrong in it, joined, each a *[badvalue.Error].
 func (c Config) Complete() (Config, error) {
 	var errs []error
 	for _, f := range []struct {
@@ -125,8 +126,8 @@ func (c Config) Complete() (Config, error) {
 			parts = strings.Split(*f.value, ".")
 		}
 		if slices.ContainsFunc(parts, func(part string) bool { return !name.MatchString(part) }) {
-			errs = append(errs, fmt.Errorf("sqlsource: %s %.80q is not a name; want letters, digits and underscores, and no digit at its beginning, such as %q", f.field,
-				*f.value, f.defaultValue))
+			errs = append(errs, &badvalue.Error{Code: badvalue.Malformed, Path: f.field, Value: *f.value, Reason: "is not a name",
+				Want: fmt.Sprintf("letters, digits and underscores, and no digit at its beginning, such as %q", f.defaultValue)})
 		}
 	}
 	switch c.Placeholder {
@@ -134,7 +135,7 @@ func (c Config) Complete() (Config, error) {
 		c.Placeholder = "$1"
 	case "$1", "?", "@p1", ":1":
 	default:
-		errs = append(errs, fmt.Errorf(`sqlsource: Placeholder %.80q is unknown; want "$1", "?", "@p1" or ":1"`, c.Placeholder))
+		errs = append(errs, &badvalue.Error{Code: badvalue.Unknown, Path: "Placeholder", Value: c.Placeholder, Reason: "is unknown", Want: `"$1", "?", "@p1" or ":1"`})
 	}
 	return c, errors.Join(errs...)
 }
@@ -160,7 +161,7 @@ var name = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 func New(db *sql.DB, table Config) (*Table, error) {
 	table, err := table.Complete()
 	if db == nil {
-		err = errors.Join(errors.New("sqlsource: db is nil"), err)
+		err = errors.Join(&badvalue.Error{Code: badvalue.Missing, Path: "db", Reason: "is nil", Want: "a database"}, err)
 	}
 	if err != nil {
 		return nil, err

@@ -245,11 +245,11 @@ func (f *failingExec) ExecContext(ctx context.Context, query string, args []driv
 
 func TestNewChecksTheTable(t *testing.T) {
 	_, err := New(nil, Config{Table: "a; DROP TABLE b", DomainColumn: "domain--", PrefixColumn: "1", Placeholder: "%s"})
-	const want = `sqlsource: db is nil
-sqlsource: Table "a; DROP TABLE b" is not a name; want letters, digits and underscores, and no digit at its beginning, such as "publishers"
-sqlsource: DomainColumn "domain--" is not a name; want letters, digits and underscores, and no digit at its beginning, such as "domain"
-sqlsource: PrefixColumn "1" is not a name; want letters, digits and underscores, and no digit at its beginning, such as "hash_prefix"
-sqlsource: Placeholder "%s" is unknown; want "$1", "?", "@p1" or ":1"`
+	const want = `ampcors: db "" is nil; want a database
+ampcors: Table "a; DROP TABLE b" is not a name; want letters, digits and underscores, and no digit at its beginning, such as "publishers"
+ampcors: DomainColumn "domain--" is not a name; want letters, digits and underscores, and no digit at its beginning, such as "domain"
+ampcors: PrefixColumn "1" is not a name; want letters, digits and underscores, and no digit at its beginning, such as "hash_prefix"
+ampcors: Placeholder "%s" is unknown; want "$1", "?", "@p1" or ":1"`
 	if err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
 	}

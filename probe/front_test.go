@@ -23,6 +23,7 @@ type sharedCache struct {
 	age     bool // it says so, with Age
 	errors  bool // it keeps errors as well
 	noVary  bool // it drops Vary
+	obeys   bool // it obeys no-cache in requests, and keeps the new answer
 
 	mu   sync.Mutex
 	kept map[string]kept
@@ -41,7 +42,7 @@ func (c *sharedCache) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	k, ok := c.kept[c.key(r)]
-	if isFresh := ok && time.Since(k.since) < c.ttl; !isFresh {
+	if isFresh := ok && time.Since(k.since) < c.ttl && !(c.obeys && r.Header.Get("Cache-Control") == "no-cache"); !isFresh {
 		k = kept{httptest.NewRecorder(), time.Now()}
 		if c.backend.ServeHTTP(k, r); c.errors || k.Code < 400 {
 			c.kept[c.key(r)] = k
@@ -112,6 +113,7 @@ func TestWhatStandsInFront(t *testing.T) {
 		{"a cache by path, with Age", behind(&sharedCache{backend: right, key: byPath, age: true}), "GET", []ID{CachedWrongOrigin}, "with Age: 1, although"},
 		{"a cache by path that keeps a denial", deniedFirst(behind(&sharedCache{backend: right, key: byPath, errors: true})), "GET", []ID{CachedWrongOrigin}, "ampcors denied another page (unknown_host)"},
 		{"a cache by path that keeps answers for less than a second", behind(&sharedCache{backend: right, key: byPath, ttl: 900 * time.Millisecond}), "GET", []ID{CachedWrongOrigin}, "for a short time"},
+		{"a cache by path that obeys no-cache, with Age", behind(&sharedCache{backend: right, key: byPath, age: true, obeys: true}), "GET", []ID{CachedWrongOrigin}, "with a new URL and Cache-Control: no-cache is allowed"},
 		{"a cache by path that drops Vary", behind(&sharedCache{backend: right, key: byPath, noVary: true}), "GET", []ID{ACAOMissing}, "or a cache in front of it"},
 		{"a cache by path, without CORS, with Age", behind(&sharedCache{backend: none, key: byPath, age: true}), "GET", []ID{ACAOMissing}, "look first at the cache"},
 

@@ -443,3 +443,12 @@ func TestWhatScopesExplain(t *testing.T) {
 
 // with is a request with these claims, and its answer.
 func with(claims []string, a *answer) asked { return asked{step: step{claims: claims}, answer: a} }
+
+// What is known is not counted in the summary.
+func TestKnownFindingsAreNotCounted(t *testing.T) {
+	r := &Report{Findings: []Finding{{ID: NullAllowed, Severity: High}, {ID: HTTPAllowed, Severity: Medium}, {ID: PortAllowed, Severity: Low}, {ID: VaryMissing, Severity: Medium}}}
+	r.Know(func(f Finding) bool { return f.ID == NullAllowed || f.ID == VaryMissing })
+	if s := r.Summary; s.High != 0 || s.Medium != 1 || s.Low != 1 || !r.Findings[0].Known || r.Findings[1].Known {
+		t.Errorf("%+v", r)
+	}
+}

@@ -25,7 +25,8 @@ type verdict struct {
 //	reason    decide.go      whether the request is allowed, and why
 //
 // respond, in response.go, then writes the headers. Each stage reads the values of the
-// stages before it, and fills one field of v. To copy these values would cost more than a
+// stages before it, and fills its own field of v. But a claim is only checked once it must be,
+// by identity or by reason, because a publisher that is listed needs no check. To copy these values would cost more than a
 // lookup. If r is nil, the caller is already set.
 func (p *policy) judge(v *verdict, r *http.Request) {
 	if r != nil {

@@ -68,6 +68,8 @@ func TestChromiumAgreesWithTheProbe(t *testing.T) {
 				switch f.ID {
 				case probe.RefererTrusted:
 					at, options = f.Origin+"/?https://www.example.com/", ", referrerPolicy: 'unsafe-url'"
+				case probe.NoRefererAllowed:
+					options = ", referrerPolicy: 'no-referrer'"
 				case probe.SameOriginHeaderTrusted:
 					options = ", headers: {'AMP-Same-Origin': 'true'}"
 				}

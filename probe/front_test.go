@@ -95,6 +95,23 @@ func TestWhatStandsInFront(t *testing.T) {
 		}
 		return c
 	}
+	momentarily := func(first, then http.Handler) http.Handler {
+		var mu sync.Mutex
+		var since time.Time
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			if since.IsZero() {
+				since = time.Now()
+			}
+			isFirst := time.Since(since) < 700*time.Millisecond
+			mu.Unlock()
+			if isFirst {
+				first.ServeHTTP(w, r)
+			} else {
+				then.ServeHTTP(w, r)
+			}
+		})
+	}
 	deniedFirst := func(h http.Handler) http.Handler {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.Header.Set("Origin", "https://evil.example")
@@ -120,6 +137,7 @@ func TestWhatStandsInFront(t *testing.T) {
 		{"a right cache, in front of CORS for preflights", behind(&sharedCache{backend: only(200, "{}"), key: rightly, age: true}), "GET", []ID{ACAOMissing}, ""},
 		{"a right cache, without CORS", behind(&sharedCache{backend: none, key: rightly, age: true}), "GET", []ID{ACAOMissing}, ""},
 		{"CORS for preflights", only(200, "{}"), "GET", []ID{ACAOMissing}, "it sets the header only for preflights"},
+		{"a backend that was wrong for a moment", momentarily(only(200, "{}", "Vary", "Origin"), right), "GET", []ID{ACAOMissing, AnswersDiffer}, ""},
 		{"a login, with Vary", only(401, "login", "Vary", "Origin"), "GET", nil, "a login or a firewall"},
 		{"a text like ours", only(403, "Forbidden: access_denied", "Vary", "Origin"), "GET", nil, "a login or a firewall"},
 		{"a text like ours, and a known reason, without a cache", only(403, "Forbidden: no_origin_unsafe", "Vary", "Origin"), "GET", nil, "a login or a firewall"},

@@ -11,7 +11,6 @@ import (
 	"io"
 	"regexp"
 	"strings"
-	"time"
 )
 
 // An entry is a page or a sitemap of a file.
@@ -273,38 +272,4 @@ func (p *parser) robots(in *bufio.Reader) error {
 		return errors.New("it names no sitemap")
 	}
 	return lines.Err()
-}
-
-// normalize returns a lastmod, which is a W3C date (https://www.w3.org/TR/NOTE-datetime), in UTC if
-// it has a time. Anything else is returned as it is.
-func normalize(lastMod string) string {
-	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04Z07:00"} {
-		if at, err := time.Parse(layout, lastMod); err == nil {
-			return at.UTC().Format(time.RFC3339Nano)
-		}
-	}
-	return lastMod
-}
-
-// hasTime reports whether a lastmod is a date with a time.
-func hasTime(lastMod string) bool {
-	_, err := time.Parse(time.RFC3339, lastMod)
-	return err == nil
-}
-
-// isLater reports whether a lastmod is later than another one. If one of them has no time, only the days are
-// compared. If one of them is not a date, each lastmod that differs counts as later, unless it is empty.
-func isLater(lastMod, than string) bool {
-	const day = len("2006-01-02")
-	_, err1 := time.Parse("2006-01-02", lastMod[:min(day, len(lastMod))])
-	_, err2 := time.Parse("2006-01-02", than[:min(day, len(than))])
-	if err1 != nil || err2 != nil {
-		return lastMod != "" && lastMod != than
-	}
-	if !hasTime(lastMod) || !hasTime(than) {
-		return lastMod[:day] > than[:day]
-	}
-	at1, _ := time.Parse(time.RFC3339, lastMod)
-	at2, _ := time.Parse(time.RFC3339, than)
-	return at1.After(at2)
 }

@@ -1,0 +1,37 @@
+package metrics_test
+
+import (
+	"bufio"
+	"fmt"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/metrics"
+)
+
+// The counts of a Middleware, at an address that only Prometheus reaches.
+func ExampleHandler() {
+	mw, err := ampcors.New(ampcors.Config{Publishers: []string{"www.example.com"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	admin := http.NewServeMux()
+	admin.Handle("GET /metrics", metrics.Handler(func() metrics.Counts { return metrics.Of(mw, nil, nil) }))
+
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.Header.Set("Origin", "https://evil-example.cdn.ampproject.org")
+	mw.Handle(httptest.NewRecorder(), r)
+
+	w := httptest.NewRecorder()
+	admin.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	for lines := bufio.NewScanner(w.Body); lines.Scan(); {
+		if line := lines.Text(); strings.Contains(line, `"publisher_not_allowed"`) {
+			fmt.Println(line)
+		}
+	}
+	// Output:
+	// ampcors_decisions_total{allowed="false",reason="publisher_not_allowed"} 1
+}

@@ -86,7 +86,7 @@ func checkSource(d *caddyfile.Dispenser, address string, validate func() error) 
 	if err == nil {
 		return nil
 	}
-	for problem := range badvalue.All(err) { // its Path is that of a Go field, such as Table.DomainColumn
+	for problem := range badvalue.All(err) { // its Path is the name of a Go field
 		field := problem.Path[strings.LastIndexByte(problem.Path, '.')+1:]
 		if problem.Path = snakeCase(field); field == "ConnString" {
 			problem.Path = "the connection string"

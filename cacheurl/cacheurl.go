@@ -115,7 +115,7 @@ func (u URL) Build() (string, error) {
 		}
 		if !slices.ContainsFunc(all, func(p Prefix) bool { return p.Prefix == u.Prefix && !p.Denied }) {
 			return reject(badvalue.Unknown, "Prefix", u.Prefix, fmt.Sprintf("is not a prefix of %q, or that of another host as well", page.Host),
-				"one that Prefixes returns and does not say to be denied, or none")
+				"one of its prefixes that is not denied, or none")
 		}
 		prefix = u.Prefix
 	}
@@ -135,7 +135,7 @@ func (u URL) Build() (string, error) {
 	if u.ImageParams != "" {
 		if !contentType.hasParams() {
 			return reject(badvalue.Conflict, "ImageParams", u.ImageParams, fmt.Sprintf("does not go with the content type %q", contentType),
-				`parameters such as "w800" with Image or SizedImage, and none with a document or a file`)
+				`parameters such as "w800" with an image, and none with a document or a file`)
 		}
 		for param := range strings.SplitSeq(u.ImageParams, "/") {
 			if !isImageParam(param) {
@@ -152,7 +152,7 @@ func (u URL) Build() (string, error) {
 	for _, param := range queryParams(query) {
 		if isCacheParam(param) {
 			return reject(badvalue.Reserved, "Publisher", u.Publisher, fmt.Sprintf("has the query parameter %.80q, which is reserved for the cache", param),
-				"the URL without it, and the parameter in CacheQuery")
+				"the URL without it, and the parameter in the query for the cache")
 		}
 	}
 	if u.CacheQuery != "" {

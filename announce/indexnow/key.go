@@ -59,7 +59,7 @@ func (k Key) check(path string) error {
 	default:
 		return nil
 	}
-	return &badvalue.Error{Code: code, Path: path, Value: k.String(), Reason: reason, Want: "8 to 128 of a-z, A-Z, 0-9 and hyphen; NewKey makes one"}
+	return &badvalue.Error{Code: code, Path: path, Value: k.String(), Reason: reason, Want: "8 to 128 of a-z, A-Z, 0-9 and hyphen"}
 }
 
 // parseLocation parses one of Config.KeyLocations.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -17,19 +16,29 @@ import (
 	"github.com/ampcors/ampcors/badvalue"
 )
 
+// options are the names of values, by their paths in Go, and what the command has to add.
+var options = map[string]struct{ name, hint string }{
+	"Key": {"INDEXNOW_KEY", "ampcors key indexnow makes one"}, "Endpoint": {name: "--endpoint"}, "Signer": {name: "the key of --key"},
+	"ConnString": {name: "the database's address"}, "Condition": {name: "--condition"}, "Table": {name: "--table"},
+	"DomainColumn": {name: "--domain-column"}, "PrefixColumn": {name: "--prefix-column"},
+	"Type": {name: "--type"}, "ImageParams": {"--image-params", "--type i or ii is an image"}, "CacheQuery": {name: "--cache-query"},
+	"Prefix": {"--prefix", "ampcors prefix --all prints them"}, "Publisher": {name: "the URL"}, "cacheURL": {name: "the URL"},
+	"page": {"the URL", "--type i, ii or r is not a document"},
+}
+
 // inOurWords returns an error with the names that the command's users know: flags, and not fields of Go.
 func inOurWords(err error) error {
-	names := map[string]string{"Key": "INDEXNOW_KEY", "Endpoint": "--endpoint",
-		"Signer": "the key of --key", "ConnString": "the database's address",
-		"Table": "--table", "Table.Table": "--table", "Condition": "--condition", "Table.Condition": "--condition", "DomainColumn": "--domain-column", "Table.DomainColumn": "--domain-column",
-		"PrefixColumn": "--prefix-column", "Table.PrefixColumn": "--prefix-column", "Type": "--type", "ImageParams": "--image-params", "CacheQuery": "--cache-query", "Prefix": "--prefix", "Publisher": "the URL", "cacheURL": "the URL", "page": "the URL"}
 	for v := range badvalue.All(err) {
-		if v.Path = cmp.Or(names[v.Path], v.Path); strings.HasPrefix(v.Path, "KeyLocations[") {
+		switch o, isKnown := options[strings.TrimPrefix(v.Path, "Table.")]; {
+		case strings.HasPrefix(v.Path, "KeyLocations["):
 			v.Path = "--key-location"
+		case strings.HasPrefix(v.Path, "KeysOf["):
+			v.Path = strings.Replace(v.Path, "KeysOf", "--keys", 1)
+		case isKnown:
+			if v.Path = o.name; o.hint != "" && (o.name != "the URL" || v.Code == badvalue.Conflict) {
+				v.Want += " (" + o.hint + ")"
+			}
 		}
-		v.Path = strings.Replace(v.Path, "KeysOf[", "--keys[", 1)
-		v.Want = strings.NewReplacer("NewKey makes one", "ampcors key indexnow makes one", "in CacheQuery", "in --cache-query", "with Image or SizedImage", "with --type i or ii", "or FlushURL with its Type", "or --type i, ii or r",
-			"one that Prefixes returns and does not say to be denied", "one of ampcors prefix --all that is not denied").Replace(v.Want)
 	}
 	return err
 }

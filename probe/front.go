@@ -57,9 +57,12 @@ func (c *cell) lookInFront(ctx context.Context, own []*trial) {
 	f.later = c.send(ctx, f.page, f.page.asked[0].step)
 	f.ofOther = c.send(ctx, f.other, f.other.asked[0].step)
 	f.unstored = c.send(ctx, f.page, c.controlStep())
-	if f.later.err == nil && f.ofOther.err == nil && f.unstored.err == nil {
-		c.front = &f
+	for _, a := range []*answer{f.later, f.ofOther, f.unstored} {
+		if a.err != nil || a.fetch == nil { // nil if a preflight is no longer granted
+			return
+		}
 	}
+	c.front = &f
 }
 
 // isGranted reports whether the backend grants the page's preflight.

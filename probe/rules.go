@@ -23,7 +23,7 @@ type rule struct {
 }
 
 // rules are all rules, in the order of plans and reports.
-var rules = slices.Concat(ownRules, symptoms, formRules, hostileRules, emailRules)
+var rules = slices.Concat(ownRules, symptoms, comparisons, hostileRules, emailRules)
 
 const (
 	echo  = "Send Access-Control-Allow-Origin with exactly the value of Origin, here %[1]s, if the page's publisher is allowed."
@@ -120,8 +120,8 @@ var symptoms = []rule{
 		}},
 }
 
-// formRules are found by comparing the answers to several pages: see whichRefused and findFlaws.
-var formRules = []rule{
+// comparisons are found by comparing the answers to several pages: see findRefused and findFlaws.
+var comparisons = []rule{
 	{id: ExposeMissing, severity: Medium, title: "AMP-Redirect-To is not exposed",
 		remedy: "Send Access-Control-Expose-Headers: AMP-Redirect-To. The value * exposes nothing if there are credentials."},
 	{id: RedirectToInvalid, severity: Medium, title: "AMP-Redirect-To is not an absolute https URL",

@@ -214,5 +214,50 @@ func plain(body io.Reader, maxBytes int64) (*limited, error) {
 	if err != nil {
 		return nil, err
 	}
-	return limit(unzipped, maxBytes), nil
+	unzipped.Multistream(false)
+	return limit(&members{unzipped, buffered}, maxBytes), nil
+}
+
+// members reads the members of a gzip file, one after another (RFC 1952 section 2.2). What some servers and archives put behind one is ignored: zeros, as
+// gzip itself does, and white space.
+type members struct {
+	*gzip.Reader
+	from *bufio.Reader
+}
+
+var errBehindGzip = errors.New("it has other bytes behind the end of its gzip data")
+
+func (m *members) Read(p []byte) (int, error) {
+	n, err := m.Reader.Read(p)
+	for n == 0 && err == io.EOF {
+		if err := m.next(); err != nil {
+			return 0, err
+		}
+		n, err = m.Reader.Read(p)
+	}
+	if err == io.EOF {
+		err = nil // of this member
+	}
+	return n, err
+}
+
+// next goes to the next member, or returns io.EOF.
+func (m *members) next() error {
+	for {
+		switch b, err := m.from.ReadByte(); {
+		case err != nil:
+			return err
+		case b == 0 || b == ' ' || b == '\t' || b == '\r' || b == '\n':
+			continue
+		}
+		_ = m.from.UnreadByte() // follows a ReadByte
+		if magic, _ := m.from.Peek(2); string(magic) != "\x1f\x8b" {
+			return errBehindGzip
+		}
+		if err := m.Reader.Reset(m.from); err != nil {
+			return err
+		}
+		m.Reader.Multistream(false) // which Reset has switched on
+		return nil
+	}
 }

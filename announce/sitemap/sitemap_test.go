@@ -320,6 +320,12 @@ func TestALocalFileHasNoHost(t *testing.T) {
 	}{
 		{name: "two hosts", text: two + "</urlset>", want: []string{"https://a.example/1", "https://b.example/2"}},
 		{name: "gzip", text: zipped(two + "</urlset>"), want: []string{"https://a.example/1", "https://b.example/2"}},
+		{name: "gzip, and zeros", text: zipped(two+"</urlset>") + strings.Repeat("\x00", 5000), want: []string{"https://a.example/1", "https://b.example/2"}},
+		{name: "gzip, and a line break", text: zipped(two+"</urlset>") + "\r\n", want: []string{"https://a.example/1", "https://b.example/2"}},
+		{name: "gzip in three members, with zeros between", text: zipped(two) + "\x00\x00" + zipped("") + zipped("</urlset>") + "\x00", want: []string{"https://a.example/1", "https://b.example/2"}},
+		{name: "gzip, and a comment", text: zipped(two+"</urlset>") + "<!-- made by x -->", want: []string{"https://a.example/1", "https://b.example/2"}, err: "it has other bytes behind the end of its gzip data"},
+		{name: "gzip, truncated", text: zipped(two + "</urlset>")[:60], want: []string{"https://a.example/1"}, err: "unexpected EOF"},
+		{name: "gzip, and a second member that is truncated", text: zipped(two+"</urlset>") + zipped("</urlset>")[:12], want: []string{"https://a.example/1", "https://b.example/2"}, err: "unexpected EOF"},
 		{name: "truncated", text: two, want: []string{"https://a.example/1", "https://b.example/2"}, err: "sitemap: dir/x: its XML has an error at line 1"},
 		{name: "empty", text: "", err: "sitemap: dir/x: it is empty"},
 		{name: "a list", text: "https://a.example/1\nhttps://b.example/2", want: []string{"https://a.example/1", "https://b.example/2"}},

@@ -432,6 +432,9 @@ func TestSubmitWithAState(t *testing.T) {
 			}
 		})
 	}
+	if code, _, stderr := run(t, "", "submit", "--state", filepath.Join(t.TempDir(), "none", "s.json"), "--sitemap", "https://www.example.com/sitemap.xml"); code != exitUsage || !strings.Contains(stderr, "does not exist; make it first") {
+		t.Errorf("exit code %d\n%s", code, stderr)
+	}
 	if data, err := os.ReadFile(keys); err != nil || string(data) != keysText {
 		t.Errorf("the file of the keys is now %s, %v", data, err)
 	}
@@ -474,7 +477,7 @@ func TestAStateIsLocked(t *testing.T) {
 		io.WriteString(w, "OK")
 	})
 	code, stdout, stderr := run(t, "", args...)
-	if code != exitClean || stdout != "https://www.example.com/a[1]?%7e: flushed\n" || !strings.HasPrefix(inner, "2ampcors: another ampcors uses the state") {
+	if code != exitClean || stdout != "https://www.example.com/a[1]?%7e: flushed\n" || !strings.HasPrefix(inner, "3ampcors: another ampcors uses the state") {
 		t.Errorf("exit code %d\n%s\n%s\n%s", code, stdout, stderr, inner)
 	}
 }

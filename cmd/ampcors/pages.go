@@ -236,10 +236,13 @@ func isNotCovered(r sitemap.Rejection) bool {
 func (s *pageSource) load(command string) error {
 	if !s.isDryRun {
 		s.lock = flock.New(s.file + ".lock")
-		if isLocked, err := s.lock.TryLock(); err != nil {
+		switch isLocked, err := s.lock.TryLock(); {
+		case errors.Is(err, fs.ErrNotExist):
+			return fmt.Errorf("the folder of --state %s does not exist; make it first", s.file)
+		case err != nil:
 			return fmt.Errorf("the state cannot be locked: %w", err)
-		} else if !isLocked {
-			return fmt.Errorf("another ampcors uses the state %s", s.file)
+		case !isLocked:
+			return exitError{exitLater, fmt.Errorf("another ampcors uses the state %s", s.file)}
 		}
 	}
 	data, err := os.ReadFile(s.file)

@@ -42,7 +42,24 @@ type pageSource struct {
 // A savedState is what the file of --state has.
 type savedState struct {
 	Command string `json:"command"` // flush or submit: a page that one has announced is new for the other
+	// OnlyRecorded is true after a first run without --all: its pages are in Announced, but were not announced.
+	OnlyRecorded bool `json:"onlyRecorded,omitempty"`
 	sitemap.State
+}
+
+// announceRecorded makes the pages pending that were only recorded, and with them those that were announced since.
+func (s *savedState) announceRecorded() {
+	if s.OnlyRecorded {
+		if s.Pending == nil {
+			s.Pending = make(map[string]string, len(s.Announced))
+		}
+		for page, modified := range s.Announced {
+			if _, isPending := s.Pending[page]; !isPending {
+				s.Pending[page] = modified
+			}
+		}
+		s.OnlyRecorded = false
+	}
 }
 
 func addPages(cmd *cobra.Command) *pageSource {
@@ -50,7 +67,7 @@ func addPages(cmd *cobra.Command) *pageSource {
 	cmd.Flags().StringArrayVar(&s.sitemaps, "sitemap", nil, "file or URL of a sitemap, a sitemap index or robots.txt; may be repeated")
 	cmd.Flags().StringSliceVar(&s.hosts, "allow-host", nil, "another host of the same owner whose pages and sitemaps --sitemap may list, and to which it may redirect; the pages of a file may be on any host")
 	cmd.Flags().StringVar(&s.file, "state", "", "file that remembers the pages of --sitemap, so that only new and changed ones are announced; each command needs its own")
-	cmd.Flags().BoolVar(&s.all, "all", false, "if the file of --state is new, announce all pages; without --all, they are only recorded")
+	cmd.Flags().BoolVar(&s.all, "all", false, "announce all pages, if the file of --state is new or has them only recorded; without --all, a first run only records them")
 	cmd.Flags().BoolVar(&s.gone, "gone", false, "with --state, also announce pages that the sitemaps no longer list; none if a sitemap cannot be read, or too many are gone. Each run needs all sitemaps of the state")
 	cmd.Flags().Float64Var(&s.maxGone, "max-gone", 0.1, "with --gone, the share of all announced pages that may be gone at one time, above 0 and at most 1; ten always may")
 	cmd.Flags().Int64Var(&s.maxState, "max-state", 256, "limit of the pages that --sitemap finds and --state remembers, in MiB of memory; a page takes about 200 bytes")
@@ -77,6 +94,9 @@ func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) 
 	}
 	if s.maxState < 1 || s.maxState > 1<<20 {
 		return nil, fmt.Errorf("--max-state %d is out of range; want 1 to 1048576 MiB", s.maxState)
+	}
+	if s.all {
+		s.state.announceRecorded()
 	}
 	isFirst := s.file != "" && s.state.IsNew() && !s.all
 	reader := sitemap.New(sitemap.Config{HTTPClient: httpClient, Hosts: s.hosts, Open: opener(cmd.Context()), MaxFiles: 50_000, MaxState: s.maxState << 20,
@@ -121,6 +141,7 @@ func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) 
 		fmt.Fprintf(cmd.ErrOrStderr(), "ampcors: %s is new: %s recorded, and none is announced (--all announces them)\n",
 			s.file, count(len(s.state.Pending), "page is", "pages are"))
 		s.state.Done(urls...)
+		s.state.OnlyRecorded = true
 		urls = nil
 	case s.file == "" && len(urls) == 0 && !s.failed:
 		return nil, exitError{exitFindings, errors.New("the sitemaps list no page")}

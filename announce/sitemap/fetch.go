@@ -14,6 +14,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/ampcors/ampcors/internal/outbound"
 )
 
 const (
@@ -31,6 +33,25 @@ type RedirectError struct {
 
 func (*RedirectError) Error() string {
 	return "it redirects to another host, which is not allowed"
+}
+
+// A StatusError is the reason why a file is not read whose server answers with another status than 200.
+type StatusError struct {
+	Status     int
+	RetryAfter time.Duration // how long the server wants to have no request, from 0 to 24 hours; 0 if it does not say
+}
+
+func (e *StatusError) Error() string {
+	text := fmt.Sprintf("the answer is %d; want 200", e.Status)
+	if e.RetryAfter > 0 {
+		text += fmt.Sprintf(", and the server wants no request for %v", e.RetryAfter)
+	}
+	return text
+}
+
+// Retryable reports whether the same request may succeed later.
+func (e *StatusError) Retryable() bool {
+	return e.Status == http.StatusTooManyRequests || outbound.Answer{Status: e.Status}.Retryable()
 }
 
 // newHTTPClient returns a copy of the client with the limits of this package.
@@ -100,7 +121,8 @@ func (r *Reader) fetch(ctx context.Context, file *url.URL, known File) (fetched,
 	case http.StatusOK:
 	default:
 		resp.Body.Close()
-		return fetched{}, fmt.Errorf("the answer is %d; want 200", resp.StatusCode)
+		answer := outbound.Answer{Status: resp.StatusCode, Header: resp.Header}
+		return fetched{}, &StatusError{answer.Status, answer.RetryAfter(time.Now())}
 	}
 	if mediaType, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type")); err == nil && len(mediaType) <= 100 {
 		f.mediaType = strings.Clone(mediaType)

@@ -852,3 +852,44 @@ func TestTheFirstPagesOfAnEmptySitemapAreAnnounced(t *testing.T) {
 		}
 	}
 }
+
+// A sitemap that may be readable later is exit code 3, and Retry-After is shown.
+func TestASitemapThatMayBeReadableLater(t *testing.T) {
+	t.Setenv("INDEXNOW_KEY", "0123456789abcdef")
+	useWeb(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/down.xml":
+			w.Header().Set("Retry-After", "120")
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case "/limited.xml":
+			w.WriteHeader(http.StatusTooManyRequests)
+		case "/gone.xml":
+			w.WriteHeader(http.StatusGone)
+		case "/bad.xml":
+			io.WriteString(w, "<urlset>")
+		case "/good.xml":
+			io.WriteString(w, "https://www.example.com/1\n")
+		}
+	})
+	const site = "https://www.example.com/"
+	for _, test := range []struct {
+		sitemaps string
+		code     int
+		stderr   string
+	}{
+		{"down.xml", exitLater, "the answer is 503; want 200, and the server wants no request for 2m0s"},
+		{"limited.xml", exitLater, "the answer is 429; want 200"},
+		{"down.xml limited.xml good.xml", exitLater, "nothing is recorded"},
+		{"gone.xml", exitFindings, "the answer is 410"},
+		{"bad.xml", exitFindings, "its XML has an error"},
+		{"down.xml bad.xml", exitFindings, "the answer is 503"},
+	} {
+		args := []string{"submit", "--gone", "--state", filepath.Join(t.TempDir(), "state.json")}
+		for name := range strings.FieldsSeq(test.sitemaps) {
+			args = append(args, "--sitemap", site+name)
+		}
+		if code, _, stderr := run(t, "", args...); code != test.code || !strings.Contains(stderr, test.stderr) {
+			t.Errorf("%s: exit code %d; want %d and %q\n%s", test.sitemaps, code, test.code, test.stderr, stderr)
+		}
+	}
+}

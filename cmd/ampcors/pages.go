@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,7 +37,7 @@ type pageSource struct {
 	lock   *flock.Flock
 	state  savedState
 	saved  time.Time
-	failed bool // a sitemap could not be read, or not all of it
+	failed int // the exit code for sitemaps that could not be read, or not all of them; 0 if there is none
 }
 
 // A savedState is what the file of --state has.
@@ -123,8 +124,8 @@ func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) 
 				fmt.Fprintln(cmd.ErrOrStderr(), "ampcors:", hint.text)
 			}
 		}
-		if s.failed = true; isFirst && !isRead(err) {
-			return nil, exitError{exitFindings, errors.New("nothing is recorded, because not every sitemap could be read")}
+		if s.failed = failureOf(err); isFirst && !isRead(err) {
+			return nil, exitError{s.failed, errors.New("nothing is recorded, because not every sitemap could be read")}
 		}
 	}
 	urls := s.state.PendingURLs()
@@ -143,9 +144,9 @@ func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) 
 		s.state.Done(urls...)
 		s.state.OnlyRecorded = true
 		urls = nil
-	case s.file == "" && len(urls) == 0 && !s.failed:
+	case s.file == "" && len(urls) == 0 && s.failed == 0:
 		return nil, exitError{exitFindings, errors.New("the sitemaps list no page")}
-	case s.file != "" && len(urls) == 0 && !s.failed:
+	case s.file != "" && len(urls) == 0 && s.failed == 0:
 		fmt.Fprintln(cmd.ErrOrStderr(), "ampcors: no page is new or has changed")
 	case gone > 0:
 		fmt.Fprintf(cmd.ErrOrStderr(), "ampcors: pages that the sitemaps no longer list: %d\n", gone)
@@ -200,6 +201,18 @@ func problemsOf(err error) (problems []*sitemap.Error) {
 		}
 	}
 	return problems
+}
+
+// failureOf returns the exit code for the errors of an Update: exitLater if all may pass. That no page is taken to be gone then only follows from
+// the others.
+func failureOf(err error) int {
+	problems := slices.DeleteFunc(slices.Collect(unjoined(err)), func(err error) bool {
+		return errors.Is(err, sitemap.ErrNoneGone) && !errors.Is(err, sitemap.ErrManyGone) && !errors.Is(err, sitemap.ErrOtherFiles)
+	})
+	if len(problems) == 0 || slices.ContainsFunc(problems, func(err error) bool { return !mayPass(err) }) {
+		return exitFindings
+	}
+	return exitLater
 }
 
 // isRead reports whether all files of an Update were read, although some entries were skipped.
@@ -313,8 +326,8 @@ func (s *pageSource) finish(err error) error {
 	if problem := s.save(); problem != nil {
 		return exitError{exitFindings, problem}
 	}
-	if s.failed && (err == nil || errors.Is(err, exitError{code: exitLater})) {
-		err = exitError{code: exitFindings}
+	if s.failed != 0 && (err == nil || errors.Is(err, exitError{code: exitLater})) {
+		err = exitError{code: s.failed}
 	}
 	return err
 }

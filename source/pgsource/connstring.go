@@ -1,11 +1,14 @@
 package pgsource
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/ampcors/ampcors/badvalue"
 )
@@ -68,3 +71,18 @@ func hasOtherSetting(connString string, conn *pgx.ConnConfig) bool {
 // Those that begin with pool_ are of pgxpool.
 var commonSettings = []string{"application_name", "client_encoding", "datestyle", "fallback_application_name",
 	"idle_in_transaction_session_timeout", "lock_timeout", "options", "replication", "role", "search_path", "statement_timeout", "timezone"}
+
+// isWritable returns an error for a standby, whose notifications would not come. pgx has the same check, and panics if the server ends
+// before it answers.
+func isWritable(ctx context.Context, conn *pgconn.PgConn) error {
+	results, err := conn.Exec(ctx, "SHOW transaction_read_only").ReadAll()
+	switch {
+	case err != nil:
+		return err
+	case len(results) != 1 || len(results[0].Rows) != 1 || len(results[0].Rows[0]) != 1:
+		return errors.New("the server does not say whether it is a standby")
+	case string(results[0].Rows[0][0]) == "on":
+		return errors.New("the server is a standby")
+	}
+	return nil
+}

@@ -182,7 +182,7 @@ func newTable(cfg Config, times times) (*Table, error) {
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	conn.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	conn.ValidateConnect = isWritable
 	db := stdlib.OpenDB(*conn)
 	conns := cfg.MaxConns
 	if conns == 0 {

@@ -83,9 +83,11 @@ func TestACacheInFrontIsTheCause(t *testing.T) {
 			if test.before != "" {
 				req, _ := http.NewRequest(http.MethodGet, "http://"+front+"/api/read", nil)
 				req.Header.Set("Origin", test.before)
-				if _, err := http.DefaultClient.Do(req); err != nil {
+				resp, err := http.DefaultClient.Do(req)
+				if err != nil {
 					t.Fatal(err)
 				}
+				resp.Body.Close()
 			}
 			e := probe.Endpoint{URL: apiOrigin + "/api/read", Method: "GET", Credentials: true, Answer: "json"}
 			report := runProbe(t, s, probe.Config{Endpoints: []probe.Endpoint{e}, Publishers: []string{publisher}})

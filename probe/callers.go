@@ -192,11 +192,10 @@ func (c *cell) falseClaims() (all []caller) {
 func (c *cell) prefixLookalikes() []caller { return c.prefixesLikeOurs(false) }
 func (c *cell) naivePrefixes() []caller    { return c.prefixesLikeOurs(true) }
 
-// prefixesLikeOurs are other publishers on caches whose prefixes are like the publisher's. Those of which a naive decoding gives the publisher
-// are a rule of their own.
+// prefixesLikeOurs are other publishers on caches whose prefixes are like the publisher's. If a naive decoding
+// of one gives the publisher, it is of a rule of its own.
 func (c *cell) prefixesLikeOurs(isNaive bool) (all []caller) {
-	ofPatterns, ofFunctions := lookalikes(c.publisher)
-	for i, domain := range slices.Concat(ofPatterns, ofFunctions) {
+	for i, domain := range slices.Concat(c.ofPatterns, c.ofFunctions) {
 		prefix, err := cacheurl.DomainPrefix(domain)
 		isDecodedToOurs := strings.ReplaceAll(prefix, "--", "-") == strings.NewReplacer(".", "-", "--", "-").Replace(c.publisher)
 		if err != nil || !strings.Contains(prefix, "-") || isDecodedToOurs != isNaive {
@@ -210,7 +209,7 @@ func (c *cell) prefixesLikeOurs(isNaive bool) (all []caller) {
 			claims := c.ownThenEvil()
 			if j == 0 {
 				claims = []telling{{claims: c.claim("https://" + domain)}, {ifDenied, c.claim(c.own)}}
-			} else if i >= len(ofPatterns) { // claims are compared alike on each cache, and functions are used alike
+			} else if i >= len(c.ofPatterns) { // claims are compared alike on each cache, and functions are used alike
 				continue
 			}
 			// A prefix is compared alike with and without a preflight.
@@ -235,8 +234,7 @@ func (c *cell) twins() (all []caller) {
 func (c *cell) lookalikes() (all []caller) {
 	add := func(from caller) { all = append(all, from) }
 	what := "a look-alike of " + c.publisher
-	ofPatterns, ofFunctions := lookalikes(c.publisher)
-	for _, domain := range slices.Concat(ofPatterns, ofFunctions) {
+	for _, domain := range slices.Concat(c.ofPatterns, c.ofFunctions) {
 		add(c.claimingMore(what, "https://"+domain))
 	}
 	add(c.claiming(what, c.own+"_."+evilHost)) // no domain, but browsers take it

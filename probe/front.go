@@ -17,7 +17,7 @@ type front struct {
 	preflight   *answer // to a preflight of that page, which caches do not answer
 	// More than a second later, when short-lived caches have forgotten, and Age has changed:
 	later    *answer // to the page's request
-	ofOther  *answer // to that of the other page, for the same URL
+	ofOther  *answer // to the other page's request, for the same URL
 	unstored *answer // to the page's request with a new URL and no-cache
 }
 

@@ -172,3 +172,25 @@ func TestWhatStandsInFront(t *testing.T) {
 		})
 	}
 }
+
+// The reasons that are taken for a denial by ampcors are reasons that it has, and all with which it denies a page's Origin.
+func TestOwnDenialsAreReasonsOfAMPCORS(t *testing.T) {
+	known := make(map[string]bool)
+	for r := ampcors.Reason(1); r.String() != ampcors.Reason(0).String(); r++ {
+		known[r.String()] = !r.Allowed()
+	}
+	_, rest, _ := strings.Cut(ownDenial.String(), "(")
+	list, _, _ := strings.Cut(rest, ")")
+	names := strings.Split(list, "|")
+	for _, name := range names {
+		if !known[name] {
+			t.Errorf("ampcors denies nothing as %q", name)
+		}
+	}
+	for name, isDenial := range known {
+		isAboutOrigin := !strings.Contains(name, "email") && !strings.Contains(name, "not_allowed") && name != "no_origin_unsafe" && name != "source_unavailable" || name == "publisher_not_allowed"
+		if isDenial && isAboutOrigin != slices.Contains(names, name) {
+			t.Errorf("%s is about an Origin: %t, and is taken for a denial: %t", name, isAboutOrigin, !isAboutOrigin)
+		}
+	}
+}

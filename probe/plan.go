@@ -118,7 +118,7 @@ func (t *trial) isAnswered() bool { return len(t.asked) > 0 && t.asked[0].err ==
 type caller struct {
 	page
 	what  string
-	group Kind // if it is not that of the rule
+	group Kind // if it is another one than the rule's
 	shape shape
 	// isAllowed is true if the page is one of the publisher's, although the trial is among hostile ones.
 	isAllowed bool
@@ -144,9 +144,11 @@ type cell struct {
 	p *prober
 	e *Endpoint
 	subject
-	own    string // the publisher's own origin
-	pages  []page // of the publisher
-	trials []*trial
+	own   string // the publisher's own origin
+	pages []page // of the publisher
+	// Domains like the publisher's, as the function lookalikes returns them.
+	ofPatterns, ofFunctions []string
+	trials                  []*trial
 
 	front    *front // nil if not every page gets the same answer
 	fresh    freshness
@@ -171,6 +173,7 @@ func (p *prober) plan(e *Endpoint, who subject) (*cell, error) {
 			return nil, err
 		}
 		c.own = "https://" + who.publisher
+		c.ofPatterns, c.ofFunctions = lookalikes(who.publisher)
 	}
 	working := append(p.origins(), originOfURL(e.URL)) // the API's own page, or one of another publisher that must work
 	for i := range rules {

@@ -80,7 +80,7 @@ func (c *cell) attribute() {
 	}
 }
 
-// causeOf returns the id of the rule whose scope covers a problem, or that of the trial.
+// causeOf returns the id of the rule whose scope covers a problem, or of the trial's own rule.
 func (c *cell) causeOf(t *trial, problems []*trial) ID {
 	for _, s := range scopes {
 		if slices.ContainsFunc(problems, func(by *trial) bool { return s.covers(c, by, t) }) {

@@ -18,7 +18,7 @@ type shape struct {
 // An asking sends a request of a trial, and keeps the answer under its role.
 type asking func(role, step) *answer
 
-// A role says what a request of a trial is for.
+// A role is the purpose of a request in its trial.
 type role int
 
 const (
@@ -141,7 +141,7 @@ func (c *cell) tellsWith(s step, alsoSimple bool, tellings ...telling) shape {
 	sh := shape{toRedirect: s.toRedirect, ask: func(_ context.Context, _ *trial, ask asking) {
 		var before *answer
 		for _, tell := range tellings {
-			if before == nil || tell.when == always || before.isReadable() == (tell.when == ifAllowed) {
+			if tell.when == always || before.isReadable() == (tell.when == ifAllowed) { // the first is always sent
 				s := s
 				s.claims = tell.claims
 				if before = ask(told, s); before.err != nil {

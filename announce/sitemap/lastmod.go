@@ -15,8 +15,8 @@ const (
 	clock
 )
 
-// lastModLayouts are the forms that sitemaps have: those of W3C's dates (https://www.w3.org/TR/NOTE-datetime), which the protocol wants, and
-// others that real ones have, in the order in which they are likely. A time without a zone is compared as UTC.
+// lastModLayouts are the forms that real sitemaps have, the likely ones first. The protocol wants W3C's dates
+// (https://www.w3.org/TR/NOTE-datetime). A time without a zone is compared as UTC.
 var lastModLayouts = []struct {
 	layout string
 	precision

@@ -59,13 +59,18 @@ func complain(w io.Writer, text string) {
 
 // failure returns the exit code for errors: 3 if mayPass holds for all of them, otherwise 1.
 func failure(errs []error) error {
-	switch {
-	case len(errs) == 0:
+	if len(errs) == 0 {
 		return nil
-	case slices.ContainsFunc(errs, func(err error) bool { return !mayPass(err) }):
-		return exitError{code: exitFindings}
 	}
-	return exitError{code: exitLater}
+	return exitError{code: codeOf(errs)}
+}
+
+// codeOf is failure for at least one error.
+func codeOf(errs []error) int {
+	if slices.ContainsFunc(errs, func(err error) bool { return !mayPass(err) }) {
+		return exitFindings
+	}
+	return exitLater
 }
 
 // mayPass reports whether the same command may succeed later.

@@ -209,10 +209,10 @@ func failureOf(err error) int {
 	problems := slices.DeleteFunc(slices.Collect(unjoined(err)), func(err error) bool {
 		return errors.Is(err, sitemap.ErrNoneGone) && !errors.Is(err, sitemap.ErrManyGone) && !errors.Is(err, sitemap.ErrOtherFiles)
 	})
-	if len(problems) == 0 || slices.ContainsFunc(problems, func(err error) bool { return !mayPass(err) }) {
+	if len(problems) == 0 {
 		return exitFindings
 	}
-	return exitLater
+	return codeOf(problems)
 }
 
 // isRead reports whether all files of an Update were read, although some entries were skipped.

@@ -169,19 +169,5 @@ func TestNamesWithTheSameHashAreDistinct(t *testing.T) {
 	}
 }
 
-func TestAnIterationOfPublishersCanEndEarly(t *testing.T) {
-	t.Parallel()
-	v := newValidator(&Config{Publishers: []string{"a.example", "https://b.example"}})
-	for p := range v.publishers() {
-		if p.domain != "a.example" {
-			t.Errorf("%+v", p)
-		}
-		break
-	}
-	if len(v.problems) > 0 {
-		t.Errorf("what comes after is read: %v", v.problems)
-	}
-}
-
 // Tests in package ampcors_test use only the exported API, as a user does, and this.
 const NumReasons = numReasons

@@ -35,9 +35,8 @@ const varyOptions = "Origin, Access-Control-Request-Method, Access-Control-Reque
 
 // compile checks all of cfg and builds the policy that it describes.
 func compile(cfg Config) (*policy, error) {
-	v := newValidator(&cfg)
 	names, patterns := newNameTable(len(cfg.Publishers)), make(map[string]struct{})
-	for p := range v.publishers() {
+	v := validate(&cfg, func(p publisher) {
 		if p.isPattern {
 			patterns[strings.Clone(p.domain)] = struct{}{}
 		} else {
@@ -46,8 +45,7 @@ func compile(cfg Config) (*policy, error) {
 		if p.index%yieldEvery == 0 {
 			runtime.Gosched()
 		}
-	}
-	v.others()
+	})
 	if err := errors.Join(v.problems...); err != nil {
 		return nil, err
 	}

@@ -40,13 +40,14 @@ type Config struct {
 	//
 	// A pattern does not match a cache origin with a hash prefix, because a hash prefix
 	// cannot be reversed: list such a domain by itself, too. Long names always get a hash
-	// prefix: [cacheurl.DomainPrefix] returns no dash for them. Some caches also use a hash prefix for
-	// names with an underscore, or with "--" at positions 3 and 4 of any label.
+	// prefix. Some caches also use one for names with an underscore, or with "--" at positions
+	// 3 and 4 of any label.
 	Publishers []string `json:"publishers,omitempty"`
 
-	// Caches are the AMP Caches to trust; if nil, those of [cacheurl.DefaultCaches]. An empty list trusts none:
+	// Caches are the AMP Caches to trust. If missing, Google's and Bing's are trusted. An empty list trusts none:
 	// only own origins, Origins and emails are allowed. That is for platforms whose customers' pages
-	// call one API without AMP. See [cacheurl.Cache] for why a former cache's domain is a risk.
+	// call one API without AMP. Do not list a former cache: whoever owns its domain can serve
+	// any page under any publisher's prefix.
 	Caches []cacheurl.Cache `json:"caches,omitzero"`
 
 	// Origins are further origins that may call, compared byte by byte, such as
@@ -77,7 +78,7 @@ type Config struct {
 	RequestHeaders []string `json:"requestHeaders,omitempty"`
 
 	// ResponseHeaders are those that the page's script may read beyond the ones that CORS
-	// always exposes. If nil, AMP-Redirect-To is exposed, which amp-form needs; an empty
+	// always exposes. If missing, AMP-Redirect-To is exposed, which amp-form needs; an empty
 	// list exposes none. "*", Set-Cookie and Set-Cookie2 are prohibited.
 	ResponseHeaders []string `json:"responseHeaders,omitzero"`
 

@@ -1,33 +1,24 @@
 package ampcors
 
 import (
-	"slices"
-	"strings"
-
 	"github.com/ampcors/ampcors/internal/domains"
 	"github.com/ampcors/ampcors/internal/prefixes"
 )
 
 // decide implements the README's table "What each request gets".
-func (p *policy) decide(c *caller, s *sender, cl *claim, id *identity) Reason {
+func (p *policy) decide(c *caller, s *sender, cl *claim, id *identity, a *asked) Reason {
 	switch {
+	case a.denial != 0:
+		return a.denial
 	case s.reason != 0: // AMP for Email, for which Origin does not matter
-		return p.decideEmail(c, s)
+		return s.reason
 	case c.origins == 0:
 		return p.decideWithoutOrigin(c)
 	case c.origins > 1:
 		return ReasonMalformed // browsers send exactly one, so several are ambiguous
-	}
-	isOwnOrigin := isOwn(cl, id)
-	if c.isPreflight && id.match.isAllowed() {
-		if reason := p.decidePreflight(c, isOwnOrigin); reason != 0 {
-			return reason
-		}
-	}
-	switch {
 	case id.match == extraOrigin:
 		return ReasonExtraOrigin
-	case isOwnOrigin:
+	case isOwn(cl, id):
 		return ReasonOwnOrigin
 	case id.match.isPublisher() && cl.kind == kindHash:
 		return ReasonCacheOriginHash
@@ -62,29 +53,8 @@ func (p *policy) decideWithoutOrigin(c *caller) Reason {
 	return ReasonNoOriginUnsafe
 }
 
-// decidePreflight returns why the preflight of an allowed caller is denied, or 0.
-func (p *policy) decidePreflight(c *caller, isOwnOrigin bool) Reason {
-	switch {
-	case !slices.Contains(p.methods, c.method): // in a list, because a map would hash a method of any length
-		return ReasonMethodNotAllowed
-	}
-	if _, ok := p.allowsHeaders(c.requestHeaders(), isOwnOrigin); !ok {
-		return ReasonHeaderNotAllowed
-	}
-	return 0
-}
-
-// decideEmail decides on an AMP for Email request.
-func (p *policy) decideEmail(c *caller, s *sender) Reason {
-	if s.reason == ReasonEmailV1 && c.isPreflight {
-		if reason := p.decidePreflight(c, false); reason != 0 {
-			return reason
-		}
-	}
-	return s.reason
-}
-
-// denial returns why the claim of an unknown caller is denied.
+// denial returns why the claim of an unknown caller is denied. identity.find has checked the claim, if it may name a
+// publisher.
 func (p *policy) denial(cl *claim) Reason {
 	switch {
 	case cl.kind == kindMalformed:
@@ -94,7 +64,6 @@ func (p *policy) denial(cl *claim) Reason {
 	case cl.kind == kindOtherScheme, cl.kind == kindHTTPHost && !p.cfg.DangerouslyAllowHTTPOwnOrigins:
 		return ReasonNotHTTPS
 	}
-	cl.check() // unless identity.find has
 	if cl.cache != nil {
 		return cl.prefixDenial()
 	}
@@ -121,36 +90,4 @@ func (cl *claim) prefixDenial() Reason {
 		return ReasonHashNotKnown
 	}
 	return ReasonPublisherNotAllowed
-}
-
-// allowsHeaders reports whether all names in Access-Control-Request-Headers are allowed, and otherwise
-// returns the first that is not, or "" if there are too many bytes. Proxies rewrite that list, so that
-// it may have several lines, spaces, empty elements and any case. It may have at most twice the bytes of a
-// list of all allowed names, plus the bytes of AMP-Same-Origin: see compile.
-//
-// AMP pages send AMP-Same-Origin to their own origin. If that redirects the request, such
-// as from the apex to www, the preflight asks for the header. A cache's page must never get
-// it: it could then claim to be a page of the API's own origin.
-func (p *policy) allowsHeaders(lines []string, isOwnOrigin bool) (denied string, ok bool) {
-	left := p.maxRequestHeaderBytes
-	for _, line := range lines {
-		if left -= len(line) + 1; left < 0 {
-			return "", false
-		}
-		if _, ok := p.requestHeaders[line]; ok {
-			continue // one name as browsers write it, which is what most ask for
-		}
-		for name := range strings.SplitSeq(line, ",") {
-			name = strings.Trim(name, " \t")
-			if name == "" {
-				continue
-			}
-			lower := strings.ToLower(name)
-			_, ok := p.requestHeaders[lower]
-			if !domains.IsASCII(name) || !ok && !(isOwnOrigin && lower == ampSameOrigin) { // ToLower maps some non-ASCII letters to ASCII
-				return name, false
-			}
-		}
-	}
-	return "", true
 }

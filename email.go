@@ -52,7 +52,7 @@ type Email struct {
 	Senders []string `json:"senders,omitempty"`
 
 	// Clients are the origins of mail clients to trust with version 1, in the form of
-	// Config.Origins; if nil, "https://mail.google.com" is used. An empty list allows
+	// Config.Origins. If missing, "https://mail.google.com" is used. An empty list allows
 	// version 2 alone. A page at such an origin can also call in any sender's name. If the
 	// origin is also allowed for a website, a request is an AMP for Email request if
 	// __amp_source_origin has an "@". Hosts of AMP Caches are prohibited.

@@ -55,7 +55,7 @@ func (m *Middleware) explain(v verdict, r *http.Request) Explanation {
 	default:
 		e.explainNoOrigin(&v)
 	}
-	e.explainPurpose(p, &v)
+	e.explainPurpose(&v)
 	outcome := "Denied"
 	if e.Decision.Allowed {
 		outcome = "Allowed"
@@ -89,18 +89,16 @@ func (e *Explanation) explainNoOrigin(v *verdict) {
 }
 
 // explainPurpose adds what is decided after the caller is known.
-func (e *Explanation) explainPurpose(p *policy, v *verdict) {
-	switch isOwnOrigin := isOwn(&v.claim, &v.identity); {
+func (e *Explanation) explainPurpose(v *verdict) {
+	switch {
 	case v.reason == ReasonSameOrigin && v.caller.origins > 0:
 		e.step("request", true, "Sec-Fetch-Site: same-origin", "The browser says that this is a page of the API's own host, for which CORS is not needed. Its Origin does not count.")
 	case v.reason == ReasonMethodNotAllowed:
 		e.step("preflight", false, v.caller.method, "The method is not GET, HEAD or POST, and not in methods.")
+	case v.reason == ReasonHeaderNotAllowed && v.asked.deniedHeader == "":
+		e.step("preflight", false, "", "Access-Control-Request-Headers is longer than all headers that are allowed.")
 	case v.reason == ReasonHeaderNotAllowed:
-		if denied, _ := p.allowsHeaders(v.caller.requestHeaders(), isOwnOrigin); denied != "" {
-			e.step("preflight", false, denied, "The header is not Content-Type, and not in requestHeaders.")
-		} else {
-			e.step("preflight", false, "", "Access-Control-Request-Headers is longer than all headers that are allowed.")
-		}
+		e.step("preflight", false, v.asked.deniedHeader, "The header is not Content-Type, and not in requestHeaders.")
 	case v.isGrantedPreflight():
 		e.step("preflight", true, v.caller.method, "The method and the headers are allowed.")
 	}

@@ -72,14 +72,14 @@ func (p *policy) grant(h http.Header, origin, vary string) {
 // grantPreflight writes the headers of an allowed preflight: what was asked for and no more,
 // so that the answer does not show what else is allowed.
 func (p *policy) grantPreflight(h http.Header, v *verdict, vary string) {
-	vals := &[6]string{v.caller.origin, "true", v.caller.method, v.headers, p.maxAge, vary}
+	vals := &[6]string{v.caller.origin, "true", v.caller.method, v.asked.headers, p.maxAge, vary}
 	addVary(h, vals[5:6:6])
 	h["Access-Control-Allow-Origin"] = vals[0:1:1]
 	if p.cfg.Credentialed && v.reason != ReasonEmailV1 {
 		h["Access-Control-Allow-Credentials"] = vals[1:2:2]
 	}
 	h["Access-Control-Allow-Methods"] = vals[2:3:3]
-	if v.headers != "" {
+	if v.asked.headers != "" {
 		h["Access-Control-Allow-Headers"] = vals[3:4:4]
 	}
 	if p.maxAge != "" {
@@ -126,7 +126,7 @@ func (p *policy) deny(v *verdict, w http.ResponseWriter, r *http.Request, vary s
 	w.WriteHeader(status)
 	text := deniedText[v.reason]
 	if v.reason == ReasonHeaderNotAllowed {
-		text = p.headerDenial(v)
+		text = headerDenial(v.asked.deniedHeader)
 	}
 	_, _ = w.Write(text) // an error means that the connection is broken
 }
@@ -171,8 +171,7 @@ var deniedText = func() (text [numReasons][]byte) {
 }()
 
 // headerDenial returns the body of the denial of a preflight that asks for a header that is not allowed.
-func (p *policy) headerDenial(v *verdict) []byte {
-	name, _ := p.allowsHeaders(v.caller.requestHeaders(), isOwn(&v.claim, &v.identity))
+func headerDenial(name string) []byte {
 	text := strings.TrimSuffix(string(deniedText[ReasonHeaderNotAllowed]), "\n")
 	switch {
 	case name == "":

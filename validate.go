@@ -3,7 +3,6 @@ package ampcors
 import (
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,11 +18,7 @@ const maxMaxAge = 24 * time.Hour
 
 // Validate returns the error that [New] would return. It builds nothing.
 func (cfg Config) Validate() error {
-	v := newValidator(&cfg)
-	for range v.publishers() {
-	}
-	v.others()
-	return errors.Join(v.problems...)
+	return errors.Join(validate(&cfg, func(publisher) {}).problems...)
 }
 
 // Warnings returns the publishers that New accepts, but whose domain prefix is denied, mostly with
@@ -37,74 +32,80 @@ func (cfg Config) Warnings() (warnings []*badvalue.Error) {
 	if cfg.DangerouslyAllowAmbiguousPrefixes {
 		return nil
 	}
-	for p := range newValidator(&cfg).publishers() {
-		domain := p.domain
-		if p.isPattern || !strings.Contains(domain, domains.ACEPrefix) && !strings.HasPrefix(domain, "xn-") {
-			continue
+	validate(&cfg, func(p publisher) {
+		if w := p.warning(); w != nil {
+			warnings = append(warnings, w)
 		}
-		prefix := prefixes.Basic(domain)
-		if inside, isWrapped := prefixes.Unwrap(prefix); isWrapped && strings.HasPrefix(inside, domains.ACEPrefix) {
-			prefix = inside // as AMP's implementations write it
-		}
-		named, _, problem := prefixes.Reverse(nil, prefix)
-		other, want := prefixes.OtherHost(prefix), "dangerouslyAllowAmbiguousPrefixes, if you own that host or know that nobody can register it"
-		switch {
-		case problem == prefixes.ProblemAmbiguous && other == domain:
-			other = string(named)
-		case problem == prefixes.ProblemAmbiguous:
-		case problem == nil && string(named) != domain && strings.Contains(domain, domains.ACEPrefix): // it is read as that of the other host
-			want = "a host below a top-level domain of the Internet, which caches can reach"
-		default:
-			continue
-		}
-		warnings = append(warnings, &badvalue.Error{
-			Code: badvalue.Unsafe, Path: element("publishers", p.index), Value: cfg.Publishers[p.index],
-			Reason: fmt.Sprintf("has the domain prefix %q, which AMP's implementations also give to %q, so cache origins with it are denied",
-				prefix, other),
-			Want: want,
-		})
-	}
+	})
 	return warnings
 }
 
-// A validator checks a Config, and collects the problems.
-type validator struct {
-	cfg       *Config
-	hosts     hosts
-	cachesErr error
-	senders   []string // Email.Senders without a problem, as parseSender returns them
-	problems  []error
+// A publisher is one of Config.Publishers, without a problem.
+type publisher struct {
+	index     int
+	value     string // as Config has it
+	domain    string // in the form in which it is compared; of a pattern, what follows "*."
+	isPattern bool
 }
 
-// newValidator checks the caches, because they determine which hosts are reserved.
-func newValidator(cfg *Config) *validator {
-	v := &validator{cfg: cfg}
+// warning returns why the publisher's prefix is denied, or nil.
+func (p *publisher) warning() *badvalue.Error {
+	domain := p.domain
+	if p.isPattern || !strings.Contains(domain, domains.ACEPrefix) && !strings.HasPrefix(domain, "xn-") {
+		return nil
+	}
+	prefix := prefixes.Basic(domain)
+	if inside, isWrapped := prefixes.Unwrap(prefix); isWrapped && strings.HasPrefix(inside, domains.ACEPrefix) {
+		prefix = inside // as AMP's implementations write it
+	}
+	named, _, problem := prefixes.Reverse(nil, prefix)
+	other, want := prefixes.OtherHost(prefix), "dangerouslyAllowAmbiguousPrefixes, if you own that host or know that nobody can register it"
+	switch {
+	case problem == prefixes.ProblemAmbiguous && other == domain:
+		other = string(named)
+	case problem == prefixes.ProblemAmbiguous:
+	case problem == nil && string(named) != domain && strings.Contains(domain, domains.ACEPrefix): // it is read as that of the other host
+		want = "a host below a top-level domain of the Internet, which caches can reach"
+	default:
+		return nil
+	}
+	return &badvalue.Error{
+		Code: badvalue.Unsafe, Path: element("publishers", p.index), Value: p.value,
+		Reason: fmt.Sprintf("has the domain prefix %q, which AMP's implementations also give to %q, so cache origins with it are denied",
+			prefix, other),
+		Want: want,
+	}
+}
+
+// A validation is what is found in a Config.
+type validation struct {
+	hosts    hosts    // of its Caches, if these have no problem
+	senders  []string // Email.Senders without a problem, as parseSender returns them
+	problems []error
+}
+
+// validate checks all of cfg in one pass, and calls use with each publisher that has no problem. There may be millions of
+// them, so that each is parsed only once.
+func validate(cfg *Config, use func(publisher)) *validation {
+	v := new(validation)
 	caches := cfg.Caches
+	var cachesErr error
 	if caches == nil {
 		caches = cacheurl.DefaultCaches()
-	} else if v.cachesErr = cacheurl.ValidateCaches(caches); v.cachesErr != nil {
+	} else if cachesErr = cacheurl.ValidateCaches(caches); cachesErr != nil {
 		caches = nil
 	}
-	v.hosts = newHosts(caches)
-	return v
-}
-
-func (v *validator) add(path, value string, p *domains.Problem) {
-	v.problems = append(v.problems, p.Of(path, value))
-}
-
-func (v *validator) report(code badvalue.Code, path, value, reason, want string) {
-	v.add(path, value, &domains.Problem{Code: code, Reason: reason, Want: want})
-}
-
-// element returns the path of an element of a list.
-func element(list string, i int) string { return list + "[" + strconv.Itoa(i) + "]" }
-
-// others checks everything except the publishers, in the order of the fields.
-func (v *validator) others() {
-	cfg := v.cfg
-	if v.cachesErr != nil {
-		v.problems = append(v.problems, v.cachesErr)
+	v.hosts = newHosts(caches) // first, because they determine which publishers are reserved
+	for i, value := range cfg.Publishers {
+		p := publisher{index: i, value: value}
+		if problem := p.parse(&v.hosts, cfg.DangerouslyAllowPublicSuffixWildcards); problem != nil {
+			v.problems = append(v.problems, problem)
+		} else {
+			use(p)
+		}
+	}
+	if cachesErr != nil {
+		v.problems = append(v.problems, cachesErr)
 	}
 	v.origins(cfg.Origins)
 	v.email(cfg.Email)
@@ -116,34 +117,23 @@ func (v *validator) others() {
 		v.report(badvalue.Missing, "publishers", "", "is missing, and nothing else allows anybody: no origins, email.senders or Source",
 			`at least one publisher, such as "example.com"`)
 	}
+	return v
 }
 
-// A publisher is one of Config.Publishers.
-type publisher struct {
-	index     int
-	domain    string // in the form in which it is compared; of a pattern, what follows "*."
-	isPattern bool
+func (v *validation) add(path, value string, p *domains.Problem) {
+	v.problems = append(v.problems, p.Of(path, value))
 }
 
-// publishers checks Config.Publishers, and returns an iterator over those without a problem. There may be
-// millions, so each is parsed only once.
-func (v *validator) publishers() iter.Seq[publisher] {
-	return func(yield func(publisher) bool) {
-		for i := range v.cfg.Publishers {
-			domain, isPattern, problem := v.publisher(i)
-			if problem != nil {
-				v.problems = append(v.problems, problem)
-			} else if !yield(publisher{i, domain, isPattern}) {
-				return
-			}
-		}
-	}
+func (v *validation) report(code badvalue.Code, path, value, reason, want string) {
+	v.add(path, value, &domains.Problem{Code: code, Reason: reason, Want: want})
 }
 
-// publisher parses Config.Publishers[i].
-func (v *validator) publisher(i int) (domain string, isPattern bool, problem *badvalue.Error) {
-	value := v.cfg.Publishers[i]
-	base, isPattern := strings.CutPrefix(value, "*.")
+// element returns the path of an element of a list.
+func element(list string, i int) string { return list + "[" + strconv.Itoa(i) + "]" }
+
+// parse parses the value.
+func (p *publisher) parse(h *hosts, allowsPublicSuffix bool) *badvalue.Error {
+	base, isPattern := strings.CutPrefix(p.value, "*.")
 	domain, err := domains.Parse(base)
 	if isPattern && err != nil && !strings.Contains(base, ".") {
 		// Only a pattern may have a single label: "*.example".
@@ -153,23 +143,24 @@ func (v *validator) publisher(i int) (domain string, isPattern bool, problem *ba
 	}
 	if err != nil {
 		if err.Instead != "" && !isPattern { // a pasted origin of a cache needs one correction, not two
-			if p := v.hosts.publisherProblem(err.Instead, false, false); p != nil {
+			if p := h.publisherProblem(err.Instead, false, false); p != nil {
 				err = p
 			}
 		}
 		if err.Instead != "" {
-			err.Instead = value[:len(value)-len(base)] + err.Instead
+			err.Instead = p.value[:len(p.value)-len(base)] + err.Instead
 		}
-		problem = err.Of(element("publishers", i), value)
-		if origin := domains.DevelopmentOrigin(value); origin != "" {
+		problem := err.Of(element("publishers", p.index), p.value)
+		if origin := domains.DevelopmentOrigin(p.value); origin != "" {
 			problem.Want = fmt.Sprintf("%q in origins, for local development", origin)
 		}
-		return "", false, problem
+		return problem
 	}
-	if p := v.hosts.publisherProblem(domain, isPattern, v.cfg.DangerouslyAllowPublicSuffixWildcards); p != nil {
-		return "", false, p.Of(element("publishers", i), value)
+	if err := h.publisherProblem(domain, isPattern, allowsPublicSuffix); err != nil {
+		return err.Of(element("publishers", p.index), p.value)
 	}
-	return domain, isPattern, nil
+	p.domain, p.isPattern = domain, isPattern
+	return nil
 }
 
 // publisherProblem returns why a valid domain, or a pattern over it, must not be allowed.
@@ -208,7 +199,7 @@ func (h *hosts) publisherProblem(domain string, isPattern, allowsPublicSuffix bo
 	return nil
 }
 
-func (v *validator) origins(values []string) {
+func (v *validation) origins(values []string) {
 	for i, value := range values {
 		p := domains.CheckOrigin(value)
 		if slices.ContainsFunc(v.hosts.reserved, func(host reservedHost) bool { return host.domain == domains.HostOf(value) }) {
@@ -220,7 +211,7 @@ func (v *validator) origins(values []string) {
 	}
 }
 
-func (v *validator) methods(values []string) {
+func (v *validation) methods(values []string) {
 	for i, value := range values {
 		path, upper := element("methods", i), strings.ToUpper(value)
 		switch {
@@ -237,7 +228,7 @@ func (v *validator) methods(values []string) {
 	}
 }
 
-func (v *validator) requestHeaders(values []string) {
+func (v *validation) requestHeaders(values []string) {
 	for i, value := range values {
 		path, lower := element("requestHeaders", i), strings.ToLower(value)
 		switch {
@@ -268,7 +259,7 @@ func isForbiddenRequestHeader(lower string) bool {
 	return strings.HasPrefix(lower, "proxy-") || strings.HasPrefix(lower, "sec-")
 }
 
-func (v *validator) responseHeaders(values []string) {
+func (v *validation) responseHeaders(values []string) {
 	for i, value := range values {
 		path := element("responseHeaders", i)
 		switch {
@@ -283,7 +274,7 @@ func (v *validator) responseHeaders(values []string) {
 	}
 }
 
-func (v *validator) maxAge(d time.Duration) {
+func (v *validation) maxAge(d time.Duration) {
 	switch {
 	case d < 0 || d > maxMaxAge:
 		v.report(badvalue.OutOfRange, "maxAge", d.String(), "is out of range", "0 to 24h")
@@ -292,7 +283,7 @@ func (v *validator) maxAge(d time.Duration) {
 	}
 }
 
-func (v *validator) email(cfg Email) {
+func (v *validation) email(cfg Email) {
 	for i, value := range cfg.Senders {
 		path := element("email.senders", i)
 		address, p := parseSender(value)

@@ -12,8 +12,8 @@ type verdict struct {
 	sender   sender
 	claim    claim
 	identity identity
+	asked    asked
 	reason   Reason
-	headers  string // that an allowed preflight asked for, as it listed them
 }
 
 // judge takes a request through the stages, each in a file of its own:
@@ -21,12 +21,12 @@ type verdict struct {
 //	caller    caller.go      what the request says
 //	sender    email.go       which email it comes from, if any
 //	claim     reverse.go     whose page its Origin names
-//	identity  identity.go    whether that publisher is allowed
+//	identity  identity.go    whether that publisher is allowed, after the claim is checked if that is necessary
+//	asked     preflight.go   whether an allowed caller's preflight asks for what it may
 //	reason    decide.go      whether the request is allowed, and why
 //
 // respond, in response.go, then writes the headers. Each stage reads the values of the
-// stages before it, and fills its own field of v. But a claim is only checked once it must be,
-// by identity or by reason, because a publisher that is listed needs no check. To copy these values would cost more than a
+// stages before it, and fills its own field of v. To copy these values would cost more than a
 // lookup. If r is nil, the caller is already set.
 func (p *policy) judge(v *verdict, r *http.Request) {
 	if r != nil {
@@ -39,11 +39,10 @@ func (p *policy) judge(v *verdict, r *http.Request) {
 		v.claim.read(v.caller.origin, &p.hosts)
 		v.identity.find(p, &v.caller, &v.claim)
 	}
-	v.reason = p.decide(&v.caller, &v.sender, &v.claim, &v.identity)
-	if v.isGrantedPreflight() {
-		// Kept, so that Config.Observe cannot change what was checked.
-		v.headers = strings.Join(v.caller.requestHeaders(), ",")
+	if v.caller.isPreflight && (v.identity.match.isAllowed() || v.sender.reason == ReasonEmailV1) {
+		v.asked.check(p, &v.caller, isOwn(&v.claim, &v.identity))
 	}
+	v.reason = p.decide(&v.caller, &v.sender, &v.claim, &v.identity, &v.asked)
 }
 
 // isGrantedPreflight reports whether the request is an allowed preflight. Mail clients that

@@ -15,10 +15,10 @@ import (
 // A file has the members that a JSON file can have.
 type file struct {
 	ampcors.Config
-	PublishersFile string        `json:"publishersFile"` // a text file with a publisher on each line
-	CachesFile     string        `json:"cachesFile"`     // a file with the AMP Caches to trust, as https://cdn.ampproject.org/caches.json, in place of caches
-	Asked          source.Config `json:"source"`         // how a database is asked, if the program has a source.Source
-	Schema         string        `json:"$schema"`        // for editors: the URL or path of schema.json
+	PublishersFile string        `json:"publishersFile,omitempty"` // a text file with a publisher on each line
+	CachesFile     string        `json:"cachesFile,omitempty"`     // a file with the AMP Caches to trust, as https://cdn.ampproject.org/caches.json, in place of caches
+	Asked          source.Config `json:"source,omitzero"`          // how a database is asked, for serve-authz or a program that has one
+	Schema         string        `json:"$schema,omitempty"`        // for editors: the URL or path of schema.json
 }
 
 // A decoder collects what is wrong with a JSON file and the files that it names.

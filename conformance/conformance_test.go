@@ -75,14 +75,10 @@ func TestTheAnswersAreThoseOfTheCode(t *testing.T) {
 	}
 }
 
-func TestTheSchemaHasEachMember(t *testing.T) {
-	schema, err := os.ReadFile("schema.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := jsonschema.Check(schema, reflect.TypeFor[vectors.File](), reflect.TypeFor[json.RawMessage]()); err != nil {
-		t.Error(err)
-	}
+func TestSchema(t *testing.T) {
+	jsonschema.Check(t, "schema.json", "Vectors of ampcors", reflect.TypeFor[vectors.File](), map[reflect.Type]func(jsonschema.Schema) jsonschema.Schema{
+		reflect.TypeFor[json.RawMessage](): func(jsonschema.Schema) jsonschema.Schema { return jsonschema.Schema{"type": "object"} },
+	})
 }
 
 // removeAnswers removes what complete can compute, and returns how many vectors lost an answer.

@@ -1,90 +1,97 @@
-// Package jsonschema compares JSON Schemas, which people write, with the Go types that they describe.
+// Package jsonschema makes JSON Schemas (draft 2020-12) of Go types. What a member means is its field's comment.
 package jsonschema
 
 import (
+	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
 	"strings"
+	"testing"
 )
 
-// A Schema has what is compared of a JSON Schema, draft 2020-12.
-type Schema struct {
-	Description string             `json:"description"`
-	Type        string             `json:"type"`
-	Items       *Schema            `json:"items"`
-	Properties  map[string]*Schema `json:"properties"`
-	Additional  any                `json:"additionalProperties"`
+// A Schema is the JSON Schema of a value.
+type Schema map[string]any
+
+// Check fails the test if the file is not the schema of typ. With UPDATE_SCHEMA set, it writes the file. The test must be in a
+// folder of the root module. Each function of special returns the schema of a type that is not in JSON as its Go type
+// says.
+func Check(t *testing.T, file, title string, typ reflect.Type, special map[reflect.Type]func(Schema) Schema) {
+	t.Helper()
+	s := of(t, typ, special)
+	s["$schema"], s["title"] = "https://json-schema.org/draft/2020-12/schema", title
+	var want bytes.Buffer
+	encoder := json.NewEncoder(&want)
+	encoder.SetIndent("", "\t")
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(s); err != nil {
+		t.Fatal(err)
+	}
+	if os.Getenv("UPDATE_SCHEMA") != "" {
+		if err := os.WriteFile(file, want.Bytes(), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want.Bytes()) {
+		t.Errorf("%s is not the schema of %s and its comments: UPDATE_SCHEMA=1 go test -run %s . writes it", file, typ, t.Name())
+	}
 }
 
-// Check returns how the schema differs from the type: a member that only one of them has, another type, or
-// a description that is not the comment of the field. The schema of a type in known is not compared. The test that
-// calls it is in a folder of the root module.
-func Check(data []byte, typ reflect.Type, known ...reflect.Type) error {
-	var s Schema
-	if err := json.Unmarshal(data, &s); err != nil {
-		return err
-	}
-	return s.check("", typ, known)
-}
-
-func (s *Schema) check(path string, typ reflect.Type, known []reflect.Type) error {
-	want := map[reflect.Kind]string{
-		reflect.Struct: "object", reflect.Map: "object", reflect.Slice: "array", reflect.String: "string",
-		reflect.Bool: "boolean", reflect.Int: "integer", reflect.Int64: "integer",
-	}[typ.Kind()]
-	for _, t := range known {
-		if typ == t {
-			return nil
+// of returns the schema of a type. Members may be missing if their tag says that they are omitted, and others than these are an error.
+func of(t *testing.T, typ reflect.Type, special map[reflect.Type]func(Schema) Schema) (s Schema) {
+	t.Helper()
+	switch typ.Kind() {
+	case reflect.String:
+		s = Schema{"type": "string"}
+	case reflect.Bool:
+		s = Schema{"type": "boolean"}
+	case reflect.Int, reflect.Int64:
+		s = Schema{"type": "integer"}
+	case reflect.Slice:
+		s = Schema{"type": "array", "items": of(t, typ.Elem(), special)}
+	case reflect.Map:
+		s = Schema{"type": "object", "additionalProperties": of(t, typ.Elem(), special)}
+	case reflect.Struct:
+		properties, required := Schema{}, []string{}
+		for _, field := range reflect.VisibleFields(typ) {
+			name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
+			if field.Anonymous || name == "" || name == "-" {
+				continue
+			}
+			owner := typ
+			for _, i := range field.Index[:len(field.Index)-1] {
+				owner = owner.Field(i).Type
+			}
+			member := of(t, field.Type, special)
+			member["description"] = commentOf(t, owner, field.Name)
+			properties[name] = member
+			if !strings.HasPrefix(options, "omit") {
+				required = append(required, name)
+			}
 		}
-	}
-	switch {
-	case s.Type != want:
-		return fmt.Errorf("%s is %q in the schema, and %s in Go", path, s.Type, typ)
-	case typ.Kind() == reflect.Slice:
-		return s.Items.check(path+"[]", typ.Elem(), known)
-	case typ.Kind() != reflect.Struct:
-		return nil
-	}
-	var errs []error
-	members := make(map[string]bool)
-	for _, field := range reflect.VisibleFields(typ) {
-		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		if field.Anonymous || name == "" || name == "-" {
-			continue
+		s = Schema{"type": "object", "properties": properties, "additionalProperties": false}
+		if len(required) > 0 {
+			s["required"] = required
 		}
-		members[name] = true
-		owner := typ
-		for _, i := range field.Index[:len(field.Index)-1] {
-			owner = owner.Field(i).Type
-		}
-		comment, err := commentOf(owner, field.Name)
-		if member := s.Properties[name]; err != nil {
-			errs = append(errs, err)
-		} else if member == nil {
-			errs = append(errs, fmt.Errorf("%s.%s is not in the schema", path, name))
-		} else if member.Description != comment {
-			text, _ := json.Marshal(comment)
-			errs = append(errs, fmt.Errorf("%s.%s: the comment in Go is %s", path, name, text))
-		} else {
-			errs = append(errs, member.check(path+"."+name, field.Type, known))
-		}
+	case reflect.Uint8: // of a json.RawMessage, which is special
+		s = Schema{}
+	default:
+		t.Fatal(typ, "has no schema")
 	}
-	for name := range s.Properties {
-		if !members[name] {
-			errs = append(errs, fmt.Errorf("%s.%s is only in the schema", path, name))
-		}
+	if change := special[typ]; change != nil {
+		s = change(s)
 	}
-	if s.Additional != false {
-		errs = append(errs, fmt.Errorf("%s may have unknown members in the schema", path))
-	}
-	return errors.Join(errs...)
+	return s
 }
 
 const module = "github.com/ampcors/ampcors"
@@ -92,26 +99,17 @@ const module = "github.com/ampcors/ampcors"
 // links are what go doc shows as links: [Config], [source.Config].
 var links = regexp.MustCompile(`\[([A-Za-z.]+)\]`)
 
-// forFiles replaces names of Go, which a reader of a file does not know.
-var forFiles = strings.NewReplacer(
-	"; if nil, those of cacheurl.DefaultCaches.", "; if missing, Google's and Bing's.",
-	" See cacheurl.Cache for why a former cache's domain is a risk.", " Do not list a former cache: whoever owns its domain can serve any page under any publisher's prefix.",
-	"if the program has a source.Source", "for serve-authz or a program that has one",
-	": cacheurl.DomainPrefix returns no dash for them", ": ampcors prefix prints one without a dash for them",
-	"; if nil, ", "; if missing, ",
-	"If nil, ", "If missing, ",
-)
-
-// commentOf returns the comment above or beside a struct's field, as one line without links and for readers of a file.
-func commentOf(typ reflect.Type, name string) (comment string, err error) {
+// commentOf returns the comment above or beside a struct's field, as one line without links.
+func commentOf(t *testing.T, typ reflect.Type, name string) (comment string) {
+	t.Helper()
 	files, err := filepath.Glob(filepath.Join("..", strings.TrimPrefix(typ.PkgPath(), module), "*.go"))
 	if err != nil {
-		return "", err
+		t.Fatal(err)
 	}
 	for _, file := range files {
 		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
-			return "", err
+			t.Fatal(err)
 		}
 		ast.Inspect(parsed, func(n ast.Node) bool {
 			spec, ok := n.(*ast.TypeSpec)
@@ -131,7 +129,7 @@ func commentOf(typ reflect.Type, name string) (comment string, err error) {
 		})
 	}
 	if comment == "" {
-		return "", fmt.Errorf("%s.%s has no comment", typ, name)
+		t.Error(fmt.Sprintf("%s.%s", typ, name), "has no comment")
 	}
-	return forFiles.Replace(links.ReplaceAllString(strings.Join(strings.Fields(comment), " "), "$1")), nil
+	return links.ReplaceAllString(strings.Join(strings.Fields(comment), " "), "$1")
 }

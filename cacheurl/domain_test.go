@@ -132,10 +132,13 @@ func TestAPublisherMayBeWrittenInUnicodeOrASCIIAndAnyCase(t *testing.T) {
 }
 
 func TestOriginsReturnsOneOriginPerCache(t *testing.T) {
-	got, err := cacheurl.Origins("Example.com")
+	got, err := cacheurl.Origins("Example.com", cacheurl.DefaultCaches()[:2]...)
 	want := []string{"https://example-com.cdn.ampproject.org", "https://example-com.www.bing-amp.com"}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("Origins = %q, %v; want %q", got, err, want)
+	}
+	if all, err := cacheurl.Origins("example.com"); err != nil || len(all) != len(cacheurl.DefaultCaches()) || !slices.Equal(all[:2], want) {
+		t.Errorf("Origins = %q, %v; want one on each cache", all, err)
 	}
 	got, err = cacheurl.Origins("example.com", cacheurl.Cache{ID: "mine", CacheDomain: "amp.example.net"})
 	if want := []string{"https://example-com.amp.example.net"}; err != nil || !slices.Equal(got, want) {

@@ -80,7 +80,7 @@ func ExamplePublisherDomain() {
 }
 
 func ExampleOrigins() {
-	origins, err := cacheurl.Origins("www.example.com")
+	origins, err := cacheurl.Origins("www.example.com", cacheurl.DefaultCaches()[:2]...) // without a list: on each
 	fmt.Println(strings.Join(origins, "\n"), err)
 	// Output:
 	// https://www-example-com.cdn.ampproject.org

@@ -98,6 +98,10 @@ func TestEveryFieldCanBeSetInAFile(t *testing.T) {
 }
 
 func TestErrorsAreReportedWithTheirPosition(t *testing.T) {
+	others := ""
+	for _, c := range cacheurl.DefaultCaches()[2:] {
+		others += ` or "` + c.ID + `"`
+	}
 	for _, test := range []struct {
 		name string
 		file string
@@ -114,7 +118,7 @@ config.json:3:29: "Publishers" is unknown; did you mean "publishers"?
 config.json:3:58: "source.tll" is unknown; did you mean "ttl"?
 config.json:3:72: "max_age" is unknown; did you mean "maxAge"?`},
 		{name: "a cache that is not known", file: `{"publishers": ["a.example"], "caches": ["bing", "cloudflare"]}`, text: "",
-			want: `config.json:1:50: caches[1] "cloudflare" is not the id of a known cache; want "google" or "bing", or an object as in caches.json`},
+			want: `config.json:1:50: caches[1] "cloudflare" is not the id of a known cache; want "google" or "bing"` + others + `, or an object as in caches.json`},
 		{name: "wrong types", file: `{"publishers": "a.example", "origins": [1, "https://a.example", null, {"x": []}], "credentialed": "yes",
   "maxAge": "10 minutes", "caches": null, "email": [], "reportOnly": 0, "publishersFile": ["a"],
   "source": {"ttl": true, "maxEntries": "7", "timeout": 1e3, "maxConcurrent": 99999999999999999999}}`, text: "",

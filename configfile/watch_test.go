@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/internal/servertest"
 	"github.com/ampcors/ampcors/source"
 )
@@ -623,21 +624,23 @@ func TestAChangeOfTheCachesIsLogged(t *testing.T) {
 	time.Sleep(quick) // the file system does not use the bubble's clock
 	synctest.Test(t, func(t *testing.T) {
 		w := startWatching(t, filepath.Join(dir, "c.json"), interval)
-		w.waitForLog(4, `no longer trusted" file=`+filepath.Join(dir, "c.json")+" cache=bing domain=www.bing-amp.com") // and google
+		lines := 2 + len(cacheurl.DefaultCaches()) // a configuration, a new cache, and each default cache
+		last := cacheurl.DefaultCaches()[lines-3]
+		w.waitForLog(lines, `no longer trusted" file=`+filepath.Join(dir, "c.json")+" cache="+last.ID+" domain="+last.CacheDomain)
 		if !w.allows("www-example-com.old.example") || w.allows("www-example-com.cdn.ampproject.org") {
 			t.Error("the file does not say which caches are trusted")
 		}
 		pass(time.Millisecond)
 		replace(t, path, fmt.Sprintf(format, "new", "new.example"))
-		w.waitForLog(7, "no longer trusted")
-		if lines := w.lines(); !strings.Contains(lines[5], "is trusted that was not before") || !strings.Contains(lines[5], "cache=new domain=new.example") || !strings.Contains(lines[6], "cache=old domain=old.example") {
-			t.Errorf("%s", strings.Join(lines, "\n"))
+		w.waitForLog(lines+3, "no longer trusted")
+		if log := w.lines()[lines:]; !strings.Contains(log[1], "is trusted that was not before") || !strings.Contains(log[1], "cache=new domain=new.example") || !strings.Contains(log[2], "cache=old domain=old.example") {
+			t.Errorf("%s", strings.Join(log, "\n"))
 		}
 		if w.allows("www-example-com.old.example") || !w.allows("www-example-com.new.example") {
 			t.Error("the change is not applied")
 		}
 		writeFile(t, path, "")
-		w.waitForLog(8, "cachesFile cannot be used")
+		w.waitForLog(lines+4, "cachesFile cannot be used")
 		if !w.allows("www-example-com.new.example") {
 			t.Error("an emptied file is applied")
 		}
@@ -654,8 +657,8 @@ func TestTheProgramsOwnCachesAndThoseOfTheFileExcludeEachOther(t *testing.T) {
 	time.Sleep(quick) // the file system does not use the bubble's clock
 	synctest.Test(t, func(t *testing.T) {
 		w := startWatchingFile(t, File{Path: path, CachesFile: own}, interval)
-		w.waitForLog(4, "no longer trusted") // google and bing
-		lines := 4
+		lines := 2 + len(cacheurl.DefaultCaches()) // a configuration, a new cache, and each default cache
+		w.waitForLog(lines, "no longer trusted")
 		for member, text := range map[string]string{
 			"caches":     `{"publishers": ["www.example.com"], "caches": []}`,
 			"cachesFile": `{"publishers": ["www.example.com"], "cachesFile": "other.json"}`,

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/probe"
 	"github.com/ampcors/ampcors/probe/probetest"
 )
@@ -158,7 +159,7 @@ func TestTheEstimateOfARightBackendIsExact(t *testing.T) {
 	}
 	for _, c := range probetest.Cases() {
 		if want := map[string]int{"right": 171, "ampcors": 171, "ampcors, a form": 186}[c.Name]; want > 0 {
-			check(c.Name, c.Backend(), probe.Config{Endpoints: []probe.Endpoint{c.Endpoint}, Publishers: []string{c.Publisher}, Unsafe: c.Unsafe, Cookie: c.Cookie}, want)
+			check(c.Name, c.Backend(), probe.Config{Endpoints: []probe.Endpoint{c.Endpoint}, Publishers: []string{c.Publisher}, Caches: cacheurl.DefaultCaches()[:2], Unsafe: c.Unsafe, Cookie: c.Cookie}, want)
 		}
 	}
 	for _, c := range probetest.EmailCases() {

@@ -238,7 +238,7 @@ func TestHostileServersCostLittle(t *testing.T) {
 		}))
 		defer server.Close()
 		e := Endpoint{URL: server.URL, Method: "GET", Answer: AnswerJSON}
-		report, err := Run(t.Context(), Config{Endpoints: []Endpoint{e}, Publishers: []string{publisher}})
+		report, err := Run(t.Context(), Config{Endpoints: []Endpoint{e}, Publishers: []string{publisher}, Caches: cacheurl.DefaultCaches()[:2]})
 		if err != nil {
 			t.Fatal(err)
 		}

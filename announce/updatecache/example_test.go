@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"github.com/ampcors/ampcors/announce/updatecache"
+	"github.com/ampcors/ampcors/cacheurl"
 )
 
 // If tenants choose the domains, Verify must not reach hosts of the internal network. A domain
@@ -57,7 +58,8 @@ func Example() {
 		log.Fatal(err)
 	}
 	flusher, err := updatecache.New(updatecache.Config{
-		Signer:     key,      // or a crypto.Signer of a key management service
+		Signer:     key, // or a crypto.Signer of a key management service
+		Caches:     cacheurl.DefaultCaches()[:2],
 		HTTPClient: web(mux), // for this example only
 	})
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ampcors/ampcors/announce/queue"
+	"github.com/ampcors/ampcors/cacheurl"
 )
 
 // Each cache is asked by itself. What is left can be added again, for the cache that has not answered.
@@ -29,7 +30,7 @@ func TestAQueueFlushesOnEachCache(t *testing.T) {
 			}
 			return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader("OK"))}, nil
 		})
-		c, err := New(Config{Signer: toolboxKey(), HTTPClient: &http.Client{Transport: transport}})
+		c, err := New(Config{Signer: toolboxKey(), Caches: cacheurl.DefaultCaches()[:2], HTTPClient: &http.Client{Transport: transport}}) // Google and Bing
 		if err != nil {
 			t.Fatal(err)
 		}

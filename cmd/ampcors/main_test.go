@@ -17,6 +17,7 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/configfile"
 	"github.com/ampcors/ampcors/internal/readme"
 	"github.com/ampcors/ampcors/internal/servertest"
@@ -37,6 +38,10 @@ func run(t *testing.T, stdin string, args ...string) (code int, stdout, stderr s
 }
 
 func TestConversions(t *testing.T) {
+	onOtherCaches := ""
+	for _, c := range cacheurl.DefaultCaches()[2:] {
+		onOtherCaches += "https://a-example." + c.CacheDomain + "\nhttps://xdtukm3ruasnvlqg6mlejewav7g6cnghor6bkwz5qpba3y2b5bkq." + c.CacheDomain + "\n"
+	}
 	other := otherCaches(t)
 	emails := filepath.Join(t.TempDir(), "emails.json")
 	if err := os.WriteFile(emails, []byte(`{"email": {"senders": ["news@example.com"]}}`), 0o600); err != nil {
@@ -72,7 +77,7 @@ func TestConversions(t *testing.T) {
 ]
 `},
 		{name: "nothing", args: []string{"prefix"}, code: exitUsage, err: "nothing on standard input"},
-		{name: "origins", args: []string{"origins", "a.example"}, want: "https://a.example\nhttps://a-example.cdn.ampproject.org\nhttps://xdtukm3ruasnvlqg6mlejewav7g6cnghor6bkwz5qpba3y2b5bkq.cdn.ampproject.org\nhttps://a-example.www.bing-amp.com\nhttps://xdtukm3ruasnvlqg6mlejewav7g6cnghor6bkwz5qpba3y2b5bkq.www.bing-amp.com\n"},
+		{name: "origins", args: []string{"origins", "a.example"}, want: "https://a.example\nhttps://a-example.cdn.ampproject.org\nhttps://xdtukm3ruasnvlqg6mlejewav7g6cnghor6bkwz5qpba3y2b5bkq.cdn.ampproject.org\nhttps://a-example.www.bing-amp.com\nhttps://xdtukm3ruasnvlqg6mlejewav7g6cnghor6bkwz5qpba3y2b5bkq.www.bing-amp.com\n" + onOtherCaches},
 		{name: "origins of all forms", args: []string{"origins", "--caches", other, "é-x.com"}, want: "https://xn---x-9ia.com\nhttps://xn----x-com-9xa.cache.example\nhttps://xn--0---x-com-0-cbb.cache.example\nhttps://6vyz5odpwzi24rhvlctdle6yqvr66pgdogi67dpqegncwquf5ava.cache.example\n"},
 		{name: "origins without another publisher's", args: []string{"origins", "--caches", other, "faß.de"}, want: "https://xn--fa-hia.de\nhttps://xn--fa-de-mqa.cache.example\nhttps://hr7lkydfj2a3j3xjh5qfs5sicrjlowpcmuj46imgsymx3wcysi4q.cache.example\n"},
 		{name: "caches that are not there", args: []string{"origins", "--caches", "nowhere.json", "a.example"}, code: exitUsage, err: "nowhere.json"},
@@ -136,6 +141,10 @@ func TestConversions(t *testing.T) {
 
 // --caches names the caches that are trusted, where the file names none.
 func TestTheCachesOfTheFlagAreTrusted(t *testing.T) {
+	otherIDs := ""
+	for _, c := range cacheurl.DefaultCaches()[2:] {
+		otherIDs += ", " + c.ID
+	}
 	caches, file := otherCaches(t), filepath.Join(t.TempDir(), "config.json")
 	for _, test := range []struct {
 		config, args string
@@ -145,7 +154,7 @@ func TestTheCachesOfTheFlagAreTrusted(t *testing.T) {
 		{"", "explain --publisher www.example.com --caches " + caches + " https://www-example-com.cache.example", exitClean, "Reason: cache_origin."},
 		{"", "explain --publisher www.example.com --caches " + caches + " https://www-example-com.cdn.ampproject.org", exitFindings, "Reason: unknown_host."},
 		{`{"publishers": ["www.example.com"]}`, "check --caches " + caches + " " + file, exitClean, "caches: other (as " + caches + " says)"},
-		{`{"publishers": ["www.example.com"]}`, "check " + file, exitClean, "caches: google, bing (built in)"},
+		{`{"publishers": ["www.example.com"]}`, "check " + file, exitClean, "caches: google, bing" + otherIDs + " (built in)"},
 		{`{"publishers": ["www.example.com"], "caches": []}`, "check " + file, exitClean, "caches: none (as the file says)"},
 		{`{"publishers": ["www.example.com"], "caches": []}`, "check --caches " + caches + " " + file, exitFindings, ":1:47: caches is set, and the program was started with the caches of " + caches + "; want one of them"},
 		{`{"publishers": ["www.example.com"], "cachesFile": "` + caches + `"}`, "explain --config " + file + " --caches " + caches + " null", exitUsage, "cachesFile is set, and the program was started with the caches of"},
@@ -472,7 +481,7 @@ func TestProbeWritesEachFormat(t *testing.T) {
 		}
 		s := suites.Suite
 		i := slices.IndexFunc(s.Cases, func(c junitCase) bool { return c.Failure != nil })
-		if s.Tests != len(s.Cases) || s.Failures != 5 || s.Skipped < 90 || s.Tests < 190 || s.Cases[i].Failure.Type != "high" || s.Cases[i].Name != "pages: the publisher's own page https://www.example.com" ||
+		if s.Tests != len(s.Cases) || s.Failures != 1+2*len(cacheurl.DefaultCaches()) || s.Skipped < 90 || s.Tests < 190 || s.Cases[i].Failure.Type != "high" || s.Cases[i].Name != "pages: the publisher's own page https://www.example.com" ||
 			s.Cases[i].Failure.Message != "wildcard-with-credentials: Access-Control-Allow-Origin is * for a request with credentials" {
 			t.Errorf("%+v", s)
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/configfile"
 	"github.com/ampcors/ampcors/internal/mwtest"
 	"github.com/ampcors/ampcors/internal/servertest"
@@ -43,7 +44,7 @@ func newMiddleware(t *testing.T) (*ampcors.Middleware, *source.Source) {
 		t.Fatal(err)
 	}
 	t.Cleanup(cache.Close)
-	m, err := ampcors.New(ampcors.Config{Publishers: []string{"www.example.com", "*.news.example"}, Source: cache})
+	m, err := ampcors.New(ampcors.Config{Publishers: []string{"www.example.com", "*.news.example"}, Caches: cacheurl.DefaultCaches()[:2], Source: cache})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/ampcors/ampcors/source"
+	"github.com/ampcors/ampcors/source/driver"
 )
 
 // A Decision reports whether a request, or an origin, is allowed, and why. Origin, EmailSender
@@ -68,7 +68,7 @@ func (d Decision) LogValue() slog.Value {
 		attrs = append(attrs, slog.Bool("stale", true))
 	}
 	if d.SourceErr != nil {
-		attrs = append(attrs, slog.String("source_error", printable(source.LogText(d.SourceErr), 200-len("..."))))
+		attrs = append(attrs, slog.String("source_error", printable(driver.LogText(d.SourceErr), 200-len("..."))))
 	}
 	return slog.GroupValue(attrs...)
 }

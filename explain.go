@@ -7,7 +7,7 @@ import (
 
 	"github.com/ampcors/ampcors/internal/domains"
 	"github.com/ampcors/ampcors/internal/prefixes"
-	"github.com/ampcors/ampcors/source"
+	"github.com/ampcors/ampcors/source/driver"
 )
 
 // An Explanation shows how a request or an Origin value was decided, one step after another.
@@ -215,9 +215,9 @@ func (e *Explanation) explainIdentity(p *policy, v *verdict) {
 			detail = "The hash prefix of this publisher, which the Source knows."
 		}
 	case stale:
-		detail = "Known to the Source when it last answered. Now it failed: " + source.LogText(id.err) + "."
+		detail = "Known to the Source when it last answered. Now it failed: " + driver.LogText(id.err) + "."
 	case unanswered:
-		publisher, detail = e.Decision.ClaimedPublisher, "Not in Publishers, and the Source failed: "+source.LogText(id.err)+"."
+		publisher, detail = e.Decision.ClaimedPublisher, "Not in Publishers, and the Source failed: "+driver.LogText(id.err)+"."
 	case noMatch:
 		detail = "Neither listed in Publishers nor matched by a pattern there"
 		if isHash {

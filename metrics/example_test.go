@@ -35,3 +35,19 @@ func ExampleHandler() {
 	// Output:
 	// ampcors_decisions_total{allowed="false",reason="publisher_not_allowed"} 1
 }
+
+// Another monitoring system than Prometheus, here StatsD, gets the samples.
+func ExampleCounts_Samples() {
+	mw, err := ampcors.New(ampcors.Config{Publishers: []string{"www.example.com"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, s := range metrics.Of(mw, nil, nil).Samples() {
+		if s.Name == "ampcors_cache_requests_total" {
+			fmt.Printf("%s.%s:%v|g\n", s.Name, strings.Join(s.LabelValues, "."), s.Value)
+		}
+	}
+	// Unordered output:
+	// ampcors_cache_requests_total.bing:0|g
+	// ampcors_cache_requests_total.google:0|g
+}

@@ -17,7 +17,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"strings"
 )
 
 // A Database describes a database by functions. Only PublisherByDomain is required. Leave a function nil
@@ -109,15 +108,4 @@ func (d *Database) check() error {
 		errs = append(errs, errors.New("source: Database.Shards is set, but Shard is nil; want a function"))
 	}
 	return errors.Join(errs...)
-}
-
-// LogText returns the text of an error in one line of at most 200 bytes, for logs: those of databases can have
-// many lines.
-func LogText(err error) string {
-	const most, end = 200, 60 // the cause is often at the end
-	text := strings.Join(strings.Fields(err.Error()), " ")
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most-end-len("...")], "") + "..." + strings.ToValidUTF8(text[len(text)-end:], "")
 }

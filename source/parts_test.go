@@ -3,7 +3,6 @@ package source
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 )
@@ -143,19 +142,5 @@ func TestARefreshBeginsBeforeExpiry(t *testing.T) {
 	}
 	if len(seen) < 900 {
 		t.Error("no jitter")
-	}
-}
-
-func TestListenersAreCalledUntilTheyStop(t *testing.T) {
-	t.Parallel()
-	var l Listeners
-	var got []string
-	stop := l.Notify(func(domains ...string) { got = append(got, domains...) })
-	l.Notify(func(domains ...string) { got = append(got, "other") })
-	l.Call("a.example", "b.example")
-	stop()
-	l.Call("c.example")
-	if want := []string{"a.example", "b.example", "other", "other"}; !slices.Equal(got, want) {
-		t.Errorf("%q; want %q", got, want)
 	}
 }

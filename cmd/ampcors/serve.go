@@ -21,6 +21,7 @@ import (
 	"github.com/ampcors/ampcors/configfile"
 	"github.com/ampcors/ampcors/metrics"
 	"github.com/ampcors/ampcors/source"
+	"github.com/ampcors/ampcors/source/driver"
 	"github.com/ampcors/ampcors/source/pgsource"
 )
 
@@ -174,7 +175,7 @@ func (d *database) lookups(ctx context.Context, config string, log *slog.Logger,
 		case errors.Is(err, pgsource.ErrOtherTriggers):
 			stop(err)
 		case err != nil:
-			log.Error("ampcors: publishers in the database are not looked up, or their changes are not reported", "error", source.LogText(err))
+			log.Error("ampcors: publishers in the database are not looked up, or their changes are not reported", "error", driver.LogText(err))
 		default:
 			log.Info("ampcors: publishers are looked up", "table", d.table.Table)
 		}

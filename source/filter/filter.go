@@ -22,6 +22,7 @@ import (
 	"github.com/FastFilter/xorfilter"
 
 	"github.com/ampcors/ampcors/source"
+	"github.com/ampcors/ampcors/source/driver"
 )
 
 // Config configures a [Filter]. The zero value is fine.
@@ -111,7 +112,7 @@ func (f *Filter) Run(ctx context.Context) error {
 	for {
 		next := f.every
 		if err := f.build(ctx); err != nil && ctx.Err() == nil {
-			f.log.Error("ampcors: the filter of publishers is not built; the last one stays in use", "error", source.LogText(err))
+			f.log.Error("ampcors: the filter of publishers is not built; the last one stays in use", "error", driver.LogText(err))
 			next = min(next, afterError)
 		}
 		select {

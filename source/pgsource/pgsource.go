@@ -87,6 +87,7 @@ import (
 	"github.com/ampcors/ampcors/badvalue"
 	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/source"
+	"github.com/ampcors/ampcors/source/driver"
 	"github.com/ampcors/ampcors/source/sqlsource"
 )
 
@@ -125,7 +126,7 @@ type Table struct {
 	stop        context.CancelFunc
 	stopped     chan struct{} // closed when the listener has ended
 
-	listeners source.Listeners
+	listeners driver.Listeners
 	all       throttle // of the goroutine that listens
 	fit       atomic.Int32
 }
@@ -293,7 +294,7 @@ func (s *Table) listen(ctx context.Context) {
 		if !isNew {
 			known()
 		}
-		if cause := source.LogText(err); !isNew && !logged[cause] && len(logged) < maxCauses {
+		if cause := driver.LogText(err); !isNew && !logged[cause] && len(logged) < maxCauses {
 			effect := "a change is seen when the remembered answer expires"
 			if isOther {
 				effect = "all lookups fail"

@@ -75,6 +75,7 @@ import (
 	"github.com/ampcors/ampcors/badvalue"
 	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/source"
+	"github.com/ampcors/ampcors/source/driver"
 )
 
 // Config configures how a Store uses Redis.
@@ -128,7 +129,7 @@ type Store struct {
 	log       *slog.Logger
 	stop      context.CancelFunc
 
-	listeners source.Listeners
+	listeners driver.Listeners
 }
 
 // New returns a Store. It does not wait for a connection, so a server can start while Redis is down. An error

@@ -16,7 +16,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/ampcors/ampcors/source"
+	"github.com/ampcors/ampcors/source/driver"
 )
 
 const (
@@ -121,7 +121,7 @@ func (s *Store) watch(ctx context.Context, option rueidis.ClientOption) {
 			listening = false
 			if kind := kindOf(o.err); !logged[kind] && len(logged) < maxCauses {
 				s.log.Error("ampcors: not listening for changes of publishers; a change is seen when the remembered answer expires",
-					"redis", strings.Join(option.InitAddress, ","), "error", source.LogText(o.err))
+					"redis", strings.Join(option.InitAddress, ","), "error", driver.LogText(o.err))
 				logged[kind] = true
 			}
 		}
@@ -158,7 +158,7 @@ func kindOf(err error) string {
 	case errors.As(err, &network), errors.Is(err, context.DeadlineExceeded), errors.Is(err, io.EOF), errors.Is(err, errNoConnection):
 		return "connection"
 	}
-	return source.LogText(err)
+	return driver.LogText(err)
 }
 
 // sleep waits for d, and reports whether ctx is not done.

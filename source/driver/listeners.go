@@ -1,18 +1,17 @@
-package source
+package driver
 
 import (
 	"slices"
 	"sync"
 )
 
-// Listeners are the functions that subscribed to changes, for those who write a [Database] with Notify. The
-// zero value has none. It is safe for concurrent use by multiple goroutines.
+// Listeners are the functions that subscribed to changes. The zero value has none. It is safe for concurrent use by multiple goroutines.
 type Listeners struct {
 	mu  sync.Mutex
 	all []*func(domains ...string) // not changed in place, so that Call needs no lock while it calls
 }
 
-// Notify subscribes changed, until stop is called: it is [Database].Notify.
+// Notify subscribes changed, until stop is called: it is [source.Database].Notify.
 func (l *Listeners) Notify(changed func(domains ...string)) (stop func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -31,14 +31,14 @@ type delivery struct {
 	accepted map[string]bool
 	groups   map[string]*Error // why nothing more is sent
 	cause    map[string]Error  // the last rejection of a page alone because of the content
-	reserve  map[string]string // a page that is sent last
+	reserve  map[string]*Batch // of one page, which is sent last
 }
 
 // deliver sends batches, and halves of those that are rejected because of their content, and returns the
 // results of all URLs. If isCautious, a host that had nothing accepted gets no halves, but one page first.
 func (c *Client) deliver(ctx context.Context, batches []*Batch, isCautious bool) []Batch {
 	d := &delivery{client: c, size: maxURLs, bound: maxRejected / 2, accepted: make(map[string]bool), groups: make(map[string]*Error),
-		cause: make(map[string]Error), reserve: make(map[string]string)}
+		cause: make(map[string]Error), reserve: make(map[string]*Batch)}
 	var rejected []*Batch
 	for _, b := range batches {
 		rejected = append(rejected, d.send(ctx, b.Host, b.URLs)...)
@@ -71,12 +71,11 @@ func (c *Client) deliver(ctx context.Context, batches []*Batch, isCautious bool)
 		rejected = append(rejected, d.sendHalf(ctx, b.Host, halves[first])...)
 		rejected = append(rejected, d.sendHalf(ctx, b.Host, halves[1-first])...)
 	}
-	for group, page := range d.reserve {
-		host, _, _ := strings.Cut(group, " ")
+	for group, b := range d.reserve {
 		if left[group] {
-			d.leave(host, page)
+			d.leave(b.Host, b.URLs...)
 		} else {
-			d.send(ctx, host, []string{page})
+			d.send(ctx, b.Host, b.URLs)
 		}
 	}
 	for i := range d.results {
@@ -126,7 +125,7 @@ func (d *delivery) leave(host string, urls ...string) {
 // what the bound leaves has a page that is likely accepted, and without that no other one could be given up.
 func (d *delivery) sendHalf(ctx context.Context, host string, urls []string) (rejected []*Batch) {
 	last, group := len(urls)-1, d.client.groupOf(&Batch{Host: host, URLs: urls})
-	if d.reserve[group] != "" || last == 0 {
+	if d.reserve[group] != nil || last == 0 {
 		return d.send(ctx, host, urls)
 	}
 	rejected = d.send(ctx, host, urls[:last:last])
@@ -134,7 +133,7 @@ func (d *delivery) sendHalf(ctx context.Context, host string, urls []string) (re
 	case len(rejected) > 0:
 		rejected[0].URLs = append(rejected[0].URLs, urls[last])
 	case d.results[len(d.results)-1].Err == nil:
-		d.reserve[group] = urls[last]
+		d.reserve[group] = &Batch{Host: host, URLs: urls[last:]}
 	default: // a single page, which is rejected
 		rejected = d.send(ctx, host, urls[last:])
 	}

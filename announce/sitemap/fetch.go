@@ -41,18 +41,10 @@ type StatusError struct {
 	RetryAfter time.Duration // how long the server wants to have no request, from 0 to 24 hours; 0 if it does not say
 }
 
-func (e *StatusError) Error() string {
-	text := fmt.Sprintf("the answer is %d; want 200", e.Status)
-	if e.RetryAfter > 0 {
-		text += fmt.Sprintf(", and the server wants no request for %v", e.RetryAfter)
-	}
-	return text
-}
+func (e *StatusError) Error() string { return (*outbound.StatusError)(e).Error() }
 
 // Retryable reports whether the same request may succeed later.
-func (e *StatusError) Retryable() bool {
-	return e.Status == http.StatusTooManyRequests || outbound.Answer{Status: e.Status}.Retryable()
-}
+func (e *StatusError) Retryable() bool { return (*outbound.StatusError)(e).Retryable() }
 
 // newHTTPClient returns a copy of the client with the limits of this package.
 func (r *Reader) newHTTPClient(client *http.Client) *http.Client {

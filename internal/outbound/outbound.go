@@ -76,13 +76,22 @@ type ShortError struct{ Err error }
 func (e ShortError) Error() string { return Shorten(e.Err.Error()) }
 func (e ShortError) Unwrap() error { return e.Err }
 
-// A statusError is an answer that may be another one later.
-type statusError int
+// A StatusError is an answer with another status than 200.
+type StatusError struct {
+	Status     int
+	RetryAfter time.Duration // its Retry-After, or 0
+}
 
-func (e statusError) Error() string { return fmt.Sprintf("the answer is %d; want 200", int(e)) }
+func (e *StatusError) Error() string {
+	text := fmt.Sprintf("the answer is %d; want 200", e.Status)
+	if e.RetryAfter > 0 {
+		text += fmt.Sprintf(", and the server wants no request for %v", e.RetryAfter)
+	}
+	return text
+}
 
-// Retryable reports whether the server has a problem, or too many requests.
-func (e statusError) Retryable() bool { return e >= 500 || e == http.StatusTooManyRequests }
+// Retryable reports whether the same request may succeed later.
+func (e *StatusError) Retryable() bool { return Answer{Status: e.Status}.Retryable() }
 
 // maxRetryAfter bounds a Retry-After. Longer ones are garbage, such as seconds since 1970.
 const maxRetryAfter = 24 * time.Hour
@@ -105,11 +114,10 @@ func (a Answer) Truncated() bool {
 	return a.BodyErr != nil && !errors.Is(a.BodyErr, io.ErrShortBuffer)
 }
 
-// Retryable reports whether the status, other than 429, says that the same request may
-// succeed later.
+// Retryable reports whether the status says that the same request may succeed later.
 func (a Answer) Retryable() bool {
 	switch a.Status {
-	case http.StatusRequestTimeout, http.StatusMisdirectedRequest, http.StatusTooEarly:
+	case http.StatusRequestTimeout, http.StatusMisdirectedRequest, http.StatusTooEarly, http.StatusTooManyRequests:
 		return true
 	}
 	return a.Status >= 500
@@ -194,7 +202,7 @@ func GetAnyType(ctx context.Context, client *http.Client, url string) (Answer, e
 	case a.Status >= 300 && a.Status < 400:
 		return a, fmt.Errorf("the answer is %d, a redirect to %q; want 200 and the key itself", a.Status, a.Header.Get("Location"))
 	case a.Status != http.StatusOK:
-		return a, statusError(a.Status)
+		return a, &StatusError{a.Status, a.RetryAfter(time.Now())}
 	case errors.Is(a.BodyErr, io.ErrShortBuffer):
 		return a, fmt.Errorf("the answer is longer than %d bytes; want the key and nothing else", maxBody)
 	case a.BodyErr != nil:

@@ -85,7 +85,7 @@ func (e *Error) Error() string {
 	b.WriteString(e.Reason)
 	switch e.Want {
 	case "":
-	case "remove it":
+	case badvalue.RemoveIt:
 		b.WriteString("; " + e.Want)
 	default:
 		b.WriteString("; want " + e.Want)

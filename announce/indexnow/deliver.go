@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // maxRejected is how many requests of a call may be rejected in the search for the pages that the engine rejects.
@@ -40,8 +41,13 @@ func (c *Client) deliver(ctx context.Context, batches []*Batch, isCautious bool)
 	d := &delivery{client: c, size: maxURLs, bound: maxRejected / 2, accepted: make(map[string]bool), groups: make(map[string]*Error),
 		cause: make(map[string]Error), reserve: make(map[string]*Batch)}
 	var rejected []*Batch
+	ahead := d.sendAhead(ctx, batches)
 	for _, b := range batches {
-		rejected = append(rejected, d.send(ctx, b.Host, b.URLs)...)
+		if problem, isSent := ahead[b]; isSent {
+			rejected = append(rejected, d.take(ctx, b, problem, true)...)
+		} else {
+			rejected = append(rejected, d.send(ctx, b.Host, b.URLs)...)
+		}
 		d.batches++
 	}
 	// Half of the bound was for what is too large, the other half is for the search.
@@ -82,6 +88,46 @@ func (c *Client) deliver(ctx context.Context, batches []*Batch, isCautious bool)
 		d.settle(ctx, &d.results[i])
 	}
 	return d.results
+}
+
+// maxAtOnce is how many first requests are sent at one time.
+const maxAtOnce = 16
+
+// sendAhead sends the first batch of each group, several at one time, and returns what came of those that it sent. It begins no more
+// once the engine has failed. What follows from an answer is decided later, in the order of the batches.
+func (d *delivery) sendAhead(ctx context.Context, batches []*Batch) map[*Batch]*Error {
+	var firsts []*Batch
+	seen := make(map[string]bool)
+	for _, b := range batches {
+		if group := d.client.groupOf(b); !seen[group] {
+			seen[group] = true
+			firsts = append(firsts, b)
+		}
+	}
+	var mu sync.Mutex
+	var wait sync.WaitGroup
+	ahead, isDown := make(map[*Batch]*Error), false
+	next := func() (b *Batch) {
+		mu.Lock()
+		defer mu.Unlock()
+		if !isDown && len(firsts) > 0 {
+			b, firsts = firsts[0], firsts[1:]
+		}
+		return b
+	}
+	for range min(d.client.atOnce, len(firsts)) {
+		wait.Go(func() {
+			for b := next(); b != nil; b = next() {
+				problem := d.client.postBatch(ctx, b)
+				mu.Lock()
+				ahead[b] = problem
+				isDown = isDown || problem.isDown()
+				mu.Unlock()
+			}
+		})
+	}
+	wait.Wait()
+	return ahead
 }
 
 // groupOf returns the host of a batch and the location of its key, which all its URLs have: what an engine says of a key is said of
@@ -156,31 +202,53 @@ func (d *delivery) send(ctx context.Context, host string, urls []string) (reject
 		urls = urls[n:]
 		if cause != nil {
 			b.Err = &Error{Host: cause.Host, Err: fmt.Errorf("%w: %w", ErrNotSent, cause.Err), RetryAfter: cause.RetryAfter}
-		} else if problem := d.post(ctx, b); problem != nil && problem.ofContent() {
-			if isFirst && d.batches > 0 { // so that one host does not use up what all have
-				d.free++
-			}
-			if n > 1 {
-				rejected = append(rejected, b)
-				continue
-			}
+			d.results = append(d.results, *b)
+		} else {
+			rejected = append(rejected, d.take(ctx, b, d.client.postBatch(ctx, b), isFirst)...)
 		}
-		d.results = append(d.results, *b)
 	}
 	return rejected
 }
 
-// post sends a batch, and notes the result.
-func (d *delivery) post(ctx context.Context, b *Batch) *Error {
-	own, err := d.client.of(ctx, b.Host)
-	problem := &Error{Host: b.Host, Err: err}
-	if err == nil {
-		problem = own.post(ctx, b)
+// postBatch sends a batch. If it is accepted, Config.Accepted is called.
+func (c *Client) postBatch(ctx context.Context, b *Batch) *Error {
+	own, err := c.of(ctx, b.Host)
+	if err != nil {
+		return &Error{Host: b.Host, Err: err}
 	}
+	problem := own.post(ctx, b)
+	if problem == nil && c.accepted != nil {
+		c.accepted(*b)
+	}
+	return problem
+}
+
+// take notes what came of a batch, and returns it if its halves are to be sent.
+func (d *delivery) take(ctx context.Context, b *Batch, problem *Error, isFirst bool) (rejected []*Batch) {
+	d.note(ctx, b, problem)
+	if problem != nil && problem.ofContent() {
+		if isFirst && d.batches > 0 { // so that one host does not use up what all have
+			d.free++
+		}
+		if len(b.URLs) > 1 {
+			return []*Batch{b}
+		}
+	}
+	d.results = append(d.results, *b)
+	return nil
+}
+
+// isDown reports whether the engine failed, so that nothing more is sent.
+func (e *Error) isDown() bool {
+	return e != nil && !e.ofContent() && !e.ofHost() && e.Retryable()
+}
+
+// note notes what came of a batch.
+func (d *delivery) note(ctx context.Context, b *Batch, problem *Error) {
 	switch {
 	case problem == nil:
 		d.accepted[d.client.groupOf(b)], d.largest = true, max(d.largest, len(b.URLs))
-		return nil
+		return
 	case problem.ofContent():
 		if d.rejected++; len(b.URLs) == 1 {
 			d.cause[d.client.groupOf(b)] = *problem
@@ -191,11 +259,10 @@ func (d *delivery) post(ctx context.Context, b *Batch) *Error {
 		d.client.log.DebugContext(ctx, "ampcors: indexnow: rejected", "host", b.Host, "urls", len(b.URLs), "error", problem)
 	case problem.ofHost():
 		d.groups[d.client.groupOf(b)] = problem
-	case problem.Retryable():
+	case problem.isDown():
 		d.down = problem
 	}
 	b.Err = problem
-	return problem
 }
 
 // settle decides what the engine's answer means for the URLs of a batch, and logs it.

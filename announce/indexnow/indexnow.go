@@ -73,6 +73,9 @@ type Config struct {
 	// HTTPClient sends the requests. A copy of it is used, which follows no redirects, and
 	// has a timeout of 30 seconds if none is set. If nil, a new client is used.
 	HTTPClient *http.Client
+	// Accepted, if set, is called with each request's batch as soon as the engine has accepted it, before Submit returns: for a program
+	// that saves what is done, or shows it. It must be safe for concurrent use by multiple goroutines.
+	Accepted func(Batch)
 	// Logger gets each batch that is accepted (Info) or not (Warn), but never the key. If nil,
 	// slog.Default() is used.
 	Logger *slog.Logger
@@ -86,6 +89,8 @@ type Client struct {
 	endpoint  string
 	userAgent string
 	http      *http.Client
+	accepted  func(Batch)
+	atOnce    int // first requests of hosts
 	log       *slog.Logger
 }
 
@@ -100,6 +105,8 @@ func New(cfg Config) (*Client, error) {
 		endpoint:  cmp.Or(cfg.Endpoint, API),
 		userAgent: cfg.UserAgent,
 		http:      outbound.Client(cfg.HTTPClient),
+		accepted:  cfg.Accepted,
+		atOnce:    maxAtOnce,
 		log:       cfg.Logger,
 	}
 	if cfg.KeysOf == nil {

@@ -20,6 +20,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ampcors/ampcors/announce/queue"
@@ -134,6 +135,7 @@ func TestAtMostTenThousandURLsInARequest(t *testing.T) {
 	t.Parallel()
 	api := &engine{}
 	c := client(t, api, nil)
+	c.atOnce = 1
 	var urls []string
 	for i := range 25_001 {
 		urls = append(urls, fmt.Sprintf("https://www.example.com/%d", i))
@@ -340,6 +342,7 @@ func TestBatchesThatWouldFailTooAreNotSent(t *testing.T) {
 				w.Header().Set("Retry-After", "120")
 				w.WriteHeader(status)
 			}), nil)
+			c.atOnce = 1
 			report, err := c.Submit(t.Context(), urls...)
 			if len(report.Batches) != 5 {
 				t.Fatalf("%d batches", len(report.Batches))
@@ -795,7 +798,7 @@ func TestTheLogHasTheResultsButNotTheKey(t *testing.T) {
 	for _, status = range []int{302, 400, 403, 429, 500} {
 		_, _ = c.Submit(t.Context(), "https://www.example.com/a")
 	}
-	c.locations = new([]pageurl.URL)
+	c.locations, c.atOnce = new([]pageurl.URL), 1
 	_, _ = c.Submit(t.Context(), "https://www.example.com/a", "https://a.example/", "https://b.example/1", "https://b.example/2")
 	if strings.Contains(out.String(), string(testKey)) {
 		t.Errorf("the key is in\n%s", &out)
@@ -805,6 +808,50 @@ func TestTheLogHasTheResultsButNotTheKey(t *testing.T) {
 			t.Errorf("the log\n%s\ndoes not have %s", &out, want)
 		}
 	}
+}
+
+// Hosts do not wait for each other, the report has the order of the URLs, and Accepted is called as soon as an engine accepts.
+func TestHostsAreSentAtOneTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		sent, status := 0, 200
+		engine := transportFunc(func(*http.Request) (*http.Response, error) {
+			mu.Lock()
+			sent++
+			mu.Unlock()
+			time.Sleep(time.Second)
+			return answer(status, ""), nil
+		})
+		var accepted []string
+		c, err := New(Config{Key: testKey, HTTPClient: &http.Client{Transport: engine}, Accepted: func(b Batch) {
+			mu.Lock()
+			accepted = append(accepted, b.URLs...)
+			mu.Unlock()
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var urls, got []string
+		for i := range 12_000 {
+			urls = append(urls, fmt.Sprintf("https://%d.example/%d", i%30, i))
+		}
+		start := time.Now()
+		report, err := c.Submit(t.Context(), urls...)
+		if took := time.Since(start); err != nil || took > 3*time.Second || sent != 30 || len(accepted) != 12_000 {
+			t.Errorf("%v, %d requests, %d accepted, %v", took, sent, len(accepted), err)
+		}
+		for _, b := range report.Batches {
+			got = append(got, b.Host)
+		}
+		if len(got) != 30 || got[0] != "0.example" || got[29] != "29.example" || got[7] != "7.example" {
+			t.Errorf("the order is %q", got)
+		}
+		sent, status, accepted = 0, 503, nil
+		if report, err := c.Submit(t.Context(), urls...); !errors.Is(err, ErrServer) || sent != maxAtOnce || accepted != nil || !errors.Is(report.Batches[29].Err, ErrNotSent) {
+			t.Errorf("%d requests to an engine that fails, %v", sent, err)
+		}
+	})
 }
 
 func answer(status int, body string) *http.Response {

@@ -142,8 +142,8 @@ type Rejected struct {
 }
 
 // Submit submits the URLs of pages that are new, have changed or are gone. It groups them
-// by host into requests of up to 10,000 URLs, which it sends one after the other. A URL
-// that is given twice is sent once. URLs are escaped as RFC 3986 requires, with hosts in
+// by host into requests of up to 10,000 URLs. The first ones of the hosts are sent at most 16 at one time, and all others
+// one after the other. The report has the order of the URLs. A URL that is given twice is sent once. URLs are escaped as RFC 3986 requires, with hosts in
 // A-labels and without fragments.
 //
 // If the engine rejects a request with 400, 413 or 422, it accepts none of its URLs, and does not say which
